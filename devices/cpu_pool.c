@@ -9,12 +9,12 @@
  * microseconds before they sleep, since operators follow each other closely. */
 #include "devices/cpu_pool.h"
 
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+#include "lib/thread.h"
 
 enum {
   MAX_THREADS = 256,
@@ -212,21 +212,13 @@ void ts_cpu_set_threads(int n) {
   pthread_mutex_unlock(&one_loop);
 }
 
-/* A thread that cannot be started is no failure: the others do its part. Signals
- * go to the main thread. */
+/* A thread that cannot be started is no failure: the others do its part. */
 static void start_workers(void) {
-  sigset_t all, old;
-  sigfillset(&all);
-  sigdelset(
-      &all,
-      SIGBUS); /* of the thread that reads (vm/core/mapped.h): blocked, it would end the process */
-  pthread_sigmask(SIG_SETMASK, &all, &old);
   while (pool.nstarted < pool.nthreads - 1) {
     int i = pool.nstarted;
-    if (pthread_create(&pool.thread[i], NULL, work, (void *)(intptr_t)(i + 1))) break;
+    if (!ts_thread_start(&pool.thread[i], 0, work, (void *)(intptr_t)(i + 1))) break;
     pool.nstarted++;
   }
-  pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
 /* Equal spans of whole grains. */

@@ -196,10 +196,10 @@ int ts_cuda_enter(TsDevice *d, TsError *err);
 
 /* Something goes into the device's order: true if it may go ahead of the end of the last one. */
 static inline bool ts_cuda_queue(TsDevice *d) {
-  bool ahead = d->ahead;
+  bool dependent = d->dependent;
   d->queued++;
-  d->ahead = false;
-  return ahead;
+  d->dependent = false;
+  return dependent;
 }
 
 /* ts_cuda.call(args), or the function returns -1 with err filled. */

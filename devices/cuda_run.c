@@ -139,8 +139,8 @@ static int launch(TsDevice *d, const TsLaunch *l, TsError *err) {
     a->value.cluster.y = l->cluster[1];
     a->value.cluster.z = l->cluster[2];
   }
-  bool ahead = !l->stream && ts_cuda_queue(d) && l->ahead;
-  if (l->early || ahead) {
+  bool dependent = !l->stream && ts_cuda_queue(d) && l->dependent;
+  if (l->early || dependent) {
     CUlaunchAttribute *a = &list[config.numAttrs++];
     a->id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
     a->value.early = 1;

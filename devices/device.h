@@ -20,22 +20,23 @@ struct TsDevice {
   const char *kind; /* "cpu", "cuda", ... */
   int index;        /* place in the registry, TsMeta.device */
   bool host_memory; /* addresses are plain pointers that CPU kernels may use */
-  bool
-      runs_kernels; /* calls are lowered for it (jit/eager/offload.h); else the CPU runs them */
-  bool opened;      /* open() was called and went well */
-  int driver;       /* its version, once the device is counted */
+  /* Calls are lowered for it (jit/eager/offload.h); else the CPU runs them. */
+  bool runs_kernels;
+  bool opened; /* open() was called and went well */
+  int driver;  /* its version, once the device is counted */
   /* What its kernels are made for, known before it is opened; NULL: none are. Who schedules asks
    * ts_target_of. */
   const TsTarget *target;
   int processors; /* that run blocks of threads */
-  /* Of one whose kernels are interpreted, block after block, so that none may wait for another:
-   * multiply-adds above which kernels with roles take too long. 0: kernels are code. */
-  int64_t most_work;
+  /* It is played by the host, which interprets its kernels: block after block, so that none may
+   * wait for another, and whoever makes the GPU. */
+  bool simulated;
+  int64_t most_work;  /* multiply-adds above which kernels with roles take too long; 0: none */
   void *state;        /* the backend's */
   int64_t live, peak; /* bytes allocated now, and at most */
   uint64_t queued;    /* how often something was put into its order */
   uint64_t skipped;   /* launches that had nothing to do, of kernels that may have had more */
-  bool ahead; /* what is put there next touches nothing that the launch before it writes */
+  bool dependent; /* what is put there next touches nothing that the launch before it writes */
 
   /* Makes the device usable; called once, before its first allocation (ts_device_use).
    * One that failed is tried again by the next use. */
@@ -68,7 +69,7 @@ typedef struct TsLaunch {
   uint32_t cluster[3]; /* blocks that share their memory; 0: none */
   uint32_t shared;     /* bytes of dynamic shared memory */
   bool early;          /* may begin before the last launch ends, for which its code waits */
-  bool ahead;          /* its code reads before it waits: so if TsDevice.ahead says so */
+  bool dependent;      /* its code reads before it waits: so if TsDevice.dependent says so */
   void **args;         /* the address of each argument */
 } TsLaunch;
 

@@ -1,9 +1,12 @@
 /* The list of devices. */
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "devices/backends.h"
+#include "lib/text.h"
 
 static TsDevice device[TS_MAX_DEVICES];
 static int count;
@@ -75,14 +78,47 @@ TsDevice *ts_device_at(int index) {
 const TsTarget *ts_target_of(const TsDevice *d) {
   const char *name = ts_target_gpu(d->target) ? getenv("TESSERA_GPU") : NULL;
   const TsTarget *t = name && *name ? ts_target(name) : NULL;
-  bool runs = ts_target_gpu(t) && (t->maker == d->target->maker || d->most_work);
-  return runs ? t : d->target; /* what is simulated is anybody's */
+  bool runs = ts_target_gpu(t) && (t->maker == d->target->maker || d->simulated);
+  return runs ? t : d->target;
 }
 
 static TsDevice *by_name(const char *name) {
   for (int i = 0; i < count; i++)
     if (!strcmp(device[i].name, name)) return &device[i];
   return NULL;
+}
+
+/* ---- what is said of a name that no device has */
+static const char *const simulated[] = {"sim:0", "sim:1"};
+
+/* Those of the list, and behind them the simulated ones that could be named. */
+static const char *nth_name(const void *arg, int i) {
+  (void)arg;
+  return i < count ? device[i].name : simulated[i - count];
+}
+
+static bool is_kind(const char *name, const char *kind) {
+  size_t n = strlen(kind);
+  return !strncasecmp(name, kind, n) && (!name[n] || name[n] == ':');
+}
+
+static int no_device(const char *name, const char *full, TsError *err) {
+  char lower[sizeof device->name], text[60], known[TS_MAX_DEVICES * 26] = "";
+  int all = count + (by_name(simulated[0]) ? 0 : 2);
+  size_t n = 0;
+  for (int i = 0; i < all; i++)
+    n += (size_t)snprintf(known + n, 26, "%s%s", i ? ", " : "", nth_name(NULL, i));
+  snprintf(lower, sizeof lower, "%s", full);
+  for (char *c = lower; *c; c++) *c = (char)tolower((unsigned char)*c);
+  const char *guess = ts_text_closest(lower, all, nth_name, NULL);
+  bool gpu = is_kind(name, "gpu"), meant = gpu || ts_text_distance(lower, "cuda:0") <= 2;
+  const char *why = no_cuda && (meant || is_kind(name, "cuda")) ? no_cuda : NULL;
+  ts_error_set(err, TS_ERR_device, "there is no device '%s'%s%s",
+               ts_text_shown(name, text, sizeof text), why ? ": " : "", why ? why : "");
+  if (why) return ts_error_hint(err, "sim:0 simulates one; known devices: %s", known);
+  if (meant) guess = "cuda:0";
+  if (!guess) return ts_error_hint(err, "known devices: %s", known);
+  return ts_error_hint(err, "did you mean '%s'? known devices: %s", guess, known);
 }
 
 TsDevice *ts_device_find(const char *name, TsError *err) {
@@ -93,16 +129,8 @@ TsDevice *ts_device_find(const char *name, TsError *err) {
   TsDevice *d = by_name(full);
   if (d) return d;
   probe();
-  if ((d = by_name(full))) return d;
-  char known[TS_MAX_DEVICES * 26] = "";
-  size_t n = 0;
-  for (int i = 0; i < count; i++)
-    n += (size_t)snprintf(known + n, 26, "%s%s", i ? ", " : "", device[i].name);
-  bool gpu = no_cuda && !strncmp(name, "cuda", 4) && (!name[4] || name[4] == ':');
-  ts_error_set(err, TS_ERR_device, "there is no device '%s'%s%s", name, gpu ? ": " : "",
-               gpu ? no_cuda : "");
-  ts_error_hint(err, "known devices: %s", known);
-  return NULL;
+  if (!(d = by_name(full))) no_device(name, full, err);
+  return d;
 }
 
 int ts_device_configure(const char *spec, TsError *err) {

@@ -28,7 +28,8 @@ static struct {
   } * of;
 } held;
 
-/* As a GPU's, its memory is one thread's, the program's: what others open, that one gives memory to. */
+/* As a GPU's, its memory is one thread's, the program's: what others open, that one gives
+ * memory to. */
 static pthread_t program;
 static bool known;
 
@@ -128,6 +129,7 @@ void ts_sim_device(TsDevice *d) {
   d->runs_kernels = true;
   d->target = ts_target_with(TS_UNIT_roles);
   d->processors = 2;
+  d->simulated = true;
   d->most_work = 1 << 22; /* which the interpreter does in a wink */
   d->alloc = sim_alloc;
   d->free = sim_free;

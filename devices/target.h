@@ -1,6 +1,6 @@
-/* What code is generated for: one row a target (devices/target.c), numbers and words, no driver. Whoever
- * schedules or generates asks for what a target has, never which one it is; so a new one is a row,
- * and, where it has units of its own, what feeds these. */
+/* What code is generated for: one row a target (devices/target.c), numbers and words, no
+ * driver. Whoever schedules or generates asks for what a target has, never which one it is;
+ * so a new one is a row, and, where it has units of its own, what feeds these. */
 #ifndef TS_DEVICES_TARGET_H
 #define TS_DEVICES_TARGET_H
 

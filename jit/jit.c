@@ -4,18 +4,12 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "jit/code/cache.h"
 #include "jit/device/kernel.h"
 #include "jit/compile/llvm.h"
 #include "vm/fft/plan.h"
-
-int64_t ts_jit_now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec * 1000000000LL + t.tv_nsec;
-}
+#include "lib/clock.h"
 
 /* ---- opening */
 /* The interpreter needs no code generator. */
@@ -56,6 +50,8 @@ void ts_jit_enable(TsJit *j, bool on) {
   ts_tracer_enable(j->tracer, on);
 }
 bool ts_jit_enabled(const TsJit *j) { return j->on && j->target; }
+bool ts_jit_is_verbose(const TsJit *j) { return j && j->verbose; }
+
 void ts_jit_verbose(TsJit *j, bool on) {
   j->verbose = on;
   ts_tracer_verbose(j->tracer, on);
@@ -128,7 +124,7 @@ TsFrame *ts_jit_enter(TsJitFunction *f, TsFrame *own, int device) {
   if (!can_compile(j, device) || j->c->trap) return own;
   if (device && !(f = ts_jit_on(f, ts_device_at(device)))) return own;
   TsFrame *moved = device ? NULL : ts_jit_move_enter(f, own);
-  f->start = ts_jit_now();
+  f->start = ts_clock_nsec();
   if (moved) return moved;
   ts_jit_advance(f, own);
   bool trial = f->trial < TS_JIT_TRIAL && !j->eager && !device && !f->pinned,
@@ -136,7 +132,7 @@ TsFrame *ts_jit_enter(TsJitFunction *f, TsFrame *own, int device) {
   TsFrame *runs = f->state == LIVE && !old ? f->frame : own;
   /* Without memory for the times nothing is known of single kernels. */
   if (f->state == LIVE && trial && !f->weighed) (void)ts_frame_measure(runs, true);
-  f->start = ts_jit_now();
+  f->start = ts_clock_nsec();
   return runs;
 }
 
@@ -157,7 +153,7 @@ void ts_jit_leave(TsJitFunction *f, TsFrame *ran, int device, bool failed) {
   bool moved = !device && ran && ts_frame_device(ran);
   if (failed || !f->start) return;
   if (moved && f->move.state == MOVE_trial) settle(f->move.device);
-  int64_t nsec = ts_jit_now() - f->start;
+  int64_t nsec = ts_clock_nsec() - f->start;
   if (!device) ts_jit_move_leave(f, ran, nsec);
   if (moved) return;
   bool live = ran == f->frame;

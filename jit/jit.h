@@ -33,6 +33,7 @@ bool ts_jit_enabled(const TsJit *j);
 const char *ts_jit_absent(const TsJit *j);
 /* A line to stderr for each promotion, refusal, return to bytecode (jit/log.c). */
 void ts_jit_verbose(TsJit *j, bool on);
+bool ts_jit_is_verbose(const TsJit *j);
 /* Such a line of somebody else, where one listens; whether so. at: "model.lua:12" or "". */
 bool ts_jit_tell(const TsJit *j, const char *what, const char *name, const char *at,
                  const char *text);
@@ -41,16 +42,16 @@ void ts_jit_eager(TsJit *j, bool on);
 /* The interpreter of Tile IR runs kernels instead of compiled code, in "block" or "explicit" form;
  * NULL: compiled code again. Forgets all kernels. For tests. -1: there is no such form. */
 int ts_jit_interpret(TsJit *j, const char *form);
-struct TsTracer *ts_jit_tracer(TsJit *j); /* hot traces (jit/trace/trace.h) */
-struct TsOffloader *
-ts_jit_offloader(TsJit *j);             /* calls on other devices (jit/eager/offload.h) */
+struct TsTracer *ts_jit_tracer(TsJit *j); /* hot loops (jit/trace/trace.h) */
+/* Calls on other devices (jit/eager/offload.h). */
+struct TsOffloader *ts_jit_offloader(TsJit *j);
 struct TsTuner *ts_jit_tuner(TsJit *j); /* jit/tune/tune.h */
 /* Until no job is under way. */
 void ts_jit_wait(TsJit *j);
 /* Forgets all compiled code; counting begins anew, for the instruction set of now. */
 void ts_jit_flush(TsJit *j);
-/* What must be spent without compiled code before the next attempt, after one in vain that needed nsec.
- * A failure is never for good: an hour is always enough. */
+/* What must be spent without compiled code before the next attempt, after one in vain that
+ * needed nsec. A failure is never for good: an hour is always enough. */
 int64_t ts_jit_need_longer(int64_t nsec);
 
 typedef struct TsJitStats {
@@ -68,14 +69,13 @@ void ts_jit_function_free(TsJitFunction *f);
  * runs there is counted and compiled by itself. */
 TsFrame *ts_jit_enter(TsJitFunction *f, TsFrame *own, int device);
 void ts_jit_leave(TsJitFunction *f, TsFrame *ran, int device, bool failed);
-int64_t ts_jit_now(void); /* nanoseconds of the clock that measures calls */
 /* The call that has just been left was one of so many: the others are not timed. */
 void ts_jit_stands_for(TsJitFunction *f, int calls);
 
-/* The text of a level, of the code that runs now or would run: "schedule", "tile" (block form),
- * "explicit", "llvm", "asm"; "bytecode": at tier 1 the code and what is in it; at tier 0
- * nothing, the code is the caller's; "tiles": a line for each kernel; "why": what was decided. -1 with the error.
- * target: what that one would run, compiled or not; NULL: here. */
+/* The text of a level, of the code that runs now or would run: "schedule", "tile" (block
+ * form), "explicit", "llvm", "asm"; "bytecode": at tier 1 the code and what is in it; at
+ * tier 0 nothing, the code is the caller's; "tiles": a line for each kernel; "why": what was
+ * decided. -1 with the error. target: what that one would run, compiled or not; NULL: here. */
 int ts_jit_text(TsJitFunction *f, const char *level, const struct TsTarget *target,
                 TsText *text);
 /* Measures the candidates of f's kernels now, in this thread, and runs the best from then on. */

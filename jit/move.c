@@ -36,7 +36,7 @@ static TsDevice *candidate(const TsJit *j) {
   if (j->move_to) return ts_device_find(j->move_to, &ignored);
   for (int i = 0; i < ts_device_count(); i++) {
     TsDevice *d = ts_device_at(i);
-    if (ts_target_gpu(d->target) && !d->most_work) return d;
+    if (ts_target_gpu(d->target) && !d->simulated) return d;
   }
   return NULL;
 }
@@ -101,7 +101,7 @@ static void look(TsJitFunction *f) {
 }
 
 /* Both sides in turns: the start of a call, and what the program fetched since the last. */
-static bool turn_there(const Move *m) {
+static bool is_there(const Move *m) {
   return m->state == MOVE_there || (m->state == MOVE_trial && m->trial % 2);
 }
 
@@ -147,7 +147,7 @@ TsFrame *ts_jit_move_enter(TsJitFunction *f, TsFrame *own) {
   if (!there || there->state != LIVE) return NULL;
   if (m->was_there) m->fetched += c->downloaded - m->downloaded;
   m->downloaded = c->downloaded;
-  m->was_there = turn_there(m);
+  m->was_there = is_there(m);
   if (!m->was_there) return NULL;
   TsFrame *frame = ts_frame_there(there->frame, m->device->index);
   if (!frame) ts_error_clear(&c->err);

@@ -13,6 +13,7 @@
 #include "devices/cpu_pool.h"
 #include "jit/device/known.h"
 #include "vm/code/lower.h"
+#include "lib/clock.h"
 
 enum {
   HOT_USEC = 2000, /* spent in a function before it is looked at */
@@ -28,9 +29,9 @@ int64_t ts_jit_need_longer(int64_t nsec) {
 /* ---- jobs */
 static void run_job(TsQueueJob *base) {
   Job *job = (Job *)base;
-  int64_t start = ts_jit_now();
+  int64_t start = ts_clock_nsec();
   job->failed = ts_build_run(&job->build, &job->err);
-  if (job->failed) job->build.msec = (double)(ts_jit_now() - start) / 1e6;
+  if (job->failed) job->build.msec = (double)(ts_clock_nsec() - start) / 1e6;
 }
 
 /* Kernels are made anew only if one is another now; ts_build_run goes on from the schedule. */
@@ -172,14 +173,14 @@ int ts_jit_install(TsJitFunction *f) {
 
 /* What began at start is how long a call was held up. */
 static double held_up(TsJit *j, int64_t start) {
-  double msec = (double)(ts_jit_now() - start) / 1e6;
+  double msec = (double)(ts_clock_nsec() - start) / 1e6;
   if (msec > j->stats.install_msec_max) j->stats.install_msec_max = msec;
   return msec;
 }
 
 static void take_kernels(TsJitFunction *f, Job *job) {
   TsJit *j = f->jit;
-  int64_t start = ts_jit_now();
+  int64_t start = ts_clock_nsec();
   f->build = job->build;
   job->build = (TsBuildJob){.g = job->build.g};
   j->stats.kernels += f->build.nkernel;
@@ -284,7 +285,7 @@ int ts_jit_pin(TsJitFunction *f, bool on) {
 /* The kernels that are left. */
 static void install_again(TsJitFunction *f) {
   TsJit *j = f->jit;
-  int64_t start = ts_jit_now();
+  int64_t start = ts_clock_nsec();
   ts_frame_free(f->frame);
   ts_code_free(f->code);
   f->frame = NULL, f->code = NULL;

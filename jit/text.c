@@ -4,11 +4,12 @@
 
 #include "devices/device.h"
 #include "jit/build/build.h"
-#include "ir/tile/parts.h"
+#include "ir/tile/sequence.h"
 #include "jit/gpu/gpu.h"
-#include "jit/gpu/mma.h"
+#include "jit/gpu/roles.h"
+#include "jit/level.h"
 #include "jit/compile/llvm.h"
-#include "jit/build/unit.h"
+#include "jit/build/instruction.h"
 #include "jit/device/kernel.h"
 
 typedef int LevelFn(const TsBuildJob *b, const TsTile *block, TsText *text, TsError *err);
@@ -24,9 +25,9 @@ static void head(const TsGroup *g, TsText *text) {
 
 /* ---- levels of one kernel */
 /* What a part is given: parameters of the whole by name, temporaries by number. */
-static void part_head(const TsTile *k, int i, TsText *text) {
-  const TsTilePart *p = &k->parts->part[i];
-  ts_text_format(text, "// part %d of %d: @%s(", i + 1, k->parts->n, p->k->name);
+static void step_head(const TsTile *k, int i, TsText *text) {
+  const TsTileStep *p = &k->sequence->step[i];
+  ts_text_format(text, "// step %d of %d: @%s(", i + 1, k->sequence->n, p->k->name);
   for (int a = 0; a < p->k->nparam; a++) {
     int of = p->arg[a];
     const char *name = of >= 0 ? k->param[of]->name : NULL;
@@ -43,12 +44,12 @@ static void part_head(const TsTile *k, int i, TsText *text) {
 }
 
 /* The kernel, or each that it is made of. */
-static int each_part(const TsBuildJob *b, LevelFn *level, const TsTile *k, TsText *text,
+static int each_step(const TsBuildJob *b, LevelFn *level, const TsTile *k, TsText *text,
                      TsError *err) {
-  if (!k->parts) return level(b, k, text, err);
-  for (int i = 0; i < k->parts->n; i++) {
-    part_head(k, i, text);
-    if (level(b, k->parts->part[i].k, text, err)) return -1;
+  if (!k->sequence) return level(b, k, text, err);
+  for (int i = 0; i < k->sequence->n; i++) {
+    step_head(k, i, text);
+    if (level(b, k->sequence->step[i].k, text, err)) return -1;
   }
   return 0;
 }
@@ -71,9 +72,9 @@ static int explicit_text(const TsBuildJob *b, const TsTile *block, TsText *text,
 
 static int gpu_text(const TsTarget *t, const TsTile *block, bool assembly, TsText *text,
                     TsError *err) {
-  TsGpuMma info;
+  TsGpuRoles info;
   if (block->form == TS_FORM_explicit)
-    return ts_gpu_mma_text(block, !assembly, &info, text, err);
+    return ts_gpu_roles_text(block, !assembly, &info, text, err);
   return ts_gpu_text(block, t, assembly ? "asm" : "llvm", text, err);
 }
 
@@ -99,11 +100,11 @@ static int asm_text(const TsBuildJob *b, const TsTile *block, TsText *text, TsEr
 
 /* The names under which kernels of devices are compiled and kept. */
 static void digests(const TsTile *k, TsText *text) {
-  int n = k->parts ? k->parts->n : 1;
+  int n = k->sequence ? k->sequence->n : 1;
   ts_text_str(text, n > 1 ? " kernels" : " kernel");
   for (int i = 0; i < n; i++) {
     uint8_t key[32];
-    ts_device_kernel_key(k->parts ? k->parts->part[i].k : k, key);
+    ts_device_kernel_key(k->sequence ? k->sequence->step[i].k : k, key);
     ts_text_char(text, ' ');
     for (int b = 0; b < 8; b++) ts_text_format(text, "%02x", key[b]);
   }
@@ -122,16 +123,12 @@ static LevelFn *level_of(const char *level) {
   return NULL;
 }
 
-int ts_build_kernel_text(const TsDevice *d, const TsTarget *t, const TsTile *k, const char *level,
-                         TsText *text, TsError *err) {
+int ts_build_kernel_text(const TsDevice *d, const TsTarget *t, const TsTile *k,
+                         const char *level, TsText *text, TsError *err) {
   TsBuildJob b = {.device = (TsDevice *)(uintptr_t)d, .target = d ? NULL : t};
   LevelFn *of = level_of(level);
-  if (of) return each_part(&b, of, k, text, err);
-  if (strcmp(level, "tiles"))
-    return ts_error_set(err, TS_ERR_argument,
-                        "there is no level '%.40s' of a call; levels are tile, explicit, "
-                        "llvm, asm, tiles",
-                        level);
+  if (of) return each_step(&b, of, k, text, err);
+  if (ts_level_check(TS_LEVEL_call, level, NULL, err)) return -1;
   ts_text_format(text, "  %s %s %s", k->name, d ? "on" : "for", d ? d->name : t->name);
   digests(k, text);
   ts_text_char(text, '\n');
@@ -148,7 +145,7 @@ static void group_text(const TsBuildJob *b, const TsFusion *f, const TsGroup *g,
     ts_text_format(text, "// no kernel: %s\n", err.message);
     return;
   }
-  if (each_part(b, level, k.tile, text, &err))
+  if (each_step(b, level, k.tile, text, &err))
     ts_text_format(text, "// no kernel: %s\n", err.message);
   ts_tile_free(k.tile);
 }
@@ -243,7 +240,7 @@ static void tile_line(const TsBuildJob *b, const TsFusion *f, const TsGroup *g, 
   }
   shape(text, " tile ", k.tile->ntile, k.tile->tile);
   const TsFused *u = f->of[g->index].fused;
-  const TsKernel *code = u && !b->device ? ts_unit_kernel(u) : NULL;
+  const TsKernel *code = u && !b->device ? ts_instruction_kernel(u) : NULL;
   if (u && b->device) ts_text_format(text, " on %s", b->device->name);
   if (ts_target_gpu(ts_build_target(b))) digests(k.tile, text);
   if (code)

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "jit/jit_state.h"
+#include "jit/level.h"
 
 static void tier_text(const TsJitFunction *f, TsText *t) {
   bool live = f->state == LIVE;
@@ -43,9 +44,7 @@ static int text_of(TsJitFunction *f, const TsBuildJob *b, const char *level, TsT
 /* What another machine would run: its kernels are made, and not compiled. */
 static int text_for(TsJitFunction *f, const TsTarget *t, const char *level, TsText *text) {
   TsError *err = &f->jit->c->err;
-  if (!strcmp(level, "why") || !strcmp(level, "bytecode"))
-    return ts_error_set(err, TS_ERR_argument, "level '%s' is of what runs here, not of %s",
-                        level, t->name);
+  if (ts_level_check(TS_LEVEL_function, level, t, err)) return -1;
   TsBuildJob b = ts_jit_build_of(f, 0);
   b.device = NULL, b.target = t, b.choose = NULL;
   int failed = !b.layouts ? ts_error_memory(err)

@@ -54,7 +54,7 @@ static uint64_t unforeseen(void) {
 }
 
 int ts_file_new(int folder, const char *before, int mode, char name[TS_FILE_NAME]) {
-  for (int turn = 0; turn < 16; turn++) {
+  for (int attempt = 0; attempt < 16; attempt++) {
     snprintf(name, TS_FILE_NAME, "%s%016llx", before, (unsigned long long)unforeseen());
     int fd = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
     if (fd >= 0 || errno != EEXIST) return fd;
@@ -128,7 +128,7 @@ static bool may_follow(const char *path, const struct stat *link) {
 static int follow(char path[TS_FILE_PATH]) {
   char to[TS_FILE_PATH];
   struct stat st;
-  for (int turn = 0; turn < MOST_LINKS; turn++) {
+  for (int attempt = 0; attempt < MOST_LINKS; attempt++) {
     if (lstat(path, &st)) return errno == ENOENT ? 0 : -1;
     if (!S_ISLNK(st.st_mode)) return 0;
     if (!may_follow(path, &st)) return errno = EACCES, -1;
@@ -175,7 +175,7 @@ static int look_at_old(TsReplace *r) {
 
 /* Locked, and still under its name: whoever tidies up may have come in between. */
 static int open_new(TsReplace *r) {
-  for (int turn = 0; turn < 8; turn++) {
+  for (int attempt = 0; attempt < 8; attempt++) {
     r->fd = ts_file_new(r->folder, temporary, r->there ? 0600 : 0666, r->name);
     if (r->fd < 0) return -1;
     bool taken = flock(r->fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;

@@ -189,9 +189,12 @@ int ts_dtype_rule_norm(TsInfer *inf) {
 
 int ts_dtype_rule_attention(TsInfer *inf) {
   const TsMeta *const *in = inf->in;
-  if (in[0]->dtype != in[1]->dtype || in[0]->dtype != in[2]->dtype)
-    return ts_infer_mismatch(inf, "q, k and v differ in dtype", 0,
-                             in[0]->dtype != in[1]->dtype ? 1 : 2);
+  char q[TS_META_TEXT], other[TS_META_TEXT];
+  int i = in[0]->dtype != in[1]->dtype ? 1 : 2;
+  if (in[0]->dtype != in[i]->dtype)
+    return ts_error_set(inf->err, TS_ERR_dtype, "%s: q, k and v differ in dtype: q %s, %s %s",
+                        ts_op_info(inf->op)->name, ts_meta_text(in[0], q), i == 1 ? "k" : "v",
+                        ts_meta_text(in[i], other));
   return ts_dtype_rule_same(inf);
 }
 

@@ -1,4 +1,5 @@
-/* Whether a text is JSON, as RFC 8259 has it and nothing beside: what reads JSON here takes more. */
+/* Whether a text is JSON, as RFC 8259 has it and nothing beside: what reads JSON here takes
+ * more. */
 #ifndef TS_LIB_JSON_H
 #define TS_LIB_JSON_H
 
@@ -9,8 +10,9 @@ typedef struct TsJsonFault {
   const char *why;
 } TsJsonFault;
 
-/* 0, or -1 and the first fault; arrays and objects stand at most 1000 deep in one another. fraction:
- * where a number has more than digits, a text's first such number, else fraction->why is NULL. */
+/* 0, or -1 and the first fault; arrays and objects stand at most 1000 deep in one another.
+ * fraction: where a number has more than digits, a text's first such number, else
+ * fraction->why is NULL. */
 int ts_json_check(const char *s, size_t n, TsJsonFault *fault, TsJsonFault *fraction);
 
 #endif

@@ -186,6 +186,15 @@ static bool takes_places(const TsOpInfo *o) {
   return false;
 }
 
+static int8_t find_varying(const TsOpInfo *o) {
+  size_t n = o->varies ? strlen(o->varies) : 0;
+  for (int i = 0; n && i < o->nattr; i++)
+    if ((size_t)o->attr[i].namelen == n && !memcmp(o->attr[i].name, o->varies, n))
+      return (int8_t)i;
+  TS_ASSERT(!n);
+  return -1;
+}
+
 /* Facts that the row leaves to the others. */
 static void derive(TsOpInfo *o) {
   bool view = o->cls == TS_CLASS_VIEW;
@@ -197,6 +206,7 @@ static void derive(TsOpInfo *o) {
   if (!o->steps) o->steps = USUAL_STEPS;
   if (!o->code) o->code = USUAL_CODE;
   if (!o->fails) o->fails = takes_places(o) ? TS_FAILS_ELEMENTS : TS_FAILS_NOTHING;
+  o->varying = find_varying(o);
   if (!o->finite) o->finite = view ? TS_FINITE_KEEPS : TS_FINITE_NEVER;
 }
 
@@ -326,29 +336,63 @@ static int check_blocks(TsInfer *inf, const TsOpInfo *o) {
     if (!inf->in[i] || inf->in[i]->dtype != TS_DT_mxfp4) continue;
     ts_error_set(inf->err, TS_ERR_dtype, "%s: mxfp4 is a storage format, in %s", o->name,
                  ts_meta_text(inf->in[i], text));
-    return ts_error_hint(inf->err, "convert with x:cast(\"f32\") or x:cast(\"bf16\") first");
+    const char *x = o->variadic ? "x" : o->input[i];
+    return ts_error_hint(inf->err, "convert with %s:cast(\"f32\") or %s:cast(\"bf16\") first",
+                         x, x);
   }
   return 0;
 }
 
 /* How one comes from what a row does not take to what it does. */
-static const char *kinds_hint(TsDtype d, int kinds) {
+static int kinds_hint(TsError *err, const char *x, TsDtype d, int kinds) {
   if (ts_dtype_is(d, TS_KIND_C))
-    return "complex numbers have the parts x:real() and x:imag(), and the absolute value "
-           "x:abs()";
-  if (kinds & TS_KIND_F) return "convert with x:cast(\"f32\") first";
-  if (kinds & TS_KIND_I) return "convert with x:cast(\"i64\") first";
-  if (kinds & TS_KIND_C)
-    return "convert with x:cast(\"complex64\") first, or op.complex(re, im)";
-  return "convert with x:cast(\"bool\") first";
+    return ts_error_hint(err,
+                         "complex numbers have the parts %s:real() and %s:imag(), and the "
+                         "absolute value %s:abs()",
+                         x, x, x);
+  if (kinds & TS_KIND_C && !(kinds & TS_KIND_F))
+    return ts_error_hint(err,
+                         "convert with %s:cast(\"complex64\") first, or op.complex(re, im)", x);
+  return ts_error_hint(err, "convert with %s:cast(\"%s\") first", x,
+                       kinds & TS_KIND_F   ? "f32"
+                       : kinds & TS_KIND_I ? "i64"
+                                           : "bool");
+}
+
+/* The input that the common type comes from; a bare number only if it is no other's. */
+static int wrong_input(const TsInfer *inf) {
+  for (int weak = 0; weak < 2; weak++)
+    for (int i = 0; i < inf->nin; i++)
+      if (inf->in[i] && !inf->in[i]->weak == !weak && ts_op_is_value(inf->op, i) &&
+          ts_dtype_rank((TsDtype)inf->in[i]->dtype) == ts_dtype_rank(inf->compute))
+        return i;
+  return 0;
+}
+
+/* "y", or "xs 3" of those that may be any number. */
+static const char *input_name(const TsOpInfo *o, int i, char buffer[32]) {
+  if (!o->variadic || i < o->nin - 1) return o->input[i];
+  snprintf(buffer, 32, "%s %d", o->input[o->nin - 1], i - o->nin + 2);
+  return buffer;
 }
 
 static int check_kinds(TsInfer *inf, const TsOpInfo *o) {
-  char text[TS_META_TEXT], kinds[80];
+  char text[TS_META_TEXT], kinds[80], name[32];
   if (inf->nin == 0 || ts_dtype_is(inf->compute, o->types)) return 0;
-  ts_error_set(inf->err, TS_ERR_dtype, "%s: takes %s, not %s", o->name,
-               kinds_text(o->types, kinds), ts_meta_text(inf->in[0], text));
-  return ts_error_hint(inf->err, "%s", kinds_hint(inf->compute, o->types));
+  int i = wrong_input(inf);
+  const TsMeta *m = inf->in[i];
+  kinds_text(o->types, kinds);
+  if (i < TS_MAX_IN && inf->known >> i & 1)
+    return ts_error_set(inf->err, TS_ERR_dtype, "%s: takes %s, not the number %.14g", o->name,
+                        kinds, inf->number[i]);
+  ts_meta_text(m, text);
+  if (inf->nin == 1)
+    ts_error_set(inf->err, TS_ERR_dtype, "%s: takes %s, not %s", o->name, kinds, text);
+  else
+    ts_error_set(inf->err, TS_ERR_dtype, "%s: takes %s, not %s as %s", o->name, kinds, text,
+                 input_name(o, i, name));
+  return kinds_hint(inf->err, inf->nin == 1 || o->variadic ? "x" : o->input[i],
+                    (TsDtype)m->dtype, o->types);
 }
 
 static inline int infer_types(TsInfer *inf, const TsOpInfo *o) {

@@ -34,6 +34,30 @@ int ts_meta_broadcast(const TsMeta *a, const TsMeta *b, TsMeta *out) {
   return 0;
 }
 
+void ts_shape_strides(int n, const int64_t *dim, int64_t *stride) {
+  int64_t step = 1;
+  for (int i = n; i-- > 0;) {
+    stride[i] = step;
+    step *= dim[i] > 0 ? dim[i] : 1;
+  }
+}
+
+bool ts_shape_row_major(int n, const int64_t *dim, const int64_t *stride) {
+  int64_t step = 1;
+  for (int i = n; i-- > 0;) {
+    if (dim[i] == 0) return true;
+    if (dim[i] != 1 && stride[i] != step) return false;
+    step *= dim[i];
+  }
+  return true;
+}
+
+void ts_shape_settle(int n, const int64_t *dim, int64_t *stride) {
+  int64_t step = 1;
+  for (int i = n; i-- > 0; step *= dim[i])
+    if (dim[i] == 1) stride[i] = step;
+}
+
 /* Sizes of an empty tensor count as if the others were alone: it has no bytes, but sizes are
  * multiplied and added in all orders. */
 int ts_meta_check_size(const TsMeta *m, const char *what, TsError *err) {

@@ -43,6 +43,20 @@ static inline bool ts_meta_same_shape(const TsMeta *a, const TsMeta *b) {
   return true;
 }
 
+/* Steps between neighbours along each axis where elements lie row by row; a size of 0 counts
+ * as 1. */
+void ts_shape_strides(int n, const int64_t *dim, int64_t *stride);
+/* Whether they are such. Axes of one element lie anyhow, and so does what has no elements. */
+bool ts_shape_row_major(int n, const int64_t *dim, const int64_t *stride);
+/* Axes of one element get the strides that they would have row by row. */
+void ts_shape_settle(int n, const int64_t *dim, int64_t *stride);
+static inline void ts_meta_strides(const TsMeta *m, int64_t *stride) {
+  ts_shape_strides(m->ndim, m->dim, stride);
+}
+static inline bool ts_meta_row_major(const TsMeta *m, const int64_t *stride) {
+  return ts_shape_row_major(m->ndim, m->dim, stride);
+}
+
 /* "f32[2,3]"; the buffer is returned for use in messages. */
 enum { TS_META_TEXT = 160 };
 const char *ts_meta_text(const TsMeta *m, char buffer[TS_META_TEXT]);

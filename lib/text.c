@@ -156,11 +156,13 @@ const char *ts_text_shown(const char *s, char *to, size_t size) {
 const char *ts_text_closest(const char *wanted, int n, const char *(*next)(const void *, int),
                             const void *arg) {
   int best = -1;
-  int len = (int)strlen(wanted), limit = len <= 3 ? 1 : len <= 6 ? 2 : 3, least = limit + 1;
+  int len = (int)strlen(wanted), limit = len <= 3 ? 1 : len <= 6 ? 2 : 3, least = 2 * limit + 1;
   for (int i = 0; i < n; i++) {
     const char *name = next(arg, i);
-    int d = ts_text_distance(wanted, name);
-    if (d >= (int)strlen(name) || d > least) continue;
+    int longer = (int)strlen(name) - len, d = ts_text_distance(wanted, name);
+    if (d >= (int)strlen(name) || d > limit) continue;
+    d = 2 * d + (abs(longer) != d); /* letters left out are likelier than wrong ones */
+    if (d > least) continue;
     char own[64];
     snprintf(own, sizeof own, "%s", name);
     if (d < least || (best >= 0 && strcmp(own, next(arg, best)) < 0)) least = d, best = i;

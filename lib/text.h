@@ -20,8 +20,8 @@ void ts_text_format(TsText *t, const char *format, ...) __attribute__((format(pr
 void ts_text_take(TsText *t, const char *before, TsText *part);
 void ts_text_free(TsText *t);
 
-/* s for a terminal: control bytes, what turns the direction of text, and what is no UTF-8 as \x1b or
- * \u{202e}, cut to size. What comes from files is somebody else's. */
+/* s for a terminal: control bytes, what turns the direction of text, and what is no UTF-8 as
+ * \x1b or \u{202e}, cut to size. What comes from files is somebody else's. */
 const char *ts_text_shown(const char *s, char *to, size_t size);
 /* The bytes of the sign at s, from 1 on; negative if it cannot be shown so. */
 int ts_text_sign(const char *s);

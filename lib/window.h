@@ -1,5 +1,5 @@
-/* Windows over space axes: pools, convolutions. Space axes are always three; an axis that is not there has
- * size 1. */
+/* Windows over space axes: pools, convolutions. Space axes are always three; an axis that is
+ * not there has size 1. */
 #ifndef TS_LIB_WINDOW_H
 #define TS_LIB_WINDOW_H
 

@@ -177,7 +177,7 @@ static size_t name_start(const char *text, size_t end) {
   return end;
 }
 
-/* Start of the path a.b.c that ends at `end`; it may begin behind a bracket. */
+/* Start of the path a.b.d that ends at `end`; it may begin behind a bracket. */
 static size_t path_start(const char *text, size_t end) {
   for (;;) {
     size_t start = name_start(text, end);

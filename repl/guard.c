@@ -125,9 +125,9 @@ static int need_function(lua_State *L) {
   if (!is_callable(L, 1))
     return ts_lua_fail(L, TS_ERR_argument, "%s: a function is needed, not %s",
                        luaL_checkstring(L, 2),
-                       lua_isnoneornil(L, 1)     ? "nothing"
-                       : ts_lua_tensor(L, 1)     ? "a tensor"
-                                                 : lua_pushfstring(L, "a %s", luaL_typename(L, 1)));
+                       lua_isnoneornil(L, 1) ? "nothing"
+                       : ts_lua_tensor(L, 1) ? "a tensor"
+                                             : lua_pushfstring(L, "a %s", luaL_typename(L, 1)));
   lua_settop(L, 1);
   return 1;
 }

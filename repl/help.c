@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lib/op.h"
+#include "repl/edit/utf8.h"
 
 /* ---- the columns that only help needs as text */
 static const struct {
@@ -153,13 +154,16 @@ static const char *sentence(const Sentence *list, size_t n, const char *rule) {
 #define SENTENCE(list, rule) sentence(list, sizeof(list) / sizeof *(list), rule)
 
 /* ---- lines */
+enum { NARROW = 12 }; /* columns for words at least */
+
 void ts_help_wrap(TsText *out, const char *s, int column, int indent, int width) {
-  if (width < indent + 20) width = indent + 20;
+  if (width < indent + NARROW) width = indent + NARROW;
   for (bool first = true; *s; first = false) {
     s += strspn(s, " ");
-    int n = (int)strcspn(s, " ");
+    size_t n = strcspn(s, " ");
+    int columns = (int)ts_edit_utf8_columns(s, n);
     if (n == 0) break;
-    if (!first && column + 1 + n > width) {
+    if (!first && column + 1 + columns > width) {
       ts_text_char(out, '\n');
       ts_text_pad(out, ' ', indent);
       column = indent;
@@ -167,8 +171,8 @@ void ts_help_wrap(TsText *out, const char *s, int column, int indent, int width)
       ts_text_char(out, ' ');
       column++;
     }
-    ts_text_add(out, s, (size_t)n);
-    column += n;
+    ts_text_add(out, s, n);
+    column += columns;
     s += n;
   }
   ts_text_char(out, '\n');

@@ -17,7 +17,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -25,6 +24,7 @@
 #include "repl/interrupt_places.h"
 #include "repl/report.h"
 #include "repl/run.h"
+#include "lib/clock.h"
 
 enum {
   BOUNCE_MS = 150,  /* one Ctrl-C may be told twice */
@@ -50,7 +50,7 @@ static struct {
   bool raised, stopped, full, terminal;
   int grace, wait; /* instructions: of this time, left */
   int spared;      /* instructions of the library since */
-  long long spared_since;
+  int64_t spared_since;
 } control;
 
 bool ts_interrupt_stopped(void) { return control.stopped; }
@@ -68,11 +68,7 @@ void ts_interrupt_keep(int number) {
   control.kept = 1;
 }
 
-static long long now_ms(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
+static int64_t now_ms(void) { return ts_clock_nsec() / 1000000; }
 
 /* ---- raising */
 /* The library ends what it has begun, so that none of its own lines stand half done; should that
@@ -187,7 +183,7 @@ static void handle_alarm(const ucontext_t *at) {
 }
 
 static void handle_interrupt(const ucontext_t *at) {
-  long long now = now_ms(), gap = now - control.last;
+  int64_t now = now_ms(), gap = now - control.last;
   if (gap < BOUNCE_MS) return;
   control.last = now;
   if (control.pending && (control.script || control.told)) end_process(at);

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "devices/cpu_pool.h"
+#include "repl/compare.h"
 #include "repl/display.h"
 #include "repl/help.h"
 #include "repl/interrupt.h"
@@ -383,6 +384,7 @@ static void run_chunk(lua_State *L, const char *text, size_t size) {
     return;
   }
   if (in.locals) tell_about_locals();
+  ts_compare_input(L, text, size);
   /* Interpreted, with the functions it defines: a compiled loop hears no Ctrl-C.
    * Code from files stays compiled. */
   luaJIT_setmode(L, -1, LUAJIT_MODE_ALLFUNC | LUAJIT_MODE_OFF);

@@ -21,13 +21,14 @@
 
 #include "lib/text.h"
 #include "repl/prompt.h"
+#include "repl/report_line.h"
 #include "repl/run.h"
 #include "repl/tail.h"
 
 static const char OVERFLOW[] =
     "stack overflow"; /* without a line, of code that is interpreted */
 
-enum { LINE_ROOM = 512, LONGEST_SHOWN = 160, FRAMES_FIRST = 10, FRAMES_LAST = 4 };
+enum { LINE_ROOM = 2048, FRAMES_FIRST = 10, FRAMES_LAST = 4 };
 
 static bool is_users(const lua_Debug *ar) {
   return strcmp(ar->what, "C") && strncmp(ar->source, "=tessera", 8);
@@ -62,8 +63,8 @@ static bool push_line(lua_State *to, lua_State *L, int level) {
   return found;
 }
 
-/* Whether the main program waits for a coroutine.wrap that a line of Lua has called, which puts that
- * line in front of the message itself. */
+/* Whether the main program waits for a coroutine.wrap that a line of Lua has called, which
+ * puts that line in front of the message itself. */
 static bool is_told(lua_State *L, lua_State *main) {
   lua_Debug ar;
   if (!lua_getstack(main, 1, &ar)) return false;
@@ -187,18 +188,6 @@ static const char *find_mark(const char *line, const char *message) {
   return found ? found : line + strspn(line, " \t");
 }
 
-/* Tabs become blanks, so that the mark stands right everywhere. */
-static void put_line(TsText *out, char *line, const char *message) {
-  for (char *p = line; *p; p++)
-    if ((unsigned char)*p < ' ') *p = ' ';
-  const char *start = line + strspn(line, " "), *mark = find_mark(line, message);
-  int column = 0;
-  for (const char *p = start; p < mark; p++) column += ((unsigned char)*p & 0xc0) != 0x80;
-  ts_text_format(out, "\n    %.*s%s", LONGEST_SHOWN, start,
-                 strlen(start) > LONGEST_SHOWN ? "..." : "");
-  if (mark - start < LONGEST_SHOWN) ts_text_format(out, "\n    %*s^", column, "");
-}
-
 /* ---- the calls: which name is the function's */
 static const char *last_part(const char *name, size_t *n) {
   for (size_t i = *n; i > 0; i--) {
@@ -243,7 +232,8 @@ static const char *name_by_line(const char *line, const char *called, char name[
   return name;
 }
 
-/* Whether the function at this level is what the caller's variable holds by whose name it was called. */
+/* Whether the function at this level is what the caller's variable holds by whose name it
+ * was called. */
 static bool holds(lua_State *L, int level, const lua_Debug *ar) {
   lua_Debug self, caller;
   int top = lua_gettop(L);
@@ -416,8 +406,8 @@ static Place find_place(lua_State *L, const char *message) {
   return place_in_text(L, message);
 }
 
-/* Hints on errors of Lua's own: a tensor beside a number with < has no metamethod; a module's name is
- * no global in scripts. */
+/* Hints on errors of Lua's own: a tensor beside a number with < has no metamethod; a
+ * module's name is no global in scripts. */
 static void put_lua_hint(TsText *out, const char *message) {
   static const char mark[] = "attempt to index global '";
   const char *name = strstr(message, mark), *known;
@@ -474,14 +464,21 @@ static void put_report(lua_State *L, TsText *out, const char *message, const Pla
   char line[LINE_ROOM];
   const char *hint = strstr(message, hint_mark);
   size_t n = hint ? (size_t)(hint - message) : strlen(message);
-  if (!place->prefix) ts_text_str(out, "tessera: ");
-  ts_text_add(out, message, n);
+  int columns = ts_report_columns();
+  TsText head = {0}, tail = {0};
+  ts_text_format(&head, "%s%.*s", place->prefix ? "" : "tessera: ", (int)n, message);
+  ts_report_words(out, head.at ? head.at : "", head.len, columns);
   if (place->source[0] && source_line(L, place->source, place->line, line))
-    put_line(out, line, message + place->prefix);
+    ts_report_source(out, line, (size_t)(find_mark(line, message + place->prefix) - line),
+                     columns);
   if (hint)
-    ts_text_str(out, hint);
+    ts_text_str(&tail, hint);
   else
-    put_lua_hint(out, message);
+    put_lua_hint(&tail, message);
+  ts_report_words(out, tail.at ? tail.at : "", tail.len, columns);
+  out->failed |= head.failed || tail.failed;
+  ts_text_free(&head);
+  ts_text_free(&tail);
 }
 
 int ts_report_handler(lua_State *L) {

@@ -8,15 +8,15 @@
 
 /* The message handler of protected calls. */
 int ts_report_handler(lua_State *L);
-/* That of the library's own, which hand errors on: the message stays as it is, and a report shows the
- * calls that led to it. */
+/* That of the library's own, which hand errors on: the message stays as it is, and a report
+ * shows the calls that led to it. */
 int ts_report_keep(lua_State *L);
 /* The message of a failed load on the stack top becomes a report. */
 void ts_report_load(lua_State *L, const char *chunkname);
 /* Pushes "file:line: " of the first frame, from `level` up, of the user's code. */
 void ts_report_where(lua_State *L, int level);
-/* The same without ": ", for a room of LUA_IDSIZE + 20 bytes; false, where there is none. It changes
- * nothing of Lua's. */
+/* The same without ": ", for a room of LUA_IDSIZE + 20 bytes; false, where there is none. It
+ * changes nothing of Lua's. */
 bool ts_report_place(lua_State *L, int level, char *place, size_t room);
 
 #endif

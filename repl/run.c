@@ -10,10 +10,13 @@
 #include <unistd.h>
 
 #include "jit/jit.h"
+#include "lib/text.h"
+#include "repl/compare.h"
 #include "repl/embed.h"
 #include "repl/guard.h"
 #include "repl/interrupt.h"
 #include "repl/interrupt_places.h"
+#include "repl/lua_api.h"
 #include "repl/report.h"
 #include "repl/tail.h"
 
@@ -225,9 +228,23 @@ static int load_stdin(lua_State *L) {
   return status;
 }
 
+/* With -jv: what only a reader sees. */
+static void note(lua_State *L, const char *path) {
+  FILE *f = path && ts_jit_is_verbose(ts_lua_context(L)->jit) ? fopen(path, "rb") : NULL;
+  TsText text = {0};
+  char piece[4096];
+  size_t n;
+  if (!f) return;
+  while ((n = fread(piece, 1, sizeof piece, f)) > 0) ts_text_add(&text, piece, n);
+  fclose(f);
+  if (!text.failed && text.at) ts_compare_script(text.at, text.len, path);
+  ts_text_free(&text);
+}
+
 int ts_run_script(lua_State *L, const char *path, char **argv) {
   bool standard = !path || !strcmp(path, "-");
   int status = standard ? load_stdin(L) : luaL_loadfile(L, path), n = 0;
+  if (!status && !standard) note(L, path);
   if (!status && !standard) ts_tail_change(L);
   if (status) {
     lua_pushfstring(L, "@%s", path ? path : "");

@@ -31,6 +31,7 @@ LONG_tests/ir/graph_text_test := 10000
 LONG_tests/ir/tile_text_test := 100000
 ARGS_tests/vm/gemm_test  := 8
 LONG_tests/vm/gemm_test  := 400
+LONG_tests/vm/blas_test  := 400
 
 CTEST_OBJ := $(foreach t,$(CTEST),$(patsubst %.c,$(BUILD)/%.o,$(t).c $(WITH_$(t))))
 CTEST_RUN := $(foreach t,$(CTEST),"$(strip $(BUILD)/$(t) $(ARGS_$(t)))")

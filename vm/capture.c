@@ -59,11 +59,11 @@ int ts_capture_begin(TsContext *c, const char *name) {
   return 0;
 }
 
-void ts_capture_ref(TsGraph *g) { g->unit->refs++; }
+void ts_capture_ref(TsGraph *g) { g->module->refs++; }
 
 void ts_capture_release(TsGraph *g) {
   if (!g) return;
-  if (g->unit->refs > 1) {
+  if (g->module->refs > 1) {
     ts_graph_free(g);
     return;
   }
@@ -99,7 +99,7 @@ void ts_capture_abort(TsContext *c) {
 /* The place of the call, on the nodes that it makes. */
 static void mark_line(TsContext *c, TsGraph *g) {
   const char *place = c->where ? c->where(c->where_arg) : NULL;
-  if (place && *place) g->line = ts_graph_place(g->unit, place);
+  if (place && *place) g->line = ts_graph_place(g->module, place);
 }
 
 /* ---- symbols and their memory */
@@ -205,7 +205,7 @@ int ts_capture_name(TsContext *c, TsTensor *t, const char *name) {
   if (is_symbol(t)) return 0; /* it has one, or is not ours */
   Bound *b = bind(c, t);
   if (!b) return -1;
-  char *own = ts_arena_text(&c->capture->root->unit->arena, name);
+  char *own = ts_arena_text(&c->capture->root->module->arena, name);
   if (!own) return ts_error_memory(&c->err);
   b->value->name = own;
   return 0;
@@ -468,7 +468,7 @@ TsGraph *ts_capture_end(TsContext *c, int n, TsTensor *const *result) {
     return NULL;
   }
   if (settled != g)
-    settled->unit->whole = g; /* its bound tensors belong to the other one now */
+    settled->module->whole = g; /* its bound tensors belong to the other one now */
   close_capture(c);
   return settled;
 }
@@ -476,8 +476,8 @@ TsGraph *ts_capture_end(TsContext *c, int n, TsTensor *const *result) {
 int ts_capture_region(TsContext *c, const char *name, const TsGraph *instead) {
   TsGraph *g = ts_graph_region(c->capture->g, name);
   if (!g) return -1;
-  if (instead) g->unit->nrandom = instead->streams;
-  g->streams = g->unit->nrandom;
+  if (instead) g->module->nrandom = instead->streams;
+  g->streams = g->module->nrandom;
   g->since = c->next_id++;
   c->capture->g = g;
   return 0;
@@ -502,24 +502,24 @@ TsGraph *ts_capture_region_end(TsContext *c, int n, TsTensor *const *result) {
 void ts_capture_behind(TsContext *c, const TsGraph *first_region) {
   int level = 0;
   for (const TsGraph *g = c->capture->g; g->parent; g = g->parent) level++;
-  first_region->unit->nrandom = first_region->streams + (int64_t)ts_control_block(level);
+  first_region->module->nrandom = first_region->streams + (int64_t)ts_control_block(level);
 }
 
 TsCaptureMark ts_capture_mark(TsContext *c) {
   TsGraph *g = c->capture->g;
-  return (TsCaptureMark){g, g->unit->nrandom};
+  return (TsCaptureMark){g, g->module->nrandom};
 }
 
 void ts_capture_reset(TsContext *c, TsCaptureMark mark) {
   c->capture->g = mark.g;
-  mark.g->unit->nrandom = mark.nrandom;
+  mark.g->module->nrandom = mark.nrandom;
   mark.g->b.failed = false;
 }
 
 int ts_capture_into(TsContext *c, TsGraph *g, TsCaptureInto *before) {
   TsCapture *k = c->capture;
   *before = (TsCaptureInto){.capture = k, .g = k ? k->g : NULL, .where = c->where};
-  if (!k || k->root->unit != g->unit) {
+  if (!k || k->root->module != g->module) {
     if (!(k = before->made = calloc(1, sizeof *k))) return ts_error_memory(&c->err);
     for (k->root = g; k->root->parent;) k->root = k->root->parent;
     k->serial = c->next_id++;

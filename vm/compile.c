@@ -69,7 +69,7 @@ TsGraph *ts_compile_exact(TsContext *c, const TsGraph *g) {
 
 int ts_compile_recognise(TsContext *c, TsGraph *g, int n, TsVal *v, int nx, const TsVal *x) {
   if (c->profile == TS_PROFILE_strict) return 0;
-  TsRewriteOptions o = options(c, most_of(c), &g->unit->recognised);
+  TsRewriteOptions o = options(c, most_of(c), &g->module->recognised);
   TsAside was = ts_context_aside(c);
   c->trap = was.trap; /* what it stops at is no constant: the run has its line */
   int fired = ts_graph_recognise(g, n, v, nx, x, &o);

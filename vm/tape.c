@@ -9,9 +9,7 @@
 #include "vm/core/defer.h"
 #include "vm/tape_state.h"
 
-static int no_memory(TsContext *c) {
-  return ts_error_memory(&c->err);
-}
+static int no_memory(TsContext *c) { return ts_error_memory(&c->err); }
 
 /* ---- life: a chain of records is released without recursion */
 const char *ts_record_name(const TsRecord *r) {

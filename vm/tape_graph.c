@@ -12,9 +12,7 @@
 #include "vm/code/lower.h"
 #include "vm/tape_state.h"
 
-static int no_memory(TsContext *c) {
-  return ts_error_memory(&c->err);
-}
+static int no_memory(TsContext *c) { return ts_error_memory(&c->err); }
 
 /* ---- the records below a tensor, in the order in which they ran */
 typedef struct Walk {
@@ -190,7 +188,7 @@ static int enter_nodes(Back *b, int first) {
   for (int i = first; i < b->g->nnode; i++) {
     const TsNode *n = b->g->node[i];
     if (n->op == TS_NODE_param || n->op == TS_NODE_number) continue;
-    TsVal *out = ts_arena_alloc(&b->g->unit->arena, sizeof *out * (size_t)(n->nout + 1));
+    TsVal *out = ts_arena_alloc(&b->g->module->arena, sizeof *out * (size_t)(n->nout + 1));
     if (!out) return no_memory(b->c);
     if (room(b)) return -1;
     b->tape[b->ntape++] = ts_graph_entry(n, out);
@@ -242,7 +240,7 @@ static int enter_call(Back *b, const TsRecord *r, TsVal *in, TsVal *out) {
 
 static int enter_record(Back *b, const TsRecord *r, TsVal *in, TsVal *out) {
   int first = b->g->nnode;
-  b->g->line = r->place ? ts_graph_place(b->g->unit, r->place) : 0;
+  b->g->line = r->place ? ts_graph_place(b->g->module, r->place) : 0;
   if (r->kind == TS_RECORD_function) {
     if (ts_graph_inline_run(b->g, r->graph, in, out, r->seed, r->stream)) return -1;
   } else if (r->kind == TS_RECORD_write || r->kind == TS_RECORD_look) {
@@ -301,7 +299,7 @@ static void explain(const Back *b, int at) {
                                                     : ts_node_name(t->arg);
   snprintf(was, sizeof was, "%s", b->c->err.message);
   snprintf(b->c->err.message, sizeof was, "%.400s (the %s of %s)", was, name,
-           b->g->unit->place[t->line]);
+           b->g->module->place[t->line]);
 }
 
 /* A leaf on which y depends by what has no slope anywhere, as rounding, has the gradient zero. */

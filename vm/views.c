@@ -59,7 +59,7 @@ static bool reshape_strides(const TsTensor *x, const TsMeta *m, int64_t *stride)
 static int reshaped(TsCall *call, TsTensor *x, const TsMeta *m) {
   int64_t stride[TS_MAX_RANK];
   if (x->contiguous || ts_meta_numel(m) == 0)
-    ts_strides_rowmajor(m, stride);
+    ts_meta_strides(m, stride);
   else if (!reshape_strides(x, m, stride))
     return 1;
   call->out[0] = ts_tensor_view(x, m, stride, x->offset);

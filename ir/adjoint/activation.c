@@ -1,6 +1,6 @@
 /* Adjoints of activations: g times the derivative, made in f32 where x is narrower, in
  * few steps, finite for every finite x. */
-#include "ir/adjoint/parts.h"
+#include "ir/adjoint/common.h"
 
 #include <math.h>
 
@@ -18,7 +18,7 @@ static int times(TsAdjoint *a, TsVal derivative) {
 
 /* ---- in pieces */
 int ts_adjoint_relu(TsAdjoint *a) {
-  a->grad_in[0] = ts_part_open(a->b, a->out[0], a->grad[0]);
+  a->grad_in[0] = ts_common_open(a->b, a->out[0], a->grad[0]);
   return 0;
 }
 
@@ -47,7 +47,7 @@ int ts_adjoint_elu(TsAdjoint *a) {
 /* 0 up to -3, x/3 + 1/2, 1 from 3 on. */
 int ts_adjoint_hardswish(TsAdjoint *a) {
   TsBuild *b = a->b;
-  TsVal x = ts_part_wide(b, a->in[0]);
+  TsVal x = ts_common_wide(b, a->in[0]);
   TsVal d = fma3(b, x, number(b, 1.0 / 3), number(b, 0.5));
   d = ts_build_where(b, ts_build2(b, TS_OP_ge, x, number(b, 3)), number(b, 1), d);
   d = ts_build_where(b, ts_build2(b, TS_OP_le, x, number(b, -3)), number(b, 0), d);
@@ -60,7 +60,7 @@ int ts_adjoint_softplus(TsAdjoint *a) { return times(a, op1(a->b, TS_OP_sigmoid,
 /* t + x (1 - t^2) sigmoid(x), t = tanh(softplus(x)). */
 int ts_adjoint_mish(TsAdjoint *a) {
   TsBuild *b = a->b;
-  TsVal x = ts_part_wide(b, a->in[0]), t = op1(b, TS_OP_tanh, op1(b, TS_OP_softplus, x));
+  TsVal x = ts_common_wide(b, a->in[0]), t = op1(b, TS_OP_tanh, op1(b, TS_OP_softplus, x));
   TsVal rest = fma3(b, ts_build_neg(b, t), t, number(b, 1));
   TsVal slope = ts_build_mul(b, x, op1(b, TS_OP_sigmoid, x));
   return times(a, fma3(b, slope, rest, t));

@@ -2,7 +2,7 @@
  * is conv_transpose of the gradient with the same w, by w it is conv_weight_grad, and the
  * three are each other's adjoints. All of it is written for channels first; nhwc operands
  * of conv_transpose are views with their axes moved. */
-#include "ir/adjoint/parts.h"
+#include "ir/adjoint/common.h"
 
 typedef struct Conv {
   TsBuild *b;
@@ -109,19 +109,19 @@ static Conv read_conv(TsBuild *b, int nd, const TsAttr *attr) {
 static int in_steps(TsCompose *k) {
   TsBuild *b = k->b;
   int nd = b->meta(b, k->in[0])->ndim - 2;
-  TsPartWord word[TS_PART_WORDS + 1];
-  int n = ts_part_words(&k->attr[5], k->nin > 2 && k->in[2], k->nin > 3 && k->in[3], word);
+  TsEpilogueWord word[TS_EPILOGUE_WORDS + 1];
+  int n = ts_epilogue_words(&k->attr[5], k->nin > 2 && k->in[2], k->nin > 3 && k->in[3], word);
   Conv c = read_conv(b, nd, k->attr);
   TsVal y = convolve(&c, k->in[0], k->in[1]);
   for (int i = 0; i < n && !b->failed; i++) {
-    if (word[i] == TS_PART_bias) {
+    if (word[i] == TS_EPILOGUE_bias) {
       int64_t dim[TS_MAX_RANK] = {0, 1, 1, 1};
       dim[0] = b->meta(b, k->in[2])->dim[0];
       y = ts_build_add(b, y, c.last ? k->in[2] : ts_build_reshape(b, k->in[2], dim, nd + 1));
-    } else if (word[i] == TS_PART_residual) {
+    } else if (word[i] == TS_EPILOGUE_residual) {
       y = ts_build_add(b, y, k->in[3]);
     } else {
-      y = ts_part_activation(b, word[i], y);
+      y = ts_epilogue_activation(b, word[i], y);
     }
   }
   k->out[0] = y;
@@ -133,15 +133,15 @@ static int conv(TsAdjoint *a, int nd) {
   TsBuild *b = a->b;
   Conv c = read_conv(b, nd, a->attr);
   TsVal g = a->grad[0];
-  TsPartWord word[TS_PART_WORDS + 1];
-  int n = ts_part_words(&a->attr[5], ts_input(a, 2), ts_input(a, 3), word);
+  TsEpilogueWord word[TS_EPILOGUE_WORDS + 1];
+  int n = ts_epilogue_words(&a->attr[5], ts_input(a, 2), ts_input(a, 3), word);
   for (int i = 0; i < n; i++)
-    if (word[i] >= TS_PART_relu && !(word[i] == TS_PART_relu && i == n - 1))
+    if (word[i] >= TS_EPILOGUE_relu && !(word[i] == TS_EPILOGUE_relu && i == n - 1))
       return ts_adjoint_by_definition(a, in_steps);
   while (n-- > 0) {
-    if (word[n] == TS_PART_relu) g = ts_part_open(b, a->out[0], g);
-    if (word[n] == TS_PART_bias && ts_wanted(a, 2)) a->grad_in[2] = sum_of_channels(&c, g);
-    if (word[n] == TS_PART_residual) a->grad_in[3] = g;
+    if (word[n] == TS_EPILOGUE_relu) g = ts_common_open(b, a->out[0], g);
+    if (word[n] == TS_EPILOGUE_bias && ts_wanted(a, 2)) a->grad_in[2] = sum_of_channels(&c, g);
+    if (word[n] == TS_EPILOGUE_residual) a->grad_in[3] = g;
   }
   TsMeta x = *b->meta(b, a->in[0]), w = *b->meta(b, a->in[1]);
   if (ts_wanted(a, 0)) a->grad_in[0] = by_image(&c, g, ts_build_conj(b, a->in[1]), &x);

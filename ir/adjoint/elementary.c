@@ -1,6 +1,6 @@
 /* Adjoints of elementary functions: g times the conjugate of the derivative, from the
  * result where that says it. */
-#include "ir/adjoint/parts.h"
+#include "ir/adjoint/common.h"
 
 #include <math.h>
 
@@ -23,7 +23,7 @@ static int negated(TsAdjoint *a) {
 /* sign x^2 + 1, rounded once where x is real. */
 static TsVal square_plus_1(TsBuild *b, TsVal x, int sign) {
   TsVal one = b->number(b, 1);
-  if (!ts_part_is_complex(b, x)) {
+  if (!ts_common_is_complex(b, x)) {
     TsVal y = sign < 0 ? ts_build_neg(b, x) : x;
     return ts_build(b, TS_OP_fma, TS_IN(x, y, one), TS_NO_ATTRS, NULL);
   }
@@ -66,7 +66,7 @@ static TsVal power_by_base(TsAdjoint *a, TsVal x, TsVal y) {
 /* By y: x^y log x, 0 where x is 0 and y is not below. */
 static TsVal power_by_exponent(TsAdjoint *a, TsVal x, TsVal y) {
   TsBuild *b = a->b;
-  TsVal re = ts_part_is_complex(b, y) ? ts_build1(b, TS_OP_real, y) : y;
+  TsVal re = ts_common_is_complex(b, y) ? ts_build1(b, TS_OP_real, y) : y;
   TsVal flat = ts_build2(b, TS_OP_logical_and, ts_build2(b, TS_OP_eq, x, b->number(b, 0)),
                          ts_build2(b, TS_OP_ge, re, b->number(b, 0)));
   TsVal base = ts_build_where(b, flat, b->number(b, 1), x);
@@ -129,7 +129,7 @@ int ts_adjoint_atan(TsAdjoint *a) { return over(a, square_plus_1(a->b, a->in[0],
 int ts_adjoint_atan2(TsAdjoint *a) {
   TsBuild *b = a->b;
   TsVal y = a->in[0], x = a->in[1];
-  TsVal r = ts_part_divisor(b, ts_build2(b, TS_OP_hypot, y, x));
+  TsVal r = ts_common_divisor(b, ts_build2(b, TS_OP_hypot, y, x));
   TsVal g = ts_build_div(b, a->grad[0], r);
   if (ts_wanted(a, 0)) a->grad_in[0] = ts_build_mul(b, g, ts_build_div(b, x, r));
   if (ts_wanted(a, 1))
@@ -140,7 +140,7 @@ int ts_adjoint_atan2(TsAdjoint *a) {
 /* 0 at the origin, as for norm. */
 int ts_adjoint_hypot(TsAdjoint *a) {
   TsBuild *b = a->b;
-  TsVal g = ts_build_div(b, a->grad[0], ts_part_divisor(b, a->out[0]));
+  TsVal g = ts_build_div(b, a->grad[0], ts_common_divisor(b, a->out[0]));
   if (ts_wanted(a, 0)) a->grad_in[0] = ts_build_mul(b, g, a->in[0]);
   if (ts_wanted(a, 1)) a->grad_in[1] = ts_build_mul(b, g, a->in[1]);
   return 0;
@@ -174,8 +174,8 @@ int ts_adjoint_abs(TsAdjoint *a) {
 /* i g times x / |x|^2; that of a real number jumps at most. */
 int ts_adjoint_angle(TsAdjoint *a) {
   TsBuild *b = a->b;
-  if (!ts_part_is_complex(b, a->in[0])) return 0;
-  TsVal r = ts_part_divisor(b, ts_build1(b, TS_OP_abs, a->in[0]));
+  if (!ts_common_is_complex(b, a->in[0])) return 0;
+  TsVal r = ts_common_divisor(b, ts_build1(b, TS_OP_abs, a->in[0]));
   TsVal g = ts_build2(b, TS_OP_complex, b->number(b, 0), ts_build_div(b, a->grad[0], r));
   a->grad_in[0] = ts_build_mul(b, g, ts_build1(b, TS_OP_sign, a->in[0]));
   return 0;
@@ -185,10 +185,10 @@ int ts_adjoint_angle(TsAdjoint *a) {
 int ts_adjoint_sign(TsAdjoint *a) {
   TsBuild *b = a->b;
   TsVal s = a->out[0], g = a->grad[0];
-  if (!ts_part_is_complex(b, a->in[0])) return 0;
+  if (!ts_common_is_complex(b, a->in[0])) return 0;
   TsVal along = ts_build1(b, TS_OP_real, ts_build_mul(b, g, ts_build_conj(b, s)));
   TsVal across = ts_build_sub(b, g, ts_build_mul(b, s, along));
   a->grad_in[0] =
-      ts_build_div(b, across, ts_part_divisor(b, ts_build1(b, TS_OP_abs, a->in[0])));
+      ts_build_div(b, across, ts_common_divisor(b, ts_build1(b, TS_OP_abs, a->in[0])));
   return 0;
 }

@@ -1,6 +1,6 @@
 /* Adjoints of reading and writing by index and by mask. What was read is added up where
  * it came from. g stands for the gradient of the result. */
-#include "ir/adjoint/parts.h"
+#include "ir/adjoint/common.h"
 
 static int normal_axis(int64_t axis, int ndim) { return (int)(axis < 0 ? axis + ndim : axis); }
 
@@ -16,7 +16,7 @@ static TsVal indexed(TsAdjoint *a, TsOp op, TsVal x, TsVal src) {
 
 int ts_adjoint_gather(TsAdjoint *a) {
   TsMeta x = meta_of(a, 0);
-  TsVal z = ts_part_zeros(a->b, dtype_of(a->b, a->grad[0]), &x);
+  TsVal z = ts_common_zeros(a->b, dtype_of(a->b, a->grad[0]), &x);
   a->grad_in[0] = indexed(a, TS_OP_scatter_add, z, a->grad[0]);
   return 0;
 }
@@ -38,7 +38,7 @@ static TsVal winners(TsAdjoint *a) {
   TsVal place = ts_build(b, TS_OP_arange, 0, NULL,
                          TS_ATTRS({"start", ts_b_f((double)index.dim[axis])}), NULL);
   place = ts_build_reshape(b, place, dim, index.ndim);
-  TsVal last = indexed(a, TS_OP_scatter, ts_part_zeros(b, TS_DT_i64, &x), place);
+  TsVal last = indexed(a, TS_OP_scatter, ts_common_zeros(b, TS_DT_i64, &x), place);
   return ts_build2(b, TS_OP_eq, indexed(a, TS_OP_gather, last, NULL), place);
 }
 
@@ -55,7 +55,7 @@ int ts_adjoint_scatter(TsAdjoint *a) {
 int ts_adjoint_take(TsAdjoint *a) {
   TsBuild *b = a->b;
   TsMeta x = meta_of(a, 0), flat = {.ndim = 1, .dim = {ts_meta_numel(&x)}};
-  TsVal z = ts_part_zeros(b, dtype_of(b, a->grad[0]), &flat);
+  TsVal z = ts_common_zeros(b, dtype_of(b, a->grad[0]), &flat);
   TsVal g = ts_build(b, TS_OP_index_add, TS_IN(z, a->in[1], a->grad[0]), TS_NO_ATTRS, NULL);
   a->grad_in[0] = ts_build_reshape(b, g, x.dim, x.ndim);
   return 0;
@@ -63,7 +63,7 @@ int ts_adjoint_take(TsAdjoint *a) {
 
 int ts_adjoint_index_select(TsAdjoint *a) {
   TsMeta x = meta_of(a, 0);
-  TsVal z = ts_part_zeros(a->b, dtype_of(a->b, a->grad[0]), &x);
+  TsVal z = ts_common_zeros(a->b, dtype_of(a->b, a->grad[0]), &x);
   a->grad_in[0] = indexed(a, TS_OP_index_add, z, a->grad[0]);
   return 0;
 }
@@ -79,7 +79,7 @@ int ts_adjoint_masked_select(TsAdjoint *a) {
   TsBuild *b = a->b;
   TsMeta x = meta_of(a, 0), mask = meta_of(a, 1);
   ts_meta_broadcast(&x, &mask, &x);
-  TsVal z = ts_part_zeros(b, dtype_of(b, a->grad[0]), &x);
+  TsVal z = ts_common_zeros(b, dtype_of(b, a->grad[0]), &x);
   a->grad_in[0] =
       ts_build(b, TS_OP_masked_scatter, TS_IN(z, a->in[1], a->grad[0]), TS_NO_ATTRS, NULL);
   return 0;
@@ -100,7 +100,7 @@ static TsVal read_back(TsAdjoint *a, const TsMeta *src) {
   count = ts_build1(b, TS_OP_cumsum, ts_build_cast(b, count, TS_DT_i64));
   count = ts_build(b, TS_OP_clamp, TS_IN(ts_build_sub(b, count, b->number(b, 1))),
                    TS_ATTRS({"min", ts_b_f(0)}), NULL);
-  TsVal z = b->failed ? NULL : ts_part_zeros(b, dtype_of(b, g), &flat);
+  TsVal z = b->failed ? NULL : ts_common_zeros(b, dtype_of(b, g), &flat);
   g = ts_build(b, TS_OP_index_add, TS_IN(z, count, g), TS_NO_ATTRS, NULL);
   return ts_build_reshape(b, g, src->dim, src->ndim);
 }

@@ -2,7 +2,7 @@
  * operand without a batch of its own meets the whole batch in one product, whose sums run
  * over the batch too, instead of a product for each and a sum of them afterwards. */
 #include "ir/adjoint/linalg.h"
-#include "ir/adjoint/parts.h"
+#include "ir/adjoint/common.h"
 
 TsVal ts_build_matmul(TsBuild *b, TsVal x, TsVal y) { return ts_build2(b, TS_OP_matmul, x, y); }
 
@@ -56,18 +56,18 @@ static int definition(TsCompose *k) {
   TsBuild *b = k->b;
   TsVal in[4] = {k->in[0], k->in[1]}, v;
   TsAttr attr[3] = {k->attr[0], k->attr[1], {.type = TS_ATTR_none}};
-  TsPartWord word[TS_PART_WORDS + 1], *w = word;
-  ts_part_words(&k->attr[2], k->nin > 2 && k->in[2], k->nin > 3 && k->in[3], word);
-  for (; *w && *w < TS_PART_relu; w++) {
-    int i = *w == TS_PART_bias ? 2 : 3;
+  TsEpilogueWord word[TS_EPILOGUE_WORDS + 1], *w = word;
+  ts_epilogue_words(&k->attr[2], k->nin > 2 && k->in[2], k->nin > 3 && k->in[3], word);
+  for (; *w && *w < TS_EPILOGUE_relu; w++) {
+    int i = *w == TS_EPILOGUE_bias ? 2 : 3;
     in[i] = k->in[i];
   }
   v = b->emit(b, TS_OP_matmul, in[3] ? 4 : in[2] ? 3 : 2, in, attr, NULL);
   for (; *w; w++) {
-    if (*w >= TS_PART_relu)
-      v = ts_part_activation(b, *w, v);
+    if (*w >= TS_EPILOGUE_relu)
+      v = ts_epilogue_activation(b, *w, v);
     else
-      v = ts_build_add(b, v, k->in[*w == TS_PART_bias ? 2 : 3]);
+      v = ts_build_add(b, v, k->in[*w == TS_EPILOGUE_bias ? 2 : 3]);
   }
   k->out[0] = v;
   return b->failed ? -1 : 0;
@@ -110,13 +110,13 @@ static int of_product(TsAdjoint *a, TsVal g) {
 int ts_adjoint_matmul(TsAdjoint *a) {
   TsBuild *b = a->b;
   TsVal g = a->grad[0];
-  TsPartWord word[TS_PART_WORDS + 1];
-  ts_part_words(&a->attr[2], ts_input(a, 2), ts_input(a, 3), word);
+  TsEpilogueWord word[TS_EPILOGUE_WORDS + 1];
+  ts_epilogue_words(&a->attr[2], ts_input(a, 2), ts_input(a, 3), word);
   int n = 0;
-  while (word[n] && word[n] < TS_PART_relu) n++;
-  if (word[n] && (word[n] != TS_PART_relu || word[n + 1]))
+  while (word[n] && word[n] < TS_EPILOGUE_relu) n++;
+  if (word[n] && (word[n] != TS_EPILOGUE_relu || word[n + 1]))
     return ts_adjoint_by_definition(a, definition);
-  if (word[n]) g = ts_part_open(b, a->out[0], g); /* relu came last: the result tells where */
+  if (word[n]) g = ts_common_open(b, a->out[0], g); /* relu came last: the result tells where */
   if (ts_wanted(a, 2)) a->grad_in[2] = g;
   if (ts_wanted(a, 3)) a->grad_in[3] = g;
   return b->failed ? -1 : of_product(a, g);

@@ -1,10 +1,10 @@
 /* Adjoints of embedding and rope. */
-#include "ir/adjoint/parts.h"
+#include "ir/adjoint/common.h"
 
 int ts_adjoint_embedding(TsAdjoint *a) {
   TsBuild *b = a->b;
   TsMeta w = *b->meta(b, a->in[0]);
-  TsVal zero = ts_part_zeros(b, (TsDtype)w.dtype, &w);
+  TsVal zero = ts_common_zeros(b, (TsDtype)w.dtype, &w);
   a->grad_in[0] = ts_build(b, TS_OP_index_add, TS_IN(zero, a->in[1], a->grad[0]),
                            TS_ATTRS({"axis", ts_b_int(0)}), NULL);
   return 0;
@@ -12,7 +12,7 @@ int ts_adjoint_embedding(TsAdjoint *a) {
 
 /* ---- rotations: the transpose turns back. Float positions would need the frequencies
  * as a tensor; nobody learns positions. */
-static int turn(TsAdjoint *a, TsOp op) {
+static int back(TsAdjoint *a, TsOp op) {
   const TsVal in[2] = {a->grad[0], ts_input(a, 1)};
   if (ts_wanted(a, 1))
     return ts_build_fail(a->b, TS_ERR_value, "%s has no derivative by its positions",
@@ -21,5 +21,5 @@ static int turn(TsAdjoint *a, TsOp op) {
   return 0;
 }
 
-int ts_adjoint_rope(TsAdjoint *a) { return turn(a, TS_OP_rope_grad); }
-int ts_adjoint_rope_grad(TsAdjoint *a) { return turn(a, TS_OP_rope); }
+int ts_adjoint_rope(TsAdjoint *a) { return back(a, TS_OP_rope_grad); }
+int ts_adjoint_rope_grad(TsAdjoint *a) { return back(a, TS_OP_rope); }

@@ -1,6 +1,6 @@
 /* Adjoints of what depends on the order of elements: the gradient goes where the element
  * came from. */
-#include "ir/adjoint/parts.h"
+#include "ir/adjoint/common.h"
 
 #include <math.h>
 

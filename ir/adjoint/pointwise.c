@@ -1,6 +1,6 @@
 /* Adjoints of arithmetic, element by element. g stands for the gradient of the result.
- * Activations are in adjoint_activation.c, elementary functions in adjoint_elementary.c. */
-#include "ir/adjoint/parts.h"
+ * Activations are in ir/adjoint/activation.c, elementary functions in ir/adjoint/elementary.c. */
+#include "ir/adjoint/common.h"
 
 #include <math.h>
 
@@ -37,7 +37,7 @@ int ts_adjoint_real(TsAdjoint *a) {
 
 int ts_adjoint_imag(TsAdjoint *a) {
   TsBuild *b = a->b;
-  if (ts_part_is_complex(b, a->in[0]))
+  if (ts_common_is_complex(b, a->in[0]))
     a->grad_in[0] = ts_build2(b, TS_OP_complex, b->number(b, 0), a->grad[0]);
   return 0;
 }

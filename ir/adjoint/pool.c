@@ -1,6 +1,6 @@
 /* Adjoints of pools and of resampling: linear maps and their transposes, which are rows of
  * their own; a maximum passes its gradient to the first largest element. */
-#include "ir/adjoint/parts.h"
+#include "ir/adjoint/common.h"
 
 /* The axes of x that hold places: first, and how many. */
 typedef struct Places {
@@ -29,7 +29,7 @@ int ts_adjoint_max_pool(TsAdjoint *a) {
   row.dim[p.first] = 1;
   for (int i = 0; i < p.nd; i++) row.dim[p.first] *= x.dim[p.first + i];
   at = flat(b, b->emit(b, TS_OP_max_pool_index, 1, a->in, a->attr, NULL), last);
-  TsVal zero = ts_part_zeros(b, (TsDtype)x.dtype, &row);
+  TsVal zero = ts_common_zeros(b, (TsDtype)x.dtype, &row);
   g = ts_build(b, TS_OP_scatter_add, TS_IN(zero, at, flat(b, g, last)),
                TS_ATTRS({"axis", ts_b_int(p.first)}), NULL);
   a->grad_in[0] = ts_build_reshape(b, g, x.dim, x.ndim);

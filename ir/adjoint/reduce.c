@@ -1,6 +1,6 @@
 /* Adjoints of reductions. A gradient g has the shape of the reduced result; keepdims(a, g)
  * gives the reduced axes back as size 1, and ts_adjoint_fit spreads it over x. */
-#include "ir/adjoint/parts.h"
+#include "ir/adjoint/common.h"
 
 #include <math.h>
 #include <string.h>
@@ -59,7 +59,7 @@ static TsVal along(const TsAdjoint *a, TsOp op, TsVal x) {
 static int centred(TsAdjoint *a, TsVal g, double factor) {
   TsBuild *b = a->b;
   bool reduced[TS_MAX_RANK];
-  TsVal x = ts_part_wide(b, a->in[0]);
+  TsVal x = ts_common_wide(b, a->in[0]);
   double count = (double)reduced_axes(a, reduced) - a->attr[2].f;
   g = ts_build_scale(b, keepdims(a, g), factor / (count > 0 ? count : 0));
   a->grad_in[0] = ts_build_mul(b, g, ts_build_sub(b, x, along(a, TS_OP_mean, x)));
@@ -70,7 +70,7 @@ int ts_adjoint_var(TsAdjoint *a) { return centred(a, a->grad[0], 2); }
 
 /* 0 where all elements are equal. */
 int ts_adjoint_std(TsAdjoint *a) {
-  return centred(a, ts_build_div(a->b, a->grad[0], ts_part_divisor(a->b, a->out[0])), 1);
+  return centred(a, ts_build_div(a->b, a->grad[0], ts_common_divisor(a->b, a->out[0])), 1);
 }
 
 /* g shared by the elements for which chosen is true. */
@@ -82,14 +82,14 @@ static TsVal shared(const TsAdjoint *a, TsVal g, TsVal chosen) {
 
 /* Equal ones share, or those that are NaN. */
 int ts_adjoint_extreme(TsAdjoint *a) {
-  TsVal chosen = ts_part_chosen(a->b, a->in[0], keepdims(a, a->out[0]));
+  TsVal chosen = ts_common_chosen(a->b, a->in[0], keepdims(a, a->out[0]));
   a->grad_in[0] = shared(a, a->grad[0], chosen);
   return 0;
 }
 
 int ts_adjoint_logsumexp(TsAdjoint *a) {
   TsBuild *b = a->b;
-  TsVal x = ts_part_wide(b, a->in[0]);
+  TsVal x = ts_common_wide(b, a->in[0]);
   TsVal y = x == a->in[0] ? keepdims(a, a->out[0]) : along(a, TS_OP_logsumexp, x);
   TsVal part = ts_build1(b, TS_OP_exp, ts_build_sub(b, x, y));
   a->grad_in[0] = ts_build_mul(b, keepdims(a, a->grad[0]), part);
@@ -99,26 +99,26 @@ int ts_adjoint_logsumexp(TsAdjoint *a) {
 /* sign(x) (|x| / norm)^(p-1), 0 where x or the norm is. */
 static TsVal general_norm(TsAdjoint *a, TsVal x, TsVal size, double p) {
   TsBuild *b = a->b;
-  TsVal whole = ts_part_divisor(b, keepdims(a, a->out[0]));
+  TsVal whole = ts_common_divisor(b, keepdims(a, a->out[0]));
   TsVal ratio = ts_build_div(b, size, whole);
-  if (p < 1) ratio = ts_part_divisor(b, ratio);
+  if (p < 1) ratio = ts_common_divisor(b, ratio);
   ratio = ts_build2(b, TS_OP_pow, ratio, b->number(b, p - 1));
   return ts_build_mul(b, ts_build1(b, TS_OP_sign, x), ratio);
 }
 
 int ts_adjoint_norm(TsAdjoint *a) {
   TsBuild *b = a->b;
-  TsVal x = ts_part_wide(b, a->in[0]), g = a->grad[0];
+  TsVal x = ts_common_wide(b, a->in[0]), g = a->grad[0];
   double p = a->attr[0].f;
   if (p == 0) return 0;
   if (p == 2) {
-    g = ts_build_div(b, g, ts_part_divisor(b, a->out[0]));
+    g = ts_build_div(b, g, ts_common_divisor(b, a->out[0]));
     a->grad_in[0] = ts_build_mul(b, x, keepdims(a, g));
   } else if (p == 1) {
     a->grad_in[0] = ts_build_mul(b, ts_build1(b, TS_OP_sign, x), keepdims(a, g));
   } else if (isinf(p)) {
     TsVal size = ts_build1(b, TS_OP_abs, a->in[0]);
-    TsVal chosen = ts_part_chosen(b, size, keepdims(a, a->out[0]));
+    TsVal chosen = ts_common_chosen(b, size, keepdims(a, a->out[0]));
     a->grad_in[0] = ts_build_mul(b, ts_build1(b, TS_OP_sign, x), shared(a, g, chosen));
   } else {
     TsVal size = ts_build1(b, TS_OP_abs, x);
@@ -129,9 +129,9 @@ int ts_adjoint_norm(TsAdjoint *a) {
 
 /* ---- products: of all others, without division, so that zeros are no exception */
 static TsVal others(TsBuild *b, TsVal x, int axis) {
-  TsVal before = ts_part_previous(b, ts_part_scan(b, TS_OP_cumprod, x, axis), axis, 1);
-  TsVal after = ts_part_scan(b, TS_OP_cumprod, ts_part_flip(b, x, axis), axis);
-  after = ts_part_flip(b, ts_part_previous(b, after, axis, 1), axis);
+  TsVal before = ts_common_previous(b, ts_common_scan(b, TS_OP_cumprod, x, axis), axis, 1);
+  TsVal after = ts_common_scan(b, TS_OP_cumprod, ts_common_flip(b, x, axis), axis);
+  after = ts_common_flip(b, ts_common_previous(b, after, axis, 1), axis);
   return ts_build_mul(b, before, after);
 }
 
@@ -152,7 +152,7 @@ static TsVal others_together(TsBuild *b, TsVal x, const bool *reduced) {
 int ts_adjoint_prod(TsAdjoint *a) {
   TsBuild *b = a->b;
   bool reduced[TS_MAX_RANK];
-  TsVal x = ts_part_wide(b, a->in[0]);
+  TsVal x = ts_common_wide(b, a->in[0]);
   TsMeta m = *b->meta(b, a->in[0]);
   int count = 0, axis = 0;
   if (!reduced_axes(a, reduced) || b->failed) return 0;

@@ -1,7 +1,7 @@
 /* Adjoints of softmax, log_softmax, layernorm, rmsnorm and cross_entropy: each is a row
  * of its own with a kernel. Those rows are differentiated by their definitions in other
  * operators, which stand below them: in f32 for narrower floats, as the kernels compute. */
-#include "ir/adjoint/parts.h"
+#include "ir/adjoint/common.h"
 
 static TsVal keep_sum(TsBuild *b, TsVal x, const int64_t *axis, int n) {
   return ts_build_sum(b, x, axis, n, true);
@@ -25,7 +25,7 @@ int ts_adjoint_log_softmax(TsAdjoint *a) { return soft(a, TS_OP_log_softmax_grad
 /* y (g - sum(y g)) */
 static int softmax_grad(TsCompose *k) {
   TsBuild *b = k->b;
-  TsVal y = ts_part_wide(b, k->in[0]), g = ts_part_wide(b, k->in[1]);
+  TsVal y = ts_common_wide(b, k->in[0]), g = ts_common_wide(b, k->in[1]);
   TsVal s = keep_sum(b, ts_build_mul(b, y, g), &k->attr[0].i, b->meta(b, y)->ndim ? 1 : 0);
   k->out[0] = ts_build_mul(b, y, ts_build_sub(b, g, s));
   return b->failed ? -1 : 0;
@@ -34,7 +34,7 @@ static int softmax_grad(TsCompose *k) {
 /* g - e^y sum(g) */
 static int log_softmax_grad(TsCompose *k) {
   TsBuild *b = k->b;
-  TsVal y = ts_part_wide(b, k->in[0]), g = ts_part_wide(b, k->in[1]);
+  TsVal y = ts_common_wide(b, k->in[0]), g = ts_common_wide(b, k->in[1]);
   TsVal s = keep_sum(b, g, &k->attr[0].i, b->meta(b, y)->ndim ? 1 : 0);
   k->out[0] = ts_build_sub(b, g, ts_build_mul(b, ts_build1(b, TS_OP_exp, y), s));
   return b->failed ? -1 : 0;
@@ -68,8 +68,8 @@ int ts_adjoint_rmsnorm(TsAdjoint *a) { return norm(a, TS_OP_rmsnorm_grad); }
  * over rows of g xh and g; rmsnorm has no means of x and gw. */
 static int norm_grad(TsCompose *k, bool layer) {
   TsBuild *b = k->b;
-  TsVal x = ts_part_wide(b, k->in[0]), w = ts_part_wide(b, k->in[1]);
-  TsVal g = ts_part_wide(b, k->in[2]);
+  TsVal x = ts_common_wide(b, k->in[0]), w = ts_common_wide(b, k->in[1]);
+  TsVal g = ts_common_wide(b, k->in[2]);
   int64_t last[TS_MAX_RANK], other[TS_MAX_RANK];
   TsMeta m = *b->meta(b, x);
   int dims = (int)k->attr[0].i, nother = m.ndim - dims;
@@ -166,9 +166,9 @@ static TsVal probabilities(TsBuild *b, const TsAttr *attr, TsVal logits, TsVal t
 static int cross_entropy_grad(TsCompose *k) {
   TsBuild *b = k->b;
   int64_t last = -1;
-  TsVal x = ts_part_wide(b, k->in[0]);
+  TsVal x = ts_common_wide(b, k->in[0]);
   TsVal p = probabilities(b, k->attr, x, k->in[1]);
-  TsVal g = row_gradient(b, k->attr, x, k->in[1], ts_part_wide(b, k->in[2]));
+  TsVal g = row_gradient(b, k->attr, x, k->in[1], ts_common_wide(b, k->in[2]));
   TsVal y = ts_build(b, TS_OP_softmax, TS_IN(x), TS_ATTRS({"axis", ts_b_int(-1)}), NULL);
   if (!of_indices(b, k->in[1])) y = ts_build_mul(b, y, keep_sum(b, p, &last, 1));
   k->out[0] = ts_build_mul(b, ts_build_sub(b, y, p), g);

@@ -1,7 +1,7 @@
 /* Adjoints of scans. Most gradients of running results are linear recurrences from the
  * end of the axis, s[i] = g[i] + c[i+1] s[i+1], and neither divide nor overflow where the
  * scan itself does not. */
-#include "ir/adjoint/parts.h"
+#include "ir/adjoint/common.h"
 
 #include <float.h>
 #include <math.h>
@@ -24,8 +24,8 @@ int ts_adjoint_cumsum(TsAdjoint *a) {
   int axis = axis_of(a);
   a->grad_in[0] = a->grad[0];
   if (trivial(a)) return 0;
-  TsVal g = ts_part_scan(b, TS_OP_cumsum, ts_part_flip(b, a->grad[0], axis), axis);
-  a->grad_in[0] = ts_part_flip(b, g, axis);
+  TsVal g = ts_common_scan(b, TS_OP_cumsum, ts_common_flip(b, a->grad[0], axis), axis);
+  a->grad_in[0] = ts_common_flip(b, g, axis);
   return 0;
 }
 
@@ -35,8 +35,8 @@ int ts_adjoint_cumprod(TsAdjoint *a) {
   int axis = axis_of(a);
   a->grad_in[0] = a->grad[0];
   if (trivial(a)) return 0;
-  TsVal before = ts_build_conj(b, ts_part_previous(b, a->out[0], axis, 1));
-  TsVal after = ts_part_from_end(b, ts_build_conj(b, a->in[0]), a->grad[0], axis);
+  TsVal before = ts_build_conj(b, ts_common_previous(b, a->out[0], axis, 1));
+  TsVal after = ts_common_from_end(b, ts_build_conj(b, a->in[0]), a->grad[0], axis);
   a->grad_in[0] = ts_build_mul(b, before, after);
   return 0;
 }
@@ -48,11 +48,11 @@ int ts_adjoint_linear_scan(TsAdjoint *a) {
     a->grad_in[1] = a->grad[0];
     return 0;
   }
-  TsVal g = ts_part_from_end(b, ts_build_conj(b, a->in[0]), a->grad[0], axis);
+  TsVal g = ts_common_from_end(b, ts_build_conj(b, a->in[0]), a->grad[0], axis);
   a->grad_in[1] = g;
   if (ts_wanted(a, 0))
     a->grad_in[0] =
-        ts_build_mul(b, g, ts_build_conj(b, ts_part_previous(b, a->out[0], axis, 0)));
+        ts_build_mul(b, g, ts_build_conj(b, ts_common_previous(b, a->out[0], axis, 0)));
   return 0;
 }
 
@@ -64,13 +64,13 @@ int ts_adjoint_logcumsumexp(TsAdjoint *a) {
   int axis = axis_of(a);
   a->grad_in[0] = a->grad[0];
   if (trivial(a)) return 0;
-  TsVal x = ts_part_wide(b, a->in[0]);
-  TsVal y = x == a->in[0] ? a->out[0] : ts_part_scan(b, TS_OP_logcumsumexp, x, axis);
+  TsVal x = ts_common_wide(b, a->in[0]);
+  TsVal y = x == a->in[0] ? a->out[0] : ts_common_scan(b, TS_OP_logcumsumexp, x, axis);
   double least = b->meta(b, a->in[0])->dtype == TS_DT_f64 ? -DBL_MAX : -FLT_MAX;
   y = ts_build(b, TS_OP_clamp, TS_IN(y), TS_ATTRS({"min", ts_b_f(least)}), NULL);
-  TsVal before = ts_part_previous(b, y, axis, -INFINITY);
+  TsVal before = ts_common_previous(b, y, axis, -INFINITY);
   TsVal fall = ts_build1(b, TS_OP_exp, ts_build_sub(b, before, y));
   TsVal part = ts_build1(b, TS_OP_exp, ts_build_sub(b, x, y));
-  a->grad_in[0] = ts_build_mul(b, part, ts_part_from_end(b, fall, a->grad[0], axis));
+  a->grad_in[0] = ts_build_mul(b, part, ts_common_from_end(b, fall, a->grad[0], axis));
   return 0;
 }

@@ -1,5 +1,5 @@
 /* The adjoint of segment_reduce: rows of x get the gradient of their segment. */
-#include "ir/adjoint/parts.h"
+#include "ir/adjoint/common.h"
 
 enum { SEG_sum, SEG_mean, SEG_prod, SEG_min, SEG_max };
 
@@ -41,7 +41,7 @@ static TsVal by_mean(TsAdjoint *a) {
 /* Equal ones share. */
 static TsVal by_extreme(TsAdjoint *a) {
   TsBuild *b = a->b;
-  TsVal chosen = ts_part_chosen(b, a->in[0], rows(b, a->out[0], a->in[1]));
+  TsVal chosen = ts_common_chosen(b, a->in[0], rows(b, a->out[0], a->in[1]));
   TsVal count = segment_sum(a, ts_build_cast(b, chosen, TS_DT_i64));
   return ts_build_where(b, chosen, share(a, count), b->number(b, 0));
 }
@@ -51,16 +51,16 @@ static TsVal by_extreme(TsAdjoint *a) {
 static TsVal others(TsBuild *b, TsVal x, TsVal ids, int ndim) {
   int64_t up = -1;
   TsAttr back = ts_b_ints(&up, 1);
-  TsVal same = ts_build2(b, TS_OP_eq, ids, ts_part_previous(b, ids, 0, -1));
+  TsVal same = ts_build2(b, TS_OP_eq, ids, ts_common_previous(b, ids, 0, -1));
   TsVal more = ts_build(b, TS_OP_roll, TS_IN(same), TS_ATTRS({"shift", back}), NULL);
   TsVal zero = ts_build_zeros_like(b, x), one = b->number(b, 1);
   same = column(b, same, ndim), more = column(b, more, ndim);
-  TsVal factor = ts_build_where(b, same, ts_part_previous(b, x, 0, 1), zero);
+  TsVal factor = ts_build_where(b, same, ts_common_previous(b, x, 0, 1), zero);
   TsVal before =
       ts_build(b, TS_OP_linear_scan, TS_IN(factor, ts_build_where(b, same, zero, one)),
                TS_ATTRS({"axis", ts_b_int(0)}), NULL);
-  TsVal after = ts_part_from_end(b, ts_build_where(b, same, x, zero),
-                                 ts_build_where(b, more, zero, one), 0);
+  TsVal after = ts_common_from_end(b, ts_build_where(b, same, x, zero),
+                                   ts_build_where(b, more, zero, one), 0);
   return ts_build_mul(b, before, after);
 }
 
@@ -69,7 +69,7 @@ static TsVal by_prod(TsAdjoint *a) {
   TsMeta m = *b->meta(b, a->in[0]);
   if (m.dim[0] == 0) return NULL;
   TsVal ids = ts_build_cast(b, a->in[1], TS_DT_i64), order = ts_build1(b, TS_OP_argsort, ids);
-  TsVal x = rows(b, ts_part_wide(b, a->in[0]), order);
+  TsVal x = rows(b, ts_common_wide(b, a->in[0]), order);
   TsVal factor = others(b, x, rows(b, ids, order), m.ndim);
   factor = rows(b, factor, ts_build1(b, TS_OP_argsort, order));
   return ts_build_mul(b, rows(b, a->grad[0], ids), factor);

@@ -1,6 +1,6 @@
 /* Adjoints of rows that move elements without looking at numbers. g stands for the
  * gradient of the result. Reading and writing by index is ir/adjoint/index.c. */
-#include "ir/adjoint/parts.h"
+#include "ir/adjoint/common.h"
 
 static int normal_axis(int64_t axis, int ndim) { return (int)(axis < 0 ? axis + ndim : axis); }
 
@@ -85,7 +85,7 @@ int ts_adjoint_slice(TsAdjoint *a) {
   if (whole)
     a->grad_in[0] = a->grad[0];
   else if (apart)
-    a->grad_in[0] = write_slice(b, TS_OP_slice_update, ts_part_zeros(b, (TsDtype)x.dtype, &x),
+    a->grad_in[0] = write_slice(b, TS_OP_slice_update, ts_common_zeros(b, (TsDtype)x.dtype, &x),
                                 a->grad[0], range);
   else
     a->grad_in[0] = ts_build(b, TS_OP_pad, TS_IN(a->grad[0]),

@@ -25,19 +25,22 @@ static bool is_float(const TsMeta *m) {
 
 static bool is_narrow(const TsMeta *m) { return ts_dtypes[m->dtype].compute != m->dtype; }
 
-/* Whether an input is not of a type that the definition computes in. */
+/* Whether an input is not of a type that the definition computes in, or that the row takes. */
 static bool needs_casts(const TsCompose *k) {
-  bool floats = !(ts_op_info(k->op)->types & (TS_KIND_B | TS_KIND_U | TS_KIND_I));
+  int types = ts_op_info(k->op)->types;
+  bool floats = !(types & (TS_KIND_B | TS_KIND_U | TS_KIND_I));
   bool wide = ts_op_info(k->op)->wide;
   for (int i = 0; i < k->nin; i++) {
     const TsMeta *m = k->given[i] ? k->b->meta(k->b, k->given[i]) : NULL;
-    if (m && ((floats && !is_float(m)) || (wide && is_narrow(m)))) return true;
+    if (!m) continue;
+    bool complex = ts_dtype_is((TsDtype)m->dtype, TS_KIND_C) && !(types & TS_KIND_C);
+    if (complex || (floats && !is_float(m)) || (wide && is_narrow(m))) return true;
   }
   return false;
 }
 
-/* Real and complex floats alone are what definitions of such rows are made of. result: the type that
- * the row promises. */
+/* Real and complex floats alone are what definitions of such rows are made of. result: the
+ * type that the row promises. */
 static int casts(TsCompose *k, TsVal *in, TsDtype *result) {
   TsBuild *b = k->b;
   const TsMeta *m[TS_MAX_IN];

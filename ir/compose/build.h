@@ -1,6 +1,6 @@
 /* Building with operators without saying whether they run now or become graph.
  *
- * A COMPOSE row, and later an adjoint, is one function over this interface. The
+ * A COMPOSE row, or an adjoint, is one function over this interface. The
  * VM's builder executes each emitted operator at once; the graph's adds a node. A
  * failed emit makes every later one fail as well, so definitions need no checks
  * between the lines: whoever called the definition looks at b->failed. */
@@ -37,9 +37,10 @@ typedef struct TsCompose {
 
 typedef int TsComposeFn(TsCompose *);
 extern TsComposeFn *const ts_compose_table[TS_OP_COUNT]; /* NULL but for COMPOSE rows */
-/* Runs the definition of k->op on k->given. A row that takes no integers gets floats: what its
- * definition computes does not wrap in a narrow type, nor round to f32 what stands beside f64. A row
- * that subtracts gets f32 instead of narrower floats, and its result is rounded to the row's type. */
+/* Runs the definition of k->op on k->given. A row that takes no integers gets floats: what
+ * its definition computes does not wrap in a narrow type, nor round to f32 what stands
+ * beside f64. A row that subtracts gets f32 instead of narrower floats, and its result is
+ * rounded to the row's type. */
 int ts_compose(TsCompose *k);
 
 /* ---- short forms for definitions */

@@ -83,7 +83,8 @@ int ts_compose_bce_with_logits(TsCompose *k) {
   return finish(k, sub(b, ts_build1(b, TS_OP_softplus, x), mul(b, x, k->in[1])), k->attr[0].i);
 }
 
-/* A term with q = 0 is 0 whatever logp is, and so are its slopes: it is computed at another place. */
+/* A term with q = 0 is 0 whatever logp is, and so are its slopes: it is computed at another
+ * place. */
 int ts_compose_kl_divergence(TsCompose *k) {
   TsBuild *b = k->b;
   TsVal zero = b->number(b, 0), some = ts_build2(b, TS_OP_ne, k->in[1], zero);

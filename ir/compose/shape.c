@@ -120,7 +120,7 @@ int ts_compose_tile(TsCompose *k) {
 int ts_compose_rot90(TsCompose *k) {
   TsBuild *b = k->b;
   const TsAttr *axes = &k->attr[1];
-  int ndim = b->meta(b, k->in[0])->ndim, turns = (int)((k->attr[0].i % 4 + 4) % 4), n = 0;
+  int ndim = b->meta(b, k->in[0])->ndim, quarters = (int)((k->attr[0].i % 4 + 4) % 4), n = 0;
   int64_t reversed[2];
   if (axes->n != 2)
     return ts_build_fail(b, TS_ERR_attribute, "rot90: turns in two axes, not %d", axes->n);
@@ -129,11 +129,11 @@ int ts_compose_rot90(TsCompose *k) {
   if (second < 0) return -1;
   if (first == second)
     return ts_build_fail(b, TS_ERR_attribute, "rot90: axis %d is named twice", first);
-  if (turns == 2 || turns == 3) reversed[n++] = first;
-  if (turns == 1 || turns == 2) reversed[n++] = second;
+  if (quarters == 2 || quarters == 3) reversed[n++] = first;
+  if (quarters == 1 || quarters == 2) reversed[n++] = second;
   TsVal v = ts_build(b, TS_OP_flip, TS_IN(k->in[0]), TS_ATTRS({"axis", ts_b_ints(reversed, n)}),
                      NULL);
-  if (turns % 2)
+  if (quarters % 2)
     v = ts_build(b, TS_OP_transpose, TS_IN(v),
                  TS_ATTRS({"axis0", ts_b_int(first)}, {"axis1", ts_b_int(second)}), NULL);
   k->out[0] = v;

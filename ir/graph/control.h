@@ -11,8 +11,8 @@
 TsNode *ts_graph_control(TsGraph *g, TsNodeOp op, int nin, const TsVal *in, int nregion,
                          TsGraph *const *region, const TsAttr *attr);
 
-/* What such a function gives, also where it runs eagerly: how many values, their types (value i, from
- * 0), the condition. 0, or -1 with the error. */
+/* What such a function gives, also where it runs eagerly: how many values, their types
+ * (value i, from 0), the condition. 0, or -1 with the error. */
 int ts_control_check_count(TsError *err, const char *op, const char *what, int have, int want);
 int ts_control_check_type(TsError *err, const char *op, const char *what, int i,
                           const TsMeta *have, const TsMeta *want);

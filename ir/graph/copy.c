@@ -26,11 +26,11 @@ void ts_graph_map_close(TsGraphMap *m) {
 }
 
 static TsGraph *copy_region(TsGraphMap *m, TsGraph *from) {
-  if (from->unit == m->to->unit) return from;
+  if (from->module == m->to->module) return from;
   TsGraphMap inner;
   TsGraph *g = NULL;
   if (ts_graph_map_open(&inner, NULL, from)) return NULL;
-  if ((g = ts_graph_map_shell(&inner, m->to->unit, from, m->to->err))) {
+  if ((g = ts_graph_map_shell(&inner, m->to->module, from, m->to->err))) {
     inner.stream = m->stream;
     inner.seed = m->seed;
     g->parent = m->to;
@@ -43,7 +43,7 @@ static TsGraph *copy_region(TsGraphMap *m, TsGraph *from) {
   return g;
 }
 
-/* A random call's stream is relative to the unit's. */
+/* A random call's stream is relative to the module's. */
 static const TsAttr *moved_stream(const TsGraphMap *m, const TsNode *n, TsAttr *attr) {
   const TsOpInfo *o = n->op < TS_OP_COUNT ? ts_op_info((TsOp)n->op) : NULL;
   if (!o || o->cls != TS_CLASS_RANDOM || (!m->stream && !m->seed)) return n->attr;
@@ -71,13 +71,13 @@ int ts_graph_map_node(TsGraphMap *m, const TsNode *n) {
   for (int i = 0; i < n->nout; i++) {
     m->value[m->start[n->id] + i] = &made->out[i];
     if (n->out[i].name && !made->out[i].name)
-      made->out[i].name = ts_arena_text(&m->to->unit->arena, n->out[i].name);
+      made->out[i].name = ts_arena_text(&m->to->module->arena, n->out[i].name);
   }
   return 0;
 }
 
-TsGraph *ts_graph_map_shell(TsGraphMap *m, TsUnit *u, const TsGraph *from, TsError *err) {
-  TsGraph *g = u ? ts_graph_in_unit(u, from->name, err) : ts_graph_new(from->name, err);
+TsGraph *ts_graph_map_shell(TsGraphMap *m, TsModule *u, const TsGraph *from, TsError *err) {
+  TsGraph *g = u ? ts_graph_in_module(u, from->name, err) : ts_graph_new(from->name, err);
   if (!g) return NULL;
   m->to = g;
   for (int i = 0; i < from->nparam; i++) {
@@ -173,8 +173,8 @@ static int inline_at(TsGraph *g, const TsGraph *from, const TsVal *args, TsVal *
 }
 
 int ts_graph_inline(TsGraph *g, const TsGraph *from, const TsVal *args, TsVal *results) {
-  int64_t stream = g->unit != from->unit ? g->unit->nrandom : 0;
-  if (g->unit != from->unit) g->unit->nrandom += from->unit->nrandom;
+  int64_t stream = g->module != from->module ? g->module->nrandom : 0;
+  if (g->module != from->module) g->module->nrandom += from->module->nrandom;
   return inline_at(g, from, args, results, stream, NULL);
 }
 
@@ -192,7 +192,7 @@ TsGraph *ts_graph_clone(const TsGraph *from, TsError *err) {
   TsGraph *g = NULL;
   if (ts_graph_map_open(&m, NULL, from)) return NULL;
   if ((g = ts_graph_map_shell(&m, NULL, from, err))) {
-    g->unit->nrandom = from->unit->nrandom;
+    g->module->nrandom = from->module->nrandom;
     if (copy_live(&m) || ts_graph_map_finish(&m)) {
       ts_graph_free(g);
       g = NULL;

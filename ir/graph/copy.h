@@ -4,15 +4,15 @@
 
 #include "ir/graph/graph.h"
 
-/* Nodes of g that its results and updates need, and those that run anyway: mark[id], for the caller to free. NULL when
- * memory runs out. */
+/* Nodes of g that its results and updates need, and those that run anyway: mark[id], for the
+ * caller to free. NULL when memory runs out. */
 unsigned char *ts_graph_live(const TsGraph *g);
 
 /* Parameters by which v can be differentiated: mark[i], for the caller to free. NULL likewise. */
 unsigned char *ts_graph_moves(const TsGraph *g, TsVal v);
 
 /* The nodes that from's results need, emitted into g with args for the parameters. Random
- * calls of another unit get streams of their own; of the same one they keep theirs, so that
+ * calls of another module get streams of their own; of the same one they keep theirs, so that
  * a second copy repeats the first. Updates are not copied. */
 int ts_graph_inline(TsGraph *g, const TsGraph *from, const TsVal *args, TsVal *results);
 /* The same where g runs from stream 0 on and repeats a run of from that began at this seed
@@ -23,7 +23,7 @@ int ts_graph_inline_run(TsGraph *g, const TsGraph *from, const TsVal *args, TsVa
 /* The same where from belongs to g's function: random calls keep their streams. */
 int ts_graph_inline_part(TsGraph *g, const TsGraph *from, const TsVal *args, TsVal *results);
 
-/* from in a unit of its own: parameters, live nodes, results, updates. */
+/* from in a module of its own: parameters, live nodes, results, updates. */
 TsGraph *ts_graph_clone(const TsGraph *from, TsError *err);
 
 /* ---- for passes that build a graph from another */
@@ -47,7 +47,7 @@ static inline void ts_graph_map_set(TsGraphMap *m, TsVal from, TsVal to) {
 /* Copies one node whose operands are mapped, and maps its outputs. */
 int ts_graph_map_node(TsGraphMap *m, const TsNode *n);
 /* A graph like from without nodes but its parameters, which are mapped. */
-TsGraph *ts_graph_map_shell(TsGraphMap *m, TsUnit *u, const TsGraph *from, TsError *err);
+TsGraph *ts_graph_map_shell(TsGraphMap *m, TsModule *u, const TsGraph *from, TsError *err);
 /* Results and updates through the map. */
 int ts_graph_map_finish(TsGraphMap *m);
 

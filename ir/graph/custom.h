@@ -1,5 +1,5 @@
 /* Functions from outside: what a custom node calls, and a call whose derivative is given.
- * Whoever makes one embeds this in a struct of its own and counts references; every unit
+ * Whoever makes one embeds this in a struct of its own and counts references; every module
  * whose nodes name it holds one for each of them. */
 #ifndef TS_IR_CUSTOM_H
 #define TS_IR_CUSTOM_H
@@ -19,7 +19,7 @@ struct TsCustom {
   int (*run)(TsCustom *f, struct TsContext *c, int nin, struct TsTensor *const *in, int nout,
              const TsMeta *const *type, struct TsTensor **out);
   int (*adjoint)(TsCustom *f, struct TsAdjoint *a); /* NULL: it has no derivative */
-  void (*release)(TsCustom *f);              /* after the last reference */
+  void (*release)(TsCustom *f);                     /* after the last reference */
 };
 
 static inline TsCustom *ts_custom_ref(TsCustom *f) {

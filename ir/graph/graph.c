@@ -1,4 +1,4 @@
-/* Graphs: units, nodes, interning, and the builder that emits into them. */
+/* Graphs: modules, nodes, interning, and the builder that emits into them. */
 #include "ir/graph/graph.h"
 
 #include <stdatomic.h>
@@ -23,8 +23,8 @@ static int no_memory(TsGraph *g) {
   return ts_error_memory(g->err);
 }
 
-/* ---- units */
-int ts_graph_place(TsUnit *u, const char *place) {
+/* ---- modules */
+int ts_graph_place(TsModule *u, const char *place) {
   /* A function has few lines, and the newest one is asked for most. */
   for (int i = u->nplace; i-- > 0;)
     if (!strcmp(u->place[i], place)) return i;
@@ -43,7 +43,7 @@ int ts_graph_place(TsUnit *u, const char *place) {
 }
 
 const char *ts_graph_where(const TsNode *n) {
-  const TsUnit *u = n->out[0].graph->unit;
+  const TsModule *u = n->out[0].graph->module;
   return n->line > 0 && n->line < u->nplace ? u->place[n->line] : "";
 }
 
@@ -62,13 +62,13 @@ static TsVal number(TsBuild *b, double value) {
   return b->failed ? NULL : ts_graph_number((TsGraph *)b, value);
 }
 
-TsGraph *ts_graph_in_unit(TsUnit *u, const char *name, TsError *err) {
+TsGraph *ts_graph_in_module(TsModule *u, const char *name, TsError *err) {
   static atomic_uint_fast64_t last;
   TsGraph *g = ts_arena_alloc(&u->arena, sizeof *g);
   char *own = g ? ts_arena_text(&u->arena, name) : NULL;
   if (!own) return ts_error_memory(err), NULL;
   g->b = (TsBuild){.emit = emit, .meta = meta, .number = number, .err = err};
-  g->unit = u;
+  g->module = u;
   g->serial = atomic_fetch_add(&last, 1) + 1;
   g->name = own;
   g->err = err;
@@ -76,8 +76,8 @@ TsGraph *ts_graph_in_unit(TsUnit *u, const char *name, TsError *err) {
 }
 
 TsGraph *ts_graph_new(const char *name, TsError *err) {
-  TsUnit *u = calloc(1, sizeof *u);
-  TsGraph *g = u ? ts_graph_in_unit(u, name, err) : NULL;
+  TsModule *u = calloc(1, sizeof *u);
+  TsGraph *g = u ? ts_graph_in_module(u, name, err) : NULL;
   if (!g) {
     if (u) ts_arena_free(&u->arena);
     free(u);
@@ -90,15 +90,15 @@ TsGraph *ts_graph_new(const char *name, TsError *err) {
 }
 
 TsGraph *ts_graph_region(TsGraph *parent, const char *name) {
-  TsGraph *g = ts_graph_in_unit(parent->unit, name, parent->err);
+  TsGraph *g = ts_graph_in_module(parent->module, name, parent->err);
   if (g) g->parent = parent;
   if (g) g->line = parent->line, g->backward = parent->backward;
   return g;
 }
 
 void ts_graph_free(TsGraph *g) {
-  if (!g || --g->unit->refs > 0) return;
-  TsUnit *u = g->unit;
+  if (!g || --g->module->refs > 0) return;
+  TsModule *u = g->module;
   for (int i = 0; i < u->nheld; i++) ts_custom_unref(u->held[i]);
   ts_text_free(&u->recognised);
   ts_graph_free(u->whole);
@@ -110,7 +110,7 @@ void ts_graph_free(TsGraph *g) {
 static bool grow(TsGraph *g, void *list, int n, int *cap, size_t size) {
   if (n < *cap) return true;
   int more = *cap ? *cap * 2 : 8;
-  void **at = list, *p = ts_arena_alloc(&g->unit->arena, size * (size_t)more);
+  void **at = list, *p = ts_arena_alloc(&g->module->arena, size * (size_t)more);
   if (!p) return no_memory(g), false;
   if (n) memcpy(p, *at, size * (size_t)n);
   *at = p;
@@ -192,7 +192,7 @@ static void chain(TsGraph *g, TsNode *n) {
 static bool rehash(TsGraph *g) {
   if (g->nnode < g->nbucket) return true;
   int size = g->nbucket ? g->nbucket * 2 : 32;
-  int32_t *b = ts_arena_alloc(&g->unit->arena, sizeof *b * (size_t)size);
+  int32_t *b = ts_arena_alloc(&g->module->arena, sizeof *b * (size_t)size);
   if (!b) return no_memory(g), false;
   for (int i = 0; i < size; i++) b[i] = -1;
   g->bucket = b;
@@ -203,7 +203,7 @@ static bool rehash(TsGraph *g) {
 
 /* ---- nodes */
 static const TsAttr *copy_attrs(TsGraph *g, int n, const TsAttr *attr) {
-  TsArena *a = &g->unit->arena;
+  TsArena *a = &g->module->arena;
   TsAttr *to = ts_arena_copy(a, attr, sizeof *to * (size_t)n);
   for (int i = 0; to && i < n; i++) {
     if (is_list(&to[i]) && !(to[i].ints = ts_arena_copy(a, attr[i].ints, list_nbytes(&to[i]))))
@@ -214,7 +214,7 @@ static const TsAttr *copy_attrs(TsGraph *g, int n, const TsAttr *attr) {
 }
 
 static bool hold(TsGraph *g, TsCustom *ref) {
-  TsUnit *u = g->unit;
+  TsModule *u = g->module;
   if (!ref) return true;
   if (!grow(g, &u->held, u->nheld, &u->capheld, sizeof *u->held)) return false;
   u->held[u->nheld++] = ts_custom_ref(ref);
@@ -223,7 +223,7 @@ static bool hold(TsGraph *g, TsCustom *ref) {
 
 /* Enters a copy of the node described by n, unless there is an equal one. */
 static TsNode *intern(TsGraph *g, TsNode *n, int nout, const TsMeta *out, bool unique) {
-  TsArena *a = &g->unit->arena;
+  TsArena *a = &g->module->arena;
   n->hash = hash_node(n);
   TsNode *made = unique || g->apart ? NULL : find(g, n);
   if (made) return made->runs |= n->runs, made;
@@ -257,7 +257,7 @@ TsVal ts_graph_param(TsGraph *g, const TsMeta *m, const char *name, void *bound)
   n.number = g->nparam;
   TsNode *made = intern(g, &n, 1, m, true);
   if (!made) return NULL;
-  if (name && !(made->out[0].name = ts_arena_text(&g->unit->arena, name)))
+  if (name && !(made->out[0].name = ts_arena_text(&g->module->arena, name)))
     return no_memory(g), NULL;
   g->bound[g->nparam] = bound;
   g->outer[g->nparam] = NULL;
@@ -302,11 +302,11 @@ TsNode *ts_graph_again(TsGraph *g, const TsNode *n, const TsVal *in, TsGraph *co
   if (attr) same.attr = attr;
   same.region = (TsGraph **)(uintptr_t)region;
   int line = g->line;
-  g->unit->lacking |= n->out[0].graph->unit->lacking;
-  if (n->line > 0 && n->out[0].graph->unit == g->unit)
+  g->module->lacking |= n->out[0].graph->module->lacking;
+  if (n->line > 0 && n->out[0].graph->module == g->module)
     g->line = n->line;
   else if (n->line > 0)
-    g->line = ts_graph_place(g->unit, ts_graph_where(n));
+    g->line = ts_graph_place(g->module, ts_graph_where(n));
   TsNode *made = intern(g, &same, n->nout, m, false);
   g->line = line;
   if (m != few) free(m);
@@ -318,8 +318,8 @@ TsNode *ts_graph_raw(TsGraph *g, const TsNode *n, const TsVal *in, TsGraph *cons
   TsNode same = *n;
   same.in = in, same.attr = attr, same.number = number;
   same.region = (TsGraph **)(uintptr_t)region;
-  g->unit->lacking |= n->out[0].graph->unit->lacking;
-  g->line = n->line > 0 ? ts_graph_place(g->unit, ts_graph_where(n)) : 0;
+  g->module->lacking |= n->out[0].graph->module->lacking;
+  g->line = n->line > 0 ? ts_graph_place(g->module, ts_graph_where(n)) : 0;
   return intern(g, &same, n->nout, out, false);
 }
 
@@ -344,12 +344,12 @@ static void pin_stream(TsGraph *g, const TsOpInfo *o, TsAttr *attr) {
   TsAttr *stream = &attr[o->nattr - 1], *seed = &attr[o->nattr - 2];
   if (o->cls != TS_CLASS_RANDOM || stream->type != TS_ATTR_none || seed->type != TS_ATTR_none)
     return;
-  *stream = ts_b_int(-++g->unit->nrandom);
+  *stream = ts_b_int(-++g->module->nrandom);
 }
 
 /* Random calls have streams of their own and become something else each time. */
 static int note_call(TsGraph *g, const TsCompose *k) {
-  TsArena *a = &g->unit->arena;
+  TsArena *a = &g->module->arena;
   TsCalled c = {.op = k->op, .nin = k->nin, .nout = k->nout};
   c.in = ts_arena_copy(a, k->given, sizeof *k->given * (size_t)k->nin);
   c.out = ts_arena_copy(a, k->out, sizeof *k->out * (size_t)k->nout);
@@ -371,12 +371,12 @@ static int expand(TsGraph *g, TsOp op, int nin, const TsVal *in, const TsAttr *a
                  .room = 1024,
                  .out = out};
   bool inner = g->expanding;
-  int64_t nrandom = g->unit->nrandom;
+  int64_t nrandom = g->module->nrandom;
   g->expanding = true;
   int failed = ts_compose(&k) || g->b.failed;
   g->expanding = inner;
   *nout = k.nout;
-  if (failed || inner || !g->calling || g->unit->nrandom != nrandom) return failed ? -1 : 0;
+  if (failed || inner || !g->calling || g->module->nrandom != nrandom) return failed ? -1 : 0;
   return note_call(g, &k);
 }
 
@@ -441,7 +441,7 @@ static TsNode *add_op(TsGraph *g, TsOp op, int nin, const TsVal *in, const TsAtt
 
 /* A call that fails has drawn nothing. */
 static TsVal failed_call(TsGraph *g, int64_t nrandom) {
-  g->unit->nrandom = nrandom;
+  g->module->nrandom = nrandom;
   g->b.failed = true;
   return NULL;
 }
@@ -460,7 +460,7 @@ TsVal ts_graph_emit(TsGraph *g, TsOp op, int nin, const TsVal *in, const TsAttr 
   g->b.failed = wrong_inputs(g, o, nin, in) || ts_op_check_attrs(op, full, g->err);
   if (g->b.failed) return NULL;
   while (nin > o->nrequired && !in[nin - 1]) nin--; /* one form for absent inputs */
-  int64_t nrandom = g->unit->nrandom;
+  int64_t nrandom = g->module->nrandom;
   if (o->cls == TS_CLASS_COMPOSE) {
     if (expand(g, op, nin, in, full, own, &made)) return failed_call(g, nrandom);
   } else {
@@ -477,7 +477,7 @@ TsVal ts_graph_emit(TsGraph *g, TsOp op, int nin, const TsVal *in, const TsAttr 
 
 /* ---- results and regions */
 int ts_graph_results(TsGraph *g, int n, const TsVal *v) {
-  g->result = ts_arena_copy(&g->unit->arena, v, sizeof *v * (size_t)n);
+  g->result = ts_arena_copy(&g->module->arena, v, sizeof *v * (size_t)n);
   if (!g->result) return no_memory(g);
   g->nresult = n;
   g->bytes = NULL;
@@ -485,7 +485,7 @@ int ts_graph_results(TsGraph *g, int n, const TsVal *v) {
 }
 
 int ts_graph_result_bytes(TsGraph *g, const int *bytes) {
-  g->bytes = ts_arena_copy(&g->unit->arena, bytes, sizeof *bytes * (size_t)g->nresult);
+  g->bytes = ts_arena_copy(&g->module->arena, bytes, sizeof *bytes * (size_t)g->nresult);
   return g->bytes ? 0 : no_memory(g);
 }
 

@@ -10,8 +10,8 @@
  * Nodes are immutable and interned: emitting the same operator on the same values gives the
  * node that is there. They stand in the order in which they were made, so every operand
  * precedes its uses. A pass builds a new graph from an old one (ir/graph/copy.h); nothing is
- * edited. A TsVal of the builder (ir/compose/build.h) is a TsValue here. All memory is the unit's
- * arena; regions and called graphs live in the unit of the graph that holds them. */
+ * edited. A TsVal of the builder (ir/compose/build.h) is a TsValue here. All memory is the module's
+ * arena; regions and called graphs live in the module of the graph that holds them. */
 #ifndef TS_IR_GRAPH_H
 #define TS_IR_GRAPH_H
 
@@ -44,7 +44,7 @@ struct TsNode {
   uint16_t op; /* TsOp or TsNodeOp */
   uint16_t nregion;
   int nin, nout;
-  int line;    /* index into the unit's places, 0: unknown */
+  int line;    /* index into the module's places, 0: unknown */
   uint32_t id; /* position in the graph */
   uint32_t hash;
   int32_t next;       /* in its hash chain, -1 at the end */
@@ -54,7 +54,7 @@ struct TsNode {
   TsGraph **region; /* of a call: the graph called */
   double number;
   bool backward; /* the reverse pass made it: its line is that of the operator differentiated */
-  bool runs;     /* although nothing may read it: its error is the program's (ir/graph/failing.h) */
+  bool runs; /* although nothing may read it: its error is the program's (ir/graph/failing.h) */
   struct TsCustom *ref; /* custom: whom to call; call: whom to ask for the derivative */
   TsValue out[];
 };
@@ -74,22 +74,22 @@ typedef struct TsCalled {
 } TsCalled;
 
 /* What the graphs of one function share. */
-typedef struct TsUnit {
+typedef struct TsModule {
   TsArena arena;
   const char **place; /* "file.lua:12" by line number of nodes; [0] is "" */
   int nplace, capplace;
   int64_t nrandom;        /* streams so far: each random call has one of its own */
-  struct TsCustom **held; /* by the unit's nodes, a reference each */
+  struct TsCustom **held; /* by the module's nodes, a reference each */
   int nheld, capheld;
   TsText recognised; /* a line for each rule that fired while it was captured */
   TsGraph *whole;    /* its graph before it was settled (ir/rules/recognise.h), or NULL */
   int refs;
   bool lacking; /* there was no memory for a line: whoever keeps the graph refuses it */
-} TsUnit;
+} TsModule;
 
 struct TsGraph {
   TsBuild b; /* first: emits nodes into this graph */
-  TsUnit *unit;
+  TsModule *module;
   uint64_t serial; /* of all graphs of the process, from 1 */
   TsGraph *parent; /* of a region */
   const char *name;
@@ -119,15 +119,16 @@ struct TsGraph {
   bool calling;     /* nodes to come are a call of the program: numbers are looked at now */
   bool expanding;   /* they are what a composed row becomes */
   TsVal *outer; /* of a region: by parameter, the value outside that it stands for, or NULL */
-  struct TsRecursion *recursion; /* while the adjoint of its body is built (ir/graph/recursion.h) */
+  /* While the adjoint of its body is built (ir/graph/recursion.h). */
+  struct TsRecursion *recursion;
   TsError *err;
 };
 
-/* A unit with one graph; a region or another graph of the same unit. NULL: out of memory. */
+/* A module with one graph; a region or another graph of the same module. NULL: out of memory. */
 TsGraph *ts_graph_new(const char *name, TsError *err);
-TsGraph *ts_graph_in_unit(TsUnit *u, const char *name, TsError *err);
+TsGraph *ts_graph_in_module(TsModule *u, const char *name, TsError *err);
 TsGraph *ts_graph_region(TsGraph *parent, const char *name);
-void ts_graph_free(TsGraph *g); /* the whole unit, when its last reference goes */
+void ts_graph_free(TsGraph *g); /* the whole module, when its last reference goes */
 
 /* bound of a captured parameter that stands for no tensor yet: of a graph read from text. */
 #define TS_GRAPH_UNBOUND ((void *)1)
@@ -161,8 +162,8 @@ int ts_graph_update(TsGraph *g, int param, TsVal v);
  * where it is new (and in the regions between). NULL with the error if v is from elsewhere. */
 TsVal ts_graph_import(TsGraph *g, TsVal v);
 
-/* The number of a place in the unit, entered if new. */
-int ts_graph_place(TsUnit *u, const char *place);
+/* The number of a place in the module, entered if new. */
+int ts_graph_place(TsModule *u, const char *place);
 const char *ts_graph_where(const TsNode *n);
 
 /* What stands for v when the function is complete. */

@@ -18,7 +18,7 @@ typedef struct Parser {
   TsArena scratch; /* attributes, until the graph has copied them */
   TsTextMap graphs, places;
   TsTextStack names, values, types, type_at; /* TsToken, TsVal, TsMeta, where that stands */
-  TsUnit *unit;
+  TsModule *module;
   TsGraph *last;
   int depth, recursive; /* regions around, and those of recursive nodes among them */
 } Parser;
@@ -43,7 +43,7 @@ typedef struct Line {
 static bool is_numbered(const TsToken *t) { return isdigit((unsigned char)t->at[1]); }
 
 static char *own_name(Parser *p, const TsToken *t) {
-  char *s = ts_arena_alloc(&p->unit->arena, (size_t)t->len);
+  char *s = ts_arena_alloc(&p->module->arena, (size_t)t->len);
   if (s)
     memcpy(s, t->at + 1, (size_t)t->len - 1);
   else
@@ -246,7 +246,7 @@ static int types(Parser *p) {
 static int place(Parser *p) {
   const char *text;
   TsMapSlot *slot = ts_text_place(&p->r, &p->places, &p->scratch, &text);
-  if (text) slot->count = ts_graph_place(p->unit, text);
+  if (text) slot->count = ts_graph_place(p->module, text);
   return slot ? slot->count : 0;
 }
 
@@ -256,8 +256,8 @@ static void count_stream(Parser *p, const Line *n) {
   if (ts_op_info((TsOp)n->op)->cls != TS_CLASS_RANDOM) return;
   const TsAttr *stream = &n->attr[n->nattr - 1];
   if (stream->type != TS_ATTR_int) return;
-  if (stream->i < -p->unit->nrandom && stream->i > -(INT64_C(1) << 60))
-    p->unit->nrandom = -stream->i;
+  if (stream->i < -p->module->nrandom && stream->i > -(INT64_C(1) << 60))
+    p->module->nrandom = -stream->i;
 }
 
 static int absent_operand(Parser *p, const Line *n, int nin, const TsVal *in) {
@@ -385,10 +385,10 @@ static TsGraph *new_graph(Parser *p, const TsToken *t) {
   memcpy(name, t->at + 1, (size_t)len);
   name[len] = 0;
   TsGraph *g =
-      p->unit ? ts_graph_in_unit(p->unit, name, p->r.err) : ts_graph_new(name, p->r.err);
+      p->module ? ts_graph_in_module(p->module, name, p->r.err) : ts_graph_new(name, p->r.err);
   if (!g) return ts_read_blame(&p->r, t->at), NULL;
   p->last = g;
-  p->unit = g->unit;
+  p->module = g->module;
   if (t->len - 1 > len && !(g->name = own_name(p, t))) return NULL;
   return g;
 }
@@ -423,7 +423,7 @@ TsGraph *ts_graph_parse_at(const char *text, const int64_t *symbol, TsError *err
   int bad = graph(&p);
   while (!bad && p.r.now.kind != TS_TOKEN_end) bad = graph(&p);
   TsGraph *last = p.last;
-  if (bad) ts_graph_free(last), last = NULL; /* with its unit */
+  if (bad) ts_graph_free(last), last = NULL; /* with its module */
   ts_arena_free(&p.scratch);
   ts_text_map_free(&p.graphs);
   ts_text_map_free(&p.places);

@@ -1,5 +1,6 @@
 /* Parts: values that can be made where the result of a concat or of a pad has them, so that
- * nobody copies them there. Who lowers the graph decides which of them are (vm/code/lower_place.c). */
+ * nobody copies them there. Who lowers the graph decides which of them are
+ * (vm/code/lower_place.c). */
 #ifndef TS_IR_PARTS_H
 #define TS_IR_PARTS_H
 

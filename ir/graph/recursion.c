@@ -241,7 +241,7 @@ int ts_recursion_inline(TsGraph *to, const TsGraph *from, const TsVal *args, TsV
   TsGraphMap m;
   int line = to->line, failed = 0;
   bool backward = to->backward;
-  TS_ASSERT(to->unit == from->unit);
+  TS_ASSERT(to->module == from->module);
   unsigned char *live = live_nodes(from, e->keep);
   if (!live || ts_graph_map_open(&m, to, from)) return free(live), -1;
   for (int i = 0; i < from->nparam; i++) ts_graph_map_set(&m, from->param[i], args[i]);

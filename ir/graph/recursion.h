@@ -38,7 +38,7 @@ typedef struct TsRecurEdit {
   TsAttr max;    /* of that */
 } TsRecurEdit;
 
-/* As ts_graph_inline, within one unit. Parameters that are not kept have no args. */
+/* As ts_graph_inline, within one module. Parameters that are not kept have no args. */
 int ts_recursion_inline(TsGraph *to, const TsGraph *from, const TsVal *args, TsVal *results,
                         const TsRecurEdit *e);
 

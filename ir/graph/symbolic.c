@@ -125,7 +125,7 @@ static bool join_region(Join *j, TsGraph *to, const TsNode *n, const TsGraph *a,
 
 static bool join_node(Join *j, TsGraphMap *m, const TsNode *x, const TsNode *y) {
   TsGraph *g = m->to;
-  TsArena *arena = &g->unit->arena;
+  TsArena *arena = &g->module->arena;
   if (x->op != y->op || x->nin != y->nin || x->nout != y->nout || x->nattr != y->nattr ||
       x->nregion != y->nregion || !ts_custom_same(x->ref, y->ref))
     return differ(j, x, "another operator");
@@ -167,7 +167,7 @@ static bool same_option(const TsAttr *a, const TsAttr *b) {
 }
 
 static TsVal *mapped_list(const TsGraphMap *m, int n, const TsVal *v) {
-  TsVal *to = ts_arena_alloc(&m->to->unit->arena, sizeof *to * (size_t)(n + 1));
+  TsVal *to = ts_arena_alloc(&m->to->module->arena, sizeof *to * (size_t)(n + 1));
   for (int i = 0; to && i < n; i++) to[i] = ts_graph_mapped(m, v[i]);
   return to;
 }
@@ -176,7 +176,7 @@ static TsVal *mapped_list(const TsGraphMap *m, int n, const TsVal *v) {
 static bool join_calls(Join *j, TsGraphMap *m, const TsGraph *a, const TsGraph *b) {
   TsGraph *g = m->to;
   if (!(g->called =
-            ts_arena_alloc(&g->unit->arena, sizeof *g->called * (size_t)(a->ncalled + 1))))
+            ts_arena_alloc(&g->module->arena, sizeof *g->called * (size_t)(a->ncalled + 1))))
     return false;
   bool fine = a->ncalled == b->ncalled;
   for (int i = 0; i < a->ncalled && fine; i++) {
@@ -235,7 +235,7 @@ static TsGraph *join_whole(Join *j) {
            join_meta(j, a->param[i]->node, &a->param[i]->meta, &b->param[i]->meta, &m) &&
            ts_graph_param(g, &m, a->param[i]->name, a->bound[i]);
   }
-  if (fine) g->unit->nrandom = a->unit->nrandom;
+  if (fine) g->module->nrandom = a->module->nrandom;
   if (fine && join_graph(j, g, a, b)) return g;
   ts_graph_free(g);
   return NULL;
@@ -244,14 +244,14 @@ static TsGraph *join_whole(Join *j) {
 TsSymbolic *ts_graph_generalise(const TsGraph *a, const TsGraph *b, TsText *why) {
   TsSymbolic *s = calloc(1, sizeof *s);
   Join j = {.a = a, .b = b, .s = s, .why = why};
-  const TsGraph *wa = a->unit->whole, *wb = b->unit->whole;
+  const TsGraph *wa = a->module->whole, *wb = b->module->whole;
   if (!s) return NULL;
   bool fine = a->nparam == b->nparam && find_symbols(&j) && !wa == !wb;
   if (fine) fine = (s->g = join_whole(&j)) != NULL;
-  if (fine && a->unit->recognised.at)
-    ts_text_str(&s->g->unit->recognised, a->unit->recognised.at);
+  if (fine && a->module->recognised.at)
+    ts_text_str(&s->g->module->recognised, a->module->recognised.at);
   j.a = wa, j.b = wb;
-  if (fine && wa) fine = (s->g->unit->whole = join_whole(&j)) != NULL;
+  if (fine && wa) fine = (s->g->module->whole = join_whole(&j)) != NULL;
   if (fine) return s;
   if (why && !why->len) ts_text_str(why, "other captured tensors");
   ts_symbolic_free(s);
@@ -351,7 +351,7 @@ static bool graph_at(const Concrete *c, TsGraph *g, const TsGraph *from);
 static TsNode *control_at(const Concrete *c, TsGraphMap *m, const TsNode *n, const TsVal *in,
                           const TsAttr *attr) {
   TsGraph *region[4];
-  TsMeta *out = ts_arena_alloc(&m->to->unit->arena, sizeof *out * (size_t)(n->nout + 1));
+  TsMeta *out = ts_arena_alloc(&m->to->module->arena, sizeof *out * (size_t)(n->nout + 1));
   if (!out || n->nregion > 4) return NULL;
   for (int i = 0; i < n->nout; i++)
     if (!meta_at(c, &n->out[i].meta, &out[i])) return NULL;
@@ -370,14 +370,14 @@ static TsNode *control_at(const Concrete *c, TsGraphMap *m, const TsNode *n, con
 }
 
 static bool node_at(const Concrete *c, TsGraphMap *m, const TsNode *n) {
-  TsArena *arena = &m->to->unit->arena;
+  TsArena *arena = &m->to->module->arena;
   TsVal *in = ts_arena_alloc(arena, sizeof *in * (size_t)(n->nin + n->nout + 2)),
         *out = in + n->nin;
   TsAttr *attr = ts_arena_alloc(arena, sizeof *attr * (size_t)(n->nattr + 1));
   double number;
   if (!in || !attr || !attrs_at(c, n, attr, arena)) return false;
   for (int i = 0; i < n->nin; i++) in[i] = ts_graph_mapped(m, n->in[i]);
-  if (n->line > 0) m->to->line = ts_graph_place(m->to->unit, ts_graph_where(n));
+  if (n->line > 0) m->to->line = ts_graph_place(m->to->module, ts_graph_where(n));
   m->to->backward = n->backward;
   if (n->op == TS_NODE_number) {
     if (!double_at(c, n->number, &number)) return false;
@@ -446,7 +446,7 @@ static TsGraph *whole_at(const Concrete *c, const TsGraph *from) {
     fine = meta_at(c, &from->param[i]->meta, &m) &&
            ts_graph_param(g, &m, from->param[i]->name, from->bound[i]);
   }
-  if (fine) g->unit->nrandom = from->unit->nrandom;
+  if (fine) g->module->nrandom = from->module->nrandom;
   if (fine && graph_at(c, g, from)) return g;
   if (!c->err->code) ts_error_memory(c->err);
   ts_graph_free(g);
@@ -454,14 +454,14 @@ static TsGraph *whole_at(const Concrete *c, const TsGraph *from) {
 }
 
 TsGraph *ts_symbolic_at(const TsSymbolic *s, const int64_t value[TS_SYMBOLS], TsError *err) {
-  const TsGraph *whole = s->g->unit->whole ? s->g->unit->whole : s->g;
+  const TsGraph *whole = s->g->module->whole ? s->g->module->whole : s->g;
   Concrete c = {value, err, true};
   TsGraph *g = whole_at(&c, whole);
   if (!g) return NULL;
   ts_graph_free(g);
   c.calls = false;
-  if ((g = whole_at(&c, s->g)) && s->g->unit->recognised.at)
-    ts_text_str(&g->unit->recognised, s->g->unit->recognised.at);
+  if ((g = whole_at(&c, s->g)) && s->g->module->recognised.at)
+    ts_text_str(&g->module->recognised, s->g->module->recognised.at);
   return g;
 }
 

@@ -7,7 +7,7 @@
 #include "ir/text/size.h"
 
 typedef struct TsSymbolic {
-  TsGraph *g; /* with packed sizes; a unit of its own */
+  TsGraph *g; /* with packed sizes; a module of its own */
   int nsymbol;
 } TsSymbolic;
 

@@ -6,7 +6,7 @@
 
 typedef TsTileVal V;
 
-enum { PIECE = 256, AHEAD = 8, MOST = 64 /* windows that hold an element */ };
+enum { PIECE = 256, IN_FLIGHT = 8, MOST = 64 /* windows that hold an element */ };
 
 typedef struct Pool {
   TsOp op;
@@ -61,12 +61,12 @@ static V mean(Make *m, const V o[3]) {
     int64_t most = p->in[a] / p->out[a] + 2;
     l[a] =
         ts_tile_for(b, ts_tile_index(b, 0), ts_tile_index(b, most < p->in[a] ? most : p->in[a]),
-                    a == 2 ? AHEAD : 1, false, 1, &acc);
+                    a == 2 ? IN_FLIGHT : 1, false, 1, &acc);
     if (!l[a].stmt) return NULL;
     acc = l[a].carry[0];
   }
-  V x[AHEAD], in[AHEAD];
-  for (int i = 0; i < AHEAD; i++) {
+  V x[IN_FLIGHT], in[IN_FLIGHT];
+  for (int i = 0; i < IN_FLIGHT; i++) {
     V k[3] = {l[0].i, l[1].i, ts_tile_op2(b, TS_OP_add, l[2].i, ts_tile_index(b, i))}, at[3];
     in[i] = NULL;
     for (int a = 0; a < 3; a++) {
@@ -76,7 +76,7 @@ static V mean(Make *m, const V o[3]) {
     }
     x[i] = read(m, at, p->in, in[i]);
   }
-  for (int i = 0; i < AHEAD; i++)
+  for (int i = 0; i < IN_FLIGHT; i++)
     acc = ts_tile_op3(b, TS_OP_where, in[i], op2(m, TS_OP_add, acc, x[i]), acc);
   for (int a = 3; a-- > 0;) ts_tile_for_end(b, &l[a], &acc, &acc);
   return op2(m, TS_OP_div, acc, ts_tile_cast(b, count, p->acc));

@@ -5,7 +5,7 @@
 
 #include "ir/graph/graph.h"
 #include "ir/tile/gpu/attention.h"
-#include "ir/tile/parts.h"
+#include "ir/tile/sequence.h"
 #include "ir/lower/heads.h"
 #include "ir/lower/mask.h"
 #include "ir/lower/row.h"
@@ -51,7 +51,7 @@ static bool describe(Problem *p, TsLayoutFn *layout, void *arg) {
        !ts_lower_mask(&p->from, p->mask, (TsDtype)n->in[0]->meta.dtype, layout, arg)))
     return false;
   if (p->sink && (p->sink->meta.dtype != TS_DT_f32 || p->sink->meta.weak ||
-                  !ts_lower_row_major(layout, arg, p->sink)))
+                  !ts_sched_row_major(layout, arg, p->sink)))
     return false;
   return p->scale > 0 &&
          (p->causal ? p->k.dim[2] >= p->q.dim[2] && p->window >= 0 : p->window == 0);
@@ -100,7 +100,7 @@ static TsTile *whole_of(const Problem *p, TsError *err) {
     if (i == 3 && p->sink) ts_tile_param(k, NULL, &line, false);
     ts_tile_param(k, NULL, &t, i == 3);
   }
-  if (k && !k->failed && ts_tile_parts(k)) return k;
+  if (k && !k->failed && ts_tile_sequence(k)) return k;
   ts_tile_free(k);
   return ts_error_memory(err), NULL;
 }
@@ -112,16 +112,16 @@ static TsTile *in_parts(const Problem *p, const TsGpuAttention *x, TsTile *k, ui
   TsTile *all = whole_of(p, err);
   int arg[8] = {0, 1, 2}, n = 3, from = 3;
   if (!all) return ts_tile_free(k), NULL;
-  TsTileParts *to = all->parts;
+  TsTileSequence *to = all->sequence;
   if (p->mask)
-    arg[n++] = ts_lower_mask_part(to, &x->mask, &p->from, x->dtype, false, from++, 0, err);
+    arg[n++] = ts_lower_mask_step(to, &x->mask, &p->from, x->dtype, false, from++, 0, err);
   if (p->sink) arg[n++] = from++;
   arg[n++] = from;
   if (!x->alone) {
-    arg[n++] = ts_tile_parts_shared(to, dim[0] * dim[1] * dim[3] * 4, name, true);
-    if (!x->warps) arg[n] = ts_tile_parts_temp(to, 4, true);
+    arg[n++] = ts_tile_sequence_shared(to, dim[0] * dim[1] * dim[3] * 4, name, true);
+    if (!x->warps) arg[n] = ts_tile_sequence_temp(to, 4, true);
   }
-  if ((!p->mask || arg[3] > INT_MIN) && ts_tile_parts_add(to, k, arg, dim)) return all;
+  if ((!p->mask || arg[3] > INT_MIN) && ts_tile_sequence_add(to, k, arg, dim)) return all;
   if (p->mask && arg[3] == INT_MIN) ts_tile_free(k);
   ts_tile_free(all);
   return NULL;
@@ -154,8 +154,8 @@ static bool attention(const Problem *p, int64_t nsm, const TsGpuMachine *gpu,
   TsGpuAttention x = kind_of(p, gpu, name);
   if (!(out->tile = ts_tile_gpu_attention(&x, err))) return false;
   const TsLowerHeads *operand[] = {&p->q, &p->k, &p->v};
-  for (int i = 0; i < 3; i++) ts_lower_heads_lie(operand[i], out->tile->param[i]);
-  ts_lower_heads_lie(&p->y, result_of(p, out->tile));
+  for (int i = 0; i < 3; i++) ts_lower_heads_set_layout(operand[i], out->tile->param[i]);
+  ts_lower_heads_set_layout(&p->y, result_of(p, out->tile));
   int64_t tiles = ts_gpu_attention_tiles(&x, q[0] * q[1], q[2]);
   int64_t g = ts_gpu_attention_heads(&x, q[0] * q[1], k[0] * k[1], k[2]);
   int64_t dim[] = {q[0], q[1], k[1], q[2], k[2], g, gpu || tiles < nsm ? tiles : nsm};

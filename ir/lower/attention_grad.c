@@ -10,7 +10,7 @@
 #include "ir/tile/gpu/attention.h"
 #include "ir/tile/gpu/attention_ends.h"
 #include "ir/tile/gpu/attention_grad_warps.h"
-#include "ir/tile/parts.h"
+#include "ir/tile/sequence.h"
 #include "ir/lower/heads.h"
 #include "ir/lower/mask.h"
 #include "ir/lower/row.h"
@@ -26,9 +26,9 @@ typedef struct Problem {
   int64_t nsm; /* 0: by warps of gpu */
   TsGpuMachine gpu;
   bool in_turn;
-  TsTileParts *parts;
+  TsTileSequence *sequence;
   int lse, lse2, delta, sums, y, turn, counter; /* temporaries */
-  int mask[2];                                  /* arguments: one that all read, turned */
+  int mask[2];                                  /* arguments: one that all read, transposed */
 } Problem;
 
 static bool same_dims(const Problem *p, int a, int b) {
@@ -43,7 +43,7 @@ static bool find_sink(Problem *p, TsLayoutFn *layout, void *arg) {
   if (!x) return true;
   p->value[SINK] = x, p->value[DSINK] = (TsVal)(uintptr_t)&n->out[3];
   return x->meta.dtype == TS_DT_f32 && !x->meta.weak && x->meta.ndim == 1 &&
-         ts_lower_row_major(layout, arg, x) && ts_lower_row_major(layout, arg, p->value[DSINK]);
+         ts_sched_row_major(layout, arg, x) && ts_sched_row_major(layout, arg, p->value[DSINK]);
 }
 
 static bool find_mask(Problem *p, TsLayoutFn *layout, void *arg) {
@@ -86,7 +86,7 @@ static bool describe(Problem *p, TsLayoutFn *layout, void *arg) {
   return p->x.scale > 0 && (causal ? k[2] >= q[2] && window >= 0 : !window);
 }
 
-/* ---- parts */
+/* ---- steps */
 /* What is written comes behind all that is read. */
 static int param_of(const Problem *p, int operand) {
   static const int order[ALL] = {Q, K, V, Y, G, MASK, SINK, DQ, DK, DV, DSINK};
@@ -108,33 +108,33 @@ static int64_t blocks_of(const Problem *p) {
 static void temporaries(Problem *p) {
   const int64_t *q = p->of[Q].dim;
   int64_t heads = q[0] * q[1], blocks = blocks_of(p);
-  TsTileParts *to = p->parts;
+  TsTileSequence *to = p->sequence;
   const TsNode *forward = p->value[Y]->node;
   bool pair = forward && ts_lower_attention_pair(forward, p->n);
   uint64_t name = pair ? ts_lower_attention_name(forward) : 0;
-  p->y = ts_tile_parts_temp(to, bytes_of(p, Q, 2), false);
-  p->lse = ts_tile_parts_shared(to, heads * q[2] * 4, name, false);
-  p->lse2 = ts_tile_parts_temp(to, blocks * p->x.rows * 4, false);
-  p->delta = ts_tile_parts_temp(to, blocks * p->x.rows * 4, false);
+  p->y = ts_tile_sequence_temp(to, bytes_of(p, Q, 2), false);
+  p->lse = ts_tile_sequence_shared(to, heads * q[2] * 4, name, false);
+  p->lse2 = ts_tile_sequence_temp(to, blocks * p->x.rows * 4, false);
+  p->delta = ts_tile_sequence_temp(to, blocks * p->x.rows * 4, false);
   if (!p->nsm) return;
-  p->sums = ts_tile_parts_temp(to, bytes_of(p, Q, 4), false);
-  p->turn = ts_tile_parts_temp(to, blocks * 4, true);
-  p->counter = ts_tile_parts_temp(to, 4, true);
+  p->sums = ts_tile_sequence_temp(to, bytes_of(p, Q, 4), false);
+  p->turn = ts_tile_sequence_temp(to, blocks * 4, true);
+  p->counter = ts_tile_sequence_temp(to, 4, true);
 }
 
-static void lie(const Problem *p, TsTile *k, int param, int operand) {
-  if (k) ts_lower_heads_lie(&p->of[operand], k->param[param]);
+static void set_layout(const Problem *p, TsTile *k, int param, int operand) {
+  if (k) ts_lower_heads_set_layout(&p->of[operand], k->param[param]);
 }
 
 static int64_t at_most(int64_t n, int64_t most) { return n < most ? n : most; }
 
 /* The argument that has it. What is laid out for each key all read, other masks those who run
- * the forward pass and by warps make dq, and the gradients turned. */
-static int add_mask(Problem *p, const TsGpuMask *m, bool turned, TsError *err) {
-  bool line = m->dim[2] == 1, always = line || turned || !p->nsm;
-  int *is = &p->mask[turned && !line];
+ * the forward pass and by warps make dq, and the gradients transposed. */
+static int add_mask(Problem *p, const TsGpuMask *m, bool transposed, TsError *err) {
+  bool line = m->dim[2] == 1, always = line || transposed || !p->nsm;
+  int *is = &p->mask[transposed && !line];
   if (*is) return *is;
-  int at = ts_lower_mask_part(p->parts, m, &p->from, p->x.dtype, turned && !line,
+  int at = ts_lower_mask_step(p->sequence, m, &p->from, p->x.dtype, transposed && !line,
                               param_of(p, MASK), always ? 0 : p->lse, err);
   if (at != INT_MIN) *is = at;
   return at;
@@ -154,10 +154,10 @@ static TsGpuAttention forward_of(const Problem *p) {
 }
 
 /* By warps tiles of all kernels are as large, or half. */
-static TsGpuMask mask_of(const Problem *p, int rows, bool turned) {
+static TsGpuMask mask_of(const Problem *p, int rows, bool transposed) {
   enum { LARGEST = 128 };
   return ts_gpu_mask(&p->from, p->of[Q].dim[2], p->of[K].dim[2], p->nsm ? rows : LARGEST,
-                     turned);
+                     transposed);
 }
 
 static bool add_forward(Problem *p, TsError *err) {
@@ -174,9 +174,9 @@ static bool add_forward(Problem *p, TsError *err) {
   if (p->value[SINK]) arg[n++] = param_of(p, SINK);
   arg[n++] = p->y, arg[n++] = p->lse, arg[n] = p->counter;
   TsTile *t = ts_tile_gpu_attention(&x, err);
-  lie(p, t, 0, Q), lie(p, t, 1, K), lie(p, t, 2, V);
-  if (!ts_tile_parts_add(p->parts, t, arg, dim)) return false;
-  p->parts->part[p->parts->n - 1].unless = p->lse;
+  set_layout(p, t, 0, Q), set_layout(p, t, 1, K), set_layout(p, t, 2, V);
+  if (!ts_tile_sequence_add(p->sequence, t, arg, dim)) return false;
+  p->sequence->step[p->sequence->n - 1].unless = p->lse;
   return true;
 }
 
@@ -192,8 +192,8 @@ static bool add_begin(Problem *p, TsError *err) {
   int64_t dim[TS_ATTENTION_BEGIN_SIZES];
   ts_gpu_attention_begin_sizes(&p->x, &h[0], &h[1], dim);
   int arg[] = {param_of(p, G), param_of(p, Y), p->lse, p->lse2, p->delta};
-  return ts_tile_parts_add(p->parts, ts_tile_gpu_attention_begin(&p->x, &h[0], &h[1], err), arg,
-                           dim);
+  return ts_tile_sequence_add(p->sequence,
+                              ts_tile_gpu_attention_begin(&p->x, &h[0], &h[1], err), arg, dim);
 }
 
 static bool add_grad(Problem *p, TsError *err) {
@@ -218,9 +218,10 @@ static bool add_grad(Problem *p, TsError *err) {
                 param_of(p, DK), param_of(p, DV), p->turn,  p->counter};
   memcpy(arg + at, rest, sizeof rest);
   TsTile *t = ts_tile_gpu_attention_grad(&p->x, err);
-  lie(p, t, 0, Q), lie(p, t, 1, K), lie(p, t, 2, V), lie(p, t, at, G);
-  lie(p, t, at + 4, DK), lie(p, t, at + 5, DV);
-  return ts_tile_parts_add(p->parts, t, arg, dim);
+  set_layout(p, t, 0, Q), set_layout(p, t, 1, K), set_layout(p, t, 2, V),
+      set_layout(p, t, at, G);
+  set_layout(p, t, at + 4, DK), set_layout(p, t, at + 5, DV);
+  return ts_tile_sequence_add(p->sequence, t, arg, dim);
 }
 
 /* By warps: one of the two kernels. */
@@ -242,18 +243,19 @@ static bool add_half(Problem *p, bool of_queries, TsError *err) {
   memcpy(arg + at, rest, sizeof rest);
   TsTile *t = (of_queries ? ts_tile_gpu_attention_grad_queries
                           : ts_tile_gpu_attention_grad_keys)(&p->x, err);
-  lie(p, t, 0, Q), lie(p, t, 1, K), lie(p, t, 2, V), lie(p, t, at, G);
-  lie(p, t, at + 3, of_queries ? DQ : DK);
-  if (!of_queries) lie(p, t, at + 4, DV);
-  return ts_tile_parts_add(p->parts, t, arg, dim);
+  set_layout(p, t, 0, Q), set_layout(p, t, 1, K), set_layout(p, t, 2, V),
+      set_layout(p, t, at, G);
+  set_layout(p, t, at + 3, of_queries ? DQ : DK);
+  if (!of_queries) set_layout(p, t, at + 4, DV);
+  return ts_tile_sequence_add(p->sequence, t, arg, dim);
 }
 
 static bool add_end(Problem *p, TsError *err) {
   int64_t n = bytes_of(p, Q, 1);
   int arg[] = {p->sums, param_of(p, DQ)};
   TsGpuHeads h = heads_of(p, DQ);
-  return ts_tile_parts_add(p->parts, ts_tile_gpu_attention_end(&p->x, &h, err), arg,
-                           h.stride ? NULL : &n);
+  return ts_tile_sequence_add(p->sequence, ts_tile_gpu_attention_end(&p->x, &h, err), arg,
+                              h.stride ? NULL : &n);
 }
 
 static bool add_sink(Problem *p, TsError *err) {
@@ -261,8 +263,8 @@ static bool add_sink(Problem *p, TsError *err) {
   int64_t lines = blocks_of(p) * p->x.rows / (q[0] * q[1]);
   int arg[] = {p->lse2, p->delta, param_of(p, SINK), param_of(p, DSINK)};
   if (!p->value[SINK]) return true;
-  return ts_tile_parts_add(p->parts, ts_tile_gpu_attention_sink(q[0], q[1], lines, err), arg,
-                           NULL);
+  return ts_tile_sequence_add(p->sequence, ts_tile_gpu_attention_sink(q[0], q[1], lines, err),
+                              arg, NULL);
 }
 
 static void add_params(Problem *p, TsTile *k, int from, int to, int sink) {
@@ -278,7 +280,7 @@ static void add_params(Problem *p, TsTile *k, int from, int to, int sink) {
 static TsTile *whole(Problem *p, TsError *err) {
   TsTile *k = ts_tile_new("attention_grad");
   if (k) add_params(p, k, Q, DQ, SINK), add_params(p, k, DQ, OPERANDS, DSINK);
-  if (!k || k->failed || !(p->parts = ts_tile_parts(k))) {
+  if (!k || k->failed || !(p->sequence = ts_tile_sequence(k))) {
     ts_tile_free(k);
     return ts_error_memory(err), NULL;
   }
@@ -304,7 +306,7 @@ static bool by_warps(Problem *p, const TsSched *s, double work) {
 
 int ts_lower_attention_grad(const TsSched *s, const TsGroup *group, TsLayoutFn *layout,
                             void *arg, TsSchedKernel *out, TsError *err) {
-  Problem p = {.n = group->node[0], .in_turn = s->most_work != 0};
+  Problem p = {.n = group->node[0], .in_turn = s->simulated};
   bool strict = s->profile == TS_PROFILE_strict;
   if (strict || group->nnode != 1 || !describe(&p, layout, arg)) return 0;
   /* Five products, where attention has two. */

@@ -50,8 +50,7 @@ static bool put(TsSteps *x, const Wide *w, const TsNode *n, TsSchedKernel *k) {
     const TsMeta *m = &n->out[i].meta;
     TsStepsView to = {.arg = ts_steps_out(x, i, NULL), .dtype = (TsDtype)m->dtype};
     TsStepsView wide = {.arg = temp[i], .dtype = TS_DT_f32};
-    int64_t step = 1;
-    for (int a = m->ndim; a-- > 0; step *= m->dim[a]) to.stride[a] = wide.stride[a] = step;
+    ts_meta_strides(m, to.stride), ts_meta_strides(m, wide.stride);
     ts_steps_copy(x, m->ndim, m->dim, &to, &wide);
   }
   return true;

@@ -206,8 +206,8 @@ int ts_lower_columns(const TsSched *sched, const TsGroup *group, TsLayoutFn *lay
   TsDtype in = (TsDtype)from->dtype, to = (TsDtype)n->out[0].meta.dtype;
   Columns s = {.op = (TsOp)n->op, .in = in, .acc = (TsDtype)ts_dtypes[in].compute, .out = to};
   if (s.acc != TS_DT_f32 && s.acc != TS_DT_f64) return 0;
-  if (!ts_lower_row_major(layout, arg, n->in[0]) ||
-      !ts_lower_row_major(layout, arg, (TsVal)(uintptr_t)&n->out[0]))
+  if (!ts_sched_row_major(layout, arg, n->in[0]) ||
+      !ts_sched_row_major(layout, arg, (TsVal)(uintptr_t)&n->out[0]))
     return 0;
   if (!ts_dtype_is(in, TS_KIND_F) || in == TS_DT_mxfp4 || !ts_dtype_is(to, TS_KIND_F)) return 0;
   if (!one_axis(from, &n->attr[0], &s.axis) || !ts_meta_numel(from)) return 0;

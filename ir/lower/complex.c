@@ -164,13 +164,13 @@ static bool set_operand(Part *p, TsVal x, const TsMeta *y, TsLayoutFn *layout, v
   p->number = x->node->op == TS_NODE_number;
   if (p->number) return !is_complex(p->d);
   if (p->d == TS_DT_mxfp4 || skip < 0) return false;
-  ts_steps_strides(layout, arg, x, stride);
+  ts_sched_strides(layout, arg, x, stride);
   for (int i = 0; i < y->ndim; i++) {
     bool repeated = i < skip || (m->dim[i - skip] == 1 && y->dim[i] != 1);
     p->stride[i] = repeated ? 0 : stride[i - skip];
     if (p->stride[i] < 0) return false;
   }
-  p->plain = ts_lower_row_major(layout, arg, x) && ts_meta_same_shape(m, y);
+  p->plain = ts_sched_row_major(layout, arg, x) && ts_meta_same_shape(m, y);
   return true;
 }
 
@@ -205,7 +205,7 @@ int ts_lower_complex(const TsSched *sched, const TsGroup *g, TsLayoutFn *layout,
   int list[OPERANDS + 1], count = 0;
   int64_t dim[1 + OPERANDS] = {ts_meta_numel(y)};
   for (int i = 0; i < n->nin; i++) {
-    if (!s.in[i].number) list[count++] = ts_steps_as_it_lies(&x, i);
+    if (!s.in[i].number) list[count++] = ts_steps_in_place(&x, i);
     dim[1 + i] = INT64_MAX >> 8; /* as far as strides go */
     if (s.in[i].number) memcpy(&dim[1 + i], &n->in[i]->node->number, 8);
   }

@@ -5,7 +5,7 @@
 
 #include "ir/graph/graph.h"
 #include "ir/tile/gpu/decode.h"
-#include "ir/tile/parts.h"
+#include "ir/tile/sequence.h"
 #include "ir/lower/mask.h"
 #include "ir/lower/row.h"
 
@@ -71,12 +71,12 @@ static bool describe(Problem *p, TsLayoutFn *layout, void *arg) {
   p->scale = n->attr[2].type == TS_ATTR_f ? n->attr[2].f : 1 / sqrt((double)p->d);
   p->sink = n->nin > 4 ? n->in[4] : NULL;
   if (p->sink && (p->sink->meta.dtype != TS_DT_f32 || p->sink->meta.weak ||
-                  !ts_lower_row_major(layout, arg, p->sink)))
+                  !ts_sched_row_major(layout, arg, p->sink)))
     return false;
   for (int i = 0; i < 3; i++)
-    if (!ts_lower_row_major(layout, arg, n->in[i])) return false;
+    if (!ts_sched_row_major(layout, arg, n->in[i])) return false;
   return find_mask(p, layout, arg) && are_few(p) &&
-         ts_lower_row_major(layout, arg, (TsVal)(uintptr_t)&n->out[0]) && p->scale > 0 &&
+         ts_sched_row_major(layout, arg, (TsVal)(uintptr_t)&n->out[0]) && p->scale > 0 &&
          (p->causal ? p->t >= p->s && p->window >= 0 : p->window == 0) &&
          !has_gradient(n->out[0].graph);
 }
@@ -93,28 +93,41 @@ static TsTile *behind_mask(const Problem *p, const TsGpuDecode *x, TsTile *k,
     if (i == 3 && p->sink) ts_tile_param(all, NULL, &line, false);
     ts_tile_param(all, NULL, &t, i == 3);
   }
-  TsTileParts *to = all && !all->failed ? ts_tile_parts(all) : NULL;
+  TsTileSequence *to = all && !all->failed ? ts_tile_sequence(all) : NULL;
   int arg[6] = {0, 1, 2, INT_MIN, 4, 5};
-  if (to) arg[3] = ts_lower_mask_part(to, &x->mask, &p->from, x->dtype, false, 3, 0, err);
+  if (to) arg[3] = ts_lower_mask_step(to, &x->mask, &p->from, x->dtype, false, 3, 0, err);
   if (!to) ts_error_memory(err);
-  if (arg[3] > INT_MIN && ts_tile_parts_add(to, k, arg, dim)) return all;
+  if (arg[3] > INT_MIN && ts_tile_sequence_add(to, k, arg, dim)) return all;
   if (arg[3] == INT_MIN) ts_tile_free(k);
   ts_tile_free(all);
   return NULL;
 }
 
+/* The processors that it has; 0: it is for others. */
+static int64_t taken(Problem *p, const TsSched *s, const TsGroup *group, TsLayoutFn *layout,
+                     void *arg) {
+  *p = (Problem){.n = group->node[0]};
+  if (s->profile == TS_PROFILE_strict || group->nnode != 1 || !describe(p, layout, arg))
+    return 0;
+  return ts_lower_roles(s, (double)(p->all * p->s * p->t * p->d));
+}
+
+bool ts_lower_straight(const TsSched *s, const TsGroup *group, TsLayoutFn *layout, void *arg) {
+  Problem p;
+  bool attention = group->node[0]->op == TS_OP_attention;
+  return attention && !s->plain && taken(&p, s, group, layout, arg) > 0;
+}
+
 int ts_lower_decode(const TsSched *s, const TsGroup *group, TsLayoutFn *layout, void *arg,
                     TsSchedKernel *out, TsError *err) {
-  Problem p = {.n = group->node[0]};
-  bool strict = s->profile == TS_PROFILE_strict;
-  if (strict || group->nnode != 1 || !describe(&p, layout, arg)) return 0;
-  int64_t nsm = ts_lower_roles(s, (double)(p.all * p.s * p.t * p.d)), n = 0;
+  Problem p;
+  int64_t nsm = taken(&p, s, group, layout, arg), n = 0;
   if (!nsm) return 0;
   if (nsm > TS_GPU_DECODE_BLOCKS) nsm = TS_GPU_DECODE_BLOCKS;
   int64_t rows = p.all / p.key_heads * p.s, chunk = ts_gpu_decode_chunk(p.t);
   TsGpuDecode x = {.queries = (int)p.s, .window = p.window};
   int64_t chunks = ts_gpu_decode_chunks(&x, p.key_heads, p.t, chunk);
-  TsGpuDecodeParts parts = ts_gpu_decode_parts(&x, p.key_heads, p.t, chunk, nsm);
+  TsGpuDecodeSplits splits = ts_gpu_decode_splits(&x, p.key_heads, p.t, chunk, nsm);
   x = ts_gpu_decode((TsDtype)p.n->in[0]->meta.dtype, (int)p.d, (int)rows, chunks);
   x.queries = (int)p.s, x.causal = p.causal, x.window = p.window;
   x.sink = p.sink != NULL, x.scale = p.scale;
@@ -125,8 +138,8 @@ int ts_lower_decode(const TsSched *s, const TsGroup *group, TsLayoutFn *layout, 
   if (p.mask) out->value[n++] = p.mask;
   if (p.sink) out->value[n++] = p.sink;
   out->value[n] = (TsVal)(uintptr_t)&p.n->out[0];
-  int64_t dim[] = {p.key_heads, rows,        p.t,     chunk,
-                   parts.n,     parts.longs, p.heads, parts.all < nsm ? parts.all : nsm};
+  int64_t dim[] = {p.key_heads, rows,         p.t,     chunk,
+                   splits.n,    splits.longs, p.heads, splits.all < nsm ? splits.all : nsm};
   memcpy(out->dim, dim, sizeof dim);
   if (p.mask) out->tile = behind_mask(&p, &x, out->tile, dim, err);
   return out->tile ? 1 : ts_lower_refused(err);

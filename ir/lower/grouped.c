@@ -18,14 +18,14 @@
 
 typedef TsTileVal V;
 
-enum { PIECE = 256, AHEAD = 8, WIDE = 1024, ALIGN = 16, STAGE = 64 };
+enum { PIECE = 256, IN_FLIGHT = 8, WIDE = 1024, ALIGN = 16, STAGE = 64 };
 
 typedef struct Grouped {
   const TsSched *s;
   const TsNode *node;
   TsSteps steps;
   int nsm;
-  bool depth, turned; /* the gradient of the matrices; w lies as [G, N, K] */
+  bool depth, transposed; /* the gradient of the matrices; w lies as [G, N, K] */
   TsDtype in, out, sizes;
   int64_t rows, m, n, groups; /* rows in groups; of the result's matrices */
   int64_t k;                  /* what the product is summed over, of depth the rows */
@@ -76,16 +76,16 @@ static void walk_all(TsTileBuild *b, const Places *p, V sizes, V item, V *w) {
   TsTileType one = ts_tile_scalar(p->sizes);
   V groups = ts_short_dim(b, 0), all = ts_short_dim(b, 2), zero = ts_tile_index(b, 0);
   V last = by(b, TS_OP_sub, groups, 1);
-  TsTileLoop l = ts_tile_for(b, zero, groups, AHEAD, false, W_STATE, w);
+  TsTileLoop l = ts_tile_for(b, zero, groups, IN_FLIGHT, false, W_STATE, w);
   if (!l.stmt) return;
-  V next[W_STATE], at[AHEAD], size[AHEAD];
+  V next[W_STATE], at[IN_FLIGHT], size[IN_FLIGHT];
   for (int i = 0; i < W_STATE; i++) next[i] = l.carry[i];
-  for (int i = 0; i < AHEAD; i++) {
+  for (int i = 0; i < IN_FLIGHT; i++) {
     at[i] = by(b, TS_OP_add, l.i, i);
     V inside = ts_tile_op2(b, TS_OP_minimum, at[i], last);
     size[i] = ts_tile_cast(b, ts_tile_load(b, sizes, &inside, &one, NULL), TS_DT_i64);
   }
-  for (int i = 0; i < AHEAD; i++) walk_one(b, p, item, at[i], size[i], next);
+  for (int i = 0; i < IN_FLIGHT; i++) walk_one(b, p, item, at[i], size[i], next);
   ts_tile_for_end(b, &l, next, w);
   if (!p->tile) return;
   V rest = ts_tile_op2(b, TS_OP_sub, all, w[W_row]);
@@ -174,8 +174,8 @@ static void by_roles(Grouped *g) {
   TsSteps *s = &g->steps;
   int64_t m = g->depth ? g->m : mean_rows(g), k = g->depth ? mean_rows(g) : g->k;
   TsGpuProduct x =
-      ts_gpu_product_for(g->in, g->out, g->depth, g->turned, m, g->n, k, g->groups, g->nsm);
-  x = ts_gpu_product(g->in, g->out, g->depth, g->turned, x.rows, x.cols);
+      ts_gpu_product_for(g->in, g->out, g->depth, g->transposed, m, g->n, k, g->groups, g->nsm);
+  x = ts_gpu_product(g->in, g->out, g->depth, g->transposed, x.rows, x.cols);
   x.cluster = 1;
   x.ragged = g->depth ? TS_GPU_RAGGED_depth : TS_GPU_RAGGED_rows;
   make_places(g, g->depth ? 0 : x.rows);
@@ -196,13 +196,13 @@ static bool is_free(const Grouped *g) {
 
 static TsGpuWarpUnit unit_of(const Grouped *g) {
   int64_t stage = TS_GPU_PATTERN / ts_dtypes[g->in].nbytes;
-  bool fits = !g->depth && g->n % 2 == 0 && (g->turned || g->k % stage == 0);
+  bool fits = !g->depth && g->n % 2 == 0 && (g->transposed || g->k % stage == 0);
   return is_free(g) && fits ? TS_GPU_UNIT_mma : TS_GPU_UNIT_fma;
 }
 
 /* Bytes that rows are multiples of. */
 static int step_of(const Grouped *g) {
-  int64_t row[3] = {g->depth ? g->m : g->k, g->turned ? g->k : g->n, g->n};
+  int64_t row[3] = {g->depth ? g->m : g->k, g->transposed ? g->k : g->n, g->n};
   int bytes = ALIGN,
       each[3] = {ts_dtypes[g->in].nbytes, ts_dtypes[g->in].nbytes, ts_dtypes[g->out].nbytes};
   for (int i = 0; i < 3; i++)
@@ -213,16 +213,16 @@ static int step_of(const Grouped *g) {
 static void by_warps(Grouped *g, const TsGpuMachine *gpu) {
   TsSteps *s = &g->steps;
   int64_t m = g->depth ? g->m * g->groups : g->rows;
-  int64_t rows = g->depth ? g->m : g->turned ? g->n : g->k;
-  TsGpuWarpProduct w = ts_gpu_warp_product_for(g->in, g->out, unit_of(g), g->depth, g->turned,
-                                               g->depth ? m : mean_rows(g),
+  int64_t rows = g->depth ? g->m : g->transposed ? g->n : g->k;
+  TsGpuWarpProduct w = ts_gpu_warp_product_for(g->in, g->out, unit_of(g), g->depth,
+                                               g->transposed, g->depth ? m : mean_rows(g),
                                                g->depth ? g->n : g->n * g->groups, gpu);
   w.bytes = step_of(g), w.ragged = g->depth ? TS_GPU_RAGGED_depth : TS_GPU_RAGGED_rows;
   make_places(g, g->depth ? 0 : w.rows);
   int list[4] = {g->of_x, g->of_w, g->places, ts_steps_out(s, 0, NULL)};
   int64_t dim[6] = {g->m, g->n, g->k, g->nplace, rows * g->groups};
   dim[5] = ts_gpu_warp_product_blocks(&w, gpu);
-  ts_steps_add(s, ts_tile_gpu_mma(&w, gpu->target, s->err), list, dim);
+  ts_steps_add(s, ts_tile_gpu_warp_product(&w, gpu->target, s->err), list, dim);
 }
 
 static bool wants_warps(const Grouped *g) {
@@ -252,10 +252,10 @@ static bool find_sizes(Grouped *g) {
 }
 
 /* w lies as [G, N, K], row-major. */
-static bool is_turned(const Grouped *g, TsLayoutFn *layout, void *arg) {
+static bool is_transposed(const Grouped *g, TsLayoutFn *layout, void *arg) {
   TsVal w = g->node->in[1];
   int64_t stride[TS_MAX_RANK], rows = w->meta.dim[1], cols = w->meta.dim[2];
-  if (ts_lower_row_major(layout, arg, w) || !layout(arg, w, stride)) return false;
+  if (ts_sched_row_major(layout, arg, w) || !layout(arg, w, stride)) return false;
   return stride[1] == 1 && stride[2] == rows && stride[0] == rows * cols;
 }
 
@@ -266,7 +266,7 @@ int ts_lower_grouped(const TsSched *s, const TsGroup *group, TsLayoutFn *layout,
   TsSteps *x = &g.steps;
   TsGpuMachine gpu;
   if (!takes(g.node) || !find_sizes(&g)) return 0;
-  g.turned = !g.depth && is_turned(&g, layout, arg);
+  g.transposed = !g.depth && is_transposed(&g, layout, arg);
   g.nsm = ts_lower_roles(s, (double)(g.rows * g.n * (g.depth ? g.m : g.k)));
   bool warps = wants_warps(&g);
   double work = (double)((g.depth ? g.m * g.groups : g.rows) * g.n * g.k);
@@ -274,7 +274,7 @@ int ts_lower_grouped(const TsSched *s, const TsGroup *group, TsLayoutFn *layout,
   ts_steps_begin(x, s, layout, arg, g.node, err);
   ts_steps_guard(x, 2);
   g.of_x = ts_steps_in(x, 0, NULL);
-  g.of_w = ts_steps_in(x, 1, g.turned ? &across : NULL);
+  g.of_w = ts_steps_in(x, 1, g.transposed ? &across : NULL);
   g.of_sizes = ts_steps_in(x, 2, NULL);
   if (warps)
     by_warps(&g, &gpu);

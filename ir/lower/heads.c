@@ -3,13 +3,7 @@
 
 #include <string.h>
 
-enum { UNIT = 16 /* bytes that rows are multiples of */ };
-
-static void strides_of(TsVal v, TsLayoutFn *layout, void *arg, int64_t *stride) {
-  int64_t step = 1;
-  if (layout && layout(arg, v, stride)) return;
-  for (int i = v->meta.ndim; i-- > 0; step *= v->meta.dim[i]) stride[i] = step;
-}
+enum { ALIGN = 16 /* bytes that rows are multiples of */ };
 
 /* Axes first .. last - 1 as one, its size and stride. */
 static bool join(const TsMeta *m, const int64_t *stride, int last, int64_t *size,
@@ -26,20 +20,19 @@ static bool join(const TsMeta *m, const int64_t *stride, int last, int64_t *size
 
 bool ts_lower_heads(TsLowerHeads *h, TsVal v, TsLayoutFn *layout, void *arg) {
   const TsMeta *m = &v->meta;
-  int64_t stride[TS_MAX_RANK], all = 1, n = m->ndim, bytes = ts_dtypes[m->dtype].nbytes;
+  int64_t stride[TS_MAX_RANK], n = m->ndim, bytes = ts_dtypes[m->dtype].nbytes;
   if (n < 2) return false;
-  strides_of(v, layout, arg, stride);
-  *h = (TsLowerHeads){.plain = true};
+  ts_sched_strides(layout, arg, v, stride);
+  *h = (TsLowerHeads){.plain = false};
   for (int i = 1; i < 4; i++) {
     int at = (int)n - 4 + i;
     h->dim[i] = at < 0 ? 1 : m->dim[at], h->stride[i] = at < 0 ? 0 : stride[at];
   }
   if (!join(m, stride, n > 3 ? (int)n - 3 : 0, &h->dim[0], &h->stride[0])) return false;
-  for (int i = 3; i >= 0; all *= h->dim[i], i--) {
-    if (h->dim[i] == 1) h->stride[i] = all;
-    h->plain &= h->stride[i] == all;
-    if (h->stride[i] < 1 || (i < 3 && h->stride[i] * bytes % UNIT)) return false;
-  }
+  ts_shape_settle(4, h->dim, h->stride);
+  h->plain = ts_shape_row_major(4, h->dim, h->stride);
+  for (int i = 0; i < 4; i++)
+    if (h->stride[i] < 1 || (i < 3 && h->stride[i] * bytes % ALIGN)) return false;
   return h->stride[3] == 1;
 }
 
@@ -51,7 +44,7 @@ bool ts_lower_heads_fit(const TsLowerHeads *q, const TsLowerHeads *k, const TsLo
          b[2] > 0;
 }
 
-void ts_lower_heads_lie(const TsLowerHeads *h, TsTileVal param) {
+void ts_lower_heads_set_layout(const TsLowerHeads *h, TsTileVal param) {
   if (h->plain) return;
   param->type.strided = true;
   memcpy(param->type.stride, h->stride, sizeof h->stride);

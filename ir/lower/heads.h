@@ -15,6 +15,6 @@ bool ts_lower_heads(TsLowerHeads *h, TsVal v, TsLayoutFn *layout, void *arg);
 /* Whether kernels of attention take these. */
 bool ts_lower_heads_fit(const TsLowerHeads *q, const TsLowerHeads *k, const TsLowerHeads *v);
 /* The parameter lies so. */
-void ts_lower_heads_lie(const TsLowerHeads *h, TsTileVal param);
+void ts_lower_heads_set_layout(const TsLowerHeads *h, TsTileVal param);
 
 #endif

@@ -112,7 +112,7 @@ static V blend(Make *m, const Taps *t, int axis, V at) {
     V x = ts_short_gather(&m->b, m->x, op2(m, TS_OP_add, m->base, at), true);
     return ts_tile_cast(&m->b, x, r->acc);
   }
-  /* Sums of the first axis stand innermost: the order of axes is turned, not that of places. */
+  /* Sums of the first axis stand innermost: the order of axes is reversed, not that of places. */
   int a = 2 - axis;
   int64_t step = a == 2 ? 1 : a == 1 ? r->in[2] : r->in[1] * r->in[2];
   for (int k = 0; k < t[a].n; k++) {

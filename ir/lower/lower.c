@@ -11,16 +11,15 @@ typedef struct Row {
   unsigned units; /* of the target: all of them */
   enum {
     ALONE,
-    STRAIGHT,
-    JOINS,
-    TOGETHER
-  } how; /* STRAIGHT: writes row by row alone; JOINS: with others; TOGETHER: see ts_lower_has */
+    JOINS, /* with others of the group */
+    SHOWN, /* its calls launch the kernel, many in one (jit/eager/optim.c): for f:ir alone */
+  } how;
   TsLowerFn *make;
 } Row;
 
 static const Row row[] = {
     {TS_OP_matmul, TS_UNIT_mma, JOINS, ts_lower_product},
-    {TS_OP_attention, TS_UNIT_roles, STRAIGHT, ts_lower_decode},
+    {TS_OP_attention, TS_UNIT_roles, ALONE, ts_lower_decode},
     {TS_OP_attention, TS_UNIT_mma, ALONE, ts_lower_attention},
     {TS_OP_attention_grad, TS_UNIT_mma, ALONE, ts_lower_attention_grad},
     {TS_OP_attention_grad, TS_UNIT_blocks, ALONE, ts_lower_attention_wide},
@@ -79,9 +78,9 @@ static const Row row[] = {
     {TS_OP_idct, TS_UNIT_blocks, ALONE, ts_lower_dct},
     {TS_OP_rope, TS_UNIT_blocks, ALONE, ts_lower_rope},
     {TS_OP_rope_grad, TS_UNIT_blocks, ALONE, ts_lower_rope},
-    {TS_OP_sgd_step, TS_UNIT_blocks, TOGETHER, ts_lower_optim},
-    {TS_OP_adam_step, TS_UNIT_blocks, TOGETHER, ts_lower_optim},
-    {TS_OP_lion_step, TS_UNIT_blocks, TOGETHER, ts_lower_optim},
+    {TS_OP_sgd_step, TS_UNIT_blocks, SHOWN, ts_lower_optim},
+    {TS_OP_adam_step, TS_UNIT_blocks, SHOWN, ts_lower_optim},
+    {TS_OP_lion_step, TS_UNIT_blocks, SHOWN, ts_lower_optim},
     {TS_OP_gather, TS_UNIT_blocks, ALONE, ts_lower_at_index},
     {TS_OP_one_hot, TS_UNIT_blocks, ALONE, ts_lower_at_index},
     {TS_OP_scatter, TS_UNIT_blocks, ALONE, ts_lower_scatter},
@@ -121,19 +120,18 @@ static bool is_of(const TsGroup *g, const Row *r) {
 
 /* 1 with the kernel; 0: no row has one; -1. */
 static int from_table(const TsSched *s, const TsGroup *g, TsLayoutFn *layout, void *arg,
-                      TsSchedKernel *out, const Row **by, TsError *err) {
+                      TsSchedKernel *out, TsError *err) {
   for (int i = 0; i < ROWS; i++) {
     if (s->plain || !ts_target_has(s->target, row[i].units) || !is_of(g, &row[i])) continue;
     int made = row[i].make(s, g, layout, arg, out, err);
-    if (made) return *by = &row[i], made;
+    if (made) return made;
   }
   return 0;
 }
 
 int ts_lower_group(const TsSched *s, const TsGroup *g, TsLayoutFn *layout, void *arg,
                    TsSchedKernel *out, TsError *err) {
-  const Row *by;
-  int made = from_table(s, g, layout, arg, out, &by, err);
+  int made = from_table(s, g, layout, arg, out, err);
   if (made) return made < 0 ? -1 : 0;
   if (g->kind != TS_GROUP_vm) return ts_sched_lower(s, g, layout, arg, out, err);
   if (ts_sched_is_index(s->target, g->node[0]))
@@ -143,28 +141,15 @@ int ts_lower_group(const TsSched *s, const TsGroup *g, TsLayoutFn *layout, void 
 
 bool ts_lower_has(const TsTarget *t, const TsNode *n) {
   for (int i = 0; i < ROWS; i++)
-    if (row[i].op == n->op && row[i].how != TOGETHER && ts_target_has(t, row[i].units))
+    if (row[i].op == n->op && row[i].how != SHOWN && ts_target_has(t, row[i].units))
       return true;
   return ts_sched_is_index(t, n);
 }
 
-int ts_lower_varies(int op) {
-  enum { OFFSET = 2 };
-  return op == TS_OP_rope || op == TS_OP_rope_grad ? OFFSET : -1;
-}
-
 void ts_lower_for(TsSched *s, const TsDevice *d) {
   s->processors = d->processors;
+  s->simulated = d->simulated;
   s->most_work = d->most_work;
-}
-
-bool ts_lower_straight(const TsSched *s, const TsGroup *g, TsLayoutFn *layout, void *arg) {
-  TsSchedKernel k = {.tile = NULL};
-  const Row *by = NULL;
-  TsError err = {0};
-  int made = from_table(s, g, layout, arg, &k, &by, &err);
-  ts_tile_free(k.tile);
-  return made > 0 && by->how == STRAIGHT;
 }
 
 /* ---- what rows ask */
@@ -185,12 +170,4 @@ int ts_lower_roles(const TsSched *s, double work) {
 bool ts_lower_warps(const TsSched *s, double work, TsGpuMachine *gpu) {
   *gpu = (TsGpuMachine){s->target, s->processors};
   return ts_target_has(s->target, TS_UNIT_mma) && fits(s, work);
-}
-
-bool ts_lower_row_major(TsLayoutFn *layout, void *arg, TsVal v) {
-  int64_t stride[TS_MAX_RANK], step = 1;
-  if (!layout || !layout(arg, v, stride)) return true;
-  for (int i = v->meta.ndim; i-- > 0; step *= v->meta.dim[i])
-    if (v->meta.dim[i] > 1 && stride[i] != step) return false;
-  return true;
 }

@@ -1,10 +1,10 @@
-/* From a group of a schedule to its kernel: the one way there is, for captured functions, eager calls, the
- * tuner, and whoever prints one.
+/* From a group of a schedule to its kernel: the one way there is, for captured functions, eager
+ * calls, the tuner, and whoever prints one.
  *
- * What a kernel is follows from the group, how its operands lie, the target and what was chosen
- * (TsSched, TsGroup). Operators that units of a target have kernels for stand in the table of
- * ir/lower/lower.c, with what their kernels need of it; groups of others, and operands that none of these
- * take, have the block form of ir/sched. */
+ * What a kernel is follows from the group, how its operands lie, the target and what was
+ * chosen (TsSched, TsGroup). Operators that units of a target have kernels for stand in the
+ * table of ir/lower/lower.c, with what their kernels need of it; groups of others, and
+ * operands that none of these take, have the block form of ir/sched. */
 #ifndef TS_IR_LOWER_H
 #define TS_IR_LOWER_H
 
@@ -19,20 +19,18 @@ int ts_lower_group(const TsSched *s, const TsGroup *g, TsLayoutFn *layout, void 
 /* Whether a node that is a group by itself may have a kernel there that functions launch; steps of
  * optimisers, which stand together, are launched by their calls. */
 bool ts_lower_has(const TsTarget *t, const TsNode *n);
-/* The attribute that kernels of the operator take as a size where numbers vary; -1: none. */
-int ts_lower_varies(int op);
 /* What runs the kernels of s. */
 void ts_lower_for(TsSched *s, const struct TsDevice *d);
 /* The kernel is one of the table's, which have looked at how all operands lie. */
 static inline bool ts_lower_own(const TsSchedKernel *k) {
-  return k->tile->parts || k->tile->form == TS_FORM_explicit;
+  return k->tile->sequence || k->tile->form == TS_FORM_explicit;
 }
 /* Its kernel writes its result row by row alone, and is worth that. */
 bool ts_lower_straight(const TsSched *s, const TsGroup *g, TsLayoutFn *layout, void *arg);
 
 /* Whether the gradients are of this attention and nothing else: they may use its logarithms. */
 bool ts_lower_attention_pair(const TsNode *n, const TsNode *grad);
-/* By which name the two know them (ir/tile/parts.h); 0: they cannot. */
+/* By which name the two know them (ir/tile/sequence.h); 0: they cannot. */
 uint64_t ts_lower_attention_name(const TsNode *n);
 
 #endif

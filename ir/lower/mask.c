@@ -7,15 +7,13 @@
 bool ts_lower_mask(TsGpuMaskFrom *from, TsVal mask, TsDtype inputs, TsLayoutFn *layout,
                    void *arg) {
   const TsMeta *m = &mask->meta;
-  int64_t stride[TS_MAX_RANK], step = 1, all = 1;
+  int64_t stride[TS_MAX_RANK];
   if (m->ndim > 4 || m->weak || (m->dtype != TS_DT_bool && m->dtype != inputs)) return false;
-  if (!layout || !layout(arg, mask, stride))
-    for (int i = m->ndim; i-- > 0; step *= m->dim[i]) stride[i] = step;
+  ts_sched_strides(layout, arg, mask, stride);
   *from = (TsGpuMaskFrom){.dtype = (TsDtype)m->dtype, .dim = {1, 1, 1, 1}};
   for (int i = 4 - m->ndim, at = 0; i < 4; i++, at++)
     if (m->dim[at] != 1 && stride[at]) from->dim[i] = m->dim[at], from->stride[i] = stride[at];
-  for (int i = 4; i-- > 0; all *= from->dim[i])
-    if (from->dim[i] == 1) from->stride[i] = all;
+  ts_shape_settle(4, from->dim, from->stride);
   for (int i = 0; i < 4; i++)
     if (from->stride[i] < 1) return false;
   return true;
@@ -28,12 +26,12 @@ void ts_lower_mask_param(TsTile *whole, const TsGpuMaskFrom *from) {
   ts_tile_param(whole, NULL, &t, false);
 }
 
-int ts_lower_mask_part(TsTileParts *to, const TsGpuMask *m, const TsGpuMaskFrom *from,
-                       TsDtype inputs, bool turned, int arg, int unless, TsError *err) {
-  if (!turned && ts_gpu_mask_lies(m, from, inputs)) return arg;
-  int made = ts_tile_parts_temp(to, ts_gpu_mask_bytes(m), false);
-  TsTile *k = ts_tile_gpu_mask(m, from, inputs, turned, err);
-  if (!ts_tile_parts_add(to, k, (int[]){arg, made}, NULL)) return INT_MIN;
-  to->part[to->n - 1].unless = unless;
+int ts_lower_mask_step(TsTileSequence *to, const TsGpuMask *m, const TsGpuMaskFrom *from,
+                       TsDtype inputs, bool transposed, int arg, int unless, TsError *err) {
+  if (!transposed && ts_gpu_mask_has_layout(m, from, inputs)) return arg;
+  int made = ts_tile_sequence_temp(to, ts_gpu_mask_bytes(m), false);
+  TsTile *k = ts_tile_gpu_mask(m, from, inputs, transposed, err);
+  if (!ts_tile_sequence_add(to, k, (int[]){arg, made}, NULL)) return INT_MIN;
+  to->step[to->n - 1].unless = unless;
   return made;
 }

@@ -1,6 +1,7 @@
-/* Optimiser steps on a device: one kernel for each kind of step and types, over all elements of a
- * parameter. What changes from step to step is among the kernel's sizes, as bits of an f64. What each
- * computes stands in vm/exec/optim.c; the lines here are those of vm/kernels/optim.inc. */
+/* Optimiser steps on a device: one kernel for each kind of step and types, over all elements
+ * of a parameter. What changes from step to step is among the kernel's sizes, as bits of an
+ * f64. What each computes stands in vm/exec/optim.c; the lines here are those of
+ * vm/kernels/optim.inc. */
 #include "ir/lower/optim.h"
 
 #include "ir/lower/row.h"

@@ -5,18 +5,17 @@
 
 #include <math.h>
 
-#include "lib/window.h"
+#include "ir/lower/pool_window.h"
 
 typedef TsTileVal V;
 
-enum { PIECE = 512, TAPS = 121 };
+enum { PIECE = 512 };
 
 typedef struct Pool {
   TsOp op;
   TsDtype in, acc, out;
-  bool last, count_padding;
-  int64_t batch, channels, in_size[3], out_size[3], window[3], stride[3], padding[3],
-      dilation[3];
+  bool count_padding;
+  TsPoolWindow w;
 } Pool;
 
 typedef struct Make {
@@ -29,20 +28,19 @@ typedef struct Make {
 static V op2(Make *m, int op, V x, V y) { return ts_tile_op2(&m->b, op, x, y); }
 static V by(Make *m, int op, V x, int64_t y) { return ts_short_by(&m->b, op, x, y); }
 
-static int64_t numel(const int64_t n[3]) { return n[0] * n[1] * n[2]; }
-
 static void place(Make *m, V i) {
   const Pool *p = m->p;
   V c = NULL, rest = i;
-  if (p->last)
-    c = by(m, TS_OP_mod, rest, p->channels), rest = by(m, TS_OP_floordiv, rest, p->channels);
+  if (p->w.last)
+    c = by(m, TS_OP_mod, rest, p->w.channels),
+    rest = by(m, TS_OP_floordiv, rest, p->w.channels);
   for (int a = 3; a-- > 0;) {
-    V o = by(m, TS_OP_mod, rest, p->out_size[a]);
-    rest = by(m, TS_OP_floordiv, rest, p->out_size[a]);
-    m->begin[a] = by(m, TS_OP_sub, by(m, TS_OP_mul, o, p->stride[a]), p->padding[a]);
+    V o = by(m, TS_OP_mod, rest, p->w.out[a]);
+    rest = by(m, TS_OP_floordiv, rest, p->w.out[a]);
+    m->begin[a] = by(m, TS_OP_sub, by(m, TS_OP_mul, o, p->w.stride[a]), p->w.padding[a]);
   }
   /* With channels first the rest is (image, channel). */
-  m->base = by(m, TS_OP_mul, rest, numel(p->in_size) * (p->last ? p->channels : 1));
+  m->base = by(m, TS_OP_mul, rest, ts_pool_numel(p->w.in) * (p->w.last ? p->w.channels : 1));
   if (c) m->base = op2(m, TS_OP_add, m->base, c);
 }
 
@@ -52,13 +50,13 @@ static V tap(Make *m, const int64_t k[3], V *in, V *at) {
   V where = NULL;
   *in = NULL;
   for (int a = 0; a < 3; a++) {
-    V i = by(m, TS_OP_add, m->begin[a], k[a] * p->dilation[a]);
-    V ok = op2(m, TS_OP_logical_and, by(m, TS_OP_ge, i, 0), by(m, TS_OP_lt, i, p->in_size[a]));
+    V i = by(m, TS_OP_add, m->begin[a], k[a] * p->w.dilation[a]);
+    V ok = op2(m, TS_OP_logical_and, by(m, TS_OP_ge, i, 0), by(m, TS_OP_lt, i, p->w.in[a]));
     *in = *in ? op2(m, TS_OP_logical_and, *in, ok) : ok;
-    where = where ? op2(m, TS_OP_add, by(m, TS_OP_mul, where, p->in_size[a]), i) : i;
+    where = where ? op2(m, TS_OP_add, by(m, TS_OP_mul, where, p->w.in[a]), i) : i;
   }
   *at = where;
-  V from = op2(m, TS_OP_add, m->base, by(m, TS_OP_mul, where, p->last ? p->channels : 1));
+  V from = op2(m, TS_OP_add, m->base, by(m, TS_OP_mul, where, p->w.last ? p->w.channels : 1));
   from = ts_tile_op3(&m->b, TS_OP_where, *in, from, ts_short_int(&m->b, &m->t, -1));
   return ts_tile_cast(&m->b, ts_short_gather(&m->b, m->x, from, true), p->acc);
 }
@@ -76,9 +74,9 @@ static V windows(Make *m) {
           : whole ? ts_tile_bits(b, least, &t)
                   : ts_tile_const(b, -INFINITY, &t);
   V to = ts_short_int(b, &m->t, -1), count = ts_short_int(b, &m->t, 0);
-  for (int64_t i = 0; i < numel(p->window); i++) {
-    int64_t k[3] = {i / (p->window[1] * p->window[2]), i / p->window[2] % p->window[1],
-                    i % p->window[2]};
+  for (int64_t i = 0; i < ts_pool_numel(p->w.window); i++) {
+    int64_t k[3] = {i / (p->w.window[1] * p->w.window[2]), i / p->w.window[2] % p->w.window[1],
+                    i % p->w.window[2]};
     V in, at, x = tap(m, k, &in, &at);
     if (mean) {
       acc = op2(m, TS_OP_add, acc, x);
@@ -97,7 +95,7 @@ static V windows(Make *m) {
   }
   if (p->op == TS_OP_max_pool_index) return to;
   if (!mean) return acc;
-  V by_count = p->count_padding ? ts_tile_const(b, (double)numel(p->window), &t)
+  V by_count = p->count_padding ? ts_tile_const(b, (double)ts_pool_numel(p->w.window), &t)
                                 : ts_tile_cast(b, count, p->acc);
   return op2(m, TS_OP_div, acc, by_count);
 }
@@ -106,8 +104,8 @@ static TsTile *build(const Pool *p) {
   TsTile *k = ts_tile_new(ts_op_info(p->op)->name);
   if (!k) return NULL;
   Make m = {.p = p, .t = ts_tile_vector(TS_DT_i64, PIECE)};
-  int64_t images = p->batch * p->channels, n = images * numel(p->out_size);
-  TsTileType in = ts_tile_vector(p->in, images * numel(p->in_size)),
+  int64_t images = p->w.batch * p->w.channels, n = images * ts_pool_numel(p->w.out);
+  TsTileType in = ts_tile_vector(p->in, images * ts_pool_numel(p->w.in)),
              out = ts_tile_vector(p->out, n);
   m.x = ts_tile_param(k, "x", &in, false);
   V y = ts_tile_param(k, "y", &out, true);
@@ -130,23 +128,12 @@ int ts_lower_pool(const TsSched *sched, const TsGroup *group, TsLayoutFn *layout
   const TsMeta *from = &n->in[0]->meta, *to = &n->out[0].meta;
   const TsAttr *a = n->attr;
   TsDtype d = (TsDtype)from->dtype;
-  Pool p = {.op = (TsOp)n->op, .in = d, .out = (TsDtype)to->dtype, .last = a[4].i};
+  Pool p = {.op = (TsOp)n->op, .in = d, .out = (TsDtype)to->dtype};
   bool real = ts_dtype_is(d, TS_KIND_F | TS_KIND_I | TS_KIND_U) && d != TS_DT_mxfp4;
   if (!real || !ts_meta_numel(to) || !ts_meta_numel(from)) return 0;
   p.acc = ts_dtype_is(d, TS_KIND_F) ? (TsDtype)ts_dtypes[d].accum : d;
   p.count_padding = p.op != TS_OP_avg_pool || a[5].i;
-  int nd = from->ndim - 2, space = p.last ? 1 : 2;
-  p.batch = from->dim[0], p.channels = from->dim[p.last ? nd + 1 : 1];
-  ts_window_list(&a[0], nd, 1, p.window);
-  ts_window_list(a[1].type == TS_ATTR_ints ? &a[1] : &a[0], nd, 1, p.stride);
-  ts_window_list(&a[2], nd, 0, p.padding);
-  ts_window_list(&a[3], nd, 1, p.dilation);
-  for (int i = 0; i < 3; i++) {
-    int at = i - (3 - nd);
-    p.in_size[i] = at < 0 ? 1 : from->dim[space + at];
-    p.out_size[i] = at < 0 ? 1 : to->dim[space + at];
-  }
-  if (numel(p.window) > TAPS) return 0;
+  if (!ts_pool_window(&p.w, from, to, a)) return 0;
   TsSteps x;
   ts_steps_begin(&x, sched, layout, arg, n, err);
   int args[] = {ts_steps_in(&x, 0, NULL), ts_steps_out(&x, 0, NULL)};

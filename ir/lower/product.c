@@ -6,10 +6,10 @@
 #include "ir/graph/graph.h"
 #include "ir/sched/product.h"
 #include "ir/tile/gpu/product.h"
-#include "ir/lower/turn.h"
+#include "ir/lower/transpose.h"
 
 enum {
-  UNIT = 16,    /* bytes that rows and addresses are multiples of */
+  ALIGN = 16,   /* bytes that rows and addresses are multiples of */
   EPILOGUE = 2, /* the attribute of matmul */
 };
 
@@ -18,29 +18,27 @@ typedef struct Problem {
   TsLayoutFn *layout;
   void *arg;
   int64_t rows, cols, k;
-  bool turned[2], batch;
-  TsGpuLies lies[2]; /* all zero: one row behind the other */
-  int64_t many[2];   /* of matrices */
-  bool turns[2];     /* a copy that lies along k comes first */
-  int bytes;         /* rows of A and B are multiples of these: 16, 8, 4, or fewer */
+  bool transposed[2], batch;
+  TsGpuOperandLayout operand[2]; /* all zero: one row behind the other */
+  int64_t many[2];               /* of matrices */
+  bool transposes[2];            /* a copy that lies along k comes first */
+  int bytes; /* rows of A and B are multiples of these: 16, 8, 4, or fewer */
   bool bias, residual;
   int activation;
 } Problem;
 
 /* ---- how operands lie */
 static void strides_of(const Problem *p, TsVal v, int64_t *stride) {
-  int64_t step = 1;
-  if (p->layout && p->layout(p->arg, v, stride)) return;
-  for (int i = v->meta.ndim; i-- > 0; step *= v->meta.dim[i]) stride[i] = step;
+  ts_sched_strides(p->layout, p->arg, v, stride);
 }
 
 static bool row_major(const Problem *p, TsVal v) {
-  return ts_lower_row_major(p->layout, p->arg, v);
+  return ts_sched_row_major(p->layout, p->arg, v);
 }
 
 /* ---- operands: rows that are apart, matrices that are apart in up to two ways */
 static bool wide_rows(int64_t n, TsDtype d) {
-  return n > 0 && n * ts_dtypes[d].nbytes % UNIT == 0;
+  return n > 0 && n * ts_dtypes[d].nbytes % ALIGN == 0;
 }
 
 /* The last two axes: elements of a row are neighbours, or those of a column. */
@@ -48,13 +46,13 @@ static bool find_rows(Problem *p, int i, const int64_t *stride) {
   const TsMeta *m = &p->n->in[i]->meta;
   int64_t rows = m->dim[m->ndim - 2], cols = m->dim[m->ndim - 1];
   int64_t down = stride[m->ndim - 2], across = stride[m->ndim - 1];
-  TsGpuLies *to = &p->lies[i];
+  TsGpuOperandLayout *to = &p->operand[i];
   if (across == 1 || cols == 1) {
-    p->turned[i] = false;
+    p->transposed[i] = false;
     to->row = rows == 1 && down < cols ? cols : down;
     if (to->row >= cols && wide_rows(to->row, (TsDtype)m->dtype)) return true;
   }
-  p->turned[i] = true;
+  p->transposed[i] = true;
   to->row = cols == 1 && across < rows ? rows : across;
   return (down == 1 || rows == 1) && to->row >= rows && wide_rows(to->row, (TsDtype)m->dtype);
 }
@@ -90,9 +88,9 @@ static Axes batch_axes(const Problem *p, int64_t stride[2][TS_MAX_RANK]) {
 /* One B for all: matrices of A whose rows go on where those before end are one. */
 static void join_rows(Problem *p, Axes *a) {
   int last = a->n - 1;
-  if (last < 0 || p->turned[0] || a->step[1][last]) return;
-  if (p->rows > 1 && a->step[0][last] != p->lies[0].row * p->rows) return;
-  if (p->rows == 1) p->lies[0].row = a->step[0][last];
+  if (last < 0 || p->transposed[0] || a->step[1][last]) return;
+  if (p->rows > 1 && a->step[0][last] != p->operand[0].row * p->rows) return;
+  if (p->rows == 1) p->operand[0].row = a->step[0][last];
   p->rows *= a->dim[last];
   a->n--;
 }
@@ -104,8 +102,8 @@ static bool find_batch(Problem *p, const Axes *a) {
     int to = 2 - a->n + i;
     p->many[to] = a->dim[i];
     for (int k = 0; k < 2; k++) {
-      int64_t step = p->lies[k].step[to] = a->step[k][i];
-      if (step < 0 || step * ts_dtypes[p->n->in[k]->meta.dtype].nbytes % UNIT) return false;
+      int64_t step = p->operand[k].step[to] = a->step[k][i];
+      if (step < 0 || step * ts_dtypes[p->n->in[k]->meta.dtype].nbytes % ALIGN) return false;
     }
   }
   return a->n < 3;
@@ -113,12 +111,12 @@ static bool find_batch(Problem *p, const Axes *a) {
 
 /* Rows one behind the other need no numbers in the kernel, which then serves all sizes. */
 static void forget_rows(Problem *p) {
-  int64_t cols[2] = {p->turned[0] ? p->rows : p->k, p->turned[1] ? p->k : p->cols};
+  int64_t cols[2] = {p->transposed[0] ? p->rows : p->k, p->transposed[1] ? p->k : p->cols};
   for (int i = 0; i < 2 && !p->batch; i++)
-    if (p->lies[i].row == cols[i]) p->lies[i].row = 0;
+    if (p->operand[i].row == cols[i]) p->operand[i].row = 0;
 }
 
-static bool lies_well(Problem *p) {
+static bool has_good_layout(Problem *p) {
   int64_t stride[2][TS_MAX_RANK];
   for (int i = 0; i < 2; i++) {
     strides_of(p, p->n->in[i], stride[i]);
@@ -126,25 +124,25 @@ static bool lies_well(Problem *p) {
   }
   Axes a = batch_axes(p, stride);
   join_rows(p, &a);
-  if (!wide_rows(p->lies[0].row, (TsDtype)p->n->in[0]->meta.dtype)) return false;
+  if (!wide_rows(p->operand[0].row, (TsDtype)p->n->in[0]->meta.dtype)) return false;
   if (!find_batch(p, &a)) return false;
   forget_rows(p);
   return true;
 }
 
-static bool is_turned(const Problem *p, TsVal v) {
+static bool is_transposed(const Problem *p, TsVal v) {
   int64_t stride[TS_MAX_RANK];
   strides_of(p, v, stride);
   return v->meta.ndim == 2 && stride[0] == 1 && stride[1] == v->meta.dim[0];
 }
 
 /* One matrix each, rows one behind the other, of any number of bytes. */
-static bool lies_plain(Problem *p, int i) {
+static bool is_plain(Problem *p, int i) {
   TsVal v = p->n->in[i];
   const TsMeta *m = &v->meta;
-  p->turned[i] = !row_major(p, v);
-  if (p->turned[i] && !is_turned(p, v)) return false;
-  int64_t n = m->dim[m->ndim - (p->turned[i] ? 2 : 1)] * ts_dtypes[m->dtype].nbytes;
+  p->transposed[i] = !row_major(p, v);
+  if (p->transposed[i] && !is_transposed(p, v)) return false;
+  int64_t n = m->dim[m->ndim - (p->transposed[i] ? 2 : 1)] * ts_dtypes[m->dtype].nbytes;
   while (p->bytes > 1 && n % p->bytes) p->bytes /= 2;
   return n > 0;
 }
@@ -154,8 +152,8 @@ static bool all_plain(Problem *p) {
   const TsMeta *a = &p->n->in[0]->meta, *b = &p->n->in[1]->meta;
   if (ts_meta_numel(b) != p->k * p->cols) return false;
   p->rows = ts_meta_numel(a) / p->k;
-  return ts_meta_numel(&p->n->out[0].meta) == p->rows * p->cols && lies_plain(p, 0) &&
-         lies_plain(p, 1);
+  return ts_meta_numel(&p->n->out[0].meta) == p->rows * p->cols && is_plain(p, 0) &&
+         is_plain(p, 1);
 }
 
 /* ---- what it does */
@@ -217,7 +215,7 @@ static bool find_epilogue(Problem *p) {
                           more->meta.dtype == y->dtype && row_major(p, more));
 }
 
-static bool along_k(const Problem *p) { return !p->turned[0] && p->turned[1]; }
+static bool along_k(const Problem *p) { return !p->transposed[0] && p->transposed[1]; }
 
 static bool describe(Problem *p) {
   const TsNode *n = p->n;
@@ -225,36 +223,38 @@ static bool describe(Problem *p) {
   TsVal y = (TsVal)&n->out[0];
   if (!good_types(n) || !find_sizes(p) || !row_major(p, y)) return false;
   Problem plain = *p;
-  p->bytes = plain.bytes = UNIT;
-  if (!lies_well(p)) *p = plain;
+  p->bytes = plain.bytes = ALIGN;
+  if (!has_good_layout(p)) *p = plain;
   if (!p->k || (!p->many[0] && !all_plain(p))) return false;
   return !is_eight((TsDtype)n->in[0]->meta.dtype) || along_k(p);
 }
 
 /* Matrices or rows that lie apart. */
-static bool is_apart(const Problem *p) { return p->batch || p->lies[0].row || p->lies[1].row; }
+static bool is_apart(const Problem *p) {
+  return p->batch || p->operand[0].row || p->operand[1].row;
+}
 
 /* From here on both operands lie along k. */
-static void turn(Problem *p) {
+static void transpose_first(Problem *p) {
   int64_t row = p->k * ts_dtypes[p->n->in[0]->meta.dtype].nbytes;
-  p->turns[0] = p->turned[0], p->turns[1] = !p->turned[1];
-  p->turned[0] = false, p->turned[1] = true;
-  for (p->bytes = UNIT; row % p->bytes;) p->bytes /= 2;
+  p->transposes[0] = p->transposed[0], p->transposes[1] = !p->transposed[1];
+  p->transposed[0] = false, p->transposed[1] = true;
+  for (p->bytes = ALIGN; row % p->bytes;) p->bytes /= 2;
 }
 
 /* Units of 8 bits read nothing else, and of f32 it is twice as fast on that of sm_90a. */
-static bool is_turned_first(const Problem *p, bool roles, TsProfile profile) {
+static bool is_transposed_first(const Problem *p, bool roles, TsProfile profile) {
   TsDtype in = (TsDtype)p->n->in[0]->meta.dtype;
   int64_t row = p->k * ts_dtypes[in].nbytes;
   if (along_k(p) || is_apart(p)) return false;
   if (in == TS_DT_i8) return row % 4 == 0;
-  return roles && in == TS_DT_f32 && profile == TS_PROFILE_fast && row % UNIT == 0 &&
+  return roles && in == TS_DT_f32 && profile == TS_PROFILE_fast && row % ALIGN == 0 &&
          wide_rows(p->cols, TS_DT_f32);
 }
 
 /* As the copy engine takes it. */
 static bool in_whole_rows(const Problem *p) {
-  return p->bytes == UNIT && wide_rows(p->cols, (TsDtype)p->n->out[0].meta.dtype);
+  return p->bytes == ALIGN && wide_rows(p->cols, (TsDtype)p->n->out[0].meta.dtype);
 }
 
 /* One matmul of the group, which others may follow. */
@@ -279,19 +279,20 @@ typedef struct Chosen {
 } Chosen;
 
 static TsTile *kernel_of(const Chosen *c, TsError *err) {
-  return c->x ? ts_tile_gpu_product(c->x, err) : ts_tile_gpu_mma(c->w, c->gpu->target, err);
+  return c->x ? ts_tile_gpu_product(c->x, err)
+              : ts_tile_gpu_warp_product(c->w, c->gpu->target, err);
 }
 
 /* The product, and behind it what the block form of the group has. */
 static bool with_rows(const Problem *p, const Chosen *c, const TsSched *s, const TsGroup *group,
                       TsSchedKernel *out, TsError *err) {
-  TsGpuFollow f;
+  TsGpuEpilogue f;
   TsSchedKernel block = {.tile = NULL};
   if (ts_sched_lower_product(s, group, p->layout, p->arg, &block, err)) return false;
-  bool found = ts_gpu_follow_find(block.tile, &f);
+  bool found = ts_gpu_epilogue_find(block.tile, &f);
   if (found) {
-    if (c->x) ts_gpu_product_follow(c->x, &f, p->k);
-    if (c->w) c->w->follow = &f, c->w->out = (TsDtype)f.to[0]->type.dtype;
+    if (c->x) ts_gpu_product_epilogue(c->x, &f, p->k);
+    if (c->w) c->w->epilogue = &f, c->w->out = (TsDtype)f.to[0]->type.dtype;
     memset(out, 0, sizeof *out);
     out->tile = kernel_of(c, err);
     memcpy(out->value, block.value, sizeof out->value);
@@ -303,7 +304,8 @@ static bool with_rows(const Problem *p, const Chosen *c, const TsSched *s, const
 /* What was chosen for the group takes the place of what the model of times says. */
 static TsGpuProduct chosen(TsGpuProduct x, const TsSchedChoice *c) {
   TsGpuProduct y = x;
-  if (c->rows) y = ts_gpu_product(x.in, x.out, x.turned_a, x.turned_b, c->rows, c->columns);
+  if (c->rows)
+    y = ts_gpu_product(x.in, x.out, x.transposed_a, x.transposed_b, c->rows, c->columns);
   if (c->rows) y.cluster = c->cluster, y.limit = x.limit;
   if (c->group) y.group = c->group;
   if (c->limit) y.limit = c->limit > 1 ? c->limit : 0;
@@ -342,8 +344,8 @@ static bool by_warps(Problem *p, bool alone, const TsSched *s, const TsGroup *gr
   TsGpuMachine gpu;
   bool fits = p->bytes >= 4 && (unit == TS_GPU_UNIT_fma || p->cols % 2 == 0);
   if (!fits || !ts_lower_warps(s, (double)(p->rows * p->cols * p->k), &gpu)) return false;
-  TsGpuWarpProduct w =
-      ts_gpu_warp_product_for(in, y, unit, p->turned[0], p->turned[1], p->rows, p->cols, &gpu);
+  TsGpuWarpProduct w = ts_gpu_warp_product_for(in, y, unit, p->transposed[0], p->transposed[1],
+                                               p->rows, p->cols, &gpu);
   w.bytes = p->bytes;
   while (w.bytes > 4 && p->cols * ts_dtypes[y].nbytes % w.bytes) w.bytes /= 2;
   if (!made(p, &(Chosen){.w = &w, .gpu = &gpu}, alone, s, group, out, err)) return false;
@@ -379,10 +381,10 @@ static bool multiply(Problem *p, const TsSched *s, const TsGroup *group, int nsm
   bool tf32 = unit == TS_GPU_UNIT_tf32;
   if (tf32 && is_apart(p)) return false;
   TsGpuProduct x = tf32 ? ts_gpu_product_tf32(p->rows, p->cols, p->k, nsm)
-                        : ts_gpu_product_for(in, y, p->turned[0], p->turned[1], p->rows,
+                        : ts_gpu_product_for(in, y, p->transposed[0], p->transposed[1], p->rows,
                                              p->cols, p->k, count, nsm);
   if (ts_dtypes[in].nbytes <= 2) x = chosen(x, &group->choice);
-  x.batch = p->batch, x.a = p->lies[0], x.b = p->lies[1];
+  x.batch = p->batch, x.a = p->operand[0], x.b = p->operand[1];
   if (!made(p, &(Chosen){.x = &x}, alone, s, group, out, err)) return false;
   put_sizes(p, &x, nsm, out);
   return true;
@@ -394,11 +396,11 @@ int ts_lower_product(const TsSched *s, const TsGroup *group, TsLayoutFn *layout,
   if (!describe(&p)) return 0;
   int64_t count = p.many[0] ? p.many[0] * p.many[1] : 1;
   int nsm = ts_lower_roles(s, (double)(p.rows * p.cols * p.k * count));
-  if (is_turned_first(&p, nsm > 0, s->profile)) turn(&p);
+  if (is_transposed_first(&p, nsm > 0, s->profile)) transpose_first(&p);
   if (!multiply(&p, s, group, nsm, out, err)) return 0;
-  if (!p.turns[0] && !p.turns[1]) return 1;
+  if (!p.transposes[0] && !p.transposes[1]) return 1;
   int64_t size[3] = {p.rows, p.cols, p.k};
-  return (out->tile = ts_lower_turned(out->tile, p.turns, size, out->dim, err))
+  return (out->tile = ts_lower_transpose_first(out->tile, p.transposes, size, out->dim, err))
              ? 1
              : ts_lower_refused(err);
 }

@@ -1,6 +1,7 @@
-/* Reductions that schedules have no kernels for: argmin, argmax, any, all, count_nonzero, var,
- * std, norm, logsumexp, and sums and extremes of whole numbers. The reduced axes come last, as a copy where they do not lie so; then a
- * round of the kernel is a row, or some short ones. What is computed stands in vm/rows/reduce.c. */
+/* Reductions that schedules have no kernels for: argmin, argmax, any, all, count_nonzero,
+ * var, std, norm, logsumexp, and sums and extremes of whole numbers. The reduced axes come
+ * last, as a copy where they do not lie so; then a round of the kernel is a row, or some
+ * short ones. What is computed stands in vm/rows/reduce.c. */
 #include "ir/lower/short.h"
 #include "ir/lower/steps.h"
 
@@ -193,7 +194,8 @@ static void choose_rows(Rows *s, int64_t count) {
   while (s->n <= SHORT && 2 * s->rows * s->n <= TOGETHER && 2 * s->rows <= count) s->rows *= 2;
 }
 
-/* A few long rows of whole numbers, in whatever order they meet: by pieces, then what these leave. */
+/* A few long rows of whole numbers, in whatever order they meet: by pieces, then what these
+ * leave. */
 static int pieces_of(const Rows *s, int64_t count) {
   int pieces = 1;
   while (pieces < PIECES && count * pieces < PIECES && s->n % (2 * pieces) == 0 &&

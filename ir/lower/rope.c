@@ -41,9 +41,10 @@ static V limit(Frequencies *m, V x, double lo, double hi) {
 }
 
 /* Index of the pair that turns so often within the original context. */
-static V pair_of(Frequencies *m, double turns) {
+static V pair_of(Frequencies *m, double rotations) {
   const TsAttr *a = m->r->attr;
-  double context = (double)a[CONTEXT].i, part = context / (turns * (2 * 0x1.921fb54442d18p+1));
+  double context = (double)a[CONTEXT].i,
+         part = context / (rotations * (2 * 0x1.921fb54442d18p+1));
   V above = ts_tile_op1(&m->b, TS_OP_log, number(m, part));
   V below = ts_tile_op1(&m->b, TS_OP_log, number(m, a[THETA].f));
   above = op2(m, TS_OP_mul, number(m, 2 * (double)m->r->half), above);
@@ -139,14 +140,14 @@ static TsTile *build_tables(const Rope *r) {
 
 /* ---- turns: x [outer, S, n], tables [batches, S, half]; sizes outer, S, batches, and how many
  * of `outer` share a batch's tables */
-typedef struct Turn {
+typedef struct Rotation {
   const Rope *r;
   TsTileBuild b;
   V x, y, cos, sin;
   V outer, row, batch;
-} Turn;
+} Rotation;
 
-static V side(Turn *m, V memory, int which, V x) {
+static V side(Rotation *m, V memory, int which, V x) {
   static const int64_t axes[2] = {1, 2};
   const Rope *r = m->r;
   TsTileBuild *b = &m->b;
@@ -160,7 +161,7 @@ static V side(Turn *m, V memory, int which, V x) {
   return NULL;
 }
 
-static V turned_by(Turn *m, V memory) {
+static V rotated_by(Rotation *m, V memory) {
   int64_t dim[2] = {ROWS, m->r->half};
   TsTileType t = ts_tile_type(m->r->wide, 2, dim);
   TsTileAccess edge = {.edge = true};
@@ -168,10 +169,10 @@ static V turned_by(Turn *m, V memory) {
   return ts_tile_load(&m->b, memory, at, &t, &edge);
 }
 
-static void put_turn(Turn *m) {
+static void put_rotation(Rotation *m) {
   TsTileBuild *b = &m->b;
   const Rope *r = m->r;
-  V cos = turned_by(m, m->cos), sin = turned_by(m, m->sin);
+  V cos = rotated_by(m, m->cos), sin = rotated_by(m, m->sin);
   V x = side(m, m->x, 0, NULL), y = side(m, m->x, 1, NULL);
   V less = ts_tile_op1(b, TS_OP_neg, ts_tile_op2(b, TS_OP_mul, y, sin));
   side(m, m->y, 0, ts_tile_op3(b, TS_OP_fma, x, cos, less));
@@ -187,7 +188,7 @@ static void put_turn(Turn *m) {
 static TsTile *build(const Rope *r) {
   TsTile *k = ts_tile_new(ts_op_info(r->op)->name);
   if (!k) return NULL;
-  Turn m = {.r = r};
+  Rotation m = {.r = r};
   int64_t outer = ts_tile_size(k, "outer"), s = ts_tile_size(k, "S");
   int64_t batches = ts_tile_size(k, "batches");
   ts_tile_size(k, "each");
@@ -205,7 +206,7 @@ static TsTile *build(const Rope *r) {
   TsTileLoop i = ts_tile_for(b, ts_tile_index(b, 0), ts_short_dim(b, 1), ROWS, true, 0, NULL);
   m.outer = l.i, m.row = i.i;
   m.batch = ts_tile_op2(b, TS_OP_floordiv, l.i, ts_short_dim(b, 3));
-  put_turn(&m);
+  put_rotation(&m);
   ts_tile_for_end(b, &i, NULL, NULL);
   ts_tile_for_end(b, &l, NULL, NULL);
   return k;
@@ -224,8 +225,8 @@ static void put_steps(TsSteps *x, const Rope *r, const TsMeta *m, int64_t positi
   list[n++] = cos, list[n++] = sin;
   ts_steps_add(x, build_tables(r), list, (int64_t[]){all, positions, r->attr[OFFSET].i});
   if (x->s->numbers_vary && !r->given) ts_steps_bind(x, 2, ts_steps_attr(x, OFFSET));
-  int turn[] = {ts_steps_in(x, 0, NULL), cos, sin, ts_steps_out(x, 0, NULL)};
-  ts_steps_add(x, build(r), turn, (int64_t[]){outer, s, batches, outer / batches});
+  int rotation[] = {ts_steps_in(x, 0, NULL), cos, sin, ts_steps_out(x, 0, NULL)};
+  ts_steps_add(x, build(r), rotation, (int64_t[]){outer, s, batches, outer / batches});
 }
 
 int ts_lower_rope(const TsSched *sched, const TsGroup *g, TsLayoutFn *layout, void *arg,

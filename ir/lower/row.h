@@ -3,16 +3,16 @@
 #define TS_IR_LOWER_ROW_H
 
 #include "ir/lower/lower.h"
-#include "ir/tile/gpu/mma.h"
+#include "ir/tile/gpu/warp_product.h"
 
 /* As ts_lower_group. 1: made; 0: not for these operands; -1 with the error. */
 typedef int TsLowerFn(const TsSched *s, const TsGroup *g, TsLayoutFn *layout, void *arg,
                       TsSchedKernel *out, TsError *err);
 
-/* Products, with rows behind them: with roles (ir/tile/gpu/product.h) where the target has a copy
- * engine and the unit of four warps, and operands lie as these want them; else by warps that copy and
- * multiply (ir/tile/gpu/mma.h). Attention, with a few queries by pieces of the keys, and its
- * gradients, which are several kernels. */
+/* Products, with rows behind them: with roles (ir/tile/gpu/product.h) where the target has a
+ * copy engine and the unit of four warps, and operands lie as these want them; else by warps
+ * that copy and multiply (ir/tile/gpu/warp_product.h). Attention, with a few queries by
+ * pieces of the keys, and its gradients, which are several kernels. */
 TsLowerFn ts_lower_product, ts_lower_decode, ts_lower_attention, ts_lower_attention_grad,
     ts_lower_attention_wide;
 
@@ -30,7 +30,5 @@ int ts_lower_refused(TsError *err);
 int ts_lower_roles(const TsSched *s, double work);
 /* For kernels by warps; false: there are none. */
 bool ts_lower_warps(const TsSched *s, double work, TsGpuMachine *gpu);
-
-bool ts_lower_row_major(TsLayoutFn *layout, void *arg, TsVal v);
 
 #endif

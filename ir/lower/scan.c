@@ -7,7 +7,7 @@
 
 typedef TsTileVal V;
 
-enum { ROWS = 16, PIECE = 32, COLUMNS = 128, AHEAD = 8 };
+enum { ROWS = 16, PIECE = 32, COLUMNS = 128, IN_FLIGHT = 8 };
 
 typedef struct Scan {
   TsOp op;
@@ -81,11 +81,11 @@ static void columns(Make *m, V outer_count) {
   TsTileLoop inner =
       ts_tile_for(b, ts_tile_index(b, 0), ts_tile_index(b, s->axis.inner), c, true, 0, NULL);
   V carry[2] = {begin(m), ts_short_int(b, &m->chains, 0)};
-  int ncarry = s->op == TS_OP_cummax ? 2 : 1, each = n % AHEAD ? 1 : AHEAD;
+  int ncarry = s->op == TS_OP_cummax ? 2 : 1, each = n % IN_FLIGHT ? 1 : IN_FLIGHT;
   TsTileLoop l =
       ts_tile_for(b, ts_tile_index(b, 0), ts_tile_index(b, n), each, false, ncarry, carry);
   if (b->k->failed) return;
-  V now[2] = {l.carry[0], ncarry > 1 ? l.carry[1] : NULL}, x[AHEAD][2], i[AHEAD];
+  V now[2] = {l.carry[0], ncarry > 1 ? l.carry[1] : NULL}, x[IN_FLIGHT][2], i[IN_FLIGHT];
   for (int k = 0; k < each; k++) {
     i[k] = ts_tile_op2(b, TS_OP_add, l.i, ts_tile_index(b, k));
     V at[3] = {outer.i, i[k], inner.i};

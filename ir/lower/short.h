@@ -1,4 +1,5 @@
-/* Short forms over a builder of Tile IR, for families of operators: i64 positions, numbers, gathers. */
+/* Short forms over a builder of Tile IR, for families of operators: i64 positions, numbers,
+ * gathers. */
 #ifndef TS_IR_LOWER_SHORT_H
 #define TS_IR_LOWER_SHORT_H
 

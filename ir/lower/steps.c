@@ -30,19 +30,13 @@ bool ts_steps_begin(TsSteps *x, const TsSched *s, TsLayoutFn *layout, void *arg,
   *x = (TsSteps){
       .s = s, .layout = layout, .layout_arg = arg, .n = n, .err = err, .kernel.tile = NULL};
   x->whole = ts_tile_new(ts_node_name(n));
-  if (!x->whole || !(x->parts = ts_tile_parts(x->whole))) fail(x);
+  if (!x->whole || !(x->sequence = ts_tile_sequence(x->whole))) fail(x);
   return !x->failed;
 }
 
 /* ---- where values lie */
-void ts_steps_strides(TsLayoutFn *layout, void *arg, TsVal v, int64_t *stride) {
-  int64_t step = 1;
-  if (layout && layout(arg, v, stride)) return;
-  for (int i = v->meta.ndim; i-- > 0; step *= v->meta.dim[i]) stride[i] = step;
-}
-
 static void strides_of(const TsSteps *x, TsVal v, int64_t *stride) {
-  ts_steps_strides(x->layout, x->layout_arg, v, stride);
+  ts_sched_strides(x->layout, x->layout_arg, v, stride);
 }
 
 static int axis_at(int i, const TsStepsOrder *order) { return order ? order->at[i] : i; }
@@ -53,7 +47,7 @@ TsStepsOrder ts_steps_last(const TsMeta *m, int axis) {
   return o;
 }
 
-static bool lies_so(const TsSteps *x, TsVal v, const TsStepsOrder *order) {
+static bool has_layout(const TsSteps *x, TsVal v, const TsStepsOrder *order) {
   int64_t stride[TS_MAX_RANK], step = 1;
   strides_of(x, v, stride);
   for (int i = v->meta.ndim; i-- > 0;) {
@@ -69,10 +63,8 @@ static TsTileType memory_of(const TsSteps *x, TsVal v) {
     return ts_tile_vector((TsDtype)v->meta.dtype, ts_meta_numel(&v->meta));
   TsTileType t = ts_tile_type((TsDtype)v->meta.dtype, v->meta.ndim, v->meta.dim);
   int64_t stride[TS_MAX_RANK];
-  t.strided = !lies_so(x, v, NULL);
-  if (!t.strided) return t;
   strides_of(x, v, stride);
-  memcpy(t.stride, stride, sizeof *stride * v->meta.ndim);
+  ts_tile_set_strides(&t, stride);
   return t;
 }
 
@@ -118,8 +110,9 @@ static int halve(int ndim, int64_t *dim, TsStepsView *v) {
   return ndim + 1;
 }
 
-/* Axes of a copy in any order are the same copy: the last one is along which it writes neighbours, so that
- * they are written in whole lines (find_turned of ir/sched/lower.c reads others so). */
+/* Axes of a copy in any order are the same copy: the last one is along which it writes
+ * neighbours, so that they are written in whole lines (find_transposed of ir/sched/lower.c reads
+ * others so). */
 typedef struct CopyAxes {
   TsMeta m;
   int64_t to[TS_MAX_RANK], from[TS_MAX_RANK];
@@ -158,8 +151,8 @@ void ts_steps_copy(TsSteps *x, int ndim, const int64_t *dim, const TsStepsView *
   ts_steps_add(x, k.tile, (int[]){a.arg, b.arg}, k.dim);
 }
 
-/* From one argument to another, of which one lies as v does, the other row-major in that order and of
- * type d. */
+/* From one argument to another, of which one lies as v does, the other row-major in that
+ * order and of type d. */
 static void add_copy(TsSteps *x, TsVal v, const TsStepsOrder *order, TsDtype d, int from,
                      int to, bool back) {
   TsStepsView own = {.arg = back ? to : from, .dtype = (TsDtype)v->meta.dtype};
@@ -192,25 +185,25 @@ static int number_in(TsSteps *x, int i, TsDtype d, int64_t n) {
 
 static bool is_number(TsVal v) { return v->node->op == TS_NODE_number; }
 
-int ts_steps_as_it_lies(TsSteps *x, int i) {
+int ts_steps_in_place(TsSteps *x, int i) {
   TsVal v = i < x->n->nin ? x->n->in[i] : NULL;
-  if (x->failed || !v || x->nin == TS_TILE_PART_PARAMS) return refuse(x);
+  if (x->failed || !v || x->nin == TS_TILE_STEP_PARAMS) return refuse(x);
   if (is_number(v)) return refuse(x);
   return param(x->in, &x->nin, v);
 }
 
 int ts_steps_into(TsSteps *x, int i) {
   TsVal v = i < x->n->nout ? (TsVal)&x->n->out[i] : NULL;
-  if (x->failed || !v || x->nout == TS_TILE_PART_PARAMS) return refuse(x);
+  if (x->failed || !v || x->nout == TS_TILE_STEP_PARAMS) return refuse(x);
   return RESULT + param(x->out, &x->nout, v);
 }
 
 int ts_steps_in_as(TsSteps *x, int i, const TsStepsOrder *order, TsDtype d) {
   TsVal v = i < x->n->nin ? x->n->in[i] : NULL;
-  if (x->failed || !v || x->nin == TS_TILE_PART_PARAMS) return refuse(x);
+  if (x->failed || !v || x->nin == TS_TILE_STEP_PARAMS) return refuse(x);
   if (is_number(v)) return number_in(x, i, d, ts_meta_numel(&v->meta));
   int own = param(x->in, &x->nin, v);
-  if (lies_so(x, v, order) && v->meta.dtype == d) return own;
+  if (has_layout(x, v, order) && v->meta.dtype == d) return own;
   TsMeta m = v->meta;
   m.dtype = (uint8_t)d;
   int copy = ts_steps_temp(x, ts_meta_nbytes(&m));
@@ -225,7 +218,7 @@ int ts_steps_in(TsSteps *x, int i, const TsStepsOrder *order) {
 
 int ts_steps_in_spread(TsSteps *x, int i, const TsMeta *like, TsDtype d) {
   TsVal v = i < x->n->nin ? x->n->in[i] : NULL;
-  if (x->failed || !v || x->nin == TS_TILE_PART_PARAMS) return refuse(x);
+  if (x->failed || !v || x->nin == TS_TILE_STEP_PARAMS) return refuse(x);
   if (ts_meta_same_shape(&v->meta, like) && !is_number(v)) return ts_steps_in(x, i, NULL);
   if (is_number(v)) return number_in(x, i, d, ts_meta_numel(like));
   TsMeta m = *like;
@@ -245,11 +238,11 @@ int ts_steps_in_spread(TsSteps *x, int i, const TsMeta *like, TsDtype d) {
 
 int ts_steps_out(TsSteps *x, int i, const TsStepsOrder *order) {
   TsVal v = i < x->n->nout ? (TsVal)&x->n->out[i] : NULL;
-  if (x->failed || !v || x->nout == TS_TILE_PART_PARAMS) return refuse(x);
+  if (x->failed || !v || x->nout == TS_TILE_STEP_PARAMS) return refuse(x);
   int own = RESULT + param(x->out, &x->nout, v);
-  if (lies_so(x, v, order)) return own;
+  if (has_layout(x, v, order)) return own;
   int copy = ts_steps_temp(x, ts_meta_nbytes(&v->meta));
-  x->back[x->nback] = (struct TsStepsBack){.from = copy, .turned = order != NULL, .to = v};
+  x->back[x->nback] = (struct TsStepsBack){.from = copy, .transposed = order != NULL, .to = v};
   if (order) x->back[x->nback].order = *order;
   x->nback++;
   return copy;
@@ -257,7 +250,7 @@ int ts_steps_out(TsSteps *x, int i, const TsStepsOrder *order) {
 
 TsStepsView ts_steps_in_view(TsSteps *x, int i) {
   TsVal v = i < x->n->nin ? x->n->in[i] : NULL;
-  if (x->failed || !v || x->nin == TS_TILE_PART_PARAMS) return (TsStepsView){.arg = refuse(x)};
+  if (x->failed || !v || x->nin == TS_TILE_STEP_PARAMS) return (TsStepsView){.arg = refuse(x)};
   TsStepsView own = {.arg = param(x->in, &x->nin, v), .dtype = (TsDtype)v->meta.dtype};
   strides_of(x, v, own.stride);
   return own;
@@ -265,7 +258,7 @@ TsStepsView ts_steps_in_view(TsSteps *x, int i) {
 
 TsStepsView ts_steps_out_view(TsSteps *x, int i) {
   TsVal v = i < x->n->nout ? (TsVal)&x->n->out[i] : NULL;
-  if (x->failed || !v || x->nout == TS_TILE_PART_PARAMS) return (TsStepsView){.arg = refuse(x)};
+  if (x->failed || !v || x->nout == TS_TILE_STEP_PARAMS) return (TsStepsView){.arg = refuse(x)};
   TsStepsView own = {.arg = RESULT + param(x->out, &x->nout, v),
                      .dtype = (TsDtype)v->meta.dtype};
   strides_of(x, v, own.stride);
@@ -273,12 +266,12 @@ TsStepsView ts_steps_out_view(TsSteps *x, int i) {
 }
 
 int ts_steps_temp(TsSteps *x, int64_t nbytes) {
-  return x->failed ? NOTHING : ts_tile_parts_temp(x->parts, nbytes ? nbytes : 1, false);
+  return x->failed ? NOTHING : ts_tile_sequence_temp(x->sequence, nbytes ? nbytes : 1, false);
 }
 
 int ts_steps_table(TsSteps *x, const void *data, int64_t nbytes) {
   if (x->failed || !data) return fail(x);
-  return nbytes ? ts_tile_parts_table(x->parts, data, nbytes) : ts_steps_temp(x, 1);
+  return nbytes ? ts_tile_sequence_table(x->sequence, data, nbytes) : ts_steps_temp(x, 1);
 }
 
 int ts_steps_from(TsSteps *x, int arg, int64_t byte) {
@@ -300,13 +293,13 @@ void ts_steps_add(TsSteps *x, TsTile *k, const int *arg, const int64_t *dim) {
     fail(x);
     return;
   }
-  int own[TS_TILE_PART_PARAMS], n = k->nparam;
-  for (int i = 0; i < n && i < TS_TILE_PART_PARAMS; i++)
+  int own[TS_TILE_STEP_PARAMS], n = k->nparam;
+  for (int i = 0; i < n && i < TS_TILE_STEP_PARAMS; i++)
     own[i] = begins_later(arg[i]) ? x->from[arg[i] - FROM].arg : arg[i];
   bool whole = !k->failed;
   if (!whole) ts_tile_free(k);
-  if (!whole || !ts_tile_parts_add(x->parts, k, own, dim)) return (void)fail(x);
-  TsTilePart *p = &x->parts->part[x->parts->n - 1];
+  if (!whole || !ts_tile_sequence_add(x->sequence, k, own, dim)) return (void)fail(x);
+  TsTileStep *p = &x->sequence->step[x->sequence->n - 1];
   for (int i = 0; i < n; i++)
     if (begins_later(arg[i])) p->byte[i] = x->from[arg[i] - FROM].byte;
 }
@@ -337,7 +330,7 @@ int ts_steps_draw(TsSteps *x) {
 
 void ts_steps_bind(TsSteps *x, int d, int of) {
   if (x->failed) return;
-  x->parts->part[x->parts->n - 1].of[d] = (unsigned char)(1 + of);
+  x->sequence->step[x->sequence->n - 1].of[d] = (unsigned char)(1 + of);
 }
 
 void ts_steps_guard(TsSteps *x, int i) {
@@ -359,8 +352,8 @@ static void put_params(TsSteps *x) {
     x->kernel.value[i] = v;
   }
   if (x->whole->failed) fail(x);
-  for (int i = 0; i < x->parts->n; i++) {
-    TsTilePart *p = &x->parts->part[i];
+  for (int i = 0; i < x->sequence->n; i++) {
+    TsTileStep *p = &x->sequence->step[i];
     for (int a = 0; a < p->k->nparam; a++)
       if (p->arg[a] >= RESULT) p->arg[a] += x->nin - RESULT;
   }
@@ -368,8 +361,9 @@ static void put_params(TsSteps *x) {
 
 /* The only step has the parameters of the whole, in their order and as elements of their size. */
 static bool is_single(const TsSteps *x) {
-  const TsTilePart *p = &x->parts->part[0];
-  if (x->parts->n != 1 || x->parts->ntemp || p->k->nparam != x->nin + x->nout) return false;
+  const TsTileStep *p = &x->sequence->step[0];
+  if (x->sequence->n != 1 || x->sequence->ntemp || p->k->nparam != x->nin + x->nout)
+    return false;
   for (int a = 0; a < p->k->nparam; a++) {
     const TsTileType *own = &p->k->param[a]->type, *whole = &x->whole->param[a]->type;
     if (p->arg[a] != a || p->byte[a]) return false;
@@ -396,7 +390,7 @@ static void put_size(TsSteps *x, TsSchedKernel *out, int d, int i) {
 
 /* The kernel is the only step, whose sizes stand where it has them. */
 static void be_single(TsSteps *x, TsSchedKernel *out) {
-  const TsTilePart *p = &x->parts->part[0];
+  const TsTileStep *p = &x->sequence->step[0];
   memcpy(out->dim, p->dim, sizeof out->dim);
   for (int d = 0; d < p->k->ndim; d++)
     if (p->of[d]) put_size(x, out, d, p->of[d] - 1);
@@ -416,7 +410,7 @@ static void be_several(TsSteps *x, TsSchedKernel *out) {
 int ts_steps_end(TsSteps *x, TsSchedKernel *out) {
   for (int i = 0; i < x->nback && !x->failed; i++) {
     const struct TsStepsBack *b = &x->back[i];
-    add_copy(x, b->to, b->turned ? &b->order : NULL, (TsDtype)b->to->meta.dtype, b->from,
+    add_copy(x, b->to, b->transposed ? &b->order : NULL, (TsDtype)b->to->meta.dtype, b->from,
              RESULT + param(x->out, &x->nout, b->to), true);
   }
   if (!x->failed) put_params(x);

@@ -1,7 +1,7 @@
-/* Operators that a GPU does in steps: kernels of Tile IR one behind the other, what they leave to each
- * other in memory of their own. A family of operators (ir/lower/<family>.c) says which kernels
- * those are, of a node, types and sizes; here is where operands lie otherwise than a kernel wants
- * them, which parameter is whose, and that a single step is an ordinary kernel.
+/* Operators that a GPU does in steps: kernels of Tile IR one behind the other, what they leave
+ * to each other in memory of their own. A family of operators (ir/lower/<family>.c) says which
+ * kernels those are, of a node, types and sizes; here is where operands lie otherwise than a
+ * kernel wants them, which parameter is whose, and that a single step is an ordinary kernel.
  *
  *   TsSteps x;
  *   ts_steps_begin(&x, s, layout, arg, n, err);
@@ -14,7 +14,7 @@
 #define TS_IR_LOWER_STEPS_H
 
 #include "ir/lower/row.h"
-#include "ir/tile/parts.h"
+#include "ir/tile/sequence.h"
 
 /* Axes of a value in another order: axis i of what a step sees is axis at[i] of the value. */
 typedef struct TsStepsOrder {
@@ -32,9 +32,9 @@ typedef struct TsSteps {
   const TsNode *n;
   TsError *err;
   TsTile *whole;
-  TsTileParts *parts;
+  TsTileSequence *sequence;
   int nin, nout; /* parameters so far: inputs, results */
-  TsVal in[TS_TILE_PART_PARAMS], out[TS_TILE_PART_PARAMS];
+  TsVal in[TS_TILE_STEP_PARAMS], out[TS_TILE_STEP_PARAMS];
   int nfrom; /* arguments that begin later than others */
   struct TsStepsFrom {
     int arg;
@@ -43,10 +43,10 @@ typedef struct TsSteps {
   int nback; /* results that are brought to their places at the end */
   struct TsStepsBack {
     int from;
-    bool turned;
+    bool transposed;
     TsStepsOrder order;
     TsVal to;
-  } back[TS_TILE_PART_PARAMS];
+  } back[TS_TILE_STEP_PARAMS];
   TsSchedKernel kernel; /* guards and draws, by argument, until the end */
   int nsize;            /* sizes of the whole */
   struct TsStepsSize {
@@ -65,14 +65,13 @@ typedef struct TsSteps {
 bool ts_steps_begin(TsSteps *x, const TsSched *s, TsLayoutFn *layout, void *arg,
                     const TsNode *n, TsError *err);
 
-/* An argument that has operand i of the node (result i) row-major in that order of its axes, NULL: its
- * own: the parameter where it lies so, else a copy. */
+/* An argument that has operand i of the node (result i) row-major in that order of its axes,
+ * NULL: its own: the parameter where it lies so, else a copy. */
 int ts_steps_in(TsSteps *x, int i, const TsStepsOrder *order);
 int ts_steps_out(TsSteps *x, int i, const TsStepsOrder *order);
 /* Operand i as it lies, for steps that know its strides: those of a value, in elements. */
-int ts_steps_as_it_lies(TsSteps *x, int i);
+int ts_steps_in_place(TsSteps *x, int i);
 int ts_steps_into(TsSteps *x, int i); /* the same of result i */
-void ts_steps_strides(TsLayoutFn *layout, void *arg, TsVal v, int64_t *stride);
 /* Memory between steps, and constants, which stay in memory; data is copied. */
 int ts_steps_temp(TsSteps *x, int64_t nbytes);
 int ts_steps_table(TsSteps *x, const void *data, int64_t nbytes);
@@ -102,8 +101,8 @@ int ts_steps_in_spread(TsSteps *x, int i, const TsMeta *like, TsDtype d);
 void ts_steps_fill(TsSteps *x, int arg, TsDtype d, int64_t n, double v);
 
 /* ---- sizes that are known when the kernel runs: numbers of the whole, by their place in it */
-/* Of an operand that is a bare number, its bits as f64; of attribute `attr`, a whole number; of a draw the
- * seed, the next one is the stream. */
+/* Of an operand that is a bare number, its bits as f64; of attribute `attr`, a whole number;
+ * of a draw the seed, the next one is the stream. */
 int ts_steps_number(TsSteps *x, int i);
 int ts_steps_elements(TsSteps *x); /* of the first result */
 int ts_steps_attr(TsSteps *x, int attr);

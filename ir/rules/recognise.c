@@ -76,7 +76,7 @@ static int take_out(Part *p) {
   p->part = ts_graph_new(g->name, g->err);
   if (!p->live || !p->cut || !p->arg || !p->part) return ts_error_memory(g->err);
   if (ts_graph_map_open(&p->map, p->part, g)) return -1;
-  p->part->unit->nrandom = g->unit->nrandom;
+  p->part->module->nrandom = g->module->nrandom;
   mark(p);
   int failed = copy_part(p);
   ts_graph_map_close(&p->map);
@@ -222,9 +222,9 @@ TsGraph *ts_graph_settle(TsGraph *g) {
     made = NULL;
   }
   if (made) {
-    made->unit->nrandom = g->unit->nrandom;
-    made->unit->recognised = g->unit->recognised;
-    g->unit->recognised = (TsText){0};
+    made->module->nrandom = g->module->nrandom;
+    made->module->recognised = g->module->recognised;
+    g->module->recognised = (TsText){0};
   }
   ts_graph_map_close(&s.map);
   free(s.seen);

@@ -14,7 +14,7 @@ int ts_graph_recognise(TsGraph *g, int n, TsVal *v, int nx, const TsVal *x,
                        const TsRewriteOptions *o);
 
 /* A complete graph with all values replaced that have others instead, so that there is one
- * forward pass: g itself if none has, else a graph in a unit of its own with g's bound
+ * forward pass: g itself if none has, else a graph in a module of its own with g's bound
  * handles. NULL with the error. */
 TsGraph *ts_graph_settle(TsGraph *g);
 

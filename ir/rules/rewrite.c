@@ -130,13 +130,13 @@ static unsigned char *shared_by_results(const TsGraph *g) {
 
 static int rewrite_graph(TsRewrite *r, TsGraphMap *m);
 
-/* The live nodes of a region alone, in the same unit. */
+/* The live nodes of a region alone, in the same module. */
 static TsGraph *without_dead(const TsGraph *from) {
   TsGraphMap m;
   unsigned char *live = ts_graph_live(from);
   TsGraph *g = NULL;
   if (live && !ts_graph_map_open(&m, NULL, from)) {
-    int failed = !(g = ts_graph_map_shell(&m, from->unit, from, from->err));
+    int failed = !(g = ts_graph_map_shell(&m, from->module, from, from->err));
     for (int i = 0; i < from->nnode && !failed; i++)
       if (live[i] && from->node[i]->op != TS_NODE_param)
         failed = ts_graph_map_node(&m, from->node[i]);
@@ -169,7 +169,7 @@ static TsGraph *rewrite_region(TsRewrite *r, TsGraph *from) {
   for (int i = 0; i < r->nregion; i++)
     if (r->region[2 * i] == from) return r->region[2 * i + 1];
   if (ts_graph_map_open(&m, NULL, from)) return NULL;
-  if ((g = ts_graph_map_shell(&m, r->g->unit, from, r->g->err))) {
+  if ((g = ts_graph_map_shell(&m, r->g->module, from, r->g->err))) {
     TsRuleFacts facts = {NULL, 0, 0};
     TsRewrite inner = {.b = r->b, .g = g, .o = r->o, .final = r->final, .facts = &facts};
     g->parent = r->g;
@@ -197,7 +197,7 @@ static int map_holder(TsRewrite *r, TsGraphMap *m, const TsNode *n) {
   for (int i = 0; i < n->nout; i++) {
     m->value[m->start[n->id] + i] = &made->out[i];
     if (n->out[i].name && !made->out[i].name)
-      made->out[i].name = ts_arena_text(&r->g->unit->arena, n->out[i].name);
+      made->out[i].name = ts_arena_text(&r->g->module->arena, n->out[i].name);
   }
   return 0;
 }
@@ -279,7 +279,7 @@ static TsGraph *pass(const TsGraph *from, const TsRewriteOptions *o, bool final,
     TsBuild b = {.emit = emit, .meta = meta, .number = number, .err = from->err};
     TsRuleFacts facts = {NULL, 0, 0};
     TsRewrite r = {.b = b, .g = g, .o = o, .final = final, .facts = &facts};
-    g->unit->nrandom = from->unit->nrandom;
+    g->module->nrandom = from->module->nrandom;
     if (!rewrite_graph(&r, &m)) clean = ts_graph_clone(g, from->err);
     *p = (Passed){p->fired + r.fired, r.waits};
   }

@@ -26,7 +26,7 @@ typedef struct TsRewriteOptions {
   int *fired;  /* gets how many did; or NULL */
 } TsRewriteOptions;
 
-/* A new graph in a unit of its own, without dead nodes; NULL with from's error set. Bound
+/* A new graph in a module of its own, without dead nodes; NULL with from's error set. Bound
  * parameters are handed over as they are (no references are counted here). */
 TsGraph *ts_graph_rewrite(const TsGraph *from, const TsRewriteOptions *o);
 

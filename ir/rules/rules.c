@@ -1,5 +1,5 @@
-/* The rules of ir/rules/rules.def: their patterns, read once, where they fit, and what is built then.
- * Guards, and results that are functions, are in ir/rules_<group>.c. */
+/* The rules of ir/rules/rules.def: their patterns, read once, where they fit, and what is
+ * built then. Guards, and results that are functions, are in the other files of ir/rules. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -19,8 +19,8 @@ static TsVal along(TsRewrite *r, TsOp op, TsVal x, int axis) {
 static bool is_peak(TsVal m, TsVal x, unsigned axes) {
   while (ts_rule_node(m, TS_OP_stop_gradient)) m = m->node->in[0];
   const TsNode *n = ts_rule_node(m, TS_OP_max);
-  bool lies = n && (ts_rule_attr(n, "keepdims")->i || axes == (1u << x->meta.ndim) - 1);
-  return lies && n->in[0] == x && ts_rule_axes(n, &x->meta) == axes;
+  bool alone = n && (ts_rule_attr(n, "keepdims")->i || axes == (1u << x->meta.ndim) - 1);
+  return alone && n->in[0] == x && ts_rule_axes(n, &x->meta) == axes;
 }
 
 /* x - max(x): exponentials of it are at most 1, and one of them is. */
@@ -36,8 +36,8 @@ static int summed_axis(TsVal s, TsVal e) {
   if (!n || n->in[0] != e) return -1;
   unsigned axes = ts_rule_axes(n, &e->meta);
   int axis = ts_rule_one_axis(axes);
-  bool lies = axis >= 0 && (ts_rule_attr(n, "keepdims")->i || axis == 0);
-  return lies && ts_rule_constant_along(&s->meta, &e->meta, axes) ? axis : -1;
+  bool alone = axis >= 0 && (ts_rule_attr(n, "keepdims")->i || axis == 0);
+  return alone && ts_rule_constant_along(&s->meta, &e->meta, axes) ? axis : -1;
 }
 
 /* The axis along which the root divides exponentials by their sum. */
@@ -159,8 +159,8 @@ static int normaliser_axis(const TsRewrite *r) {
   if (!n || n->in[0] != x || !ts_rule_single(r, l) || !ts_rule_float(x)) return -1;
   unsigned axes = ts_rule_axes(n, &x->meta);
   int axis = ts_rule_one_axis(axes);
-  bool lies = axis >= 0 && (ts_rule_attr(n, "keepdims")->i || axis == 0);
-  return lies && ts_rule_constant_along(&l->meta, &x->meta, axes) ? axis : -1;
+  bool alone = axis >= 0 && (ts_rule_attr(n, "keepdims")->i || axis == 0);
+  return alone && ts_rule_constant_along(&l->meta, &x->meta, axes) ? axis : -1;
 }
 
 bool ts_rule_guard_normalised(const TsRewrite *r) { return normaliser_axis(r) >= 0; }

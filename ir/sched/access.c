@@ -18,7 +18,7 @@ bool ts_access_inside(const TsLower *l, TsVal v) {
 }
 
 bool ts_access_full(const TsLower *l, const TsMeta *m) {
-  return ts_sched_role(l->g, m) == TS_ROLE_full;
+  return ts_sched_extent(l->g, m) == TS_EXTENT_full;
 }
 
 bool ts_access_again(const TsLower *l, const TsNode *n) {
@@ -39,8 +39,8 @@ static TsSpaceAxes axes_of(const TsLower *l) {
 static int moves_of(TsLower *l, const TsMeta *at, TsVal v, int64_t *moves) {
   TsSpaceAxes a = axes_of(l);
   int64_t stride[TS_MAX_RANK];
-  bool known = l->layout && l->layout(l->arg, v, stride);
-  if (ts_space_strides(&a, at, &v->meta, known ? stride : NULL, moves)) return 0;
+  ts_sched_strides(l->layout, l->arg, v, stride);
+  if (ts_space_strides(&a, at, &v->meta, stride, moves)) return 0;
   return ts_lower_refuse(l, "the axes of an operand do not divide those of the group");
 }
 
@@ -83,7 +83,7 @@ static int find_writes(TsLower *l) {
     TsVal v = l->g->out[i];
     int64_t stride[TS_MAX_RANK];
     ts_space_own(&a, ts_access_full(l, &v->meta), moves);
-    if (ts_sched_role(l->g, &v->meta) == TS_ROLE_number)
+    if (ts_sched_extent(l->g, &v->meta) == TS_EXTENT_number)
       memset(moves, 0, sizeof moves);
     else if (l->layout && l->layout(l->arg, v, stride) &&
              !ts_space_strides(&a, &v->meta, &v->meta, stride, moves))
@@ -223,7 +223,7 @@ static void place_of(const TsLower *l, const TsAccess *a, Place *p) {
 }
 
 /* The tile as it lies in memory, then the other way round. */
-static TsTileVal load_turned(TsLower *l, TsAccess *a, Place *p) {
+static TsTileVal load_transposed(TsLower *l, TsAccess *a, Place *p) {
   TsDtype d = (TsDtype)a->v->meta.dtype;
   TsTileType there = ts_tile_type(d, 2, (int64_t[]){p->dim[1], p->dim[0]});
   TsTileType here = ts_tile_type(d, 2, p->dim);
@@ -238,9 +238,9 @@ TsTileVal ts_access_load(TsLower *l, TsAccess *a) {
   if (a->tile) return a->tile;
   place_of(l, a, &p);
   p.how.axes = p.axes;
-  bool turns =
-      l->turned && p.rank == 2 && a->moves[l->across] == 1 && a->moves[l->space.naxis - 1] != 1;
-  if (turns) return a->tile = load_turned(l, a, &p);
+  bool transposed = l->transposed && p.rank == 2 && a->moves[l->across] == 1 &&
+                    a->moves[l->space.naxis - 1] != 1;
+  if (transposed) return a->tile = load_transposed(l, a, &p);
   TsTileType t = ts_tile_type((TsDtype)a->v->meta.dtype, p.rank, p.dim);
   TsTileVal x = ts_tile_load(&l->b, a->param, p.at, &t, &p.how);
   if (l->across >= 0 && p.rank == 1 && moves_along(a, l->across)) { /* one for each row */

@@ -1,16 +1,16 @@
 /* Attention as a kernel of Tile IR in block form.
  *
- * Two phases. The first turns the keys of each block of 128 to [d, key] in scratch, so that a
+ * Two phases. The first transposes the keys of each block of 128 to [d, key] in scratch, so that a
  * product reads vectors of keys; values go beside them where they are narrow or their last block
  * is short. In the second a round is a block of query rows of one head: it walks the blocks of
  * keys that some of its rows see, in order, and carries the rows' maximum, sum and result. Scores
  * of a round and a block are all that there is of the score matrix.
  *
- * Every operation is the one that vm/drive/attention.c defines, in its order. Where a row does not take
- * part in a block that its neighbours see, all of its scores there are -inf: its maximum stays,
- * alpha is 1 (or its sum and result are still zero) and its p are +0, so that only the result
- * has to be kept by a choice, against a NaN in a hidden value. Where blocks of rows and of keys
- * are cut at the same positions there are no such rows. */
+ * Every operation is the one that vm/drive/attention.c defines, in its order. Where a row
+ * does not take part in a block that its neighbours see, all of its scores there are -inf:
+ * its maximum stays, alpha is 1 (or its sum and result are still zero) and its p are +0, so
+ * that only the result has to be kept by a choice, against a NaN in a hidden value. Where
+ * blocks of rows and of keys are cut at the same positions there are no such rows. */
 #include "ir/sched/attention.h"
 
 #include <math.h>
@@ -36,7 +36,7 @@ typedef struct Lower {
   int64_t batch, heads, kv_heads, s, t, d, dv;
   int64_t rows, nq, nb; /* rows of a round, rounds of a head, blocks of keys */
   int64_t window;       /* 0: none */
-  bool causal, turned;
+  bool causal, transposed;
   double scale;
   TsDtype dtype, wide;
   Operand q, key, val, mask, sink, y;
@@ -93,13 +93,12 @@ static TsTileVal product(Lower *l, TsTileVal a, TsTileVal b, TsTileVal acc) {
 /* Strides of v along batch, head, row, column: 0 where it does not move. */
 static void strides_of(Lower *l, const Operand *o, int64_t *out) {
   const TsMeta *m = &o->v->meta;
-  int64_t own[TS_MAX_RANK], step = 1;
-  bool known = o != &l->y && l->layout && l->layout(l->arg, o->v, own);
-  for (int i = m->ndim; !known && i-- > 0;) own[i] = step, step *= m->dim[i];
+  int64_t own[TS_MAX_RANK];
+  ts_sched_strides(o == &l->y ? NULL : l->layout, l->arg, o->v, own);
   for (int i = 0; i < 4; i++) out[i] = 0;
   for (int i = 0; i < m->ndim; i++) out[4 - m->ndim + i] = own[i];
   if (o == &l->sink) out[1] = own[0];
-  if (o == &l->y && l->turned) out[1] = l->dv, out[2] = l->dv * l->heads;
+  if (o == &l->y && l->transposed) out[1] = l->dv, out[2] = l->dv * l->heads;
 }
 
 static void put_param(Lower *l, Operand *o, const char *name, const int64_t *dim,
@@ -129,16 +128,17 @@ static void put_params(Lower *l) {
 }
 
 /* ---- loops over what is independent */
-/* Rounds 0 .. M * outer * inner, as batch, outer and inner. */
-static TsTileLoop open_rounds(Lower *l, int64_t outer, int64_t inner, TsTileVal at[3]) {
+TsTileLoop ts_sched_attention_rounds(TsTileBuild *b, int64_t outer, int64_t inner,
+                                     TsTileVal at[3]) {
   TsAttr first = {.type = TS_ATTR_int, .i = 0};
   TsTileType index = ts_tile_scalar(TS_DT_i64);
-  TsTileVal m = ts_tile_emit1(&l->b, TS_TILE_dim, 0, NULL, &first, &index);
-  TsTileLoop r = ts_tile_for(&l->b, num(l, 0), times(l, m, outer * inner), 1, true, 0, NULL);
-  at[2] = op2(l, TS_OP_mod, r.i, num(l, inner));
-  TsTileVal rest = op2(l, TS_OP_floordiv, r.i, num(l, inner));
-  at[1] = op2(l, TS_OP_mod, rest, num(l, outer));
-  at[0] = op2(l, TS_OP_floordiv, rest, num(l, outer));
+  TsTileVal m = ts_tile_emit1(b, TS_TILE_dim, 0, NULL, &first, &index);
+  TsTileVal n = ts_tile_op2(b, TS_OP_mul, m, ts_tile_index(b, outer * inner));
+  TsTileLoop r = ts_tile_for(b, ts_tile_index(b, 0), n, 1, true, 0, NULL);
+  at[2] = ts_tile_op2(b, TS_OP_mod, r.i, ts_tile_index(b, inner));
+  TsTileVal rest = ts_tile_op2(b, TS_OP_floordiv, r.i, ts_tile_index(b, inner));
+  at[1] = ts_tile_op2(b, TS_OP_mod, rest, ts_tile_index(b, outer));
+  at[0] = ts_tile_op2(b, TS_OP_floordiv, rest, ts_tile_index(b, outer));
   return r;
 }
 
@@ -162,13 +162,13 @@ static void pack(Lower *l) {
   bool edge = l->t % KEYS != 0;
   l->packed_k = scratch(l, l->d, KEYS);
   if (edge || l->dtype != l->wide) l->packed_v = scratch(l, KEYS, l->dv);
-  TsTileLoop r = open_rounds(l, l->kv_heads, l->nb, at);
+  TsTileLoop r = ts_sched_attention_rounds(&l->b, l->kv_heads, l->nb, at);
   TsTileVal row = times(l, at[2], KEYS), to[5] = {at[0], at[1], at[2], num(l, 0), num(l, 0)};
   TsTileVal x = load_rows(l, &l->key, at[0], at[1], row, KEYS, l->d, edge);
   TsAttr perm = {.type = TS_ATTR_ints, .n = 2, .ints = (int64_t[]){1, 0}};
-  TsTileType turned = tile2(l->wide, l->d, KEYS);
+  TsTileType transposed = tile2(l->wide, l->d, KEYS);
   x = ts_tile_cast(&l->b, x, l->wide);
-  x = ts_tile_emit1(&l->b, TS_TILE_transpose, 1, &x, &perm, &turned);
+  x = ts_tile_emit1(&l->b, TS_TILE_transpose, 1, &x, &perm, &transposed);
   ts_tile_store(&l->b, l->packed_k, to, x, NULL);
   if (l->packed_v) {
     x = load_rows(l, &l->val, at[0], at[1], row, KEYS, l->dv, edge);
@@ -342,7 +342,7 @@ static void bounds(Lower *l, TsTileVal *lo, TsTileVal *hi) {
 
 static void attend(Lower *l) {
   TsTileVal at[3], lo, hi;
-  TsTileLoop r = open_rounds(l, l->heads, l->nq, at);
+  TsTileLoop r = ts_sched_attention_rounds(&l->b, l->heads, l->nq, at);
   l->at_b = at[0], l->at_h = at[1];
   int64_t group = l->heads / l->kv_heads;
   l->at_kv = group > 1 ? op2(l, TS_OP_floordiv, at[1], num(l, group)) : at[1];
@@ -411,7 +411,7 @@ bool ts_sched_is_attention(const TsNode *n) {
   return q->dim[nd - 2] > 8 && n->in[1]->meta.dim[nd - 2] > 0 && q->dim[nd - 1] > 0;
 }
 
-/* ---- the result turned */
+/* ---- the result transposed */
 /* The axes that n exchanges, where it does nothing else. */
 static bool exchanges_heads(const TsNode *n) {
   int nd = n->in[0]->meta.ndim;
@@ -463,7 +463,7 @@ static bool pays(const TsTarget *t, const TsNode *n) {
   return !t || (t->fma && (t->vector_bytes < 64 || q->dim[q->ndim - 1] <= 64));
 }
 
-bool ts_sched_turned(const TsSched *s, const unsigned char *live, const TsNode *n) {
+bool ts_sched_transposed(const TsSched *s, const unsigned char *live, const TsNode *n) {
   const TsGraph *g = s->g;
   TsVal v = (TsVal)(uintptr_t)&n->out[0];
   bool some = false;
@@ -489,7 +489,7 @@ int ts_sched_lower_attention(const TsSched *s, const TsGroup *group, TsLayoutFn 
                              void *arg, TsSchedKernel *out, TsError *err) {
   Lower l = {.layout = layout, .arg = arg};
   read_node(&l, group->node[0]);
-  l.turned = group->turned;
+  l.transposed = group->transposed;
   l.rows = group->choice.rows ? group->choice.rows : ROWS;
   if (l.rows > l.s) l.rows = l.s;
   l.nq = (l.s + l.rows - 1) / l.rows;

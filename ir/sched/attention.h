@@ -10,12 +10,16 @@ bool ts_sched_is_attention(const TsNode *n);
 /* Whether all that reads n's result looks at it with heads and rows exchanged, to put each
  * row's heads beside each other, and the kernel that writes it so is faster on the target than
  * the VM's with the copy behind it. */
-bool ts_sched_turned(const TsSched *s, const unsigned char *live, const TsNode *n);
+bool ts_sched_transposed(const TsSched *s, const unsigned char *live, const TsNode *n);
 
 /* Whether n is a gradient of attention of sizes and options that the kernel is made for. */
 bool ts_sched_is_attention_grad(const TsNode *n);
 int ts_sched_lower_attention_grad(const TsSched *s, const TsGroup *group, TsLayoutFn *layout,
                                   void *arg, TsSchedKernel *out, TsError *err);
+
+/* Rounds 0 .. M * outer * inner of its kernels, as batch, outer and inner. */
+TsTileLoop ts_sched_attention_rounds(TsTileBuild *b, int64_t outer, int64_t inner,
+                                     TsTileVal at[3]);
 
 /* As ts_sched_lower, of a group of kind attention. */
 int ts_sched_lower_attention(const TsSched *s, const TsGroup *group, TsLayoutFn *layout,

@@ -1,7 +1,7 @@
 /* The gradients of attention as a kernel of Tile IR in block form: the definition of
  * vm/drive/attention_grad.c, whose score matrix is never in memory.
  *
- * Three phases. The first turns keys and values of each block of 128 to [d, key], so that
+ * Three phases. The first transposes keys and values of each block of 128 to [d, key], so that
  * scores and dp read vectors of keys. In the second a round is a block of 32 query rows of one
  * head: it makes the rows' statistics u, r, delta (over blocks of 128 keys, as the forward
  * pass), leaves them in memory, and walks the keys once more for dq. In the third a round is 32
@@ -28,8 +28,8 @@ typedef struct Lower {
   int64_t batch, heads, kv_heads, s, t, d, dv;
   bool causal;
   double scale;
-  TsTileVal in[5], out[3];                   /* q k v out g; dq dk dv */
-  TsTileVal turned_k, turned_v, u, r, delta; /* scratch */
+  TsTileVal in[5], out[3];                           /* q k v out g; dq dk dv */
+  TsTileVal transposed_k, transposed_v, u, r, delta; /* scratch */
 } Lower;
 
 /* A block of query rows and one of keys. */
@@ -78,7 +78,7 @@ static TsTileVal product(Lower *l, TsTileVal a, TsTileVal b, TsTileVal acc) {
   return a && b && acc ? ts_tile_emit1(&l->b, TS_TILE_mma, 3, in, &unit, &acc->type) : NULL;
 }
 
-static TsTileVal turned(Lower *l, TsTileVal x) {
+static TsTileVal transposed(Lower *l, TsTileVal x) {
   TsAttr perm = {.type = TS_ATTR_ints, .n = 2, .ints = (int64_t[]){1, 0}};
   if (!x) return NULL;
   TsTileType t = tile2(x->type.dim[1], x->type.dim[0]);
@@ -107,10 +107,10 @@ static TsTileVal ended(Lower *l, TsTileVal x, double scale) {
 /* ---- parameters */
 static TsTileVal param(Lower *l, TsVal v, const char *name, bool written) {
   const TsMeta *m = &v->meta;
-  int64_t own[TS_MAX_RANK], step = 1, size = ts_tile_size(l->k, "M");
+  int64_t own[TS_MAX_RANK], size = ts_tile_size(l->k, "M");
   TsTileType t = {.dtype = m->dtype, .rank = 4};
   bool known = !written && l->layout && l->layout(l->arg, v, own);
-  for (int i = m->ndim; !known && i-- > 0;) own[i] = step, step *= m->dim[i];
+  if (!known) ts_meta_strides(m, own);
   for (int i = 0; i < 4; i++) {
     int axis = i - (4 - m->ndim);
     t.dim[i] = axis < 0 ? 1 : m->dim[axis];
@@ -138,41 +138,28 @@ static TsTileVal scratch(Lower *l, int rank, const int64_t *dim) {
 
 static void put_scratch(Lower *l) {
   int64_t m = ts_tile_dim(0), nb = l->t / KEYS;
-  l->turned_k = scratch(l, 5, (int64_t[]){m, l->kv_heads, nb, l->d, KEYS});
-  l->turned_v = scratch(l, 5, (int64_t[]){m, l->kv_heads, nb, l->dv, KEYS});
+  l->transposed_k = scratch(l, 5, (int64_t[]){m, l->kv_heads, nb, l->d, KEYS});
+  l->transposed_v = scratch(l, 5, (int64_t[]){m, l->kv_heads, nb, l->dv, KEYS});
   TsTileVal *list[3] = {&l->u, &l->r, &l->delta};
   for (int i = 0; i < 3; i++) *list[i] = scratch(l, 3, (int64_t[]){m, l->heads, l->s});
-}
-
-/* Rounds 0 .. M * outer * inner, as batch, outer and inner. */
-static TsTileLoop open_rounds(Lower *l, int64_t outer, int64_t inner, TsTileVal at[3]) {
-  TsAttr first = {.type = TS_ATTR_int, .i = 0};
-  TsTileType index = ts_tile_scalar(TS_DT_i64);
-  TsTileVal m = ts_tile_emit1(&l->b, TS_TILE_dim, 0, NULL, &first, &index);
-  TsTileLoop r = ts_tile_for(&l->b, num(l, 0), times(l, m, outer * inner), 1, true, 0, NULL);
-  at[2] = op2(l, TS_OP_mod, r.i, num(l, inner));
-  TsTileVal rest = op2(l, TS_OP_floordiv, r.i, num(l, inner));
-  at[1] = op2(l, TS_OP_mod, rest, num(l, outer));
-  at[0] = op2(l, TS_OP_floordiv, rest, num(l, outer));
-  return r;
 }
 
 /* ---- the first phase */
 static void pack(Lower *l) {
   TsTileVal at[3];
-  TsTileLoop r = open_rounds(l, l->kv_heads, l->t / KEYS, at);
+  TsTileLoop r = ts_sched_attention_rounds(&l->b, l->kv_heads, l->t / KEYS, at);
   TsTileVal row = times(l, at[2], KEYS), to[5] = {at[0], at[1], at[2], num(l, 0), num(l, 0)};
   TsTileVal k = load(l, l->in[1], at[0], at[1], row, KEYS, l->d);
-  ts_tile_store(&l->b, l->turned_k, to, turned(l, k), NULL);
+  ts_tile_store(&l->b, l->transposed_k, to, transposed(l, k), NULL);
   TsTileVal v = load(l, l->in[2], at[0], at[1], row, KEYS, l->dv);
-  ts_tile_store(&l->b, l->turned_v, to, turned(l, v), NULL);
+  ts_tile_store(&l->b, l->transposed_v, to, transposed(l, v), NULL);
   ts_tile_for_end(&l->b, &r, NULL, NULL);
 }
 
 /* ---- scores */
 /* The n keys from `key` on, of memory with blocks of [width, 128]. */
-static TsTileVal load_turned(Lower *l, TsTileVal m, const Pair *p, TsTileVal key, int64_t width,
-                             int64_t n) {
+static TsTileVal load_transposed(Lower *l, TsTileVal m, const Pair *p, TsTileVal key,
+                                 int64_t width, int64_t n) {
   TsTileVal block = op2(l, TS_OP_floordiv, key, num(l, KEYS));
   TsTileVal col = n == KEYS ? num(l, 0) : op2(l, TS_OP_mod, key, num(l, KEYS));
   TsTileVal at[5] = {p->b, p->kv, block, num(l, 0), col};
@@ -195,7 +182,8 @@ static TsTileVal seen(Lower *l, const Pair *p, TsTileVal key, int64_t n) {
 
 static TsTileVal scores(Lower *l, const Pair *p, TsTileVal key, int64_t n) {
   TsTileType t = tile2(GROUP, n);
-  TsTileVal x = product(l, p->q, load_turned(l, l->turned_k, p, key, l->d, n), full(l, 0, t));
+  TsTileVal x =
+      product(l, p->q, load_transposed(l, l->transposed_k, p, key, l->d, n), full(l, 0, t));
   return x ? op2(l, TS_OP_mul, x, full(l, l->scale, t)) : NULL;
 }
 
@@ -206,7 +194,7 @@ static void slopes(Lower *l, const Pair *p, TsTileVal *prob, TsTileVal *dt) {
             zero = full(l, 0, t);
   TsTileVal e = ts_tile_op1(&l->b, TS_OP_exp, op2(l, TS_OP_sub, x, over(l, p->u, GROUP)));
   e = op2(l, TS_OP_mul, e, over(l, p->r, GROUP));
-  TsTileVal v = load_turned(l, l->turned_v, p, p->key, l->dv, GROUP);
+  TsTileVal v = load_transposed(l, l->transposed_v, p, p->key, l->dv, GROUP);
   TsTileVal dp = product(l, p->g, v, full(l, 0, t));
   *dt = op2(l, TS_OP_mul, e, op2(l, TS_OP_sub, dp, over(l, p->delta, GROUP)));
   if (see) *dt = choose(l, see, *dt, zero), e = choose(l, see, e, zero);
@@ -261,7 +249,7 @@ static void load_rows(Lower *l, Pair *p) {
 
 static void of_queries(Lower *l) {
   TsTileVal at[3], prob, dt, dq = NULL;
-  TsTileLoop r = open_rounds(l, l->heads, l->s / GROUP, at);
+  TsTileLoop r = ts_sched_attention_rounds(&l->b, l->heads, l->s / GROUP, at);
   int64_t group = l->heads / l->kv_heads;
   Pair p = {.b = at[0], .h = at[1], .kv = at[1], .row = times(l, at[2], GROUP)};
   if (group > 1) p.kv = op2(l, TS_OP_floordiv, at[1], num(l, group));
@@ -291,7 +279,7 @@ static TsTileVal load_numbers(Lower *l, TsTileVal m, const Pair *p) {
 
 static void of_keys(Lower *l) {
   TsTileVal at[3], sums[2], prob, dt;
-  TsTileLoop r = open_rounds(l, l->kv_heads, l->t / GROUP, at);
+  TsTileLoop r = ts_sched_attention_rounds(&l->b, l->kv_heads, l->t / GROUP, at);
   int64_t group = l->heads / l->kv_heads, nrow = l->s / GROUP;
   Pair p = {.b = at[0], .kv = at[1], .key = times(l, at[2], GROUP)};
   TsTileVal first = num(l, 0);
@@ -308,8 +296,8 @@ static void of_keys(Lower *l) {
   p.u = load_numbers(l, l->u, &p), p.r = load_numbers(l, l->r, &p);
   p.delta = load_numbers(l, l->delta, &p);
   slopes(l, &p, &prob, &dt);
-  TsTileVal next[2] = {product(l, turned(l, dt), p.q, j.carry[0]),
-                       product(l, turned(l, prob), p.g, j.carry[1])};
+  TsTileVal next[2] = {product(l, transposed(l, dt), p.q, j.carry[0]),
+                       product(l, transposed(l, prob), p.g, j.carry[1])};
   ts_tile_for_end(&l->b, &j, next, sums);
   ts_tile_for_end(&l->b, &h, sums, sums);
   store(l, l->out[1], p.b, p.kv, p.key, ended(l, sums[0], l->scale));

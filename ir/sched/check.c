@@ -8,7 +8,7 @@
 #include "ir/sched/conv.h"
 #include "ir/sched/prologue.h"
 #include "ir/sched/rows.h"
-#include "ir/sched/follow.h"
+#include "ir/sched/epilogue.h"
 #include "ir/sched/space.h"
 
 static int bad(TsError *err, const TsGroup *g, const TsNode *n, const char *what) {
@@ -74,7 +74,7 @@ static int check_node(const TsSched *s, const TsGroup *g, int k, TsError *err) {
   if ((kind == TS_GROUP_attention) != (g->kind == TS_GROUP_attention))
     return bad(err, g, n, "attention is a group of its own");
   if (kind == TS_GROUP_attention) return 0;
-  if (ts_sched_leads(s->target, n)) return 0;
+  if (ts_sched_epilogue_begins(s->target, n)) return 0;
   if (kind == TS_GROUP_vm) return bad(err, g, n, "has no place in a kernel");
   if (g->kind == TS_GROUP_conv && ts_sched_conv_before(g) >> k & 1)
     return ts_sched_conv_takes(ts_sched_conv_of(g), n)
@@ -83,7 +83,7 @@ static int check_node(const TsSched *s, const TsGroup *g, int k, TsError *err) {
   int side = side_of(g, k, err);
   if (side != TS_SIDE_result) return side < 0 ? -1 : check_prologue(g, n, side, err);
   for (int i = 0; i < n->nout; i++)
-    if (ts_sched_role(g, &n->out[i].meta) == TS_ROLE_none)
+    if (ts_sched_extent(g, &n->out[i].meta) == TS_EXTENT_none)
       return bad(err, g, n, "its result does not fit the space");
   if (kind == TS_GROUP_rows && g->kind != TS_GROUP_rows)
     return bad(err, g, n, "the group has no rows");
@@ -176,8 +176,8 @@ static int check_group(const TsSched *s, const TsGroup *g, int index,
   for (int k = 0; k < g->nnode; k++) {
     if (check_node(s, g, k, err)) return -1;
     const TsNode *n = g->node[k];
-    products += g->kind != TS_GROUP_vm &&
-                (ts_sched_kind_in(s, n) == TS_GROUP_matmul || ts_sched_leads(s->target, n));
+    products += g->kind != TS_GROUP_vm && (ts_sched_kind_in(s, n) == TS_GROUP_matmul ||
+                                           ts_sched_epilogue_begins(s->target, n));
     convs += g->kind != TS_GROUP_vm && ts_sched_kind_in(s, n) == TS_GROUP_conv;
   }
   if (convs != (g->kind == TS_GROUP_conv))

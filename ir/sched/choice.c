@@ -120,8 +120,8 @@ static bool streams(const TsGroup *g, const TsSchedChoice *c) {
 static double balance(const TsSched *s, double rounds, double grain) {
   double ranges = rounds / grain, threads = s->threads;
   if (s->threads < 2 || ranges < 2) return 1;
-  double turns = (double)(int64_t)((ranges + threads - 1) / threads);
-  return ranges / (turns * threads);
+  double shares = (double)(int64_t)((ranges + threads - 1) / threads);
+  return ranges / (shares * threads);
 }
 
 /* Turns of a loop cost; vectors that do not fit in registers cost more. */

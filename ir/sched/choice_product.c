@@ -100,10 +100,7 @@ static bool multiplies(const TsTileRegion *r) {
 /* The sizes of tiles are numbers here, or the kernel takes any. */
 static int64_t steps_of(const TsTileRegion *r, const int64_t *dim) {
   for (const TsTileStmt *s = r->first; s; s = s->next) {
-    if (s->op == TS_TILE_mma) {
-      int64_t k = s->in[0]->type.dim[1];
-      return ts_tile_dim_is(k) ? dim[ts_tile_dim_index(k)] : k;
-    }
+    if (s->op == TS_TILE_mma) return ts_tile_extent(&s->in[0]->type, 1, dim);
     int64_t inside = 0;
     for (int i = 0; i < s->nregion && !inside; i++) inside = steps_of(s->region[i], dim);
     if (inside) return inside;

@@ -1,20 +1,20 @@
 /* A convolution as a kernel for a CPU, with pointwise rows before and behind it.
  *
- * A round makes some rows of a result for some of its maps (output channels). It lays out the rows of
- * the image that they see in memory of its own: padded, and whatever pointwise rows come before
- * the convolution done on the way. There a tap of the window is a distance: elements of a result
- * that lie side by side, rows of it included, see elements that lie side by side. So a register
- * tile is some maps times vectors of positions, each tap loads the vectors from where they lie, and
- * nothing is gathered into panels. What is computed beyond the end of a row, where the padding
- * is, is thrown away: a padded row is as long as the row and its padding, so that is little. Rows and
- * elements of a stride lie in planes of their own, as many as the stride is long, so that neighbours
- * in a result see neighbours again.
+ * A round makes some rows of a result for some of its maps (output channels). It lays out the
+ * rows of the image that they see in memory of its own: padded, and whatever pointwise rows
+ * come before the convolution done on the way. There a tap of the window is a distance:
+ * elements of a result that lie side by side, rows of it included, see elements that lie side
+ * by side. So a register tile is some maps times vectors of positions, each tap loads the
+ * vectors from where they lie, and nothing is gathered into panels. What is computed beyond the
+ * end of a row, where the padding is, is thrown away: a padded row is as long as the row and
+ * its padding, so that is little. Rows and elements of a stride lie in planes of their own, as
+ * many as the stride is long, so that neighbours in a result see neighbours again.
  *
- * Each element is one chain of fused multiply-adds over channels and the window in row-major order,
- * as in vm/exec/conv.c. Rejected: panels of columns as products have them (each element of an
- * image is written as often as the window has taps, and a tap of 2 loads and 12 multiply-adds has
- * room for loads that cross lines); a padded image made by a phase of its own (a barrier, and the image
- * leaves the second cache). */
+ * Each element is one chain of fused multiply-adds over channels and the window in row-major
+ * order, as in vm/exec/conv.c. Rejected: panels of columns as products have them (each
+ * element of an image is written as often as the window has taps, and a tap of 2 loads and
+ * 12 multiply-adds has room for loads that cross lines); a padded image made by a phase of
+ * its own (a barrier, and the image leaves the second cache). */
 #include "ir/sched/conv.h"
 
 #include <string.h>
@@ -191,7 +191,8 @@ static void choose_round(TsConvKernel *p) {
   p->high = p->rows + halo;
   /* Vectors that are taken apart reach beyond the last row of a plane. */
   p->plane = p->high * p->wide + (p->stride[2] > 1 ? p->lanes : 0);
-  /* An odd number of lines from channel to channel: they would share the sets of the first cache. */
+  /* An odd number of lines from channel to channel: they would share the sets of the first
+   * cache. */
   p->pitch = (ts_div_up(planes * p->plane, line) | 1) * line;
 }
 
@@ -234,8 +235,8 @@ static int moves_of(TsConvKernel *p, TsVal v, int64_t *moves) {
   TsSpaceAxes a = {.naxis = v->meta.ndim};
   int64_t stride[TS_MAX_RANK];
   memcpy(a.axis, v->meta.dim, sizeof *a.axis * v->meta.ndim);
-  bool known = p->layout && p->layout(p->arg, v, stride);
-  if (ts_space_strides(&a, &v->meta, &v->meta, known ? stride : NULL, moves)) return 0;
+  ts_sched_strides(p->layout, p->arg, v, stride);
+  if (ts_space_strides(&a, &v->meta, &v->meta, stride, moves)) return 0;
   return ts_error_set(p->err, TS_ERR_value, "the axes of an operand do not lie evenly");
 }
 
@@ -251,13 +252,9 @@ static int plain_images(TsConvKernel *p) {
 static TsTileVal param(TsConvKernel *p, TsVal v, const char *name) {
   const TsMeta *m = &v->meta;
   TsTileType t = ts_tile_type(p->d, m->ndim, m->dim);
-  int64_t moves[TS_TILE_RANK], step = 1;
+  int64_t moves[TS_TILE_RANK];
   if (moves_of(p, v, moves)) return NULL;
-  for (int i = m->ndim; i-- > 0; step *= m->dim[i]) {
-    t.stride[i] = m->dim[i] > 1 ? moves[i] : step;
-    t.strided |= t.stride[i] != step;
-  }
-  if (!t.strided) memset(t.stride, 0, sizeof t.stride);
+  ts_tile_set_strides(&t, moves);
   return ts_tile_param(p->k, v->name ? v->name : name, &t, false);
 }
 

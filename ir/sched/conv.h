@@ -14,8 +14,8 @@ uint64_t ts_sched_conv_before(const TsGroup *g);
 /* Whether a node can be one of them: pointwise over the images themselves. */
 bool ts_sched_conv_takes(const TsNode *conv, const TsNode *n);
 
-/* The words of a convolution's epilogue in their order: rows of Tile IR, or an operand that is added.
- * How many; -1: they are not those that the VM takes, which says why. */
+/* The words of a convolution's epilogue in their order: rows of Tile IR, or an operand that
+ * is added. How many; -1: they are not those that the VM takes, which says why. */
 enum { TS_CONV_bias = -1, TS_CONV_residual = -2, TS_CONV_none = -3, TS_CONV_unknown = -4 };
 enum { TS_CONV_WORDS = 7 };
 int ts_sched_conv_words(const TsNode *conv, int word[TS_CONV_WORDS]);

@@ -110,8 +110,8 @@ static void put_elements(TsConvKernel *p, TsTileVal memory, TsTileVal first) {
   if (whole < n) put_piece(p, memory, first, at(p, whole), w, true);
 }
 
-/* Along an axis of `in` elements with padding before them, of positions q, q + stride, ..: the first
- * that is an element. */
+/* Along an axis of `in` elements with padding before them, of positions q, q + stride, ..:
+ * the first that is an element. */
 static int64_t first_inside(int64_t before, int64_t stride, int64_t q) {
   return before > q ? (before - q + stride - 1) / stride : 0;
 }
@@ -242,8 +242,8 @@ static void tap(TsConvKernel *p, Panel *t, TsTileVal from) {
   }
 }
 
-/* Channels are a loop; the window's axes are as well, from the left, while it has many taps and these
- * lie evenly. */
+/* Channels are a loop; the window's axes are as well, from the left, while it has many taps
+ * and these lie evenly. */
 static bool is_loop(const TsConvKernel *p, int axis) {
   int64_t taps = 1;
   if (axis > 1 && p->stride[axis - 1] > 1) return false;

@@ -19,7 +19,8 @@ static const char *difference(const TsGroup *a, const TsGroup *b) {
   for (int i = 0; i < a->nnode; i++)
     if (a->node[i]->id != b->node[i]->id) return "nodes";
   if (a->kind == TS_GROUP_vm) return NULL;
-  if (a->naxis != b->naxis || a->nrow != b->nrow || a->turned != b->turned) return "spaces";
+  if (a->naxis != b->naxis || a->nrow != b->nrow || a->transposed != b->transposed)
+    return "spaces";
   if (memcmp(a->axis, b->axis, sizeof *a->axis * (size_t)a->naxis)) return "spaces";
   if (!same_values(a->nin, a->in, b->nin, b->in)) return "values that are read";
   return same_values(a->nout, a->out, b->nout, b->out) ? NULL : "values that are written";
@@ -38,7 +39,8 @@ static bool differ(TsText *why, int group, const char *what) {
 
 bool ts_sched_equal(const TsSched *a, const TsSched *b, TsText *why) {
   if (!same_target(a->target, b->target)) return differ(why, -1, "target");
-  if ((a->profile == TS_PROFILE_fast) != (b->profile == TS_PROFILE_fast)) return differ(why, -1, "instruction for pairs");
+  if ((a->profile == TS_PROFILE_fast) != (b->profile == TS_PROFILE_fast))
+    return differ(why, -1, "instruction for pairs");
   if (a->threads != b->threads) return differ(why, -1, "number of threads");
   for (int i = 0; i < a->ngroup && i < b->ngroup; i++) {
     const char *what = difference(a->group[i], b->group[i]);

@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "ir/graph/copy.h"
-#include "ir/sched/sched.h"
+#include "ir/sched/fuse_state.h"
 #include "ir/sched/attention.h"
 #include "ir/sched/conv.h"
-#include "ir/sched/follow.h"
+#include "ir/sched/epilogue.h"
 #include "ir/sched/prologue.h"
 #include "ir/sched/norm_grad.h"
 #include "ir/sched/product.h"
@@ -19,19 +19,8 @@
 
 enum {
   MOST_NODES = 64,
-  MOST_AFTER_PRODUCT = 24,
-  NEAR = 8, /* groups further apart would keep what one of them makes, or reads, for long */
   MOST_TWICE = 4096, /* rows of a column that is walked again with what it was reduced to */
 };
-
-typedef struct Fuse {
-  TsSched *s;
-  const TsGraph *g;
-  unsigned char *live;
-  unsigned char *runs; /* by node: it must be in a group */
-  TsError *err;
-  bool failed;
-} Fuse;
 
 /* Nothing joins groups of this kind. */
 static bool alone(int kind) { return kind == TS_GROUP_vm || kind == TS_GROUP_attention; }
@@ -39,7 +28,7 @@ static bool alone(int kind) { return kind == TS_GROUP_vm || kind == TS_GROUP_att
 /* Groups with a head whose axes are those of the kernel. */
 static bool has_head(int kind) { return kind == TS_GROUP_matmul || kind == TS_GROUP_conv; }
 
-static TsSpaceAxes space_of(const TsGroup *g) {
+TsSpaceAxes ts_fuse_space(const TsGroup *g) {
   TsSpaceAxes a = {.naxis = g->naxis, .nrow = g->nrow, .columns = g->kind == TS_GROUP_columns};
   memcpy(a.axis, g->axis, sizeof a.axis);
   return a;
@@ -51,12 +40,12 @@ static void set_space(TsGroup *g, const TsSpaceAxes *a) {
 }
 
 /* A product's axes are what its kernel is made of. */
-static bool same_space(const TsGroup *g, const TsSpaceAxes *a) {
+bool ts_fuse_same_space(const TsGroup *g, const TsSpaceAxes *a) {
   return g->naxis == a->naxis && g->nrow == a->nrow &&
          !memcmp(g->axis, a->axis, sizeof *a->axis * (size_t)a->naxis);
 }
 
-static void no_memory(Fuse *f) {
+void ts_fuse_no_memory(Fuse *f) {
   f->failed = true;
   ts_error_memory(f->err);
 }
@@ -66,22 +55,22 @@ static TsGroup *new_group(Fuse *f, TsGroupKind kind) {
   if (s->ngroup == s->capgroup) {
     int cap = s->capgroup ? 2 * s->capgroup : 32;
     TsGroup **more = realloc(s->group, sizeof *more * (size_t)cap);
-    if (!more) return no_memory(f), NULL;
+    if (!more) return ts_fuse_no_memory(f), NULL;
     s->group = more;
     s->capgroup = cap;
   }
   TsGroup *g = ts_arena_alloc(&s->arena, sizeof *g);
-  if (!g) return no_memory(f), NULL;
+  if (!g) return ts_fuse_no_memory(f), NULL;
   g->kind = (uint8_t)kind;
   g->index = s->ngroup;
   return s->group[s->ngroup++] = g;
 }
 
-static void add_node(Fuse *f, TsGroup *g, const TsNode *n) {
+void ts_fuse_add(Fuse *f, TsGroup *g, const TsNode *n) {
   if (g->nnode == g->capnode) {
     int cap = g->capnode ? 2 * g->capnode : 4;
     const TsNode **more = realloc(g->node, sizeof *more * (size_t)cap);
-    if (!more) return no_memory(f);
+    if (!more) return ts_fuse_no_memory(f);
     g->node = more;
     g->capnode = cap;
   }
@@ -92,7 +81,7 @@ static void add_node(Fuse *f, TsGroup *g, const TsNode *n) {
 /* ---- joining */
 /* The group that made what v shows, -1 for parameters and constants. Views that change the order
  * of the elements are read from memory; their group must be done. */
-static int group_of(const Fuse *f, TsVal v) {
+int ts_fuse_group_of(const Fuse *f, TsVal v) {
   while (ts_sched_is_view(v->node)) v = v->node->in[0];
   return f->s->of[v->node->id];
 }
@@ -104,7 +93,7 @@ static bool numel_is_one(const TsSpaceAxes *a) {
 }
 
 static bool row_value(const TsGroup *g, TsVal v) {
-  return ts_sched_role(g, &v->meta) == TS_ROLE_row;
+  return ts_sched_extent(g, &v->meta) == TS_EXTENT_row;
 }
 
 /* The operand v of a node, in the group's space: what the group itself made must be
@@ -114,8 +103,8 @@ static bool operand_fits(const Fuse *f, const TsGroup *g, const TsSpaceAxes *a, 
   int64_t moves[TS_TILE_RANK], own[TS_TILE_RANK];
   TsVal root = ts_sched_root(v);
   if (!ts_space_strides(a, ts_sched_operand_at(n, v), &v->meta, NULL, moves)) return false;
-  if (ts_sched_indexes(n, v)) return group_of(f, v) != g->index;
-  if (group_of(f, v) != g->index) return true;
+  if (ts_sched_indexes(n, v)) return ts_fuse_group_of(f, v) != g->index;
+  if (ts_fuse_group_of(f, v) != g->index) return true;
   if (f->s->of[root->node->id] != g->index) return false;
   if (ts_meta_numel(&v->meta) == 1 && numel_is_one(a)) return true;
   ts_space_own(a, !row_value(g, root), own);
@@ -147,7 +136,7 @@ static int64_t columns_of(const TsNode *n) {
 
 /* The space of g once n is in it. */
 static bool joined_space(const TsGroup *g, const TsNode *n, TsSpaceAxes *out) {
-  TsSpaceAxes a = space_of(g);
+  TsSpaceAxes a = ts_fuse_space(g);
   int64_t row = 1;
   bool rows = ts_sched_row(n) != NULL;
   for (int i = a.naxis - a.nrow; i < a.naxis; i++) row *= a.axis[i];
@@ -164,7 +153,7 @@ static bool joined_space(const TsGroup *g, const TsNode *n, TsSpaceAxes *out) {
     if (length < 2) return false;
     return ts_space_refine(&a, &n->in[0]->meta, length, out);
   }
-  if (ts_sched_role(g, &n->out[0].meta) == TS_ROLE_row) {
+  if (ts_sched_extent(g, &n->out[0].meta) == TS_EXTENT_row) {
     *out = a;
     return row_axes_agree(&a, &n->out[0].meta);
   }
@@ -181,10 +170,11 @@ static bool has_norms(const TsGroup *g) {
 
 /* Goes over the elements of columns again, with values of columns. */
 static bool walks_again(const Fuse *f, const TsGroup *g, const TsNode *n) {
-  if (g->kind != TS_GROUP_columns || ts_sched_role(g, ts_sched_at(n)) != TS_ROLE_full)
+  if (g->kind != TS_GROUP_columns || ts_sched_extent(g, ts_sched_at(n)) != TS_EXTENT_full)
     return false;
   for (int i = 0; i < n->nin; i++)
-    if (n->in[i] && group_of(f, n->in[i]) == g->index && row_value(g, n->in[i])) return true;
+    if (n->in[i] && ts_fuse_group_of(f, n->in[i]) == g->index && row_value(g, n->in[i]))
+      return true;
   return false;
 }
 
@@ -200,16 +190,16 @@ static bool bare(const Fuse *f, const TsGroup *g) {
 
 static bool fits(const Fuse *f, const TsGroup *g, const TsNode *n, TsSpaceAxes *space) {
   if (alone(g->kind) || g->nnode >= MOST_NODES) return false;
-  if (bare(f, g) && !ts_sched_follows(g, n)) return false;
-  if (has_head(g->kind) && (reduces(n) || g->nnode >= MOST_AFTER_PRODUCT)) return false;
+  if (bare(f, g) && !ts_sched_epilogue_takes(g, n)) return false;
+  if (has_head(g->kind) && (reduces(n) || g->nnode >= TS_FUSE_AFTER_PRODUCT)) return false;
   if (!joined_space(g, n, space)) return false;
-  if (has_head(g->kind) && !same_space(g, space)) return false;
+  if (has_head(g->kind) && !ts_fuse_same_space(g, space)) return false;
   if (ts_sched_draws(n) && (space->columns || has_head(g->kind))) return false;
   if (walks_again(f, g, n) && (has_norms(g) || column_length(space) > MOST_TWICE)) return false;
   for (int i = 0; i < n->nin; i++) {
     TsVal v = n->in[i];
     if (!v || v->meta.weak) continue;
-    if (group_of(f, v) > g->index) return false;
+    if (ts_fuse_group_of(f, v) > g->index) return false;
     if (!operand_fits(f, g, space, n, v)) return false;
   }
   return true;
@@ -219,7 +209,7 @@ static bool fits(const Fuse *f, const TsGroup *g, const TsNode *n, TsSpaceAxes *
 static TsGroup *group_for(Fuse *f, const TsNode *n, TsSpaceAxes *space) {
   int last = -1;
   for (int i = 0; i < n->nin; i++) {
-    int k = n->in[i] ? group_of(f, n->in[i]) : -1;
+    int k = n->in[i] ? ts_fuse_group_of(f, n->in[i]) : -1;
     if (k > last) last = k;
   }
   if (last >= 0 && fits(f, f->s->group[last], n, space)) return f->s->group[last];
@@ -238,7 +228,7 @@ static void place(Fuse *f, const TsNode *n) {
   TsSpaceAxes space;
   TsGroupKind kind = ts_sched_kind_in(f->s, n);
   if (has_head(kind) && !(f->s->target && f->s->target->fma)) kind = TS_GROUP_vm;
-  if (ts_sched_leads(f->s->target, n)) kind = TS_GROUP_matmul;
+  if (ts_sched_epilogue_begins(f->s->target, n)) kind = TS_GROUP_matmul;
   bool joins = !has_head(kind) && !alone(kind);
   TsGroup *g = joins ? group_for(f, n, &space) : NULL;
   if (!g) {
@@ -247,8 +237,8 @@ static void place(Fuse *f, const TsNode *n) {
   }
   if (!alone(kind)) set_space(g, &space);
   if (kind == TS_GROUP_rows || kind == TS_GROUP_columns) g->kind = (uint8_t)kind;
-  if (kind == TS_GROUP_attention) g->turned = ts_sched_turned(f->s, f->live, n);
-  add_node(f, g, n);
+  if (kind == TS_GROUP_attention) g->transposed = ts_sched_transposed(f->s, f->live, n);
+  ts_fuse_add(f, g, n);
 }
 
 /* ---- groups that only one later group reads join it */
@@ -261,13 +251,14 @@ static void find_readers(const Fuse *f, int *reader) {
     int own = f->s->of[i];
     if (n->runs && own >= 0) reader[own] = MANY;
     for (int k = 0; f->runs[i] && k < n->nin; k++) {
-      int from = n->in[k] ? group_of(f, n->in[k]) : -1;
+      int from = n->in[k] ? ts_fuse_group_of(f, n->in[k]) : -1;
       if (from >= 0 && from != own)
         reader[from] = reader[from] == NOBODY || reader[from] == own ? own : MANY;
     }
   }
   for (int i = 0; i < g->nresult + g->nupdate; i++) {
-    int from = group_of(f, i < g->nresult ? g->result[i] : g->update[i - g->nresult].value);
+    int from =
+        ts_fuse_group_of(f, i < g->nresult ? g->result[i] : g->update[i - g->nresult].value);
     if (from >= 0) reader[from] = MANY;
   }
 }
@@ -283,7 +274,7 @@ static bool all_fit(const Fuse *f, const TsGroup *g, const TsSpaceAxes *a) {
   return true;
 }
 
-static void sort_nodes(TsGroup *g) {
+void ts_fuse_sort(TsGroup *g) {
   for (int i = 1; i < g->nnode; i++)
     for (int k = i; k > 0 && g->node[k]->id < g->node[k - 1]->id; k--) {
       const TsNode *n = g->node[k];
@@ -292,7 +283,7 @@ static void sort_nodes(TsGroup *g) {
     }
 }
 
-static void join(Fuse *f, TsGroup *from, TsGroup *to) {
+void ts_fuse_join(Fuse *f, TsGroup *from, TsGroup *to) {
   TsGroup before = *to;
   TsSpaceAxes a;
   if (alone(to->kind) || alone(from->kind) || bare(f, from)) return;
@@ -300,7 +291,7 @@ static void join(Fuse *f, TsGroup *from, TsGroup *to) {
   bool product = has_head(from->kind);
   if (has_head(to->kind) || (product && to->kind != TS_GROUP_map)) return;
   if (product && draws(to)) return;
-  if (product && from->nnode + to->nnode > MOST_AFTER_PRODUCT) return;
+  if (product && from->nnode + to->nnode > TS_FUSE_AFTER_PRODUCT) return;
   for (int i = 0; i < from->nnode; i++) {
     if (!joined_space(to, from->node[i], &a)) {
       *to = before;
@@ -308,13 +299,13 @@ static void join(Fuse *f, TsGroup *from, TsGroup *to) {
     }
     set_space(to, &a);
   }
-  a = space_of(to);
+  a = ts_fuse_space(to);
   *to = before;
-  if (product && !same_space(from, &a)) return;
-  for (int i = 0; i < from->nnode && !f->failed; i++) add_node(f, to, from->node[i]);
-  TsSpaceAxes old = space_of(to);
+  if (product && !ts_fuse_same_space(from, &a)) return;
+  for (int i = 0; i < from->nnode && !f->failed; i++) ts_fuse_add(f, to, from->node[i]);
+  TsSpaceAxes old = ts_fuse_space(to);
   set_space(to, &a);
-  sort_nodes(to);
+  ts_fuse_sort(to);
   if (all_fit(f, to, &a)) {
     if (from->kind != TS_GROUP_map) to->kind = from->kind;
     from->nnode = 0;
@@ -331,273 +322,11 @@ static void join(Fuse *f, TsGroup *from, TsGroup *to) {
 /* The latest first, so that chains of groups end in their last reader. */
 static void join_readers(Fuse *f) {
   int *reader = malloc(sizeof *reader * ((size_t)f->s->ngroup + 1));
-  if (!reader) return no_memory(f);
+  if (!reader) return ts_fuse_no_memory(f);
   find_readers(f, reader);
   for (int i = f->s->ngroup; i-- > 0 && !f->failed;)
-    if (reader[i] > i) join(f, f->s->group[i], f->s->group[reader[i]]);
+    if (reader[i] > i) ts_fuse_join(f, f->s->group[i], f->s->group[reader[i]]);
   free(reader);
-}
-
-/* ---- nodes that only one later group needs move there
- *
- * The reverse pass asks for 1 - t*t of a t that the forward pass made: a node that joins the last
- * group it reads from is then in the forward group, and what it makes lies in memory until the
- * reverse pass comes. Where t is kept anyway, it is better made where it is read. */
-typedef struct Users {
-  int *start, *at; /* by node: the nodes that read it, also through views; -1: it leaves */
-} Users;
-
-static const TsNode *origin(TsVal v) {
-  while (ts_sched_is_view(v->node)) v = v->node->in[0];
-  return v->node;
-}
-
-static void put_user(Users *u, bool counting, TsVal v, int user) {
-  int id = (int)origin(v)->id;
-  if (counting)
-    u->start[id + 1]++;
-  else
-    u->at[u->start[id]++] = user;
-}
-
-static void put_users(const Fuse *f, Users *u, bool counting) {
-  const TsGraph *g = f->g;
-  for (int i = 0; i < g->nnode; i++) {
-    const TsNode *n = g->node[i];
-    for (int k = 0; f->runs[i] && k < n->nin; k++)
-      if (n->in[k]) put_user(u, counting, n->in[k], i);
-    if (n->runs) put_user(u, counting, (TsVal)&n->out[0], -1);
-  }
-  for (int i = 0; i < g->nresult; i++) put_user(u, counting, g->result[i], -1);
-  for (int i = 0; i < g->nupdate; i++) put_user(u, counting, g->update[i].value, -1);
-}
-
-static void find_users(Fuse *f, Users *u) {
-  int n = f->g->nnode;
-  u->start = calloc((size_t)n + 2, sizeof *u->start);
-  if (!u->start) return no_memory(f);
-  put_users(f, u, true);
-  for (int i = 0; i < n; i++) u->start[i + 1] += u->start[i];
-  u->at = malloc(sizeof *u->at * ((size_t)u->start[n] + 1));
-  if (!u->at) return no_memory(f);
-  put_users(f, u, false);
-  for (int i = n; i > 0; i--) u->start[i] = u->start[i - 1];
-  u->start[0] = 0;
-}
-
-static bool used_in(const Fuse *f, const Users *u, const TsNode *n, int group) {
-  for (int i = u->start[n->id]; i < u->start[n->id + 1]; i++)
-    if (u->at[i] >= 0 && f->s->of[u->at[i]] == group) return true;
-  return false;
-}
-
-static bool used_outside(const Fuse *f, const Users *u, const TsNode *n, int group) {
-  for (int i = u->start[n->id]; i < u->start[n->id + 1]; i++)
-    if (u->at[i] < 0 || f->s->of[u->at[i]] != group) return true;
-  return false;
-}
-
-/* Marks the nodes of g that serve nobody but `to`; how many. */
-static int mark_sinking(const Fuse *f, const Users *u, const TsGroup *g, int to,
-                        unsigned char *sinks) {
-  int count = 0;
-  for (int k = g->nnode; k-- > 0;) {
-    const TsNode *n = g->node[k];
-    bool all = ts_sched_kind(n) == TS_GROUP_map && u->start[n->id] < u->start[n->id + 1];
-    for (int i = u->start[n->id]; all && i < u->start[n->id + 1]; i++) {
-      int user = u->at[i], of = user < 0 ? -1 : f->s->of[user];
-      all = of == to || (of == g->index && sinks[user]);
-    }
-    count += sinks[n->id] = all;
-  }
-  return count;
-}
-
-/* Whether less is moved through memory: an intermediate value is written and read. */
-static bool saves(const Fuse *f, const Users *u, const TsGroup *g, int to,
-                  unsigned char *sinks) {
-  enum { COUNTED = 2 };
-  int64_t less = 0, more = 0;
-  for (int k = 0; k < g->nnode; k++) {
-    const TsNode *n = g->node[k];
-    if (sinks[n->id] != 1) continue;
-    if (used_in(f, u, n, to)) less += 2 * ts_meta_nbytes(&n->out[0].meta);
-    for (int i = 0; i < n->nin; i++) {
-      const TsNode *from = n->in[i] && !n->in[i]->meta.weak ? origin(n->in[i]) : NULL;
-      if (!from || sinks[from->id]) continue;
-      sinks[from->id] = COUNTED;
-      int64_t nbytes = ts_meta_nbytes(&from->out[0].meta);
-      if (f->s->of[from->id] == g->index && !used_outside(f, u, from, g->index)) more += nbytes;
-      if (!used_in(f, u, from, to)) more += nbytes;
-    }
-  }
-  for (int i = 0; i < f->g->nnode; i++)
-    if (sinks[i] == COUNTED) sinks[i] = 0;
-  return more < less;
-}
-
-static void sink(Fuse *f, const Users *u, TsGroup *g, TsGroup *to, unsigned char *sinks) {
-  int count = mark_sinking(f, u, g, to->index, sinks), kept = 0;
-  if (!count || count == g->nnode || !saves(f, u, g, to->index, sinks)) return;
-  TsGroup part = *g;
-  part.kind = TS_GROUP_map;
-  part.nrow = part.nnode = 0;
-  if (!(part.node = malloc(sizeof *part.node * (size_t)count))) return no_memory(f);
-  for (int k = 0; k < g->nnode; k++)
-    if (sinks[g->node[k]->id]) part.node[part.nnode++] = g->node[k];
-  join(f, &part, to);
-  if (!part.nnode) {
-    for (int k = 0; k < g->nnode; k++)
-      if (!sinks[g->node[k]->id]) g->node[kept++] = g->node[k];
-    g->nnode = kept;
-  }
-  free(part.node);
-}
-
-/* The latest first: what moved may move on. */
-static void sink_nodes(Fuse *f) {
-  Users u = {0};
-  unsigned char *sinks = calloc((size_t)f->g->nnode + 1, 1);
-  if (!sinks) no_memory(f);
-  if (!f->failed) find_users(f, &u);
-  for (int i = f->s->ngroup; i-- > 0 && !f->failed;) {
-    TsGroup *g = f->s->group[i];
-    for (int k = g->nnode; g->kind != TS_GROUP_vm && k-- > 0;) {
-      const TsNode *n = g->node[k < g->nnode ? k : g->nnode - 1];
-      int last = -1;
-      for (int j = u.start[n->id]; j < u.start[n->id + 1]; j++)
-        if (u.at[j] >= 0 && f->s->of[u.at[j]] > last) last = f->s->of[u.at[j]];
-      if (last > i && ts_sched_kind(n) == TS_GROUP_map)
-        sink(f, &u, g, f->s->group[last], sinks);
-      if (k > g->nnode) k = g->nnode;
-    }
-  }
-  free(sinks);
-  free(u.start);
-  free(u.at);
-}
-
-/* ---- what makes an operand of a head, and nothing else, joins it (ir/sched/prologue.h,
- * ir/sched/conv.h) */
-static bool serves_only(const Fuse *f, const Users *u, const TsGroup *g, const TsNode *head,
-                        TsSide side) {
-  for (int k = 0; k < g->nnode; k++) {
-    const TsNode *n = g->node[k];
-    bool last = n == head->in[side]->node;
-    if (last && u->start[n->id + 1] - u->start[n->id] != 1) return false;
-    if (!last && used_outside(f, u, n, g->index)) return false;
-  }
-  return true;
-}
-
-static bool takes_all(const TsNode *conv, const TsGroup *from) {
-  for (int i = 0; i < from->nnode; i++)
-    if (!ts_sched_conv_takes(conv, from->node[i])) return false;
-  return true;
-}
-
-static void join_prologue(Fuse *f, const Users *u, TsGroup *g, const TsNode *head,
-                          TsSide side) {
-  int k = f->s->of[head->in[side]->node->id];
-  TsGroup *from = k >= 0 ? f->s->group[k] : NULL;
-  if (!from || from->kind != TS_GROUP_map || !serves_only(f, u, from, head, side)) return;
-  if (from->nnode + g->nnode > MOST_AFTER_PRODUCT) return;
-  bool pays = g->kind == TS_GROUP_conv ? takes_all(head, from)
-                                       : ts_sched_prologue_pays(f->s, from, g, side);
-  if (!pays) return;
-  for (int i = 0; i < from->nnode; i++) add_node(f, g, from->node[i]);
-  sort_nodes(g);
-  from->nnode = 0;
-}
-
-/* B's first: for it alone a product may be a kernel's. */
-static void join_operands(Fuse *f, const Users *u, TsGroup *g, const TsNode *product) {
-  bool needed = ts_sched_needs_prologue(product);
-  join_prologue(f, u, g, product, TS_SIDE_b);
-  if (!needed || g->nnode > 1) {
-    join_prologue(f, u, g, product, TS_SIDE_a);
-    return;
-  }
-  g->kind = TS_GROUP_vm;
-  g->naxis = 0;
-}
-
-static void join_prologues(Fuse *f) {
-  Users u = {0};
-  const TsTarget *t = f->s->target;
-  if (!t || ts_target_gpu(t)) return;
-  find_users(f, &u);
-  for (int i = 0; i < f->s->ngroup && !f->failed; i++) {
-    TsGroup *g = f->s->group[i];
-    const TsNode *product = g->kind == TS_GROUP_matmul ? ts_sched_product_of(g) : NULL;
-    if (product) join_operands(f, &u, g, product);
-    if (g->kind == TS_GROUP_conv && g->nnode)
-      join_prologue(f, &u, g, ts_sched_conv_of(g), TS_SIDE_a);
-  }
-  free(u.start);
-  free(u.at);
-}
-
-/* ---- groups that read the same
- *
- * Two groups of which neither needs the other become one where they walk the same elements of
- * something in memory: it is read once, and what both compute of it is computed once. */
-static bool can_share(const TsGroup *g) {
-  return g->nnode && (g->kind == TS_GROUP_map || g->kind == TS_GROUP_rows);
-}
-
-/* All that b needs is there before a runs, or a makes it. */
-static bool needs_nothing_after(const Fuse *f, const TsGroup *b, int a) {
-  for (int k = 0; k < b->nnode; k++)
-    for (int i = 0; i < b->node[k]->nin; i++) {
-      int from = b->node[k]->in[i] ? group_of(f, b->node[k]->in[i]) : -1;
-      if (from > a && from != b->index) return false;
-    }
-  return true;
-}
-
-/* Nobody before b needs what a makes. */
-static bool wanted_from(const Fuse *f, const Users *u, const TsGroup *a, int b) {
-  for (int k = 0; k < a->nnode; k++)
-    for (int i = u->start[a->node[k]->id]; i < u->start[a->node[k]->id + 1]; i++) {
-      int of = u->at[i] < 0 ? b : f->s->of[u->at[i]];
-      if (of != a->index && of < b) return false;
-    }
-  return true;
-}
-
-/* All of it, or as many elements of something larger, as of its halves. */
-static bool both_walk(const TsGroup *a, const TsGroup *b, const TsMeta *m) {
-  TsSpaceAxes s = space_of(b);
-  int64_t n = 1;
-  if (ts_sched_role(a, m) == TS_ROLE_full && ts_sched_role(b, m) == TS_ROLE_full) return true;
-  for (int i = 0; i < s.naxis; i++) n *= s.axis[i];
-  return same_space(a, &s) && ts_meta_numel(m) > n;
-}
-
-static void share(Fuse *f, const Users *u, const TsNode *n, TsGroup *a, TsGroup *b) {
-  if (!can_share(a) || !can_share(b) || b->index - a->index > NEAR) return;
-  if (!both_walk(a, b, &n->out[0].meta)) return;
-  if (needs_nothing_after(f, b, a->index) && (a->nrow || !b->nrow))
-    join(f, b, a);
-  else if (wanted_from(f, u, a, b->index))
-    join(f, a, b);
-}
-
-static void join_siblings(Fuse *f) {
-  Users u = {0};
-  find_users(f, &u);
-  for (int i = 0; i < f->g->nnode && !f->failed; i++) {
-    const TsNode *n = f->g->node[i];
-    for (int k = u.start[i]; n->nout == 1 && k + 1 < u.start[i + 1] && !f->failed; k++) {
-      int x = u.at[k] < 0 ? -1 : f->s->of[u.at[k]];
-      int y = u.at[k + 1] < 0 ? -1 : f->s->of[u.at[k + 1]];
-      if (x < 0 || y < 0 || x == y) continue;
-      share(f, &u, n, f->s->group[x < y ? x : y], f->s->group[x < y ? y : x]);
-    }
-  }
-  free(u.start);
-  free(u.at);
 }
 
 static void drop_empty(Fuse *f) {
@@ -622,7 +351,7 @@ static void note(Fuse *f, TsVal **list, int *n, TsVal v) {
     if ((*list)[i] == v) return;
   if ((*n & (*n - 1)) == 0) {
     TsVal *more = ts_arena_alloc(&f->s->arena, sizeof *more * (size_t)(*n ? 2 * *n : 1));
-    if (!more) return no_memory(f);
+    if (!more) return ts_fuse_no_memory(f);
     if (*n) memcpy(more, *list, sizeof *more * (size_t)*n);
     *list = more;
   }
@@ -663,13 +392,13 @@ static int fuse(Fuse *f) {
   const TsGraph *g = f->g;
   f->live = ts_graph_live(g);
   f->runs = ts_sched_runs(g);
-  if (!f->runs || !f->live) no_memory(f);
+  if (!f->runs || !f->live) ts_fuse_no_memory(f);
   for (int i = 0; i < g->nnode && !f->failed; i++)
     if (f->runs[i]) place(f, g->node[i]);
   if (!f->failed) join_readers(f);
-  if (!f->failed) sink_nodes(f);
-  if (!f->failed) join_prologues(f);
-  if (!f->failed) join_siblings(f);
+  if (!f->failed) ts_fuse_sink(f);
+  if (!f->failed) ts_fuse_prologues(f);
+  if (!f->failed) ts_fuse_siblings(f);
   drop_empty(f);
   if (!f->failed) find_operands(f);
   for (int i = 0; i < f->s->ngroup && !f->failed; i++) ts_sched_pin(f->s, f->s->group[i]);

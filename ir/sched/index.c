@@ -38,22 +38,6 @@ typedef struct Index {
 /* ---- which */
 static bool whole(TsDtype d) { return ts_dtype_is(d, TS_KIND_I) || d == TS_DT_u8; }
 
-static bool moves(TsDtype d) {
-  switch (d) {
-  case TS_DT_bool:
-  case TS_DT_u8:
-  case TS_DT_i8:
-  case TS_DT_i16:
-  case TS_DT_i32:
-  case TS_DT_i64:
-  case TS_DT_f16:
-  case TS_DT_bf16:
-  case TS_DT_f32:
-  case TS_DT_f64: return true;
-  default: return false;
-  }
-}
-
 /* Types that add in their own width. */
 static bool sums(TsDtype d) {
   return d == TS_DT_f32 || d == TS_DT_f64 || d == TS_DT_i32 || d == TS_DT_i64;
@@ -84,7 +68,7 @@ bool ts_sched_is_index(const TsTarget *t, const TsNode *n) {
   switch (n->op) {
   case TS_OP_embedding:
   case TS_OP_index_select:
-  case TS_OP_take: return read_node(n, &x) && moves(x.d);
+  case TS_OP_take: return read_node(n, &x) && ts_sched_handles(x.d);
   case TS_OP_index_add: return read_node(n, &x) && sums(x.d);
   default: return false;
   }

@@ -224,13 +224,13 @@ static int put_loop(Lanes *p, TsTileVal first, TsTileVal steps, TsTileVal *acc) 
   TsLower *l = p->l;
   TsTileBuild *b = &l->b;
   TsTileVal carry[MOST_SUMS + TS_SCHED_PARAMS];
-  int n = p->nsum * (int)p->fold, ahead = has_norms(l) ? ask(p, first, carry + n) : 0;
+  int n = p->nsum * (int)p->fold, nasked = has_norms(l) ? ask(p, first, carry + n) : 0;
   for (int i = 0; i < n; i++) carry[i] = acc[i];
-  TsTileLoop rows = ts_tile_for(b, num(p, 0), steps, 1, false, n + ahead, carry);
+  TsTileLoop rows = ts_tile_for(b, num(p, 0), steps, 1, false, n + nasked, carry);
   if (!rows.stmt) return ts_error_memory(l->err);
   TsTileVal row = op2(p, TS_OP_add, first, op2(p, TS_OP_mul, rows.i, num(p, p->count)));
   for (int i = 0; i < n; i++) carry[i] = rows.carry[i];
-  if (ahead) {
+  if (nasked) {
     ask(p, op2(p, TS_OP_add, row, num(p, p->count)), carry + n);
     have(p, rows.carry + n);
     l->at[0] = row;

@@ -39,24 +39,14 @@ static TsTileVal along(TsRowCall *c, int op, TsTileVal x) {
   return x ? ts_tile_emit1(c->b, op, 1, &x, &axis, &t) : NULL;
 }
 
-static TsTileVal spread(TsRowCall *c, TsTileVal x) {
-  if (!x || x->type.rank) return x;
-  TsTileType t = ts_tile_vector((TsDtype)x->type.dtype, c->n);
-  return ts_tile_broadcast(c->b, x, &t, NULL);
-}
-
-static TsTileVal two(TsRowCall *c, int op, TsTileVal x, TsTileVal y) {
-  if (x && y && x->type.rank != y->type.rank) x = spread(c, x), y = spread(c, y);
-  return ts_tile_op2(c->b, op, x, y);
-}
-
 static TsTileVal number(TsRowCall *c, double v) {
   TsTileType t = ts_tile_scalar((TsDtype)c->in[0]->type.dtype);
   return ts_tile_const(c->b, t.dtype == TS_DT_f32 ? (double)(float)v : v, &t);
 }
 
 static TsTileVal choose(TsRowCall *c, TsTileVal cond, TsTileVal x, TsTileVal y) {
-  return ts_tile_op3(c->b, TS_OP_where, spread(c, cond), spread(c, x), spread(c, y));
+  return ts_tile_op3(c->b, TS_OP_where, ts_row_spread(c, cond), ts_row_spread(c, x),
+                     ts_row_spread(c, y));
 }
 
 /* Where the row is at its target: [n]. A target that is none is nowhere. */
@@ -67,7 +57,7 @@ static TsTileVal at_target(TsRowCall *c) {
                      ts_tile_op2(c->b, TS_OP_add, to, ts_tile_index(c->b, c->n)), to);
   TsTileType t = ts_tile_vector(TS_DT_i32, c->n);
   TsTileVal i = ts_tile_emit1(c->b, TS_TILE_iota, 0, NULL, NULL, &t);
-  return two(c, TS_OP_eq, i, ts_tile_cast(c->b, to, TS_DT_i32));
+  return ts_row_op2(c, TS_OP_eq, i, ts_tile_cast(c->b, to, TS_DT_i32));
 }
 
 static TsTileVal picked(TsRowCall *c) {
@@ -87,14 +77,14 @@ static double smoothing(const TsRowCall *c) { return c->node->attr[2].f; }
 static TsTileVal probabilities(TsRowCall *c) {
   double e = smoothing(c);
   if (e == 0) return c->in[1];
-  TsTileVal p = two(c, TS_OP_mul, c->in[1], number(c, 1 - e));
-  return two(c, TS_OP_add, p, number(c, e / (double)c->n));
+  TsTileVal p = ts_row_op2(c, TS_OP_mul, c->in[1], number(c, 1 - e));
+  return ts_row_op2(c, TS_OP_add, p, number(c, e / (double)c->n));
 }
 
 /* x - max, and the sum of e to it. */
 static TsTileVal exps(TsRowCall *c, TsTileVal *d, TsTileVal *m, TsTileVal *s) {
   *m = along(c, TS_TILE_max, c->in[0]);
-  *d = two(c, TS_OP_sub, c->in[0], *m);
+  *d = ts_row_op2(c, TS_OP_sub, c->in[0], *m);
   TsTileVal e = ts_tile_op1(c->b, TS_OP_exp, *d);
   *s = along(c, TS_TILE_sum, e);
   return e;
@@ -104,33 +94,34 @@ static void cross_entropy(TsRowCall *c) {
   TsTileVal d, m, s, e = smoothing(c) != 0 ? c->in[0] : NULL;
   exps(c, &d, &m, &s);
   s = ts_tile_op1(c->b, TS_OP_log, s);
-  TsTileVal shifted = two(c, TS_OP_sub, d, s);
+  TsTileVal shifted = ts_row_op2(c, TS_OP_sub, d, s);
   if (!indexed(c->node)) {
-    shifted = two(c, TS_OP_mul, shifted, probabilities(c));
+    shifted = ts_row_op2(c, TS_OP_mul, shifted, probabilities(c));
     c->out[0] = ts_tile_op1(c->b, TS_OP_neg, along(c, TS_TILE_sum, shifted));
     return;
   }
-  TsTileVal n = two(c, TS_OP_sub, two(c, TS_OP_add, m, s), picked(c));
+  TsTileVal n = ts_row_op2(c, TS_OP_sub, ts_row_op2(c, TS_OP_add, m, s), picked(c));
   if (e) {
     TsTileVal q = ts_tile_op1(c->b, TS_OP_neg, along(c, TS_TILE_sum, shifted));
-    n = two(c, TS_OP_mul, n, number(c, 1 - smoothing(c)));
-    n = two(c, TS_OP_add, n, two(c, TS_OP_mul, q, number(c, smoothing(c) / (double)c->n)));
+    n = ts_row_op2(c, TS_OP_mul, n, number(c, 1 - smoothing(c)));
+    n = ts_row_op2(c, TS_OP_add, n,
+                   ts_row_op2(c, TS_OP_mul, q, number(c, smoothing(c) / (double)c->n)));
   }
   c->out[0] = ts_tile_op3(c->b, TS_OP_where, ignored(c), number(c, 0), n);
 }
 
 static void cross_entropy_grad(TsRowCall *c) {
   TsTileVal d, m, s, e = exps(c, &d, &m, &s), g = c->in[2];
-  TsTileVal y = two(c, TS_OP_mul, e, two(c, TS_OP_div, number(c, 1), s));
+  TsTileVal y = ts_row_op2(c, TS_OP_mul, e, ts_row_op2(c, TS_OP_div, number(c, 1), s));
   if (!indexed(c->node)) {
     TsTileVal p = probabilities(c);
-    y = two(c, TS_OP_sub, two(c, TS_OP_mul, y, along(c, TS_TILE_sum, p)), p);
-    c->out[0] = two(c, TS_OP_mul, y, g);
+    y = ts_row_op2(c, TS_OP_sub, ts_row_op2(c, TS_OP_mul, y, along(c, TS_TILE_sum, p)), p);
+    c->out[0] = ts_row_op2(c, TS_OP_mul, y, g);
     return;
   }
-  y = two(c, TS_OP_sub, y, number(c, smoothing(c) / (double)c->n));
-  y = choose(c, at_target(c), two(c, TS_OP_sub, y, number(c, 1 - smoothing(c))), y);
-  y = two(c, TS_OP_mul, y, g);
+  y = ts_row_op2(c, TS_OP_sub, y, number(c, smoothing(c) / (double)c->n));
+  y = choose(c, at_target(c), ts_row_op2(c, TS_OP_sub, y, number(c, 1 - smoothing(c))), y);
+  y = ts_row_op2(c, TS_OP_mul, y, g);
   c->out[0] = choose(c, ignored(c), number(c, 0), y);
 }
 
@@ -313,7 +304,7 @@ int ts_loss_put(TsLower *l, const TsNode *n) {
     TsDtype d = i == 1 && indexed(n) ? TS_DT_i64 : wide_of(n);
     if (!(c.in[i] = ts_nodes_operand(l, n, n->in[i], d))) return -1;
   }
-  if (!(c.in[0] = spread(&c, c.in[0]))) return ts_error_memory(l->err);
+  if (!(c.in[0] = ts_row_spread(&c, c.in[0]))) return ts_error_memory(l->err);
   if (grad(n)) c.in[2] = gradient(l, n, c.in[2]);
   c.at_target = n->op == TS_OP_cross_entropy_grad ? NULL : element_at_target(l, &c);
   ts_loss_row(n)(&c);

@@ -26,7 +26,8 @@ enum {
   ROUND = 1024,  /* the same on a GPU, twice of bytes */
   WHOLE = 16384, /* an axis up to this is one round */
   SHORT = 8,     /* and shorter ones are not taken together */
-  TURNED = 64,   /* side of a tile of which operands are turned; twice of 16 bits and less */
+  TRANSPOSED =
+      64, /* side of a tile of which operands are transposed; twice of 16 bits and less */
   LEAST = 16384, /* elements from which on they are */
   MOST = 2,      /* operands that are */
   LEAF = TS_LOWER_LEAF,
@@ -130,7 +131,7 @@ static void take_several(TsLower *l, int64_t usual) {
 }
 
 /* The axis that is the fastest one of an operand that does not move evenly along the last. */
-static int turned_axis(const TsLower *l, const TsAccess *a) {
+static int transposed_axis(const TsLower *l, const TsAccess *a) {
   int last = l->space.naxis - 1;
   if (a->moves[last] == 0 || a->moves[last] == 1) return -1;
   for (int i = 0; i < last; i++)
@@ -145,28 +146,28 @@ static int64_t side_of(int64_t n, int64_t most) {
 }
 
 /* Of a map on a GPU that reads along another axis than it writes, tiles have both axes: so all
- * operands are read in whole lines, and those others are turned in shared memory. Sizes are
+ * operands are read in whole lines, and those others are transposed in shared memory. Sizes are
  * constants then, for vectors of symbolic sizes would have edges anywhere. */
-static void find_turned(TsLower *l) {
+static void find_transposed(TsLower *l) {
   int last = l->space.naxis - 1, across = -1, count = 0;
-  int64_t all = 1, side = 2 * TURNED;
+  int64_t all = 1, side = 2 * TRANSPOSED;
   if (!ts_target_gpu(l->s->target) || l->s->sizes_vary) return;
   if (l->g->kind != TS_GROUP_map || l->row || l->one_size || draws(l)) return;
   if (last < 1 || l->g->choice.piece) return;
   for (int i = 0; i <= last; i++) all *= l->space.axis[i];
   for (int i = 0; i < l->naccess; i++) {
     const TsAccess *a = &l->access[i];
-    int axis = turned_axis(l, a);
+    int axis = transposed_axis(l, a);
     if (a->written && a->moves[last] != 1) return;
-    if (ts_dtypes[a->v->meta.dtype].nbytes > 2) side = TURNED;
+    if (ts_dtypes[a->v->meta.dtype].nbytes > 2) side = TRANSPOSED;
     if (axis < 0) continue;
     if ((across >= 0 && axis != across) || ++count > MOST) return;
     across = axis;
   }
   if (across < 0 || all < LEAST) return;
   if (l->space.axis[across] < SHORT || l->space.axis[last] < SHORT) return;
-  if (count > 1) side = TURNED;
-  l->across = across, l->one_size = l->turned = true;
+  if (count > 1) side = TRANSPOSED;
+  l->across = across, l->one_size = l->transposed = true;
   l->m = side_of(l->space.axis[across], side), l->n = side_of(l->space.axis[last], side);
 }
 
@@ -180,7 +181,7 @@ static void choose_piece(TsLower *l) {
 }
 
 static int put_rounds(TsLower *l) {
-  if (!l->turned) choose_piece(l);
+  if (!l->transposed) choose_piece(l);
   l->k->ntile = l->across < 0 ? 1 : 2;
   l->k->tile[0] = l->across < 0 ? l->n : l->m;
   l->k->tile[1] = l->n;
@@ -311,7 +312,7 @@ static int lower(TsLower *l) {
   if (l->g->kind == TS_GROUP_rows && !l->g->nrow)
     return ts_lower_refuse(l, "rows of one element");
   if (ts_access_find(l)) return -1;
-  find_turned(l);
+  find_transposed(l);
   if (!(l->k = ts_tile_new(l->s->g->name))) return ts_error_memory(l->err);
   if (l->s->target) l->k->target = l->s->target->name;
   l->made = ts_arena_alloc(&l->k->arena, sizeof *l->made * (size_t)l->g->nnode * TS_MAX_OUT);
@@ -325,7 +326,7 @@ static int lower(TsLower *l) {
 
 /* Maps read and write an element in one step, so an output may lie over any input that moves as
  * it does. Rows read theirs several times. */
-static bool may_lie_over(const TsLower *l, const TsAccess *y, const TsAccess *x) {
+static bool may_overlay(const TsLower *l, const TsAccess *y, const TsAccess *x) {
   if (l->g->kind != TS_GROUP_map || y->v->meta.dtype != x->v->meta.dtype) return false;
   for (int i = 0; i < l->space.naxis; i++)
     if (l->space.axis[i] > 1 && y->moves[i] != x->moves[i]) return false;
@@ -337,7 +338,7 @@ static void find_over(const TsLower *l, TsSchedKernel *out) {
     if (!l->access[i].written) continue;
     for (int j = 0, in = 0; j < l->naccess; j++) {
       if (l->access[j].written) continue;
-      if (may_lie_over(l, &l->access[i], &l->access[j])) out->over[k] |= 1ull << in;
+      if (may_overlay(l, &l->access[i], &l->access[j])) out->over[k] |= 1ull << in;
       in++;
     }
     k++;
@@ -352,8 +353,7 @@ int ts_sched_lower(const TsSched *s, const TsGroup *group, TsLayoutFn *layout, v
     return ts_sched_lower_attention(s, group, layout, arg, out, err);
   if (group->kind == TS_GROUP_matmul)
     return ts_sched_lower_product(s, group, layout, arg, out, err);
-  if (group->kind == TS_GROUP_conv)
-    return ts_sched_lower_conv(s, group, layout, arg, out, err);
+  if (group->kind == TS_GROUP_conv) return ts_sched_lower_conv(s, group, layout, arg, out, err);
   TsLower l = {.s = s,
                .g = group,
                .layout = layout,

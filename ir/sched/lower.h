@@ -36,14 +36,14 @@ typedef struct TsLower {
   bool row;          /* the last axis is whole in a round */
   bool one_size;     /* no axis is of symbolic size */
   bool columns;      /* the first axis is, or a leaf of it */
-  bool turned;       /* tiles have two axes, since operands have another fastest one */
+  bool transposed;   /* tiles have two axes, since operands have another fastest one */
   int across;        /* the axis along which tiles have m elements, or -1 */
   int64_t m, n;      /* elements of a round along that axis, and along the last one */
   TsTileVal *made;   /* by node of the group and output: [TS_MAX_OUT] each */
   TsTile *k;
   TsTileBuild b;
   TsTileVal at[TS_TILE_RANK]; /* the round's position along each axis */
-  TsTileVal *kept;            /* by node: what is counted or reduced over rows (sched_loss.c) */
+  TsTileVal *kept; /* by node: what is counted or reduced over rows (ir/sched/loss.c) */
   TsSchedDraw draw[TS_SCHED_DRAWS];
   int ndraw;
   TsVal number[TS_TILE_DIMS]; /* by symbolic size: the number that it is, or NULL */

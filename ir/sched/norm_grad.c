@@ -21,17 +21,6 @@ int64_t ts_sched_norm_grad(const TsNode *n) {
 }
 
 /* ---- short forms */
-static TsTileVal spread(TsRowCall *c, TsTileVal x) {
-  if (!x || x->type.rank) return x;
-  TsTileType t = ts_tile_vector((TsDtype)x->type.dtype, c->n);
-  return ts_tile_broadcast(c->b, x, &t, NULL);
-}
-
-static TsTileVal two(TsRowCall *c, int op, TsTileVal x, TsTileVal y) {
-  if (x && y && x->type.rank != y->type.rank) x = spread(c, x), y = spread(c, y);
-  return ts_tile_op2(c->b, op, x, y);
-}
-
 static TsTileVal number(TsRowCall *c, double v) {
   TsTileType t = ts_tile_scalar((TsDtype)c->in[0]->type.dtype);
   return ts_tile_const(c->b, v, &t);
@@ -45,32 +34,34 @@ static TsTileVal sum(TsRowCall *c, TsTileVal x) {
 }
 
 static TsTileVal mean(TsRowCall *c, TsTileVal x) {
-  return two(c, TS_OP_div, sum(c, x), number(c, (double)c->n));
+  return ts_row_op2(c, TS_OP_div, sum(c, x), number(c, (double)c->n));
 }
 
 static TsTileVal fma3(TsRowCall *c, TsTileVal x, TsTileVal y, TsTileVal z) {
-  return ts_tile_op3(c->b, TS_OP_fma, spread(c, x), spread(c, y), spread(c, z));
+  return ts_tile_op3(c->b, TS_OP_fma, ts_row_spread(c, x), ts_row_spread(c, y),
+                     ts_row_spread(c, z));
 }
 
 /* 1 / sqrt(q + eps) */
 static TsTileVal rstd(TsRowCall *c, TsTileVal q) {
-  TsTileVal r = two(c, TS_OP_add, q, number(c, c->node->attr[1].f));
-  return two(c, TS_OP_div, number(c, 1), ts_tile_op1(c->b, TS_OP_sqrt, r));
+  TsTileVal r = ts_row_op2(c, TS_OP_add, q, number(c, c->node->attr[1].f));
+  return ts_row_op2(c, TS_OP_div, number(c, 1), ts_tile_op1(c->b, TS_OP_sqrt, r));
 }
 
 void ts_norm_grad_row(TsRowCall *c, TsTileVal *sums) {
   bool layer = c->node->op == TS_OP_layernorm_grad;
   TsTileVal x = c->in[0], w = c->in[1], g = c->in[2];
-  if (layer) x = two(c, TS_OP_sub, x, mean(c, x));
-  TsTileVal r = rstd(c, mean(c, two(c, TS_OP_mul, x, x)));
-  TsTileVal gw = w ? two(c, TS_OP_mul, g, w) : g;
-  TsTileVal c2 = two(c, TS_OP_mul, sum(c, two(c, TS_OP_mul, gw, x)), r);
-  c2 = two(c, TS_OP_mul, two(c, TS_OP_div, c2, number(c, (double)c->n)), r);
-  TsTileVal y = layer ? two(c, TS_OP_sub, gw, mean(c, gw)) : gw;
+  if (layer) x = ts_row_op2(c, TS_OP_sub, x, mean(c, x));
+  TsTileVal r = rstd(c, mean(c, ts_row_op2(c, TS_OP_mul, x, x)));
+  TsTileVal gw = w ? ts_row_op2(c, TS_OP_mul, g, w) : g;
+  TsTileVal c2 = ts_row_op2(c, TS_OP_mul, sum(c, ts_row_op2(c, TS_OP_mul, gw, x)), r);
+  c2 = ts_row_op2(c, TS_OP_mul, ts_row_op2(c, TS_OP_div, c2, number(c, (double)c->n)), r);
+  TsTileVal y = layer ? ts_row_op2(c, TS_OP_sub, gw, mean(c, gw)) : gw;
   y = fma3(c, ts_tile_op1(c->b, TS_OP_neg, x), c2, y);
-  c->out[0] = two(c, TS_OP_mul, y, r);
+  c->out[0] = ts_row_op2(c, TS_OP_mul, y, r);
   int next = 0;
-  if (w && sums[next]) sums[next] = fma3(c, two(c, TS_OP_mul, g, x), r, sums[next]);
+  if (w && sums[next]) sums[next] = fma3(c, ts_row_op2(c, TS_OP_mul, g, x), r, sums[next]);
   next += w != NULL;
-  if (layer && c->node->attr[2].i && sums[next]) sums[next] = two(c, TS_OP_add, sums[next], g);
+  if (layer && c->node->attr[2].i && sums[next])
+    sums[next] = ts_row_op2(c, TS_OP_add, sums[next], g);
 }

@@ -150,8 +150,8 @@ static int group(Parser *p) {
   if (values(p, &made) || nodes(p, g, &made)) return -1;
   if (g->kind == TS_GROUP_vm) return 0;
   if (g->kind != TS_GROUP_attention && space(p, g)) return -1;
-  if (g->kind == TS_GROUP_attention && ts_read_is_word(&p->r, "turned")) {
-    g->turned = true;
+  if (g->kind == TS_GROUP_attention && ts_read_is_word(&p->r, "transposed")) {
+    g->transposed = true;
     ts_read_next(&p->r);
   }
   return operands(p, g);

@@ -15,63 +15,12 @@
 #include "ir/tile/product/product.h"
 
 enum {
-  LEAST_ROWS = 32, /* below, packing B costs more than it gives */
-  LEAST_COLUMNS = 16,
-  MOST_K = 512, /* of rows of A that lie straight, if nothing joins: the VM is as fast */
-  LEAST_K = 8,
-  LEAST_WORK = 1 << 18, /* multiply-adds of a matrix; below, the call is what costs */
-  GPU_BLOCK = 512,      /* elements of a block of threads */
-  GPU_MOST = 64         /* rows of it, columns */
+  GPU_BLOCK = 512, /* elements of a block of threads */
+  GPU_MOST = 64    /* rows of it, columns */
 };
 
-/* ---- what can be one */
 static TsDtype sum_type(const TsNode *n) {
   return n->out[0].meta.dtype == TS_DT_f64 ? TS_DT_f64 : TS_DT_f32;
-}
-
-static bool good_types(const TsNode *n) {
-  TsDtype a = (TsDtype)n->in[0]->meta.dtype, y = (TsDtype)n->out[0].meta.dtype;
-  if (n->in[1]->meta.dtype != a) return false;
-  if (a == TS_DT_f32 || a == TS_DT_f64) return y == a;
-  return (a == TS_DT_bf16 || a == TS_DT_f16) && (y == a || y == TS_DT_f32);
-}
-
-/* What follows the product inside of its node. The VM does it a piece of a row at a time,
- * without asking for what it reads ahead: bias, gelu and residual cost 2.2 to 2.8 ns an element
- * there and 1.1 to 1.6 here; products of 16 bits with a bias or more take 0.9 to 1.0 of its time. */
-static bool has_end(const TsNode *n) {
-  bool named = n->attr[2].type == TS_ATTR_str && strcmp(n->attr[2].str, "none");
-  return n->nin > 2 || named;
-}
-
-bool ts_sched_needs_prologue(const TsNode *n) {
-  const TsMeta *a = &n->in[0]->meta;
-  return a->dim[a->ndim - 1] > MOST_K && !ts_sched_is_view(n->in[0]->node) && !has_end(n) &&
-         !ts_sched_is_pinned(n);
-}
-
-bool ts_sched_is_large_product(const TsNode *n) {
-  if (n->op != TS_OP_matmul || n->nin < 2 || !good_types(n)) return false;
-  const TsMeta *a = &n->in[0]->meta, *b = &n->in[1]->meta;
-  if (a->ndim < 2 || b->ndim < 2) return false;
-  int64_t m = a->dim[a->ndim - 2], k = a->dim[a->ndim - 1], cols = b->dim[b->ndim - 1];
-  return m >= LEAST_ROWS && cols >= LEAST_COLUMNS && k >= LEAST_K && m * cols * k >= LEAST_WORK;
-}
-
-bool ts_sched_is_product(const TsNode *n) {
-  return ts_sched_is_large_product(n) &&
-         (!ts_sched_needs_prologue(n) || ts_sched_prologue_of_b(n));
-}
-
-bool ts_sched_by_pairs(const TsSched *s, const TsNode *n) {
-  return s->profile == TS_PROFILE_fast && s->target && s->target->pairs && n->op == TS_OP_matmul && n->nin > 1 &&
-         n->in[0]->meta.dtype == TS_DT_bf16;
-}
-
-bool ts_sched_is_any_product(const TsNode *n) {
-  if (n->op != TS_OP_matmul || n->nin < 2 || !good_types(n)) return false;
-  const TsMeta *a = &n->in[0]->meta, *b = &n->in[1]->meta;
-  return a->ndim > 0 && b->ndim > 0 && ts_meta_numel(a) > 0 && ts_meta_numel(b) > 0;
 }
 
 /* A vector is a row of A, a column of B, whose axis the result has not. */
@@ -86,11 +35,6 @@ static int64_t cols_of(const TsNode *n) {
 }
 
 static int batch_of(const TsMeta *operand) { return operand->ndim > 1 ? operand->ndim - 2 : 0; }
-
-double ts_sched_product_steps(const TsNode *n) {
-  const TsMeta *a = &n->in[0]->meta;
-  return (double)ts_meta_numel(&n->out[0].meta) * (double)a->dim[a->ndim - 1];
-}
 
 /* ---- operands */
 typedef struct Access {
@@ -138,12 +82,7 @@ static bool inside(const Lower *l, TsVal v) {
 }
 
 static void strides_of(Lower *l, TsVal v, int64_t *stride) {
-  int64_t step = 1;
-  if (l->layout && l->layout(l->arg, v, stride)) return;
-  for (int i = v->meta.ndim; i-- > 0;) {
-    stride[i] = step;
-    step *= v->meta.dim[i];
-  }
+  ts_sched_strides(l->layout, l->arg, v, stride);
 }
 
 /* An operand of the product, or of what makes it: how it moves along the batch, whose axes are
@@ -179,8 +118,8 @@ static int moves_of(Lower *l, const TsMeta *at, TsVal v, int64_t *moves) {
   TsSpaceAxes a = {.naxis = l->g->naxis};
   int64_t stride[TS_MAX_RANK];
   memcpy(a.axis, l->g->axis, sizeof a.axis);
-  bool given = l->layout && l->layout(l->arg, v, stride);
-  if (ts_space_strides(&a, at, &v->meta, given ? stride : NULL, moves)) return 0;
+  strides_of(l, v, stride);
+  if (ts_space_strides(&a, at, &v->meta, stride, moves)) return 0;
   return refuse(l, "the axes of an operand do not divide those of the group");
 }
 
@@ -312,11 +251,7 @@ static void add_axis(TsTileType *t, int64_t size, int64_t stride) {
 }
 
 static void settle(TsTileType *t) {
-  int64_t step = 1;
-  for (int i = t->rank; i-- > 0;) {
-    if (t->stride[i] != step) t->strided = true;
-    step *= t->dim[i];
-  }
+  t->strided = !ts_shape_row_major(t->rank, t->dim, t->stride);
   if (!t->strided) memset(t->stride, 0, sizeof t->stride);
 }
 
@@ -564,7 +499,7 @@ static TsProductSize size_of(const Lower *l) {
                         .k = l->k,
                         .batch = 1,
                         .threads = l->s->threads,
-                        .turned = a->step[0] == 1 && a->step[1] != 1,
+                        .transposed = a->step[0] == 1 && a->step[1] != 1,
                         .pairs = ts_tile_pairs_named(l->unit)};
   for (int i = 0; i < batch; i++) size.batch *= l->axis[i];
   size.high = l->g->choice.high, size.steps = l->g->choice.steps;

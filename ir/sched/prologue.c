@@ -57,8 +57,8 @@ bool ts_sched_prologue_of_b(const TsNode *product) {
 }
 
 /* ---- whether it can */
-/* Rows that lie one behind the other in memory: turned ones would be gathered. */
-static bool lies_straight(TsVal v) {
+/* Rows that lie one behind the other in memory: transposed ones would be gathered. */
+static bool is_straight(TsVal v) {
   v = ts_sched_root(v);
   while (v->node->op == TS_OP_narrow) v = ts_sched_root(v->node->in[0]);
   return !ts_sched_is_view(v->node);
@@ -90,7 +90,7 @@ static bool can_be(const TsGroup *from, const TsMeta *operand) {
         continue;
       }
       if (!ts_meta_same_shape(&v->meta, operand)) continue;
-      if (!lies_straight(v)) return false;
+      if (!is_straight(v)) return false;
       whole = true;
     }
   }

@@ -1,5 +1,6 @@
-/* Operators along rows as tile operations. Every operation rounds once, sums are canonical; the
- * definitions stand in vm/rows/rows.h, vm/rows/reduce.h, vm/exec/rows_grad.c and vm/exec/norm_grad.c. */
+/* Operators along rows as tile operations. Every operation rounds once, sums are canonical;
+ * the definitions stand in vm/rows/rows.h, vm/rows/reduce.h, vm/exec/rows_grad.c and
+ * vm/exec/norm_grad.c. */
 #include "ir/sched/rows.h"
 
 #include "ir/sched/loss.h"
@@ -13,11 +14,15 @@ static TsTileVal along(TsRowCall *c, int op, TsTileVal x) {
   return ts_tile_emit1(c->b, op, 1, &x, &axis, &t);
 }
 
-/* A row value for every element of the row. */
-static TsTileVal spread(TsRowCall *c, TsTileVal x) {
+TsTileVal ts_row_spread(TsRowCall *c, TsTileVal x) {
   if (!x || x->type.rank) return x;
   TsTileType t = ts_tile_vector((TsDtype)x->type.dtype, c->n);
   return ts_tile_broadcast(c->b, x, &t, NULL);
+}
+
+TsTileVal ts_row_op2(TsRowCall *c, int op, TsTileVal x, TsTileVal y) {
+  if (x && y && x->type.rank != y->type.rank) x = ts_row_spread(c, x), y = ts_row_spread(c, y);
+  return ts_tile_op2(c->b, op, x, y);
 }
 
 static TsTileVal number(TsRowCall *c, double value) {
@@ -25,13 +30,8 @@ static TsTileVal number(TsRowCall *c, double value) {
   return ts_tile_const(c->b, value, &t);
 }
 
-static TsTileVal two(TsRowCall *c, int op, TsTileVal x, TsTileVal y) {
-  if (x && y && x->type.rank != y->type.rank) x = spread(c, x), y = spread(c, y);
-  return ts_tile_op2(c->b, op, x, y);
-}
-
 static TsTileVal mean_of(TsRowCall *c, TsTileVal x) {
-  return two(c, TS_OP_div, along(c, TS_TILE_sum, x), number(c, (double)c->n));
+  return ts_row_op2(c, TS_OP_div, along(c, TS_TILE_sum, x), number(c, (double)c->n));
 }
 
 static void sum(TsRowCall *c) { c->out[0] = along(c, TS_TILE_sum, c->in[0]); }
@@ -42,54 +42,54 @@ static void mean(TsRowCall *c) { c->out[0] = mean_of(c, c->in[0]); }
 
 /* e^(x - max) and its sum. */
 static TsTileVal shifted(TsRowCall *c, TsTileVal *d) {
-  *d = two(c, TS_OP_sub, c->in[0], along(c, TS_TILE_max, c->in[0]));
+  *d = ts_row_op2(c, TS_OP_sub, c->in[0], along(c, TS_TILE_max, c->in[0]));
   return ts_tile_op1(c->b, TS_OP_exp, *d);
 }
 
 static void softmax(TsRowCall *c) {
   TsTileVal d, e = shifted(c, &d), s = along(c, TS_TILE_sum, e);
-  c->out[0] = two(c, TS_OP_mul, e, two(c, TS_OP_div, number(c, 1), s));
+  c->out[0] = ts_row_op2(c, TS_OP_mul, e, ts_row_op2(c, TS_OP_div, number(c, 1), s));
 }
 
 static void log_softmax(TsRowCall *c) {
   TsTileVal d, e = shifted(c, &d), s = along(c, TS_TILE_sum, e);
-  c->out[0] = two(c, TS_OP_sub, d, ts_tile_op1(c->b, TS_OP_log, s));
+  c->out[0] = ts_row_op2(c, TS_OP_sub, d, ts_tile_op1(c->b, TS_OP_log, s));
 }
 
 /* 1 / sqrt(q + eps) */
 static TsTileVal rstd(TsRowCall *c, TsTileVal q, double eps) {
-  TsTileVal r = ts_tile_op1(c->b, TS_OP_sqrt, two(c, TS_OP_add, q, number(c, eps)));
-  return two(c, TS_OP_div, number(c, 1), r);
+  TsTileVal r = ts_tile_op1(c->b, TS_OP_sqrt, ts_row_op2(c, TS_OP_add, q, number(c, eps)));
+  return ts_row_op2(c, TS_OP_div, number(c, 1), r);
 }
 
 static double eps_of(const TsRowCall *c) { return c->node->attr[1].f; }
 
 static void layernorm(TsRowCall *c) {
-  TsTileVal d = two(c, TS_OP_sub, c->in[0], mean_of(c, c->in[0]));
-  TsTileVal r = rstd(c, mean_of(c, two(c, TS_OP_mul, d, d)), eps_of(c));
-  TsTileVal y = two(c, TS_OP_mul, d, r);
-  if (c->in[1]) y = two(c, TS_OP_mul, y, c->in[1]);
-  if (c->in[2]) y = two(c, TS_OP_add, y, c->in[2]);
+  TsTileVal d = ts_row_op2(c, TS_OP_sub, c->in[0], mean_of(c, c->in[0]));
+  TsTileVal r = rstd(c, mean_of(c, ts_row_op2(c, TS_OP_mul, d, d)), eps_of(c));
+  TsTileVal y = ts_row_op2(c, TS_OP_mul, d, r);
+  if (c->in[1]) y = ts_row_op2(c, TS_OP_mul, y, c->in[1]);
+  if (c->in[2]) y = ts_row_op2(c, TS_OP_add, y, c->in[2]);
   c->out[0] = y;
 }
 
 static void rmsnorm(TsRowCall *c) {
   TsTileVal x = c->in[0];
-  TsTileVal r = rstd(c, mean_of(c, two(c, TS_OP_mul, x, x)), eps_of(c));
-  TsTileVal y = two(c, TS_OP_mul, x, r);
-  c->out[0] = c->in[1] ? two(c, TS_OP_mul, y, c->in[1]) : y;
+  TsTileVal r = rstd(c, mean_of(c, ts_row_op2(c, TS_OP_mul, x, x)), eps_of(c));
+  TsTileVal y = ts_row_op2(c, TS_OP_mul, x, r);
+  c->out[0] = c->in[1] ? ts_row_op2(c, TS_OP_mul, y, c->in[1]) : y;
 }
 
 static void softmax_grad(TsRowCall *c) {
   TsTileVal y = c->in[0], g = c->in[1];
-  TsTileVal s = along(c, TS_TILE_sum, two(c, TS_OP_mul, y, g));
-  c->out[0] = two(c, TS_OP_mul, y, two(c, TS_OP_sub, g, s));
+  TsTileVal s = along(c, TS_TILE_sum, ts_row_op2(c, TS_OP_mul, y, g));
+  c->out[0] = ts_row_op2(c, TS_OP_mul, y, ts_row_op2(c, TS_OP_sub, g, s));
 }
 
 static void log_softmax_grad(TsRowCall *c) {
   TsTileVal y = c->in[0], g = c->in[1], s = along(c, TS_TILE_sum, g);
   TsTileVal e = ts_tile_op1(c->b, TS_OP_exp, y);
-  c->out[0] = two(c, TS_OP_sub, g, two(c, TS_OP_mul, e, s));
+  c->out[0] = ts_row_op2(c, TS_OP_sub, g, ts_row_op2(c, TS_OP_mul, e, s));
 }
 
 /* The row is the last axis, or the last `dims` axes. */

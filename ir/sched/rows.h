@@ -17,6 +17,11 @@ typedef struct TsRowCall {
   TsTileVal at_target; /* the row's element at its target, where it lies in memory, or NULL */
 } TsRowCall;
 
+/* A row value for every element of the row. */
+TsTileVal ts_row_spread(TsRowCall *c, TsTileVal x);
+/* Of elements, or of row values; of one of each, the latter for every element. */
+TsTileVal ts_row_op2(TsRowCall *c, int op, TsTileVal x, TsTileVal y);
+
 typedef void TsRowFn(TsRowCall *c);
 
 /* NULL where an operator has none, or not with these attributes. */

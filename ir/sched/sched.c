@@ -81,7 +81,7 @@ unsigned char *ts_sched_runs(const TsGraph *g) {
 }
 
 /* ---- what can be part of a kernel */
-static bool handled(TsDtype d) {
+bool ts_sched_handles(TsDtype d) {
   switch (d) {
   case TS_DT_bool:
   case TS_DT_u8:
@@ -99,9 +99,9 @@ static bool handled(TsDtype d) {
 
 static bool handled_types(const TsNode *n) {
   for (int i = 0; i < n->nin; i++)
-    if (n->in[i] && !handled((TsDtype)n->in[i]->meta.dtype)) return false;
+    if (n->in[i] && !ts_sched_handles((TsDtype)n->in[i]->meta.dtype)) return false;
   for (int i = 0; i < n->nout; i++)
-    if (!handled((TsDtype)n->out[i].meta.dtype) || ts_meta_numel(&n->out[i].meta) == 0)
+    if (!ts_sched_handles((TsDtype)n->out[i].meta.dtype) || ts_meta_numel(&n->out[i].meta) == 0)
       return false;
   return true;
 }
@@ -144,14 +144,23 @@ TsGroupKind ts_sched_kind_in(const TsSched *s, const TsNode *n) {
   return ts_sched_norm_grad(n) ? TS_GROUP_columns : kind;
 }
 
-TsRole ts_sched_role(const TsGroup *group, const TsMeta *m) {
+TsExtent ts_sched_extent(const TsGroup *group, const TsMeta *m) {
   int64_t full = 1, rows = 1, n = ts_meta_numel(m);
   bool columns = group->kind == TS_GROUP_columns;
   for (int i = 0; i < group->naxis; i++) {
     full *= group->axis[i];
     if ((i < group->naxis - group->nrow) != columns) rows *= group->axis[i];
   }
-  if (n == full) return TS_ROLE_full;
-  if (group->nrow && n == rows) return TS_ROLE_row;
-  return n == 1 ? TS_ROLE_number : TS_ROLE_none;
+  if (n == full) return TS_EXTENT_full;
+  if (group->nrow && n == rows) return TS_EXTENT_row;
+  return n == 1 ? TS_EXTENT_number : TS_EXTENT_none;
+}
+
+void ts_sched_strides(TsLayoutFn *layout, void *arg, TsVal v, int64_t *stride) {
+  if (!layout || !layout(arg, v, stride)) ts_meta_strides(&v->meta, stride);
+}
+
+bool ts_sched_row_major(TsLayoutFn *layout, void *arg, TsVal v) {
+  int64_t stride[TS_MAX_RANK];
+  return !layout || !layout(arg, v, stride) || ts_meta_row_major(&v->meta, stride);
 }

@@ -11,13 +11,13 @@
  * group is one node that the VM runs as it is, or several that become one kernel. A node is named
  * by its first value.
  *
- * The nodes of a kernel share a space: axes, walked in row-major order, of which the last `nrow`
- * make a row. A value of the group is full (an element for every point of the space), a row value
- * (one for every row) or a number. In a group of columns the last `nrow` axes are the columns,
- * those before are reduced, and a row value is one for every column. Shapes may differ as long as they are products of the same
- * axes: [6,4] and [2,3,4] share the space [2,3,4]. The space of a product is its result's: the
- * last two axes are rows and columns; what makes its operands has their shapes instead
- * (ir/sched/prologue.h). */
+ * The nodes of a kernel share a space: axes, walked in row-major order, of which the last
+ * `nrow` make a row. A value of the group is full (an element for every point of the space),
+ * a row value (one for every row) or a number. In a group of columns the last `nrow` axes
+ * are the columns, those before are reduced, and a row value is one for every column. Shapes
+ * may differ as long as they are products of the same axes: [6,4] and [2,3,4] share the
+ * space [2,3,4]. The space of a product is its result's: the last two axes are rows and
+ * columns; what makes its operands has their shapes instead (ir/sched/prologue.h). */
 #ifndef TS_IR_SCHED_H
 #define TS_IR_SCHED_H
 
@@ -64,8 +64,7 @@ typedef struct TsGroup {
   TsVal *in, *out; /* read from and written to memory */
   int naxis, nrow;
   int64_t axis[TS_TILE_RANK];
-  bool
-      turned; /* attention: the result lies in memory as [.., S, H, D], as its reader wants it */
+  bool transposed;     /* attention: the result lies as [.., S, H, D], as its reader wants it */
   double bytes, flops; /* moved and done at least; a function of lib/elem counts as its steps */
   double usec;         /* expected on the target */
   TsSchedChoice choice;
@@ -90,6 +89,7 @@ typedef struct TsSched {
   TsProfile profile;
   /* What runs the kernels, as TsDevice has it. */
   int processors;
+  bool simulated;
   int64_t most_work;
   bool plain; /* kernels in block form alone, which are compiled soonest */
   bool marks; /* kernels that begin in explicit form get profile marks (ir/tile/marks.h) */
@@ -100,6 +100,10 @@ typedef struct TsSched {
 /* Strides of a value in elements where it is memory; NULL or false: row-major. A result of a map
  * or rows lies so as well. */
 typedef bool TsLayoutFn(void *arg, TsVal v, int64_t *stride);
+/* Whether kernels for the CPU have numbers of that type. */
+bool ts_sched_handles(TsDtype d);
+void ts_sched_strides(TsLayoutFn *layout, void *arg, TsVal v, int64_t *stride);
+bool ts_sched_row_major(TsLayoutFn *layout, void *arg, TsVal v);
 
 /* Cuts g (concrete sizes) into groups. NULL with the error when memory runs out. */
 TsSched *ts_sched_new(const TsGraph *g, const TsTarget *target, int threads, TsError *err);
@@ -218,8 +222,13 @@ const TsMeta *ts_sched_operand_at(const TsNode *n, TsVal v);
 /* A cast of a parameter that a device does with others of its kind (ir/sched/gather.c). */
 bool ts_sched_gathered(const TsSched *s, const TsGroup *group);
 
-typedef enum TsRole { TS_ROLE_full, TS_ROLE_row, TS_ROLE_number, TS_ROLE_none } TsRole;
+typedef enum TsExtent {
+  TS_EXTENT_full,
+  TS_EXTENT_row,
+  TS_EXTENT_number,
+  TS_EXTENT_none
+} TsExtent;
 /* What a value of this shape is in the group's space: from its size alone. */
-TsRole ts_sched_role(const TsGroup *group, const TsMeta *m);
+TsExtent ts_sched_extent(const TsGroup *group, const TsMeta *m);
 
 #endif

@@ -62,18 +62,15 @@ void ts_space_own(const TsSpaceAxes *a, bool full, int64_t *out) {
 
 bool ts_space_strides(const TsSpaceAxes *a, const TsMeta *at, const TsMeta *operand,
                       const int64_t *stride, int64_t *out) {
-  int64_t own[TS_MAX_RANK], step = 1, n = ts_meta_numel(at);
+  int64_t own[TS_MAX_RANK], n = ts_meta_numel(at);
   int first, axis, skip = at->ndim - operand->ndim;
+  if (!stride) ts_meta_strides(operand, own), stride = own;
   covered(a, n == numel(a, 0, a->naxis), &first, &axis);
   if (n != numel(a, first, axis) || skip < 0) return false;
-  for (int i = operand->ndim; i-- > 0;) {
-    own[i] = stride ? stride[i] : step;
-    step *= operand->dim[i];
-  }
   for (int i = 0; i < a->naxis; i++) out[i] = 0;
   for (int i = at->ndim; i-- > 0;) {
     bool spread = i < skip || operand->dim[i - skip] == 1;
-    int64_t left = at->dim[i], s = spread ? 0 : own[i - skip];
+    int64_t left = at->dim[i], s = spread ? 0 : stride[i - skip];
     while (left > 1) {
       if (axis == first || left % a->axis[axis - 1]) return false;
       out[--axis] = s;

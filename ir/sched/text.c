@@ -104,7 +104,7 @@ static void group(TsText *t, const TsNames *names, const TsGroup *g, bool notes)
       ts_text_format(t, "%s%lld", i ? "," : " space [", (long long)g->axis[i]);
     if (g->kind != TS_GROUP_attention) ts_text_str(t, g->naxis ? "]" : " space []");
     if (g->nrow) ts_text_format(t, " row %d", g->nrow);
-    if (g->turned) ts_text_str(t, " turned");
+    if (g->transposed) ts_text_str(t, " transposed");
     ts_text_str(t, g->nin ? " in " : "");
     values(t, names, g->nin, g->in);
     ts_text_str(t, " out ");

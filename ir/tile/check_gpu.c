@@ -138,7 +138,9 @@ int ts_tile_rule_of_pace(Check *c, const Stmt *s) {
 
 int ts_tile_rule_of_fence(Check *c, const Stmt *s) { return ts_tile_rule_gives_nothing(c, s); }
 
-int ts_tile_rule_of_follow(Check *c, const Stmt *s) { return ts_tile_rule_gives_nothing(c, s); }
+int ts_tile_rule_of_await_launch(Check *c, const Stmt *s) {
+  return ts_tile_rule_gives_nothing(c, s);
+}
 
 int ts_tile_rule_of_registers(Check *c, const Stmt *s) {
   if (!c->roles) return WRONG(TS_ERR_argument, "stands in no role");

@@ -1,4 +1,4 @@
-/* What the rules of rows share (ir/tile/check_row.c, tile_check_gpu.c): their names and words.
+/* What the rules of rows share (ir/tile/check_row.c, ir/tile/check_gpu.c): their names and words.
  * Each gives -1 with the error. */
 #ifndef TS_IR_TILE_CHECK_RULE_H
 #define TS_IR_TILE_CHECK_RULE_H

@@ -10,8 +10,9 @@
  *                  one over the odd ones, whose sum is added to the element
  *
  * In block form a and b are bf16, as of any product. In explicit form those of "amx_bf16" are
- * registers of the matrix unit: fragments of 16 rows of 64 bytes, a i32[16 rows, 16 words], b i32[16
- * words, 16 columns], acc f32[16,16]; "avx512_bf16" is the row `dot2` on vectors of words there.
+ * registers of the matrix unit: fragments of 16 rows of 64 bytes, a i32[16 rows, 16 words], b
+ * i32[16 words, 16 columns], acc f32[16,16]; "avx512_bf16" is the row `dot2` on vectors of
+ * words there.
  *
  * Sources: Intel 64 and IA-32 Architectures Software Developer's Manual, TDPBF16PS and VDPBF16PS;
  * of the latter, that multiply-adds are fused and the odd step comes first was measured (3 million

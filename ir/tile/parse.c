@@ -2,32 +2,13 @@
  * leaves it to ts_tile_check whether that is legal. Every step is linear in the text, and
  * regions nest to a limit. */
 #include <ctype.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/text/line.h"
 #include "ir/text/value.h"
-#include "ir/tile/text.h"
+#include "ir/tile/parse_state.h"
 
-enum { LARGEST_INDEX = 1 << 24 };
 static const int64_t MOST_EXACT = INT64_C(1) << 53; /* a constant's value is a double */
-
-typedef struct Operand {
-  TsTileVal v; /* NULL: a number */
-  int64_t number;
-} Operand;
-
-typedef struct Parser {
-  TsReader r;
-  TsArena scratch; /* attributes, until the kernel has copied them */
-  TsTextMap values, places;
-  TsTextStack names, operands, types; /* TsToken, Operand, TsTileType */
-  TsTextStack defined;                /* TsToken: what the regions around define */
-  TsTile *k;
-  TsTileBuild b;
-  int depth;
-} Parser;
 
 /* A line on its way to become a statement; what is its own begins there in the stacks. */
 typedef struct Line {
@@ -37,9 +18,8 @@ typedef struct Line {
 } Line;
 
 static TsToken *name_at(const Parser *p, int i) { return (TsToken *)p->names.at + i; }
-static int no_memory(Parser *p) { return ts_read_no_memory(&p->r); }
 
-static char *keep(Parser *p, TsArena *a, const char *s, int len) {
+char *ts_tile_read_keep(Parser *p, TsArena *a, const char *s, int len) {
   char *copy = ts_arena_alloc(a, (size_t)len + 1);
   if (!copy) return no_memory(p), NULL;
   memcpy(copy, s, (size_t)len);
@@ -47,7 +27,7 @@ static char *keep(Parser *p, TsArena *a, const char *s, int len) {
 }
 
 /* ---- names of values */
-static int define(Parser *p, const TsToken *t, TsTileVal v) {
+int ts_tile_read_define(Parser *p, const TsToken *t, TsTileVal v) {
   TsMapSlot *slot = ts_text_map_enter(&p->values, t->at + 1, t->len - 1);
   if (!slot) return no_memory(p);
   if (slot->value) return ts_read_fail(&p->r, t->at, "%.*s is defined twice", t->len, t->at);
@@ -56,7 +36,7 @@ static int define(Parser *p, const TsToken *t, TsTileVal v) {
   slot->value = v;
   *d = *t;
   if (v->name || isdigit((unsigned char)t->at[1])) return 0;
-  return (v->name = keep(p, &p->k->arena, t->at + 1, t->len - 1)) ? 0 : -1;
+  return (v->name = ts_tile_read_keep(p, &p->k->arena, t->at + 1, t->len - 1)) ? 0 : -1;
 }
 
 static void forget(Parser *p, int from) {
@@ -229,7 +209,7 @@ static int space(Parser *p, TsTileType *t) {
   return ts_read_expect(r, ')', "',' or ')'");
 }
 
-static int type(Parser *p, TsTileType *t) {
+int ts_tile_read_type(Parser *p, TsTileType *t) {
   TsReader *r = &p->r;
   TsDtype d;
   int rank, nstride;
@@ -251,7 +231,7 @@ static int types(Parser *p, const Line *n) {
   int want = p->names.n - n->names;
   if (ts_read_accept(&p->r, ':')) do {
       TsTileType *t = ts_text_push(&p->r, &p->types, sizeof *t);
-      if (!t || type(p, t)) return -1;
+      if (!t || ts_tile_read_type(p, t)) return -1;
     } while (ts_read_accept(&p->r, ','));
   if (p->r.failed) return -1;
   if (p->types.n - n->types == want) return 0;
@@ -283,7 +263,7 @@ static TsTileStmt *emit(Parser *p, const Line *n, int nout) {
 
 static int define_results(Parser *p, const Line *n, const TsTileStmt *s) {
   for (int i = 0; i < s->nout; i++)
-    if (define(p, name_at(p, n->names + i), s->out[i])) return -1;
+    if (ts_tile_read_define(p, name_at(p, n->names + i), s->out[i])) return -1;
   return 0;
 }
 
@@ -309,12 +289,12 @@ static int word_int(Parser *p, Line *n, const char *name) {
 }
 
 /* "avx512", "swizzle:8", or a string */
-static int word(Parser *p, TsArena *a, const char **out) {
+int ts_tile_read_word(Parser *p, TsArena *a, const char **out) {
   TsReader *r = &p->r;
   TsToken t = r->now;
   if (t.kind == TS_TOKEN_string) {
     if (ts_read_string(r, out)) return -1;
-    return (*out = keep(p, a, *out, (int)strlen(*out))) ? 0 : -1;
+    return (*out = ts_tile_read_keep(p, a, *out, (int)strlen(*out))) ? 0 : -1;
   }
   if (ts_read_expect(r, TS_TOKEN_word, "a word or a string")) return -1;
   TsToken number = {0};
@@ -322,7 +302,7 @@ static int word(Parser *p, TsArena *a, const char **out) {
     number = r->now;
     if (ts_read_expect(r, TS_TOKEN_number, "a number")) return -1;
   }
-  char *s = keep(p, a, t.at, t.len + 1 + number.len);
+  char *s = ts_tile_read_keep(p, a, t.at, t.len + 1 + number.len);
   if (!s) return -1;
   if (number.len) memcpy(s + t.len + 1, number.at, (size_t)number.len);
   s[t.len] = number.len ? ':' : 0;
@@ -407,7 +387,7 @@ static int if_line(Parser *p, Line *n) {
 static int role_line(Parser *p, Line *n) {
   TsAttr name = {.type = TS_ATTR_str};
   if (p->names.n > n->names) return ts_read_fail(&p->r, n->word.at, "a role gives nothing");
-  if (word(p, &p->scratch, &name.str) || word_int(p, n, "warps")) return -1;
+  if (ts_tile_read_word(p, &p->scratch, &name.str) || word_int(p, n, "warps")) return -1;
   if (ts_read_is_word(&p->r, "lanes")) {
     set_attr(n, "lanes", (TsAttr){.type = TS_ATTR_bool, .i = 1});
     ts_read_next(&p->r);
@@ -494,7 +474,7 @@ static int region(Parser *p, TsTileRegion *at, int first_name) {
   if (p->depth == TS_TILE_DEEPEST)
     return ts_read_fail(&p->r, p->r.before.at, "regions more than %d deep", TS_TILE_DEEPEST);
   for (int i = 0; i < at->nparam; i++)
-    if (define(p, name_at(p, first_name + i), at->param[i])) return -1;
+    if (ts_tile_read_define(p, name_at(p, first_name + i), at->param[i])) return -1;
   p->depth++;
   p->b.at = at;
   int bad = lines(p);
@@ -504,133 +484,18 @@ static int region(Parser *p, TsTileRegion *at, int first_name) {
   return bad;
 }
 
-/* ---- the head */
-static int size_names(Parser *p) {
-  TsReader *r = &p->r;
-  if (!ts_read_accept(r, '<')) return 0;
-  do {
-    TsToken t = r->now;
-    if (ts_read_expect(r, TS_TOKEN_word, "a size")) return -1;
-    if (*t.at == '-') return ts_read_fail(r, t.at, "a size begins with a letter");
-    if (p->k->ndim == TS_TILE_DIMS)
-      return ts_read_fail(r, t.at, "at most %d sizes", TS_TILE_DIMS);
-    char *name = keep(p, &p->scratch, t.at, t.len);
-    int before = p->k->ndim;
-    if (!name) return -1;
-    ts_tile_size(p->k, name);
-    if (p->k->failed) return no_memory(p);
-    if (p->k->ndim == before) return ts_read_fail(r, t.at, "%s is defined twice", name);
-  } while (ts_read_accept(r, ','));
-  return ts_read_expect(r, '>', "',' or '>'");
-}
-
-static int params(Parser *p, bool written) {
-  TsReader *r = &p->r;
-  TsTileType t;
-  if (ts_read_expect(r, '(', "'(' and the parameters")) return -1;
-  while (r->now.kind != ')') {
-    TsToken name = r->now;
-    if (ts_read_expect(r, TS_TOKEN_value, "a parameter") ||
-        ts_read_expect(r, ':', "':' and the parameter's type"))
-      return -1;
-    const char *at = r->now.at;
-    if (type(p, &t)) return -1;
-    if (t.space || t.swizzle || t.count || t.split)
-      return ts_read_fail(r, at, "a parameter is global memory");
-    TsTileVal v = ts_tile_param(p->k, NULL, &t, written);
-    if (p->k->failed) return no_memory(p);
-    if (define(p, &name, v)) return -1;
-    if (!ts_read_accept(r, ',')) break;
-    if (r->now.kind == ')') return ts_read_unexpected(r, "a parameter");
-  }
-  return ts_read_expect(r, ')', "',' or ')' behind the parameter");
-}
-
-static int head_int(Parser *p, int *out) {
-  const char *at = p->r.now.at;
-  int64_t v;
-  if (ts_read_int(&p->r, "a whole number", &v)) return -1;
-  if (v < 0 || v > LARGEST_INDEX)
-    return ts_read_fail(&p->r, at, "the number lies in 0..%d", LARGEST_INDEX);
-  *out = (int)v;
-  return 0;
-}
-
-static int head_tile(Parser *p) {
-  TsReader *r = &p->r;
-  TsToken t = r->now;
-  char *end;
-  if (t.kind != TS_TOKEN_number && t.kind != TS_TOKEN_shape)
-    return ts_read_unexpected(r, "a tile's shape, 8x768");
-  p->k->ntile = 0;
-  for (const char *s = t.at; s < t.at + t.len; s = end + 1) {
-    if (p->k->ntile == 4) return ts_read_fail(r, t.at, "a tile has at most 4 axes");
-    errno = 0;
-    p->k->tile[p->k->ntile++] = strtoll(s, &end, 10);
-    if (errno || end == s || (*end != 'x' && end < t.at + t.len))
-      return ts_read_fail(r, t.at, "malformed shape");
-  }
-  return ts_read_next(r);
-}
-
-static int head_form(Parser *p) {
-  TsReader *r = &p->r;
-  bool is_explicit = ts_read_is_word(r, "explicit");
-  if (!is_explicit && !ts_read_is_word(r, "block"))
-    return ts_read_unexpected(r, "block or explicit");
-  p->k->form = is_explicit ? TS_FORM_explicit : TS_FORM_block;
-  return ts_read_next(r);
-}
-
-static int head_word(Parser *p, const TsToken *t) {
-  TsTile *k = p->k;
-  static const char *const words[] = {"target", "tile",   "stages", "threads", "order",
-                                      "form",   "unroll", "vector", "grain",   "high",
-                                      "steps",  "pack",   "marks",  "cluster"};
-  size_t i = 0, n = sizeof words / sizeof *words;
-  while (i < n &&
-         (strlen(words[i]) != (size_t)t->len || memcmp(words[i], t->at, (size_t)t->len)))
-    i++;
-  if (i == n)
-    return ts_read_unexpected(
-        &p->r,
-        "'{', or target tile stages threads order form unroll vector grain high steps pack "
-        "marks cluster");
-  ts_read_next(&p->r);
-  switch (i) {
-  case 0: return word(p, &k->arena, &k->target);
-  case 1: return head_tile(p);
-  case 2: return head_int(p, &k->stages);
-  case 3: return head_int(p, &k->threads);
-  case 4: return word(p, &k->arena, &k->order);
-  case 5: return head_form(p);
-  case 6: return head_int(p, &k->unroll);
-  case 7: return head_int(p, &k->vector);
-  case 8: return head_int(p, &k->grain);
-  case 9: return head_int(p, &k->high);
-  case 10: return head_int(p, &k->steps);
-  case 11: return head_int(p, &k->pack);
-  case 12: return k->marks = true, 0;
-  default: return head_int(p, &k->cluster);
-  }
-}
-
+/* ---- a kernel */
 static int kernel(Parser *p) {
   TsReader *r = &p->r;
   if (!ts_read_is_word(r, "tile")) return ts_read_unexpected(r, "'tile'");
   ts_read_next(r);
   TsToken t = r->now;
   if (ts_read_expect(r, TS_TOKEN_symbol, "'@' and the kernel's name")) return -1;
-  char *name = keep(p, &p->scratch, t.at + 1, t.len - 1);
+  char *name = ts_tile_read_keep(p, &p->scratch, t.at + 1, t.len - 1);
   if (!name) return -1;
   if (!(p->k = ts_tile_new(name))) return no_memory(p);
   p->b = ts_tile_build(p->k);
-  if (size_names(p) || params(p, false)) return -1;
-  if (ts_read_accept(r, TS_TOKEN_arrow) && params(p, true)) return -1;
-  while (r->now.kind == TS_TOKEN_word) {
-    TsToken head = r->now;
-    if (head_word(p, &head)) return -1;
-  }
+  if (ts_tile_read_head(p)) return -1;
   if (ts_read_expect(r, '{', "'{'") || lines(p)) return -1;
   return r->now.kind == TS_TOKEN_end ? 0 : ts_read_unexpected(r, "the end behind the kernel");
 }

@@ -1,5 +1,5 @@
 /* Kernels of Tile IR and the builder that makes them. Everything lives in the kernel's arena. */
-#include "ir/tile/parts.h"
+#include "ir/tile/sequence.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -63,7 +63,7 @@ TsTile *ts_tile_share(const TsTile *k) {
 
 void ts_tile_free(TsTile *k) {
   if (!k || atomic_fetch_sub(&k->shares, 1) > 0) return;
-  for (int i = 0; k->parts && i < k->parts->n; i++) ts_tile_free(k->parts->part[i].k);
+  for (int i = 0; k->sequence && i < k->sequence->n; i++) ts_tile_free(k->sequence->step[i].k);
   ts_arena_free(&k->arena);
   free(k);
 }
@@ -189,6 +189,30 @@ int64_t ts_tile_numel(const TsTileType *t) {
   int64_t n = 1;
   for (int i = 0; i < t->rank; i++) n *= t->dim[i];
   return n;
+}
+
+void ts_tile_set_strides(TsTileType *t, const int64_t *stride) {
+  memcpy(t->stride, stride, sizeof *stride * t->rank);
+  ts_shape_settle(t->rank, t->dim, t->stride);
+  t->strided = !ts_shape_row_major(t->rank, t->dim, t->stride);
+  if (!t->strided) memset(t->stride, 0, sizeof t->stride);
+}
+
+int64_t ts_tile_dense_bytes(const TsTileType *t, const int64_t *dim) {
+  int64_t n = ts_dtypes[t->dtype].nbytes;
+  for (int i = 0; i < t->rank; i++) n *= ts_tile_extent(t, i, dim);
+  return n;
+}
+
+void ts_tile_reach(const TsTileType *t, const int64_t *dim, int64_t *below, int64_t *above) {
+  int64_t step = 1, first = 0, last = 0;
+  for (int i = t->rank; i-- > 0;) {
+    int64_t n = ts_tile_extent(t, i, dim), far = (n - 1) * (t->strided ? t->stride[i] : step);
+    *(far < 0 ? &first : &last) += far;
+    step *= n;
+  }
+  *below = step ? -first * ts_dtypes[t->dtype].nbytes : 0;
+  *above = step ? (last + 1) * ts_dtypes[t->dtype].nbytes : 0;
 }
 
 bool ts_tile_type_same(const TsTileType *a, const TsTileType *b) {

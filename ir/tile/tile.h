@@ -11,10 +11,11 @@
  *   }
  *
  * One IR in two forms. In the block form a value is a tile of any size and an operation is any
- * pointwise row of lib/ops.def or a row of ir/tile/tile.def. In the explicit form tiles are what the
- * target holds in registers, everything else is loops and memory; TsTile.form says which. Passes
- * (ir/tile/pass) build a kernel from another and stay legal at every step; the interpreter
- * (ir/tile/run/run.c) runs both forms, so that each pass can be checked by running before and after.
+ * pointwise row of lib/ops.def or a row of ir/tile/tile.def. In the explicit form tiles are
+ * what the target holds in registers, everything else is loops and memory; TsTile.form says
+ * which. Passes (ir/tile/pass) build a kernel from another and stay legal at every step; the
+ * interpreter (ir/tile/run/run.c) runs both forms, so that each pass can be checked by running
+ * before and after.
  *
  * Values are single-assignment; control is structured: a statement may hold regions, which see
  * the values around them. Pointwise rows take tiles of equal shape and compute types (f32, f64,
@@ -74,7 +75,7 @@ typedef struct TsTileType {
 } TsTileType;
 
 typedef struct TsTile TsTile;
-typedef struct TsTileParts TsTileParts;
+typedef struct TsTileSequence TsTileSequence;
 typedef struct TsTileStmt TsTileStmt;
 typedef struct TsTileRegion TsTileRegion;
 
@@ -122,8 +123,8 @@ struct TsTile {
   const char *target; /* "cpu", "avx512", "avx2", "base", "sm_90a", .. */
   int ntile;
   int64_t tile[4]; /* the tile shape that the schedule chose, for people */
-  /* 0: unsaid. Of a GPU's ring of buffers; of rows on a CPU, see ir/tile/pass/vec_pipeline.c. Threads are
-   * those of a GPU's block. */
+  /* 0: unsaid. Of a GPU's ring of buffers; of rows on a CPU, see
+   * ir/tile/pass/vec_pipeline.c. Threads are those of a GPU's block. */
   int stages, threads;
   /* Blocks that do one round of the grid together, 0: one. They divide its tiles: fragments along
    * their first axis, shared memory as its type says. */
@@ -144,9 +145,9 @@ struct TsTile {
   const char **place; /* "file.lua:12" by line number; [0] is "" */
   int nplace;
   uint32_t nvalue;
-  TsTileParts *parts; /* NULL; else kernels that do the work of this one (ir/tile/parts.h) */
-  bool failed;        /* memory ran out; every later call does nothing */
-  atomic_int shares;  /* how many hold it beside who made it */
+  TsTileSequence *sequence; /* NULL; else kernels that do the work of this one */
+  bool failed;              /* memory ran out; every later call does nothing */
+  atomic_int shares;        /* how many hold it beside who made it */
 };
 
 /* ---- building. A builder stands at the end of a region. After a failure statements are NULL and values
@@ -184,7 +185,8 @@ TsTileVal ts_tile_region_param(TsTile *k, TsTileRegion *r, const TsTileType *typ
 TsTileType ts_tile_type(TsDtype d, int rank, const int64_t *dim); /* of a value */
 TsTileType ts_tile_vector(TsDtype d, int64_t n);
 TsTileType ts_tile_scalar(TsDtype d);
-TsTileVal ts_tile_index(TsTileBuild *b, int64_t i); /* i64[] constant */
+void ts_tile_set_strides(TsTileType *t, const int64_t *stride); /* memory of it lies so */
+TsTileVal ts_tile_index(TsTileBuild *b, int64_t i);     /* i64[] constant */
 TsTileVal ts_tile_const(TsTileBuild *b, double value, const TsTileType *type);
 TsTileVal ts_tile_bits(TsTileBuild *b, uint64_t bits, const TsTileType *type);
 TsTileVal ts_tile_op1(TsTileBuild *b, int op, TsTileVal x);
@@ -238,6 +240,15 @@ int ts_tile_op_regions(int op);
 int ts_tile_op_operands(int op, bool *more);
 bool ts_tile_memory(const TsTileType *t); /* not a tile */
 int64_t ts_tile_numel(const TsTileType *t);
+/* A size of a type, where dim has the symbolic ones. */
+static inline int64_t ts_tile_extent(const TsTileType *t, int axis, const int64_t *dim) {
+  int64_t n = t->dim[axis];
+  return ts_tile_dim_is(n) ? dim[ts_tile_dim_index(n)] : n;
+}
+int64_t ts_tile_dense_bytes(const TsTileType *t,
+                            const int64_t *dim); /* of its elements alone */
+/* Bytes that memory has before its first element, as strides may be negative, and from it on. */
+void ts_tile_reach(const TsTileType *t, const int64_t *dim, int64_t *below, int64_t *above);
 bool ts_tile_type_same(const TsTileType *a, const TsTileType *b);
 
 /* ---- text (ir/tile/text.c, ir/tile/parse.c): parse(print(k)) is k */
@@ -252,9 +263,10 @@ int ts_tile_check(const TsTile *k, const TsTarget *target, TsError *err);
 
 /* ---- passes: each gives a new kernel, or NULL with the error */
 /* Pointwise rows in terms of primitive ones, through the one definition in lib/elem
- * (ir/tile/pass/expand.c). Keeps the form. Primitive are: add sub mul neg; of floats div sqrt fma abs
- * floor ceil trunc round; comparisons; where; the logical rows on bool, the bitwise rows on
- * integers and bool; of integers minimum maximum floordiv mod; the rows of ir/tile/tile.def. */
+ * (ir/tile/pass/expand.c). Keeps the form. Primitive are: add sub mul neg; of floats div
+ * sqrt fma abs floor ceil trunc round; comparisons; where; the logical rows on bool, the
+ * bitwise rows on integers and bool; of integers minimum maximum floordiv mod; the rows of
+ * ir/tile/tile.def. */
 bool ts_tile_primitive(int op, TsDtype operand);
 TsTile *ts_tile_expand(const TsTile *k, TsError *err);
 /* Symbolic sizes as numbers: dim[i] of each, -1 where it stays (ir/tile/pass/fix.c). */
@@ -269,15 +281,16 @@ int ts_tile_dce(TsTile *k);
 int ts_tile_cse(TsTile *k);
 /* Whether a statement does more than make its results. */
 bool ts_tile_effect(const TsTileStmt *s);
-/* Loops over rows with the stages of several rows in one walk, for a CPU (ir/tile/pass/vec_pipeline.c).
- * Keeps the block form; NULL without an error where there is no such loop. */
+/* Loops over rows with the stages of several rows in one walk, for a CPU
+ * (ir/tile/pass/vec_pipeline.c). Keeps the block form; NULL without an error where there is
+ * no such loop. */
 TsTile *ts_tile_pipeline(const TsTile *k, const TsTarget *target, TsError *err);
 /* Block form to explicit form for a CPU with vectors, behind ts_tile_pipeline
  * (ir/tile/pass/vectorise.c). */
 TsTile *ts_tile_vectorise(const TsTile *k, const TsTarget *target, TsError *err);
 
-/* ir/tile/run/run.c: runs any kernel. arg: the memory of each parameter, row-major or as its strides
- * say; dim: the symbolic sizes. Positions outside of memory are errors. */
+/* ir/tile/run/run.c: runs any kernel. arg: the memory of each parameter, row-major or as its
+ * strides say; dim: the symbolic sizes. Positions outside of memory are errors. */
 int ts_tile_run(const TsTile *k, void *const *arg, const int64_t *dim, TsError *err);
 
 /* Calls task on disjoint ranges that cover [0, n), of at least grain each, at once or not; some

@@ -3,7 +3,6 @@
 #include "jit/build/build.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 #include "ir/graph/parts.h"
 #include "ir/sched/index.h"
@@ -13,16 +12,11 @@
 #include "jit/build/join.h"
 #include "jit/compile/compile.h"
 #include "ir/lower/lower.h"
-#include "jit/build/device_unit.h"
-#include "jit/build/unit.h"
+#include "jit/build/device_instruction.h"
+#include "jit/build/instruction.h"
+#include "lib/clock.h"
 
 enum { KERNEL_USEC = 4000 }; /* what a compilation for the CPU takes, about */
-
-static double now_msec(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
 
 /* Rows that the VM takes longer for, since it keeps exps between its passes, or walks a row of
  * a norm by itself. By themselves, 4096 x 4096 f32 on one thread: a loss 1.25 times as fast as
@@ -31,7 +25,7 @@ static bool gains_rows(const TsNode *n) { return ts_op_info((TsOp)n->op)->kernel
 
 /* Attention alone is as fast on the VM; what is won is a copy of its result. */
 bool ts_build_worth(const TsGroup *g) {
-  if (g->kind == TS_GROUP_attention) return g->turned;
+  if (g->kind == TS_GROUP_attention) return g->transposed;
   if (g->kind == TS_GROUP_matmul || g->kind == TS_GROUP_conv) return true;
   if (g->kind != TS_GROUP_vm && g->nnode > 1) return true;
   return g->kind == TS_GROUP_rows && gains_rows(g->node[0]);
@@ -119,11 +113,11 @@ static void prepare(TsBuildJob *b, Work *w) {
 }
 
 /* The kernel as an instruction, which takes over what it calls. */
-static TsFused *unit(TsBuildJob *b, Work *w, TsError *err) {
+static TsFused *instruction(TsBuildJob *b, Work *w, TsError *err) {
   TsLayouts *l = ts_build_layouts(b, w->f->g);
   bool interpreted = b->how != TS_BUILD_compiled;
-  TsFused *f =
-      interpreted ? ts_unit_interpreted(w->plain, &w->k, l) : ts_unit_new(w->kernel, &w->k, l);
+  TsFused *f = interpreted ? ts_instruction_interpreted(w->plain, &w->k, l)
+                           : ts_instruction_new(w->kernel, &w->k, l);
   if (!f)
     ts_error_memory(err);
   else if (interpreted)
@@ -133,10 +127,10 @@ static TsFused *unit(TsBuildJob *b, Work *w, TsError *err) {
   return f;
 }
 
-static TsFused *unit_there(TsBuildJob *b, Work *w, TsError *err) {
+static TsFused *device_instruction(TsBuildJob *b, Work *w, TsError *err) {
   const TsFusedGroup *u = &w->f->of[w->g->index];
-  TsFused *f = ts_device_unit(b->device, w->there, &w->k, ts_build_layouts(b, w->f->g));
-  if (f && u->into) ts_device_unit_join(f, u->shift);
+  TsFused *f = ts_device_instruction(b->device, w->there, &w->k, ts_build_layouts(b, w->f->g));
+  if (f && u->into) ts_device_instruction_join(f, u->shift);
   if (f)
     w->there = NULL;
   else
@@ -164,7 +158,7 @@ static void finish(TsBuildJob *b, Work *w) {
   if (cached < 0) return refuse(b, w->g, &err);
   u->group = w->g;
   u->value = ts_arena_copy(arena, w->k.value, sizeof w->k.value);
-  if (u->value) u->fused = b->device ? unit_there(b, w, &err) : unit(b, w, &err);
+  if (u->value) u->fused = b->device ? device_instruction(b, w, &err) : instruction(b, w, &err);
   if (!u->fused) return refuse(b, w->g, &err);
   b->ncached += cached;
   u->fused->what = label(arena, w->g);
@@ -223,12 +217,12 @@ static Work *find_work(TsBuildJob *b, int *count) {
 
 /* Results that are turned lie so for every kernel that reads them, and row-major where they are
  * looked at the other way round. */
-static int turn_layouts(const TsBuildJob *b, const TsSched *s) {
+static int transpose_layouts(const TsBuildJob *b, const TsSched *s) {
   TsLayouts *l = ts_build_layouts(b, s->g);
   for (int i = 0; i < s->ngroup; i++) {
     const TsGroup *g = s->group[i];
-    if (!g->turned || !ts_build_worth_on(b, g)) continue;
-    if (ts_layouts_turn(l, s->g, &g->node[0]->out[0])) return -1;
+    if (!g->transposed || !ts_build_worth_on(b, g)) continue;
+    if (ts_layouts_transpose(l, s->g, &g->node[0]->out[0])) return -1;
   }
   return 0;
 }
@@ -250,11 +244,12 @@ static bool can_spread(const TsBuildJob *b, const TsSched *s, const TsPart *p) {
 static bool goes_past(const TsPart *p) {
   enum { LARGE = 12 << 20 };
   const TsMeta *whole = &p->whole->out[0].meta;
-  int64_t size = ts_dtypes[whole->dtype].nbytes, step = 1, start = 0;
+  int64_t size = ts_dtypes[whole->dtype].nbytes, step[TS_MAX_RANK], start = 0;
   bool aligned = true;
-  for (int i = whole->ndim; i-- > 0; step *= whole->dim[i]) {
-    start += p->start[i] * step;
-    aligned &= i == whole->ndim - 1 || step * size % 64 == 0;
+  ts_meta_strides(whole, step);
+  for (int i = 0; i < whole->ndim; i++) {
+    start += p->start[i] * step[i];
+    aligned &= i == whole->ndim - 1 || step[i] * size % 64 == 0;
   }
   return ts_meta_nbytes(&p->v->meta) < LARGE || (aligned && start * size % 64 == 0);
 }
@@ -279,7 +274,7 @@ static int spread_parts(const TsBuildJob *b, TsSched *s) {
     if (p->dense || !can_spread(b, s, p) || !worth_spreading(b, s, &all, p->whole)) continue;
     if (!goes_past(p)) continue;
     if (!s->spread) s->spread = ts_arena_alloc(&s->arena, (size_t)s->g->nnode + 1);
-    failed = !s->spread || ts_layouts_lie(l, p->v, p->stride);
+    failed = !s->spread || ts_layouts_set(l, p->v, p->stride);
     if (!failed) s->spread[p->v->node->id] = 1;
   }
   ts_parts_free(&all);
@@ -290,8 +285,8 @@ static int spread_parts(const TsBuildJob *b, TsSched *s) {
 static void keep_straight(const TsBuildJob *b, const TsSched *s) {
   TsLayouts *l = ts_build_layouts(b, s->g);
   for (int i = 0; i < s->ngroup; i++) {
-    if (s->group[i]->turned && ts_lower_straight(s, s->group[i], ts_layouts_of, l))
-      s->group[i]->turned = false;
+    if (s->group[i]->transposed && ts_lower_straight(s, s->group[i], ts_layouts_of, l))
+      s->group[i]->transposed = false;
   }
 }
 
@@ -310,7 +305,7 @@ static int schedule(TsBuildJob *b, TsFusion *f, const TsGraph *g, TsError *err) 
   f->sched = s;
   if (is_gpu(b)) keep_straight(b, s);
   f->of = ts_arena_alloc(&s->arena, sizeof *f->of * ((size_t)s->ngroup + 1));
-  bool whole = f->of && !turn_layouts(b, s) && !spread_parts(b, s) &&
+  bool whole = f->of && !transpose_layouts(b, s) && !spread_parts(b, s) &&
                (!is_gpu(b) || !ts_build_join(b, f));
   if (!whole) return ts_error_memory(err);
   return ts_sched_check(s, err);
@@ -344,7 +339,7 @@ static double cost_msec(const TsBuildJob *b, const Work *work, int n, const TsDe
 }
 
 int ts_build_run(TsBuildJob *b, TsError *err) {
-  double start = now_msec();
+  double start = ts_clock_msec();
   int n = 0;
   if (!b->fusion.sched && ts_build_schedule(b, err)) return -1;
   Work *work = find_work(b, &n);
@@ -363,7 +358,7 @@ int ts_build_run(TsBuildJob *b, TsError *err) {
   ts_device_set_free(set);
   for (int i = 0; i < n; i++) drop(&work[i]);
   free(work);
-  b->msec = now_msec() - start;
+  b->msec = ts_clock_msec() - start;
   return 0;
 }
 

@@ -1,16 +1,16 @@
 /* See jit/build/device.h. */
 #include "jit/build/device.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "ir/tile/parts.h"
+#include "ir/tile/sequence.h"
+#include "jit/code/queue.h"
+#include "lib/thread.h"
 
-enum { MOST_THREADS = 8, STACK = 8 << 20 /* LLVM recurses deeply */ };
+enum { MOST_THREADS = 8 };
 
 typedef struct One {
   const TsTile *k;
@@ -28,7 +28,7 @@ struct TsDeviceSet {
 /* ---- which there are */
 static int count(int n, const TsTile *const *k) {
   int all = 0;
-  for (int i = 0; i < n; i++) all += !k[i] ? 0 : k[i]->parts ? k[i]->parts->n : 1;
+  for (int i = 0; i < n; i++) all += !k[i] ? 0 : k[i]->sequence ? k[i]->sequence->n : 1;
   return all;
 }
 
@@ -56,9 +56,9 @@ TsDeviceSet *ts_device_set(TsDevice *d, int n, const TsTile *const *k) {
   if (!s || !s->one) return free(s), NULL;
   s->d = d;
   for (int i = 0; i < n; i++) {
-    if (k[i] && !k[i]->parts) add(s, k[i]);
-    for (int j = 0; k[i] && k[i]->parts && j < k[i]->parts->n; j++)
-      add(s, k[i]->parts->part[j].k);
+    if (k[i] && !k[i]->sequence) add(s, k[i]);
+    for (int j = 0; k[i] && k[i]->sequence && j < k[i]->sequence->n; j++)
+      add(s, k[i]->sequence->step[j].k);
   }
   drop_equal(s);
   return s;
@@ -69,7 +69,7 @@ static int threads_for(const TsDeviceSet *s) {
   long n = sysconf(_SC_NPROCESSORS_ONLN) / 2;
   if (n > MOST_THREADS) n = MOST_THREADS;
   if (n > s->n) n = s->n;
-  return n < 1 || s->d->most_work ? 1 : (int)n;
+  return n < 1 || s->d->simulated ? 1 : (int)n;
 }
 
 double ts_device_set_usec(const TsDeviceSet *s) {
@@ -98,19 +98,8 @@ static void *open_some(void *arg) {
 void ts_device_set_open(TsDeviceSet *s) {
   pthread_t thread[MOST_THREADS];
   int n = 0;
-  sigset_t all, before;
-  pthread_attr_t attr;
-  sigfillset(&all);
-  sigdelset(
-      &all,
-      SIGBUS); /* of the thread that reads (vm/core/mapped.h): blocked, it would end the process */
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  pthread_attr_init(&attr);
-  pthread_attr_setstacksize(&attr, STACK);
   for (int most = threads_for(s) - 1; n < most; n++)
-    if (pthread_create(&thread[n], &attr, open_some, s)) break;
-  pthread_attr_destroy(&attr);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!ts_thread_start(&thread[n], TS_QUEUE_STACK, open_some, s)) break;
   open_some(s);
   while (n-- > 0) pthread_join(thread[n], NULL);
 }

@@ -84,9 +84,9 @@ static bool follow(const TsFusion *f, Parts *p, int input, int64_t start, bool f
   const TsNode *c = p->into;
   const TsMeta *y = &c->out[0].meta;
   const TsValue *v = c->in[input];
-  int64_t stride[TS_MAX_RANK], step = 1, axis = c->attr[0].i;
+  int64_t stride[TS_MAX_RANK], axis = c->attr[0].i;
   if (axis < 0) axis += y->ndim;
-  for (int i = y->ndim; i-- > 0; step *= y->dim[i]) stride[i] = step;
+  ts_meta_strides(y, stride);
   int64_t shift = start * stride[axis];
   for (; ts_sched_is_view(v->node); v = v->node->in[0])
     if (readers(f, v) != 1 || !back(v->node, stride)) return false;
@@ -137,9 +137,9 @@ int ts_build_join(const TsBuildJob *b, TsFusion *f) {
     Parts p = {.from = g->node[0]};
     if (g->nnode != 1 || p.from->op != TS_OP_attention_grad) continue;
     if (!(p.into = joiner(f, p.from)) || !find(f, &p)) continue;
-    if (ts_layouts_lie(l, &p.from->out[0], p.stride)) return -1;
+    if (ts_layouts_set(l, &p.from->out[0], p.stride)) return -1;
     if (!can(f, g, l)) {
-      ts_layouts_lie(l, &p.from->out[0], NULL);
+      ts_layouts_set(l, &p.from->out[0], NULL);
       continue;
     }
     f->of[i].into = p.into;

@@ -14,6 +14,7 @@
 #include "devices/work.h"
 #include "ir/tile/marks.h"
 #include "vm/core/profile.h"
+#include "lib/clock.h"
 
 /* ---- the outline */
 int ts_kernel_phases(const TsTile *k, TsTileStmt *phase[TS_KERNEL_PHASES]) {
@@ -204,7 +205,7 @@ static int64_t cycles(void) {
 #if defined __x86_64__
   return (int64_t)__rdtsc();
 #else
-  return ts_spans_now();
+  return ts_clock_nsec();
 #endif
 }
 
@@ -226,11 +227,11 @@ static void add_marks(const Run *r, const TsKernelClock *clock, const TsSpan *wh
 static void run_timed(Run *r, int64_t lo, int64_t hi, int worker, void *local) {
   TsKernelClock *clock = (TsKernelClock *)((char *)local + r->kernel->marks_at);
   if (r->kernel->nmark) memset(clock, 0, sizeof *clock * (size_t)r->kernel->nmark);
-  int64_t start = ts_spans_now(), from = cycles();
+  int64_t start = ts_clock_nsec(), from = cycles();
   r->phase(r->arg, r->dim, lo, hi, local);
   TsSpan span = {.start = start, .phase = r->at, .thread = worker};
   int64_t took = cycles() - from;
-  span.end = ts_spans_now();
+  span.end = ts_clock_nsec();
   if (r->kernel->nmark) add_marks(r, clock, &span, took);
   ts_spans_add(r->spans, &span);
 }
@@ -249,11 +250,7 @@ static void run_rounds(void *p, int64_t lo, int64_t hi, int worker) {
 }
 
 int64_t ts_kernel_scratch_bytes(const TsKernel *kernel, int i, const int64_t *dim) {
-  const TsTileType *t = &kernel->scratch[i];
-  int64_t n = ts_dtypes[t->dtype].nbytes;
-  for (int a = 0; a < t->rank; a++)
-    n *= ts_tile_dim_is(t->dim[a]) ? dim[ts_tile_dim_index(t->dim[a])] : t->dim[a];
-  return n;
+  return ts_tile_dense_bytes(&kernel->scratch[i], dim);
 }
 
 static void *take_scratch(const TsKernel *kernel, const int64_t *dim, void **at) {

@@ -1,7 +1,7 @@
 /* The hash of a kernel: a walk that numbers values as it meets them. */
 #include <string.h>
 
-#include "ir/tile/parts.h"
+#include "ir/tile/sequence.h"
 #include "jit/code/kernel.h"
 #include "jit/code/sha256.h"
 
@@ -93,15 +93,15 @@ static void region(Walk *w, const TsTileRegion *r) {
 }
 
 /* Each by the key of its own. */
-static void parts(Walk *w, const TsTileParts *p) {
+static void sequence(Walk *w, const TsTileSequence *p) {
   static const TsTarget none = {.name = "", .triple = "", .cpu = "", .features = ""};
   uint8_t key[32];
   for (int i = 0; i < p->n; i++) {
-    const TsTile *k = p->part[i].k;
+    const TsTile *k = p->step[i].k;
     ts_kernel_key(k, &none, "", key);
     bytes(w, key, sizeof key);
-    for (int a = 0; a < k->nparam; a++) word(w, p->part[i].arg[a]), word(w, p->part[i].byte[a]);
-    for (int d = 0; d < k->ndim; d++) word(w, p->part[i].dim[d]), word(w, p->part[i].of[d]);
+    for (int a = 0; a < k->nparam; a++) word(w, p->step[i].arg[a]), word(w, p->step[i].byte[a]);
+    for (int d = 0; d < k->ndim; d++) word(w, p->step[i].dim[d]), word(w, p->step[i].of[d]);
   }
   for (int i = 0; i < p->ntemp; i++) {
     word(w, p->temp[i].nbytes << 2 | p->temp[i].zero << 1 | p->temp[i].writes);
@@ -132,7 +132,7 @@ static void kernel(Walk *w, const TsTile *k) {
   word(w, k->nparam);
   for (int i = 0; i < k->nparam; i++) define(w, k->param[i], i < 64 && w->viewed >> i & 1);
   region(w, k->body);
-  if (k->parts) parts(w, k->parts);
+  if (k->sequence) sequence(w, k->sequence);
 }
 
 static void end(Walk *w, uint8_t key[32]) {

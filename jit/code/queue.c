@@ -1,9 +1,9 @@
 /* The compile queue. */
 #include "jit/code/queue.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
+
+#include "lib/thread.h"
 
 struct TsQueue {
   pthread_t thread[TS_QUEUE_THREADS];
@@ -51,20 +51,8 @@ static void *work(void *arg) {
   return NULL;
 }
 
-/* Signals are for the program's thread: Ctrl-C must interrupt what it waits for. */
 static void start(TsQueue *q) {
-  sigset_t all, before;
-  pthread_attr_t attr;
-  sigfillset(&all);
-  sigdelset(
-      &all,
-      SIGBUS); /* of the thread that reads (vm/core/mapped.h): blocked, it would end the process */
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  pthread_attr_init(&attr);
-  pthread_attr_setstacksize(&attr, 8 << 20); /* LLVM recurses deeply */
-  q->nthread += !pthread_create(&q->thread[q->nthread], &attr, work, q);
-  pthread_attr_destroy(&attr);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  q->nthread += ts_thread_start(&q->thread[q->nthread], TS_QUEUE_STACK, work, q);
 }
 
 static int add(TsQueue *q, TsQueueJob *job, bool first) {

@@ -14,7 +14,7 @@ typedef struct TsQueueJob {
 
 typedef struct TsQueue TsQueue;
 
-enum { TS_QUEUE_THREADS = 8 };
+enum { TS_QUEUE_THREADS = 8, TS_QUEUE_STACK = 8 << 20 /* LLVM recurses deeply */ };
 
 /* NULL: out of memory. A thread starts with a job that finds none idle, while there are fewer
  * than so many, at most TS_QUEUE_THREADS. */

@@ -4,17 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "ir/tile/pass/nearly.h"
 #include "jit/gpu/code.h"
 #include "jit/compile/llvm.h"
-
-static double now_usec(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
-}
+#include "lib/clock.h"
 
 /* ---- the outline with what is planned */
 static void put_phases(const TsGpuPlan *plan, TsGpuCode *code) {
@@ -66,13 +60,13 @@ static int emit(const TsTile *k, const TsTarget *t, TsGpuForm how, TsLlvmForm fo
 int ts_gpu_code(const TsTile *k, const TsTarget *t, TsGpuForm how, TsGpuCode *code,
                 TsError *err) {
   TsText text = {0};
-  double begun = now_usec();
+  double begun = ts_clock_usec();
   TsLlvmForm form = t->object ? TS_LLVM_object : TS_LLVM_assembly;
   int failed = emit(k, t, how, form, code, &text, err);
   if (!failed && text.failed) failed = ts_error_set(err, TS_ERR_memory, "jit: out of memory");
   if (failed) return ts_text_free(&text), -1;
   code->image = text.at, code->size = text.len;
-  code->usec = now_usec() - begun;
+  code->usec = ts_clock_usec() - begun;
   return 0;
 }
 

@@ -83,13 +83,6 @@ static char *open_room(void) {
   return NULL;
 }
 
-static int64_t bytes_of(const TsTileType *t, const int64_t *dim) {
-  int64_t n = ts_dtypes[t->dtype].nbytes;
-  for (int i = 0; i < t->rank; i++)
-    n *= ts_tile_dim_is(t->dim[i]) ? dim[ts_tile_dim_index(t->dim[i])] : t->dim[i];
-  return n;
-}
-
 static int run_blocks(const TsGpuCode *code, void **fn, void **list, const int64_t *dim,
                       const int64_t *blocks, const int64_t *shared, TsError *err) {
   Block *b = calloc(1, sizeof *b);
@@ -120,8 +113,8 @@ static int run_one(const TsGpuCode *code, void **fn, void *const *arg, const int
   if (n > 256) return ts_error_set(err, TS_ERR_memory, "jit: out of memory");
   memcpy(list, arg, sizeof *list * (size_t)code->nparam);
   for (int i = 0; i < code->nscratch; i++)
-    list[code->nparam + i] =
-        aligned_alloc(64, (size_t)(bytes_of(&code->scratch[i], dim) + 127) & ~(size_t)63);
+    list[code->nparam + i] = aligned_alloc(
+        64, (size_t)(ts_tile_dense_bytes(&code->scratch[i], dim) + 127) & ~(size_t)63);
   for (int i = 0; i < code->nphase; i++)
     rounds[i] = (rounds[i] + code->phase[i].rounds - 1) / code->phase[i].rounds;
   if (!failed) failed = run_blocks(code, fn, list, dim, rounds, shared, err);

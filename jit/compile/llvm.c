@@ -26,7 +26,7 @@
 
 /* What the emitter writes is already in vectors and registers, with what does not change before
  * the loop, and the code generator combines instructions itself: default<O2> takes twice the
- * time of everything for the same speed (jit/README.md has the numbers). */
+ * time of everything for the same speed (docs/performance_notes.md has the numbers). */
 static const char usual_passes[] = "function(early-cse)";
 
 /* Steps of the code generator that cost more than they bring here: positions are one counter and

@@ -1,9 +1,9 @@
-/* Kernels on a device: the disk cache, modules, launches. See jit/gpu/gpu.h. */
+/* Kernels whose code is one of threads, on a device: the disk cache, modules, launches. What
+ * makes the code is jit/gpu/gpu.h. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "ir/tile/check.h"
 #include "jit/code/cache.h"
@@ -11,6 +11,7 @@
 #include "jit/code/kernel.h"
 #include "jit/compile/llvm.h"
 #include "jit/device/kind.h"
+#include "lib/clock.h"
 
 enum { MOST_ARGS = 128 };
 /* For which the next launch is started early: with less to do the host is late anyway, and such
@@ -24,7 +25,7 @@ typedef struct Variant {
   void *module, *phase[TS_GPU_PHASES];
 } Variant;
 
-struct TsGpuKernel {
+typedef struct Kernel {
   TsDevice *d;
   TsTile *k;
   uint8_t digest[32];
@@ -33,13 +34,7 @@ struct TsGpuKernel {
   pthread_mutex_t lock;
   bool cached;
   double llvm_usec, driver_usec;
-};
-
-static double now_usec(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
-}
+} Kernel;
 
 /* ---- the disk cache: what LLVM found out, then PTX */
 typedef struct Head {
@@ -90,7 +85,8 @@ static void key_of(const uint8_t *digest, const TsTarget *t, TsGpuForm form, uin
   ts_kernel_key_of(digest, t, salt, key);
 }
 
-bool ts_gpu_kernel_known(const TsDevice *d, const uint8_t digest[32]) {
+static bool known(const TsDevice *d, const TsTile *k, const uint8_t *digest) {
+  (void)k;
   uint8_t key[TS_CACHE_KEY];
   const TsTarget *t = ts_target_of(d);
   if (t) key_of(digest, t, TS_GPU_aligned, key);
@@ -98,7 +94,7 @@ bool ts_gpu_kernel_known(const TsDevice *d, const uint8_t digest[32]) {
 }
 
 /* Threads belong to what is on disk: they follow from the expanded kernel. */
-static int find_code(TsGpuKernel *g, TsGpuForm form, TsGpuCode *code, TsError *err) {
+static int find_code(Kernel *g, TsGpuForm form, TsGpuCode *code, TsError *err) {
   uint8_t key[TS_CACHE_KEY];
   TsGpuPlan plan;
   key_of(g->digest, g->target, form, key);
@@ -112,7 +108,7 @@ static int find_code(TsGpuKernel *g, TsGpuForm form, TsGpuCode *code, TsError *e
 }
 
 /* Once it is loaded: what is on disk costs no compiling, the driver's neither. */
-static void keep(const TsGpuKernel *g, TsGpuForm form, const TsGpuCode *code) {
+static void keep(const Kernel *g, TsGpuForm form, const TsGpuCode *code) {
   uint8_t key[TS_CACHE_KEY];
   key_of(g->digest, g->target, form, key);
   to_disk(code, key);
@@ -122,25 +118,25 @@ static void keep(const TsGpuKernel *g, TsGpuForm form, const TsGpuCode *code) {
 /* The driver compiles PTX as it loads it, beside what else goes on, and has a cache of its own on
  * disk. Its linker would give code that could be kept here, but compiles for others to link to:
  * with up to twice the registers. */
-static int load(TsGpuKernel *g, Variant *v, TsError *err) {
+static int load(Kernel *g, Variant *v, TsError *err) {
   TsDevice *d = g->d;
-  double begun = now_usec();
+  double begun = ts_clock_usec();
   if (d->run->module_new(d, v->code.image, &v->module, err)) return -1;
   for (int i = 0; i < v->code.nphase; i++)
     if (d->run->kernel(d, v->module, v->code.phase[i].name, (int)v->code.phase[i].shared,
                        &v->phase[i], err))
       return -1;
-  g->driver_usec += now_usec() - begun;
+  g->driver_usec += ts_clock_usec() - begun;
   return 0;
 }
 
-static void drop(TsGpuKernel *g, Variant *v) {
+static void drop(Kernel *g, Variant *v) {
   if (v->module) g->d->run->module_free(g->d, v->module);
   ts_gpu_code_free(&v->code);
   *v = (Variant){0};
 }
 
-static int make(TsGpuKernel *g, Variant *v, TsGpuForm form, TsError *err) {
+static int make(Kernel *g, Variant *v, TsGpuForm form, TsError *err) {
   if (v->made) return 0;
   if (find_code(g, form, &v->code, err) || load(g, v, err)) return drop(g, v), -1;
   if (!g->cached) keep(g, form, &v->code);
@@ -148,28 +144,8 @@ static int make(TsGpuKernel *g, Variant *v, TsGpuForm form, TsError *err) {
   return 0;
 }
 
-TsGpuKernel *ts_gpu_kernel_open(TsDevice *d, const TsTile *k, const uint8_t digest[32],
-                                TsError *err) {
-  const TsTarget *t = d->run ? ts_target_of(d) : NULL;
-  if (!ts_target_gpu(t))
-    return ts_error_set(err, TS_ERR_device, "jit: no code for %s", d->name), NULL;
-  if (ts_device_use(d, err)) return NULL;
-  TsGpuKernel *g = calloc(1, sizeof *g);
-  if (!g) return ts_error_set(err, TS_ERR_memory, "jit: out of memory"), NULL;
-  g->d = d, g->target = t;
-  if (digest)
-    memcpy(g->digest, digest, sizeof g->digest);
-  else
-    ts_kernel_digest(k, g->digest);
-  pthread_mutex_init(&g->lock, NULL);
-  g->k = ts_tile_share(k);
-  if (!make(g, &g->aligned, TS_GPU_aligned, err)) return g;
-  ts_gpu_kernel_free(g);
-  return NULL;
-}
-
-void ts_gpu_kernel_free(TsGpuKernel *g) {
-  if (!g) return;
+static void release(void *of) {
+  Kernel *g = of;
   drop(g, &g->aligned);
   drop(g, &g->other);
   drop(g, &g->many);
@@ -178,22 +154,34 @@ void ts_gpu_kernel_free(TsGpuKernel *g) {
   free(g);
 }
 
-bool ts_gpu_kernel_cached(const TsGpuKernel *g) { return g->cached; }
-const TsGpuCode *ts_gpu_kernel_code(const TsGpuKernel *g) { return &g->aligned.code; }
+static void *open(TsDevice *d, const TsTile *k, const uint8_t *digest, TsError *err) {
+  const TsTarget *t = d->run ? ts_target_of(d) : NULL;
+  if (!ts_target_gpu(t))
+    return ts_error_set(err, TS_ERR_device, "jit: no code for %s", d->name), NULL;
+  if (ts_device_use(d, err)) return NULL;
+  Kernel *g = calloc(1, sizeof *g);
+  if (!g) return ts_error_set(err, TS_ERR_memory, "jit: out of memory"), NULL;
+  g->d = d, g->target = t;
+  memcpy(g->digest, digest, sizeof g->digest);
+  pthread_mutex_init(&g->lock, NULL);
+  g->k = ts_tile_share(k);
+  if (!make(g, &g->aligned, TS_GPU_aligned, err)) return g;
+  release(g);
+  return NULL;
+}
 
-void ts_gpu_kernel_times(const TsGpuKernel *g, double *llvm_usec, double *driver_usec) {
+static bool cached(const void *of) { return ((const Kernel *)of)->cached; }
+const TsGpuCode *ts_device_threads_code(const void *of) {
+  return &((const Kernel *)of)->aligned.code;
+}
+
+static void times(const void *of, double *llvm_usec, double *driver_usec) {
+  const Kernel *g = of;
   *llvm_usec = g->llvm_usec, *driver_usec = g->driver_usec;
 }
 
 /* ---- launches */
-static int64_t bytes_of(const TsTileType *t, const int64_t *dim) {
-  int64_t n = ts_dtypes[t->dtype].nbytes;
-  for (int i = 0; i < t->rank; i++)
-    n *= ts_tile_dim_is(t->dim[i]) ? dim[ts_tile_dim_index(t->dim[i])] : t->dim[i];
-  return n;
-}
-
-static int launch(TsGpuKernel *g, Variant *v, void **args, const int64_t *dim, TsError *err) {
+static int launch(Kernel *g, Variant *v, void **args, const int64_t *dim, TsError *err) {
   int64_t rounds[TS_GPU_PHASES], before = 0;
   if (ts_gpu_rounds(&v->code, dim, rounds))
     return ts_error_set(err, TS_ERR_value, "jit: sizes are too large");
@@ -210,8 +198,8 @@ static int launch(TsGpuKernel *g, Variant *v, void **args, const int64_t *dim, T
                   .block = {(uint32_t)p->threads, 1, 1},
                   .shared = p->shared,
                   .early = before >= MANY_BLOCKS && ts_target_has(g->target, TS_UNIT_early),
-                  .ahead = i == 0 && blocks >= MANY_BLOCKS &&
-                           ts_target_has(g->target, TS_UNIT_early),
+                  .dependent = i == 0 && blocks >= MANY_BLOCKS &&
+                               ts_target_has(g->target, TS_UNIT_early),
                   .args = args};
     if (g->d->run->launch(g->d, &l, err)) return -1;
     before = blocks;
@@ -219,7 +207,7 @@ static int launch(TsGpuKernel *g, Variant *v, void **args, const int64_t *dim, T
   return 0;
 }
 
-static Variant *variant_for(TsGpuKernel *g, void *const *arg, TsError *err) {
+static Variant *variant_for(Kernel *g, void *const *arg, TsError *err) {
   uintptr_t low = 0;
   for (int i = 0; i < g->aligned.code.nparam; i++) low |= (uintptr_t)arg[i];
   if (low % 16 == 0) return &g->aligned;
@@ -230,21 +218,21 @@ static Variant *variant_for(TsGpuKernel *g, void *const *arg, TsError *err) {
 }
 
 static int64_t scratch_of(const TsGpuCode *c, int i, const int64_t *dim) {
-  return (bytes_of(&c->scratch[i], dim) + 255) & ~(int64_t)255;
+  return (ts_tile_dense_bytes(&c->scratch[i], dim) + 255) & ~(int64_t)255;
 }
 
-int64_t ts_gpu_kernel_scratch(const TsGpuKernel *g, const int64_t *dim) {
-  const TsGpuCode *c = &g->aligned.code;
+static int64_t scratch_bytes(const void *of, const int64_t *dim) {
+  const TsGpuCode *c = ts_device_threads_code(of);
   int64_t n = 0;
   for (int i = 0; i < c->nscratch; i++) n += scratch_of(c, i, dim);
   return n;
 }
 
-int ts_gpu_kernel_run(TsGpuKernel *g, void *scratch, void *const *arg, const int64_t *dim,
-                      TsError *err) {
+static int run(void *of, void *scratch, void *const *arg, const int64_t *dim, TsError *err) {
+  Kernel *g = of;
   Variant *v = variant_for(g, arg, err);
   void *pointer[MOST_ARGS], *list[MOST_ARGS + TS_TILE_DIMS];
-  int64_t size[TS_TILE_DIMS], nbytes = ts_gpu_kernel_scratch(g, dim);
+  int64_t size[TS_TILE_DIMS], nbytes = scratch_bytes(g, dim);
   int n = 0;
   if (!v) return -1;
   const TsGpuCode *c = &v->code;
@@ -264,10 +252,17 @@ int ts_gpu_kernel_run(TsGpuKernel *g, void *scratch, void *const *arg, const int
   return failed;
 }
 
-/* ---- many runs */
-int ts_gpu_kernel_most(const TsGpuKernel *g) { return ts_gpu_batch_most(&g->aligned.code); }
+static bool simple(const void *of) {
+  const TsGpuCode *code = ts_device_threads_code(of);
+  return !code->nscratch && code->nphase == 1;
+}
 
-static int launch_many(TsGpuKernel *g, int64_t blocks, uint64_t *table, const int64_t *dim,
+static int launches(const void *of) { return ts_device_threads_code(of)->nphase; }
+
+/* ---- many runs */
+static int most(const void *of) { return ts_gpu_batch_most(ts_device_threads_code(of)); }
+
+static int launch_many(Kernel *g, int64_t blocks, uint64_t *table, const int64_t *dim,
                        TsError *err) {
   const TsGpuPhase *p = &g->many.code.phase[0];
   int64_t size[TS_TILE_DIMS];
@@ -281,8 +276,8 @@ static int launch_many(TsGpuKernel *g, int64_t blocks, uint64_t *table, const in
   return blocks ? g->d->run->launch(g->d, &l, err) : 0;
 }
 
-int ts_gpu_kernel_run_many(TsGpuKernel *g, int n, void *const *arg, const int64_t *dim,
-                           TsError *err) {
+static int run_many(void *of, int n, void *const *arg, const int64_t *dim, TsError *err) {
+  Kernel *g = of;
   uint64_t table[TS_GPU_BATCH_WORDS] = {0};
   pthread_mutex_lock(&g->lock);
   int failed = make(g, &g->many, TS_GPU_batch, err);
@@ -292,45 +287,15 @@ int ts_gpu_kernel_run_many(TsGpuKernel *g, int n, void *const *arg, const int64_
   return blocks < 0 ? -1 : launch_many(g, blocks, table, dim, err);
 }
 
-/* ---- as a kind of kernels */
-static void *open_kind(TsDevice *d, const TsTile *k, const uint8_t *key, TsError *err) {
-  return ts_gpu_kernel_open(d, k, key, err);
-}
-static void free_kind(void *of) { ts_gpu_kernel_free(of); }
-static bool known_kind(const TsDevice *d, const TsTile *k, const uint8_t *key) {
-  (void)k;
-  return ts_gpu_kernel_known(d, key);
-}
-static bool cached_kind(const void *of) { return ts_gpu_kernel_cached(of); }
-static void times_kind(const void *of, double *llvm_usec, double *driver_usec) {
-  ts_gpu_kernel_times(of, llvm_usec, driver_usec);
-}
-static int run_kind(void *of, void *scratch, void *const *arg, const int64_t *dim,
-                    TsError *err) {
-  return ts_gpu_kernel_run(of, scratch, arg, dim, err);
-}
-static int64_t scratch_kind(const void *of, const int64_t *dim) {
-  return ts_gpu_kernel_scratch(of, dim);
-}
-static bool simple_kind(const void *of) {
-  const TsGpuCode *code = ts_gpu_kernel_code(of);
-  return !code->nscratch && code->nphase == 1;
-}
-static int launches_kind(const void *of) { return ts_gpu_kernel_code(of)->nphase; }
-static int most_kind(const void *of) { return ts_gpu_kernel_most(of); }
-static int run_many_kind(void *of, int n, void *const *arg, const int64_t *dim, TsError *err) {
-  return ts_gpu_kernel_run_many(of, n, arg, dim, err);
-}
-
 const TsDeviceKind ts_device_threads = {.name = "threads",
-                                        .open = open_kind,
-                                        .free = free_kind,
-                                        .known = known_kind,
-                                        .cached = cached_kind,
-                                        .times = times_kind,
-                                        .run = run_kind,
-                                        .scratch = scratch_kind,
-                                        .simple = simple_kind,
-                                        .launches = launches_kind,
-                                        .most = most_kind,
-                                        .run_many = run_many_kind};
+                                        .open = open,
+                                        .free = release,
+                                        .known = known,
+                                        .cached = cached,
+                                        .times = times,
+                                        .run = run,
+                                        .scratch = scratch_bytes,
+                                        .simple = simple,
+                                        .launches = launches,
+                                        .most = most,
+                                        .run_many = run_many};

@@ -1,4 +1,4 @@
-/* Kernels of devices that are open, of whatever kind (jit/device/kind.h), and of several parts. */
+/* Kernels of devices that are open, of whatever kind (jit/device/kind.h), and of several steps. */
 #include "jit/device/kernel.h"
 
 #include <pthread.h>
@@ -7,13 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "jit/device/kind.h"
-#include "jit/device/parts.h"
+#include "jit/device/sequence.h"
 #include "jit/code/kernel.h"
 #include "jit/compile/llvm.h"
 #include "jit/device/stand_in.h"
+#include "lib/clock.h"
 
 struct TsDeviceKernel {
   TsDevice *device;
@@ -22,28 +22,26 @@ struct TsDeviceKernel {
   uint8_t key[32];
   const TsDeviceKind *kind; /* of `of`, its code, once it is open; or: */
   void *of;
-  TsDeviceParts *parts; /* of one that is several */
-  TsQueueJob job;       /* that opens it; holds a reference */
-  TsQueue *queue;       /* of the job, NULL when it is done */
-  TsTile *wanted;       /* what it opens, until it has code */
-  TsError why;          /* that it could not be */
-  bool from_disk;       /* the job only loads it */
+  TsDeviceSequence *sequence; /* of one that is several */
+  TsQueueJob job;             /* that opens it; holds a reference */
+  TsQueue *queue;             /* of the job, NULL when it is done */
+  TsTile *wanted;             /* what it opens, until it has code */
+  TsError why;                /* that it could not be */
+  bool from_disk;             /* the job only loads it */
   atomic_bool pending;
 };
 
 static bool has_roles(const TsTile *k) { return k->form == TS_FORM_explicit && k->threads; }
 
-static bool is_simulated(const TsDevice *d) { return d->most_work; }
-
 const TsDeviceKind *ts_device_kind(const TsDevice *d, const TsTile *k) {
-  if (is_simulated(d)) return &ts_device_simulated;
+  if (d->simulated) return &ts_device_simulated;
   return has_roles(k) ? &ts_device_roles : &ts_device_threads;
 }
 
 const TsTarget *ts_device_target(TsDevice *d, const char **why) {
   const TsTarget *t = ts_target_of(d);
   *why = NULL;
-  if (is_simulated(d)) return t;
+  if (d->simulated) return t;
   if (!ts_llvm_present())
     *why = "the program was built without LLVM";
   else if (!ts_target_gpu(t))
@@ -65,11 +63,12 @@ static TsDeviceKernel *new_kernel(TsDevice *d, TsError *err) {
   return made;
 }
 
-/* queue: as of ts_device_parts_open. */
-static TsDeviceKernel *open_parts(TsDevice *d, const TsTile *k, TsQueue *queue, TsOpening how,
-                                  TsError *err) {
+/* queue: as of ts_device_sequence_open. */
+static TsDeviceKernel *open_sequence(TsDevice *d, const TsTile *k, TsQueue *queue,
+                                     TsOpening how, TsError *err) {
   TsDeviceKernel *made = new_kernel(d, err);
-  if (!made || (made->parts = ts_device_parts_open(d, k->parts, queue, how, err))) return made;
+  if (!made || (made->sequence = ts_device_sequence_open(d, k->sequence, queue, how, err)))
+    return made;
   free(made);
   return NULL;
 }
@@ -83,7 +82,7 @@ static TsDeviceKernel *open_new(TsDevice *d, const TsTile *k, const uint8_t *key
 }
 
 /* ---- kernels that are open, by what they do: layers of a model have the same ones. What is
- * several has memory of its own, its parts are shared. */
+ * several has memory of its own, its steps are shared. */
 static struct {
   pthread_mutex_t lock;
   pthread_cond_t opened;
@@ -130,15 +129,9 @@ static TsDeviceKernel *put(TsDeviceKernel *made, const uint8_t *key, double usec
   return rival;
 }
 
-static double now_usec(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
-}
-
 /* ---- kernels that another thread opens */
 bool ts_device_kernel_ready(const TsDeviceKernel *k) {
-  return !atomic_load(&k->pending) && (!k->parts || ts_device_parts_ready(k->parts));
+  return !atomic_load(&k->pending) && (!k->sequence || ts_device_sequence_ready(k->sequence));
 }
 
 /* Its code is there: until then another thread may be writing it. */
@@ -157,14 +150,14 @@ static void settle(TsDeviceKernel *k, bool well, double usec) {
 
 static void open_job(TsQueueJob *job) {
   TsDeviceKernel *k = (TsDeviceKernel *)((char *)job - offsetof(TsDeviceKernel, job));
-  double begun = now_usec();
+  double begun = ts_clock_usec();
   bool well = open_into(k, k->wanted, k->key, &k->why);
   if (!well && !k->why.code) ts_error_set(&k->why, TS_ERR_device, "jit: no kernel");
-  settle(k, well, now_usec() - begun);
+  settle(k, well, ts_clock_usec() - begun);
 }
 
 int ts_device_kernel_wait(TsDeviceKernel *k, TsError *err) {
-  if (k->parts) return ts_device_parts_wait(k->parts, err);
+  if (k->sequence) return ts_device_sequence_wait(k->sequence, err);
   if (!ts_device_kernel_ready(k)) {
     pthread_mutex_lock(&table.lock);
     TsQueue *queue = k->queue;
@@ -188,12 +181,12 @@ static TsDeviceKernel *opened(TsDeviceKernel *k, TsError *err) {
 
 TsDeviceKernel *ts_device_kernel_open_as(TsDevice *d, const TsTile *k, const uint8_t key[32],
                                          TsError *err) {
-  if (k->parts) return open_parts(d, k, NULL, (TsOpening){0}, err);
+  if (k->sequence) return open_sequence(d, k, NULL, (TsOpening){0}, err);
   TsDeviceKernel *made = take(d, key);
   if (made) return opened(made, err);
-  double begun = now_usec();
+  double begun = ts_clock_usec();
   made = open_new(d, k, key, err);
-  made = made ? put(made, key, now_usec() - begun) : NULL;
+  made = made ? put(made, key, ts_clock_usec() - begun) : NULL;
   return made ? opened(made, err) : NULL;
 }
 
@@ -205,7 +198,7 @@ TsDeviceKernel *ts_device_kernel_open(TsDevice *d, const TsTile *k, TsError *err
 
 /* ---- kernels that are opened while the program goes on. They are in the table from the
  * beginning, so that each is compiled once. */
-bool ts_device_kernel_takes_time(const TsDevice *d) { return !is_simulated(d); }
+bool ts_device_kernel_takes_time(const TsDevice *d) { return !d->simulated; }
 
 static TsDeviceKernel *begin(TsDevice *d, const TsTile *k, const uint8_t key[32],
                              TsQueue *queue, bool soon, bool known, TsError *err) {
@@ -227,7 +220,7 @@ static TsDeviceKernel *begin(TsDevice *d, const TsTile *k, const uint8_t key[32]
 
 TsDeviceKernel *ts_device_kernel_open_later(TsDevice *d, const TsTile *k, const uint8_t key[32],
                                             TsQueue *queue, TsOpening how, TsError *err) {
-  if (k->parts) return open_parts(d, k, queue, how, err);
+  if (k->sequence) return open_sequence(d, k, queue, how, err);
   TsDeviceKernel *made = take(d, key);
   if (made) return made;
   bool known = !ts_device_kernel_takes_time(d) || ts_device_kernel_known(d, k, key);
@@ -311,7 +304,7 @@ static TsTile *without_code(TsDeviceKernel *k) {
 }
 
 bool ts_device_kernel_stands_in(TsDeviceKernel *k) {
-  if (k->parts) return ts_device_parts_stand_in(k->parts);
+  if (k->sequence) return ts_device_sequence_stand_in(k->sequence);
   if (ts_device_kernel_ready(k) || k->from_disk) return false; /* a moment's wait at most */
   TsTile *wanted = without_code(k);
   bool can = wanted && ts_stand_in_can(k->device, wanted);
@@ -333,14 +326,14 @@ static int stand_in(TsDeviceKernel *k, void *const *arg, const int64_t *dim, TsE
 
 int ts_device_kernel_run_in(TsDeviceKernel *k, void *scratch, void *const *arg,
                             const int64_t *dim, TsError *err) {
-  if (k->parts) return ts_device_parts_run(k->parts, scratch, arg, dim, err);
+  if (k->sequence) return ts_device_sequence_run(k->sequence, scratch, arg, dim, err);
   note(k);
   if (!ts_device_kernel_ready(k) || k->why.code) return stand_in(k, arg, dim, err);
   return k->kind->run(k->of, scratch, arg, dim, err);
 }
 
 int64_t ts_device_kernel_scratch_bytes(const TsDeviceKernel *k, const int64_t *dim) {
-  if (k->parts) return ts_device_parts_scratch_bytes(k->parts, dim);
+  if (k->sequence) return ts_device_sequence_scratch_bytes(k->sequence, dim);
   return is_open(k) && k->kind->scratch ? k->kind->scratch(k->of, dim) : 0;
 }
 
@@ -374,14 +367,14 @@ void ts_device_kernel_free(TsDeviceKernel *k) {
   atomic_fetch_add(&freed, 1);
   ts_tile_free(k->wanted);
   if (k->kind) k->kind->free(k->of);
-  ts_device_parts_free(k->parts);
+  ts_device_sequence_free(k->sequence);
   free(k);
 }
 
-/* Kernels of several parts have one room for all of them. */
+/* Kernels of several steps have one room for all of them. */
 const void *ts_device_kernel_memory(const TsDeviceKernel *k) {
   static const char room;
-  if (k->parts) return &room;
+  if (k->sequence) return &room;
   return is_open(k) && k->kind->memory ? k->kind->memory(k->of) : NULL;
 }
 
@@ -390,12 +383,12 @@ bool ts_device_kernel_simple(const TsDeviceKernel *k) {
 }
 
 int ts_device_kernel_launches(const TsDeviceKernel *k) {
-  if (k->parts) return ts_device_parts_launches(k->parts);
+  if (k->sequence) return ts_device_sequence_launches(k->sequence);
   return is_open(k) && k->kind->launches ? k->kind->launches(k->of) : 1;
 }
 
 bool ts_device_kernel_cached(const TsDeviceKernel *k) {
-  if (k->parts) return ts_device_parts_cached(k->parts);
+  if (k->sequence) return ts_device_sequence_cached(k->sequence);
   if (!ts_device_kernel_ready(k)) return k->from_disk;
   return k->kind && k->kind->cached && k->kind->cached(k->of);
 }
@@ -408,6 +401,6 @@ void ts_device_kernel_times(const TsDeviceKernel *k, double *llvm_usec, double *
 TsDevice *ts_device_kernel_device(const TsDeviceKernel *k) { return k->device; }
 
 bool ts_device_kernel_records(const TsDeviceKernel *k, void *const *arg) {
-  if (k->parts) return ts_device_parts_record(k->parts, arg);
+  if (k->sequence) return ts_device_sequence_record(k->sequence, arg);
   return !is_open(k) || !k->kind->records || k->kind->records(k->of, arg);
 }

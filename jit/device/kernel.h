@@ -38,7 +38,8 @@ double ts_device_kernel_cost(TsDevice *d, const TsTile *k, const uint8_t key[32]
 /* Its code is on disk. */
 bool ts_device_kernel_known(const TsDevice *d, const TsTile *k, const uint8_t key[32]);
 void ts_device_kernel_key(const TsTile *k, uint8_t key[32]);
-/* Whether runs give its bits before it is ready, slowly and one at a time (jit/device/stand_in.h). */
+/* Whether runs give its bits before it is ready, slowly and one at a time
+ * (jit/device/stand_in.h). */
 bool ts_device_kernel_stands_in(TsDeviceKernel *k);
 /* Queued in the device's order. arg: device addresses of the parameters; dim: symbolic
  * sizes. */

@@ -1,8 +1,10 @@
-/* Kinds of kernels on devices: what a kernel of Tile IR becomes there, and what can be done with it. */
+/* Kinds of kernels on devices: what a kernel of Tile IR becomes there, and what can be done
+ * with it. */
 #ifndef TS_JIT_DEVICE_KIND_H
 #define TS_JIT_DEVICE_KIND_H
 
 #include "jit/device/kernel.h"
+#include "jit/gpu/gpu.h"
 
 /* of: what open gave. Functions that may be NULL say what is so then. */
 typedef struct TsDeviceKind {
@@ -30,6 +32,8 @@ typedef struct TsDeviceKind {
 /* Code of threads, which the driver compiles; kernels with roles; the simulated device's, which the
  * interpreter or the emulator runs. */
 extern const TsDeviceKind ts_device_threads, ts_device_roles, ts_device_simulated;
+/* Of what ts_device_threads opened. */
+const TsGpuCode *ts_device_threads_code(const void *of);
 
 const TsDeviceKind *ts_device_kind(const TsDevice *d, const TsTile *k);
 

@@ -1,5 +1,5 @@
-/* See jit/device/known.h. An entry of the disk cache whose name is the hash of the graph's text and of
- * the device; nothing depends on it but when kernels are looked for. */
+/* See jit/device/known.h. An entry of the disk cache whose name is the hash of the graph's
+ * text and of the device; nothing depends on it but when kernels are looked for. */
 #include "jit/device/known.h"
 
 #include <string.h>

@@ -1,5 +1,6 @@
-/* Kernels of the simulated device: the interpreter of Tile IR runs them, or the emulator of GPU code
- * (TESSERA_SIM=emulate), thread by thread: for tests of that code, a thousand times slower. */
+/* Kernels of the simulated device: the interpreter of Tile IR runs them, or the emulator of
+ * GPU code (TESSERA_SIM=emulate), thread by thread: for tests of that code, a thousand times
+ * slower. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,11 +11,11 @@
 #include "ir/tile/copy.h"
 #include "jit/device/kind.h"
 #include "jit/gpu/gpu.h"
-#include "jit/gpu/mma.h"
+#include "jit/gpu/roles.h"
 
-/* Kernels of several phases leave something in memory of the device that they take for it. Each
- * simulated one does, so that whoever gives it the memory of somebody else is seen. A simulated launch
- * has few runs, so that tests have several. */
+/* Kernels of several phases leave something in memory of the device that they take for it.
+ * Each simulated one does, so that whoever gives it the memory of somebody else is seen. A
+ * simulated launch has few runs, so that tests have several. */
 enum { SCRATCH = 512, MOST_RUNS = 5, MOST_PARAMS = 64 };
 
 typedef struct Simulated {
@@ -40,13 +41,13 @@ static void keep_ptx(const TsTile *k) {
   const TsTarget *oldest = ts_target_with(TS_UNIT_mma),
                  *own = roles ? ts_target(k->target) : oldest;
   TsGpuCode code = {0};
-  TsGpuMma info;
+  TsGpuRoles info;
   TsText text = {0};
   TsError err;
   char path[512];
   if (!folder || !own || strcmp(own->cpu, oldest->cpu)) return;
   snprintf(path, sizeof path, "%s/%s-%u.ptx", folder, k->name, atomic_fetch_add(&count, 1));
-  bool made = roles ? !ts_gpu_mma_text(k, false, &info, &text, &err)
+  bool made = roles ? !ts_gpu_roles_text(k, false, &info, &text, &err)
                     : !ts_gpu_code(k, oldest, true, &code, &err);
   FILE *f = fopen(path, "w");
   if (f) fputs(!made ? err.message : roles ? text.at : code.image, f), fclose(f);

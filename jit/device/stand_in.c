@@ -24,7 +24,7 @@ static bool is_known(const TsTileRegion *r) {
 }
 
 bool ts_stand_in_can(const TsDevice *d, const TsTile *k) {
-  return !d->most_work && ts_target_has(ts_target_of(d), TS_UNIT_wgmma) && !k->parts &&
+  return !d->simulated && ts_target_has(ts_target_of(d), TS_UNIT_wgmma) && !k->sequence &&
          k->nparam <= MOST && is_known(k->body);
 }
 
@@ -125,21 +125,6 @@ typedef struct Pieces {
   Piece of[MOST];
 } Pieces;
 
-/* From the lowest element on; `below` is how far that is before the first one. */
-static int64_t nbytes_of(const TsTileType *t, const int64_t *dim, int64_t *below) {
-  int64_t last = 0, row = 1;
-  *below = 0;
-  for (int i = t->rank; i-- > 0;) {
-    int64_t n = ts_tile_dim_is(t->dim[i]) ? dim[ts_tile_dim_index(t->dim[i])] : t->dim[i];
-    if (n <= 0) return 0;
-    int64_t far = (n - 1) * (t->strided ? t->stride[i] : row);
-    *(far < 0 ? below : &last) += far;
-    row *= n;
-  }
-  *below *= -ts_dtypes[t->dtype].nbytes;
-  return (last + 1) * ts_dtypes[t->dtype].nbytes + *below;
-}
-
 static bool writes(const TsTileRegion *r, TsTileVal memory) {
   for (const TsTileStmt *s = r->first; s; s = s->next) {
     bool reads = s->op == TS_TILE_load || s->op == TS_TILE_gather || s->op == TS_TILE_prefetch;
@@ -195,10 +180,12 @@ int ts_stand_in_run(TsDevice *d, const TsTile *k, void *const *arg, const int64_
   void *at[MOST];
   TsTileRunAs as = {
       .unit = true, .function = call_function, .with = d, .spread = ts_cpu_parallel};
-  bool ahead = d->ahead;
-  d->ahead = false; /* functions read what was just fetched */
+  bool dependent = d->dependent;
+  d->dependent = false; /* functions read what was just fetched */
   for (int i = 0; i < k->nparam; i++) {
-    int64_t below, nbytes = nbytes_of(&k->param[i]->type, dim, &below);
+    int64_t below, above;
+    ts_tile_reach(&k->param[i]->type, dim, &below, &above);
+    int64_t nbytes = below + above;
     if (nbytes)
       add(&p, (Piece){(char *)arg[i] - below, NULL, nbytes, writes(k->body, k->param[i])});
   }
@@ -206,6 +193,6 @@ int ts_stand_in_run(TsDevice *d, const TsTile *k, void *const *arg, const int64_
   for (int i = 0; i < k->nparam && !failed; i++) at[i] = host_of(&p, arg[i]);
   failed = failed || ts_tile_run_as(k, at, dim, &as, err) || give_back(d, &p, err);
   for (int i = 0; i < p.n; i++) free(p.of[i].host);
-  d->ahead = ahead;
+  d->dependent = dependent;
   return failed ? -1 : 0;
 }

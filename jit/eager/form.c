@@ -72,17 +72,10 @@ static Axes fewest(Form *f, const TsMeta *shape) {
   return a;
 }
 
-static bool is_row_major(const Axes *a, const int64_t *stride) {
-  int64_t step = 1;
-  for (int i = a->n; i-- > 0; step *= a->dim[i])
-    if (stride[i] != step) return false;
-  return true;
-}
-
 static void set_axes(Operand *o, const Axes *a) {
   o->meta.ndim = (uint8_t)a->n;
   memcpy(o->meta.dim, a->dim, sizeof *a->dim * (size_t)a->n);
-  o->strided = !is_row_major(a, o->stride);
+  o->strided = !ts_shape_row_major(a->n, a->dim, o->stride);
 }
 
 static void collapse(Form *f) {
@@ -97,13 +90,14 @@ static void collapse(Form *f) {
 }
 
 static void strides_of(const Operand *o, int64_t *stride) {
-  int64_t step = 1;
-  for (int i = o->meta.ndim; i-- > 0; step *= o->meta.dim[i])
-    stride[i] = o->strided ? o->stride[i] : step;
+  if (o->strided)
+    memcpy(stride, o->stride, sizeof *stride * o->meta.ndim);
+  else
+    ts_meta_strides(&o->meta, stride);
 }
 
-/* Whether its kernel may be for any outermost size: not if it goes through tiles of two axes, or has to
- * bring the result to its place. */
+/* Whether its kernel may be for any outermost size: not if it goes through tiles of two
+ * axes, or has to bring the result to its place. */
 static bool is_any_size(const Form *f) {
   int64_t x[TS_MAX_RANK], y[TS_MAX_RANK];
   const TsMeta *m = &f->out[0].meta;
@@ -178,7 +172,7 @@ static bool make_key(Form *f) {
   const TsOpInfo *o = ts_op_info((TsOp)f->op);
   /* Seed and stream of a draw, and what else kernels take as sizes, are given when they run. */
   int nattr = o->cls == TS_CLASS_RANDOM ? o->nattr - 2 : o->nattr;
-  int varies = ts_lower_varies(f->op);
+  int varies = o->varying;
   for (int i = 0; i < nattr && f->attr; i++)
     if (i == varies)
       put(f, f->attr[i].type);
@@ -210,7 +204,7 @@ bool ts_offload_form(const TsCall *call, int device, Form *f) {
   if (call->nout == 1 && is_elementwise(call->op))
     collapse(f), f->collapsed = is_any_size(f);
   else if (call->attr)
-    ts_offload_turn(f);
+    ts_offload_permute(f);
   return make_key(f);
 }
 

@@ -71,12 +71,12 @@ static int add(Batch *b, TsOp op, const TsOffloadLaunch *l) {
 /* Batches of a few kernels wait side by side: of a model's gradients some are of 16 bits. */
 enum { SIDE_BY_SIDE = 4 };
 
-static Batch *batch_for(Batch *b, const TsOffloadLaunch *l, int turn) {
+static Batch *batch_for(Batch *b, const TsOffloadLaunch *l, int nth) {
   for (int i = 0; i < SIDE_BY_SIDE; i++)
     if (b[i].n && joins(&b[i], l)) return &b[i];
   for (int i = 0; i < SIDE_BY_SIDE; i++)
     if (!b[i].n) return &b[i];
-  return &b[turn % SIDE_BY_SIDE];
+  return &b[nth % SIDE_BY_SIDE];
 }
 
 /* What may fail for want of memory is asked for before anything is launched. */

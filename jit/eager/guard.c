@@ -147,7 +147,7 @@ int ts_offload_guards_tell(TsOffloader *o) {
   if (wrong) memcpy(at, wrong, sizeof at);
   int failed = !found || (wrong && forget(g)) ? -1 : 0;
   g->telling = o->launches.guarded = false;
-  o->c->waiting = o->launches.streak.on;
+  o->c->waiting = o->launches.window.on;
   return failed || !wrong ? failed : ts_guard_wrong(&of, o->c, at[0], at[1]);
 }
 
@@ -172,8 +172,9 @@ static int slot_of(TsOffloader *o, TsGuards *g, const TsGuard *guard) {
 static TsDeviceKernel *kernel_of(TsOffloader *o, TsGuards *g, const Look *how, TsOp op) {
   TsDeviceKernel **k = &g->kernel[how->index][how->wraps][how->loss];
   TsError err = {0};
-  TsTile *t = *k && !o->shown ? NULL : build(how);
-  if (t && o->shown) ts_build_kernel_text(ts_device_at(g->device), NULL, t, o->level, o->shown, &err);
+  TsTile *t = *k && !o->shows ? NULL : build(how);
+  if (t && o->shows)
+    ts_build_kernel_text(ts_device_at(g->device), NULL, t, o->level, &o->shown, &err);
   if (t && !*k && !t->failed) *k = ts_offload_kernel(o, ts_device_at(g->device), t, &err);
   ts_tile_free(t);
   return *k && ts_offload_can(o, op, g->device, k) ? *k : NULL;

@@ -63,7 +63,7 @@ static TsDeviceKernel *open_kernel(TsOffloader *o, TsDevice *d, const TsTile *k,
 }
 
 TsDeviceKernel *ts_offload_kernel(TsOffloader *o, TsDevice *d, const TsTile *k, TsError *err) {
-  bool side_by_side = k->parts && ts_offload_defers(o);
+  bool side_by_side = k->sequence && ts_offload_defers(o);
   bool later =
       ts_offload_brief(o) || ts_offload_unhurried(o) || side_by_side || o->launches.prepares;
   return open_kernel(o, d, k, later, err);

@@ -223,9 +223,9 @@ int ts_offload_show(TsOffloader *o, const Form *f) {
   const char *name = ts_op_info((TsOp)f->op)->name;
   int failed = 0;
   if (k)
-    failed = ts_build_kernel_text(d, NULL, k, o->level, o->shown, &o->c->err);
+    failed = ts_build_kernel_text(d, NULL, k, o->level, &o->shown, &o->c->err);
   else
-    ts_text_format(o->shown, "// %s: the CPU runs it: %s\n", name,
+    ts_text_format(&o->shown, "// %s: the CPU runs it: %s\n", name,
                    target ? err.message
                    : why  ? why
                           : "the device has no kernels");

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "ir/graph/failing.h"
@@ -16,16 +15,11 @@
 #include "vm/core/offload.h"
 #include "vm/drive/optim.h"
 #include "vm/drive/random.h"
+#include "lib/clock.h"
 
 enum { MOST_PLANS = 4096 };
 
 static TsOffloader *of(TsContext *c) { return c->offloader; }
-
-static double now_msec(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
 
 /* ---- the table */
 static Plan *find(const TsOffloader *o, const Form *f) {
@@ -64,7 +58,7 @@ void ts_offload_refused(TsOffloader *o, TsOp op, int device, const char *why) {
 
 static Plan *make(TsOffloader *o, const Form *f) {
   TsError err = {0};
-  double start = now_msec();
+  double start = ts_clock_msec();
   if (o->nplan >= MOST_PLANS && !o->grouping) ts_offload_flush(o);
   size_t nbytes = sizeof *f->word * (size_t)f->nword;
   Plan *p = malloc(sizeof *p + nbytes);
@@ -81,7 +75,7 @@ static Plan *make(TsOffloader *o, const Form *f) {
   p->next = o->bucket[f->hash % OFFLOAD_BUCKETS];
   o->bucket[f->hash % OFFLOAD_BUCKETS] = p;
   o->nplan++;
-  double msec = now_msec() - start;
+  double msec = ts_clock_msec() - start;
   o->stats.compile_msec += msec;
   if (!p->kernel) {
     o->stats.refused++;
@@ -242,7 +236,8 @@ static bool in_range(TsContext *c, const Form *f, const Plan *p) {
   return true;
 }
 
-/* 1 with the plan of f; 0: the VM runs it; SHARED: its results are over operands that it reads later. */
+/* 1 with the plan of f; 0: the VM runs it; SHARED: its results are over operands that it
+ * reads later. */
 enum { SHARED = 2 };
 static int find_plan(TsContext *c, const Form *f, bool in_place, Plan **found) {
   TsOffloader *o = of(c);
@@ -266,7 +261,7 @@ static int find_plan(TsContext *c, const Form *f, bool in_place, Plan **found) {
 static int run_form(TsContext *c, const Form *f, bool in_place) {
   Plan *p;
   if (is_empty(f)) return !needs_vm(f);
-  if (of(c)->shown && ts_offload_show(of(c), f)) return -1;
+  if (of(c)->shows && ts_offload_show(of(c), f)) return -1;
   int done = find_plan(c, f, in_place, &p);
   return done == 1 ? run(c, f, p) : done;
 }
@@ -418,10 +413,11 @@ void ts_offload_close(TsOffloader *o) {
   if (!o) return;
   ts_offload_stop(o);
   ts_offload_flush(o);
-  ts_streak_close(&o->launches.streak);
+  ts_replay_window_close(&o->launches.window);
   o->c->offload = NULL;
   o->c->offloader = NULL;
   ts_queue_close(o->queue);
+  ts_text_free(&o->shown);
   free(o);
 }
 
@@ -429,9 +425,13 @@ void ts_offload_verbose(TsOffloader *o, bool on) { o->verbose = on; }
 void ts_offload_later(TsOffloader *o, bool on) { o->later = on; }
 void ts_offload_eager(TsOffloader *o, bool on) { o->eager = on; }
 void ts_offload_prepare(TsOffloader *o, bool on) { o->launches.prepares = on; }
-void ts_offload_shows(TsOffloader *o, const char *level, TsText *to) {
-  o->shown = to, o->level = level;
+void ts_offload_shows(TsOffloader *o, const char *level) {
+  o->shows = level != NULL;
+  if (!level) return;
+  ts_text_free(&o->shown);
+  snprintf(o->level, sizeof o->level, "%s", level);
 }
+TsText *ts_offload_shown(TsOffloader *o) { return &o->shown; }
 void ts_offload_enable(TsOffloader *o, bool on) { o->on = on; }
 TsOffloadStats ts_offload_stats(const TsOffloader *o) { return o->stats; }
 
@@ -443,12 +443,13 @@ int ts_offload_own(TsContext *c, const TsDevice *d, const TsTile *k, const char 
   if (why) {
     o->stats.fallback++;
     if (o->verbose)
-      fprintf(stderr, "[jit device: kernel %s of %s runs on the CPU: %s]\n", k->name, d->name, why);
+      fprintf(stderr, "[jit device: kernel %s of %s runs on the CPU: %s]\n", k->name, d->name,
+              why);
   } else {
     o->stats.calls++;
   }
-  if (!o->shown) return 0;
-  if (!why) return ts_build_kernel_text(d, NULL, k, o->level, o->shown, &c->err);
-  ts_text_format(o->shown, "// %s: the CPU runs it: %s\n", k->name, why);
+  if (!o->shows) return 0;
+  if (!why) return ts_build_kernel_text(d, NULL, k, o->level, &o->shown, &c->err);
+  ts_text_format(&o->shown, "// %s: the CPU runs it: %s\n", k->name, why);
   return 0;
 }

@@ -31,14 +31,14 @@ void ts_offload_eager(TsOffloader *o, bool on); /* each kernel is waited for */
 /* Calls on devices only ask for their kernels; what they give has no values. For filling the
  * disk cache. */
 void ts_offload_prepare(TsOffloader *o, bool on);
-/* Calls on devices say the kernels that they launch, at a level of ts_build_kernel_text. NULL: they do
- * not. */
-struct TsText;
-void ts_offload_shows(TsOffloader *o, const char *level, struct TsText *to);
+/* Calls on devices say the kernels that they launch, at a level of ts_build_kernel_text, in a text
+ * that begins anew. NULL: they no longer do. */
+void ts_offload_shows(TsOffloader *o, const char *level);
+struct TsText *ts_offload_shown(TsOffloader *o); /* what they said */
 /* Whether calls run on devices at all. */
 bool ts_offload_runs(const TsContext *c);
-/* A kernel that the program brought along, @k for d, is called: counted, and said where calls say their
- * kernels. why: the CPU runs it; or NULL. */
+/* A kernel that the program brought along, @k for d, is called: counted, and said where
+ * calls say their kernels. why: the CPU runs it; or NULL. */
 int ts_offload_own(TsContext *c, const struct TsDevice *d, const TsTile *k, const char *why);
 void ts_offload_wait(TsOffloader *o);  /* until all are compiled */
 void ts_offload_stop(TsOffloader *o);  /* no kernel is compiled in the background any more */

@@ -1,5 +1,5 @@
-/* Launches of optimisers' steps (ir/lower/optim.h): a kernel for each kind and types, whose constants
- * are sizes. */
+/* Launches of optimisers' steps (ir/lower/optim.h): a kernel for each kind and types, whose
+ * constants are sizes. */
 #include "vm/drive/optim.h"
 
 #include <string.h>
@@ -68,7 +68,7 @@ static TsTile *tile_of(int device, const TsLowerOptim *form) {
 static int show(TsOffloader *o, int device, TsLowerOptim form) {
   TsTile *k = tile_of(device, &form);
   int failed =
-      k ? ts_build_kernel_text(ts_device_at(device), NULL, k, o->level, o->shown, &o->c->err)
+      k ? ts_build_kernel_text(ts_device_at(device), NULL, k, o->level, &o->shown, &o->c->err)
         : ts_error_memory(&o->c->err);
   ts_tile_free(k);
   return failed;
@@ -115,7 +115,7 @@ int ts_offload_optim_ready(TsOffloader *o, TsCall *call, int device, TsOffloadLa
   *l = (TsOffloadLaunch){.kernel = NULL};
   if (ts_optim_constants(call, &s)) return -1;
   if (!collect(call, &s, &t)) return 0;
-  if (o->shown && show(o, device, form_of(call->op, &t, &s))) return -1;
+  if (o->shows && show(o, device, form_of(call->op, &t, &s))) return -1;
   OptimPlan *p = plan_of(o, call, &t, &s, device);
   if (!p) return -1;
   if (!p->kernel) return 0;

@@ -1,5 +1,5 @@
-/* Calls that are calls of other operators: copies into parts of a result, and those whose work follows
- * from values that have to be read first. */
+/* Calls that are calls of other operators: copies into parts of a result, and those whose
+ * work follows from values that have to be read first. */
 #include <math.h>
 
 #include "jit/eager/state.h"
@@ -83,9 +83,9 @@ static TsTensor *places(const TsCall *call, TsTensor *mask, int64_t n) {
 static int scatter(const TsCall *call, TsTensor *x, TsTensor *at, TsTensor *src) {
   TsTensor *in[3] = {x, at, src}, *y = call->out[0];
   TsAttr axis = {.type = TS_ATTR_int, .i = 0};
-  int64_t stride[TS_MAX_RANK], step = 1;
+  int64_t stride[TS_MAX_RANK];
   TsTensor *made = ts_vm_call1(call->ctx, TS_OP_scatter, 3, in, &axis);
-  for (int i = y->meta.ndim; i-- > 0; step *= y->meta.dim[i]) stride[i] = step;
+  ts_meta_strides(&y->meta, stride);
   TsTensor *view = made ? ts_tensor_view(made, &y->meta, stride, made->offset) : NULL;
   int failed = !view || ts_vm_assign(call->ctx, y, view);
   ts_tensor_unref(made), ts_tensor_unref(view);
@@ -126,8 +126,8 @@ static int end_of(const TsCall *call, TsTensor *x, TsOp op, double *v) {
   return at ? 0 : -1;
 }
 
-/* What is not finite, or nothing at all, the VM has words for; the sign of a zero is that of one that
- * the VM meets. */
+/* What is not finite, or nothing at all, the VM has words for; the sign of a zero is that of
+ * one that the VM meets. */
 static int histogram(const TsCall *call) {
   TsTensor *x = call->in[0], *out[2] = {NULL, NULL};
   TsAttr attr[3] = {call->attr[0], call->attr[1], call->attr[2]};

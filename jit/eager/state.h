@@ -103,23 +103,24 @@ struct TsOffloader {
   Shared *shared[OFFLOAD_BUCKETS];
   OptimPlan optim[OFFLOAD_OPTIM];
   int noptim;
-  uint64_t
-      told[TS_OP_COUNT / 64 + 1]; /* operators of which it was said that the CPU runs them */
-  struct TsGuards *guards;        /* jit/eager/guard.c */
+  /* Operators of which it was said that the CPU runs them. */
+  uint64_t told[TS_OP_COUNT / 64 + 1];
+  struct TsGuards *guards; /* jit/eager/guard.c */
   TsOffloadStats stats;
   TsQueue *queue; /* that compiles kernels while the CPU runs their calls */
   bool later;     /* whether it may */
   bool grouping;  /* launches are made ready, whose kernels stay */
   bool eager;     /* as of ts_jit_eager: it may not */
-  TsText *shown;  /* calls say their kernels there; NULL: they do not */
-  const char *level;
+  bool shows;     /* calls say their kernels in `shown` */
+  char level[16];
+  TsText shown;
   Meanwhile at; /* the call at hand */
 };
 
 /* jit/eager/form.c. False: of a kind that is not for plans (too many operands). */
 bool ts_offload_form(const TsCall *call, int device, Form *f);
-/* jit/eager/turn.c: rows of kernels lie along the last axes, so others are moved there. */
-void ts_offload_turn(Form *f);
+/* jit/eager/permute.c: rows of kernels lie along the last axes, so others are moved there. */
+void ts_offload_permute(Form *f);
 bool ts_offload_form_assign(TsTensor *dst, TsTensor *src, Form *f);
 
 /* jit/eager/make.c: fills in all but the key; kernel NULL with the reason in err. */
@@ -147,7 +148,8 @@ bool ts_offload_begin(TsOffloader *o, Meanwhile call); /* whether it is the oute
 void ts_offload_end(TsOffloader *o, bool outermost);
 void ts_offload_drop_kernels(TsOffloader *o);
 
-/* jit/eager/offload.c, jit/eager/optim.c: what a call would launch; as call of vm/core/offload.h. */
+/* jit/eager/offload.c, jit/eager/optim.c: what a call would launch; as call of
+ * vm/core/offload.h. */
 int ts_offload_ready(TsOffloader *o, TsCall *call, int device, TsOffloadLaunch *l);
 int ts_offload_optim_ready(TsOffloader *o, TsCall *call, int device, TsOffloadLaunch *l);
 /* jit/eager/group.c: as group of vm/core/offload.h. */

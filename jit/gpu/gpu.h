@@ -1,9 +1,9 @@
 /* Kernels of a GPU: from Tile IR to PTX, or an object of AMD's, and launched.
  *
  * A kernel in block form says what a round does to tiles; here every tile is spread over the
- * threads of a block (jit/emit/simt/emit.h has the idea), the rounds of the parallel loop at the top
- * are the blocks of the grid, phases are launched one after another, scratch is memory of the
- * device. Making code needs no GPU and works in any thread. */
+ * threads of a block (jit/emit/simt/emit.h has the idea), the rounds of the parallel loop at
+ * the top are the blocks of the grid, phases are launched one after another, scratch is
+ * memory of the device. Making code needs no GPU and works in any thread. */
 #ifndef TS_JIT_GPU_H
 #define TS_JIT_GPU_H
 
@@ -64,29 +64,6 @@ int ts_gpu_batch_most(const TsGpuCode *code);
 /* Fills it in; the blocks of the launch, or -1 with the error. */
 int64_t ts_gpu_batch_table(const TsGpuCode *code, int n, void *const *arg, const int64_t *dim,
                            uint64_t table[TS_GPU_BATCH_WORDS], TsError *err);
-
-/* ---- a kernel on a device. It finds its PTX in the disk cache or compiles it. */
-typedef struct TsGpuKernel TsGpuKernel;
-/* digest: of ts_kernel_digest, or NULL. */
-TsGpuKernel *ts_gpu_kernel_open(TsDevice *d, const TsTile *k, const uint8_t digest[32],
-                                TsError *err);
-/* Bytes that a run with these sizes takes meanwhile. */
-int64_t ts_gpu_kernel_scratch(const TsGpuKernel *g, const int64_t *dim);
-/* Queued in the device's own order. arg: addresses on the device; dim: the symbolic sizes;
- * scratch: the bytes it takes, or NULL: the device's memory gives them. */
-int ts_gpu_kernel_run(TsGpuKernel *g, void *scratch, void *const *arg, const int64_t *dim,
-                      TsError *err);
-/* Many runs of different parameters and sizes 0 in one launch; other sizes are those of the
- * first. arg, dim: of one run behind the other. Parameters begin at multiples of 16 bytes. */
-int ts_gpu_kernel_run_many(TsGpuKernel *g, int n, void *const *arg, const int64_t *dim,
-                           TsError *err);
-int ts_gpu_kernel_most(const TsGpuKernel *g); /* runs of a launch; 1: they cannot be many */
-void ts_gpu_kernel_free(TsGpuKernel *g);
-bool ts_gpu_kernel_known(const TsDevice *d, const uint8_t digest[32]); /* its code is on disk */
-bool ts_gpu_kernel_cached(const TsGpuKernel *g);
-const TsGpuCode *ts_gpu_kernel_code(const TsGpuKernel *g);
-/* What opening it took: our compiler and the driver's. */
-void ts_gpu_kernel_times(const TsGpuKernel *g, double *llvm_usec, double *driver_usec);
 
 /* ---- the same code for the host, a thread of the block at a time: how tests compare bits
  * where there is no GPU (jit/compile/gpu_emulate.c). Slow. */

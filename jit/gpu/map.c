@@ -1,16 +1,12 @@
-/* Starting kernels of jit/gpu/mma.h: views of the parameters, arguments, the grid. */
-#include "jit/gpu/mma.h"
-
-static int64_t size_of(int64_t d, const int64_t *dim) {
-  return ts_tile_dim_is(d) ? dim[ts_tile_dim_index(d)] : d;
-}
+/* Starting kernels of jit/gpu/roles.h: views of the parameters, arguments, the grid. */
+#include "jit/gpu/roles.h"
 
 /* Rows of the last two axes; above them heads, and batches of those. */
 static TsTensorMap shape_of(const TsTileType *t, const TsGpuMap *map, const int64_t *dim) {
   int64_t n[4] = {1, 1, 1, 1}, step[4], bytes = ts_dtypes[t->dtype].nbytes, all = bytes;
   int outer = 4 - t->rank;
   for (int i = 4; i-- > 0; all *= n[i]) {
-    if (i >= outer) n[i] = size_of(t->dim[i - outer], dim);
+    if (i >= outer) n[i] = ts_tile_extent(t, i - outer, dim);
     step[i] = t->strided && i >= outer ? t->stride[i - outer] * bytes : all;
   }
   for (int i = 0; i < 2; i++) /* one matrix: any distance that the copy engine takes */
@@ -34,8 +30,8 @@ static int view_of(TsDevice *d, const TsTile *k, const TsGpuMap *map, void *at,
   return d->run->tensor_map(d, &view, out, err);
 }
 
-int ts_gpu_mma_launch(TsDevice *d, void *kernel, const TsTile *k, const TsGpuMma *info,
-                      void *const *arg, void *scratch, const int64_t *dim, TsError *err) {
+int ts_gpu_roles_launch(TsDevice *d, void *kernel, const TsTile *k, const TsGpuRoles *info,
+                        void *const *arg, void *scratch, const int64_t *dim, TsError *err) {
   struct {
     _Alignas(TS_TENSOR_MAP_ALIGN) char at[TS_TENSOR_MAP_NBYTES];
   } map[TS_GPU_MAPS];
@@ -57,7 +53,7 @@ int ts_gpu_mma_launch(TsDevice *d, void *kernel, const TsTile *k, const TsGpuMma
                 .grid = {(uint32_t)dim[info->ndim - 1] * cluster, 1, 1},
                 .block = {(uint32_t)info->threads, 1, 1},
                 .shared = info->shared,
-                .ahead = info->ahead,
+                .dependent = info->dependent,
                 .args = list};
   if (cluster > 1) l.cluster[0] = cluster, l.cluster[1] = l.cluster[2] = 1;
   return d->run->launch(d, &l, err);

@@ -13,7 +13,7 @@ enum {
   MAP_VECTOR = 4,   /* elements of 4 bytes */
   BLOCK = 64,       /* threads that a block has at least, if there are rounds for it */
   LANED = 512,      /* elements of a row above which threads have lanes */
-  TURNED = 4,       /* vectors of a thread, where tiles are transposed */
+  TRANSPOSED = 4,   /* vectors of a thread, where tiles are transposed */
   LARGE = 512,      /* threads where tiles are walked in loops */
   OWN = 64,         /* bytes of a tile in one thread, with reductions */
   LOOPED = 32,      /* with loops alone: what goes round them is a tile more each */
@@ -100,13 +100,13 @@ typedef struct Look {
   int vector;
   int64_t most; /* bytes of the largest tile that fits */
   int64_t elems;
-  bool turns;   /* tiles are transposed */
-  bool gathers; /* elements meet: reductions, products, loops */
-  bool meets;   /* the first two of them */
-  bool rare;    /* elements have branches */
-  int loads;    /* of tiles */
-  int work;     /* operations on tiles */
-  int64_t row;  /* the longest one that floats are added up of, and their type */
+  bool transposes; /* tiles are transposed */
+  bool gathers;    /* elements meet: reductions, products, loops */
+  bool meets;      /* the first two of them */
+  bool rare;       /* elements have branches */
+  int loads;       /* of tiles */
+  int work;        /* operations on tiles */
+  int64_t row;     /* the longest one that floats are added up of, and their type */
   TsDtype of;
   bool large;   /* there is a tile that does not fit */
   int64_t walk; /* and it is a row of this length; -1: there are others */
@@ -161,7 +161,7 @@ static void look(Look *l, const TsTileRegion *r) {
       break;
     }
     case TS_TILE_rare: l->rare = true; break;
-    case TS_TILE_transpose: l->turns |= s->out[0]->type.rank > 1; break;
+    case TS_TILE_transpose: l->transposes |= s->out[0]->type.rank > 1; break;
     case TS_TILE_sum:
     case TS_TILE_prod: look_row(l, s); /* fallthrough */
     case TS_TILE_pairs:
@@ -239,7 +239,8 @@ static void obey_threads(TsGpuPhasePlan *p, const TsTile *k) {
  * way, or four half ones of three operands and more: f32 bias, gelu, product and sum of 8192 x
  * 8192 take 223 us with one vector, 210 and 204 with those. */
 static bool computes(const TsGpuPhasePlan *p, const Look *l, int64_t wide) {
-  return !l->gathers && !l->turns && wide == 4 && p->vector == MAP_VECTOR && l->work >= HEAVY;
+  return !l->gathers && !l->transposes && wide == 4 && p->vector == MAP_VECTOR &&
+         l->work >= HEAVY;
 }
 
 static void plan_phase(TsGpuPhasePlan *p, const TsTile *k, const TsTileStmt *loop,
@@ -255,7 +256,7 @@ static void plan_phase(TsGpuPhasePlan *p, const TsTile *k, const TsTileStmt *loo
   int64_t each = p->vector, wide = l.elems ? l.most / l.elems : 4;
   if (l.gathers) each = (l.meets ? OWN : LOOPED) / (wide > 4 ? wide : 4);
   if (each < p->vector) each = p->vector;
-  if (l.turns && !l.gathers) each = TURNED * p->vector;
+  if (l.transposes && !l.gathers) each = TRANSPOSED * p->vector;
   if (computes(p, &l, wide)) {
     if (l.loads > 2) p->vector /= 2;
     each = 2 * MAP_VECTOR;

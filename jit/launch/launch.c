@@ -1,14 +1,14 @@
 /* See jit/launch/launch.h. */
 #include "jit/launch/launch.h"
 
-#include "jit/launch/ahead.h"
+#include "jit/launch/dependent.h"
 #include "jit/launch/profile.h"
 #include "vm/core/tensor.h"
 
 int ts_launch_small_ones(TsContext *c) {
   TsLaunches *l = ts_launches(c);
   c->waiting = l->guarded;
-  return ts_streak_end(&l->streak, &c->err);
+  return ts_replay_window_end(&l->window, &c->err);
 }
 
 /* ---- what launches touch */
@@ -50,9 +50,9 @@ static int run_touching(TsContext *c, TsDeviceKernel *k, void *const *arg, const
   TsDevice *d = ts_device_kernel_device(k);
   TsLaunchTouched *t = &ts_launches(c)->touched;
   TsAccesses a = {t->of, t->n};
-  ts_ahead_begin(d, &a);
+  ts_dependent_begin(d, &a);
   int failed = run_kernel(c, k, arg, dim);
-  ts_ahead_end(d, &a, failed);
+  ts_dependent_end(d, &a, failed);
   t->n = 0;
   return failed;
 }
@@ -85,9 +85,9 @@ int ts_launch_small(TsContext *c, TsDeviceKernel *k, int nparam, void *const *ar
                     const int64_t *dim) {
   TsLaunches *l = ts_launches(c);
   if (l->prepares) return 0;
-  int failed = ts_streak_launch(&l->streak, ts_device_kernel_device(k), k, nparam, arg, ndim,
-                                dim, &c->err);
-  c->waiting = l->streak.on || l->guarded;
+  int failed = ts_replay_window_launch(&l->window, ts_device_kernel_device(k), k, nparam, arg,
+                                       ndim, dim, &c->err);
+  c->waiting = l->window.on || l->guarded;
   return failed;
 }
 

@@ -1,11 +1,11 @@
-/* Launches of a program on its device: what each touches is said before; small ones are put off, those of
- * a function are replayed, or each is measured. */
+/* Launches of a program on its device: what each touches is said before; small ones are put
+ * off, those of a function are replayed, or each is measured. */
 #ifndef TS_JIT_LAUNCH_H
 #define TS_JIT_LAUNCH_H
 
 #include "jit/device/kernel.h"
 #include "jit/launch/replay.h"
-#include "jit/launch/streak.h"
+#include "jit/launch/replay_window.h"
 #include "vm/core/context.h"
 
 /* What the next launch touches, as far as it was said; n < 0: that is not all. */
@@ -17,8 +17,8 @@ typedef struct TsLaunchTouched {
 
 /* Of a context, whose offloader begins with it. */
 typedef struct TsLaunches {
-  TsReplay *replay; /* of the function that runs, or NULL */
-  TsStreak streak;  /* of small eager calls */
+  TsReplay *replay;      /* of the function that runs, or NULL */
+  TsReplayWindow window; /* of small eager calls */
   TsLaunchTouched touched;
   bool guarded;  /* indices were looked at of which nobody knows yet */
   bool prepares; /* nothing is launched */

@@ -1,10 +1,10 @@
 /* See jit/launch/profile.h. The thread of the context alone launches, so nothing here is locked. */
 #include "jit/launch/profile.h"
+#include "lib/clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static struct {
   bool on;
@@ -54,12 +54,6 @@ static void note(double usec) {
   *next = (TsProfileRow){.count = 0};
 }
 
-static double now_usec(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
-}
-
 /* Events of the device, made once; of one without events, the host's clock. */
 static bool events_of(TsDevice *d, void *event[2]) {
   static void *kept[TS_MAX_DEVICES][2];
@@ -82,10 +76,10 @@ int ts_profile_launch_many(TsDeviceKernel *k, int n, void *const *arg, const int
   TsDevice *d = ts_device_kernel_device(k);
   void *event[2];
   bool events = events_of(d, event);
-  double usec = now_usec();
+  double usec = ts_clock_usec();
   if (events && d->run->event_record(d, event[0], NULL, err)) return -1;
   if (run(k, n, arg, dim, err)) return -1;
-  if (!events) return note(now_usec() - usec), 0;
+  if (!events) return note(ts_clock_usec() - usec), 0;
   if (d->run->event_record(d, event[1], NULL, err) || d->run->event_wait(d, event[1], err) ||
       d->run->event_usec(d, event[0], event[1], &usec, err))
     return -1;

@@ -1,7 +1,7 @@
 /* See jit/launch/replay.h. */
 #include "jit/launch/replay.h"
 
-#include "jit/launch/ahead.h"
+#include "jit/launch/dependent.h"
 #include "jit/launch/replay_areas.h"
 
 #include <stdlib.h>
@@ -153,9 +153,9 @@ static TsAccesses accesses_of(const Sequence *s, int i) {
 
 static int launch(const TsReplay *r, int i, TsError *err) {
   TsAccesses a = accesses_of(&r->now, i);
-  ts_ahead_begin(r->d, &a);
+  ts_dependent_begin(r->d, &a);
   int failed = launch_in(&r->now, i, r->now.launch[i].room, err);
-  ts_ahead_end(r->d, &a, failed);
+  ts_dependent_end(r->d, &a, failed);
   return failed;
 }
 
@@ -398,7 +398,7 @@ int ts_replay_end(TsReplay *r, TsError *err) {
   return failed;
 }
 
-bool ts_replay_follows(const TsReplay *r) { return !r->off; }
+bool ts_replay_matches(const TsReplay *r) { return !r->off; }
 
 /* ---- life */
 TsReplay *ts_replay_new(TsDevice *d) {

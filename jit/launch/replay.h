@@ -8,8 +8,9 @@
  * instructions as ever, and each launch is compared. Another kernel, or bytes that have to
  * move, and those put off are launched before; the run goes on as if nothing had been.
  *
- * Who launches says what bytes the kernel touches (ts_replay_touch), so that launches of a record
- * can wait for those alone whose results they need (jit/launch/replay_order.h), if that is wanted. */
+ * Who launches says what bytes the kernel touches (ts_replay_touch), so that launches of a
+ * record can wait for those alone whose results they need (jit/launch/replay_order.h), if
+ * that is wanted. */
 #ifndef TS_JIT_REPLAY_H
 #define TS_JIT_REPLAY_H
 
@@ -37,7 +38,7 @@ int ts_replay_launch_many(TsReplay *r, TsDeviceKernel *k, int n, int nparam, voi
                           int ndim, const int64_t *dim, TsError *err);
 int ts_replay_flush(TsReplay *r, TsError *err); /* what was put off is launched now */
 int ts_replay_end(TsReplay *r, TsError *err);
-bool ts_replay_follows(const TsReplay *r); /* launches so far were those of an earlier run */
+bool ts_replay_matches(const TsReplay *r); /* launches so far were those of an earlier run */
 
 typedef struct TsReplayStats {
   int64_t runs, launches; /* of records; of kernels in them */

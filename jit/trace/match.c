@@ -1,12 +1,12 @@
-/* Hot traces of eager code: calls are compared with a recorded trace and put off.
+/* Hot loops of eager code: calls are compared with a recorded trace and put off.
  *
  * A loop of eager operators repeats a sequence of calls. When the VM's ring shows one
- * (trace_find.c), the next round is recorded as it runs (trace_record.c): a trace is a chain of
- * nodes, one for each call, that says where each input comes from: an earlier call of the
- * chain, a tensor from outside, a bare number. From then on a call that fits the next node is
- * not run. Its results are pending: tensors with type and strides but no bytes. At the end of
- * the chain the wanted values are computed by one function (trace_run.c), as if somebody had
- * written graph.module around the loop's body, and the others never, unless they are read.
+ * (jit/trace/find.c), the next round is recorded as it runs (jit/trace/record.c): a trace is a
+ * chain of nodes, one for each call, that says where each input comes from: an earlier call of
+ * the chain, a tensor from outside, a bare number. From then on a call that fits the next node
+ * is not run. Its results are pending: tensors with type and strides but no bytes. At the end
+ * of the chain the wanted values are computed by one function (jit/trace/run.c), as if somebody
+ * had written graph.module around the loop's body, and the others never, unless they are read.
  *
  *   idle ── a call fits the first node of a trace ──> run ── end ──> idle, wanted values there
  *                                                      │ ── another call: side exit
@@ -21,10 +21,11 @@
  * by the same handlers in the same order. There is nothing to undo.
  *
  * What is wanted is learnt, not analysed. At first no value is. One that is asked for behind
- * the end of its run (by the next round, by item(), by a table that outlives a collection) twice and in
- * more than an eighth of the rounds becomes a result of the function, which is built when two
- * rounds brought nothing new; once says nothing of a loop that is left soon after it was found. *Rejected:* liveness from the ring: it does not see who holds a
- * tensor, and a loop's last round differs from all others.
+ * the end of its run (by the next round, by item(), by a table that outlives a collection)
+ * twice and in more than an eighth of the rounds becomes a result of the function, which is
+ * built when two rounds brought nothing new; once says nothing of a loop that is left soon
+ * after it was found. *Rejected:* liveness from the ring: it does not see who holds a tensor,
+ * and a loop's last round differs from all others.
  *
  * The shape of a trace is learnt in the same way. A value that is read behind the same node in
  * a quarter of the passes ends the trace there; what follows is found as a trace of its own,
@@ -43,9 +44,9 @@
  * whatever is still pending real, so nothing is retained twice as long as garbage would be.
  *
  * A call costs less than the Lua around it, so compiled Lua code has a way of its own
- * (trace_quick.c, repl/lua/fast.c): operands and results are words there, and a result becomes a
- * tensor when somebody asks for one (`Run.out`). *Rejected:* the same for calls of Lua's C
- * interface: a userdata and its collection are most of what they cost.
+ * (jit/trace/quick.c, repl/lua/fast.c): operands and results are words there, and a result
+ * becomes a tensor when somebody asks for one (`Run.out`). *Rejected:* the same for calls of
+ * Lua's C interface: a userdata and its collection are most of what they cost.
  *
  * Random numbers: a call takes its stream when it is put off; runs remember the first.
  *
@@ -58,6 +59,7 @@
 #include "devices/memory.h"
 #include "jit/trace/state.h"
 #include "vm/core/tape.h"
+#include "lib/clock.h"
 
 enum {
   HOT_EXITS = 3,      /* before another way on is recorded */
@@ -245,7 +247,7 @@ static void leave(TsTracer *t, Run *r, const TsCall *call) {
   t->stats.exits++;
   bool branch = !t->rec.trace && !tr->dead && (exits == hot || exits == hot * 32);
   bool told = t->verbose && (exits == 1 || branch);
-  int64_t begin = told ? ts_jit_now() : 0;
+  int64_t begin = told ? ts_clock_nsec() : 0;
   if (branch) ts_trace_branch(t, r, at);
   if (told) ts_trace_span(tr, at, span);
   tr->refs++;
@@ -253,7 +255,7 @@ static void leave(TsTracer *t, Run *r, const TsCall *call) {
   if (told)
     ts_trace_say(t, "exit", "%s: %s comes behind call %d, %s, in %.2f ms%s", span,
                  ts_op_info(call->op)->name, at->depth + 1, times(exits, number),
-                 (double)(ts_jit_now() - begin) / 1e6,
+                 (double)(ts_clock_nsec() - begin) / 1e6,
                  branch ? "; what follows is recorded" : "");
   if (!tr->dead && !branch && hopeless(tr)) give_up(t, tr, at);
   ts_trace_unref(tr);

@@ -1,6 +1,6 @@
 /* The next call of a run, quickly: for operators without options that compiled Lua code calls
  * (repl/lua/fast.c). Operands and results are words; nothing is allocated for a result that the
- * program only hands on. What does not fit here goes the usual way, trace_match.c. */
+ * program only hands on. What does not fit here goes the usual way, jit/trace/match.c. */
 #include <string.h>
 
 #include "jit/trace/state.h"

@@ -10,6 +10,7 @@
 #include "vm/core/capture.h"
 #include "vm/compile.h"
 #include "vm/code/lower.h"
+#include "lib/clock.h"
 
 enum {
   QUIET_RUNS = 2, /* without a new wanted value, before a function is made */
@@ -373,7 +374,7 @@ static int build_node(Builder *b, const Node *n) {
     }
     if (!in[i]) return -1;
   }
-  if (n->place) b->g->line = ts_graph_place(b->g->unit, n->place);
+  if (n->place) b->g->line = ts_graph_place(b->g->module, n->place);
   if (!ts_graph_emit(b->g, (TsOp)n->op, n->nin, in, n->attr, b->value + n->first_out, &nout))
     return -1;
   for (int i = 0; i < nout; i++) {
@@ -421,7 +422,7 @@ static Path *build(Run *r) {
   TsAside was = ts_context_aside(c);
   char span[200];
   ts_trace_span(tr, r->end, span);
-  int64_t begin = ts_jit_now();
+  int64_t begin = ts_clock_nsec();
   int failed = !b || !p || !p->param || !p->result ||
                !(b->g = ts_graph_new("trace", &c->err)) || build_graph(b, r) ||
                compile(tr->t, b);
@@ -432,7 +433,7 @@ static Path *build(Run *r) {
   if (p) p->id = ++tr->t->npath;
   if (failed) {
     ts_trace_say(tr->t, "refused", "%s: %s, in %.1f ms", span, c->err.message,
-                 (double)(ts_jit_now() - begin) / 1e6);
+                 (double)(ts_clock_nsec() - begin) / 1e6);
     ts_error_clear(&c->err);
     ts_path_free(p);
     return NULL;
@@ -440,7 +441,7 @@ static Path *build(Run *r) {
   ts_trace_say(tr->t, "promoted",
                "%s: %d calls, %d tensors in, %d of %d values out, in %.2f ms here", span,
                r->end->depth + 1, p->nparam, p->nresult, r->end->first_out + r->end->nout,
-               (double)(ts_jit_now() - begin) / 1e6);
+               (double)(ts_clock_nsec() - begin) / 1e6);
   return p;
 }
 

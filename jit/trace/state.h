@@ -169,24 +169,25 @@ static inline Run *run_of(TsWord loose) {
 }
 static inline int value_of(TsWord loose) { return (int)(loose >> 48); }
 
-/* trace_find.c */
+/* jit/trace/find.c */
 void ts_trace_look(TsContext *c);
 void ts_trace_sleep(TsTracer *t, bool found);
 bool ts_trace_counts(TsOp op); /* calls of it are compared */
 
-/* trace_record.c */
-/* A draw in a function of a control operator, which says from which stream: a run counts its own. */
+/* jit/trace/record.c */
+/* A draw in a function of a control operator, which says from which stream: a run counts its
+ * own. */
 bool ts_trace_places_draw(const TsCall *call);
 void ts_trace_begin(TsTracer *t, int ncalls);
 void ts_trace_branch(TsTracer *t, Run *r, Node *at);
 void ts_trace_record_call(TsTracer *t, const TsCall *call);
 bool ts_trace_knows(const Recorder *rec, const TsTensor *x); /* made by a recorded call */
 void ts_trace_end_record(TsTracer *t);
-void ts_trace_free(Trace *tr); /* gives up the tracer's reference: trace_run.c */
+void ts_trace_free(Trace *tr); /* gives up the tracer's reference: jit/trace/run.c */
 void ts_trace_unref(Trace *tr);
 const char *ts_trace_span(const Trace *tr, const Node *end, char text[200]);
 
-/* trace_run.c */
+/* jit/trace/run.c */
 Run *ts_run_new(Trace *tr);
 void ts_run_free(Run *r);
 int ts_run_hold(TsTracer *t, Ext *e, TsTensor *x);
@@ -199,13 +200,13 @@ int ts_run_all(Run *r);
 void ts_run_finish(Run *r); /* at a node that ends: computes what is wanted */
 void ts_path_free(Path *p);
 
-/* trace_quick.c */
+/* jit/trace/quick.c */
 bool ts_trace_quick(TsContext *c, TsOp op, int nin, const TsWord *in, double number,
                     TsWord *home);
 TsTensor *ts_trace_show(TsWord loose);
 void ts_trace_drop(TsWord loose);
 
-/* trace_match.c */
+/* jit/trace/match.c */
 bool ts_trace_same_meta(const TsMeta *a, const TsMeta *b);
 bool ts_trace_same_attrs(const Node *n, const TsAttr *attr);
 void ts_trace_stop(TsTracer *t, Run *r);            /* r goes on no more */

@@ -1,4 +1,4 @@
-/* Hot traces of eager code: what the rest of jit/ and Lua see of them. How they work is told
+/* Hot loops of eager code: what the rest of jit/ and Lua see of them. How they work is told
  * in jit/trace/match.c. */
 #ifndef TS_JIT_TRACE_H
 #define TS_JIT_TRACE_H

@@ -11,7 +11,8 @@
 #include "jit/build/device.h"
 #include "ir/lower/lower.h"
 #include "jit/tune/state.h"
-#include "jit/tune/turns.h"
+#include "jit/tune/interleave.h"
+#include "lib/clock.h"
 
 enum {
   BETTER_PERCENT = 2,
@@ -45,7 +46,7 @@ typedef struct Session {
   TsError failure; /* of the first run that failed */
 } Session;
 
-static bool over(const Session *m) { return ts_tune_msec() > m->end; }
+static bool over(const Session *m) { return ts_clock_msec() > m->end; }
 
 /* ---- kernels */
 static bool build(Session *m, int entry, TsSchedKernel *k) {
@@ -55,7 +56,7 @@ static bool build(Session *m, int entry, TsSchedKernel *k) {
   m->g->choice = m->r->at[entry].choice;
   bool made = !ts_build_tile(m->b, m->f, m->g, k, &err);
   m->g->choice = before;
-  return made && !k->tile->parts && !k->ndraw && !k->nguard;
+  return made && !k->tile->sequence && !k->ndraw && !k->nguard;
 }
 
 static bool floats_alone(const TsTile *k) {
@@ -133,7 +134,7 @@ static int make_operands(Session *m) {
   int64_t total = 0;
   m->nin = k->tile->nin, m->nparam = k->tile->nparam;
   for (int i = 0; i < m->nparam; i++) {
-    ts_tune_reach(&k->tile->param[i]->type, k->dim, &m->below[i], &m->nbytes[i]);
+    ts_tile_reach(&k->tile->param[i]->type, k->dim, &m->below[i], &m->nbytes[i]);
     m->below[i] = (m->below[i] + 255) & -256;
     total += m->below[i] + m->nbytes[i];
   }
@@ -215,11 +216,11 @@ static double sample(void *session, int i, int times) {
   const Candidate *c = &m->c[i];
   const TsDeviceRun *r = m->d->run;
   TsError err = {0};
-  double usec = ts_tune_msec();
+  double usec = ts_clock_msec();
   if (over(m)) return -1;
   if (!m->event[1]) {
     if (run(m, c, times)) return -1;
-    return (ts_tune_msec() - usec) * 1e3 / times;
+    return (ts_clock_msec() - usec) * 1e3 / times;
   }
   int failed = r->event_record(m->d, m->event[0], NULL, &err) || run(m, c, times) ||
                r->event_record(m->d, m->event[1], NULL, &err) ||
@@ -229,10 +230,11 @@ static double sample(void *session, int i, int times) {
 }
 
 static void find_best(Session *m) {
-  TsTuneTurns t = {.arg = m, .sample = sample, .usec = SAMPLE_USEC, .percent = BETTER_PERCENT};
+  TsTuneInterleave t = {
+      .arg = m, .sample = sample, .usec = SAMPLE_USEC, .percent = BETTER_PERCENT};
   int entry[TS_SCHED_CHOICES];
   for (int i = 0; i < m->n; i++) entry[i] = m->c[i].entry;
-  ts_tune_turns(&t, m->n, entry, m->r);
+  ts_tune_interleave(&t, m->n, entry, m->r);
 }
 
 /* ---- a group */
@@ -281,8 +283,8 @@ void ts_tune_device_group(const TsBuildJob *b, const TsFusion *f, TsGroup *g,
   if (!m || name.failed || name.len >= sizeof r->what) {
     strcpy(r->why, "its name is too long");
   } else {
-    *m =
-        (Session){.b = b, .f = f, .g = g, .d = b->device, .r = r, .end = ts_tune_msec() + msec};
+    *m = (Session){
+        .b = b, .f = f, .g = g, .d = b->device, .r = r, .end = ts_clock_msec() + msec};
     session(m, budget);
     if (!*r->why) conclude(m);
   }

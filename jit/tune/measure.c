@@ -5,7 +5,8 @@
 #include "devices/cpu_pool.h"
 #include "jit/build/build.h"
 #include "jit/tune/state.h"
-#include "jit/tune/turns.h"
+#include "jit/tune/interleave.h"
+#include "lib/clock.h"
 
 enum {
   BETTER_PERCENT = 7,
@@ -39,7 +40,7 @@ static int make_args(const TsTuneSubject *s, const TsSchedKernel *k, int64_t lim
   *a = (Args){.nin = k->tile->nin};
   memcpy(a->dim, k->dim, sizeof a->dim);
   for (int i = 0; i < k->tile->nparam; i++) {
-    ts_tune_reach(&k->tile->param[i]->type, k->dim, &below[i], &a->nbytes[i]);
+    ts_tile_reach(&k->tile->param[i]->type, k->dim, &below[i], &a->nbytes[i]);
     if (i >= a->nin || !s->in) total += (below[i] + a->nbytes[i]) * (i < a->nin ? 1 : 2);
   }
   if (total > limit) return -1;
@@ -109,7 +110,7 @@ typedef struct Session {
 
 static bool over(const Session *m) {
   return atomic_load(&m->t->stop) || (m->cancel && atomic_load(m->cancel)) ||
-         ts_cpu_interrupted() || ts_tune_msec() - m->waited > m->end;
+         ts_cpu_interrupted() || ts_clock_msec() - m->waited > m->end;
 }
 
 /* Processor time that the program's thread has used. */
@@ -126,11 +127,11 @@ static void nap(long usec) {
 
 /* Until the program's thread waits for something. */
 static bool idle(Session *m) {
-  double begun = ts_tune_msec();
+  double begun = ts_clock_msec();
   for (long pause = IDLE_USEC; m->wait; pause = pause < 50000 ? 2 * pause : pause) {
     double before = program_usec(m->t);
     nap(IDLE_USEC);
-    double now = ts_tune_msec();
+    double now = ts_clock_msec();
     bool quiet = program_usec(m->t) - before < IDLE_USEC / 20.0;
     if (!quiet && m->waited + now - begun < PATIENCE_MSEC && !atomic_load(&m->t->stop) &&
         !(m->cancel && atomic_load(m->cancel))) {
@@ -145,10 +146,10 @@ static bool idle(Session *m) {
 
 static double run_usec(Session *m, const Candidate *c, int times) {
   TsError err = {0};
-  double start = ts_tune_msec();
+  double start = ts_clock_msec();
   for (int i = 0; i < times; i++)
     if (ts_kernel_run(c->kernel, m->args.have, m->args.dim, &err)) return -1;
-  return (ts_tune_msec() - start) * 1e3 / times;
+  return (ts_clock_msec() - start) * 1e3 / times;
 }
 
 /* A sample; again if the program woke up meanwhile. */
@@ -182,10 +183,11 @@ static void add_candidate(Session *m, int entry) {
 }
 
 static void compare(Session *m) {
-  TsTuneTurns t = {.arg = m, .sample = sample, .usec = SAMPLE_USEC, .percent = BETTER_PERCENT};
+  TsTuneInterleave t = {
+      .arg = m, .sample = sample, .usec = SAMPLE_USEC, .percent = BETTER_PERCENT};
   int entry[TS_SCHED_CHOICES];
   for (int i = 0; i < m->n; i++) entry[i] = m->c[i].entry;
-  ts_tune_turns(&t, m->n, entry, m->r);
+  ts_tune_interleave(&t, m->n, entry, m->r);
 }
 
 static void candidates(Session *m, int most) {
@@ -225,7 +227,7 @@ double ts_tune_measure(TsTuner *t, const TsTuneSubject *s, const TsSchedKernel *
   if (!m) return strcpy(r->why, "no memory"), 0;
   pthread_mutex_lock(&t->lock);
   TsTuneBudget budget = t->budget;
-  double left = budget.total_msec - t->spent_msec, start = ts_tune_msec();
+  double left = budget.total_msec - t->spent_msec, start = ts_clock_msec();
   pthread_mutex_unlock(&t->lock);
   double each = left < budget.group_msec ? left : budget.group_msec;
   *m = (Session){.t = t,
@@ -239,7 +241,7 @@ double ts_tune_measure(TsTuner *t, const TsTuneSubject *s, const TsSchedKernel *
     session(m, usual, &budget);
   else
     strcpy(r->why, "no budget");
-  double spent = ts_tune_msec() - start - m->waited;
+  double spent = ts_clock_msec() - start - m->waited;
   free(m);
   return spent;
 }

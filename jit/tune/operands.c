@@ -3,19 +3,6 @@
 
 #include "jit/tune/state.h"
 
-void ts_tune_reach(const TsTileType *t, const int64_t *dim, int64_t *below, int64_t *above) {
-  int64_t step = 1;
-  *below = 0, *above = 1;
-  for (int i = t->rank; i-- > 0;) {
-    int64_t n = ts_tile_dim_is(t->dim[i]) ? dim[ts_tile_dim_index(t->dim[i])] : t->dim[i];
-    int64_t stride = t->strided ? t->stride[i] : step, far = (n - 1) * stride;
-    *(far < 0 ? below : above) += far;
-    step *= n;
-  }
-  *below *= -(int64_t)ts_dtypes[t->dtype].nbytes;
-  *above *= ts_dtypes[t->dtype].nbytes;
-}
-
 void ts_tune_fill(TsDtype d, char *at, int64_t nbytes) {
   uint64_t x = 88172645463325252ull;
   int each = ts_dtypes[d].nbytes;

@@ -27,10 +27,6 @@ struct TsTuner {
   atomic_bool stop;
 };
 
-double ts_tune_msec(void); /* now */
-
-/* Bytes that an operand has before its first element, as a number below 0, and from it on. */
-void ts_tune_reach(const TsTileType *t, const int64_t *dim, int64_t *below, int64_t *above);
 /* Floats in (-1, 1), away from 0; small integers above 0, which divide anything. */
 void ts_tune_fill(TsDtype d, char *at, int64_t nbytes);
 

@@ -8,17 +8,9 @@
 #include "jit/tune/device.h"
 
 /* ---- names */
-static bool lies_in_order(TsVal v, TsLayoutFn *layout, void *arg) {
-  int64_t stride[TS_MAX_RANK], step = 1;
-  if (!layout || !layout(arg, v, stride)) return true;
-  for (int i = v->meta.ndim; i-- > 0; step *= v->meta.dim[i])
-    if (v->meta.dim[i] > 1 && stride[i] != step) return false;
-  return true;
-}
-
 static void put_value(TsText *t, TsVal v, TsLayoutFn *layout, void *arg) {
   ts_text_format(t, " %s%s", ts_dtypes[v->meta.dtype].name,
-                 lies_in_order(v, layout, arg) ? "" : "'");
+                 ts_sched_row_major(layout, arg, v) ? "" : "'");
 }
 
 static void put_product(TsText *t, const TsNode *n) {

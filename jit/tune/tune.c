@@ -7,12 +7,7 @@
 
 #include "jit/compile/llvm.h"
 #include "jit/tune/device.h"
-
-double ts_tune_msec(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
+#include "lib/clock.h"
 
 /* ---- opening, settings */
 TsTuner *ts_tuner_open(void) {
@@ -277,12 +272,12 @@ static bool tune_on_device(TsTuner *t, Group *o) {
     if (!strcmp(t->record[i].what, name.at)) old = &t->record[i];
   if (old && !*old->why) g->choice = old->at[old->best].choice;
   pthread_mutex_unlock(&t->lock);
-  double start = ts_tune_msec(), each = left < budget.group_msec ? left : budget.group_msec;
+  double start = ts_clock_msec(), each = left < budget.group_msec ? left : budget.group_msec;
   if (!old && r && each > 0) {
     g->choice = (TsSchedChoice){0};
     ts_tune_device_group(o->b, o->f, g, &budget, each, r);
     if (*r->why) g->choice = before;
-    keep(t, r, ts_tune_msec() - start);
+    keep(t, r, ts_clock_msec() - start);
   }
   ts_text_free(&name);
   free(r);

@@ -1,5 +1,6 @@
-/* Kernels that a program brings along, on devices with kernels of their own: the block form as it
- * was written, for the device's target. What a device cannot have, the CPU runs over fetched bytes. */
+/* Kernels that a program brings along, on devices with kernels of their own: the block form
+ * as it was written, for the device's target. What a device cannot have, the CPU runs over
+ * fetched bytes. */
 #include <string.h>
 
 #include "devices/device.h"

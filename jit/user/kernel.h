@@ -26,13 +26,13 @@ int ts_user_kernel_infer(const TsUserKernel *u, int nin, const TsMeta *const *in
 int ts_user_kernel_call(TsUserKernel *u, TsContext *c, int nin, TsTensor *const *in,
                         const int64_t *given, TsTensor **out);
 
-/* Measures what could be chosen for it (jit/tune/tune.h) on these inputs, and runs the best from then
- * on. */
+/* Measures what could be chosen for it (jit/tune/tune.h) on these inputs, and runs the best
+ * from then on. */
 int ts_user_kernel_tune(TsUserKernel *u, TsContext *c, int nin, TsTensor *const *in,
                         const int64_t *given);
 
-/* "tile", "explicit", "llvm", "asm", or "tiles", a line with the name under which code is kept: for the
- * target, or, NULL, of what ran last. */
+/* "tile", "explicit", "llvm", "asm", or "tiles", a line with the name under which code is
+ * kept: for the target, or, NULL, of what ran last. */
 int ts_user_kernel_text(const TsUserKernel *u, TsContext *c, const char *level,
                         const TsTarget *target, TsText *text, TsError *err);
 

@@ -7,7 +7,8 @@
 #include "jit/user/kernel.h"
 #include "vm/core/context.h"
 
-/* A kernel for one instruction set or device and these sizes (-1: for any), or why there is none. */
+/* A kernel for one instruction set or device and these sizes (-1: for any), or why there is
+ * none. */
 typedef struct Compiled {
   const TsKernels *isa; /* NULL: not used */
   TsDevice *device;     /* NULL: the CPU */
@@ -17,7 +18,8 @@ typedef struct Compiled {
   TsDeviceKernel *on;
   TsTile *tile; /* of which it is */
   TsError why;
-  /* After attempts in vain: spent by the interpreter since the last one, and when it is tried again. */
+  /* After attempts in vain: spent by the interpreter since the last one, and when it is
+   * tried again. */
   int64_t nsec, need_nsec;
 } Compiled;
 
@@ -48,7 +50,8 @@ TsTile *ts_user_sized(const TsUserKernel *u, const int64_t *dim, int64_t *fixed,
 const TsKernel *ts_user_compiled(TsUserKernel *u, TsContext *c, const int64_t *dim);
 const TsKernel *ts_user_marked(TsUserKernel *u, TsContext *c, const int64_t *dim);
 
-/* Measures the choices of jit/tune/tune.h on these inputs, of which the best is taken from then on. */
+/* Measures the choices of jit/tune/tune.h on these inputs, of which the best is taken from
+ * then on. */
 int ts_user_measure(TsUserKernel *u, TsContext *c, const int64_t *dim, void *const *arg);
 
 /* jit/user/device.c */

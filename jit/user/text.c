@@ -7,17 +7,8 @@
 #include "jit/build/build.h"
 #include "jit/compile/llvm.h"
 #include "jit/jit.h"
+#include "jit/level.h"
 #include "jit/user/state.h"
-
-static const char *const levels[] = {"tile", "explicit", "llvm", "asm", "tiles"};
-
-static int check(const char *level, TsError *err) {
-  for (size_t i = 0; i < sizeof levels / sizeof *levels; i++)
-    if (!strcmp(level, levels[i])) return 0;
-  return ts_error_set(err, TS_ERR_argument,
-                      "there is no level '%.40s'; levels are tile, explicit, llvm, asm, tiles",
-                      level);
-}
 
 /* What the text is for: the device that ran it last, if one did, or, device NULL, a target. */
 typedef struct Place {
@@ -51,7 +42,7 @@ static int text_for(const TsUserKernel *u, Place at, const int64_t *dim, const c
 
 int ts_user_kernel_text(const TsUserKernel *u, TsContext *c, const char *level,
                         const TsTarget *target, TsText *text, TsError *err) {
-  if (check(level, err)) return -1;
+  if (ts_level_check(TS_LEVEL_kernel, level, target, err)) return -1;
   const Compiled *p = u->last;
   bool written = !strcmp(level, "tile") && !target && !(p && p->on);
   if (written) return ts_tile_text_places(u->tile, text), 0;

@@ -64,8 +64,7 @@ static int result(const TsTile *k, int i, const int64_t *dim, int device, TsMeta
   const TsTileType *t = &k->param[i]->type;
   *out = (TsMeta){.dtype = t->dtype, .ndim = t->rank};
   out->device = (uint8_t)device;
-  for (int a = 0; a < t->rank; a++)
-    out->dim[a] = ts_tile_dim_is(t->dim[a]) ? dim[ts_tile_dim_index(t->dim[a])] : t->dim[a];
+  for (int a = 0; a < t->rank; a++) out->dim[a] = ts_tile_extent(t, a, dim);
   return ts_meta_check_size(out, k->name, err);
 }
 

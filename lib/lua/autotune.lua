@@ -13,10 +13,12 @@
 -- what was measured for some GPUs comes with the program.
 
 local core = require "tessera.core"
+local captured = require "tessera.captured"
 
 local autotune = {}
 
 --- Sets the mode: "off", "cached" or "on"; gives it.
+--   autotune.mode "on"
 function autotune.mode(mode)
   if mode ~= nil and mode ~= "off" and mode ~= "cached" and mode ~= "on" then
     error(("autotune.mode is \"off\", \"cached\" or \"on\", not %s"):format(tostring(mode)), 2)
@@ -26,6 +28,7 @@ end
 
 --- Sets what measuring may cost: ms for a kernel, total in ms for all, mb of memory for made-up
 --- inputs, candidates of a kernel; gives all of them. What was spent of the total begins anew.
+--   autotune.budget{ms = 1000, total = 60000}
 function autotune.budget(b)
   b = b or {}
   if type(b) ~= "table" then
@@ -47,16 +50,16 @@ end
 --- call, and runs the fastest from then on; or a kernel of op.kernel, for these arguments. Gives a table for each kernel: kernel, what it does;
 --- a list of candidates in the cost model's order, {choice, us, best}; why, if nothing was
 --- measured.
+--   print(autotune.text(autotune.tune(f, x, y)))
 function autotune.tune(f, ...)
-  if type(f) ~= "table" or not f.tune then
-    error("autotune.tune takes a captured function, as graph.module makes them, or a kernel of op.kernel", 2)
-  end
+  captured.need("autotune.tune", f, true)
   local before = #core.autotune_records()
   f:tune(...)
   return core.autotune_records(before)
 end
 
---- The text of what tune gives.
+-- The list that autotune.tune gives, as text: each kernel with the times of its candidates.
+--   print(autotune.text(autotune.tune(f, x, y)))
 function autotune.text(records)
   local out = {}
   for _, r in ipairs(records) do
@@ -73,10 +76,12 @@ function autotune.text(records)
   return out[1] and table.concat(out) or "no kernel was measured\n"
 end
 
---- What was measured so far.
+-- What this program measured so far, as text: each kernel with the times of its candidates.
+--   print(autotune.report())
 function autotune.report() return autotune.text(core.autotune_records()) end
 
---- Forgets winners and records, on disk too.
+-- Forgets the winners that were measured and their records, on disk too: kernels are what the compiler chooses again.
+--   autotune.clear()
 function autotune.clear() core.autotune_clear() end
 
 return require("tessera.named")("autotune", autotune)

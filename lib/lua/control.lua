@@ -339,7 +339,7 @@ function control.scan(f, carry, xs, given)
   return last, ys -- two values, as eagerly
 end
 
---- f(x) for each x along axis 0 of xs, stacked.
+--- f(x) for each x along axis 0 of xs, a tensor or tensors in a table, stacked along a new axis 0.
 function control.map(f, xs)
   need_function(f, "map")
   if next((flatten_all(xs))) == nil then fail_outside "op.map: a tensor, or tensors in a table, are needed" end

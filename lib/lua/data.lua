@@ -15,7 +15,8 @@ local function need_rows(what, name, x)
   return x.shape[1]
 end
 
--- The whole of a file as a string.
+-- The whole of a file as a string; a file that cannot be read is an error.
+--   local ok, text = pcall(data.text, "book.txt")
 function data.text(path)
   need("data.text", "the path", options.text, path)
   local f, err = io.open(path, "rb")
@@ -30,7 +31,10 @@ end
 local CharTokenizer = {}
 CharTokenizer.__index = CharTokenizer
 
--- A tokenizer whose vocabulary are the bytes that occur in text, in order.
+-- A tokenizer whose vocabulary are the bytes that occur in text, in order: {size}, encode(text) gives an i64 vector,
+-- decode(ids) a string. A character that is not in the vocabulary is an error.
+--   local tok = data.CharTokenizer "some text"
+--   local ids = tok:encode "text"      -- i64[4]
 function data.CharTokenizer(text)
   need("data.CharTokenizer", "the text", options.text, text)
   local seen, chars = {}, {}
@@ -82,7 +86,8 @@ end
 
 -- ---- batches
 
--- Slices [0, first) and [first, n) of a vector or of the rows of a tensor.
+-- Slices [0, first) and [first, n) of a vector or of the rows of a tensor, first being n * fraction, rounded down.
+--   local train, test = data.split(op.arange(100), 0.9)      -- 90 and 10
 function data.split(x, fraction)
   local n = need_rows("data.split", "x", x)
   need("data.split", "the fraction", options.number { least = 0, most = 1 }, fraction)
@@ -95,6 +100,10 @@ local read_windows = options.of("data.windows", { length = options.needed(COUNT)
 
 -- Random windows of a token vector for language models: an endless iterator of
 -- x, y [batch, length] with y one token ahead. Starts are f(seed, batch number).
+--   for x, y in data.windows(op.arange(100), {length = 8, batch = 4}) do
+--     print(x.shape[2], y.shape[2])      -- 8, 8
+--     break
+--   end
 function data.windows(tokens, o)
   o = read_windows(o)
   local last = need_rows("data.windows", "tokens", tokens) - o.length - 1
@@ -227,6 +236,7 @@ function Progress:finish()
 end
 
 -- for i in data.range(n, {label = ..}) do ... end: counts 0..n-1 with a bar.
+--   for i in data.range(100, {label = "train"}) do print(i) end
 function data.range(n, o)
   need("data.range", "n", options.whole { least = 0 }, n)
   local bar, i = data.progress(n, o), -1

@@ -9,15 +9,18 @@
 --   local grad = graph.grad(function(w) return (w * w):sum() end)
 --
 -- A function is captured once for each combination of types, shapes and values that are no
--- tensors (a specialisation). Its Lua code may branch on shapes; what depends on data is
+-- tensors (a specialisation), also of values that it takes from outside (outside.lua): a rate that is
+-- another, a model in eval mode, a parameter that was replaced. Its Lua code may branch on shapes; what depends on data is
 -- written with op.where, op.cond, op.while_loop, op.scan. Its results share bytes with its
 -- arguments, with captured tensors and with each other where they would eagerly, and calls that
 -- fail on what elements are do so although nobody reads what they give.
 
 local core = require "tessera.core"
+local captured = require "tessera.captured"
 local fail = core.fail
 local Module = require "tessera.module"
 local options = require "tessera.options"
+local outside = require "tessera.outside"
 local tree = require "tessera.tree"
 local flatten, unflatten, describe, set_modules = tree.flatten, tree.unflatten, tree.describe, tree.set_modules
 
@@ -132,7 +135,13 @@ local function closest(self, keys)
 end
 
 -- A further specialisation was captured, since one argument is another: what came of it.
-local function explain(self, family, keys, apart, ms)
+local function explain(self, family, keys, apart, look, ms)
+  if look and look.why then
+    say(self, "captured", ("%s%s, in %.2f ms"):format(look.why, look.number and " (a number; a tensor among the arguments would be an input)"
+      or "", ms))
+    look.why = nil
+    return
+  end
   local other = closest(self, keys)
   if not other then return end
   local came = ""
@@ -158,7 +167,7 @@ local function evict(self)
       local family = special.family
       family.members = family.members - 1
       if family.members == 0 then self.families[family.key] = nil end
-      say(self, "evicted", ("(%s), which ran longest ago of %d"):format(key, LIMIT + 1))
+      say(self, "evicted", ("(%s), which ran longest ago of %d"):format(table.concat(special.keys, ", "), LIMIT + 1))
       return
     end
   end
@@ -220,10 +229,10 @@ local function donate(g, spec)
   for _, part in ipairs(spec.kind == "table" and spec or {}) do donate(g, part) end
 end
 
-local function new_member(self, n, specs, list, names, keys)
+local function new_member(self, n, specs, list, names, keys, look)
   local ranks = {}
   for i = 1, n do ranks[i] = tree.describe_ranks(specs[i], list) end
-  local fkey = table.concat(ranks, ", ")
+  local fkey = table.concat(ranks, ", ") .. (look and " #" .. look.id or "")
   local family = self.families[fkey] or { key = fkey, members = 0 }
   local began = core.jit_now()
   local special = from_symbols(family, list)
@@ -232,10 +241,15 @@ local function new_member(self, n, specs, list, names, keys)
       table.concat(keys, ", "), core.jit_now() - began))
   else
     special = capture(self.name, self.body, specs, list, names, n)
+    local own = look and look:settle() or {}
+    if own[1] then
+      say(self, "captured", ("it changes %s itself, %s as the capture found %s"):format(table.concat(own, ", "),
+        own[2] and "which stay" or "which stays", own[2] and "them" or "it"))
+    end
     family.reads = family.reads or special.graph:reads_sizes()
     local known = family.symbolic
     local apart = join(family, special, list)
-    if apart or not (known and family.symbolic) then explain(self, family, keys, apart, core.jit_now() - began) end
+    if apart or not (known and family.symbolic) then explain(self, family, keys, apart, look, core.jit_now() - began) end
     family.sample = family.sample or special
   end
   self.families[fkey] = family
@@ -253,19 +267,59 @@ local function names_of(self, n, ...)
   return names
 end
 
+-- What it takes from outside now. Those of before are kept for when their values come back, as a model's
+-- that is evaluated now and then, but not where a tensor or a module is another: they would hold it.
+local LOOKS = 8
+
+local function forget_look(self, look)
+  for i = #self.order, 1, -1 do
+    local key = self.order[i]
+    local special = self.cache[key]
+    if special.look == look and not special.pinned then
+      table.remove(self.order, i)
+      self.cache[key] = nil
+      local family = special.family
+      family.members = family.members - 1
+      if family.members == 0 then self.families[family.key] = nil end
+    end
+  end
+end
+
+local function look_of(self)
+  local looks = self.looks
+  if looks[1] and looks[1]:same() then return looks[1] end
+  for i = 2, #looks do
+    if looks[i]:same() then
+      table.insert(looks, 1, table.remove(looks, i))
+      return looks[1]
+    end
+  end
+  local last = looks[1]
+  local why, kind = nil, nil
+  if last then why, kind = last:changed() end
+  if kind == "held" then forget_look(self, table.remove(looks, 1)) end
+  if #looks == LOOKS then forget_look(self, table.remove(looks)) end
+  self.nlook = self.nlook + 1
+  local look = outside.look(self.roots)
+  look.id, look.why, look.number = self.nlook, why, kind == "number"
+  table.insert(looks, 1, look)
+  return look
+end
+
 local function specialise(self, n, ...)
   local list, specs, keys = {}, {}, {}
   for i = 1, n do
     specs[i] = flatten((select(i, ...)), list)
     keys[i] = describe(specs[i], list)
   end
-  local key = table.concat(keys, ", ")
+  local look = self.roots and look_of(self)
+  local key = table.concat(keys, ", ") .. (look and " #" .. look.id or "")
   local special = self.cache[key]
   if special then
     touch(self, key)
   else
-    special = new_member(self, n, specs, list, names_of(self, n, ...), keys)
-    special.key = key
+    special = new_member(self, n, specs, list, names_of(self, n, ...), keys, look)
+    special.key, special.look = key, look
     remember(self, key, special)
   end
   self.latest = key
@@ -302,8 +356,13 @@ end
 --- avx2, base, sm_80, sm_86, sm_90a, sm_100, sm_120; gfx942, gfx1100, for which there is no device.
 function Function:ir(level, ...)
   local special = self.current
-  if level ~= nil then options.argument(self.name .. ":ir", "level", options.text, level) end
+  if type(level) == "table" then fail(self.name .. ":ir: a level comes first, f:ir \"tile\"; ? :ir lists them") end
   local target, n = target_of(...)
+  core.jit_level("function", tostring(level == nil and "graph" or level), target)
+  local last = n > 0 and select(n, ...)
+  if type(last) == "string" and captured.is_target(last) then
+    fail(("%s:ir: the target is an option: f:ir(\"%s\", {target = \"%s\"})"):format(self.name, level or "tile", last))
+  end
   if n > 0 then special = specialise(self, n, ...) end
   if not special and graph.eager then fail(self.name .. " is not captured while graph.eager is set") end
   if not special then fail(("%s has not run yet: call it, or give arguments"):format(self.name)) end
@@ -338,11 +397,13 @@ function Function:marks(on) return self.current ~= nil and self.current.graph:ma
 
 --- The rules that fired when it was captured, a line each.
 function Function:rewrites()
-  if not self.current then fail(("%s has not run yet"):format(self.name)) end
+  if not self.current then fail(("%s has not run yet: call it"):format(self.name)) end
   return self.current.graph:text("rewrites")
 end
 
 function Function:stats() return self.current and self.current.graph:stats() end
+
+captured.class(Function, "function")
 
 function Function:__tostring()
   local n = 0
@@ -355,9 +416,12 @@ local read_module = options.of("graph.module", { donate = options.list(options.w
 --- A captured function. f takes and returns tensors, tables of tensors and nn modules; all
 --- else among the arguments is part of the specialisation. {donate = {2}} gives the tensors of
 --- argument 2 away: results may take over their bytes, so the caller must not use them again.
+--   local f = graph.module("f", function(x) return op.gelu(x * 2 + 1) end)
+--   print(f(op.ones{3}), f:ir "tile")
 function graph.module(name, f, given)
   if type(name) ~= "string" then name, f, given = nil, name, f end
   core.need_function(f, "graph.module")
+  local roots = { f }
   if type(f) ~= "function" then
     local callee = f
     f = function(...) return callee(...) end
@@ -367,7 +431,7 @@ function graph.module(name, f, given)
     name = ("line%d"):format(info.linedefined)
   end
   return core.keep_line(setmetatable({ name = name, body = f, params = parameter_names(f, 16), cache = {}, order = {},
-    families = {}, history = {}, donate = read_module(given).donate or {} }, Function))
+    families = {}, history = {}, roots = roots, looks = {}, nlook = 0, donate = read_module(given).donate or {} }, Function))
 end
 
 -- ---- derivatives
@@ -448,24 +512,32 @@ local function named_like(f, derivative)
 end
 local function name_of(f, prefix) return prefix .. (getmetatable(f) == Function and "_" .. f.name or "") end
 
-local function derivative(name, body)
+-- from: whose values from outside count, not those of what the library makes of it.
+local function derivative(name, body, from)
   local f = graph.module(name, body)
-  f.derivative = true
+  f.derivative, f.roots = true, from
   return f
 end
 
 --- The gradient of a function that returns one number, by its arguments wrt (1 by default;
 --- a list of positions). Returns one value for each.
+--   local slope = graph.grad(function(w) return (w * w):sum() end)
+--   print(slope(op.ones{3}))      -- {2, 2, 2}
 function graph.grad(f, wrt)
-  return named_like(f, derivative(name_of(f, "grad"), gradient_of(body_of(f, "grad"), wrt, false)))
+  return named_like(f, derivative(name_of(f, "grad"), gradient_of(body_of(f, "grad"), wrt, false),
+    { body_of(f, "grad") }))
 end
 
 --- As grad, with the function's value in front.
+--   local both = graph.value_and_grad(function(w) return (w * w):sum() end)
+--   local y, dw = both(op.ones{3})      -- 3, and {2, 2, 2}
 function graph.value_and_grad(f, wrt)
-  return named_like(f, derivative(name_of(f, "value_and_grad"), gradient_of(body_of(f, "value_and_grad"), wrt, true)))
+  return named_like(f, derivative(name_of(f, "value_and_grad"), gradient_of(body_of(f, "value_and_grad"), wrt, true),
+    { body_of(f, "value_and_grad") }))
 end
 
 --- vjp(f)(args..., u): u times the Jacobian, one result for each argument.
+--   local dx = graph.vjp(function(x) return op.sin(x) end)(x, op.ones_like(x))
 function graph.vjp(f)
   local body = body_of(f, "vjp")
   return derivative(name_of(f, "vjp"), function(...)
@@ -478,11 +550,13 @@ function graph.vjp(f)
     local xs, specs = chosen(all, args, n - 1)
     local y = body(unpack(args, 1, n - 1))
     return as_results(specs, filled(core.gradient({ y }, { u }, xs), xs))
-  end)
+  end, { body })
 end
 
 --- jvp(f)(args..., v...): the value and its derivative when the arguments move along v. An
 --- argument whose v is false stays where it is; a number stands for all elements of v.
+--   local moved = graph.jvp(function(x) return op.sin(x) end)
+--   local y, dy = moved(x, op.ones_like(x))
 function graph.jvp(f)
   local body = body_of(f, "jvp")
   return derivative(name_of(f, "jvp"), function(...)
@@ -501,19 +575,22 @@ function graph.jvp(f)
     end
     local y = body(unpack(args, 1, n / 2))
     return y, filled(core.jvp(xs, vs, { y }), { y })[1]
-  end)
+  end, { body })
 end
 
 --- hvp(f)(x, v): the Hessian of a function with one number as result, times v.
+--   local hv = graph.hvp(function(x) return (x ^ 3):sum() end)
+--   print(hv(x, op.ones_like(x)))
 function graph.hvp(f)
   local slope = gradient_of(body_of(f, "hvp"), 1, false)
   return derivative(name_of(f, "hvp"), function(x, v)
     local g = slope(x)
     return filled(core.jvp({ x }, { v }, { g }), { g })[1]
-  end)
+  end, { body_of(f, "hvp") })
 end
 
 --- f whose inner values are computed again for the derivative instead of being kept.
+--   local y = graph.checkpoint(function(x) return op.gelu(x) end)(x)
 function graph.checkpoint(f) return require("tessera.control").checkpoint(body_of(f, "checkpoint")) end
 
 -- ---- files
@@ -523,6 +600,9 @@ local FORMS = { dot = "dot", json = "json", tgraph = "graph" }
 --- Writes a function's graph: of its last call as "x.dot" for Graphviz and "x.json"; as
 --- "x.tgraph", which graph.load reads, with symbols for sizes that have differed. Captured
 --- tensors become further parameters.
+--   local f = graph.module("f", op.tanh)
+--   f(op.ones{3})
+--   graph.export(f, "f.tgraph")
 function graph.export(f, path)
   local form = FORMS[tostring(path):match "%.(%w+)$" or ""]
   if not form then fail(("graph.export: '%s' does not end in .dot, .json or .tgraph"):format(tostring(path))) end
@@ -550,6 +630,9 @@ end
 
 --- A graph from a .tgraph file, or from its text, as a function: its parameters in order, those that were
 --- captured last. sizes gives values to symbols, {B = 8}.
+--   local text = "graph @f(%x: f32[3]) -> %y {\n%y = tanh %x : f32[3]\n}"
+--   local f = graph.load(text)      -- or graph.load "f.tgraph"
+--   print(f(op.ones{3}))
 function graph.load(path, sizes)
   if type(path) ~= "string" then fail("graph.load: a path or the text of a graph is needed, not a " .. type(path)) end
   local name = core.shown(path)
@@ -573,6 +656,10 @@ local RATE = options.number()
 --- batch...), its gradients by the model's parameters, and lets the optimiser update them.
 --- Returns what loss returned: the loss first. opt.lr may change between steps; schedule is
 --- a function from the step, counted from 0, to the rate.
+--   local loss = function(m, x, y) return op.mse(m(x), y) end
+--   local opt = optim.AdamW(model:parameters(), {lr = 1e-3})
+--   local step = graph.training_step(model, loss, opt)
+--   print(step(x, y))
 function graph.training_step(model, loss, optimizer, given)
   local o = read_step(given)
   if not core.callable(loss) then fail(("graph.training_step: loss is a function, not a %s"):format(type(loss))) end
@@ -594,7 +681,7 @@ function graph.training_step(model, loss, optimizer, given)
     optimizer:step(grads)
     return unpack(results)
   end
-  local f = derivative(o.name or "training_step", body)
+  local f = derivative(o.name or "training_step", body, { loss, model })
   local function eager_step(...)
     optimizer:zero_grad()
     local results = { loss(model, ...) }
@@ -630,6 +717,8 @@ end
 
 --- f with another derivative: adjoint(arguments..., results..., gradients...) returns a
 --- gradient for each argument. Other tensors that f uses get none.
+--   local clip = graph.custom_adjoint(function(x) return x * 1 end,
+--     function(x, y, dy) return dy:clamp(-1, 1) end)
 function graph.custom_adjoint(f, adjoint) return require("tessera.foreign").custom_adjoint(f, adjoint) end
 
 return graph

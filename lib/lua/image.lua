@@ -97,6 +97,7 @@ local function pnm(bytes, height, width, channels)
 end
 
 --- Writes a tensor [height, width] or [height, width, channels] by the name's ending.
+--   image.save("x.png", rng.uniform{64, 64})
 function image.save(path, picture)
   options.argument("image.save", "the path", options.text, path)
   local write = ({ png = png, ppm = pnm, pgm = pnm })[path:match "%.(%w+)$" or ""]
@@ -117,6 +118,7 @@ local function interpolate(x, colours)
 end
 
 --- Blue below 0, white at 0, red above; limit is the size of the strongest colour.
+--   image.save("v.png", image.diverging(x))
 function image.diverging(x, limit)
   options.argument("image.diverging", "x", options.tensor, x)
   if limit ~= nil then options.argument("image.diverging", "limit", options.number { above = 0 }, limit) end
@@ -126,6 +128,7 @@ function image.diverging(x, limit)
 end
 
 --- Dark to bright from low to high, by default the smallest and largest element.
+--   image.save("x.png", image.sequential(x))
 function image.sequential(x, low, high)
   options.argument("image.sequential", "x", options.tensor, x)
   if low ~= nil then options.argument("image.sequential", "low", options.number(), low) end

@@ -2,20 +2,37 @@
 
 local core = require "tessera.core"
 
-local tessera = {
-  op = core.op,
-  tensor = core.tensor,
-  is_tensor = core.is_tensor,
-  version = core.version,
-  threads = core.threads,
-  memory = core.memory,
-  synchronize = core.synchronize,
-  core = core,
-}
+local tessera = { op = core.op, version = core.version, core = core }
+
+-- tensor(values [, {dtype, device}]): a tensor of a number, a list, nested lists, or of another tensor, which
+-- is copied. The dtype is the one asked for, else f32 of numbers, bool of truth values; lists of one level have
+-- one length, or it is an error.
+--   x = tessera.tensor({{1, 2}, {3, 4}}, {dtype = "f64"})      -- f64[2,2]
+tessera.tensor = core.tensor
+
+-- is_tensor(x): whether x is a tensor, also a symbol of a function that is being captured.
+--   tessera.is_tensor(op.ones{2})      -- true
+tessera.is_tensor = core.is_tensor
+
+-- threads([n]): how many threads the CPU's operators use, after setting it to n, from 0 (one for each processor)
+-- to 256. Results have the same bits for any number.
+--   tessera.threads(1)
+tessera.threads = core.threads
+
+-- memory(): bytes: {live, held, peak, cached}: of the program's tensors, of all that the allocator gave out, the most
+-- that was, and what it keeps for reuse.
+--   print(tessera.memory().live)
+tessera.memory = core.memory
+
+-- synchronize([device]): waits until what was asked of GPUs is done, of one or of all; needed for measuring times
+-- alone, since reading a tensor waits for it.
+--   tessera.synchronize()
+tessera.synchronize = core.synchronize
 
 -- Where new tensors are made: tessera.device() gives the name, tessera.device "cuda:0" sets it
 -- and gives the one before, tessera.device("cuda:0", f, ...) sets it while f(...) runs. "auto",
 -- the default: the CPU, and what gets hot moves to a GPU where that pays.
+--   local y = tessera.device("sim:0", function() return op.ones{2} end)
 function tessera.device(name, f, ...)
   if f == nil then return core.default_device(name) end
   core.need_function(f, "tessera.device")
@@ -38,13 +55,33 @@ function Devices.__tostring(list)
   for kind, why in pairs(list.missing) do lines[#lines + 1] = ("%-8s %s"):format(kind, why) end
   return table.concat(lines, "\n")
 end
-function tessera.devices() return setmetatable(core.devices(), Devices) end
+local Device = { __tostring = function(d) return ("%s  %s"):format(d.name, d.text) end }
 
--- tessera.no_grad(f, ...): f(...) without recording what it computes for backward().
+-- The devices there are, a list of {name, text}, with why kinds are missing in `missing`; prints as a table.
+--   print(tessera.devices())
+function tessera.devices()
+  local list = core.devices()
+  for _, d in ipairs(list) do setmetatable(d, Device) end
+  return setmetatable(list, Devices)
+end
+
+-- no_grad(f, ...): f(...), without recording what it computes for backward(). Gives what f gives.
+--   local loss = tessera.no_grad(function() return op.mse(model(x), y) end)
 tessera.no_grad = core.no_grad
 
 -- Random operators, also as op.normal and so on; rng.seed sets the generator.
-local rng = { seed = core.seed, state = core.rng_state }
+local rng = {}
+
+-- seed([n]): begins the generator of random operators without the options seed and stream again, with a whole
+-- number.
+--   rng.seed(1)
+--   x = rng.normal{3}      -- the same three numbers each time
+rng.seed = core.seed
+
+-- state(): the generator's seed and how many streams it has given since, two numbers; state(seed, stream) sets
+-- them, so that a run goes on where a saved one was.
+--   local seed, stream = rng.state()
+rng.state = core.rng_state
 for _, name in ipairs(core.family("random")) do rng[name] = core.op[name] end
 tessera.rng = rng
 
@@ -76,9 +113,25 @@ local parts = { nn = "tessera.nn", optim = "tessera.optim", data = "tessera.data
   image = "tessera.image", jit = "tessera.jit",
   autotune = "tessera.autotune", profile = "tessera.profile" }
 
-function tessera.load(path) return require("tessera.io").load(path) end
+-- What a file holds, by the name's ending: of .safetensors the tensors by name, and the file's metadata; of .npy
+-- one tensor; of .npz the tensors by name. Big files are mapped, not read. What is damaged is an error that
+-- names the place.
+--   tessera.save("x.npy", x)
+--   print(tessera.load "x.npy")
+function tessera.load(path)
+  local value, metadata = require("tessera.io").load(path)
+  if type(value) == "table" and not getmetatable(value) then require("tessera.module").state(value) end
+  return value, metadata
+end
+
+-- Writes tensors by the name's ending: a table of them by name as .safetensors, with a table of strings as
+-- metadata where that is wanted, or one tensor as .npy. The file appears whole or not at all.
+--   tessera.save("model.safetensors", model:state_dict())
+--   tessera.save("x.npy", x)
 function tessera.save(path, value, metadata) return require("tessera.io").save(path, value, metadata) end
 
+-- op.rearrange(x, pattern [, sizes]): axes named, split, merged and put in another order: "b (h d) s -> b h s d", where
+-- sizes has those that do not follow from x, {h = 8}.
 function core.op.rearrange(...) return require("tessera.einops").rearrange(...) end
 core.methods.rearrange = core.op.rearrange
 

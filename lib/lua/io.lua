@@ -337,7 +337,7 @@ local function read_npy(path, what, map)
   local header, at = npy_header(path, what, map)
   local fields = npy_fields(path, what, header)
   local order, shape = fields.fortran_order, fields.shape
-  local dtype, size, turned, natural = npy_dtype(path, what, fields.descr)
+  local dtype, size, swapped, natural = npy_dtype(path, what, fields.descr)
   local n = 1
   for _, d in ipairs(shape) do n = n * d end
   local complex = dtype:find "^complex" and 2 or 1
@@ -348,7 +348,7 @@ local function read_npy(path, what, map)
     dims = {}
     for i = #shape, 1, -1 do dims[#dims + 1] = shape[i] end
   end
-  local t = tensor_of(path, what, map, "tensor", dtype, dims, at, size, turned, natural)
+  local t = tensor_of(path, what, map, "tensor", dtype, dims, at, size, swapped, natural)
   if order ~= "True" then return t end
   local perm = {}
   for i = #shape, 1, -1 do perm[#perm + 1] = i - 1 end

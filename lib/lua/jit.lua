@@ -1,64 +1,82 @@
 -- tessera.jit: kernels that are compiled while the program runs. LuaJIT's own jit library is the
 -- global of that name and has nothing to do with it.
 --
---   tessera.jit.v()        a line to stderr for each promotion, refusal, return to bytecode, new
---                          specialisation (and the closest one), side exit of a hot loop, eviction
---   tessera.jit.off()      everything runs on the VM; the results have the same bits
---   tessera.jit.on()
---   tessera.jit.wait()     until everything that is hot is compiled: for measurements
---   tessera.jit.flush()    forget compiled code and counts
---   tessera.jit.pin(f, ...)  compiles a captured function now, for these arguments or those of its last call,
---                          and keeps its kernels: they are not weighed against operators, and other sizes do
---                          not evict it. Whether kernels run; f:ir "why" says why not. flush() forgets them
---   tessera.jit.unpin(f, ...)
---   tessera.jit.stats()    {kernels, from_disk, refused, promoted, compile_ms, ...}
---   tessera.jit.eager(on)  compile at the first call and wait for it: for tests
---   tessera.jit.traces([eager])  {traces, deferred, quick, runs, exits, observed, replayed} of hot
---                          traces; eager: whatever repeats twice is a trace at once, for tests
---   tessera.jit.loops()    the loops of plain code that became functions: a list of {where, calls, runs, live}
---                          which print as a line, and have loop:ir(level): "graph", "schedule", "tile",
---                          "explicit", "llvm", "asm", "bytecode", "tiles", "why"; {target = "sm_90a"}: as f:ir
---   tessera.jit.ir(level, f, ...)  calls f, an operator or a function of them, and gives the kernels that its
---                          operators launch on devices, in their order: "tile", "explicit", "llvm", "asm", "tiles".
---                          What is captured has f:ir
---   tessera.jit.device([on])  {calls, fallback, kernels, from_disk, refused, compile_ms,
---                          meanwhile, replays, replayed} of operators on GPUs; on = false: the CPU runs them, over fetched bytes
---   tessera.jit.later(on)  the CPU runs small calls on a GPU (meanwhile) until their kernels are compiled,
---                          with the same bits; on at first. wait() waits for these kernels as well
---   tessera.jit.prepare([device])  compiles what most programs use on a GPU into the disk cache: element-wise
---                          operators, rows, products, attention and its gradients, of the profile in force;
---                          {kernels, from_disk, ms}. Once a machine and driver
---   tessera.jit.device_profile(f, ...)  runs f with every kernel of a GPU by itself and measured; a
---                          list of {name, count, us, bytes, flops}, dearest first, which prints as
---                          a table. bytes: of the operands, each once
-
---   tessera.jit.overlap(on)  kernels of a function that need nothing of each other run side by side
---                          on a GPU, from the next time that their launches are recorded. Off at first
+--   tessera.jit.v()                -- a line to stderr for what is compiled, and what not
+--   print(tessera.jit.loops()[1])  -- loops of plain code that became kernels
 
 local core = require "tessera.core"
+local captured = require "tessera.captured"
 local options = require "tessera.options"
 
 local jit = {}
 
+-- What gets hot is compiled, as it is at first; says on stderr why nothing is where that is so.
+--   tessera.jit.on()
 function jit.on()
   local _, absent = core.jit(true)
   if absent then io.stderr:write(("tessera.jit: nothing is compiled: %s\n"):format(absent)) end
 end
 
+-- Everything runs on the VM from now on; the results have the same bits.
+--   tessera.jit.off()
 function jit.off() core.jit(false) end
 
---- Whether kernels run, and why not if there is a reason.
+-- Whether kernels run, and why not if there is a reason.
+--   print(tessera.jit.status())
 function jit.status() return core.jit() end
 
-jit.v, jit.wait, jit.flush, jit.stats, jit.eager =
-  core.jit_verbose, core.jit_wait, core.jit_flush, core.jit_stats, core.jit_eager
-jit.traces, jit.device, jit.overlap = core.jit_traces, core.jit_device, core.jit_overlap
+
+-- v([on]): a line to stderr for each promotion, refusal, return to bytecode, new specialisation (and the closest one),
+-- side exit of a hot loop, eviction. tessera -jv does it for a whole run.
+--   tessera.jit.v()
+jit.v = core.jit_verbose
+
+-- wait(): until everything that is hot is compiled: for measurements.
+--   for _ = 1, 100 do f(x, y) end
+--   tessera.jit.wait()
+jit.wait = core.jit_wait
+
+-- flush(): forgets compiled code and counts; what is on disk stays.
+--   tessera.jit.flush()
+jit.flush = core.jit_flush
+
+-- stats(): what was compiled so far, {kernels, from_disk, refused, promoted, compile_ms, ...}.
+--   print(tessera.jit.stats().kernels)
+jit.stats = core.jit_stats
+
+-- eager(on): compile at the first call, and wait for it: for tests.
+--   tessera.jit.eager(true)
+jit.eager = core.jit_eager
+
+-- traces([eager]): {traces, deferred, quick, runs, exits, observed, replayed} of hot loops; eager: whatever repeats
+-- twice is a trace at once, for tests.
+--   print(tessera.jit.traces().runs)
+jit.traces = core.jit_traces
+
+-- device([on]): {calls, fallback, kernels, from_disk, refused, compile_ms, meanwhile, replays, replayed} of operators on
+-- GPUs; on = false: the CPU runs them, over fetched bytes.
+--   print(tessera.jit.device().kernels)
+jit.device = core.jit_device
+
+-- overlap(on): kernels of a function that need nothing of each other run side by side on a GPU, from the next time that
+-- their launches are recorded. Off at first.
+--   tessera.jit.overlap(true)
+jit.overlap = core.jit_overlap
+
+-- later(on): the CPU runs small calls on a GPU (meanwhile) until their kernels are compiled, with the same bits; on at
+-- first. wait() waits for these kernels as well.
+--   tessera.jit.later(false)
 jit.later = core.jit_later
 
-local LAUNCHED = options.one_of("tile", "explicit", "llvm", "asm", "tiles")
+local LAUNCHED = {}
+for i, level in ipairs(core.jit_levels "call") do LAUNCHED[i] = level.name end
+LAUNCHED = options.one_of(unpack(LAUNCHED))
 local showing = false
 local read_ir = options.of("loop:ir", { target = options.text })
 
+-- ir(level, f, ...): calls f, an operator or a function of them, and gives the kernels that its operators launch on
+-- devices, in their order, as text: "tile", "explicit", "llvm", "asm", "tiles". What is captured has f:ir.
+--   print(tessera.jit.ir("tile", op.softmax, x:to "sim:0"))
 function jit.ir(level, f, ...)
   options.argument("jit.ir", "level", LAUNCHED, level)
   core.need_function(f, "jit.ir")
@@ -77,17 +95,12 @@ end
 
 local Loop = {}
 Loop.__index = Loop
-local levels = { "graph", "schedule", "tile", "explicit", "llvm", "asm", "bytecode", "tiles", "why" }
 
 --- The text of a level, of what runs now, as f:ir of a captured function gives it.
 function Loop:ir(level, given)
   level = level or "graph"
   local target = read_ir(given).target
-  local known = false
-  for _, l in ipairs(levels) do known = known or l == level end
-  if not known then
-    error(("there is no level '%s'; levels are %s"):format(tostring(level), table.concat(levels, ", ")), 2)
-  end
+  core.jit_level("loop", tostring(level), target)
   local text = core.jit_loop_text(self.id, level, target)
   if not text then
     error(("the loop at %s is no more: other code runs there, or it was not worth it; jit.loops() lists them")
@@ -96,28 +109,38 @@ function Loop:ir(level, given)
   return text
 end
 
+captured.class(Loop, "loop")
+
 function Loop:__tostring()
   return ("loop at %s: %d calls, %d runs, %s"):format(self.where, self.calls, self.runs,
     self.live and "by kernels" or "by operators")
 end
 
+-- The loops of plain code that became functions: a list of {where, calls, runs, live}, which print as a line, and have
+-- loop:ir(level): "graph", "schedule", "tile", "explicit", "llvm", "asm", "bytecode", "tiles", "why"; {target =
+-- "sm_90a"}: as f:ir.
+--   for _, loop in ipairs(tessera.jit.loops()) do print(loop:ir "tile") end
 function jit.loops()
   local list = core.jit_loops()
   for _, l in ipairs(list) do setmetatable(l, Loop) end
   return list
 end
 
-local function pin(name, on, f, ...)
-  if type(f) ~= "table" or not f.pin then
-    error(("jit.%s takes a captured function, as graph.module makes them"):format(name), 3)
-  end
-  return f:pin(on, ...)
-end
+local function pin(name, on, f, ...) return captured.need("jit." .. name, f):pin(on, ...) end
 
+-- pin(f, ...): compiles a captured function now, for these arguments or those of its last call, and keeps its kernels:
+-- they are not weighed against operators, and other sizes do not evict it. Whether kernels run; f:ir "why" says why not.
+-- flush() forgets them.
+--   print(tessera.jit.pin(f, x, y))
 function jit.pin(f, ...) return pin("pin", true, f, ...) end
 
+-- unpin(f, ...): the end of jit.pin, for these arguments or those of the last call.
+--   tessera.jit.unpin(f, x, y)
 function jit.unpin(f, ...) pin("unpin", false, f, ...) end
 
+-- prepare([device]): compiles what most programs use on a GPU into the disk cache: element-wise operators, rows,
+-- products, attention and its gradients, of the profile in force; {kernels, from_disk, ms}. Once a machine and driver.
+--   print(pcall(tessera.jit.prepare, "cuda:0"))
 function jit.prepare(device) return require("tessera.prepare")(device) end
 
 local Profile = {}
@@ -135,6 +158,9 @@ function Profile.__tostring(rows)
   return table.concat(lines, "\n")
 end
 
+-- device_profile(f, ...): runs f with every kernel of a GPU by itself and measured; a list of {name, count, us, bytes,
+-- flops}, dearest first, which prints as a table. bytes: of the operands, each once.
+--   print(tessera.jit.device_profile(op.softmax, x:to "sim:0"))
 function jit.device_profile(f, ...)
   core.need_function(f, "jit.device_profile")
   local rows

@@ -17,6 +17,7 @@
 
 local core = require "tessera.core"
 local build = require "tessera.kernel_build"
+local captured = require "tessera.captured"
 local foreign = require "tessera.foreign"
 local options = require "tessera.options"
 local op = core.op
@@ -100,6 +101,8 @@ end
 --- How the last call ran: "compiled", "from disk" or "interpreted", why it is interpreted or nil, and the
 --- device if it was not the CPU.
 function kernel.status(k) return k.handle:status() end
+
+captured.class(Kernel, "kernel", kernel)
 
 --- A kernel of Tile IR as an operator: op.kernel(text [, options]), or built by a Lua function:
 --- op.kernel(name, {x = "f32[M,N]"}, {y = "f32[M]"}, function(t, x, y) .. end [, options]).

@@ -21,7 +21,12 @@ local defaults = { lr = 1, iterations = 20, history = 20 }
 local read = options.of("LBFGS", { lr = options.number { above = 0 }, iterations = options.whole { least = 1 },
   history = options.whole { least = 0 } }, defaults)
 
--- lr: the length that is tried first. history: how many changes are remembered.
+-- LBFGS(params, {lr = 1, iterations = 20, history = 20}): L-BFGS for smooth losses on a fixed batch. lr: the length
+-- that is tried first; iterations of a step, each of one evaluation at least; history: how many changes are remembered,
+-- two vectors of f64 each.
+--   local opt = optim.LBFGS(model:parameters())
+--   local loss = function(m, x, y) return op.mse(m(x), y) end
+--   local step = graph.training_step(model, loss, opt)
 local function new(params, given)
   local self = setmetatable({ params = {}, steps = 0, moves = {}, bends = {}, curves = {}, search = true }, LBFGS)
   for k, v in pairs(defaults) do self[k] = v end

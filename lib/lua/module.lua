@@ -13,6 +13,7 @@
 -- self:buffer(name, tensor). Names in state dicts are paths: "up.weight".
 
 local core = require "tessera.core"
+local function_name = require "tessera.function_name"
 local options = require "tessera.options"
 
 local read_load = options.of("load_state_dict", { strict = options.flag }, { strict = true })
@@ -22,6 +23,8 @@ Module.__index = Module
 
 local ORDER, BUFFERS = {}, {} -- private keys: field names in order; set of buffers
 
+-- Whether a value is a module, and not one of its classes.
+--   nn.Module.is_module(nn.Linear(2, 2))      -- true
 local function is_module(v)
   return type(v) == "table" and rawget(v, ORDER) ~= nil
 end
@@ -50,6 +53,9 @@ local class_meta = {
   end,
 }
 
+-- A new class of modules: its init(...) makes parameters, its forward(...) is what module(...) computes.
+--   local MLP = nn.Module:extend "MLP"
+--   function MLP:forward(x) return op.relu(x) end
 function Module:extend(name)
   local class = { class = name, parent = self }
   class.__index = class
@@ -59,13 +65,21 @@ function Module:extend(name)
   return core.keep_line(setmetatable(class, class_meta))
 end
 
+-- What a module begins with: each class has its own, and gets what the class was called with. Tensors and modules that
+-- become fields are its parameters and children.
+--   local MLP = nn.Module:extend "MLP"
+--   function MLP:init(width) self.up = nn.Linear(width, 4 * width) end
 function Module:init() end
 
+-- What module(...) computes; each class has its own. ? nn.Linear and so on say which shapes it takes and gives.
+--   y = model(x)      -- is model:forward(x)
 function Module:forward()
   error(("%s has no forward method"):format(self.class), 2)
 end
 
--- A tensor that is saved with the module but not trained.
+-- A tensor that is saved and moved with the module but not trained; gives it.
+--   local MLP = nn.Module:extend "MLP"
+--   function MLP:init() self:buffer("mean", op.zeros{16}) end
 function Module:buffer(name, tensor)
   rawget(self, BUFFERS)[name] = true
   self[name] = tensor
@@ -89,8 +103,9 @@ local function visit(self, prefix, on_tensor, on_module)
   end
 end
 
--- { {name, tensor}, ... } in order of construction. A tensor that two modules
--- share (tied weights) is listed once, by its first name.
+-- { {name, tensor}, ... } in order of construction; names are paths, "up.weight". A tensor that two modules share (tied
+-- weights) is listed once, by its first name.
+--   for _, p in ipairs(model:named_parameters()) do print(p[1], p[2]) end
 function Module:named_parameters()
   local list, seen = {}, {}
   visit(self, "", function(name, tensor, kind)
@@ -102,25 +117,32 @@ function Module:named_parameters()
   return list
 end
 
+-- The list of tensors that are trained, in order of construction, each once: what optimisers take.
+--   opt = optim.AdamW(model:parameters(), {lr = 1e-3})
 function Module:parameters()
   local list = self:named_parameters()
   for i, pair in ipairs(list) do list[i] = pair[2] end
   return list
 end
 
+-- How many numbers are trained: the elements of all parameters, added up.
+--   print(model:num_parameters())
 function Module:num_parameters()
   local n = 0
   for _, p in ipairs(self:parameters()) do n = n + p.numel end
   return n
 end
 
--- Forgets the gradients that backward() added up.
+-- Forgets the gradients that backward() added up in the parameters; gives the module.
+--   model:zero_grad()
+--   model(op.ones{1, 4}):sum():backward()
 function Module:zero_grad()
   for _, p in ipairs(self:parameters()) do p.grad = nil end
   return self
 end
 
--- Parameters and buffers where they stand: { {name, tensor, module, key}, ... }.
+-- Parameters and buffers where they stand: { {name, tensor, module, key}, ... }; what two modules share stands twice.
+--   for _, f in ipairs(model:tensors()) do print(f.name, f.tensor.dtype) end
 function Module:tensors()
   local list = {}
   visit(self, "", function(name, tensor, _, module, key)
@@ -129,27 +151,52 @@ function Module:tensors()
   return list
 end
 
--- Children with their names, in order.
+-- The modules among its fields with their names, in order: { {name, module}, ... }.
+--   for _, c in ipairs(model:children()) do print(c[1], c[2]) end
 function Module:children()
   local list = {}
   for _, key in ipairs(rawget(self, ORDER)) do
     local value = rawget(self, key)
-    if is_module(value) then list[#list + 1] = { path_name(key), value } end
+    if is_module(value) then list[#list + 1] = { path_name(key), value, key = key } end
   end
   return list
 end
 
--- Calls f(module, name) for this module and all below.
+-- Calls f(module, name) for this module, whose name is "", and for all below; gives the module.
+--   model:apply(function(m, name) print(name, m.class) end)
 function Module:apply(f)
   visit(self, "", nil, function(prefix, module) f(module, (prefix:gsub("%.$", ""))) end)
   return self
 end
 
--- Parameters and buffers by path.
+-- Tables of tensors by name print as a line for each.
+local State = {}
+
+local function state_lines(t, indent, lines)
+  local keys = {}
+  for key in pairs(t) do keys[#keys + 1] = key end
+  table.sort(keys, function(a, b) return tostring(a) < tostring(b) end)
+  for _, key in ipairs(keys) do
+    local value = t[key]
+    local nested = type(value) == "table" and not getmetatable(value)
+    lines[#lines + 1] = ("%s%s: %s"):format(indent, core.shown(tostring(key)), core.is_tensor(value) and core.type_text(value)
+      or nested and "" or core.shown(tostring(value)))
+    if nested then state_lines(value, indent .. "  ", lines) end
+  end
+  return lines
+end
+
+function State.__tostring(t) return table.concat(state_lines(t, "", {}), "\n") end
+
+--- t, which prints as a line for each tensor.
+function Module.state(t) return setmetatable(t, State) end
+
+-- Parameters and buffers by path, a table that tessera.save takes. They are the tensors themselves.
+--   tessera.save("model.safetensors", model:state_dict())
 function Module:state_dict()
   local state = {}
   visit(self, "", function(name, tensor) state[name] = tensor end)
-  return state
+  return Module.state(state)
 end
 
 local function list_some(names)
@@ -166,8 +213,9 @@ local function same_shape(a, b)
   return true
 end
 
--- Copies values in by path. With {strict = false} names may be missing or unknown;
--- shapes must fit always. Nothing is changed when something does not fit.
+-- Copies values in by path, and gives {missing, unknown}. With {strict = false} names may be missing or unknown; shapes
+-- must fit always. Nothing is changed when something does not fit.
+--   model:load_state_dict(model:state_dict())      -- or tessera.load(..)
 function Module:load_state_dict(state, given)
   options.argument("load_state_dict", "the state", options.table, state)
   local strict = read_load(given).strict
@@ -200,7 +248,9 @@ function Module:load_state_dict(state, given)
   return { missing = missing, unknown = unknown }
 end
 
--- All parameters and buffers converted to a dtype, or moved to a device; or an error, and all stay.
+-- All parameters and buffers of floats converted to a dtype, or moved to a device; gives the module. Or an error, and all
+-- stay as they are.
+--   model:to "f64"      -- and model:to "cuda:0"
 function Module:to(where)
   local fields = {}
   for _, field in ipairs(self:tensors()) do
@@ -217,22 +267,39 @@ function Module:to(where)
   return self
 end
 
+-- Training from now on, or not with false, in this module and all below: Dropout and BatchNorm ask. Gives the module.
+--   model:train()
 function Module:train(on)
   on = on == nil or on
   core.held(visit, self, "", nil, function(_, module) rawset(module, "training", on) end)
   return self
 end
 
+-- The opposite of train: Dropout gives x, BatchNorm uses its running statistics. Gives the module.
+--   y = model:eval()(x)
 function Module:eval() return self:train(false) end
 
--- Extra words for the description: "16 -> 64".
+
+-- Words of the class's own for the description that print shows: "16 -> 64".
+--   local MLP = nn.Module:extend "MLP"
+--   function MLP:extra() return "wide" end
 function Module:extra() return "" end
 
+-- The text that print(model) shows: the class, its words, and its children, indented.
+--   print(model)
 function Module:describe(indent)
   indent = type(indent) == "string" and indent or ""
   local lines = { ("%s(%s)"):format(self.class, self:extra()) }
-  for _, child in ipairs(self:children()) do
-    lines[#lines + 1] = ("%s  %s: %s"):format(indent, child[1], child[2]:describe(indent .. "  "))
+  local function add(name, part)
+    local text = is_module(part) and part:describe(indent .. "  ") or
+      type(part) == "function" and function_name.text(part) or tostring(part)
+    lines[#lines + 1] = ("%s  %s: %s"):format(indent, name, text)
+  end
+  for _, key in ipairs(rawget(self, ORDER)) do
+    if type(key) ~= "number" and is_module(rawget(self, key)) then add(key, rawget(self, key)) end
+  end
+  for i = 1, #self do -- of lists, functions as well
+    if core.callable(rawget(self, i)) then add(path_name(i), rawget(self, i)) end
   end
   return table.concat(lines, "\n")
 end

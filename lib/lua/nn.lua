@@ -32,7 +32,9 @@ local Linear = define "Linear"
 
 local read_linear = options.of("Linear", { bias = FLAG, dtype = DTYPE })
 
--- Linear(inputs, outputs, {bias = true, dtype = "f32"}): y = x w^T + b.
+-- Linear(inputs, outputs, {bias = true, dtype = "f32"}): y = x w^T + b of x [.., inputs], with weight [outputs, inputs]
+-- and bias [outputs], which begin uniform in +-1/sqrt(inputs).
+--   y = nn.Linear(784, 10)(op.ones{64, 784})      -- f32[64,10]
 function Linear:init(inputs, outputs, o)
   need("Linear", "inputs", SIZE, inputs)
   need("Linear", "outputs", SIZE, outputs)
@@ -53,7 +55,9 @@ end
 local Embedding = define "Embedding"
 local read_embedding = options.of("Embedding", { dtype = DTYPE })
 
--- Embedding(count, width, {dtype = "f32"}): rows of a table by index.
+-- Embedding(count, width, {dtype = "f32"}): rows of a table by index, integers [..] -> [.., width]. weight [count,
+-- width] begins normal. An index outside is an error.
+--   y = nn.Embedding(256, 64)(op.arange(8))      -- f32[8,64]
 function Embedding:init(count, width, o)
   self.count, self.width = need("Embedding", "count", SIZE, count), need("Embedding", "width", SIZE, width)
   self.weight = rng.normal({ count, width }, { dtype = read_embedding(o).dtype })
@@ -68,7 +72,9 @@ local LayerNorm = define "LayerNorm"
 local read_layernorm = options.of("LayerNorm", { eps = EPS, bias = FLAG, dtype = DTYPE }, { eps = 1e-5 })
 local SHAPE = options.each(SIZE)
 
--- LayerNorm(shape, {eps = 1e-5, bias = true}): over the last axes, which have that shape.
+-- LayerNorm(shape, {eps = 1e-5, bias = true}): (x - mean) / sqrt(var + eps) * weight + bias over the last axes, which
+-- have that shape, a number or a list.
+--   y = nn.LayerNorm(64)(op.ones{8, 64})      -- f32[8,64]
 function LayerNorm:init(shape, o)
   o = read_layernorm(o)
   shape = list(need("LayerNorm", "shape", SHAPE, shape), 1)
@@ -85,6 +91,9 @@ function LayerNorm:extra() return table.concat(self.weight.shape, "x") end
 local RMSNorm = define "RMSNorm"
 local read_rmsnorm = options.of("RMSNorm", { eps = EPS, dtype = DTYPE }, { eps = 1e-5 })
 
+-- RMSNorm(shape, {eps = 1e-5}): x / sqrt(mean(x^2) + eps) * weight over the last axes, which have that shape, a number
+-- or a list.
+--   y = nn.RMSNorm(64)(op.ones{8, 64})      -- f32[8,64]
 function RMSNorm:init(shape, o)
   o = read_rmsnorm(o)
   shape = list(need("RMSNorm", "shape", SHAPE, shape), 1)
@@ -98,8 +107,10 @@ function RMSNorm:extra() return table.concat(self.weight.shape, "x") end
 local BatchNorm = define "BatchNorm"
 local read_batchnorm = options.of("BatchNorm", { eps = EPS, momentum = SHARE }, { eps = 1e-5, momentum = 0.1 })
 
--- BatchNorm(channels, {eps, momentum}): statistics of the batch while training,
--- which also update the running ones used afterwards.
+-- BatchNorm(channels, {eps = 1e-5, momentum = 0.1}): (x - mean) / sqrt(var + eps) * weight + bias for each channel of
+-- x [N, channels, ..]: statistics of the batch while training, which also move the running ones by momentum; these
+-- are used after model:eval().
+--   y = nn.BatchNorm(16)(rng.normal{4, 16, 8, 8})      -- f32[4,16,8,8]
 function BatchNorm:init(channels, o)
   o = read_batchnorm(o)
   need("BatchNorm", "channels", SIZE, channels)
@@ -138,6 +149,9 @@ local function need_groups(what, groups, name, n)
   core.fail(("%s: %d groups do not divide %s = %d"):format(what, groups, name, n))
 end
 
+-- GroupNorm(groups, channels, {eps = 1e-5}): as LayerNorm over groups of the channels of x [N, channels, ..], which
+-- groups divides.
+--   y = nn.GroupNorm(4, 16)(rng.normal{2, 16, 8, 8})      -- f32[2,16,8,8]
 function GroupNorm:init(groups, channels, o)
   need("GroupNorm", "groups", COUNT, groups)
   need_groups("GroupNorm", groups, "channels", need("GroupNorm", "channels", SIZE, channels))
@@ -188,8 +202,23 @@ local function define_conv(name, dims)
   function Conv:extra() return table.concat(self.weight.shape, "x") end
 end
 
+-- Conv1d(inputs, outputs, kernel, {stride = 1, padding = 0, dilation = 1, groups = 1, bias = true, layout = "nchw"}): a
+-- convolution of x [N, inputs, L], channels last with "nhwc", to [N, outputs, ..], with (n + 2 * padding - dilation *
+-- (kernel - 1) - 1) / stride + 1 elements along an axis of n. Numbers are for all axes, lists for each; groups divides
+-- inputs and outputs.
+--   y = nn.Conv1d(3, 16, 3, {padding = 1})(op.ones{1, 3, 8})      -- f32[1,16,8]
 define_conv("Conv1d", 1)
+-- Conv2d(inputs, outputs, kernel, {stride = 1, padding = 0, dilation = 1, groups = 1, bias = true, layout = "nchw"}): a
+-- convolution of x [N, inputs, H, W], channels last with "nhwc", to [N, outputs, ..], with (n + 2 * padding - dilation *
+-- (kernel - 1) - 1) / stride + 1 elements along an axis of n. Numbers are for all axes, lists for each; groups divides
+-- inputs and outputs.
+--   y = nn.Conv2d(3, 16, 3, {padding = 1})(op.ones{1, 3, 8, 8})
 define_conv("Conv2d", 2)
+-- Conv3d(inputs, outputs, kernel, {stride = 1, padding = 0, dilation = 1, groups = 1, bias = true, layout = "nchw"}): a
+-- convolution of x [N, inputs, D, H, W], channels last with "nhwc", to [N, outputs, ..], with (n + 2 * padding - dilation *
+-- (kernel - 1) - 1) / stride + 1 elements along an axis of n. Numbers are for all axes, lists for each; groups divides
+-- inputs and outputs.
+--   y = nn.Conv3d(3, 16, 3, {padding = 1})(op.ones{1, 3, 8, 8, 8})
 define_conv("Conv3d", 3)
 
 local ConvTranspose = define "ConvTranspose"
@@ -206,7 +235,12 @@ local function need_axes(what, dims, given)
   end
 end
 
--- ConvTranspose(in, out, kernel, {dims = 2, stride, padding, output_padding, ...}).
+-- ConvTranspose(inputs, outputs, kernel, {dims = 2, stride = 1, padding = 0, output_padding = 0, dilation = 1, groups =
+-- 1, bias = true}): the adjoint of a convolution, over 1, 2 or 3 axes: x [N, inputs, ..] -> [N, outputs, ..], with
+-- (n - 1) * stride - 2 * padding + dilation * (kernel - 1) + output_padding + 1 elements along an axis of n. Numbers
+-- are for all axes, lists for each.
+--   local twice = nn.ConvTranspose(16, 8, 4, {stride = 2, padding = 1})
+--   y = twice(op.ones{1, 16, 5, 5})      -- f32[1,8,10,10]
 function ConvTranspose:init(inputs, outputs, kernel, o)
   o = read_transpose(o)
   need("ConvTranspose", "kernel", SOME, kernel)
@@ -244,7 +278,13 @@ local function define_pool(name, row)
   function Pool:forward(x) return op[row](x, self.o) end
 end
 
+-- MaxPool(window, {dims = 2, stride = window, padding = 0}): the largest element of each window of x [N, C, ..], over 1,
+-- 2 or 3 axes. Numbers are for all axes, lists for each.
+--   y = nn.MaxPool(2)(op.ones{8, 16, 32, 32})      -- f32[8,16,16,16]
 define_pool("MaxPool", "max_pool")
+-- AvgPool(window, {dims = 2, stride = window, padding = 0}): the mean of each window of x [N, C, ..], over 1, 2 or 3
+-- axes. Numbers are for all axes, lists for each.
+--   y = nn.AvgPool(2)(op.ones{8, 16, 32, 32})      -- f32[8,16,16,16]
 define_pool("AvgPool", "avg_pool")
 
 -- ---- activations and small layers
@@ -254,16 +294,55 @@ local function define_activation(name, row)
   function A:forward(x) return op[row](x) end
 end
 
-for name, row in pairs { ReLU = "relu", GELU = "gelu", SiLU = "silu", Tanh = "tanh", Sigmoid = "sigmoid",
-  ELU = "elu", Softplus = "softplus", Mish = "mish", Hardswish = "hardswish", LeakyReLU = "leaky_relu" } do
-  define_activation(name, row)
-end
+-- max(x, 0), element by element, as op.relu: any shape, floats. Without parameters.
+--   y = nn.ReLU()(x)
+define_activation("ReLU", "relu")
+
+-- x times the normal distribution function of x, element by element, as op.gelu: any shape, floats. Without parameters.
+--   y = nn.GELU()(x)
+define_activation("GELU", "gelu")
+
+-- x * sigmoid(x), element by element, as op.silu: any shape, floats. Without parameters.
+--   y = nn.SiLU()(x)
+define_activation("SiLU", "silu")
+
+-- the hyperbolic tangent of x, element by element, as op.tanh: any shape, floats. Without parameters.
+--   y = nn.Tanh()(x)
+define_activation("Tanh", "tanh")
+
+-- 1 / (1 + e^-x), element by element, as op.sigmoid: any shape, floats. Without parameters.
+--   y = nn.Sigmoid()(x)
+define_activation("Sigmoid", "sigmoid")
+
+-- x, or e^x - 1 where x < 0, element by element, as op.elu: any shape, floats. Without parameters.
+--   y = nn.ELU()(x)
+define_activation("ELU", "elu")
+
+-- log(1 + e^x), element by element, as op.softplus: any shape, floats. Without parameters.
+--   y = nn.Softplus()(x)
+define_activation("Softplus", "softplus")
+
+-- x * tanh(log(1 + e^x)), element by element, as op.mish: any shape, floats. Without parameters.
+--   y = nn.Mish()(x)
+define_activation("Mish", "mish")
+
+-- x * clamp(x + 3, 0, 6) / 6, element by element, as op.hardswish: any shape, floats. Without parameters.
+--   y = nn.Hardswish()(x)
+define_activation("Hardswish", "hardswish")
+
+-- x, or 0.01 x where x < 0, element by element, as op.leaky_relu: any shape, floats. Without parameters.
+--   y = nn.LeakyReLU()(x)
+define_activation("LeakyReLU", "leaky_relu")
 
 local Softmax = define "Softmax"
+-- Softmax(axis = -1): e^x / sum(e^x) along the axis; floats of any shape.
+--   y = nn.Softmax()(x)
 function Softmax:init(axis) self.axis = need("Softmax", "axis", options.whole(), axis or -1) end
 function Softmax:forward(x) return op.softmax(x, { axis = self.axis }) end
 
 local Dropout = define "Dropout"
+-- Dropout(p = 0.5): 0 with probability p, else x / (1 - p), while training; after model:eval() x itself.
+--   y = nn.Dropout(0.1)(x)
 function Dropout:init(p) self.p = need("Dropout", "p", SHARE, p or 0.5) end
 function Dropout:forward(x)
   if not self.training or self.p == 0 then return x end
@@ -271,9 +350,13 @@ function Dropout:forward(x)
 end
 function Dropout:extra() return ("p = %g"):format(self.p) end
 
+-- All axes but the first in one: x [N, ..] -> [N, n], without copying where strides allow it.
+--   y = nn.Flatten()(op.ones{64, 3, 8, 8})      -- f32[64,192]
 local Flatten = define "Flatten"
 function Flatten:forward(x) return x:flatten(1, -1) end
 
+-- x as it is: in place of a layer that is left out.
+--   y = nn.Identity()(x)
 local Identity = define "Identity"
 function Identity:forward(x) return x end
 
@@ -281,7 +364,9 @@ function Identity:forward(x) return x end
 
 local Sequential = define "Sequential"
 
--- Sequential{a, b, c} or Sequential(a, b, c): modules or plain functions, one after the other.
+-- Sequential{a, b, c} or Sequential(a, b, c): modules or plain functions, one after the other. layer 1 is model[1];
+-- parameters of modules alone are the model's.
+--   model = nn.Sequential(nn.Linear(2, 32), op.tanh, nn.Linear(32, 1))
 function Sequential:init(layers, ...)
   if core.callable(layers) then layers = { layers, ... } end
   if type(layers) ~= "table" then
@@ -301,6 +386,8 @@ function Sequential:forward(x)
 end
 
 local List = define "List"
+-- List{a, b, c}: modules that another module has as a field, and calls itself; list[1] is the first.
+--   local blocks = nn.List{nn.Linear(2, 2), nn.Linear(2, 2)}
 function List:init(modules)
   need("List", "modules", options.table, modules or {})
   for i, m in ipairs(modules or {}) do self[i] = m end
@@ -311,7 +398,11 @@ end
 local KVCache = {}
 KVCache.__index = KVCache
 
--- Keys and values of earlier positions, grown by doubling: {k, v} are [B, H, T, D].
+-- Keys and values of earlier positions, for generating text step by step: an attention appends to it, k and v being
+-- [B, H, T, D], and it grows by doubling.
+--   local attention = nn.MultiHeadAttention(64, 4, {causal = true})
+--   cache = nn.KVCache()
+--   y = attention(op.ones{1, 1, 64}, {cache = cache})      -- cache.length is 1
 function nn.KVCache() return setmetatable({ length = 0 }, KVCache) end
 
 local function grown(old, new, length)
@@ -340,8 +431,11 @@ local attention_kinds = { kv_heads = COUNT, head_dim = COUNT, bias = FLAG, causa
 local read_attention = options.of("MultiHeadAttention", attention_kinds)
 local read_call = options.of("MultiHeadAttention", { mask = options.tensor, cache = options.table })
 
--- MultiHeadAttention(width, heads, {kv_heads, head_dim, bias = true, causal = false,
--- rope = nil or options of op.rope, window}). forward(x, {mask, cache}): x [B, S, width].
+-- MultiHeadAttention(width, heads, {kv_heads = heads, head_dim = width / heads, bias = true, causal = false, rope,
+-- window}): attention of x [B, S, width] with itself, and what comes out projected back to width. kv_heads, which
+-- divides heads: fewer keys and values than queries. rope: a table of options of op.rope. window: how many positions
+-- back are seen. Called with (x, {mask, cache}).
+--   y = nn.MultiHeadAttention(64, 4, {causal = true})(op.ones{1, 8, 64})
 function MultiHeadAttention:init(width, heads, o)
   o = read_attention(o)
   need("MultiHeadAttention", "width", COUNT, width)
@@ -382,7 +476,9 @@ local MLP = define "MLP"
 local mlp_kinds = { activation = options.operator, bias = FLAG, dtype = DTYPE }
 local read_mlp = options.of("MLP", mlp_kinds, { activation = "gelu" })
 
--- MLP(width, hidden, {activation = "gelu", bias = true}): two linear layers.
+-- MLP(width, hidden, {activation = "gelu", bias = true}): two linear layers with the operator activation between them,
+-- x [.., width] -> [.., width].
+--   y = nn.MLP(64, 256)(op.ones{8, 64})
 function MLP:init(width, hidden, o)
   o = read_mlp(o)
   self.activation = o.activation or "gelu"
@@ -407,8 +503,10 @@ local function only(o, kinds)
   return some
 end
 
--- TransformerBlock(width, heads, {hidden = 4 * width, norm = "layernorm", dropout = 0, ...}):
--- pre-norm attention and MLP with residuals; options go to both.
+-- TransformerBlock(width, heads, {hidden = 4 * width, norm = "layernorm", dropout = 0, ...}): x + attention(norm(x)),
+-- then x + mlp(norm(x)), x [B, S, width]. Other options go to MultiHeadAttention and MLP. Called with (x, {mask,
+-- cache}).
+--   y = nn.TransformerBlock(64, 4, {causal = true})(op.ones{1, 8, 64})
 function TransformerBlock:init(width, heads, o)
   o = read_block(o)
   need("TransformerBlock", "width", COUNT, width)

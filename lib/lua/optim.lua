@@ -144,6 +144,11 @@ end
 -- The clock is an input of captured steps only; there the attributes are not looked at.
 local function clock_of(self) return core.capturing() and self.clock or nil end
 
+-- SGD(params, {lr = 0.01, momentum, nesterov, ..}): p - lr * g, or with momentum p - lr * m for m = momentum * m + (1 -
+-- dampening) * g. weight_decay * p is added to the gradient; clip: the largest common 2-norm of the gradients that are
+-- given to step.
+--   opt = optim.SGD(model:parameters(), {lr = 0.1, momentum = 0.9})
+--   opt:step(gradients)
 define("SGD", { lr = 0.01, momentum = 0, dampening = 0, weight_decay = 0, nesterov = false }, { "m" },
   function(self, p) return self.momentum ~= 0 and { m = op.zeros_like(p) } or {} end,
   function(self, i, p, g)
@@ -164,9 +169,22 @@ local function adam(decoupled)
   end
 end
 
+-- Adam(params, {lr = 1e-3, betas, eps, ..}): p - lr * m / (sqrt(v) + eps), m and v being means of gradients and of their
+-- squares, which fade by betas and are corrected for their beginning. weight_decay * p is added to the gradient; clip:
+-- the largest common 2-norm of the gradients that are given to step.
+--   opt = optim.Adam(model:parameters(), {lr = 1e-3})   opt:step(gradients)
 define("Adam", { lr = 1e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = 0 }, { "m", "v" }, moments, adam(false))
+-- AdamW(params, {lr = 1e-3, betas, eps, weight_decay = 0.01, ..}): as Adam, but p itself shrinks by lr * weight_decay in
+-- each step. clip: the largest common 2-norm of the gradients that are given to step. Its state is two tensors for each
+-- parameter, of its shape and dtype.
+--   opt = optim.AdamW(model:parameters(), {lr = 3e-4, clip = 1})
+--   opt:step(gradients)      -- or graph.training_step(model, loss, opt)
 define("AdamW", { lr = 1e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = 0.01 }, { "m", "v" }, moments, adam(true))
 
+-- Lion(params, {lr = 1e-4, betas, ..}): p - lr * sign(betas[1] * m + (1 - betas[1]) * g), m being a mean of gradients
+-- that fades by betas[2]. weight_decay: p shrinks by lr * weight_decay; clip: the largest common 2-norm of the gradients.
+-- One tensor of state for each parameter; rates are a third to a tenth of AdamW's.
+--   opt = optim.Lion(model:parameters(), {lr = 1e-4})   opt:step(gradients)
 define("Lion", { lr = 1e-4, betas = { 0.9, 0.99 }, weight_decay = 0 }, { "m" },
   function(_, p) return { m = op.zeros_like(p) } end,
   function(self, i, p, g)
@@ -183,7 +201,10 @@ local function factors(_, p)
   return { r = op.zeros(rows), c = op.zeros(cols) }
 end
 
--- The relative step of the paper: lr is multiplied by max(eps2, rms(p)).
+-- Adafactor(params, {lr = 1e-2, decay, ..}): as Adam without m, squares being kept as means of rows and of columns, so
+-- that its state is small. eps1 is added to squares, clip_threshold limits the root mean square of a step; with
+-- scale_parameter the rate is multiplied by max(eps2, root mean square of p). clip: as of the others.
+--   opt = optim.Adafactor(model:parameters())   opt:step(gradients)
 define("Adafactor", { lr = 1e-2, decay = 0.8, eps1 = 1e-30, eps2 = 1e-3, clip_threshold = 1, weight_decay = 0,
   scale_parameter = true }, { "r", "c" }, factors,
   function(self, i, p, g)
@@ -222,15 +243,17 @@ function clip_norm(grads, max_norm)
   return core.capturing() and norm or norm:item()
 end
 
--- Scales the gradients in place so that their common 2-norm is at most max_norm;
--- returns the norm they had.
+-- Scales a list of gradients in place so that their common 2-norm is at most max_norm; gives the norm they had. false
+-- stands for one that is missing.
+--   norm = optim.clip_grad_norm(gradients, 1)
 function optim.clip_grad_norm(grads, max_norm)
   options.tensors("clip_grad_norm", "gradient", grads, nil, true)
   options.argument("clip_grad_norm", "max_norm", POSITIVE, max_norm)
   return clip_norm(grads, max_norm)
 end
 
--- Limits every element to [-limit, limit], in place.
+-- Limits every element of a list of gradients to [-limit, limit], in place.
+--   optim.clip_grad_value(gradients, 0.5)
 function optim.clip_grad_value(grads, limit)
   options.tensors("clip_grad_value", "gradient", grads)
   options.argument("clip_grad_value", "limit", SIZE, limit)
@@ -240,6 +263,10 @@ end
 -- ---- schedules: functions from the step (counted from 0) to the learning rate
 
 local schedule = {}
+
+-- Learning rates as functions of the step, which is counted from 0; ? optim.schedule.cosine and so on.
+--   local rate = optim.schedule.cosine{lr = 1e-3, steps = 1000}
+--   print(rate(0), rate(50))
 optim.schedule = schedule
 
 -- factor(step, o): what the rate is multiplied by, or the rate itself where it ends elsewhere;
@@ -259,24 +286,36 @@ end
 local STEPS = options.needed(POSITIVE)
 local function part(step, o) return math.min((step - (o.warmup or 0)) / math.max(1, o.steps - (o.warmup or 0)), 1) end
 
+-- The rate lr in every step, after warmup steps in which it grows to it; schedules are functions of the step, from 0.
+--   rate = optim.schedule.constant{lr = 1e-3, warmup = 100}
+--   print(rate(0), rate(50))
 define_schedule("constant", {}, function(_, o) return o.lr end)
 
--- From lr to final (0 by default) along half a cosine over `steps`.
+-- From lr to final (0 by default) along half a cosine over `steps`, after warmup steps in which it grows to lr.
+--   rate = optim.schedule.cosine{lr = 1e-3, steps = 10000, warmup = 100}
+--   print(rate(0), rate(50))
 define_schedule("cosine", { steps = STEPS, final = SIZE }, function(step, o)
   local final = o.final or 0
   return final + (o.lr - final) * 0.5 * (1 + math.cos(math.pi * part(step, o)))
 end)
 
+-- From lr to final (0 by default) along a line over `steps`, after warmup steps in which it grows to lr.
+--   rate = optim.schedule.linear{lr = 1e-3, steps = 10000}
+--   print(rate(0), rate(50))
 define_schedule("linear", { steps = STEPS, final = SIZE }, function(step, o)
   return o.lr + ((o.final or 0) - o.lr) * part(step, o)
 end)
 
--- Multiplied by gamma every `every` steps.
+-- lr, multiplied by gamma (0.1 by default) every `every` steps, after warmup steps in which it grows to lr.
+--   rate = optim.schedule.step{lr = 0.1, every = 30, gamma = 0.1}
+--   print(rate(0), rate(50))
 define_schedule("step", { every = STEPS, gamma = POSITIVE }, function(step, o)
   return o.lr * (o.gamma or 0.1) ^ math.floor(step / o.every)
 end)
 
--- lr * sqrt(warmup / step), the schedule of the first transformers.
+-- lr * sqrt(warmup / step), the schedule of the first transformers, after warmup steps in which it grows to lr.
+--   rate = optim.schedule.inverse_sqrt{lr = 1e-3, warmup = 4000}
+--   print(rate(0), rate(50))
 define_schedule("inverse_sqrt", {}, function(step, o) return o.lr * math.sqrt((o.warmup or 1) / (step + 1)) end)
 
 return optim

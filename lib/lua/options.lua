@@ -53,7 +53,9 @@ function options.one_of(...)
     known[w] = true
     words[i] = "'" .. w .. "'"
   end
-  return kind("one of " .. table.concat(words, ", "), function(v) return known[v] == true end)
+  local k = kind("one of " .. table.concat(words, ", "), function(v) return known[v] == true end)
+  k.words = { ... }
+  return k
 end
 
 options.operator = kind("the name of an operator", function(v) return type(v) == "string" and rawget(core.op, v) ~= nil end)
@@ -100,8 +102,9 @@ local function shown(v)
 end
 
 local function wrong(what, name, k, v, default)
+  local guess = k.words and type(v) == "string" and core.suggest(v, k.words)
   core.fail(("%s: %s must be %s, not %s%s"):format(what, name, k.text, shown(v),
-    default ~= nil and ("\n  hint: %s if it is not given"):format(type(default) == "table" and "{" .. table.concat(default, ", ") .. "}" or
+    guess and ("\n  hint: did you mean '%s'?"):format(guess) or default ~= nil and ("\n  hint: %s if it is not given"):format(type(default) == "table" and "{" .. table.concat(default, ", ") .. "}" or
       tostring(default)) or ""))
 end
 
@@ -133,9 +136,18 @@ local function first_wrong(kinds, given)
   return first
 end
 
+local known = {}
+
+--- What options.of was told of a name: "nn.Linear" as well as "Linear".
+function options.known(name)
+  local own = known[name] or known[name:match "[%w_]+%.[%w_]+$" or name] or known[name:match "[%w_]+$"]
+  if own then return own.kinds, own.defaults end
+end
+
 --- A function that checks a table of options and gives it back, {} for none. defaults, where there
 --- are some, are told to who gives a wrong value.
 function options.of(what, kinds, defaults)
+  known[what] = known[what] or { kinds = kinds, defaults = defaults }
   return function(given)
     if given == nil then given = {} end
     if type(given) ~= "table" or core.is_tensor(given) then

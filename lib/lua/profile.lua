@@ -16,6 +16,7 @@
 -- all spans; html: a page with all of it and the roofline of this machine.
 
 local core = require "tessera.core"
+local captured = require "tessera.captured"
 local options = require "tessera.options"
 
 local profile = {}
@@ -288,12 +289,11 @@ local read = options.of("profile.report", { args = options.table, warm = options
   width = options.whole { least = 20 }, html = options.text, trace = options.text, csv = options.text }, { warm = 3, runs = 20, marks = true, width = 80 })
 
 --- Runs a captured function and tells where its time goes, as text.
+--   print(profile.report(f, {args = {x, y}, html = "f.html"}))
 function profile.report(f, given)
   local o, runs = read(given), {}
   local args = o.args or {}
-  if type(f) ~= "table" or not f.ir then
-    error("profile.report takes a captured function, as graph.module and graph.grad make them", 2)
-  end
+  captured.need("profile.report", f)
   for _ = 1, o.warm or 3 do f(unpack(args)) end
   for r = 1, o.runs or 20 do
     local spans, usec, lost = core.spans(function() f(unpack(args)) end)

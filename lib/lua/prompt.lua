@@ -27,8 +27,7 @@ end
 
 local function function_text(f)
   local info = getinfo(f, "S")
-  if info.what == "C" then return "function" end
-  return ("function (%s:%d)"):format(info.short_src, info.linedefined)
+  return info.what == "C" and "function" or ("function (%s:%d)"):format(info.short_src, info.linedefined)
 end
 
 local function number_text(n)
@@ -162,22 +161,6 @@ end
 -- ---- help: operators from the table, everything else from the comment above
 -- its definition
 
-local function source_of(info)
-  if info.source:sub(1, 1) == "@" then
-    local file = io.open(info.source:sub(2))
-    local text = file and file:read "*a"
-    if file then file:close() end
-    return text
-  end
-  return console.text(info.source)
-end
-
-local function lines_of(text)
-  local lines = {}
-  for line in (text .. "\n"):gmatch "([^\n]*)\r?\n" do lines[#lines + 1] = line end
-  return lines
-end
-
 -- A comment as a page: its paragraphs in lines of the terminal's width, what is indented as it is.
 local INDENT = 4
 local function page(lines, width)
@@ -198,28 +181,18 @@ local function page(lines, width)
   return concat(out)
 end
 
--- The signature and the comment of a Lua function.
+-- The signature and the comment of a function, and its options.
 local function function_help(name, f, width)
-  local info = getinfo(f, "S")
-  local text = info.what ~= "C" and source_of(info)
-  if not text then return name .. ": " .. function_text(f) .. "\n" end
-  local lines, first = lines_of(text), info.linedefined
-  local head = lines[first] or ""
-  local args = head:match "function[^%(]*(%b())" or "(...)"
-  local comment = {}
-  for i = first - 1, 1, -1 do
-    local words = lines[i]:match "^%s*%-%-%-?%s?(.*)$"
-    if not words then break end
-    table.insert(comment, 1, words)
+  local comments = require "tessera.comments"
+  local args, comment = comments.of_function(f)
+  comment = comment or comments.of_name(name)
+  if not comment and name:find "^nn%.%w+%.%w+$" then -- a method has its own, or that of all modules
+    local _, common = comments.of_function(require("tessera.module")[name:match "%w+$"])
+    comment = common
   end
-  if #comment == 0 then comment[1] = function_text(f) end
-  return name .. args .. "\n" .. page(comment, width)
-end
-
-local function operator_of(f)
-  for name, g in pairs(core.op) do
-    if g == f then return name end
-  end
+  args = args or comment and comment[1]:match("^[%w_.:]-%f[%w_]" .. name:match "[%w_]*$" .. "(%b())") or not comment and "(...)" or ""
+  local listed = comments.options(name, width)
+  return name .. args .. "\n" .. page(comment or { function_text(f) }, width) .. (listed ~= "" and "\n" .. listed or "")
 end
 
 local function columns(names, width)
@@ -248,24 +221,35 @@ end
 
 local function table_help(name, t, width)
   local meta = getmetatable(t)
-  local make = rawget(t, "new") or rawget(t, "init") or
-               (type(meta) == "table" and rawget(meta, "__call")) or rawget(t, "__call")
-  local text = type(make) == "function" and function_help(name, make, width) or
-               name .. "\n" .. module_comment(name, width)
+  local class = type(rawget(t, "class")) == "string"
+  local make = rawget(t, "new") or rawget(t, "init")
+  if not make and not class then make = type(meta) == "table" and rawget(meta, "__call") or rawget(t, "__call") end
+  local text
+  if type(make) == "function" then
+    text = function_help(name, make, width)
+  elseif class then -- as its modules begin, without arguments
+    text = name .. "()\n" .. page(require("tessera.comments").of_name(name) or {}, width)
+  else
+    local own = name:find "%." and require("tessera.comments").of_name(name)
+    text = name .. "\n" .. (own and page(own, width) or module_comment(name, width))
+  end
   local names = {}
   local functions = type(make) == "function"
   for k, v in pairs(t) do
     functions = functions or type(v) == "function"
-    if is_name(k) and k:sub(1, 1) ~= "_" and v ~= make then names[#names + 1] = k end
+    if is_name(k) and k:sub(1, 1) ~= "_" and v ~= make and not (class and (k == "class" or k == "parent")) then
+      names[#names + 1] = k
+    end
   end
   sort(names)
+  functions = functions or class
   if not functions then return prompt.text(t, width) .. "\n" end
   return text .. columns(names, width)
 end
 
 local function value_help(name, value, width)
   if type(value) == "function" then
-    local op = operator_of(value)
+    local op = require("tessera.function_name").operator(value)
     local text, found = core.help(op or "", width)
     return op and found and text or function_help(op and "op." .. op or name, value, width)
   end
@@ -329,7 +313,9 @@ local function usage(name)
 end
 
 local function command_help(name, width)
-  return ("%s\n    %s"):format(usage(name), core.wrapped(prompt.commands[name], INDENT, INDENT, width))
+  local more = prompt.lists[name]
+  return ("%s\n    %s%s"):format(usage(name), core.wrapped(prompt.commands[name], INDENT, INDENT, width),
+    more and more(width) or "")
 end
 
 --- help(topic): an operator ("softmax"), a module's function ("nn.Linear"), a
@@ -371,17 +357,9 @@ prompt.commands = {
   mem = "memory of tensors and of Lua",
   load = "runs a Lua file and keeps its globals",
   reset = "forgets the globals made at the prompt",
-  ir = "a captured function at a level: graph, concrete, schedule, tile, explicit, llvm, asm, bytecode, dot, json",
-  tiles = "the kernels of a captured function: spaces, tiles, code",
-  why = "what of a captured function was fused, what not, and the reason",
-  rewrites = "the rules that fired when a function was captured",
-  profile = "where the time of a captured function goes, as in :profile f(x, y)",
-  tune = "measures what could be chosen for a captured function's kernels, or for k(x) of op.kernel, and runs the best",
 }
 
-prompt.arguments = {help = "[topic]", quit = "[code]", device = "[name]", threads = "[n]", time = "expression", load = "file", ir = "f [level]",
-                    rewrites = "f", tiles = "f", tune = "f", why = "f",
-                    profile = "f(..)"}
+prompt.arguments = {help = "[topic]", quit = "[code]", device = "[name]", threads = "[n]", time = "expression", load = "file"}
 
 -- An error that shows how the command is written.
 local function wrong(name, text, ...) fail(text:format(...) .. "\n  usage: " .. usage(name)) end
@@ -507,96 +485,16 @@ function prompt.reset()
   collectgarbage()
 end
 
--- A captured function, or the expression that gives one.
-local function captured(f, command)
-  if type(f) == "string" then
-    local text = f
-    local chunk, why = loadstring("return " .. text, "=:" .. command)
-    if not chunk then fail(why) end
-    f = chunk()
-  end
-  if type(f) ~= "table" or not f.ir then
-    wrong(command, ":%s takes a captured function, as graph.module and graph.grad make them", command)
-  end
-  return f
-end
-
---- Prints a line for each kernel of a captured function.
-function prompt.tiles(f)
-  local text = captured(f or "", "tiles"):ir "tiles"
-  io.write(text == "" and "no kernels\n" or text)
-end
-
---- Prints what was decided about a captured function, with reasons and times.
-function prompt.why(f) io.write(captured(f or "", "why"):ir "why") end
-
--- "f(x, y)", or f, x, y: the function or what gives it, and its arguments.
-local function call_of(command, f, ...)
-  if type(f) ~= "string" then return f, { ... } end
-  local name, list = f:match "^(.-)(%b())%s*$"
-  local chunk, why = loadstring("return " .. (list or "()"):sub(2, -2), "=:" .. command)
-  if not chunk then fail(why) end
-  return name or f, { chunk() }
-end
-
---- Prints a captured function at a level, "graph" by default: "f tile", or "f(x, y) tile" for
---- these arguments; "f tile sm_90a", the kernels of another target; or f, level, target.
-function prompt.ir(f, level, target)
-  local given = target and { target = target }
-  if type(f) ~= "string" or level then
-    io.write(captured(f or "", "ir"):ir(level, unpack { given }))
-    return
-  end
-  local text, word, of = f:match "^(.-)%s+(%S+)%s+(%S+)$"
-  if text and not of:find "[%])}]$" and not word:find "[,({[]$" then
-    given = { target = of }
-  else
-    text, word = f:match "^(.-)%s+(%S+)$"
-  end
-  if not text or word:find "[%])}]$" then text, word = f, nil end
-  local name = text:match "^(.-)%b()$"
-  local known, found = pcall(captured, name or "", "ir")
-  if not name or not known then
-    io.write(captured(text, "ir"):ir(word, unpack { given }))
-    return
-  end
-  local _, args = call_of("ir", text)
-  args[#args + 1] = given
-  io.write(found:ir(word, unpack(args)))
-end
-
---- Runs a captured function on arguments and prints where its time goes: "f(x, y)", or f, x, y.
-function prompt.profile(f, ...)
-  local name, args = call_of("profile", f, ...)
-  io.write(require("tessera.profile").report(captured(name, "profile"),
-    {args = args, width = console.width()}))
-end
-
---- Measures the candidates of a captured function's kernels, or of a kernel of op.kernel with
---- arguments, and prints their times: "f", "k(x, y)".
-function prompt.tune(f, ...)
-  local autotune = require "tessera.autotune"
-  local name, args = call_of("tune", f or "", ...)
-  io.write(autotune.text(autotune.tune(captured(name, "tune"), unpack(args))))
-end
-
---- Prints the rules that fired when a function was captured.
-function prompt.rewrites(f)
-  local text = captured(f or "", "rewrites"):rewrites()
-  io.write(text == "" and "no rule fired\n" or text)
-end
+require "tessera.prompt_function"(prompt, wrong)
 
 local function nearest(name)
-  local best, least = nil, 3
-  for known in pairs(prompt.commands) do
-    -- Letters that differ at the same place, and in length: enough for short words.
-    local d = math.abs(#known - #name)
-    for i = 1, math.min(#known, #name) do
-      if known:byte(i) ~= name:byte(i) then d = d + 1 end
-    end
-    if d < least or known:sub(1, #name) == name then best, least = known, d end
+  local names = {}
+  for known in pairs(prompt.commands) do names[#names + 1] = known end
+  sort(names)
+  for _, known in ipairs(names) do
+    if known:sub(1, #name) == name then return known end
   end
-  return best
+  return core.suggest(name, names)
 end
 
 --- What ":name rest" does; the prompt calls it.

@@ -2,6 +2,7 @@
 
 local core = require "tessera.core"
 local Module = require "tessera.module"
+local outside = require "tessera.outside"
 local tree = {}
 
 local function sorted_keys(t)
@@ -61,7 +62,7 @@ function tree.describe(spec, list)
     return "{" .. table.concat(parts, ",") .. "}"
   end
   if spec.kind == "module" then
-    local parts = { spec.module.class, spec.module.training and "train" or "eval" }
+    local parts = { outside.module_text(spec.module) }
     for i = 1, #spec do parts[#parts + 1] = core.type_text(list[spec.at + i]) end
     return table.concat(parts, " ")
   end

@@ -1,4 +1,4 @@
-/* The editor's life, and the functions around reading; see edit_loop.c for the reading
+/* The editor's life, and the functions around reading; see repl/edit/loop.c for the reading
  * itself. */
 #include "repl/edit/edit.h"
 

@@ -1,4 +1,4 @@
-/* History in memory; edit_history_file.c keeps the file. */
+/* History in memory; repl/edit/history_file.c keeps the file. */
 #include "repl/edit/history.h"
 
 #include <stdlib.h>

@@ -18,7 +18,7 @@ void ts_edit_history_free(TsEditHistory *h);
    memory ran out. The oldest entry goes when there are too many. */
 int ts_edit_history_add(TsEditHistory *h, const char *entry);
 
-/* In edit_history_file.c. Load appends the file's entries; save merges the unsaved ones into
+/* In repl/edit/history_file.c. Load appends the file's entries; save merges the unsaved ones into
    the file as it is by then, waiting at most wait_ms for another process. Both return 0, or -1
    with nothing lost: what could not be saved is saved the next time. */
 int ts_edit_history_load(TsEditHistory *h, const char *path);

@@ -47,7 +47,7 @@ struct TsEdit {
   TsEditText messages;
 };
 
-/* edit_loop.c: draws unless more input waits, and returns the next key that is a user's. */
+/* repl/edit/loop.c: draws unless more input waits, and returns the next key that is a user's. */
 uint32_t ts_edit_loop_key(TsEdit *e);
 void ts_edit_loop_view(TsEdit *e, TsEditView *view);
 void ts_edit_loop_suspend(TsEdit *e);
@@ -56,15 +56,15 @@ char *ts_edit_loop_read(TsEdit *e);
 void ts_edit_loop_set_reading(TsEdit *e, int reading);
 void ts_edit_loop_write_messages(TsEdit *e); /* as they are; the lock is held */
 
-/* edit_commands.c: does what a key stands for. */
+/* repl/edit/commands.c: does what a key stands for. */
 void ts_edit_commands_run(TsEdit *e, uint32_t key);
-/* edit_plain.c: reading without editing. */
+/* repl/edit/plain.c: reading without editing. */
 char *ts_edit_plain_read(TsEdit *e);
-/* edit_complete.c, edit_search.c: run until a key ends them, and return that key. */
+/* repl/edit/complete.c, repl/edit/search.c: run until a key ends them, and return that key. */
 uint32_t ts_edit_complete_run(TsEdit *e);
 uint32_t ts_edit_search_run(TsEdit *e);
 
-/* edit_indent.c: blanks that begin the line after text[0..size). */
+/* repl/edit/indent.c: blanks that begin the line after text[0..size). */
 size_t ts_edit_indent_after(const char *text, size_t size);
 /* Takes two blanks off the line around the cursor if it closes a block and is indented as its
    predecessor suggested. */

@@ -1,4 +1,4 @@
-/* UTF-8 for the line editor; widths are in edit_width.c. */
+/* UTF-8 for the line editor; widths are in repl/edit/width.c. */
 #include "repl/edit/utf8.h"
 
 #include <string.h>

@@ -9,18 +9,18 @@
  * finalizer this runs while the collector works, in any allocation, so what ends a tensor calls
  * no Lua.
  *
- * LuaJIT's compiled code cannot make userdata. For the results of calls that it makes itself there
- * are empty ones made beforehand (repl/lua/fast.c), which then may hold a loose value (vm/core/defer.h)
- * instead of a tensor. *Rejected:* cdata, which compiled code can make: half of Lua's library and
- * of its errors tell it from userdata. */
+ * LuaJIT's compiled code cannot make userdata. For the results of calls that it makes itself
+ * there are empty ones made beforehand (repl/lua/fast.c), which then may hold a loose value
+ * (vm/core/defer.h) instead of a tensor. *Rejected:* cdata, which compiled code can make:
+ * half of Lua's library and of its errors tell it from userdata. */
 #include <luajit.h>
 #include <stdint.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include "devices/memory.h"
 #include "repl/interrupt.h"
 #include "repl/lua/box.h"
+#include "lib/clock.h"
 
 typedef struct Spare {
   struct Spare *next;
@@ -83,17 +83,11 @@ static void begin(Charge *c, int64_t allocated, int64_t live) {
   c->allowance = live / 7 > c->floor ? live / 7 : c->floor;
 }
 
-static double seconds(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static int64_t made_here(const TsContext *c) { return c->allocated - c->allocated_there; }
 
-/* LuaJIT's traces hold the closures that they were made for, and so the tensors that these hold, also
- * when nobody else does any more. When what is alive has doubled, they are thrown away and made
- * again: garbage that they hold is never more than what is alive, or FEW. */
+/* LuaJIT's traces hold the closures that they were made for, and so the tensors that these
+ * hold, also when nobody else does any more. When what is alive has doubled, they are thrown
+ * away and made again: garbage that they hold is never more than what is alive, or FEW. */
 enum { FEW = 128 << 20 };
 static int64_t
     released; /* what was alive when they were thrown away last, or the least since */
@@ -112,11 +106,11 @@ void ts_lua_release_traces(lua_State *L) {
 /* Only the side that asked for it learns from what it took. */
 static void collect(lua_State *L, TsContext *c) {
   bool asked = is_due(&here, made_here(c));
-  double start = seconds();
+  double start = ts_clock_usec();
   lua_gc(L, LUA_GCCOLLECT, 0);
   if (c->live_bytes < released) released = c->live_bytes;
   if (c->live_bytes > FEW && c->live_bytes / 2 > released) ts_lua_release_traces(L);
-  double end = seconds(), share = (end - start) / (end - finished);
+  double end = ts_clock_usec(), share = (end - start) / (end - finished);
   if (ts_defer_settle(c, false)) ts_error_clear(&c->err); /* whoever reads them will be told */
   grow(asked ? &here : &there, share);
   finished = end;

@@ -63,7 +63,7 @@ TsGraph *ts_lua_graph_here(lua_State *L, TsContext *c) {
   TsGraph *g = ts_capture_graph(c);
   const char *place = c->where ? c->where(c->where_arg) : NULL; /* none in an adjoint */
   g->b.failed = false;
-  if (place) g->line = ts_graph_place(g->unit, place);
+  if (place) g->line = ts_graph_place(g->module, place);
   return g;
 }
 
@@ -319,7 +319,29 @@ static const char *where(void *arg) {
   return NULL;
 }
 
+/* upvalue_differs({f, i, value, f, i, value, ..}, n) -> the first of the n triples whose
+ * upvalue i of f is another value now, and that; nil: none is. What lib/lua/outside.lua asks
+ * before each call. */
+static int upvalue_differs(lua_State *L) {
+  int n = (int)luaL_checkinteger(L, 2);
+  luaL_checktype(L, 1, LUA_TTABLE);
+  lua_settop(L, 1);
+  for (int k = 0; k < n; k++) {
+    for (int i = 1; i <= 3; i++) lua_rawgeti(L, 1, 3 * k + i);
+    lua_getupvalue(L, 2, (int)lua_tointeger(L, 3));
+    bool nan = lua_type(L, -1) == LUA_TNUMBER && !lua_rawequal(L, -1, -1);
+    if (!nan && !lua_rawequal(L, -1, 4)) {
+      lua_pushinteger(L, k + 1);
+      lua_insert(L, -2);
+      return 2;
+    }
+    lua_settop(L, 1);
+  }
+  return 0;
+}
+
 static const luaL_Reg functions[] = {{"capture_begin", capture_begin},
+                                     {"upvalue_differs", upvalue_differs},
                                      {"capture_param", capture_param},
                                      {"capture_name", capture_name},
                                      {"capture_end", capture_end},

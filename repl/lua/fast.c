@@ -1,13 +1,14 @@
-/* Operators under hot traces as functions that LuaJIT compiles (lib/lua/fast.lua).
+/* Operators in hot loops as functions that LuaJIT compiles (lib/lua/fast.lua).
  *
  * A function of Lua's C interface ends LuaJIT's compiled code, and a userdata, its stack and
  * its metatable cost more than the call that is put off. So when an operator's calls are put
  * off again and again, Lua code takes its place that calls the functions below directly and
- * keeps results in userdata that were made beforehand, many at once. They decide without Lua: a call that they do not take is made again
- * in the usual way, which also has all errors. In the interpreter such calls cost more than the
- * usual ones, and where calls are not put off they are made for nothing: both are counted, and
- * the usual functions come back when it does not pay. *Rejected:* all tensors as cdata, which a
- * program that LuaJIT does not compile would pay for. */
+ * keeps results in userdata that were made beforehand, many at once. They decide without
+ * Lua: a call that they do not take is made again in the usual way, which also has all
+ * errors. In the interpreter such calls cost more than the usual ones, and where calls are
+ * not put off they are made for nothing: both are counted, and the usual functions come back
+ * when it does not pay. *Rejected:* all tensors as cdata, which a program that LuaJIT does
+ * not compile would pay for. */
 #include "devices/cpu_pool.h"
 #include "repl/lua/box.h"
 #include "repl/lua/fast.h"
@@ -92,8 +93,8 @@ static bool general(TsBox *y, TsOp op, int nin, const TsWord *w, double number) 
   return true;
 }
 
-/* The place of the result's box in the pool; 0: not taken. The collector must not run here: compiled
- * code does not show it what it holds. */
+/* The place of the result's box in the pool; 0: not taken. The collector must not run here:
+ * compiled code does not show it what it holds. */
 static int call(int op, int nin, const TsWord *w, double number) {
   if (!fast.nbox) return 0;
   TsContext *c = fast.c;

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "devices/cpu_pool.h"
@@ -14,6 +13,7 @@
 #include "lib/text.h"
 #include "repl/lua_api.h"
 #include "vm/core/mapped.h"
+#include "lib/clock.h"
 
 static const char FILE_TYPE[] = "tessera.file";
 
@@ -145,18 +145,18 @@ static TsMeta check_meta(lua_State *L) {
   return m;
 }
 
-static uint64_t element(const char *at, int size, bool turned) {
+static uint64_t element(const char *at, int size, bool swapped) {
   uint64_t v = 0;
   for (int i = 0; i < size; i++)
-    v |= (uint64_t)(unsigned char)at[turned ? size - 1 - i : i] << 8 * i;
+    v |= (uint64_t)(unsigned char)at[swapped ? size - 1 - i : i] << 8 * i;
   return v;
 }
 
 /* n elements, or parts of complex ones, as map_tensor says. */
 static void widen(lua_State *L, int64_t n, char *to, int wide, const char *from, int size,
-                  bool turned, bool natural) {
+                  bool swapped, bool natural) {
   TS_CPU_LOOKING(i, 0, n) {
-    uint64_t v = element(from + i * size, size, turned);
+    uint64_t v = element(from + i * size, size, swapped);
     if (natural && size == 8 && v >> 63)
       ts_lua_fail(L, TS_ERR_value, "element %lld is %llu, which i64 cannot hold", (long long)i,
                   (unsigned long long)v);
@@ -165,7 +165,7 @@ static void widen(lua_State *L, int64_t n, char *to, int wide, const char *from,
   if (ts_cpu_interrupted()) ts_lua_fail(L, TS_ERR_interrupt, "load: interrupted");
 }
 
-/* map:tensor(dtype, shape, offset [, size, turned, natural]): a tensor over the file's bytes,
+/* map:tensor(dtype, shape, offset [, size, swapped, natural]): a tensor over the file's bytes,
  * without copying where they are its elements, and aligned to them. Else elements, or parts of
  * complex ones, have `size` bytes, the most significant one first if `turned`, and are unsigned if
  * `natural`: those of 16, 32, 64 bits become the next wider integers, or i64, and are refused
@@ -178,8 +178,8 @@ static int map_tensor(lua_State *L) {
   double offset = luaL_checknumber(L, 4);
   int parts = ts_dtype_is(d, TS_KIND_C) ? 2 : 1, wide = ts_dtypes[d].nbytes / parts,
       size = (int)luaL_optinteger(L, 5, wide);
-  bool turned = lua_toboolean(L, 6), natural = lua_toboolean(L, 7),
-       same = size == wide && !turned && !natural;
+  bool swapped = lua_toboolean(L, 6), natural = lua_toboolean(L, 7),
+       same = size == wide && !swapped && !natural;
   if (!same && (size < 1 || size > wide || (size & (size - 1))))
     return ts_lua_fail(L, TS_ERR_argument, "elements of %d bytes are no %s", size,
                        ts_dtype_name(d));
@@ -189,7 +189,7 @@ static int map_tensor(lua_State *L) {
   TsTensor *t = same ? ts_mapped_tensor(c, f, &m, (size_t)offset) : ts_tensor_new(c, &m);
   if (!t) return ts_lua_raise(L);
   ts_lua_push(L, t);
-  if (!same) widen(L, n, t->storage->host, wide, from, size, turned, natural);
+  if (!same) widen(L, n, t->storage->host, wide, from, size, swapped, natural);
   if (!same && d == TS_DT_bool) ts_bools_tidy(t->storage->host, nbytes);
   return ts_mapped_settle(c) ? ts_lua_raise(L) : 1;
 }
@@ -291,9 +291,7 @@ static int is_terminal(lua_State *L) {
 
 /* Seconds on a clock that only goes forward. */
 static int now(lua_State *L) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  lua_pushnumber(L, (double)t.tv_sec + 1e-9 * (double)t.tv_nsec);
+  lua_pushnumber(L, (double)ts_clock_nsec() * 1e-9);
   return 1;
 }
 
@@ -324,9 +322,9 @@ static const char *push_place(lua_State *L, const char *s, const TsJsonFault *f)
                          f->why);
 }
 
-/* decode(text) -> the value, or nil and what is wrong, where; then what is wrong of the first number
- * that has more than digits, if there is one. The library takes much that is no JSON, so it is
- * asked only when the text is known to be some. */
+/* decode(text) -> the value, or nil and what is wrong, where; then what is wrong of the
+ * first number that has more than digits, if there is one. The library takes much that is no
+ * JSON, so it is asked only when the text is known to be some. */
 static int decode_json(lua_State *L) {
   TsJsonFault fault, fraction;
   size_t n;

@@ -1,5 +1,5 @@
 /* Captured functions in Lua: their runs, texts, symbolic sizes. What lib/lua/graph.lua stands
- * on, with lua_capture.c and lua_tape.c. */
+ * on, with repl/lua/capture.c and repl/lua/tape.c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +8,7 @@
 #include "ir/graph/export.h"
 #include "ir/graph/symbolic.h"
 #include "jit/jit.h"
+#include "jit/level.h"
 #include "lib/text.h"
 #include "repl/lua/graph.h"
 #include "vm/compile.h"
@@ -41,9 +42,9 @@ void ts_lua_push_graph(lua_State *L, TsGraph *g) {
 
 void ts_lua_push_captured(lua_State *L, TsContext *c, TsGraph *raw) {
   TsText log = {0};
-  if (raw->unit->recognised.at) ts_text_str(&log, raw->unit->recognised.at);
+  if (raw->module->recognised.at) ts_text_str(&log, raw->module->recognised.at);
   TsGraph *g = ts_compile_rewrite(c, raw, &log);
-  if (!g || log.failed || raw->unit->lacking || g->unit->lacking) {
+  if (!g || log.failed || raw->module->lacking || g->module->lacking) {
     if (g) ts_error_memory(&c->err);
     ts_capture_release(g);
     ts_capture_release(raw);
@@ -221,21 +222,16 @@ static int pin(lua_State *L) {
 }
 
 /* Levels of the code that runs, or would run. */
-static int code_text(lua_State *L, Function *f, const char *level, const TsTarget *target,
-                     TsText *t) {
-  static const char *const levels[] = {"schedule", "tile",     "explicit", "llvm",
-                                       "asm",      "bytecode", "tiles",    "why"};
-  for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
-    if (strcmp(level, levels[i])) continue;
-    ready(L, f);
-    if (ts_jit_text(f->hot, level, target, t)) return ts_text_free(t), ts_lua_raise(L);
-    if (!strcmp(level, "bytecode") && !target && !ts_jit_live(f->hot)) {
-      ts_code_text(f->code, t);
-      ts_text_str(t, "// tier 0\n");
-    }
-    return 1;
+static void code_text(lua_State *L, Function *f, const char *level, const TsTarget *target,
+                      TsText *t) {
+  ready(L, f);
+  if (ts_jit_text(f->hot, level, target, t)) {
+    ts_text_free(t);
+    ts_lua_raise(L);
   }
-  return 0;
+  if (strcmp(level, "bytecode") || ts_jit_live(f->hot)) return;
+  ts_code_text(f->code, t);
+  ts_text_str(t, "// tier 0\n");
 }
 
 /* text(level, [target]): a target is for levels of code */
@@ -244,6 +240,8 @@ static int text_of(lua_State *L) {
   TsText t = {0};
   const char *what = luaL_optstring(L, 2, "graph");
   const TsTarget *target = ts_lua_target(L, 3);
+  if (ts_level_check(TS_LEVEL_function, what, target, &ts_lua_context(L)->err))
+    return ts_lua_raise(L);
   if (!strcmp(what, "rewrites")) {
     ts_text_str(&t, f->rewrites.at ? f->rewrites.at : "");
   } else if (!strcmp(what, "dot")) {
@@ -256,13 +254,8 @@ static int text_of(lua_State *L) {
     ts_graph_text(f->raw ? f->raw : f->g, &t);
   } else if (!strcmp(what, "graph")) {
     ts_graph_text(f->g, &t);
-  } else if (!code_text(L, f, what, target, &t)) {
-    return ts_lua_fail(
-        L, TS_ERR_argument,
-        "there is no level '%s'; levels are captured, rewrites, graph, concrete, "
-        "schedule, tile, explicit, llvm, asm, bytecode, tiles, why, dot, json, "
-        "places",
-        what);
+  } else {
+    code_text(L, f, what, target, &t);
   }
   ts_lua_push_text(L, &t);
   return 1;

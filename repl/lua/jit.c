@@ -4,6 +4,7 @@
 
 #include "devices/device.h"
 #include "jit/jit.h"
+#include "jit/level.h"
 #include "jit/compile/llvm.h"
 #include "jit/device/kernel.h"
 #include "jit/eager/offload.h"
@@ -14,6 +15,7 @@
 #include "jit/tune/device.h"
 #include "repl/lua_api.h"
 #include "repl/lua/fast.h"
+#include "lib/clock.h"
 
 static TsJit *jit_of(lua_State *L) { return ts_lua_context(L)->jit; }
 
@@ -62,7 +64,7 @@ static int jit_tell(lua_State *L) {
 
 /* jit_now(): milliseconds of a clock that never goes back */
 static int jit_now(lua_State *L) {
-  lua_pushnumber(L, (double)ts_jit_now() / 1e6);
+  lua_pushnumber(L, (double)ts_clock_nsec() / 1e6);
   return 1;
 }
 
@@ -79,7 +81,7 @@ static int jit_interpret(lua_State *L) {
   return 0;
 }
 
-/* jit_traces([eager]): statistics of hot traces; eager: everything that repeats is one. */
+/* jit_traces([eager]): statistics of hot loops; eager: everything that repeats is one. */
 static int jit_traces(lua_State *L) {
   TsTracer *t = ts_jit_tracer(jit_of(L));
   if (!lua_isnoneornil(L, 1)) {
@@ -108,7 +110,7 @@ static int jit_traces(lua_State *L) {
 
 enum { MOST_LOOPS = 256 };
 
-/* jit_loops() -> {{id, where, calls, runs, live}, ..} of hot traces */
+/* jit_loops() -> {{id, where, calls, runs, live}, ..} of hot loops */
 static int jit_loops(lua_State *L) {
   TsTracerLoop loop[MOST_LOOPS];
   int n = ts_tracer_loops(ts_jit_tracer(jit_of(L)), loop, MOST_LOOPS);
@@ -127,17 +129,47 @@ static int jit_loops(lua_State *L) {
 
 const TsTarget *ts_lua_target(lua_State *L, int at) {
   if (lua_isnoneornil(L, at)) return NULL;
-  const char *name = luaL_checkstring(L, at);
-  const TsTarget *t = ts_target(name);
-  if (t) return t;
-  TsText known = {0};
-  for (int i = 0; (t = ts_target_at(i)); i++)
-    ts_text_format(&known, "%s%s", i ? ", " : "", t->name);
-  ts_error_set(&ts_lua_context(L)->err, TS_ERR_argument,
-               "there is no target '%.40s'; targets are %s", name, known.at ? known.at : "");
-  ts_text_free(&known);
-  ts_lua_raise(L);
-  return NULL;
+  const TsTarget *t = ts_level_target(luaL_checkstring(L, at), &ts_lua_context(L)->err);
+  if (!t) ts_lua_raise(L);
+  return t;
+}
+
+/* "function", "loop", "kernel", "call" */
+static TsLevelOf level_of(lua_State *L, int at) {
+  static const char *const of[] = {"function", "loop", "kernel", "call", NULL};
+  return (TsLevelOf)(1 << luaL_checkoption(L, at, NULL, of));
+}
+
+/* jit_levels(of) -> {{name, help, targets}, ..}, in the order in which they are made */
+static int jit_levels(lua_State *L) {
+  const TsLevel *row;
+  TsLevelOf of = level_of(L, 1);
+  lua_newtable(L);
+  for (int i = 0, n = 0; (row = ts_level_at(i)); i++) {
+    if (!(row->of & of)) continue;
+    lua_createtable(L, 0, 3);
+    lua_pushstring(L, row->name), lua_setfield(L, -2, "name");
+    lua_pushstring(L, row->help), lua_setfield(L, -2, "help");
+    lua_pushboolean(L, row->targets), lua_setfield(L, -2, "targets");
+    lua_rawseti(L, -2, ++n);
+  }
+  return 1;
+}
+
+/* jit_targets() -> the names of the targets */
+static int jit_targets(lua_State *L) {
+  lua_newtable(L);
+  for (int i = 0; ts_target_at(i); i++)
+    lua_pushstring(L, ts_target_at(i)->name), lua_rawseti(L, -2, i + 1);
+  return 1;
+}
+
+/* jit_level(of, level, [target]): an error where there is no such level, or target */
+static int jit_level(lua_State *L) {
+  const TsTarget *target = ts_lua_target(L, 3);
+  TsError *err = &ts_lua_context(L)->err;
+  return ts_level_check(level_of(L, 1), luaL_checkstring(L, 2), target, err) ? ts_lua_raise(L)
+                                                                             : 0;
 }
 
 /* jit_loop_text(id, level, [target]): nil if there is no such loop any more */
@@ -163,21 +195,16 @@ static int jit_loop_text(lua_State *L) {
   return 1;
 }
 
-/* jit_show([level]): calls on devices keep the text of the kernels that they launch; without, they no
- * longer do, and it is given: nil if they did not */
-static TsText shown;
-static char shown_level[16];
-
+/* jit_show([level]): calls on devices keep the text of the kernels that they launch;
+ * without, they no longer do, and it is given: nil if they did not */
 static int jit_show(lua_State *L) {
   TsOffloader *o = ts_jit_offloader(jit_of(L));
   if (lua_isnoneornil(L, 1)) {
-    ts_offload_shows(o, NULL, NULL);
-    ts_lua_push_text(L, &shown);
+    ts_offload_shows(o, NULL);
+    ts_lua_push_text(L, ts_offload_shown(o));
     return 1;
   }
-  snprintf(shown_level, sizeof shown_level, "%s", luaL_checkstring(L, 1));
-  ts_text_free(&shown);
-  ts_offload_shows(o, shown_level, &shown);
+  ts_offload_shows(o, luaL_checkstring(L, 1));
   return 0;
 }
 
@@ -404,6 +431,9 @@ void ts_lua_open_jit(lua_State *L) {
                                        {"jit_traces", jit_traces},
                                        {"jit_loops", jit_loops},
                                        {"jit_loop_text", jit_loop_text},
+                                       {"jit_levels", jit_levels},
+                                       {"jit_targets", jit_targets},
+                                       {"jit_level", jit_level},
                                        {"jit_show", jit_show},
                                        {"jit_watch", jit_watch},
                                        {"jit_device", jit_device},

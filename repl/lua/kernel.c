@@ -118,7 +118,8 @@ static int text(lua_State *L) {
   return 1;
 }
 
-/* k:status() -> "compiled" | "from disk" | "interpreted", why or nil, the device if it was not the CPU */
+/* k:status() -> "compiled" | "from disk" | "interpreted", why or nil, the device if it was
+ * not the CPU */
 static int status(lua_State *L) {
   TsUserKernelStatus s = ts_user_kernel_status(check(L));
   lua_pushstring(L, s.cached ? "from disk" : s.compiled ? "compiled" : "interpreted");

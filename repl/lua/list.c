@@ -14,12 +14,67 @@ int ts_lua_list(lua_State *L, int table, const char *function, TsTensor ***out) 
   return n;
 }
 
+/* ---- sizes: lists that print as [3,4], and are equal where their numbers are */
+static int sizes_text(lua_State *L) {
+  luaL_Buffer b;
+  luaL_checktype(L, 1, LUA_TTABLE);
+  luaL_buffinit(L, &b);
+  luaL_addchar(&b, '[');
+  int n = (int)lua_objlen(L, 1);
+  for (int i = 0; i < n; i++) {
+    if (i) luaL_addchar(&b, ',');
+    lua_rawgeti(L, 1, i + 1);
+    if (!lua_isnumber(L, -1)) lua_pop(L, 1), lua_pushstring(L, "?");
+    luaL_addvalue(&b);
+  }
+  luaL_addchar(&b, ']');
+  luaL_pushresult(&b);
+  return 1;
+}
+
+static int sizes_equal(lua_State *L) {
+  int n = (int)lua_objlen(L, 1);
+  bool same = n == (int)lua_objlen(L, 2);
+  for (int i = 0; i < n && same; i++) {
+    lua_rawgeti(L, 1, i + 1), lua_rawgeti(L, 2, i + 1);
+    same = lua_rawequal(L, -1, -2);
+    lua_pop(L, 2);
+  }
+  lua_pushboolean(L, same);
+  return 1;
+}
+
+static int sizes_joined(lua_State *L) {
+  for (int i = 1; i <= 2; i++)
+    if (lua_istable(L, i)) {
+      lua_pushcfunction(L, sizes_text);
+      lua_pushvalue(L, i);
+      lua_call(L, 1, 1);
+      lua_replace(L, i);
+    }
+  lua_settop(L, 2);
+  lua_concat(L, 2);
+  return 1;
+}
+
+static int sizes_called(lua_State *L) {
+  return ts_lua_fail(L, TS_ERR_argument,
+                     "a shape is a list, not a function: x.shape, x.shape[1]");
+}
+
 void ts_lua_push_sizes(lua_State *L, int n, const int64_t *size) {
+  static const luaL_Reg methods[] = {{"__tostring", sizes_text},
+                                     {"__eq", sizes_equal},
+                                     {"__concat", sizes_joined},
+                                     {"__call", sizes_called},
+                                     {NULL, NULL}};
   lua_createtable(L, n, 0);
   for (int i = 0; i < n; i++) {
     lua_pushnumber(L, (double)size[i]);
     lua_rawseti(L, -2, i + 1);
   }
+  if (luaL_newmetatable(L, "tessera.sizes")) luaL_register(L, NULL, methods);
+  lua_setmetatable(L, -2);
 }
 
 void ts_lua_push_types(lua_State *L, int n, const TsMeta *m) {

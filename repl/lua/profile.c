@@ -1,6 +1,7 @@
 /* tessera.core.spans: what a function of Lua spends its time with (vm/core/profile.h). */
 #include "repl/lua_api.h"
 #include "vm/core/profile.h"
+#include "lib/clock.h"
 
 enum { MOST_SPANS = 1 << 15 };
 
@@ -24,9 +25,9 @@ static void push_span(lua_State *L, const TsSpan *s, int64_t origin) {
   if (s->place) lua_pushstring(L, s->place), lua_setfield(L, -2, "place");
 }
 
-/* spans(f, marks): runs f() and gives the list of its spans, in the order of their ends, the time of
- * the whole in microseconds, and how many spans found no room. An error of f is raised. marks:
- * kernels of op.kernel run with profile marks. */
+/* spans(f, marks): runs f() and gives the list of its spans, in the order of their ends, the
+ * time of the whole in microseconds, and how many spans found no room. An error of f is
+ * raised. marks: kernels of op.kernel run with profile marks. */
 static int spans(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   luaL_checktype(L, 1, LUA_TFUNCTION);
@@ -36,11 +37,11 @@ static int spans(lua_State *L) {
   TsSpan *span = lua_newuserdata(L, sizeof *span * MOST_SPANS);
   TsSpans s = {.span = span, .room = MOST_SPANS, .marks = marks};
   lua_pushvalue(L, 1);
-  int64_t origin = ts_spans_now();
+  int64_t origin = ts_clock_nsec();
   c->spans = &s;
   int failed = lua_pcall(L, 0, 0, 0);
   c->spans = NULL;
-  int64_t end = ts_spans_now();
+  int64_t end = ts_clock_nsec();
   if (failed) return lua_error(L);
   int n = atomic_load(&s.n), kept = n < MOST_SPANS ? n : MOST_SPANS;
   lua_createtable(L, kept, 0);

@@ -1,5 +1,5 @@
-/* Control operators that run eagerly (lib/lua/control.lua), for Lua: see vm/core/region.h. Lua has the
- * number of a region, under which it is found until it ends. */
+/* Control operators that run eagerly (lib/lua/control.lua), for Lua: see vm/core/region.h.
+ * Lua has the number of a region, under which it is found until it ends. */
 #include "ir/graph/control.h"
 #include "repl/lua/graph.h"
 #include "vm/core/region.h"

@@ -139,8 +139,8 @@ static int seed(lua_State *L) {
   return 0;
 }
 
-/* keep_line(f) -> f: the library's function or callable table f keeps the line of its call where that
- * is a tail call. keep_line(t, true): those in the table as well. */
+/* keep_line(f) -> f: the library's function or callable table f keeps the line of its call
+ * where that is a tail call. keep_line(t, true): those in the table as well. */
 static int keep_line(lua_State *L) {
   bool all = lua_istable(L, 1) && lua_toboolean(L, 2);
   lua_settop(L, 1);

@@ -155,8 +155,8 @@ static void fill(const TsTileType *t, char *at, int64_t nbytes) {
     ts_tile_run_number((TsDtype)t->dtype, at + i * size, (double)(i % 3));
 }
 
-/* tile_run(text): the kernel interpreted, each symbolic size 5 more than the one before; the bytes of
- * its results, or nil and what is wrong. */
+/* tile_run(text): the kernel interpreted, each symbolic size 5 more than the one before; the
+ * bytes of its results, or nil and what is wrong. */
 static int tile_run(lua_State *L) {
   enum { PARAMS = 64 };
   TsError e = {0};

@@ -266,8 +266,8 @@ static void rows(Team *t, int thread) {
 static void fmas_f32(Team *t, int thread) { FMA_LOOP(Floats) }
 static void fmas_f64(Team *t, int thread) { FMA_LOOP(Doubles) }
 #if defined __AMX_BF16__
-/* Two by two registers of sums, rows and columns from the first cache. What the bits are decides the
- * power and so the clock: zeros are multiplied twice as fast as random numbers. */
+/* Two by two registers of sums, rows and columns from the first cache. What the bits are
+ * decides the power and so the clock: zeros are multiplied twice as fast as random numbers. */
 enum { PRODUCTS = 4, PRODUCT = 16 * 16 * 32, TURNS = 1 << 13, TILE = 512, TILES = 16 };
 
 static uint16_t *random_tiles(void) {

@@ -1,14 +1,15 @@
--- Cases of tests/vectors as captured functions. Library of this folder and of tests/jit.
+-- Cases of tests/vectors as captured functions. Library of this folder, of tests/jit and tests/devices.
 local core = require "tessera.core"
+local op = core.op
 local graph = require "tessera.graph"
 local cases = require "_cases"
 local M = {}
 
---- The inputs that are there; false stands for an absent one.
-function M.present(x)
+--- The inputs that are there, on a device if it is given; false stands for an absent one.
+function M.present(x, device)
   local list = {}
   for _, t in ipairs(x) do
-    if t then list[#list + 1] = t end
+    if t then list[#list + 1] = device and t:to(device) or t end
   end
   return list
 end
@@ -29,6 +30,15 @@ function M.captured(c, x, before, after)
     for i, y in ipairs(after and out or {}) do out[i] = after(y) end
     return unpack(out)
   end)
+end
+
+local floats = { f16 = true, bf16 = true, f32 = true, f64 = true }
+
+--- The same between pointwise neighbours, so that groups form.
+function M.neighbours(c, x)
+  local function before(t) return floats[t.dtype] and op.maximum(t * 1.0625, t) or t end
+  local function after(y) return core.is_tensor(y) and floats[y.dtype] and op.abs(y * 0.75) - y or y end
+  return M.captured(c, x, before, after)
 end
 
 --- Types and bits of results.

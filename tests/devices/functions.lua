@@ -5,39 +5,12 @@ package.path = "tests/agree/?.lua;tests/devices/?.lua;" .. package.path
 local tessera = require "tessera"
 local core, op, graph, nn, optim, rng = tessera.core, tessera.op, tessera.graph, tessera.nn, tessera.optim, tessera.rng
 local cases = require "_cases"
+local shared = require "_captured"
 local device = require "_device"
 local name = device.name
 if not name then return print(device.skipped) end
 if not tessera.jit.status() then print "skipped: nothing is compiled here: kernels" end
 local every = os.getenv "ALL" and 1 or 4 * (tonumber(os.getenv "SAMPLE") or 1) -- cases; all of them with ALL=1
-
-local floats = { f16 = true, bf16 = true, f32 = true, f64 = true }
-
-local function captured(c, x)
-  return graph.module("case", function(...)
-    local given, k, full = { ... }, 0, {}
-    for i = 1, #x do
-      full[i] = false
-      if x[i] then
-        k = k + 1
-        full[i] = floats[x[i].dtype] and op.maximum(given[k] * 1.0625, given[k]) or given[k]
-      end
-    end
-    local out = cases.call(c, full)
-    for i, y in ipairs(out) do
-      if core.is_tensor(y) and floats[y.dtype] then out[i] = op.abs(y * 0.75) - y end
-    end
-    return unpack(out)
-  end)
-end
-
-local function present(x, where)
-  local list = {}
-  for _, t in ipairs(x) do
-    if t then list[#list + 1] = where and t:to(where) or t end
-  end
-  return list
-end
 
 local function run(f, list)
   core.seed(17)
@@ -57,8 +30,8 @@ for c in cases.each() do
   local sums = device.kind ~= "sim" and (c.row == "matmul" or c.row == "attention")
   if number % every == 0 and not sums and #c.x > 0 and c.row ~= "empty_like" then
     local x = cases.inputs(c)
-    local f = captured(c, x)
-    local here, there = present(x), present(x, name)
+    local f = shared.neighbours(c, x)
+    local here, there = shared.present(x), shared.present(x, name)
     local want = run(f, here)
     cases.expect(cases.name(c), run(f, there) == want, "another answer")
     tessera.jit.eager(true)

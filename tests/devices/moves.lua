@@ -1,4 +1,4 @@
--- Functions and hot traces that move to a device by themselves: the same bits, bytes that stay
+-- Functions and hot loops that move to a device by themselves: the same bits, bytes that stay
 -- where they are used, results that belong to the CPU.
 package.path = "tests/devices/?.lua;" .. package.path
 local tessera = require "tessera"

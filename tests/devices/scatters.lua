@@ -70,6 +70,27 @@ for _, d in ipairs { "f32", "bool", "complex64" } do
     return op.slice_update(y, z, { start = { 1, 0, 1 }, stop = { 3, 5, 7 }, step = { 1, 2, 3 } })
   end, x, x[0][0][0]:reshape(1))
 end
+-- Regions that are filled with a number, and sources of another type.
+for _, d in ipairs { "f32", "bf16", "f16", "f64", "i8", "u8", "i32", "i64", "bool", "complex64" } do
+  local x = random({ 3, 5, 7 }, d == "complex64" and "f32" or d)
+  if d == "complex64" then x = op.fft(x) end
+  local region = { start = { 1, 0, 6 }, stop = { 3, 5, 0 }, step = { 1, 2, -3 } }
+  for _, v in ipairs(d:find "[fx]" and { 1, -2.3, 70001, 0 / 0, -0.0 } or { 0, 1 }) do
+    check(("slice_update by %g %s"):format(v, d), function(y)
+      return op.slice_update(y, v, region)
+    end, x)
+  end
+  for _, of in ipairs { "f32", "i32", "bf16", "bool" } do
+    local src = op.cast(random { 1 }, of)
+    if pcall(op.slice_update, x, src, region) then
+      check(("slice_update of %s by %s"):format(d, of), function(y, z)
+        return op.slice_update(y, z, region)
+      end, x, src)
+    end
+  end
+end
+local filled = tessera.graph.module(function(y) return op.slice_update(y, 3, { start = { 1 }, stop = { 5 } }) * 2 end)
+check("slice_update by a number, captured", function(y) return filled(y) end, random({ 9 }))
 for _, d in ipairs { "f32", "bf16", "i64" } do
   local x = random({ 7, 30 }, d)
   for _, shape in ipairs { { 7, 30 }, { 30 }, { 7, 1 } } do

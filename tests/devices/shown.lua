@@ -4,6 +4,7 @@ package.path = "tests/agree/?.lua;tests/devices/?.lua;" .. package.path
 local tessera = require "tessera"
 local core, op, graph, jit = tessera.core, tessera.op, tessera.graph, tessera.jit
 local cases = require "_cases"
+local shared = require "_captured"
 local device = require "_device"
 local name = device.name
 if not name then return print(device.skipped) end
@@ -55,35 +56,13 @@ end
 
 -- ---- captured functions
 jit.eager(true)
-local floats = { f16 = true, bf16 = true, f32 = true, f64 = true }
-local function captured(c, x)
-  return graph.module("case", function(...)
-    local given, k, full = { ... }, 0, {}
-    for i = 1, #x do
-      full[i] = false
-      if x[i] then
-        k = k + 1
-        full[i] = floats[x[i].dtype] and op.maximum(given[k] * 1.0625, given[k]) or given[k]
-      end
-    end
-    local out = cases.call(c, full)
-    for i, y in ipairs(out) do
-      if core.is_tensor(y) and floats[y.dtype] then out[i] = op.abs(y * 0.75) - y end
-    end
-    return unpack(out)
-  end)
-end
-
 local functions = 0
 number = 0
 for c in cases.each() do
   number = number + 1
   if number % (4 * every) == 1 and #c.x > 0 then
-    local x, list = cases.inputs(c), {}
-    for _, t in ipairs(x) do
-      if t then list[#list + 1] = t:to(name) end
-    end
-    local f = captured(c, x)
+    local x = cases.inputs(c)
+    local f, list = shared.neighbours(c, x), shared.present(x, name)
     if pcall(function() return f(unpack(list)) end) then
       local text = f:ir "tiles"
       core.jit_watch(true)

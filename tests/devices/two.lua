@@ -20,7 +20,7 @@ same(a, x, "to the first")
 same(b, x, "to the second")
 same(a:to(second), x, "from one to the other")
 same(b:to(first):to "cpu", x, "and back")
-for i = 1, 50 do -- long enough for hot traces and recorded launches
+for i = 1, 50 do -- long enough for hot loops and recorded launches
   local c, d = op.gelu(a * 2 + i):softmax(), op.gelu(b * 2 + i):softmax()
   same(c, d, "rows")
   same(c, op.gelu(x * 2 + i):softmax(), "rows of the CPU")

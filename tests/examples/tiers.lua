@@ -1,4 +1,4 @@
--- Every example gives the same bits by the VM alone, by compiled kernels and hot traces of whatever
+-- Every example gives the same bits by the VM alone, by compiled kernels and hot loops of whatever
 -- repeats, and by the interpreter of Tile IR in their place; in each profile that promises it.
 local tessera = require "tessera"
 if not tessera.jit.status() then return print "skipped: nothing is compiled here" end

@@ -149,7 +149,7 @@ static void some_op(TsGraph *g) {
   }
   for (int i = 0; i < o->nattr; i++) attr[i] = some_attr(&o->attr[i]);
   /* The lists are shared by the attributes of a call; what the graph keeps, it copies. */
-  g->line = below(2) ? ts_graph_place(g->unit, "a.lua:1") : 0;
+  g->line = below(2) ? ts_graph_place(g->module, "a.lua:1") : 0;
   if (!ts_graph_emit(g, op, nin, in, attr, out, &nout)) {
     g->b.failed = false;
     return;
@@ -257,7 +257,8 @@ static void random_graphs(int rounds) {
   TsError err = {0};
   int ncovered = 0;
   for (int i = 0; i < rounds; i++) {
-    TsGraph *g = ts_graph_new("main", &err), *called = ts_graph_in_unit(g->unit, "ma in", &err);
+    TsGraph *g = ts_graph_new("main", &err),
+            *called = ts_graph_in_module(g->module, "ma in", &err);
     if (below(2)) called->name = "main";
     fill(called, 2, 3);
     ts_graph_results(called, 1, called->param);
@@ -475,7 +476,7 @@ static void timing(int n) {
   double checked = seconds();
   printf("%d nodes, %.1f MB: parse %.3f s, print %.3f s, check %.3f s, %.1f MB of graph\n", n,
          (double)t.len / 1e6, parsed - start, printed - parsed, checked - printed,
-         g ? (double)g->unit->arena.nbytes / 1e6 : 0);
+         g ? (double)g->module->arena.nbytes / 1e6 : 0);
   ts_graph_free(g);
   ts_text_free(&t);
   ts_text_free(&again);

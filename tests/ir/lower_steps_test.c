@@ -1,20 +1,20 @@
-/* Copies of operators in steps (ir/lower/steps.h) read and write whole lines: where the fastest axis
- * changes, on either side of the operator, they have tiles of both axes. */
+/* Copies of operators in steps (ir/lower/steps.h) read and write whole lines: where the
+ * fastest axis changes, on either side of the operator, they have tiles of both axes. */
 #include <stdio.h>
 #include <string.h>
 
 #include "ir/compose/build.h"
 #include "ir/graph/graph.h"
 #include "ir/lower/lower.h"
-#include "ir/tile/parts.h"
+#include "ir/tile/sequence.h"
 
 static int failed;
 
-static int turned(const TsTile *k) {
+static int transposed(const TsTile *k) {
   int n = 0;
-  for (int i = 0; k->parts && i < k->parts->n; i++) {
+  for (int i = 0; k->sequence && i < k->sequence->n; i++) {
     TsText text = {0};
-    ts_tile_text(k->parts->part[i].k, &text);
+    ts_tile_text(k->sequence->step[i].k, &text);
     n += text.at && strstr(text.at, "= transpose") != NULL;
     ts_text_free(&text);
   }
@@ -34,7 +34,7 @@ static void check(TsOp op, int nin, const TsMeta *in, const TsAttr *attr, int wa
   TsSched *s = ts_sched_new(g, ts_target_with(TS_UNIT_roles), 1, &err);
   s->processors = 100, s->profile = TS_PROFILE_deterministic;
   int made = ts_lower_group(s, s->group[0], NULL, NULL, &k, &err),
-      n = made ? -1 : turned(k.tile);
+      n = made ? -1 : transposed(k.tile);
   if (n != want)
     failed++, printf("%s: %d turned copies, %d expected %s\n", ts_op_info(op)->name, n, want,
                      err.message);

@@ -20,11 +20,11 @@ static void near(const char *what, int i, float is, float want) {
   if (failed++ < 8) printf("%s %d is %g, not %g\n", what, i, (double)is, (double)want);
 }
 
-static void begin(const TsGpuAttentionGrad *x, bool turned) {
+static void begin(const TsGpuAttentionGrad *x, bool transposed) {
   static uint16_t g[B * H * S * D], y[B * H * S * D];
   static float lse[B * H * S], lse2[LINES * ROWS], delta[LINES * ROWS];
-  int64_t stride[4] = {H * S * D, turned ? D : S * D, turned ? H * D : D, 1};
-  TsGpuHeads h = {.dim = {B, H, S, D}, .stride = turned ? stride : NULL};
+  int64_t stride[4] = {H * S * D, transposed ? D : S * D, transposed ? H * D : D, 1};
+  TsGpuHeads h = {.dim = {B, H, S, D}, .stride = transposed ? stride : NULL};
   TsError err = {0};
   for (int i = 0; i < B * H * S * D; i++)
     g[i] = bf16_of_f32((float)(i * 7 % 23 - 11)), y[i] = bf16_of_f32((float)(i * 5 % 19 - 9));

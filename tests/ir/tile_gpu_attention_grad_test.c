@@ -95,9 +95,9 @@ static float chain(const Case *c, const uint16_t *x, const uint16_t *y) {
 }
 
 static bool visited(const Case *c, int64_t n0, int64_t m0) {
-  int64_t ahead = c->t - c->s, last = m0 + c->rows - 1 + ahead;
+  int64_t offset = c->t - c->s, last = m0 + c->rows - 1 + offset;
   if (c->causal && n0 > last) return false;
-  return !c->window || n0 + KEYS - 1 > m0 + ahead - c->window;
+  return !c->window || n0 + KEYS - 1 > m0 + offset - c->window;
 }
 
 static void add(const Case *c, Tile *z, int r, const uint16_t *q, const uint16_t *g, float p,
@@ -203,7 +203,7 @@ static void run(const Case *c, const TsTile *k, Data *x) {
 static void one(const Case *c) {
   TsError err = {0};
   TsGpuAttentionGrad p = ts_gpu_attention_grad(c->dtype, c->d, c->causal, c->window);
-  if (c->plain) p.ahead = false;
+  if (c->plain) p.overlap = false;
   TsTile *k = ts_tile_gpu_attention_grad(&p, &err);
   if (!k || ts_tile_check(k, &hopper, &err)) {
     failed++, printf("%s\n", err.message);

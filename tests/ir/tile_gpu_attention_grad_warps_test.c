@@ -43,18 +43,18 @@ static double masked(const Case *c, int i, int t) {
              : 0;
 }
 
-static TsGpuMask mask_of(const Case *c, const Data *x, bool turned) {
+static TsGpuMask mask_of(const Case *c, const Data *x, bool transposed) {
   TsGpuMaskFrom from = {TS_DT_bool, {1, 1, c->mask == 2 ? c->s : 1, c->t}, {0}};
-  return ts_gpu_mask(&from, c->s, c->t, x->x.own, turned);
+  return ts_gpu_mask(&from, c->s, c->t, x->x.own, transposed);
 }
 
-static void fill_mask(const Case *c, Data *x, bool turned) {
-  TsGpuMask m = mask_of(c, x, turned);
+static void fill_mask(const Case *c, Data *x, bool transposed) {
+  TsGpuMask m = mask_of(c, x, transposed);
   int64_t rows = m.dim[2], cols = m.dim[3];
-  char *to = x->mask[turned] = calloc((size_t)ts_gpu_mask_bytes(&m), 1);
+  char *to = x->mask[transposed] = calloc((size_t)ts_gpu_mask_bytes(&m), 1);
   for (int64_t r = 0; r < rows && c->mask; r++)
     for (int64_t k = 0; k < cols; k++) {
-      double v = masked(c, (int)(turned ? k : r), (int)(turned ? r : k));
+      double v = masked(c, (int)(transposed ? k : r), (int)(transposed ? r : k));
       if (c->mask == 1)
         v = masked(c, 0, (int)k), ((float *)to)[k] = (float)v;
       else

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "ir/tile/gpu/attention.h"
-#include "tests/ir/gpu_roles.h"
+#include "tests/ir/gpu_attend.h"
 
 typedef struct Case {
   TsDtype dtype;
@@ -16,52 +16,16 @@ typedef struct Case {
   int window;
 } Case;
 
-/* One query: the kernel's order. */
-typedef struct Row {
-  float o[128], l[4], m, x[128];
-} Row;
-
 static bool sees(const Case *c, int i, int key) {
   int at = i + c->t - c->s;
   return key < c->t && !(c->causal && key > at) && !(c->window && key <= at - c->window);
 }
 
-static void block(const Case *c, Row *r, const void *q, const void *k, const void *v, int i,
-                  int k0, bool first) {
-  const float scale = (float)(1 / sqrt(c->d) * 1.4426950408889634);
-  float most = -INFINITY;
-  for (int j = 0; j < 128; j++) {
-    float s = 0;
-    for (int e = 0; e < c->d && k0 + j < c->t; e++)
-      s = fmaf(get(c->dtype, q, (int64_t)i * c->d + e),
-               get(c->dtype, k, (int64_t)(k0 + j) * c->d + e), s);
-    r->x[j] = sees(c, i, k0 + j) ? s : -INFINITY;
-    most = fmaxf(most, r->x[j]);
-  }
-  most = fmaxf(most, first ? -1e30f : r->m);
-  float factor = exp2f((r->m - most) * scale), less = -(most * scale), part[4];
-  for (int j = 0; j < 128; j++) r->x[j] = exp2f(fmaf(r->x[j], scale, less));
-  for (int q4 = 0; q4 < 4; q4++) {
-    part[q4] = r->x[2 * q4] + r->x[2 * q4 + 1];
-    for (int j = 8 + 2 * q4; j < 128; j += 8) part[q4] += r->x[j] + r->x[j + 1];
-    r->l[q4] = first ? part[q4] : fmaf(r->l[q4], factor, part[q4]);
-  }
-  for (int e = 0; e < c->d; e++) {
-    float sum = first ? 0 : r->o[e] * factor;
-    for (int j = 0; j < 128; j++) {
-      float p = get(c->dtype, (uint16_t[]){narrow(c->dtype, r->x[j])}, 0);
-      float y = k0 + j < c->t ? get(c->dtype, v, (int64_t)(k0 + j) * c->d + e) : 0;
-      sum = fmaf(p, y, sum);
-    }
-    r->o[e] = sum;
-  }
-  r->m = most;
-}
-
-static bool any(const Case *c, int i, int k0) {
-  for (int j = 0; j < 128; j++)
-    if (sees(c, i, k0 + j)) return true;
-  return false;
+/* Which keys of a block query i sees; whether any. */
+static bool find_seen(const Case *c, int i, int k0, bool seen[128]) {
+  bool any = false;
+  for (int j = 0; j < 128; j++) any |= seen[j] = sees(c, i, k0 + j);
+  return any;
 }
 
 static void row(const Case *c, void *const *arg, int head, int i, uint16_t *y, float *lse) {
@@ -70,11 +34,11 @@ static void row(const Case *c, void *const *arg, int head, int i, uint16_t *y, f
   const uint16_t *q = (const uint16_t *)arg[0] + (int64_t)head * c->s * c->d;
   const uint16_t *k = (const uint16_t *)arg[1] + key_head * c->t * c->d;
   const uint16_t *v = (const uint16_t *)arg[2] + key_head * c->t * c->d;
-  Row r = {.m = -1e30f};
-  bool first = true;
+  Attended r = {.m = -1e30f};
+  bool first = true, seen[128];
   for (int k0 = 0; k0 < c->t; k0 += 128) {
-    if (!any(c, i, k0)) continue;
-    block(c, &r, q, k, v, i, k0, first);
+    if (!find_seen(c, i, k0, seen)) continue;
+    attend(c->dtype, c->d, c->t, &r, q + (int64_t)i * c->d, k, v, k0, seen, first);
     first = false;
   }
   float l = (r.l[0] + r.l[1]) + (r.l[2] + r.l[3]), u = r.m * scale, part = 1;

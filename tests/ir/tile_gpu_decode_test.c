@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "ir/tile/gpu/decode.h"
-#include "tests/ir/gpu_roles.h"
+#include "tests/ir/gpu_attend.h"
 
 typedef struct Case {
   TsDtype dtype;
@@ -16,51 +16,15 @@ typedef struct Case {
   int window;
 } Case;
 
-/* One query over one chunk. */
-typedef struct Part {
-  float o[128], l[4], m, x[128];
-} Part;
-
 static bool sees(const Case *c, int row, int key) {
   int at = row % c->queries + c->t - c->queries;
   return key < c->t && !(c->causal && key > at) && !(c->window && key <= at - c->window);
 }
 
-static void block(const Case *c, Part *r, const void *q, const void *k, const void *v, int row,
-                  int k0, bool first) {
-  const float scale = (float)(1 / sqrt(c->d) * 1.4426950408889634);
-  float most = -INFINITY;
-  for (int j = 0; j < 128; j++) {
-    float s = 0;
-    for (int e = 0; e < c->d && k0 + j < c->t; e++)
-      s = fmaf(get(c->dtype, q, e), get(c->dtype, k, (int64_t)(k0 + j) * c->d + e), s);
-    r->x[j] = sees(c, row, k0 + j) ? s : -INFINITY;
-    most = fmaxf(most, r->x[j]);
-  }
-  most = fmaxf(most, first ? -1e30f : r->m);
-  float factor = exp2f((r->m - most) * scale), less = -(most * scale), part[4];
-  for (int j = 0; j < 128; j++) r->x[j] = exp2f(fmaf(r->x[j], scale, less));
-  for (int q4 = 0; q4 < 4; q4++) {
-    part[q4] = r->x[2 * q4] + r->x[2 * q4 + 1];
-    for (int j = 8 + 2 * q4; j < 128; j += 8) part[q4] += r->x[j] + r->x[j + 1];
-    r->l[q4] = first ? part[q4] : fmaf(r->l[q4], factor, part[q4]);
-  }
-  for (int e = 0; e < c->d; e++) {
-    float sum = first ? 0 : r->o[e] * factor;
-    for (int j = 0; j < 128; j++) {
-      float p = get(c->dtype, (uint16_t[]){narrow(c->dtype, r->x[j])}, 0);
-      float y = k0 + j < c->t ? get(c->dtype, v, (int64_t)(k0 + j) * c->d + e) : 0;
-      sum = fmaf(p, y, sum);
-    }
-    r->o[e] = sum;
-  }
-  r->m = most;
-}
-
 enum { PARTS = 64 };
 
 static void row(const Case *c, void *const *arg, int head, int r, uint16_t *y) {
-  static Part part[PARTS];
+  static Attended part[PARTS]; /* each over one chunk */
   const float scale = (float)(1 / sqrt(c->d) * 1.4426950408889634);
   const uint16_t *q = (const uint16_t *)arg[0] + ((int64_t)head * c->e + r) * c->d;
   const uint16_t *k = (const uint16_t *)arg[1] + (int64_t)head * c->t * c->d;
@@ -68,16 +32,18 @@ static void row(const Case *c, void *const *arg, int head, int r, uint16_t *y) {
   int low = c->window ? c->t - c->queries - c->window + 1 : 0, n = 0;
   if (low < 0) low = 0;
   for (int c0 = low / 128 / c->c * c->c; c0 * 128 < c->t; c0 += c->c, n++)
-    for (int i = c0; i < c0 + c->c && i * 128 < c->t; i++)
-      if (i >= low / 128)
-        block(c, &part[n], q, k, v, r, i * 128, i == (c0 > low / 128 ? c0 : low / 128));
+    for (int i = c0; i < c0 + c->c && i * 128 < c->t; i++) {
+      bool seen[128], first = i == (c0 > low / 128 ? c0 : low / 128);
+      for (int j = 0; j < 128; j++) seen[j] = sees(c, r, i * 128 + j);
+      if (i >= low / 128) attend(c->dtype, c->d, c->t, &part[n], q, k, v, i * 128, seen, first);
+    }
   float sink = c->sink ? ((const float *)arg[3])[(head * c->e + r) % (c->j * c->e)] : -INFINITY;
   sink *= (float)1.4426950408889634;
   float most = sink, sum, o[128] = {0};
   for (int i = 0; i < n; i++) most = fmaxf(most, part[i].m * scale);
   sum = c->sink ? exp2f(sink - most) : 0;
   for (int i = 0; i < n; i++) {
-    Part *x = &part[i];
+    Attended *x = &part[i];
     float f = exp2f(x->m * scale - most), l = (x->l[0] + x->l[1]) + (x->l[2] + x->l[3]);
     sum = fmaf(l, f, sum);
     for (int e = 0; e < c->d; e++) o[e] = fmaf(x->o[e], f, o[e]);
@@ -126,9 +92,9 @@ static void one(const Case *c) {
   if (c->sink) arg[n++] = sink;
   arg[n++] = y;
   for (int i = 1; i < 5; i++) { /* parts of a chunk, then long ones and short ones */
-    TsGpuDecodeParts parts = ts_gpu_decode_parts_of(&x, c->j, c->t, c->c, i, i - 1);
-    int64_t blocks = parts.all < c->p ? parts.all : c->p;
-    int64_t dim[8] = {c->j, c->e, c->t, c->c, parts.n, parts.longs, c->j * c->e, blocks};
+    TsGpuDecodeSplits splits = ts_gpu_decode_splits_of(&x, c->j, c->t, c->c, i, i - 1);
+    int64_t blocks = splits.all < c->p ? splits.all : c->p;
+    int64_t dim[8] = {c->j, c->e, c->t, c->c, splits.n, splits.longs, c->j * c->e, blocks};
     memset(y, 0xff, (size_t)nq * 2);
     if (ts_tile_run(k, arg, dim, &err))
       failed++, printf("%s\n", err.message);

@@ -1,4 +1,4 @@
--- What tests of hot traces share.
+-- What tests of hot loops share.
 
 local tessera = require "tessera"
 local core, rng, jit = require "tessera.core", tessera.rng, tessera.jit

@@ -29,7 +29,7 @@ local function check(s, t, heads, kv, d, dtype, options)
 end
 
 -- How the schedule says that the result lies as its reader wants it.
-local function turned(f) return f:ir("schedule"):match("attention.- turned ") ~= nil end
+local function turned(f) return f:ir("schedule"):match("attention.- transposed ") ~= nil end
 
 check(128, 128, 4, 4, 32, "f32", { causal = true })
 check(200, 200, 4, 2, 40, "f32", { causal = true })

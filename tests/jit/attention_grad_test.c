@@ -8,8 +8,6 @@
 #include "tests/skip.h"
 #include "vm/drive/attention_grad.h"
 
-static int64_t upto(int64_t n) { return 1 + (int64_t)(rnd() % (uint64_t)n); }
-
 typedef struct Case {
   int64_t batch, heads, kv_heads, s, t, d, dv;
   bool causal;
@@ -23,12 +21,6 @@ typedef struct Data {
 static float *numbers(int64_t n) {
   float *p = malloc((size_t)n * sizeof *p + 64);
   for (int64_t i = 0; i < n; i++) p[i] = (float)(rnd() % 4001) / 1000 - 2;
-  return p;
-}
-
-static int64_t *steps(int64_t n, int64_t step) {
-  int64_t *p = malloc((size_t)(n + 1) * sizeof *p);
-  for (int64_t i = 0; i < n; i++) p[i] = i * step;
   return p;
 }
 

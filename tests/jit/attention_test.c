@@ -12,11 +12,9 @@
 #include "tests/skip.h"
 #include "vm/drive/attention.h"
 
-static int64_t upto(int64_t n) { return 1 + (int64_t)(rnd() % (uint64_t)n); }
-
 typedef struct Case {
   int64_t batch, heads, kv_heads, s, t, d, dv, window, mask; /* 0 none, 1 .. 4 */
-  bool causal, sink, turned;
+  bool causal, sink, transposed;
   TsDtype dtype;
 } Case;
 
@@ -37,12 +35,6 @@ static void *numbers(TsDtype d, int64_t n, uint64_t odd) {
     float x = (float)(rnd() % 4001) / 1000 - 2;
     put(p, d, i, odd && rnd() % odd == 0 ? NAN : x);
   }
-  return p;
-}
-
-static int64_t *steps(int64_t n, int64_t step) {
-  int64_t *p = malloc((size_t)(n + 1) * sizeof *p);
-  for (int64_t i = 0; i < n; i++) p[i] = i * step;
   return p;
 }
 
@@ -116,7 +108,7 @@ static void *by_vm(const Case *c, const Data *x) {
   CHECK(ts_attention(&a, ts_kernels_use("base")) == 0);
   for (int64_t i = 0; i < heads * c->s; i++) {
     int64_t b = i / (c->heads * c->s), h = i / c->s % c->heads, r = i % c->s;
-    int64_t to = c->turned ? (b * c->s + r) * c->heads + h : i;
+    int64_t to = c->transposed ? (b * c->s + r) * c->heads + h : i;
     memcpy(z + to * c->dv * size, y + i * c->dv * size, (size_t)(c->dv * size));
   }
   free(q_at), free(k_at), free(v_at), free(mask_at), free(y);
@@ -159,7 +151,7 @@ static void say(const Case *c, const char *what) {
          what, ts_dtype_name(c->dtype), (long long)c->batch, (long long)c->heads,
          (long long)c->kv_heads, (long long)c->s, (long long)c->t, (long long)c->d,
          (long long)c->dv, (long long)c->window, (long long)c->mask, c->causal ? " causal" : "",
-         c->sink ? " sink" : "", c->turned ? " turned" : "");
+         c->sink ? " sink" : "", c->transposed ? " turned" : "");
 }
 
 static void compare(const Case *c, const void *want, const char *got, const char *what) {
@@ -217,7 +209,7 @@ static void one(const Case *c, const TsTarget *t, bool interpret) {
   if (!s || s->ngroup != 1 || s->group[0]->kind != TS_GROUP_attention) {
     failed++, say(c, "no group of attention");
   } else {
-    s->group[0]->turned = c->turned;
+    s->group[0]->transposed = c->transposed;
     Data x = make_data(c);
     void *want = by_vm(c, &x), *arg[6] = {x.q, x.k, x.v};
     int n = 3;
@@ -249,7 +241,7 @@ static Case random_case(bool small) {
   if (rnd() % 3 == 0) c.t = c.s;
   if (rnd() % 3 == 0) c.window = upto(150);
   if (rnd() % 3 == 0) c.mask = upto(4);
-  c.sink = rnd() % 4 == 0, c.turned = rnd() % 2;
+  c.sink = rnd() % 4 == 0, c.transposed = rnd() % 2;
   return c;
 }
 

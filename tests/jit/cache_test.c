@@ -1,6 +1,6 @@
-/* The disk cache: what is written is read, damage is noticed and mended, what others could have
- * written is not used, several processes write at once, the bound holds, and folders that cannot be used are silent. SHA-256 against
- * the examples of FIPS 180-4. */
+/* The disk cache: what is written is read, damage is noticed and mended, what others could
+ * have written is not used, several processes write at once, the bound holds, and folders
+ * that cannot be used are silent. SHA-256 against the examples of FIPS 180-4. */
 #include <dirent.h>
 #include <pthread.h>
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-/* Attention on a GPU (ir/tile/gpu/attention.c, jit/gpu/mma.h). Without one it says so.
+/* Attention on a GPU (ir/tile/gpu/attention.c, jit/gpu/roles.h). Without one it says so.
  *
  * With no argument: correctness of heads of 64 and 128, causal, window, sink, groups of heads,
  * ragged sizes, against f64 on the host; and the same bits for other numbers of blocks and

@@ -19,9 +19,9 @@
 #include "ir/tile/gpu/attention.h"
 #include "ir/tile/gpu/attention_ends.h"
 #include "ir/tile/gpu/attention_grad_warps.h"
-#include "jit/gpu/gpu.h"
 #include "lib/convert_bits.h"
 #include "tests/jit/gpu_device.h"
+#include "tests/jit/gpu_threads.h"
 #include "tests/skip.h"
 
 static uint16_t narrow(TsDtype d, float v) {
@@ -43,8 +43,8 @@ typedef struct Problem {
   TsGpuAttentionGrad x;
   Shape s;
   Loaded forward, begin, grad, queries; /* by warps grad is of keys */
-  TsGpuKernel *end;
-  bool turned;             /* [B,S,H,D] in memory */
+  void *end;
+  bool transposed;         /* [B,S,H,D] in memory */
   int64_t stride[2][4];    /* of query and key heads */
   int64_t n[TENSORS];      /* elements */
   uint16_t *host[TENSORS]; /* inputs and results, NULL when speed is measured */
@@ -64,7 +64,8 @@ static void strides(Problem *p) {
   for (int i = 0; i < 2; i++) {
     int64_t heads = i ? p->s.j : p->s.h, rows = i ? p->s.t : p->s.s, d = p->x.d;
     p->stride[i][0] = heads * rows * d, p->stride[i][3] = 1;
-    p->stride[i][1] = p->turned ? d : rows * d, p->stride[i][2] = p->turned ? heads * d : d;
+    p->stride[i][1] = p->transposed ? d : rows * d,
+    p->stride[i][2] = p->transposed ? heads * d : d;
   }
 }
 
@@ -74,9 +75,9 @@ static int64_t row_at(const Problem *p, int i, int64_t b, int64_t h, int64_t r) 
   return b * s[0] + h * s[1] + r * s[2];
 }
 
-static TsGpuKernel *open_block(TsTile *k) {
+static void *open_block(TsTile *k) {
   MUST(!k);
-  TsGpuKernel *g = ts_gpu_kernel_open(gpu, k, NULL, &err);
+  void *g = open_threads(gpu, k, &err);
   MUST(!g);
   ts_tile_free(k);
   return g;
@@ -89,7 +90,7 @@ static void lie(TsTileVal v, const int64_t *stride) {
 
 static Loaded load_half(Problem *p, TsTile *k, bool keys) {
   MUST(!k);
-  for (int i = 0; i < k->nparam && p->turned; i++)
+  for (int i = 0; i < k->nparam && p->transposed; i++)
     if (i < 4 || (keys && i > 5)) lie(k->param[i], p->stride[i == 1 || i == 2 || i > 5]);
   return load_tile(k);
 }
@@ -102,7 +103,7 @@ static void load_grad(Problem *p) {
   }
   TsTile *k = ts_tile_gpu_attention_grad(&p->x, &err);
   MUST(!k);
-  for (int i = 0; i < k->nparam && p->turned; i++)
+  for (int i = 0; i < k->nparam && p->transposed; i++)
     if (i < 4 || i == 7 || i == 8) lie(k->param[i], p->stride[i == 1 || i == 2 || i > 6]);
   p->grad = load_tile(k);
 }
@@ -121,7 +122,7 @@ static void load(Problem *p) {
   const TsGpuAttentionGrad *x = &p->x;
   TsGpuAttention f = forward_of(p);
   TsGpuHeads h = {.dim = {p->s.b, p->s.h, p->s.s, x->d}};
-  if (p->turned) h.stride = p->stride[0];
+  if (p->transposed) h.stride = p->stride[0];
   if (!p->host[Q]) p->forward = load_tile(ts_tile_gpu_attention(&f, &err));
   load_grad(p);
   p->begin = load_tile(ts_tile_gpu_attention_begin(x, &h, &h, &err));
@@ -149,7 +150,7 @@ static void run_begin(Problem *p) {
   void *arg[] = {p->at[G], p->at[Y], p->lse, p->lse2, p->delta};
   int64_t dim[TS_ATTENTION_BEGIN_SIZES];
   TsGpuHeads h = {.dim = {p->s.b, p->s.h, p->s.s, p->x.d}};
-  if (p->turned) h.stride = p->stride[0];
+  if (p->transposed) h.stride = p->stride[0];
   ts_gpu_attention_begin_sizes(&p->x, &h, &h, dim);
   launch_tile(&p->begin, arg, dim);
 }
@@ -186,7 +187,7 @@ static void run_grad(Problem *p, int64_t blocks, int64_t near) {
 static void run_end(Problem *p) {
   void *arg[] = {p->sums, p->at[DQ]};
   if (p->x.warps) return;
-  MUST(ts_gpu_kernel_run(p->end, NULL, arg, &p->n[Q], &err));
+  MUST(ts_device_threads.run(p->end, NULL, arg, &p->n[Q], &err));
 }
 
 /* ---- data */
@@ -206,9 +207,9 @@ static void numbers(Problem *p, int i, uint16_t *from, int64_t chunk) {
 }
 
 /* chunk: of random numbers that all inputs are made of, or NULL: they stay on the host too. */
-static Problem pose(const TsGpuAttentionGrad *x, const Shape *s, bool turned, uint16_t *chunk,
-                    int64_t length) {
-  Problem p = {.x = *x, .s = *s, .turned = turned};
+static Problem pose(const TsGpuAttentionGrad *x, const Shape *s, bool transposed,
+                    uint16_t *chunk, int64_t length) {
+  Problem p = {.x = *x, .s = *s, .transposed = transposed};
   strides(&p);
   for (int i = 0; i < TENSORS; i++) {
     p.n[i] = size_of(&p, i);
@@ -237,7 +238,7 @@ static void forget(Problem *p) {
   if (p->forward.tile) unload_tile(&p->forward);
   unload_tile(&p->begin), unload_tile(&p->grad);
   if (p->x.warps) unload_tile(&p->queries);
-  ts_gpu_kernel_free(p->end);
+  if (p->end) ts_device_threads.free(p->end);
 }
 
 /* ---- the right numbers */
@@ -330,7 +331,7 @@ static void wrong(const Problem *p, const char *what, double value) {
   printf("WRONG %s d%d %s %d b%d h%d j%d s%d t%d%s window %d%s: %s %.4g\n",
          ts_dtype_name(p->x.dtype), p->x.d, kind(p), size(p), (int)p->s.b, (int)p->s.h,
          (int)p->s.j, (int)p->s.s, (int)p->s.t, p->x.causal ? " causal" : "", (int)p->x.window,
-         p->turned ? " turned" : "", what, value);
+         p->transposed ? " turned" : "", what, value);
 }
 
 static void poison(Problem *p) {
@@ -374,7 +375,7 @@ static void check_numbers(const Problem *p, const Right *r) {
   printf("%s d%d %s %d b%d h%d j%d s%d t%d%s window %d%s: dq %.3g dk %.3g dv %.3g\n",
          ts_dtype_name(p->x.dtype), p->x.d, kind(p), size(p), (int)p->s.b, (int)p->s.h,
          (int)p->s.j, (int)p->s.s, (int)p->s.t, p->x.causal ? " causal" : "", (int)p->x.window,
-         p->turned ? " turned" : "", far[0], far[1], far[2]);
+         p->transposed ? " turned" : "", far[0], far[1], far[2]);
   for (int i = 0; i < 3; i++)
     if (!(far[i] < most)) wrong(p, i == 0 ? "dq" : i == 1 ? "dk" : "dv", far[i]);
 }
@@ -386,8 +387,8 @@ static void check_bits(Problem *p) {
     memcpy(first[i], p->host[DQ + i], (size_t)p->n[DQ + i] * 2);
   }
   for (int turn = 0; turn < 6; turn++) {
-    if (turn == 5 && !p->x.ahead) break;
-    if (turn == 5) p->x.ahead = false, unload_tile(&p->grad), load_grad(p);
+    if (turn == 5 && !p->x.overlap) break;
+    if (turn == 5) p->x.overlap = false, unload_tile(&p->grad), load_grad(p);
     compute(p, turn == 3 ? 5 : 0, turn == 4 ? 1 : 0);
     for (int i = 0; i < 3; i++)
       if (memcmp(first[i], p->host[DQ + i], (size_t)p->n[DQ + i] * 2))
@@ -403,9 +404,9 @@ static TsGpuAttentionGrad usual(TsDtype dtype, int d, bool causal, int64_t windo
   return ts_gpu_attention_grad_by_warps(dtype, d, causal, window, "sm_80", by_warps);
 }
 
-static void check(TsDtype dtype, int d, bool causal, int64_t window, bool turned, Shape s) {
+static void check(TsDtype dtype, int d, bool causal, int64_t window, bool transposed, Shape s) {
   TsGpuAttentionGrad x = usual(dtype, d, causal, window);
-  Problem p = pose(&x, &s, turned, NULL, 0);
+  Problem p = pose(&x, &s, transposed, NULL, 0);
   Right r = right_all(&p);
   give(&p, &r);
   compute(&p, 0, 0);
@@ -483,8 +484,8 @@ static void bench(int d, bool causal, Shape s, int stages, bool more) {
   }
   TsGpuAttentionGrad x = usual(TS_DT_bf16, d, causal, 0);
   if (by_warps && stages) x.step = stages;
-  if (stages) x.stages = stages, x.ahead = false;
-  if (stages < 0) x.stages = -stages, x.ahead = true, x.held = false;
+  if (stages) x.stages = stages, x.overlap = false;
+  if (stages < 0) x.stages = -stages, x.overlap = true, x.held = false;
   Problem p = pose(&x, &s, false, chunk, CHUNK);
   double flop = 4.0 * (double)(s.b * s.h * s.s * d) * (double)s.t * (causal ? 0.5 : 1);
   int times = (int)(6e-3 / (flop * 2.5 / 500e12)) + 1;

@@ -24,7 +24,7 @@ static TsTile *kernel(const Case *c) {
   TsError err = {0};
   TsGpuAttentionGrad x = ts_gpu_attention_grad(c->dtype, c->d, c->causal, c->window);
   if (c->stages) x.stages = c->stages;
-  if (c->plain) x.ahead = false;
+  if (c->plain) x.overlap = false;
   TsGpuMaskFrom from = {TS_DT_bool, {2, 1, c->mask == 2 ? 500 : 1, 500}, {0}};
   if (c->mask) x.mask = ts_gpu_mask(&from, 500, 500, x.rows, true);
   TsTile *k = ts_tile_gpu_attention_grad(&x, &err);
@@ -40,11 +40,11 @@ static void say(const void *of, const char *what) {
 
 static void one(const Case *c, bool ptxas) {
   TsError err = {0};
-  TsGpuMma info;
+  TsGpuRoles info;
   TsText ptx = {0};
   TsTile *k = kernel(c);
   if (!k) return;
-  if (ts_gpu_mma_text(k, false, &info, &ptx, &err))
+  if (ts_gpu_roles_text(k, false, &info, &ptx, &err))
     failed++, say(c, err.message);
   else if (info.shared > 232448 || info.threads != k->threads || info.nmap != 7 || info.scratch)
     failed++, say(c, "not the kernel that was asked for");
@@ -57,14 +57,14 @@ static void one(const Case *c, bool ptxas) {
 /* What stands before: rows of lanes, which read nothing by the copy engine. */
 static void begin(int d, bool strided, bool ptxas) {
   TsError err = {0};
-  TsGpuMma info;
+  TsGpuRoles info;
   TsText ptx = {0};
   Case c = {TS_DT_bf16, d, true, 0, 0, false, 0};
   int64_t stride[4] = {200 * 6 * d, d, 6 * d, 1};
   TsGpuHeads h = {.dim = {2, 2, 200, d}, .stride = strided ? stride : NULL};
   TsGpuAttentionGrad x = ts_gpu_attention_grad(TS_DT_bf16, d, true, 0);
   TsTile *k = ts_tile_gpu_attention_begin(&x, &h, &h, &err);
-  if (!k || ts_tile_check(k, NULL, &err) || ts_gpu_mma_text(k, false, &info, &ptx, &err))
+  if (!k || ts_tile_check(k, NULL, &err) || ts_gpu_roles_text(k, false, &info, &ptx, &err))
     failed++, say(&c, err.message);
   else if (info.nmap || info.shared || info.threads != 128)
     failed++, say(&c, "not the kernel before that was asked for");

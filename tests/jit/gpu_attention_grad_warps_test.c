@@ -59,11 +59,11 @@ static void assembled(TsTile *k, const TsText *ptx, int i, bool ptxas) {
 
 static void one(int i, bool ptxas) {
   TsError err = {0};
-  TsGpuMma info;
+  TsGpuRoles info;
   TsText ptx = {0};
   TsTile *k = kernel(i);
   if (!k) return;
-  if (ts_gpu_mma_text(k, false, &info, &ptx, &err))
+  if (ts_gpu_roles_text(k, false, &info, &ptx, &err))
     failed++, say(&i, err.message);
   else if (info.shared > (uint32_t)all[i / 2].shared << 10 || info.threads != k->threads ||
            info.nmap || info.scratch)
@@ -76,14 +76,14 @@ static void one(int i, bool ptxas) {
 
 static void begin(int d, bool ptxas) {
   TsError err = {0};
-  TsGpuMma info;
+  TsGpuRoles info;
   TsText ptx = {0};
   TsGpuHeads h = {.dim = {2, 2, 200, d}};
   int i = 0;
   TsGpuAttentionGrad x =
       ts_gpu_attention_grad_by_warps(TS_DT_bf16, d, true, 0, "sm_80", 99 << 10);
   TsTile *k = ts_tile_gpu_attention_begin(&x, &h, &h, &err);
-  if (!k || ts_tile_check(k, NULL, &err) || ts_gpu_mma_text(k, false, &info, &ptx, &err))
+  if (!k || ts_tile_check(k, NULL, &err) || ts_gpu_roles_text(k, false, &info, &ptx, &err))
     failed++, say(&i, err.message);
   else
     assembled(k, &ptx, i, ptxas);

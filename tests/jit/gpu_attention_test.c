@@ -48,12 +48,12 @@ static void say(const void *of, const char *what) {
 static void one(const Case *c, bool ptxas) {
   static const char *const newer[] = {"sm_89", "sm_120"};
   TsError err = {0};
-  TsGpuMma info;
+  TsGpuRoles info;
   TsText ptx = {0};
   TsTile *k = kernel(c);
   if (!k) return;
   clock_t begun = clock();
-  if (ts_gpu_mma_text(k, false, &info, &ptx, &err))
+  if (ts_gpu_roles_text(k, false, &info, &ptx, &err))
     failed++, say(c, err.message);
   else if (info.shared > 232448 || info.threads != k->threads ||
            info.nmap != (c->shared ? 0 : 4) || (info.scratch > 0) != (c->alone && !c->shared))
@@ -65,14 +65,14 @@ static void one(const Case *c, bool ptxas) {
   ts_tile_free(k);
 }
 
-/* Operands that are parts of a larger matrix: where the copy engine has them it is the same code, which
- * has one entry on disk. Elsewhere it is other code, by another name. */
+/* Operands that are parts of a larger matrix: where the copy engine has them it is the same
+ * code, which has one entry on disk. Elsewhere it is other code, by another name. */
 static void part(const Case *c, int param) {
   uint8_t digest[2][32];
   TsText ptx[2] = {{0}, {0}};
   for (int i = 0; i < 2; i++) {
     TsError err = {0};
-    TsGpuMma info;
+    TsGpuRoles info;
     TsTile *k = kernel(c);
     TsTileType *t = k ? &k->param[param]->type : NULL;
     if (!k) return;
@@ -80,7 +80,7 @@ static void part(const Case *c, int param) {
     for (int a = 0; i && a < 4; a++)
       t->stride[a] = (int64_t[]){1 << 20, c->d, 3 * c->d * 12, 1}[a];
     ts_kernel_code_digest(k, digest[i]);
-    if (ts_gpu_mma_text(k, false, &info, &ptx[i], &err)) failed++, say(c, err.message);
+    if (ts_gpu_roles_text(k, false, &info, &ptx[i], &err)) failed++, say(c, err.message);
     ts_tile_free(k);
   }
   bool same = !memcmp(digest[0], digest[1], sizeof *digest);

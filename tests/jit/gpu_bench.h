@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "jit/gpu/gpu.h"
+#include "tests/jit/gpu_threads.h"
 
 /* D: the type in memory, N: a row's length, R: rows, P: elements of a piece. The first
  * BENCH_ROWS work along rows. */
@@ -260,7 +260,7 @@ static inline double bench_usec(TsDevice *d, BenchStart *start, void *what) {
 
 typedef struct BenchRun {
   TsDevice *d;
-  TsGpuKernel *g;
+  void *g;
   void *arg[SETS][16];
   int64_t nbytes;
 } BenchRun;
@@ -268,7 +268,7 @@ typedef struct BenchRun {
 static inline int bench_kernel(void *what, int set, TsError *err) {
   static const int64_t none[TS_TILE_DIMS];
   BenchRun *r = what;
-  return ts_gpu_kernel_run(r->g, NULL, r->arg[set], none, err);
+  return ts_device_threads.run(r->g, NULL, r->arg[set], none, err);
 }
 
 /* What a copy reaches: the device's own, forwards as a kernel would. */
@@ -312,10 +312,10 @@ static inline double bench_one(TsDevice *d, const char *text, double *llvm_ms,
   TsTile *k = ts_tile_parse(text, &err);
   if (!k) bench_fail(&err);
   double llvm, driver;
-  if (!(r.g = ts_gpu_kernel_open(d, k, NULL, &err))) bench_fail(&err);
-  ts_gpu_kernel_times(r.g, &llvm, &driver);
+  if (!(r.g = open_threads(d, k, &err))) bench_fail(&err);
+  ts_device_threads.times(r.g, &llvm, &driver);
   *llvm_ms = llvm / 1e3, *driver_ms = driver / 1e3;
-  code = *ts_gpu_kernel_code(r.g), *code_out = &code;
+  code = *ts_device_threads_code(r.g), *code_out = &code;
   for (int s = 0; s < SETS; s++)
     for (int i = 0; i < k->nparam; i++) {
       int64_t nbytes = bench_bytes(&k->param[i]->type);
@@ -328,7 +328,7 @@ static inline double bench_one(TsDevice *d, const char *text, double *llvm_ms,
   for (int s = 0; s < SETS; s++)
     for (int i = 0; i < k->nparam; i++)
       d->free(d, r.arg[s][i], bench_bytes(&k->param[i]->type));
-  ts_gpu_kernel_free(r.g);
+  ts_device_threads.free(r.g);
   ts_tile_free(k);
   return usec;
 }

@@ -49,11 +49,11 @@ typedef struct Shape {
 
 static void run(const Kernel *k, const Shape *s, void *const *arg) {
   int64_t most = s->blocks ? s->blocks : ((TsCuda *)gpu->state)->sms;
-  TsGpuDecodeParts parts = s->n
-                               ? ts_gpu_decode_parts_of(&k->x, s->j, s->t, s->c, s->n, s->longs)
-                               : ts_gpu_decode_parts(&k->x, s->j, s->t, s->c, most);
-  int64_t dim[8] = {s->j,    s->e,        s->t, s->c,
-                    parts.n, parts.longs, s->e, most < parts.all ? most : parts.all};
+  TsGpuDecodeSplits splits =
+      s->n ? ts_gpu_decode_splits_of(&k->x, s->j, s->t, s->c, s->n, s->longs)
+           : ts_gpu_decode_splits(&k->x, s->j, s->t, s->c, most);
+  int64_t dim[8] = {s->j,     s->e,         s->t, s->c,
+                    splits.n, splits.longs, s->e, most < splits.all ? most : splits.all};
   if (ts_gpu_decode_chunks(&k->x, s->j, s->t, s->c) > k->x.room)
     printf("too little scratch\n"), exit(1);
   launch_tile(&k->code, arg, dim);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "devices/cuda_api.h"
-#include "jit/gpu/mma.h"
+#include "jit/gpu/roles.h"
 
 static int failed;
 static TsDevice *gpu;
@@ -49,7 +49,7 @@ static void *on_device(const void *x, int64_t nbytes) {
 
 typedef struct Loaded {
   TsTile *tile;
-  TsGpuMma info;
+  TsGpuRoles info;
   void *module, *function, *scratch;
 } Loaded;
 
@@ -58,7 +58,7 @@ static __attribute__((unused)) Loaded load_tile(TsTile *tile) {
   Loaded k = {.tile = tile};
   TsText ptx = {0};
   MUST(!tile);
-  MUST(ts_gpu_mma_text(tile, false, &k.info, &ptx, &err));
+  MUST(ts_gpu_roles_text(tile, false, &k.info, &ptx, &err));
   MUST(gpu->run->module_new(gpu, ptx.at, &k.module, &err));
   MUST(gpu->run->kernel(gpu, k.module, k.info.name, (int)k.info.shared, &k.function, &err));
   ts_text_free(&ptx);
@@ -79,7 +79,7 @@ static __attribute__((unused)) void unload_tile(Loaded *k) {
 /* Queued. */
 static __attribute__((unused)) void launch_tile(const Loaded *k, void *const *arg,
                                                 const int64_t *dim) {
-  MUST(ts_gpu_mma_launch(gpu, k->function, k->tile, &k->info, arg, k->scratch, dim, &err));
+  MUST(ts_gpu_roles_launch(gpu, k->function, k->tile, &k->info, arg, k->scratch, dim, &err));
 }
 
 #endif

@@ -35,7 +35,7 @@ static void compare(const TsTile *k, void *const *arg, bool aligned) {
   TsError err = {0};
   void *at[64], *host[64];
   int64_t where;
-  TsGpuKernel *g = ts_gpu_kernel_open(gpu, k, NULL, &err);
+  void *g = open_threads(gpu, k, &err);
   if (!g) {
     complain(k, err.message), refused++;
     return;
@@ -49,7 +49,7 @@ static void compare(const TsTile *k, void *const *arg, bool aligned) {
     if (i >= k->nin) memset(host[i], 0x5a, (size_t)nbytes);
     if (gpu->upload(gpu, at[i], host[i], nbytes, &err)) complain(k, err.message);
   }
-  if (ts_gpu_kernel_run(g, NULL, at, extent, &err) || gpu->synchronize(gpu, &err)) {
+  if (ts_device_threads.run(g, NULL, at, extent, &err) || gpu->synchronize(gpu, &err)) {
     complain(k, err.message);
     exit(1); /* the context is lost */
   }
@@ -73,7 +73,7 @@ static void compare(const TsTile *k, void *const *arg, bool aligned) {
     gpu->free(gpu, (char *)at[i] - shift, bytes_of(&k->param[i]->type) + 64);
     free(host[i]);
   }
-  ts_gpu_kernel_free(g);
+  ts_device_threads.free(g);
   done++;
 }
 

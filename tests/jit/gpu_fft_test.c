@@ -46,7 +46,8 @@ static void one(const TsFftForm *f, bool ptxas) {
   if (ts_gpu_code(t.tile, ts_target("sm_90a"), TS_GPU_aligned, &code, &err)) {
     failed++, say(f, err.message);
   } else {
-    TsText ptx = {.at = code.image, .len = code.size - (code.size && !code.image[code.size - 1])};
+    TsText ptx = {.at = code.image,
+                  .len = code.size - (code.size && !code.image[code.size - 1])};
     Assembled a = {.spills = 0};
     char line[160];
     if (ptxas) a = assemble(&ptx, "sm_90a");

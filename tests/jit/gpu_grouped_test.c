@@ -1,7 +1,7 @@
 /* PTX of products of groups of rows (ir/tile/gpu/ragged.h): made for both kinds of kernels,
  * layouts and types, and assembled where ptxas is found, which must not spill. "print i" prints
  * the PTX of case i, "llvm i" its LLVM IR. */
-#include "ir/tile/gpu/mma.h"
+#include "ir/tile/gpu/warp_product.h"
 #include "ir/tile/gpu/product.h"
 #include "jit/compile/llvm.h"
 #include "tests/jit/gpu_ptxas.h"
@@ -33,7 +33,7 @@ static TsTile *kernel(const Case *c) {
     TsGpuWarpProduct p = ts_gpu_warp_product(c->in, c->out, (TsGpuWarpUnit)c->unit, c->depth,
                                              c->tb, c->rows, c->cols, &ampere);
     p.ragged = ragged;
-    k = ts_tile_gpu_mma(&p, ampere.target, &err);
+    k = ts_tile_gpu_warp_product(&p, ampere.target, &err);
   }
   if (!k || ts_tile_check(k, c->unit == ROLES ? NULL : &target, &err))
     failed++, printf("%s\n", err.message);
@@ -91,7 +91,8 @@ static void refused(void) {
   TsGpuWarpProduct w = ts_gpu_warp_product(TS_DT_bf16, TS_DT_bf16, TS_GPU_UNIT_mma, true, false,
                                            128, 128, &ampere);
   w.ragged = TS_GPU_RAGGED_depth;
-  if (ts_tile_gpu_mma(&w, &target, &err)) failed++, printf("whole stages of parts of k\n");
+  if (ts_tile_gpu_warp_product(&w, &target, &err))
+    failed++, printf("whole stages of parts of k\n");
 }
 
 int main(int argc, char **argv) {

@@ -1,4 +1,4 @@
-/* Matrix products on a GPU (ir/tile/gpu/product.c, jit/gpu/mma.h). Without one it says so.
+/* Matrix products on a GPU (ir/tile/gpu/product.c, jit/gpu/roles.h). Without one it says so.
  *
  * With no argument, or a word (bf16, epilogue, f32) for a part: correctness of every layout,
  * tile and type and of ragged sizes. 16 bits against f64 on the host, within a bound, and with
@@ -59,7 +59,7 @@ static void *numbers(TsDtype d, int64_t n) {
   return x;
 }
 
-static void *turned(TsDtype d, const void *x, int64_t rows, int64_t cols) {
+static void *transposed(TsDtype d, const void *x, int64_t rows, int64_t cols) {
   size_t size = ts_dtypes[d].nbytes;
   char *y = malloc((size_t)(rows * cols) * size + 16);
   for (int64_t i = 0; i < rows; i++)
@@ -88,7 +88,7 @@ static Problem pose(TsDtype in, TsDtype out, int64_t m, int64_t n, int64_t k) {
   Problem p = {.in = in, .out = out, .m = m, .n = n, .k = k};
   size_t each = ts_dtypes[in].nbytes, size = (size_t)(m * n) * ts_dtypes[out].nbytes;
   p.ha = numbers(in, m * k), p.hb = numbers(in, k * n);
-  void *ta = turned(in, p.ha, m, k), *tb = turned(in, p.hb, k, n);
+  void *ta = transposed(in, p.ha, m, k), *tb = transposed(in, p.hb, k, n);
   p.a[0] = on_device(p.ha, (int64_t)each * m * k),
   p.a[1] = on_device(ta, (int64_t)each * m * k);
   p.b[0] = on_device(p.hb, (int64_t)each * k * n),
@@ -124,8 +124,8 @@ static void sums_f64(Problem *p) {
 
 static void name_of(const Problem *p, const TsGpuProduct *x, char *to, size_t room) {
   snprintf(to, room, "%s>%s %c%c %dx%d c%d st%d%s %lldx%lldx%lld", ts_dtype_name(p->in),
-           ts_dtype_name(p->out), x->turned_a ? 'T' : 'N', x->turned_b ? 'T' : 'N', x->rows,
-           x->cols, x->cluster, x->stages, x->late ? " late" : "", (long long)p->m,
+           ts_dtype_name(p->out), x->transposed_a ? 'T' : 'N', x->transposed_b ? 'T' : 'N',
+           x->rows, x->cols, x->cluster, x->stages, x->late ? " late" : "", (long long)p->m,
            (long long)p->n, (long long)p->k);
 }
 
@@ -150,7 +150,7 @@ static void compute(Problem *p, const TsGpuProduct *x) {
   size_t size = (size_t)(p->m * p->n) * ts_dtypes[p->out].nbytes;
   memset(p->got, 0xff, size);
   MUST(gpu->upload(gpu, p->dc, p->got, (int64_t)size, &err));
-  void *arg[5] = {p->a[x->turned_a], p->b[x->turned_b]};
+  void *arg[5] = {p->a[x->transposed_a], p->b[x->transposed_b]};
   int n = 2;
   if (x->bias) arg[n++] = p->dbias;
   if (x->residual) arg[n++] = p->dmore;

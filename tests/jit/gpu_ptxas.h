@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "jit/gpu/mma.h"
+#include "jit/gpu/roles.h"
 #include "tests/skip.h"
 
 /* Asked once by a test. */
@@ -64,10 +64,10 @@ static inline int judge(const TsText *ptx, const char *target, int spills, const
 static inline int judge_kernel(TsTile *k, int nmap, int spills, bool ptxas, const void *of,
                                void (*say)(const void *of, const char *what)) {
   TsError err = {0};
-  TsGpuMma info;
+  TsGpuRoles info;
   TsText ptx = {0};
   int wrong = 0;
-  if (ts_gpu_mma_text(k, false, &info, &ptx, &err))
+  if (ts_gpu_roles_text(k, false, &info, &ptx, &err))
     wrong++, say(of, err.message);
   else if (info.shared > 232448 || info.threads != k->threads || info.nmap != nmap)
     wrong++, say(of, "not the kernel that was asked for");
@@ -80,9 +80,9 @@ static inline int judge_kernel(TsTile *k, int nmap, int spills, bool ptxas, cons
 
 static inline void print_code(const TsTile *k, bool llvm) {
   TsError err = {0};
-  TsGpuMma info;
+  TsGpuRoles info;
   TsText text = {0};
-  puts(ts_gpu_mma_text(k, llvm, &info, &text, &err) ? err.message : text.at);
+  puts(ts_gpu_roles_text(k, llvm, &info, &text, &err) ? err.message : text.at);
   ts_text_free(&text);
 }
 

@@ -10,8 +10,8 @@
 
 enum { M = 16, N = 8, K = 16, STEPS = 512, KINDS = 5, KEPT = 8 };
 
-/* A step: a[16,16], b[16,8], sums[16,8] in rows. A warp of block i takes step i; thread 4g + t has rows
- * g and g + 8 of a, column g of b, and columns 2t, 2t + 1 of the sums. */
+/* A step: a[16,16], b[16,8], sums[16,8] in rows. A warp of block i takes step i; thread 4g +
+ * t has rows g and g + 8 of a, column g of b, and columns 2t, 2t + 1 of the sums. */
 static const char ptx[] =
     ".version 7.8\n.target sm_90\n.address_size 64\n"
     ".visible .entry unit(.param .u64 pa, .param .u64 pb, .param .u64 pc, .param .u32 pf) {\n"

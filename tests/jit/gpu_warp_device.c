@@ -1,4 +1,4 @@
-/* Products of warps (ir/tile/gpu/mma.c) on a GPU. Without one it says so.
+/* Products of warps (ir/tile/gpu/warp_product.c) on a GPU. Without one it says so.
  *
  * With no argument, or a word (bits, f32, i8, tf32, steps, peak) for a part: 16 bits on the
  * matrix unit near f64, with the same bits for all tiles and layouts, and how many of them are
@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "ir/tile/gpu/product.h"
-#include "ir/tile/gpu/mma.h"
+#include "ir/tile/gpu/warp_product.h"
 #include "lib/convert_bits.h"
 #include "tests/jit/gpu_device.h"
 #include "tests/skip.h"
@@ -45,7 +45,7 @@ static void *numbers(TsDtype d, int64_t n) {
   return x;
 }
 
-static void *turned(TsDtype d, const void *x, int64_t rows, int64_t cols) {
+static void *transposed(TsDtype d, const void *x, int64_t rows, int64_t cols) {
   size_t size = ts_dtypes[d].nbytes;
   char *y = malloc((size_t)(rows * cols) * size + 16);
   for (int64_t i = 0; i < rows; i++)
@@ -68,7 +68,7 @@ static Problem pose(TsDtype in, TsDtype out, int64_t m, int64_t n, int64_t k) {
   int64_t each = ts_dtypes[in].nbytes;
   p.size = (size_t)(m * n) * ts_dtypes[out].nbytes;
   p.ha = numbers(in, m * k), p.hb = numbers(in, k * n);
-  void *ta = turned(in, p.ha, m, k), *tb = turned(in, p.hb, k, n);
+  void *ta = transposed(in, p.ha, m, k), *tb = transposed(in, p.hb, k, n);
   p.a[0] = on_device(p.ha, each * m * k), p.a[1] = on_device(ta, each * m * k);
   p.b[0] = on_device(p.hb, each * k * n), p.b[1] = on_device(tb, each * k * n);
   p.c = on_device(NULL, (int64_t)p.size);
@@ -113,7 +113,7 @@ static void by_warps(Problem *p, TsGpuWarpUnit unit, int layout, int rows, int c
   bool ta = layout & 1, tb = layout & 2;
   TsGpuWarpProduct x = ts_gpu_warp_product(p->in, p->out, unit, ta, tb, rows, cols, &machine);
   x.bytes = granularity(p, ta, tb);
-  compute(p, ts_tile_gpu_mma(&x, machine.target, &err), ta, tb,
+  compute(p, ts_tile_gpu_warp_product(&x, machine.target, &err), ta, tb,
           ts_gpu_warp_product_blocks(&x, &machine));
 }
 
@@ -447,7 +447,7 @@ static Runner runner(const Shape *s, const Plan *x) {
     p = ts_gpu_warp_product(s->in, s->out, s->unit, ta, tb, x->rows, x->cols, &machine);
   if (x->stages) p.stages = x->stages;
   if (x->group) p.group = x->group;
-  Runner r = {.kernel = load_tile(ts_tile_gpu_mma(&p, machine.target, &err)),
+  Runner r = {.kernel = load_tile(ts_tile_gpu_warp_product(&p, machine.target, &err)),
               .blocks = ts_gpu_warp_product_blocks(&p, &machine)};
   snprintf(r.name, sizeof r.name, "%s", x->name);
   return r;

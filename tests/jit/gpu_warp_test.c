@@ -1,11 +1,11 @@
-/* PTX of products of warps (ir/tile/gpu/mma.c) for sm_80: made for every layout, tile and type,
- * and assembled where ptxas is found, which must not spill. "print i" prints the PTX of case i,
- * "llvm i" its LLVM IR. */
+/* PTX of products of warps (ir/tile/gpu/warp_product.c) for sm_80: made for every layout,
+ * tile and type, and assembled where ptxas is found, which must not spill. "print i" prints
+ * the PTX of case i, "llvm i" its LLVM IR. */
 #include <time.h>
 
-#include "ir/tile/gpu/mma.h"
+#include "ir/tile/gpu/warp_product.h"
 #include "jit/compile/llvm.h"
-#include "tests/ir/gpu_follow.h"
+#include "tests/ir/gpu_epilogue.h"
 #include "tests/jit/gpu_ptxas.h"
 
 static int failed;
@@ -15,7 +15,7 @@ typedef struct Case {
   TsDtype in, out;
   int rows, cols, bytes;
   bool ta, tb, more;
-  int follow; /* case of tests/ir/gpu_follow.h, -1: none */
+  int epilogue; /* case of tests/ir/gpu_epilogue.h, -1: none */
   int spills;
 } Case;
 
@@ -25,18 +25,18 @@ static const TsGpuMachine ampere = {&target, 108};
 static TsTile *kernel(const Case *c) {
   static const int64_t size[3] = {512, 512, 512};
   TsError err = {0};
-  TsGpuFollow f;
+  TsGpuEpilogue f;
   TsTile *block = NULL, *k = NULL;
   TsGpuWarpProduct p =
       ts_gpu_warp_product(c->in, c->out, c->unit, c->ta, c->tb, c->rows, c->cols, &ampere);
   p.bytes = c->bytes;
   p.bias = p.residual = c->more;
   p.activation = c->more ? TS_OP_relu : 0;
-  if (c->follow >= 0) {
-    block = follow_block(c->follow, c->in, size, &err);
-    if (block && ts_gpu_follow_find(block, &f)) p.follow = &f;
+  if (c->epilogue >= 0) {
+    block = epilogue_block(c->epilogue, c->in, size, &err);
+    if (block && ts_gpu_epilogue_find(block, &f)) p.epilogue = &f;
   }
-  if (c->follow < 0 || p.follow) k = ts_tile_gpu_mma(&p, &target, &err);
+  if (c->epilogue < 0 || p.epilogue) k = ts_tile_gpu_warp_product(&p, &target, &err);
   if (!k || ts_tile_check(k, &target, &err)) failed++, printf("%s\n", err.message);
   ts_tile_free(block);
   return k;
@@ -45,18 +45,18 @@ static TsTile *kernel(const Case *c) {
 static void say(const void *of, const char *what) {
   const Case *c = of;
   printf("%s %s %d%d %dx%d by %d more %d rows %d: %s\n", ts_dtype_name(c->in),
-         ts_dtype_name(c->out), c->ta, c->tb, c->rows, c->cols, c->bytes, c->more, c->follow,
+         ts_dtype_name(c->out), c->ta, c->tb, c->rows, c->cols, c->bytes, c->more, c->epilogue,
          what);
 }
 
 static void one(const Case *c, bool ptxas) {
   TsError err = {0};
-  TsGpuMma info;
+  TsGpuRoles info;
   TsText ptx = {0};
   TsTile *k = kernel(c);
   if (!k) return;
   clock_t begun = clock();
-  if (ts_gpu_mma_text(k, false, &info, &ptx, &err))
+  if (ts_gpu_roles_text(k, false, &info, &ptx, &err))
     failed++, say(c, err.message);
   else if (info.shared > 166912 || info.threads != k->threads || info.nmap)
     failed++, say(c, "not the kernel that was asked for");
@@ -83,7 +83,7 @@ static void chosen(TsGpuWarpUnit unit, TsDtype in, TsDtype out) {
       TsGpuWarpProduct p =
           ts_gpu_warp_product_for(in, out, unit, ta, tb, size[at / 4 % 6], size[at / 24], &gpu);
       int64_t bytes = (int64_t)p.stages * (p.rows + p.cols) * p.depth * ts_dtypes[in].nbytes;
-      TsTile *k = ts_tile_gpu_mma(&p, &small, &err);
+      TsTile *k = ts_tile_gpu_warp_product(&p, &small, &err);
       if (!k || bytes > small.shared_bytes || ts_gpu_warp_product_blocks(&p, &gpu) < 84)
         failed++, printf("%s %dx%d stages %d: %s\n", ts_dtype_name(in), p.rows, p.cols,
                          p.stages, k ? "too large" : err.message);

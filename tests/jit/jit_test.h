@@ -22,6 +22,15 @@ static inline uint64_t rnd(void) {
   return seed >> 20;
 }
 
+static inline int64_t upto(int64_t n) { return 1 + (int64_t)(rnd() % (uint64_t)n); }
+
+/* Where n pieces begin that are `step` apart. */
+static inline int64_t *steps(int64_t n, int64_t step) {
+  int64_t *p = malloc((size_t)(n + 1) * sizeof *p);
+  for (int64_t i = 0; i < n; i++) p[i] = i * step;
+  return p;
+}
+
 /* A kernel under construction: parameters are made before the body begins. */
 typedef struct Made {
   TsTile *k;

@@ -133,10 +133,10 @@ static void reductions(const TsTarget *t, int n) {
                               TS_TILE_argmax};
   float x[M * 300], got[2][OPS][300], want[2][OPS][300];
   double y[300], sum, wide;
-  int64_t dim[2] = {M, n}, turned[2] = {n, M}, rows = M, none = n, indices[M], lowest[M];
+  int64_t dim[2] = {M, n}, transposed[2] = {n, M}, rows = M, none = n, indices[M], lowest[M];
   Made m = make("reductions");
   TsTileVal from = param(&m, TS_DT_f32, 2, dim, false),
-            across = param(&m, TS_DT_f32, 2, turned, false);
+            across = param(&m, TS_DT_f32, 2, transposed, false);
   TsTileVal doubles = param(&m, TS_DT_f64, 1, &none, false), to[2][OPS];
   for (int a = 0; a < 2; a++)
     for (int i = 0; i < OPS; i++)
@@ -144,7 +144,8 @@ static void reductions(const TsTarget *t, int n) {
   TsTileVal total = param(&m, TS_DT_f64, 0, NULL, true);
   TsTileVal zero = at_(&m, 0);
   TsTileLoop l = ts_tile_for(&m.b, zero, at_(&m, 1), 1, true, 0, NULL);
-  TsTileType tile[2] = {ts_tile_type(TS_DT_f32, 2, turned), ts_tile_type(TS_DT_f32, 2, dim)};
+  TsTileType tile[2] = {ts_tile_type(TS_DT_f32, 2, transposed),
+                        ts_tile_type(TS_DT_f32, 2, dim)};
   for (int a = 0; a < 2; a++)
     for (int i = 0; i < OPS; i++) {
       TsTileVal v =
@@ -242,18 +243,19 @@ static void product(const TsTarget *t, bool mma) {
 /* ---- registers: transpose, part, join, iota, broadcast, bool through memory, gather,
  * scatter */
 static void moves(const TsTarget *t, int r, int c) {
-  int64_t dim[2] = {r, c}, turned[2] = {c, r}, n = r * c, rows = r;
+  int64_t dim[2] = {r, c}, transposed[2] = {c, r}, n = r * c, rows = r;
   int32_t *x = calloc((size_t)n, 4), *got = calloc((size_t)n, 4), *want = calloc((size_t)n, 4);
   int32_t *half = calloc((size_t)n, 4), *scattered = calloc((size_t)n, 4);
   uint8_t *odd = calloc((size_t)n, 1);
   Made m = make("moves");
   TsTileVal from = param(&m, TS_DT_i32, 2, dim, false),
-            to = param(&m, TS_DT_i32, 2, turned, true);
+            to = param(&m, TS_DT_i32, 2, transposed, true);
   TsTileVal joined = param(&m, TS_DT_i32, 2, dim, true),
             flags = param(&m, TS_DT_bool, 2, dim, true);
   TsTileVal line = param(&m, TS_DT_i32, 1, &n, true), zero = at_(&m, 0), at[2] = {zero, zero};
   TsTileLoop l = ts_tile_for(&m.b, zero, at_(&m, 1), 1, true, 0, NULL);
-  TsTileType full = ts_tile_type(TS_DT_i32, 2, dim), other = ts_tile_type(TS_DT_i32, 2, turned);
+  TsTileType full = ts_tile_type(TS_DT_i32, 2, dim),
+             other = ts_tile_type(TS_DT_i32, 2, transposed);
   TsTileVal v = ts_tile_load(&m.b, from, at, &full, NULL);
   TsAttr perm = {.type = TS_ATTR_ints, .n = 2, .ints = (int64_t[]){1, 0}};
   ts_tile_store(&m.b, to, at, ts_tile_emit1(&m.b, TS_TILE_transpose, 1, &v, &perm, &other),

@@ -50,7 +50,7 @@ assert(tiers.run(HEAD .. [[
 local f = graph.module("f", function(x) return x * 2 end)
 f(op.ones { 2 }); f(op.ones { 3 })]]) == "")
 
--- ---- hot traces: side exits, branches, the closest trace, eviction
+-- ---- hot loops: side exits, branches, the closest trace, eviction
 out = lines_of [[
 local function loop(n, x, y)
   for i = 1, n do

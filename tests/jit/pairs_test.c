@@ -1,8 +1,8 @@
-/* Products of bf16 by pairs of steps (ir/tile/pairs.h) in Tile IR: block form and explicit form in
- * the interpreter, and where the processor has the instruction its code, on one thread and two,
- * have the bits of a model that is written from the definition. Sizes at all edges, several parts of
- * k, turned operands, a prologue whose value behind the end of k is infinite, numbers that are
- * denormal, infinite or NaN. */
+/* Products of bf16 by pairs of steps (ir/tile/pairs.h) in Tile IR: block form and explicit
+ * form in the interpreter, and where the processor has the instruction its code, on one
+ * thread and two, have the bits of a model that is written from the definition. Sizes at all
+ * edges, several parts of k, turned operands, a prologue whose value behind the end of k is
+ * infinite, numbers that are denormal, infinite or NaN. */
 #include "tests/jit/jit_test.h"
 
 #include "devices/cpu_pool.h"
@@ -31,10 +31,10 @@ static uint16_t value(bool odd) {
 /* ---- the model */
 static float flushed(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x; }
 
-static float factor(const uint16_t *x, int line, int k, int lines, int deep, bool turned,
+static float factor(const uint16_t *x, int line, int k, int lines, int deep, bool transposed,
                     bool inverse) {
   if (k >= deep) return 0;
-  float f = f32_of_bf16(x[turned ? k * lines + line : line * deep + k]);
+  float f = f32_of_bf16(x[transposed ? k * lines + line : line * deep + k]);
   return flushed(inverse ? f32_of_bf16(bf16_of_f32(1 / f)) : f);
 }
 

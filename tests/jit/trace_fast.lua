@@ -1,4 +1,4 @@
--- Operators under hot traces as functions that LuaJIT compiles: with them and without, the same
+-- Operators in hot loops as functions that LuaJIT compiles: with them and without, the same
 -- notes; tensors that they make differ from others in nothing that a program sees.
 
 local tessera = require "tessera"

@@ -1,4 +1,4 @@
--- Generated programs run with hot traces and without: the same values by hash, the same numbers,
+-- Generated programs run with hot loops and without: the same values by hash, the same numbers,
 -- the same errors at the same lines. Arguments: how many programs, the first seed.
 
 local tessera = require "tessera"

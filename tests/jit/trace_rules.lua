@@ -1,4 +1,4 @@
--- Each rule of hot traces by itself: with them and without, the same notes.
+-- Each rule of hot loops by itself: with them and without, the same notes.
 
 local tessera = require "tessera"
 local core = require "tessera.core"

@@ -20,6 +20,20 @@ m.steps.requires_grad --> false
 m(op.ones { 5, 2 }).shape --> {5, 3}
 tostring(m):match("^Net%(%)\n  first: Linear%(2 %-> 3%)") ~= nil --> true
 
+-- What is printed has every layer of a list: operators and functions by name, and where they are written.
+function double(x) return x * 2 end
+local here = debug.getinfo(double, "S").linedefined
+local mixed = nn.Sequential(nn.Linear(2, 2), op.tanh, double, function(x) return x end, math.abs, nn.List { nn.ReLU() })
+(tostring(mixed):gsub("%(tests/lua/nn.lua", "(nn.lua"):gsub(":" .. here .. "%)", ":A)"):gsub(":" .. here + 2 .. "%)", ":B)")) --> Sequential()
+-->   0: Linear(2 -> 2)
+-->   1: op.tanh
+-->   2: function double (nn.lua:A)
+-->   3: function (nn.lua:B)
+-->   4: function math.abs
+-->   5: List()
+-->     0: ReLU()
+tostring(nn.Sequential(tessera.graph.module("g", op.tanh))):match "0: graph.module g" --> 0: graph.module g
+
 -- State dicts copy values and check names and shapes before they change anything.
 local other = MLP(2)
 other:load_state_dict(m:state_dict())

@@ -81,6 +81,7 @@ local function page(topic)
     if #line > 80 and not line:find "^%S" and not line:find " y = " then print(topic .. " is too wide: " .. line) end
   end
   if topic == "" or text:find "\n  example  " then return end -- the list, or an operator's
+  text = text:gsub("\n\n  options .*", "\n"):gsub("\n\n  levels .*", "\n")
   for line in text:gmatch "([^\n]*)\n" do
     local example = line:match "^      +(%S.*)$"
     if example then code[#code + 1] = example
@@ -89,7 +90,7 @@ local function page(topic)
       local f, why = loadstring(chunk, topic)
       local ok = f and setfenv(f, setmetatable({}, { __index = function(_, word)
         if given[word] ~= nil then return given[word] end
-        return tessera[word] or _G[word]
+        return word == "tessera" and tessera or tessera[word] or _G[word]
       end }))
       if ok then ok, why = pcall(ok) end
       if not ok then print(topic, why, chunk) end
@@ -106,6 +107,12 @@ for _, name in ipairs(console.globals()) do
     for key in pairs(t) do page(name .. "." .. key) end
   end
 end
+for key in pairs(tessera) do
+  if key ~= "core" and key ~= "op" then page("tessera." .. key) end
+end
+for key in pairs(tessera.jit) do page("tessera.jit." .. key) end
+for key in pairs(nn.Module) do page("nn.Module." .. key) end
+for key in pairs(tessera.optim.schedule) do page("optim.schedule." .. key) end
 local _ = op.cond, op.custom, op.kernel -- what is loaded when it is named
 for name in pairs(op) do if name ~= "foreign" then page("op." .. name) end end -- whose lines are C
 print(blocks)
@@ -118,4 +125,4 @@ tiers.directory(function(dir)
   file:close()
   told = (tiers.shell(("cd %s && XDG_CACHE_HOME=%s %s pages.lua 2>progress"):format(dir, dir, program)):gsub("%s+$", ""))
 end)
-told --> 7
+told --> 102

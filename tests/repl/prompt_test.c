@@ -249,6 +249,26 @@ static void test_history(void) {
   finish();
 }
 
+/* On a narrow terminal no word is cut: of messages, of help, and of the line that a mark
+ * stands under. */
+static void test_narrow(void) {
+  start(40, 10, "xterm");
+  expect("> ");
+  type("x = op.ones{2, 3}\r");
+  expect("> ");
+  type("f = function() return 1, 2, 3, 4, 5, 6, 7, 8, 9, x:matmul(x) end\r");
+  expect("> ");
+  type("f()\r");
+  expect("input 2:1: matmul: inner sizes differ (3\n    vs 2): f32[2,3] x f32[2,3]\n");
+  expect("    ...4, 5, 6, 7, 8, 9, x:matmul(x) ...\n                           ^\n");
+  expect("  hint: the second operand fits\n");
+  type("? softmax\r");
+  expect("op.softmax(x [, {axis}])\n    e^(x - max) / sum(e^(x - max)) along\n    axis\n");
+  expect("> ");
+  type("\x04");
+  check(finish() == 0, "a narrow terminal");
+}
+
 int main(int argc, char **argv) {
   const char *variant = strstr(argv[0], "/tests/");
   (void)argc;
@@ -263,6 +283,7 @@ int main(int argc, char **argv) {
   test_stubborn();
   test_banner();
   test_history();
+  test_narrow();
   char command[200];
   snprintf(command, sizeof command, "rm -r %s", home);
   if (system(command)) return 1;

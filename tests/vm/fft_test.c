@@ -34,7 +34,7 @@ static Num times(Num a, Num b) {
   return (Num){a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
 }
 
-static Num unit(int64_t k, int64_t n) {
+static Num adjacent(int64_t k, int64_t n) {
   long double a = 2 * acosl(-1) * (long double)(k % n) / (long double)n;
   return (Num){cosl(a), -sinl(a)};
 }
@@ -64,7 +64,7 @@ static void reference(const Num *x, int64_t step, Num *y, int64_t n, const Num *
 
 static void dft(const Num *x, Num *y, int64_t n) {
   Num *w = malloc(sizeof *w * (size_t)n);
-  for (int64_t k = 0; k < n; k++) w[k] = unit(k, n);
+  for (int64_t k = 0; k < n; k++) w[k] = adjacent(k, n);
   reference(x, 1, y, n, w, n);
   free(w);
 }
@@ -200,7 +200,7 @@ static void long_primes(void) {
       check(ts_fft(&f, &sets[0]) == 0, "runs", type, 0, n, 0);
       Num *w = malloc(sizeof *w * (size_t)n);
       long double err = 0, all = 0;
-      for (int64_t k = 0; k < n; k++) w[k] = unit(k, n);
+      for (int64_t k = 0; k < n; k++) w[k] = adjacent(k, n);
       for (int64_t k = 0; k < 2 * n; k++) {
         long double v = read_real(type, in, k);
         all += v * v;

@@ -1,7 +1,7 @@
 /* The two ways through rows of a norm's gradient that go past the caches, all in one walk
- * (vm/rows/norm_walk.h) and lane by lane (vm/kernels/rows/norm_lane.inc), against a scalar reading of the
- * definition in vm/exec/norm_grad.c, bit for bit, for every instruction set: an operator takes one
- * of them by what the processor is like. */
+ * (vm/rows/norm_walk.h) and lane by lane (vm/kernels/rows/norm_lane.inc), against a scalar
+ * reading of the definition in vm/exec/norm_grad.c, bit for bit, for every instruction set:
+ * an operator takes one of them by what the processor is like. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

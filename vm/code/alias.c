@@ -42,7 +42,7 @@ bool ts_alias_view(TsContext *c, const TsNode *n, TsTensor *from, TsTensor **out
 }
 
 /* A tensor without bytes that lies as t does. */
-static TsTensor *lies_as(TsContext *c, const TsTensor *t) {
+static TsTensor *with_layout_of(TsContext *c, const TsTensor *t) {
   TsTensor *s = ts_tensor_symbol(c, &t->meta, NULL);
   if (!s) return NULL;
   memcpy(s->stride, t->stride, sizeof s->stride);
@@ -70,7 +70,7 @@ TsVal ts_alias_root(TsContext *c, TsVal v, TsTensor *(*given)(void *arg, TsVal v
   if (room > 16 && !(chain = malloc(sizeof *chain * (size_t)room)))
     return ts_error_memory(&c->err), NULL;
   for (TsVal k = v; k != root; k = k->node->in[0]) chain[n++] = k->node;
-  t = t ? lies_as(c, t) : ts_tensor_symbol(c, &root->meta, NULL);
+  t = t ? with_layout_of(c, t) : ts_tensor_symbol(c, &root->meta, NULL);
   while (t && n-- > 0) {
     TsTensor *next;
     if (!ts_alias_view(c, chain[n], t, &next)) {

@@ -1,6 +1,6 @@
-/* Bytecode: functions of operators over registers. vm/code/lower.c makes it of a graph, vm/code/plan.c
- * gives the registers their places in memory, vm/code/frame.c runs it. Eager calls (vm/core/vm.h) are
- * single instructions of the same handlers without registers.
+/* Bytecode: functions of operators over registers. vm/code/lower.c makes it of a graph,
+ * vm/code/plan.c gives the registers their places in memory, vm/code/frame.c runs it. Eager
+ * calls (vm/core/vm.h) are single instructions of the same handlers without registers.
  *
  * Registers hold one value each, written once: parameters first, then constants, then what
  * instructions make. */
@@ -122,7 +122,8 @@ TsFrame *ts_frame_there(TsFrame *f, int device);
 int ts_frame_device(const TsFrame *f);
 /* While on, the shortest time of each instruction of a run is kept. -1: no memory. */
 int ts_frame_measure(TsFrame *f, bool on);
-/* Nanoseconds of the instructions of a node, 0 where it has none; -1: not all have been measured. */
+/* Nanoseconds of the instructions of a node, 0 where it has none; -1: not all have been
+ * measured. */
 int64_t ts_frame_shortest(const TsFrame *f, int node);
 /* args: nparam tensors (not taken over; NULL where bound). Results get one reference each.
  * A run inside a run of the same frame is possible and binds anew. */

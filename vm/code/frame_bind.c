@@ -13,7 +13,7 @@ static TsTensor *slab_tensor(TsFrame *f, const TsReg *g) {
   int64_t stride[TS_MAX_RANK];
   TsTensor *base = ts_tensor_wrap(f->ctx, &nothing, NULL, keep, NULL), *t;
   if (!base) return NULL;
-  ts_strides_rowmajor(&g->meta, stride);
+  ts_meta_strides(&g->meta, stride);
   /* A view of nothing, moved to the slab's storage. */
   t = ts_tensor_view(base, &g->meta, stride, g->offset);
   if (t) {

@@ -25,10 +25,10 @@ struct TsFrame {
   TsStep *step;
   TsFrame **sub; /* made when they are first called */
   TsStorage slab;
-  int device;     /* whose memory the slab is; 0: the CPU's */
-  void *slab_at;  /* there, while it runs */
-  TsFrame *there; /* the same code on a device, once it was needed */
-  void *launches; /* what the device remembers of runs (vm/core/offload.h) */
+  int device;        /* whose memory the slab is; 0: the CPU's */
+  void *slab_at;     /* there, while it runs */
+  TsFrame *there;    /* the same code on a device, once it was needed */
+  void *launches;    /* what the device remembers of runs (vm/core/offload.h) */
   int64_t *shortest; /* nanoseconds, by instruction; or NULL */
   bool measured;     /* they are being measured */
   bool busy;

@@ -8,7 +8,7 @@
 #include "vm/core/vm.h"
 
 /* ---- calls */
-static bool lies(const TsTensor *t, const int64_t *stride) {
+static bool has_strides(const TsTensor *t, const int64_t *stride) {
   if (!stride) return t->contiguous;
   for (int i = 0; i < t->meta.ndim; i++)
     if (t->meta.dim[i] > 1 && t->stride[i] != stride[i]) return false;
@@ -40,7 +40,7 @@ static int run_moved(TsFused *f, TsContext *c, TsTensor *const *in, TsTensor *co
   TsTensor *own[TS_SCHED_PARAMS] = {NULL};
   int failed = 0;
   for (int i = 0; i < f->nin && !failed; i++) {
-    bool fine = lies(in[i], f->stride[i]);
+    bool fine = has_strides(in[i], f->stride[i]);
     own[i] = fine ? ts_tensor_ref(in[i]) : moved(c, in[i], f->stride[i]);
     failed = !own[i];
   }
@@ -52,7 +52,7 @@ static int run_moved(TsFused *f, TsContext *c, TsTensor *const *in, TsTensor *co
 int ts_fused_run(TsFused *f, TsContext *c, TsTensor *const *in, TsTensor *const *out) {
   if (f->before && f->before(f, c, in)) return -1;
   for (int i = 0; i < f->nin; i++)
-    if (!lies(in[i], f->stride[i])) return run_moved(f, c, in, out);
+    if (!has_strides(in[i], f->stride[i])) return run_moved(f, c, in, out);
   return f->run(f, c, in, out);
 }
 
@@ -172,7 +172,7 @@ const TsFusion *ts_fusion_of(const TsFusion *all, const TsGraph *g) {
   return all;
 }
 
-int ts_layouts_turn(TsLayouts *l, const TsGraph *g, const TsValue *v) {
+int ts_layouts_transpose(TsLayouts *l, const TsGraph *g, const TsValue *v) {
   const TsMeta *m = &v->meta;
   int nd = m->ndim;
   int64_t stride[TS_MAX_RANK], step = 1;
@@ -186,7 +186,7 @@ int ts_layouts_turn(TsLayouts *l, const TsGraph *g, const TsValue *v) {
   return own ? 0 : -1;
 }
 
-int ts_layouts_lie(TsLayouts *l, const TsValue *v, const int64_t *stride) {
+int ts_layouts_set(TsLayouts *l, const TsValue *v, const int64_t *stride) {
   size_t nbytes = sizeof *stride * (size_t)(v->meta.ndim ? v->meta.ndim : 1);
   int64_t *own = stride ? ts_arena_copy(&l->arena, stride, nbytes) : NULL;
   l->stride[v->node->id] = own;

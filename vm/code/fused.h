@@ -76,10 +76,10 @@ TsLayouts *ts_layouts_new(TsContext *c, const TsGraph *g);
 void ts_layouts_free(TsLayouts *l);
 /* v, which lay row-major, has its third and second last axes exchanged in memory; -1: no
  * memory. */
-int ts_layouts_turn(TsLayouts *l, const TsGraph *g, const TsValue *v);
+int ts_layouts_transpose(TsLayouts *l, const TsGraph *g, const TsValue *v);
 /* The results of v's node, which lay row-major, have these strides, NULL: do so again; -1: no
  * memory. */
-int ts_layouts_lie(TsLayouts *l, const TsValue *v, const int64_t *stride);
+int ts_layouts_set(TsLayouts *l, const TsValue *v, const int64_t *stride);
 bool ts_layouts_of(void *layouts, TsVal v, int64_t *stride); /* a TsLayoutFn */
 
 #endif

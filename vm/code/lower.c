@@ -1,6 +1,7 @@
 /* Graph IR to bytecode: one instruction a node, but for what is known before any run
- * (vm/code/lower_constant.c). vm/code/lower_order.c says when nodes run, vm/code/lower_late.c which of them wait for
- * all that may fail, vm/code/lower_place.c which write over parameters or into parts of wholes. */
+ * (vm/code/lower_constant.c). vm/code/lower_order.c says when nodes run,
+ * vm/code/lower_late.c which of them wait for all that may fail, vm/code/lower_place.c which
+ * write over parameters or into parts of wholes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -169,7 +170,7 @@ static int group_end(const TsLowering *l, int at) {
 }
 
 /* A register for v with its third and second last axes exchanged. */
-static uint32_t turned_value(TsLowering *l, TsVal v, TsMeta *m) {
+static uint32_t transposed_value(TsLowering *l, TsVal v, TsMeta *m) {
   int nd = v->meta.ndim;
   *m = v->meta;
   m->dim[nd - 3] = v->meta.dim[nd - 2], m->dim[nd - 2] = v->meta.dim[nd - 3];
@@ -177,7 +178,7 @@ static uint32_t turned_value(TsLowering *l, TsVal v, TsMeta *m) {
 }
 
 /* v looks at that register. */
-static int put_turned(TsLowering *l, TsVal v, const TsMeta *m, uint32_t from, int line) {
+static int put_transposed(TsLowering *l, TsVal v, const TsMeta *m, uint32_t from, int line) {
   TsLoweringPlace *to = place_of(l, v);
   TsAttr axes[2] = {{.type = TS_ATTR_int, .i = m->ndim - 3},
                     {.type = TS_ATTR_int, .i = m->ndim - 2}};
@@ -203,7 +204,7 @@ static int put_turned(TsLowering *l, TsVal v, const TsMeta *m, uint32_t from, in
 
 /* A kernel stands where the first of its nodes would. */
 static int put_fused(TsLowering *l, const TsFusedGroup *u) {
-  bool turned = u->group->turned;
+  bool transposed = u->group->transposed;
   TsMeta m;
   uint32_t r[TS_SCHED_PARAMS];
   const TsNode *first = u->group->node[0];
@@ -211,11 +212,11 @@ static int put_fused(TsLowering *l, const TsFusedGroup *u) {
   for (int i = 0; i < nin; i++) r[i] = place_of(l, u->value[i])->reg;
   for (int i = nin; i < nin + nout; i++) {
     TsVal v = u->into ? (TsVal)(uintptr_t)&u->into->out[0] : u->value[i];
-    r[i] = turned ? turned_value(l, v, &m) : new_value(l, v);
+    r[i] = transposed ? transposed_value(l, v, &m) : new_value(l, v);
   }
   TsInstr *i = ts_code_add(l->code, TS_VM_fused, nin, r, 0, NULL, nout, r + nin, first->line);
   if (!i || l->code->failed || ts_code_fused(l->code, i, u->fused)) return no_memory(l);
-  return turned ? put_turned(l, u->value[nin], &m, r[nin], first->line) : 0;
+  return transposed ? put_transposed(l, u->value[nin], &m, r[nin], first->line) : 0;
 }
 
 /* The instructions from number `from` on come from n. */
@@ -387,7 +388,7 @@ static int put_params(TsLowering *l) {
 }
 
 static int put_places(TsLowering *l) {
-  const TsUnit *u = l->g->unit;
+  const TsModule *u = l->g->module;
   l->code->nrandom = u->nrandom;
   l->code->region = l->g->parent != NULL;
   if (!(l->code->place = calloc((size_t)u->nplace + 1, sizeof *l->code->place)))

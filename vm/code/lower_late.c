@@ -1,6 +1,7 @@
-/* What a function changes for its caller comes last: nodes that are written over parameters, and
- * what reads them, behind everything that may fail. So a run that ends with an error or by Ctrl-C
- * has changed nothing, and one that came so far changes all (vm/code/frame.c, commit). See vm/code/lower.c.
+/* What a function changes for its caller comes last: nodes that are written over parameters,
+ * and what reads them, behind everything that may fail. So a run that ends with an error or by
+ * Ctrl-C has changed nothing, and one that came so far changes all (vm/code/frame.c, commit).
+ * See vm/code/lower.c.
  *
  * The part behind must not fail, so only simple work may stand there: steps of optimisers,
  * element-wise rows, views, kernels that write over a parameter. A value whose readers are

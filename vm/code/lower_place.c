@@ -143,7 +143,7 @@ int ts_lower_may_be_part(void *arg, const TsPart *p) {
   const TsFusedGroup *u = fused_group(l, p->v->node);
   const unsigned char *spread = l->fusion ? l->fusion->sched->spread : NULL;
   if (has_place(l, p->v) || has_place(l, (TsVal)(uintptr_t)&p->whole->out[0])) return 0;
-  if (p->dense) return !u || !u->group->turned;
+  if (p->dense) return !u || !u->group->transposed;
   if (l->fusion && !(spread && spread[p->v->node->id])) return 0;
   return u ? 2 : row_of(p->v->node)->cls == TS_CLASS_POINTWISE;
 }

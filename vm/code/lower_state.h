@@ -48,14 +48,13 @@ int ts_lower_late(TsLowering *l);
 /* ---- vm/code/lower_place.c */
 bool ts_lower_may_update(const TsLowering *l, int u); /* update u, but for the order of nodes */
 void ts_lower_targets(TsLowering *l); /* which values are written over parameters */
-/* Kernels write as they were made for, and read so what jit/build/build.c chose to lie with strides.
- * Of the VM's handlers those of pointwise rows write with strides. For ts_rooms_open. */
+/* Kernels write as they were made for, and read so what jit/build/build.c chose to lie with
+ * strides. Of the VM's handlers those of pointwise rows write with strides. For
+ * ts_rooms_open. */
 int ts_lower_may_be_part(void *arg, const TsPart *p);
 
 /* ---- short names of its files */
-static inline int no_memory(TsLowering *l) {
-  return ts_error_memory(&l->c->err);
-}
+static inline int no_memory(TsLowering *l) { return ts_error_memory(&l->c->err); }
 
 static inline int value_index(const TsLowering *l, TsVal v) {
   return l->start[v->node->id] + v->index;

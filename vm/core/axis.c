@@ -58,7 +58,7 @@ void ts_axis_close(TsAxisOut *o) {
   int64_t ds[TS_MAX_RANK], ss[TS_MAX_RANK];
   int size = ts_dtypes[o->t->meta.dtype].nbytes;
   move_last(o->t, o->axis, &m, ds);
-  ts_strides_rowmajor(&m, ss);
+  ts_meta_strides(&m, ss);
   for (int i = 0; i < m.ndim; i++) ss[i] *= size;
   ts_copy_nd(m.ndim, m.dim, ts_tensor_write(o->t), ds, o->at, ss, size);
   ts_memory_free(o->at, o->scratch);

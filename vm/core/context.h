@@ -37,13 +37,15 @@ typedef struct TsContext {
   int device;       /* where new tensors are made */
   bool device_auto; /* and what gets hot may move elsewhere by itself */
   bool sizes_read;  /* by the program while a function is captured: it may branch on them */
-  struct TsRegion *region;    /* of functions that run for an operator (vm/core/region.h), or NULL */
+  /* Of functions that run for an operator (vm/core/region.h), or NULL. */
+  struct TsRegion *region;
   struct TsRegion *regions;   /* room for the outermost one, or NULL */
   struct TsSteps *steps;      /* steps of optimisers wait to be run together, or NULL */
   struct TsTapedTable *taped; /* what storages hold, as far as the tape knows, or NULL */
   struct TsCapture *capture;  /* calls become nodes of its graph; NULL: they run */
   struct TsJit *jit;          /* of the tiers above, or NULL */
-  const struct TsOffload *offload; /* who runs calls on other devices (vm/core/offload.h), or NULL */
+  /* Who runs calls on other devices (vm/core/offload.h), or NULL. */
+  const struct TsOffload *offload;
   void *offloader;
   bool replaying; /* it may put launches of a function off, */
   bool waiting;   /* or has put off eager ones */

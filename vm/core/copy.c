@@ -350,7 +350,7 @@ static void work(void *arg, int64_t lo, int64_t hi, int worker) {
     index[i] = rest % j->dim[i], rest /= j->dim[i];
     dst += index[i] * j->ds[i], src += index[i] * j->ss[i];
   }
-  for (int64_t unit = lo; unit < hi; unit++) {
+  for (int64_t tile = lo; tile < hi; tile++) {
     plane_tile(j, ti, tj, dst, src);
     if (++ti < j->ntile_i) continue;
     ti = 0;
@@ -374,13 +374,13 @@ static void run(Job *j) {
   choose_partner(j);
   choose_stores(j, n * j->db);
   choose_tiles(j);
-  int64_t units = j->ntile_i * j->ntile_j;
+  int64_t tiles = j->ntile_i * j->ntile_j;
   for (int i = 0; i < j->ndim; i++)
-    if (i != j->inner && i != j->partner) units *= j->dim[i];
+    if (i != j->inner && i != j->partner) tiles *= j->dim[i];
   if (nbytes < PARALLEL)
-    work(j, 0, units, 0);
+    work(j, 0, tiles, 0);
   else
-    ts_cpu_parallel(units, ceil_div(units * (PARALLEL / 4), nbytes), work, j);
+    ts_cpu_parallel(tiles, ceil_div(tiles * (PARALLEL / 4), nbytes), work, j);
 }
 
 /* Up to two dimensions that one tile holds need no plan. */

@@ -1,7 +1,7 @@
-/* Calls on devices with kernels of their own: a tier above runs them there (jit/eager/offload.c). The
- * VM knows no more than this: whom to ask. What is refused runs on the CPU over fetched bytes,
- * with the same bits; TsContext.on_host says that a handler or a function does, so that what it
- * makes on the way belongs to the CPU. */
+/* Calls on devices with kernels of their own: a tier above runs them there
+ * (jit/eager/offload.c). The VM knows no more than this: whom to ask. What is refused runs
+ * on the CPU over fetched bytes, with the same bits; TsContext.on_host says that a handler
+ * or a function does, so that what it makes on the way belongs to the CPU. */
 #ifndef TS_VM_OFFLOAD_H
 #define TS_VM_OFFLOAD_H
 

@@ -1,13 +1,6 @@
 /* Recording of spans. */
 #include "vm/core/profile.h"
-
-#include <time.h>
-
-int64_t ts_spans_now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
-}
+#include "lib/clock.h"
 
 void ts_spans_add(TsSpans *s, const TsSpan *span) {
   int at = atomic_fetch_add_explicit(&s->n, 1, memory_order_relaxed);
@@ -40,7 +33,7 @@ static double flops_of(const TsCall *call) {
 void ts_spans_step(TsSpans *s, const TsCall *call, const char *what, const char *place,
                    int64_t start, double flops) {
   TsSpan span = {.start = start,
-                 .end = ts_spans_now(),
+                 .end = ts_clock_nsec(),
                  .what = what,
                  .place = place,
                  .phase = -1,

@@ -32,7 +32,6 @@ typedef struct TsSpans {
   atomic_int n;
 } TsSpans;
 
-int64_t ts_spans_now(void);
 void ts_spans_add(TsSpans *s, const TsSpan *span); /* from any thread */
 /* An instruction that has run: call has its operands. flops: of a kernel, else 0. */
 void ts_spans_step(TsSpans *s, const TsCall *call, const char *what, const char *place,

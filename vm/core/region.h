@@ -26,7 +26,8 @@ typedef struct TsRegion {
 
 /* The innermost one from here on; its first round begins, without a number. NULL: no memory. */
 TsRegion *ts_region_enter(TsContext *c, const char *name);
-/* A call of the recursion `of` in itself. Its random calls are those of the outermost one, moved. */
+/* A call of the recursion `of` in itself. Its random calls are those of the outermost one,
+ * moved. */
 TsRegion *ts_region_enter_again(TsContext *c, TsRegion *of);
 /* A function from outside that is an operator: it may change what its caller might, but not its
  * arguments. */
@@ -41,7 +42,8 @@ void ts_region_free_all(TsContext *c);
 
 /* t comes from outside of the innermost region. */
 bool ts_region_is_outside(const TsContext *c, const TsTensor *t);
-/* Of the results t of the innermost region t[i] was made in it, and those before have other memory. */
+/* Of the results t of the innermost region t[i] was made in it, and those before have other
+ * memory. */
 bool ts_region_is_own(const TsContext *c, TsTensor *const *t, int i);
 
 #endif

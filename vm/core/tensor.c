@@ -284,24 +284,6 @@ void *ts_tensor_write_on(TsTensor *t, int device, bool whole) {
 }
 
 /* ---- tensors */
-void ts_strides_rowmajor(const TsMeta *m, int64_t stride[TS_MAX_RANK]) {
-  int64_t step = 1;
-  for (int i = m->ndim; i-- > 0;) {
-    stride[i] = step;
-    step *= m->dim[i] > 0 ? m->dim[i] : 1;
-  }
-}
-
-bool ts_tensor_is_contiguous(const TsMeta *m, const int64_t *stride) {
-  int64_t step = 1;
-  for (int i = m->ndim; i-- > 0;) {
-    if (m->dim[i] == 0) return true;
-    if (m->dim[i] != 1 && stride[i] != step) return false;
-    step *= m->dim[i];
-  }
-  return true;
-}
-
 static void *out_of_memory(TsContext *c, int64_t nbytes) {
   TsMemoryStats s = ts_memory_stats();
   ts_error_set(
@@ -347,7 +329,7 @@ TsTensor *ts_tensor_new(TsContext *c, const TsMeta *m) {
   }
   if (c->on_host) t->meta.device = 0;
   t->contiguous = 1;
-  ts_strides_rowmajor(m, t->stride);
+  ts_meta_strides(m, t->stride);
   return t;
 }
 
@@ -363,7 +345,7 @@ TsTensor *ts_tensor_placed(TsContext *c, const TsMeta *m, int device) {
   s->release = keep;
   t->meta.device = (uint8_t)device;
   t->contiguous = 1;
-  ts_strides_rowmajor(m, t->stride);
+  ts_meta_strides(m, t->stride);
   return t;
 }
 
@@ -388,7 +370,7 @@ TsTensor *ts_tensor_view(TsTensor *x, const TsMeta *m, const int64_t *stride, in
   t->meta.device = x->meta.device;
   t->offset = offset;
   memcpy(t->stride, stride, m->ndim * sizeof *stride);
-  t->contiguous = ts_tensor_is_contiguous(m, stride);
+  t->contiguous = ts_meta_row_major(m, stride);
   return t;
 }
 
@@ -413,7 +395,7 @@ TsTensor *ts_tensor_symbol(TsContext *c, const TsMeta *m, void *origin) {
   s->valid = 0, s->symbolic = 1;
   t->origin = origin;
   t->contiguous = 1;
-  ts_strides_rowmajor(m, t->stride);
+  ts_meta_strides(m, t->stride);
   return t;
 }
 
@@ -435,7 +417,7 @@ TsTensor *ts_tensor_wrap(TsContext *c, const TsMeta *m, void *host, void (*relea
                    .release_arg = arg,
                    .dated = 1};
   t->contiguous = 1;
-  ts_strides_rowmajor(m, t->stride);
+  ts_meta_strides(m, t->stride);
   return t;
 }
 

@@ -114,9 +114,6 @@ static inline double ts_tensor_number_value(const TsTensor *t) {
   return t->meta.dtype == TS_DT_i64 ? (double)*(const int64_t *)at : *(const double *)at;
 }
 
-void ts_strides_rowmajor(const TsMeta *m, int64_t stride[TS_MAX_RANK]);
-bool ts_tensor_is_contiguous(const TsMeta *m, const int64_t *stride);
-
 /* Element at a row-major index as double, int64 or complex parts. */
 double ts_tensor_get(TsTensor *t, int64_t index);
 int64_t ts_tensor_get_int(TsTensor *t, int64_t index);

@@ -60,7 +60,8 @@ int ts_vm_vjp(TsContext *c, TsOp op, int nin, int ngrad, TsTensor *const *in,
 
 /* Copies src, broadcast and converted, into the elements of dst. */
 int ts_vm_assign(TsContext *c, TsTensor *dst, TsTensor *src);
-/* All of them or, if one does not fit or memory runs out, none. Not while a function is captured. */
+/* All of them or, if one does not fit or memory runs out, none. Not while a function is
+ * captured. */
 int ts_vm_assign_all(TsContext *c, int n, TsTensor *const *dst, TsTensor *const *src);
 
 /* The options of a call, by name, for C callers:

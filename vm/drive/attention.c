@@ -21,12 +21,13 @@
  *     l = l * r + exp(x - u); o[c] = o[c] * r
  *   y[c] = o[c] * (1 / l) + 0, rounded to the storage type; +0 if l is 0
  *
- * The row's position alone says which blocks it takes part in, so neither the rows
- * beside it nor the height of a tile can change its bits, not even for a NaN in a
- * value that is hidden from it. For finite values a key that is hidden is a no-op
- * anyway: p is +0, and adding +0 at the end makes one of the two zeros; so such keys at
- * the ends of a block are left out where all of its values are finite. Query i stands at position i + t - s among the keys: causal shows keys up to
- * that position, window w the keys after position - w. p is not rounded to 16 bits.
+ * The row's position alone says which blocks it takes part in, so neither the rows beside it
+ * nor the height of a tile can change its bits, not even for a NaN in a value that is hidden
+ * from it. For finite values a key that is hidden is a no-op anyway: p is +0, and adding +0 at
+ * the end makes one of the two zeros; so such keys at the ends of a block are left out where
+ * all of its values are finite. Query i stands at position i + t - s among the keys: causal
+ * shows keys up to that position, window w the keys after position - w. p is not rounded to 16
+ * bits.
  *
  * The alternative, probabilities rounded to the storage type as matrix units want
  * them, would make 16-bit results a matter of the block in which a row's maximum
@@ -85,7 +86,9 @@ typedef struct Item {
 
 static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
-static int64_t up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+static int64_t up(int64_t n, int64_t multiple) {
+  return (n + multiple - 1) / multiple * multiple;
+}
 
 /* ---- rows */
 static int64_t query_head(const Item *t, int r) {

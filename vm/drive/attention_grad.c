@@ -94,7 +94,9 @@ typedef struct Item {
 
 static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
-static int64_t up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+static int64_t up(int64_t n, int64_t multiple) {
+  return (n + multiple - 1) / multiple * multiple;
+}
 
 /* ---- operands in W */
 

@@ -15,14 +15,8 @@
 typedef const char *TsChar;
 typedef const int *TsInt;
 
-DECLARE(potrf, TsChar uplo, TsInt n, void *a, TsInt lda, int *info, size_t)
-DECLARE(trtrs, TsChar uplo, TsChar trans, TsChar diag, TsInt n, TsInt nrhs, const void *a,
-        TsInt lda, void *b, TsInt ldb, int *info, size_t, size_t, size_t)
 DECLARE(geqrf, TsInt m, TsInt n, void *a, TsInt lda, void *tau, void *work, TsInt lwork,
         int *info)
-DECLARE(getrf, TsInt m, TsInt n, void *a, TsInt lda, int *ipiv, int *info)
-DECLARE(getri, TsInt n, void *a, TsInt lda, const int *ipiv, void *work, TsInt lwork, int *info)
-DECLARE(gesv, TsInt n, TsInt nrhs, void *a, TsInt lda, int *ipiv, void *b, TsInt ldb, int *info)
 #undef DECLARE
 
 #define DECLARE2(real, complex, ...)                                                           \

@@ -35,7 +35,7 @@ static TsTensor *matrices(TsContext *c, TsTensor *x, TsDtype d) {
   return ts_tensor_dtype(x) == d ? ts_attention_adjacent(c, x) : ts_tensor_cast(c, x, d);
 }
 
-static int64_t *lie(const TsAttention *a, const TsTensor *x, int64_t *step) {
+static int64_t *head_places(const TsAttention *a, const TsTensor *x, int64_t *step) {
   TsMeta lead = x->meta;
   *step = x->stride[lead.ndim - 2];
   lead.ndim = (uint8_t)(lead.ndim - 2);
@@ -50,7 +50,8 @@ static int run(TsCall *call, TsAttentionGrad *g, TsTensor *out, TsTensor *dout,
   if (!g->out || !g->g || !g->dq || !g->dk || !g->dv) return -1;
   if (call->attr[3].i && !(g->scores = cleared(call->out[3]))) return -1;
   if (sink && !(g->sink = ts_tensor_write(sink))) return -1;
-  int64_t *out_at = lie(&g->a, out, &g->out_step), *g_at = lie(&g->a, dout, &g->g_step);
+  int64_t *out_at = head_places(&g->a, out, &g->out_step),
+          *g_at = head_places(&g->a, dout, &g->g_step);
   g->out_at = out_at, g->g_at = g_at;
   int failed = !out_at || !g_at || ts_attention_grad(g, call->ctx->k);
   ts_work_give(out_at), ts_work_give(g_at);

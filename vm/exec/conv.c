@@ -155,7 +155,7 @@ static void direct_rows(void *arg, int64_t lo, int64_t hi, int worker) {
                      j->taps);
     }
     if (j->last) {
-      char *turned = y + ((image * rows + row) * width * j->channels_out + o0) * size;
+      char *transposed = y + ((image * rows + row) * width * j->channels_out + o0) * size;
       if (j->word[0] || store) {
         /* Words and rounding want the channels of a position side by side. */
         for (int64_t p = 0; p < width; p++) {
@@ -163,10 +163,11 @@ static void direct_rows(void *arg, int64_t lo, int64_t hi, int worker) {
           j->k->copy.gather(n, line, acc + p * j->size, width * j->size, (int)j->size);
           finish_part(j, line, image, o0, row * width + p, n);
           if (store) store(n, small, line);
-          memcpy(turned + p * j->channels_out * size, store ? small : line, (size_t)(n * size));
+          memcpy(transposed + p * j->channels_out * size, store ? small : line,
+                 (size_t)(n * size));
         }
       } else {
-        j->k->copy.transpose(width, n, turned, j->channels_out * size, acc, width * size,
+        j->k->copy.transpose(width, n, transposed, j->channels_out * size, acc, width * size,
                              (int)size, 0);
       }
       continue;
@@ -236,14 +237,14 @@ static void lane_positions(void *arg, int64_t lo, int64_t hi, int worker) {
 
 static int lanes(Job *j, const char *x, const char *w) {
   Lanes l = {.j = j, .x = x};
-  int64_t n = j->channels_out, turned = n * j->size, size = j->size;
-  l.w = ts_work_take(j->taps * turned + 64);
-  l.zeros = ts_work_take(turned);
-  int failed = ts_scratch_open(&j->scratch, j->taps * 8 + turned);
+  int64_t n = j->channels_out, transposed = n * j->size, size = j->size;
+  l.w = ts_work_take(j->taps * transposed + 64);
+  l.zeros = ts_work_take(transposed);
+  int failed = ts_scratch_open(&j->scratch, j->taps * 8 + transposed);
   failed = failed || !l.w || !l.zeros ? no_memory(j) : !ts_tensor_write(j->y) ? -1 : 0;
   if (!failed) {
-    memset(l.zeros, 0, (size_t)turned);
-    j->k->copy.transpose(j->taps, n, l.w, turned, w, j->taps * size, (int)size, 0);
+    memset(l.zeros, 0, (size_t)transposed);
+    j->k->copy.transpose(j->taps, n, l.w, transposed, w, j->taps * size, (int)size, 0);
     int64_t work = n * j->taps;
     ts_cpu_parallel(j->c.batch * j->positions, (1 << 18) / (work + 1) + 1, lane_positions, &l);
   }

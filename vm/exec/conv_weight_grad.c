@@ -60,7 +60,7 @@ static void clear_borders(const Job *j, char *at, const TsMeta *m) {
   int64_t stride[TS_MAX_RANK], bytes[TS_MAX_RANK];
   static const char zero[16];
   int nd = j->c.nd;
-  ts_strides_rowmajor(m, stride);
+  ts_meta_strides(m, stride);
   for (int i = 0; i < m->ndim; i++) bytes[i] = stride[i] * j->size;
   for (int a = 0; a < nd; a++) {
     int64_t dim[TS_MAX_RANK], pad = j->c.before[3 - nd + a];

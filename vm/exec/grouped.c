@@ -1,5 +1,6 @@
-/* grouped_matmul and grouped_matmul_weight_grad: a product for each group of rows, by vm/gemm/gemm.h
- * or, where matmul takes them, pairs of steps: so each has the bits of a matmul of its slice.
+/* grouped_matmul and grouped_matmul_weight_grad: a product for each group of rows, by
+ * vm/gemm/gemm.h or, where matmul takes them, pairs of steps: so each has the bits of a matmul
+ * of its slice.
  *
  * A group with much to do is multiplied by all threads, one after the other. Of the others each is
  * one thread's, which takes the next one when it is done: groups differ in size, and a loop for
@@ -116,12 +117,12 @@ static int open_product(Job *j, TsTensor *x, TsTensor *y, TsTensor *out) {
   TsGemm *g = &j->g;
   int64_t size = ts_dtypes[ts_tensor_dtype(x)].nbytes;
   int64_t out_size = ts_dtypes[ts_tensor_dtype(out)].nbytes;
-  int turned = j->weights;
+  int transposed = j->weights;
   *g = (TsGemm){.in = ts_gemm_type(ts_tensor_dtype(x)),
                 .out = ts_gemm_type(ts_tensor_dtype(out)),
                 .batch = 1,
-                .a_rs = x->stride[turned],
-                .a_cs = x->stride[!turned],
+                .a_rs = x->stride[transposed],
+                .a_cs = x->stride[!transposed],
                 .c_cs = 1};
   g->n = g->c_rs = out->meta.dim[out->meta.ndim - 1];
   j->a_row = x->stride[0] * size;

@@ -10,7 +10,7 @@ enum {
   GRAIN = 1 << 14,   /* elements, or bytes, that one thread takes at least */
   STREAM = 12 << 20, /* bytes of a result that goes past the caches */
   SHORT = 512,       /* bytes of a slice not worth streaming */
-  AHEAD = 4          /* slices fetched in advance */
+  PREFETCH = 4       /* slices fetched in advance */
 };
 
 /* ---- single elements: rows of the index along its last axis */
@@ -109,7 +109,7 @@ static void fetch(const char *at, int64_t nbytes) {
 static void long_slices(const Slices *s, const char *x, const int64_t *index, char *y,
                         int64_t n) {
   for (int64_t i = 0; i < n; i++) {
-    if (i + AHEAD < n) fetch(x + index[i + AHEAD] * s->nbytes, s->nbytes);
+    if (i + PREFETCH < n) fetch(x + index[i + PREFETCH] * s->nbytes, s->nbytes);
     if (s->stream)
       s->k->copy.stream(s->nbytes, y + i * s->nbytes, x + index[i] * s->nbytes);
     else

@@ -41,7 +41,7 @@ TS_INDEX_SUMS(PIECE_OF)
 static Piece *const adder[TS_INDEX_SUM_COUNT] = {TS_INDEX_SUMS(PIECE_ROW)};
 #undef PIECE_ROW
 
-static void units(void *arg, int64_t lo, int64_t hi, int worker) {
+static void all_pieces(void *arg, int64_t lo, int64_t hi, int worker) {
   const Job *j = arg;
   (void)worker;
   for (int64_t u = lo; u < hi && !ts_cpu_interrupted(); u++) {
@@ -59,7 +59,7 @@ static void run(Job *j, int64_t outer) {
   int64_t each = j->count * (j->inner < PIECE ? j->inner : PIECE);
   j->pieces = (j->inner + PIECE - 1) / PIECE;
   j->parts = outer * j->pieces < threads && each >= 4 * GRAIN ? threads : 1;
-  ts_cpu_parallel(outer * j->pieces * j->parts, GRAIN / (each + 1) + 1, units, j);
+  ts_cpu_parallel(outer * j->pieces * j->parts, GRAIN / (each + 1) + 1, all_pieces, j);
 }
 
 /* y begins as x; all three are row-major and of y's type. */

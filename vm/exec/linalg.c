@@ -1,12 +1,12 @@
 /* Dense linear algebra over batches of matrices, by LAPACK.
  *
- * LAPACK's reference routines, linked statically, run single threaded in one
- * order, so their bits are the same on every machine. Matrices go through
- * column-major copies; 16-bit floats through f32.
+ * LAPACK's reference routines, linked statically, run on our own BLAS (vm/blas) in one order, so
+ * their bits are the same on every machine. Matrices go through column-major copies; 16-bit floats
+ * through f32.
  *
- * They look at nothing while they compute, for minutes if a matrix is large, so Ctrl-C leaves
- * them by a jump (ts_cpu_escape): they hold no lock, allocate nothing, and what they write is
- * work memory of ours. *Rejected:* a thread that is let alone when nobody waits for it any more
+ * They look at nothing while they compute, so Ctrl-C leaves them by a jump (ts_blas_begin): they
+ * hold no lock, allocate nothing, and what they write is work memory of ours; our BLAS, which does
+ * hold and allocate, looks by itself and jumps when it is done. *Rejected:* a thread that is let alone when nobody waits for it any more
  * (it goes on taking a processor, and copies of all operands). */
 #include <complex.h>
 #undef complex
@@ -16,18 +16,20 @@
 #include <string.h>
 
 #include "devices/cpu_pool.h"
+#include "vm/blas/blas.h"
+#include "vm/blas/factor.h"
 #include "vm/core/call.h"
 #include "vm/core/exec.h"
 #include "vm/drive/lapack.h"
 #include "vm/core/scratch.h"
 
 #define CALL4(name, ...)                                                                       \
-  (ts_cpu_escape(&w->out),                                                                     \
+  (ts_blas_begin(w->call->ctx->k, &w->out),                                                    \
    w->d == TS_DT_f32         ? s##name##_(__VA_ARGS__)                                         \
    : w->d == TS_DT_f64       ? d##name##_(__VA_ARGS__)                                         \
    : w->d == TS_DT_complex64 ? c##name##_(__VA_ARGS__)                                         \
                              : z##name##_(__VA_ARGS__),                                        \
-   ts_cpu_escape(NULL))
+   ts_blas_end())
 
 /* One call: operands in the working type, and workspace that grows as asked. */
 typedef struct Work {
@@ -39,6 +41,7 @@ typedef struct Work {
   void *block[8]; /* workspaces, freed at the end */
   int nblock;
   bool failed;
+  TsFactor f;
   sigjmp_buf out; /* where an interrupt leaves to */
 } Work;
 
@@ -59,17 +62,35 @@ static int open_work(Work *w, TsCall *call) {
   w->call = call, w->d = d;
   w->es = ts_dtypes[d].nbytes, w->complex = ts_dtype_is(d, TS_KIND_C);
   w->rs = ts_dtypes[ts_dtype_real(d)].nbytes;
+  w->f = (TsFactor){call->ctx->k, d == TS_DT_f32         ? TS_BLAS_f32
+                                  : d == TS_DT_f64       ? TS_BLAS_f64
+                                  : d == TS_DT_complex64 ? TS_BLAS_c64
+                                                         : TS_BLAS_c128};
   w->a = ts_tensor_cast(call->ctx, call->in[0], d);
   if (call->nin > 1) w->b = ts_tensor_cast(call->ctx, call->in[1], d);
   return w->a && (call->nin < 2 || w->b) ? 0 : -1;
+}
+
+/* Whether a factorisation had no memory, which is told; else its info. */
+static bool lost(Work *w, int64_t got, int *info) {
+  *info = (int)got;
+  if (got >= 0) return false;
+  ts_scratch_failed(w->call);
+  *info = 0;
+  return w->failed = true;
 }
 
 /* The body of a handler, which an interrupt leaves. */
 static int run(TsCall *call, int (*body)(Work *w)) {
   Work w;
   int failed = open_work(&w, call);
-  if (!failed)
-    failed = sigsetjmp(w.out, 0) ? ts_call_interrupted(call->ctx, call->op) : body(&w);
+  if (!failed) {
+    switch (sigsetjmp(w.out, 0)) {
+    case 0: failed = body(&w); break;
+    case TS_BLAS_NO_MEMORY: failed = ts_scratch_failed(call); break;
+    default: failed = ts_call_interrupted(call->ctx, call->op); break;
+    }
+  }
   for (int i = 0; i < w.nblock; i++) ts_work_give(w.block[i]);
   ts_tensor_unref(w.a);
   ts_tensor_unref(w.b);
@@ -102,11 +123,11 @@ static int64_t meets(const TsTensor *x, int nx, const TsTensor *y, int ny, int64
 
 /* dst[j * rows + i] = src[i * cols + j]: between row-major and column-major. */
 static void flip(const Work *w, int64_t rows, int64_t cols, void *dst, const void *src) {
-  char *to = dst;
-  const char *from = src;
-  for (int64_t i = 0; i < rows && !ts_cpu_interrupted(); i++)
-    for (int64_t j = 0; j < cols; j++)
-      memcpy(to + (j * rows + i) * w->es, from + (i * cols + j) * w->es, (size_t)w->es);
+  enum { BAND = 512 }; /* columns, between looks for interrupts */
+  for (int64_t j = 0; j < cols && !ts_cpu_interrupted(); j += BAND)
+    w->call->ctx->k->copy.transpose(cols - j < BAND ? cols - j : BAND, rows,
+                                    (char *)dst + j * rows * w->es, rows * w->es,
+                                    (const char *)src + j * w->es, cols * w->es, w->es, 0);
 }
 
 static const char *matrix(const Work *w, const TsTensor *t, int64_t i, int64_t rows,
@@ -125,6 +146,10 @@ static void put(const Work *w, TsTensor *y, int64_t at, int64_t n, const void *f
 /* A column-major result into matrix i of an output. */
 static void put_matrix(Work *w, TsTensor *y, int64_t i, int64_t rows, int64_t cols,
                        const void *from, void *scratch) {
+  if (ts_tensor_dtype(y) == w->d) {
+    char *base = (char *)y->storage->host + y->offset + i * rows * cols * w->es;
+    return flip(w, cols, rows, base, from);
+  }
   flip(w, cols, rows, scratch, from);
   put(w, y, i * rows * cols, rows * cols, scratch, w->d);
 }
@@ -141,9 +166,10 @@ static void put_identities(Work *w, TsTensor *y) {
 }
 
 static void zero_triangle(const Work *w, char *a, int64_t m, int64_t n, bool upper) {
-  for (int64_t j = 0; j < n; j++)
-    for (int64_t i = 0; i < m; i++)
-      if (upper ? i > j : i < j) memset(a + (j * m + i) * w->es, 0, (size_t)w->es);
+  for (int64_t j = 0; j < n; j++) {
+    int64_t from = upper ? j + 1 : 0, to = upper ? m : j < m ? j : m;
+    if (from < to) memset(a + (j * m + from) * w->es, 0, (size_t)((to - from) * w->es));
+  }
 }
 
 static int refuse(const Work *w, int64_t i, const char *what) {
@@ -173,13 +199,14 @@ static int cholesky(Work *w) {
   int64_t count = count_of(w->a, 2);
   int n = (int)cols_of(w->a);
   bool upper = call->attr[0].i;
-  void *a = take(w, (int64_t)n * n * w->es), *s = a ? take(w, (int64_t)n * n * w->es) : NULL;
-  for (int64_t i = 0; s && n && i < count && !failed; i++) {
-    flip(w, n, n, a, matrix(w, w->a, i, n, n));
-    CALL4(potrf, upper ? "U" : "L", &n, a, &n, &info, 1);
-    if (info) failed = singular(w, i, "not positive definite", info);
-    zero_triangle(w, a, n, n, upper);
-    if (!failed) put_matrix(w, call->out[0], i, n, n, a, s);
+  void *a = take(w, (int64_t)n * n * w->es);
+  for (int64_t i = 0; n && i < count && !failed && !w->failed; i++) {
+    memcpy(a, matrix(w, w->a, i, n, n), (size_t)n * (size_t)n * (size_t)w->es);
+    /* By rows l l' is the u' u of the conjugates, with u = l^T. */
+    if (!lost(w, ts_factor_cholesky(w->f, !upper, n, a, n), &info) && info)
+      failed = singular(w, i, "not positive definite", info);
+    zero_triangle(w, a, n, n, !upper);
+    if (!failed) put(w, call->out[0], i * n * n, (int64_t)n * n, a, w->d);
   }
   return failed;
 }
@@ -201,10 +228,12 @@ static int solve_all(Work *w, bool triangular) {
     flip(w, n, n, a, matrix(w, w->a, meets(w->a, 2, y, ny, i), n, n));
     flip(w, n, k, b, matrix(w, w->b, meets(w->b, ny, y, ny, i), n, k));
     if (triangular)
-      CALL4(trtrs, call->attr[0].i ? "L" : "U", call->attr[1].i ? "T" : "N",
-            call->attr[2].i ? "U" : "N", &n, &k, a, &n, b, &n, &info, 1, 1, 1);
-    else
-      CALL4(gesv, &n, &k, a, &n, pivot, b, &n, &info);
+      lost(w,
+           ts_factor_solve(w->f, !call->attr[0].i, call->attr[1].i, call->attr[2].i, n, k, a, n,
+                           b, n),
+           &info);
+    else if (!lost(w, ts_factor_lu(w->f, n, n, a, n, pivot), &info) && !info)
+      lost(w, ts_factor_lu_solve(w->f, n, k, a, n, pivot, b, n), &info);
     if (info) failed = singular(w, i, "singular", info);
     if (!failed) put_matrix(w, y, i, n, k, b, s);
   }
@@ -216,20 +245,31 @@ static int solve(Work *w) { return solve_all(w, false); }
 int ts_exec_tri_solve(TsCall *call) { return run(call, tri_solve); }
 int ts_exec_solve(TsCall *call) { return run(call, solve); }
 
+/* b = a^-1, by the factors of a. */
+static void invert(Work *w, int n, const void *a, const int *pivot, void *b) {
+  const double one[2] = {1, 0};
+  int info;
+  memset(b, 0, (size_t)n * (size_t)n * (size_t)w->es);
+  for (int64_t i = 0; i < n; i++)
+    w->call->ctx->k->convert.convert[TS_DT_complex128][w->d](1, (char *)b + i * (n + 1) * w->es,
+                                                             one);
+  lost(w, ts_factor_lu_solve(w->f, n, n, a, n, pivot, b, n), &info);
+}
+
 static int inv(Work *w) {
   TsCall *call = w->call;
   int failed = 0, info = 0;
-  int n = (int)cols_of(w->a), lwork = n * 64 + 1;
+  int n = (int)cols_of(w->a);
   int64_t count = count_of(w->a, 2);
   void *a = take(w, (int64_t)n * n * w->es), *s = take(w, (int64_t)n * n * w->es);
-  void *space = lapack_work(w, lwork);
+  void *b = take(w, (int64_t)n * n * w->es);
   int *pivot = take(w, (int64_t)n * 4);
   for (int64_t i = 0; !w->failed && n && i < count && !failed; i++) {
     flip(w, n, n, a, matrix(w, w->a, i, n, n));
-    CALL4(getrf, &n, &n, a, &n, pivot, &info);
-    if (!info) CALL4(getri, &n, a, &n, pivot, space, &lwork, &info);
+    if (!lost(w, ts_factor_lu(w->f, n, n, a, n, pivot), &info) && !info)
+      invert(w, n, a, pivot, b);
     if (info) failed = singular(w, i, "singular", info);
-    if (!failed) put_matrix(w, call->out[0], i, n, n, a, s);
+    if (!failed) put_matrix(w, call->out[0], i, n, n, b, s);
   }
   return failed;
 }
@@ -247,7 +287,7 @@ static void diagonal_product(const Work *w, const char *a, int n, const int *piv
     double t = re * x - im * y;
     im = re * y + im * x;
     re = t;
-    if (pivot[i] != i + 1) re = -re, im = -im;
+    if (pivot[i] != i) re = -re, im = -im;
   }
   out[0] = re, out[1] = im;
 }
@@ -262,7 +302,7 @@ static int det(Work *w) {
   for (int64_t i = 0; !w->failed && i < count; i++) {
     double value[2] = {1, 0};
     flip(w, n, n, a, matrix(w, w->a, i, n, n));
-    if (n) CALL4(getrf, &n, &n, a, &n, pivot, &info);
+    if (n) lost(w, ts_factor_lu(w->f, n, n, a, n, pivot), &info);
     if (n) diagonal_product(w, a, n, pivot, value);
     put(w, call->out[0], i, 1, value, TS_DT_complex128);
   }
@@ -285,11 +325,11 @@ static int lu(Work *w) {
   if (!n) put_identities(w, call->out[0]);
   for (int64_t i = 0; !w->failed && m && n && i < count; i++) {
     flip(w, m, n, a, matrix(w, w->a, i, m, n));
-    CALL4(getrf, &m, &n, a, &m, pivot, &info);
+    lost(w, ts_factor_lu(w->f, m, n, a, m, pivot), &info);
     for (int r = 0; r < m; r++) order[r] = r;
     for (int r = 0; r < k; r++) {
       int t = order[r];
-      order[r] = order[pivot[r] - 1], order[pivot[r] - 1] = t;
+      order[r] = order[pivot[r]], order[pivot[r]] = t;
     }
     memset(part, 0, (size_t)m * (size_t)m * (size_t)w->es);
     for (int r = 0; r < m; r++)
@@ -313,7 +353,7 @@ int ts_exec_lu(TsCall *call) { return run(call, lu); }
 static void make_q(Work *w, int m, int n, int k, void *a, const void *tau, void *space,
                    int lwork) {
   int info = 0;
-  ts_cpu_escape(&w->out);
+  ts_blas_begin(w->call->ctx->k, &w->out);
   if (w->d == TS_DT_f32)
     sorgqr_(&m, &n, &k, a, &m, tau, space, &lwork, &info);
   else if (w->d == TS_DT_f64)
@@ -322,7 +362,7 @@ static void make_q(Work *w, int m, int n, int k, void *a, const void *tau, void 
     cungqr_(&m, &n, &k, a, &m, tau, space, &lwork, &info);
   else
     zungqr_(&m, &n, &k, a, &m, tau, space, &lwork, &info);
-  ts_cpu_escape(NULL);
+  ts_blas_end();
 }
 
 static int qr(Work *w) {
@@ -367,7 +407,7 @@ typedef struct Svd {
 static int gesdd(Work *w, Svd *v, void *space, TsInt lwork) {
   int info = 0;
 #define REAL v->job, &v->m, &v->n, v->a, &v->m, v->s, v->u, &v->m, v->vt, &v->ldvt, space, lwork
-  ts_cpu_escape(&w->out);
+  ts_blas_begin(w->call->ctx->k, &w->out);
   if (w->d == TS_DT_f32)
     sgesdd_(REAL, v->iwork, &info, 1);
   else if (w->d == TS_DT_f64)
@@ -377,7 +417,7 @@ static int gesdd(Work *w, Svd *v, void *space, TsInt lwork) {
   else
     zgesdd_(REAL, v->rwork, v->iwork, &info, 1);
 #undef REAL
-  ts_cpu_escape(NULL);
+  ts_blas_end();
   return info;
 }
 
@@ -451,7 +491,7 @@ static bool regular(const Work *w, const void *lu, int n) {
 static double _Complex det_of(Work *w, void *a, int n, int *pivot) {
   double value[2];
   int info;
-  CALL4(getrf, &n, &n, a, &n, pivot, &info);
+  lost(w, ts_factor_lu(w->f, n, n, a, n, pivot), &info);
   diagonal_product(w, a, n, pivot, value);
   return join(value);
 }
@@ -503,11 +543,11 @@ static int cofactor(Work *w) {
       put(w, call->out[0], i * nn, nn, c, TS_DT_complex128);
       continue;
     }
-    CALL4(getrf, &n, &n, v.a, &n, pivot, &info);
+    lost(w, ts_factor_lu(w->f, n, n, v.a, n, pivot), &info);
     if (regular(w, v.a, n)) {
       diagonal_product(w, v.a, n, pivot, d);
-      CALL4(getri, &n, v.a, &n, pivot, space, &lwork, &info);
-      for (int64_t k = 0; k < nn; k++) c[k] = join(d) * element(w, v.a, k);
+      invert(w, n, v.a, pivot, v.u);
+      for (int64_t k = 0; k < nn; k++) c[k] = join(d) * element(w, v.u, k);
     } else {
       flip(w, n, n, v.a, matrix(w, w->a, i, n, n));
       if (cofactors_by_svd(w, &v, space, lwork, pivot, c))
@@ -524,7 +564,7 @@ static int evd(Work *w, int n, void *a, void *values, void *space, int lwork, vo
                int lrwork, int *iwork, int liwork) {
   int info = 0;
 #define ARGS "V", "L", &n, a, &n, values, space, &lwork
-  ts_cpu_escape(&w->out);
+  ts_blas_begin(w->call->ctx->k, &w->out);
   if (w->d == TS_DT_f32)
     ssyevd_(ARGS, iwork, &liwork, &info, 1, 1);
   else if (w->d == TS_DT_f64)
@@ -534,7 +574,7 @@ static int evd(Work *w, int n, void *a, void *values, void *space, int lwork, vo
   else
     zheevd_(ARGS, rwork, &lrwork, iwork, &liwork, &info, 1, 1);
 #undef ARGS
-  ts_cpu_escape(NULL);
+  ts_blas_end();
   return info;
 }
 

@@ -29,7 +29,7 @@ static void few(const Job *j) {
   }
 }
 
-static void unit(const Job *j, int64_t col, int64_t n) {
+static void piece(const Job *j, int64_t col, int64_t n) {
   int64_t row = j->chains * j->size;
   for (int64_t i = 1; i < j->n && !ts_cpu_interrupted(); i++) {
     int64_t at = i * row + col * j->size;
@@ -44,12 +44,12 @@ static void unit(const Job *j, int64_t col, int64_t n) {
   }
 }
 
-static void units(void *arg, int64_t lo, int64_t hi, int worker) {
+static void pieces(void *arg, int64_t lo, int64_t hi, int worker) {
   const Job *j = arg;
   (void)worker;
   for (int64_t u = lo; u < hi; u++) {
     int64_t col = u * j->piece;
-    unit(j, col, j->chains - col < j->piece ? j->chains - col : j->piece);
+    piece(j, col, j->chains - col < j->piece ? j->chains - col : j->piece);
   }
 }
 
@@ -61,11 +61,11 @@ static void run(Job *j) {
     return;
   }
   j->piece = share < LEAST ? LEAST : share > PIECE ? PIECE : share;
-  ts_cpu_parallel((j->chains + j->piece - 1) / j->piece, 1, units, j);
+  ts_cpu_parallel((j->chains + j->piece - 1) / j->piece, 1, pieces, j);
 }
 
 /* x with the axis first, back where `back`. */
-static TsTensor *turned(TsTensor *x, int axis, bool back) {
+static TsTensor *transposed(TsTensor *x, int axis, bool back) {
   TsMeta m = x->meta;
   int64_t stride[TS_MAX_RANK];
   int nd = m.ndim;
@@ -79,7 +79,7 @@ static TsTensor *turned(TsTensor *x, int axis, bool back) {
 }
 
 static TsTensor *operand(TsContext *c, TsTensor *x, int axis, TsDtype d) {
-  TsTensor *view = turned(x, axis, false);
+  TsTensor *view = transposed(x, axis, false);
   TsTensor *t = view ? ts_tensor_cast(c, view, d) : NULL;
   ts_tensor_unref(view);
   return t;
@@ -116,7 +116,7 @@ int ts_exec_linear_scan(TsCall *call) {
   TsTensor *y = !b ? NULL : direct ? ts_tensor_ref(out) : ts_tensor_new(c, &b->meta);
   int failed = !y || compute(c, a, b, y);
   if (!failed && !direct)
-    failed = !(back = turned(y, axis, true)) || ts_vm_assign(c, out, back);
+    failed = !(back = transposed(y, axis, true)) || ts_vm_assign(c, out, back);
   ts_tensor_unref(a), ts_tensor_unref(b), ts_tensor_unref(y), ts_tensor_unref(back);
   return failed ? -1 : 0;
 }

@@ -1,5 +1,5 @@
-/* Gradients of layernorm and rmsnorm. The definitions, in f32 for f32 and narrower floats, else f64,
- * every operation rounded once, sums in the canonical order:
+/* Gradients of layernorm and rmsnorm. The definitions, in f32 for f32 and narrower floats, else
+ * f64, every operation rounded once, sums in the canonical order:
  *
  *   layernorm    mean u and rstd r as in vm/rows/rows.h; xc = x - u; gw = g w;
  *                c1 = sum(gw) / N; c2 = ((sum(gw xc) r) / N) r;

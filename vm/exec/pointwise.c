@@ -1,6 +1,6 @@
 /* Pointwise operators over strided, broadcast operands of any dtype.
  *
- * Kernels (vm/kernels/pointwise*.c) see contiguous runs of their compute type, or
+ * Kernels (vm/kernels/pointwise/) see contiguous runs of their compute type, or
  * one number for a whole run. Everything else is staged here, a block at a time
  * in the first-level cache: strided operands are gathered, storage types widened,
  * results narrowed and scattered. So one kernel a row and compute type serves

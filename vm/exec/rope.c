@@ -48,10 +48,11 @@ static double log_f64(const TsKernels *k, double x) {
 static double limit(double x, double lo, double hi) { return x < lo ? lo : x > hi ? hi : x; }
 
 /* Index of the pair that turns so often within the original context. */
-static double pair_of(const Job *j, double turns) {
+static double pair_of(const Job *j, double rotations) {
   const TsAttr *a = j->call->attr;
   double context = (double)a[CONTEXT].i;
-  return 2 * (double)j->half * log_f64(j->k, context / (turns * (2 * 0x1.921fb54442d18p+1))) /
+  return 2 * (double)j->half *
+         log_f64(j->k, context / (rotations * (2 * 0x1.921fb54442d18p+1))) /
          (2 * log_f64(j->k, a[THETA].f));
 }
 
@@ -108,7 +109,7 @@ static void rotate(void *arg, int64_t lo, int64_t hi, int worker) {
   int64_t wide = ts_dtypes[j->wide].nbytes, size = ts_dtypes[j->d].nbytes,
           bytes = j->half * wide;
   const TsRopeKernels *r = &j->k->rope;
-  TsRopeFn *turn =
+  TsRopeFn *rotate_row =
       (j->call->attr[INTERLEAVED].i ? r->neighbours : r->halves)[j->wide == TS_DT_f64];
   char *row = j->d == j->wide ? NULL : ts_scratch_part(&j->scratch, worker);
   for (int64_t i = lo; i < hi; i++) {
@@ -116,7 +117,7 @@ static void rotate(void *arg, int64_t lo, int64_t hi, int worker) {
     const char *x = j->x + i * j->n * size;
     char *y = j->y + i * j->n * size, *to = row ? row : y;
     if (row) j->k->convert.convert[j->d][j->wide](j->n, row, x);
-    turn(to, row ? row : x, j->half, j->cos + p * bytes, j->sin + p * bytes);
+    rotate_row(to, row ? row : x, j->half, j->cos + p * bytes, j->sin + p * bytes);
     if (row)
       j->k->convert.convert[j->wide][j->d](j->n, y, row);
     else

@@ -16,22 +16,22 @@ enum {
 /* How many bytes on to ask for: whole rows behind those of the batch, or the rest of the row
  * where it is long. */
 static int64_t step_of(const TsGradJob *j) {
-  int64_t row = j->n * j->size, rows = TS_GRAD_AHEAD / row, batch = ts_grad_batch_rows(j);
-  return row > LONG ? TS_GRAD_AHEAD : (rows < batch ? batch : rows) * row;
+  int64_t row = j->n * j->size, rows = TS_GRAD_PREFETCH / row, batch = ts_grad_batch_rows(j);
+  return row > LONG ? TS_GRAD_PREFETCH : (rows < batch ? batch : rows) * row;
 }
 
 /* What row i asks for, in bytes from the start. It may be of the next range: a thread goes on
  * with that. */
-static int64_t soft_ahead(const TsGradJob *j, int64_t i) {
+static int64_t prefetch_place(const TsGradJob *j, int64_t i) {
   int64_t row = j->n * j->size;
   return ts_grad_min(i * row + j->step, (j->rows - 1) * row);
 }
 
 static void soft_past(const TsGradJob *j, const TsGradBatch *b, int i, double sum) {
-  int64_t at = soft_ahead(j, b->row[i]);
+  int64_t at = prefetch_place(j, b->row[i]);
   TsSoftPast e = {.dx = b->dx[i], .y = b->x[i], .g = b->g[i], .n = j->n, .s = sum};
-  e.ahead[0] = j->x + at;
-  e.ahead[1] = j->n > TS_RED_LEAF ? j->g + at : NULL; /* else the sum asked for it */
+  e.prefetch[0] = j->x + at;
+  e.prefetch[1] = j->n > TS_RED_LEAF ? j->g + at : NULL; /* else the sum asked for it */
   (j->log ? j->rk->log_softmax_past : j->rk->softmax_past)[j->w](&e);
 }
 
@@ -54,9 +54,9 @@ static void soft_rows(void *arg, int64_t lo, int64_t hi, int worker) {
     for (int r = 0; r < b.rows; r++) b.row[r] = i + r;
     ts_grad_open_batch(j, &b, wide);
     TsRowSums s = {.rows = b.rows, .n = j->n, .x = j->log ? b.g : b.x, .g = b.g, .out = b.c1};
-    const void *ahead[TS_GRAD_ROWS];
-    for (int r = 0; r < b.rows && j->past; r++) ahead[r] = j->g + soft_ahead(j, i + r);
-    if (j->past) s.ahead = ahead;
+    const void *prefetch[TS_GRAD_ROWS];
+    for (int r = 0; r < b.rows && j->past; r++) prefetch[r] = j->g + prefetch_place(j, i + r);
+    if (j->past) s.prefetch = prefetch;
     ts_leaf_rows(j->w, j->log ? j->rk->sum[j->w] : j->rk->dot[j->w], &s);
     for (int r = 0; r < b.rows; r++) soft_end(j, &b, r);
   }

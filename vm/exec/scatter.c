@@ -61,7 +61,7 @@ static Row *setter(int size) {
 
 /* Unit u: coordinates of all axes but the last and the scattered one, a piece of the
  * last axis, a part of the destination. Within it the scattered axis is walked. */
-static void unit(const Job *j, int64_t u) {
+static void one_piece(const Job *j, int64_t u) {
   int last = j->ndim - 1;
   int64_t part = u % j->parts, piece = u / j->parts % j->pieces,
           rest = u / j->parts / j->pieces;
@@ -90,9 +90,9 @@ static void unit(const Job *j, int64_t u) {
   }
 }
 
-static void units(void *arg, int64_t lo, int64_t hi, int worker) {
+static void all_pieces(void *arg, int64_t lo, int64_t hi, int worker) {
   (void)worker;
-  for (int64_t u = lo; u < hi && !ts_cpu_interrupted(); u++) unit(arg, u);
+  for (int64_t u = lo; u < hi && !ts_cpu_interrupted(); u++) one_piece(arg, u);
 }
 
 static void set_strides(Job *j, const TsTensor *y, const TsTensor *x, const TsMeta *index) {
@@ -120,7 +120,7 @@ static void run(Job *j) {
   int threads = ts_cpu_threads();
   j->parts = j->axis == last && count < threads && walk >= 4 * GRAIN ? threads : 1;
   int64_t each = walk * (j->axis == last ? 1 : j->dim[last] < PIECE ? j->dim[last] : PIECE);
-  ts_cpu_parallel(count * j->pieces * j->parts, GRAIN / (each + 1) + 1, units, j);
+  ts_cpu_parallel(count * j->pieces * j->parts, GRAIN / (each + 1) + 1, all_pieces, j);
 }
 
 /* y begins as x and takes src, of y's type, at the index. */

@@ -64,7 +64,7 @@ static void divide(const Job *j, int64_t col, int64_t n, int64_t from, int64_t t
   }
 }
 
-static void units(void *arg, int64_t lo, int64_t hi, int worker) {
+static void all_pieces(void *arg, int64_t lo, int64_t hi, int worker) {
   const Job *j = arg;
   (void)worker;
   for (int64_t u = lo; u < hi && !ts_cpu_interrupted(); u++) {
@@ -80,7 +80,7 @@ static void run(Job *j) {
   int threads = ts_cpu_threads();
   j->pieces = (j->cols + PIECE - 1) / PIECE;
   j->parts = j->pieces < threads && j->n * j->cols >= 4 * GRAIN ? threads : 1;
-  ts_cpu_parallel(j->pieces * j->parts, 1, units, j);
+  ts_cpu_parallel(j->pieces * j->parts, 1, all_pieces, j);
 }
 
 /* id becomes 2 id, plus 1 for the first row of a segment. */

@@ -64,9 +64,9 @@ static TsTensor *window_of(const Fold *f, int64_t i) {
   memcpy(stride, w->stride, sizeof stride);
   for (int64_t a = last; a > f->axis; a--) m.dim[a] = m.dim[a - 1], stride[a] = stride[a - 1];
   m.dim[f->axis] = w->meta.dim[last], stride[f->axis] = w->stride[last];
-  TsTensor *turned = ts_tensor_view(w, &m, stride, w->offset);
+  TsTensor *transposed = ts_tensor_view(w, &m, stride, w->offset);
   ts_tensor_unref(w);
-  return turned;
+  return transposed;
 }
 
 /* part, one reference, added to y from element `start` of the axis on, `step` apart. */

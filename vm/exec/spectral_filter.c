@@ -1,6 +1,7 @@
 /* Transform, product with a spectrum, transform back, some rows of the batch at a time: their
  * terms stay in the cache. Every step is the one that the operators fft, mul and ifft make, in
- * their types, so that the bits are theirs (vm/kernels/fft/fft.h, pointwise_complex.inc).
+ * their types, so that the bits are theirs (vm/kernels/fft/fft.h,
+ * vm/kernels/pointwise/complex.inc).
  *
  * A box is the part of the batch that is worked on at once: all of the last batch axes, a range
  * of the one before, one index of the others. Its terms are in row-major order with the

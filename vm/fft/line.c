@@ -34,7 +34,7 @@ static TsFftPort stripe(const TsFftJob *j, const char *base, int64_t block, int6
   TsFftPort p = {.base = (char *)(uintptr_t)base + block * j->lanes * 2 * j->size,
                  .step = columns * 2 * j->size,
                  .valid = INT64_MAX / 2,
-                 .unit = 1};
+                 .adjacent = 1};
   p.lanes = left < j->lanes ? (int)left : j->lanes;
   for (int l = 0; l < p.lanes; l++) p.off[l] = 2 * j->size * l;
   return p;
@@ -54,7 +54,7 @@ static void columns(const Line *a, int64_t block, char *work) {
   j->k->load_complex(&in, 0, 1, t->n1, work, a->swap_in);
   ts_fft_run_tree(j, t->left, work, ROW, y, ROW, &tw, tmp);
   for (int64_t b = 0; b < n1; b++)
-    j->k->turn(y + b * tile, a->matrix + (b * n2 + block) * tile);
+    j->k->transpose(y + b * tile, a->matrix + (b * n2 + block) * tile);
 }
 
 static void columns2(const Line *a, int64_t block, char *work) {

@@ -1,5 +1,5 @@
-/* Plans of Fourier transforms (lib/fft.h): how they are made, and a bounded cache of them. Private to
- * vm/fft/fft.c and who opens a context. */
+/* Plans of Fourier transforms (lib/fft.h): how they are made, and a bounded cache of them.
+ * Private to vm/fft/fft.c and who opens a context. */
 #ifndef TS_VM_FFT_PLAN_H
 #define TS_VM_FFT_PLAN_H
 

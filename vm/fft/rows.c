@@ -82,8 +82,8 @@ void ts_fft_ports(const TsFftJob *j, int64_t block, TsFftPort *in, TsFftPort *ou
   out->step = j->out_step;
   out->valid = j->bins;
   for (int l = 0; l < in->lanes; l++) ts_fft_offsets(j, first + l, &in->off[l], &out->off[l]);
-  in->unit = adjacent(in, j->real_in ? j->size : 2 * j->size);
-  out->unit = adjacent(out, j->real_out ? j->size : 2 * j->size);
+  in->adjacent = adjacent(in, j->real_in ? j->size : 2 * j->size);
+  out->adjacent = adjacent(out, j->real_out ? j->size : 2 * j->size);
 }
 
 /* A direct c2c transform straight between the ports: only one intermediate matrix. */
@@ -171,7 +171,7 @@ void ts_fft_store_reals(const TsFftJob *j, const TsFftPort *out, const char *z) 
   } else if (out->step == j->size && out->lanes == j->lanes) {
     TsFftPort pairs = *out;
     pairs.step = 2 * j->size;
-    pairs.unit = 0;
+    pairs.adjacent = 0;
     k->store_complex(&pairs, 0, 1, j->half, z, 1, scale);
   } else {
     k->store_real(out, 0, 2, j->half, z + ROW / 2, ROW, scale);

@@ -127,11 +127,11 @@ static void rounds(void *arg, int64_t lo, int64_t hi, int worker) {
 
 /* n in equal pieces of at most `most`, multiples of unit, and `want` of them if they are not
  * smaller than `few`. */
-static int64_t even(int64_t n, int64_t most, int64_t unit, int64_t want, int64_t few) {
+static int64_t even(int64_t n, int64_t most, int64_t multiple, int64_t want, int64_t few) {
   int64_t pieces = gemm_div(n, most);
   if (pieces < want) pieces = gemm_min(want, n / few);
   if (pieces < 1) pieces = 1;
-  return gemm_up(gemm_div(n, pieces), unit);
+  return gemm_up(gemm_div(n, pieces), multiple);
 }
 
 static void plan(Amx *p, int threads) {

@@ -27,7 +27,7 @@ static void small_rows(void *arg, int64_t lo, int64_t hi, int worker) {
     char *c = ts_gemm_at(j, s->batch, i, 0);
     for (int64_t n = 0; n < j->n; n += nr, y += s->y_panel) {
       acc->tile(rows, (int)gemm_min(nr, j->n - n), j->k, x, j->x.is, j->x.ks, y, s->y_ks,
-                c + n * acc->nbytes, j->c_rs, false);
+                c + n * acc->nbytes, j->c_rs, j->g->resume);
     }
     if (j->ends) ts_gemm_end(j, s->batch, i, rows, 0, j->n, c, j->c_rs);
   }
@@ -81,10 +81,11 @@ static void skinny_strip(const Skinny *s, int64_t col, int64_t cols, int worker)
   char *c = s->acc ? s->acc + col * j->acc->nbytes : ts_gemm_at(j, s->batch, 0, col);
   const char *b = base(y, s->batch) + (col * y->is + s->k0 * y->ks) * y->size;
   const char *x = skinny_rows(s, worker);
+  bool resume = s->k0 > 0 || j->g->resume;
   if (y->is == 1) {
-    j->acc->skinny_rows[j->g->in]((int)j->m, cols, s->k, x, b, y->ks, c, ld, s->k0 > 0);
+    j->acc->skinny_rows[j->g->in]((int)j->m, cols, s->k, x, b, y->ks, c, ld, resume);
   } else {
-    j->acc->skinny_dots[j->g->in]((int)j->m, cols, s->k, x, b, y->is, c, ld, s->k0 > 0);
+    j->acc->skinny_dots[j->g->in]((int)j->m, cols, s->k, x, b, y->is, c, ld, resume);
   }
   if (s->k0 + s->k == j->k && j->ends) ts_gemm_end(j, s->batch, 0, j->m, col, cols, c, ld);
 }

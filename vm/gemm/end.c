@@ -9,7 +9,7 @@ void ts_gemm_panel(const GemmSide *s, int64_t batch, char *dst, int width, int64
     return;
   }
   int64_t at = s->batch ? s->batch[batch] : 0;
-  at += i0 / s->i_parts * s->is + k0 / s->k_parts * s->ks;
+  at += i0 / s->i_reals * s->is + k0 / s->k_reals * s->ks;
   s->pack(dst, width, s->p + at * s->size, s->is, s->ks, n, nk);
 }
 
@@ -29,8 +29,8 @@ static void end_row(const GemmJob *j, int64_t batch, int64_t row, int64_t col, i
     row %= j->fold;
   }
   if (g->bias) {
-    const char *bias = (const char *)g->bias + col * g->bias_stride * j->parts * j->acc->nbytes;
-    j->acc->bias(acc, bias, g->bias_stride, n, j->parts);
+    const char *bias = (const char *)g->bias + col * g->bias_stride * j->reals * j->acc->nbytes;
+    j->acc->bias(acc, bias, g->bias_stride, n, j->reals);
   }
   if (g->finish) g->finish(g->finish_arg, acc, batch, row, col, n);
   if (!j->direct) j->acc->store[g->out]((char *)g->c + at * j->c_size, cs, acc, n);
@@ -49,7 +49,7 @@ void ts_gemm_end(const GemmJob *j, int64_t batch, int64_t row, int64_t rows, int
   int nbytes = j->acc->nbytes;
   if (!j->swapped) {
     for (int64_t i = 0; i < rows; i++, acc += ld * nbytes) {
-      end_row(j, batch, row + i, col / j->parts, cols / j->parts, acc);
+      end_row(j, batch, row + i, col / j->reals, cols / j->reals, acc);
     }
     return;
   }

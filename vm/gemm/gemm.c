@@ -17,7 +17,7 @@ enum {
   SERIAL_WORK = 1 << 20,    /* multiply-adds not worth a second thread */
   SERIAL_BYTES = 1 << 20,   /* of B, and few rows: the same */
   SKINNY_K = 8192,          /* steps of k of a skinny product's packed rows */
-  SKINNY_UNIT = 384,        /* columns that all its kernels take without a rest */
+  SKINNY_ALIGN = 384,       /* columns that all its kernels take without a rest */
   SKINNY_BYTES = 256 << 20, /* of B that one strip reads, between looks for interrupts */
 };
 
@@ -50,7 +50,7 @@ static bool is_natural(const GemmJob *j, const TsGemmKernels *k, TsGemmType t) {
 
 static void set_sides(GemmJob *j) {
   const TsGemm *g = j->g;
-  int size = sizes[g->in], parts = j->parts;
+  int size = sizes[g->in], reals = j->reals;
   j->x = (GemmSide){.p = g->a,
                     .is = g->a_rs,
                     .ks = g->a_cs,
@@ -59,8 +59,8 @@ static void set_sides(GemmJob *j) {
                     .fill_arg = g->fill_a_arg,
                     .pack = j->acc->pack_a[g->in],
                     .size = size,
-                    .i_parts = 1,
-                    .k_parts = parts};
+                    .i_reals = 1,
+                    .k_reals = reals};
   j->y = (GemmSide){.p = g->b,
                     .is = g->b_cs,
                     .ks = g->b_rs,
@@ -69,8 +69,8 @@ static void set_sides(GemmJob *j) {
                     .fill_arg = g->fill_b_arg,
                     .pack = j->acc->pack_b[g->in],
                     .size = size,
-                    .i_parts = parts,
-                    .k_parts = parts};
+                    .i_reals = reals,
+                    .k_reals = reals};
 }
 
 /* A batch of A over one B is one product of more rows, if the rows of A, and of
@@ -99,9 +99,10 @@ static bool is_skinny(const GemmJob *j, const GemmSide *y, int64_t rows) {
  * contiguous rows, and when there are few columns. */
 static void swap_sides(GemmJob *j) {
   const TsGemm *g = j->g;
-  bool few = j->n < j->m && is_skinny(j, &j->x, j->n) && !is_skinny(j, &j->y, j->m);
-  bool turned = g->c_cs != 1 && g->c_rs == 1 && !g->bias && !g->finish && j->m > 1;
-  if (j->parts == 2 || !(few || turned)) return;
+  bool few = j->n < j->m && is_skinny(j, &j->x, j->n) && !is_skinny(j, &j->y, j->m) &&
+             (!g->resume || g->c_rs == 1);
+  bool transposed = g->c_cs != 1 && g->c_rs == 1 && !g->bias && !g->finish && j->m > 1;
+  if (j->reals == 2 || !(few || transposed)) return;
   GemmSide s = j->x;
   int64_t n = j->n, rs = j->c_rs;
   j->x = j->y, j->y = s;
@@ -121,25 +122,26 @@ static int make_job(GemmJob *j, const TsGemm *g, const TsGemmKernels *k) {
                  .c_cs = g->c_cs};
   if (!j->acc->pack_a[g->in] || !j->acc->store[g->out]) return -2;
   if (is_complex(g->in) != is_complex(g->out)) return -2;
-  j->parts = is_complex(g->in) ? 2 : 1;
+  j->reals = is_complex(g->in) ? 2 : 1;
   j->c_size = sizes[g->out];
   set_sides(j);
   fold_batch(j);
   swap_sides(j);
   j->direct = is_natural(j, k, g->out) && (j->c_cs == 1 || j->n == 1) &&
               !(j->swapped && (g->bias || g->finish));
+  if (g->resume && (!j->direct || g->bias || g->finish)) return -2;
   j->ends = g->bias || g->finish || !j->direct;
-  j->n *= j->parts;
-  j->k *= j->parts;
+  j->n *= j->reals;
+  j->k *= j->reals;
   return 0;
 }
 
 /* ---- the plan ---- */
 
 /* Splits n into equal pieces of at most `most`, multiples of unit. */
-static int64_t even(int64_t n, int64_t most, int64_t unit) {
-  int64_t pieces = gemm_div(n, most > unit ? most : unit);
-  return pieces < 1 ? unit : gemm_up(gemm_div(n, pieces), unit);
+static int64_t even(int64_t n, int64_t most, int64_t multiple) {
+  int64_t pieces = gemm_div(n, most > multiple ? most : multiple);
+  return pieces < 1 ? multiple : gemm_up(gemm_div(n, pieces), multiple);
 }
 
 /* The groups of columns. Each worker should pack and read columns of its own, but rows are
@@ -180,10 +182,10 @@ static void plan_packed(const GemmJob *j, GemmPlan *p, int threads) {
 /* Rows of B are read as long streams, so their strips are few: one or two for each thread. */
 static void plan_skinny(const GemmJob *j, GemmPlan *p, int threads) {
   int64_t pieces = threads > 1 && j->n >= 4096 * threads ? 2 * threads : threads;
-  int64_t unit = j->n >= 768 * threads ? SKINNY_UNIT : 64;
+  int64_t multiple = j->n >= 768 * threads ? SKINNY_ALIGN : 64;
   p->kc = SKINNY_K;
-  int64_t most = gemm_up(SKINNY_BYTES / (gemm_min(j->k, p->kc) * j->y.size + 1), unit);
-  p->strip = j->y.is == 1 ? gemm_min(gemm_up(gemm_div(j->n, pieces), unit), most) : 32;
+  int64_t most = gemm_up(SKINNY_BYTES / (gemm_min(j->k, p->kc) * j->y.size + 1), multiple);
+  p->strip = j->y.is == 1 ? gemm_min(gemm_up(gemm_div(j->n, pieces), multiple), most) : 32;
   /* Packing stores whole vectors: 64 bytes more. */
   int64_t rows = gemm_up(j->m, ts_gemm_skinny_width(j->m));
   int64_t nbytes = gemm_min(j->k, p->kc) * rows * j->acc->nbytes;
@@ -193,19 +195,19 @@ static void plan_skinny(const GemmJob *j, GemmPlan *p, int threads) {
 
 static void make_plan(const GemmJob *j, const TsGemmKernels *k, GemmPlan *p, int threads) {
   const TsGemmAcc *acc = j->acc;
-  bool in_place = is_natural(j, k, j->g->in) && j->parts == 1 && !j->x.fill && !j->y.fill;
+  bool in_place = is_natural(j, k, j->g->in) && j->reals == 1 && !j->x.fill && !j->y.fill;
   int64_t small = (j->m + gemm_up(j->n, acc->nr)) * j->k * acc->nbytes;
   *p = (GemmPlan){.serial = false};
   p->serial = threads == 1 || j->m * j->n < SERIAL_WORK / (j->k + 1);
-  if (j->parts == 1 && is_skinny(j, &j->y, j->m) &&
-      (!in_place || !j->direct || j->n * j->k > 4096)) {
+  if (j->reals == 1 && is_skinny(j, &j->y, j->m) &&
+      (!in_place || !j->direct || j->n * j->k > (j->m == 1 && j->y.is != 1 ? 256 : 4096))) {
     p->way = GEMM_SKINNY;
     p->serial = threads == 1 || (p->serial && j->n * j->k * j->y.size < SERIAL_BYTES);
     plan_skinny(j, p, p->serial ? 1 : threads);
   } else if (in_place && j->direct && small <= SMALL_BYTES) {
     p->way = GEMM_SMALL;
     if (j->y.is != 1) p->y_bytes = (size_t)(gemm_up(j->n, acc->nr) * j->k * acc->nbytes);
-  } else if (j->parts == 1 && !j->x.fill && !j->y.fill) {
+  } else if (j->reals == 1 && !j->x.fill && !j->y.fill) {
     p->way = GEMM_ROUNDS;
     ts_gemm_plan_rounds(j, p, p->serial ? 1 : threads, in_place);
   } else {

@@ -45,6 +45,9 @@ typedef struct TsGemm {
   int64_t bias_stride;
   TsGemmFinish *finish; /* or NULL */
   void *finish_arg;
+  bool
+      resume; /* chains go on from what C holds: it has the accumulate type, and rows or columns
+                  of elements side by side; no bias, no finish */
   bool alone; /* the caller's thread only, which may be one of several that multiply */
 } TsGemm;
 
@@ -62,7 +65,7 @@ static inline TsGemmType ts_gemm_type(TsDtype d) {
 }
 
 /* 0, -1 when out of memory (C is then untouched), or -2 for a pair of types that
- * has no product. C must not overlap A or B. */
+ * has no product, or a C that cannot be gone on from. C must not overlap A or B. */
 int ts_gemm(const TsGemm *g, const TsGemmKernels *k);
 
 #endif

@@ -18,8 +18,8 @@ typedef struct GemmSide {
   void *fill_arg;
   TsGemmPack *pack;
   int size;    /* bytes of an element */
-  int i_parts; /* numbers that one element makes along i and along k */
-  int k_parts;
+  int i_reals; /* numbers that one element makes along i and along k */
+  int k_reals;
 } GemmSide;
 
 /* The product as it runs: perhaps transposed (C' = B' A'), complex numbers as
@@ -31,7 +31,7 @@ typedef struct GemmJob {
   int64_t batch, m, n, k;
   int64_t c_rs, c_cs; /* of C, in elements, as m and n stand here */
   int64_t fold;       /* rows of one batch matrix of the caller, if folded, else 0 */
-  int parts;          /* 2 if complex: n and k are doubled */
+  int reals;          /* 2 if complex: n and k are doubled */
   int c_size;         /* bytes of an element of C */
   bool swapped;       /* m and n are the caller's n and m */
   bool direct;        /* C's own rows are the accumulators */
@@ -64,7 +64,9 @@ typedef struct GemmPlan {
 } GemmPlan;
 
 static inline int64_t gemm_min(int64_t a, int64_t b) { return a < b ? a : b; }
-static inline int64_t gemm_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+static inline int64_t gemm_up(int64_t n, int64_t multiple) {
+  return (n + multiple - 1) / multiple * multiple;
+}
 static inline int64_t gemm_div(int64_t n, int64_t d) { return (n + d - 1) / d; }
 
 static inline void gemm_spread(bool serial, int64_t n, int64_t grain, TsTask *task, void *arg) {

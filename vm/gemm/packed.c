@@ -1,15 +1,14 @@
 /* The packed way of the matrix product, for operands that are dear to pack: rules and complex
  * numbers. Each element is packed once.
  *
- * For each block of k (kc steps) the columns' operand is packed into panels of nr
- * columns. Then items of mc rows by a group of columns are spread over the pool, all
- * rows of a group after each other: a worker begins with the columns that it packed
- * itself, so that cores exchange packed columns only where one helps another. (To
- * write a line that another core has read costs ten times as much as to pack it.)
- * The worker packs the rows of its item and multiplies panel by panel. One panel of rows
- * stays in the L1 cache, a strip of columns in L2. Chains go on from one block of k to the next through memory: in C
- * itself if C can hold accumulators, else in a buffer, for m_chunk rows at a time so
- * that the buffer stays small. */
+ * For each block of k (kc steps) the columns' operand is packed into panels of nr columns.
+ * Then items of mc rows by a group of columns are spread over the pool, all rows of a group
+ * after each other: a worker begins with the columns that it packed itself, so that cores
+ * exchange packed columns only where one helps another. (To write a line that another core
+ * has read costs ten times as much as to pack it.) The worker packs the rows of its item and
+ * multiplies panel by panel. One panel of rows stays in the L1 cache, a strip of columns in
+ * L2. Chains go on from one block of k to the next through memory: in C itself if C can hold
+ * accumulators, else in a buffer, for m_chunk rows at a time so that the buffer stays small. */
 #include "vm/gemm/job.h"
 
 /* One block of k over one chunk of rows and columns. */
@@ -95,7 +94,7 @@ static void strip(const Block *b, const char *x, int64_t row, int64_t rows, int6
     int64_t ld = b->p->strip;
     if (j->direct) {
       c = ts_gemm_at(j, b->batch, b->m0 + row + i, b->n0 + col);
-      ld = j->c_rs * j->parts;
+      ld = j->c_rs * j->reals;
     } else if (b->acc) {
       ld = b->p->nc;
       c = b->acc + ((row + i) * ld + col) * nbytes;
@@ -128,7 +127,7 @@ static void items(void *arg, int64_t lo, int64_t hi, int worker) {
 static void set_block(Block *b, int64_t k0) {
   b->k0 = k0;
   b->k = gemm_min(b->p->kc, b->j->k - k0);
-  b->first = k0 == 0;
+  b->first = k0 == 0 && !b->j->g->resume;
   b->last = k0 + b->p->kc >= b->j->k;
   b->serial_no++;
 }

@@ -3,12 +3,12 @@
  * step are packed into panels that stay in the L2 cache; the first rows to need them read them
  * where they lie and pack on the way (round_first), which hides packing behind multiply-adds.
  * Rows of A are read where they lie as well, unless they have to be widened or both strides are
- * wide, or lie side by side and are few to a line: then a panel at a time is copied. While a tile is computed the caches are asked for the
- * next one's rows and sums.
+ * wide, or lie side by side and are few to a line: then a panel at a time is copied. While a
+ * tile is computed the caches are asked for the next one's rows and sums.
  *
  * Threads that pack the same columns twice are cheaper than threads that wait for each other: a
  * barrier for each step of k, and lines that another core has read are slow to write. What is
- * dear to pack goes the packed way (gemm_packed.c). Chains go on from one step of k to the next
+ * dear to pack goes the packed way (vm/gemm/packed.c). Chains go on from one step of k to the next
  * through memory: in C itself if C can hold accumulators, else in a buffer of the thread. */
 #include "vm/gemm/job.h"
 
@@ -21,9 +21,9 @@ enum {
 };
 
 /* ---- the plan */
-static int64_t even(int64_t n, int64_t most, int64_t unit) {
-  int64_t pieces = gemm_div(n, most > unit ? most : unit);
-  return pieces < 1 ? unit : gemm_up(gemm_div(n, pieces), unit);
+static int64_t even(int64_t n, int64_t most, int64_t multiple) {
+  int64_t pieces = gemm_div(n, most > multiple ? most : multiple);
+  return pieces < 1 ? multiple : gemm_up(gemm_div(n, pieces), multiple);
 }
 
 /* Time of all rounds, in steps of one element: the busiest thread's. Each round reads its rows
@@ -64,7 +64,7 @@ void ts_gemm_plan_rounds(const GemmJob *j, GemmPlan *p, int threads, bool natura
   bool buffered = !j->direct && j->k > p->kc;
   if (buffered) p->pieces = gemm_div(j->m, gemm_min(OWN_ROWS, gemm_div(j->m, p->pieces)));
   p->mc = gemm_up(gemm_div(j->m, p->pieces), mr);
-  p->x_stays = natural && (j->x.ks == 1 || (j->x.is == 1 && acc->round_turned));
+  p->x_stays = natural && (j->x.ks == 1 || (j->x.is == 1 && acc->round_transposed));
   p->acc_bytes = 0;
   p->y_bytes = 0;
   p->own_bytes = j->direct ? 0 : (size_t)((buffered ? p->mc : mr) * p->strip * size);
@@ -120,11 +120,11 @@ ASKING ask_for_lines(const char *p, int64_t nbytes) {
 
 /* Part `part` of `parts` of the rows that come next, where they lie, if that is not the caches
  * (2048 cubed and 4096 cubed on one thread of a Zen 5 1.02; 1024 cubed 0.98). */
-ASKING ask_for_rows(const Round *r, int64_t row, int64_t part, int64_t parts) {
+ASKING ask_for_rows(const Round *r, int64_t row, int64_t part, int64_t columns) {
   const GemmSide *s = &r->j->x;
   int64_t rows = gemm_min(r->j->acc->round_mr, r->m - row), share;
   if (s->ks != 1 || rows <= 0 || r->j->m * r->j->k * s->size < ROWS_FAR) return;
-  share = gemm_up(gemm_div(r->k * s->size, parts), LINE);
+  share = gemm_up(gemm_div(r->k * s->size, columns), LINE);
   int64_t from = gemm_min(part * share, r->k * s->size);
   int64_t nbytes = gemm_min(share, r->k * s->size - from);
   for (int64_t i = 0; i < rows; i++)
@@ -160,7 +160,7 @@ static void tile(const Round *r, const Rows *x, int64_t row, int rows, int64_t c
                  int64_t ld) {
   const TsGemmAcc *acc = r->j->acc;
   const GemmSide *y = &r->j->y;
-  bool resume = r->k0 > 0;
+  bool resume = r->k0 > 0 || r->j->g->resume;
   int cols = (int)gemm_min(acc->round_nr, r->n - col);
   if (row == 0 && on_the_way(r, col)) {
     acc->round_first[r->j->g->in](r->k, x->p, x->is, x->ks,
@@ -172,13 +172,13 @@ static void tile(const Round *r, const Rows *x, int64_t row, int rows, int64_t c
 }
 
 static void panel(const Round *r, int64_t row, int rows, char *c, int64_t ld) {
-  int64_t nr = r->j->acc->round_nr, size = r->j->acc->nbytes, parts = gemm_div(r->n, nr);
+  int64_t nr = r->j->acc->round_nr, size = r->j->acc->nbytes, columns = gemm_div(r->n, nr);
   Rows x = rows_at(r, row, rows);
   for (int64_t col = 0; col < r->n; col += nr) {
     bool last = col + nr >= r->n;
     const char *next = last ? c + rows * ld * size : c + (col + nr) * size;
     if (!last || row + rows < r->m) ask_for_sums(next, rows, gemm_min(nr, r->n), ld, size);
-    ask_for_rows(r, row + rows, col / nr, parts);
+    ask_for_rows(r, row + rows, col / nr, columns);
     tile(r, &x, row, rows, col, c + col * size, ld);
   }
 }

@@ -134,7 +134,7 @@ static void runs(int64_t n, int64_t nbytes, void *dst, int64_t ds, const void *s
 
 /* ---- past the caches */
 /* A long src is in memory: asking for its lines ahead gains a tenth. */
-enum { FETCHED = 32 << 10, AHEAD = 2048 };
+enum { FETCHED = 32 << 10, PREFETCH = 2048 };
 
 static void stream(int64_t nbytes, void *dst, const void *src) {
   char *d = dst;
@@ -148,7 +148,7 @@ static void stream(int64_t nbytes, void *dst, const void *src) {
   int64_t i = head;
   if (nbytes >= FETCHED)
     for (; i + LINE <= nbytes; i += LINE) {
-      __builtin_prefetch(s + i + AHEAD, 0, 3);
+      __builtin_prefetch(s + i + PREFETCH, 0, 3);
       stream_line(d + i, s + i);
     }
   for (; i + LINE <= nbytes; i += LINE) stream_line(d + i, s + i);

@@ -27,7 +27,7 @@
 
 enum {
   SHORT_ROW = 4096, /* bytes of a row of src that count as adjoining the next */
-  AHEAD = 8,        /* blocks fetched ahead inside the caches */
+  PREFETCH = 8,     /* blocks fetched ahead inside the caches */
   PAGES = 16 << 10, /* bytes fetched ahead at least where rows adjoin */
   PACK = 16 << 10   /* bytes of a deep block at most: half of the first cache */
 };
@@ -100,13 +100,13 @@ INLINE void pack_rows(int64_t n, int lines, char *to, const char *s, int64_t sc)
 }
 
 /* Lines that will be wanted: of rows `step` bytes apart. */
-typedef struct Ahead {
+typedef struct Prefetch {
   const char *at;
   int64_t step;
-} Ahead;
+} Prefetch;
 
 /* Asks for `lines` lines of each of n rows. */
-INLINE void fetch(Ahead *a, int n, int lines) {
+INLINE void fetch(Prefetch *a, int n, int lines) {
   for (int j = 0; j < n; j++, a->at += a->step)
     for (int i = 0; i < lines; i++) __builtin_prefetch(a->at + i * LINE + LINE - 1, 0, 2);
 }
@@ -114,13 +114,13 @@ INLINE void fetch(Ahead *a, int n, int lines) {
 /* What to ask for during the block at byte `at`, `wide` bytes wide, of a panel: n rows of
  * nbytes at s. That is the next block, in the next panel at least some pages on; where rows
  * adjoin and begin in lines of all kinds, it is what lies as far ahead in memory. */
-INLINE Ahead ahead(const char *s, int64_t sc, int64_t n, int64_t nbytes, int64_t at,
-                   int64_t wide) {
+INLINE Prefetch prefetch_at(const char *s, int64_t sc, int64_t n, int64_t nbytes, int64_t at,
+                            int64_t wide) {
   int64_t next = n * sc < PAGES ? PAGES : n * sc;
   if (sc == nbytes && !ts_copy_clash(sc) && next <= 8 * PAGES)
-    return (Ahead){s + next + n * at, wide};
-  if (at + wide < nbytes || sc > SHORT_ROW) return (Ahead){s + at + wide, sc};
-  return (Ahead){s + next, sc};
+    return (Prefetch){s + next + n * at, wide};
+  if (at + wide < nbytes || sc > SHORT_ROW) return (Prefetch){s + at + wide, sc};
+  return (Prefetch){s + next, sc};
 }
 
 #define TRANSPOSE(bytes)                                                                       \
@@ -138,9 +138,10 @@ INLINE Ahead ahead(const char *s, int64_t sc, int64_t n, int64_t nbytes, int64_t
   static void panel##bytes(int64_t ni, int64_t nj, char *d, int64_t dr, const char *s,         \
                            int64_t sc) {                                                       \
     enum { SIDE = LINE / bytes };                                                              \
-    int64_t i = 0, ahead = AHEAD * LINE, next = sc <= SHORT_ROW ? nj * sc - ni * bytes : 0;    \
+    int64_t i = 0, prefetch = PREFETCH * LINE,                                                 \
+            next = sc <= SHORT_ROW ? nj * sc - ni * bytes : 0;                                 \
     for (; i + SIDE <= ni; i += SIDE, d += SIDE * dr, s += LINE) {                             \
-      int64_t j = 0, there = ahead + (i + AHEAD * SIDE < ni ? 0 : next);                       \
+      int64_t j = 0, there = prefetch + (i + PREFETCH * SIDE < ni ? 0 : next);                 \
       for (; j + SIDE <= nj; j += SIDE) {                                                      \
         for (int q = 0; q < SIDE; q++) __builtin_prefetch(s + (j + q) * sc + there, 0, 2);     \
         block##bytes(d + j * bytes, dr, s + j * sc, sc, 0);                                    \
@@ -151,7 +152,7 @@ INLINE Ahead ahead(const char *s, int64_t sc, int64_t n, int64_t nbytes, int64_t
   }                                                                                            \
   /* Past the caches: nj rows of src, whole lines of dst. */                                   \
   INLINE void stream_block##bytes(bool deep, int lines, int64_t nj, char *d, int64_t dr,       \
-                                  const char *s, int64_t sc, Ahead there) {                    \
+                                  const char *s, int64_t sc, Prefetch there) {                 \
     enum { SIDE = LINE / bytes };                                                              \
     _Alignas(LINE) char in[PACK];                                                              \
     if (deep) pack_rows(nj, lines, in, s, sc);                                                 \
@@ -167,7 +168,7 @@ INLINE Ahead ahead(const char *s, int64_t sc, int64_t n, int64_t nbytes, int64_t
   }                                                                                            \
   /* The last ni < SIDE columns of src. */                                                     \
   static void stream_part##bytes(int64_t ni, int64_t nj, char *d, int64_t dr, const char *s,   \
-                                 int64_t sc, Ahead there) {                                    \
+                                 int64_t sc, Prefetch there) {                                 \
     enum { SIDE = LINE / bytes };                                                              \
     _Alignas(LINE) char in[SIDE * LINE] = {0}, out[SIDE * LINE];                               \
     for (int64_t j = 0; j < nj; j += SIDE) {                                                   \
@@ -184,13 +185,13 @@ INLINE Ahead ahead(const char *s, int64_t sc, int64_t n, int64_t nbytes, int64_t
     int64_t wide = lines * SIDE, i = 0;                                                        \
     for (; i + wide <= ni; i += wide)                                                          \
       stream_block##bytes(deep, lines, nj, d + i * dr, dr, s + i * bytes, sc,                  \
-                          ahead(s, sc, nj, ni * bytes, i * bytes, wide * bytes));              \
+                          prefetch_at(s, sc, nj, ni * bytes, i * bytes, wide * bytes));        \
     for (; i + SIDE <= ni; i += SIDE)                                                          \
       stream_block##bytes(deep, 1, nj, d + i * dr, dr, s + i * bytes, sc,                      \
-                          ahead(s, sc, nj, ni * bytes, i * bytes, LINE));                      \
+                          prefetch_at(s, sc, nj, ni * bytes, i * bytes, LINE));                \
     if (i < ni)                                                                                \
       stream_part##bytes(ni - i, nj, d + i * dr, dr, s + i * bytes, sc,                        \
-                         ahead(s, sc, nj, ni * bytes, i * bytes, LINE));                       \
+                         prefetch_at(s, sc, nj, ni * bytes, i * bytes, LINE));                 \
   }                                                                                            \
   /* d is aligned, dr whole lines. */                                                          \
   static void stream_transpose##bytes(int64_t rows, int64_t cols, char *d, int64_t dr,         \

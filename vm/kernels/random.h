@@ -40,9 +40,6 @@ typedef struct TsRandomKernels {
                      double top);
   /* mean + std z */
   void (*normal[2])(int64_t n, void *y, const void *bits, double mean, double std);
-  /* y = x - log(e), e exponential: x plus a Gumbel number. e = -log(1 - v), v in (0, 1):
-   * (bits >> 1) 2^-31 + 2^-32, at most 1 - 2^-24; f64 as for quantile. Any n. */
-  void (*gumbel[2])(int64_t n, void *y, const void *bits, const void *x);
   /* y = x scale where u >= p, else 0. Any n. */
   void (*dropout[2])(int64_t n, void *y, const void *bits, const void *x, double p,
                      double scale);

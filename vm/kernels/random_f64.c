@@ -97,7 +97,6 @@ static double phi(double x) {
 void TS_ISA(ts_random_fill_f64)(TsRandomKernels *k) {
   k->uniform[1] = uniform;
   k->normal[1] = normal;
-  k->gumbel[1] = gumbel;
   k->dropout[1] = dropout;
   k->quantile[0] = quantile32;
   k->quantile[1] = quantile64;

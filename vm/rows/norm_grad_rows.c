@@ -17,7 +17,7 @@ static void mean_of(const TsGradJob *j, int rows, double *y) {
 }
 
 /* A row of x, g or dx, or NULL. */
-static const char *ahead_in(const TsGradJob *j, int64_t row, const char *of) {
+static const char *row_or_null(const TsGradJob *j, int64_t row, const char *of) {
   return row < 0 || j->load ? NULL : of + row * j->n * j->size;
 }
 
@@ -32,9 +32,9 @@ static void sums_of(const TsGradJob *j, TsGradBatch *b) {
                  .mean = j->centered ? b->mean : NULL,
                  .gw = b->c1,
                  .squares = b->rstd};
-  const void *ahead[TS_GRAD_ROWS];
-  for (int i = 0; i < b->rows; i++) ahead[i] = ahead_in(j, b->ahead[i], j->x);
-  s.ahead = ahead;
+  const void *prefetch[TS_GRAD_ROWS];
+  for (int i = 0; i < b->rows; i++) prefetch[i] = row_or_null(j, b->prefetch[i], j->x);
+  s.prefetch = prefetch;
   if (j->n <= TS_RED_LEAF) {
     j->rk->norms[j->w](&s);
     return;
@@ -73,9 +73,10 @@ void ts_norm_end_row(const TsGradJob *j, const TsGradBatch *b, int i, char *dw, 
                  .db = db,
                  .first = first,
                  .past = j->past};
-  int64_t next = b->ahead[i];
-  e.ahead[0] = ahead_in(j, next, j->g), e.ahead[1] = ahead_in(j, next, j->dx);
-  if (j->n > TS_RED_LEAF) e.ahead[2] = ahead_in(j, next, j->x); /* else norms asked for it */
+  int64_t next = b->prefetch[i];
+  e.prefetch[0] = row_or_null(j, next, j->g), e.prefetch[1] = row_or_null(j, next, j->dx);
+  if (j->n > TS_RED_LEAF)
+    e.prefetch[2] = row_or_null(j, next, j->x); /* else norms asked for it */
   j->rk->norm_end[j->w](&e);
   ts_grad_close_row(j, b, i);
 }
@@ -87,13 +88,13 @@ static int far_row(const TsGradJob *j) {
   return (int)(rows > 4 ? 3 : rows < 3 ? 1 : rows - 1);
 }
 
-/* Whether a row of 2 KiB to a leaf goes through norm_lane: where vectors are lines, or the first
- * cache holds rows of 4 KiB and what comes behind them. GB/s of a Zen 5 with one thread, layernorm
- * and rmsnorm, before and after: 512 columns 30 to 41 and 37 to 42, 1024 36 to 45 and 40 to 45,
- * 4096 31 to 36 and 31 to 39; two threads with 4096 51 to 68 and 56 to 74. With vectors of 32 bytes:
- * 1024 16 to 36 and 33 to 44. Long rows only on AMD's processors: others read several rows at a time
- * faster (4096, two threads of an Emerald Rapids: 22 and 25 GB/s in one walk, 18 and 22 so; of
- * 1024 20 and 22, 23 and 25 so). */
+/* Whether a row of 2 KiB to a leaf goes through norm_lane: where vectors are lines, or the
+ * first cache holds rows of 4 KiB and what comes behind them. GB/s of a Zen 5 with one
+ * thread, layernorm and rmsnorm, before and after: 512 columns 30 to 41 and 37 to 42, 1024
+ * 36 to 45 and 40 to 45, 4096 31 to 36 and 31 to 39; two threads with 4096 51 to 68 and 56
+ * to 74. With vectors of 32 bytes: 1024 16 to 36 and 33 to 44. Long rows only on AMD's
+ * processors: others read several rows at a time faster (4096, two threads of an Emerald
+ * Rapids: 22 and 25 GB/s in one walk, 18 and 22 so; of 1024 20 and 22, 23 and 25 so). */
 bool ts_norm_goes_by_lanes(const TsGradJob *j) {
   bool lanes = j->rk->vector_bytes >= TS_GRAD_LINE || ts_cpu_first_cache() >= 48 << 10;
   bool fits = far_row(j) > 1 || ts_cpu_is_amd();
@@ -118,10 +119,10 @@ TsNormRow ts_norm_walk_row(const TsGradJob *j, int64_t i, int64_t next, int64_t 
 
 static void walk_rows(const TsGradJob *j, int64_t lo, int64_t hi) {
   TsNormRows r = {.of = &j->of};
-  int64_t ahead = TS_GRAD_AHEAD / (j->n * j->size), last = j->rows - 1;
+  int64_t prefetch = TS_GRAD_PREFETCH / (j->n * j->size), last = j->rows - 1;
   for (int64_t i = lo; i < hi; i++) {
     TsNormRow row =
-        ts_norm_walk_row(j, i, ts_grad_min(i + 1, last), ts_grad_min(i + ahead, last));
+        ts_norm_walk_row(j, i, ts_grad_min(i + 1, last), ts_grad_min(i + prefetch, last));
     ts_norm_rows_push(&r, &row);
   }
   ts_norm_rows_end(&r);
@@ -169,7 +170,7 @@ void ts_norm_grad_rows(void *arg, int64_t lo, int64_t hi, int worker) {
     b.rows = (int)ts_grad_min(ts_grad_batch_rows(j), hi - i);
     for (int r = 0; r < b.rows; r++) {
       b.row[r] = i + r;
-      b.ahead[r] = i + r + b.rows < hi ? i + r + b.rows : -1;
+      b.prefetch[r] = i + r + b.rows < hi ? i + r + b.rows : -1;
     }
     ts_grad_open_batch(j, &b, wide);
     ts_norm_statistics(j, &b);

@@ -1,9 +1,10 @@
 /* Rows of the gradients of norms and the sums over them, dw and db.
  *
- * The sums are made on the way: a row is read once for dx and for both. A piece of work is a group
- * of lanes of a leaf (vm/kernels/rows/reduce_tree.h) that the first halves of the order bring together,
- * so that its partial rows stay in the cache. In batches rows are taken by a few neighbours at a
- * time: one lane alone has rows that lie 256 apart, which share the sets of the caches. */
+ * The sums are made on the way: a row is read once for dx and for both. A piece of work is a
+ * group of lanes of a leaf (vm/kernels/rows/reduce_tree.h) that the first halves of the
+ * order bring together, so that its partial rows stay in the cache. In batches rows are
+ * taken by a few neighbours at a time: one lane alone has rows that lie 256 apart, which
+ * share the sets of the caches. */
 #include <string.h>
 
 #include "devices/cpu_pool.h"
@@ -56,7 +57,7 @@ static void add_rows(Group *g, const int *place, int n, int first) {
 }
 
 /* The row of the next step, or that of the next group's first one. */
-static int64_t ahead_of(const Group *g, int64_t i, int64_t row) {
+static int64_t next_of(const Group *g, int64_t i, int64_t row) {
   int64_t next = row + g->w;
   if (next >= g->m) next = row - i + g->length;
   return next < g->m ? g->base + next : -1;
@@ -83,7 +84,7 @@ static void one_step(Group *g, int64_t i) {
     for (int64_t c = 0; c < g->length; c++) {
       int64_t row = i + g->first + c + r * g->w / g->runs;
       if (row >= g->m) continue;
-      g->b.ahead[n] = ahead_of(g, i, row);
+      g->b.prefetch[n] = next_of(g, i, row);
       place[n] = (int)(r * g->length + c), g->b.row[n++] = g->base + row;
       if (n < most) continue;
       add_rows(g, place, n, i == 0);
@@ -95,9 +96,9 @@ static void one_step(Group *g, int64_t i) {
 /* Pushes its rows; returns how many. */
 static int64_t walk_group(const Group *g, TsNormRows *r) {
   const TsGradJob *j = g->j;
-  int64_t count = g->runs * g->length, ahead = TS_GRAD_AHEAD / (j->n * j->size), rows = 0;
+  int64_t count = g->runs * g->length, prefetch = TS_GRAD_PREFETCH / (j->n * j->size), rows = 0;
   for (int64_t q = 0; q < (g->m + g->w - 1) / g->w * count; q++) {
-    int64_t i = row_of(g, q), next = row_of(g, q + 1), far = row_of(g, q + ahead);
+    int64_t i = row_of(g, q), next = row_of(g, q + 1), far = row_of(g, q + prefetch);
     if (i < 0) continue;
     TsNormRow row = ts_norm_walk_row(j, g->base + i, g->base + (next < 0 ? i : next),
                                      g->base + (far < 0 ? i : far));

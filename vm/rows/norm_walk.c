@@ -30,12 +30,12 @@ static void begin(const TsNormOf *of, TsNormRow *row) {
 }
 
 static void sums(const TsNormOf *of, TsNormRow *row) {
-  const void *x = row->x, *g = row->g, *ahead = NULL;
+  const void *x = row->x, *g = row->g, *prefetch = NULL;
   TsRowSums s = {.rows = 1,
                  .n = of->n,
                  .x = &x,
                  .g = &g,
-                 .ahead = &ahead,
+                 .prefetch = &prefetch,
                  .w = of->weight,
                  .mean = of->centered ? &row->mean : NULL,
                  .out = &row->c2,

@@ -11,8 +11,9 @@
 
 enum {
   TS_GRAD_GRAIN = 1 << 14,
-  TS_GRAD_PAST = 12 << 20,  /* bytes of dx that goes past the caches */
-  TS_GRAD_AHEAD = 48 << 10, /* bytes of y, and of g, from what is read to what is asked for */
+  TS_GRAD_PAST = 12 << 20, /* bytes of dx that goes past the caches */
+  TS_GRAD_PREFETCH =
+      48 << 10, /* bytes of y, and of g, from what is read to what is asked for */
   TS_GRAD_LINE = 64
 };
 
@@ -45,7 +46,7 @@ static inline int64_t ts_grad_min(int64_t a, int64_t b) { return a < b ? a : b; 
 typedef struct TsGradBatch {
   int rows;
   int64_t row[TS_GRAD_ROWS];
-  int64_t ahead[TS_GRAD_ROWS]; /* who takes its place, or -1 */
+  int64_t prefetch[TS_GRAD_ROWS]; /* who takes its place, or -1 */
   const void *x[TS_GRAD_ROWS], *g[TS_GRAD_ROWS];
   char *dx[TS_GRAD_ROWS];
   double mean[TS_GRAD_ROWS], rstd[TS_GRAD_ROWS], c1[TS_GRAD_ROWS], c2[TS_GRAD_ROWS];
@@ -126,7 +127,8 @@ void ts_norm_lane_rows(const TsGradJob *j, TsNormRun run, TsNormRun then, char *
 /* A task: rows without sums. */
 void ts_norm_grad_rows(void *arg, int64_t lo, int64_t hi, int worker);
 
-/* ---- vm/rows/norm_grad_sums.c: rows, and the sums over them that are wanted; 0, or -1 with an error */
+/* ---- vm/rows/norm_grad_sums.c: rows, and the sums over them that are wanted; 0, or -1 with
+ * an error */
 int ts_norm_grad_sums(TsCall *call, TsGradJob *j);
 
 #endif

@@ -1,6 +1,7 @@
-/* Rows under way: what vm/rows/rows.c sets up and chooses from. vm/rows/rows_line.c has rows that one
- * thread does, vm/rows/rows_past.c those whose results go past the caches, vm/rows/rows_shared.c long
- * ones that all threads do, vm/rows/rows_panel.c columns. Private to those. */
+/* Rows under way: what vm/rows/rows.c sets up and chooses from. vm/rows/rows_line.c has rows
+ * that one thread does, vm/rows/rows_past.c those whose results go past the caches,
+ * vm/rows/rows_shared.c long ones that all threads do, vm/rows/rows_panel.c columns. Private
+ * to those. */
 #ifndef TS_VM_ROWS_JOB_H
 #define TS_VM_ROWS_JOB_H
 
@@ -11,8 +12,8 @@
 #include "vm/rows/rows.h"
 
 enum {
-  TS_ROWS_CACHED = 1 << 18, /* bytes that stay in L2 between the passes of a row */
-  TS_ROWS_AHEAD = 48 << 10  /* bytes from what is read to what is asked for */
+  TS_ROWS_CACHED = 1 << 18,   /* bytes that stay in L2 between the passes of a row */
+  TS_ROWS_PREFETCH = 48 << 10 /* bytes from what is read to what is asked for */
 };
 
 typedef struct TsRowsJob {
@@ -51,8 +52,8 @@ static inline double ts_rows_scale(const TsRowsJob *j, double square_sum) {
 
 /* How many rows behind the one that is read to ask for, whatever their length: the second cache
  * has it when its turn comes. */
-static inline int64_t ts_rows_ahead(const TsRowsJob *j) {
-  int64_t rows = TS_ROWS_AHEAD / (j->r->n * j->esize);
+static inline int64_t ts_rows_prefetch(const TsRowsJob *j) {
+  int64_t rows = TS_ROWS_PREFETCH / (j->r->n * j->esize);
   return rows < 1 ? 1 : rows;
 }
 
@@ -93,12 +94,12 @@ void ts_rows_leaf_sums(const TsRowsJob *j, int map, const void *x, int64_t leave
                        double c, void *out);
 double ts_rows_sum(const TsRowsJob *j, int map, const char *x, int64_t n, double c);
 /* e = exp(x - m), one leaf at a time, and its sum; e of a leaf only if !keep. Touches the row at
- * `ahead`, if any. */
+ * `prefetch`, if any. */
 double ts_rows_exp_sum(const TsRowsJob *j, const char *x, char *e, int64_t n, double m,
-                       bool keep, const char *ahead);
+                       bool keep, const char *prefetch);
 /* x and y in the statistics' type; e is scratch for the row, or y itself. */
 void ts_rows_one(const TsRowsJob *j, const char *x, char *y, char *e, int past,
-                 const char *ahead);
+                 const char *prefetch);
 /* Contiguous rows lo .. hi-1 of a job, as all tasks here: in blocks of short ones, any. */
 TsTask ts_rows_short_task, ts_rows_line_task;
 

@@ -34,13 +34,13 @@ double ts_rows_sum(const Job *j, int map, const char *x, int64_t n, double c) {
 }
 
 double ts_rows_exp_sum(const Job *j, const char *x, char *e, int64_t n, double m, bool keep,
-                       const char *ahead) {
+                       const char *prefetch) {
   double part;
   Sum s = {.depth = 0, .count = 0};
   for (int64_t i = 0; i < n; i += TS_RED_LEAF) {
     int64_t k = ts_rows_min(n - i, TS_RED_LEAF), at = i * j->tsize;
     char *to = keep ? e + at : e;
-    j->k->exp[j->acc](to, x + at, k, m, ahead ? ahead + at : NULL);
+    j->k->exp[j->acc](to, x + at, k, m, prefetch ? prefetch + at : NULL);
     ts_rows_leaf_sums(j, TS_MAP_none, to, 1, k, 0, &part);
     ts_rows_sum_push(j, &s, ts_rows_value(j, &part, 0));
   }
@@ -49,31 +49,32 @@ double ts_rows_exp_sum(const Job *j, const char *x, char *e, int64_t n, double m
 
 /* ---- one row */
 /* x and y in the statistics' type; e is scratch for the row, or y itself. */
-void ts_rows_one(const Job *j, const char *x, char *y, char *e, int past, const char *ahead) {
+void ts_rows_one(const Job *j, const char *x, char *y, char *e, int past,
+                 const char *prefetch) {
   const TsRows *r = j->r;
   int64_t n = r->n;
   double m, s;
   switch (r->op) {
   case TS_ROWS_softmax:
     m = j->k->max[j->acc](x, n);
-    s = ts_rows_exp_sum(j, x, e, n, m, true, ahead);
+    s = ts_rows_exp_sum(j, x, e, n, m, true, prefetch);
     j->k->scale[j->acc](y, e, n, ts_rows_rounded(j, 1 / s), past);
     break;
   case TS_ROWS_log_softmax: {
     double leaf[TS_RED_LEAF];
     m = j->k->max[j->acc](x, n);
-    s = ts_rows_exp_sum(j, x, (char *)leaf, n, m, false, ahead);
+    s = ts_rows_exp_sum(j, x, (char *)leaf, n, m, false, prefetch);
     j->k->shift[j->acc](y, x, n, m, j->k->log[j->acc](s), past);
     break;
   }
   case TS_ROWS_layernorm:
     m = ts_rows_rounded(j, ts_rows_sum(j, TS_MAP_none, x, n, 0) / (double)n);
     s = ts_rows_scale(j, ts_rows_sum(j, TS_MAP_sqdev, x, n, m));
-    j->k->affine[j->acc](y, x, n, m, s, r->w, r->b, past, ahead);
+    j->k->affine[j->acc](y, x, n, m, s, r->w, r->b, past, prefetch);
     break;
   case TS_ROWS_rmsnorm:
     s = ts_rows_scale(j, ts_rows_sum(j, TS_MAP_square, x, n, 0));
-    j->k->affine[j->acc](y, x, n, 0, s, r->w, r->b, past, ahead);
+    j->k->affine[j->acc](y, x, n, 0, s, r->w, r->b, past, prefetch);
     break;
   }
 }
@@ -150,12 +151,12 @@ void ts_rows_line_task(void *arg, int64_t lo, int64_t hi, int worker) {
   bool in_y = !j->load && (!j->past || r->op != TS_ROWS_softmax || nbytes > TS_ROWS_CACHED);
   int past = j->past && !(in_y && r->op == TS_ROWS_softmax) && !j->load;
   char *e = in_y || nbytes <= (int64_t)sizeof local ? local : ts_work_take(nbytes);
-  int64_t next = ts_rows_ahead(j);
+  int64_t next = ts_rows_prefetch(j);
   (void)worker;
   if (!e) j->failed = true;
   for (int64_t o = lo; o < hi && e; o++) {
     ts_rows_offsets(r, o, &ox, &oy);
-    const char *x = (const char *)r->x + ox * j->esize, *ahead = NULL;
+    const char *x = (const char *)r->x + ox * j->esize, *prefetch = NULL;
     char *y = (char *)r->y + oy * j->esize;
     if (j->load) {
       j->load(r->n, e, x);
@@ -164,8 +165,8 @@ void ts_rows_line_task(void *arg, int64_t lo, int64_t hi, int worker) {
       continue;
     }
     if (o + next < hi)
-      ts_rows_offsets(r, o + next, &ox, &oy), ahead = (const char *)r->x + ox * j->esize;
-    ts_rows_one(j, x, y, in_y ? y : e, past, ahead);
+      ts_rows_offsets(r, o + next, &ox, &oy), prefetch = (const char *)r->x + ox * j->esize;
+    ts_rows_one(j, x, y, in_y ? y : e, past, prefetch);
   }
   if (e != local) ts_work_give(e);
   if (j->past) ts_copy_fence();

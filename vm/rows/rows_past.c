@@ -25,7 +25,7 @@ static Row row_at(const Job *j, int64_t o) {
 /* The sum of the exps of a row, while the last one is finished and the next one gets its maximum.
  * e holds the exps of the last row of a softmax, then those of this. */
 static double soft_pass(const Job *j, const Row *last, const Row *row, Row *next, char *e,
-                        const char *ahead) {
+                        const char *prefetch) {
   bool keep = j->r->op == TS_ROWS_softmax;
   Sum s = {.depth = 0, .count = 0};
   for (int64_t i = 0; i < j->r->n; i += TS_RED_LEAF) {
@@ -34,10 +34,10 @@ static double soft_pass(const Job *j, const Row *last, const Row *row, Row *next
     double part;
     if (keep)
       part = j->k->scale_exp[j->acc](last->y + at, to, row->x + at, k, last->s, row->m,
-                                     next->x + at, ahead + at, &next->m);
+                                     next->x + at, prefetch + at, &next->m);
     else
       part = j->k->shift_exp[j->acc](last->y + at, last->x + at, to, row->x + at, k, last->m,
-                                     last->s, row->m, next->x + at, ahead + at, &next->m);
+                                     last->s, row->m, next->x + at, prefetch + at, &next->m);
     ts_rows_sum_push(j, &s, part);
   }
   return ts_rows_sum_end(j, &s);
@@ -49,7 +49,7 @@ void ts_rows_soft_task(void *arg, int64_t lo, int64_t hi, int worker) {
   char local[TS_RED_LEAF * 8] __attribute__((aligned(64)));
   int64_t n = j->r->n, room = (keep ? n : ts_rows_min(n, TS_RED_LEAF)) * j->tsize;
   char *e = room <= (int64_t)sizeof local ? local : ts_work_take(room);
-  int64_t ahead = ts_rows_ahead(j);
+  int64_t prefetch = ts_rows_prefetch(j);
   Row last = {.y = NULL}, row = row_at(j, lo);
   (void)worker;
   if (!e) j->failed = true;
@@ -59,7 +59,8 @@ void ts_rows_soft_task(void *arg, int64_t lo, int64_t hi, int worker) {
     double s;
     if (last.y) {
       next.m = -INFINITY;
-      s = soft_pass(j, &last, &row, &next, e, row_at(j, ts_rows_min(o + 1 + ahead, hi - 1)).x);
+      s = soft_pass(j, &last, &row, &next, e,
+                    row_at(j, ts_rows_min(o + 1 + prefetch, hi - 1)).x);
     } else {
       s = ts_rows_exp_sum(j, row.x, e, n, row.m, keep, NULL);
       next.m = j->k->max[j->acc](next.x, n);
@@ -77,7 +78,7 @@ void ts_rows_soft_task(void *arg, int64_t lo, int64_t hi, int worker) {
 }
 
 /* The sum of a row, for rmsnorm of its squares, while the last one is finished. */
-static double norm_pass(const Job *j, const Row *last, const Row *row, const char *ahead) {
+static double norm_pass(const Job *j, const Row *last, const Row *row, const char *prefetch) {
   const char *w = j->r->w, *b = j->r->b;
   bool centred = j->r->op == TS_ROWS_layernorm;
   Sum s = {.depth = 0, .count = 0};
@@ -86,9 +87,9 @@ static double norm_pass(const Job *j, const Row *last, const Row *row, const cha
     char *y = last->y + at;
     double part = centred
                       ? j->k->affine_sum[j->acc](y, last->x + at, k, last->m, last->s, w + at,
-                                                 b ? b + at : NULL, row->x + at, ahead + at)
+                                                 b ? b + at : NULL, row->x + at, prefetch + at)
                       : j->k->affine_squares[j->acc](y, last->x + at, k, last->s, w + at,
-                                                     row->x + at, ahead + at);
+                                                     row->x + at, prefetch + at);
     ts_rows_sum_push(j, &s, part);
   }
   return ts_rows_sum_end(j, &s);
@@ -97,14 +98,15 @@ static double norm_pass(const Job *j, const Row *last, const Row *row, const cha
 void ts_rows_norm_task(void *arg, int64_t lo, int64_t hi, int worker) {
   const Job *j = arg;
   const TsRows *r = j->r;
-  int64_t ahead = ts_rows_ahead(j);
+  int64_t prefetch = ts_rows_prefetch(j);
   bool centred = r->op == TS_ROWS_layernorm;
   Row last = {.y = NULL};
   (void)worker;
   for (int64_t o = lo; o < hi; o++) {
     Row row = row_at(j, o);
-    double sum = last.y ? norm_pass(j, &last, &row, row_at(j, ts_rows_min(o + ahead, hi - 1)).x)
-                        : ts_rows_sum(j, centred ? TS_MAP_none : TS_MAP_square, row.x, r->n, 0);
+    double sum = last.y
+                     ? norm_pass(j, &last, &row, row_at(j, ts_rows_min(o + prefetch, hi - 1)).x)
+                     : ts_rows_sum(j, centred ? TS_MAP_none : TS_MAP_square, row.x, r->n, 0);
     if (centred) {
       row.m = ts_rows_rounded(j, sum / (double)r->n);
       sum = ts_rows_sum(j, TS_MAP_sqdev, row.x, r->n, row.m);

@@ -155,11 +155,11 @@ static void fetch(Make *m, V k, Held *h) {
 }
 
 static void put(Make *m, const Held *h) {
-  static const int64_t turned[2] = {1, 0};
+  static const int64_t transposed[2] = {1, 0};
   TsTileBuild *b = &m->b;
   TsDtype acc = m->s->c.acc;
   V zero = ts_tile_index(b, 0), corner[2] = {zero, zero};
-  TsTileAccess left = {.naxis = 2, .axes = turned};
+  TsTileAccess left = {.naxis = 2, .axes = transposed};
   ts_tile_store(b, m->buffer[0], corner, ts_tile_cast(b, h->left, acc), &left);
   ts_tile_store(b, m->buffer[1], corner, ts_tile_cast(b, h->right, acc), NULL);
 }

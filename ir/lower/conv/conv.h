@@ -8,8 +8,8 @@
 #include "ir/tile/gpu/conv.h"
 #include "lib/window.h"
 
-/* A node: of conv1d .. conv3d, of the gradient of their weights, or a transposed one of stride 1, whose
- * weights are [channels in, out, window]. */
+/* A node: of conv1d .. conv3d, of the gradient of their weights, or a transposed one of
+ * stride 1, whose weights are [channels in, out, window]. */
 typedef struct TsConvWork {
   const TsNode *n;
   TsConv c;
@@ -41,8 +41,8 @@ TsConvRoom ts_conv_room(const TsMeta *m, int axis);
 int64_t ts_conv_room_numel(const TsConvRoom *r);
 /* An argument that has operand i in the room, and zeros around it. */
 int ts_conv_room_in(TsSteps *x, int i, const TsConvRoom *r);
-/* An argument for the result in a room, whose elements go to the result by ts_conv_room_back, if they are
- * not there. */
+/* An argument for the result in a room, whose elements go to the result by
+ * ts_conv_room_back, if they are not there. */
 int ts_conv_room_out(TsSteps *x, const TsConvRoom *r);
 void ts_conv_room_back(TsSteps *x, int arg, const TsConvRoom *r);
 

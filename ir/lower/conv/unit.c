@@ -1,11 +1,11 @@
-/* Around the kernels of ir/tile/gpu/conv.c: images with their channels last, weights tap by tap,
- * and what of the result is an image. Copies of a few microseconds each, of which those go away that lie
- * well already. */
+/* Around the kernels of ir/tile/gpu/conv.c: images with their channels last, weights tap by
+ * tap, and what of the result is an image. Copies of a few microseconds each, of which those
+ * go away that lie well already. */
 #include "ir/lower/conv/conv.h"
 
 enum {
   LEAST = 32, /* channels that a stage of 64 is worth */
-  UNIT = 8,   /* numbers of 16 bytes */
+  ALIGN = 8,  /* numbers of 16 bytes */
 };
 
 /* ---- the image */
@@ -75,7 +75,7 @@ bool ts_conv_unit_plan(TsConvUnit *u, const TsConvWork *w, const TsSched *s) {
   int64_t phases = 1, pitch = 1;
   *u = (TsConvUnit){.w = w, .channels = c->cg, .n = c->og};
   if (s->profile == TS_PROFILE_strict || !narrow || c->groups != 1) return false;
-  if (u->channels < LEAST || u->channels % UNIT || u->n % UNIT) return false;
+  if (u->channels < LEAST || u->channels % ALIGN || u->n % ALIGN) return false;
   for (int a = 3; a-- > 0;) {
     int64_t step = c->stride[a], far = (c->window[a] - 1) * c->dilation[a];
     if (step < 1) return false;

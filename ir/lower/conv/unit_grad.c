@@ -4,7 +4,7 @@
 
 typedef TsTileVal V;
 
-enum { PIECE = 1024, AHEAD = 8, ROWS = TS_GPU_CONV_ROWS, LEAF = TS_GPU_CONV_LEAF };
+enum { PIECE = 1024, IN_FLIGHT = 8, ROWS = TS_GPU_CONV_ROWS, LEAF = TS_GPU_CONV_LEAF };
 
 /* Sums of elements `step` apart. Sizes: elements of the leaves, of the result, step. Behind the
  * last leaf is zero, which changes no sum but -0. */
@@ -22,16 +22,16 @@ static TsTile *build_sum(void) {
   V zero = ts_tile_index(&b, 0), step = ts_short_dim(&b, 1);
   TsTileLoop l = ts_tile_for(&b, zero, step, PIECE, true, 0, NULL);
   V e = ts_tile_op2(&b, TS_OP_add, ts_short_iota(&b, &t, 0), ts_short_splat(&b, &t, l.i));
-  V sum = ts_short_number(&b, &t, TS_DT_f32, -0.0), x[AHEAD];
-  TsTileLoop leaf = ts_tile_for(&b, zero, ts_short_dim(&b, 2), AHEAD, false, 1, &sum);
+  V sum = ts_short_number(&b, &t, TS_DT_f32, -0.0), x[IN_FLIGHT];
+  TsTileLoop leaf = ts_tile_for(&b, zero, ts_short_dim(&b, 2), IN_FLIGHT, false, 1, &sum);
   if (!leaf.stmt) return k;
   sum = leaf.carry[0];
-  for (int i = 0; i < AHEAD; i++) {
+  for (int i = 0; i < IN_FLIGHT; i++) {
     V at = ts_tile_op2(&b, TS_OP_add, leaf.i, ts_tile_index(&b, i));
     at = ts_short_splat(&b, &t, ts_tile_op2(&b, TS_OP_mul, at, step));
     x[i] = ts_short_gather(&b, d, ts_tile_op2(&b, TS_OP_add, e, at), true);
   }
-  for (int i = 0; i < AHEAD; i++) sum = ts_tile_op2(&b, TS_OP_add, sum, x[i]);
+  for (int i = 0; i < IN_FLIGHT; i++) sum = ts_tile_op2(&b, TS_OP_add, sum, x[i]);
   ts_tile_for_end(&b, &leaf, &sum, &sum);
   ts_tile_store(&b, y, &l.i, sum, &edge);
   ts_tile_for_end(&b, &l, NULL, NULL);

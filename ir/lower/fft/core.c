@@ -386,7 +386,7 @@ static int64_t pad_of(const Make *m, const TsFftStep *next) {
 static void exchange_dim(const Make *m, const TsFftStep *s, const TsFftStep *next,
                          int64_t dim[4]) {
   dim[0] = m->rows;
-  dim[1] = next->d + (m->turned && next == &m->step[m->nstep - 1]);
+  dim[1] = next->d + (m->transposed && next == &m->step[m->nstep - 1]);
   dim[2] = s->m + pad_of(m, next);
   dim[3] = m->cols;
 }
@@ -403,10 +403,10 @@ int64_t ts_fft_exchange_room(const Make *m) {
 }
 
 static void exchange(Make *m, const TsFftStep *s, const TsFftStep *next, Cx *v) {
-  static const int64_t turned[4] = {0, 2, 3, 1};
+  static const int64_t transposed[4] = {0, 2, 3, 1};
   int64_t dim[5] = {1};
   V view[2], zero = ts_tile_index(&m->b, 0);
-  bool turn = m->turned && next == &m->step[m->nstep - 1];
+  bool transposes = m->transposed && next == &m->step[m->nstep - 1];
   exchange_dim(m, s, next, dim);
   ts_fft_views(m, 4, dim, view);
   for (int64_t i = 0; i < s->e; i++) {
@@ -414,7 +414,7 @@ static void exchange(Make *m, const TsFftStep *s, const TsFftStep *next, Cx *v) 
     ts_fft_put(m, view, at, v[i], false);
   }
   ts_fft_set_dim(m, m->rows, next->d, next->m, m->cols);
-  if (turn) {
+  if (transposes) {
     memmove(dim + 1, dim, sizeof *dim * 4);
     dim[0] = 1;
     ts_fft_views(m, 5, dim, view);
@@ -424,7 +424,8 @@ static void exchange(Make *m, const TsFftStep *s, const TsFftStep *next, Cx *v) 
   for (int64_t i = 0; i < next->e; i++) {
     V column = ts_tile_index(&m->b, i * next->m);
     V at[5] = {zero, zero, column, zero}, at5[5] = {zero, zero, zero, column, zero};
-    v[i] = turn ? ts_fft_get(m, view, at5, &t, turned) : ts_fft_get(m, view, at, &t, NULL);
+    v[i] = transposes ? ts_fft_get(m, view, at5, &t, transposed)
+                      : ts_fft_get(m, view, at, &t, NULL);
   }
 }
 

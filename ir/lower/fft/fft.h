@@ -5,8 +5,9 @@
 #include "ir/lower/fft/tile.h"
 #include "ir/lower/steps.h"
 
-/* The next step: f, of which kind, type, inverse, real, n and scale are set, along an axis of row-major
- * `in`, which has the sizes of a. `out` may be `in` where both have the same sizes. */
+/* The next step: f, of which kind, type, inverse, real, n and scale are set, along an axis
+ * of row-major `in`, which has the sizes of a. `out` may be `in` where both have the same
+ * sizes. */
 void ts_fft_step(TsSteps *x, TsFftForm f, TsStepsAxis a, int in, int out);
 
 #endif

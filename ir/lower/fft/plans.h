@@ -1,6 +1,7 @@
-/* Where plans of transforms (lib/fft.h) come from: the VM makes them, with its own kernels, and keeps them
- * for its own transforms, and ir must not name the VM. So here is what kernels of transforms ask for, and
- * who opens a context says who answers; tables of all instruction sets have the same bits. */
+/* Where plans of transforms (lib/fft.h) come from: the VM makes them, with its own kernels,
+ * and keeps them for its own transforms, and ir must not name the VM. So here is what
+ * kernels of transforms ask for, and who opens a context says who answers; tables of all
+ * instruction sets have the same bits. */
 #ifndef TS_IR_LOWER_FFT_PLANS_H
 #define TS_IR_LOWER_FFT_PLANS_H
 

@@ -415,7 +415,7 @@ static void two_phases(Make *m, const TsFftNode *n) {
   m->length = n->n2;
   ts_fft_passes(m, n->right);
   cut_steps(m);
-  m->cols = 1, m->turned = true;
+  m->cols = 1, m->transposed = true;
   m->rows = pow2_below(SHARED / 5 * 4 / (2 * m->size) / n->n2);
   if (m->rows > 8) m->rows = 8;
   rows = m->rows;

@@ -2,18 +2,19 @@
  * the threads of a GPU.
  *
  * The passes of all leaves, in order, see the input index as digits, the first the most
- * significant, and each turns its digit of time into one of frequency; frequencies are numbered
- * with the first digit the least significant. So between passes an element has a number K below
- * D, of the digits that are done, and a number t below M of those that are not. A step does
- * some passes that follow one another on E elements in registers: its tiles are [R, D, M, C], R
- * transforms of the batch and C of those that lie side by side, and there are E of them.
- * Between steps everything goes through shared memory [R, D, M, C], with room behind M so that
- * neighbouring threads meet different banks. Roots come from plans (ir/lower/fft/plans.h): where they
- * differ from element to element of a tile, they are tables [E, D, M]. */
+ * significant, and each turns its digit of time into one of frequency; frequencies are
+ * numbered with the first digit the least significant. So between passes an element has a
+ * number K below D, of the digits that are done, and a number t below M of those that are
+ * not. A step does some passes that follow one another on E elements in registers: its tiles
+ * are [R, D, M, C], R transforms of the batch and C of those that lie side by side, and
+ * there are E of them. Between steps everything goes through shared memory [R, D, M, C],
+ * with room behind M so that neighbouring threads meet different banks. Roots come from
+ * plans (ir/lower/fft/plans.h): where they differ from element to element of a tile, they
+ * are tables [E, D, M]. */
 #ifndef TS_IR_LOWER_FFT_TILE_H
 #define TS_IR_LOWER_FFT_TILE_H
 
-#include "ir/tile/parts.h"
+#include "ir/tile/sequence.h"
 #include "lib/fft.h"
 
 typedef struct TsFftForm {
@@ -24,7 +25,7 @@ typedef struct TsFftForm {
   double scale;
 } TsFftForm;
 
-enum { TS_FFT_TABLES = TS_TILE_PART_PARAMS - 2 };
+enum { TS_FFT_TABLES = TS_TILE_STEP_PARAMS - 2 };
 
 /* Parameters: x, the tables, y. Sizes: transforms, elements of x along all axes. */
 typedef struct TsFftTile {
@@ -77,7 +78,7 @@ typedef struct TsFftMake {
   int size;
   int64_t length; /* of the transform inside */
   int64_t rows, cols;
-  bool turned; /* the last tiles are [1, D, 1, R] */
+  bool transposed; /* the last tiles are [1, D, 1, R] */
   int npass, nstep;
   TsFftPass pass[TS_FFT_PASSES];
   TsFftStep step[TS_FFT_PASSES];

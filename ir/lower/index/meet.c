@@ -1,6 +1,6 @@
-/* See ir/lower/index/scatter.h. Elements that lead to one place meet in the order in which they
- * stand, as in vm/exec/scatter.c, exec_index_add.c and exec_segment.c: the keys are sorted by a
- * stable sort, and who owns a place of the result walks its run. */
+/* See ir/lower/index/scatter.h. Elements that lead to one place meet in the order in which
+ * they stand, as in vm/exec/scatter.c, vm/exec/index_add.c and vm/exec/segment.c: the keys
+ * are sorted by a stable sort, and who owns a place of the result walks its run. */
 #include "ir/lower/index/scatter.h"
 
 typedef TsTileVal V;
@@ -8,10 +8,10 @@ typedef TsTileVal V;
 enum {
   PIECE = 1024,
   LINES = 256,
-  OWNERS = 256, /* places of a round whose runs are walked side by side */
-  STEPS = 8,    /* elements of a run that are asked for at once */
-  AHEAD = 4,    /* slices */
-  SLICE = 1024, /* elements of a piece of a slice */
+  OWNERS = 256,  /* places of a round whose runs are walked side by side */
+  STEPS = 8,     /* elements of a run that are asked for at once */
+  IN_FLIGHT = 4, /* slices */
+  SLICE = 1024,  /* elements of a piece of a slice */
 };
 
 typedef struct Make {
@@ -247,17 +247,17 @@ static V scalar_at(Make *m, V memory, V at) {
 
 /* A run of slices. Places behind its end are those of its last one, whose slice nobody adds. */
 static V walk_slices(Make *m, const Slice *p, V acc, V lo, V hi, V place, V src) {
-  V x[AHEAD], in[AHEAD], end = NULL, last = op2(m, TS_OP_sub, hi, num(m, 1));
-  TsTileLoop l = ts_tile_for(&m->b, lo, hi, AHEAD, false, 1, &acc);
+  V x[IN_FLIGHT], in[IN_FLIGHT], end = NULL, last = op2(m, TS_OP_sub, hi, num(m, 1));
+  TsTileLoop l = ts_tile_for(&m->b, lo, hi, IN_FLIGHT, false, 1, &acc);
   if (!l.stmt) return NULL;
   acc = l.carry[0];
-  for (int i = 0; i < AHEAD; i++) {
+  for (int i = 0; i < IN_FLIGHT; i++) {
     V at = op2(m, TS_OP_add, l.i, num(m, i));
     in[i] = op2(m, TS_OP_lt, at, hi);
     V row = scalar_at(m, place, op2(m, TS_OP_minimum, at, last));
     x[i] = slice_of(m, p, src, row);
   }
-  for (int i = 0; i < AHEAD && acc; i++)
+  for (int i = 0; i < IN_FLIGHT && acc; i++)
     acc = pick(m, ts_short_splat(&m->b, &acc->type, in[i]), met(m, acc, x[i]), acc);
   ts_tile_for_end(&m->b, &l, &acc, &end);
   return end;

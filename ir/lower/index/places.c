@@ -279,6 +279,14 @@ static bool set(Places *p, const TsNode *n) {
   }
 }
 
+/* What is written into x, a number for all of it or a tensor, may be of another type. */
+static bool takes(const TsNode *n, int i, TsDtype d) {
+  TsDtype own = (TsDtype)n->in[i]->meta.dtype;
+  if (i == 0 || own == d) return own == d;
+  bool parts = ts_dtype_is(own, TS_KIND_C) && !ts_dtype_is(d, TS_KIND_C);
+  return ts_dtypes[own].nbytes <= 8 && own != TS_DT_mxfp4 && !parts;
+}
+
 int ts_lower_places(const TsSched *sched, const TsGroup *g, TsLayoutFn *layout, void *arg,
                     TsSchedKernel *out, TsError *err) {
   const TsNode *n = g->node[0];
@@ -290,13 +298,14 @@ int ts_lower_places(const TsSched *sched, const TsGroup *g, TsLayoutFn *layout, 
   if (ts_dtypes[d].nbytes > 8 || d == TS_DT_mxfp4 || !ts_meta_numel(y) || !y->ndim) return 0;
   if (numbers && ts_dtype_is(d, TS_KIND_C)) return 0;
   for (int i = 0; i < nin; i++)
-    if (n->in[i]->meta.dtype != d) return 0;
+    if (!takes(n, i, d)) return 0;
   if (nin) p.x = n->in[0]->meta;
   if (!set(&p, n)) return 0;
   TsSteps x;
   ts_steps_begin(&x, sched, layout, arg, n, err);
   int list[3];
-  for (int i = 0; i < nin; i++) list[i] = ts_steps_in(&x, i, NULL);
+  if (nin) list[0] = ts_steps_in(&x, 0, NULL);
+  if (nin > 1) list[1] = ts_steps_in_as(&x, 1, NULL, d);
   list[nin] = ts_steps_out(&x, 0, NULL);
   ts_steps_add(&x, build(&p), list, NULL);
   return ts_steps_end(&x, out);

@@ -66,7 +66,8 @@ static TsTile *build(const Histogram *h) {
   return k;
 }
 
-/* ---- edges: those that are given back, and in f64 those that decide: of floats the same, rounded */
+/* ---- edges: those that are given back, and in f64 those that decide: of floats the same,
+ * rounded */
 static TsTile *build_edges(const Histogram *h) {
   TsTile *k = ts_tile_new("histogram_edges");
   if (!k) return NULL;

@@ -20,30 +20,30 @@ static V flag(Make *m, V i, int64_t bit) {
 }
 
 static void exchange(Make *m, V *lo, V *hi, V down) {
-  V turn = ts_tile_op2(&m->b, TS_OP_gt, *lo, *hi), x = *lo, y = *hi;
-  if (down) turn = ts_tile_op2(&m->b, TS_OP_logical_xor, turn, down);
-  *lo = ts_tile_op3(&m->b, TS_OP_where, turn, y, x);
-  *hi = ts_tile_op3(&m->b, TS_OP_where, turn, x, y);
+  V swap = ts_tile_op2(&m->b, TS_OP_gt, *lo, *hi), x = *lo, y = *hi;
+  if (down) swap = ts_tile_op2(&m->b, TS_OP_logical_xor, swap, down);
+  *lo = ts_tile_op3(&m->b, TS_OP_where, swap, y, x);
+  *hi = ts_tile_op3(&m->b, TS_OP_where, swap, x, y);
 }
 
 /* Levels j, j/2, .. of the merges of `width`, at once. */
 static void levels(Make *m, int64_t width, int64_t j, int count) {
   static const int64_t axes[3] = {0, 1, 3};
   TsTileBuild *b = &m->b;
-  int64_t parts = 1 << count, last = 2 * j / parts;
-  int64_t dim[4] = {m->rows, m->m / (2 * j), parts, last}, tile[3] = {dim[0], dim[1], last};
+  int64_t leaves = 1 << count, last = 2 * j / leaves;
+  int64_t dim[4] = {m->rows, m->m / (2 * j), leaves, last}, tile[3] = {dim[0], dim[1], last};
   V view = ts_short_view(b, m->shared, 4, dim), zero = ts_tile_index(b, 0), v[1 << LEVELS];
   TsTileType t = ts_tile_type(TS_DT_i64, 3, tile);
   TsTileAccess a = {.naxis = 3, .axes = axes};
-  for (int64_t i = 0; i < parts; i++) {
+  for (int64_t i = 0; i < leaves; i++) {
     V at[4] = {zero, zero, ts_tile_index(b, i), zero};
     v[i] = ts_tile_load(b, view, at, &t, &a);
   }
   V down = width < m->m ? flag(m, ts_short_iota(b, &t, 1), width / (2 * j)) : NULL;
-  for (int64_t half = parts / 2; half; half /= 2)
-    for (int64_t i = 0; i < parts; i++)
+  for (int64_t half = leaves / 2; half; half /= 2)
+    for (int64_t i = 0; i < leaves; i++)
       if (!(i & half)) exchange(m, &v[i], &v[i + half], down);
-  for (int64_t i = 0; i < parts; i++) {
+  for (int64_t i = 0; i < leaves; i++) {
     V at[4] = {zero, zero, ts_tile_index(b, i), zero};
     ts_tile_store(b, view, at, v[i], &a);
   }

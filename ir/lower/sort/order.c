@@ -88,7 +88,7 @@ V ts_order_position(TsTileBuild *b, const TsOrderTile *t) {
                      ts_short_iota(b, &type, 2));
 }
 
-static const int64_t turned[3] = {1, 0, 2};
+static const int64_t transposed[3] = {1, 0, 2};
 
 static V in_order(TsTileBuild *b, const TsOrderTile *t, V shared) {
   int64_t dim[3] = {t->warps, t->chunks, 32};
@@ -96,7 +96,7 @@ static V in_order(TsTileBuild *b, const TsOrderTile *t, V shared) {
 }
 
 V ts_order_load(TsTileBuild *b, const TsOrderTile *t, V shared) {
-  TsTileAccess a = {.naxis = 3, .axes = turned};
+  TsTileAccess a = {.naxis = 3, .axes = transposed};
   V zero = ts_tile_index(b, 0), at[3] = {zero, zero, zero};
   if (!shared) return NULL;
   TsTileType type = ts_order_type(t, (TsDtype)shared->type.dtype);
@@ -104,7 +104,7 @@ V ts_order_load(TsTileBuild *b, const TsOrderTile *t, V shared) {
 }
 
 void ts_order_store(TsTileBuild *b, const TsOrderTile *t, V shared, V x) {
-  TsTileAccess a = {.naxis = 3, .axes = turned};
+  TsTileAccess a = {.naxis = 3, .axes = transposed};
   V zero = ts_tile_index(b, 0), at[3] = {zero, zero, zero};
   ts_tile_store(b, in_order(b, t, shared), at, x, &a);
 }

@@ -1,6 +1,6 @@
 /* Sorting on a device, for whoever needs an order: keys, sorting in a block, passes over rows
- * of any length. Every sort is stable and by counting (row `places` of ir/tile/tile.def), eight bits
- * at a time, so nothing is atomic and there is one result.
+ * of any length. Every sort is stable and by counting (row `places` of ir/tile/tile.def), eight
+ * bits at a time, so nothing is atomic and there is one result.
  *
  * Elements of a block are tiles [chunks, warps, 32] that stand in the order of axes 1, 0, 2:
  * each warp has neighbours. */
@@ -43,8 +43,9 @@ TsOrderPlaces ts_order_places(TsTileBuild *b, TsTileVal digit, int bins);
 /* `edge`: elements at negative positions are dropped. */
 void ts_order_scatter(TsTileBuild *b, TsTileVal memory, TsTileVal at, TsTileVal x, bool edge);
 
-/* Steps that sort rows of n keys, row-major temporaries: key (i32, or i64 if wide) becomes the sorted
- * ones and place (i32) where each stood, at first or, if `own`, the elements' own numbers. */
+/* Steps that sort rows of n keys, row-major temporaries: key (i32, or i64 if wide) becomes
+ * the sorted ones and place (i32) where each stood, at first or, if `own`, the elements' own
+ * numbers. */
 typedef struct TsOrderRows {
   int64_t rows, n;
   int bits; /* of the keys */

@@ -20,8 +20,9 @@ TsTile *ts_sort_network(const TsSort *s);
 TsTile *ts_sort_counted(const TsSort *s);
 TsTile *ts_sort_chosen(const TsSort *s);
 
-/* Steps that sort row-major rows x: values to y if they are wanted, places to `place`, by whatever kernels
- * suit their length. op, dtype, descending, value, count, n and k of s are set. */
+/* Steps that sort row-major rows x: values to y if they are wanted, places to `place`, by
+ * whatever kernels suit their length. op, dtype, descending, value, count, n and k of s are
+ * set. */
 void ts_sort_steps(TsSteps *steps, TsSort *s, int x, int y, int place);
 bool ts_sort_takes(const TsSort *s);
 

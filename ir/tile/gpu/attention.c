@@ -66,7 +66,7 @@ static void memory(Attention *a) {
 static V blocks_of_group(Attention *a, int below) {
   V row = by(a, TS_OP_add, a->q0, below), n = a->count;
   if (a->x.causal) {
-    V last = by(a, TS_OP_add, op2(a, TS_OP_add, row, a->ahead), TS_GPU_GROUP_ROWS - 1);
+    V last = by(a, TS_OP_add, op2(a, TS_OP_add, row, a->offset), TS_GPU_GROUP_ROWS - 1);
     last = op2(a, TS_OP_sub, by(a, TS_OP_floordiv, last, KEYS), a->first);
     n = by(a, TS_OP_maximum, op2(a, TS_OP_minimum, n, by(a, TS_OP_add, last, 1)), 1);
   }
@@ -156,7 +156,7 @@ static V fetch_and_claim(Attention *a, V t, V parity, Ring *k, Ring *v) {
     b->at = s->region[early];
     if (early) next = next_tile(a);
     fetch_tile(a, t, parity, &key, &value);
-    if (!early) ts_gpu_plain(b, TS_TILE_follow);
+    if (!early) ts_gpu_plain(b, TS_TILE_await_launch);
     if (!early) next = next_tile(a);
     ts_gpu_say(b, TS_TILE_yield,
                TS_GPU_IN(next, key.slot, key.parity, value.slot, value.parity), TS_GPU_PLAIN,
@@ -179,9 +179,9 @@ static void load_role(Attention *a) {
   Ring k = {l.carry[2], l.carry[3]}, v = {l.carry[4], l.carry[5]};
   ts_gpu_attend_tile(a, t);
   V next = fetch_and_claim(a, t, parity, &k, &v);
-  V turned = by(a, TS_OP_bitwise_xor, parity, 1);
+  V transposed = by(a, TS_OP_bitwise_xor, parity, 1);
   ts_gpu_repeat_end(b, &l, op2(a, TS_OP_lt, next, a->total),
-                    (V[]){next, turned, k.slot, k.parity, v.slot, v.parity});
+                    (V[]){next, transposed, k.slot, k.parity, v.slot, v.parity});
   if (b->k->failed) return;
   ts_gpu_await(b, a->empty_q, zero, l.stmt->out[1]);
   post(a, number(a, -1));
@@ -318,7 +318,7 @@ static void one_tile(Attention *a, Ring *k, Ring *v) {
   groups_of(a);
   V p = all_blocks(a, &s, k, v);
   ts_gpu_await(b, a->full_v, v->slot, v->parity);
-  ts_gpu_plain(b, TS_TILE_follow);
+  ts_gpu_plain(b, TS_TILE_await_launch);
   V o = add_values(a, p, s.o, v);
   V factor = ts_gpu_attend_finish(a, &s);
   ts_gpu_wait(b, TS_GPU_STORES, 0);
@@ -349,9 +349,9 @@ static void mma_role(Attention *a) {
   Ring k = {l.carry[2], l.carry[3]}, v = {l.carry[4], l.carry[5]};
   ts_gpu_attend_tile(a, l.carry[0]);
   one_tile(a, &k, &v);
-  V next = receive(a, parity), turned = by(a, TS_OP_bitwise_xor, parity, 1);
+  V next = receive(a, parity), transposed = by(a, TS_OP_bitwise_xor, parity, 1);
   ts_gpu_repeat_end(b, &l, by(a, TS_OP_ge, next, 0),
-                    (V[]){next, turned, k.slot, k.parity, v.slot, v.parity});
+                    (V[]){next, transposed, k.slot, k.parity, v.slot, v.parity});
   ts_gpu_wait(b, TS_GPU_STORES, 0);
   b->at = before;
 }

@@ -101,11 +101,12 @@ void ts_gpu_attention_begin_sizes(const TsGpuAttentionGrad *x, const TsGpuHeads 
 enum { BATCHES, HEADS, QUERIES, ALL, WIDTH_G, WIDTH_Y, BLOCKS };
 
 static V begin_rows(TsTile *k, const char *name, const TsGpuAttentionGrad *x,
-                    const TsGpuHeads *lies, const int64_t *size, int64_t width) {
+                    const TsGpuHeads *layout, const int64_t *size, int64_t width) {
   int64_t matrix[] = {size[BATCHES], size[QUERIES], width};
   TsTileType t = ts_tile_type(x->dtype, 3, matrix);
-  TsGpuHeads h = {{size[BATCHES], size[HEADS], size[QUERIES], x->d}, lies->stride};
-  return beside(lies) ? ts_tile_param(k, name, &t, false) : heads(k, name, x->dtype, &h, false);
+  TsGpuHeads h = {{size[BATCHES], size[HEADS], size[QUERIES], x->d}, layout->stride};
+  return beside(layout) ? ts_tile_param(k, name, &t, false)
+                        : heads(k, name, x->dtype, &h, false);
 }
 
 /* A block is as small as one of the gradients' queries, and threads have 16 bytes of a row: of

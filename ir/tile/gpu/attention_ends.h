@@ -12,11 +12,11 @@ typedef struct TsGpuHeads {
   const int64_t *stride;
 } TsGpuHeads;
 
-/* Sizes, as ts_gpu_attention_begin_sizes gives them: B, H, S, N = B H, widths G and Y of matrices in
- * whose columns heads lie beside each other, else 0, and P, blocks of queries of all heads
- * (ts_gpu_attention_grad_blocks). Of the operands only D is part of the code, and strides of other
- * kinds. Parameters: g y (as said), lse f32[N,S] (natural); lse2 delta f32[P,rows]. Sums are of
- * neighbours, level by level. NULL with the error. */
+/* Sizes, as ts_gpu_attention_begin_sizes gives them: B, H, S, N = B H, widths G and Y of
+ * matrices in whose columns heads lie beside each other, else 0, and P, blocks of queries of
+ * all heads (ts_gpu_attention_grad_blocks). Of the operands only D is part of the code, and
+ * strides of other kinds. Parameters: g y (as said), lse f32[N,S] (natural); lse2 delta
+ * f32[P,rows]. Sums are of neighbours, level by level. NULL with the error. */
 TsTile *ts_tile_gpu_attention_begin(const TsGpuAttentionGrad *x, const TsGpuHeads *g,
                                     const TsGpuHeads *y, TsError *err);
 enum { TS_ATTENTION_BEGIN_SIZES = 7 };

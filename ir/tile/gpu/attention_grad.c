@@ -2,7 +2,7 @@
  *
  * A tile is 128 keys and values of one head, which stay in shared memory while blocks of
  * queries and of gradients g go by; two groups of four warps have 64 keys each. What is
- * multiplied is turned: scores and their gradients are [keys, queries], so that as they come
+ * multiplied is transposed: scores and their gradients are [keys, queries], so that as they come
  * out of the unit they are operands of the sums dv += p' g and dk += s' q without leaving
  * registers. For dq they go through shared memory, which all groups read: dq [queries, D] += s
  * k is divided among groups by columns.
@@ -10,7 +10,7 @@
  * The scores of a step are begun in the step before, so that the unit has work while dq goes to
  * shared memory, and the end of a tile leaves its keys to the next one before it stores sums,
  * through the memory of the gradients of scores. Heads of 64 leave registers and memory to do
- * more of a step beside another one: ir/tile/gpu/attention_grad_ahead.c.
+ * more of a step beside another one: ir/tile/gpu/attention_grad_overlap.c.
  *
  * dq of a block of queries is made of all tiles that see it. It is added up in f32 in device
  * memory by the copy engine, in increasing order of the keys: `turn` says how many key blocks
@@ -95,7 +95,7 @@ void ts_gpu_grad_sizes(Grad *a) {
   a->heads = ts_gpu_named(op2(a, TS_OP_mul, a->nb, a->j), "heads");
   a->total = ts_gpu_named(op2(a, TS_OP_mul, a->keys, a->heads), "total");
   a->span = ts_gpu_named(op2(a, TS_OP_mul, a->keys, a->near), "span");
-  a->ahead = ts_gpu_named(op2(a, TS_OP_sub, a->t, a->s), "ahead");
+  a->offset = ts_gpu_named(op2(a, TS_OP_sub, a->t, a->s), "offset");
   a->each = ts_gpu_named(op2(a, TS_OP_floordiv, a->h, a->j), "each");
 }
 
@@ -115,7 +115,7 @@ static void memory(Grad *a) {
   a->sg = panels(a, "sg", d, n, rows, a->x.d);
   a->ss = panels(a, "ss", d, RING, KEYS, rows);
   a->sdq = panels(a, "sdq", TS_DT_f32, RING, rows, a->x.d);
-  if (a->x.ahead) a->so = panels(a, "so", d, 2, KEYS, a->x.d);
+  if (a->x.overlap) a->so = panels(a, "so", d, 2, KEYS, a->x.d);
   a->slse = ts_gpu_shared(b, "slse", TS_DT_f32, 2, lines, 0);
   a->sdelta = ts_gpu_shared(b, "sdelta", TS_DT_f32, 2, lines, 0);
   a->box = ts_gpu_shared(b, "box", TS_DT_i64, 1, (int64_t[]){tiles}, 0);
@@ -128,14 +128,14 @@ static void memory(Grad *a) {
   a->empty_g = ts_gpu_barriers(b, "empty_g", n, 1);
   a->full_dq = ts_gpu_barriers(b, "full_dq", RING, 1);
   a->empty_dq = ts_gpu_barriers(b, "empty_dq", RING, 1);
-  if (a->x.ahead) a->full_s = ts_gpu_barriers(b, "full_s", RING, 1);
+  if (a->x.overlap) a->full_s = ts_gpu_barriers(b, "full_s", RING, 1);
 }
 
 /* ---- tiles */
 /* The blocks of queries that some key of the tile is seen by, at least one. */
 static void queries_of(Grad *a) {
   V last = by(a, TS_OP_sub, a->blocks, 1), end = a->blocks, first = number(a, 0);
-  V before = op2(a, TS_OP_sub, a->n0, a->ahead); /* the first query behind the first key */
+  V before = op2(a, TS_OP_sub, a->n0, a->offset); /* the first query behind the first key */
   if (a->x.causal) {
     first = by(a, TS_OP_maximum, by(a, TS_OP_floordiv, before, ts_gpu_grad_rows(a)), 0);
     first = op2(a, TS_OP_minimum, first, last);
@@ -175,12 +175,12 @@ V ts_gpu_grad_block(Grad *a, V j) {
   return op2(a, TS_OP_sub, by(a, TS_OP_sub, end, 1), j);
 }
 
-int ts_gpu_grad_slots(const Grad *a) { return a->x.ahead ? 2 : 1; }
+int ts_gpu_grad_slots(const Grad *a) { return a->x.overlap ? 2 : 1; }
 
-V ts_gpu_grad_slot(Grad *a, const Ring *kv) { return a->x.ahead ? kv->slot : number(a, 0); }
+V ts_gpu_grad_slot(Grad *a, const Ring *kv) { return a->x.overlap ? kv->slot : number(a, 0); }
 
-void ts_gpu_grad_turn_over(Grad *a, Ring *kv) {
-  if (a->x.ahead)
+void ts_gpu_grad_next_tile(Grad *a, Ring *kv) {
+  if (a->x.overlap)
     ts_gpu_advance(&a->b, &kv->slot, &kv->parity, 2);
   else
     kv->parity = by(a, TS_OP_bitwise_xor, kv->parity, 1);
@@ -277,7 +277,7 @@ static void load_role(Grad *a) {
   V next = ts_gpu_give(b, TS_TILE_claim, TS_GPU_IN(a->counter, number(a, 0), a->total),
                        TS_GPU_PLAIN, &scalar);
   next = op2(a, TS_OP_add, next, a->p);
-  ts_gpu_grad_turn_over(a, &kv);
+  ts_gpu_grad_next_tile(a, &kv);
   ts_gpu_repeat_end(b, &l, op2(a, TS_OP_lt, next, a->total),
                     (V[]){next, kv.slot, kv.parity, r.slot, r.parity});
   if (b->k->failed) return;
@@ -299,7 +299,7 @@ V ts_gpu_grad_receive(Grad *a, const Ring *kv) {
 /* The first and the last key block that some query of the block sees. */
 static V first_keys(Grad *a, V block) {
   if (!a->x.window) return number(a, 0);
-  V at = op2(a, TS_OP_add, by(a, TS_OP_mul, block, a->x.rows), a->ahead);
+  V at = op2(a, TS_OP_add, by(a, TS_OP_mul, block, a->x.rows), a->offset);
   at = by(a, TS_OP_maximum, by(a, TS_OP_add, at, 1 - a->x.window), 0);
   return by(a, TS_OP_floordiv, at, KEYS);
 }
@@ -307,7 +307,7 @@ static V last_keys(Grad *a, V block) {
   V last = by(a, TS_OP_sub, a->keys, 1);
   if (!a->x.causal) return last;
   V at = by(a, TS_OP_add, by(a, TS_OP_mul, block, a->x.rows), a->x.rows - 1);
-  at = by(a, TS_OP_floordiv, op2(a, TS_OP_add, at, a->ahead), KEYS);
+  at = by(a, TS_OP_floordiv, op2(a, TS_OP_add, at, a->offset), KEYS);
   return op2(a, TS_OP_minimum, at, last);
 }
 
@@ -399,7 +399,7 @@ static void add_role(Grad *a, int slot) {
   ts_gpu_grad_tile(a, l.carry[0]);
   add_tile(a, slot, &odd, &parity);
   ts_gpu_arrive(b, a->seen, ts_gpu_grad_slot(a, &kv));
-  ts_gpu_grad_turn_over(a, &kv);
+  ts_gpu_grad_next_tile(a, &kv);
   V next = ts_gpu_grad_receive(a, &kv);
   ts_gpu_repeat_end(b, &l, by(a, TS_OP_ge, next, 0),
                     (V[]){next, kv.slot, kv.parity, odd, parity});
@@ -411,7 +411,7 @@ static int legal(const TsGpuAttentionGrad *x, TsError *err) {
   bool narrow = x->dtype == TS_DT_bf16 || x->dtype == TS_DT_f16;
   bool fits = narrow && (x->d == 64 || x->d == 128) && x->rows == PANEL && x->stages > 1 &&
               x->stages < 5 && x->window >= 0 && (x->causal || !x->window) && x->scale > 0 &&
-              !(x->ahead && x->d != PANEL);
+              !(x->overlap && x->d != PANEL);
   if (fits) return 0;
   return ts_error_set(err, TS_ERR_argument,
                       "no gradients of attention of %s with heads of %d by %d queries",
@@ -459,7 +459,7 @@ TsGpuAttentionGrad ts_gpu_attention_grad(TsDtype dtype, int d, bool causal, int6
   x.scale = 1 / sqrt(d);
   x.rows = 64;
   x.stages = d == 64 ? 3 : 2;
-  x.ahead = x.held = d == 64;
+  x.overlap = x.held = d == 64;
   return x;
 }
 

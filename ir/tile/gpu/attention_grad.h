@@ -9,7 +9,7 @@
  * Sizes: B batches, H query heads and J key heads of one (H a multiple of J), S queries, T
  * keys, L blocks of `rows` queries of all heads (B H ceil(S / rows)), G key heads whose tiles
  * stand together in the order, P blocks that run at a time, at most the number of tiles.
- * Parameters: q [B,H,S,D], k v [B,J,T,D], with a mask that (turned), g [B,H,S,D] (gradient of
+ * Parameters: q [B,H,S,D], k v [B,J,T,D], with a mask that (transposed), g [B,H,S,D] (gradient of
  * the result), lse delta f32[L,rows]; dq f32[B,H,S,D], dk dv [B,J,T,D], turn i32[L], counter
  * i32[1]. Of rows that there are not, lse is infinite and delta 0; else they are logarithms of
  * base 2 of the sums of 2^(scores scale log2 e), and the sums of g times the result. dq is to
@@ -30,7 +30,7 @@ typedef struct TsGpuAttentionGrad {
   int stages;     /* of queries and gradients */
   TsGpuMask mask; /* as it was added to the scores */
   bool held;      /* with ahead: a tile's values stay in registers */
-  bool ahead;     /* products of a step run beside those of the next one; takes D 64 */
+  bool overlap;   /* products of a step run beside those of the next one; takes D 64 */
   /* the target: by mma.sync and cp.async there (ir/tile/gpu/attention_grad_warps.h). NULL: with
    * roles, sm_90a */
   const char *warps;

@@ -151,11 +151,11 @@ void ts_gpu_grad_mma(Grad *a) {
   kv = (Ring){l.carry[1], l.carry[2]};
   r = (Ring){l.carry[3], l.carry[4]}, w = (Ring){l.carry[5], l.carry[6]};
   ts_gpu_grad_tile(a, l.carry[0]);
-  if (a->x.ahead)
-    ts_gpu_grad_tile_ahead(a, &kv, &r, &w);
+  if (a->x.overlap)
+    ts_gpu_grad_tile_overlap(a, &kv, &r, &w);
   else
     one_tile(a, &r, &w);
-  ts_gpu_grad_turn_over(a, &kv);
+  ts_gpu_grad_next_tile(a, &kv);
   V next = ts_gpu_grad_receive(a, &kv);
   ts_gpu_repeat_end(b, &l, by(a, TS_OP_ge, next, 0),
                     (V[]){next, kv.slot, kv.parity, r.slot, r.parity, w.slot, w.parity});

@@ -21,7 +21,7 @@ typedef struct TsGpuGrad {
   TsTileBuild b;
   TsTileVal q, k, v, mask, g, lse, delta, dq, dk, dv, turn, counter; /* parameters */
   TsTileVal nb, h, j, s, t, l, near, p;                              /* sizes */
-  TsTileVal blocks, keys, heads, total, span, ahead, each;
+  TsTileVal blocks, keys, heads, total, span, offset, each;
   TsTileVal block;                                          /* the number of this one */
   TsTileVal sk, sv, sq, sg, ss, sdq, so, slse, sdelta, box; /* memory */
   TsTileVal full_kv, empty_kv, seen, full_q, empty_q, full_g, empty_g, full_dq, empty_dq;
@@ -65,7 +65,7 @@ TsTileVal ts_gpu_grad_block(TsGpuGrad *a, TsTileVal j);
 /* Slots of keys and values, and the one that a ring of them is at. */
 int ts_gpu_grad_slots(const TsGpuGrad *a);
 TsTileVal ts_gpu_grad_slot(TsGpuGrad *a, const TsGpuRing *kv);
-void ts_gpu_grad_turn_over(TsGpuGrad *a, TsGpuRing *kv); /* to the next tile's */
+void ts_gpu_grad_next_tile(TsGpuGrad *a, TsGpuRing *kv); /* to the next tile's */
 /* Number of the next tile, whose keys and values are there. */
 TsTileVal ts_gpu_grad_receive(TsGpuGrad *a, const TsGpuRing *kv);
 void ts_gpu_grad_mma(TsGpuGrad *a); /* adds the role */
@@ -100,8 +100,8 @@ void ts_gpu_grad_next_head(TsGpuGrad *a, TsTileVal block, TsTileVal head, TsTile
 void ts_gpu_grad_put(TsGpuGrad *a, TsTileVal to, TsTileVal x, int col, int slot, double factor);
 void ts_gpu_grad_send(TsGpuGrad *a, TsTileVal to, TsTileVal from, int col, int slot);
 
-/* ---- ir/tile/gpu/attention_grad_ahead.c */
+/* ---- ir/tile/gpu/attention_grad_overlap.c */
 /* A tile whose keys and values are there: its steps, its sums. */
-void ts_gpu_grad_tile_ahead(TsGpuGrad *a, const TsGpuRing *kv, TsGpuRing *r, TsGpuRing *w);
+void ts_gpu_grad_tile_overlap(TsGpuGrad *a, const TsGpuRing *kv, TsGpuRing *r, TsGpuRing *w);
 
 #endif

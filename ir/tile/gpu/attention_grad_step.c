@@ -80,7 +80,7 @@ static V visible(Grad *a, V m0, V like) {
   V end = ts_gpu_spread(b, op2(a, TS_OP_sub, a->t, a->n0), &key->type, 0);
   V none = ts_gpu_spread(b, number(a, FAR), &key->type, 0);
   V r = ts_tile_op3(b, TS_OP_where, op2(a, TS_OP_lt, key, end), key, none);
-  V apart = op2(a, TS_OP_sub, op2(a, TS_OP_add, m0, a->ahead), a->n0);
+  V apart = op2(a, TS_OP_sub, op2(a, TS_OP_add, m0, a->offset), a->n0);
   V at = a->x.causal ? raised(a, query, apart) : NULL, limit = at; /* a window is causal */
   if (!a->x.causal) limit = ts_gpu_spread(b, number(a, FAR - 1), &query->type, 0);
   V seen = op2(a, TS_OP_le, ts_gpu_spread(b, r, &tile, keys),
@@ -95,7 +95,7 @@ static V visible(Grad *a, V m0, V like) {
 /* Whether a query of the block does not see all keys of the tile. */
 static V is_partial(Grad *a, V m0, const int64_t *dim) {
   int64_t keys = dim[a->keys_axis], queries = dim[1 - a->keys_axis];
-  V end = by(a, TS_OP_add, a->n0, keys), position = op2(a, TS_OP_add, m0, a->ahead);
+  V end = by(a, TS_OP_add, a->n0, keys), position = op2(a, TS_OP_add, m0, a->offset);
   V partial = op2(a, TS_OP_gt, end, a->t);
   if (a->x.causal)
     partial =

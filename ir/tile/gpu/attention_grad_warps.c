@@ -90,7 +90,7 @@ static void tile_of_queries(Warps *w, V t) {
   a->key_head = ts_gpu_named(op2(w, TS_OP_floordiv, head, a->each), "key_head");
   row = op2(w, TS_OP_sub, by(w, TS_OP_sub, w->tiles, 1), row);
   w->q0 = ts_gpu_named(by(w, TS_OP_mul, row, a->x.own), "q0");
-  ts_gpu_heads_seen(&a->b, &seen, op2(w, TS_OP_add, w->q0, a->ahead),
+  ts_gpu_heads_seen(&a->b, &seen, op2(w, TS_OP_add, w->q0, a->offset),
                     ts_gpu_div_up(&a->b, a->t, a->x.step), &a->first, &a->count);
 }
 
@@ -317,7 +317,7 @@ TsGpuAttentionGrad ts_gpu_attention_grad_by_warps(TsDtype dtype, int d, bool cau
                                                   int64_t window, const char *target,
                                                   int64_t shared) {
   TsGpuAttentionGrad x = ts_gpu_attention_grad(dtype, d, causal, window);
-  x.warps = target, x.ahead = x.held = false, x.stages = SLOTS;
+  x.warps = target, x.overlap = x.held = false, x.stages = SLOTS;
   x.step = d == 64 ? 64 : 32;
   int64_t bytes = (int64_t)2 * 2 * d * (64 + SLOTS * x.step);
   x.own = 2 * bytes <= shared ? 64 : 128;

@@ -6,7 +6,7 @@
  * Sizes and parameters are those of ir/tile/gpu/attention_grad.h with P the number of tiles and
  * L that of tiles of `own` queries of all heads, but for these: lse delta f32[1,1,L,own]; the
  * one kernel has no dq, turn and counter, of the other dq [B,H,S,D] is the only result. Masks
- * are of `own` queries, turned for keys. Sums are in one order: over blocks of `step` queries
+ * are of `own` queries, transposed for keys. Sums are in one order: over blocks of `step` queries
  * from the last to the first, in a block over query heads; of queries over blocks of `step`
  * keys in increasing order. They do not depend on `own`. */
 #ifndef TS_IR_TILE_GPU_ATTENTION_GRAD_WARPS_H

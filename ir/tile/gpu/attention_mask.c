@@ -15,10 +15,11 @@ static int64_t up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
 /* One number for each key. */
 static bool is_line(const TsGpuMask *m) { return m->dim[2] == 1; }
 
-TsGpuMask ts_gpu_mask(const TsGpuMaskFrom *from, int64_t s, int64_t t, int rows, bool turned) {
+TsGpuMask ts_gpu_mask(const TsGpuMaskFrom *from, int64_t s, int64_t t, int rows,
+                      bool transposed) {
   TsGpuMask m = {.some = true, .dim = {from->dim[0], from->dim[1], 1, up(t, KEYS)}};
   if (from->dim[2] == 1) return m;
-  m.dim[turned ? 3 : 2] = up(s, rows), m.dim[turned ? 2 : 3] = up(t, KEYS);
+  m.dim[transposed ? 3 : 2] = up(s, rows), m.dim[transposed ? 2 : 3] = up(t, KEYS);
   return m;
 }
 
@@ -30,12 +31,10 @@ int64_t ts_gpu_mask_bytes(const TsGpuMask *m) {
   return m->dim[0] * m->dim[1] * m->dim[2] * m->dim[3] * (is_line(m) ? 4 : 2);
 }
 
-bool ts_gpu_mask_lies(const TsGpuMask *m, const TsGpuMaskFrom *from, TsDtype inputs) {
-  int64_t step = 1;
-  if (from->dtype != ts_gpu_mask_dtype(m, inputs)) return false;
-  for (int i = 3; i >= 0; step *= m->dim[i--])
-    if (from->dim[i] != m->dim[i] || (m->dim[i] > 1 && from->stride[i] != step)) return false;
-  return true;
+bool ts_gpu_mask_has_layout(const TsGpuMask *m, const TsGpuMaskFrom *from, TsDtype inputs) {
+  return from->dtype == ts_gpu_mask_dtype(m, inputs) &&
+         !memcmp(from->dim, m->dim, sizeof from->dim) &&
+         ts_shape_row_major(4, m->dim, from->stride);
 }
 
 static V param(TsTile *k, const TsGpuMask *m, TsDtype inputs, bool written) {
@@ -45,12 +44,12 @@ static V param(TsTile *k, const TsGpuMask *m, TsDtype inputs, bool written) {
 
 /* ---- the kernel before */
 /* The operand as the result has its axes. */
-static V operand(TsTile *k, const TsGpuMaskFrom *from, bool turned) {
+static V operand(TsTile *k, const TsGpuMaskFrom *from, bool transposed) {
   TsTileType t = ts_tile_type(from->dtype, 4, from->dim);
   t.strided = true;
   memcpy(t.stride, from->stride, sizeof from->stride);
-  if (turned) t.dim[2] = from->dim[3], t.dim[3] = from->dim[2];
-  if (turned) t.stride[2] = from->stride[3], t.stride[3] = from->stride[2];
+  if (transposed) t.dim[2] = from->dim[3], t.dim[3] = from->dim[2];
+  if (transposed) t.stride[2] = from->stride[3], t.stride[3] = from->stride[2];
   return ts_tile_param(k, "from", &t, false);
 }
 
@@ -82,10 +81,10 @@ static V as_number(TsTileBuild *b, V x, TsDtype d) {
 }
 
 TsTile *ts_tile_gpu_mask(const TsGpuMask *m, const TsGpuMaskFrom *from, TsDtype inputs,
-                         bool turned, TsError *err) {
+                         bool transposed, TsError *err) {
   TsTile *k = ts_tile_new("attention_mask");
   if (!k) return ts_error_memory(err), NULL;
-  V x = operand(k, from, turned && !is_line(m)), y = param(k, m, inputs, true);
+  V x = operand(k, from, transposed && !is_line(m)), y = param(k, m, inputs, true);
   int64_t rows = is_line(m) ? 1 : ROWS, all = m->dim[0] * m->dim[1];
   TsTileBuild b = ts_tile_build(k);
   V zero = ts_tile_index(&b, 0), end = ts_tile_index(&b, all);

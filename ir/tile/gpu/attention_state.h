@@ -8,11 +8,11 @@
 typedef struct TsGpuAttend {
   TsGpuAttention x;
   TsTileBuild b;
-  TsTileVal q, k, v, mask, sink, y, lse, counter;    /* parameters */
-  TsTileVal nb, h, j, s, t, g, p, n;                 /* sizes; n: query heads of all batches */
-  TsTileVal tiles, total, blocks, span, ahead, each; /* each: query heads of a key head */
-  TsTileVal block;                                   /* the number of this one */
-  TsTileVal sq, sk, sv, so, box;                     /* memory */
+  TsTileVal q, k, v, mask, sink, y, lse, counter;     /* parameters */
+  TsTileVal nb, h, j, s, t, g, p, n;                  /* sizes; n: query heads of all batches */
+  TsTileVal tiles, total, blocks, span, offset, each; /* each: query heads of a key head */
+  TsTileVal block;                                    /* the number of this one */
+  TsTileVal sq, sk, sv, so, box;                      /* memory */
   TsTileVal full_q, empty_q, full_k, empty_k, full_v, empty_v;
   /* of this tile; its head among all, among its batch's; its key blocks */
   TsTileVal all_head, batch, head, key_head, q0, first, count;

@@ -51,7 +51,7 @@ void ts_gpu_attend_sizes(Attention *a) {
   a->total = ts_gpu_named(op2(a, TS_OP_mul, a->tiles, a->n), "total");
   a->blocks = ts_gpu_named(ts_gpu_div_up(b, a->t, KEYS), "blocks");
   a->span = ts_gpu_named(op2(a, TS_OP_mul, a->tiles, a->g), "span");
-  a->ahead = ts_gpu_named(op2(a, TS_OP_sub, a->t, a->s), "ahead");
+  a->offset = ts_gpu_named(op2(a, TS_OP_sub, a->t, a->s), "offset");
   a->each = ts_gpu_named(op2(a, TS_OP_floordiv, a->h, a->j), "each");
 }
 
@@ -59,7 +59,7 @@ void ts_gpu_attend_sizes(Attention *a) {
 /* The key blocks that some row of the tile sees; at least one. */
 static void blocks_of(Attention *a) {
   TsGpuSeen x = {a->x.causal, a->x.window, a->x.rows, KEYS};
-  V position = op2(a, TS_OP_add, a->q0, a->ahead);
+  V position = op2(a, TS_OP_add, a->q0, a->offset);
   ts_gpu_heads_seen(&a->b, &x, position, a->blocks, &a->first, &a->count);
 }
 
@@ -84,7 +84,7 @@ V ts_gpu_attend_own(Attention *a, const V *of) {
 
 /* Of the first row of this group; run as one, of the tile. */
 static V position_of(Attention *a) {
-  V position = op2(a, TS_OP_add, a->q0, a->ahead), of[4];
+  V position = op2(a, TS_OP_add, a->q0, a->offset), of[4];
   if (!a->x.apart) return position;
   for (int i = 0; i < a->x.rows / TS_GPU_GROUP_ROWS; i++)
     of[i] = number(a, -i * TS_GPU_GROUP_ROWS);
@@ -120,7 +120,7 @@ static V visible(Attention *a, V k0, V x) {
   const TsTileType *line = &row->type, *tile = &col->type;
   V last = op2(a, TS_OP_sub, by(a, TS_OP_sub, a->t, 1), k0);
   V limit = ts_gpu_spread(b, last, line, 0), seen;
-  V from = op2(a, TS_OP_sub, op2(a, TS_OP_add, a->q0, a->ahead), k0);
+  V from = op2(a, TS_OP_sub, op2(a, TS_OP_add, a->q0, a->offset), k0);
   V at = op2(a, TS_OP_add, row, ts_gpu_spread(b, from, line, 0));
   if (a->x.causal) limit = op2(a, TS_OP_minimum, limit, at);
   seen = op2(a, TS_OP_le, col, ts_gpu_spread(b, limit, tile, 0));
@@ -132,7 +132,7 @@ static V visible(Attention *a, V k0, V x) {
 
 /* Whether a row of the group does not see all of the block. */
 static V is_partial(Attention *a, V k0) {
-  V end = by(a, TS_OP_add, k0, KEYS), position = op2(a, TS_OP_add, a->q0, a->ahead);
+  V end = by(a, TS_OP_add, k0, KEYS), position = op2(a, TS_OP_add, a->q0, a->offset);
   V partial = op2(a, TS_OP_gt, end, a->t);
   if (a->x.causal)
     partial = op2(a, TS_OP_logical_or, partial,

@@ -92,14 +92,15 @@ V ts_gpu_all(TsTileBuild *b, double v, const TsTileType *like) {
   return ts_tile_const(b, v, &t);
 }
 
-V ts_gpu_operand(TsTileBuild *b, V memory, V slot, bool turned) {
+V ts_gpu_operand(TsTileBuild *b, V memory, V slot, bool transposed) {
   static const int64_t axes[2] = {2, 1};
   V zero = ts_tile_index(b, 0), at[3] = {slot, zero, zero};
   if (!memory) return NULL;
   const int64_t *dim = memory->type.dim;
-  TsTileType t = ts_gpu_fragment((TsDtype)memory->type.dtype, dim[1 + turned], dim[2 - turned]);
+  TsTileType t =
+      ts_gpu_fragment((TsDtype)memory->type.dtype, dim[1 + transposed], dim[2 - transposed]);
   TsTileAccess access = {.naxis = 2, .axes = axes};
-  return ts_tile_load(b, memory, at, &t, turned ? &access : NULL);
+  return ts_tile_load(b, memory, at, &t, transposed ? &access : NULL);
 }
 
 V ts_gpu_mma(TsTileBuild *b, V x, V y, V acc) {

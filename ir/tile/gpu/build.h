@@ -55,8 +55,8 @@ TsTileType ts_gpu_fragment(TsDtype d, int64_t rows, int64_t cols); /* cols 0: of
 TsTileVal ts_gpu_zeros(TsTileBuild *b, int64_t rows, int64_t cols);
 /* f32 number everywhere. */
 TsTileVal ts_gpu_all(TsTileBuild *b, double v, const TsTileType *like);
-/* An operand of the matrix unit in a slot of shared memory; turned: its axes exchanged. */
-TsTileVal ts_gpu_operand(TsTileBuild *b, TsTileVal memory, TsTileVal slot, bool turned);
+/* An operand of the matrix unit in a slot of shared memory; transposed: its axes exchanged. */
+TsTileVal ts_gpu_operand(TsTileBuild *b, TsTileVal memory, TsTileVal slot, bool transposed);
 TsTileVal ts_gpu_mma(TsTileBuild *b, TsTileVal x, TsTileVal y, TsTileVal acc);
 TsTileVal ts_gpu_span(TsTileBuild *b, TsTileVal x, int64_t from, int64_t n);
 /* Along rows (axis 0) or columns (1) of a tile of like's shape. */

@@ -32,7 +32,7 @@ typedef struct Conv {
   V a, w, bias, c; /* memory */
   V tn, total, p, round, rounds;
   V sa, sb, sc, full, empty;
-  V turn, m0, n0;
+  V nth, m0, n0;
   int64_t width, nk; /* columns of a piece; stages of a tile */
 } Conv;
 
@@ -93,7 +93,7 @@ static TsTileLoop tiles(Conv *p, int n, const V *carry) {
   if (!l.stmt) return l;
   V t = op2(p, TS_OP_add, p->round, op2(p, TS_OP_mul, l.i, p->p));
   V row = op2(p, TS_OP_floordiv, t, p->tn), col = op2(p, TS_OP_mod, t, p->tn);
-  p->turn = l.i;
+  p->nth = l.i;
   p->m0 = by(p, TS_OP_mul, row, ROWS), p->n0 = by(p, TS_OP_mul, col, p->x.cols);
   return l;
 }
@@ -144,17 +144,17 @@ V ts_gpu_conv_multiply(TsTileBuild *b, const TsGpuConvStages *r, V nk, V *s, V *
   V first[4] = {ts_gpu_zeros(b, r->rows, r->cols), *s, *parity, *s}, out[4];
   TsTileLoop k = ts_tile_for(b, ts_tile_index(b, 0), nk, 1, false, 4, first);
   if (!k.stmt) return NULL;
-  V at = k.carry[1], turn = k.carry[2];
-  ts_gpu_await(b, r->full, at, turn);
-  V acc = ts_gpu_mma(b, ts_gpu_operand(b, r->a, at, r->turned_a),
-                     ts_gpu_operand(b, r->b, at, r->turned_b), k.carry[0]);
+  V at = k.carry[1], phase = k.carry[2];
+  ts_gpu_await(b, r->full, at, phase);
+  V acc = ts_gpu_mma(b, ts_gpu_operand(b, r->a, at, r->transposed_a),
+                     ts_gpu_operand(b, r->b, at, r->transposed_b), k.carry[0]);
   ts_gpu_commit(b, TS_GPU_PRODUCTS);
   ts_gpu_wait(b, TS_GPU_PRODUCTS, 1);
   TsTileRegion *body = ts_gpu_when(b, ts_gpu_by(b, TS_OP_gt, k.i, 0));
   ts_gpu_arrive(b, r->empty, k.carry[3]);
   b->at = body;
-  ts_gpu_advance(b, &at, &turn, r->stages);
-  ts_tile_for_end(b, &k, (V[]){acc, at, turn, k.carry[1]}, out);
+  ts_gpu_advance(b, &at, &phase, r->stages);
+  ts_tile_for_end(b, &k, (V[]){acc, at, phase, k.carry[1]}, out);
   ts_gpu_wait(b, TS_GPU_PRODUCTS, 0);
   ts_gpu_arrive(b, r->empty, out[3]);
   *s = out[1], *parity = out[2];
@@ -182,14 +182,14 @@ static void store_piece(Conv *p, V x, V n, int64_t piece, int64_t pieces) {
   int64_t shape[2] = {ROWS, p->width};
   V zero = number(p, 0), buffer = number(p, piece % BUFFERS);
   if (pieces % BUFFERS)
-    buffer = by(p, TS_OP_bitwise_and, by(p, TS_OP_add, p->turn, piece), BUFFERS - 1);
+    buffer = by(p, TS_OP_bitwise_and, by(p, TS_OP_add, p->nth, piece), BUFFERS - 1);
   V y = ts_tile_cast(b, with_bias(p, x, n), p->x.out), at[3] = {buffer, zero, zero};
   ts_gpu_wait(b, TS_GPU_STORES, BUFFERS - 1);
   ts_gpu_plain(b, TS_TILE_sync);
   ts_tile_store(b, p->sc, at, y, NULL);
   ts_gpu_async_fence(b);
   ts_gpu_plain(b, TS_TILE_sync);
-  ts_gpu_plain(b, TS_TILE_follow);
+  ts_gpu_plain(b, TS_TILE_await_launch);
   ts_gpu_say(b, TS_TILE_store_bulk, TS_GPU_IN(p->c, p->sc, p->m0, n, buffer, zero, zero),
              TS_GPU_SET({"shape", ts_gpu_list(2, shape)}), NULL);
   ts_gpu_commit(b, TS_GPU_STORES);

@@ -55,7 +55,7 @@ void ts_gpu_conv_choose(TsGpuConv *x, int rows, int64_t wide);
 
 typedef struct TsGpuConvStages {
   TsTileVal a, b, full, empty; /* in shared memory */
-  bool turned_a, turned_b;
+  bool transposed_a, transposed_b;
   int rows, cols, stages; /* of the block's tile; of the ring */
 } TsGpuConvStages;
 

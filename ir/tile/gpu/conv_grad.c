@@ -26,7 +26,7 @@ typedef struct Grad {
   V g, a, d;
   V m, p, round, rounds;
   V sg, sa, sd, full, empty;
-  V turn, tap, first, n0, c0, to, nk; /* of this tile; to: its first row of d */
+  V nth, tap, first, n0, c0, to, nk; /* of this tile; to: its first row of d */
   int64_t taps, tn, tc;
 } Grad;
 
@@ -68,7 +68,7 @@ static TsTileLoop tiles(Grad *p, const V *carry) {
   TsTileLoop l = ts_tile_for(&p->b, number(p, 0), p->rounds, 1, false, 2, carry);
   if (!l.stmt) return l;
   V rest = op2(p, TS_OP_add, p->round, op2(p, TS_OP_mul, l.i, p->p));
-  p->turn = l.i;
+  p->nth = l.i;
   p->tap = digit(p, &rest, p->taps);
   p->n0 = by(p, TS_OP_mul, digit(p, &rest, p->tn), ROWS);
   p->c0 = by(p, TS_OP_mul, digit(p, &rest, p->tc), p->x.cols);
@@ -130,7 +130,7 @@ static void store_piece(Grad *p, V x, int64_t piece) {
   ts_tile_store(b, p->sd, at, x, NULL);
   ts_gpu_async_fence(b);
   ts_gpu_plain(b, TS_TILE_sync);
-  ts_gpu_plain(b, TS_TILE_follow);
+  ts_gpu_plain(b, TS_TILE_await_launch);
   ts_gpu_say(b, TS_TILE_store_bulk, TS_GPU_IN(p->d, p->sd, p->to, col, buffer, zero, zero),
              TS_GPU_SET({"shape", ts_gpu_list(2, shape)}), NULL);
   ts_gpu_commit(b, TS_GPU_STORES);

@@ -3,11 +3,11 @@
  * A block has three roles. `load` is one thread that claims parts (chunks of one key head) and
  * keeps two rings full, of keys and of values, which the second cache does not keep. The rings
  * are short: more bytes under way than the memory needs make it slower. `mma` are four warps
- * with 64 rows, of which the queries are the first ones: the matrix unit has time, since a block
- * of keys takes longer to come than to multiply. A chunk's sums, not yet divided, go to scratch with the exponent they are relative to and the
- * sum of the probabilities. The scores of a chunk's first block are multiplied beside the last
- * values of the chunk before, so that a part goes on as if it were one chunk; what a chunk has
- * of its own begins anew.
+ * with 64 rows, of which the queries are the first ones: the matrix unit has time, since a
+ * block of keys takes longer to come than to multiply. A chunk's sums, not yet divided, go to
+ * scratch with the exponent they are relative to and the sum of the probabilities. The scores
+ * of a chunk's first block are multiplied beside the last values of the chunk before, so that a
+ * part goes on as if it were one chunk; what a chunk has of its own begins anew.
  *
  * Chunks are joined one after the other, from the head's first one on. So the first part of a
  * head can be long without changing a bit: `join` reads its chunks as they come, from a few
@@ -23,7 +23,7 @@
 #include "ir/tile/gpu/decode_state.h"
 
 enum { PATTERN = 128, KEYS = TS_GPU_DECODE_KEYS, ROWS = TS_GPU_DECODE_ROWS };
-enum { WARPS = TS_GPU_DECODE_WARPS, AHEAD = TS_GPU_DECODE_AHEAD };
+enum { WARPS = TS_GPU_DECODE_WARPS, SLOTS = TS_GPU_DECODE_SLOTS };
 
 typedef TsTileVal V;
 typedef TsGpuDecoding Decode;
@@ -66,8 +66,8 @@ static void sizes(Decode *a) {
   a->chunks = ts_gpu_named(op2(a, TS_OP_sub, end, a->from), "chunks");
   V rest = op2(a, TS_OP_sub, a->chunks, op2(a, TS_OP_mul, a->l, a->n));
   a->shorts = ts_gpu_named(by(a, TS_OP_maximum, rest, 0), "shorts");
-  a->parts = ts_gpu_named(op2(a, TS_OP_add, a->l, a->shorts), "parts");
-  a->total = ts_gpu_named(op2(a, TS_OP_mul, a->parts, a->j), "total");
+  a->splits = ts_gpu_named(op2(a, TS_OP_add, a->l, a->shorts), "splits");
+  a->total = ts_gpu_named(op2(a, TS_OP_mul, a->splits, a->j), "total");
 }
 
 static V scratch(Decode *a, const char *name, TsDtype d, int rank, const int64_t *dim) {
@@ -94,12 +94,12 @@ static V stages(Decode *a, const char *name, int n, int64_t rows) {
 static void block_memory(Decode *a) {
   TsTileBuild *b = &a->b;
   int n = a->x.stages;
-  a->sq = stages(a, "sq", AHEAD, ROWS);
+  a->sq = stages(a, "sq", SLOTS, ROWS);
   a->sk = stages(a, "sk", n, KEYS);
   a->sv = stages(a, "sv", n, KEYS);
-  a->box = ts_gpu_shared(b, "box", TS_DT_i64, 1, (int64_t[]){AHEAD}, 0);
-  a->full_q = ts_gpu_barriers(b, "full_q", AHEAD, 1);
-  a->empty_q = ts_gpu_barriers(b, "empty_q", AHEAD, 2);
+  a->box = ts_gpu_shared(b, "box", TS_DT_i64, 1, (int64_t[]){SLOTS}, 0);
+  a->full_q = ts_gpu_barriers(b, "full_q", SLOTS, 1);
+  a->empty_q = ts_gpu_barriers(b, "empty_q", SLOTS, 2);
   a->full_k = ts_gpu_barriers(b, "full_k", n, 1);
   a->empty_k = ts_gpu_barriers(b, "empty_k", n, 1);
   a->full_v = ts_gpu_barriers(b, "full_v", n, 1);
@@ -109,7 +109,7 @@ static void block_memory(Decode *a) {
 }
 
 /* ---- parts */
-void ts_gpu_decode_part_of(Decode *a, V n) {
+void ts_gpu_decode_split_of(Decode *a, V n) {
   V longs = op2(a, TS_OP_mul, a->j, a->l), zero = number(a, 0);
   V is_long = op2(a, TS_OP_lt, n, longs);
   V each = ts_gpu_decode_choose(a, is_long, a->l, a->shorts);
@@ -159,7 +159,7 @@ static void fetch_values(Decode *a, Ring *r, V i) {
 
 static void post(Decode *a, V slot, V n) { ts_tile_store(&a->b, a->box, (V[]){slot}, n, NULL); }
 
-static V next_part(Decode *a) {
+static V next_split(Decode *a) {
   TsTileType scalar = ts_tile_scalar(TS_DT_i64);
   V n = ts_gpu_give(&a->b, TS_TILE_claim, TS_GPU_IN(a->counter, number(a, 0), a->total),
                     TS_GPU_PLAIN, &scalar);
@@ -180,10 +180,10 @@ static V claim_beside_last(Decode *a, V n, Ring *v) {
     Ring r = *v;
     V next = NULL;
     b->at = s->region[early];
-    if (early) next = next_part(a);
+    if (early) next = next_split(a);
     fetch_values(a, &r, last);
-    if (!early) ts_gpu_plain(b, TS_TILE_follow);
-    if (!early) next = next_part(a);
+    if (!early) ts_gpu_plain(b, TS_TILE_await_launch);
+    if (!early) next = next_split(a);
     ts_gpu_say(b, TS_TILE_yield, TS_GPU_IN(next, r.slot, r.parity), TS_GPU_PLAIN, NULL);
   }
   b->at = before;
@@ -192,7 +192,7 @@ static V claim_beside_last(Decode *a, V n, Ring *v) {
 }
 
 /* Queries, then keys one block ahead of the values. Gives the next part. */
-static V fetch_part(Decode *a, V n, const Ring *q, Ring *k, Ring *v) {
+static V fetch_split(Decode *a, V n, const Ring *q, Ring *k, Ring *v) {
   TsTileBuild *b = &a->b;
   V out[4];
   ts_gpu_await(b, a->empty_q, q->slot, q->parity);
@@ -219,9 +219,9 @@ static void load_role(Decode *a) {
   TsGpuRepeat l = ts_gpu_repeat(b, 7, (V[]){a->block, zero, one, zero, one, zero, one});
   if (!l.stmt) return;
   Ring q = {l.carry[1], l.carry[2]}, k = {l.carry[3], l.carry[4]}, v = {l.carry[5], l.carry[6]};
-  ts_gpu_decode_part_of(a, l.carry[0]);
-  V next = fetch_part(a, l.carry[0], &q, &k, &v);
-  ts_gpu_decode_advance(a, &q, AHEAD);
+  ts_gpu_decode_split_of(a, l.carry[0]);
+  V next = fetch_split(a, l.carry[0], &q, &k, &v);
+  ts_gpu_decode_advance(a, &q, SLOTS);
   ts_gpu_repeat_end(b, &l, op2(a, TS_OP_lt, next, a->total),
                     (V[]){next, q.slot, q.parity, k.slot, k.parity, v.slot, v.parity});
   if (b->k->failed) return;

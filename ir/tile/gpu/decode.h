@@ -10,7 +10,7 @@
  * Sizes: J key heads of all batches, E query rows of a key head (its heads, each with the same
  * queries), T keys, C blocks of TS_GPU_DECODE_KEYS keys in a chunk, N chunks in each of the
  * first L parts of a head, others have one, H query heads of a batch, P blocks that run at a
- * time, at most the number of parts (ts_gpu_decode_parts).
+ * time, at most the number of parts (ts_gpu_decode_splits).
  * Parameters: q [J,E,D], k [J,T,D], v [J,T,D], with a mask that, with a sink that [H] in f32;
  * y [J,E,D]. */
 #ifndef TS_IR_TILE_GPU_DECODE_H
@@ -47,14 +47,14 @@ TsTile *ts_tile_gpu_decode(const TsGpuDecode *x, TsError *err);
 int64_t ts_gpu_decode_chunk(int64_t t);
 int64_t ts_gpu_decode_chunks(const TsGpuDecode *x, int64_t j, int64_t t, int64_t chunk);
 
-typedef struct TsGpuDecodeParts {
+typedef struct TsGpuDecodeSplits {
   int64_t n, longs; /* N, L */
   int64_t all;      /* of all heads */
-} TsGpuDecodeParts;
+} TsGpuDecodeSplits;
 /* For so many blocks that run at a time; or for so long parts, of which a head has as many. */
-TsGpuDecodeParts ts_gpu_decode_parts(const TsGpuDecode *x, int64_t j, int64_t t, int64_t chunk,
-                                     int64_t blocks);
-TsGpuDecodeParts ts_gpu_decode_parts_of(const TsGpuDecode *x, int64_t j, int64_t t,
-                                        int64_t chunk, int64_t n, int64_t longs);
+TsGpuDecodeSplits ts_gpu_decode_splits(const TsGpuDecode *x, int64_t j, int64_t t,
+                                       int64_t chunk, int64_t blocks);
+TsGpuDecodeSplits ts_gpu_decode_splits_of(const TsGpuDecode *x, int64_t j, int64_t t,
+                                          int64_t chunk, int64_t n, int64_t longs);
 
 #endif

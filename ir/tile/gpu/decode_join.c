@@ -141,7 +141,7 @@ static void fold(Decode *a, const Ring *first_done, V *slot, V *parity) {
 }
 
 /* Waits for the part. */
-static void read_part(Decode *a, Ring *done) {
+static void read_split(Decode *a, Ring *done) {
   TsTileBuild *b = &a->b;
   if (!a->folded) return;
   TsTileType type[2] = {done->slot->type, done->parity->type};
@@ -166,9 +166,9 @@ static void read_part(Decode *a, Ring *done) {
 /* Counts a part; whether it was the last one of its head. */
 static V is_last(Decode *a, V head) {
   TsTileType scalar = ts_tile_scalar(TS_DT_i64);
-  V before = ts_gpu_give(&a->b, TS_TILE_claim, TS_GPU_IN(a->heads, head, a->parts),
+  V before = ts_gpu_give(&a->b, TS_TILE_claim, TS_GPU_IN(a->heads, head, a->splits),
                          TS_GPU_PLAIN, &scalar);
-  return op2(a, TS_OP_eq, before, by(a, TS_OP_sub, a->parts, 1));
+  return op2(a, TS_OP_eq, before, by(a, TS_OP_sub, a->splits, 1));
 }
 
 void ts_gpu_decode_join(Decode *a) {
@@ -183,9 +183,9 @@ void ts_gpu_decode_join(Decode *a) {
   q = (Ring){l.carry[1], l.carry[2]}, done = (Ring){l.carry[3], l.carry[4]};
   ts_gpu_plain(b, TS_TILE_sync); /* all warps have read the number */
   ts_gpu_arrive(b, a->empty_q, q.slot);
-  ts_gpu_decode_advance(a, &q, TS_GPU_DECODE_AHEAD);
-  ts_gpu_decode_part_of(a, l.carry[0]);
-  read_part(a, &done);
+  ts_gpu_decode_advance(a, &q, TS_GPU_DECODE_SLOTS);
+  ts_gpu_decode_split_of(a, l.carry[0]);
+  read_split(a, &done);
   TsTileRegion *outside = ts_gpu_when(b, is_last(a, a->head));
   join(a);
   b->at = outside;

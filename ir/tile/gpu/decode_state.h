@@ -7,7 +7,7 @@
 
 enum {
   TS_GPU_DECODE_WARPS = 4,
-  TS_GPU_DECODE_AHEAD = 2, /* slots of queries */
+  TS_GPU_DECODE_SLOTS = 2, /* slots of queries */
   TS_GPU_DECODE_UNREAD = 3 /* sums of chunks or parts that may be unread */
 };
 
@@ -18,7 +18,7 @@ typedef struct TsGpuDecoding {
   TsTileVal j, e, t, c, n, l, h, p; /* sizes */
   TsTileVal blocks;                 /* of keys */
   TsTileVal from, chunks, total;    /* the first chunk, how many; all parts */
-  TsTileVal parts, shorts;          /* of a head */
+  TsTileVal splits, shorts;         /* of a head */
   TsTileVal block;                  /* the number of this one */
   TsTileVal part, exponent, sum;    /* scratch: [room,rows,D], [room,rows] twice */
   TsTileVal counter, heads;         /* of parts claimed, and done by head */
@@ -34,7 +34,7 @@ typedef struct TsGpuDecodeRing {
 } TsGpuDecodeRing;
 
 /* The part of number n: the long ones of all heads come first, then the short ones. */
-void ts_gpu_decode_part_of(TsGpuDecoding *a, TsTileVal n);
+void ts_gpu_decode_split_of(TsGpuDecoding *a, TsTileVal n);
 /* The number of the next part, behind whose barrier the queries are too. */
 TsTileVal ts_gpu_decode_receive(TsGpuDecoding *a, const TsGpuDecodeRing *q);
 /* Of a chunk that is folded: of this block. */

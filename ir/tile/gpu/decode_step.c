@@ -201,7 +201,7 @@ static void tell(Decode *a, const Ring *done) {
  * those of a chunk before were, which are read by then. */
 static void leave_chunk(Decode *a, V block, const State *s, const Ring *done) {
   V place = place_of(a, block, done);
-  ts_gpu_plain(&a->b, TS_TILE_follow);
+  ts_gpu_plain(&a->b, TS_TILE_await_launch);
   ts_gpu_decode_leave(a, place, s->o, scaled(a, s->m), row(a, s->l, SUM));
 }
 
@@ -319,9 +319,9 @@ void ts_gpu_decode_mma(Decode *a) {
   V n = l.carry[0];
   q = (Ring){l.carry[1], l.carry[2]}, k = (Ring){l.carry[3], l.carry[4]};
   v = (Ring){l.carry[5], l.carry[6]}, done = (Ring){l.carry[7], l.carry[8]};
-  ts_gpu_decode_part_of(a, n);
+  ts_gpu_decode_split_of(a, n);
   all_blocks(a, &q, &k, &v, &done);
-  ts_gpu_decode_advance(a, &q, TS_GPU_DECODE_AHEAD);
+  ts_gpu_decode_advance(a, &q, TS_GPU_DECODE_SLOTS);
   V next = ts_gpu_decode_receive(a, &q);
   ts_gpu_repeat_end(b, &l, by(a, TS_OP_ge, next, 0),
                     (V[]){next, q.slot, q.parity, k.slot, k.parity, v.slot, v.parity, done.slot,

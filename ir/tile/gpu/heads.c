@@ -64,11 +64,11 @@ static V multiply(TsTileBuild *b, V x, V y, V acc) {
 }
 
 static V operand(TsTileBuild *b, V memory, const V *at, int64_t rows, int64_t cols,
-                 bool turned) {
+                 bool transposed) {
   static const int64_t axes[2] = {2, 1};
   TsTileType t = ts_gpu_fragment((TsDtype)memory->type.dtype, rows, cols);
   TsTileAccess access = {.naxis = 2, .axes = axes};
-  return ts_tile_load(b, memory, at, &t, turned ? &access : NULL);
+  return ts_tile_load(b, memory, at, &t, transposed ? &access : NULL);
 }
 
 static V left(TsTileBuild *b, V x, V at, int k) {

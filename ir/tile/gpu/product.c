@@ -54,16 +54,16 @@ static V matrix(Product *p, const char *name, TsDtype d, int64_t rows, int64_t c
   return ts_tile_param(p->b.k, name, &t, written);
 }
 
-static V operand(Product *p, const char *name, const TsGpuLies *lies, int64_t rows,
+static V operand(Product *p, const char *name, const TsGpuOperandLayout *layout, int64_t rows,
                  int64_t cols, const int64_t *many) {
   TsTileType t = {.dtype = p->x.in};
   for (int i = 0; p->x.batch && i < 2; i++) {
-    t.stride[t.rank] = lies->step[i];
-    t.dim[t.rank++] = lies->step[i] ? many[i] : 1;
+    t.stride[t.rank] = layout->step[i];
+    t.dim[t.rank++] = layout->step[i] ? many[i] : 1;
   }
-  t.stride[t.rank] = lies->row, t.dim[t.rank++] = rows;
+  t.stride[t.rank] = layout->row, t.dim[t.rank++] = rows;
   t.stride[t.rank] = 1, t.dim[t.rank++] = cols;
-  t.strided = lies->row != 0;
+  t.strided = layout->row != 0;
   if (!t.strided) memset(t.stride, 0, sizeof t.stride);
   return ts_tile_param(p->b.k, name, &t, false);
 }
@@ -78,10 +78,10 @@ static V matrices(Product *p, const char *name, TsDtype d, int64_t count, int64_
 static void ragged_params(Product *p, int64_t m, int64_t n, int64_t k, const int64_t *many,
                           int64_t last) {
   const TsGpuProduct *x = &p->x;
-  bool rows = x->ragged == TS_GPU_RAGGED_rows, turned = x->turned_b;
+  bool rows = x->ragged == TS_GPU_RAGGED_rows, transposed = x->transposed_b;
   TsTileType places = ts_tile_vector(TS_DT_i64, many[1]);
   p->a = matrix(p, "a", x->in, rows ? m : k, rows ? k : m, false);
-  p->bm = rows ? matrices(p, "b", x->in, many[0], turned ? n : k, turned ? k : n, false)
+  p->bm = rows ? matrices(p, "b", x->in, many[0], transposed ? n : k, transposed ? k : n, false)
                : matrix(p, "b", x->in, k, n, false);
   p->places = ts_tile_param(p->b.k, "places", &places, false);
   if (!rows && p->unit) {
@@ -108,16 +108,16 @@ static void params(Product *p) {
     ragged_params(p, m, n, kk, many, last);
     return;
   }
-  p->a = operand(p, "a", &x->a, x->turned_a ? kk : m, x->turned_a ? m : kk, many);
-  p->bm = operand(p, "b", &x->b, x->turned_b ? n : kk, x->turned_b ? kk : n, many);
+  p->a = operand(p, "a", &x->a, x->transposed_a ? kk : m, x->transposed_a ? m : kk, many);
+  p->bm = operand(p, "b", &x->b, x->transposed_b ? n : kk, x->transposed_b ? kk : n, many);
   if (x->batch) {
     TsTileType t = ts_tile_type(x->out, 4, (int64_t[]){many[0], many[1], m, n});
     p->c = ts_tile_param(k, "c", &t, true);
     return;
   }
-  if (x->follow) {
+  if (x->epilogue) {
     p->param[0] = p->a, p->param[1] = p->bm;
-    ts_gpu_follow_params(x->follow, k, m, n, p->param);
+    ts_gpu_epilogue_params(x->epilogue, k, m, n, p->param);
     return;
   }
   TsTileType line = ts_tile_vector(x->out, n);
@@ -191,18 +191,18 @@ static V line_memory(Product *p, V of) {
 
 static void block_memory(Product *p) {
   const TsGpuProduct *x = &p->x;
-  p->sa = stages(p, "sa", p->rows, !x->turned_a, 1);
-  p->sb = stages(p, "sb", x->cols, x->turned_b, 0);
+  p->sa = stages(p, "sa", p->rows, !x->transposed_a, 1);
+  p->sb = stages(p, "sb", x->cols, x->transposed_b, 0);
   int pieces = ts_gpu_product_pieces(p);
-  int64_t piece[3] = {p->ahead ? pieces : x->buffers, p->rows, p->width};
+  int64_t piece[3] = {p->prefetched ? pieces : x->buffers, p->rows, p->width};
   if (p->unit) p->sc = memory(p, "sc", x->out, 3, piece, TS_GPU_PATTERN, 1);
-  for (int i = 2; x->follow && i < x->follow->block->nin; i++)
+  for (int i = 2; x->epilogue && i < x->epilogue->block->nin; i++)
     if (p->param[i]->type.rank == 1) p->line[i] = line_memory(p, p->param[i]);
   if (p->bias && p->unit) p->line[0] = line_memory(p, p->bias);
   p->full = ts_gpu_barriers(&p->b, "full", x->stages, 1);
   p->empty = ts_gpu_barriers(&p->b, "empty", x->stages, 1);
-  if (p->ahead) p->came = ts_gpu_barriers(&p->b, "came", pieces, 1);
-  if (p->ahead) p->room = ts_gpu_barriers(&p->b, "room", pieces, 1);
+  if (p->prefetched) p->came = ts_gpu_barriers(&p->b, "came", pieces, 1);
+  if (p->prefetched) p->room = ts_gpu_barriers(&p->b, "room", pieces, 1);
 }
 
 /* ---- where a tile and a stage are */
@@ -247,7 +247,7 @@ void ts_gpu_product_corner(Product *p, V t) {
 static TsTileLoop tiles(Product *p, V s, V parity) {
   TsTileLoop l = ts_tile_for(&p->b, number(p, 0), p->rounds, 1, false, 2, (V[]){s, parity});
   if (!l.stmt) return l;
-  p->turn = p->lines = l.i;
+  p->nth = p->lines = l.i;
   ts_gpu_product_corner(p, op2(p, TS_OP_add, p->round, op2(p, TS_OP_mul, l.i, p->p)));
   return l;
 }
@@ -271,8 +271,8 @@ static void fetch_both(Product *p, V a, V b, V s, V m, V k) {
   ts_gpu_say(&p->b, TS_TILE_expect, TS_GPU_IN(p->full, s),
              TS_GPU_SET({"bytes", ts_gpu_whole(bytes)}), NULL);
   ts_gpu_say(&p->b, TS_TILE_arrive, TS_GPU_IN(p->full, s), 0, NULL, NULL);
-  fetch(p, p->sa, a, !x->turned_a, m, k, p->rows, s);
-  fetch(p, p->sb, b, x->turned_b, p->n0, k, x->cols, s);
+  fetch(p, p->sa, a, !x->transposed_a, m, k, p->rows, s);
+  fetch(p, p->sb, b, x->transposed_b, p->n0, k, x->cols, s);
 }
 
 /* Stages of a group's rows, the last one from where there are zeros behind it. */
@@ -331,11 +331,11 @@ static void fetch_stages(Product *p, V lo, V hi, const V *carry, V *out) {
  * wait for each other every `limit` stages, as long as all have a tile. Since stages are
  * fetched ahead, products do not stop for it. */
 static void keep_step(Product *p, V first, V chunks) {
-  V left = op2(p, TS_OP_sub, p->full_rounds, p->turn);
+  V left = op2(p, TS_OP_sub, p->full_rounds, p->nth);
   V once = by(p, TS_OP_maximum, by(p, TS_OP_minimum, left, 1), 0);
   TsTileLoop l = ts_tile_for(&p->b, number(p, 0), once, 1, false, 0, NULL);
   if (!l.stmt) return;
-  V step = op2(p, TS_OP_add, op2(p, TS_OP_mul, p->turn, chunks), first);
+  V step = op2(p, TS_OP_add, op2(p, TS_OP_mul, p->nth, chunks), first);
   ts_gpu_say(&p->b, TS_TILE_pace, TS_GPU_IN(p->clock, step, p->p), 0, NULL, NULL);
   ts_tile_for_end(&p->b, &l, NULL, NULL);
 }
@@ -352,19 +352,19 @@ static void fetch_in_step(Product *p, const V *carry, V *out) {
 
 /* What is added to a tile, to where its own pieces will go, as soon as those of the tile before
  * have left. */
-static void fetch_ahead(Product *p) {
+static void prefetch_pieces(Product *p) {
   int pieces = ts_gpu_product_pieces(p);
   int64_t bytes = p->rows * TS_GPU_PATTERN, shape[2] = {p->rows, p->width};
   TsTileLoop l = ts_tile_for(&p->b, number(p, 0), number(p, pieces), 1, false, 0, NULL);
   if (!l.stmt) return;
   V zero = number(p, 0), n = op2(p, TS_OP_add, p->n0, by(p, TS_OP_mul, l.i, p->width));
-  V parity = by(p, TS_OP_bitwise_and, p->turn, 1);
+  V parity = by(p, TS_OP_bitwise_and, p->nth, 1);
   ts_gpu_say(&p->b, TS_TILE_await, TS_GPU_IN(p->room, l.i, parity), 0, NULL, NULL);
   ts_gpu_say(&p->b, TS_TILE_expect, TS_GPU_IN(p->came, l.i),
              TS_GPU_SET({"bytes", ts_gpu_whole(bytes)}), NULL);
   ts_gpu_say(&p->b, TS_TILE_arrive, TS_GPU_IN(p->came, l.i), 0, NULL, NULL);
   ts_gpu_say(&p->b, TS_TILE_copy_bulk,
-             TS_GPU_IN(p->sc, p->param[p->ahead], p->came, l.i, l.i, zero, zero, p->m0, n),
+             TS_GPU_IN(p->sc, p->param[p->prefetched], p->came, l.i, l.i, zero, zero, p->m0, n),
              TS_GPU_SET({"shape", ts_gpu_list(2, shape)}), NULL);
   ts_tile_for_end(&p->b, &l, NULL, NULL);
 }
@@ -373,20 +373,21 @@ static void fetch_ahead(Product *p) {
 static void fetch_around(Product *p, const V *carry, V *out) {
   V all = stages_of_tile(p), some = by(p, TS_OP_minimum, all, p->x.stages), middle[2] = {0};
   fetch_stages(p, number(p, 0), some, carry, middle);
-  fetch_ahead(p);
+  prefetch_pieces(p);
   fetch_stages(p, some, all, middle, out);
 }
 
 static void load_role(Product *p) {
   TsTileRegion *before = ts_gpu_role(&p->b, "load", LOAD_WARPS);
   registers(p, true);
-  if (p->clock) ts_gpu_plain(&p->b, TS_TILE_follow); /* the launch before has the same clock */
+  if (p->clock)
+    ts_gpu_plain(&p->b, TS_TILE_await_launch); /* the launch before has the same clock */
   TsTileLoop l = tiles(p, number(p, 0), number(p, 1));
   V out[2] = {0};
   if (!l.stmt) return;
   if (p->clock)
     fetch_in_step(p, l.carry, out);
-  else if (p->ahead)
+  else if (p->prefetched)
     fetch_around(p, l.carry, out);
   else
     fetch_stages(p, number(p, 0), stages_of_tile(p), l.carry, out);
@@ -408,7 +409,7 @@ static void mma_role(Product *p) {
   TsTileLoop l = tiles(p, number(p, 0), number(p, 0));
   if (!l.stmt) return;
   V s = l.carry[0], parity = l.carry[1];
-  if (p->ahead) ts_gpu_rows_room(p);
+  if (p->prefetched) ts_gpu_rows_room(p);
   ts_gpu_rows_fetch(p);
   V acc = p->unit ? ts_gpu_sums_unit(p, &s, &parity) : ts_gpu_sums_fma(p, &s, &parity);
   ts_gpu_rows_wait(p);
@@ -419,8 +420,8 @@ static void mma_role(Product *p) {
 }
 
 /* ---- the kernel */
-int ts_gpu_product_ahead(const TsGpuProduct *x) {
-  const TsGpuFollow *f = x->follow;
+int ts_gpu_product_prefetched(const TsGpuProduct *x) {
+  const TsGpuEpilogue *f = x->epilogue;
   int found = 0;
   if (!f || x->late || x->limit) return 0;
   if (f->nout != 1 || ts_dtypes[x->out].nbytes != 2) return 0;
@@ -433,15 +434,16 @@ int ts_gpu_product_ahead(const TsGpuProduct *x) {
 }
 
 static bool ragged_fits(const TsGpuProduct *x) {
-  bool plain = !x->follow && !x->bias && !x->residual && !x->activation && !x->late;
-  bool lies = x->ragged == TS_GPU_RAGGED_rows ? !x->turned_a : x->turned_a && !x->turned_b;
-  return plain && lies && !x->batch && !x->limit && x->cluster == 1;
+  bool plain = !x->epilogue && !x->bias && !x->residual && !x->activation && !x->late;
+  bool laid_out =
+      x->ragged == TS_GPU_RAGGED_rows ? !x->transposed_a : x->transposed_a && !x->transposed_b;
+  return plain && laid_out && !x->batch && !x->limit && x->cluster == 1;
 }
 
 static int legal(const TsGpuProduct *x, bool unit, TsError *err) {
   int bytes = ts_dtypes[x->in].nbytes;
   bool eight = bytes == 1;
-  bool narrow = bytes == 2 || ((eight || x->tf32) && !x->turned_a && x->turned_b);
+  bool narrow = bytes == 2 || ((eight || x->tf32) && !x->transposed_a && x->transposed_b);
   bool out = x->out == TS_DT_f32 || (eight ? ts_dtypes[x->out].nbytes == 2 : x->out == x->in);
   if (x->in == TS_DT_i8) out = x->out == TS_DT_i32;
   bool wide = x->in == TS_DT_f32 || x->in == TS_DT_f64;
@@ -452,11 +454,11 @@ static int legal(const TsGpuProduct *x, bool unit, TsError *err) {
                    : wide && x->out == x->in && x->rows % TS_GPU_WARP_ROWS == 0 &&
                          x->cols % ts_gpu_sums_cols(x->in) == 0 && x->depth * bytes == 64 &&
                          x->cluster == 1;
-  if (x->batch) fits = fits && !x->follow && !x->bias && !x->residual && !x->limit;
+  if (x->batch) fits = fits && !x->epilogue && !x->bias && !x->residual && !x->limit;
   if (x->batch) fits = fits && x->a.row && x->b.row;
   if (x->ragged) fits = fits && ragged_fits(x);
   if (x->late) fits = fits && ts_gpu_product_can_be_late(x);
-  if (x->follow) fits = fits && unit && !x->bias && !x->residual && !x->activation;
+  if (x->epilogue) fits = fits && unit && !x->bias && !x->residual && !x->activation;
   fits = fits && x->stages > 1 && x->group > 0 && (x->cluster == 1 || x->cluster == 2);
   if (fits) return 0;
   return ts_error_set(err, TS_ERR_argument, "no product of %s to %s in tiles of %dx%dx%d",
@@ -501,18 +503,18 @@ TsTile *ts_tile_gpu_product(const TsGpuProduct *x, TsError *err) {
   Product p = {.x = *x, .unit = unit, .rows = (int64_t)x->rows * x->cluster};
   p.width = TS_GPU_PATTERN / ts_dtypes[x->out].nbytes;
   p.b = ts_tile_build(k);
-  p.ahead = ts_gpu_product_ahead(x);
+  p.prefetched = ts_gpu_product_prefetched(x);
   params(&p);
   head(&p);
-  if (x->follow) {
-    V *made = calloc(x->follow->block->nvalue + 1, sizeof *made);
-    p.rows_of = (TsGpuFollowing){.f = x->follow,
-                                 .b = &p.b,
-                                 .param = p.param,
-                                 .rows = p.rows,
-                                 .width = p.width,
-                                 .line = p.line,
-                                 .made = made};
+  if (x->epilogue) {
+    V *made = calloc(x->epilogue->block->nvalue + 1, sizeof *made);
+    p.rows_of = (TsGpuEpiloguePiece){.f = x->epilogue,
+                                     .b = &p.b,
+                                     .param = p.param,
+                                     .rows = p.rows,
+                                     .width = p.width,
+                                     .line = p.line,
+                                     .made = made};
     if (!made) k->failed = true;
   }
   if (!k->failed) body(&p);

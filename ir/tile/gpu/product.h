@@ -9,21 +9,21 @@
 #ifndef TS_IR_TILE_GPU_PRODUCT_H
 #define TS_IR_TILE_GPU_PRODUCT_H
 
-#include "ir/tile/gpu/follow.h"
+#include "ir/tile/gpu/epilogue.h"
 #include "ir/tile/gpu/ragged.h"
 
 /* How an operand lies: elements from row to row of what memory has (all zero: one behind the
  * other), from matrix to matrix along the two axes of a batch; 0: one for all. */
-typedef struct TsGpuLies {
+typedef struct TsGpuOperandLayout {
   int64_t row, step[2];
-} TsGpuLies;
+} TsGpuOperandLayout;
 
 typedef struct TsGpuProduct {
   TsDtype in, out;
-  bool turned_a, turned_b; /* A lies in memory as [K,M], B as [N,K] */
+  bool transposed_a, transposed_b; /* A lies in memory as [K,M], B as [N,K] */
   /* Sizes are M, N, K, two axes of matrices, P then. C's are one behind the other. */
   bool batch;
-  TsGpuLies a, b;
+  TsGpuOperandLayout a, b;
   int rows, cols, depth; /* of a block's tile and of one stage */
   int stages, cluster;   /* cluster: blocks along M that share columns of B; 1 or 2 */
   int buffers;           /* of pieces on their way to C; 1 or 2 */
@@ -31,8 +31,9 @@ typedef struct TsGpuProduct {
   bool bias, residual;   /* more inputs: [N] and [M,N], of type out */
   int activation;        /* a pointwise row of one operand, or 0 */
   int limit;             /* stages between two waits of the clusters for each other; 0: none */
-  const TsGpuFollow *follow; /* instead of bias .. activation: rows of a block form, or NULL */
-  bool tf32;                 /* f32 by the matrix unit, for the profile fast */
+  const TsGpuEpilogue
+      *epilogue; /* instead of bias .. activation: rows of a block form, or NULL */
+  bool tf32;     /* f32 by the matrix unit, for the profile fast */
   /* Sums wait in registers, rounded: what follows and is stored comes between the products of
    * the next tile. */
   bool late;
@@ -44,21 +45,21 @@ typedef struct TsGpuProduct {
 
 /* The usual numbers of a tile: what fits, and was measured to be good. rows and cols of 0: the
  * largest tile. */
-TsGpuProduct ts_gpu_product(TsDtype in, TsDtype out, bool turned_a, bool turned_b, int rows,
-                            int cols);
+TsGpuProduct ts_gpu_product(TsDtype in, TsDtype out, bool transposed_a, bool transposed_b,
+                            int rows, int cols);
 /* For these sizes, and so many matrices, on a GPU with so many multiprocessors: the tile whose
  * time is least by what was measured. */
-TsGpuProduct ts_gpu_product_for(TsDtype in, TsDtype out, bool turned_a, bool turned_b,
+TsGpuProduct ts_gpu_product_for(TsDtype in, TsDtype out, bool transposed_a, bool transposed_b,
                                 int64_t m, int64_t n, int64_t k, int64_t batch, int nsm);
-/* f32 as tf32; A as it lies, B turned. */
+/* f32 as tf32; A as it lies, B transposed. */
 TsGpuProduct ts_gpu_product_tf32(int64_t m, int64_t n, int64_t k, int nsm);
 /* When bias and activation are known: whether they are late, and how many stages fit then. */
 void ts_gpu_product_settle(TsGpuProduct *p, int64_t k);
 /* With these rows behind it, for products of this depth; settled. */
-void ts_gpu_product_follow(TsGpuProduct *p, const TsGpuFollow *f, int64_t k);
+void ts_gpu_product_epilogue(TsGpuProduct *p, const TsGpuEpilogue *f, int64_t k);
 /* The one matrix that rows read, of as many bits as the one result: it can come ahead, to where
  * the result goes. A number of a parameter, 0: there is none. */
-int ts_gpu_product_ahead(const TsGpuProduct *p);
+int ts_gpu_product_prefetched(const TsGpuProduct *p);
 /* Whether all that has to wait for the next tile is 16 bits an element, and registers hold
  * it. */
 bool ts_gpu_product_can_be_late(const TsGpuProduct *p);

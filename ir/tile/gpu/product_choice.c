@@ -9,20 +9,20 @@
 static int stages_that_fit(const TsGpuProduct *p) {
   int bytes = (p->rows + p->cols) * TS_GPU_PATTERN,
       buffers = p->buffers * p->rows * TS_GPU_PATTERN;
-  if (ts_gpu_product_ahead(p)) buffers = p->cols * p->rows * ts_dtypes[p->out].nbytes;
-  int lines = 2 * p->cols * 4 * (p->follow || p->bias ? 1 : 0);
+  if (ts_gpu_product_prefetched(p)) buffers = p->cols * p->rows * ts_dtypes[p->out].nbytes;
+  int lines = 2 * p->cols * 4 * (p->epilogue || p->bias ? 1 : 0);
   int n = (TS_GPU_SHARED - 512 - lines - buffers) / bytes;
   return n > 12 ? 12 : n;
 }
 
-static bool reads_matrix(const TsGpuFollow *f) {
+static bool reads_matrix(const TsGpuEpilogue *f) {
   for (int i = 2; i < f->block->nin; i++)
     if (f->block->param[i]->type.rank == 2) return true;
   return false;
 }
 
 bool ts_gpu_product_can_be_late(const TsGpuProduct *p) {
-  const TsGpuFollow *f = p->follow;
+  const TsGpuEpilogue *f = p->epilogue;
   bool light = !p->activation || p->activation == TS_OP_relu;
   bool fits = p->rows <= 2 * TS_GPU_GROUP_ROWS || p->cols <= 128;
   if (ts_dtypes[p->in].nbytes > 2 || ts_dtypes[p->out].nbytes != 2 || !fits) return false;
@@ -38,16 +38,17 @@ void ts_gpu_product_settle(TsGpuProduct *p, int64_t k) {
   if (ts_dtypes[p->in].nbytes <= 2) p->stages = stages_that_fit(p);
 }
 
-void ts_gpu_product_follow(TsGpuProduct *p, const TsGpuFollow *f, int64_t k) {
-  p->follow = f;
+void ts_gpu_product_epilogue(TsGpuProduct *p, const TsGpuEpilogue *f, int64_t k) {
+  p->epilogue = f;
   p->out = (TsDtype)f->to[0]->type.dtype;
   ts_gpu_product_settle(p, k);
 }
 
-TsGpuProduct ts_gpu_product(TsDtype in, TsDtype out, bool turned_a, bool turned_b, int rows,
-                            int cols) {
+TsGpuProduct ts_gpu_product(TsDtype in, TsDtype out, bool transposed_a, bool transposed_b,
+                            int rows, int cols) {
   bool unit = ts_dtypes[in].nbytes <= 2;
-  TsGpuProduct p = {.in = in, .out = out, .turned_a = turned_a, .turned_b = turned_b};
+  TsGpuProduct p = {
+      .in = in, .out = out, .transposed_a = transposed_a, .transposed_b = transposed_b};
   p.rows = rows ? rows : 128;
   p.cols = cols ? cols : in == TS_DT_f64 ? 128 : 256;
   p.depth = (unit ? TS_GPU_PATTERN : 64) / ts_dtypes[in].nbytes;
@@ -101,15 +102,16 @@ static bool drifts(const Tile *t, int64_t m, int64_t n, int64_t k, int nsm) {
   return area < (double)m * (double)n && 2.0 * (rows + cols) * (double)k > cache;
 }
 
-TsGpuProduct ts_gpu_product_for(TsDtype in, TsDtype out, bool turned_a, bool turned_b,
+TsGpuProduct ts_gpu_product_for(TsDtype in, TsDtype out, bool transposed_a, bool transposed_b,
                                 int64_t m, int64_t n, int64_t k, int64_t batch, int nsm) {
   const Tile *best = &tile[0];
   k = k * ts_dtypes[in].nbytes / 2; /* eight bits take half as long */
-  if (ts_dtypes[in].nbytes > 2) return ts_gpu_product(in, out, turned_a, turned_b, 0, 0);
+  if (ts_dtypes[in].nbytes > 2)
+    return ts_gpu_product(in, out, transposed_a, transposed_b, 0, 0);
   for (size_t i = 1; i < sizeof tile / sizeof *tile; i++)
     if (usec_of(&tile[i], m, n, k, batch, nsm) < usec_of(best, m, n, k, batch, nsm))
       best = &tile[i];
-  TsGpuProduct p = ts_gpu_product(in, out, turned_a, turned_b, best->rows, best->cols);
+  TsGpuProduct p = ts_gpu_product(in, out, transposed_a, transposed_b, best->rows, best->cols);
   p.cluster = best->cluster;
   if (batch == 1 && drifts(best, m, n, k, nsm)) p.limit = 32;
   return p;

@@ -20,15 +20,17 @@ typedef struct Late {
   V piece[4]; /* its sums, rounded */
 } Late;
 
-static int late_results(const Product *p) { return p->x.follow ? p->x.follow->nout : 1; }
+static int late_results(const Product *p) { return p->x.epilogue ? p->x.epilogue->nout : 1; }
 
-static V late_param(Product *p, int i) { return p->x.follow ? ts_gpu_rows_param(p, i) : p->c; }
+static V late_param(Product *p, int i) {
+  return p->x.epilogue ? ts_gpu_rows_param(p, i) : p->c;
+}
 
 static V late_buffer(Product *p, V piece, int result) {
   int each = late_results(p);
   if (p->x.buffers == 1) return number(p, 0);
   V done = by(p, TS_OP_add, by(p, TS_OP_mul, piece, each), result);
-  if (ts_gpu_product_pieces(p) * each % 2) done = op2(p, TS_OP_add, done, p->turn);
+  if (ts_gpu_product_pieces(p) * each % 2) done = op2(p, TS_OP_add, done, p->nth);
   return by(p, TS_OP_bitwise_and, done, 1);
 }
 
@@ -37,21 +39,21 @@ static void late_columns(Product *p, const Late *t, V piece, int64_t col) {
   V x = ts_gpu_rows_part(p, t->piece[0], col, TS_GPU_LATE_COLS), y = x;
   V in = by(p, TS_OP_mul, piece, p->width);
   if (col) in = by(p, TS_OP_add, in, col);
-  if (p->x.follow) {
+  if (p->x.epilogue) {
     p->rows_of.width = TS_GPU_LATE_COLS;
     V line = op2(p, TS_OP_add, ts_gpu_rows_line(p, 0), in);
-    ts_gpu_follow_begin(&p->rows_of, t->m, op2(p, TS_OP_add, t->n, in), line);
-    p->rows_of.made[p->x.follow->narrow->id] = x;
+    ts_gpu_epilogue_begin(&p->rows_of, t->m, op2(p, TS_OP_add, t->n, in), line);
+    p->rows_of.made[p->x.epilogue->narrow->id] = x;
   }
   for (int i = 0; i < late_results(p); i++) {
-    if (p->x.follow) y = ts_gpu_rows_result(p, i);
+    if (p->x.epilogue) y = ts_gpu_rows_result(p, i);
     ts_gpu_rows_put(p, y, late_buffer(p, piece, i), col);
   }
 }
 
 static void late_part(Product *p, const Late *t, V piece, int step) {
   V now = p->lines;
-  p->lines = by(p, TS_OP_add, p->turn, 1);
+  p->lines = by(p, TS_OP_add, p->nth, 1);
   if (step == 0) {
     ts_gpu_wait(&p->b, TS_GPU_STORES, p->x.buffers - late_results(p));
     ts_gpu_plain(&p->b, TS_TILE_sync);
@@ -106,10 +108,10 @@ static V late_rest(Product *p, V acc, TsGpuStage *at) {
 static V late_rounded(Product *p, V acc, int64_t piece) {
   int64_t at = piece * p->width;
   V x = ts_gpu_rows_part(p, acc, at, p->width), n = by(p, TS_OP_add, p->n0, at);
-  if (!p->x.follow) return ts_gpu_rows_plain(p, x, n, at);
+  if (!p->x.epilogue) return ts_gpu_rows_plain(p, x, n, at);
   p->rows_of.width = p->width;
   ts_gpu_rows_begin(p, x, n, piece);
-  return ts_gpu_follow(&p->rows_of, p->x.follow->narrow);
+  return ts_gpu_epilogue(&p->rows_of, p->x.epilogue->narrow);
 }
 
 static void late_end(Product *p, const Late *t) {
@@ -143,7 +145,7 @@ void ts_gpu_late_role(Product *p) {
   TsGpuStage at = {l.carry[0], l.carry[1], NULL};
   t.m = l.carry[2], t.n = l.carry[3];
   for (int i = 0; i < n; i++) t.piece[i] = l.carry[4 + i];
-  p->turn = p->lines = l.i;
+  p->nth = p->lines = l.i;
   ts_gpu_product_corner(p, op2(p, TS_OP_add, p->round, op2(p, TS_OP_mul, l.i, p->p)));
   ts_gpu_rows_fetch(p);
   V acc = late_rest(p, late_loop(p, &t, &at), &at);
@@ -154,7 +156,7 @@ void ts_gpu_late_role(Product *p) {
   ts_tile_for_end(&p->b, &l, yield, out);
   t = (Late){.m = out[2], .n = out[3]};
   for (int i = 0; i < n; i++) t.piece[i] = out[4 + i];
-  p->turn = p->rounds;
+  p->nth = p->rounds;
   late_end(p, &t);
   ts_gpu_wait(&p->b, TS_GPU_STORES, 0);
 }

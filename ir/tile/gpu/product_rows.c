@@ -32,7 +32,7 @@ static V line_source(Product *p, int i) { return i ? p->param[i] : p->bias; }
 void ts_gpu_rows_fetch(Product *p) {
   int64_t shape[1] = {p->x.cols};
   bool any = false;
-  for (int i = 0; i < TS_GPU_FOLLOW_PARAMS; i++) {
+  for (int i = 0; i < TS_GPU_EPILOGUE_PARAMS; i++) {
     if (!p->line[i]) continue;
     any = true;
     ts_gpu_say(&p->b, TS_TILE_copy_async,
@@ -45,7 +45,7 @@ void ts_gpu_rows_fetch(Product *p) {
 
 void ts_gpu_rows_wait(Product *p) {
   bool any = false;
-  for (int i = 0; i < TS_GPU_FOLLOW_PARAMS; i++) any = any || p->line[i];
+  for (int i = 0; i < TS_GPU_EPILOGUE_PARAMS; i++) any = any || p->line[i];
   if (!any) return;
   ts_gpu_say(&p->b, TS_TILE_wait, 0, NULL,
              TS_GPU_SET({"pending", ts_gpu_whole(0)}, {"of", ts_gpu_choice(0)}), NULL);
@@ -76,9 +76,9 @@ V ts_gpu_rows_plain(Product *p, V x, V n, int64_t col) {
  * that the one before did not begin with. */
 static V buffer_of(Product *p, int64_t piece) {
   int n = p->x.buffers;
-  int64_t all = p->x.cols / p->width * (p->x.follow ? p->x.follow->nout : 1);
+  int64_t all = p->x.cols / p->width * (p->x.epilogue ? p->x.epilogue->nout : 1);
   if (n == 1 || all % 2 == 0) return number(p, piece % n);
-  return by(p, TS_OP_bitwise_and, by(p, TS_OP_add, p->turn, piece), 1);
+  return by(p, TS_OP_bitwise_and, by(p, TS_OP_add, p->nth, piece), 1);
 }
 
 /* A piece goes to a buffer and from there by the copy engine, which takes what lies inside of
@@ -98,7 +98,7 @@ void ts_gpu_rows_send(Product *p, V to, V m, V n, V buffer) {
   int nin = 2;
   if (to && to->type.rank == 4) in[nin++] = p->at[0], in[nin++] = p->at[1] ? p->at[1] : zero;
   in[nin++] = m, in[nin++] = n, in[nin++] = buffer, in[nin++] = zero, in[nin++] = zero;
-  ts_gpu_plain(&p->b, TS_TILE_follow);
+  ts_gpu_plain(&p->b, TS_TILE_await_launch);
   ts_gpu_say(&p->b, TS_TILE_store_bulk, nin, in, TS_GPU_SET({"shape", ts_gpu_list(2, shape)}),
              NULL);
   ts_gpu_commit(&p->b, TS_GPU_STORES);
@@ -117,16 +117,16 @@ static void store_piece(Product *p, V to, V y, V n, V buffer) {
 
 /* ---- rows of a block form */
 void ts_gpu_rows_begin(Product *p, V x, V n, int64_t piece) {
-  TsGpuFollowing *c = &p->rows_of;
-  ts_gpu_follow_begin(c, p->m0, n, ts_gpu_rows_line(p, piece * p->width));
-  c->made[p->x.follow->mma->out[0]->id] = x;
+  TsGpuEpiloguePiece *c = &p->rows_of;
+  ts_gpu_epilogue_begin(c, p->m0, n, ts_gpu_rows_line(p, piece * p->width));
+  c->made[p->x.epilogue->mma->out[0]->id] = x;
 }
 
 V ts_gpu_rows_result(Product *p, int i) {
-  return ts_gpu_follow(&p->rows_of, p->x.follow->out[i]);
+  return ts_gpu_epilogue(&p->rows_of, p->x.epilogue->out[i]);
 }
 
-V ts_gpu_rows_param(Product *p, int i) { return p->param[p->x.follow->to[i]->index]; }
+V ts_gpu_rows_param(Product *p, int i) { return p->param[p->x.epilogue->to[i]->index]; }
 
 /* Pieces of the tile before are no longer read. */
 void ts_gpu_rows_room(Product *p) {
@@ -138,12 +138,12 @@ void ts_gpu_rows_room(Product *p) {
 }
 
 /* In the place of what was added. */
-static void follow_in_place(Product *p, V x, V n, int64_t piece) {
+static void epilogue_in_place(Product *p, V x, V n, int64_t piece) {
   V at = number(p, piece), zero = number(p, 0);
-  ts_gpu_say(&p->b, TS_TILE_await, TS_GPU_IN(p->came, at, by(p, TS_OP_bitwise_and, p->turn, 1)),
+  ts_gpu_say(&p->b, TS_TILE_await, TS_GPU_IN(p->came, at, by(p, TS_OP_bitwise_and, p->nth, 1)),
              0, NULL, NULL);
   ts_gpu_rows_begin(p, x, n, piece);
-  p->rows_of.ahead = p->ahead;
+  p->rows_of.prefetched = p->prefetched;
   p->rows_of.came =
       ts_gpu_sums_fragment(p, p->x.out, p->rows, p->width, p->sc, (V[]){at, zero, zero}, NULL);
   V y = ts_gpu_rows_result(p, 0);
@@ -152,10 +152,10 @@ static void follow_in_place(Product *p, V x, V n, int64_t piece) {
 }
 
 /* By the threads that multiply: every result of a piece, one after the other. */
-static void follow_here(Product *p, V x, V n, int64_t piece) {
-  const TsGpuFollow *f = p->x.follow;
-  if (p->ahead) {
-    follow_in_place(p, x, n, piece);
+static void epilogue_here(Product *p, V x, V n, int64_t piece) {
+  const TsGpuEpilogue *f = p->x.epilogue;
+  if (p->prefetched) {
+    epilogue_in_place(p, x, n, piece);
     return;
   }
   ts_gpu_rows_begin(p, x, n, piece);
@@ -179,7 +179,7 @@ static void store_direct(Product *p, V y, V n) {
 /* A tile that its group does not fill: what is behind belongs to the next one. */
 static void part_of_tile(Product *p, V acc) {
   ts_gpu_wait(&p->b, TS_GPU_STORES, 0); /* buffers' turns go on with the next tile */
-  ts_gpu_plain(&p->b, TS_TILE_follow);
+  ts_gpu_plain(&p->b, TS_TILE_await_launch);
   for (int64_t at = 0; acc && at < p->x.cols; at += p->width) {
     V n = at ? by(p, TS_OP_add, p->n0, at) : p->n0;
     store_direct(p, ts_gpu_rows_plain(p, ts_gpu_rows_part(p, acc, at, p->width), n, at), n);
@@ -188,12 +188,12 @@ static void part_of_tile(Product *p, V acc) {
 
 static void whole_tile(Product *p, V acc) {
   int64_t width = p->unit ? p->width : p->x.cols;
-  if (!p->unit) ts_gpu_plain(&p->b, TS_TILE_follow);
+  if (!p->unit) ts_gpu_plain(&p->b, TS_TILE_await_launch);
   for (int64_t at = 0; acc && at < p->x.cols; at += width) {
     V n = at ? by(p, TS_OP_add, p->n0, at) : p->n0;
     V x = width < p->x.cols ? ts_gpu_rows_part(p, acc, at, width) : acc;
-    if (p->x.follow)
-      follow_here(p, x, n, at / width);
+    if (p->x.epilogue)
+      epilogue_here(p, x, n, at / width);
     else if (p->unit)
       store_piece(p, p->c, ts_gpu_rows_plain(p, x, n, at), n, buffer_of(p, at / width));
     else

@@ -25,15 +25,15 @@ typedef struct TsGpuProductState {
   TsTileVal at[2];         /* which matrix */
   TsTileVal round, rounds; /* of this block, in tiles */
   TsTileVal sa, sb, sc, full, empty;
-  TsTileVal turn, m0, n0;       /* of this tile: its number among the block's, its corner */
+  TsTileVal nth, m0, n0;        /* of this tile: its number among the block's, its corner */
   TsTileVal lines;              /* bit 0: which of two places its columns are in */
   TsTileVal clock, full_rounds; /* for pace: counters, tiles of a block that all blocks have */
-  TsGpuFollowing rows_of;       /* what follows, if it is a block form */
-  TsTileVal param[TS_GPU_FOLLOW_PARAMS];
-  TsTileVal line[TS_GPU_FOLLOW_PARAMS]; /* columns of what has one axis, in shared memory, in
+  TsGpuEpiloguePiece rows_of;   /* what follows, if it is a block form */
+  TsTileVal param[TS_GPU_EPILOGUE_PARAMS];
+  TsTileVal line[TS_GPU_EPILOGUE_PARAMS]; /* columns of what has one axis, in shared memory, in
                                          * two
                                          * turns */
-  int ahead;      /* parameter whose pieces come before they are asked for, or 0 */
+  int prefetched; /* parameter whose pieces come before they are asked for, or 0 */
   TsTileVal came; /* with them */
   TsTileVal room; /* for them */
 } TsGpuProductState;

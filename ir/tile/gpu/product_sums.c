@@ -35,12 +35,12 @@ V ts_gpu_sums_zero(Product *p) {
 
 static V product(Product *p, V s, V acc) {
   const TsGpuProduct *x = &p->x;
-  static const int64_t turned[2] = {2, 1};
+  static const int64_t transposed[2] = {2, 1};
   V at[3] = {s, number(p, 0), number(p, 0)};
-  V a =
-      ts_gpu_sums_fragment(p, x->in, p->rows, x->depth, p->sa, at, x->turned_a ? turned : NULL);
-  V b =
-      ts_gpu_sums_fragment(p, x->in, x->depth, x->cols, p->sb, at, x->turned_b ? turned : NULL);
+  V a = ts_gpu_sums_fragment(p, x->in, p->rows, x->depth, p->sa, at,
+                             x->transposed_a ? transposed : NULL);
+  V b = ts_gpu_sums_fragment(p, x->in, x->depth, x->cols, p->sb, at,
+                             x->transposed_b ? transposed : NULL);
   TsTileStmt *y =
       ts_gpu_say(&p->b, TS_TILE_mma, TS_GPU_IN(a, b, acc),
                  TS_GPU_SET({"unit", ts_gpu_word(p->unit ? "wgmma" : "fma")}), &acc->type);
@@ -86,11 +86,11 @@ V ts_gpu_sums_unit(Product *p, V *s, V *parity) {
 static V rest_step(Product *p, V s, V i, V acc) {
   const TsGpuProduct *x = &p->x;
   V zero = number(p, 0);
-  int64_t wide_a = x->turned_a ? 2 : 1, wide_b = x->turned_b ? 1 : 2;
+  int64_t wide_a = x->transposed_a ? 2 : 1, wide_b = x->transposed_b ? 1 : 2;
   V a = ts_gpu_sums_fragment(p, x->in, p->rows, 0, p->sa,
-                             x->turned_a ? (V[]){s, i, zero} : (V[]){s, zero, i}, &wide_a);
+                             x->transposed_a ? (V[]){s, i, zero} : (V[]){s, zero, i}, &wide_a);
   V b = ts_gpu_sums_fragment(p, x->in, x->cols, 0, p->sb,
-                             x->turned_b ? (V[]){s, zero, i} : (V[]){s, i, zero}, &wide_b);
+                             x->transposed_b ? (V[]){s, zero, i} : (V[]){s, i, zero}, &wide_b);
   return ts_tile_emit1(&p->b, TS_TILE_outer, 3, (V[]){a, b, acc}, NULL, &acc->type);
 }
 
@@ -101,15 +101,15 @@ static V rest(Product *p, V acc, V *s, V *parity) {
   V any = by(p, TS_OP_minimum, some, 1), first[3] = {acc, *s, *parity}, out[3], sum;
   TsTileLoop k = ts_tile_for(&p->b, number(p, 0), any, 1, false, 3, first);
   if (!k.stmt) return NULL;
-  V at = k.carry[1], turn = k.carry[2];
-  ts_gpu_say(&p->b, TS_TILE_await, TS_GPU_IN(p->full, at, turn), 0, NULL, NULL);
+  V at = k.carry[1], phase = k.carry[2];
+  ts_gpu_say(&p->b, TS_TILE_await, TS_GPU_IN(p->full, at, phase), 0, NULL, NULL);
   TsTileLoop step = ts_tile_for(&p->b, number(p, 0), some, 1, false, 1, k.carry);
   if (!step.stmt) return NULL;
   sum = rest_step(p, at, step.i, step.carry[0]);
   ts_tile_for_end(&p->b, &step, &sum, &sum);
   leave(p, at);
-  ts_gpu_advance(&p->b, &at, &turn, p->x.stages);
-  ts_tile_for_end(&p->b, &k, (V[]){sum, at, turn}, out);
+  ts_gpu_advance(&p->b, &at, &phase, p->x.stages);
+  ts_tile_for_end(&p->b, &k, (V[]){sum, at, phase}, out);
   *s = out[1], *parity = out[2];
   return out[0];
 }
@@ -118,12 +118,12 @@ V ts_gpu_sums_fma(Product *p, V *s, V *parity) {
   V first[3] = {ts_gpu_sums_zero(p), *s, *parity}, out[3];
   TsTileLoop k = ts_tile_for(&p->b, number(p, 0), p->nk, 1, false, 3, first);
   if (!k.stmt) return NULL;
-  V at = k.carry[1], turn = k.carry[2];
-  ts_gpu_say(&p->b, TS_TILE_await, TS_GPU_IN(p->full, at, turn), 0, NULL, NULL);
+  V at = k.carry[1], phase = k.carry[2];
+  ts_gpu_say(&p->b, TS_TILE_await, TS_GPU_IN(p->full, at, phase), 0, NULL, NULL);
   V acc = product(p, at, k.carry[0]);
   leave(p, at);
-  ts_gpu_advance(&p->b, &at, &turn, p->x.stages);
-  ts_tile_for_end(&p->b, &k, (V[]){acc, at, turn}, out);
+  ts_gpu_advance(&p->b, &at, &phase, p->x.stages);
+  ts_tile_for_end(&p->b, &k, (V[]){acc, at, phase}, out);
   *s = out[1], *parity = out[2];
   return rest(p, out[0], s, parity);
 }

@@ -3,7 +3,7 @@
  * There are 65536 arguments, so what is quick can be known to be right: the polynomials are fit
  * to the intervals that round to the right result, for all arguments at once, and the least
  * room that is left is twelve times what the processor's 2^x and the roundings on the way
- * can be off by. tests/ir/tile_gpu_follow_test.c goes through all arguments.
+ * can be off by. tests/ir/tile_gpu_epilogue_test.c goes through all arguments.
  *
  * gelu(x) = max(x, 0) - a Phi(-a), a = |x|; 2^12 Phi(-a) = 2^p(b), b = -a 2^-12: without the
  * factors small results would be lost on the way. p(0) = 11 exactly, so that denormals are

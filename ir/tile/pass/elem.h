@@ -1,6 +1,6 @@
 /* The vocabulary of lib/elem over values of Tile IR: every word appends a statement. Included
- * by tile_expand_f32.c and _f64.c, which define FLOAT, INTEGER and UNSIGNED; after it comes
- * elem_<type>.inc and then tile_elem_rows.inc.
+ * by ir/tile/pass/expand_f32.c and f64.c, which define FLOAT, INTEGER and UNSIGNED; after it comes
+ * elem_<type>.inc and then ir/tile/pass/elem_rows.inc.
  *
  * The text of lib/elem has no place for a builder among its arguments, so it stands in a
  * variable of the thread, set for the time of one row. */

@@ -109,11 +109,11 @@ typedef struct TsVec {
   int nstmt;
   VecRoot *root;
   int nroot, npass;
-  bool paced;      /* rows by themselves, cheap and past the caches (ir/tile/pass/vec_ahead.c) */
-  int ahead;       /* the pass that asks for the next round's rows */
-  int ahead_shift; /* it asks for one of 2^shift lines */
-  bool along;      /* the only pass asks for what it reads next */
-  bool pipelined;  /* it is the stages of several rows */
+  bool paced; /* rows by themselves, cheap and past the caches (ir/tile/pass/vec_prefetch.c) */
+  int prefetch_pass;  /* the pass that asks for the next round's rows */
+  int prefetch_shift; /* it asks for one of 2^shift lines */
+  bool along;         /* the only pass asks for what it reads next */
+  bool pipelined;     /* it is the stages of several rows */
   /* Stores past the caches: each asks whether it is aligned, all are, none goes past them. */
   enum { VEC_ASK, VEC_ALIGNED, VEC_CACHED } past;
   int64_t rows;   /* 0: not row by row */
@@ -152,8 +152,6 @@ TsTileVal ts_tile_vec_spread(TsVec *v, TsTileVal scalar);
 TsTileVal ts_tile_vec_live(TsVec *v, TsTileVal x, TsTileVal other);
 void ts_tile_vec_put(TsVec *v, const VecRoot *r, TsTileVal x);
 void ts_tile_vec_line(TsVec *v, const VecRoot *r); /* what follows is of r's place */
-/* Before a walk: what says whether the store's row is inside of its memory. */
-void ts_tile_vec_guard(TsVec *v, VecRoot *r);
 /* Operand i of statement s is seen where? The map of the operand from that of the result. */
 bool ts_tile_vec_through(const TsTileStmt *s, const VecMap *map, VecMap *operand);
 /* Calls back for each statement that evaluation in this pass would visit. */
@@ -161,12 +159,24 @@ typedef void VecVisit(TsVec *v, TsTileStmt *s, const VecMap *map, void *arg);
 void ts_tile_vec_visit(TsVec *v, TsTileVal x, const VecMap *map, VecVisit *fn, void *arg);
 /* A VecVisit: a hint that a load's elements are wanted soon; far: in the second cache. */
 void ts_tile_vec_ask(TsVec *v, TsTileStmt *s, const VecMap *map, void *far);
-/* How many elements along the axis of vectors are surely inside of memory; NULL: all. */
-TsTileVal ts_tile_vec_inside(TsVec *v, int nroot, VecRoot *const *root, int64_t n);
 /* Whether an element of the result is made of its operands' elements at the same place. */
 bool ts_tile_vec_elementwise(const TsTileStmt *s);
 /* The row that says the same as a statement's, by what is known of its operands. */
 int ts_tile_vec_row(const TsTileStmt *s);
+/* Whether x is a number: NULL is 0. */
+bool ts_tile_vec_known(TsTileVal x, int64_t *c);
+/* The index along an axis of a value. */
+TsTileVal ts_tile_vec_index(TsVec *v, VecAt at, TsTileVal from);
+/* The axis of a value along which vectors lie; -1: one element. */
+int ts_tile_vec_axis(TsVec *v, int rank, const VecMap *map);
+/* The axis of a load's or store's tile that is that one of its memory; -1: none. */
+int ts_tile_vec_tile_axis(const TsTileStmt *s, int rank, int memory);
+
+/* ---- ir/tile/pass/vec_edge.c */
+/* Before a walk: what says whether the store's row is inside of its memory. */
+void ts_tile_vec_guard(TsVec *v, VecRoot *r);
+/* How many elements along the axis of vectors are surely inside of memory; NULL: all. */
+TsTileVal ts_tile_vec_inside(TsVec *v, int nroot, VecRoot *const *root, int64_t n);
 /* How many of them any store wants; NULL: all. */
 TsTileVal ts_tile_vec_wanted(TsVec *v, int nroot, VecRoot *const *root, int64_t n);
 
@@ -203,7 +213,7 @@ typedef struct VecFold {
   int op;        /* of the statement */
   TsDtype dtype; /* of the partial results */
   TsDtype bits;  /* the integer of its size */
-  int parts;     /* vectors of one partial result */
+  int nregister; /* vectors of one partial result */
   int copies;    /* partial results */
   TsTileVal part[3][VEC_MAX_ACC];
   TsTileVal lanes;  /* memory of VEC_TREE's lanes, or NULL: in part[0] */
@@ -222,7 +232,7 @@ void ts_tile_vec_fold_slots(TsVec *v, VecFold *f, int used);
 /* part[..][0], a vector, to the scalar result; across: false where each lane is a result. */
 TsTileVal ts_tile_vec_fold_end(TsVec *v, VecFold *f, bool across);
 
-/* ---- ir/tile/pass/vec_reduce.c, tile_vec_columns.c */
+/* ---- ir/tile/pass/vec_reduce.c, ir/tile/pass/vec_columns.c */
 void ts_tile_vec_reduce(TsVec *v, VecPass *p);
 void ts_tile_vec_pairs(TsVec *v, VecPass *p);
 /* The result of a reduction without its axis, at the place v->at. */
@@ -247,10 +257,10 @@ TsTileVal ts_tile_vec_ones(TsVec *v, TsTileVal q);
 /* log2 of a power of two. */
 TsTileVal ts_tile_vec_log2(TsVec *v, TsTileVal power);
 
-/* ---- ir/tile/pass/vec_ahead.c: one pass asks for what the next round reads */
+/* ---- ir/tile/pass/vec_prefetch.c: one pass asks for what the next round reads */
 void ts_tile_vec_pace(TsVec *v);
-void ts_tile_vec_ahead_plan(TsVec *v);
-void ts_tile_vec_ahead(TsVec *v);
+void ts_tile_vec_prefetch_plan(TsVec *v);
+void ts_tile_vec_prefetch(TsVec *v);
 
 /* ---- ir/tile/pass/vec_product.c: mma and outer */
 void ts_tile_vec_product(TsVec *v, TsTileStmt *s);

@@ -18,7 +18,7 @@ typedef struct Columns {
   TsTileVal base;        /* first column, NULL: 0 */
   int64_t plus, m, live; /* rows; columns from plus on */
   bool edge;
-  TsTileVal ahead; /* from a row to the one that a later lane has in its place, or NULL */
+  TsTileVal prefetch; /* from a row to the one that a later lane has in its place, or NULL */
 } Columns;
 
 static TsTileVal op2(TsVec *v, int op, TsTileVal a, int64_t c) {
@@ -69,7 +69,7 @@ static void step_row(TsVec *v, Columns *c, TsTileVal row, int g, bool trees) {
 static void ask_row(TsVec *v, Columns *c, VecFold *f, TsTileVal row, int g) {
   int mark = ts_tile_vec_mark(v);
   bool far = true;
-  place(v, c, ts_tile_op2(&v->b, TS_OP_add, row, c->ahead), g);
+  place(v, c, ts_tile_op2(&v->b, TS_OP_add, row, c->prefetch), g);
   ts_tile_vec_visit(v, f->root->value, &f->root->map, ts_tile_vec_ask, &far);
   ts_tile_vec_drop(v, mark);
 }
@@ -78,7 +78,7 @@ static int collect(TsVec *v, Columns *c, TsTileVal *list, bool trees) {
   TsTileType t = ts_tile_vector(TS_DT_f32, v->at.lanes);
   int n = 0;
   for (int i = 0; i < c->nfold; i++)
-    for (int k = 0; (c->fold[i].kind == VEC_TREE) == trees && k < c->fold[i].parts; k++)
+    for (int k = 0; (c->fold[i].kind == VEC_TREE) == trees && k < c->fold[i].nregister; k++)
       for (int g = 0; g < c->nvec; g++) {
         TsTileVal *p = &c->fold[i].part[k][g];
         if (!*p) *p = ts_tile_vec_fold_start(v, &c->fold[i], k, &t);
@@ -90,7 +90,7 @@ static int collect(TsVec *v, Columns *c, TsTileVal *list, bool trees) {
 static void spread_out(Columns *c, TsTileVal const *list, bool trees) {
   int n = 0;
   for (int i = 0; i < c->nfold; i++)
-    for (int k = 0; (c->fold[i].kind == VEC_TREE) == trees && k < c->fold[i].parts; k++)
+    for (int k = 0; (c->fold[i].kind == VEC_TREE) == trees && k < c->fold[i].nregister; k++)
       for (int g = 0; g < c->nvec; g++) c->fold[i].part[k][g] = list ? list[n++] : NULL;
 }
 
@@ -106,7 +106,7 @@ static void walk_rows(TsVec *v, Columns *c, TsTileVal first, TsTileVal lo, TsTil
   spread_out(c, l.carry, trees);
   TsTileVal row = first ? ts_tile_op2(&v->b, TS_OP_add, first, l.i) : l.i;
   for (int g = 0; g < c->nvec; g++) {
-    for (int i = 0; i < c->nfold && c->ahead && trees; i++)
+    for (int i = 0; i < c->nfold && c->prefetch && trees; i++)
       if (c->fold[i].kind == VEC_TREE) ask_row(v, c, &c->fold[i], row, g);
     step_row(v, c, row, g, trees);
   }
@@ -128,10 +128,10 @@ static TsTileVal lane_bits(TsVec *v, TsTileVal m, int lanes) {
 }
 
 /* So many that some 64 rows lie between asking and reading, as a lane has 1 to 16. */
-static int64_t lanes_ahead(const Columns *c, int lanes) {
+static int64_t prefetch_distance(const Columns *c, int lanes) {
   int64_t rows = ts_tile_dim_is(c->m) || c->m >= VEC_LEAF ? VEC_LEAF : c->m;
-  int64_t ahead = rows > lanes ? 64 * lanes / rows : 64;
-  return ahead < 4 ? 4 : ahead > 32 ? 32 : ahead;
+  int64_t prefetch = rows > lanes ? 64 * lanes / rows : 64;
+  return prefetch < 4 ? 4 : prefetch > 32 ? 32 : prefetch;
 }
 
 static void leaf(TsVec *v, Columns *c, VecCounter *lane, TsTileVal first, TsTileVal m,
@@ -143,11 +143,11 @@ static void leaf(TsVec *v, Columns *c, VecCounter *lane, TsTileVal first, TsTile
   int mark = ts_tile_vec_mark(v);
   spread_out(c, NULL, true);
   TsTileVal lo = ts_tile_op2(&v->b, TS_TILE_shr, reversed(v, q.i), rest);
-  TsTileVal next = reversed(v, op2(v, TS_OP_add, q.i, lanes_ahead(c, lanes)));
+  TsTileVal next = reversed(v, op2(v, TS_OP_add, q.i, prefetch_distance(c, lanes)));
   next = ts_tile_op2(&v->b, TS_TILE_shr, next, rest);
-  c->ahead = c->edge ? NULL : ts_tile_op2(&v->b, TS_OP_sub, next, lo);
+  c->prefetch = c->edge ? NULL : ts_tile_op2(&v->b, TS_OP_sub, next, lo);
   walk_rows(v, c, first, lo, m, lanes, true);
-  c->ahead = NULL;
+  c->prefetch = NULL;
   for (int i = 0; i < c->nfold; i++)
     if (c->fold[i].kind == VEC_TREE)
       ts_tile_vec_counter_push(v, &lane[i], q.i, c->fold[i].part[0]);
@@ -229,7 +229,7 @@ static void put(TsVec *v, Columns *c) {
   for (int i = 0; i < c->nfold; i++)
     for (int g = 0; g < c->nvec; g++) {
       one = c->fold[i];
-      for (int k = 0; k < one.parts; k++) one.part[k][0] = c->fold[i].part[k][g];
+      for (int k = 0; k < one.nregister; k++) one.part[k][0] = c->fold[i].part[k][g];
       TsTileVal x = of_none(v, c, &one, ts_tile_vec_fold_end(v, &one, false));
       TsTileVal at = ts_tile_vec_sum(v, c->base, NULL, c->plus + (int64_t)g * v->at.lanes);
       if (x) ts_tile_store(&v->b, one.root->home, &at, x, NULL);

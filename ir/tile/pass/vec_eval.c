@@ -73,7 +73,7 @@ static TsTileVal keep_sum(TsVec *v, TsTileVal a, TsTileVal b, int64_t c, TsTileV
   return m->is = is;
 }
 
-static bool known(TsTileVal x, int64_t *c) {
+bool ts_tile_vec_known(TsTileVal x, int64_t *c) {
   if (!x) return *c = 0, true;
   if (!x->stmt || x->stmt->op != TS_TILE_const || x->type.rank) return false;
   return *c = (int64_t)ts_tile_attr(x->stmt, "value")->f, true;
@@ -86,8 +86,8 @@ TsTileVal ts_tile_vec_int(TsVec *v, int64_t c) {
 
 TsTileVal ts_tile_vec_sum(TsVec *v, TsTileVal a, TsTileVal b, int64_t c) {
   int64_t n;
-  if (known(a, &n)) c += n, a = NULL;
-  if (known(b, &n)) c += n, b = NULL;
+  if (ts_tile_vec_known(a, &n)) c += n, a = NULL;
+  if (ts_tile_vec_known(b, &n)) c += n, b = NULL;
   if (!a) a = b, b = NULL;
   if (!a) return ts_tile_vec_int(v, c);
   if (!b && !c) return a;
@@ -108,8 +108,7 @@ TsTileVal ts_tile_vec_size(TsVec *v, int64_t dim) {
            : keep_sum(v, NULL, NULL, dim, ts_tile_emit1(&v->b, TS_TILE_dim, 0, NULL, &a, &t));
 }
 
-/* The index along an axis of a value. */
-static TsTileVal index_of(TsVec *v, VecAt at, TsTileVal from) {
+TsTileVal ts_tile_vec_index(TsVec *v, VecAt at, TsTileVal from) {
   return ts_tile_vec_sum(v, from, v->at.base[at.axis], v->at.plus[at.axis] + at.plus);
 }
 
@@ -136,14 +135,14 @@ TsTileVal ts_tile_vec_live(TsVec *v, TsTileVal x, TsTileVal other) {
   return ts_tile_op3(&v->b, TS_OP_where, live_mask(v), x, other);
 }
 
-static int vec_axis(TsVec *v, int rank, const VecMap *map) {
+int ts_tile_vec_axis(TsVec *v, int rank, const VecMap *map) {
   for (int i = 0; v->at.vec >= 0 && i < rank; i++)
     if (map->at[i].axis == v->at.vec) return i;
   return -1;
 }
 
-/* ---- memory. Axis `memory` of a memory is axis i of its tile, or none. */
-static int tile_axis(const TsTileStmt *s, int rank, int memory) {
+/* ---- memory */
+int ts_tile_vec_tile_axis(const TsTileStmt *s, int rank, int memory) {
   const TsAttr *axes = ts_tile_attr(s, "axes");
   int first = s->in[0]->type.rank - rank;
   if (axes->type != TS_ATTR_ints) return memory >= first ? memory - first : -1;
@@ -155,7 +154,7 @@ static int tile_axis(const TsTileStmt *s, int rank, int memory) {
 /* A position that is a multiple of n for certain. */
 static bool multiple(TsTileVal x, int64_t n) {
   int64_t c;
-  if (known(x, &c)) return c % n == 0;
+  if (ts_tile_vec_known(x, &c)) return c % n == 0;
   if (!x->stmt) {
     TsTileStmt *loop = x->region ? x->region->owner : NULL;
     return loop && loop->op == TS_TILE_for && x->index == 0 && multiple(loop->in[0], n) &&
@@ -194,11 +193,11 @@ typedef struct Place {
 static Place place_of(TsVec *v, const TsTileStmt *s, int rank, const VecMap *map,
                       bool guarded) {
   Place p = {.memory = ts_tile_vec_of(v, s->in[0])->now, .vec = -1};
-  int vec = vec_axis(v, rank, map);
+  int vec = ts_tile_vec_axis(v, rank, map);
   for (int i = 0; i < s->in[0]->type.rank; i++) {
-    int t = tile_axis(s, rank, i);
+    int t = ts_tile_vec_tile_axis(s, rank, i);
     p.at[i] = ts_tile_vec_of(v, s->in[1 + i])->now;
-    if (t >= 0) p.at[i] = index_of(v, map->at[t], p.at[i]);
+    if (t >= 0) p.at[i] = ts_tile_vec_index(v, map->at[t], p.at[i]);
     if (t >= 0 && t == vec) p.vec = i;
   }
   bool edge = ts_tile_attr(s, "edge")->i != 0 && !guarded;
@@ -253,11 +252,11 @@ typedef struct HomePlace {
 static HomePlace home_place(TsVec *v, TsTileVal x, const VecMap *map) {
   HomePlace h = {.vec = -1};
   VecVal *p = ts_tile_vec_of(v, x);
-  int vec = vec_axis(v, x->type.rank, map);
+  int vec = ts_tile_vec_axis(v, x->type.rank, map);
   for (int i = 0; i < x->type.rank; i++) {
     if (p->rowless && i == p->row) continue;
     if (i == vec) h.vec = h.rank;
-    h.at[h.rank++] = index_of(v, map->at[i], NULL);
+    h.at[h.rank++] = ts_tile_vec_index(v, map->at[i], NULL);
   }
   return h;
 }
@@ -315,8 +314,8 @@ static bool reshape_map(const TsTileStmt *s, const VecMap *map, VecMap *in, VecA
 static TsTileVal iota(TsVec *v, TsTileStmt *s, const VecMap *map) {
   int axis = (int)ts_tile_attr(s, "axis")->i;
   TsDtype d = s->out[0]->type.dtype;
-  TsTileVal first = ts_tile_cast(&v->b, index_of(v, map->at[axis], NULL), d);
-  if (vec_axis(v, s->out[0]->type.rank, map) != axis) return first;
+  TsTileVal first = ts_tile_cast(&v->b, ts_tile_vec_index(v, map->at[axis], NULL), d);
+  if (ts_tile_vec_axis(v, s->out[0]->type.rank, map) != axis) return first;
   TsTileType t = ts_tile_vector(d, v->at.lanes);
   TsTileVal lane = ts_tile_emit1(&v->b, TS_TILE_iota, 0, NULL, NULL, &t);
   return ts_tile_op2(&v->b, TS_OP_add, ts_tile_vec_spread(v, first), lane);
@@ -339,7 +338,7 @@ static TsTileVal random_bits(TsVec *v, TsTileStmt *s, const VecMap *map, bool ve
   TsTileVal in[3];
   for (int i = 0; i < 3; i++)
     if (!(in[i] = ts_tile_vec_of(v, s->in[i])->now)) return NULL;
-  if (s->out[0]->type.rank) in[2] = index_of(v, map->at[0], in[2]);
+  if (s->out[0]->type.rank) in[2] = ts_tile_vec_index(v, map->at[0], in[2]);
   TsTileType t = vector ? ts_tile_vector(TS_DT_i32, v->at.lanes) : ts_tile_scalar(TS_DT_i32);
   bool aligned = vector && v->at.lanes % GROUP == 0 && multiple(in[2], GROUP);
   TsAttr attr = {.type = TS_ATTR_bool, .i = aligned};
@@ -395,7 +394,7 @@ static TsTileVal row(TsVec *v, TsTileStmt *s, const VecMap *map) {
 static TsTileVal compute(TsVec *v, TsTileStmt *s, const VecMap *map) {
   VecMap in;
   TsTileType t = s->out[0]->type;
-  bool vector = vec_axis(v, t.rank, map) >= 0;
+  bool vector = ts_tile_vec_axis(v, t.rank, map) >= 0;
   if (ts_tile_vec_through(s, map, &in)) return ts_tile_vec_eval(v, s->in[0], &in);
   t = vector ? ts_tile_vector(t.dtype, v->at.lanes) : ts_tile_scalar(t.dtype);
   switch (s->op) {
@@ -436,7 +435,7 @@ TsTileVal ts_tile_vec_eval(TsVec *v, TsTileVal x, const VecMap *map) {
     is = compute(v, x->stmt, map);
     v->b.line = line;
   }
-  if (is && vec_axis(v, x->type.rank, map) >= 0) is = ts_tile_vec_spread(v, is);
+  if (is && ts_tile_vec_axis(v, x->type.rank, map) >= 0) is = ts_tile_vec_spread(v, is);
   if (is) ts_tile_vec_seen(v, x, map, is);
   return is;
 }
@@ -452,8 +451,8 @@ static TsTileVal piece(TsVec *v, TsTileVal x, int64_t start, int64_t n) {
 static bool ends_together(const TsTileStmt *s, int vec, const TsTileType *tile) {
   const TsTileType *m = &s->in[0]->type;
   int64_t c;
-  int t = tile_axis(s, tile->rank, vec);
-  return known(s->in[1 + vec], &c) && !ts_tile_dim_is(m->dim[vec]) &&
+  int t = ts_tile_vec_tile_axis(s, tile->rank, vec);
+  return ts_tile_vec_known(s->in[1 + vec], &c) && !ts_tile_dim_is(m->dim[vec]) &&
          c + tile->dim[t] == m->dim[vec];
 }
 
@@ -540,175 +539,4 @@ static void visit(TsVec *v, TsTileVal x, const VecMap *map, VecVisit *fn, void *
 
 void ts_tile_vec_visit(TsVec *v, TsTileVal x, const VecMap *map, VecVisit *fn, void *arg) {
   visit(v, x, map, fn, arg);
-}
-
-/* ---- edges */
-typedef struct Inside {
-  TsTileVal n; /* elements, or NULL: all */
-  int64_t all;
-  struct {
-    TsTileVal at;
-    int64_t plus, dim;
-  } seen[32];
-  int nseen;
-} Inside;
-
-static bool not_negative(TsTileVal x) {
-  int64_t c;
-  if (known(x, &c)) return c >= 0;
-  if (!x->stmt) {
-    TsTileStmt *loop = x->region ? x->region->owner : NULL;
-    return loop && loop->op == TS_TILE_for && x->index == 0 && not_negative(loop->in[0]);
-  }
-  if (x->stmt->op == TS_TILE_dim || x->stmt->op == TS_TILE_program) return true;
-  return (x->stmt->op == TS_OP_add || x->stmt->op == TS_OP_mul) &&
-         not_negative(x->stmt->in[0]) && not_negative(x->stmt->in[1]);
-}
-
-static bool surely_inside(TsTileVal at, int64_t plus, int64_t extent, int64_t dim) {
-  int64_t c;
-  if (!known(at, &c) || c + plus < 0) return false;
-  if (extent == dim) return c + plus == 0;
-  return !ts_tile_dim_is(dim) && !ts_tile_dim_is(extent) && c + plus + extent <= dim;
-}
-
-static TsTileVal both(TsVec *v, TsTileVal a, TsTileVal b) {
-  return a ? ts_tile_op2(&v->b, TS_OP_minimum, a, b) : b;
-}
-
-static TsTileVal none_if(TsVec *v, TsTileVal outside, TsTileVal n) {
-  return ts_tile_op3(&v->b, TS_OP_where, outside, ts_tile_vec_int(v, 0), n);
-}
-
-static void clip_axis(TsVec *v, Inside *in, const TsTileStmt *s, int axis, VecAt at,
-                      int64_t extent) {
-  TsTileVal from = s->in[1 + axis], pos = ts_tile_vec_of(v, from)->now;
-  int64_t dim = s->in[0]->type.dim[axis];
-  if (surely_inside(from, at.plus, extent, dim)) return;
-  TsTileVal size = ts_tile_vec_size(v, dim), all = ts_tile_vec_int(v, in->all);
-  if (at.axis == v->at.vec) {
-    for (int i = 0; i < in->nseen; i++)
-      if (in->seen[i].at == pos && in->seen[i].plus == at.plus && in->seen[i].dim == dim)
-        return;
-    if (in->nseen < 32) {
-      in->seen[in->nseen].at = pos;
-      in->seen[in->nseen].plus = at.plus;
-      in->seen[in->nseen++].dim = dim;
-    }
-    TsTileVal first = ts_tile_vec_sum(v, pos, NULL, at.plus);
-    TsTileVal left = ts_tile_op2(&v->b, TS_OP_sub, size, first);
-    if (!not_negative(from) || at.plus < 0)
-      left = none_if(v, ts_tile_op2(&v->b, TS_OP_lt, first, ts_tile_vec_int(v, 0)), left);
-    in->n = both(v, in->n, left);
-  } else {
-    TsTileVal i = index_of(v, at, pos);
-    TsTileVal out = ts_tile_op2(&v->b, TS_OP_ge, i, size);
-    TsTileVal low = ts_tile_op2(&v->b, TS_OP_lt, i, ts_tile_vec_int(v, 0));
-    in->n = none_if(v, ts_tile_op2(&v->b, TS_OP_logical_or, out, low), in->n ? in->n : all);
-  }
-}
-
-/* A loop's counter that stays within an axis. */
-static bool counts_inside(TsTileVal x, int64_t dim) {
-  TsTileStmt *loop = !x->stmt && x->region ? x->region->owner : NULL;
-  int64_t c;
-  if (known(x, &c)) return c >= 0 && !ts_tile_dim_is(dim) && c < dim;
-  if (!loop || loop->op != TS_TILE_for || x->index || !not_negative(loop->in[0])) return false;
-  TsTileVal hi = loop->in[1];
-  if (known(hi, &c)) return !ts_tile_dim_is(dim) && c <= dim;
-  return hi->stmt && hi->stmt->op == TS_TILE_dim && ts_tile_dim_is(dim) &&
-         ts_tile_attr(hi->stmt, "index")->i == ts_tile_dim_index(dim);
-}
-
-/* An axis of the memory across the tile: its position is inside, or nothing is. */
-static void clip_across(TsVec *v, Inside *in, const TsTileStmt *s, int axis) {
-  TsTileVal from = s->in[1 + axis], at = ts_tile_vec_of(v, from)->now;
-  int64_t dim = s->in[0]->type.dim[axis];
-  if (counts_inside(from, dim)) return;
-  TsTileVal out = ts_tile_op2(&v->b, TS_OP_ge, at, ts_tile_vec_size(v, dim));
-  TsTileVal low = ts_tile_op2(&v->b, TS_OP_lt, at, ts_tile_vec_int(v, 0));
-  in->n = none_if(v, ts_tile_op2(&v->b, TS_OP_logical_or, out, low),
-                  in->n ? in->n : ts_tile_vec_int(v, in->all));
-}
-
-static void clip(TsVec *v, const TsTileStmt *s, int rank, const TsTileType *tile,
-                 const VecMap *map, Inside *in) {
-  if (!ts_tile_attr(s, "edge")->i || vec_axis(v, rank, map) < 0) return;
-  for (int i = 0; i < s->in[0]->type.rank; i++) {
-    int t = tile_axis(s, rank, i);
-    VecAt at = t >= 0 ? map->at[t] : (VecAt){VEC_ROW, 0};
-    if (t >= 0)
-      clip_axis(v, in, s, i, at, tile->dim[t]);
-    else
-      clip_across(v, in, s, i);
-  }
-}
-
-static void clip_load(TsVec *v, TsTileStmt *s, const VecMap *map, void *arg) {
-  if (s->op == TS_TILE_load) clip(v, s, s->out[0]->type.rank, &s->out[0]->type, map, arg);
-}
-
-static TsTileVal within(TsVec *v, TsTileVal inside, int64_t n) {
-  inside = ts_tile_op2(&v->b, TS_OP_minimum, inside, ts_tile_vec_int(v, n));
-  return ts_tile_op2(&v->b, TS_OP_maximum, inside, ts_tile_vec_int(v, 0));
-}
-
-/* A row that lies in its memory with all its elements, or not at all. */
-static bool whole_rows(const VecRoot *r) {
-  const TsTileStmt *s = r->stmt;
-  if (r->kind != VEC_STORE || s->op != TS_TILE_store || !ts_tile_attr(s, "edge")->i)
-    return false;
-  if (r->space.rank != 1) return false;
-  for (int i = 0; i < s->in[0]->type.rank; i++) {
-    int t = tile_axis(s, r->value->type.rank, i);
-    if (t < 0) continue;
-    int64_t extent = r->value->type.dim[t];
-    if (!surely_inside(s->in[1 + i], r->map.at[t].plus, extent, s->in[0]->type.dim[i]))
-      return false;
-  }
-  return true;
-}
-
-void ts_tile_vec_guard(TsVec *v, VecRoot *r) {
-  if (r->guard || !whole_rows(r)) return;
-  const TsTileStmt *s = r->stmt;
-  for (int i = 0; i < s->in[0]->type.rank; i++) {
-    if (tile_axis(s, r->value->type.rank, i) >= 0) continue;
-    TsTileVal at = ts_tile_vec_of(v, s->in[1 + i])->now;
-    int64_t dim = s->in[0]->type.dim[i];
-    if (counts_inside(s->in[1 + i], dim)) continue;
-    TsTileVal low = ts_tile_op2(&v->b, TS_OP_ge, at, ts_tile_vec_int(v, 0));
-    TsTileVal high = ts_tile_op2(&v->b, TS_OP_lt, at, ts_tile_vec_size(v, dim));
-    TsTileVal in = ts_tile_op2(&v->b, TS_OP_logical_and, low, high);
-    r->guard = r->guard ? ts_tile_op2(&v->b, TS_OP_logical_and, r->guard, in) : in;
-  }
-}
-
-static bool clip_store(TsVec *v, VecRoot *r, Inside *in) {
-  if (r->kind == VEC_STORE && r->stmt->op == TS_TILE_store)
-    clip(v, r->stmt, r->value->type.rank, &r->value->type, &r->map, in);
-  return in->n != NULL;
-}
-
-TsTileVal ts_tile_vec_inside(TsVec *v, int nroot, VecRoot *const *root, int64_t n) {
-  Inside in = {.all = n};
-  int mark = ts_tile_vec_mark(v);
-  for (int i = 0; i < nroot; i++) {
-    clip_store(v, root[i], &in);
-    ts_tile_vec_visit(v, root[i]->value, &root[i]->map, clip_load, &in);
-  }
-  ts_tile_vec_drop(v, mark);
-  return in.n ? within(v, in.n, n) : NULL;
-}
-
-TsTileVal ts_tile_vec_wanted(TsVec *v, int nroot, VecRoot *const *root, int64_t n) {
-  TsTileVal most = NULL;
-  int mark = ts_tile_vec_mark(v);
-  for (int i = 0; i < nroot; i++) {
-    Inside in = {.all = n};
-    if (!clip_store(v, root[i], &in)) return ts_tile_vec_drop(v, mark), NULL;
-    most = most ? ts_tile_op2(&v->b, TS_OP_maximum, most, in.n) : in.n;
-  }
-  ts_tile_vec_drop(v, mark);
-  return most ? within(v, most, n) : NULL;
 }

@@ -24,17 +24,17 @@ void ts_tile_vec_fold_of(TsVec *v, VecFold *f, VecRoot *r) {
   bool adds = f->op == TS_TILE_sum || f->op == TS_TILE_prod || f->op == TS_TILE_pairs;
   if (real && f->dtype != TS_DT_f32 && f->dtype != TS_DT_f64)
     ts_tile_vec_fail(v, r->stmt, "a reduction of this type");
-  f->parts = f->copies = 1;
+  f->nregister = f->copies = 1;
   if (f->dtype == TS_DT_bool) f->dtype = TS_DT_u8;
   if (adds)
     f->dtype = (TsDtype)ts_dtypes[f->dtype].accum; /* of integers i64, which they may need */
   f->bits = bits_type(f->dtype);
   if (is_arg(f->op))
-    f->kind = VEC_ARG, f->parts = 2;
+    f->kind = VEC_ARG, f->nregister = 2;
   else if (adds)
     f->kind = real ? VEC_TREE : VEC_FREE;
   else
-    f->kind = real ? VEC_ORDER : VEC_FREE, f->parts = real ? 3 : 1;
+    f->kind = real ? VEC_ORDER : VEC_FREE, f->nregister = real ? 3 : 1;
 }
 
 static TsTileType of_type(TsDtype d, const TsTileType *like) {
@@ -108,10 +108,10 @@ static TsTileVal guarded(TsVec *v, const VecFold *f, int part, TsTileVal x) {
 static void step_order(TsVec *v, VecFold *f, int slot, TsTileVal x) {
   TsTileVal b = ts_tile_bitcast(&v->b, x, f->bits);
   TsTileVal sign = integer(v, f->bits, low_of(f->bits), &x->type);
-  TsTileVal turned = ts_tile_op2(&v->b, TS_OP_bitwise_xor, b, sign);
+  TsTileVal flipped = ts_tile_op2(&v->b, TS_OP_bitwise_xor, b, sign);
   put_part(v, f, 0, slot, TS_OP_maximum, guarded(v, f, 0, b));
   put_part(v, f, 1, slot, TS_OP_minimum, guarded(v, f, 1, b));
-  put_part(v, f, 2, slot, TS_OP_maximum, guarded(v, f, 2, turned));
+  put_part(v, f, 2, slot, TS_OP_maximum, guarded(v, f, 2, flipped));
 }
 
 /* Signed integers in the order of the elements: -0 is +0, NaN is above all. */
@@ -122,8 +122,8 @@ static TsTileVal arg_key(TsVec *v, const VecFold *f, TsTileVal x) {
     TsTileVal shift = integer(v, f->bits, f->bits == TS_DT_i64 ? 63 : 31, &x->type);
     TsTileVal sign = ts_tile_op2(&v->b, TS_TILE_sar, k, shift);
     TsTileVal mask = integer(v, f->bits, high_of(f->bits), &x->type);
-    TsTileVal turn = ts_tile_op2(&v->b, TS_OP_bitwise_and, sign, mask);
-    k = ts_tile_op2(&v->b, TS_OP_bitwise_xor, k, turn);
+    TsTileVal flip = ts_tile_op2(&v->b, TS_OP_bitwise_and, sign, mask);
+    k = ts_tile_op2(&v->b, TS_OP_bitwise_xor, k, flip);
     TsTileVal minus = ts_tile_op2(&v->b, TS_OP_eq, k, integer(v, f->bits, -1, &x->type));
     k = ts_tile_op3(&v->b, TS_OP_where, minus, integer(v, f->bits, 0, &x->type), k);
   }
@@ -175,7 +175,7 @@ static void merge(TsVec *v, VecFold *f, int a, int b) {
     take_arg(v, f, a, ts_tile_op2(&v->b, TS_OP_logical_or, more, same), k, i);
     return;
   }
-  for (int p = 0; p < f->parts; p++) {
+  for (int p = 0; p < f->nregister; p++) {
     int row = f->kind != VEC_ORDER ? row_of(f) : p == 1 ? TS_OP_minimum : TS_OP_maximum;
     if (f->part[p][a])
       put_part(v, f, p, a, row, f->part[p][b]);
@@ -191,7 +191,7 @@ void ts_tile_vec_fold_slots(TsVec *v, VecFold *f, int used) {
   while (n < used) n *= 2;
   for (int h = n / 2; h > 0; h /= 2)
     for (int i = 0; i < h && i + h < used; i++) merge(v, f, i, i + h);
-  for (int p = 0; p < f->parts; p++)
+  for (int p = 0; p < f->nregister; p++)
     for (int i = 1; i < used; i++) f->part[p][i] = NULL;
 }
 

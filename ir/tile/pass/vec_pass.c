@@ -156,7 +156,7 @@ void ts_tile_vec_stores(TsVec *v, const VecPass *p) {
 static void chunk(TsVec *v, VecPass *p, TsTileVal base, int64_t plus, int live, bool edge) {
   int mark = ts_tile_vec_mark(v);
   ts_tile_vec_at(v, base, plus, live, edge);
-  ts_tile_vec_ahead(v);
+  ts_tile_vec_prefetch(v);
   ts_tile_vec_stores(v, p);
   ts_tile_vec_drop(v, mark);
 }

@@ -17,11 +17,11 @@
  * cache (4096 rows of 4096 f32, layernorm(x + y) on one thread of a Zen 5: 50 GB/s, 41 row by
  * row, 28 with three stages, whose rows come from the second cache). The carried tile, x + y
  * here, is renewed where it lies. Where a vector is a line, the row by itself is better if what
- * the two passes need of it all does not fit in the first cache, or, on AMD's processors, if they
- * are all that there are and rows of several memories meet: it asks for the next row at the pace
- * of memory (ir/tile/pass/vec_ahead.c; rmsnorm(x + y) of 1024 columns on one thread of a Zen 5: 58
- * GB/s, 54 in two stages; of x alone 48 and 59). A kernel's `stages` says how many at most: 1 a row by itself,
- * 2 as above, 3 and more every pass.
+ * the two passes need of it all does not fit in the first cache, or, on AMD's processors, if
+ * they are all that there are and rows of several memories meet: it asks for the next row at
+ * the pace of memory (ir/tile/pass/vec_prefetch.c; rmsnorm(x + y) of 1024 columns on one thread
+ * of a Zen 5: 58 GB/s, 54 in two stages; of x alone 48 and 59). A kernel's `stages` says how
+ * many at most: 1 a row by itself, 2 as above, 3 and more every pass.
  *
  * At the ends of a block a stage stands outside of it. There it does the first or the last row
  * once more, or what was never begun, and its stores go to position -1, where they are dropped.

@@ -473,6 +473,6 @@ int ts_tile_vec_plan(TsVec *v) {
       int level = ts_tile_vec_of(v, v->stmt[i]->out[j])->level;
       if (level >= v->npass) v->npass = level + 1;
     }
-  ts_tile_vec_ahead_plan(v);
+  ts_tile_vec_prefetch_plan(v);
   return v->failed ? -1 : 0;
 }

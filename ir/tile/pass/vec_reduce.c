@@ -29,7 +29,7 @@ static int collect(TsVec *v, Run *r, TsTileVal *list) {
   int n = 0;
   for (int i = 0; i < r->nfold; i++) {
     VecFold *f = &r->fold[i];
-    for (int part = 0; carried(r, f) && part < f->parts; part++)
+    for (int part = 0; carried(r, f) && part < f->nregister; part++)
       for (int c = 0; c < f->copies; c++) {
         if (!f->part[part][c]) f->part[part][c] = ts_tile_vec_fold_start(v, f, part, &t);
         list[n++] = f->part[part][c];
@@ -41,7 +41,7 @@ static int collect(TsVec *v, Run *r, TsTileVal *list) {
 static void spread_out(Run *r, TsTileVal const *list) {
   int n = 0;
   for (int i = 0; i < r->nfold; i++)
-    for (int part = 0; carried(r, &r->fold[i]) && part < r->fold[i].parts; part++)
+    for (int part = 0; carried(r, &r->fold[i]) && part < r->fold[i].nregister; part++)
       for (int c = 0; c < r->fold[i].copies; c++) r->fold[i].part[part][c] = list[n++];
 }
 
@@ -84,7 +84,7 @@ static void step(TsVec *v, Run *r, TsTileVal base, int64_t plus, int slot, int64
   int mark = ts_tile_vec_mark(v);
   if (live <= 0) return;
   ts_tile_vec_at(v, base, plus, live < r->p->lanes ? (int)live : r->p->lanes, r->edge);
-  ts_tile_vec_ahead(v);
+  ts_tile_vec_prefetch(v);
   for (int i = 0; i < r->nfold; i++)
     x[i] = ts_tile_vec_eval(v, r->fold[i].root->value, &r->fold[i].root->map);
   ts_tile_vec_stores(v, r->p);
@@ -323,7 +323,7 @@ static void plan_run(TsVec *v, Run *r, VecPass *p, bool edge) {
     VecFold *f = &r->fold[i];
     f->copies = tree(f) ? r->chunk / w : r->chunk / w < 2 || r->nfold > 1 ? 1 : 2;
     if (f->copies > vectors) f->copies = (int)vectors;
-    registers += f->copies * f->parts * p->wide;
+    registers += f->copies * f->nregister * p->wide;
   }
   if (vectors > r->chunk / w) vectors = r->chunk / w;
   r->memory = any_tree(r) && (edge || vectors * p->cost * p->wide > REGISTER_ROWS ||

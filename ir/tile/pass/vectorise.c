@@ -5,16 +5,16 @@
  * reduction, whose result its own operands wait for. So a stretch of tile code is cut into
  * passes over the elements, by what waits for what: a value belongs to the first pass in which
  * its operands are there, the result of a reduction is there after its pass
- * (ir/tile/pass/vec_plan.c). In a pass one vector after the other is computed from memory to memory,
- * in registers (ir/tile/pass/vec_eval.c, ir/tile/pass/vec_pass.c). A value that several passes want is
- * computed in each of them where that is cheap, else kept in local memory. Rejected: a tile in
- * memory for each statement (three times the traffic of a softmax), and polyhedral scheduling
- * (the dependences here are chains).
+ * (ir/tile/pass/vec_plan.c). In a pass one vector after the other is computed from memory to
+ * memory, in registers (ir/tile/pass/vec_eval.c, ir/tile/pass/vec_pass.c). A value that several
+ * passes want is computed in each of them where that is cheap, else kept in local memory.
+ * Rejected: a tile in memory for each statement (three times the traffic of a softmax), and
+ * polyhedral scheduling (the dependences here are chains).
  *
- * Sums keep the canonical order: ir/tile/pass/vec_reduce.c along vectors, ir/tile/pass/vec_columns.c
- * across them. Tiles of two axes without a reduction along the first one are done row by row.
- * Loops and branches within a round divide it into stretches; a tile that crosses from one to
- * another, or round a loop, lives in local memory. */
+ * Sums keep the canonical order: ir/tile/pass/vec_reduce.c along vectors,
+ * ir/tile/pass/vec_columns.c across them. Tiles of two axes without a reduction along the
+ * first one are done row by row. Loops and branches within a round divide it into stretches;
+ * a tile that crosses from one to another, or round a loop, lives in local memory. */
 #include "ir/tile/pass/vec.h"
 
 #include <stdlib.h>

@@ -1,15 +1,15 @@
 /* Products of bf16 by the matrix unit of a CPU (ir/tile/pairs.h), as loops over its registers.
  *
- * A round goes along k in parts. For each part a panel of 32 or 64 columns is packed as words, and
- * all rows of the block pass by it, 32 at a time: four registers of sums, to which each operand that
- * is loaded serves two products. The rows lie in the second cache, which they reach once for a
- * whole block. They are read where they lie, 64 bytes of each at a time, where their steps are
- * side by side and not at equal places of their pages; else they are packed for each part. Sums
- * wait between two parts in memory of the thread.
+ * A round goes along k in parts. For each part a panel of 32 or 64 columns is packed as words,
+ * and all rows of the block pass by it, 32 at a time: four registers of sums, to which each
+ * operand that is loaded serves two products. The rows lie in the second cache, which they
+ * reach once for a whole block. They are read where they lie, 64 bytes of each at a time, where
+ * their steps are side by side and not at equal places of their pages; else they are packed for
+ * each part. Sums wait between two parts in memory of the thread.
  *
- * What follows the product is done on 32 rows of a panel's sums, in the first cache, as soon as
- * they are whole. Behind the end of k both operands are zeros, as the unit's definition has it; rows
- * and columns behind the ends of the matrices are anything, and go nowhere. */
+ * What follows the product is done on 32 rows of a panel's sums, in the first cache, as soon
+ * as they are whole. Behind the end of k both operands are zeros, as the unit's definition
+ * has it; rows and columns behind the ends of the matrices are anything, and go nowhere. */
 #include "ir/tile/product/state.h"
 
 enum {
@@ -17,7 +17,7 @@ enum {
   HIGH = TS_PRODUCT_AMX_HIGH,
   MOST_WIDE = TS_PRODUCT_AMX_WIDE,
   TILE = 2 * LINE, /* columns that are multiplied together */
-  AHEAD_B = 32,    /* steps that columns are asked for ahead */
+  PREFETCH_B = 32, /* steps that columns are asked for ahead */
   PAGE = 4096
 };
 
@@ -34,9 +34,9 @@ static void plan(TsProduct *p) {
   p->nr = ts_tile_product_is_cheap(x->mma) ? TILE : MOST_WIDE;
   p->kc = div_up(ts_tile_product_amx_steps(x->k, p->from->steps), 2);
   p->blocks = p->kc < p->deep;
-  p->turned_a = !x->prologue[TS_PRODUCT_a] && row == 1 && step != 1;
-  p->turned_b = !x->prologue[TS_PRODUCT_b] && stride_of(b, b->rank - 2) == 1 &&
-                stride_of(b, b->rank - 1) != 1;
+  p->transposed_a = !x->prologue[TS_PRODUCT_a] && row == 1 && step != 1;
+  p->transposed_b = !x->prologue[TS_PRODUCT_b] && stride_of(b, b->rank - 2) == 1 &&
+                    stride_of(b, b->rank - 1) != 1;
   bool must = x->prologue[TS_PRODUCT_a] || a->dtype != TS_DT_bf16 || step != 1 ||
               x->k % (2 * LINE) || x->m % LINE;
   p->pack_a = must || (x->m > HIGH && row * 2 % PAGE == 0);
@@ -74,9 +74,9 @@ static void copy_columns(TsProduct *p, TsTileVal j, int lines, bool edge) {
     put_words(
         p, w.i, u,
         ts_tile_product_columns(p, w.i, column_of(p, j, u), LINE, edge && u == lines - 1));
-  TsTileVal ahead = plus_int(p, times(p, plus(p, p->pc, w.i), 2), AHEAD_B);
+  TsTileVal prefetch = plus_int(p, times(p, plus(p, p->pc, w.i), 2), PREFETCH_B);
   for (int odd = 0; odd < 2; odd++)
-    ts_tile_product_ask(p, TS_PRODUCT_b, plus_int(p, ahead, odd), column_of(p, j, 0), false);
+    ts_tile_product_ask(p, TS_PRODUCT_b, plus_int(p, prefetch, odd), column_of(p, j, 0), false);
   end(p, &w);
   if (!(p->deep % LINE)) return;
   TsTileType t = ts_tile_vector(TS_DT_i32, LINE);
@@ -86,13 +86,13 @@ static void copy_columns(TsProduct *p, TsTileVal j, int lines, bool edge) {
 }
 
 /* Words from lo to hi of a B whose words lie in memory. */
-static void turn_columns(TsProduct *p, TsTileVal lo, TsTileVal hi, TsTileVal j, int lines,
-                         bool edge, bool edge_k) {
+static void transpose_columns(TsProduct *p, TsTileVal lo, TsTileVal hi, TsTileVal j, int lines,
+                              bool edge, bool edge_k) {
   TsTileLoop w = loop(p, lo, hi, LINE);
   for (int u = 0; u < lines; u++) {
     TsTileVal x =
         ts_tile_product_square(p, w.i, column_of(p, j, u), edge_k || (edge && u == lines - 1));
-    put_words(p, w.i, u, ts_tile_product_turned(p, x));
+    put_words(p, w.i, u, ts_tile_product_transposed(p, x));
   }
   end(p, &w);
 }
@@ -100,9 +100,11 @@ static void turn_columns(TsProduct *p, TsTileVal lo, TsTileVal hi, TsTileVal j, 
 static void pack_columns(TsProduct *p, TsTileVal j, int lines, bool edge) {
   TsTileVal whole = down_to(p, p->nk, LINE);
   ts_tile_mark(p->b, TS_STAGE_load, "pack columns", false);
-  if (!p->turned_b) copy_columns(p, j, lines, edge);
-  if (p->turned_b && p->deep >= LINE) turn_columns(p, at(p, 0), whole, j, lines, edge, false);
-  if (p->turned_b && p->deep % LINE) turn_columns(p, whole, p->nk, j, lines, edge, true);
+  if (!p->transposed_b) copy_columns(p, j, lines, edge);
+  if (p->transposed_b && p->deep >= LINE)
+    transpose_columns(p, at(p, 0), whole, j, lines, edge, false);
+  if (p->transposed_b && p->deep % LINE)
+    transpose_columns(p, whole, p->nk, j, lines, edge, true);
   ts_tile_mark(p->b, TS_STAGE_load, "pack columns", true);
 }
 
@@ -117,7 +119,7 @@ static void copy_rows(TsProduct *p, TsTileVal lo, TsTileVal hi, bool edge) {
 }
 
 /* 16 rows by 16 words of an A whose rows lie side by side. */
-static void turn_square(TsProduct *p, TsTileVal i, TsTileVal w, bool edge) {
+static void transpose_square(TsProduct *p, TsTileVal i, TsTileVal w, bool edge) {
   TsTileType line = ts_tile_type(TS_DT_i32, 2, (int64_t[]){1, LINE});
   TsTileType square = ts_tile_type(TS_DT_i32, 2, (int64_t[]){LINE, LINE});
   TsTileVal row[LINE];
@@ -127,28 +129,29 @@ static void turn_square(TsProduct *p, TsTileVal i, TsTileVal w, bool edge) {
     row[k] = ts_tile_emit1(p->b, TS_TILE_reshape, 1, &row[k], NULL, &line);
   }
   TsTileVal x = ts_tile_emit1(p->b, TS_TILE_join, LINE, row, &axis, &square);
-  ts_tile_store(p->b, p->pa, (TsTileVal[]){i, w}, ts_tile_product_turned(p, x), NULL);
+  ts_tile_store(p->b, p->pa, (TsTileVal[]){i, w}, ts_tile_product_transposed(p, x), NULL);
 }
 
 /* All rows; those behind the last whole line with edges. */
-static void turn_rows(TsProduct *p, TsTileVal lo, TsTileVal hi, bool edge) {
+static void transpose_rows(TsProduct *p, TsTileVal lo, TsTileVal hi, bool edge) {
   TsTileVal whole = edge ? at(p, 0) : down_to(p, p->rows, LINE);
   TsTileLoop w = loop(p, lo, hi, LINE);
   if (!edge && p->x.m >= LINE) {
     TsTileLoop i = loop(p, at(p, 0), whole, LINE);
-    turn_square(p, i.i, w.i, false);
+    transpose_square(p, i.i, w.i, false);
     end(p, &i);
   }
   if (edge || p->x.m % LINE) {
     TsTileLoop rest = loop(p, whole, p->rows, LINE);
-    turn_square(p, rest.i, w.i, true);
+    transpose_square(p, rest.i, w.i, true);
     end(p, &rest);
   }
   end(p, &w);
 }
 
 static void pack_rows(TsProduct *p) {
-  void (*pack)(TsProduct *, TsTileVal, TsTileVal, bool) = p->turned_a ? turn_rows : copy_rows;
+  void (*pack)(TsProduct *, TsTileVal, TsTileVal, bool) =
+      p->transposed_a ? transpose_rows : copy_rows;
   TsTileVal whole = down_to(p, p->nk, LINE);
   if (!p->pack_a) return;
   ts_tile_mark(p->b, TS_STAGE_load, "pack rows", false);

@@ -2,7 +2,7 @@
  * of sums in memory. When which: ir/tile/product/product.c. */
 #include "ir/tile/product/state.h"
 
-enum { AHEAD_ENDS = 8 /* rows that what follows the product reads and writes */ };
+enum { PREFETCH_ENDS = 8 /* rows that what follows the product reads and writes */ };
 
 static TsTileType piece_type(const TsProduct *p, const TsProductPiece *e, const TsTileType *t) {
   TsTileType y = *t;
@@ -104,7 +104,7 @@ static void end_columns(TsProduct *p, TsTileVal row, TsTileVal m, TsTileVal j, i
   TsTileVal sum = ts_tile_load(p->b, p->acc, (TsTileVal[]){row, j}, &t, NULL);
   TsProductPiece e = {.w = w, .m = m, .n = plus(p, p->n0, j), .edge = edge};
   for (int64_t u = 0; u < w && p->blocks; u += line_of(p))
-    ts_tile_product_end_ask(p, plus_int(p, m, AHEAD_ENDS), plus_int(p, e.n, u), true);
+    ts_tile_product_end_ask(p, plus_int(p, m, PREFETCH_ENDS), plus_int(p, e.n, u), true);
   ts_tile_product_end(p, &e, sum);
 }
 

@@ -31,40 +31,40 @@ static void pack_columns(TsProduct *p) {
 }
 
 /* Squares of lanes x lanes, transposed. */
-static void turn_square(TsProduct *p, TsTileVal k, TsTileVal j, int u, bool edge) {
+static void transpose_square(TsProduct *p, TsTileVal k, TsTileVal j, int u, bool edge) {
   TsTileVal col = plus_int(p, plus(p, p->n0, j), u * p->lanes);
-  TsTileVal x = ts_tile_product_turned(p, ts_tile_product_square(p, k, col, edge));
+  TsTileVal x = ts_tile_product_transposed(p, ts_tile_product_square(p, k, col, edge));
   TsTileVal panel = panel_of_columns(p, j);
   ts_tile_store(p->b, p->pb, (TsTileVal[]){panel, k, at(p, u * p->lanes)}, x, NULL);
 }
 
 /* u: the vector of a panel that begins at j. */
-static void turn_steps(TsProduct *p, TsTileVal j, int u, bool edge) {
+static void transpose_steps(TsProduct *p, TsTileVal j, int u, bool edge) {
   TsTileVal whole = down_to(p, p->nk, p->lanes);
   if (p->deep >= p->lanes) {
     TsTileLoop k = loop(p, at(p, 0), whole, p->lanes);
-    turn_square(p, k.i, j, u, edge);
+    transpose_square(p, k.i, j, u, edge);
     end(p, &k);
   }
   if (p->deep % p->lanes) {
     TsTileLoop rest = loop(p, whole, p->nk, p->lanes);
-    turn_square(p, rest.i, j, u, true);
+    transpose_square(p, rest.i, j, u, true);
     end(p, &rest);
   }
 }
 
-static void turn_columns(TsProduct *p) {
+static void transpose_columns(TsProduct *p) {
   TsTileVal full = down_to(p, p->cols, p->nr);
   if (p->x.n >= p->nr) {
     TsTileLoop j = loop(p, at(p, 0), full, p->nr);
-    for (int u = 0; u < p->nv; u++) turn_steps(p, j.i, u, false);
+    for (int u = 0; u < p->nv; u++) transpose_steps(p, j.i, u, false);
     end(p, &j);
   }
   if (p->x.n % p->nr) {
     int vectors = edge_vectors(p);
     TsTileLoop rest = loop(p, full, p->cols, p->nr);
     for (int u = 0; u < vectors; u++)
-      turn_steps(p, rest.i, u, u == vectors - 1 && p->x.n % p->lanes);
+      transpose_steps(p, rest.i, u, u == vectors - 1 && p->x.n % p->lanes);
     end(p, &rest);
   }
 }
@@ -113,13 +113,13 @@ TsTileVal ts_tile_product_panel_at(TsProduct *p, TsTileVal i, TsTileVal k) {
   return plus(p, panel, times(p, k, p->mr));
 }
 
-static void turn_rows_part(TsProduct *p, TsTileVal k, TsTileVal i, bool edge) {
+static void transpose_rows_part(TsProduct *p, TsTileVal k, TsTileVal i, bool edge) {
   TsTileVal x = ts_tile_product_rows(p, row_of(p, i), k, reach_of(p), edge);
   TsTileVal where = ts_tile_product_panel_at(p, i, k);
   ts_tile_store(p->b, p->pa, &where, x, NULL);
 }
 
-static void turn_rows(TsProduct *p) {
+static void transpose_rows(TsProduct *p) {
   /* Vectors that begin below this lie inside, whatever the block. */
   TsTileVal most = plus_int(p, ts_tile_op2(p->b, TS_OP_sub, at(p, p->x.m), row_of(p, at(p, 0))),
                             p->mr - reach_of(p));
@@ -130,11 +130,11 @@ static void turn_rows(TsProduct *p) {
   if (p->x.m >= reach_of(p)) {
     TsTileLoop i = loop(p, at(p, 0), inside, p->mr);
     unroll(i.stmt, 4);
-    turn_rows_part(p, k.i, i.i, false);
+    transpose_rows_part(p, k.i, i.i, false);
     end(p, &i);
   }
   TsTileLoop rest = loop(p, inside, p->near, p->mr);
-  turn_rows_part(p, k.i, rest.i, true);
+  transpose_rows_part(p, k.i, rest.i, true);
   end(p, &rest);
   end(p, &k);
 }
@@ -142,18 +142,18 @@ static void turn_rows(TsProduct *p) {
 void ts_tile_product_pack_rows(TsProduct *p) {
   if (!p->pack_a) return;
   ts_tile_mark(p->b, TS_STAGE_load, "pack rows", false);
-  if (p->turned_a)
-    turn_rows(p);
+  if (p->transposed_a)
+    transpose_rows(p);
   else
     copy_rows(p);
   ts_tile_mark(p->b, TS_STAGE_load, "pack rows", true);
 }
 
 void ts_tile_product_pack_columns(TsProduct *p) {
-  bool all = p->turned_b || !p->on_the_way || p->x.n % p->nr;
+  bool all = p->transposed_b || !p->on_the_way || p->x.n % p->nr;
   if (all) ts_tile_mark(p->b, TS_STAGE_load, "pack columns", false);
-  if (p->turned_b)
-    turn_columns(p);
+  if (p->transposed_b)
+    transpose_columns(p);
   else
     pack_columns(p);
   if (all) ts_tile_mark(p->b, TS_STAGE_load, "pack columns", true);

@@ -3,8 +3,8 @@
 #include "ir/tile/product/state.h"
 
 enum {
-  AHEAD_A = 16, /* steps that turned rows are asked for ahead */
-  AHEAD_B = 8,  /* and columns */
+  PREFETCH_A = 16, /* steps that transposed rows are asked for ahead */
+  PREFETCH_B = 8,  /* and columns */
   MOST_ROWS = 12,
   MOST_VECTORS = 4,
 };
@@ -16,7 +16,7 @@ static TsTileVal row_at(TsProduct *p, TsTileVal i, TsTileVal k, int r) {
   if (!p->pack_a) {
     TsTileVal row = plus_int(p, row_of(p, i), r);
     x = ts_tile_product_operand(p, TS_PRODUCT_a, row, plus(p, p->pc, k), &one, NULL, false);
-  } else if (!p->turned_a) {
+  } else if (!p->transposed_a) {
     x = ts_tile_load(p->b, p->pa, (TsTileVal[]){plus_int(p, i, r), k}, &one, NULL);
   } else {
     TsTileVal where = plus_int(p, ts_tile_product_panel_at(p, i, k), r);
@@ -43,7 +43,7 @@ static TsTileVal column_at(TsProduct *p, TsTileVal panel, TsTileVal j, TsTileVal
   TsTileType vector = ts_tile_vector(p->packed, p->lanes);
   TsTileVal where[3] = {panel, k, at(p, u * p->lanes)};
   if (!first) return ts_tile_load(p->b, p->pb, where, &vector, NULL);
-  TsTileVal row = plus_int(p, plus(p, p->pc, k), AHEAD_B);
+  TsTileVal row = plus_int(p, plus(p, p->pc, k), PREFETCH_B);
   TsTileVal col = plus_int(p, plus(p, p->n0, j), u * p->lanes);
   TsTileVal x = ts_tile_product_columns(p, k, col, p->lanes, false);
   for (int i = 0; i < 1 + p->words; i++)
@@ -65,9 +65,9 @@ static void step(TsProduct *p, TsTileVal i, TsTileVal panel, TsTileVal j, TsTile
                  int vectors, bool first, TsTileVal *sum) {
   TsTileVal b[MOST_VECTORS];
   for (int u = 0; u < vectors; u++) b[u] = column_at(p, panel, j, k, u, first);
-  if (!p->pack_a && p->turned_a)
-    ts_tile_product_ask(p, TS_PRODUCT_a, row_of(p, i), plus_int(p, plus(p, p->pc, k), AHEAD_A),
-                        false);
+  if (!p->pack_a && p->transposed_a)
+    ts_tile_product_ask(p, TS_PRODUCT_a, row_of(p, i),
+                        plus_int(p, plus(p, p->pc, k), PREFETCH_A), false);
   for (int r = 0; r < rows; r++) {
     TsTileVal a = row_at(p, i, k, r), *s = sum + r * vectors;
     for (int u = 0; u < vectors; u++) s[u] = multiply(p, a, b[u], s[u]);

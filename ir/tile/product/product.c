@@ -69,16 +69,18 @@ static void plan(TsProduct *p) {
   p->lanes = lanes_of(p->t, p->d);
   ts_tile_product_registers(p->t, p->lanes, x->m, x->n, p->from->high, &p->mr, &p->nv);
   p->nr = p->nv * p->lanes;
-  p->turned_a = stride_of(a, a->rank - 2) == 1 && stride_of(a, a->rank - 1) != 1;
-  p->turned_b = !prologue_b && stride_of(b, b->rank - 2) == 1 && stride_of(b, b->rank - 1) != 1;
+  p->transposed_a = stride_of(a, a->rank - 2) == 1 && stride_of(a, a->rank - 1) != 1;
+  p->transposed_b =
+      !prologue_b && stride_of(b, b->rank - 2) == 1 && stride_of(b, b->rank - 1) != 1;
   bool far = stride_of(a, a->rank - 2) > FAR_ROWS;
-  /* Of turned rows a line is read at each step for a few numbers of it, and has left a first cache
+  /* Of transposed rows a line is read at each step for a few numbers of it, and has left a first cache
    * of 32 KiB before the next rows come. */
   bool must = x->prologue[TS_PRODUCT_a] || a->dtype != p->packed ||
-              (!p->turned_a && stride_of(a, a->rank - 1) != 1);
-  p->pack_a = must || (far && p->mr > MOST_FAR) || (p->turned_a && p->t->vector_bytes < LINE);
+              (!p->transposed_a && stride_of(a, a->rank - 1) != 1);
+  p->pack_a =
+      must || (far && p->mr > MOST_FAR) || (p->transposed_a && p->t->vector_bytes < LINE);
   if (p->from->pack) p->pack_a = must || p->from->pack == 2;
-  p->ask_rows = !p->pack_a && !p->turned_a && far;
+  p->ask_rows = !p->pack_a && !p->transposed_a && far;
   int64_t most = TS_PRODUCT_STEPS;
   if (p->from->steps) most = div_up(p->from->steps, 1 + p->words);
   p->kc = least(even(p->deep, most, p->lanes), p->deep);
@@ -89,7 +91,7 @@ static void plan(TsProduct *p) {
   p->blocks = p->kc < p->deep;
   p->registers = !p->blocks && ts_tile_product_is_cheap(x->mma);
   int64_t last = x->m % x->mb;
-  p->on_the_way = !prologue_b && !p->turned_b && stride_of(b, b->rank - 1) == 1 &&
+  p->on_the_way = !prologue_b && !p->transposed_b && stride_of(b, b->rank - 1) == 1 &&
                   x->n >= p->nr && least(x->m, x->mb) >= p->mr && (last == 0 || last >= p->mr);
 }
 
@@ -121,7 +123,7 @@ static void memory(TsProduct *p) {
   int64_t nb = round_up(p->x.nb, p->nr), mb = round_up(p->x.mb, p->mr);
   int64_t sub = least(mb, p->sub);
   p->pb = ts_tile_product_local(p, p->packed, 3, (int64_t[]){nb / p->nr, p->kpad, p->nr});
-  if (p->pack_a && p->turned_a)
+  if (p->pack_a && p->transposed_a)
     p->pa = ts_tile_product_local(p, p->packed, 1, (int64_t[]){sub / p->mr * p->panel + 16});
   else if (p->pack_a) /* a line more, so that rows are no power of two apart */
     p->pa = ts_tile_product_local(p, p->packed, 2, (int64_t[]){sub, p->kpad + p->lanes});

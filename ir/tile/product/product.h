@@ -9,7 +9,7 @@ typedef struct TsProductSize {
   int64_t m, n, k;
   int64_t batch;
   int threads;
-  bool turned;       /* the rows of A are contiguous along m */
+  bool transposed;   /* the rows of A are contiguous along m */
   int high, steps;   /* as in TsTile; 0: chosen here */
   TsTilePairs pairs; /* the unit of its products */
 } TsProductSize;

@@ -29,9 +29,9 @@ typedef struct TsProduct {
   int64_t deep;              /* k in such units */
   int lanes, mr, nv, nr;
   int64_t sub;             /* rows that are packed at a time */
-  int64_t kc, kpad, panel; /* panel: elements of a packed panel of turned rows */
+  int64_t kc, kpad, panel; /* panel: elements of a packed panel of transposed rows */
   bool blocks;             /* of k: more than one */
-  bool pack_a, turned_a, turned_b, registers;
+  bool pack_a, transposed_a, transposed_b, registers;
   bool on_the_way; /* the first rows pack the columns */
   bool ask_rows;   /* rows in place, far apart, are asked for */
   TsTileCopy *c;
@@ -77,7 +77,7 @@ TsTileVal ts_tile_product_row(TsProduct *p, TsTileVal row, TsTileVal k, int64_t 
 TsTileVal ts_tile_product_square(TsProduct *p, TsTileVal k, TsTileVal col, bool edge);
 /* The same bits as another type: the last axis is as much longer or shorter. */
 TsTileVal ts_tile_product_bitcast(TsProduct *p, TsTileVal x, TsDtype d);
-TsTileVal ts_tile_product_turned(TsProduct *p, TsTileVal square);
+TsTileVal ts_tile_product_transposed(TsProduct *p, TsTileVal square);
 
 /* ---- how the parts of a round are made */
 typedef struct TsProductWay {

@@ -1,6 +1,6 @@
-/* Operands of a product in units of what is packed for a step: elements of the type of its sums, or
- * words of two bf16 (ir/tile/pairs.h). Positions along k count these. Behind an odd k stands a zero,
- * whatever a prologue would make of it. */
+/* Operands of a product in units of what is packed for a step: elements of the type of its
+ * sums, or words of two bf16 (ir/tile/pairs.h). Positions along k count these. Behind an odd
+ * k stands a zero, whatever a prologue would make of it. */
 #include "ir/tile/product/state.h"
 
 TsTileVal ts_tile_product_bitcast(TsProduct *p, TsTileVal x, TsDtype d) {
@@ -12,11 +12,11 @@ TsTileVal ts_tile_product_bitcast(TsProduct *p, TsTileVal x, TsDtype d) {
   return ts_tile_emit1(p->b, TS_TILE_bitcast, 1, &x, NULL, &t);
 }
 
-TsTileVal ts_tile_product_turned(TsProduct *p, TsTileVal square) {
+TsTileVal ts_tile_product_transposed(TsProduct *p, TsTileVal square) {
   static const int64_t perm[2] = {1, 0};
-  TsAttr turn = {.type = TS_ATTR_ints, .n = 2, .ints = perm};
+  TsAttr axes = {.type = TS_ATTR_ints, .n = 2, .ints = perm};
   if (!square) return NULL;
-  return ts_tile_emit1(p->b, TS_TILE_transpose, 1, &square, &turn, &square->type);
+  return ts_tile_emit1(p->b, TS_TILE_transpose, 1, &square, &axes, &square->type);
 }
 
 static TsTileVal half(TsProduct *p, TsTileVal x, bool high) {

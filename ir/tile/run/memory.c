@@ -166,7 +166,7 @@ int ts_tile_do_alloc(TsTileRun *r, const TsTileStmt *s) {
                   v->type.dtype == TS_DT_i32;
   if (v->type.space == TS_SPACE_barrier)
     memset(p->at, 0, (size_t)p->n * sizeof(TsTileRunBarrier));
-  else if (counters) /* zeros whenever a kernel begins (jit/gpu/mma.h) */
+  else if (counters) /* zeros whenever a kernel begins (jit/gpu/roles.h) */
     memset(p->at, 0, (size_t)(p->n * ts_tile_run_size(v)));
   else if (!v->type.strided)
     memset(p->at, 0xff, (size_t)(p->n * ts_tile_run_size(v))); /* NaN, or -1 */

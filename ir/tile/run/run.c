@@ -5,7 +5,7 @@
  *
  * Rounds of a parallel loop run one after another. Needs a legal kernel (ts_tile_check); rows
  * that are not primitive are expanded first, so that they have one definition. This file has
- * control; tile_run_value.c, _memory.c and _sync.c the other rows, tile_run_ops.c and _reduce.c
+ * control; ir/tile/run/value.c, memory.c and sync.c the other rows, ir/tile/run/ops.c and reduce.c
  * the arithmetic. */
 #include <stdarg.h>
 #include <stdio.h>
@@ -28,15 +28,11 @@ int ts_tile_run_fail(TsTileRun *r, const TsTileStmt *s, TsErrorCode code, const 
 }
 
 /* ---- values */
-static int64_t size_of(const TsTileRun *r, int64_t d) {
-  return ts_tile_dim_is(d) ? r->dim[ts_tile_dim_index(d)] : d;
-}
-
 /* Sizes and strides; the bytes of a row-major array. */
 static int64_t measure(const TsTileRun *r, const TsTileType *t, TsTileRunPlace *p) {
   p->n = 1;
   for (int i = t->rank; i-- > 0;) {
-    p->dim[i] = size_of(r, t->dim[i]);
+    p->dim[i] = ts_tile_extent(t, i, r->dim);
     p->stride[i] = t->strided ? t->stride[i] : p->n;
     p->n *= p->dim[i];
   }

@@ -102,13 +102,13 @@ int64_t ts_tile_run_scalar(TsTileRun *r, TsTileVal v);
 void *ts_tile_run_work(TsTileRun *r, const TsTileStmt *s, int64_t nbytes);
 static inline int64_t ts_tile_run_size(TsTileVal v) { return ts_dtypes[v->type.dtype].nbytes; }
 
-/* ---- tile_run_memory.c */
+/* ---- ir/tile/run/memory.c */
 /* Moves the tile of a copy. */
 int ts_tile_run_copy(TsTileRun *r, const TsTileRunCopy *c);
 /* Bytes of its tile. */
 int64_t ts_tile_run_copy_bytes(TsTileRun *r, const TsTileStmt *s);
 
-/* ---- tile_run_sync.c */
+/* ---- ir/tile/run/sync.c */
 /* The roles from s on, side by side, until all are done; *last is the last of them. */
 int ts_tile_run_roles(TsTileRun *r, const TsTileStmt *s, const TsTileStmt **last);
 /* Finishes what is under way, at the end of a block. */

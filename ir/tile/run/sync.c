@@ -363,6 +363,6 @@ int ts_tile_do_pace(TsTileRun *r, const TsTileStmt *s) {
   return ts_tile_run_fail(r, s, TS_ERR_value, "step %lld of %lld rounds", (long long)step,
                           (long long)rounds);
 }
-int ts_tile_do_follow(TsTileRun *r, const TsTileStmt *s) { return (void)s, nothing(r); }
+int ts_tile_do_await_launch(TsTileRun *r, const TsTileStmt *s) { return (void)s, nothing(r); }
 int ts_tile_do_registers(TsTileRun *r, const TsTileStmt *s) { return (void)s, nothing(r); }
 int ts_tile_do_mark(TsTileRun *r, const TsTileStmt *s) { return (void)s, nothing(r); }

@@ -119,7 +119,7 @@ static V before_loop(TsEmit *e, TsEmitLoop *loop, const Address *a, LLVMTypeRef 
 
 V ts_emit_address(TsEmit *e, TsTileVal memory, const TsTileVal *at, LLVMTypeRef elem) {
   Address a = {.n = 0};
-  V *part = ts_emit_parts(e, memory), p = part[0];
+  V *part = ts_emit_registers(e, memory), p = part[0];
   TsEmitLoop *loop[DEEP * 2];
   int depth = e->loop ? e->loop->depth : 0, from = e->value[memory->id].depth, lo = 0;
   for (int k = 0; k < memory->type.rank; k++) take_apart(e, &a, at[k], part[1 + k], 0);

@@ -52,7 +52,7 @@ LLVMValueRef *ts_emit_define(TsEmit *e, TsTileVal v) {
 }
 
 /* One whose elements are apart becomes a vector when somebody wants it whole. */
-LLVMValueRef *ts_emit_parts(TsEmit *e, TsTileVal v) {
+LLVMValueRef *ts_emit_registers(TsEmit *e, TsTileVal v) {
   TsEmitted *m = &e->value[v->id];
   if (!m->part) ts_emit_fail(e, "a value is used where it is not visible");
   if (!m->part[0] && ts_emit_is_register(&v->type)) {
@@ -71,7 +71,7 @@ LLVMValueRef *ts_emit_parts(TsEmit *e, TsTileVal v) {
 
 LLVMValueRef ts_emit_scalar(TsEmit *e, TsTileVal v) {
   if (v->type.rank) ts_emit_fail(e, "a scalar is wanted");
-  return ts_emit_parts(e, v)[0];
+  return ts_emit_registers(e, v)[0];
 }
 
 LLVMValueRef ts_emit_size(TsEmit *e, int64_t dim) {
@@ -84,7 +84,7 @@ static void pointwise(TsEmit *e, const TsTileStmt *s) {
   TsDtype d = s->in[s->op == TS_OP_where ? 1 : 0]->type.dtype;
   if (s->nin > 3) ts_emit_fail(e, "%s has %d operands", ts_tile_op_name(s->op), s->nin);
   for (int i = 0; i < s->nin; i++) {
-    in[i] = ts_emit_parts(e, s->in[i]);
+    in[i] = ts_emit_registers(e, s->in[i]);
     const TsTileType *t = &s->in[i]->type, *first = &s->in[0]->type;
     if (ts_emit_rows(t) != ts_emit_rows(first) || ts_emit_width(t) != ts_emit_width(first))
       ts_emit_fail(e, "%s: shapes differ", ts_tile_op_name(s->op));
@@ -127,7 +127,9 @@ static void statement(TsEmit *e, const TsTileStmt *s) {
   case TS_TILE_for: ts_emit_loop(e, s); return;
   case TS_TILE_if: ts_emit_if(e, s); return;
   case TS_TILE_alloc: alloc(e, s); return;
-  case TS_TILE_view: ts_emit_memory_begin(e, s->out[0], ts_emit_parts(e, s->in[0])[0]); return;
+  case TS_TILE_view:
+    ts_emit_memory_begin(e, s->out[0], ts_emit_registers(e, s->in[0])[0]);
+    return;
   case TS_TILE_load:
   case TS_TILE_store:
   case TS_TILE_gather:
@@ -166,7 +168,7 @@ void ts_emit_region(TsEmit *e, const TsTileRegion *r, LLVMValueRef **yields) {
       statement(e, s);
       continue;
     }
-    for (int i = 0; i < s->nin && yields; i++) yields[i] = ts_emit_parts(e, s->in[i]);
+    for (int i = 0; i < s->nin && yields; i++) yields[i] = ts_emit_registers(e, s->in[i]);
   }
 }
 

@@ -85,7 +85,7 @@ _Noreturn void ts_emit_fail(TsEmit *e, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void *ts_emit_take(TsEmit *e, size_t nbytes);
 
-/* ---- emit_value.c: types, constants, pointwise rows. lanes: 0 for a scalar */
+/* ---- jit/emit/cpu/value.c: types, constants, pointwise rows. lanes: 0 for a scalar */
 LLVMTypeRef ts_emit_elem(TsEmit *e, TsDtype d);
 LLVMTypeRef ts_emit_type(TsEmit *e, TsDtype d, int lanes);
 LLVMTypeRef ts_emit_int_type(TsEmit *e, int bits, int lanes);
@@ -117,32 +117,33 @@ LLVMValueRef ts_emit_fma(TsEmit *e, TsDtype d, LLVMValueRef x, LLVMValueRef y, L
 LLVMValueRef ts_emit_less(TsEmit *e, TsDtype d, bool or_equal, LLVMValueRef x, LLVMValueRef y);
 LLVMValueRef ts_emit_pointwise(TsEmit *e, int op, TsDtype d, LLVMValueRef *in);
 
-/* ---- emit_integer.c: division, which vectors of integers have no instruction for */
+/* ---- jit/emit/cpu/integer.c: division, which vectors of integers have no instruction for */
 LLVMValueRef ts_emit_floordiv(TsEmit *e, TsDtype d, LLVMValueRef x, LLVMValueRef y);
 LLVMValueRef ts_emit_mod(TsEmit *e, TsDtype d, LLVMValueRef x, LLVMValueRef y);
 LLVMValueRef ts_emit_mulhi(TsEmit *e, LLVMValueRef x, LLVMValueRef y);
 
-/* ---- emit_look.c: of a table of 32 numbers, which is constant memory of this address space
- * where no shuffle serves */
+/* ---- jit/emit/cpu/look.c: of a table of 32 numbers, which is constant memory of this
+ * address space where no shuffle serves */
 LLVMValueRef ts_emit_look(TsEmit *e, const TsTileStmt *s, LLVMValueRef index, int space);
 /* The statement on a CPU, perhaps with others by the same index. */
 void ts_emit_looks(TsEmit *e, const TsTileStmt *s);
 
-/* ---- emit_scale.c: x 2^n */
+/* ---- jit/emit/cpu/scale.c: x 2^n */
 LLVMValueRef ts_emit_scale(TsEmit *e, const TsTileStmt *s, LLVMValueRef x, LLVMValueRef n);
 
-/* ---- emit_cast.c */
+/* ---- jit/emit/cpu/cast.c */
 LLVMValueRef ts_emit_cast(TsEmit *e, TsDtype to, TsDtype from, LLVMValueRef x);
 LLVMValueRef ts_emit_narrow_bf16(TsEmit *e, LLVMValueRef x); /* of integers, for any number */
 /* f32 to the nearest bf16, as f32. */
 LLVMValueRef ts_emit_round_bf16(TsEmit *e, LLVMValueRef x);
 
-/* ---- whole statements; emit_shape.c, emit_reduce.c, emit_memory.c, emit_loop.c */
+/* ---- whole statements; jit/emit/cpu/shape.c, jit/emit/cpu/reduce.c, jit/emit/cpu/memory.c,
+ * jit/emit/cpu/loop.c */
 void ts_emit_shape(TsEmit *e, const TsTileStmt *s);
 void ts_emit_reduce(TsEmit *e, const TsTileStmt *s);
 void ts_emit_contract(TsEmit *e, const TsTileStmt *s);
 void ts_emit_memory(TsEmit *e, const TsTileStmt *s);
-/* Of the element of a memory at a position (emit_address.c). */
+/* Of the element of a memory at a position (jit/emit/cpu/address.c). */
 LLVMValueRef ts_emit_address(TsEmit *e, TsTileVal memory, const TsTileVal *at,
                              LLVMTypeRef elem);
 void ts_emit_memory_begin(TsEmit *e, TsTileVal memory, LLVMValueRef pointer);
@@ -151,22 +152,22 @@ void ts_emit_loop(TsEmit *e, const TsTileStmt *s);
 void ts_emit_rounds(TsEmit *e, const TsTileStmt *s, LLVMValueRef lo, LLVMValueRef hi);
 void ts_emit_if(TsEmit *e, const TsTileStmt *s);
 
-void ts_emit_mark(TsEmit *e, const TsTileStmt *s); /* emit_mark.c */
+void ts_emit_mark(TsEmit *e, const TsTileStmt *s); /* jit/emit/cpu/mark.c */
 
-/* ---- emit_pairs.c: products of bf16 by instructions for them */
+/* ---- jit/emit/cpu/pairs.c: products of bf16 by instructions for them */
 bool ts_emit_uses_unit(const TsTile *k);
 bool ts_emit_uses_pairs(const TsTile *k);
 const char *ts_emit_more_features(const TsEmit *e); /* ",+amx-tile", for the target's */
 bool ts_emit_unit(TsEmit *e, const TsTileStmt *s);  /* whether s is about its registers */
 void ts_emit_dot2(TsEmit *e, const TsTileStmt *s);
-bool ts_emit_is_register(const TsTileType *t);                 /* of the unit */
-LLVMTypeRef ts_emit_part_type(TsEmit *e, const TsTileType *t); /* of a part of a tile */
+bool ts_emit_is_register(const TsTileType *t);                     /* of the unit */
+LLVMTypeRef ts_emit_register_type(TsEmit *e, const TsTileType *t); /* of a part of a tile */
 LLVMValueRef ts_emit_zero_register(TsEmit *e);
 /* f32 to bf16 by the processor's instruction, where a kernel has others of its set. */
 bool ts_emit_rounds_itself(const TsEmit *e, LLVMValueRef x);
 LLVMValueRef ts_emit_round_itself(TsEmit *e, LLVMValueRef x);
 
-/* ---- emit_order.c: the order of loads and multiply-adds where registers are few */
+/* ---- jit/emit/cpu/order.c: the order of loads and multiply-adds where registers are few */
 bool ts_emit_is_crowded(const TsTileStmt *loop);
 void ts_emit_computed(TsEmit *e, TsTileVal v); /* by a multiply-add */
 /* What was computed stays before this place, loads that come stay behind it. */
@@ -177,7 +178,7 @@ void ts_emit_region(TsEmit *e, const TsTileRegion *r, LLVMValueRef **yields);
 /* ---- emit.c: the parts of values */
 int ts_emit_rows(const TsTileType *t);  /* parts of a tile */
 int ts_emit_width(const TsTileType *t); /* lanes of a part */
-LLVMValueRef *ts_emit_parts(TsEmit *e, TsTileVal v);
+LLVMValueRef *ts_emit_registers(TsEmit *e, TsTileVal v);
 LLVMValueRef ts_emit_scalar(TsEmit *e, TsTileVal v);
 LLVMValueRef *ts_emit_define(TsEmit *e, TsTileVal v); /* zeroed parts, to be filled */
 LLVMValueRef ts_emit_size(TsEmit *e, int64_t dim);    /* of TsTileType.dim */

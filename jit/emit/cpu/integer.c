@@ -21,17 +21,17 @@ static LLVMValueRef quotient(TsEmit *e, TsDtype d, LLVMValueRef x, LLVMValueRef 
   bool is_signed = d != TS_DT_u8;
   LLVMTypeRef t = LLVMTypeOf(x);
   LLVMValueRef zero = ts_emit_int(e, t, 0), one = ts_emit_int(e, t, 1);
-  LLVMValueRef by_zero = LLVMBuildICmp(e->b, LLVMIntEQ, y, zero, ""), turn = NULL, q;
+  LLVMValueRef by_zero = LLVMBuildICmp(e->b, LLVMIntEQ, y, zero, ""), negate = NULL, q;
   LLVMValueRef safe = LLVMBuildSelect(e->b, by_zero, one, y, "");
   if (is_signed) {
-    turn = LLVMBuildICmp(e->b, LLVMIntEQ, y, ts_emit_int(e, t, -1), "");
-    safe = LLVMBuildSelect(e->b, turn, one, safe, "");
+    negate = LLVMBuildICmp(e->b, LLVMIntEQ, y, ts_emit_int(e, t, -1), "");
+    safe = LLVMBuildSelect(e->b, negate, one, safe, "");
   }
   if (d == TS_DT_i64)
     q = LLVMBuildSDiv(e->b, x, safe, "");
   else
     q = quotient_as(e, d == TS_DT_i32 ? TS_DT_f64 : TS_DT_f32, is_signed, x, safe);
-  if (turn) q = LLVMBuildSelect(e->b, turn, LLVMBuildNeg(e->b, x, ""), q, "");
+  if (negate) q = LLVMBuildSelect(e->b, negate, LLVMBuildNeg(e->b, x, ""), q, "");
   return LLVMBuildSelect(e->b, by_zero, zero, q, "");
 }
 

@@ -128,7 +128,7 @@ V ts_emit_look(TsEmit *e, const TsTileStmt *s, V index, int space) {
 }
 
 /* ---- rows of memory: eight numbers that one index says stand side by side; those of eight lanes
- * are loaded and turned, which takes half of what eight tables of four shuffles each take */
+ * are loaded and transposed, which takes half of what eight tables of four shuffles each take */
 
 /* The looks of a region that share an index with s, in eights: those of s's eight. */
 static int group_of(const TsTileStmt *s, const TsTileStmt *of[ROW]) {
@@ -193,7 +193,7 @@ static V four_of(TsEmit *e, V row, int side) {
 }
 
 /* out[i]: number i of each lane's row. */
-static void turned(TsEmit *e, V rows, V index, int n, V out[ROW]) {
+static void transposed(TsEmit *e, V rows, V index, int n, V out[ROW]) {
   static const int low[] = {0, 8, 1, 9, 4, 12, 5, 13}, high[] = {2, 10, 3, 11, 6, 14, 7, 15};
   static const int first[] = {0, 1, 8, 9, 4, 5, 12, 13}, last[] = {2, 3, 10, 11, 6, 7, 14, 15};
   V of[ROW], r[4];
@@ -213,14 +213,14 @@ static void turned(TsEmit *e, V rows, V index, int n, V out[ROW]) {
 }
 
 static void row_group(TsEmit *e, const TsTileStmt *const *of, int n) {
-  V rows = row_array(e, of, n), *in = ts_emit_parts(e, of[0]->in[0]), *out[ROW], one[ROW];
+  V rows = row_array(e, of, n), *in = ts_emit_registers(e, of[0]->in[0]), *out[ROW], one[ROW];
   for (int i = 0; i < n; i++) out[i] = ts_emit_define(e, of[i]->out[0]);
   for (int r = 0; r < ts_emit_rows(&of[0]->in[0]->type); r++) {
     int lanes = ts_emit_lanes(in[r]), which[ROW];
     for (int at = 0; at < lanes; at += ROW) {
       int some = lanes - at < ROW ? lanes - at : ROW;
       for (int i = 0; i < ROW; i++) which[i] = i < some ? at + i : -1;
-      turned(e, rows, ts_emit_shuffle(e, in[r], NULL, ROW, which), n, one);
+      transposed(e, rows, ts_emit_shuffle(e, in[r], NULL, ROW, which), n, one);
       for (int i = 0; i < n; i++) {
         V part = some < ROW ? ts_emit_span(e, one[i], 0, some) : one[i];
         out[i][r] = at ? ts_emit_join(e, out[i][r], part) : part;
@@ -232,7 +232,7 @@ static void row_group(TsEmit *e, const TsTileStmt *const *of, int n) {
 void ts_emit_looks(TsEmit *e, const TsTileStmt *s) {
   const TsTileStmt *of[ROW];
   int n = group_of(s, of);
-  V *in = ts_emit_parts(e, s->in[0]);
+  V *in = ts_emit_registers(e, s->in[0]);
   bool rows = n >= FEW && !strcmp(e->target->name, "avx2") && ts_emit_lanes(*in) >= ROW;
   if (rows && s != of[0]) return; /* the first one has made them all */
   if (rows) {

@@ -31,7 +31,7 @@ static V *phis(TsEmit *e, const TsTileType *t, V *part, LLVMBasicBlockRef from) 
   int n = ts_emit_rows(t);
   V *phi = ts_emit_take(e, sizeof *phi * (size_t)n);
   for (int r = 0; r < n; r++) {
-    phi[r] = LLVMBuildPhi(e->b, ts_emit_part_type(e, t), "");
+    phi[r] = LLVMBuildPhi(e->b, ts_emit_register_type(e, t), "");
     LLVMAddIncoming(phi[r], &part[r], &from, 1);
   }
   return phi;
@@ -131,7 +131,7 @@ static void choose_loop(TsEmit *e, const TsTileStmt *s, V lo, V hi, V **carry) {
 void ts_emit_loop(TsEmit *e, const TsTileStmt *s) {
   V lo = ts_emit_scalar(e, s->in[0]), hi = ts_emit_scalar(e, s->in[1]);
   V **carry = ts_emit_take(e, sizeof *carry * (size_t)(s->nout + 1));
-  for (int c = 0; c < s->nout; c++) carry[c] = ts_emit_parts(e, s->in[2 + c]);
+  for (int c = 0; c < s->nout; c++) carry[c] = ts_emit_registers(e, s->in[2 + c]);
   choose_loop(e, s, lo, hi, carry);
   for (int c = 0; c < s->nout; c++) define_all(e, s->out[c], carry[c]);
 }

@@ -115,7 +115,7 @@ static V moved(TsEmit *e, const Access *a, V from, V by) {
 static Access find(TsEmit *e, const TsTileStmt *s, const TsTileType *tile) {
   Access a = {.memory = s->in[0], .at = s->in + 1, .tile = tile, .d = s->in[0]->type.dtype};
   const TsTileType *m = &a.memory->type;
-  V *part = ts_emit_parts(e, a.memory);
+  V *part = ts_emit_registers(e, a.memory);
   const TsAttr *axes = ts_tile_attr(s, "axes");
   if (!ts_tile_memory(m) || m->space > TS_SPACE_local || tile->rank > m->rank || tile->rank > 2)
     ts_emit_fail(e, "%s: a tile that a CPU cannot reach", ts_tile_op_name(s->op));
@@ -420,7 +420,7 @@ static void store_row(TsEmit *e, const Access *a, int r, V x) {
 static void store(TsEmit *e, const TsTileStmt *s) {
   TsTileVal v = s->in[s->nin - 1];
   Access a = find(e, s, &v->type);
-  V *in = ts_emit_parts(e, v);
+  V *in = ts_emit_registers(e, v);
   if (v->type.dtype != a.d) ts_emit_fail(e, "store: types differ");
   if (!a.tile->rank) {
     V x = to_stored(e, a.d, *in);
@@ -435,7 +435,7 @@ static void store(TsEmit *e, const TsTileStmt *s) {
 
 /* ---- elements at positions */
 static V pointers(TsEmit *e, TsTileVal memory, V at) {
-  V *part = ts_emit_parts(e, memory);
+  V *part = ts_emit_registers(e, memory);
   if (!is_one(part[1]))
     at = LLVMBuildMul(e->b, at, ts_emit_splat(e, part[1], ts_emit_lanes(at)), "");
   return LLVMBuildGEP2(e->b, stored(e, memory->type.dtype, 0), part[0], &at, 1, "");
@@ -453,7 +453,7 @@ static void check_one_axis(TsEmit *e, const TsTileStmt *s) {
 static void gather(TsEmit *e, const TsTileStmt *s) {
   const TsTileType *m = &s->in[0]->type, *t = &s->in[1]->type;
   check_one_axis(e, s);
-  V *at = ts_emit_parts(e, s->in[1]), *out = ts_emit_define(e, s->out[0]);
+  V *at = ts_emit_registers(e, s->in[1]), *out = ts_emit_define(e, s->out[0]);
   bool edge = ts_tile_attr(s, "edge")->i;
   int lanes = t->rank ? ts_emit_width(t) : 1;
   LLVMTypeRef type = stored(e, m->dtype, lanes);
@@ -474,7 +474,7 @@ static void gather(TsEmit *e, const TsTileStmt *s) {
 static void scatter(TsEmit *e, const TsTileStmt *s) {
   const TsTileType *m = &s->in[0]->type, *t = &s->in[1]->type;
   check_one_axis(e, s);
-  V *at = ts_emit_parts(e, s->in[1]), *in = ts_emit_parts(e, s->in[2]);
+  V *at = ts_emit_registers(e, s->in[1]), *in = ts_emit_registers(e, s->in[2]);
   for (int r = 0; r < ts_emit_rows(t); r++) {
     V x = to_stored(e, m->dtype, vector_of(e, t, in[r])), pos = vector_of(e, t, at[r]);
     int lanes = ts_emit_lanes(x);
@@ -506,7 +506,8 @@ static void prefetch(TsEmit *e, const TsTileStmt *s) {
 }
 
 static void aligned(TsEmit *e, const TsTileStmt *s) {
-  V at = LLVMBuildPtrToInt(e->b, *ts_emit_parts(e, s->in[0]), ts_emit_int_type(e, 64, 0), "");
+  V at =
+      LLVMBuildPtrToInt(e->b, *ts_emit_registers(e, s->in[0]), ts_emit_int_type(e, 64, 0), "");
   V low = LLVMBuildAnd(e->b, at, ts_emit_i64(e, 63), "");
   *ts_emit_define(e, s->out[0]) = LLVMBuildICmp(e->b, LLVMIntEQ, low, ts_emit_i64(e, 0), "");
 }

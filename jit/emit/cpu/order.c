@@ -42,7 +42,7 @@ void ts_emit_hold(TsEmit *e) {
   char text[TS_EMIT_HELD * 8 + 16];
   int n = e->nheld;
   for (int i = 0; i < n; i++) {
-    in[i] = ts_emit_parts(e, e->held[i])[0];
+    in[i] = ts_emit_registers(e, e->held[i])[0];
     type[i] = LLVMTypeOf(in[i]);
   }
   if (n == 1) result = type[0];
@@ -53,7 +53,7 @@ void ts_emit_hold(TsEmit *e) {
                                           LLVMInlineAsmDialectATT, false);
   LLVMValueRef y = LLVMBuildCall2(e->b, fn, nothing, in, (unsigned)n, "");
   for (int i = 0; i < n; i++)
-    *ts_emit_parts(e, e->held[i]) =
+    *ts_emit_registers(e, e->held[i]) =
         n == 1 ? y : LLVMBuildExtractValue(e->b, y, (unsigned)i, "");
   e->nheld = 0;
 }

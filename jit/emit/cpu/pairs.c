@@ -39,7 +39,7 @@ const char *ts_emit_more_features(const TsEmit *e) {
 /* ---- registers of the unit */
 bool ts_emit_is_register(const TsTileType *t) { return t->space == TS_SPACE_fragment; }
 
-LLVMTypeRef ts_emit_part_type(TsEmit *e, const TsTileType *t) {
+LLVMTypeRef ts_emit_register_type(TsEmit *e, const TsTileType *t) {
   if (ts_emit_is_register(t)) return LLVMX86AMXTypeInContext(e->ctx);
   return ts_emit_type(e, (TsDtype)t->dtype, ts_emit_width(t));
 }
@@ -60,7 +60,7 @@ V ts_emit_zero_register(TsEmit *e) { return call(e, "llvm.x86.tilezero.internal"
 static void find(TsEmit *e, const TsTileStmt *s, const TsTileType *t, V where[2]) {
   TsTileVal memory = s->in[0];
   int rank = memory->type.rank;
-  V *part = ts_emit_parts(e, memory);
+  V *part = ts_emit_registers(e, memory);
   if (rank < 2 || ts_tile_attr(s, "edge")->i || memory->type.dtype != t->dtype ||
       (ts_tile_attr(s, "axes")->type == TS_ATTR_ints && ts_tile_attr(s, "axes")->n) ||
       (memory->type.strided && memory->type.stride[rank - 1] != 1))
@@ -82,13 +82,13 @@ static void store(TsEmit *e, const TsTileStmt *s) {
   V in[3];
   TsTileVal v = s->in[s->nin - 1];
   find(e, s, &v->type, in);
-  in[2] = *ts_emit_parts(e, v);
+  in[2] = *ts_emit_registers(e, v);
   call(e, "llvm.x86.tilestored64.internal", 3, in);
 }
 
 static void multiply(TsEmit *e, const TsTileStmt *s) {
-  V in[4] = {short_int(e, TS_PAIRS_LINE_BYTES), *ts_emit_parts(e, s->in[2]),
-             *ts_emit_parts(e, s->in[0]), *ts_emit_parts(e, s->in[1])};
+  V in[4] = {short_int(e, TS_PAIRS_LINE_BYTES), *ts_emit_registers(e, s->in[2]),
+             *ts_emit_registers(e, s->in[0]), *ts_emit_registers(e, s->in[1])};
   *ts_emit_define(e, s->out[0]) = call(e, "llvm.x86.tdpbf16ps.internal", 4, in);
 }
 
@@ -106,7 +106,7 @@ bool ts_emit_unit(TsEmit *e, const TsTileStmt *s) {
   case TS_TILE_store: store(e, s); return true;
   case TS_TILE_const: zero(e, s); return true;
   case TS_TILE_mma: multiply(e, s); return true;
-  case TS_TILE_bitcast: *ts_emit_define(e, v) = *ts_emit_parts(e, s->in[0]); return true;
+  case TS_TILE_bitcast: *ts_emit_define(e, v) = *ts_emit_registers(e, s->in[0]); return true;
   case TS_TILE_yield: return false;
   default: ts_emit_fail(e, "%s of a register of the matrix unit", ts_tile_op_name(s->op));
   }
@@ -120,7 +120,7 @@ void ts_emit_dot2(TsEmit *e, const TsTileStmt *s) {
   V *in[3], *out;
   if (ts_emit_width(t) != WORDS || e->target->vector_bytes != 64)
     ts_emit_fail(e, "dot2 takes vectors of %d words", WORDS);
-  for (int i = 0; i < 3; i++) in[i] = ts_emit_parts(e, s->in[i]);
+  for (int i = 0; i < 3; i++) in[i] = ts_emit_registers(e, s->in[i]);
   out = ts_emit_define(e, s->out[0]);
   for (int r = 0; r < ts_emit_rows(t); r++) {
     V one[3] = {in[2][r], LLVMBuildBitCast(e->b, in[0][r], pairs, ""),

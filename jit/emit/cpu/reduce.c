@@ -1,7 +1,8 @@
-/* Reductions in the canonical order (vm/kernels/rows/reduce_tree.h says it exactly): lane l adds the
- * elements l, l + L, .. in turn, then the upper half of the lanes is added to the lower one
- * until one is left. Extremes go through keys, integers whose order is total, so that any tree
- * gives the same bits. And contractions: one chain of fused multiply-adds an element. */
+/* Reductions in the canonical order (vm/kernels/rows/reduce_tree.h says it exactly): lane l
+ * adds the elements l, l + L, .. in turn, then the upper half of the lanes is added to the
+ * lower one until one is left. Extremes go through keys, integers whose order is total, so
+ * that any tree gives the same bits. And contractions: one chain of fused multiply-adds an
+ * element. */
 #include "jit/emit/cpu/emit.h"
 #include "vm/kernels/rows/reduce.h"
 
@@ -114,7 +115,7 @@ static int key_bits(TsDtype d) {
 }
 
 /* The bits, those of negative numbers turned over below the sign: its own inverse. */
-static V turn(TsEmit *e, V u, int bits) {
+static V flip(TsEmit *e, V u, int bits) {
   LLVMTypeRef t = LLVMTypeOf(u);
   V sign = LLVMBuildAShr(e->b, u, ts_emit_int(e, t, bits - 1), "");
   V mask = LLVMBuildLShr(e->b, sign, ts_emit_int(e, t, 1), "");
@@ -135,7 +136,7 @@ static V key_of(TsEmit *e, const Order *o, V x) {
   V nan = LLVMBuildFCmp(e->b, LLVMRealUNO, x, x, ""), zero = LLVMConstNull(LLVMTypeOf(x));
   if (o->index)
     x = LLVMBuildSelect(e->b, LLVMBuildFCmp(e->b, LLVMRealOEQ, x, zero, ""), zero, x, "");
-  V key = turn(e, LLVMBuildBitCast(e->b, x, t, ""), bits);
+  V key = flip(e, LLVMBuildBitCast(e->b, x, t, ""), bits);
   int64_t most = bits == 32 ? INT32_MAX : INT64_MAX;
   return LLVMBuildSelect(e->b, nan, ts_emit_int(e, t, o->min ? -most - 1 : most), key, "");
 }
@@ -150,7 +151,7 @@ static V value_of(TsEmit *e, const Order *o, V key) {
   int64_t quiet = bits == 32 ? 0x7fc00000 : 0x7ff8000000000000;
   V nan =
       LLVMBuildICmp(e->b, LLVMIntEQ, key, ts_emit_int(e, it, o->min ? -most - 1 : most), "");
-  V u = LLVMBuildSelect(e->b, nan, ts_emit_int(e, it, quiet), turn(e, key, bits), "");
+  V u = LLVMBuildSelect(e->b, nan, ts_emit_int(e, it, quiet), flip(e, key, bits), "");
   return LLVMBuildBitCast(e->b, u, t, "");
 }
 
@@ -234,7 +235,7 @@ void ts_emit_reduce(TsEmit *e, const TsTileStmt *s) {
   if (is_float(t->dtype) && t->dtype != TS_DT_f32 && t->dtype != TS_DT_f64)
     ts_emit_fail(e, "%s: %s is a storage type", ts_tile_op_name(s->op),
                  ts_dtype_name(t->dtype));
-  V *in = ts_emit_parts(e, s->in[0]), *out = ts_emit_define(e, s->out[0]);
+  V *in = ts_emit_registers(e, s->in[0]), *out = ts_emit_define(e, s->out[0]);
   if (t->rank == 1) {
     *out = reduce_vector(e, s, *in, true);
   } else if (axis == 0) {
@@ -266,7 +267,7 @@ void ts_emit_contract(TsEmit *e, const TsTileStmt *s) {
     ts_emit_fail(e, "%s: operands do not fit", ts_tile_op_name(s->op));
   if (is_float(d) && d != TS_DT_f32 && d != TS_DT_f64)
     ts_emit_fail(e, "%s: %s is a storage type", ts_tile_op_name(s->op), ts_dtype_name(d));
-  V *b = ts_emit_parts(e, s->in[1]), *acc = ts_emit_parts(e, s->in[2]);
+  V *b = ts_emit_registers(e, s->in[1]), *acc = ts_emit_registers(e, s->in[2]);
   V *out = ts_emit_define(e, s->out[0]);
   for (int i = 0; i < m; i++) {
     out[i] = acc[i];

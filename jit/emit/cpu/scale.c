@@ -1,6 +1,6 @@
 /* x 2^n rounded once: one instruction with AVX-512, else a product by two powers of two, the first
- * of which is exact: the halves of n, or, where n is not above 0, one that is too large by a constant
- * and what takes that back. */
+ * of which is exact: the halves of n, or, where n is not above 0, one that is too large by a
+ * constant and what takes that back. */
 #include <stdio.h>
 #include <string.h>
 

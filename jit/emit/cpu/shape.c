@@ -44,7 +44,7 @@ static bool round_trip(TsEmit *e, const TsTileStmt *s) {
   if (s->out[0]->type.dtype != TS_DT_f32 || s->in[0]->type.dtype != TS_DT_bf16 || !from ||
       from->op != TS_TILE_cast || from->in[0]->type.dtype != TS_DT_f32)
     return false;
-  V *in = ts_emit_parts(e, from->in[0]), *out = ts_emit_define(e, s->out[0]);
+  V *in = ts_emit_registers(e, from->in[0]), *out = ts_emit_define(e, s->out[0]);
   for (int r = 0; r < ts_emit_rows(&s->out[0]->type); r++)
     out[r] = ts_emit_round_bf16(e, in[r]);
   return true;
@@ -52,7 +52,7 @@ static bool round_trip(TsEmit *e, const TsTileStmt *s) {
 
 static void cast(TsEmit *e, const TsTileStmt *s) {
   if (round_trip(e, s)) return;
-  V *in = ts_emit_parts(e, s->in[0]), *out = ts_emit_define(e, s->out[0]);
+  V *in = ts_emit_registers(e, s->in[0]), *out = ts_emit_define(e, s->out[0]);
   for (int r = 0; r < ts_emit_rows(&s->out[0]->type); r++)
     out[r] = ts_emit_cast(e, s->out[0]->type.dtype, s->in[0]->type.dtype, in[r]);
 }
@@ -67,7 +67,7 @@ static V bitcast_one(TsEmit *e, TsDtype to, TsDtype from, int lanes, V x) {
 }
 
 static void bitcast(TsEmit *e, const TsTileStmt *s) {
-  V *in = ts_emit_parts(e, s->in[0]), *out = ts_emit_define(e, s->out[0]);
+  V *in = ts_emit_registers(e, s->in[0]), *out = ts_emit_define(e, s->out[0]);
   for (int r = 0; r < ts_emit_rows(&s->out[0]->type); r++)
     out[r] = bitcast_one(e, s->out[0]->type.dtype, s->in[0]->type.dtype,
                          ts_emit_width(&s->out[0]->type), in[r]);
@@ -84,7 +84,7 @@ static V repeat(TsEmit *e, TsTileVal v, int i, int lanes) {
 static void broadcast_vector(TsEmit *e, const TsTileStmt *s, int64_t axis) {
   const TsTileType *t = &s->out[0]->type;
   int lanes = ts_emit_width(t), n = ts_emit_width(&s->in[0]->type);
-  V whole = axis == t->rank - 1 && n == lanes ? *ts_emit_parts(e, s->in[0]) : NULL;
+  V whole = axis == t->rank - 1 && n == lanes ? *ts_emit_registers(e, s->in[0]) : NULL;
   V *out = ts_emit_define(e, s->out[0]);
   for (int r = 0; r < ts_emit_rows(t); r++)
     out[r] = whole ? whole : repeat(e, s->in[0], axis == t->rank - 1 || n == 1 ? 0 : r, lanes);
@@ -93,7 +93,7 @@ static void broadcast_vector(TsEmit *e, const TsTileStmt *s, int64_t axis) {
 static void broadcast(TsEmit *e, const TsTileStmt *s) {
   const TsTileType *t = &s->out[0]->type, *from = &s->in[0]->type;
   const TsAttr *axes = ts_tile_attr(s, "axes");
-  V *in = from->rank == 1 ? NULL : ts_emit_parts(e, s->in[0]);
+  V *in = from->rank == 1 ? NULL : ts_emit_registers(e, s->in[0]);
   if (axes->n != from->rank) ts_emit_fail(e, "broadcast: axes do not fit");
   if (from->rank == 0) {
     fill(e, s->out[0], ts_emit_splat(e, in[0], ts_emit_width(t)));
@@ -113,7 +113,7 @@ static void broadcast(TsEmit *e, const TsTileStmt *s) {
 
 /* All elements as one vector, and back; LLVM sees through both where rows stay rows. */
 static V flat(TsEmit *e, TsTileVal v) {
-  V *in = ts_emit_parts(e, v), all = in[0];
+  V *in = ts_emit_registers(e, v), all = in[0];
   if (!v->type.rank) return ts_emit_splat(e, all, 1);
   for (int r = 1; r < ts_emit_rows(&v->type); r++) all = ts_emit_join(e, all, in[r]);
   return all;
@@ -164,7 +164,7 @@ static void transpose(TsEmit *e, const TsTileStmt *s) {
   const TsTileType *t = &s->in[0]->type;
   const TsAttr *perm = ts_tile_attr(s, "perm");
   int n = ts_emit_width(t);
-  V *in = ts_emit_parts(e, s->in[0]);
+  V *in = ts_emit_registers(e, s->in[0]);
   if (t->rank < 2 || perm->ints[0] == 0) {
     V *out = ts_emit_define(e, s->out[0]);
     memcpy(out, in, sizeof *out * (size_t)ts_emit_rows(t));
@@ -180,7 +180,7 @@ static void transpose(TsEmit *e, const TsTileStmt *s) {
 static void part(TsEmit *e, const TsTileStmt *s) {
   const TsTileType *t = &s->out[0]->type, *from = &s->in[0]->type;
   const TsAttr *start = ts_tile_attr(s, "start");
-  V *in = ts_emit_parts(e, s->in[0]), *out = ts_emit_define(e, s->out[0]);
+  V *in = ts_emit_registers(e, s->in[0]), *out = ts_emit_define(e, s->out[0]);
   int first = t->rank == 2 ? (int)start->ints[0] : 0, lanes = ts_emit_width(t);
   int at = t->rank ? (int)start->ints[t->rank - 1] : 0;
   if (start->n != t->rank || t->rank != from->rank || first < 0 || at < 0 ||
@@ -195,7 +195,7 @@ static void join(TsEmit *e, const TsTileStmt *s) {
   bool along_rows = t->rank == 2 && ts_tile_attr(s, "axis")->i == 0;
   V *out = ts_emit_define(e, s->out[0]);
   for (int i = 0, at = 0; i < s->nin; i++) {
-    V *in = ts_emit_parts(e, s->in[i]);
+    V *in = ts_emit_registers(e, s->in[i]);
     for (int r = 0; r < ts_emit_rows(&s->in[i]->type); r++) {
       if (along_rows)
         out[at++] = in[r];

@@ -7,75 +7,75 @@
 typedef LLVMValueRef V;
 
 /* ---- statements */
-static void size(TsMma *m, const TsTileStmt *s) {
+static void size(TsRoles *m, const TsTileStmt *s) {
   V d = m->e->dim[ts_tile_attr(s, "index")->i];
-  *ts_mma_define(m, s->out[0], 1) = LLVMBuildTrunc(m->e->b, d, ts_mma_i32(m), "");
+  *ts_roles_define(m, s->out[0], 1) = LLVMBuildTrunc(m->e->b, d, ts_roles_i32(m), "");
 }
 
 /* The next launch relies on all before this one being over, so it may come behind the wait. */
-static void follow(TsMma *m) {
-  if (!m->info->ahead) return;
-  ts_mma_asm(m, NULL, "griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;", "~{memory}",
-             0, NULL, true);
+static void await_launch(TsRoles *m) {
+  if (!m->info->dependent) return;
+  ts_roles_asm(m, NULL, "griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;",
+               "~{memory}", 0, NULL, true);
 }
 
-static void statement(TsMma *m, const TsTileStmt *s) {
-  if (ts_mma_of_lanes(m, s)) return;
+static void statement(TsRoles *m, const TsTileStmt *s) {
+  if (ts_roles_of_lanes(m, s)) return;
   if (s->op < TS_OP_COUNT) {
-    ts_mma_pointwise(m, s);
+    ts_roles_pointwise(m, s);
     return;
   }
   switch (s->op) {
-  case TS_TILE_for: ts_mma_loop(m, s); return;
-  case TS_TILE_repeat: ts_mma_repeat(m, s); return;
-  case TS_TILE_if: ts_mma_branch(m, s); return;
-  case TS_TILE_alloc: ts_mma_alloc(m, s); return;
+  case TS_TILE_for: ts_roles_loop(m, s); return;
+  case TS_TILE_repeat: ts_roles_repeat(m, s); return;
+  case TS_TILE_if: ts_roles_branch(m, s); return;
+  case TS_TILE_alloc: ts_roles_alloc(m, s); return;
   case TS_TILE_dim: size(m, s); return;
   case TS_TILE_const:
-  case TS_TILE_bits: ts_mma_constant(m, s); return;
-  case TS_TILE_load: ts_mma_load(m, s); return;
+  case TS_TILE_bits: ts_roles_constant(m, s); return;
+  case TS_TILE_load: ts_roles_load(m, s); return;
   case TS_TILE_store:
-  case TS_TILE_store_below: ts_mma_store(m, s); return;
-  case TS_TILE_cast: ts_mma_cast(m, s); return;
-  case TS_TILE_part: ts_mma_part(m, s); return;
-  case TS_TILE_broadcast: ts_mma_broadcast(m, s); return;
-  case TS_TILE_mma: ts_mma_product(m, s); return;
-  case TS_TILE_outer: ts_mma_outer(m, s); return;
-  case TS_TILE_await: ts_mma_await(m, s); return;
-  case TS_TILE_arrive: ts_mma_arrive(m, s); return;
-  case TS_TILE_expect: ts_mma_expect(m, s); return;
-  case TS_TILE_copy_bulk: ts_mma_copy_bulk(m, s); return;
-  case TS_TILE_copy_async: ts_mma_copy_async(m, s); return;
-  case TS_TILE_store_bulk: ts_mma_store_bulk(m, s); return;
-  case TS_TILE_commit: ts_mma_commit(m, s); return;
-  case TS_TILE_wait: ts_mma_wait(m, s); return;
-  case TS_TILE_sync: ts_mma_sync(m); return;
-  case TS_TILE_pace: ts_mma_pace(m, s); return;
+  case TS_TILE_store_below: ts_roles_store(m, s); return;
+  case TS_TILE_cast: ts_roles_cast(m, s); return;
+  case TS_TILE_part: ts_roles_part(m, s); return;
+  case TS_TILE_broadcast: ts_roles_broadcast(m, s); return;
+  case TS_TILE_mma: ts_roles_product(m, s); return;
+  case TS_TILE_outer: ts_roles_outer(m, s); return;
+  case TS_TILE_await: ts_roles_await(m, s); return;
+  case TS_TILE_arrive: ts_roles_arrive(m, s); return;
+  case TS_TILE_expect: ts_roles_expect(m, s); return;
+  case TS_TILE_copy_bulk: ts_roles_copy_bulk(m, s); return;
+  case TS_TILE_copy_async: ts_roles_copy_async(m, s); return;
+  case TS_TILE_store_bulk: ts_roles_store_bulk(m, s); return;
+  case TS_TILE_commit: ts_roles_commit(m, s); return;
+  case TS_TILE_wait: ts_roles_wait(m, s); return;
+  case TS_TILE_sync: ts_roles_sync(m); return;
+  case TS_TILE_pace: ts_roles_pace(m, s); return;
   case TS_TILE_ex2:
   case TS_TILE_lg2:
   case TS_TILE_inv:
-  case TS_TILE_larger: ts_mma_function_of(m, s); return;
-  case TS_TILE_iota: ts_mma_iota(m, s); return;
-  case TS_TILE_quarter: ts_mma_quarter(m, s); return;
-  case TS_TILE_row: ts_mma_row(m, s); return;
-  case TS_TILE_claim: ts_mma_claim(m, s); return;
-  case TS_TILE_own: ts_mma_own_of(m, s); return;
-  case TS_TILE_turn: ts_mma_turn(m, s); return;
-  case TS_TILE_barrier: ts_mma_barrier(m, s); return;
-  case TS_TILE_until: ts_mma_until(m, s); return;
-  case TS_TILE_signal: ts_mma_signal(m, s); return;
-  case TS_TILE_follow: follow(m); return;
+  case TS_TILE_larger: ts_roles_function_of(m, s); return;
+  case TS_TILE_iota: ts_roles_iota(m, s); return;
+  case TS_TILE_quarter: ts_roles_quarter(m, s); return;
+  case TS_TILE_row: ts_roles_row(m, s); return;
+  case TS_TILE_claim: ts_roles_claim(m, s); return;
+  case TS_TILE_own: ts_roles_own_of(m, s); return;
+  case TS_TILE_turn: ts_roles_turn(m, s); return;
+  case TS_TILE_barrier: ts_roles_barrier(m, s); return;
+  case TS_TILE_until: ts_roles_until(m, s); return;
+  case TS_TILE_signal: ts_roles_signal(m, s); return;
+  case TS_TILE_await_launch: await_launch(m); return;
   case TS_TILE_fence:
-    ts_mma_asm(m, NULL, "fence.proxy.async.shared::cta;", "~{memory}", 0, NULL, true);
+    ts_roles_asm(m, NULL, "fence.proxy.async.shared::cta;", "~{memory}", 0, NULL, true);
     return;
-  case TS_TILE_bitcast: ts_mma_same_bits(m, s); return;
+  case TS_TILE_bitcast: ts_roles_same_bits(m, s); return;
   case TS_TILE_shl:
   case TS_TILE_shr:
   case TS_TILE_sar:
   case TS_TILE_mulhi:
   case TS_TILE_look:
   case TS_TILE_scale:
-  case TS_TILE_ult: ts_mma_pointwise(m, s); return;
+  case TS_TILE_ult: ts_roles_pointwise(m, s); return;
   case TS_TILE_registers: /* at the beginning of the role */
   case TS_TILE_yield:
   case TS_TILE_mark: return;
@@ -83,33 +83,33 @@ static void statement(TsMma *m, const TsTileStmt *s) {
   }
 }
 
-void ts_emit_mma_region(TsMma *m, const TsTileRegion *r) {
+void ts_roles_region(TsRoles *m, const TsTileRegion *r) {
   for (const TsTileStmt *s = r->first; s; s = s->next) statement(m, s);
 }
 
 /* ---- the kernel */
-static V special(TsMma *m, const char *name) {
+static V special(TsRoles *m, const char *name) {
   char text[64];
   snprintf(text, sizeof text, "mov.u32 $0, %%%s;", name);
-  return ts_mma_asm(m, ts_mma_i32(m), text, "=r", 0, NULL, false);
+  return ts_roles_asm(m, ts_roles_i32(m), text, "=r", 0, NULL, false);
 }
 
 /* A round of the grid's loop. */
-static void block_of(TsMma *m, const TsTileStmt *s) {
+static void block_of(TsRoles *m, const TsTileStmt *s) {
   LLVMBuilderRef b = m->e->b;
-  V number = LLVMBuildUDiv(b, special(m, "ctaid.x"), ts_mma_int(m, m->info->cluster), "");
-  V step = ts_mma_muli(m, number, ts_tile_attr(s, "step")->i);
-  *ts_mma_define(m, s->region[0]->param[0], 1) =
-      ts_mma_add(m, ts_emit_scalar(m->e, s->in[0]), step);
+  V number = LLVMBuildUDiv(b, special(m, "ctaid.x"), ts_roles_int(m, m->info->cluster), "");
+  V step = ts_roles_muli(m, number, ts_tile_attr(s, "step")->i);
+  *ts_roles_define(m, s->region[0]->param[0], 1) =
+      ts_roles_add(m, ts_emit_scalar(m->e, s->in[0]), step);
   const TsTileStmt *x = s->region[0]->first;
   for (; x && x->op != TS_TILE_role; x = x->next) statement(m, x);
-  ts_mma_barriers(m, s->region[0]);
-  LLVMBasicBlockRef end = ts_mma_block(m);
-  ts_mma_roles(m, x, end);
+  ts_roles_barriers(m, s->region[0]);
+  LLVMBasicBlockRef end = ts_roles_block(m);
+  ts_roles_emit(m, x, end);
   LLVMPositionBuilderAtEnd(b, end);
 }
 
-static void map_parameter(TsMma *m, unsigned index) {
+static void map_parameter(TsRoles *m, unsigned index) {
   LLVMContextRef ctx = m->e->ctx;
   LLVMTypeRef bytes = LLVMArrayType2(LLVMInt8TypeInContext(ctx), 128);
   LLVMAttributeRef list[2] = {
@@ -122,7 +122,7 @@ enum { PTX_KERNEL = 71 };
 
 /* How many maps there are is known when the copies were seen: room for all, a first walk
  * counts. */
-static void function(TsMma *m, int nmap) {
+static void function(TsRoles *m, int nmap) {
   TsEmit *e = m->e;
   const TsTile *k = e->k;
   LLVMTypeRef type[40], global = LLVMPointerTypeInContext(e->ctx, 1);
@@ -146,27 +146,27 @@ static void function(TsMma *m, int nmap) {
     e->dim[i] = LLVMGetParam(e->fn, first + (unsigned)(nmap + i));
   LLVMPositionBuilderAtEnd(e->b, LLVMAppendBasicBlockInContext(e->ctx, e->fn, ""));
   for (int i = 0; i < k->nparam; i++)
-    *ts_mma_define(m, k->param[i], 1) = LLVMGetParam(e->fn, (unsigned)i);
+    *ts_roles_define(m, k->param[i], 1) = LLVMGetParam(e->fn, (unsigned)i);
   if (m->info->scratch) m->scratch = LLVMGetParam(e->fn, (unsigned)k->nparam);
 }
 
-static V dynamic_memory(TsMma *m) {
+static V dynamic_memory(TsRoles *m) {
   TsEmit *e = m->e;
   LLVMTypeRef t = LLVMArrayType2(LLVMInt8TypeInContext(e->ctx), 0);
   V memory = LLVMAddGlobalInAddressSpace(e->module, t, "shared_memory", 3);
   LLVMSetLinkage(memory, LLVMExternalLinkage);
-  LLVMSetAlignment(memory, TS_MMA_SWIZZLED);
-  return LLVMBuildPtrToInt(e->b, memory, ts_mma_i32(m), "");
+  LLVMSetAlignment(memory, TS_ROLES_SWIZZLED);
+  return LLVMBuildPtrToInt(e->b, memory, ts_roles_i32(m), "");
 }
 
-static const TsTileStmt *grid_of(TsMma *m) {
+static const TsTileStmt *grid_of(TsRoles *m) {
   const TsTileStmt *grid = NULL;
   for (const TsTileStmt *s = m->e->k->body->first; s; s = s->next) {
     if (s->op != TS_TILE_for) continue;
     if (grid) ts_emit_fail(m->e, "one phase, not two");
     grid = s;
   }
-  if (!grid || !ts_mma_find(grid->region[0], TS_TILE_role)) ts_emit_fail(m->e, "no roles");
+  if (!grid || !ts_roles_find(grid->region[0], TS_TILE_role)) ts_emit_fail(m->e, "no roles");
   return grid;
 }
 
@@ -186,32 +186,33 @@ static int count_maps(const TsTileRegion *r, bool *known) {
   return n;
 }
 
-void ts_emit_mma_module(TsEmit *e, TsGpuMma *info) {
-  TsMma m = {.e = e, .info = info};
+void ts_roles_module(TsEmit *e, TsGpuRoles *info) {
+  TsRoles m = {.e = e, .info = info};
   const TsTile *k = e->k;
-  *info = (TsGpuMma){.threads = k->threads, .cluster = k->cluster > 1 ? k->cluster : 1};
+  *info = (TsGpuRoles){.threads = k->threads, .cluster = k->cluster > 1 ? k->cluster : 1};
   info->nparam = k->nparam, info->ndim = k->ndim;
   snprintf(info->name, sizeof info->name, "%s", k->name);
   e->value = ts_emit_take(e, sizeof *e->value * (k->nvalue + 1));
   memset(e->value, 0, sizeof *e->value * (k->nvalue + 1));
   m.axis = ts_emit_take(e, k->nvalue + 1);
   memset(m.axis, 0, k->nvalue + 1);
-  ts_mma_axes(&m, k->body);
+  ts_roles_axes(&m, k->body);
   bool *known = ts_emit_take(e, 2 * (size_t)k->nparam + 1);
   memset(known, 0, 2 * (size_t)k->nparam + 1);
   int nmap = count_maps(k->body, known);
-  info->scratch = ts_mma_scratch_bytes(&m, NULL);
-  info->ahead = ts_mma_find(k->body, TS_TILE_follow) && ts_target_has(e->target, TS_UNIT_early);
+  info->scratch = ts_roles_scratch_bytes(&m, NULL);
+  info->dependent =
+      ts_roles_find(k->body, TS_TILE_await_launch) && ts_target_has(e->target, TS_UNIT_early);
   if (nmap > TS_GPU_MAPS || k->nparam + nmap + k->ndim > 39) ts_emit_fail(e, "too many views");
   function(&m, nmap);
   m.smem = dynamic_memory(&m);
   m.tid = special(&m, "tid.x");
-  m.rank = info->cluster > 1 ? special(&m, "cluster_ctarank") : ts_mma_int(&m, 0);
+  m.rank = info->cluster > 1 ? special(&m, "cluster_ctarank") : ts_roles_int(&m, 0);
   const TsTileStmt *grid = grid_of(&m);
   for (const TsTileStmt *s = k->body->first; s != grid; s = s->next) statement(&m, s);
   block_of(&m, grid);
   if (info->nmap != nmap) ts_emit_fail(e, "%d views, not %d", info->nmap, nmap);
-  if (info->cluster > 1) ts_mma_meet(&m); /* others still write into this block's memory */
+  if (info->cluster > 1) ts_roles_meet(&m); /* others still write into this block's memory */
   LLVMBuildRetVoid(e->b);
   info->shared = m.shared;
 }

@@ -27,11 +27,11 @@ static const TsTileType *fragment_of(const TsTileRegion *r) {
   return NULL;
 }
 
-bool ts_mma_has_lanes(const TsTileStmt *role) { return ts_tile_attr(role, "lanes")->i; }
+bool ts_roles_has_lanes(const TsTileStmt *role) { return ts_tile_attr(role, "lanes")->i; }
 
-void ts_mma_lanes_layout(TsMma *m) {
+void ts_roles_lanes_layout(TsRoles *m) {
   const TsTileType *t = fragment_of(m->role->region[0]);
-  TsMmaLayout *l = &m->layout;
+  TsRolesLayout *l = &m->layout;
   if (!t) ts_emit_fail(m->e, "lanes of no fragment");
   int64_t threads = (int64_t)m->warps * WARP, each = t->dim[0] * t->dim[1] / threads;
   int64_t ncol = each < MOST_COLS ? each : MOST_COLS;
@@ -40,16 +40,16 @@ void ts_mma_lanes_layout(TsMma *m) {
     ts_emit_fail(m->e, "%d warps for %d x %d elements", m->warps, (int)t->dim[0],
                  (int)t->dim[1]);
   int64_t across = t->dim[1] / ncol;
-  V by = ts_mma_int(m, across);
+  V by = ts_roles_int(m, across);
   l->row_base = LLVMBuildUDiv(m->e->b, m->t, by, "");
-  l->col_base = ts_mma_muli(m, LLVMBuildURem(m->e->b, m->t, by, ""), ncol);
+  l->col_base = ts_roles_muli(m, LLVMBuildURem(m->e->b, m->t, by, ""), ncol);
   l->ncol = (int)ncol, l->nrow = (int)(each / ncol);
   for (int i = 0; i < l->nrow; i++) l->row[i] = i * (int)(threads / across);
   for (int i = 0; i < l->ncol; i++) l->col[i] = i;
 }
 
 /* ---- places in the device's memory */
-static V wide(TsMma *m, V x) {
+static V wide(TsRoles *m, V x) {
   return LLVMBuildSExt(m->e->b, x, ts_emit_int_type(m->e, 64, 0), "");
 }
 
@@ -59,7 +59,7 @@ typedef struct Place {
   V start, rows, pitch;
 } Place;
 
-static Place place_of(TsMma *m, const TsTileStmt *s, const TsTileType *tile) {
+static Place place_of(TsRoles *m, const TsTileStmt *s, const TsTileType *tile) {
   const TsTileType *t = &s->in[0]->type;
   LLVMBuilderRef b = m->e->b;
   int bytes = ts_dtypes[t->dtype].nbytes, axis = t->rank - tile->rank;
@@ -77,7 +77,7 @@ static Place place_of(TsMma *m, const TsTileStmt *s, const TsTileType *tile) {
   }
   at = LLVMBuildMul(b, at, ts_emit_i64(m->e, bytes), "");
   Place p = {.start = LLVMBuildGEP2(b, ts_emit_int_type(m->e, 8, 0),
-                                    ts_emit_parts(m->e, s->in[0])[0], &at, 1, "")};
+                                    ts_emit_registers(m->e, s->in[0])[0], &at, 1, "")};
   p.pitch = ts_emit_i64(m->e, bytes);
   if (t->strided && t->stride[t->rank - 1] != 1)
     ts_emit_fail(m->e, "rows that are not adjacent");
@@ -86,25 +86,25 @@ static Place place_of(TsMma *m, const TsTileStmt *s, const TsTileType *tile) {
   else if (tile->rank == 2)
     p.pitch = LLVMBuildMul(b, p.pitch, ts_emit_size(m->e, t->dim[axis + 1]), "");
   if (ts_tile_attr(s, "edge")->i) {
-    V all = LLVMBuildTrunc(b, ts_emit_size(m->e, t->dim[axis]), ts_mma_i32(m), "");
+    V all = LLVMBuildTrunc(b, ts_emit_size(m->e, t->dim[axis]), ts_roles_i32(m), "");
     p.rows = LLVMBuildSub(b, all, ts_emit_scalar(m->e, s->in[1 + axis]), "");
   }
   return p;
 }
 
 /* Row r of a thread, from byte `off` of the row on. */
-static V row_at(TsMma *m, const Place *p, int r, V off) {
+static V row_at(TsRoles *m, const Place *p, int r, V off) {
   LLVMBuilderRef b = m->e->b;
-  V row = wide(m, ts_mma_addi(m, m->layout.row_base, m->layout.row[r]));
+  V row = wide(m, ts_roles_addi(m, m->layout.row_base, m->layout.row[r]));
   V by = LLVMBuildMul(b, row, p->pitch, "");
   if (off) by = LLVMBuildAdd(b, by, wide(m, off), "");
   return LLVMBuildGEP2(b, ts_emit_int_type(m->e, 8, 0), p->start, &by, 1, "");
 }
 
-static V row_inside(TsMma *m, const Place *p, int r) {
-  if (!p->rows) return ts_mma_int(m, 1);
-  V row = ts_mma_addi(m, m->layout.row_base, m->layout.row[r]);
-  return ts_mma_flag(m, LLVMBuildICmp(m->e->b, LLVMIntSLT, row, p->rows, ""));
+static V row_inside(TsRoles *m, const Place *p, int r) {
+  if (!p->rows) return ts_roles_int(m, 1);
+  V row = ts_roles_addi(m, m->layout.row_base, m->layout.row[r]);
+  return ts_roles_flag(m, LLVMBuildICmp(m->e->b, LLVMIntSLT, row, p->rows, ""));
 }
 
 /* ---- registers: n of them from one address on, or to it */
@@ -118,9 +118,9 @@ static int list_of(char *to, size_t room, int from, int n) {
 }
 
 /* n words, floats or others; zeros if it is not inside. */
-static void read_some(TsMma *m, V at, V in, int n, bool words, V *to) {
+static void read_some(TsRoles *m, V at, V in, int n, bool words, V *to) {
   TsEmit *e = m->e;
-  LLVMTypeRef one = words ? ts_mma_i32(m) : ts_emit_elem(e, TS_DT_f32);
+  LLVMTypeRef one = words ? ts_roles_i32(m) : ts_emit_elem(e, TS_DT_f32);
   LLVMTypeRef all[4] = {one, one, one, one};
   char text[256], list[64], constraints[64] = "";
   list_of(list, sizeof list, 0, n);
@@ -133,12 +133,12 @@ static void read_some(TsMma *m, V at, V in, int n, bool words, V *to) {
   for (int i = 0; i < n; i++) strcat(constraints, words ? "=&r," : "=&f,");
   strcat(constraints, "l,r,~{memory}");
   LLVMTypeRef type = n == 1 ? one : LLVMStructTypeInContext(e->ctx, all, (unsigned)n, false);
-  V x = ts_mma_asm(m, type, text, constraints, 2, (V[]){at, in}, true);
+  V x = ts_roles_asm(m, type, text, constraints, 2, (V[]){at, in}, true);
   for (int i = 0; i < n; i++)
     to[i] = n == 1 ? x : LLVMBuildExtractValue(e->b, x, (unsigned)i, "");
 }
 
-static void write_some(TsMma *m, V at, V in, int n, const V *x, bool words, int off) {
+static void write_some(TsRoles *m, V at, V in, int n, const V *x, bool words, int off) {
   char text[256], list[64], constraints[64] = "l,r";
   V all[6] = {at, in};
   list_of(list, sizeof list, 2, n);
@@ -148,50 +148,50 @@ static void write_some(TsMma *m, V at, V in, int n, const V *x, bool words, int 
   for (int i = 0; i < n; i++) strcat(constraints, words ? ",r" : ",f");
   strcat(constraints, ",~{memory}");
   memcpy(all + 2, x, sizeof *x * (size_t)n);
-  ts_mma_asm(m, NULL, text, constraints, 2 + n, all, true);
+  ts_roles_asm(m, NULL, text, constraints, 2 + n, all, true);
 }
 
 /* ---- loads */
-static void load_rows(TsMma *m, const TsTileStmt *s) {
+static void load_rows(TsRoles *m, const TsTileStmt *s) {
   TsTileVal y = s->out[0];
   Place p = place_of(m, s, &y->type);
-  V *to = ts_mma_define(m, y, m->layout.nrow);
+  V *to = ts_roles_define(m, y, m->layout.nrow);
   double fill = ts_tile_attr(s, "fill")->f;
   if (y->type.dtype != TS_DT_f32) ts_emit_fail(m->e, "rows are of f32");
   for (int r = 0; r < m->layout.nrow; r++) {
     V in = row_inside(m, &p, r);
     read_some(m, row_at(m, &p, r, NULL), in, 1, false, to + r);
     if (ts_number_same(fill, 0)) continue;
-    V is = LLVMBuildICmp(m->e->b, LLVMIntNE, in, ts_mma_int(m, 0), "");
+    V is = LLVMBuildICmp(m->e->b, LLVMIntNE, in, ts_roles_int(m, 0), "");
     V other = ts_emit_number(m->e, TS_DT_f32, 0, fill);
     to[r] = LLVMBuildSelect(m->e->b, is, to[r], other, "");
   }
 }
 
-static void load_lanes(TsMma *m, const TsTileStmt *s) {
+static void load_lanes(TsRoles *m, const TsTileStmt *s) {
   TsTileVal y = s->out[0];
-  const TsMmaLayout *l = &m->layout;
-  bool pairs = ts_mma_is_pairs(&y->type);
+  const TsRolesLayout *l = &m->layout;
+  bool pairs = ts_roles_is_pairs(&y->type);
   int bytes = ts_dtypes[y->type.dtype].nbytes, words = l->ncol / (pairs ? 2 : 1);
   int n = words < 4 ? words : 4;
   Place p = place_of(m, s, &y->type);
-  V *to = ts_mma_define(m, y, l->nrow * words), off = ts_mma_muli(m, l->col_base, bytes);
+  V *to = ts_roles_define(m, y, l->nrow * words), off = ts_roles_muli(m, l->col_base, bytes);
   if (!n || (!pairs && y->type.dtype != TS_DT_f32))
     ts_emit_fail(m->e, "lanes read no such fragment");
   for (int r = 0; r < l->nrow; r++)
     for (int c = 0; c < words; c += n)
-      read_some(m, row_at(m, &p, r, ts_mma_addi(m, off, c * 4)), row_inside(m, &p, r), n, pairs,
-                to + r * words + c);
+      read_some(m, row_at(m, &p, r, ts_roles_addi(m, off, c * 4)), row_inside(m, &p, r), n,
+                pairs, to + r * words + c);
 }
 
 /* ---- sums along rows: neighbours, level by level, first those of a thread */
-static V next_lane(TsMma *m, V x, int apart) {
+static V next_lane(TsRoles *m, V x, int apart) {
   char text[80];
   snprintf(text, sizeof text, "shfl.sync.bfly.b32 $0, $1, %d, 31, -1;", apart);
-  return ts_mma_asm(m, ts_emit_elem(m->e, TS_DT_f32), text, "=f,f", 1, &x, true);
+  return ts_roles_asm(m, ts_emit_elem(m->e, TS_DT_f32), text, "=f,f", 1, &x, true);
 }
 
-static V sum_row(TsMma *m, V *x, int64_t across) {
+static V sum_row(TsRoles *m, V *x, int64_t across) {
   LLVMBuilderRef b = m->e->b;
   for (int n = m->layout.ncol; n > 1; n /= 2)
     for (int i = 0; i < n / 2; i++) x[i] = LLVMBuildFAdd(b, x[2 * i], x[2 * i + 1], "");
@@ -200,11 +200,11 @@ static V sum_row(TsMma *m, V *x, int64_t across) {
   return x[0];
 }
 
-static void sum_rows(TsMma *m, const TsTileStmt *s) {
+static void sum_rows(TsRoles *m, const TsTileStmt *s) {
   TsTileVal x = s->in[0], y = s->out[0];
-  const TsMmaLayout *l = &m->layout;
+  const TsRolesLayout *l = &m->layout;
   int64_t across = x->type.dim[1] / l->ncol;
-  V one[MOST_COLS], *in = ts_emit_parts(m->e, x), *to = ts_mma_define(m, y, l->nrow);
+  V one[MOST_COLS], *in = ts_emit_registers(m->e, x), *to = ts_roles_define(m, y, l->nrow);
   if (x->type.rank != 2 || ts_tile_attr(s, "axis")->i != 1 || x->type.dtype != TS_DT_f32 ||
       across > WARP || across & (across - 1) || l->ncol & (l->ncol - 1))
     ts_emit_fail(m->e, "lanes add up rows of f32");
@@ -216,23 +216,23 @@ static void sum_rows(TsMma *m, const TsTileStmt *s) {
 
 /* ---- stores */
 /* By the first of the threads of a row. */
-static void store_row_lanes(TsMma *m, const TsTileStmt *s, TsTileVal x) {
+static void store_row_lanes(TsRoles *m, const TsTileStmt *s, TsTileVal x) {
   LLVMBuilderRef b = m->e->b;
   Place p = place_of(m, s, &x->type);
-  V first = LLVMBuildICmp(b, LLVMIntEQ, m->layout.col_base, ts_mma_int(m, 0), "");
+  V first = LLVMBuildICmp(b, LLVMIntEQ, m->layout.col_base, ts_roles_int(m, 0), "");
   for (int r = 0; r < m->layout.nrow; r++)
     write_some(m, row_at(m, &p, r, NULL),
-               LLVMBuildAnd(b, row_inside(m, &p, r), ts_mma_flag(m, first), ""), 1,
-               ts_emit_parts(m->e, x) + r, false, 0);
+               LLVMBuildAnd(b, row_inside(m, &p, r), ts_roles_flag(m, first), ""), 1,
+               ts_emit_registers(m->e, x) + r, false, 0);
 }
 
-static void store_lanes(TsMma *m, const TsTileStmt *s, TsTileVal x) {
-  const TsMmaLayout *l = &m->layout;
-  bool pairs = ts_mma_is_pairs(&x->type);
+static void store_lanes(TsRoles *m, const TsTileStmt *s, TsTileVal x) {
+  const TsRolesLayout *l = &m->layout;
+  bool pairs = ts_roles_is_pairs(&x->type);
   Place p = place_of(m, s, &x->type);
   int bytes = ts_dtypes[x->type.dtype].nbytes, words = l->ncol / (pairs ? 2 : 1);
   int n = words < 4 ? words : 4;
-  V off = ts_mma_muli(m, l->col_base, bytes), *reg = ts_emit_parts(m->e, x);
+  V off = ts_roles_muli(m, l->col_base, bytes), *reg = ts_emit_registers(m->e, x);
   if (!n || (!pairs && x->type.dtype != TS_DT_f32))
     ts_emit_fail(m->e, "lanes store no such fragment");
   for (int r = 0; r < l->nrow; r++)
@@ -242,9 +242,9 @@ static void store_lanes(TsMma *m, const TsTileStmt *s, TsTileVal x) {
 }
 
 /* Of a matrix unit: two neighbouring columns of two rows at a time. */
-static void store_sums(TsMma *m, const TsTileStmt *s, TsTileVal x) {
+static void store_sums(TsRoles *m, const TsTileStmt *s, TsTileVal x) {
   Place p = place_of(m, s, &x->type);
-  V off = ts_mma_muli(m, m->layout.col_base, 4), *reg = ts_emit_parts(m->e, x);
+  V off = ts_roles_muli(m, m->layout.col_base, 4), *reg = ts_emit_registers(m->e, x);
   if (x->type.dtype != TS_DT_f32) ts_emit_fail(m->e, "sums are of f32");
   for (int r = 0; r < 2; r++) {
     V at = row_at(m, &p, r, off), in = row_inside(m, &p, r);
@@ -254,47 +254,47 @@ static void store_sums(TsMma *m, const TsTileStmt *s, TsTileVal x) {
 }
 
 /* Rows, by the first of the four threads that have them. */
-static void store_rows(TsMma *m, const TsTileStmt *s, TsTileVal x) {
+static void store_rows(TsRoles *m, const TsTileStmt *s, TsTileVal x) {
   LLVMBuilderRef b = m->e->b;
   Place p = place_of(m, s, &x->type);
-  V mine = LLVMBuildICmp(b, LLVMIntEQ, ts_mma_andi(m, m->lane, 3), ts_mma_int(m, 0), "");
+  V mine = LLVMBuildICmp(b, LLVMIntEQ, ts_roles_andi(m, m->lane, 3), ts_roles_int(m, 0), "");
   for (int r = 0; r < 2; r++)
     write_some(m, row_at(m, &p, r, NULL),
-               LLVMBuildAnd(b, row_inside(m, &p, r), ts_mma_flag(m, mine), ""), 1,
-               ts_emit_parts(m->e, x) + r, false, 0);
+               LLVMBuildAnd(b, row_inside(m, &p, r), ts_roles_flag(m, mine), ""), 1,
+               ts_emit_registers(m->e, x) + r, false, 0);
 }
 
 /* ---- counters: one thread counts, all of the role learn it */
-static void meet(TsMma *m) {
-  V in[2] = {ts_mma_int(m, MEETING), ts_mma_int(m, (int64_t)m->warps * WARP)};
-  ts_mma_asm(m, NULL, "bar.sync $0, $1;", "r,r,~{memory}", 2, in, true);
+static void meet(TsRoles *m) {
+  V in[2] = {ts_roles_int(m, MEETING), ts_roles_int(m, (int64_t)m->warps * WARP)};
+  ts_roles_asm(m, NULL, "bar.sync $0, $1;", "r,r,~{memory}", 2, in, true);
 }
 
-static void claim(TsMma *m, const TsTileStmt *s) {
+static void claim(TsRoles *m, const TsTileStmt *s) {
   LLVMBuilderRef b = m->e->b;
-  V *to = ts_mma_define(m, s->out[0], 1);
-  V at = wide(m, ts_mma_muli(m, ts_emit_scalar(m->e, s->in[1]), 4));
-  V box = ts_mma_addi(m, m->smem, m->shared);
+  V *to = ts_roles_define(m, s->out[0], 1);
+  V at = wide(m, ts_roles_muli(m, ts_emit_scalar(m->e, s->in[1]), 4));
+  V box = ts_roles_addi(m, m->smem, m->shared);
   if (s->in[0]->type.rank != 1) ts_emit_fail(m->e, "counters are a list");
   m->shared += 8;
-  at = LLVMBuildGEP2(b, ts_emit_int_type(m->e, 8, 0), ts_emit_parts(m->e, s->in[0])[0], &at, 1,
-                     "");
-  V in[4] = {at, ts_mma_addi(m, ts_emit_scalar(m->e, s->in[2]), -1), m->leader, box};
+  at = LLVMBuildGEP2(b, ts_emit_int_type(m->e, 8, 0), ts_emit_registers(m->e, s->in[0])[0], &at,
+                     1, "");
+  V in[4] = {at, ts_roles_addi(m, ts_emit_scalar(m->e, s->in[2]), -1), m->leader, box};
   meet(m);
-  ts_mma_asm(m, NULL,
-             "{\n\t.reg .pred p;\n\t.reg .b32 n;\n\tsetp.ne.b32 p, $2, 0;\n\t"
-             "@p atom.acq_rel.gpu.global.inc.u32 n, [$0], $1;\n\t"
-             "@p st.shared.b32 [$3], n;\n\t}",
-             "l,r,r,r,~{memory}", 4, in, true);
+  ts_roles_asm(m, NULL,
+               "{\n\t.reg .pred p;\n\t.reg .b32 n;\n\tsetp.ne.b32 p, $2, 0;\n\t"
+               "@p atom.acq_rel.gpu.global.inc.u32 n, [$0], $1;\n\t"
+               "@p st.shared.b32 [$3], n;\n\t}",
+               "l,r,r,r,~{memory}", 4, in, true);
   meet(m);
-  *to =
-      ts_mma_asm(m, ts_mma_i32(m), "ld.shared.b32 $0, [$1];", "=r,r,~{memory}", 1, &box, true);
+  *to = ts_roles_asm(m, ts_roles_i32(m), "ld.shared.b32 $0, [$1];", "=r,r,~{memory}", 1, &box,
+                     true);
 }
 
 /* ---- which statements */
 static bool is_fragment(TsTileVal v) { return v->type.space == TS_SPACE_fragment; }
 
-static bool in_role_with_lanes(TsMma *m, const TsTileStmt *s) {
+static bool in_role_with_lanes(TsRoles *m, const TsTileStmt *s) {
   switch (s->op) {
   case TS_TILE_load:
     if (!is_fragment(s->out[0])) return false;
@@ -317,10 +317,10 @@ static bool in_role_with_lanes(TsMma *m, const TsTileStmt *s) {
 }
 
 /* Sums and rows of a matrix unit in scratch. */
-static bool for_others(TsMma *m, const TsTileStmt *s) {
+static bool for_others(TsRoles *m, const TsTileStmt *s) {
   TsTileVal x = s->op == TS_TILE_store ? s->in[s->nin - 1] : NULL;
   if (!x || !is_fragment(x) || s->in[0]->type.space != TS_SPACE_scratch) return false;
-  if (m->unit != TS_MMA_wgmma) ts_emit_fail(m->e, "scratch takes what a matrix unit made");
+  if (m->unit != TS_ROLES_wgmma) ts_emit_fail(m->e, "scratch takes what a matrix unit made");
   if (x->type.rank == 1)
     store_rows(m, s, x);
   else
@@ -328,11 +328,11 @@ static bool for_others(TsMma *m, const TsTileStmt *s) {
   return true;
 }
 
-bool ts_mma_of_lanes(TsMma *m, const TsTileStmt *s) {
+bool ts_roles_of_lanes(TsRoles *m, const TsTileStmt *s) {
   if (s->op == TS_TILE_fence && ts_tile_attr(s, "scope")->i == 1) {
-    ts_mma_asm(m, NULL, "fence.acq_rel.gpu;", "~{memory}", 0, NULL, true);
+    ts_roles_asm(m, NULL, "fence.acq_rel.gpu;", "~{memory}", 0, NULL, true);
     return true;
   }
   if (!m->role) return false;
-  return ts_mma_has_lanes(m->role) ? in_role_with_lanes(m, s) : for_others(m, s);
+  return ts_roles_has_lanes(m->role) ? in_role_with_lanes(m, s) : for_others(m, s);
 }

@@ -8,11 +8,11 @@ typedef LLVMValueRef V;
 
 enum { WARP = 32, GROUP = 128, GROUP_WARPS = 4 };
 
-const TsTileStmt *ts_mma_find(const TsTileRegion *r, int op) {
+const TsTileStmt *ts_roles_find(const TsTileRegion *r, int op) {
   for (const TsTileStmt *s = r->first; s; s = s->next) {
     if (s->op == op) return s;
     for (int i = 0; i < s->nregion; i++) {
-      const TsTileStmt *inner = ts_mma_find(s->region[i], op);
+      const TsTileStmt *inner = ts_roles_find(s->region[i], op);
       if (inner) return inner;
     }
   }
@@ -20,47 +20,47 @@ const TsTileStmt *ts_mma_find(const TsTileRegion *r, int op) {
 }
 
 /* The pool has what threads get at the start; a role that wants fewer gives some back. */
-static void set_registers(TsMma *m) {
-  const TsTileStmt *s = ts_mma_find(m->role->region[0], TS_TILE_registers);
+static void set_registers(TsRoles *m) {
+  const TsTileStmt *s = ts_roles_find(m->role->region[0], TS_TILE_registers);
   char text[80];
   if (!s) return;
   int64_t count = ts_tile_attr(s, "count")->i;
   snprintf(text, sizeof text, "setmaxnreg.%s.sync.aligned.u32 %d;",
            count < 65536 / m->info->threads ? "dec" : "inc", (int)count);
-  ts_mma_asm(m, NULL, text, "~{memory}", 0, NULL, true);
+  ts_roles_asm(m, NULL, text, "~{memory}", 0, NULL, true);
 }
 
-static void begin_role(TsMma *m, const TsTileStmt *s, int first) {
+static void begin_role(TsRoles *m, const TsTileStmt *s, int first) {
   m->role = s;
   m->warps = (int)ts_tile_attr(s, "warps")->i;
-  m->mma = ts_mma_find(s->region[0], TS_TILE_mma);
-  m->single = ts_mma_is_single(s);
+  m->mma = ts_roles_find(s->region[0], TS_TILE_mma);
+  m->single = ts_roles_is_single(s);
   m->npending = m->ngroup = 0;
   m->copied = 16;
-  m->t = ts_mma_addi(m, m->tid, -(int64_t)first * WARP);
-  m->group = ts_mma_shri(m, m->t, 7);
-  m->lane = ts_mma_andi(m, m->t, WARP - 1);
-  m->warp = ts_mma_andi(m, ts_mma_shri(m, m->t, 5), 3);
-  m->leader = ts_mma_flag(m, ts_mma_equal(m, ts_mma_andi(m, m->t, GROUP - 1), 0));
-  m->unit = TS_MMA_none;
+  m->t = ts_roles_addi(m, m->tid, -(int64_t)first * WARP);
+  m->group = ts_roles_shri(m, m->t, 7);
+  m->lane = ts_roles_andi(m, m->t, WARP - 1);
+  m->warp = ts_roles_andi(m, ts_roles_shri(m, m->t, 5), 3);
+  m->leader = ts_roles_flag(m, ts_roles_equal(m, ts_roles_andi(m, m->t, GROUP - 1), 0));
+  m->unit = TS_ROLES_none;
   if (m->warps % GROUP_WARPS == 0) set_registers(m);
 }
 
-static void role(TsMma *m, const TsTileStmt *s, int first, LLVMBasicBlockRef end) {
+static void role(TsRoles *m, const TsTileStmt *s, int first, LLVMBasicBlockRef end) {
   LLVMBuilderRef b = m->e->b;
   begin_role(m, s, first);
   if (m->single) {
-    LLVMBasicBlockRef body = ts_mma_block(m);
-    LLVMBuildCondBr(b, ts_mma_equal(m, m->t, 0), body, end);
+    LLVMBasicBlockRef body = ts_roles_block(m);
+    LLVMBuildCondBr(b, ts_roles_equal(m, m->t, 0), body, end);
     LLVMPositionBuilderAtEnd(b, body);
   } else {
-    if (ts_mma_has_lanes(s))
-      ts_mma_lanes_layout(m);
+    if (ts_roles_has_lanes(s))
+      ts_roles_lanes_layout(m);
     else
-      ts_mma_layout(m);
-    if (ts_mma_find(s->region[0], TS_TILE_turn)) ts_mma_first_turn(m);
+      ts_roles_layout(m);
+    if (ts_roles_find(s->region[0], TS_TILE_turn)) ts_roles_first_turn(m);
   }
-  ts_emit_mma_region(m, s->region[0]);
+  ts_roles_region(m, s->region[0]);
   LLVMBuildBr(b, end);
 }
 
@@ -74,22 +74,22 @@ static int together(const TsTileStmt *s, int *count) {
   return warps;
 }
 
-void ts_mma_roles(TsMma *m, const TsTileStmt *s, LLVMBasicBlockRef end) {
+void ts_roles_emit(TsRoles *m, const TsTileStmt *s, LLVMBasicBlockRef end) {
   LLVMBuilderRef b = m->e->b;
-  V warp = ts_mma_shri(m, m->tid, 5);
+  V warp = ts_roles_shri(m, m->tid, 5);
   int first = 0, count;
   while (s && s->op == TS_TILE_role) {
     int behind = first + together(s, &count);
-    LLVMBasicBlockRef mine = ts_mma_block(m), next = ts_mma_block(m);
-    V in = LLVMBuildICmp(b, LLVMIntULT, warp, ts_mma_int(m, behind), "");
+    LLVMBasicBlockRef mine = ts_roles_block(m), next = ts_roles_block(m);
+    V in = LLVMBuildICmp(b, LLVMIntULT, warp, ts_roles_int(m, behind), "");
     LLVMBuildCondBr(b, in, mine, next);
     LLVMPositionBuilderAtEnd(b, mine);
     m->role = s;
     if (count > 1) set_registers(m); /* by the whole group */
     for (; count > 0; count--, s = s->next) {
       int warps = (int)ts_tile_attr(s, "warps")->i;
-      LLVMBasicBlockRef one = ts_mma_block(m), others = count > 1 ? ts_mma_block(m) : end;
-      in = LLVMBuildICmp(b, LLVMIntULT, warp, ts_mma_int(m, first + warps), "");
+      LLVMBasicBlockRef one = ts_roles_block(m), others = count > 1 ? ts_roles_block(m) : end;
+      in = LLVMBuildICmp(b, LLVMIntULT, warp, ts_roles_int(m, first + warps), "");
       LLVMBuildCondBr(b, in, one, others);
       LLVMPositionBuilderAtEnd(b, one);
       role(m, s, first, end);

@@ -16,8 +16,8 @@ enum {
   FEW_WARPS = 7 /* the named barrier of a role of less than a group of warps */
 };
 
-static void plain(TsMma *m, const char *text) {
-  ts_mma_asm(m, NULL, text, "~{memory}", 0, NULL, true);
+static void plain(TsRoles *m, const char *text) {
+  ts_roles_asm(m, NULL, text, "~{memory}", 0, NULL, true);
 }
 
 /* ---- how many arrive */
@@ -67,13 +67,13 @@ static bool has_fragments(const TsTileRegion *r) {
   return false;
 }
 
-bool ts_mma_is_single(const TsTileStmt *role) { return !has_fragments(role->region[0]); }
+bool ts_roles_is_single(const TsTileStmt *role) { return !has_fragments(role->region[0]); }
 
 /* Whether those wait for it who copy to every block of the cluster. */
-static bool is_told_to_all(const TsMma *m, TsTileVal barrier) {
+static bool is_told_to_all(const TsRoles *m, TsTileVal barrier) {
   if (m->info->cluster == 1) return false;
   for (const TsTileStmt *s = barrier->stmt; s; s = s->next)
-    if (s->op == TS_TILE_role && ts_mma_is_single(s) &&
+    if (s->op == TS_TILE_role && ts_roles_is_single(s) &&
         has(s->region[0], TS_TILE_await, 0, barrier))
       return true;
   return false;
@@ -81,15 +81,15 @@ static bool is_told_to_all(const TsMma *m, TsTileVal barrier) {
 
 /* One arrival of a role: of its one thread; of each group of warps, at every block of the
  * cluster if copies to all of them wait for it; of each warp. */
-static int arrivals(const TsMma *m, const TsTileStmt *role, const TsTileStmt *arrive) {
+static int arrivals(const TsRoles *m, const TsTileStmt *role, const TsTileStmt *arrive) {
   const TsTileStmt *mma = product_of(role->region[0]);
   int warps = (int)ts_tile_attr(role, "warps")->i;
-  if (ts_mma_is_single(role)) return 1;
+  if (ts_roles_is_single(role)) return 1;
   if (ts_tile_attr(arrive, "apart")->i || (mma && !same_unit(mma, "wgmma"))) return warps;
   return (warps + 3) / 4 * (is_told_to_all(m, arrive->in[0]) ? m->info->cluster : 1);
 }
 
-static int count_of(TsMma *m, const TsTileStmt *alloc) {
+static int count_of(TsRoles *m, const TsTileStmt *alloc) {
   int each = 0;
   for (const TsTileStmt *s = alloc->next; s; s = s->next) {
     const TsTileStmt *arrive =
@@ -104,16 +104,16 @@ static int count_of(TsMma *m, const TsTileStmt *alloc) {
 
 /* Each thread of a warp begins one: a line of code for each of them would be a tenth of what the
  * driver compiles of a small kernel. */
-static void begin_barriers(TsMma *m, const TsTileStmt *s) {
+static void begin_barriers(TsRoles *m, const TsTileStmt *s) {
   int64_t slots = s->out[0]->type.dim[0];
-  V count = ts_mma_int(m, count_of(m, s));
+  V count = ts_roles_int(m, count_of(m, s));
   for (int64_t first = 0; first < slots; first += WARP) {
-    V slot = ts_mma_addi(m, m->tid, first);
-    V in[4] = {ts_mma_slot(m, s->out[0], slot), count, slot, ts_mma_int(m, slots)};
-    ts_mma_asm(m, NULL,
-               "{\n\t.reg .pred p;\n\tsetp.lt.u32 p, $2, $3;\n\t"
-               "@p mbarrier.init.shared::cta.b64 [$0], $1;\n\t}",
-               "r,r,r,r,~{memory}", 4, in, true);
+    V slot = ts_roles_addi(m, m->tid, first);
+    V in[4] = {ts_roles_slot(m, s->out[0], slot), count, slot, ts_roles_int(m, slots)};
+    ts_roles_asm(m, NULL,
+                 "{\n\t.reg .pred p;\n\tsetp.lt.u32 p, $2, $3;\n\t"
+                 "@p mbarrier.init.shared::cta.b64 [$0], $1;\n\t}",
+                 "r,r,r,r,~{memory}", 4, in, true);
   }
 }
 
@@ -124,12 +124,12 @@ static bool has_barriers(const TsTileRegion *block) {
 }
 
 /* By the first warp, before anybody goes on. */
-void ts_mma_barriers(TsMma *m, const TsTileRegion *block) {
+void ts_roles_barriers(TsRoles *m, const TsTileRegion *block) {
   TsEmit *e = m->e;
   if (!has_barriers(block) && m->info->cluster == 1) return;
   LLVMBasicBlockRef begin = LLVMAppendBasicBlockInContext(e->ctx, e->fn, "");
   LLVMBasicBlockRef all = LLVMAppendBasicBlockInContext(e->ctx, e->fn, "");
-  V first = LLVMBuildICmp(e->b, LLVMIntULT, m->tid, ts_mma_int(m, WARP), "");
+  V first = LLVMBuildICmp(e->b, LLVMIntULT, m->tid, ts_roles_int(m, WARP), "");
   LLVMBuildCondBr(e->b, first, begin, all);
   LLVMPositionBuilderAtEnd(e->b, begin);
   for (const TsTileStmt *s = block->first; s; s = s->next)
@@ -145,43 +145,43 @@ void ts_mma_barriers(TsMma *m, const TsTileRegion *block) {
     plain(m, "bar.sync 0;");
 }
 
-void ts_mma_meet(TsMma *m) {
+void ts_roles_meet(TsRoles *m) {
   plain(m, "bar.warp.sync 0xffffffff;");
   plain(m, "barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;");
 }
 
 /* ---- barriers */
-void ts_mma_await(TsMma *m, const TsTileStmt *s) {
-  V in[2] = {ts_mma_slot(m, s->in[0], ts_emit_scalar(m->e, s->in[1])),
+void ts_roles_await(TsRoles *m, const TsTileStmt *s) {
+  V in[2] = {ts_roles_slot(m, s->in[0], ts_emit_scalar(m->e, s->in[1])),
              ts_emit_scalar(m->e, s->in[2])};
-  ts_mma_asm(m, NULL,
-             "{\n\t.reg .pred P1;\n\tLW_${:uid}:\n\t"
-             "mbarrier.try_wait.parity.shared::cta.b64 P1, [$0], $1;\n\t"
-             "@P1 bra LD_${:uid};\n\tbra LW_${:uid};\n\tLD_${:uid}:\n\t}",
-             "r,r,~{memory}", 2, in, true);
+  ts_roles_asm(m, NULL,
+               "{\n\t.reg .pred P1;\n\tLW_${:uid}:\n\t"
+               "mbarrier.try_wait.parity.shared::cta.b64 P1, [$0], $1;\n\t"
+               "@P1 bra LD_${:uid};\n\tbra LW_${:uid};\n\tLD_${:uid}:\n\t}",
+               "r,r,~{memory}", 2, in, true);
 }
 
-static V both(TsMma *m, V flag) {
+static V both(TsRoles *m, V flag) {
   return m->only_if ? LLVMBuildAnd(m->e->b, flag, m->only_if, "") : flag;
 }
 
 /* At the same barrier of every block of the cluster, one thread for each. */
-static void arrive_everywhere(TsMma *m, V at) {
-  V t = ts_mma_andi(m, m->t, GROUP - 1), n = ts_mma_int(m, m->info->cluster);
-  V in[3] = {at, t, both(m, ts_mma_flag(m, LLVMBuildICmp(m->e->b, LLVMIntULT, t, n, "")))};
-  ts_mma_asm(m, NULL,
-             "{\n\t.reg .pred p;\n\t.reg .b32 r;\n\tsetp.ne.b32 p, $2, 0;\n\t"
-             "@p mapa.shared::cluster.u32 r, $0, $1;\n\t"
-             "@p mbarrier.arrive.shared::cluster.b64 _, [r];\n\t}",
-             "r,r,r,~{memory}", 3, in, true);
+static void arrive_everywhere(TsRoles *m, V at) {
+  V t = ts_roles_andi(m, m->t, GROUP - 1), n = ts_roles_int(m, m->info->cluster);
+  V in[3] = {at, t, both(m, ts_roles_flag(m, LLVMBuildICmp(m->e->b, LLVMIntULT, t, n, "")))};
+  ts_roles_asm(m, NULL,
+               "{\n\t.reg .pred p;\n\t.reg .b32 r;\n\tsetp.ne.b32 p, $2, 0;\n\t"
+               "@p mapa.shared::cluster.u32 r, $0, $1;\n\t"
+               "@p mbarrier.arrive.shared::cluster.b64 _, [r];\n\t}",
+               "r,r,r,~{memory}", 3, in, true);
 }
 
-static void arrive_here(TsMma *m, V at, V flag) {
+static void arrive_here(TsRoles *m, V at, V flag) {
   V in[2] = {at, both(m, flag)};
-  ts_mma_asm(m, NULL,
-             "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, $1, 0;\n\t"
-             "@p mbarrier.arrive.shared::cta.b64 _, [$0];\n\t}",
-             "r,r,~{memory}", 2, in, true);
+  ts_roles_asm(m, NULL,
+               "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, $1, 0;\n\t"
+               "@p mbarrier.arrive.shared::cta.b64 _, [$0];\n\t}",
+               "r,r,~{memory}", 2, in, true);
 }
 
 static bool is_pair(const TsTileStmt *expect, const TsTileStmt *arrive) {
@@ -189,16 +189,16 @@ static bool is_pair(const TsTileStmt *expect, const TsTileStmt *arrive) {
          expect->in[0] == arrive->in[0] && expect->in[1] == arrive->in[1];
 }
 
-void ts_mma_arrive(TsMma *m, const TsTileStmt *s) {
+void ts_roles_arrive(TsRoles *m, const TsTileStmt *s) {
   if (is_pair(s->prev, s)) return; /* one instruction */
-  V at = ts_mma_slot(m, s->in[0], ts_emit_scalar(m->e, s->in[1]));
+  V at = ts_roles_slot(m, s->in[0], ts_emit_scalar(m->e, s->in[1]));
   if (m->single) {
-    arrive_here(m, at, ts_mma_int(m, 1));
-  } else if (m->unit == TS_MMA_fma || ts_tile_attr(s, "apart")->i) {
+    arrive_here(m, at, ts_roles_int(m, 1));
+  } else if (m->unit == TS_ROLES_fma || ts_tile_attr(s, "apart")->i) {
     if (m->info->cluster > 1) ts_emit_fail(m->e, "warps of a cluster that arrive apart");
     plain(m, "bar.warp.sync 0xffffffff;");
-    V first = LLVMBuildICmp(m->e->b, LLVMIntEQ, m->lane, ts_mma_int(m, 0), "");
-    arrive_here(m, at, ts_mma_flag(m, first));
+    V first = LLVMBuildICmp(m->e->b, LLVMIntEQ, m->lane, ts_roles_int(m, 0), "");
+    arrive_here(m, at, ts_roles_flag(m, first));
   } else if (is_told_to_all(m, s->in[0])) {
     arrive_everywhere(m, at);
   } else {
@@ -207,11 +207,11 @@ void ts_mma_arrive(TsMma *m, const TsTileStmt *s) {
 }
 
 /* What arrives here of the copies behind it: a part of memory that is split, all of other. */
-static int64_t bytes_here(TsMma *m, const TsTileStmt *s) {
+static int64_t bytes_here(TsRoles *m, const TsTileStmt *s) {
   int64_t all = 0, here = 0;
   for (const TsTileStmt *c = s->next; c; c = c->next) {
     if (c->op != TS_TILE_copy_bulk || c->in[2] != s->in[0]) continue;
-    int64_t n = ts_mma_slot_bytes(m, &c->in[0]->type);
+    int64_t n = ts_roles_slot_bytes(m, &c->in[0]->type);
     here += n;
     all += c->in[0]->type.split ? n * m->info->cluster : n;
   }
@@ -221,17 +221,17 @@ static int64_t bytes_here(TsMma *m, const TsTileStmt *s) {
   return here;
 }
 
-void ts_mma_expect(TsMma *m, const TsTileStmt *s) {
-  V in[2] = {ts_mma_slot(m, s->in[0], ts_emit_scalar(m->e, s->in[1])),
-             ts_mma_int(m, bytes_here(m, s))};
-  ts_mma_asm(m, NULL,
-             is_pair(s, s->next) ? "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;"
-                                 : "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [$0], $1;",
-             "r,r,~{memory}", 2, in, true);
+void ts_roles_expect(TsRoles *m, const TsTileStmt *s) {
+  V in[2] = {ts_roles_slot(m, s->in[0], ts_emit_scalar(m->e, s->in[1])),
+             ts_roles_int(m, bytes_here(m, s))};
+  ts_roles_asm(m, NULL,
+               is_pair(s, s->next) ? "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;"
+                                   : "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [$0], $1;",
+               "r,r,~{memory}", 2, in, true);
 }
 
 /* ---- groups */
-void ts_mma_commit(TsMma *m, const TsTileStmt *s) {
+void ts_roles_commit(TsRoles *m, const TsTileStmt *s) {
   int of = (int)ts_tile_attr(s, "of")->i;
   if (of == OF_COPIES) plain(m, "cp.async.commit_group;");
   if (of == OF_STORES && m->single) plain(m, "cp.async.bulk.commit_group;");
@@ -240,18 +240,18 @@ void ts_mma_commit(TsMma *m, const TsTileStmt *s) {
   m->ngroup++;
 }
 
-static void wait_stores(TsMma *m, int pending, bool written) {
+static void wait_stores(TsRoles *m, int pending, bool written) {
   char text[160];
   snprintf(text, sizeof text,
            "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, $0, 0;\n\t"
            "@p cp.async.bulk.wait_group%s %d;\n\t}",
            written ? "" : ".read", pending);
-  ts_mma_asm(m, NULL, text, "r,~{memory}", 1, &m->leader, true);
+  ts_roles_asm(m, NULL, text, "r,~{memory}", 1, &m->leader, true);
 }
 
 /* Sums of groups that are done are there: their registers go through the wait. What a loop
  * carries while it is added to has the group of its last product. */
-static void wait_products(TsMma *m, int pending) {
+static void wait_products(TsRoles *m, int pending) {
   char text[64];
   int left = 0, through = 0;
   snprintf(text, sizeof text, "wgmma.wait_group.sync.aligned %d;", pending);
@@ -262,20 +262,20 @@ static void wait_products(TsMma *m, int pending) {
       m->pending[left++] = v;
       continue;
     }
-    ts_mma_through(m, ts_mma_count(m, &v->type, 1), ts_emit_parts(m->e, v),
-                   through++ ? "" : text);
+    ts_roles_through(m, ts_roles_count(m, &v->type, 1), ts_emit_registers(m->e, v),
+                     through++ ? "" : text);
   }
   if (!through) plain(m, text);
   m->npending = left;
 }
 
-static void wait_copies(TsMma *m, int pending) {
+static void wait_copies(TsRoles *m, int pending) {
   char text[40];
   snprintf(text, sizeof text, "cp.async.wait_group %d;", pending);
   plain(m, text);
 }
 
-void ts_mma_wait(TsMma *m, const TsTileStmt *s) {
+void ts_roles_wait(TsRoles *m, const TsTileStmt *s) {
   int of = (int)ts_tile_attr(s, "of")->i, pending = (int)ts_tile_attr(s, "pending")->i;
   if (of == OF_STORES || of == OF_WRITES)
     wait_stores(m, pending, of == OF_WRITES);
@@ -286,15 +286,15 @@ void ts_mma_wait(TsMma *m, const TsTileStmt *s) {
 }
 
 /* Of the group of warps that stores together. */
-void ts_mma_sync(TsMma *m) {
-  V in = ts_mma_addi(m, m->group, m->warps < 4 ? FEW_WARPS : 1);
+void ts_roles_sync(TsRoles *m) {
+  V in = ts_roles_addi(m, m->group, m->warps < 4 ? FEW_WARPS : 1);
   char text[32];
   snprintf(text, sizeof text, "bar.sync $0, %d;", m->warps < 4 ? 32 * m->warps : GROUP);
-  ts_mma_asm(m, NULL, text, "r,~{memory}", 1, &in, true);
+  ts_roles_asm(m, NULL, text, "r,~{memory}", 1, &in, true);
 }
 
 /* Of threads of several groups. */
-void ts_mma_barrier(TsMma *m, const TsTileStmt *s) {
+void ts_roles_barrier(TsRoles *m, const TsTileStmt *s) {
   const TsAttr *threads = ts_tile_attr(s, "threads");
   char text[64];
   if (m->single || threads->type != TS_ATTR_int)
@@ -305,76 +305,77 @@ void ts_mma_barrier(TsMma *m, const TsTileStmt *s) {
 }
 
 /* ---- signals: numbers of the device. Copies by the copy engine stand behind a proxy. */
-static V signal_at(TsMma *m, const TsTileStmt *s) {
+static V signal_at(TsRoles *m, const TsTileStmt *s) {
   LLVMBuilderRef b = m->e->b;
   if (s->in[0]->type.rank != 1) ts_emit_fail(m->e, "signals are a line of numbers");
   V at = LLVMBuildSExt(b, ts_emit_scalar(m->e, s->in[1]), ts_emit_int_type(m->e, 64, 0), "");
   at = LLVMBuildMul(b, at, ts_emit_i64(m->e, 4), "");
-  return LLVMBuildGEP2(b, ts_emit_int_type(m->e, 8, 0), ts_emit_parts(m->e, s->in[0])[0], &at,
-                       1, "");
+  return LLVMBuildGEP2(b, ts_emit_int_type(m->e, 8, 0), ts_emit_registers(m->e, s->in[0])[0],
+                       &at, 1, "");
 }
 
-void ts_mma_until(TsMma *m, const TsTileStmt *s) {
+void ts_roles_until(TsRoles *m, const TsTileStmt *s) {
   V in[2] = {signal_at(m, s), ts_emit_scalar(m->e, s->in[2])};
-  ts_mma_asm(m, NULL,
-             "{\n\t.reg .pred p;\n\t.reg .b32 v;\n\tLS_${:uid}:\n\t"
-             "ld.acquire.gpu.global.s32 v, [$0];\n\tsetp.lt.s32 p, v, $1;\n\t"
-             "@p bra LS_${:uid};\n\tfence.proxy.async;\n\t}",
-             "l,r,~{memory}", 2, in, true);
+  ts_roles_asm(m, NULL,
+               "{\n\t.reg .pred p;\n\t.reg .b32 v;\n\tLS_${:uid}:\n\t"
+               "ld.acquire.gpu.global.s32 v, [$0];\n\tsetp.lt.s32 p, v, $1;\n\t"
+               "@p bra LS_${:uid};\n\tfence.proxy.async;\n\t}",
+               "l,r,~{memory}", 2, in, true);
 }
 
-void ts_mma_signal(TsMma *m, const TsTileStmt *s) {
+void ts_roles_signal(TsRoles *m, const TsTileStmt *s) {
   V in[2] = {signal_at(m, s), ts_emit_scalar(m->e, s->in[2])};
   if (!m->single) ts_emit_fail(m->e, "one thread gives a signal");
-  ts_mma_asm(m, NULL, "fence.proxy.async;\n\tst.release.gpu.global.s32 [$0], $1;",
-             "l,r,~{memory}", 2, in, true);
+  ts_roles_asm(m, NULL, "fence.proxy.async;\n\tst.release.gpu.global.s32 [$0], $1;",
+               "l,r,~{memory}", 2, in, true);
 }
 
 /* ---- keeping step */
-static V counter(TsMma *m, V clock, V index) {
-  V at = LLVMBuildZExt(m->e->b, ts_mma_muli(m, index, 4), ts_emit_int_type(m->e, 64, 0), "");
+static V counter(TsRoles *m, V clock, V index) {
+  V at = LLVMBuildZExt(m->e->b, ts_roles_muli(m, index, 4), ts_emit_int_type(m->e, 64, 0), "");
   return LLVMBuildGEP2(m->e->b, ts_emit_int_type(m->e, 8, 0), clock, &at, 1, "");
 }
 
-static V first_block(TsMma *m) {
-  V first = LLVMBuildICmp(m->e->b, LLVMIntEQ, m->rank, ts_mma_int(m, 0), "");
-  return ts_mma_flag(m, first);
+static V first_block(TsRoles *m) {
+  V first = LLVMBuildICmp(m->e->b, LLVMIntEQ, m->rank, ts_roles_int(m, 0), "");
+  return ts_roles_flag(m, first);
 }
 
 /* The last round that says so leaves zeros. */
-static void pace_end(TsMma *m, V clock, V rounds) {
+static void pace_end(TsRoles *m, V clock, V rounds) {
   V in[4] = {clock, rounds, first_block(m)};
-  ts_mma_asm(m, NULL,
-             "{\n\t.reg .pred p;\n\t.reg .b32 n, last;\n\tsetp.eq.b32 p, $2, 0;\n\t"
-             "@p bra LE_${:uid};\n\tsub.u32 last, $1, 1;\n\t"
-             "atom.acq_rel.gpu.global.add.u32 n, [$0+8], 1;\n\t"
-             "setp.ne.u32 p, n, last;\n\t@p bra LE_${:uid};\n\t"
-             "mov.b32 n, 0;\n\tst.relaxed.gpu.global.u32 [$0], n;\n\t"
-             "st.relaxed.gpu.global.u32 [$0+4], n;\n\tst.relaxed.gpu.global.u32 [$0+8], n;\n\t"
-             "LE_${:uid}:\n\t}",
-             "l,r,r,~{memory}", 3, in, true);
+  ts_roles_asm(
+      m, NULL,
+      "{\n\t.reg .pred p;\n\t.reg .b32 n, last;\n\tsetp.eq.b32 p, $2, 0;\n\t"
+      "@p bra LE_${:uid};\n\tsub.u32 last, $1, 1;\n\t"
+      "atom.acq_rel.gpu.global.add.u32 n, [$0+8], 1;\n\t"
+      "setp.ne.u32 p, n, last;\n\t@p bra LE_${:uid};\n\t"
+      "mov.b32 n, 0;\n\tst.relaxed.gpu.global.u32 [$0], n;\n\t"
+      "st.relaxed.gpu.global.u32 [$0+4], n;\n\tst.relaxed.gpu.global.u32 [$0+8], n;\n\t"
+      "LE_${:uid}:\n\t}",
+      "l,r,r,~{memory}", 3, in, true);
 }
 
 /* Two counters take turns: nobody comes to step j + 1 before all came to step j - 1, so that
  * arrivals of steps of one parity add up to the steps that all have done. The wait ends after
  * a while in any case: blocks that do not run at the same time must not wait for ever. */
-void ts_mma_pace(TsMma *m, const TsTileStmt *s) {
-  V clock = ts_emit_parts(m->e, s->in[0])[0], rounds = ts_emit_scalar(m->e, s->in[2]);
+void ts_roles_pace(TsRoles *m, const TsTileStmt *s) {
+  V clock = ts_emit_registers(m->e, s->in[0])[0], rounds = ts_emit_scalar(m->e, s->in[2]);
   if (!m->single) ts_emit_fail(m->e, "one thread keeps step");
   if (ts_tile_attr(s, "end")->i) {
     pace_end(m, clock, rounds);
     return;
   }
   V step = ts_emit_scalar(m->e, s->in[1]);
-  V steps = ts_mma_shri(m, ts_mma_addi(m, step, 1), 1);
-  V odd = ts_mma_andi(m, step, 1), other = ts_mma_andi(m, ts_mma_addi(m, step, 1), 1);
+  V steps = ts_roles_shri(m, ts_roles_addi(m, step, 1), 1);
+  V odd = ts_roles_andi(m, step, 1), other = ts_roles_andi(m, ts_roles_addi(m, step, 1), 1);
   V in[4] = {counter(m, clock, odd), counter(m, clock, other),
              LLVMBuildMul(m->e->b, steps, rounds, ""), first_block(m)};
-  ts_mma_asm(m, NULL,
-             "{\n\t.reg .pred p, q;\n\t.reg .b32 v, n;\n\tsetp.eq.b32 p, $3, 0;\n\t"
-             "@p bra LP_${:uid};\n\tred.relaxed.gpu.global.add.u32 [$0], 1;\n\t"
-             "mov.b32 n, 512;\n\tLQ_${:uid}:\n\tsub.u32 n, n, 1;\n\t"
-             "ld.relaxed.gpu.global.u32 v, [$1];\n\tsetp.lt.u32 q, v, $2;\n\t"
-             "setp.ne.and.b32 q, n, 0, q;\n\t@q bra LQ_${:uid};\n\tLP_${:uid}:\n\t}",
-             "l,l,r,r,~{memory}", 4, in, true);
+  ts_roles_asm(m, NULL,
+               "{\n\t.reg .pred p, q;\n\t.reg .b32 v, n;\n\tsetp.eq.b32 p, $3, 0;\n\t"
+               "@p bra LP_${:uid};\n\tred.relaxed.gpu.global.add.u32 [$0], 1;\n\t"
+               "mov.b32 n, 512;\n\tLQ_${:uid}:\n\tsub.u32 n, n, 1;\n\t"
+               "ld.relaxed.gpu.global.u32 v, [$1];\n\tsetp.lt.u32 q, v, $2;\n\t"
+               "setp.ne.and.b32 q, n, 0, q;\n\t@q bra LQ_${:uid};\n\tLP_${:uid}:\n\t}",
+               "l,l,r,r,~{memory}", 4, in, true);
 }

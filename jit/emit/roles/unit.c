@@ -25,7 +25,7 @@ typedef LLVMValueRef V;
 enum { WARP = 32, GROUP_ROWS = 64, FEW_LANES = 4, MANY_LANES = 8, FEW = 8, MOST = 16 };
 
 /* ---- where an operand is: in shared memory, read by its product */
-static const TsTileStmt *operand(TsMma *m, TsTileVal v) {
+static const TsTileStmt *operand(TsRoles *m, TsTileVal v) {
   const TsTileStmt *s = v->stmt;
   if (!s || s->op != TS_TILE_load || s->in[0]->type.space != TS_SPACE_shared)
     ts_emit_fail(m->e, "operands of products are loads from shared memory");
@@ -33,23 +33,23 @@ static const TsTileStmt *operand(TsMma *m, TsTileVal v) {
 }
 
 /* Whether the axis of k is the last one of the memory. */
-static bool along_k(TsMma *m, TsTileVal v, int k_axis) {
+static bool along_k(TsRoles *m, TsTileVal v, int k_axis) {
   const TsAttr *axes = ts_tile_attr(operand(m, v), "axes");
-  bool turned = axes->type == TS_ATTR_ints && axes->n == 2 && axes->ints[0] == 2;
-  return turned != (k_axis == 1);
+  bool transposed = axes->type == TS_ATTR_ints && axes->n == 2 && axes->ints[0] == 2;
+  return transposed != (k_axis == 1);
 }
 
-static V address(TsMma *m, TsTileVal v) {
+static V address(TsRoles *m, TsTileVal v) {
   const TsTileStmt *s = operand(m, v);
-  return ts_mma_slot(m, s->in[0], ts_emit_scalar(m->e, s->in[1]));
+  return ts_roles_slot(m, s->in[0], ts_emit_scalar(m->e, s->in[1]));
 }
 
 /* ---- layouts */
 /* Rows of a block that the role at hand has. */
-static int64_t rows_of_role(TsMma *m, const TsTileRegion *r) {
+static int64_t rows_of_role(TsRoles *m, const TsTileRegion *r) {
   if (m->mma) return m->mma->out[0]->type.dim[0] / m->info->cluster;
   for (const TsTileStmt *s = r->first; s; s = s->next) {
-    if (s->op == TS_TILE_store_bulk) return ts_mma_own(m, &s->in[1]->type, 1);
+    if (s->op == TS_TILE_store_bulk) return ts_roles_own(m, &s->in[1]->type, 1);
     for (int i = 0; i < s->nregion; i++) {
       int64_t n = rows_of_role(m, s->region[i]);
       if (n) return n;
@@ -60,38 +60,38 @@ static int64_t rows_of_role(TsMma *m, const TsTileRegion *r) {
 
 /* 16 rows of a warp at a time: those that multiply have no more; others as many times 16 as
  * they need. */
-static void unit_layout(TsMma *m) {
-  TsMmaLayout *l = &m->layout;
+static void unit_layout(TsRoles *m) {
+  TsRolesLayout *l = &m->layout;
   int64_t own = rows_of_role(m, m->role->region[0]), times = own / (m->warps * 16);
   if (own % (m->warps * 16) || times > 8 || (m->mma && times != 1))
     ts_emit_fail(m->e, "%d warps for %d rows", m->warps, (int)own);
-  V row =
-      ts_mma_add(m, ts_mma_muli(m, m->group, GROUP_ROWS), ts_mma_muli(m, m->warp, times * 16));
-  row = ts_mma_add(m, row, ts_mma_shri(m, m->lane, 2));
-  l->row_base = ts_mma_add(m, row, ts_mma_muli(m, m->rank, own));
-  l->col_base = ts_mma_muli(m, ts_mma_andi(m, m->lane, 3), 2);
+  V row = ts_roles_add(m, ts_roles_muli(m, m->group, GROUP_ROWS),
+                       ts_roles_muli(m, m->warp, times * 16));
+  row = ts_roles_add(m, row, ts_roles_shri(m, m->lane, 2));
+  l->row_base = ts_roles_add(m, row, ts_roles_muli(m, m->rank, own));
+  l->col_base = ts_roles_muli(m, ts_roles_andi(m, m->lane, 3), 2);
   l->nrow = 2 * (int)times;
   for (int r = 0; r < l->nrow; r++) l->row[r] = r * 8;
-  l->ncol = m->mma ? (int)m->mma->out[0]->type.dim[1] / 4 : TS_MMA_COLS;
-  if (l->ncol > TS_MMA_COLS) ts_emit_fail(m->e, "more than 256 columns");
-  for (int c = 0; c < TS_MMA_COLS; c++) l->col[c] = c / 2 * 8 + c % 2;
+  l->ncol = m->mma ? (int)m->mma->out[0]->type.dim[1] / 4 : TS_ROLES_COLS;
+  if (l->ncol > TS_ROLES_COLS) ts_emit_fail(m->e, "more than 256 columns");
+  for (int c = 0; c < TS_ROLES_COLS; c++) l->col[c] = c / 2 * 8 + c % 2;
 }
 
 /* n rows (columns) of a thread whose place among `lanes` is at. */
-static V fma_places(TsMma *m, bool k_last, V first, V at, int lanes, int n, int *place) {
+static V fma_places(TsRoles *m, bool k_last, V first, V at, int lanes, int n, int *place) {
   int vector = 16 / ts_dtypes[m->mma->out[0]->type.dtype].nbytes;
   for (int i = 0; i < n; i++)
     place[i] = k_last ? i * lanes : i / vector * vector * lanes + i % vector;
-  return ts_mma_add(m, first, k_last ? at : ts_mma_muli(m, at, vector));
+  return ts_roles_add(m, first, k_last ? at : ts_roles_muli(m, at, vector));
 }
 
 /* Whether threads have more rows than columns. */
-static bool is_tall(TsMma *m) {
+static bool is_tall(TsRoles *m) {
   return along_k(m, m->mma->in[0], 1) && !along_k(m, m->mma->in[1], 0);
 }
 
-static void fma_layout(TsMma *m) {
-  TsMmaLayout *l = &m->layout;
+static void fma_layout(TsRoles *m) {
+  TsRolesLayout *l = &m->layout;
   const TsTileType *t = &m->mma->out[0]->type;
   bool tall = is_tall(m);
   int many = 64 / ts_dtypes[t->dtype].nbytes, few = FEW;
@@ -101,29 +101,29 @@ static void fma_layout(TsMma *m) {
   int down = (int)t->dim[0] / high, across = (int)t->dim[1] / wide;
   if (down * across != m->warps || t->dim[0] % high || t->dim[1] % wide)
     ts_emit_fail(m->e, "%d warps for the tile", m->warps);
-  V number = ts_mma_shri(m, m->t, 5);
-  V wm = LLVMBuildURem(m->e->b, number, ts_mma_int(m, down), "");
-  V wn = LLVMBuildUDiv(m->e->b, number, ts_mma_int(m, down), "");
-  V lm = ts_mma_shri(m, m->lane, tall ? 2 : 3);
-  V ln = ts_mma_andi(m, m->lane, lanes_across - 1);
-  l->row_base = fma_places(m, along_k(m, m->mma->in[0], 1), ts_mma_muli(m, wm, high), lm,
+  V number = ts_roles_shri(m, m->t, 5);
+  V wm = LLVMBuildURem(m->e->b, number, ts_roles_int(m, down), "");
+  V wn = LLVMBuildUDiv(m->e->b, number, ts_roles_int(m, down), "");
+  V lm = ts_roles_shri(m, m->lane, tall ? 2 : 3);
+  V ln = ts_roles_andi(m, m->lane, lanes_across - 1);
+  l->row_base = fma_places(m, along_k(m, m->mma->in[0], 1), ts_roles_muli(m, wm, high), lm,
                            lanes_down, l->nrow, l->row);
-  l->col_base = fma_places(m, along_k(m, m->mma->in[1], 0), ts_mma_muli(m, wn, wide), ln,
+  l->col_base = fma_places(m, along_k(m, m->mma->in[1], 0), ts_roles_muli(m, wn, wide), ln,
                            lanes_across, l->ncol, l->col);
 }
 
-void ts_mma_layout(TsMma *m) {
+void ts_roles_layout(TsRoles *m) {
   const TsAttr *unit = m->mma ? ts_tile_attr(m->mma, "unit") : NULL;
   const char *name = !unit ? "wgmma" : unit->type == TS_ATTR_str && unit->str ? unit->str : "";
-  m->unit = !strcmp(name, "wgmma")  ? TS_MMA_wgmma
-            : ts_mma_of_warps(unit) ? TS_MMA_warps
-            : !strcmp(name, "fma")  ? TS_MMA_fma
-                                    : TS_MMA_none;
-  if (m->unit == TS_MMA_wgmma)
+  m->unit = !strcmp(name, "wgmma")    ? TS_ROLES_wgmma
+            : ts_roles_of_warps(unit) ? TS_ROLES_warps
+            : !strcmp(name, "fma")    ? TS_ROLES_fma
+                                      : TS_ROLES_none;
+  if (m->unit == TS_ROLES_wgmma)
     unit_layout(m);
-  else if (m->unit == TS_MMA_warps)
-    ts_mma_warps_layout(m);
-  else if (m->unit == TS_MMA_fma)
+  else if (m->unit == TS_ROLES_warps)
+    ts_roles_warps_layout(m);
+  else if (m->unit == TS_ROLES_fma)
     fma_layout(m);
   else
     ts_emit_fail(m->e, "there is no unit %s", name);
@@ -132,23 +132,23 @@ void ts_mma_layout(TsMma *m) {
 /* ---- wgmma */
 /* Start address, distance of blocks of 64 rows or columns, distance of 8 rows of a pattern, the
  * pattern of 128 bytes. An address of a cluster has the block's number in high bits. */
-static V descriptor(TsMma *m, V at, int64_t blocks) {
+static V descriptor(TsRoles *m, V at, int64_t blocks) {
   LLVMBuilderRef b = m->e->b;
-  V low = ts_mma_shri(m, ts_mma_andi(m, at, 0x3ffff), 4);
+  V low = ts_roles_shri(m, ts_roles_andi(m, at, 0x3ffff), 4);
   int64_t rest = (int64_t)1 << 62 | (int64_t)64 << 32 | (blocks >> 4 ? blocks >> 4 : 1) << 16;
   return LLVMBuildOr(b, LLVMBuildZExt(b, low, ts_emit_int_type(m->e, 64, 0), ""),
                      ts_emit_i64(m->e, rest), "");
 }
 
 /* Of a slot: that of slot 0 and so many bytes. */
-static V operand_descriptor(TsMma *m, TsTileVal v, bool k_last, V offset) {
+static V operand_descriptor(TsRoles *m, TsTileVal v, bool k_last, V offset) {
   const TsTileStmt *s = operand(m, v);
   const TsTileType *t = &s->in[0]->type;
   LLVMBuilderRef b = m->e->b;
-  V base = ts_emit_parts(m->e, s->in[0])[0];
-  if (offset) base = ts_mma_add(m, base, offset);
-  int64_t panel = k_last ? 0 : ts_mma_own(m, t, 1) * t->swizzle;
-  V slot = ts_mma_muli(m, ts_emit_scalar(m->e, s->in[1]), ts_mma_slot_bytes(m, t) / 16);
+  V base = ts_emit_registers(m->e, s->in[0])[0];
+  if (offset) base = ts_roles_add(m, base, offset);
+  int64_t panel = k_last ? 0 : ts_roles_own(m, t, 1) * t->swizzle;
+  V slot = ts_roles_muli(m, ts_emit_scalar(m->e, s->in[1]), ts_roles_slot_bytes(m, t) / 16);
   slot = LLVMBuildZExt(b, slot, ts_emit_int_type(m->e, 64, 0), "");
   return LLVMBuildAdd(b, descriptor(m, base, panel), slot, "");
 }
@@ -160,10 +160,10 @@ static bool stays(TsTileVal slot) {
 
 /* That of memory with one slot is the same in all rounds of a loop, and so are those of all
  * steps of k: LLVM would keep every one of them in registers. */
-static V made_here(TsMma *m, TsTileVal v, V d) {
+static V made_here(TsRoles *m, TsTileVal v, V d) {
   const TsTileStmt *s = operand(m, v);
   if (s->in[0]->type.dim[0] > 1 && !stays(s->in[1])) return d;
-  return ts_mma_asm(m, ts_emit_int_type(m->e, 64, 0), "mov.b64 $0, $1;", "=l,l", 1, &d, true);
+  return ts_roles_asm(m, ts_emit_int_type(m->e, 64, 0), "mov.b64 $0, $1;", "=l,l", 1, &d, true);
 }
 
 typedef struct Text {
@@ -193,38 +193,38 @@ static void tie(Text *c, int n, const V *reg) {
   for (int i = 0; i < n; i++) add_number(c, ",", i);
 }
 
-static LLVMTypeRef tuple(TsMma *m, int n, const V *reg) {
-  LLVMTypeRef of[TS_MMA_COLS * 2];
+static LLVMTypeRef tuple(TsRoles *m, int n, const V *reg) {
+  LLVMTypeRef of[TS_ROLES_COLS * 2];
   for (int i = 0; i < n; i++) of[i] = LLVMTypeOf(reg[0]);
   return LLVMStructTypeInContext(m->e->ctx, of, (unsigned)n, false);
 }
 
-static void unpack(TsMma *m, V all, int n, V *reg) {
+static void unpack(TsRoles *m, V all, int n, V *reg) {
   for (int i = 0; i < n; i++) reg[i] = LLVMBuildExtractValue(m->e->b, all, (unsigned)i, "");
 }
 
-void ts_mma_through(TsMma *m, int n, V *reg, const char *text) {
+void ts_roles_through(TsRoles *m, int n, V *reg, const char *text) {
   Text c = {.n = 0};
   tie(&c, n, reg);
   add(&c, ",~{memory}");
-  unpack(m, ts_mma_asm(m, tuple(m, n, reg), text, c.at, n, reg, true), n, reg);
+  unpack(m, ts_roles_asm(m, tuple(m, n, reg), text, c.at, n, reg, true), n, reg);
 }
 
 /* One instruction: 64 rows and 16 steps of k for each group. a: a descriptor, or 4
  * registers. */
-static void step(TsMma *m, const char *pattern, int n, V *reg, int na, V *a, V b, V scale) {
-  V in[TS_MMA_COLS * 2 + 6];
+static void step(TsRoles *m, const char *pattern, int n, V *reg, int na, V *a, V b, V scale) {
+  V in[TS_ROLES_COLS * 2 + 6];
   Text c = {.n = 0};
   memcpy(in, reg, sizeof *in * (size_t)n);
   memcpy(in + n, a, sizeof *in * (size_t)na);
   in[n + na] = b, in[n + na + 1] = scale;
   tie(&c, n, reg);
   add(&c, na == 1 ? ",l,l,r" : ",r,r,r,r,l,r");
-  unpack(m, ts_mma_asm(m, tuple(m, n, reg), pattern, c.at, n + na + 2, in, true), n, reg);
+  unpack(m, ts_roles_asm(m, tuple(m, n, reg), pattern, c.at, n + na + 2, in, true), n, reg);
 }
 
-static void instruction(Text *t, const TsTileStmt *s, int n, int na, bool turned_a,
-                        bool turned_b) {
+static void instruction(Text *t, const TsTileStmt *s, int n, int na, bool transposed_a,
+                        bool transposed_b) {
   TsDtype d = (TsDtype)s->in[0]->type.dtype;
   const char *type = d == TS_DT_bf16       ? "bf16"
                      : d == TS_DT_fp8_e4m3 ? "e4m3"
@@ -242,8 +242,8 @@ static void instruction(Text *t, const TsTileStmt *s, int n, int na, bool turned
   add(t, na == 1 ? "}, " : "}, {");
   for (int i = 0; i < na; i++) add_number(t, i ? ", $" : "$", a + i);
   add_number(t, na == 1 ? ", $" : "}, $", a + na), add(t, whole ? ", p" : ", p, 1, 1");
-  if (na == 1 && !along) add_number(t, ", ", turned_a);
-  if (!along) add_number(t, ", ", turned_b);
+  if (na == 1 && !along) add_number(t, ", ", transposed_a);
+  if (!along) add_number(t, ", ", transposed_b);
   add(t, ";\n\t}");
 }
 
@@ -253,7 +253,7 @@ static bool is_zero(TsTileVal v) {
 }
 
 /* Whether a loop that sums come out of, which went in as nothing, has had a round. */
-static V had_round(TsMma *m, TsTileVal sums) {
+static V had_round(TsRoles *m, TsTileVal sums) {
   const TsTileStmt *l = sums->stmt;
   if (!l || l->op != TS_TILE_for || !is_zero(l->in[2 + sums->index])) return NULL;
   V lo = ts_emit_scalar(m->e, l->in[0]), hi = ts_emit_scalar(m->e, l->in[1]);
@@ -262,84 +262,84 @@ static V had_round(TsMma *m, TsTileVal sums) {
 
 /* Sums that were begun as nothing: the first step of the first round replaces them. Behind a
  * loop that may have had no round they are still nothing. */
-static V keeps(TsMma *m, const TsTileStmt *s) {
+static V keeps(TsRoles *m, const TsTileStmt *s) {
   TsTileVal acc = s->in[2];
   const TsTileStmt *inside = acc->region ? acc->region->owner : NULL;
-  if (is_zero(acc)) return ts_mma_int(m, 0);
+  if (is_zero(acc)) return ts_roles_int(m, 0);
   V had = had_round(m, acc);
-  if (had) return ts_mma_flag(m, had);
-  if (!inside || inside->op != TS_TILE_for || acc->index < 1) return ts_mma_int(m, 1);
+  if (had) return ts_roles_flag(m, had);
+  if (!inside || inside->op != TS_TILE_for || acc->index < 1) return ts_roles_int(m, 1);
   TsTileVal first = inside->in[1 + acc->index];
   had = had_round(m, first);
-  if (!is_zero(first) && !had) return ts_mma_int(m, 1);
+  if (!is_zero(first) && !had) return ts_roles_int(m, 1);
   V i = ts_emit_scalar(m->e, inside->region[0]->param[0]);
   V lo = ts_emit_scalar(m->e, inside->in[0]);
   V later = LLVMBuildICmp(m->e->b, LLVMIntNE, i, lo, "");
-  return ts_mma_flag(m, had ? LLVMBuildOr(m->e->b, later, had, "") : later);
+  return ts_roles_flag(m, had ? LLVMBuildOr(m->e->b, later, had, "") : later);
 }
 
 static bool in_registers(TsTileVal v) { return !v->stmt || v->stmt->op != TS_TILE_load; }
 
 /* From one 16 of k to the next, in units of 16 bytes: along k in panels of 64, else rows. */
-static int64_t k_step(TsMma *m, TsTileVal v, bool k_last, int k) {
+static int64_t k_step(TsRoles *m, TsTileVal v, bool k_last, int k) {
   const TsTileType *t = &operand(m, v)->in[0]->type;
-  int64_t panel = ts_mma_own(m, t, 1) * t->swizzle / 16;
+  int64_t panel = ts_roles_own(m, t, 1) * t->swizzle / 16;
   return k_last ? k / 4 * panel + k % 4 * 2 : k * 128;
 }
 
-static void begin_sums(TsMma *m, const TsTileStmt *s, int n, V *reg) {
+static void begin_sums(TsRoles *m, const TsTileStmt *s, int n, V *reg) {
   if (is_zero(s->in[2]))
     for (int i = 0; i < n; i++)
       reg[i] = LLVMGetPoison(ts_emit_elem(m->e, (TsDtype)s->out[0]->type.dtype));
   else
-    memcpy(reg, ts_emit_parts(m->e, s->in[2]), sizeof *reg * (size_t)n);
+    memcpy(reg, ts_emit_registers(m->e, s->in[2]), sizeof *reg * (size_t)n);
 }
 
 /* Where the rows of a group begin, in bytes: 64 rows, or a panel of 64 columns. */
-static V rows_of_group(TsMma *m, const TsTileStmt *s, bool k_last) {
+static V rows_of_group(TsRoles *m, const TsTileStmt *s, bool k_last) {
   const TsTileType *t = &operand(m, s->in[0])->in[0]->type;
-  int64_t panel = ts_mma_own(m, t, 1) * t->swizzle;
-  return ts_mma_muli(m, m->group, k_last ? GROUP_ROWS * t->swizzle : panel);
+  int64_t panel = ts_roles_own(m, t, 1) * t->swizzle;
+  return ts_roles_muli(m, m->group, k_last ? GROUP_ROWS * t->swizzle : panel);
 }
 
 /* Where its columns begin: a part of a panel, or panels. */
-static V columns_of_group(TsMma *m, const TsTileStmt *s, bool k_last) {
+static V columns_of_group(TsRoles *m, const TsTileStmt *s, bool k_last) {
   const TsTileType *t = &operand(m, s->in[1])->in[0]->type;
-  int64_t cols = ts_mma_wide(m, &s->out[0]->type), panel = t->swizzle / 2;
+  int64_t cols = ts_roles_wide(m, &s->out[0]->type), panel = t->swizzle / 2;
   if (k_last || (cols < panel ? panel % cols : cols % panel))
     ts_emit_fail(m->e, "groups of warps cannot divide these columns");
   if (cols >= panel)
-    return ts_mma_muli(m, m->group, cols / panel * ts_mma_own(m, t, 1) * t->swizzle);
-  V in = ts_mma_muli(m, ts_mma_andi(m, m->group, panel / cols - 1), cols * 2);
-  V whole = LLVMBuildUDiv(m->e->b, m->group, ts_mma_int(m, panel / cols), "");
-  return ts_mma_add(m, in, ts_mma_muli(m, whole, ts_mma_own(m, t, 1) * t->swizzle));
+    return ts_roles_muli(m, m->group, cols / panel * ts_roles_own(m, t, 1) * t->swizzle);
+  V in = ts_roles_muli(m, ts_roles_andi(m, m->group, panel / cols - 1), cols * 2);
+  V whole = LLVMBuildUDiv(m->e->b, m->group, ts_roles_int(m, panel / cols), "");
+  return ts_roles_add(m, in, ts_roles_muli(m, whole, ts_roles_own(m, t, 1) * t->swizzle));
 }
 
 /* Sums that are under way already go on as those of the later group. */
-static void under_way(TsMma *m, TsTileVal was, TsTileVal now) {
+static void under_way(TsRoles *m, TsTileVal was, TsTileVal now) {
   int i = 0;
   while (i < m->npending && m->pending[i] != was) i++;
-  if (i == TS_MMA_PENDING) ts_emit_fail(m->e, "too many products under way");
+  if (i == TS_ROLES_PENDING) ts_emit_fail(m->e, "too many products under way");
   if (i == m->npending) m->npending++;
   m->pending_group[i] = m->ngroup;
   m->pending[i] = now;
 }
 
-static void unit_product(TsMma *m, const TsTileStmt *s) {
+static void unit_product(TsRoles *m, const TsTileStmt *s) {
   LLVMBuilderRef b = m->e->b;
   bool regs = in_registers(s->in[0]), ka = regs || along_k(m, s->in[0], 1);
   bool kb = along_k(m, s->in[1], 0);
-  int n = ts_mma_count(m, &s->out[0]->type, 1), depth = (int)s->in[0]->type.dim[1];
-  V *reg = ts_mma_define(m, s->out[0], n), scale = keeps(m, s), from = NULL, one[1];
+  int n = ts_roles_count(m, &s->out[0]->type, 1), depth = (int)s->in[0]->type.dim[1];
+  V *reg = ts_roles_define(m, s->out[0], n), scale = keeps(m, s), from = NULL, one[1];
   begin_sums(m, s, n, reg);
-  bool few = ts_mma_wide(m, &s->out[0]->type) < s->out[0]->type.dim[1];
+  bool few = ts_roles_wide(m, &s->out[0]->type) < s->out[0]->type.dim[1];
   if (!regs) from = operand_descriptor(m, s->in[0], ka, few ? NULL : rows_of_group(m, s, ka));
   V d = operand_descriptor(m, s->in[1], kb, few ? columns_of_group(m, s, kb) : NULL);
   if (from) from = made_here(m, s->in[0], from);
   d = made_here(m, s->in[1], d);
   Text t = {.n = 0};
   instruction(&t, s, n, regs ? 4 : 1, !ka, !kb);
-  ts_mma_asm(m, NULL, "wgmma.fence.sync.aligned;", "~{memory}", 0, NULL, true);
+  ts_roles_asm(m, NULL, "wgmma.fence.sync.aligned;", "~{memory}", 0, NULL, true);
   int each = 32 / ts_dtypes[s->in[1]->type.dtype].nbytes; /* of k, in 32 bytes */
   if (each != 16 && (regs || !ka || !kb))
     ts_emit_fail(m->e, "products of other than 16 bits lie along k");
@@ -347,8 +347,8 @@ static void unit_product(TsMma *m, const TsTileStmt *s) {
     V bk = LLVMBuildAdd(b, d, ts_emit_i64(m->e, k_step(m, s->in[1], kb, k)), "");
     if (!regs)
       one[0] = LLVMBuildAdd(b, from, ts_emit_i64(m->e, k_step(m, s->in[0], ka, k)), "");
-    step(m, t.at, n, reg, regs ? 4 : 1, regs ? ts_emit_parts(m->e, s->in[0]) + 4 * k : one, bk,
-         k ? ts_mma_int(m, 1) : scale);
+    step(m, t.at, n, reg, regs ? 4 : 1, regs ? ts_emit_registers(m->e, s->in[0]) + 4 * k : one,
+         bk, k ? ts_roles_int(m, 1) : scale);
   }
   under_way(m, s->in[2], s->out[0]);
 }
@@ -365,17 +365,17 @@ typedef struct Side {
   int64_t pitch; /* bytes of a row of the memory */
 } Side;
 
-static V pointer(TsMma *m, V at) {
+static V pointer(TsRoles *m, V at) {
   return LLVMBuildIntToPtr(m->e->b, at, LLVMPointerTypeInContext(m->e->ctx, 3), "");
 }
 
-static V load_at(TsMma *m, LLVMTypeRef t, V at, unsigned align) {
+static V load_at(TsRoles *m, LLVMTypeRef t, V at, unsigned align) {
   V v = LLVMBuildLoad2(m->e->b, t, pointer(m, at), "");
   LLVMSetAlignment(v, align);
   return v;
 }
 
-static Side side_of(TsMma *m, TsTileVal v, V base, bool rows, bool k_last) {
+static Side side_of(TsRoles *m, TsTileVal v, V base, bool rows, bool k_last) {
   const TsTileType *t = &operand(m, v)->in[0]->type;
   Side x = {.d = (TsDtype)t->dtype, .k_last = k_last, .rows = rows, .base = base};
   x.sum = (TsDtype)m->mma->out[0]->type.dtype;
@@ -384,33 +384,33 @@ static Side side_of(TsMma *m, TsTileVal v, V base, bool rows, bool k_last) {
   x.place = rows ? m->layout.row : m->layout.col;
   x.n = rows ? m->layout.nrow : m->layout.ncol;
   x.pitch = t->dim[2] * bytes;
-  x.row = ts_mma_muli(m, at, k_last ? x.pitch : bytes);
+  x.row = ts_roles_muli(m, at, k_last ? x.pitch : bytes);
   if (k_last && t->swizzle != 64) ts_emit_fail(m->e, "rows along k are 64 bytes, exchanged");
-  if (k_last) x.pattern = ts_mma_andi(m, ts_mma_shri(m, at, 1), 3);
+  if (k_last) x.pattern = ts_roles_andi(m, ts_roles_shri(m, at, 1), 3);
   return x;
 }
 
 /* Where 16 bytes of row i begin, piece number k of it. The pattern of a later row differs by
  * what its distance adds to bits 1 and 2 of the row's number. */
-static V piece_at(TsMma *m, const Side *x, int i, int byte) {
+static V piece_at(TsRoles *m, const Side *x, int i, int byte) {
   int k = byte / 16;
   int other = k ^ (x->place[i] >> 1 & 3);
-  V in = LLVMBuildXor(m->e->b, x->pattern, ts_mma_int(m, other), "");
-  V at = ts_mma_add(m, x->row, LLVMBuildShl(m->e->b, in, ts_mma_int(m, 4), ""));
-  return ts_mma_addi(m, ts_mma_add(m, x->base, at), x->place[i] * x->pitch + byte % 16);
+  V in = LLVMBuildXor(m->e->b, x->pattern, ts_roles_int(m, other), "");
+  V at = ts_roles_add(m, x->row, LLVMBuildShl(m->e->b, in, ts_roles_int(m, 4), ""));
+  return ts_roles_addi(m, ts_roles_add(m, x->base, at), x->place[i] * x->pitch + byte % 16);
 }
 
 /* Elements that are read at a time, and as so many bytes. */
 static int vector_of(const Side *x) { return 16 / ts_dtypes[x->sum].nbytes; }
 static int vector_bytes(const Side *x) { return vector_of(x) * ts_dtypes[x->d].nbytes; }
 
-static V lane_of(TsMma *m, const Side *x, V v, int i) {
+static V lane_of(TsRoles *m, const Side *x, V v, int i) {
   V y = ts_emit_lane(m->e, v, i);
   return x->d == x->sum ? y : ts_emit_cast(m->e, x->sum, x->d, y);
 }
 
 /* Row i along k: so many k as 16 bytes have. */
-static void fetch_row(TsMma *m, const Side *x, int i, int k, V *out) {
+static void fetch_row(TsRoles *m, const Side *x, int i, int k, V *out) {
   int n = vector_of(x);
   V at = piece_at(m, x, i, k * ts_dtypes[x->d].nbytes);
   V v = load_at(m, ts_emit_type(m->e, x->d, n), at, (unsigned)vector_bytes(x));
@@ -418,28 +418,28 @@ static void fetch_row(TsMma *m, const Side *x, int i, int k, V *out) {
 }
 
 /* Elements k of all rows, which lie side by side. */
-static void fetch_line(TsMma *m, const Side *x, int k, V *out) {
+static void fetch_line(TsRoles *m, const Side *x, int k, V *out) {
   int n = vector_of(x);
-  V line = ts_mma_addi(m, ts_mma_add(m, x->base, x->row), k * x->pitch);
+  V line = ts_roles_addi(m, ts_roles_add(m, x->base, x->row), k * x->pitch);
   for (int i = 0; i < x->n; i += n) {
-    V at = ts_mma_addi(m, line, (int64_t)x->place[i] * ts_dtypes[x->d].nbytes);
+    V at = ts_roles_addi(m, line, (int64_t)x->place[i] * ts_dtypes[x->d].nbytes);
     V v = load_at(m, ts_emit_type(m->e, x->d, n), at, (unsigned)vector_bytes(x));
     for (int j = 0; j < n; j++) out[i + j] = lane_of(m, x, v, j);
   }
 }
 
 /* Sum of element i of the side with few and c of the other. */
-static V *sum_of(const TsMma *m, V *acc, const Side *x, int i, int c) {
+static V *sum_of(const TsRoles *m, V *acc, const Side *x, int i, int c) {
   return x->rows ? &acc[i * m->layout.ncol + c] : &acc[c * m->layout.ncol + i];
 }
 
-static void add_product(TsMma *m, const Side *x, V *sum, V a, V b) {
+static void add_product(TsRoles *m, const Side *x, V *sum, V a, V b) {
   *sum = ts_emit_fma(m->e, x->sum, b, a, *sum);
 }
 
 /* All of the side with few elements for so many k; then the other, of which few are in
  * registers at a time: along k one element, else one k. */
-static void few_steps(TsMma *m, const Side *x, const Side *y, int k, V *acc) {
+static void few_steps(TsRoles *m, const Side *x, const Side *y, int k, V *acc) {
   int n = vector_of(x);
   V a[4][FEW], by_row[4], b[MOST];
   for (int i = 0; i < x->n && x->k_last; i++) {
@@ -459,27 +459,27 @@ static void few_steps(TsMma *m, const Side *x, const Side *y, int k, V *acc) {
   }
 }
 
-static V *sums(TsMma *m, const TsTileStmt *s) {
+static V *sums(TsRoles *m, const TsTileStmt *s) {
   int n = m->layout.nrow * m->layout.ncol;
-  V *acc = ts_mma_define(m, s->out[0], n);
-  memcpy(acc, ts_emit_parts(m->e, s->in[2]), sizeof *acc * (size_t)n);
+  V *acc = ts_roles_define(m, s->out[0], n);
+  memcpy(acc, ts_emit_registers(m->e, s->in[2]), sizeof *acc * (size_t)n);
   return acc;
 }
 
 /* The stage from step `k` (i32) on, of which the emitted code has the next ones. */
-static Side from_step(TsMma *m, Side x, V k, int steps) {
+static Side from_step(TsRoles *m, Side x, V k, int steps) {
   LLVMBuilderRef b = m->e->b;
   if (x.k_last)
     x.pattern =
-        LLVMBuildXor(b, x.pattern, ts_mma_muli(m, k, steps * ts_dtypes[x.d].nbytes / 16), "");
+        LLVMBuildXor(b, x.pattern, ts_roles_muli(m, k, steps * ts_dtypes[x.d].nbytes / 16), "");
   else
-    x.base = ts_mma_add(m, x.base, ts_mma_muli(m, k, steps * x.pitch));
+    x.base = ts_roles_add(m, x.base, ts_roles_muli(m, k, steps * x.pitch));
   return x;
 }
 
 /* A loop over half stages, of 16 bits over quarters: longer code would not be faster, and take
  * longer to make. */
-static void fma_product(TsMma *m, const TsTileStmt *s) {
+static void fma_product(TsRoles *m, const TsTileStmt *s) {
   LLVMBuilderRef b = m->e->b;
   V *acc = sums(m, s), first[FEW * MOST];
   int n = m->layout.nrow * m->layout.ncol, depth = (int)s->in[0]->type.dim[1];
@@ -491,7 +491,7 @@ static void fma_product(TsMma *m, const TsTileStmt *s) {
   LLVMBasicBlockRef after = LLVMAppendBasicBlockInContext(m->e->ctx, m->e->fn, "");
   LLVMBuildBr(b, body);
   LLVMPositionBuilderAtEnd(b, body);
-  V k = LLVMBuildPhi(b, ts_mma_i32(m), ""), zero = ts_mma_int(m, 0);
+  V k = LLVMBuildPhi(b, ts_roles_i32(m), ""), zero = ts_roles_int(m, 0);
   LLVMAddIncoming(k, &zero, &before, 1);
   for (int q = 0; q < n; q++) {
     first[q] = LLVMBuildPhi(b, LLVMTypeOf(acc[q]), "");
@@ -502,25 +502,25 @@ static void fma_product(TsMma *m, const TsTileStmt *s) {
   bool tall = is_tall(m);
   for (int i = 0; i < steps; i += vector_of(&x))
     few_steps(m, tall ? &yk : &xk, tall ? &xk : &yk, i, acc);
-  V next = ts_mma_addi(m, k, 1);
-  V more = LLVMBuildICmp(b, LLVMIntSLT, next, ts_mma_int(m, depth / steps), "");
+  V next = ts_roles_addi(m, k, 1);
+  V more = LLVMBuildICmp(b, LLVMIntSLT, next, ts_roles_int(m, depth / steps), "");
   LLVMBuildCondBr(b, more, body, after);
   LLVMAddIncoming(k, &next, &body, 1);
   for (int i = 0; i < n; i++) LLVMAddIncoming(first[i], &acc[i], &body, 1);
   LLVMPositionBuilderAtEnd(b, after);
 }
 
-void ts_mma_product(TsMma *m, const TsTileStmt *s) {
-  if (m->unit == TS_MMA_wgmma)
+void ts_roles_product(TsRoles *m, const TsTileStmt *s) {
+  if (m->unit == TS_ROLES_wgmma)
     unit_product(m, s);
-  else if (m->unit == TS_MMA_warps)
-    ts_mma_warps_product(m, s);
+  else if (m->unit == TS_ROLES_warps)
+    ts_roles_warps_product(m, s);
   else
     fma_product(m, s);
 }
 
 /* ---- one step, whose k is known when the kernel runs */
-static void fetch_one(TsMma *m, TsTileVal v, bool rows, V *out) {
+static void fetch_one(TsRoles *m, TsTileVal v, bool rows, V *out) {
   const TsTileStmt *s = operand(m, v);
   const TsTileType *t = &s->in[0]->type;
   const TsAttr *axes = ts_tile_attr(s, "axes");
@@ -529,26 +529,28 @@ static void fetch_one(TsMma *m, TsTileVal v, bool rows, V *out) {
   int shift = vector == 8 ? 3 : vector == 4 ? 2 : 1;
   V k = ts_emit_scalar(m->e, s->in[k_last ? 3 : 2]);
   Side x =
-      side_of(m, v, ts_mma_slot(m, s->in[0], ts_emit_scalar(m->e, s->in[1])), rows, k_last);
+      side_of(m, v, ts_roles_slot(m, s->in[0], ts_emit_scalar(m->e, s->in[1])), rows, k_last);
   for (int i = 0; i < x.n; i++) {
     V at;
     if (k_last) {
-      V piece = LLVMBuildXor(m->e->b, ts_mma_shri(m, k, shift),
-                             ts_mma_int(m, x.place[i] >> 1 & 3), "");
+      V piece = LLVMBuildXor(m->e->b, ts_roles_shri(m, k, shift),
+                             ts_roles_int(m, x.place[i] >> 1 & 3), "");
       piece = LLVMBuildShl(m->e->b, LLVMBuildXor(m->e->b, piece, x.pattern, ""),
-                           ts_mma_int(m, 4), "");
-      V in = ts_mma_muli(m, ts_mma_andi(m, k, vector - 1), bytes);
-      at = ts_mma_addi(m, ts_mma_add(m, x.row, ts_mma_add(m, piece, in)), x.place[i] * x.pitch);
+                           ts_roles_int(m, 4), "");
+      V in = ts_roles_muli(m, ts_roles_andi(m, k, vector - 1), bytes);
+      at = ts_roles_addi(m, ts_roles_add(m, x.row, ts_roles_add(m, piece, in)),
+                         x.place[i] * x.pitch);
     } else {
-      at = ts_mma_addi(m, ts_mma_add(m, x.row, ts_mma_muli(m, k, x.pitch)), x.place[i] * bytes);
+      at = ts_roles_addi(m, ts_roles_add(m, x.row, ts_roles_muli(m, k, x.pitch)),
+                         x.place[i] * bytes);
     }
-    out[i] = load_at(m, ts_emit_elem(m->e, x.d), ts_mma_add(m, x.base, at), (unsigned)bytes);
+    out[i] = load_at(m, ts_emit_elem(m->e, x.d), ts_roles_add(m, x.base, at), (unsigned)bytes);
     if (x.d != x.sum) out[i] = ts_emit_cast(m->e, x.sum, x.d, out[i]);
   }
 }
 
-void ts_mma_outer(TsMma *m, const TsTileStmt *s) {
-  if (m->unit != TS_MMA_fma) ts_emit_fail(m->e, "a step of a matrix unit");
+void ts_roles_outer(TsRoles *m, const TsTileStmt *s) {
+  if (m->unit != TS_ROLES_fma) ts_emit_fail(m->e, "a step of a matrix unit");
   V *acc = sums(m, s), a[MOST], b[MOST];
   int ncol = m->layout.ncol;
   fetch_one(m, s->in[0], true, a);

@@ -1,5 +1,5 @@
-/* Many runs of a kernel in one launch, as the kernel sees it (ts_gpu_kernel_run_many starts
- * it).
+/* Many runs of a kernel in one launch, as the kernel sees it (run_many of
+ * jit/device/gpu_kernel.c starts it).
  *
  * A model has a hundred parameters of all sizes, and an optimiser's step of one is a launch of
  * some microseconds, most of which are its beginning and its end. In this form a kernel has a

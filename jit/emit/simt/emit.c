@@ -102,7 +102,7 @@ static void statement(TsGpuEmit *g, const TsTileStmt *s) {
   case TS_TILE_await:
   case TS_TILE_barrier:
   case TS_TILE_fence:
-  case TS_TILE_follow:
+  case TS_TILE_await_launch:
   case TS_TILE_registers:
     ts_emit_fail(g->e, "%s has no place in block form", ts_tile_op_name(s->op));
   default: break;

@@ -68,28 +68,28 @@ typedef struct TsGpuEmit {
   bool batch;              /* many runs in one launch */
   bool aligned;            /* parameters begin at multiples of 16 bytes */
   const TsGpuPhasePlan *phase;
-  int threads;                /* of a group: T */
-  LLVMValueRef tid;           /* in the group, i32 */
-  LLVMValueRef tid64, lane;   /* lane of the warp, i32 */
-  LLVMValueRef shared;        /* the group's shared memory */
-  LLVMValueRef env;           /* what the emulator gives */
-  LLVMValueRef group;         /* i64, of the groups of a block */
-  LLVMValueRef after;         /* i64, 0 once the phase before has written; NULL: it had ended */
-  bool follows;               /* the launch before may still run */
-  LLVMBasicBlockRef followed; /* the last block of code that waited for it */
-  bool awaited;               /* in code that every thread comes to */
-  int depth;                  /* of the region that is emitted, in others */
-  LLVMValueRef held;          /* stands for the bytes of a group until they are known */
-  LLVMValueRef block;         /* i64, number of the block */
-  LLVMValueRef round;         /* i64, number of the round */
-  LLVMValueRef *scalar;       /* by value: rank 0 */
-  LLVMValueRef **memory;      /* by value: pointer, strides; of shared memory too */
+  int threads;              /* of a group: T */
+  LLVMValueRef tid;         /* in the group, i32 */
+  LLVMValueRef tid64, lane; /* lane of the warp, i32 */
+  LLVMValueRef shared;      /* the group's shared memory */
+  LLVMValueRef env;         /* what the emulator gives */
+  LLVMValueRef group;       /* i64, of the groups of a block */
+  LLVMValueRef after;       /* i64, 0 once the phase before has written; NULL: it had ended */
+  bool dependent;           /* the launch before may still run */
+  LLVMBasicBlockRef awaited_in; /* the last block of code that waited for it */
+  bool awaited;                 /* in code that every thread comes to */
+  int depth;                    /* of the region that is emitted, in others */
+  LLVMValueRef held;            /* stands for the bytes of a group until they are known */
+  LLVMValueRef block;           /* i64, number of the block */
+  LLVMValueRef round;           /* i64, number of the round */
+  LLVMValueRef *scalar;         /* by value: rank 0 */
+  LLVMValueRef **memory;        /* by value: pointer, strides; of shared memory too */
   TsGpuFrame *frames;
   TsGpuHome *homes;
   int64_t shared_used, shared_most; /* bytes of a group */
   struct { /* of reductions of rows (jit/emit/simt/row.c): places, -1 or 0 bytes: none yet */
     int64_t stage, stage_bytes, acc[2], acc_bytes[2], leaf, warps[2], walk[2];
-    int turn;
+    int buffer;
     const TsTileStmt *max;     /* of a row that is walked, exponentials being taken below it */
     LLVMValueRef near;         /* whether all of the row is near to it */
     const TsTileStmt *now;     /* max, where code is for rows of which that holds */
@@ -108,7 +108,7 @@ typedef struct TsGpuEmit {
   int64_t shared_bytes[TS_GPU_PHASES]; /* of a group, found while emitting */
 } TsGpuEmit;
 
-/* ---- emit_gpu_thread.c: threads, meeting, shuffles, shared memory */
+/* ---- jit/emit/simt/thread.c: threads, meeting, shuffles, shared memory */
 void ts_gpu_thread_begin(TsGpuEmit *g, int phase);
 void ts_gpu_thread_end(TsGpuEmit *g);
 void ts_gpu_sync(TsGpuEmit *g);
@@ -127,7 +127,7 @@ int64_t ts_gpu_shared_take(TsGpuEmit *g, int64_t nbytes);
 int64_t ts_gpu_shared_most(const TsGpuEmit *g); /* that a group could have */
 LLVMValueRef ts_gpu_shared_at(TsGpuEmit *g, int64_t offset, LLVMTypeRef elem, LLVMValueRef i);
 
-/* ---- emit_gpu_batch.c: of a kernel of many runs, its table, and whose block this is */
+/* ---- jit/emit/simt/batch.c: of a kernel of many runs, its table, and whose block this is */
 LLVMTypeRef ts_gpu_batch_type(TsGpuEmit *g);
 void ts_gpu_batch_declare(TsGpuEmit *g);
 void ts_gpu_batch_begin(TsGpuEmit *g);
@@ -152,7 +152,7 @@ void ts_gpu_loop_end(TsGpuEmit *g, TsGpuLoop *l);
 LLVMBasicBlockRef ts_gpu_if(TsGpuEmit *g, LLVMValueRef c);
 void ts_gpu_if_end(TsGpuEmit *g, LLVMBasicBlockRef after);
 
-/* ---- emit_gpu_frame.c: how tiles are spread over threads */
+/* ---- jit/emit/simt/frame.c: how tiles are spread over threads */
 bool ts_gpu_is_tile(const TsTileValue *v);
 bool ts_gpu_resident(const TsGpuEmit *g, const TsTileType *t);
 void ts_gpu_frames_make(TsGpuEmit *g, const TsTileRegion *r);
@@ -174,7 +174,7 @@ int64_t ts_gpu_frame_span(const TsGpuEmit *g, const TsGpuFrame *f); /* elements 
 /* Coordinates of element `linear` of the row-major order. */
 void ts_gpu_split(TsGpuEmit *g, const TsTileType *t, LLVMValueRef linear, TsGpuCoord *at);
 
-/* ---- emit_gpu_value.c: elements */
+/* ---- jit/emit/simt/value.c: elements */
 LLVMValueRef ts_gpu_elem(TsGpuEmit *g, TsGpuFrame *f, TsTileVal v, int slot);
 LLVMValueRef *ts_gpu_slots(TsGpuEmit *g, TsGpuFrame *f, TsTileVal v); /* made if missing */
 void ts_gpu_force(TsGpuEmit *g, TsTileVal v);
@@ -198,18 +198,18 @@ LLVMValueRef ts_gpu_function(TsGpuEmit *g, int op, LLVMValueRef x);
 /* Two elements of stored bf16 in a word, where one instruction rounds both; NULL. */
 LLVMValueRef ts_gpu_short_pair(TsGpuEmit *g, LLVMValueRef low, LLVMValueRef high);
 
-/* ---- emit_gpu_access.c: who reads and writes */
+/* ---- jit/emit/simt/access.c: who reads and writes */
 void ts_gpu_note_uses(TsGpuEmit *g); /* once a phase, for those that follow */
 bool ts_gpu_reads_only(const TsGpuEmit *g, TsTileVal memory);        /* nobody writes it */
 bool ts_gpu_for_all_rounds(const TsGpuEmit *g, const TsTileStmt *s); /* reads the same */
 
-/* ---- emit_gpu_memory.c: elements in memory */
+/* ---- jit/emit/simt/memory.c: elements in memory */
 void ts_gpu_memory_begin(TsGpuEmit *g, TsTileVal memory, LLVMValueRef pointer);
 LLVMTypeRef ts_gpu_stored(TsGpuEmit *g, TsDtype d);
 LLVMValueRef ts_gpu_to_stored(TsGpuEmit *g, TsDtype d, LLVMValueRef x);
 LLVMValueRef ts_gpu_from_stored(TsGpuEmit *g, TsDtype d, LLVMValueRef x);
 
-/* ---- emit_gpu_load.c */
+/* ---- jit/emit/simt/load.c */
 void ts_gpu_load(TsGpuEmit *g, const TsTileStmt *s);
 /* A load's elements: a chunk of a frame, or one. */
 void ts_gpu_load_chunk(TsGpuEmit *g, TsGpuFrame *f, const TsTileStmt *s, int chunk,
@@ -220,16 +220,16 @@ LLVMValueRef ts_gpu_row_at(TsGpuEmit *g, const TsTileStmt *s);
 /* n elements of a row from p on, a multiple of as many bytes or of 16. */
 void ts_gpu_read_row(TsGpuEmit *g, TsDtype d, LLVMValueRef p, int n, LLVMValueRef *out);
 
-/* ---- emit_gpu_store.c, emit_gpu_gather.c */
+/* ---- jit/emit/simt/store.c, jit/emit/simt/gather.c */
 void ts_gpu_store(TsGpuEmit *g, const TsTileStmt *s);
 void ts_gpu_store_chunk(TsGpuEmit *g, const TsTileStmt *s, TsGpuFrame *f);
 void ts_gpu_gather(TsGpuEmit *g, const TsTileStmt *s);
 void ts_gpu_scatter(TsGpuEmit *g, const TsTileStmt *s);
 
-/* ---- emit_gpu_reduce.c, emit_gpu_row.c */
+/* ---- jit/emit/simt/reduce.c, jit/emit/simt/row.c */
 void ts_gpu_reduce(TsGpuEmit *g, const TsTileStmt *s);
 bool ts_gpu_reduce_row(TsGpuEmit *g, const TsTileStmt *s); /* false: not of that form */
-/* emit_gpu_walk.c: rows too long for registers; false: not of that form */
+/* jit/emit/simt/walk.c: rows too long for registers; false: not of that form */
 bool ts_gpu_walk_reduce(TsGpuEmit *g, const TsTileStmt *s);
 bool ts_gpu_walk_store(TsGpuEmit *g, const TsTileStmt *s);
 void ts_gpu_walk_load(TsGpuEmit *g, const TsTileStmt *s); /* to shared memory, if it pays */
@@ -238,10 +238,10 @@ void ts_gpu_contract(TsGpuEmit *g, const TsTileStmt *s);
 LLVMValueRef ts_gpu_combine(TsGpuEmit *g, int op, TsDtype d, LLVMValueRef x, LLVMValueRef y);
 LLVMValueRef ts_gpu_identity(TsGpuEmit *g, int op, TsDtype d);
 
-/* ---- emit_gpu_places.c */
+/* ---- jit/emit/simt/places.c */
 void ts_gpu_places(TsGpuEmit *g, const TsTileStmt *s);
 
-/* ---- emit_gpu.c */
+/* ---- jit/emit/simt/emit.c */
 void ts_gpu_region(TsGpuEmit *g, const TsTileRegion *r);
 void ts_gpu_define(TsGpuEmit *g, TsTileVal v, LLVMValueRef *slots); /* a tile's, or a scalar */
 

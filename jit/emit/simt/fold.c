@@ -45,7 +45,7 @@ TsGpuFold ts_gpu_fold(TsGpuEmit *g, const TsTileStmt *s) {
 }
 
 /* Negative numbers turned over below the sign: its own inverse. */
-static V turned(TsGpuEmit *g, V u) {
+static V flipped(TsGpuEmit *g, V u) {
   LLVMTypeRef t = LLVMTypeOf(u);
   V sign = LLVMBuildAShr(g->e->b, u, ts_emit_int(g->e, t, (int)LLVMGetIntTypeWidth(t) - 1), "");
   V mask = LLVMBuildLShr(g->e->b, sign, ts_emit_int(g->e, t, 1), "");
@@ -64,7 +64,7 @@ static V key_of(TsGpuEmit *g, const TsGpuFold *f, V x) {
     nan = LLVMBuildFCmp(e->b, LLVMRealUNO, x, x, "");
     if (f->place)
       x = LLVMBuildSelect(e->b, LLVMBuildFCmp(e->b, LLVMRealOEQ, x, zero, ""), zero, x, "");
-    key = turned(g, LLVMBuildBitCast(e->b, x, f->type, ""));
+    key = flipped(g, LLVMBuildBitCast(e->b, x, f->type, ""));
   } else if (LLVMTypeOf(x) == f->type) {
     key = x;
   } else if (ts_dtype_is(f->d, TS_KIND_U | TS_KIND_B)) {
@@ -83,7 +83,7 @@ static V value_of(TsGpuEmit *g, const TsGpuFold *f, V key) {
   if (!is_float(f->d)) return t == f->type ? plain : LLVMBuildTrunc(e->b, plain, t, "");
   int64_t quiet = f->size == 4 ? 0x7fc00000 : 0x7ff8000000000000;
   V nan = LLVMBuildICmp(e->b, LLVMIntEQ, key, ts_emit_int(e, f->type, most_key(f)), "");
-  V u = LLVMBuildSelect(e->b, nan, ts_emit_int(e, f->type, quiet), turned(g, plain), "");
+  V u = LLVMBuildSelect(e->b, nan, ts_emit_int(e, f->type, quiet), flipped(g, plain), "");
   return LLVMBuildBitCast(e->b, u, t, "");
 }
 

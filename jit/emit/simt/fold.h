@@ -37,7 +37,7 @@ TsGpuItem ts_gpu_fold_get(TsGpuEmit *g, const TsGpuFold *f, TsGpuRoom r, LLVMVal
 void ts_gpu_fold_put(TsGpuEmit *g, const TsGpuFold *f, TsGpuRoom r, LLVMValueRef i,
                      TsGpuItem x);
 
-/* ---- emit_gpu_row.c: what all threads of the group have */
+/* ---- jit/emit/simt/row.c: what all threads of the group have */
 TsGpuItem ts_gpu_meet(TsGpuEmit *g, const TsGpuFold *f, TsGpuItem own);
 /* Of a warp: n lanes of each thread, those that are v apart its own; acc is used up. */
 LLVMValueRef ts_gpu_halve_warp(TsGpuEmit *g, const TsGpuFold *f, LLVMValueRef *acc, int n,

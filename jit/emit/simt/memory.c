@@ -1,6 +1,6 @@
 /* Elements and vectors in memory: of up to 16 bytes where positions allow, elements with
- * predicates at edges. What is read and written there: jit/emit/simt/load.c, _store.c,
- * _gather.c. */
+ * predicates at edges. What is read and written there: jit/emit/simt/load.c, store.c,
+ * gather.c. */
 #include "jit/emit/simt/memory.h"
 
 typedef LLVMValueRef V;

@@ -1,5 +1,5 @@
-/* What the files of loads and stores share (jit/emit/simt/access.c, _memory.c, _load.c,
- * _store.c, _gather.c). Private to those. */
+/* What the files of loads and stores share (jit/emit/simt/access.c, memory.c, load.c,
+ * store.c, gather.c). Private to those. */
 #ifndef TS_JIT_EMIT_GPU_MEMORY_H
 #define TS_JIT_EMIT_GPU_MEMORY_H
 
@@ -34,8 +34,9 @@ LLVMValueRef ts_gpu_axis_size(TsGpuEmit *g, const TsGpuAccess *a, int axis);
 LLVMValueRef ts_gpu_axis_position(TsGpuEmit *g, const TsGpuAccess *a, int axis,
                                   const TsGpuCoord *at);
 bool ts_gpu_in_global(const TsGpuAccess *a);
-bool ts_gpu_guards(const TsGpuEmit *g, const TsGpuAccess *a); /* accesses there have predicates */
-bool ts_gpu_along(const TsGpuAccess *a); /* elements of the last axis are neighbours */
+bool ts_gpu_guards(const TsGpuEmit *g,
+                   const TsGpuAccess *a); /* accesses there have predicates */
+bool ts_gpu_along(const TsGpuAccess *a);  /* elements of the last axis are neighbours */
 /* A vector is inside or outside as a whole. */
 bool ts_gpu_undivided(const TsGpuAccess *a, int n);
 /* Whether all, or at least one, of n elements are inside. */

@@ -42,7 +42,7 @@ static V word(TsGpuEmit *g, V i) {
  *
  * Kernels on sm_90 and newer may begin while the launch before still runs. A phase behind another
  * one of its kernel waits before it reads; addresses come out of the waiting, so that no load is
- * moved before it. The first phase reads at once and waits before it writes (TsLaunch.ahead).
+ * moved before it. The first phase reads at once and waits before it writes (TsLaunch.dependent).
  * Blocks say that the next launch may come: before phases of their own kernel at their begin,
  * others when they have waited, since that launch relies on all before this one being over. */
 
@@ -68,7 +68,7 @@ static void order(TsGpuEmit *g) {
     g->after = text_of(g, "griddepcontrol.wait; mov.u64 $0, 0;", "=l,~{memory}", true, i64(g),
                        0, NULL);
   if (!first || !is_last(g)) say_next(g);
-  g->follows = first;
+  g->dependent = first;
 }
 
 static void await_last(TsGpuEmit *g) {

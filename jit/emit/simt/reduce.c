@@ -1,6 +1,6 @@
-/* Reductions of any form: along any axis, of tiles in registers or too large for them, in
- * the canonical order (vm/kernels/rows/reduce_tree.h). jit/emit/simt/row.c has the fast form for one
- * row in registers.
+/* Reductions of any form: along any axis, of tiles in registers or too large for them, in the
+ * canonical order (vm/kernels/rows/reduce_tree.h). jit/emit/simt/row.c has the fast form for
+ * one row in registers.
  *
  * The work of a leaf is `lanes` chains for each result. Threads take chains, whose elements
  * they read from shared memory or compute from their coordinates, and leave the sums in shared

@@ -25,8 +25,8 @@ typedef struct TsGpuReduce {
  * neighbours. */
 LLVMValueRef ts_gpu_lane_place(TsGpuEmit *g, const TsGpuReduce *r, LLVMValueRef b,
                                LLVMValueRef o, LLVMValueRef l);
-/* emit_gpu_columns.c: whether threads share the columns of a tile too large for registers; what
- * of r this changes. Then the lanes of one leaf, to shared memory. */
+/* jit/emit/simt/columns.c: whether threads share the columns of a tile too large for
+ * registers; what of r this changes. Then the lanes of one leaf, to shared memory. */
 bool ts_gpu_columns(TsGpuEmit *g, TsGpuReduce *r);
 void ts_gpu_put_columns(TsGpuEmit *g, const TsGpuReduce *r, LLVMValueRef leaf,
                         LLVMValueRef count);

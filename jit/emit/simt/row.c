@@ -95,10 +95,10 @@ static TsGpuItem own_elements(TsGpuEmit *g, const TsGpuFold *f, TsGpuFrame *fr, 
 
 TsGpuItem ts_gpu_meet(TsGpuEmit *g, const TsGpuFold *f, TsGpuItem own) {
   TsGpuItem all = butterfly(g, f, own, WARP / 2);
-  int warps = g->threads / WARP, turn = g->rows.turn++ % 2;
+  int warps = g->threads / WARP, buffer = g->rows.buffer++ % 2;
   if (warps > 1) {
-    if (g->rows.warps[turn] < 0) g->rows.warps[turn] = ts_gpu_shared_take(g, WARP * 16);
-    TsGpuRoom room = {g->rows.warps[turn], g->rows.warps[turn] + WARP * 8};
+    if (g->rows.warps[buffer] < 0) g->rows.warps[buffer] = ts_gpu_shared_take(g, WARP * 16);
+    TsGpuRoom room = {g->rows.warps[buffer], g->rows.warps[buffer] + WARP * 8};
     LLVMBasicBlockRef after = ts_gpu_if(g, is_lane0(g));
     ts_gpu_fold_put(g, f, room, warp64(g), all);
     ts_gpu_if_end(g, after);
@@ -294,16 +294,16 @@ static void take_rooms(Row *r, int count) {
   TsGpuEmit *g = r->g;
   int64_t stage = r->span * r->fr->chunks * r->f->size;
   int64_t acc = r->lanes * r->leaves * r->f->size * count;
-  int turn = g->rows.turn++ % 2;
+  int buffer = g->rows.buffer++ % 2;
   if (!r->fr->laned && !has_own_lanes(r) && g->rows.stage_bytes < stage) {
     g->rows.stage = ts_gpu_shared_take(g, stage);
     g->rows.stage_bytes = stage;
   }
-  if (g->rows.acc_bytes[turn] < acc) {
-    g->rows.acc[turn] = ts_gpu_shared_take(g, acc);
-    g->rows.acc_bytes[turn] = acc;
+  if (g->rows.acc_bytes[buffer] < acc) {
+    g->rows.acc[buffer] = ts_gpu_shared_take(g, acc);
+    g->rows.acc_bytes[buffer] = acc;
   }
-  r->stage = g->rows.stage, r->acc = g->rows.acc[turn];
+  r->stage = g->rows.stage, r->acc = g->rows.acc[buffer];
 }
 
 static Row row_of(TsGpuEmit *g, const TsGpuFold *f, TsGpuFrame *fr, V *x) {

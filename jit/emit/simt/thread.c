@@ -102,16 +102,16 @@ static V special(TsGpuEmit *g, const char *name) {
 }
 
 static void order_phases(TsGpuEmit *g) {
-  g->after = NULL, g->followed = NULL, g->awaited = false;
-  g->follows = !g->batch && g->maker->order && ts_target_has(g->e->target, TS_UNIT_early);
-  if (g->follows) g->maker->order(g);
+  g->after = NULL, g->awaited_in = NULL, g->awaited = false;
+  g->dependent = !g->batch && g->maker->order && ts_target_has(g->e->target, TS_UNIT_early);
+  if (g->dependent) g->maker->order(g);
 }
 
 /* To wait again costs nothing, so what comes in another block of code need not know. */
 void ts_gpu_await_last(TsGpuEmit *g) {
   LLVMBasicBlockRef here = LLVMGetInsertBlock(g->e->b);
-  if (!g->follows || g->followed == here) return;
-  g->followed = here;
+  if (!g->dependent || g->awaited_in == here) return;
+  g->awaited_in = here;
   g->maker->await_last(g);
 }
 
@@ -194,7 +194,8 @@ V ts_gpu_scratch(TsGpuEmit *g, int i) { return g->maker->scratch(g, i); }
 void ts_gpu_sync(TsGpuEmit *g) {
   g->wrote = g->read = false;
   g->meetings++;
-  if (!g->followed) ts_gpu_await_last(g); /* behind the first loads: the next launch may come */
+  if (!g->awaited_in)
+    ts_gpu_await_last(g); /* behind the first loads: the next launch may come */
   g->maker->sync(g);
 }
 

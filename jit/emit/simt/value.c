@@ -233,7 +233,7 @@ V ts_gpu_elem_at(TsGpuEmit *g, TsTileVal v, const TsGpuCoord *at) {
 
 /* Whether a move makes another axis the fastest one: reading what lies in memory at such
  * coordinates would touch a line for each element. */
-static bool turns(const TsTileStmt *s) {
+static bool transposes(const TsTileStmt *s) {
   if (s->op != TS_TILE_transpose) return false;
   const TsAttr *perm = ts_tile_attr(s, "perm");
   int rank = s->out[0]->type.rank;
@@ -243,7 +243,7 @@ static bool turns(const TsTileStmt *s) {
 static bool wants_home(TsGpuEmit *g, const TsTileStmt *s, TsTileVal x) {
   if (!x->type.rank || find_home(g, x) || !ts_gpu_resident(g, &x->type)) return false;
   int n = depth(g, x);
-  return n >= DEEP || (n > 0 && turns(s));
+  return n >= DEEP || (n > 0 && transposes(s));
 }
 
 /* Frames of as many elements, spread alike, have the same element in each slot. */
@@ -434,12 +434,12 @@ V ts_gpu_scalar(TsGpuEmit *g, TsTileVal v) {
 }
 
 /* ---- homes */
-static bool read_turned(const TsGpuEmit *g, TsTileVal v, const TsTileRegion *r) {
+static bool read_transposed(const TsGpuEmit *g, TsTileVal v, const TsTileRegion *r) {
   for (const TsTileStmt *s = r->first; s; s = s->next) {
     for (int i = 0; i < s->nin; i++)
-      if (s->in[i] == v && turns(s)) return true;
+      if (s->in[i] == v && transposes(s)) return true;
     for (int i = 0; i < s->nregion; i++)
-      if (read_turned(g, v, s->region[i])) return true;
+      if (read_transposed(g, v, s->region[i])) return true;
   }
   return false;
 }
@@ -479,10 +479,10 @@ TsGpuHome *ts_gpu_home(TsGpuEmit *g, TsTileVal v) {
   h = ts_emit_take(g->e, sizeof *h);
   *h = (TsGpuHome){.v = v, .pitch = (int)last};
   bool lines = v->type.rank == 2 && f->vector * size == 16 && last * size % 128 == 0;
-  if (lines && read_turned(g, v, g->phase->loop->region[0]))
+  if (lines && read_transposed(g, v, g->phase->loop->region[0]))
     h->swizzle = f->vector;
   else if (v->type.rank > 1 && last * size % 64 == 0 &&
-           read_turned(g, v, g->phase->loop->region[0]))
+           read_transposed(g, v, g->phase->loop->region[0]))
     h->pitch += size < 4 ? (int)(4 / size) : 1;
   h->offset =
       ts_gpu_shared_take(g, ts_tile_numel(&v->type) / (last ? last : 1) * h->pitch * size);

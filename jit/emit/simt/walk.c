@@ -8,7 +8,7 @@
  *
  * Of e^(x - largest) most steps are for results that are denormal or 0. The walk for the
  * largest looks for the smallest too, and where the two are near, which is known for all
- * threads of the row alike, later walks leave these steps out (emit_gpu_short.c).
+ * threads of the row alike, later walks leave these steps out (jit/emit/simt/short.c).
  *
  * Rejected: keeping what a walk computed for the next one. In f32 it takes twice the room of
  * the row, so that one block is left, which waits. */
@@ -239,8 +239,8 @@ static V pair_up(const Walk *w, int64_t room, int64_t leaves) {
 static V sum(Walk *w) {
   TsGpuEmit *g = w->g;
   int64_t n = g->phase->walk, leaves = (n + TS_RED_LEAF - 1) / TS_RED_LEAF;
-  int turn = g->rows.turn++ % 2;
-  if (g->rows.walk[turn] < 0) g->rows.walk[turn] = ts_gpu_shared_take(g, TS_GPU_ELEMS * 8);
+  int buffer = g->rows.buffer++ % 2;
+  if (g->rows.walk[buffer] < 0) g->rows.walk[buffer] = ts_gpu_shared_take(g, TS_GPU_ELEMS * 8);
   V acc[2 * MOST];
   w->n = vector_of(w->f.d), w->by = WARP * w->n;
   w->begin = begin_sum, w->step = step_sum;
@@ -254,11 +254,11 @@ static V sum(Walk *w) {
   V y = ts_gpu_halve_warp(g, &w->f, acc, w->n, w->n);
   LLVMBasicBlockRef after =
       ts_gpu_if(g, LLVMBuildICmp(g->e->b, LLVMIntEQ, g->lane, i32(g, 0), ""));
-  LLVMBuildStore(g->e->b, y, ts_gpu_shared_at(g, g->rows.walk[turn], w->f.type, l.i));
+  LLVMBuildStore(g->e->b, y, ts_gpu_shared_at(g, g->rows.walk[buffer], w->f.type, l.i));
   ts_gpu_if_end(g, after);
   ts_gpu_loop_end(g, &l);
   ts_gpu_sync(g);
-  return pair_up(w, g->rows.walk[turn], leaves);
+  return pair_up(w, g->rows.walk[buffer], leaves);
 }
 
 /* ---- the largest and the smallest */

@@ -1,7 +1,8 @@
-/* The Fourier kernels for one type, included once by fft_f32.c and fft_f64.c: products
- * with constants, packing of real transforms, cosine transforms (sections 3 to 7 of the
- * definition in fft.h), and the table. Each step has two forms with the same arithmetic:
- * on rows (a lane is a transform) and on a line (one transform in contiguous memory). */
+/* The Fourier kernels for one type, included once by vm/kernels/fft/f32.c and
+ * vm/kernels/fft/f64.c: products with constants, packing of real transforms, cosine
+ * transforms (sections 3 to 7 of the definition in fft.h), and the table. Each step has two
+ * forms with the same arithmetic: on rows (a lane is a transform) and on a line (one
+ * transform in contiguous memory). */
 #ifndef TS_VM_KERNELS_FFT_BODY_H
 #define TS_VM_KERNELS_FFT_BODY_H
 
@@ -264,7 +265,7 @@ static void fill(TsFftReal *k) {
                    .load_complex = load_complex,
                    .store_real = store_real,
                    .store_complex = store_complex,
-                   .turn = turn,
+                   .transpose = transpose,
                    .mul_rows = mul_rows,
                    .mul_line = mul_line,
                    .filter_rows = filter_rows,

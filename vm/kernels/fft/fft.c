@@ -1,4 +1,4 @@
-/* The table of Fourier kernels of one instruction set; the code is in fft_body.h. */
+/* The table of Fourier kernels of one instruction set; the code is in vm/kernels/fft/body.h. */
 #include "vm/kernels/fft/fft.h"
 #include "vm/kernels/simd/isa.h"
 

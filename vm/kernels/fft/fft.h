@@ -81,7 +81,7 @@ typedef struct TsFftPort {
   char *base;
   int64_t off[TS_FFT_LANES_MAX];
   int64_t step, valid;
-  int lanes, unit;
+  int lanes, adjacent;
 } TsFftPort;
 
 /* The kernels for one type. Rows are work memory; lines are contiguous complex or real
@@ -100,7 +100,7 @@ typedef struct TsFftReal {
   void (*store_complex)(const TsFftPort *p, int64_t first, int64_t by, int64_t count,
                         const void *src, int swap, double scale);
   /* LANES rows of x, transposed, to LANES rows of y. */
-  void (*turn)(const void *x, void *y);
+  void (*transpose)(const void *x, void *y);
   /* Products with complex constants: rows (one constant a row), or lines; y = x allowed.
    * swap_in exchanges re and im of x before, swap_out those of the result. */
   void (*mul_rows)(void *x, const void *w, int64_t n, int swap_in, int swap_out);

@@ -27,14 +27,14 @@ static void load_one(const TsFftPort *p, int64_t i, real *row) {
 }
 
 /* count adjacent reals of every lane, transposed to rows; flip exchanges rows 2i, 2i+1. */
-static void load_turned(const TsFftPort *p, int64_t first, int64_t by, int64_t count, real *dst,
-                        int64_t pitch, int flip) {
+static void load_transposed(const TsFftPort *p, int64_t first, int64_t by, int64_t count,
+                            real *dst, int64_t pitch, int flip) {
   int64_t k = 0;
   for (; k + W <= count; k += W)
     for (int g = 0; g < LANES; g += W) {
       vec v[W];
       UNROLL for (int i = 0; i < W; i++) v[i] = get(source(p, g + i, first + k * by));
-      turn_vecs(v);
+      transpose_vecs(v);
       UNROLL for (int i = 0; i < W; i++) put(dst + (k + (i ^ flip)) * pitch + g, v[i]);
     }
   for (; k < count; k++) load_one(p, first + k * by, dst + (k ^ flip) * pitch);
@@ -44,11 +44,11 @@ static void load_rows(const TsFftPort *p, int64_t first, int64_t by, int64_t cou
                       int64_t pitch, int flip) {
   int64_t n = present(p, first, by, count);
   if (p->lanes == LANES && p->step * by == (int)sizeof(real)) {
-    load_turned(p, first, by, n, dst, pitch, flip);
+    load_transposed(p, first, by, n, dst, pitch, flip);
   } else {
     for (int64_t k = 0; k < n; k++) {
       real *row = dst + (k ^ flip) * pitch;
-      if (p->unit && p->lanes == LANES)
+      if (p->adjacent && p->lanes == LANES)
         memcpy(row, source(p, 0, first + k * by), 64);
       else
         load_one(p, first + k * by, row);
@@ -67,7 +67,7 @@ static TsFftPort as_reals(const TsFftPort *p) {
   TsFftPort q = *p;
   q.step = sizeof(real);
   q.valid = 2 * p->valid;
-  q.unit = 0;
+  q.adjacent = 0;
   return q;
 }
 
@@ -85,12 +85,12 @@ static void load_complex(const TsFftPort *p, int64_t first, int64_t by, int64_t 
   for (int64_t k = 0; k < n; k++, row += ROW) {
     const real *x = source(p, 0, first + k * by);
     real part[ROW];
-    if (p->unit && p->lanes < LANES) {
+    if (p->adjacent && p->lanes < LANES) {
       memset(part, 0, sizeof part);
       memcpy(part, x, sizeof(real) * 2 * (size_t)p->lanes);
       x = part;
     }
-    if (p->unit) {
+    if (p->adjacent) {
       for (int at = 0; at < LANES; at += W) {
         cvec v = get_line(x + 2 * at);
         put(row + re + at, v.re);
@@ -107,8 +107,8 @@ static void load_complex(const TsFftPort *p, int64_t first, int64_t by, int64_t 
   }
 }
 
-static void store_turned(const TsFftPort *p, int64_t first, int64_t by, int64_t count,
-                         const real *src, int64_t pitch, int flip, real f) {
+static void store_transposed(const TsFftPort *p, int64_t first, int64_t by, int64_t count,
+                             const real *src, int64_t pitch, int flip, real f) {
   vec factor = all(f);
   int64_t k = 0;
   for (; k + W <= count; k += W)
@@ -116,7 +116,7 @@ static void store_turned(const TsFftPort *p, int64_t first, int64_t by, int64_t 
       vec v[W];
       UNROLL for (int i = 0; i < W; i++) v[i] =
           get(src + (k + (i ^ flip)) * pitch + g) * factor;
-      turn_vecs(v);
+      transpose_vecs(v);
       UNROLL for (int i = 0; i < W; i++) put(target(p, g + i, first + k * by), v[i]);
     }
   for (; k < count; k++)
@@ -127,12 +127,12 @@ static void store_turned(const TsFftPort *p, int64_t first, int64_t by, int64_t 
 static void store_rows(const TsFftPort *p, int64_t first, int64_t by, int64_t count,
                        const real *src, int64_t pitch, int flip, real f) {
   if (p->lanes == LANES && p->step * by == (int)sizeof(real)) {
-    store_turned(p, first, by, count, src, pitch, flip, f);
+    store_transposed(p, first, by, count, src, pitch, flip, f);
     return;
   }
   for (int64_t k = 0; k < count; k++) {
     const real *row = src + (k ^ flip) * pitch;
-    if (p->unit && p->lanes == LANES) {
+    if (p->adjacent && p->lanes == LANES) {
       real *y = target(p, 0, first + k * by);
       for (int at = 0; at < LANES; at += W) put(y + at, get(row + at) * all(f));
     } else {
@@ -157,7 +157,7 @@ static void store_complex(const TsFftPort *p, int64_t first, int64_t by, int64_t
     return;
   }
   for (int64_t k = 0; k < count; k++, row += ROW) {
-    if (p->unit) {
+    if (p->adjacent) {
       real part[ROW], *y = target(p, 0, first + k * by), *to = p->lanes < LANES ? part : y;
       for (int at = 0; at < LANES; at += W)
         put_line(to + 2 * at, (cvec){get(row + re + at) * all(f), get(row + im + at) * all(f)});
@@ -172,7 +172,7 @@ static void store_complex(const TsFftPort *p, int64_t first, int64_t by, int64_t
   }
 }
 
-static void turn(const void *xp, void *yp) {
+static void transpose(const void *xp, void *yp) {
   const real *x = xp;
   real *y = yp;
   for (int part = 0; part < ROW; part += LANES)
@@ -180,7 +180,7 @@ static void turn(const void *xp, void *yp) {
       for (int j = 0; j < LANES; j += W) {
         vec v[W];
         UNROLL for (int k = 0; k < W; k++) v[k] = get(x + (i + k) * ROW + part + j);
-        turn_vecs(v);
+        transpose_vecs(v);
         UNROLL for (int k = 0; k < W; k++) put(y + (j + k) * ROW + part + i, v[k]);
       }
 }

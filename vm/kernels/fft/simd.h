@@ -126,7 +126,7 @@ INLINE void put_line(real *p, cvec v) {
 }
 
 /* W vectors of W, transposed in place: log2(W) perfect shuffles. */
-INLINE void turn_vecs(vec *v) {
+INLINE void transpose_vecs(vec *v) {
   UNROLL for (int stage = 1; stage < W; stage *= 2) {
     vec u[W];
     UNROLL for (int i = 0; i < W / 2; i++) {

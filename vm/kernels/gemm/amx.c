@@ -14,7 +14,7 @@
 
 #include "vm/kernels/gemm/simd_f32.h"
 
-#define UNIT __attribute__((target("amx-tile,amx-bf16")))
+#define AMX __attribute__((target("amx-tile,amx-bf16")))
 
 enum { HALF_ROWS = 16, ROW_BYTES = 64, PAIRS = 16 };
 
@@ -31,7 +31,7 @@ static bool system_allows(void) {
 #endif
 }
 
-static bool have_unit(void) {
+static bool has_amx(void) {
   enum { BF16 = 1 << 22, TILE = 1 << 24 };
   unsigned a, b, c, d;
   if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
@@ -45,7 +45,7 @@ typedef struct Config {
   uint8_t rows[16];
 } Config;
 
-UNIT static void open_unit(int rows) {
+AMX static void open_amx(int rows) {
   int upper = rows < HALF_ROWS ? rows : HALF_ROWS, lower = rows - upper;
   Config c = {.palette = 1};
   for (int t = 0; t < 8; t++) {
@@ -58,10 +58,10 @@ UNIT static void open_unit(int rows) {
   _tile_loadconfig(&c);
 }
 
-UNIT static void close_unit(void) { _tile_release(); }
+AMX static void close_amx(void) { _tile_release(); }
 
-UNIT static void block(int rows, int64_t steps, const void *a, int64_t ars, int64_t ats,
-                       const uint32_t *b, float *c, int64_t crs, bool resume) {
+AMX static void block(int rows, int64_t steps, const void *a, int64_t ars, int64_t ats,
+                      const uint32_t *b, float *c, int64_t crs, bool resume) {
   const char *upper = a, *lower = upper + HALF_ROWS * ars;
   float *below = c + HALF_ROWS * crs;
   bool both = rows > HALF_ROWS;
@@ -152,9 +152,9 @@ static void pack_rows(void *dst, const uint16_t *src, int64_t is, int64_t ks, in
 void TS_ISA(ts_kernels_gemm_amx)(TsGemmAmxKernels *k) {
   *k = (TsGemmAmxKernels){.open = NULL};
 #if defined TS_ISA_avx512
-  if (!__builtin_cpu_supports("avx512bf16") || !have_unit()) return;
-  k->open = open_unit;
-  k->close = close_unit;
+  if (!__builtin_cpu_supports("avx512bf16") || !has_amx()) return;
+  k->open = open_amx;
+  k->close = close_amx;
   k->block = block;
   k->pack_rows = pack_rows;
 #endif

@@ -1,5 +1,5 @@
 /* The f32 table: inputs f32, bf16, f16, fp8 and complex64, which is a real
- * product of twice the width and depth (gemm_complex.inc). */
+ * product of twice the width and depth (vm/kernels/gemm/complex.inc). */
 #include "vm/kernels/gemm/simd_f32.h"
 #include "vm/kernels/gemm/acc.h"
 #include "vm/kernels/simd/isa.h"
@@ -15,7 +15,7 @@ enum { WIDE1 = 4, WIDE2 = 4, WIDE4 = 3, WIDE6 = 2, WIDE8 = 0 };
 #else
 enum { WIDE1 = 4, WIDE2 = 4, WIDE4 = 3, WIDE6 = 2, WIDE8 = 0 };
 #endif
-enum { AHEAD_DOTS = 512 };
+enum { PREFETCH_DOTS = 512 };
 #include "vm/kernels/gemm/skinny_way.inc"
 
 #define ELEM     float
@@ -113,7 +113,7 @@ const TsGemmAcc TS_ISA(ts_gemm_f32) = {
     .kc = 512,
     .round_mr = RM,
     .round_nr = RN,
-    .round_turned = TURNED_STAYS,
+    .round_transposed = TRANSPOSED_STAYS,
     .round = round_tile,
     .round_first = {[TS_GEMM_f32] = f32_first,
                     [TS_GEMM_bf16] = bf16_first,

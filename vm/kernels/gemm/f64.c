@@ -1,11 +1,11 @@
 /* The f64 table: inputs f64 and complex128, which is a real product of twice the
- * width and depth (gemm_complex.inc). */
+ * width and depth (vm/kernels/gemm/complex.inc). */
 #include "vm/kernels/gemm/simd_f64.h"
 #include "vm/kernels/gemm/acc.h"
 #include "vm/kernels/gemm/tile.inc"
 #include "vm/kernels/gemm/round.inc"
 
-/* As in gemm_f32.c. */
+/* As in vm/kernels/gemm/f32.c. */
 #if defined TS_ISA_avx512
 enum { WIDE1 = 8, WIDE2 = 4, WIDE4 = 4, WIDE6 = 4, WIDE8 = 3 };
 #elif defined TS_ISA_avx2
@@ -13,7 +13,7 @@ enum { WIDE1 = 8, WIDE2 = 4, WIDE4 = 3, WIDE6 = 2, WIDE8 = 0 };
 #else
 enum { WIDE1 = 4, WIDE2 = 4, WIDE4 = 3, WIDE6 = 2, WIDE8 = 0 };
 #endif
-enum { AHEAD_DOTS = 512 };
+enum { PREFETCH_DOTS = 512 };
 #include "vm/kernels/gemm/skinny_way.inc"
 
 #define ELEM     double
@@ -52,7 +52,7 @@ const TsGemmAcc TS_ISA(ts_gemm_f64) = {
     .kc = KC,
     .round_mr = RM,
     .round_nr = RN,
-    .round_turned = TURNED_STAYS,
+    .round_transposed = TRANSPOSED_STAYS,
     .round = round_tile,
     .round_first = {[TS_GEMM_f64] = f64_first},
     .tile = tile,

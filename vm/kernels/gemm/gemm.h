@@ -63,7 +63,7 @@ typedef struct TsGemmAcc {
   TsGemmTile *tile; /* any rows <= mr, cols <= nr, strides of a and b */
   TsGemmTile *full; /* mr x nr with packed panels: ars = 1, acs = mr, brs = nr */
   int round_mr, round_nr;
-  bool round_turned; /* rows of A that lie side by side are best read where they lie */
+  bool round_transposed; /* rows of A that lie side by side are best read where they lie */
   TsGemmRound *round;
   TsGemmFirst *round_first[TS_GEMM_COUNT]; /* by operand type; NULL: pack it first */
   TsGemmPack *pack_a[TS_GEMM_COUNT], *pack_b[TS_GEMM_COUNT]; /* by operand type */

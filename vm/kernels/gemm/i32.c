@@ -23,7 +23,7 @@ const TsGemmAcc TS_ISA(ts_gemm_i32) = {
     .kc = 512,
     .round_mr = RM,
     .round_nr = RN,
-    .round_turned = TURNED_STAYS,
+    .round_transposed = TRANSPOSED_STAYS,
     .round = round_tile,
     .round_first = {[TS_GEMM_i32] = own_first},
     .tile = tile,

@@ -31,7 +31,7 @@ const TsGemmAcc TS_ISA(ts_gemm_i64) = {
     .kc = 256,
     .round_mr = RM,
     .round_nr = RN,
-    .round_turned = TURNED_STAYS,
+    .round_transposed = TRANSPOSED_STAYS,
     .round = round_tile,
     .round_first = {[TS_GEMM_i64] = own_first},
     .tile = tile,

@@ -8,7 +8,7 @@
 #if defined TS_ISA_avx512
 #include "vm/kernels/gemm/simd_f32.h"
 
-enum { RM = TS_PAIRS_ROWS, RN = TS_PAIRS_COLS, RV = RN / 16, AHEAD = 32, SOON = 8 };
+enum { RM = TS_PAIRS_ROWS, RN = TS_PAIRS_COLS, RV = RN / 16, PREFETCH = 32, SOON = 8 };
 
 #if defined __clang__
 #define UNROLL _Pragma("clang loop unroll(full)")
@@ -46,15 +46,15 @@ INLINE void pack_rows(const int width, uint32_t *dst, const uint16_t *src, int64
         _mm512_storeu_si512(dst + u, join(src + u, ks, k + 1 < nk));
     for (int r = 0; r < 2; r++)
       for (int at = 0; at < 2 * width; at += 64) {
-        uintptr_t next = (uintptr_t)src + (uintptr_t)((AHEAD + r) * ks) * 2;
+        uintptr_t next = (uintptr_t)src + (uintptr_t)((PREFETCH + r) * ks) * 2;
         __builtin_prefetch((const void *)(next + (uintptr_t)at));
       }
   }
 }
 
 /* Pairs lie side by side: squares of 16 x 16 of them are turned. */
-static void pack_turned(uint32_t *dst, int width, const uint16_t *src, int64_t is, int64_t n,
-                        int64_t nk) {
+static void pack_transposed(uint32_t *dst, int width, const uint16_t *src, int64_t is,
+                            int64_t n, int64_t nk) {
   int64_t whole = nk / 32 * 32, i0 = 0;
   for (; i0 + 16 <= n; i0 += 16)
     for (int64_t k = 0; k < whole; k += 32) {
@@ -79,7 +79,7 @@ static void pack(uint32_t *dst, int width, const uint16_t *src, int64_t is, int6
   else if (is == 1 && width == RN / 2 && n == RN / 2)
     pack_rows(RN / 2, dst, src, ks, nk);
   else if (ks == 1)
-    pack_turned(dst, width, src, is, n, nk);
+    pack_transposed(dst, width, src, is, n, nk);
   else
     pack_any(dst, width, src, is, ks, 0, n, nk);
 }

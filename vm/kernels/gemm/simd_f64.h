@@ -1,4 +1,4 @@
-/* The vector vocabulary of the f64 matrix kernels; see gemm_simd_f32.h. */
+/* The vector vocabulary of the f64 matrix kernels; see vm/kernels/gemm/simd_f32.h. */
 #ifndef TS_VM_KERNELS_GEMM_SIMD_F64_H
 #define TS_VM_KERNELS_GEMM_SIMD_F64_H
 

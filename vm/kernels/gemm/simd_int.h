@@ -1,6 +1,6 @@
 /* The vector vocabulary of the integer matrix kernels, for T = uint32_t or
  * uint64_t (unsigned, so that it wraps): the compiler's own vectors do, for no
- * integer product here is worth intrinsics. See gemm_simd_f32.h. */
+ * integer product here is worth intrinsics. See vm/kernels/gemm/simd_f32.h. */
 #ifndef TS_VM_KERNELS_GEMM_SIMD_INT_H
 #define TS_VM_KERNELS_GEMM_SIMD_INT_H
 

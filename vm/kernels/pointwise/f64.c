@@ -1,5 +1,5 @@
 /* The pointwise kernels of f64: definitions from lib/elem/, loops from
- * pointwise_float.inc. */
+ * vm/kernels/pointwise/float.inc. */
 #include "vm/kernels/simd/isa.h"
 #include "vm/kernels/pointwise/pointwise.h"
 #include "vm/kernels/simd/f64.h"

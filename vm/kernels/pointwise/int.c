@@ -1,5 +1,5 @@
 /* Pointwise kernels of bool and the integers: plain loops that the compiler makes
- * vectors of, one for each row and type (pointwise_int.inc). */
+ * vectors of, one for each row and type (vm/kernels/pointwise/int.inc). */
 #include "vm/kernels/pointwise/int.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* The table of pointwise float kernels; the kernels are in pointwise_f32.c and
- * pointwise_f64.c. */
+/* The table of pointwise float kernels; the kernels are in vm/kernels/pointwise/f32.c and
+ * vm/kernels/pointwise/f64.c. */
 #include "vm/kernels/simd/isa.h"
 #include "vm/kernels/pointwise/pointwise.h"
 

@@ -1,6 +1,6 @@
 /* Pointwise kernels of f32 and f64 on contiguous arrays: one for every row of
  * lib/ops/pointwise.def whose TYPES contain F. The other types have sister headers:
- * pointwise_int.h and pointwise_complex.h. */
+ * vm/kernels/pointwise/int.h and vm/kernels/pointwise/complex.h. */
 #ifndef TS_VM_KERNELS_POINTWISE_H
 #define TS_VM_KERNELS_POINTWISE_H
 

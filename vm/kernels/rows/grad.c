@@ -1,4 +1,4 @@
-/* The table of kernels of rows_grad.h. */
+/* The table of kernels of vm/kernels/rows/grad.h. */
 #include "vm/kernels/simd/isa.h"
 #include "vm/kernels/rows/grad.h"
 

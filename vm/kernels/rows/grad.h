@@ -18,7 +18,7 @@ typedef struct TsRowSums {
   int64_t n;
   const void *const *x;
   const void *const *g;
-  const void *const *ahead; /* of sum, dot, norms: rows to fetch; of norms some NULL */
+  const void *const *prefetch; /* of sum, dot, norms: rows to fetch; of norms some NULL */
   const void *w, *mean;
   void *out, *gw, *squares;
 } TsRowSums;
@@ -36,7 +36,7 @@ typedef struct TsNormEnd {
   int64_t n;
   const void *mean, *rstd, *c1, *c2; /* one number each */
   void *dw, *db;                     /* or NULL */
-  const void *ahead[3];              /* rows to fetch meanwhile: of g, dx, x; or NULL */
+  const void *prefetch[3];           /* rows to fetch meanwhile: of g, dx, x; or NULL */
   int first;
   int past; /* dx goes past the caches: whole lines; ts_copy_fence() follows the last one */
 } TsNormEnd;
@@ -46,7 +46,7 @@ typedef struct TsNormEnd {
  * vectors, and a leaf at most; dx goes past the caches. dw is there where w is, db only with a
  * mean. */
 typedef struct TsNormWalk {
-  TsNormEnd end;       /* its `ahead` does not count */
+  TsNormEnd end;       /* its `prefetch` does not count */
   const void *nothing; /* n numbers -0 where dw and db are the first of a chain */
   const void *x, *g, *mean;
   const void *newest; /* NULL: no mean is taken, and x is the newest */
@@ -77,7 +77,7 @@ typedef struct TsSoftPast {
   const void *y, *g;
   int64_t n;
   double s;
-  const void *ahead[2]; /* n elements to fetch meanwhile, of y and of g or NULL */
+  const void *prefetch[2]; /* n elements to fetch meanwhile, of y and of g or NULL */
 } TsSoftPast;
 
 typedef struct TsRowsGradKernels {

@@ -1,4 +1,4 @@
-/* The gradients of rows in f64: definitions from lib/elem/, loops from rows_grad.inc. */
+/* The gradients of rows in f64: definitions from lib/elem/, loops from vm/kernels/rows/grad.inc. */
 #include "vm/kernels/simd/isa.h"
 #include "vm/kernels/rows/reduce.h"
 #include "vm/kernels/rows/grad.h"
@@ -9,8 +9,8 @@
 #include "lib/elem/elem_f64.inc"
 
 enum { LANES = TS_RED_LANES_f64, INDEX = 1 };
-#define scalar_sqrt(x)  __builtin_sqrt(x)
-#define exports(name) TS_ISA(ts_rows_grad_##name##_f64)
+#define scalar_sqrt(x) __builtin_sqrt(x)
+#define exports(name)  TS_ISA(ts_rows_grad_##name##_f64)
 #if defined TS_ISA_avx512
 #define stream(p, v) _mm512_stream_pd(p, v)
 #elif defined TS_ISA_avx2

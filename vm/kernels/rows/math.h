@@ -1,8 +1,8 @@
-/* Elementary functions and last passes over a piece of a row, in rows_math_f32.c and
- * rows_math_f64.c: the definitions of lib/elem with loads and stores around them. y == x
+/* Elementary functions and last passes over a piece of a row, in vm/kernels/rows/math_f32.c and
+ * vm/kernels/rows/math_f64.c: the definitions of lib/elem with loads and stores around them. y == x
  * is allowed. With `past` y goes past the caches; a fence is due after the last one.
  *
- *   exp    y = exp(x - c), c the largest x, touching the n elements at `ahead` if not null
+ *   exp    y = exp(x - c), c the largest x, touching the n elements at `prefetch` if not null
  *   exp_any  the same for any c
  *   pow    y = |x|^p
  *   log, logv
@@ -10,10 +10,10 @@
  *   max    the maximum; NaN may be lost
  *   scale  y = x r
  *   shift  y = (x - m) - l
- *   affine y = ((x - mean) rstd) w[i] + b[i], w and b may be null; touches `ahead` if past
+ *   affine y = ((x - mean) rstd) w[i] + b[i], w and b may be null; touches `prefetch` if past
  *
  * The last pass of a row, past the caches, with passes of the rows behind it; y is aligned, n
- * whole vectors, of a leaf at most; they touch `ahead`:
+ * whole vectors, of a leaf at most; they touch `prefetch`:
  *   scale_exp  y = e r, then e = exp(x - c), and its sum; *max as soon as `next` has more
  *   shift_exp  y = (z - m) - l, e = exp(x - c), and so on
  *   affine_sum, affine_squares  y by affine, and the sum of a leaf of `next`, or of its squares
@@ -32,19 +32,19 @@
 #include <stdint.h>
 
 void TS_ISA(ts_rows_math_exp_f32)(float *y, const float *x, int64_t n, float c,
-                                  const float *ahead);
+                                  const float *prefetch);
 float TS_ISA(ts_rows_math_scale_exp_f32)(float *y, float *e, const float *x, int64_t n, float r,
-                                         float c, const float *next, const float *ahead,
+                                         float c, const float *next, const float *prefetch,
                                          float *max);
 float TS_ISA(ts_rows_math_shift_exp_f32)(float *y, const float *z, float *e, const float *x,
                                          int64_t n, float m, float l, float c,
-                                         const float *next, const float *ahead, float *max);
+                                         const float *next, const float *prefetch, float *max);
 float TS_ISA(ts_rows_math_affine_sum_f32)(float *y, const float *x, int64_t n, float mean,
                                           float rstd, const float *w, const float *b,
-                                          const float *next, const float *ahead);
+                                          const float *next, const float *prefetch);
 float TS_ISA(ts_rows_math_affine_squares_f32)(float *y, const float *x, int64_t n, float rstd,
                                               const float *w, const float *next,
-                                              const float *ahead);
+                                              const float *prefetch);
 void TS_ISA(ts_rows_math_exp_any_f32)(float *y, const float *x, int64_t n, float c);
 void TS_ISA(ts_rows_math_pow_f32)(float *y, const float *x, int64_t n, float p);
 float TS_ISA(ts_rows_math_log_f32)(float x);
@@ -56,7 +56,7 @@ void TS_ISA(ts_rows_math_shift_f32)(float *y, const float *x, int64_t n, float m
                                     int past);
 void TS_ISA(ts_rows_math_affine_f32)(float *y, const float *x, int64_t n, float mean,
                                      float rstd, const float *w, const float *b, int past,
-                                     const float *ahead);
+                                     const float *prefetch);
 void TS_ISA(ts_rows_math_panel_max_f32)(float *e, const float *x, int64_t ldx, int64_t m,
                                         int64_t w, float *max);
 void TS_ISA(ts_rows_math_panel_exp_f32)(float *e, int64_t m, int64_t w, const float *c);
@@ -66,20 +66,20 @@ void TS_ISA(ts_rows_math_panel_shift_f32)(float *to, int64_t ldy, const float *e
                                           int64_t w, const float *c, const float *l, int past);
 
 void TS_ISA(ts_rows_math_exp_f64)(double *y, const double *x, int64_t n, double c,
-                                  const double *ahead);
+                                  const double *prefetch);
 double TS_ISA(ts_rows_math_scale_exp_f64)(double *y, double *e, const double *x, int64_t n,
                                           double r, double c, const double *next,
-                                          const double *ahead, double *max);
+                                          const double *prefetch, double *max);
 double TS_ISA(ts_rows_math_shift_exp_f64)(double *y, const double *z, double *e,
                                           const double *x, int64_t n, double m, double l,
-                                          double c, const double *next, const double *ahead,
+                                          double c, const double *next, const double *prefetch,
                                           double *max);
 double TS_ISA(ts_rows_math_affine_sum_f64)(double *y, const double *x, int64_t n, double mean,
                                            double rstd, const double *w, const double *b,
-                                           const double *next, const double *ahead);
+                                           const double *next, const double *prefetch);
 double TS_ISA(ts_rows_math_affine_squares_f64)(double *y, const double *x, int64_t n,
                                                double rstd, const double *w, const double *next,
-                                               const double *ahead);
+                                               const double *prefetch);
 void TS_ISA(ts_rows_math_exp_any_f64)(double *y, const double *x, int64_t n, double c);
 void TS_ISA(ts_rows_math_pow_f64)(double *y, const double *x, int64_t n, double p);
 double TS_ISA(ts_rows_math_log_f64)(double x);
@@ -91,7 +91,7 @@ void TS_ISA(ts_rows_math_shift_f64)(double *y, const double *x, int64_t n, doubl
                                     int past);
 void TS_ISA(ts_rows_math_affine_f64)(double *y, const double *x, int64_t n, double mean,
                                      double rstd, const double *w, const double *b, int past,
-                                     const double *ahead);
+                                     const double *prefetch);
 void TS_ISA(ts_rows_math_panel_max_f64)(double *e, const double *x, int64_t ldx, int64_t m,
                                         int64_t w, double *max);
 void TS_ISA(ts_rows_math_panel_exp_f64)(double *e, int64_t m, int64_t w, const double *c);

@@ -1,4 +1,4 @@
-/* The row functions of f32: definitions from lib/elem/, loops from rows_math.inc. */
+/* The row functions of f32: definitions from lib/elem/, loops from vm/kernels/rows/math.inc. */
 #include "vm/kernels/rows/math.h"
 #include "vm/kernels/simd/f32.h"
 

@@ -20,14 +20,14 @@ typedef struct Sums {
 /* Whole vectors of a piece of `rows` rows of a lane; ahead: what is asked for, seen from element
  * j. */
 INLINE void beside_part(int op, int map, T *acc, const T *x, int64_t step, const T *c,
-                        int64_t j, int64_t to, int rows, bool first, const T *ahead) {
+                        int64_t j, int64_t to, int rows, bool first, const T *prefetch) {
   V e = vset(identity(op));
   for (; j < to; j += W) {
     V s = first ? e : vload(acc + j), d = map == TS_MAP_sqdev ? vload(c + j) : e;
     UNROLL for (int u = 0; u < rows; u++) s =
         op_v(op, s, map_v(map, vload(x + u * step + j), d));
     if (REG == 64 || j % (64 / (int64_t)sizeof(T)) == 0)
-      UNROLL for (int u = 0; u < rows; u++) __builtin_prefetch(ahead + u * step + j, 0, 2);
+      UNROLL for (int u = 0; u < rows; u++) __builtin_prefetch(prefetch + u * step + j, 0, 2);
     vstore(acc + j, s);
   }
 }

@@ -9,7 +9,7 @@
  * seen in the largest magnitude. For indices -0 and +0 are equal, NaN has the largest
  * key, and the lowest index of the largest key is taken. */
 
-enum { ORDER_PANEL = 2048 / sizeof(T), ARG_BLOCK = 1024, ORDER_AHEAD = 24 };
+enum { ORDER_PANEL = 2048 / sizeof(T), ARG_BLOCK = 1024, ORDER_PREFETCH = 24 };
 #define K_MAX ((K)(((uint64_t)1 << (sizeof(K) * 8 - 1)) - 1))
 
 INLINE K bits_of(T x) {
@@ -18,11 +18,11 @@ INLINE K bits_of(T x) {
   return k;
 }
 
-INLINE K turn(K k) { return KEY_INF ? k ^ ((k >> (sizeof(K) * 8 - 1)) & K_MAX) : k; }
+INLINE K flip(K k) { return KEY_INF ? k ^ ((k >> (sizeof(K) * 8 - 1)) & K_MAX) : k; }
 
 INLINE T value_of(K key, K magnitude) {
   T x;
-  key = turn(key);
+  key = flip(key);
   if (KEY_INF && magnitude > KEY_INF) key = KEY_INF | (KEY_INF >> 1); /* a quiet NaN */
   memcpy(&x, &key, sizeof x);
   return x;
@@ -30,7 +30,7 @@ INLINE T value_of(K key, K magnitude) {
 
 /* For indices, but for NaN: -0 has the key of +0, and argmin turns the order round. */
 INLINE K plain_key(int min, T x) {
-  K k = turn(bits_of(x));
+  K k = flip(bits_of(x));
   if (KEY_INF) k += k == -1; /* only -0 has this key */
   return min ? ~k : k;
 }
@@ -40,7 +40,7 @@ INLINE K arg_key(int min, T x) {
 }
 
 INLINE void order_merge(int max, K *key, K *mag, T x) {
-  K b = bits_of(x), k = turn(b), m = b & K_MAX;
+  K b = bits_of(x), k = flip(b), m = b & K_MAX;
   if (max)
     *key = *key > k ? *key : k;
   else
@@ -49,7 +49,7 @@ INLINE void order_merge(int max, K *key, K *mag, T x) {
 }
 
 static T order_pick(int op, T a, T b) {
-  K key = turn(bits_of(a)), mag = bits_of(a) & K_MAX;
+  K key = flip(bits_of(a)), mag = bits_of(a) & K_MAX;
   order_merge(op == TS_RED_MAX, &key, &mag, b);
   return value_of(key, mag);
 }
@@ -58,7 +58,7 @@ static T order_pick(int op, T a, T b) {
  * vectorises. */
 INLINE T order_row(int max, const T *x, int64_t n) {
   enum { BLOCK = 1024 / sizeof(T), SOON = 8192 / sizeof(T) };
-  K key = turn(bits_of(x[0])), mag = 0;
+  K key = flip(bits_of(x[0])), mag = 0;
   int64_t i = 0;
   for (; i + BLOCK <= n; i += BLOCK) {
     for (int j = 0; j < BLOCK; j += 64 / (int)sizeof(T)) __builtin_prefetch(x + i + SOON + j);
@@ -89,7 +89,7 @@ INLINE const char *order_place(const TsReduceCols *a, int64_t i, int64_t col) {
  * hardware. */
 static const T *order_piece(const TsReduceCols *a, int64_t i, int64_t col, int64_t n, T *buf) {
   const char *p = order_place(a, i, col);
-  const char *next = order_place(a, i + ORDER_AHEAD < a->m ? i + ORDER_AHEAD : i, col);
+  const char *next = order_place(a, i + ORDER_PREFETCH < a->m ? i + ORDER_PREFETCH : i, col);
   for (int64_t j = 0; j < n * a->esize; j += 64) __builtin_prefetch(next + j, 0, 2);
   if (!a->load && !a->map) return (const T *)(const void *)p;
   if (a->load)
@@ -105,7 +105,7 @@ INLINE void order_panel(int max, const TsReduceCols *a, int64_t col, int64_t n) 
   T buf[ROWS][ORDER_PANEL], *out = (T *)a->out + col;
   K key[ORDER_PANEL], mag[ORDER_PANEL];
   const T *x[ROWS] = {order_piece(a, 0, col, n, buf[0])};
-  for (int64_t j = 0; j < n; j++) key[j] = turn(bits_of(x[0][j])), mag[j] = 0;
+  for (int64_t j = 0; j < n; j++) key[j] = flip(bits_of(x[0][j])), mag[j] = 0;
   int64_t i = 0;
   for (; i + ROWS <= a->m; i += ROWS) {
     for (int r = 0; r < ROWS; r++) x[r] = order_piece(a, i + r, col, n, buf[r]);

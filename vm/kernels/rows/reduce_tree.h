@@ -20,11 +20,11 @@
 
 enum {
   REGS = LANES / W,
-  FLAT = 64,                /* columns up to which all lanes of all fit in L2 */
-  PANEL = 2048 / sizeof(T), /* columns of a wider matrix that go together */
-  CHUNK = 2048 / sizeof(T), /* accumulators of the flat kernel between two prefetches */
-  AHEAD = 8192 / sizeof(T), /* prefetch of rows, elements */
-  TOUCH = 12,               /* prefetch of panels, rows; into L2, which has room for more
+  FLAT = 64,                   /* columns up to which all lanes of all fit in L2 */
+  PANEL = 2048 / sizeof(T),    /* columns of a wider matrix that go together */
+  CHUNK = 2048 / sizeof(T),    /* accumulators of the flat kernel between two prefetches */
+  PREFETCH = 8192 / sizeof(T), /* prefetch of rows, elements */
+  TOUCH = 12,                  /* prefetch of panels, rows; into L2, which has room for more
                                misses at once than L1: 28 instead of 15 GB/s on Zen 4 */
 };
 
@@ -72,13 +72,13 @@ INLINE V fold_short(int op, int map, int regs, const T *x, int64_t n, V c) {
 
 #if defined TS_ISA_avx512
 /* All lanes in registers, one sum after the other, so that loads go upwards. From memory the
- * sums stay in the first cache instead: with loads as fast as the processor can, its misses leave
- * no room for what it would fetch by itself (one thread, 64 MiB of f32: 24 to 29 GB/s on a Zen 4), and
- * more is asked for (41 to 52 on a Zen 5). */
+ * sums stay in the first cache instead: with loads as fast as the processor can, its misses
+ * leave no room for what it would fetch by itself (one thread, 64 MiB of f32: 24 to 29 GB/s
+ * on a Zen 4), and more is asked for (41 to 52 on a Zen 5). */
 INLINE int64_t fold_steps(int op, int map, int far, V *a, const T *x, int64_t n, V c) {
   int64_t i = 0;
   for (; i + LANES <= n; i += LANES) UNROLL for (int v = 0; v < REGS; v++) {
-      if (far) __builtin_prefetch(x + i + v * W + AHEAD);
+      if (far) __builtin_prefetch(x + i + v * W + PREFETCH);
       V sum = op_v(op, a[v], map_v(map, vload(x + i + v * W), c));
       if (!far) __asm__ volatile("" : "+v"(sum));
       a[v] = sum;
@@ -87,7 +87,7 @@ INLINE int64_t fold_steps(int op, int map, int far, V *a, const T *x, int64_t n,
   return i;
 }
 #else
-enum { SOON_AHEAD = 2048 / sizeof(T) };
+enum { SOON_PREFETCH = 2048 / sizeof(T) };
 /* Lanes in L1, four steps of a lane each time it is in a register; from memory in its order. */
 INLINE int64_t fold_steps(int op, int map, int far, V *a, const T *x, int64_t n, V c) {
   int64_t i = 0;
@@ -99,11 +99,11 @@ INLINE int64_t fold_steps(int op, int map, int far, V *a, const T *x, int64_t n,
       s = op_v(op, s, map_v(map, vload(p + 2 * LANES), c));
       a[v] = op_v(op, s, map_v(map, vload(p + 3 * LANES), c));
       for (int64_t j = 0; j < 4 * REG; j += 64)
-        __builtin_prefetch((const char *)(x + i + AHEAD + v * 4 * W) + j);
+        __builtin_prefetch((const char *)(x + i + PREFETCH + v * 4 * W) + j);
     }
   for (; i + LANES <= n; i += LANES)
     for (int v = 0; v < REGS; v++) {
-      if (far && v % (64 / REG) == 0) __builtin_prefetch(x + i + v * W + SOON_AHEAD);
+      if (far && v % (64 / REG) == 0) __builtin_prefetch(x + i + v * W + SOON_PREFETCH);
       a[v] = op_v(op, a[v], map_v(map, vload(x + i + v * W), c));
     }
   return i;
@@ -286,11 +286,11 @@ INLINE void panel_lane(int op, int map, bool full, Stack *s, const Panel *p,
   V acc[PANEL / W];
   for (int v = 0; v < nv; v++) acc[v] = p->e;
   for (int64_t j = 0; j < k; j++) {
-    const T *x = panel_row(p, row[j]), *ahead = panel_row(p, row[j + TOUCH]);
+    const T *x = panel_row(p, row[j]), *prefetch = panel_row(p, row[j + TOUCH]);
     for (int v = 0; v < nv; v++) {
       V t = full ? vload(x + v * W) : panel_load(p, x, v);
       acc[v] = op_v(op, acc[v], map_v(map, t, p->c[v]));
-      touch(ahead, v);
+      touch(prefetch, v);
     }
   }
   for (int v = 0; v < nv; v++) push(op, s, v, acc[v], q, 0);
@@ -300,14 +300,14 @@ INLINE void panel_lane(int op, int map, bool full, Stack *s, const Panel *p,
 INLINE void panel_quad(int op, int map, bool full, Stack *s, const Panel *p,
                        const uint16_t *row, int64_t q) {
   int nv = full ? PANEL / W : p->nv;
-  const T *x[4], *ahead[4];
+  const T *x[4], *prefetch[4];
   for (int i = 0; i < 4; i++)
-    x[i] = panel_row(p, row[i]), ahead[i] = panel_row(p, row[i + TOUCH]);
+    x[i] = panel_row(p, row[i]), prefetch[i] = panel_row(p, row[i + TOUCH]);
   for (int v = 0; v < nv; v++) {
     V t[4];
     for (int i = 0; i < 4; i++) {
       t[i] = map_v(map, full ? vload(x[i] + v * W) : panel_load(p, x[i], v), p->c[v]);
-      touch(ahead[i], v);
+      touch(prefetch[i], v);
     }
     push(op, s, v, op_v(op, op_v(op, t[0], t[1]), op_v(op, t[2], t[3])), q, 2);
   }

@@ -1,5 +1,5 @@
 /* The table of row kernels of one instruction set: thin wrappers that give the functions
- * of rows_math.h one type, and the scans. */
+ * of vm/kernels/rows/math.h one type, and the scans. */
 #include "vm/kernels/rows/rows.h"
 
 #include <stddef.h>
@@ -14,12 +14,12 @@
 #define WRAP_WIDE(t, T)                                                                        \
   static double affine_sum_##t(void *y, const void *x, int64_t n, double mean, double rstd,    \
                                const void *w, const void *b, const void *next,                 \
-                               const void *ahead) {                                            \
-    return MATH(affine_sum, t)(y, x, n, (T)mean, (T)rstd, w, b, next, ahead);                  \
+                               const void *prefetch) {                                         \
+    return MATH(affine_sum, t)(y, x, n, (T)mean, (T)rstd, w, b, next, prefetch);               \
   }                                                                                            \
   static double affine_squares_##t(void *y, const void *x, int64_t n, double rstd,             \
-                                   const void *w, const void *next, const void *ahead) {       \
-    return MATH(affine_squares, t)(y, x, n, (T)rstd, w, next, ahead);                          \
+                                   const void *w, const void *next, const void *prefetch) {    \
+    return MATH(affine_squares, t)(y, x, n, (T)rstd, w, next, prefetch);                       \
   }
 
 WRAP_WIDE(f32, float)
@@ -32,20 +32,20 @@ WRAP_WIDE(f64, double)
   static double max_##t(const void *x, int64_t n) { return MATH(max, t)(x, n); }               \
   static double log_##t(double x) { return MATH(log, t)((T)x); }                               \
   static void logv_##t(void *y, const void *x, int64_t n) { MATH(logv, t)(y, x, n); }          \
-  static void exp_##t(void *y, const void *x, int64_t n, double c, const void *ahead) {        \
-    MATH(exp, t)(y, x, n, (T)c, ahead);                                                        \
+  static void exp_##t(void *y, const void *x, int64_t n, double c, const void *prefetch) {     \
+    MATH(exp, t)(y, x, n, (T)c, prefetch);                                                     \
   }                                                                                            \
   static double scale_exp_##t(void *y, void *e, const void *x, int64_t n, double r, double c,  \
-                              const void *next, const void *ahead, double *max) {              \
+                              const void *next, const void *prefetch, double *max) {           \
     T most = (T)*max, sum;                                                                     \
-    sum = MATH(scale_exp, t)(y, e, x, n, (T)r, (T)c, next, ahead, &most);                      \
+    sum = MATH(scale_exp, t)(y, e, x, n, (T)r, (T)c, next, prefetch, &most);                   \
     return *max = most, sum;                                                                   \
   }                                                                                            \
   static double shift_exp_##t(void *y, const void *z, void *e, const void *x, int64_t n,       \
                               double m, double l, double c, const void *next,                  \
-                              const void *ahead, double *max) {                                \
+                              const void *prefetch, double *max) {                             \
     T most = (T)*max, sum;                                                                     \
-    sum = MATH(shift_exp, t)(y, z, e, x, n, (T)m, (T)l, (T)c, next, ahead, &most);             \
+    sum = MATH(shift_exp, t)(y, z, e, x, n, (T)m, (T)l, (T)c, next, prefetch, &most);          \
     return *max = most, sum;                                                                   \
   }                                                                                            \
   static void scale_##t(void *y, const void *x, int64_t n, double r, int past) {               \
@@ -55,8 +55,8 @@ WRAP_WIDE(f64, double)
     MATH(shift, t)(y, x, n, (T)m, (T)l, past);                                                 \
   }                                                                                            \
   static void affine_##t(void *y, const void *x, int64_t n, double mean, double rstd,          \
-                         const void *w, const void *b, int past, const void *ahead) {          \
-    MATH(affine, t)(y, x, n, (T)mean, (T)rstd, w, b, past, ahead);                             \
+                         const void *w, const void *b, int past, const void *prefetch) {       \
+    MATH(affine, t)(y, x, n, (T)mean, (T)rstd, w, b, past, prefetch);                          \
   }                                                                                            \
   static void panel_max_##t(void *e, const void *x, int64_t ldx, int64_t m, int64_t w,         \
                             void *max) {                                                       \

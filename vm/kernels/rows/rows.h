@@ -1,6 +1,6 @@
 /* Passes over one row (or over one piece of a row of columns) for vm/rows/rows.c, and the
  * scans of vm/drive/scan.c. Index [0] is f32, [1] is f64; scalars travel as double, which
- * holds both. What each pass computes: rows_math.h. */
+ * holds both. What each pass computes: vm/kernels/rows/math.h. */
 #ifndef TS_VM_KERNELS_ROWS_H
 #define TS_VM_KERNELS_ROWS_H
 
@@ -30,20 +30,21 @@ typedef struct TsRowsKernels {
   double (*max[2])(const void *x, int64_t n);
   double (*log[2])(double x);
   void (*logv[2])(void *y, const void *x, int64_t n);
-  void (*exp[2])(void *y, const void *x, int64_t n, double c, const void *ahead);
+  void (*exp[2])(void *y, const void *x, int64_t n, double c, const void *prefetch);
   double (*scale_exp[2])(void *y, void *e, const void *x, int64_t n, double r, double c,
-                         const void *next, const void *ahead, double *max);
+                         const void *next, const void *prefetch, double *max);
   double (*shift_exp[2])(void *y, const void *z, void *e, const void *x, int64_t n, double m,
-                         double l, double c, const void *next, const void *ahead, double *max);
+                         double l, double c, const void *next, const void *prefetch,
+                         double *max);
   void (*scale[2])(void *y, const void *x, int64_t n, double r, int past);
   void (*shift[2])(void *y, const void *x, int64_t n, double m, double l, int past);
   void (*affine[2])(void *y, const void *x, int64_t n, double mean, double rstd, const void *w,
-                    const void *b, int past, const void *ahead);
+                    const void *b, int past, const void *prefetch);
   /* NULL where the vectors are too narrow for them */
   double (*affine_sum[2])(void *y, const void *x, int64_t n, double mean, double rstd,
-                          const void *w, const void *b, const void *next, const void *ahead);
+                          const void *w, const void *b, const void *next, const void *prefetch);
   double (*affine_squares[2])(void *y, const void *x, int64_t n, double rstd, const void *w,
-                              const void *next, const void *ahead);
+                              const void *next, const void *prefetch);
   void (*panel_max[2])(void *e, const void *x, int64_t ldx, int64_t m, int64_t w, void *max);
   void (*panel_exp[2])(void *e, int64_t m, int64_t w, const void *c);
   void (*panel_scale[2])(void *y, int64_t ldy, const void *e, int64_t m, int64_t w,

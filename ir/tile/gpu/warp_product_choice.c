@@ -1,0 +1,113 @@
+/* Which tile, how many warps and stages: the numbers of a product for warps. */
+#include "ir/tile/gpu/build.h"
+#include "ir/tile/gpu/warp_product.h"
+
+enum { KEPT = 1024 /* bytes of a multiprocessor's shared memory that each block costs */ };
+
+/* What of the largest tile's speed a tile reaches when its operands come in time (measured on
+ * an H200), and how many blocks are side by side on a multiprocessor. Loads of operands bound
+ * the smaller ones: a warp with fewer than 64 x 64 sums reads more for each. */
+typedef struct Tile {
+  int rows, cols, warps, beside;
+  double speed;
+} Tile;
+
+static const Tile tile[] = {
+    {128, 256, 8, 1, 1.0},
+    {128, 128, 4, 2, 0.98},
+    {64, 128, 4, 2, 0.75},
+    {64, 64, 4, 3, 0.6},
+};
+enum { NTILE = sizeof tile / sizeof *tile };
+
+static int stage_bytes(const TsGpuWarpProduct *p) {
+  return (p->rows + p->cols) * p->depth * ts_dtypes[p->in].nbytes;
+}
+
+/* As many as fit beside each other. A fifth one helps only a block that is alone and small: it
+ * waits for memory, and more of its operands are under way then. */
+static int stages_that_fit(const TsGpuWarpProduct *p, const TsGpuMachine *gpu, int beside,
+                           bool alone) {
+  int n = (int)((gpu->target->shared_bytes / beside - KEPT) / stage_bytes(p)),
+      most = alone ? 8 : 4;
+  return n < 2 ? 2 : n > most ? most : n;
+}
+
+static const Tile *of_size(int rows, int cols) {
+  for (int i = 0; i < NTILE; i++)
+    if (tile[i].rows == rows && tile[i].cols == cols) return &tile[i];
+  return NULL;
+}
+
+static TsGpuWarpProduct of_unit(TsDtype in, TsDtype out, TsGpuWarpUnit unit, bool transposed_a,
+                                bool transposed_b) {
+  bool fma = unit == TS_GPU_UNIT_fma;
+  int row = fma ? TS_GPU_PATTERN / 2 : TS_GPU_PATTERN;
+  return (TsGpuWarpProduct){.in = in,
+                            .out = out,
+                            .unit = unit,
+                            .transposed_a = transposed_a,
+                            .transposed_b = transposed_b,
+                            .depth = row / ts_dtypes[in].nbytes,
+                            .group = fma ? 4 : 8,
+                            .bytes = 16};
+}
+
+/* Threads of multiply-adds have 128 sums, or 64 of f64 (jit/emit/roles/unit.c). */
+static void chains(TsGpuWarpProduct *p, int rows, int cols, const TsGpuMachine *gpu) {
+  int wide = p->in == TS_DT_f64 ? 64 : 128;
+  p->rows = rows ? rows : 128, p->cols = cols ? cols : 2 * wide;
+  p->warps = p->rows / 32 * (p->cols / wide);
+  p->stages = stages_that_fit(p, gpu, 1, false);
+}
+
+TsGpuWarpProduct ts_gpu_warp_product(TsDtype in, TsDtype out, TsGpuWarpUnit unit,
+                                     bool transposed_a, bool transposed_b, int rows, int cols,
+                                     const TsGpuMachine *gpu) {
+  TsGpuWarpProduct p = of_unit(in, out, unit, transposed_a, transposed_b);
+  const Tile *t = of_size(rows, cols);
+  if (unit == TS_GPU_UNIT_fma) return chains(&p, rows, cols, gpu), p;
+  p.rows = rows, p.cols = cols;
+  p.warps = t ? t->warps : 4;
+  p.stages = stages_that_fit(&p, gpu, t ? t->beside : 1, false);
+  return p;
+}
+
+int ts_gpu_warp_product_blocks(const TsGpuWarpProduct *p, const TsGpuMachine *gpu) {
+  int64_t n = gpu->target->shared_bytes / (p->stages * (int64_t)stage_bytes(p) + KEPT);
+  int most = 8 / p->warps; /* registers: a thread takes a quarter of a thousandth */
+  if (n > most) n = most;
+  return gpu->processors * (int)(n < 1 ? 1 : n);
+}
+
+/* Rounds of blocks that run at a time, each as long as its sums take. */
+static double time_of(const Tile *t, const TsGpuWarpProduct *p, int64_t m, int64_t n,
+                      const TsGpuMachine *gpu) {
+  int64_t tiles = ((m + t->rows - 1) / t->rows) * ((n + t->cols - 1) / t->cols);
+  int64_t at_a_time = ts_gpu_warp_product_blocks(p, gpu);
+  int64_t rounds = (tiles + at_a_time - 1) / at_a_time;
+  double beside = (double)at_a_time / gpu->processors;
+  if (tiles < at_a_time) beside = (double)((tiles + gpu->processors - 1) / gpu->processors);
+  return (double)rounds * beside * t->rows * t->cols / t->speed;
+}
+
+TsGpuWarpProduct ts_gpu_warp_product_for(TsDtype in, TsDtype out, TsGpuWarpUnit unit,
+                                         bool transposed_a, bool transposed_b, int64_t m,
+                                         int64_t n, const TsGpuMachine *gpu) {
+  TsGpuWarpProduct best = of_unit(in, out, unit, transposed_a, transposed_b);
+  double least = 0;
+  if (unit == TS_GPU_UNIT_fma) return chains(&best, 0, 0, gpu), best;
+  for (int i = 0; i < NTILE; i++) {
+    TsGpuWarpProduct p = ts_gpu_warp_product(in, out, unit, transposed_a, transposed_b,
+                                             tile[i].rows, tile[i].cols, gpu);
+    int row = p.rows * ts_dtypes[in].nbytes; /* of A, if it is transposed: whole patterns */
+    if (p.stages * (int64_t)stage_bytes(&p) > gpu->target->shared_bytes) continue;
+    if (transposed_a && row % TS_GPU_PATTERN) continue;
+    double time = time_of(&tile[i], &p, m, n, gpu);
+    if (least && time >= least) continue;
+    best = p, least = time;
+  }
+  int64_t tiles = ((m + best.rows - 1) / best.rows) * ((n + best.cols - 1) / best.cols);
+  if (tiles <= gpu->processors) best.stages = stages_that_fit(&best, gpu, 1, true);
+  return best;
+}

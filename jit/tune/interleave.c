@@ -1,0 +1,50 @@
+/* See jit/tune/interleave.h. */
+#include "jit/tune/interleave.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SAMPLES = 10 };
+static const double SHORTEST_USEC = 0.5;
+
+static int by_value(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static double median(double *x) {
+  qsort(x, SAMPLES, sizeof *x, by_value);
+  return (x[SAMPLES / 2 - 1] + x[SAMPLES / 2]) / 2;
+}
+
+/* The medians of n candidates; false: the time was up. The first run of all warms up. */
+static bool measure(const TsTuneInterleave *t, int n, const int *candidate, double *usec) {
+  double x[TS_SCHED_CHOICES][SAMPLES], once = t->sample(t->arg, candidate[0], 1);
+  if (once < 0 || (once = t->sample(t->arg, candidate[0], 1)) < 0) return false;
+  if (once < SHORTEST_USEC) once = SHORTEST_USEC;
+  int times = once < t->usec ? (int)(t->usec / once) + 1 : 1;
+  for (int i = 0; i < SAMPLES; i++)
+    for (int k = 0; k < n; k++)
+      if ((x[k][i] = t->sample(t->arg, candidate[k], times)) < 0) return false;
+  for (int k = 0; k < n; k++) usec[k] = median(x[k]);
+  return true;
+}
+
+static bool better(const TsTuneInterleave *t, double usec, double than) {
+  return usec * (100 + t->percent) <= than * 100;
+}
+
+/* The winner, confirmed by itself against the usual one. */
+void ts_tune_interleave(const TsTuneInterleave *t, int n, const int *entry, TsTuneRecord *r) {
+  int all[TS_SCHED_CHOICES] = {0}, best = 0;
+  double usec[TS_SCHED_CHOICES];
+  for (int i = 0; i < n; i++) all[i] = i;
+  if (!measure(t, n, all, usec)) return (void)strcpy(r->why, "the time was up");
+  for (int i = 0; i < n; i++) {
+    r->at[entry[i]].usec = usec[i];
+    if (usec[i] < usec[best]) best = i;
+  }
+  if (!best || !better(t, usec[best], usec[0])) return;
+  if (!measure(t, 2, (int[]){0, best}, usec)) return (void)strcpy(r->why, "the time was up");
+  if (better(t, usec[1], usec[0])) r->best = entry[best];
+}

@@ -1,0 +1,334 @@
+-- What a captured function takes from outside besides its arguments: upvalues, globals, fields of
+-- modules and tables. Such values are constants of the graph, so each is remembered with its place, and
+-- looked at before a call: one that is another by now is a reason to capture again.
+--
+--   local now = outside.look { f }      -- before f is captured
+--   now:settle(say)                     -- behind it: what f itself has changed is no reason
+--   now:changed()                       -- nil, or "upvalue rate is 0.2, was 0.1", "number"
+--
+-- Looked at are numbers, strings, flags, tensors, functions and modules by what they are, and tables
+-- through their fields, of which a name has to stand in one of the functions: a counter that a
+-- program keeps beside is no reason. Fields of nn modules are looked at whatever they are called. Not seen are
+-- names that are put together at run time, lists of more than LIST values, and what libraries keep to themselves.
+
+local core = require "tessera.core"
+local Module = require "tessera.module"
+local util = require "jit.util"
+
+local LIST, DEEP, MOST = 256, 16, 20000 -- values of a list, tables within each other, places and tables of a function
+
+local outside = {}
+local Look = {}
+Look.__index = Look
+
+-- ---- what belongs to a library: its values are no program's, its tables are not walked
+local function of_library(f)
+  local source = debug.getinfo(f, "S").source
+  return source == "=[C]" or source:find "^=tessera" ~= nil or source:find "^=%[builtin" ~= nil
+end
+
+local libraries = setmetatable({}, { __mode = "k" })
+local function find_libraries()
+  for name, value in pairs(package.loaded) do
+    if type(value) == "table" and (name:find "^tessera" or _G[name] == value) then libraries[value] = true end
+  end
+  local tessera = package.loaded.tessera
+  for _, value in pairs(tessera or {}) do
+    if type(value) == "table" and not core.is_tensor(value) then libraries[value] = true end
+  end
+end
+
+-- ---- names in a function: globals that it reads, and all words, which may be names of fields
+local GGET = bit.band(util.funcbc(loadstring "return anything", 1), 0xff)
+
+local function words_of(proto, globals, words)
+  local info = util.funcinfo(proto)
+  for pc = 1, info.bytecodes - 1 do
+    local ins = util.funcbc(proto, pc)
+    if ins and bit.band(ins, 0xff) == GGET then globals[util.funck(proto, -1 - bit.rshift(ins, 16))] = true end
+  end
+  for i = 1, info.gcconsts or 0 do
+    local k = util.funck(proto, -i)
+    if type(k) == "string" then words[k] = true elseif type(k) == "proto" then words_of(k, globals, words) end
+  end
+end
+
+local function global(env, name)
+  local value = rawget(env, name)
+  local meta = value == nil and getmetatable(env)
+  local more = type(meta) == "table" and rawget(meta, "__index")
+  if type(more) == "table" then return rawget(more, name), more end
+  return value, env
+end
+
+-- ---- the walk
+local function is_class(t) return rawget(t, "__index") == t and rawget(t, "class") ~= nil end
+
+-- The function that a callable table of a library stands for: captured ones have a body.
+local function body_of(t)
+  local body = rawget(t, "body")
+  return type(body) == "function" and rawget(t, "cache") ~= nil and body or nil
+end
+
+local function is_plain(value)
+  local kind = type(value)
+  return kind == "number" or kind == "string" or kind == "boolean" or kind == "nil"
+end
+
+-- Calls at(container, key, value, path) for each place, deepest last; functions of the program are
+-- entered in w.words before any table is asked for names, so it runs twice.
+local Walk = {}
+Walk.__index = Walk
+
+function Walk:place(container, key, value, path)
+  if not self.places or #self.places >= MOST then return end
+  self.places[#self.places + 1] = { container, key, value, path }
+end
+
+function Walk:func(f, path, depth)
+  if self.seen[f] or depth > DEEP then return end
+  self.seen[f] = true
+  local library = of_library(f)
+  if debug.getinfo(f, "S").what == "C" then return end
+  for i = 1, math.huge do
+    local name, value = debug.getupvalue(f, i)
+    if not name then break end
+    -- Of a library's closures only what the program gave them: functions and modules.
+    if not library then
+      self:value(f, i, value, "upvalue " .. name, depth, true)
+    elseif type(value) == "function" and not of_library(value) then
+      self:func(value, path, depth + 1)
+    elseif Module.is_module(value) then
+      self:module(value, name, depth + 1)
+    end
+  end
+  if library then return end
+  local globals = {}
+  words_of(f, globals, self.words)
+  local env = getfenv(f)
+  for name in pairs(globals) do
+    local value, where = global(env, name)
+    self:value(where, name, value, "global " .. name, depth, true)
+  end
+end
+
+-- named: somebody named the place, or the container is a module.
+function Walk:value(container, key, value, path, depth, named)
+  local kind = type(value)
+  if kind == "table" then
+    if libraries[value] then return end
+    if named then self:place(container, key, value, path) end
+    self:table(value, path:gsub("^%a+ ", "", 1), depth + 1)
+  elseif kind == "function" then
+    if named then self:place(container, key, value, path) end
+    self:func(value, path, depth + 1)
+  elseif named and (is_plain(value) or core.is_tensor(value)) then
+    self:place(container, key, value, path)
+  end
+end
+
+function Walk:table(t, path, depth)
+  if self.seen[t] or depth > DEEP then return end
+  local body = body_of(t)
+  if body then return self:func(body, path, depth) end
+  if Module.is_module(t) then return self:module(t, path, depth) end
+  self.seen[t] = true
+  self.ntable = self.ntable + 1
+  if libraries[t] or is_class(t) or self.ntable > MOST then return end
+  local n = #t
+  for key, value in next, t do
+    local listed = type(key) == "number"
+    if not listed or n <= LIST then
+      self:value(t, key, value, listed and ("%s[%s]"):format(path, key) or path .. "." .. tostring(key), depth,
+        listed or self.words[key] ~= nil)
+    end
+  end
+  if n > 0 and n <= LIST then self:place(t, n + 1, nil, ("%s[%d]"):format(path, n + 1)) end
+  local meta = getmetatable(t) -- methods of the program's own classes
+  local class = type(meta) == "table" and rawget(meta, "__index")
+  if type(class) == "table" then self:methods(class, path, depth + 1) end
+  if type(meta) == "table" and type(rawget(meta, "__call")) == "function" then
+    self:func(meta.__call, path, depth + 1)
+  end
+end
+
+function Walk:methods(class, path, depth)
+  if self.seen[class] or libraries[class] or depth > DEEP then return end
+  self.seen[class] = true
+  for name, f in next, class do
+    if type(f) == "function" and not of_library(f) then
+      self:place(class, name, f, path .. ":" .. tostring(name))
+      self:func(f, path, depth + 1)
+    elseif self.words[name] and is_plain(f) then
+      self:place(class, name, f, path .. "." .. tostring(name))
+    end
+  end
+  if type(rawget(class, "parent")) == "table" then self:methods(class.parent, path, depth + 1) end
+end
+
+function Walk:module(m, path, depth)
+  if self.seen[m] then return end
+  self.seen[m] = true
+  for key, value in next, m do
+    if type(key) == "string" or type(key) == "number" then
+      self:value(m, key, value, path .. "." .. tostring(key), depth, true)
+    end
+  end
+  local class = getmetatable(m)
+  if type(class) == "table" then self:methods(class, path, depth + 1) end
+end
+
+-- ---- looks
+--- What the functions and modules of a list take from outside now.
+function outside.look(roots)
+  find_libraries()
+  local w = setmetatable({ words = {} }, Walk)
+  for pass = 1, 2 do
+    w.seen, w.ntable = {}, 0
+    w.places = pass == 2 and {} or nil
+    for _, root in ipairs(roots) do
+      if type(root) == "function" then w:func(root, "", 0) else w:table(root, "model", 0) end
+    end
+  end
+  -- Columns: places in tables, which compiled code looks at; then upvalues, by threes.
+  local look = setmetatable({ n = 0, nup = 0, upvalues = {}, named = {}, at = {}, key = {}, value = {}, path = {} }, Look)
+  for _, p in ipairs(w.places) do
+    if type(p[1]) == "function" then
+      local k = 3 * look.nup
+      look.upvalues[k + 1], look.upvalues[k + 2], look.upvalues[k + 3] = p[1], p[2], p[3]
+      look.nup = look.nup + 1
+      look.named[look.nup] = p[4]
+    elseif p[3] == p[3] then -- a NaN differs from itself
+      look.n = look.n + 1
+      look.at[look.n], look.key[look.n], look.value[look.n], look.path[look.n] = p[1], p[2], p[3], p[4]
+    end
+  end
+  return look
+end
+
+-- The first place in a table whose value is another, or nil.
+local function differs(look)
+  local at, key, value = look.at, look.key, look.value
+  for i = 1, look.n do
+    if not rawequal(rawget(at[i], key[i]), value[i]) then return i end
+  end
+end
+
+local upvalue_differs = core.upvalue_differs
+
+--- Whether all is as it was.
+function Look:same()
+  if self.nup > 0 and upvalue_differs(self.upvalues, self.nup) then return false end
+  return self.n == 0 or not differs(self)
+end
+
+local function shown(value)
+  if type(value) == "string" then return ("%q"):format(value) end
+  if core.is_tensor(value) then return core.type_text(value) end
+  if type(value) == "table" then return rawget(value, "class") or (getmetatable(value) or {}).class or "a table" end
+  return type(value) == "function" and "a function" or tostring(value)
+end
+
+local function sentence(path, now, was)
+  local a, b = shown(now), shown(was)
+  if a == b then return ("%s is another %s"):format(path, a) end
+  return ("%s is %s, was %s"):format(path, a, b)
+end
+
+-- What a value is to those who keep looks: a look holds the bytes of tensors and modules.
+local function kind_of(value)
+  return (core.is_tensor(value) or type(value) == "table") and "held" or type(value)
+end
+
+--- The first value that is another, in words, and its kind before: "held" of a tensor or a table, or as type()
+--- says; nil: none is.
+function Look:changed()
+  local i, now = upvalue_differs(self.upvalues, self.nup)
+  local was = i and self.upvalues[3 * i]
+  if i then return sentence(self.named[i], now, was), kind_of(was) end
+  local k = differs(self)
+  if not k then return end
+  return sentence(self.path[k], rawget(self.at[k], self.key[k]), self.value[k]), kind_of(self.value[k])
+end
+
+--- Behind a capture: places that the function itself has changed are looked at no more; gives them.
+function Look:settle()
+  local own = {}
+  local up, i = self.upvalues, upvalue_differs(self.upvalues, self.nup)
+  while i do
+    own[#own + 1] = self.named[i]
+    for k = 1, 3 do up[3 * i - 3 + k] = up[3 * self.nup - 3 + k] end
+    self.named[i] = self.named[self.nup]
+    self.nup = self.nup - 1
+    i = upvalue_differs(up, self.nup)
+  end
+  local k = differs(self)
+  while k do
+    own[#own + 1] = self.path[k]
+    for _, column in ipairs { self.at, self.key, self.value, self.path } do column[k] = column[self.n] end
+    for _, column in ipairs { self.at, self.key, self.value, self.path } do column[self.n] = nil end
+    self.n = self.n - 1
+    k = differs(self)
+  end
+  return own
+end
+
+-- ---- modules that are arguments: their tensors are inputs, all else of them is part of the specialisation
+local ids, last_id = setmetatable({}, { __mode = "k" }), 0
+local function id_of(value)
+  if not ids[value] then
+    last_id = last_id + 1
+    ids[value] = last_id
+  end
+  return ids[value]
+end
+
+local function fields_text(t, parts, at, depth)
+  local keys = {}
+  for key, value in next, t do
+    local scalar = is_plain(value) or type(value) == "function"
+    local list = type(value) == "table" and depth < 4 and not Module.is_module(value) and not libraries[value]
+    if type(key) ~= "table" and (scalar or list) then keys[#keys + 1] = key end
+  end
+  table.sort(keys, function(a, b) return tostring(a) < tostring(b) end)
+  for _, key in ipairs(keys) do
+    local value = t[key]
+    at(t, key, value)
+    if type(value) == "table" then
+      parts[#parts + 1] = tostring(key) .. "={"
+      fields_text(value, parts, at, depth + 1)
+      parts[#parts + 1] = "}"
+    elseif type(value) == "function" then
+      parts[#parts + 1] = ("%s=function %d"):format(tostring(key), id_of(value))
+    elseif key == "training" and depth == 0 then
+      parts[#parts + 1] = value and "train" or "eval"
+    else
+      parts[#parts + 1] = ("%s=%s"):format(tostring(key), type(value) == "number" and ("%.17g"):format(value)
+        or shown(value))
+    end
+  end
+end
+
+local texts = setmetatable({}, { __mode = "k" }) -- by module: its text, and the look that says whether it still holds
+
+--- What a module and those below it are but for their tensors, as text: classes, train or eval, numbers, flags,
+--- functions.
+function outside.module_text(m)
+  local known = texts[m]
+  if known and not differs(known.look) then return known.text end
+  local look, parts = { n = 0, at = {}, key = {}, value = {} }, {}
+  local function at(container, key, value)
+    if value ~= value then return end
+    look.n = look.n + 1
+    look.at[look.n], look.key[look.n], look.value[look.n] = container, key, value
+  end
+  m:apply(function(part)
+    parts[#parts + 1] = part.class
+    fields_text(part, parts, at, 0)
+    for _, child in ipairs(part:children()) do at(part, child.key, child[2]) end
+  end)
+  texts[m] = { look = look, text = table.concat(parts, " ") }
+  return texts[m].text
+end
+
+return outside

@@ -1,0 +1,179 @@
+-- The prompt's commands about captured functions: ":ir f tile sm_90a", ":why f", ":profile f(x)". They
+-- read an expression, and words behind it.
+local core = require "tessera.core"
+local console = require "tessera.console"
+local captured = require "tessera.captured"
+
+local function words_of(list)
+  local words = {}
+  for i, l in ipairs(list) do words[i] = l.name or l end
+  return words
+end
+
+local function has(list, word)
+  for _, w in ipairs(list) do
+    if w == word then return true end
+  end
+  return false
+end
+
+return function(prompt, wrong)
+  local commands, arguments = prompt.commands, prompt.arguments
+  local levels = core.jit_levels "function"
+
+  arguments.ir, arguments.rewrites, arguments.tiles, arguments.why = "f [level [target]]", "f", "f", "f"
+  arguments.tune, arguments.profile = "f(x, y)", "f(x, y)"
+  commands.ir = "the text of a captured function, or of a kernel of op.kernel, at a level: graph where none is named. f, as it " ..
+    "ran last, or f(x, y), for these arguments. Behind the level may stand a target, whose kernels need no such machine here: " ..
+    ":ir f tile sm_90a"
+  commands.tiles = "the kernels of a captured function: spaces, tiles, code"
+  commands.why = "what of a captured function was fused, what not, and the reason"
+  commands.rewrites = "the rules that fired when a function was captured"
+  commands.profile = "where the time of a captured function goes, as in :profile f(x, y)"
+  commands.tune = "measures what could be chosen for a captured function's kernels, or for k(x) of op.kernel, and runs the best"
+
+  --- What help on :ir has beside the usage.
+  prompt.lists = { ir = function(width)
+    local out = { "\n" }
+    for i, l in ipairs(levels) do
+      out[#out + 1] = ("  %-9s%-10s%s"):format(i == 1 and "levels" or "", l.name, core.wrapped(l.help, 21, 21, width))
+    end
+    out[#out + 1] = ("  %-9s%s"):format("targets", core.wrapped(table.concat(core.jit_targets(), " "), 11, 11, width))
+    local of = {}
+    for _, l in ipairs(levels) do
+      if l.targets then of[#of + 1] = l.name end
+    end
+    out[#out + 1] = ("  %-9s%s"):format("", core.wrapped("they have " .. table.concat(of, ", "), 11, 11, width))
+    out[#out + 1] = ("  %-9s%s"):format("kernels", core.wrapped("of op.kernel have " ..
+      table.concat(words_of(core.jit_levels "kernel"), ", "), 11, 11, width))
+    return table.concat(out)
+  end }
+
+  -- ---- reading
+  local function chunk_of(command, text) return loadstring("return " .. text, "=:" .. command) end
+
+  -- "f(x, y) tile sm_90a": the expression, and at most so many words behind it.
+  local function split(command, text, most)
+    local words = {}
+    text = text:gsub("%s+$", "")
+    while true do
+      local front, mark, word = text:match "^(.-)%s+([\"']?)([%w_.:]+)%2$"
+      if front and mark == "" and chunk_of(command, text) or not front then break end
+      if mark == "" and not chunk_of(command, front) and not front:find "%s" then break end
+      table.insert(words, 1, word)
+      text = front
+    end
+    if #words > most then
+      wrong(command, ":%s takes %s, not '%s'", command, most == 0 and "a function alone" or "a level and a target", words[most + 1])
+    end
+    if not chunk_of(command, text) then wrong(command, ":%s cannot read '%s'", command, core.shown(text, 60)) end
+    return text, words
+  end
+
+  -- Names of the program by which functions can be meant.
+  local function near(name)
+    local names = {}
+    for k, v in pairs(_G) do
+      if type(k) == "string" and (captured.is_function(v) or captured.is_kernel(v)) then names[#names + 1] = k end
+    end
+    table.sort(names)
+    return core.suggest(name, names)
+  end
+
+  local function value_of(command, text)
+    local plain = text:match "^[%a_][%w_]*$"
+    if not plain or _G[plain] ~= nil then return chunk_of(command, text)() end
+    local guess = near(plain)
+    if has(words_of(levels), plain) or has(core.jit_targets(), plain) then
+      wrong(command, ":%s: '%s' is a %s; the function comes first", command, plain,
+        has(words_of(levels), plain) and "level" or "target")
+    end
+    wrong(command, ":%s: there is no '%s'%s", command, plain, guess and ("; did you mean '%s'?"):format(guess) or "")
+  end
+
+  -- What is typed, or a value: the function, whether arguments stand behind it, and those.
+  local function call_of(command, text, kernels)
+    local function need(f)
+      return captured.need(":" .. command, f, kernels, function(message)
+        local head, hint = message:match "^(.-)(\n  hint: .*)$"
+        wrong(command, "%s%s", head or message, hint or "")
+      end)
+    end
+    if type(text) ~= "string" then return need(text), false, {} end
+    local name, list = text:match "^(.-)(%b())$"
+    if not name or name == "" or not chunk_of(command, name) then return need(value_of(command, text)), false, {} end
+    local f = value_of(command, name)
+    if not captured.is_function(f) and not captured.is_kernel(f) and core.callable(f) then
+      local ok, made = pcall(chunk_of(command, text)) -- graph.module(..), which gives one
+      if ok and (captured.is_function(made) or captured.is_kernel(made)) then return made, false, {} end
+    end
+    return need(f), true, { chunk_of(command, list:sub(2, -2))() }
+  end
+
+  -- Of a line or of values: f, whether arguments were given, these, and the words behind.
+  local function read(command, kernels, most, f, ...)
+    if f == nil or f == "" then wrong(command, ":%s takes a captured function", command) end
+    if type(f) ~= "string" then
+      local of = call_of(command, f, kernels)
+      return of, select("#", ...) > 0, { ... }, { ... }
+    end
+    local text, words = split(command, f, most)
+    local of, given, args = call_of(command, text, kernels)
+    return of, given, args, words
+  end
+
+  -- ---- the commands
+
+  --- Prints a captured function at a level, "graph" by default: "f tile", or "f(x, y) tile" for
+  --- these arguments; "f tile sm_90a", the kernels of another target; or f, level, target.
+  function prompt.ir(f, level, target)
+    local of, given, args, words = read("ir", true, 2, f, level, target)
+    level, target = words[1], words[2]
+    if captured.is_kernel(of) then
+      if given and type(f) == "string" then of(unpack(args)) end -- its sizes
+      return io.write(of:ir(level, target and { target = target }))
+    end
+    core.jit_level("function", level or "graph", target)
+    if type(f) ~= "string" then args = {} end
+    args[#args + 1] = target and { target = target }
+    io.write(of:ir(level, unpack(args)))
+  end
+
+  --- Prints a line for each kernel of a captured function.
+  function prompt.tiles(f)
+    local of, _, args = read("tiles", false, 0, f)
+    local text = of:ir("tiles", unpack(args))
+    io.write(text == "" and "no kernels\n" or text)
+  end
+
+  --- Prints what was decided about a captured function, with reasons and times.
+  function prompt.why(f)
+    local of, _, args = read("why", false, 0, f)
+    io.write(of:ir("why", unpack(args)))
+  end
+
+  --- Prints the rules that fired when a function was captured.
+  function prompt.rewrites(f)
+    local of, _, args = read("rewrites", false, 0, f)
+    local text = of:ir("rewrites", unpack(args))
+    io.write(text == "" and "no rule fired\n" or text)
+  end
+
+  --- Runs a captured function on arguments and prints where its time goes: "f(x, y)", or f, x, y.
+  function prompt.profile(f, ...)
+    local of, given, args = read("profile", false, 0, f, ...)
+    local n = debug.getinfo(of.body, "u").nparams
+    if not given and n > 0 then
+      wrong("profile", ":profile runs the function, and needs its arguments: %s", table.concat(of.params, ", ", 1, n))
+    end
+    io.write(require("tessera.profile").report(of, { args = args, width = math.max(20, console.width()) }))
+  end
+
+  --- Measures the candidates of a captured function's kernels, or of a kernel of op.kernel with
+  --- arguments, and prints their times: "f", "k(x, y)".
+  function prompt.tune(f, ...)
+    local of, _, args = read("tune", true, 0, f, ...)
+    local autotune = require "tessera.autotune"
+    io.write(autotune.text(autotune.tune(of, unpack(args))))
+  end
+end

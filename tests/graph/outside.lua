@@ -1,0 +1,187 @@
+-- Values that a captured function takes from outside: another value is captured again, with the reason.
+local tessera = require "tessera"
+local op, nn, graph, rng, optim, core = tessera.op, tessera.nn, tessera.graph, tessera.rng, tessera.optim, tessera.core
+graph.verbose = false
+local x = op.ones { 4 }
+local function last(f) return f.history[#f.history] or "" end
+local function count(f)
+  local n = 0
+  for _ in pairs(f.cache) do n = n + 1 end
+  return n
+end
+
+-- ---- numbers, flags, strings: upvalues, globals, fields
+local rate, config, flag = 2, { scale = 3, steps = 0, nested = { on = true } }, false
+shift = 1
+local f = graph.module("f", function(a)
+  local y = a * rate * config.scale + shift
+  if flag then y = -y end
+  if config.nested.on then y = y + 100 end
+  return y:sum()
+end)
+f(x):item() --> 428
+f(x):item() --> 428
+count(f) --> 1
+rate = 5
+f(x):item() --> 464
+last(f):match "upvalue rate is 5, was 2 %(a number; a tensor among the arguments would be an input%)" ~= nil --> true
+config.scale = 1
+f(x):item() --> 424
+last(f):match "config.scale is 1, was 3" ~= nil --> true
+shift = 0
+f(x):item() --> 420
+last(f):match "global shift is 0, was 1" ~= nil --> true
+flag = true
+f(x):item() --> 380
+config.nested.on = false
+f(x):item() --> -20
+config.nested = { on = true }
+f(x):item() --> 380
+-- What comes back is found again.
+count(f) --> 6
+flag = false
+f(x):item() --> 420
+flag = true
+f(x):item() --> 380
+count(f) --> 7
+-- What no function of it names is no reason.
+config.steps, config.unrelated = 7, 9
+f(x):item() --> 380
+count(f) --> 7
+shift = nil
+f(x) --! add: input 'y' is missing
+shift = 0
+f(x):item() --> 380
+
+-- NaN is itself; -0.0 and 0 are equal numbers to Lua, and no reason.
+local odd = 0 / 0
+local g = graph.module("g", function(a) return (a * odd):sum() end)
+for _ = 1, 3 do g(x) end
+count(g) --> 1
+
+-- ---- functions, and what they take from outside themselves
+local power = 2
+local function inner(a) return a ^ power end
+local activation = op.relu
+local h = graph.module("h", function(a) return activation(inner(a * 3)):sum() end)
+h(x):item() --> 36
+power = 1
+h(x):item() --> 12
+activation = function(a) return -a end
+h(x):item() --> -12
+inner = function(a) return a + 1 end
+h(x):item() --> -16
+local wrapped = graph.module("wrapped", function(a) return h(a) * 2 end)
+wrapped(x):item() --> -32
+inner = function(a) return a end
+wrapped(x):item() --> -24
+local again = graph.checkpoint(function(a) return a * power end)
+local outer = graph.module("outer", function(a) return again(a):sum() end)
+outer(x):item() --> 4
+power = 3
+outer(x):item() --> 12
+
+-- A counter in the function itself: of the capture, and no reason.
+local calls = 0
+local counted = graph.module("counted", function(a) calls = calls + 1 return a * calls end)
+local firsts = {}
+for i = 1, 3 do firsts[i] = counted(x)[0]:item() end
+table.concat(firsts, " ") --> 1 1 1
+count(counted) --> 1
+last(counted):match "it changes upvalue calls itself" ~= nil --> true
+
+-- ---- tensors and modules
+local w = op.ones { 4 }
+local t = graph.module("t", function(a) return (a * w):sum() end)
+t(x):item() --> 4
+w:mul_(2) -- in place: the same tensor
+t(x):item() --> 8
+count(t) --> 1
+w = op.full({ 4 }, 3)
+t(x):item() --> 12
+last(t):match "upvalue w is another f32%[4%]" ~= nil --> true
+count(t) --> 1
+
+local net = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.BatchNorm(4), op.relu)
+local run = graph.module("run", function(a) return net(a) end)
+local b = rng.normal { 8, 4 }
+run(b)
+net:eval()
+run(b):hash() == net(b):hash() --> true
+last(run):match "training is false, was true" ~= nil --> true
+net:train()
+run(b)
+net:eval()
+run(b):hash() == net(b):hash() --> true
+count(run) --> 2
+tessera.no_grad(function() net[1].weight = op.ones { 4, 4 } end)
+run(b):hash() == net(b):hash() --> true
+net[3].eps = 0.5
+run(b):hash() == net(b):hash() --> true
+net:to "f64"
+run(b:cast "f64"):hash() == net(b:cast "f64"):hash() --> true
+net[4] = op.tanh
+run(b:cast "f64"):hash() == net(b:cast "f64"):hash() --> true
+
+-- A class of the program's own, its methods, and what they take from outside.
+local slope = 2
+local Scale = nn.Module:extend "Scale"
+function Scale:init(n) self.n = n end
+function Scale:forward(a) return a * self.n * slope end
+local scale = Scale(3)
+local s = graph.module("s", function(a) return scale(a):sum() end)
+s(x):item() --> 24
+scale.n = 4
+s(x):item() --> 32
+slope = 1
+s(x):item() --> 16
+function Scale:forward(a) return a - self.n end
+s(x):item() --> -12
+
+-- Modules among the arguments: flags, numbers and functions of those below count.
+local m = nn.Sequential(nn.Sequential(nn.Dropout(0.5)))
+local arg = graph.module("arg", function(model, a) return model(a) end)
+arg(m, op.ones { 100 }):eq(0):cast "i64":sum():item() > 0 --> true
+m[1][1]:eval()
+arg(m, op.ones { 100 }):sum():item() --> 100
+local one, two = Scale(2), Scale(5)
+function Scale:forward(a) return a * self.n end
+arg(one, x):sum():item() --> 8
+arg(two, x):sum():item() --> 20
+two.n = 6
+arg(two, x):sum():item() --> 24
+
+-- ---- derivatives and steps
+local factor = 1
+local grad = graph.grad(function(a) return (a * a * factor):sum() end)
+grad(x)[0]:item() --> 2
+factor = 3
+grad(x)[0]:item() --> 6
+graph.vjp(function(a) return a * factor end)(x, x)[0]:item() --> 3
+
+core.seed(1)
+local weight = 1
+local model = nn.Linear(4, 1)
+local function loss(model, a) return (model(a) * weight):sum() end
+local step = graph.training_step(model, loss, optim.SGD(model:parameters(), { lr = 0.5 }))
+local before = model.bias:item()
+step(op.ones { 1, 4 })
+before - model.bias:item() --> 0.5
+weight = 2
+before = model.bias:item()
+step(op.ones { 1, 4 })
+before - model.bias:item() --> 1
+-- Its own parameters change in place: one capture for each weight.
+for _ = 1, 5 do step(op.ones { 1, 4 }) end
+local n = 0
+for _ in pairs(step.cache) do n = n + 1 end
+n --> 2
+
+-- Lists of data beside it are no part of it.
+local list = {}
+for i = 1, 1000 do list[i] = op.full({ 4 }, i) end
+local at = graph.module("at", function(a) return a + list[1] end)
+at(x)[0]:item() --> 2
+for i = 1, 50 do list[i + 1000] = x end
+at(x)[0]:item() --> 2
+count(at) --> 1

@@ -1,0 +1,52 @@
+-- x == 0 of a tensor: Lua asks nobody, so the prompt and -jv tell. Sizes and state dicts print as values.
+local tessera = require "tessera"
+local op, nn = tessera.op, tessera.nn
+local program = arg[-1] or "bin/tessera"
+local path = os.tmpname()
+
+local function run(arguments, text)
+  local f = assert(io.open(path, "w"))
+  f:write(text)
+  f:close()
+  local p = io.popen(program .. " " .. arguments:gsub("{F}", path) .. " 2>&1")
+  local out = p:read "*a"
+  p:close()
+  return out
+end
+local function notes(out)
+  local list = {}
+  for line, x, what in out:gmatch ":(%d+): note: (%S+) is a tensor, which (%S+) a number" do
+    list[#list + 1] = line .. x .. what
+  end
+  return table.concat(list, " ")
+end
+
+local script = [[
+local tessera = require "tessera"
+local op, rng = tessera.op, tessera.rng
+local x, n, t = op.ones { 3 }, 0, { x = 1 }
+local y = tessera.tensor { 1 }
+if x == 0 then n = 1 end
+if n == 0 and t.x == 1 and x.ndim == 1 then n = 2 end
+if 0 ~= y or 1 == y[0] then n = 3 end
+z = rng.normal { 2 }
+print(z ~= -1, z == 1, "x == 0") -- x == 0
+]]
+notes(run("-jv {F}", script)) --> 7y~= 9z==
+notes(run("{F}", script)) == "" --> true
+notes(run("-i < {F}", "x, n = op.ones { 3 }, 0\nx == 0\nn == 0\nif n == 1 or x ~= 2 then print(1) end\n0 == x\nx.ndim == 1\n")) --> 1x== 1x~= 1x==
+os.remove(path)
+
+local x = op.ones { 3, 4 }
+tostring(x.shape) --> [3,4]
+"of " .. x.shape .. " by " .. x.strides --> of [3,4] by [4,1]
+x.shape == op.zeros { 3, 4 }.shape --> true
+x.shape == op.zeros { 4, 3 }.shape --> false
+x.shape == x[0].shape --> false
+op.ones(x.shape).numel --> 12
+x:reshape { x.shape[2], x.shape[1] }.shape[1] --> 4
+tostring(op.ones({}).shape) --> []
+x:shape() --! a shape is a list, not a function: x.shape, x.shape[1]
+tostring(nn.Linear(2, 3):state_dict()) --> bias: f32[3]
+--> weight: f32[3,2]
+tostring(tessera.devices()[1]):match "^cpu:0  %d+ thread" ~= nil --> true

@@ -1,0 +1,59 @@
+-- Help on everything that is public: a sentence at least, an example, and every option that is taken.
+local tessera = require "tessera"
+local core = tessera.core
+local options = require "tessera.options"
+local program = arg[-1] or "bin/tessera"
+
+-- Names of the modules' functions and classes, and of methods of classes that are the class's own.
+local names, hidden = {}, { class = true, parent = true, core = true, op = true, rng = true }
+local function add(prefix, t, deep)
+  for name, v in pairs(t) do
+    local shown = type(name) == "string" and name:find "^%a[%w_]*$" and not hidden[name]
+    if shown and (type(v) == "function" or (type(v) == "table" and not core.is_tensor(v))) then
+      names[#names + 1] = prefix .. name
+      if deep and type(v) == "table" then add(prefix .. name .. ".", v) end
+    end
+  end
+end
+add("tessera.", tessera)
+for _, module in ipairs { "rng", "nn", "optim", "data", "graph", "numerics", "image", "autotune", "profile" } do
+  add(module .. ".", tessera[module], true)
+end
+add("tessera.jit.", tessera.jit)
+for _, name in ipairs { "cond", "while_loop", "scan", "map", "fixed_point", "recursive", "foreign", "custom", "kernel" } do
+  assert(core.op[name])
+end
+add("op.", core.op)
+table.sort(names)
+assert(#names > 300, #names)
+
+local path = os.tmpname()
+local file = assert(io.open(path, "w"))
+for _, name in ipairs(names) do file:write(("print '@@ %s'\n? %s\n"):format(name, name)) end
+file:close()
+local p = io.popen("COLUMNS=80 " .. program .. " -i < " .. path .. " 2>&1")
+local all = p:read "*a"
+p:close()
+os.remove(path)
+
+local texts, n = {}, 0
+for name, text in (all .. "@@ "):gmatch "([%w_.]+)\n(.-)%f[@]@@ " do
+  texts[name], n = text, n + 1
+end
+assert(n == #names, n)
+
+for _, name in ipairs(names) do
+  local text, word = texts[name], name:match "[%w_]+$"
+  local body = text:match "\n(.*)$" or ""
+  local _, words = body:gsub("%a%a+", "")
+  assert(words >= 8 and not body:find "^%s*function %(" and not text:find "^no help", name .. ": bare help: " .. text)
+  assert(text:find("^[%w_.:]*" .. word) , name .. ": " .. text)
+  for option in pairs(options.known(name:gsub("^op%.", "")) or {}) do
+    assert(text:find(option, 1, true), name .. ": option " .. option)
+  end
+  if not rawget(core.op, word) then
+    local example = body:find "\n      [^ ]" -- that it runs says examples.lua
+    local method = name:find "^nn%.%w+%.%w+$"
+    assert(example or method, name .. ": no example: " .. text)
+  end
+end

@@ -1,0 +1,17 @@
+/* Fills the table of what BLAS needs; the kernels: real.inc, complex.inc. */
+#include "vm/kernels/blas/table.h"
+
+void TS_ISA(ts_kernels_blas)(TsBlasKernels *k) {
+#define TYPE(t)                                                                                \
+  k->scaled[TS_BLAS_##t] = TS_ISA(ts_blas_scaled_##t);                                         \
+  k->lu[TS_BLAS_##t] = TS_ISA(ts_blas_lu_##t);                                                 \
+  k->cholesky[TS_BLAS_##t] = TS_ISA(ts_blas_cholesky_##t);                                     \
+  k->solve[TS_BLAS_##t] = TS_ISA(ts_blas_solve_##t);                                           \
+  k->multiply[TS_BLAS_##t] = TS_ISA(ts_blas_multiply_##t);                                     \
+  k->small[TS_BLAS_##t] = TS_ISA(ts_blas_small_##t);
+  TYPE(f32)
+  TYPE(f64)
+  TYPE(c64)
+  TYPE(c128)
+#undef TYPE
+}

@@ -1,0 +1,63 @@
+/* What BLAS needs beside the matrix product, for one instruction set. Every element is one chain of
+ * fma in an order that follows from the sizes alone, complex ones by parts as in
+ * vm/kernels/gemm/gemm.h. */
+#ifndef TS_VM_KERNELS_BLAS_H
+#define TS_VM_KERNELS_BLAS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum TsBlasType {
+  TS_BLAS_f32,
+  TS_BLAS_f64,
+  TS_BLAS_c64,
+  TS_BLAS_c128,
+  TS_BLAS_COUNT
+} TsBlasType;
+
+enum {
+  TS_BLAS_BLOCK = 16, /* rows of the largest triangle of a kernel */
+  TS_BLAS_PANEL = 8,  /* columns of the widest panel of a kernel's LU */
+  TS_BLAS_HALF = 32   /* of the largest matrix of a kernel's Cholesky */
+};
+
+/* X = T^-1 X or X = T X, in place: a triangle t[i * TS_BLAS_BLOCK + j] of n rows against rows
+ * x[i * ld + c], c < cols. unit: ones on the diagonal, which is not read; nor is the other half. */
+typedef void TsBlasTriangle(int n, int64_t cols, const void *t, bool upper, bool unit, void *x,
+                            int64_t ld);
+
+/* A small product: c[i * crs + j] += (alpha a[i * ars + k * acs]) b[k * brs + j * bcs], without
+ * packing, k ascending. conj: the complex conjugate of the operand's elements. */
+typedef struct TsBlasSmall {
+  int m, n, k;
+  const void *alpha, *a, *b;
+  void *c;
+  int64_t ars, acs, brs, bcs, crs;
+  bool a_conj, b_conj;
+} TsBlasSmall;
+typedef void TsBlasSmallFn(const TsBlasSmall *p);
+
+/* LU with row pivoting of m x n, n <= TS_BLAS_PANEL, columns lda apart. pivot[j] is the row, from 0
+ * on, that j changed places with. Gives 1 + the first column whose pivot is 0, or 0. */
+typedef int64_t TsBlasLu(int64_t m, int n, void *a, int64_t lda, int *pivot);
+
+/* The lower half of a = l l' in place, n <= TS_BLAS_HALF, columns lda apart. Gives 1 + the first
+ * column whose pivot is not above 0, or 0. */
+typedef int64_t TsBlasCholesky(int n, void *a, int64_t lda);
+
+/* to[i] = alpha from[i], or alpha conj(from[i]). */
+typedef void TsBlasScaled(int64_t n, void *to, const void *from, bool conj, const void *alpha);
+
+typedef struct TsBlasKernels {
+  TsBlasScaled *scaled[TS_BLAS_COUNT];
+  TsBlasLu *lu[TS_BLAS_COUNT];
+  TsBlasCholesky *cholesky[TS_BLAS_COUNT];
+  TsBlasTriangle *solve[TS_BLAS_COUNT], *multiply[TS_BLAS_COUNT];
+  TsBlasSmallFn *small[TS_BLAS_COUNT];
+} TsBlasKernels;
+
+void ts_kernels_blas_avx512(TsBlasKernels *k);
+void ts_kernels_blas_avx2(TsBlasKernels *k);
+void ts_kernels_blas_base(TsBlasKernels *k);
+
+#endif

@@ -1,0 +1,10 @@
+/* Factors, triangles and small products in f32, and complex numbers of it. */
+#include "vm/kernels/blas/table.h"
+#include "vm/kernels/gemm/simd_f32.h"
+
+#define FMA           __builtin_fmaf
+#define ROOT          __builtin_sqrtf
+#define REAL(name)    TS_ISA(ts_blas_##name##_f32)
+#define COMPLEX(name) TS_ISA(ts_blas_##name##_c64)
+#include "vm/kernels/blas/real.inc"
+#include "vm/kernels/blas/complex.inc"

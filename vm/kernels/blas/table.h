@@ -1,0 +1,21 @@
+/* Names of the kernels of one instruction set, for the files of this room. */
+#ifndef TS_VM_KERNELS_BLAS_TABLE_H
+#define TS_VM_KERNELS_BLAS_TABLE_H
+
+#include "vm/kernels/blas/blas.h"
+#include "vm/kernels/simd/isa.h"
+
+TsBlasTriangle TS_ISA(ts_blas_solve_f32), TS_ISA(ts_blas_multiply_f32);
+TsBlasTriangle TS_ISA(ts_blas_solve_f64), TS_ISA(ts_blas_multiply_f64);
+TsBlasTriangle TS_ISA(ts_blas_solve_c64), TS_ISA(ts_blas_multiply_c64);
+TsBlasTriangle TS_ISA(ts_blas_solve_c128), TS_ISA(ts_blas_multiply_c128);
+TsBlasScaled TS_ISA(ts_blas_scaled_f32), TS_ISA(ts_blas_scaled_f64);
+TsBlasScaled TS_ISA(ts_blas_scaled_c64), TS_ISA(ts_blas_scaled_c128);
+TsBlasLu TS_ISA(ts_blas_lu_f32), TS_ISA(ts_blas_lu_f64);
+TsBlasLu TS_ISA(ts_blas_lu_c64), TS_ISA(ts_blas_lu_c128);
+TsBlasCholesky TS_ISA(ts_blas_cholesky_f32), TS_ISA(ts_blas_cholesky_f64);
+TsBlasCholesky TS_ISA(ts_blas_cholesky_c64), TS_ISA(ts_blas_cholesky_c128);
+TsBlasSmallFn TS_ISA(ts_blas_small_f32), TS_ISA(ts_blas_small_f64);
+TsBlasSmallFn TS_ISA(ts_blas_small_c64), TS_ISA(ts_blas_small_c128);
+
+#endif
