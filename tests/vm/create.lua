@@ -57,3 +57,13 @@ op.full({1, 32}, 3):cast "mxfp4":totable()[1][32] --> 3
 local special = tessera.tensor({0 / 0, 1 / 0, -0.0}, {dtype = "bf16"}):totable()
 assert(special[1] ~= special[1] and special[2] == 1 / 0 and 1 / special[3] == -1 / 0)
 tessera.tensor({true, false}):totable() --> {true, false}
+
+-- options of tensor, beside the numbers too
+tessera.tensor({1, 2}, {dtyp = "f64"}) --! did you mean 'dtype'?
+tessera.tensor({1, 2}, "f64") --! options are a table, not a string
+tessera.tensor({1, 2}, {2, 3}) --! options have names
+tessera.tensor({1, 2}, {dtype = 3}) --! dtype must be a string, not a number
+tessera.tensor(1, 2, 3) --! 3 arguments given
+tessera.tensor({1, 2, dtype = "f64"}).dtype --> f64
+tessera.tensor({1, 2, requires_grad = true}).requires_grad --> true
+tessera.tensor({1, 2}, {dtype = "i32", requires_grad = true}) --! only floats and complex numbers have derivatives
