@@ -250,9 +250,8 @@ static int type_list(lua_State *L, int at, TsMeta *m, const char *name) {
   for (int i = 0; i < n; i++) {
     lua_rawgeti(L, at, i + 1);
     lua_getfield(L, -1, "dtype");
-    size_t len = 0;
-    const char *word = lua_tolstring(L, -1, &len);
-    TsDtype d = word ? ts_dtype_parse(word, (int)len) : TS_DT_none;
+    const char *word = lua_isstring(L, -1) ? ts_lua_word(L, -1) : NULL;
+    TsDtype d = word ? ts_dtype_parse(word, (int)strlen(word)) : TS_DT_none;
     if (d == TS_DT_none)
       return ts_lua_fail(L, TS_ERR_dtype, "%s: result %d has no dtype '%s'", name, i + 1,
                          word ? word : "nil");

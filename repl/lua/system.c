@@ -43,7 +43,7 @@ static int option_type(lua_State *L, const char *name, const char *wanted) {
 /* The option whose value is on top of the stack. */
 static int read_option(lua_State *L, const char *name, TensorOptions *o) {
   TsContext *c = ts_lua_context(L);
-  const char *word = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : NULL;
+  const char *word = lua_type(L, -1) == LUA_TSTRING ? ts_lua_word(L, -1) : NULL;
   if (!strcmp(name, "requires_grad")) {
     if (!lua_isboolean(L, -1)) return option_type(L, name, "boolean");
     o->requires_grad = lua_toboolean(L, -1);
@@ -112,7 +112,7 @@ static int tensor(lua_State *L) {
 
 /* Upvalue-free: the dtype of from_bytes by its name at a stack index. */
 static TsDtype check_dtype(lua_State *L, int index) {
-  const char *name = luaL_checkstring(L, index);
+  const char *name = ts_lua_word(L, index);
   TsDtype d = ts_dtype_parse(name, (int)strlen(name));
   if (d == TS_DT_none) ts_lua_fail(L, TS_ERR_dtype, "there is no dtype '%s'", name);
   return d;
@@ -220,7 +220,7 @@ static int rng_state(lua_State *L) {
 static int isa(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   if (!lua_isnoneornil(L, 1)) {
-    const char *name = luaL_checkstring(L, 1);
+    const char *name = ts_lua_word(L, 1);
     const TsKernels *k = ts_kernels_use(name);
     if (!k) return ts_lua_fail(L, TS_ERR_device, "this CPU has no instruction set '%s'", name);
     bool other = k != c->k;
@@ -339,7 +339,7 @@ static int default_device(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   const char *before = c->device_auto ? "auto" : ts_device_at(c->device)->name;
   if (!lua_isnoneornil(L, 1)) {
-    const char *name = luaL_checkstring(L, 1);
+    const char *name = ts_lua_word(L, 1);
     bool automatic = !strcmp(name, "auto");
     TsDevice *d = automatic ? ts_device_at(0) : ts_device_find(name, &c->err);
     if (!d || ts_defer_settle(c, true) || ts_device_use(d, &c->err)) return ts_lua_raise(L);
@@ -354,7 +354,7 @@ static int default_device(lua_State *L) {
 static int synchronize(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   TsDevice *only = NULL;
-  if (!lua_isnoneornil(L, 1) && !(only = ts_device_find(luaL_checkstring(L, 1), &c->err)))
+  if (!lua_isnoneornil(L, 1) && !(only = ts_device_find(ts_lua_word(L, 1), &c->err)))
     return ts_lua_raise(L);
   if (ts_defer_settle(c, true)) return ts_lua_raise(L);
   for (int i = 0; i < TS_MAX_DEVICES; i++) {

@@ -422,7 +422,7 @@ static TsTensor *moved(TsContext *c, TsTensor *x, int device) {
 static int to(lua_State *L) {
   TsTensor *x = ts_lua_check_tensor(L, 1, "to");
   TsContext *c = ts_lua_context(L);
-  const char *where = luaL_checkstring(L, 2);
+  const char *where = ts_lua_word(L, 2);
   TsDtype d = ts_dtype_parse(where, (int)strlen(where));
   TsDevice *dev = d == TS_DT_none ? ts_device_find(where, &c->err) : NULL;
   if (d == TS_DT_none && !dev) return ts_lua_raise(L);
