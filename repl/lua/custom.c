@@ -191,6 +191,11 @@ static int wrong_gradient(lua_State *L, int i, TsTensor *t, const TsMeta *x) {
                     ts_meta_text(&t->meta, a), ts_meta_text(x, b));
 }
 
+static void push_wanted(lua_State *L, const TsAdjoint *a) {
+  lua_createtable(L, a->nin, 0);
+  for (int i = 0; i < a->nin; i++) lua_pushboolean(L, a->wanted[i]), lua_rawseti(L, -2, i + 1);
+}
+
 typedef struct Backward {
   Custom *f;
   TsAdjoint *a;
@@ -205,7 +210,8 @@ static int adjoint_body(lua_State *L) {
   ts_lua_push_values(L, c, a->nin, a->in);
   ts_lua_push_values(L, c, a->nout, a->out);
   ts_lua_push_values(L, c, a->nout, a->grad);
-  lua_call(L, 3, 1);
+  push_wanted(L, a);
+  lua_call(L, 4, 1);
   for (int i = 0; i < a->nin; i++) {
     lua_rawgeti(L, -1, i + 1);
     TsTensor *t = ts_lua_tensor(L, -1);

@@ -146,6 +146,12 @@ for how, d in pairs {
 } do
   assert(d.device == name and (d - tessera.tensor { 2, 4, 6 }):abs():max():item() < 1e-6, how)
 end
+-- A gradient from elsewhere goes to the device of its input, as one of another dtype becomes its dtype.
+local host = op.custom("host", { forward = function(a) return a * 2 end,
+  adjoint = function() return op.ones({ 3 }, { dtype = "f64" }) * 2 end })
+for how, d in pairs { leaf(function(a) return host(a):sum() end), graph.grad(function(a) return host(a):sum() end)(three) } do
+  assert(d.device == name and d.dtype == "f32" and d:sum():item() == 6, how)
+end
 graph.module("passed", function(a, b) return slope(a, b) end)(three, three:to "cpu") --! argument 2 is on cpu:0
 norm:tune(x:to(name), w:to(name)) --! has no choices on
 norm:ir("tile", { target = "sm_90a" }):find("target sm_90a", 1, true) ~= nil --> true
