@@ -149,6 +149,29 @@ bad(function(t, x, y) for r in t:rows(x) do break end end) --! a loop was left b
 bad(function(t, x, y) for r in t:rows(x) do y[r] = x[r].lt end end) --! what is stored is a function
 bad(function(t, x, y) local a = x[0] end) --! kernel.lua:150: @bad: load: stands outside of the parallel loops
 bad(function(t, x, y) for r in t:rows(x) do y[{ r, 0.5 }] = 1 end end) --! a position is a whole number or i64[]
+local function filled(dtype, v)
+  return op.kernel("bad", { x = dtype .. "[N]" }, { y = dtype .. "[N]" }, function(t, x, y)
+    for i in t:parallel(0, t.N, 4) do y:store({ i }, x:load({ i + 1 }, 4, { edge = true, fill = v }), { edge = true }) end
+  end)
+end
+filled("u8", 300) --! load: 300 does not fit into u8
+filled("u8", 300) --! u8 holds whole numbers from 0 to 255
+filled("u8", 256) --! 256 does not fit into u8
+filled("u8", -1) --! -1 does not fit into u8
+filled("u8", 1e10) --! 10000000000 does not fit into u8
+filled("u8", 0 / 0) --! nan does not fit into u8
+filled("i8", -129) --! -129 does not fit into i8
+filled("i32", 0.5) --! 0.5 does not fit into i32
+filled("bool", 2) --! 2 does not fit into bool
+filled("u8", 255)(op.zeros({ 5 }, { dtype = "u8" })) --> [  0   0   0   0 255]
+--> u8[5]
+filled("i8", -128)(op.zeros({ 3 }, { dtype = "i8" })) --> [   0    0 -128]
+--> i8[3]
+filled("f32", 1e10)(op.zeros { 2 })[1]:item() --> 10000000000
+local function picked(t, x, at, y)
+  for i in t:rows(at) do y:store({ i }, x:gather(at:load({ i }, 1), { edge = true, fill = 300 })) end
+end
+op.kernel("bad", { x = "u8[N]", at = "i64[N]" }, { y = "u8[N]" }, picked) --! gather: 300 does not fit into u8
 op.kernel("bad", { x = "complex64[N]" }, { y = "f32[N]" }, function(t, x, y) end) --! elements of a kernel are real numbers
 op.kernel("tile @f(%x: f32[2]) -> () {}") --! nothing is written
 op.kernel("bad", {}, {}, function() end, { adjoint = 1 }) --! adjoint is a function, not a number
