@@ -189,3 +189,29 @@ select(2, message:gsub("kernel%.lua:%d+: ", "")) --> 1
 message:match "did you mean '%a+'" --> did you mean 'load'
 tessera.jit.flsh() --! tessera.jit has no function 'flsh'
 tessera.jit.flsh() --! did you mean 'flush'?
+
+-- A text that lacks memory, or whose error does, says so.
+local symbolic = op.kernel("symbolic", { x = "f32[M,N]" }, { y = "f32[M]" }, function(t, x, y)
+  for r in t:rows(x) do y[r] = (x[r] * x[r]):mean():sqrt() end
+end)
+local turned = op.kernel("turned", { x = "f32[M,N]" }, { y = "f32[N,M]" }, function(t, x, y)
+  for i in t:parallel(0, t.M, 8) do
+    y:store({ 0, i }, x:load({ i, 0 }, { 8, 8 }, { edge = true }):transpose { 1, 0 }, { edge = true })
+  end
+end)
+local function text_of(k, level)
+  local ok, text = pcall(function() return k:ir(level) end)
+  return text, ok
+end
+for _, case in ipairs { { symbolic, "explicit" }, { turned, "tile" }, { turned, "explicit" } } do
+  local want, fine, n = text_of(case[1], case[2]), true, 0
+  repeat
+    n = n + 1
+    core.fail_after(n)
+    local have, ok = text_of(case[1], case[2])
+    local left = core.fail_after(0)
+    fine = fine and (have == want or not ok and have:find "out of memory" ~= nil and not have:find "call it first")
+    assert(fine, ("%s %s, %d: %s"):format(case[1].name, case[2], n, have))
+  until left > 0 or n == 1000
+  assert(n > 4 and n < 1000, n)
+end
