@@ -458,8 +458,8 @@ static void test_lu_left(void) {
     ts_cpu_clear_interrupt();
     for (int i = 0; i < m && i < n; i++)
       if (pivots[i] < 0 || pivots[i] >= m) {
-        printf("lu of %d x %d, left at look %lld: pivot %d is row %d\n", m, n, (long long)look, i,
-               pivots[i]);
+        printf("lu of %d x %d, left at look %lld: pivot %d is row %d\n", m, n, (long long)look,
+               i, pivots[i]);
         bad++;
         return;
       }
