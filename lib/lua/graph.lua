@@ -711,6 +711,7 @@ function graph.training_step(model, loss, optimizer, given)
   end
   step.__index = function(_, key) return f[key] end
   step.__tostring = function() return tostring(f) end
+  captured.class(step, "function", {})
   return core.keep_line(setmetatable({ ir = function(_, ...) return f:ir(...) end, stats = function() return f:stats() end,
     rewrites = function() return f:rewrites() end }, step))
 end

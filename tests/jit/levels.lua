@@ -52,7 +52,7 @@ levels(of(f))
 f:ir "bytecode":match "fused r0, r1 .-// mul add gelu_erf layernorm mul at .-levels%.lua:" ~= nil --> true
 f:ir "tiles":match "%d+ bytes of code" ~= nil --> true
 f:ir "tiel" --! there is no level 'tiel'; levels are captured, rewrites, graph,
-f:ir(true) --! level must be a string, not true
+f:ir(true) --! there is no level 'true'; levels are
 
 -- Back on the VM the levels are those of the kernel that would be, and it says why.
 core.jit_returns(1)
