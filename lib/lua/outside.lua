@@ -75,8 +75,8 @@ local function is_plain(value)
   return kind == "number" or kind == "string" or kind == "boolean" or kind == "nil"
 end
 
--- Calls at(container, key, value, path) for each place, deepest last; functions of the program are
--- entered in w.words before any table is asked for names, so it runs twice.
+-- Collects places as {container, key, value, path}. Words of all functions are known before any table is
+-- asked for them, so it runs twice, and the first time collects none.
 local Walk = {}
 Walk.__index = Walk
 
@@ -309,26 +309,39 @@ local function fields_text(t, parts, at, depth)
   end
 end
 
-local texts = setmetatable({}, { __mode = "k" }) -- by module: its text, and the look that says whether it still holds
+-- By module: its text, and the places and values that it is of. Those are held weakly, since a module that is
+-- named by what stands under it as a key would never be collected.
+local texts = setmetatable({}, { __mode = "k" })
+local weak = { __mode = "v" }
+
+local function holds(known)
+  local at, key, value = known.at, known.key, known.value
+  for i = 1, known.n do
+    if at[i] == nil or value[i] == nil or not rawequal(rawget(at[i], key[i]), value[i]) then return false end
+  end
+  return true
+end
 
 --- What a module and those below it are but for their tensors, as text: classes, train or eval, numbers, flags,
 --- functions.
 function outside.module_text(m)
   local known = texts[m]
-  if known and not differs(known.look) then return known.text end
-  local look, parts = { n = 0, at = {}, key = {}, value = {} }, {}
+  if known and holds(known) then return known.text end
+  local parts = {}
+  known = { n = 0, at = setmetatable({}, weak), key = {}, value = setmetatable({}, weak) }
   local function at(container, key, value)
     if value ~= value then return end
-    look.n = look.n + 1
-    look.at[look.n], look.key[look.n], look.value[look.n] = container, key, value
+    known.n = known.n + 1
+    known.at[known.n], known.key[known.n], known.value[known.n] = container, key, value
   end
   m:apply(function(part)
     parts[#parts + 1] = part.class
     fields_text(part, parts, at, 0)
     for _, child in ipairs(part:children()) do at(part, child.key, child[2]) end
   end)
-  texts[m] = { look = look, text = table.concat(parts, " ") }
-  return texts[m].text
+  known.text = table.concat(parts, " ")
+  texts[m] = known
+  return known.text
 end
 
 return outside
