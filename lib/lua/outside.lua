@@ -62,6 +62,8 @@ local function global(env, name)
 end
 
 -- ---- the walk
+local META = {} -- the key of a place: the metatable itself
+
 local function is_class(t) return rawget(t, "__index") == t and rawget(t, "class") ~= nil end
 
 -- The function that a callable table of a library stands for: captured ones have a body.
@@ -72,7 +74,7 @@ end
 
 local function is_plain(value)
   local kind = type(value)
-  return kind == "number" or kind == "string" or kind == "boolean" or kind == "nil"
+  return kind == "number" or kind == "string" or kind == "boolean" or kind == "nil" or kind == "cdata"
 end
 
 -- Calls at(container, key, value, path) for each place, deepest last; functions of the program are
@@ -137,9 +139,9 @@ function Walk:table(t, path, depth)
   if libraries[t] or is_class(t) or self.ntable > MOST then return end
   local n = #t
   for key, value in next, t do
-    local listed = type(key) == "number"
+    local listed = type(key) == "number" or type(key) == "boolean"
     if not listed or n <= LIST then
-      self:value(t, key, value, listed and ("%s[%s]"):format(path, key) or path .. "." .. tostring(key), depth,
+      self:value(t, key, value, listed and ("%s[%s]"):format(path, tostring(key)) or path .. "." .. tostring(key), depth,
         listed or self.words[key] ~= nil)
     end
   end
@@ -179,6 +181,21 @@ function Walk:module(m, path, depth)
 end
 
 -- ---- looks
+-- Columns, which compiled code looks at: fields of tables, metatables, and what needs more than a look: 0, which
+-- has two signs, NaN, which differs from itself, numbers and pointers of C, each of which is another value each time.
+local function columns() return { n = 0, at = {}, key = {}, value = {}, path = {} } end
+
+local function new_look()
+  return setmetatable({ nup = 0, upvalues = {}, named = {}, fields = columns(), metas = columns(), odd = columns() }, Look)
+end
+
+local function add(look, container, key, value, path)
+  local odd = type(value) == "cdata" or value == 0 or value ~= value
+  local c = key == META and look.metas or odd and look.odd or look.fields
+  c.n = c.n + 1
+  c.at[c.n], c.key[c.n], c.value[c.n], c.path[c.n] = container, key, value, path
+end
+
 --- What the functions and modules of a list take from outside now.
 function outside.look(roots)
   find_libraries()
@@ -190,27 +207,62 @@ function outside.look(roots)
       if type(root) == "function" then w:func(root, "", 0) else w:table(root, "model", 0) end
     end
   end
-  -- Columns: places in tables, which compiled code looks at; then upvalues, by threes.
-  local look = setmetatable({ n = 0, nup = 0, upvalues = {}, named = {}, at = {}, key = {}, value = {}, path = {} }, Look)
+  local look = new_look()
   for _, p in ipairs(w.places) do
-    if type(p[1]) == "function" then
+    if type(p[1]) ~= "function" or type(p[3]) == "cdata" then
+      add(look, p[1], p[2], p[3], p[4])
+    else -- upvalues, by threes
       local k = 3 * look.nup
       look.upvalues[k + 1], look.upvalues[k + 2], look.upvalues[k + 3] = p[1], p[2], p[3]
       look.nup = look.nup + 1
       look.named[look.nup] = p[4]
-    elseif p[3] == p[3] then -- a NaN differs from itself
-      look.n = look.n + 1
-      look.at[look.n], look.key[look.n], look.value[look.n], look.path[look.n] = p[1], p[2], p[3], p[4]
     end
   end
   return look
 end
 
--- The first place in a table whose value is another, or nil.
-local function differs(look)
-  local at, key, value = look.at, look.key, look.value
-  for i = 1, look.n do
+-- ---- the first place of columns whose value is another, or nil
+local function fields_differ(c)
+  local at, key, value = c.at, c.key, c.value
+  for i = 1, c.n do
     if not rawequal(rawget(at[i], key[i]), value[i]) then return i end
+  end
+end
+
+local getmetatable_of = debug.getmetatable
+local function metas_differ(c)
+  local at, value = c.at, c.value
+  for i = 1, c.n do
+    if not rawequal(getmetatable_of(at[i]), value[i]) then return i end
+  end
+end
+
+local function same_number(a, b)
+  if a == b then return a ~= 0 or 1 / a == 1 / b end
+  return a ~= a and b ~= b
+end
+
+-- Numbers of C by their values, all else of C by where it is.
+local function same_value(a, b)
+  if type(a) ~= type(b) then return false end
+  if type(b) == "number" then return same_number(a, b) end
+  if rawequal(a, b) or type(b) ~= "cdata" then return rawequal(a, b) end
+  local ffi = require "ffi"
+  if tonumber(ffi.typeof(a)) ~= tonumber(ffi.typeof(b)) then return false end
+  if ffi.istype("int64_t", b) or ffi.istype("uint64_t", b) then return a == b end
+  local complex = ffi.istype("complex", b) or ffi.istype("complex float", b)
+  return complex and same_number(a.re, b.re) and same_number(a.im, b.im)
+end
+
+local function now_at(container, key)
+  if key == META then return getmetatable_of(container) end
+  if type(container) == "function" then return (select(2, debug.getupvalue(container, key))) end
+  return rawget(container, key)
+end
+
+local function odd_differ(c)
+  for i = 1, c.n do
+    if not same_value(now_at(c.at[i], c.key[i]), c.value[i]) then return i end
   end
 end
 
@@ -219,7 +271,18 @@ local upvalue_differs = core.upvalue_differs
 --- Whether all is as it was.
 function Look:same()
   if self.nup > 0 and upvalue_differs(self.upvalues, self.nup) then return false end
-  return self.n == 0 or not differs(self)
+  local fields, metas, odd = self.fields, self.metas, self.odd
+  return not (fields.n > 0 and fields_differ(fields) or metas.n > 0 and metas_differ(metas) or odd.n > 0 and odd_differ(odd))
+end
+
+-- The columns and the place of what is another, or nil.
+local function differs(look)
+  local i = fields_differ(look.fields)
+  if i then return look.fields, i end
+  i = metas_differ(look.metas)
+  if i then return look.metas, i end
+  i = odd_differ(look.odd)
+  if i then return look.odd, i end
 end
 
 local function shown(value)
@@ -246,31 +309,39 @@ function Look:changed()
   local i, now = upvalue_differs(self.upvalues, self.nup)
   local was = i and self.upvalues[3 * i]
   if i then return sentence(self.named[i], now, was), kind_of(was) end
-  local k = differs(self)
-  if not k then return end
-  return sentence(self.path[k], rawget(self.at[k], self.key[k]), self.value[k]), kind_of(self.value[k])
+  local c, k = differs(self)
+  if not c then return end
+  return sentence(c.path[k], now_at(c.at[k], c.key[k]), c.value[k]), kind_of(c.value[k])
 end
 
---- Behind a capture: places that the function itself has changed are looked at no more; gives them.
+--- Behind a capture: places that the function itself has changed are looked at no more; gives them, without those
+--- that were empty and have got a table or a function, which is how things are made or loaded when first needed.
 function Look:settle()
-  local own = {}
-  local up, i = self.upvalues, upvalue_differs(self.upvalues, self.nup)
+  local changed = {}
+  local function enter(path, now, was)
+    local made = was == nil and (type(now) == "table" or type(now) == "function")
+    if not made then changed[#changed + 1] = path end
+  end
+  local up = self.upvalues
+  local i, now = upvalue_differs(up, self.nup)
   while i do
-    own[#own + 1] = self.named[i]
+    enter(self.named[i], now, up[3 * i])
     for k = 1, 3 do up[3 * i - 3 + k] = up[3 * self.nup - 3 + k] end
     self.named[i] = self.named[self.nup]
     self.nup = self.nup - 1
-    i = upvalue_differs(up, self.nup)
+    i, now = upvalue_differs(up, self.nup)
   end
-  local k = differs(self)
-  while k do
-    own[#own + 1] = self.path[k]
-    for _, column in ipairs { self.at, self.key, self.value, self.path } do column[k] = column[self.n] end
-    for _, column in ipairs { self.at, self.key, self.value, self.path } do column[self.n] = nil end
-    self.n = self.n - 1
-    k = differs(self)
+  local c, k = differs(self)
+  while c do
+    enter(c.path[k], now_at(c.at[k], c.key[k]), c.value[k])
+    for _, column in ipairs { c.at, c.key, c.value, c.path } do
+      column[k] = column[c.n]
+      column[c.n] = nil
+    end
+    c.n = c.n - 1
+    c, k = differs(self)
   end
-  return own
+  return changed
 end
 
 -- ---- modules that are arguments: their tensors are inputs, all else of them is part of the specialisation
@@ -315,13 +386,9 @@ local texts = setmetatable({}, { __mode = "k" }) -- by module: its text, and the
 --- functions.
 function outside.module_text(m)
   local known = texts[m]
-  if known and not differs(known.look) then return known.text end
-  local look, parts = { n = 0, at = {}, key = {}, value = {} }, {}
-  local function at(container, key, value)
-    if value ~= value then return end
-    look.n = look.n + 1
-    look.at[look.n], look.key[look.n], look.value[look.n] = container, key, value
-  end
+  if known and known.look:same() then return known.text end
+  local look, parts = new_look(), {}
+  local function at(container, key, value) add(look, container, key, value) end
   m:apply(function(part)
     parts[#parts + 1] = part.class
     fields_text(part, parts, at, 0)

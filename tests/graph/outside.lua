@@ -53,11 +53,46 @@ f(x) --! add: input 'y' is missing
 shift = 0
 f(x):item() --> 380
 
--- NaN is itself; -0.0 and 0 are equal numbers to Lua, and no reason.
-local odd = 0 / 0
+-- NaN is itself and no number; 0 has two signs.
+local odd, zero, put = 0 / 0, 0, { rate = 0 / 0 }
+loose = 0 / 0
 local g = graph.module("g", function(a) return (a * odd):sum() end)
-for _ = 1, 3 do g(x) end
-count(g) --> 1
+local gz = graph.module("gz", function(a) return a / (a * zero) end)
+local gf = graph.module("gf", function(a) return (a * put.rate):sum() end)
+local gg = graph.module("gg", function(a) return (a * loose):sum() end)
+for _ = 1, 3 do g(x) gf(x) gg(x) end
+count(g) + count(gf) + count(gg) --> 3
+odd, put.rate, loose = 2, 3, 4
+g(x):item() + gf(x):item() + gg(x):item() --> 36
+odd, put.rate, loose = 0 / 0, 0 / 0, 0 / 0
+g(x):eq(g(x)):item() or gf(x):eq(gf(x)):item() or gg(x):eq(gg(x)):item() --> false
+gz(x)[0]:item() --> inf
+zero = -zero
+gz(x)[0]:item() --> -inf
+put.rate = 0
+1 / gf(x):item() --> inf
+put.rate = -put.rate
+1 / gf(x):item() --> -inf
+
+-- Numbers of C by their values, other keys than names.
+local long, set, ffi = 1LL, { [true] = 1 }, require "ffi"
+local point = ffi.new "struct { int x; }"
+local cpx = ffi.new("complex", 1, 2)
+local gc = graph.module("gc", function(a)
+  return a * tonumber(long) * set[true] * (point.x + 1) * cpx.re
+end)
+gc(x)[0]:item() --> 1
+long, cpx = long + 1 - 1, ffi.new("complex", 1, 2)
+gc(x)[0]:item() --> 1
+count(gc) --> 1
+long = 3LL
+gc(x)[0]:item() --> 3
+set[true] = 2
+gc(x)[0]:item() --> 6
+point = ffi.new("struct { int x; }", 1)
+gc(x)[0]:item() --> 12
+cpx = ffi.new("complex", 2, 2)
+gc(x)[0]:item() --> 24
 
 -- ---- functions, and what they take from outside themselves
 local power = 2
