@@ -8,14 +8,18 @@
 --
 -- Looked at are numbers, strings, flags, tensors, functions and modules by what they are, and tables
 -- through their fields, of which a name has to stand in one of the functions: a counter that a
--- program keeps beside is no reason. Fields of nn modules are looked at whatever they are called. Not seen are
--- names that are put together at run time, lists of more than LIST values, and what libraries keep to themselves.
+-- program keeps beside is no reason. Fields of nn modules are looked at whatever they are called. Where a
+-- function reads t.name and there is none, "none" is what is remembered; so are metatables, what they name,
+-- and the tables behind __index. Not seen are names that are put together at run time and what pairs() finds under
+-- other names, lists of more than LIST values, tables DEEP within each other, modules that the function itself loads
+-- first, the bytes of a struct, and what libraries keep to themselves.
 
 local core = require "tessera.core"
 local Module = require "tessera.module"
 local util = require "jit.util"
 
 local LIST, DEEP, MOST = 256, 16, 20000 -- values of a list, tables within each other, places and tables of a function
+local ABSENT, CHAIN = 128, 8 -- fields that are not there, tables behind each other by __index
 
 local outside = {}
 local Look = {}
@@ -38,31 +42,68 @@ local function find_libraries()
   end
 end
 
--- ---- names in a function: globals that it reads, and all words, which may be names of fields
-local GGET = bit.band(util.funcbc(loadstring "return anything", 1), 0xff)
+-- A metatable of a library: of a list of sizes, an optimizer, a captured function.
+local function is_librarys(meta)
+  if libraries[meta] then return true end
+  for _, f in next, meta do
+    if type(f) == "function" and of_library(f) then return true end
+  end
+  local index = rawget(meta, "__index")
+  return type(index) == "table" and libraries[index] == true
+end
 
-local function words_of(proto, globals, words)
+-- ---- names in a function: globals that it reads, all words, which may be names of fields, and the fields
+-- that it reads, by the name of what they are read of
+local function opcode(f, pc) return bit.band(util.funcbc(f, pc), 0xff) end
+local unbound
+local GGET, TGETS = opcode(loadstring "return anything", 1), opcode(loadstring "return a.b", 2)
+local UGET, MOV = opcode(function() return unbound end, 1), opcode(loadstring "local a local b = a", 2)
+local JUMP, MODES = 13 * 128, 15 * 128 -- of an instruction's mode: that its last operand is where it jumps to
+local ANY = 0 -- the name of what has none: a local, an argument
+
+local function jumped_to(proto, n)
+  local to = {}
+  for pc = 1, n do
+    local ins, mode = util.funcbc(proto, pc)
+    if ins and bit.band(mode, MODES) == JUMP then to[pc + bit.rshift(ins, 16) - 0x7fff] = true end
+  end
+  return to
+end
+
+-- What the instruction before pc has put into a register: the name of an upvalue, a global, a field, or ANY.
+local function name_of(proto, pc, register, jumped)
+  if pc < 2 or jumped[pc] then return ANY end
+  local ins = util.funcbc(proto, pc - 1)
+  local op, a, d = bit.band(ins, 0xff), bit.band(bit.rshift(ins, 8), 0xff), bit.rshift(ins, 16)
+  if op == MOV and d == register and a ~= register then return name_of(proto, pc - 1, register, jumped) end -- o:m()
+  if a ~= register then return ANY end
+  if op == UGET then return util.funcuvname(proto, d) or ANY end
+  if op == GGET then return util.funck(proto, -1 - d) end
+  return op == TGETS and util.funck(proto, -1 - bit.band(d, 0xff)) or ANY
+end
+
+local function words_of(proto, globals, words, reads)
   local info = util.funcinfo(proto)
+  local jumped = jumped_to(proto, info.bytecodes - 1)
   for pc = 1, info.bytecodes - 1 do
     local ins = util.funcbc(proto, pc)
-    if ins and bit.band(ins, 0xff) == GGET then globals[util.funck(proto, -1 - bit.rshift(ins, 16))] = true end
+    local op = ins and bit.band(ins, 0xff)
+    if op == GGET then
+      globals[util.funck(proto, -1 - bit.rshift(ins, 16))] = true
+    elseif op == TGETS then
+      local name = name_of(proto, pc, bit.rshift(ins, 24), jumped)
+      reads[name] = reads[name] or {}
+      reads[name][util.funck(proto, -1 - bit.band(bit.rshift(ins, 16), 0xff))] = true
+    end
   end
   for i = 1, info.gcconsts or 0 do
     local k = util.funck(proto, -i)
-    if type(k) == "string" then words[k] = true elseif type(k) == "proto" then words_of(k, globals, words) end
+    if type(k) == "string" then words[k] = true elseif type(k) == "proto" then words_of(k, globals, words, reads) end
   end
 end
 
-local function global(env, name)
-  local value = rawget(env, name)
-  local meta = value == nil and getmetatable(env)
-  local more = type(meta) == "table" and rawget(meta, "__index")
-  if type(more) == "table" then return rawget(more, name), more end
-  return value, env
-end
-
 -- ---- the walk
-local META = {} -- the key of a place: the metatable itself
+local META, META_OF = {}, {} -- keys of places: the metatable itself; of what was asked: what stands in it
 
 local function is_class(t) return rawget(t, "__index") == t and rawget(t, "class") ~= nil end
 
@@ -87,6 +128,18 @@ function Walk:place(container, key, value, path)
   self.places[#self.places + 1] = { container, key, value, path }
 end
 
+-- Whether that is asked for the first time of a container and a key.
+function Walk:once(container, key)
+  local keys = self.asked[container]
+  if not keys then
+    keys = {}
+    self.asked[container] = keys
+  end
+  if keys[key] then return false end
+  keys[key] = true
+  return true
+end
+
 function Walk:func(f, path, depth)
   if self.seen[f] or depth > DEEP then return end
   self.seen[f] = true
@@ -106,11 +159,20 @@ function Walk:func(f, path, depth)
   end
   if library then return end
   local globals = {}
-  words_of(f, globals, self.words)
+  words_of(f, globals, self.words, self.reads)
   local env = getfenv(f)
-  for name in pairs(globals) do
-    local value, where = global(env, name)
-    self:value(where, name, value, "global " .. name, depth, true)
+  for name in pairs(globals) do self:global(env, name, depth) end
+end
+
+-- A global, also of an environment that has others behind it.
+function Walk:global(env, name, depth)
+  for _ = 1, CHAIN do
+    local value = rawget(env, name)
+    local meta = value == nil and debug.getmetatable(env)
+    local index = type(meta) == "table" and rawget(meta, "__index")
+    self:value(env, name, value, "global " .. name, depth, true)
+    if type(index) ~= "table" then return end
+    env = index
   end
 end
 
@@ -118,9 +180,12 @@ end
 function Walk:value(container, key, value, path, depth, named)
   local kind = type(value)
   if kind == "table" then
+    local name = type(container) == "function" and debug.getupvalue(container, key) or key
     if libraries[value] then return end
+    local short = path:gsub("^%a+ ", "", 1)
+    self:absent(value, name, short)
     if named then self:place(container, key, value, path) end
-    self:table(value, path:gsub("^%a+ ", "", 1), depth + 1)
+    self:table(value, short, depth + 1)
   elseif kind == "function" then
     if named then self:place(container, key, value, path) end
     self:func(value, path, depth + 1)
@@ -129,7 +194,42 @@ function Walk:value(container, key, value, path, depth, named)
   end
 end
 
-function Walk:table(t, path, depth)
+-- Fields that a function reads of a table of this name and that are not there, nor in what is behind it by
+-- __index. Those of a table that has no name are read of any table, but no module and no list.
+function Walk:absent(t, name, path)
+  if not self.places or body_of(t) then return end
+  local module = Module.is_module(t)
+  if not module and (#t > 0 or is_class(t)) then return end
+  local meta = debug.getmetatable(t)
+  if type(meta) == "table" and not module and is_librarys(meta) then return end
+  for _, of in ipairs { name, not module and ANY or nil } do
+    for word in pairs(self.reads[of] or {}) do
+      local at, chain = t, 0
+      while type(at) == "table" and not libraries[at] and chain < CHAIN and rawget(at, word) == nil do
+        if not self:lacks(at, word, path) then break end
+        meta = debug.getmetatable(at)
+        at = not module and type(meta) == "table" and rawget(meta, "__index") or nil
+        chain = chain + 1
+      end
+    end
+  end
+end
+
+function Walk:lacks(t, word, path)
+  if self.nabsent >= ABSENT then return false end
+  if not self:once(t, word) then return true end
+  self.nabsent = self.nabsent + 1
+  self:place(t, word, nil, ("%s.%s"):format(path, word))
+  if not Module.is_module(t) then self:identity(t, path) end
+  return true
+end
+
+-- The metatable that a table has, or that it has none.
+function Walk:identity(t, path)
+  if self:once(t, META) then self:place(t, META, debug.getmetatable(t), "the metatable of " .. path) end
+end
+
+function Walk:table(t, path, depth, class)
   if self.seen[t] or depth > DEEP then return end
   local body = body_of(t)
   if body then return self:func(body, path, depth) end
@@ -140,18 +240,34 @@ function Walk:table(t, path, depth)
   local n = #t
   for key, value in next, t do
     local listed = type(key) == "number" or type(key) == "boolean"
+    local method = class and type(value) == "function" and not of_library(value) -- a library may call it
     if not listed or n <= LIST then
       self:value(t, key, value, listed and ("%s[%s]"):format(path, tostring(key)) or path .. "." .. tostring(key), depth,
-        listed or self.words[key] ~= nil)
+        listed or method or self.words[key] ~= nil)
     end
   end
-  if n > 0 and n <= LIST then self:place(t, n + 1, nil, ("%s[%d]"):format(path, n + 1)) end
-  local meta = getmetatable(t) -- methods of the program's own classes
-  local class = type(meta) == "table" and rawget(meta, "__index")
-  if type(class) == "table" then self:methods(class, path, depth + 1) end
-  if type(meta) == "table" and type(rawget(meta, "__call")) == "function" then
-    self:func(meta.__call, path, depth + 1)
+  if n <= LIST and (n > 0 or next(t) == nil) then self:place(t, n + 1, nil, ("%s[%d]"):format(path, n + 1)) end
+  local meta = debug.getmetatable(t)
+  if type(meta) == "table" and not is_librarys(meta) then
+    self:identity(t, path)
+    self:meta(meta, path, depth + 1)
   end
+end
+
+-- What a metatable of the program's says of events, and the table behind __index.
+function Walk:meta(meta, path, depth)
+  local index = rawget(meta, "__index")
+  if self:once(meta, META_OF) then
+    if index == nil then self:place(meta, "__index", nil, ("the __index of %s"):format(path)) end
+    for event, f in next, meta do
+      local known = type(event) == "string" and event:find "^__" ~= nil
+      if known and (event == "__index" or type(f) == "function") then
+        self:place(meta, event, f, ("the %s of %s"):format(event, path))
+        if type(f) == "function" then self:func(f, path, depth) end
+      end
+    end
+  end
+  if type(index) == "table" and not libraries[index] then self:table(index, path, depth, true) end
 end
 
 function Walk:methods(class, path, depth)
@@ -199,9 +315,9 @@ end
 --- What the functions and modules of a list take from outside now.
 function outside.look(roots)
   find_libraries()
-  local w = setmetatable({ words = {} }, Walk)
+  local w = setmetatable({ words = {}, reads = {} }, Walk)
   for pass = 1, 2 do
-    w.seen, w.ntable = {}, 0
+    w.seen, w.ntable, w.asked, w.nabsent = {}, 0, {}, 0
     w.places = pass == 2 and {} or nil
     for _, root in ipairs(roots) do
       if type(root) == "function" then w:func(root, "", 0) else w:table(root, "model", 0) end

@@ -94,6 +94,83 @@ gc(x)[0]:item() --> 12
 cpx = ffi.new("complex", 2, 2)
 gc(x)[0]:item() --> 24
 
+-- ---- what is not there yet
+local late = { list = {} }
+local function helper(t) return t.bias or 0 end
+local ga = graph.module("ga", function(a)
+  for _, k in ipairs(late.list) do a = a * k end
+  return a * (late.scale or 1) + helper(late)
+end)
+ga(x)[0]:item() --> 1
+late.scale = 2
+ga(x)[0]:item() --> 2
+last(ga):match "late.scale is 2, was nil" ~= nil --> true
+late.bias = 3
+ga(x)[0]:item() --> 5
+late.list[1] = 10
+ga(x)[0]:item() --> 23
+late.other = 1
+ga(x)
+count(ga) --> 4
+late.scale = nil
+ga(x)[0]:item() --> 13
+-- A table that it keeps what it makes in.
+local memo = {}
+local gm = graph.module("gm", function(a)
+  memo.parts = memo.parts or { 2 }
+  return a * memo.parts[1]
+end)
+for _ = 1, 3 do gm(x) end
+count(gm) --> 1
+#gm.history --> 0
+
+-- ---- metatables
+local object = setmetatable({}, { __index = { k = 1 } })
+local go = graph.module("go", function(a) return a * object.k end)
+go(x)[0]:item() --> 1
+getmetatable(object).__index.k = 2
+go(x)[0]:item() --> 2
+object.k = 3
+go(x)[0]:item() --> 3
+object.k = nil
+setmetatable(object, { __index = setmetatable({}, { __index = { k = 4 } }) })
+go(x)[0]:item() --> 4
+getmetatable(getmetatable(object).__index).__index.k = 5
+go(x)[0]:item() --> 5
+getmetatable(object).__index.k = 6
+go(x)[0]:item() --> 6
+getmetatable(object).__index = function() return 7 end
+go(x)[0]:item() --> 7
+last(go):match "the __index of object is a function, was a table" ~= nil --> true
+local event = setmetatable({}, {
+  __call = function(_, a) return a end,
+  __add = function(_, a) return a + 1 end,
+})
+local ge = graph.module("ge", function(a) return event + event(a) end)
+ge(x)[0]:item() --> 2
+getmetatable(event).__call = function(_, a) return a * 10 end
+ge(x)[0]:item() --> 11
+getmetatable(event).__add = function(_, a) return a - 1 end
+ge(x)[0]:item() --> 9
+-- Classes of two levels, a number and a method of the upper one.
+local Base = { size = 1 }
+Base.__index = Base
+function Base:grow(a) return a * self.size end
+local Derived = setmetatable({}, Base)
+Derived.__index = Derived
+local instance = setmetatable({}, Derived)
+local gd = graph.module("gd", function(a) return instance:grow(a) end)
+gd(x)[0]:item() --> 1
+Base.size = 2
+gd(x)[0]:item() --> 2
+Derived.size = 3
+gd(x)[0]:item() --> 3
+function Base:grow(a) return a + self.size end
+gd(x)[0]:item() --> 4
+function Derived:grow(a) return a - self.size end
+gd(x)[0]:item() --> -2
+count(gd) --> 5
+
 -- ---- functions, and what they take from outside themselves
 local power = 2
 local function inner(a) return a ^ power end
