@@ -31,10 +31,15 @@ local function of_library(f)
   return source == "=[C]" or source:find "^=tessera" ~= nil or source:find "^=%[builtin" ~= nil
 end
 
+-- Lua's own modules and Tessera's; a program's are walked, whether they are globals or not.
+local own = {}
+for name in ("_G bit coroutine debug ffi io jit math os package string table"):gmatch "%S+" do own[name] = true end
+local function is_own(name) return own[name] or name:find "^jit%." ~= nil or name:find "^tessera%f[^%w_]" ~= nil end
+
 local libraries = setmetatable({}, { __mode = "k" })
 local function find_libraries()
   for name, value in pairs(package.loaded) do
-    if type(value) == "table" and (name:find "^tessera" or _G[name] == value) then libraries[value] = true end
+    if type(value) == "table" and is_own(name) then libraries[value] = true end
   end
   local tessera = package.loaded.tessera
   for _, value in pairs(tessera or {}) do
@@ -162,6 +167,7 @@ function Walk:func(f, path, depth)
   words_of(f, globals, self.words, self.reads)
   local env = getfenv(f)
   for name in pairs(globals) do self:global(env, name, depth) end
+  if globals.require then self:required(f, depth) end
 end
 
 -- A global, also of an environment that has others behind it.
@@ -176,11 +182,22 @@ function Walk:global(env, name, depth)
   end
 end
 
+-- Modules that are loaded and whose name stands in a function that calls require.
+function Walk:required(f, depth)
+  for word in pairs(self.words) do
+    local value = package.loaded[word]
+    if (type(value) == "table" and not libraries[value]) or type(value) == "function" then
+      self:value(package.loaded, word, value, "module " .. word, depth, true)
+    end
+  end
+end
+
 -- named: somebody named the place, or the container is a module.
 function Walk:value(container, key, value, path, depth, named)
   local kind = type(value)
   if kind == "table" then
     local name = type(container) == "function" and debug.getupvalue(container, key) or key
+    if value == _G then self:globals_of(value, name, depth) end
     if libraries[value] then return end
     local short = path:gsub("^%a+ ", "", 1)
     self:absent(value, name, short)
@@ -191,6 +208,15 @@ function Walk:value(container, key, value, path, depth, named)
     self:func(value, path, depth + 1)
   elseif named and (is_plain(value) or core.is_tensor(value)) then
     self:place(container, key, value, path)
+  end
+end
+
+-- Globals that a function reads as _G.name.
+function Walk:globals_of(t, name, depth)
+  for _, of in ipairs { name, ANY } do
+    for word in pairs(self.reads[of] or {}) do
+      if self:once(t, word) then self:value(t, word, rawget(t, word), "global _G." .. word, depth, true) end
+    end
   end
 end
 

@@ -171,6 +171,32 @@ function Derived:grow(a) return a - self.size end
 gd(x)[0]:item() --> -2
 count(gd) --> 5
 
+-- ---- modules of the program: global, by require, and the globals as a table
+rates = { rate = 1 }
+package.loaded.rates = rates
+package.loaded["rates.more"] = { rate = 1 }
+spare = 1
+local gr = graph.module("gr", function(a) return a * rates.rate * require "rates.more".rate * _G.spare * (_G.none or 1) end)
+gr(x)[0]:item() --> 1
+rates.rate = 2
+gr(x)[0]:item() --> 2
+package.loaded["rates.more"].rate = 3
+gr(x)[0]:item() --> 6
+spare = 4
+gr(x)[0]:item() --> 24
+none = 2
+gr(x)[0]:item() --> 48
+package.loaded["rates.more"] = { rate = 1 }
+gr(x)[0]:item() --> 16
+-- An environment with others behind it.
+local place = setmetatable({}, { __index = setmetatable({ k = 1 }, { __index = _G }) })
+local gp = graph.module("gp", setfenv(function(a) return a * k end, place))
+gp(x)[0]:item() --> 1
+getmetatable(place).__index.k = 2
+gp(x)[0]:item() --> 2
+place.k = 3
+gp(x)[0]:item() --> 3
+
 -- ---- functions, and what they take from outside themselves
 local power = 2
 local function inner(a) return a ^ power end
