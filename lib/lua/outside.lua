@@ -155,7 +155,7 @@ function Walk:func(f, path, depth)
     if not name then break end
     -- Of a library's closures only what the program gave them: functions and modules.
     if not library then
-      self:value(f, i, value, "upvalue " .. name, depth, true)
+      if name ~= "(tail)" then self:value(f, i, value, "upvalue " .. name, depth, true) end -- repl/tail_code.h: callees
     elseif type(value) == "function" and not of_library(value) then
       self:func(value, path, depth + 1)
     elseif Module.is_module(value) then
