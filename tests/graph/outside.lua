@@ -226,7 +226,7 @@ local firsts = {}
 for i = 1, 3 do firsts[i] = counted(x)[0]:item() end
 table.concat(firsts, " ") --> 1 1 1
 count(counted) --> 1
-last(counted):match "it changes upvalue calls itself" ~= nil --> true
+last(counted):match "it changes upvalue calls itself: that happens once" ~= nil --> true
 
 -- ---- tensors and modules
 local w = op.ones { 4 }
