@@ -323,17 +323,18 @@ function Walk:module(m, path, depth)
 end
 
 -- ---- looks
--- Columns, which compiled code looks at: fields of tables, metatables, and what needs more than a look: 0, which
+-- Columns, which compiled code looks at: fields of tables, those that are not there, metatables, and what needs more than a look: 0, which
 -- has two signs, NaN, which differs from itself, numbers and pointers of C, each of which is another value each time.
 local function columns() return { n = 0, at = {}, key = {}, value = {}, path = {} } end
 
 local function new_look()
-  return setmetatable({ nup = 0, upvalues = {}, named = {}, fields = columns(), metas = columns(), odd = columns() }, Look)
+  return setmetatable({ nup = 0, upvalues = {}, named = {}, fields = columns(), none = columns(), metas = columns(),
+    odd = columns() }, Look)
 end
 
 local function add(look, container, key, value, path)
   local odd = type(value) == "cdata" or value == 0 or value ~= value
-  local c = key == META and look.metas or odd and look.odd or look.fields
+  local c = key == META and look.metas or odd and look.odd or value == nil and look.none or look.fields
   c.n = c.n + 1
   c.at[c.n], c.key[c.n], c.value[c.n], c.path[c.n] = container, key, value, path
 end
@@ -368,6 +369,13 @@ local function fields_differ(c)
   local at, key, value = c.at, c.key, c.value
   for i = 1, c.n do
     if not rawequal(rawget(at[i], key[i]), value[i]) then return i end
+  end
+end
+
+local function none_differ(c)
+  local at, key = c.at, c.key
+  for i = 1, c.n do
+    if rawget(at[i], key[i]) ~= nil then return i end
   end
 end
 
@@ -413,14 +421,17 @@ local upvalue_differs = core.upvalue_differs
 --- Whether all is as it was.
 function Look:same()
   if self.nup > 0 and upvalue_differs(self.upvalues, self.nup) then return false end
-  local fields, metas, odd = self.fields, self.metas, self.odd
-  return not (fields.n > 0 and fields_differ(fields) or metas.n > 0 and metas_differ(metas) or odd.n > 0 and odd_differ(odd))
+  local fields, none, metas, odd = self.fields, self.none, self.metas, self.odd
+  if fields.n > 0 and fields_differ(fields) or none.n > 0 and none_differ(none) then return false end
+  return not (metas.n > 0 and metas_differ(metas) or odd.n > 0 and odd_differ(odd))
 end
 
 -- The columns and the place of what is another, or nil.
 local function differs(look)
   local i = fields_differ(look.fields)
   if i then return look.fields, i end
+  i = none_differ(look.none)
+  if i then return look.none, i end
   i = metas_differ(look.metas)
   if i then return look.metas, i end
   i = odd_differ(look.odd)
