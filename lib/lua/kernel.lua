@@ -59,7 +59,7 @@ local function arguments(k, ...)
     inputs[n + 1] = nil
   end
   local device
-  for i = 1, n do device = device or (core.is_tensor(inputs[i]) and inputs[i].device) end
+  for i = 1, n do device = device or (core.is_tensor(inputs[i]) and inputs[i].device or nil) end
   for i = 1, n do
     if type(inputs[i]) == "number" and k.params[i] then
       inputs[i] = core.tensor(inputs[i], { dtype = k.params[i].dtype, device = device })

@@ -123,8 +123,8 @@ local function is_plain(value)
   return kind == "number" or kind == "string" or kind == "boolean" or kind == "nil" or kind == "cdata"
 end
 
--- Calls at(container, key, value, path) for each place, deepest last; functions of the program are
--- entered in w.words before any table is asked for names, so it runs twice.
+-- Collects places as {container, key, value, path}. Words of all functions are known before any table is
+-- asked for them, so it runs twice, and the first time collects none.
 local Walk = {}
 Walk.__index = Walk
 
@@ -323,8 +323,9 @@ function Walk:module(m, path, depth)
 end
 
 -- ---- looks
--- Columns, which compiled code looks at: fields of tables, those that are not there, metatables, and what needs more than a look: 0, which
--- has two signs, NaN, which differs from itself, numbers and pointers of C, each of which is another value each time.
+-- Columns, which compiled code looks at: fields of tables, those that are not there, metatables, and what needs
+-- more than a look: 0, which has two signs, NaN, which differs from itself, numbers and pointers of C, each of which
+-- is another value each time.
 local function columns() return { n = 0, at = {}, key = {}, value = {}, path = {} } end
 
 local function new_look()
@@ -494,6 +495,7 @@ function Look:settle()
     c.n = c.n - 1
     c, k = differs(self)
   end
+  table.sort(changed)
   return changed
 end
 
@@ -533,22 +535,38 @@ local function fields_text(t, parts, at, depth)
   end
 end
 
-local texts = setmetatable({}, { __mode = "k" }) -- by module: its text, and the look that says whether it still holds
+-- By module: its text, and the places and values that it is of. Those are held weakly, since a module that is
+-- named by what stands under it as a key would never be collected.
+local texts = setmetatable({}, { __mode = "k" })
+local weak = { __mode = "v" }
+
+local function holds(known)
+  local at, key, value = known.at, known.key, known.value
+  for i = 1, known.n do
+    if at[i] == nil or value[i] == nil or not same_value(rawget(at[i], key[i]), value[i]) then return false end
+  end
+  return true
+end
 
 --- What a module and those below it are but for their tensors, as text: classes, train or eval, numbers, flags,
 --- functions.
 function outside.module_text(m)
   local known = texts[m]
-  if known and known.look:same() then return known.text end
-  local look, parts = new_look(), {}
-  local function at(container, key, value) add(look, container, key, value) end
+  if known and holds(known) then return known.text end
+  local parts = {}
+  known = { n = 0, at = setmetatable({}, weak), key = {}, value = setmetatable({}, weak) }
+  local function at(container, key, value)
+    known.n = known.n + 1
+    known.at[known.n], known.key[known.n], known.value[known.n] = container, key, value
+  end
   m:apply(function(part)
     parts[#parts + 1] = part.class
     fields_text(part, parts, at, 0)
     for _, child in ipairs(part:children()) do at(part, child.key, child[2]) end
   end)
-  texts[m] = { look = look, text = table.concat(parts, " ") }
-  return texts[m].text
+  known.text = table.concat(parts, " ")
+  texts[m] = known
+  return known.text
 end
 
 return outside

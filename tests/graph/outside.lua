@@ -288,6 +288,10 @@ arg(one, x):sum():item() --> 8
 arg(two, x):sum():item() --> 20
 two.n = 6
 arg(two, x):sum():item() --> 24
+two.n = 0 / 0
+arg(two, x):eq(arg(two, x))[0]:item() --> false
+two.n = 2
+arg(two, x):sum():item() --> 8
 
 -- ---- derivatives and steps
 local factor = 1
@@ -323,3 +327,22 @@ at(x)[0]:item() --> 2
 for i = 1, 50 do list[i + 1000] = x end
 at(x)[0]:item() --> 2
 count(at) --> 1
+
+-- What a module is, is remembered as long as the module is: nothing keeps one that the program has dropped.
+local alive = setmetatable({}, { __mode = "k" })
+for _ = 1, 3 do
+  local m = nn.Linear(2, 2)
+  m.options = { list = { 1, 2 }, f = function() return m end }
+  alive[m] = true
+  graph.module(function(m, a) return m(a) end)(m, op.ones { 1, 2 })
+end
+for _ = 1, 4 do collectgarbage() end
+next(alive) --> nil
+-- A field that held a table which is gone is another one.
+local m, again = nn.Linear(2, 2), graph.module(function(m, a) return m(a) end)
+m.options = { 1 }
+again(m, op.ones { 1, 2 })
+m.options = nil
+collectgarbage()
+again(m, op.ones { 1, 2 })
+count(again) --> 2

@@ -34,6 +34,24 @@ print(z ~= -1, z == 1, "x == 0") -- x == 0
 ]]
 notes(run("-jv {F}", script)) --> 7y~= 9z==
 notes(run("{F}", script)) == "" --> true
+-- Names that are numbers, or functions, by then: nothing is said of what is right.
+script = [[
+local tessera = require "tessera"
+local op = tessera.op
+local n, f = op.sum(op.ones { 3 }):item(), op.relu
+local k = op.sum(op.ones { 3 }):item()
+local relu = op.relu
+if n == 3 or k == 3 or relu == 1 then n = 0 end
+local y = op.ones { 1 }
+if y == 0 then n = 1 end
+y = y:item()
+if y == 1 then n = 2 end
+local x = op.ones { 1 }
+local function zero(x) return x == 0 end
+x = op.ones { 1 } * 2
+for x = 1, 2 do n = x == 2 end
+]]
+notes(run("-jv {F}", script)) --> 8y==
 notes(run("-i < {F}", "x, n = op.ones { 3 }, 0\nx == 0\nn == 0\nif n == 1 or x ~= 2 then print(1) end\n0 == x\nx.ndim == 1\n")) --> 1x== 1x~= 1x==
 
 -- What a captured function changes outside itself: once for each function.
