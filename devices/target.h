@@ -30,6 +30,8 @@ typedef struct TsTarget {
   bool half;        /* has instructions between f16 and f32 */
   bool brain;       /* between bf16 and f32 */
   bool round;       /* has floor, ceil, trunc and round as instructions */
+  bool scale;       /* has x 2^n as one */
+  int look;         /* numbers of f32 that one picks among by index; 0: none does */
   int vector_bytes; /* of a register */
   int registers;    /* vectors that the register file holds */
 

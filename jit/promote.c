@@ -353,6 +353,7 @@ void ts_jit_wait(TsJit *j) {
   ts_jit_reap(j);
   for (TsJitFunction *f = j->first; f; f = f->next)
     if (f->state == QUEUED && is_done(f->job)) finish(f);
+  ts_queue_wait(j->queue); /* the first of all has LLVM made ready for others behind it */
   ts_queue_wait(j->tunes);
   for (TsJitFunction *f = j->first; f; f = f->next)
     if (f->tuning && is_done(f->tuning)) finish_tuning(f);

@@ -38,7 +38,6 @@ extern const TsDtypeInfo ts_dtypes[TS_DT_COUNT];
 
 enum { TS_MXFP4_BLOCK = 32 };
 
-static inline int ts_dtype_kind(TsDtype d) { return ts_dtypes[d].kind; }
 static inline bool ts_dtype_is(TsDtype d, int kinds) {
   return (ts_dtypes[d].kind & kinds) != 0;
 }

@@ -6,13 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const name[] = {
-    "ok",
-#define ERR(n, text) #n,
-#include "lib/errors.def"
-#undef ERR
-};
-
 int ts_error_set(TsError *e, TsErrorCode code, const char *format, ...) {
   va_list ap;
   va_start(ap, format);
@@ -47,8 +40,6 @@ void ts_error_clear(TsError *e) {
   e->code = TS_OK;
   e->message[0] = e->hint[0] = 0;
 }
-
-const char *ts_error_name(TsErrorCode code) { return name[code]; }
 
 void ts_bug(const char *file, int line, const char *format, ...) {
   va_list ap;

@@ -26,7 +26,6 @@ int ts_error_hint(TsError *e, const char *format, ...) __attribute__((format(pri
 /* Adds function and place of the program, " (in f, model.lua:12)", unless there is one; -1. */
 int ts_error_where(TsError *e, const char *function, const char *place);
 void ts_error_clear(TsError *e);
-const char *ts_error_name(TsErrorCode code);
 
 /* For defects of ours: prints what is broken and where, then aborts. */
 _Noreturn void ts_bug(const char *file, int line, const char *format, ...)

@@ -86,30 +86,66 @@ void ts_compare_input(lua_State *L, const char *text, size_t size) {
   }
 }
 
-/* "x = op." among the last words: x, or NULL. */
+static int nested(const Scan *s) {
+  bool in = is(s, 4, "(") || is(s, 4, "{") || is(s, 4, "[");
+  return in ? 1 : -(is(s, 4, ")") || is(s, 4, "}") || is(s, 4, "]"));
+}
+
+/* Whether a call comes, of which all that it gives is taken: not op.sum(x):item(), op.eq(x, y) ==
+ * z, or op.relu by itself. */
+static bool is_call(Scan s) {
+  static const char *const parts[] = {":", ".", "[", "(", "==", "~=", "<", ">", "and", "or"};
+  if (!next(&s)) return false;
+  int depth = nested(&s);
+  if (depth < 1) return false;
+  while (depth && next(&s)) depth += nested(&s);
+  bool more = next(&s), whole = true;
+  for (size_t i = 0; more && i < sizeof parts / sizeof *parts; i++)
+    whole &= !is(&s, WORDS - 1, parts[i]);
+  return whole;
+}
+
+/* "x = op." among the last words, and behind them a call: x, or NULL. */
 static const TsToken *given(const Scan *s) {
   bool made = is(s, 4, ".") && (is(s, 3, "op") || is(s, 3, "rng"));
   bool wrapped = is(s, 4, "tensor") && is(s, 3, ".") && is(s, 2, "tessera");
-  if (made && is(s, 2, "=") && is_kind(s, 1, TS_LEX_NAME)) return &s->last[1];
-  if (wrapped && is(s, 1, "=") && is_kind(s, 0, TS_LEX_NAME)) return &s->last[0];
+  Scan behind = *s;
+  if (made && is(s, 2, "=") && is_kind(s, 1, TS_LEX_NAME) && !is(s, 0, ","))
+    return next(&behind) && is_call(behind) ? &s->last[1] : NULL;
+  if (wrapped && is(s, 1, "=") && is_kind(s, 0, TS_LEX_NAME))
+    return is_call(behind) ? &s->last[0] : NULL;
   return NULL;
 }
 
-static bool known(const Scan *s, int n, const TsToken *names, const TsToken *name) {
-  for (int i = 0; i < n; i++)
-    if (names[i].size == name->size &&
-        !memcmp(s->text + names[i].start, s->text + name->start, name->size))
-      return true;
-  return false;
+/* Which of the names it is; -1: none. */
+static int known(const Scan *s, int n, const TsToken *names, const TsToken *name) {
+  while (n-- > 0)
+    if (names[n].size == name->size &&
+        !memcmp(s->text + names[n].start, s->text + name->start, name->size))
+      break;
+  return n;
+}
+
+/* Whether the last word is a name that becomes something else: x of "x = ", of function (x), of
+ * for x in. in: within the names of the last two. */
+static bool is_other(Scan s, bool *in) {
+  if (is(&s, 4, "function") || is(&s, 4, "for")) *in = true;
+  if (is(&s, 4, ")") || is(&s, 4, "in") || is(&s, 4, "=")) *in = false;
+  if (!is_kind(&s, 4, TS_LEX_NAME)) return false;
+  bool field = is(&s, 3, ".") || is(&s, 3, ":");
+  return *in || (!field && next(&s) && (is(&s, 4, "=") || is(&s, 4, ",")));
 }
 
 void ts_compare_script(const char *text, size_t size, const char *name) {
   TsToken names[NAMES];
   int n = 0;
+  bool in = false;
   Scan s = {.text = text, .size = size};
   while (next(&s)) {
     const TsToken *made = given(&s), *seen = compared(&s);
-    if (made && n < NAMES && !known(&s, n, names, made)) names[n++] = *made;
-    if (seen && known(&s, n, names, seen)) tell(&s, seen, name);
+    if (made && n < NAMES && known(&s, n, names, made) < 0) names[n++] = *made;
+    if (seen && known(&s, n, names, seen) >= 0) tell(&s, seen, name);
+    int other = is_other(s, &in) ? known(&s, n, names, &s.last[WORDS - 1]) : -1;
+    if (other >= 0) names[other] = names[--n];
   }
 }

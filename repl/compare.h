@@ -9,8 +9,8 @@
 /* Tells on stderr the first such comparison of a name with a number, by line: of an input,
  * whose names are globals by now; */
 void ts_compare_input(lua_State *L, const char *text, size_t size);
-/* of a script, whose tensors are those names that the text itself gives a value of op, rng or
- * tessera.tensor. */
+/* of a script, whose tensors are those names that the text itself gives what a call of op, rng or
+ * tessera.tensor returns, up to where they become something else. */
 void ts_compare_script(const char *text, size_t size, const char *name);
 
 #endif

@@ -24,7 +24,11 @@ int ts_lua_raise(lua_State *L);
 int ts_lua_fail(lua_State *L, TsErrorCode code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* ---- lists and types, repl/lua/list.c */
+/* ---- words, lists and types, repl/lua/list.c */
+/* A name to look up. A zero byte, with which it would end, becomes \x00 at its place on the
+ * stack, and no name has that. */
+const char *ts_lua_word(lua_State *L, int at);
+const char *ts_lua_word_or(lua_State *L, int at, const char *otherwise); /* of none or nil */
 /* The tensors of a list; the array is on the stack. Where it has none: NULL, or, if a function is
  * named, an error. */
 int ts_lua_list(lua_State *L, int table, const char *function, TsTensor ***out);

@@ -27,6 +27,7 @@ static int quote(const Walk *w, const TsTileStmt *s) {
   TsText t = {0};
   if (s && s->op >= TS_TILE_END) s = NULL;
   if (s) ts_tile_stmt_text(w->c.k, s, &t);
+  if (t.failed) return ts_text_free(&t), ts_error_memory(e);
   bool placed = s && s->line > 0 && s->line < w->c.k->nplace;
   ts_error_set(e, old.code, "@%.40s: %.270s%s%.60s%s%.100s", w->c.k->name, old.message,
                placed ? ", at " : "", placed ? w->c.k->place[s->line] : "", s ? "\n    " : "",

@@ -17,7 +17,11 @@ static const int INTEGER = TS_KIND_I | TS_KIND_U, NUMBER = TS_KIND_I | TS_KIND_U
 
 /* ---- memory */
 static int check_fill(Check *c, const Stmt *s) {
-  if (ATTR("edge")->i || ts_number_same(ATTR("fill")->f, 0)) return 0;
+  double fill = ATTR("fill")->f;
+  if (ts_dtype_check_number((TsDtype)s->in[0]->type.dtype, fill, ts_tile_op_name(s->op),
+                            c->err))
+    return -1;
+  if (ATTR("edge")->i || ts_number_same(fill, 0)) return 0;
   return WRONG(TS_ERR_attribute, "fill is for elements behind an edge, without edge there are "
                                  "none");
 }

@@ -328,6 +328,7 @@ static void signature(Printer *p) {
   TsArena a = {0};
   const char *legal = ts_name_legal(&a, k->name && *k->name ? k->name : "_");
   put(p, "tile @");
+  if (!legal) p->text->failed = 1;
   put(p, legal ? legal : "_");
   ts_arena_free(&a);
   for (int i = 0; i < k->ndim; i++) {

@@ -32,11 +32,13 @@ static TsTileVal new_value(TsTile *k, const TsTileType *type) {
   return v;
 }
 
+/* Memory lives longer than what is made of it, so it has places of its own. */
 TsTileVal ts_tile_lost(const TsTileType *type) {
-  enum { SOME = 64 };
-  static _Thread_local TsTileValue some[SOME];
-  static _Thread_local unsigned next;
-  TsTileVal v = &some[next++ % SOME];
+  enum { SOME = 128 };
+  static _Thread_local TsTileValue some[2][SOME];
+  static _Thread_local unsigned next[2];
+  bool memory = ts_tile_memory(type);
+  TsTileVal v = &some[memory][next[memory]++ % SOME];
   *v = (TsTileValue){.type = *type};
   return v;
 }
@@ -74,9 +76,15 @@ static void *grown(TsTile *k, const void *list, int n, size_t each) {
   return p;
 }
 
+static TsTileVal lost_param(const TsTileType *type) {
+  TsTileType t = *type;
+  t.space = TS_SPACE_global;
+  return ts_tile_lost(&t);
+}
+
 TsTileVal ts_tile_param(TsTile *k, const char *name, const TsTileType *type, bool written) {
   TsTileVal v = new_value(k, type), *list = grown(k, k->param, k->nparam, sizeof *list);
-  if (!v || !list) return ts_tile_lost(type);
+  if (!v || !list) return lost_param(type);
   v->type.space = TS_SPACE_global;
   v->name = keep_text(k, name);
   v->index = k->nparam;

@@ -32,7 +32,7 @@ typedef struct TsGpuStep {
 typedef struct TsGpuCode {
   char *image; /* PTX, which ends with NUL, or an object (TsTarget.object) */
   size_t size;
-  int nphase, nparam, ndim, nscratch, ntensormap;
+  int nphase, nparam, ndim, nscratch;
   TsGpuPhase phase[TS_GPU_PHASES];
   int count[TS_GPU_PHASES]; /* the step that is the number of rounds of a phase */
   TsTileType scratch[TS_GPU_SCRATCH];

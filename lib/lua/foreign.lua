@@ -88,16 +88,37 @@ local function spread(spec, value, list, name)
   end
 end
 
+-- Whether one of the tensors in an argument is marked.
+local function holds(spec, marked)
+  if spec.kind == "tensor" then return marked[spec.at] end
+  for _, inner in ipairs(spec) do
+    if holds(inner, marked) then return true end
+  end
+  return false
+end
+
+-- No gradient is given as nil or false; one that is not given at all was forgotten.
+local function need_all(specs, n, wanted)
+  local last = #specs
+  while last > n and not holds(specs[last], wanted) do last = last - 1 end
+  if last <= n then return end
+  error(("the adjoint returns %s, not %d: a gradient for each argument, nil where there is none"):format(
+    n == 0 and "nothing" or n == 1 and "1 value" or n .. " values", last), 0)
+end
+
+local function given(...) return { ... }, select("#", ...) end
+
 local function adjoint_of(def, specs, more, moren)
   if not def.adjoint then return nil end
-  return function(inputs, outputs, gradients)
+  return function(inputs, outputs, gradients, wanted)
     local args, n = unflatten_all(specs, inputs, {})
     for i, y in ipairs(outputs) do args[n + i] = y end
     n = n + #outputs
     for i, dy in ipairs(gradients) do args[n + i] = dy or op.zeros_like(outputs[i]) end
     n = n + #gradients
     for i = 1, moren do args[n + i] = more[i] end
-    local result = { def.adjoint(unpack(args, 1, n + moren)) }
+    local result, nresult = given(def.adjoint(unpack(args, 1, n + moren)))
+    need_all(specs, nresult, wanted)
     local list = { inputs = inputs }
     for i = 1, #inputs do list[i] = false end
     for i, spec in ipairs(specs) do spread(spec, result[i], list, def.name) end

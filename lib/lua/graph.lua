@@ -103,13 +103,18 @@ local function place(self)
   return info.what == "Lua" and ("%s:%d"):format(info.short_src, info.linedefined) or ""
 end
 
--- tessera -jv tells it, else the terminal does. The newest lines are in f.history.
-local function say(self, what, text)
+-- tessera -jv tells it, else the terminal does, and of a note the prompt. The newest lines are in f.history.
+local function say(self, what, text, note)
   local history = self.history
   history[#history + 1] = what .. ": " .. text
   if #history > HISTORY then table.remove(history, 1) end
   if core.jit_tell(what, self.name, place(self), text) or what == "evicted" then return end
-  if graph.verbose then io.stderr:write(("graph: %s: %s: %s\n"):format(self.name, what, text)) end
+  if note then
+    local where = place(self)
+    io.stderr:write(where, where ~= "" and ": " or "", "note: ", note, "\n")
+  elseif graph.verbose then
+    io.stderr:write(("graph: %s: %s: %s\n"):format(self.name, what, text))
+  end
 end
 
 local function names_of_difference(self, keys, other)
@@ -229,6 +234,19 @@ local function donate(g, spec)
   for _, part in ipairs(spec.kind == "table" and spec or {}) do donate(g, part) end
 end
 
+-- The prompt, or -jv, tells a function's first time.
+local function at_prompt()
+  return package.preload["tessera.console"] and require("tessera.console").initial() ~= nil
+end
+
+-- What the function writes outside itself happens once, which a program hardly means.
+local function tell_own(self, own)
+  local text = ("changes %s itself: that happens once, when it is captured; make %s"):format(table.concat(own, ", "),
+    own[2] and "them arguments" or "it an argument")
+  say(self, "captured", "it " .. text, at_prompt() and not self.told_own and (self.name .. " " .. text))
+  self.told_own = true
+end
+
 local function new_member(self, n, specs, list, names, keys, look)
   local ranks = {}
   for i = 1, n do ranks[i] = tree.describe_ranks(specs[i], list) end
@@ -242,10 +260,7 @@ local function new_member(self, n, specs, list, names, keys, look)
   else
     special = capture(self.name, self.body, specs, list, names, n)
     local own = look and look:settle() or {}
-    if own[1] then
-      say(self, "captured", ("it changes %s itself, %s as the capture found %s"):format(table.concat(own, ", "),
-        own[2] and "which stay" or "which stays", own[2] and "them" or "it"))
-    end
+    if own[1] then tell_own(self, own) end
     family.reads = family.reads or special.graph:reads_sizes()
     local known = family.symbolic
     local apart = join(family, special, list)

@@ -4,10 +4,11 @@ local core = require "tessera.core"
 
 local tessera = { op = core.op, version = core.version, core = core }
 
--- tensor(values [, {dtype, device}]): a tensor of a number, a list, nested lists, or of another tensor, which
--- is copied. The dtype is the one asked for, else f32 of numbers, bool of truth values; lists of one level have
--- one length, or it is an error.
+-- tensor(values [, {dtype, device, requires_grad}]): a tensor of a number, a list, nested lists, or of another
+-- tensor, which is copied. The dtype is the one asked for, else f32 of numbers, bool of truth values; lists of one
+-- level have one length, or it is an error. Options may stand beside the numbers of a list.
 --   x = tessera.tensor({{1, 2}, {3, 4}}, {dtype = "f64"})      -- f64[2,2]
+--   w = tessera.tensor {1, 2, requires_grad = true}
 tessera.tensor = core.tensor
 
 -- is_tensor(x): whether x is a tensor, also a symbol of a function that is being captured.
@@ -121,7 +122,7 @@ local parts = { nn = "tessera.nn", optim = "tessera.optim", data = "tessera.data
 --   model:load_state_dict(point.model)
 function tessera.load(path)
   local value, metadata = require("tessera.io").load(path)
-  if type(value) == "table" and not getmetatable(value) then require("tessera.module").state(value) end
+  if type(value) == "table" and not getmetatable(value) then require("tessera.state")(value) end
   return value, metadata
 end
 

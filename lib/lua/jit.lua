@@ -98,9 +98,10 @@ Loop.__index = Loop
 
 --- The text of a level, of what runs now, as f:ir of a captured function gives it.
 function Loop:ir(level, given)
-  level = level or "graph"
+  if level == nil then level = "graph" end
+  options.argument("loop:ir", "level", options.text, level)
   local target = read_ir(given).target
-  core.jit_level("loop", tostring(level), target)
+  core.jit_level("loop", level, target)
   local text = core.jit_loop_text(self.id, level, target)
   if not text then
     error(("the loop at %s is no more: other code runs there, or it was not worth it; jit.loops() lists them")

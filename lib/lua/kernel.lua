@@ -59,7 +59,7 @@ local function arguments(k, ...)
     inputs[n + 1] = nil
   end
   local device
-  for i = 1, n do device = device or (core.is_tensor(inputs[i]) and inputs[i].device) end
+  for i = 1, n do device = device or (core.is_tensor(inputs[i]) and inputs[i].device or nil) end
   for i = 1, n do
     if type(inputs[i]) == "number" and k.params[i] then
       inputs[i] = core.tensor(inputs[i], { dtype = k.params[i].dtype, device = device })
@@ -88,7 +88,9 @@ local read_ir = options.of("kernel:ir", { target = options.text })
 --- "explicit" in the processor's vectors, "llvm", "asm", or "tiles", a line with its name.
 --- {target = "sm_90a"}: as another target would have it, on any machine.
 function kernel.ir(k, level, given)
-  return k.handle:text(tostring(level or "tile"), read_ir(given).target)
+  if level == nil then level = "tile" end
+  options.argument(k.name .. ":ir", "level", options.text, level)
+  return k.handle:text(level, read_ir(given).target)
 end
 
 --- Measures what could be chosen for it on these arguments, and runs the best from then on;

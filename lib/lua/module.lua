@@ -193,35 +193,12 @@ function Module:apply(f)
   return self
 end
 
--- Tables of tensors by name print as a line for each.
-local State = {}
-
-local function state_lines(t, indent, lines)
-  local keys = {}
-  for key in pairs(t) do keys[#keys + 1] = key end
-  table.sort(keys, function(a, b) return tostring(a) < tostring(b) end)
-  for _, key in ipairs(keys) do
-    local value = t[key]
-    local nested = type(value) == "table" and not getmetatable(value)
-    lines[#lines + 1] = ("%s%s: %s"):format(indent, core.shown(tostring(key)), core.is_tensor(value) and core.type_text(value)
-      or nested and "" or core.shown(tostring(value)))
-    if nested then state_lines(value, indent .. "  ", lines) end
-  end
-  return lines
-end
-
-function State.__tostring(t) return table.concat(state_lines(t, "", {}), "\n") end
-
---- A table of tensors by name, the same one, which prints as a line for each tensor.
----   print(nn.Module.state{x = op.ones{2}})
-function Module.state(t) return setmetatable(t, State) end
-
 -- Parameters and buffers by path, a table that tessera.save takes. They are the tensors themselves.
 --   tessera.save("model.safetensors", model:state_dict())
 function Module:state_dict()
   local state = {}
   visit(self, "", function(name, tensor) state[name] = tensor end)
-  return Module.state(state)
+  return require("tessera.state")(state)
 end
 
 local function list_some(names)

@@ -149,6 +149,9 @@ function prompt.text(x, width)
   width = width or console.width()
   if core.is_tensor(x) then return core.display(x, width) end
   if type(x) == "table" then return own_text(x) or table_text(x, width) end
+  if type(x) == "string" and x:find "\n." then
+    return (x:gsub("\n$", ""):gsub("[^\n]+", function(line) return core.shown(line, 4 * #line + 1) end)) -- a text, as of f:ir
+  end
   return inline(x, 1, {})
 end
 
@@ -259,6 +262,18 @@ local function value_help(name, value, width)
   if type(value) == "table" then return table_help(name, value, width) end
 end
 
+-- "tessera.save" of "save", "graph.training_step" of "training_step", and the value.
+local function member_of_module(name)
+  local tessera = require "tessera"
+  if tessera[name] ~= nil then return "tessera." .. name, tessera[name] end
+  for _, module in ipairs(console.globals()) do
+    local t = tessera[module]
+    local value = module ~= "op" and type(t) == "table" and rawget(t, name)
+    if value then return module .. "." .. name, value end
+  end
+  return name, nil
+end
+
 -- The value at a path like "nn.Linear", from the library or the globals.
 local function at_path(path)
   local value = nil
@@ -335,7 +350,9 @@ function prompt.help(topic)
     if not found then
       local ok, value = pcall(at_path, topic)
       if ok and value == nil then ok, value = pcall(at_path, "op." .. topic) end
-      local more = ok and value ~= nil and value_help(topic, value, width)
+      if not ok then value = nil end
+      if value == nil and not topic:find "[.:]" then topic, value = member_of_module(topic) end
+      local more = value ~= nil and value_help(topic, value, width)
       text, found = more or text, more
       if not found and prompt.commands[topic] then
         text = command_help(topic, width)

@@ -1,5 +1,6 @@
 -- graph.training_step: loss, gradients and update as captured functions. Loaded by graph.
 
+local captured = require "tessera.captured"
 local core = require "tessera.core"
 local Module = require "tessera.module"
 local options = require "tessera.options"
@@ -278,6 +279,7 @@ return function(graph, derivative, scalar)
     end
     step.__index = function(_, key) return self.f[key] end
     step.__tostring = function() return tostring(self.f) end
+    captured.class(step, "function", {})
     return core.keep_line(setmetatable({ ir = function(_, ...) return self.f:ir(...) end, stats = function() return self.f:stats() end,
       rewrites = function() return self.f:rewrites() end, scaler = self.scaler }, step))
   end

@@ -166,7 +166,7 @@ static int read_list(TsLuaArgs *a, const TsAttrSpec *s, int index, TsAttr *out) 
 
 static int read_word(TsLuaArgs *a, const TsAttrSpec *s, int index, TsAttr *out) {
   if (lua_type(a->L, index) != LUA_TSTRING) return wrong_type(a, s, index);
-  const char *word = lua_tostring(a->L, index);
+  const char *word = ts_lua_word(a->L, index);
   if (s->type == TS_ATTR_str) {
     out->str = word;
     return 0;
@@ -256,7 +256,7 @@ static int set_input(TsLuaArgs *a, int i, int index) {
 
 static int set_device(TsLuaArgs *a, int index) {
   TsDevice *d =
-      lua_isstring(a->L, index) ? ts_device_find(lua_tostring(a->L, index), &a->c->err) : NULL;
+      lua_isstring(a->L, index) ? ts_device_find(ts_lua_word(a->L, index), &a->c->err) : NULL;
   if (!d)
     return a->c->err.code ? -1
                           : ts_error_set(&a->c->err, TS_ERR_attribute,

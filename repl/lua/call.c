@@ -112,7 +112,7 @@ bool ts_lua_is_usual(lua_State *L, int index, int op) {
 
 /* ---- by name, with inputs by place: what the library stands on */
 static void begin_named(TsLuaArgs *a, lua_State *L) {
-  TsOp op = ts_op_find(luaL_checkstring(L, 1));
+  TsOp op = ts_op_find(ts_lua_word(L, 1));
   if (op == TS_OP_COUNT) luaL_argerror(L, 1, "no such operator");
   ts_lua_args_begin(a, L, op);
 }
@@ -189,7 +189,7 @@ static int vjp(lua_State *L) {
 
 /* family(name): the operators of one family, in the table's order. */
 static int family(lua_State *L) {
-  const char *name = luaL_checkstring(L, 1);
+  const char *name = ts_lua_word(L, 1);
   lua_newtable(L);
   for (int i = 0, n = 0; i < TS_OP_COUNT; i++) {
     if (strcmp(ts_op_info((TsOp)i)->family, name)) continue;

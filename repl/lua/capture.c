@@ -1,4 +1,5 @@
 /* Capture in Lua: parameters, regions and control operators, derivatives, places. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -319,6 +320,14 @@ static const char *where(void *arg) {
   return NULL;
 }
 
+/* Lua's ==, but -0 is another number than 0, and NaN is itself. */
+static bool same_value(lua_State *L, int a, int b) {
+  if (lua_type(L, a) != LUA_TNUMBER || lua_type(L, b) != LUA_TNUMBER)
+    return lua_rawequal(L, a, b) != 0;
+  double x = lua_tonumber(L, a), y = lua_tonumber(L, b);
+  return x == y ? signbit(x) == signbit(y) : isnan(x) && isnan(y);
+}
+
 /* upvalue_differs({f, i, value, f, i, value, ..}, n) -> the first of the n triples whose
  * upvalue i of f is another value now, and that; nil: none is. What lib/lua/outside.lua asks
  * before each call. */
@@ -329,8 +338,7 @@ static int upvalue_differs(lua_State *L) {
   for (int k = 0; k < n; k++) {
     for (int i = 1; i <= 3; i++) lua_rawgeti(L, 1, 3 * k + i);
     lua_getupvalue(L, 2, (int)lua_tointeger(L, 3));
-    bool nan = lua_type(L, -1) == LUA_TNUMBER && !lua_rawequal(L, -1, -1);
-    if (!nan && !lua_rawequal(L, -1, 4)) {
+    if (!same_value(L, -1, 4)) {
       lua_pushinteger(L, k + 1);
       lua_insert(L, -2);
       return 2;

@@ -191,6 +191,11 @@ static int wrong_gradient(lua_State *L, int i, TsTensor *t, const TsMeta *x) {
                     ts_meta_text(&t->meta, a), ts_meta_text(x, b));
 }
 
+static void push_wanted(lua_State *L, const TsAdjoint *a) {
+  lua_createtable(L, a->nin, 0);
+  for (int i = 0; i < a->nin; i++) lua_pushboolean(L, a->wanted[i]), lua_rawseti(L, -2, i + 1);
+}
+
 typedef struct Backward {
   Custom *f;
   TsAdjoint *a;
@@ -205,7 +210,8 @@ static int adjoint_body(lua_State *L) {
   ts_lua_push_values(L, c, a->nin, a->in);
   ts_lua_push_values(L, c, a->nout, a->out);
   ts_lua_push_values(L, c, a->nout, a->grad);
-  lua_call(L, 3, 1);
+  push_wanted(L, a);
+  lua_call(L, 4, 1);
   for (int i = 0; i < a->nin; i++) {
     lua_rawgeti(L, -1, i + 1);
     TsTensor *t = ts_lua_tensor(L, -1);
@@ -250,9 +256,8 @@ static int type_list(lua_State *L, int at, TsMeta *m, const char *name) {
   for (int i = 0; i < n; i++) {
     lua_rawgeti(L, at, i + 1);
     lua_getfield(L, -1, "dtype");
-    size_t len = 0;
-    const char *word = lua_tolstring(L, -1, &len);
-    TsDtype d = word ? ts_dtype_parse(word, (int)len) : TS_DT_none;
+    const char *word = lua_isstring(L, -1) ? ts_lua_word(L, -1) : NULL;
+    TsDtype d = word ? ts_dtype_parse(word, (int)strlen(word)) : TS_DT_none;
     if (d == TS_DT_none)
       return ts_lua_fail(L, TS_ERR_dtype, "%s: result %d has no dtype '%s'", name, i + 1,
                          word ? word : "nil");

@@ -161,7 +161,7 @@ static int is_usual(lua_State *L) {
 }
 
 static int id(lua_State *L) {
-  lua_pushinteger(L, ts_op_find(luaL_checkstring(L, 1)));
+  lua_pushinteger(L, ts_op_find(ts_lua_word(L, 1)));
   return 1;
 }
 

@@ -270,7 +270,7 @@ static int write_file(lua_State *L) {
 
 /* shown(text [, most]): as a terminal may have it, cut to 400 bytes, or so many. */
 static int shown(lua_State *L) {
-  const char *text = luaL_checkstring(L, 1);
+  const char *text = ts_lua_word(L, 1);
   size_t most = (size_t)luaL_optinteger(L, 2, 400);
   char *to = lua_newuserdata(L, most);
   lua_pushstring(L, ts_text_shown(text, to, most));

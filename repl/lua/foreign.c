@@ -15,8 +15,8 @@ static int foreign_open(lua_State *L) {
   *box = NULL;
   luaL_getmetatable(L, FOREIGN);
   lua_setmetatable(L, -2);
-  *box = ts_foreign_open(&ts_lua_context(L)->err, luaL_optstring(L, 1, NULL),
-                         luaL_checkstring(L, 2), luaL_checkstring(L, 3));
+  *box = ts_foreign_open(&ts_lua_context(L)->err, ts_lua_word_or(L, 1, NULL), ts_lua_word(L, 2),
+                         ts_lua_word(L, 3));
   return *box ? 1 : ts_lua_raise(L);
 }
 

@@ -238,7 +238,7 @@ static void code_text(lua_State *L, Function *f, const char *level, const TsTarg
 static int text_of(lua_State *L) {
   Function *f = check(L);
   TsText t = {0};
-  const char *what = luaL_optstring(L, 2, "graph");
+  const char *what = ts_lua_word_or(L, 2, "graph");
   const TsTarget *target = ts_lua_target(L, 3);
   if (ts_level_check(TS_LEVEL_function, what, target, &ts_lua_context(L)->err))
     return ts_lua_raise(L);

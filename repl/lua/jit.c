@@ -76,7 +76,7 @@ static int jit_eager(lua_State *L) {
 /* jit_interpret(form or nil): kernels run by the interpreter of Tile IR, "block",
  * "explicit". */
 static int jit_interpret(lua_State *L) {
-  const char *form = luaL_optstring(L, 1, NULL);
+  const char *form = ts_lua_word_or(L, 1, NULL);
   if (ts_jit_interpret(jit_of(L), form)) return luaL_error(L, "there is no form '%s'", form);
   return 0;
 }
@@ -129,7 +129,7 @@ static int jit_loops(lua_State *L) {
 
 const TsTarget *ts_lua_target(lua_State *L, int at) {
   if (lua_isnoneornil(L, at)) return NULL;
-  const TsTarget *t = ts_level_target(luaL_checkstring(L, at), &ts_lua_context(L)->err);
+  const TsTarget *t = ts_level_target(ts_lua_word(L, at), &ts_lua_context(L)->err);
   if (!t) ts_lua_raise(L);
   return t;
 }
@@ -168,15 +168,14 @@ static int jit_targets(lua_State *L) {
 static int jit_level(lua_State *L) {
   const TsTarget *target = ts_lua_target(L, 3);
   TsError *err = &ts_lua_context(L)->err;
-  return ts_level_check(level_of(L, 1), luaL_checkstring(L, 2), target, err) ? ts_lua_raise(L)
-                                                                             : 0;
+  return ts_level_check(level_of(L, 1), ts_lua_word(L, 2), target, err) ? ts_lua_raise(L) : 0;
 }
 
 /* jit_loop_text(id, level, [target]): nil if there is no such loop any more */
 static int jit_loop_text(lua_State *L) {
   TsTracerLoop loop[MOST_LOOPS];
   int n = ts_tracer_loops(ts_jit_tracer(jit_of(L)), loop, MOST_LOOPS), i = 0;
-  const char *level = luaL_checkstring(L, 2);
+  const char *level = ts_lua_word(L, 2);
   const TsTarget *target = ts_lua_target(L, 3);
   TsText t = {0};
   while (i < n && i < MOST_LOOPS && loop[i].id != luaL_checknumber(L, 1)) i++;
@@ -204,7 +203,7 @@ static int jit_show(lua_State *L) {
     ts_lua_push_text(L, ts_offload_shown(o));
     return 1;
   }
-  ts_offload_shows(o, luaL_checkstring(L, 1));
+  ts_offload_shows(o, ts_lua_word(L, 1));
   return 0;
 }
 
@@ -280,7 +279,7 @@ static int jit_profile(lua_State *L) {
 /* jit_move(device or nil): functions of the CPU go there at once, for tests. */
 static int jit_move(lua_State *L) {
   static char name[24];
-  const char *d = luaL_optstring(L, 1, NULL);
+  const char *d = ts_lua_word_or(L, 1, NULL);
   if (d && !ts_device_find(d, &ts_lua_context(L)->err)) return ts_lua_raise(L);
   if (d) snprintf(name, sizeof name, "%s", d);
   ts_jit_move_to(jit_of(L), d ? name : NULL);
@@ -407,7 +406,7 @@ static int autotune_force(lua_State *L) {
 static int autotune_device(lua_State *L) {
   TsError err = {0};
   TsText kind = {0};
-  TsDevice *d = ts_device_find(luaL_checkstring(L, 1), &err);
+  TsDevice *d = ts_device_find(ts_lua_word(L, 1), &err);
   if (!d || ts_device_use(d, &err)) return luaL_error(L, "%s", err.message);
   ts_tune_device_kind(d, &kind);
   ts_lua_push_text(L, &kind);

@@ -110,7 +110,7 @@ static int text(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   const TsTarget *target = ts_lua_target(L, 3);
   TsText t = {0};
-  if (ts_user_kernel_text(u, c, luaL_optstring(L, 2, "tile"), target, &t, &c->err)) {
+  if (ts_user_kernel_text(u, c, ts_lua_word_or(L, 2, "tile"), target, &t, &c->err)) {
     ts_text_free(&t);
     return ts_lua_raise(L);
   }

@@ -1,5 +1,28 @@
-/* Lists and types between Lua and C. */
+/* Words, lists and types between Lua and C. */
 #include "repl/lua_api.h"
+
+#include <string.h>
+
+const char *ts_lua_word(lua_State *L, int at) {
+  size_t len;
+  const char *word = luaL_checklstring(L, at, &len);
+  if (strlen(word) == len) return word;
+  luaL_Buffer b;
+  if (at < 0) at += lua_gettop(L) + 1;
+  luaL_buffinit(L, &b);
+  for (size_t i = 0; i < len; i++)
+    if (word[i])
+      luaL_addchar(&b, word[i]);
+    else
+      luaL_addstring(&b, "\\x00");
+  luaL_pushresult(&b);
+  lua_replace(L, at);
+  return lua_tostring(L, at);
+}
+
+const char *ts_lua_word_or(lua_State *L, int at, const char *otherwise) {
+  return lua_isnoneornil(L, at) ? otherwise : ts_lua_word(L, at);
+}
 
 int ts_lua_list(lua_State *L, int table, const char *function, TsTensor ***out) {
   luaL_checktype(L, table, LUA_TTABLE);

@@ -23,39 +23,96 @@
 #include "vm/gemm/gemm.h"
 #include "vm/core/offload.h"
 
-/* tensor(value, {dtype=, device=}) */
+typedef struct TensorOptions {
+  TsDtype dtype;
+  int device;
+  bool requires_grad;
+} TensorOptions;
+
+static const char *nth_tensor_option(const void *arg, int i) {
+  static const char *const names[] = {"dtype", "device", "requires_grad"};
+  (void)arg;
+  return names[i];
+}
+
+static int option_type(lua_State *L, const char *name, const char *wanted) {
+  return ts_lua_fail(L, TS_ERR_attribute, "tensor: %s must be a %s, not a %s", name, wanted,
+                     luaL_typename(L, -1));
+}
+
+/* The option whose value is on top of the stack. */
+static int read_option(lua_State *L, const char *name, TensorOptions *o) {
+  TsContext *c = ts_lua_context(L);
+  const char *word = lua_type(L, -1) == LUA_TSTRING ? ts_lua_word(L, -1) : NULL;
+  if (!strcmp(name, "requires_grad")) {
+    if (!lua_isboolean(L, -1)) return option_type(L, name, "boolean");
+    o->requires_grad = lua_toboolean(L, -1);
+  } else if (!strcmp(name, "dtype")) {
+    if (!word) return option_type(L, name, "string");
+    o->dtype = ts_dtype_parse(word, (int)strlen(word));
+    if (o->dtype == TS_DT_none)
+      return ts_lua_fail(L, TS_ERR_dtype, "tensor: there is no dtype '%s'", word);
+  } else if (!strcmp(name, "device")) {
+    if (!word) return option_type(L, name, "string");
+    TsDevice *at = ts_device_find(word, &c->err);
+    if (!at || ts_device_use(at, &c->err)) return ts_lua_raise(L);
+    o->device = at->index;
+  } else {
+    const char *guess = ts_text_closest(name, 3, nth_tensor_option, NULL);
+    ts_error_set(&c->err, TS_ERR_attribute, "tensor: unknown option '%s'", name);
+    if (guess)
+      ts_error_hint(&c->err, "did you mean '%s'?", guess);
+    else
+      ts_error_hint(&c->err, "options are dtype, device and requires_grad");
+    return ts_lua_raise(L);
+  }
+  return 0;
+}
+
+/* Of the table at index those keys that are words, which may also stand beside the numbers. */
+static void read_options(lua_State *L, int index, TensorOptions *o) {
+  for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1)) {
+    if (lua_type(L, -2) == LUA_TSTRING)
+      read_option(L, lua_tostring(L, -2), o);
+    else if (index == 2)
+      ts_lua_fail(L, TS_ERR_attribute, "tensor: options have names: {dtype = \"f64\"}");
+  }
+}
+
+/* tensor(value [, {dtype=, device=, requires_grad=}]), or tensor{1, 2, dtype = ..} */
 static int tensor(lua_State *L) {
   TsContext *c = ts_lua_context(L);
-  TsDtype d = TS_DT_none;
-  int device = c->device;
+  TensorOptions o = {.dtype = TS_DT_none, .device = c->device};
+  if (lua_gettop(L) > 2)
+    return ts_lua_fail(L, TS_ERR_argument,
+                       "tensor: %d arguments given, takes a value and options", lua_gettop(L));
   lua_settop(L, 2);
-  if (lua_istable(L, 2)) {
-    lua_getfield(L, 2, "device");
-    if (lua_isstring(L, -1)) {
-      TsDevice *at = ts_device_find(lua_tostring(L, -1), &c->err);
-      if (!at || ts_device_use(at, &c->err)) return ts_lua_raise(L);
-      device = at->index;
-    }
-    lua_getfield(L, 2, "dtype");
-    if (lua_isstring(L, -1)) {
-      const char *name = lua_tostring(L, -1);
-      d = ts_dtype_parse(name, (int)strlen(name));
-      if (d == TS_DT_none)
-        return ts_lua_fail(L, TS_ERR_dtype, "tensor: there is no dtype '%s'", name);
-    }
+  if (!lua_isnil(L, 2) && !lua_istable(L, 2)) {
+    ts_error_set(&c->err, TS_ERR_argument, "tensor: options are a table, not a %s",
+                 luaL_typename(L, 2));
+    ts_error_hint(&c->err, "tensor(value, {dtype = \"f64\"})");
+    return ts_lua_raise(L);
   }
+  if (lua_istable(L, 1)) read_options(L, 1, &o);
+  if (lua_istable(L, 2)) read_options(L, 2, &o);
+  TsDtype d = o.dtype;
+  int device = o.device;
   TsTensor *t = ts_lua_tensor(L, 1);
   t = t ? ts_tensor_cast(c, t, d == TS_DT_none ? ts_tensor_dtype(t) : d)
         : ts_lua_from_value(L, 1, d, "tensor");
   if (!t) return ts_lua_raise(L);
   if (!t->meta.device && t->refs == 1) t->meta.device = (uint8_t)device;
   ts_lua_push(L, t);
+  if (o.requires_grad) { /* as x.requires_grad = true, with its errors */
+    lua_pushboolean(L, true);
+    lua_setfield(L, -2, "requires_grad");
+  }
   return 1;
 }
 
 /* Upvalue-free: the dtype of from_bytes by its name at a stack index. */
 static TsDtype check_dtype(lua_State *L, int index) {
-  const char *name = luaL_checkstring(L, index);
+  const char *name = ts_lua_word(L, index);
   TsDtype d = ts_dtype_parse(name, (int)strlen(name));
   if (d == TS_DT_none) ts_lua_fail(L, TS_ERR_dtype, "there is no dtype '%s'", name);
   return d;
@@ -163,7 +220,7 @@ static int rng_state(lua_State *L) {
 static int isa(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   if (!lua_isnoneornil(L, 1)) {
-    const char *name = luaL_checkstring(L, 1);
+    const char *name = ts_lua_word(L, 1);
     const TsKernels *k = ts_kernels_use(name);
     if (!k) return ts_lua_fail(L, TS_ERR_device, "this CPU has no instruction set '%s'", name);
     bool other = k != c->k;
@@ -282,7 +339,7 @@ static int default_device(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   const char *before = c->device_auto ? "auto" : ts_device_at(c->device)->name;
   if (!lua_isnoneornil(L, 1)) {
-    const char *name = luaL_checkstring(L, 1);
+    const char *name = ts_lua_word(L, 1);
     bool automatic = !strcmp(name, "auto");
     TsDevice *d = automatic ? ts_device_at(0) : ts_device_find(name, &c->err);
     if (!d || ts_defer_settle(c, true) || ts_device_use(d, &c->err)) return ts_lua_raise(L);
@@ -297,7 +354,7 @@ static int default_device(lua_State *L) {
 static int synchronize(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   TsDevice *only = NULL;
-  if (!lua_isnoneornil(L, 1) && !(only = ts_device_find(luaL_checkstring(L, 1), &c->err)))
+  if (!lua_isnoneornil(L, 1) && !(only = ts_device_find(ts_lua_word(L, 1), &c->err)))
     return ts_lua_raise(L);
   if (ts_defer_settle(c, true)) return ts_lua_raise(L);
   for (int i = 0; i < TS_MAX_DEVICES; i++) {

@@ -363,9 +363,41 @@ static void push_nested(lua_State *L, TsTensor *x, int axis, int64_t at) {
   }
 }
 
+/* Of numbers in row-major order; what lies behind them. */
+static const double *push_numbers(lua_State *L, const TsMeta *m, int axis, const double *at) {
+  luaL_checkstack(L, 4, "totable");
+  lua_createtable(L, (int)m->dim[axis], 0);
+  for (int64_t i = 0; i < m->dim[axis]; i++) {
+    if (ts_cpu_interrupted()) ts_lua_fail(L, TS_ERR_interrupt, "totable: interrupted");
+    if (axis + 1 < m->ndim)
+      at = push_numbers(L, m, axis + 1, at);
+    else
+      lua_pushnumber(L, *at++);
+    lua_rawseti(L, -2, (int)i + 1);
+  }
+  return at;
+}
+
+/* Elements that are numbers of Lua's are converted all at once. */
 static int totable(lua_State *L) {
-  need_values(L, ts_lua_check_tensor(L, 1, "totable"));
-  push_nested(L, ts_lua_tensor(L, 1), 0, 0);
+  TsTensor *x = ts_lua_check_tensor(L, 1, "totable");
+  TsContext *c = ts_lua_context(L);
+  TsDtype d = ts_tensor_dtype(x);
+  need_values(L, x);
+  if (!x->meta.ndim || x->meta.device || d == TS_DT_i64 ||
+      ts_dtype_is(d, TS_KIND_B | TS_KIND_C)) {
+    push_nested(L, x, 0, 0);
+    return 1;
+  }
+  TsTensor *numbers = ts_tensor_cast(c, x, TS_DT_f64);
+  if (!numbers || (ts_mapped_changed() && ts_mapped_check(c, 1, &x))) {
+    ts_tensor_unref(numbers);
+    return ts_lua_raise(L);
+  }
+  ts_lua_push(L, numbers);
+  const double *at = ts_tensor_read(numbers);
+  if (!at) return ts_lua_raise(L);
+  push_numbers(L, &numbers->meta, 0, at);
   return 1;
 }
 
@@ -390,7 +422,7 @@ static TsTensor *moved(TsContext *c, TsTensor *x, int device) {
 static int to(lua_State *L) {
   TsTensor *x = ts_lua_check_tensor(L, 1, "to");
   TsContext *c = ts_lua_context(L);
-  const char *where = luaL_checkstring(L, 2);
+  const char *where = ts_lua_word(L, 2);
   TsDtype d = ts_dtype_parse(where, (int)strlen(where));
   TsDevice *dev = d == TS_DT_none ? ts_device_find(where, &c->err) : NULL;
   if (d == TS_DT_none && !dev) return ts_lua_raise(L);

@@ -76,20 +76,9 @@ static TsTile *fixed(const TsTile *k, TsError *e) {
   return ts_tile_fix(k, dim, e);
 }
 
-/* Numbers of processors that this one need not be. */
-static const TsTarget *numbers_of(const char *isa) {
-  static const TsTarget t[] = {
-      {.name = "avx512", .vector_bytes = 64, .registers = 32, .fma = true, .drops = true},
-      {.name = "avx2", .vector_bytes = 32, .registers = 16, .fma = true},
-      {.name = "base", .vector_bytes = 16, .registers = 16}};
-  for (size_t i = 0; i < sizeof t / sizeof *t; i++)
-    if (!strcmp(isa, t[i].name)) return &t[i];
-  return NULL;
-}
-
 /* A new kernel, or k itself, changed. */
 static TsTile *after_pass(TsTile *k, const char *pass, const char *isa, TsError *e) {
-  const TsTarget *numbers = numbers_of(isa);
+  const TsTarget *row = ts_target(isa);
   if (!strcmp(pass, "expand")) return ts_tile_expand(k, e);
   if (!strcmp(pass, "fix")) return fixed(k, e);
   if (!strcmp(pass, "cse")) return ts_tile_cse(k), k;
@@ -97,9 +86,11 @@ static TsTile *after_pass(TsTile *k, const char *pass, const char *isa, TsError 
   bool pipeline = !strcmp(pass, "pipeline");
   if (!pipeline && strcmp(pass, "vectorise") && strcmp(pass, "product"))
     return ts_error_set(e, TS_ERR_argument, "there is no pass '%s'", pass), NULL;
-  if (!numbers) return ts_error_set(e, TS_ERR_argument, "no instruction set '%s'", isa), NULL;
-  TsTarget t = *numbers;
+  if (!row || ts_target_gpu(row))
+    return ts_error_set(e, TS_ERR_argument, "no instruction set '%s'", isa), NULL;
+  TsTarget t = *row; /* the same processor wherever the pass runs */
   t.cache[0] = 32 << 10, t.cache[1] = 1 << 20, t.cache[2] = 16 << 20;
+  t.drops = t.vector_bytes == 64;
   if (pipeline) {
     TsTile *piped = ts_tile_pipeline(k, &t, e);
     return piped || e->code ? piped : k; /* nothing to do */

@@ -425,8 +425,8 @@ static TsTensor *view_of(lua_State *L, TsContext *c, TsTensor *x, int key) {
   }
   if (lua_type(L, key) == LUA_TSTRING) {
     Slice s = {.n = 0};
-    return parse_slice(c, lua_tostring(L, key), x->meta.ndim, &s) ? NULL
-                                                                  : apply_slice(c, x, &s);
+    const char *text = ts_lua_word(L, key);
+    return parse_slice(c, text, x->meta.ndim, &s) ? NULL : apply_slice(c, x, &s);
   }
   ts_error_set(&c->err, TS_ERR_index, "index: a tensor is not indexed by a %s",
                luaL_typename(L, key));

@@ -3,6 +3,7 @@
  * that a missing wait shows. fake_fail() lets the n-th call of a function fail. It knows one
  * kernel; after fake_any() it takes all, and runs none: for tests that count calls. After
  * fake_hold(1) loading code takes until fake_hold(0). */
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -62,7 +63,14 @@ static long *counter(const char *call) {
   if (!counted[i].name) counted[i].name = strdup(call);
   return &counted[i].n;
 }
-long fake_count(const char *call) { return *counter(call); }
+/* Threads that compile load code. */
+static pthread_mutex_t entering = PTHREAD_MUTEX_INITIALIZER;
+long fake_count(const char *call) {
+  pthread_mutex_lock(&entering);
+  long n = *counter(call);
+  pthread_mutex_unlock(&entering);
+  return n;
+}
 long fake_calls(void) {
   long n = 0;
   for (int i = 0; counted[i].name; i++) n += counted[i].n;
@@ -71,9 +79,11 @@ long fake_calls(void) {
 
 static CUresult enter(const char *function) {
   const char *call = function + strlen("fake_");
+  pthread_mutex_lock(&entering);
   ++*counter(call);
-  if (fail_after > 0 && !strcmp(call, failing) && --fail_after == 0) return fail_code;
-  return 0;
+  bool fails = fail_after > 0 && !strcmp(call, failing) && --fail_after == 0;
+  pthread_mutex_unlock(&entering);
+  return fails ? fail_code : 0;
 }
 #define ENTER()                                                                                \
   do {                                                                                         \

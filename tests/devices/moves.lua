@@ -45,6 +45,28 @@ train(25) == want --> true
 loop(60) == steps --> true
 core.jit_move(nil)
 
+-- A kernel of the program's own has arguments beside what was computed there.
+local scaled = op.kernel("scaled", { x = "f32[N]", s = "f32[N]" }, { y = "f32[N]" }, function(t, x, s, y)
+  for i in t:rows(x) do y[i] = x[i] * s[i] end
+end)
+local function by(x)
+  local _, v = op.while_loop(function(i) return i:lt(3) end, function(i, v) return i + 1, scaled(x, v:sin()) end,
+    op.full({}, 0, { dtype = "i64" }), x)
+  return scaled(x, x:exp() * 2) + scaled(v, op.ones { 40 }):cos()
+end
+local moved, given = graph.module("moved", by), op.arange(40):cast "f32" / 40
+local bits = by(given):hash()
+core.jit_move(name)
+jit.eager(true)
+local ran = jit.device().calls
+for i = 1, 6 do
+  local y = moved(given)
+  assert(y:hash() == bits and y.device == "cpu:0", i)
+end
+jit.device().calls > ran --> true
+jit.eager(false)
+core.jit_move(nil)
+
 -- What stays: parameters that are updated are fetched when somebody looks, not before.
 local w = op.ones { 1000 }
 local f = graph.module("f", function(x) w:add_(x * 0.5) return (w * w):sum() end)

@@ -118,6 +118,41 @@ ramp(op.ones({ 3 }):to(name), 0.5):to "cpu" --> [0.5000 0.5000 0.5000]
 --> f32[3]
 norm(x:to(name), w) --! norm: argument 2 is on cpu:0, argument 1 on
 norm(x:to(name), w) --! move one with x:to
+-- Constants of a graph follow, as the ones that a gradient begins with.
+local slope = op.kernel("slope", { x = "f32[N]", g = "f32[N]" }, { d = "f32[N]" }, function(t, x, g, d)
+  for i in t:rows(x) do d[i] = x[i] * g[i] * 2 end
+end)
+local square = op.kernel("square", { x = "f32[N]" }, { y = "f32[N]" }, function(t, x, y)
+  for i in t:rows(x) do y[i] = x[i] * x[i] end
+end, { adjoint = function(x, _, g) return slope(x, g) end })
+local three = tessera.tensor { 1, 2, 3 }:to(name)
+local function leaf(f)
+  local a = three:clone():requires_grad_(true)
+  f(a):backward()
+  return a.grad
+end
+local function sum(a) return square(a):sum() end
+local function branch(a) return op.cond(a:sum():gt(0), function() return sum(a) end, function() return a:sum() end) end
+local summed = graph.module("summed", sum)
+local clip = graph.custom_adjoint(function(a) return a * a end, function(a, _, g) return slope(a, g) end)
+for how, d in pairs {
+  grad = graph.grad(sum)(three), pair = select(2, graph.value_and_grad(sum)(three)), backward = leaf(sum),
+  module = graph.grad(summed)(three), taped = leaf(summed), branch = graph.grad(branch)(three),
+  captured = graph.module("captured", graph.grad(sum))(three),
+  twice = graph.grad(function(a) return (square(a) * 2):sum() end)(three) / 2,
+  mean = graph.grad(function(a) return square(a):mean() end)(three) * 3,
+  custom = graph.grad(function(a) return clip(a):sum() end)(three),
+  given = graph.module("given", function(a) return slope(a, op.arange(6):narrow(0, 5, 1):cast "f32" / op.full({ 3 }, 5)) end)(three),
+} do
+  assert(d.device == name and (d - tessera.tensor { 2, 4, 6 }):abs():max():item() < 1e-6, how)
+end
+-- A gradient from elsewhere goes to the device of its input, as one of another dtype becomes its dtype.
+local host = op.custom("host", { forward = function(a) return a * 2 end,
+  adjoint = function() return op.ones({ 3 }, { dtype = "f64" }) * 2 end })
+for how, d in pairs { leaf(function(a) return host(a):sum() end), graph.grad(function(a) return host(a):sum() end)(three) } do
+  assert(d.device == name and d.dtype == "f32" and d:sum():item() == 6, how)
+end
+graph.module("passed", function(a, b) return slope(a, b) end)(three, three:to "cpu") --! argument 2 is on cpu:0
 norm:tune(x:to(name), w:to(name)) --! has no choices on
 norm:ir("tile", { target = "sm_90a" }):find("target sm_90a", 1, true) ~= nil --> true
 norm:ir("asm", { target = "sm_90" }) --! there is no target 'sm_90'; targets are

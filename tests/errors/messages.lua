@@ -217,3 +217,29 @@ x:sum():item()                               --> 0
 -- Operators are not in the module itself.
 require("tessera").ones { 2 } --! it is an operator: tessera.op.ones
 require("tessera").nothing --> nil
+
+-- ---- words: a zero byte ends none of them
+local k = op.kernel("k", { x = "f32[N]" }, { y = "f32[N]" }, function(t, x, y)
+  for r in t:rows(x) do y[r] = x[r] * 2 end
+end)
+local f = tessera.graph.module("f", function(a) return a * 2 end)
+f(x)
+f:ir "tile\0x"                               --! there is no level 'tile\x00x'; levels are
+f:ir("asm", {target = "sm_90a\0"})           --! there is no target 'sm_90a\x00'; targets are
+k:ir "tile\0x"                               --! there is no level 'tile\x00x'; levels are
+k:ir("asm", {target = "sm_90a\0"})           --! there is no target 'sm_90a\x00'; targets are
+k:ir({})                                     --! k:ir: level must be a string, not a table
+k:ir(false)                                  --! k:ir: level must be a string, not false
+x:to "cpu:0\0x"                              --! there is no device 'cpu:0\x00x'
+x:to "f64\0"                                 --! there is no device 'f64\x00'
+x:cast "f64\0x"                              --! cast: there is no dtype 'f64\x00x'
+T({2}, {dtype = "f64\0"})                    --! tensor: there is no dtype 'f64\x00'
+T({2}, {device = "cpu\0"})                   --! there is no device 'cpu\x00'
+op.full({2}, 1, {device = "cpu\0"})          --! there is no device 'cpu\x00'
+op.pad(x, {pads = {1, 1}, mode = "reflect\0"})  --! pad: option 'mode' cannot be 'reflect\x00'
+tessera.device "cpu\0"                       --! there is no device 'cpu\x00'
+tessera.synchronize "cpu\0"                  --! there is no device 'cpu\x00'
+x["0:1\0 junk"]                              --! cannot read the slice "0:1\x00 junk"
+op.custom("c", {forward = function(a) return a end, dtype = "f32\0x"})(x)  --! c: result 1 has no dtype 'f32\x00x'
+op.foreign("m", "j0\0x", "f64 (each f64 x)") --! j0\x00x
+tessera.jit.ir("tile\0", op.relu, x)          --! not 'tile\x00'

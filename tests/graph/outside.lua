@@ -53,11 +53,149 @@ f(x) --! add: input 'y' is missing
 shift = 0
 f(x):item() --> 380
 
--- NaN is itself; -0.0 and 0 are equal numbers to Lua, and no reason.
-local odd = 0 / 0
+-- NaN is itself and no number; 0 has two signs.
+local odd, zero, put = 0 / 0, 0, { rate = 0 / 0 }
+loose = 0 / 0
 local g = graph.module("g", function(a) return (a * odd):sum() end)
-for _ = 1, 3 do g(x) end
-count(g) --> 1
+local gz = graph.module("gz", function(a) return a / (a * zero) end)
+local gf = graph.module("gf", function(a) return (a * put.rate):sum() end)
+local gg = graph.module("gg", function(a) return (a * loose):sum() end)
+for _ = 1, 3 do g(x) gf(x) gg(x) end
+count(g) + count(gf) + count(gg) --> 3
+odd, put.rate, loose = 2, 3, 4
+g(x):item() + gf(x):item() + gg(x):item() --> 36
+odd, put.rate, loose = 0 / 0, 0 / 0, 0 / 0
+g(x):eq(g(x)):item() or gf(x):eq(gf(x)):item() or gg(x):eq(gg(x)):item() --> false
+gz(x)[0]:item() --> inf
+zero = -zero
+gz(x)[0]:item() --> -inf
+put.rate = 0
+1 / gf(x):item() --> inf
+put.rate = -put.rate
+1 / gf(x):item() --> -inf
+
+-- Numbers of C by their values, other keys than names.
+local long, set, ffi = 1LL, { [true] = 1 }, require "ffi"
+local point = ffi.new "struct { int x; }"
+local cpx = ffi.new("complex", 1, 2)
+local gc = graph.module("gc", function(a)
+  return a * tonumber(long) * set[true] * (point.x + 1) * cpx.re
+end)
+gc(x)[0]:item() --> 1
+long, cpx = long + 1 - 1, ffi.new("complex", 1, 2)
+gc(x)[0]:item() --> 1
+count(gc) --> 1
+long = 3LL
+gc(x)[0]:item() --> 3
+set[true] = 2
+gc(x)[0]:item() --> 6
+point = ffi.new("struct { int x; }", 1)
+gc(x)[0]:item() --> 12
+cpx = ffi.new("complex", 2, 2)
+gc(x)[0]:item() --> 24
+
+-- ---- what is not there yet
+local late = { list = {} }
+local function helper(t) return t.bias or 0 end
+local ga = graph.module("ga", function(a)
+  for _, k in ipairs(late.list) do a = a * k end
+  return a * (late.scale or 1) + helper(late)
+end)
+ga(x)[0]:item() --> 1
+late.scale = 2
+ga(x)[0]:item() --> 2
+last(ga):match "late.scale is 2, was nil" ~= nil --> true
+late.bias = 3
+ga(x)[0]:item() --> 5
+late.list[1] = 10
+ga(x)[0]:item() --> 23
+late.other = 1
+ga(x)
+count(ga) --> 4
+late.scale = nil
+ga(x)[0]:item() --> 13
+-- A table that it keeps what it makes in.
+local memo = {}
+local gm = graph.module("gm", function(a)
+  memo.parts = memo.parts or { 2 }
+  return a * memo.parts[1]
+end)
+for _ = 1, 3 do gm(x) end
+count(gm) --> 1
+#gm.history --> 0
+
+-- ---- metatables
+local object = setmetatable({}, { __index = { k = 1 } })
+local go = graph.module("go", function(a) return a * object.k end)
+go(x)[0]:item() --> 1
+getmetatable(object).__index.k = 2
+go(x)[0]:item() --> 2
+object.k = 3
+go(x)[0]:item() --> 3
+object.k = nil
+setmetatable(object, { __index = setmetatable({}, { __index = { k = 4 } }) })
+go(x)[0]:item() --> 4
+getmetatable(getmetatable(object).__index).__index.k = 5
+go(x)[0]:item() --> 5
+getmetatable(object).__index.k = 6
+go(x)[0]:item() --> 6
+getmetatable(object).__index = function() return 7 end
+go(x)[0]:item() --> 7
+last(go):match "the __index of object is a function, was a table" ~= nil --> true
+local event = setmetatable({}, {
+  __call = function(_, a) return a end,
+  __add = function(_, a) return a + 1 end,
+})
+local ge = graph.module("ge", function(a) return event + event(a) end)
+ge(x)[0]:item() --> 2
+getmetatable(event).__call = function(_, a) return a * 10 end
+ge(x)[0]:item() --> 11
+getmetatable(event).__add = function(_, a) return a - 1 end
+ge(x)[0]:item() --> 9
+-- Classes of two levels, a number and a method of the upper one.
+local Base = { size = 1 }
+Base.__index = Base
+function Base:grow(a) return a * self.size end
+local Derived = setmetatable({}, Base)
+Derived.__index = Derived
+local instance = setmetatable({}, Derived)
+local gd = graph.module("gd", function(a) return instance:grow(a) end)
+gd(x)[0]:item() --> 1
+Base.size = 2
+gd(x)[0]:item() --> 2
+Derived.size = 3
+gd(x)[0]:item() --> 3
+function Base:grow(a) return a + self.size end
+gd(x)[0]:item() --> 4
+function Derived:grow(a) return a - self.size end
+gd(x)[0]:item() --> -2
+count(gd) --> 5
+
+-- ---- modules of the program: global, by require, and the globals as a table
+rates = { rate = 1 }
+package.loaded.rates = rates
+package.loaded["rates.more"] = { rate = 1 }
+spare = 1
+local gr = graph.module("gr", function(a) return a * rates.rate * require "rates.more".rate * _G.spare * (_G.none or 1) end)
+gr(x)[0]:item() --> 1
+rates.rate = 2
+gr(x)[0]:item() --> 2
+package.loaded["rates.more"].rate = 3
+gr(x)[0]:item() --> 6
+spare = 4
+gr(x)[0]:item() --> 24
+none = 2
+gr(x)[0]:item() --> 48
+package.loaded["rates.more"] = { rate = 1 }
+gr(x)[0]:item() --> 16
+-- An environment with others behind it.
+local place = setmetatable({}, { __index = setmetatable({ k = 1 }, { __index = _G }) })
+local gp = graph.module("gp", setfenv(function(a) return a * k end, place))
+gp(x)[0]:item() --> 1
+getmetatable(place).__index.k = 2
+gp(x)[0]:item() --> 2
+place.k = 3
+gp(x)[0]:item() --> 3
 
 -- ---- functions, and what they take from outside themselves
 local power = 2
@@ -88,7 +226,7 @@ local firsts = {}
 for i = 1, 3 do firsts[i] = counted(x)[0]:item() end
 table.concat(firsts, " ") --> 1 1 1
 count(counted) --> 1
-last(counted):match "it changes upvalue calls itself" ~= nil --> true
+last(counted):match "it changes upvalue calls itself: that happens once" ~= nil --> true
 
 -- ---- tensors and modules
 local w = op.ones { 4 }
@@ -150,6 +288,10 @@ arg(one, x):sum():item() --> 8
 arg(two, x):sum():item() --> 20
 two.n = 6
 arg(two, x):sum():item() --> 24
+two.n = 0 / 0
+arg(two, x):eq(arg(two, x))[0]:item() --> false
+two.n = 2
+arg(two, x):sum():item() --> 8
 
 -- ---- derivatives and steps
 local factor = 1
@@ -197,3 +339,22 @@ local look, tails = require("tessera.outside").look { keyed.body }, 0
 for _, path in ipairs(look.path) do tails = tails + (path:find("(tail)", 1, true) and 1 or 0) end
 for _, path in ipairs(look.named) do tails = tails + (path:find("(tail)", 1, true) and 1 or 0) end
 tails --> 0
+
+-- What a module is, is remembered as long as the module is: nothing keeps one that the program has dropped.
+local alive = setmetatable({}, { __mode = "k" })
+for _ = 1, 3 do
+  local m = nn.Linear(2, 2)
+  m.options = { list = { 1, 2 }, f = function() return m end }
+  alive[m] = true
+  graph.module(function(m, a) return m(a) end)(m, op.ones { 1, 2 })
+end
+for _ = 1, 4 do collectgarbage() end
+next(alive) --> nil
+-- A field that held a table which is gone is another one.
+local m, again = nn.Linear(2, 2), graph.module(function(m, a) return m(a) end)
+m.options = { 1 }
+again(m, op.ones { 1, 2 })
+m.options = nil
+collectgarbage()
+again(m, op.ones { 1, 2 })
+count(again) --> 2

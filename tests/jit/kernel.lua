@@ -149,6 +149,29 @@ bad(function(t, x, y) for r in t:rows(x) do break end end) --! a loop was left b
 bad(function(t, x, y) for r in t:rows(x) do y[r] = x[r].lt end end) --! what is stored is a function
 bad(function(t, x, y) local a = x[0] end) --! kernel.lua:150: @bad: load: stands outside of the parallel loops
 bad(function(t, x, y) for r in t:rows(x) do y[{ r, 0.5 }] = 1 end end) --! a position is a whole number or i64[]
+local function filled(dtype, v)
+  return op.kernel("bad", { x = dtype .. "[N]" }, { y = dtype .. "[N]" }, function(t, x, y)
+    for i in t:parallel(0, t.N, 4) do y:store({ i }, x:load({ i + 1 }, 4, { edge = true, fill = v }), { edge = true }) end
+  end)
+end
+filled("u8", 300) --! load: 300 does not fit into u8
+filled("u8", 300) --! u8 holds whole numbers from 0 to 255
+filled("u8", 256) --! 256 does not fit into u8
+filled("u8", -1) --! -1 does not fit into u8
+filled("u8", 1e10) --! 10000000000 does not fit into u8
+filled("u8", 0 / 0) --! nan does not fit into u8
+filled("i8", -129) --! -129 does not fit into i8
+filled("i32", 0.5) --! 0.5 does not fit into i32
+filled("bool", 2) --! 2 does not fit into bool
+filled("u8", 255)(op.zeros({ 5 }, { dtype = "u8" })) --> [  0   0   0   0 255]
+--> u8[5]
+filled("i8", -128)(op.zeros({ 3 }, { dtype = "i8" })) --> [   0    0 -128]
+--> i8[3]
+filled("f32", 1e10)(op.zeros { 2 })[1]:item() --> 10000000000
+local function picked(t, x, at, y)
+  for i in t:rows(at) do y:store({ i }, x:gather(at:load({ i }, 1), { edge = true, fill = 300 })) end
+end
+op.kernel("bad", { x = "u8[N]", at = "i64[N]" }, { y = "u8[N]" }, picked) --! gather: 300 does not fit into u8
 op.kernel("bad", { x = "complex64[N]" }, { y = "f32[N]" }, function(t, x, y) end) --! elements of a kernel are real numbers
 op.kernel("tile @f(%x: f32[2]) -> () {}") --! nothing is written
 op.kernel("bad", {}, {}, function() end, { adjoint = 1 }) --! adjoint is a function, not a number
@@ -166,3 +189,29 @@ select(2, message:gsub("kernel%.lua:%d+: ", "")) --> 1
 message:match "did you mean '%a+'" --> did you mean 'load'
 tessera.jit.flsh() --! tessera.jit has no function 'flsh'
 tessera.jit.flsh() --! did you mean 'flush'?
+
+-- A text that lacks memory, or whose error does, says so.
+local symbolic = op.kernel("symbolic", { x = "f32[M,N]" }, { y = "f32[M]" }, function(t, x, y)
+  for r in t:rows(x) do y[r] = (x[r] * x[r]):mean():sqrt() end
+end)
+local turned = op.kernel("turned", { x = "f32[M,N]" }, { y = "f32[N,M]" }, function(t, x, y)
+  for i in t:parallel(0, t.M, 8) do
+    y:store({ 0, i }, x:load({ i, 0 }, { 8, 8 }, { edge = true }):transpose { 1, 0 }, { edge = true })
+  end
+end)
+local function text_of(k, level)
+  local ok, text = pcall(function() return k:ir(level) end)
+  return text, ok
+end
+for _, case in ipairs { { symbolic, "explicit" }, { turned, "tile" }, { turned, "explicit" } } do
+  local want, fine, n = text_of(case[1], case[2]), true, 0
+  repeat
+    n = n + 1
+    core.fail_after(n)
+    local have, ok = text_of(case[1], case[2])
+    local left = core.fail_after(0)
+    fine = fine and (have == want or not ok and have:find "out of memory" ~= nil and not have:find "call it first")
+    assert(fine, ("%s %s, %d: %s"):format(case[1].name, case[2], n, have))
+  until left > 0 or n == 1000
+  assert(n > 4 and n < 1000, n)
+end

@@ -80,3 +80,16 @@ end
 os.remove(picture)
 os.remove(picture .. ".png")
 n > 0 --> true
+
+-- ---- jit.wait() waits for all, also for what the first function has made ready behind it
+local WAITS = [[
+local tessera = require "tessera"
+local op, graph, jit = tessera.op, tessera.graph, tessera.jit
+local f = graph.module("f", function(x) return ((x * 2 + 1):exp() - x):sum{axis = 1} end)
+local x, n = op.ones{100, 100}, 0
+repeat f(x) n = n + 1 until jit.stats().jobs > 0 or n == 1e6
+jit.wait()
+print(n < 1e6, jit.stats().jobs)
+]]
+tiers.run(WAITS, "", "TESSERA_CACHE=off") --> true	0
+--> , 0

@@ -34,7 +34,40 @@ print(z ~= -1, z == 1, "x == 0") -- x == 0
 ]]
 notes(run("-jv {F}", script)) --> 7y~= 9z==
 notes(run("{F}", script)) == "" --> true
+-- Names that are numbers, or functions, by then: nothing is said of what is right.
+script = [[
+local tessera = require "tessera"
+local op = tessera.op
+local n, f = op.sum(op.ones { 3 }):item(), op.relu
+local k = op.sum(op.ones { 3 }):item()
+local relu = op.relu
+if n == 3 or k == 3 or relu == 1 then n = 0 end
+local y = op.ones { 1 }
+if y == 0 then n = 1 end
+y = y:item()
+if y == 1 then n = 2 end
+local x = op.ones { 1 }
+local function zero(x) return x == 0 end
+x = op.ones { 1 } * 2
+for x = 1, 2 do n = x == 2 end
+]]
+notes(run("-jv {F}", script)) --> 8y==
 notes(run("-i < {F}", "x, n = op.ones { 3 }, 0\nx == 0\nn == 0\nif n == 1 or x ~= 2 then print(1) end\n0 == x\nx.ndim == 1\n")) --> 1x== 1x~= 1x==
+
+-- What a captured function changes outside itself: once for each function.
+local counter = [[
+n, st = 0, { n = 0 }
+f = graph.module("f", function(x) n = n + 1 st.n = st.n + 1 return op.relu(x) * n end)
+f(op.ones { 3 })
+f(op.ones { 3, 3 })
+h = graph.module("h", function(x) memo = memo or {} return rng.bernoulli(x) end)
+h(op.ones { 3 })
+]]
+local out = run("-i < {F}", counter)
+local _, often = out:gsub("note: ", "")
+often --> 1
+out:match "input 2:1: note: (f changes [^\n]*)" --> f changes global n, st.n itself: that happens once, when it is captured; make them arguments
+run("-i < {F}", "n = 0 f = graph.module('f', function(x) n = n + 1 return x end) f(op.ones { 3 })"):match "note: [^\n]*" --> note: f changes global n itself: that happens once, when it is captured; make it an argument
 os.remove(path)
 
 local x = op.ones { 3, 4 }

@@ -125,3 +125,20 @@ jit.pin(k) --! not the kernel scale
 tessera.autotune.tune(x) --! autotune.tune takes a captured function, as graph.module makes them, or a kernel of op.kernel, not f32[8]
 tessera.profile.report(nil) --! not nothing
 tessera.profile.report(tessera.nn.Linear(2, 2)) --! not a Linear
+
+-- A training step is a captured function to all of them, also before its first call.
+local train = [[
+m = nn.Sequential(nn.Linear(8, 16), op.relu, nn.Linear(16, 4))
+step = graph.training_step(m, function(m, x, y) return op.mse(m(x), y) end, optim.SGD(m:parameters(), {lr = 0.1}))
+a, b = op.ones{32, 8}, op.ones{32, 4}
+step(a, b); ]]
+said(train .. "\n:ir step graph"):find("sgd_step", 1, true) ~= nil --> true
+said(train .. "\n:tiles step"):find "space" ~= nil --> true
+said(train .. "\n:why step"):find "matmul" ~= nil --> true
+said(train .. "\n:rewrites step"):find "transposed_product" ~= nil --> true
+said(train .. "\n:profile step(a, b)"):find "matmul at" ~= nil --> true
+said(train .. "\n:tune step"):find "as it was" ~= nil --> true
+
+-- A text of several lines is shown as it is, another string in quotes.
+said 'f:ir "graph"':find "\n  %%0 = " ~= nil --> true
+said '"a"':match "[^\n]*$" --> "a"

@@ -445,6 +445,27 @@ static void test_lu(void) {
   }
 }
 
+/* Interrupted at each look: memory holds anything before, and rows of the matrix after it. */
+static void test_lu_left(void) {
+  begin();
+  m = size_of(), n = size_of(), ldc = m;
+  now = kernels[0], cases++;
+  for (int64_t look = 1, left = 0; left <= 0; look++) {
+    memset(pivots, 0x7f, sizeof pivots);
+    ts_cpu_call_at_look(look, ts_cpu_interrupt);
+    call_lu();
+    left = ts_cpu_call_at_look(0, NULL);
+    ts_cpu_clear_interrupt();
+    for (int i = 0; i < m && i < n; i++)
+      if (pivots[i] < 0 || pivots[i] >= m) {
+        printf("lu of %d x %d, left at look %lld: pivot %d is row %d\n", m, n, (long long)look,
+               i, pivots[i]);
+        bad++;
+        return;
+      }
+  }
+}
+
 static void test_cholesky(void) {
   begin();
   n = size_of(), k = n, lda = ldc = n + 1 + below(4), uplo = below(2) ? "U" : "L";
@@ -501,7 +522,7 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
       t = &types[i];
       test_gemm(), test_gemv(), test_ger(), test_triangle(), test_triangle(), test_line();
-      test_rank(), test_symv(), test_lu(), test_cholesky();
+      test_rank(), test_symv(), test_lu(), test_lu_left(), test_cholesky();
     }
   printf("blas: %d cases on %d instruction sets\n", cases, nkernels);
   return bad != 0;

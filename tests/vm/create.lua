@@ -46,3 +46,24 @@ op.full_like(op.zeros({2}, {dtype = "bool"}), 2) --! full_like: 2 does not fit i
 op.pad(op.zeros({2}, {dtype = "i8"}), {pads = {1, 1}, value = 128}) --! pad: 128 does not fit into i8
 tessera.graph.module("f", function(x) return op.full({2}, 300, {dtype = "u8"}):cast("f32") + x end)(op.ones{2}) --! full: 300 does not fit into u8
 tessera.graph.module("f", function(x) return op.full_like(x, 0.5) + x end)(op.ones({2}, {dtype = "i8"})) --! full_like: 0.5 does not fit into i8
+
+-- totable: whole rows are converted at once, as each element alone would be
+op.arange(6):reshape {2, 3}:transpose():totable() --> {{0, 3}, {1, 4}, {2, 5}}
+op.zeros {2, 0}:totable() --> {{}, {}}
+op.full({}, 3):totable() --> 3
+tessera.tensor({1.5, -2, 448}, {dtype = "fp8_e4m3"}):totable() --> {1.5, -2, 448}
+tessera.tensor({1, 2, 255}, {dtype = "u8"})["::2"]:totable() --> {1, 255}
+op.full({1, 32}, 3):cast "mxfp4":totable()[1][32] --> 3
+local special = tessera.tensor({0 / 0, 1 / 0, -0.0}, {dtype = "bf16"}):totable()
+assert(special[1] ~= special[1] and special[2] == 1 / 0 and 1 / special[3] == -1 / 0)
+tessera.tensor({true, false}):totable() --> {true, false}
+
+-- options of tensor, beside the numbers too
+tessera.tensor({1, 2}, {dtyp = "f64"}) --! did you mean 'dtype'?
+tessera.tensor({1, 2}, "f64") --! options are a table, not a string
+tessera.tensor({1, 2}, {2, 3}) --! options have names
+tessera.tensor({1, 2}, {dtype = 3}) --! dtype must be a string, not a number
+tessera.tensor(1, 2, 3) --! 3 arguments given
+tessera.tensor({1, 2, dtype = "f64"}).dtype --> f64
+tessera.tensor({1, 2, requires_grad = true}).requires_grad --> true
+tessera.tensor({1, 2}, {dtype = "i32", requires_grad = true}) --! only floats and complex numbers have derivatives

@@ -208,6 +208,15 @@ op.custom("f") --! a table {forward = f} are needed
 op.custom("f", { forward = function(x) return x end })(tessera.nn.Linear(2, 2)) --! is a module: pass its tensors
 local badly = op.custom("badly", { forward = function(x) return x end, adjoint = function(x) return x:sum() end })
 graph.grad(function(x) return badly(x):sum() end)(z) --! badly: the adjoint's gradient 1 is f32[], its input is f32[3] (the badly of
+local function two(adjoint) return op.custom("two", { forward = function(x, y) return x * y end, adjoint = adjoint }) end
+local function both(adjoint) local f = two(adjoint) return graph.grad(function(x, y) return f(x, y):sum() end, { 1, 2 })(z, z) end
+both(function() end) --! two: the adjoint returns nothing, not 2: a gradient for each argument, nil where there is none
+both(function(x) return x end) --! two: the adjoint returns 1 value, not 2: a gradient for each argument
+select(2, both(function(x) return x, nil end)):sum():item() --> 0
+select(2, both(function(x) return x, false end)):sum():item() --> 0
+graph.custom_adjoint(function(x) return x * 1 end, function() end)(z:clone():requires_grad_(true)):sum():backward() --! the adjoint returns nothing, not 1
+-- and where no gradient can be, none is given
+two(function(x, i, _, dy) return dy * i end)(z:clone():requires_grad_(true), op.arange(3)):sum():backward()
 -- in a coroutine, inside each other, in a function of the program that is called again
 coroutine.wrap(function() return g(z) end)() --> [3. 5. 7.]
 --> f32[3]

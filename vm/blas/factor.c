@@ -41,7 +41,11 @@ static void exchange(const Blas *x, int64_t cols, BlasMatrix a, const int *pivot
 
 static int64_t lu(Blas *x, int64_t m, int64_t n, BlasMatrix a, int *pivot) {
   int64_t k = m < n ? m : n, h = (k / 2 + TS_BLAS_PANEL - 1) / TS_BLAS_PANEL * TS_BLAS_PANEL;
-  if (!k || x->failed || ts_cpu_interrupted()) return 0;
+  if (!k) return 0;
+  if (x->failed || ts_cpu_interrupted()) { /* callers exchange rows still: none of these */
+    for (int64_t i = 0; i < k; i++) pivot[i] = (int)i;
+    return 0;
+  }
   if (n <= TS_BLAS_PANEL) return x->k->blas.lu[x->type](m, (int)n, a.p, a.cs, pivot);
   if (k <= TS_BLAS_PANEL) h = k; /* few rows: the columns behind them have no pivots */
   double space[2];

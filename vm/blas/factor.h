@@ -14,7 +14,8 @@ typedef struct TsFactor {
 } TsFactor;
 
 /* a = p l u, m x n: l below the diagonal, with ones on it, u above; pivot[i], i < min(m, n), is the
- * row, from 0 on, that changed places with i. A pivot of 0 is passed over. */
+ * row, from 0 on, that changed places with i, also where it was left off. A pivot of 0 is passed
+ * over. */
 int64_t ts_factor_lu(TsFactor f, int64_t m, int64_t n, void *a, int64_t lda, int *pivot);
 /* b = a^-1 b, n x cols, by these factors. */
 int64_t ts_factor_lu_solve(TsFactor f, int64_t n, int64_t cols, const void *lu, int64_t lda,

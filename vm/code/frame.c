@@ -118,10 +118,26 @@ static int run_fused(TsFrame *f, TsStep *s) {
 }
 
 static int bind_subs(TsFrame *f, const TsInstr *i) {
-  if (i->op == TS_VM_custom) return 0;
   for (uint32_t k = 0; k < (i->op == TS_VM_while_loop ? 2 : 1); k++)
     if (!ts_frame_sub(f, i->sub + k, false)) return -1;
   return 0;
+}
+
+/* A function from outside asks where its inputs are, as operators of a frame do not: in one that
+ * was moved, arguments follow what was computed. */
+static int run_outside(TsFrame *f, TsStep *s) {
+  int n = s->call.nin, failed = 0;
+  bool there = false;
+  for (int i = 0; i < n; i++) there |= s->call.in[i]->meta.device == f->device;
+  if (!f->moved || !there)
+    return ts_control_run(f->ctx, s->instr, f->code, f->sub, s->call.in, s->call.out);
+  TsTensor **in = calloc((size_t)n + 1, sizeof *in);
+  if (!in) return ts_error_memory(&f->ctx->err);
+  for (int i = 0; i < n && !failed; i++) failed = !(in[i] = ts_frame_follow(f, s->call.in[i]));
+  failed = failed || ts_control_run(f->ctx, s->instr, f->code, f->sub, in, s->call.out);
+  for (int i = 0; i < n; i++) ts_tensor_unref(in[i]);
+  free(in);
+  return failed ? -1 : 0;
 }
 
 static int run_control(TsFrame *f, TsStep *s) {
@@ -130,6 +146,10 @@ static int run_control(TsFrame *f, TsStep *s) {
   case TS_VM_update: return ts_vm_assign(f->ctx, s->call.in[0], s->call.in[1]);
   case TS_VM_group: return run_group(f, s);
   case TS_VM_room: return s->fresh ? allocate_fresh(f, s) : 0;
+  case TS_VM_custom:
+    if (run_outside(f, s)) return -1;
+    take_results(f, s);
+    return 0;
   default:
     if (bind_subs(f, s->instr)) return -1;
     if (ts_control_run(f->ctx, s->instr, f->code, f->sub, s->call.in, s->call.out)) return -1;
@@ -327,7 +347,7 @@ static int run_owned(TsFrame *f, TsTensor *const *args, TsTensor **results) {
 
 static int run_again(TsFrame *f, TsTensor *const *args, TsTensor **results) {
   TsFrame *own = ts_frame_bind(f->ctx, f->code, f->device);
-  if (own) own->owner = f->owner;
+  if (own) own->owner = f->owner, own->moved = f->moved;
   int failed = own ? ts_frame_run(own, args, results) : -1;
   ts_frame_free(own);
   return failed;
@@ -402,7 +422,10 @@ int ts_frame_run(TsFrame *f, TsTensor *const *args, TsTensor **results) {
   bool outermost = f->device && c->offload && !c->replaying && !f->busy;
   c->on_host += !f->device;
   if (outermost) c->offload->enter(c, f->device, &f->launches);
+  bool was = f->moved;
+  f->moved |= moved;
   int failed = run_frame(f, args, results);
+  f->moved = was;
   if (outermost && c->offload->leave(c) && !failed) failed = drop_results(f, results);
   c->on_host -= !f->device;
   if (moved && !failed) give_back(f, results);

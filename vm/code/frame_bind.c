@@ -70,14 +70,22 @@ static bool makes_outputs(const TsInstr *i) {
   return i->op == TS_VM_fused || i->op == TS_VM_room;
 }
 
+TsTensor *ts_frame_follow(const TsFrame *f, TsTensor *t) {
+  if (!f->device || t->meta.device || t->meta.weak) return ts_tensor_ref(t);
+  TsTensor *own = ts_tensor_view(t, &t->meta, t->stride, t->offset);
+  if (own) own->meta.device = (uint8_t)f->device;
+  return own;
+}
+
+/* A constant is of no device: it goes along with what the frame computes. */
 static int bind_registers(TsFrame *f) {
   const TsCode *code = f->code;
   for (int r = 0; r < code->nreg; r++) {
-    TsTensor *t = code->reg[r].kind == TS_REG_const ? code->constant[r]
-                  : r < code->nparam                ? code->bound[r]
-                                                    : NULL;
-    if (t) f->reg[r] = ts_tensor_ref(t);
-    f->changes[r] = !t && r < code->nparam;
+    TsTensor *bound = r < code->nparam ? code->bound[r] : NULL;
+    bool constant = code->reg[r].kind == TS_REG_const;
+    if (constant && !(f->reg[r] = ts_frame_follow(f, code->constant[r]))) return -1;
+    if (!constant && bound) f->reg[r] = ts_tensor_ref(bound);
+    f->changes[r] = !constant && !bound && r < code->nparam;
   }
   for (int t = 0; t < code->ninstr; t++) {
     const TsInstr *i = &code->instr[t];
@@ -231,7 +239,9 @@ void ts_frame_free(TsFrame *f) {
 
 TsFrame *ts_frame_sub(TsFrame *f, uint32_t k, bool body) {
   TsFrame *sub = f->sub[k];
+  if (sub) sub->moved = f->moved;
   if (sub || !(sub = ts_frame_bind(f->ctx, f->code->sub[k], f->device))) return sub;
+  sub->moved = f->moved;
   sub->owner = body ? sub : f->owner;
   return f->sub[k] = sub;
 }

@@ -130,6 +130,7 @@ static TsFrame *deeper_frame(TsFrame *f) {
   body->deeper->level = body->level + 1;
   body->deeper->most = body->most;
   body->deeper->saves = body->saves;
+  body->deeper->moved = body->moved;
   return body->deeper;
 }
 

@@ -32,6 +32,7 @@ struct TsFrame {
   int64_t *shortest; /* nanoseconds, by instruction; or NULL */
   bool measured;     /* they are being measured */
   bool busy;
+  bool moved; /* it runs on the device, and what it was given belongs to the CPU */
   /* while it runs */
   TsStep *at;
   TsFrame *caller;
@@ -46,6 +47,9 @@ struct TsFrame {
 
 /* ---- vm/code/frame_bind.c */
 TsFrame *ts_frame_bind(TsContext *c, const TsCode *code, int device);
+/* t as one of the device where f runs, of the same bytes: a number, or what is there, is itself.
+ * One reference, or NULL with the error. */
+TsTensor *ts_frame_follow(const TsFrame *f, TsTensor *t);
 /* Frames of inner calls below f, but for the first few; one after the other, as there may be
  * many. */
 void ts_frame_free_deeper(TsFrame *f, int kept);

@@ -19,6 +19,8 @@ typedef struct Job {
   const TsCopyKernels *copy;
   TsConvertFn *load, *store;
   void (*scan)(const TsScanArgs *a);
+  void (*along)(bool product, bool fresh, int n, int64_t m, const void *x, int64_t ldx, void *y,
+                int64_t ldy);
   int esize, tsize, ysize; /* bytes of x, of the accumulator, of y */
   int64_t panels, columns;
 } Job;
@@ -55,6 +57,27 @@ static void panel_task(void *arg, int64_t lo, int64_t hi, int worker) {
       a.yi = s->index ? s->index + oy + r * s->y_step : NULL;
       j->scan(&a);
     }
+  }
+}
+
+/* ---- sums and products of chains that lie along memory in x and y */
+
+static void along_task(void *arg, int64_t lo, int64_t hi, int worker) {
+  const Job *j = arg;
+  const TsScan *s = j->s;
+  (void)worker;
+  for (int64_t o = lo, n; o < hi; o += n) {
+    int64_t ox, oy, nx, ny, ldx = 0, ldy = 0;
+    offsets(s, o, &ox, &oy);
+    for (n = 1; n < TS_SCAN_CHAINS && o + n < hi; n++) { /* neighbours equally far apart */
+      offsets(s, o + n, &nx, &ny);
+      if (n == 1) ldx = nx - ox, ldy = ny - oy;
+      if (nx - ox != n * ldx || ny - oy != n * ldy) break;
+    }
+    for (int64_t r = 0; r < s->n && !ts_cpu_interrupted(); r += ROWS)
+      j->along(s->op == TS_SCAN_prod, !r, (int)n, min64(ROWS, s->n - r),
+               (const char *)s->x + (ox + r) * j->esize, ldx,
+               (char *)s->y + (oy + r) * j->ysize, ldy);
   }
 }
 
@@ -121,7 +144,8 @@ void ts_scan(const TsScan *s, const TsRowsKernels *rows, const TsConvertKernels 
   if (outer == 0 || s->n == 0) return;
   j.load = s->dtype == acc ? NULL : convert->convert[s->dtype][acc];
   j.store = s->dtype_y == acc ? NULL : convert->convert[acc][s->dtype_y];
-  j.scan = rows->scan[acc == TS_DT_f32 ? 0 : acc == TS_DT_f64 ? 1 : 2];
+  int kind = acc == TS_DT_f32 ? 0 : acc == TS_DT_f64 ? 1 : 2;
+  j.scan = rows->scan[kind], j.along = rows->chains[kind];
   j.esize = ts_dtypes[s->dtype].nbytes;
   j.tsize = ts_dtypes[acc].nbytes;
   j.ysize = ts_dtypes[s->dtype_y].nbytes;
@@ -137,5 +161,10 @@ void ts_scan(const TsScan *s, const TsRowsKernels *rows, const TsConvertKernels 
   int64_t grain = s->n * TILE >= GRAIN ? TILE : GRAIN / s->n;
   int threads = ts_cpu_threads();
   if (outer < 2 * TILE * threads) grain = (outer + threads - 1) / threads;
+  bool simple = s->op == TS_SCAN_sum || s->op == TS_SCAN_prod;
+  if (simple && !j.load && !j.store && s->x_step == 1 && s->y_step == 1) {
+    ts_cpu_parallel(outer, grain, along_task, &j);
+    return;
+  }
   ts_cpu_parallel(outer, grain, tile_task, &j);
 }

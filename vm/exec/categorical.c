@@ -71,9 +71,13 @@ static void weights(const Job *j, const char *x, int64_t n, double most, double 
 /* The sums of a row; the last one is 0 where no class is possible or a logit is NaN. */
 static void sum_row(const Job *j, int64_t row, double *sums) {
   const char *x = j->x + row * j->classes * (j->wide ? 8 : 4);
-  double most = j->wide ? largest_double(j->classes, (const double *)(const void *)x)
-                        : largest_float(j->classes, (const float *)(const void *)x);
-  double sum = 0;
+  double most = -HUGE_VAL, sum = 0;
+  for (int64_t at = 0; at < j->classes && !ts_cpu_interrupted() && most == most; at += BLOCK) {
+    int64_t n = j->classes - at < BLOCK ? j->classes - at : BLOCK;
+    const void *from = x + at * (j->wide ? 8 : 4);
+    double v = j->wide ? largest_double(n, from) : largest_float(n, from);
+    most = v <= most ? most : v; /* NaN stays */
+  }
   if (!(most > -HUGE_VAL)) {
     sums[j->classes - 1] = 0;
     return;

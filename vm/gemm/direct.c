@@ -7,7 +7,7 @@ typedef struct Small {
   const GemmJob *j;
   int64_t batch;
   const char *x, *y;
-  int64_t y_is, y_ks, y_panel; /* strides along columns and k, bytes between panels */
+  int64_t y_ks, y_panel; /* stride along k, bytes between panels */
 } Small;
 
 static const char *base(const GemmSide *s, int64_t batch) {

@@ -23,8 +23,6 @@ typedef enum TsRowsOp {
   TS_ROWS_rmsnorm,
 } TsRowsOp;
 
-enum { TS_ROWS_DIMS = 16 };
-
 typedef struct TsRows {
   TsRowsOp op;
   TsDtype dtype; /* of x and y: a float, not mxfp4 */

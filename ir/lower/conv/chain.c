@@ -33,13 +33,13 @@ enum {
 
 typedef struct Chain {
   const TsConvWork *w;
-  TsConv c; /* of x with room around it; of a transposed one walked backwards */
+  TsConv c;                  /* of padded x; of a transposed one walked backwards */
   int64_t positions, window; /* their elements */
   int64_t rows, cols, k;     /* of the product */
   int64_t at_n, at_c, at[3]; /* strides of x */
   int64_t first;             /* where position 0 of the window's place 0 is */
   int down, across, step;    /* sums of a thread; of k at once */
-  TsConvRoom x;
+  TsConvPadded x;
 } Chain;
 
 typedef struct Make {
@@ -343,7 +343,7 @@ static TsTile *build_table(const Chain *s) {
 static void make_room(Chain *s) {
   TsConv *c = &s->c;
   const TsMeta *m = &s->w->n->in[0]->meta;
-  s->x = ts_conv_room(m, m->ndim - 1);
+  s->x = ts_conv_padded(m, m->ndim - 1);
   s->at_c = 1, s->first = 0;
   for (int a = 3; a-- > 0; s->at_c *= c->in[a]) {
     int64_t far = (c->window[a] - 1) * c->dilation[a], low = (far < 0 ? far : 0) - c->before[a];
@@ -386,11 +386,11 @@ int ts_conv_chain(const TsConvWork *w, const TsSched *sched, TsLayoutFn *layout,
                   TsSchedKernel *out, TsError *err) {
   Chain s = {.w = w, .c = w->c};
   if (w->last || !plan(&s)) return 0;
-  int64_t dim[2] = {ts_conv_room_numel(&s.x), ts_meta_numel(&w->n->in[1]->meta)};
+  int64_t dim[2] = {ts_conv_padded_numel(&s.x), ts_meta_numel(&w->n->in[1]->meta)};
   int list[6], n = 0;
   TsSteps x;
   ts_steps_begin(&x, sched, layout, arg, w->n, err);
-  list[n++] = ts_conv_room_in(&x, 0, &s.x);
+  list[n++] = ts_conv_padded_in(&x, 0, &s.x);
   int table = list[n++] = ts_steps_temp(&x, s.k * ts_dtypes[TS_DT_i32].nbytes);
   ts_steps_add(&x, build_table(&s), &table, NULL);
   list[n++] = ts_steps_in(&x, 1, NULL);

@@ -27,24 +27,25 @@ int ts_conv_unit(const TsConvWork *w, const TsSched *s, TsLayoutFn *layout, void
 int ts_conv_unit_grad(const TsConvWork *w, const TsSched *s, TsLayoutFn *layout, void *arg,
                       TsSchedKernel *out, TsError *err);
 
-/* ---- ir/lower/conv/room.c: values with room around them, row-major in an order of their axes. */
-typedef struct TsConvRoom {
+/* ---- ir/lower/conv/padded.c: values with padding around them, row-major in an order of their
+ * axes. */
+typedef struct TsConvPadded {
   TsStepsOrder order;
   int ndim;
   int64_t size[TS_MAX_RANK];  /* along each axis, in that order */
   int64_t first[TS_MAX_RANK]; /* where the value's elements begin */
   int64_t part[TS_MAX_RANK];  /* how many there are of them */
-} TsConvRoom;
+} TsConvPadded;
 
 /* As large as the value; axis `axis` behind the others. */
-TsConvRoom ts_conv_room(const TsMeta *m, int axis);
-int64_t ts_conv_room_numel(const TsConvRoom *r);
-/* An argument that has operand i in the room, and zeros around it. */
-int ts_conv_room_in(TsSteps *x, int i, const TsConvRoom *r);
-/* An argument for the result in a room, whose elements go to the result by
- * ts_conv_room_back, if they are not there. */
-int ts_conv_room_out(TsSteps *x, const TsConvRoom *r);
-void ts_conv_room_back(TsSteps *x, int arg, const TsConvRoom *r);
+TsConvPadded ts_conv_padded(const TsMeta *m, int axis);
+int64_t ts_conv_padded_numel(const TsConvPadded *r);
+/* An argument that has operand i padded by zeros. */
+int ts_conv_padded_in(TsSteps *x, int i, const TsConvPadded *r);
+/* An argument for the padded result, whose elements go to the result by
+ * ts_conv_padded_back, if they are not there. */
+int ts_conv_padded_out(TsSteps *x, const TsConvPadded *r);
+void ts_conv_padded_back(TsSteps *x, int arg, const TsConvPadded *r);
 
 /* ---- what convolutions on a unit and the gradients of their weights share */
 typedef struct TsConvUnit {
@@ -62,6 +63,6 @@ int ts_conv_unit_processors(const TsConvUnit *u, const TsSched *s); /* 0: none f
 /* The image, channels last and positions of a stride side by side. */
 int ts_conv_unit_image(TsConvUnit *u);
 /* Of m [batch, .. ], an operand or the result, with q positions. */
-TsConvRoom ts_conv_unit_room(const TsConvUnit *u, const TsMeta *m);
+TsConvPadded ts_conv_unit_padded(const TsConvUnit *u, const TsMeta *m);
 
 #endif

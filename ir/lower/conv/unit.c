@@ -9,17 +9,17 @@ enum {
 };
 
 /* ---- the image */
-TsConvRoom ts_conv_unit_room(const TsConvUnit *u, const TsMeta *m) {
+TsConvPadded ts_conv_unit_padded(const TsConvUnit *u, const TsMeta *m) {
   int nd = u->w->c.nd;
-  TsConvRoom r = ts_conv_room(m, u->w->last ? m->ndim - 1 : 1);
+  TsConvPadded r = ts_conv_padded(m, u->w->last ? m->ndim - 1 : 1);
   for (int a = 3 - nd; a < 3; a++) r.size[1 + a - (3 - nd)] = u->q[a];
   return r;
 }
 
 /* What windows see of x. */
-static TsConvRoom room_of_image(const TsConvUnit *u) {
+static TsConvPadded padded_image(const TsConvUnit *u) {
   const TsConv *c = &u->w->c;
-  TsConvRoom r = ts_conv_unit_room(u, &u->w->n->in[0]->meta);
+  TsConvPadded r = ts_conv_unit_padded(u, &u->w->n->in[0]->meta);
   for (int a = 3 - c->nd; a < 3; a++) {
     int i = 1 + a - (3 - c->nd);
     r.size[i] = u->q[a] * c->stride[a], r.first[i] = u->before[a];
@@ -61,10 +61,10 @@ static int phases(TsConvUnit *u, int from, int64_t numel) {
 
 int ts_conv_unit_image(TsConvUnit *u) {
   const int64_t *stride = u->w->c.stride;
-  TsConvRoom r = room_of_image(u);
-  int image = ts_conv_room_in(&u->x, 0, &r);
+  TsConvPadded r = padded_image(u);
+  int image = ts_conv_padded_in(&u->x, 0, &r);
   bool strided = stride[0] > 1 || stride[1] > 1 || stride[2] > 1;
-  return strided ? phases(u, image, ts_conv_room_numel(&r)) : image;
+  return strided ? phases(u, image, ts_conv_padded_numel(&r)) : image;
 }
 
 /* ---- the product */
@@ -108,9 +108,9 @@ static bool round_channels(TsConvUnit *u) {
 /* [out, taps, channels], with zeros behind the channels. */
 static int weights(TsConvUnit *u) {
   const TsMeta *m = &u->w->n->in[1]->meta;
-  TsConvRoom r = ts_conv_room(m, u->w->last ? m->ndim - 1 : !u->w->transposed);
+  TsConvPadded r = ts_conv_padded(m, u->w->last ? m->ndim - 1 : !u->w->transposed);
   r.size[r.ndim - 1] = u->k.channels;
-  return ts_conv_room_in(&u->x, 1, &r);
+  return ts_conv_padded_in(&u->x, 1, &r);
 }
 
 int ts_conv_unit(const TsConvWork *w, const TsSched *s, TsLayoutFn *layout, void *arg,
@@ -123,9 +123,9 @@ int ts_conv_unit(const TsConvWork *w, const TsSched *s, TsLayoutFn *layout, void
   ts_steps_begin(x, s, layout, arg, w->n, err);
   list[n++] = ts_conv_unit_image(&u), list[n++] = weights(&u);
   if (w->bias) list[n++] = ts_steps_in_as(x, 2, NULL, TS_DT_f32);
-  TsConvRoom to = ts_conv_unit_room(&u, &w->n->out[0].meta);
-  int y = list[n++] = ts_conv_room_out(x, &to);
+  TsConvPadded to = ts_conv_unit_padded(&u, &w->n->out[0].meta);
+  int y = list[n++] = ts_conv_padded_out(x, &to);
   ts_steps_add(x, ts_tile_gpu_conv(&u.k, err), list, (int64_t[]){u.rows, nsm});
-  ts_conv_room_back(x, y, &to);
+  ts_conv_padded_back(x, y, &to);
   return ts_steps_end(x, out);
 }

@@ -48,8 +48,8 @@ static int leaves(Grad *r, int nsm) {
   TsConvUnit *u = &r->u;
   int64_t rows = r->count * r->taps * r->n;
   /* The gradient of the result where the result's positions are, zeros elsewhere. */
-  TsConvRoom from = ts_conv_unit_room(u, &u->w->n->in[1]->meta);
-  int g = ts_conv_room_in(&u->x, 1, &from), image = ts_conv_unit_image(u);
+  TsConvPadded from = ts_conv_unit_padded(u, &u->w->n->in[1]->meta);
+  int g = ts_conv_padded_in(&u->x, 1, &from), image = ts_conv_unit_image(u);
   int to = ts_steps_temp(&u->x, rows * u->channels * ts_dtypes[TS_DT_f32].nbytes);
   ts_steps_add(&u->x, ts_tile_gpu_conv_grad(&u->k, u->x.err), (int[]){g, image, to},
                (int64_t[]){u->rows, rows, nsm});
@@ -69,7 +69,7 @@ static int add_up(Grad *r, int from) {
 static void put_weights(Grad *r, int sum) {
   TsConvUnit *u = &r->u;
   const TsMeta *m = &u->w->n->out[0].meta;
-  TsConvRoom w = ts_conv_room(m, u->w->last ? m->ndim - 1 : 1);
+  TsConvPadded w = ts_conv_padded(m, u->w->last ? m->ndim - 1 : 1);
   TsStepsView own = ts_steps_out_view(&u->x, 0), to = own;
   TsStepsView from = {.arg = sum, .dtype = TS_DT_f32};
   int64_t step = r->n * u->channels;

@@ -40,7 +40,7 @@ typedef struct TsFftTile {
 int ts_fft_tile(const TsFftForm *f, TsFftTile *t, TsError *err);
 
 /* ---- of this folder */
-enum { TS_FFT_LOCAL = 64, TS_FFT_PASSES = 40, TS_FFT_MOST = 16384 };
+enum { TS_FFT_LOCAL = 64, TS_FFT_PASSES = 40 };
 
 typedef struct TsFftCx {
   TsTileVal re, im;

@@ -29,7 +29,7 @@ typedef struct TsGpuAttentionGrad {
   int rows;       /* queries of a block: 64 */
   int stages;     /* of queries and gradients */
   TsGpuMask mask; /* as it was added to the scores */
-  bool held;      /* with ahead: a tile's values stay in registers */
+  bool held;      /* with overlap: a tile's values stay in registers */
   bool overlap;   /* products of a step run beside those of the next one; takes D 64 */
   /* the target: by mma.sync and cp.async there (ir/tile/gpu/attention_grad_warps.h). NULL: with
    * roles, sm_90a */

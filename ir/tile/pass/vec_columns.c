@@ -293,7 +293,12 @@ void ts_tile_vec_columns(TsVec *v, VecPass *p) {
   ts_tile_vec_hoist(v, p);
   v->at.base[0] = NULL;
   TsTileVal inside = ts_tile_vec_inside(v, p->nroot, p->root, n);
-  if (inside) {
+  if (inside) { /* of the first row; and of the last one, between which all others lie */
+    TsTileVal rows = ts_tile_vec_size(v, c.m);
+    v->at.base[0] = op2(v, TS_OP_sub, rows, 1);
+    TsTileVal last = ts_tile_vec_inside(v, p->nroot, p->root, n);
+    inside = last ? less(v, inside, last) : inside;
+    v->at.base[0] = NULL;
     TsTileVal all = ts_tile_op2(&v->b, TS_OP_ge, inside, ts_tile_vec_int(v, n));
     TsTileStmt *s = ts_tile_emit(&v->b, TS_TILE_if, 1, &all, NULL, 0, NULL);
     TsTileBuild here = v->b;

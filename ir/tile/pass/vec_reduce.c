@@ -415,9 +415,14 @@ void ts_tile_vec_result(TsVec *v, const VecRoot *r, TsTileVal x) {
 /* The result at the place where the outer loops stand. */
 static void store_result(TsVec *v, const VecRoot *r, TsTileVal x) {
   TsTileVal at[TS_TILE_RANK];
-  int n = 0, axis = (int)ts_tile_attr(r->stmt, "axis")->i;
-  for (int i = 0; i < r->value->type.rank; i++)
-    if (i != axis) at[n++] = ts_tile_vec_sum(v, v->at.base[r->map.at[i].axis], NULL, 0);
+  const VecVal *result = ts_tile_vec_of(v, r->stmt->out[0]);
+  int n = 0, k = 0, axis = (int)ts_tile_attr(r->stmt, "axis")->i; /* k: axis of the result */
+  for (int i = 0; i < r->value->type.rank; i++) {
+    if (i == axis) continue;
+    if (!result->rowless || k != result->row)
+      at[n++] = ts_tile_vec_sum(v, v->at.base[r->map.at[i].axis], NULL, 0);
+    k++;
+  }
   ts_tile_store(&v->b, r->home, at, x, NULL);
 }
 

@@ -28,8 +28,11 @@ int ts_tile_vec_fail(TsVec *v, const TsTileStmt *s, const char *what) {
   if (v->failed) return -1;
   v->failed = true;
   if (s) ts_tile_stmt_text(v->from, s, &t);
-  ts_error_set(v->err, TS_ERR_argument, "@%.40s: not in vectors: %s%s%.200s", v->from->name,
-               what, s ? "\n    " : "", t.at ? t.at : "");
+  if (v->k->failed || t.failed) /* a value that is not there, or no room to say what is wrong */
+    ts_error_memory(v->err);
+  else
+    ts_error_set(v->err, TS_ERR_argument, "@%.40s: not in vectors: %s%s%.200s", v->from->name,
+                 what, s ? "\n    " : "", t.at ? t.at : "");
   ts_text_free(&t);
   return -1;
 }

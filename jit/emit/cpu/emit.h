@@ -16,12 +16,7 @@
 #include "ir/tile/tile.h"
 #include "jit/code/target.h"
 
-enum {
-  TS_EMIT_AXES = TS_TILE_RANK,
-  TS_EMIT_VECTOR = 4096,
-  TS_EMIT_HELD = 16,
-  TS_EMIT_BASES = 16
-};
+enum { TS_EMIT_VECTOR = 4096, TS_EMIT_HELD = 16, TS_EMIT_BASES = 16 };
 
 /* What a value has become. */
 typedef struct TsEmitted {

@@ -111,10 +111,8 @@ static V loaded(TsEmit *e, V tables, int number, V index) {
 
 V ts_emit_look(TsEmit *e, const TsTileStmt *s, V index, int space) {
   const double *table = ts_tile_attr(s, "table")->floats;
-  const char *vectors = e->target ? e->target->name : "";
-  int lanes = ts_emit_lanes(index);
-  if (lanes && !strcmp(vectors, "avx512")) return shuffles(e, table, 16, index);
-  if (lanes && !strcmp(vectors, "avx2")) return shuffles(e, table, 8, index);
+  int among = e->target ? e->target->look : 0, lanes = ts_emit_lanes(index);
+  if (among && lanes) return shuffles(e, table, among, index);
   Tables t = {.n = 0};
   collect(e, &t, e->k->body);
   V tables = array(e, &t, (unsigned)space);
@@ -233,7 +231,7 @@ void ts_emit_looks(TsEmit *e, const TsTileStmt *s) {
   const TsTileStmt *of[ROW];
   int n = group_of(s, of);
   V *in = ts_emit_registers(e, s->in[0]);
-  bool rows = n >= FEW && !strcmp(e->target->name, "avx2") && ts_emit_lanes(*in) >= ROW;
+  bool rows = n >= FEW && e->target->look == ROW && ts_emit_lanes(*in) >= ROW;
   if (rows && s != of[0]) return; /* the first one has made them all */
   if (rows) {
     row_group(e, of, n);

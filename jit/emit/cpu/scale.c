@@ -2,7 +2,6 @@
  * of which is exact: the halves of n, or, where n is not above 0, one that is too large by a
  * constant and what takes that back. */
 #include <stdio.h>
-#include <string.h>
 
 #include "jit/emit/cpu/emit.h"
 
@@ -88,7 +87,7 @@ static LLVMValueRef vectors(TsEmit *e, bool wide, LLVMValueRef x, LLVMValueRef n
 
 LLVMValueRef ts_emit_scale(TsEmit *e, const TsTileStmt *s, LLVMValueRef x, LLVMValueRef n) {
   bool wide = s->in[0]->type.dtype == TS_DT_f64;
-  if (!strcmp(e->target->name, "avx512"))
+  if (e->target->scale)
     return (ts_emit_lanes(x) ? vectors : scalar)(e, wide, x, n);
   return (ts_tile_attr(s, "down")->i ? down : by_halves)(e, wide, x, n);
 }

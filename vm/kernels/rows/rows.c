@@ -81,6 +81,7 @@ WRAP_WIDE(f64, double)
     k->panel_max[i] = panel_max_##t, k->panel_exp[i] = panel_exp_##t;                          \
     k->panel_scale[i] = panel_scale_##t, k->panel_shift[i] = panel_shift_##t;                  \
     k->scan[i] = TS_ISA(ts_rows_scan_##t);                                                     \
+    k->chains[i] = TS_ISA(ts_rows_chains_##t);                                                 \
   }
 
 WRAP(f32, float)
@@ -90,4 +91,5 @@ void TS_ISA(ts_kernels_rows)(TsRowsKernels *k) {
   fill_f32(k, 0);
   fill_f64(k, 1);
   k->scan[2] = TS_ISA(ts_rows_scan_i64);
+  k->chains[2] = TS_ISA(ts_rows_chains_i64);
 }

@@ -4,6 +4,7 @@
 #ifndef TS_VM_KERNELS_ROWS_H
 #define TS_VM_KERNELS_ROWS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef enum TsScanOp {
@@ -25,6 +26,8 @@ typedef struct TsScanArgs {
   int64_t *yi;
   int64_t m, n, ldx, ldy, base;
 } TsScanArgs;
+
+enum { TS_SCAN_CHAINS = 8 };
 
 typedef struct TsRowsKernels {
   double (*max[2])(const void *x, int64_t n);
@@ -52,6 +55,11 @@ typedef struct TsRowsKernels {
   void (*panel_shift[2])(void *y, int64_t ldy, const void *e, int64_t m, int64_t w,
                          const void *c, const void *l, int past);
   void (*scan[3])(const TsScanArgs *a); /* f32, f64, i64 */
+  /* cumsum or cumprod of chains that lie along memory, x + i * ldx each: so many that the
+   * processor works on one while it waits for another. fresh: they begin here, else they go
+   * on from what lies before y. */
+  void (*chains[3])(bool product, bool fresh, int n, int64_t m, const void *x, int64_t ldx,
+                    void *y, int64_t ldy);
 } TsRowsKernels;
 
 void ts_kernels_rows_avx512(TsRowsKernels *k);

@@ -61,6 +61,37 @@
     }                                                                                          \
   }
 
+/* The chains' last numbers stay in registers. */
+#define CHAINS(t, T, U)                                                                        \
+  INLINE void chains_##t(bool product, bool fresh, int n, int64_t m, const T *x, int64_t ldx,  \
+                         T *y, int64_t ldy) {                                                  \
+    T s[TS_SCAN_CHAINS];                                                                       \
+    for (int c = 0; c < n; c++) s[c] = fresh ? x[c * ldx] : y[c * ldy - 1];                    \
+    for (int c = 0; c < n && fresh; c++) y[c * ldy] = s[c];                                    \
+    for (int64_t i = fresh; i < m; i++) _Pragma("GCC unroll 8") for (int c = 0; c < n; c++) {  \
+        U v = (U)x[c * ldx + i];                                                               \
+        y[c * ldy + i] = s[c] = (T)(product ? (U)s[c] * v : (U)s[c] + v);                      \
+      }                                                                                        \
+  }                                                                                            \
+  void TS_ISA(ts_rows_chains_##t)(bool product, bool fresh, int n, int64_t m, const void *x,   \
+                                  int64_t ldx, void *y, int64_t ldy) {                         \
+    if (n == TS_SCAN_CHAINS && !product)                                                       \
+      return chains_##t(false, fresh, TS_SCAN_CHAINS, m, x, ldx, y, ldy);                      \
+    if (n == TS_SCAN_CHAINS)                                                                   \
+      return chains_##t(true, fresh, TS_SCAN_CHAINS, m, x, ldx, y, ldy);                       \
+    for (int c = 0; c < n; c++) {                                                              \
+      const T *xc = (const T *)x + c * ldx;                                                    \
+      T *yc = (T *)y + c * ldy;                                                                \
+      if (product)                                                                             \
+        chains_##t(true, fresh, 1, m, xc, 0, yc, 0);                                           \
+      else                                                                                     \
+        chains_##t(false, fresh, 1, m, xc, 0, yc, 0);                                          \
+    }                                                                                          \
+  }
+CHAINS(f32, float, float)
+CHAINS(f64, double, double)
+CHAINS(i64, int64_t, uint64_t)
+
 #define LOGADD_f32             TS_ISA(ts_rows_math_logadd_f32)
 #define LOGADD_f64             TS_ISA(ts_rows_math_logadd_f64)
 #define LOGADD_i64(y, a, x, n) ((void)0)
