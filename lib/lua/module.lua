@@ -198,7 +198,8 @@ end
 function Module:state_dict()
   local state = {}
   visit(self, "", function(name, tensor) state[name] = tensor end)
-  return require("tessera.state")(state)
+  require "tessera.state"(state)
+  return state
 end
 
 local function list_some(names)

@@ -19,4 +19,7 @@ end
 
 function State.__tostring(t) return table.concat(state_lines(t, "", {}), "\n") end
 
-return function(t) return setmetatable(t, State) end
+return function(t)
+  setmetatable(t, State)
+  return t
+end

@@ -19,7 +19,7 @@ local function run(text, seconds, input)
   write("run.sh", ([[
 %s exec timeout --foreground -s KILL 20 env --default-signal=INT,ALRM "$1" {F}/s.lua > {F}/out 2>&1 &
 p=$!
-for i in $(seq 500); do grep -q GO {F}/out && break; kill -0 $p 2> {F}/gone || break; sleep 0.02; done
+for i in $(seq 500); do grep -qs GO {F}/out && break; kill -0 $p 2> {F}/gone || break; sleep 0.02; done
 %s
 wait $p
 echo $?
