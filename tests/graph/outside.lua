@@ -336,8 +336,9 @@ keyed(x)[0]:item() --> 3
 kept.rate = 4
 keyed(x)[0]:item() --> 4
 local look, tails = require("tessera.outside").look { keyed.body }, 0
-for _, path in ipairs(look.path) do tails = tails + (path:find("(tail)", 1, true) and 1 or 0) end
-for _, path in ipairs(look.named) do tails = tails + (path:find("(tail)", 1, true) and 1 or 0) end
+for _, list in ipairs { look.named, look.fields.path, look.none.path, look.metas.path } do
+  for _, path in ipairs(list) do tails = tails + (path:find("(tail)", 1, true) and 1 or 0) end
+end
 tails --> 0
 
 -- What a module is, is remembered as long as the module is: nothing keeps one that the program has dropped.
