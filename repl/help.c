@@ -326,19 +326,25 @@ static void put_kinds(const TsOpInfo *o, TsText *line) {
     if (o->types & kinds[i].kind) ts_text_format(line, "%s%s", n++ ? ", " : "", kinds[i].word);
 }
 
+/* Without what is said of integers where none are taken. */
+static size_t dtype_length(const TsOpInfo *o, const char *dtype) {
+  const char *integers = strstr(dtype, "f32 for integers");
+  if (!integers || o->types & TS_KIND_I) return strlen(dtype);
+  return (size_t)(integers - dtype) - 2; /* " (" or ", " before it */
+}
+
 static void put_returns(TsOp op, const TsOpInfo *o, int width, TsText *out) {
   const char *dtype = SENTENCE(dtype_sentence, rule_name[op].dtype);
   if (o->nin == 1 && !strcmp(rule_name[op].dtype, "float"))
-    dtype = o->types & TS_KIND_I ? "the dtype of the input (f32 for integers)"
-                                 : "the dtype of the input";
+    dtype = "the dtype of the input (f32 for integers)";
   const char *shape = SENTENCE(shape_sentence, rule_name[op].shape);
   if (o->nin == 1 && !strcmp(rule_name[op].shape, "broadcast"))
     shape = "the shape of the input";
   TsText line = {0};
   /* The shape of a composition comes from its parts: "same" only fills the column. */
   if (o->cls == TS_CLASS_COMPOSE && !strcmp(rule_name[op].shape, "same")) shape = NULL;
-  ts_text_format(&line, "%s%s%s", dtype ? dtype : "", dtype && shape ? "; " : "",
-                 shape ? shape : "");
+  if (dtype) ts_text_add(&line, dtype, dtype_length(o, dtype));
+  ts_text_format(&line, "%s%s", dtype && shape ? "; " : "", shape ? shape : "");
   put_heading(out, "returns");
   ts_help_wrap(out, line.at, HEADING, HEADING, width);
   ts_text_free(&line);

@@ -163,6 +163,30 @@ static void explain_unhandled(lua_State *L, const lua_Debug *chunk) {
   lua_remove(L, -2);
 }
 
+/* Puts a Lua function under the one at base, which calls it. A function of C's may otherwise be all that
+ * there is on the stack, as behind `return setmetatable(t, m)` of a script; where LuaJIT gives up a
+ * trace there, its search for a Lua function, of which listeners are told, runs off the stack. The
+ * one that is called is no variable there, so that reports give it no name. */
+static int call_by_lua(lua_State *L, int base) {
+  static const char key, code[] =
+                             "local select = select local function all(...) return ... end "
+                             "return function(...) return all((...)(select(2, ...))) end";
+  lua_pushlightuserdata(L, (void *)(uintptr_t)&key);
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  if (lua_isnil(L, -1)) {
+    lua_pop(L, 1);
+    if (luaL_loadbuffer(L, code, sizeof code - 1, "=tessera.run") || lua_pcall(L, 0, 1, 0)) {
+      lua_pop(L, 1);
+      return 0;
+    }
+    lua_pushlightuserdata(L, (void *)(uintptr_t)&key);
+    lua_pushvalue(L, -2);
+    lua_rawset(L, LUA_REGISTRYINDEX);
+  }
+  lua_insert(L, base);
+  return 1;
+}
+
 int ts_run_call(lua_State *L, int nargs, int nresults) {
   int base = lua_gettop(L) - nargs;
   lua_Debug chunk;
@@ -170,6 +194,7 @@ int ts_run_call(lua_State *L, int nargs, int nresults) {
   lua_getinfo(L, ">S", &chunk);
   TsLuaState state = ts_lua_state(L);
   ts_lua_keep_memory();
+  nargs += call_by_lua(L, base);
   lua_pushcfunction(L, ts_report_handler);
   lua_insert(L, base);
   ts_interrupt_open(L);

@@ -58,3 +58,10 @@ for _, row in ipairs(core.operators()) do
   end
   assert(help "":find("%f[%w_]" .. row.name .. "%f[^%w_]"), row.name .. " is not in the list")
 end
+
+-- What becomes of integers is said of rows that take them alone.
+for _, row in ipairs(core.operators()) do
+  local text = core.help(row.name, 400)
+  local takes = text:match "\n  dtypes%s+([^\n]*)" or ""
+  assert(takes:find("integers", 1, true) or not (text:match "\n  returns%s+([^\n]*)" or ""):find("integers", 1, true), row.name)
+end

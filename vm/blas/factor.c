@@ -4,16 +4,6 @@
 #include "devices/cpu_pool.h"
 #include "vm/blas/matrix.h"
 
-static Blas call_of(TsFactor f) {
-  static const uint8_t size[TS_BLAS_COUNT] = {4, 8, 8, 16};
-  return (Blas){
-      .type = f.type, .size = size[f.type], .complex = f.type >= TS_BLAS_c64, .k = f.k};
-}
-
-static BlasMatrix columns(const void *a, int64_t lda) {
-  return (BlasMatrix){(char *)(uintptr_t)a, 1, lda, false};
-}
-
 #define EXCHANGE(bits, T)                                                                      \
   static void exchange_##bits(int64_t cols, T *a, int64_t lda, const int *pivot, int64_t lo,   \
                               int64_t hi) {                                                    \
@@ -63,15 +53,15 @@ static int64_t lu(Blas *x, int64_t m, int64_t n, BlasMatrix a, int *pivot) {
 }
 
 int64_t ts_factor_lu(TsFactor f, int64_t m, int64_t n, void *a, int64_t lda, int *pivot) {
-  Blas x = call_of(f);
-  int64_t lost = lu(&x, m, n, columns(a, lda), pivot);
+  Blas x = blas_of(f.k, f.type);
+  int64_t lost = lu(&x, m, n, blas_columns(a, lda), pivot);
   return x.failed ? -1 : lost;
 }
 
 int64_t ts_factor_lu_solve(TsFactor f, int64_t n, int64_t cols, const void *lu, int64_t lda,
                            const int *pivot, void *b, int64_t ldb) {
-  Blas x = call_of(f);
-  BlasMatrix to = columns(b, ldb), t = columns(lu, lda);
+  Blas x = blas_of(f.k, f.type);
+  BlasMatrix to = blas_columns(b, ldb), t = blas_columns(lu, lda);
   exchange(&x, cols, to, pivot, 0, n);
   blas_triangle(&x, (BlasTriangle){t, false, true, true}, n, cols, to);
   blas_triangle(&x, (BlasTriangle){t, true, false, true}, n, cols, to);
@@ -104,20 +94,20 @@ static int64_t cholesky(Blas *x, int64_t n, BlasMatrix a) {
 }
 
 int64_t ts_factor_cholesky(TsFactor f, bool upper, int64_t n, void *a, int64_t lda) {
-  Blas x = call_of(f);
+  Blas x = blas_of(f.k, f.type);
   BlasMatrix m =
-      columns(a, lda); /* read by rows, u' u is l l' of the conjugates with l = u^T */
+      blas_columns(a, lda); /* read by rows, u' u is l l' of the conjugates with l = u^T */
   int64_t lost = cholesky(&x, n, upper ? blas_transposed(m) : m);
   return x.failed ? -1 : lost;
 }
 
 int64_t ts_factor_solve(TsFactor f, bool upper, bool transposed, bool unit, int64_t n,
                         int64_t cols, const void *t, int64_t ldt, void *b, int64_t ldb) {
-  Blas x = call_of(f);
-  BlasMatrix m = columns(t, ldt);
+  Blas x = blas_of(f.k, f.type);
+  BlasMatrix m = blas_columns(t, ldt);
   for (int64_t i = 0; i < n && !unit; i++)
     if (blas_is(&x, blas_at(&x, m, i, i).p, 0)) return i + 1;
   if (transposed) m = blas_transposed(m), upper = !upper;
-  blas_triangle(&x, (BlasTriangle){m, upper, unit, true}, n, cols, columns(b, ldb));
+  blas_triangle(&x, (BlasTriangle){m, upper, unit, true}, n, cols, blas_columns(b, ldb));
   return x.failed ? -1 : 0;
 }

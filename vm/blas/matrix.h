@@ -22,6 +22,8 @@ typedef struct Blas {
 
 extern const double blas_one[2], blas_minus_one[2]; /* of c128; see blas_number */
 
+Blas blas_of(const TsKernels *k, TsBlasType type);
+
 /* Between the two a routine cannot be left by a jump; the second one leaves where one was due. */
 Blas blas_begin(TsBlasType type);
 void blas_end(const Blas *x);
@@ -37,6 +39,10 @@ const void *blas_number(const Blas *x, const double value[2], double space[2]);
 static inline BlasMatrix blas_at(const Blas *x, BlasMatrix m, int64_t i, int64_t j) {
   m.p += (i * m.rs + j * m.cs) * x->size;
   return m;
+}
+/* In column-major order. */
+static inline BlasMatrix blas_columns(const void *a, int64_t ld) {
+  return (BlasMatrix){(char *)(uintptr_t)a, 1, ld, false};
 }
 static inline BlasMatrix blas_transposed(BlasMatrix m) {
   return (BlasMatrix){m.p, m.cs, m.rs, m.conj};

@@ -1,7 +1,5 @@
 /* The routines by their Fortran names, for the types that LAPACK calls them with: arguments into
  * matrices. The trailing size_t are the hidden lengths of gfortran's character arguments. */
-#include <string.h>
-
 #include "devices/work.h"
 #include "vm/blas/matrix.h"
 
@@ -15,13 +13,9 @@ typedef const void *In;
 
 static bool is(Char c, char letter) { return (*c & ~32) == letter; }
 
-static BlasMatrix columns(In a, Int lda) {
-  return (BlasMatrix){(char *)(uintptr_t)a, 1, *lda, false};
-}
-
 /* op(A) as the argument trans says. */
 static BlasMatrix given(const Blas *x, Char trans, In a, Int lda) {
-  BlasMatrix m = columns(a, lda);
+  BlasMatrix m = blas_columns(a, *lda);
   if (is(trans, 'N')) return m;
   return is(trans, 'C') ? blas_adjoint(x, m) : blas_transposed(m);
 }
@@ -53,7 +47,7 @@ static void back(const Blas *x, BlasMatrix v, int64_t n, BlasMatrix m, void *cop
 static void gemm(TsBlasType type, Char ta, Char tb, Int m, Int n, Int k, In alpha, In a,
                  Int lda, In b, Int ldb, In beta, void *c, Int ldc) {
   Blas x = blas_begin(type);
-  BlasMatrix to = columns(c, ldc);
+  BlasMatrix to = blas_columns(c, *ldc);
   blas_scale(&x, *m, *n, to, beta);
   blas_product(&x, *m, *n, *k, alpha, given(&x, ta, a, lda), given(&x, tb, b, ldb), to);
   blas_end(&x);
@@ -78,7 +72,7 @@ static void ger(TsBlasType type, bool conj, Int m, Int n, In alpha, In u, Int in
   Blas x = blas_begin(type);
   BlasMatrix row = blas_transposed(vector(&x, v, n, incv));
   row.conj = conj;
-  blas_product(&x, *m, *n, 1, alpha, vector(&x, u, m, incu), row, columns(a, lda));
+  blas_product(&x, *m, *n, 1, alpha, vector(&x, u, m, incu), row, blas_columns(a, *lda));
   blas_end(&x);
 }
 
@@ -115,7 +109,7 @@ OUTER(zgerc_, TS_BLAS_c128, true)
 static void matrix(TsBlasType type, bool solve, Char side, Char uplo, Char trans, Char diag,
                    Int m, Int n, In alpha, In a, Int lda, void *b, Int ldb) {
   Blas x = blas_begin(type);
-  BlasMatrix to = columns(b, ldb);
+  BlasMatrix to = blas_columns(b, *ldb);
   BlasTriangle t = {.t = given(&x, trans, a, lda),
                     .upper = is(uplo, 'U') == is(trans, 'N'),
                     .unit = is(diag, 'U'),
@@ -168,7 +162,8 @@ TRIANGLES(z, TS_BLAS_c128)
 static void rank_k(TsBlasType type, Char uplo, Char trans, Int n, Int k, In alpha, In a,
                    Int lda, In b, Int ldb, In beta, void *c, Int ldc) {
   Blas x = blas_begin(type);
-  BlasMatrix to = columns(c, ldc), ma = given(&x, trans, a, lda), mb = given(&x, trans, b, ldb);
+  BlasMatrix to = blas_columns(c, *ldc), ma = given(&x, trans, a, lda),
+             mb = given(&x, trans, b, ldb);
   blas_scale_half(&x, *n, is(uplo, 'U'), to, beta);
   blas_rank(&x, is(uplo, 'U'), *n, *k, alpha, ma, mb, to);
   blas_end(&x);
@@ -183,7 +178,7 @@ static void symmetric(TsBlasType type, Char uplo, Int n, In alpha, In a, Int lda
   BlasMatrix own = unit(&x, to, *n, NULL, &of_y);
   BlasMatrix from =
       unit(&x, vector(&x, v, n, incv), *n, blas_is(&x, alpha, 1) ? NULL : alpha, &of_v);
-  if (!x.failed) blas_symmetric(&x, is(uplo, 'U'), *n, columns(a, lda), from, own);
+  if (!x.failed) blas_symmetric(&x, is(uplo, 'U'), *n, blas_columns(a, *lda), from, own);
   back(&x, to, *n, own, of_y);
   ts_work_give(of_v);
   blas_end(&x);

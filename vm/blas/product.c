@@ -18,10 +18,14 @@ void ts_blas_begin(const TsKernels *k, sigjmp_buf *out) {
 
 void ts_blas_end(void) { ts_cpu_escape(NULL); }
 
-Blas blas_begin(TsBlasType type) {
+Blas blas_of(const TsKernels *k, TsBlasType type) {
   static const uint8_t size[TS_BLAS_COUNT] = {4, 8, 8, 16};
+  return (Blas){.type = type, .size = size[type], .complex = type >= TS_BLAS_c64, .k = k};
+}
+
+Blas blas_begin(TsBlasType type) {
   ts_cpu_escape(NULL);
-  return (Blas){.type = type, .size = size[type], .complex = type >= TS_BLAS_c64, .k = kernels};
+  return blas_of(kernels, type);
 }
 
 void blas_end(const Blas *x) {

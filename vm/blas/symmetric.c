@@ -72,10 +72,9 @@ void blas_rank(Blas *x, bool upper, int64_t n, int64_t k, const void *alpha, Bla
 /* The block whole: `to` from the half of `from`. */
 static void mirror(const Blas *x, bool upper, int64_t n, BlasMatrix to, BlasMatrix from) {
   blas_copy_half(x, n, upper, to, from);
-  BlasMatrix back = to;
   for (int64_t i = 0; i < n; i++) { /* column i of the half, its diagonal apart, into row i */
     int64_t at = upper ? 0 : i + 1, count = upper ? i : n - 1 - i;
-    BlasMatrix f = blas_at(x, from, at, i), t = blas_at(x, back, i, at);
+    BlasMatrix f = blas_at(x, from, at, i), t = blas_at(x, to, i, at);
     f.conj = x->complex;
     blas_copy(x, 1, count, t, blas_transposed(f), NULL);
   }
