@@ -96,6 +96,12 @@ end
 -- Of the smaller model on two threads; products take nearly all of the larger one's step.
 local STEP = { peers = { torch = 1.5, compile = 1.1 }, threads = 2 }
 
+-- Whole programs of scripts/bench/programs. within: how near the first results have to be, wider where random
+-- numbers are drawn.
+local function program(name, title, within)
+  return { title, "program " .. name, per = ms(), within = within or 1e-3, goals = { peers = { torch = 1.2, eager = 1 } } }
+end
+
 local function transform(n, count) return flops(5 * n * count * math.log(n) / math.log(2)) end
 local LIBRARIES = { peers = { torch = 1, numpy = 1, scipy = 1 } }
 
@@ -211,6 +217,11 @@ return {
       { unit = "tok/s", n = 12 * 128 }, STEP),
     against("4 layers of 256, 8 x 256 tokens", "gpt_step 4 256 8 256 8 256",
       { unit = "tok/s", n = 8 * 256 }, { peers = { torch = 1, compile = 1 } }) },
+
+  { name = "programs", title = "Whole programs: captured, and called eagerly, beside PyTorch's eager one",
+    program("mlp", "MLP 784-256-128-10, step of 64"),
+    program("cnn", "digits CNN 28x28, step of 32"),
+    program("gru", "GRU of 128, 40 steps, step of 32") },
 
   { name = "training memory", title = "Growth of the peak resident memory by training steps", kind = "peak",
     { "4 layers of 128, 12 x 128 tokens", "gpt peak", train = "4 128 4 128 12 76", goals = { peers = { torch = 1 } },
