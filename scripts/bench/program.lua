@@ -7,7 +7,7 @@
 --   loss, model, optimizer (and batch: rows of the data for each step): training
 --   run: a function of the data
 --   start: start(captured) returns the call to measure
--- model, or a table of tensors in its place, is what the peer starts from.
+-- The model's state is what the peer starts from.
 
 local ts = require "tessera"
 local graph = ts.graph
@@ -45,7 +45,6 @@ local function call_of(p, captured)
   if captured then
     f = f and graph.module("program", f) or graph.training_step(p.model, p.loss, p.optimizer)
   elseif not f then
-    for _, w in ipairs(p.model:parameters()) do w.requires_grad = true end
     f = eager_training(p)
   end
   local next_batch = batches(p.data, p.batch)
@@ -55,8 +54,7 @@ end
 local function save(name, p)
   local all = {}
   for i, t in ipairs(p.data) do all["data." .. i - 1] = t end
-  local state = p.model and p.model.is_module and p.model:state_dict() or p.model or {}
-  for key, t in pairs(state) do all["state." .. key] = t end
+  for key, t in pairs(p.model and p.model:state_dict() or {}) do all["state." .. key] = t end
   os.execute("mkdir -p " .. FOLDER)
   ts.save(FOLDER .. name .. ".safetensors", all)
 end
