@@ -326,10 +326,11 @@ function row.program(name)
   end
   return call, nil, checked
 end
-if eager then row = { program = row.program } end
 
 package.path = "scripts/bench/?.lua;" .. package.path
+for name, make in pairs(require "ours_operators") do row[name] = make end
 if device ~= "" then row = require "gpu_ours" end
+if eager then row = { program = row.program } end
 
 -- ---- the loop over commands
 

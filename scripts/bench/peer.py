@@ -9,6 +9,8 @@ import signal
 import sys
 import time
 
+from peer_operators import Operators
+
 now = time.process_time if os.environ.get("CLOCK") == "cpu" else time.perf_counter
 
 
@@ -166,7 +168,7 @@ class Scipy(Numpy):
     ROWS = {"fft", "fft2", "softmax", "cholesky", "svd"}
 
 
-class Torch:
+class Torch(Operators):
     def __init__(self, threads):
         import torch
         self.t, self.f = torch, torch.nn.functional
