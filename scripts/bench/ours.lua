@@ -317,12 +317,12 @@ end
 -- Whole programs, captured, or eager in a worker of their own. Warm as a captured function is.
 local eager = arg[2] == "eager"
 function row.program(name)
-  local call, checked = require("program").set_up(name, not eager)
+  local call, checked = require("program").set_up(name, not eager, not eager)
   local start = now()
   for _ = 1, JUDGED + 6 do
     call():data_ptr()
     ts.jit.wait()
-    if now() - start > 10 then break end
+    if now() - start > 20 then break end
   end
   return call, nil, checked
 end

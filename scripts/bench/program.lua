@@ -66,10 +66,10 @@ end
 
 local function size(y) return y:detach():abs():cast("f64"):mean():item() end
 
--- Returns the call, and the mean |result| of the first ones.
-function program.set_up(name, captured)
+-- Returns the call, and the mean |result| of the first ones. kept: the peer will begin from the same state.
+function program.set_up(name, captured, kept)
   local p = load_program(name)
-  if captured then save(name, p) end
+  if kept then save(name, p) end
   local call, sum = call_of(p, captured), 0
   for _ = 1, CHECKED do sum = sum + size(call()) end
   return call, sum / CHECKED
