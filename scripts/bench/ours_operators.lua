@@ -63,9 +63,9 @@ function row.depthwise(b, c, size, window)
   return function() return op.depthwise_conv2d(x, w, options) end
 end
 
-function row.conv_transpose(b, cin, cout, size, window, padding)
+function row.conv_transpose(b, cin, cout, size, window, padding, stride)
   local x, w = normal(b, cin, size, size), normal(cin, cout, window, window)
-  local options = { stride = 2, padding = padding }
+  local options = { stride = stride, padding = padding }
   return function() return op.conv_transpose(x, w, options) end
 end
 
@@ -93,6 +93,12 @@ end
 function row.distances(n, width)
   local x, y = normal(n, width), normal(n, width)
   return function() return (x:unsqueeze(1) - y:unsqueeze(0)):square():sum { axis = -1 }:sqrt() end
+end
+
+-- Places in space: an axis of three behind two longer ones.
+function row.times_length(n)
+  local x, y = normal(n, n, 3), normal(n, n, 1)
+  return function() return x * y end
 end
 
 function row.heat_step(n)

@@ -37,9 +37,9 @@ class Operators:
         x, w = self.normal(b, c, size, size), self.normal(c, 1, window, window)
         return lambda: self.f.conv2d(x, w, padding=(window - 1) // 2, groups=c)
 
-    def conv_transpose(self, b, cin, cout, size, window, padding):
+    def conv_transpose(self, b, cin, cout, size, window, padding, stride):
         x, w = self.normal(b, cin, size, size), self.normal(cin, cout, window, window)
-        return lambda: self.f.conv_transpose2d(x, w, stride=2, padding=padding)
+        return lambda: self.f.conv_transpose2d(x, w, stride=stride, padding=padding)
 
     def lstm(self, steps, b, width):
         lstm, x = self.t.nn.LSTM(width, width), self.normal(steps, b, width)
@@ -62,6 +62,10 @@ class Operators:
     def distances(self, n, width):
         x, y = self.normal(n, width), self.normal(n, width)
         return lambda: (x[:, None] - y[None]).square().sum(-1).sqrt()
+
+    def times_length(self, n):
+        x, y = self.normal(n, n, 3), self.normal(n, n, 1)
+        return lambda: x * y
 
     def heat_step(self, n):
         u = self.t.rand(n, n)
