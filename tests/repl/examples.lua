@@ -100,7 +100,7 @@ local function page(topic)
       local f, why = loadstring(chunk, topic)
       local ok = f and setfenv(f, setmetatable({}, { __index = function(_, word)
         if given[word] ~= nil then return given[word] end
-        return word == "tessera" and tessera or tessera[word] or _G[word]
+        return word == "tessera" and tessera or _G[word] or tessera[word]
       end }))
       if ok then ok, why = pcall(ok) end
       if not ok then print(topic, why, chunk) end
@@ -111,7 +111,7 @@ end
 page("")
 for name in pairs(prompt.commands) do page(":" .. name) end
 for _, name in ipairs(console.globals()) do
-  local t = name ~= "op" and tessera[name]
+  local t = name ~= "op" and name ~= "tessera" and tessera[name]
   if type(t) == "table" then
     page(name)
     for key in pairs(t) do page(name .. "." .. key) end
