@@ -111,8 +111,8 @@ end
 page("")
 for name in pairs(prompt.commands) do page(":" .. name) end
 for _, name in ipairs(console.globals()) do
-  local t = name ~= "op" and name ~= "tessera" and tessera[name]
-  if type(t) == "table" then
+  local ok, t = pcall(function() return tessera[name] end) -- "help" is the prompt's own
+  if ok and name ~= "op" and type(t) == "table" then
     page(name)
     for key in pairs(t) do page(name .. "." .. key) end
   end
