@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "lib/text.h"
+#include "repl/lua_api.h"
 #include "repl/prompt.h"
 #include "repl/report_line.h"
 #include "repl/run.h"
@@ -434,7 +435,8 @@ static Place find_place(lua_State *L, const char *message) {
 static void put_method_hint(TsText *out, const char *message) {
   static const char mark[] = "attempt to call method '";
   char name[40];
-  const char *at = strstr(message, mark), *end = at ? strchr(at += sizeof mark - 1, '\'') : NULL;
+  const char *at = strstr(message, mark),
+             *end = at ? strchr(at += sizeof mark - 1, '\'') : NULL;
   size_t n = end ? (size_t)(end - at) : sizeof name;
   if (n >= sizeof name) return;
   memcpy(name, at, n);
@@ -456,8 +458,9 @@ static void put_lua_hint(TsText *out, const char *message) {
     ts_text_str(out, "\n  hint: rows of a tensor are x[0] to x[#x - 1], or {x:unbind()}");
   if (strstr(message, "attempt to compare number with table") ||
       strstr(message, "attempt to compare table with number"))
-    ts_text_str(out, "\n  hint: tiles of a kernel are compared by x:lt(y), x:gt(y), and chosen by "
-                     "t:where or t:when; Lua compares two numbers");
+    ts_text_str(out,
+                "\n  hint: tiles of a kernel are compared by x:lt(y), x:gt(y), and chosen by "
+                "t:where or t:when; Lua compares two numbers");
   put_method_hint(out, message);
   if (!name) return;
   name += sizeof mark - 1;

@@ -208,7 +208,8 @@ const char *ts_lua_elsewhere(const char *table, const char *key) {
 
 static int unknown_key(lua_State *L, const char *key) {
   TsError *e = &ts_lua_context(L)->err;
-  const char *known = ts_lua_elsewhere("tensor", key), *guess = known ? NULL : closest_method(L, key);
+  const char *known = ts_lua_elsewhere("tensor", key),
+             *guess = known ? NULL : closest_method(L, key);
   ts_error_set(e, TS_ERR_attribute, "a tensor has no field or method '%s'", key);
   if (known) ts_error_hint(e, "%s", known);
   if (guess) ts_error_hint(e, "did you mean '%s'?", guess);
@@ -451,8 +452,7 @@ static int is_contiguous(lua_State *L) {
 static int hash(lua_State *L) {
   uint64_t h;
   char t[20];
-  if (ts_tensor_hash(ts_lua_context(L), ts_lua_only(L, 1, "hash"), &h))
-    return ts_lua_raise(L);
+  if (ts_tensor_hash(ts_lua_context(L), ts_lua_only(L, 1, "hash"), &h)) return ts_lua_raise(L);
   snprintf(t, sizeof t, "%016llx", (unsigned long long)h);
   lua_pushstring(L, t);
   return 1;

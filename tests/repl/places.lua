@@ -58,3 +58,9 @@ depth(12), (depth(13)) --> 14, 14
 depth(20) --> 14, 8
 depth(5000) --> 14, 4988
 os.remove(script)
+
+-- Names of other libraries on a module, and what Lua's own errors about tensors mean.
+says "nn.Linear(2, 2):cuda()" --> {F}:3: attempt to call method 'cuda' (a nil value)
+-->   hint: model:to "cuda:0" moves it; tessera.devices() lists what there is
+says "for _, row in ipairs(op.ones{2, 2}) do end" --> {F}:3: bad argument #1 to 'ipairs' (table expected, got userdata)
+-->   hint: rows of a tensor are x[0] to x[#x - 1], or {x:unbind()}
