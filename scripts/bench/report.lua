@@ -31,7 +31,7 @@ end
 
 local function command_line()
   local words = { "make bench" }
-  for _, name in ipairs { "DEV", "ONLY", "ROUNDS", "THREADS", "CLOCK", "STAT" } do
+  for _, name in ipairs { "DEV", "ONLY", "ROUNDS", "THREADS", "CLOCK", "STAT", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT" } do
     local value = os.getenv(name) or ""
     if value ~= "" then words[#words + 1] = name .. "=" .. value end
   end
