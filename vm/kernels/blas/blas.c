@@ -14,4 +14,13 @@ void TS_ISA(ts_kernels_blas)(TsBlasKernels *k) {
   TYPE(c64)
   TYPE(c128)
 #undef TYPE
+#define TYPE(t)                                                                                \
+  k->lanes[TS_BLAS_##t] =                                                                      \
+      (TsBlasLanesKernels){.lu = TS_ISA(ts_blas_lanes_lu_##t),                                 \
+                           .solve = TS_ISA(ts_blas_lanes_solve_##t),                           \
+                           .triangle = TS_ISA(ts_blas_lanes_triangle_##t),                     \
+                           .cholesky = TS_ISA(ts_blas_lanes_cholesky_##t)};
+  TYPE(f32)
+  TYPE(f64)
+#undef TYPE
 }

@@ -48,12 +48,32 @@ typedef int64_t TsBlasCholesky(int n, void *a, int64_t lda);
 /* to[i] = alpha from[i], or alpha conj(from[i]). */
 typedef void TsBlasScaled(int64_t n, void *to, const void *from, bool conj, const void *alpha);
 
+/* Small real matrices by row, TS_BLAS_GROUP_BYTES of each of their numbers side by side, a matrix in
+ * every lane: a of m x n, b of n x k. What a lane holds afterwards is its own. */
+enum { TS_BLAS_GROUP_BYTES = 64, TS_BLAS_LANES_MOST = 32 /* rows, columns */ };
+typedef struct TsBlasLanes {
+  int m, n, k;
+  bool upper, transposed, unit;
+  void *a, *b;
+  void *pivot; /* [m]: rows as numbers of the type */
+  void *lost;  /* 1 + the first column whose pivot is not what it must be, or 0 */
+} TsBlasLanes;
+typedef void TsBlasLanesFn(const TsBlasLanes *p);
+
+typedef struct TsBlasLanesKernels {
+  TsBlasLanesFn *lu;       /* a becomes its factors, as TsBlasLu's */
+  TsBlasLanesFn *solve;    /* that, and b = a^-1 b; of a lost matrix anything */
+  TsBlasLanesFn *triangle; /* b = a^-1 b of half of a */
+  TsBlasLanesFn *cholesky; /* the other half becomes 0 */
+} TsBlasLanesKernels;
+
 typedef struct TsBlasKernels {
   TsBlasScaled *scaled[TS_BLAS_COUNT];
   TsBlasLu *lu[TS_BLAS_COUNT];
   TsBlasCholesky *cholesky[TS_BLAS_COUNT];
   TsBlasTriangle *solve[TS_BLAS_COUNT], *multiply[TS_BLAS_COUNT];
   TsBlasSmallFn *small[TS_BLAS_COUNT];
+  TsBlasLanesKernels lanes[TS_BLAS_c64];
 } TsBlasKernels;
 
 void ts_kernels_blas_avx512(TsBlasKernels *k);
