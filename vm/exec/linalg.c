@@ -228,11 +228,15 @@ void linalg_diagonal_product(const Linalg *w, const char *a, int n, const int *p
   double re = 1, im = 0;
   for (int i = 0; i < n; i++) {
     const char *at = a + ((int64_t)i * n + i) * w->es;
-    double x = w->rs == 8 ? *(const double *)at : (double)*(const float *)at, y = 0;
-    if (w->complex) y = w->rs == 8 ? ((const double *)at)[1] : (double)((const float *)at)[1];
-    double t = re * x - im * y;
-    im = re * y + im * x;
-    re = t;
+    double x = w->rs == 8 ? *(const double *)at : (double)*(const float *)at;
+    if (w->complex) {
+      double y = w->rs == 8 ? ((const double *)at)[1] : (double)((const float *)at)[1];
+      double t = re * x - im * y;
+      im = re * y + im * x;
+      re = t;
+    } else {
+      re *= x; /* 0 times an infinity would be a NaN */
+    }
     if (pivot[i] != i) re = -re, im = -im;
   }
   out[0] = re, out[1] = im;
