@@ -18,12 +18,17 @@ typedef struct Space {
   char *a, *b, *pivot, *lost;
 } Space;
 
+/* Numbers of the second matrix. */
+static int64_t beside(const TsLanes *l) {
+  return (int64_t)(l->what == TS_LANES_QR ? l->m : l->n) * l->k;
+}
+
 static Space space_of(const Group *g, int worker) {
   const TsLanes *l = g->l;
   Space s = {.a = g->work + worker * g->nbytes};
   s.b = s.a + (int64_t)l->m * l->n * TS_BLAS_GROUP_BYTES;
-  s.pivot = s.b + (int64_t)l->n * l->k * TS_BLAS_GROUP_BYTES;
-  s.lost = s.pivot + (int64_t)l->m * TS_BLAS_GROUP_BYTES;
+  s.pivot = s.b + beside(l) * TS_BLAS_GROUP_BYTES;
+  s.lost = s.pivot + (int64_t)(l->m + l->n) * TS_BLAS_GROUP_BYTES;
   return s;
 }
 
@@ -88,22 +93,27 @@ static void run_kernel(const TsLanes *l, const TsBlasLanes *p) {
   case TS_LANES_INVERSE: k->solve(p); break;
   case TS_LANES_TRIANGLE: k->triangle(p); break;
   case TS_LANES_CHOLESKY: k->cholesky(p); break;
+  case TS_LANES_QR: k->qr(p); break;
+  case TS_LANES_EIGH: k->eigh(p); break;
   }
 }
 
 static void run_group(const Group *g, const Space *s, int64_t first, int some) {
   const TsLanes *l = g->l;
-  int64_t nm = (int64_t)l->m * l->n, nb = (int64_t)l->n * l->k;
+  int64_t nm = (int64_t)l->m * l->n, nb = beside(l);
   int least = l->m < l->n ? l->m : l->n;
+  bool factors = l->what >= TS_LANES_QR;
   gather(g, s->a, nm, l->a, l->a_at, first, some);
   if (l->what == TS_LANES_INVERSE)
     identities(g, s->b);
-  else if (nb)
+  else if (nb && !factors)
     gather(g, s->b, nb, l->b, l->b_at, first, some);
   run_kernel(l, &(TsBlasLanes){l->m, l->n, l->k, l->upper, l->transposed, l->unit, s->a, s->b,
                                s->pivot, s->lost});
   if (l->what != TS_LANES_DET) scatter(g, l->out, nb ? nb : nm, nb ? s->b : s->a, first, some);
-  for (int i = 0; i < some; i++) {
+  if (l->what == TS_LANES_QR) scatter(g, l->out2, (int64_t)l->k * l->n, s->a, first, some);
+  if (l->what == TS_LANES_EIGH) scatter(g, l->out2, l->n, s->pivot, first, some);
+  for (int i = 0; i < some && !factors; i++) {
     l->lost[first + i] = (int)number(g, s->lost, 0, i);
     if (l->what == TS_LANES_DET) ((double *)l->out)[first + i] = determinant(g, s, i);
     for (int j = 0; j < least && l->pivot; j++)
@@ -123,16 +133,22 @@ static void run_groups(void *arg, int64_t lo, int64_t hi, int worker) {
 static int lanes_of(const TsLanes *l) { return l->f.type == TS_BLAS_f32 ? 16 : 8; }
 
 bool ts_lanes_take(const TsLanes *l) {
-  return l->f.type < TS_BLAS_c64 && l->m > 0 && l->n > 0 && l->m <= TS_BLAS_LANES_MOST &&
-         l->n <= TS_BLAS_LANES_MOST && l->count >= lanes_of(l) / 4;
+  int least = l->m < l->n ? l->m : l->n;
+  if (l->f.type >= TS_BLAS_c64 || least <= 0 || l->m > TS_BLAS_LANES_MOST ||
+      l->n > TS_BLAS_LANES_MOST)
+    return false;
+  if (l->what == TS_LANES_QR) return least <= TS_BLAS_LANES_QR;
+  if (l->what == TS_LANES_EIGH) return l->n <= TS_BLAS_LANES_EIGH;
+  return l->count >= lanes_of(l) / 4 && l->k <= 2 * TS_BLAS_LANES_MOST;
 }
 
 int ts_lanes_run(const TsLanes *l) {
   enum { WORTH = 1 << 14 }; /* multiply-adds of lanes for a thread */
-  int64_t m = l->m, n = l->n, k = l->k, each = m * n * (n + k) + 64;
+  int64_t m = l->m, n = l->n, each = m * n * (n + l->k) + 64;
   Group g = {.l = l, .lanes = lanes_of(l)};
+  if (l->what >= TS_LANES_QR) each *= 4;
   g.size = TS_BLAS_GROUP_BYTES / g.lanes;
-  g.nbytes = (m * n + n * k + m + 1) * TS_BLAS_GROUP_BYTES;
+  g.nbytes = (m * n + beside(l) + m + n + 1) * TS_BLAS_GROUP_BYTES;
   g.work = ts_work_take(g.nbytes * ts_cpu_threads());
   if (!g.work) return -1;
   ts_cpu_parallel((l->count - 1) / g.lanes + 1, 1 + WORTH / each, run_groups, &g);

@@ -1,5 +1,6 @@
-/* Many small real matrices at once, a lane of a vector each, over the pool's threads: what the
- * handlers of linear algebra do with matrices one by one, with the bits of factor.h. */
+/* Many small real matrices at once, a lane of a vector each, over the pool's threads. What factor.h
+ * does has its bits. QR and eigenvalues have an order of their own, so sizes alone decide whether
+ * they go this way. */
 #ifndef TS_VM_BLAS_LANES_H
 #define TS_VM_BLAS_LANES_H
 
@@ -11,7 +12,9 @@ typedef enum TsLanesWhat {
   TS_LANES_SOLVE,    /* out: a^-1 b, n x k */
   TS_LANES_INVERSE,  /* out: a^-1 */
   TS_LANES_TRIANGLE, /* out: a^-1 b of half of a */
-  TS_LANES_CHOLESKY  /* out: l or u */
+  TS_LANES_CHOLESKY, /* out: l or u */
+  TS_LANES_QR,       /* out: q, m x k; out2: r, k x n */
+  TS_LANES_EIGH      /* out: the vectors, k = n; out2: the values; of the lower half */
 } TsLanesWhat;
 
 /* Matrices by row, one after another, in the type of f. */
@@ -23,7 +26,7 @@ typedef struct TsLanes {
   int64_t count;                /* of results */
   const void *a, *b;
   const int64_t *a_at, *b_at; /* the matrix that result i takes; NULL: i */
-  void *out;
+  void *out, *out2;
   int *pivot; /* min(m, n) for each matrix, as ts_factor_lu's, or NULL */
   int *lost;  /* 1 + the first bad pivot of each matrix, or 0 */
 } TsLanes;

@@ -69,5 +69,7 @@ void linalg_invert(Linalg *w, int n, const void *a, const int *pivot, void *b);
  * what, sizes and options; ny: the axes of a result. out and pivot, where the caller has them, are
  * for all results. */
 bool linalg_lanes(Linalg *w, TsLanes l, int ny, int *failed);
+/* The same for QR and eigenvalues, into y and y2. */
+bool linalg_lanes_factors(Linalg *w, TsLanes l, TsTensor *y, TsTensor *y2);
 
 #endif

@@ -59,6 +59,8 @@ static int qr(Linalg *w) {
   int info = 0;
   int m = (int)rows_of(w->a), n = (int)cols_of(w->a), k = m < n ? m : n;
   int q = call->attr[0].i == 1 ? m : k, wide = n > q ? n : q, lwork = (wide + m) * 64 + 1;
+  TsLanes l = {.what = TS_LANES_QR, .m = m, .n = n, .k = q};
+  if (linalg_lanes_factors(w, l, call->out[0], call->out[1])) return 0;
   int64_t count = count_of(w->a, 2), most = (int64_t)m * wide + (int64_t)q * n;
   char *a = linalg_take(w, most * w->es), *r = linalg_take(w, most * w->es),
        *s = linalg_take(w, most * w->es);
@@ -276,6 +278,11 @@ static int eigh(Linalg *w) {
   int n = (int)cols_of(w->a), lrwork = 1 + 5 * n + 2 * n * n, liwork = 3 + 5 * n;
   int lwork = w->complex ? 2 * n + n * n + 1 : 1 + 6 * n + 2 * n * n;
   int64_t count = n ? count_of(w->a, 2) : 0;
+  TsLanes l = {.what = TS_LANES_EIGH, .m = n, .n = n, .k = n};
+  for (int64_t i = 0; n <= TS_BLAS_LANES_EIGH && i < count; i++)
+    if (!is_finite(w, linalg_matrix(w, w->a, i, n, n), (int64_t)n * n))
+      return linalg_refuse(w, i, "has a NaN or an infinity");
+  if (linalg_lanes_factors(w, l, call->out[1], call->out[0])) return 0;
   void *a = linalg_take(w, (int64_t)n * n * w->es), *s = linalg_take(w, (int64_t)n * n * w->es);
   void *values = linalg_take(w, (int64_t)n * w->rs), *space = lapack_work(w, lwork);
   void *rwork = linalg_take(w, (int64_t)lrwork * w->rs);

@@ -15,11 +15,12 @@ void TS_ISA(ts_kernels_blas)(TsBlasKernels *k) {
   TYPE(c128)
 #undef TYPE
 #define TYPE(t)                                                                                \
-  k->lanes[TS_BLAS_##t] =                                                                      \
-      (TsBlasLanesKernels){.lu = TS_ISA(ts_blas_lanes_lu_##t),                                 \
-                           .solve = TS_ISA(ts_blas_lanes_solve_##t),                           \
-                           .triangle = TS_ISA(ts_blas_lanes_triangle_##t),                     \
-                           .cholesky = TS_ISA(ts_blas_lanes_cholesky_##t)};
+  k->lanes[TS_BLAS_##t] = (TsBlasLanesKernels){.lu = TS_ISA(ts_blas_lanes_lu_##t),             \
+                                               .solve = TS_ISA(ts_blas_lanes_solve_##t),       \
+                                               .triangle = TS_ISA(ts_blas_lanes_triangle_##t), \
+                                               .cholesky = TS_ISA(ts_blas_lanes_cholesky_##t), \
+                                               .qr = TS_ISA(ts_blas_lanes_qr_##t),             \
+                                               .eigh = TS_ISA(ts_blas_lanes_eigh_##t)};
   TYPE(f32)
   TYPE(f64)
 #undef TYPE

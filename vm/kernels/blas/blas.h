@@ -50,12 +50,18 @@ typedef void TsBlasScaled(int64_t n, void *to, const void *from, bool conj, cons
 
 /* Small real matrices by row, TS_BLAS_GROUP_BYTES of each of their numbers side by side, a matrix in
  * every lane: a of m x n, b of n x k. What a lane holds afterwards is its own. */
-enum { TS_BLAS_GROUP_BYTES = 64, TS_BLAS_LANES_MOST = 32 /* rows, columns */ };
+enum {
+  TS_BLAS_GROUP_BYTES = 64,
+  TS_BLAS_LANES_MOST = 32, /* rows, columns */
+  TS_BLAS_LANES_QR = 16,   /* the lesser of them, of QR */
+  TS_BLAS_LANES_EIGH =
+      8 /* of matrices with eigenvalues: sweeps grow faster than steps of LAPACK */
+};
 typedef struct TsBlasLanes {
   int m, n, k;
   bool upper, transposed, unit;
   void *a, *b;
-  void *pivot; /* [m]: rows as numbers of the type */
+  void *pivot; /* [m] or what the kernel says: rows as numbers of the type */
   void *lost;  /* 1 + the first column whose pivot is not what it must be, or 0 */
 } TsBlasLanes;
 typedef void TsBlasLanesFn(const TsBlasLanes *p);
@@ -65,6 +71,8 @@ typedef struct TsBlasLanesKernels {
   TsBlasLanesFn *solve;    /* that, and b = a^-1 b; of a lost matrix anything */
   TsBlasLanesFn *triangle; /* b = a^-1 b of half of a */
   TsBlasLanesFn *cholesky; /* the other half becomes 0 */
+  TsBlasLanesFn *qr;       /* b, m x k, becomes q, of a the first k rows r */
+  TsBlasLanesFn *eigh; /* of the lower half; b, n x n, becomes the vectors, pivot the values */
 } TsBlasLanesKernels;
 
 typedef struct TsBlasKernels {

@@ -20,7 +20,8 @@ TsBlasSmallFn TS_ISA(ts_blas_small_c64), TS_ISA(ts_blas_small_c128);
 
 #define LANES_OF(type)                                                                         \
   TsBlasLanesFn TS_ISA(ts_blas_lanes_lu_##type), TS_ISA(ts_blas_lanes_solve_##type),           \
-      TS_ISA(ts_blas_lanes_triangle_##type), TS_ISA(ts_blas_lanes_cholesky_##type);
+      TS_ISA(ts_blas_lanes_triangle_##type), TS_ISA(ts_blas_lanes_cholesky_##type),            \
+      TS_ISA(ts_blas_lanes_qr_##type), TS_ISA(ts_blas_lanes_eigh_##type);
 LANES_OF(f32)
 LANES_OF(f64)
 #undef LANES_OF
