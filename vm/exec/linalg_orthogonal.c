@@ -54,6 +54,16 @@ static void make_q(Linalg *w, int m, int n, int k, void *a, const void *tau, voi
   ts_blas_end();
 }
 
+/* r of matrix i, of which a has at least the numbers on and above the diagonal; r, s: q n numbers. */
+static void put_r(Linalg *w, int64_t i, int m, int n, int q, const char *a, char *r, void *s) {
+  int k = m < n ? m : n;
+  memset(r, 0, (size_t)q * (size_t)n * (size_t)w->es);
+  for (int j = 0; j < n; j++)
+    memcpy(r + (int64_t)j * q * w->es, a + (int64_t)j * m * w->es,
+           (size_t)((j + 1 < k ? j + 1 : k) * w->es));
+  if (n) linalg_put_matrix(w, w->call->out[1], i, q, n, r, s);
+}
+
 static int qr(Linalg *w) {
   TsCall *call = w->call;
   int info = 0;
@@ -64,15 +74,18 @@ static int qr(Linalg *w) {
   int64_t count = count_of(w->a, 2), most = (int64_t)m * wide + (int64_t)q * n;
   char *a = linalg_take(w, most * w->es), *r = linalg_take(w, most * w->es),
        *s = linalg_take(w, most * w->es);
-  void *tau = linalg_take(w, (int64_t)k * w->es), *space = lapack_work(w, lwork);
+  void *tau = w->complex ? linalg_take(w, (int64_t)k * w->es) : NULL;
+  void *space = w->complex ? lapack_work(w, lwork) : NULL;
   for (int64_t i = 0; !w->failed && m && i < count; i++) {
     linalg_flip(w, m, n, a, linalg_matrix(w, w->a, i, m, n));
+    if (!w->complex) {
+      linalg_lost(w, ts_factor_qr(w->f, m, n, q, a, m, r, m), &info);
+      if (q) linalg_put_matrix(w, call->out[0], i, m, q, r, s);
+      put_r(w, i, m, n, q, a, r, s);
+      continue;
+    }
     if (n) CALL4(geqrf, &m, &n, a, &m, tau, space, &lwork, &info);
-    memset(r, 0, (size_t)q * (size_t)n * (size_t)w->es);
-    for (int j = 0; j < n; j++)
-      memcpy(r + (int64_t)j * q * w->es, a + (int64_t)j * m * w->es,
-             (size_t)((j + 1 < k ? j + 1 : k) * w->es));
-    if (n) linalg_put_matrix(w, call->out[1], i, q, n, r, s);
+    put_r(w, i, m, n, q, a, r, s);
     if (q) make_q(w, m, q, k, a, tau, space, lwork);
     if (q) linalg_put_matrix(w, call->out[0], i, m, q, a, s);
   }

@@ -15,6 +15,7 @@ void TS_ISA(ts_kernels_blas)(TsBlasKernels *k) {
   TYPE(c128)
 #undef TYPE
 #define TYPE(t)                                                                                \
+  k->reflect[TS_BLAS_##t] = TS_ISA(ts_blas_reflect_##t);                                       \
   k->lanes[TS_BLAS_##t] = (TsBlasLanesKernels){.lu = TS_ISA(ts_blas_lanes_lu_##t),             \
                                                .solve = TS_ISA(ts_blas_lanes_solve_##t),       \
                                                .triangle = TS_ISA(ts_blas_lanes_triangle_##t), \

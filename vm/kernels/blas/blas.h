@@ -16,9 +16,10 @@ typedef enum TsBlasType {
 } TsBlasType;
 
 enum {
-  TS_BLAS_BLOCK = 16, /* rows of the largest triangle of a kernel */
-  TS_BLAS_PANEL = 8,  /* columns of the widest panel of a kernel's LU */
-  TS_BLAS_HALF = 32   /* of the largest matrix of a kernel's Cholesky */
+  TS_BLAS_BLOCK = 16,  /* rows of the largest triangle of a kernel */
+  TS_BLAS_PANEL = 8,   /* columns of the widest panel of a kernel's LU */
+  TS_BLAS_HALF = 32,   /* of the largest matrix of a kernel's Cholesky */
+  TS_BLAS_REFLECT = 16 /* columns of the widest panel of a kernel's QR */
 };
 
 /* X = T^-1 X or X = T X, in place: a triangle t[i * TS_BLAS_BLOCK + j] of n rows against rows
@@ -44,6 +45,12 @@ typedef int64_t TsBlasLu(int64_t m, int n, void *a, int64_t lda, int *pivot);
 /* The lower half of a = l l' in place, n <= TS_BLAS_HALF, columns lda apart. Gives 1 + the first
  * column whose pivot is not above 0, or 0. */
 typedef int64_t TsBlasCholesky(int n, void *a, int64_t lda);
+
+/* QR of a real m x n, n <= TS_BLAS_REFLECT, n <= m, columns lda apart: r on and above its diagonal
+ * (below it anything), v, m x n, with 1 on its diagonal and 0 above, and the upper triangle t, with 0
+ * below, so that (1 + v t v') r, r with 0 below, is what a was. */
+typedef void TsBlasReflect(int64_t m, int n, void *a, int64_t lda, void *v, int64_t ldv,
+                           void *t, int64_t ldt);
 
 /* to[i] = alpha from[i], or alpha conj(from[i]). */
 typedef void TsBlasScaled(int64_t n, void *to, const void *from, bool conj, const void *alpha);
@@ -81,6 +88,7 @@ typedef struct TsBlasKernels {
   TsBlasCholesky *cholesky[TS_BLAS_COUNT];
   TsBlasTriangle *solve[TS_BLAS_COUNT], *multiply[TS_BLAS_COUNT];
   TsBlasSmallFn *small[TS_BLAS_COUNT];
+  TsBlasReflect *reflect[TS_BLAS_c64];
   TsBlasLanesKernels lanes[TS_BLAS_c64];
 } TsBlasKernels;
 

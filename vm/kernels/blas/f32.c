@@ -1,4 +1,7 @@
 /* Factors, triangles and small products in f32, and complex numbers of it. */
+#include <string.h>
+
+#include "vm/kernels/blas/scale_f32.h"
 #include "vm/kernels/blas/table.h"
 #include "vm/kernels/gemm/simd_f32.h"
 
@@ -8,3 +11,4 @@
 #define COMPLEX(name) TS_ISA(ts_blas_##name##_c64)
 #include "vm/kernels/blas/real.inc"
 #include "vm/kernels/blas/complex.inc"
+#include "vm/kernels/blas/reflect.inc"

@@ -18,6 +18,7 @@ TsBlasCholesky TS_ISA(ts_blas_cholesky_c64), TS_ISA(ts_blas_cholesky_c128);
 TsBlasSmallFn TS_ISA(ts_blas_small_f32), TS_ISA(ts_blas_small_f64);
 TsBlasSmallFn TS_ISA(ts_blas_small_c64), TS_ISA(ts_blas_small_c128);
 
+TsBlasReflect TS_ISA(ts_blas_reflect_f32), TS_ISA(ts_blas_reflect_f64);
 #define LANES_OF(type)                                                                         \
   TsBlasLanesFn TS_ISA(ts_blas_lanes_lu_##type), TS_ISA(ts_blas_lanes_solve_##type),           \
       TS_ISA(ts_blas_lanes_triangle_##type), TS_ISA(ts_blas_lanes_cholesky_##type),            \
