@@ -25,8 +25,8 @@ int64_t ts_factor_cholesky(TsFactor f, bool upper, int64_t n, void *a, int64_t l
 /* b = t^-1 b, or t'^-1 b without conjugates (transposed), of a triangle whose diagonal has no 0. */
 int64_t ts_factor_solve(TsFactor f, bool upper, bool transposed, bool unit, int64_t n,
                         int64_t cols, const void *t, int64_t ldt, void *b, int64_t ldb);
-/* a = q r of a real matrix: of a, r on and above the diagonal is left; q, m x k, k from min(m, n) to
- * m, has orthonormal columns. */
+/* a = q r of a real m x n matrix by row, lda numbers a row: of a, r on and above the diagonal is
+ * left; q, m x k by row, k from min(m, n) to m, has orthonormal columns. */
 int64_t ts_factor_qr(TsFactor f, int64_t m, int64_t n, int64_t k, void *a, int64_t lda, void *q,
                      int64_t ldq);
 

@@ -85,14 +85,17 @@ int64_t ts_factor_qr(TsFactor f, int64_t m, int64_t n, int64_t k, void *a, int64
                      int64_t ldq) {
   Blas x = blas_of(f.k, f.type);
   int64_t least = m < n ? m : n, widest = n > k ? n : k;
-  BlasMatrix r = blas_columns(a, lda), to = blas_columns(q, ldq);
+  BlasMatrix r = {a, lda, 1, false}, to = {q, ldq, 1, false};
   char *v = blas_take(&x, m * least + 1), *t = blas_take(&x, WIDE * least + 1),
-       *w = blas_take(&x, 2 * WIDE * (widest > WIDE ? widest : WIDE));
+       *w = blas_take(&x, 2 * WIDE * (widest > WIDE ? widest : WIDE)),
+       *own = blas_take(&x, m * WIDE);
   BlasMatrix vs = blas_columns(v, m), ts = blas_columns(t, WIDE);
   for (int64_t j = 0; j < least && !x.failed && !ts_cpu_interrupted(); j += WIDE) {
     int64_t wide = least - j < WIDE ? least - j : WIDE;
-    Panel p = {blas_at(&x, r, j, j), blas_at(&x, vs, j, j), blas_at(&x, ts, 0, j)};
+    Panel p = {blas_columns(own, m), blas_at(&x, vs, j, j), blas_at(&x, ts, 0, j)};
+    blas_copy(&x, m - j, wide, p.a, blas_at(&x, r, j, j), NULL);
     reflect(&x, &p, m - j, wide, w);
+    blas_copy(&x, wide, wide, blas_at(&x, r, j, j), p.a, NULL);
     apply(&x, &p, true, m - j, wide, n - j - wide, blas_at(&x, r, j, j + wide), w);
   }
   double space[2];
@@ -105,6 +108,6 @@ int64_t ts_factor_qr(TsFactor f, int64_t m, int64_t n, int64_t k, void *a, int64
     Panel p = {r, blas_at(&x, vs, j, j), blas_at(&x, ts, 0, j)};
     build(&x, &p, m - j, wide, k - j, blas_at(&x, to, j, j), w);
   }
-  ts_work_give(v), ts_work_give(t), ts_work_give(w);
+  ts_work_give(v), ts_work_give(t), ts_work_give(w), ts_work_give(own);
   return x.failed ? -1 : 0;
 }

@@ -54,14 +54,24 @@ static void make_q(Linalg *w, int m, int n, int k, void *a, const void *tau, voi
   ts_blas_end();
 }
 
-/* r of matrix i, of which a has at least the numbers on and above the diagonal; r, s: q n numbers. */
-static void put_r(Linalg *w, int64_t i, int m, int n, int q, const char *a, char *r, void *s) {
-  int k = m < n ? m : n;
-  memset(r, 0, (size_t)q * (size_t)n * (size_t)w->es);
-  for (int j = 0; j < n; j++)
-    memcpy(r + (int64_t)j * q * w->es, a + (int64_t)j * m * w->es,
-           (size_t)((j + 1 < k ? j + 1 : k) * w->es));
-  if (n) linalg_put_matrix(w, w->call->out[1], i, q, n, r, s);
+/* q, m x k, and r by our own reflections; matrices by row all the way. */
+static int real_qr(Linalg *w, int m, int n, int k) {
+  TsCall *call = w->call;
+  TsTensor *q = call->out[0];
+  int info;
+  int64_t count = count_of(w->a, 2), mn = (int64_t)m * n, mk = (int64_t)m * k;
+  bool direct = ts_tensor_dtype(q) == w->d;
+  char *a = linalg_take(w, mn * w->es), *own = direct ? NULL : linalg_take(w, mk * w->es);
+  for (int64_t i = 0; !w->failed && m && i < count && !ts_cpu_interrupted(); i++) {
+    memcpy(a, linalg_matrix(w, w->a, i, m, n), (size_t)(mn * w->es));
+    void *to = direct ? (char *)q->storage->host + q->offset + i * mk * w->es : own;
+    linalg_lost(w, ts_factor_qr(w->f, m, n, k, a, n, to, k), &info);
+    for (int64_t r = 1; r < k && n; r++)
+      memset(a + r * n * w->es, 0, (size_t)((r < n ? r : n) * w->es));
+    if (!direct) linalg_put(w, q, i * mk, mk, own, w->d);
+    linalg_put(w, call->out[1], i * k * n, (int64_t)k * n, a, w->d);
+  }
+  return 0;
 }
 
 static int qr(Linalg *w) {
@@ -71,21 +81,19 @@ static int qr(Linalg *w) {
   int q = call->attr[0].i == 1 ? m : k, wide = n > q ? n : q, lwork = (wide + m) * 64 + 1;
   TsLanes l = {.what = TS_LANES_QR, .m = m, .n = n, .k = q};
   if (linalg_lanes_factors(w, l, call->out[0], call->out[1])) return 0;
+  if (!w->complex) return real_qr(w, m, n, q);
   int64_t count = count_of(w->a, 2), most = (int64_t)m * wide + (int64_t)q * n;
   char *a = linalg_take(w, most * w->es), *r = linalg_take(w, most * w->es),
        *s = linalg_take(w, most * w->es);
-  void *tau = w->complex ? linalg_take(w, (int64_t)k * w->es) : NULL;
-  void *space = w->complex ? lapack_work(w, lwork) : NULL;
+  void *tau = linalg_take(w, (int64_t)k * w->es), *space = lapack_work(w, lwork);
   for (int64_t i = 0; !w->failed && m && i < count; i++) {
     linalg_flip(w, m, n, a, linalg_matrix(w, w->a, i, m, n));
-    if (!w->complex) {
-      linalg_lost(w, ts_factor_qr(w->f, m, n, q, a, m, r, m), &info);
-      if (q) linalg_put_matrix(w, call->out[0], i, m, q, r, s);
-      put_r(w, i, m, n, q, a, r, s);
-      continue;
-    }
     if (n) CALL4(geqrf, &m, &n, a, &m, tau, space, &lwork, &info);
-    put_r(w, i, m, n, q, a, r, s);
+    memset(r, 0, (size_t)q * (size_t)n * (size_t)w->es);
+    for (int j = 0; j < n; j++)
+      memcpy(r + (int64_t)j * q * w->es, a + (int64_t)j * m * w->es,
+             (size_t)((j + 1 < k ? j + 1 : k) * w->es));
+    if (n) linalg_put_matrix(w, call->out[1], i, q, n, r, s);
     if (q) make_q(w, m, q, k, a, tau, space, lwork);
     if (q) linalg_put_matrix(w, call->out[0], i, m, q, a, s);
   }
