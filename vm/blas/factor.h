@@ -30,4 +30,13 @@ int64_t ts_factor_solve(TsFactor f, bool upper, bool transposed, bool unit, int6
 int64_t ts_factor_qr(TsFactor f, int64_t m, int64_t n, int64_t k, void *a, int64_t lda, void *q,
                      int64_t ldq);
 
+/* A symmetric real matrix, by column, of which the lower half is read and lost, as q t q': d, n, and
+ * e, n - 1, are t's diagonal and what is below it; the vectors v, n x (n - 1) by column, and tau make
+ * q. */
+int64_t ts_factor_tridiagonal(TsFactor f, int64_t n, void *a, int64_t lda, void *d, void *e,
+                              void *v, int64_t ldv, void *tau);
+/* z = q z, n x n by row. */
+int64_t ts_factor_tridiagonal_back(TsFactor f, int64_t n, const void *v, int64_t ldv,
+                                   const void *tau, void *z, int64_t ldz);
+
 #endif

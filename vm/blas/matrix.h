@@ -20,7 +20,8 @@ typedef struct Blas {
   bool failed; /* no memory: nothing is computed any more */
 } Blas;
 
-extern const double blas_one[2], blas_minus_one[2]; /* of c128; see blas_number */
+extern const double blas_zero[2], blas_one[2],
+    blas_minus_one[2]; /* zero: of all types; else of c128; see blas_number */
 
 Blas blas_of(const TsKernels *k, TsBlasType type);
 

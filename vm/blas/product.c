@@ -41,7 +41,7 @@ void *blas_take(Blas *x, int64_t elements) {
 
 /* ---- numbers */
 
-const double blas_one[2] = {1, 0}, blas_minus_one[2] = {-1, 0};
+const double blas_zero[2] = {0, 0}, blas_one[2] = {1, 0}, blas_minus_one[2] = {-1, 0};
 
 static bool is_f32(const Blas *x) { return x->type == TS_BLAS_f32 || x->type == TS_BLAS_c64; }
 

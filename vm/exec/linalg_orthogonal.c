@@ -275,20 +275,73 @@ static int cofactor(Linalg *w) {
 
 int ts_exec_cofactor(TsCall *call) { return linalg_run(call, cofactor); }
 
-static int evd(Linalg *w, int n, void *a, void *values, void *space, int lwork, void *rwork,
-               int lrwork, int *iwork, int liwork) {
+/* The vectors z, by column, of a tridiagonal matrix, whose values d becomes. */
+static int stedc(Linalg *w, int n, void *d, void *e, void *z, void *space, int lwork,
+                 int *iwork, int liwork) {
   int info = 0;
-#define ARGS "V", "L", &n, a, &n, values, space, &lwork
   ts_blas_begin(w->call->ctx->k, &w->out);
-  if (w->d == TS_DT_f32)
-    ssyevd_(ARGS, iwork, &liwork, &info, 1, 1);
-  else if (w->d == TS_DT_f64)
-    dsyevd_(ARGS, iwork, &liwork, &info, 1, 1);
-  else if (w->d == TS_DT_complex64)
-    cheevd_(ARGS, rwork, &lrwork, iwork, &liwork, &info, 1, 1);
-  else
-    zheevd_(ARGS, rwork, &lrwork, iwork, &liwork, &info, 1, 1);
-#undef ARGS
+  (w->rs == 8 ? dstedc_ : sstedc_)("I", &n, d, e, z, &n, space, &lwork, iwork, &liwork, &info,
+                                   1);
+  ts_blas_end();
+  return info;
+}
+
+/* A power of two that brings a into the middle of the range, or 1. */
+static double middle(const Linalg *w, const void *a, int64_t n) {
+  double most = 0, edge = w->rs == 8 ? 0x1p400 : 0x1p50;
+  for (int64_t i = 0; i < n; i++) {
+    double x = fabs(w->rs == 8 ? ((const double *)a)[i] : (double)((const float *)a)[i]);
+    most = x > most ? x : most;
+  }
+  return !most || (most < edge && most > 1 / edge) ? 1 : ldexp(1, -ilogb(most));
+}
+
+static void times(const Linalg *w, void *a, int64_t n, double by) {
+  for (int64_t i = 0; i < n && by != 1; i++)
+    if (w->rs == 8)
+      ((double *)a)[i] *= by;
+    else
+      ((float *)a)[i] = (float)(((float *)a)[i] * by);
+}
+
+/* Eigenvalues by a tridiagonal matrix of our own, LAPACK's of that, and our way back. */
+static int real_eigh(Linalg *w, int n) {
+  TsCall *call = w->call;
+  TsTensor *y = call->out[1];
+  int failed = 0, info = 0, lwork = 1 + 4 * n + n * n, liwork = 3 + 5 * n;
+  int64_t count = count_of(w->a, 2), es = w->es, nn = (int64_t)n * n;
+  bool direct = ts_tensor_dtype(y) == w->d;
+  char *a = linalg_take(w, nn * es), *v = linalg_take(w, nn * es);
+  char *d = linalg_take(w, 3 * (int64_t)n * es), *e = d + n * es, *tau = e + n * es;
+  void *space = lapack_work(w, lwork), *own = direct ? NULL : linalg_take(w, nn * es);
+  int *iwork = linalg_take(w, (int64_t)liwork * 4);
+  for (int64_t i = 0; !w->failed && i < count && !failed && !ts_cpu_interrupted(); i++) {
+    const void *from = linalg_matrix(w, w->a, i, n, n);
+    if (!is_finite(w, from, nn)) return linalg_refuse(w, i, "has a NaN or an infinity");
+    double by = middle(w, from, nn);
+    linalg_flip(w, n, n, a, from);
+    times(w, a, nn, by);
+    if (linalg_lost(w, ts_factor_tridiagonal(w->f, n, a, n, d, e, v, n, tau), &info) ||
+        ts_cpu_interrupted())
+      break;
+    if (stedc(w, n, d, e, a, space, lwork, iwork, liwork))
+      return linalg_refuse(w, i, "does not converge");
+    char *z = direct ? (char *)y->storage->host + y->offset + i * nn * es : own;
+    linalg_flip(w, n, n, z, a);
+    linalg_lost(w, ts_factor_tridiagonal_back(w->f, n, v, n, tau, z, n), &info);
+    times(w, d, n, 1 / by);
+    linalg_put(w, call->out[0], i * n, n, d, w->d);
+    if (!direct) linalg_put(w, y, i * nn, nn, own, w->d);
+  }
+  return failed;
+}
+
+static int heevd(Linalg *w, int n, void *a, void *values, void *space, int lwork, void *rwork,
+                 int lrwork, int *iwork, int liwork) {
+  int info = 0;
+  ts_blas_begin(w->call->ctx->k, &w->out);
+  (w->rs == 8 ? zheevd_ : cheevd_)("V", "L", &n, a, &n, values, space, &lwork, rwork, &lrwork,
+                                   iwork, &liwork, &info, 1, 1);
   ts_blas_end();
   return info;
 }
@@ -297,13 +350,14 @@ static int eigh(Linalg *w) {
   TsCall *call = w->call;
   int failed = 0;
   int n = (int)cols_of(w->a), lrwork = 1 + 5 * n + 2 * n * n, liwork = 3 + 5 * n;
-  int lwork = w->complex ? 2 * n + n * n + 1 : 1 + 6 * n + 2 * n * n;
+  int lwork = 2 * n + n * n + 1;
   int64_t count = n ? count_of(w->a, 2) : 0;
   TsLanes l = {.what = TS_LANES_EIGH, .m = n, .n = n, .k = n};
   for (int64_t i = 0; n <= TS_BLAS_LANES_EIGH && i < count; i++)
     if (!is_finite(w, linalg_matrix(w, w->a, i, n, n), (int64_t)n * n))
       return linalg_refuse(w, i, "has a NaN or an infinity");
   if (linalg_lanes_factors(w, l, call->out[1], call->out[0])) return 0;
+  if (!w->complex && count) return real_eigh(w, n);
   void *a = linalg_take(w, (int64_t)n * n * w->es), *s = linalg_take(w, (int64_t)n * n * w->es);
   void *values = linalg_take(w, (int64_t)n * w->rs), *space = lapack_work(w, lwork);
   void *rwork = linalg_take(w, (int64_t)lrwork * w->rs);
@@ -312,7 +366,7 @@ static int eigh(Linalg *w) {
     linalg_flip(w, n, n, a, linalg_matrix(w, w->a, i, n, n));
     if (!is_finite(w, a, (int64_t)n * n))
       failed = linalg_refuse(w, i, "has a NaN or an infinity");
-    else if (evd(w, n, a, values, space, lwork, rwork, lrwork, iwork, liwork))
+    else if (heevd(w, n, a, values, space, lwork, rwork, lrwork, iwork, liwork))
       failed = linalg_refuse(w, i, "does not converge");
     linalg_put(w, call->out[0], i * n, n, values, ts_dtype_real(w->d));
     linalg_put_matrix(w, call->out[1], i, n, n, a, s);

@@ -52,6 +52,31 @@ typedef int64_t TsBlasCholesky(int n, void *a, int64_t lda);
 typedef void TsBlasReflect(int64_t m, int n, void *a, int64_t lda, void *v, int64_t ldv,
                            void *t, int64_t ldt);
 
+/* That t of such vectors v and their tau. */
+typedef void TsBlasJoin(int64_t m, int n, const void *tau, const void *v, int64_t ldv, void *t,
+                        int64_t ldt);
+
+/* One column a of m rows: v, behind a 1, and tau, so that (1 - tau v v') a is a[0], as it is left,
+ * and 0; a[1..] is not written. */
+typedef void TsBlasReflectOne(int64_t m, void *a, void *v, void *tau);
+/* out[c] = sum of v[i] x[c * ld + i], i < m, of n columns. */
+typedef void TsBlasDots(int n, int64_t m, const void *v, const void *x, int64_t ld, void *out);
+/* y -= x f, m rows, n columns. */
+typedef void TsBlasTakeColumns(int n, int64_t m, const void *f, const void *x, int64_t ld,
+                               void *y);
+/* y += what n columns, from the diagonal down to row m, and their mirror image give of a v. */
+typedef void TsBlasSymmetric(int64_t m, int64_t n, const void *a, int64_t lda, const void *v,
+                             void *y);
+
+typedef struct TsBlasColumns {
+  TsBlasReflect *reflect;
+  TsBlasJoin *join;
+  TsBlasReflectOne *reflect_one;
+  TsBlasDots *dots;
+  TsBlasTakeColumns *take_columns;
+  TsBlasSymmetric *symmetric;
+} TsBlasColumns;
+
 /* to[i] = alpha from[i], or alpha conj(from[i]). */
 typedef void TsBlasScaled(int64_t n, void *to, const void *from, bool conj, const void *alpha);
 
@@ -88,7 +113,7 @@ typedef struct TsBlasKernels {
   TsBlasCholesky *cholesky[TS_BLAS_COUNT];
   TsBlasTriangle *solve[TS_BLAS_COUNT], *multiply[TS_BLAS_COUNT];
   TsBlasSmallFn *small[TS_BLAS_COUNT];
-  TsBlasReflect *reflect[TS_BLAS_c64];
+  TsBlasColumns columns[TS_BLAS_c64]; /* of real types */
   TsBlasLanesKernels lanes[TS_BLAS_c64];
 } TsBlasKernels;
 
