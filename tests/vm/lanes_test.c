@@ -83,24 +83,26 @@ static int64_t alone(const TsLanes *l, int64_t x, void *to, int *pivot, double *
     flip(to, t, n, n);
     return info;
   }
-  flip(t, at, m, n);
   if (l->what == TS_LANES_INVERSE) {
     memset(y, 0, sizeof y);
     for (int i = 0; i < n; i++) set(y, i * (n + 1), 1);
-  } else {
-    flip(y, nth(b, l->b_at ? l->b_at[x] : x, (int64_t)n * k), n, k);
+  } else if (k) {
+    memcpy(y, nth(b, l->b_at ? l->b_at[x] : x, (int64_t)n * k), (size_t)(n * k * size));
   }
   if (l->what == TS_LANES_TRIANGLE) {
-    info = ts_factor_solve(l->f, l->upper, l->transposed, l->unit, n, k, t, n, y, n);
+    info = ts_factor_solve(l->f, l->upper, l->transposed, l->unit, n, k, at, n, y, k);
   } else {
+    flip(t, at, m, n);
     info = ts_factor_lu(l->f, m, n, t, m, pivot);
     *det = 1;
     for (int i = 0; i < m && i < n; i++)
       *det *= get(t, i * (m + 1)), *det = pivot[i] == i ? *det : -*det;
-    if (l->what != TS_LANES_LU && l->what != TS_LANES_DET && !info)
-      ts_factor_lu_solve(l->f, n, k, t, n, pivot, y, n);
+    if (k && !info) ts_factor_lu_solve(l->f, n, k, t, n, pivot, y, k);
   }
-  flip(to, k ? y : t, k ? k : n, k ? n : m);
+  if (k)
+    memcpy(to, y, (size_t)(n * k * size));
+  else
+    flip(to, t, n, m);
   return info;
 }
 

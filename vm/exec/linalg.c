@@ -94,6 +94,14 @@ void linalg_put(const Linalg *w, TsTensor *y, int64_t at, int64_t n, const void 
   w->call->ctx->k->convert.convert[d][to](n, base, from);
 }
 
+void *linalg_own(Linalg *w, const TsTensor *y, int64_t numbers) {
+  return ts_tensor_dtype(y) == w->d ? NULL : linalg_take(w, numbers * w->es);
+}
+
+void *linalg_place(const Linalg *w, const TsTensor *y, int64_t i, int64_t numbers, void *own) {
+  return own ? own : (char *)y->storage->host + y->offset + i * numbers * w->es;
+}
+
 void linalg_put_matrix(Linalg *w, TsTensor *y, int64_t i, int64_t rows, int64_t cols,
                        const void *from, void *scratch) {
   if (ts_tensor_dtype(y) == w->d) {
@@ -140,14 +148,16 @@ static int cholesky(Linalg *w) {
   bool upper = call->attr[0].i;
   TsLanes l = {.what = TS_LANES_CHOLESKY, .m = n, .n = n, .upper = upper};
   if (linalg_lanes(w, l, 2, &failed)) return failed;
-  void *a = linalg_take(w, (int64_t)n * n * w->es);
+  int64_t nn = (int64_t)n * n;
+  void *own = linalg_own(w, call->out[0], nn);
   for (int64_t i = 0; n && i < count && !failed && !w->failed; i++) {
-    memcpy(a, linalg_matrix(w, w->a, i, n, n), (size_t)n * (size_t)n * (size_t)w->es);
+    void *a = linalg_place(w, call->out[0], i, nn, own);
+    memcpy(a, linalg_matrix(w, w->a, i, n, n), (size_t)(nn * w->es));
     /* By rows l l' is the u' u of the conjugates, with u = l^T. */
     if (!linalg_lost(w, ts_factor_cholesky(w->f, !upper, n, a, n), &info) && info)
       failed = linalg_singular(w, i, "not positive definite", info);
     linalg_zero_triangle(w, a, n, n, !upper);
-    if (!failed) linalg_put(w, call->out[0], i * n * n, (int64_t)n * n, a, w->d);
+    if (!failed && own) linalg_put(w, call->out[0], i * nn, nn, a, w->d);
   }
   return failed;
 }
@@ -167,21 +177,25 @@ static int solve_all(Linalg *w, bool triangular) {
   }
   if (k && linalg_lanes(w, l, ny, &failed)) return failed;
   int64_t count = count_of(y, ny);
-  void *a = linalg_take(w, (int64_t)n * n * w->es), *b = linalg_take(w, (int64_t)n * k * w->es);
-  void *s = linalg_take(w, (int64_t)n * k * w->es);
+  int64_t nk = (int64_t)n * k;
+  void *a = triangular ? NULL : linalg_take(w, (int64_t)n * n * w->es);
+  void *own = linalg_own(w, y, nk);
   int *pivot = linalg_take(w, (int64_t)n * 4);
   for (int64_t i = 0; !w->failed && n && k && i < count && !failed; i++) {
-    linalg_flip(w, n, n, a, linalg_matrix(w, w->a, linalg_meets(w->a, 2, y, ny, i), n, n));
-    linalg_flip(w, n, k, b, linalg_matrix(w, w->b, linalg_meets(w->b, ny, y, ny, i), n, k));
-    if (triangular)
-      linalg_lost(w,
-                  ts_factor_solve(w->f, !call->attr[0].i, call->attr[1].i, call->attr[2].i, n,
-                                  k, a, n, b, n),
+    const void *from = linalg_matrix(w, w->a, linalg_meets(w->a, 2, y, ny, i), n, n);
+    void *b = linalg_place(w, y, i, nk, own);
+    memcpy(b, linalg_matrix(w, w->b, linalg_meets(w->b, ny, y, ny, i), n, k),
+           (size_t)(nk * w->es));
+    if (triangular) {
+      linalg_lost(w, ts_factor_solve(w->f, l.upper, l.transposed, l.unit, n, k, from, n, b, k),
                   &info);
-    else if (!linalg_lost(w, ts_factor_lu(w->f, n, n, a, n, pivot), &info) && !info)
-      linalg_lost(w, ts_factor_lu_solve(w->f, n, k, a, n, pivot, b, n), &info);
+    } else {
+      linalg_flip(w, n, n, a, from);
+      if (!linalg_lost(w, ts_factor_lu(w->f, n, n, a, n, pivot), &info) && !info)
+        linalg_lost(w, ts_factor_lu_solve(w->f, n, k, a, n, pivot, b, k), &info);
+    }
     if (info) failed = linalg_singular(w, i, "singular", info);
-    if (!failed) linalg_put_matrix(w, y, i, n, k, b, s);
+    if (!failed && own) linalg_put(w, y, i * nk, nk, own, w->d);
   }
   return failed;
 }
@@ -208,15 +222,15 @@ static int inv(Linalg *w) {
   TsLanes l = {.what = TS_LANES_INVERSE, .m = n, .n = n, .k = n};
   if (linalg_lanes(w, l, 2, &failed)) return failed;
   int64_t count = count_of(w->a, 2);
-  void *a = linalg_take(w, (int64_t)n * n * w->es), *s = linalg_take(w, (int64_t)n * n * w->es);
-  void *b = linalg_take(w, (int64_t)n * n * w->es);
+  int64_t nn = (int64_t)n * n;
+  void *a = linalg_take(w, nn * w->es), *own = linalg_own(w, call->out[0], nn);
   int *pivot = linalg_take(w, (int64_t)n * 4);
   for (int64_t i = 0; !w->failed && n && i < count && !failed; i++) {
     linalg_flip(w, n, n, a, linalg_matrix(w, w->a, i, n, n));
     if (!linalg_lost(w, ts_factor_lu(w->f, n, n, a, n, pivot), &info) && !info)
-      linalg_invert(w, n, a, pivot, b);
+      linalg_invert(w, n, a, pivot, linalg_place(w, call->out[0], i, nn, own));
     if (info) failed = linalg_singular(w, i, "singular", info);
-    if (!failed) linalg_put_matrix(w, call->out[0], i, n, n, b, s);
+    if (!failed && own) linalg_put(w, call->out[0], i * nn, nn, own, w->d);
   }
   return failed;
 }

@@ -49,6 +49,10 @@ void linalg_flip(const Linalg *w, int64_t rows, int64_t cols, void *dst, const v
 /* n numbers of type d into an output from element `at` on, rounded to its dtype. */
 void linalg_put(const Linalg *w, TsTensor *y, int64_t at, int64_t n, const void *from,
                 TsDtype d);
+/* Where a result by row is made: matrix i of an output of the working type, else memory of its own,
+ * which is put into it when it is done. */
+void *linalg_own(Linalg *w, const TsTensor *y, int64_t numbers);
+void *linalg_place(const Linalg *w, const TsTensor *y, int64_t i, int64_t numbers, void *own);
 /* A column-major result into matrix i of an output. */
 void linalg_put_matrix(Linalg *w, TsTensor *y, int64_t i, int64_t rows, int64_t cols,
                        const void *from, void *scratch);
@@ -62,7 +66,7 @@ int linalg_singular(Linalg *w, int64_t i, const char *what, int info);
 /* The product of the diagonal of LU's factors, in increasing order, with the permutation's sign. */
 void linalg_diagonal_product(const Linalg *w, const char *a, int n, const int *pivot,
                              double out[2]);
-/* b = a^-1, by the factors of a. */
+/* b = a^-1 by row, by the factors of a. */
 void linalg_invert(Linalg *w, int n, const void *a, const int *pivot, void *b);
 
 /* Small real matrices by lanes: whether they were, and then whether with an error (failed). l has

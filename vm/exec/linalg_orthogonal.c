@@ -60,15 +60,14 @@ static int real_qr(Linalg *w, int m, int n, int k) {
   TsTensor *q = call->out[0];
   int info;
   int64_t count = count_of(w->a, 2), mn = (int64_t)m * n, mk = (int64_t)m * k;
-  bool direct = ts_tensor_dtype(q) == w->d;
-  char *a = linalg_take(w, mn * w->es), *own = direct ? NULL : linalg_take(w, mk * w->es);
+  char *a = linalg_take(w, mn * w->es), *own = linalg_own(w, q, mk);
   for (int64_t i = 0; !w->failed && m && i < count && !ts_cpu_interrupted(); i++) {
     memcpy(a, linalg_matrix(w, w->a, i, m, n), (size_t)(mn * w->es));
-    void *to = direct ? (char *)q->storage->host + q->offset + i * mk * w->es : own;
+    void *to = linalg_place(w, q, i, mk, own);
     linalg_lost(w, ts_factor_qr(w->f, m, n, k, a, n, to, k), &info);
     for (int64_t r = 1; r < k && n; r++)
       memset(a + r * n * w->es, 0, (size_t)((r < n ? r : n) * w->es));
-    if (!direct) linalg_put(w, q, i * mk, mk, own, w->d);
+    if (own) linalg_put(w, q, i * mk, mk, own, w->d);
     linalg_put(w, call->out[1], i * k * n, (int64_t)k * n, a, w->d);
   }
   return 0;
@@ -262,7 +261,8 @@ static int cofactor(Linalg *w) {
     if (regular(w, v.a, n)) {
       linalg_diagonal_product(w, v.a, n, pivot, d);
       linalg_invert(w, n, v.a, pivot, v.u);
-      for (int64_t k = 0; k < nn; k++) c[k] = join(d) * element(w, v.u, k);
+      linalg_flip(w, n, n, v.vt, v.u);
+      for (int64_t k = 0; k < nn; k++) c[k] = join(d) * element(w, v.vt, k);
     } else {
       linalg_flip(w, n, n, v.a, linalg_matrix(w, w->a, i, n, n));
       if (cofactors_by_svd(w, &v, space, lwork, pivot, c))
@@ -310,10 +310,9 @@ static int real_eigh(Linalg *w, int n) {
   TsTensor *y = call->out[1];
   int failed = 0, info = 0, lwork = 1 + 4 * n + n * n, liwork = 3 + 5 * n;
   int64_t count = count_of(w->a, 2), es = w->es, nn = (int64_t)n * n;
-  bool direct = ts_tensor_dtype(y) == w->d;
   char *a = linalg_take(w, nn * es), *v = linalg_take(w, nn * es);
   char *d = linalg_take(w, 3 * (int64_t)n * es), *e = d + n * es, *tau = e + n * es;
-  void *space = lapack_work(w, lwork), *own = direct ? NULL : linalg_take(w, nn * es);
+  void *space = lapack_work(w, lwork), *own = linalg_own(w, y, nn);
   int *iwork = linalg_take(w, (int64_t)liwork * 4);
   for (int64_t i = 0; !w->failed && i < count && !failed && !ts_cpu_interrupted(); i++) {
     const void *from = linalg_matrix(w, w->a, i, n, n);
@@ -326,12 +325,12 @@ static int real_eigh(Linalg *w, int n) {
       break;
     if (stedc(w, n, d, e, a, space, lwork, iwork, liwork))
       return linalg_refuse(w, i, "does not converge");
-    char *z = direct ? (char *)y->storage->host + y->offset + i * nn * es : own;
+    char *z = linalg_place(w, y, i, nn, own);
     linalg_flip(w, n, n, z, a);
     linalg_lost(w, ts_factor_tridiagonal_back(w->f, n, v, n, tau, z, n), &info);
     times(w, d, n, 1 / by);
     linalg_put(w, call->out[0], i * n, n, d, w->d);
-    if (!direct) linalg_put(w, y, i * nn, nn, own, w->d);
+    if (own) linalg_put(w, y, i * nn, nn, own, w->d);
   }
   return failed;
 }
