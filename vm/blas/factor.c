@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "devices/cpu_pool.h"
+#include "devices/work.h"
 #include "vm/blas/matrix.h"
 
 #define EXCHANGE(bits, T)                                                                      \
@@ -93,6 +94,20 @@ int64_t ts_factor_lu_solve(TsFactor f, int64_t n, int64_t cols, const void *lu, 
   return x.failed ? -1 : 0;
 }
 
+/* rest -= low low* */
+static void take_square(Blas *x, int64_t n, int64_t k, BlasMatrix low, BlasMatrix rest) {
+  double space[2];
+  const void *minus = blas_number(x, blas_minus_one, space);
+  if (x->complex) return blas_rank(x, false, n, k, minus, low, low, rest);
+  void *p = blas_take(x, n * k);
+  if (!p) return;
+  BlasMatrix other = {p, n, 1, false}; /* -low', by row: as a product reads it */
+  blas_copy(x, k, n, other, blas_transposed(low), NULL);
+  blas_copy(x, k, n, other, other, minus);
+  blas_lower_product(x, n, k, low, blas_transposed(other), rest);
+  ts_work_give(p);
+}
+
 static int64_t cholesky(Blas *x, int64_t n, BlasMatrix a) {
   if (x->failed || ts_cpu_interrupted()) return 0;
   if (n <= TS_BLAS_HALF) {
@@ -105,15 +120,13 @@ static int64_t cholesky(Blas *x, int64_t n, BlasMatrix a) {
     return lost;
   }
   int64_t h = (n / 2 + TS_BLAS_HALF - 1) / TS_BLAS_HALF * TS_BLAS_HALF;
-  double space[2];
-  const void *minus = blas_number(x, blas_minus_one, space);
   BlasMatrix low = blas_at(x, a, h, 0), rest = blas_at(x, a, h, h);
   int64_t lost = cholesky(x, h, a);
   if (lost) return lost;
   BlasMatrix left = a; /* low = low (l')^-1 is l* low^T = low^T */
   left.conj = x->complex;
   blas_triangle(x, (BlasTriangle){left, false, false, true}, h, n - h, blas_transposed(low));
-  blas_rank(x, false, n - h, h, minus, low, low, rest);
+  take_square(x, n - h, h, low, rest);
   lost = cholesky(x, n - h, rest);
   return lost ? lost + h : 0;
 }

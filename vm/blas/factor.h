@@ -20,7 +20,7 @@ int64_t ts_factor_lu(TsFactor f, int64_t m, int64_t n, void *a, int64_t lda, int
 /* b = a^-1 b, n x cols by row, by these factors. */
 int64_t ts_factor_lu_solve(TsFactor f, int64_t n, int64_t cols, const void *lu, int64_t lda,
                            const int *pivot, void *b, int64_t ldb);
-/* a = l l', or with u' u where upper; the other half stays as it is. */
+/* a = l l', or with u' u where upper; the other half becomes anything. */
 int64_t ts_factor_cholesky(TsFactor f, bool upper, int64_t n, void *a, int64_t lda);
 /* b = t^-1 b, or t'^-1 b without conjugates (transposed), of a triangle whose diagonal has no 0; both
  * by row. */

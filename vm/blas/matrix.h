@@ -76,6 +76,9 @@ void blas_triangle(Blas *x, BlasTriangle t, int64_t n, int64_t cols, BlasMatrix 
  * the adjoint; of complex numbers the diagonal stays real. */
 void blas_rank(Blas *x, bool upper, int64_t n, int64_t k, const void *alpha, BlasMatrix a,
                BlasMatrix b, BlasMatrix c);
+/* The lower half of c += a b', n x k each, and near the diagonal the upper one as it comes. */
+void blas_lower_product(Blas *x, int64_t n, int64_t k, BlasMatrix a, BlasMatrix b,
+                        BlasMatrix c);
 /* y += a v, where a is symmetric (Hermitian) and half of it is read; y, v: unit steps. */
 void blas_symmetric(Blas *x, bool upper, int64_t n, BlasMatrix a, BlasMatrix v, BlasMatrix y);
 

@@ -10,9 +10,8 @@
 #include "vm/blas/reflect.h"
 
 enum {
-  BLOCK = 32,   /* columns */
-  STRIPE = 128, /* columns whose part of a product with the matrix is summed by itself */
-  SQUARE = 64   /* of the diagonal, of which both halves change */
+  BLOCK = 32,  /* columns */
+  STRIPE = 128 /* columns whose part of a product with the matrix is summed by itself */
 };
 
 /* y = a v in stripes of columns, each with sums of its own, so that no bit depends on threads. */
@@ -110,18 +109,6 @@ static void reduce_column(Reduction *r, int64_t j, int c) {
   r->k->take_columns(1, m, space, v, 0, w);
 }
 
-/* The lower half of c += a b', n x k each; above the diagonal anything. */
-static void lower_product(Blas *x, int64_t n, int64_t k, BlasMatrix a, BlasMatrix b,
-                          BlasMatrix c) {
-  if (n <= 0 || x->failed || ts_cpu_interrupted()) return;
-  if (n <= SQUARE) return blas_add_product(x, n, n, k, a, blas_transposed(b), c);
-  int64_t h = (n / 2 + SQUARE - 1) / SQUARE * SQUARE;
-  BlasMatrix a2 = blas_at(x, a, h, 0), b2 = blas_at(x, b, h, 0);
-  lower_product(x, h, k, a, b, c);
-  blas_add_product(x, n - h, h, k, a2, blas_transposed(b), blas_at(x, c, h, 0));
-  lower_product(x, n - h, k, a2, b2, blas_at(x, c, h, h));
-}
-
 /* What is behind a block of c columns that ends before column j. */
 static void take_rest(Reduction *r, int64_t j, int c, char *space) {
   Blas *x = &r->x;
@@ -133,7 +120,7 @@ static void take_rest(Reduction *r, int64_t j, int c, char *space) {
   const void *alpha = blas_number(x, blas_minus_one, minus);
   blas_copy(x, m, c, left, v, NULL), blas_copy(x, m, c, blas_at(x, left, 0, c), w, NULL);
   blas_copy(x, m, c, right, w, alpha), blas_copy(x, m, c, blas_at(x, right, 0, c), v, alpha);
-  lower_product(x, m, 2 * c, left, right, blas_at(x, r->a, j, j));
+  blas_lower_product(x, m, 2 * c, left, right, blas_at(x, r->a, j, j));
 }
 
 int64_t ts_factor_tridiagonal(TsFactor f, int64_t n, void *a, int64_t lda, void *d, void *e,

@@ -122,13 +122,6 @@ void linalg_put_identities(Linalg *w, TsTensor *y) {
         1, base + (i * n + i % n) * size, one);
 }
 
-void linalg_zero_triangle(const Linalg *w, char *a, int64_t m, int64_t n, bool upper) {
-  for (int64_t j = 0; j < n; j++) {
-    int64_t from = upper ? j + 1 : 0, to = upper ? m : j < m ? j : m;
-    if (from < to) memset(a + (j * m + from) * w->es, 0, (size_t)((to - from) * w->es));
-  }
-}
-
 int linalg_refuse(const Linalg *w, int64_t i, const char *what) {
   return ts_error_set(&w->call->ctx->err, TS_ERR_value, "%s: matrix %lld %s",
                       ts_op_info(w->call->op)->name, (long long)i, what);
@@ -138,6 +131,20 @@ int linalg_singular(Linalg *w, int64_t i, const char *what, int info) {
   ts_error_set(&w->call->ctx->err, TS_ERR_value, "%s: matrix %lld is %s (at pivot %d)",
                ts_op_info(w->call->op)->name, (long long)i, what, info - 1);
   return -1;
+}
+
+/* Of each row of n x n, the numbers of one half: from `from`, or 0 in the other half. */
+static void set_half(const Linalg *w, int64_t n, bool upper, char *to, const char *from) {
+  int64_t es = w->es;
+  for (int64_t r = 0; r < n; r++) {
+    int64_t at = (r * n + (upper ? r : 0)) * es, some = (upper ? n - r : r + 1) * es;
+    if (from)
+      memcpy(to + at, from + at, (size_t)some);
+    else if (upper)
+      memset(to + at + es, 0, (size_t)(some - es));
+    else
+      memset(to + at, 0, (size_t)(some - es));
+  }
 }
 
 static int cholesky(Linalg *w) {
@@ -151,12 +158,12 @@ static int cholesky(Linalg *w) {
   int64_t nn = (int64_t)n * n;
   void *own = linalg_own(w, call->out[0], nn);
   for (int64_t i = 0; n && i < count && !failed && !w->failed; i++) {
-    void *a = linalg_place(w, call->out[0], i, nn, own);
-    memcpy(a, linalg_matrix(w, w->a, i, n, n), (size_t)(nn * w->es));
+    char *a = linalg_place(w, call->out[0], i, nn, own);
+    set_half(w, n, upper, a, linalg_matrix(w, w->a, i, n, n));
     /* By rows l l' is the u' u of the conjugates, with u = l^T. */
     if (!linalg_lost(w, ts_factor_cholesky(w->f, !upper, n, a, n), &info) && info)
       failed = linalg_singular(w, i, "not positive definite", info);
-    linalg_zero_triangle(w, a, n, n, !upper);
+    set_half(w, n, !upper, a, NULL);
     if (!failed && own) linalg_put(w, call->out[0], i * nn, nn, a, w->d);
   }
   return failed;

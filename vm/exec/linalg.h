@@ -58,7 +58,6 @@ void linalg_put_matrix(Linalg *w, TsTensor *y, int64_t i, int64_t rows, int64_t 
                        const void *from, void *scratch);
 /* The identity into every n x n matrix of an output: a basis for what has no elements. */
 void linalg_put_identities(Linalg *w, TsTensor *y);
-void linalg_zero_triangle(const Linalg *w, char *a, int64_t m, int64_t n, bool upper);
 
 int linalg_refuse(const Linalg *w, int64_t i, const char *what); /* the errors */
 int linalg_singular(Linalg *w, int64_t i, const char *what, int info);
