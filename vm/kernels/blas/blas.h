@@ -42,7 +42,7 @@ typedef void TsBlasSmallFn(const TsBlasSmall *p);
  * on, that j changed places with. Gives 1 + the first column whose pivot is 0, or 0. */
 typedef int64_t TsBlasLu(int64_t m, int n, void *a, int64_t lda, int *pivot);
 
-/* The lower half of a = l l' in place, n <= TS_BLAS_HALF, columns lda apart. Gives 1 + the first
+/* The lower half of a = l l' in place, and anything above it, n <= TS_BLAS_HALF, columns lda apart. Gives 1 + the first
  * column whose pivot is not above 0, or 0. */
 typedef int64_t TsBlasCholesky(int n, void *a, int64_t lda);
 
