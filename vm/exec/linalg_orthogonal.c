@@ -101,12 +101,32 @@ static int qr(Linalg *w) {
 
 int ts_exec_qr(TsCall *call) { return linalg_run(call, qr); }
 
-/* n numbers, or pairs of them. LAPACK's iterations need not end where one is not. */
+/* The largest magnitude of n numbers, or pairs of them, as bits, which have the order of what they
+ * stand for; above those of infinity where there is a NaN. */
+static uint64_t most_bits(const Linalg *w, const void *a, int64_t n) {
+  uint64_t most = 0, x;
+  uint32_t most_f = 0, f;
+  n *= 1 + w->complex;
+  for (int64_t i = 0; w->rs == 8 && i < n; i++) {
+    memcpy(&x, (const char *)a + i * 8, 8);
+    x &= ~((uint64_t)1 << 63);
+    most = x > most ? x : most;
+  }
+  for (int64_t i = 0; w->rs == 4 && i < n; i++) {
+    memcpy(&f, (const char *)a + i * 4, 4);
+    f &= ~((uint32_t)1 << 31);
+    most_f = f > most_f ? f : most_f;
+  }
+  return w->rs == 8 ? most : most_f;
+}
+
+static bool bits_are_finite(const Linalg *w, uint64_t bits) {
+  return w->rs == 8 ? bits < (uint64_t)0x7ff << 52 : bits < 0x7f800000u;
+}
+
+/* LAPACK's iterations need not end where a number is not finite. */
 static bool is_finite(const Linalg *w, const void *a, int64_t n) {
-  bool finite = true;
-  for (int64_t i = 0; i < n * (1 + w->complex); i++)
-    finite &= w->rs == 8 ? isfinite(((const double *)a)[i]) : isfinite(((const float *)a)[i]);
-  return finite;
+  return bits_are_finite(w, most_bits(w, a, n));
 }
 
 typedef struct Svd {
@@ -286,14 +306,17 @@ static int stedc(Linalg *w, int n, void *d, void *e, void *z, void *space, int l
   return info;
 }
 
-/* A power of two that brings a into the middle of the range, or 1. */
-static double middle(const Linalg *w, const void *a, int64_t n) {
-  double most = 0, edge = w->rs == 8 ? 0x1p400 : 0x1p50;
-  for (int64_t i = 0; i < n; i++) {
-    double x = fabs(w->rs == 8 ? ((const double *)a)[i] : (double)((const float *)a)[i]);
-    most = x > most ? x : most;
-  }
-  return !most || (most < edge && most > 1 / edge) ? 1 : ldexp(1, -ilogb(most));
+/* A power of two that brings numbers up to these bits into the middle of the range, or 1. */
+static double middle(const Linalg *w, uint64_t bits) {
+  double most, edge = w->rs == 8 ? 0x1p400 : 0x1p50;
+  float f;
+  uint32_t low = (uint32_t)bits;
+  memcpy(&f, &low, sizeof f);
+  if (w->rs == 8)
+    memcpy(&most, &bits, sizeof most);
+  else
+    most = f;
+  return !bits || (most < edge && most > 1 / edge) ? 1 : ldexp(1, -ilogb(most));
 }
 
 static void times(const Linalg *w, void *a, int64_t n, double by) {
@@ -316,8 +339,9 @@ static int real_eigh(Linalg *w, int n) {
   int *iwork = linalg_take(w, (int64_t)liwork * 4);
   for (int64_t i = 0; !w->failed && i < count && !failed && !ts_cpu_interrupted(); i++) {
     const void *from = linalg_matrix(w, w->a, i, n, n);
-    if (!is_finite(w, from, nn)) return linalg_refuse(w, i, "has a NaN or an infinity");
-    double by = middle(w, from, nn);
+    uint64_t most = most_bits(w, from, nn);
+    if (!bits_are_finite(w, most)) return linalg_refuse(w, i, "has a NaN or an infinity");
+    double by = middle(w, most);
     linalg_flip(w, n, n, a, from);
     times(w, a, nn, by);
     if (linalg_lost(w, ts_factor_tridiagonal(w->f, n, a, n, d, e, v, n, tau), &info) ||
