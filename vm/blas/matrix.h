@@ -25,6 +25,9 @@ extern const double blas_zero[2], blas_one[2],
 
 Blas blas_of(const TsKernels *k, TsBlasType type);
 
+/* Those of the routine of LAPACK that runs on this thread. */
+const TsKernels *blas_kernels(void);
+
 /* Between the two a routine cannot be left by a jump; the second one leaves where one was due. */
 Blas blas_begin(TsBlasType type);
 void blas_end(const Blas *x);

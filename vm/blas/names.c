@@ -234,3 +234,13 @@ SYMMETRIC(ssyrk_, ssyr2k_, ssymv_, TS_BLAS_f32, float)
 SYMMETRIC(dsyrk_, dsyr2k_, dsymv_, TS_BLAS_f64, double)
 SYMMETRIC(cherk_, cher2k_, chemv_, TS_BLAS_c64, float)
 SYMMETRIC(zherk_, zher2k_, zhemv_, TS_BLAS_c128, double)
+
+/* ---- of LAPACK itself: what its eigenvalues of tridiagonal matrices take most of their time for.
+ * It holds nothing, so a jump may leave it. */
+
+#define SECULAR(name, type)                                                                    \
+  ROUTINE(name, Int n, Int i, In d, In z, void *delta, In rho, void *x, int *info) {           \
+    *info = blas_kernels()->blas.columns[type].secular(*n, *i - 1, d, z, rho, delta, x);       \
+  }
+SECULAR(slaed4_, TS_BLAS_f32)
+SECULAR(dlaed4_, TS_BLAS_f64)

@@ -23,6 +23,8 @@ Blas blas_of(const TsKernels *k, TsBlasType type) {
   return (Blas){.type = type, .size = size[type], .complex = type >= TS_BLAS_c64, .k = k};
 }
 
+const TsKernels *blas_kernels(void) { return kernels; }
+
 Blas blas_begin(TsBlasType type) {
   ts_cpu_escape(NULL);
   return blas_of(kernels, type);

@@ -20,7 +20,8 @@ void TS_ISA(ts_kernels_blas)(TsBlasKernels *k) {
                                             .reflect_one = TS_ISA(ts_blas_reflect_one_##t),    \
                                             .dots = TS_ISA(ts_blas_dots_##t),                  \
                                             .take_columns = TS_ISA(ts_blas_take_columns_##t),  \
-                                            .symmetric = TS_ISA(ts_blas_symmetric_##t)};       \
+                                            .symmetric = TS_ISA(ts_blas_symmetric_##t),        \
+                                            .secular = TS_ISA(ts_blas_secular_##t)};           \
   k->lanes[TS_BLAS_##t] = (TsBlasLanesKernels){.lu = TS_ISA(ts_blas_lanes_lu_##t),             \
                                                .solve = TS_ISA(ts_blas_lanes_solve_##t),       \
                                                .triangle = TS_ISA(ts_blas_lanes_triangle_##t), \

@@ -68,6 +68,11 @@ typedef void TsBlasTakeColumns(int n, int64_t m, const void *f, const void *x, i
 typedef void TsBlasSymmetric(int64_t m, int64_t n, const void *a, int64_t lda, const void *v,
                              void *y);
 
+/* Eigenvalue i, ascending from 0 on, of the diagonal matrix d, ascending, and rho z z', where z has
+ * length 1: into x, and its distance from each d into delta. Gives 0, or 1 where there is none. */
+typedef int TsBlasSecular(int n, int i, const void *d, const void *z, const void *rho,
+                          void *delta, void *x);
+
 typedef struct TsBlasColumns {
   TsBlasReflect *reflect;
   TsBlasJoin *join;
@@ -75,6 +80,7 @@ typedef struct TsBlasColumns {
   TsBlasDots *dots;
   TsBlasTakeColumns *take_columns;
   TsBlasSymmetric *symmetric;
+  TsBlasSecular *secular;
 } TsBlasColumns;
 
 /* to[i] = alpha from[i], or alpha conj(from[i]). */

@@ -5,6 +5,7 @@
 #include "vm/kernels/blas/table.h"
 #include "vm/kernels/gemm/simd_f32.h"
 
+#define EPSILON       0x1p-24f
 #define FMA           __builtin_fmaf
 #define ROOT          __builtin_sqrtf
 #define REAL(name)    TS_ISA(ts_blas_##name##_f32)
@@ -12,3 +13,4 @@
 #include "vm/kernels/blas/real.inc"
 #include "vm/kernels/blas/complex.inc"
 #include "vm/kernels/blas/reflect.inc"
+#include "vm/kernels/blas/secular.inc"

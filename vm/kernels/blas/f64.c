@@ -5,6 +5,7 @@
 #include "vm/kernels/blas/table.h"
 #include "vm/kernels/gemm/simd_f64.h"
 
+#define EPSILON       0x1p-53
 #define FMA           __builtin_fma
 #define ROOT          __builtin_sqrt
 #define REAL(name)    TS_ISA(ts_blas_##name##_f64)
@@ -12,3 +13,4 @@
 #include "vm/kernels/blas/real.inc"
 #include "vm/kernels/blas/complex.inc"
 #include "vm/kernels/blas/reflect.inc"
+#include "vm/kernels/blas/secular.inc"

@@ -24,7 +24,8 @@ TsBlasSmallFn TS_ISA(ts_blas_small_c64), TS_ISA(ts_blas_small_c128);
   TsBlasReflectOne TS_ISA(ts_blas_reflect_one_##type);                                         \
   TsBlasDots TS_ISA(ts_blas_dots_##type);                                                      \
   TsBlasTakeColumns TS_ISA(ts_blas_take_columns_##type);                                       \
-  TsBlasSymmetric TS_ISA(ts_blas_symmetric_##type);
+  TsBlasSymmetric TS_ISA(ts_blas_symmetric_##type);                                            \
+  TsBlasSecular TS_ISA(ts_blas_secular_##type);
 COLUMNS_OF(f32)
 COLUMNS_OF(f64)
 #undef COLUMNS_OF
