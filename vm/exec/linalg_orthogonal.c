@@ -334,7 +334,7 @@ static int real_eigh(Linalg *w, int n) {
   int failed = 0, info = 0, lwork = 1 + 4 * n + n * n, liwork = 3 + 5 * n;
   int64_t count = count_of(w->a, 2), es = w->es, nn = (int64_t)n * n;
   char *a = linalg_take(w, nn * es), *v = linalg_take(w, nn * es);
-  char *d = linalg_take(w, 3 * (int64_t)n * es), *e = d + n * es, *tau = e + n * es;
+  char *d = linalg_take(w, n * es), *e = linalg_take(w, n * es), *tau = linalg_take(w, n * es);
   void *space = lapack_work(w, lwork), *own = linalg_own(w, y, nn);
   int *iwork = linalg_take(w, (int64_t)liwork * 4);
   for (int64_t i = 0; !w->failed && i < count && !failed && !ts_cpu_interrupted(); i++) {
