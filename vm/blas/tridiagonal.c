@@ -68,7 +68,7 @@ static void take_block(Reduction *r, int64_t j, int c, const char *by_v, const c
   r->k->take_columns(c, r->n - row, by_w, blas_at(x, r->w, row, 0).p, r->w.cs, y);
 }
 
-/* what's last: numbers of row i of a block's c columns, side by side */
+/* The numbers of row i in c columns of m from j on, side by side. */
 static void row_of(const Reduction *r, BlasMatrix m, int64_t i, int64_t j, int c, char *to) {
   r->x.k->copy.strided(c, to, r->x.size, blas_at(&r->x, m, i, j).p, m.cs * r->x.size,
                        r->x.size);
