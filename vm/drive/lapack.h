@@ -40,8 +40,8 @@ DECLARE_REAL(gesdd, TsChar jobz, TsInt m, TsInt n, void *a, TsInt lda, void *s, 
 DECLARE_COMPLEX(gesdd, TsChar jobz, TsInt m, TsInt n, void *a, TsInt lda, void *s, void *u,
                 TsInt ldu, void *vt, TsInt ldvt, void *work, TsInt lwork, void *rwork,
                 int *iwork, int *info, size_t)
-DECLARE_REAL(syevd, TsChar jobz, TsChar uplo, TsInt n, void *a, TsInt lda, void *w, void *work,
-             TsInt lwork, int *iwork, TsInt liwork, int *info, size_t, size_t)
+DECLARE_REAL(stedc, TsChar compz, TsInt n, void *d, void *e, void *z, TsInt ldz, void *work,
+             TsInt lwork, int *iwork, TsInt liwork, int *info, size_t)
 DECLARE_COMPLEX(heevd, TsChar jobz, TsChar uplo, TsInt n, void *a, TsInt lda, void *w,
                 void *work, TsInt lwork, void *rwork, TsInt lrwork, int *iwork, TsInt liwork,
                 int *info, size_t, size_t)
