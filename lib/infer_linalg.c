@@ -82,7 +82,9 @@ static int check_sizes(TsInfer *inf) {
     return check_rank(inf, 2, 1, "a vector [g], the rows of each group");
   ts_error_set(inf->err, TS_ERR_dtype, "%s: sizes must be integers, not %s", opname(inf),
                ts_dtype_name(d));
-  return ts_error_hint(inf->err, "convert with sizes:cast(\"i64\")");
+  return ts_error_hint(inf->err, ts_dtype_is(d, TS_KIND_C)
+                                     ? "they count rows"
+                                     : "convert with sizes:cast(\"i64\")");
 }
 
 static int set_grouped(TsInfer *inf, int ndim, const int64_t *dim) {
