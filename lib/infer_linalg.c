@@ -213,6 +213,28 @@ int ts_shape_rule_eigh(TsInfer *inf) {
   return 0;
 }
 
+/* Eigenvalues of any matrix, in the complex type of the row's result. */
+int ts_shape_rule_eigvals(TsInfer *inf) {
+  if (matrices(inf, 0, true)) return -1;
+  TsMeta *w = output(inf, 0, 1, (TsDtype)inf->out[0].dtype);
+  w->dim[w->ndim - 1] = inf->in[0]->dim[inf->in[0]->ndim - 1];
+  return 0;
+}
+
+int ts_shape_rule_eig(TsInfer *inf) {
+  if (ts_shape_rule_eigvals(inf)) return -1;
+  int64_t n = inf->in[0]->dim[inf->in[0]->ndim - 1];
+  set_matrix(inf, 1, (TsDtype)inf->out[0].dtype, n, n);
+  return 0;
+}
+
+int ts_shape_rule_pinv(TsInfer *inf) {
+  if (matrices(inf, 0, inf->attr[1].i)) return -1;
+  const TsMeta *a = inf->in[0];
+  set_matrix(inf, 0, (TsDtype)inf->out[0].dtype, a->dim[a->ndim - 1], a->dim[a->ndim - 2]);
+  return 0;
+}
+
 /* a [.., n, n], b [.., n, k]; for solve also b [n]. */
 int ts_shape_rule_tri_solve(TsInfer *inf) {
   const TsMeta *a = inf->in[0], *b = inf->in[1];

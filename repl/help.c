@@ -145,6 +145,9 @@ static const Sentence shape_sentence[] = {
     {"svd", "u, s and vh"},
     {"lu", "p, l and u"},
     {"eigh", "w and v"},
+    {"eig", "w and v"},
+    {"eigvals", "shape [.., n]"},
+    {"pinv", "shape [.., m, n]"},
     {"optim", "new values in the shapes of the old ones"},
 };
 
