@@ -189,7 +189,7 @@ static int set_attr(TsLuaArgs *a, int i, int index) {
   const TsAttrSpec *s = &a->o->attr[i];
   TsAttr *out = &a->attr[i];
   a->given[i] = true;
-  if (lua_isnil(a->L, index)) return 0;
+  if (lua_isnil(a->L, index) || ts_lua_padding_word(a, s, index)) return 0;
   out->type = s->type;
   switch (s->type) {
   case TS_ATTR_int: return read_int(a, s, index, &out->i);
@@ -447,7 +447,8 @@ void ts_lua_args_begin(TsLuaArgs *a, lua_State *L, TsOp op) {
 
 int ts_lua_args_read(TsLuaArgs *a, int first, int last) {
   return positional(a, first, last) || (a->values && narrow_values(a)) ||
-                 ts_op_check_attrs(a->op, a->attr, &a->c->err)
+                 ts_op_check_attrs(a->op, a->attr, &a->c->err) ||
+                 (a->same && ts_lua_padding_same(a))
              ? -1
              : 0;
 }

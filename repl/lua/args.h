@@ -16,6 +16,7 @@ typedef struct TsLuaArgs {
   int nin, attr_at; /* inputs so far; next attribute to fill by position */
   int nlist, device;
   const char *skip; /* an option that chose the row */
+  bool same;        /* padding is "same" */
   bool unbiased;    /* given in place of a correction */
   bool values;      /* owned ones that are no numbers */
   bool given[TS_MAX_ATTR], owned[TS_LUA_FEW];
@@ -39,5 +40,10 @@ TsOp ts_lua_variant(lua_State *L, TsOp op, int first, int last, const char **ski
  * call, as ts_vm_call (repl/lua/scalar.c). */
 bool ts_lua_scalar_wants(const TsLuaArgs *a);
 int ts_lua_scalar_call(TsLuaArgs *a, int *nout, TsTensor **out);
+
+/* Whether the option s, padding of a convolution, is the word "same" or "valid", which is taken;
+ * padding or a padded x in place of "same", when all is read (repl/lua/padding.c). */
+bool ts_lua_padding_word(TsLuaArgs *a, const TsAttrSpec *s, int index);
+int ts_lua_padding_same(TsLuaArgs *a);
 
 #endif
