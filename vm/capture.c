@@ -351,7 +351,9 @@ int ts_capture_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
   if (b && g != k->root && !made_in(g, b->t)) return ts_write_refuse(c, operator_of(g));
   if (b && is_shared(k, b)) return ts_capture_refuse_view(c, "a view is changed in place");
   /* A tensor of the function's own lies row by row, whatever it is filled from. */
-  if (!b && ts_node_is_view(v->node) && !(v = ts_build1(&g->b, TS_OP_clone, v))) return -1;
+  uint32_t m = memory_number(c, dst);
+  bool copied = ts_node_is_view(v->node) && m && (!b || ts_capture_shows(k, m, v));
+  if (!m || (copied && !(v = ts_build1(&g->b, TS_OP_clone, v)))) return -1;
   return set_value(c, dst, b, v);
 }
 

@@ -59,6 +59,9 @@ int ts_capture_changed(TsContext *c, uint32_t m, TsVal v);
 TsVal ts_capture_seen(TsContext *c, TsTensor *symbol);
 /* The value of all of the view's memory once v stands where the view looks. NULL with the error. */
 TsVal ts_capture_put(TsContext *c, TsTensor *view, TsVal v);
+/* Whether v is a view of a value that the memory had: as a value of its own it needs a node of its
+ * own, or one could not tell what is a view of which. */
+bool ts_capture_shows(const TsCapture *k, uint32_t m, TsVal v);
 /* -1, with the error of a change that graphs have no words for. */
 int ts_capture_refuse_view(TsContext *c, const char *what);
 

@@ -40,13 +40,29 @@ static bool was_value(const TsCapture *k, uint32_t m, TsVal v) {
   return false;
 }
 
+bool ts_capture_shows(const TsCapture *k, uint32_t m, TsVal v) {
+  while (ts_node_is_view(v->node)) {
+    v = v->node->in[0];
+    if (was_value(k, m, v)) return true;
+  }
+  return false;
+}
+
+/* Whether n is a view as the caller's argument lies, whose strides nobody knows yet (vm/code/alias.c). */
+static bool may_copy(const TsCapture *k, uint32_t m, const TsNode *n) {
+  bool argument = k->memory[m - 1].param >= 0 && !k->memory[m - 1].outside;
+  return argument &&
+         (n->op == TS_OP_reshape || n->op == TS_OP_flatten || n->op == TS_OP_contiguous);
+}
+
 /* The views that v is of a value that memory m had, of its value now. NULL: there is another way
  * from one to the other, or the error. */
 static TsVal again(TsCapture *k, uint32_t m, TsVal v) {
   const TsNode *n = v->node;
   TsVal in[TS_MAX_IN];
   if (was_value(k, m, v)) return ts_graph_import(k->g, k->memory[m - 1].now);
-  if (!ts_node_is_view(n) || !(in[0] = again(k, m, n->in[0]))) return NULL;
+  if (!ts_node_is_view(n) || may_copy(k, m, n)) return NULL;
+  if (!(in[0] = again(k, m, n->in[0]))) return NULL;
   for (int i = 1; i < n->nin; i++)
     if (!(in[i] = ts_graph_import(k->g, n->in[i]))) return NULL;
   TsNode *made = ts_graph_again(k->g, n, in, NULL, NULL);
@@ -143,7 +159,7 @@ static TsVal undone(TsGraph *g, const TsNode *n, TsVal x, TsVal v) {
 static TsVal put(TsCapture *k, uint32_t m, TsVal view, TsVal v) {
   const TsNode *n = view->node;
   if (was_value(k, m, view)) return v;
-  if (!ts_node_is_view(n)) return NULL;
+  if (!ts_node_is_view(n) || may_copy(k, m, n)) return NULL;
   TsVal x = again(k, m, n->in[0]);
   v = x ? undone(k->g, n, x, v) : NULL;
   return v ? put(k, m, n->in[0], v) : NULL;

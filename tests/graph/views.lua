@@ -94,3 +94,14 @@ op.map(function(row) row[0] = 5 return row end, x) --! changes a tensor from out
 -- What has no words in a graph is refused.
 graph.module("shown", function(v) v:detach()[0]:mul_(2) return v end)(x:clone()) --! a view is changed in place
 graph.module("spread", function(v) v:expand(2, 3, 4)[1]:mul_(2) return v end)(x:clone()) --! a view is changed in place
+-- Whether this changes v depends on how v lies, which is the caller's.
+graph.module("shaped", function(v) v:reshape(12)[0]:mul_(2) return v end)(x:clone()) --! a view is changed in place
+-- What is written into a view may be the whole that it is a view of.
+local turned = function(v)
+  local r = v:flip { 0 }
+  r:copy_(v)
+  return r
+end
+local p, q = x:clone(), x:clone()
+turned(p):hash() == graph.module(turned)(q):hash() --> true
+p:hash() == q:hash() --> true
