@@ -152,6 +152,9 @@ static TsVal undone(TsGraph *g, const TsNode *n, TsVal x, TsVal v) {
                     TS_ATTRS({"start", n->attr[0]}, {"stop", n->attr[1]}, {"step", n->attr[2]}),
                     NULL);
   case TS_OP_real_view: return put_parts(b, v);
+  case TS_OP_bitcast:
+    return ts_build(b, TS_OP_bitcast, TS_IN(v),
+                    TS_ATTRS({"dtype", ts_b_dtype((TsDtype)x->meta.dtype)}), NULL);
   default: return NULL;
   }
 }

@@ -206,7 +206,7 @@ static const char *at_home(const char *key) {
       {"dim", "x.ndim"},
       {"nelement", "x.numel"},
       {"data", "x:detach()"},
-      {"view", "x:reshape{2, -1}"},
+      {"view", "x:reshape{2, -1}, or x:bitcast(\"i32\") for the same bytes in another dtype"},
       {"view_as", "x:reshape(y.shape)"},
       {"expand_as", "x:expand(y.shape)"},
       {"view_as_real", "x:real_view()"},
