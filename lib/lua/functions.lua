@@ -241,7 +241,7 @@ end
 
 -- ---- activations
 
--- relu6(x): x limited to [0, 6].
+-- relu6(x): x limited to [0, 6], element by element.
 --   y = op.relu6(op.full({1}, 7))      -- 6
 function F.relu6(x) return op.clamp(x, { min = 0, max = 6 }) end
 
@@ -253,7 +253,7 @@ function F.hardtanh(x, ...)
   return op.clamp(x, { min = o.min or -1, max = o.max or 1 })
 end
 
--- hardsigmoid(x): x / 6 + 1 / 2 limited to [0, 1].
+-- hardsigmoid(x): x / 6 + 1 / 2 limited to [0, 1], element by element.
 --   y = op.hardsigmoid(op.zeros{1})      -- 0.5
 function F.hardsigmoid(x) return op.clamp(x + 3, { min = 0, max = 6 }) / 6 end
 
@@ -273,11 +273,11 @@ function F.softshrink(x, ...)
   return op.where(op.gt(x, lambda), x - lambda, op.where(op.lt(x, -lambda), x + lambda, x * 0))
 end
 
--- tanhshrink(x): x - tanh(x).
+-- tanhshrink(x): x - tanh(x), element by element, of any shape.
 --   y = op.tanhshrink(op.zeros{1})      -- 0
 function F.tanhshrink(x) return x - op.tanh(x) end
 
--- softsign(x): x / (1 + |x|).
+-- softsign(x): x / (1 + |x|), element by element, of any shape.
 --   y = op.softsign(op.ones{1})      -- 0.5
 function F.softsign(x) return x / (op.abs(x) + 1) end
 

@@ -147,6 +147,7 @@ local control_names = { cond = "control", while_loop = "control", scan = "contro
 -- So are functions made of operators.
 for module, names in pairs(require "tessera.named_functions") do
   for name in names:gmatch "%S+" do
+    assert(not control_names[name], name)
     control_names[name] = module
     core.methods[name] = core.methods[name] or function(...) return core.op[name](...) end
   end

@@ -16,19 +16,19 @@ return function(nn, define)
 
   -- ---- activations
 
-  -- ReLU6(): op.relu6, x limited to [0, 6], element by element.
+  -- ReLU6(): op.relu6, x limited to [0, 6], element by element, of any shape.
   --   y = nn.ReLU6()(rng.normal{4})
   define("ReLU6", plain "relu6")
-  -- Hardsigmoid(): op.hardsigmoid, x / 6 + 1 / 2 limited to [0, 1].
+  -- Hardsigmoid(): op.hardsigmoid, x / 6 + 1 / 2 limited to [0, 1], element by element, of any shape.
   --   y = nn.Hardsigmoid()(rng.normal{4})
   define("Hardsigmoid", plain "hardsigmoid")
-  -- Tanhshrink(): op.tanhshrink, x - tanh(x).
+  -- Tanhshrink(): op.tanhshrink, x - tanh(x), element by element, of any shape.
   --   y = nn.Tanhshrink()(rng.normal{4})
   define("Tanhshrink", plain "tanhshrink")
-  -- Softsign(): op.softsign, x / (1 + |x|).
+  -- Softsign(): op.softsign, x / (1 + |x|), element by element, of any shape.
   --   y = nn.Softsign()(rng.normal{4})
   define("Softsign", plain "softsign")
-  -- LogSigmoid(): op.logsigmoid, log(sigmoid(x)).
+  -- LogSigmoid(): op.logsigmoid, log(sigmoid(x)), element by element, of any shape.
   --   y = nn.LogSigmoid()(rng.normal{4})
   define("LogSigmoid", plain "logsigmoid")
   -- SELU(): op.selu, which keeps mean 0 and variance 1.

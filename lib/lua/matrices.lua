@@ -100,11 +100,11 @@ function M.matrix_norm(a, ...)
   return o.keepdims and y:unsqueeze(-1):unsqueeze(-1) or y
 end
 
--- cond(a [, p]): the condition number, norms of order p of a and of its inverse multiplied; by default the largest
+-- matrix_cond(a [, p]): the condition number, norms of order p of a and of its inverse multiplied; by default the largest
 -- singular value over the least.
---   y = op.cond(op.eye(3))      -- 1
-function M.cond(a, p)
-  need("cond", "a", TENSOR, a)
+--   y = op.matrix_cond(op.eye(3))      -- 1
+function M.matrix_cond(a, p)
+  need("matrix_cond", "a", TENSOR, a)
   if p == nil or p == 2 then
     local s = M.svdvals(a)
     return s:max { axis = -1 } / s:min { axis = -1 }
@@ -130,7 +130,8 @@ end
 
 local read_cholesky = options.placed("cholesky_solve", { upper = FLAG }, { upper = false }, { "upper" })
 -- cholesky_solve(b, l, {upper = false}): x with a x = b, l being op.cholesky(a), or its upper form.
---   x = op.cholesky_solve(op.ones{3, 1}, op.cholesky(op.eye(3) * 4))      -- 0.25
+--   l = op.cholesky(op.eye(3) * 4)
+--   x = op.cholesky_solve(op.ones{3, 1}, l)      -- 0.25
 function M.cholesky_solve(b, l, ...)
   need("cholesky_solve", "l", TENSOR, l)
   if read_cholesky(...).upper then l = adjoint(l) end

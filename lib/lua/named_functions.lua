@@ -8,5 +8,5 @@ return {
   tensors = [[aminmax block_diag broadcast_tensors cartesian_prod col2im column_stack combinations corrcoef cov
     cumulative_trapezoid dist dstack fliplr flipud histc hstack index_copy index_fill logspace movedim std_mean
     take_along_dim tril_indices triu_indices unflatten vander var_mean vstack]],
-  matrices = [[cholesky_solve cond eigvalsh matrix_norm matrix_power matrix_rank multi_dot svdvals vecdot]],
+  matrices = [[cholesky_solve eigvalsh matrix_cond matrix_norm matrix_power matrix_rank multi_dot svdvals vecdot]],
 }

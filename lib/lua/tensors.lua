@@ -110,7 +110,7 @@ function T.fliplr(x) return op.flip(x, { axis = { 1 } }) end
 function T.flipud(x) return op.flip(x, { axis = { 0 } }) end
 
 -- broadcast_tensors(tensors): each as a view of the shape that they have together: as many results.
---   local a, b = op.broadcast_tensors(op.ones{3, 1}, op.ones{4})      -- f32[3,4] both
+--   a, b = op.broadcast_tensors(op.ones{3, 1}, op.ones{4})
 function T.broadcast_tensors(...)
   local list, shape = tensors("broadcast_tensors", ...), {}
   for _, x in ipairs(list) do

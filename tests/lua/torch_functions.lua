@@ -47,8 +47,8 @@ fn("multi_dot", function(...) return op.multi_dot { ... } end)
 for name, ord in pairs { fro = "fro", nuc = "nuc", ["1"] = 1, ["-1"] = -1, ["2"] = 2, ["-2"] = -2, inf = math.huge, ["-inf"] = -math.huge } do
   fn("matrix_norm_" .. name, function(x) return op.matrix_norm(x, ord) end)
 end
-fn("cond_None", op.cond)
-for name, p in pairs { ["-2"] = -2, ["1"] = 1, fro = "fro" } do fn("cond_" .. name, function(x) return op.cond(x, p) end) end
+fn("cond_None", op.matrix_cond)
+for name, p in pairs { ["-2"] = -2, ["1"] = 1, fro = "fro" } do fn("cond_" .. name, function(x) return op.matrix_cond(x, p) end) end
 fn("cholesky_solve", function(b, x)
   return op.cholesky_solve(b, op.cholesky(x:matmul(x:T()) + op.eye(3, { dtype = x.dtype }):to(x.device)))
 end)
