@@ -51,8 +51,10 @@ bool ts_capture_shows(const TsCapture *k, uint32_t m, TsVal v) {
 /* Whether n is a view as the caller's argument lies, whose strides nobody knows yet (vm/code/alias.c). */
 static bool may_copy(const TsCapture *k, uint32_t m, const TsNode *n) {
   bool argument = k->memory[m - 1].param >= 0 && !k->memory[m - 1].outside;
-  return argument &&
-         (n->op == TS_OP_reshape || n->op == TS_OP_flatten || n->op == TS_OP_contiguous);
+  bool bits = n->op == TS_OP_bitcast &&
+              ts_dtypes[n->out[0].meta.dtype].nbytes != ts_dtypes[n->in[0]->meta.dtype].nbytes;
+  return argument && (bits || n->op == TS_OP_reshape || n->op == TS_OP_flatten ||
+                      n->op == TS_OP_contiguous);
 }
 
 /* The views that v is of a value that memory m had, of its value now. NULL: there is another way
