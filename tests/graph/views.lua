@@ -105,3 +105,28 @@ end
 local p, q = x:clone(), x:clone()
 turned(p):hash() == graph.module(turned)(q):hash() --> true
 p:hash() == q:hash() --> true
+
+-- Values at indices.
+for _, name in ipairs { "rows", "one", "grid" } do
+  layers.check("put_" .. name, nil, function(_, x, i, v)
+    local y = x * 1.5
+    y[i] = v
+    return y
+  end)
+end
+layers.check("put_number", nil, function(_, x, i)
+  local y = x * 1.5
+  y[i] = 7
+  return y
+end)
+do
+  local v = op.zeros { 3, 2 }
+  v[tessera.tensor({ 2, 2 }, { dtype = "i64" })] = tessera.tensor { { 1, 2 }, { 3, 4 } }
+  v --> [[0. 0.]
+  -->  [0. 0.]
+  -->  [3. 4.]]
+  --> f32[3,2]
+  v[tessera.tensor({ 3 }, { dtype = "i64" })] = 1 --! 3
+  v[tessera.tensor { 1 }] = 1 --! scatter: the index must be integers, not f32
+  v[tessera.tensor({ 1 }, { dtype = "i64" })] = op.ones { 3 } --! broadcast_to
+end

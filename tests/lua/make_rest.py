@@ -206,4 +206,16 @@ steps("ASGD_all", lambda p: O.ASGD(p, 0.1, 0.05, 0.6, 3, 0.1))
 steps("Rprop", lambda p: O.Rprop(p))
 steps("Rprop_all", lambda p: O.Rprop(p, 0.02, (0.4, 1.5), (0.001, 0.1)))
 
+# ---- values at indices, in place
+def put_at(y, i, v):
+    y[i] = v
+    return y
+
+
+I = torch.tensor
+case("put_rows", None, [R(4, 3), I([2, 0]), R(2, 3)], lambda x, i, v: put_at(x * 1.5, i, v))
+case("put_one", None, [R(4, 3), I([2, 0]), R(3)], lambda x, i, v: put_at(x * 1.5, i, v))
+case("put_grid", None, [R(5, 2), I([[2, 0], [1, 4]]), R(2, 1, 2)], lambda x, i, v: put_at(x * 1.5, i, v))
+case("put_number", None, [R(5), I([4, 0])], lambda x, i: put_at(x * 1.5, i, 7.0))
+
 write("rest.safetensors")
