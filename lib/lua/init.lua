@@ -174,6 +174,7 @@ core.keep_line(core.op, true)
 core.keep_line(core.methods, true)
 
 return setmetatable(tessera, {
+  parts = parts,
   __index = function(t, key)
     local name = parts[key]
     if not name and rawget(core.op, key) then
