@@ -23,6 +23,9 @@ add("tessera.jit.", tessera.jit)
 for _, name in ipairs { "cond", "while_loop", "scan", "map", "fixed_point", "recursive", "foreign", "custom", "kernel" } do
   assert(core.op[name])
 end
+for _, list in pairs(require "tessera.named_functions") do
+  for name in list:gmatch "%S+" do assert(core.op[name]) end
+end
 add("op.", core.op)
 table.sort(names)
 assert(#names > 300, #names)

@@ -2670,4 +2670,13 @@ return {
 {row="smooth_l1", x={{"f64", {257}, 1461, -2, 2}, {"f64", {257}, 1462, -2, 2}}, o={reduction="none"}, y={"f64 10948 257"}, ulp=6.0, t="f64", scale=2.0, zero=false},
 {row="smooth_l1", x={{"f64", {257}, 1461, -2, 2}, {"f64", {257}, 1462, -2, 2}}, o={reduction="none", beta=0.5}, y={"f64 11205 257"}, ulp=6.0, t="f64", scale=2.0, zero=false},
 {row="smooth_l1", x={{"f64", {257}, 1461, -2, 2}, {"f64", {257}, 1462, -2, 2}}, o={reduction="none", beta=0.0}, y={"f64 11462 257"}, ulp=6.0, t="f64", scale=2.0, zero=false},
+{row="poisson", x={"fp8_e4m3 3562 3 5"}, o={seed=4, stream=1}, y={"fp8_e4m3 3577 3 5"}},
+{row="poisson", x={"fp8_e5m2 3561 3 5"}, o={seed=4, stream=1}, y={"fp8_e5m2 3576 3 5"}},
+{row="poisson", x={"f16 4498 3 5"}, o={seed=4, stream=1}, y={"f16 4513 3 5"}},
+{row="poisson", x={"bf16 4654 3 5"}, o={seed=4, stream=1}, y={"bf16 4669 3 5"}},
+{row="poisson", x={"f32 9637 3 5"}, o={seed=4, stream=1}, y={"f32 9652 3 5"}},
+{row="poisson", x={"f64 11719 3 5"}, o={seed=4, stream=1}, y={"f64 11734 3 5"}},
+{row="poisson", x={"f64 11749 40"}, o={seed=5, stream=2}, y={"f64 11789 40"}},
+{row="poisson", x={"f32 9667 4"}, o={seed=1}, y={"f32 9671 4"}},
+{row="poisson", x={{"f32", {0, 2}, 1463, -1.0, 1.0}}, o={seed=1}, y={"f32 399 0 2"}},
 }
