@@ -7,6 +7,7 @@
 #include "vm/kernels/attention/attention.h"
 #include "vm/kernels/attention/grad.h"
 #include "vm/kernels/blas/blas.h"
+#include "vm/kernels/batch_norm.h"
 #include "vm/kernels/conv.h"
 #include "vm/kernels/convert.h"
 #include "vm/kernels/copy.h"
@@ -30,6 +31,7 @@
 #define TS_KERNEL_GROUPS(X)                                                                    \
   X(attention, TsAttentionKernels)                                                             \
   X(attention_grad, TsAttentionGradKernels)                                                    \
+  X(batch_norm, TsBatchNormKernels)                                                            \
   X(blas, TsBlasKernels)                                                                       \
   X(conv, TsConvKernels)                                                                       \
   X(convert, TsConvertKernels)                                                                 \
