@@ -21,7 +21,7 @@ TsHandler ts_exec_pointwise, ts_exec_reduce, ts_exec_scan, ts_exec_random, ts_ex
 #define DECLARE_EAGER(name)                                                                    \
   TsHandler ts_exec_##name;                                                                    \
   TsEagerFits ts_fits_##name;
-#define OP(name, cls, ...)   DECLARE_##cls(name)
+#define OP(name, cls, ...) DECLARE_##cls(name)
 #include "lib/ops.def"
 #undef OP
 

@@ -4,17 +4,29 @@
 
 #include <stdint.h>
 
-/* y[i] = (x[i] - mean) / std * weight + bias for i < n. weight and bias may be NULL: then the
- * step is left out. run: each is one number for all i; columns: one for each i. */
-typedef void TsBatchNormFn(int64_t n, void *y, const void *x, const void *mean,
-                           const void *std, const void *weight, const void *bias);
-
+/* of: mean, std, weight, bias; the last two may be NULL: then their step is left out. */
 typedef struct TsBatchNormKernels {
-  TsBatchNormFn *run[2], *columns[2]; /* f32, f64 */
+  /* Rows of n elements one behind the other; a row has one number of each. f32, f64. */
+  void (*rows[2])(int64_t rows, int64_t n, void *y, const void *x, const void *const *of);
+  /* One row; an element has a number of its own of each. */
+  void (*columns[2])(int64_t n, void *y, const void *x, const void *const *of);
 } TsBatchNormKernels;
 
 void ts_kernels_batch_norm_avx512(TsBatchNormKernels *k);
 void ts_kernels_batch_norm_avx2(TsBatchNormKernels *k);
 void ts_kernels_batch_norm_base(TsBatchNormKernels *k);
+
+#define TS_BATCH_NORM_DECLARE(t, isa)                                                          \
+  void ts_batch_norm_rows_##t##_##isa(int64_t rows, int64_t n, void *y, const void *x,         \
+                                      const void *const *of);                                  \
+  void ts_batch_norm_columns_##t##_##isa(int64_t n, void *y, const void *x,                    \
+                                         const void *const *of);
+TS_BATCH_NORM_DECLARE(f32, avx512)
+TS_BATCH_NORM_DECLARE(f32, avx2)
+TS_BATCH_NORM_DECLARE(f32, base)
+TS_BATCH_NORM_DECLARE(f64, avx512)
+TS_BATCH_NORM_DECLARE(f64, avx2)
+TS_BATCH_NORM_DECLARE(f64, base)
+#undef TS_BATCH_NORM_DECLARE
 
 #endif
