@@ -121,6 +121,38 @@ void ts_conv_positions(const TsConvImage *m, const int64_t size[3], const int64_
   }
 }
 
+void ts_conv_joined(const TsConvImage *m, const int64_t size[3], const int64_t step[2],
+                    int64_t p, int64_t n, int64_t *at) {
+  int64_t whole = size[0] * size[1] * size[2];
+  for (int64_t done = 0, part; done < n; done += part) {
+    int64_t image = (p + done) / whole, first = (p + done) % whole;
+    part = whole - first < n - done ? whole - first : n - done;
+    ts_conv_positions(m, size, step, first, part, at + done);
+    for (int64_t i = 0; i < part; i++) at[done + i] += image * m->step_n;
+  }
+}
+
+typedef struct Apart {
+  int64_t images, channels, nbytes;
+  char *to;
+  const char *from;
+} Apart;
+
+static void take_apart(void *arg, int64_t lo, int64_t hi, int worker) {
+  const Apart *a = arg;
+  (void)worker;
+  for (int64_t i = lo; i < hi; i++)
+    for (int64_t c = 0; c < a->channels; c++)
+      memcpy(a->to + (i * a->channels + c) * a->nbytes,
+             a->from + (c * a->images + i) * a->nbytes, (size_t)a->nbytes);
+}
+
+void ts_conv_apart(int64_t images, int64_t channels, int64_t nbytes, char *to,
+                   const char *from) {
+  Apart a = {images, channels, nbytes, to, from};
+  ts_cpu_parallel(images, (1 << 17) / (channels * nbytes + 1) + 1, take_apart, &a);
+}
+
 void ts_conv_direct(const TsKernels *k, int64_t size, char *y, int64_t n, const char *x,
                     const char *w, const int64_t *tap, int64_t ntap) {
   enum { WORK = 1 << 26, VECTORS = 64 };

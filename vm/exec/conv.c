@@ -9,7 +9,8 @@
  * [positions], or its transpose where channels stand last. Panels of it are gathered
  * from the padded image as the product asks for them. A window of one element at
  * stride one is the product itself. With few output channels in a group, as in
- * depthwise convolution, a row of outputs is summed in registers instead. */
+ * depthwise convolution, a row of outputs is summed in registers instead. Where images are small,
+ * their positions are the columns of one product, so that weights are packed once. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,6 +22,7 @@
 
 enum {
   FEW_CHANNELS = 7, /* most output channels of a group that are summed directly */
+  SMALL = 128,      /* most positions of an image that joins others in one product */
   TOGETHER = 16     /* rows that are turned round together for the layout nhwc */
 };
 
@@ -58,6 +60,17 @@ static void finish_part(const Job *j, void *acc, int64_t image, int64_t o, int64
   }
 }
 
+/* A piece of a row of the joined product: parts of several images. */
+static void finish_joined(void *arg, void *acc, int64_t group, int64_t row, int64_t col,
+                          int64_t n) {
+  const Job *j = arg;
+  for (int64_t m; n > 0; n -= m, col += m, acc = (char *)acc + m * j->size) {
+    int64_t p = col % j->positions;
+    m = j->positions - p < n ? j->positions - p : n;
+    finish_part(j, acc, col / j->positions, group * j->c.og + row, p, m);
+  }
+}
+
 static void finish(void *arg, void *acc, int64_t batch, int64_t row, int64_t col, int64_t n) {
   const Job *j = arg;
   int64_t image = batch / j->c.groups, o = batch % j->c.groups * j->c.og;
@@ -76,6 +89,16 @@ static void fill(void *arg, void *dst, int width, int64_t batch, int64_t i0, int
   ts_conv_positions(&j->image, j->c.out, j->step, i0, n, at);
   j->k->conv.panel[j->size == 4 ? 0 : 1](dst, width, j->image.at + first * j->size, j->tap + k0,
                                          nk, at, n);
+}
+
+static void fill_joined(void *arg, void *dst, int width, int64_t group, int64_t i0, int64_t n,
+                        int64_t k0, int64_t nk) {
+  const Job *j = arg;
+  int64_t at[64];
+  ts_conv_joined(&j->image, j->c.out, j->step, i0, n, at);
+  j->k->conv.panel[j->size == 4 ? 0 : 1](
+      dst, width, j->image.at + group * j->c.cg * j->image.step_c * j->size, j->tap + k0, nk,
+      at, n);
 }
 
 static int no_memory(const Job *j) { return ts_scratch_failed(j->call); }
@@ -114,6 +137,36 @@ static void set_product(const Job *j, TsGemm *g, bool images) {
     g->b_rs = j->image.step_c, g->b_cs = p_step;
   }
   if (images) *(j->last ? &g->a : &g->b) = j->image.at;
+}
+
+/* One product for each group, over all images; its rows go to their images at the end. */
+static int multiply_joined(Job *j) {
+  const TsConv *c = &j->c;
+  int64_t columns = c->batch * j->positions, size = ts_dtypes[j->y->meta.dtype].nbytes;
+  TsGemm g = {.in = ts_gemm_type(c->acc),
+              .out = ts_gemm_type(ts_tensor_dtype(j->y)),
+              .batch = c->groups,
+              .m = c->og,
+              .n = columns,
+              .k = j->taps,
+              .a = j->weights,
+              .a_rs = j->taps,
+              .a_cs = 1,
+              .c_rs = columns,
+              .c_cs = 1,
+              .fill_b = fill_joined,
+              .fill_b_arg = j};
+  int64_t *at[2] = {ts_work_take((c->groups + 1) * 8), ts_work_take((c->groups + 1) * 8)};
+  char *y = ts_tensor_write(j->y), *rows = ts_work_take(j->channels_out * columns * size + 64);
+  int failed = !y ? -1 : !at[0] || !at[1] || !rows ? no_memory(j) : 0;
+  for (int64_t i = 0; i < c->groups && !failed; i++)
+    at[0][i] = i * c->og * j->taps, at[1][i] = i * c->og * columns;
+  g.a_batch = at[0], g.c_batch = at[1], g.c = rows;
+  if (j->word[0]) g.finish = finish_joined, g.finish_arg = j;
+  if (!failed) failed = ts_gemm(&g, &j->k->gemm) ? no_memory(j) : 0;
+  if (!failed) ts_conv_apart(c->batch, j->channels_out, j->positions * size, y, rows);
+  ts_work_give(at[0]), ts_work_give(at[1]), ts_work_give(rows);
+  return failed ? -1 : 0;
 }
 
 /* images: the image itself is the other operand, j->step[0] from position to position. */
@@ -374,6 +427,8 @@ static int plain_product(Job *j) {
   return multiply(j, true, ts_gemm_type(ts_tensor_dtype(j->x)));
 }
 
+static bool joins(const Job *j) { return !j->last && j->c.batch > 1 && j->positions <= SMALL; }
+
 static int convolve(Job *j) {
   TsContext *ctx = j->call->ctx;
   int channel = j->last ? j->c.nd + 1 : 1;
@@ -389,7 +444,9 @@ static int convolve(Job *j) {
   if (!failed && ts_dtype_is(j->c.acc, TS_KIND_C))
     failed = complex_product(j);
   else if (!failed)
-    failed = j->c.og <= FEW_CHANNELS ? direct(j) : multiply(j, false, ts_gemm_type(j->c.acc));
+    failed = j->c.og <= FEW_CHANNELS ? direct(j)
+             : joins(j)              ? multiply_joined(j)
+                                     : multiply(j, false, ts_gemm_type(j->c.acc));
   ts_work_give(j->image.own), ts_work_give(j->tap);
   ts_tensor_unref(x);
   ts_tensor_unref(w);
