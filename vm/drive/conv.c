@@ -153,11 +153,16 @@ void ts_conv_apart(int64_t images, int64_t channels, int64_t nbytes, char *to,
   ts_cpu_parallel(images, (1 << 17) / (channels * nbytes + 1) + 1, take_apart, &a);
 }
 
-void ts_conv_direct(const TsKernels *k, int64_t size, char *y, int64_t n, const char *x,
-                    const char *w, const int64_t *tap, int64_t ntap) {
+void ts_conv_plane(const TsKernels *k, int64_t size, char *y, int64_t rows, int64_t n,
+                   const char *x, int64_t x_step, const char *w, const int64_t *tap,
+                   int64_t ntap) {
   enum { WORK = 1 << 26, VECTORS = 64 };
-  int64_t part = n * ntap <= WORK ? n : (WORK / ntap / VECTORS + 1) * VECTORS;
-  for (int64_t i = 0; i < n && !ts_cpu_interrupted(); i += part)
-    k->conv.direct[size == 8](y + i * size, n - i < part ? n - i : part, x + i * size, w, tap,
-                              ntap);
+  int64_t most = WORK / ntap + 1, part = n <= most ? n : (most / VECTORS + 1) * VECTORS;
+  int64_t together = most / (n + 1) + 1;
+  for (int64_t r = 0; r < rows; r += together) {
+    int64_t m = rows - r < together ? rows - r : together;
+    for (int64_t i = 0; i < n && !ts_cpu_interrupted(); i += part)
+      k->conv.plane[size == 8](y + (r * n + i) * size, n, m, n - i < part ? n - i : part,
+                               x + (r * x_step + i) * size, x_step, w, tap, ntap);
+  }
 }

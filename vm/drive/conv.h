@@ -35,9 +35,10 @@ void ts_conv_joined(const TsConvImage *m, const int64_t size[3], const int64_t s
 void ts_conv_apart(int64_t images, int64_t channels, int64_t nbytes, char *to,
                    const char *from);
 
-/* One row of n outputs in registers: k->conv.direct of accumulators of `size` bytes, in parts
- * between which interrupts are looked for. */
-void ts_conv_direct(const TsKernels *k, int64_t size, char *y, int64_t n, const char *x,
-                    const char *w, const int64_t *tap, int64_t ntap);
+/* Rows of n outputs one behind the other in y, in registers: k->conv.plane of accumulators of
+ * `size` bytes, in parts between which interrupts are looked for. */
+void ts_conv_plane(const TsKernels *k, int64_t size, char *y, int64_t rows, int64_t n,
+                   const char *x, int64_t x_step, const char *w, const int64_t *tap,
+                   int64_t ntap);
 
 #endif

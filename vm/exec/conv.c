@@ -23,6 +23,7 @@
 enum {
   FEW_CHANNELS = 7, /* most output channels of a group that are summed directly */
   SMALL = 128,      /* most positions of an image that joins others in one product */
+  ROWS = 4096,      /* outputs that are summed before they are rounded */
   TOGETHER = 16     /* rows that are turned round together for the layout nhwc */
 };
 
@@ -183,63 +184,79 @@ static int multiply(Job *j, bool images, TsGemmType in) {
   return failed ? -1 : 0;
 }
 
-/* ---- directly: an item is one row of outputs of up to TOGETHER channels */
-static int64_t channels_at_once(const Job *j) { return j->last ? TOGETHER : 1; }
+/* ---- directly: an item is one row of outputs, of up to TOGETHER channels where they stand last */
+static void sum_rows(const Job *j, char *to, int64_t image, int64_t o, int64_t row, int64_t n) {
+  const TsConv *c = &j->c;
+  int64_t at;
+  ts_conv_positions(&j->image, c->out, j->step, row * c->out[2], 1, &at);
+  at += image * j->image.step_n + o / c->og * c->cg * j->image.step_c;
+  ts_conv_plane(j->k, j->size, to, n, c->out[2], j->image.at + at * j->size,
+                j->step[1] * j->image.step[1], j->weights + o * j->taps * j->size, j->tap,
+                j->taps);
+}
 
+/* As many of the rows lo .. hi as lie in one plane, and in the scratch if there is one. */
 static void direct_rows(void *arg, int64_t lo, int64_t hi, int worker) {
   const Job *j = arg;
   const TsConv *c = &j->c;
   TsDtype d = ts_tensor_dtype(j->y);
-  int64_t rows = c->out[0] * c->out[1], width = c->out[2], size = ts_dtypes[d].nbytes;
-  int64_t at_once = channels_at_once(j), blocks = (j->channels_out + at_once - 1) / at_once;
+  int64_t width = c->out[2], size = ts_dtypes[d].nbytes;
   TsConvertFn *store = d == c->acc ? NULL : j->k->convert.convert[c->acc][d];
-  char *acc = ts_scratch_part(&j->scratch, worker), *narrow = acc + at_once * width * j->size;
+  char *acc = store ? ts_scratch_part(&j->scratch, worker) : NULL;
+  char *y = (char *)j->y->storage->host + j->y->offset;
+  for (int64_t i = lo, n; i < hi; i += n) {
+    int64_t row = i % c->out[1], plane = i / c->out[1], image = plane / c->out[0];
+    int64_t o = image % j->channels_out, first = (plane % c->out[0] * c->out[1] + row);
+    image /= j->channels_out;
+    n = c->out[1] - row < hi - i ? c->out[1] - row : hi - i;
+    if (store && n * width > ROWS) n = width > ROWS ? 1 : ROWS / width;
+    char *to = y + i * width * size, *sums = store ? acc : to;
+    sum_rows(j, sums, image, o, first, n);
+    finish_part(j, sums, image, o, first * width, n * width);
+    if (store) store(n * width, to, sums);
+  }
+}
+
+static void direct_lines(void *arg, int64_t lo, int64_t hi, int worker) {
+  const Job *j = arg;
+  const TsConv *c = &j->c;
+  TsDtype d = ts_tensor_dtype(j->y);
+  int64_t rows = c->out[0] * c->out[1], width = c->out[2], size = ts_dtypes[d].nbytes;
+  int64_t blocks = (j->channels_out + TOGETHER - 1) / TOGETHER;
+  TsConvertFn *store = d == c->acc ? NULL : j->k->convert.convert[c->acc][d];
+  char *acc = ts_scratch_part(&j->scratch, worker);
   char *y = (char *)j->y->storage->host + j->y->offset;
   for (int64_t i = lo; i < hi; i++) {
-    int64_t row = i % rows, o0 = i / rows % blocks * at_once, image = i / rows / blocks, at;
-    int64_t n = j->channels_out - o0 < at_once ? j->channels_out - o0 : at_once;
-    ts_conv_positions(&j->image, c->out, j->step, row * width, 1, &at);
-    for (int64_t o = o0; o < o0 + n; o++) {
-      const char *x =
-          j->image.at +
-          (image * j->image.step_n + o / c->og * c->cg * j->image.step_c + at) * j->size;
-      char *to = acc + (o - o0) * width * j->size;
-      ts_conv_direct(j->k, j->size, to, width, x, j->weights + o * j->taps * j->size, j->tap,
-                     j->taps);
-    }
-    if (j->last) {
-      char *transposed = y + ((image * rows + row) * width * j->channels_out + o0) * size;
-      if (j->word[0] || store) {
-        /* Words and rounding want the channels of a position side by side. */
-        for (int64_t p = 0; p < width; p++) {
-          double line[TOGETHER], small[TOGETHER];
-          j->k->copy.gather(n, line, acc + p * j->size, width * j->size, (int)j->size);
-          finish_part(j, line, image, o0, row * width + p, n);
-          if (store) store(n, small, line);
-          memcpy(transposed + p * j->channels_out * size, store ? small : line,
-                 (size_t)(n * size));
-        }
-      } else {
-        j->k->copy.transpose(width, n, transposed, j->channels_out * size, acc, width * size,
-                             (int)size, 0);
-      }
+    int64_t row = i % rows, o0 = i / rows % blocks * TOGETHER, image = i / rows / blocks;
+    int64_t n = j->channels_out - o0 < TOGETHER ? j->channels_out - o0 : TOGETHER;
+    for (int64_t o = o0; o < o0 + n; o++)
+      sum_rows(j, acc + (o - o0) * width * j->size, image, o, row, 1);
+    char *transposed = y + ((image * rows + row) * width * j->channels_out + o0) * size;
+    if (!j->word[0] && !store) {
+      j->k->copy.transpose(width, n, transposed, j->channels_out * size, acc, width * size,
+                           (int)size, 0);
       continue;
     }
-    char *to = y + ((image * j->channels_out + o0) * rows + row) * width * size;
-    finish_part(j, acc, image, o0, row * width, width);
-    if (store) store(width, narrow, acc);
-    memcpy(to, store ? narrow : acc, (size_t)(width * size));
+    /* Words and rounding want the channels of a position side by side. */
+    for (int64_t p = 0; p < width; p++) {
+      double line[TOGETHER], small[TOGETHER];
+      j->k->copy.gather(n, line, acc + p * j->size, width * j->size, (int)j->size);
+      finish_part(j, line, image, o0, row * width + p, n);
+      if (store) store(n, small, line);
+      memcpy(transposed + p * j->channels_out * size, store ? small : line, (size_t)(n * size));
+    }
   }
 }
 
 static int direct(Job *j) {
   const TsConv *c = &j->c;
-  int64_t at_once = channels_at_once(j), size = ts_dtypes[j->y->meta.dtype].nbytes;
+  int64_t at_once = j->last ? TOGETHER : 1, width = c->out[2];
   int64_t n = c->batch * ((j->channels_out + at_once - 1) / at_once) * c->out[0] * c->out[1];
-  int64_t work = c->out[2] * j->taps * at_once;
+  int64_t sums = j->last ? TOGETHER * width : width > ROWS ? width : ROWS;
   if (!ts_tensor_write(j->y)) return -1;
-  if (ts_scratch_open(&j->scratch, at_once * c->out[2] * (j->size + size))) return no_memory(j);
-  ts_cpu_parallel(n, (1 << 18) / (work + 1) + 1, direct_rows, j);
+  if (ts_scratch_open(&j->scratch, sums * j->size)) return no_memory(j);
+  ts_cpu_parallel(n, (1 << 18) / (width * j->taps * at_once + 1) + 1,
+                  j->last ? direct_lines : direct_rows, j);
   ts_scratch_close(&j->scratch);
   return 0;
 }

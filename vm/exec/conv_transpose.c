@@ -217,20 +217,23 @@ static int complex_product(Job *j) {
   return failed;
 }
 
-/* With few output channels in a group: a row of outputs is summed in registers. */
+/* With few output channels in a group: rows of outputs are summed in registers. */
 static void direct_rows(void *arg, int64_t lo, int64_t hi, int worker) {
   const Job *j = arg;
   const TsConv *c = &j->c;
   int64_t rows = j->count[0] * j->count[1], width = j->count[2];
   (void)worker;
-  for (int64_t i = lo; i < hi; i++) {
+  for (int64_t i = lo, m; i < hi; i += m) {
     int64_t o = i / rows % j->channels_out, n = i / rows / j->channels_out, at;
+    int64_t left = j->count[1] - i % j->count[1];
+    m = left < hi - i ? left : hi - i;
     ts_conv_positions(&j->image, j->count, j->step, i % rows * width, 1, &at);
     at += n * j->image.step_n + o / c->og * c->cg * j->image.step_c;
     char *to = j->part + i * width * j->size;
-    ts_conv_direct(j->k, j->size, to, width, j->image.at + at * j->size,
-                   j->weights + o * j->taps * j->size, j->tap, j->taps);
-    if (j->bias) finish((void *)j, to, n * c->groups + o / c->og, o % c->og, 0, width);
+    ts_conv_plane(j->k, j->size, to, m, width, j->image.at + at * j->size,
+                  j->step[1] * j->image.step[1], j->weights + o * j->taps * j->size, j->tap,
+                  j->taps);
+    if (j->bias) finish((void *)j, to, n * c->groups + o / c->og, o % c->og, 0, m * width);
   }
 }
 
