@@ -39,6 +39,18 @@ static void pad_row(const Padding *p, const char *x, char *y) {
   }
 }
 
+/* Rows of neighbours into zeros. */
+static void pad_plain(const Padding *p, const char *x, char *y) {
+  const TsConv *c = p->c;
+  int64_t row = p->row * p->size, bytes = c->in[2] * p->size;
+  memset(y, 0, (size_t)(p->full[0] * p->full[1] * row));
+  y += c->before[2] * p->size;
+  for (int64_t d = 0; d < c->in[0]; d++)
+    for (int64_t h = 0; h < c->in[1]; h++)
+      memcpy(y + ((d + c->before[0]) * p->full[1] + h + c->before[1]) * row,
+             x + d * p->xs[0] + h * p->xs[1], (size_t)bytes);
+}
+
 static void pad_planes(void *arg, int64_t lo, int64_t hi, int worker) {
   const Padding *p = arg;
   const TsConv *c = p->c;
@@ -47,6 +59,10 @@ static void pad_planes(void *arg, int64_t lo, int64_t hi, int worker) {
   for (int64_t i = lo; i < hi && !ts_cpu_interrupted(); i++) {
     const char *x = p->from + i / channels * p->xs_n + i % channels * p->xs_c;
     char *y = p->to + i * rows * p->row * p->size;
+    if (p->stride == 1 && p->xs[2] == p->size) {
+      pad_plain(p, x, y);
+      continue;
+    }
     for (int64_t r = 0; r < rows; r++, y += p->row * p->size) {
       int64_t d = r / p->full[1] - c->before[0], h = r % p->full[1] - c->before[1];
       bool inside = d >= 0 && d < c->in[0] && h >= 0 && h < c->in[1];
