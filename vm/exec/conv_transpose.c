@@ -82,13 +82,17 @@ typedef struct Turn {
   static void name(const Turn *t, int64_t o, int64_t channels) {                               \
     const Job *j = t->j;                                                                       \
     const int64_t cg = j->c.cg, og = j->c.og, *kept = j->at[0];                                \
-    for (int64_t c = 0; c < cg; c++)                                                           \
-      for (int64_t i = o; i < o + channels; i++) {                                             \
-        const T *from =                                                                        \
-            (const T *)(const void *)t->from + ((i / og * cg + c) * og + i % og) * t->window;  \
-        T *to = (T *)(void *)j->weights + (i * cg + c) * t->used;                              \
-        for (int64_t k = 0; k < t->used; k++) to[k] = from[kept[k]];                           \
-      }                                                                                        \
+    const int64_t used = t->used, window = t->window;                                          \
+    for (int64_t i = o, n; i < o + channels; i += n) {                                         \
+      int64_t own = i % og; /* those of one group */                                           \
+      n = og - own < o + channels - i ? og - own : o + channels - i;                           \
+      const T *from = (const T *)(const void *)t->from + (i / og * cg * og + own) * window;    \
+      T *to = (T *)(void *)j->weights + i * cg * used;                                         \
+      for (int64_t c = 0; c < cg; c++, from += og * window, to += used)                        \
+        for (int64_t r = 0; r < n; r++)                                                        \
+          for (int64_t k = 0; k < used; k++)                                                   \
+            to[r * cg * used + k] = from[r * window + kept[k]];                                \
+    }                                                                                          \
   }
 
 typedef struct Pair {
