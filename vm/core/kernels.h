@@ -11,6 +11,7 @@
 #include "vm/kernels/conv.h"
 #include "vm/kernels/convert.h"
 #include "vm/kernels/copy.h"
+#include "vm/kernels/distance.h"
 #include "vm/kernels/fft/fft.h"
 #include "vm/kernels/gemm/gemm.h"
 #include "vm/kernels/gemm/amx.h"
@@ -36,6 +37,7 @@
   X(conv, TsConvKernels)                                                                       \
   X(convert, TsConvertKernels)                                                                 \
   X(copy, TsCopyKernels)                                                                       \
+  X(distance, TsDistanceKernels)                                                               \
   X(fft, TsFftKernels)                                                                         \
   X(gemm, TsGemmKernels)                                                                       \
   X(gemm_amx, TsGemmAmxKernels)                                                                \
