@@ -15,6 +15,10 @@ TsContext *ts_lua_context(lua_State *L);
 /* A tensor at a stack index, or NULL. */
 TsTensor *ts_lua_tensor(lua_State *L, int index);
 TsTensor *ts_lua_check_tensor(lua_State *L, int index, const char *function);
+/* The tensor that a method was called of, with `most` arguments in all; more are an error. */
+TsTensor *ts_lua_only(lua_State *L, int most, const char *method);
+/* What is here for a name that other libraries have in a table, or NULL: repl/lua/elsewhere.def */
+const char *ts_lua_elsewhere(const char *table, const char *name);
 /* Pushes a tensor and takes the reference over. Never fails with the reference
  * lost: an out-of-memory error of Lua releases it. */
 void ts_lua_push(lua_State *L, TsTensor *t);

@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "lib/text.h"
+#include "repl/lua_api.h"
 #include "repl/prompt.h"
 #include "repl/report_line.h"
 #include "repl/run.h"
@@ -429,14 +430,38 @@ static Place find_place(lua_State *L, const char *message) {
   return place_in_text(L, message);
 }
 
-/* Hints on errors of Lua's own: a tensor beside a number with < has no metamethod; a
- * module's name is no global in scripts. */
+/* What is called and is not there: modules of the program's own have methods that nobody knows, so
+ * that a name that one of them lacks is only found here. */
+static void put_method_hint(TsText *out, const char *message) {
+  static const char mark[] = "attempt to call method '";
+  char name[40];
+  const char *at = strstr(message, mark),
+             *end = at ? strchr(at += sizeof mark - 1, '\'') : NULL;
+  size_t n = end ? (size_t)(end - at) : sizeof name;
+  if (n >= sizeof name) return;
+  memcpy(name, at, n);
+  name[n] = 0;
+  const char *hint = ts_lua_elsewhere("module", name);
+  if (hint) ts_text_format(out, "\n  hint: %s", hint);
+}
+
+/* Hints on errors of Lua's own: a tensor beside a number with < has no metamethod; nor is it a table
+ * of rows; a module's name is no global in scripts. */
 static void put_lua_hint(TsText *out, const char *message) {
   static const char mark[] = "attempt to index global '";
   const char *name = strstr(message, mark), *known;
   if (strstr(message, "attempt to compare userdata with number") ||
       strstr(message, "attempt to compare number with userdata"))
     ts_text_str(out, "\n  hint: tensors are compared by x:lt(y), x:le(y), x:gt(y), x:ge(y)");
+  if (strstr(message, "'ipairs' (table expected, got userdata)") ||
+      strstr(message, "'pairs' (table expected, got userdata)"))
+    ts_text_str(out, "\n  hint: rows of a tensor are x[0] to x[#x - 1], or {x:unbind()}");
+  if (strstr(message, "attempt to compare number with table") ||
+      strstr(message, "attempt to compare table with number"))
+    ts_text_str(out,
+                "\n  hint: tiles of a kernel are compared by x:lt(y), x:gt(y), and chosen by "
+                "t:where or t:when; Lua compares two numbers");
+  put_method_hint(out, message);
   if (!name) return;
   name += sizeof mark - 1;
   for (int i = 0; (known = ts_prompt_global(i)); i++) {

@@ -84,4 +84,4 @@ function autotune.report() return autotune.text(core.autotune_records()) end
 --   autotune.clear()
 function autotune.clear() core.autotune_clear() end
 
-return require("tessera.named")("autotune", autotune)
+return require("tessera.named")("tessera.autotune", autotune)

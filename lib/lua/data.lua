@@ -359,4 +359,4 @@ function data.range(n, o)
   end
 end
 
-return data
+return require("tessera.named")("tessera.data", data)

@@ -119,4 +119,4 @@ function einops.rearrange(x, pattern, sizes)
   return x:reshape(split):permute(perm):reshape(merged)
 end
 
-return einops
+return require("tessera.named")("tessera.einops", einops)

@@ -672,4 +672,4 @@ require "tessera.training"(graph, derivative, scalar)
 --     function(x, y, dy) return dy:clamp(-1, 1) end)
 function graph.custom_adjoint(f, adjoint) return require("tessera.foreign").custom_adjoint(f, adjoint) end
 
-return graph
+return require("tessera.named")("tessera.graph", graph)

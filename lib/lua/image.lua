@@ -138,4 +138,4 @@ function image.sequential(x, low, high)
     { 0.13, 0.57, 0.55 }, { 0.37, 0.79, 0.38 }, { 0.99, 0.91, 0.14 } })
 end
 
-return image
+return require("tessera.named")("tessera.image", image)

@@ -1,6 +1,7 @@
 -- The module tessera. Its parts are loaded when first asked for.
 
 local core = require "tessera.core"
+local named = require "tessera.named"
 
 local tessera = { op = core.op, version = core.version, core = core }
 
@@ -84,7 +85,7 @@ rng.seed = core.seed
 --   local seed, stream = rng.state()
 rng.state = core.rng_state
 for _, name in ipairs(core.family("random")) do rng[name] = core.op[name] end
-tessera.rng = rng
+tessera.rng = named("tessera.rng", rng)
 
 -- op.pipeline{x, f, g, ...}: g(f(x)); a first function makes the whole a function.
 function core.op.pipeline(stages)
@@ -151,9 +152,7 @@ setmetatable(core.op, {
       require("tessera." .. control_names[name])
       return rawget(t, name)
     end
-    local guess = type(name) == "string" and core.suggest(name)
-    error(("there is no operator '%s'%s"):format(tostring(name),
-      guess and ("\n  hint: did you mean '%s'?"):format(guess) or ""), 2)
+    error(("there is no operator '%s'%s"):format(core.shown(tostring(name), 60), named.hint("tessera.op", name, t, control_names)), 2)
   end,
 })
 
@@ -168,7 +167,7 @@ return setmetatable(tessera, {
     if not name and rawget(core.op, key) then
       error(("tessera has no '%s'\n  hint: it is an operator: tessera.op.%s"):format(key, key), 2)
     end
-    if not name then return nil end
+    if not name then error(named.missing("tessera", key, t, parts), 2) end
     local part = require(name)
     rawset(t, key, core.keep_line(part, true))
     return part

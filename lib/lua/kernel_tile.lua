@@ -2,6 +2,7 @@
 -- becomes lines of Tile IR, which the kernel's builder t holds.
 
 local core = require "tessera.core"
+local named = require "tessera.named"
 
 local Value, Memory = {}, {}
 
@@ -147,17 +148,28 @@ local function names(list, n)
 end
 
 -- Attributes of a row that are operands, with what they are if they are not given.
-local trailing = { clamp = { -math.huge, math.huge }, leaky_relu = { 0.01 }, elu = { 1 } }
+local trailing = { clamp = { -math.huge, math.huge }, leaky_relu = { 0.01 }, elu = { 1 }, softplus = { 1, 20 } }
 
+local rows
 local function pointwise(t, row, nin, ...)
   local list, n = { ... }, select("#", ...)
   local more = trailing[row] or {}
   if n < nin or n > nin + #more then fail("%s: %d operands, not %d", row, nin, n) end
+  if row == "clamp" and is_value(list[1]) and kinds[list[1].dtype] == "integer" then
+    local x, low, high = list[1], list[2], list[3] -- integers have no infinities
+    if low ~= nil then x = rows.maximum(t, x, low) end
+    if high ~= nil then x = rows.minimum(t, x, high) end
+    return x
+  end
   for i = n + 1, nin + #more do list[i] = more[i - nin] end
   local dtypes, from = {}, row == "where" and 2 or 1
-  local dtype, shape = unite(t, row, list, nin + #more, from)
+  local dtype, shape = unite(t, row, list, nin, from)
   for i = 1, nin do dtypes[i] = list[i].dtype end
   local result = core.tile_result(row, dtypes)
+  if result ~= dtype and kinds[result] ~= "bool" then -- as the operator does: exp of integers is that of floats
+    for i = from, nin do list[i] = cast(list[i], result) end
+  end
+  if #more > 0 then shape = select(2, unite(t, row, list, nin + #more, from)) end
   return emit(t, row .. " " .. names(list, nin + #more), result, shape)
 end
 
@@ -174,12 +186,12 @@ local function row_method(row)
       return emit(t, row .. " " .. names(list, 2), row == "ult" and "bool" or dtype, shape)
     end
   end
-  local result, nin = core.tile_result(row, {})
-  if not result then return nil end
+  local nin = core.tile_result(row)
+  if not nin then return nil end
   return function(t, ...) return pointwise(t, row, nin, ...) end
 end
 
-local rows = setmetatable({}, { __index = function(found, row)
+rows = setmetatable({}, { __index = function(found, row)
   local f = row_method(row) or false
   found[row] = f
   return f
@@ -188,12 +200,23 @@ end })
 -- ---- values
 local value = {}
 
+-- What a tile can do by name: methods, conversions and operators of one element.
+local function missing_method(key)
+  local words = {}
+  for _, row in ipairs(core.family "pointwise") do words[row] = rows[row] or nil end
+  local hint = named.hint("tile", key, value, kinds, words)
+  if hint == "" and rawget(core.op, key) then
+    hint = "\n  hint: of operators a tile has those of one element and sum, max, min, mean along an axis"
+  end
+  fail("a tile has no method '%s'%s", key, hint)
+end
+
 function Value.__index(v, key)
   if value[key] then return value[key] end
   if kinds[key] then return function(x) return cast(x, key) end end
   local row = rows[key]
   if row then return function(x, ...) return row(x.t, x, ...) end end
-  if type(key) == "string" and key ~= "size" then fail("a tile has no method '%s'", key) end
+  if type(key) == "string" and key ~= "size" then missing_method(key) end
 end
 
 local function metamethod(row)

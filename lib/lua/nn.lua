@@ -126,6 +126,9 @@ local function all_axes_but_1(x)
 end
 
 function BatchNorm:forward(x)
+  if not core.is_tensor(x) or x.ndim < 2 or x.shape[2] ~= self.channels then
+    core.fail(("BatchNorm: x must be a tensor [N, %d, ..], not %s"):format(self.channels, core.is_tensor(x) and core.type_text(x) or "a " .. type(x)))
+  end
   if not self.training and self.running_mean then
     return op.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, { eps = self.eps })
   end
@@ -205,4 +208,4 @@ for name, class in pairs(require "tessera.recurrent") do nn[name] = class end
 require "tessera.transformer"(nn)
 require("tessera.losses").into(nn)
 
-return nn
+return require("tessera.named")("tessera.nn", nn)

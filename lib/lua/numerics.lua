@@ -50,4 +50,4 @@ end
 --   numerics.isa "avx2"
 function numerics.isa(name) return core.isa(name) end
 
-return numerics
+return require("tessera.named")("tessera.numerics", numerics)

@@ -381,4 +381,4 @@ end
 --   print(rate(0), rate(50))
 optim.schedule = require "tessera.schedule"
 
-return optim
+return require("tessera.named")("tessera.optim", optim)

@@ -124,16 +124,19 @@ local function unknown(what, name, kinds)
     guess and ("did you mean '%s'?"):format(guess) or list))
 end
 
--- Of several wrong ones the first by the alphabet.
+-- Of several wrong ones an unknown one, which may be a misspelt one that is missing; of several such
+-- the first by the alphabet.
 local function first_wrong(kinds, given)
-  local first
+  local unknown, first
   for name, v in pairs(given) do
     local k = kinds[name]
-    if (not k or not k.holds(v)) and (first == nil or tostring(name) < tostring(first)) then first = name end
+    if not k and (unknown == nil or tostring(name) < tostring(unknown)) then unknown = name end
+    if k and not k.holds(v) and (first == nil or name < first) then first = name end
   end
   for name, k in pairs(kinds) do
-    if k.needed and given[name] == nil and (first == nil or name < tostring(first)) then first = name end
+    if k.needed and given[name] == nil and (first == nil or name < first) then first = name end
   end
+  if unknown ~= nil then return unknown end
   return first
 end
 

@@ -319,4 +319,4 @@ function profile.report(f, given)
   return table_text(rows, total) .. timeline(last, o.width or 80) .. lost .. notes .. sentence(rows, total)
 end
 
-return profile
+return require("tessera.named")("tessera.profile", profile)

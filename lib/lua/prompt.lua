@@ -262,13 +262,19 @@ local function value_help(name, value, width)
   if type(value) == "table" then return table_help(name, value, width) end
 end
 
+-- A part or a function of the library, which is loaded by being named; nil if it has none of that name.
+local function of_library(name)
+  local ok, value = pcall(function() return require("tessera")[name] end)
+  return ok and value or nil
+end
+
 -- "tessera.save" of "save", "graph.training_step" of "training_step", and the value.
 local function member_of_module(name)
-  local tessera = require "tessera"
-  if tessera[name] ~= nil then return "tessera." .. name, tessera[name] end
+  local value = rawget(require "tessera", name)
+  if value ~= nil then return "tessera." .. name, value end
   for _, module in ipairs(console.globals()) do
-    local t = tessera[module]
-    local value = module ~= "op" and type(t) == "table" and rawget(t, name)
+    local t = of_library(module)
+    value = module ~= "op" and type(t) == "table" and rawget(t, name)
     if value then return module .. "." .. name, value end
   end
   return name, nil
@@ -283,10 +289,11 @@ local function at_path(path)
       if loaded == nil then
         for _, global in ipairs(console.globals()) do
           if global == name and name ~= "help" then
-            local ok, library = pcall(require, "tessera")
-            loaded = ok and (name == "tessera" and library or library[name])
-            if not loaded then ok, loaded = pcall(require, "tessera." .. name) end
-            if not ok then loaded = nil end
+            loaded = name == "tessera" and require "tessera" or of_library(name)
+            if not loaded then
+              local ok, part = pcall(require, "tessera." .. name)
+              loaded = ok and part or nil
+            end
           end
         end
       end
@@ -333,6 +340,23 @@ local function command_help(name, width)
     more and more(width) or "")
 end
 
+-- What is said where there is no help: a close name of the table it was looked for in, or what is here
+-- for a name of another library. text: what was said so far.
+local function no_help(topic, text)
+  local named = require "tessera.named"
+  local parent, word = topic:match "^(.+)[.:]([^.:]+)$"
+  if parent then
+    local ok, t = pcall(at_path, parent)
+    local hint = named.hint(parent == "x" and "tensor" or parent, word, ok and type(t) == "table" and t or {}):gsub("\n  hint: ", "; ")
+    return ("no help on '%s'%s\n"):format(topic, hint)
+  end
+  for _, title in ipairs { "op", "tensor", "nn", "optim", "rng", "graph", "data", "tessera", "module" } do
+    local known = core.elsewhere(title, topic)
+    if known then return ("no help on '%s'; %s\n"):format(topic, known) end
+  end
+  return text
+end
+
 --- help(topic): an operator ("softmax"), a module's function ("nn.Linear"), a
 --- command (":time"), "dtypes", or any function or table.
 function prompt.help(topic)
@@ -356,6 +380,8 @@ function prompt.help(topic)
       text, found = more or text, more
       if not found and prompt.commands[topic] then
         text = command_help(topic, width)
+      elseif not found then
+        text = no_help(topic, text)
       end
     end
   end

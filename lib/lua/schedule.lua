@@ -145,4 +145,4 @@ function Plateau:update(value)
   return self.lr
 end
 
-return schedule
+return require("tessera.named")("tessera.optim.schedule", schedule)

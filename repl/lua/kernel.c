@@ -129,7 +129,8 @@ static int status(lua_State *L) {
   return 3;
 }
 
-/* tile_result(row, {dtypes of its inputs}) -> dtype: what a pointwise row of a kernel gives */
+/* tile_result(row, {dtypes of its inputs}) -> dtype: what a pointwise row of a kernel gives;
+ * tile_result(row) -> how many inputs it has, or nothing of what is no such row */
 static int tile_result(lua_State *L) {
   size_t len;
   const char *word = luaL_checklstring(L, 1, &len);
@@ -140,10 +141,14 @@ static int tile_result(lua_State *L) {
   const TsMeta *in[TS_MAX_IN];
   TsAttr attr[TS_MAX_ATTR];
   if (!o || o->cls != TS_CLASS_POINTWISE) return 0;
+  if (lua_isnoneornil(L, 2)) {
+    lua_pushinteger(L, o->nin);
+    return 1;
+  }
   for (int i = 0; i < o->nin; i++) {
     lua_rawgeti(L, 2, i + 1);
     const char *d = lua_tolstring(L, -1, &len);
-    m[i] = (TsMeta){.dtype = (uint8_t)(d ? ts_dtype_parse(d, (int)len) : TS_DT_f32)};
+    m[i] = (TsMeta){.dtype = (uint8_t)(d ? ts_dtype_parse(d, (int)len) : TS_DT_none)};
     in[i] = &m[i];
     lua_pop(L, 1);
   }
@@ -151,8 +156,7 @@ static int tile_result(lua_State *L) {
   TsInfer inf = {.op = op, .nin = o->nin, .in = in, .attr = attr, .err = &c->err};
   if (o->dtype(&inf)) return ts_lua_raise(L);
   lua_pushstring(L, ts_dtype_name((TsDtype)inf.out[0].dtype));
-  lua_pushinteger(L, o->nin);
-  return 2;
+  return 1;
 }
 
 void ts_lua_open_kernel(lua_State *L) {

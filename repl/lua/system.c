@@ -427,6 +427,13 @@ static int suggest(lua_State *L) {
   return name != NULL;
 }
 
+/* elsewhere(table, name) -> what is here for a name that other libraries have there, or nil */
+static int elsewhere(lua_State *L) {
+  const char *hint = ts_lua_elsewhere(luaL_checkstring(L, 1), luaL_checkstring(L, 2));
+  if (hint) lua_pushstring(L, hint);
+  return hint != NULL;
+}
+
 static int display(lua_State *L) {
   TsText t = {0};
   ts_display_tensor(ts_lua_context(L), ts_lua_check_tensor(L, 1, "display"),
@@ -503,6 +510,7 @@ void ts_lua_open_system(lua_State *L) {
                                     {"operators", operators},
                                     {"dtypes", dtypes},
                                     {"suggest", suggest},
+                                    {"elsewhere", elsewhere},
                                     {NULL, NULL}};
   luaL_register(L, NULL, system);
   lua_pushliteral(L, TS_VERSION);

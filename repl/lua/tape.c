@@ -9,6 +9,15 @@
 static int backward(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   TsTensor *y = ts_lua_check_tensor(L, 1, "backward"), *dy = ts_lua_tensor(L, 2);
+  int other = !dy && !lua_isnoneornil(L, 2) ? 2 : 3; /* options of other libraries */
+  if (!lua_isnoneornil(L, other)) {
+    ts_error_set(&c->err, TS_ERR_argument,
+                 "backward: it takes the gradient of the tensor, and not a %s",
+                 luaL_typename(L, other));
+    ts_error_hint(&c->err, "backward() may be called again; derivatives of derivatives are "
+                           "graph.grad(graph.grad(f)) or graph.hvp");
+    return ts_lua_raise(L);
+  }
   char a[TS_META_TEXT], b[TS_META_TEXT];
   if (c->capture)
     return ts_lua_fail(

@@ -39,6 +39,21 @@ TsTensor *ts_lua_check_tensor(lua_State *L, int index, const char *function) {
   return t;
 }
 
+TsTensor *ts_lua_only(lua_State *L, int most, const char *method) {
+  TsError *e = &ts_lua_context(L)->err;
+  if (!ts_lua_tensor(L, 1)) {
+    ts_error_set(e, TS_ERR_argument, "%s: argument 1 must be a tensor, not %s", method,
+                 luaL_typename(L, 1));
+    ts_error_hint(e, "methods are called with a colon, x:%s(%s)", method, most > 1 ? ".." : "");
+    ts_lua_raise(L);
+  }
+  for (int i = most + 1; i <= lua_gettop(L); i++)
+    if (!lua_isnil(L, i))
+      ts_lua_fail(L, TS_ERR_argument, "%s: too many arguments, it takes %s", method,
+                  most == 1 ? "none" : "one");
+  return ts_lua_tensor(L, 1);
+}
+
 /* TsContext.collect: the collector knows nothing of how full a device is. */
 static void collect_all(void *L) {
   if (L) lua_gc(L, LUA_GCCOLLECT, 0);
@@ -180,55 +195,21 @@ static bool in_place_method(lua_State *L, const char *key) {
   return true;
 }
 
-/* Names that people bring along from other libraries, and what is here for them. */
-static const char *at_home(const char *key) {
-  static const char *const names[][2] = {
-      {"cuda", "x:to \"cuda:0\" moves it; tessera.devices() lists what there is"},
-      {"gpu", "x:to \"cuda:0\" moves it; tessera.devices() lists what there is"},
-      {"cpu", "x:to \"cpu\" moves it"},
-      {"is_cuda", "x.device is \"cpu\", \"cuda:0\", .."},
-      {"numpy",
-       "x:totable() gives a table; tessera.save(\"x.npy\", x) a file that NumPy reads"},
-      {"tolist", "x:totable() gives a table"},
-      {"astype", "x:cast(\"f32\")"},
-      {"type", "x.dtype is its type; x:cast(\"f32\") gives another"},
-      {"float", "x:cast(\"f32\")"},
-      {"double", "x:cast(\"f64\")"},
-      {"half", "x:cast(\"f16\")"},
-      {"bfloat16", "x:cast(\"bf16\")"},
-      {"bool", "x:cast(\"bool\")"},
-      {"byte", "x:cast(\"u8\")"},
-      {"char", "x:cast(\"i8\")"},
-      {"short", "x:cast(\"i16\")"},
-      {"int", "x:cast(\"i32\")"},
-      {"long", "x:cast(\"i64\")"},
-      {"size", "x.shape is a table of sizes: x.shape[1] is that of axis 0"},
-      {"dim", "x.ndim"},
-      {"nelement", "x.numel"},
-      {"data", "x:detach()"},
-      {"view", "x:reshape{2, -1}"},
-      {"view_as", "x:reshape(y.shape)"},
-      {"expand_as", "x:expand(y.shape)"},
-      {"view_as_real", "x:real_view()"},
-      {"view_as_complex", "op.complex(re, im)"},
-      {"repeat", "x:tile{2, 1} repeats the whole, x:repeat_interleave(2) each element"},
-      {"swapaxes", "x:transpose(0, 1)"},
-      {"mm", "x:matmul(y)"},
-      {"bmm", "x:matmul(y)"},
-      {"mv", "x:matmul(y)"},
-      {"addmm", "op.gemm(a, b, c)"},
-      {"fill_", "x:copy_(1)"},
-      {"zero_", "x:copy_(0)"},
-      {"view_real", "x:real_view()"},
+const char *ts_lua_elsewhere(const char *table, const char *key) {
+  static const char *const rows[][3] = {
+#define ELSEWHERE(table, name, hint) {#table, #name, hint},
+#include "repl/lua/elsewhere.def"
+#undef ELSEWHERE
   };
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    if (!strcmp(names[i][0], key)) return names[i][1];
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    if (!strcmp(rows[i][0], table) && !strcmp(rows[i][1], key)) return rows[i][2];
   return NULL;
 }
 
 static int unknown_key(lua_State *L, const char *key) {
   TsError *e = &ts_lua_context(L)->err;
-  const char *known = at_home(key), *guess = known ? NULL : closest_method(L, key);
+  const char *known = ts_lua_elsewhere("tensor", key),
+             *guess = known ? NULL : closest_method(L, key);
   ts_error_set(e, TS_ERR_attribute, "a tensor has no field or method '%s'", key);
   if (known) ts_error_hint(e, "%s", known);
   if (guess) ts_error_hint(e, "did you mean '%s'?", guess);
@@ -338,7 +319,7 @@ static void need_values(lua_State *L, TsTensor *x) {
 }
 
 static int item(lua_State *L) {
-  TsTensor *x = ts_lua_check_tensor(L, 1, "item");
+  TsTensor *x = ts_lua_only(L, 1, "item");
   need_values(L, x);
   if (ts_tensor_numel(x) != 1) {
     char t[TS_META_TEXT];
@@ -380,7 +361,7 @@ static const double *push_numbers(lua_State *L, const TsMeta *m, int axis, const
 
 /* Elements that are numbers of Lua's are converted all at once. */
 static int totable(lua_State *L) {
-  TsTensor *x = ts_lua_check_tensor(L, 1, "totable");
+  TsTensor *x = ts_lua_only(L, 1, "totable");
   TsContext *c = ts_lua_context(L);
   TsDtype d = ts_tensor_dtype(x);
   need_values(L, x);
@@ -403,8 +384,8 @@ static int totable(lua_State *L) {
 
 /* x:T(): the last two axes swapped. */
 static int transposed(lua_State *L) {
+  ts_lua_only(L, 1, "T");
   lua_settop(L, 1);
-  ts_lua_check_tensor(L, 1, "T");
   return ts_lua_call(L, TS_OP_transpose, 1, false);
 }
 
@@ -420,8 +401,12 @@ static TsTensor *moved(TsContext *c, TsTensor *x, int device) {
 }
 
 static int to(lua_State *L) {
-  TsTensor *x = ts_lua_check_tensor(L, 1, "to");
+  TsTensor *x = ts_lua_only(L, 2, "to");
   TsContext *c = ts_lua_context(L);
+  if (lua_type(L, 2) != LUA_TSTRING)
+    return ts_lua_fail(L, TS_ERR_attribute,
+                       "to: a device or a dtype is needed, \"cuda:0\" or \"f64\", not %s",
+                       luaL_typename(L, 2));
   const char *where = ts_lua_word(L, 2);
   TsDtype d = ts_dtype_parse(where, (int)strlen(where));
   TsDevice *dev = d == TS_DT_none ? ts_device_find(where, &c->err) : NULL;
@@ -437,7 +422,7 @@ static int to(lua_State *L) {
 }
 
 static int copy_from(lua_State *L) {
-  TsTensor *x = ts_lua_check_tensor(L, 1, "copy_");
+  TsTensor *x = ts_lua_only(L, 2, "copy_");
   TsContext *c = ts_lua_context(L);
   TsTensor *y = ts_lua_tensor(L, 2);
   y = y ? ts_tensor_ref(y) : ts_lua_element(L, 2, x, "copy_");
@@ -451,7 +436,7 @@ static int copy_from(lua_State *L) {
 /* The address of the first element, for ffi.cast; the host copy becomes the only
  * valid one, since the caller may write. */
 static int data_ptr(lua_State *L) {
-  TsTensor *x = ts_lua_check_tensor(L, 1, "data_ptr");
+  TsTensor *x = ts_lua_only(L, 1, "data_ptr");
   void *p = ts_tensor_write(x);
   if (!p) return ts_lua_raise(L);
   ts_tensor_expose(x);
@@ -460,15 +445,14 @@ static int data_ptr(lua_State *L) {
 }
 
 static int is_contiguous(lua_State *L) {
-  lua_pushboolean(L, ts_lua_check_tensor(L, 1, "is_contiguous")->contiguous);
+  lua_pushboolean(L, ts_lua_only(L, 1, "is_contiguous")->contiguous);
   return 1;
 }
 
 static int hash(lua_State *L) {
   uint64_t h;
   char t[20];
-  if (ts_tensor_hash(ts_lua_context(L), ts_lua_check_tensor(L, 1, "hash"), &h))
-    return ts_lua_raise(L);
+  if (ts_tensor_hash(ts_lua_context(L), ts_lua_only(L, 1, "hash"), &h)) return ts_lua_raise(L);
   snprintf(t, sizeof t, "%016llx", (unsigned long long)h);
   lua_pushstring(L, t);
   return 1;
@@ -476,7 +460,7 @@ static int hash(lua_State *L) {
 
 /* Bytes of the elements in row-major order as a Lua string. */
 static int bytes(lua_State *L) {
-  TsTensor *x = ts_lua_check_tensor(L, 1, "bytes");
+  TsTensor *x = ts_lua_only(L, 1, "bytes");
   TsTensor *y = ts_tensor_contiguous(ts_lua_context(L), x);
   const char *p = y ? ts_tensor_read(y) : NULL;
   if (p) lua_pushlstring(L, p, (size_t)ts_meta_nbytes(&y->meta));
@@ -486,7 +470,7 @@ static int bytes(lua_State *L) {
 }
 
 static int requires_grad_(lua_State *L) {
-  TsTensor *x = ts_lua_check_tensor(L, 1, "requires_grad_");
+  TsTensor *x = ts_lua_only(L, 2, "requires_grad_");
   require_grad(L, x, lua_isnoneornil(L, 2) || lua_toboolean(L, 2));
   lua_settop(L, 1);
   return 1;
@@ -494,7 +478,7 @@ static int requires_grad_(lua_State *L) {
 
 /* x:detach(): the same bytes, without the calls that made them. */
 static int detach(lua_State *L) {
-  TsTensor *x = ts_lua_check_tensor(L, 1, "detach");
+  TsTensor *x = ts_lua_only(L, 1, "detach");
   if (x->storage->symbolic) return ts_lua_call(L, TS_OP_stop_gradient, 1, false);
   TsTensor *y = ts_tensor_view(x, &x->meta, x->stride, x->offset);
   if (!y) return ts_lua_raise(L);

@@ -127,7 +127,7 @@ op.zeros(-1)                                 --! zeros
 op.zeros(1e9, 1e9, 1e9)                      --! zeros
 op.zeros(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1)  --! axes
 x:sotfmax()                                  --! did you mean 'softmax'?
-op.mse_loss(x, x)                            --! did you mean 'mse'?
+op.mse_loss(x, x)                            --! op.mse(x, y)
 x.shap                                       --! did you mean 'shape'?
 x.shape = 1                                  --! cannot be assigned
 x < x                                        --! write x:lt(y)
@@ -216,7 +216,7 @@ x:sum():item()                               --> 0
 
 -- Operators are not in the module itself.
 require("tessera").ones { 2 } --! it is an operator: tessera.op.ones
-require("tessera").nothing --> nil
+require("tessera").nothing --! tessera has no 'nothing'
 
 -- ---- words: a zero byte ends none of them
 local k = op.kernel("k", { x = "f32[N]" }, { y = "f32[N]" }, function(t, x, y)

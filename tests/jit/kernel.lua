@@ -187,7 +187,6 @@ local wrong = "tile @x(%a: f32[4]) -> (%b: f32[4]) {\n  %v = loda %a[0] : f32[4]
 local _, message = pcall(function() local k = op.kernel(wrong) return k end)
 select(2, message:gsub("kernel%.lua:%d+: ", "")) --> 1
 message:match "did you mean '%a+'" --> did you mean 'load'
-tessera.jit.flsh() --! tessera.jit has no function 'flsh'
 tessera.jit.flsh() --! did you mean 'flush'?
 
 -- A text that lacks memory, or whose error does, says so.

@@ -20,7 +20,7 @@ for _, path in ipairs { "nn", "optim", "optim.schedule", "data", "graph", "image
   for word in path:gmatch "[^.]+" do part = part[word] end
   for name, v in pairs(part) do
     local text = page(path .. "." .. name)
-    if (type(v) == "function" or (type(v) == "table" and v.class)) and (text:find "\n    function %(" or text:find ": function") then
+    if (type(v) == "function" or (type(v) == "table" and rawget(v, "class"))) and (text:find "\n    function %(" or text:find ": function") then
       without[#without + 1] = path .. "." .. name
     end
   end

@@ -74,7 +74,7 @@ io.write = write
 local op, nn, graph = tessera.op, tessera.nn, tessera.graph
 local x = op.ones { 4, 4 }
 local given = { vorticity = x, x = x, y = x, w = x, q = x, k = x, v = x, X = x, Y = x,
-  steps = 2, step = 1, print = tostring, batches = tessera.data.batches({ x, x }, { batch = 2 }),
+  steps = 2, step = 1, print = tostring, train = function() end, batches = tessera.data.batches({ x, x }, { batch = 2 }),
   loss = function(m, x, y) return op.mse(m(x), y) end, f = graph.module("f", function(x, y) return (x * y):sum() end) }
 local function fresh() -- what examples may change: model:to(..)
   given.model, given.gradients = nn.Linear(4, 4), {}
@@ -100,7 +100,7 @@ local function page(topic)
       local f, why = loadstring(chunk, topic)
       local ok = f and setfenv(f, setmetatable({}, { __index = function(_, word)
         if given[word] ~= nil then return given[word] end
-        return word == "tessera" and tessera or tessera[word] or _G[word]
+        return word == "tessera" and tessera or _G[word] or tessera[word]
       end }))
       if ok then ok, why = pcall(ok) end
       if not ok then print(topic, why, chunk) end
@@ -111,8 +111,8 @@ end
 page("")
 for name in pairs(prompt.commands) do page(":" .. name) end
 for _, name in ipairs(console.globals()) do
-  local t = name ~= "op" and tessera[name]
-  if type(t) == "table" then
+  local ok, t = pcall(function() return tessera[name] end) -- "help" is the prompt's own
+  if ok and name ~= "op" and type(t) == "table" then
     page(name)
     for key in pairs(t) do page(name .. "." .. key) end
   end
@@ -135,4 +135,4 @@ tiers.directory(function(dir)
   file:close()
   told = (tiers.shell(("cd %s && XDG_CACHE_HOME=%s %s pages.lua 2>progress"):format(dir, dir, program)):gsub("%s+$", ""))
 end)
-told --> 191
+told --> 190

@@ -127,7 +127,7 @@ expression.draw = one_of { "rng.uniform($s)", "rng.normal($s)", "rng.bernoulli($
 
 -- Rows whose derivative differences say nothing of: no gradient flows, an input has to be a result of
 -- others, or one half of a matrix is read for both.
-local apart = { stop_gradient = true, attention_grad = true, eigh = true, cholesky = true }
+local apart = { stop_gradient = true, gamma = true, beta = true, attention_grad = true, eigh = true, cholesky = true }
 function M.differentiable(row) return row.adjoint ~= "none" and not apart[row.name] end
 
 --- A row of the table, with values in place of some of its inputs.

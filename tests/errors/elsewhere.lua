@@ -1,0 +1,71 @@
+-- A misspelt name is an error where it is written, in every table of the library; names of other
+-- libraries tell what is here (repl/lua/elsewhere.def), and none of these exists here.
+local tessera = require "tessera"
+local core, op, nn = tessera.core, tessera.op, tessera.nn
+
+local function at(title)
+  if title == "tensor" then return core.methods end
+  if title == "module" then return nn.Module end
+  if title == "tessera" then return tessera end
+  return tessera[title]
+end
+
+local rows = 0
+for line in io.lines "repl/lua/elsewhere.def" do
+  local title, name = line:match "^ELSEWHERE%((%w+), ([%w_]+), "
+  if title then
+    rows = rows + 1
+    assert(rawget(at(title), name) == nil, title .. " has a " .. name)
+    assert(core.elsewhere(title, name), name)
+    if title ~= "module" then
+      local holder = title == "tensor" and op.ones(2) or at(title)
+      local ok, why = pcall(function() return holder[name] end)
+      assert(not ok and why:find(core.elsewhere(title, name), 1, true), why)
+    end
+  end
+end
+assert(rows > 90)
+
+-- What a hint tells to write runs, where it is one call of what is at hand.
+local x, y = op.ones { 2, 2 }, op.full({ 2, 2 }, 0.5)
+local known = { op = op, nn = nn, rng = tessera.rng, tessera = tessera, x = x, y = y, a = x, b = y, c = x, n = 3, logits = x,
+  q = op.ones { 1, 1, 2, 2 }, k = op.ones { 1, 1, 2, 2 }, v = op.ones { 1, 1, 2, 2 }, inputs = 2, outputs = 2,
+  channels = 2, parameters = { x }, re = x, im = y }
+local other = { cuda = true, self = true, model = true, graph = true, data = true, real_view = true, nll = true }
+local calls = 0
+for line in io.lines "repl/lua/elsewhere.def" do
+  local hint = (line:match '"(.*)"%)$' or ""):gsub('\\"', '"')
+  local call = hint:match "^[%a.]+:?[%w_]*%b()$" or hint:match "^[%a.]+:?[%w_]*%b{}$"
+  local left_out = not call
+  for word in (call or ""):gmatch "[%a_]+" do left_out = left_out or other[word] end
+  if not left_out then
+    local ok, why = pcall(setfenv(assert(loadstring("return " .. call)), known))
+    assert(ok, call .. ": " .. tostring(why))
+    calls = calls + 1
+  end
+end
+assert(calls > 40, calls)
+
+nn.Linar(2, 2)              --! did you mean 'Linear'?
+tessera.optm                --! did you mean 'optim'?
+tessera.optim.Adamw({})     --! did you mean 'AdamW'?
+tessera.graph.trainin_step  --! tessera.graph has no 'trainin_step'
+tessera.optim.schedule.cos  --! tessera.optim.schedule has no 'cos'
+tessera.data.batch          --! did you mean 'batches'?
+tessera.rng.unform          --! did you mean 'uniform'?
+tessera.profile.repot       --! did you mean 'report'?
+op.kernal                   --! did you mean 'kernel'?
+tessera.softmax             --! it is an operator: tessera.op.softmax
+
+-- ---- methods of tensors take what they take
+x:item(1)                        --! item: too many arguments, it takes none
+x:sum().item()                   --! methods are called with a colon, x:item()
+x:totable(1)                     --! totable: too many arguments
+x:detach(true)                   --! detach: too many arguments
+x:to("cpu", "f64")               --! to: too many arguments, it takes one
+x:to()                           --! to: a device or a dtype is needed, "cuda:0" or "f64", not no value
+x:sum():backward(nil, { create_graph = true })  --! graph.grad(graph.grad(f)) or graph.hvp
+x:sum():backward { retain_graph = true }        --! backward() may be called again
+nn.BatchNorm(4)(op.ones { 4 })                  --! BatchNorm: x must be a tensor [N, 4, ..], not f32[4]
+nn.BatchNorm(4):eval()(op.ones { 2, 5, 3 })     --! BatchNorm: x must be a tensor [N, 4, ..], not f32[2,5,3]
+tessera.data.batches({ x }, { batch_size = 2 }) --! data.batches: unknown option 'batch_size'
