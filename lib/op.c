@@ -66,8 +66,8 @@ static TsOpInfo table[TS_OP_COUNT] = {
 #undef OP
 };
 
-static const char *const class_name[] = {"pointwise", "reduce", "scan",   "view",
-                                         "kernel",    "random", "compose"};
+static const char *const class_name[] = {"pointwise", "reduce", "scan",    "view",
+                                         "kernel",    "random", "compose", "eager"};
 
 const char *ts_op_class_name(TsClass c) { return class_name[c]; }
 
