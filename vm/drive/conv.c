@@ -173,7 +173,7 @@ void ts_conv_plane(const TsKernels *k, int64_t size, char *y, int64_t rows, int6
                    const char *x, int64_t x_step, const char *w, const int64_t *tap,
                    int64_t ntap) {
   enum { WORK = 1 << 26, VECTORS = 64 };
-  int64_t most = WORK / ntap + 1, part = n <= most ? n : (most / VECTORS + 1) * VECTORS;
+  int64_t most = WORK / (ntap + 1) + 1, part = n <= most ? n : (most / VECTORS + 1) * VECTORS;
   int64_t together = most / (n + 1) + 1;
   for (int64_t r = 0; r < rows; r += together) {
     int64_t m = rows - r < together ? rows - r : together;
