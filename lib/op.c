@@ -431,7 +431,9 @@ int ts_infer_axis(TsInfer *inf, int64_t axis, int ndim, int *out) {
   ts_error_set(inf->err, TS_ERR_index, "%s: axis %lld is out of range for %s",
                table[inf->op].name, (long long)axis,
                inf->nin && inf->in[0] ? ts_meta_text(inf->in[0], text) : "the result");
-  if (ndim == 0) return ts_error_hint(inf->err, "a scalar has no axes");
+  if (ndim == 0)
+    return ts_error_hint(inf->err, table[inf->op].scalars ? "of a scalar it is 0 or -1"
+                                                          : "a scalar has no axes");
   return ts_error_hint(inf->err, "axes go from 0 to %d, or from -%d to -1", ndim - 1, ndim);
 }
 

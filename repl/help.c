@@ -95,6 +95,7 @@ static const Sentence shape_sentence[] = {
     {"flip", "a view in the shape of the input"},
     {"unfold", "a view with one axis more"},
     {"flatten", "one axis in place of those merged, without copying where strides allow it"},
+    {"bitcast", "a view with the last axis scaled by the sizes of elements"},
     {"real_view", "a view with a new last axis of 2"},
     {"pad", "the shape of the input, enlarged"},
     {"repeat_interleave", "count times as many elements along axis"},
@@ -145,6 +146,9 @@ static const Sentence shape_sentence[] = {
     {"svd", "u, s and vh"},
     {"lu", "p, l and u"},
     {"eigh", "w and v"},
+    {"eig", "w and v"},
+    {"eigvals", "shape [.., n]"},
+    {"pinv", "shape [.., m, n]"},
     {"optim", "new values in the shapes of the old ones"},
 };
 

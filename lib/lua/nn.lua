@@ -168,7 +168,7 @@ end
 function GroupNorm:extra() return ("%d of %d"):format(self.groups, self.channels) end
 
 require "tessera.convolution"(nn)
-require "tessera.activation"(nn)
+require "tessera.layers"(nn, require "tessera.activation"(nn))
 
 -- ---- containers
 
