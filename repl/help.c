@@ -346,7 +346,7 @@ static void put_returns(TsOp op, const TsOpInfo *o, int width, TsText *out) {
     shape = "the shape of the input";
   TsText line = {0};
   /* The shape of a composition comes from its parts: "same" only fills the column. */
-  if (o->cls == TS_CLASS_COMPOSE && !strcmp(rule_name[op].shape, "same")) shape = NULL;
+  if (ts_class_composed(o->cls) && !strcmp(rule_name[op].shape, "same")) shape = NULL;
   if (dtype) ts_text_add(&line, dtype, dtype_length(o, dtype));
   ts_text_format(&line, "%s%s", dtype && shape ? "; " : "", shape ? shape : "");
   put_heading(out, "returns");

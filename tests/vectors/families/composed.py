@@ -613,6 +613,23 @@ def images(f):
             f.case("im2col", [x], [flat[place]], o)
 
 
+def lstm(f):
+    """PyTorch's layer, whose weights of the inputs are the unit matrix: x is their product already."""
+    for d in FLOATS:
+        bound = dict(ulp=16, t=d, scale=1.0 if d in ("f32", "f64") else 4.0, zero=False)
+        for steps, batch, n in ((3, 2, 4), (1, 1, 3)):
+            x, w = f.gen(d, [steps, batch, 4 * n], -2, 2), f.gen(d, [4 * n, n])
+            h, c = f.gen(d, [batch, n]), f.gen(d, [batch, n])
+            layer = torch.nn.LSTM(4 * n, n, bias=False).double()
+            layer.weight_ih_l0.data, layer.weight_hh_l0.data = torch.eye(4 * n, dtype=torch.float64), t(w).double()
+            for reverse in (False, True):
+                turn = (lambda y: y.flip(0)) if reverse else (lambda y: y)
+                with torch.no_grad():
+                    y, (hn, cn) = layer(turn(t(x).double()), (t(h).double()[None], t(c).double()[None]))
+                f.case("lstm", [x, w, h, c], [array(turn(y)), array(hn[0]), array(cn[0])],
+                       {"reverse": True} if reverse else None, **bound)
+
+
 def make():
     f = Family("composed", most=Family.FEW)
     choices(f)
@@ -633,4 +650,5 @@ def make():
     images(f)
     near_losses(f)
     poissons(f)
+    lstm(f)
     return f
