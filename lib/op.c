@@ -67,7 +67,7 @@ static TsOpInfo table[TS_OP_COUNT] = {
 };
 
 static const char *const class_name[] = {"pointwise", "reduce", "scan",    "view",
-                                         "kernel",    "random", "compose", "eager"};
+                                         "kernel",    "random", "compose", "direct"};
 
 const char *ts_op_class_name(TsClass c) { return class_name[c]; }
 

@@ -15,7 +15,7 @@ typedef enum TsOp {
 
 /* How an operator is executed. KERNEL: a function of its own, ts_exec_<name>,
  * into outputs that the VM allocated. COMPOSE: defined by other operators,
- * ts_compose_<name> (ir/compose/). EAGER: the same, and calls that run at once have a
+ * ts_compose_<name> (ir/compose/). DIRECT: the same, and calls that run at once have a
  * function as well, ts_exec_<name>, with the definition's bits. */
 typedef enum TsClass {
   TS_CLASS_POINTWISE,
@@ -25,12 +25,12 @@ typedef enum TsClass {
   TS_CLASS_KERNEL,
   TS_CLASS_RANDOM,
   TS_CLASS_COMPOSE,
-  TS_CLASS_EAGER,
+  TS_CLASS_DIRECT,
 } TsClass;
 
 /* Whether a row has a definition in other operators, which are what graphs have of it. */
 static inline bool ts_class_composed(int cls) {
-  return cls == TS_CLASS_COMPOSE || cls == TS_CLASS_EAGER;
+  return cls == TS_CLASS_COMPOSE || cls == TS_CLASS_DIRECT;
 }
 
 enum { TS_MAX_IN = 8, TS_MAX_OUT = 8, TS_MAX_ATTR = 16 };

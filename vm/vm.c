@@ -24,7 +24,7 @@
 #define HANDLER_VIEW(name)      ts_view_##name
 #define HANDLER_KERNEL(name)    ts_exec_##name
 #define HANDLER_COMPOSE(name)   ts_exec_compose
-#define HANDLER_EAGER(name)     ts_exec_##name
+#define HANDLER_DIRECT(name)     ts_exec_##name
 
 TsHandler *const ts_vm_handler[TS_OP_COUNT] = {
 #define OP(name, cls, ...) [TS_OP_##name] = HANDLER_##cls(name),
@@ -39,9 +39,9 @@ TsHandler *const ts_vm_handler[TS_OP_COUNT] = {
 #define FITS_VIEW(name)
 #define FITS_KERNEL(name)
 #define FITS_COMPOSE(name)
-#define FITS_EAGER(name) [TS_OP_##name] = ts_fits_##name,
+#define FITS_DIRECT(name) [TS_OP_##name] = ts_fits_##name,
 
-static TsEagerFits *const eager_fits[TS_OP_COUNT] = {
+static TsDirectFits *const eager_fits[TS_OP_COUNT] = {
 #define OP(name, cls, ...) FITS_##cls(name)
 #include "lib/ops.def"
 #undef OP
@@ -301,7 +301,7 @@ static int call_composed(TsCall *call, const TsOpInfo *o, int room, int *nout) {
     if (ts_op_check_attrs(call->op, preset, &c->err)) return -1;
     call->attr = preset;
   }
-  bool steps = o->cls != TS_CLASS_EAGER || c->trap;
+  bool steps = o->cls != TS_CLASS_DIRECT || c->trap;
   for (int i = 0; i < call->nin && !steps; i++)
     steps = call->in[i] && (call->in[i]->meta.weak || call->in[i]->meta.device);
   if (steps || !eager_fits[call->op](call, out)) return ts_vm_compose(call, room, nout);
