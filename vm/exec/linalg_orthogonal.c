@@ -49,7 +49,7 @@ static int real_qr(TsLinalg *w, int m, int n, int k) {
   int info;
   int64_t count = ts_linalg_count_of(w->a, 2), mn = (int64_t)m * n, mk = (int64_t)m * k;
   char *a = ts_linalg_take(w, mn * w->es), *own = ts_linalg_own(w, q, mk);
-  for (int64_t i = 0; !w->failed && m && i < count && !ts_cpu_interrupted(); i++) {
+  for (int64_t i = 0; m && ts_linalg_more(w, i, count); i++) {
     memcpy(a, ts_linalg_matrix(w, w->a, i, m, n), (size_t)(mn * w->es));
     void *to = ts_linalg_place(w, q, i, mk, own);
     ts_linalg_lost(w, ts_factor_qr(w->f, m, n, k, a, n, to, k), &info);
@@ -73,7 +73,7 @@ static int qr(TsLinalg *w) {
   char *a = ts_linalg_take(w, most * w->es), *r = ts_linalg_take(w, most * w->es),
        *s = ts_linalg_take(w, most * w->es);
   void *tau = ts_linalg_take(w, (int64_t)k * w->es), *space = ts_linalg_lapack_work(w, lwork);
-  for (int64_t i = 0; !w->failed && m && i < count; i++) {
+  for (int64_t i = 0; m && ts_linalg_more(w, i, count); i++) {
     ts_linalg_flip(w, m, n, a, ts_linalg_matrix(w, w->a, i, m, n));
     if (n) CALL4(geqrf, &m, &n, a, &m, tau, space, &lwork, &info);
     memset(r, 0, (size_t)q * (size_t)n * (size_t)w->es);
@@ -132,7 +132,7 @@ static int real_eigh(TsLinalg *w, int n) {
        *tau = ts_linalg_take(w, n * es);
   void *space = ts_linalg_lapack_work(w, lwork), *own = ts_linalg_own(w, y, nn);
   int *iwork = ts_linalg_take(w, (int64_t)liwork * 4);
-  for (int64_t i = 0; !w->failed && i < count && !failed && !ts_cpu_interrupted(); i++) {
+  for (int64_t i = 0; ts_linalg_more(w, i, count) && !failed; i++) {
     const void *from = ts_linalg_matrix(w, w->a, i, n, n);
     uint64_t most = ts_linalg_most_bits(w, from, nn);
     if (!ts_linalg_bits_finite(w, most))
@@ -183,7 +183,7 @@ static int eigh(TsLinalg *w) {
        *space = ts_linalg_lapack_work(w, lwork);
   void *rwork = ts_linalg_take(w, (int64_t)lrwork * w->rs);
   int *iwork = ts_linalg_take(w, (int64_t)liwork * 4);
-  for (int64_t i = 0; !w->failed && i < count && !failed; i++) {
+  for (int64_t i = 0; ts_linalg_more(w, i, count) && !failed; i++) {
     ts_linalg_flip(w, n, n, a, ts_linalg_matrix(w, w->a, i, n, n));
     if (!ts_linalg_is_finite(w, a, (int64_t)n * n))
       failed = ts_linalg_refuse(w, i, "has a NaN or an infinity");

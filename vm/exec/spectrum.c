@@ -63,7 +63,7 @@ static int svd(TsLinalg *w) {
   int lwork = count ? (int)ts_linalg_answer(w, query) + 1 : 1;
   void *space = ts_linalg_lapack_work(w, lwork),
        *s = ts_linalg_take(w, (int64_t)big * big * es);
-  for (int64_t i = 0; !w->failed && i < count && !failed; i++) {
+  for (int64_t i = 0; ts_linalg_more(w, i, count) && !failed; i++) {
     ts_linalg_flip(w, m, n, v.a, ts_linalg_matrix(w, w->a, i, m, n));
     if (!ts_linalg_is_finite(w, v.a, (int64_t)m * n))
       failed = ts_linalg_refuse(w, i, "has a NaN or an infinity");
@@ -153,7 +153,7 @@ static int cofactor(TsLinalg *w) {
   if (count && !w->failed) gesdd(w, &v, query, &TS_LINALG_ASK);
   int lwork = count ? (int)ts_linalg_answer(w, query) + 64 * n : 1;
   void *space = ts_linalg_lapack_work(w, lwork);
-  for (int64_t i = 0; !w->failed && i < count && !failed; i++) {
+  for (int64_t i = 0; ts_linalg_more(w, i, count) && !failed; i++) {
     double d[2];
     ts_linalg_flip(w, n, n, v.a, ts_linalg_matrix(w, w->a, i, n, n));
     if (!ts_linalg_is_finite(w, v.a, nn)) { /* nor are the cofactors */
@@ -256,7 +256,7 @@ static int eig_of(TsLinalg *w, bool vectors) {
   if (count && !w->failed) geev(w, &e, query, &TS_LINALG_ASK);
   int lwork = count ? (int)ts_linalg_answer(w, query) + 1 : 1;
   void *space = ts_linalg_lapack_work(w, lwork);
-  for (int64_t i = 0; !w->failed && i < count && !failed; i++) {
+  for (int64_t i = 0; ts_linalg_more(w, i, count) && !failed; i++) {
     ts_linalg_flip(w, n, n, e.a, ts_linalg_matrix(w, w->a, i, n, n));
     if (!ts_linalg_is_finite(w, e.a, n * n))
       failed = ts_linalg_refuse(w, i, "has a NaN or an infinity");
@@ -332,7 +332,7 @@ static int pinv_of_hermitian(TsLinalg *w) {
   void *space = ts_linalg_lapack_work(w, lwork), *p = ts_linalg_take(w, nn * w->es);
   void *rwork = ts_linalg_take(w, (int64_t)lrwork * w->rs);
   int *iwork = ts_linalg_take(w, (int64_t)liwork * 4);
-  for (int64_t i = 0; !w->failed && i < count && !failed; i++) {
+  for (int64_t i = 0; ts_linalg_more(w, i, count) && !failed; i++) {
     ts_linalg_flip(w, n, n, a, ts_linalg_matrix(w, w->a, i, n, n));
     if (!ts_linalg_is_finite(w, a, nn))
       failed = ts_linalg_refuse(w, i, "has a NaN or an infinity");
@@ -362,7 +362,7 @@ static int pinv(TsLinalg *w) {
   if (count && !w->failed) gesdd(w, &v, query, &TS_LINALG_ASK);
   int lwork = count ? (int)ts_linalg_answer(w, query) + 1 : 1;
   void *space = ts_linalg_lapack_work(w, lwork), *p = ts_linalg_take(w, m * n * es);
-  for (int64_t i = 0; !w->failed && i < count && !failed; i++) {
+  for (int64_t i = 0; ts_linalg_more(w, i, count) && !failed; i++) {
     ts_linalg_flip(w, m, n, v.a, ts_linalg_matrix(w, w->a, i, m, n));
     if (!ts_linalg_is_finite(w, v.a, m * n))
       failed = ts_linalg_refuse(w, i, "has a NaN or an infinity");
