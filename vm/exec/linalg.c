@@ -3,6 +3,7 @@
  * through f32. Orthogonal factors: linalg_orthogonal.c. */
 #include "vm/exec/linalg.h"
 
+#include <limits.h>
 #include <string.h>
 
 #include "devices/cpu_pool.h"
@@ -13,6 +14,7 @@
 
 void *ts_linalg_take(TsLinalg *w, int64_t nbytes) {
   TS_ASSERT(w->nblock < (int)(sizeof w->block / sizeof *w->block));
+  if (w->failed) return NULL;
   void *p = ts_work_take(nbytes > 0 ? nbytes : 16);
   if (!p) {
     ts_scratch_failed(w->call);
@@ -20,6 +22,14 @@ void *ts_linalg_take(TsLinalg *w, int64_t nbytes) {
     return NULL;
   }
   return w->block[w->nblock++] = p;
+}
+
+int ts_linalg_lapack_count(TsLinalg *w, double numbers) {
+  if (numbers <= INT_MAX) return (int)numbers;
+  w->failed = true;
+  ts_error_set(&w->call->ctx->err, TS_ERR_value, "%s: matrices are too large for LAPACK",
+               ts_op_info(w->call->op)->name);
+  return 1;
 }
 
 void *ts_linalg_lapack_work(TsLinalg *w, double wanted) {

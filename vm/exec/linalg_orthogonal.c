@@ -65,10 +65,11 @@ static int qr(TsLinalg *w) {
   TsCall *call = w->call;
   int info = 0;
   int m = (int)ts_linalg_rows_of(w->a), n = (int)ts_linalg_cols_of(w->a), k = m < n ? m : n;
-  int q = call->attr[0].i == 1 ? m : k, wide = n > q ? n : q, lwork = (wide + m) * 64 + 1;
+  int q = call->attr[0].i == 1 ? m : k, wide = n > q ? n : q, lwork = 1;
   TsLanes l = {.what = TS_LANES_QR, .m = m, .n = n, .k = q};
   if (ts_linalg_lanes_factors(w, l, call->out[0], call->out[1])) return 0;
   if (!w->complex) return real_qr(w, m, n, q);
+  lwork = ts_linalg_lapack_count(w, ((double)wide + m) * 64 + 1);
   int64_t count = ts_linalg_count_of(w->a, 2), most = (int64_t)m * wide + (int64_t)q * n;
   char *a = ts_linalg_take(w, most * w->es), *r = ts_linalg_take(w, most * w->es),
        *s = ts_linalg_take(w, most * w->es);
@@ -125,7 +126,8 @@ static void times(const TsLinalg *w, void *a, int64_t n, double by) {
 static int real_eigh(TsLinalg *w, int n) {
   TsCall *call = w->call;
   TsTensor *y = call->out[1];
-  int failed = 0, info = 0, lwork = 1 + 4 * n + n * n, liwork = 3 + 5 * n;
+  int failed = 0, info = 0, lwork = ts_linalg_lapack_count(w, 1 + 4.0 * n + (double)n * n),
+      liwork = 3 + 5 * n;
   int64_t count = ts_linalg_count_of(w->a, 2), es = w->es, nn = (int64_t)n * n;
   char *a = ts_linalg_take(w, nn * es), *v = ts_linalg_take(w, nn * es);
   char *d = ts_linalg_take(w, n * es), *e = ts_linalg_take(w, n * es),
@@ -168,8 +170,7 @@ static int heevd(TsLinalg *w, int n, void *a, void *values, void *space, int lwo
 static int eigh(TsLinalg *w) {
   TsCall *call = w->call;
   int failed = 0;
-  int n = (int)ts_linalg_cols_of(w->a), lrwork = 1 + 5 * n + 2 * n * n, liwork = 3 + 5 * n;
-  int lwork = 2 * n + n * n + 1;
+  int n = (int)ts_linalg_cols_of(w->a), liwork = 3 + 5 * n, lrwork = 1, lwork = 1;
   int64_t count = n ? ts_linalg_count_of(w->a, 2) : 0;
   TsLanes l = {.what = TS_LANES_EIGH, .m = n, .n = n, .k = n};
   for (int64_t i = 0; n <= TS_BLAS_LANES_EIGH && i < count; i++)
@@ -177,6 +178,8 @@ static int eigh(TsLinalg *w) {
       return ts_linalg_refuse(w, i, "has a NaN or an infinity");
   if (ts_linalg_lanes_factors(w, l, call->out[1], call->out[0])) return 0;
   if (!w->complex && count) return real_eigh(w, n);
+  lrwork = ts_linalg_lapack_count(w, 1 + 5.0 * n + 2.0 * n * n);
+  lwork = ts_linalg_lapack_count(w, 2.0 * n + (double)n * n + 1);
   void *a = ts_linalg_take(w, (int64_t)n * n * w->es),
        *s = ts_linalg_take(w, (int64_t)n * n * w->es);
   void *values = ts_linalg_take(w, (int64_t)n * w->rs),
