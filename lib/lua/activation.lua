@@ -69,15 +69,11 @@ return function(nn)
   -- ELU({alpha = 1, inplace = false}): op.elu, x for x > 0, else alpha * (e^x - 1).
   --   y = nn.ELU()(x)
   define("ELU", { alpha = NUMBER }, { alpha = 1 }, { "alpha" }, function(x, o) return op.elu(x, { alpha = o.alpha }) end)
-  -- Softplus({beta = 1, threshold = 20}): log(1 + e^(beta x)) / beta, and x where beta x is above the
-  -- threshold.
+  -- Softplus({beta = 1, threshold = 20}): op.softplus, log(1 + e^(beta x)) / beta, and x where beta x is above the
+  -- threshold, which is PyTorch's here: that of op.softplus is infinite.
   --   y = nn.Softplus(2)(rng.normal{4})
-  define("Softplus", { beta = ABOVE, threshold = NUMBER }, { beta = 1, threshold = 20 }, { "beta", "threshold" }, function(x, o)
-    if o.beta == 1 and o.threshold == 20 then return op.softplus(x) end
-    local z = x * o.beta
-    local large = z:gt(o.threshold)
-    return op.where(large, x, op.softplus(op.where(large, z * 0, z)) / o.beta)
-  end)
+  define("Softplus", { beta = ABOVE, threshold = NUMBER }, { beta = 1, threshold = 20 }, { "beta", "threshold" },
+    function(x, o) return op.softplus(x, { beta = o.beta, threshold = o.threshold }) end)
   -- Softmax({axis = -1}): op.softmax along an axis.
   --   y = nn.Softmax(1)(rng.normal{2, 3})
   define("Softmax", { axis = AXIS }, { axis = -1 }, { "axis" }, function(x, o) return op.softmax(x, { axis = o.axis }) end)

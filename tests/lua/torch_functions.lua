@@ -136,3 +136,11 @@ op.tril_indices(3000).shape[2], op.combinations(op.arange(30), 28).shape[1] --> 
 op.combinations(op.arange(100), 10) --! combinations: 5.794e+08 elements are too many
 op.triu_indices(1e6, 1e6, 2) --! triu_indices: 5e+11 elements are too many
 op.triu_indices(1e6, 1e6, 999998).shape[2] --> 3
+
+-- nn.Softplus is the operator with PyTorch's threshold; above it the layer gives x itself.
+local nn, line = tessera.nn, op.linspace(-50, 50, 41)
+for _, o in ipairs { { 1, 20 }, { 2, 1 }, { 0.5, 3 } } do
+  nn.Softplus(o[1], o[2])(line):hash() == op.softplus(line, { beta = o[1], threshold = o[2] }):hash() --> true
+end
+nn.Softplus()(t { 21, 30 }):hash() == t { 21, 30 }:hash() --> true
+nn.Softplus(1, 2)(t { 2.5 }):hash() == t { 2.5 }:hash() --> true
