@@ -81,3 +81,14 @@ op.arange(1e300) --! is larger than any memory
 op.arange(2 ^ 63) --! is larger than any memory
 -- The closest option, not the last one.
 x:sum { axs = 1 } --! did you mean 'axis'
+
+-- Offsets far beyond a matrix.
+for _, far in ipairs { 2 ^ 53, 2 ^ 62, 2 ^ 31 } do
+  for _, offset in ipairs { far, -far } do
+    op.ones({ 3, 4 }):diagonal({ offset = offset }).shape[1] --> 0
+    op.diag(op.ones { 2 }, { offset = offset }) --! is too far from the diagonal
+    op.diag_embed(op.ones { 2 }, { offset = offset }) --! is too far from the diagonal
+  end
+end
+op.diagonal(op.ones { 3, 4 }, { offset = -2 ^ 63 }).shape[1] --> 0
+op.diag(op.ones { 2 }, { offset = -2 ^ 63 }) --! is too far from the diagonal
