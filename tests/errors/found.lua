@@ -92,3 +92,8 @@ for _, far in ipairs { 2 ^ 53, 2 ^ 62, 2 ^ 31 } do
 end
 op.diagonal(op.ones { 3, 4 }, { offset = -2 ^ 63 }).shape[1] --> 0
 op.diag(op.ones { 2 }, { offset = -2 ^ 63 }) --! is too far from the diagonal
+
+-- Options that fill the list, beside a padding that is a word.
+local many = {}
+for i = 1, 64 do many[i] = 1 end
+op.conv1d(op.ones { 1, 1, 8 }, op.ones { 1, 1, 3 }, { padding = "same", stride = many }) --! more than 64 numbers in all
