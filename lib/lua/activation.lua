@@ -7,7 +7,7 @@ local FLAG = options.flag
 local NUMBER, ABOVE, SHARE, AXIS = options.number(), options.number { above = 0 }, options.number { least = 0, most = 1 }, options.whole()
 
 return function(nn)
-  -- forward(x, o): of the options of the layer, which may stand by place. Where PyTorch has inplace it is
+  -- forward(x, o, layer, ...): of the options of the layer, which may stand by place. Where PyTorch has inplace it is
   -- accepted and does nothing: memory that is not needed any more is used again anyway.
   local inplace = { ReLU = true, SiLU = true, Mish = true, Hardswish = true, LeakyReLU = true, ELU = true, Dropout = true }
   local function define(name, kinds, defaults, places, forward)
@@ -24,7 +24,7 @@ return function(nn)
       for k, v in pairs(read(...)) do self.o[k] = v end
     end
     options.described(A.init)
-    function A:forward(x) return forward(x, self.o, self) end
+    function A:forward(x, ...) return forward(x, self.o, self, ...) end
     function A:extra()
       local words = {}
       for i, k in ipairs(places) do

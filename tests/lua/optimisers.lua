@@ -242,3 +242,4 @@ for dtype, unit in pairs { bf16 = 2 ^ -8, f16 = 2 ^ -11 } do
     layers.near("swapped", p.weight, op.full({ 1, 1 }, 1 - 0.999 ^ 500), unit)
   end
 end
+optim.Rprop({ p }, { weight_decay = 0.1 }) --! Rprop: unknown option 'weight_decay'
