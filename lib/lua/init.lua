@@ -140,31 +140,27 @@ function tessera.save(path, value, metadata) return require("tessera.io").save(p
 function core.op.rearrange(...) return require("tessera.einops").rearrange(...) end
 core.methods.rearrange = core.op.rearrange
 
--- Control operators, and those from outside, are loaded when one is first named.
-local control_names = { cond = "control", while_loop = "control", scan = "control", map = "control",
-  fixed_point = "control", recursive = "control", foreign = "foreign", custom = "foreign",
-  kernel = "kernel", ctc_loss = "losses" }
-
--- So are functions made of operators.
-for module, names in pairs(require "tessera.named_functions") do
-  for name in names:gmatch "%S+" do
-    assert(not control_names[name], name)
-    control_names[name] = module
-    core.methods[name] = core.methods[name] or function(...) return core.op[name](...) end
+-- The modules of functions that are loaded when one is first named.
+local module_of = {}
+for kind, modules in pairs(require "tessera.named_functions") do
+  for module, names in pairs(modules) do
+    for name in names:gmatch "%S+" do
+      assert(not module_of[name] and rawget(core.op, name) == nil, name)
+      module_of[name] = "tessera." .. module
+      if kind == "methods" then core.methods[name] = core.methods[name] or function(...) return core.op[name](...) end end
+    end
   end
 end
 
 -- A misspelt operator is an error where it is written. rawget(op, name) asks.
 setmetatable(core.op, {
   __index = function(t, name)
-    if control_names[name] then
-      local made = require("tessera." .. control_names[name])
-      if rawget(t, name) == nil then
-        for word, f in pairs(made) do rawset(t, word, f) end
-      end
-      return rawget(t, name)
+    if module_of[name] then
+      local f = core.keep_line(require(module_of[name])[name])
+      rawset(t, name, f)
+      return f
     end
-    error(("there is no operator '%s'%s"):format(core.shown(tostring(name), 60), named.hint("tessera.op", name, t, control_names)), 2)
+    error(("there is no operator '%s'%s"):format(core.shown(tostring(name), 60), named.hint("tessera.op", name, t, module_of)), 2)
   end,
 })
 

@@ -181,6 +181,4 @@ function losses.into(nn)
   require "tessera.margin"(define)
 end
 
-rawset(op, "ctc_loss", losses.ctc_loss)
-
 return losses

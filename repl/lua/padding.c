@@ -63,7 +63,10 @@ int ts_lua_padding_same(TsLuaArgs *a) {
     if (all < 0) return 0;
     pads[2 * i] = all / 2, pads[2 * i + 1] = all - all / 2;
     even = even && all % 2 == 0;
-    if (a->nlist == TS_LUA_LIST) return 0;
+    if (a->nlist == TS_LUA_LIST)
+      return ts_error_set(&a->c->err, TS_ERR_argument,
+                          "%s: options with more than %d numbers in all", a->o->name,
+                          TS_LUA_LIST);
     a->list[a->nlist++] = all / 2;
   }
   if (!even) return pad_operand(a, pads, 2 * axes + (last ? 2 : 0));

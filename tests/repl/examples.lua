@@ -123,7 +123,11 @@ end
 for key in pairs(tessera.jit) do page("tessera.jit." .. key) end
 for key in pairs(nn.Module) do if not key:find "^__" then page("nn.Module." .. key) end end
 for key in pairs(tessera.optim.schedule) do page("optim.schedule." .. key) end
-local _ = op.cond, op.custom, op.kernel, op.logit, op.movedim, op.matrix_cond -- what is loaded when it is named
+for _, modules in pairs(require "tessera.named_functions") do
+  for _, list in pairs(modules) do
+    for name in list:gmatch "%S+" do local _ = op[name] end -- what is loaded when it is named
+  end
+end
 for name in pairs(op) do if name ~= "foreign" then page("op." .. name) end end -- whose lines are C
 print(blocks)
 ]]
