@@ -19,7 +19,6 @@
 #include <stdlib.h>
 
 #include "vm/code/control.h"
-#include "vm/core/overlap.h"
 #include "vm/core/defer.h"
 #include "vm/code/frame_state.h"
 #include "vm/code/fused.h"
@@ -295,19 +294,6 @@ static int run_bound(TsFrame *top, TsTensor *const *args, TsTensor **results) {
 }
 
 /* ---- runs from outside */
-/* A part of an argument that is written is a new value of the whole, which fits nowhere where elements
- * overlap. */
-static int may_update(const TsFrame *f, const TsTensor *t) {
-  char type[TS_META_TEXT];
-  int overlap = t->contiguous ? 0 : ts_overlap_itself(f->ctx, t);
-  if (overlap <= 0) return overlap;
-  ts_error_set(&f->ctx->err, TS_ERR_value,
-               "an argument whose elements overlap, a view %s, is changed in place, which cannot "
-               "be captured",
-               ts_meta_text(&t->meta, type));
-  return ts_error_hint(&f->ctx->err, "give the function a copy: x:clone()");
-}
-
 /* Arguments have their bytes, and nobody else needs the old ones of those that are written. */
 static int prepare(const TsFrame *f, TsTensor *const *args) {
   const TsCode *code = f->code;
@@ -321,8 +307,7 @@ static int prepare(const TsFrame *f, TsTensor *const *args) {
   for (int i = code->commit < 0 ? code->ninstr : code->commit; i < code->ninstr; i++) {
     if (code->instr[i].op != TS_VM_update) continue;
     uint32_t p = code->operand[code->instr[i].at];
-    TsTensor *t = code->bound[p] ? code->bound[p] : args[p];
-    if (may_update(f, t) || ts_defer_touch(t->storage)) return -1;
+    if (ts_defer_touch((code->bound[p] ? code->bound[p] : args[p])->storage)) return -1;
   }
   return 0;
 }
