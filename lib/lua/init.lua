@@ -154,6 +154,7 @@ end
 
 -- A misspelt operator is an error where it is written. rawget(op, name) asks.
 setmetatable(core.op, {
+  parts = module_of,
   __index = function(t, name)
     if module_of[name] then
       local f = core.keep_line(require(module_of[name])[name])
