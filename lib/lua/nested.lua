@@ -11,7 +11,7 @@ local DEPTH = 100
 --- Whether a table is more than tensors by name.
 function nested.is_needed(value)
   for k, v in pairs(value) do
-    if not core.is_tensor(v) or type(k) ~= "string" then return true end
+    if not core.is_tensor(v) or type(k) == "number" then return true end
   end
   return false
 end
