@@ -5,21 +5,8 @@ local core = require "tessera.core"
 local op, nn, optim, graph, rng = tessera.op, tessera.nn, tessera.optim, tessera.graph, tessera.rng
 local layers = dofile "tests/lua/_layers.lua"
 
-local function slope(y) return (op.arange(y.numel):cast(y.dtype) * 0.7):cos():reshape(y.shape) end
 
-local function steps(name, make)
-  local start = layers.of(name, "start")
-  local p, q = start.p:clone(), start.q:clone()
-  local opt = make(p, q)
-  for k = 0, 7 do
-    opt:step { slope(p) * (k + 1) - p, slope(q) * 0.3 + q * (k % 3) }
-    local want = layers.of(name, "after" .. k)
-    if want.p then
-      layers.near(name .. ", p " .. k, p, want.p, 1e-12)
-      layers.near(name .. ", q " .. k, q, want.q, 1e-12)
-    end
-  end
-end
+local steps = layers.steps
 
 local makers = {
   RMSprop = function(p) return optim.RMSprop(p, 0.01) end,
