@@ -63,6 +63,7 @@ end
 
 local class_meta = {
   __call = construct,
+  __tostring = function(class) return ("class %s of modules: %s(...) makes one"):format(class.class, class.class) end,
   __index = function(class, key)
     local parent = rawget(class, "parent")
     return parent and parent[key]
