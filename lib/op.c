@@ -47,6 +47,8 @@
 #define WIDE     TS_FINITE_WIDE
 #define KEEPS    TS_FINITE_KEEPS
 #define ALWAYS   TS_FINITE_ALWAYS
+#define LOW      TS_AUTOCAST_LOW
+#define FULL     TS_AUTOCAST_FULL
 
 enum { USUAL_STEPS = 1, USUAL_CODE = 24 };
 

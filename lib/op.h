@@ -108,6 +108,13 @@ typedef enum TsFinite {
   TS_FINITE_ALWAYS,
 } TsFinite;
 
+/* In which type an operator runs where the program asks for automatic casts (vm/autocast.c). */
+typedef enum TsAutocast {
+  TS_AUTOCAST_none, /* in that of its operands */
+  TS_AUTOCAST_LOW,  /* in the one asked for, of 16 bits */
+  TS_AUTOCAST_FULL, /* in f32 at least */
+} TsAutocast;
+
 typedef struct TsOpInfo {
   const char *name;
   uint8_t cls, types, npar; /* types: accepted kinds; npar: attributes that are operands */
@@ -117,7 +124,7 @@ typedef struct TsOpInfo {
   uint8_t required;       /* bit i: input i is */
   uint8_t variadic;       /* the last one repeats */
   uint8_t nattr;
-  uint8_t steps, code, fails, finite;
+  uint8_t steps, code, fails, finite, autocast;
   bool slow, wide, kernel, apart, picks, commutes, scalars, positive;
   bool keeps_float; /* float inputs of one dtype give that dtype */
   bool gives_bool;  /* whatever the inputs are */

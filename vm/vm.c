@@ -6,6 +6,7 @@
 
 #include "devices/cpu_pool.h"
 #include "devices/device.h"
+#include "vm/autocast.h"
 #include "vm/core/capture.h"
 #include "vm/core/defer.h"
 #include "vm/drive/random.h"
@@ -317,6 +318,8 @@ int ts_vm_call(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr
   TsCall call = {.ctx = c, .op = op, .nin = nin, .nout = 1, .in = in, .out = out, .attr = attr};
   /* What does not run now would not hear of it. */
   bool later = c->capture || (c->watched && !c->inside);
+  if (c->autocast && (c->capture || !c->inside))
+    return ts_autocast_call(c, op, nin, in, attr, room, nout, out);
   if (later && ts_cpu_interrupted()) return ts_call_interrupted(c, op);
   if (c->capture) return ts_capture_call(c, op, nin, in, attr, room, nout, out);
   if (later && c->defer->call(&call)) return *nout = call.nout, 0;

@@ -71,6 +71,15 @@ end
 --   local loss = tessera.no_grad(function() return op.mse(model(x), y) end)
 tessera.no_grad = core.no_grad
 
+-- autocast(dtype, f, ...): f(...) with automatic casts to dtype, "bf16" or "f16": operators that are as good in 16 bits
+-- (products, convolutions, attention, recurrent steps) get operands of it, operators that need their range or add many
+-- numbers (exp, log, pow, sums, norms, softmax, losses) get f32, all others what they are given; `? op.matmul` says which.
+-- Weights stay in f32, and their gradients are. f64 and complex numbers are not cast. false instead of a dtype: no casts
+-- inside of a function with them. Gives what f gives. With "f16" losses are scaled (graph.training_step, scale).
+--   local y = tessera.autocast("bf16", function() return model(x) end)
+--   local step = graph.training_step(model, loss, opt, {autocast = "bf16"})
+tessera.autocast = core.autocast
+
 -- Random operators, also as op.normal and so on; rng.seed sets the generator.
 local rng = {}
 

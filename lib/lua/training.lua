@@ -13,7 +13,7 @@ local function is_scale(v)
   return v == "dynamic" or (type(v) == "number" and v > 0 and v < math.huge) or (type(v) == "table" and not core.is_tensor(v))
 end
 local kinds = { name = options.text, schedule = options.callable, accumulate = options.whole { least = 1 },
-  scale = options.kind("a number > 0, 'dynamic', or a table {scale = ..}", is_scale), ema = options.table }
+  autocast = options.one_of("bf16", "f16"), scale = options.kind("a number > 0, 'dynamic', or a table {scale = ..}", is_scale), ema = options.table }
 local read_step = options.of("graph.training_step", kinds)
 local COUNT, ABOVE = options.whole { least = 1 }, options.number { above = 0 }
 local read_scale = options.of("graph.training_step: scale", { scale = ABOVE, growth = ABOVE, backoff = ABOVE, interval = COUNT },
@@ -74,7 +74,10 @@ return function(graph, derivative, scalar)
     for _, field in ipairs(self.model:tensors()) do core.capture_name(field.tensor, "model." .. field.name) end
   end
 
-  local function evaluate(self, ...) return { self.loss(self.model, ...) } end
+  local function evaluate(self, ...)
+    if not self.autocast then return { self.loss(self.model, ...) } end
+    return { core.autocast(self.autocast, self.loss, self.model, ...) }
+  end
 
   -- What a sum of gradients is divided by: number of sums and scale, as a tensor that changes.
   local function factors(self)
@@ -276,6 +279,8 @@ return function(graph, derivative, scalar)
   --- whose gradients are not all finite is left out. "dynamic" begins with 65536, is halved then, and
   --- doubled after 2000 steps in a row that were fine; {scale, growth, backoff, interval} says other
   --- numbers. step.scaler.scale is the present one, step.scaler.skipped counts what was left out.
+  --- autocast = "bf16" or "f16": the loss is computed with automatic casts to it (tessera.autocast).
+  ---   local step = graph.training_step(model, loss, opt, {autocast = "f16", scale = "dynamic"})
   --- ema = optim.EMA(...): moved behind each update. name: as the captured function is called.
   function graph.training_step(model, loss, optimizer, given)
     local o = read_step(given)
@@ -284,7 +289,7 @@ return function(graph, derivative, scalar)
       fail(("graph.training_step: an optimiser is needed, as optim.AdamW makes it, not a %s"):format(type(optimizer)))
     end
     local self = setmetatable({ model = model, loss = loss, optimizer = optimizer, name = o.name or "training_step", ema = o.ema,
-      accumulate = o.accumulate or 1, scaler = new_scaler(o.scale), functions = {}, parts = {}, at = 0 },
+      accumulate = o.accumulate or 1, autocast = o.autocast, scaler = new_scaler(o.scale), functions = {}, parts = {}, at = 0 },
       { __index = Step })
     local sums = self.accumulate > 1 or self.scaler ~= nil
     if optimizer.search and (sums or o.ema) then
