@@ -1,8 +1,8 @@
 /* Ctrl-C. The handler asks the operators to stop and sets a hook, which raises the error at the
  * next Lua instruction, or call: between those functions of C that LuaJIT does not compile are
- * compiled pieces. Loops that are compiled as a whole come by the hook when memory is collected;
- * those that need none hear nothing: a timer ends scripts in such a loop, and tells at the prompt
- * what helps.
+ * compiled pieces. Loops that are compiled as a whole look at nothing: their machine code is changed
+ * to leave them (interrupt_exits.h). What hears nothing all the same, such as a function of C that
+ * takes long, a timer ends in scripts, and tells at the prompt what helps.
  *
  * Handlers run at any instruction. They write flags of one word, and call what may be called there:
  * write, alarm, sigaction, clock_gettime, _exit, and lua_sethook, which LuaJIT makes for it.
@@ -17,10 +17,12 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/time.h>
 #include <ucontext.h>
 #include <unistd.h>
 
 #include "devices/cpu_pool.h"
+#include "repl/interrupt_exits.h"
 #include "repl/interrupt_places.h"
 #include "repl/report.h"
 #include "repl/run.h"
@@ -31,7 +33,8 @@ enum {
   SERIES_MS = 1000, /* and these belong together */
   LAST_OF_SCRIPT = 3,
   LAST_OF_COMMAND = 2,
-  PATIENCE_S = 1,
+  PATIENCE_MS = 1000,
+  TICK_MS = 20, /* compiled loops are looked for again */
   LEAVE_S = 2,
   GRACE = 1000, /* instructions that handlers of errors have */
   MOST_SPARED = 100000,
@@ -45,7 +48,8 @@ static struct {
   volatile sig_atomic_t kept;    /* asked to stop before anything ran */
   volatile sig_atomic_t series, told;
   volatile sig_atomic_t script;
-  atomic_llong last; /* Ctrl-C, in milliseconds */
+  atomic_llong last, until;  /* Ctrl-C, the end of patience; in milliseconds */
+  const char *volatile exit; /* the place of a compiled loop that is about to be left */
   struct sigaction before;
   bool raised, stopped, full, terminal;
   int grace, wait; /* instructions: of this time, left */
@@ -85,9 +89,15 @@ static bool is_spared(lua_State *L, const lua_Debug *at) {
   return control.spared < MOST_SPARED && now_ms() - control.spared_since < SPARED_MS;
 }
 
+static void close_exits(void) {
+  ts_interrupt_close_exits();
+  control.exit = NULL;
+}
+
 /* The program is told, and may go on; what catches the last one of all is left a little later. */
 void ts_interrupt_raised(lua_State *L) {
   if (!control.pending) return;
+  close_exits();
   control.raised = true;
   control.spared = 0;
   if (control.through) return (void)(control.wait = control.grace, control.grace /= 10);
@@ -107,14 +117,19 @@ void ts_interrupt_push_where(lua_State *L, int level) {
 
 /* What must be done whole comes first (ts_cpu_hold_interrupts). */
 static void stop_here(lua_State *L, lua_Debug *ar) {
-  if (ts_cpu_holds_interrupts() || (control.wait && control.wait--) || is_spared(L, ar)) return;
+  const char *place = control.exit; /* of a loop: nothing may run behind its exit */
+  if (!place && (ts_cpu_holds_interrupts() || (control.wait && control.wait--))) return;
+  if (!place && is_spared(L, ar)) return;
   bool full = control.full, pending = control.pending;
   control.full = false;
   control.spared = control.wait = 0;
   if (!pending) lua_sethook(L, NULL, 0, 0);
   if (!pending && !full) return;
   ts_interrupt_raised(L);
-  ts_interrupt_push_where(L, 0);
+  if (place)
+    lua_pushfstring(L, "%s: ", place);
+  else
+    ts_interrupt_push_where(L, 0);
   lua_pushstring(L, pending ? "interrupted" : "out of memory for values of Lua");
   lua_concat(L, 2);
   lua_error(L);
@@ -172,13 +187,24 @@ static void end_process(const ucontext_t *at) {
   _exit(TS_EXIT_INTERRUPTED);
 }
 
-static void handle_alarm(const ucontext_t *at) {
+static void look_again_after(int ms) {
+  struct itimerval v = {.it_value.tv_usec = ms * 1000, .it_interval.tv_usec = ms * 1000};
+  setitimer(ITIMER_REAL, &v, NULL);
+}
+
+static void leave_loops(const ucontext_t *at) {
+  if (!ts_cpu_holds_interrupts() && !control.wait) control.exit = ts_interrupt_open_exits(at);
+}
+
+static void handle_tick(const ucontext_t *at) {
   static const char text[] = "(still running; Ctrl-C again ends tessera)\n";
   if (!control.pending) return;
+  leave_loops(at);
+  if (now_ms() < control.until || control.told) return;
+  /* What is done whole is done, and then it is heard. */
   if (control.script && !ts_cpu_holds_interrupts()) end_process(at);
-  if (control.script)
-    return (void)alarm(PATIENCE_S); /* it is done whole, and then it is heard */
-  if (!control.told) say(text, sizeof text - 1);
+  if (control.script) return;
+  say(text, sizeof text - 1);
   control.told = 1;
 }
 
@@ -190,8 +216,10 @@ static void handle_interrupt(const ucontext_t *at) {
   control.series = control.script && gap >= SERIES_MS ? 1 : control.series + 1;
   control.through = control.series >= (control.script ? LAST_OF_SCRIPT : LAST_OF_COMMAND);
   control.told = 0;
+  control.until = now + PATIENCE_MS;
   ts_interrupt_ask();
-  alarm(PATIENCE_S);
+  leave_loops(at);
+  look_again_after(TICK_MS);
   ts_cpu_leave();
 }
 
@@ -202,11 +230,12 @@ static void on_signal(int number, siginfo_t *info, void *at) {
   if (number == SIGINT)
     handle_interrupt(at);
   else
-    handle_alarm(at);
+    handle_tick(at);
   errno = before;
 }
 
 void ts_interrupt_forget(lua_State *L) {
+  close_exits();
   control.pending = control.through = control.series = 0;
   control.full = false;
   control.spared = control.wait = 0;

@@ -12,21 +12,24 @@
 
 enum { MOST = 1024, WORDS = 64 };
 
-typedef struct Trace {
-  uintptr_t start, end;
-  char place[TS_PLACE_ROOM];
-} Trace;
-
-static Trace trace[MOST];
+static TsMachineCode trace[MOST];
 static volatile sig_atomic_t ntrace;
 
-/* note(address, size, place) */
+int ts_interrupt_traces(TsMachineCode const **first) {
+  *first = trace;
+  return ntrace;
+}
+
+/* note(address, size, place [, number, loop, exit]) */
 static int note(lua_State *L) {
   if (ntrace == MOST) return 0;
-  Trace *t = &trace[ntrace];
+  TsMachineCode *t = &trace[ntrace];
   t->start = (uintptr_t)(intptr_t)luaL_checknumber(L, 1);
   t->end = t->start + (uintptr_t)luaL_checknumber(L, 2);
   strncpy(t->place, luaL_checkstring(L, 3), sizeof t->place - 1);
+  t->number = (int)luaL_optinteger(L, 4, 0);
+  t->loop = (int)luaL_optinteger(L, 5, 0);
+  t->exit = (uintptr_t)(intptr_t)luaL_optnumber(L, 6, 0);
   atomic_signal_fence(memory_order_release);
   ntrace++;
   return 0;
@@ -39,14 +42,15 @@ static int forget(lua_State *L) {
 }
 
 /* The newest has the place of those that were thrown away. */
-static const Trace *trace_at(uintptr_t at) {
+static const TsMachineCode *trace_at(uintptr_t at) {
   for (int i = ntrace; i-- > 0;)
     if (at >= trace[i].start && at < trace[i].end) return &trace[i];
   return NULL;
 }
 
-/* What a trace calls stands above it on the stack of C. */
-static const Trace *running_trace(const ucontext_t *at) {
+/* The instruction, and the words of C's stack above it: what a trace calls stands there, and with it
+ * where that returns to. */
+static uintptr_t address(const ucontext_t *at, int i) {
 #if defined __x86_64__
   uintptr_t pc = (uintptr_t)at->uc_mcontext.gregs[REG_RIP];
   uintptr_t sp = (uintptr_t)at->uc_mcontext.gregs[REG_RSP];
@@ -56,13 +60,23 @@ static const Trace *running_trace(const ucontext_t *at) {
   uintptr_t pc = 0, sp = 0;
   (void)at;
 #endif
-  const Trace *t = trace_at(pc);
-  for (int i = 0; sp && !t && i < WORDS; i++) t = trace_at(((const uintptr_t *)sp)[i]);
+  return i < 0 ? pc : sp ? ((const uintptr_t *)sp)[i] : 0;
+}
+
+const TsMachineCode *ts_interrupt_running(const ucontext_t *at) {
+  const TsMachineCode *t = NULL;
+  for (int i = -1; !t && i < WORDS; i++) t = trace_at(address(at, i));
   return t;
 }
 
+bool ts_interrupt_is_between(const ucontext_t *at, uintptr_t from, uintptr_t to) {
+  for (int i = -1; i < WORDS; i++)
+    if (address(at, i) >= from && address(at, i) < to) return true;
+  return false;
+}
+
 bool ts_interrupt_place(lua_State *L, const ucontext_t *at, char place[TS_PLACE_ROOM]) {
-  const Trace *t = running_trace(at);
+  const TsMachineCode *t = ts_interrupt_running(at);
   if (!t) return ts_report_place(L, 0, place, TS_PLACE_ROOM);
   memcpy(place, t->place, TS_PLACE_ROOM);
   return true;

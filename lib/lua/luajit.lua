@@ -16,6 +16,7 @@ local util, opt = require "jit.util", require "jit.opt"
 local attach, flush, off, status = jit.attach, jit.flush, jit.off, jit.status
 local start = opt.start
 local traceir, traceinfo, tracemc, funcinfo = util.traceir, util.traceinfo, util.tracemc, util.funcinfo
+local tracesnap, traceexitstub = util.tracesnap, util.traceexitstub
 local note, forget = require("tessera.interrupt").note, require("tessera.interrupt").forget
 local band, rshift = bit.band, bit.rshift
 local select, require, pcall, getinfo = select, require, pcall, debug.getinfo
@@ -28,6 +29,7 @@ local other         -- whoever else listens to traces
 local trusted       -- the program wants the option as it is
 local place, suspended
 local line          -- of the program, where the trace that is being recorded begins
+local own           -- it begins in the program, not in the library
 local lines = {}    -- by trace
 
 local irnames
@@ -66,12 +68,17 @@ local function has_loop_option()
   end
 end
 
--- Ctrl-C in a loop that hears none tells where it is; of traces of the library the line of the trace
--- around them.
+-- Ctrl-C in a loop that hears none tells where it is, of traces of the library by the line of the trace
+-- around them, and makes those of the program end (repl/interrupt_exits.h): by the first exit, where its
+-- snapshot restores nothing. Of the others the library's are left alone: it ends what it has begun.
 local function tell(trace)
-  local code, address = tracemc(trace)
+  local code, address, loop = tracemc(trace)
   lines[trace] = line
-  if line and code then note(address, #code, line) end
+  if not line or not code then return end
+  local snapshot = own and tracesnap(trace, 0)
+  local plain = snapshot and #snapshot == 2 -- its slots, its end
+  if plain then return note(address, #code, line, trace, loop, traceexitstub(0)) end
+  note(address, #code, line)
 end
 
 local function look(what, trace, func, pc, parent)
@@ -82,8 +89,8 @@ local function look(what, trace, func, pc, parent)
   if what == "start" then
     local info = funcinfo(func, pc)
     place = info.loc .. ":" .. pc
-    line = lines[parent]
-    if not info.source:find "^=tessera" then line = getinfo(func, "S").short_src .. ":" .. info.currentline end
+    line, own = lines[parent], not info.source:find "^=tessera"
+    if own then line = getinfo(func, "S").short_src .. ":" .. info.currentline end
     suspended = plain[place] and has_loop_option()
     if suspended then start "-loop" end
     return

@@ -72,18 +72,40 @@ while true do
 end]], { 0.3, 0.5, 0.5 })
 stubborn:match "^130\ns.lua:[23]: .*interrupted\n" ~= nil --> true
 
--- What hears none is ended by the second, or after a second, and says where it was.
+-- A loop that LuaJIT compiled as a whole is left as any other, and the program may catch it.
 local deaf = [[local n = 0
 local function f()
   print "GO"
   while true do n = n + 1 end
 end
-pcall(f)]]
-run(deaf, { 0.3 }) --> 130
---> s.lua:4: interrupted
-run(deaf, { 0.3, 0.3 }) --> 130
---> s.lua:4: interrupted
--- So is a function of C that takes long.
+print(pcall(f))
+print(n > 1000)]]
+run(deaf, { 0.3 }) --> 0
+--> false	s.lua:4: interrupted
+--> true
+-- Loops of each form: what they have written into tables and variables of others stays, each round whole.
+for form, text in pairs {
+  counted = "for i = 1, 1e12 do t[1] = t[1] + 1 t[2] = t[2] + 1 end",
+  endless = "while true do t[1] = t[1] + 1 t[2] = t[2] + 1 end",
+  broken = "while true do t[1] = t[1] + 1 t[2] = t[2] + 1 if t[1] < 0 then break end end",
+  two_ways = "for i = 1, 1e12 do if i % 3 == 0 then t[1] = t[1] + 1 else t[1] = t[1] + 1 end t[2] = t[2] + 1 end",
+  nested = "for i = 1, 1e9 do for j = 1, 50 do t[1] = t[1] + 1 t[2] = t[2] + 1 end end",
+  repeated = "repeat t[1] = t[1] + 1 t[2] = t[2] + 1 until t[1] < 0",
+  calls = "local function add(i) t[i] = t[i] + 1 end while true do add(1) add(2) end",
+  recursion = "local function f(n) t[1] = t[1] + 1 t[2] = t[2] + 1 if n > 0 then return f(n) end end f(1)",
+  deep = "local function f(n) if n == 0 then return 0 end t[1] = t[1] + 1 t[2] = t[2] + 1 return 1 + f(n - 1) end while true do f(50) end",
+  int64 = "local k = 0LL while k < 1000000000000LL do t[1] = t[1] + 1 t[2] = t[2] + 1 k = k + 1 end",
+  writes = "local a = {} for i = 1, 1e12 do a[i % 100] = i t[1] = t[1] + 1 t[2] = t[2] + 1 end",
+} do
+  said = run(("local t = { 0, 0 }\nlocal function f()\n  print 'GO'\n  %s\nend\nlocal ok, why = pcall(f)\n"):format(text) .. [[
+print(ok, why:match "s.lua:4: interrupted$" ~= nil or why, t[1] > 1000, t[1] - t[2] <= 1)
+local sum = 0
+for i = 1, 1e6 do sum = sum + i end
+print(sum)]], { 0.3 })
+  if said ~= "0\nfalse\ttrue\ttrue\ttrue\n500000500000" then error(form .. ": " .. said) end
+end
+
+-- What hears none, as a function of C that takes long, is ended after a second, and says where it was.
 said = run([[print "GO"
 local function f(text)
   return text:find((".-"):rep(12) .. "b")
