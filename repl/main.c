@@ -122,6 +122,7 @@ static int failed(TsContext *c, const char *option) {
 
 static int apply(TsContext *c, const TsOptions *o) {
   c->trap = o->nan_trap;
+  if (o->no_hints) ts_prompt_set_hints(false);
   if (o->no_jit) ts_jit_enable(c->jit, false);
   if (o->threads >= 0) ts_cpu_set_threads(o->threads);
   if (o->devices && ts_device_configure(o->devices, &c->err)) return failed(c, "--devices");

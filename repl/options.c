@@ -24,6 +24,7 @@ typedef enum Id {
   HASH,
   NO_JIT,
   NAN_TRAP,
+  NO_HINTS,
 } Id;
 
 /* Short options are letters, long ones words; `value` names what follows. */
@@ -45,6 +46,7 @@ static const struct {
     {NO_JIT, 0, "no-jit", NULL, "compile no tensor code: everything runs on the VM"},
     {NAN_TRAP, 0, "nan-trap", NULL,
      "stop at the operator that makes the first NaN or infinity"},
+    {NO_HINTS, 0, "no-hints", NULL, "the prompt shows no signatures while calls are typed"},
     {VERSION, 'v', "version", NULL, "print the version"},
     {HELP, 'h', "help", NULL, "print this text"},
 };
@@ -136,6 +138,7 @@ static int set(TsOptions *o, Id id, const char *value) {
   case HASH: o->hash = true; break;
   case NO_JIT: o->no_jit = true; break;
   case NAN_TRAP: o->nan_trap = true; break;
+  case NO_HINTS: o->no_hints = true; break;
   case VERSION:
     if (!o->version) printf("Tessera %s with %s\n", TS_VERSION, LUAJIT_VERSION);
     o->version = true;

@@ -17,7 +17,8 @@ typedef struct TsOptions {
   TsStep *step;
   int nsteps;
   bool interactive, hash, version, ignore_environment;
-  bool no_jit;   /* nothing is compiled: all code runs on the VM */
+  bool no_jit; /* nothing is compiled: all code runs on the VM */
+  bool no_hints;
   bool nan_trap; /* stop at the first NaN or infinity */
   int threads;   /* -1: not given */
   const char *devices, *isa;

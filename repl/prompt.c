@@ -18,10 +18,11 @@
 #include "devices/cpu_pool.h"
 #include "repl/compare.h"
 #include "repl/display.h"
-#include "repl/help.h"
+#include "repl/hint.h"
 #include "repl/interrupt.h"
 #include "repl/lex.h"
 #include "repl/lua_api.h"
+#include "repl/report.h"
 #include "repl/run.h"
 
 static struct {
@@ -30,8 +31,8 @@ static struct {
   int number; /* of the current input */
   bool told_about_locals, quit;
   int exit_code;
-  char hint[160];
-} prompt;
+  bool hints;
+} prompt = {.hints = true};
 
 /* ---- globals of the prompt */
 static const char *const modules[] = {"op",   "graph",    "dist",    "nn",       "optim",
@@ -39,14 +40,32 @@ static const char *const modules[] = {"op",   "graph",    "dist",    "nn",      
                                       "data", "hf",       "image"};
 enum { MODULES = sizeof modules / sizeof *modules };
 
+/* Functions and values of the prompt: Out, _1 to _9, who. */
+static bool is_kept(const char *name) {
+  bool last = *name == '_' && name[1] >= '1' && name[1] <= '9' && !name[2];
+  return last || !strcmp(name, "Out") || !strcmp(name, "who");
+}
+
+static void push_kept(lua_State *L, const char *name) {
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "tessera.prompt_values");
+  lua_call(L, 1, 1);
+  lua_getfield(L, -1, *name == '_' ? "last" : name);
+  lua_remove(L, -2);
+  if (*name != '_') return;
+  lua_rawgeti(L, -1, name[1] - '0');
+  lua_remove(L, -2);
+}
+
 void ts_prompt_push_global(lua_State *L, const char *name) {
   char full[64];
-  bool ours = !strcmp(name, "tessera") || !strcmp(name, "help");
+  bool ours = is_kept(name) || !strcmp(name, "tessera") || !strcmp(name, "help");
   for (int i = 0; i < MODULES && !ours; i++) ours = !strcmp(modules[i], name);
   if (!ours) {
     lua_pushnil(L);
     return;
   }
+  if (is_kept(name)) return push_kept(L, name);
   bool help = !strcmp(name, "help");
   lua_getglobal(L, "require");
   lua_pushstring(L, help ? "tessera.prompt" : "tessera");
@@ -75,7 +94,7 @@ const char *ts_prompt_global(int i) {
 static int load_global(lua_State *L) {
   if (lua_type(L, 2) != LUA_TSTRING) return 0;
   ts_prompt_push_global(L, lua_tostring(L, 2));
-  if (lua_isnil(L, -1)) return 1;
+  if (lua_isnil(L, -1) || is_kept(lua_tostring(L, 2))) return 1;
   lua_pushvalue(L, 2);
   lua_pushvalue(L, -2);
   lua_rawset(L, 1);
@@ -107,6 +126,29 @@ static int console_quit(lua_State *L) {
   prompt.quit = true;
   prompt.exit_code = (int)luaL_optinteger(L, 1, 0);
   return 0;
+}
+
+/* rows(): of the terminal that is read from and printed to, or nil where there is none. */
+static int console_rows(lua_State *L) {
+  int rows = 0;
+  if (prompt.edit && ts_edit_interactive(prompt.edit)) rows = ts_edit_rows(prompt.edit);
+  if (!rows) return 0;
+  lua_pushinteger(L, rows);
+  return 1;
+}
+
+/* hints([on]): sets whether signatures are shown while a call is typed; whether they are. */
+static int console_hints(lua_State *L) {
+  if (!lua_isnoneornil(L, 1)) ts_prompt_set_hints(lua_toboolean(L, 1));
+  lua_pushboolean(L, prompt.hints);
+  return 1;
+}
+
+/* last_error(): the report of the last one, and every call that led to it, or nils. */
+static int console_last_error(lua_State *L) {
+  lua_pushstring(L, ts_run_last_report());
+  ts_report_push_chain(L);
+  return 2;
 }
 
 /* text(chunkname): the kept source of a chunk, or nil. */
@@ -152,8 +194,9 @@ static int console_initial(lua_State *L) {
 
 static int open_console(lua_State *L) {
   static const luaL_Reg functions[] = {
-      {"width", console_width},     {"quit", console_quit},       {"text", console_text},
-      {"globals", console_globals}, {"initial", console_initial}, {NULL, NULL}};
+      {"width", console_width},           {"quit", console_quit},       {"text", console_text},
+      {"globals", console_globals},       {"initial", console_initial}, {"rows", console_rows},
+      {"last_error", console_last_error}, {"hints", console_hints},     {NULL, NULL}};
   lua_newtable(L);
   luaL_register(L, NULL, functions);
   return 1;
@@ -306,7 +349,7 @@ static int load_input(lua_State *L, const char *text, size_t size, const char *n
 }
 
 static bool is_command(const char *text) {
-  return *text == '?' || (*text == ':' && text[1] != ':');
+  return *text == '?' || *text == '!' || (*text == ':' && text[1] != ':');
 }
 
 static const char *skip_spaces(const char *s) {
@@ -369,7 +412,11 @@ static void show_values(lua_State *L, int first, bool silenced) {
   lua_pushliteral(L, "_");
   lua_pushvalue(L, first);
   lua_rawset(L, LUA_GLOBALSINDEX);
-  if (!silenced) call_library(L, "show", n);
+  lua_pushinteger(L, prompt.number);
+  lua_insert(L, first);
+  lua_pushboolean(L, silenced);
+  lua_insert(L, first);
+  call_library(L, "keep", n + 2);
 }
 
 static void run_chunk(lua_State *L, const char *text, size_t size) {
@@ -398,8 +445,8 @@ static void run_chunk(lua_State *L, const char *text, size_t size) {
 static void run_command(lua_State *L, const char *text) {
   int base = lua_gettop(L);
   size_t n = 1;
-  if (*text == '?') {
-    lua_pushliteral(L, "help");
+  if (*text == '?' || *text == '!') {
+    lua_pushstring(L, *text == '?' ? "help" : "shell");
   } else {
     while (isalnum((unsigned char)text[n]) || text[n] == '_') n++;
     lua_pushlstring(L, text + 1, n - 1);
@@ -441,27 +488,6 @@ static void highlight(void *arg, const char *text, unsigned char *attributes) {
   }
 }
 
-/* The arguments behind "op.name(" and "x:name(". */
-static const char *hint(void *arg, const char *text) {
-  size_t end = strlen(text), start;
-  char name[40];
-  (void)arg;
-  if (end == 0 || text[--end] != '(') return NULL;
-  start = end;
-  while (start > 0 && (isalnum((unsigned char)text[start - 1]) || text[start - 1] == '_'))
-    start--;
-  if (start == 0 || end - start >= sizeof name) return NULL;
-  bool method = text[start - 1] == ':';
-  if (!method && (start < 3 || strncmp(text + start - 3, "op.", 3))) return NULL;
-  memcpy(name, text + start, end - start);
-  name[end - start] = 0;
-  TsText t = {0};
-  bool found = !ts_help_arguments(name, method, &t) && t.len;
-  if (found) snprintf(prompt.hint, sizeof prompt.hint, "%s)", t.at);
-  ts_text_free(&t);
-  return found ? prompt.hint : NULL;
-}
-
 /* ---- the loop */
 static char *history_path(void) {
   const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
@@ -471,6 +497,21 @@ static char *history_path(void) {
   else if (home && *home)
     ts_text_format(&t, "%s/.local/state/tessera/history", home);
   return t.at;
+}
+
+static void set_hooks(void) {
+  ts_edit_set_hooks(prompt.edit,
+                    &(TsEditHooks){.arg = prompt.L,
+                                   .complete = ts_complete,
+                                   .incomplete = is_incomplete,
+                                   .hint = prompt.hints ? ts_hint_rest : NULL,
+                                   .signature = prompt.hints ? ts_hint_signature : NULL,
+                                   .highlight = highlight});
+}
+
+void ts_prompt_set_hints(bool on) {
+  prompt.hints = on;
+  if (prompt.edit) set_hooks();
 }
 
 static void print_banner(lua_State *L) {
@@ -501,15 +542,12 @@ int ts_prompt_run(lua_State *L) {
     perror("tessera: cannot open the prompt");
     return TS_EXIT_ERROR;
   }
-  ts_edit_set_hooks(prompt.edit, &(TsEditHooks){.arg = L,
-                                                .complete = ts_complete,
-                                                .incomplete = is_incomplete,
-                                                .hint = hint,
-                                                .highlight = highlight});
+  set_hooks();
   keep_initial(L);
   if (terminal) print_banner(L);
   if (terminal) catch_interrupts(0);
   ts_interrupt_set_script(false);
+  ts_report_keep_chain(true);
   while (!prompt.quit) {
     if (ts_interrupt_drop() && terminal) printf("\n"), fflush(stdout); /* behind the "^C" */
     char *text = ts_edit_read(prompt.edit, "> ", ". ");

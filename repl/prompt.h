@@ -20,6 +20,9 @@ void ts_prompt_push_global(lua_State *L, const char *name);
 /* Reads standard input until its end or :quit. Returns the exit code. */
 int ts_prompt_run(lua_State *L);
 
+/* Are signatures shown while a call is typed? On at first. */
+void ts_prompt_set_hints(bool on);
+
 /* The editor's hook (repl/complete.c); arg is the lua_State. */
 void ts_complete(void *arg, const char *text, size_t cursor, TsCompletions *out);
 

@@ -444,7 +444,8 @@ static void put_method_hint(TsText *out, const char *message) {
   const char *hint = ts_lua_elsewhere("module", name);
   if (strstr(end, "(a number value)") || strstr(end, "(a string value)"))
     ts_text_format(out, "\n  hint: it is a value, not a function: x.%s", name);
-  else if (hint) ts_text_format(out, "\n  hint: %s", hint);
+  else if (hint)
+    ts_text_format(out, "\n  hint: %s", hint);
 }
 
 /* Hints on errors of Lua's own: a tensor beside a number with < has no metamethod; nor is it a table
@@ -531,8 +532,26 @@ static void put_report(lua_State *L, TsText *out, const char *message, const Pla
   ts_text_free(&tail);
 }
 
+/* Every call of the last error, the library's too: for who asks (:err). */
+static char chain_key;
+static bool keeps_chain;
+
+void ts_report_keep_chain(bool keep) { keeps_chain = keep; }
+
+void ts_report_push_chain(lua_State *L) {
+  lua_pushlightuserdata(L, &chain_key);
+  lua_rawget(L, LUA_REGISTRYINDEX);
+}
+
+static void keep_chain(lua_State *L) {
+  lua_pushlightuserdata(L, &chain_key);
+  luaL_traceback(L, L, NULL, 2);
+  lua_rawset(L, LUA_REGISTRYINDEX);
+}
+
 int ts_report_handler(lua_State *L) {
   TsText out = {0};
+  if (keeps_chain) keep_chain(L);
   if (!lua_isstring(L, 1)) {
     if (luaL_callmeta(L, 1, "__tostring") && lua_isstring(L, -1)) {
       lua_replace(L, 1);

@@ -209,8 +209,14 @@ int ts_run_call(lua_State *L, int nargs, int nresults) {
 /* ---- reports */
 void ts_run_explain(lua_State *L, const char *chunkname) { ts_report_load(L, chunkname); }
 
+static char *last_report;
+
+const char *ts_run_last_report(void) { return last_report; }
+
 void ts_run_print(lua_State *L) {
   const char *text = lua_tostring(L, -1);
+  free(last_report);
+  last_report = text ? strdup(text) : NULL;
   fflush(stdout);
   if (ts_interrupt_stopped() && isatty(STDERR_FILENO))
     fputc('\n', stderr); /* behind the "^C" */

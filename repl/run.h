@@ -36,6 +36,8 @@ void ts_run_open_lines(lua_State *L); /* io.lines */
 void ts_run_explain(lua_State *L, const char *chunkname);
 /* Prints the report on the stack top to stderr, and pops it. */
 void ts_run_print(lua_State *L);
+/* The report that was printed last, or NULL. */
+const char *ts_run_last_report(void);
 
 /* Runs a file (NULL or "-": standard input) with the arguments argv[1..]; leaves its
  * results on the stack. Returns an exit code; errors are printed. */

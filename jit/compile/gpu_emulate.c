@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
+#include "devices/cpu_pool.h"
 #include "jit/gpu/code.h"
 #include "jit/compile/llvm.h"
 #include "jit/code/object.h"
@@ -68,7 +69,7 @@ static void run_group(Block *b) {
 static void run_phase(Block *b, const TsGpuPhase *p, int64_t taken) {
   b->shared = b->room + SHARED - taken * p->rounds;
   b->threads = p->threads / p->rounds;
-  for (b->number = 0; b->number < b->blocks; b->number++) {
+  for (b->number = 0; b->number < b->blocks && !ts_cpu_interrupted(); b->number++) {
     memset(b->room, 0xff, SHARED);
     for (b->first = 0; b->first < p->threads; b->first += b->threads) run_group(b);
   }

@@ -1,6 +1,7 @@
 /* See jit/launch/replay.h. */
 #include "jit/launch/replay.h"
 
+#include "devices/cpu_pool.h"
 #include "jit/launch/dependent.h"
 #include "jit/launch/replay_areas.h"
 
@@ -139,11 +140,15 @@ static int run_kernel(TsDeviceKernel *k, int runs, void *scratch, void *const *a
                   : ts_device_kernel_run_in(k, scratch, arg, dim, err);
 }
 
+/* Done whole, by a simulated GPU too: the program may have the result since long. */
 static int launch_in(const Sequence *s, int i, void *scratch, TsError *err) {
   const Launch *l = &s->launch[i];
   void *arg[MOST_ARGS];
+  int before = ts_cpu_hold_interrupts();
   for (int k = 0; k < l->nparam; k++) arg[k] = (void *)(intptr_t)s->word[l->at + k];
-  return run_kernel(l->kernel, l->runs, scratch, arg, s->word + l->at + l->nparam, err);
+  int failed = run_kernel(l->kernel, l->runs, scratch, arg, s->word + l->at + l->nparam, err);
+  ts_cpu_let_interrupts(before);
+  return failed;
 }
 
 static TsAccesses accesses_of(const Sequence *s, int i) {

@@ -161,6 +161,15 @@ function prompt.show(...)
   for i = 1, select("#", ...) do write(prompt.text((select(i, ...)), width), "\n") end
 end
 
+--- What an input gave: kept as Out[number], and shown.
+function prompt.keep(silenced, number, ...)
+  require("tessera.prompt_values").keep(number, (...))
+  if not silenced then prompt.show(...) end
+end
+
+--- Writes a text, by pages where it is longer than the terminal.
+function prompt.page(text) require("tessera.prompt_pager").page(text) end
+
 -- ---- help: operators from the table, everything else from the comment above
 -- its definition
 
@@ -338,9 +347,9 @@ local function usage(name)
 end
 
 local function command_help(name, width)
-  local more = prompt.lists[name]
-  return ("%s\n    %s%s"):format(usage(name), core.wrapped(prompt.commands[name], INDENT, INDENT, width),
-    more and more(width) or "")
+  local more, example = prompt.lists[name], prompt.examples[name]
+  return ("%s\n    %s%s%s"):format(usage(name), core.wrapped(prompt.commands[name], INDENT, INDENT, width),
+    more and more(width) or "", example and ("\n  example  %s\n"):format(example) or "")
 end
 
 -- What is said where there is no help: a close name of the table it was looked for in, or what is here
@@ -389,7 +398,7 @@ function prompt.help(topic)
       end
     end
   end
-  write(text)
+  prompt.page(text)
 end
 
 -- ---- commands
@@ -408,6 +417,8 @@ prompt.commands = {
 
 prompt.arguments = {help = "[topic]", quit = "[code]", device = "[name]", threads = "[n]", time = "expression", load = "file"}
 
+prompt.examples = {time = ":time x:matmul(x)", load = ":load model.lua"}
+
 -- An error that shows how the command is written.
 local function wrong(name, text, ...) fail(text:format(...) .. "\n  usage: " .. usage(name)) end
 
@@ -418,6 +429,15 @@ function prompt.quit(code)
     wrong("quit", ":quit takes an exit code from 0 to 255, not '%s'", tostring(code))
   end
   console.quit(number)
+end
+
+-- What `:command --json` prints instead of text; the others' text is its lines.
+prompt.data = {}
+
+function prompt.data.devices()
+  local list = {}
+  for i, d in ipairs(require("tessera").devices()) do list[i] = {name = d.name, text = d.text} end
+  return list
 end
 
 --- Prints the devices.
@@ -451,6 +471,12 @@ local function size_text(bytes)
   end
 end
 
+function prompt.data.mem()
+  collectgarbage()
+  local m = core.memory()
+  return {tensors = m.live, most = m.peak, kept = m.cached, lua = collectgarbage "count" * 1024}
+end
+
 --- Prints what tensors and Lua hold, after a collection.
 function prompt.mem()
   collectgarbage()
@@ -479,9 +505,8 @@ local function time_text(s)
   return ("%.3g ns"):format(s * 1e9)
 end
 
---- time(f) or time("expression"): runs it for about a third of a second, at least
---- once, prints the median time of a run, and returns it in seconds.
-function prompt.time(f)
+-- Runs it for about a third of a second, at least once.
+local function measure(f)
   if f == nil or f == "" then wrong("time", ":time takes an expression") end
   if type(f) == "string" then
     local text = f
@@ -505,9 +530,16 @@ function prompt.time(f)
     runs = runs + group
   end
   sort(times)
-  local median = times[math.ceil(#times / 2)] or first
-  print(("%s, median of %d runs, first %s"):format(time_text(median), runs, time_text(first)))
-  return median
+  return {median = times[math.ceil(#times / 2)] or first, runs = runs, first = first}
+end
+prompt.data.time = measure -- in seconds
+
+--- time(f) or time("expression"): runs it for about a third of a second, at least
+--- once, prints the median time of a run, and returns it in seconds.
+function prompt.time(f)
+  local t = measure(f)
+  print(("%s, median of %d runs, first %s"):format(time_text(t.median), t.runs, time_text(t.first)))
+  return t.median
 end
 
 --- Runs a file.
@@ -529,10 +561,12 @@ function prompt.reset()
     if not initial[k] then names[#names + 1] = k end
   end
   for _, k in ipairs(names) do _G[k] = nil end
+  require("tessera.prompt_values").forget()
   collectgarbage()
 end
 
 require "tessera.prompt_function"(prompt, wrong)
+require "tessera.prompt_commands"(prompt, wrong)
 
 local function nearest(name)
   local names = {}
@@ -547,12 +581,17 @@ end
 --- What ":name rest" does; the prompt calls it.
 function prompt.command(name, rest)
   if name == "q" or name == "exit" then name = "quit" end
+  local json
   local f = prompt.commands[name] and prompt[name]
   if not f then
     local guess = nearest(name)
     fail(("there is no command ':%s'%s"):format(
       name, guess and "; did you mean ':" .. guess .. "'?" or "; :help lists them"))
   end
+  rest, json = rest:gsub("^%-%-json$", ""):gsub("%s+%-%-json$", ""), rest:find "%f[^%s%z]%-%-json$"
+  if json then return prompt.print_json(name, rest) end
+  local needed = prompt.arguments[name] and not prompt.arguments[name]:find "^%["
+  if rest == "" and needed then return prompt.page(command_help(name, console.width())) end
   if rest == "" then return f() end
   if not prompt.arguments[name] then wrong(name, ":%s takes nothing, not '%s'", name, rest) end
   return f(rest)

@@ -32,6 +32,10 @@ return function(prompt, wrong)
   commands.profile = "where the time of a captured function goes, as in :profile f(x, y)"
   commands.tune = "measures what could be chosen for a captured function's kernels, or for k(x) of op.kernel, and runs the best"
 
+  local examples = prompt.examples
+  examples.ir, examples.rewrites, examples.tiles, examples.why = ":ir f tile sm_90a", ":rewrites f", ":tiles f", ":why f"
+  examples.tune, examples.profile = ":tune f(x)", ":profile f(x)"
+
   --- What help on :ir has beside the usage.
   prompt.lists = { ir = function(width)
     local out = { "\n" }
@@ -131,32 +135,32 @@ return function(prompt, wrong)
     level, target = words[1], words[2]
     if captured.is_kernel(of) then
       if given and type(f) == "string" then of(unpack(args)) end -- its sizes
-      return io.write(of:ir(level, target and { target = target }))
+      return prompt.page(of:ir(level, target and { target = target }))
     end
     core.jit_level("function", level or "graph", target)
     if type(f) ~= "string" then args = {} end
     args[#args + 1] = target and { target = target }
-    io.write(of:ir(level, unpack(args)))
+    prompt.page(of:ir(level, unpack(args)))
   end
 
   --- Prints a line for each kernel of a captured function.
   function prompt.tiles(f)
     local of, _, args = read("tiles", false, 0, f)
     local text = of:ir("tiles", unpack(args))
-    io.write(text == "" and "no kernels\n" or text)
+    prompt.page(text == "" and "no kernels\n" or text)
   end
 
   --- Prints what was decided about a captured function, with reasons and times.
   function prompt.why(f)
     local of, _, args = read("why", false, 0, f)
-    io.write(of:ir("why", unpack(args)))
+    prompt.page(of:ir("why", unpack(args)))
   end
 
   --- Prints the rules that fired when a function was captured.
   function prompt.rewrites(f)
     local of, _, args = read("rewrites", false, 0, f)
     local text = of:ir("rewrites", unpack(args))
-    io.write(text == "" and "no rule fired\n" or text)
+    prompt.page(text == "" and "no rule fired\n" or text)
   end
 
   --- Runs a captured function on arguments and prints where its time goes: "f(x, y)", or f, x, y.
@@ -166,7 +170,7 @@ return function(prompt, wrong)
     if not given and n > 0 then
       wrong("profile", ":profile runs the function, and needs its arguments: %s", table.concat(of.params, ", ", 1, n))
     end
-    io.write(require("tessera.profile").report(of, { args = args, width = math.max(20, console.width()) }))
+    prompt.page(require("tessera.profile").report(of, { args = args, width = math.max(20, console.width()) }))
   end
 
   --- Measures the candidates of a captured function's kernels, or of a kernel of op.kernel with
@@ -174,6 +178,6 @@ return function(prompt, wrong)
   function prompt.tune(f, ...)
     local of, _, args = read("tune", true, 0, f, ...)
     local autotune = require "tessera.autotune"
-    io.write(autotune.text(autotune.tune(of, unpack(args))))
+    prompt.page(autotune.text(autotune.tune(of, unpack(args))))
   end
 end

@@ -202,6 +202,15 @@ static void delete_or_end(TsEdit *e) {
     ts_edit_loop_stop(e, TS_EDIT_EOF);
 }
 
+static void undo(TsEdit *e) { ts_edit_undo_run(&e->undo, &e->text); }
+
+/* Ctrl-X and another key. */
+static void extended(TsEdit *e) {
+  uint32_t key = ts_edit_loop_key(e);
+  if (key == TS_KEY_CTRL('E')) ts_edit_outside_run(e);
+  if (key == TS_KEY_CTRL('U')) undo(e);
+}
+
 static void clear_screen(TsEdit *e) {
   ts_edit_screen_erase(&e->screen);
   ts_edit_text_append_string(&e->screen.out, "\x1b[H\x1b[2J");
@@ -255,6 +264,8 @@ static const struct {
     {TS_KEY_delete_word, kill_word_right},
     {TS_KEY_CTRL('Y'), yank},
     {TS_KEY_CTRL('T'), transpose},
+    {TS_KEY_CTRL('_'), undo},
+    {TS_KEY_CTRL('X'), extended},
 };
 
 static void run_one(TsEdit *e, uint32_t key) {
@@ -274,11 +285,13 @@ static void run_one(TsEdit *e, uint32_t key) {
 /* Completion and search read keys themselves, and give back the first that is not theirs. */
 void ts_edit_commands_run(TsEdit *e, uint32_t key) {
   while (key != TS_KEY_none && !e->done) {
+    char typed = key >= 0x20 && key < TS_KEY_eof && key != 0x7f ? key == ' ' ? ' ' : 'x' : 0;
     if (key == '\t')
       key = ts_edit_complete_run(e);
     else if (key == TS_KEY_CTRL('R'))
       key = ts_edit_search_run(e);
     else
       run_one(e, key), key = TS_KEY_none;
+    ts_edit_undo_note(&e->undo, &e->text, typed);
   }
 }

@@ -77,18 +77,6 @@ typedef struct List {
   int per_row, rows, shown_rows, help; /* help: one candidate a row, with its help */
 } List;
 
-/* Appends as much of s as fits, and returns the columns it took. */
-static int put_fitting(TsEditText *out, const char *s, int columns) {
-  int used = 0;
-  for (size_t size = strlen(s); size > 0;) {
-    TsEditGlyph glyph = ts_edit_utf8_glyph(s, size);
-    if (used + glyph.width > columns) break;
-    ts_edit_text_append(out, glyph.bytes, (size_t)glyph.size);
-    used += glyph.width, s += glyph.used, size -= glyph.used;
-  }
-  return used;
-}
-
 static void put_blanks(TsEditText *out, int count) {
   while (count-- > 0 && !out->failed) ts_edit_text_append(out, " ", 1);
 }
@@ -113,13 +101,13 @@ static void put_candidate(const List *list, TsEditText *out, size_t index, int c
   const Candidate *item = &list->c->items[index];
   int chosen = (long)index == list->chosen;
   if (chosen) ts_edit_text_append_string(out, "\x1b[7m");
-  int used = put_fitting(out, item->text, list->width);
+  int used = ts_edit_text_fit(out, item->text, list->width);
   if (chosen) ts_edit_text_append_string(out, "\x1b[0m");
   put_blanks(out, list->width - used);
   if (!item->help || columns <= list->width + GAP) return;
   put_blanks(out, GAP);
   ts_edit_text_append_string(out, "\x1b[2m");
-  put_fitting(out, item->help, columns - list->width - GAP);
+  ts_edit_text_fit(out, item->help, columns - list->width - GAP);
 }
 
 /* Candidates run down the columns, as in ls. */
@@ -138,7 +126,7 @@ static void put_position(const List *list, TsEditText *out, int first, int colum
   snprintf(text, sizeof text, "(%d-%d of %d rows)", first + 1, first + list->shown_rows,
            list->rows);
   ts_edit_text_append_string(out, "\x1b[2m");
-  put_fitting(out, text, columns);
+  ts_edit_text_fit(out, text, columns);
   ts_edit_text_append(out, "\n", 1);
 }
 

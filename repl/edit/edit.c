@@ -34,8 +34,9 @@ void ts_edit_close(TsEdit *e) {
   ts_edit_history_free(&e->history);
   ts_edit_term_close(&e->term);
   if (e->stream && e->stream != stdin) fclose(e->stream);
-  TsEditText *texts[] = {&e->text,  &e->attributes, &e->killed,
+  TsEditText *texts[] = {&e->text,  &e->attributes, &e->killed,    &e->signature,
                          &e->draft, &e->messages,   &e->screen.out};
+  ts_edit_undo_clear(&e->undo);
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) ts_edit_text_free(texts[i]);
   pthread_mutex_destroy(&e->lock);
   free(e);
@@ -68,6 +69,12 @@ int ts_edit_columns(const TsEdit *e) {
   int columns, rows;
   ts_edit_term_size(&e->term, &columns, &rows);
   return columns;
+}
+
+int ts_edit_rows(const TsEdit *e) {
+  int columns, rows;
+  ts_edit_term_size(&e->term, &columns, &rows);
+  return rows;
 }
 
 void ts_edit_remember(TsEdit *e, const char *text) {

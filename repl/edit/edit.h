@@ -42,6 +42,9 @@ typedef struct TsEditHooks {
   int (*incomplete)(void *arg, const char *text, size_t size);
   /* Dim text to show behind the end, or NULL; has to stay valid until the next hook call. */
   const char *(*hint)(void *arg, const char *text);
+  /* One line to show dim under the text, as of the call that the cursor is in, or NULL; valid as a
+   * hint is. What does not fit is cut. */
+  const char *(*signature)(void *arg, const char *text, size_t cursor);
   /* Sets a TsEditAttribute for each byte of the text; they come all TS_EDIT_PLAIN. */
   void (*highlight)(void *arg, const char *text, unsigned char *attributes);
 } TsEditHooks;
@@ -62,6 +65,7 @@ TsEditStatus ts_edit_status(const TsEdit *e);
 size_t ts_edit_size(const TsEdit *e);     /* bytes of the last text, NUL bytes counted */
 int ts_edit_interactive(const TsEdit *e); /* does ts_edit_read edit? */
 int ts_edit_columns(const TsEdit *e);     /* the terminal's width now */
+int ts_edit_rows(const TsEdit *e);
 
 /* Adds a text to the history and saves it; the same text twice in a row is kept once. */
 void ts_edit_remember(TsEdit *e, const char *text);

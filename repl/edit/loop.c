@@ -26,7 +26,25 @@ static const char *hint(TsEdit *e) {
   return e->hooks.hint(e->hooks.arg, ts_edit_text_string(&e->text));
 }
 
+/* Under the text, as far as it fits and where there is room. */
+static const char *signature(TsEdit *e) {
+  int calm = !e->done && !e->search_prompt && !e->below && e->text.size && e->screen.rows > 3;
+  const char *s =
+      calm && e->hooks.signature
+          ? e->hooks.signature(e->hooks.arg, ts_edit_text_string(&e->text), e->text.cursor)
+          : NULL;
+  if (!s || !*s) return NULL;
+  TsEditText *out = &e->signature;
+  ts_edit_text_clear(out);
+  ts_edit_text_append_string(out, "\x1b[2m");
+  ts_edit_text_fit(out, s, e->screen.columns - 1);
+  int failed = out->failed;
+  out->failed = 0;
+  return failed ? NULL : out->data;
+}
+
 void ts_edit_loop_view(TsEdit *e, TsEditView *view) {
+  const char *line = signature(e);
   *view = (TsEditView){.prompt = e->search_prompt ? e->search_prompt : e->prompt,
                        .continuation = e->continuation,
                        .text = ts_edit_text_string(&e->text),
@@ -34,8 +52,8 @@ void ts_edit_loop_view(TsEdit *e, TsEditView *view) {
                        .cursor = e->text.cursor,
                        .attributes = attributes(e),
                        .hint = hint(e),
-                       .below = e->below,
-                       .below_rows = e->below_rows};
+                       .below = line ? line : e->below,
+                       .below_rows = line ? 1 : e->below_rows};
 }
 
 /* The one write of a redraw. */
@@ -148,6 +166,17 @@ void ts_edit_loop_stop(TsEdit *e, TsEditStatus status) {
   e->status = status;
 }
 
+void ts_edit_loop_pause(TsEdit *e) {
+  finish(e, "");
+  ts_edit_term_leave(&e->term);
+}
+
+void ts_edit_loop_resume(TsEdit *e) {
+  if (ts_edit_term_enter(&e->term) < 0) ts_edit_loop_stop(e, TS_EDIT_FAILED);
+  begin_row(e);
+  resize(e);
+}
+
 void ts_edit_loop_suspend(TsEdit *e) {
   finish(e, "");
   if (ts_edit_term_suspend(&e->term) < 0) ts_edit_loop_stop(e, TS_EDIT_FAILED);
@@ -171,6 +200,7 @@ static void begin(TsEdit *e) {
   e->place = (long)e->history.count;
   e->killing = e->goal_kept = 0;
   ts_edit_text_clear(&e->draft);
+  ts_edit_undo_clear(&e->undo);
   begin_row(e);
 }
 

@@ -12,6 +12,7 @@
 #include "repl/edit/screen.h"
 #include "repl/edit/term.h"
 #include "repl/edit/text.h"
+#include "repl/edit/undo.h"
 
 struct TsEdit {
   TsEditHooks hooks;
@@ -30,8 +31,9 @@ struct TsEdit {
   size_t match, match_size;  /* bytes shown as TS_EDIT_MATCH */
   const char *below;
   int below_rows;
-  TsEditText attributes;
+  TsEditText attributes, signature;
 
+  TsEditUndo undo;
   TsEditText killed;
   int killing, killed_before; /* this command, the one before, was a kill */
   int done;                   /* ts_edit_read returns; status says how */
@@ -51,6 +53,9 @@ struct TsEdit {
 uint32_t ts_edit_loop_key(TsEdit *e);
 void ts_edit_loop_view(TsEdit *e, TsEditView *view);
 void ts_edit_loop_suspend(TsEdit *e);
+/* Around another program that has the terminal. */
+void ts_edit_loop_pause(TsEdit *e);
+void ts_edit_loop_resume(TsEdit *e);
 void ts_edit_loop_stop(TsEdit *e, TsEditStatus status);
 char *ts_edit_loop_read(TsEdit *e);
 void ts_edit_loop_set_reading(TsEdit *e, int reading);
@@ -63,6 +68,9 @@ char *ts_edit_plain_read(TsEdit *e);
 /* repl/edit/complete.c, repl/edit/search.c: run until a key ends them, and return that key. */
 uint32_t ts_edit_complete_run(TsEdit *e);
 uint32_t ts_edit_search_run(TsEdit *e);
+
+/* repl/edit/outside.c: the text in $VISUAL, $EDITOR or vi; as it was where that failed. */
+void ts_edit_outside_run(TsEdit *e);
 
 /* repl/edit/indent.c: blanks that begin the line after text[0..size). */
 size_t ts_edit_indent_after(const char *text, size_t size);

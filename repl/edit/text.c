@@ -58,6 +58,17 @@ int ts_edit_text_set(TsEditText *t, const char *s, size_t size) {
   return 0;
 }
 
+int ts_edit_text_fit(TsEditText *t, const char *s, int columns) {
+  int used = 0;
+  for (size_t size = strlen(s); size > 0;) {
+    TsEditGlyph glyph = ts_edit_utf8_glyph(s, size);
+    if (used + glyph.width > columns) break;
+    ts_edit_text_append(t, glyph.bytes, (size_t)glyph.size);
+    used += glyph.width, s += glyph.used, size -= glyph.used;
+  }
+  return used;
+}
+
 void ts_edit_text_erase(TsEditText *t, size_t from, size_t to) {
   if (from >= to) return;
   memmove(t->data + from, t->data + to, t->size - to + 1);

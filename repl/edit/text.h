@@ -23,6 +23,9 @@ int ts_edit_text_insert(TsEditText *t, const char *s,
                         size_t size); /* at the cursor, which moves */
 int ts_edit_text_set(TsEditText *t, const char *s, size_t size); /* cursor to the end */
 
+/* Appends as much of s as fits, and returns the columns it took. */
+int ts_edit_text_fit(TsEditText *t, const char *s, int columns);
+
 void ts_edit_text_erase(TsEditText *t, size_t from, size_t to); /* the cursor goes along */
 void ts_edit_text_clear(TsEditText *t);
 

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "devices/cpu_pool.h"
 #include "ir/tile/run/state.h"
 
 int ts_tile_run_fail(TsTileRun *r, const TsTileStmt *s, TsErrorCode code, const char *format,
@@ -128,6 +129,7 @@ int ts_tile_do_for(TsTileRun *r, const TsTileStmt *s) {
     if (copy_value(r, s->out[c], s->in[2 + c])) return -1;
   r->depth += grid;
   for (int64_t i = lo; i < hi && !r->failed; i += step) {
+    if (grid && ts_cpu_interrupted()) break; /* whoever runs kernels looks as well */
     if (grid) r->round[r->depth - 1] = number++;
     if (round_of(r, s, i)) break;
     if (grid && r->depth == 1 && ts_tile_run_drain(r)) break;

@@ -1,0 +1,108 @@
+-- Long text at a terminal, a screen at a time: Enter goes on, q ends, a number or a name shows one part of a text that has
+-- parts, as the kernels of `:ir f tile`. $PAGER, where it is set, has all of it instead. Where no terminal reads and shows, or
+-- the text fits, it is written as it is.
+
+local console = require "tessera.console"
+
+local pager = { on = true }
+local write = io.write
+
+local function lines_of(text)
+  local lines = {}
+  for line in text:gmatch "([^\n]*)\n?" do lines[#lines + 1] = line end
+  if lines[#lines] == "" then lines[#lines] = nil end
+  return lines
+end
+
+-- Rows of the terminal that lines take.
+local function rows_of(line, width) return math.max(1, math.ceil(#line / width)) end
+
+local function height(lines, width)
+  local n = 0
+  for _, line in ipairs(lines) do n = n + rows_of(line, width) end
+  return n
+end
+
+-- The parts of a text that numbers or names them at the beginnings of lines: "// group 0: matmul", "tile @name(..) {".
+local function parts_of(lines)
+  local parts, grouped = {}, false
+  for i, line in ipairs(lines) do
+    local number, group = line:match "^[/;#]+ group (%d+): (.*)$"
+    local name = group or not grouped and line:match "^%a+ @([%w_.]+)"
+    grouped = grouped or group ~= nil
+    if name then parts[#parts + 1] = { number = tonumber(number) or #parts + 1, name = name, from = i } end
+  end
+  for i, p in ipairs(parts) do p.to = parts[i + 1] and parts[i + 1].from - 1 or #lines end
+  return #parts > 1 and parts or {}
+end
+
+local function find(parts, word)
+  for _, p in ipairs(parts) do
+    if p.number == tonumber(word) or p.name == word then return p end
+  end
+  for _, p in ipairs(parts) do
+    if p.name:find(word, 1, true) then return p end
+  end
+end
+
+local function list(parts)
+  local out = {}
+  for i, p in ipairs(parts) do out[i] = ("%3d  %s"):format(p.number, p.name) end
+  return out
+end
+
+local function ask(shown, all, parts)
+  local how = parts[1] and ("Enter: on, %d-%d or a name: that kernel, l: their list, q: end"):format(parts[1].number,
+    parts[#parts].number) or "Enter: on, q: end"
+  write(("-- %d of %d lines; %s: "):format(shown, all, how))
+  io.flush()
+  return io.read()
+end
+
+local function show(lines, parts, rows, width)
+  local at = 1
+  while at <= #lines do
+    local left = rows - 1
+    while at <= #lines do
+      left = left - rows_of(lines[at], width)
+      if left < 0 and left < rows - 2 then break end
+      write(lines[at], "\n")
+      at = at + 1
+    end
+    while at <= #lines do
+      local answer = ask(at - 1, #lines, parts)
+      local part = answer and answer ~= "" and find(parts, answer)
+      if not answer or answer == "q" then return end
+      if answer == "" then break end
+      if answer == "l" and parts[1] then
+        show(list(parts), {}, rows, width)
+      elseif part then
+        show({ unpack(lines, part.from, part.to) }, {}, rows, width)
+      end
+    end
+  end
+end
+
+local function outside(text)
+  local name = os.tmpname()
+  local file = io.open(name, "w")
+  if not file then return false end
+  file:write(text)
+  file:close()
+  local status = os.execute(("%s < %s"):format(os.getenv "PAGER", name))
+  os.remove(name)
+  return status == 0
+end
+
+--- Writes a text, by pages where it is longer than the terminal.
+function pager.page(text)
+  local rows, width = console.rows(), math.max(1, console.width())
+  local lines = rows and pager.on and lines_of(text)
+  if not lines or height(lines, width) < rows then return write(text) end
+  local program = os.getenv "PAGER"
+  local parts = parts_of(lines)
+  if program and program ~= "" and not parts[1] and outside(text) then return end
+  show(lines, parts, rows, width)
+end
+
+return pager
