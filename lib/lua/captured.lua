@@ -6,14 +6,15 @@ local function_name = require "tessera.function_name"
 local captured = {}
 
 local FUNCTION, KERNEL, LOOP = "function", "kernel", "loop"
-local kinds = setmetatable({}, { __mode = "k" }) -- by class
+local kinds = setmetatable({}, { __mode = "k" })   -- by class
+local methods_of = setmetatable({}, { __mode = "k" }) -- by what looks at what it is called on
 
 --- A class of them: functions, kernels or loops. Its methods look at what they are called on.
 function captured.class(class, kind, methods)
   kinds[class] = kind
   for name, method in pairs(methods or class) do
     if type(method) == "function" and not name:find "^_" then
-      (methods or class)[name] = function(self, ...)
+      local function checked(self, ...)
         if kinds[getmetatable(self)] ~= kind then
           local f = kind == LOOP and "loop" or kind == KERNEL and "k" or "f"
           core.fail(("%s:%s: it is called with a colon, %s:%s(..), on a %s"):format(f, name, f, name,
@@ -21,9 +22,14 @@ function captured.class(class, kind, methods)
         end
         return method(self, ...)
       end
+      (methods or class)[name], methods_of[checked] = checked, method
     end
   end
 end
+
+--- The method that a checked one calls, for help; anything else is itself.
+function captured.method(f) return methods_of[f] or f end
+function captured.is_loop(f) return type(f) == "table" and kinds[getmetatable(f)] == LOOP end
 
 function captured.is_function(f) return type(f) == "table" and kinds[getmetatable(f)] == FUNCTION end
 function captured.is_kernel(f) return type(f) == "table" and kinds[getmetatable(f)] == KERNEL end

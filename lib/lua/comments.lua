@@ -35,6 +35,7 @@ end
 --- The arguments "(a, b)" and the comment, a list of lines, of a Lua function; nil of C's. Of one that another
 --- function made and described (options.described) the comment says the arguments.
 function comments.of_function(f)
+  f = require("tessera.captured").method(f)
   local info = debug.getinfo(f, "S")
   local lines = info.what ~= "C" and lines_of(info.source)
   if not lines then return nil end

@@ -393,6 +393,9 @@ end
 --- tier that runs; "tiles", "why", "rewrites". With arguments, of the specialisation for them; without, of the last one that
 --- ran. {target = "sm_90a"} behind them: the kernels that another machine would run, which need not be here: avx512,
 --- avx2, base, sm_80, sm_86, sm_90a, sm_100, sm_120; gfx942, gfx1100, for which there is no device.
+---   local f = graph.module("f", op.tanh)
+---   f(op.ones{3})
+---   print(f:ir "tile", f:ir("asm", {target = "sm_90a"}))
 function Function:ir(level, ...)
   local special = self.current
   if type(level) == "table" then fail(self.name .. ":ir: a level comes first, f:ir \"tile\"; ? :ir lists them") end
@@ -413,6 +416,8 @@ end
 
 --- Measures what could be chosen for its kernels, for the sizes of the last call, or of the
 --- given arguments; tessera.autotune.tune gives the times.
+---   local f = graph.module("f", op.tanh)
+---   f:tune(op.ones{3})
 function Function:tune(...)
   local special = self.current
   if select("#", ...) > 0 then special = specialise(self, select("#", ...), ...) end
@@ -420,7 +425,9 @@ function Function:tune(...)
   special.graph:tune()
 end
 
---- tessera.jit.pin and unpin, for the sizes of the last call, or of the given arguments.
+--- tessera.jit.pin and unpin (on = false), for the sizes of the last call, or of the given arguments. Whether kernels run.
+---   local f = graph.module("f", op.tanh)
+---   print(f:pin(true, op.ones{3}))
 function Function:pin(on, ...)
   local special = self.current
   if select("#", ...) > 0 then special = specialise(self, select("#", ...), ...) end
@@ -432,14 +439,24 @@ end
 
 --- Kernels with profile marks take the place of its own, for the sizes of the last call; off: its
 --- own again. Whether they have them: what is not compiled has none.
+---   local f = graph.module("f", op.tanh)
+---   f(op.ones{3})
+---   print(f:marks(true))
 function Function:marks(on) return self.current ~= nil and self.current.graph:marks(on) end
 
 --- The rules that fired when it was captured, a line each.
+---   local f = graph.module("f", function(x) return x * 1 end)
+---   f(op.ones{3})
+---   print(f:rewrites())
 function Function:rewrites()
   if not self.current then fail(("%s has not run yet: call it"):format(self.name)) end
   return self.current.graph:text("rewrites")
 end
 
+--- Counts of the specialisation that ran last: nodes, instructions, bytes of planned memory; nil before the first call.
+---   local f = graph.module("f", op.tanh)
+---   f(op.ones{3})
+---   for name, count in pairs(f:stats()) do print(name, count) end
 function Function:stats() return self.current and self.current.graph:stats() end
 
 captured.class(Function, "function")

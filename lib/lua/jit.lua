@@ -97,6 +97,7 @@ local Loop = {}
 Loop.__index = Loop
 
 --- The text of a level, of what runs now, as f:ir of a captured function gives it.
+---   for _, loop in ipairs(tessera.jit.loops()) do print(loop:ir "why") end
 function Loop:ir(level, given)
   if level == nil then level = "graph" end
   options.argument("loop:ir", "level", options.text, level)

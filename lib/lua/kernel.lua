@@ -87,6 +87,10 @@ local read_ir = options.of("kernel:ir", { target = options.text })
 --- The kernel as text: "tile" as it was written, or as the device of its last call has it,
 --- "explicit" in the processor's vectors, "llvm", "asm", or "tiles", a line with its name.
 --- {target = "sm_90a"}: as another target would have it, on any machine.
+---   local k = op.kernel("double", {x = "f32[M,N]"}, {y = "f32[M,N]"}, function(t, x, y)
+---     for r in t:rows(x) do y[r] = x[r] * 2 end
+---   end)
+---   print(k:ir(), k:ir("asm", {target = "sm_90a"}))
 function kernel.ir(k, level, given)
   if level == nil then level = "tile" end
   options.argument(k.name .. ":ir", "level", options.text, level)
@@ -95,6 +99,10 @@ end
 
 --- Measures what could be chosen for it on these arguments, and runs the best from then on;
 --- tessera.autotune.tune gives the times.
+---   local k = op.kernel("double", {x = "f32[M,N]"}, {y = "f32[M,N]"}, function(t, x, y)
+---     for r in t:rows(x) do y[r] = x[r] * 2 end
+---   end)
+---   k:tune(op.ones{8, 8})
 function kernel.tune(k, ...)
   local inputs, _, options = arguments(k, ...)
   k.handle:tune(inputs, (given_sizes(k, options)))
@@ -102,6 +110,10 @@ end
 
 --- How the last call ran: "compiled", "from disk" or "interpreted", why it is interpreted or nil, and the
 --- device if it was not the CPU.
+---   local k = op.kernel("double", {x = "f32[M,N]"}, {y = "f32[M,N]"}, function(t, x, y)
+---     for r in t:rows(x) do y[r] = x[r] * 2 end
+---   end)
+---   print(k(op.ones{2, 3}), k:status())
 function kernel.status(k) return k.handle:status() end
 
 captured.class(Kernel, "kernel", kernel)

@@ -95,9 +95,39 @@ return function(prompt, wrong)
     wrong(command, ":%s: there is no '%s'%s", command, plain, guess and ("; did you mean '%s'?"):format(guess) or "")
   end
 
+  -- The loops of a plain function, or a loop, that became kernels; nil of everything else, and where there are none.
+  local function loops_of(f)
+    if captured.is_loop(f) then return { loops = { f, alone = true } } end
+    local info = type(f) == "function" and debug.getinfo(f, "S")
+    local found = {}
+    if not info or info.what == "C" or info.source:find "^=tessera" then return nil end
+    for _, l in ipairs(require("tessera").jit.loops()) do
+      local file, line = l.where:match "^(.*):(%d+)$"
+      line = tonumber(line)
+      if file == info.short_src and line >= info.linedefined and line <= info.lastlinedefined then found[#found + 1] = l end
+    end
+    return found[1] and { loops = found }
+  end
+
+  -- What became of a plain function, and the text of its loops at a level.
+  local function show_loops(list, command, level, target)
+    local out = {}
+    if not list.alone then
+      out[1] = ("// a plain function: its operators run one by one, but for %s; graph.module(f) captures the whole of it%s\n")
+        :format(#list == 1 and "one hot loop" or #list .. " hot loops", command == "profile" and ", for this command" or "")
+    end
+    for _, l in ipairs(list) do
+      out[#out + 1] = ("// loop %d, %s\n"):format(l.id, (tostring(l):gsub("^loop ", "")))
+      if command ~= "profile" then out[#out + 1] = l:ir(level, target and { target = target }):gsub("\n*$", "\n") end
+    end
+    prompt.page(table.concat(out))
+  end
+
   -- What is typed, or a value: the function, whether arguments stand behind it, and those.
   local function call_of(command, text, kernels)
     local function need(f)
+      local loops = loops_of(f)
+      if loops then return loops end
       return captured.need(":" .. command, f, kernels, function(message)
         local head, hint = message:match "^(.-)(\n  hint: .*)$"
         wrong(command, "%s%s", head or message, hint or "")
@@ -133,6 +163,7 @@ return function(prompt, wrong)
   function prompt.ir(f, level, target)
     local of, given, args, words = read("ir", true, 2, f, level, target)
     level, target = words[1], words[2]
+    if of.loops then return show_loops(of.loops, "ir", level, target) end
     if captured.is_kernel(of) then
       if given and type(f) == "string" then of(unpack(args)) end -- its sizes
       return prompt.page(of:ir(level, target and { target = target }))
@@ -146,6 +177,7 @@ return function(prompt, wrong)
   --- Prints a line for each kernel of a captured function.
   function prompt.tiles(f)
     local of, _, args = read("tiles", false, 0, f)
+    if of.loops then return show_loops(of.loops, "tiles", "tiles") end
     local text = of:ir("tiles", unpack(args))
     prompt.page(text == "" and "no kernels\n" or text)
   end
@@ -153,12 +185,14 @@ return function(prompt, wrong)
   --- Prints what was decided about a captured function, with reasons and times.
   function prompt.why(f)
     local of, _, args = read("why", false, 0, f)
+    if of.loops then return show_loops(of.loops, "why", "why") end
     prompt.page(of:ir("why", unpack(args)))
   end
 
   --- Prints the rules that fired when a function was captured.
   function prompt.rewrites(f)
     local of, _, args = read("rewrites", false, 0, f)
+    if of.loops then return show_loops(of.loops, "profile") end
     local text = of:ir("rewrites", unpack(args))
     prompt.page(text == "" and "no rule fired\n" or text)
   end
@@ -166,6 +200,7 @@ return function(prompt, wrong)
   --- Runs a captured function on arguments and prints where its time goes: "f(x, y)", or f, x, y.
   function prompt.profile(f, ...)
     local of, given, args = read("profile", false, 0, f, ...)
+    if of.loops then return show_loops(of.loops, "profile") end
     local n = debug.getinfo(of.body, "u").nparams
     if not given and n > 0 then
       wrong("profile", ":profile runs the function, and needs its arguments: %s", table.concat(of.params, ", ", 1, n))
@@ -177,6 +212,7 @@ return function(prompt, wrong)
   --- arguments, and prints their times: "f", "k(x, y)".
   function prompt.tune(f, ...)
     local of, _, args = read("tune", true, 0, f, ...)
+    if of.loops then return show_loops(of.loops, "profile") end
     local autotune = require "tessera.autotune"
     prompt.page(autotune.text(autotune.tune(of, unpack(args))))
   end

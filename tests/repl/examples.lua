@@ -72,6 +72,7 @@ local child = [[
 local write, got = io.write, {}
 io.write = function(...) for _, s in ipairs { ... } do got[#got + 1] = s end return io.stdout end
 local prompt, console, tessera = require "tessera.prompt", require "tessera.console", require "tessera"
+require "tessera.prompt_pager"
 io.write = write
 local op, nn, graph = tessera.op, tessera.nn, tessera.graph
 local x = op.ones { 4, 4 }
@@ -93,6 +94,7 @@ local function page(topic)
     if #line > 80 and not line:find "^%S" and not line:find " y = " then print(topic .. " is too wide: " .. line) end
   end
   if topic == "" or text:find "\n  example  " then return end -- the list, or an operator's
+  if text:find "\n%s*example  [:!]" then return end -- a command's
   text = text:gsub("\n\n  options .*", "\n\n"):gsub("\n\n  levels .*", "\n\n")
   for line in text:gmatch "([^\n]*)\n" do
     local example = line:match "^      +(%S.*)$"

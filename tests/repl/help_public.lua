@@ -26,11 +26,35 @@ for _, modules in pairs(require "tessera.named_functions") do
   end
 end
 add("op.", core.op)
+-- Methods of what graph.module, op.kernel and tessera.jit.loops give.
+local f = tessera.graph.module("f", core.op.tanh)
+local k = core.op.kernel("k", { x = "f32[M,N]" }, { y = "f32[M,N]" }, function(t, x, y)
+  for r in t:rows(x) do y[r] = x[r] * 2 end
+end)
+for name, of in pairs { f = f, k = k } do
+  local class = getmetatable(of)
+  for method, v in pairs(type(rawget(class, "__index")) == "table" and class.__index or class) do
+    if type(v) == "function" and method:find "^%a" then names[#names + 1] = name .. ":" .. method end
+  end
+end
+names[#names + 1] = "loop:ir"
 table.sort(names)
 assert(#names > 300, #names)
+for _, name in ipairs { "f:ir", "f:marks", "f:pin", "k:ir" } do
+  local found
+  for _, n in ipairs(names) do found = found or n == name end
+  assert(found, name)
+end
 
 local path = os.tmpname()
 local file = assert(io.open(path, "w"))
+file:write([[
+f = graph.module("f", op.tanh); k = op.kernel("k", { x = "f32[M,N]" }, { y = "f32[M,N]" }, function(t, x, y)
+  for r in t:rows(x) do y[r] = x[r] * 2 end
+end)
+g = function(x) local y = x for i = 1, 3000 do y = (y * 1.01 + x):tanh() end return y end
+g(op.ones{64}); loop = tessera.jit.loops()[1]
+]])
 for _, name in ipairs(names) do file:write(("print '@@ %s'\n? %s\n"):format(name, name)) end
 file:close()
 local p = io.popen("COLUMNS=80 " .. program .. " -i < " .. path .. " 2>&1")
@@ -39,7 +63,7 @@ p:close()
 os.remove(path)
 
 local texts, n = {}, 0
-for name, text in (all .. "@@ "):gmatch "([%w_.]+)\n(.-)%f[@]@@ " do
+for name, text in (all .. "@@ "):gmatch "([%w_.:]+)\n(.-)%f[@]@@ " do
   texts[name], n = text, n + 1
 end
 assert(n == #names, n)

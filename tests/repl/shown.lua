@@ -52,7 +52,7 @@ said ":profile f(x)":match "time +part" ~= nil --> true
 
 -- Each names what is wrong, what there is, and what was meant; none is of the parser.
 local cases = {
-  { ":ir", ":ir takes a captured function", "usage: :ir f [level [target]]" },
+  { ":ir", ":ir f [level [target]]", "the text of a captured function", "example  :ir f tile sm_90a" },
   { ":ir f tlie", "there is no level 'tlie'; levels are captured, rewrites, graph", "did you mean 'tile'?" },
   { ":ir f tile sm90", "there is no target 'sm90'; targets are avx512, avx2, base, sm_80", "did you mean 'sm_90a'?" },
   { ":ir f sm_90a", "there is no level 'sm_90a'", "it is a target, and stands behind the level" },
@@ -73,7 +73,7 @@ local cases = {
   { ":ir model", "not a Linear", "graph.module(f) captures it" },
   { ":ir k tils", "there is no level 'tils'; levels are tile, explicit, llvm, asm, tiles", "did you mean 'tiles'?" },
   { ":ir k tiles sm_9", "there is no target 'sm_9'" },
-  { ":tiles", ":tiles takes a captured function", "usage: :tiles f" },
+  { ":tiles", ":tiles f", "the kernels of a captured function", "example  :tiles f" },
   { ":tiles f tile", "takes a function alone, not 'tile'" },
   { ":tiles k", "not the kernel scale" },
   { ":why op.gelu(x)", "not the operator gelu", "usage: :why f" },
