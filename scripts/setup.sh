@@ -18,6 +18,8 @@ if [ -z "$llvm" ] && [ "$(id -u)" = 0 ]; then
   done
 fi
 [ -z "$llvm" ] || [ "$llvm" = none ] || packages="$packages $llvm libstdc++-12-dev zlib1g-dev libzstd-dev"
+# A terminal for the tests of the prompt, which are skipped without it.
+[ "$(id -u)" != 0 ] || ! offered libvterm-dev || packages="$packages libvterm-dev"
 missing=
 for p in $packages; do
   dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing="$missing $p"

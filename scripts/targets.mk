@@ -8,6 +8,13 @@ CTEST_BIN := $(CTEST:%=$(BUILD)/%)
 
 # Sources beside the program's own, libraries, linker flags.
 WITH_tests/repl/edit_test := tests/repl/edit_session.c tests/repl/screen_model.c
+WITH_tests/repl/prompt_test := tests/repl/terminal.c
+WITH_tests/repl/stops_test  := tests/repl/terminal.c
+WITH_tests/repl/cells_test  := tests/repl/terminal.c
+# A terminal of another's make.
+VTERM := $(wildcard /usr/include/vterm.h)
+LINK_tests/repl/cells_test := $(if $(VTERM),-lvterm)
+$(BUILD)/tests/repl/cells_test.o: CPPFLAGS += $(if $(VTERM),-DTS_VTERM)
 WITH_tests/devices/cuda_test := tests/devices/fake_cuda.c
 # It stands for the driver: found by its names in the program.
 LINK_tests/devices/cuda_test := -Wl,--export-dynamic
@@ -30,6 +37,8 @@ LONG_tests/ir/failing_test := 1
 LONG_tests/ir/graph_text_test := 10000
 LONG_tests/ir/tile_text_test := 100000
 ARGS_tests/vm/gemm_test  := 8
+ARGS_tests/repl/stops_test := 20
+LONG_tests/repl/stops_test := 200
 LONG_tests/vm/gemm_test  := 400
 LONG_tests/vm/blas_test  := 400
 

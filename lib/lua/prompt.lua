@@ -158,7 +158,7 @@ end
 --- Prints values as the prompt shows them.
 function prompt.show(...)
   local width = console.width()
-  for i = 1, select("#", ...) do write(prompt.text((select(i, ...)), width), "\n") end
+  for i = 1, select("#", ...) do prompt.page(prompt.text((select(i, ...)), width) .. "\n") end
 end
 
 --- What an input gave: kept as Out[number], and shown.

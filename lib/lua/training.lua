@@ -280,7 +280,8 @@ return function(graph, derivative, scalar)
   --- doubled after 2000 steps in a row that were fine; {scale, growth, backoff, interval} says other
   --- numbers. step.scaler.scale is the present one, step.scaler.skipped counts what was left out.
   --- autocast = "bf16" or "f16": the loss is computed with automatic casts to it (tessera.autocast).
-  ---   local step = graph.training_step(model, loss, opt, {autocast = "f16", scale = "dynamic"})
+  ---   local how = {autocast = "f16", scale = "dynamic"}
+  ---   local step = graph.training_step(model, loss, opt, how)
   --- ema = optim.EMA(...): moved behind each update. name: as the captured function is called.
   function graph.training_step(model, loss, optimizer, given)
     local o = read_step(given)

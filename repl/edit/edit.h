@@ -42,11 +42,11 @@ typedef struct TsEditHooks {
   int (*incomplete)(void *arg, const char *text, size_t size);
   /* Dim text to show behind the end, or NULL; has to stay valid until the next hook call. */
   const char *(*hint)(void *arg, const char *text);
+  /* Sets a TsEditAttribute for each byte of the text; they come all TS_EDIT_PLAIN. */
+  void (*highlight)(void *arg, const char *text, unsigned char *attributes);
   /* One line to show dim under the text, as of the call that the cursor is in, or NULL; valid as a
    * hint is. What does not fit is cut. */
   const char *(*signature)(void *arg, const char *text, size_t cursor);
-  /* Sets a TsEditAttribute for each byte of the text; they come all TS_EDIT_PLAIN. */
-  void (*highlight)(void *arg, const char *text, unsigned char *attributes);
 } TsEditHooks;
 
 /* Editing needs both descriptors to be terminals, and TERM to be neither unset nor "dumb".

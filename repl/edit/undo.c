@@ -40,8 +40,10 @@ static void push(TsEditUndo *u) {
 }
 
 static void remember(TsEditUndo *u, const TsEditText *text) {
-  if (ts_edit_text_set(&u->last, ts_edit_text_string(text), text->size) < 0) drop(u);
-  u->last.failed = 0;
+  if (ts_edit_text_set(&u->last, ts_edit_text_string(text), text->size) < 0) {
+    drop(u);
+    return ts_edit_text_free(&u->last);
+  }
   u->last.cursor = text->cursor;
 }
 

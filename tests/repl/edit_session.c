@@ -131,7 +131,7 @@ void edit_until_end(const Setup *setup, int in, int out, int results) {
   if (setup->allocations) allocations_left = setup->allocations;
   TsEdit *e = ts_edit_open(in, out, setup->history);
   if (!e) _exit(4);
-  TsEditHooks hooks = {(void *)setup, complete, incomplete, hint, highlight};
+  TsEditHooks hooks = {(void *)setup, complete, incomplete, hint, highlight, NULL};
   ts_edit_set_hooks(e, &hooks);
   for (int failed = 0; failed < 3;) {
     char *text = ts_edit_read(e, "\x1b[1m> \x1b[0m", ". ");

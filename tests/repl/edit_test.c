@@ -55,7 +55,7 @@ static const struct {
     {"combining marks go as one", "ae" ACUTE "\x7f" "b\r", "ab"},
     {"bad utf-8", "a\xff" "b\xc3" "c\r", "a\xef\xbf\xbd" "b\xef\xbf\xbd" "c"},
     {"unknown sequences", "a\x1b[15~\x1b[[A\x1bOP\x1b[99;5u" "b\x1b[1;2R\r", "ab"},
-    {"controls", "a\x1c\x1d\x1e\x1f" "b\r", "ab"},
+    {"controls", "a\x1c\x1d\x1e" "b\r", "ab"},
     {"paste", PASTE("x = 1\ry = 2\r") "\r", "x = 1\ny = 2"},
     {"paste crlf and tab", PASTE("a\r\n\tb\n\nc") "!\r", "a\n\tb\n\nc!"},
     {"paste in the middle", "()" LEFT PASTE("1\n") "\r", "(1\n)"},

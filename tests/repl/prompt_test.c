@@ -1,101 +1,12 @@
 /* The prompt on a terminal: a pseudo terminal drives the built program. What it
  * prints is compared without escape sequences. */
-#include <poll.h>
-#include <pty.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-enum { ROOM = 1 << 16, PATIENCE_MS = 20000 };
-
-static char program[512], home[64] = "/tmp/tessera_prompt_XXXXXX";
-static char seen[ROOM]; /* what came since the last match, escapes removed */
-static size_t nseen;
-static int terminal, escape, checks, failed;
-static pid_t child;
-
-static void check(int good, const char *what) {
-  checks++;
-  if (good) return;
-  failed++;
-  printf("prompt: %s\n  seen: %s\n", what, seen);
-}
-
-/* Keeps printable bytes and line ends; ESC [ ... letter and ESC letter go. */
-static void keep(const char *bytes, ssize_t n) {
-  for (ssize_t i = 0; i < n; i++) {
-    unsigned char c = (unsigned char)bytes[i];
-    if (escape == 1) {
-      escape = c == '[' ? 2 : 0;
-    } else if (escape == 2) {
-      if (c >= '@' && c <= '~') escape = 0;
-    } else if (c == 27) {
-      escape = 1;
-    } else if ((c >= ' ' || c == '\n') && nseen + 1 < ROOM) {
-      seen[nseen++] = (char)c;
-    }
-  }
-  seen[nseen] = 0;
-}
-
-static int more(void) {
-  char bytes[4096];
-  struct pollfd p = {.fd = terminal, .events = POLLIN};
-  if (poll(&p, 1, PATIENCE_MS) <= 0) return 0;
-  ssize_t n = read(terminal, bytes, sizeof bytes);
-  if (n <= 0) return 0;
-  keep(bytes, n);
-  return 1;
-}
-
-/* Waits for the text, and forgets what came up to its end. */
-static void expect(const char *text) {
-  char *at;
-  while (!(at = strstr(seen, text)) && more()) continue;
-  char what[200];
-  snprintf(what, sizeof what, "expected \"%s\"", text);
-  check(at != NULL, what);
-  if (!at) return;
-  at += strlen(text);
-  nseen -= (size_t)(at - seen);
-  memmove(seen, at, nseen + 1);
-}
-
-static void type(const char *keys) {
-  size_t n = strlen(keys);
-  if (write(terminal, keys, n) != (ssize_t)n) check(0, "cannot type");
-}
-
-static void start(int columns, int rows, const char *term) {
-  struct winsize size = {.ws_col = (unsigned short)columns, .ws_row = (unsigned short)rows};
-  nseen = 0, seen[0] = 0, escape = 0;
-  child = forkpty(&terminal, NULL, NULL, &size);
-  if (child == 0) {
-    setenv("HOME", home, 1);
-    setenv("TERM", term, 1);
-    unsetenv("XDG_STATE_HOME"), unsetenv("LUA_INIT"), unsetenv("COLUMNS");
-    signal(SIGINT, SIG_DFL);
-    execl(program, program, (char *)NULL);
-    _exit(127);
-  }
-}
-
-/* The exit status as a shell says it. The terminal is closed last, since that sends
- * SIGHUP, even to a process on its way out. */
-static int finish(void) {
-  int status = 0;
-  while (more()) continue;
-  for (int i = 0; i < PATIENCE_MS && waitpid(child, &status, WNOHANG) == 0; i++) {
-    if (i == PATIENCE_MS - 1) kill(child, SIGKILL);
-    usleep(1000);
-  }
-  close(terminal);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
+#include "tests/repl/terminal.h"
 
 static void test_values(void) {
   start(60, 20, "xterm");
@@ -249,6 +160,87 @@ static void test_history(void) {
   finish();
 }
 
+/* What is longer than the screen comes by pages; of kernels one can be picked. */
+static void test_pager(void) {
+  start(80, 12, "xterm");
+  expect("> ");
+  type("f = graph.module('f', function(x, w) return op.softmax(op.matmul(x, w)) end) "
+       "f(op.ones{64, 64}, op.ones{64, 64});\r");
+  expect("> ");
+  type(":ir f tile\r");
+  expect("group 0: matmul");
+  expect("0-1 or a name: that kernel, l: their list, q: end: ");
+  type("l\r");
+  expect("  0  matmul");
+  expect("  1  softmax");
+  type("soft\r");
+  expect("group 1: softmax");
+  type("q\r");
+  expect("lines; ");
+  type("q\r");
+  expect("> ");
+  type("('line\\n'):rep(30) .. 'end'\r");
+  expect("-- 11 of 31 lines; Enter: on, q: end: ");
+  type("\r");
+  expect("22 of 31");
+  type("\r");
+  expect("\nend\n");
+  type(":pager off\r");
+  expect("off");
+  type("('line\\n'):rep(30) .. 'end'\r");
+  expect("\nend\n");
+  expect("> ");
+  type("\x04");
+  check(finish() == 0, "pages");
+}
+
+/* Commands of the shell; Ctrl-C ends one, and not the prompt. Values of inputs are kept. */
+static void test_session(void) {
+  start(80, 24, "xterm");
+  expect("> ");
+  type("!exit 3\r");
+  expect("exit status 3");
+  type("!echo be''gun; sleep 30\r");
+  expect("begun\n");
+  usleep(100000);
+  type("\x03");
+  expect("> ");
+  type("20 + 1\r");
+  expect("\n21\n");
+  type("Out[1] * 2\r");
+  expect("\n42\n");
+  type("_1 + _2\r");
+  expect("\n63\n");
+  type("x = op.ones{2, 3}\r");
+  expect("> ");
+  type("who()\r");
+  expect("x     f32   [2,3]     24  cpu:0\n");
+  type("x:matmul(x)\r");
+  expect("hint:");
+  type(":err\r");
+  expect("inner sizes differ");
+  expect("every call, the last one first:");
+  expect("in main chunk");
+  expect("> ");
+  type("\x04");
+  check(finish() == 0, "the session");
+}
+
+/* Ctrl-X Ctrl-E opens what is typed in $VISUAL. */
+static void test_editor(void) {
+  setenv("VISUAL", "sed -i s/one/six/", 1);
+  start(80, 24, "xterm");
+  expect("> ");
+  type("'twenty' .. 'one'\x18\x05");
+  expect("six");
+  type("\r");
+  expect("\"twentysix\"");
+  expect("> ");
+  type("\x04");
+  check(finish() == 0, "another editor");
+  unsetenv("VISUAL");
+}
+
 /* On a narrow terminal no word is cut: of messages, of help, and of the line that a mark
  * stands under. */
 static void test_narrow(void) {
@@ -264,18 +256,16 @@ static void test_narrow(void) {
   expect("  hint: the second operand fits\n");
   type("? softmax\r");
   expect("op.softmax(x [, {axis}])\n    e^(x - max) / sum(e^(x - max)) along\n    axis\n");
+  expect("q: end: ");
+  type("q\r");
   expect("> ");
   type("\x04");
   check(finish() == 0, "a narrow terminal");
 }
 
 int main(int argc, char **argv) {
-  const char *variant = strstr(argv[0], "/tests/");
   (void)argc;
-  snprintf(program, sizeof program, "%.*s/tessera", variant ? (int)(variant - argv[0]) : 1,
-           variant ? argv[0] : ".");
-  if (access(program, X_OK)) snprintf(program, sizeof program, "bin/tessera");
-  if (!mkdtemp(home)) return perror("mkdtemp"), 1;
+  if (!open_terminals(argv[0], "prompt")) return 1;
   test_values();
   test_completion();
   test_interrupt("xterm");
@@ -284,9 +274,8 @@ int main(int argc, char **argv) {
   test_banner();
   test_history();
   test_narrow();
-  char command[200];
-  snprintf(command, sizeof command, "rm -r %s", home);
-  if (system(command)) return 1;
-  printf("checks %d failed %d\n", checks, failed);
-  return failed != 0;
+  test_pager();
+  test_session();
+  test_editor();
+  return close_terminals();
 }
