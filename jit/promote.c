@@ -278,7 +278,8 @@ int ts_jit_pin(TsJitFunction *f, bool on) {
   f->pinned = on;
   if (!on) return f->state == LIVE;
   if (f->state == COLD && ts_jit_begin(f)) return ts_error_memory(&j->c->err);
-  if (f->state == QUEUED) ts_queue_wait(j->queue), finish(f);
+  if (f->state == QUEUED) ts_queue_wait(j->queue);
+  if (f->state == QUEUED && is_done(f->job)) finish(f); /* not where Ctrl-C ended the wait */
   return f->state == LIVE;
 }
 

@@ -1,5 +1,6 @@
 /* os.execute. As system(), but Ctrl-C means something: the command has it, and if it ends of that,
- * so does what called it. A command that goes on, as an editor does, is waited for. */
+ * so does what called it. A command that goes on, as an editor does, is waited for; the third of a
+ * series, each within a second of the one before, ends it whatever it does. */
 #include <dirent.h>
 #include <errno.h>
 #include <lauxlib.h>
@@ -11,6 +12,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "lib/clock.h"
 #include "repl/interrupt.h"
 #include "repl/report.h"
 #include "repl/run.h"
@@ -40,33 +42,40 @@ static pid_t parent_of(pid_t pid) {
   return end && strlen(end) > 4 ? (pid_t)atoi(end + 4) : 0;
 }
 
+enum { SERIES_MS = 1000, LAST = 3 };
+
 /* To the command and whatever it has started: a shell that waits would not pass it on. */
-static void tell(pid_t pid) {
+static void tell(pid_t pid, int number) {
   DIR *proc = opendir("/proc");
   for (struct dirent *e; proc && (e = readdir(proc));) {
     pid_t other = (pid_t)atoi(e->d_name);
-    if (other > 0 && parent_of(other) == pid) tell(other);
+    if (other > 0 && parent_of(other) == pid) tell(other, number);
   }
   if (proc) closedir(proc);
-  kill(pid, SIGINT);
+  kill(pid, number);
 }
 
 /* Signals come one by one, so that none is missed. The terminal tells all of its processes;
  * somebody else may have told us alone. told: SIGINT came. */
 static int wait_for(pid_t pid, const sigset_t *set, bool *told) {
-  int status;
+  int status, series = 0;
+  int64_t last = 0;
   pid_t done;
   while (!(done = waitpid(pid, &status, WNOHANG))) {
     siginfo_t info;
     if (sigwaitinfo(set, &info) != SIGINT) continue;
+    int64_t now = ts_clock_nsec() / 1000000;
+    series = now - last < SERIES_MS ? series + 1 : 1;
+    last = now;
     *told = true;
-    if (info.si_code <= 0) tell(pid);
+    if (info.si_code <= 0) tell(pid, SIGINT);
+    if (series == LAST) tell(pid, SIGKILL);
   }
   return done < 0 ? -1 : status;
 }
 
 static bool ended_by_interrupt(int status) {
-  return (WIFSIGNALED(status) && WTERMSIG(status) == SIGINT) ||
+  return (WIFSIGNALED(status) && (WTERMSIG(status) == SIGINT || WTERMSIG(status) == SIGKILL)) ||
          (WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGINT);
 }
 

@@ -2,8 +2,12 @@
 #include "jit/code/queue.h"
 
 #include <stdlib.h>
+#include <time.h>
 
+#include "devices/cpu_pool.h"
 #include "lib/thread.h"
+
+enum { LOOK_NSEC = 20000000 };
 
 struct TsQueue {
   pthread_t thread[TS_QUEUE_THREADS];
@@ -104,9 +108,16 @@ void ts_queue_finish(TsQueue *q, TsQueueJob *job) {
   pthread_mutex_unlock(&q->lock);
 }
 
+/* What is compiled goes on: its thread hears of no Ctrl-C. */
 void ts_queue_wait(TsQueue *q) {
   pthread_mutex_lock(&q->lock);
-  while (q->length) pthread_cond_wait(&q->ended, &q->lock);
+  while (q->length && !ts_cpu_interrupted()) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += LOOK_NSEC;
+    if (until.tv_nsec >= 1000000000) until.tv_nsec -= 1000000000, until.tv_sec++;
+    pthread_cond_timedwait(&q->ended, &q->lock, &until);
+  }
   pthread_mutex_unlock(&q->lock);
 }
 

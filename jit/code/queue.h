@@ -30,7 +30,7 @@ int ts_queue_add_first(TsQueue *q, TsQueueJob *job); /* before all that have not
 bool ts_queue_cancel(TsQueue *q, TsQueueJob *job);
 /* Until an added job is done; one that has not begun this thread does. */
 void ts_queue_finish(TsQueue *q, TsQueueJob *job);
-void ts_queue_wait(TsQueue *q);  /* until all are done */
+void ts_queue_wait(TsQueue *q);  /* until all are done, or Ctrl-C came */
 int ts_queue_length(TsQueue *q); /* jobs waiting or running */
 
 #endif

@@ -24,14 +24,25 @@ TsEdit *ts_edit_open(int in_fd, int out_fd, const char *history_path) {
   const char *no_colour = getenv("NO_COLOR");
   e->screen.colours = !no_colour || !*no_colour;
   pthread_mutex_init(&e->lock, NULL);
-  if (history_path && *history_path) ts_edit_history_load(&e->history, history_path);
+  if (history_path && *history_path) e->history_path = strdup(history_path);
   return e;
+}
+
+/* Read when there is time, or when it is needed: a long one would hold up the first prompt. */
+void ts_edit_need_history(TsEdit *e) {
+  char *path = e->history_path;
+  if (!path) return;
+  e->history_path = NULL;
+  ts_edit_history_load(&e->history, path);
+  free(path);
+  e->place = (long)e->history.count;
 }
 
 void ts_edit_close(TsEdit *e) {
   if (!e) return;
   ts_edit_history_save(&e->history, 2000);
   ts_edit_history_free(&e->history);
+  free(e->history_path);
   ts_edit_term_close(&e->term);
   if (e->stream && e->stream != stdin) fclose(e->stream);
   TsEditText *texts[] = {&e->text,  &e->attributes, &e->killed,    &e->signature,
@@ -78,12 +89,17 @@ int ts_edit_rows(const TsEdit *e) {
 }
 
 void ts_edit_remember(TsEdit *e, const char *text) {
+  ts_edit_need_history(e);
   if (ts_edit_history_add(&e->history, text) > 0) ts_edit_history_save(&e->history, 50);
 }
 
-size_t ts_edit_history_size(const TsEdit *e) { return e->history.count; }
+size_t ts_edit_history_size(TsEdit *e) {
+  ts_edit_need_history(e);
+  return e->history.count;
+}
 
-const char *ts_edit_history_entry(const TsEdit *e, size_t index) {
+const char *ts_edit_history_entry(TsEdit *e, size_t index) {
+  ts_edit_need_history(e);
   return index < e->history.count ? e->history.entries[index] : NULL;
 }
 

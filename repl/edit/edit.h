@@ -69,9 +69,8 @@ int ts_edit_rows(const TsEdit *e);
 
 /* Adds a text to the history and saves it; the same text twice in a row is kept once. */
 void ts_edit_remember(TsEdit *e, const char *text);
-size_t ts_edit_history_size(const TsEdit *e);
-const char *ts_edit_history_entry(const TsEdit *e,
-                                  size_t index); /* oldest first; NULL beyond */
+size_t ts_edit_history_size(TsEdit *e);
+const char *ts_edit_history_entry(TsEdit *e, size_t index); /* oldest first; NULL beyond */
 
 /* Prints lines above the prompt while a text is being edited, else at once; a line end is added
    where it lacks. Any thread may call it. Returns 0, or -1 when memory ran out. */

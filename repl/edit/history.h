@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#define TS_EDIT_HISTORY_MAX 1000
+#define TS_EDIT_HISTORY_MAX 10000
 
 /* entries[count - unsaved ..] are not in the file yet. Oldest first. */
 typedef struct TsEditHistory {

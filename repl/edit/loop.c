@@ -149,6 +149,7 @@ static void handle_events(TsEdit *e) {
 uint32_t ts_edit_loop_key(TsEdit *e) {
   while (!e->done) {
     if (!ts_edit_keys_pending(&e->keys)) refresh(e);
+    ts_edit_need_history(e);
     uint32_t key = ts_edit_keys_next(&e->keys);
     if (key == TS_KEY_wake)
       handle_events(e);

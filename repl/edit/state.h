@@ -39,15 +39,19 @@ struct TsEdit {
   int done;                   /* ts_edit_read returns; status says how */
 
   TsEditHistory history;
-  long place;       /* of the entry shown; history.count: the draft */
-  TsEditText draft; /* what was being written before history was walked */
-  size_t goal;      /* column that vertical moves keep */
+  char *history_path; /* of the file that is not read yet */
+  long place;         /* of the entry shown; history.count: the draft */
+  TsEditText draft;   /* what was being written before history was walked */
+  size_t goal;        /* column that vertical moves keep */
   int goal_kept;
 
   pthread_mutex_t lock; /* of the two below */
   int reading;          /* the screen is the editor's: others leave messages */
   TsEditText messages;
 };
+
+/* repl/edit/edit.c: the history is there from now on. */
+void ts_edit_need_history(TsEdit *e);
 
 /* repl/edit/loop.c: draws unless more input waits, and returns the next key that is a user's. */
 uint32_t ts_edit_loop_key(TsEdit *e);

@@ -105,6 +105,11 @@ print(sum)]], { 0.3 })
   if said ~= "0\nfalse\ttrue\ttrue\ttrue\n500000500000" then error(form .. ": " .. said) end
 end
 
+-- A command that hears none is ended by the third.
+said = run([[io.stdout:setvbuf "no"
+os.execute "trap '' INT; echo GO; for i in 1 2 3 4 5 6 7 8 9; do sleep 1; done"]], { 0.3, 0.3, 0.3 })
+said:match "^130\ns.lua:2: os.execute: interrupted\n" ~= nil or said --> true
+
 -- What hears none, as a function of C that takes long, is ended after a second, and says where it was.
 said = run([[print "GO"
 local function f(text)

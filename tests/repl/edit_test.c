@@ -432,22 +432,22 @@ static void test_bounded_history(void) {
   char path[128], line[32];
   strcpy(path, temporary("bounded"));
   FILE *f = fopen(path, "w");
-  for (int i = 0; i < 3000; i++) fprintf(f, "line %d\n", i);
+  for (int i = 0; i < 30000; i++) fprintf(f, "line %d\n", i);
   fprintf(f, "no line end");
   fclose(f);
   TsEdit *e = ts_edit_open(0, 1, path);
-  if (ts_edit_history_size(e) != 1000) fail("loaded", "other", "1000");
+  if (ts_edit_history_size(e) != 10000) fail("loaded", "other", "10000");
   for (int i = 0; i < 1500; i += 100) {
     snprintf(line, sizeof line, "new %d", i);
     ts_edit_remember(e, line);
   }
-  if (ts_edit_history_size(e) != 1000) fail("kept", "other", "1000");
-  if (strcmp(ts_edit_history_entry(e, 999), "new 1400") != 0)
+  if (ts_edit_history_size(e) != 10000) fail("kept", "other", "10000");
+  if (strcmp(ts_edit_history_entry(e, 9999), "new 1400") != 0)
     fail("newest", "other", "new 1400");
-  if (ts_edit_history_entry(e, 1000)) fail("beyond", "an entry", "NULL");
+  if (ts_edit_history_entry(e, 10000)) fail("beyond", "an entry", "NULL");
   ts_edit_close(e);
   char *text = contents(path);
-  if (count_of(text, "\n") != 1000) fail("saved", "other", "1000 lines");
+  if (count_of(text, "\n") != 10000) fail("saved", "other", "10000 lines");
   if (!strstr(text, "no line end\nnew 0\n")) fail("saved", "other", "the end of the old file");
   free(text);
 }
