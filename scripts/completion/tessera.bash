@@ -16,13 +16,13 @@ _tessera() {
   esac
   case $word in
     --*)
-      COMPREPLY=($(compgen -W "--threads= --devices= --isa= --hash --no-jit --nan-trap --version --help" \
-        -- "$word"))
+      COMPREPLY=($(compgen -W "--threads= --devices= --isa= --hash --no-jit --nan-trap --no-hints \
+        --version --help" -- "$word"))
       [[ ${COMPREPLY[0]} == *= ]] && compopt -o nospace ;;
     -j*) COMPREPLY=($(compgen -W "-joff -jon -jflush -jv -jdump -jp" -- "$word")) ;;
     -*)
       COMPREPLY=($(compgen -W "-e -i -l -j -O -E -v -h - --threads= --devices= --isa= --hash \
-        --no-jit --nan-trap --version --help" -- "$word")) ;;
+        --no-jit --nan-trap --no-hints --version --help" -- "$word")) ;;
     *)
       compopt -o filenames
       COMPREPLY=($(compgen -f -X '!*.lua' -- "$word") $(compgen -d -- "$word")) ;;

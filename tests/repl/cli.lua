@@ -357,4 +357,48 @@ end
 t.graph.module(op.recursive(two))(t.tensor(60, { dtype = "i64" }))]]
 interrupt(calls):match "interrupted" --> interrupted
 
+-- ---- values, variables, JSON
+run("-i", "20 + 1\nOut[1] * 2\n_1 + _2\n_2\nOut[9]\n") --> 21
+--> 42
+--> 63
+--> 42
+--> nil
+run("-i", "x = tessera.op.ones({2, 3}, {dtype = 'f64'})\nm = nn.Linear(3, 4)\ns = 'abc'\nwho()\n:reset\n:who\n") --> name  type    shape  bytes  device
+--> m     Linear            64  cpu:0
+--> s     string             3
+--> x     f64     [2,3]     48  cpu:0
+--> no variables
+run("-i", "s = 'a\"b\\n\\xc3\\xa9\\xff'\nx = op.zeros{2}\n:who --json\n:device --json\n:threads 2 --json\n:hints off --json\n") --> [{"bytes":7,"name":"s","type":"string"},{"bytes":8,"device":"cpu:0","name":"x","shape":[2],"type":"f32"}]
+--> {"device":"auto"}
+--> {"threads":2}
+--> {"hints":"off"}
+-- Another reader of JSON has the same values.
+do
+  local io_ = require "tessera.io"
+  local path = os.tmpname()
+  local function read(line)
+    local f = assert(io.open(path, "w"))
+    f:write((run("-i", line .. "\n"):match "[^\n]*$"))
+    f:close()
+    return io_.load_json(path)
+  end
+  local m = read "x = op.ones{64} y = x * 2 collectgarbage() print()\n:mem --json"
+  assert(m.tensors == 512 and m.lua > 1000)
+  assert(read(":devices --json")[1].name == "cpu:0")
+  local t = read ":time 1 + 1 --json"
+  assert(t.median > 0 and t.runs >= 1 and t.first > 0)
+  local e = read "x = op.ones{2, 3}\nx:matmul(x)\n:err --json"
+  assert(e.message:find "inner sizes differ" and e.hint:find "transposed" and e.calls[1]:find "input 2")
+  os.remove(path)
+end
+run("-i", "!exit 3\n!true\n!kill -9 $$\n") --> exit status 3
+--> ended by signal 9
+run("-i", "!\n"):match "^[^\n]*" --> :shell command
+run("-i", "f = graph.module('f', op.softmax) f(op.ones{2, 3});\n:tiles f --json\n"):match '^{"command":"tiles","text":"  0   rows' ~= nil --> true
+-- Hot loops of a plain function.
+local plain = run("-i", "g = function(x) local y = x for i = 1, 3000 do y = (y * 1.01 + x):tanh() end return y end\ng(op.ones{64});\n:why g\n:ir g graph\n")
+plain:match "^// a plain function: its operators run one by one, but for one hot loop" ~= nil --> true
+plain:match "\n// loop %d+, at input 1:1: %d+ calls" ~= nil --> true
+plain:match "\ngraph @trace" ~= nil --> true
+
 os.execute("rm -r " .. folder)
