@@ -96,6 +96,7 @@ void ts_run_open(lua_State *L) {
   lua_setfield(L, -2, "path");
   lua_pop(L, 1);
   ts_run_open_lines(L);
+  ts_run_open_sort(L);
   ts_interrupt_open_places(L);
 }
 

@@ -31,6 +31,7 @@ const char *ts_run_text(lua_State *L, const char *chunkname, size_t *size);
 int ts_run_call(lua_State *L, int nargs, int nresults);
 int ts_run_execute(lua_State *L);     /* os.execute */
 void ts_run_open_lines(lua_State *L); /* io.lines */
+void ts_run_open_sort(lua_State *L);  /* table.sort */
 
 /* Turns the message of a failed load on the stack top into a report. */
 void ts_run_explain(lua_State *L, const char *chunkname);

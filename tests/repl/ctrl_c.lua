@@ -105,6 +105,28 @@ print(sum)]], { 0.3 })
   if said ~= "0\nfalse\ttrue\ttrue\ttrue\n500000500000" then error(form .. ": " .. said) end
 end
 
+-- A long table is sorted as a short one, or stays as it was.
+said = run([[local t = {}
+for i = 1, 2e6 do t[i] = (i * 7919) % 2000003 end
+local first = t[1]
+print "GO"
+local ok, why = pcall(function() while true do table.sort(t) if first then first = nil end
+  for i = 1, #t do t[i] = (i * 7919) % 2000003 end end end)
+print(ok, why:match "interrupted$", #t)]], { 0.3 })
+said --> 0
+--> false	interrupted	2000000
+for _, make in ipairs { function(i) return (i * 7919) % 20011 - 0.5 end, function(i) return tostring((i * 7919) % 20011) .. "\0x" end } do
+  local long, expected = {}, {}
+  for i = 1, 40000 do long[i] = make(i) expected[i] = long[i] end
+  table.sort(long)
+  table.sort(expected, function(a, b) return a < b end)
+  for i = 1, #long do assert(long[i] == expected[i], i) end
+end
+local mixed = {}
+for i = 1, 30000 do mixed[i] = i % 2 == 0 and i or tostring(i) end
+table.sort(mixed) --! attempt to compare
+table.sort(5) --! bad argument #1 to 'sort'
+
 -- A command that hears none is ended by the third.
 said = run([[io.stdout:setvbuf "no"
 os.execute "trap '' INT; echo GO; for i in 1 2 3 4 5 6 7 8 9; do sleep 1; done"]], { 0.3, 0.3, 0.3 })
