@@ -178,15 +178,15 @@ void ts_linalg_put_identities(TsLinalg *w, TsTensor *y) {
         1, base + (i * n + i % n) * size, one);
 }
 
-int ts_linalg_refuse(const TsLinalg *w, int64_t i, const char *what) {
+int ts_linalg_refuse(TsLinalg *w, int64_t i, const char *what) {
+  w->failed = true;
   return ts_error_set(&w->call->ctx->err, TS_ERR_value, "%s: matrix %lld %s",
                       ts_op_info(w->call->op)->name, (long long)i, what);
 }
 
 int ts_linalg_singular(TsLinalg *w, int64_t i, const char *what, int info) {
-  ts_error_set(&w->call->ctx->err, TS_ERR_value, "%s: matrix %lld is %s (at pivot %d)",
-               ts_op_info(w->call->op)->name, (long long)i, what, info - 1);
-  return -1;
+  return ts_error_set(&w->call->ctx->err, TS_ERR_value, "%s: matrix %lld is %s (at pivot %d)",
+                      ts_op_info(w->call->op)->name, (long long)i, what, info - 1);
 }
 
 /* Of each row of n x n, the numbers of one half: from `from`, or 0 in the other half. */

@@ -78,8 +78,21 @@ void ts_linalg_put_matrix(TsLinalg *w, TsTensor *y, int64_t i, int64_t rows, int
 /* The identity into every n x n matrix of an output: a basis for what has no elements. */
 void ts_linalg_put_identities(TsLinalg *w, TsTensor *y);
 
-int ts_linalg_refuse(const TsLinalg *w, int64_t i, const char *what); /* the errors */
+int ts_linalg_refuse(TsLinalg *w, int64_t i, const char *what); /* the errors */
 int ts_linalg_singular(TsLinalg *w, int64_t i, const char *what, int info);
+
+/* Eigenvalues and vectors of Hermitian matrices n x n, from their lower triangles. */
+typedef struct TsEigh {
+  int n, lwork, lrwork, liwork;
+  void *values; /* increasing, of the real type */
+  void *a, *v, *off, *tau, *space, *rwork;
+  int *iwork;
+} TsEigh;
+
+void ts_linalg_eigh_take(TsLinalg *w, TsEigh *e, int n);
+/* Of matrix i, the vectors by row (column j is that of value j); or false, after an error or an
+ * interrupt. */
+bool ts_linalg_eigh(TsLinalg *w, TsEigh *e, int64_t i, void *vectors);
 
 /* The product of the diagonal of LU's factors, in increasing order, with the permutation's sign. */
 void ts_linalg_diagonal_product(const TsLinalg *w, const char *a, int n, const int *pivot,
