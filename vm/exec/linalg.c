@@ -3,7 +3,6 @@
  * through f32. Orthogonal factors: linalg_orthogonal.c. */
 #include "vm/exec/linalg.h"
 
-#include <limits.h>
 #include <string.h>
 
 #include "devices/cpu_pool.h"
@@ -22,18 +21,6 @@ void *ts_linalg_take(TsLinalg *w, int64_t nbytes) {
     return NULL;
   }
   return w->block[w->nblock++] = p;
-}
-
-int ts_linalg_lapack_count(TsLinalg *w, double numbers) {
-  if (numbers <= INT_MAX) return (int)numbers;
-  w->failed = true;
-  ts_error_set(&w->call->ctx->err, TS_ERR_value, "%s: matrices are too large for LAPACK",
-               ts_op_info(w->call->op)->name);
-  return 1;
-}
-
-void *ts_linalg_lapack_work(TsLinalg *w, double wanted) {
-  return ts_linalg_take(w, (int64_t)wanted * w->es);
 }
 
 /* LAPACK answers a workspace query in the first number of the workspace. */
@@ -103,7 +90,7 @@ bool ts_linalg_lost(TsLinalg *w, int64_t got, int *info) {
 int ts_linalg_run(TsCall *call, int (*body)(TsLinalg *w)) {
   TsLinalg w;
   int failed = open_work(&w, call);
-  if (!failed) {
+  if (!failed && ts_linalg_count_of(w.a, 2)) { /* else there is nothing to make */
     switch (sigsetjmp(w.out, 0)) {
     case 0: failed = body(&w); break;
     case TS_BLAS_NO_MEMORY: failed = ts_scratch_failed(call); break;

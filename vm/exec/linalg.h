@@ -25,10 +25,6 @@ typedef struct TsLinalg {
 int ts_linalg_run(TsCall *call, int (*body)(TsLinalg *w));
 /* Workspace until the end of the call, or NULL: then w->failed is set. */
 void *ts_linalg_take(TsLinalg *w, int64_t nbytes);
-/* So many numbers as LAPACK counts them, or an error: then 1, and w->failed is set. To be asked before
- * anything is taken. */
-int ts_linalg_lapack_count(TsLinalg *w, double numbers);
-void *ts_linalg_lapack_work(TsLinalg *w, double wanted); /* of so many numbers */
 /* What LAPACK answers to a workspace of TS_LINALG_ASK numbers, at the first of them. */
 extern const int TS_LINALG_ASK;
 double ts_linalg_answer(const TsLinalg *w, const void *query);

@@ -69,11 +69,12 @@ static int qr(TsLinalg *w) {
   TsLanes l = {.what = TS_LANES_QR, .m = m, .n = n, .k = q};
   if (ts_linalg_lanes_factors(w, l, call->out[0], call->out[1])) return 0;
   if (!w->complex) return real_qr(w, m, n, q);
-  lwork = ts_linalg_lapack_count(w, ((double)wide + m) * 64 + 1);
+  lwork = (wide + m) * 64 + 1;
   int64_t count = ts_linalg_count_of(w->a, 2), most = (int64_t)m * wide + (int64_t)q * n;
   char *a = ts_linalg_take(w, most * w->es), *r = ts_linalg_take(w, most * w->es),
        *s = ts_linalg_take(w, most * w->es);
-  void *tau = ts_linalg_take(w, (int64_t)k * w->es), *space = ts_linalg_lapack_work(w, lwork);
+  void *tau = ts_linalg_take(w, (int64_t)k * w->es),
+       *space = ts_linalg_take(w, (int64_t)lwork * w->es);
   for (int64_t i = 0; m && ts_linalg_more(w, i, count); i++) {
     ts_linalg_flip(w, m, n, a, ts_linalg_matrix(w, w->a, i, m, n));
     if (n) CALL4(geqrf, &m, &n, a, &m, tau, space, &lwork, &info);
@@ -137,11 +138,11 @@ static bool real_eigh(TsLinalg *w, TsEigh *e, int64_t i, const void *from, uint6
 
 void ts_linalg_eigh_take(TsLinalg *w, TsEigh *e, int n) {
   int64_t nn = (int64_t)n * n;
-  e->n = n, e->liwork = ts_linalg_lapack_count(w, 3 + 5.0 * n);
-  e->lwork = ts_linalg_lapack_count(w, 1 + (w->complex ? 2.0 : 4.0) * n + (double)n * n);
-  e->lrwork = ts_linalg_lapack_count(w, w->complex ? 1 + 5.0 * n + 2.0 * n * n : 1);
+  e->n = n, e->liwork = 3 + 5 * n;
+  e->lwork = 1 + (w->complex ? 2 : 4) * n + n * n;
+  e->lrwork = w->complex ? 1 + 5 * n + 2 * n * n : 1;
   e->a = ts_linalg_take(w, nn * w->es), e->values = ts_linalg_take(w, n * w->rs);
-  e->space = ts_linalg_lapack_work(w, e->lwork);
+  e->space = ts_linalg_take(w, (int64_t)e->lwork * w->es);
   e->iwork = ts_linalg_take(w, (int64_t)e->liwork * 4);
   if (w->complex) {
     e->rwork = ts_linalg_take(w, (int64_t)e->lrwork * w->rs);

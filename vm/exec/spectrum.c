@@ -60,8 +60,8 @@ static int svd(TsLinalg *w) {
                                          : 16);
   char query[16] = {0};
   if (count && !w->failed) gesdd(w, &v, query, &TS_LINALG_ASK);
-  int lwork = count ? ts_linalg_lapack_count(w, ts_linalg_answer(w, query) + 1) : 1;
-  void *space = ts_linalg_lapack_work(w, lwork),
+  int lwork = count ? (int)ts_linalg_answer(w, query) + 1 : 1;
+  void *space = ts_linalg_take(w, (int64_t)lwork * w->es),
        *s = ts_linalg_take(w, (int64_t)big * big * es);
   for (int64_t i = 0; ts_linalg_more(w, i, count) && !failed; i++) {
     ts_linalg_flip(w, m, n, v.a, ts_linalg_matrix(w, w->a, i, m, n));
@@ -151,8 +151,8 @@ static int cofactor(TsLinalg *w) {
   v.rwork = ts_linalg_take(w, w->complex ? (9 * nn + 8 * (int64_t)n) * w->rs : 16);
   char query[16] = {0};
   if (count && !w->failed) gesdd(w, &v, query, &TS_LINALG_ASK);
-  int lwork = count ? ts_linalg_lapack_count(w, ts_linalg_answer(w, query) + 64.0 * n) : 1;
-  void *space = ts_linalg_lapack_work(w, lwork);
+  int lwork = count ? (int)ts_linalg_answer(w, query) + 64 * n : 1;
+  void *space = ts_linalg_take(w, (int64_t)lwork * w->es);
   for (int64_t i = 0; ts_linalg_more(w, i, count) && !failed; i++) {
     double d[2];
     ts_linalg_flip(w, n, n, v.a, ts_linalg_matrix(w, w->a, i, n, n));
@@ -236,8 +236,8 @@ static int eig_of(TsLinalg *w, bool vectors) {
   e.rwork = ts_linalg_take(w, 2 * n * w->rs);
   double _Complex *z = ts_linalg_take(w, n * n * 16);
   if (count && !w->failed) geev(w, &e, query, &TS_LINALG_ASK);
-  int lwork = count ? ts_linalg_lapack_count(w, ts_linalg_answer(w, query) + 1) : 1;
-  void *space = ts_linalg_lapack_work(w, lwork);
+  int lwork = count ? (int)ts_linalg_answer(w, query) + 1 : 1;
+  void *space = ts_linalg_take(w, (int64_t)lwork * w->es);
   for (int64_t i = 0; ts_linalg_more(w, i, count) && !failed; i++) {
     ts_linalg_flip(w, n, n, e.a, ts_linalg_matrix(w, w->a, i, n, n));
     if (!ts_linalg_is_finite(w, e.a, n * n))
@@ -334,8 +334,8 @@ static int pinv(TsLinalg *w) {
   v.iwork = ts_linalg_take(w, k * 8 * 4);
   v.rwork = ts_linalg_take(w, w->complex ? (7 * k * k + 8 * k + 2 * big * k) * w->rs : 16);
   if (count && !w->failed) gesdd(w, &v, query, &TS_LINALG_ASK);
-  int lwork = count ? ts_linalg_lapack_count(w, ts_linalg_answer(w, query) + 1) : 1;
-  void *space = ts_linalg_lapack_work(w, lwork), *p = ts_linalg_take(w, m * n * es);
+  int lwork = count ? (int)ts_linalg_answer(w, query) + 1 : 1;
+  void *space = ts_linalg_take(w, (int64_t)lwork * w->es), *p = ts_linalg_take(w, m * n * es);
   for (int64_t i = 0; ts_linalg_more(w, i, count) && !failed; i++) {
     ts_linalg_flip(w, m, n, v.a, ts_linalg_matrix(w, w->a, i, m, n));
     if (!ts_linalg_is_finite(w, v.a, m * n))
