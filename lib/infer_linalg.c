@@ -132,7 +132,8 @@ int ts_shape_rule_grouped_matmul_weight_grad(TsInfer *inf) {
 /* ---- linear algebra */
 
 /* LAPACK counts rows, columns and the numbers of its workspace in 32 bits, and what it would answer
- * about a larger one has wrapped. Whether m, and so many numbers for each matrix, can be counted. */
+ * about a larger one has wrapped. Whether m, and so many numbers for each matrix, can be counted.
+ * */
 static int counted(TsInfer *inf, const TsMeta *m, double numbers) {
   char text[TS_META_TEXT];
   bool good = numbers <= INT_MAX;

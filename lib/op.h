@@ -117,7 +117,7 @@ typedef struct TsOpInfo {
   uint8_t required;       /* bit i: input i is */
   uint8_t variadic;       /* the last one repeats */
   uint8_t nattr;
-  uint8_t steps, code, fails, finite;
+  uint8_t steps, code, fails, finite, convolves;
   bool slow, wide, kernel, apart, picks, commutes, scalars, positive;
   bool keeps_float; /* float inputs of one dtype give that dtype */
   bool gives_bool;  /* whatever the inputs are */

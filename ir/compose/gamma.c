@@ -9,7 +9,8 @@ static TsVal above(TsBuild *b, TsVal x, double y) {
   return ts_build2(b, TS_OP_gt, x, num(b, y));
 }
 
-/* x within limits: what is computed elsewhere is not chosen, but has slopes that must be numbers. */
+/* x within limits: what is computed elsewhere is not chosen, but has slopes that must be numbers.
+ * */
 static TsVal within(TsBuild *b, TsVal x, double low, double high) {
   TsVal inside = ts_build2(b, TS_OP_logical_and, ts_build2(b, TS_OP_ge, x, num(b, low)),
                            ts_build2(b, TS_OP_le, x, num(b, high)));

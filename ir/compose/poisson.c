@@ -2,10 +2,10 @@
  * of large logarithms.
  *
  * Below a rate of 10 by inversion: how many of the first sums of probabilities a uniform number
- * reaches. From there on by transformed rejection (W. Hoermann, "The transformed rejection method for
- * generating Poisson random variables", 1993, algorithm PTRS): the first of TRIES candidates that is
- * accepted, each with more than three chances in four. All are made for every element, so that an
- * element's number follows from its place alone. */
+ * reaches. From there on by transformed rejection (W. Hoermann, "The transformed rejection method
+ * for generating Poisson random variables", 1993, algorithm PTRS): the first of TRIES candidates
+ * that is accepted, each with more than three chances in four. All are made for every element, so
+ * that an element's number follows from its place alone. */
 #include <math.h>
 
 #include "ir/compose/compose.h"

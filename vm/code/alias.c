@@ -209,8 +209,9 @@ static bool fits(const TsGraph *g, int i, const int *number) {
   return g->bytes[first] == note;
 }
 
-/* Whether result i is one of several that look at the copy of a view of a parameter that is updated. As
- * its caller's strides might make that copy a view, each result would be copied by itself. */
+/* Whether result i is one of several that look at the copy of a view of a parameter that is
+ * updated. As its caller's strides might make that copy a view, each result would be copied by
+ * itself. */
 static bool is_torn(const TsGraph *g, int i, const TsVal *root) {
   TsVal v = root[i];
   int n = 0;

@@ -38,7 +38,8 @@ bool ts_fits_cdist(TsCall *call, TsMeta *out) {
   call->nout = 1;
   out[0] = *x;
   out[0].dim[nd - 1] = y->dim[nd - 2];
-  return !ts_meta_check_size(&out[0], "cdist", &call->ctx->err);
+  TsError unsaid = {0};
+  return !ts_meta_check_size(&out[0], "cdist", &unsaid);
 }
 
 /* Panels lo .. hi - 1 of the batch entry. */

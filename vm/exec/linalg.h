@@ -28,8 +28,8 @@ void *ts_linalg_take(TsLinalg *w, int64_t nbytes);
 /* What LAPACK answers to a workspace of TS_LINALG_ASK numbers, at the first of them. */
 extern const int TS_LINALG_ASK;
 double ts_linalg_answer(const TsLinalg *w, const void *query);
-/* The largest magnitude of n numbers, or pairs of them, as bits, and whether that is finite; whether
- * all are: LAPACK's iterations need not end where one is not. */
+/* The largest magnitude of n numbers, or pairs of them, as bits, and whether that is finite;
+ * whether all are: LAPACK's iterations need not end where one is not. */
 uint64_t ts_linalg_most_bits(const TsLinalg *w, const void *a, int64_t n);
 bool ts_linalg_bits_finite(const TsLinalg *w, uint64_t bits);
 bool ts_linalg_is_finite(const TsLinalg *w, const void *a, int64_t n);

@@ -1,12 +1,13 @@
-/* Orthogonal factors and eigenvalues of batches of matrices. Real QR and the tridiagonal forms of real
- * matrices are our own (vm/blas/qr.c, tridiagonal.c), small ones in lanes; the rest is LAPACK's.
+/* Orthogonal factors and eigenvalues of batches of matrices. Real QR and the tridiagonal forms of
+ * real matrices are our own (vm/blas/qr.c, tridiagonal.c), small ones in lanes; the rest is
+ * LAPACK's.
  *
  * LAPACK's reference routines, linked statically, run on our own BLAS (vm/blas) in one order, so
- * their bits are the same on every machine. They look at nothing while they compute, so Ctrl-C leaves
- * them by a jump (ts_blas_begin): they hold no lock, allocate nothing, and what they write is work
- * memory of ours; our BLAS, which does hold and allocate, looks by itself and jumps when it is done.
- * *Rejected:* a thread that is let alone when nobody waits for it any more (it goes on taking a
- * processor, and copies of all operands). */
+ * their bits are the same on every machine. They look at nothing while they compute, so Ctrl-C
+ * leaves them by a jump (ts_blas_begin): they hold no lock, allocate nothing, and what they write
+ * is work memory of ours; our BLAS, which does hold and allocate, looks by itself and jumps when it
+ * is done. *Rejected:* a thread that is let alone when nobody waits for it any more (it goes on
+ * taking a processor, and copies of all operands). */
 #include <complex.h>
 #undef complex
 #include <math.h>

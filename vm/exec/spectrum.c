@@ -1,5 +1,5 @@
-/* What LAPACK's iterations give of batches of matrices: singular values, cofactors, eigenvalues of any
- * square matrix, pseudoinverses. How they run: linalg_orthogonal.c. */
+/* What LAPACK's iterations give of batches of matrices: singular values, cofactors, eigenvalues of
+ * any square matrix, pseudoinverses. How they run: linalg_orthogonal.c. */
 #include <complex.h>
 #undef complex
 #include <math.h>
