@@ -1,4 +1,5 @@
 """Rows of PyTorch in peer.py, called and compiled; single operators: peer_operators.py."""
+from peer_numpy import Numpy
 from peer_operators import Operators
 
 
