@@ -1,4 +1,5 @@
-/* What the files of capture share: what a capture knows of tensors, of symbols and of their bytes. */
+/* What the files of capture share: what a capture knows of tensors, of symbols and of their bytes.
+ * */
 #ifndef TS_VM_CAPTURE_STATE_H
 #define TS_VM_CAPTURE_STATE_H
 
@@ -22,8 +23,10 @@ typedef struct TsMemory {
   bool given;              /* to that region: the caller's */
   int param;               /* of the root, or -1 */
   uint64_t owner;          /* the tensor that is no view there, 0: none */
-  uint64_t changed;        /* when; symbols that know of it have that for an offset */
-  TsVal first, now;        /* its value when its first symbol was made, and at this point */
+  /* When, by the clock that numbers tensors: a symbol knows of it if its own number or its `known`
+   * is not before that. */
+  uint64_t changed;
+  TsVal first, now; /* its value when its first symbol was made, and at this point */
 } TsMemory;
 
 /* A value that the memory of number m had. */

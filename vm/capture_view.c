@@ -1,9 +1,10 @@
 /* Changes in place while a function is captured, of what others look at: a view, or what has views.
  *
  * A memory has a value, and its symbols are views of a value that it had: their nodes say which. A
- * change through a view makes a new value of the whole, by what undoes the view's nodes one after the
- * other (`put`), so that a part of a row becomes one slice_update. Symbols that know of older values
- * find out when they are next used: their nodes are entered once more over the new one (`again`).
+ * change through a view makes a new value of the whole, by what undoes the view's nodes one after
+ * the other (`put`), so that a part of a row becomes one slice_update. Symbols that know of older
+ * values find out when they are next used: their nodes are entered once more over the new one
+ * (`again`).
  *
  * Rejected: places among all elements, as the tape has them (vm/tape_write.c): a graph is compiled,
  * and a scatter by an index that only restates a slice is slow. */
@@ -48,7 +49,8 @@ bool ts_capture_shows(const TsCapture *k, uint32_t m, TsVal v) {
   return false;
 }
 
-/* Whether n is a view as the caller's argument lies, whose strides nobody knows yet (vm/code/alias.c). */
+/* Whether n is a view as the caller's argument lies, whose strides nobody knows yet
+ * (vm/code/alias.c). */
 static bool may_copy(const TsCapture *k, uint32_t m, const TsNode *n) {
   bool argument = k->memory[m - 1].param >= 0 && !k->memory[m - 1].outside;
   bool bits = n->op == TS_OP_bitcast &&
@@ -79,12 +81,12 @@ static TsVal lost(TsContext *c, const char *what) {
 TsVal ts_capture_seen(TsContext *c, TsTensor *t) {
   TsCapture *k = c->capture;
   const TsMemory *m = ts_capture_memory(k, t);
-  uint64_t knows = t->id > (uint64_t)t->offset ? t->id : (uint64_t)t->offset;
+  uint64_t knows = t->id > t->known ? t->id : t->known;
   if (knows >= m->changed) return ts_graph_import(k->g, t->origin);
   k->g->b.failed = false;
   TsVal v = again(k, t->storage->version, t->origin);
   if (!v) return lost(c, "a view of a tensor that was changed in place is used");
-  if (m->home == k->g) t->origin = v, t->offset = (int64_t)m->changed;
+  if (m->home == k->g) t->origin = v, t->known = m->changed;
   return v;
 }
 

@@ -1,18 +1,11 @@
 /* Images by place: grid_sample, im2col. */
 #include "ir/compose/compose.h"
 
-static TsVal op1(TsBuild *b, TsOp op, TsVal x) { return ts_build1(b, op, x); }
-static TsVal op2(TsBuild *b, TsOp op, TsVal x, TsVal y) { return ts_build2(b, op, x, y); }
-
 static TsVal plus(TsBuild *b, TsVal x, double y) {
-  return op2(b, TS_OP_add, x, b->number(b, y));
+  return ts_build2(b, TS_OP_add, x, b->number(b, y));
 }
 static TsVal times(TsBuild *b, TsVal x, double y) {
-  return op2(b, TS_OP_mul, x, b->number(b, y));
-}
-
-static TsVal where(TsBuild *b, TsVal cond, TsVal x, TsVal y) {
-  return ts_build(b, TS_OP_where, TS_IN(cond, x, y), TS_NO_ATTRS, NULL);
+  return ts_build2(b, TS_OP_mul, x, b->number(b, y));
 }
 
 static TsVal clamped(TsBuild *b, TsVal x, double low, double high) {
@@ -27,11 +20,12 @@ enum { ZEROS, BORDER, REFLECTION };
 /* Back and forth between low and low + span. */
 static TsVal reflected(TsBuild *b, TsVal v, double low, double span) {
   if (span <= 0) return times(b, v, 0);
-  v = op1(b, TS_OP_abs, plus(b, v, -low));
-  TsVal width = b->number(b, span), rest = op2(b, TS_OP_fmod, v, width);
-  TsVal turns = op1(b, TS_OP_floor, op2(b, TS_OP_div, v, width));
-  TsVal odd = op2(b, TS_OP_ne, op2(b, TS_OP_mod, turns, b->number(b, 2)), b->number(b, 0));
-  return plus(b, where(b, odd, op2(b, TS_OP_sub, width, rest), rest), low);
+  v = ts_build1(b, TS_OP_abs, plus(b, v, -low));
+  TsVal width = b->number(b, span), rest = ts_build2(b, TS_OP_fmod, v, width);
+  TsVal turns = ts_build1(b, TS_OP_floor, ts_build2(b, TS_OP_div, v, width));
+  TsVal odd =
+      ts_build2(b, TS_OP_ne, ts_build2(b, TS_OP_mod, turns, b->number(b, 2)), b->number(b, 0));
+  return plus(b, ts_build_where(b, odd, ts_build2(b, TS_OP_sub, width, rest), rest), low);
 }
 
 /* Coordinate number i of the grid, from [-1, 1] to elements of n. */
@@ -57,8 +51,8 @@ typedef struct Picture {
 } Picture;
 
 static TsVal inside(TsBuild *b, TsVal v, double n) {
-  return op2(b, TS_OP_logical_and, op2(b, TS_OP_ge, v, b->number(b, 0)),
-             op2(b, TS_OP_le, v, b->number(b, n - 1)));
+  return ts_build2(b, TS_OP_logical_and, ts_build2(b, TS_OP_ge, v, b->number(b, 0)),
+                   ts_build2(b, TS_OP_le, v, b->number(b, n - 1)));
 }
 
 /* The elements at whole places, 0 outside. */
@@ -66,35 +60,35 @@ static TsVal fetched(TsBuild *b, const Picture *p, const TsVal *place) {
   TsVal zero = b->number(b, 0), in = NULL, at = NULL;
   for (int i = 0; i < p->axes; i++) {
     TsVal one = inside(b, place[i], p->size[i]);
-    in = in ? op2(b, TS_OP_logical_and, in, one) : one;
+    in = in ? ts_build2(b, TS_OP_logical_and, in, one) : one;
   }
   for (int i = 0; i < p->axes; i++) {
-    TsVal v = ts_build_cast(b, where(b, in, place[i], zero), TS_DT_i64);
-    at = at ? op2(b, TS_OP_add, times(b, at, p->size[i]), v) : v;
+    TsVal v = ts_build_cast(b, ts_build_where(b, in, place[i], zero), TS_DT_i64);
+    at = at ? ts_build2(b, TS_OP_add, times(b, at, p->size[i]), v) : v;
   }
   at = ts_build(b, TS_OP_broadcast_to, TS_IN(at), TS_ATTRS({"shape", ts_b_ints(p->dim, 3)}),
                 NULL);
   TsVal v = ts_build(b, TS_OP_gather, TS_IN(p->x, at), TS_ATTRS({"axis", ts_b_int(-1)}), NULL);
-  return where(b, in, v, zero);
+  return ts_build_where(b, in, v, zero);
 }
 
 /* All corners of the cell, each times what is left to the opposite one along each axis. */
 static TsVal interpolated(TsBuild *b, const Picture *p, const TsVal *place) {
   TsVal low[MOST], part[MOST][2], sum = NULL, one = b->number(b, 1);
   for (int i = 0; i < p->axes; i++) {
-    low[i] = op1(b, TS_OP_floor, place[i]);
-    part[i][1] = op2(b, TS_OP_sub, place[i], low[i]);
-    part[i][0] = op2(b, TS_OP_sub, one, part[i][1]);
+    low[i] = ts_build1(b, TS_OP_floor, place[i]);
+    part[i][1] = ts_build2(b, TS_OP_sub, place[i], low[i]);
+    part[i][0] = ts_build2(b, TS_OP_sub, one, part[i][1]);
   }
   for (int corner = 0; corner < 1 << p->axes; corner++) {
     TsVal at[MOST], share = NULL;
     for (int i = 0; i < p->axes; i++) {
       int up = corner >> (p->axes - 1 - i) & 1;
       at[i] = up ? plus(b, low[i], 1) : low[i];
-      share = share ? op2(b, TS_OP_mul, share, part[i][up]) : part[i][up];
+      share = share ? ts_build2(b, TS_OP_mul, share, part[i][up]) : part[i][up];
     }
-    TsVal v = op2(b, TS_OP_mul, fetched(b, p, at), share);
-    sum = sum ? op2(b, TS_OP_add, sum, v) : v;
+    TsVal v = ts_build2(b, TS_OP_mul, fetched(b, p, at), share);
+    sum = sum ? ts_build2(b, TS_OP_add, sum, v) : v;
   }
   return sum;
 }
@@ -123,7 +117,7 @@ int ts_compose_grid_sample(TsCompose *k) {
   for (int i = 0; i < axes; i++) {
     p.size[i] = (double)m.dim[2 + i];
     place[i] = coordinate(k, axes - 1 - i, p.size[i], line);
-    if (k->attr[0].i == NEAREST) place[i] = op1(b, TS_OP_round, place[i]);
+    if (k->attr[0].i == NEAREST) place[i] = ts_build1(b, TS_OP_round, place[i]);
   }
   TsVal v = k->attr[0].i == NEAREST ? fetched(b, &p, place) : interpolated(b, &p, place);
   k->out[0] = ts_build_reshape(b, v, dim, 2 + axes);

@@ -481,13 +481,18 @@ int ts_graph_results(TsGraph *g, int n, const TsVal *v) {
   g->result = ts_arena_copy(&g->module->arena, v, sizeof *v * (size_t)n);
   if (!g->result) return no_memory(g);
   g->nresult = n;
-  g->bytes = NULL;
+  g->bytes = NULL, g->spread = NULL;
   return 0;
 }
 
 int ts_graph_result_bytes(TsGraph *g, const int *bytes) {
   g->bytes = ts_arena_copy(&g->module->arena, bytes, sizeof *bytes * (size_t)g->nresult);
   return g->bytes ? 0 : no_memory(g);
+}
+
+int ts_graph_result_spread(TsGraph *g, const bool *spread) {
+  g->spread = ts_arena_copy(&g->module->arena, spread, sizeof *spread * (size_t)g->nresult);
+  return g->spread ? 0 : no_memory(g);
 }
 
 int ts_graph_update(TsGraph *g, int param, TsVal v) {

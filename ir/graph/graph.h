@@ -102,6 +102,7 @@ struct TsGraph {
   int nparam, capparam;
   TsVal *result;
   int *bytes; /* by result, whose bytes the program gave it: see ts_graph_result_bytes; NULL */
+  bool *spread; /* by result, whether several of its elements were one there; NULL: not known */
   int nresult;
   TsUpdate *update;
   int nupdate, capupdate;
@@ -156,6 +157,7 @@ int ts_graph_results(TsGraph *g, int n, const TsVal *v);
  * numbers below nparam are those of parameters. Copies of the graph keep it. Of a graph without
  * it, what shares is what its views say. */
 int ts_graph_result_bytes(TsGraph *g, const int *bytes);
+int ts_graph_result_spread(TsGraph *g, const bool *spread); /* for the same reason */
 int ts_graph_update(TsGraph *g, int param, TsVal v);
 
 /* v as a value of g: itself, or the parameter of the region g that stands for it, entered

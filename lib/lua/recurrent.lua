@@ -31,10 +31,8 @@ end
 
 kinds.LSTM = { gates = 4, states = { "h", "c" } }
 function kinds.LSTM.step(w, x, h, c)
-  local a, n = x + op.linear(h, w.hidden), w.size
-  local i, f, g, o = part(a, 0, n), part(a, 1, n), part(a, 2, n), part(a, 3, n)
-  c = op.sigmoid(f) * c + op.sigmoid(i) * op.tanh(g)
-  return op.sigmoid(o) * op.tanh(c), c
+  local _, h1, c1 = op.lstm(x:unsqueeze(0), w.hidden, h, c)
+  return h1, c1
 end
 
 kinds.GRU = { gates = 3, states = { "h" }, apart = true }
@@ -111,7 +109,7 @@ local function steps_of(name, given, steps, batch, single)
 end
 
 -- The steps of an LSTM that run at once are one call, of so many steps at most.
-local TOGETHER = 512
+local TOGETHER = core.lstm_steps
 
 local function run_lstm(w, x, first, reverse)
   local steps, h, c, parts = x.shape[1], first[1], first[2], {}

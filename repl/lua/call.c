@@ -1,6 +1,7 @@
 /* Operators as Lua functions, methods and by name. Their arguments: repl/lua/args.c. */
 #include <string.h>
 
+#include "ir/compose/compose.h"
 #include "repl/lua/args.h"
 #include "repl/lua/fast.h"
 #include "repl/lua/together.h"
@@ -224,4 +225,6 @@ void ts_lua_open_ops(lua_State *L) {
   lua_setfield(L, -2, "vjp");
   lua_pushcfunction(L, family);
   lua_setfield(L, -2, "family");
+  lua_pushinteger(L, TS_LSTM_STEPS);
+  lua_setfield(L, -2, "lstm_steps");
 }

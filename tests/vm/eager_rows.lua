@@ -39,6 +39,14 @@ for _, dtype in ipairs { "f32", "f64", "bf16" } do
     same("cdist", function(x, y) return op.cdist(x, y) end, x, y)
   end
   same("cdist", function(x, y) return op.cdist(x, y) end, normal({ 2, 3, 4 }, dtype), normal({ 2, 5, 4 }, dtype))
+  local threads = ts.core.threads()
+  for n = 1, 3 do -- points in parts, a batch shared out or entry by entry, the last panel with one point
+    ts.core.threads(n)
+    for _, batch in ipairs { 1, 2, 40 } do
+      same("cdist", function(x, y) return op.cdist(x, y) end, normal({ batch, 131, 33 }, dtype), normal({ batch, 65, 33 }, dtype))
+    end
+  end
+  ts.core.threads(threads)
   same("cdist", function(x, y) return op.cdist(x, y) end, normal({ 4, 3 }, dtype):T(), normal({ 4, 6 }, dtype):T())
   local large = dtype == "f64" and 1e200 or 1e25
   for _, by in ipairs { large, 1 / 0, 0 / 0, 1e-30 } do

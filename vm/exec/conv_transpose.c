@@ -68,7 +68,8 @@ static void fill_joined(void *arg, void *dst, int width, int64_t group, int64_t 
       at, n);
 }
 
-/* ---- weights: [in channel][out channel of the group][window] to [out channel][in channel][taps] */
+/* ---- weights: [in channel][out channel of the group][window] to
+ * [out channel][in channel][taps] */
 typedef struct Turn {
   const Job *j;
   const char *from;

@@ -3,11 +3,12 @@
 #include <string.h>
 
 #include "devices/cpu_pool.h"
+#include "ir/compose/compose.h"
 #include "vm/core/exec.h"
 #include "vm/core/scratch.h"
 #include "vm/gemm/gemm.h"
 
-enum { GRAIN = 1 << 12, STEPS = 512 };
+enum { GRAIN = 1 << 12 };
 
 typedef struct Job {
   const TsKernels *k;
@@ -18,20 +19,17 @@ typedef struct Job {
 } Job;
 
 bool ts_fits_lstm(TsCall *call, TsMeta *out) {
-  const TsMeta *x = &call->in[0]->meta, *w = &call->in[1]->meta;
-  if (x->ndim != 3 || w->ndim != 2 || w->dim[0] != 4 * w->dim[1] || x->dim[2] != w->dim[0])
-    return false;
-  if (x->dim[0] < 1 || x->dim[0] > STEPS || x->dim[1] < 1 || w->dim[1] < 1) return false;
-  for (int i = 0; i < 4; i++) {
-    const TsMeta *m = &call->in[i]->meta;
-    if (m->dtype != x->dtype || (m->dtype != TS_DT_f32 && m->dtype != TS_DT_f64)) return false;
-    if (i >= 2 && (m->ndim != 2 || m->dim[0] != x->dim[1] || m->dim[1] != w->dim[1]))
-      return false;
-  }
-  call->compute = (TsDtype)x->dtype;
+  const TsMeta *in[4];
+  TsError unsaid = {0};
+  for (int i = 0; i < 4; i++) in[i] = &call->in[i]->meta;
+  for (int i = 0; i < 4; i++)
+    if (in[i]->dtype != in[0]->dtype) return false;
+  if (in[0]->dtype != TS_DT_f32 && in[0]->dtype != TS_DT_f64) return false;
+  if (ts_lstm_check(in, &unsaid) || in[0]->dim[1] < 1 || in[1]->dim[1] < 1) return false;
+  call->compute = (TsDtype)in[0]->dtype;
   call->nout = 3;
-  out[0] = *x, out[0].dim[2] = w->dim[1];
-  out[1] = out[2] = call->in[2]->meta;
+  out[0] = *in[0], out[0].dim[2] = in[1]->dim[1];
+  out[1] = out[2] = *in[2];
   return true;
 }
 
