@@ -117,13 +117,13 @@ local function names_of(kinds)
   return words
 end
 
--- What is here for an option of another library: of its rows in repl/lua/elsewhere.def, which are words, the
--- first that the function has, or a sentence.
+-- What is here for an option of another library, by its row in repl/lua/elsewhere.def: the first of the words
+-- that the function has, or the sentence.
 local function known_elsewhere(name, kinds)
   local row = type(name) == "string" and core.elsewhere("option", name)
-  if not row or row:find "%s%l" then return row or nil end
-  for word in row:gmatch "[%w_]+" do
-    if kinds[word] then return ("it is '%s' here"):format(word) end
+  for part in (row or ""):gmatch "[^|]+" do
+    if part:find " " then return part end
+    if kinds[part] then return ("it is '%s' here"):format(part) end
   end
 end
 
@@ -254,9 +254,19 @@ function options.tensors(what, noun, list, hint, holes)
   return list
 end
 
+-- nn.Linear{in_features = 3, out_features = 2}, as named arguments are written elsewhere.
+local function need_no_names(what, name, v)
+  local first = type(v) == "table" and not core.is_tensor(v) and not v.is_module and v[1] == nil and next(v)
+  if type(first) ~= "string" then return end
+  core.fail(("%s: %s is not given\n  hint: what has to be given stands by place, options in a table behind it: ? %s"):format(what, name, what))
+end
+
 --- An argument by place.
 function options.argument(what, name, k, v)
-  if not k.holds(v) then wrong(what, name, k, v) end
+  if not k.holds(v) then
+    need_no_names(what, name, v)
+    wrong(what, name, k, v)
+  end
   return v
 end
 

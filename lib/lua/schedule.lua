@@ -1,9 +1,12 @@
 -- Schedules: functions from the step, counted from 0, to the learning rate, which
 -- graph.training_step(model, loss, opt, {schedule = ..}) asks, or a program itself,
--- opt:set_rate(schedule(opt.steps)). Any function of the step is one.
+-- opt:set_rate(schedule(opt.steps)). Any function of the step is one. Those made here have their
+-- options as fields; rate:state_dict() is a table that tessera.save takes, rate:load_state_dict(state)
+-- sets them.
 
 local core = require "tessera.core"
 local options = require "tessera.options"
+local settings = require "tessera.settings"
 local schedule = {}
 
 local POSITIVE, SIZE, SHARE = options.number { above = 0 }, options.number { least = 0 }, options.number { least = 0, most = 1 }
@@ -14,13 +17,27 @@ local STEPS = options.needed(POSITIVE)
 local function define(name, own, defaults, rate)
   own.lr, own.warmup, defaults.warmup = options.needed(SIZE), SIZE, 0
   local read = options.of("schedule." .. name, own, defaults)
-  schedule[name] = function(given)
-    local o = read(given)
-    return function(step)
-      if step < o.warmup then return o.lr * ((step + 1) / o.warmup) end
-      return rate(step, o)
-    end
+  local class, known, optional = { name = "schedule." .. name }, {}, {}
+  for option, k in pairs(own) do
+    known[#known + 1] = option
+    optional[option] = not k.needed and defaults[option] == nil
   end
+  table.sort(known)
+  class.__index = class
+  function class.__call(o, step)
+    if step < o.warmup then return o.lr * ((step + 1) / o.warmup) end
+    return rate(step, o)
+  end
+  function class.__tostring(o)
+    local words = {}
+    for _, option in ipairs(known) do
+      local v = o[option]
+      if v ~= nil then words[#words + 1] = ("%s = %s"):format(option, type(v) == "table" and "{" .. table.concat(v, ", ") .. "}" or tostring(v)) end
+    end
+    return ("%s{%s}"):format(class.name, table.concat(words, ", "))
+  end
+  settings.into(class, "schedule", function() return known, optional end)
+  schedule[name] = function(given) return setmetatable(read(given), class) end
   options.described(schedule[name])
 end
 
@@ -106,7 +123,7 @@ define("one_cycle", { steps = STEPS, rise = SHARE, divide = POSITIVE, divide_las
 
 -- ---- what looks at the loss
 
-local Plateau = {}
+local Plateau = { name = "schedule.plateau" }
 Plateau.__index = Plateau
 Plateau.__call = function(self) return self.lr end
 Plateau.__tostring = function(self) return ("schedule.plateau(lr = %g)"):format(self.lr) end
@@ -114,6 +131,9 @@ Plateau.__tostring = function(self) return ("schedule.plateau(lr = %g)"):format(
 local plateau_defaults = { factor = 0.1, patience = 10, threshold = 1e-4, cooldown = 0, least = 0, mode = "min" }
 local read_plateau = options.of("schedule.plateau", { lr = options.needed(SIZE), factor = SHARE, patience = options.whole { least = 0 },
   threshold = SIZE, cooldown = options.whole { least = 0 }, least = SIZE, mode = options.one_of("min", "max") }, plateau_defaults)
+
+local FIELDS = { "lr", "factor", "patience", "threshold", "cooldown", "least", "mode", "best", "bad", "waiting" }
+settings.into(Plateau, "schedule", function() return FIELDS end)
 
 -- schedule.plateau{lr, factor = 0.1, patience = 10, threshold = 1e-4, cooldown = 0, least = 0, mode = "min"}:
 -- the rate is multiplied by factor, down to least, when plateau:update(loss), as after each epoch, was
@@ -124,7 +144,7 @@ local read_plateau = options.of("schedule.plateau", { lr = options.needed(SIZE),
 --   rate:update(step(x, y))
 function schedule.plateau(given)
   local self = read_plateau(given)
-  self.bad, self.waiting = 0, 0
+  self.best, self.bad, self.waiting = self.mode == "min" and math.huge or -math.huge, 0, 0
   return setmetatable(self, Plateau)
 end
 
@@ -133,7 +153,7 @@ function Plateau:update(value)
   if core.is_tensor(value) then value = value:item() end
   options.argument("schedule.plateau", "the value", options.kind("a number", function(v) return type(v) == "number" end), value)
   local down = self.mode == "min"
-  local better = not self.best or (down and value < self.best * (1 - self.threshold)) or (not down and value > self.best * (1 + self.threshold))
+  local better = (down and value < self.best * (1 - self.threshold)) or (not down and value > self.best * (1 + self.threshold))
   if better then self.best, self.bad = value, 0 else self.bad = self.bad + 1 end
   if self.waiting > 0 then self.waiting, self.bad = self.waiting - 1, 0 end
   if self.bad > self.patience then

@@ -4,6 +4,7 @@ local captured = require "tessera.captured"
 local core = require "tessera.core"
 local Module = require "tessera.module"
 local options = require "tessera.options"
+local settings = require "tessera.settings"
 local tree = require "tessera.tree"
 local op, fail = core.op, core.fail
 
@@ -20,17 +21,25 @@ local read_scale = options.of("graph.training_step: scale", { scale = ABOVE, gro
   { scale = 65536, growth = 2, backoff = 0.5, interval = 2000 })
 
 -- What gradients are multiplied by, so that small ones are no zeros in 16 bits, and how it changes.
+local Scaler = { name = "scale" }
+Scaler.__index = Scaler
+Scaler.__tostring = function(self)
+  return self.dynamic and ("scale(%g, dynamic, %d steps left out)"):format(self.scale, self.skipped) or ("scale(%g)"):format(self.scale)
+end
+local FIXED, DYNAMIC = { "scale", "skipped" }, { "scale", "growth", "backoff", "interval", "fine", "skipped" }
+settings.into(Scaler, "scaler", function(self) return self.dynamic and DYNAMIC or FIXED end)
+
 local function new_scaler(given)
   if given == nil then return nil end
-  if type(given) == "number" then return { scale = given } end
-  local o = read_scale(given ~= "dynamic" and given or nil)
-  o.fine, o.dynamic = 0, true
-  return o
+  local s = type(given) == "number" and { scale = given } or read_scale(given ~= "dynamic" and given or nil)
+  s.skipped = 0
+  if type(given) ~= "number" then s.fine, s.dynamic = 0, true end
+  return setmetatable(s, Scaler)
 end
 
 -- A step was done, or left out since a gradient was no finite number.
 local function rescale(s, fine)
-  s.skipped = (s.skipped or 0) + (fine and 0 or 1)
+  s.skipped = s.skipped + (fine and 0 or 1)
   if not s.dynamic then return end
   s.fine = fine and s.fine + 1 or 0
   if not fine then s.scale = s.scale * s.backoff end
@@ -40,8 +49,18 @@ end
 return function(graph, derivative, scalar)
   local Step = {}
 
+  -- What belongs to the optimiser's parameters and options as they are now: captured functions hold them.
+  local function renew(self)
+    local opt = self.optimizer
+    if opt.revision == self.revision then return end
+    opt:prepare()
+    for i, p in ipairs(self.sums and opt.params or {}) do self.sums[i] = self.sums[i] or op.zeros_like(p:detach()) end
+    self.revision, self.functions, self.parts, self.moves = opt.revision, {}, {}, nil
+  end
+
   -- The parameters that move, as texts that name them; a step is captured for each set of them.
   local function moving(self)
+    renew(self)
     local opt, last, same = self.optimizer, self.moves, true
     local now, list = {}, {}
     for i, p in ipairs(opt.params) do
@@ -276,7 +295,8 @@ return function(graph, derivative, scalar)
   --- scale: what the loss is multiplied by for the gradients, which are divided by it again; a step
   --- whose gradients are not all finite is left out. "dynamic" begins with 65536, is halved then, and
   --- doubled after 2000 steps in a row that were fine; {scale, growth, backoff, interval} says other
-  --- numbers. step.scaler.scale is the present one, step.scaler.skipped counts what was left out.
+  --- numbers. step.scaler.scale is the present one, step.scaler.skipped counts what was left out; with
+  --- step.scaler:state_dict() and load_state_dict(state) it goes on from a file.
   --- ema = optim.EMA(...): moved behind each update. name: as the captured function is called.
   function graph.training_step(model, loss, optimizer, given)
     local o = read_step(given)
@@ -284,17 +304,12 @@ return function(graph, derivative, scalar)
     if type(optimizer) ~= "table" or not optimizer.params then
       fail(("graph.training_step: an optimiser is needed, as optim.AdamW makes it, not a %s"):format(type(optimizer)))
     end
+    local sums = o.accumulate > 1 or o.scale ~= nil
     local self = setmetatable({ model = model, loss = loss, optimizer = optimizer, name = o.name, ema = o.ema,
-      accumulate = o.accumulate, scaler = new_scaler(o.scale), functions = {}, parts = {}, at = 0 },
+      accumulate = o.accumulate, scaler = new_scaler(o.scale), sums = sums and {} or nil, at = 0 },
       { __index = Step })
-    local sums = self.accumulate > 1 or self.scaler ~= nil
     if optimizer.search and (sums or o.ema) then
       fail(("graph.training_step: %s looks at one loss several times a step, without accumulate, scale and ema"):format(optimizer.name))
-    end
-    optimizer:prepare()
-    if sums then
-      self.sums = {}
-      for i, p in ipairs(optimizer.params) do self.sums[i] = op.zeros_like(p:detach()) end
     end
     local function run(...)
       if graph.eager and not optimizer.search then return eager_step(self, ...) end

@@ -10,11 +10,15 @@ local function at(title)
   return tessera[title]
 end
 
-local rows = 0
+local rows, seen = 0, {}
 for line in io.lines "repl/lua/elsewhere.def" do
   local title, name = line:match "^ELSEWHERE%((%w+), ([%w_]+), "
   if title then
     rows = rows + 1
+    assert(not seen[title .. "." .. name], name)
+    seen[title .. "." .. name] = true
+  end
+  if title and title ~= "option" and title ~= "utils" then
     assert(rawget(at(title), name) == nil, title .. " has a " .. name)
     assert(core.elsewhere(title, name), name)
     if title ~= "module" then
@@ -24,7 +28,39 @@ for line in io.lines "repl/lua/elsewhere.def" do
     end
   end
 end
-assert(rows > 90)
+assert(rows > 200)
+
+-- Names of options: one of the words here is that of an option of some function, or operator.
+local named_here = {}
+for _, row in ipairs(core.operators()) do
+  for word in row.attrs:gmatch "([%a_][%w_]*):" do named_here[word] = true end
+end
+for _, path in ipairs { "nn", "optim", "optim.schedule", "data" } do
+  local part = tessera
+  for word in path:gmatch "[^.]+" do part = part[word] end
+  for name in pairs(part) do
+    for option in pairs(require("tessera.options").known(path .. "." .. name) or {}) do named_here[option] = true end
+  end
+end
+for _, option in ipairs { "scale", "growth", "backoff", "interval", "mask", "weights", "key_padding_mask", "causal" } do named_here[option] = true end
+for line in io.lines "repl/lua/elsewhere.def" do
+  local name, hint = line:match '^ELSEWHERE%(option, ([%w_]+), "(.*)"%)$'
+  for part in (hint or ""):gmatch "[^|]+" do assert(part:find " " or named_here[part], name .. ": no option " .. part) end
+end
+op.sum(op.ones { 2 }, { dim = 0 })                --! it is 'axis' here
+op.max(op.ones { 2 }, { axes = 0 })               --! it is 'axis' here
+op.quantiles(op.ones { 2 }, { q = { 0.5 }, interpolation = "linear" }) --! it is 'method' here
+nn.LSTM(2, 3, { num_layers = 2 })                 --! it is 'layers' here
+nn.Conv2d(1, 2, { kernel_size = 3 })              --! Conv2d: kernel is not given
+nn.Linear { in_features = 3, out_features = 2 }   --! hint: what has to be given stands by place, options in a table behind it: ? Linear
+nn.Upsample { scale_factor = 2 }                  --! it is 'scale' here
+nn.MaxPool2d(2, { kernel_size = 3 })              --! what has to be given stands by place
+tessera.optim.Adam({ op.ones { 2 } }, { foreach = true })     --! leave it out
+tessera.optim.schedule.cosine { lr = 1, T_max = 10 }          --! it is 'steps' here
+tessera.optim.schedule.multistep { lr = 1, milestones = { 2 } } --! it is 'at' here
+tessera.optim.schedule.step { lr = 1, step_size = 2 }         --! it is 'every' here
+nn.utils.clip_grad_norm_({}, 1)                   --! optim.clip_grad_norm(model:parameters(), 1)
+op.linalg.solve(1, 2)                             --! op.solve(a, b)
 
 -- What a hint tells to write runs, where it is one call of what is at hand.
 local x, y = op.ones { 2, 2 }, op.full({ 2, 2 }, 0.5)
