@@ -182,6 +182,7 @@ return function(nn)
 
   -- ---- pools
 
+  -- Some give the places of what they found, too.
   local function define_pool(name, row, fixed, own, own_defaults, places)
     local Pool = define(name)
     local kinds = { stride = SOME, padding = MORE, dilation = SOME, ceil_mode = FLAG, layout = LAYOUT }
@@ -195,33 +196,39 @@ return function(nn)
       need(name, "window", SOME, window)
       local dims = fixed or type(window) == "table" and #window or o.dims or 2
       need_axes(name, dims, { window = window, stride = o.stride, padding = o.padding, dilation = o.dilation })
+      self.return_indices = o.return_indices
       self.o = { window = list(window, dims), stride = list(o.stride or window, dims), padding = list(o.padding, dims),
         dilation = list(o.dilation, dims), ceil_mode = o.ceil_mode, count_include_pad = o.count_include_pad, layout = o.layout }
     end
     options.described(Pool.init)
-    function Pool:forward(x) return op[row](x, self.o) end
+    function Pool:forward(x)
+      if self.return_indices then return op[row](x, self.o), op.max_pool_index(x, self.o) end
+      return op[row](x, self.o)
+    end
     function Pool:extra() return table.concat(self.o.window, "x") end
   end
 
-  local most, mean = { "stride", "padding", "dilation", "ceil_mode" }, { "stride", "padding", "ceil_mode", "count_include_pad" }
+  local most, mean = { "stride", "padding", "dilation", "return_indices", "ceil_mode" }, { "stride", "padding", "ceil_mode", "count_include_pad" }
+  local places, unplaced = { return_indices = FLAG }, { return_indices = false }
   local counts, counted = { count_include_pad = FLAG }, { count_include_pad = true }
-  -- MaxPool(window, {dims, stride = window, padding = 0, dilation = 1, ceil_mode = false, layout =
-  -- "nchw"}): op.max_pool over as many axes as window has numbers, or dims, or 2. With ceil_mode the last
-  -- window may reach over the end. MaxPool1d, 2d and 3d have their axes in the name.
+  -- MaxPool(window, {dims, stride = window, padding = 0, dilation = 1, return_indices = false, ceil_mode = false,
+  -- layout = "nchw"}): op.max_pool over as many axes as window has numbers, or dims, or 2. With ceil_mode the last
+  -- window may reach over the end; with return_indices op.max_pool_index is a second result, for nn.MaxUnpool2d.
+  -- MaxPool1d, 2d and 3d have their axes in the name.
   --   y = nn.MaxPool(3, {stride = 2, padding = 1})(rng.normal{1, 2, 7, 7})   -- f32[1,2,4,4]
-  define_pool("MaxPool", "max_pool", nil, {}, {}, most)
-  -- MaxPool1d(window, {stride = window, padding = 0, dilation = 1, ceil_mode = false, layout = "nchw"}):
+  define_pool("MaxPool", "max_pool", nil, places, unplaced, most)
+  -- MaxPool1d(window, {stride = window, padding = 0, dilation = 1, return_indices = false, ceil_mode = false, layout = "nchw"}):
   -- as nn.MaxPool, of one axis.
   --   y = nn.MaxPool1d(2)(op.ones{1, 2, 8})      -- f32[1,2,4]
-  define_pool("MaxPool1d", "max_pool", 1, {}, {}, most)
-  -- MaxPool2d(window, {stride = window, padding = 0, dilation = 1, ceil_mode = false, layout = "nchw"}):
+  define_pool("MaxPool1d", "max_pool", 1, places, unplaced, most)
+  -- MaxPool2d(window, {stride = window, padding = 0, dilation = 1, return_indices = false, ceil_mode = false, layout = "nchw"}):
   -- as nn.MaxPool, of two axes.
   --   y = nn.MaxPool2d(2)(op.ones{1, 2, 8, 8})      -- f32[1,2,4,4]
-  define_pool("MaxPool2d", "max_pool", 2, {}, {}, most)
-  -- MaxPool3d(window, {stride = window, padding = 0, dilation = 1, ceil_mode = false, layout = "nchw"}):
+  define_pool("MaxPool2d", "max_pool", 2, places, unplaced, most)
+  -- MaxPool3d(window, {stride = window, padding = 0, dilation = 1, return_indices = false, ceil_mode = false, layout = "nchw"}):
   -- as nn.MaxPool, of three axes.
   --   y = nn.MaxPool3d(2)(op.ones{1, 2, 8, 8, 8})      -- f32[1,2,4,4,4]
-  define_pool("MaxPool3d", "max_pool", 3, {}, {}, most)
+  define_pool("MaxPool3d", "max_pool", 3, places, unplaced, most)
   -- AvgPool(window, {dims, stride = window, padding = 0, ceil_mode = false, count_include_pad = true,
   -- dilation = 1, layout = "nchw"}): op.avg_pool, as nn.MaxPool. Without count_include_pad padding is
   -- not counted.
@@ -239,6 +246,35 @@ return function(nn)
   -- dilation = 1, layout = "nchw"}): as nn.AvgPool, of three axes.
   --   y = nn.AvgPool3d(2)(op.ones{1, 2, 8, 8, 8})      -- f32[1,2,4,4,4]
   define_pool("AvgPool3d", "avg_pool", 3, counts, counted, mean)
+
+  local function define_unpool(name, dims)
+    local Unpool = define(name)
+    local some = options.each(COUNT, dims)
+    local read = options.placed(name, { stride = some, padding = options.each(SIZE, dims) }, { padding = 0 }, { "stride", "padding" })
+    local read_call = options.of(name, { size = options.list(COUNT, dims) })
+    function Unpool:init(window, ...)
+      self.o = read(...)
+      self.o.window = need(name, "window", some, window)
+    end
+    options.described(Unpool.init)
+    function Unpool:forward(x, index, given)
+      local o = self.o
+      return op.max_unpool(x, index, { window = o.window, stride = o.stride, padding = o.padding, size = read_call(given).size })
+    end
+  end
+  -- MaxUnpool1d(window, {stride = window, padding = 0}): op.max_unpool, the reverse of nn.MaxPool1d with return_indices, of
+  -- one axis. unpool(x, index, {size}): size is that of the image, {L}, the least if it is not given.
+  --   y, index = nn.MaxPool1d(2, {return_indices = true})(rng.normal{1, 2, 8})
+  --   x = nn.MaxUnpool1d(2)(y, index)      -- f32[1,2,8]
+  define_unpool("MaxUnpool1d", 1)
+  -- MaxUnpool2d(window, {stride = window, padding = 0}): as nn.MaxUnpool1d, of two axes.
+  --   y, index = nn.MaxPool2d(2, {return_indices = true})(rng.normal{1, 2, 8, 8})
+  --   x = nn.MaxUnpool2d(2)(y, index)      -- f32[1,2,8,8]
+  define_unpool("MaxUnpool2d", 2)
+  -- MaxUnpool3d(window, {stride = window, padding = 0}): as nn.MaxUnpool1d, of three axes.
+  --   y, index = nn.MaxPool3d(2, {return_indices = true})(rng.normal{1, 2, 4, 4, 4})
+  --   x = nn.MaxUnpool3d(2)(y, index)      -- f32[1,2,4,4,4]
+  define_unpool("MaxUnpool3d", 3)
 
   local AdaptiveAvgPool = define "AdaptiveAvgPool"
   local read_adaptive = options.placed("AdaptiveAvgPool", {})

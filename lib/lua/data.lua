@@ -1,6 +1,7 @@
 -- Text, tokens, batches, and the progress bar of long loops.
 
 local core = require "tessera.core"
+local lengths_of = require "tessera.lengths"
 local options = require "tessera.options"
 local op = core.op
 local data = {}
@@ -233,8 +234,13 @@ function data.pad_sequence(list, o)
   options.tensors("data.pad_sequence", "sequence", list)
   if #list == 0 then core.fail "data.pad_sequence: the list of sequences is empty" end
   local most, lengths, rows = 0, {}, {}
+  local function rest(t) return table.concat(t.shape, ",", 2) end
   for i, t in ipairs(list) do
     lengths[i] = need_rows("data.pad_sequence", "sequence " .. i, t)
+    if rest(t) ~= rest(list[1]) or t.dtype ~= list[1].dtype then
+      core.fail(("data.pad_sequence: sequence %d is %s, the first %s: they differ in their lengths alone, axis 0"):format(
+        i, core.type_text(t), core.type_text(list[1])))
+    end
     most = math.max(most, lengths[i])
   end
   for i, t in ipairs(list) do
@@ -247,15 +253,17 @@ end
 
 local read_unpad = options.of("data.unpad_sequence", { batch_first = FLAG }, { batch_first = false })
 
--- unpad_sequence(padded, lengths, {batch_first = false}): the list that data.pad_sequence was given.
+-- unpad_sequence(padded, lengths, {batch_first = false}): the list that data.pad_sequence was given; lengths are a tensor
+-- or a list of whole numbers.
 --   padded, lengths = data.pad_sequence{op.ones{3, 4}, op.ones{5, 4}}
 --   list = data.unpad_sequence(padded, lengths)
 function data.unpad_sequence(padded, lengths, o)
   o = read_unpad(o)
   need("data.unpad_sequence", "padded", options.tensor, padded)
-  need("data.unpad_sequence", "lengths", options.tensor, lengths)
+  if padded.ndim < 2 then core.fail(("data.unpad_sequence: padded is %s, without axes of steps and batch"):format(core.type_text(padded))) end
+  local steps, batch = padded.shape[o.batch_first and 2 or 1], padded.shape[o.batch_first and 1 or 2]
   local out = {}
-  for i, n in ipairs(lengths:totable()) do
+  for i, n in ipairs(lengths_of("data.unpad_sequence", "lengths", lengths, batch, steps):totable()) do
     out[i] = padded:select(o.batch_first and 0 or 1, i - 1):narrow(0, 0, n)
   end
   return out

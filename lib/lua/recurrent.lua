@@ -3,6 +3,7 @@
 -- matmul; op.scan walks over the rest, so that a captured function has one loop for a layer.
 
 local core = require "tessera.core"
+local lengths_of = require "tessera.lengths"
 local Module = require "tessera.module"
 local options = require "tessera.options"
 local op, rng = core.op, core.op
@@ -97,16 +98,13 @@ end
 -- ---- layers
 
 -- Whether a step is one of its sequence: [S, B, 1], of lengths [B].
-local read_call = options.of("lengths", { lengths = options.tensor })
-local function steps_of(name, given, steps, batch, single)
-  local lengths = read_call(given).lengths
+local read_calls = {}
+local function steps_of(name, given, steps, batch, single, device)
+  read_calls[name] = read_calls[name] or options.of(name, { lengths = options.any })
+  local lengths = read_calls[name](given).lengths
   if not lengths then return nil end
-  if single or lengths.ndim ~= 1 or lengths.shape[1] ~= batch or lengths.dtype:match "^[fcb]" then
-    core.fail(("%s: lengths are whole numbers, one for each of the batch, not %s"):format(name, core.type_text(lengths)))
-  end
-  if not core.capturing() and batch > 0 and (lengths:max():item() > steps or lengths:min():item() < 0) then
-    core.fail(("%s: lengths lie between 0 and the %d steps, not %s"):format(name, steps, core.display(lengths, 60):gsub("\n.*", "")))
-  end
+  if single then core.fail(name .. ": lengths are of a batch, and the input has none") end
+  lengths = lengths_of(name, "lengths", lengths, batch, steps):to(device)
   return op.arange(steps, { device = lengths.device }):unsqueeze(1):lt(lengths:unsqueeze(0)):unsqueeze(-1)
 end
 
@@ -153,7 +151,7 @@ local function forward(self, kind, x, given, call)
   if turned then x = x:permute(1, 0, 2) end
   local ways, batch = self.bidirectional and 2 or 1, x.shape[2]
   local shape = single and { self.layers * ways, self.hidden } or { self.layers * ways, batch, self.hidden }
-  local real = steps_of(name, call, x.shape[1], batch, single)
+  local real = steps_of(name, call, x.shape[1], batch, single, x.device)
   local states, last = read_state(name, kind, given, shape, x), {}
   for i in ipairs(states) do
     if single then states[i] = states[i]:unsqueeze(1) end
@@ -231,12 +229,12 @@ local read_lstm = options.placed("LSTM", layer_kinds, layer_defaults, places)
 -- [steps, inputs]; y the same with hidden numbers at the end, 2 hidden if bidirectional. The state is
 -- {h, c}, both [layers, batch, hidden] ([2 layers, ..] if bidirectional: forward and backward of the
 -- first layer, of the second ..), zeros if it is not given. Dropout acts between layers, while training.
--- lstm(x, state, {lengths = l}), l a whole number for each of the batch: sequences end there, as packed
+-- lstm(x, state, {lengths = l}), l a whole number for each of the batch, a list or a tensor: sequences end there, as packed
 -- ones do in PyTorch: outputs behind are 0, states are those at the end, and backward begins there.
 --   lstm = nn.LSTM(8, 16, {layers = 2})
 --   y, state = lstm(rng.normal{5, 3, 8})        -- f32[5,3,16]
 --   y, state = lstm(rng.normal{5, 3, 8}, state) -- goes on from there
---   y, state = lstm(rng.normal{5, 3, 8}, nil, {lengths = op.arange(3) + 3})
+--   y, state = lstm(rng.normal{5, 3, 8}, nil, {lengths = {5, 3, 4}})
 function LSTM:init(inputs, hidden, ...) init_layer(self, kinds.LSTM, read_lstm(...), inputs, hidden) end
 function LSTM:forward(x, state, o) return forward(self, kinds.LSTM, x, state, o) end
 LSTM.extra = describe_layer

@@ -348,6 +348,48 @@ function T.corrcoef(x)
   return (c / s:unsqueeze(1) / s:unsqueeze(0)):clamp(-1, 1)
 end
 
+local METHOD = options.one_of("linear", "lower", "higher", "midpoint", "nearest")
+local read_nanquantile = options.placed("nanquantile", { axis = AXIS, keepdims = FLAG, method = METHOD }, { keepdims = false, method = "linear" },
+  { "axis", "keepdims", "method" })
+-- nanquantile(x, q, {axis, keepdims = false, method = "linear"}): op.quantiles of what is not NaN, NaN where nothing is: of
+-- all elements, or along an axis. q is a number, or a list, whose results stand along a new first axis.
+--   y = op.nanquantile(op.arange(5):cast "f32", 0.5)      -- 2
+function T.nanquantile(x, q, ...)
+  need("nanquantile", "x", TENSOR, x)
+  need("nanquantile", "q", options.each(options.number { least = 0, most = 1 }), q)
+  local o = read_nanquantile(...)
+  if not x.dtype:match "^b?f" then x = x:cast "f32" end
+  local ndim, axis = x.ndim, o.axis and axis_of(x, o.axis) or 0
+  if not o.axis then x = x:reshape(-1) end
+  if axis >= math.max(ndim, 1) or axis < 0 then core.fail(("nanquantile: axis %d is out of range for %s"):format(o.axis, core.type_text(x))) end
+  if x.shape[axis + 1] == 0 then -- nothing is as one NaN
+    local shape = { unpack(x.shape) }
+    shape[axis + 1] = 1
+    x = op.full(shape, 0 / 0, { dtype = x.dtype }):to(x.device)
+  end
+  local sorted = op.sort(x, { axis = axis })
+  local last = op.isnan(x):logical_not():sum { axis = axis, keepdims = true } - 1 -- the place of the largest number
+  local function at(place) return op.gather(sorted, op.maximum(place, 0):cast "i64", { axis = axis }) end
+  local function one(q)
+    local place = last:cast "f64" * q
+    local low, high = op.floor(place), op.ceil(place)
+    if o.method == "nearest" then low = op.round(place) elseif o.method == "higher" then low = high end
+    local y = at(low)
+    if o.method == "midpoint" or o.method == "linear" then
+      local share = o.method == "linear" and (place - low):cast(x.dtype) or op.where(op.eq(low, high), 0, 0.5):cast(x.dtype)
+      y = op.where(op.eq(share, 0), y, y + (at(high) - y) * share)
+    end
+    if o.axis then return o.keepdims and y or y:squeeze(axis) end
+    local ones = {}
+    for i = 1, o.keepdims and ndim or 0 do ones[i] = 1 end
+    return y:reshape(ones)
+  end
+  if type(q) == "number" then return one(q) end
+  local list = {}
+  for i, v in ipairs(q) do list[i] = one(v) end
+  return op.stack(list, { axis = 0 })
+end
+
 local read_histc = options.placed("histc", { bins = options.whole { least = 1 }, min = options.number(), max = options.number() }, { bins = 100, min = 0, max = 0 },
   { "bins", "min", "max" })
 -- histc(x, {bins = 100, min = 0, max = 0}): counts of op.histogram in the type of x, without its edges; of the range of

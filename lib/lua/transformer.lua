@@ -351,8 +351,9 @@ end
 
 local TransformerDecoderLayer = define "TransformerDecoderLayer"
 local read_decoder = options.placed("TransformerDecoderLayer", layer_kinds, layer_defaults, layer_places)
-local read_decoder_call = options.of("TransformerDecoderLayer", { mask = options.tensor, key_padding_mask = options.tensor,
-  causal = FLAG, memory_mask = options.tensor, memory_key_padding_mask = options.tensor })
+local decoder_call = { mask = options.tensor, key_padding_mask = options.tensor, causal = FLAG, memory_mask = options.tensor,
+  memory_key_padding_mask = options.tensor }
+local read_decoder_call = options.of("TransformerDecoderLayer", decoder_call)
 
 -- TransformerDecoderLayer(width, heads, {hidden = 2048, dropout = 0.1, activation = "relu", eps = 1e-5,
 -- batch_first = false, norm_first = false, bias = true, dtype}): self-attention, attention to an encoder's
@@ -406,6 +407,42 @@ function TransformerDecoder:forward(x, memory, o)
   return self.norm and self.norm(x) or x
 end
 
+local Transformer = define "Transformer"
+local transformer_kinds = { encoder_layers = COUNT, decoder_layers = COUNT }
+local transformer_defaults = { encoder_layers = 6, decoder_layers = 6 }
+for name, kind in pairs(layer_kinds) do transformer_kinds[name] = kind end
+for name, v in pairs(layer_defaults) do transformer_defaults[name] = v end
+local read_transformer = options.placed("Transformer", transformer_kinds, transformer_defaults, { "encoder_layers", "decoder_layers", unpack(layer_places) })
+local transformer_call = { src_mask = options.tensor, src_key_padding_mask = options.tensor, src_causal = FLAG }
+for name, kind in pairs(decoder_call) do transformer_call[name] = kind end
+local read_transformer_call = options.of("Transformer", transformer_call)
+
+-- Transformer(width, heads, {encoder_layers = 6, decoder_layers = 6, hidden = 2048, dropout = 0.1, activation = "relu",
+-- eps = 1e-5, batch_first = false, norm_first = false, bias = true, dtype}): an encoder and a decoder of layers as
+-- ? nn.TransformerEncoderLayer and ? nn.TransformerDecoderLayer, each with a norm behind it, with the names of PyTorch's
+-- parameters, whose matrices begin as Glorot's. y = model(source, target, {src_mask, src_key_padding_mask, src_causal, mask,
+-- key_padding_mask, causal, memory_mask, memory_key_padding_mask}): the first three are of the encoder, the others of the
+-- decoder; masks as in ? nn.MultiheadAttention, true where something is seen.
+--   model = nn.Transformer(16, 4, 1, 1, 32, {batch_first = true})
+--   y = model(rng.normal{2, 5, 16}, rng.normal{2, 3, 16}, {causal = true})      -- f32[2,3,16]
+function Transformer:init(width, heads, ...)
+  local o = read_transformer(...)
+  self.batch_first = o.batch_first
+  local own, norm = only(o, layer_kinds), { eps = o.eps, bias = o.bias, dtype = o.dtype }
+  self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(width, heads, own), o.encoder_layers, nn.LayerNorm(width, norm))
+  self.decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(width, heads, own), o.decoder_layers, nn.LayerNorm(width, norm))
+  for _, p in ipairs(self:parameters()) do
+    local bound = p.ndim > 1 and math.sqrt(6 / (p.shape[1] + p.shape[2]))
+    if bound then core.no_grad(p.copy_, p, rng.uniform(p.shape, { low = -bound, high = bound, dtype = p.dtype })) end
+  end
+end
+
+function Transformer:forward(source, target, given)
+  local o = read_transformer_call(given)
+  local memory = self.encoder(source, { mask = o.src_mask, key_padding_mask = o.src_key_padding_mask, causal = o.src_causal })
+  return self.decoder(target, memory, only(o, decoder_call))
+end
+
 return function(nn_)
   nn = nn_
   -- Keys and values of earlier positions, for generating text step by step: an attention appends to it, k and v being
@@ -415,7 +452,7 @@ return function(nn_)
   --   y = attention(op.ones{1, 1, 64}, {cache = cache})      -- cache.length is 1
   function nn.KVCache() return setmetatable({ length = 0 }, KVCache) end
   for _, class in ipairs { MultiHeadAttention, MultiheadAttention, MLP, TransformerBlock, TransformerEncoderLayer,
-    TransformerDecoderLayer, TransformerEncoder, TransformerDecoder } do
+    TransformerDecoderLayer, TransformerEncoder, TransformerDecoder, Transformer } do
     nn[class.class] = class
   end
 end

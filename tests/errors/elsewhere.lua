@@ -115,6 +115,6 @@ local function i64(list) return tessera.tensor(list, { dtype = "i64" }) end
 op.ctc_loss(op.zeros { 6, 1, 4 }, i64 { { 1, 2 } }, i64 { 7 }, i64 { 2 })  --! input_lengths lie between 0 and 6
 op.ctc_loss(op.zeros { 6, 1, 4 }, i64 { { 1, 2 } }, i64 { 6 }, i64 { 3 })  --! target_lengths lie between 0 and 2
 op.ctc_loss(op.zeros { 6, 1, 4 }, i64 { { 1, 2 } }, op.ones { 1 }, i64 { 2 })  --! x:cast("i64")
-nn.LSTM(2, 3)(op.ones { 4, 2, 2 }, nil, { lengths = i64 { 4, 9 } })  --! lengths lie between 0 and the 4 steps
+nn.LSTM(2, 3)(op.ones { 4, 2, 2 }, nil, { lengths = i64 { 4, 9 } })  --! LSTM: lengths lie between 0 and 4, not [4 9]
 op.conv2d(op.ones { 1, 1, 4, 4 }, op.ones { 1, 1, 3, 3 }, { padding = "sme" })  --! must be integers, 'same' or 'valid', not 'sme'
 tostring(nn.Conv2d) --> class Conv2d of modules: Conv2d(...) makes one

@@ -37,7 +37,7 @@ for method in "lower", "higher", "midpoint", "nearest":
 case("nanquantile", None, [R(3, 4)], lambda x: torch.nanquantile(torch.where(x > 0.8, float("nan"), x), 0.35, dim=1))
 
 # ---- pools and their reverse
-for axes, size, window, o in ((1, (7,), 3, {"stride": 2}), (2, (6, 5), (3, 2), {"padding": 1}), (3, (4, 4, 5), 2, {})):
+for axes, size, window, o in ((1, (7,), 3, {}), (2, (6, 5), (3, 2), {"padding": 1}), (3, (4, 4, 5), 2, {})):
     pool = getattr(nn, f"MaxPool{axes}d")(window, return_indices=True, **o)
     back = getattr(nn, f"MaxUnpool{axes}d")(window, o.get("stride"), o.get("padding", 0))
     x = R(2, 3, *size)
