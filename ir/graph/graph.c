@@ -226,7 +226,7 @@ static TsNode *intern(TsGraph *g, TsNode *n, int nout, const TsMeta *out, bool u
   TsArena *a = &g->module->arena;
   n->hash = hash_node(n);
   TsNode *made = unique || g->apart ? NULL : find(g, n);
-  if (made) return made->runs |= n->runs, made;
+  if (made) return made->runs |= n->runs, made->bytes |= n->bytes, made;
   if (!rehash(g) || !grow(g, &g->node, g->nnode, &g->capnode, sizeof *g->node)) return NULL;
   made = ts_arena_alloc(a, sizeof *made + sizeof(TsValue) * (size_t)(nout ? nout : 1));
   if (!made) return no_memory(g), NULL;

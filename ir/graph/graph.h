@@ -54,6 +54,7 @@ struct TsNode {
   TsGraph **region; /* of a call: the graph called */
   double number;
   bool backward; /* the reverse pass made it: its line is that of the operator differentiated */
+  bool bytes; /* a bitcast of what was changed in place through another type: has no derivative */
   bool runs; /* although nothing may read it: its error is the program's (ir/graph/failing.h) */
   struct TsCustom *ref; /* custom: whom to call; call: whom to ask for the derivative */
   TsValue out[];

@@ -268,11 +268,13 @@ return function(nn)
   --   x = nn.MaxUnpool1d(2)(y, index)      -- f32[1,2,8]
   define_unpool("MaxUnpool1d", 1)
   -- MaxUnpool2d(window, {stride = window, padding = 0}): as nn.MaxUnpool1d, of two axes.
-  --   y, index = nn.MaxPool2d(2, {return_indices = true})(rng.normal{1, 2, 8, 8})
+  --   pool = nn.MaxPool2d(2, {return_indices = true})
+  --   y, index = pool(rng.normal{1, 2, 8, 8})
   --   x = nn.MaxUnpool2d(2)(y, index)      -- f32[1,2,8,8]
   define_unpool("MaxUnpool2d", 2)
   -- MaxUnpool3d(window, {stride = window, padding = 0}): as nn.MaxUnpool1d, of three axes.
-  --   y, index = nn.MaxPool3d(2, {return_indices = true})(rng.normal{1, 2, 4, 4, 4})
+  --   pool = nn.MaxPool3d(2, {return_indices = true})
+  --   y, index = pool(rng.normal{1, 2, 4, 4, 4})
   --   x = nn.MaxUnpool3d(2)(y, index)      -- f32[1,2,4,4,4]
   define_unpool("MaxUnpool3d", 3)
 
