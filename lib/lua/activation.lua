@@ -18,17 +18,12 @@ return function(nn)
       places[#places + 1] = "inplace"
     end
     local read = options.placed(name, kinds, defaults, places)
-    function A:init(...) self.o = read(...) end
+    function A:init(...)
+      self.o = read(...)
+      self._told = options.told(name, self.o)
+    end
     options.described(A.init)
     function A:forward(x, ...) return forward(x, self.o, self, ...) end
-    function A:extra()
-      local words = {}
-      for i, k in ipairs(places) do
-        local v = self.o[k]
-        if v ~= nil and k ~= "inplace" then words[#words + 1] = ("%s = %s"):format(k, type(v) == "number" and ("%g"):format(v) or tostring(v)) end
-      end
-      return table.concat(words, ", ")
-    end
   end
 
   local function plain(row)
@@ -97,6 +92,7 @@ return function(nn)
   --   y = nn.PReLU(3)(rng.normal{2, 3, 4})
   function PReLU:init(...)
     local o = read_prelu(...)
+    self._told = options.told("PReLU", o)
     self.weight = op.full({ o.count }, o.slope, { dtype = o.dtype })
   end
   function PReLU:forward(x)
@@ -129,6 +125,7 @@ return function(nn)
   --   y = nn.Upsample({scale = 2, mode = "linear"})(rng.normal{1, 2, 3, 3})   -- f32[1,2,6,6]
   function Upsample:init(...)
     self.o = read_upsample(...)
+    self._told = options.told("Upsample", self.o)
     if (self.o.size == nil) == (self.o.scale == nil) then core.fail "Upsample: either size or scale is needed" end
   end
   local function spread(v, n)

@@ -77,6 +77,7 @@ return function(nn)
       need_groups(name, groups, "inputs", need(name, "inputs", COUNT, inputs))
       need_groups(name, groups, "outputs", need(name, "outputs", COUNT, outputs))
       need(name, "kernel", some, kernel)
+      self._told = options.told(name, o, "inputs", inputs, "outputs", outputs, "kernel", kernel)
       self.stride, self.dilation, self.groups, self.layout = list(o.stride, dims), list(o.dilation, dims), groups, o.layout
       self.padding_mode = o.padding_mode
       local k, taps = list(kernel, dims), 1
@@ -99,8 +100,6 @@ return function(nn)
       return op[name:lower()](x, self.weight, self.bias, { stride = self.stride, padding = self.padding,
         dilation = self.dilation, groups = self.groups, layout = self.layout })
     end
-
-    function Conv:extra() return table.concat(self.weight.shape, "x") end
   end
 
   -- Conv1d(inputs, outputs, kernel, {stride = 1, padding = 0, dilation = 1, groups = 1, bias = true,
@@ -145,6 +144,7 @@ return function(nn)
       local groups = o.groups
       need_groups(name, groups, "inputs", need(name, "inputs", COUNT, inputs))
       need_groups(name, groups, "outputs", need(name, "outputs", COUNT, outputs))
+      self._told = options.told(name, o, "inputs", inputs, "outputs", outputs, "kernel", kernel)
       local k, taps = list(kernel, dims), 1
       self.o = { stride = list(o.stride, dims), padding = list(o.padding, dims), groups = groups,
         output_padding = list(o.output_padding, dims), dilation = list(o.dilation, dims) }
@@ -158,9 +158,7 @@ return function(nn)
       if o.bias then self.bias = rng.uniform({ outputs }, { low = -bound, high = bound, dtype = o.dtype }) end
     end
     options.described(Conv.init)
-    function Conv:forward(x) return op.conv_transpose(x, self.weight, self.bias, self.o) end
-    function Conv:extra() return table.concat(self.weight.shape, "x") end
-  end
+    function Conv:forward(x) return op.conv_transpose(x, self.weight, self.bias, self.o) end  end
 
   -- ConvTranspose(inputs, outputs, kernel, {dims, stride = 1, padding = 0, output_padding = 0,
   -- groups = 1, bias = true, dilation = 1, dtype}): op.conv_transpose over as many axes as kernel has
@@ -196,7 +194,7 @@ return function(nn)
       need(name, "window", SOME, window)
       local dims = fixed or type(window) == "table" and #window or o.dims or 2
       need_axes(name, dims, { window = window, stride = o.stride, padding = o.padding, dilation = o.dilation })
-      self.return_indices = o.return_indices
+      self._told, self.return_indices = options.told(name, o, "window", window), o.return_indices
       self.o = { window = list(window, dims), stride = list(o.stride or window, dims), padding = list(o.padding, dims),
         dilation = list(o.dilation, dims), ceil_mode = o.ceil_mode, count_include_pad = o.count_include_pad, layout = o.layout }
     end
@@ -205,7 +203,6 @@ return function(nn)
       if self.return_indices then return op[row](x, self.o), op.max_pool_index(x, self.o) end
       return op[row](x, self.o)
     end
-    function Pool:extra() return table.concat(self.o.window, "x") end
   end
 
   local most, mean = { "stride", "padding", "dilation", "return_indices", "ceil_mode" }, { "stride", "padding", "ceil_mode", "count_include_pad" }
@@ -255,6 +252,7 @@ return function(nn)
     function Unpool:init(window, ...)
       self.o = read(...)
       self.o.window = need(name, "window", some, window)
+      self._told = options.told(name, self.o, "window", window)
     end
     options.described(Unpool.init)
     function Unpool:forward(x, index, given)
@@ -284,8 +282,8 @@ return function(nn)
   -- for each axis.
   --   y = nn.AdaptiveAvgPool({1, 1})(rng.normal{1, 2, 7, 7})   -- f32[1,2,1,1]
   function AdaptiveAvgPool:init(size, ...)
-    read_adaptive(...)
     self.size = need("AdaptiveAvgPool", "size", SOME, size)
+    self._told = options.told("AdaptiveAvgPool", read_adaptive(...), "size", size)
   end
   function AdaptiveAvgPool:forward(x) return op.adaptive_avg_pool(x, { size = list(self.size, x.ndim - 2) }) end
 end

@@ -8,7 +8,7 @@ local need, SIZE, FLAG, DTYPE = options.argument, options.whole { least = 0 }, o
 -- A table of which one row begins as zeros and stays so.
 local function new_table(self, name, count, width, o)
   self.count, self.width = need(name, "count", SIZE, count), need(name, "width", SIZE, width)
-  self.padding_idx = o.padding_idx
+  self.padding_idx, self._told = o.padding_idx, options.told(name, o, "count", count, "width", width)
   if o.padding_idx and o.padding_idx >= count then
     core.fail(("%s: padding_idx %d is no row of %d"):format(name, o.padding_idx, count))
   end
@@ -36,7 +36,6 @@ return function(nn)
   function Embedding:init(count, width, ...) new_table(self, "Embedding", count, width, read(...)) end
 
   function Embedding:forward(index) return (rows_of(self, index)) end
-  function Embedding:extra() return ("%d x %d"):format(self.count, self.width) end
 
   local Bag = nn.Module:extend "EmbeddingBag"
   nn.EmbeddingBag = Bag
@@ -99,5 +98,4 @@ return function(nn)
     local sum = reduce(rows, "sum")
     return mode == "mean" and sum / op.maximum(count, 1) or sum
   end
-  function Bag:extra() return ("%d x %d, %s"):format(self.count, self.width, self.mode) end
 end

@@ -68,6 +68,7 @@ return function(nn, define)
   --   y = nn.Threshold(0.1, 20)(rng.normal{4})
   function Threshold:init(limit, value)
     self.limit, self.value = need("Threshold", "limit", NUMBER, limit), need("Threshold", "value", NUMBER, value)
+    self._told = ("limit = %.14g, value = %.14g"):format(limit, value)
   end
   function Threshold:forward(x) return op.threshold(x, self.limit, self.value) end
 
@@ -250,11 +251,11 @@ return function(nn, define)
     function Norm:init(channels, ...)
       local o = read(...)
       self.channels, self.eps = need(name, "channels", COUNT, channels), o.eps
+      self._told = options.told(name, o, "channels", channels)
       if o.affine then self.weight, self.bias = op.ones({ channels }, { dtype = o.dtype }), op.zeros({ channels }, { dtype = o.dtype }) end
     end
     options.described(Norm.init)
     function Norm:forward(x) return op.group_norm(x, self.weight, self.bias, { groups = self.channels, eps = self.eps }) end
-    function Norm:extra() return tostring(self.channels) end
   end
   -- InstanceNorm1d(channels, {eps = 1e-5, affine = false, dtype}): nn.GroupNorm with a group for each channel of x [N, channels,
   -- L]; weight and bias if affine.
@@ -278,6 +279,7 @@ return function(nn, define)
     local bound = 1 / math.sqrt(need("Bilinear", "inputs1", COUNT, inputs1))
     need("Bilinear", "inputs2", COUNT, inputs2)
     need("Bilinear", "outputs", COUNT, outputs)
+    self._told = options.told("Bilinear", o, "inputs1", inputs1, "inputs2", inputs2, "outputs", outputs)
     self.weight = op.uniform({ outputs, inputs1, inputs2 }, { low = -bound, high = bound, dtype = o.dtype })
     if o.bias then self.bias = op.uniform({ outputs }, { low = -bound, high = bound, dtype = o.dtype }) end
   end

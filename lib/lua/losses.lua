@@ -93,6 +93,7 @@ function losses.into(nn)
     local read = options.placed(name, kinds, defaults, places)
     function Loss:init(...)
       self.o = read(...)
+      self._told = options.told(name, self.o)
       for k, v in pairs(self.o) do
         if core.is_tensor(v) then
           self:buffer(k, v)
@@ -102,7 +103,6 @@ function losses.into(nn)
     end
     options.described(Loss.init)
     function Loss:forward(...) return forward(self, self.o, ...) end
-    function Loss:extra() return self.o.reduction end
   end
 
   local function plain(row)

@@ -331,10 +331,10 @@ end
 function Module:eval() return self:train(false) end
 
 
--- Words of the class's own for the description that print shows: "16 -> 64".
+-- Words of the class's own for the description that print shows, as "inputs = 16, outputs = 64" of the library's layers.
 --   local MLP = nn.Module:extend "MLP"
 --   function MLP:extra() return "wide" end
-function Module:extra() return "" end
+function Module:extra() return rawget(self, "_told") or "" end
 
 -- The text that print(model) shows: the class, its words, and its children, indented.
 --   print(model)

@@ -40,7 +40,7 @@ function Linear:init(inputs, outputs, ...)
   need("Linear", "outputs", SIZE, outputs)
   local o = read_linear(...)
   local bound = 1 / math.sqrt(math.max(inputs, 1))
-  self.inputs, self.outputs = inputs, outputs
+  self.inputs, self.outputs, self._told = inputs, outputs, options.told("Linear", o, "inputs", inputs, "outputs", outputs)
   self.weight = rng.uniform({ outputs, inputs }, { low = -bound, high = bound, dtype = o.dtype })
   if o.bias then
     self.bias = rng.uniform({ outputs }, { low = -bound, high = bound, dtype = o.dtype })
@@ -48,9 +48,6 @@ function Linear:init(inputs, outputs, ...)
 end
 
 function Linear:forward(x) return op.linear(x, self.weight, self.bias) end
-function Linear:extra()
-  return ("%d -> %d%s"):format(self.inputs, self.outputs, self.bias and "" or ", no bias")
-end
 
 require "tessera.embedding"(nn)
 
@@ -67,7 +64,8 @@ local read_layernorm = options.placed("LayerNorm", { eps = EPS, affine = FLAG, b
 --   y = nn.LayerNorm({3, 4}, 1e-6)(op.ones{2, 3, 4})
 function LayerNorm:init(shape, ...)
   local o = read_layernorm(...)
-  shape = list(need("LayerNorm", "shape", SHAPE, shape), 1)
+  self._told = options.told("LayerNorm", o, "shape", need("LayerNorm", "shape", SHAPE, shape))
+  shape = list(shape, 1)
   self.shape, self.dims, self.eps = shape, #shape, o.eps
   if not o.affine then return end
   self.weight = op.ones(shape, { dtype = o.dtype })
@@ -77,7 +75,6 @@ end
 function LayerNorm:forward(x)
   return op.layernorm(x, self.weight, self.bias, { dims = self.dims, eps = self.eps })
 end
-function LayerNorm:extra() return table.concat(self.shape, "x") end
 
 local RMSNorm = define "RMSNorm"
 local read_rmsnorm = options.placed("RMSNorm", { eps = EPS, affine = FLAG, dtype = DTYPE }, { eps = 1e-5, affine = true, dtype = "f32" }, { "eps", "affine" })
@@ -87,13 +84,13 @@ local read_rmsnorm = options.placed("RMSNorm", { eps = EPS, affine = FLAG, dtype
 --   y = nn.RMSNorm(64)(op.ones{8, 64})      -- f32[8,64]
 function RMSNorm:init(shape, ...)
   local o = read_rmsnorm(...)
-  shape = list(need("RMSNorm", "shape", SHAPE, shape), 1)
+  self._told = options.told("RMSNorm", o, "shape", need("RMSNorm", "shape", SHAPE, shape))
+  shape = list(shape, 1)
   self.shape, self.dims, self.eps = shape, #shape, o.eps
   if o.affine then self.weight = op.ones(shape, { dtype = o.dtype }) end
 end
 
 function RMSNorm:forward(x) return op.rmsnorm(x, self.weight, { dims = self.dims, eps = self.eps }) end
-function RMSNorm:extra() return table.concat(self.shape, "x") end
 
 local BatchNorm = define "BatchNorm"
 local read_batchnorm = options.placed("BatchNorm", { eps = EPS, momentum = SHARE, affine = FLAG, running = FLAG, dtype = DTYPE },
@@ -107,6 +104,7 @@ local read_batchnorm = options.placed("BatchNorm", { eps = EPS, momentum = SHARE
 function BatchNorm:init(channels, ...)
   local o = read_batchnorm(...)
   need("BatchNorm", "channels", SIZE, channels)
+  self._told = options.told("BatchNorm", o, "channels", channels)
   self.channels, self.eps, self.momentum = channels, o.eps, o.momentum
   if o.affine then
     self.weight, self.bias = op.ones({ channels }, { dtype = o.dtype }), op.zeros({ channels }, { dtype = o.dtype })
@@ -142,7 +140,6 @@ function BatchNorm:forward(x)
   end
   return op.batch_norm(x, mean, var, self.weight, self.bias, { eps = self.eps })
 end
-function BatchNorm:extra() return tostring(self.channels) end
 for _, name in ipairs { "BatchNorm1d", "BatchNorm2d", "BatchNorm3d" } do nn[name] = BatchNorm end -- of any number of axes
 
 local GroupNorm = define "GroupNorm"
@@ -158,6 +155,7 @@ function GroupNorm:init(groups, channels, ...)
   if channels % groups ~= 0 then core.fail(("GroupNorm: %d groups do not divide channels = %d"):format(groups, channels)) end
   local o = read_groupnorm(...)
   self.groups, self.channels, self.eps = groups, channels, o.eps
+  self._told = options.told("GroupNorm", o, "groups", groups, "channels", channels)
   if o.affine then
     self.weight, self.bias = op.ones({ channels }, { dtype = o.dtype }), op.zeros({ channels }, { dtype = o.dtype })
   end
@@ -166,7 +164,6 @@ end
 function GroupNorm:forward(x)
   return op.group_norm(x, self.weight, self.bias, { groups = self.groups, eps = self.eps })
 end
-function GroupNorm:extra() return ("%d of %d"):format(self.groups, self.channels) end
 
 require "tessera.convolution"(nn)
 require "tessera.layers"(nn, require "tessera.activation"(nn))

@@ -193,6 +193,44 @@ function options.of(what, kinds, defaults)
   end
 end
 
+-- ---- told
+
+local function value_text(v)
+  if type(v) == "table" and not core.is_tensor(v) then
+    local words = {}
+    for i, part in ipairs(v) do words[i] = value_text(part) end
+    return "{" .. table.concat(words, ", ") .. "}"
+  end
+  if core.is_tensor(v) then return core.type_text(v) end
+  return type(v) == "number" and ("%.14g"):format(v) or type(v) == "string" and '"' .. v .. '"' or tostring(v)
+end
+
+-- Names of options: by place, then by the alphabet.
+local function in_order(own)
+  local list, seen = {}, {}
+  for i, name in ipairs(own.places or {}) do list[i], seen[name] = name, true end
+  for _, name in ipairs(names_of(own.kinds)) do
+    if not seen[name] then list[#list + 1] = name end
+  end
+  return list
+end
+
+--- What a module prints of itself: what has to be given, names and values in turn, then the options whose values
+--- are not the defaults, and bias: "inputs = 4, outputs = 5, bias = true". All options where nothing has to be given.
+function options.told(what, o, ...)
+  local own, words = known[what], {}
+  for i = 1, select("#", ...), 2 do
+    local name, v = select(i, ...)
+    words[#words + 1] = ("%s = %s"):format(name, value_text(v))
+  end
+  for _, name in ipairs(in_order(own)) do
+    local v, default = o[name], own.defaults and own.defaults[name]
+    local plain = select("#", ...) > 0 and name ~= "bias" and value_text(v) == value_text(default)
+    if v ~= nil and name ~= "inplace" and not plain then words[#words + 1] = ("%s = %s"):format(name, value_text(v)) end
+  end
+  return table.concat(words, ", ")
+end
+
 -- Options, and no list that is a value.
 local function is_options(v) return type(v) == "table" and not core.is_tensor(v) and v[1] == nil end
 
@@ -200,6 +238,7 @@ local function is_options(v) return type(v) == "table" and not core.is_tensor(v)
 --- to be given: Conv2d(3, 8, 3, 1, {padding = 1}). A nil leaves a place out.
 function options.placed(what, kinds, defaults, places)
   local read = options.of(what, kinds, defaults)
+  known[what].places = known[what].places or places
   places = places or {}
   return function(...)
     local n, first = select("#", ...), ...

@@ -193,6 +193,7 @@ end
 local function init_layer(self, kind, o, inputs, hidden)
   local name = self.class
   self.inputs, self.hidden = need(name, "inputs", SIZE, inputs), need(name, "hidden", SIZE, hidden)
+  self._told = options.told(name, o, "inputs", inputs, "hidden", hidden)
   self.layers, self.dropout = o.layers, o.dropout
   self.batch_first, self.bidirectional, self.activation = o.batch_first, o.bidirectional, o.activation
   local ways = self.bidirectional and 2 or 1
@@ -204,11 +205,6 @@ local function init_layer(self, kind, o, inputs, hidden)
   end
 end
 
-local function describe_layer(self)
-  return ("%d -> %d%s%s%s"):format(self.inputs, self.hidden, self.layers > 1 and (", %d layers"):format(self.layers) or "",
-    self.bidirectional and ", both ways" or "", self.batch_first and ", batch first" or "")
-end
-
 local RNN = Module:extend "RNN"
 local read_rnn = options.placed("RNN", with_activation(layer_kinds, KIND), with_activation(layer_defaults, "tanh"), rnn_places)
 
@@ -218,7 +214,6 @@ local read_rnn = options.placed("RNN", with_activation(layer_kinds, KIND), with_
 --   y, h = nn.RNN(8, 16)(rng.normal{5, 3, 8})      -- f32[5,3,16], f32[1,3,16]
 function RNN:init(inputs, hidden, ...) init_layer(self, kinds.RNN, read_rnn(...), inputs, hidden) end
 function RNN:forward(x, h, o) return forward(self, kinds.RNN, x, h, o) end
-RNN.extra = describe_layer
 
 local LSTM = Module:extend "LSTM"
 local read_lstm = options.placed("LSTM", layer_kinds, layer_defaults, places)
@@ -237,7 +232,6 @@ local read_lstm = options.placed("LSTM", layer_kinds, layer_defaults, places)
 --   y, state = lstm(rng.normal{5, 3, 8}, nil, {lengths = {5, 3, 4}})
 function LSTM:init(inputs, hidden, ...) init_layer(self, kinds.LSTM, read_lstm(...), inputs, hidden) end
 function LSTM:forward(x, state, o) return forward(self, kinds.LSTM, x, state, o) end
-LSTM.extra = describe_layer
 
 local GRU = Module:extend "GRU"
 local read_gru = options.placed("GRU", layer_kinds, layer_defaults, places)
@@ -248,7 +242,6 @@ local read_gru = options.placed("GRU", layer_kinds, layer_defaults, places)
 --   y, h = nn.GRU(8, 16)(rng.normal{5, 3, 8})      -- f32[5,3,16], f32[1,3,16]
 function GRU:init(inputs, hidden, ...) init_layer(self, kinds.GRU, read_gru(...), inputs, hidden) end
 function GRU:forward(x, h, o) return forward(self, kinds.GRU, x, h, o) end
-GRU.extra = describe_layer
 
 -- ---- cells: one step
 
@@ -256,6 +249,7 @@ local cell_kinds = { bias = FLAG, dtype = DTYPE }
 
 local function init_cell(self, kind, o, inputs, hidden)
   self.inputs, self.hidden = need(self.class, "inputs", SIZE, inputs), need(self.class, "hidden", SIZE, hidden)
+  self._told = options.told(self.class, o, "inputs", inputs, "hidden", hidden)
   self.activation = o.activation
   make_weights(self, kind, inputs, "", o.bias, o.dtype)
 end
@@ -274,8 +268,6 @@ local function cell_forward(self, kind, x, given)
   return h, c
 end
 
-local function describe_cell(self) return ("%d -> %d"):format(self.inputs, self.hidden) end
-
 local RNNCell = Module:extend "RNNCell"
 local read_rnncell = options.placed("RNNCell", with_activation(cell_kinds, KIND), { bias = true, activation = "tanh" }, { "bias", "activation" })
 
@@ -284,7 +276,6 @@ local read_rnncell = options.placed("RNNCell", with_activation(cell_kinds, KIND)
 --   h = nn.RNNCell(8, 16)(rng.normal{3, 8})      -- f32[3,16]
 function RNNCell:init(inputs, hidden, ...) init_cell(self, kinds.RNN, read_rnncell(...), inputs, hidden) end
 function RNNCell:forward(x, h) return cell_forward(self, kinds.RNN, x, h) end
-RNNCell.extra = describe_cell
 
 local LSTMCell = Module:extend "LSTMCell"
 local read_lstmcell = options.placed("LSTMCell", cell_kinds, { bias = true }, { "bias" })
@@ -294,7 +285,6 @@ local read_lstmcell = options.placed("LSTMCell", cell_kinds, { bias = true }, { 
 --   h, c = nn.LSTMCell(8, 16)(rng.normal{3, 8})      -- f32[3,16], f32[3,16]
 function LSTMCell:init(inputs, hidden, ...) init_cell(self, kinds.LSTM, read_lstmcell(...), inputs, hidden) end
 function LSTMCell:forward(x, state) return cell_forward(self, kinds.LSTM, x, state) end
-LSTMCell.extra = describe_cell
 
 local GRUCell = Module:extend "GRUCell"
 local read_grucell = options.placed("GRUCell", cell_kinds, { bias = true }, { "bias" })
@@ -304,7 +294,6 @@ local read_grucell = options.placed("GRUCell", cell_kinds, { bias = true }, { "b
 --   h = nn.GRUCell(8, 16)(rng.normal{3, 8})      -- f32[3,16]
 function GRUCell:init(inputs, hidden, ...) init_cell(self, kinds.GRU, read_grucell(...), inputs, hidden) end
 function GRUCell:forward(x, h) return cell_forward(self, kinds.GRU, x, h) end
-GRUCell.extra = describe_cell
 
 for _, class in ipairs { RNN, LSTM, GRU, RNNCell, LSTMCell, GRUCell } do recurrent[class.class] = class end
 

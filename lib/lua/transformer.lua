@@ -112,6 +112,7 @@ function MultiHeadAttention:init(width, heads, o)
     error(("MultiHeadAttention: kv_heads = %d does not divide heads = %d"):format(kv, heads), 3)
   end
   self.heads, self.kv_heads, self.head_dim = heads, kv, d
+  self._told = options.told("MultiHeadAttention", o, "width", width, "heads", heads)
   self.causal, self.rope, self.window = o.causal, o.rope, o.window
   self.attention_dropout = o.attention_dropout
   self.qkv = nn.Linear(width, (heads + 2 * kv) * d, { bias = o.bias, dtype = o.dtype })
@@ -132,8 +133,6 @@ function MultiHeadAttention:forward(x, o)
   return self.out(join_heads((attend(q, k, v, { mask = o.mask, causal = self.causal, window = self.window,
     dropout = self.training and self.attention_dropout or 0 }))))
 end
-
-function MultiHeadAttention:extra() return ("%d heads of %d"):format(self.heads, self.head_dim) end
 
 -- ---- attention of queries to keys and values, with PyTorch's parameters
 
@@ -163,6 +162,7 @@ function MultiheadAttention:init(width, heads, ...)
   if width % heads ~= 0 then core.fail(("%s: %d heads do not divide width = %d"):format(name, heads, width)) end
   self.width, self.heads, self.dropout, self.batch_first = width, heads, o.dropout, o.batch_first
   self.kdim, self.vdim = o.kdim or width, o.vdim or width
+  self._told = options.told(name, o, "width", width, "heads", heads)
   local function drawn(rows, columns) -- Glorot's
     local bound = math.sqrt(6 / (rows + columns))
     return rng.uniform({ rows, columns }, { low = -bound, high = bound, dtype = o.dtype })
@@ -234,8 +234,6 @@ function MultiheadAttention:forward(q, k, v, o)
   return y, single and p:squeeze(0) or p
 end
 
-function MultiheadAttention:extra() return ("%d heads of %d"):format(self.heads, self.width / self.heads) end
-
 -- ---- blocks of language models
 
 local MLP = define "MLP"
@@ -248,7 +246,7 @@ local read_mlp = options.of("MLP", mlp_kinds, mlp_defaults)
 --   y = nn.MLP(4, 16, {activation = "relu"})(rng.normal{2, 4})
 function MLP:init(width, hidden, o)
   o = read_mlp(o)
-  self.activation = o.activation
+  self.activation, self._told = o.activation, options.told("MLP", o, "width", width, "hidden", hidden)
   local linear = { bias = o.bias, dtype = o.dtype }
   self.up = nn.Linear(need("MLP", "width", SIZE, width), need("MLP", "hidden", SIZE, hidden), linear)
   self.down = nn.Linear(hidden, width, linear)
@@ -282,6 +280,7 @@ end
 function TransformerBlock:init(width, heads, o)
   o = read_block(o)
   need("TransformerBlock", "width", COUNT, width)
+  self._told = options.told("TransformerBlock", o, "width", width, "heads", heads)
   local Norm = o.norm == "rmsnorm" and nn.RMSNorm or nn.LayerNorm
   self.norm1, self.attention = Norm(width), nn.MultiHeadAttention(width, heads, only(o, attention_kinds))
   self.norm2, self.mlp = Norm(width), nn.MLP(width, o.hidden or 4 * width, only(o, mlp_kinds))
@@ -306,6 +305,7 @@ local function init_layer(self, o, width, heads, attentions)
   local dropout, linear = o.dropout, { bias = o.bias, dtype = o.dtype }
   need(self.class, "width", COUNT, width)
   need(self.class, "heads", COUNT, heads)
+  self._told = options.told(self.class, o, "width", width, "heads", heads)
   self.norm_first, self.activation = o.norm_first, o.activation
   for _, name in ipairs(attentions) do
     self[name] = nn.MultiheadAttention(width, heads, { dropout = dropout, bias = o.bias, batch_first = o.batch_first, dtype = o.dtype })
@@ -428,6 +428,7 @@ local read_transformer_call = options.of("Transformer", transformer_call)
 function Transformer:init(width, heads, ...)
   local o = read_transformer(...)
   self.batch_first = o.batch_first
+  self._told = options.told("Transformer", o, "width", width, "heads", heads)
   local own, norm = only(o, layer_kinds), { eps = o.eps, bias = o.bias, dtype = o.dtype }
   self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(width, heads, own), o.encoder_layers, nn.LayerNorm(width, norm))
   self.decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(width, heads, own), o.decoder_layers, nn.LayerNorm(width, norm))

@@ -37,7 +37,7 @@ local first, h = gru(x["0:2"])
 local second, h = gru(x["2:"], h)
 op.concat({ first, second }, { axis = 0 }):hash() == whole:hash() --> true
 h:hash() == last:hash() --> true
-tostring(gru) --> GRU(3 -> 4, 2 layers)
+tostring(gru) --> GRU(inputs = 3, hidden = 4, layers = 2, bias = true, dropout = 0.5)
 
 -- A training step has the bits of the eager loop.
 local function trained(eager)
