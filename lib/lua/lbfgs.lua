@@ -13,7 +13,7 @@ local options = require "tessera.options"
 local parameters = require "tessera.parameters"
 local op = core.op
 
-local LBFGS = { name = "LBFGS" }
+local LBFGS = require("tessera.named").told("optimiser", { name = "LBFGS" })
 LBFGS.__index = LBFGS
 LBFGS.__tostring = function(self)
   return ("LBFGS(%d iterations a step, %d parameters)"):format(self.iterations, #self.params)
@@ -187,7 +187,7 @@ end
 function LBFGS:state_dict()
   local state = optim_state.of(self, kinds)
   state.moves, state.bends = { unpack(self.moves) }, { unpack(self.bends) }
-  return state
+  return require "tessera.state"(state)
 end
 
 --- All of it, or an error and nothing.

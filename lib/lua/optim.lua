@@ -29,7 +29,7 @@ local kinds = { lr = SIZE, momentum = SIZE, dampening = options.number(), weight
   momentum_decay = SIZE, decoupled = FLAG, rho = SHARE, lambd = SIZE, t0 = SIZE, etas = options.list(POSITIVE, 2),
   step_sizes = options.list(POSITIVE, 2) }
 
-local Optimizer = {}
+local Optimizer = require("tessera.named").told("optimiser", {})
 Optimizer.__index = Optimizer
 
 -- What of the options is one's own in a group, and the optimiser's elsewhere.
@@ -217,7 +217,7 @@ function Optimizer:state_dict()
     for _, name in ipairs(self.state_names) do own[name] = s[name] end
     state.state[i] = own
   end
-  return state
+  return require "tessera.state"(state)
 end
 
 -- The tensors of parameter i, which are made where they are missing, and what the state has for them: where that is

@@ -7,6 +7,7 @@
 local core = require "tessera.core"
 local options = require "tessera.options"
 local settings = require "tessera.settings"
+local told = require("tessera.named").told
 local schedule = {}
 
 local POSITIVE, SIZE, SHARE = options.number { above = 0 }, options.number { least = 0 }, options.number { least = 0, most = 1 }
@@ -17,7 +18,7 @@ local STEPS = options.needed(POSITIVE)
 local function define(name, own, defaults, rate)
   own.lr, own.warmup, defaults.warmup = options.needed(SIZE), SIZE, 0
   local read = options.of("schedule." .. name, own, defaults)
-  local class, known, optional = { name = "schedule." .. name }, {}, {}
+  local class, known, optional = told("rate", { name = "schedule." .. name }), {}, {}
   for option, k in pairs(own) do
     known[#known + 1] = option
     optional[option] = not k.needed and defaults[option] == nil
@@ -123,7 +124,7 @@ define("one_cycle", { steps = STEPS, rise = SHARE, divide = POSITIVE, divide_las
 
 -- ---- what looks at the loss
 
-local Plateau = { name = "schedule.plateau" }
+local Plateau = told("rate", { name = "schedule.plateau" })
 Plateau.__index = Plateau
 Plateau.__call = function(self) return self.lr end
 Plateau.__tostring = function(self) return ("schedule.plateau(lr = %g)"):format(self.lr) end

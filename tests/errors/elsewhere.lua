@@ -7,6 +7,9 @@ local function at(title)
   if title == "tensor" then return core.methods end
   if title == "module" then return nn.Module end
   if title == "tessera" then return tessera end
+  if title == "schedule" then return tessera.optim.schedule end
+  if title == "optimiser" then return tessera.optim.SGD { op.ones { 2 } } end
+  if title == "rate" then return tessera.optim.schedule.constant { lr = 1 } end
   return tessera[title]
 end
 
@@ -64,7 +67,7 @@ op.linalg.solve(1, 2)                             --! op.solve(a, b)
 
 -- What a hint tells to write runs, where it is one call of what is at hand.
 local x, y = op.ones { 2, 2 }, op.full({ 2, 2 }, 0.5)
-local known = { op = op, nn = nn, rng = tessera.rng, tessera = tessera, x = x, y = y, a = x, b = y, c = x, n = 3, logits = x,
+local known = { op = op, nn = nn, optim = tessera.optim, rng = tessera.rng, tessera = tessera, x = x, y = y, a = x, b = y, c = x, n = 3, logits = x,
   q = op.ones { 1, 1, 2, 2 }, k = op.ones { 1, 1, 2, 2 }, v = op.ones { 1, 1, 2, 2 }, inputs = 2, outputs = 2,
   channels = 2, parameters = { x }, re = x, im = y }
 local other = { cuda = true, self = true, model = true, graph = true, data = true, real_view = true, nll = true }
@@ -86,6 +89,9 @@ nn.Linar(2, 2)              --! did you mean 'Linear'?
 tessera.optm                --! did you mean 'optim'?
 tessera.optim.Adamw({})     --! did you mean 'AdamW'?
 tessera.graph.trainin_step  --! tessera.graph has no 'trainin_step'
+tessera.optim.SGD({ op.ones { 2 } }).param_groups[1].lr = 1  --! opt.groups[1].lr
+tessera.optim.schedule.plateau({ lr = 1 }):step()             --! rate:update(loss) of a plateau
+tessera.optim.schedule.StepLR({})                             --! optim.schedule.step{lr = 0.1, every = 30}
 tessera.optim.schedule.cos  --! tessera.optim.schedule has no 'cos'
 tessera.data.batch          --! did you mean 'batches'?
 tessera.rng.unform          --! did you mean 'uniform'?
