@@ -306,7 +306,7 @@ return function(graph, derivative, scalar)
     end
     local sums = o.accumulate > 1 or o.scale ~= nil
     local self = setmetatable({ model = model, loss = loss, optimizer = optimizer, name = o.name, ema = o.ema,
-      accumulate = o.accumulate, scaler = new_scaler(o.scale), sums = sums and {} or nil, at = 0 },
+      accumulate = o.accumulate, scaler = new_scaler(o.scale), sums = sums and {} or nil, at = 0, revision = false },
       { __index = Step })
     if optimizer.search and (sums or o.ema) then
       fail(("graph.training_step: %s looks at one loss several times a step, without accumulate, scale and ema"):format(optimizer.name))
