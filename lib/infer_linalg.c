@@ -276,13 +276,22 @@ int ts_shape_rule_pinv(TsInfer *inf) {
   return 0;
 }
 
+/* A b of vectors, one for each matrix, is none of columns. */
+static int not_columns(TsInfer *inf) {
+  const TsMeta *a = inf->in[0], *b = inf->in[1];
+  ts_infer_mismatch(inf, "rows of b and size of a differ", 0, 1);
+  if (b->ndim == a->ndim - 1 && b->dim[b->ndim - 1] == a->dim[a->ndim - 1])
+    ts_error_hint(inf->err, "b is a vector with one axis alone: b:unsqueeze(-1) has columns");
+  return -1;
+}
+
 /* a [.., n, n], b [.., n, k]; for solve also b [n]. */
 int ts_shape_rule_tri_solve(TsInfer *inf) {
   const TsMeta *a = inf->in[0], *b = inf->in[1];
   if (matrices(inf, 0, true)) return -1;
   bool vector = b->ndim == 1;
   if (b->ndim < 1 || b->dim[vector ? 0 : b->ndim - 2] != a->dim[a->ndim - 1])
-    return ts_infer_mismatch(inf, "rows of b and size of a differ", 0, 1);
+    return not_columns(inf);
   if (counted(inf, b, 0) || batch_shape(inf, 2, vector ? 1 : 2)) return -1;
   TsMeta *m = &inf->out[0];
   m->dim[m->ndim++] = a->dim[a->ndim - 1];

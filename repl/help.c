@@ -192,6 +192,9 @@ static int name_columns(const TsOpInfo *o) {
     if (o->attr[i].namelen + 2 > n) n = o->attr[i].namelen + 2;
   for (int i = 0; i < o->nin; i++)
     if ((int)strlen(o->input[i]) + 2 > n) n = (int)strlen(o->input[i]) + 2;
+  const TsMoreOption *m;
+  for (int i = 0; (m = ts_help_more(o, i)); i++)
+    if ((int)strlen(m->name) + 2 > n) n = (int)strlen(m->name) + 2;
   return n;
 }
 
@@ -207,14 +210,19 @@ static bool leads(const TsOpInfo *o, int i) { /* written before the tensors: ein
 }
 
 static void put_options(const TsOpInfo *o, TsText *out, bool names) {
+  const TsMoreOption *m;
   int n = 0;
   for (int i = 0; i < o->nattr; i++) n += !is_needed(&o->attr[i]);
+  for (int i = 0; (m = ts_help_more(o, i)); i++) n += ts_help_more_is_new(o, m);
   if (!n) return;
   ts_text_str(out, out->len && out->at[out->len - 1] != '(' ? " [, " : "[");
   ts_text_str(out, names ? "{" : "options");
-  for (int i = 0, k = 0; names && i < o->nattr; i++)
+  int k = 0;
+  for (int i = 0; names && i < o->nattr; i++)
     if (!is_needed(&o->attr[i]))
       ts_text_format(out, "%s%.*s", k++ ? ", " : "", o->attr[i].namelen, o->attr[i].name);
+  for (int i = 0; names && (m = ts_help_more(o, i)); i++)
+    if (ts_help_more_is_new(o, m)) ts_text_format(out, "%s%s", k++ ? ", " : "", m->name);
   ts_text_str(out, names ? "}]" : "]");
 }
 
@@ -304,13 +312,28 @@ static void put_option_lines(const TsOpInfo *o, int width, TsText *out) {
   int names = name_columns(o);
   for (int i = 0; i < o->nattr; i++) {
     const TsAttrSpec *s = &o->attr[i];
+    const TsMoreOption *more = ts_help_more_named(o, s->name, s->namelen);
     TsText line = {0};
     put_heading(out, i ? "" : "options");
     ts_text_format(out, "%-*.*s", names, s->namelen, s->name);
-    ts_text_str(&line, type_word(s, buffer));
-    put_default(s, &line);
-    if (s->optional) ts_text_str(&line, ", optional");
-    if (is_needed(s)) ts_text_str(&line, ", needed");
+    if (more) {
+      ts_text_str(&line, more->text);
+    } else {
+      ts_text_str(&line, type_word(s, buffer));
+      put_default(s, &line);
+      if (s->optional) ts_text_str(&line, ", optional");
+      if (is_needed(s)) ts_text_str(&line, ", needed");
+    }
+    ts_help_wrap(out, line.at, HEADING + names, HEADING + names, width);
+    ts_text_free(&line);
+  }
+  const TsMoreOption *m;
+  for (int i = 0, k = o->nattr; (m = ts_help_more(o, i)); i++) {
+    if (!ts_help_more_is_new(o, m)) continue;
+    TsText line = {0};
+    put_heading(out, k++ ? "" : "options");
+    ts_text_format(out, "%-*s", names, m->name);
+    ts_text_format(&line, "%s%s%s", m->text, m->help ? ": " : "", m->help ? m->help : "");
     ts_help_wrap(out, line.at, HEADING + names, HEADING + names, width);
     ts_text_free(&line);
   }

@@ -9,6 +9,7 @@
  * Rejected: places among all elements, as the tape has them (vm/tape_write.c): a graph is compiled,
  * and a scatter by an index that only restates a slice is slow. */
 #include "vm/capture_state.h"
+#include "vm/write.h"
 
 #include <stdlib.h>
 
@@ -157,8 +158,10 @@ static TsVal undone(TsGraph *g, const TsNode *n, TsVal x, TsVal v) {
                     NULL);
   case TS_OP_real_view: return put_parts(b, v);
   case TS_OP_bitcast:
-    return ts_build(b, TS_OP_bitcast, TS_IN(v),
-                    TS_ATTRS({"dtype", ts_b_dtype((TsDtype)x->meta.dtype)}), NULL);
+    v = ts_build(b, TS_OP_bitcast, TS_IN(v),
+                 TS_ATTRS({"dtype", ts_b_dtype((TsDtype)x->meta.dtype)}), NULL);
+    if (v) v->node->bytes = true;
+    return v;
   default: return NULL;
   }
 }
@@ -172,7 +175,23 @@ static TsVal put(TsCapture *k, uint32_t m, TsVal view, TsVal v) {
   return v ? put(k, m, n->in[0], v) : NULL;
 }
 
+/* Whether elements of the view lie one over the other: all that an expansion shows. */
+static bool overlaps(const TsCapture *k, uint32_t m, TsVal v) {
+  int64_t all = ts_meta_numel(&v->meta);
+  for (; ts_node_is_view(v->node) && !was_value(k, m, v); v = v->node->in[0]) {
+    const TsNode *n = v->node;
+    if (ts_meta_numel(&v->meta) != all) return false;
+    bool wider = all > ts_meta_numel(&n->in[0]->meta);
+    if (wider && (n->op == TS_OP_expand || n->op == TS_OP_broadcast_to)) return true;
+    if (n->op == TS_OP_unfold && n->attr[1].i > n->attr[2].i && wider) return true;
+  }
+  return false;
+}
+
 TsVal ts_capture_put(TsContext *c, TsTensor *view, TsVal v) {
-  v = put(c->capture, view->storage->version, view->origin, v);
+  TsCapture *k = c->capture;
+  uint32_t m = view->storage->version;
+  v = put(k, m, view->origin, v);
+  if (!v && !c->err.code && overlaps(k, m, view->origin)) ts_write_refuse_overlap(c, view);
   return v ? v : lost(c, "a view is changed in place");
 }

@@ -63,7 +63,8 @@ typedef struct TsTapeEntry {
   const TsAttr *attr;
   TsAdjointFn *adjoint; /* instead of the row's, for calls that are no rows; or NULL */
   void *arg;
-  int line; /* for messages: what the caller's where() understands */
+  int line;   /* for messages: what the caller's where() understands */
+  bool bytes; /* see TsNode */
 } TsTapeEntry;
 
 typedef struct TsReverse {

@@ -64,7 +64,7 @@ static int casts(TsCompose *k, TsVal *in, TsDtype *result) {
   return b->failed ? -1 : 0;
 }
 
-int ts_compose(TsCompose *k) {
+static int compose(TsCompose *k) {
   TsVal in[TS_MAX_IN];
   TsDtype result = TS_DT_none;
   bool other = needs_casts(k);
@@ -77,6 +77,12 @@ int ts_compose(TsCompose *k) {
     if (k->b->meta(k->b, k->out[i])->dtype != result)
       k->out[i] = ts_build_cast(k->b, k->out[i], result);
   return k->b->failed ? -1 : 0;
+}
+
+int ts_compose(TsCompose *k) {
+  int failed = compose(k);
+  if (failed) ts_op_error_of(k->b->err, ts_op_info(k->op)->name);
+  return failed;
 }
 
 static void set_attr(TsAttr *attr, const TsOpInfo *o, const TsBuildAttr *a) {

@@ -26,17 +26,55 @@ int ts_compose_exponential(TsCompose *k) {
   return b->failed ? -1 : 0;
 }
 
+/* Whether a weight is negative or NaN, as a whole number. */
+static TsVal any_bad(TsBuild *b, TsVal w) {
+  TsVal good = ts_build2(b, TS_OP_ge, w, b->number(b, 0));
+  TsVal bad = ts_build1(b, TS_OP_any, ts_build1(b, TS_OP_logical_not, good));
+  return ts_build_cast(b, bad, TS_DT_i64);
+}
+
+static int need_weights(TsBuild *b, TsVal w) {
+  TsVal bad = any_bad(b, w);
+  int64_t any = 0;
+  if (b->failed || b->whole(b, bad, &any)) return -1;
+  return any ? ts_build_fail(b, TS_ERR_value, "multinomial: a weight is negative, or NaN") : 0;
+}
+
+/* What was drawn, while nothing is computed: bad weights are a place that is out of range then. */
+static TsVal guarded(TsBuild *b, TsVal w, TsVal drawn) {
+  const int64_t one = 1;
+  TsVal zero =
+      ts_build(b, TS_OP_zeros, 0, NULL,
+               TS_ATTRS({"shape", ts_b_ints(&one, 1)}, {"dtype", ts_b_dtype(TS_DT_i64)}), NULL);
+  return ts_build2(b, TS_OP_add, drawn, ts_build2(b, TS_OP_take, zero, any_bad(b, w)));
+}
+
+static int need_count(TsBuild *b, const TsMeta *m, int64_t count, bool again) {
+  char text[TS_META_TEXT];
+  if (m->ndim < 1)
+    return ts_build_fail(b, TS_ERR_shape,
+                         "multinomial: weights [.., classes] are needed, not %s",
+                         ts_meta_text(m, text));
+  if (count < 0)
+    return ts_build_fail(b, TS_ERR_value, "multinomial: count = %lld is negative",
+                         (long long)count);
+  if (again || count <= m->dim[m->ndim - 1]) return 0;
+  ts_build_fail(
+      b, TS_ERR_value,
+      "multinomial: count = %lld is more than the %lld classes of %s, each of which is "
+      "drawn once",
+      (long long)count, (long long)m->dim[m->ndim - 1], ts_meta_text(m, text));
+  return ts_error_hint(b->err, "replacement = true draws them again");
+}
+
 /* Without replacement: the first to come of exponential waiting times with the weights as rates. */
 int ts_compose_multinomial(TsCompose *k) {
   TsBuild *b = k->b;
   TsVal w = k->in[0], out[2] = {NULL}, zero = b->number(b, 0);
   TsMeta m = *b->meta(b, w);
   int64_t count = k->attr[0].i;
-  char text[TS_META_TEXT];
-  if (m.ndim < 1 || count < 0 || (!k->attr[1].i && count > m.dim[m.ndim - 1]))
-    return ts_build_fail(b, TS_ERR_value, "multinomial: %lld of %s", (long long)count,
-                         ts_meta_text(&m, text));
-  if (k->attr[1].i) {
+  if (need_count(b, &m, count, k->attr[1].i) || (b->whole && need_weights(b, w))) return -1;
+  if (k->attr[1].i) { /* captured bad weights are found by their logarithms */
     k->out[0] = ts_build(
         b, TS_OP_categorical, TS_IN(ts_build1(b, TS_OP_log, w)),
         TS_ATTRS({"count", ts_b_int(count)}, {"seed", k->attr[2]}, {"stream", k->attr[3]}),
@@ -52,7 +90,7 @@ int ts_compose_multinomial(TsCompose *k) {
                   TS_NO_ATTRS, NULL);
   ts_build(b, TS_OP_topk, TS_IN(wait),
            TS_ATTRS({"k", ts_b_int(count)}, {"largest", ts_b_bool(false)}), out);
-  k->out[0] = out[1];
+  k->out[0] = b->whole ? out[1] : guarded(b, k->in[0], out[1]);
   return b->failed ? -1 : 0;
 }
 

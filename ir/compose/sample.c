@@ -14,7 +14,7 @@ static TsVal clamped(TsBuild *b, TsVal x, double low, double high) {
 }
 
 /* ---- grid_sample */
-enum { BILINEAR, NEAREST };
+enum { BILINEAR, NEAREST, BICUBIC };
 enum { ZEROS, BORDER, REFLECTION };
 
 /* Back and forth between low and low + span. */
@@ -28,6 +28,15 @@ static TsVal reflected(TsBuild *b, TsVal v, double low, double span) {
   return plus(b, ts_build_where(b, odd, ts_build2(b, TS_OP_sub, width, rest), rest), low);
 }
 
+/* A place beyond an image of n elements, as the padding has it. */
+static TsVal bounded(TsCompose *k, TsVal v, double n) {
+  TsBuild *b = k->b;
+  bool corners = k->attr[2].i;
+  if (k->attr[1].i == REFLECTION)
+    v = corners ? reflected(b, v, 0, n - 1) : reflected(b, v, -0.5, n);
+  return k->attr[1].i == ZEROS ? v : clamped(b, v, 0, n - 1);
+}
+
 /* Coordinate number i of the grid, from [-1, 1] to elements of n. */
 static TsVal coordinate(TsCompose *k, int i, double n, const int64_t *dim) {
   TsBuild *b = k->b;
@@ -35,10 +44,7 @@ static TsVal coordinate(TsCompose *k, int i, double n, const int64_t *dim) {
   TsVal v = ts_build(b, TS_OP_select, TS_IN(k->in[1]),
                      TS_ATTRS({"axis", ts_b_int(-1)}, {"index", ts_b_int(i)}), NULL);
   v = plus(b, ts_build_reshape(b, v, dim, 3), 1);
-  v = corners ? times(b, v, (n - 1) / 2) : plus(b, times(b, v, n / 2), -0.5);
-  if (k->attr[1].i == REFLECTION)
-    v = corners ? reflected(b, v, 0, n - 1) : reflected(b, v, -0.5, n);
-  return k->attr[1].i == ZEROS ? v : clamped(b, v, 0, n - 1);
+  return corners ? times(b, v, (n - 1) / 2) : plus(b, times(b, v, n / 2), -0.5);
 }
 
 enum { MOST = 3 }; /* axes of space */
@@ -93,6 +99,44 @@ static TsVal interpolated(TsBuild *b, const Picture *p, const TsVal *place) {
   return sum;
 }
 
+/* Shares of the four elements around a place that lies t behind the second: cubic convolution
+ * (Keys 1981) with a = -0.75. */
+static void cubic_shares(TsBuild *b, TsVal t, TsVal share[4]) {
+  const double a = -0.75;
+  TsVal rest = ts_build2(b, TS_OP_sub, b->number(b, 1), t);
+  for (int side = 0; side < 2; side++) {
+    TsVal near = side ? rest : t, far = plus(b, near, 1), v;
+    v = plus(b, times(b, near, a + 2), -(a + 3));
+    v = ts_build2(b, TS_OP_mul, ts_build2(b, TS_OP_mul, v, near), near);
+    share[1 + side] = plus(b, v, 1);
+    v = plus(b, times(b, far, a), -5 * a);
+    v = plus(b, ts_build2(b, TS_OP_mul, v, far), 8 * a);
+    share[side ? 3 : 0] = plus(b, ts_build2(b, TS_OP_mul, v, far), -4 * a);
+  }
+}
+
+/* Sixteen elements, each where the padding has it. */
+static TsVal bicubic(TsCompose *k, const Picture *p, const TsVal *place) {
+  TsBuild *b = k->b;
+  TsVal at[2][4], share[2][4], sum = NULL;
+  for (int i = 0; i < 2; i++) {
+    TsVal low = ts_build1(b, TS_OP_floor, place[i]);
+    cubic_shares(b, ts_build2(b, TS_OP_sub, place[i], low), share[i]);
+    for (int j = 0; j < 4; j++) at[i][j] = bounded(k, plus(b, low, j - 1), p->size[i]);
+  }
+  for (int row = 0; row < 4; row++) {
+    TsVal line = NULL;
+    for (int column = 0; column < 4; column++) {
+      TsVal v = fetched(b, p, (TsVal[]){at[0][row], at[1][column]});
+      v = ts_build2(b, TS_OP_mul, v, share[1][column]);
+      line = line ? ts_build2(b, TS_OP_add, line, v) : v;
+    }
+    line = ts_build2(b, TS_OP_mul, line, share[0][row]);
+    sum = sum ? ts_build2(b, TS_OP_add, sum, line) : line;
+  }
+  return sum;
+}
+
 /* The grid names the last axis of space first. */
 int ts_compose_grid_sample(TsCompose *k) {
   TsBuild *b = k->b;
@@ -113,13 +157,22 @@ int ts_compose_grid_sample(TsCompose *k) {
   Picture p = {.x = ts_build_reshape(b, k->in[0], image, 3),
                .axes = axes,
                .dim = {m.dim[0], m.dim[1], places}};
-  TsVal place[MOST];
+  if (k->attr[0].i == BICUBIC && axes != 2)
+    return ts_build_fail(b, TS_ERR_attribute,
+                         "grid_sample: mode 'bicubic' is for images [N, C, H, W], not %s",
+                         ts_meta_text(&m, tm));
+  TsVal place[MOST], v;
   for (int i = 0; i < axes; i++) {
     p.size[i] = (double)m.dim[2 + i];
     place[i] = coordinate(k, axes - 1 - i, p.size[i], line);
+    if (k->attr[0].i != BICUBIC) place[i] = bounded(k, place[i], p.size[i]);
     if (k->attr[0].i == NEAREST) place[i] = ts_build1(b, TS_OP_round, place[i]);
   }
-  TsVal v = k->attr[0].i == NEAREST ? fetched(b, &p, place) : interpolated(b, &p, place);
+  switch (k->attr[0].i) {
+  case NEAREST: v = fetched(b, &p, place); break;
+  case BICUBIC: v = bicubic(k, &p, place); break;
+  default: v = interpolated(b, &p, place);
+  }
   k->out[0] = ts_build_reshape(b, v, dim, 2 + axes);
   return b->failed ? -1 : 0;
 }

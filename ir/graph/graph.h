@@ -43,6 +43,7 @@ typedef struct TsValue TsValue;
 struct TsNode {
   uint16_t op; /* TsOp or TsNodeOp */
   uint16_t nregion;
+  uint16_t as; /* the composed row that it is a part of, from 1: its errors are that one's */
   int nin, nout;
   int line;    /* index into the module's places, 0: unknown */
   uint32_t id; /* position in the graph */
@@ -54,6 +55,8 @@ struct TsNode {
   TsGraph **region; /* of a call: the graph called */
   double number;
   bool backward; /* the reverse pass made it: its line is that of the operator differentiated */
+  bool
+      bytes; /* a bitcast of what was changed in place through another type: has no derivative */
   bool runs; /* although nothing may read it: its error is the program's (ir/graph/failing.h) */
   struct TsCustom *ref; /* custom: whom to call; call: whom to ask for the derivative */
   TsValue out[];
@@ -119,6 +122,7 @@ struct TsGraph {
   bool numbers_fit; /* bare numbers beside integers fit their types: who calls looks */
   bool calling;     /* nodes to come are a call of the program: numbers are looked at now */
   bool expanding;   /* they are what a composed row becomes */
+  uint16_t as;      /* which: see TsNode */
   TsVal *outer; /* of a region: by parameter, the value outside that it stands for, or NULL */
   /* While the adjoint of its body is built (ir/graph/recursion.h). */
   struct TsRecursion *recursion;

@@ -5,15 +5,22 @@ local core = require "tessera.core"
 local Module = require "tessera.module"
 local parameters = {}
 
--- Notes which of self.params require gradients now.
-function parameters.check_list(self)
-  if #self.params == 0 then core.fail(self.name .. ": the list of parameters is empty") end
+-- Whether params may come behind those of self.
+function parameters.check_new(self, params)
+  if #params == 0 then core.fail(self.name .. ": the list of parameters is empty") end
   local seen = {}
-  self.moving = {}
-  for i, p in ipairs(self.params) do
-    if seen[p] then core.fail(("%s: parameter %d is parameter %d once more"):format(self.name, i, seen[p])) end
-    seen[p], self.moving[i] = i, p.requires_grad
+  for i, p in ipairs(self.params) do seen[p] = i end
+  for i, p in ipairs(params) do
+    local at = #self.params + i
+    if seen[p] then core.fail(("%s: parameter %d is parameter %d once more"):format(self.name, at, seen[p])) end
+    seen[p] = at
   end
+end
+
+-- Notes which of the parameters that are new require gradients now.
+function parameters.note(self)
+  self.moving = self.moving or {}
+  for i = #self.moving + 1, #self.params do self.moving[i] = self.params[i].requires_grad end
 end
 
 -- What a module holds in place of a parameter would not be trained, and nobody would know.

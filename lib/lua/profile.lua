@@ -286,16 +286,18 @@ end
 
 local RUNS = options.whole { least = 1 }
 local read = options.of("profile.report", { args = options.table, warm = options.whole { least = 0 }, runs = RUNS, marks = options.flag,
-  width = options.whole { least = 20 }, html = options.text, trace = options.text, csv = options.text }, { warm = 3, runs = 20, marks = true, width = 80 })
+  width = options.whole { least = 20 }, html = options.text, trace = options.text, csv = options.text }, { args = {}, warm = 3, runs = 20, marks = true, width = 80 })
 
---- Runs a captured function and tells where its time goes, as text.
+--- report(f, {args = {}, warm = 3, runs = 20, marks = true, width = 80, html, trace, csv}): runs a captured function
+--- and tells where its time goes, as text: f(unpack(args)), warm times before, then runs times; marks: stages of
+--- kernels are told apart in runs of their own. html, trace and csv are files to write.
 --   print(profile.report(f, {args = {x, y}, html = "f.html"}))
 function profile.report(f, given)
   local o, runs = read(given), {}
-  local args = o.args or {}
+  local args = o.args
   captured.need("profile.report", f)
-  for _ = 1, o.warm or 3 do f(unpack(args)) end
-  for r = 1, o.runs or 20 do
+  for _ = 1, o.warm do f(unpack(args)) end
+  for r = 1, o.runs do
     local spans, usec, lost = core.spans(function() f(unpack(args)) end)
     runs[r] = { steps = instructions(spans), usec = usec, lost = lost }
   end
@@ -304,7 +306,7 @@ function profile.report(f, given)
   local total, last = median(times), runs[#runs]
   local rows, notes = rows_of(runs), ""
   local stages, marked
-  if o.marks ~= false then stages, marked = stages_of(f, args) end
+  if o.marks then stages, marked = stages_of(f, args) end
   if stages then
     for _, row in ipairs(rows) do row.stages = stages[row.key] end
     notes = ("Stages: %d runs with marks, %.2f times as long.\n"):format(MARKED, marked / total)
@@ -316,7 +318,7 @@ function profile.report(f, given)
   if o.trace then core.write_file(o.trace, { trace_text(last) }) end
   if o.csv then core.write_file(o.csv, { csv_text(runs) }) end
   local lost = last.lost > 0 and ("%d spans found no room.\n"):format(last.lost) or ""
-  return table_text(rows, total) .. timeline(last, o.width or 80) .. lost .. notes .. sentence(rows, total)
+  return table_text(rows, total) .. timeline(last, o.width) .. lost .. notes .. sentence(rows, total)
 end
 
 return require("tessera.named")("tessera.profile", profile)

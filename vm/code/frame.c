@@ -160,6 +160,8 @@ static int run_control(TsFrame *f, TsStep *s) {
 
 int ts_frame_explain(TsFrame *f, const TsStep *s) {
   const TsCode *code = f->code;
+  int as = s->instr->as;
+  if (as) ts_op_error_of(&f->ctx->err, ts_op_info((TsOp)(as - 1))->name);
   if (s->instr->line <= 0 || s->instr->line >= code->nplace) return -1;
   return ts_error_where(&f->ctx->err, code->name, code->place[s->instr->line]);
 }
