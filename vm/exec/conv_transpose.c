@@ -18,7 +18,9 @@
 #include "vm/core/scratch.h"
 
 enum {
-  BLOCK = 16 /* output channels whose weights are turned together */
+  BLOCK = 16, /* output channels whose weights are turned together */
+  SOON = 12,   /* channels whose weights are asked for ahead */
+  LINE = 64
 };
 
 typedef struct Job {
@@ -32,6 +34,8 @@ typedef struct Job {
   /* of a phase: */
   int64_t first[3], count[3], positions, taps;
   int64_t *tap, *at[2], step[2];
+  int64_t used;  /* of the window's positions */
+  bool in_place; /* weights are packed where they lie, not turned before */
   char *weights, *part;
   bool joined; /* part is [channels][batch][..], the images' positions side by side */
 } Job;
@@ -48,6 +52,26 @@ static void fill(void *arg, void *dst, int width, int64_t batch, int64_t i0, int
   ts_conv_positions(&j->image, j->count, j->step, i0, n, at);
   j->k->conv.panel[j->size == 4 ? 0 : 1](dst, width, j->image.at + first * j->size, j->tap + k0,
                                          nk, at, n);
+}
+
+/* Weights of output channels i0 .. i0 + n - 1 of a group: of each channel a block of rows. */
+static void fill_weights(void *arg, void *dst, int width, int64_t batch, int64_t i0, int64_t n,
+                         int64_t k0, int64_t nk) {
+  const Job *j = arg;
+  const TsConv *c = &j->c;
+  TsGemmPack *pack =
+      j->size == 8 ? j->k->gemm.f64->pack_a[TS_GEMM_f64] : j->k->gemm.f32->pack_a[TS_GEMM_f32];
+  int64_t window = c->window[0] * c->window[1] * c->window[2], used = j->used;
+  int64_t first = batch % c->groups * c->cg;
+  const char *w = ts_tensor_read(j->w);
+  for (int64_t k = k0, m; k < k0 + nk; k += m) {
+    int64_t t = k % used, at = ((first + k / used) * c->og + i0) * window + j->at[0][0] + t;
+    m = used - t < k0 + nk - k ? used - t : k0 + nk - k;
+    const char *soon = w + (at + SOON * c->og * window) * j->size;
+    for (int64_t b = 0; b < n * window * j->size && k + SOON * used < k0 + nk; b += LINE)
+      __builtin_prefetch(soon + b);
+    pack((char *)dst + (k - k0) * width * j->size, width, w + at * j->size, window, 1, n, m);
+  }
 }
 
 static void finish(void *arg, void *acc, int64_t batch, int64_t row, int64_t col, int64_t n) {
@@ -111,6 +135,17 @@ static void turn_blocks(void *arg, int64_t lo, int64_t hi, int worker) {
   }
 }
 
+/* Positions that lie side by side in the window, as all of them at stride one, need not be turned:
+ * of a product for all images each weight is packed once. (Turning 9 MB for 8 images of 2 x 2 took
+ * more than half of the time.) */
+static bool packs_in_place(const Job *j) {
+  const TsConv *c = &j->c;
+  const int64_t *kept = j->at[0];
+  if (ts_dtype_is(c->acc, TS_KIND_C) || c->og <= TS_CONV_FEW_CHANNELS) return false;
+  return (j->joined || c->batch == 1) && j->used > 1 &&
+         kept[j->used - 1] - kept[0] == j->used - 1;
+}
+
 /* Taps of the phase: offsets in the padded image and the weights that go with them,
  * [out channel][channel, position] for each group. */
 static void list_taps(Job *j) {
@@ -133,6 +168,8 @@ static void list_taps(Job *j) {
   }
   j->taps = used * c->cg;
   for (int64_t i = 0; i < j->taps; i++) j->tap[i] = i / used * j->image.step_c + base[i % used];
+  j->used = used, j->in_place = packs_in_place(j);
+  if (j->in_place) return;
   Turn t = {j, w, window, used};
   ts_cpu_parallel((j->channels_out + BLOCK - 1) / BLOCK, (1 << 13) / (j->taps + 1) + 1,
                   turn_blocks, &t);
@@ -179,6 +216,7 @@ static int multiply(Job *j) {
     g.b = j->image.at, g.b_rs = j->image.step_c, g.b_cs = 1, g.b_batch = at[2];
   }
   g.a_batch = at[0], g.c_batch = at[1];
+  if (j->in_place) g.fill_a = fill_weights, g.fill_a_arg = j;
   if (j->bias) g.finish = finish, g.finish_arg = j;
   if (!failed) failed = ts_gemm(&g, &j->k->gemm) ? no_memory(j) : 0;
   for (int i = 0; i < 3; i++) ts_work_give(at[i]);
