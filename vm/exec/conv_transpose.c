@@ -19,8 +19,9 @@
 
 enum {
   BLOCK = 16, /* output channels whose weights are turned together */
-  SOON = 12,   /* channels whose weights are asked for ahead */
-  LINE = 64
+  SOON = 12,  /* channels whose weights are asked for ahead */
+  LINE = 64,
+  WOVEN = 4 /* most phases of a row that are put into it together */
 };
 
 typedef struct Job {
@@ -34,10 +35,11 @@ typedef struct Job {
   /* of a phase: */
   int64_t first[3], count[3], positions, taps;
   int64_t *tap, *at[2], step[2];
-  int64_t used;  /* of the window's positions */
-  bool in_place; /* weights are packed where they lie, not turned before */
-  char *weights, *part;
-  bool joined; /* part is [channels][batch][..], the images' positions side by side */
+  int64_t used;                /* of the window's positions */
+  bool in_place;               /* weights are packed where they lie, not turned before */
+  char *weights, *sums, *part; /* sums: this phase's of part */
+  int64_t woven, apart; /* phases whose outputs lie between each other's; bytes between */
+  bool joined;          /* part is [channels][batch][..], the images' positions side by side */
 } Job;
 
 static int64_t floor_div(int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
@@ -197,7 +199,7 @@ static int multiply(Job *j) {
               .a = j->weights,
               .a_rs = j->taps,
               .a_cs = 1,
-              .c = j->part,
+              .c = j->sums,
               .c_rs = columns,
               .c_cs = 1,
               .fill_b = j->joined ? fill_joined : fill,
@@ -248,7 +250,7 @@ static int complex_product(Job *j) {
                 .c_rs = j->positions,
                 .c_cs = 1};
     g.a = j->weights + i % c->groups * c->og * j->taps * j->size;
-    g.c = j->part + i * c->og * j->positions * j->size;
+    g.c = j->sums + i * c->og * j->positions * j->size;
     failed = ts_gemm(&g, &j->k->gemm) ? no_memory(j) : 0;
     for (int64_t o = 0; o < c->og && !failed && j->bias; o++)
       finish((void *)j, (char *)g.c + o * j->positions * j->size, i, o, 0, j->positions);
@@ -269,7 +271,7 @@ static void direct_rows(void *arg, int64_t lo, int64_t hi, int worker) {
     m = left < hi - i ? left : hi - i;
     ts_conv_positions(&j->image, j->count, j->step, i % rows * width, 1, &at);
     at += n * j->image.step_n + o / c->og * c->cg * j->image.step_c;
-    char *to = j->part + i * width * j->size;
+    char *to = j->sums + i * width * j->size;
     ts_conv_plane(j->k, j->size, to, m, width, j->image.at + at * j->size,
                   j->step[1] * j->image.step[1], j->weights + o * j->taps * j->size, j->tap,
                   j->taps);
@@ -286,22 +288,33 @@ static int sum_up(Job *j) {
   return 0;
 }
 
-/* The phase's outputs to their places. */
+/* The phase's outputs to their places; of those phases that lie in the same rows together, if they
+ * are woven. */
+static void spread_plane(const Job *j, char *to, const char *from) {
+  const TsConv *c = &j->c;
+  const TsCopyKernels *copy = &j->k->copy;
+  int64_t n = j->count[2], size = j->size;
+  for (int64_t d = 0; d < j->count[0]; d++)
+    for (int64_t h = 0; h < j->count[1]; h++, from += n * size) {
+      int64_t row =
+          (j->first[0] + d * c->stride[0]) * c->out[1] + j->first[1] + h * c->stride[1];
+      char *at = to + row * c->out[2] * size;
+      if (j->woven > 1)
+        copy->weave(n, (int)j->woven, at, from, j->apart, (int)size);
+      else
+        copy->scatter(n, at + j->first[2] * size, c->stride[2] * size, from, (int)size);
+    }
+}
+
 static void spread_planes(void *arg, int64_t lo, int64_t hi, int worker) {
   const Job *j = arg;
   const TsConv *c = &j->c;
-  int64_t rows = j->count[0] * j->count[1], plane = c->out[0] * c->out[1] * c->out[2];
+  int64_t plane = c->out[0] * c->out[1] * c->out[2];
   (void)worker;
   for (int64_t i = lo; i < hi && !ts_cpu_interrupted(); i++) {
     int64_t n = i / j->channels_out, o = i % j->channels_out;
-    const char *from = j->part + (j->joined ? o * c->batch + n : i) * j->positions * j->size;
-    for (int64_t r = 0; r < rows; r++, from += j->count[2] * j->size) {
-      int64_t d = j->first[0] + r / j->count[1] * c->stride[0],
-              h = j->first[1] + r % j->count[1] * c->stride[1];
-      int64_t to = i * plane + (d * c->out[1] + h) * c->out[2] + j->first[2];
-      j->k->copy.scatter(j->count[2], j->y + to * j->size, c->stride[2] * j->size, from,
-                         (int)j->size);
-    }
+    int64_t at = (j->joined ? o * c->batch + n : i) * j->positions;
+    spread_plane(j, j->y + i * plane * j->size, j->part + at * j->size);
   }
 }
 
@@ -319,9 +332,11 @@ static int phases(Job *j) {
       j->count[a] = (c->out[a] - j->first[a] + c->stride[a] - 1) / c->stride[a];
       j->positions *= j->count[a];
     }
+    int64_t turn = i % j->woven;
+    j->sums = j->part + turn * j->apart;
     list_taps(j);
     if (sum_up(j)) return -1;
-    if (j->part != j->y)
+    if (j->part != j->y && turn == j->woven - 1)
       ts_cpu_parallel(c->batch * j->channels_out, (1 << 15) / j->positions + 1, spread_planes,
                       j);
   }
@@ -363,10 +378,11 @@ static int take_memory(Job *j) {
   j->weights = ts_work_take(window * c->cg * j->channels_out * j->size + 64);
   j->joined = c->batch > 1 && most <= TS_CONV_SMALL && c->og > TS_CONV_FEW_CHANNELS &&
               !ts_dtype_is(c->acc, TS_KIND_C) && !is_product(j);
+  j->apart = c->batch * j->channels_out * most * j->size;
+  bool equal = c->out[2] % c->stride[2] == 0 && c->stride[2] <= WOVEN;
+  j->woven = equal && j->size <= 8 ? c->stride[2] : 1;
   /* A single phase is the result. */
-  j->part = single && !j->joined
-                ? j->y
-                : ts_work_take(c->batch * j->channels_out * most * j->size + 64);
+  j->part = single && !j->joined ? j->y : ts_work_take(j->woven * j->apart + 64);
   bool all = j->tap && j->at[0] && j->at[1] && j->weights && j->part;
   return all ? 0 : no_memory(j);
 }
