@@ -376,7 +376,9 @@ static int take_memory(Job *j) {
   j->tap = ts_work_take((window * c->cg + 1) * 8);
   for (int i = 0; i < 2; i++) j->at[i] = ts_work_take((window + 1) * 8);
   j->weights = ts_work_take(window * c->cg * j->channels_out * j->size + 64);
-  j->joined = c->batch > 1 && most <= TS_CONV_SMALL && c->og > TS_CONV_FEW_CHANNELS &&
+  /* Many weights are better packed once than results left where they are. */
+  bool few = most <= TS_CONV_SMALL || most <= window * c->cg / 4;
+  j->joined = c->batch > 1 && few && c->og > TS_CONV_FEW_CHANNELS &&
               !ts_dtype_is(c->acc, TS_KIND_C) && !is_product(j);
   j->apart = c->batch * j->channels_out * most * j->size;
   bool equal = c->out[2] % c->stride[2] == 0 && c->stride[2] <= WOVEN;
