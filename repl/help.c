@@ -125,6 +125,7 @@ static const Sentence shape_sentence[] = {
     {"cross_entropy_grad", "the shape of logits"},
     {"det", "the shape without the last two axes"},
     {"attention_grad", "the gradients of q, k, v and, where asked for, of scores and sink"},
+    {"lstm_grad", "the gradients of x, w, h and c"},
     {"linear", "the shape of x with the last size replaced by that of w"},
     {"conv", "x with the channels of w and one element for each place of its window"},
     {"conv_transpose", "x with the channels of w and all that its windows reach"},

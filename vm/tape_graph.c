@@ -200,12 +200,24 @@ static bool same_type(const TsMeta *a, const TsMeta *b) {
   return a->dtype == b->dtype && ts_meta_same_shape(a, b);
 }
 
+static bool is_there(const TsOutput *o) { return o->saved->storage->version == o->version; }
+
+/* A call that ran at once, by a row that is defined by others and has an adjoint of its own, which
+ * asks for what the call gave. */
+static bool stands_whole(const TsRecord *r) {
+  bool whole = ts_op_info(r->op)->cls == TS_CLASS_DIRECT &&
+               ts_adjoint_table[r->op] != ts_adjoint_compose;
+  for (int k = 0; k < r->nout && whole; k++) whole = is_there(&r->out[k]);
+  return whole;
+}
+
 /* The call as nodes; false if it has to be an entry of its own: random numbers are those that
- * were drawn, and what depends on data has no type before it runs. */
+ * were drawn, what depends on data has no type before it runs, and what is differentiated as a
+ * whole has no node. */
 static bool emit_call(Back *b, const TsRecord *r, const TsVal *in, TsVal *out) {
   TsVal made[TS_MAX_VARIADIC];
   int n = 0;
-  if (ts_op_info(r->op)->cls == TS_CLASS_RANDOM) return false;
+  if (ts_op_info(r->op)->cls == TS_CLASS_RANDOM || stands_whole(r)) return false;
   bool fine = ts_graph_emit(b->g, r->op, r->nin, in, r->attr, made, &n) && n == r->nout;
   for (int i = 0; i < r->nout && fine; i++) {
     fine = same_type(&made[i]->meta, &r->out[i].saved->meta);
@@ -215,8 +227,6 @@ static bool emit_call(Back *b, const TsRecord *r, const TsVal *in, TsVal *out) {
   b->g->b.failed = false;
   return fine;
 }
-
-static bool is_there(const TsOutput *o) { return o->saved->storage->version == o->version; }
 
 /* An entry of its own. */
 static int enter_call(Back *b, const TsRecord *r, TsVal *in, TsVal *out) {
