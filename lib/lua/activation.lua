@@ -24,7 +24,7 @@ return function(nn)
       for k, v in pairs(read(...)) do self.o[k] = v end
     end
     options.described(A.init)
-    function A:forward(x, ...) return forward(x, self.o, self, ...) end
+    function A:forward(x, ...) return forward(options.argument(name, "the input", options.tensor, x), self.o, self, ...) end
     function A:extra()
       local words = {}
       for i, k in ipairs(places) do
@@ -104,6 +104,7 @@ return function(nn)
     self.weight = op.full({ o.count or 1 }, o.slope or 0.25, { dtype = o.dtype })
   end
   function PReLU:forward(x)
+    options.argument("PReLU", "the input", options.tensor, x)
     local w, shape = self.weight, {}
     for i = 1, math.max(x.ndim - 1, 1) do shape[i] = 1 end
     if w.numel > 1 then
@@ -142,7 +143,7 @@ return function(nn)
     return out
   end
   function Upsample:forward(x)
-    local o, n = self.o, x.ndim - 2
+    local o, n = self.o, options.argument("Upsample", "the input", options.tensor, x).ndim - 2
     return op.interpolate(x, { size = spread(o.size, n), scale = spread(o.scale, n), mode = o.mode, align_corners = o.align_corners })
   end
   return define

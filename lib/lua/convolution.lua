@@ -249,5 +249,8 @@ return function(nn)
     read_adaptive(...)
     self.size = need("AdaptiveAvgPool", "size", SOME, size)
   end
-  function AdaptiveAvgPool:forward(x) return op.adaptive_avg_pool(x, { size = list(self.size, x.ndim - 2) }) end
+  function AdaptiveAvgPool:forward(x)
+    need("AdaptiveAvgPool", "the input", options.tensor, x)
+    return op.adaptive_avg_pool(x, { size = list(self.size, x.ndim - 2) })
+  end
 end

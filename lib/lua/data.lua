@@ -254,9 +254,13 @@ function data.unpad_sequence(padded, lengths, o)
   o = read_unpad(o)
   need("data.unpad_sequence", "padded", options.tensor, padded)
   need("data.unpad_sequence", "lengths", options.tensor, lengths)
-  local out = {}
+  local out, axis = {}, o.batch_first and 0 or 1
+  if padded.ndim < 2 or lengths.ndim ~= 1 or lengths.dtype:match "^[fcb]" or lengths.shape[1] ~= padded.shape[axis + 1] then
+    core.fail(("data.unpad_sequence: lengths are whole numbers, one for each of the batch of %s, not %s"):format(
+      core.type_text(padded), core.type_text(lengths)))
+  end
   for i, n in ipairs(lengths:totable()) do
-    out[i] = padded:select(o.batch_first and 0 or 1, i - 1):narrow(0, 0, n)
+    out[i] = padded:select(axis, i - 1):narrow(0, 0, n)
   end
   return out
 end

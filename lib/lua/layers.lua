@@ -138,7 +138,8 @@ return function(nn, define)
     local kinds = { padding = options.each(side, 2 * axes) }
     local places = { "padding" }
     if value then kinds.value, places[2] = NUMBER, "value" end
-    return kinds, { padding = 0, value = value }, places, function(x, o)
+    return kinds, { padding = 0, value = value }, places, function(x, o, self)
+      if x.ndim < axes then core.fail(("%s: the input is %s, and has to have %d axes at least"):format(self.class, core.type_text(x), axes)) end
       local pads = {}
       for i = 1, axes do
         local at = 2 * (axes - i)

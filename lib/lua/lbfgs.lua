@@ -37,6 +37,7 @@ local function new(params, ...)
   options.tensors("LBFGS", "parameter", params, "optim.LBFGS(model:parameters(), ...)")
   for i, p in ipairs(params) do self.params[i] = p end
   parameters.check_list(self)
+  for _, p in ipairs(self.params) do parameters.check_gradient("LBFGS", p, p) end
   return self
 end
 
@@ -56,6 +57,7 @@ end
 local function flat(self, values)
   local parts = {}
   for i, p in ipairs(self.params) do
+    if values[i] then parameters.check_gradient("LBFGS", p, values[i]) end
     parts[i] = (values[i] or op.zeros_like(p)):detach():flatten():cast("f64")
   end
   return op.concat(parts)
@@ -126,6 +128,7 @@ end
 local function search(self, closure)
   local function evaluate()
     local results = { closure() }
+    options.tensors("LBFGS:step", "gradient", results[1], "the closure gives the list of gradients, then the loss", true)
     local value = results[2]
     return { gradient = flat(self, results[1]), value = core.is_tensor(value) and value:item() or value,
       results = results }
@@ -148,6 +151,7 @@ end
 --- latter as they are after the last iteration. After an error parameters and memory are those
 --- of before.
 function LBFGS:step(closure)
+  core.need_function(closure, "LBFGS:step")
   self:check_places()
   local moves, bends, curves = { unpack(self.moves) }, { unpack(self.bends) }, { unpack(self.curves) }
   local restore = core.snapshot(self.params)
@@ -166,13 +170,24 @@ function LBFGS:state_dict()
   return state
 end
 
+--- All of it, or an error and nothing.
 function LBFGS:load_state_dict(state)
-  self.steps, self.moves, self.bends, self.curves = state.steps and state.steps:item() or 0, {}, {}, {}
+  local what = "LBFGS:load_state_dict"
+  local steps, like = parameters.steps_of(what, state), flat(self, self.params)
+  local moves, bends, curves = {}, {}, {}
   for i = 1, self.history do
-    local moved, bend = state[("%d.move"):format(i - 1)], state[("%d.bend"):format(i - 1)]
-    if not moved then break end
-    self.moves[i], self.bends[i], self.curves[i] = moved:clone(), bend:clone(), dot(moved, bend)
+    local at, pair = i - 1, {}
+    for k, word in ipairs { "move", "bend" } do
+      local key = ("%d.%s"):format(at, word)
+      pair[k] = state[key]
+      if pair[k] ~= nil then parameters.check_state(what, key, like, pair[k]) end
+    end
+    if not (pair[1] or pair[2]) then break end
+    if not (pair[1] and pair[2]) then core.fail(("%s: of move and bend %d one is missing"):format(what, at)) end
+    moves[i], bends[i] = pair[1]:cast("f64"):clone(), pair[2]:cast("f64"):clone()
+    curves[i] = dot(moves[i], bends[i])
   end
+  self.steps, self.moves, self.bends, self.curves = steps, moves, bends, curves
 end
 
 return new

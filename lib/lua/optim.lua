@@ -202,26 +202,36 @@ function Optimizer:state_dict()
   return state
 end
 
--- All of it, or an error and nothing. In place where it exists: a captured step holds these tensors.
+-- All of it, or an error and nothing; what the state lacks is as before the first step. In place where it
+-- exists: a captured step holds these tensors.
 function Optimizer:load_state_dict(state)
-  options.argument(self.name .. ":load_state_dict", "state", options.table, state)
-  local steps, to, from, new = state.steps and state.steps:item() or 0, {}, {}, {}
-  for key, t in pairs(state) do
-    local i, name = key:match("^(%d+)%.(%w+)$")
-    local s = i and self.state[tonumber(i) + 1]
-    if s and s[name] then
-      to[#to + 1], from[#from + 1] = s[name], t
-    elseif i then
-      new[#new + 1] = { tonumber(i) + 1, name, t:clone() }
+  local what = self.name .. ":load_state_dict"
+  local steps = parameters.steps_of(what, state)
+  local known, to, from, new = { steps = true }, {}, {}, {}
+  core.no_grad(function()
+    for i, p in ipairs(self.params) do
+      local first, s = self.new_state(self.group_of[i], p), self.state[i]
+      for name, t in pairs(first) do
+        local key = ("%d.%s"):format(i - 1, name)
+        local given = state[key]
+        known[key] = true
+        if given ~= nil then parameters.check_state(what, key, t, given) end
+        if s and s[name] then
+          to[#to + 1], from[#from + 1] = s[name], given or t
+        elseif given then
+          new[i] = new[i] or first
+          first[name] = given:to(t.device):cast(t.dtype):clone()
+        end
+      end
     end
-  end
-  core.held(function()
-    core.assign_all(to, from)
-    for _, n in ipairs(new) do
-      self.state[n[1]] = self.state[n[1]] or {}
-      self.state[n[1]][n[2]] = n[3]
+    for key in pairs(state) do
+      if not known[key] then core.fail(("%s: '%s' is no part of the state of %s"):format(what, core.shown(tostring(key), 60), tostring(self))) end
     end
-    self.steps = steps
+    core.held(function()
+      core.assign_all(to, from)
+      for i, s in pairs(new) do self.state[i] = s end
+      self.steps = steps
+    end)
   end)
 end
 
@@ -297,6 +307,7 @@ end
 define("Adafactor", { lr = 1e-2, decay = 0.8, eps1 = 1e-30, eps2 = 1e-3, clip_threshold = 1, weight_decay = 0,
   scale_parameter = true }, { "lr" }, { "r", "c" }, factors,
   function(self, o, i, p, g)
+    parameters.check_gradient(self.name, p, g)
     local s, clock, lr = self:state_of(i), clock_of(o), o.lr
     if o.scale_parameter and clock then
       local scale = op.maximum(p:square():mean():sqrt():cast("f64"), o.eps2)

@@ -22,6 +22,7 @@ options.any = kind("something", function(v) return v ~= nil end)
 options.flag = kind("a boolean", function(v) return type(v) == "boolean" end)
 options.text = kind("a string", function(v) return type(v) == "string" end)
 options.tensor = kind("a tensor", core.is_tensor)
+options.operand = kind("a tensor or a number", function(v) return core.is_tensor(v) or type(v) == "number" end)
 options.callable = kind("a function", core.callable)
 options.table = kind("a table", function(v) return type(v) == "table" end)
 

@@ -13,11 +13,14 @@ local STEPS = options.needed(POSITIVE)
 -- rate(step, o) is the rate; before it the rate grows over o.warmup steps.
 local function define(name, own, defaults, rate)
   own.lr, own.warmup = options.needed(SIZE), SIZE
-  local read = options.of("schedule." .. name, own, defaults)
+  local read = options.of("schedule." .. name, own, defaults) -- what a metatable gives counts
   schedule[name] = function(given)
     local o = {}
     for k, v in pairs(defaults) do o[k] = v end
-    for k, v in pairs(read(given)) do o[k] = v end
+    given = read(given)
+    for k in pairs(own) do
+      if given[k] ~= nil then o[k] = given[k] end
+    end
     return function(step)
       if o.warmup and step < o.warmup then return o.lr * ((step + 1) / o.warmup) end
       return rate(step, o)

@@ -283,6 +283,7 @@ return function(graph, derivative, scalar)
     if type(optimizer) ~= "table" or not optimizer.params then
       fail(("graph.training_step: an optimiser is needed, as optim.AdamW makes it, not a %s"):format(type(optimizer)))
     end
+    if o.ema and not core.callable(o.ema.update) then fail "graph.training_step: ema is none, as optim.EMA makes it" end
     local self = setmetatable({ model = model, loss = loss, optimizer = optimizer, name = o.name or "training_step", ema = o.ema,
       accumulate = o.accumulate or 1, scaler = new_scaler(o.scale), functions = {}, parts = {}, at = 0 },
       { __index = Step })
