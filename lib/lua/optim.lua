@@ -359,6 +359,18 @@ local function gradients_of(list)
   return found and own or list
 end
 
+-- f(g) in place of each gradient, of all or none.
+local function change_all(grads, f)
+  core.no_grad(function()
+    local to, from = {}, {}
+    for _, g in ipairs(grads) do
+      if g then to[#to + 1], from[#from + 1] = g, f(g) end
+    end
+    if not core.capturing() then return core.assign_all(to, from) end
+    for i, g in ipairs(to) do g:copy_(from[i]) end
+  end)
+end
+
 -- Scales gradients in place so that their common 2-norm is at most max_norm; returns the norm they
 -- had. The list has gradients, or parameters, whose gradients are meant:
 --   loss(model, x, y):backward()
@@ -371,11 +383,7 @@ function optim.clip_grad_norm(grads, max_norm, ...)
   grads = gradients_of(grads)
   local norm, factor = core.no_grad(norm_of, grads, max_norm)
   if not norm then return 0 end
-  core.held(core.no_grad, function()
-    for _, g in ipairs(grads) do
-      if g then g:mul_(factor) end
-    end
-  end)
+  change_all(grads, function(g) return (g * factor):cast(g.dtype) end)
   return core.capturing() and norm or norm:item()
 end
 
@@ -384,9 +392,7 @@ end
 function optim.clip_grad_value(grads, limit)
   options.tensors("clip_grad_value", "gradient", grads, "model:parameters(), or a list of gradients", true)
   options.argument("clip_grad_value", "limit", SIZE, limit)
-  for _, g in ipairs(gradients_of(grads)) do
-    if g then core.no_grad(g.clamp_, g, { min = -limit, max = limit }) end
-  end
+  change_all(gradients_of(grads), function(g) return g:clamp { min = -limit, max = limit } end)
 end
 
 -- Learning rates as functions of the step, which is counted from 0; ? optim.schedule.cosine and so on.

@@ -92,3 +92,15 @@ local fails = graph.module("fails", function(y)
 end)
 for _ = 1, 3 do pcall(fails, x) end
 fails(x) --! on purpose
+
+-- A pad that reflects does so before the other side is cut off, as PyTorch's.
+tostring(nn.ReflectionPad1d({ 2, -1 })(op.arange(3):cast("f32"):reshape(1, 3))) --> [[2. 1. 0. 1.]]
+--> f32[1,4]
+
+-- What a module loads is no function of it, captured or not.
+local function loaded(v, y)
+  local m = nn.Linear(2, 2, { bias = false })
+  m:load_state_dict { weight = v }
+  return m(y):sum()
+end
+graph.grad(loaded)(op.ones { 2, 2 }, op.ones { 1, 2 }):abs():sum():item() --> 0
