@@ -62,8 +62,9 @@ static void close_capture(TsContext *c) {
 
 void ts_capture_abort(TsContext *c) {
   if (!c->capture) return;
-  ts_capture_release(c->capture->root);
+  TsGraph *root = c->capture->root; /* holds tensors that closing looks at */
   close_capture(c);
+  ts_capture_release(root);
 }
 
 /* The place of the call, on the nodes that it makes. */

@@ -23,7 +23,7 @@ return function(nn)
       self._told = options.told(name, self.o)
     end
     options.described(A.init)
-    function A:forward(x, ...) return forward(x, self.o, self, ...) end
+    function A:forward(x, ...) return forward(options.argument(name, "the input", options.tensor, x), self.o, self, ...) end
   end
 
   local function plain(row)
@@ -96,6 +96,7 @@ return function(nn)
     self.weight = op.full({ o.count }, o.slope, { dtype = o.dtype })
   end
   function PReLU:forward(x)
+    options.argument("PReLU", "the input", options.tensor, x)
     local w, shape = self.weight, {}
     for i = 1, math.max(x.ndim - 1, 1) do shape[i] = 1 end
     if w.numel > 1 then
@@ -135,7 +136,7 @@ return function(nn)
     return out
   end
   function Upsample:forward(x)
-    local o, n = self.o, x.ndim - 2
+    local o, n = self.o, options.argument("Upsample", "the input", options.tensor, x).ndim - 2
     return op.interpolate(x, { size = spread(o.size, n), scale = spread(o.scale, n), mode = o.mode, align_corners = o.align_corners })
   end
   return define

@@ -4,6 +4,7 @@
 -- are, else f32, each result rounded once to its tensor's type.
 
 local core = require "tessera.core"
+local parameters = require "tessera.parameters"
 local op = core.op
 
 -- Gives updates of optimisers that optim.lua defines: amsgrad.
@@ -26,6 +27,7 @@ return function(define)
 
   -- The gradient, in the wide type, with the decay of the parameter added; and both as they are.
   local function start(o, p, g)
+    parameters.check_gradient(o.name, p, g)
     local wide = wide_of(p)
     local x, d = p:cast(wide), g:cast(wide)
     if (o.weight_decay or 0) ~= 0 and not o.decoupled then d = d + x * o.weight_decay end

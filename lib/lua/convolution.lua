@@ -285,5 +285,8 @@ return function(nn)
     self.size = need("AdaptiveAvgPool", "size", SOME, size)
     self._told = options.told("AdaptiveAvgPool", read_adaptive(...), "size", size)
   end
-  function AdaptiveAvgPool:forward(x) return op.adaptive_avg_pool(x, { size = list(self.size, x.ndim - 2) }) end
+  function AdaptiveAvgPool:forward(x)
+    need("AdaptiveAvgPool", "the input", options.tensor, x)
+    return op.adaptive_avg_pool(x, { size = list(self.size, x.ndim - 2) })
+  end
 end

@@ -139,19 +139,26 @@ return function(nn, define)
     local kinds = { padding = options.each(side, 2 * axes) }
     local places = { "padding" }
     if value then kinds.value, places[2] = NUMBER, "value" end
-    return kinds, { padding = 0, value = value }, places, function(x, o)
+    return kinds, { padding = 0, value = value }, places, function(x, o, self)
+      if x.ndim < axes then core.fail(("%s: the input is %s, and has to have %d axes at least"):format(self.class, core.type_text(x), axes)) end
       local pads = {}
       for i = 1, axes do
         local at = 2 * (axes - i)
         for s = 1, 2 do pads[2 * (i - 1) + s] = type(o.padding) == "table" and o.padding[at + s] or o.padding end
       end
-      for i = 1, axes do -- what is negative is cut off
-        local axis = x.ndim - axes + i - 1
-        local cut, back = math.max(-pads[2 * i - 1], 0), math.max(-pads[2 * i], 0)
-        if cut + back > 0 then x = x:narrow(axis, cut, x.shape[axis + 1] - cut - back) end
-        pads[2 * i - 1], pads[2 * i] = math.max(pads[2 * i - 1], 0), math.max(pads[2 * i], 0)
+      local more = {}
+      for i, n in ipairs(pads) do more[i] = math.max(n, 0) end
+      local function pad(y) return op.pad(y, { pads = more, mode = mode, value = mode == "constant" and (o.value or 0) or nil }) end
+      local function cut(y) -- by what is negative
+        for i = 1, axes do
+          local axis = y.ndim - axes + i - 1
+          local front, back = math.max(-pads[2 * i - 1], 0), math.max(-pads[2 * i], 0)
+          if front + back > 0 then y = y:narrow(axis, front, y.shape[axis + 1] - front - back) end
+        end
+        return y
       end
-      return op.pad(x, { pads = pads, mode = mode, value = o.value })
+      if mode == "reflect" then return cut(pad(x)) end -- what is cut off was reflected
+      return pad(cut(x))
     end
   end
   -- ZeroPad1d({padding = 0}): zeros around the last axis: a number, or {left, right}.

@@ -41,6 +41,7 @@ local function new(params, ...)
   options.tensors("LBFGS", "parameter", params, "optim.LBFGS(model:parameters(), ...)")
   parameters.check_new(self, params)
   for i, p in ipairs(params) do self.params[i] = p end
+  for _, p in ipairs(self.params) do parameters.check_gradient("LBFGS", p, p) end
   parameters.note(self)
   self.groups = { self }
   return self
@@ -66,6 +67,7 @@ end
 local function flat(self, values)
   local parts = {}
   for i, p in ipairs(self.params) do
+    if values[i] then parameters.check_gradient("LBFGS", p, values[i]) end
     parts[i] = (values[i] or op.zeros_like(p)):detach():flatten():cast("f64")
   end
   return op.concat(parts)
@@ -143,6 +145,7 @@ local function search(self, closure)
   end
   local function evaluate()
     local results = asked(closure())
+    options.tensors("LBFGS:step", "gradient", results[1], "the closure gives the loss, or the list of gradients, then the loss", true)
     local value = results[2]
     if not (core.is_tensor(value) and value.numel == 1 or type(value) == "number") then
       core.fail(("LBFGS:step: the closure returns the loss, or the gradients and the loss, a tensor of one element or a number, not %s"):format(
@@ -200,7 +203,7 @@ function LBFGS:load_state_dict(state)
     local moved, bend = state.moves[i], options.argument(title, "bends", options.table, state.bends)[i]
     for name, t in pairs { moves = moved or false, bends = bend or false } do
       if not core.is_tensor(t) or t.ndim ~= 1 or t.numel ~= n then
-        core.fail(("%s: %s are vectors of %d elements, not %s"):format(title, name, n, core.is_tensor(t) and core.type_text(t) or type(t)))
+        core.fail(("%s: %s are vectors of %d elements, not %s"):format(title, name, n, core.is_tensor(t) and core.type_text(t) or t and "a " .. type(t) or "nothing"))
       end
     end
     moves[i], bends[i], curves[i] = moved:clone(), bend:clone(), dot(moved, bend)

@@ -85,7 +85,9 @@ end
 
 --- The layers, into nn.
 function losses.into(nn)
-  local function define(name, kinds, defaults, places, forward)
+  local ORDINAL = { "the first input", "the second input", "the third input" }
+  -- inputs: how many tensors, two if it is not said; forward looks at what cannot be a number.
+  local function define(name, kinds, defaults, places, forward, inputs)
     local Loss = nn.Module:extend(name)
     nn[name] = Loss
     kinds.reduction, defaults.reduction = kinds.reduction or REDUCTION, defaults.reduction or "mean"
@@ -102,7 +104,10 @@ function losses.into(nn)
       end
     end
     options.described(Loss.init)
-    function Loss:forward(...) return forward(self, self.o, ...) end
+    function Loss:forward(...)
+      for i = 1, inputs or 2 do need(name, ORDINAL[i], i == 1 and TENSOR or options.operand, (select(i, ...))) end
+      return forward(self, self.o, ...)
+    end
   end
 
   local function plain(row)
@@ -163,7 +168,7 @@ function losses.into(nn)
   --   y = nn.CrossEntropyLoss{label_smoothing = 0.1}(rng.normal{4, 3}, op.arange(4) % 3)
   define("CrossEntropyLoss", { weight = TENSOR, ignore_index = INDEX, label_smoothing = SHARE },
     { ignore_index = -100, label_smoothing = 0 }, { "weight", "ignore_index", "label_smoothing" }, function(self, o, x, t)
-      if t.ndim == x.ndim then t = last(t) end
+      if need("CrossEntropyLoss", "the target", TENSOR, t).ndim == x.ndim then t = last(t) end
       return op.cross_entropy(last(x), t, { weight = self.weight, ignore_index = o.ignore_index, label_smoothing = o.label_smoothing,
         reduction = o.reduction })
     end)

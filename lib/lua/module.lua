@@ -261,6 +261,7 @@ function Module:load_state_dict(state, given)
   for name, tensor in pairs(mine) do
     if state[name] then to[#to + 1], from[#from + 1] = tensor, state[name] end
   end
+  for i, value in ipairs(from) do from[i] = value:detach() end -- it is no step of what is differentiated
   core.assign_all(to, from)
   return { missing = missing, unknown = unknown }
 end

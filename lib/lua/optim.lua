@@ -231,9 +231,13 @@ local function pair_up(self, o, i, loaded, to, from)
     own[name] = self.state[i] and self.state[i][name] or first
     local t = loaded and loaded[name]
     if loaded ~= nil then options.argument(title, ("'%s' of parameter %d"):format(name, i), options.tensor, t) end
+    if t and not t.dtype:match "^b?f" then core.fail(("%s: '%s' of parameter %d is %s, and has to be floats"):format(title, name, i, core.type_text(t))) end
     local there, here = table.concat((t or first).shape, ","), table.concat(own[name].shape, ",")
     if there ~= here then core.fail(("%s: '%s' of parameter %d has shape [%s] in the state, and [%s] here"):format(title, name, i, there, here)) end
     to[#to + 1], from[#from + 1] = own[name], t or rawequal(own[name], first) and first:clone() or first
+  end
+  for name in pairs(loaded or {}) do
+    if not fresh[name] then core.fail(("%s: parameter %d has '%s' in the state, which %s has not"):format(title, i, core.shown(tostring(name), 40), self.name)) end
   end
   return own
 end
@@ -244,6 +248,11 @@ function Optimizer:load_state_dict(state)
   local set, given = optim_state.reader(self, self.kinds, self.check, state)
   local loaded = options.argument(self.name .. ":load_state_dict", "the part 'state'", options.table, state.state)
   local to, from, own = {}, {}, {}
+  for i in pairs(loaded) do
+    if not self.params[i] then
+      core.fail(("%s:load_state_dict: there is no parameter %s, of %d"):format(self.name, core.shown(tostring(i), 40), #self.params))
+    end
+  end
   for i in ipairs(self.params) do own[i] = pair_up(self, given[self.group_of[i]], i, loaded[i], to, from) end
   core.held(function()
     core.no_grad(core.assign_all, to, from)
@@ -333,6 +342,7 @@ end
 define("Adafactor", { lr = 1e-2, decay = 0.8, eps1 = 1e-30, eps2 = 1e-3, clip_threshold = 1, weight_decay = 0,
   scale_parameter = true }, { "lr" }, { "r", "c" }, factors,
   function(self, o, i, p, g)
+    parameters.check_gradient(self.name, p, g)
     local s, clock, lr = self:state_of(i), clock_of(o), o.lr
     if o.scale_parameter and clock then
       local scale = op.maximum(p:square():mean():sqrt():cast("f64"), o.eps2)
@@ -382,6 +392,18 @@ local function gradients_of(list)
   return found and own or list
 end
 
+-- f(g) in place of each gradient, of all or none.
+local function change_all(grads, f)
+  core.no_grad(function()
+    local to, from = {}, {}
+    for _, g in ipairs(grads) do
+      if g then to[#to + 1], from[#from + 1] = g, f(g) end
+    end
+    if not core.capturing() then return core.assign_all(to, from) end
+    for i, g in ipairs(to) do g:copy_(from[i]) end
+  end)
+end
+
 -- Scales gradients in place so that their common 2-norm is at most max_norm; returns the norm they
 -- had. The list has gradients, or parameters, whose gradients are meant:
 --   loss(model, x, y):backward()
@@ -394,11 +416,7 @@ function optim.clip_grad_norm(grads, max_norm, ...)
   grads = gradients_of(grads)
   local norm, factor = core.no_grad(norm_of, grads, max_norm)
   if not norm then return 0 end
-  core.held(core.no_grad, function()
-    for _, g in ipairs(grads) do
-      if g then g:mul_(factor) end
-    end
-  end)
+  change_all(grads, function(g) return (g * factor):cast(g.dtype) end)
   return core.capturing() and norm or norm:item()
 end
 
@@ -407,9 +425,7 @@ end
 function optim.clip_grad_value(grads, limit)
   options.tensors("clip_grad_value", "gradient", grads, "model:parameters(), or a list of gradients", true)
   options.argument("clip_grad_value", "limit", SIZE, limit)
-  for _, g in ipairs(gradients_of(grads)) do
-    if g then core.no_grad(g.clamp_, g, { min = -limit, max = limit }) end
-  end
+  change_all(gradients_of(grads), function(g) return g:clamp { min = -limit, max = limit } end)
 end
 
 -- Learning rates as functions of the step, which is counted from 0; ? optim.schedule.cosine and so on.

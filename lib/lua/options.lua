@@ -23,6 +23,7 @@ options.any = kind("something", function(v) return v ~= nil end)
 options.flag = kind("a boolean", function(v) return type(v) == "boolean" end)
 options.text = kind("a string", function(v) return type(v) == "string" end)
 options.tensor = kind("a tensor", core.is_tensor)
+options.operand = kind("a tensor or a number", function(v) return core.is_tensor(v) or type(v) == "number" end)
 options.callable = kind("a function", core.callable)
 options.table = kind("a table", function(v) return type(v) == "table" end)
 
@@ -185,7 +186,13 @@ function options.of(what, kinds, defaults)
   local check = options.some(what, kinds, defaults)
   return function(given)
     local o = {}
-    for name, v in pairs(check(given)) do o[name] = v end
+    given = check(given)
+    for name, v in pairs(given) do o[name] = v end
+    if getmetatable(given) then -- what it gives counts, too
+      for name in pairs(kinds) do
+        if o[name] == nil then o[name] = given[name] end
+      end
+    end
     for name, v in pairs(defaults or o) do
       if o[name] == nil then o[name] = copied(v) end
     end

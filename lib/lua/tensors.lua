@@ -11,7 +11,8 @@ local T = {}
 local function tensors(what, ...)
   local list = ...
   if core.is_tensor(list) then list = { ... } end
-  return options.tensors(what, "tensor", list)
+  if #options.tensors(what, "tensor", list) == 0 then core.fail(what .. ": the list of tensors is empty") end
+  return list
 end
 
 local function axis_of(x, axis) return axis < 0 and x.ndim + axis or axis end
@@ -21,6 +22,11 @@ local function axis_of(x, axis) return axis < 0 and x.ndim + axis or axis end
 local AXES = options.each(AXIS)
 local function as_list(v) return type(v) == "number" and { v } or v end
 
+local function need_axis(what, x, axis)
+  if axis < -x.ndim or axis >= x.ndim then core.fail(("%s: axis %d is out of range for %s"):format(what, axis, core.type_text(x))) end
+  return axis_of(x, axis)
+end
+
 -- movedim(x, from, to): the axes `from` at the places `to`, numbers or lists; the others stay in order.
 --   y = op.movedim(op.ones{2, 3, 4}, 0, -1)      -- f32[3,4,2]
 function T.movedim(x, from, to)
@@ -29,9 +35,10 @@ function T.movedim(x, from, to)
   if #from ~= #to then core.fail(("movedim: %d axes for %d places"):format(#from, #to)) end
   local order, moved = {}, {}
   for i, a in ipairs(from) do
-    a = axis_of(x, a)
-    if moved[a] or order[axis_of(x, to[i]) + 1] then core.fail "movedim: an axis is named twice" end
-    moved[a], order[axis_of(x, to[i]) + 1] = true, a
+    local place = need_axis("movedim", x, to[i]) + 1
+    a = need_axis("movedim", x, a)
+    if moved[a] or order[place] then core.fail "movedim: an axis is named twice" end
+    moved[a], order[place] = true, a
   end
   local next = 0
   for i = 1, x.ndim do
@@ -56,6 +63,7 @@ function T.unflatten(x, axis, sizes)
     else
       for _, n in ipairs(sizes) do
         shape[#shape + 1] = n
+        if n == -1 and hole then core.fail(("unflatten: of {%s} two sizes are -1"):format(table.concat(sizes, ", "))) end
         if n == -1 then hole = #shape else known = known * n end
       end
     end
@@ -180,6 +188,7 @@ local read_take = options.placed("take_along_dim", { axis = AXIS }, nil, { "axis
 -- vector.
 --   y = op.take_along_dim(op.eye(3), op.argmax(op.eye(3), {axis = 1, keepdims = true}), 1)      -- f32[3,1]
 function T.take_along_dim(x, index, ...)
+  need("take_along_dim", "x", TENSOR, x)
   need("take_along_dim", "index", TENSOR, index)
   local axis = read_take(...).axis
   if not axis then return op.take(x, index:reshape(-1)) end
@@ -214,6 +223,7 @@ function T.index_fill(x, axis, index, value)
   need("index_fill", "x", TENSOR, x)
   axis = axis_of(x, need("index_fill", "axis", AXIS, axis))
   need("index_fill", "index", TENSOR, index)
+  need("index_fill", "value", options.kind("a number", function(v) return type(v) == "number" end), value)
   return op.scatter(x, slices(x, axis, index), op.full({}, value, { dtype = x.dtype }):to(x.device), { axis = axis })
 end
 
@@ -224,6 +234,7 @@ end
 function T.block_diag(...)
   local list, columns, at, rows = {}, 0, 0, {}
   for i, x in ipairs(tensors("block_diag", ...)) do
+    if x.ndim > 2 then core.fail(("block_diag: tensor %d is %s, and no matrix"):format(i, core.type_text(x))) end
     list[i] = x.ndim < 2 and x:reshape(1, -1) or x
     columns = columns + list[i].shape[2]
   end
@@ -278,7 +289,8 @@ local read_vander = options.placed("vander", { n = COUNT, increasing = FLAG }, {
 function T.vander(x, ...)
   need("vander", "x", TENSOR, x)
   local o, powers = read_vander(...), {}
-  local n = o.n or x.shape[x.ndim]
+  local n = o.n or x.shape[x.ndim] or 1
+  need_room("vander", math.max(n, n * x.numel), "elements")
   local p = op.ones_like(x)
   for i = 1, n do
     powers[o.increasing and i or n + 1 - i] = p
@@ -333,9 +345,10 @@ local read_cov = options.placed("cov", { correction = options.number() }, { corr
 function T.cov(x, ...)
   need("cov", "x", TENSOR, x)
   local correction = read_cov(...).correction
+  if x.ndim > 2 then core.fail(("cov: x is %s, and no matrix of observations"):format(core.type_text(x))) end
   local rows = x.ndim < 2 and x:reshape(1, -1) or x
   local d = rows - rows:mean { axis = 1, keepdims = true }
-  local y = d:matmul(d.dtype:match "^complex" and d:T():conj() or d:T()) / (rows.shape[2] - correction)
+  local y = d:matmul(d.dtype:match "^complex" and d:T():conj() or d:T()) / math.max(rows.shape[2] - correction, 0)
   return x.ndim < 2 and y:reshape {} or y
 end
 
@@ -410,24 +423,30 @@ local read_cumtrapezoid = options.placed("cumulative_trapezoid", { dx = options.
 function T.cumulative_trapezoid(y, ...)
   need("cumulative_trapezoid", "y", TENSOR, y)
   local o = read_cumtrapezoid(...)
-  local axis = axis_of(y, o.axis)
+  local axis = need_axis("cumulative_trapezoid", y, o.axis)
   local n = y.shape[axis + 1]
+  if n == 0 then return op.cumsum(y * (o.dx / 2), { axis = axis }) end
   return op.cumsum((y:narrow(axis, 0, n - 1) + y:narrow(axis, 1, n - 1)) * (o.dx / 2), { axis = axis })
 end
 
 -- dist(x, y [, p]): the norm of order p, by default 2, of x - y.
 --   y = op.dist(op.ones{4}, op.zeros{4})      -- 2
-function T.dist(x, y, p) return op.norm(x - y, { ord = need("dist", "p", options.number(), p or 2) }) end
+function T.dist(x, y, p)
+  need("dist", "x", TENSOR, x)
+  need("dist", "y", options.operand, y)
+  return op.norm(x - y, { ord = need("dist", "p", options.number(), p or 2) })
+end
 
-local read_col2im = options.of("col2im", { size = options.needed(options.list(COUNT, 2)), window = options.needed(AXES), stride = AXES,
-  padding = AXES, dilation = AXES }, { stride = 1, padding = 0, dilation = 1 })
+local ONES, SIZES = options.each(options.whole { least = 1 }, 2), options.each(COUNT, 2)
+local read_col2im = options.of("col2im", { size = options.needed(options.list(COUNT, 2)), window = options.needed(ONES), stride = ONES,
+  padding = SIZES, dilation = ONES }, { stride = 1, padding = 0, dilation = 1 })
 -- col2im(x, {size, window, stride = 1, padding = 0, dilation = 1}): the reverse of op.im2col, elements of windows added up
 -- where they overlap, as PyTorch's fold: [.., C kh kw, windows] -> [.., C, H, W] with size {H, W}.
 --   y = op.col2im(op.ones{1, 4, 9}, {size = {4, 4}, window = 2})      -- f32[1,1,4,4]
 function T.col2im(x, given)
   need("col2im", "x", TENSOR, x)
   local o = read_col2im(given)
-  local function two(v) return type(v) == "table" and (v[2] and v or { v[1], v[1] }) or { v, v } end
+  local function two(v) return type(v) == "table" and v or { v, v } end
   local k, s, p, d = two(o.window), two(o.stride), two(o.padding), two(o.dilation)
   local places, shape, n = {}, { unpack(x.shape) }, x.ndim
   for i = 1, 2 do places[i] = math.floor((o.size[i] + 2 * p[i] - d[i] * (k[i] - 1) - 1) / s[i]) + 1 end

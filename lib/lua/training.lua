@@ -309,6 +309,7 @@ return function(graph, derivative, scalar)
     if type(optimizer) ~= "table" or not optimizer.params then
       fail(("graph.training_step: an optimiser is needed, as optim.AdamW makes it, not a %s"):format(type(optimizer)))
     end
+    if o.ema and not core.callable(o.ema.update) then fail "graph.training_step: ema is none, as optim.EMA makes it" end
     local sums = o.accumulate > 1 or o.scale ~= nil
     local self = setmetatable({ model = model, loss = loss, optimizer = optimizer, name = o.name, ema = o.ema,
       accumulate = o.accumulate, autocast = o.autocast, scaler = new_scaler(o.scale), sums = sums and {} or nil, at = 0, revision = false },

@@ -213,6 +213,7 @@ function MultiheadAttention:forward(q, k, v, o)
   v = v or k
   local single, turned = q.ndim == 2, not self.batch_first
   local function batched(x, width, what)
+    need("MultiheadAttention", "the " .. what, options.tensor, x)
     if x.ndim ~= (single and 2 or 3) or x.shape[x.ndim] ~= width then
       core.fail(("MultiheadAttention: the %s is %s, and has to be [%s%d]"):format(what, core.type_text(x),
         single and ".., " or "..,.., ", width))
@@ -367,6 +368,7 @@ function TransformerDecoderLayer:init(width, heads, ...)
 end
 
 function TransformerDecoderLayer:forward(x, memory, o)
+  need("TransformerDecoderLayer", "the memory", options.tensor, memory)
   o = read_decoder_call(o)
   local own = { mask = o.mask, key_padding_mask = o.key_padding_mask, causal = o.causal }
   local other = { mask = o.memory_mask, key_padding_mask = o.memory_key_padding_mask }

@@ -498,4 +498,6 @@ add("simulated device, a step", function()
   return { run = function() return hashes(step(a)) end, weights = function() return state_of(model, opt) end }
 end)
 
+require "_learning"(add, hashes)
+
 return scenarios
