@@ -68,6 +68,7 @@ return function(nn)
   function Bag:forward(index, offsets, given)
     if given == nil and type(offsets) == "table" and not core.is_tensor(offsets) then offsets, given = nil, offsets end
     local weights, mode = read_call(given).weights, self.mode
+    if offsets ~= nil then need("EmbeddingBag", "offsets", options.tensor, offsets) end
     if not core.is_tensor(index) or index.ndim ~= (offsets and 1 or 2) then
       core.fail(("EmbeddingBag: the index is %s, and has to be [bags, n], or a vector with offsets"):format(
         core.is_tensor(index) and core.type_text(index) or type(index)))

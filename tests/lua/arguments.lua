@@ -42,6 +42,7 @@ table.sort(wrong)
 #wrong == 0 or table.concat(wrong, "\n") --> true
 
 nn.TransformerDecoderLayer(4, 2)(op.ones { 2, 4 }) --! TransformerDecoderLayer: the memory must be a tensor, not nothing
+nn.EmbeddingBag(3, 2)(op.arange(2), 3) --! EmbeddingBag: offsets must be a tensor, not 3
 nn.ReLU6()(3) --! ReLU6: the input must be a tensor, not 3
 nn.ZeroPad3d(1)(op.ones { 2, 3 }) --! ZeroPad3d: the input is f32[2,3], and has to have 3 axes at least
 nn.CosineEmbeddingLoss()(x, x) --! CosineEmbeddingLoss: the third input must be a tensor or a number, not nothing
