@@ -11,6 +11,7 @@
 #include "jit/code/kernel.h"
 #include "jit/compile/llvm.h"
 #include "jit/device/kind.h"
+#include "jit/device/marks.h"
 #include "lib/clock.h"
 
 enum { MOST_ARGS = 128 };
@@ -170,6 +171,7 @@ static void *open(TsDevice *d, const TsTile *k, const uint8_t *digest, TsError *
   return NULL;
 }
 
+static const TsTile *tile(const void *of) { return ((const Kernel *)of)->k; }
 static bool cached(const void *of) { return ((const Kernel *)of)->cached; }
 const TsGpuCode *ts_device_threads_code(const void *of) {
   return &((const Kernel *)of)->aligned.code;
@@ -201,7 +203,8 @@ static int launch(Kernel *g, Variant *v, void **args, const int64_t *dim, TsErro
                   .dependent = i == 0 && blocks >= MANY_BLOCKS &&
                                ts_target_has(g->target, TS_UNIT_early),
                   .args = args};
-    if (g->d->run->launch(g->d, &l, err)) return -1;
+    if (g->k->marks ? ts_marks_launch(g->d, v->module, g->k, &l, err) : g->d->run->launch(g->d, &l, err))
+      return -1;
     before = blocks;
   }
   return 0;
@@ -298,4 +301,5 @@ const TsDeviceKind ts_device_threads = {.name = "threads",
                                         .simple = simple,
                                         .launches = launches,
                                         .most = most,
-                                        .run_many = run_many};
+                                        .run_many = run_many,
+                                        .tile = tile};

@@ -1,5 +1,7 @@
 /* See jit/launch/profile.h. The thread of the context alone launches, so nothing here is locked. */
 #include "jit/launch/profile.h"
+
+#include "jit/device/marks.h"
 #include "lib/clock.h"
 
 #include <stdio.h>
@@ -76,6 +78,8 @@ int ts_profile_launch_many(TsDeviceKernel *k, int n, void *const *arg, const int
   TsDevice *d = ts_device_kernel_device(k);
   void *event[2];
   bool events = events_of(d, event);
+  if (ts_marks_collecting())
+    ts_marks_label(profile.next.name, profile.next.bytes, profile.next.flops);
   double usec = ts_clock_usec();
   if (events && d->run->event_record(d, event[0], NULL, err)) return -1;
   if (run(k, n, arg, dim, err)) return -1;
