@@ -119,6 +119,9 @@ void ts_cuda_device(TsDevice *d) {
   ts_cuda.cuDeviceTotalMem(&s->total, s->device);
   d->target = target_of(s->major, s->minor);
   d->processors = s->sms;
+  d->clock = s->khz * 1e3;
+  d->bandwidth = 2e3 * attribute(s->device, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE) *
+                 attribute(s->device, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH) / 8;
   d->runs_kernels = true;
   ts_cuda.cuDriverGetVersion(&d->driver);
   d->open = cuda_open;

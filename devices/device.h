@@ -28,6 +28,7 @@ struct TsDevice {
    * ts_target_of. */
   const TsTarget *target;
   int processors; /* that run blocks of threads */
+  double clock, bandwidth; /* of a processor in Hz, of the memory in bytes a second; 0: not known */
   /* It is played by the host, which interprets its kernels: block after block, so that none may
    * wait for another, and whoever makes the GPU. */
   bool simulated;

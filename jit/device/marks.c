@@ -52,7 +52,41 @@ static int keep(const TsMarkedLaunch *m, TsError *err) {
   return 0;
 }
 
-static int outline(TsMarkedLaunch *m, const TsTile *k, const TsLaunch *l, TsError *err) {
+static void add_roles(TsMarkedLaunch *m, const TsTileRegion *r) {
+  for (const TsTileStmt *s = r->first; s; s = s->next) {
+    if (s->op == TS_TILE_role && m->nrole < TS_TILE_ROLES) {
+      TsMarkedRole *role = &m->role[m->nrole++];
+      snprintf(role->name, sizeof role->name, "%s", ts_tile_attr(s, "name")->str);
+      role->warps = (int)ts_tile_attr(s, "warps")->i;
+    } else if (s->op == TS_TILE_for) {
+      add_roles(m, s->region[0]);
+    }
+  }
+}
+
+/* Whether a product of these bytes an operand's element is anywhere inside. */
+static bool multiplies(const TsTileRegion *r, int nbytes) {
+  for (const TsTileStmt *s = r->first; s; s = s->next) {
+    if (s->op == TS_TILE_mma && ts_dtypes[s->in[0]->type.dtype].nbytes == nbytes) return true;
+    for (int i = 0; i < s->nregion; i++)
+      if (multiplies(s->region[i], nbytes)) return true;
+  }
+  return false;
+}
+
+static void limits(TsMarkedLaunch *m, const TsDevice *d, const TsTile *k) {
+  const TsTarget *t = ts_target_of(d);
+  bool wide = false;
+  for (int i = 0; i < k->nparam; i++) wide |= k->param[i]->type.dtype == TS_DT_f64;
+  int flops = !t ? 0 : multiplies(k->body, 2) ? t->flops16 : wide ? t->flops64 : t->flops;
+  m->device = d;
+  m->processors = d->processors, m->clock = d->clock;
+  m->most_bytes = d->bandwidth;
+  m->most_flops = (double)flops * d->clock * d->processors;
+}
+
+static int outline(TsMarkedLaunch *m, const TsDevice *d, const TsTile *k, const TsLaunch *l,
+                   TsError *err) {
   TsTileMark mark[TS_TILE_MARKS];
   int n = ts_tile_marks(k, mark);
   *m = (TsMarkedLaunch){.grid = l->grid[0], .threads = l->block[0], .nstage = 1 + n};
@@ -60,6 +94,9 @@ static int outline(TsMarkedLaunch *m, const TsTile *k, const TsLaunch *l, TsErro
   m->bytes = marks.next.bytes, m->flops = marks.next.flops;
   snprintf(m->kernel, sizeof m->kernel, "%s", k->name);
   m->warps = (m->threads + 31) / 32;
+  limits(m, d, k);
+  add_roles(m, k->body);
+  if (!m->nrole) m->role[m->nrole++].warps = (int)m->warps;
   m->stage = calloc(1 + (size_t)n, sizeof *m->stage);
   if (!m->stage) return ts_error_memory(err), -1;
   m->stage[0].stage = "between";
@@ -119,7 +156,7 @@ static int record(TsDevice *d, void *module, const TsLaunch *l, TsMarkedLaunch *
 int ts_marks_launch(TsDevice *d, void *module, const TsTile *k, const TsLaunch *l, TsError *err) {
   TsMarkedLaunch m = {.grid = 0};
   if (!marks.of || !d->run->variable || !d->run->facts) return d->run->launch(d, l, err);
-  if (outline(&m, k, l, err) ||
+  if (outline(&m, d, k, l, err) ||
       d->run->facts(d, l->kernel, (int)l->block[0], l->shared, &m.facts, err) ||
       record(d, module, l, &m, err) || keep(&m, err))
     return forget(&m), -1;

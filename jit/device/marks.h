@@ -13,11 +13,23 @@ typedef struct TsMarkedStage {
   char what[40], place[80];
 } TsMarkedStage;
 
+/* Warps of a block that do the same, in their order; a kernel without roles has one, "". */
+typedef struct TsMarkedRole {
+  char name[24];
+  int warps;
+} TsMarkedRole;
+
 typedef struct TsMarkedLaunch {
   char label[120], kernel[48]; /* operators and lines, as who launches says; its name */
   double bytes, flops;         /* as who launches says */
   uint32_t grid, threads, warps, every; /* blocks; of a block; one block of so many is recorded */
   TsKernelFacts facts;
+  const TsDevice *device;
+  int processors; /* of the device */
+  double clock;   /* Hz */
+  double most_bytes, most_flops; /* a second, of the device, of the kernel's numbers; 0: not known */
+  int nrole;
+  TsMarkedRole role[TS_TILE_ROLES];
   int nstage, nrecord; /* records of warps that ran */
   uint32_t turns, record_bytes; /* room of a record */
   TsMarkedStage *stage;

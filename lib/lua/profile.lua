@@ -315,8 +315,10 @@ function profile.report(f, given)
   end
   if o.trace then core.write_file(o.trace, { trace_text(last) }) end
   if o.csv then core.write_file(o.csv, { csv_text(runs) }) end
+  local on_devices = require("tessera.kernel_profile").run(f, unpack(args))
+  local inside = #on_devices > 0 and "\n" .. require("tessera.kernel_profile").text(on_devices, o.width or 80) or ""
   local lost = last.lost > 0 and ("%d spans found no room.\n"):format(last.lost) or ""
-  return table_text(rows, total) .. timeline(last, o.width or 80) .. lost .. notes .. sentence(rows, total)
+  return table_text(rows, total) .. timeline(last, o.width or 80) .. lost .. notes .. sentence(rows, total) .. inside
 end
 
 return require("tessera.named")("tessera.profile", profile)

@@ -318,6 +318,17 @@ static int jit_marks(lua_State *L) {
     set_field(L, "shared", (double)m->facts.shared);
     set_field(L, "blocks", m->facts.blocks);
     set_field(L, "threads_most", m->facts.threads_most);
+    lua_pushstring(L, m->device->name), lua_setfield(L, -2, "device");
+    set_field(L, "processors", m->processors), set_field(L, "clock", m->clock);
+    set_field(L, "most_bytes", m->most_bytes), set_field(L, "most_flops", m->most_flops);
+    lua_createtable(L, m->nrole, 0);
+    for (int r = 0; r < m->nrole; r++) {
+      lua_createtable(L, 0, 2);
+      lua_pushstring(L, m->role[r].name), lua_setfield(L, -2, "name");
+      set_field(L, "warps", m->role[r].warps);
+      lua_rawseti(L, -2, r + 1);
+    }
+    lua_setfield(L, -2, "roles");
     set_field(L, "turns", m->turns), set_field(L, "record_bytes", m->record_bytes);
     push_stages(L, m);
     lua_pushlstring(L, m->record, (size_t)m->nrecord * m->record_bytes);
