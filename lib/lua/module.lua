@@ -19,7 +19,6 @@ local options = require "tessera.options"
 local read_load = options.of("load_state_dict", { strict = options.flag }, { strict = true })
 
 local Module = { class = "Module" }
-Module.__index = Module
 
 local ORDER, BUFFERS = {}, {} -- private keys: field names in order; set of buffers
 
@@ -70,16 +69,17 @@ local class_meta = {
   end,
 }
 
+local function equip(class)
+  class.__index, class.__newindex, class.__tostring = class, newindex, Module.describe
+  class.__call = function(module, ...) return module:forward(...) end
+  return core.keep_line(setmetatable(class, class_meta))
+end
+
 -- A new class of modules: its init(...) makes parameters, its forward(...) is what module(...) computes.
 --   local MLP = nn.Module:extend "MLP"
 --   function MLP:forward(x) return op.relu(x) end
 function Module:extend(name)
-  local class = { class = name, parent = self }
-  class.__index = class
-  class.__newindex = newindex
-  class.__call = function(module, ...) return module:forward(...) end
-  class.__tostring = Module.describe
-  return core.keep_line(setmetatable(class, class_meta))
+  return equip { class = name, parent = self }
 end
 
 -- What a module begins with: each class has its own, and gets what the class was called with. Tensors and modules that
@@ -346,4 +346,4 @@ function Module:describe(indent)
 end
 
 Module.is_module = is_module
-return setmetatable(Module, class_meta)
+return equip(Module) -- nn.Module() is a module, too: it holds what is put into it

@@ -25,11 +25,13 @@ local PAUSE_US = 20000
 -- A call of a second or more (bf16 where a peer has no kernels for it) is not repeated each round.
 local SLOW_S = 1
 
--- The peers in the order of the columns. The first is ours.
+-- The peers in the order of the columns. The first is ours. against: whose time stands above its own in the ratio, and
+-- not its own above ours.
 local PEERS = {
   { name = "ours", title = "Tessera", command = OURS .. " scripts/bench/ours.lua %d" },
   { name = "vm", title = "VM alone", cpu = true, command = OURS .. " --no-jit scripts/bench/ours.lua %d vm" },
   { name = "torch", title = "PyTorch", python = "torch" },
+  { name = "eager", title = "Tessera, eager", against = "torch", cpu = true, command = OURS .. " scripts/bench/ours.lua %d eager" },
   { name = "compile", title = "torch.compile", python = "compile" },
   { name = "onednn", title = "oneDNN", cpu = true, command = "build/bench/onednn" },
   { name = "numpy", title = "NumPy", cpu = true, python = "numpy" },
@@ -37,6 +39,8 @@ local PEERS = {
   { name = "jax", title = "JAX", python = "jax" },
 }
 
+PEERS.against = {} -- by name
+for _, peer in ipairs(PEERS) do PEERS.against[peer.name] = peer.against end
 for i = on_gpu and #PEERS or 0, 1, -1 do
   if PEERS[i].cpu then table.remove(PEERS, i) end
 end
@@ -98,6 +102,15 @@ local function median(list)
   return n % 2 == 1 and list[(n + 1) / 2] or (list[n / 2] + list[n / 2 + 1]) / 2
 end
 
+-- The ratios of one round.
+local function divide(turn, ratios)
+  for name, t in pairs(turn) do
+    local over = PEERS.against[name]
+    local ratio = over and turn[over] and turn[over] / t or not over and turn.ours and t / turn.ours
+    if ratio then table.insert(ratios[name], ratio) end
+  end
+end
+
 -- Of the rounds' times and ratios; with STAT=best the shortest turns, and their ratio.
 local function conclude(times, ratios)
   local result, ratio, best = {}, {}, env "STAT" == "best"
@@ -105,46 +118,53 @@ local function conclude(times, ratios)
     result[name], ratio[name] = median(list), median(ratios[name])
     if best then result[name] = list[1] end -- median has sorted them
   end
-  for name in pairs(best and ratio or {}) do ratio[name] = result.ours and result[name] / result.ours end
+  if best then
+    local of_best = {}
+    for name in pairs(ratio) do of_best[name] = {} end
+    divide(result, of_best)
+    for name, list in pairs(of_best) do ratio[name] = list[1] end
+  end
   return result, ratio
 end
 
 -- ask = { name = function() -> number or nil, why }: one turn each, round by round.
 -- Returns the medians and, for each peer, the median over the rounds of how much
 -- faster ours was in the same round.
-local function interleave(order, ask, rounds, title)
+local function interleave(order, ask, rounds, title, slow_s)
   local times, ratios, slow = {}, {}, {}
   for _, name in ipairs(order) do times[name], ratios[name] = {}, {} end
   for round = 0, rounds do -- round 0 warms up
-    local ours
+    local turn = {}
     for _, name in ipairs(order) do
       if times[name] then
         ffi.C.usleep(PAUSE_US)
         local t, why = slow[name]
         if not t then t, why = ask[name]() end
-        if t and t > SLOW_S then slow[name] = t end
+        if t and t > (slow_s or SLOW_S) then slow[name] = t end
         if not t then
           times[name] = nil
           if why then note(("%s, %s: %s"):format(title, name, why)) end
         elseif round > 0 then
-          if name == "ours" then ours = t end
+          turn[name] = t
           table.insert(times[name], t)
-          if ours then table.insert(ratios[name], t / ours) end
         end
       end
     end
+    divide(turn, ratios)
   end
   return conclude(times, ratios)
 end
 
--- Everybody's mean |result| must be near ours: the rows then do the same work.
+-- Everybody's mean |result| must be near ours: the rows then do the same work. A program's is that of
+-- its first calls; one that computes something else has no times.
 local function compare_results(row, threads, alive)
   local ours = alive.ours and tonumber((PEERS[1].at[threads]:ask("check")))
   for _, peer in ipairs(found) do
     local theirs = ours and alive[peer.name] and tonumber((peer.at[threads]:ask("check")))
-    if theirs and math.abs(theirs - ours) > 0.1 * math.abs(ours) + 1e-6 then
+    if theirs and not (math.abs(theirs - ours) <= (row.within or 0.1) * math.abs(ours) + (row.within and 0 or 1e-6)) then
       note(("%s: mean |result| is %.6g in Tessera, %.6g in %s"):format(row[1], ours, theirs,
         peer.title))
+      if row.within then alive.ours, alive[peer.name] = nil, nil end
     end
   end
 end
@@ -185,7 +205,7 @@ local function measure_operator(row, threads)
       return tonumber(answer), why
     end
   end
-  local times, ratio = interleave(order, ask, ROUNDS, row[1])
+  local times, ratio = interleave(order, ask, ROUNDS, row[1], row.within and math.huge)
   if not row.noisy then compare_results(row, threads, times) end
   for _, peer in ipairs(found) do peer.at[threads]:ask("drop") end
   return times, ratio

@@ -31,7 +31,7 @@ end
 
 local function command_line()
   local words = { "make bench" }
-  for _, name in ipairs { "DEV", "ONLY", "ROUNDS", "THREADS", "CLOCK", "STAT" } do
+  for _, name in ipairs { "DEV", "ONLY", "ROUNDS", "THREADS", "CLOCK", "STAT", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT" } do
     local value = os.getenv(name) or ""
     if value ~= "" then words[#words + 1] = name .. "=" .. value end
   end
@@ -59,8 +59,8 @@ end
 -- ---- goals
 
 local SHORT = { onednn = "oneDNN", torch = "PyTorch", compile = "torch.compile", numpy = "NumPy", scipy = "SciPy",
-  jax = "JAX", vm = "VM alone" }
-local ORDER = { "vm", "onednn", "torch", "compile", "numpy", "scipy", "jax" }
+  jax = "JAX", vm = "VM alone", eager = "eager" }
+local ORDER = { "eager", "vm", "onednn", "torch", "compile", "numpy", "scipy", "jax" }
 
 -- The goal in words, and what is missing for it: "" when met, nil without a goal that
 -- was measured. Peers that have no such row, or were not found, are no part of it.
@@ -106,7 +106,7 @@ local function cells_of(section, results, columns)
   for _, c in ipairs(columns) do
     if used[c.name] then
       head[#head + 1] = c.title
-      if c.name ~= "ours" and not c.bare then head[#head + 1] = "ratio" end
+      if c.name ~= "ours" and not c.bare then head[#head + 1] = c.against and "PyTorch / it" or "ratio" end
       if c.name == "ours" and limits then
         head[#head + 1] = "limit"
         head[#head + 1] = "part"

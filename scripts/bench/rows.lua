@@ -96,6 +96,28 @@ end
 -- Of the smaller model on two threads; products take nearly all of the larger one's step.
 local STEP = { peers = { torch = 1.5, compile = 1.1 }, threads = 2 }
 
+local function operator(title, call) return { title, call, per = ms(), goals = { peers = { torch = 1 } } } end
+
+-- f64; of one matrix the larger part of the work is in products, of many small ones in the call.
+local function linalg()
+  local section = { name = "linalg", title = "Linear algebra, f64" }
+  for _, name in ipairs { "solve", "inv", "cholesky", "qr", "eigh", "svd" } do
+    for _, size in ipairs { { 200, 1 }, { 1000, 1 }, { 4, 256 }, { 32, 64 } } do
+      local n, batch = unpack(size)
+      local title = batch == 1 and ("%s %d"):format(name, n) or ("%s %d x %d x %d"):format(name, batch, n, n)
+      section[#section + 1] = { title, ("linalg %s %d %d"):format(name, n, batch), per = ms(),
+        goals = { peers = { torch = batch == 1 and 0.8 or 2 } } }
+    end
+  end
+  return section
+end
+
+-- Whole programs of scripts/bench/programs. within: how near the first results have to be, wider where random
+-- numbers are drawn.
+local function program(name, title, within)
+  return { title, "program " .. name, per = ms(), within = within or 1e-3, goals = { peers = { torch = 1.2, eager = 1 } } }
+end
+
 local function transform(n, count) return flops(5 * n * count * math.log(n) / math.log(2)) end
 local LIBRARIES = { peers = { torch = 1, numpy = 1, scipy = 1 } }
 
@@ -212,6 +234,28 @@ return {
     against("4 layers of 256, 8 x 256 tokens", "gpt_step 4 256 8 256 8 256",
       { unit = "tok/s", n = 8 * 256 }, { peers = { torch = 1, compile = 1 } }) },
 
+  { name = "programs", title = "Whole programs: captured, and called eagerly, beside PyTorch's eager one",
+    program("mlp", "MLP 784-256-128-10, step of 64"),
+    program("cnn", "digits CNN 28x28, step of 32"),
+    program("resnet18", "ResNet-18 inference 224"),
+    program("resnet18_train_224", "ResNet-18 224, step of 2"),
+    program("resnet18_train_64", "ResNet-18 64, step of 8"),
+    program("lstm", "LSTM 2 x 128, 64 characters, step of 16"),
+    program("gru", "GRU of 128, 40 steps, step of 32"),
+    program("vae", "VAE 784-400-20, step of 64", 0.01),
+    program("gan", "GAN, a step of both with 64", 0.01),
+    program("translate", "encoder and decoder, 2 + 2 layers of 128, step of 16"),
+    program("unet", "U-Net 64x64, step of 4"),
+    program("gcn", "GCN of 2708 nodes, step"),
+    program("word2vec", "word2vec, 5 of 5000 words drawn, step of 512", 0.01),
+    program("reinforce", "REINFORCE, 32 carts 100 steps, step", 0.25),
+    program("nbody", "256 bodies, 10 steps"),
+    program("ode", "gradient through 100 steps of Lotka-Volterra"),
+    program("kalman", "Kalman filter, 64 things, 50 steps"),
+    program("gaussian_process", "Gaussian process of 200 points, gradient"),
+    program("gpt", "GPT 4 x 128, 64 characters, step of 8"),
+    program("heat", "heat on 128x128, 20 steps") },
+
   { name = "training memory", title = "Growth of the peak resident memory by training steps", kind = "peak",
     { "4 layers of 128, 12 x 128 tokens", "gpt peak", train = "4 128 4 128 12 76", goals = { peers = { torch = 1 } },
       per = { unit = "MiB" } } },
@@ -226,6 +270,33 @@ return {
     against("topk 64 of 2^20 f32", "topk 1048576 64", ms(), LIBRARIES),
     against("cholesky 512 f32", "cholesky 512", ms(), LIBRARIES),
     against("svd 256 f32", "svd 256", ms(), LIBRARIES) },
+
+  { name = "operators", title = "Operators that programs wait for",
+    operator("categorical, 999 rows of 2048", "categorical 999 2048 1"),
+    operator("categorical, 2048 of 999", "categorical 1 999 2048"),
+    operator("batch norm, eval mode, 8x64x56x56", "batch_norm 8 64 56"),
+    operator("permutation of 2^20", "permutation 1048576"),
+    operator("cumsum along rows, 1000 x 1000", "cumsum 1000 1000 1"),
+    operator("cumsum along columns, 1000 x 1000", "cumsum 1000 1000 0"),
+    operator("sum over axis 0, 1000 x 1000", "sum_axis 1000 1000 0"),
+    operator("depthwise 3x3, 8x64x56x56", "depthwise 8 64 56 3"),
+    operator("depthwise 3x3, 8x512x7x7", "depthwise 8 512 7 3"),
+    operator("conv2d 512 to 512, 3x3, 8x2x2", "conv2d 8 512 512 2 3"),
+    operator("conv2d 512 to 512, 3x3, 1x7x7", "conv2d 1 512 512 7 3"),
+    operator("conv2d 512 to 512, 1x1, 8x7x7", "conv2d 8 512 512 7 1"),
+    operator("conv_transpose 64 to 32, 2x2 by 2, 4x32x32", "conv_transpose 4 64 32 32 2 0 2"),
+    operator("conv_transpose 128 to 64, 4x4 by 2, 8x16x16", "conv_transpose 8 128 64 16 4 1 2"),
+    operator("conv_transpose 512 to 512, 3x3, 8x2x2", "conv_transpose 8 512 512 2 3 1 1"),
+    operator("conv_transpose 512 to 512, 3x3, 2x7x7", "conv_transpose 2 512 512 7 3 1 1"),
+    operator("LSTM of 128, 64 steps of 16", "lstm 64 16 128"),
+    operator("the same, forward and backward", "lstm_grad 64 16 128"),
+    operator("cdist 1000 x 1000 of 64", "cdist 1000 64"),
+    operator("distances by broadcasting, 256 x 256 of 64", "distances 256 64"),
+    operator("256x256x3 times 256x256x1", "times_length 256"),
+    operator("step of heat, 512 x 512", "heat_step 512"),
+    operator("totable, 512 x 512", "totable 512 512") },
+
+  linalg(),
 
   { name = "peak", title = "Peak resident memory while 1 MiB tensors come and go", kind = "peak",
     { "256 MiB live", "peak 256", live = 256, goals = { most = 1.25 * 256 },

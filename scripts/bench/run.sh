@@ -9,6 +9,8 @@
 #   CLOCK=cpu            processor time instead of wall time, with one thread: for a
 #                        machine that has other work
 #   STAT=best            the shortest of all turns instead of the median: likewise
+#   OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=0  threads of PyTorch's that wait for each other sleep: with
+#                        several of them on such a machine they would wait for those that do not run
 #   WRITE=1               as --write: put the tables into docs/performance.md; with ONLY=section that one
 set -e
 cd "$(dirname "$0")/../.."

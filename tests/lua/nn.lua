@@ -20,6 +20,17 @@ m.steps.requires_grad --> false
 m(op.ones { 5, 2 }).shape --> {5, 3}
 tostring(m):match("^Net%(%)\n  first: Linear%(2 %-> 3%)") ~= nil --> true
 
+-- nn.Module() holds what is put into it, without a class.
+local pair = nn.Module()
+pair.first = nn.Linear(2, 3)
+pair.second = nn.Linear(3, 1)
+#pair:parameters() --> 4
+pair:state_dict()["second.weight"].shape --> {1, 3}
+tostring(pair) --> Module()
+-->   first: Linear(2 -> 3)
+-->   second: Linear(3 -> 1)
+pair(1) --! Module has no forward method
+
 -- What is printed has every layer of a list: operators and functions by name, and where they are written.
 function double(x) return x * 2 end
 local here = debug.getinfo(double, "S").linedefined
