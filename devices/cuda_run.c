@@ -136,9 +136,10 @@ static int facts(TsDevice *d, void *kernel, int threads, uint32_t shared, TsKern
   TS_CUDA(d, err, cuFuncGetAttribute, &registers, CU_FUNC_ATTRIBUTE_NUM_REGS, kernel);
   TS_CUDA(d, err, cuFuncGetAttribute, &local, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, kernel);
   TS_CUDA(d, err, cuFuncGetAttribute, &fixed, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, kernel);
-  TS_CUDA(d, err, cuOccupancyMaxActiveBlocksPerMultiprocessor, &blocks, kernel, threads, shared);
-  TS_CUDA(d, err, cuDeviceGetAttribute, &most, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR,
-          ((TsCuda *)d->state)->device);
+  TS_CUDA(d, err, cuOccupancyMaxActiveBlocksPerMultiprocessor, &blocks, kernel, threads,
+          shared);
+  TS_CUDA(d, err, cuDeviceGetAttribute, &most,
+          CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, ((TsCuda *)d->state)->device);
   *out = (TsKernelFacts){registers, local, fixed + (int64_t)shared, blocks, most};
   return 0;
 }
@@ -174,10 +175,25 @@ static int launch(TsDevice *d, const TsLaunch *l, TsError *err) {
   return 0;
 }
 
-const TsDeviceRun ts_cuda_run = {
-    stream_new,           stream_free,        stream_wait,          event_new,
-    event_free,           event_record,       event_wait,           event_usec,
-    module_new,           module_free,        kernel_find,          launch,
-    variable,             facts,
-    ts_cuda_record_begin, ts_cuda_record_end, ts_cuda_record_patch, ts_cuda_record_launch,
-    ts_cuda_record_free,  ts_cuda_hold,       ts_cuda_record_after, ts_cuda_tensor_map};
+const TsDeviceRun ts_cuda_run = {stream_new,
+                                 stream_free,
+                                 stream_wait,
+                                 event_new,
+                                 event_free,
+                                 event_record,
+                                 event_wait,
+                                 event_usec,
+                                 module_new,
+                                 module_free,
+                                 kernel_find,
+                                 launch,
+                                 variable,
+                                 facts,
+                                 ts_cuda_record_begin,
+                                 ts_cuda_record_end,
+                                 ts_cuda_record_patch,
+                                 ts_cuda_record_launch,
+                                 ts_cuda_record_free,
+                                 ts_cuda_hold,
+                                 ts_cuda_record_after,
+                                 ts_cuda_tensor_map};

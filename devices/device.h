@@ -28,7 +28,8 @@ struct TsDevice {
    * ts_target_of. */
   const TsTarget *target;
   int processors; /* that run blocks of threads */
-  double clock, bandwidth; /* of a processor in Hz, of the memory in bytes a second; 0: not known */
+  double clock,
+      bandwidth; /* of a processor in Hz, of the memory in bytes a second; 0: not known */
   /* It is played by the host, which interprets its kernels: block after block, so that none may
    * wait for another, and whoever makes the GPU. */
   bool simulated;
@@ -76,11 +77,11 @@ typedef struct TsLaunch {
 
 /* Of a kernel as it is on a device, with blocks of so many threads and so much dynamic memory. */
 typedef struct TsKernelFacts {
-  int registers;        /* of a thread */
-  int64_t spilled;      /* bytes of a thread's registers that are in memory */
-  int64_t shared;       /* bytes of a block */
-  int blocks;           /* that a processor holds at a time */
-  int threads_most;     /* that a processor holds at a time, of any kernel */
+  int registers;    /* of a thread */
+  int64_t spilled;  /* bytes of a thread's registers that are in memory */
+  int64_t shared;   /* bytes of a block */
+  int blocks;       /* that a processor holds at a time */
+  int threads_most; /* that a processor holds at a time, of any kernel */
 } TsKernelFacts;
 
 /* A view of a matrix for the copy engine: rows of `cols` neighbouring elements, `pitch` bytes

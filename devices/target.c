@@ -98,14 +98,20 @@ static const TsTarget target[] = {
      .cpu = "gfx942",
      .features = "",
      .lanes = 64,
-     .registers = 128, .flops = 256, .flops64 = 128, .flops16 = 2048},
+     .registers = 128,
+     .flops = 256,
+     .flops64 = 128,
+     .flops16 = 2048},
     {.name = "gfx1100",
      AMD,
      .processors = 96,
      .cpu = "gfx1100",
      .features = "+wavefrontsize32,+cumode",
      .lanes = 32,
-     .registers = 96, .flops = 256, .flops64 = 8, .flops16 = 512},
+     .registers = 96,
+     .flops = 256,
+     .flops64 = 8,
+     .flops16 = 512},
 };
 
 const TsTarget *ts_target_at(int i) {

@@ -51,7 +51,7 @@ typedef struct TsTarget {
   /* Floating-point operations that a processor does in a cycle, at most: of f32 and f64, and of a
    * matrix unit with operands of 16 bits and sums in f32. As its maker publishes them. */
   int flops, flops64, flops16;
-  unsigned units;       /* of TsTargetUnit */
+  unsigned units; /* of TsTargetUnit */
 } TsTarget;
 
 /* The row of this name; NULL: there is none. */

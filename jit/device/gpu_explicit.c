@@ -142,8 +142,8 @@ static const TsTile *tile(const void *of) { return ((const Kernel *)of)->k; }
 static int start(Kernel *g, void *const *arg, const int64_t *dim, TsError *err) {
   if (!g->k->marks)
     return ts_gpu_roles_launch(g->d, g->function, g->k, &g->info, arg, g->scratch, dim, err);
-  return ts_gpu_roles_launch_by(g->d, ts_marks_launch, g->module, g->function, g->k, &g->info, arg,
-                                g->scratch, dim, err);
+  return ts_gpu_roles_launch_by(g->d, ts_marks_launch, g->module, g->function, g->k, &g->info,
+                                arg, g->scratch, dim, err);
 }
 
 /* ---- running. The copy engine wants addresses that are multiples of 16: parameters that lie
@@ -192,8 +192,7 @@ static int run_copies(Kernel *g, void *const *arg, const int64_t *dim, TsError *
     at[i] = moves ? move_in(g, i, arg[i], dim, &moved[i], err) : arg[i];
     failed = !at[i];
   }
-  if (!failed)
-    failed = start(g, at, dim, err);
+  if (!failed) failed = start(g, at, dim, err);
   for (int i = g->k->nin; i < n && !failed; i++) {
     const Moved *m = &moved[i];
     if (m->block) failed = d->copy(d, m->from, d, m->block + m->before, m->nbytes, err);

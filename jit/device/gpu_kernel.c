@@ -203,7 +203,8 @@ static int launch(Kernel *g, Variant *v, void **args, const int64_t *dim, TsErro
                   .dependent = i == 0 && blocks >= MANY_BLOCKS &&
                                ts_target_has(g->target, TS_UNIT_early),
                   .args = args};
-    if (g->k->marks ? ts_marks_launch(g->d, v->module, g->k, &l, err) : g->d->run->launch(g->d, &l, err))
+    if (g->k->marks ? ts_marks_launch(g->d, v->module, g->k, &l, err)
+                    : g->d->run->launch(g->d, &l, err))
       return -1;
     before = blocks;
   }

@@ -24,7 +24,7 @@ struct TsDeviceKernel {
   uint8_t key[32];
   const TsDeviceKind *kind; /* of `of`, its code, once it is open; or: */
   void *of;
-  void *marked[2];           /* its code with profile marks, once somebody collected them: TsMarksOf */
+  void *marked[2]; /* its code with profile marks, once somebody collected them: TsMarksOf */
   TsDeviceSequence *sequence; /* of one that is several */
   TsQueueJob job;             /* that opens it; holds a reference */
   TsQueue *queue;             /* of the job, NULL when it is done */
@@ -327,6 +327,11 @@ static int stand_in(TsDeviceKernel *k, void *const *arg, const int64_t *dim, TsE
   return ts_device_kernel_wait(k, err) ? -1 : ts_device_kernel_run(k, arg, dim, err);
 }
 
+/* What a form with marks is made of, while somebody collects; or NULL. */
+static const TsTile *to_mark(const TsDeviceKernel *k) {
+  return ts_marks_collecting() && k->kind->tile ? k->kind->tile(k->of) : NULL;
+}
+
 /* Its code with marks is opened beside it, by this thread. */
 static int run_marked(TsDeviceKernel *k, void *scratch, void *const *arg, const int64_t *dim,
                       TsError *err) {
@@ -347,7 +352,7 @@ int ts_device_kernel_run_in(TsDeviceKernel *k, void *scratch, void *const *arg,
   if (k->sequence) return ts_device_sequence_run(k->sequence, scratch, arg, dim, err);
   note(k);
   if (!ts_device_kernel_ready(k) || k->why.code) return stand_in(k, arg, dim, err);
-  if (ts_marks_collecting() && k->kind->tile) return run_marked(k, scratch, arg, dim, err);
+  if (to_mark(k)) return run_marked(k, scratch, arg, dim, err);
   return k->kind->run(k->of, scratch, arg, dim, err);
 }
 
@@ -364,8 +369,8 @@ int ts_device_kernel_run_many(TsDeviceKernel *k, int n, void *const *arg, const 
                               TsError *err) {
   TS_ASSERT(is_open(k));
   note(k);
-  if (ts_marks_collecting() && k->kind->tile) { /* one by one: their records are of one run */
-    const TsTile *t = k->kind->tile(k->of);
+  const TsTile *t = to_mark(k);
+  if (t) { /* one by one: their records are of one run */
     int failed = 0;
     for (int i = 0; i < n && !failed; i++)
       failed = run_marked(k, NULL, arg + i * t->nparam, dim + i * t->ndim, err);

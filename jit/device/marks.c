@@ -18,13 +18,13 @@ static struct {
   TsMarkedLaunch next; /* its label */
 } marks;
 
-static void forget(TsMarkedLaunch *m) {
+void ts_marks_forget(TsMarkedLaunch *m) {
   free(m->stage);
   free(m->record);
 }
 
 void ts_marks_collect(TsMarksOf of) {
-  for (int i = 0; i < marks.n; i++) forget(&marks.launch[i]);
+  for (int i = 0; i < marks.n; i++) ts_marks_forget(&marks.launch[i]);
   marks.n = 0;
   marks.of = of;
 }
@@ -41,7 +41,7 @@ const TsMarkedLaunch *ts_marks_launches(int *n) {
   return marks.launch;
 }
 
-static int keep(const TsMarkedLaunch *m, TsError *err) {
+int ts_marks_keep(const TsMarkedLaunch *m, TsError *err) {
   if (marks.n == marks.cap) {
     int cap = marks.cap ? 2 * marks.cap : 32;
     TsMarkedLaunch *more = realloc(marks.launch, sizeof *more * (size_t)cap);
@@ -85,11 +85,11 @@ static void limits(TsMarkedLaunch *m, const TsDevice *d, const TsTile *k) {
   m->most_flops = (double)flops * d->clock * d->processors;
 }
 
-static int outline(TsMarkedLaunch *m, const TsDevice *d, const TsTile *k, const TsLaunch *l,
-                   TsError *err) {
+int ts_marks_outline(TsMarkedLaunch *m, const TsDevice *d, const TsTile *k, uint32_t blocks,
+                     uint32_t threads, TsError *err) {
   TsTileMark mark[TS_TILE_MARKS];
   int n = ts_tile_marks(k, mark);
-  *m = (TsMarkedLaunch){.grid = l->grid[0], .threads = l->block[0], .nstage = 1 + n};
+  *m = (TsMarkedLaunch){.grid = blocks, .threads = threads, .nstage = 1 + n};
   memcpy(m->label, marks.next.label, sizeof m->label);
   m->bytes = marks.next.bytes, m->flops = marks.next.flops;
   snprintf(m->kernel, sizeof m->kernel, "%s", k->name);
@@ -127,7 +127,8 @@ static void gather(TsMarkedLaunch *m, int room) {
   }
 }
 
-static int record(TsDevice *d, void *module, const TsLaunch *l, TsMarkedLaunch *m, TsError *err) {
+static int record(TsDevice *d, void *module, const TsLaunch *l, TsMarkedLaunch *m,
+                  TsError *err) {
   void *room_at;
   int64_t size;
   int room = (int)((m->grid + m->every - 1) / m->every * m->warps);
@@ -139,7 +140,10 @@ static int record(TsDevice *d, void *module, const TsLaunch *l, TsMarkedLaunch *
   if (!m->record) return ts_error_memory(err), -1;
   void *there = d->alloc(d, nbytes, err);
   if (!there) return -1;
-  TsGpuMarksRoom says = {.records = (uintptr_t)there, .room = (uint32_t)room, .every = m->every, .turns = m->turns},
+  TsGpuMarksRoom says = {.records = (uintptr_t)there,
+                         .room = (uint32_t)room,
+                         .every = m->every,
+                         .turns = m->turns},
                  none = {.records = 0};
   TsLaunch own = *l;
   own.early = own.dependent = false;
@@ -153,12 +157,13 @@ static int record(TsDevice *d, void *module, const TsLaunch *l, TsMarkedLaunch *
   return failed ? -1 : 0;
 }
 
-int ts_marks_launch(TsDevice *d, void *module, const TsTile *k, const TsLaunch *l, TsError *err) {
+int ts_marks_launch(TsDevice *d, void *module, const TsTile *k, const TsLaunch *l,
+                    TsError *err) {
   TsMarkedLaunch m = {.grid = 0};
   if (!marks.of || !d->run->variable || !d->run->facts) return d->run->launch(d, l, err);
-  if (outline(&m, d, k, l, err) ||
+  if (ts_marks_outline(&m, d, k, l->grid[0], l->block[0], err) ||
       d->run->facts(d, l->kernel, (int)l->block[0], l->shared, &m.facts, err) ||
-      record(d, module, l, &m, err) || keep(&m, err))
-    return forget(&m), -1;
+      record(d, module, l, &m, err) || ts_marks_keep(&m, err))
+    return ts_marks_forget(&m), -1;
   return 0;
 }

@@ -22,15 +22,17 @@ typedef struct TsMarkedRole {
 typedef struct TsMarkedLaunch {
   char label[120], kernel[48]; /* operators and lines, as who launches says; its name */
   double bytes, flops;         /* as who launches says */
-  uint32_t grid, threads, warps, every; /* blocks; of a block; one block of so many is recorded */
+  uint32_t grid, threads, warps,
+      every; /* blocks; of a block; one block of so many is recorded */
   TsKernelFacts facts;
   const TsDevice *device;
   int processors; /* of the device */
   double clock;   /* Hz */
-  double most_bytes, most_flops; /* a second, of the device, of the kernel's numbers; 0: not known */
+  double most_bytes,
+      most_flops; /* a second, of the device, of the kernel's numbers; 0: not known */
   int nrole;
   TsMarkedRole role[TS_TILE_ROLES];
-  int nstage, nrecord; /* records of warps that ran */
+  int nstage, nrecord;          /* records of warps that ran */
   uint32_t turns, record_bytes; /* room of a record */
   TsMarkedStage *stage;
   char *record; /* TsGpuRecord each, with its turns behind it */
@@ -46,6 +48,20 @@ const TsMarkedLaunch *ts_marks_launches(int *n);
 
 /* ---- who launches a kernel whose code has marks */
 /* A TsGpuLaunchFn. */
-int ts_marks_launch(TsDevice *d, void *module, const TsTile *k, const TsLaunch *l, TsError *err);
+int ts_marks_launch(TsDevice *d, void *module, const TsTile *k, const TsLaunch *l,
+                    TsError *err);
+
+/* ---- jit/device/sim_marks.c: a kernel with marks that the interpreter runs. Cycles are its
+ * statements, and each role is a warp. as: of ts_tile_run_as, which calls back. */
+typedef struct TsSimMarks TsSimMarks;
+TsSimMarks *ts_sim_marks_begin(TsDevice *d, const TsTile *k, TsTileRunAs *as, TsError *err);
+/* Its launch is one of those that were collected; with failed, nothing is. */
+int ts_sim_marks_end(TsSimMarks *m, bool failed, TsError *err);
+
+/* ---- between the two */
+int ts_marks_outline(TsMarkedLaunch *m, const TsDevice *d, const TsTile *k, uint32_t blocks,
+                     uint32_t threads, TsError *err);
+int ts_marks_keep(const TsMarkedLaunch *m, TsError *err);
+void ts_marks_forget(TsMarkedLaunch *m);
 
 #endif

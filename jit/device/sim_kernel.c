@@ -11,6 +11,7 @@
 #include "ir/tile/copy.h"
 #include "ir/tile/pass/stages.h"
 #include "jit/device/kind.h"
+#include "jit/device/marks.h"
 #include "jit/gpu/gpu.h"
 #include "jit/gpu/roles.h"
 
@@ -106,17 +107,26 @@ static int run_there(const Simulated *s, void *const *arg, const int64_t *dim, T
       return ts_error_set(err, TS_ERR_device, "%s: parameter %d begins between elements",
                           k->name, i);
   }
+  TsTileRunAs as = {.mark = NULL};
+  TsSimMarks *marks = NULL;
+  if (k->marks && !s->emulated && !(marks = ts_sim_marks_begin(s->d, k, &as, err))) return -1;
   ts_memory_spare(true);
   int failed = s->emulated ? ts_gpu_emulate(k, low % 16 == 0, at, dim, err)
-                           : ts_tile_run(k, at, dim, err);
+                           : ts_tile_run_as(k, at, dim, &as, err);
   ts_memory_spare(false);
-  return failed;
+  return marks ? ts_sim_marks_end(marks, failed, err) : failed;
+}
+
+static const TsTile *tile(const void *of) {
+  const Simulated *s = of;
+  return s->emulated ? NULL : s->k;
 }
 
 static int run(void *of, void *scratch, void *const *arg, const int64_t *dim, TsError *err) {
   Simulated *s = of;
   void *own = scratch ? scratch : s->d->alloc(s->d, SCRATCH, err);
-  if (own) memset(ts_sim_host(own), 0xff, SCRATCH); /* without it the kernel runs all the same */
+  if (own)
+    memset(ts_sim_host(own), 0xff, SCRATCH); /* without it the kernel runs all the same */
   int failed = run_there(s, arg, dim, err);
   if (!scratch && own) s->d->free(s->d, own, SCRATCH);
   return failed;
@@ -160,4 +170,5 @@ const TsDeviceKind ts_device_simulated = {.name = "simulated",
                                           .run = run,
                                           .scratch = scratch_bytes,
                                           .most = most,
-                                          .run_many = run_many};
+                                          .run_many = run_many,
+                                          .tile = tile};

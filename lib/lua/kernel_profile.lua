@@ -110,7 +110,7 @@ local function describe(launch, cost)
     bytes = launch.bytes, flops = launch.flops, grid = launch.grid, threads = launch.threads, warps = launch.warps,
     registers = launch.registers, spilled = launch.spilled, shared = launch.shared, every = launch.every,
     occupancy = math.min(1, launch.blocks * launch.threads / launch.threads_most), roles = {}, lost = 0, turns = 0,
-    most_bytes = launch.most_bytes, most_flops = launch.most_flops, all_processors = launch.processors }
+    simulated = launch.device:find "^sim" ~= nil, device = launch.device, most_bytes = launch.most_bytes, most_flops = launch.most_flops, all_processors = launch.processors }
   for i, r in ipairs(launch.roles) do k.roles[i] = { name = r.name, warps = r.warps, idle = 0, cycles = 0, stages = {}, by = {} } end
   local idle = {}
   each_record(launch, function(r, turns, n, role, warp)
@@ -189,7 +189,7 @@ function kernels.run(f, ...)
       if marked[r][i] then b[#b + 1] = span_of(marked[r][i]) / 1000 end
     end
     local k = describe(launch, cost_of(launch.device))
-    k.usec, k.marked = median(a) or k.usec, median(b)
+    k.usec, k.marked = not k.simulated and median(a) or k.usec, median(b)
     list[i] = k
   end
   return list
@@ -220,6 +220,7 @@ local function percent(x) return ("%.0f%%"):format(100 * x) end
 
 --- The sentence for a kernel of kernels.run.
 function kernels.limit(k)
+  if k.simulated then return "none is known: the device is simulated, and its cycles are statements of the interpreter" end
   local memory = k.most_bytes > 0 and k.usec > 0 and k.bytes / (k.usec * 1e-6) / k.most_bytes or 0
   local compute = k.most_flops > 0 and k.usec > 0 and k.flops / (k.usec * 1e-6) / k.most_flops or 0
   local used, even = busy(k)
@@ -268,6 +269,10 @@ end
 
 local function facts_lines(k, out)
   local parts = { ("%d blocks of %d threads"):format(k.grid, k.threads), ("%d registers"):format(k.registers) }
+  if k.simulated then
+    out[#out + 1] = ("  %d blocks\n"):format(k.grid)
+    return
+  end
   if k.spilled > 0 then parts[#parts + 1] = ("%d bytes spilled"):format(k.spilled) end
   if k.shared > 0 then parts[#parts + 1] = size_text(k.shared) .. " shared" end
   parts[#parts + 1] = ("occupancy %s"):format(percent(k.occupancy))
@@ -346,13 +351,14 @@ function kernels.text(list, width)
       out[#out + 1] = ("%d more kernels\n"):format(#groups - 8)
       break
     end
-    out[#out + 1] = ("%s  %s, %s of %s on the device%s\n"):format(k.name, time_text(k.usec), percent(g.usec / math.max(total, 1e-9)),
-      time_text(total), g.count > 1 and (", %d launches"):format(g.count) or "")
+    out[#out + 1] = k.simulated and ("%s  %d statements%s\n"):format(k.name, k.usec * 1000, g.count > 1 and (", %d launches"):format(g.count) or "")
+      or ("%s  %s, %s of %s on %s%s\n"):format(k.name, time_text(k.usec), percent(g.usec / math.max(total, 1e-9)),
+        time_text(total), k.device, g.count > 1 and (", %d launches"):format(g.count) or "")
     facts_lines(k, out)
     for _, role in ipairs(k.roles) do role_lines(k, role, out) end
     processors_line(k, width, out)
     if k.lost > 0 then out[#out + 1] = ("  %d of %d turns found no room\n"):format(k.lost, k.turns) end
-    if k.marked then out[#out + 1] = ("  with marks %s\n"):format(time_text(k.marked)) end
+    if k.marked and not k.simulated then out[#out + 1] = ("  with marks %s\n"):format(time_text(k.marked)) end
     out[#out + 1] = "  limit: " .. core.wrapped(kernels.limit(k), 9, 2, width):gsub("\n$", "") .. "\n"
   end
   return table.concat(out)

@@ -504,7 +504,7 @@ void ts_lua_open_jit(lua_State *L) {
                                        {"jit_overlap", jit_overlap},
                                        {"jit_shuffle", jit_shuffle},
                                        {"jit_profile", jit_profile},
-                                   {"jit_marks", jit_marks},
+                                       {"jit_marks", jit_marks},
                                        {"jit_move", jit_move},
                                        {"jit_returns", jit_returns},
                                        {"jit_break", jit_break},

@@ -38,7 +38,9 @@ static bool has(const TsTileRegion *r, int op) {
   return false;
 }
 
-static bool is_loop(const TsTileStmt *s) { return s->op == TS_TILE_for || s->op == TS_TILE_repeat; }
+static bool is_loop(const TsTileStmt *s) {
+  return s->op == TS_TILE_for || s->op == TS_TILE_repeat;
+}
 
 /* Products from s on, in loops alone or in all statements. */
 static bool products_from(const TsTileStmt *s, bool loops) {
@@ -87,7 +89,8 @@ static Stage stage_of(const TsTileStmt *s) {
   case TS_TILE_await: return (Stage){TS_STAGE_wait, "barrier"};
   case TS_TILE_wait: {
     int64_t of = ts_tile_attr(s, "of")->i; /* copies|products|stores|writes */
-    return of == 1 ? (Stage){TS_STAGE_mma, NULL} : (Stage){TS_STAGE_wait, of ? "stores" : "copies"};
+    return of == 1 ? (Stage){TS_STAGE_mma, NULL}
+                   : (Stage){TS_STAGE_wait, of ? "stores" : "copies"};
   }
   case TS_TILE_until: return (Stage){TS_STAGE_wait, "other blocks"};
   case TS_TILE_barrier:

@@ -11,8 +11,8 @@ static LLVMTypeRef i32(TsGpuMarks *m) { return ts_emit_int_type(m->e, 32, 0); }
 static LLVMTypeRef i64(TsGpuMarks *m) { return ts_emit_int_type(m->e, 64, 0); }
 
 /* Marks are one piece of assembly each, without branches: a loop stays one block of code. */
-static V text_of(TsGpuMarks *m, LLVMTypeRef out, const char *text, const char *constraints, int nin,
-                 V *in) {
+static V text_of(TsGpuMarks *m, LLVMTypeRef out, const char *text, const char *constraints,
+                 int nin, V *in) {
   LLVMTypeRef list[8];
   for (int i = 0; i < nin; i++) list[i] = LLVMTypeOf(in[i]);
   LLVMTypeRef t = LLVMFunctionType(out, list, (unsigned)nin, 0);
@@ -63,7 +63,8 @@ static void find_record(TsGpuMarks *m, V thread, V block, int warps) {
   in = LLVMBuildAnd(b, in, LLVMBuildICmp(b, LLVMIntULT, index, room, ""), "");
   V nbytes = LLVMBuildMul(b, turns, ts_emit_int(e, i32(m), sizeof(TsGpuTurn)), "");
   nbytes = LLVMBuildAdd(b, nbytes, ts_emit_int(e, i32(m), sizeof(TsGpuRecord)), "");
-  V by = LLVMBuildMul(b, LLVMBuildZExt(b, index, i64(m), ""), LLVMBuildZExt(b, nbytes, i64(m), ""), "");
+  V by = LLVMBuildMul(b, LLVMBuildZExt(b, index, i64(m), ""),
+                      LLVMBuildZExt(b, nbytes, i64(m), ""), "");
   m->record = LLVMBuildAdd(b, records, by, "");
   m->room = LLVMBuildSelect(b, in, turns, zero, "");
 }
@@ -110,9 +111,11 @@ static bool goes_on(const TsTileStmt *s) {
 
 void ts_gpu_marks_put(TsGpuMarks *m, const TsTileStmt *s) {
   if (!m->record) return;
-  int i = ts_tile_mark_index(m->nmark, m->mark, s); /* -1, which is what lies between: too many */
+  int i =
+      ts_tile_mark_index(m->nmark, m->mark, s); /* -1, which is what lies between: too many */
   if (!ts_tile_attr(s, "end")->i) {
-    if (m->depth + 1 < (int)(sizeof m->within / sizeof *m->within)) m->within[++m->depth] = 1 + i;
+    if (m->depth + 1 < (int)(sizeof m->within / sizeof *m->within))
+      m->within[++m->depth] = 1 + i;
     turn(m, m->within[m->depth]);
     return;
   }

@@ -19,7 +19,8 @@ typedef struct TsGpuMarks {
 
 /* At the beginning of a function: warp, i32, of the block, which has so many. Nothing where the kernel
  * has no marks, or its maker no clock. */
-void ts_gpu_marks_begin(TsGpuMarks *m, TsEmit *e, LLVMValueRef thread, LLVMValueRef block, int warps);
+void ts_gpu_marks_begin(TsGpuMarks *m, TsEmit *e, LLVMValueRef thread, LLVMValueRef block,
+                        int warps);
 void ts_gpu_marks_put(TsGpuMarks *m, const TsTileStmt *s);
 void ts_gpu_marks_end(TsGpuMarks *m); /* before it returns */
 
