@@ -4,7 +4,10 @@
  * back to their class for ever. Large blocks are mappings of their own, rounded
  * to 1/8 of their power of two; a freed one is kept for reuse only while live +
  * cached stays below the program's own high-water mark, so that caching never
- * raises the peak: when it would, the blocks unused for longest are unmapped. */
+ * raises the peak. Where a new mapping would, a cached block that is larger is cut in
+ * two, and neighbours that are cached become one for that: a program that needs now few large
+ * blocks and now many small ones touches the same pages again and again. Only where nothing is
+ * large enough the blocks unused for longest are unmapped. */
 #include "devices/memory.h"
 
 #include <malloc.h>
@@ -34,11 +37,12 @@ typedef struct Free {
 
 static Free *small[NSMALL];
 static char *chunk_at, *chunk_end;
-static struct {
+typedef struct Slot {
   void *at;
   int64_t nbytes;
   uint64_t used; /* clock of its free */
-} slot[NSLOT];
+} Slot;
+static Slot slot[NSLOT];
 static int nslot;
 static uint64_t clock_now;
 static TsMemoryStats stats;
@@ -202,18 +206,61 @@ static void count_live(int64_t size) {
 /* More than the machine has is refused without asking. */
 static bool is_absurd(int64_t size) { return stats.live + size > ts_memory_machine(); }
 
+static void *take_slot(int i, int64_t size) {
+  void *at = slot[i].at;
+  stats.cached -= size;
+  if (slot[i].nbytes == size)
+    slot[i] = slot[--nslot];
+  else
+    slot[i].at = (char *)at + size, slot[i].nbytes -= size;
+  return at;
+}
+
+/* The smallest cached block of at least so many bytes, of these the one used last; -1: none. */
+static int find_slot(int64_t size) {
+  int best = -1;
+  for (int i = 0; i < nslot; i++) {
+    if (slot[i].nbytes < size) continue;
+    int64_t more = best < 0 ? -1 : slot[best].nbytes - slot[i].nbytes;
+    if (best < 0 || more > 0 || (more == 0 && slot[i].used > slot[best].used)) best = i;
+  }
+  return best;
+}
+
+static int by_address(const void *a, const void *b) {
+  const char *p = ((const Slot *)a)->at, *q = ((const Slot *)b)->at;
+  return (p > q) - (p < q);
+}
+
+/* Cached blocks that lie one behind the other become one. */
+static void merge_slots(void) {
+  int n = 0;
+  qsort(slot, (size_t)nslot, sizeof *slot, by_address);
+  for (int i = 0; i < nslot; i++) {
+    Slot *before = n ? &slot[n - 1] : NULL;
+    if (!before || (char *)before->at + before->nbytes != slot[i].at) {
+      slot[n++] = slot[i];
+      continue;
+    }
+    before->nbytes += slot[i].nbytes;
+    if (slot[i].used > before->used) before->used = slot[i].used;
+  }
+  nslot = n;
+}
+
+static bool would_raise_peak(int64_t size) {
+  return nslot && stats.live + stats.cached + size > stats.peak + RESERVE;
+}
+
 static void *alloc_large(int64_t size) {
   if (is_absurd(size)) return NULL;
-  int best = -1;
-  for (int i = 0; i < nslot; i++)
-    if (slot[i].nbytes == size && (best < 0 || slot[i].used > slot[best].used)) best = i;
-  if (best >= 0) {
-    void *at = slot[best].at;
-    stats.cached -= size;
-    slot[best] = slot[--nslot];
-    return at;
+  int found = find_slot(size);
+  if (found >= 0 && slot[found].nbytes == size) return take_slot(found, size);
+  if (would_raise_peak(size)) {
+    if (found < 0) merge_slots(), found = find_slot(size);
+    if (found >= 0) return take_slot(found, size);
   }
-  while (nslot && stats.live + stats.cached + size > stats.peak + RESERVE) drop_oldest();
+  while (would_raise_peak(size)) drop_oldest();
   void *at = ts_memory_map(size);
   return at || !ts_memory_reclaim() ? at : ts_memory_map(size);
 }
@@ -274,6 +321,5 @@ void ts_memory_free(void *at, int64_t nbytes) {
   slot[nslot].nbytes = size;
   slot[nslot++].used = ++clock_now;
   stats.cached += size;
-  while (nslot && stats.cached > RESERVE && stats.live + stats.cached > stats.peak)
-    drop_oldest();
+  while (would_raise_peak(0)) drop_oldest();
 }

@@ -177,6 +177,8 @@ static int index_type(TsInfer *inf) {
   if (ts_dtype_is((TsDtype)index->dtype, TS_KIND_I | TS_KIND_U)) return 0;
   ts_error_set(inf->err, TS_ERR_dtype, "%s: the index must be integers, not %s", opname(inf),
                ts_dtype_name((TsDtype)index->dtype));
+  if (ts_dtype_is((TsDtype)index->dtype, TS_KIND_C))
+    return ts_error_hint(inf->err, "no place is a complex number");
   if (index->dtype != TS_DT_bool) return ts_error_hint(inf->err, "x:cast(\"i64\") truncates");
   return ts_error_hint(inf->err, "a mask selects with x:masked_select(mask)");
 }

@@ -82,7 +82,9 @@ static int check_sizes(TsInfer *inf) {
     return check_rank(inf, 2, 1, "a vector [g], the rows of each group");
   ts_error_set(inf->err, TS_ERR_dtype, "%s: sizes must be integers, not %s", opname(inf),
                ts_dtype_name(d));
-  return ts_error_hint(inf->err, "convert with sizes:cast(\"i64\")");
+  return ts_error_hint(inf->err, ts_dtype_is(d, TS_KIND_C)
+                                     ? "they count rows"
+                                     : "convert with sizes:cast(\"i64\")");
 }
 
 static int set_grouped(TsInfer *inf, int ndim, const int64_t *dim) {
@@ -208,6 +210,28 @@ int ts_shape_rule_eigh(TsInfer *inf) {
   TsMeta *w = output(inf, 0, 1, ts_dtype_real(d));
   w->dim[w->ndim - 1] = n;
   set_matrix(inf, 1, d, n, n);
+  return 0;
+}
+
+/* Eigenvalues of any matrix, in the complex type of the row's result. */
+int ts_shape_rule_eigvals(TsInfer *inf) {
+  if (matrices(inf, 0, true)) return -1;
+  TsMeta *w = output(inf, 0, 1, (TsDtype)inf->out[0].dtype);
+  w->dim[w->ndim - 1] = inf->in[0]->dim[inf->in[0]->ndim - 1];
+  return 0;
+}
+
+int ts_shape_rule_eig(TsInfer *inf) {
+  if (ts_shape_rule_eigvals(inf)) return -1;
+  int64_t n = inf->in[0]->dim[inf->in[0]->ndim - 1];
+  set_matrix(inf, 1, (TsDtype)inf->out[0].dtype, n, n);
+  return 0;
+}
+
+int ts_shape_rule_pinv(TsInfer *inf) {
+  if (matrices(inf, 0, inf->attr[1].i)) return -1;
+  const TsMeta *a = inf->in[0];
+  set_matrix(inf, 0, (TsDtype)inf->out[0].dtype, a->dim[a->ndim - 1], a->dim[a->ndim - 2]);
   return 0;
 }
 

@@ -308,3 +308,40 @@ int ts_shape_rule_real_view(TsInfer *inf) {
   inf->out[0].dim[inf->out[0].ndim++] = 2;
   return 0;
 }
+
+/* What a bool holds is 0 or 1, and a bare number has no bytes of a type. */
+static int check_bits(TsInfer *inf, TsDtype from, TsDtype to) {
+  if (inf->in[0]->weak)
+    return ts_error_set(inf->err, TS_ERR_dtype, "bitcast: of tensors, not of a bare number");
+  if (to != TS_DT_bool || from == TS_DT_bool) return 0;
+  ts_error_set(inf->err, TS_ERR_dtype, "bitcast: the bytes of %s are no truth values",
+               ts_dtype_name(from));
+  return ts_error_hint(inf->err, "x:bitcast(\"u8\"):ne(0) looks at each byte");
+}
+
+int ts_shape_rule_bitcast(TsInfer *inf) {
+  const TsMeta *x = inf->in[0];
+  TsDtype from = (TsDtype)x->dtype, to = (TsDtype)inf->attr[0].i;
+  int64_t have = ts_dtypes[from].nbytes, want = ts_dtypes[to].nbytes;
+  char text[TS_META_TEXT];
+  if (check_bits(inf, from, to)) return -1;
+  copy_meta(inf);
+  TsMeta *m = &inf->out[0];
+  m->dtype = (uint8_t)to;
+  if (have == want) return 0;
+  if (x->ndim == 0)
+    return ts_error_set(inf->err, TS_ERR_shape,
+                        "bitcast: %s has no last axis to become one of %s, whose elements have "
+                        "another size",
+                        ts_meta_text(x, text), ts_dtype_name(to));
+  int64_t bytes = x->dim[x->ndim - 1] * have;
+  if (bytes % want) {
+    ts_error_set(inf->err, TS_ERR_shape,
+                 "bitcast: the last axis of %s has %lld bytes, not a "
+                 "multiple of the %lld of an %s",
+                 ts_meta_text(x, text), (long long)bytes, (long long)want, ts_dtype_name(to));
+    return -1;
+  }
+  m->dim[m->ndim - 1] = bytes / want;
+  return 0;
+}

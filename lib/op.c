@@ -66,8 +66,8 @@ static TsOpInfo table[TS_OP_COUNT] = {
 #undef OP
 };
 
-static const char *const class_name[] = {"pointwise", "reduce", "scan",   "view",
-                                         "kernel",    "random", "compose"};
+static const char *const class_name[] = {"pointwise", "reduce", "scan",    "view",
+                                         "kernel",    "random", "compose", "eager"};
 
 const char *ts_op_class_name(TsClass c) { return class_name[c]; }
 
@@ -417,7 +417,7 @@ TsDtype ts_op_number_dtype(const TsInfer *inf, int i) {
   const TsMeta *m = inf->in[i];
   int cls = ts_op_info(inf->op)->cls;
   if (!m || !m->weak || !ts_dtype_is((TsDtype)m->dtype, TS_KIND_F) || inf->op == TS_OP_cast ||
-      cls == TS_CLASS_POINTWISE || cls == TS_CLASS_COMPOSE)
+      cls == TS_CLASS_POINTWISE || ts_class_composed(cls))
     return TS_DT_none;
   return ts_dtype_float(ts_dtype_real(inf->compute));
 }
@@ -431,7 +431,9 @@ int ts_infer_axis(TsInfer *inf, int64_t axis, int ndim, int *out) {
   ts_error_set(inf->err, TS_ERR_index, "%s: axis %lld is out of range for %s",
                table[inf->op].name, (long long)axis,
                inf->nin && inf->in[0] ? ts_meta_text(inf->in[0], text) : "the result");
-  if (ndim == 0) return ts_error_hint(inf->err, "a scalar has no axes");
+  if (ndim == 0)
+    return ts_error_hint(inf->err, table[inf->op].scalars ? "of a scalar it is 0 or -1"
+                                                          : "a scalar has no axes");
   return ts_error_hint(inf->err, "axes go from 0 to %d, or from -%d to -1", ndim - 1, ndim);
 }
 

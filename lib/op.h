@@ -15,7 +15,8 @@ typedef enum TsOp {
 
 /* How an operator is executed. KERNEL: a function of its own, ts_exec_<name>,
  * into outputs that the VM allocated. COMPOSE: defined by other operators,
- * ts_compose_<name> (ir/compose/). */
+ * ts_compose_<name> (ir/compose/). EAGER: the same, and calls that run at once have a
+ * function as well, ts_exec_<name>, with the definition's bits. */
 typedef enum TsClass {
   TS_CLASS_POINTWISE,
   TS_CLASS_REDUCE,
@@ -24,7 +25,13 @@ typedef enum TsClass {
   TS_CLASS_KERNEL,
   TS_CLASS_RANDOM,
   TS_CLASS_COMPOSE,
+  TS_CLASS_EAGER,
 } TsClass;
+
+/* Whether a row has a definition in other operators, which are what graphs have of it. */
+static inline bool ts_class_composed(int cls) {
+  return cls == TS_CLASS_COMPOSE || cls == TS_CLASS_EAGER;
+}
 
 enum { TS_MAX_IN = 8, TS_MAX_OUT = 8, TS_MAX_ATTR = 16 };
 
@@ -111,7 +118,7 @@ typedef struct TsOpInfo {
   uint8_t variadic;       /* the last one repeats */
   uint8_t nattr;
   uint8_t steps, code, fails, finite;
-  bool slow, wide, kernel, apart, picks, commutes, positive;
+  bool slow, wide, kernel, apart, picks, commutes, scalars, positive;
   bool keeps_float; /* float inputs of one dtype give that dtype */
   bool gives_bool;  /* whatever the inputs are */
   bool moves;       /* a view of one input: its elements elsewhere */

@@ -95,6 +95,7 @@ static const Sentence shape_sentence[] = {
     {"flip", "a view in the shape of the input"},
     {"unfold", "a view with one axis more"},
     {"flatten", "one axis in place of those merged, without copying where strides allow it"},
+    {"bitcast", "a view with the last axis scaled by the sizes of elements"},
     {"real_view", "a view with a new last axis of 2"},
     {"pad", "the shape of the input, enlarged"},
     {"repeat_interleave", "count times as many elements along axis"},
@@ -145,6 +146,9 @@ static const Sentence shape_sentence[] = {
     {"svd", "u, s and vh"},
     {"lu", "p, l and u"},
     {"eigh", "w and v"},
+    {"eig", "w and v"},
+    {"eigvals", "shape [.., n]"},
+    {"pinv", "shape [.., m, n]"},
     {"optim", "new values in the shapes of the old ones"},
 };
 
@@ -342,7 +346,7 @@ static void put_returns(TsOp op, const TsOpInfo *o, int width, TsText *out) {
     shape = "the shape of the input";
   TsText line = {0};
   /* The shape of a composition comes from its parts: "same" only fills the column. */
-  if (o->cls == TS_CLASS_COMPOSE && !strcmp(rule_name[op].shape, "same")) shape = NULL;
+  if (ts_class_composed(o->cls) && !strcmp(rule_name[op].shape, "same")) shape = NULL;
   if (dtype) ts_text_add(&line, dtype, dtype_length(o, dtype));
   ts_text_format(&line, "%s%s", dtype && shape ? "; " : "", shape ? shape : "");
   put_heading(out, "returns");

@@ -9,40 +9,9 @@
 #include "vm/code/alias.h"
 #include "vm/code/control.h"
 #include "vm/core/defer.h"
+#include "vm/capture_state.h"
 #include "vm/core/overlap.h"
 #include "vm/write.h"
-
-/* A tensor from before, or the symbol of an argument, and its value at this point of the
- * function. One that was made of Lua's numbers meanwhile is made anew in each run: what the
- * function changes is no change of the tensor. */
-typedef struct Bound {
-  TsTensor *t;
-  TsVal value;
-  int param;
-  bool updated, anew;
-} Bound;
-
-/* The bytes that a symbol would have if the function ran: views share those of what they look
- * at. A symbol's storage has the number of its memory, from 1, for a version. */
-typedef struct Memory {
-  const TsTensor *outside; /* a tensor from before, else NULL */
-  const TsGraph *home;     /* the function or region where it was made */
-  bool given;              /* to that region: the caller's */
-  int param;               /* of the root, or -1 */
-  uint64_t owner;          /* the tensor that is no view there, 0: none */
-  uint64_t changed;        /* tensors that were made before show what was there before */
-} Memory;
-
-struct TsCapture {
-  TsGraph *root, *g; /* g: the region that calls go into */
-  Bound *bound;
-  int nbound, capbound;
-  Memory *memory;
-  int nmemory, capmemory;
-  TsVal *used; /* what was differentiated: its errors are those of the reverse pass */
-  int nused, capused;
-  uint64_t serial; /* tells this capture's symbols from those of others */
-};
 
 TsGraph *ts_capture_graph(TsContext *c) { return c->capture ? c->capture->g : NULL; }
 
@@ -72,7 +41,7 @@ void ts_capture_release(TsGraph *g) {
   ts_graph_free(g);
 }
 
-static bool is_symbol(const TsTensor *t) { return t->storage->symbolic; }
+static bool is_symbol(const TsTensor *t) { return ts_capture_is_symbol(t); }
 
 /* A tensor with bytes that was made while g was captured. */
 static bool made_in(const TsGraph *g, const TsTensor *t) {
@@ -85,6 +54,7 @@ static void close_capture(TsContext *c) {
     if (is_symbol(k->bound[i].t)) ts_tensor_unref(k->bound[i].t);
   free(k->bound);
   free(k->memory);
+  free(k->past);
   free(k->used);
   free(k);
   c->capture = NULL;
@@ -103,21 +73,22 @@ static void mark_line(TsContext *c, TsGraph *g) {
 }
 
 /* ---- symbols and their memory */
-static Memory *new_memory(TsContext *c, const TsTensor *outside, int param, uint64_t owner) {
+static TsMemory *new_memory(TsContext *c, const TsTensor *outside, int param, uint64_t owner,
+                            TsVal first) {
   TsCapture *k = c->capture;
   if (k->nmemory == k->capmemory) {
     int cap = k->capmemory ? k->capmemory * 2 : 32;
-    Memory *m = realloc(k->memory, (size_t)cap * sizeof *m);
+    TsMemory *m = realloc(k->memory, (size_t)cap * sizeof *m);
     if (!m) return ts_error_memory(&c->err), NULL;
     k->memory = m;
     k->capmemory = cap;
   }
-  k->memory[k->nmemory] = (Memory){outside, k->g, false, param, owner, 0};
+  k->memory[k->nmemory] = (TsMemory){outside, k->g, false, param, owner, 0, first, first};
   return &k->memory[k->nmemory++];
 }
 
-static Memory *memory_of(const TsCapture *k, const TsTensor *symbol) {
-  return &k->memory[symbol->storage->version - 1];
+static TsMemory *memory_of(const TsCapture *k, const TsTensor *symbol) {
+  return ts_capture_memory(k, symbol);
 }
 
 /* A symbol of v whose bytes are those of memory number m. */
@@ -130,7 +101,7 @@ static TsTensor *symbol_in(TsContext *c, TsVal v, uint32_t m) {
 }
 
 TsTensor *ts_capture_symbol(TsContext *c, TsVal v) {
-  Memory *m = v ? new_memory(c, NULL, -1, 0) : NULL;
+  TsMemory *m = v ? new_memory(c, NULL, -1, 0, v) : NULL;
   TsTensor *t = m ? symbol_in(c, v, (uint32_t)c->capture->nmemory) : NULL;
   if (t) memory_of(c->capture, t)->owner = t->id;
   return t;
@@ -141,24 +112,24 @@ static bool is_ours(const TsCapture *k, const TsTensor *symbol) {
 }
 
 /* ---- tensors from before */
-static Bound *find(TsCapture *k, const TsTensor *t) {
+static TsBound *find(TsCapture *k, const TsTensor *t) {
   for (int i = k->nbound; i-- > 0;)
     if (k->bound[i].t == t) return &k->bound[i];
   return NULL;
 }
 
 /* t, with a reference of its own, stands for the newest parameter of the root. */
-static Bound *enter(TsContext *c, TsTensor *t, TsVal v) {
+static TsBound *enter(TsContext *c, TsTensor *t, TsVal v) {
   TsCapture *k = c->capture;
   if (k->nbound == k->capbound) {
     int cap = k->capbound ? k->capbound * 2 : 16;
-    Bound *b = realloc(k->bound, (size_t)cap * sizeof *b);
+    TsBound *b = realloc(k->bound, (size_t)cap * sizeof *b);
     if (!b) return ts_error_memory(&c->err), NULL;
     k->bound = b;
     k->capbound = cap;
   }
   k->bound[k->nbound] =
-      (Bound){ts_tensor_ref(t), v, k->root->nparam - 1, .anew = made_in(k->root, t)};
+      (TsBound){ts_tensor_ref(t), v, k->root->nparam - 1, .anew = made_in(k->root, t)};
   return &k->bound[k->nbound++];
 }
 
@@ -176,21 +147,15 @@ TsTensor *ts_capture_param(TsContext *c, const TsMeta *m, const char *name) {
   return NULL;
 }
 
-static int refuse_view(TsContext *c, const char *what) {
-  ts_error_set(&c->err, TS_ERR_value, "%s while a function is captured", what);
-  return ts_error_hint(&c->err,
-                       "build the new value: x = op.slice_update(x, part, {0}, {1}) puts "
-                       "a part in, others are op.where, op.concat and op.scatter");
-}
-
-static Bound *bind(TsContext *c, TsTensor *t) {
+static TsBound *bind(TsContext *c, TsTensor *t) {
   TsCapture *k = c->capture;
-  Bound *b = find(k, t);
+  TsBound *b = find(k, t);
   if (b) return b;
   if (ts_defer_force(t)) return NULL;
   for (int i = 0; i < k->nbound; i++)
     if (k->bound[i].updated && ts_tensors_overlap(k->bound[i].t, t))
-      return refuse_view(c, "a view of a tensor that was changed in place is used"), NULL;
+      return ts_capture_refuse_view(c, "a view of a tensor that was changed in place is used"),
+             NULL;
   TsMeta m = t->meta;
   m.device = 0;
   TsVal v = ts_graph_param(k->root, &m, NULL, t);
@@ -203,7 +168,7 @@ static Bound *bind(TsContext *c, TsTensor *t) {
 
 int ts_capture_name(TsContext *c, TsTensor *t, const char *name) {
   if (is_symbol(t)) return 0; /* it has one, or is not ours */
-  Bound *b = bind(c, t);
+  TsBound *b = bind(c, t);
   if (!b) return -1;
   char *own = ts_arena_text(&c->capture->root->module->arena, name);
   if (!own) return ts_error_memory(&c->err);
@@ -217,16 +182,11 @@ static bool looks_at(const TsCapture *k, const TsTensor *symbol) {
 
 /* In a region: a tensor of those around it, or one that its caller gave it, or a view of one. */
 static bool from_outside(const TsCapture *k, const TsTensor *symbol) {
-  const Memory *m = memory_of(k, symbol);
+  const TsMemory *m = memory_of(k, symbol);
   return k->g != k->root && (m->outside || m->given || m->home != k->g);
 }
 
-/* Eagerly, t would show the change that was made to what it looks at. */
-static bool is_stale(const TsCapture *k, const TsTensor *t) {
-  return looks_at(k, t) && t->id < memory_of(k, t)->changed;
-}
-
-static TsVal symbol_value(TsContext *c, const TsTensor *t) {
+static TsVal symbol_value(TsContext *c, TsTensor *t) {
   TsCapture *k = c->capture;
   if (!is_ours(k, t)) {
     ts_error_set(&c->err, TS_ERR_value, "a value of another function is used in %s",
@@ -234,16 +194,14 @@ static TsVal symbol_value(TsContext *c, const TsTensor *t) {
     ts_error_hint(&c->err, "return it from there, or pass it as an argument");
     return NULL;
   }
-  if (is_stale(k, t))
-    return refuse_view(c, "a view of a tensor that was changed in place is used"), NULL;
-  return ts_graph_import(k->g, t->origin);
+  return ts_capture_seen(c, t);
 }
 
 TsVal ts_capture_value(TsContext *c, TsTensor *t) {
   TsCapture *k = c->capture;
   if (is_symbol(t)) return symbol_value(c, t);
   if (t->meta.weak) return ts_graph_number(k->g, ts_tensor_get(t, 0));
-  Bound *b = bind(c, t);
+  TsBound *b = bind(c, t);
   return b ? ts_graph_import(k->g, b->value) : NULL;
 }
 
@@ -255,10 +213,11 @@ static uint32_t memory_number(TsContext *c, const TsTensor *t) {
   for (int i = 0; i < k->nmemory; i++)
     if (k->memory[i].outside == t || (!is_symbol(t) && k->memory[i].owner == t->id))
       return (uint32_t)i + 1;
-  const Bound *b = find(k, t);
+  const TsBound *b = find(k, t);
   bool own = b && b->anew;
-  return new_memory(c, own ? NULL : t, b && !own ? b->param : -1, t->id) ? (uint32_t)k->nmemory
-                                                                         : 0;
+  bool fine =
+      new_memory(c, own ? NULL : t, b && !own ? b->param : -1, t->id, b ? b->value : NULL);
+  return fine ? (uint32_t)k->nmemory : 0;
 }
 
 /* What a call was given and what it gave. */
@@ -286,7 +245,8 @@ static TsTensor *output_symbol(TsContext *c, const Given *k, int i, TsVal *root,
   for (int j = 0; j < i && !m && !of; j++) {
     if (root[j] != root[i]) continue;
     m = out[j]->storage->version;
-    memory_of(c->capture, out[j])->owner = 0; /* several, of nothing that is seen */
+    TsMemory *several = memory_of(c->capture, out[j]); /* of nothing that is seen */
+    several->owner = 0, several->first = several->now = root[i];
   }
   t = m ? symbol_in(c, k->made[i], m) : of ? NULL : ts_capture_symbol(c, k->made[i]);
   if (t) memcpy(t->stride, layout->stride, sizeof t->stride);
@@ -338,20 +298,28 @@ TsVal ts_capture_fitted(TsGraph *g, TsVal v, const TsMeta *m) {
 }
 
 /* Another captured tensor with some of its elements would not see the change. */
-static bool is_shared(const TsCapture *k, const Bound *b) {
+static bool is_shared(const TsCapture *k, const TsBound *b) {
   for (int i = 0; i < k->nbound; i++)
     if (&k->bound[i] != b && ts_tensors_overlap(k->bound[i].t, b->t)) return true;
   return false;
 }
 
-/* Views that were made before are stale from now on. */
-static int set_value(TsContext *c, TsTensor *t, Bound *b, TsVal v) {
+/* All of the bytes that t's are among have the value v from now on. */
+static int set_value(TsContext *c, TsTensor *t, TsBound *b, TsVal v) {
   uint32_t m = memory_number(c, t);
-  if (!m) return -1;
-  c->capture->memory[m - 1].changed = c->next_id++;
+  if (!m || ts_capture_changed(c, m, v)) return -1;
   if (b) b->value = v, b->updated = true;
-  if (is_symbol(t)) t->origin = v;
-  return 0;
+  return is_symbol(t) && !ts_capture_seen(c, t) ? -1 : 0;
+}
+
+/* What stands for the bytes that a view looks at, or NULL: the function's own. */
+static TsBound *bound_behind(TsCapture *k, const TsTensor *view) {
+  const TsMemory *m = memory_of(k, view);
+  for (int i = k->nbound; i-- > 0;) {
+    TsBound *b = &k->bound[i];
+    if (m->outside ? b->t == m->outside : b->t->id == m->owner) return b;
+  }
+  return NULL;
 }
 
 /* Whose function a region is. */
@@ -375,15 +343,17 @@ int ts_capture_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
   if (!v || !(v = ts_capture_fitted(g, v, &dst->meta))) return -1;
   if (is_symbol(dst) && is_ours(k, dst) && from_outside(k, dst))
     return ts_write_refuse(c, operator_of(g));
-  if (is_symbol(dst) && is_ours(k, dst) && looks_at(k, dst))
-    return refuse_view(c, "a view is changed in place");
   if (is_symbol(dst) && !symbol_value(c, dst)) return -1;
-  Bound *b = is_symbol(dst) ? find(k, dst) : bind(c, dst);
+  bool view = is_symbol(dst) && looks_at(k, dst);
+  if (view && !(v = ts_capture_put(c, dst, v))) return -1;
+  TsBound *b = view ? bound_behind(k, dst) : is_symbol(dst) ? find(k, dst) : bind(c, dst);
   if (!b && !is_symbol(dst)) return -1;
   if (b && g != k->root && !made_in(g, b->t)) return ts_write_refuse(c, operator_of(g));
-  if (b && is_shared(k, b)) return refuse_view(c, "a view is changed in place");
+  if (b && is_shared(k, b)) return ts_capture_refuse_view(c, "a view is changed in place");
   /* A tensor of the function's own lies row by row, whatever it is filled from. */
-  if (!b && ts_node_is_view(v->node) && !(v = ts_build1(&g->b, TS_OP_clone, v))) return -1;
+  uint32_t m = memory_number(c, dst);
+  bool copied = ts_node_is_view(v->node) && m && (!b || ts_capture_shows(k, m, v));
+  if (!m || (copied && !(v = ts_build1(&g->b, TS_OP_clone, v)))) return -1;
   return set_value(c, dst, b, v);
 }
 
@@ -419,7 +389,7 @@ static int set_results(TsContext *c, TsGraph *g, int n, TsTensor *const *result)
 }
 
 /* The parameter whose bytes these are, or -1. Captured tensors may be views of one. */
-static int param_of(const TsCapture *k, const Memory *m) {
+static int param_of(const TsCapture *k, const TsMemory *m) {
   for (int i = 0; m->outside && i < k->nbound; i++)
     if (k->bound[i].t->storage == m->outside->storage) return k->bound[i].param;
   return m->param;

@@ -83,14 +83,8 @@ static Eager begin(TsContext *c) {
 }
 
 int ts_vm_compose(TsCall *call, int room, int *nout) {
-  TsAttr preset[TS_MAX_ATTR];
   TsVal out[TS_MAX_VARIADIC];
   TsContext *c = call->ctx;
-  if (!call->attr) {
-    ts_op_defaults(call->op, preset);
-    if (ts_op_check_attrs(call->op, preset, &c->err)) return -1;
-    call->attr = preset;
-  }
   Eager e = begin(c);
   TsCompose k = {.b = &e.b,
                  .op = call->op,

@@ -227,6 +227,36 @@ int ts_view_real_view(TsCall *call) {
   return call->out[0] ? 0 : -1;
 }
 
+/* Whether elements of another size lie at whole distances; strides count them then. */
+static bool bitcast_strides(const TsTensor *x, const TsMeta *m, int64_t *stride) {
+  int64_t have = ts_dtypes[x->meta.dtype].nbytes, want = ts_dtypes[m->dtype].nbytes;
+  int last = m->ndim - 1;
+  if (have != want && x->meta.dim[last] > 1 && x->stride[last] != 1) return false;
+  if (have < want && x->offset % want) return false;
+  for (int i = 0; i < m->ndim; i++) {
+    bool walked = have != want && i < last && x->meta.dim[i] > 1;
+    if (walked && x->stride[i] * have % want) return false;
+    stride[i] = x->stride[i] * have / want;
+  }
+  if (have != want) stride[last] = 1;
+  return true;
+}
+
+int ts_view_bitcast(TsCall *call) {
+  TsMeta m;
+  int64_t stride[TS_MAX_RANK];
+  if (result_meta(call, &m)) return -1;
+  TsTensor *x = call->in[0];
+  bool fits = ts_meta_numel(&m) == 0 || bitcast_strides(x, &m, stride);
+  if (ts_meta_numel(&m) == 0) ts_meta_strides(&m, stride);
+  x = fits ? ts_tensor_ref(x) : ts_tensor_copy(call->ctx, x);
+  if (!x) return -1;
+  if (!fits) bitcast_strides(x, &m, stride);
+  call->out[0] = ts_tensor_view(x, &m, stride, x->offset);
+  ts_tensor_unref(x);
+  return call->out[0] ? 0 : -1;
+}
+
 static int itself(TsCall *call) {
   return view(call, &call->in[0]->meta, call->in[0]->stride, 0);
 }

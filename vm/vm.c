@@ -24,9 +24,25 @@
 #define HANDLER_VIEW(name)      ts_view_##name
 #define HANDLER_KERNEL(name)    ts_exec_##name
 #define HANDLER_COMPOSE(name)   ts_exec_compose
+#define HANDLER_EAGER(name)     ts_exec_##name
 
 TsHandler *const ts_vm_handler[TS_OP_COUNT] = {
 #define OP(name, cls, ...) [TS_OP_##name] = HANDLER_##cls(name),
+#include "lib/ops.def"
+#undef OP
+};
+
+#define FITS_POINTWISE(name)
+#define FITS_REDUCE(name)
+#define FITS_SCAN(name)
+#define FITS_RANDOM(name)
+#define FITS_VIEW(name)
+#define FITS_KERNEL(name)
+#define FITS_COMPOSE(name)
+#define FITS_EAGER(name) [TS_OP_##name] = ts_fits_##name,
+
+static TsEagerFits *const eager_fits[TS_OP_COUNT] = {
+#define OP(name, cls, ...) FITS_##cls(name)
 #include "lib/ops.def"
 #undef OP
 };
@@ -275,6 +291,26 @@ int ts_call_check(TsContext *c, const TsOpInfo *o, int nin, TsTensor *const *in)
   return 0;
 }
 
+/* A composed row: by its definition, or at once where nobody asks for the steps. */
+static int call_composed(TsCall *call, const TsOpInfo *o, int room, int *nout) {
+  TsContext *c = call->ctx;
+  TsAttr preset[TS_MAX_ATTR];
+  TsMeta out[TS_MAX_OUT];
+  if (!call->attr) {
+    ts_op_defaults(call->op, preset);
+    if (ts_op_check_attrs(call->op, preset, &c->err)) return -1;
+    call->attr = preset;
+  }
+  bool steps = o->cls != TS_CLASS_EAGER || c->trap;
+  for (int i = 0; i < call->nin && !steps; i++)
+    steps = call->in[i] && (call->in[i]->meta.weak || call->in[i]->meta.device);
+  if (steps || !eager_fits[call->op](call, out)) return ts_vm_compose(call, room, nout);
+  for (int i = 0; i < call->nout; i++) out[i].weak = 0, out[i].device = 0;
+  int failed = execute(call, o, out, false);
+  *nout = failed ? 0 : call->nout;
+  return failed;
+}
+
 int ts_vm_call(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr *attr,
                int room, int *nout, TsTensor **out) {
   TsMeta m;
@@ -287,10 +323,11 @@ int ts_vm_call(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr
   const TsOpInfo *o = ts_op_info(op);
   if (ts_call_check(c, o, nin, in)) return -1;
   uint64_t stream = c->stream; /* what fails has drawn nothing */
-  int failed = o->cls == TS_CLASS_COMPOSE ? ts_vm_compose(&call, room, nout)
+  bool composed = ts_class_composed(o->cls);
+  int failed = composed ? call_composed(&call, o, room, nout)
                : nin && !o->npar && infer_simple(&call, o, &m) ? execute(&call, o, &m, false)
                                                                : call_general(&call, o, room);
-  if (o->cls != TS_CLASS_COMPOSE) *nout = call.nout;
+  if (!composed) *nout = call.nout;
   if (failed) c->stream = stream;
   return failed;
 }

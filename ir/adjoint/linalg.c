@@ -63,6 +63,10 @@ static TsVal from_lower(TsBuild *b, TsVal x) {
   return ts_build_add(b, l, dagger(b, l));
 }
 
+static TsVal hermitian_part(TsBuild *b, TsVal x) {
+  return ts_build_scale(b, ts_build_add(b, x, dagger(b, x)), 0.5);
+}
+
 static TsVal skew(TsBuild *b, TsVal x) { return ts_build_sub(b, x, dagger(b, x)); }
 
 static TsVal columns(TsBuild *b, TsVal x, int64_t start, int64_t n) {
@@ -249,6 +253,61 @@ int ts_adjoint_eigh(TsAdjoint *a) {
     x = mm(b, v, add(b, middle, gw ? ts_build_mul(b, one, gw) : NULL));
   }
   a->grad_in[0] = mm(b, x, dagger(b, v));
+  return 0;
+}
+
+/* What a real input gets of a complex gradient. */
+static TsVal fitting(TsAdjoint *a, TsVal g) {
+  bool complex = ts_dtype_is((TsDtype)meta_of(a, 0).dtype, TS_KIND_C);
+  return complex ? g : ts_build1(a->b, TS_OP_real, g);
+}
+
+/* v^-H x v^H: the change x in the basis of eigenvectors. */
+static TsVal from_basis(TsAdjoint *a, TsVal v, TsVal x) {
+  TsVal vh = dagger(a->b, v);
+  return fitting(a, ts_build2(a->b, TS_OP_solve, vh, mm(a->b, x, vh)));
+}
+
+/* With m = v^H gv, less what changes the norm of a vector, (m_ij - (v^H v)_ij Re m_jj) / conj(w_j -
+ * w_i), and gw on the diagonal. */
+int ts_adjoint_eig(TsAdjoint *a) {
+  TsBuild *b = a->b;
+  TsVal w = a->out[0], v = a->out[1], one = eye(b, w), x = NULL;
+  if (a->grad[1]) {
+    int64_t rows = -2;
+    TsVal vh = dagger(b, v), m = mm(b, vh, a->grad[1]);
+    TsVal d = ts_build1(b, TS_OP_real, ts_build_mul(b, m, one));
+    x = ts_build_sub(b, m, ts_build_mul(b, mm(b, vh, v), ts_build_sum(b, d, &rows, 1, true)));
+    x = ts_build_mul(b, x, gaps(b, ts_build_conj(b, w), one, false));
+  }
+  if (a->grad[0]) x = add(b, x, ts_build_mul(b, one, as_row(b, a->grad[0])));
+  a->grad_in[0] = from_basis(a, v, x);
+  return 0;
+}
+
+int ts_adjoint_eigvals(TsAdjoint *a) {
+  TsBuild *b = a->b;
+  TsVal part[2] = {NULL};
+  ts_build(b, TS_OP_eig, TS_IN(a->in[0]), TS_NO_ATTRS, part);
+  if (b->failed) return -1;
+  TsVal x = ts_build_mul(b, eye(b, part[0]), as_row(b, a->grad[0]));
+  a->grad_in[0] = from_basis(a, part[1], x);
+  return 0;
+}
+
+/* With p the pseudoinverse of a constant rank, dp = -p da p + p p^H da^H (1 - a p) + (1 - p a) da^H p^H p
+ * (G. H. Golub and V. Pereyra, "The differentiation of pseudo-inverses", 1973). */
+int ts_adjoint_pinv(TsAdjoint *a) {
+  TsBuild *b = a->b;
+  bool hermitian = a->attr[1].i;
+  TsVal x = hermitian ? hermitian_part(b, a->in[0]) : a->in[0], p = a->out[0];
+  TsVal ph = dagger(b, p), gh = dagger(b, a->grad[0]);
+  TsVal pg = mm(b, p, gh), gp = mm(b, gh, p), phpg = mm(b, ph, pg), gpph = mm(b, gp, ph);
+  TsVal left = ts_build_sub(b, phpg, mm(b, mm(b, phpg, p), x));
+  TsVal right = ts_build_sub(b, gpph, mm(b, x, mm(b, p, gpph)));
+  TsVal own = dagger(b, mm(b, p, gp));
+  TsVal g = ts_build_sub(b, ts_build_add(b, left, right), own);
+  a->grad_in[0] = hermitian ? hermitian_part(b, g) : g;
   return 0;
 }
 

@@ -3,6 +3,8 @@
 
 #include "ir/compose/compose.h"
 
+enum { LSTM_STEPS = 512 }; /* most steps of one call */
+
 static TsVal add(TsBuild *b, TsVal x, TsVal y) { return ts_build2(b, TS_OP_add, x, y); }
 static TsVal sub(TsBuild *b, TsVal x, TsVal y) { return ts_build2(b, TS_OP_sub, x, y); }
 static TsVal mul(TsBuild *b, TsVal x, TsVal y) { return ts_build2(b, TS_OP_mul, x, y); }
@@ -38,6 +40,43 @@ int ts_compose_linear(TsCompose *k) {
                          ts_meta_text(x, tx), ts_meta_text(w, tw));
   const char *words = k->attr[0].type == TS_ATTR_str ? k->attr[0].str : NULL;
   return finish(k, linear(b, k->in[0], k->in[1], input(k, 2), words));
+}
+
+static TsVal gate(TsBuild *b, TsOp op, TsVal a, int i, int64_t n) {
+  return ts_build1(b, op, ts_build_narrow(b, a, -1, i * n, n));
+}
+
+int ts_compose_lstm(TsCompose *k) {
+  TsBuild *b = k->b;
+  const TsMeta *x = b->meta(b, k->in[0]), *w = b->meta(b, k->in[1]);
+  TsVal hs[LSTM_STEPS], h = k->in[2], c = k->in[3];
+  char tx[TS_META_TEXT], tw[TS_META_TEXT];
+  if (x->ndim != 3 || w->ndim != 2 || w->dim[0] != 4 * w->dim[1] || x->dim[2] != w->dim[0])
+    return ts_build_fail(b, TS_ERR_shape,
+                         "lstm: x [steps, batch, 4 n] does not fit w [4 n, n]: %s x %s",
+                         ts_meta_text(x, tx), ts_meta_text(w, tw));
+  int64_t n = w->dim[1], steps = x->dim[0], batch = x->dim[1];
+  if (steps < 1 || steps > LSTM_STEPS)
+    return ts_build_fail(b, TS_ERR_value, "lstm: %lld steps, takes 1 to %d", (long long)steps,
+                         LSTM_STEPS);
+  for (int i = 2; i < 4; i++) {
+    const TsMeta *s = b->meta(b, k->in[i]);
+    if (s->ndim != 2 || s->dim[0] != batch || s->dim[1] != n)
+      return ts_build_fail(b, TS_ERR_shape, "lstm: the state is %s, and has to be [%lld,%lld]",
+                           ts_meta_text(s, tx), (long long)batch, (long long)n);
+  }
+  for (int64_t i = 0; i < steps; i++) {
+    int64_t t = k->attr[0].i ? steps - 1 - i : i;
+    TsVal own = ts_build(b, TS_OP_select, TS_IN(k->in[0]),
+                         TS_ATTRS({"axis", ts_b_int(0)}, {"index", ts_b_int(t)}), NULL);
+    TsVal a = add(b, own, linear(b, h, k->in[1], NULL, NULL));
+    TsVal kept = mul(b, gate(b, TS_OP_sigmoid, a, 1, n), c);
+    c = add(b, kept, mul(b, gate(b, TS_OP_sigmoid, a, 0, n), gate(b, TS_OP_tanh, a, 2, n)));
+    hs[t] = h = mul(b, gate(b, TS_OP_sigmoid, a, 3, n), ts_build1(b, TS_OP_tanh, c));
+  }
+  k->out[0] = ts_build(b, TS_OP_stack, (int)steps, hs, TS_NO_ATTRS, NULL);
+  k->out[1] = h, k->out[2] = c, k->nout = 3;
+  return b->failed ? -1 : 0;
 }
 
 int ts_compose_fused_mlp(TsCompose *k) {

@@ -47,9 +47,12 @@ static TsVal coordinate(TsCompose *k, int i, double n, const int64_t *dim) {
   return k->attr[1].i == ZEROS ? v : clamped(b, v, 0, n - 1);
 }
 
+enum { MOST = 3 }; /* axes of space */
+
 typedef struct Picture {
-  TsVal x; /* [N, C, H W] */
-  double height, width;
+  TsVal x; /* [N, C, elements] */
+  int axes;
+  double size[MOST];
   int64_t dim[3]; /* of the result, with one axis of space */
 } Picture;
 
@@ -59,53 +62,71 @@ static TsVal inside(TsBuild *b, TsVal v, double n) {
 }
 
 /* The elements at whole places, 0 outside. */
-static TsVal fetched(TsBuild *b, const Picture *p, TsVal row, TsVal column) {
-  TsVal zero = b->number(b, 0);
-  TsVal in = op2(b, TS_OP_logical_and, inside(b, row, p->height), inside(b, column, p->width));
-  TsVal r = ts_build_cast(b, where(b, in, row, zero), TS_DT_i64);
-  TsVal c = ts_build_cast(b, where(b, in, column, zero), TS_DT_i64);
-  TsVal at = op2(b, TS_OP_add, times(b, r, p->width), c);
+static TsVal fetched(TsBuild *b, const Picture *p, const TsVal *place) {
+  TsVal zero = b->number(b, 0), in = NULL, at = NULL;
+  for (int i = 0; i < p->axes; i++) {
+    TsVal one = inside(b, place[i], p->size[i]);
+    in = in ? op2(b, TS_OP_logical_and, in, one) : one;
+  }
+  for (int i = 0; i < p->axes; i++) {
+    TsVal v = ts_build_cast(b, where(b, in, place[i], zero), TS_DT_i64);
+    at = at ? op2(b, TS_OP_add, times(b, at, p->size[i]), v) : v;
+  }
   at = ts_build(b, TS_OP_broadcast_to, TS_IN(at), TS_ATTRS({"shape", ts_b_ints(p->dim, 3)}),
                 NULL);
   TsVal v = ts_build(b, TS_OP_gather, TS_IN(p->x, at), TS_ATTRS({"axis", ts_b_int(-1)}), NULL);
   return where(b, in, v, zero);
 }
 
-static TsVal bilinear(TsBuild *b, const Picture *p, TsVal y, TsVal x) {
-  TsVal y0 = op1(b, TS_OP_floor, y), x0 = op1(b, TS_OP_floor, x), sum = NULL;
-  TsVal wy = op2(b, TS_OP_sub, y, y0), wx = op2(b, TS_OP_sub, x, x0), one = b->number(b, 1);
-  for (int i = 0; i < 4; i++) {
-    TsVal fy = i / 2 ? wy : op2(b, TS_OP_sub, one, wy);
-    TsVal fx = i % 2 ? wx : op2(b, TS_OP_sub, one, wx);
-    TsVal v = fetched(b, p, i / 2 ? plus(b, y0, 1) : y0, i % 2 ? plus(b, x0, 1) : x0);
-    v = op2(b, TS_OP_mul, v, op2(b, TS_OP_mul, fy, fx));
+/* All corners of the cell, each times what is left to the opposite one along each axis. */
+static TsVal interpolated(TsBuild *b, const Picture *p, const TsVal *place) {
+  TsVal low[MOST], part[MOST][2], sum = NULL, one = b->number(b, 1);
+  for (int i = 0; i < p->axes; i++) {
+    low[i] = op1(b, TS_OP_floor, place[i]);
+    part[i][1] = op2(b, TS_OP_sub, place[i], low[i]);
+    part[i][0] = op2(b, TS_OP_sub, one, part[i][1]);
+  }
+  for (int corner = 0; corner < 1 << p->axes; corner++) {
+    TsVal at[MOST], share = NULL;
+    for (int i = 0; i < p->axes; i++) {
+      int up = corner >> (p->axes - 1 - i) & 1;
+      at[i] = up ? plus(b, low[i], 1) : low[i];
+      share = share ? op2(b, TS_OP_mul, share, part[i][up]) : part[i][up];
+    }
+    TsVal v = op2(b, TS_OP_mul, fetched(b, p, at), share);
     sum = sum ? op2(b, TS_OP_add, sum, v) : v;
   }
   return sum;
 }
 
+/* The grid names the last axis of space first. */
 int ts_compose_grid_sample(TsCompose *k) {
   TsBuild *b = k->b;
   TsMeta m = *b->meta(b, k->in[0]), g = *b->meta(b, k->in[1]);
   char tm[TS_META_TEXT], tg[TS_META_TEXT];
-  if (m.ndim != 4 || g.ndim != 4 || g.dim[3] != 2 || g.dim[0] != m.dim[0] ||
-      m.dim[2] * m.dim[3] == 0)
-    return ts_build_fail(
-        b, TS_ERR_shape,
-        "grid_sample: x [N, C, H, W] and grid [N, h, w, 2] are needed: %s x %s",
-        ts_meta_text(&m, tm), ts_meta_text(&g, tg));
-  int64_t image[3] = {m.dim[0], m.dim[1], m.dim[2] * m.dim[3]};
-  int64_t line[3] = {m.dim[0], 1, g.dim[1] * g.dim[2]};
-  int64_t dim[4] = {m.dim[0], m.dim[1], g.dim[1], g.dim[2]};
+  int axes = m.ndim - 2;
+  bool fits = (axes == 2 || axes == 3) && g.ndim == m.ndim && g.dim[g.ndim - 1] == axes &&
+              g.dim[0] == m.dim[0];
+  int64_t elements = 1, places = 1, dim[2 + MOST] = {m.dim[0], m.dim[1]};
+  for (int i = 0; fits && i < axes; i++)
+    elements *= m.dim[2 + i], places *= dim[2 + i] = g.dim[1 + i];
+  if (!fits || elements == 0)
+    return ts_build_fail(b, TS_ERR_shape,
+                         "grid_sample: x [N, C, H, W] and grid [N, h, w, 2] are needed, or [N, "
+                         "C, D, H, W] and [N, d, h, w, 3]: %s x %s",
+                         ts_meta_text(&m, tm), ts_meta_text(&g, tg));
+  int64_t image[3] = {m.dim[0], m.dim[1], elements}, line[3] = {m.dim[0], 1, places};
   Picture p = {.x = ts_build_reshape(b, k->in[0], image, 3),
-               .height = (double)m.dim[2],
-               .width = (double)m.dim[3],
-               .dim = {m.dim[0], m.dim[1], line[2]}};
-  TsVal x = coordinate(k, 0, p.width, line), y = coordinate(k, 1, p.height, line);
-  TsVal v = k->attr[0].i == NEAREST
-                ? fetched(b, &p, op1(b, TS_OP_round, y), op1(b, TS_OP_round, x))
-                : bilinear(b, &p, y, x);
-  k->out[0] = ts_build_reshape(b, v, dim, 4);
+               .axes = axes,
+               .dim = {m.dim[0], m.dim[1], places}};
+  TsVal place[MOST];
+  for (int i = 0; i < axes; i++) {
+    p.size[i] = (double)m.dim[2 + i];
+    place[i] = coordinate(k, axes - 1 - i, p.size[i], line);
+    if (k->attr[0].i == NEAREST) place[i] = op1(b, TS_OP_round, place[i]);
+  }
+  TsVal v = k->attr[0].i == NEAREST ? fetched(b, &p, place) : interpolated(b, &p, place);
+  k->out[0] = ts_build_reshape(b, v, dim, 2 + axes);
   return b->failed ? -1 : 0;
 }
 

@@ -213,7 +213,7 @@ static int check_op(const TsNode *n, TsError *err) {
   const TsOpInfo *o = ts_op_info((TsOp)n->op);
   TsInfer inf = {.op = (TsOp)n->op, .nin = n->nin, .attr = n->attr, .err = err};
   const TsMeta *few[16], **m = few;
-  if (o->cls == TS_CLASS_COMPOSE) return wrong(n, err, "is defined by other operators");
+  if (ts_class_composed(o->cls)) return wrong(n, err, "is defined by other operators");
   if (n->nregion) return wrong(n, err, "has no regions");
   if (n->nin < o->nrequired || (o->variadic ? n->nin < 1 : n->nin > o->nin))
     return wrong(n, err, "wrong number of operands");

@@ -462,7 +462,7 @@ TsVal ts_graph_emit(TsGraph *g, TsOp op, int nin, const TsVal *in, const TsAttr 
   if (g->b.failed) return NULL;
   while (nin > o->nrequired && !in[nin - 1]) nin--; /* one form for absent inputs */
   int64_t nrandom = g->module->nrandom;
-  if (o->cls == TS_CLASS_COMPOSE) {
+  if (ts_class_composed(o->cls)) {
     if (expand(g, op, nin, in, full, own, &made)) return failed_call(g, nrandom);
   } else {
     pin_stream(g, o, full);

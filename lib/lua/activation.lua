@@ -1,4 +1,4 @@
--- Activations and other layers without parameters of size. Loaded by nn.
+-- Activations and other layers without parameters of size. Loaded by nn; gives what defines one.
 
 local core = require "tessera.core"
 local options = require "tessera.options"
@@ -149,4 +149,5 @@ return function(nn)
     local o, n = self.o, x.ndim - 2
     return op.interpolate(x, { size = spread(o.size, n), scale = spread(o.scale, n), mode = o.mode, align_corners = o.align_corners })
   end
+  return define
 end

@@ -1,5 +1,5 @@
 -- Optimisers whose step is composed of operators, which a captured step compiles as it does the rest:
--- RMSprop, Adagrad, NAdam, RAdam, by PyTorch's formulas. Rate and step number are read from the clock
+-- RMSprop, Adagrad, NAdam, RAdam, Adamax, Adadelta, ASGD, Rprop, by PyTorch's formulas. Rate and step number are read from the clock
 -- always, so that eager steps have the bits of captured ones; sums and roots are f64 where parameters
 -- are, else f32, each result rounded once to its tensor's type.
 
@@ -149,5 +149,74 @@ return function(define)
       x, m, v = moments(self, o, s, x, d, wide, n[1])
       local scale = op.where(n[4], n[5]:cast(wide) / (v:sqrt() + o.eps), op.ones({}, { dtype = wide }))
       put(self, p, x - m / n[3]:cast(wide) * scale * n[1]:cast(wide))
+    end)
+
+  -- Adamax(params, {lr = 2e-3, betas = {0.9, 0.999}, eps = 1e-8, weight_decay = 0, clip}): optim.Adam with the
+  -- greatest gradient, which fades by betas[2], in place of the root of the mean of squares. Groups, clip and
+  -- places as of optim.SGD.
+  --   opt = optim.Adamax(model:parameters(), 1e-3)
+  composed("Adamax", { lr = 2e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = 0 }, { "lr", "betas", "eps", "weight_decay" },
+    { "m", "u" }, zeros("m", "u"),
+    function(self, o, i, p, g)
+      local s, n = self:state_of(i), numbers_of(self, o, function(n) n[3] = n[1] / (1 - op.pow(o.betas[1], n[2])) end)
+      local x, d, wide = start(o, p, g)
+      local m = s.m:cast(wide) * o.betas[1] + d * (1 - o.betas[1])
+      local u = op.maximum(s.u:cast(wide) * o.betas[2], d:abs() + o.eps)
+      put(self, s.m, m)
+      put(self, s.u, u)
+      put(self, p, x - m / u * n[3]:cast(wide))
+    end)
+
+  -- Adadelta(params, {lr = 1, rho = 0.9, eps = 1e-6, weight_decay = 0, clip}): each gradient times the root of the
+  -- running mean of squared steps over that of squared gradients, which fade by rho. Groups, clip and places as of
+  -- optim.SGD.
+  --   opt = optim.Adadelta(model:parameters())
+  composed("Adadelta", { lr = 1, rho = 0.9, eps = 1e-6, weight_decay = 0 }, { "lr", "rho", "eps", "weight_decay" }, { "v", "a" },
+    zeros("v", "a"),
+    function(self, o, i, p, g)
+      local s, n = self:state_of(i), numbers_of(self, o)
+      local x, d, wide = start(o, p, g)
+      local v, a = s.v:cast(wide) * o.rho + d:square() * (1 - o.rho), s.a:cast(wide)
+      local move = (a + o.eps):sqrt() / (v + o.eps):sqrt() * d
+      put(self, s.v, v)
+      put(self, s.a, a * o.rho + move:square() * (1 - o.rho))
+      put(self, p, x - move * n[1]:cast(wide))
+    end)
+
+  -- ASGD(params, {lr = 0.01, lambd = 1e-4, alpha = 0.75, t0 = 1e6, weight_decay = 0, clip}): optim.SGD whose rate falls
+  -- as lr / (1 + lambd lr t)^alpha, each step of which shrinks parameters by lambd times the rate; the state ax is their
+  -- mean from step t0 on. Groups, clip and places as of optim.SGD.
+  --   opt = optim.ASGD(model:parameters())
+  composed("ASGD", { lr = 0.01, lambd = 1e-4, alpha = 0.75, t0 = 1e6, weight_decay = 0 },
+    { "lr", "lambd", "alpha", "t0", "weight_decay" }, { "ax" }, zeros("ax"),
+    function(self, o, i, p, g)
+      local s, n = self:state_of(i), numbers_of(self, o, function(n)
+        n[3] = n[1] / op.pow(n[1] * o.lambd * (n[2] - 1) + 1, o.alpha)
+        n[4] = 1 / op.maximum(n[2] - (1 + o.t0), 1)
+      end)
+      local x, d, wide = start(o, p, g)
+      local rate, mean = n[3]:cast(wide), s.ax:cast(wide)
+      x = x * (1 - rate * o.lambd) - d * rate
+      put(self, p, x)
+      put(self, s.ax, op.where(op.eq(n[4], 1), x, mean + (x - mean) * n[4]:cast(wide)))
+    end)
+
+  -- Rprop(params, {lr = 0.01, etas = {0.5, 1.2}, step_sizes = {1e-6, 50}, clip}): each parameter by a step of its own,
+  -- which begins as lr, against the sign of its gradient: times etas[2] while the sign stays, times etas[1] where it
+  -- changes, which leaves out a step; between step_sizes. Groups, clip and places as of optim.SGD.
+  --   opt = optim.Rprop(model:parameters())
+  composed("Rprop", { lr = 0.01, etas = { 0.5, 1.2 }, step_sizes = { 1e-6, 50 }, weight_decay = 0 }, { "lr", "etas", "step_sizes" },
+    { "prev", "size" },
+    function(o, p) return { prev = op.zeros_like(p), size = op.full_like(p, o.lr) } end,
+    function(self, o, i, p, g)
+      local s = self:state_of(i)
+      local x, d, wide = start(o, p, g)
+      local turn = d * s.prev:cast(wide)
+      local factor = op.where(turn:gt(0), o.etas[2], op.where(turn:lt(0), o.etas[1], op.ones_like(turn)))
+      local size = (s.size:cast(wide) * factor):clamp(o.step_sizes[1], o.step_sizes[2])
+      d = op.where(turn:lt(0), d * 0, d)
+      put(self, s.size, size)
+      put(self, s.prev, d)
+      put(self, p, x - d:sign() * size)
     end)
 end

@@ -145,11 +145,23 @@ local control_names = { cond = "control", while_loop = "control", scan = "contro
   fixed_point = "control", recursive = "control", foreign = "foreign", custom = "foreign",
   kernel = "kernel", ctc_loss = "losses" }
 
+-- So are functions made of operators.
+for module, names in pairs(require "tessera.named_functions") do
+  for name in names:gmatch "%S+" do
+    assert(not control_names[name], name)
+    control_names[name] = module
+    core.methods[name] = core.methods[name] or function(...) return core.op[name](...) end
+  end
+end
+
 -- A misspelt operator is an error where it is written. rawget(op, name) asks.
 setmetatable(core.op, {
   __index = function(t, name)
     if control_names[name] then
-      require("tessera." .. control_names[name])
+      local made = require("tessera." .. control_names[name])
+      if rawget(t, name) == nil then
+        for word, f in pairs(made) do rawset(t, word, f) end
+      end
       return rawget(t, name)
     end
     error(("there is no operator '%s'%s"):format(core.shown(tostring(name), 60), named.hint("tessera.op", name, t, control_names)), 2)
@@ -162,6 +174,7 @@ core.keep_line(core.op, true)
 core.keep_line(core.methods, true)
 
 return setmetatable(tessera, {
+  parts = parts,
   __index = function(t, key)
     local name = parts[key]
     if not name and rawget(core.op, key) then

@@ -178,6 +178,7 @@ function losses.into(nn)
       local logp, targets, inputs, lengths = ...
       return losses.ctc_loss(logp, targets, inputs, lengths, o)
     end)
+  require "tessera.margin"(define)
 end
 
 rawset(op, "ctc_loss", losses.ctc_loss)

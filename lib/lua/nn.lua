@@ -143,6 +143,7 @@ function BatchNorm:forward(x)
   return op.batch_norm(x, mean, var, self.weight, self.bias, { eps = self.eps })
 end
 function BatchNorm:extra() return tostring(self.channels) end
+for _, name in ipairs { "BatchNorm1d", "BatchNorm2d", "BatchNorm3d" } do nn[name] = BatchNorm end -- of any number of axes
 
 local GroupNorm = define "GroupNorm"
 local read_groupnorm = options.placed("GroupNorm", { eps = EPS, affine = FLAG, dtype = DTYPE }, { eps = 1e-5, affine = true }, { "eps", "affine" })
@@ -168,7 +169,7 @@ end
 function GroupNorm:extra() return ("%d of %d"):format(self.groups, self.channels) end
 
 require "tessera.convolution"(nn)
-require "tessera.activation"(nn)
+require "tessera.layers"(nn, require "tessera.activation"(nn))
 
 -- ---- containers
 

@@ -25,7 +25,8 @@ local FLAG = options.flag
 local kinds = { lr = SIZE, momentum = SIZE, dampening = options.number(), weight_decay = SIZE, nesterov = FLAG,
   betas = options.list(SHARE, 2), eps = SIZE, decay = POSITIVE, eps1 = SIZE, eps2 = SIZE, clip_threshold = POSITIVE,
   scale_parameter = FLAG, clip = POSITIVE, alpha = SHARE, centered = FLAG, lr_decay = SIZE, start = SIZE,
-  momentum_decay = SIZE, decoupled = FLAG }
+  momentum_decay = SIZE, decoupled = FLAG, rho = SHARE, lambd = SIZE, t0 = SIZE, etas = options.list(POSITIVE, 2),
+  step_sizes = options.list(POSITIVE, 2) }
 
 local Optimizer = {}
 Optimizer.__index = Optimizer

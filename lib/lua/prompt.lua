@@ -234,10 +234,13 @@ local function table_help(name, t, width)
     text = name .. "()\n" .. page(require("tessera.comments").of_name(name) or {}, width)
   else
     local own = name:find "%." and require("tessera.comments").of_name(name)
-    text = name .. "\n" .. (own and page(own, width) or module_comment(name, width))
+    text = name .. "\n" .. (own and page(own, width) or module_comment((name:gsub("^tessera%.", "")), width))
   end
   local names = {}
   local functions = type(make) == "function"
+  for part in pairs(type(meta) == "table" and meta.parts or {}) do -- loaded when they are named
+    if rawget(t, part) == nil then names[#names + 1] = part end
+  end
   for k, v in pairs(t) do
     functions = functions or type(v) == "function"
     if is_name(k) and k:sub(1, 1) ~= "_" and v ~= make and not (class and (k == "class" or k == "parent")) then
@@ -370,6 +373,7 @@ function prompt.help(topic)
     text = command_help(topic:sub(2), width)
   else
     local found
+    topic = topic:gsub("^jit%f[%W]", "tessera.jit") -- the global is LuaJIT's own
     text, found = core.help((topic:gsub("^x:", "")), width)
     if not found then
       local ok, value = pcall(at_path, topic)

@@ -107,6 +107,20 @@ local function steps_of(name, given, steps, batch, single)
   return op.arange(steps, { device = lengths.device }):unsqueeze(1):lt(lengths:unsqueeze(0)):unsqueeze(-1)
 end
 
+-- The steps of an LSTM that run at once are one call, of so many steps at most.
+local TOGETHER = 512
+
+local function run_lstm(w, x, first, reverse)
+  local steps, h, c, parts = x.shape[1], first[1], first[2], {}
+  local count = math.ceil(steps / TOGETHER)
+  for i = 1, count do
+    local at = (reverse and count - i or i - 1) * TOGETHER
+    local part = count == 1 and x or x:narrow(0, at, math.min(TOGETHER, steps - at))
+    parts[at / TOGETHER + 1], h, c = op.lstm(part, w.hidden, h, c, { reverse = reverse })
+  end
+  return count == 1 and parts[1] or op.concat(parts), { h, c }
+end
+
 -- One direction of one layer: x [S, B, E] and its first state; the outputs [S, B, H], and the last state.
 -- Steps that are none of a sequence keep the state, and give zeros.
 local function run(kind, w, x, first, reverse, real)
@@ -118,6 +132,7 @@ local function run(kind, w, x, first, reverse, real)
     end, first, { product, real }, { reverse = reverse })
     return y, last
   end
+  if kind == kinds.LSTM and product.numel > 0 and not core.capturing() then return run_lstm(w, product, first, reverse) end
   local last, y = op.scan(function(state, p)
     local h, c = kind.step(w, p, state[1], state[2])
     return { h, c }, h

@@ -189,7 +189,7 @@ static int set_attr(TsLuaArgs *a, int i, int index) {
   const TsAttrSpec *s = &a->o->attr[i];
   TsAttr *out = &a->attr[i];
   a->given[i] = true;
-  if (lua_isnil(a->L, index)) return 0;
+  if (lua_isnil(a->L, index) || ts_lua_padding_word(a, s, index)) return 0;
   out->type = s->type;
   switch (s->type) {
   case TS_ATTR_int: return read_int(a, s, index, &out->i);
@@ -266,14 +266,31 @@ static int set_device(TsLuaArgs *a, int index) {
   return 0;
 }
 
+/* unbiased = true is correction = 1, in a word. */
+static int set_unbiased(TsLuaArgs *a, int index) {
+  int i = attr_named(a->o, "correction");
+  if (!lua_isboolean(a->L, index))
+    return ts_error_set(&a->c->err, TS_ERR_attribute,
+                        "%s: option 'unbiased' must be a boolean, not %s", a->o->name,
+                        luaL_typename(a->L, index));
+  if (a->given[i]) return fail(a, TS_ERR_argument, "two values for option", "correction");
+  a->given[i] = a->unbiased = true;
+  a->attr[i] = ts_attr_f(lua_toboolean(a->L, index));
+  return 0;
+}
+
 static int set_named(TsLuaArgs *a, const char *name, int index) {
   int at = attr_named(a->o, name);
   if (a->skip && !strcmp(name, a->skip)) return 0;
   if (at >= 0 && is_input_given(a, &a->o->attr[at]))
     return fail(a, TS_ERR_argument, "two values for input", name);
+  if (at >= 0 && a->unbiased && !strcmp(name, "correction"))
+    return fail(a, TS_ERR_argument, "two values for option", name);
   if (at >= 0 && !ts_lua_tensor(a->L, index)) return set_attr(a, at, index);
   for (int i = 0; i < a->o->nin && !a->o->variadic; i++)
     if (!strcmp(name, a->o->input[i])) return set_input(a, i, index);
+  if (!strcmp(name, "unbiased") && attr_named(a->o, "correction") >= 0)
+    return set_unbiased(a, index);
   if (at >= 0) return set_attr(a, at, index); /* which says what it is not */
   if (!strcmp(name, "device") && a->o->nin == 0) return set_device(a, index);
   return unknown_option(a, name);
@@ -430,7 +447,8 @@ void ts_lua_args_begin(TsLuaArgs *a, lua_State *L, TsOp op) {
 
 int ts_lua_args_read(TsLuaArgs *a, int first, int last) {
   return positional(a, first, last) || (a->values && narrow_values(a)) ||
-                 ts_op_check_attrs(a->op, a->attr, &a->c->err)
+                 ts_op_check_attrs(a->op, a->attr, &a->c->err) ||
+                 (a->same && ts_lua_padding_same(a))
              ? -1
              : 0;
 }

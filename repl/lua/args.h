@@ -16,6 +16,8 @@ typedef struct TsLuaArgs {
   int nin, attr_at; /* inputs so far; next attribute to fill by position */
   int nlist, device;
   const char *skip; /* an option that chose the row */
+  bool same;        /* padding is "same" */
+  bool unbiased;    /* given in place of a correction */
   bool values;      /* owned ones that are no numbers */
   bool given[TS_MAX_ATTR], owned[TS_LUA_FEW];
   /* What stands from here on is not cleared. */
@@ -33,5 +35,15 @@ int ts_lua_args_options(TsLuaArgs *a, int table);
 void ts_lua_args_release(TsLuaArgs *a);
 /* The row that a call of op with such arguments means, and the option that says so, or NULL. */
 TsOp ts_lua_variant(lua_State *L, TsOp op, int first, int last, const char **skip);
+
+/* Whether a row that takes scalars as rows of one element is called with one and an axis; that
+ * call, as ts_vm_call (repl/lua/scalar.c). */
+bool ts_lua_scalar_wants(const TsLuaArgs *a);
+int ts_lua_scalar_call(TsLuaArgs *a, int *nout, TsTensor **out);
+
+/* Whether the option s, padding of a convolution, is the word "same" or "valid", which is taken;
+ * padding or a padded x in place of "same", when all is read (repl/lua/padding.c). */
+bool ts_lua_padding_word(TsLuaArgs *a, const TsAttrSpec *s, int index);
+int ts_lua_padding_same(TsLuaArgs *a);
 
 #endif

@@ -47,12 +47,14 @@ static int call_parsed(lua_State *L, TsOp op, int first, bool into) {
   int failed = ts_lua_args_read(&a, first, last);
   int device = a.c->device;
   if (a.device >= 0) a.c->device = a.device;
+  bool scalar = !failed && !into && ts_lua_scalar_wants(&a);
   if (!failed)
-    failed = into ? run_into(&a)
-                  : ts_vm_call(a.c, a.op, a.nin, a.in, a.attr, TS_MAX_VARIADIC, &nout, out);
+    failed = into     ? run_into(&a)
+             : scalar ? ts_lua_scalar_call(&a, &nout, out)
+                      : ts_vm_call(a.c, a.op, a.nin, a.in, a.attr, TS_MAX_VARIADIC, &nout, out);
   a.c->device = device;
   if (!failed) failed = move_outputs(&a, out, nout);
-  bool bare = !failed && nout == 1 && out[0]->storage->pending && a.op == op &&
+  bool bare = !failed && !scalar && nout == 1 && out[0]->storage->pending && a.op == op &&
               is_bare(&a, last - first + 1);
   ts_lua_args_release(&a);
   if (failed) return ts_lua_raise(L);

@@ -1,5 +1,6 @@
 /* The tape and the NaN trap in Lua. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "repl/lua/graph.h"
 #include "vm/core/tape.h"
@@ -63,6 +64,29 @@ static int type_text(lua_State *L) {
   return 1;
 }
 
+/* types_key(tensors ..): a string that is the same for the same types and shapes, or nil if there
+ * are other values, or many. */
+static int types_key(lua_State *L) {
+  enum { MOST = 8 };
+  struct {
+    int64_t dim[TS_MAX_RANK];
+    uint8_t dtype, ndim, device, weak;
+  } key[MOST];
+  int n = lua_gettop(L);
+  if (n > MOST) return 0;
+  memset(key, 0, sizeof key[0] * (size_t)n);
+  for (int i = 0; i < n; i++) {
+    TsTensor *t = ts_lua_tensor(L, i + 1);
+    if (!t) return 0;
+    const TsMeta *m = &t->meta;
+    memcpy(key[i].dim, m->dim, sizeof *m->dim * m->ndim);
+    key[i].dtype = m->dtype, key[i].ndim = m->ndim;
+    key[i].device = m->device, key[i].weak = m->weak;
+  }
+  lua_pushlstring(L, (const char *)key, sizeof key[0] * (size_t)n);
+  return 1;
+}
+
 /* trap(on): the NaN trap; returns what it was. */
 static int trap(lua_State *L) {
   TsContext *c = ts_lua_context(L);
@@ -71,11 +95,9 @@ static int trap(lua_State *L) {
   return 1;
 }
 
-static const luaL_Reg functions[] = {{"type_text", type_text},
-                                     {"tape_graph", tape_graph},
-                                     {"recording", recording},
-                                     {"trap", trap},
-                                     {NULL, NULL}};
+static const luaL_Reg functions[] = {
+    {"type_text", type_text}, {"types_key", types_key}, {"tape_graph", tape_graph},
+    {"recording", recording}, {"trap", trap},           {NULL, NULL}};
 
 void ts_lua_open_tape(lua_State *L) {
   luaL_register(L, NULL, functions);

@@ -462,6 +462,39 @@ static int assign_masked(TsContext *c, TsTensor *x, TsTensor *mask, TsTensor *v)
   return failed;
 }
 
+static TsTensor *shaped(TsContext *c, TsOp op, TsTensor *x, const int64_t *dim, int ndim) {
+  const TsAttr shape = ts_attr_ints(dim, ndim);
+  return x ? ts_vm_call1(c, op, 1, &x, &shape) : NULL;
+}
+
+/* Values in place of the slices of x at indices, each a slice of v, which broadcasts; of equal
+ * indices the last wins. */
+static int assign_indexed(TsContext *c, TsTensor *x, TsTensor *by, TsTensor *v) {
+  int64_t all[TS_MAX_RANK * 2], row[TS_MAX_RANK];
+  int nd = x->meta.ndim, extra = by->meta.ndim;
+  if (nd == 0 || nd - 1 + extra > TS_MAX_RANK) {
+    ts_error_set(&c->err, TS_ERR_index, "assignment: %d axes of indices for %d of the tensor",
+                 extra, nd);
+    return -1;
+  }
+  for (int i = 0; i < extra; i++) all[i] = by->meta.dim[i];
+  for (int i = 1; i < nd; i++) all[extra + i - 1] = row[i] = x->meta.dim[i];
+  row[0] = ts_tensor_numel(by);
+  TsAttr dtype = ts_attr_dtype(ts_tensor_dtype(x)), axis = ts_attr_int(0);
+  TsTensor *cast = ts_vm_call1(c, TS_OP_cast, 1, &v, &dtype);
+  TsTensor *wide = shaped(c, TS_OP_broadcast_to, cast, all, extra + nd - 1);
+  TsTensor *src = shaped(c, TS_OP_reshape, wide, row, nd), *line = NULL, *index = NULL;
+  for (int i = 1; i < nd; i++) all[i] = 1;
+  all[0] = row[0];
+  if (src) line = shaped(c, TS_OP_reshape, by, all, nd);
+  index = shaped(c, TS_OP_broadcast_to, line, row, nd);
+  TsTensor *in[3] = {x, index, src};
+  int failed = !index || ts_vm_call_into(c, TS_OP_scatter, 3, in, &axis, x);
+  ts_tensor_unref(cast), ts_tensor_unref(wide), ts_tensor_unref(src);
+  ts_tensor_unref(line), ts_tensor_unref(index);
+  return failed ? -1 : 0;
+}
+
 int ts_lua_assign(lua_State *L, TsTensor *x, int key, int value) {
   TsContext *c = ts_lua_context(L);
   TsTensor *by = ts_lua_tensor(L, key), *v = ts_lua_tensor(L, value), *to = NULL;
@@ -470,9 +503,7 @@ int ts_lua_assign(lua_State *L, TsTensor *x, int key, int value) {
   if (!failed && by && ts_tensor_dtype(by) == TS_DT_bool) {
     failed = assign_masked(c, x, by, v);
   } else if (!failed && by) {
-    failed =
-        ts_error_set(&c->err, TS_ERR_index, "assignment: by bool masks, numbers and slices");
-    ts_error_hint(&c->err, "x:scatter_(index, values, {axis = 0}) writes at indices");
+    failed = assign_indexed(c, x, by, v);
   } else if (!failed) {
     to = view_of(L, c, x, key);
     failed = !to || ts_vm_assign(c, to, v);

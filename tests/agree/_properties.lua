@@ -86,6 +86,17 @@ function P.eigh(c, x, out)
   return near(full:matmul(f64(v)), f64(v) * f64(w):unsqueeze(-2), v.dtype, largest(f64(w)), b)
 end
 
+-- a v = v diag(w), columns of norm 1.
+function P.eig(c, x, out)
+  local a, w, v = x[1], out[1], out[2]
+  local n = w.shape[w.ndim]
+  if v.numel == 0 then return 0 end
+  local norms = f64(v):abs():square():sum { axis = -2 }
+  local e, why = near(norms, op.ones_like(norms), v.dtype, 1, 10 * n)
+  if not e then return nil, "norms: " .. why end
+  return near(f64(a):cast "complex128":matmul(f64(v)), f64(v) * f64(w):unsqueeze(-2), v.dtype, largest(f64(a)), 20 * n)
+end
+
 function P.cholesky(c, x, out)
   local a, l = f64(x[1]), f64(out[1])
   local upper = c.o and c.o.upper

@@ -151,8 +151,8 @@ x:fill_(3)                                   --! hint: x:copy_(1)
 local leaf = op.ones { 4, 3 }
 leaf.requires_grad = true
 leaf[0] = 5                                  --! tessera.no_grad(function() ... end), or a copy of it, y = x:clone()
-tessera.graph.module("f", function(v) v[0] = 5 return v end)(op.ones { 4, 3 }) --! op.slice_update(x, part, {0}, {1})
-tessera.graph.module("f", function(v) v["1:2"] = 5 return v end)(op.ones { 4, 3 }) --! op.slice_update(x, part, {0}, {1})
+tessera.graph.module("f", function(v) v:detach()[0] = 5 return v end)(op.ones { 4, 3 }) --! op.slice_update(x, part, {0}, {1})
+tessera.graph.module("f", function(v) v:unsqueeze(0):expand(2, 4, 3)[1] = 5 return v end)(op.ones { 4, 3 }) --! op.slice_update(x, part, {0}, {1})
 op.map(function(u) u[0] = 5 return u end, op.ones { 4, 3 }) --! op.slice_update(x, part, {0}, {1})
 op.slice_update(op.ones { 2, 2 }, op.zeros { 1, 2 }, { 0 }, { 1 }) --> [[0. 0.]
 -->  [1. 1.]]

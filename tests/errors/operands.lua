@@ -48,3 +48,18 @@ for _, row in ipairs(core.operators()) do
   end
 end
 assert(seen > 40, seen)
+
+-- Nothing that refuses complex numbers advises a cast that drops their imaginary part.
+local advice = {}
+for _, row in ipairs(core.operators()) do
+  local n = 0
+  for _ in row.inputs:gmatch "%S+" do n = n + 1 end
+  for shape = 1, 3 do
+    local x = op.ones(({ { 3 }, { 2, 2 }, { 1, 2, 3, 3 } })[shape], { dtype = "complex64" })
+    local args = {}
+    for k = 1, n do args[k] = x end
+    local ok, why = pcall(op[row.name], unpack(args))
+    if n > 0 and not ok and why:match 'cast%("[fbi]' then advice[#advice + 1] = row.name .. ": " .. why end
+  end
+end
+table.concat(advice, "\n") -->

@@ -1,6 +1,6 @@
 -- Derivatives of solvers and decompositions, at well-conditioned matrices.
 local core = require "tessera.core"
-local op = core.op
+local op, graph = core.op, require("tessera").graph
 local check = dofile "tests/grad/_check.lua"
 local function x(...) return check.random { ... } end
 local c = check.complex
@@ -88,6 +88,23 @@ check("eigh", { hermitian(x(2, 2)) }, {}, { hermitian = true, only = 2 })
 core.vjp("svd", { x(3, 2) }, { full = true }, { x(3, 3) }) --! use full=false
 core.vjp("qr", { x(3, 2) }, { mode = "complete" }, { x(3, 3) }) --! use mode="reduced"
 
+check("eigvals", { regular(x(3, 3)) })
+check("eigvals", { x(2, 3, 3) })
+check("eigvals", { regular(c { 3, 3 }) })
+check("eig", { x(3, 3) }, {}, { only = 1 })
+check("eig", { regular(c { 2, 2 }) }, {}, { only = 1 })
+check("eig", { regular(x(3, 3)) }, {}, { second = false, only = 1 })
+check("eigvals", { x(0, 0) })
+check("pinv", { x(3, 3) })
+check("pinv", { x(2, 4, 2) })
+check("pinv", { x(2, 3) })
+check("pinv", { c { 3, 2 } })
+check("pinv", { regular(c { 2, 2 }) })
+check("pinv", { op.eye(3, { dtype = "f64" }):narrow(1, 0, 2):clone() }) -- equal singular values
+check("pinv", { x(0, 3) })
+check("pinv", { hermitian(x(3, 3)) }, { hermitian = true }, symmetric)
+check("pinv", { hermitian(c { 2, 2 }) }, { hermitian = true }, symmetric)
+
 -- Complex vectors in what does not depend on their phase: v d v^H and u d v^H.
 local d = core.tensor({ 2, -1, 0.5 }, { dtype = "f64" })
 local function pair(p, q) return (p:real() * q:real() + p:imag() * q:imag()):sum():item() end
@@ -106,6 +123,21 @@ do
   end
   local _, v = op.eigh(a)
   near(pair(core.vjp("eigh", { a }, {}, { false, w:matmul(v * d) * 2 }), e), slope(f, a, e))
+end
+for _, a in ipairs { x(3, 3), c { 3, 3 } } do -- columns of norm 1: |v|^2 and v d v^-1
+  local u, w, e = x(3, 3), c { 3, 3 }, c { 3, 3 }
+  if a.dtype == "f64" then e = e:real() end
+  local function f(m)
+    local l, v = op.eig(m)
+    return (v:abs():square() * u):sum() + ((l * l):real()):sum()
+  end
+  near(pair(graph.grad(f)(a), e), slope(function(m) return f(m):item() end, a, e))
+  local function h(m)
+    local _, v = op.eig(m)
+    local y = (v * d):matmul(op.inv(v))
+    return (y:real() * w:real() + y:imag() * w:imag()):sum()
+  end
+  near(pair(graph.grad(h)(a), e), slope(function(m) return h(m):item() end, a, e))
 end
 for _, m in ipairs { { 3, 3 }, { 4, 3 }, { 3, 4 } } do
   local a, w, e = c(m), c(m), c(m)

@@ -19,6 +19,8 @@ local x = R { 3, 4 }
 core.vjp("rope", { x, R { 3 } }, {}, { x }) --! rope has no derivative by its positions
 
 check("batch_norm", { R { 2, 3, 4 }, R { 3 }, R({ 3 }, 0.5, 2), R { 3 }, R { 3 } })
+check("lstm", { R { 3, 2, 8 }, R { 8, 2 }, R { 2, 2 }, R { 2, 2 } })
+check("lstm", { R { 2, 1, 4 }, R { 4, 1 }, R { 1, 1 }, R { 1, 1 } }, { reverse = true })
 check("batch_norm", { R { 2, 3 }, R { 3 }, R({ 3 }, 0.5, 2) })
 check("group_norm", { R { 2, 4, 3 }, R { 4 }, R { 4 } }, { groups = 2 })
 check("group_norm", { R { 2, 4, 3 } }, { groups = 4 })

@@ -224,9 +224,8 @@ try(function(x) local n = x:sum():item() return x * n end, a) --! capture.lua:
 try(function(x) if x:sum():item() > 0 then return x end end, a) --! op.cond
 try(function(x) return op.nonzero(x) end, a) --! nonzero: its result's shape depends on data and cannot be captured
 try(function(x) return x:masked_select(x:gt(0)) end, a) --! shape depends on data
-try(function(x) x["0"]:mul_(2) return x end, a) --! a view is changed in place
-try(function(x) local v = x:T() x:add_(1) return v end, a) --! a view of a tensor that was changed in place is used
-try(function() local v = w["1:"] w:add_(1) return v end) --! a view of a tensor that was changed in place is used
+try(function(x) x:unsqueeze(0):expand(2, 2, 3)[0]:mul_(2) return x end, a:clone()) --! a view is changed in place
+try(function(x) x:detach()[0]:mul_(2) return x end, a:clone()) --! a view is changed in place
 local w_view = w["1:"]
 try(function() w:add_(1) return w_view * 2 end) --! a view is changed in place
 try(function() w_view:add_(1) return w * 2 end) --! a view is changed in place

@@ -32,4 +32,4 @@ for _, path in ipairs(files "lib/ops/*.def") do
 end
 table.concat(missing, " ") --> 
 rows > 150 --> true
-table.concat(refused, " ") --> sgd_step adam_step lion_step adafactor_step
+table.concat(refused, " ") --> sgd_step adam_step lion_step adafactor_step bitcast

@@ -89,3 +89,33 @@ local bn = nn.BatchNorm(2)
 local state = bn:state_dict()
 state.num_batches_tracked = tessera.tensor(3)
 #bn:load_state_dict(state).unknown --> 0
+
+-- Padding by a word, of the operators.
+for _, c in ipairs { { 1, "0", {} }, { 2, "dilation", { dilation = { 2, 1 } } }, { 2, "groups", { groups = 2 } }, { 3, "0", {} } } do
+  for _, word in ipairs { "same", "valid" } do
+    local row, o = op["conv" .. c[1] .. "d"], { padding = word }
+    for k, v in pairs(c[3]) do o[k] = v end
+    layers.check(("conv%dd_%s_%s"):format(c[1], word, c[2]), nil, function(_, x, w, b) return row(x, w, b, o) end)
+  end
+end
+do
+  local x, w = tessera.rng.normal { 1, 4, 5, 6 }, tessera.rng.normal { 8, 4, 2, 3 }
+  local wide = op.conv2d(x, w, { padding = "same" })
+  local back = op.conv2d(last(x), w:permute(0, 2, 3, 1), { padding = "same", layout = "nhwc" })
+  layers.near("nhwc", back, last(wide), 1e-6)
+  local deep = op.depthwise_conv2d(x, tessera.rng.normal { 4, 1, 2, 2 }, { padding = "same" })
+  deep.shape[3] .. " " .. deep.shape[4] --> 5 6
+  op.conv2d(x, w, { padding = "same", stride = 2 }) --! conv2d: padding 'same' has no meaning with a stride
+  op.conv2d(x, w, { padding = "both" }) --! conv2d: option 'padding' must be integers, not string
+end
+
+-- Images of three axes.
+for _, mode in ipairs { "bilinear", "nearest" } do
+  for _, outside in ipairs { "zeros", "border", "reflection" } do
+    for word, corners in pairs { False = false, True = true } do
+      layers.check(("grid3_%s_%s_%s"):format(mode, outside, word), nil, function(_, x, g)
+        return op.grid_sample(x, g, { mode = mode, padding = outside, align_corners = corners })
+      end)
+    end
+  end
+end

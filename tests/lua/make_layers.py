@@ -1,59 +1,12 @@
 """Layers, their gradients and optimisers by PyTorch: writes layers.safetensors beside it, which _layers.lua
 reads. All in f64, small. python3 tests/lua/make_layers.py"""
-import os
-
-import numpy as np
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
-from safetensors.numpy import save_file
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+from torch_cases import *
+
 torch.manual_seed(5)
-torch.set_default_dtype(torch.float64)
-tensors = {}
-
-
-def put(name, t):
-    a = np.array(t.detach().numpy(), order="C") # a copy: parameters move
-    assert name not in tensors, name
-    tensors[name] = a.astype(np.uint8).astype(bool) if a.dtype == bool else a
-
-
-def leaves(out):
-    """Tensors of a result, nested tuples in order."""
-    if torch.is_tensor(out):
-        return [out]
-    return [t for part in out if part is not None for t in leaves(part)]
-
-
-def slope(y):
-    """What the results are multiplied by: the checker computes it again."""
-    return torch.cos(torch.arange(y.numel(), dtype=torch.float64) * 0.7).reshape(y.shape)
-
-
-def case(name, module, inputs, call=None):
-    """Inputs, state, results, and the gradients of sum(results * slope) by float inputs and parameters."""
-    inputs = [x.clone().requires_grad_(x.is_floating_point()) for x in inputs]
-    for i, x in enumerate(inputs):
-        put(f"{name}/in/{i}", x)
-    weights = dict(module.named_parameters()) if module is not None else {}
-    for key, w in (module.state_dict() if module is not None else {}).items():
-        put(f"{name}/state/{key}", w)
-    first = [module] if module is not None else []
-    outs = leaves(call(*first, *inputs) if call else module(*inputs))
-    for i, y in enumerate(outs):
-        put(f"{name}/out/{i}", y)
-    moving = {f"in.{i}": x for i, x in enumerate(inputs) if x.requires_grad}
-    moving.update({k: w for k, w in weights.items() if w.requires_grad})
-    total = sum((y * slope(y)).sum() for y in outs)
-    for key, d in zip(moving, torch.autograd.grad(total, list(moving.values()), allow_unused=True)):
-        if d is not None:
-            put(f"{name}/grad/{key}", d)
-
-
-def R(*shape):
-    return torch.randn(*shape)
 
 
 # ---- recurrent layers
@@ -107,18 +60,7 @@ case("decoder_layer", nn.TransformerDecoderLayer(8, 2, 12, 0.0), [R(3, 2, 8), R(
 case("encoder", nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 12, 0.0), 2, nn.LayerNorm(8), enable_nested_tensor=False), [R(3, 2, 8)])
 case("decoder", nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, 12, 0.0, norm_first=True), 2), [R(3, 2, 8), R(4, 2, 8)])
 
-# ---- optimisers: 8 steps of two parameters with gradients by formula
-def steps(name, make, groups=None):
-    p, q = nn.Parameter(R(3, 2)), nn.Parameter(R(4))
-    put(f"{name}/start/p", p), put(f"{name}/start/q", q)
-    opt = make([{"params": [p], **groups[0]}, {"params": [q], **groups[1]}] if groups else [p, q])
-    for k in range(8):
-        p.grad, q.grad = slope(p) * (k + 1) - p.detach(), slope(q) * 0.3 + q.detach() * (k % 3)
-        opt.step()
-        if k in (0, 7):
-            put(f"{name}/after{k}/p", p), put(f"{name}/after{k}/q", q)
-
-
+# ---- optimisers
 O = torch.optim
 steps("RMSprop", lambda p: O.RMSprop(p, 0.01))
 steps("RMSprop_all", lambda p: O.RMSprop(p, 0.01, 0.9, 1e-6, 0.1, 0.8, True))
@@ -266,5 +208,4 @@ for mode in "bilinear", "nearest":
             case(f"grid_{mode}_{outside}_{corners}", None, [R(2, 3, 4, 5), R(2, 3, 2, 2) * 1.3],
                  lambda x, g, m=mode, o=outside, c=corners: F.grid_sample(x, g, m, o, c))
 
-save_file(tensors, os.path.join(HERE, "layers.safetensors"))
-print(len(tensors), "tensors", sum(a.nbytes for a in tensors.values()), "bytes")
+write("layers.safetensors")

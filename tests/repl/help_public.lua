@@ -23,6 +23,9 @@ add("tessera.jit.", tessera.jit)
 for _, name in ipairs { "cond", "while_loop", "scan", "map", "fixed_point", "recursive", "foreign", "custom", "kernel" } do
   assert(core.op[name])
 end
+for _, list in pairs(require "tessera.named_functions") do
+  for name in list:gmatch "%S+" do assert(core.op[name]) end
+end
 add("op.", core.op)
 table.sort(names)
 assert(#names > 300, #names)
@@ -57,3 +60,19 @@ for _, name in ipairs(names) do
     assert(example or method, name .. ": no example: " .. text)
   end
 end
+
+-- What is loaded when it is named is listed; `jit` is tessera.jit, the global being LuaJIT's; what is not
+-- there is told by its closest name, and names of other libraries by what is here.
+local function asked(topic)
+  local pipe = io.popen(("printf '? %%s\\n' '%s' | %s -i"):format(topic, program))
+  local text = pipe:read("*a")
+  pipe:close()
+  return (text:gsub("%s+$", ""))
+end
+local listed = asked "tessera"
+(listed:find "%f[%w]nn%f[%W]" and listed:find "%f[%w]jit%f[%W]" and listed:find "%f[%w]save%f[%W]") ~= nil --> true
+asked "jit":match "^(.-)\n" --> tessera.jit
+asked "jit.wiat" --> no help on 'tessera.jit.wiat'; did you mean 'wait'?
+asked "nn.Linar" --> no help on 'nn.Linar'; did you mean 'Linear'?
+asked "cat" --> no help on 'cat'; op.concat({a, b}, {axis = 0})
+asked "x:cuda" --> no help on 'x:cuda'; x:to "cuda:0" moves it; tessera.devices() lists what there is

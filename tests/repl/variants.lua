@@ -145,3 +145,15 @@ m --> [[1. 0. 0.]
 -->  [0. 2. 0.]
 -->  [0. 0. 3.]]
 --> f32[3,3]
+
+-- unbiased is correction = 1, in the help's first line too.
+local sample = tessera.tensor { 1, 2, 4 }
+sample:var { unbiased = true }:item() == sample:var { correction = 1 }:item() --> true
+sample:std { unbiased = true, axis = 0 }:item() == sample:std { correction = 1 }:item() --> true
+sample:var { unbiased = false }:hash() == sample:var():hash() --> true
+sample:var { unbiased = 1 } --! var: option 'unbiased' must be a boolean, not number
+sample:var { unbiased = true, correction = 1 } --! var: two values for option 'correction'
+sample:sum { unbiased = true } --! sum: unknown option 'unbiased'
+for _, row in ipairs(tessera.core.operators()) do
+  if row.name == "var" or row.name == "std" then assert(row.help:sub(1, 80):find("unbiased = true", 1, true), row.help) end
+end

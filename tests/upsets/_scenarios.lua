@@ -31,6 +31,16 @@ local ops = {
   sort = function() return x:sort(), x:topk { k = 3 } end,
   fft = function() return op.rfft(x), op.fft(normal { 3, 37 }) end,
   linalg = function() return op.svd(x["0:8, 0:6"]), op.qr(x["0:8, 0:6"]) end,
+  factors = function()
+    local s = x:matmul(x:T()) + op.eye(33)
+    return op.qr(x), op.eigh(s), op.cholesky(s), op.solve(s, x), op.tri_solve(s, x), op.svd(x)
+  end,
+  lanes = function()
+    local a = normal { 21, 6, 6 }
+    local s = a:matmul(a:transpose()) + op.eye(6)
+    local p, l, u = op.lu(a)
+    return op.inv(a), op.det(a), p, l, u, op.cholesky(s), op.eigh(s:cast "f64"), op.qr(a:cast "bf16"), op.solve(a, x["0:6"])
+  end,
   convolution = function() return op.conv2d(normal { 2, 3, 9, 9 }, normal({ 4, 3, 3, 3 }, 3), { padding = 1 }) end,
   attention = function() return op.attention(normal { 1, 2, 9, 8 }, normal { 1, 2, 9, 8 }, normal { 1, 2, 9, 8 }) end,
   random = function() return op.uniform({ 50 }, { seed = 4 }), op.dropout(x, { p = 0.5, seed = 3 }) end,

@@ -20,9 +20,13 @@ typedef struct Blas {
   bool failed; /* no memory: nothing is computed any more */
 } Blas;
 
-extern const double blas_one[2], blas_minus_one[2]; /* of c128; see blas_number */
+extern const double blas_zero[2], blas_one[2],
+    blas_minus_one[2]; /* zero: of all types; else of c128; see blas_number */
 
 Blas blas_of(const TsKernels *k, TsBlasType type);
+
+/* Those of the routine of LAPACK that runs on this thread. */
+const TsKernels *blas_kernels(void);
 
 /* Between the two a routine cannot be left by a jump; the second one leaves where one was due. */
 Blas blas_begin(TsBlasType type);
@@ -75,6 +79,9 @@ void blas_triangle(Blas *x, BlasTriangle t, int64_t n, int64_t cols, BlasMatrix 
  * the adjoint; of complex numbers the diagonal stays real. */
 void blas_rank(Blas *x, bool upper, int64_t n, int64_t k, const void *alpha, BlasMatrix a,
                BlasMatrix b, BlasMatrix c);
+/* The lower half of c += a b', n x k each, and near the diagonal the upper one as it comes. */
+void blas_lower_product(Blas *x, int64_t n, int64_t k, BlasMatrix a, BlasMatrix b,
+                        BlasMatrix c);
 /* y += a v, where a is symmetric (Hermitian) and half of it is read; y, v: unit steps. */
 void blas_symmetric(Blas *x, bool upper, int64_t n, BlasMatrix a, BlasMatrix v, BlasMatrix y);
 

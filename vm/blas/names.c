@@ -53,6 +53,30 @@ static void gemm(TsBlasType type, Char ta, Char tb, Int m, Int n, Int k, In alph
   blas_end(&x);
 }
 
+/* Elements of a real matrix that are not worth packing and threads, but worth lanes. */
+enum { DIRECT_LEAST = 1 << 10, DIRECT_MOST = 1 << 16 };
+
+/* y += alpha a v, or alpha a' v: sums of columns, or of the lanes of TsBlasDots. */
+static void by_columns(Blas *x, bool turned, int64_t m, int64_t n, In alpha, In a, int64_t lda,
+                       BlasMatrix v, void *y) {
+  const TsBlasColumns *k = &x->k->blas.columns[x->type];
+  double minus[2], space[2];
+  x->k->blas.scaled[x->type](1, minus, alpha, false, blas_number(x, blas_minus_one, space));
+  char *own = blas_take(x, m + n + 1);
+  BlasMatrix by = {own, 1, 1 << 30, false};
+  if (!own || m <= 0 || n <= 0) return ts_work_give(own);
+  if (turned) {
+    char *sums = own + m * x->size;
+    blas_copy(x, m, 1, by, v, NULL);
+    k->dots((int)n, m, own, a, lda, sums);
+    k->take_columns(1, n, minus, sums, 0, y);
+  } else {
+    blas_copy(x, n, 1, by, v, minus);
+    k->take_columns((int)n, m, own, a, lda, y);
+  }
+  ts_work_give(own);
+}
+
 static void gemv(TsBlasType type, Char trans, Int m, Int n, In alpha, In a, Int lda, In v,
                  Int incv, In beta, void *y, Int incy) {
   Blas x = blas_begin(type);
@@ -61,8 +85,12 @@ static void gemv(TsBlasType type, Char trans, Int m, Int n, In alpha, In a, Int 
   void *copy;
   blas_scale(&x, *rows, 1, to, beta);
   BlasMatrix own = unit(&x, to, *rows, NULL, &copy);
-  blas_product(&x, *rows, 1, *cols, alpha, given(&x, trans, a, lda), vector(&x, v, cols, incv),
-               own);
+  int64_t all = (int64_t)*rows * *cols;
+  if (!x.complex && all > DIRECT_LEAST && all <= DIRECT_MOST)
+    by_columns(&x, !is(trans, 'N'), *m, *n, alpha, a, *lda, vector(&x, v, cols, incv), own.p);
+  else
+    blas_product(&x, *rows, 1, *cols, alpha, given(&x, trans, a, lda),
+                 vector(&x, v, cols, incv), own);
   back(&x, to, *rows, own, copy);
   blas_end(&x);
 }
@@ -206,3 +234,13 @@ SYMMETRIC(ssyrk_, ssyr2k_, ssymv_, TS_BLAS_f32, float)
 SYMMETRIC(dsyrk_, dsyr2k_, dsymv_, TS_BLAS_f64, double)
 SYMMETRIC(cherk_, cher2k_, chemv_, TS_BLAS_c64, float)
 SYMMETRIC(zherk_, zher2k_, zhemv_, TS_BLAS_c128, double)
+
+/* ---- of LAPACK itself: what its eigenvalues of tridiagonal matrices take most of their time for.
+ * It holds nothing, so a jump may leave it. */
+
+#define SECULAR(name, type)                                                                    \
+  ROUTINE(name, Int n, Int i, In d, In z, void *delta, In rho, void *x, int *info) {           \
+    *info = blas_kernels()->blas.columns[type].secular(*n, *i - 1, d, z, rho, delta, x);       \
+  }
+SECULAR(slaed4_, TS_BLAS_f32)
+SECULAR(dlaed4_, TS_BLAS_f64)

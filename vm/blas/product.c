@@ -23,6 +23,8 @@ Blas blas_of(const TsKernels *k, TsBlasType type) {
   return (Blas){.type = type, .size = size[type], .complex = type >= TS_BLAS_c64, .k = k};
 }
 
+const TsKernels *blas_kernels(void) { return kernels; }
+
 Blas blas_begin(TsBlasType type) {
   ts_cpu_escape(NULL);
   return blas_of(kernels, type);
@@ -41,7 +43,7 @@ void *blas_take(Blas *x, int64_t elements) {
 
 /* ---- numbers */
 
-const double blas_one[2] = {1, 0}, blas_minus_one[2] = {-1, 0};
+const double blas_zero[2] = {0, 0}, blas_one[2] = {1, 0}, blas_minus_one[2] = {-1, 0};
 
 static bool is_f32(const Blas *x) { return x->type == TS_BLAS_f32 || x->type == TS_BLAS_c64; }
 

@@ -69,6 +69,19 @@ void blas_rank(Blas *x, bool upper, int64_t n, int64_t k, const void *alpha, Bla
     real_diagonal(x, n, c);
 }
 
+void blas_lower_product(Blas *x, int64_t n, int64_t k, BlasMatrix a, BlasMatrix b,
+                        BlasMatrix c) {
+  double space[2];
+  const void *one = blas_number(x, blas_one, space);
+  if (n <= 0 || x->failed || ts_cpu_interrupted()) return;
+  if (n <= BLOCK) return blas_product(x, n, n, k, one, a, blas_transposed(b), c);
+  int64_t h = (n / 2 + BLOCK - 1) / BLOCK * BLOCK;
+  BlasMatrix a2 = blas_at(x, a, h, 0), b2 = blas_at(x, b, h, 0);
+  blas_lower_product(x, h, k, a, b, c);
+  blas_product(x, n - h, h, k, one, a2, blas_transposed(b), blas_at(x, c, h, 0));
+  blas_lower_product(x, n - h, k, a2, b2, blas_at(x, c, h, h));
+}
+
 /* The block whole: `to` from the half of `from`. */
 static void mirror(const Blas *x, bool upper, int64_t n, BlasMatrix to, BlasMatrix from) {
   blas_copy_half(x, n, upper, to, from);

@@ -28,7 +28,7 @@ static int verify_counts(const TsCode *code, int at, TsError *err) {
     return bad(err, at, "operands outside the list");
   if (i->op >= TS_OP_COUNT) return 0;
   const TsOpInfo *o = ts_op_info((TsOp)i->op);
-  if (o->cls == TS_CLASS_COMPOSE) return bad(err, at, "a composed operator is no instruction");
+  if (ts_class_composed(o->cls)) return bad(err, at, "a composed operator is no instruction");
   if (i->nin < o->nrequired || (i->nin > o->nin && !o->variadic) || i->nin > TS_MAX_VARIADIC)
     return bad(err, at, "wrong number of inputs");
   if (i->nout > TS_MAX_OUT) return bad(err, at, "wrong number of outputs");

@@ -7,9 +7,11 @@
 #include "vm/kernels/attention/attention.h"
 #include "vm/kernels/attention/grad.h"
 #include "vm/kernels/blas/blas.h"
+#include "vm/kernels/batch_norm.h"
 #include "vm/kernels/conv.h"
 #include "vm/kernels/convert.h"
 #include "vm/kernels/copy.h"
+#include "vm/kernels/distance.h"
 #include "vm/kernels/fft/fft.h"
 #include "vm/kernels/gemm/gemm.h"
 #include "vm/kernels/gemm/amx.h"
@@ -30,10 +32,12 @@
 #define TS_KERNEL_GROUPS(X)                                                                    \
   X(attention, TsAttentionKernels)                                                             \
   X(attention_grad, TsAttentionGradKernels)                                                    \
+  X(batch_norm, TsBatchNormKernels)                                                            \
   X(blas, TsBlasKernels)                                                                       \
   X(conv, TsConvKernels)                                                                       \
   X(convert, TsConvertKernels)                                                                 \
   X(copy, TsCopyKernels)                                                                       \
+  X(distance, TsDistanceKernels)                                                               \
   X(fft, TsFftKernels)                                                                         \
   X(gemm, TsGemmKernels)                                                                       \
   X(gemm_amx, TsGemmAmxKernels)                                                                \

@@ -39,6 +39,18 @@ static void pad_row(const Padding *p, const char *x, char *y) {
   }
 }
 
+/* Rows of neighbours into zeros. */
+static void pad_plain(const Padding *p, const char *x, char *y) {
+  const TsConv *c = p->c;
+  int64_t row = p->row * p->size, bytes = c->in[2] * p->size;
+  memset(y, 0, (size_t)(p->full[0] * p->full[1] * row));
+  y += c->before[2] * p->size;
+  for (int64_t d = 0; d < c->in[0]; d++)
+    for (int64_t h = 0; h < c->in[1]; h++)
+      memcpy(y + ((d + c->before[0]) * p->full[1] + h + c->before[1]) * row,
+             x + d * p->xs[0] + h * p->xs[1], (size_t)bytes);
+}
+
 static void pad_planes(void *arg, int64_t lo, int64_t hi, int worker) {
   const Padding *p = arg;
   const TsConv *c = p->c;
@@ -47,6 +59,10 @@ static void pad_planes(void *arg, int64_t lo, int64_t hi, int worker) {
   for (int64_t i = lo; i < hi && !ts_cpu_interrupted(); i++) {
     const char *x = p->from + i / channels * p->xs_n + i % channels * p->xs_c;
     char *y = p->to + i * rows * p->row * p->size;
+    if (p->stride == 1 && p->xs[2] == p->size) {
+      pad_plain(p, x, y);
+      continue;
+    }
     for (int64_t r = 0; r < rows; r++, y += p->row * p->size) {
       int64_t d = r / p->full[1] - c->before[0], h = r % p->full[1] - c->before[1];
       bool inside = d >= 0 && d < c->in[0] && h >= 0 && h < c->in[1];
@@ -121,11 +137,48 @@ void ts_conv_positions(const TsConvImage *m, const int64_t size[3], const int64_
   }
 }
 
-void ts_conv_direct(const TsKernels *k, int64_t size, char *y, int64_t n, const char *x,
-                    const char *w, const int64_t *tap, int64_t ntap) {
+void ts_conv_joined(const TsConvImage *m, const int64_t size[3], const int64_t step[2],
+                    int64_t p, int64_t n, int64_t *at) {
+  int64_t whole = size[0] * size[1] * size[2];
+  for (int64_t done = 0, part; done < n; done += part) {
+    int64_t image = (p + done) / whole, first = (p + done) % whole;
+    part = whole - first < n - done ? whole - first : n - done;
+    ts_conv_positions(m, size, step, first, part, at + done);
+    for (int64_t i = 0; i < part; i++) at[done + i] += image * m->step_n;
+  }
+}
+
+typedef struct Apart {
+  int64_t images, channels, nbytes;
+  char *to;
+  const char *from;
+} Apart;
+
+static void take_apart(void *arg, int64_t lo, int64_t hi, int worker) {
+  const Apart *a = arg;
+  (void)worker;
+  for (int64_t i = lo; i < hi; i++)
+    for (int64_t c = 0; c < a->channels; c++)
+      memcpy(a->to + (i * a->channels + c) * a->nbytes,
+             a->from + (c * a->images + i) * a->nbytes, (size_t)a->nbytes);
+}
+
+void ts_conv_apart(int64_t images, int64_t channels, int64_t nbytes, char *to,
+                   const char *from) {
+  Apart a = {images, channels, nbytes, to, from};
+  ts_cpu_parallel(images, (1 << 17) / (channels * nbytes + 1) + 1, take_apart, &a);
+}
+
+void ts_conv_plane(const TsKernels *k, int64_t size, char *y, int64_t rows, int64_t n,
+                   const char *x, int64_t x_step, const char *w, const int64_t *tap,
+                   int64_t ntap) {
   enum { WORK = 1 << 26, VECTORS = 64 };
-  int64_t part = n * ntap <= WORK ? n : (WORK / ntap / VECTORS + 1) * VECTORS;
-  for (int64_t i = 0; i < n && !ts_cpu_interrupted(); i += part)
-    k->conv.direct[size == 8](y + i * size, n - i < part ? n - i : part, x + i * size, w, tap,
-                              ntap);
+  int64_t most = WORK / (ntap + 1) + 1, part = n <= most ? n : (most / VECTORS + 1) * VECTORS;
+  int64_t together = most / (n + 1) + 1;
+  for (int64_t r = 0; r < rows; r += together) {
+    int64_t m = rows - r < together ? rows - r : together;
+    for (int64_t i = 0; i < n && !ts_cpu_interrupted(); i += part)
+      k->conv.plane[size == 8](y + (r * n + i) * size, n, m, n - i < part ? n - i : part,
+                               x + (r * x_step + i) * size, x_step, w, tap, ntap);
+  }
 }

@@ -28,9 +28,17 @@ int64_t ts_conv_offset(const TsConvImage *m, int64_t channel, const int64_t pos[
 void ts_conv_positions(const TsConvImage *m, const int64_t size[3], const int64_t step[2],
                        int64_t p, int64_t n, int64_t *at);
 
-/* One row of n outputs in registers: k->conv.direct of accumulators of `size` bytes, in parts
- * between which interrupts are looked for. */
-void ts_conv_direct(const TsKernels *k, int64_t size, char *y, int64_t n, const char *x,
-                    const char *w, const int64_t *tap, int64_t ntap);
+/* The same of positions that go on from image to image. */
+void ts_conv_joined(const TsConvImage *m, const int64_t size[3], const int64_t step[2],
+                    int64_t p, int64_t n, int64_t *at);
+/* [channels][images][nbytes] to [images][channels][nbytes]. */
+void ts_conv_apart(int64_t images, int64_t channels, int64_t nbytes, char *to,
+                   const char *from);
+
+/* Rows of n outputs one behind the other in y, in registers: k->conv.plane of accumulators of
+ * `size` bytes, in parts between which interrupts are looked for. */
+void ts_conv_plane(const TsKernels *k, int64_t size, char *y, int64_t rows, int64_t n,
+                   const char *x, int64_t x_step, const char *w, const int64_t *tap,
+                   int64_t ntap);
 
 #endif

@@ -17,6 +17,9 @@ typedef const int *TsInt;
 
 DECLARE(geqrf, TsInt m, TsInt n, void *a, TsInt lda, void *tau, void *work, TsInt lwork,
         int *info)
+DECLARE(gemm, TsChar ta, TsChar tb, TsInt m, TsInt n, TsInt k, const void *alpha, const void *a,
+        TsInt lda, const void *b, TsInt ldb, const void *beta, void *c, TsInt ldc, size_t,
+        size_t)
 #undef DECLARE
 
 #define DECLARE2(real, complex, ...)                                                           \
@@ -40,11 +43,19 @@ DECLARE_REAL(gesdd, TsChar jobz, TsInt m, TsInt n, void *a, TsInt lda, void *s, 
 DECLARE_COMPLEX(gesdd, TsChar jobz, TsInt m, TsInt n, void *a, TsInt lda, void *s, void *u,
                 TsInt ldu, void *vt, TsInt ldvt, void *work, TsInt lwork, void *rwork,
                 int *iwork, int *info, size_t)
+DECLARE_REAL(stedc, TsChar compz, TsInt n, void *d, void *e, void *z, TsInt ldz, void *work,
+             TsInt lwork, int *iwork, TsInt liwork, int *info, size_t)
 DECLARE_REAL(syevd, TsChar jobz, TsChar uplo, TsInt n, void *a, TsInt lda, void *w, void *work,
              TsInt lwork, int *iwork, TsInt liwork, int *info, size_t, size_t)
 DECLARE_COMPLEX(heevd, TsChar jobz, TsChar uplo, TsInt n, void *a, TsInt lda, void *w,
                 void *work, TsInt lwork, void *rwork, TsInt lrwork, int *iwork, TsInt liwork,
                 int *info, size_t, size_t)
+DECLARE_REAL(geev, TsChar jobvl, TsChar jobvr, TsInt n, void *a, TsInt lda, void *re, void *im,
+             void *vl, TsInt ldvl, void *vr, TsInt ldvr, void *work, TsInt lwork, int *info,
+             size_t, size_t)
+DECLARE_COMPLEX(geev, TsChar jobvl, TsChar jobvr, TsInt n, void *a, TsInt lda, void *values,
+                void *vl, TsInt ldvl, void *vr, TsInt ldvr, void *work, TsInt lwork,
+                void *rwork, int *info, size_t, size_t)
 #undef DECLARE_REAL
 #undef DECLARE_COMPLEX
 

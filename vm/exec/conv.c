@@ -9,7 +9,8 @@
  * [positions], or its transpose where channels stand last. Panels of it are gathered
  * from the padded image as the product asks for them. A window of one element at
  * stride one is the product itself. With few output channels in a group, as in
- * depthwise convolution, a row of outputs is summed in registers instead. */
+ * depthwise convolution, a row of outputs is summed in registers instead. Where images are small,
+ * their positions are the columns of one product, so that weights are packed once. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,6 +22,8 @@
 
 enum {
   FEW_CHANNELS = 7, /* most output channels of a group that are summed directly */
+  SMALL = 128,      /* most positions of an image that joins others in one product */
+  ROWS = 4096,      /* outputs that are summed before they are rounded */
   TOGETHER = 16     /* rows that are turned round together for the layout nhwc */
 };
 
@@ -58,6 +61,17 @@ static void finish_part(const Job *j, void *acc, int64_t image, int64_t o, int64
   }
 }
 
+/* A piece of a row of the joined product: parts of several images. */
+static void finish_joined(void *arg, void *acc, int64_t group, int64_t row, int64_t col,
+                          int64_t n) {
+  const Job *j = arg;
+  for (int64_t m; n > 0; n -= m, col += m, acc = (char *)acc + m * j->size) {
+    int64_t p = col % j->positions;
+    m = j->positions - p < n ? j->positions - p : n;
+    finish_part(j, acc, col / j->positions, group * j->c.og + row, p, m);
+  }
+}
+
 static void finish(void *arg, void *acc, int64_t batch, int64_t row, int64_t col, int64_t n) {
   const Job *j = arg;
   int64_t image = batch / j->c.groups, o = batch % j->c.groups * j->c.og;
@@ -76,6 +90,16 @@ static void fill(void *arg, void *dst, int width, int64_t batch, int64_t i0, int
   ts_conv_positions(&j->image, j->c.out, j->step, i0, n, at);
   j->k->conv.panel[j->size == 4 ? 0 : 1](dst, width, j->image.at + first * j->size, j->tap + k0,
                                          nk, at, n);
+}
+
+static void fill_joined(void *arg, void *dst, int width, int64_t group, int64_t i0, int64_t n,
+                        int64_t k0, int64_t nk) {
+  const Job *j = arg;
+  int64_t at[64];
+  ts_conv_joined(&j->image, j->c.out, j->step, i0, n, at);
+  j->k->conv.panel[j->size == 4 ? 0 : 1](
+      dst, width, j->image.at + group * j->c.cg * j->image.step_c * j->size, j->tap + k0, nk,
+      at, n);
 }
 
 static int no_memory(const Job *j) { return ts_scratch_failed(j->call); }
@@ -116,6 +140,36 @@ static void set_product(const Job *j, TsGemm *g, bool images) {
   if (images) *(j->last ? &g->a : &g->b) = j->image.at;
 }
 
+/* One product for each group, over all images; its rows go to their images at the end. */
+static int multiply_joined(Job *j) {
+  const TsConv *c = &j->c;
+  int64_t columns = c->batch * j->positions, size = ts_dtypes[j->y->meta.dtype].nbytes;
+  TsGemm g = {.in = ts_gemm_type(c->acc),
+              .out = ts_gemm_type(ts_tensor_dtype(j->y)),
+              .batch = c->groups,
+              .m = c->og,
+              .n = columns,
+              .k = j->taps,
+              .a = j->weights,
+              .a_rs = j->taps,
+              .a_cs = 1,
+              .c_rs = columns,
+              .c_cs = 1,
+              .fill_b = fill_joined,
+              .fill_b_arg = j};
+  int64_t *at[2] = {ts_work_take((c->groups + 1) * 8), ts_work_take((c->groups + 1) * 8)};
+  char *y = ts_tensor_write(j->y), *rows = ts_work_take(j->channels_out * columns * size + 64);
+  int failed = !y ? -1 : !at[0] || !at[1] || !rows ? no_memory(j) : 0;
+  for (int64_t i = 0; i < c->groups && !failed; i++)
+    at[0][i] = i * c->og * j->taps, at[1][i] = i * c->og * columns;
+  g.a_batch = at[0], g.c_batch = at[1], g.c = rows;
+  if (j->word[0]) g.finish = finish_joined, g.finish_arg = j;
+  if (!failed) failed = ts_gemm(&g, &j->k->gemm) ? no_memory(j) : 0;
+  if (!failed) ts_conv_apart(c->batch, j->channels_out, j->positions * size, y, rows);
+  ts_work_give(at[0]), ts_work_give(at[1]), ts_work_give(rows);
+  return failed ? -1 : 0;
+}
+
 /* images: the image itself is the other operand, j->step[0] from position to position. */
 static int multiply(Job *j, bool images, TsGemmType in) {
   TsGemm g = {.in = in, .out = ts_gemm_type(ts_tensor_dtype(j->y)), .k = j->taps};
@@ -130,63 +184,79 @@ static int multiply(Job *j, bool images, TsGemmType in) {
   return failed ? -1 : 0;
 }
 
-/* ---- directly: an item is one row of outputs of up to TOGETHER channels */
-static int64_t channels_at_once(const Job *j) { return j->last ? TOGETHER : 1; }
+/* ---- directly: an item is one row of outputs, of up to TOGETHER channels where they stand last */
+static void sum_rows(const Job *j, char *to, int64_t image, int64_t o, int64_t row, int64_t n) {
+  const TsConv *c = &j->c;
+  int64_t at;
+  ts_conv_positions(&j->image, c->out, j->step, row * c->out[2], 1, &at);
+  at += image * j->image.step_n + o / c->og * c->cg * j->image.step_c;
+  ts_conv_plane(j->k, j->size, to, n, c->out[2], j->image.at + at * j->size,
+                j->step[1] * j->image.step[1], j->weights + o * j->taps * j->size, j->tap,
+                j->taps);
+}
 
+/* As many of the rows lo .. hi as lie in one plane, and in the scratch if there is one. */
 static void direct_rows(void *arg, int64_t lo, int64_t hi, int worker) {
   const Job *j = arg;
   const TsConv *c = &j->c;
   TsDtype d = ts_tensor_dtype(j->y);
-  int64_t rows = c->out[0] * c->out[1], width = c->out[2], size = ts_dtypes[d].nbytes;
-  int64_t at_once = channels_at_once(j), blocks = (j->channels_out + at_once - 1) / at_once;
+  int64_t width = c->out[2], size = ts_dtypes[d].nbytes;
   TsConvertFn *store = d == c->acc ? NULL : j->k->convert.convert[c->acc][d];
-  char *acc = ts_scratch_part(&j->scratch, worker), *narrow = acc + at_once * width * j->size;
+  char *acc = store ? ts_scratch_part(&j->scratch, worker) : NULL;
+  char *y = (char *)j->y->storage->host + j->y->offset;
+  for (int64_t i = lo, n; i < hi; i += n) {
+    int64_t row = i % c->out[1], plane = i / c->out[1], image = plane / c->out[0];
+    int64_t o = image % j->channels_out, first = (plane % c->out[0] * c->out[1] + row);
+    image /= j->channels_out;
+    n = c->out[1] - row < hi - i ? c->out[1] - row : hi - i;
+    if (store && n * width > ROWS) n = width > ROWS ? 1 : ROWS / width;
+    char *to = y + i * width * size, *sums = store ? acc : to;
+    sum_rows(j, sums, image, o, first, n);
+    finish_part(j, sums, image, o, first * width, n * width);
+    if (store) store(n * width, to, sums);
+  }
+}
+
+static void direct_lines(void *arg, int64_t lo, int64_t hi, int worker) {
+  const Job *j = arg;
+  const TsConv *c = &j->c;
+  TsDtype d = ts_tensor_dtype(j->y);
+  int64_t rows = c->out[0] * c->out[1], width = c->out[2], size = ts_dtypes[d].nbytes;
+  int64_t blocks = (j->channels_out + TOGETHER - 1) / TOGETHER;
+  TsConvertFn *store = d == c->acc ? NULL : j->k->convert.convert[c->acc][d];
+  char *acc = ts_scratch_part(&j->scratch, worker);
   char *y = (char *)j->y->storage->host + j->y->offset;
   for (int64_t i = lo; i < hi; i++) {
-    int64_t row = i % rows, o0 = i / rows % blocks * at_once, image = i / rows / blocks, at;
-    int64_t n = j->channels_out - o0 < at_once ? j->channels_out - o0 : at_once;
-    ts_conv_positions(&j->image, c->out, j->step, row * width, 1, &at);
-    for (int64_t o = o0; o < o0 + n; o++) {
-      const char *x =
-          j->image.at +
-          (image * j->image.step_n + o / c->og * c->cg * j->image.step_c + at) * j->size;
-      char *to = acc + (o - o0) * width * j->size;
-      ts_conv_direct(j->k, j->size, to, width, x, j->weights + o * j->taps * j->size, j->tap,
-                     j->taps);
-    }
-    if (j->last) {
-      char *transposed = y + ((image * rows + row) * width * j->channels_out + o0) * size;
-      if (j->word[0] || store) {
-        /* Words and rounding want the channels of a position side by side. */
-        for (int64_t p = 0; p < width; p++) {
-          double line[TOGETHER], small[TOGETHER];
-          j->k->copy.gather(n, line, acc + p * j->size, width * j->size, (int)j->size);
-          finish_part(j, line, image, o0, row * width + p, n);
-          if (store) store(n, small, line);
-          memcpy(transposed + p * j->channels_out * size, store ? small : line,
-                 (size_t)(n * size));
-        }
-      } else {
-        j->k->copy.transpose(width, n, transposed, j->channels_out * size, acc, width * size,
-                             (int)size, 0);
-      }
+    int64_t row = i % rows, o0 = i / rows % blocks * TOGETHER, image = i / rows / blocks;
+    int64_t n = j->channels_out - o0 < TOGETHER ? j->channels_out - o0 : TOGETHER;
+    for (int64_t o = o0; o < o0 + n; o++)
+      sum_rows(j, acc + (o - o0) * width * j->size, image, o, row, 1);
+    char *transposed = y + ((image * rows + row) * width * j->channels_out + o0) * size;
+    if (!j->word[0] && !store) {
+      j->k->copy.transpose(width, n, transposed, j->channels_out * size, acc, width * size,
+                           (int)size, 0);
       continue;
     }
-    char *to = y + ((image * j->channels_out + o0) * rows + row) * width * size;
-    finish_part(j, acc, image, o0, row * width, width);
-    if (store) store(width, narrow, acc);
-    memcpy(to, store ? narrow : acc, (size_t)(width * size));
+    /* Words and rounding want the channels of a position side by side. */
+    for (int64_t p = 0; p < width; p++) {
+      double line[TOGETHER], small[TOGETHER];
+      j->k->copy.gather(n, line, acc + p * j->size, width * j->size, (int)j->size);
+      finish_part(j, line, image, o0, row * width + p, n);
+      if (store) store(n, small, line);
+      memcpy(transposed + p * j->channels_out * size, store ? small : line, (size_t)(n * size));
+    }
   }
 }
 
 static int direct(Job *j) {
   const TsConv *c = &j->c;
-  int64_t at_once = channels_at_once(j), size = ts_dtypes[j->y->meta.dtype].nbytes;
+  int64_t at_once = j->last ? TOGETHER : 1, width = c->out[2];
   int64_t n = c->batch * ((j->channels_out + at_once - 1) / at_once) * c->out[0] * c->out[1];
-  int64_t work = c->out[2] * j->taps * at_once;
+  int64_t sums = j->last ? TOGETHER * width : width > ROWS ? width : ROWS;
   if (!ts_tensor_write(j->y)) return -1;
-  if (ts_scratch_open(&j->scratch, at_once * c->out[2] * (j->size + size))) return no_memory(j);
-  ts_cpu_parallel(n, (1 << 18) / (work + 1) + 1, direct_rows, j);
+  if (ts_scratch_open(&j->scratch, sums * j->size)) return no_memory(j);
+  ts_cpu_parallel(n, (1 << 18) / (width * j->taps * at_once + 1) + 1,
+                  j->last ? direct_lines : direct_rows, j);
   ts_scratch_close(&j->scratch);
   return 0;
 }
@@ -374,6 +444,8 @@ static int plain_product(Job *j) {
   return multiply(j, true, ts_gemm_type(ts_tensor_dtype(j->x)));
 }
 
+static bool joins(const Job *j) { return !j->last && j->c.batch > 1 && j->positions <= SMALL; }
+
 static int convolve(Job *j) {
   TsContext *ctx = j->call->ctx;
   int channel = j->last ? j->c.nd + 1 : 1;
@@ -389,7 +461,9 @@ static int convolve(Job *j) {
   if (!failed && ts_dtype_is(j->c.acc, TS_KIND_C))
     failed = complex_product(j);
   else if (!failed)
-    failed = j->c.og <= FEW_CHANNELS ? direct(j) : multiply(j, false, ts_gemm_type(j->c.acc));
+    failed = j->c.og <= FEW_CHANNELS ? direct(j)
+             : joins(j)              ? multiply_joined(j)
+                                     : multiply(j, false, ts_gemm_type(j->c.acc));
   ts_work_give(j->image.own), ts_work_give(j->tap);
   ts_tensor_unref(x);
   ts_tensor_unref(w);

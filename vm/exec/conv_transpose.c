@@ -17,7 +17,11 @@
 #include "vm/core/exec.h"
 #include "vm/core/scratch.h"
 
-enum { FEW_CHANNELS = 7 }; /* most output channels of a group that are summed directly */
+enum {
+  FEW_CHANNELS = 7, /* most output channels of a group that are summed directly */
+  SMALL = 128,      /* most positions of an image that joins others in one product */
+  BLOCK = 16        /* output channels whose weights are turned together */
+};
 
 typedef struct Job {
   TsCall *call;
@@ -31,6 +35,7 @@ typedef struct Job {
   int64_t first[3], count[3], positions, taps;
   int64_t *tap, *at[2], step[2];
   char *weights, *part;
+  bool joined; /* part is [channels][batch][..], the images' positions side by side */
 } Job;
 
 static int64_t floor_div(int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
@@ -55,6 +60,59 @@ static void finish(void *arg, void *acc, int64_t batch, int64_t row, int64_t col
                   true, n);
 }
 
+static void fill_joined(void *arg, void *dst, int width, int64_t group, int64_t i0, int64_t n,
+                        int64_t k0, int64_t nk) {
+  const Job *j = arg;
+  int64_t at[64];
+  ts_conv_joined(&j->image, j->count, j->step, i0, n, at);
+  j->k->conv.panel[j->size == 4 ? 0 : 1](
+      dst, width, j->image.at + group * j->c.cg * j->image.step_c * j->size, j->tap + k0, nk,
+      at, n);
+}
+
+/* ---- weights: [in channel][out channel of the group][window] to [out channel][in channel][taps] */
+typedef struct Turn {
+  const Job *j;
+  const char *from;
+  int64_t window, used;
+} Turn;
+
+/* Copies of elements of 4, 8 and 16 bytes, most often nine of them. */
+#define TURN(name, T)                                                                          \
+  static void name(const Turn *t, int64_t o, int64_t channels) {                               \
+    const Job *j = t->j;                                                                       \
+    const int64_t cg = j->c.cg, og = j->c.og, *kept = j->at[0];                                \
+    const int64_t used = t->used, window = t->window;                                          \
+    for (int64_t i = o, n; i < o + channels; i += n) {                                         \
+      int64_t own = i % og; /* those of one group */                                           \
+      n = og - own < o + channels - i ? og - own : o + channels - i;                           \
+      const T *from = (const T *)(const void *)t->from + (i / og * cg * og + own) * window;    \
+      T *to = (T *)(void *)j->weights + i * cg * used;                                         \
+      for (int64_t c = 0; c < cg; c++, from += og * window, to += used)                        \
+        for (int64_t r = 0; r < n; r++)                                                        \
+          for (int64_t k = 0; k < used; k++)                                                   \
+            to[r * cg * used + k] = from[r * window + kept[k]];                                \
+    }                                                                                          \
+  }
+
+typedef struct Pair {
+  uint64_t part[2];
+} Pair;
+
+TURN(turn_4, uint32_t)
+TURN(turn_8, uint64_t)
+TURN(turn_16, Pair)
+
+/* Items are blocks of output channels: of an input channel theirs lie side by side. */
+static void turn_blocks(void *arg, int64_t lo, int64_t hi, int worker) {
+  const Turn *t = arg;
+  (void)worker;
+  for (int64_t i = lo; i < hi && !ts_cpu_interrupted(); i++) {
+    int64_t o = i * BLOCK, n = t->j->channels_out - o < BLOCK ? t->j->channels_out - o : BLOCK;
+    (t->j->size == 4 ? turn_4 : t->j->size == 8 ? turn_8 : turn_16)(t, o, n);
+  }
+}
+
 /* Taps of the phase: offsets in the padded image and the weights that go with them,
  * [out channel][channel, position] for each group. */
 static void list_taps(Job *j) {
@@ -77,12 +135,9 @@ static void list_taps(Job *j) {
   }
   j->taps = used * c->cg;
   for (int64_t i = 0; i < j->taps; i++) j->tap[i] = i / used * j->image.step_c + base[i % used];
-  for (int64_t o = 0; o < j->channels_out; o++)
-    for (int64_t i = 0; i < j->taps; i++) {
-      int64_t channel = o / c->og * c->cg + i / used;
-      int64_t from = (channel * c->og + o % c->og) * window + kept[i % used];
-      memcpy(j->weights + (o * j->taps + i) * j->size, w + from * j->size, (size_t)j->size);
-    }
+  Turn t = {j, w, window, used};
+  ts_cpu_parallel((j->channels_out + BLOCK - 1) / BLOCK, (1 << 13) / (j->taps + 1) + 1,
+                  turn_blocks, &t);
 }
 
 /* A window of one element at stride one: the image itself is the right operand. */
@@ -97,19 +152,20 @@ static bool is_product(const Job *j) {
 static int multiply(Job *j) {
   const TsConv *c = &j->c;
   TsGemmType type = ts_gemm_type(c->acc);
+  int64_t columns = j->positions * (j->joined ? c->batch : 1);
   TsGemm g = {.in = type,
               .out = type,
-              .batch = c->batch * c->groups,
+              .batch = j->joined ? c->groups : c->batch * c->groups,
               .m = c->og,
-              .n = j->positions,
+              .n = columns,
               .k = j->taps,
               .a = j->weights,
               .a_rs = j->taps,
               .a_cs = 1,
               .c = j->part,
-              .c_rs = j->positions,
+              .c_rs = columns,
               .c_cs = 1,
-              .fill_b = fill,
+              .fill_b = j->joined ? fill_joined : fill,
               .fill_b_arg = j};
   int64_t *at[3];
   int failed = 0;
@@ -117,10 +173,10 @@ static int multiply(Job *j) {
     if (!(at[i] = ts_work_take((g.batch + 1) * 8))) failed = no_memory(j);
   for (int64_t i = 0; i < g.batch && !failed; i++) {
     at[0][i] = i % c->groups * c->og * j->taps;
-    at[1][i] = i * c->og * j->positions;
+    at[1][i] = i * c->og * columns;
     at[2][i] = i / c->groups * j->image.step_n + i % c->groups * c->cg * j->image.step_c;
   }
-  if (is_product(j)) {
+  if (!j->joined && is_product(j)) {
     g.fill_b = NULL;
     g.b = j->image.at, g.b_rs = j->image.step_c, g.b_cs = 1, g.b_batch = at[2];
   }
@@ -165,20 +221,23 @@ static int complex_product(Job *j) {
   return failed;
 }
 
-/* With few output channels in a group: a row of outputs is summed in registers. */
+/* With few output channels in a group: rows of outputs are summed in registers. */
 static void direct_rows(void *arg, int64_t lo, int64_t hi, int worker) {
   const Job *j = arg;
   const TsConv *c = &j->c;
   int64_t rows = j->count[0] * j->count[1], width = j->count[2];
   (void)worker;
-  for (int64_t i = lo; i < hi; i++) {
+  for (int64_t i = lo, m; i < hi; i += m) {
     int64_t o = i / rows % j->channels_out, n = i / rows / j->channels_out, at;
+    int64_t left = j->count[1] - i % j->count[1];
+    m = left < hi - i ? left : hi - i;
     ts_conv_positions(&j->image, j->count, j->step, i % rows * width, 1, &at);
     at += n * j->image.step_n + o / c->og * c->cg * j->image.step_c;
     char *to = j->part + i * width * j->size;
-    ts_conv_direct(j->k, j->size, to, width, j->image.at + at * j->size,
-                   j->weights + o * j->taps * j->size, j->tap, j->taps);
-    if (j->bias) finish((void *)j, to, n * c->groups + o / c->og, o % c->og, 0, width);
+    ts_conv_plane(j->k, j->size, to, m, width, j->image.at + at * j->size,
+                  j->step[1] * j->image.step[1], j->weights + o * j->taps * j->size, j->tap,
+                  j->taps);
+    if (j->bias) finish((void *)j, to, n * c->groups + o / c->og, o % c->og, 0, m * width);
   }
 }
 
@@ -196,9 +255,10 @@ static void spread_planes(void *arg, int64_t lo, int64_t hi, int worker) {
   const Job *j = arg;
   const TsConv *c = &j->c;
   int64_t rows = j->count[0] * j->count[1], plane = c->out[0] * c->out[1] * c->out[2];
-  const char *from = j->part + lo * j->positions * j->size;
   (void)worker;
-  for (int64_t i = lo; i < hi && !ts_cpu_interrupted(); i++)
+  for (int64_t i = lo; i < hi && !ts_cpu_interrupted(); i++) {
+    int64_t n = i / j->channels_out, o = i % j->channels_out;
+    const char *from = j->part + (j->joined ? o * c->batch + n : i) * j->positions * j->size;
     for (int64_t r = 0; r < rows; r++, from += j->count[2] * j->size) {
       int64_t d = j->first[0] + r / j->count[1] * c->stride[0],
               h = j->first[1] + r % j->count[1] * c->stride[1];
@@ -206,6 +266,7 @@ static void spread_planes(void *arg, int64_t lo, int64_t hi, int worker) {
       j->k->copy.scatter(j->count[2], j->y + to * j->size, c->stride[2] * j->size, from,
                          (int)j->size);
     }
+  }
 }
 
 /* Phases that have outputs: strides may be larger than the image. */
@@ -224,7 +285,7 @@ static int phases(Job *j) {
     }
     list_taps(j);
     if (sum_up(j)) return -1;
-    if (n > 1)
+    if (j->part != j->y)
       ts_cpu_parallel(c->batch * j->channels_out, (1 << 15) / j->positions + 1, spread_planes,
                       j);
   }
@@ -259,13 +320,17 @@ static void read_geometry(Job *j) {
 static int take_memory(Job *j) {
   const TsConv *c = &j->c;
   int64_t window = c->window[0] * c->window[1] * c->window[2], most = 1;
-  int64_t n = c->stride[0] * c->stride[1] * c->stride[2];
+  bool single = c->stride[0] * c->stride[1] * c->stride[2] == 1;
   for (int i = 0; i < 3; i++) most *= (c->out[i] + c->stride[i] - 1) / c->stride[i];
   j->tap = ts_work_take((window * c->cg + 1) * 8);
   for (int i = 0; i < 2; i++) j->at[i] = ts_work_take((window + 1) * 8);
   j->weights = ts_work_take(window * c->cg * j->channels_out * j->size + 64);
+  j->joined = c->batch > 1 && most <= SMALL && c->og > FEW_CHANNELS &&
+              !ts_dtype_is(c->acc, TS_KIND_C) && !is_product(j);
   /* A single phase is the result. */
-  j->part = n == 1 ? j->y : ts_work_take(c->batch * j->channels_out * most * j->size + 64);
+  j->part = single && !j->joined
+                ? j->y
+                : ts_work_take(c->batch * j->channels_out * most * j->size + 64);
   bool all = j->tap && j->at[0] && j->at[1] && j->weights && j->part;
   return all ? 0 : no_memory(j);
 }

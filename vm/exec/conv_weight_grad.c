@@ -37,7 +37,6 @@ typedef struct Job {
   const char *image;
   int64_t at_step[3], at_image; /* elements of the image from place to place of g */
   int64_t *tap;
-  TsScratch scratch;
 } Job;
 
 static int no_memory(const Job *j) { return ts_scratch_failed(j->call); }
@@ -256,28 +255,27 @@ typedef struct Lanes {
   char *y;
 } Lanes;
 
+/* Taps lo .. hi - 1; the sums of a stretch of positions stand in the first cache. */
 static void lane_taps(void *arg, int64_t lo, int64_t hi, int worker) {
   const Lanes *l = arg;
   const Job *j = l->j;
-  const void **from = ts_scratch_part(&j->scratch, worker);
-  for (int64_t t = lo; t < hi && !ts_cpu_interrupted(); t++) {
-    int64_t at[TOGETHER];
-    for (int64_t p = 0; p < j->steps; p += TOGETHER) {
-      int64_t n = j->steps - p < TOGETHER ? j->steps - p : TOGETHER;
-      list_positions(j, p, n, at);
-      for (int64_t i = 0; i < n; i++) from[p + i] = j->image + (at[i] + j->tap[t]) * j->size;
-    }
-    j->k->conv.lanes[j->size == 8](l->y + t * j->channels * j->size, j->channels, from,
-                                   ts_tensor_read(j->g), j->steps);
+  int64_t at[TOGETHER], row = j->channels * j->size;
+  const char *g = ts_tensor_read(j->g);
+  char *y = l->y + lo * row;
+  (void)worker;
+  memset(y, 0, (size_t)((hi - lo) * row));
+  for (int64_t p = 0; p < j->steps && !ts_cpu_interrupted(); p += TOGETHER) {
+    int64_t n = j->steps - p < TOGETHER ? j->steps - p : TOGETHER;
+    list_positions(j, p, n, at);
+    j->k->conv.lane_sums[j->size == 8](y, j->channels, j->image, at, g + p * row, n,
+                                       j->tap + lo, hi - lo);
   }
 }
 
 static int depthwise(Job *j, TsTensor *y) {
   Lanes l = {j, ts_tensor_write(y)};
   if (!l.y) return -1;
-  if (ts_scratch_open(&j->scratch, j->steps * 8 + 8)) return no_memory(j);
   ts_cpu_parallel(j->taps, (1 << 18) / (j->steps * j->channels + 1) + 1, lane_taps, &l);
-  ts_scratch_close(&j->scratch);
   return 0;
 }
 

@@ -19,7 +19,9 @@ enum {
   BLOCK = 1024,       /* elements staged at a time: four buffers of 16 KiB at most */
   STREAM_BLOCK = 256, /* when the result is streamed out: loads and stores interleave */
   LINE = 64,
-  SHORT_RUN = 16,       /* inner runs below this are staged across rows */
+  SHORT_RUN = 16,       /* inner runs below this are staged across rows .. */
+  UNIT_RUN = 128,       /* .. and below this if the two inner axes together have .. */
+  UNIT = 256,           /* .. so many elements */
   GRAIN = 1 << 15,      /* elements that one thread takes at least */
   STREAM = 12 << 20,    /* bytes of a result that goes past the caches */
   COPY_FIRST = 1 << 16, /* elements of an operand worth a transposing copy */
@@ -181,10 +183,10 @@ static void run(const Job *j, char *const *at, int64_t n, Buffers *b) {
   if (!direct) store_run(j, o, at[j->nin], n, out, b->stored);
 }
 
-static void seek(const Job *j, int64_t row, char **at) {
+static void seek(const Job *j, int64_t row, char **at, int64_t *index) {
   for (int p = 0; p <= j->nin; p++) at[p] = j->operand[p].base;
   for (int i = j->ndim - 2; i >= 0; i--) {
-    int64_t r = row % j->dim[i];
+    int64_t r = index[i] = row % j->dim[i];
     row /= j->dim[i];
     for (int p = 0; p <= j->nin; p++) at[p] += r * j->operand[p].stride[i];
   }
@@ -210,20 +212,30 @@ static int64_t block_size(const Job *j, char *const *at, int64_t n) {
   return n < line ? n : n - n % line;
 }
 
+/* The row behind that which begins at `first`. */
+static void next_row(const Job *j, int64_t *index, char **first) {
+  for (int i = j->ndim - 2; i >= 0; i--) {
+    for (int p = 0; p <= j->nin; p++) first[p] += j->operand[p].stride[i];
+    if (++index[i] < j->dim[i]) return;
+    for (int p = 0; p <= j->nin; p++) first[p] -= j->dim[i] * j->operand[p].stride[i];
+    index[i] = 0;
+  }
+}
+
 /* Elements lo..hi-1 in row-major order, row by row, in blocks. */
 static void rows(void *arg, int64_t lo, int64_t hi, int worker) {
   const Job *j = arg;
   Buffers b;
-  char *at[MAX_OPERANDS];
+  char *at[MAX_OPERANDS], *first[MAX_OPERANDS];
+  int64_t index[TS_MAX_RANK];
   int inner = j->ndim - 1;
   int64_t len = j->dim[inner];
   int64_t block = all_direct(j) ? INT64_C(1) << 40 : j->stream ? STREAM_BLOCK : BLOCK;
   (void)worker;
-  for (int64_t i = lo; i < hi;) {
-    int64_t col = i % len, n = len - col;
-    if (n > hi - i) n = hi - i;
-    seek(j, i / len, at);
-    for (int p = 0; p <= j->nin; p++) at[p] += col * j->operand[p].stride[inner];
+  seek(j, lo / len, first, index);
+  for (int64_t i = lo, col = lo % len; i < hi; col = 0) {
+    int64_t n = len - col < hi - i ? len - col : hi - i;
+    for (int p = 0; p <= j->nin; p++) at[p] = first[p] + col * j->operand[p].stride[inner];
     for (int64_t done = 0; done < n;) {
       int64_t m = block_size(j, at, n - done < block ? n - done : block);
       run(j, at, m, &b);
@@ -231,6 +243,128 @@ static void rows(void *arg, int64_t lo, int64_t hi, int worker) {
       done += m;
     }
     i += n;
+    next_row(j, index, first);
+  }
+  if (j->stream) ts_copy_fence();
+}
+
+/* ---- short inner runs of many rows: the two inner axes go together, in blocks of whole rows.
+ * What lies side by side over both is read in place, what repeats over the rows is staged once
+ * for all of them, the rest row by row. */
+typedef enum UnitKind {
+  UNIT_PLAIN,
+  UNIT_NUMBER,
+  UNIT_REPEATED,
+  UNIT_SPREAD,
+  UNIT_OTHER
+} UnitKind;
+
+static UnitKind unit_kind(const Job *j, const Operand *o) {
+  int64_t inner = o->stride[j->ndim - 1], outer = o->stride[j->ndim - 2];
+  if (inner == o->size && outer == inner * j->dim[j->ndim - 1]) return UNIT_PLAIN;
+  if (outer == 0) return inner == 0 ? UNIT_NUMBER : UNIT_REPEATED;
+  return inner == 0 && o->size <= 8 ? UNIT_SPREAD : UNIT_OTHER;
+}
+
+/* Rows of one element each. */
+static void spread(const Operand *o, char *to, const char *at, int64_t nrow, int64_t len,
+                   int64_t step) {
+#define SPREAD(T)                                                                              \
+  for (int64_t r = 0; r < nrow; r++, at += step)                                               \
+    for (int64_t i = 0; i < len; i++)                                                          \
+  ((T *)(void *)to)[r * len + i] = *(const T *)(const void *)at
+  if (o->size == 1) {
+    SPREAD(uint8_t);
+  } else if (o->size == 2) {
+    SPREAD(uint16_t);
+  } else if (o->size == 4) {
+    SPREAD(uint32_t);
+  } else {
+    SPREAD(uint64_t);
+  }
+#undef SPREAD
+}
+
+/* A row of the kernel's elements as often as it is wanted. */
+static void repeat(char *row, int64_t nbytes, int64_t times) {
+  for (int64_t have = 1, more; have < times; have += more) {
+    more = have < times - have ? have : times - have;
+    memcpy(row + have * nbytes, row, (size_t)(more * nbytes));
+  }
+}
+
+/* nrow rows from `at` as the kernel wants them. most: rows of a block; first: the rows are the
+ * first ones of their two axes. */
+static const void *load_unit(const Job *j, int p, const char *at, int64_t nrow, int64_t most,
+                             bool first, Buffers *b) {
+  const Operand *o = &j->operand[p];
+  int64_t len = j->dim[j->ndim - 1], inner = o->stride[j->ndim - 1];
+  int64_t step = o->stride[j->ndim - 2];
+  char *value = b->value[p], *to = o->convert ? b->stored : value;
+  UnitKind kind = unit_kind(j, o);
+  if (kind == UNIT_PLAIN || kind == UNIT_NUMBER) {
+    if (!o->convert) return at;
+    o->convert(kind == UNIT_NUMBER ? 1 : nrow * len, value, at);
+    return value;
+  }
+  if (kind == UNIT_REPEATED && !first) return value;
+  if (kind == UNIT_REPEATED) nrow = 1;
+  if (kind == UNIT_SPREAD)
+    spread(o, to, at, nrow, len, step);
+  else
+    for (int64_t r = 0; r < nrow; r++)
+      j->k->copy.gather(len, to + r * len * o->size, at + r * step, inner, o->size);
+  if (o->convert) o->convert(nrow * len, value, to);
+  if (kind == UNIT_REPEATED) repeat(value, len * o->ksize, most);
+  return value;
+}
+
+static void store_unit(const Job *j, char *at, int64_t nrow, char *value, Buffers *b) {
+  const Operand *o = &j->operand[j->nin];
+  int64_t len = j->dim[j->ndim - 1], step = o->stride[j->ndim - 2];
+  char *from = o->convert ? b->stored : value;
+  if (o->convert) o->convert(nrow * len, from, value);
+  if (unit_kind(j, o) == UNIT_PLAIN) {
+    j->k->copy.stream(nrow * len * o->size, at, from);
+    return;
+  }
+  for (int64_t r = 0; r < nrow; r++)
+    j->k->copy.scatter(len, at + r * step, o->stride[j->ndim - 1], from + r * len * o->size,
+                       o->size);
+}
+
+static void unit_block(const Job *j, char *const *at, int64_t nrow, int64_t most, bool first,
+                       Buffers *b) {
+  const void *in[MAX_OPERANDS];
+  unsigned scalars = 0;
+  for (int p = 0; p < j->nin; p++) {
+    in[p] = load_unit(j, p, at[p], nrow, most, first, b);
+    scalars |= (unsigned)(unit_kind(j, &j->operand[p]) == UNIT_NUMBER) << p;
+  }
+  const Operand *o = &j->operand[j->nin];
+  bool direct = !o->convert && !j->stream && unit_kind(j, o) == UNIT_PLAIN;
+  char *out = direct ? at[j->nin] : b->value[j->nin];
+  j->fn(nrow * j->dim[j->ndim - 1], out, in, j->par, scalars);
+  if (!direct) store_unit(j, at[j->nin], nrow, out, b);
+}
+
+/* Rows lo..hi-1. */
+static void units(void *arg, int64_t lo, int64_t hi, int worker) {
+  const Job *j = arg;
+  Buffers b;
+  char *at[MAX_OPERANDS];
+  int64_t index[TS_MAX_RANK], count = j->dim[j->ndim - 2];
+  int64_t block = (j->stream ? STREAM_BLOCK : BLOCK) / j->dim[j->ndim - 1];
+  (void)worker;
+  for (int64_t i = lo, n; i < hi; i += n) {
+    n = count - i % count < hi - i ? count - i % count : hi - i;
+    int64_t most = block < n ? block : n;
+    seek(j, i, at, index);
+    for (int64_t done = 0, m; done < n; done += m) {
+      m = n - done < most ? n - done : most;
+      unit_block(j, at, m, most, done == 0, &b);
+      for (int p = 0; p <= j->nin; p++) at[p] += m * j->operand[p].stride[j->ndim - 2];
+    }
   }
   if (j->stream) ts_copy_fence();
 }
@@ -297,12 +431,16 @@ static void short_rows(void *arg, int64_t lo, int64_t hi, int worker) {
 /* ---- the handler */
 static void execute(Job *j, int64_t n) {
   const Operand *o = &j->operand[j->nin];
-  bool runs = j->ndim == 1 || j->dim[j->ndim - 1] >= SHORT_RUN;
+  int64_t len = j->dim[j->ndim - 1];
+  bool runs = j->ndim == 1 || len >= SHORT_RUN;
   bool in_place = false;
   for (int p = 0; p < j->nin; p++) in_place |= j->operand[p].base == o->base;
   j->stream = n * o->size >= STREAM && o->stride[j->ndim - 1] == o->size && !in_place;
   j->past &= j->stream;
-  ts_cpu_parallel(n, GRAIN, runs ? rows : short_rows, j);
+  if (j->ndim > 1 && len < UNIT_RUN && j->dim[j->ndim - 2] * len >= UNIT)
+    ts_cpu_parallel(n / len, GRAIN / len, units, j);
+  else
+    ts_cpu_parallel(n, GRAIN, runs ? rows : short_rows, j);
 }
 
 /* Contiguous operands of the kernel's own type and one shape need none of this. */

@@ -151,8 +151,10 @@ static void panel_4(void *to, int64_t width, const void *from, const int64_t *ta
 
 void TS_ISA(ts_kernels_conv)(TsConvKernels *k) {
   k->panel[0] = panel_4, k->panel[1] = panel_8, k->panel[2] = panel_16;
-  k->direct[0] = TS_ISA(ts_conv_direct_f32);
-  k->direct[1] = TS_ISA(ts_conv_direct_f64);
+  k->plane[0] = TS_ISA(ts_conv_plane_f32);
+  k->plane[1] = TS_ISA(ts_conv_plane_f64);
+  k->lane_sums[0] = TS_ISA(ts_conv_lane_sums_f32);
+  k->lane_sums[1] = TS_ISA(ts_conv_lane_sums_f64);
   k->lanes[0] = TS_ISA(ts_conv_lanes_f32);
   k->lanes[1] = TS_ISA(ts_conv_lanes_f64);
 }

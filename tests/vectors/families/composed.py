@@ -475,6 +475,46 @@ def gamma_numbers(a, u):
     return out
 
 
+def poisson_numbers(rate, u):
+    """By inversion, and PTRS of Hoermann, "The transformed rejection method for generating Poisson
+    random variables" (1993); u: [.., 33] uniform numbers."""
+    from scipy.special import gammaln
+    from scipy.stats import poisson
+    out = np.zeros(rate.shape)
+    for i in np.ndindex(rate.shape):
+        r = rate[i]
+        if r < 10:
+            out[i] = (u[i][32] >= poisson.cdf(np.arange(48), r)).sum()
+            continue
+        b = 0.931 + 2.53 * math.sqrt(r)
+        a, sure = -0.059 + 0.02483 * b, 0.9277 - 3.6224 / (b - 2)
+        for j in range(16):
+            x, v = u[i][j] - 0.5, u[i][16 + j]
+            left = 0.5 - abs(x)
+            k = math.floor((2 * a / left + b) * x + r + 0.43)
+            if left >= 0.07 and v <= sure:
+                break
+            if k < 0 or (left < 0.013 and v > left):
+                continue
+            if math.log(v * (1.1239 + 1.1328 / (b - 3.4)) / (a / (left * left) + b)) <= k * math.log(r) - r - gammaln(k + 1):
+                break
+        out[i] = k
+    return out
+
+
+def poissons(f):
+    from families.random import uniform
+    for d in FLOATS:
+        a = f.const(np.array([[0, 0.25, 1, 3, 8], [10, 12, 20, 40, 14], [9, 30, 11, 18, 26]]), d)
+        y = poisson_numbers(a.w, uniform(495, 4, 1, "f64").reshape(3, 5, 33))
+        f.case("poisson", [a], [to(y, d)], {"seed": 4, "stream": 1})
+    big = f.const(np.full((40,), 1e5), "f64")
+    f.case("poisson", [big], [poisson_numbers(big.w, uniform(1320, 5, 2, "f64").reshape(40, 33))], {"seed": 5, "stream": 2})
+    none = f.const(np.array([-1, np.nan, np.inf, 0], np.float32))
+    f.case("poisson", [none], [np.array([np.nan, np.nan, np.nan, 0], np.float32)], {"seed": 1})
+    f.case("poisson", [f.gen("f32", [0, 2])], [np.zeros((0, 2), np.float32)], {"seed": 1})
+
+
 def more_draws(f):
     from families.random import uniform
     for d in FLOATS:
@@ -573,6 +613,23 @@ def images(f):
             f.case("im2col", [x], [flat[place]], o)
 
 
+def lstm(f):
+    """PyTorch's layer, whose weights of the inputs are the unit matrix: x is their product already."""
+    for d in FLOATS:
+        bound = dict(ulp=16, t=d, scale=1.0 if d in ("f32", "f64") else 4.0, zero=False)
+        for steps, batch, n in ((3, 2, 4), (1, 1, 3)):
+            x, w = f.gen(d, [steps, batch, 4 * n], -2, 2), f.gen(d, [4 * n, n])
+            h, c = f.gen(d, [batch, n]), f.gen(d, [batch, n])
+            layer = torch.nn.LSTM(4 * n, n, bias=False).double()
+            layer.weight_ih_l0.data, layer.weight_hh_l0.data = torch.eye(4 * n, dtype=torch.float64), t(w).double()
+            for reverse in (False, True):
+                turn = (lambda y: y.flip(0)) if reverse else (lambda y: y)
+                with torch.no_grad():
+                    y, (hn, cn) = layer(turn(t(x).double()), (t(h).double()[None], t(c).double()[None]))
+                f.case("lstm", [x, w, h, c], [array(turn(y)), array(hn[0]), array(cn[0])],
+                       {"reverse": True} if reverse else None, **bound)
+
+
 def make():
     f = Family("composed", most=Family.FEW)
     choices(f)
@@ -592,4 +649,6 @@ def make():
     more_draws(f)
     images(f)
     near_losses(f)
+    poissons(f)
+    lstm(f)
     return f

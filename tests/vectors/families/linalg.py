@@ -177,6 +177,48 @@ def cofactors(f):
                    scale=None if d in ("f16", "bf16") else max(1.0, np.abs(y).max(initial=0)), zero=False)
 
 
+def spectra(f):
+    """Eigenvalues in the order of LAPACK's geev, which NumPy calls; pseudoinverses."""
+    for d in ("f32", "f64", "complex64", "complex128", "f16", "bf16"):
+        part = {"complex64": "f32", "complex128": "f64"}.get(d, d)
+        low = d in ("f16", "bf16")
+        t = "f64" if part == "f64" else "f32"
+        for shape in ([4, 4], [2, 3, 3], [1, 1], [0, 0], [2, 0, 0], [9, 9]):
+            x = f.gen(d, shape, -1, 1)
+            w, v = np.linalg.eig(x.w.astype(np.complex128 if d in COMPLEX else np.float64))
+            w = w.astype(np.complex128)
+            cond = 40 * (np.linalg.cond(v).max() if v.size else 1)
+            if shape == [9, 9]:  # large enough that the order of values is that of the library
+                f.case("eig", [x], [None, None], check="eig")
+                continue
+            f.case("eigvals", [x], [w], ulp=cond, t=t, scale=max(np.abs(w).max(initial=0), 1e-3), zero=False)
+            f.case("eig", [x], [w, None], ulp=cond, t=t, scale=max(np.abs(w).max(initial=0), 1e-3), zero=False, check="eig")
+        turn = f.const(np.array([[0, -1], [1, 0]]).astype(NP[d]))
+        f.case("eigvals", [turn], [np.array([1j, -1j])], ulp=4, t=t, scale=1, zero=False)
+        for shape in ([4, 4], [2, 5, 3], [3, 5], [0, 3], [2, 3, 0], [1, 1]):
+            x = f.gen(d, shape, -1, 1)
+            y = np.linalg.pinv(x.w) if 0 not in shape else np.zeros(shape[:-2] + [shape[-1], shape[-2]], x.w.dtype)
+            kw = dict(ulp=0.7 if low else 40 * (np.linalg.cond(x.w).max() if 0 not in shape else 1), t=part, zero=False,
+                      scale=max(np.abs(y).max(initial=0), 1e-3) if not low else 0)
+            f.case("pinv", [x], [y], **kw)
+        thin = f.gen(d, [4, 2]).w.round(1)
+        full = to(thin @ thin.T.conj(), d) if d not in COMPLEX else (thin @ thin.T.conj()).astype(NP[d])
+        lost = f.const(full)
+        wide = lost.w
+        if not low:
+            kw = dict(ulp=4000, t=part, zero=False)
+            y = np.linalg.pinv(wide, rcond=1e-4)
+            f.case("pinv", [lost], [y], {"rcond": 1e-4}, scale=np.abs(y).max(), **kw)
+            y = np.linalg.pinv(wide, rcond=1e-4, hermitian=True)
+            f.case("pinv", [lost], [y], {"rcond": 1e-4, "hermitian": True}, scale=np.abs(y).max(), **kw)
+            y = np.linalg.pinv(wide, rcond=0.5)
+            f.case("pinv", [lost], [y], {"rcond": 0.5}, scale=np.abs(y).max(), **kw)
+            import torch
+            y = torch.linalg.pinv(torch.from_numpy(wide), atol=0.2).numpy()
+            f.case("pinv", [lost], [y], {"atol": 0.2}, scale=np.abs(y).max(), **kw)
+            f.case("pinv", [f.const(np.zeros([2, 3], NP[d]))], [np.zeros([3, 2], wide.dtype)], ulp=1, t=part)
+
+
 # ---- products of groups of rows: [rows, k, n, sizes]
 GROUPED = [(7, 3, 4, [2, 0, 5]), (6, 5, 3, [1, 3]), (5, 4, 6, [3, 4]), (9, 17, 8, [0, 9, 0]), (4, 6, 5, [4]),
            (0, 3, 2, [0, 0]), (3, 0, 2, [1, 2]), (21, 33, 9, [10, 1, 0, 9]), (10, 3, 5, [1, 2, 0, 1] * 3)]
@@ -230,4 +272,5 @@ def make():
     dense(f)
     cofactors(f)
     all_grouped(f)
+    spectra(f)
     return f

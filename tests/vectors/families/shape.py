@@ -216,6 +216,19 @@ def blocks(f):
     f.case("cast", [f.const(np.stack([x.v, x.v[::-1]]).reshape(2, 1, 96))], [None], {"dtype": "mxfp4"}, check="blocks")
 
 
+def bits(f):
+    """The bytes of NumPy's view(dtype); of 16 bytes for an element of each size."""
+    for d in ALL:
+        x = f.gen(d, [2, 16], 0, 9) if d in INTS else f.gen(d, [2, 16])
+        for to in ALL:
+            if to == "bool" and d != "bool":
+                continue
+            f.case("bitcast", [x], [x.v.view(NP[to])], {"dtype": to})
+    for d, to, shape in (("f32", "i32", []), ("f32", "i32", [0, 3]), ("f32", "i16", [0]), ("u8", "f64", [3, 0]), ("f64", "u8", [1])):
+        x = f.gen(d, shape, 0, 3)
+        f.case("bitcast", [x], [x.v.view(NP[to])], {"dtype": to})
+
+
 def make():
     # Moving looks at the size of an element alone: one case for types of a size seen.
     f = Family("shape", {d: 1 for d in ("u8", "i8", "i16", "f64", "fp8_e4m3", "fp8_e5m2", "f16", "i32")})
@@ -237,4 +250,5 @@ def make():
     f.case("permute", [x], [np.transpose(x.v, (3, 1, 0, 2))], {"perm": [3, 1, 0, 2]})
     for d in ALL:
         writing(f, d)
+    bits(f)
     return f

@@ -18,4 +18,23 @@ TsBlasCholesky TS_ISA(ts_blas_cholesky_c64), TS_ISA(ts_blas_cholesky_c128);
 TsBlasSmallFn TS_ISA(ts_blas_small_f32), TS_ISA(ts_blas_small_f64);
 TsBlasSmallFn TS_ISA(ts_blas_small_c64), TS_ISA(ts_blas_small_c128);
 
+#define COLUMNS_OF(type)                                                                       \
+  TsBlasReflect TS_ISA(ts_blas_reflect_##type);                                                \
+  TsBlasJoin TS_ISA(ts_blas_join_##type);                                                      \
+  TsBlasReflectOne TS_ISA(ts_blas_reflect_one_##type);                                         \
+  TsBlasDots TS_ISA(ts_blas_dots_##type);                                                      \
+  TsBlasTakeColumns TS_ISA(ts_blas_take_columns_##type);                                       \
+  TsBlasSymmetric TS_ISA(ts_blas_symmetric_##type);                                            \
+  TsBlasSecular TS_ISA(ts_blas_secular_##type);
+COLUMNS_OF(f32)
+COLUMNS_OF(f64)
+#undef COLUMNS_OF
+#define LANES_OF(type)                                                                         \
+  TsBlasLanesFn TS_ISA(ts_blas_lanes_lu_##type), TS_ISA(ts_blas_lanes_solve_##type),           \
+      TS_ISA(ts_blas_lanes_triangle_##type), TS_ISA(ts_blas_lanes_cholesky_##type),            \
+      TS_ISA(ts_blas_lanes_qr_##type), TS_ISA(ts_blas_lanes_eigh_##type);
+LANES_OF(f32)
+LANES_OF(f64)
+#undef LANES_OF
+
 #endif

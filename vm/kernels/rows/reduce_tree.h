@@ -296,9 +296,10 @@ INLINE void panel_lane(int op, int map, bool full, Stack *s, const Panel *p,
   for (int v = 0; v < nv; v++) push(op, s, v, acc[v], q, 0);
 }
 
-/* Four lanes of one row each merge in registers. */
-INLINE void panel_quad(int op, int map, bool full, Stack *s, const Panel *p,
-                       const uint16_t *row, int64_t q) {
+/* Four lanes of one row each merge in registers, and then with `merges` subtrees that wait:
+ * how many is the same for all vectors of a row, and known where there are few. */
+INLINE void quad_merged(int op, int map, bool full, int merges, Stack *s, const Panel *p,
+                        const uint16_t *row) {
   int nv = full ? PANEL / W : p->nv;
   const T *x[4], *prefetch[4];
   for (int i = 0; i < 4; i++)
@@ -309,8 +310,21 @@ INLINE void panel_quad(int op, int map, bool full, Stack *s, const Panel *p,
       t[i] = map_v(map, full ? vload(x[i] + v * W) : panel_load(p, x[i], v), p->c[v]);
       touch(prefetch[i], v);
     }
-    push(op, s, v, op_v(op, op_v(op, t[0], t[1]), op_v(op, t[2], t[3])), q, 2);
+    V sum = op_v(op, op_v(op, t[0], t[1]), op_v(op, t[2], t[3]));
+    for (int l = 2; l < 2 + merges; l++) sum = op_v(op, s->level[l][v], sum);
+    s->level[2 + merges][v] = sum;
   }
+}
+
+INLINE void panel_quad(int op, int map, bool full, Stack *s, const Panel *p,
+                       const uint16_t *row, int64_t q) {
+  int merges = __builtin_ctzll(~((uint64_t)q >> 2));
+  if (merges == 0)
+    quad_merged(op, map, full, 0, s, p, row);
+  else if (merges == 1)
+    quad_merged(op, map, full, 1, s, p, row);
+  else
+    quad_merged(op, map, full, merges, s, p, row);
 }
 
 INLINE void panel_walk(int op, int map, bool full, Stack *s, const Panel *p, const Walk *walk) {

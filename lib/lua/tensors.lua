@@ -1,0 +1,391 @@
+-- Functions that make, join and rearrange tensors, and statistics, made of operators. Loaded by op when one is
+-- first named (named_functions.lua).
+
+local core = require "tessera.core"
+local options = require "tessera.options"
+local op = core.op
+local need = options.argument
+local TENSOR, FLAG, AXIS, COUNT = options.tensor, options.flag, options.whole(), options.whole { least = 0 }
+local T = {}
+
+local function tensors(what, ...)
+  local list = ...
+  if core.is_tensor(list) then list = { ... } end
+  return options.tensors(what, "tensor", list)
+end
+
+local function axis_of(x, axis) return axis < 0 and x.ndim + axis or axis end
+
+-- ---- axes
+
+local AXES = options.each(AXIS)
+local function as_list(v) return type(v) == "number" and { v } or v end
+
+-- movedim(x, from, to): the axes `from` at the places `to`, numbers or lists; the others stay in order.
+--   y = op.movedim(op.ones{2, 3, 4}, 0, -1)      -- f32[3,4,2]
+function T.movedim(x, from, to)
+  need("movedim", "x", TENSOR, x)
+  from, to = as_list(need("movedim", "from", AXES, from)), as_list(need("movedim", "to", AXES, to))
+  if #from ~= #to then core.fail(("movedim: %d axes for %d places"):format(#from, #to)) end
+  local order, moved = {}, {}
+  for i, a in ipairs(from) do
+    a = axis_of(x, a)
+    if moved[a] or order[axis_of(x, to[i]) + 1] then core.fail "movedim: an axis is named twice" end
+    moved[a], order[axis_of(x, to[i]) + 1] = true, a
+  end
+  local next = 0
+  for i = 1, x.ndim do
+    if not order[i] then
+      while moved[next] do next = next + 1 end
+      order[i], moved[next] = next, true
+    end
+  end
+  return x:permute(order)
+end
+
+-- unflatten(x, axis, sizes): an axis as several, of which one size may be -1.
+--   y = op.unflatten(op.ones{2, 12}, 1, {3, -1})      -- f32[2,3,4]
+function T.unflatten(x, axis, sizes)
+  need("unflatten", "x", TENSOR, x)
+  axis = axis_of(x, need("unflatten", "axis", AXIS, axis))
+  need("unflatten", "sizes", options.list(AXIS, nil, 1), sizes)
+  local shape, known, hole = {}, 1, nil
+  for i = 1, x.ndim do
+    if i ~= axis + 1 then
+      shape[#shape + 1] = x.shape[i]
+    else
+      for _, n in ipairs(sizes) do
+        shape[#shape + 1] = n
+        if n == -1 then hole = #shape else known = known * n end
+      end
+    end
+  end
+  local n = x.shape[axis + 1]
+  if not n or (hole and n % known or n - known) ~= 0 then
+    core.fail(("unflatten: axis %d of %s is not {%s}"):format(axis, core.type_text(x), table.concat(sizes, ", ")))
+  end
+  if hole then shape[hole] = n / known end
+  return x:reshape(shape)
+end
+
+-- hstack(tensors): joined along axis 1, vectors along axis 0.
+--   y = op.hstack(op.ones{2, 1}, op.zeros{2, 3})      -- f32[2,4]
+function T.hstack(...)
+  local list = {}
+  for i, x in ipairs(tensors("hstack", ...)) do list[i] = x.ndim == 0 and x:reshape(1) or x end
+  return op.concat(list, { axis = list[1].ndim == 1 and 0 or 1 })
+end
+
+-- vstack(tensors): joined along axis 0, vectors as rows.
+--   y = op.vstack(op.ones{3}, op.zeros{2, 3})      -- f32[3,3]
+function T.vstack(...)
+  local list = {}
+  for i, x in ipairs(tensors("vstack", ...)) do list[i] = x.ndim < 2 and x:reshape(1, -1) or x end
+  return op.concat(list, { axis = 0 })
+end
+
+-- dstack(tensors): joined along axis 2, vectors as [1, n, 1] and matrices as [n, m, 1].
+--   y = op.dstack(op.ones{3}, op.zeros{3})      -- f32[1,3,2]
+function T.dstack(...)
+  local list = {}
+  for i, x in ipairs(tensors("dstack", ...)) do
+    list[i] = x.ndim < 2 and x:reshape(1, -1, 1) or x.ndim == 2 and x:unsqueeze(2) or x
+  end
+  return op.concat(list, { axis = 2 })
+end
+
+-- column_stack(tensors): joined along axis 1, vectors as columns.
+--   y = op.column_stack(op.ones{3}, op.zeros{3})      -- f32[3,2]
+function T.column_stack(...)
+  local list = {}
+  for i, x in ipairs(tensors("column_stack", ...)) do list[i] = x.ndim < 2 and x:reshape(-1, 1) or x end
+  return op.concat(list, { axis = 1 })
+end
+
+-- fliplr(x): axis 1 reversed, as a view.
+--   y = op.fliplr(op.eye(2))
+function T.fliplr(x) return op.flip(x, { axis = { 1 } }) end
+-- flipud(x): axis 0 reversed, as a view.
+--   y = op.flipud(op.eye(2))
+function T.flipud(x) return op.flip(x, { axis = { 0 } }) end
+
+-- broadcast_tensors(tensors): each as a view of the shape that they have together: as many results.
+--   a, b = op.broadcast_tensors(op.ones{3, 1}, op.ones{4})
+function T.broadcast_tensors(...)
+  local list, shape = tensors("broadcast_tensors", ...), {}
+  for _, x in ipairs(list) do
+    for i = 1, x.ndim do
+      local at, n = -i, x.shape[x.ndim - i + 1]
+      if n ~= 1 then
+        if (shape[at] or n) ~= n then core.fail(("broadcast_tensors: sizes %d and %d meet"):format(shape[at], n)) end
+        shape[at] = n
+      end
+      shape.n = math.max(shape.n or 0, i)
+    end
+  end
+  local sizes, out = {}, {}
+  for i = 1, shape.n or 0 do sizes[i] = shape[i - (shape.n + 1)] or 1 end
+  for i, x in ipairs(list) do out[i] = op.broadcast_to(x, { shape = sizes }) end
+  return unpack(out)
+end
+
+-- ---- by index
+
+local function whole(list) return core.tensor(list, { dtype = "i64" }) end
+
+local function triangle(name, rows, columns, offset, upper)
+  need(name, "rows", COUNT, rows)
+  columns, offset = columns or rows, offset or 0
+  need(name, "columns", COUNT, columns)
+  need(name, "offset", AXIS, offset)
+  local r, c = {}, {}
+  for i = 0, rows - 1 do
+    for j = math.max(0, upper and i + offset or 0), math.min(columns - 1, upper and columns or i + offset) do
+      r[#r + 1], c[#c + 1] = i, j
+    end
+  end
+  return #r == 0 and op.zeros({ 2, 0 }, { dtype = "i64" }) or whole { r, c }
+end
+-- tril_indices(rows, columns, offset): rows and columns of the lower triangle of a matrix, i64[2,n]; columns are rows and
+-- offset is 0 by default.
+--   y = op.tril_indices(3)      -- i64[2,6]
+function T.tril_indices(rows, columns, offset) return triangle("tril_indices", rows, columns, offset, false) end
+-- triu_indices(rows, columns, offset): as op.tril_indices, of the upper triangle.
+--   y = op.triu_indices(3, 3, 1)      -- i64[2,3]
+function T.triu_indices(rows, columns, offset) return triangle("triu_indices", rows, columns, offset, true) end
+
+local read_take = options.placed("take_along_dim", { axis = AXIS }, nil, { "axis" })
+-- take_along_dim(x, index, {axis}): op.gather along an axis, x and index broadcasting elsewhere; without axis from x as a
+-- vector.
+--   y = op.take_along_dim(op.eye(3), op.argmax(op.eye(3), {axis = 1, keepdims = true}), 1)      -- f32[3,1]
+function T.take_along_dim(x, index, ...)
+  need("take_along_dim", "index", TENSOR, index)
+  local axis = read_take(...).axis
+  if not axis then return op.take(x, index:reshape(-1)) end
+  axis = axis_of(x, axis)
+  local sx, si = { unpack(x.shape) }, { unpack(index.shape) }
+  for i = 1, x.ndim do
+    if i ~= axis + 1 then sx[i] = math.max(sx[i], si[i] or 1) si[i] = sx[i] end
+  end
+  return op.gather(op.broadcast_to(x, { shape = sx }), op.broadcast_to(index, { shape = si }), { axis = axis })
+end
+
+-- index as op.scatter has it: i of [n] stands for the slices of x at i along axis.
+local function slices(x, axis, index)
+  local shape, line = { unpack(x.shape) }, {}
+  shape[axis + 1] = index.numel
+  for i = 1, x.ndim do line[i] = i == axis + 1 and index.numel or 1 end
+  return op.broadcast_to(index:reshape(line), { shape = shape })
+end
+
+-- index_copy(x, axis, index, src): a copy of x with the slices of src at index along axis.
+--   y = op.index_copy(op.zeros{3, 2}, 0, op.arange(1), op.ones{1, 2})
+function T.index_copy(x, axis, index, src)
+  need("index_copy", "x", TENSOR, x)
+  axis = axis_of(x, need("index_copy", "axis", AXIS, axis))
+  need("index_copy", "index", TENSOR, index)
+  return op.scatter(x, slices(x, axis, index), src, { axis = axis })
+end
+
+-- index_fill(x, axis, index, value): a copy of x with value, a number, in the slices at index along axis.
+--   y = op.index_fill(op.zeros{3, 2}, 0, op.arange(1), 7)
+function T.index_fill(x, axis, index, value)
+  need("index_fill", "x", TENSOR, x)
+  axis = axis_of(x, need("index_fill", "axis", AXIS, axis))
+  need("index_fill", "index", TENSOR, index)
+  return op.scatter(x, slices(x, axis, index), op.full({}, value, { dtype = x.dtype }):to(x.device), { axis = axis })
+end
+
+-- ---- made of others
+
+-- block_diag(tensors): matrices along the diagonal of one, zeros elsewhere; vectors are rows.
+--   y = op.block_diag(op.ones{2, 2}, op.ones{1, 3})      -- f32[3,5]
+function T.block_diag(...)
+  local list, columns, at, rows = {}, 0, 0, {}
+  for i, x in ipairs(tensors("block_diag", ...)) do
+    list[i] = x.ndim < 2 and x:reshape(1, -1) or x
+    columns = columns + list[i].shape[2]
+  end
+  for i, x in ipairs(list) do
+    rows[i] = op.pad(x, { pads = { at, columns - at - x.shape[2] } })
+    at = at + x.shape[2]
+  end
+  return op.concat(rows, { axis = 0 })
+end
+
+-- cartesian_prod(tensors): all tuples of one element of each vector, as rows; the last varies fastest.
+--   y = op.cartesian_prod(op.arange(2), op.arange(3))      -- i64[6,2]
+function T.cartesian_prod(...)
+  local list = tensors("cartesian_prod", ...)
+  if #list == 1 then return list[1] end
+  local grids = { op.meshgrid(unpack(list)) }
+  for i, g in ipairs(grids) do grids[i] = g:reshape(-1) end
+  return op.stack(grids, { axis = 1 })
+end
+
+local read_combinations = options.placed("combinations", { r = COUNT, replacement = FLAG }, { r = 2, replacement = false }, { "r", "replacement" })
+-- combinations(x, {r = 2, replacement = false}): all r elements of a vector in its order, as rows; with replacement one
+-- may stand again.
+--   y = op.combinations(op.arange(3))      -- i64[3,2]
+function T.combinations(x, ...)
+  need("combinations", "x", TENSOR, x)
+  local o, rows, row = read_combinations(...), {}, {}
+  local r, n = o.r or 2, x.numel
+  local function fill(k, from)
+    if k > r then rows[#rows + 1] = { unpack(row) } return end
+    for i = from, n - 1 do
+      row[k] = i
+      fill(k + 1, o.replacement and i or i + 1)
+    end
+  end
+  fill(1, 0)
+  if #rows == 0 or r == 0 then return op.zeros({ r == 0 and 0 or #rows, r }, { dtype = x.dtype }) end
+  return op.take(x, whole(rows))
+end
+
+local read_vander = options.placed("vander", { n = COUNT, increasing = FLAG }, { increasing = false }, { "n", "increasing" })
+-- vander(x, {n, increasing = false}): the powers n - 1 .. 0 of a vector's elements as columns, or 0 .. n - 1 if
+-- increasing; n is the length of x by default.
+--   y = op.vander(op.arange(3):cast "f32")      -- f32[3,3]
+function T.vander(x, ...)
+  need("vander", "x", TENSOR, x)
+  local o, powers = read_vander(...), {}
+  local n = o.n or x.shape[x.ndim]
+  local p = op.ones_like(x)
+  for i = 1, n do
+    powers[o.increasing and i or n + 1 - i] = p
+    if i < n then p = p * x end
+  end
+  if n == 0 then return op.zeros({ x.numel, 0 }, { dtype = x.dtype }) end
+  return op.stack(powers, { axis = -1 })
+end
+
+local read_logspace = options.placed("logspace", { num = COUNT, base = options.number { above = 0 }, dtype = options.dtype }, { num = 50, base = 10, dtype = "f32" },
+  { "num", "base", "dtype" })
+-- logspace(start, stop, {num = 50, base = 10, dtype = "f32"}): base to the powers that op.linspace gives.
+--   y = op.logspace(0, 2, 3)      -- 1, 10, 100
+function T.logspace(start, stop, ...)
+  local o = read_logspace(...)
+  local at = op.linspace(need("logspace", "start", options.number(), start), need("logspace", "stop", options.number(), stop),
+    { num = o.num or 50, dtype = "f64" })
+  return op.pow(op.full({}, o.base or 10, { dtype = "f64" }), at):cast(o.dtype or "f32")
+end
+
+-- ---- statistics
+
+local reduce = { axis = options.each(AXIS), correction = options.number(), keepdims = FLAG }
+local read_std_mean, read_var_mean = options.of("std_mean", reduce), options.of("var_mean", reduce)
+-- std_mean(x, {axis, correction = 1, keepdims = false}): op.std with PyTorch's correction, and op.mean: two results.
+--   local s, m = op.std_mean(op.ones{2, 3}, {axis = 1})
+function T.std_mean(x, given)
+  local o = read_std_mean(given)
+  return op.std(x, { axis = o.axis, correction = o.correction or 1, keepdims = o.keepdims or false }),
+    op.mean(x, { axis = o.axis, keepdims = o.keepdims or false })
+end
+-- var_mean(x, {axis, correction = 1, keepdims = false}): op.var with PyTorch's correction, and op.mean: two results.
+--   local v, m = op.var_mean(op.ones{2, 3}, {axis = 1})
+function T.var_mean(x, given)
+  local o = read_var_mean(given)
+  return op.var(x, { axis = o.axis, correction = o.correction or 1, keepdims = o.keepdims or false }),
+    op.mean(x, { axis = o.axis, keepdims = o.keepdims or false })
+end
+
+local read_aminmax = options.of("aminmax", { axis = AXIS, keepdims = FLAG })
+-- aminmax(x, {axis, keepdims = false}): op.min and op.max: two results.
+--   local low, high = op.aminmax(op.arange(4))
+function T.aminmax(x, given)
+  local o = read_aminmax(given)
+  return op.min(x, o), op.max(x, o)
+end
+
+local read_cov = options.placed("cov", { correction = options.number() }, { correction = 1 }, { "correction" })
+-- cov(x, {correction = 1}): covariances of the rows of x, of which columns are observations: sums over n - correction.
+--   y = op.cov(op.eye(3))      -- f32[3,3]
+function T.cov(x, ...)
+  need("cov", "x", TENSOR, x)
+  local correction = read_cov(...).correction or 1
+  local rows = x.ndim < 2 and x:reshape(1, -1) or x
+  local d = rows - rows:mean { axis = 1, keepdims = true }
+  local y = d:matmul(d.dtype:match "^complex" and d:T():conj() or d:T()) / (rows.shape[2] - correction)
+  return x.ndim < 2 and y:reshape {} or y
+end
+
+-- corrcoef(x): correlations of the rows of x, covariances over the roots of both variances.
+--   y = op.corrcoef(op.eye(3))      -- f32[3,3]
+function T.corrcoef(x)
+  local c = T.cov(x)
+  if c.ndim == 0 then return c / c end
+  local s = c:diagonal():sqrt()
+  return (c / s:unsqueeze(1) / s:unsqueeze(0)):clamp(-1, 1)
+end
+
+local read_histc = options.placed("histc", { bins = options.whole { least = 1 }, min = options.number(), max = options.number() }, { bins = 100, min = 0, max = 0 },
+  { "bins", "min", "max" })
+-- histc(x, {bins = 100, min = 0, max = 0}): counts of op.histogram in the type of x, without its edges; of the range of
+-- x where min is max.
+--   y = op.histc(op.arange(4):cast "f32", 2)      -- 2, 2
+function T.histc(x, ...)
+  need("histc", "x", TENSOR, x)
+  local o = read_histc(...)
+  local low, high = o.min or 0, o.max or 0
+  local counts = op.histogram(x:reshape(-1), low == high and { bins = o.bins or 100 } or { bins = o.bins or 100, low = low, high = high })
+  return counts:cast(x.dtype)
+end
+
+local read_cumtrapezoid = options.placed("cumulative_trapezoid", { dx = options.number(), axis = AXIS }, { dx = 1, axis = -1 }, { "dx", "axis" })
+-- cumulative_trapezoid(y, {dx = 1, axis = -1}): running integrals along axis by the trapezoidal rule, dx apart: one less
+-- than y has.
+--   y = op.cumulative_trapezoid(op.ones{4})      -- 1, 2, 3
+function T.cumulative_trapezoid(y, ...)
+  need("cumulative_trapezoid", "y", TENSOR, y)
+  local o = read_cumtrapezoid(...)
+  local axis = axis_of(y, o.axis or -1)
+  local n = y.shape[axis + 1]
+  return op.cumsum((y:narrow(axis, 0, n - 1) + y:narrow(axis, 1, n - 1)) * ((o.dx or 1) / 2), { axis = axis })
+end
+
+-- dist(x, y [, p]): the norm of order p, by default 2, of x - y.
+--   y = op.dist(op.ones{4}, op.zeros{4})      -- 2
+function T.dist(x, y, p) return op.norm(x - y, { ord = need("dist", "p", options.number(), p or 2) }) end
+
+local read_col2im = options.of("col2im", { size = options.list(COUNT, 2), window = AXES, stride = AXES, padding = AXES, dilation = AXES })
+-- col2im(x, {size, window, stride = 1, padding = 0, dilation = 1}): the reverse of op.im2col, elements of windows added up
+-- where they overlap, as PyTorch's fold: [.., C kh kw, windows] -> [.., C, H, W] with size {H, W}.
+--   y = op.col2im(op.ones{1, 4, 9}, {size = {4, 4}, window = 2})      -- f32[1,1,4,4]
+function T.col2im(x, given)
+  need("col2im", "x", TENSOR, x)
+  local o = read_col2im(given)
+  local function two(v, default)
+    v = v or default
+    return type(v) == "table" and (v[2] and v or { v[1], v[1] }) or { v, v }
+  end
+  if not o.size or not o.window then core.fail "col2im: options 'size' and 'window' are needed" end
+  local k, s, p, d = two(o.window), two(o.stride, 1), two(o.padding, 0), two(o.dilation, 1)
+  local places, shape, n = {}, { unpack(x.shape) }, x.ndim
+  for i = 1, 2 do places[i] = math.floor((o.size[i] + 2 * p[i] - d[i] * (k[i] - 1) - 1) / s[i]) + 1 end
+  if n < 2 or places[1] * places[2] ~= shape[n] or shape[n - 1] % (k[1] * k[2]) ~= 0 then
+    core.fail(("col2im: %s is not of %d x %d windows of %d x %d elements"):format(core.type_text(x), places[1], places[2], k[1], k[2]))
+  end
+  local lead = { unpack(shape, 1, n - 2) }
+  lead[#lead + 1] = shape[n - 1] / (k[1] * k[2])
+  local m = #lead
+  local sizes = { unpack(lead) }
+  for _, v in ipairs { k[1], k[2], places[1], places[2] } do sizes[#sizes + 1] = v end
+  local order = {}
+  for i = 0, m - 1 do order[i + 1] = i end
+  for _, i in ipairs { m + 2, m + 3, m, m + 1 } do order[#order + 1] = i end -- places, then windows
+  local v = x:reshape(sizes):permute(order)
+  for i = 2, 1, -1 do -- the last axis holds the windows of axis m + i - 1
+    if d[i] > 1 then
+      local wide = { unpack(v.shape) }
+      wide[#wide] = (k[i] - 1) * d[i] + 1
+      local start, stop, step = {}, {}, {}
+      for a = 1, #wide do start[a], stop[a], step[a] = 0, wide[a], a == #wide and d[i] or 1 end
+      v = op.slice_update(op.zeros(wide, { dtype = v.dtype }):to(v.device), v, { start = start, stop = stop, step = step })
+    end
+    v = op.fold(v, { axis = m + i - 1, length = o.size[i] + 2 * p[i], step = s[i] })
+  end
+  return v:narrow(m, p[1], o.size[1]):narrow(m + 1, p[2], o.size[2])
+end
+
+return T
