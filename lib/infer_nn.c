@@ -362,6 +362,11 @@ int ts_shape_rule_cross_entropy(TsInfer *inf) {
                  ts_dtype_name((TsDtype)t->dtype));
     return -1;
   }
+  if (!index && ts_meta_same_shape(&rows, t)) {
+    ts_error_set(inf->err, TS_ERR_dtype, "cross_entropy: classes must be integers, not %s",
+                 ts_dtype_name((TsDtype)t->dtype));
+    return ts_error_hint(inf->err, "target:cast(\"i64\"); floats are probabilities, [.., C]");
+  }
   if (!ts_meta_same_shape(index ? &rows : x, t)) {
     ts_infer_mismatch(inf,
                       index ? "a target index for each row of logits is needed"

@@ -47,6 +47,8 @@
 #define WIDE     TS_FINITE_WIDE
 #define KEEPS    TS_FINITE_KEEPS
 #define ALWAYS   TS_FINITE_ALWAYS
+#define LOW      TS_AUTOCAST_LOW
+#define FULL     TS_AUTOCAST_FULL
 
 enum { USUAL_STEPS = 1, USUAL_CODE = 24 };
 
@@ -67,7 +69,7 @@ static TsOpInfo table[TS_OP_COUNT] = {
 };
 
 static const char *const class_name[] = {"pointwise", "reduce", "scan",    "view",
-                                         "kernel",    "random", "compose", "eager"};
+                                         "kernel",    "random", "compose", "direct"};
 
 const char *ts_op_class_name(TsClass c) { return class_name[c]; }
 

@@ -15,7 +15,7 @@ typedef enum TsOp {
 
 /* How an operator is executed. KERNEL: a function of its own, ts_exec_<name>,
  * into outputs that the VM allocated. COMPOSE: defined by other operators,
- * ts_compose_<name> (ir/compose/). EAGER: the same, and calls that run at once have a
+ * ts_compose_<name> (ir/compose/). DIRECT: the same, and calls that run at once have a
  * function as well, ts_exec_<name>, with the definition's bits. */
 typedef enum TsClass {
   TS_CLASS_POINTWISE,
@@ -25,12 +25,12 @@ typedef enum TsClass {
   TS_CLASS_KERNEL,
   TS_CLASS_RANDOM,
   TS_CLASS_COMPOSE,
-  TS_CLASS_EAGER,
+  TS_CLASS_DIRECT,
 } TsClass;
 
 /* Whether a row has a definition in other operators, which are what graphs have of it. */
 static inline bool ts_class_composed(int cls) {
-  return cls == TS_CLASS_COMPOSE || cls == TS_CLASS_EAGER;
+  return cls == TS_CLASS_COMPOSE || cls == TS_CLASS_DIRECT;
 }
 
 enum { TS_MAX_IN = 8, TS_MAX_OUT = 8, TS_MAX_ATTR = 16 };
@@ -108,6 +108,13 @@ typedef enum TsFinite {
   TS_FINITE_ALWAYS,
 } TsFinite;
 
+/* In which type an operator runs where the program asks for automatic casts (vm/autocast.c). */
+typedef enum TsAutocast {
+  TS_AUTOCAST_none, /* in that of its operands */
+  TS_AUTOCAST_LOW,  /* in the one asked for, of 16 bits */
+  TS_AUTOCAST_FULL, /* in f32 at least */
+} TsAutocast;
+
 typedef struct TsOpInfo {
   const char *name;
   uint8_t cls, types, npar; /* types: accepted kinds; npar: attributes that are operands */
@@ -117,7 +124,7 @@ typedef struct TsOpInfo {
   uint8_t required;       /* bit i: input i is */
   uint8_t variadic;       /* the last one repeats */
   uint8_t nattr;
-  uint8_t steps, code, fails, finite;
+  uint8_t steps, code, fails, finite, autocast;
   bool slow, wide, kernel, apart, picks, commutes, scalars, positive;
   bool keeps_float; /* float inputs of one dtype give that dtype */
   bool gives_bool;  /* whatever the inputs are */

@@ -3,6 +3,7 @@
  *
  *   core.guarded(leave, f, ...)   f(...); then leave(fine), which is not interrupted
  *   core.no_grad(f, ...)          f(...), and what it calls is not recorded
+ *   core.autocast(dtype, f, ...)  f(...), with casts to f16 or bf16; false: without
  *   core.held(f, ...)             f(...) without interrupts: it is short, and done whole
  *   core.unrecorded()             until the innermost of these ends, calls are not recorded
  *
@@ -21,6 +22,7 @@
 TsLuaState ts_lua_state(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   TsLuaState s = {.no_grad = c->no_grad,
+                  .autocast = c->autocast,
                   .capture = c->capture,
                   .region = c->region,
                   .stream_depth = c->stream_depth};
@@ -31,6 +33,7 @@ TsLuaState ts_lua_state(lua_State *L) {
 void ts_lua_restore(lua_State *L, const TsLuaState *s) {
   TsContext *c = ts_lua_context(L);
   c->no_grad = s->no_grad;
+  c->autocast = s->autocast;
   c->region = s->region;
   c->stream_depth = s->stream_depth;
   if (c->capture != s->capture)
@@ -51,7 +54,7 @@ int ts_lua_guard_raise(lua_State *L) {
     luaL_gsub(
         L, text, boundary,
         "a coroutine yields inside of a function that is captured, that a control operator "
-        "runs, or that has set something (no_grad, device, ..) meanwhile\n"
+        "runs, or that has set something (no_grad, autocast, device, ..) meanwhile\n"
         "  hint: yield outside of it");
   return lua_error(L);
 }
@@ -100,6 +103,34 @@ static int no_grad(lua_State *L) {
   return status ? ts_lua_guard_raise(L) : lua_gettop(L);
 }
 
+static int autocast(lua_State *L) {
+  TsLuaState s = ts_lua_guard_begin(L);
+  TsDtype d = TS_DT_none;
+  if (lua_type(L, 1) == LUA_TSTRING)
+    d = ts_dtype_parse(lua_tostring(L, 1), (int)strlen(lua_tostring(L, 1)));
+  bool off = lua_type(L, 1) == LUA_TBOOLEAN && !lua_toboolean(L, 1);
+  if (!off && d != TS_DT_f16 && d != TS_DT_bf16)
+    return ts_lua_fail(L, TS_ERR_argument,
+                       "autocast: the dtype is 'bf16' or 'f16', or false for no casts, not %s",
+                       lua_isnoneornil(L, 1)           ? "nothing"
+                       : lua_type(L, 1) != LUA_TSTRING ? luaL_typename(L, 1)
+                                                       : lua_tostring(L, 1));
+  if (!is_callable(L, 2))
+    return ts_lua_fail(L, TS_ERR_argument, "autocast: a function is needed, not a %s",
+                       luaL_typename(L, 2));
+  ts_lua_context(L)->autocast = off ? 0 : (uint8_t)d;
+  int status = ts_lua_guard(L, lua_gettop(L) - 2, &s);
+  return status ? ts_lua_guard_raise(L) : lua_gettop(L) - 1;
+}
+
+/* autocast_dtype(): the word, or nil where no casts are made. */
+static int autocast_dtype(lua_State *L) {
+  TsDtype d = (TsDtype)ts_lua_context(L)->autocast;
+  if (!d) return 0;
+  lua_pushstring(L, ts_dtype_name(d));
+  return 1;
+}
+
 static int held(lua_State *L) {
   TsLuaState s = ts_lua_guard_begin(L);
   luaL_checkany(L, 1);
@@ -135,6 +166,8 @@ static int need_function(lua_State *L) {
 void ts_lua_open_guard(lua_State *L) {
   static const luaL_Reg functions[] = {{"guarded", guarded},
                                        {"no_grad", no_grad},
+                                       {"autocast", autocast},
+                                       {"autocast_dtype", autocast_dtype},
                                        {"held", held},
                                        {"unrecorded", unrecorded},
                                        {"callable", callable},

@@ -8,6 +8,7 @@
 /* What the context was set to. */
 typedef struct TsLuaState {
   int no_grad;
+  uint8_t autocast;
   int stream_depth;
   struct TsRegion *region;
   struct TsCapture *capture;
@@ -24,6 +25,6 @@ TsLuaState ts_lua_guard_begin(lua_State *L);
 int ts_lua_guard(lua_State *L, int n, const TsLuaState *s);
 int ts_lua_guard_raise(lua_State *L);
 
-void ts_lua_open_guard(lua_State *L); /* core.guarded, core.no_grad, core.held */
+void ts_lua_open_guard(lua_State *L); /* core.guarded, core.no_grad, core.autocast, core.held */
 
 #endif

@@ -352,6 +352,10 @@ static void put_returns(TsOp op, const TsOpInfo *o, int width, TsText *out) {
   put_heading(out, "returns");
   ts_help_wrap(out, line.at, HEADING, HEADING, width);
   ts_text_free(&line);
+  if (!o->autocast) return;
+  put_heading(out, "autocast");
+  ts_text_format(out, "%s\n",
+                 o->autocast == TS_AUTOCAST_LOW ? "takes bf16 or f16" : "takes f32");
 }
 
 /* ---- examples: a value for every option that has to be given */

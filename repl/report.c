@@ -442,7 +442,9 @@ static void put_method_hint(TsText *out, const char *message) {
   memcpy(name, at, n);
   name[n] = 0;
   const char *hint = ts_lua_elsewhere("module", name);
-  if (hint) ts_text_format(out, "\n  hint: %s", hint);
+  if (strstr(end, "(a number value)") || strstr(end, "(a string value)"))
+    ts_text_format(out, "\n  hint: it is a value, not a function: x.%s", name);
+  else if (hint) ts_text_format(out, "\n  hint: %s", hint);
 }
 
 /* Hints on errors of Lua's own: a tensor beside a number with < has no metamethod; nor is it a table

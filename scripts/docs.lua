@@ -125,6 +125,7 @@ local function put_operator(row, accuracy)
   end
   if help.dtypes then put("- dtypes: %s", help.dtypes[1]) end
   if help.returns and help.returns[1] ~= "" then put("- returns: %s", plain(help.returns[1])) end
+  if help.autocast then put("- autocast: %s", help.autocast[1]) end
   if row.adjoint ~= "none" then put("- adjoint: `%s`", row.adjoint) end
   if accuracy[row.name] then put("- largest error: %s", accuracy_text(accuracy[row.name])) end
   put("- class: %s", row.class)

@@ -6,6 +6,7 @@
 
 #include "devices/cpu_pool.h"
 #include "devices/device.h"
+#include "vm/autocast.h"
 #include "vm/core/capture.h"
 #include "vm/core/defer.h"
 #include "vm/drive/random.h"
@@ -24,7 +25,7 @@
 #define HANDLER_VIEW(name)      ts_view_##name
 #define HANDLER_KERNEL(name)    ts_exec_##name
 #define HANDLER_COMPOSE(name)   ts_exec_compose
-#define HANDLER_EAGER(name)     ts_exec_##name
+#define HANDLER_DIRECT(name)     ts_exec_##name
 
 TsHandler *const ts_vm_handler[TS_OP_COUNT] = {
 #define OP(name, cls, ...) [TS_OP_##name] = HANDLER_##cls(name),
@@ -39,9 +40,9 @@ TsHandler *const ts_vm_handler[TS_OP_COUNT] = {
 #define FITS_VIEW(name)
 #define FITS_KERNEL(name)
 #define FITS_COMPOSE(name)
-#define FITS_EAGER(name) [TS_OP_##name] = ts_fits_##name,
+#define FITS_DIRECT(name) [TS_OP_##name] = ts_fits_##name,
 
-static TsEagerFits *const eager_fits[TS_OP_COUNT] = {
+static TsDirectFits *const eager_fits[TS_OP_COUNT] = {
 #define OP(name, cls, ...) FITS_##cls(name)
 #include "lib/ops.def"
 #undef OP
@@ -301,7 +302,7 @@ static int call_composed(TsCall *call, const TsOpInfo *o, int room, int *nout) {
     if (ts_op_check_attrs(call->op, preset, &c->err)) return -1;
     call->attr = preset;
   }
-  bool steps = o->cls != TS_CLASS_EAGER || c->trap;
+  bool steps = o->cls != TS_CLASS_DIRECT || c->trap;
   for (int i = 0; i < call->nin && !steps; i++)
     steps = call->in[i] && (call->in[i]->meta.weak || call->in[i]->meta.device);
   if (steps || !eager_fits[call->op](call, out)) return ts_vm_compose(call, room, nout);
@@ -317,6 +318,8 @@ int ts_vm_call(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr
   TsCall call = {.ctx = c, .op = op, .nin = nin, .nout = 1, .in = in, .out = out, .attr = attr};
   /* What does not run now would not hear of it. */
   bool later = c->capture || (c->watched && !c->inside);
+  if (c->autocast && (c->capture || !c->inside))
+    return ts_autocast_call(c, op, nin, in, attr, room, nout, out);
   if (later && ts_cpu_interrupted()) return ts_call_interrupted(c, op);
   if (c->capture) return ts_capture_call(c, op, nin, in, attr, room, nout, out);
   if (later && c->defer->call(&call)) return *nout = call.nout, 0;

@@ -14,11 +14,19 @@
 
 #include "ir/compose/build.h"
 
+/* Which elements of a value another has: along each axis n, `step` apart, from `start` on. Axes
+ * behind the value's are of one element. */
+typedef struct TsBox {
+  int64_t start[TS_MAX_RANK], step[TS_MAX_RANK], n[TS_MAX_RANK];
+} TsBox;
+
 /* One call to be differentiated. grad[i] is the gradient of out[i], of its dtype and
  * shape, or NULL where nothing depends on it. The function stores the gradient of input i
  * in grad_in[i] (preset to NULL, which means zero) where wanted[i]; it may leave it with
  * broadcast axes not yet summed and in another dtype: ts_adjoint_fit makes it that of the
- * input. Returns 0, or -1 with the builder failed. */
+ * input. With `boxed`, grad_in[0] is of the elements `box` of input 0, of its rank and dtype, and
+ * the others' is zero: what is a part of something says so and leaves to ts_boxes_sum what many
+ * parts add up to. Returns 0, or -1 with the builder failed. */
 typedef struct TsAdjoint {
   TsBuild *b;
   TsOp op;
@@ -28,6 +36,8 @@ typedef struct TsAdjoint {
   const TsVal *grad;
   const bool *wanted;
   TsVal *grad_in;
+  bool boxed;
+  TsBox box;
   void *arg; /* of the tape entry */
 } TsAdjoint;
 

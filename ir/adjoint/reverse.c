@@ -2,12 +2,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/adjoint/adjoint.h"
+#include "ir/adjoint/boxes.h"
+
+/* A gradient of a part of a value, not yet added to the value's. */
+typedef struct Part {
+  struct Part *next;
+  TsBoxed at;
+} Part;
 
 /* Values by their address: open addressing, never full. */
 typedef struct Slot {
   TsVal value, grad;
-  bool active; /* depends on an x */
+  Part *part, **end; /* in the order in which they arrived */
+  int npart, line;   /* of the first of them */
+  bool active;       /* depends on an x */
   bool held;
   int maker; /* the first entry that gives it, from 1 */
 } Slot;
@@ -63,9 +71,50 @@ static void mark(Map *m, const TsReverse *r) {
   }
 }
 
-static void accumulate(TsBuild *b, Map *m, TsVal v, TsVal g) {
+static void drop_parts(Slot *s) {
+  for (Part *next; s->part; s->part = next) {
+    next = s->part->next;
+    free(s->part);
+  }
+  s->npart = 0;
+}
+
+/* The value's whole gradient, so far. */
+static TsVal settled(const TsReverse *r, Slot *s) {
+  TsBuild *b = r->b;
+  if (!s->npart || b->failed) return s->grad;
+  TsBoxed *all = malloc(sizeof *all * (size_t)s->npart);
+  int n = 0, line = r->line ? *r->line : 0;
+  for (Part *p = s->part; all && p; p = p->next) all[n++] = p->at;
+  if (r->line) *r->line = s->line;
+  if (all)
+    s->grad = ts_boxes_sum(b, s->grad, s->value, n, all);
+  else
+    ts_build_fail(b, TS_ERR_memory, "out of memory");
+  if (r->line) *r->line = line;
+  free(all);
+  drop_parts(s);
+  return s->grad;
+}
+
+static void accumulate(const TsReverse *r, Map *m, TsVal v, TsVal g) {
   Slot *s = enter(m, v);
-  s->grad = s->grad ? ts_build_add(b, s->grad, g) : g;
+  TsVal before = settled(r, s);
+  s->grad = before ? ts_build_add(r->b, before, g) : g;
+}
+
+static void accumulate_part(const TsReverse *r, Map *m, TsVal v, TsVal g, const TsBox *box) {
+  Slot *s = enter(m, v);
+  Part *p = malloc(sizeof *p);
+  if (!p) {
+    ts_build_fail(r->b, TS_ERR_memory, "out of memory");
+    return;
+  }
+  if (!s->part && r->line) s->line = *r->line;
+  *p = (Part){NULL, {g, *box}};
+  *(s->part ? s->end : &s->part) = p;
+  s->end = &p->next;
+  s->npart++;
 }
 
 /* Integers beside floats are seen as the floats that the call made of them: adjoints would
@@ -104,8 +153,10 @@ static int run_adjoint(TsReverse *r, Map *m, const TsTapeEntry *t, TsAdjoint *a,
     return -1;
   }
   for (int k = 0; k < t->nin; k++)
-    if (wanted[k] && grad_in[k])
-      accumulate(r->b, m, t->in[k], ts_adjoint_fit(r->b, grad_in[k], t->in[k]));
+    if (wanted[k] && grad_in[k] && k == 0 && a->boxed)
+      accumulate_part(r, m, t->in[k], grad_in[k], &a->box);
+    else if (wanted[k] && grad_in[k])
+      accumulate(r, m, t->in[k], ts_adjoint_fit(r->b, grad_in[k], t->in[k]));
   return r->b->failed ? -1 : 0;
 }
 
@@ -116,7 +167,7 @@ static int step(TsReverse *r, Map *m, const TsTapeEntry *t, TsVal *grads, bool *
   for (int k = 0; k < t->nout; k++) {
     Slot *s = t->out[k] ? find(m, t->out[k]) : NULL;
     bool ours = s && s->value && s->active && !s->held && s->maker == t - r->tape + 1;
-    grad[k] = ours ? s->grad : NULL;
+    grad[k] = ours ? settled(r, s) : NULL;
     any |= grad[k] != NULL;
   }
   if (!any) return 0;
@@ -148,11 +199,12 @@ int ts_reverse(TsReverse *r) {
   } else {
     mark(&m, r);
     for (int i = 0; i < r->ny; i++)
-      if (r->dy[i] && find(&m, r->y[i])->active) accumulate(r->b, &m, r->y[i], r->dy[i]);
+      if (r->dy[i] && find(&m, r->y[i])->active) accumulate(r, &m, r->y[i], r->dy[i]);
     for (int i = r->ntape; i-- > 0 && !failed;)
       failed = step(r, &m, &r->tape[i], grads, wanted);
   }
-  for (int i = 0; i < r->nx; i++) r->dx[i] = failed ? NULL : find(&m, r->x[i])->grad;
+  for (int i = 0; i < r->nx; i++) r->dx[i] = failed ? NULL : settled(r, find(&m, r->x[i]));
+  for (size_t i = 0; m.slot && i <= m.mask; i++) drop_parts(&m.slot[i]);
   free(m.slot);
   free(grads);
   free(wanted);

@@ -33,20 +33,23 @@ int ts_adjoint_permute(TsAdjoint *a) {
   return 0;
 }
 
-/* g as elements [start, start + size of g) of an axis of n elements, zeros around. */
-static TsVal spread(TsBuild *b, TsVal g, int axis, int64_t start, int64_t n) {
-  int64_t pads[2 * TS_MAX_RANK] = {0};
-  const TsMeta *m = b->meta(b, g);
-  if (m->dim[axis] == n) return g;
-  pads[0] = start, pads[1] = n - start - m->dim[axis];
-  return ts_build(b, TS_OP_pad, TS_IN(g),
-                  TS_ATTRS({"pads", ts_b_ints(pads, 2 * (m->ndim - axis))}), NULL);
+/* The call's gradient is that of all of x, until axes are cut. */
+static TsBox *within(TsAdjoint *a, TsVal g) {
+  TsMeta x = meta_of(a, 0);
+  a->boxed = true;
+  a->grad_in[0] = g;
+  for (int i = 0; i < TS_MAX_RANK; i++) {
+    a->box.start[i] = 0, a->box.step[i] = 1;
+    a->box.n[i] = i < x.ndim ? x.dim[i] : 1;
+  }
+  return &a->box;
 }
 
 int ts_adjoint_narrow(TsAdjoint *a) {
   TsMeta x = meta_of(a, 0);
   int axis = normal_axis(a->attr[0].i, x.ndim);
-  a->grad_in[0] = spread(a->b, a->grad[0], axis, a->attr[1].i, x.dim[axis]);
+  TsBox *box = within(a, a->grad[0]);
+  box->start[axis] = a->attr[1].i, box->n[axis] = a->attr[2].i;
   return 0;
 }
 
@@ -66,30 +69,17 @@ static TsVal write_slice(TsBuild *b, TsOp op, TsVal x, TsVal src, const TsAttr *
   return b->failed ? NULL : b->emit(b, op, 2, (TsVal[]){x, src}, range, NULL);
 }
 
-/* Contiguous parts are padded with zeros; others are written among zeros. */
 int ts_adjoint_slice(TsAdjoint *a) {
-  TsBuild *b = a->b;
   const TsAttr *range = a->attr;
   TsMeta x = meta_of(a, 0);
-  int64_t pads[2 * TS_MAX_RANK] = {0};
-  bool whole = true, apart = false;
+  TsBox *box = within(a, a->grad[0]);
   for (int i = 0; i < range[0].n; i++) {
-    int64_t start = range[0].ints[i],
-            step = range[2].type == TS_ATTR_ints ? range[2].ints[i] : 1;
-    int64_t n = ts_slice_count(x.dim[i], &start, range[1].ints[i], step);
-    if (n == 0) start = 0;
-    pads[2 * i] = start, pads[2 * i + 1] = x.dim[i] - start - n;
-    whole &= n == x.dim[i] && (step > 0 || n == 1);
-    apart |= step != 1 && n > 1;
+    box->start[i] = range[0].ints[i];
+    box->step[i] = range[2].type == TS_ATTR_ints ? range[2].ints[i] : 1;
+    box->n[i] = ts_slice_count(x.dim[i], &box->start[i], range[1].ints[i], box->step[i]);
+    if (box->n[i] <= 1) box->step[i] = 1;
+    if (box->n[i] == 0) box->start[i] = 0;
   }
-  if (whole)
-    a->grad_in[0] = a->grad[0];
-  else if (apart)
-    a->grad_in[0] = write_slice(b, TS_OP_slice_update, ts_common_zeros(b, (TsDtype)x.dtype, &x),
-                                a->grad[0], range);
-  else
-    a->grad_in[0] = ts_build(b, TS_OP_pad, TS_IN(a->grad[0]),
-                             TS_ATTRS({"pads", ts_b_ints(pads, 2 * x.ndim)}), NULL);
   return 0;
 }
 
@@ -119,7 +109,8 @@ int ts_adjoint_select(TsAdjoint *a) {
   int64_t at = a->attr[1].i < 0 ? a->attr[1].i + x.dim[axis] : a->attr[1].i;
   TsVal g = ts_build(a->b, TS_OP_unsqueeze, TS_IN(a->grad[0]),
                      TS_ATTRS({"axis", ts_b_int(axis)}), NULL);
-  if (g) a->grad_in[0] = spread(a->b, g, axis, at, x.dim[axis]);
+  TsBox *box = within(a, g);
+  box->start[axis] = at, box->n[axis] = 1;
   return 0;
 }
 

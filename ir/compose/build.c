@@ -12,7 +12,7 @@
 #define ENTRY_VIEW(name)
 #define ENTRY_KERNEL(name)
 #define ENTRY_COMPOSE(name) [TS_OP_##name] = ts_compose_##name,
-#define ENTRY_EAGER(name)   ENTRY_COMPOSE(name)
+#define ENTRY_DIRECT(name)   ENTRY_COMPOSE(name)
 
 TsComposeFn *const ts_compose_table[TS_OP_COUNT] = {
 #define OP(name, cls, ...) ENTRY_##cls(name)

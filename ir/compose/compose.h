@@ -11,7 +11,7 @@
 #define DECLARE_VIEW(name)
 #define DECLARE_KERNEL(name)
 #define DECLARE_COMPOSE(name) TsComposeFn ts_compose_##name;
-#define DECLARE_EAGER(name)   DECLARE_COMPOSE(name)
+#define DECLARE_DIRECT(name)   DECLARE_COMPOSE(name)
 #define OP(name, cls, ...)    DECLARE_##cls(name)
 #include "lib/ops.def"
 #undef OP
@@ -22,6 +22,6 @@
 #undef DECLARE_VIEW
 #undef DECLARE_KERNEL
 #undef DECLARE_COMPOSE
-#undef DECLARE_EAGER
+#undef DECLARE_DIRECT
 
 #endif

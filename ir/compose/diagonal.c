@@ -3,6 +3,9 @@
 
 /* Where the diagonal number `offset` of n x m elements begins, and how many it has. */
 static int64_t diagonal_of(int64_t n, int64_t m, int64_t offset, int64_t *start) {
+  offset = offset < -n  ? -n
+           : offset > m ? m
+                        : offset; /* outside of it all are one, and empty */
   int64_t rows = offset < 0 ? n + offset : n, columns = offset > 0 ? m - offset : m;
   int64_t count = rows < columns ? rows : columns;
   *start = offset < 0 ? -offset * m : offset;
@@ -90,10 +93,18 @@ int ts_compose_trace(TsCompose *k) {
 }
 
 /* Zeros with x on a diagonal of new last axes. */
-static TsVal embedded(TsBuild *b, TsVal x, int64_t offset) {
+static TsVal embedded(TsBuild *b, TsOp op, TsVal x, int64_t offset) {
   TsMeta m = *b->meta(b, x);
   int nd = m.ndim;
-  int64_t count = m.dim[nd - 1], n = count + (offset < 0 ? -offset : offset), start;
+  const int64_t most = INT32_MAX; /* the square of a side fits into 64 bits */
+  int64_t count = m.dim[nd - 1], start;
+  if (count > most || offset > most - count || offset < count - most) {
+    ts_build_fail(b, TS_ERR_attribute,
+                  "%s: offset %lld of %lld elements is too far from the diagonal",
+                  ts_op_info(op)->name, (long long)offset, (long long)count);
+    return NULL;
+  }
+  int64_t n = count + (offset < 0 ? -offset : offset);
   diagonal_of(n, n, offset, &start);
   m.dim[nd - 1] = n * n;
   TsVal y;
@@ -117,7 +128,7 @@ static TsVal embedded(TsBuild *b, TsVal x, int64_t offset) {
 int ts_compose_diag_embed(TsCompose *k) {
   int nd = k->b->meta(k->b, k->in[0])->ndim;
   if (nd < 1 || nd >= TS_MAX_RANK) return too_few(k, 1);
-  k->out[0] = embedded(k->b, k->in[0], k->attr[0].i);
+  k->out[0] = embedded(k->b, k->op, k->in[0], k->attr[0].i);
   return k->b->failed ? -1 : 0;
 }
 
@@ -128,7 +139,7 @@ int ts_compose_diag(TsCompose *k) {
   if (m->ndim < 1 || m->ndim > 2)
     return ts_build_fail(b, TS_ERR_shape, "diag: a vector or a matrix is needed, not %s",
                          ts_meta_text(m, text));
-  k->out[0] = m->ndim == 1 ? embedded(b, k->in[0], k->attr[0].i)
+  k->out[0] = m->ndim == 1 ? embedded(b, k->op, k->in[0], k->attr[0].i)
                            : last_diagonal(b, k->in[0], k->attr[0].i);
   return b->failed ? -1 : 0;
 }

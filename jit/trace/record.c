@@ -7,7 +7,8 @@
 #include "jit/trace/state.h"
 #include "vm/core/tape.h"
 
-/* A composed call is not recorded: those that it is made of are. */
+/* Of a composed call those are recorded that it is made of, of a DIRECT one itself, which its graph defines
+ * by others: rows whose definition is much larger than their handler stand apart. */
 bool ts_trace_allowed(TsOp op) {
   const TsOpInfo *o = ts_op_info(op);
   return !o->apart && o->fails != TS_FAILS_ELEMENTS && o->cls != TS_CLASS_COMPOSE;

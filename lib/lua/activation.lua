@@ -7,7 +7,7 @@ local FLAG = options.flag
 local NUMBER, ABOVE, SHARE, AXIS = options.number(), options.number { above = 0 }, options.number { least = 0, most = 1 }, options.whole()
 
 return function(nn)
-  -- forward(x, o): of the options of the layer, which may stand by place. Where PyTorch has inplace it is
+  -- forward(x, o, layer, ...): of the options of the layer, which may stand by place. Where PyTorch has inplace it is
   -- accepted and does nothing: memory that is not needed any more is used again anyway.
   local inplace = { ReLU = true, SiLU = true, Mish = true, Hardswish = true, LeakyReLU = true, ELU = true, Dropout = true }
   local function define(name, kinds, defaults, places, forward)
@@ -24,7 +24,7 @@ return function(nn)
       for k, v in pairs(read(...)) do self.o[k] = v end
     end
     options.described(A.init)
-    function A:forward(x) return forward(x, self.o, self) end
+    function A:forward(x, ...) return forward(x, self.o, self, ...) end
     function A:extra()
       local words = {}
       for i, k in ipairs(places) do
@@ -69,15 +69,11 @@ return function(nn)
   -- ELU({alpha = 1, inplace = false}): op.elu, x for x > 0, else alpha * (e^x - 1).
   --   y = nn.ELU()(x)
   define("ELU", { alpha = NUMBER }, { alpha = 1 }, { "alpha" }, function(x, o) return op.elu(x, { alpha = o.alpha }) end)
-  -- Softplus({beta = 1, threshold = 20}): log(1 + e^(beta x)) / beta, and x where beta x is above the
-  -- threshold.
+  -- Softplus({beta = 1, threshold = 20}): op.softplus, log(1 + e^(beta x)) / beta, and x where beta x is above the
+  -- threshold, which is PyTorch's here: that of op.softplus is infinite.
   --   y = nn.Softplus(2)(rng.normal{4})
-  define("Softplus", { beta = ABOVE, threshold = NUMBER }, { beta = 1, threshold = 20 }, { "beta", "threshold" }, function(x, o)
-    if o.beta == 1 and o.threshold == 20 then return op.softplus(x) end
-    local z = x * o.beta
-    local large = z:gt(o.threshold)
-    return op.where(large, x, op.softplus(op.where(large, z * 0, z)) / o.beta)
-  end)
+  define("Softplus", { beta = ABOVE, threshold = NUMBER }, { beta = 1, threshold = 20 }, { "beta", "threshold" },
+    function(x, o) return op.softplus(x, { beta = o.beta, threshold = o.threshold }) end)
   -- Softmax({axis = -1}): op.softmax along an axis.
   --   y = nn.Softmax(1)(rng.normal{2, 3})
   define("Softmax", { axis = AXIS }, { axis = -1 }, { "axis" }, function(x, o) return op.softmax(x, { axis = o.axis }) end)

@@ -13,11 +13,14 @@ end
 local read = options.placed("EMA", { decay = options.number { least = 0, most = 1 } }, { decay = 0.999 }, { "decay" })
 local read_equal = options.placed("SWA", {})
 
+-- In 16 bits 0.999 of an average and 0.001 of a parameter are mostly the average: it would stand still.
+local function wide(p) return (p.dtype == "bf16" or p.dtype == "f16") and "f32" or p.dtype end
+
 local function new(name, params)
   options.tensors(name, "parameter", params, ("optim.%s(model:parameters(), ...)"):format(name))
   if #params == 0 then core.fail(name .. ": the list of parameters is empty") end
   local self = setmetatable({ name = name, params = {}, average = {} }, Average)
-  for i, p in ipairs(params) do self.params[i], self.average[i] = p, p:detach():clone() end
+  for i, p in ipairs(params) do self.params[i], self.average[i] = p, p:detach():cast(wide(p)):clone() end
   return self
 end
 
@@ -27,7 +30,8 @@ local averages = {}
 -- step moves them, average = decay average + (1 - decay) parameter, or graph.training_step(model, loss,
 -- opt, {ema = ema}) within it. ema:with(f, ...) runs f with the averages in place of the parameters,
 -- ema:swap() exchanges them, ema:copy() gives the averages to the parameters. ema:state_dict() and
--- load_state_dict(state) are for files.
+-- load_state_dict(state) are for files. Averages of parameters of 16 bits are f32, and rounded where they
+-- become parameters.
 --   ema = optim.EMA(model:parameters(), 0.99)
 --   step = graph.training_step(model, loss, opt, {ema = ema})
 --   print(ema:with(function() return loss(model, x, y):item() end))
@@ -56,8 +60,9 @@ local function update(self)
   local share = self.count and 1 / (self.count + 1) or 1 - self.decay
   for i, p in ipairs(self.params) do
     local a = self.average[i]
+    p = p:cast(a.dtype)
     local s = self.count and share:to(a.device):cast(a.dtype == "f64" and "f64" or "f32") or share
-    to[i], from[i] = a, (self.count and a + (p - a) * s or a * self.decay + p * s):cast(a.dtype)
+    to[i], from[i] = a, self.count and a + (p - a) * s or a * self.decay + p * s
   end
   if self.count then to[#to + 1], from[#from + 1] = self.count, self.count + 1 end
   if not core.capturing() then return core.assign_all(to, from) end
@@ -67,14 +72,22 @@ end
 --- The averages after one more step.
 function Average:update() core.no_grad(update, self) end
 
+-- The averages in the types of the parameters.
+local function as_parameters(self)
+  local list = {}
+  for i, p in ipairs(self.params) do list[i] = self.average[i]:cast(p.dtype) end
+  return list
+end
+
 --- Exchanges averages and parameters, all of them or none.
 function Average:swap()
   local to, from = {}, {}
   core.no_grad(function()
+    local rounded = as_parameters(self)
     for i, p in ipairs(self.params) do
       local a = self.average[i]
-      to[2 * i - 1], from[2 * i - 1] = p, a:clone()
-      to[2 * i], from[2 * i] = a, p:detach():clone()
+      to[2 * i - 1], from[2 * i - 1] = p, rounded[i]:clone()
+      to[2 * i], from[2 * i] = a, p:detach():cast(a.dtype):clone()
     end
     core.assign_all(to, from)
   end)
@@ -85,13 +98,13 @@ function Average:with(f, ...)
   core.need_function(f, self.name .. ":with")
   local restore = core.snapshot(self.params)
   return core.guarded(restore, function(...)
-    core.no_grad(core.assign_all, self.params, self.average)
+    core.no_grad(core.assign_all, self.params, as_parameters(self))
     return f(...)
   end, ...)
 end
 
 --- The averages become the parameters.
-function Average:copy() core.no_grad(core.assign_all, self.params, self.average) end
+function Average:copy() core.no_grad(core.assign_all, self.params, as_parameters(self)) end
 
 function Average:state_dict()
   local state = {}

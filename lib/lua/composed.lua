@@ -25,7 +25,7 @@ return function(define)
   local function start(o, p, g)
     local wide = wide_of(p)
     local x, d = p:cast(wide), g:cast(wide)
-    if o.weight_decay ~= 0 and not o.decoupled then d = d + x * o.weight_decay end
+    if (o.weight_decay or 0) ~= 0 and not o.decoupled then d = d + x * o.weight_decay end
     return x, d, wide
   end
 
@@ -205,7 +205,7 @@ return function(define)
   -- which begins as lr, against the sign of its gradient: times etas[2] while the sign stays, times etas[1] where it
   -- changes, which leaves out a step; between step_sizes. Groups, clip and places as of optim.SGD.
   --   opt = optim.Rprop(model:parameters())
-  composed("Rprop", { lr = 0.01, etas = { 0.5, 1.2 }, step_sizes = { 1e-6, 50 }, weight_decay = 0 }, { "lr", "etas", "step_sizes" },
+  composed("Rprop", { lr = 0.01, etas = { 0.5, 1.2 }, step_sizes = { 1e-6, 50 } }, { "lr", "etas", "step_sizes" },
     { "prev", "size" },
     function(o, p) return { prev = op.zeros_like(p), size = op.full_like(p, o.lr) } end,
     function(self, o, i, p, g)

@@ -498,9 +498,6 @@ function control.recursive(f, given)
   end)
 end
 
-for name, f in pairs(control) do rawset(op, name, f) end
-core.keep_line(op, true)
-
 --- f as one call of a captured function: its inner values are not kept for the derivative
 --- but computed again when it is made. graph.checkpoint(f)(args...) is f(args...).
 function control.checkpoint(f)

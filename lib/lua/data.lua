@@ -138,7 +138,12 @@ Batches.__index = Batches
 Batches.__tostring = function(self) return ("data.batches(%d of %d rows, epoch %d)"):format(self.count, self.batch, self.epoch) end
 
 -- A shuffled order is that of its seed and epoch; without a seed, one of the common generator.
-function Batches:__call()
+-- A loop calls with what it has: nothing at its beginning. One that another loop over the same batches ended
+-- has ended, too.
+function Batches:__call(...)
+  if select("#", ...) > 0 then
+    if select(2, ...) == nil then self:restart() elseif self.at == 0 then return nil end
+  end
   if self.at == 0 and self.shuffle then
     self.order = op.permutation(self.rows, self.seed and { seed = self.seed, stream = self.epoch } or nil)
   end
@@ -156,7 +161,7 @@ function Batches:__call()
   return unpack(out)
 end
 
---- Ends a pass in its middle; the next one begins.
+--- Ends a pass in its middle, as the next loop does; the next one begins.
 function Batches:restart()
   if self.at > 0 then self.at, self.epoch = 0, self.epoch + 1 end
   return self
@@ -169,7 +174,7 @@ local read_batches = options.of("data.batches", { batch = options.needed(COUNT),
 -- of rows of a tensor, or of several of equal length. One loop is one pass, the next loop the next one;
 -- with shuffle each has another order: of the common generator (rng.seed), or of the seed and the number
 -- of the epoch, which begins with epoch. drop_last leaves out a last batch that is not full. batches.count
--- is how many there are; batches:restart() begins the next pass after a loop that was left.
+-- is how many there are. A loop that was left by break is over: the next one begins at the first batch.
 --   batches = data.batches({x, y}, {batch = 2, shuffle = true, seed = 1})
 --   for epoch = 1, 2 do
 --     for x, y in batches do print(loss(model, x, y)) end

@@ -379,7 +379,4 @@ end
 -- For tessera.kernel, whose operators are made in the same way.
 foreign.define, foreign.identity_of, foreign.adjoint_of = define, identity_of, adjoint_of
 
-rawset(op, "foreign", foreign.foreign)
-rawset(op, "custom", foreign.custom)
-core.keep_line(op, true)
 return foreign

@@ -119,6 +119,10 @@ local function say(self, what, text, note)
 end
 
 local function names_of_difference(self, keys, other)
+  if keys.autocast ~= other.keys.autocast then
+    return ("automatic casts are %s, in the closest one %s"):format(keys.autocast and "to " .. keys.autocast or "off",
+      other.keys.autocast and "to " .. other.keys.autocast or "off")
+  end
   for i = 1, math.max(#keys, #other.keys) do
     if keys[i] ~= other.keys[i] then
       local numbers = tonumber(keys[i]) and tonumber(other.keys[i])
@@ -135,6 +139,7 @@ local function closest(self, keys)
   for _, special in pairs(self.cache) do
     local same = 0
     for i = 1, #keys do if keys[i] == special.keys[i] then same = same + 1 end end
+    if keys.autocast ~= special.keys.autocast then same = same - 0.5 end
     if same > most or (same == most and special.key == self.latest) then best, most = special, same end
   end
   return best
@@ -260,7 +265,7 @@ end
 local function new_member(self, n, specs, list, names, keys, look)
   local ranks = {}
   for i = 1, n do ranks[i] = tree.describe_ranks(specs[i], list) end
-  local fkey = table.concat(ranks, ", ") .. (look and " #" .. look.id or "")
+  local fkey = table.concat(ranks, ", ") .. (look and " #" .. look.id or "") .. (keys.autocast or "")
   local family = self.families[fkey] or { key = fkey, members = 0 }
   local began = core.jit_now()
   local special = from_symbols(family, list)
@@ -341,7 +346,8 @@ local function specialise(self, n, ...)
     keys[i] = describe(specs[i], list)
   end
   local look = self.roots and look_of(self)
-  local key = table.concat(keys, ", ") .. (look and " #" .. look.id or "")
+  keys.autocast = core.autocast_dtype()
+  local key = table.concat(keys, ", ") .. (look and " #" .. look.id or "") .. (keys.autocast or "")
   local special = self.cache[key]
   if special then
     touch(self, key)

@@ -71,6 +71,15 @@ end
 --   local loss = tessera.no_grad(function() return op.mse(model(x), y) end)
 tessera.no_grad = core.no_grad
 
+-- autocast(dtype, f, ...): f(...) with automatic casts to dtype, "bf16" or "f16": operators that are as good in 16 bits
+-- (products, convolutions, attention, recurrent steps) get operands of it, operators that need their range or add many
+-- numbers (exp, log, pow, sums, norms, softmax, losses) get f32, all others what they are given; `? op.matmul` says which.
+-- Weights stay in f32, and their gradients are. f64 and complex numbers are not cast. false instead of a dtype: no casts
+-- inside of a function with them. Gives what f gives. With "f16" losses are scaled (graph.training_step, scale).
+--   local y = tessera.autocast("bf16", function() return model(x) end)
+--   local step = graph.training_step(model, loss, opt, {autocast = "bf16"})
+tessera.autocast = core.autocast
+
 -- Random operators, also as op.normal and so on; rng.seed sets the generator.
 local rng = {}
 
@@ -140,31 +149,28 @@ function tessera.save(path, value, metadata) return require("tessera.io").save(p
 function core.op.rearrange(...) return require("tessera.einops").rearrange(...) end
 core.methods.rearrange = core.op.rearrange
 
--- Control operators, and those from outside, are loaded when one is first named.
-local control_names = { cond = "control", while_loop = "control", scan = "control", map = "control",
-  fixed_point = "control", recursive = "control", foreign = "foreign", custom = "foreign",
-  kernel = "kernel", ctc_loss = "losses" }
-
--- So are functions made of operators.
-for module, names in pairs(require "tessera.named_functions") do
-  for name in names:gmatch "%S+" do
-    assert(not control_names[name], name)
-    control_names[name] = module
-    core.methods[name] = core.methods[name] or function(...) return core.op[name](...) end
+-- The modules of functions that are loaded when one is first named.
+local module_of = {}
+for kind, modules in pairs(require "tessera.named_functions") do
+  for module, names in pairs(modules) do
+    for name in names:gmatch "%S+" do
+      assert(not module_of[name] and rawget(core.op, name) == nil, name)
+      module_of[name] = "tessera." .. module
+      if kind == "methods" then core.methods[name] = core.methods[name] or function(...) return core.op[name](...) end end
+    end
   end
 end
 
 -- A misspelt operator is an error where it is written. rawget(op, name) asks.
 setmetatable(core.op, {
+  parts = module_of,
   __index = function(t, name)
-    if control_names[name] then
-      local made = require("tessera." .. control_names[name])
-      if rawget(t, name) == nil then
-        for word, f in pairs(made) do rawset(t, word, f) end
-      end
-      return rawget(t, name)
+    if module_of[name] then
+      local f = core.keep_line(require(module_of[name])[name])
+      rawset(t, name, f)
+      return f
     end
-    error(("there is no operator '%s'%s"):format(core.shown(tostring(name), 60), named.hint("tessera.op", name, t, control_names)), 2)
+    error(("there is no operator '%s'%s"):format(core.shown(tostring(name), 60), named.hint("tessera.op", name, t, module_of)), 2)
   end,
 })
 

@@ -141,5 +141,4 @@ function kernels.kernel(name, inputs, outputs, f, options)
     ninputs = ninputs, def = foreign.define(title, { adjoint = options.adjoint }) }, Kernel))
 end
 
-rawset(op, "kernel", core.keep_line(kernels.kernel))
 return kernels

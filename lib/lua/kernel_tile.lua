@@ -147,13 +147,26 @@ local function names(list, n)
   return table.concat(parts, ", ")
 end
 
--- Attributes of a row that are operands, with what they are if they are not given.
-local trailing = { clamp = { -math.huge, math.huge }, leaky_relu = { 0.01 }, elu = { 1 }, softplus = { 1, 20 } }
+-- Numbers among the attributes of a row are operands of a kernel's: by the row, what they are if they are not given.
+local preset
+local function presets_of(row)
+  if not preset then
+    preset = {}
+    for _, o in ipairs(core.operators()) do
+      local list = {}
+      for number in o.attrs:gmatch ":f=(%S+)" do
+        list[#list + 1] = number == "inf" and math.huge or number == "-inf" and -math.huge or tonumber(number)
+      end
+      preset[o.name] = list
+    end
+  end
+  return preset[row]
+end
 
 local rows
 local function pointwise(t, row, nin, ...)
   local list, n = { ... }, select("#", ...)
-  local more = trailing[row] or {}
+  local more = presets_of(row)
   if n < nin or n > nin + #more then fail("%s: %d operands, not %d", row, nin, n) end
   if row == "clamp" and is_value(list[1]) and kinds[list[1].dtype] == "integer" then
     local x, low, high = list[1], list[2], list[3] -- integers have no infinities

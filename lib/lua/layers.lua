@@ -216,15 +216,12 @@ return function(nn, define)
     end)
   -- CosineSimilarity({axis = 1, eps = 1e-8}): op.cosine_similarity along an axis.
   --   y = nn.CosineSimilarity()(rng.normal{4, 3}, rng.normal{4, 3})      -- f32[4]
-  define("CosineSimilarity", { axis = AXIS, eps = SIZE }, { axis = 1, eps = 1e-8 }, { "axis", "eps" }, function() end)
-  function nn.CosineSimilarity:forward(x, y) return op.cosine_similarity(x, y, { axis = self.o.axis, eps = self.o.eps }) end
+  define("CosineSimilarity", { axis = AXIS, eps = SIZE }, { axis = 1, eps = 1e-8 }, { "axis", "eps" },
+    function(x, o, _, y) return op.cosine_similarity(x, y, { axis = o.axis, eps = o.eps }) end)
   -- PairwiseDistance({p = 2, eps = 1e-6, keepdims = false}): op.pairwise_distance of rows.
   --   y = nn.PairwiseDistance()(rng.normal{4, 3}, rng.normal{4, 3})      -- f32[4]
   define("PairwiseDistance", { p = NUMBER, eps = SIZE, keepdims = FLAG }, { p = 2, eps = 1e-6, keepdims = false }, { "p", "eps", "keepdims" },
-    function() end)
-  function nn.PairwiseDistance:forward(x, y)
-    return op.pairwise_distance(x, y, { p = self.o.p, eps = self.o.eps, keepdims = self.o.keepdims })
-  end
+    function(x, o, _, y) return op.pairwise_distance(x, y, { p = o.p, eps = o.eps, keepdims = o.keepdims }) end)
 
   local function power_pool(axes)
     return { p = NUMBER, window = options.each(COUNT, axes), stride = options.each(COUNT, axes), ceil_mode = FLAG },

@@ -16,10 +16,14 @@ local ctc_kinds = { blank = options.whole { least = 0 }, reduction = REDUCTION, 
 local ctc_defaults = { blank = 0, reduction = "mean", zero_infinity = false }
 local read_ctc = options.of("ctc_loss", ctc_kinds, ctc_defaults)
 
-local function need_lengths(name, v, batch)
+local function need_lengths(name, v, batch, most)
   need("ctc_loss", name, TENSOR, v)
   if v.ndim ~= 1 or v.shape[1] ~= batch or v.dtype:match "^[fcb]" then
-    core.fail(("ctc_loss: %s is %s, and has to be %d whole numbers"):format(name, core.type_text(v), batch))
+    core.fail(("ctc_loss: %s is %s, and has to be %d whole numbers"):format(name, core.type_text(v), batch) ..
+      (v.dtype:match "^f" and '\n  hint: x:cast("i64")' or ""))
+  end
+  if batch > 0 and not core.capturing() and (v:max():item() > most or v:min():item() < 0) then
+    core.fail(("ctc_loss: %s lie between 0 and %d"):format(name, most))
   end
 end
 
@@ -46,8 +50,8 @@ function losses.ctc_loss(logp, targets, input_lengths, target_lengths, given)
   end
   local blank = o.blank or 0
   if blank >= classes then core.fail(("ctc_loss: blank %d is none of %d classes"):format(blank, classes)) end
-  need_lengths("input_lengths", input_lengths, batch)
-  need_lengths("target_lengths", target_lengths, batch)
+  need_lengths("input_lengths", input_lengths, batch, steps)
+  need_lengths("target_lengths", target_lengths, batch, targets.shape[2])
   local wide = logp.dtype == "f64" and "f64" or "f32"
   local S = targets.shape[2]
   local L, device = 2 * S + 1, logp.device
@@ -180,7 +184,5 @@ function losses.into(nn)
     end)
   require "tessera.margin"(define)
 end
-
-rawset(op, "ctc_loss", losses.ctc_loss)
 
 return losses

@@ -63,6 +63,7 @@ end
 
 local class_meta = {
   __call = construct,
+  __tostring = function(class) return ("class %s of modules: %s(...) makes one"):format(class.class, class.class) end,
   __index = function(class, key)
     local parent = rawget(class, "parent")
     return parent and parent[key]
@@ -122,9 +123,18 @@ local function visit(self, prefix, on_tensor, on_module)
   end
 end
 
+local Pairs = {}
+function Pairs.__call(list, _, name)
+  list.at = name == nil and 1 or list.at + 1
+  local pair = list[list.at]
+  if pair then return pair[1], pair[2] end
+  list.at = nil
+end
+
 -- { {name, tensor}, ... } in order of construction; names are paths, "up.weight". A tensor that two modules share (tied
 -- weights) is listed once, by its first name. A tensor that was assigned in place of another one becomes a parameter
--- here.
+-- here. The list goes through its pairs in a loop, too.
+--   for name, w in model:named_parameters() do print(name, w) end
 --   for _, p in ipairs(model:named_parameters()) do print(p[1], p[2]) end
 function Module:named_parameters()
   local list, seen = {}, {}
@@ -138,7 +148,7 @@ function Module:named_parameters()
       list[#list + 1] = { name, tensor }
     end
   end)
-  return list
+  return setmetatable(list, Pairs)
 end
 
 -- The list of tensors that are trained, in order of construction, each once: what optimisers take.
@@ -146,7 +156,7 @@ end
 function Module:parameters()
   local list = self:named_parameters()
   for i, pair in ipairs(list) do list[i] = pair[2] end
-  return list
+  return setmetatable(list, nil)
 end
 
 -- How many numbers are trained: the elements of all parameters, added up.

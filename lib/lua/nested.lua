@@ -10,8 +10,8 @@ local DEPTH = 100
 
 --- Whether a table is more than tensors by name.
 function nested.is_needed(value)
-  for _, v in pairs(value) do
-    if not core.is_tensor(v) then return true end
+  for k, v in pairs(value) do
+    if not core.is_tensor(v) or type(k) == "number" then return true end
   end
   return false
 end

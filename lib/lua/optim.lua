@@ -353,7 +353,8 @@ end
 --   loss(model, x, y):backward()
 --   optim.clip_grad_norm(model:parameters(), 1)
 --   opt:step()
-function optim.clip_grad_norm(grads, max_norm)
+function optim.clip_grad_norm(grads, max_norm, ...)
+  if select("#", ...) > 0 then core.fail "clip_grad_norm: too many arguments; it takes the list and max_norm, of the 2-norm" end
   options.tensors("clip_grad_norm", "gradient", grads, "model:parameters(), or a list of gradients", true)
   options.argument("clip_grad_norm", "max_norm", POSITIVE, max_norm)
   grads = gradients_of(grads)

@@ -104,6 +104,9 @@ local function steps_of(name, given, steps, batch, single)
   if single or lengths.ndim ~= 1 or lengths.shape[1] ~= batch or lengths.dtype:match "^[fcb]" then
     core.fail(("%s: lengths are whole numbers, one for each of the batch, not %s"):format(name, core.type_text(lengths)))
   end
+  if not core.capturing() and batch > 0 and (lengths:max():item() > steps or lengths:min():item() < 0) then
+    core.fail(("%s: lengths lie between 0 and the %d steps, not %s"):format(name, steps, core.display(lengths, 60):gsub("\n.*", "")))
+  end
   return op.arange(steps, { device = lengths.device }):unsqueeze(1):lt(lengths:unsqueeze(0)):unsqueeze(-1)
 end
 

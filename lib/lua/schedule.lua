@@ -101,7 +101,7 @@ end)
 define("one_cycle", { steps = STEPS, rise = SHARE, divide = POSITIVE, divide_last = POSITIVE, anneal = options.one_of("cosine", "linear") },
   { rise = 0.3, divide = 25, divide_last = 1e4, anneal = "cosine" }, function(step, o)
     local first, top, last = o.lr / o.divide, o.rise * o.steps - 1, o.steps - 1
-    local from, to, share = first, o.lr, step / top
+    local from, to, share = first, o.lr, top == 0 and 1 or step / top -- where the rise is one step, that is the top
     if step > top then from, to, share = o.lr, first / o.divide_last, math.min((step - top) / (last - top), 1) end
     return o.anneal == "linear" and from + (to - from) * share or half_cosine(from, to, share)
   end)

@@ -131,20 +131,41 @@ end
 
 -- ---- by index
 
-local function whole(list) return core.tensor(list, { dtype = "i64" }) end
+local MOST = 2 ^ 28 -- elements of a table of indices: more is a slip
+
+local function need_room(what, count, noun)
+  if count > MOST then core.fail(("%s: %.4g %s are too many: at most 2^28"):format(what, count, noun)) end
+end
+
+-- Runs of these lengths one behind the other, `total` in all: for each element its run, and its place in it.
+local function runs(lengths, total)
+  local ends, zeros = op.cumsum(lengths, { axis = 0 }), op.zeros({ total + 1 }, { dtype = "i64" })
+  -- Counted are the runs that ended: op.repeat_counts searches for each, in many times the memory.
+  local run = op.cumsum(op.scatter_add(zeros, ends, op.ones_like(ends)):narrow(0, 0, total), { axis = 0 })
+  return run, op.arange(total) - op.take(ends - lengths, run)
+end
+
+-- The sum of i + from, cut to 0 .. most, over i = 0 .. n - 1.
+local function cut_sum(n, from, most)
+  local function below(i) return i > 0 and i * (i + 1) / 2 or 0 end
+  return below(n - 1 + from) - below(from - 1) - below(n - 1 + from - most) + below(from - most - 1)
+end
 
 local function triangle(name, rows, columns, offset, upper)
   need(name, "rows", COUNT, rows)
   columns, offset = columns or rows, offset or 0
   need(name, "columns", COUNT, columns)
   need(name, "offset", AXIS, offset)
-  local r, c = {}, {}
-  for i = 0, rows - 1 do
-    for j = math.max(0, upper and i + offset or 0), math.min(columns - 1, upper and columns or i + offset) do
-      r[#r + 1], c[#c + 1] = i, j
-    end
-  end
-  return #r == 0 and op.zeros({ 2, 0 }, { dtype = "i64" }) or whole { r, c }
+  offset = math.max(-rows, math.min(offset, columns))
+  local from = upper and offset or offset + 1
+  local count = cut_sum(rows, from, columns)
+  if upper then count = rows * columns - count end
+  need_room(name, math.max(rows, count), "elements")
+  if rows == 0 or count == 0 then return op.zeros({ 2, 0 }, { dtype = "i64" }) end
+  local edge = (op.arange(rows) + from):clamp(0, columns) -- where rows end, or begin
+  local row, column = runs(upper and columns - edge or edge, count)
+  if upper then column = column + op.take(edge, row) end
+  return op.stack({ row, column }, { axis = 0 })
 end
 -- tril_indices(rows, columns, offset): rows and columns of the lower triangle of a matrix, i64[2,n]; columns are rows and
 -- offset is 0 by default.
@@ -229,18 +250,25 @@ local read_combinations = options.placed("combinations", { r = COUNT, replacemen
 --   y = op.combinations(op.arange(3))      -- i64[3,2]
 function T.combinations(x, ...)
   need("combinations", "x", TENSOR, x)
-  local o, rows, row = read_combinations(...), {}, {}
-  local r, n = o.r or 2, x.numel
-  local function fill(k, from)
-    if k > r then rows[#rows + 1] = { unpack(row) } return end
-    for i = from, n - 1 do
-      row[k] = i
-      fill(k + 1, o.replacement and i or i + 1)
-    end
+  local o = read_combinations(...)
+  local r, n, again = o.r or 2, x.numel, o.replacement
+  if r == 0 or n == 0 or (n < r and not again) then return op.zeros({ 0, r }, { dtype = x.dtype }) end
+  -- Those of k elements: of k - 1, the last of which is `last`, and one behind it, with which r can be reached.
+  local values, before, last, count = {}, {}, op.arange(1) - 1, 1
+  for k = 1, r do
+    local behind = again and n or n - r + k
+    count = math.floor(count * ((again and n - 1 or n - r) + k) / k + 0.5)
+    need_room("combinations", count * r, "elements")
+    local first = (again and k > 1) and last or last + 1
+    local run, place = runs(behind - first, count)
+    last = place + op.take(first, run)
+    values[k], before[k] = last, run
   end
-  fill(1, 0)
-  if #rows == 0 or r == 0 then return op.zeros({ r == 0 and 0 or #rows, r }, { dtype = x.dtype }) end
-  return op.take(x, whole(rows))
+  local columns, at = {}, op.arange(count)
+  for k = r, 1, -1 do
+    columns[k], at = op.take(values[k], at), op.take(before[k], at)
+  end
+  return op.take(x, op.stack(columns, { axis = 1 }))
 end
 
 local read_vander = options.placed("vander", { n = COUNT, increasing = FLAG }, { increasing = false }, { "n", "increasing" })

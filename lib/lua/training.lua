@@ -8,15 +8,12 @@ local tree = require "tessera.tree"
 local op, fail = core.op, core.fail
 
 local RATE = options.number()
-local NARROW = options.one_of("bf16", "f16")
 
 local function is_scale(v)
-  return v == "dynamic" or (type(v) == "number" and v > 0 and v < math.huge) or (type(v) == "table" and v.scale and v.growth)
+  return v == "dynamic" or (type(v) == "number" and v > 0 and v < math.huge) or (type(v) == "table" and not core.is_tensor(v))
 end
 local kinds = { name = options.text, schedule = options.callable, accumulate = options.whole { least = 1 },
-  scale = { text = "a number > 0, 'dynamic', or a table {scale = ..}", holds = function(v)
-    return is_scale(v) or (type(v) == "table" and not core.is_tensor(v))
-  end }, ema = options.table, autocast = NARROW }
+  autocast = options.one_of("bf16", "f16"), scale = options.kind("a number > 0, 'dynamic', or a table {scale = ..}", is_scale), ema = options.table }
 local read_step = options.of("graph.training_step", kinds)
 local COUNT, ABOVE = options.whole { least = 1 }, options.number { above = 0 }
 local read_scale = options.of("graph.training_step: scale", { scale = ABOVE, growth = ABOVE, backoff = ABOVE, interval = COUNT },
@@ -121,13 +118,18 @@ return function(graph, derivative, scalar)
     end
   end
 
-  -- The update, of sums of gradients.
-  function Step:update()
+  -- The gradients that sums are of.
+  function Step:means()
     local grads = {}
     for i, on in ipairs(self.moves) do
       grads[i] = on and (self.sums[i] * self.seed:select(0, 1)):cast(self.sums[i].dtype)
     end
-    self.optimizer:step(grads)
+    return grads
+  end
+
+  -- The update, of sums of gradients, where it is captured.
+  function Step:update()
+    self.optimizer:step(self:means())
     after(self)
     for i, on in ipairs(self.moves) do
       if on then self.sums[i]:copy_(0) end
@@ -143,21 +145,13 @@ return function(graph, derivative, scalar)
     return fine
   end
 
-  -- Behind the last of the calls whose gradients are added up. If it fails, the next call does it.
-  local function finish(self, updates, finite)
-    local fine, opt = not self.scaler or finite():item(), self.optimizer
-    if fine then
-      opt:counting(function()
-        opt:tick()
-        updates()
-      end)
-    else
-      core.no_grad(function()
-        for _, s in ipairs(self.sums) do s:copy_(0) end
-      end)
+  -- Sums begin anew, all of them or those of parameters that move.
+  local function clear(self, all)
+    local to, zeros = {}, {}
+    for i, on in ipairs(self.moves) do
+      if on or all then to[#to + 1], zeros[#zeros + 1] = self.sums[i], op.zeros_like(self.sums[i]) end
     end
-    self.at = 0
-    if self.scaler then rescale(self.scaler, fine) end
+    core.assign_all(to, zeros)
   end
 
   local function functions_of(self)
@@ -170,16 +164,67 @@ return function(graph, derivative, scalar)
     return made
   end
 
-  local function summed_step(self, ...)
-    factors(self)
+  -- change(...), which is done whole or not at all; then behind(), also where only what follows the
+  -- change fails.
+  local function counted(behind, change, ...)
+    local commits = core.commits()
+    return core.guarded(function(fine)
+      if fine or core.commits() ~= commits then behind() end
+    end, change, ...)
+  end
+
+  -- What is done with the sums: a list of changes. A captured update is one; eagerly they are several.
+  local function changes_of(self)
+    local opt = self.optimizer
+    local update, finite
+    if not graph.eager then update, finite = unpack(functions_of(self)) end
+    local fine = true
+    if self.scaler then fine = (finite and finite() or self:are_finite()):item() end
+    local list = { fine = fine }
+    if not fine then
+      list[1] = function() clear(self, true) end
+    elseif update then
+      list[1] = function()
+        opt:counting(function()
+          opt:tick()
+          update()
+        end)
+      end
+    else
+      list[1] = function() opt:step(self:means()) end
+      list[2] = function() after(self) end
+      list[3] = function() clear(self) end
+    end
+    return list
+  end
+
+  -- Behind the last of the calls whose gradients are added up. If it fails, the next call does what is
+  -- left of it.
+  local function finish(self)
+    self.changes = self.changes or changes_of(self)
+    local changes = self.changes
+    local function behind()
+      changes.done = (changes.done or 0) + 1
+      if changes.done < #changes then return end
+      if self.scaler then rescale(self.scaler, changes.fine) end
+      self.changes, self.at = nil, 0
+    end
+    while self.changes do counted(behind, changes[(changes.done or 0) + 1]) end
+  end
+
+  -- add(...) is one more call whose gradients are added up.
+  local function summed(self, add, ...)
     return core.guarded(false, function(...)
       core.unrecorded()
-      if self.at >= self.accumulate then finish(self, unpack(functions_of(self))) end
-      local results = { self.f(...) }
-      self.at = self.at + 1
-      if self.at == self.accumulate then finish(self, unpack(functions_of(self))) end
+      local results = { counted(function() self.at = self.at + 1 end, add, ...) }
+      if self.at == self.accumulate then finish(self) end
       return unpack(results)
     end, ...)
+  end
+
+  local function summed_step(self, ...)
+    factors(self)
+    return summed(self, self.f, ...)
   end
 
   -- A step has its gradients in itself: backward() has nothing to do there.
@@ -209,20 +254,12 @@ return function(graph, derivative, scalar)
       core.no_grad(after, self)
       return unpack(results)
     end
-    core.no_grad(function()
+    summed(self, function()
+      local to, from = {}, {}
       for i, g in ipairs(grads) do
-        if g and self.moves[i] then self.sums[i]:copy_(self.sums[i] + g) end
+        if g and self.moves[i] then to[#to + 1], from[#from + 1] = self.sums[i], self.sums[i] + g end
       end
-      self.at = self.at + 1
-      if self.at < self.accumulate then return end
-      self.at = 0
-      if not self.scaler or self:are_finite():item() then
-        self:update()
-        if self.scaler then rescale(self.scaler, true) end
-      else
-        for _, s in ipairs(self.sums) do s:copy_(0) end
-        rescale(self.scaler, false)
-      end
+      core.assign_all(to, from)
     end)
     return unpack(results)
   end
@@ -242,7 +279,8 @@ return function(graph, derivative, scalar)
   --- whose gradients are not all finite is left out. "dynamic" begins with 65536, is halved then, and
   --- doubled after 2000 steps in a row that were fine; {scale, growth, backoff, interval} says other
   --- numbers. step.scaler.scale is the present one, step.scaler.skipped counts what was left out.
-  --- autocast = "bf16" or "f16": products and convolutions of loss are in it, as in tessera.autocast.
+  --- autocast = "bf16" or "f16": the loss is computed with automatic casts to it (tessera.autocast).
+  ---   local step = graph.training_step(model, loss, opt, {autocast = "f16", scale = "dynamic"})
   --- ema = optim.EMA(...): moved behind each update. name: as the captured function is called.
   function graph.training_step(model, loss, optimizer, given)
     local o = read_step(given)
@@ -251,7 +289,7 @@ return function(graph, derivative, scalar)
       fail(("graph.training_step: an optimiser is needed, as optim.AdamW makes it, not a %s"):format(type(optimizer)))
     end
     local self = setmetatable({ model = model, loss = loss, optimizer = optimizer, name = o.name or "training_step", ema = o.ema,
-      autocast = o.autocast, accumulate = o.accumulate or 1, scaler = new_scaler(o.scale), functions = {}, parts = {}, at = 0 },
+      accumulate = o.accumulate or 1, autocast = o.autocast, scaler = new_scaler(o.scale), functions = {}, parts = {}, at = 0 },
       { __index = Step })
     local sums = self.accumulate > 1 or self.scaler ~= nil
     if optimizer.search and (sums or o.ema) then
@@ -272,6 +310,7 @@ return function(graph, derivative, scalar)
     function step.__call(_, ...)
       optimizer:check_places()
       moving(self)
+      if self.at == self.accumulate then core.no_grad(finish, self) end
       if o.schedule and self.at == 0 then
         optimizer:set_rate(options.argument("graph.training_step", "the schedule's rate", RATE, o.schedule(optimizer.steps)))
       end

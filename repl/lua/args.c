@@ -189,7 +189,8 @@ static int set_attr(TsLuaArgs *a, int i, int index) {
   const TsAttrSpec *s = &a->o->attr[i];
   TsAttr *out = &a->attr[i];
   a->given[i] = true;
-  if (lua_isnil(a->L, index) || ts_lua_padding_word(a, s, index)) return 0;
+  int word = lua_isnil(a->L, index) ? 1 : ts_lua_padding_word(a, s, index);
+  if (word) return word < 0 ? -1 : 0;
   out->type = s->type;
   switch (s->type) {
   case TS_ATTR_int: return read_int(a, s, index, &out->i);

@@ -41,9 +41,10 @@ TsOp ts_lua_variant(lua_State *L, TsOp op, int first, int last, const char **ski
 bool ts_lua_scalar_wants(const TsLuaArgs *a);
 int ts_lua_scalar_call(TsLuaArgs *a, int *nout, TsTensor **out);
 
-/* Whether the option s, padding of a convolution, is the word "same" or "valid", which is taken;
+/* 1 if the option s, padding of a convolution, is the word "same" or "valid", which is taken; 0 if it
+ * is no word, -1 with the error if another one;
  * padding or a padded x in place of "same", when all is read (repl/lua/padding.c). */
-bool ts_lua_padding_word(TsLuaArgs *a, const TsAttrSpec *s, int index);
+int ts_lua_padding_word(TsLuaArgs *a, const TsAttrSpec *s, int index);
 int ts_lua_padding_same(TsLuaArgs *a);
 
 #endif

@@ -77,6 +77,8 @@ static int take_error(lua_State *L, TsContext *c, const char *name) {
 static int call_protected(TsContext *c, const char *name, lua_CFunction body, void *arg) {
   lua_State *L = state_of(c);
   int no_grad = c->no_grad;
+  uint8_t autocast = c->autocast;
+  c->autocast = 0; /* captured, it runs when nobody asks for casts any more */
   if (!lua_checkstack(L, 40))
     return ts_error_set(&c->err, TS_ERR_memory, "%s: too many calls inside each other", name);
   lua_pushcfunction(L, body);
@@ -84,6 +86,7 @@ static int call_protected(TsContext *c, const char *name, lua_CFunction body, vo
   int status = lua_pcall(L, 1, 0, 0);
   c->where_arg = L;
   c->no_grad = no_grad;
+  c->autocast = autocast;
   return status ? take_error(L, c, name) : 0;
 }
 

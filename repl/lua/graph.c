@@ -70,6 +70,23 @@ static int ready(lua_State *L, Function *f) {
   return 0;
 }
 
+/* A part of an argument that is written is a new value of the whole, which fits nowhere where elements
+ * overlap. */
+static void check_update(lua_State *L, const TsTensor *t) {
+  TsContext *c = ts_lua_context(L);
+  char type[TS_META_TEXT];
+  int overlap = t->contiguous ? 0 : ts_overlap_itself(c, t);
+  if (overlap > 0) {
+    ts_error_set(
+        &c->err, TS_ERR_value,
+        "elements of the destination overlap: an argument, a view %s, is changed in place, "
+        "which cannot be captured",
+        ts_meta_text(&t->meta, type));
+    ts_error_hint(&c->err, "give the function a copy: x:clone()");
+  }
+  if (overlap || ts_write_check(c, t)) ts_lua_raise(L);
+}
+
 /* What is changed in place must not be seen through another parameter: the code reads
  * each where it stands. Captured tensors were compared when they were captured. Parts of one
  * tensor that have no element in common are as good as two tensors. */
@@ -175,8 +192,7 @@ static int run(lua_State *L) {
   Taped taped = {NULL, NULL};
   bool record = ts_tape_wants(c, code->nparam, all);
   check_apart(L, f, all, k, args);
-  for (int u = 0; u < f->g->nupdate; u++)
-    if (ts_write_check(c, all[f->g->update[u].param])) return ts_lua_raise(L);
+  for (int u = 0; u < f->g->nupdate; u++) check_update(L, all[f->g->update[u].param]);
   int device = ts_frame_place(c, code, all);
   if (device < 0 || (record && begin_taped(c, f, all, &taped))) return ts_lua_raise(L);
   TsFrame *frame = ts_jit_enter(f->hot, f->frame, device);

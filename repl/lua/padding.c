@@ -14,18 +14,21 @@ static const TsAttr *option(const TsLuaArgs *a, const char *name, int *at) {
   return NULL;
 }
 
-bool ts_lua_padding_word(TsLuaArgs *a, const TsAttrSpec *s, int index) {
+int ts_lua_padding_word(TsLuaArgs *a, const TsAttrSpec *s, int index) {
   bool conv = a->op == TS_OP_conv1d || a->op == TS_OP_conv2d || a->op == TS_OP_conv3d ||
               a->op == TS_OP_depthwise_conv2d;
-  if (!conv || s->namelen != 7 || memcmp(s->name, "padding", 7)) return false;
-  if (lua_type(a->L, index) != LUA_TSTRING) return false;
+  if (!conv || s->namelen != 7 || memcmp(s->name, "padding", 7)) return 0;
+  if (lua_type(a->L, index) != LUA_TSTRING) return 0;
   const char *word = lua_tostring(a->L, index);
   a->same = !strcmp(word, "same");
-  if (!a->same && strcmp(word, "valid")) return false;
+  if (!a->same && strcmp(word, "valid"))
+    return ts_error_set(&a->c->err, TS_ERR_attribute,
+                        "%s: option 'padding' must be integers, 'same' or 'valid', not '%s'",
+                        a->o->name, word);
   int at;
   option(a, "padding", &at);
   a->attr[at] = s->preset;
-  return true;
+  return 1;
 }
 
 static int64_t nth(const TsAttr *list, int i) {
@@ -63,7 +66,10 @@ int ts_lua_padding_same(TsLuaArgs *a) {
     if (all < 0) return 0;
     pads[2 * i] = all / 2, pads[2 * i + 1] = all - all / 2;
     even = even && all % 2 == 0;
-    if (a->nlist == TS_LUA_LIST) return 0;
+    if (a->nlist == TS_LUA_LIST)
+      return ts_error_set(&a->c->err, TS_ERR_argument,
+                          "%s: options with more than %d numbers in all", a->o->name,
+                          TS_LUA_LIST);
     a->list[a->nlist++] = all / 2;
   }
   if (!even) return pad_operand(a, pads, 2 * axes + (last ? 2 : 0));

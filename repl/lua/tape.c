@@ -70,7 +70,7 @@ static int types_key(lua_State *L) {
   enum { MOST = 8 };
   struct {
     int64_t dim[TS_MAX_RANK];
-    uint8_t dtype, ndim, device, weak;
+    uint8_t dtype, ndim, device, weak, autocast;
   } key[MOST];
   int n = lua_gettop(L);
   if (n > MOST) return 0;
@@ -82,6 +82,7 @@ static int types_key(lua_State *L) {
     memcpy(key[i].dim, m->dim, sizeof *m->dim * m->ndim);
     key[i].dtype = m->dtype, key[i].ndim = m->ndim;
     key[i].device = m->device, key[i].weak = m->weak;
+    key[i].autocast = t->storage->ctx->autocast;
   }
   lua_pushlstring(L, (const char *)key, sizeof key[0] * (size_t)n);
   return 1;

@@ -69,3 +69,16 @@ x:sum():backward { retain_graph = true }        --! backward() may be called aga
 nn.BatchNorm(4)(op.ones { 4 })                  --! BatchNorm: x must be a tensor [N, 4, ..], not f32[4]
 nn.BatchNorm(4):eval()(op.ones { 2, 5, 3 })     --! BatchNorm: x must be a tensor [N, 4, ..], not f32[2,5,3]
 tessera.data.batches({ x }, { batch_size = 2 }) --! data.batches: unknown option 'batch_size'
+
+-- ---- values that would give a number without a meaning
+local logits = op.ones { 3, 4 }
+op.cross_entropy(logits, op.ones { 3 })       --! classes must be integers, not f32
+nn.CrossEntropyLoss()(logits, op.ones { 3 })  --! target:cast("i64")
+tessera.optim.clip_grad_norm({ logits }, 1, math.huge)  --! too many arguments
+local function i64(list) return tessera.tensor(list, { dtype = "i64" }) end
+op.ctc_loss(op.zeros { 6, 1, 4 }, i64 { { 1, 2 } }, i64 { 7 }, i64 { 2 })  --! input_lengths lie between 0 and 6
+op.ctc_loss(op.zeros { 6, 1, 4 }, i64 { { 1, 2 } }, i64 { 6 }, i64 { 3 })  --! target_lengths lie between 0 and 2
+op.ctc_loss(op.zeros { 6, 1, 4 }, i64 { { 1, 2 } }, op.ones { 1 }, i64 { 2 })  --! x:cast("i64")
+nn.LSTM(2, 3)(op.ones { 4, 2, 2 }, nil, { lengths = i64 { 4, 9 } })  --! lengths lie between 0 and the 4 steps
+op.conv2d(op.ones { 1, 1, 4, 4 }, op.ones { 1, 1, 3, 3 }, { padding = "sme" })  --! must be integers, 'same' or 'valid', not 'sme'
+tostring(nn.Conv2d) --> class Conv2d of modules: Conv2d(...) makes one

@@ -81,3 +81,19 @@ op.arange(1e300) --! is larger than any memory
 op.arange(2 ^ 63) --! is larger than any memory
 -- The closest option, not the last one.
 x:sum { axs = 1 } --! did you mean 'axis'
+
+-- Offsets far beyond a matrix.
+for _, far in ipairs { 2 ^ 53, 2 ^ 62, 2 ^ 31 } do
+  for _, offset in ipairs { far, -far } do
+    op.ones({ 3, 4 }):diagonal({ offset = offset }).shape[1] --> 0
+    op.diag(op.ones { 2 }, { offset = offset }) --! is too far from the diagonal
+    op.diag_embed(op.ones { 2 }, { offset = offset }) --! is too far from the diagonal
+  end
+end
+op.diagonal(op.ones { 3, 4 }, { offset = -2 ^ 63 }).shape[1] --> 0
+op.diag(op.ones { 2 }, { offset = -2 ^ 63 }) --! is too far from the diagonal
+
+-- Options that fill the list, beside a padding that is a word.
+local many = {}
+for i = 1, 64 do many[i] = 1 end
+op.conv1d(op.ones { 1, 1, 8 }, op.ones { 1, 1, 3 }, { padding = "same", stride = many }) --! more than 64 numbers in all

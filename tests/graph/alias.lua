@@ -301,3 +301,13 @@ do
     wrong --> nil
   end
 end
+
+-- A copy of a view of an argument that is changed: who has it twice has one tensor.
+local twice = function(a, b)
+  local v = a["::-1"]
+  local m = v:contiguous()
+  local n = m:contiguous()
+  v:copy_(b)
+  return m, n, m:reshape(-1)
+end
+same(twice, function() return { op.arange(12):cast "f32":reshape(4, 3), op.ones { 4, 3 } } end) --> true

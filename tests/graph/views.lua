@@ -130,3 +130,6 @@ do
   v[tessera.tensor { 1 }] = 1 --! scatter: the index must be integers, not f32
   v[tessera.tensor({ 1 }, { dtype = "i64" })] = op.ones { 3 } --! broadcast_to
 end
+
+-- A part of an argument whose elements overlap: one element has a place, a new value of the whole has none.
+graph.module("overlap", function(x) x[1] = -2.5 end)(op.ones { 1 }:expand { 16 }) --! which cannot be captured

@@ -3,6 +3,6 @@ local core = require "tessera.core"
 local silent = {}
 for _, row in ipairs(core.operators()) do
   local returns = core.help(row.name, 10000):match "returns%s+([^\n]*)" or ""
-  if row.class ~= "compose" and row.class ~= "eager" and not returns:find ";" then silent[#silent + 1] = row.name end
+  if row.class ~= "compose" and row.class ~= "direct" and not returns:find ";" then silent[#silent + 1] = row.name end
 end
 table.concat(silent, " ") -->

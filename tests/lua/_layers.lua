@@ -53,6 +53,22 @@ local function near(what, got, want, tol)
 end
 M.near = near
 
+-- Eight steps of an optimiser that make({p, q}) makes, by gradients that depend on the parameters, beside what the
+-- case kept of some of them.
+function M.steps(name, make)
+  local start = M.of(name, "start")
+  local p, q = start.p:clone(), start.q:clone()
+  local opt = make(p, q)
+  for k = 0, 7 do
+    opt:step { slope(p) * (k + 1) - p, slope(q) * 0.3 + q * (k % 3) }
+    local want = M.of(name, "after" .. k)
+    if want.p then
+      near(name .. ", p " .. k, p, want.p, 1e-12)
+      near(name .. ", q " .. k, q, want.q, 1e-12)
+    end
+  end
+end
+
 local function hashes(list)
   local text = {}
   for i, t in ipairs(list) do text[i] = t.dtype .. t:hash() end

@@ -106,7 +106,7 @@ do
   local deep = op.depthwise_conv2d(x, tessera.rng.normal { 4, 1, 2, 2 }, { padding = "same" })
   deep.shape[3] .. " " .. deep.shape[4] --> 5 6
   op.conv2d(x, w, { padding = "same", stride = 2 }) --! conv2d: padding 'same' has no meaning with a stride
-  op.conv2d(x, w, { padding = "both" }) --! conv2d: option 'padding' must be integers, not string
+  op.conv2d(x, w, { padding = "both" }) --! conv2d: option 'padding' must be integers, 'same' or 'valid', not 'both'
 end
 
 -- Images of three axes.

@@ -78,3 +78,15 @@ local x, y = data.random_split(rows, { 60, 4 })
 x.shape[1], y.shape[1] --> 60, 4
 data.random_split(rows, { 60, 5 }) --! data.random_split: the parts add up to 65, and have to be 1, or all 64 rows
 data.random_split(rows, { 0.5, 63.5 }) --! data.random_split: part 1 is 0.5 rows
+
+-- A loop that was left is over; one over the same batches inside of another ends both.
+local ten = tessera.data.batches(tessera.op.arange(10), { batch = 4 })
+local seen = {}
+for x in ten do seen[#seen + 1] = x[0]:item() break end
+for x in ten do seen[#seen + 1] = x[0]:item() end
+for x in ten do
+  seen[#seen + 1] = "outer"
+  for y in ten do seen[#seen + 1] = y[0]:item() end
+end
+table.concat(seen, " ") --> 0 0 4 8 outer 0 4 8
+ten()[0]:item(), ten()[0]:item() --> 0, 4

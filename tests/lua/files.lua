@@ -260,7 +260,7 @@ npy("{'descr': '<f4', " .. rest .. "}", "\1\1") --> unknown .npy version 1.1
 local function save(...) return try(tessera.save, at "new.safetensors", ...) end
 save { __metadata__ = x } --> new.safetensors: '__metadata__' is no name of a tensor: the format uses it
 save { ["\255"] = x } --> new.safetensors: the name '\xff' is no UTF-8
-save { [1] = x, ["1"] = x } --> new.safetensors: '1' is the name of two
+save { [1] = x, ["1"] = x + 1 } --> new.safetensors: '1' is the name of two
 save { [true] = x } --> new.safetensors: a name is a string, not a boolean
 save({ a = x }, { k = "\192\128" }) --> new.safetensors: the metadata 'k' is no UTF-8
 save({ a = x }, { k = ("x"):rep(100 * 2 ^ 20) }):match "^(.-) %d" --> new.safetensors: names and metadata take

@@ -64,3 +64,12 @@ damaged '7' --> the structure is damaged: it has an unknown form
 damaged '[' --> the structure is no JSON: line 1, byte 2: a value is missing
 damaged(('["l",['):rep(120) .. ("]]"):rep(120)) --> the structure is damaged: it is too deep
 os.remove(path)
+
+-- Tensors under numbers stay under numbers.
+do
+  local name = os.tmpname() .. ".safetensors"
+  tessera.save(name, { [1] = tessera.op.ones { 1 }, [3] = tessera.op.ones { 2 } })
+  local back = tessera.load(name)
+  os.remove(name)
+  print(back[1].numel, back[3].numel, back["1"]) --> 1	2	nil
+end

@@ -97,3 +97,12 @@ nn.Sequential { nn.Flatten(), nn.Linear(12, 2) }(op.ones { 3, 3, 4 }).shape --> 
 nn.GroupNorm(2, 4)(rng.normal { 2, 4, 3, 3 }).shape --> {2, 4, 3, 3}
 nn.MultiHeadAttention(10, 3) --! heads * head_dim = 3 * 3 = 9, but width = 10
 nn.MultiHeadAttention(12, 3, { kv_heads = 2 }) --! kv_heads = 2 does not divide heads = 3
+
+-- Names and parameters in one loop, as often as one likes.
+do
+  local m, names = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1)), {}
+  local list = m:named_parameters()
+  for name in list do names[#names + 1] = name break end
+  for name, w in list do names[#names + 1] = name .. w.ndim end
+  print(table.concat(names, " "), #list, #m:parameters()) --> 0.weight 0.weight2 0.bias1 1.weight2 1.bias1	4	4
+end

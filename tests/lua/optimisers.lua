@@ -5,21 +5,8 @@ local core = require "tessera.core"
 local op, nn, optim, graph, rng = tessera.op, tessera.nn, tessera.optim, tessera.graph, tessera.rng
 local layers = dofile "tests/lua/_layers.lua"
 
-local function slope(y) return (op.arange(y.numel):cast(y.dtype) * 0.7):cos():reshape(y.shape) end
 
-local function steps(name, make)
-  local start = layers.of(name, "start")
-  local p, q = start.p:clone(), start.q:clone()
-  local opt = make(p, q)
-  for k = 0, 7 do
-    opt:step { slope(p) * (k + 1) - p, slope(q) * 0.3 + q * (k % 3) }
-    local want = layers.of(name, "after" .. k)
-    if want.p then
-      layers.near(name .. ", p " .. k, p, want.p, 1e-12)
-      layers.near(name .. ", q " .. k, q, want.q, 1e-12)
-    end
-  end
-end
+local steps = layers.steps
 
 local makers = {
   RMSprop = function(p) return optim.RMSprop(p, 0.01) end,
@@ -221,3 +208,25 @@ ema:copy()
 model[1].weight:hash() == mine.average[1]:hash() --> true
 optim.EMA({ p }, 1.5) --! EMA: option 'decay' must be a number in [0, 1], not 1.5
 mine:load_state_dict {} --! EMA:load_state_dict: average 1 of 4 is missing
+
+-- Averages of parameters of 16 bits move too, by the formula: 1 - 0.999^n on the way from 0 to 1.
+for dtype, unit in pairs { bf16 = 2 ^ -8, f16 = 2 ^ -11 } do
+  for _, within in ipairs { false, true } do
+    local p = nn.Linear(1, 1, false, dtype)
+    p.weight:copy_(op.zeros { 1, 1 })
+    local ema, swa = optim.EMA(p:parameters()), optim.SWA(p:parameters())
+    local update = function() ema:update() swa:update() end
+    update = within and graph.module("update", update) or update
+    swa:update()
+    p.weight:copy_(op.ones { 1, 1 })
+    for _ = 1, 500 do update() end
+    layers.near("ema of " .. dtype, ema.average[1], op.full({ 1, 1 }, 1 - 0.999 ^ 500), 1e-4)
+    layers.near("swa of " .. dtype, swa.average[1], op.full({ 1, 1 }, 500 / 501), 1e-4)
+    ema:copy()
+    p.weight.dtype == dtype --> true
+    layers.near("copied", p.weight, op.full({ 1, 1 }, 1 - 0.999 ^ 500), unit)
+    ema:swap()
+    layers.near("swapped", p.weight, op.full({ 1, 1 }, 1 - 0.999 ^ 500), unit)
+  end
+end
+optim.Rprop({ p }, { weight_decay = 0.1 }) --! Rprop: unknown option 'weight_decay'

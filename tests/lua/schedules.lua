@@ -23,6 +23,10 @@ rates("restarts_equal", schedule.restarts { lr = 0.5, period = 7 })
 rates("cyclic", schedule.cyclic { low = 0.1, lr = 0.5, up = 4, down = 7, gamma = 0.95 })
 rates("one_cycle", schedule.one_cycle { lr = 0.5, steps = 40 })
 rates("one_cycle_linear", schedule.one_cycle { lr = 0.5, steps = 40, rise = 0.2, divide = 5, divide_last = 50, anneal = "linear" })
+for _, anneal in ipairs { "cosine", "linear" } do -- a rise of one step: PyTorch divides by 0 there
+  local rate = schedule.one_cycle { lr = 0.5, steps = 10, rise = 0.1, anneal = anneal }
+  rate(0), math.abs(rate(9) - 0.5 / 25 / 1e4) < 1e-15 --> 0.5, true
+end
 local losses = layers.stored "plateau/losses"
 rates("plateau", schedule.plateau { lr = 0.5, factor = 0.5, patience = 2, cooldown = 1, least = 0.01 }, losses)
 rates("plateau_max", schedule.plateau { lr = 0.5, factor = 0.5, patience = 3, threshold = 0.01, mode = "max" }, losses)

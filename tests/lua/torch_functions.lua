@@ -95,3 +95,52 @@ op.glu(op.ones { 3 }) --! glu: axis -1 of f32[3] has no two halves
 op.unflatten(op.ones { 6 }, 0, { 4, 2 }) --! unflatten: axis 0 of f32[6] is not {4, 2}
 op.matrix_norm(op.eye(2), 3) --! matrix_norm: ord 3 is none of
 op.movedim(op.eye(2), { 0, 0 }, { 0, 1 }) --! movedim: an axis is named twice
+
+-- Indices beside loops that count them.
+local function same(a, b) return a.ndim == b.ndim and a.shape[1] == b.shape[1] and a.shape[2] == b.shape[2] and a:contiguous():hash() == b:hash() end
+local function listed(rows, width)
+  return #rows > 0 and t(rows, { dtype = "i64" }) or op.zeros({ 0, width }, { dtype = "i64" })
+end
+for rows = 0, 3 do
+  for columns = 0, 4 do
+    for offset = -5, 5 do
+      local low, high = {}, {}
+      for i = 0, rows - 1 do
+        for j = 0, columns - 1 do
+          if j <= i + offset then low[#low + 1] = { i, j } end
+          if j >= i + offset then high[#high + 1] = { i, j } end
+        end
+      end
+      assert(same(op.tril_indices(rows, columns, offset):T(), listed(low, 2)))
+      assert(same(op.triu_indices(rows, columns, offset):T(), listed(high, 2)))
+    end
+  end
+end
+for n = 0, 5 do
+  for r = 1, 6 do
+    for _, again in ipairs { false, true } do
+      local rows, row = {}, {}
+      local function fill(k, from)
+        if k > r then rows[#rows + 1] = { unpack(row) } end
+        for i = from, k > r and 0 or n do
+          row[k] = i - 1
+          fill(k + 1, again and i or i + 1)
+        end
+      end
+      fill(1, 1)
+      assert(same(op.combinations(op.arange(n), r, again), listed(rows, r)), n .. " " .. r)
+    end
+  end
+end
+op.tril_indices(3000).shape[2], op.combinations(op.arange(30), 28).shape[1] --> 4501500, 435
+op.combinations(op.arange(100), 10) --! combinations: 5.794e+08 elements are too many
+op.triu_indices(1e6, 1e6, 2) --! triu_indices: 5e+11 elements are too many
+op.triu_indices(1e6, 1e6, 999998).shape[2] --> 3
+
+-- nn.Softplus is the operator with PyTorch's threshold; above it the layer gives x itself.
+local nn, line = tessera.nn, op.linspace(-50, 50, 41)
+for _, o in ipairs { { 1, 20 }, { 2, 1 }, { 0.5, 3 } } do
+  nn.Softplus(o[1], o[2])(line):hash() == op.softplus(line, { beta = o[1], threshold = o[2] }):hash() --> true
+end
+nn.Softplus()(t { 21, 30 }):hash() == t { 21, 30 }:hash() --> true
+nn.Softplus(1, 2)(t { 2.5 }):hash() == t { 2.5 }:hash() --> true

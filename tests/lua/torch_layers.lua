@@ -76,7 +76,6 @@ for _, red in ipairs { "mean", "sum", "none" } do
 end
 
 -- Optimisers.
-local function slope(y) return (op.arange(y.numel):cast(y.dtype) * 0.7):cos():reshape(y.shape) end
 for name, make in pairs {
   Adamax = function(p) return optim.Adamax(p, 0.01) end,
   Adamax_all = function(p) return optim.Adamax(p, 0.01, { 0.8, 0.9 }, 1e-3, 0.1) end,
@@ -86,19 +85,7 @@ for name, make in pairs {
   ASGD_all = function(p) return optim.ASGD(p, 0.1, 0.05, 0.6, 3, 0.1) end,
   Rprop = function(p) return optim.Rprop(p) end,
   Rprop_all = function(p) return optim.Rprop(p, 0.02, { 0.4, 1.5 }, { 0.001, 0.1 }) end,
-} do
-  local start = layers.of(name, "start")
-  local p, q = start.p:clone(), start.q:clone()
-  local opt = make { p, q }
-  for k = 0, 7 do
-    opt:step { slope(p) * (k + 1) - p, slope(q) * 0.3 + q * (k % 3) }
-    local want = layers.of(name, "after" .. k)
-    if want.p then
-      layers.near(name .. ", p " .. k, p, want.p, 1e-12)
-      layers.near(name .. ", q " .. k, q, want.q, 1e-12)
-    end
-  end
-end
+} do layers.steps(name, function(p, q) return make { p, q } end) end
 
 -- A captured training step has the bits of eager ones.
 for _, name in ipairs { "Adamax", "Adadelta", "ASGD", "Rprop" } do

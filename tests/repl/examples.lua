@@ -43,15 +43,16 @@ local inputs = {
   meshgrid = { a = U(3), b = U(4) }, repeat_counts = { counts = I(3, 16), second = { counts = I(3, 4) } }, kthvalue = { x = U(8, 8) },
   bincount = { x = I(2, 6) }, cross = { x = U(3, 3), y = U(3, 3) }, prelu = { weight = U(4) }, pixel_shuffle = { x = U(1, 4, 2, 2) },
   pixel_unshuffle = image, grid_sample = { x = U(1, 2, 4, 4), grid = U(1, 3, 3, 2) }, im2col = image,
-  weighted_cross_entropy = { target = I(4, 4), weight = U(4) },
+  lstm = { x = U(3, 2, 16), w = U(16, 4), h = U(2, 4), c = U(2, 4) }, weighted_cross_entropy = { target = I(4, 4), weight = U(4) },
 }
 
+local wrong = {}
 local function run(name, code, second)
   local own = inputs[name] or {}
   local other = second and own.second or own
   local function variable(_, word) return word == "op" and op or other[word] or own[word] or U(4, 4) end
   local ok, why = pcall(setfenv(assert(loadstring(code)), setmetatable({}, { __index = variable })))
-  if not ok then print(code, why) end
+  if not ok then wrong[#wrong + 1] = code .. ": " .. tostring(why) end
 end
 
 for _, row in ipairs(core.operators()) do
@@ -60,8 +61,9 @@ for _, row in ipairs(core.operators()) do
     run(row.name, line, calls > 0)
     calls = calls + 1
   end
-  if calls == 0 then print(row.name .. ": no example") end
+  if calls == 0 then wrong[#wrong + 1] = row.name .. ": no example" end
 end
+table.concat(wrong, "\n") -->
 
 -- ---- pages of the library: their indented lines are code, which runs in a folder of its own
 package.path = "tests/jit/?.lua;" .. package.path
@@ -123,7 +125,11 @@ end
 for key in pairs(tessera.jit) do page("tessera.jit." .. key) end
 for key in pairs(nn.Module) do if not key:find "^__" then page("nn.Module." .. key) end end
 for key in pairs(tessera.optim.schedule) do page("optim.schedule." .. key) end
-local _ = op.cond, op.custom, op.kernel, op.logit, op.movedim, op.matrix_cond -- what is loaded when it is named
+for _, modules in pairs(require "tessera.named_functions") do
+  for _, list in pairs(modules) do
+    for name in list:gmatch "%S+" do local _ = op[name] end -- what is loaded when it is named
+  end
+end
 for name in pairs(op) do if name ~= "foreign" then page("op." .. name) end end -- whose lines are C
 print(blocks)
 ]]

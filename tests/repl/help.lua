@@ -12,6 +12,7 @@ help "softmax" --> op.softmax(x [, {axis}])
 -->   options  axis        integer = -1
 -->   dtypes   floats
 -->   returns  the dtype of the input; the shape of the input
+-->   autocast takes f32
 -->   example  y = op.softmax(x)
 -->            y = x:softmax{axis = 0}
 

@@ -20,11 +20,10 @@ for _, module in ipairs { "rng", "nn", "optim", "data", "graph", "numerics", "im
   add(module .. ".", tessera[module], true)
 end
 add("tessera.jit.", tessera.jit)
-for _, name in ipairs { "cond", "while_loop", "scan", "map", "fixed_point", "recursive", "foreign", "custom", "kernel" } do
-  assert(core.op[name])
-end
-for _, list in pairs(require "tessera.named_functions") do
-  for name in list:gmatch "%S+" do assert(core.op[name]) end
+for _, modules in pairs(require "tessera.named_functions") do
+  for _, list in pairs(modules) do
+    for name in list:gmatch "%S+" do assert(core.op[name]) end
+  end
 end
 add("op.", core.op)
 table.sort(names)

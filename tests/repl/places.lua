@@ -64,3 +64,5 @@ says "nn.Linear(2, 2):cuda()" --> {F}:3: attempt to call method 'cuda' (a nil va
 -->   hint: model:to "cuda:0" moves it; tessera.devices() lists what there is
 says "for _, row in ipairs(op.ones{2, 2}) do end" --> {F}:3: bad argument #1 to 'ipairs' (table expected, got userdata)
 -->   hint: rows of a tensor are x[0] to x[#x - 1], or {x:unbind()}
+says "local n = op.ones{2}:numel()" --> {F}:3: attempt to call method 'numel' (a number value)
+-->   hint: it is a value, not a function: x.numel

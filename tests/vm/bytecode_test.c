@@ -126,12 +126,30 @@ static void test_verify(TsContext *c) {
   ts_code_free(code);
 }
 
+/* The same at the end of code of which each value lives shortly: length costs no care. */
+static void test_verify_long(TsContext *c) {
+  TsCode *code = ts_code_new("long");
+  uint32_t r = ts_code_param(code, &vector, NULL), kept = r;
+  for (int i = 0; i < 5000; i++) {
+    kept = r;
+    r = put(code, TS_OP_exp, 1, &r, NULL);
+  }
+  uint32_t a = put(code, TS_OP_sin, 1, &kept, NULL);
+  uint32_t s = put(code, TS_OP_add, 2, (uint32_t[]){a, r}, NULL);
+  CHECK(ts_code_finish(code, 1, &s) == 0 && ts_code_plan(code, &c->err) == 0);
+  CHECK(ts_code_verify(code, &c->err) == 0);
+  code->reg[r].offset = code->reg[a].offset;
+  CHECK(ts_code_verify(code, &c->err) != 0);
+  ts_code_free(code);
+}
+
 int main(void) {
   TsContext *c = ts_context_open();
   test_run(c);
   test_plan(c);
   test_text(c);
   test_verify(c);
+  test_verify_long(c);
   ts_context_close(c);
   printf("%s\n", failures ? "FAILED" : "ok");
   return failures != 0;

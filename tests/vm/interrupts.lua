@@ -75,6 +75,22 @@ local cases = {
   { "softmax_grad", 30, function() return op.softmax_grad(long:reshape { 128, 1024 }, long:reshape { 128, 1024 }) end },
 }
 
+-- Batches in and beyond lanes: a look for each matrix at the least.
+local square, little = op.eye(40) * 40 + normal { 20, 40, 40 }, normal { 20, 12, 12 }
+square = square + square:transpose()
+for _, d in ipairs { "f32", "f64", "complex64" } do
+  local x, y = square:cast(d), little:cast(d)
+  for _, c in ipairs {
+    { "cholesky", op.cholesky }, { "inv", op.inv }, { "det", op.det }, { "lu", op.lu }, { "qr", op.qr },
+    { "eigh", op.eigh }, { "eig", op.eig }, { "pinv", op.pinv }, { "svd", op.svd },
+    { "solve", function(a) return op.solve(a, a) end },
+    { "pinv of Hermitian matrices", function(a) return op.pinv(a, { hermitian = true }) end },
+  } do
+    cases[#cases + 1] = { ("%s of a batch of %s"):format(c[1], d), 20, function() return c[2](x) end }
+    if c[1] ~= "cholesky" then cases[#cases + 1] = { ("%s of small ones of %s"):format(c[1], d), 1, function() return c[2](y) end } end
+  end
+end
+
 local function hashes(call)
   local out = { call() }
   for i, x in ipairs(out) do out[i] = x:hash() end

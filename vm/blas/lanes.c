@@ -134,7 +134,7 @@ static int lanes_of(const TsLanes *l) { return l->f.type == TS_BLAS_f32 ? 16 : 8
 
 bool ts_lanes_take(const TsLanes *l) {
   int least = l->m < l->n ? l->m : l->n;
-  if (l->f.type >= TS_BLAS_c64 || least <= 0 || l->m > TS_BLAS_LANES_MOST ||
+  if (l->f.type >= TS_BLAS_c64 || least <= 0 || l->count <= 0 || l->m > TS_BLAS_LANES_MOST ||
       l->n > TS_BLAS_LANES_MOST)
     return false;
   if (l->what == TS_LANES_QR) return least <= TS_BLAS_LANES_QR;

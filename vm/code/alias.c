@@ -172,13 +172,25 @@ static bool fits(const TsGraph *g, int i, const int *number) {
   return g->bytes[first] == note;
 }
 
+/* Whether result i is one of several that look at the copy of a view of a parameter that is updated. As
+ * its caller's strides might make that copy a view, each result would be copied by itself. */
+static bool is_torn(const TsGraph *g, int i, const TsVal *root) {
+  TsVal v = root[i];
+  int n = 0;
+  while (ts_node_is_view(v->node)) v = v->node->in[0];
+  for (int k = 0; k < g->nresult; k++) n += root[k] == root[i];
+  int p = v == root[i] ? g->nparam : param_of(g, v);
+  return n > 1 && p < g->nparam && is_updated(g, number_of(g, p));
+}
+
 static int part(TsContext *c, TsGraph *g, TsVal *root, TsVal *result, int *number, int *note) {
   if (numbers(c, g, root, number)) return -1;
   bool any = false;
   memcpy(result, g->result, sizeof *result * (size_t)g->nresult);
   memcpy(note, g->bytes, sizeof *note * (size_t)g->nresult);
   for (int i = 0; i < g->nresult; i++) {
-    if (result[i] != g->result[i] || fits(g, i, number)) continue;
+    if (result[i] != g->result[i]) continue;
+    if (fits(g, i, number) && !is_torn(g, i, root)) continue;
     if (part_from(g, i, root, result)) return -1;
     any = true;
   }

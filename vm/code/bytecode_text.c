@@ -68,27 +68,56 @@ static int verify_sub(const TsCode *code, int at, TsError *err) {
   }
 }
 
+static int by_def(const void *x, const void *y) {
+  const TsReg *p = *(const TsReg *const *)x, *q = *(const TsReg *const *)y;
+  if (p->def != q->def) return p->def < q->def ? -1 : 1;
+  return p < q ? -1 : p > q;
+}
+
+static bool overlap(const TsReg *x, const TsReg *y) {
+  return x->offset < y->offset + ts_meta_nbytes(&y->meta) &&
+         y->offset < x->offset + ts_meta_nbytes(&x->meta) && x->last > y->def &&
+         y->last > x->def;
+}
+
 /* Values alive at the same time must not share bytes, unless the one dies where the other
- * is written over it. Quadratic: for tests and for small code. */
-static int verify_plan(const TsCode *code, TsError *err) {
-  for (int a = 0; a < code->nreg; a++) {
-    const TsReg *x = &code->reg[a];
-    int64_t nx = ts_meta_nbytes(&x->meta);
-    if (x->kind == TS_REG_view && x->of >= (uint32_t)code->nreg)
-      return ts_error_set(err, TS_ERR_value, "bytecode: register %d: a view of nothing", a);
-    if (x->kind != TS_REG_slab) continue;
-    if (x->offset < 0 || x->offset + nx > code->slab_nbytes)
-      return ts_error_set(err, TS_ERR_value, "bytecode: register %d: outside the slab", a);
-    for (int b = a + 1; b < code->nreg && code->nreg <= 4000; b++) {
-      const TsReg *y = &code->reg[b];
-      int64_t ny = ts_meta_nbytes(&y->meta);
-      if (y->kind != TS_REG_slab || x->offset + nx <= y->offset || y->offset + ny <= x->offset)
-        continue;
-      if (x->last <= y->def || y->last <= x->def) continue;
-      return ts_error_set(err, TS_ERR_value, "bytecode: registers %d and %d overlap", a, b);
+ * is written over it. Each is compared with those that live where it is made, of which there are
+ * many only if code is to be refused or needs many: there it is quadratic, so for small code. */
+static int verify_slab(const TsCode *code, int n, const TsReg **slab, TsError *err) {
+  enum { MOST = 4000 };
+  int alive = 0; /* slab[0, alive), others fall out */
+  qsort(slab, (size_t)n, sizeof *slab, by_def);
+  for (int i = 0; i < n; i++) {
+    const TsReg *x = slab[i];
+    int kept = 0;
+    for (int k = 0; k < alive; k++) {
+      if (slab[k]->last <= x->def) continue;
+      if (overlap(x, slab[k]))
+        return ts_error_set(err, TS_ERR_value, "bytecode: registers %d and %d overlap",
+                            (int)(slab[k] - code->reg), (int)(x - code->reg));
+      slab[kept++] = slab[k];
     }
+    alive = kept;
+    if (alive < MOST) slab[alive++] = x;
   }
   return 0;
+}
+
+static int verify_plan(const TsCode *code, TsError *err) {
+  const TsReg **slab = malloc(sizeof *slab * ((size_t)code->nreg + 1));
+  int n = 0, failed = slab ? 0 : ts_error_memory(err);
+  for (int a = 0; a < code->nreg && !failed; a++) {
+    const TsReg *x = &code->reg[a];
+    if (x->kind == TS_REG_view && x->of >= (uint32_t)code->nreg)
+      failed = ts_error_set(err, TS_ERR_value, "bytecode: register %d: a view of nothing", a);
+    if (x->kind != TS_REG_slab || failed) continue;
+    if (x->offset < 0 || x->offset + ts_meta_nbytes(&x->meta) > code->slab_nbytes)
+      failed = ts_error_set(err, TS_ERR_value, "bytecode: register %d: outside the slab", a);
+    slab[n++] = x;
+  }
+  if (!failed) failed = verify_slab(code, n, slab, err);
+  free(slab);
+  return failed;
 }
 
 int ts_code_verify(const TsCode *code, TsError *err) {

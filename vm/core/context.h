@@ -33,6 +33,7 @@ typedef struct TsContext {
   TsProfile profile;
   uint64_t commits; /* how often something that the program has was changed as a whole */
   int no_grad;      /* > 0: calls are not recorded (vm/core/tape.h) */
+  uint8_t autocast; /* TS_DT_f16 or bf16: operands of calls are cast (vm/autocast.c); 0 */
   bool trap;        /* stop at the first NaN or infinity (vm/core/trap.h) */
   int device;       /* where new tensors are made */
   bool device_auto; /* and what gets hot may move elsewhere by itself */

@@ -7,6 +7,11 @@
 #include "vm/gemm/gemm.h"
 #include "vm/core/vm.h"
 
+enum {
+  TS_CONV_FEW_CHANNELS = 7, /* most output channels of a group that are summed directly */
+  TS_CONV_SMALL = 128       /* most positions of an image that joins others in one product */
+};
+
 /* Element offsets: position p of channel c in image n lies at n*step_n + c*step_c +
  * sum of p*step[a] over the first two axes; along the last axis the positions of a
  * stride lie in phases: position p at (p % stride) * phase + p / stride. */

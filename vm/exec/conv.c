@@ -21,10 +21,8 @@
 #include "vm/core/scratch.h"
 
 enum {
-  FEW_CHANNELS = 7, /* most output channels of a group that are summed directly */
-  SMALL = 128,      /* most positions of an image that joins others in one product */
-  ROWS = 4096,      /* outputs that are summed before they are rounded */
-  TOGETHER = 16     /* rows that are turned round together for the layout nhwc */
+  ROWS = 4096,  /* outputs that are summed before they are rounded */
+  TOGETHER = 16 /* rows that are turned round together for the layout nhwc */
 };
 
 typedef struct Job {
@@ -444,7 +442,9 @@ static int plain_product(Job *j) {
   return multiply(j, true, ts_gemm_type(ts_tensor_dtype(j->x)));
 }
 
-static bool joins(const Job *j) { return !j->last && j->c.batch > 1 && j->positions <= SMALL; }
+static bool joins(const Job *j) {
+  return !j->last && j->c.batch > 1 && j->positions <= TS_CONV_SMALL;
+}
 
 static int convolve(Job *j) {
   TsContext *ctx = j->call->ctx;
@@ -461,9 +461,9 @@ static int convolve(Job *j) {
   if (!failed && ts_dtype_is(j->c.acc, TS_KIND_C))
     failed = complex_product(j);
   else if (!failed)
-    failed = j->c.og <= FEW_CHANNELS ? direct(j)
-             : joins(j)              ? multiply_joined(j)
-                                     : multiply(j, false, ts_gemm_type(j->c.acc));
+    failed = j->c.og <= TS_CONV_FEW_CHANNELS ? direct(j)
+             : joins(j)                      ? multiply_joined(j)
+                                             : multiply(j, false, ts_gemm_type(j->c.acc));
   ts_work_give(j->image.own), ts_work_give(j->tap);
   ts_tensor_unref(x);
   ts_tensor_unref(w);

@@ -18,9 +18,7 @@
 #include "vm/core/scratch.h"
 
 enum {
-  FEW_CHANNELS = 7, /* most output channels of a group that are summed directly */
-  SMALL = 128,      /* most positions of an image that joins others in one product */
-  BLOCK = 16        /* output channels whose weights are turned together */
+  BLOCK = 16 /* output channels whose weights are turned together */
 };
 
 typedef struct Job {
@@ -244,7 +242,7 @@ static void direct_rows(void *arg, int64_t lo, int64_t hi, int worker) {
 static int sum_up(Job *j) {
   const TsConv *c = &j->c;
   if (ts_dtype_is(c->acc, TS_KIND_C)) return complex_product(j);
-  if (c->og > FEW_CHANNELS) return multiply(j);
+  if (c->og > TS_CONV_FEW_CHANNELS) return multiply(j);
   int64_t rows = c->batch * j->channels_out * j->count[0] * j->count[1];
   ts_cpu_parallel(rows, (1 << 15) / (j->count[2] * j->taps + 1) + 1, direct_rows, j);
   return 0;
@@ -325,7 +323,7 @@ static int take_memory(Job *j) {
   j->tap = ts_work_take((window * c->cg + 1) * 8);
   for (int i = 0; i < 2; i++) j->at[i] = ts_work_take((window + 1) * 8);
   j->weights = ts_work_take(window * c->cg * j->channels_out * j->size + 64);
-  j->joined = c->batch > 1 && most <= SMALL && c->og > FEW_CHANNELS &&
+  j->joined = c->batch > 1 && most <= TS_CONV_SMALL && c->og > TS_CONV_FEW_CHANNELS &&
               !ts_dtype_is(c->acc, TS_KIND_C) && !is_product(j);
   /* A single phase is the result. */
   j->part = single && !j->joined

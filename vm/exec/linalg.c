@@ -3,6 +3,7 @@
  * through f32. Orthogonal factors: linalg_orthogonal.c. */
 #include "vm/exec/linalg.h"
 
+#include <limits.h>
 #include <string.h>
 
 #include "devices/cpu_pool.h"
@@ -12,13 +13,23 @@
 #include "vm/core/scratch.h"
 
 void *ts_linalg_take(TsLinalg *w, int64_t nbytes) {
-  void *p = w->nblock < 8 ? ts_work_take(nbytes > 0 ? nbytes : 16) : NULL;
+  TS_ASSERT(w->nblock < (int)(sizeof w->block / sizeof *w->block));
+  if (w->failed) return NULL;
+  void *p = ts_work_take(nbytes > 0 ? nbytes : 16);
   if (!p) {
     ts_scratch_failed(w->call);
     w->failed = true;
     return NULL;
   }
   return w->block[w->nblock++] = p;
+}
+
+int ts_linalg_lapack_count(TsLinalg *w, double numbers) {
+  if (numbers <= INT_MAX) return (int)numbers;
+  w->failed = true;
+  ts_error_set(&w->call->ctx->err, TS_ERR_value, "%s: matrices are too large for LAPACK",
+               ts_op_info(w->call->op)->name);
+  return 1;
 }
 
 void *ts_linalg_lapack_work(TsLinalg *w, double wanted) {
@@ -75,6 +86,10 @@ static int open_work(TsLinalg *w, TsCall *call) {
   w->a = ts_tensor_cast(call->ctx, call->in[0], d);
   if (call->nin > 1) w->b = ts_tensor_cast(call->ctx, call->in[1], d);
   return w->a && (call->nin < 2 || w->b) ? 0 : -1;
+}
+
+bool ts_linalg_more(const TsLinalg *w, int64_t i, int64_t count) {
+  return !w->failed && i < count && !ts_cpu_interrupted();
 }
 
 bool ts_linalg_lost(TsLinalg *w, int64_t got, int *info) {
@@ -198,7 +213,7 @@ static int cholesky(TsLinalg *w) {
   if (ts_linalg_lanes(w, l, 2, &failed)) return failed;
   int64_t nn = (int64_t)n * n;
   void *own = ts_linalg_own(w, call->out[0], nn);
-  for (int64_t i = 0; n && i < count && !failed && !w->failed; i++) {
+  for (int64_t i = 0; n && ts_linalg_more(w, i, count) && !failed; i++) {
     char *a = ts_linalg_place(w, call->out[0], i, nn, own);
     set_half(w, n, upper, a, ts_linalg_matrix(w, w->a, i, n, n));
     /* By rows l l' is the u' u of the conjugates, with u = l^T. */
@@ -230,7 +245,7 @@ static int solve_all(TsLinalg *w, bool triangular) {
   void *a = triangular ? NULL : ts_linalg_take(w, (int64_t)n * n * w->es);
   void *own = ts_linalg_own(w, y, nk);
   int *pivot = ts_linalg_take(w, (int64_t)n * 4);
-  for (int64_t i = 0; !w->failed && n && k && i < count && !failed; i++) {
+  for (int64_t i = 0; n && k && ts_linalg_more(w, i, count) && !failed; i++) {
     const void *from = ts_linalg_matrix(w, w->a, ts_linalg_meets(w->a, 2, y, ny, i), n, n);
     void *b = ts_linalg_place(w, y, i, nk, own);
     memcpy(b, ts_linalg_matrix(w, w->b, ts_linalg_meets(w->b, ny, y, ny, i), n, k),
@@ -274,7 +289,7 @@ static int inv(TsLinalg *w) {
   int64_t nn = (int64_t)n * n;
   void *a = ts_linalg_take(w, nn * w->es), *own = ts_linalg_own(w, call->out[0], nn);
   int *pivot = ts_linalg_take(w, (int64_t)n * 4);
-  for (int64_t i = 0; !w->failed && n && i < count && !failed; i++) {
+  for (int64_t i = 0; n && ts_linalg_more(w, i, count) && !failed; i++) {
     ts_linalg_flip(w, n, n, a, ts_linalg_matrix(w, w->a, i, n, n));
     if (!ts_linalg_lost(w, ts_factor_lu(w->f, n, n, a, n, pivot), &info) && !info)
       ts_linalg_invert(w, n, a, pivot, ts_linalg_place(w, call->out[0], i, nn, own));
@@ -314,7 +329,7 @@ static int det(TsLinalg *w) {
   int64_t count = ts_linalg_count_of(w->a, 2);
   void *a = ts_linalg_take(w, (int64_t)n * n * w->es);
   int *pivot = ts_linalg_take(w, (int64_t)n * 4);
-  for (int64_t i = 0; !w->failed && i < count; i++) {
+  for (int64_t i = 0; ts_linalg_more(w, i, count); i++) {
     double value[2] = {1, 0};
     ts_linalg_flip(w, n, n, a, ts_linalg_matrix(w, w->a, i, n, n));
     if (n) ts_linalg_lost(w, ts_factor_lu(w->f, n, n, a, n, pivot), &info);
@@ -371,7 +386,7 @@ static int lu(TsLinalg *w) {
   if (w->failed) return 0;
   l.out = a, l.pivot = pivot;
   if (lanes) ts_linalg_lanes(w, l, 2, &failed);
-  for (int64_t i = 0; !w->failed && i < count && !ts_cpu_interrupted(); i++) {
+  for (int64_t i = 0; ts_linalg_more(w, i, count); i++) {
     if (!lanes) {
       ts_linalg_flip(w, m, n, column, ts_linalg_matrix(w, w->a, i, m, n));
       ts_linalg_lost(w, ts_factor_lu(w->f, m, n, column, m, pivot), &info);

@@ -14,7 +14,7 @@ typedef struct TsLinalg {
   int es, rs; /* bytes of an element, of its real part */
   bool complex;
   TsTensor *a, *b;
-  void *block[8]; /* workspaces, freed at the end */
+  void *block[12]; /* workspaces, as many as the longest body takes, freed at the end */
   int nblock;
   bool failed;
   TsFactor f;
@@ -25,6 +25,9 @@ typedef struct TsLinalg {
 int ts_linalg_run(TsCall *call, int (*body)(TsLinalg *w));
 /* Workspace until the end of the call, or NULL: then w->failed is set. */
 void *ts_linalg_take(TsLinalg *w, int64_t nbytes);
+/* So many numbers as LAPACK counts them, or an error: then 1, and w->failed is set. To be asked before
+ * anything is taken. */
+int ts_linalg_lapack_count(TsLinalg *w, double numbers);
 void *ts_linalg_lapack_work(TsLinalg *w, double wanted); /* of so many numbers */
 /* What LAPACK answers to a workspace of TS_LINALG_ASK numbers, at the first of them. */
 extern const int TS_LINALG_ASK;
@@ -34,6 +37,8 @@ double ts_linalg_answer(const TsLinalg *w, const void *query);
 uint64_t ts_linalg_most_bits(const TsLinalg *w, const void *a, int64_t n);
 bool ts_linalg_bits_finite(const TsLinalg *w, uint64_t bits);
 bool ts_linalg_is_finite(const TsLinalg *w, const void *a, int64_t n);
+/* Whether the loop over a batch goes on with matrix i: nothing failed, no interrupt. */
+bool ts_linalg_more(const TsLinalg *w, int64_t i, int64_t count);
 /* Whether a factorisation had no memory, which is told; else its info. */
 bool ts_linalg_lost(TsLinalg *w, int64_t got, int *info);
 

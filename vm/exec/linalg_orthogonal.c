@@ -49,7 +49,7 @@ static int real_qr(TsLinalg *w, int m, int n, int k) {
   int info;
   int64_t count = ts_linalg_count_of(w->a, 2), mn = (int64_t)m * n, mk = (int64_t)m * k;
   char *a = ts_linalg_take(w, mn * w->es), *own = ts_linalg_own(w, q, mk);
-  for (int64_t i = 0; !w->failed && m && i < count && !ts_cpu_interrupted(); i++) {
+  for (int64_t i = 0; m && ts_linalg_more(w, i, count); i++) {
     memcpy(a, ts_linalg_matrix(w, w->a, i, m, n), (size_t)(mn * w->es));
     void *to = ts_linalg_place(w, q, i, mk, own);
     ts_linalg_lost(w, ts_factor_qr(w->f, m, n, k, a, n, to, k), &info);
@@ -65,15 +65,16 @@ static int qr(TsLinalg *w) {
   TsCall *call = w->call;
   int info = 0;
   int m = (int)ts_linalg_rows_of(w->a), n = (int)ts_linalg_cols_of(w->a), k = m < n ? m : n;
-  int q = call->attr[0].i == 1 ? m : k, wide = n > q ? n : q, lwork = (wide + m) * 64 + 1;
+  int q = call->attr[0].i == 1 ? m : k, wide = n > q ? n : q, lwork = 1;
   TsLanes l = {.what = TS_LANES_QR, .m = m, .n = n, .k = q};
   if (ts_linalg_lanes_factors(w, l, call->out[0], call->out[1])) return 0;
   if (!w->complex) return real_qr(w, m, n, q);
+  lwork = ts_linalg_lapack_count(w, ((double)wide + m) * 64 + 1);
   int64_t count = ts_linalg_count_of(w->a, 2), most = (int64_t)m * wide + (int64_t)q * n;
   char *a = ts_linalg_take(w, most * w->es), *r = ts_linalg_take(w, most * w->es),
        *s = ts_linalg_take(w, most * w->es);
   void *tau = ts_linalg_take(w, (int64_t)k * w->es), *space = ts_linalg_lapack_work(w, lwork);
-  for (int64_t i = 0; !w->failed && m && i < count; i++) {
+  for (int64_t i = 0; m && ts_linalg_more(w, i, count); i++) {
     ts_linalg_flip(w, m, n, a, ts_linalg_matrix(w, w->a, i, m, n));
     if (n) CALL4(geqrf, &m, &n, a, &m, tau, space, &lwork, &info);
     memset(r, 0, (size_t)q * (size_t)n * (size_t)w->es);
@@ -125,14 +126,15 @@ static void times(const TsLinalg *w, void *a, int64_t n, double by) {
 static int real_eigh(TsLinalg *w, int n) {
   TsCall *call = w->call;
   TsTensor *y = call->out[1];
-  int failed = 0, info = 0, lwork = 1 + 4 * n + n * n, liwork = 3 + 5 * n;
+  int failed = 0, info = 0, lwork = ts_linalg_lapack_count(w, 1 + 4.0 * n + (double)n * n),
+      liwork = 3 + 5 * n;
   int64_t count = ts_linalg_count_of(w->a, 2), es = w->es, nn = (int64_t)n * n;
   char *a = ts_linalg_take(w, nn * es), *v = ts_linalg_take(w, nn * es);
   char *d = ts_linalg_take(w, n * es), *e = ts_linalg_take(w, n * es),
        *tau = ts_linalg_take(w, n * es);
   void *space = ts_linalg_lapack_work(w, lwork), *own = ts_linalg_own(w, y, nn);
   int *iwork = ts_linalg_take(w, (int64_t)liwork * 4);
-  for (int64_t i = 0; !w->failed && i < count && !failed && !ts_cpu_interrupted(); i++) {
+  for (int64_t i = 0; ts_linalg_more(w, i, count) && !failed; i++) {
     const void *from = ts_linalg_matrix(w, w->a, i, n, n);
     uint64_t most = ts_linalg_most_bits(w, from, nn);
     if (!ts_linalg_bits_finite(w, most))
@@ -168,8 +170,7 @@ static int heevd(TsLinalg *w, int n, void *a, void *values, void *space, int lwo
 static int eigh(TsLinalg *w) {
   TsCall *call = w->call;
   int failed = 0;
-  int n = (int)ts_linalg_cols_of(w->a), lrwork = 1 + 5 * n + 2 * n * n, liwork = 3 + 5 * n;
-  int lwork = 2 * n + n * n + 1;
+  int n = (int)ts_linalg_cols_of(w->a), liwork = 3 + 5 * n, lrwork = 1, lwork = 1;
   int64_t count = n ? ts_linalg_count_of(w->a, 2) : 0;
   TsLanes l = {.what = TS_LANES_EIGH, .m = n, .n = n, .k = n};
   for (int64_t i = 0; n <= TS_BLAS_LANES_EIGH && i < count; i++)
@@ -177,13 +178,15 @@ static int eigh(TsLinalg *w) {
       return ts_linalg_refuse(w, i, "has a NaN or an infinity");
   if (ts_linalg_lanes_factors(w, l, call->out[1], call->out[0])) return 0;
   if (!w->complex && count) return real_eigh(w, n);
+  lrwork = ts_linalg_lapack_count(w, 1 + 5.0 * n + 2.0 * n * n);
+  lwork = ts_linalg_lapack_count(w, 2.0 * n + (double)n * n + 1);
   void *a = ts_linalg_take(w, (int64_t)n * n * w->es),
        *s = ts_linalg_take(w, (int64_t)n * n * w->es);
   void *values = ts_linalg_take(w, (int64_t)n * w->rs),
        *space = ts_linalg_lapack_work(w, lwork);
   void *rwork = ts_linalg_take(w, (int64_t)lrwork * w->rs);
   int *iwork = ts_linalg_take(w, (int64_t)liwork * 4);
-  for (int64_t i = 0; !w->failed && i < count && !failed; i++) {
+  for (int64_t i = 0; ts_linalg_more(w, i, count) && !failed; i++) {
     ts_linalg_flip(w, n, n, a, ts_linalg_matrix(w, w->a, i, n, n));
     if (!ts_linalg_is_finite(w, a, (int64_t)n * n))
       failed = ts_linalg_refuse(w, i, "has a NaN or an infinity");

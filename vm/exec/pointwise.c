@@ -248,41 +248,43 @@ static void rows(void *arg, int64_t lo, int64_t hi, int worker) {
   if (j->stream) ts_copy_fence();
 }
 
+/* Rows of len elements between `at` and a dense buffer: the shorter of both loops is ours. */
+static void move_rows(const Job *j, const Operand *o, char *at, int64_t n, char *buffer,
+                      bool out) {
+  const TsCopyKernels *k = &j->k->copy;
+  int64_t len = j->dim[j->ndim - 1], stride = o->stride[j->ndim - 1], row = len * o->size,
+          step = o->stride[j->ndim - 2];
+  if (stride == o->size) {
+    if (out)
+      k->runs(n, row, at, step, buffer, row);
+    else
+      k->runs(n, row, buffer, row, at, step);
+  } else if (!out && stride == 0 && step == o->size && len <= 4) {
+    k->weave(n, (int)len, buffer, at, 0, o->size);
+  } else if (!out && stride == 0 && len > 24) {
+    for (int64_t i = 0; i < n; i++, at += step, buffer += row)
+      k->splat(len, buffer, at, o->size);
+  } else if (n < len) {
+    for (int64_t i = 0; i < n; i++, at += step, buffer += row)
+      out ? k->scatter(len, at, stride, buffer, o->size)
+          : k->gather(len, buffer, at, stride, o->size);
+  } else {
+    for (int64_t c = 0; c < len; c++, at += stride, buffer += o->size)
+      out ? k->strided(n, at, step, buffer, row, o->size)
+          : k->strided(n, buffer, row, at, step, o->size);
+  }
+}
+
 /* ---- short inner runs of many rows: the two inner axes go together, in blocks of whole rows.
  * What lies side by side over both is read in place, what repeats over the rows is staged once
  * for all of them, the rest row by row. */
-typedef enum UnitKind {
-  UNIT_PLAIN,
-  UNIT_NUMBER,
-  UNIT_REPEATED,
-  UNIT_SPREAD,
-  UNIT_OTHER
-} UnitKind;
+typedef enum UnitKind { UNIT_PLAIN, UNIT_NUMBER, UNIT_REPEATED, UNIT_OTHER } UnitKind;
 
 static UnitKind unit_kind(const Job *j, const Operand *o) {
   int64_t inner = o->stride[j->ndim - 1], outer = o->stride[j->ndim - 2];
   if (inner == o->size && outer == inner * j->dim[j->ndim - 1]) return UNIT_PLAIN;
   if (outer == 0) return inner == 0 ? UNIT_NUMBER : UNIT_REPEATED;
-  return inner == 0 && o->size <= 8 ? UNIT_SPREAD : UNIT_OTHER;
-}
-
-/* Rows of one element each. */
-static void spread(const Operand *o, char *to, const char *at, int64_t nrow, int64_t len,
-                   int64_t step) {
-#define SPREAD(T)                                                                              \
-  for (int64_t r = 0; r < nrow; r++, at += step)                                               \
-    for (int64_t i = 0; i < len; i++)                                                          \
-  ((T *)(void *)to)[r * len + i] = *(const T *)(const void *)at
-  if (o->size == 1) {
-    SPREAD(uint8_t);
-  } else if (o->size == 2) {
-    SPREAD(uint16_t);
-  } else if (o->size == 4) {
-    SPREAD(uint32_t);
-  } else {
-    SPREAD(uint64_t);
-  }
-#undef SPREAD
+  return UNIT_OTHER;
 }
 
 /* A row of the kernel's elements as often as it is wanted. */
@@ -298,8 +300,7 @@ static void repeat(char *row, int64_t nbytes, int64_t times) {
 static const void *load_unit(const Job *j, int p, const char *at, int64_t nrow, int64_t most,
                              bool first, Buffers *b) {
   const Operand *o = &j->operand[p];
-  int64_t len = j->dim[j->ndim - 1], inner = o->stride[j->ndim - 1];
-  int64_t step = o->stride[j->ndim - 2];
+  int64_t len = j->dim[j->ndim - 1];
   char *value = b->value[p], *to = o->convert ? b->stored : value;
   UnitKind kind = unit_kind(j, o);
   if (kind == UNIT_PLAIN || kind == UNIT_NUMBER) {
@@ -309,11 +310,7 @@ static const void *load_unit(const Job *j, int p, const char *at, int64_t nrow, 
   }
   if (kind == UNIT_REPEATED && !first) return value;
   if (kind == UNIT_REPEATED) nrow = 1;
-  if (kind == UNIT_SPREAD)
-    spread(o, to, at, nrow, len, step);
-  else
-    for (int64_t r = 0; r < nrow; r++)
-      j->k->copy.gather(len, to + r * len * o->size, at + r * step, inner, o->size);
+  move_rows(j, o, (char *)(uintptr_t)at, nrow, to, false);
   if (o->convert) o->convert(nrow * len, value, to);
   if (kind == UNIT_REPEATED) repeat(value, len * o->ksize, most);
   return value;
@@ -321,16 +318,14 @@ static const void *load_unit(const Job *j, int p, const char *at, int64_t nrow, 
 
 static void store_unit(const Job *j, char *at, int64_t nrow, char *value, Buffers *b) {
   const Operand *o = &j->operand[j->nin];
-  int64_t len = j->dim[j->ndim - 1], step = o->stride[j->ndim - 2];
+  int64_t len = j->dim[j->ndim - 1];
   char *from = o->convert ? b->stored : value;
   if (o->convert) o->convert(nrow * len, from, value);
   if (unit_kind(j, o) == UNIT_PLAIN) {
     j->k->copy.stream(nrow * len * o->size, at, from);
     return;
   }
-  for (int64_t r = 0; r < nrow; r++)
-    j->k->copy.scatter(len, at + r * step, o->stride[j->ndim - 1], from + r * len * o->size,
-                       o->size);
+  move_rows(j, o, at, nrow, from, true);
 }
 
 static void unit_block(const Job *j, char *const *at, int64_t nrow, int64_t most, bool first,
@@ -370,62 +365,84 @@ static void units(void *arg, int64_t lo, int64_t hi, int worker) {
 }
 
 /* ---- short inner runs: blocks are staged across rows */
-static void step_index(const Job *j, int64_t *index) {
-  for (int i = j->ndim - 2; i >= 0; i--) {
-    if (++index[i] < j->dim[i]) return;
-    index[i] = 0;
-  }
-}
-
-static char *row_start(const Job *j, const Operand *o, const int64_t *index) {
-  char *at = o->base;
-  for (int i = 0; i < j->ndim - 1; i++) at += index[i] * o->stride[i];
-  return at;
-}
 
 /* Moves elements lo..lo+n-1 of an operand between its place and a buffer. */
 static void move_block(const Job *j, const Operand *o, int64_t lo, int64_t n, char *buffer,
                        bool out) {
-  int64_t len = j->dim[j->ndim - 1], stride = o->stride[j->ndim - 1], row = lo / len,
-          col = lo % len, index[TS_MAX_RANK];
-  for (int i = j->ndim - 2; i >= 0; i--) {
+  int inner = j->ndim - 1;
+  int64_t len = j->dim[inner], row = lo / len, col = lo % len, index[TS_MAX_RANK];
+  char *at = o->base;
+  for (int i = inner - 1; i >= 0; i--) {
     index[i] = row % j->dim[i];
     row /= j->dim[i];
+    at += index[i] * o->stride[i];
   }
   while (n > 0) {
-    int64_t m = len - col < n ? len - col : n;
-    char *at = row_start(j, o, index) + col * stride;
-    if (out)
-      j->k->copy.scatter(m, at, stride, buffer, o->size);
-    else
-      j->k->copy.gather(m, buffer, at, stride, o->size);
-    buffer += m * o->size;
-    n -= m;
-    col = 0;
-    step_index(j, index);
+    int64_t left = j->dim[inner - 1] - index[inner - 1], count = n / len, m = 1;
+    int64_t part = len - col < n ? len - col : n; /* of a row that is not whole here */
+    if (part < len) {
+      char *from = at + col * o->stride[inner];
+      if (out)
+        j->k->copy.scatter(part, from, o->stride[inner], buffer, o->size);
+      else
+        j->k->copy.gather(part, buffer, from, o->stride[inner], o->size);
+      col = 0;
+    } else {
+      m = count < left ? count : left;
+      move_rows(j, o, at, m, buffer, out);
+      part = m * len;
+    }
+    buffer += part * o->size;
+    n -= part;
+    index[inner - 1] += m;
+    at += m * o->stride[inner - 1];
+    for (int i = inner - 1; i > 0 && index[i] == j->dim[i]; i--) {
+      at += o->stride[i - 1] - index[i] * o->stride[i];
+      index[i] = 0;
+      index[i - 1]++;
+    }
   }
 }
 
-static void short_block(const Job *j, int64_t lo, int64_t n, Buffers *b) {
+/* Its elements lie in the order in which they are walked. */
+static bool is_dense(const Job *j, const Operand *o) {
+  int64_t step = o->size;
+  for (int i = j->ndim - 1; i >= 0; step *= j->dim[i--])
+    if (o->stride[i] != step) return false;
+  return true;
+}
+
+static void short_block(const Job *j, const bool *dense, int64_t lo, int64_t n, Buffers *b) {
   const void *in[MAX_OPERANDS];
   for (int p = 0; p < j->nin; p++) {
     const Operand *o = &j->operand[p];
-    move_block(j, o, lo, n, o->convert ? b->stored : b->value[p], false);
-    if (o->convert) o->convert(n, b->value[p], b->stored);
-    in[p] = b->value[p];
+    char *from = dense[p] ? o->base + lo * o->size : o->convert ? b->stored : b->value[p];
+    if (!dense[p]) move_block(j, o, lo, n, from, false);
+    if (o->convert) o->convert(n, b->value[p], from);
+    in[p] = o->convert ? b->value[p] : from;
   }
   const Operand *o = &j->operand[j->nin];
-  char *result = b->value[j->nin];
-  j->fn(n, result, in, j->par, 0);
-  if (o->convert) o->convert(n, b->stored, result);
-  move_block(j, o, lo, n, o->convert ? b->stored : result, true);
+  bool there = dense[j->nin];
+  char *place = o->base + lo * o->size;
+  bool past = there && j->past && whole_lines(place, n * o->size);
+  bool later = there && j->stream && !past; /* past the caches, by us */
+  char *to = there && !later ? place : o->convert ? b->stored : b->value[j->nin];
+  char *result = o->convert ? b->value[j->nin] : to;
+  j->fn(n, result, in, j->par, past ? TS_PW_PAST : 0);
+  if (o->convert) o->convert(n, to, result);
+  if (later) j->k->copy.stream(n * o->size, place, to);
+  if (!there) move_block(j, o, lo, n, to, true);
 }
 
 static void short_rows(void *arg, int64_t lo, int64_t hi, int worker) {
   const Job *j = arg;
   Buffers b;
+  bool dense[MAX_OPERANDS];
+  int64_t block = j->stream ? STREAM_BLOCK : BLOCK;
   (void)worker;
-  for (; lo < hi; lo += BLOCK) short_block(j, lo, hi - lo < BLOCK ? hi - lo : BLOCK, &b);
+  for (int p = 0; p <= j->nin; p++) dense[p] = is_dense(j, &j->operand[p]);
+  for (; lo < hi; lo += block) short_block(j, dense, lo, hi - lo < block ? hi - lo : block, &b);
+  if (j->stream) ts_copy_fence();
 }
 
 /* ---- the handler */

@@ -14,7 +14,7 @@
 #include "vm/core/exec.h"
 #include "vm/core/scratch.h"
 
-enum { LOOK = 16 }; /* taps of a row between looks for interrupts */
+enum { LOOK = 16 }; /* taps of a row between looks for interrupts; those whose span is known */
 
 typedef struct Job {
   TsCall *call;
@@ -22,11 +22,12 @@ typedef struct Job {
   bool last, max, whole; /* whole: all taps of a mean count */
   TsDtype d;             /* in which the pool is computed */
   int64_t size, batch, channels, in[3], out[3], window[3], stride[3], padding[3], dilation[3],
-      margin[3];     /* padding that counts */
-  const char *x;     /* row-major */
-  char *y;           /* the same */
-  char least[8];     /* of the type */
-  TsScratch scratch; /* max_pool_index: largest numbers; y are places */
+      margin[3];          /* padding that counts */
+  const char *x;          /* row-major */
+  char *y;                /* the same */
+  char least[8];          /* of the type */
+  TsScratch scratch;      /* max_pool_index: largest numbers and their taps; y are places */
+  int64_t known[LOOK][2]; /* spans of the first taps along the last axis */
 } Job;
 
 static void clear(const Job *j, char *acc, int64_t n) {
@@ -50,11 +51,18 @@ static int64_t reach(const Job *j, int a, int64_t o, int64_t k) {
 }
 
 /* Outputs [lo, hi) along axis a for which tap k lies inside. */
-static void span(const Job *j, int a, int64_t k, int64_t *lo, int64_t *hi) {
+static void find_span(const Job *j, int a, int64_t k, int64_t *lo, int64_t *hi) {
   int64_t off = k * j->dilation[a] - j->padding[a], s = j->stride[a];
   *lo = off >= 0 ? 0 : (-off + s - 1) / s;
   *hi = off >= j->in[a] ? 0 : (j->in[a] - 1 - off) / s + 1;
   if (*hi > j->out[a]) *hi = j->out[a];
+}
+
+static void span(const Job *j, int64_t k, int64_t *lo, int64_t *hi) {
+  if (k < LOOK)
+    *lo = j->known[k][0], *hi = j->known[k][1];
+  else
+    find_span(j, 2, k, lo, hi);
 }
 
 static int64_t count_taps(const Job *j, int a, int64_t o) {
@@ -85,21 +93,82 @@ static void divide_by_counts(const Job *j, char *acc, int64_t d, int64_t h, int6
     divide(j, acc + i * per * j->size, per, (double)(rest * count_taps(j, 2, w + i)));
 }
 
-/* One row of outputs of one channel. */
-static void pool_row(const Job *j, const char *plane, int64_t d, int64_t h, char *acc) {
-  clear(j, acc, j->out[2]);
+/* ---- rows of outputs of one channel, several at once: their elements at one tap are taken out
+ * of their rows and joined as one run */
+enum { AT_ONCE = 1024, LONG = 64 }; /* elements; of a row that is a run of its own */
+
+typedef struct Rows {
+  const char *plane;
+  int64_t d, h, n; /* rows h to h + n */
+  char *acc, *stage;
+  int32_t *tap; /* of the largest, or NULL */
+} Rows;
+
+/* As many as are worked on at once. */
+static int64_t rows_at_once(const Job *j) {
+  return j->out[2] < AT_ONCE ? AT_ONCE / j->out[2] : 1;
+}
+
+static void join_run(const Job *j, const Rows *r, int64_t at, const char *x, int64_t n,
+                     int64_t step, int32_t number) {
+  char *acc = r->acc + at * j->size;
+  if (!r->tap) {
+    join(j, acc, x, n, step);
+    return;
+  }
+  if (step != 1) {
+    j->k->copy.gather(n, r->stage, x, step * j->size, (int)j->size);
+    x = r->stage;
+  }
+  j->k->pool.index_max[j->d](acc, r->tap + at, x, n, number);
+}
+
+/* Columns [lo, hi) of `rows` rows from output `at` on; x is the first one's element. */
+static void join_tap(const Job *j, const Rows *r, int64_t at, const char *x, int64_t rows,
+                     int64_t lo, int64_t hi, int32_t number) {
+  int64_t n = hi - lo, step = j->stride[2], pitch = j->stride[1] * j->in[2] * j->size;
+  if (n < j->out[2] || n >= LONG || rows == 1) {
+    for (int64_t i = 0; i < rows; i++)
+      join_run(j, r, at + i * j->out[2] + lo, x + i * pitch, n, step, number);
+    return;
+  }
+  for (int64_t i = 0; i < rows; i++)
+    j->k->copy.gather(n, r->stage + i * n * j->size, x + i * pitch, step * j->size,
+                      (int)j->size);
+  join_run(j, r, at, r->stage, rows * n, 1, number);
+}
+
+static void join_rows(const Job *j, const Rows *r) {
+  int64_t number = 0, lo, hi, from, to;
   for (int64_t a = 0; a < j->window[0]; a++)
-    for (int64_t b = 0; b < j->window[1]; b++) {
-      int64_t id = reach(j, 0, d, a), ih = reach(j, 1, h, b), lo, hi;
-      if (id < 0 || ih < 0) continue;
-      const char *row = plane + (id * j->in[1] + ih) * j->in[2] * j->size;
+    for (int64_t b = 0; b < j->window[1]; b++, number += j->window[2]) {
+      int64_t id = reach(j, 0, r->d, a);
+      find_span(j, 1, b, &from, &to);
+      if (from < r->h) from = r->h;
+      if (to > r->h + r->n) to = r->h + r->n;
+      if (id < 0 || from >= to) continue;
+      int64_t ih = from * j->stride[1] + b * j->dilation[1] - j->padding[1];
+      const char *row = r->plane + (id * j->in[1] + ih) * j->in[2] * j->size;
       for (int64_t k = 0; k < j->window[2] && (k % LOOK || !ts_cpu_interrupted()); k++) {
-        span(j, 2, k, &lo, &hi);
-        int64_t at = lo * j->stride[2] + k * j->dilation[2] - j->padding[2];
-        if (lo < hi) join(j, acc + lo * j->size, row + at * j->size, hi - lo, j->stride[2]);
+        span(j, k, &lo, &hi);
+        int64_t x = lo * j->stride[2] + k * j->dilation[2] - j->padding[2];
+        if (lo < hi)
+          join_tap(j, r, (from - r->h) * j->out[2], row + x * j->size, to - from, lo, hi,
+                   (int32_t)(number + k));
       }
     }
-  divide_by_counts(j, acc, d, h, 0, j->out[2], 1);
+}
+
+/* The rows from row i on, of less than `end`, that are worked on at once. */
+static Rows rows_from(const Job *j, int64_t i, int64_t end) {
+  int64_t per = j->out[0] * j->out[1], in = j->in[0] * j->in[1] * j->in[2];
+  Rows r = {.plane = j->x + i / per * in * j->size,
+            .d = i % per / j->out[1],
+            .h = i % j->out[1],
+            .n = rows_at_once(j)};
+  if (r.n > j->out[1] - r.h) r.n = j->out[1] - r.h;
+  if (r.n > end - i) r.n = end - i;
+  return r;
 }
 
 /* All channels of one output position. */
@@ -121,17 +190,21 @@ static void pool_pixel(const Job *j, const char *image, int64_t d, int64_t h, in
 static void rows(void *arg, int64_t lo, int64_t hi, int worker) {
   const Job *j = arg;
   int64_t per = j->out[0] * j->out[1], in = j->in[0] * j->in[1] * j->in[2];
-  (void)worker;
-  for (int64_t i = lo; i < hi; i++) {
-    int64_t d = i % per / j->out[1], h = i % j->out[1];
-    if (!j->last) {
-      pool_row(j, j->x + i / per * in * j->size, d, h, j->y + i * j->out[2] * j->size);
-      continue;
-    }
-    for (int64_t w = 0; w < j->out[2]; w++)
-      pool_pixel(j, j->x + i / per * in * j->channels * j->size, d, h, w,
-                 j->y + (i * j->out[2] + w) * j->channels * j->size);
+  while (lo < hi && !j->last) {
+    Rows r = rows_from(j, lo, hi);
+    int64_t n = r.n * j->out[2];
+    r.acc = j->y + lo * j->out[2] * j->size;
+    r.stage = ts_scratch_part(&j->scratch, worker);
+    clear(j, r.acc, n);
+    join_rows(j, &r);
+    for (int64_t i = 0; i < r.n; i++)
+      divide_by_counts(j, r.acc + i * j->out[2] * j->size, r.d, r.h + i, 0, j->out[2], 1);
+    lo += r.n;
   }
+  for (; lo < hi; lo++)
+    for (int64_t w = 0; w < j->out[2]; w++)
+      pool_pixel(j, j->x + lo / per * in * j->channels * j->size, lo % per / j->out[1],
+                 lo % j->out[1], w, j->y + (lo * j->out[2] + w) * j->channels * j->size);
 }
 
 static void set_least(Job *j) {
@@ -158,6 +231,16 @@ static void read_sizes(Job *j, const TsMeta *x, const TsMeta *y) {
   }
 }
 
+/* Of a thread: what is taken out of rows, the largest, and their taps. */
+static int64_t scratch_run(const Job *j) {
+  int64_t n = j->last ? j->channels : rows_at_once(j) * j->out[2];
+  return (n + 1) / 2 * 2; /* so that taps are whole words of 8 bytes */
+}
+
+static int64_t scratch_size(const Job *j) {
+  return scratch_run(j) * (2 * j->size + (int64_t)sizeof(int32_t));
+}
+
 typedef void Task(void *arg, int64_t lo, int64_t hi, int worker);
 
 /* x and y in the type of the computation around the task. */
@@ -170,8 +253,10 @@ static int run(Job *j, Task *task, int64_t items, int64_t work) {
   char *to = x ? ts_tensor_write(y) : NULL;
   int failed = !to || !(j->x = ts_tensor_read(x));
   j->y = failed || stored == j->d ? to : ts_work_take(n * j->size + 64);
-  if (!failed && !j->y) failed = ts_scratch_failed(j->call);
+  if (!failed && (!j->y || ts_scratch_open(&j->scratch, scratch_size(j))))
+    failed = ts_scratch_failed(j->call);
   if (!failed) ts_cpu_parallel(items, (1 << 15) / (work + 1) + 1, task, j);
+  ts_scratch_close(&j->scratch);
   if (!failed && stored != j->d) c->k->convert.convert[j->d][stored](n, to, j->y);
   if (j->y != to) ts_work_give(j->y);
   ts_tensor_unref(x);
@@ -190,6 +275,8 @@ static void read_window(Job *j) {
   ts_window_list(a[1].type == TS_ATTR_ints ? &a[1] : &a[0], nd, 1, j->stride);
   ts_window_list(&a[2], nd, 0, j->padding);
   ts_window_list(&a[3], nd, 1, j->dilation);
+  for (int64_t k = 0; k < LOOK && k < j->window[2]; k++)
+    find_span(j, 2, k, &j->known[k][0], &j->known[k][1]);
 }
 
 static int pool(TsCall *call, bool max) {
@@ -206,54 +293,82 @@ static int pool(TsCall *call, bool max) {
   return run(&j, rows, items, work);
 }
 
-/* ---- places of the largest */
-static void index_row(const Job *j, const char *plane, int64_t d, int64_t h, char *acc,
-                      int64_t *y) {
-  for (int64_t i = 0; i < j->out[2]; i++) y[i] = -1;
-  for (int64_t a = 0; a < j->window[0]; a++)
-    for (int64_t b = 0; b < j->window[1]; b++) {
-      int64_t id = reach(j, 0, d, a), ih = reach(j, 1, h, b), lo, hi;
-      if (id < 0 || ih < 0) continue;
-      int64_t row = (id * j->in[1] + ih) * j->in[2];
-      for (int64_t k = 0; k < j->window[2] && (k % LOOK || !ts_cpu_interrupted()); k++) {
-        span(j, 2, k, &lo, &hi);
-        int64_t at = row + lo * j->stride[2] + k * j->dilation[2] - j->padding[2];
-        if (lo < hi)
-          j->k->pool.index_max[j->d](acc + lo * j->size, y + lo, plane + at * j->size, hi - lo,
-                                     j->stride[2], at, j->stride[2]);
-      }
-    }
+/* ---- places of the largest: taps by their number, which is as wide as most of what is compared */
+typedef struct Largest {
+  char *acc, *stage;
+  int32_t *tap;
+  int64_t from[LOOK]; /* of the first taps: as tap_offset says */
+} Largest;
+
+/* How far the element of a tap lies behind that of the first one. */
+static int64_t tap_offset(const Job *j, int64_t number) {
+  int64_t k = number % j->window[2], rest = number / j->window[2];
+  int64_t b = rest % j->window[1], a = rest / j->window[1];
+  return (a * j->dilation[0] * j->in[1] + b * j->dilation[1]) * j->in[2] + k * j->dilation[2];
+}
+
+static void open_largest(const Job *j, int worker, Largest *l) {
+  char *part = ts_scratch_part(&j->scratch, worker);
+  int64_t n = scratch_run(j);
+  l->stage = part, l->acc = part + n * j->size;
+  l->tap = (int32_t *)(void *)(part + 2 * n * j->size);
+  for (int t = 0; t < LOOK; t++) l->from[t] = tap_offset(j, t);
+}
+
+/* The places of n outputs, of which the first is (d, h, w); step lies between their first taps. */
+static void write_places(const Job *j, const Largest *l, const int32_t *tap, int64_t n,
+                         int64_t d, int64_t h, int64_t w, int64_t step, int64_t *y) {
+  int64_t id = d * j->stride[0] - j->padding[0], ih = h * j->stride[1] - j->padding[1];
+  int64_t first = (id * j->in[1] + ih) * j->in[2] + w * j->stride[2] - j->padding[2];
+  for (int64_t i = 0; i < n; i++) {
+    int32_t t = tap[i];
+    int64_t from = t < 0 ? 0 : t < LOOK ? l->from[t] : tap_offset(j, t);
+    y[i] = t < 0 ? -1 : first + i * step + from;
+  }
 }
 
 static void index_pixel(const Job *j, const char *image, int64_t d, int64_t h, int64_t w,
-                        char *acc, int64_t *y) {
-  for (int64_t i = 0; i < j->channels; i++) y[i] = -1;
+                        const Largest *l, int64_t *y) {
+  int64_t number = 0;
+  for (int64_t i = 0; i < j->channels; i++) l->tap[i] = -1;
   for (int64_t a = 0; a < j->window[0]; a++)
     for (int64_t b = 0; b < j->window[1]; b++)
-      for (int64_t k = 0; k < j->window[2]; k++) {
+      for (int64_t k = 0; k < j->window[2]; k++, number++) {
         int64_t id = reach(j, 0, d, a), ih = reach(j, 1, h, b), iw = reach(j, 2, w, k);
         if (id < 0 || ih < 0 || iw < 0) continue;
-        int64_t at = (id * j->in[1] + ih) * j->in[2] + iw;
-        j->k->pool.index_max[j->d](acc, y, image + at * j->channels * j->size, j->channels, 1,
-                                   at, 0);
+        int64_t at = ((id * j->in[1] + ih) * j->in[2] + iw) * j->channels;
+        j->k->pool.index_max[j->d](l->acc, l->tap, image + at * j->size, j->channels,
+                                   (int32_t)number);
       }
+  write_places(j, l, l->tap, j->channels, d, h, w, 0, y);
 }
 
 static void index_rows(void *arg, int64_t lo, int64_t hi, int worker) {
   const Job *j = arg;
-  int64_t per = j->out[0] * j->out[1], in = j->in[0] * j->in[1] * j->in[2];
+  int64_t per = j->out[0] * j->out[1], in = j->in[0] * j->in[1] * j->in[2], n = j->out[2];
   int64_t *y = (int64_t *)(void *)j->y;
-  char *acc = ts_scratch_part(&j->scratch, worker);
-  for (int64_t i = lo; i < hi; i++) {
-    int64_t d = i % per / j->out[1], h = i % j->out[1];
-    if (!j->last) {
-      index_row(j, j->x + i / per * in * j->size, d, h, acc, y + i * j->out[2]);
-      continue;
-    }
-    for (int64_t w = 0; w < j->out[2]; w++)
-      index_pixel(j, j->x + i / per * in * j->channels * j->size, d, h, w, acc,
-                  y + (i * j->out[2] + w) * j->channels);
+  Largest l;
+  open_largest(j, worker, &l);
+  while (lo < hi && !j->last) {
+    Rows r = rows_from(j, lo, hi);
+    r.acc = l.acc, r.stage = l.stage, r.tap = l.tap;
+    for (int64_t i = 0; i < r.n * n; i++) l.tap[i] = -1;
+    join_rows(j, &r);
+    for (int64_t i = 0; i < r.n; i++, lo++)
+      write_places(j, &l, l.tap + i * n, n, r.d, r.h + i, 0, j->stride[2], y + lo * n);
   }
+  for (; lo < hi; lo++)
+    for (int64_t w = 0; w < n; w++)
+      index_pixel(j, j->x + lo / per * in * j->channels * j->size, lo % per / j->out[1],
+                  lo % j->out[1], w, &l, y + (lo * n + w) * j->channels);
+}
+
+static int too_many_taps(const Job *j) {
+  int64_t n = INT32_MAX;
+  for (int i = 0; i < 3; i++) n /= j->window[i];
+  return n ? 0
+           : ts_error_set(&j->call->ctx->err, TS_ERR_value,
+                          "max_pool_index: a window of more than %d elements", INT32_MAX);
 }
 
 int ts_exec_max_pool_index(TsCall *call) {
@@ -261,12 +376,13 @@ int ts_exec_max_pool_index(TsCall *call) {
   j.d = computed_in(ts_tensor_dtype(call->in[0])), j.size = ts_dtypes[j.d].nbytes;
   read_window(&j);
   if (ts_tensor_numel(call->out[0]) == 0) return 0;
+  if (too_many_taps(&j)) return -1;
   TsTensor *x = ts_tensor_cast(call->ctx, call->in[0], j.d);
-  int64_t row = j.last ? j.channels : j.out[2];
   int64_t items = j.batch * (j.last ? 1 : j.channels) * j.out[0] * j.out[1];
   int64_t work = j.out[2] * (j.last ? j.channels : 1) * j.window[0] * j.window[1] * j.window[2];
   int failed = !x || !(j.x = ts_tensor_read(x)) || !(j.y = ts_tensor_write(call->out[0]));
-  if (!failed && ts_scratch_open(&j.scratch, row * j.size)) failed = ts_scratch_failed(call);
+  if (!failed && ts_scratch_open(&j.scratch, scratch_size(&j)))
+    failed = ts_scratch_failed(call);
   if (!failed) ts_cpu_parallel(items, (1 << 14) / (work + 1) + 1, index_rows, &j);
   ts_scratch_close(&j.scratch);
   ts_tensor_unref(x);

@@ -60,10 +60,10 @@ static int svd(TsLinalg *w) {
                                          : 16);
   char query[16] = {0};
   if (count && !w->failed) gesdd(w, &v, query, &TS_LINALG_ASK);
-  int lwork = count ? (int)ts_linalg_answer(w, query) + 1 : 1;
+  int lwork = count ? ts_linalg_lapack_count(w, ts_linalg_answer(w, query) + 1) : 1;
   void *space = ts_linalg_lapack_work(w, lwork),
        *s = ts_linalg_take(w, (int64_t)big * big * es);
-  for (int64_t i = 0; !w->failed && i < count && !failed; i++) {
+  for (int64_t i = 0; ts_linalg_more(w, i, count) && !failed; i++) {
     ts_linalg_flip(w, m, n, v.a, ts_linalg_matrix(w, w->a, i, m, n));
     if (!ts_linalg_is_finite(w, v.a, (int64_t)m * n))
       failed = ts_linalg_refuse(w, i, "has a NaN or an infinity");
@@ -151,9 +151,9 @@ static int cofactor(TsLinalg *w) {
   v.rwork = ts_linalg_take(w, w->complex ? (9 * nn + 8 * (int64_t)n) * w->rs : 16);
   char query[16] = {0};
   if (count && !w->failed) gesdd(w, &v, query, &TS_LINALG_ASK);
-  int lwork = count ? (int)ts_linalg_answer(w, query) + 64 * n : 1;
+  int lwork = count ? ts_linalg_lapack_count(w, ts_linalg_answer(w, query) + 64.0 * n) : 1;
   void *space = ts_linalg_lapack_work(w, lwork);
-  for (int64_t i = 0; !w->failed && i < count && !failed; i++) {
+  for (int64_t i = 0; ts_linalg_more(w, i, count) && !failed; i++) {
     double d[2];
     ts_linalg_flip(w, n, n, v.a, ts_linalg_matrix(w, w->a, i, n, n));
     if (!ts_linalg_is_finite(w, v.a, nn)) { /* nor are the cofactors */
@@ -254,9 +254,9 @@ static int eig_of(TsLinalg *w, bool vectors) {
   e.rwork = ts_linalg_take(w, 2 * n * w->rs);
   double _Complex *z = ts_linalg_take(w, n * n * 16);
   if (count && !w->failed) geev(w, &e, query, &TS_LINALG_ASK);
-  int lwork = count ? (int)ts_linalg_answer(w, query) + 1 : 1;
+  int lwork = count ? ts_linalg_lapack_count(w, ts_linalg_answer(w, query) + 1) : 1;
   void *space = ts_linalg_lapack_work(w, lwork);
-  for (int64_t i = 0; !w->failed && i < count && !failed; i++) {
+  for (int64_t i = 0; ts_linalg_more(w, i, count) && !failed; i++) {
     ts_linalg_flip(w, n, n, e.a, ts_linalg_matrix(w, w->a, i, n, n));
     if (!ts_linalg_is_finite(w, e.a, n * n))
       failed = ts_linalg_refuse(w, i, "has a NaN or an infinity");
@@ -324,15 +324,17 @@ static void times_adjoint(TsLinalg *w, const char *adjoint, int n, int m, int k,
 static int pinv_of_hermitian(TsLinalg *w) {
   TsCall *call = w->call;
   int failed = 0;
-  int n = (int)ts_linalg_cols_of(w->a), lrwork = 1 + 5 * n + 2 * n * n, liwork = 3 + 5 * n;
-  int lwork = w->complex ? 2 * n + n * n + 1 : 1 + 6 * n + 2 * n * n;
+  int n = (int)ts_linalg_cols_of(w->a), liwork = 3 + 5 * n;
+  int lrwork = ts_linalg_lapack_count(w, 1 + 5.0 * n + 2.0 * n * n);
+  int lwork = ts_linalg_lapack_count(w, w->complex ? 2.0 * n + (double)n * n + 1
+                                                   : 1 + 6.0 * n + 2.0 * n * n);
   int64_t nn = (int64_t)n * n, count = n ? ts_linalg_count_of(w->a, 2) : 0;
   void *a = ts_linalg_take(w, nn * w->es), *b = ts_linalg_take(w, nn * w->es);
   void *values = ts_linalg_take(w, (int64_t)n * w->rs);
   void *space = ts_linalg_lapack_work(w, lwork), *p = ts_linalg_take(w, nn * w->es);
   void *rwork = ts_linalg_take(w, (int64_t)lrwork * w->rs);
   int *iwork = ts_linalg_take(w, (int64_t)liwork * 4);
-  for (int64_t i = 0; !w->failed && i < count && !failed; i++) {
+  for (int64_t i = 0; ts_linalg_more(w, i, count) && !failed; i++) {
     ts_linalg_flip(w, n, n, a, ts_linalg_matrix(w, w->a, i, n, n));
     if (!ts_linalg_is_finite(w, a, nn))
       failed = ts_linalg_refuse(w, i, "has a NaN or an infinity");
@@ -360,9 +362,9 @@ static int pinv(TsLinalg *w) {
   v.iwork = ts_linalg_take(w, k * 8 * 4);
   v.rwork = ts_linalg_take(w, w->complex ? (7 * k * k + 8 * k + 2 * big * k) * w->rs : 16);
   if (count && !w->failed) gesdd(w, &v, query, &TS_LINALG_ASK);
-  int lwork = count ? (int)ts_linalg_answer(w, query) + 1 : 1;
+  int lwork = count ? ts_linalg_lapack_count(w, ts_linalg_answer(w, query) + 1) : 1;
   void *space = ts_linalg_lapack_work(w, lwork), *p = ts_linalg_take(w, m * n * es);
-  for (int64_t i = 0; !w->failed && i < count && !failed; i++) {
+  for (int64_t i = 0; ts_linalg_more(w, i, count) && !failed; i++) {
     ts_linalg_flip(w, m, n, v.a, ts_linalg_matrix(w, w->a, i, m, n));
     if (!ts_linalg_is_finite(w, v.a, m * n))
       failed = ts_linalg_refuse(w, i, "has a NaN or an infinity");

@@ -5,10 +5,16 @@
 #include <stdbool.h>
 #include <string.h>
 
+/* Steps of 1 and 2 are vectors. */
 #define ROW(expr)                                                                              \
   if (step == 1) {                                                                             \
     for (int64_t i = 0; i < n; i++) {                                                          \
       const int64_t at = i;                                                                    \
+      expr;                                                                                    \
+    }                                                                                          \
+  } else if (step == 2) {                                                                      \
+    for (int64_t i = 0; i < n; i++) {                                                          \
+      const int64_t at = 2 * i;                                                                \
       expr;                                                                                    \
     }                                                                                          \
   } else {                                                                                     \
@@ -18,28 +24,38 @@
     }                                                                                          \
   }
 
-#define MAX(t, T)                                                                              \
+/* Places of the largest: chosen by bits, as branches would be guessed. */
+#define MAX(t, T, BITS)                                                                        \
   static void max_##t(void *ap, const void *xp, int64_t n, int64_t step) {                     \
     T *restrict a = ap;                                                                        \
     const T *restrict x = xp;                                                                  \
     ROW(a[i] = x[at] > a[i] || x[at] != x[at] ? x[at] : a[i])                                  \
   }                                                                                            \
-  static void index_max_##t(void *ap, int64_t *place, const void *xp, int64_t n, int64_t step, \
-                            int64_t first, int64_t next) {                                     \
+  static void index_max_##t(void *ap, int32_t *tap, const void *xp, int64_t n,                 \
+                            int32_t number) {                                                  \
     T *restrict a = ap;                                                                        \
-    int64_t *restrict to = place;                                                              \
+    int32_t *restrict to = tap;                                                                \
     const T *restrict x = xp;                                                                  \
-    ROW(bool larger = (x[at] > a[i]) | (to[i] < 0) | ((x[at] != x[at]) & (a[i] == a[i]));      \
-        a[i] = larger ? x[at] : a[i]; to[i] = larger ? first + i * next : to[i])               \
+    for (int64_t i = 0; i < n; i++) {                                                          \
+      const int larger = (!(x[i] <= a[i]) & (a[i] == a[i])) | (to[i] < 0);                     \
+      const BITS wide = (BITS) - (BITS)larger;                                                 \
+      const int32_t narrow = -larger;                                                          \
+      BITS was, is;                                                                            \
+      memcpy(&was, a + i, sizeof was);                                                         \
+      memcpy(&is, x + i, sizeof is);                                                           \
+      was = (BITS)((was & ~wide) | (is & wide));                                               \
+      memcpy(a + i, &was, sizeof was);                                                         \
+      to[i] = (to[i] & ~narrow) | (number & narrow);                                           \
+    }                                                                                          \
   }
 
-MAX(u8, uint8_t)
-MAX(i8, int8_t)
-MAX(i16, int16_t)
-MAX(i32, int32_t)
-MAX(i64, int64_t)
-MAX(f32, float)
-MAX(f64, double)
+MAX(u8, uint8_t, uint8_t)
+MAX(i8, int8_t, uint8_t)
+MAX(i16, int16_t, uint16_t)
+MAX(i32, int32_t, uint32_t)
+MAX(i64, int64_t, uint64_t)
+MAX(f32, float, uint32_t)
+MAX(f64, double, uint64_t)
 
 #define SUMS(t, T, FMA)                                                                        \
   static void add_##t(void *ap, const void *xp, int64_t n, int64_t step) {                     \

@@ -10,10 +10,9 @@ typedef struct TsPoolKernels {
   /* acc[i] = the larger of acc[i] and x[i*step]; a NaN is larger than all. Integers,
    * f32, f64; NULL for the other types. */
   void (*max[TS_DT_COUNT])(void *acc, const void *x, int64_t n, int64_t step);
-  /* The same with at[i], the place of acc[i], which becomes first + i*place where x[i*step]
-   * is larger; -1: none yet. */
-  void (*index_max[TS_DT_COUNT])(void *acc, int64_t *at, const void *x, int64_t n, int64_t step,
-                                 int64_t first, int64_t place);
+  /* The same of x[i], with tap[i], which becomes number where x[i] is larger; -1: none yet. */
+  void (*index_max[TS_DT_COUNT])(void *acc, int32_t *tap, const void *x, int64_t n,
+                                 int32_t number);
   /* acc[i] += x[i*step]; f32, f64. */
   void (*add[2])(void *acc, const void *x, int64_t n, int64_t step);
   /* y[i] = w[i] x[at[i]], then fma(w[t*n + i], x[at[t*n + i]], y[i]) for t in 1..taps-1;

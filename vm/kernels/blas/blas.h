@@ -69,7 +69,8 @@ typedef void TsBlasSymmetric(int64_t m, int64_t n, const void *a, int64_t lda, c
                              void *y);
 
 /* Eigenvalue i, ascending from 0 on, of the diagonal matrix d, ascending, and rho z z', where z has
- * length 1: into x, and its distance from each d into delta. Gives 0, or 1 where there is none. */
+ * length 1: into x, and its distance from each d into delta; of n = 2 its eigenvector instead, of n = 1
+ * a 1, as LAPACK has it. Gives 0, or 1 where there is none. */
 typedef int TsBlasSecular(int n, int i, const void *d, const void *z, const void *rho,
                           void *delta, void *x);
 
