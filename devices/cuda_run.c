@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "devices/cuda_api.h"
+#include "lib/activity.h"
 
 static CUstream stream_of(TsDevice *d, void *stream) {
   return stream ? stream : ((TsCuda *)d->state)->work;
@@ -50,8 +51,10 @@ static int event_record(TsDevice *d, void *event, void *stream, TsError *err) {
 
 static int event_wait(TsDevice *d, void *event, TsError *err) {
   if (ts_cuda_enter(d, err)) return -1;
-  TS_CUDA(d, err, cuEventSynchronize, event);
-  return 0;
+  TsActivity *w = ts_activity_begin(TS_ACTIVITY_wait, d->name, NULL);
+  CUresult r = ts_cuda.cuEventSynchronize(event);
+  ts_activity_end(w, 0, 0);
+  return r ? ts_cuda_fail(d, r, "cuEventSynchronize", err) : 0;
 }
 
 static int event_usec(TsDevice *d, void *from, void *to, double *usec, TsError *err) {
