@@ -238,7 +238,16 @@ function program.stop()
   return { tree = tree, events = events, facts = facts, lines = list, left = left }
 end
 
-program.text = text_of
+program.text, program.csv_text, program.trace_text = text_of, csv_text, trace_text
+
+--- Runs f(unpack(args)) so many times: {tree, events, facts, lines, left} of all together.
+function program.run(f, runs, args)
+  return (core.guarded(function(fine) if not fine then program.stop() end end, function()
+    program.start()
+    for _ = 1, runs do f(unpack(args, 1, args.n)) end
+    return program.stop()
+  end))
+end
 
 -- ---- tessera -p
 --- Starts it for a program that is about to run, and ends it also where the program leaves by os.exit.

@@ -179,7 +179,9 @@ static int run_timed(TsFrame *f, TsStep *s) {
   const TsCode *code = f->code;
   const TsInstr *i = s->instr;
   const TsFused *fused = i->op == TS_VM_fused ? code->fused[i->sub] : NULL;
-  const char *what = fused ? (fused->what ? fused->what : fused->name) : ts_code_op_name(i->op);
+  const char *what = fused                   ? (fused->what ? fused->what : fused->name)
+                     : i->op == TS_VM_custom ? ts_control_custom_name(code->ref[i->sub])
+                                             : ts_code_op_name(i->op);
   bool placed = !fused && i->line > 0 && i->line < code->nplace;
   const char *place = placed ? code->place[i->line] : NULL;
   bool nothing = i->op < TS_OP_COUNT && ts_op_info((TsOp)i->op)->cls == TS_CLASS_VIEW;
