@@ -14,15 +14,11 @@ return function(nn)
     local A = nn.Module:extend(name)
     nn[name] = A
     if inplace[name] then
-      kinds.inplace = FLAG
+      kinds.inplace, defaults.inplace = FLAG, false
       places[#places + 1] = "inplace"
     end
     local read = options.placed(name, kinds, defaults, places)
-    function A:init(...)
-      self.o = {}
-      for k, v in pairs(defaults) do self.o[k] = v end
-      for k, v in pairs(read(...)) do self.o[k] = v end
-    end
+    function A:init(...) self.o = read(...) end
     options.described(A.init)
     function A:forward(x, ...) return forward(x, self.o, self, ...) end
     function A:extra()
@@ -101,7 +97,7 @@ return function(nn)
   --   y = nn.PReLU(3)(rng.normal{2, 3, 4})
   function PReLU:init(...)
     local o = read_prelu(...)
-    self.weight = op.full({ o.count or 1 }, o.slope or 0.25, { dtype = o.dtype })
+    self.weight = op.full({ o.count }, o.slope, { dtype = o.dtype })
   end
   function PReLU:forward(x)
     local w, shape = self.weight, {}

@@ -38,7 +38,7 @@ local averages = {}
 function averages.EMA(params, ...)
   local o = read(...)
   local self = new("EMA", params)
-  self.decay = o.decay or 0.999
+  self.decay = o.decay
   return self
 end
 

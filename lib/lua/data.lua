@@ -111,9 +111,9 @@ function data.windows(tokens, o)
   local last = need_rows("data.windows", "tokens", tokens) - o.length - 1
   if last < 0 then core.fail("data.windows: the text is shorter than one window") end
   local offsets = op.arange(o.length):unsqueeze(0)
-  local n = o.start or 0
+  local n = o.start
   return function()
-    local starts = op.randint({ o.batch }, { low = 0, high = last + 1, seed = o.seed or 0, stream = n })
+    local starts = op.randint({ o.batch }, { low = 0, high = last + 1, seed = o.seed, stream = n })
     n = n + 1
     local at = starts:unsqueeze(1) + offsets
     return op.take(tokens, at), op.take(tokens, at + 1)
@@ -182,7 +182,7 @@ local read_batches = options.of("data.batches", { batch = options.needed(COUNT),
 function data.batches(tensors, o)
   o = read_batches(o)
   local list, n = rows_of("data.batches", tensors)
-  return setmetatable({ tensors = list, rows = n, batch = o.batch, shuffle = o.shuffle, seed = o.seed, epoch = o.epoch or 0,
+  return setmetatable({ tensors = list, rows = n, batch = o.batch, shuffle = o.shuffle, seed = o.seed, epoch = o.epoch,
     drop_last = o.drop_last, at = 0, count = o.drop_last and math.floor(n / o.batch) or math.ceil(n / o.batch) }, Batches)
 end
 
@@ -240,7 +240,7 @@ function data.pad_sequence(list, o)
   for i, t in ipairs(list) do
     local pads = { 0, most - lengths[i] }
     for _ = 2, t.ndim do pads[#pads + 1], pads[#pads + 2] = 0, 0 end
-    rows[i] = lengths[i] < most and op.pad(t, { pads = pads, value = o.value or 0 }) or t
+    rows[i] = lengths[i] < most and op.pad(t, { pads = pads, value = o.value }) or t
   end
   return op.stack(rows, { axis = o.batch_first and 0 or 1 }), core.tensor(lengths, { dtype = "i64" })
 end
@@ -291,8 +291,8 @@ local TOTAL = options.number { least = 0 }
 function data.progress(total, o)
   o = read_progress(o)
   if total ~= nil then need("data.progress", "total", TOTAL, total) end
-  local self = setmetatable({ total = total, label = o.label or "", unit = o.unit or "it",
-    scale = o.scale or 1, out = o.out or io.stderr, start = core.now(), shown = 0, at = 0, next_line = 0 }, Progress)
+  local self = setmetatable({ total = total, label = o.label or "", unit = o.unit,
+    scale = o.scale, out = o.out or io.stderr, start = core.now(), shown = 0, at = 0, next_line = 0 }, Progress)
   self.terminal = o.terminal
   if o.terminal == nil then self.terminal = core.is_terminal(2) and os.getenv("TERM") ~= "dumb" end
   return self

@@ -28,7 +28,7 @@ end
 return function(nn)
   local Embedding = nn.Module:extend "Embedding"
   nn.Embedding = Embedding
-  local read = options.placed("Embedding", { padding_idx = SIZE, dtype = DTYPE }, nil, { "padding_idx", "dtype" })
+  local read = options.placed("Embedding", { padding_idx = SIZE, dtype = DTYPE }, { dtype = "f32" }, { "padding_idx", "dtype" })
 
   -- Embedding(count, width, {padding_idx, dtype = "f32"}): rows of the table weight [count, width] by index,
   -- op.embedding; they begin normal. The row padding_idx begins as zeros and gets no gradient.
@@ -42,7 +42,7 @@ return function(nn)
   nn.EmbeddingBag = Bag
   local MODE = options.one_of("sum", "mean", "max")
   local read_bag = options.placed("EmbeddingBag", { mode = MODE, padding_idx = SIZE, include_last_offset = FLAG, dtype = DTYPE },
-    { mode = "mean", include_last_offset = false }, { "mode", "padding_idx", "include_last_offset", "dtype" })
+    { mode = "mean", include_last_offset = false, dtype = "f32" }, { "mode", "padding_idx", "include_last_offset", "dtype" })
   local read_call = options.of("EmbeddingBag", { weights = options.tensor })
 
   -- EmbeddingBag(count, width, {mode = "mean", padding_idx, include_last_offset = false, dtype = "f32"}):
@@ -56,7 +56,7 @@ return function(nn)
   function Bag:init(count, width, ...)
     local o = read_bag(...)
     new_table(self, "EmbeddingBag", count, width, o)
-    self.mode, self.include_last_offset = o.mode or "mean", o.include_last_offset
+    self.mode, self.include_last_offset = o.mode, o.include_last_offset
   end
 
   -- Bag of each element of a vector of n: how many offsets stand at or before it, less one.

@@ -482,7 +482,7 @@ function Function:__tostring()
   return ("graph.module %s (%d specialisation%s)"):format(self.name, n, n == 1 and "" or "s")
 end
 
-local read_module = options.of("graph.module", { donate = options.list(options.whole { least = 1 }) })
+local read_module = options.of("graph.module", { donate = options.list(options.whole { least = 1 }) }, { donate = {} })
 
 --- A captured function. f takes and returns tensors, tables of tensors and nn modules; all
 --- else among the arguments is part of the specialisation. {donate = {2}} gives the tensors of
@@ -502,7 +502,7 @@ function graph.module(name, f, given)
     name = ("line%d"):format(info.linedefined)
   end
   return core.keep_line(setmetatable({ name = name, body = f, params = parameter_names(f, 16), cache = {}, order = {},
-    families = {}, history = {}, roots = roots, looks = {}, nlook = 0, donate = read_module(given).donate or {} }, Function))
+    families = {}, history = {}, roots = roots, looks = {}, nlook = 0, donate = read_module(given).donate }, Function))
 end
 
 -- ---- derivatives

@@ -32,7 +32,6 @@ local read = options.placed("LBFGS", { lr = options.number { above = 0 }, iterat
 --   print(step(x, y))
 local function new(params, ...)
   local self = setmetatable({ params = {}, steps = 0, moves = {}, bends = {}, curves = {}, search = true }, LBFGS)
-  for k, v in pairs(defaults) do self[k] = v end
   for k, v in pairs(read(...)) do self[k] = v end
   options.tensors("LBFGS", "parameter", params, "optim.LBFGS(model:parameters(), ...)")
   for i, p in ipairs(params) do self.params[i] = p end

@@ -48,7 +48,7 @@ function losses.ctc_loss(logp, targets, input_lengths, target_lengths, given)
     core.fail(("ctc_loss: targets are %s, and have to be [%d, longest target]\n  hint: data.pad_sequence(list, {batch_first = true})"):format(
       core.type_text(targets), batch))
   end
-  local blank = o.blank or 0
+  local blank = o.blank
   if blank >= classes then core.fail(("ctc_loss: blank %d is none of %d classes"):format(blank, classes)) end
   need_lengths("input_lengths", input_lengths, batch, steps)
   need_lengths("target_lengths", target_lengths, batch, targets.shape[2])
@@ -98,10 +98,12 @@ function losses.into(nn)
     places[#places + 1] = "reduction"
     local read = options.placed(name, kinds, defaults, places)
     function Loss:init(...)
-      self.o = {}
-      for k, v in pairs(defaults) do self.o[k] = v end
-      for k, v in pairs(read(...)) do
-        if core.is_tensor(v) then self:buffer(k, v) else self.o[k] = v end
+      self.o = read(...)
+      for k, v in pairs(self.o) do
+        if core.is_tensor(v) then
+          self:buffer(k, v)
+          self.o[k] = nil
+        end
       end
     end
     options.described(Loss.init)

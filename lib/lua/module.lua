@@ -251,7 +251,7 @@ function Module:load_state_dict(state, given)
   for name in pairs(state) do
     if mine[name] == nil and not ignored[name] then unknown[#unknown + 1] = name end
   end
-  if strict ~= false and (#missing > 0 or #unknown > 0) then
+  if strict and (#missing > 0 or #unknown > 0) then
     error(("load_state_dict: %s%s%s"):format(
       #missing > 0 and "missing " .. list_some(missing) or "",
       #missing > 0 and #unknown > 0 and "; " or "",

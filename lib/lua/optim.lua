@@ -84,10 +84,9 @@ local function define(name, defaults, places, state_names, new_state, update, co
   end
   local own = { clip = kinds.clip }
   for option in pairs(defaults) do own[option] = kinds[option] end
-  local read, read_group = options.placed(name, own, defaults, places), options.of(name, own, defaults)
+  local read, read_group = options.placed(name, own, defaults, places), options.some(name, own, defaults)
   optim[name] = function(params, ...)
     local self = setmetatable({ params = {}, groups = {}, group_of = {}, state = {}, steps = 0 }, class)
-    for k, v in pairs(defaults) do self[k] = v end
     for k, v in pairs(read(...)) do self[k] = v end
     take_params(self, read_group, params)
     return self

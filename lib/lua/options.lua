@@ -3,8 +3,9 @@
 -- operators do of their options.
 --
 --   local RATE = options.number { least = 0 }
---   local read = options.of("SGD", { lr = RATE, nesterov = options.flag })
---   local o = read(given)             -- given, or {}; SGD: option 'lr' must be a number >= 0, not 'x'
+--   local read = options.of("SGD", { lr = RATE, nesterov = options.flag }, { lr = 0.01, nesterov = false })
+--   local o = read(given)             -- SGD: option 'lr' must be a number >= 0, not 'x'
+--   o.nesterov                        -- false, where it was not given: the value that help shows
 --   options.argument("Linear", "inputs", options.whole { least = 0 }, inputs)
 
 local core = require "tessera.core"
@@ -116,12 +117,23 @@ local function names_of(kinds)
   return words
 end
 
+-- What is here for an option of another library: of its rows in repl/lua/elsewhere.def, which are words, the
+-- first that the function has, or a sentence.
+local function known_elsewhere(name, kinds)
+  local row = type(name) == "string" and core.elsewhere("option", name)
+  if not row or row:find "%s%l" then return row or nil end
+  for word in row:gmatch "[%w_]+" do
+    if kinds[word] then return ("it is '%s' here"):format(word) end
+  end
+end
+
 local function unknown(what, name, kinds)
   local words = names_of(kinds)
-  local guess = type(name) == "string" and core.suggest(name, words)
+  local known = known_elsewhere(name, kinds)
+  local guess = not known and type(name) == "string" and core.suggest(name, words)
   local list = #words == 0 and "it has no options" or "options are " .. table.concat(words, ", ")
   core.fail(("%s: unknown option '%s'\n  hint: %s"):format(what, core.shown(tostring(name), 60),
-    guess and ("did you mean '%s'?"):format(guess) or list))
+    known or guess and ("did you mean '%s'?"):format(guess) or list))
 end
 
 -- Of several wrong ones an unknown one, which may be a misspelt one that is missing; of several such
@@ -148,9 +160,9 @@ function options.known(name)
   if own then return own.kinds, own.defaults end
 end
 
---- A function that checks a table of options and gives it back, {} for none. defaults, where there
---- are some, are told to who gives a wrong value.
-function options.of(what, kinds, defaults)
+--- A function that checks a table of options and gives it back, {} for none: what a part has of its own,
+--- beside others that it does not name. defaults are told to who gives a wrong value.
+function options.some(what, kinds, defaults)
   known[what] = known[what] or { kinds = kinds, defaults = defaults }
   return function(given)
     if given == nil then given = {} end
@@ -161,6 +173,23 @@ function options.of(what, kinds, defaults)
     if name == nil then return given end
     if not kinds[name] then unknown(what, name, kinds) end
     wrong(what, ("option '%s'"):format(name), kinds[name], given[name], defaults and defaults[name])
+  end
+end
+
+-- Lists of defaults are given away, and may be changed there.
+local function copied(v) return type(v) == "table" and { unpack(v) } or v end
+
+--- A function that checks a table of options and gives all of them: those given, and the defaults of the
+--- others.
+function options.of(what, kinds, defaults)
+  local check = options.some(what, kinds, defaults)
+  return function(given)
+    local o = {}
+    for name, v in pairs(check(given)) do o[name] = v end
+    for name, v in pairs(defaults or o) do
+      if o[name] == nil then o[name] = copied(v) end
+    end
+    return o
   end
 end
 

@@ -57,7 +57,7 @@ local function make_weights(self, kind, inputs, suffix, bias, dtype)
   local function drawn(shape) return rng.uniform(shape, { low = -bound, high = bound, dtype = dtype }) end
   self["weight_ih" .. suffix] = drawn { rows, inputs }
   self["weight_hh" .. suffix] = drawn { rows, self.hidden }
-  if bias == false then return end
+  if not bias then return end
   self["bias_ih" .. suffix], self["bias_hh" .. suffix] = drawn { rows }, drawn { rows }
 end
 
@@ -186,8 +186,8 @@ local layer_defaults = { layers = 1, bias = true, batch_first = false, dropout =
 local places = { "layers", "bias", "batch_first", "dropout", "bidirectional" }
 local rnn_places = { "layers", "activation", unpack(places, 2) }
 
-local function with_activation(of)
-  local more = { activation = KIND }
+local function with_activation(of, v)
+  local more = { activation = v }
   for name, k in pairs(of) do more[name] = k end
   return more
 end
@@ -195,8 +195,8 @@ end
 local function init_layer(self, kind, o, inputs, hidden)
   local name = self.class
   self.inputs, self.hidden = need(name, "inputs", SIZE, inputs), need(name, "hidden", SIZE, hidden)
-  self.layers, self.dropout = o.layers or 1, o.dropout or 0
-  self.batch_first, self.bidirectional, self.activation = o.batch_first or false, o.bidirectional or false, o.activation
+  self.layers, self.dropout = o.layers, o.dropout
+  self.batch_first, self.bidirectional, self.activation = o.batch_first, o.bidirectional, o.activation
   local ways = self.bidirectional and 2 or 1
   for layer = 0, self.layers - 1 do
     for way = 1, ways do
@@ -212,7 +212,7 @@ local function describe_layer(self)
 end
 
 local RNN = Module:extend "RNN"
-local read_rnn = options.placed("RNN", with_activation(layer_kinds), layer_defaults, rnn_places)
+local read_rnn = options.placed("RNN", with_activation(layer_kinds, KIND), with_activation(layer_defaults, "tanh"), rnn_places)
 
 -- RNN(inputs, hidden, {layers = 1, activation = "tanh", bias = true, batch_first = false, dropout = 0,
 -- bidirectional = false, dtype}): h = tanh(W x + b + U h + c), or relu. rnn(x, h) gives all outputs and
@@ -279,7 +279,7 @@ end
 local function describe_cell(self) return ("%d -> %d"):format(self.inputs, self.hidden) end
 
 local RNNCell = Module:extend "RNNCell"
-local read_rnncell = options.placed("RNNCell", with_activation(cell_kinds), { bias = true, activation = "tanh" }, { "bias", "activation" })
+local read_rnncell = options.placed("RNNCell", with_activation(cell_kinds, KIND), { bias = true, activation = "tanh" }, { "bias", "activation" })
 
 -- RNNCell(inputs, hidden, {bias = true, activation = "tanh", dtype}): one step of ? nn.RNN.
 -- h = cell(x, h): x [batch, inputs] or [inputs]; zeros if there is no h.

@@ -12,21 +12,19 @@ local STEPS = options.needed(POSITIVE)
 
 -- rate(step, o) is the rate; before it the rate grows over o.warmup steps.
 local function define(name, own, defaults, rate)
-  own.lr, own.warmup = options.needed(SIZE), SIZE
+  own.lr, own.warmup, defaults.warmup = options.needed(SIZE), SIZE, 0
   local read = options.of("schedule." .. name, own, defaults)
   schedule[name] = function(given)
-    local o = {}
-    for k, v in pairs(defaults) do o[k] = v end
-    for k, v in pairs(read(given)) do o[k] = v end
+    local o = read(given)
     return function(step)
-      if o.warmup and step < o.warmup then return o.lr * ((step + 1) / o.warmup) end
+      if step < o.warmup then return o.lr * ((step + 1) / o.warmup) end
       return rate(step, o)
     end
   end
   options.described(schedule[name])
 end
 
-local function part(step, o) return math.min((step - (o.warmup or 0)) / math.max(1, o.steps - (o.warmup or 0)), 1) end
+local function part(step, o) return math.min((step - o.warmup) / math.max(1, o.steps - o.warmup), 1) end
 local function half_cosine(from, to, share) return to + (from - to) * 0.5 * (1 + math.cos(math.pi * share)) end
 
 -- schedule.constant{lr, warmup = 0}: lr. As of every schedule, it grows from 0 over the first warmup steps.
@@ -67,7 +65,7 @@ define("exponential", { gamma = options.needed(POSITIVE) }, {}, function(step, o
 -- schedule.inverse_sqrt{lr, warmup = 0}: lr sqrt(warmup / step), the schedule of the first transformers.
 --   rate = optim.schedule.inverse_sqrt{lr = 1e-3, warmup = 4000}
 --   print(rate(0), rate(50))
-define("inverse_sqrt", {}, {}, function(step, o) return o.lr * math.sqrt((o.warmup or 1) / (step + 1)) end)
+define("inverse_sqrt", {}, {}, function(step, o) return o.lr * math.sqrt(math.max(o.warmup, 1) / (step + 1)) end)
 
 -- schedule.restarts{lr, period, factor = 1, final = 0, warmup = 0}: from lr to final along half a cosine
 -- in period steps, again and again, each time over factor times as many (SGDR).
@@ -75,7 +73,7 @@ define("inverse_sqrt", {}, {}, function(step, o) return o.lr * math.sqrt((o.warm
 --   print(rate(0), rate(50))
 define("restarts", { period = options.needed(COUNT), factor = COUNT, final = SIZE }, { factor = 1, final = 0 }, function(step, o)
   local period = o.period
-  step = step - (o.warmup or 0)
+  step = step - o.warmup
   if o.factor == 1 then
     step = step % period
   else
@@ -125,10 +123,9 @@ local read_plateau = options.of("schedule.plateau", { lr = options.needed(SIZE),
 --   step = graph.training_step(model, loss, opt, {schedule = rate})
 --   rate:update(step(x, y))
 function schedule.plateau(given)
-  local self = setmetatable({ bad = 0, waiting = 0 }, Plateau)
-  for k, v in pairs(plateau_defaults) do self[k] = v end
-  for k, v in pairs(read_plateau(given)) do self[k] = v end
-  return self
+  local self = read_plateau(given)
+  self.bad, self.waiting = 0, 0
+  return setmetatable(self, Plateau)
 end
 
 --- One more value, a number or a tensor of one element; the rate that follows.

@@ -251,7 +251,7 @@ local read_combinations = options.placed("combinations", { r = COUNT, replacemen
 function T.combinations(x, ...)
   need("combinations", "x", TENSOR, x)
   local o = read_combinations(...)
-  local r, n, again = o.r or 2, x.numel, o.replacement
+  local r, n, again = o.r, x.numel, o.replacement
   if r == 0 or n == 0 or (n < r and not again) then return op.zeros({ 0, r }, { dtype = x.dtype }) end
   -- Those of k elements: of k - 1, the last of which is `last`, and one behind it, with which r can be reached.
   local values, before, last, count = {}, {}, op.arange(1) - 1, 1
@@ -295,30 +295,31 @@ local read_logspace = options.placed("logspace", { num = COUNT, base = options.n
 function T.logspace(start, stop, ...)
   local o = read_logspace(...)
   local at = op.linspace(need("logspace", "start", options.number(), start), need("logspace", "stop", options.number(), stop),
-    { num = o.num or 50, dtype = "f64" })
-  return op.pow(op.full({}, o.base or 10, { dtype = "f64" }), at):cast(o.dtype or "f32")
+    { num = o.num, dtype = "f64" })
+  return op.pow(op.full({}, o.base, { dtype = "f64" }), at):cast(o.dtype)
 end
 
 -- ---- statistics
 
 local reduce = { axis = options.each(AXIS), correction = options.number(), keepdims = FLAG }
-local read_std_mean, read_var_mean = options.of("std_mean", reduce), options.of("var_mean", reduce)
+local reduced = { correction = 1, keepdims = false }
+local read_std_mean, read_var_mean = options.of("std_mean", reduce, reduced), options.of("var_mean", reduce, reduced)
 -- std_mean(x, {axis, correction = 1, keepdims = false}): op.std with PyTorch's correction, and op.mean: two results.
 --   local s, m = op.std_mean(op.ones{2, 3}, {axis = 1})
 function T.std_mean(x, given)
   local o = read_std_mean(given)
-  return op.std(x, { axis = o.axis, correction = o.correction or 1, keepdims = o.keepdims or false }),
-    op.mean(x, { axis = o.axis, keepdims = o.keepdims or false })
+  return op.std(x, { axis = o.axis, correction = o.correction, keepdims = o.keepdims }),
+    op.mean(x, { axis = o.axis, keepdims = o.keepdims })
 end
 -- var_mean(x, {axis, correction = 1, keepdims = false}): op.var with PyTorch's correction, and op.mean: two results.
 --   local v, m = op.var_mean(op.ones{2, 3}, {axis = 1})
 function T.var_mean(x, given)
   local o = read_var_mean(given)
-  return op.var(x, { axis = o.axis, correction = o.correction or 1, keepdims = o.keepdims or false }),
-    op.mean(x, { axis = o.axis, keepdims = o.keepdims or false })
+  return op.var(x, { axis = o.axis, correction = o.correction, keepdims = o.keepdims }),
+    op.mean(x, { axis = o.axis, keepdims = o.keepdims })
 end
 
-local read_aminmax = options.of("aminmax", { axis = AXIS, keepdims = FLAG })
+local read_aminmax = options.of("aminmax", { axis = AXIS, keepdims = FLAG }, { keepdims = false })
 -- aminmax(x, {axis, keepdims = false}): op.min and op.max: two results.
 --   local low, high = op.aminmax(op.arange(4))
 function T.aminmax(x, given)
@@ -331,7 +332,7 @@ local read_cov = options.placed("cov", { correction = options.number() }, { corr
 --   y = op.cov(op.eye(3))      -- f32[3,3]
 function T.cov(x, ...)
   need("cov", "x", TENSOR, x)
-  local correction = read_cov(...).correction or 1
+  local correction = read_cov(...).correction
   local rows = x.ndim < 2 and x:reshape(1, -1) or x
   local d = rows - rows:mean { axis = 1, keepdims = true }
   local y = d:matmul(d.dtype:match "^complex" and d:T():conj() or d:T()) / (rows.shape[2] - correction)
@@ -355,8 +356,8 @@ local read_histc = options.placed("histc", { bins = options.whole { least = 1 },
 function T.histc(x, ...)
   need("histc", "x", TENSOR, x)
   local o = read_histc(...)
-  local low, high = o.min or 0, o.max or 0
-  local counts = op.histogram(x:reshape(-1), low == high and { bins = o.bins or 100 } or { bins = o.bins or 100, low = low, high = high })
+  local low, high = o.min, o.max
+  local counts = op.histogram(x:reshape(-1), low == high and { bins = o.bins } or { bins = o.bins, low = low, high = high })
   return counts:cast(x.dtype)
 end
 
@@ -367,28 +368,25 @@ local read_cumtrapezoid = options.placed("cumulative_trapezoid", { dx = options.
 function T.cumulative_trapezoid(y, ...)
   need("cumulative_trapezoid", "y", TENSOR, y)
   local o = read_cumtrapezoid(...)
-  local axis = axis_of(y, o.axis or -1)
+  local axis = axis_of(y, o.axis)
   local n = y.shape[axis + 1]
-  return op.cumsum((y:narrow(axis, 0, n - 1) + y:narrow(axis, 1, n - 1)) * ((o.dx or 1) / 2), { axis = axis })
+  return op.cumsum((y:narrow(axis, 0, n - 1) + y:narrow(axis, 1, n - 1)) * (o.dx / 2), { axis = axis })
 end
 
 -- dist(x, y [, p]): the norm of order p, by default 2, of x - y.
 --   y = op.dist(op.ones{4}, op.zeros{4})      -- 2
 function T.dist(x, y, p) return op.norm(x - y, { ord = need("dist", "p", options.number(), p or 2) }) end
 
-local read_col2im = options.of("col2im", { size = options.list(COUNT, 2), window = AXES, stride = AXES, padding = AXES, dilation = AXES })
+local read_col2im = options.of("col2im", { size = options.needed(options.list(COUNT, 2)), window = options.needed(AXES), stride = AXES,
+  padding = AXES, dilation = AXES }, { stride = 1, padding = 0, dilation = 1 })
 -- col2im(x, {size, window, stride = 1, padding = 0, dilation = 1}): the reverse of op.im2col, elements of windows added up
 -- where they overlap, as PyTorch's fold: [.., C kh kw, windows] -> [.., C, H, W] with size {H, W}.
 --   y = op.col2im(op.ones{1, 4, 9}, {size = {4, 4}, window = 2})      -- f32[1,1,4,4]
 function T.col2im(x, given)
   need("col2im", "x", TENSOR, x)
   local o = read_col2im(given)
-  local function two(v, default)
-    v = v or default
-    return type(v) == "table" and (v[2] and v or { v[1], v[1] }) or { v, v }
-  end
-  if not o.size or not o.window then core.fail "col2im: options 'size' and 'window' are needed" end
-  local k, s, p, d = two(o.window), two(o.stride, 1), two(o.padding, 0), two(o.dilation, 1)
+  local function two(v) return type(v) == "table" and (v[2] and v or { v[1], v[1] }) or { v, v } end
+  local k, s, p, d = two(o.window), two(o.stride), two(o.padding), two(o.dilation)
   local places, shape, n = {}, { unpack(x.shape) }, x.ndim
   for i = 1, 2 do places[i] = math.floor((o.size[i] + 2 * p[i] - d[i] * (k[i] - 1) - 1) / s[i]) + 1 end
   if n < 2 or places[1] * places[2] ~= shape[n] or shape[n - 1] % (k[1] * k[2]) ~= 0 then

@@ -14,7 +14,7 @@ local function is_scale(v)
 end
 local kinds = { name = options.text, schedule = options.callable, accumulate = options.whole { least = 1 },
   autocast = options.one_of("bf16", "f16"), scale = options.kind("a number > 0, 'dynamic', or a table {scale = ..}", is_scale), ema = options.table }
-local read_step = options.of("graph.training_step", kinds)
+local read_step = options.of("graph.training_step", kinds, { name = "training_step", accumulate = 1 })
 local COUNT, ABOVE = options.whole { least = 1 }, options.number { above = 0 }
 local read_scale = options.of("graph.training_step: scale", { scale = ABOVE, growth = ABOVE, backoff = ABOVE, interval = COUNT },
   { scale = 65536, growth = 2, backoff = 0.5, interval = 2000 })
@@ -24,8 +24,8 @@ local function new_scaler(given)
   if given == nil then return nil end
   if type(given) == "number" then return { scale = given } end
   local o = read_scale(given ~= "dynamic" and given or nil)
-  return { scale = o.scale or 65536, growth = o.growth or 2, backoff = o.backoff or 0.5, interval = o.interval or 2000, fine = 0,
-    dynamic = true }
+  o.fine, o.dynamic = 0, true
+  return o
 end
 
 -- A step was done, or left out since a gradient was no finite number.
@@ -264,7 +264,8 @@ return function(graph, derivative, scalar)
     return unpack(results)
   end
 
-  --- One step of training as one captured function: step(batch...) computes loss(model,
+  --- training_step(model, loss, optimizer, {schedule, accumulate = 1, scale, ema, name = "training_step"}):
+  --- one step of training as one captured function: step(batch...) computes loss(model,
   --- batch...), its gradients by the model's parameters, and lets the optimiser update those that
   --- require gradients. Returns what loss returned: the loss first. opt.lr may change between steps;
   --- schedule is a function from the step, counted from 0, to the rate.
@@ -288,8 +289,8 @@ return function(graph, derivative, scalar)
     if type(optimizer) ~= "table" or not optimizer.params then
       fail(("graph.training_step: an optimiser is needed, as optim.AdamW makes it, not a %s"):format(type(optimizer)))
     end
-    local self = setmetatable({ model = model, loss = loss, optimizer = optimizer, name = o.name or "training_step", ema = o.ema,
-      accumulate = o.accumulate or 1, autocast = o.autocast, scaler = new_scaler(o.scale), functions = {}, parts = {}, at = 0 },
+    local self = setmetatable({ model = model, loss = loss, optimizer = optimizer, name = o.name, ema = o.ema,
+      accumulate = o.accumulate, autocast = o.autocast, scaler = new_scaler(o.scale), functions = {}, parts = {}, at = 0 },
       { __index = Step })
     local sums = self.accumulate > 1 or self.scaler ~= nil
     if optimizer.search and (sums or o.ema) then

@@ -88,7 +88,8 @@ local function join_heads(y) return y:permute(0, 2, 1, 3):flatten(2, 3) end
 local MultiHeadAttention = define "MultiHeadAttention"
 local attention_kinds = { kv_heads = COUNT, head_dim = COUNT, bias = FLAG, causal = FLAG, rope = options.table, window = COUNT,
   attention_dropout = SHARE, dtype = DTYPE }
-local read_attention = options.of("MultiHeadAttention", attention_kinds)
+local attention_defaults = { bias = true, causal = false, attention_dropout = 0 }
+local read_attention = options.of("MultiHeadAttention", attention_kinds, attention_defaults)
 local read_call = options.of("MultiHeadAttention", { mask = options.tensor, cache = options.table })
 
 -- MultiHeadAttention(width, heads, {kv_heads = heads, head_dim = width / heads, bias = true, causal = false, rope, window,
@@ -111,8 +112,8 @@ function MultiHeadAttention:init(width, heads, o)
     error(("MultiHeadAttention: kv_heads = %d does not divide heads = %d"):format(kv, heads), 3)
   end
   self.heads, self.kv_heads, self.head_dim = heads, kv, d
-  self.causal, self.rope, self.window = o.causal or false, o.rope, o.window
-  self.attention_dropout = o.attention_dropout or 0
+  self.causal, self.rope, self.window = o.causal, o.rope, o.window
+  self.attention_dropout = o.attention_dropout
   self.qkv = nn.Linear(width, (heads + 2 * kv) * d, { bias = o.bias, dtype = o.dtype })
   self.out = nn.Linear(heads * d, width, { bias = o.bias, dtype = o.dtype })
 end
@@ -140,7 +141,7 @@ local MultiheadAttention = define "MultiheadAttention"
 local read_multihead = options.placed("MultiheadAttention", { dropout = SHARE, bias = FLAG, kdim = COUNT, vdim = COUNT,
   batch_first = FLAG, dtype = DTYPE }, { dropout = 0, bias = true, batch_first = false }, { "dropout", "bias" })
 local query_kinds = { mask = options.tensor, key_padding_mask = options.tensor, causal = FLAG, upper_left = FLAG, weights = FLAG }
-local read_query = options.of("MultiheadAttention", query_kinds)
+local read_query = options.of("MultiheadAttention", query_kinds, { causal = false })
 
 -- MultiheadAttention(width, heads, {dropout = 0, bias = true, kdim, vdim, batch_first = false, dtype}):
 -- attention of queries to keys and values, with the names of PyTorch's parameters (in_proj_weight ..
@@ -160,7 +161,7 @@ function MultiheadAttention:init(width, heads, ...)
   need(name, "width", COUNT, width)
   need(name, "heads", COUNT, heads)
   if width % heads ~= 0 then core.fail(("%s: %d heads do not divide width = %d"):format(name, heads, width)) end
-  self.width, self.heads, self.dropout, self.batch_first = width, heads, o.dropout or 0, o.batch_first or false
+  self.width, self.heads, self.dropout, self.batch_first = width, heads, o.dropout, o.batch_first
   self.kdim, self.vdim = o.kdim or width, o.vdim or width
   local function drawn(rows, columns) -- Glorot's
     local bound = math.sqrt(6 / (rows + columns))
@@ -171,9 +172,9 @@ function MultiheadAttention:init(width, heads, ...)
   else
     self.q_proj_weight, self.k_proj_weight, self.v_proj_weight = drawn(width, width), drawn(width, self.kdim), drawn(width, self.vdim)
   end
-  if o.bias ~= false then self.in_proj_bias = op.zeros({ 3 * width }, { dtype = o.dtype }) end
+  if o.bias then self.in_proj_bias = op.zeros({ 3 * width }, { dtype = o.dtype }) end
   self.out_proj = nn.Linear(width, width, { bias = o.bias, dtype = o.dtype })
-  if o.bias ~= false then core.no_grad(self.out_proj.bias.copy_, self.out_proj.bias, 0) end
+  if o.bias then core.no_grad(self.out_proj.bias.copy_, self.out_proj.bias, 0) end
 end
 
 -- Queries, keys and values as heads, of inputs [B, .., width].
@@ -224,7 +225,7 @@ function MultiheadAttention:forward(q, k, v, o)
   v = same_v and k or batched(v, self.vdim, "value")
   local mask = joined_mask(self, o, k.shape[1], k.shape[2])
   q, k, v = project(self, q, k, v)
-  local y, p = attend(q, k, v, { mask = mask, causal = o.causal or false, upper_left = o.upper_left, weights = o.weights,
+  local y, p = attend(q, k, v, { mask = mask, causal = o.causal, upper_left = o.upper_left, weights = o.weights,
     dropout = self.training and self.dropout or 0 })
   y = self.out_proj(join_heads(y))
   if single then y = y:squeeze(0) elseif turned then y = y:permute(1, 0, 2) end
@@ -239,14 +240,15 @@ function MultiheadAttention:extra() return ("%d heads of %d"):format(self.heads,
 
 local MLP = define "MLP"
 local mlp_kinds = { activation = options.operator, bias = FLAG, dtype = DTYPE }
-local read_mlp = options.of("MLP", mlp_kinds, { activation = "gelu" })
+local mlp_defaults = { activation = "gelu", bias = true }
+local read_mlp = options.of("MLP", mlp_kinds, mlp_defaults)
 
 -- MLP(width, hidden, {activation = "gelu", bias = true, dtype}): a linear layer to hidden, the operator
 -- activation, and a linear layer back.
 --   y = nn.MLP(4, 16, {activation = "relu"})(rng.normal{2, 4})
 function MLP:init(width, hidden, o)
   o = read_mlp(o)
-  self.activation = o.activation or "gelu"
+  self.activation = o.activation
   local linear = { bias = o.bias, dtype = o.dtype }
   self.up = nn.Linear(need("MLP", "width", SIZE, width), need("MLP", "hidden", SIZE, hidden), linear)
   self.down = nn.Linear(hidden, width, linear)
@@ -256,10 +258,14 @@ function MLP:forward(x) return self.down(op[self.activation](self.up(x))) end
 
 local TransformerBlock = define "TransformerBlock"
 local block_kinds = { hidden = SIZE, norm = options.one_of("layernorm", "rmsnorm"), dropout = SHARE }
+local block_defaults = { norm = "layernorm", dropout = 0 }
 for _, kinds in ipairs { attention_kinds, mlp_kinds } do
   for name, kind in pairs(kinds) do block_kinds[name] = kind end
 end
-local read_block = options.of("TransformerBlock", block_kinds, { norm = "layernorm", dropout = 0, activation = "gelu" })
+for _, defaults in ipairs { attention_defaults, mlp_defaults } do
+  for name, v in pairs(defaults) do block_defaults[name] = v end
+end
+local read_block = options.of("TransformerBlock", block_kinds, block_defaults)
 
 -- The options that are of these kinds.
 local function only(o, kinds)
@@ -269,7 +275,7 @@ local function only(o, kinds)
 end
 
 -- TransformerBlock(width, heads, {hidden = 4 * width, norm = "layernorm", dropout = 0, activation = "gelu",
--- bias, kv_heads, head_dim, causal, rope, window, attention_dropout, dtype}): a norm, "layernorm" or
+-- bias = true, kv_heads, head_dim, causal = false, rope, window, attention_dropout = 0, dtype}): a norm, "layernorm" or
 -- "rmsnorm", and nn.MultiHeadAttention, then a norm and nn.MLP, each added to what it got. Options that
 -- are theirs go to them.
 --   y = nn.TransformerBlock(8, 2, {causal = true, norm = "rmsnorm"})(rng.normal{1, 5, 8})
@@ -279,7 +285,7 @@ function TransformerBlock:init(width, heads, o)
   local Norm = o.norm == "rmsnorm" and nn.RMSNorm or nn.LayerNorm
   self.norm1, self.attention = Norm(width), nn.MultiHeadAttention(width, heads, only(o, attention_kinds))
   self.norm2, self.mlp = Norm(width), nn.MLP(width, o.hidden or 4 * width, only(o, mlp_kinds))
-  self.dropout = nn.Dropout(o.dropout or 0)
+  self.dropout = nn.Dropout(o.dropout)
 end
 
 function TransformerBlock:forward(x, o)
@@ -297,15 +303,15 @@ local layer_defaults = { hidden = 2048, dropout = 0.1, activation = "relu", eps 
 
 -- What both layers have: attention by the names given, two linear layers, norms.
 local function init_layer(self, o, width, heads, attentions)
-  local dropout, linear = o.dropout or 0.1, { bias = o.bias, dtype = o.dtype }
+  local dropout, linear = o.dropout, { bias = o.bias, dtype = o.dtype }
   need(self.class, "width", COUNT, width)
   need(self.class, "heads", COUNT, heads)
-  self.norm_first, self.activation = o.norm_first or false, o.activation or "relu"
+  self.norm_first, self.activation = o.norm_first, o.activation
   for _, name in ipairs(attentions) do
     self[name] = nn.MultiheadAttention(width, heads, { dropout = dropout, bias = o.bias, batch_first = o.batch_first, dtype = o.dtype })
   end
-  self.linear1 = nn.Linear(width, o.hidden or 2048, linear)
-  self.linear2 = nn.Linear(o.hidden or 2048, width, linear)
+  self.linear1 = nn.Linear(width, o.hidden, linear)
+  self.linear2 = nn.Linear(o.hidden, width, linear)
   for i = 1, #attentions + 1 do
     self["norm" .. i] = nn.LayerNorm(width, { eps = o.eps, bias = o.bias, dtype = o.dtype })
   end
