@@ -18,7 +18,9 @@ typedef struct Recorded {
 static atomic_bool anywhere;
 static atomic_llong aside_nsec, aside_count;
 
-bool ts_activity_anywhere(void) { return atomic_load_explicit(&anywhere, memory_order_relaxed); }
+bool ts_activity_anywhere(void) {
+  return atomic_load_explicit(&anywhere, memory_order_relaxed);
+}
 
 void ts_activity_compiled_aside(int64_t nsec) {
   atomic_fetch_add(&aside_nsec, nsec);
@@ -79,13 +81,11 @@ void ts_activity_free(TsActivities *t) {
   free(r);
 }
 
-static bool same(const char *a, const char *b) {
-  return a == b || (a && b && !strcmp(a, b));
-}
+static bool same(const char *a, const char *b) { return a == b || (a && b && !strcmp(a, b)); }
 
 /* The newest one stands first: loops ask for the same ones in the same order. */
-static TsActivity *child_of(TsActivities *t, TsActivity *parent, TsActivityKind kind, const char *what,
-                            const char *place) {
+static TsActivity *child_of(TsActivities *t, TsActivity *parent, TsActivityKind kind,
+                            const char *what, const char *place) {
   TsActivity **link = &parent->child;
   for (TsActivity *w; (w = *link); link = &w->next) {
     if (w->kind != kind || !same(w->what, what) || !same(w->place, place)) continue;
@@ -95,9 +95,11 @@ static TsActivity *child_of(TsActivities *t, TsActivity *parent, TsActivityKind 
   }
   TsArena *arena = &((Recorded *)t)->arena;
   TsActivity *w = ts_arena_alloc(arena, sizeof *w);
-  char *name = w ? ts_arena_text(arena, what) : NULL, *at = name && place ? ts_arena_text(arena, place) : NULL;
+  char *name = w ? ts_arena_text(arena, what) : NULL,
+       *at = name && place ? ts_arena_text(arena, place) : NULL;
   if (!name || (place && !at)) return t->lost++, NULL;
-  *w = (TsActivity){.parent = parent, .next = parent->child, .kind = kind, .what = name, .place = at};
+  *w = (TsActivity){
+      .parent = parent, .next = parent->child, .kind = kind, .what = name, .place = at};
   return parent->child = w;
 }
 

@@ -51,8 +51,8 @@ enum { TS_ACTIVITY_FIRST = 1 << 15, TS_ACTIVITY_LAST = 1 << 15 };
 typedef struct TsActivities {
   TsActivity program;
   TsActivity *at;
-  int64_t began, lost;  /* lost: nodes that memory had no room for */
-  int64_t nevent;       /* of all; kept are the first and the last so many */
+  int64_t began, lost; /* lost: nodes that memory had no room for */
+  int64_t nevent;      /* of all; kept are the first and the last so many */
   TsActivityEvent *first, *last;
   int64_t compiled, ncompiled; /* nanoseconds and kernels of other threads */
 } TsActivities;
@@ -70,7 +70,8 @@ void ts_activity_leave(TsActivity *w, int64_t nsec, int64_t nbytes, double flops
 void ts_activity_compiled_aside(int64_t nsec);
 bool ts_activity_anywhere(void); /* recorded by some thread */
 
-static inline TsActivity *ts_activity_begin(TsActivityKind kind, const char *what, const char *place) {
+static inline TsActivity *ts_activity_begin(TsActivityKind kind, const char *what,
+                                            const char *place) {
   return ts_activities ? ts_activity_enter(kind, what, place) : NULL;
 }
 static inline void ts_activity_end(TsActivity *w, int64_t nbytes, double flops) {

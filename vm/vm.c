@@ -26,7 +26,7 @@
 #define HANDLER_VIEW(name)      ts_view_##name
 #define HANDLER_KERNEL(name)    ts_exec_##name
 #define HANDLER_COMPOSE(name)   ts_exec_compose
-#define HANDLER_DIRECT(name)     ts_exec_##name
+#define HANDLER_DIRECT(name)    ts_exec_##name
 
 TsHandler *const ts_vm_handler[TS_OP_COUNT] = {
 #define OP(name, cls, ...) [TS_OP_##name] = HANDLER_##cls(name),
@@ -339,7 +339,8 @@ static int call_recorded(TsContext *c, TsOp op, int nin, TsTensor *const *in,
                          const TsAttr *attr, int room, int *nout, TsTensor **out) {
   TsActivity *w = ts_activity_begin_call(c, TS_ACTIVITY_operator, ts_op_info(op)->name);
   int failed = call_now(c, op, nin, in, attr, room, nout, out);
-  TsCall call = {.ctx = c, .op = op, .nin = nin, .nout = failed ? 0 : *nout, .in = in, .out = out};
+  TsCall call = {
+      .ctx = c, .op = op, .nin = nin, .nout = failed ? 0 : *nout, .in = in, .out = out};
   ts_activity_end_call(w, &call);
   return failed;
 }

@@ -342,8 +342,9 @@ function profile.report(f, given)
   local args = o.args
   if not args and captured.is_function(f) then
     args = f:last_arguments()
-    if not args and #f.params > 0 then
-      core.fail(("profile.report: %s runs, and needs its arguments: {args = {%s}}"):format(f.name, table.concat(f.params, ", ")))
+    local n = debug.getinfo(f.body, "u").nparams
+    if not args and n > 0 then
+      core.fail(("profile.report: %s runs, and needs its arguments: {args = {%s}}"):format(f.name, table.concat(f.params, ", ", 1, n)))
     end
   end
   args = args or {}

@@ -17,7 +17,7 @@ local samples, sampling
 
 local function line_of(profile, thread)
   for entry in profile.dumpstack(thread, "pl;", 16):gmatch "[^;]+" do
-    if not entry:find "^tessera%." and not entry:find "^%[builtin" and not entry:find "^@" then return entry end
+    if not entry:find "^tessera[.:]" and not entry:find "^%[builtin" and not entry:find "^@" then return entry end
   end
   return "elsewhere"
 end
@@ -58,7 +58,7 @@ local function add_kinds(node, sums)
 end
 
 local KINDS = {
-  { "kernel", "kernels on devices" }, { "instruction", "captured functions" }, { "function", "between their instructions" },
+  { "kernel", "kernels on devices" }, { "instruction", "instructions of captured functions and hot loops" }, { "function", "between their instructions" },
   { "loop", "hot loops" }, { "operator", "operators" }, { "capture", "capturing" }, { "compile", "compiling" },
   { "copy", "copies" }, { "wait", "waiting" },
 }
@@ -110,24 +110,24 @@ local words = {
   loop = function(n) return n.what end,
 }
 
-local function tree_lines(node, depth, total, out, width)
+local function tree_lines(node, depth, total, least, out)
   local list, rest, count = {}, 0, 0
   for _, child in ipairs(node) do list[#list + 1] = child end
   table.sort(list, function(a, b) return a.usec > b.usec end)
   for i, child in ipairs(list) do
-    if i <= MOST_LINES and child.usec >= LEAST * total then
+    if i <= MOST_LINES and child.usec >= least then
       local calls = child.kind == "line" and "" or ("%d"):format(child.count)
       local rate = child.kind == "copy" and "" or rate_text(child)
       local text = ("%9s %5.1f%% %8s  %s%s"):format(time_text(child.usec), 100 * child.usec / total, calls, ("  "):rep(depth),
         words[child.kind](child))
-      if rate ~= "" and #text + #rate + 2 <= width then text = text .. "  " .. rate end
+      if rate ~= "" then text = text .. "  " .. rate end
       out[#out + 1] = text .. "\n"
-      tree_lines(child, depth + 1, total, out, width)
+      tree_lines(child, depth + 1, total, least, out)
     else
       rest, count = rest + child.usec, count + 1
     end
   end
-  if count > 0 and rest >= LEAST * total then
+  if count > 0 and rest >= least then
     out[#out + 1] = ("%9s %5.1f%% %8s  %s%d more\n"):format(time_text(rest), 100 * rest / total, "", ("  "):rep(depth), count)
   end
 end
@@ -161,7 +161,7 @@ end
 
 local function text_of(r, width)
   local out = { parts_line(r.tree, r.facts, r.left, width), "\n     time   part    calls\n" }
-  tree_lines(r.tree, 0, r.tree.usec, out, width)
+  tree_lines(r.tree, 0, r.tree.usec, LEAST * (r.tree.usec - r.left), out)
   lua_text(r.lines, r.tree.usec, out)
   if r.facts.lost > 0 then out[#out + 1] = ("%d activities found no memory.\n"):format(r.facts.lost) end
   return table.concat(out)

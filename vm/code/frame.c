@@ -192,7 +192,11 @@ static int run_timed(TsFrame *f, TsStep *s) {
   if (spans) spans->depth--;
   double flops = fused ? fused->flops : 0;
   if (!failed && !nothing && spans) ts_spans_step(spans, &s->call, what, place, start, flops);
-  if (w) ts_activity_end(w, failed ? 0 : ts_call_nbytes(&s->call), failed ? 0 : flops > 0 ? flops : ts_call_flops(&s->call));
+  if (w)
+    ts_activity_end(w, failed ? 0 : ts_call_nbytes(&s->call),
+                    failed      ? 0
+                    : flops > 0 ? flops
+                                : ts_call_flops(&s->call));
   return failed;
 }
 
