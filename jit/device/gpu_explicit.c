@@ -12,6 +12,7 @@
 #include "jit/device/kind.h"
 #include "jit/device/marks.h"
 #include "lib/clock.h"
+#include "lib/activity.h"
 
 enum { MOST_PARAMS = 16, ALIGN = 16 };
 
@@ -73,7 +74,9 @@ static int compile(Kernel *g, const uint8_t *key, TsError *err) {
   double begun = ts_clock_usec();
   int failed = ts_gpu_roles_text(g->k, false, &g->info, &ptx, err);
   double made = ts_clock_usec();
+  TsActivity *a = failed ? NULL : ts_activity_begin(TS_ACTIVITY_compile, "by the driver", NULL);
   if (!failed) failed = g->d->run->module_new(g->d, ptx.at, &g->module, err);
+  ts_activity_end(a, 0, 0);
   g->llvm_usec = made - begun, g->driver_usec = ts_clock_usec() - made;
   if (!failed) to_disk(g, key, ptx.at);
   ts_text_free(&ptx);

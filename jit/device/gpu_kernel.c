@@ -13,6 +13,7 @@
 #include "jit/device/kind.h"
 #include "jit/device/marks.h"
 #include "lib/clock.h"
+#include "lib/activity.h"
 
 enum { MOST_ARGS = 128 };
 /* For which the next launch is started early: with less to do the host is late anyway, and such
@@ -122,7 +123,10 @@ static void keep(const Kernel *g, TsGpuForm form, const TsGpuCode *code) {
 static int load(Kernel *g, Variant *v, TsError *err) {
   TsDevice *d = g->d;
   double begun = ts_clock_usec();
-  if (d->run->module_new(d, v->code.image, &v->module, err)) return -1;
+  TsActivity *a = ts_activity_begin(TS_ACTIVITY_compile, "by the driver", NULL);
+  int failed = d->run->module_new(d, v->code.image, &v->module, err);
+  ts_activity_end(a, 0, 0);
+  if (failed) return -1;
   for (int i = 0; i < v->code.nphase; i++)
     if (d->run->kernel(d, v->module, v->code.phase[i].name, (int)v->code.phase[i].shared,
                        &v->phase[i], err))

@@ -225,7 +225,8 @@ function kernels.limit(k)
   local compute = k.most_flops > 0 and k.usec > 0 and k.flops / (k.usec * 1e-6) / k.most_flops or 0
   local used, even = busy(k)
   if memory >= 0.6 and memory >= compute then
-    return ("memory: %s of what the device can move; fewer bytes would make it faster, by fusing it with what makes or reads them, or narrower types"):format(percent(memory))
+    return ("memory: %s of what the device can move%s; fewer bytes would make it faster, by fusing it with what makes or reads them, or narrower types"):format(
+      percent(memory), memory > 1.05 and ", so its cache holds a part of it" or "")
   end
   if compute >= 0.6 then
     return ("arithmetic: %s of what the device can do in these types; fewer operations or narrower types would make it faster"):format(percent(compute))
@@ -243,7 +244,7 @@ function kernels.limit(k)
   if waits >= 0.35 then
     return ("latency: warps wait %s of their time, while memory is used to %s and arithmetic to %s; more loads under way, by more stages or more blocks a processor, would hide it"):format(percent(waits), percent(memory), percent(compute))
   end
-  if k.spilled > 0 then
+  if k.spilled >= 64 then
     return ("registers: %d bytes of a thread's registers are in memory; smaller tiles would keep them"):format(k.spilled)
   end
   return ("instructions: memory is used to %s and arithmetic to %s, and warps seldom wait; what stands between loads and products takes the time"):format(percent(memory), percent(compute))

@@ -197,9 +197,9 @@ local function phase_lines(row, out)
   end
 end
 
-local function table_text(rows, total)
+local function table_text(rows, total, elsewhere)
   local out = { ("%10s %6s %8s %8s  %s\n"):format("time", "part", "GB/s", "GFLOP/s", "instruction") }
-  local function rate(x, row) return x > 0 and ("%.3g"):format(x / row.usec / 1000) or "" end
+  local function rate(x, row) return x > 0 and not elsewhere and ("%.3g"):format(x / row.usec / 1000) or "" end
   for _, row in ipairs(rows) do
     out[#out + 1] = ("%10s %5.1f%% %8s %8s  %s%s%s%s\n"):format(time_text(row.usec), 100 * row.usec / total,
       rate(row.bytes, row), rate(row.flops, row), ("  "):rep(row.depth), row.what,
@@ -272,7 +272,7 @@ local function csv_text(runs)
 end
 
 -- Two sentences: where to look first, and what keeps that from being faster.
-local function sentence(rows, total, width)
+local function sentence(rows, total, width, elsewhere)
   local most, sum = nil, 0
   for _, row in ipairs(rows) do
     if row.depth == 0 then
@@ -283,8 +283,9 @@ local function sentence(rows, total, width)
   if not most then return "No instruction ran.\n" end
   local text = ("%.0f%% of %s is %s%s"):format(100 * most.usec / total, time_text(total), most.what,
     most.place and " at " .. most.place or "")
-  if most.bytes > 0 then text = text .. (", which moves %.3g GB/s"):format(most.bytes / most.usec / 1000) end
+  if most.bytes > 0 and not elsewhere then text = text .. (", which moves %.3g GB/s"):format(most.bytes / most.usec / 1000) end
   text = ("%s; %.0f%% lies between instructions.\n"):format(text, math.max(0, 100 * (total - sum) / total))
+  if elsewhere then return text .. "Times are of the thread that launches; those of the kernels follow.\n" end
   return text .. core.wrapped("Its limit: " .. machine.limit(most) .. ".", 0, 2, width)
 end
 
@@ -293,7 +294,7 @@ local read = options.of("profile.report", { args = options.table, warm = options
   width = options.whole { least = 20 }, html = options.text, trace = options.text, csv = options.text }, { warm = 3, runs = 20, marks = true, width = 80 })
 
 -- Of a function whose instructions are recorded: a captured one, or a kernel of op.kernel.
-local function instructions_report(f, args, o)
+local function instructions_report(f, args, o, elsewhere)
   local runs, times, notes = {}, {}, ""
   local function run() f(unpack(args, 1, args.n)) end
   for r = 1, o.runs do
@@ -308,7 +309,7 @@ local function instructions_report(f, args, o)
     for _, row in ipairs(rows) do row.stages = stages[row.key] end
     notes = ("Stages: %d runs with marks, %.2f times as long; ? marks tells their words.\n"):format(MARKED, marked / total)
   end
-  local said, files = sentence(rows, total, o.width), {}
+  local said, files = sentence(rows, total, o.width, elsewhere), {}
   if o.html then
     local page = require "tessera.profile_html"
     files[#files + 1] = { o.html, page.text(f.name or "function", rows, last, total, said .. notes) }
@@ -316,7 +317,7 @@ local function instructions_report(f, args, o)
   if o.trace then files[#files + 1] = { o.trace, trace_text(last) } end
   if o.csv then files[#files + 1] = { o.csv, csv_text(runs) } end
   local lost = last.lost > 0 and ("%d spans found no room.\n"):format(last.lost) or ""
-  return table_text(rows, total) .. timeline(last, o.width) .. lost .. notes .. said, files
+  return table_text(rows, total, elsewhere) .. timeline(last, o.width) .. lost .. notes .. said, files
 end
 
 -- Of any other function: what it calls, as tessera -p has it of a program.
@@ -350,9 +351,9 @@ function profile.report(f, given)
   args = args or {}
   args.n = args.n or table.maxn(args)
   for _ = 1, o.warm do f(unpack(args, 1, args.n)) end
-  local text, files = (of_instructions and instructions_report or program_report)(f, args, o)
   local kernels = require "tessera.kernel_profile"
   local inside = kernels.run(f, unpack(args, 1, args.n))
+  local text, files = (of_instructions and instructions_report or program_report)(f, args, o, #inside > 0)
   if #inside > 0 then text = text .. "\n" .. kernels.text(inside, o.width) end
   for _, file in ipairs(files) do
     core.write_file(file[1], { file[2] })

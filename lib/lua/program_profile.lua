@@ -60,7 +60,7 @@ end
 local KINDS = {
   { "kernel", "kernels on devices" }, { "instruction", "instructions of captured functions and hot loops" }, { "function", "between their instructions" },
   { "loop", "hot loops" }, { "operator", "operators" }, { "capture", "capturing" }, { "compile", "compiling" },
-  { "copy", "copies" }, { "wait", "waiting" },
+  { "copy", "copies" }, { "open", "opening devices" }, { "wait", "waiting" },
 }
 
 -- What a line of Lua took beside what it called: by samples, where C functions count if nothing recorded ran there.
@@ -106,6 +106,7 @@ local words = {
   capture = function(n) return "capturing " .. n.what end,
   compile = function(n) return "compiling " .. n.what end,
   copy = function(n) return ("copies %s, %s"):format(n.what, size_text(n.bytes)) end,
+  open = function(n) return "opening " .. n.what end,
   wait = function(n) return "waiting for " .. n.what end,
   loop = function(n) return n.what end,
 }

@@ -1,6 +1,7 @@
 /* Recording of spans. */
 #include "vm/core/profile.h"
 #include "lib/clock.h"
+#include "vm/core/flops.h"
 
 void ts_spans_add(TsSpans *s, const TsSpan *span) {
   int at = atomic_fetch_add_explicit(&s->n, 1, memory_order_relaxed);
@@ -17,17 +18,12 @@ static int64_t bytes_of(int n, TsTensor *const *t) {
   return sum;
 }
 
-/* A product's multiply-adds are two each, of groups as if no row were outside of all; a
- * pointwise row is one an element. */
 double ts_call_flops(const TsCall *call) {
-  double n = call->nout && call->out[0] ? (double)ts_meta_numel(&call->out[0]->meta) : 0;
-  if (call->op >= TS_OP_COUNT) return 0;
-  const TsMeta *a = call->nin && call->in[0] ? &call->in[0]->meta : NULL;
-  bool rows = call->op == TS_OP_matmul || call->op == TS_OP_grouped_matmul;
-  if (rows && a && a->ndim) return 2 * n * (double)a->dim[a->ndim - 1];
-  if (call->op == TS_OP_grouped_matmul_weight_grad && call->out[0])
-    return 2 * (double)ts_meta_numel(a) * (double)call->out[0]->meta.dim[2];
-  return ts_op_info((TsOp)call->op)->cls == TS_CLASS_POINTWISE ? n : 0;
+  const TsMeta *in[TS_MAX_IN];
+  int n = call->nin < TS_MAX_IN ? call->nin : TS_MAX_IN;
+  for (int i = 0; i < n; i++) in[i] = call->in[i] ? &call->in[i]->meta : NULL;
+  bool any = call->nout && call->out[0];
+  return ts_flops((TsOp)call->op, n, in, any ? &call->out[0]->meta : NULL);
 }
 
 int64_t ts_call_nbytes(const TsCall *call) {
