@@ -218,6 +218,14 @@ end
 
 local function percent(x) return ("%.0f%%"):format(100 * x) end
 
+-- How far memory and arithmetic are used, as far as that is known.
+local function used_text(k, memory, compute)
+  local parts = {}
+  if k.bytes > 0 then parts[1] = "memory is used to " .. percent(memory) end
+  if k.flops > 0 then parts[#parts + 1] = (parts[1] and "arithmetic to " or "arithmetic is used to ") .. percent(compute) end
+  return table.concat(parts, " and ")
+end
+
 --- The sentence for a kernel of kernels.run.
 function kernels.limit(k)
   if k.simulated then return "none is known: the device is simulated, and its cycles are statements of the interpreter" end
@@ -242,12 +250,15 @@ function kernels.limit(k)
   end
   local waits = wait_part(k)
   if waits >= 0.35 then
-    return ("latency: warps wait %s of their time, while memory is used to %s and arithmetic to %s; more loads under way, by more stages or more blocks a processor, would hide it"):format(percent(waits), percent(memory), percent(compute))
+    local while_used = used_text(k, memory, compute)
+    return ("latency: warps wait %s of their time%s; more loads under way, by more stages or more blocks a processor, would hide it"):format(
+      percent(waits), while_used ~= "" and ", while " .. while_used or "")
   end
   if k.spilled >= 64 then
     return ("registers: %d bytes of a thread's registers are in memory; smaller tiles would keep them"):format(k.spilled)
   end
-  return ("instructions: memory is used to %s and arithmetic to %s, and warps seldom wait; what stands between loads and products takes the time"):format(percent(memory), percent(compute))
+  local is_used = used_text(k, memory, compute)
+  return ("instructions: %swarps seldom wait; what stands between loads and products takes the time"):format(is_used ~= "" and is_used .. ", and " or "")
 end
 
 -- ---- text
