@@ -16,6 +16,7 @@ typedef enum Id {
   LEVEL = 'O',
   INTERACTIVE = 'i',
   NO_ENVIRONMENT = 'E',
+  PROFILE = 'p',
   VERSION = 'v',
   HELP = 'h',
   THREADS = 256,
@@ -24,6 +25,7 @@ typedef enum Id {
   HASH,
   NO_JIT,
   NAN_TRAP,
+  PROFILE_TO,
 } Id;
 
 /* Short options are letters, long ones words; `value` names what follows. */
@@ -45,6 +47,9 @@ static const struct {
     {NO_JIT, 0, "no-jit", NULL, "compile no tensor code: everything runs on the VM"},
     {NAN_TRAP, 0, "nan-trap", NULL,
      "stop at the operator that makes the first NaN or infinity"},
+    {PROFILE, 'p', "profile", NULL, "tell at the end where the time of the program went"},
+    {PROFILE_TO, 0, "profile-to", "FILE",
+     "the same, also into a file: .json for Perfetto, .csv, .txt"},
     {VERSION, 'v', "version", NULL, "print the version"},
     {HELP, 'h', "help", NULL, "print this text"},
 };
@@ -136,6 +141,13 @@ static int set(TsOptions *o, Id id, const char *value) {
   case HASH: o->hash = true; break;
   case NO_JIT: o->no_jit = true; break;
   case NAN_TRAP: o->nan_trap = true; break;
+  case PROFILE_TO:
+    if (o->nprofile_to == TS_OPTIONS_PROFILES)
+      return wrong("%s", "--profile-to is given too often");
+    o->profile_to[o->nprofile_to++] = value;
+    o->profile = true;
+    break;
+  case PROFILE: o->profile = true; break;
   case VERSION:
     if (!o->version) printf("Tessera %s with %s\n", TS_VERSION, LUAJIT_VERSION);
     o->version = true;

@@ -3,6 +3,7 @@
 #ifndef TS_VM_CAPTURE_STATE_H
 #define TS_VM_CAPTURE_STATE_H
 
+#include "lib/activity.h"
 #include "vm/core/capture.h"
 
 /* A tensor from before, or the symbol of an argument, and its value at this point of the
@@ -45,6 +46,7 @@ struct TsCapture {
   int npast, cappast;
   TsVal *used; /* what was differentiated: its errors are those of the reverse pass */
   int nused, capused;
+  TsActivity *work;
   uint64_t serial; /* tells this capture's symbols from those of others */
 };
 

@@ -309,6 +309,10 @@ typedef struct TsTileRunAs {
   int (*function)(void *with, int op, int64_t n, const float *x, float *y, TsError *err);
   void *with;
   TsTileSpread *spread; /* of a unit's products; NULL: no other threads */
+  /* Sees the marks of a kernel: in which block, by its number, and role, and how many statements
+   * had run. NULL: nobody does. */
+  void (*mark)(void *marks, int64_t block, int role, const TsTileStmt *s, int64_t step);
+  void *marks;
 } TsTileRunAs;
 
 /* As that target would. as NULL: ts_tile_run. */
