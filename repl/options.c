@@ -16,6 +16,7 @@ typedef enum Id {
   LEVEL = 'O',
   INTERACTIVE = 'i',
   NO_ENVIRONMENT = 'E',
+  PROFILE = 'p',
   VERSION = 'v',
   HELP = 'h',
   THREADS = 256,
@@ -25,6 +26,7 @@ typedef enum Id {
   NO_JIT,
   NAN_TRAP,
   NO_HINTS,
+  PROFILE_TO,
 } Id;
 
 /* Short options are letters, long ones words; `value` names what follows. */
@@ -47,6 +49,9 @@ static const struct {
     {NAN_TRAP, 0, "nan-trap", NULL,
      "stop at the operator that makes the first NaN or infinity"},
     {NO_HINTS, 0, "no-hints", NULL, "the prompt shows no signatures while calls are typed"},
+    {PROFILE, 'p', "profile", NULL, "tell at the end where the time of the program went"},
+    {PROFILE_TO, 0, "profile-to", "FILE",
+     "the same, also into a file: .json for Perfetto, .csv, .txt"},
     {VERSION, 'v', "version", NULL, "print the version"},
     {HELP, 'h', "help", NULL, "print this text"},
 };
@@ -139,6 +144,13 @@ static int set(TsOptions *o, Id id, const char *value) {
   case NO_JIT: o->no_jit = true; break;
   case NAN_TRAP: o->nan_trap = true; break;
   case NO_HINTS: o->no_hints = true; break;
+  case PROFILE_TO:
+    if (o->nprofile_to == TS_OPTIONS_PROFILES)
+      return wrong("%s", "--profile-to is given too often");
+    o->profile_to[o->nprofile_to++] = value;
+    o->profile = true;
+    break;
+  case PROFILE: o->profile = true; break;
   case VERSION:
     if (!o->version) printf("Tessera %s with %s\n", TS_VERSION, LUAJIT_VERSION);
     o->version = true;

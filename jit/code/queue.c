@@ -6,6 +6,7 @@
 
 #include "devices/cpu_pool.h"
 #include "lib/thread.h"
+#include "lib/activity.h"
 
 enum { LOOK_NSEC = 20000000 };
 
@@ -102,14 +103,17 @@ void ts_queue_finish(TsQueue *q, TsQueueJob *job) {
     atomic_store_explicit(&job->done, true, memory_order_release);
     return;
   }
+  TsActivity *w = ts_activity_begin(TS_ACTIVITY_wait, "compiled code", NULL);
   pthread_mutex_lock(&q->lock);
   while (!atomic_load_explicit(&job->done, memory_order_acquire))
     pthread_cond_wait(&q->ended, &q->lock);
   pthread_mutex_unlock(&q->lock);
+  ts_activity_end(w, 0, 0);
 }
 
 /* What is compiled goes on: its thread hears of no Ctrl-C. */
 void ts_queue_wait(TsQueue *q) {
+  TsActivity *w = ts_activity_begin(TS_ACTIVITY_wait, "compiled code", NULL);
   pthread_mutex_lock(&q->lock);
   while (q->length && !ts_cpu_interrupted()) {
     struct timespec until;
@@ -119,6 +123,7 @@ void ts_queue_wait(TsQueue *q) {
     pthread_cond_timedwait(&q->ended, &q->lock, &until);
   }
   pthread_mutex_unlock(&q->lock);
+  ts_activity_end(w, 0, 0);
 }
 
 int ts_queue_length(TsQueue *q) {
