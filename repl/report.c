@@ -560,26 +560,9 @@ static void put_report(lua_State *L, TsText *out, const char *message, const Pla
   ts_text_free(&tail);
 }
 
-/* Every call of the last error, the library's too: for who asks (:err). */
-static char chain_key;
-static bool keeps_chain;
-
-void ts_report_keep_chain(bool keep) { keeps_chain = keep; }
-
-void ts_report_push_chain(lua_State *L) {
-  lua_pushlightuserdata(L, &chain_key);
-  lua_rawget(L, LUA_REGISTRYINDEX);
-}
-
-static void keep_chain(lua_State *L) {
-  lua_pushlightuserdata(L, &chain_key);
-  luaL_traceback(L, L, NULL, 2);
-  lua_rawset(L, LUA_REGISTRYINDEX);
-}
-
 int ts_report_handler(lua_State *L) {
   TsText out = {0};
-  if (keeps_chain) keep_chain(L);
+  ts_report_note_chain(L);
   if (!lua_isstring(L, 1)) {
     if (luaL_callmeta(L, 1, "__tostring") && lua_isstring(L, -1)) {
       lua_replace(L, 1);

@@ -13,9 +13,10 @@ int ts_report_handler(lua_State *L);
 int ts_report_keep(lua_State *L);
 /* The message of a failed load on the stack top becomes a report. */
 void ts_report_load(lua_State *L, const char *chunkname);
-/* Is the whole chain of calls of an error kept beside its report? _push: that of the last one, or
- * nil. */
+/* Is the whole chain of calls of an error kept beside its report? _note does so, in the handler;
+ * _push: that of the last one, or nil. */
 void ts_report_keep_chain(bool keep);
+void ts_report_note_chain(lua_State *L);
 void ts_report_push_chain(lua_State *L);
 /* Pushes "file:line: " of the first frame, from `level` up, of the user's code. */
 void ts_report_where(lua_State *L, int level);

@@ -1,4 +1,4 @@
--- The prompt's commands about the session: "!cmd", ":who", ":err", ":hints", ":pager"; and `--json` behind any command.
+-- The prompt's commands about the session: "!cmd", ":who", ":err", ":time", ":hints", ":pager"; and `--json` behind any command.
 local core = require "tessera.core"
 local console = require "tessera.console"
 
@@ -52,6 +52,64 @@ return function(prompt, wrong)
     return { report = report, message = report:match "^[^\n]*", hint = report:match "\n  hint: ([^\n]*)", calls = list }
   end
 
+  -- ---- time
+  local function clock()
+    local ffi = require "ffi"
+    pcall(ffi.cdef, [[
+      typedef struct { long s, ns; } tessera_time;
+      int clock_gettime(int clock, tessera_time *t);]])
+    local t = ffi.new "tessera_time"
+    return function()
+      ffi.C.clock_gettime(1, t)
+      return tonumber(t.s) + tonumber(t.ns) * 1e-9
+    end
+  end
+
+  local function time_text(s)
+    if s >= 1 then return ("%.3f s"):format(s) end
+    if s >= 1e-3 then return ("%.3g ms"):format(s * 1e3) end
+    if s >= 1e-6 then return ("%.3g us"):format(s * 1e6) end
+    return ("%.3g ns"):format(s * 1e9)
+  end
+
+  -- Runs it for about a third of a second, at least once.
+  local function measure(f)
+    if f == nil or f == "" then wrong("time", ":time takes an expression") end
+    if type(f) == "string" then
+      local text = f
+      f = loadstring("return " .. text, "=:time")
+      if not f then
+        local why
+        f, why = loadstring(text, "=:time")
+        if not f then error(why, 0) end
+      end
+    end
+    local now = clock()
+    local start = now()
+    f()
+    local first = now() - start
+    local group = first < 1e-4 and math.ceil(1e-4 / math.max(first, 1e-8)) or 1
+    local times, runs, stop = {}, 1, start + 0.3
+    while now() < stop and #times < 10000 do
+      local t = now()
+      for _ = 1, group do f() end
+      times[#times + 1] = (now() - t) / group
+      runs = runs + group
+    end
+    table.sort(times)
+    return {median = times[math.ceil(#times / 2)] or first, runs = runs, first = first}
+  end
+  data.time = measure -- in seconds
+
+  --- time(f) or time("expression"): runs it for about a third of a second, at least
+  --- once, prints the median time of a run, and returns it in seconds.
+  function prompt.time(f)
+    local t = measure(f)
+    print(("%s, median of %d runs, first %s"):format(time_text(t.median), t.runs, time_text(t.first)))
+    return t.median
+  end
+
+  -- ---- settings
   local function switch(name, now, word, set)
     if word ~= nil and word ~= "" then
       if word ~= "on" and word ~= "off" then wrong(name, ":%s is on or off, not '%s'", name, tostring(word)) end
