@@ -393,6 +393,9 @@ function Function:__call(...)
 end
 
 --- The arguments of the last call, a list with their number n, or nil where the collector has taken one of them.
+---   local f = graph.module("f", op.tanh)
+---   f(op.ones{3})
+---   print(f:last_arguments() ~= nil)
 function Function:last_arguments()
   local last, list = self.last, {}
   if not last then return nil end
