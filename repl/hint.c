@@ -1,5 +1,5 @@
 /* The call that is typed is found by tokens; its signature is that of help (repl/help.h, and
- * prompt.signature in lib/lua/prompt_hints.lua, which runs nothing of the user's). */
+ * prompt.signature in lib/lua/prompt/hints.lua, which runs nothing of the user's). */
 #include "repl/hint.h"
 
 #include <ctype.h>
@@ -100,7 +100,7 @@ static bool of_operator(const char *name) {
 static int call_library(lua_State *L) {
   const char *name = lua_touserdata(L, 1);
   lua_getglobal(L, "require");
-  lua_pushliteral(L, "tessera.prompt_hints");
+  lua_pushliteral(L, "tessera.prompt.hints");
   lua_call(L, 1, 1);
   lua_pushstring(L, name);
   lua_call(L, 1, 1);

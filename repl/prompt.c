@@ -48,7 +48,7 @@ static bool is_kept(const char *name) {
 
 static void push_kept(lua_State *L, const char *name) {
   lua_getglobal(L, "require");
-  lua_pushliteral(L, "tessera.prompt_values");
+  lua_pushliteral(L, "tessera.prompt.values");
   lua_call(L, 1, 1);
   lua_getfield(L, -1, *name == '_' ? "last" : name);
   lua_remove(L, -2);

@@ -163,12 +163,12 @@ end
 
 --- What an input gave: kept as Out[number], and shown.
 function prompt.keep(silenced, number, ...)
-  require("tessera.prompt_values").keep(number, (...))
+  require("tessera.prompt.values").keep(number, (...))
   if not silenced then prompt.show(...) end
 end
 
 --- Writes a text, by pages where it is longer than the terminal.
-function prompt.page(text) require("tessera.prompt_pager").page(text) end
+function prompt.page(text) require("tessera.prompt.pager").page(text) end
 
 -- ---- help: operators from the table, everything else from the comment above
 -- its definition
@@ -511,12 +511,12 @@ function prompt.reset()
     if not initial[k] then names[#names + 1] = k end
   end
   for _, k in ipairs(names) do _G[k] = nil end
-  require("tessera.prompt_values").forget()
+  require("tessera.prompt.values").forget()
   collectgarbage()
 end
 
-require "tessera.prompt_function"(prompt, wrong)
-require "tessera.prompt_commands"(prompt, wrong)
+require "tessera.prompt.functions"(prompt, wrong)
+require "tessera.prompt.commands"(prompt, wrong)
 
 local function nearest(name)
   local names = {}

@@ -73,7 +73,7 @@ local child = [[
 local write, got = io.write, {}
 io.write = function(...) for _, s in ipairs { ... } do got[#got + 1] = s end return io.stdout end
 local prompt, console, tessera = require "tessera.prompt", require "tessera.console", require "tessera"
-require "tessera.prompt_pager"
+require "tessera.prompt.pager"
 io.write = write
 local op, nn, graph = tessera.op, tessera.nn, tessera.graph
 local x = op.ones { 4, 4 }

@@ -30,10 +30,10 @@ return function(prompt, wrong)
   end
 
   --- Prints the variables made at the prompt.
-  function prompt.who() prompt.page(tostring(require("tessera.prompt_values").who()) .. "\n") end
+  function prompt.who() prompt.page(tostring(require("tessera.prompt.values").who()) .. "\n") end
   function data.who()
     local rows = {}
-    for i, row in ipairs(require("tessera.prompt_values").who()) do rows[i] = row end
+    for i, row in ipairs(require("tessera.prompt.values").who()) do rows[i] = row end
     return rows
   end
 
@@ -125,7 +125,7 @@ return function(prompt, wrong)
   --- Sets and prints whether long text is shown a screen at a time: "on", "off".
   function prompt.pager(word) print(data.pager(word).pager) end
   function data.pager(word)
-    local pager = require "tessera.prompt_pager"
+    local pager = require "tessera.prompt.pager"
     return { pager = switch("pager", function() return pager.on end, word, function(on) pager.on = on end) }
   end
 
@@ -156,7 +156,7 @@ return function(prompt, wrong)
 
   --- print_json("mem", ""): what ":mem" says, as JSON on a line.
   function prompt.print_json(name, rest)
-    local encode, value = require "tessera.prompt_json", nil
+    local encode, value = require "tessera.prompt.json", nil
     if data[name] then
       value = data[name](rest ~= "" and rest or nil)
     else
