@@ -256,6 +256,9 @@ void ts_tile_text(const TsTile *k, TsText *text);
 /* With "// model.lua:12" at line ends. */
 void ts_tile_text_places(const TsTile *k, TsText *text);
 TsTile *ts_tile_parse(const char *text, TsError *err);
+/* For people who have the text before them: all values keep the names that they have there, and
+ * places are its lines, "12", or "12 model.lua:3" where the line has a place. */
+TsTile *ts_tile_parse_lines(const char *text, TsError *err);
 bool ts_tile_equal(const TsTile *a, const TsTile *b, TsText *why);
 
 /* ir/tile/check.c: types, shapes, dominance, what each form allows; messages quote the line. */
