@@ -24,6 +24,7 @@ typedef enum Id {
   HASH,
   NO_JIT,
   NAN_TRAP,
+  DEBUG_KERNEL,
 } Id;
 
 /* Short options are letters, long ones words; `value` names what follows. */
@@ -45,6 +46,8 @@ static const struct {
     {NO_JIT, 0, "no-jit", NULL, "compile no tensor code: everything runs on the VM"},
     {NAN_TRAP, 0, "nan-trap", NULL,
      "stop at the operator that makes the first NaN or infinity"},
+    {DEBUG_KERNEL, 0, "debug-kernel", NULL,
+     "look for faults in file.tile, M=64 .., or in the kernels of a script"},
     {VERSION, 'v', "version", NULL, "print the version"},
     {HELP, 'h', "help", NULL, "print this text"},
 };
@@ -136,6 +139,7 @@ static int set(TsOptions *o, Id id, const char *value) {
   case HASH: o->hash = true; break;
   case NO_JIT: o->no_jit = true; break;
   case NAN_TRAP: o->nan_trap = true; break;
+  case DEBUG_KERNEL: o->debug_kernel = true; break;
   case VERSION:
     if (!o->version) printf("Tessera %s with %s\n", TS_VERSION, LUAJIT_VERSION);
     o->version = true;

@@ -19,6 +19,7 @@ typedef struct TsOptions {
   bool interactive, hash, version, ignore_environment;
   bool no_jit;   /* nothing is compiled: all code runs on the VM */
   bool nan_trap; /* stop at the first NaN or infinity */
+  bool debug_kernel;
   int threads;   /* -1: not given */
   const char *devices, *isa;
 } TsOptions;

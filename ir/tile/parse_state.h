@@ -20,7 +20,7 @@ typedef struct Parser {
   TsTile *k;
   TsTileBuild b;
   int depth;
-  bool lines; /* places are lines of the text, and all values keep their names */
+  bool lines;          /* places are lines of the text, and all values keep their names */
   const char *at_line; /* its beginning, and its number */
   int line;
 } Parser;

@@ -186,7 +186,7 @@ TsTileType ts_tile_type(TsDtype d, int rank, const int64_t *dim); /* of a value 
 TsTileType ts_tile_vector(TsDtype d, int64_t n);
 TsTileType ts_tile_scalar(TsDtype d);
 void ts_tile_set_strides(TsTileType *t, const int64_t *stride); /* memory of it lies so */
-TsTileVal ts_tile_index(TsTileBuild *b, int64_t i);     /* i64[] constant */
+TsTileVal ts_tile_index(TsTileBuild *b, int64_t i);             /* i64[] constant */
 TsTileVal ts_tile_const(TsTileBuild *b, double value, const TsTileType *type);
 TsTileVal ts_tile_bits(TsTileBuild *b, uint64_t bits, const TsTileType *type);
 TsTileVal ts_tile_op1(TsTileBuild *b, int op, TsTileVal x);

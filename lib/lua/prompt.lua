@@ -533,6 +533,7 @@ function prompt.reset()
 end
 
 require "tessera.prompt_function"(prompt, wrong)
+require "tessera.prompt_debug"(prompt, wrong)
 
 local function nearest(name)
   local names = {}

@@ -129,6 +129,7 @@ static int copy_bulk(TsTileDebug *d, const TsTileStmt *s) {
   if (!of_block(s->in[0])) cut(&y.from, &y.to);
   TsDebugSlot *slot = ts_debug_slot(d, s->in[2], index);
   uint8_t counts = (uint8_t)(TS_DEBUG_SLOTS + (slot - d->slot));
+  ts_debug_copied(d, s, slot);
   both(d, s, &y, true, counts, ts_debug_phases(d, slot) + 1, counts);
   return 0;
 }
@@ -154,8 +155,7 @@ static int chosen(TsTileDebug *d, const TsTileStmt *s, bool write) {
 
 int ts_debug_accesses(TsTileDebug *d, const TsTileStmt *s) {
   switch (s->op) {
-  case TS_TILE_load:
-    return d->feeds[s->out[0]->id] ? 0 : of_tile(d, s, s->out[0], false);
+  case TS_TILE_load: return d->feeds[s->out[0]->id] ? 0 : of_tile(d, s, s->out[0], false);
   case TS_TILE_store:
   case TS_TILE_store_below: return of_tile(d, s, s->in[s->nin - 1], true);
   case TS_TILE_gather: return chosen(d, s, false);

@@ -45,8 +45,7 @@ static bool is_counter(const TsTileDebug *d, const TsTileType *t) {
 
 void ts_debug_cells_new(TsTileDebug *d, const TsTileStmt *s) {
   const TsTileType *t = &s->out[0]->type;
-  if (t->space != TS_SPACE_barrier)
-    make(d, s->out[0], is_counter(d, t) ? TS_DEBUG_DEFINED : 0);
+  if (t->space != TS_SPACE_barrier) make(d, s->out[0], is_counter(d, t) ? TS_DEBUG_DEFINED : 0);
 }
 
 int ts_debug_cells_open(TsTileDebug *d) {

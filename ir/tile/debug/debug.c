@@ -19,7 +19,8 @@ static bool is_peeked(TsTileDebug *d, const TsTileStmt *s) {
 /* What the line makes, or stores. */
 static TsTileVal of_line(const TsTileStmt *s) {
   if (s->nout) return s->out[0];
-  bool stores = s->op == TS_TILE_store || s->op == TS_TILE_store_below || s->op == TS_TILE_scatter;
+  bool stores =
+      s->op == TS_TILE_store || s->op == TS_TILE_store_below || s->op == TS_TILE_scatter;
   return stores ? s->in[s->nin - 1] : s->nin ? s->in[0] : NULL;
 }
 
@@ -218,8 +219,8 @@ TsTileDebug *ts_tile_debug_open(const char *text, TsError *err) {
   TsTileDebug *d = calloc(1, sizeof *d);
   if (!d) return ts_error_memory(err), NULL;
   d->text = ts_tile_parse_lines(text, err);
-  bool bad = !d->text || ts_tile_check(d->text, NULL, err) ||
-             !(d->k = ts_tile_expand(d->text, err));
+  bool bad =
+      !d->text || ts_tile_check(d->text, NULL, err) || !(d->k = ts_tile_expand(d->text, err));
   if (!bad) {
     d->at_round = calloc(d->k->nvalue + 1, sizeof *d->at_round);
     bad = !d->at_round || split(d, text);

@@ -29,7 +29,8 @@ typedef struct TsTileSeen {
   const void *at;
 } TsTileSeen;
 
-/* Who talks with the run; functions are called on its stacks, of a quarter of a megabyte. */
+/* Who talks with the run; functions are called on its stacks, of a quarter of a megabyte. ask NULL:
+ * nobody, and an interrupt ends the run. */
 typedef struct TsTileDebugTalk {
   void *with;
   /* The next command, which lasts until the next call; NULL: no more, the run goes on. */

@@ -4,7 +4,8 @@
  * The rules are those that code for a GPU has (jit/emit/roles): an arrival is made by one thread of
  * four warps, and tells what these did before they met, unless each warp arrives for itself; a wait
  * for copies is of what a thread copied itself, so that the others meet behind it; bulk stores
- * belong to who began them; products to the four warps that multiply. Blocks know nothing of each
+ * belong to who began them; products to the four warps that multiply, which have all come to one that
+ * is done. Blocks know nothing of each
  * other but what counters and signals tell. */
 #include <stdlib.h>
 #include <string.h>
@@ -169,6 +170,27 @@ static void arrive(TsTileDebug *d, const TsTileStmt *s, int i) {
   slot->closed++;
 }
 
+static void expect(TsTileDebug *d, const TsTileStmt *s) {
+  TsTileRunBarrier *b = NULL;
+  TsDebugSlot *slot = slot_of(d, s, &b);
+  if (slot) slot->expected += attr(s, "bytes");
+}
+
+void ts_debug_copied(TsTileDebug *d, const TsTileStmt *s, TsDebugSlot *slot) {
+  slot->copied += ts_tile_run_copy_bytes(d->run, s);
+}
+
+/* Of too few it says nobody can go on; too many come when nobody waits for them any more. */
+static void count_bytes(TsTileDebug *d, const TsTileStmt *s, TsDebugSlot *slot) {
+  TsText t = {0};
+  if (slot->copied <= slot->expected) return;
+  ts_text_format(&t, "copies bring %lld bytes, of which the barrier expects %lld\n",
+                 (long long)slot->copied, (long long)slot->expected);
+  ts_debug_say_here(d, &t, s);
+  ts_debug_found(d, "barrier", s, NULL, &t);
+  slot->copied = slot->expected;
+}
+
 static void look_at(TsTileDebug *d, const TsTileStmt *s, int i) {
   TsTileRunBarrier *b = NULL;
   TsDebugSlot *slot = slot_of(d, s, &b);
@@ -183,6 +205,7 @@ static void await(TsTileDebug *d, const TsTileStmt *s, int i) {
   TsDebugAgent *a = &d->agent[i];
   if (!slot) return;
   uint32_t n = complete(slot, b);
+  count_bytes(d, s, slot);
   TsDebugAwaited *w = &a->awaited[slot - d->slot];
   *w = (TsDebugAwaited){s, n, (int)ts_tile_run_scalar(d->run, s->in[2]) & 1, w->waited};
   if (n) join(&a->known, &slot->done[(n - 1) & 1]);
@@ -218,6 +241,7 @@ static void leave(TsTileDebug *d, const TsTileStmt *s, int i) {
 static void commit(TsTileDebug *d, const TsTileStmt *s, int i) {
   TsDebugAgent *a = &d->agent[i];
   int of = (int)attr(s, "of");
+  if (of == OF_PRODUCTS) a->issued[a->products % TS_DEBUG_ISSUED] = a->now;
   *(of == OF_COPIES ? &a->copies : of == OF_PRODUCTS ? &a->products : &a->stores) += 1;
 }
 
@@ -225,14 +249,20 @@ static uint32_t less(uint32_t groups, int64_t pending) {
   return groups > pending ? groups - (uint32_t)pending : 0;
 }
 
+static void wait_products(TsDebugAgent *a, int i, uint32_t done) {
+  raise_to(&a->known.of[TS_DEBUG_PRODUCTS + i], done);
+  if (!done || done + TS_DEBUG_ISSUED < a->products) return;
+  uint32_t issued = a->issued[(done - 1) % TS_DEBUG_ISSUED];
+  raise_to(&a->met, issued);
+  if (is_one_group(a)) raise_to(&a->known.of[i], issued);
+}
+
 static void wait(TsTileDebug *d, const TsTileStmt *s, int i) {
   TsDebugAgent *a = &d->agent[i];
   int64_t pending = attr(s, "pending");
   switch (attr(s, "of")) {
   case OF_COPIES: raise_to(&a->copies_done, less(a->copies, pending)); break;
-  case OF_PRODUCTS:
-    raise_to(&a->known.of[TS_DEBUG_PRODUCTS + i], less(a->products, pending));
-    break;
+  case OF_PRODUCTS: wait_products(a, i, less(a->products, pending)); break;
   case OF_WRITES: raise_to(&a->writes_done, less(a->stores, pending)); /* fall through */
   default: raise_to(&a->stores_done, less(a->stores, pending));
   }
@@ -390,6 +420,7 @@ void ts_debug_order_after(TsTileDebug *d, const TsTileStmt *s) {
     break;
   }
   case TS_TILE_arrive: arrive(d, s, i); break;
+  case TS_TILE_expect: expect(d, s); break;
   case TS_TILE_await: await(d, s, i); break;
   case TS_TILE_barrier: leave(d, s, i); break;
   case TS_TILE_commit: commit(d, s, i); break;
@@ -397,8 +428,7 @@ void ts_debug_order_after(TsTileDebug *d, const TsTileStmt *s) {
   case TS_TILE_until:
   case TS_TILE_claim: take(d, s); break;
   case TS_TILE_mma:
-    d->due[s->out[0]->id] =
-        is_unit(d->agent[i].unit, "wgmma") ? d->agent[i].products + 1 : 0;
+    d->due[s->out[0]->id] = is_unit(d->agent[i].unit, "wgmma") ? d->agent[i].products + 1 : 0;
     break;
   default: break;
   }

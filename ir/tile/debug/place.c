@@ -51,8 +51,8 @@ int ts_debug_rounds(const TsTileDebug *d, const TsTileStmt *s, int64_t *round, i
 
 /* ---- tiles of the first result */
 static bool stores(const TsTileStmt *s) {
-  return s->op == TS_TILE_store || s->op == TS_TILE_store_below || s->op == TS_TILE_store_bulk ||
-         s->op == TS_TILE_copy_bulk || s->op == TS_TILE_scatter;
+  return s->op == TS_TILE_store || s->op == TS_TILE_store_below ||
+         s->op == TS_TILE_store_bulk || s->op == TS_TILE_copy_bulk || s->op == TS_TILE_scatter;
 }
 
 /* Elements of the tile along each axis of the memory. */
@@ -88,8 +88,8 @@ void ts_debug_place_store(TsTileDebug *d, const TsTileStmt *s) {
   int64_t extent[TS_TILE_RANK];
   if (!stores(s) || s->in[0] != result || s->op == TS_TILE_scatter) return;
   int first = s->op == TS_TILE_store || s->op == TS_TILE_store_below ? 1
-              : s->op == TS_TILE_copy_bulk                          ? 4
-                                                                    : 2;
+              : s->op == TS_TILE_copy_bulk                           ? 4
+                                                                     : 2;
   TsDebugTile t = {.block = d->block, .store = s};
   extents(d, s, extent);
   for (int i = 0; i < result->type.rank; i++)

@@ -10,9 +10,9 @@
 enum { MOST_BREAKS = 32, CONTEXT = 4 };
 
 typedef struct Break {
-  int number, line, ncoord; /* line 0: any */
+  int number, line, ncoord;                  /* line 0: any */
   int64_t coord[TS_TILE_RANK], stage, block; /* -1: any */
-  uint32_t in_block; /* where it was last, so that a tile stops once */
+  uint32_t in_block;                         /* where it was last, so that a tile stops once */
   bool inside[TS_DEBUG_AGENTS];
 } Break;
 
@@ -51,8 +51,7 @@ static const TsTileStmt *around(const TsTileStmt *s) {
 }
 
 static bool is_loop(const TsTileStmt *s) {
-  return s->op == TS_TILE_repeat ||
-         (s->op == TS_TILE_for && !ts_tile_attr(s, "parallel")->i);
+  return s->op == TS_TILE_repeat || (s->op == TS_TILE_for && !ts_tile_attr(s, "parallel")->i);
 }
 
 static const TsTileStmt *innermost(const TsTileStmt *s) {
@@ -79,12 +78,12 @@ static void say_position(TsTileDebug *d, const TsTileStmt *s) {
   if (a == TS_DEBUG_SELF)
     ts_text_format(&t, "block %u", d->block - d->first_block);
   else
-    ts_text_format(&t, "block %u, role %s", d->block - d->first_block, ts_debug_agent_name(d, a));
+    ts_text_format(&t, "block %u, role %s", d->block - d->first_block,
+                   ts_debug_agent_name(d, a));
   for (int i = 0; i < n; i++)
     ts_text_format(&t, "%s%lld", i ? ", " : ", tile (", (long long)coord[i]);
   if (n) ts_text_char(&t, ')');
-  if (innermost(s))
-    ts_text_format(&t, ", stage %lld", (long long)round_of(d, innermost(s)));
+  if (innermost(s)) ts_text_format(&t, ", stage %lld", (long long)round_of(d, innermost(s)));
   ts_text_char(&t, '\n');
   say(d, &t);
 }
@@ -355,8 +354,8 @@ static const struct {
     {"tile", "to the next tile: a round of the outermost loop, or a block", c_tile, true},
     {"out", "behind the loop, branch or role around this line", c_out, true},
     {"role", "role NAME: to where it goes on", c_role, false},
-    {"break", "b: break 12, break 12 tile (1, 0) stage 3, break block 2; alone: the list", c_break,
-     false},
+    {"break", "b: break 12, break 12 tile (1, 0) stage 3, break block 2; alone: the list",
+     c_break, false},
     {"delete", "delete 1, or all breaks", c_delete, false},
     {"print", "p: print %acc: a value, memory, a barrier", c_print, false},
     {"where", "w: the line, its block, role, tile, and the lines around", c_where, false},
@@ -427,8 +426,7 @@ static bool has_come(TsTileDebug *d, const TsTileStmt *s) {
               d->run->now == &d->run->self;
   switch (k->going) {
   case STEP: return mine && (line != k->line || a != k->agent);
-  case STAGE:
-    return mine && (!is_inside(s, k->loop) || round_of(d, k->loop) != k->round);
+  case STAGE: return mine && (!is_inside(s, k->loop) || round_of(d, k->loop) != k->round);
   case TILE:
     return k->block != d->block ? a == k->agent || k->agent == TS_DEBUG_SELF
                                 : a == k->agent && k->loop && round_of(d, k->loop) != k->round;
@@ -456,6 +454,10 @@ static bool is_at(TsTileDebug *d, const TsTileStmt *s, Break *b) {
 int ts_debug_prompt_before(TsTileDebug *d, const TsTileStmt *s) {
   Talking *k = d->talking;
   if (!k || !ts_debug_line(d, s)) return 0;
+  if (!k->talk.ask) {
+    d->quit |= k->talk.interrupted && k->talk.interrupted(k->talk.with);
+    return d->quit ? -1 : 0;
+  }
   bool stops = k->found || has_come(d, s);
   for (int i = 0; i < k->nstop; i++) stops |= is_at(d, s, &k->stop[i]);
   if (k->talk.interrupted && k->talk.interrupted(k->talk.with)) stops = true;
@@ -471,7 +473,7 @@ int ts_debug_prompt_before(TsTileDebug *d, const TsTileStmt *s) {
 }
 
 void ts_debug_prompt_found(TsTileDebug *d, const TsTileFinding *f) {
-  if (!d->talking) return;
+  if (!d->talking || !d->talking->talk.ask) return;
   say_text(d, f->text);
   d->talking->found = true;
 }

@@ -13,9 +13,8 @@ int ts_debug_line(const TsTileDebug *d, const TsTileStmt *s) {
 }
 
 const char *ts_debug_source(const TsTileDebug *d, const TsTileStmt *s) {
-  const char *blank = s && s->line > 0 && s->line < d->k->nplace
-                          ? strchr(d->k->place[s->line], ' ')
-                          : NULL;
+  const char *blank =
+      s && s->line > 0 && s->line < d->k->nplace ? strchr(d->k->place[s->line], ' ') : NULL;
   return blank ? blank + 1 : NULL;
 }
 
@@ -116,8 +115,7 @@ static void say_rounds(const TsTileDebug *d, TsText *t, const TsDebugEvent *e) {
     if (index && index->name)
       ts_text_format(t, ", %%%s = %lld", index->name, (long long)e->round[n]);
     else
-      ts_text_format(t, ", round %lld of line %d", (long long)e->round[n],
-                     ts_debug_line(d, o));
+      ts_text_format(t, ", round %lld of line %d", (long long)e->round[n], ts_debug_line(d, o));
     n++;
   }
 }
@@ -258,15 +256,14 @@ static void why(const TsTileDebug *d, TsText *t, const TsDebugEvent *e,
     if (a != e->agent) why_told(d, t, e, a);
     break;
   case BULK_READ: why_group(d, t, e, a, "bulk stores", x->stores_done, x->stores); break;
-  case BULK_WRITE:
-    why_group(d, t, e, a, "bulk stores", x->writes_done, x->stores);
-    break;
+  case BULK_WRITE: why_group(d, t, e, a, "bulk stores", x->writes_done, x->stores); break;
   case ENGINE: why_engine(d, t, e, a); break;
   case OWN:
     if (a == e->agent)
-      ts_text_str(t, e->clock <= x->met
-                         ? "  four warps of the role have met between them, not all\n"
-                         : "  they are of different threads, which have not met between them\n");
+      ts_text_str(t,
+                  e->clock <= x->met
+                      ? "  four warps of the role have met between them, not all\n"
+                      : "  they are of different threads, which have not met between them\n");
     else
       why_told(d, t, e, a);
   }
@@ -283,17 +280,15 @@ static void headline(const TsTileDebug *d, TsText *t, const TsDebugEvent *e,
   } else if (!write) {
     ts_text_str(t, before == COPY || before == ENGINE
                        ? " is read before the copy to it has come"
-                   : before == BULK_WRITE ? " is read before the bulk store has written it"
-                   : e->agent == now->agent
-                       ? " is read by other threads than wrote it"
-                       : " is read while another role writes it");
+                   : before == BULK_WRITE   ? " is read before the bulk store has written it"
+                   : e->agent == now->agent ? " is read by other threads than wrote it"
+                                            : " is read while another role writes it");
   } else if (of_read) {
     ts_text_str(t, copies ? " is overwritten by a copy" : " is overwritten");
-    ts_text_str(t, before == PRODUCT     ? " while a product reads it"
-                   : before == BULK_READ ? " before the bulk store has read it"
-                   : e->agent == now->agent
-                       ? " while other threads read it"
-                       : " while another role reads it");
+    ts_text_str(t, before == PRODUCT        ? " while a product reads it"
+                   : before == BULK_READ    ? " before the bulk store has read it"
+                   : e->agent == now->agent ? " while other threads read it"
+                                            : " while another role reads it");
   } else {
     ts_text_str(t, before == COPY || before == ENGINE
                        ? " is written while a copy to it is under way"

@@ -59,7 +59,8 @@ int ts_debug_see(TsTileDebug *d, TsTileVal v, TsTileSeen *seen, void **copy) {
   if (!to) return -1;
   for (int64_t i = 0; i < p->n; i++) {
     int64_t at = 0, left = i;
-    for (int a = v->type.rank; a-- > 0; left /= p->dim[a]) at += left % p->dim[a] * p->stride[a];
+    for (int a = v->type.rank; a-- > 0; left /= p->dim[a])
+      at += left % p->dim[a] * p->stride[a];
     memcpy(to + i * size, p->at + at * size, (size_t)size);
   }
   *copy = to;

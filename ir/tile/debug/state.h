@@ -28,7 +28,8 @@ enum {
   TS_DEBUG_CLOCKS = 160,
   TS_DEBUG_MOST_FINDINGS = 64,
   TS_DEBUG_LOOPS = 4, /* that an event remembers */
-  TS_DEBUG_READERS = 3
+  TS_DEBUG_READERS = 3,
+  TS_DEBUG_ISSUED = 8
 };
 
 typedef struct TsDebugClock {
@@ -53,6 +54,7 @@ typedef struct TsDebugAgent {
   uint32_t now, met, fenced;
   uint32_t copies, stores, products, writes; /* groups that were closed */
   uint32_t copies_done, stores_done, writes_done;
+  uint32_t issued[TS_DEBUG_ISSUED]; /* its clock when a group of products was closed */
   TsDebugClock known;
   TsDebugAwaited awaited[TS_DEBUG_CLOCKS - TS_DEBUG_SLOTS];
 } TsDebugAgent;
@@ -60,8 +62,8 @@ typedef struct TsDebugAgent {
 /* A barrier of a row of them. */
 typedef struct TsDebugSlot {
   TsTileVal barrier;
-  int64_t index, arrivals;
-  uint32_t closed; /* phases with all their arrivals */
+  int64_t index, arrivals, expected, copied; /* of bytes, in all phases */
+  uint32_t closed;                           /* phases with all their arrivals */
   TsDebugClock told, done[2];
   const TsTileStmt *arrive; /* the last one */
 } TsDebugSlot;
@@ -110,9 +112,9 @@ typedef struct TsDebugTile {
 typedef struct TsDebugTalking TsDebugTalking;
 
 struct TsTileDebug {
-  TsTile *text;  /* as it was read */
-  TsTile *k;     /* its primitive rows, which run */
-  char **line;   /* of the text, from 1 */
+  TsTile *text; /* as it was read */
+  TsTile *k;    /* its primitive rows, which run */
+  char **line;  /* of the text, from 1 */
   int nline;
   TsTileRunAs as;
   TsTileRun *run; /* the one at hand */
@@ -127,7 +129,7 @@ struct TsTileDebug {
     int64_t arrived;
   } met[TS_TILE_RUN_BARRIERS];
   uint32_t block, first_block; /* number of the round; of the phase's first one */
-  TsDebugClock **others; /* by block: what this one knows of it, or NULL */
+  TsDebugClock **others;       /* by block: what this one knows of it, or NULL */
   uint32_t room_others;
   int64_t *at_round; /* by the id of a loop's first parameter */
   uint32_t *due;     /* by id of a value: the group of products that makes it, or 0 */
@@ -156,7 +158,7 @@ struct TsTileDebug {
 int ts_debug_order_open(TsTileDebug *d);
 void ts_debug_order_close(TsTileDebug *d);
 void ts_debug_order_block(TsTileDebug *d); /* a new one begins */
-int ts_debug_agent(const TsTileDebug *d); /* who runs */
+int ts_debug_agent(const TsTileDebug *d);  /* who runs */
 /* Around a statement that orders accesses. */
 void ts_debug_order_before(TsTileDebug *d, const TsTileStmt *s);
 void ts_debug_order_after(TsTileDebug *d, const TsTileStmt *s);
@@ -169,6 +171,9 @@ bool ts_debug_ordered(TsTileDebug *d, const TsDebugEvent *e, int a, int64_t offs
                       const TsDebugEvent *mine, bool *depends);
 /* Whether the copy engine sees what e wrote. */
 bool ts_debug_fenced(const TsTileDebug *d, const TsDebugEvent *e, int a);
+
+/* What a copy brings to a slot. */
+void ts_debug_copied(TsTileDebug *d, const TsTileStmt *s, TsDebugSlot *slot);
 
 /* ---- cells.c */
 int ts_debug_cells_open(TsTileDebug *d);

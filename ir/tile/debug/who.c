@@ -78,7 +78,8 @@ static TsDebugWho of_unit(const TsTileDebug *d, const TsDebugAgent *a, int64_t r
   int64_t each = rows / a->warps ? rows / a->warps : 1;
   if (d->k->cluster > 1) row %= rows;
   int warp = (int)(row / each);
-  return (TsDebugWho){warp < a->warps ? warp : -1, (int)(row % 8 * 4 + (line ? 0 : col % 8 / 2))};
+  return (TsDebugWho){warp < a->warps ? warp : -1,
+                      (int)(row % 8 * 4 + (line ? 0 : col % 8 / 2))};
 }
 
 TsDebugWho ts_debug_who(const TsTileDebug *d, const TsDebugEvent *e, int64_t offset) {
