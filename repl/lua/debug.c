@@ -274,6 +274,7 @@ static int debug_caught(lua_State *L) {
   TsCatch all = {.with = &j, .look = look};
   begin(&j, L, 4);
   if (open(&j, text)) return finish(&j, -1);
+  ts_tile_debug_results(j.d, true);
   ts_kernel_digest(ts_tile_debug_kernel(j.d), all.key);
   ts_catch = &all;
   lua_pushvalue(L, 2);

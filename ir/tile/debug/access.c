@@ -25,6 +25,19 @@ static int within(TsTileDebug *d, const TsTileStmt *s, TsTileVal memory,
   return -1;
 }
 
+/* What is written takes the mask of its value along, what is read gets one. */
+static void mask_of(TsDebugAccess *x, TsTileVal tile) {
+  TsTileDebug *d = x->d;
+  x->mask = x->write ? d->mask[tile->id] : ts_debug_mask_room(d, tile);
+  if (x->write && x->mask) x->e.origin = x->origin = d->origin[tile->id];
+  x->result = x->e.memory->type.space == TS_SPACE_global;
+}
+
+static void keep_mask(TsDebugAccess *x, TsTileVal tile) {
+  if (!x->write)
+    ts_debug_mask_keep(x->d, tile, x->some ? x->mask : NULL, x->origin ? x->origin : x->number);
+}
+
 static int of_tile(TsTileDebug *d, const TsTileStmt *s, TsTileVal tile, bool write) {
   TsTileRunWindow w;
   TsDebugAccess x;
@@ -33,7 +46,10 @@ static int of_tile(TsTileDebug *d, const TsTileStmt *s, TsTileVal tile, bool wri
     return -1;
   ts_debug_access_begin(&x, d, s, s->in[0], write);
   positions_of(d, s, &x.e);
+  mask_of(&x, tile);
+  x.unordered = !write && d->feeds[tile->id]; /* its product reads it */
   look(&x, &w);
+  keep_mask(&x, tile);
   return 0;
 }
 
@@ -46,6 +62,7 @@ static int of_operand(TsTileDebug *d, const TsTileStmt *mma, TsTileVal operand) 
   if (ts_tile_run_window(d->run, s, operand, &w)) return -1;
   ts_debug_access_begin(&x, d, s, s->in[0], false);
   positions_of(d, s, &x.e);
+  x.mask = ts_debug_mask_room(d, operand); /* which the load has told */
   const TsAttr *unit = ts_tile_attr(mma, "unit");
   if (unit->str && unit->str[0] == 'w') { /* wgmma */
     x.e.engine = true;
@@ -141,7 +158,9 @@ static int chosen(TsTileDebug *d, const TsTileStmt *s, bool write) {
   bool edge = ts_tile_attr(s, "edge")->i;
   TsDebugAccess x;
   if (!m || !p) return -1;
+  TsTileVal tile = write ? s->in[2] : s->out[0];
   ts_debug_access_begin(&x, d, s, s->in[0], write);
+  mask_of(&x, tile);
   for (int64_t i = 0; i < p->n; i++) {
     int64_t at = ts_tile_run_int((TsDtype)s->in[1]->type.dtype, p->at, i);
     TsTileRunWindow w = {.n = 1, .bad = 0, .bad_at = at, .bad_size = m->dim[0]};
@@ -150,6 +169,7 @@ static int chosen(TsTileDebug *d, const TsTileStmt *s, bool write) {
     else if (within(d, s, s->in[0], &w, edge))
       return -1;
   }
+  keep_mask(&x, tile);
   return 0;
 }
 

@@ -56,8 +56,10 @@ int ts_debug_cells_open(TsTileDebug *d) {
   if (!d->memory || !d->event) return -1;
   d->nevent = 2; /* none, TS_DEBUG_DEFINED */
   memset(d->event, 0, sizeof *d->event * 2);
-  for (int i = k->nin; i < k->nparam; i++)
-    make(d, k->param[i], is_counter(d, &k->param[i]->type) ? TS_DEBUG_DEFINED : 0);
+  for (int i = k->nin; i < k->nparam; i++) {
+    bool written = d->results_written || is_counter(d, &k->param[i]->type);
+    make(d, k->param[i], written ? TS_DEBUG_DEFINED : 0);
+  }
   return d->out_of_memory ? -1 : 0;
 }
 
@@ -106,13 +108,26 @@ static bool in_order(TsDebugAccess *x, uint32_t number, int64_t offset) {
   return true;
 }
 
-static void read_after(TsDebugAccess *x, TsDebugCell *c, int64_t offset) {
+static uint32_t event_of(const TsDebugCell *c) { return c->write & ~TS_DEBUG_UNWRITTEN; }
+
+static void read_unwritten(TsDebugAccess *x, const TsDebugCell *c, int64_t offset,
+                           int64_t tile) {
+  uint32_t from = x->d->event[event_of(c)].origin;
+  if (!from) from = event_of(c);
+  if (x->mask)
+    x->mask[tile] = x->some = true, x->origin = from;
+  else
+    ts_debug_say_unwritten(x->d, &x->e, offset, from);
+}
+
+static void read_after(TsDebugAccess *x, TsDebugCell *c, int64_t offset, int64_t tile) {
   TsTileDebug *d = x->d;
-  const TsDebugEvent *w = &d->event[c->write];
+  uint32_t write = event_of(c);
+  const TsDebugEvent *w = &d->event[write];
   bool shared = x->e.memory->type.space == TS_SPACE_shared;
-  if (!c->write) {
-    if (!x->unseen) ts_debug_say_unwritten(d, &x->e, offset);
-  } else if (!in_order(x, c->write, offset)) {
+  if (!write || c->write != write) read_unwritten(x, c, offset, tile);
+  if (!write || x->unordered) return;
+  if (!in_order(x, write, offset)) {
     ts_debug_say_race(d, w, &x->e, false, false, offset);
   } else if (shared && w->memory && w->memory->type.swizzle != x->e.memory->type.swizzle) {
     ts_debug_say_swizzle(d, w, &x->e, offset);
@@ -134,32 +149,35 @@ static void add_reader(TsDebugAccess *x, TsDebugCell *c, int64_t offset) {
   c->read[at] = x->number;
 }
 
-static void write_after(TsDebugAccess *x, TsDebugCell *c, int64_t offset) {
+static void write_after(TsDebugAccess *x, TsDebugCell *c, int64_t offset, int64_t tile) {
   TsTileDebug *d = x->d;
-  const TsDebugEvent *w = &d->event[c->write];
-  if (!in_order(x, c->write, offset) && !(x->e.adds && w->adds))
+  const TsDebugEvent *w = &d->event[event_of(c)];
+  if (!in_order(x, event_of(c), offset) && !(x->e.adds && w->adds))
     ts_debug_say_race(d, w, &x->e, true, false, offset);
   for (int i = 0; i < TS_DEBUG_READERS; i++) {
     if (!in_order(x, c->read[i], offset))
       ts_debug_say_race(d, &d->event[c->read[i]], &x->e, true, true, offset);
     c->read[i] = 0;
   }
+  bool unwritten = x->mask && x->mask[tile];
+  c->write = x->number | (unwritten ? TS_DEBUG_UNWRITTEN : 0);
+  if (!unwritten || !x->result) return;
+  ts_debug_say_unwritten(d, &x->e, offset, x->origin);
   c->write = x->number;
 }
 
 void ts_debug_access_line(void *with, int64_t base, int64_t tile, int64_t n, int64_t stride) {
   TsDebugAccess *x = with;
-  (void)tile;
   if (!x->m) return;
   if (!x->number) x->number = remember(x->d, &x->e);
   for (int64_t i = 0, at = base + x->m->below; i < n; i++, at += stride) {
     if (at < 0 || at >= x->m->n) continue;
     TsDebugCell *c = &x->m->cell[at];
     if (x->write) {
-      write_after(x, c, at - x->m->below);
+      write_after(x, c, at - x->m->below, tile + i);
     } else {
-      read_after(x, c, at - x->m->below);
-      add_reader(x, c, at - x->m->below);
+      read_after(x, c, at - x->m->below, tile + i);
+      if (!x->unordered) add_reader(x, c, at - x->m->below);
     }
   }
 }

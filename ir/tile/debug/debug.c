@@ -65,6 +65,7 @@ static int before(void *with, TsTileRun *r, const TsTileStmt *s) {
     ts_debug_place_store(d, s);
     return d->out_of_memory ? -1 : 0;
   }
+  ts_debug_unwritten_before(d, s);
   int wrong = ts_debug_accesses(d, s);
   ts_debug_order_before(d, s);
   if (wrong) d->over = true;
@@ -79,6 +80,7 @@ static int after(void *with, TsTileRun *r, const TsTileStmt *s) {
   if (d->silent) return 0;
   if (s->op == TS_TILE_alloc) ts_debug_cells_new(d, s);
   ts_debug_order_after(d, s);
+  ts_debug_unwritten_after(d, s);
   return d->peek ? keep_peeked(d, s) : 0;
 }
 
@@ -154,9 +156,11 @@ static int prepare(TsTileDebug *d, void *const *arg, const int64_t *dim, TsError
   d->dim = dim, d->arg = arg;
   ts_debug_order_close(d);
   ts_debug_cells_close(d);
+  ts_debug_unwritten_close(d);
   for (int i = 0; i < d->nfinding; i++) free(d->finding[i].text);
   d->nfinding = 0, d->ntile = 0;
-  if (ts_debug_order_open(d) || ts_debug_cells_open(d)) return ts_error_memory(err);
+  if (ts_debug_order_open(d) || ts_debug_cells_open(d) || ts_debug_unwritten_open(d))
+    return ts_error_memory(err);
   return 0;
 }
 
@@ -235,7 +239,7 @@ void ts_tile_debug_close(TsTileDebug *d) {
   if (!d) return;
   ts_debug_prompt_close(d);
   ts_debug_order_close(d);
-  if (d->k) ts_debug_cells_close(d);
+  if (d->k) ts_debug_cells_close(d), ts_debug_unwritten_close(d);
   for (int i = 0; i < d->nfinding; i++) free(d->finding[i].text);
   for (int i = 1; i <= d->nline; i++) free(d->line[i]);
   free(d->line);
@@ -249,6 +253,7 @@ void ts_tile_debug_close(TsTileDebug *d) {
 
 const TsTile *ts_tile_debug_kernel(const TsTileDebug *d) { return d->text; }
 void ts_tile_debug_as(TsTileDebug *d, const TsTileRunAs *as) { d->as = *as; }
+void ts_tile_debug_results(TsTileDebug *d, bool written) { d->results_written = written; }
 int ts_tile_debug_count(const TsTileDebug *d) { return d->nfinding; }
 const TsTileFinding *ts_tile_debug_finding(const TsTileDebug *d, int i) {
   return &d->finding[i];

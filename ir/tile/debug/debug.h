@@ -56,6 +56,8 @@ void ts_tile_debug_close(TsTileDebug *d); /* NULL is fine */
 const TsTile *ts_tile_debug_kernel(const TsTileDebug *d);
 /* Before a run. talk stops at the first statement. as: as of ts_tile_run_as. */
 void ts_tile_debug_talk(TsTileDebug *d, const TsTileDebugTalk *talk);
+/* Results have values when it begins, of kernels before it: reading them is no fault. */
+void ts_tile_debug_results(TsTileDebug *d, bool written);
 void ts_tile_debug_as(TsTileDebug *d, const TsTileRunAs *as);
 /* 0: it ended, or was quit, or ended with a finding. -1 with the error. */
 int ts_tile_debug_run(TsTileDebug *d, void *const *arg, const int64_t *dim, TsError *err);

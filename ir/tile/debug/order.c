@@ -100,6 +100,7 @@ static void meet(TsTileDebug *d, int i, bool all) {
   TsDebugAgent *a = &d->agent[i];
   all |= is_one_group(a);
   a->met = a->now;
+  a->copies_met = a->copies_done;
   raise_to(&a->known.of[TS_DEBUG_FENCED + i], a->fenced);
   raise_to(&a->known.of[TS_DEBUG_STORES + i], a->stores_done);
   raise_to(&a->known.of[TS_DEBUG_WRITES + i], a->writes_done);
@@ -460,6 +461,10 @@ bool ts_debug_ordered(TsTileDebug *d, const TsDebugEvent *e, int a, int64_t offs
     return c && c->of[e->counts] >= e->clock;
   }
   if (e->counts == a) return ordered_within(d, e, a, offset, mine, depends);
+  /* Each four warps copy a line for themselves. */
+  if (e->counts == TS_DEBUG_COPIES + a && e->memory->type.rank == 1 &&
+      d->agent[a].copies_met >= e->clock)
+    return true;
   return d->agent[a].known.of[e->counts] >= e->clock;
 }
 

@@ -312,13 +312,19 @@ void ts_debug_say_race(TsTileDebug *d, const TsDebugEvent *e, const TsDebugEvent
   ts_debug_found(d, kind, now->stmt, e->stmt, &t);
 }
 
-void ts_debug_say_unwritten(TsTileDebug *d, const TsDebugEvent *now, int64_t offset) {
-  if (!is_new(d, "uninitialised", now->stmt, NULL)) return;
+void ts_debug_say_unwritten(TsTileDebug *d, const TsDebugEvent *now, int64_t offset,
+                            uint32_t origin) {
+  const TsDebugEvent *from = origin > TS_DEBUG_DEFINED ? &d->event[origin] : NULL;
+  const TsTileStmt *other = from && from->stmt != now->stmt ? from->stmt : NULL;
+  if (!is_new(d, "uninitialised", now->stmt, other)) return;
   TsText t = {0};
-  say_element(d, &t, now, offset);
-  ts_text_str(&t, " is read, and nobody wrote it\n");
+  if (offset >= 0) say_element(d, &t, now, offset);
+  ts_text_str(&t, offset < 0 ? "it is decided by what nobody wrote\n"
+                  : other    ? " gets what is made of memory that nobody wrote\n"
+                             : " is read, and nobody wrote it\n");
   ts_debug_say_event(d, &t, now, offset);
-  ts_debug_found(d, "uninitialised", now->stmt, NULL, &t);
+  if (other) ts_debug_say_event(d, &t, from, -1);
+  ts_debug_found(d, "uninitialised", now->stmt, other, &t);
 }
 
 void ts_debug_say_swizzle(TsTileDebug *d, const TsDebugEvent *e, const TsDebugEvent *now,
@@ -403,17 +409,47 @@ static void say_waiting(TsTileDebug *d, TsText *t, int a) {
   ts_text_char(t, '\n');
 }
 
+/* The wait for which some came, or bytes are due; else the first one. */
+static const TsTileStmt *to_blame(TsTileDebug *d, const TsTileStmt *s) {
+  const TsTileStmt *first = d->run->self.waits;
+  for (int i = 0; i < d->run->nrole; i++) {
+    const TsTileRunRole *role = &d->run->role[i];
+    const TsTileStmt *w = role->done ? NULL : role->waits;
+    if (w && !first) first = w;
+    TsTileRunPlace *p =
+        w && w->op == TS_TILE_await ? ts_tile_run_place(d->run, w->in[0]) : NULL;
+    if (!p || role->waits_slot >= p->n) continue;
+    const TsTileRunBarrier *b = (TsTileRunBarrier *)(void *)p->at + role->waits_slot;
+    if (b->bytes || b->arrived) return w;
+  }
+  return first ? first : s;
+}
+
+/* More arrivals than a barrier counts. */
+static void say_arrivals(TsTileDebug *d, TsText *t, const TsTileStmt *s) {
+  int64_t index = ts_tile_run_scalar(d->run, s->in[1]);
+  TsDebugSlot *slot = ts_debug_slot(d, s->in[0], index);
+  say_memory(d, t, s->in[0]);
+  ts_text_format(t, "[%lld] counts %d arrivals, and phase %u has them already\n",
+                 (long long)index, s->in[0]->type.count ? s->in[0]->type.count : 1,
+                 ts_debug_phases(d, slot));
+  ts_debug_say_here(d, t, s);
+  if (slot->arrive && slot->arrive != s)
+    ts_text_format(t, "  the last one was of line %d\n", ts_debug_line(d, slot->arrive));
+}
+
 void ts_debug_say_failure(TsTileDebug *d, const TsTileStmt *s, const char *text) {
   TsText t = {0};
   if (!strncmp(text, "deadlock", 8)) {
     ts_text_str(&t, "nobody can go on\n");
-    const TsTileStmt *first = NULL;
-    for (int i = 0; i < d->run->nrole; i++) {
-      say_waiting(d, &t, i);
-      if (!first && !d->run->role[i].done) first = d->run->role[i].waits;
-    }
-    if (!d->run->nrole) say_waiting(d, &t, TS_DEBUG_SELF), first = d->run->self.waits;
-    ts_debug_found(d, "deadlock", first ? first : s, NULL, &t);
+    for (int i = 0; i < d->run->nrole; i++) say_waiting(d, &t, i);
+    if (!d->run->nrole) say_waiting(d, &t, TS_DEBUG_SELF);
+    ts_debug_found(d, "deadlock", to_blame(d, s), NULL, &t);
+    return;
+  }
+  if (s->op == TS_TILE_arrive && strstr(text, "already")) {
+    say_arrivals(d, &t, s);
+    ts_debug_found(d, "barrier", s, NULL, &t);
     return;
   }
   bool barrier = s->op == TS_TILE_arrive || s->op == TS_TILE_barrier ||

@@ -54,6 +54,7 @@ typedef struct TsDebugAgent {
   uint32_t now, met, fenced;
   uint32_t copies, stores, products, writes; /* groups that were closed */
   uint32_t copies_done, stores_done, writes_done;
+  uint32_t copies_met;              /* of copies_done, when four warps met */
   uint32_t issued[TS_DEBUG_ISSUED]; /* its clock when a group of products was closed */
   TsDebugClock known;
   TsDebugAwaited awaited[TS_DEBUG_CLOCKS - TS_DEBUG_SLOTS];
@@ -73,6 +74,7 @@ typedef struct TsDebugEvent {
   const TsTileStmt *stmt;
   TsTileVal memory;
   uint32_t block, clock;
+  uint32_t origin;       /* of what is written and unwritten: the event that read it; or 0 */
   uint8_t agent, counts; /* whose; the clock that it is of */
   bool engine;           /* by the copy engine or the matrix unit, behind a proxy */
   bool adds;
@@ -80,9 +82,12 @@ typedef struct TsDebugEvent {
   int64_t round[TS_DEBUG_LOOPS]; /* of the loops around it, innermost first */
 } TsDebugEvent;
 
-enum { TS_DEBUG_DEFINED = 1 /* the event of what is written when a kernel begins */ };
+enum {
+  TS_DEBUG_DEFINED = 1,         /* the event of what is written when a kernel begins */
+  TS_DEBUG_UNWRITTEN = 1u << 31 /* of a write: of what nobody wrote */
+};
 
-/* By element: events by number. 0: none. */
+/* By element: events by number. write 0: nobody wrote it. */
 typedef struct TsDebugCell {
   uint32_t write, read[TS_DEBUG_READERS];
 } TsDebugCell;
@@ -134,6 +139,8 @@ struct TsTileDebug {
   int64_t *at_round; /* by the id of a loop's first parameter */
   uint32_t *due;     /* by id of a value: the group of products that makes it, or 0 */
   uint8_t *feeds;    /* by id of a load's value: read by its product, see order.c */
+  uint8_t **mask;   /* by id: elements made of what nobody wrote; NULL: none. See unwritten.c */
+  uint32_t *origin; /* by id: the event that read it */
 
   TsDebugEvent *event;
   uint32_t nevent, room_event;
@@ -145,6 +152,7 @@ struct TsTileDebug {
   int nfinding;
   bool quit, out_of_memory, over; /* over: the run was ended on purpose */
   bool silent;                    /* nothing is checked: it looks for tiles */
+  bool results_written;           /* as a kernel of a function, which may read results */
 
   TsDebugTalking *talking; /* or NULL */
   const TsTilePeek *peek;
@@ -184,7 +192,12 @@ typedef struct TsDebugAccess {
   TsTileDebug *d;
   TsDebugMemory *m;
   TsDebugEvent e;
-  bool write, unseen; /* unseen: nobody looks at what is read, so it may be unwritten */
+  bool write;
+  bool result;     /* it ends in a result: unwritten elements are told */
+  uint8_t *mask;   /* of the tile: what is written, or room for what is read; or NULL */
+  bool some;       /* of mask, when it was read */
+  bool unordered;  /* another access of the same elements looks for races */
+  uint32_t origin; /* of what is written */
   uint32_t number;
   uint32_t known[8]; /* events that are in order */
 } TsDebugAccess;
@@ -192,6 +205,15 @@ typedef struct TsDebugAccess {
 void ts_debug_access_begin(TsDebugAccess *x, TsTileDebug *d, const TsTileStmt *s,
                            TsTileVal memory, bool write);
 void ts_debug_access_line(void *with, int64_t base, int64_t tile, int64_t n, int64_t stride);
+
+/* ---- unwritten.c: what is made of what nobody wrote */
+int ts_debug_unwritten_open(TsTileDebug *d);
+void ts_debug_unwritten_close(TsTileDebug *d);
+void ts_debug_unwritten_before(TsTileDebug *d, const TsTileStmt *s);
+void ts_debug_unwritten_after(TsTileDebug *d, const TsTileStmt *s);
+/* n zeros for a value, which are its mask from now on if they are kept; NULL: no memory. */
+uint8_t *ts_debug_mask_room(TsTileDebug *d, TsTileVal v);
+void ts_debug_mask_keep(TsTileDebug *d, TsTileVal v, uint8_t *mask, uint32_t origin);
 
 /* ---- access.c: what a statement reads and writes. -1: outside of memory, which was told. */
 int ts_debug_accesses(TsTileDebug *d, const TsTileStmt *s);
@@ -220,7 +242,9 @@ void ts_debug_say_event(const TsTileDebug *d, TsText *t, const TsDebugEvent *e, 
 void ts_debug_say_here(TsTileDebug *d, TsText *t, const TsTileStmt *s);
 void ts_debug_say_race(TsTileDebug *d, const TsDebugEvent *e, const TsDebugEvent *now,
                        bool write, bool of_read, int64_t offset);
-void ts_debug_say_unwritten(TsTileDebug *d, const TsDebugEvent *now, int64_t offset);
+/* origin: of the read that it comes from, or 0. offset -1: no element. */
+void ts_debug_say_unwritten(TsTileDebug *d, const TsDebugEvent *now, int64_t offset,
+                            uint32_t origin);
 void ts_debug_say_swizzle(TsTileDebug *d, const TsDebugEvent *e, const TsDebugEvent *now,
                           int64_t offset);
 void ts_debug_say_fence(TsTileDebug *d, const TsDebugEvent *e, const TsDebugEvent *now,
