@@ -130,6 +130,7 @@ function kernels.kernel(name, inputs, outputs, f, options)
       error("op.kernel: name, inputs, results and a function are needed", 2)
     end
     text = build(name, inputs, outputs, f)
+    text = core.tile_parse(text, "places") or text -- numbered as k:ir "tile" has it
   else
     options = inputs
   end

@@ -25,17 +25,11 @@ static int within(TsTileDebug *d, const TsTileStmt *s, TsTileVal memory,
   return -1;
 }
 
-/* What is written takes the mask of its value along, what is read gets one. */
+/* What is written takes the mask of its value along, what is read may get one. */
 static void mask_of(TsDebugAccess *x, TsTileVal tile) {
-  TsTileDebug *d = x->d;
-  x->mask = x->write ? d->mask[tile->id] : ts_debug_mask_room(d, tile);
-  if (x->write && x->mask) x->e.origin = x->origin = d->origin[tile->id];
+  if (!x->write) ts_debug_mask_drop(x->d, x->value = tile);
+  if (x->write) x->mask = x->d->mask[tile->id];
   x->result = x->e.memory->type.space == TS_SPACE_global;
-}
-
-static void keep_mask(TsDebugAccess *x, TsTileVal tile) {
-  if (!x->write)
-    ts_debug_mask_keep(x->d, tile, x->some ? x->mask : NULL, x->origin ? x->origin : x->number);
 }
 
 static int of_tile(TsTileDebug *d, const TsTileStmt *s, TsTileVal tile, bool write) {
@@ -49,7 +43,6 @@ static int of_tile(TsTileDebug *d, const TsTileStmt *s, TsTileVal tile, bool wri
   mask_of(&x, tile);
   x.unordered = !write && d->feeds[tile->id]; /* its product reads it */
   look(&x, &w);
-  keep_mask(&x, tile);
   return 0;
 }
 
@@ -62,7 +55,7 @@ static int of_operand(TsTileDebug *d, const TsTileStmt *mma, TsTileVal operand) 
   if (ts_tile_run_window(d->run, s, operand, &w)) return -1;
   ts_debug_access_begin(&x, d, s, s->in[0], false);
   positions_of(d, s, &x.e);
-  x.mask = ts_debug_mask_room(d, operand); /* which the load has told */
+  x.value = operand;
   const TsAttr *unit = ts_tile_attr(mma, "unit");
   if (unit->str && unit->str[0] == 'w') { /* wgmma */
     x.e.engine = true;
@@ -169,7 +162,6 @@ static int chosen(TsTileDebug *d, const TsTileStmt *s, bool write) {
     else if (within(d, s, s->in[0], &w, edge))
       return -1;
   }
-  keep_mask(&x, tile);
   return 0;
 }
 

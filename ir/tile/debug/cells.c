@@ -108,32 +108,37 @@ static bool in_order(TsDebugAccess *x, uint32_t number, int64_t offset) {
   return true;
 }
 
-static uint32_t event_of(const TsDebugCell *c) { return c->write & ~TS_DEBUG_UNWRITTEN; }
+static uint32_t event_of(const TsDebugCell *c) { return c->write & ~TS_DEBUG_SUSPECT; }
 
-static void read_unwritten(TsDebugAccess *x, const TsDebugCell *c, int64_t offset,
-                           int64_t tile) {
-  uint32_t from = x->d->event[event_of(c)].origin;
-  if (!from) from = event_of(c);
-  if (x->mask)
-    x->mask[tile] = x->some = true, x->origin = from;
+/* A read that is a fault if something comes of it. */
+static void suspect(TsDebugAccess *x, uint8_t number, int64_t offset, int64_t tile) {
+  uint8_t *mask = x->value ? ts_debug_mask_room(x->d, x->value) : NULL;
+  if (mask)
+    mask[tile] = number;
   else
-    ts_debug_say_unwritten(x->d, &x->e, offset, from);
+    ts_debug_tell(x->d, number, &x->e, offset);
 }
 
-static void read_after(TsDebugAccess *x, TsDebugCell *c, int64_t offset, int64_t tile) {
+/* Whether it counts as a reader. */
+static bool read_after(TsDebugAccess *x, TsDebugCell *c, int64_t offset, int64_t tile) {
   TsTileDebug *d = x->d;
   uint32_t write = event_of(c);
   const TsDebugEvent *w = &d->event[write];
   bool shared = x->e.memory->type.space == TS_SPACE_shared;
-  if (!write || c->write != write) read_unwritten(x, c, offset, tile);
-  if (!write || x->unordered) return;
+  if (!write)
+    suspect(x, ts_debug_say_unwritten(d, &x->e, offset), offset, tile);
+  else if (c->write != write)
+    suspect(x, w->suspect, offset, tile);
+  if (!write || x->unordered) return !x->unordered;
   if (!in_order(x, write, offset)) {
-    ts_debug_say_race(d, w, &x->e, false, false, offset);
-  } else if (shared && w->memory && w->memory->type.swizzle != x->e.memory->type.swizzle) {
-    ts_debug_say_swizzle(d, w, &x->e, offset);
-  } else if (shared && x->e.engine && w->memory && !ts_debug_fenced(d, w, x->e.agent)) {
-    ts_debug_say_fence(d, w, &x->e, offset);
+    suspect(x, ts_debug_say_early(d, w, &x->e, offset), offset, tile);
+    return false;
   }
+  if (shared && w->memory && w->memory->type.swizzle != x->e.memory->type.swizzle)
+    ts_debug_say_swizzle(d, w, &x->e, offset);
+  else if (shared && x->e.engine && w->memory && !ts_debug_fenced(d, w, x->e.agent))
+    ts_debug_say_fence(d, w, &x->e, offset);
+  return true;
 }
 
 /* In place of one that the new one comes after, if there is one. */
@@ -153,17 +158,21 @@ static void write_after(TsDebugAccess *x, TsDebugCell *c, int64_t offset, int64_
   TsTileDebug *d = x->d;
   const TsDebugEvent *w = &d->event[event_of(c)];
   if (!in_order(x, event_of(c), offset) && !(x->e.adds && w->adds))
-    ts_debug_say_race(d, w, &x->e, true, false, offset);
+    ts_debug_say_race(d, w, &x->e, false, offset);
   for (int i = 0; i < TS_DEBUG_READERS; i++) {
     if (!in_order(x, c->read[i], offset))
-      ts_debug_say_race(d, &d->event[c->read[i]], &x->e, true, true, offset);
+      ts_debug_say_race(d, &d->event[c->read[i]], &x->e, true, offset);
     c->read[i] = 0;
   }
-  bool unwritten = x->mask && x->mask[tile];
-  c->write = x->number | (unwritten ? TS_DEBUG_UNWRITTEN : 0);
-  if (!unwritten || !x->result) return;
-  ts_debug_say_unwritten(d, &x->e, offset, x->origin);
+  uint8_t suspicion = x->mask ? x->mask[tile] : 0;
   c->write = x->number;
+  if (!suspicion) return;
+  if (x->result) {
+    ts_debug_tell(d, suspicion, &x->e, offset);
+  } else {
+    c->write |= TS_DEBUG_SUSPECT;
+    d->event[x->number].suspect = suspicion;
+  }
 }
 
 void ts_debug_access_line(void *with, int64_t base, int64_t tile, int64_t n, int64_t stride) {
@@ -176,8 +185,7 @@ void ts_debug_access_line(void *with, int64_t base, int64_t tile, int64_t n, int
     if (x->write) {
       write_after(x, c, at - x->m->below, tile + i);
     } else {
-      read_after(x, c, at - x->m->below, tile + i);
-      if (!x->unordered) add_reader(x, c, at - x->m->below);
+      if (read_after(x, c, at - x->m->below, tile + i)) add_reader(x, c, at - x->m->below);
     }
   }
 }

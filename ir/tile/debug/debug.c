@@ -1,6 +1,7 @@
 /* A run of the debugger: what is done around each statement. See ir/tile/debug/debug.h. */
 #include "ir/tile/debug/debug.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,7 +66,7 @@ static int before(void *with, TsTileRun *r, const TsTileStmt *s) {
     ts_debug_place_store(d, s);
     return d->out_of_memory ? -1 : 0;
   }
-  ts_debug_unwritten_before(d, s);
+  ts_debug_suspect_before(d, s);
   int wrong = ts_debug_accesses(d, s);
   ts_debug_order_before(d, s);
   if (wrong) d->over = true;
@@ -80,7 +81,7 @@ static int after(void *with, TsTileRun *r, const TsTileStmt *s) {
   if (d->silent) return 0;
   if (s->op == TS_TILE_alloc) ts_debug_cells_new(d, s);
   ts_debug_order_after(d, s);
-  ts_debug_unwritten_after(d, s);
+  ts_debug_suspect_after(d, s);
   return d->peek ? keep_peeked(d, s) : 0;
 }
 
@@ -95,6 +96,7 @@ static void failed(void *with, TsTileRun *r, const TsTileStmt *s, const char *te
   TsTileDebug *d = with;
   d->run = r;
   if (d->over || d->quit || d->silent || d->out_of_memory) return;
+  ts_debug_tell_all(d);
   ts_debug_say_failure(d, s, text);
   ts_debug_prompt_before(d, s);
 }
@@ -156,10 +158,10 @@ static int prepare(TsTileDebug *d, void *const *arg, const int64_t *dim, TsError
   d->dim = dim, d->arg = arg;
   ts_debug_order_close(d);
   ts_debug_cells_close(d);
-  ts_debug_unwritten_close(d);
+  ts_debug_suspect_close(d);
   for (int i = 0; i < d->nfinding; i++) free(d->finding[i].text);
   d->nfinding = 0, d->ntile = 0;
-  if (ts_debug_order_open(d) || ts_debug_cells_open(d) || ts_debug_unwritten_open(d))
+  if (ts_debug_order_open(d) || ts_debug_cells_open(d) || ts_debug_suspect_open(d))
     return ts_error_memory(err);
   return 0;
 }
@@ -202,6 +204,18 @@ int ts_tile_debug_peek(TsTileDebug *d, const TsTilePeek *peek, void *const *arg,
 }
 
 /* ---- making */
+/* Of a line without blanks in front, and without its place, "// model.lua:3". */
+static size_t length_of(const char *line, size_t n) {
+  size_t at = n, digits = 0;
+  while (digits < n && isdigit((unsigned char)line[n - 1 - digits])) digits++;
+  if (!digits || digits == n || line[n - 1 - digits] != ':') return n;
+  for (at = n; at-- > 1;)
+    if (line[at] == '/' && line[at - 1] == '/') break;
+  if (at < 2) return n;
+  for (at--; at > 0 && isspace((unsigned char)line[at - 1]);) at--;
+  return at;
+}
+
 static int split(TsTileDebug *d, const char *text) {
   int n = 1;
   for (const char *p = text; *p; p++) n += *p == '\n';
@@ -209,10 +223,11 @@ static int split(TsTileDebug *d, const char *text) {
   for (const char *p = text; *p;) {
     size_t len = strcspn(p, "\n"), blank = strspn(p, " \t");
     size_t from = blank < len ? blank : len;
-    char *copy = malloc(len - from + 1);
+    size_t kept = length_of(p + from, len - from);
+    char *copy = malloc(kept + 1);
     if (!copy) return -1;
-    memcpy(copy, p + from, len - from);
-    copy[len - from] = 0;
+    memcpy(copy, p + from, kept);
+    copy[kept] = 0;
     d->line[++d->nline] = copy;
     p += len + (p[len] == '\n');
   }
@@ -239,7 +254,7 @@ void ts_tile_debug_close(TsTileDebug *d) {
   if (!d) return;
   ts_debug_prompt_close(d);
   ts_debug_order_close(d);
-  if (d->k) ts_debug_cells_close(d), ts_debug_unwritten_close(d);
+  if (d->k) ts_debug_cells_close(d), ts_debug_suspect_close(d);
   for (int i = 0; i < d->nfinding; i++) free(d->finding[i].text);
   for (int i = 1; i <= d->nline; i++) free(d->line[i]);
   free(d->line);

@@ -82,8 +82,8 @@ static void say_memory(const TsTileDebug *d, TsText *t, TsTileVal v) {
     ts_text_format(t, "memory of line %d", ts_debug_line(d, root->stmt));
 }
 
-static void say_element(const TsTileDebug *d, TsText *t, const TsDebugEvent *e,
-                        int64_t offset) {
+void ts_debug_say_element(const TsTileDebug *d, TsText *t, const TsDebugEvent *e,
+                          int64_t offset) {
   int64_t memory[TS_TILE_RANK], tile[TS_TILE_RANK];
   say_memory(d, t, e->memory);
   if (ts_debug_coordinates(d, e, offset, memory, tile) < 0 && e->memory->type.strided) {
@@ -269,8 +269,8 @@ static void why(const TsTileDebug *d, TsText *t, const TsDebugEvent *e,
   }
 }
 
-static void headline(const TsTileDebug *d, TsText *t, const TsDebugEvent *e,
-                     const TsDebugEvent *now, bool write, bool of_read) {
+static void headline(TsText *t, const TsDebugEvent *e, const TsDebugEvent *now, bool write,
+                     bool of_read) {
   Sort before = sort_of(e), after = sort_of(now);
   bool copies = after == COPY || after == ENGINE;
   if (e->block != now->block) {
@@ -294,44 +294,51 @@ static void headline(const TsTileDebug *d, TsText *t, const TsDebugEvent *e,
                        ? " is written while a copy to it is under way"
                        : " is written twice, in no order");
   }
-  (void)d;
   ts_text_char(t, '\n');
 }
 
+static void say_race(TsTileDebug *d, TsText *t, const TsDebugEvent *e, const TsDebugEvent *now,
+                     bool write, bool of_read, int64_t offset) {
+  ts_debug_say_element(d, t, now, offset);
+  headline(t, e, now, write, of_read);
+  ts_debug_say_event(d, t, now, offset);
+  ts_debug_say_event(d, t, e, offset);
+  why(d, t, e, now);
+}
+
 void ts_debug_say_race(TsTileDebug *d, const TsDebugEvent *e, const TsDebugEvent *now,
-                       bool write, bool of_read, int64_t offset) {
-  bool overlap = e->block != now->block && write && !of_read;
-  const char *kind = overlap ? "overlap" : "race";
+                       bool of_read, int64_t offset) {
+  const char *kind = e->block != now->block && !of_read ? "overlap" : "race";
   if (!is_new(d, kind, now->stmt, e->stmt)) return;
   TsText t = {0};
-  say_element(d, &t, now, offset);
-  headline(d, &t, e, now, write, of_read);
-  ts_debug_say_event(d, &t, now, offset);
-  ts_debug_say_event(d, &t, e, offset);
-  why(d, &t, e, now);
+  say_race(d, &t, e, now, true, of_read, offset);
   ts_debug_found(d, kind, now->stmt, e->stmt, &t);
 }
 
-void ts_debug_say_unwritten(TsTileDebug *d, const TsDebugEvent *now, int64_t offset,
-                            uint32_t origin) {
-  const TsDebugEvent *from = origin > TS_DEBUG_DEFINED ? &d->event[origin] : NULL;
-  const TsTileStmt *other = from && from->stmt != now->stmt ? from->stmt : NULL;
-  if (!is_new(d, "uninitialised", now->stmt, other)) return;
+uint8_t ts_debug_say_early(TsTileDebug *d, const TsDebugEvent *e, const TsDebugEvent *now,
+                           int64_t offset) {
+  uint8_t known = ts_debug_suspicion(d, "race", now->stmt, e->stmt);
+  if (known) return known;
   TsText t = {0};
-  if (offset >= 0) say_element(d, &t, now, offset);
-  ts_text_str(&t, offset < 0 ? "it is decided by what nobody wrote\n"
-                  : other    ? " gets what is made of memory that nobody wrote\n"
-                             : " is read, and nobody wrote it\n");
+  say_race(d, &t, e, now, false, false, offset);
+  return ts_debug_suspect(d, "race", now->stmt, e->stmt, &t);
+}
+
+uint8_t ts_debug_say_unwritten(TsTileDebug *d, const TsDebugEvent *now, int64_t offset) {
+  uint8_t known = ts_debug_suspicion(d, "uninitialised", now->stmt, NULL);
+  if (known) return known;
+  TsText t = {0};
+  ts_debug_say_element(d, &t, now, offset);
+  ts_text_str(&t, " is read, and nobody wrote it\n");
   ts_debug_say_event(d, &t, now, offset);
-  if (other) ts_debug_say_event(d, &t, from, -1);
-  ts_debug_found(d, "uninitialised", now->stmt, other, &t);
+  return ts_debug_suspect(d, "uninitialised", now->stmt, NULL, &t);
 }
 
 void ts_debug_say_swizzle(TsTileDebug *d, const TsDebugEvent *e, const TsDebugEvent *now,
                           int64_t offset) {
   if (!is_new(d, "swizzle", now->stmt, e->stmt)) return;
   TsText t = {0};
-  say_element(d, &t, now, offset);
+  ts_debug_say_element(d, &t, now, offset);
   ts_text_format(&t, " is read with swizzle %d and was written with %d\n",
                  now->memory->type.swizzle, e->memory->type.swizzle);
   ts_debug_say_event(d, &t, now, offset);
@@ -343,7 +350,7 @@ void ts_debug_say_fence(TsTileDebug *d, const TsDebugEvent *e, const TsDebugEven
                         int64_t offset) {
   if (!is_new(d, "fence", now->stmt, e->stmt)) return;
   TsText t = {0};
-  say_element(d, &t, now, offset);
+  ts_debug_say_element(d, &t, now, offset);
   ts_text_str(&t, " is written by threads and read behind their backs, without a fence\n");
   ts_debug_say_event(d, &t, now, offset);
   ts_debug_say_event(d, &t, e, offset);

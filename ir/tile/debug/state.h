@@ -29,7 +29,8 @@ enum {
   TS_DEBUG_MOST_FINDINGS = 64,
   TS_DEBUG_LOOPS = 4, /* that an event remembers */
   TS_DEBUG_READERS = 3,
-  TS_DEBUG_ISSUED = 8
+  TS_DEBUG_ISSUED = 8,
+  TS_DEBUG_SUSPICIONS = 255
 };
 
 typedef struct TsDebugClock {
@@ -76,6 +77,7 @@ typedef struct TsDebugEvent {
   uint32_t block, clock;
   uint32_t origin;       /* of what is written and unwritten: the event that read it; or 0 */
   uint8_t agent, counts; /* whose; the clock that it is of */
+  uint8_t suspect;       /* of what is written; 0: nothing */
   bool engine;           /* by the copy engine or the matrix unit, behind a proxy */
   bool adds;
   int32_t at[TS_TILE_RANK];
@@ -83,8 +85,8 @@ typedef struct TsDebugEvent {
 } TsDebugEvent;
 
 enum {
-  TS_DEBUG_DEFINED = 1,         /* the event of what is written when a kernel begins */
-  TS_DEBUG_UNWRITTEN = 1u << 31 /* of a write: of what nobody wrote */
+  TS_DEBUG_DEFINED = 1,       /* the event of what is written when a kernel begins */
+  TS_DEBUG_SUSPECT = 1u << 31 /* of a write: of suspicious values */
 };
 
 /* By element: events by number. write 0: nobody wrote it. */
@@ -139,8 +141,7 @@ struct TsTileDebug {
   int64_t *at_round; /* by the id of a loop's first parameter */
   uint32_t *due;     /* by id of a value: the group of products that makes it, or 0 */
   uint8_t *feeds;    /* by id of a load's value: read by its product, see order.c */
-  uint8_t **mask;   /* by id: elements made of what nobody wrote; NULL: none. See unwritten.c */
-  uint32_t *origin; /* by id: the event that read it */
+  uint8_t **mask;    /* by id: suspicions by element, from 1; NULL: none. See suspect.c */
 
   TsDebugEvent *event;
   uint32_t nevent, room_event;
@@ -148,6 +149,13 @@ struct TsTileDebug {
   TsDebugSignal *signal;
   int nsignal;
 
+  struct {
+    const char *kind;
+    const TsTileStmt *stmt, *other;
+    TsText text;
+    bool told;
+  } suspicion[TS_DEBUG_SUSPICIONS];
+  int nsuspicion; /* and one, as numbers begin with 1 */
   TsTileFinding finding[TS_DEBUG_MOST_FINDINGS];
   int nfinding;
   bool quit, out_of_memory, over; /* over: the run was ended on purpose */
@@ -193,11 +201,10 @@ typedef struct TsDebugAccess {
   TsDebugMemory *m;
   TsDebugEvent e;
   bool write;
-  bool result;     /* it ends in a result: unwritten elements are told */
-  uint8_t *mask;   /* of the tile: what is written, or room for what is read; or NULL */
-  bool some;       /* of mask, when it was read */
-  bool unordered;  /* another access of the same elements looks for races */
-  uint32_t origin; /* of what is written */
+  bool result;         /* it ends in a result: suspicions are told */
+  const uint8_t *mask; /* of what is written; or NULL */
+  TsTileVal value;     /* that is read, and gets a mask; NULL: suspicions are told */
+  bool unordered;      /* another access of the same elements looks for races */
   uint32_t number;
   uint32_t known[8]; /* events that are in order */
 } TsDebugAccess;
@@ -206,14 +213,25 @@ void ts_debug_access_begin(TsDebugAccess *x, TsTileDebug *d, const TsTileStmt *s
                            TsTileVal memory, bool write);
 void ts_debug_access_line(void *with, int64_t base, int64_t tile, int64_t n, int64_t stride);
 
-/* ---- unwritten.c: what is made of what nobody wrote */
-int ts_debug_unwritten_open(TsTileDebug *d);
-void ts_debug_unwritten_close(TsTileDebug *d);
-void ts_debug_unwritten_before(TsTileDebug *d, const TsTileStmt *s);
-void ts_debug_unwritten_after(TsTileDebug *d, const TsTileStmt *s);
-/* n zeros for a value, which are its mask from now on if they are kept; NULL: no memory. */
+/* ---- suspect.c: what is made of what should not have been read */
+int ts_debug_suspect_open(TsTileDebug *d);
+void ts_debug_suspect_close(TsTileDebug *d);
+/* The number of a suspicion that there is already, or 0. */
+uint8_t ts_debug_suspicion(const TsTileDebug *d, const char *kind, const TsTileStmt *s,
+                           const TsTileStmt *other);
+/* A new one, which takes the text; when there are too many it is told. */
+uint8_t ts_debug_suspect(TsTileDebug *d, const char *kind, const TsTileStmt *s,
+                         const TsTileStmt *other, TsText *text);
+/* It matters: it is found now. */
+void ts_debug_tell(TsTileDebug *d, uint8_t suspicion, const TsDebugEvent *where,
+                   int64_t offset);
+/* The run fails before it is known what comes of them. */
+void ts_debug_tell_all(TsTileDebug *d);
+void ts_debug_suspect_before(TsTileDebug *d, const TsTileStmt *s);
+void ts_debug_suspect_after(TsTileDebug *d, const TsTileStmt *s);
+/* The mask of a value, zeros if there was none; NULL: no memory. */
 uint8_t *ts_debug_mask_room(TsTileDebug *d, TsTileVal v);
-void ts_debug_mask_keep(TsTileDebug *d, TsTileVal v, uint8_t *mask, uint32_t origin);
+void ts_debug_mask_drop(TsTileDebug *d, TsTileVal v);
 
 /* ---- access.c: what a statement reads and writes. -1: outside of memory, which was told. */
 int ts_debug_accesses(TsTileDebug *d, const TsTileStmt *s);
@@ -237,14 +255,17 @@ const char *ts_debug_source(const TsTileDebug *d, const TsTileStmt *s); /* "m.lu
 const char *ts_debug_line_text(const TsTileDebug *d, int line);
 const char *ts_debug_agent_name(const TsTileDebug *d, int a);
 /* "line 12: load ..", and below who did it where. offset -1: no element. */
+void ts_debug_say_element(const TsTileDebug *d, TsText *t, const TsDebugEvent *e,
+                          int64_t offset);
 void ts_debug_say_event(const TsTileDebug *d, TsText *t, const TsDebugEvent *e, int64_t offset);
 /* The same of the statement at hand. */
 void ts_debug_say_here(TsTileDebug *d, TsText *t, const TsTileStmt *s);
 void ts_debug_say_race(TsTileDebug *d, const TsDebugEvent *e, const TsDebugEvent *now,
-                       bool write, bool of_read, int64_t offset);
-/* origin: of the read that it comes from, or 0. offset -1: no element. */
-void ts_debug_say_unwritten(TsTileDebug *d, const TsDebugEvent *now, int64_t offset,
-                            uint32_t origin);
+                       bool of_read, int64_t offset);
+/* Reads are suspicions at first; their numbers. */
+uint8_t ts_debug_say_early(TsTileDebug *d, const TsDebugEvent *e, const TsDebugEvent *now,
+                           int64_t offset);
+uint8_t ts_debug_say_unwritten(TsTileDebug *d, const TsDebugEvent *now, int64_t offset);
 void ts_debug_say_swizzle(TsTileDebug *d, const TsDebugEvent *e, const TsDebugEvent *now,
                           int64_t offset);
 void ts_debug_say_fence(TsTileDebug *d, const TsDebugEvent *e, const TsDebugEvent *now,
