@@ -88,6 +88,7 @@ static int check(const TsTile *k, void *const *arg, const int64_t *dim, TsError 
   TsText text = {0};
   ts_tile_text_places(k, &text);
   TsTileDebug *d = text.failed ? NULL : ts_tile_debug_open(text.at, err);
+  if (d) ts_tile_debug_results(d, true);
   int failed = d             ? ts_tile_debug_run(d, arg, dim, err)
                : text.failed ? ts_error_memory(err)
                              : -1;

@@ -167,7 +167,7 @@ static int chosen(TsTileDebug *d, const TsTileStmt *s, bool write) {
 
 int ts_debug_accesses(TsTileDebug *d, const TsTileStmt *s) {
   switch (s->op) {
-  case TS_TILE_load: return d->feeds[s->out[0]->id] ? 0 : of_tile(d, s, s->out[0], false);
+  case TS_TILE_load: return of_tile(d, s, s->out[0], false);
   case TS_TILE_store:
   case TS_TILE_store_below: return of_tile(d, s, s->in[s->nin - 1], true);
   case TS_TILE_gather: return chosen(d, s, false);

@@ -204,7 +204,7 @@ int ts_tile_debug_peek(TsTileDebug *d, const TsTilePeek *peek, void *const *arg,
 }
 
 /* ---- making */
-/* Of a line without blanks in front, and without its place, "// model.lua:3". */
+/* Of a line without its place, "// model.lua:3". */
 static size_t length_of(const char *line, size_t n) {
   size_t at = n, digits = 0;
   while (digits < n && isdigit((unsigned char)line[n - 1 - digits])) digits++;
@@ -221,12 +221,10 @@ static int split(TsTileDebug *d, const char *text) {
   for (const char *p = text; *p; p++) n += *p == '\n';
   if (!(d->line = calloc((size_t)n + 2, sizeof *d->line))) return -1;
   for (const char *p = text; *p;) {
-    size_t len = strcspn(p, "\n"), blank = strspn(p, " \t");
-    size_t from = blank < len ? blank : len;
-    size_t kept = length_of(p + from, len - from);
+    size_t len = strcspn(p, "\n"), kept = length_of(p, len);
     char *copy = malloc(kept + 1);
     if (!copy) return -1;
-    memcpy(copy, p + from, kept);
+    memcpy(copy, p, kept);
     copy[kept] = 0;
     d->line[++d->nline] = copy;
     p += len + (p[len] == '\n');

@@ -91,7 +91,7 @@ static void say_position(TsTileDebug *d, const TsTileStmt *s) {
 static void say_lines(TsTileDebug *d, int from, int to, int here) {
   TsText t = {0};
   for (int i = from < 1 ? 1 : from; i <= to && i <= d->nline; i++)
-    ts_text_format(&t, "%s%4d  %s\n", i == here ? "->" : "  ", i, ts_debug_line_text(d, i));
+    ts_text_format(&t, "%s%4d  %s\n", i == here ? "->" : "  ", i, d->line[i]);
   say(d, &t);
 }
 

@@ -19,7 +19,8 @@ const char *ts_debug_source(const TsTileDebug *d, const TsTileStmt *s) {
 }
 
 const char *ts_debug_line_text(const TsTileDebug *d, int line) {
-  return line > 0 && line <= d->nline ? d->line[line] : "";
+  const char *text = line > 0 && line <= d->nline ? d->line[line] : "";
+  return text + strspn(text, " \t");
 }
 
 /* ---- findings */
