@@ -172,15 +172,6 @@ static bool debugs(lua_State *L, const char *function) {
   return true;
 }
 
-static int debug_result(lua_State *L, int n) {
-  int code = TS_EXIT_ERROR;
-  if (ts_run_call(L, n, 1))
-    ts_run_print(L);
-  else
-    code = (int)lua_tonumber(L, -1);
-  return code;
-}
-
 static int debug_tile(lua_State *L, const TsOptions *o) {
   if (!debugs(L, "file")) return TS_EXIT_ERROR;
   lua_pushstring(L, o->argv[o->script]);
@@ -189,7 +180,9 @@ static int debug_tile(lua_State *L, const TsOptions *o) {
     lua_pushstring(L, o->argv[i]);
     lua_rawseti(L, -2, i - o->script);
   }
-  return debug_result(L, 2);
+  if (!ts_run_call(L, 2, 1)) return (int)lua_tonumber(L, -1);
+  ts_run_print(L);
+  return TS_EXIT_ERROR;
 }
 
 static bool is_tile(const char *path) {
@@ -205,7 +198,6 @@ static int debug_kernels(lua_State *L, const TsOptions *o) {
     code = debug_tile(L, o);
   } else if (debugs(L, "every")) {
     code = ts_run_call(L, 0, 0) ? TS_EXIT_ERROR : run_file(L, o, o->argv[o->script]);
-    if (!code && debugs(L, "count")) code = debug_result(L, 0) ? TS_EXIT_ERROR : TS_EXIT_OK;
   }
   lua_settop(L, base);
   return code;

@@ -204,21 +204,13 @@ function debug.peek(k, ...)
 end
 
 -- ---- tessera --debug-kernel
-local faults = 0
-
--- Calls of op.kernel are looked at from now on; what is found goes to stderr.
+--- Calls of op.kernel are looked at from now on; what is found is an error, before the kernel runs.
 function debug.every()
   require("tessera.kernel").looked_at = function(k, ...)
     local found = debug.kernel(k, ...)
-    if not found.clean then
-      faults = faults + #found
-      io.stderr:write(tostring(found), "\n")
-    end
+    if not found.clean then core.fail(tostring(found)) end
   end
 end
-
---- How many were found by that.
-function debug.count() return faults end
 
 local function number_of(sizes, dim) return type(dim) == "number" and dim or sizes[dim] end
 
@@ -228,7 +220,7 @@ local function input(param, sizes, given)
   if given then return core.is_tensor(given) and given or require("tessera").load(given) end
   for i, dim in ipairs(param) do
     shape[i] = number_of(sizes, dim)
-    if not shape[i] then core.fail(("tessera --debug-kernel: the size %s is not given: %s=64"):format(dim, dim)) end
+    if not shape[i] then core.fail(("--debug-kernel: the size %s is not given: %s=64"):format(dim, dim)) end
   end
   local x = #shape == 0 and core.tensor(1) or core.op.normal(shape)
   if not param.dtype:find "f" then x = core.op.abs(x):cast "i64" end
@@ -238,14 +230,14 @@ end
 --- tessera --debug-kernel file.tile M=64 x=x.npy: commands come from stdin; the exit code.
 function debug.file(path, arguments)
   local file, why = io.open(path)
-  if not file then core.fail("tessera --debug-kernel: " .. why) end
+  if not file then core.fail("--debug-kernel: " .. why) end
   local text = file:read "*a"
   file:close()
   local name, params, names, ninputs = core.debug_about(text)
   local sizes, given, list, own = {}, {}, {}, {}
   for _, argument in ipairs(arguments) do
     local key, value = argument:match "^([%w_]+)=(.+)$"
-    if not key then core.fail(("tessera --debug-kernel: '%s' is no size and no input: M=64, x=x.npy"):format(argument)) end
+    if not key then core.fail(("--debug-kernel: '%s' is no size and no input: M=64, x=x.npy"):format(argument)) end
     if tonumber(value) then sizes[key] = tonumber(value) else given[key] = value end
   end
   for i = 1, ninputs do list[i] = input(params[i], sizes, given[params[i].name]) end
