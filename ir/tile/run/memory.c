@@ -109,10 +109,16 @@ static void add_line(void *with, int64_t base, int64_t tile, int64_t n, int64_t 
   for (int64_t i = 0; i < n; i++) to[i * stride] += from[i];
 }
 
-static void move_window(const Window *w, TsTileRunLine *way, void *memory, void *tile,
-                        int64_t size) {
+static inline void move_window(const Window *w, TsTileRunLine *way, void *memory, void *tile,
+                               int64_t size) {
   Moving m = {size, memory, tile};
-  ts_tile_run_lines(w, way, &m);
+  if (w->rank != 1 || !w->inside) { /* one line, else: most of them are */
+    ts_tile_run_lines(w, way, &m);
+    return;
+  }
+  int64_t first = w->first[0], end = w->size[0] - first;
+  int64_t lo = first < 0 ? -first : 0, hi = end < w->dim[0] ? end : w->dim[0];
+  if (lo < hi) way(&m, w->base + (first + lo) * w->stride[0], lo, hi - lo, w->stride[0]);
 }
 
 #define MOVE(T)                                                                                \

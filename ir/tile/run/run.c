@@ -203,12 +203,7 @@ static inline void statement(TsTileRun *r, const TsTileStmt **s) {
     action[(*s)->op - TS_OP_COUNT](r, *s);
 }
 
-static int unwatched(TsTileRun *r, const TsTileRegion *region) {
-  for (const TsTileStmt *s = region->first; s && !r->failed; s = s->next) statement(r, &s);
-  return r->failed ? -1 : 0;
-}
-
-static int watched(TsTileRun *r, const TsTileRegion *region) {
+static __attribute__((noinline)) int watched(TsTileRun *r, const TsTileRegion *region) {
   const TsTileWatch *w = r->watch;
   if (w->enter(w->with, r, region)) r->failed = true;
   for (const TsTileStmt *s = region->first; s && !r->failed; s = s->next) {
@@ -221,7 +216,9 @@ static int watched(TsTileRun *r, const TsTileRegion *region) {
 }
 
 int ts_tile_run_region(TsTileRun *r, const TsTileRegion *region) {
-  return r->region(r, region);
+  if (r->watch) return watched(r, region);
+  for (const TsTileStmt *s = region->first; s && !r->failed; s = s->next) statement(r, &s);
+  return r->failed ? -1 : 0;
 }
 
 /* ---- a run */
@@ -267,7 +264,7 @@ int ts_tile_run_watched(const TsTile *k, void *const *arg, const int64_t *dim,
   if (r) {
     r->k = k, r->dim = dim, r->err = err;
     if (as) r->as = *as;
-    r->watch = watch, r->region = watch ? watched : unwatched;
+    r->watch = watch;
     failed = start(r, arg);
     for (int i = 0; i < TS_TILE_ROLES; i++) free(r->role[i].stack);
     free(r->work);

@@ -73,8 +73,7 @@ struct TsTileRun {
   } barrier[TS_TILE_RUN_BARRIERS];
   TsTileRunCopies engine; /* of the copy engine */
   TsTileRunCopy *spare;
-  int (*region)(TsTileRun *r, const TsTileRegion *region); /* watched or not */
-  const TsTileWatch *watch;                                /* or NULL */
+  const TsTileWatch *watch; /* or NULL */
 };
 
 /* Every row of ir/tile/tile.def. 0, or -1 with the error filled. */
