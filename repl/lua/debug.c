@@ -83,10 +83,14 @@ static void show(void *with, const TsTileSeen *seen, TsText *text) {
   ts_tensor_unref(t);
 }
 
+/* Where somebody is asked Ctrl-C only stops; else it ends the run, and is the error that it is. */
 static bool interrupted(void *with) {
   Job *j = with;
   if (!ts_interrupt_wanted()) return false;
-  ts_interrupt_forget(j->L);
+  if (option(j, "ask")) {
+    lua_pop(j->L, 1);
+    ts_interrupt_forget(j->L);
+  }
   return true;
 }
 

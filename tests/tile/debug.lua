@@ -161,3 +161,16 @@ g:peek(1, { 2 }, row, there):reshape { 4 }:hash() == scaled["2"]:contiguous():ha
 debug.kernel(3) --! the first argument is a kernel of op.kernel, its text, or a captured function, not a number
 norm:debug(x, x) --! norm
 norm:debug("x") --! argument 1 of norm is a string, not a tensor
+
+-- ---- Ctrl-C stops where somebody is asked; else it ends the run as it ends everything
+local large, stopped = op.ones(3000, 4), false
+for n = 10, 200, 5 do
+  core.interrupt_after(n)
+  local ok, r = pcall(norm.debug, norm, large, { commands = { "c", "p %r", "q" } })
+  core.interrupt_after(0)
+  stopped = stopped or ok and r.output:find "p %%r\n%d+ i64%[%]" ~= nil
+end
+stopped --> true
+core.interrupt_after(60)
+norm:debug(large) --! interrupted
+core.interrupt_after(0)

@@ -124,6 +124,8 @@ static int store_bulk(TsTileDebug *d, const TsTileStmt *s) {
   int a = ts_debug_agent(d);
   if (copy_of(d, s, 2, &y) || within(d, s, s->in[1], &y.from, false)) return -1;
   cut(&y.from, &y.to);
+  d->agent[a].stored = s;
+  d->agent[a].stored_group = d->agent[a].stores + 1;
   both(d, s, &y, true, (uint8_t)(TS_DEBUG_STORES + a), d->agent[a].stores + 1,
        (uint8_t)(TS_DEBUG_WRITES + a));
   return 0;

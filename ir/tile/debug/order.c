@@ -407,19 +407,44 @@ void ts_debug_order_before(TsTileDebug *d, const TsTileStmt *s) {
   }
 }
 
+/* Shared memory is others' when a block has ended: whoever reads or writes it then is late. */
+static void look_for_late(TsTileDebug *d, TsDebugAgent *a) {
+  TsText t = {0};
+  if (!a->stored || a->stored_group <= a->stores_done) return;
+  ts_text_str(&t, "a role ends before its bulk stores have read their memory\n");
+  ts_debug_say_line(d, &t, a->stored);
+  ts_text_format(
+      &t, "  it is of group %u of bulk stores; role %s has committed %u and waited for %u\n",
+      a->stored_group, a->name && *a->name ? a->name : "without a name", a->stores,
+      a->stores_done);
+  ts_debug_found(d, "wait", a->stored, NULL, &t);
+}
+
+static void look_for_copies(TsTileDebug *d) {
+  const TsTileRunCopy *c = d->run->engine.first;
+  TsText t = {0};
+  if (!c) return;
+  ts_text_str(&t, "the roles end before a copy has come, for which nobody waits\n");
+  ts_debug_say_line(d, &t, c->stmt);
+  ts_debug_found(d, "wait", c->stmt, NULL, &t);
+}
+
+static void end_roles(TsTileDebug *d, const TsTileStmt *s) {
+  TsDebugAgent *self = &d->agent[TS_DEBUG_SELF];
+  int n = 0;
+  for (const TsTileStmt *o = s; o && o->op == TS_TILE_role && n < TS_TILE_ROLES;
+       o = o->next, n++) {
+    look_for_late(d, &d->agent[n]);
+    d->agent[n].known.of[n] = d->agent[n].now;
+    join(&self->known, &d->agent[n].known);
+  }
+  look_for_copies(d);
+}
+
 void ts_debug_order_after(TsTileDebug *d, const TsTileStmt *s) {
   int i = ts_debug_agent(d);
   switch (s->op) {
-  case TS_TILE_role: {
-    TsDebugAgent *self = &d->agent[TS_DEBUG_SELF];
-    int n = 0;
-    for (const TsTileStmt *o = s; o && o->op == TS_TILE_role && n < TS_TILE_ROLES;
-         o = o->next, n++) {
-      d->agent[n].known.of[n] = d->agent[n].now;
-      join(&self->known, &d->agent[n].known);
-    }
-    break;
-  }
+  case TS_TILE_role: end_roles(d, s); break;
   case TS_TILE_arrive: arrive(d, s, i); break;
   case TS_TILE_expect: expect(d, s); break;
   case TS_TILE_await: await(d, s, i); break;

@@ -121,7 +121,7 @@ static void say_rounds(const TsTileDebug *d, TsText *t, const TsDebugEvent *e) {
   }
 }
 
-static void say_line(const TsTileDebug *d, TsText *t, const TsTileStmt *s) {
+void ts_debug_say_line(const TsTileDebug *d, TsText *t, const TsTileStmt *s) {
   int line = ts_debug_line(d, s);
   const char *source = ts_debug_source(d, s);
   ts_text_format(t, "  line %d", line);
@@ -149,7 +149,7 @@ static void say_who(const TsTileDebug *d, TsText *t, const TsDebugEvent *e, int6
 
 void ts_debug_say_event(const TsTileDebug *d, TsText *t, const TsDebugEvent *e,
                         int64_t offset) {
-  say_line(d, t, e->stmt);
+  ts_debug_say_line(d, t, e->stmt);
   say_who(d, t, e, offset);
 }
 

@@ -55,6 +55,8 @@ typedef struct TsDebugAgent {
   uint32_t now, met, fenced;
   uint32_t copies, stores, products, writes; /* groups that were closed */
   uint32_t copies_done, stores_done, writes_done;
+  const TsTileStmt *stored; /* the last bulk store, and its group */
+  uint32_t stored_group;
   uint32_t copies_met;              /* of copies_done, when four warps met */
   uint32_t issued[TS_DEBUG_ISSUED]; /* its clock when a group of products was closed */
   TsDebugClock known;
@@ -257,6 +259,8 @@ const char *ts_debug_agent_name(const TsTileDebug *d, int a);
 /* "line 12: load ..", and below who did it where. offset -1: no element. */
 void ts_debug_say_element(const TsTileDebug *d, TsText *t, const TsDebugEvent *e,
                           int64_t offset);
+/* "line 12: load ..", as it stands in the text. */
+void ts_debug_say_line(const TsTileDebug *d, TsText *t, const TsTileStmt *s);
 void ts_debug_say_event(const TsTileDebug *d, TsText *t, const TsDebugEvent *e, int64_t offset);
 /* The same of the statement at hand. */
 void ts_debug_say_here(TsTileDebug *d, TsText *t, const TsTileStmt *s);
