@@ -81,3 +81,23 @@ print(first "same_tile") --> overlap: %c[0, 0] is written by two blocks
 -->   line 44: store_bulk %c[0, 0], %sc[0, 0, 0] {shape=[64,64]}
 -->     role mma, element (0, 0) of its tile, block 0
 -->   blocks are in no order
+
+-- ---- every statement of synchronisation is needed: where one is left out something is found
+local words = { sync = true, wait = true, await = true, arrive = true, fence = true, expect = true, commit = true }
+local function without_each(path, ...)
+  local lines, left = {}, {}
+  for line in read(path):gmatch "([^\n]*)\n" do lines[#lines + 1] = line end
+  for i, line in ipairs(lines) do
+    if words[line:match "^%s*(%a+)"] then
+      local less = { unpack(lines) }
+      table.remove(less, i)
+      if debug.kernel(table.concat(less, "\n") .. "\n", ...).clean then left[#left + 1] = i .. ":" .. line end
+    end
+  end
+  return table.concat(left, "\n")
+end
+without_each("tests/tile/faults/ring.tile", inputs(read "tests/tile/faults/ring.tile")) -->
+local function numbers(...) return op.normal({ ... }, { seed = 1, stream = 0 }):cast "bf16" end
+local a, b, bias = numbers(600, 200), numbers(300, 200), numbers(300)
+debug.kernel(read "tests/tile/gpu_product.tile", a, b, bias, { P = 2 }).clean --> true
+without_each("tests/tile/gpu_product.tile", a, b, bias, { P = 2 }) -->

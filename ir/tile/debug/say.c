@@ -401,6 +401,9 @@ static void say_waiting(TsTileDebug *d, TsText *t, int a) {
                    (long long)d->run->barrier[name].arrived, (long long)needed,
                    (long long)name);
   }
+  if (s->op == TS_TILE_until)
+    ts_text_str(
+        t, "    blocks run one after another here: a signal of a later one does not come\n");
   if (s->op != TS_TILE_await) return;
   TsTileRunPlace *p = ts_tile_run_place(d->run, s->in[0]);
   if (!p || role->waits_slot >= p->n) return;
