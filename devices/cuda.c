@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "devices/cuda_api.h"
+#include "lib/activity.h"
 
 static char none[120];
 static TsCuda gpu[TS_MAX_DEVICES];
@@ -72,8 +73,10 @@ static int cuda_open(TsDevice *d, TsError *err) {
 
 static int cuda_synchronize(TsDevice *d, TsError *err) {
   if (ts_cuda_enter(d, err)) return -1;
-  TS_CUDA(d, err, cuCtxSynchronize);
-  return 0;
+  TsActivity *w = ts_activity_begin(TS_ACTIVITY_wait, d->name, NULL);
+  CUresult r = ts_cuda.cuCtxSynchronize();
+  ts_activity_end(w, 0, 0);
+  return r ? ts_cuda_fail(d, r, "cuCtxSynchronize", err) : 0;
 }
 
 static void cuda_describe(TsDevice *d, char *text, int size) {
@@ -119,6 +122,9 @@ void ts_cuda_device(TsDevice *d) {
   ts_cuda.cuDeviceTotalMem(&s->total, s->device);
   d->target = target_of(s->major, s->minor);
   d->processors = s->sms;
+  d->clock = s->khz * 1e3;
+  d->bandwidth = 2e3 * attribute(s->device, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE) *
+                 attribute(s->device, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH) / 8;
   d->runs_kernels = true;
   ts_cuda.cuDriverGetVersion(&d->driver);
   d->open = cuda_open;

@@ -27,12 +27,20 @@ enum { CUDA_SUCCESS = 0, CUDA_ERROR_OUT_OF_MEMORY = 2 };
 enum {
   CU_DEVICE_ATTRIBUTE_CLOCK_RATE = 13, /* kHz */
   CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
+  CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE = 36,       /* kHz */
+  CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH = 37, /* bits */
+  CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR = 39,
   CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
   CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76
 };
 enum { CU_STREAM_NON_BLOCKING = 1 };
 enum { CU_EVENT_DEFAULT = 0, CU_EVENT_DISABLE_TIMING = 2 };
-enum { CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8 };
+enum {
+  CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES = 1,
+  CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES = 3,
+  CU_FUNC_ATTRIBUTE_NUM_REGS = 4,
+  CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
+};
 enum { CU_JIT_ERROR_LOG_BUFFER = 5, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6 };
 enum {
   CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4,
@@ -139,6 +147,11 @@ typedef struct CUkernelNodeParams {
   CALL(cuLibraryUnload, "", (CUlibrary library))                                               \
   CALL(cuLibraryGetKernel, "", (CUkernel * kernel, CUlibrary library, const char *name))       \
   CALL(cuKernelGetFunction, "", (CUfunction * function, CUkernel kernel))                      \
+  CALL(cuFuncGetAttribute, "", (int *value, int attribute, CUfunction function))               \
+  CALL(cuOccupancyMaxActiveBlocksPerMultiprocessor, "",                                        \
+       (int *blocks, CUfunction function, int threads, size_t shared))                         \
+  CALL(cuLibraryGetGlobal, "",                                                                 \
+       (CUdeviceptr * at, size_t * nbytes, CUlibrary library, const char *name))               \
   CALL(cuFuncSetAttribute, "", (CUfunction function, int attribute, int value))                \
   CALL(cuLaunchKernelEx, "",                                                                   \
        (const CUlaunchConfig *config, CUfunction function, void **args, void **extra))

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "devices/cuda_api.h"
+#include "lib/activity.h"
 
 static CUstream stream_of(TsDevice *d, void *stream) {
   return stream ? stream : ((TsCuda *)d->state)->work;
@@ -50,8 +51,10 @@ static int event_record(TsDevice *d, void *event, void *stream, TsError *err) {
 
 static int event_wait(TsDevice *d, void *event, TsError *err) {
   if (ts_cuda_enter(d, err)) return -1;
-  TS_CUDA(d, err, cuEventSynchronize, event);
-  return 0;
+  TsActivity *w = ts_activity_begin(TS_ACTIVITY_wait, d->name, NULL);
+  CUresult r = ts_cuda.cuEventSynchronize(event);
+  ts_activity_end(w, 0, 0);
+  return r ? ts_cuda_fail(d, r, "cuEventSynchronize", err) : 0;
 }
 
 static int event_usec(TsDevice *d, void *from, void *to, double *usec, TsError *err) {
@@ -119,6 +122,31 @@ static int kernel_find(TsDevice *d, void *module, const char *name, int shared, 
   return 0;
 }
 
+static int variable(TsDevice *d, void *module, const char *name, void **at, int64_t *nbytes,
+                    TsError *err) {
+  CUdeviceptr p = 0;
+  size_t n = 0;
+  if (ts_cuda_enter(d, err)) return -1;
+  TS_CUDA(d, err, cuLibraryGetGlobal, &p, &n, module, name);
+  *at = (void *)(uintptr_t)p, *nbytes = (int64_t)n;
+  return 0;
+}
+
+static int facts(TsDevice *d, void *kernel, int threads, uint32_t shared, TsKernelFacts *out,
+                 TsError *err) {
+  int registers, local, fixed, blocks, most;
+  if (ts_cuda_enter(d, err)) return -1;
+  TS_CUDA(d, err, cuFuncGetAttribute, &registers, CU_FUNC_ATTRIBUTE_NUM_REGS, kernel);
+  TS_CUDA(d, err, cuFuncGetAttribute, &local, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, kernel);
+  TS_CUDA(d, err, cuFuncGetAttribute, &fixed, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, kernel);
+  TS_CUDA(d, err, cuOccupancyMaxActiveBlocksPerMultiprocessor, &blocks, kernel, threads,
+          shared);
+  TS_CUDA(d, err, cuDeviceGetAttribute, &most,
+          CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, ((TsCuda *)d->state)->device);
+  *out = (TsKernelFacts){registers, local, fixed + (int64_t)shared, blocks, most};
+  return 0;
+}
+
 static int launch(TsDevice *d, const TsLaunch *l, TsError *err) {
   const TsCuda *s = d->state;
   if (!l->stream && (s->recording || s->patching)) return ts_cuda_record_add(d, l, err);
@@ -150,9 +178,25 @@ static int launch(TsDevice *d, const TsLaunch *l, TsError *err) {
   return 0;
 }
 
-const TsDeviceRun ts_cuda_run = {
-    stream_new,           stream_free,        stream_wait,          event_new,
-    event_free,           event_record,       event_wait,           event_usec,
-    module_new,           module_free,        kernel_find,          launch,
-    ts_cuda_record_begin, ts_cuda_record_end, ts_cuda_record_patch, ts_cuda_record_launch,
-    ts_cuda_record_free,  ts_cuda_hold,       ts_cuda_record_after, ts_cuda_tensor_map};
+const TsDeviceRun ts_cuda_run = {stream_new,
+                                 stream_free,
+                                 stream_wait,
+                                 event_new,
+                                 event_free,
+                                 event_record,
+                                 event_wait,
+                                 event_usec,
+                                 module_new,
+                                 module_free,
+                                 kernel_find,
+                                 launch,
+                                 variable,
+                                 facts,
+                                 ts_cuda_record_begin,
+                                 ts_cuda_record_end,
+                                 ts_cuda_record_patch,
+                                 ts_cuda_record_launch,
+                                 ts_cuda_record_free,
+                                 ts_cuda_hold,
+                                 ts_cuda_record_after,
+                                 ts_cuda_tensor_map};

@@ -28,6 +28,8 @@ struct TsDevice {
    * ts_target_of. */
   const TsTarget *target;
   int processors; /* that run blocks of threads */
+  double clock,
+      bandwidth; /* of a processor in Hz, of the memory in bytes a second; 0: not known */
   /* It is played by the host, which interprets its kernels: block after block, so that none may
    * wait for another, and whoever makes the GPU. */
   bool simulated;
@@ -73,6 +75,15 @@ typedef struct TsLaunch {
   void **args;         /* the address of each argument */
 } TsLaunch;
 
+/* Of a kernel as it is on a device, with blocks of so many threads and so much dynamic memory. */
+typedef struct TsKernelFacts {
+  int registers;    /* of a thread */
+  int64_t spilled;  /* bytes of a thread's registers that are in memory */
+  int64_t shared;   /* bytes of a block */
+  int blocks;       /* that a processor holds at a time */
+  int threads_most; /* that a processor holds at a time, of any kernel */
+} TsKernelFacts;
+
 /* A view of a matrix for the copy engine: rows of `cols` neighbouring elements, `pitch` bytes
  * apart, fetched and stored in boxes. In shared memory a box lies in the pattern of `swizzle`
  * bytes; 0: row by row. */
@@ -112,6 +123,12 @@ struct TsDeviceRun {
   int (*kernel)(TsDevice *d, void *module, const char *name, int shared, void **kernel,
                 TsError *err);
   int (*launch)(TsDevice *d, const TsLaunch *l, TsError *err);
+  /* A variable of a module, which copies may read and write. Optional. */
+  int (*variable)(TsDevice *d, void *module, const char *name, void **at, int64_t *nbytes,
+                  TsError *err);
+  /* What the driver made of a kernel. Optional. */
+  int (*facts)(TsDevice *d, void *kernel, int threads, uint32_t shared, TsKernelFacts *out,
+               TsError *err);
   /* Launches on the device's own order between begin and end are not run but kept, as one thing
    * that is launched again and again. end gives NULL after a failure. */
   int (*record_begin)(TsDevice *d, TsError *err);

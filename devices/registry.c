@@ -7,6 +7,7 @@
 
 #include "devices/backends.h"
 #include "lib/text.h"
+#include "lib/activity.h"
 
 static TsDevice device[TS_MAX_DEVICES];
 static int count;
@@ -59,7 +60,10 @@ const char *ts_device_missing(int i, const char **why) {
 
 int ts_device_use(TsDevice *d, TsError *err) {
   if (d->opened) return 0;
-  if (d->open && d->open(d, err)) return -1;
+  TsActivity *a = d->open ? ts_activity_begin(TS_ACTIVITY_open, d->name, NULL) : NULL;
+  int failed = d->open ? d->open(d, err) : 0;
+  ts_activity_end(a, 0, 0);
+  if (failed) return -1;
   d->opened = true;
   return 0;
 }

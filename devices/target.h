@@ -48,7 +48,10 @@ typedef struct TsTarget {
   int lanes;            /* threads that run together; 0: a CPU */
   int processors;       /* of the usual one: where no device says how many it has */
   int64_t shared_bytes; /* of a block */
-  unsigned units;       /* of TsTargetUnit */
+  /* Floating-point operations that a processor does in a cycle, at most: of f32 and f64, and of a
+   * matrix unit with operands of 16 bits and sums in f32. As its maker publishes them. */
+  int flops, flops64, flops16;
+  unsigned units; /* of TsTargetUnit */
 } TsTarget;
 
 /* The row of this name; NULL: there is none. */

@@ -74,24 +74,16 @@ end
 
 -- ---- checkpoints
 local function save(path)
-  local state = {}
-  for name, t in pairs(model:state_dict()) do state["model." .. name] = t end
-  for name, t in pairs(optimizer:state_dict()) do state["optimizer." .. name] = t end
-  state["rng.state"] = tessera.tensor({ rng.state() }, { dtype = "f64" })
-  tessera.save(path, state)
+  tessera.save(path, { model = model:state_dict(), optimizer = optimizer:state_dict(), rng = { rng.state() } })
 end
 
 local function load(path)
-  local parts = { model = {}, optimizer = {}, rng = {} }
-  for name, t in pairs(tessera.load(path)) do
-    local part, rest = name:match "^(%a+)%.(.+)$"
-    parts[part][rest] = t
-  end
+  local state = tessera.load(path)
   tessera.no_grad(function()
-    model:load_state_dict(parts.model)
-    optimizer:load_state_dict(parts.optimizer)
+    model:load_state_dict(state.model)
+    optimizer:load_state_dict(state.optimizer)
   end)
-  rng.state(unpack(parts.rng.state:totable()))
+  rng.state(unpack(state.rng))
 end
 
 if options.resume then load(options.checkpoint) end

@@ -1,4 +1,5 @@
 /* Shape rules of contractions and linear algebra. Leading axes are a batch. */
+#include <limits.h>
 #include <stdio.h>
 
 #include "lib/infer.h"
@@ -129,10 +130,46 @@ int ts_shape_rule_grouped_matmul_weight_grad(TsInfer *inf) {
 }
 
 /* ---- linear algebra */
+
+/* LAPACK counts rows, columns and the numbers of its workspace in 32 bits, and what it would answer
+ * about a larger one has wrapped. Whether m, and so many numbers for each matrix, can be counted.
+ * */
+static int counted(TsInfer *inf, const TsMeta *m, double numbers) {
+  char text[TS_META_TEXT];
+  bool good = numbers <= INT_MAX;
+  for (int i = 0; i < m->ndim - 2; i++) good |= !m->dim[i]; /* no matrices at all */
+  for (int i = m->ndim > 1 ? m->ndim - 2 : 0; i < m->ndim; i++) good &= m->dim[i] <= INT_MAX;
+  if (good) return 0;
+  return ts_error_set(inf->err, TS_ERR_shape,
+                      "%s: matrices of %s are too large for LAPACK, which counts in 32 bits",
+                      opname(inf), ts_meta_text(m, text));
+}
+
+/* The most numbers that gesdd counts for m x n, by its description: work, and rwork beside
+ * complex numbers. */
+static int svd_counted(TsInfer *inf) {
+  const TsMeta *a = inf->in[0];
+  double m = (double)a->dim[a->ndim - 2], n = (double)a->dim[a->ndim - 1];
+  double k = m < n ? m : n, big = m + n - k;
+  bool complex = ts_dtype_is((TsDtype)a->dtype, TS_KIND_C);
+  double work = (complex ? 2 : 4) * k * k + 7 * k + 64 * (k + big);
+  double tall = 2 * big * k + 2 * k * k + k, real = 5 * k * k + 7 * k;
+  double rwork = complex ? (tall > real ? tall : real) : 0;
+  return counted(inf, a, work > rwork ? work : rwork);
+}
+
+/* The same of stedc and heevd. */
+static int eigh_counted(TsInfer *inf) {
+  const TsMeta *a = inf->in[0];
+  double n = (double)a->dim[a->ndim - 1];
+  bool complex = ts_dtype_is((TsDtype)a->dtype, TS_KIND_C);
+  return counted(inf, a, 1 + 5 * n + (complex ? 2 : 1) * n * n);
+}
 static int matrices(TsInfer *inf, int i, bool square) {
   const TsMeta *m = inf->in[i];
   char text[TS_META_TEXT];
-  if (m->ndim >= 2 && (!square || m->dim[m->ndim - 1] == m->dim[m->ndim - 2])) return 0;
+  if (m->ndim >= 2 && (!square || m->dim[m->ndim - 1] == m->dim[m->ndim - 2]))
+    return counted(inf, m, 0);
   return ts_error_set(inf->err, TS_ERR_shape, "%s: %s must be %s [.., n, %s], not %s",
                       opname(inf), ts_op_info(inf->op)->input[i],
                       square ? "square" : "a matrix", square ? "n" : "m",
@@ -158,6 +195,7 @@ static void set_matrix(TsInfer *inf, int i, TsDtype d, int64_t rows, int64_t col
 
 int ts_shape_rule_square(TsInfer *inf) {
   if (matrices(inf, 0, true)) return -1;
+  if (inf->op == TS_OP_cofactor && svd_counted(inf)) return -1;
   int64_t n = inf->in[0]->dim[inf->in[0]->ndim - 1];
   set_matrix(inf, 0, (TsDtype)inf->out[0].dtype, n, n);
   return 0;
@@ -175,13 +213,14 @@ int ts_shape_rule_qr(TsInfer *inf) {
   TsDtype d = (TsDtype)inf->out[0].dtype;
   int64_t m = a->dim[a->ndim - 2], n = a->dim[a->ndim - 1];
   int64_t k = inf->attr[0].i == 1 ? m : m < n ? m : n;
+  if (counted(inf, a, ((double)(n > k ? n : k) + (double)m) * 64 + 1)) return -1;
   set_matrix(inf, 0, d, m, k);
   set_matrix(inf, 1, d, k, n);
   return 0;
 }
 
 int ts_shape_rule_svd(TsInfer *inf) {
-  if (matrices(inf, 0, false)) return -1;
+  if (matrices(inf, 0, false) || svd_counted(inf)) return -1;
   const TsMeta *a = inf->in[0];
   TsDtype d = (TsDtype)inf->out[0].dtype;
   int64_t m = a->dim[a->ndim - 2], n = a->dim[a->ndim - 1], k = m < n ? m : n;
@@ -204,7 +243,7 @@ int ts_shape_rule_lu(TsInfer *inf) {
 }
 
 int ts_shape_rule_eigh(TsInfer *inf) {
-  if (matrices(inf, 0, true)) return -1;
+  if (matrices(inf, 0, true) || eigh_counted(inf)) return -1;
   TsDtype d = (TsDtype)inf->out[0].dtype;
   int64_t n = inf->in[0]->dim[inf->in[0]->ndim - 1];
   TsMeta *w = output(inf, 0, 1, ts_dtype_real(d));
@@ -229,10 +268,21 @@ int ts_shape_rule_eig(TsInfer *inf) {
 }
 
 int ts_shape_rule_pinv(TsInfer *inf) {
-  if (matrices(inf, 0, inf->attr[1].i)) return -1;
+  bool hermitian = inf->attr[1].i;
+  if (matrices(inf, 0, hermitian) || (hermitian ? eigh_counted(inf) : svd_counted(inf)))
+    return -1;
   const TsMeta *a = inf->in[0];
   set_matrix(inf, 0, (TsDtype)inf->out[0].dtype, a->dim[a->ndim - 1], a->dim[a->ndim - 2]);
   return 0;
+}
+
+/* A b of vectors, one for each matrix, is none of columns. */
+static int not_columns(TsInfer *inf) {
+  const TsMeta *a = inf->in[0], *b = inf->in[1];
+  ts_infer_mismatch(inf, "rows of b and size of a differ", 0, 1);
+  if (b->ndim == a->ndim - 1 && b->dim[b->ndim - 1] == a->dim[a->ndim - 1])
+    ts_error_hint(inf->err, "b is a vector with one axis alone: b:unsqueeze(-1) has columns");
+  return -1;
 }
 
 /* a [.., n, n], b [.., n, k]; for solve also b [n]. */
@@ -241,8 +291,8 @@ int ts_shape_rule_tri_solve(TsInfer *inf) {
   if (matrices(inf, 0, true)) return -1;
   bool vector = b->ndim == 1;
   if (b->ndim < 1 || b->dim[vector ? 0 : b->ndim - 2] != a->dim[a->ndim - 1])
-    return ts_infer_mismatch(inf, "rows of b and size of a differ", 0, 1);
-  if (batch_shape(inf, 2, vector ? 1 : 2)) return -1;
+    return not_columns(inf);
+  if (counted(inf, b, 0) || batch_shape(inf, 2, vector ? 1 : 2)) return -1;
   TsMeta *m = &inf->out[0];
   m->dim[m->ndim++] = a->dim[a->ndim - 1];
   if (!vector) m->dim[m->ndim++] = b->dim[b->ndim - 1];

@@ -79,10 +79,6 @@ static int slide(TsInfer *inf, const Window *w, int a, int64_t n, int64_t *out) 
   return 0;
 }
 
-static int space_axes(const TsInfer *inf) {
-  return inf->op == TS_OP_conv1d ? 1 : inf->op == TS_OP_conv3d ? 3 : 2;
-}
-
 static int check_groups(TsInfer *inf, int64_t groups, int64_t c, int64_t wc, int64_t o) {
   if (groups >= 1 && c % groups == 0 && c / groups == wc && o % groups == 0) return 0;
   char a[TS_META_TEXT], b[TS_META_TEXT];
@@ -98,7 +94,7 @@ int ts_shape_rule_conv(TsInfer *inf) {
   const TsMeta *x = inf->in[0], *w = inf->in[1];
   static const char *const want[2][3] = {{"[N,C,L]", "[N,C,H,W]", "[N,C,D,H,W]"},
                                          {"[O,C,K]", "[O,C,KH,KW]", "[O,C,KD,KH,KW]"}};
-  int nd = space_axes(inf);
+  int nd = ts_op_info(inf->op)->convolves;
   bool last = attribute(inf, "layout")->i == 1;
   int xs = last ? 1 : 2, xc = last ? nd + 1 : 1; /* first space axis, channel axis */
   Window k;

@@ -88,3 +88,19 @@ int ts_shape_rule_attention_grad(TsInfer *inf) {
   }
   return 0;
 }
+
+int ts_shape_rule_lstm_grad(TsInfer *inf) {
+  const TsMeta *x = inf->in[0], *w = inf->in[1];
+  char a[TS_META_TEXT], b[TS_META_TEXT];
+  if (x->ndim != 3 || w->ndim != 2 || w->dim[0] != 4 * w->dim[1] || x->dim[2] != w->dim[0])
+    return ts_error_set(inf->err, TS_ERR_shape,
+                        "%s: x [steps, batch, 4 n] does not fit w [4 n, n]: %s x %s",
+                        opname(inf), ts_meta_text(x, a), ts_meta_text(w, b));
+  TsMeta y = *x, state = *w;
+  y.dim[2] = w->dim[1], state.dim[0] = x->dim[1];
+  for (int i = 2; i < inf->nin; i++)
+    if (inf->in[i] && check_like(inf, i, i == 4 || i == 5 ? &y : &state)) return -1;
+  inf->nout = 0;
+  for (int i = 0; i < 4; i++) output(inf, inf->in[i]);
+  return 0;
+}

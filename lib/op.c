@@ -254,6 +254,17 @@ TsOp ts_op_find(const char *name) {
   return TS_OP_COUNT;
 }
 
+void ts_op_error_of(TsError *e, const char *name) {
+  char was[sizeof e->message], word[32];
+  size_t n = strcspn(e->message, ":");
+  if (n == 0 || n >= sizeof word || e->message[n + 1] != ' ') return;
+  if (strstr(e->message, " (in ") || strstr(e->message, " (at ")) return;
+  snprintf(word, sizeof word, "%.*s", (int)n, e->message);
+  if (!strcmp(word, name) || ts_op_find(word) == TS_OP_COUNT) return;
+  snprintf(was, sizeof was, "%s", e->message);
+  snprintf(e->message, sizeof e->message, "%.40s%.430s", name, was + n);
+}
+
 static const char *nth_name(const void *arg, int i) {
   (void)arg;
   return table[i].name;

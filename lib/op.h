@@ -124,7 +124,7 @@ typedef struct TsOpInfo {
   uint8_t required;       /* bit i: input i is */
   uint8_t variadic;       /* the last one repeats */
   uint8_t nattr;
-  uint8_t steps, code, fails, finite, autocast;
+  uint8_t steps, code, fails, finite, autocast, convolves;
   bool slow, wide, kernel, apart, picks, commutes, scalars, positive;
   bool keeps_float; /* float inputs of one dtype give that dtype */
   bool gives_bool;  /* whatever the inputs are */
@@ -139,6 +139,10 @@ typedef struct TsOpInfo {
 const TsOpInfo *ts_op_info(TsOp op);
 TsOp ts_op_find(const char *name); /* TS_OP_COUNT if there is none */
 const char *ts_op_suggest(const char *name);
+/* An error of an operator that `name` is made of becomes one of `name`, which is what was called:
+ * "gather: index 9 .." -> "nll: index 9 ..". That of a function of the program, which its
+ * message tells, stays. */
+void ts_op_error_of(TsError *e, const char *name);
 const char *ts_op_class_name(TsClass c);
 
 /* Fills attr[0..nattr) with the row's defaults. -1 if one without a default is

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "repl/help.h"
 #include "repl/lex.h"
 #include "repl/lua_api.h"
 #include "repl/prompt.h"
@@ -69,8 +70,13 @@ static const char *operator_help(const char *name) {
   return op == TS_OP_COUNT ? NULL : ts_op_info(op)->help;
 }
 
-/* Replaces the value on the top by the table that its metatable's __index names. */
+/* Replaces the value on the top by the table that its metatable's __index names, or, of a class of
+ * modules, by the class that it extends. */
 static bool to_index_table(lua_State *L) {
+  lua_pushliteral(L, "parent");
+  lua_rawget(L, -2);
+  if (lua_istable(L, -1)) return lua_replace(L, -2), true;
+  lua_pop(L, 1);
   bool found = lua_getmetatable(L, -1);
   if (found) {
     lua_pushliteral(L, "__index");
@@ -258,22 +264,74 @@ static Around look_around(const char *text, size_t cursor) {
   return a;
 }
 
-/* The operator whose call f(..., {... or f{... the cursor is in. */
-static TsOp called_operator(const char *text, const Around *a) {
-  char name[40];
-  if (a->nopen == 0 || text[a->open[a->nopen - 1].start] != '{') return TS_OP_COUNT;
+/* The path of the function whose call f(..., {... or f{... the cursor is in, behind a . or :; its
+ * last name. false: there is none. */
+typedef struct Called {
+  size_t path, name, end;
+} Called;
+
+static bool is_called(const char *text, const Around *a, Called *c) {
+  if (a->nopen == 0 || text[a->open[a->nopen - 1].start] != '{') return false;
   for (int i = a->nopen - 1; i >= 0 && i >= a->nopen - 2; i--) {
     size_t end = a->open[i].start;
     while (end > 0 && text[end - 1] == ' ') end--;
     size_t start = name_start(text, end);
     if (start == end) continue;
-    bool ours = start > 0 && (text[start - 1] == '.' || text[start - 1] == ':');
-    if (!ours || end - start >= sizeof name) return TS_OP_COUNT;
-    memcpy(name, text + start, end - start);
-    name[end - start] = 0;
-    return ts_op_find(name);
+    *c = (Called){path_start(text, end), start, end};
+    return start > 0 && (text[start - 1] == '.' || text[start - 1] == ':');
   }
-  return TS_OP_COUNT;
+  return false;
+}
+
+static bool is_last_argument(const char *text, const Around *a) {
+  size_t end = a->nopen ? a->open[a->nopen - 1].start : 0;
+  while (end > 0 && text[end - 1] == ' ') end--;
+  return end > 0 && text[end - 1] == ',';
+}
+
+static TsOp called_operator(const char *text, const Around *a) {
+  char name[40];
+  Called c;
+  if (!is_called(text, a, &c) || c.end - c.name >= sizeof name) return TS_OP_COUNT;
+  memcpy(name, text + c.name, c.end - c.name);
+  name[c.end - c.name] = 0;
+  return ts_op_find(name);
+}
+
+/* The options of a function of the library, kinds by name, and whether it has some. */
+static bool push_kinds(lua_State *L, const char *text, const Around *a) {
+  Called c;
+  if (!is_called(text, a, &c)) return false;
+  push_path(L, text, c.path, c.end); /* its module is loaded */
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "tessera.comments");
+  if (lua_pcall(L, 1, 1, 0)) return false;
+  lua_getfield(L, -1, "kinds");
+  lua_pushlstring(L, text + c.path, c.end - c.path);
+  return !lua_pcall(L, 1, 1, 0) && lua_istable(L, -1);
+}
+
+static void add_kinds(Search *s) {
+  lua_State *L = s->L;
+  for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
+    if (lua_type(L, -2) != LUA_TSTRING || !lua_istable(L, -1)) continue;
+    lua_getfield(L, -1, "text"); /* which stays as long as the kind */
+    add(s, lua_tostring(L, -3), " = ", lua_tostring(L, -1));
+    lua_pop(L, 1);
+  }
+}
+
+/* Words that an option of the kinds on the top may have. */
+static void add_kind_words(Search *s, const char *name, size_t size, const char *quote) {
+  lua_State *L = s->L;
+  lua_pushlstring(L, name, size);
+  lua_rawget(L, -2);
+  if (lua_istable(L, -1)) lua_getfield(L, -1, "words");
+  for (int i = 1; lua_istable(L, -1) && i <= (int)lua_objlen(L, -1); i++) {
+    lua_rawgeti(L, -1, i);
+    if (lua_type(L, -1) == LUA_TSTRING) add(s, lua_tostring(L, -1), quote, NULL);
+    lua_pop(L, 1);
+  }
 }
 
 static void add_options(Search *s, TsOp op) {
@@ -288,26 +346,47 @@ static void add_options(Search *s, TsOp op) {
     snprintf(words[i], NAME_ROOM, "%.*s", a->wordslen, a->words);
     add(s, name, " = ", type[a->type] ? type[a->type] : words[i]);
   }
+  const TsMoreOption *m;
+  for (int i = 0; (m = ts_help_more(o, i)); i++)
+    if (ts_help_more_is_new(o, m)) add(s, m->name, " = ", m->text);
 }
 
 /* Values of an option that are words: dtypes and choices. */
-static void add_words(Search *s, const TsAttrSpec *a) {
+static void add_words(Search *s, const TsAttrSpec *a, const char *quote) {
   char word[64];
   if (a->type == TS_ATTR_dtype)
-    for (int d = 0; d < TS_DT_COUNT; d++) add(s, ts_dtypes[d].name, "\"", ts_dtypes[d].help);
+    for (int d = 0; d < TS_DT_COUNT; d++) add(s, ts_dtypes[d].name, quote, ts_dtypes[d].help);
   for (int i = 0; a->type == TS_ATTR_choice && ts_attr_word(a, i, word); i++)
-    add(s, word, "\"", NULL);
+    add(s, word, quote, NULL);
 }
 
-static bool add_option_values(Search *s, const char *text, const Around *a) {
+/* "floor|trunc" */
+static void add_listed(Search *s, const char *words, const char *quote) {
+  for (size_t n; words && *words; words += n + (words[n] == '|')) {
+    char word[32];
+    n = strcspn(words, "|");
+    snprintf(word, sizeof word, "%.*s", (int)n, words);
+    add(s, word, quote, NULL);
+  }
+}
+
+static void add_option_values(Search *s, const char *text, const Around *a) {
   TsOp op = called_operator(text, a);
-  if (op == TS_OP_COUNT || !ts_lex_is(text, &a->before[0], "=")) return false;
+  const char *name = text + a->before[1].start;
+  size_t size = a->before[1].size;
+  char quote[2] = {text[a->string.start], 0};
+  if (quote[0] != '\'' && quote[0] != '"') quote[0] = 0; /* [[ */
+  if (!ts_lex_is(text, &a->before[0], "=")) return;
+  if (op == TS_OP_COUNT) {
+    if (push_kinds(s->L, text, a)) add_kind_words(s, name, size, quote);
+    return;
+  }
   const TsOpInfo *o = ts_op_info(op);
   for (int i = 0; i < o->nattr; i++)
-    if ((size_t)o->attr[i].namelen == a->before[1].size &&
-        !memcmp(o->attr[i].name, text + a->before[1].start, a->before[1].size))
-      add_words(s, &o->attr[i]);
-  return true;
+    if ((size_t)o->attr[i].namelen == size && !memcmp(o->attr[i].name, name, size))
+      add_words(s, &o->attr[i], quote);
+  const TsMoreOption *m = ts_help_more_named(o, name, (int)size);
+  if (m) add_listed(s, m->words, quote);
 }
 
 /* ---- files */
@@ -407,12 +486,15 @@ void ts_complete(void *arg, const char *text, size_t cursor, TsCompletions *out)
       add_option_values(&s, text, &a);
     } else {
       TsOp op = called_operator(text, &a);
-      bool key = op != TS_OP_COUNT &&
-                 (ts_lex_is(text, &a.before[0], "{") || ts_lex_is(text, &a.before[0], ",") ||
-                  a.before[0].kind == TS_LEX_NAME);
+      bool key = ts_lex_is(text, &a.before[0], "{") || ts_lex_is(text, &a.before[0], ",") ||
+                 a.before[0].kind == TS_LEX_NAME;
       bool path = start > 0 && (text[start - 1] == '.' || text[start - 1] == ':');
-      if (key && !path) add_options(&s, op);
-      add_variables(&s, text, start);
+      if (key && !path && op != TS_OP_COUNT) add_options(&s, op);
+      if (key && !path && op == TS_OP_COUNT && push_kinds(s.L, text, &a)) add_kinds(&s);
+      lua_settop(s.L, top);
+      /* Behind other arguments, f(x, {..}, stand names of options alone. */
+      bool alone = s.count && s.size && is_last_argument(text, &a);
+      if (!alone) add_variables(&s, text, start);
     }
   }
   lua_settop(s.L, top);

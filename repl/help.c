@@ -125,6 +125,7 @@ static const Sentence shape_sentence[] = {
     {"cross_entropy_grad", "the shape of logits"},
     {"det", "the shape without the last two axes"},
     {"attention_grad", "the gradients of q, k, v and, where asked for, of scores and sink"},
+    {"lstm_grad", "the gradients of x, w, h and c"},
     {"linear", "the shape of x with the last size replaced by that of w"},
     {"conv", "x with the channels of w and one element for each place of its window"},
     {"conv_transpose", "x with the channels of w and all that its windows reach"},
@@ -192,6 +193,9 @@ static int name_columns(const TsOpInfo *o) {
     if (o->attr[i].namelen + 2 > n) n = o->attr[i].namelen + 2;
   for (int i = 0; i < o->nin; i++)
     if ((int)strlen(o->input[i]) + 2 > n) n = (int)strlen(o->input[i]) + 2;
+  const TsMoreOption *m;
+  for (int i = 0; (m = ts_help_more(o, i)); i++)
+    if ((int)strlen(m->name) + 2 > n) n = (int)strlen(m->name) + 2;
   return n;
 }
 
@@ -207,14 +211,19 @@ static bool leads(const TsOpInfo *o, int i) { /* written before the tensors: ein
 }
 
 static void put_options(const TsOpInfo *o, TsText *out, bool names) {
+  const TsMoreOption *m;
   int n = 0;
   for (int i = 0; i < o->nattr; i++) n += !is_needed(&o->attr[i]);
+  for (int i = 0; (m = ts_help_more(o, i)); i++) n += ts_help_more_is_new(o, m);
   if (!n) return;
   ts_text_str(out, out->len && out->at[out->len - 1] != '(' ? " [, " : "[");
   ts_text_str(out, names ? "{" : "options");
-  for (int i = 0, k = 0; names && i < o->nattr; i++)
+  int k = 0;
+  for (int i = 0; names && i < o->nattr; i++)
     if (!is_needed(&o->attr[i]))
       ts_text_format(out, "%s%.*s", k++ ? ", " : "", o->attr[i].namelen, o->attr[i].name);
+  for (int i = 0; names && (m = ts_help_more(o, i)); i++)
+    if (ts_help_more_is_new(o, m)) ts_text_format(out, "%s%s", k++ ? ", " : "", m->name);
   ts_text_str(out, names ? "}]" : "]");
 }
 
@@ -304,13 +313,28 @@ static void put_option_lines(const TsOpInfo *o, int width, TsText *out) {
   int names = name_columns(o);
   for (int i = 0; i < o->nattr; i++) {
     const TsAttrSpec *s = &o->attr[i];
+    const TsMoreOption *more = ts_help_more_named(o, s->name, s->namelen);
     TsText line = {0};
     put_heading(out, i ? "" : "options");
     ts_text_format(out, "%-*.*s", names, s->namelen, s->name);
-    ts_text_str(&line, type_word(s, buffer));
-    put_default(s, &line);
-    if (s->optional) ts_text_str(&line, ", optional");
-    if (is_needed(s)) ts_text_str(&line, ", needed");
+    if (more) {
+      ts_text_str(&line, more->text);
+    } else {
+      ts_text_str(&line, type_word(s, buffer));
+      put_default(s, &line);
+      if (s->optional) ts_text_str(&line, ", optional");
+      if (is_needed(s)) ts_text_str(&line, ", needed");
+    }
+    ts_help_wrap(out, line.at, HEADING + names, HEADING + names, width);
+    ts_text_free(&line);
+  }
+  const TsMoreOption *m;
+  for (int i = 0, k = o->nattr; (m = ts_help_more(o, i)); i++) {
+    if (!ts_help_more_is_new(o, m)) continue;
+    TsText line = {0};
+    put_heading(out, k++ ? "" : "options");
+    ts_text_format(out, "%-*s", names, m->name);
+    ts_text_format(&line, "%s%s%s", m->text, m->help ? ": " : "", m->help ? m->help : "");
     ts_help_wrap(out, line.at, HEADING + names, HEADING + names, width);
     ts_text_free(&line);
   }

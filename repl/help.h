@@ -4,6 +4,9 @@
 
 #include <stdbool.h>
 
+#include <stdbool.h>
+
+#include "lib/op.h"
 #include "lib/text.h"
 
 /* Help on one operator, on "dtypes" or one dtype, or, for an empty name, the list
@@ -18,5 +21,15 @@ int ts_help_arguments(const char *name, bool method, TsText *text);
 /* Adds the words of s, the first at this column, later lines behind `indent` blanks, none longer
  * than `width` where words are not; a newline at the end. */
 void ts_help_wrap(TsText *out, const char *s, int column, int indent, int width);
+
+/* Of an operator: options that calls from Lua take beside those of its row, or as more than these. */
+typedef struct TsMoreOption {
+  const char *row, *name, *text; /* "true or false = false" */
+  const char *words;             /* "floor|trunc", or NULL */
+  const char *help;              /* or NULL */
+} TsMoreOption;
+const TsMoreOption *ts_help_more(const TsOpInfo *o, int nth); /* NULL behind the last */
+const TsMoreOption *ts_help_more_named(const TsOpInfo *o, const char *name, int size);
+bool ts_help_more_is_new(const TsOpInfo *o, const TsMoreOption *m);
 
 #endif

@@ -221,6 +221,27 @@ static int run(lua_State *L, const TsOptions *o) {
   return isatty(STDIN_FILENO) ? prompt(L) : run_file(L, o, NULL);
 }
 
+/* tessera.program_profile.name(files): begin, which may refuse a file, or finish. */
+static int profile(lua_State *L, const TsOptions *o, const char *name) {
+  int base = lua_gettop(L);
+  if (!o->profile) return TS_EXIT_OK;
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "tessera.program_profile");
+  int failed = ts_run_call(L, 1, 1);
+  if (!failed) {
+    lua_getfield(L, -1, name);
+    lua_createtable(L, o->nprofile_to, 0);
+    for (int i = 0; i < o->nprofile_to; i++) {
+      lua_pushstring(L, o->profile_to[i]);
+      lua_rawseti(L, -2, i + 1);
+    }
+    failed = ts_run_call(L, 1, 0);
+  }
+  if (failed) ts_run_print(L);
+  lua_settop(L, base);
+  return failed ? TS_EXIT_ERROR : TS_EXIT_OK;
+}
+
 /* Closing the state runs the finalizers of scripts, as luajit does. Tensors would only give
  * memory back that the process is about to give back. */
 static void close_state(lua_State *L) {
@@ -276,7 +297,12 @@ int main(int argc, char **argv) {
   lua_gc(L, LUA_GCRESTART, -1);
   ts_interrupt_set_script(true);
   if (!code) code = apply(c, &o);
-  if (!code) code = run(L, &o);
+  if (!code) code = profile(L, &o, "begin");
+  if (!code) {
+    code = run(L, &o);
+    int told = profile(L, &o, "finish");
+    if (!code) code = told;
+  }
 #ifdef __SANITIZE_ADDRESS__
   lua_close(L);
   ts_jit_close(c->jit);

@@ -16,6 +16,7 @@ typedef enum Id {
   LEVEL = 'O',
   INTERACTIVE = 'i',
   NO_ENVIRONMENT = 'E',
+  PROFILE = 'p',
   VERSION = 'v',
   HELP = 'h',
   THREADS = 256,
@@ -25,6 +26,7 @@ typedef enum Id {
   NO_JIT,
   NAN_TRAP,
   DEBUG_KERNEL,
+  PROFILE_TO,
 } Id;
 
 /* Short options are letters, long ones words; `value` names what follows. */
@@ -48,6 +50,9 @@ static const struct {
      "stop at the operator that makes the first NaN or infinity"},
     {DEBUG_KERNEL, 0, "debug-kernel", NULL,
      "look for faults in file.tile, M=64 .., or in the kernels of a script"},
+    {PROFILE, 'p', "profile", NULL, "tell at the end where the time of the program went"},
+    {PROFILE_TO, 0, "profile-to", "FILE",
+     "the same, also into a file: .json for Perfetto, .csv, .txt"},
     {VERSION, 'v', "version", NULL, "print the version"},
     {HELP, 'h', "help", NULL, "print this text"},
 };
@@ -140,6 +145,13 @@ static int set(TsOptions *o, Id id, const char *value) {
   case NO_JIT: o->no_jit = true; break;
   case NAN_TRAP: o->nan_trap = true; break;
   case DEBUG_KERNEL: o->debug_kernel = true; break;
+  case PROFILE_TO:
+    if (o->nprofile_to == TS_OPTIONS_PROFILES)
+      return wrong("%s", "--profile-to is given too often");
+    o->profile_to[o->nprofile_to++] = value;
+    o->profile = true;
+    break;
+  case PROFILE: o->profile = true; break;
   case VERSION:
     if (!o->version) printf("Tessera %s with %s\n", TS_VERSION, LUAJIT_VERSION);
     o->version = true;

@@ -10,6 +10,8 @@ typedef struct TsStep {
   const char *value;
 } TsStep;
 
+enum { TS_OPTIONS_PROFILES = 4 };
+
 typedef struct TsOptions {
   int argc;
   char **argv;
@@ -22,6 +24,9 @@ typedef struct TsOptions {
   bool debug_kernel;
   int threads;   /* -1: not given */
   const char *devices, *isa;
+  bool profile; /* of the whole program, also into these files */
+  int nprofile_to;
+  const char *profile_to[TS_OPTIONS_PROFILES];
 } TsOptions;
 
 /* Reads the options. -1: go on; else the exit code, after --help, --version or a

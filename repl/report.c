@@ -87,6 +87,34 @@ void ts_report_where(lua_State *L, int level) {
   lua_pushliteral(L, "");
 }
 
+/* The key of the function on the stack's top in op, which is below it. */
+static bool name_in(lua_State *L, char *name, size_t room) {
+  bool found = false;
+  for (lua_pushnil(L); !found && lua_next(L, -3); lua_pop(L, found ? 2 : 1))
+    if (lua_rawequal(L, -1, -3) && lua_type(L, -2) == LUA_TSTRING)
+      found = snprintf(name, room, "%s", lua_tostring(L, -2)) > 0;
+  return found;
+}
+
+bool ts_report_function(lua_State *L, int level, char *name, size_t room) {
+  lua_Debug ar;
+  bool found = false;
+  int top = lua_gettop(L);
+  if (!lua_checkstack(L, 8)) return false;
+  lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
+  lua_getfield(L, -1, "tessera.core");
+  if (lua_istable(L, -1)) lua_getfield(L, -1, "op");
+  for (; lua_istable(L, -1) && lua_getstack(L, level, &ar); level++) {
+    lua_getinfo(L, "Sf", &ar); /* pushes the function */
+    bool library = !strncmp(ar.source, "=tessera", 8), c = !strcmp(ar.what, "C");
+    if (!library && !c) break;
+    if (library) found = name_in(L, name, room) || found;
+    lua_pop(L, 1);
+  }
+  lua_settop(L, top);
+  return found;
+}
+
 /* ---- the source line */
 static bool line_of_text(const char *text, size_t size, int line, char *out) {
   const char *end = text + size;
@@ -444,7 +472,8 @@ static void put_method_hint(TsText *out, const char *message) {
   const char *hint = ts_lua_elsewhere("module", name);
   if (strstr(end, "(a number value)") || strstr(end, "(a string value)"))
     ts_text_format(out, "\n  hint: it is a value, not a function: x.%s", name);
-  else if (hint) ts_text_format(out, "\n  hint: %s", hint);
+  else if (hint)
+    ts_text_format(out, "\n  hint: %s", hint);
 }
 
 /* Hints on errors of Lua's own: a tensor beside a number with < has no metamethod; nor is it a table

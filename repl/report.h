@@ -15,7 +15,10 @@ int ts_report_keep(lua_State *L);
 void ts_report_load(lua_State *L, const char *chunkname);
 /* Pushes "file:line: " of the first frame, from `level` up, of the user's code. */
 void ts_report_where(lua_State *L, int level);
-/* The same without ": ", for a room of LUA_IDSIZE + 20 bytes; false, where there is none. It
+/* The name of the function of op, made of operators, that the user's code called, if what is at
+ * `level` was called by that. */
+bool ts_report_function(lua_State *L, int level, char *name, size_t room);
+/* As ts_report_where, without ": ", for a room of LUA_IDSIZE + 20 bytes; false, where there is none. It
  * changes nothing of Lua's. */
 bool ts_report_place(lua_State *L, int level, char *place, size_t room);
 

@@ -40,6 +40,7 @@ static int load_embedded(lua_State *L) {
   lua_pushfstring(L, "=%s", name);
   if (luaL_loadbuffer(L, e->begin, (size_t)(e->end - e->begin), lua_tostring(L, -1)))
     return lua_error(L);
+  ts_tail_change(L);
   return 1;
 }
 

@@ -59,6 +59,16 @@ static void tell_unknown(lua_State *L) {
                     "name the line of the call");
 }
 
+/* The library's own lines are never told, but errors name its functions of op, which are in these
+ * modules (lib/lua/named_functions.lua, ts_report_function). */
+static bool is_told_of(const char *source) {
+  static const char *const told[] = {"functions", "tensors", "matrices", "places", "losses"};
+  if (strncmp(source, "=tessera", 8)) return true;
+  for (size_t i = 0; source[8] == '.' && i < sizeof told / sizeof *told; i++)
+    if (!strcmp(source + 9, told[i])) return true;
+  return false;
+}
+
 void ts_tail_change(lua_State *L) {
   uint8_t few[1024], more[1536];
   TsTailBytes dump = TS_TAIL_BYTES(few), out = TS_TAIL_BYTES(more);
@@ -69,8 +79,8 @@ void ts_tail_change(lua_State *L) {
   luaL_checkstack(L, 6, "a chunk");
   lua_pushvalue(L, f);
   lua_getinfo(L, ">S", &ar);
-  if (!strncmp(ar.source, "=tessera", 8)) return; /* the library's own lines are never told */
-  give_table(L, f);                               /* of a dump that was changed before */
+  if (!is_told_of(ar.source)) return;
+  give_table(L, f); /* of a dump that was changed before */
   bool done = !lua_getupvalue(L, f, 1) && !lua_dump(L, write_bytes, &dump) &&
               ts_tail_rewrite(&dump, &out);
   lua_settop(L, f);

@@ -129,6 +129,7 @@ bench: $(BIN)
 
 docs: $(BIN)
 	@$(BIN) scripts/docs.lua docs/operators.md
+	@$(BIN) scripts/docs_library.lua docs/library.md
 
 CLANG_FORMAT ?= clang-format-14
 format:
@@ -161,7 +162,7 @@ help:
 	@echo "make jit-speed  compile times and speed of generated kernels"
 	@echo "make rows-speed  operators over rows, in memory and in the cache"
 	@echo "make bench      measure beside the peers that are installed (DEV=cuda: on a GPU)"
-	@echo "make docs       write docs/operators.md from the operator table"
+	@echo "make docs       write docs/operators.md from the operator table, docs/library.md from lib/lua"
 	@echo "make layers     check the include direction"
 	@echo "make format     lay out the C files as .clang-format says (CLANG_FORMAT=clang-format-14)"
 	@echo "make install    PREFIX=/usr/local DESTDIR="

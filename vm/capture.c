@@ -11,6 +11,7 @@
 #include "vm/core/defer.h"
 #include "vm/capture_state.h"
 #include "vm/core/overlap.h"
+#include "vm/core/profile.h"
 #include "vm/write.h"
 
 TsGraph *ts_capture_graph(TsContext *c) { return c->capture ? c->capture->g : NULL; }
@@ -22,6 +23,7 @@ int ts_capture_begin(TsContext *c, const char *name) {
     free(k);
     return ts_error_memory(&c->err);
   }
+  k->work = ts_activity_begin_call(c, TS_ACTIVITY_capture, name);
   k->g = k->root;
   k->serial = k->root->since = c->next_id++;
   c->capture = k;
@@ -56,14 +58,16 @@ static void close_capture(TsContext *c) {
   free(k->memory);
   free(k->past);
   free(k->used);
+  ts_activity_end_call(k->work, NULL);
   free(k);
   c->capture = NULL;
 }
 
 void ts_capture_abort(TsContext *c) {
   if (!c->capture) return;
-  ts_capture_release(c->capture->root);
+  TsGraph *root = c->capture->root; /* holds tensors that closing looks at */
   close_capture(c);
+  ts_capture_release(root);
 }
 
 /* The place of the call, on the nodes that it makes. */

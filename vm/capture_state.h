@@ -1,7 +1,9 @@
-/* What the files of capture share: what a capture knows of tensors, of symbols and of their bytes. */
+/* What the files of capture share: what a capture knows of tensors, of symbols and of their bytes.
+ * */
 #ifndef TS_VM_CAPTURE_STATE_H
 #define TS_VM_CAPTURE_STATE_H
 
+#include "lib/activity.h"
 #include "vm/core/capture.h"
 
 /* A tensor from before, or the symbol of an argument, and its value at this point of the
@@ -22,8 +24,10 @@ typedef struct TsMemory {
   bool given;              /* to that region: the caller's */
   int param;               /* of the root, or -1 */
   uint64_t owner;          /* the tensor that is no view there, 0: none */
-  uint64_t changed;        /* when; symbols that know of it have that for an offset */
-  TsVal first, now;        /* its value when its first symbol was made, and at this point */
+  /* When, by the clock that numbers tensors: a symbol knows of it if its own number or its `known`
+   * is not before that. */
+  uint64_t changed;
+  TsVal first, now; /* its value when its first symbol was made, and at this point */
 } TsMemory;
 
 /* A value that the memory of number m had. */
@@ -42,6 +46,7 @@ struct TsCapture {
   int npast, cappast;
   TsVal *used; /* what was differentiated: its errors are those of the reverse pass */
   int nused, capused;
+  TsActivity *work;
   uint64_t serial; /* tells this capture's symbols from those of others */
 };
 

@@ -1,13 +1,15 @@
 /* Changes in place while a function is captured, of what others look at: a view, or what has views.
  *
  * A memory has a value, and its symbols are views of a value that it had: their nodes say which. A
- * change through a view makes a new value of the whole, by what undoes the view's nodes one after the
- * other (`put`), so that a part of a row becomes one slice_update. Symbols that know of older values
- * find out when they are next used: their nodes are entered once more over the new one (`again`).
+ * change through a view makes a new value of the whole, by what undoes the view's nodes one after
+ * the other (`put`), so that a part of a row becomes one slice_update. Symbols that know of older
+ * values find out when they are next used: their nodes are entered once more over the new one
+ * (`again`).
  *
  * Rejected: places among all elements, as the tape has them (vm/tape_write.c): a graph is compiled,
  * and a scatter by an index that only restates a slice is slow. */
 #include "vm/capture_state.h"
+#include "vm/write.h"
 
 #include <stdlib.h>
 
@@ -48,7 +50,8 @@ bool ts_capture_shows(const TsCapture *k, uint32_t m, TsVal v) {
   return false;
 }
 
-/* Whether n is a view as the caller's argument lies, whose strides nobody knows yet (vm/code/alias.c). */
+/* Whether n is a view as the caller's argument lies, whose strides nobody knows yet
+ * (vm/code/alias.c). */
 static bool may_copy(const TsCapture *k, uint32_t m, const TsNode *n) {
   bool argument = k->memory[m - 1].param >= 0 && !k->memory[m - 1].outside;
   bool bits = n->op == TS_OP_bitcast &&
@@ -79,12 +82,12 @@ static TsVal lost(TsContext *c, const char *what) {
 TsVal ts_capture_seen(TsContext *c, TsTensor *t) {
   TsCapture *k = c->capture;
   const TsMemory *m = ts_capture_memory(k, t);
-  uint64_t knows = t->id > (uint64_t)t->offset ? t->id : (uint64_t)t->offset;
+  uint64_t knows = t->id > t->known ? t->id : t->known;
   if (knows >= m->changed) return ts_graph_import(k->g, t->origin);
   k->g->b.failed = false;
   TsVal v = again(k, t->storage->version, t->origin);
   if (!v) return lost(c, "a view of a tensor that was changed in place is used");
-  if (m->home == k->g) t->origin = v, t->offset = (int64_t)m->changed;
+  if (m->home == k->g) t->origin = v, t->known = m->changed;
   return v;
 }
 
@@ -155,8 +158,10 @@ static TsVal undone(TsGraph *g, const TsNode *n, TsVal x, TsVal v) {
                     NULL);
   case TS_OP_real_view: return put_parts(b, v);
   case TS_OP_bitcast:
-    return ts_build(b, TS_OP_bitcast, TS_IN(v),
-                    TS_ATTRS({"dtype", ts_b_dtype((TsDtype)x->meta.dtype)}), NULL);
+    v = ts_build(b, TS_OP_bitcast, TS_IN(v),
+                 TS_ATTRS({"dtype", ts_b_dtype((TsDtype)x->meta.dtype)}), NULL);
+    if (v) v->node->bytes = true;
+    return v;
   default: return NULL;
   }
 }
@@ -170,7 +175,23 @@ static TsVal put(TsCapture *k, uint32_t m, TsVal view, TsVal v) {
   return v ? put(k, m, n->in[0], v) : NULL;
 }
 
+/* Whether elements of the view lie one over the other: all that an expansion shows. */
+static bool overlaps(const TsCapture *k, uint32_t m, TsVal v) {
+  int64_t all = ts_meta_numel(&v->meta);
+  for (; ts_node_is_view(v->node) && !was_value(k, m, v); v = v->node->in[0]) {
+    const TsNode *n = v->node;
+    if (ts_meta_numel(&v->meta) != all) return false;
+    bool wider = all > ts_meta_numel(&n->in[0]->meta);
+    if (wider && (n->op == TS_OP_expand || n->op == TS_OP_broadcast_to)) return true;
+    if (n->op == TS_OP_unfold && n->attr[1].i > n->attr[2].i && wider) return true;
+  }
+  return false;
+}
+
 TsVal ts_capture_put(TsContext *c, TsTensor *view, TsVal v) {
-  v = put(c->capture, view->storage->version, view->origin, v);
+  TsCapture *k = c->capture;
+  uint32_t m = view->storage->version;
+  v = put(k, m, view->origin, v);
+  if (!v && !c->err.code && overlaps(k, m, view->origin)) ts_write_refuse_overlap(c, view);
   return v ? v : lost(c, "a view is changed in place");
 }

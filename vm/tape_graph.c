@@ -200,23 +200,38 @@ static bool same_type(const TsMeta *a, const TsMeta *b) {
   return a->dtype == b->dtype && ts_meta_same_shape(a, b);
 }
 
-/* The call as nodes; false if it has to be an entry of its own: random numbers are those that
- * were drawn, and what depends on data has no type before it runs. */
-static bool emit_call(Back *b, const TsRecord *r, const TsVal *in, TsVal *out) {
+static bool is_there(const TsOutput *o) { return o->saved->storage->version == o->version; }
+
+/* A call that ran at once, by a row that is defined by others and has an adjoint of its own, which
+ * asks for what the call gave. */
+static bool stands_whole(const TsRecord *r) {
+  bool whole = ts_op_info(r->op)->cls == TS_CLASS_DIRECT &&
+               ts_adjoint_table[r->op] != ts_adjoint_compose;
+  for (int k = 0; k < r->nout && whole; k++) whole = is_there(&r->out[k]);
+  return whole;
+}
+
+/* The call as nodes: 1, or 0 if it has to be an entry of its own: random numbers are those that
+ * were drawn, what depends on data has no type before it runs, and what is differentiated as a
+ * whole has no node. What its steps define has no derivative of its own: -1. */
+static int emit_call(Back *b, const TsRecord *r, const TsVal *in, TsVal *out) {
   TsVal made[TS_MAX_VARIADIC];
+  const TsOpInfo *o = ts_op_info(r->op);
   int n = 0;
-  if (ts_op_info(r->op)->cls == TS_CLASS_RANDOM) return false;
+  if (o->cls == TS_CLASS_RANDOM || stands_whole(r)) return 0;
   bool fine = ts_graph_emit(b->g, r->op, r->nin, in, r->attr, made, &n) && n == r->nout;
   for (int i = 0; i < r->nout && fine; i++) {
     fine = same_type(&made[i]->meta, &r->out[i].saved->meta);
     out[i] = made[i];
   }
+  if (!fine && ts_class_composed(o->cls))
+    return b->g->b.failed ? -1
+                          : ts_error_set(&b->c->err, TS_ERR_value,
+                                         "%s: its steps have another type than it", o->name);
   if (!fine) ts_error_clear(&b->c->err);
   b->g->b.failed = false;
   return fine;
 }
-
-static bool is_there(const TsOutput *o) { return o->saved->storage->version == o->version; }
 
 /* An entry of its own. */
 static int enter_call(Back *b, const TsRecord *r, TsVal *in, TsVal *out) {
@@ -245,8 +260,9 @@ static int enter_record(Back *b, const TsRecord *r, TsVal *in, TsVal *out) {
     if (ts_graph_inline_run(b->g, r->graph, in, out, r->seed, r->stream)) return -1;
   } else if (r->kind == TS_RECORD_write || r->kind == TS_RECORD_look) {
     if (!(out[0] = ts_tape_emit(b->c, b->g, r, in))) return -1;
-  } else if (r->kind == TS_RECORD_custom || !emit_call(b, r, in, out)) {
-    return enter_call(b, r, in, out);
+  } else {
+    int as_nodes = r->kind == TS_RECORD_custom ? 0 : emit_call(b, r, in, out);
+    if (as_nodes <= 0) return as_nodes ? -1 : enter_call(b, r, in, out);
   }
   return enter_nodes(b, first);
 }

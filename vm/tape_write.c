@@ -327,6 +327,12 @@ static TsVal line(TsGraph *g, TsVal v) {
 static TsVal line_as(TsGraph *g, TsVal v, TsDtype d) {
   TsBuild *b = &g->b;
   if (!v || v->meta.dtype == d) return line(g, v);
+  if (!reads_as(d, (TsDtype)v->meta.dtype)) {
+    ts_build_fail(b, TS_ERR_value,
+                  "bitcast has no derivative: elements are written as %s and read as %s",
+                  ts_dtype_name((TsDtype)v->meta.dtype), ts_dtype_name(d));
+    return NULL;
+  }
   if (!ts_dtype_is(d, TS_KIND_C)) return line(g, ts_build1(b, TS_OP_real_view, v));
   TsVal part[2], pair = ts_build_reshape(b, v, (const int64_t[]){-1, 2}, 2);
   for (int i = 0; i < 2; i++)

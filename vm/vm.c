@@ -14,6 +14,7 @@
 #include "vm/core/exec.h"
 #include "vm/core/mapped.h"
 #include "vm/core/offload.h"
+#include "vm/core/profile.h"
 #include "vm/core/tape.h"
 #include "vm/core/trap.h"
 
@@ -25,7 +26,7 @@
 #define HANDLER_VIEW(name)      ts_view_##name
 #define HANDLER_KERNEL(name)    ts_exec_##name
 #define HANDLER_COMPOSE(name)   ts_exec_compose
-#define HANDLER_DIRECT(name)     ts_exec_##name
+#define HANDLER_DIRECT(name)    ts_exec_##name
 
 TsHandler *const ts_vm_handler[TS_OP_COUNT] = {
 #define OP(name, cls, ...) [TS_OP_##name] = HANDLER_##cls(name),
@@ -312,14 +313,12 @@ static int call_composed(TsCall *call, const TsOpInfo *o, int room, int *nout) {
   return failed;
 }
 
-int ts_vm_call(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr *attr,
-               int room, int *nout, TsTensor **out) {
+static int call_now(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr *attr,
+                    int room, int *nout, TsTensor **out) {
   TsMeta m;
   TsCall call = {.ctx = c, .op = op, .nin = nin, .nout = 1, .in = in, .out = out, .attr = attr};
   /* What does not run now would not hear of it. */
   bool later = c->capture || (c->watched && !c->inside);
-  if (c->autocast && (c->capture || !c->inside))
-    return ts_autocast_call(c, op, nin, in, attr, room, nout, out);
   if (later && ts_cpu_interrupted()) return ts_call_interrupted(c, op);
   if (c->capture) return ts_capture_call(c, op, nin, in, attr, room, nout, out);
   if (later && c->defer->call(&call)) return *nout = call.nout, 0;
@@ -333,6 +332,24 @@ int ts_vm_call(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr
   if (!composed) *nout = call.nout;
   if (failed) c->stream = stream;
   return failed;
+}
+
+/* As ts_vm_call, which it is part of. */
+static int call_recorded(TsContext *c, TsOp op, int nin, TsTensor *const *in,
+                         const TsAttr *attr, int room, int *nout, TsTensor **out) {
+  TsActivity *w = ts_activity_begin_call(c, TS_ACTIVITY_operator, ts_op_info(op)->name);
+  int failed = call_now(c, op, nin, in, attr, room, nout, out);
+  TsCall call = {
+      .ctx = c, .op = op, .nin = nin, .nout = failed ? 0 : *nout, .in = in, .out = out};
+  ts_activity_end_call(w, &call);
+  return failed;
+}
+
+int ts_vm_call(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr *attr,
+               int room, int *nout, TsTensor **out) {
+  if (c->autocast && (c->capture || !c->inside))
+    return ts_autocast_call(c, op, nin, in, attr, room, nout, out);
+  return (ts_activities ? call_recorded : call_now)(c, op, nin, in, attr, room, nout, out);
 }
 
 TsTensor *ts_vm_call1(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr *attr) {

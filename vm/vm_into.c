@@ -13,6 +13,7 @@
 #include "vm/core/mapped.h"
 #include "vm/core/offload.h"
 #include "vm/drive/optim.h"
+#include "vm/core/profile.h"
 #include "vm/core/tape.h"
 #include "vm/core/trap.h"
 #include "vm/write.h"
@@ -125,6 +126,7 @@ int ts_vm_call_out(TsContext *c, TsOp op, int nin, TsTensor *const *in, const Ts
                    int nout, TsTensor *const *out) {
   if (c->capture) return capture_out(c, op, nin, in, attr, nout, out);
   Into t;
+  TsActivity *w = ts_activity_begin_call(c, TS_ACTIVITY_operator, ts_op_info(op)->name);
   begin(&t, c, op, nin, in, attr, nout, out);
   int failed = make_ready(&t, false);
   if (!failed) {
@@ -133,6 +135,7 @@ int ts_vm_call_out(TsContext *c, TsOp op, int nin, TsTensor *const *in, const Ts
     ts_cpu_let_interrupts(held);
   }
   if (!failed && c->trap) failed = ts_trap_check(&t.call, false);
+  ts_activity_end_call(w, failed ? NULL : &t.call);
   close(&t);
   return failed ? -1 : 0;
 }
@@ -187,6 +190,7 @@ int ts_vm_together(TsContext *c, int n, const TsTogether *steps) {
   Into *t = n ? malloc(sizeof *t * (size_t)n) : NULL;
   if (!n) return 0;
   int failed = t ? 0 : ts_error_memory(&c->err), begun = 0;
+  TsActivity *w = ts_activity_begin_call(c, TS_ACTIVITY_operator, ts_op_info(steps->op)->name);
   while (begun < n && !failed) {
     const TsTogether *s = &steps[begun];
     Into *into = &t[begun++];
@@ -194,6 +198,7 @@ int ts_vm_together(TsContext *c, int n, const TsTogether *steps) {
     failed = make_ready(into, !ts_optim_groups(s->op));
   }
   if (!failed) failed = run_all(c, t, n);
+  ts_activity_end_call(w, NULL);
   while (begun > 0) close(&t[--begun]);
   free(t);
   return failed ? -1 : 0;
@@ -301,7 +306,7 @@ static TsRecord *begin_taped(TsContext *c, TsTensor *dst, TsTensor *src) {
   return NULL;
 }
 
-int ts_vm_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
+static int assign(TsContext *c, TsTensor *dst, TsTensor *src) {
   if (check_fit(c, &dst->meta, &src->meta)) return -1;
   TsDtype type = ts_tensor_dtype(dst);
   bool number = src->meta.weak && !src->storage->symbolic;
@@ -324,6 +329,14 @@ int ts_vm_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
   else
     ts_record_free(record);
   ts_tensor_unref(own);
+  return failed;
+}
+
+int ts_vm_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
+  TsActivity *w = ts_activity_begin_call(c, TS_ACTIVITY_operator, "assignment");
+  int failed = assign(c, dst, src);
+  TsCall call = {.op = TS_OP_COUNT, .nin = 1, .nout = 1, .in = &src, .out = &dst};
+  ts_activity_end_call(w, failed ? NULL : &call);
   return failed;
 }
 

@@ -5,7 +5,6 @@
 #include <math.h>
 
 static TsVal number(TsBuild *b, double v) { return b->number(b, v); }
-static TsVal op1(TsBuild *b, TsOp op, TsVal x) { return ts_build1(b, op, x); }
 
 static TsVal fma3(TsBuild *b, TsVal x, TsVal y, TsVal z) {
   return ts_build(b, TS_OP_fma, TS_IN(x, y, z), TS_NO_ATTRS, NULL);
@@ -36,7 +35,7 @@ int ts_adjoint_elu(TsAdjoint *a) {
   TsBuild *b = a->b;
   double alpha = a->attr[0].f;
   TsVal low = ts_build(b, TS_OP_clamp, TS_IN(a->in[0]), TS_ATTRS({"max", ts_b_f(0)}), NULL);
-  TsVal d = op1(b, TS_OP_exp, low);
+  TsVal d = ts_build1(b, TS_OP_exp, low);
   if (alpha != 1) {
     TsVal steep = ts_build2(b, TS_OP_gt, a->in[0], number(b, 0));
     d = ts_build_where(b, steep, number(b, 1), ts_build_scale(b, d, alpha));
@@ -59,7 +58,7 @@ int ts_adjoint_softplus(TsAdjoint *a) {
   TsBuild *b = a->b;
   double beta = a->attr[0].f, threshold = a->attr[1].f;
   TsVal x = a->in[0], u = beta == 1 ? x : ts_build_scale(b, x, beta);
-  TsVal d = op1(b, TS_OP_sigmoid, u);
+  TsVal d = ts_build1(b, TS_OP_sigmoid, u);
   if (threshold != INFINITY)
     d = ts_build_where(b, ts_build2(b, TS_OP_gt, u, number(b, threshold)), number(b, 1), d);
   return times(a, d);
@@ -68,8 +67,9 @@ int ts_adjoint_softplus(TsAdjoint *a) {
 /* t + x (1 - t^2) sigmoid(x), t = tanh(softplus(x)). */
 int ts_adjoint_mish(TsAdjoint *a) {
   TsBuild *b = a->b;
-  TsVal x = ts_common_wide(b, a->in[0]), t = op1(b, TS_OP_tanh, op1(b, TS_OP_softplus, x));
+  TsVal x = ts_common_wide(b, a->in[0]),
+        t = ts_build1(b, TS_OP_tanh, ts_build1(b, TS_OP_softplus, x));
   TsVal rest = fma3(b, ts_build_neg(b, t), t, number(b, 1));
-  TsVal slope = ts_build_mul(b, x, op1(b, TS_OP_sigmoid, x));
+  TsVal slope = ts_build_mul(b, x, ts_build1(b, TS_OP_sigmoid, x));
   return times(a, fma3(b, slope, rest, t));
 }

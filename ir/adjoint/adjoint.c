@@ -25,33 +25,6 @@ int ts_adjoint_compose(TsAdjoint *a) {
   TS_BUG("%s was not expanded before it was differentiated", ts_op_info(a->op)->name);
 }
 
-/* ---- short forms */
-TsVal ts_build_neg(TsBuild *b, TsVal x) { return ts_build1(b, TS_OP_neg, x); }
-TsVal ts_build_add(TsBuild *b, TsVal x, TsVal y) { return ts_build2(b, TS_OP_add, x, y); }
-TsVal ts_build_sub(TsBuild *b, TsVal x, TsVal y) { return ts_build2(b, TS_OP_sub, x, y); }
-TsVal ts_build_mul(TsBuild *b, TsVal x, TsVal y) { return ts_build2(b, TS_OP_mul, x, y); }
-TsVal ts_build_div(TsBuild *b, TsVal x, TsVal y) { return ts_build2(b, TS_OP_div, x, y); }
-
-TsVal ts_build_scale(TsBuild *b, TsVal x, double factor) {
-  return ts_build_mul(b, x, b->number(b, factor));
-}
-
-TsVal ts_build_where(TsBuild *b, TsVal cond, TsVal x, TsVal y) {
-  return ts_build(b, TS_OP_where, TS_IN(cond, x, y), TS_NO_ATTRS, NULL);
-}
-
-TsVal ts_build_zeros_like(TsBuild *b, TsVal x) { return ts_build1(b, TS_OP_zeros_like, x); }
-
-TsVal ts_build_conj(TsBuild *b, TsVal x) {
-  if (!x || !ts_dtype_is((TsDtype)b->meta(b, x)->dtype, TS_KIND_C)) return x;
-  return ts_build1(b, TS_OP_conj, x);
-}
-
-TsVal ts_build_expand(TsBuild *b, TsVal x, const int64_t *dim, int ndim) {
-  return ts_build(b, TS_OP_broadcast_to, TS_IN(x), TS_ATTRS({"shape", ts_b_ints(dim, ndim)}),
-                  NULL);
-}
-
 /* ---- fitting */
 static TsVal fit_shape(TsBuild *b, TsVal g, TsVal x) {
   TsMeta mg = *b->meta(b, g), mx = *b->meta(b, x);

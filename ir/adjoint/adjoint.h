@@ -63,7 +63,8 @@ typedef struct TsTapeEntry {
   const TsAttr *attr;
   TsAdjointFn *adjoint; /* instead of the row's, for calls that are no rows; or NULL */
   void *arg;
-  int line; /* for messages: what the caller's where() understands */
+  int line;   /* for messages: what the caller's where() understands */
+  bool bytes; /* see TsNode */
 } TsTapeEntry;
 
 typedef struct TsReverse {
@@ -96,7 +97,7 @@ int ts_adjoint_by_definition(TsAdjoint *a, TsComposeFn *definition);
 int ts_vjp(TsBuild *b, TsOp op, int nin, int ngrad, const TsVal *in, const TsAttr *attr,
            const TsVal *second, TsVal *grad_in);
 
-/* ---- short forms for adjoints; every one passes NULL (a failed emit) through */
+/* ---- short forms for adjoints */
 static inline TsVal ts_input(const TsAdjoint *a, int i) { return i < a->nin ? a->in[i] : NULL; }
 static inline bool ts_wanted(const TsAdjoint *a, int i) { return i < a->nin && a->wanted[i]; }
 /* Wanted, and not the same value as an earlier input: for adjoints that ask for the whole
@@ -106,16 +107,5 @@ static inline bool ts_wanted_once(const TsAdjoint *a, int i) {
     if (a->wanted[k] && a->in[k] == a->in[i]) return false;
   return a->wanted[i];
 }
-TsVal ts_build_neg(TsBuild *b, TsVal x);
-TsVal ts_build_add(TsBuild *b, TsVal x, TsVal y);
-TsVal ts_build_sub(TsBuild *b, TsVal x, TsVal y);
-TsVal ts_build_mul(TsBuild *b, TsVal x, TsVal y);
-TsVal ts_build_div(TsBuild *b, TsVal x, TsVal y);
-TsVal ts_build_scale(TsBuild *b, TsVal x, double factor); /* x * factor */
-TsVal ts_build_where(TsBuild *b, TsVal cond, TsVal x, TsVal y);
-TsVal ts_build_zeros_like(TsBuild *b, TsVal x);
-/* The conjugate of a complex x; x itself otherwise. */
-TsVal ts_build_conj(TsBuild *b, TsVal x);
-TsVal ts_build_expand(TsBuild *b, TsVal x, const int64_t *dim, int ndim); /* broadcast_to */
 
 #endif

@@ -13,7 +13,6 @@ int ts_adjoint_gate(TsAdjoint *a) {
 }
 
 static TsVal number(TsBuild *b, double v) { return b->number(b, v); }
-static TsVal op1(TsBuild *b, TsOp op, TsVal x) { return ts_build1(b, op, x); }
 
 static TsVal fma3(TsBuild *b, TsVal x, TsVal y, TsVal z) {
   return ts_build(b, TS_OP_fma, TS_IN(x, y, z), TS_NO_ATTRS, NULL);
@@ -25,7 +24,7 @@ static TsVal gated(TsBuild *b, TsVal s, TsVal slope) {
   return ts_build_mul(b, s, fma3(b, slope, rest, number(b, 1)));
 }
 
-static TsVal silu(TsBuild *b, TsVal x) { return gated(b, op1(b, TS_OP_sigmoid, x), x); }
+static TsVal silu(TsBuild *b, TsVal x) { return gated(b, ts_build1(b, TS_OP_sigmoid, x), x); }
 
 /* gelu_tanh is x sigmoid(v), v = 2 sqrt(2/pi) (x + 0.044715 x^3). Beyond +-64 it is 0 or
  * 1 in every type; the limit keeps the cube finite. */
@@ -33,16 +32,16 @@ static TsVal gelu_tanh(TsBuild *b, TsVal x) {
   double c1 = 2 * sqrt(2 / M_PI), c3 = c1 * 0.044715;
   x = ts_build(b, TS_OP_clamp, TS_IN(x), TS_ATTRS({"min", ts_b_f(-64)}, {"max", ts_b_f(64)}),
                NULL);
-  TsVal x2 = op1(b, TS_OP_square, x);
+  TsVal x2 = ts_build1(b, TS_OP_square, x);
   TsVal v = ts_build_mul(b, x, fma3(b, x2, number(b, c3), number(b, c1)));
   TsVal slope = ts_build_mul(b, x, fma3(b, x2, number(b, 3 * c3), number(b, c1)));
-  return gated(b, op1(b, TS_OP_sigmoid, v), slope);
+  return gated(b, ts_build1(b, TS_OP_sigmoid, v), slope);
 }
 
 /* Phi(x) + x phi(x), Phi from erfc, which is accurate in the tail. */
 static TsVal gelu_erf(TsBuild *b, TsVal x) {
-  TsVal phi = op1(b, TS_OP_exp, ts_build_scale(b, op1(b, TS_OP_square, x), -0.5));
-  TsVal tail = op1(b, TS_OP_erfc, ts_build_scale(b, x, -M_SQRT1_2));
+  TsVal phi = ts_build1(b, TS_OP_exp, ts_build_scale(b, ts_build1(b, TS_OP_square, x), -0.5));
+  TsVal tail = ts_build1(b, TS_OP_erfc, ts_build_scale(b, x, -M_SQRT1_2));
   phi = ts_build_mul(b, ts_build_scale(b, phi, M_2_SQRTPI * M_SQRT1_2 / 2), x);
   return fma3(b, tail, number(b, 0.5), phi);
 }

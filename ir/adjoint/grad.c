@@ -17,7 +17,8 @@ TsTapeEntry ts_graph_entry(const TsNode *n, TsVal *out) {
                    .in = n->in,
                    .out = out,
                    .attr = n->attr,
-                   .line = n->line};
+                   .line = n->line,
+                   .bytes = n->bytes};
   if (n->op >= TS_OP_COUNT) {
     t.adjoint = ts_adjoint_node[n->op - TS_OP_COUNT];
     t.arg = (void *)(uintptr_t)n;

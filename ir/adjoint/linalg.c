@@ -295,8 +295,8 @@ int ts_adjoint_eigvals(TsAdjoint *a) {
   return 0;
 }
 
-/* With p the pseudoinverse of a constant rank, dp = -p da p + p p^H da^H (1 - a p) + (1 - p a) da^H p^H p
- * (G. H. Golub and V. Pereyra, "The differentiation of pseudo-inverses", 1973). */
+/* With p the pseudoinverse of a constant rank, dp = -p da p + p p^H da^H (1 - a p) + (1 - p a) da^H
+ * p^H p (G. H. Golub and V. Pereyra, "The differentiation of pseudo-inverses", 1973). */
 int ts_adjoint_pinv(TsAdjoint *a) {
   TsBuild *b = a->b;
   bool hermitian = a->attr[1].i;

@@ -16,6 +16,7 @@ typedef struct Slot {
   Part *part, **end; /* in the order in which they arrived */
   int npart, line;   /* of the first of them */
   bool active;       /* depends on an x */
+  bool bits;         /* no float, but made of the bytes of one that does */
   bool held;
   int maker; /* the first entry that gives it, from 1 */
 } Slot;
@@ -51,6 +52,17 @@ static bool differentiable(TsBuild *b, TsVal v) {
   return ts_dtype_is((TsDtype)b->meta(b, v)->dtype, TS_KIND_F | TS_KIND_C);
 }
 
+/* Whole numbers that are a float's bytes have no slope. Where they were changed in place the float has
+ * none either, though it depends on what it was: its gradient is an error, and no silent zero. Whether
+ * the entry gives one. */
+static bool mark_bits(Map *m, const TsReverse *r, const TsTapeEntry *t, bool active) {
+  bool bits = active && t->op == TS_OP_bitcast;
+  for (int k = 0; k < t->nin && !bits; k++) bits = t->in[k] && find(m, t->in[k])->bits;
+  for (int k = 0; bits && k < t->nout; k++)
+    if (t->out[k] && !differentiable(r->b, t->out[k])) enter(m, t->out[k])->bits = true;
+  return bits && t->bytes;
+}
+
 /* Marks what depends on x. Integers and truth values carry no derivative. A builder that
  * interns gives one value for equal calls, so several entries may stand for one call: the
  * first of them does, since all that reads the value comes behind it, and the value's gradient
@@ -62,6 +74,7 @@ static void mark(Map *m, const TsReverse *r) {
     const TsTapeEntry *t = &r->tape[i];
     bool active = false;
     for (int k = 0; k < t->nin && !active; k++) active = t->in[k] && find(m, t->in[k])->active;
+    if (mark_bits(m, r, t, active)) active = true;
     for (int k = 0; active && k < t->nout; k++) {
       if (!t->out[k] || !differentiable(r->b, t->out[k]) || find(m, t->out[k])->held) continue;
       Slot *s = enter(m, t->out[k]);
@@ -136,7 +149,7 @@ static int run_adjoint(TsReverse *r, Map *m, const TsTapeEntry *t, TsAdjoint *a,
   for (int k = 0; k < t->nin; k++) {
     wanted[k] = t->in[k] && find(m, t->in[k])->active && differentiable(r->b, t->in[k]);
     grad_in[k] = NULL;
-    any |= wanted[k];
+    any |= wanted[k] || (t->bytes && t->in[k] && find(m, t->in[k])->bits);
   }
   if (!any) return 0;
   TsAdjointFn *fn = t->adjoint ? t->adjoint : ts_adjoint_table[t->op];

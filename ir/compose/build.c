@@ -12,7 +12,7 @@
 #define ENTRY_VIEW(name)
 #define ENTRY_KERNEL(name)
 #define ENTRY_COMPOSE(name) [TS_OP_##name] = ts_compose_##name,
-#define ENTRY_DIRECT(name)   ENTRY_COMPOSE(name)
+#define ENTRY_DIRECT(name)  ENTRY_COMPOSE(name)
 
 TsComposeFn *const ts_compose_table[TS_OP_COUNT] = {
 #define OP(name, cls, ...) ENTRY_##cls(name)
@@ -64,7 +64,7 @@ static int casts(TsCompose *k, TsVal *in, TsDtype *result) {
   return b->failed ? -1 : 0;
 }
 
-int ts_compose(TsCompose *k) {
+static int compose(TsCompose *k) {
   TsVal in[TS_MAX_IN];
   TsDtype result = TS_DT_none;
   bool other = needs_casts(k);
@@ -77,6 +77,12 @@ int ts_compose(TsCompose *k) {
     if (k->b->meta(k->b, k->out[i])->dtype != result)
       k->out[i] = ts_build_cast(k->b, k->out[i], result);
   return k->b->failed ? -1 : 0;
+}
+
+int ts_compose(TsCompose *k) {
+  int failed = compose(k);
+  if (failed) ts_op_error_of(k->b->err, ts_op_info(k->op)->name);
+  return failed;
 }
 
 static void set_attr(TsAttr *attr, const TsOpInfo *o, const TsBuildAttr *a) {
@@ -107,6 +113,32 @@ TsVal ts_build1(TsBuild *b, TsOp op, TsVal x) {
 
 TsVal ts_build2(TsBuild *b, TsOp op, TsVal x, TsVal y) {
   return ts_build(b, op, TS_IN(x, y), TS_NO_ATTRS, NULL);
+}
+
+TsVal ts_build_neg(TsBuild *b, TsVal x) { return ts_build1(b, TS_OP_neg, x); }
+TsVal ts_build_add(TsBuild *b, TsVal x, TsVal y) { return ts_build2(b, TS_OP_add, x, y); }
+TsVal ts_build_sub(TsBuild *b, TsVal x, TsVal y) { return ts_build2(b, TS_OP_sub, x, y); }
+TsVal ts_build_mul(TsBuild *b, TsVal x, TsVal y) { return ts_build2(b, TS_OP_mul, x, y); }
+TsVal ts_build_div(TsBuild *b, TsVal x, TsVal y) { return ts_build2(b, TS_OP_div, x, y); }
+
+TsVal ts_build_scale(TsBuild *b, TsVal x, double factor) {
+  return ts_build_mul(b, x, b->number(b, factor));
+}
+
+TsVal ts_build_where(TsBuild *b, TsVal cond, TsVal x, TsVal y) {
+  return ts_build(b, TS_OP_where, TS_IN(cond, x, y), TS_NO_ATTRS, NULL);
+}
+
+TsVal ts_build_zeros_like(TsBuild *b, TsVal x) { return ts_build1(b, TS_OP_zeros_like, x); }
+
+TsVal ts_build_conj(TsBuild *b, TsVal x) {
+  if (!x || !ts_dtype_is((TsDtype)b->meta(b, x)->dtype, TS_KIND_C)) return x;
+  return ts_build1(b, TS_OP_conj, x);
+}
+
+TsVal ts_build_expand(TsBuild *b, TsVal x, const int64_t *dim, int ndim) {
+  return ts_build(b, TS_OP_broadcast_to, TS_IN(x), TS_ATTRS({"shape", ts_b_ints(dim, ndim)}),
+                  NULL);
 }
 
 TsVal ts_build_reshape(TsBuild *b, TsVal x, const int64_t *dim, int ndim) {
@@ -143,6 +175,11 @@ int ts_build_fail(TsBuild *b, TsErrorCode code, const char *format, ...) {
   va_end(ap);
   b->failed = true;
   return ts_error_set(b->err, code, "%s", text);
+}
+
+int ts_compose_finish(TsCompose *k, TsVal v) {
+  k->out[0] = v;
+  return k->b->failed ? -1 : 0;
 }
 
 int ts_compose_axis(TsCompose *k, int64_t axis, int ndim) {

@@ -81,13 +81,26 @@ static inline TsAttr ts_b_floats(const double *v, int n) {
   return (TsAttr){.type = TS_ATTR_floats, .n = n, .floats = v};
 }
 
-/* Frequent operators. */
+/* Frequent operators; every one passes NULL (a failed emit) through. */
+TsVal ts_build_neg(TsBuild *b, TsVal x);
+TsVal ts_build_add(TsBuild *b, TsVal x, TsVal y);
+TsVal ts_build_sub(TsBuild *b, TsVal x, TsVal y);
+TsVal ts_build_mul(TsBuild *b, TsVal x, TsVal y);
+TsVal ts_build_div(TsBuild *b, TsVal x, TsVal y);
+TsVal ts_build_scale(TsBuild *b, TsVal x, double factor); /* x * factor */
+TsVal ts_build_where(TsBuild *b, TsVal cond, TsVal x, TsVal y);
+TsVal ts_build_zeros_like(TsBuild *b, TsVal x);
+/* The conjugate of a complex x; x itself otherwise. */
+TsVal ts_build_conj(TsBuild *b, TsVal x);
+TsVal ts_build_expand(TsBuild *b, TsVal x, const int64_t *dim, int ndim); /* broadcast_to */
 TsVal ts_build_reshape(TsBuild *b, TsVal x, const int64_t *dim, int ndim);
 TsVal ts_build_permute(TsBuild *b, TsVal x, const int64_t *perm, int n);
 TsVal ts_build_narrow(TsBuild *b, TsVal x, int axis, int64_t start, int64_t length);
 TsVal ts_build_cast(TsBuild *b, TsVal x, TsDtype d);
 TsVal ts_build_sum(TsBuild *b, TsVal x, const int64_t *axis, int naxis, bool keepdims);
 
+/* A definition's only result, and its return value. */
+int ts_compose_finish(TsCompose *k, TsVal v);
 /* A negative axis counts from the end of ndim axes; -1 after the failure. */
 int ts_compose_axis(TsCompose *k, int64_t axis, int ndim);
 /* A size that elements say, which only a call that computes at once knows: others are told

@@ -16,12 +16,6 @@ typedef struct Scheme {
   int64_t method, boundary;
 } Scheme;
 
-static TsVal add(TsBuild *b, TsVal x, TsVal y) { return ts_build2(b, TS_OP_add, x, y); }
-static TsVal sub(TsBuild *b, TsVal x, TsVal y) { return ts_build2(b, TS_OP_sub, x, y); }
-static TsVal scaled(TsBuild *b, TsVal x, double s) {
-  return ts_build2(b, TS_OP_mul, x, b->number(b, s));
-}
-
 static TsVal rolled(TsBuild *b, TsVal f, int axis, int64_t shift) {
   int64_t a = axis;
   return ts_build(b, TS_OP_roll, TS_IN(f),
@@ -39,8 +33,9 @@ static TsVal joined(TsBuild *b, TsVal x, TsVal y, TsVal z, int axis) {
 /* Weighted sum of the elements i, i+d, i+2d, ... along axis. */
 static TsVal one_sided(TsBuild *b, TsVal f, int axis, int64_t i, int64_t d, const double *w,
                        int n) {
-  TsVal s = scaled(b, at(b, f, axis, i), w[0]);
-  for (int j = 1; j < n; j++) s = add(b, s, scaled(b, at(b, f, axis, i + j * d), w[j]));
+  TsVal s = ts_build_scale(b, at(b, f, axis, i), w[0]);
+  for (int j = 1; j < n; j++)
+    s = ts_build_add(b, s, ts_build_scale(b, at(b, f, axis, i + j * d), w[j]));
   return s;
 }
 
@@ -57,14 +52,16 @@ static TsVal difference(Scheme s, TsVal f, int axis, int order, double h) {
     lo = ts_build_narrow(b, f, axis, 0, n - 2), hi = ts_build_narrow(b, f, axis, 2, n - 2);
     mid = ts_build_narrow(b, f, axis, 1, n - 2);
   }
-  TsVal inner = order == 1 ? sub(b, hi, lo) : add(b, sub(b, hi, scaled(b, mid, 2)), lo);
-  inner = scaled(b, inner, unit);
+  TsVal inner = order == 1
+                    ? ts_build_sub(b, hi, lo)
+                    : ts_build_add(b, ts_build_sub(b, hi, ts_build_scale(b, mid, 2)), lo);
+  inner = ts_build_scale(b, inner, unit);
   if (s.boundary == PERIODIC) return inner;
   double end = order == 1 ? 1 / h : unit;
   int terms = order == 1 ? 3 : 4;
   TsVal begin = one_sided(b, f, axis, 0, 1, order == 1 ? first : second, terms);
   TsVal stop = one_sided(b, f, axis, n - 1, -1, order == 1 ? first_end : second, terms);
-  return joined(b, scaled(b, begin, end), inner, scaled(b, stop, end), axis);
+  return joined(b, ts_build_scale(b, begin, end), inner, ts_build_scale(b, stop, end), axis);
 }
 
 /* (2 pi / (n h)) * (0, 1, .., n/2) along axis, shaped to broadcast. */
@@ -74,13 +71,13 @@ static TsVal wave_numbers(TsBuild *b, TsDtype d, int64_t n, int axis, int ndim, 
                      TS_ATTRS({"start", ts_b_f((double)(n / 2 + 1))}, {"dtype", ts_b_dtype(d)}),
                      NULL);
   for (int i = 0; i < ndim; i++) dim[i] = i == axis ? n / 2 + 1 : 1;
-  return scaled(b, ts_build_reshape(b, k, dim, ndim), 2 * M_PI / ((double)n * h));
+  return ts_build_scale(b, ts_build_reshape(b, k, dim, ndim), 2 * M_PI / ((double)n * h));
 }
 
 /* 1 everywhere but 0 at the last of n/2 + 1 terms. */
 static TsVal without_nyquist(TsBuild *b, TsVal k, int64_t n, int axis) {
   TsVal head = ts_build_narrow(b, k, axis, 0, n / 2);
-  TsVal last = scaled(b, ts_build_narrow(b, k, axis, n / 2, 1), 0);
+  TsVal last = ts_build_scale(b, ts_build_narrow(b, k, axis, n / 2, 1), 0);
   return ts_build(b, TS_OP_concat, TS_IN(head, last), TS_ATTRS({"axis", ts_b_int(axis)}), NULL);
 }
 
@@ -90,7 +87,7 @@ static TsVal spectral(TsBuild *b, TsVal f, int axis, int order, double h) {
   TsDtype d = m.dtype == TS_DT_f64 ? TS_DT_f64 : TS_DT_f32;
   TsVal k = wave_numbers(b, d, n, axis, m.ndim, h);
   if (order == 1 && n % 2 == 0) k = without_nyquist(b, k, n, axis);
-  TsVal zero = scaled(b, k, 0), factor;
+  TsVal zero = ts_build_scale(b, k, 0), factor;
   if (order == 1)
     factor = ts_build2(b, TS_OP_complex, zero, k);
   else
@@ -127,11 +124,6 @@ static int check_spacing(TsCompose *k, const TsAttr *a, int n) {
                        ts_op_info(k->op)->name, a->n, n);
 }
 
-static int finish(TsCompose *k, TsVal v) {
-  k->out[0] = v;
-  return k->b->failed ? -1 : 0;
-}
-
 int ts_compose_d(TsCompose *k) {
   const TsAttr *a = k->attr;
   const TsMeta *m = k->b->meta(k->b, k->in[0]);
@@ -144,7 +136,7 @@ int ts_compose_d(TsCompose *k) {
     return ts_build_fail(k->b, TS_ERR_value, "d: order must be 1 or 2, not %lld",
                          (long long)a[2].i);
   Scheme s = {k->b, a[3].i, a[4].i};
-  return finish(k, derivative(s, k->in[0], (int)axis, (int)a[2].i, a[1].f));
+  return ts_compose_finish(k, derivative(s, k->in[0], (int)axis, (int)a[2].i, a[1].f));
 }
 
 static TsVal part(TsBuild *b, TsVal v, int64_t i) {
@@ -169,9 +161,9 @@ int ts_compose_divergence(TsCompose *k) {
   TsVal sum = NULL;
   for (int i = 0; i < n; i++) {
     TsVal d = derivative(s, part(k->b, k->in[0], i), i, 1, spacing(&k->attr[0], i));
-    sum = i ? add(k->b, sum, d) : d;
+    sum = i ? ts_build_add(k->b, sum, d) : d;
   }
-  return finish(k, sum);
+  return ts_compose_finish(k, sum);
 }
 
 int ts_compose_curl(TsCompose *k) {
@@ -181,11 +173,11 @@ int ts_compose_curl(TsCompose *k) {
   const TsAttr *h = &k->attr[0];
   TsVal v = k->in[0];
 #define D(component, axis) derivative(s, part(b, v, component), axis, 1, spacing(h, axis))
-  if (b->meta(b, v)->ndim == 3) return finish(k, sub(b, D(1, 0), D(0, 1)));
-  TsVal x = sub(b, D(2, 1), D(1, 2)), y = sub(b, D(0, 2), D(2, 0)),
-        z = sub(b, D(1, 0), D(0, 1));
+  if (b->meta(b, v)->ndim == 3) return ts_compose_finish(k, ts_build_sub(b, D(1, 0), D(0, 1)));
+  TsVal x = ts_build_sub(b, D(2, 1), D(1, 2)), y = ts_build_sub(b, D(0, 2), D(2, 0)),
+        z = ts_build_sub(b, D(1, 0), D(0, 1));
 #undef D
-  return finish(k, ts_build(b, TS_OP_stack, TS_IN(x, y, z), TS_NO_ATTRS, NULL));
+  return ts_compose_finish(k, ts_build(b, TS_OP_stack, TS_IN(x, y, z), TS_NO_ATTRS, NULL));
 }
 
 int ts_compose_laplacian(TsCompose *k) {
@@ -206,9 +198,9 @@ int ts_compose_laplacian(TsCompose *k) {
       return ts_build_fail(b, TS_ERR_index, "laplacian: axis %lld is out of range for %s",
                            (long long)axis, ts_meta_text(m, text));
     TsVal d = derivative(s, k->in[0], (int)axis, 2, spacing(&k->attr[0], i));
-    sum = i ? add(b, sum, d) : d;
+    sum = i ? ts_build_add(b, sum, d) : d;
   }
-  return finish(k, sum);
+  return ts_compose_finish(k, sum);
 }
 
 /* ---- the trapezoidal rule */
@@ -232,7 +224,7 @@ static TsVal distances(TsCompose *k, TsVal x, const TsMeta *y, int axis) {
   }
   bool line = m->ndim == 1;
   int64_t dim[TS_MAX_RANK];
-  TsVal d = sub(b, all_but(b, x, at, true), all_but(b, x, at, false));
+  TsVal d = ts_build_sub(b, all_but(b, x, at, true), all_but(b, x, at, false));
   if (!line || b->failed) return d;
   for (int i = 0; i < y->ndim; i++) dim[i] = i == axis ? b->meta(b, d)->dim[0] : 1;
   return ts_build_reshape(b, d, dim, y->ndim);
@@ -244,9 +236,9 @@ int ts_compose_trapezoid(TsCompose *k) {
   TsVal x = k->nin > 1 ? k->in[1] : NULL;
   int64_t axis = ts_compose_axis(k, k->attr[1].i, y.ndim);
   if (axis < 0) return -1;
-  TsVal both =
-      add(b, all_but(b, k->in[0], (int)axis, true), all_but(b, k->in[0], (int)axis, false));
+  TsVal both = ts_build_add(b, all_but(b, k->in[0], (int)axis, true),
+                            all_but(b, k->in[0], (int)axis, false));
   if (x) both = ts_build2(b, TS_OP_mul, both, distances(k, x, &y, (int)axis));
-  return finish(k,
-                scaled(b, ts_build_sum(b, both, &axis, 1, false), x ? 0.5 : k->attr[0].f / 2));
+  return ts_compose_finish(
+      k, ts_build_scale(b, ts_build_sum(b, both, &axis, 1, false), x ? 0.5 : k->attr[0].f / 2));
 }

@@ -26,17 +26,55 @@ int ts_compose_exponential(TsCompose *k) {
   return b->failed ? -1 : 0;
 }
 
+/* Whether a weight is negative or NaN, as a whole number. */
+static TsVal any_bad(TsBuild *b, TsVal w) {
+  TsVal good = ts_build2(b, TS_OP_ge, w, b->number(b, 0));
+  TsVal bad = ts_build1(b, TS_OP_any, ts_build1(b, TS_OP_logical_not, good));
+  return ts_build_cast(b, bad, TS_DT_i64);
+}
+
+static int need_weights(TsBuild *b, TsVal w) {
+  TsVal bad = any_bad(b, w);
+  int64_t any = 0;
+  if (b->failed || b->whole(b, bad, &any)) return -1;
+  return any ? ts_build_fail(b, TS_ERR_value, "multinomial: a weight is negative, or NaN") : 0;
+}
+
+/* What was drawn, while nothing is computed: bad weights are a place that is out of range then. */
+static TsVal guarded(TsBuild *b, TsVal w, TsVal drawn) {
+  const int64_t one = 1;
+  TsVal zero =
+      ts_build(b, TS_OP_zeros, 0, NULL,
+               TS_ATTRS({"shape", ts_b_ints(&one, 1)}, {"dtype", ts_b_dtype(TS_DT_i64)}), NULL);
+  return ts_build2(b, TS_OP_add, drawn, ts_build2(b, TS_OP_take, zero, any_bad(b, w)));
+}
+
+static int need_count(TsBuild *b, const TsMeta *m, int64_t count, bool again) {
+  char text[TS_META_TEXT];
+  if (m->ndim < 1)
+    return ts_build_fail(b, TS_ERR_shape,
+                         "multinomial: weights [.., classes] are needed, not %s",
+                         ts_meta_text(m, text));
+  if (count < 0)
+    return ts_build_fail(b, TS_ERR_value, "multinomial: count = %lld is negative",
+                         (long long)count);
+  if (again || count <= m->dim[m->ndim - 1]) return 0;
+  ts_build_fail(
+      b, TS_ERR_value,
+      "multinomial: count = %lld is more than the %lld classes of %s, each of which is "
+      "drawn once",
+      (long long)count, (long long)m->dim[m->ndim - 1], ts_meta_text(m, text));
+  return ts_error_hint(b->err, "replacement = true draws them again");
+}
+
 /* Without replacement: the first to come of exponential waiting times with the weights as rates. */
 int ts_compose_multinomial(TsCompose *k) {
   TsBuild *b = k->b;
   TsVal w = k->in[0], out[2] = {NULL}, zero = b->number(b, 0);
   TsMeta m = *b->meta(b, w);
   int64_t count = k->attr[0].i;
-  char text[TS_META_TEXT];
-  if (m.ndim < 1 || count < 0 || (!k->attr[1].i && count > m.dim[m.ndim - 1]))
-    return ts_build_fail(b, TS_ERR_value, "multinomial: %lld of %s", (long long)count,
-                         ts_meta_text(&m, text));
-  if (k->attr[1].i) {
+  if (need_count(b, &m, count, k->attr[1].i) || (b->whole && need_weights(b, w))) return -1;
+  if (k->attr[1].i) { /* captured bad weights are found by their logarithms */
     k->out[0] = ts_build(
         b, TS_OP_categorical, TS_IN(ts_build1(b, TS_OP_log, w)),
         TS_ATTRS({"count", ts_b_int(count)}, {"seed", k->attr[2]}, {"stream", k->attr[3]}),
@@ -52,35 +90,27 @@ int ts_compose_multinomial(TsCompose *k) {
                   TS_NO_ATTRS, NULL);
   ts_build(b, TS_OP_topk, TS_IN(wait),
            TS_ATTRS({"k", ts_b_int(count)}, {"largest", ts_b_bool(false)}), out);
-  k->out[0] = out[1];
+  k->out[0] = b->whole ? out[1] : guarded(b, k->in[0], out[1]);
   return b->failed ? -1 : 0;
 }
 
 /* ---- gamma: d v of the first v = (1 + c n)^3 that is accepted, n normal */
 enum { TRIES = 8 };
 
-static TsVal op1(TsBuild *b, TsOp op, TsVal x) { return ts_build1(b, op, x); }
-static TsVal op2(TsBuild *b, TsOp op, TsVal x, TsVal y) { return ts_build2(b, op, x, y); }
-static TsVal mul(TsBuild *b, TsVal x, TsVal y) { return op2(b, TS_OP_mul, x, y); }
-static TsVal add(TsBuild *b, TsVal x, TsVal y) { return op2(b, TS_OP_add, x, y); }
-
-static TsVal where(TsBuild *b, TsVal cond, TsVal x, TsVal y) {
-  return ts_build(b, TS_OP_where, TS_IN(cond, x, y), TS_NO_ATTRS, NULL);
-}
-
 /* log(1 - u) of the uniform numbers at .. + [start, start + n). */
 static TsVal logs(TsBuild *b, TsVal u, int64_t start, int64_t n) {
   int axis = b->failed ? 0 : b->meta(b, u)->ndim - 1;
   TsVal part = ts_build_narrow(b, u, axis, start, n);
-  return op1(b, TS_OP_log1p, op1(b, TS_OP_neg, part));
+  return ts_build1(b, TS_OP_log1p, ts_build1(b, TS_OP_neg, part));
 }
 
 static TsVal normals(TsBuild *b, TsVal u) {
   int axis = b->failed ? 0 : b->meta(b, u)->ndim - 1;
-  TsVal radius = op1(b, TS_OP_sqrt, mul(b, logs(b, u, 0, TRIES), b->number(b, -2)));
-  TsVal turn =
-      mul(b, ts_build_narrow(b, u, axis, TRIES, TRIES), b->number(b, 6.283185307179586));
-  return mul(b, radius, op1(b, TS_OP_cos, turn));
+  TsVal radius =
+      ts_build1(b, TS_OP_sqrt, ts_build_mul(b, logs(b, u, 0, TRIES), b->number(b, -2)));
+  TsVal turn = ts_build_mul(b, ts_build_narrow(b, u, axis, TRIES, TRIES),
+                            b->number(b, 6.283185307179586));
+  return ts_build_mul(b, radius, ts_build1(b, TS_OP_cos, turn));
 }
 
 static TsVal gamma_of(TsCompose *k, TsVal shape, const TsAttr *seed) {
@@ -99,32 +129,37 @@ static TsVal gamma_of(TsCompose *k, TsVal shape, const TsAttr *seed) {
                               {"dtype", ts_b_dtype((TsDtype)m.dtype)}, {"seed", seed[0]},
                               {"stream", seed[1]}),
                      NULL);
-  shape = ts_build(b, TS_OP_unsqueeze, TS_IN(op1(b, TS_OP_stop_gradient, shape)),
+  shape = ts_build(b, TS_OP_unsqueeze, TS_IN(ts_build1(b, TS_OP_stop_gradient, shape)),
                    TS_ATTRS({"axis", ts_b_int(-1)}), NULL);
-  TsVal fits = op2(b, TS_OP_gt, shape, zero), small = op2(b, TS_OP_lt, shape, one);
-  TsVal a = where(b, fits, shape, one), n = normals(b, u);
-  TsVal d = add(b, where(b, small, add(b, a, one), a), b->number(b, -1.0 / 3));
-  TsVal v = mul(b, n, op1(b, TS_OP_rsqrt, mul(b, d, b->number(b, 9))));
-  v = add(b, v, one);
-  TsVal some = op2(b, TS_OP_gt, v, zero), cube = mul(b, mul(b, v, v), v);
-  TsVal log_cube = mul(b, op1(b, TS_OP_log, where(b, some, v, one)), b->number(b, 3));
-  TsVal limit = add(b, op2(b, TS_OP_sub, one, cube), log_cube);
-  limit = add(b, mul(b, mul(b, n, n), b->number(b, 0.5)), mul(b, d, limit));
-  TsVal taken = op2(b, TS_OP_lt, logs(b, u, 2 * TRIES, TRIES), limit);
-  taken = op2(b, TS_OP_logical_and, taken, some);
+  TsVal fits = ts_build2(b, TS_OP_gt, shape, zero), small = ts_build2(b, TS_OP_lt, shape, one);
+  TsVal a = ts_build_where(b, fits, shape, one), n = normals(b, u);
+  TsVal d = ts_build_add(b, ts_build_where(b, small, ts_build_add(b, a, one), a),
+                         b->number(b, -1.0 / 3));
+  TsVal v = ts_build_mul(b, n, ts_build1(b, TS_OP_rsqrt, ts_build_mul(b, d, b->number(b, 9))));
+  v = ts_build_add(b, v, one);
+  TsVal some = ts_build2(b, TS_OP_gt, v, zero),
+        cube = ts_build_mul(b, ts_build_mul(b, v, v), v);
+  TsVal log_cube = ts_build_mul(b, ts_build1(b, TS_OP_log, ts_build_where(b, some, v, one)),
+                                b->number(b, 3));
+  TsVal limit = ts_build_add(b, ts_build2(b, TS_OP_sub, one, cube), log_cube);
+  limit = ts_build_add(b, ts_build_mul(b, ts_build_mul(b, n, n), b->number(b, 0.5)),
+                       ts_build_mul(b, d, limit));
+  TsVal taken = ts_build2(b, TS_OP_lt, logs(b, u, 2 * TRIES, TRIES), limit);
+  taken = ts_build2(b, TS_OP_logical_and, taken, some);
   TsVal end = ts_build(
       b, TS_OP_arange, 0, NULL, /* the last stands in for all that fail */
       TS_ATTRS({"start", ts_b_f(0)}, {"stop", ts_b_f(TRIES)}, {"dtype", ts_b_dtype(TS_DT_i64)}),
       NULL);
-  end = op2(b, TS_OP_eq, end, b->number(b, TRIES - 1));
-  taken = ts_build_cast(b, op2(b, TS_OP_logical_or, taken, end), TS_DT_u8);
+  end = ts_build2(b, TS_OP_eq, end, b->number(b, TRIES - 1));
+  taken = ts_build_cast(b, ts_build2(b, TS_OP_logical_or, taken, end), TS_DT_u8);
   TsVal at = ts_build(b, TS_OP_argmax, TS_IN(taken),
                       TS_ATTRS({"axis", ts_b_int(-1)}, {"keepdims", ts_b_bool(true)}), NULL);
-  cube = where(b, some, cube, one);
+  cube = ts_build_where(b, some, cube, one);
   v = ts_build(b, TS_OP_gather, TS_IN(cube, at), TS_ATTRS({"axis", ts_b_int(-1)}), NULL);
-  v = mul(b, d, v);
-  TsVal less = op1(b, TS_OP_exp, op2(b, TS_OP_div, logs(b, u, 3 * TRIES, 1), a));
-  v = where(b, fits, where(b, small, mul(b, v, less), v), b->number(b, NAN));
+  v = ts_build_mul(b, d, v);
+  TsVal less = ts_build1(b, TS_OP_exp, ts_build2(b, TS_OP_div, logs(b, u, 3 * TRIES, 1), a));
+  v = ts_build_where(b, fits, ts_build_where(b, small, ts_build_mul(b, v, less), v),
+                     b->number(b, NAN));
   return ts_build(b, TS_OP_squeeze, TS_IN(v), TS_ATTRS({"axis", ts_b_ints(&last, 1)}), NULL);
 }
 
@@ -133,7 +168,7 @@ int ts_compose_gamma(TsCompose *k) {
   double rate = k->attr[0].f;
   if (!(rate > 0)) return ts_build_fail(b, TS_ERR_value, "gamma: rate = %g", rate);
   TsVal v = gamma_of(k, k->in[0], &k->attr[1]);
-  k->out[0] = rate == 1 ? v : op2(b, TS_OP_div, v, b->number(b, rate));
+  k->out[0] = rate == 1 ? v : ts_build2(b, TS_OP_div, v, b->number(b, rate));
   return b->failed ? -1 : 0;
 }
 
@@ -141,13 +176,13 @@ int ts_compose_beta(TsCompose *k) {
   TsBuild *b = k->b;
   TsVal both[2], part[2];
   for (int i = 0; i < 2; i++) /* of one shape and type */
-    both[i] = add(b, k->in[i], op1(b, TS_OP_zeros_like, k->in[1 - i]));
+    both[i] = ts_build_add(b, k->in[i], ts_build1(b, TS_OP_zeros_like, k->in[1 - i]));
   TsVal g =
       ts_build(b, TS_OP_stack, TS_IN(both[0], both[1]), TS_ATTRS({"axis", ts_b_int(0)}), NULL);
   g = gamma_of(k, g, &k->attr[0]);
   for (int i = 0; i < 2; i++)
     part[i] = ts_build(b, TS_OP_select, TS_IN(g),
                        TS_ATTRS({"axis", ts_b_int(0)}, {"index", ts_b_int(i)}), NULL);
-  k->out[0] = op2(b, TS_OP_div, part[0], add(b, part[0], part[1]));
+  k->out[0] = ts_build2(b, TS_OP_div, part[0], ts_build_add(b, part[0], part[1]));
   return b->failed ? -1 : 0;
 }

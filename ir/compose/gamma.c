@@ -4,31 +4,24 @@
 
 #include "ir/compose/compose.h"
 
-static TsVal op1(TsBuild *b, TsOp op, TsVal x) { return ts_build1(b, op, x); }
-static TsVal op2(TsBuild *b, TsOp op, TsVal x, TsVal y) { return ts_build2(b, op, x, y); }
 static TsVal num(TsBuild *b, double v) { return b->number(b, v); }
-static TsVal add(TsBuild *b, TsVal x, TsVal y) { return op2(b, TS_OP_add, x, y); }
-static TsVal sub(TsBuild *b, TsVal x, TsVal y) { return op2(b, TS_OP_sub, x, y); }
-static TsVal mul(TsBuild *b, TsVal x, TsVal y) { return op2(b, TS_OP_mul, x, y); }
-static TsVal over(TsBuild *b, TsVal x, TsVal y) { return op2(b, TS_OP_div, x, y); }
-static TsVal above(TsBuild *b, TsVal x, double y) { return op2(b, TS_OP_gt, x, num(b, y)); }
-
-static TsVal where(TsBuild *b, TsVal cond, TsVal x, TsVal y) {
-  return ts_build(b, TS_OP_where, TS_IN(cond, x, y), TS_NO_ATTRS, NULL);
+static TsVal above(TsBuild *b, TsVal x, double y) {
+  return ts_build2(b, TS_OP_gt, x, num(b, y));
 }
 
-/* x within limits: what is computed elsewhere is not chosen, but has slopes that must be numbers. */
+/* x within limits: what is computed elsewhere is not chosen, but has slopes that must be numbers.
+ * */
 static TsVal within(TsBuild *b, TsVal x, double low, double high) {
-  TsVal inside = op2(b, TS_OP_logical_and, op2(b, TS_OP_ge, x, num(b, low)),
-                     op2(b, TS_OP_le, x, num(b, high)));
-  return where(b, inside, x, num(b, low));
+  TsVal inside = ts_build2(b, TS_OP_logical_and, ts_build2(b, TS_OP_ge, x, num(b, low)),
+                           ts_build2(b, TS_OP_le, x, num(b, high)));
+  return ts_build_where(b, inside, x, num(b, low));
 }
 
 /* Horner's rule, the highest coefficient last. */
 static TsVal polynomial(TsBuild *b, TsVal t, const double *c, int n) {
   TsVal y = num(b, c[n - 1]);
   for (int i = n - 1; i-- > 0;)
-    y = i == n - 2 ? add(b, mul(b, t, y), num(b, c[i]))
+    y = i == n - 2 ? ts_build_add(b, ts_build_mul(b, t, y), num(b, c[i]))
                    : ts_build(b, TS_OP_fma, TS_IN(t, y, num(b, c[i])), TS_NO_ATTRS, NULL);
   return y;
 }
@@ -56,7 +49,7 @@ static TsVal near_2(TsBuild *b, TsVal t, bool slope) {
     c[k - 1] = slope ? v : v / k;
   }
   TsVal y = polynomial(b, t, c, TERMS);
-  return slope ? y : mul(b, t, y);
+  return slope ? y : ts_build_mul(b, t, y);
 }
 
 /* B_2k / (2k (2k - 1)), of which the slope needs B_2k / 2k (DLMF 5.11.1, 5.11.2). */
@@ -67,54 +60,60 @@ enum { NB = sizeof bernoulli / sizeof *bernoulli };
 static TsVal stirling(TsBuild *b, TsVal x) {
   double c[NB];
   for (int k = 1; k <= NB; k++) c[k - 1] = bernoulli[k - 1] / (2.0 * k * (2 * k - 1));
-  TsVal r = op1(b, TS_OP_reciprocal, x), log_x = op1(b, TS_OP_log, x);
-  TsVal rest = mul(b, polynomial(b, op1(b, TS_OP_square, r), c, NB), r);
-  TsVal y = mul(b, x, sub(b, log_x, num(b, 1)));
-  y = sub(b, y, mul(b, log_x, num(b, 0.5)));
-  return add(b, y, add(b, rest, num(b, 0.91893853320467274178)));
+  TsVal r = ts_build1(b, TS_OP_reciprocal, x), log_x = ts_build1(b, TS_OP_log, x);
+  TsVal rest = ts_build_mul(b, polynomial(b, ts_build1(b, TS_OP_square, r), c, NB), r);
+  TsVal y = ts_build_mul(b, x, ts_build_sub(b, log_x, num(b, 1)));
+  y = ts_build_sub(b, y, ts_build_mul(b, log_x, num(b, 0.5)));
+  return ts_build_add(b, y, ts_build_add(b, rest, num(b, 0.91893853320467274178)));
 }
 
 static TsVal stirling_slope(TsBuild *b, TsVal x) {
   double c[NB];
   for (int k = 1; k <= NB; k++) c[k - 1] = -bernoulli[k - 1] / (2.0 * k);
-  TsVal r = op1(b, TS_OP_reciprocal, x), s = op1(b, TS_OP_square, r);
-  TsVal y = mul(b, polynomial(b, s, c, NB), s);
-  return add(b, op1(b, TS_OP_log, x), sub(b, y, mul(b, r, num(b, 0.5))));
+  TsVal r = ts_build1(b, TS_OP_reciprocal, x), s = ts_build1(b, TS_OP_square, r);
+  TsVal y = ts_build_mul(b, polynomial(b, s, c, NB), s);
+  return ts_build_add(b, ts_build1(b, TS_OP_log, x),
+                      ts_build_sub(b, y, ts_build_mul(b, r, num(b, 0.5))));
 }
 
 /* Of x in (0, 8.5): steps down to 2 + t by the recurrence, one of them up below 3/2 and one more
  * below 1/2. */
 static TsVal moderate(TsBuild *b, TsVal x, bool slope) {
-  TsVal whole = op1(b, TS_OP_round, x); /* up to 8 */
+  TsVal whole = ts_build1(b, TS_OP_round, x); /* up to 8 */
   whole = ts_build(b, TS_OP_clamp, TS_IN(whole), TS_ATTRS({"max", ts_b_f(8)}), NULL);
-  TsVal t = sub(b, x, whole), n = sub(b, whole, num(b, 2)), one = num(b, 1);
+  TsVal t = ts_build_sub(b, x, whole), n = ts_build_sub(b, whole, num(b, 2)), one = num(b, 1);
   TsVal product = NULL, sum = NULL;
   for (int k = 1; k <= STEPS; k++) {
-    TsVal far = op2(b, TS_OP_ge, n, num(b, k)), f = where(b, far, sub(b, x, num(b, k)), one);
-    TsVal part = slope ? where(b, far, op1(b, TS_OP_reciprocal, f), num(b, 0)) : NULL;
+    TsVal far = ts_build2(b, TS_OP_ge, n, num(b, k)),
+          f = ts_build_where(b, far, ts_build_sub(b, x, num(b, k)), one);
+    TsVal part =
+        slope ? ts_build_where(b, far, ts_build1(b, TS_OP_reciprocal, f), num(b, 0)) : NULL;
     if (slope)
-      sum = sum ? add(b, sum, part) : part;
+      sum = sum ? ts_build_add(b, sum, part) : part;
     else
-      product = product ? mul(b, product, f) : f;
+      product = product ? ts_build_mul(b, product, f) : f;
   }
   TsVal y = near_2(b, t, slope);
-  y = add(b, y, slope ? sum : op1(b, TS_OP_log, product));
+  y = ts_build_add(b, y, slope ? sum : ts_build1(b, TS_OP_log, product));
   /* x = 1 + t, and x = t */
-  TsVal low = op2(b, TS_OP_lt, n, num(b, 0)), least = op2(b, TS_OP_lt, n, num(b, -1));
-  TsVal t1 = where(b, low, t, num(b, 0)), x1 = where(b, least, x, one);
+  TsVal low = ts_build2(b, TS_OP_lt, n, num(b, 0)),
+        least = ts_build2(b, TS_OP_lt, n, num(b, -1));
+  TsVal t1 = ts_build_where(b, low, t, num(b, 0)), x1 = ts_build_where(b, least, x, one);
   if (slope) {
-    TsVal up = where(b, low, op1(b, TS_OP_reciprocal, add(b, t1, one)), num(b, 0));
-    TsVal up2 = where(b, least, op1(b, TS_OP_reciprocal, x1), num(b, 0));
-    return sub(b, y, add(b, up, up2));
+    TsVal up = ts_build_where(b, low, ts_build1(b, TS_OP_reciprocal, ts_build_add(b, t1, one)),
+                              num(b, 0));
+    TsVal up2 = ts_build_where(b, least, ts_build1(b, TS_OP_reciprocal, x1), num(b, 0));
+    return ts_build_sub(b, y, ts_build_add(b, up, up2));
   }
-  return sub(b, y, add(b, op1(b, TS_OP_log1p, t1), op1(b, TS_OP_log, x1)));
+  return ts_build_sub(
+      b, y, ts_build_add(b, ts_build1(b, TS_OP_log1p, t1), ts_build1(b, TS_OP_log, x1)));
 }
 
 static TsVal positive(TsBuild *b, TsVal x, bool slope) {
   TsVal far = above(b, x, FAR), close = within(b, x, 0x1p-1074, FAR);
-  TsVal distant = where(b, far, x, num(b, FAR));
+  TsVal distant = ts_build_where(b, far, x, num(b, FAR));
   TsVal y = slope ? stirling_slope(b, distant) : stirling(b, distant);
-  return where(b, far, y, moderate(b, close, slope));
+  return ts_build_where(b, far, y, moderate(b, close, slope));
 }
 
 static int finish(TsCompose *k, TsVal v, TsDtype d) {
@@ -130,7 +129,8 @@ static TsVal start(TsCompose *k, TsDtype *d) {
 
 /* The distance from the nearest whole number, times pi. */
 static TsVal angle(TsBuild *b, TsVal x) {
-  return mul(b, sub(b, x, op1(b, TS_OP_round, x)), num(b, 3.14159265358979323846));
+  return ts_build_mul(b, ts_build_sub(b, x, ts_build1(b, TS_OP_round, x)),
+                      num(b, 3.14159265358979323846));
 }
 
 /* lgamma(x) = log(pi / |sin(pi x)|) - lgamma(1 - x) below 0. */
@@ -138,16 +138,21 @@ int ts_compose_lgamma(TsCompose *k) {
   TsBuild *b = k->b;
   TsDtype d;
   TsVal x = start(k, &d), inf = num(b, INFINITY), one = num(b, 1);
-  TsVal below = op2(b, TS_OP_lt, x, num(b, 0));
-  TsVal v = positive(b, where(b, below, sub(b, one, x), x), false);
-  TsVal pole = op2(b, TS_OP_logical_and, op2(b, TS_OP_le, x, num(b, 0)),
-                   op2(b, TS_OP_eq, x, op1(b, TS_OP_floor, x)));
-  TsVal ordinary = op2(b, TS_OP_logical_and, below, op1(b, TS_OP_logical_not, pole));
-  TsVal s = op1(b, TS_OP_abs, op1(b, TS_OP_sin, angle(b, where(b, ordinary, x, num(b, 0.5)))));
-  TsVal turned = sub(b, num(b, 1.14472988584940017414), add(b, op1(b, TS_OP_log, s), v));
-  v = where(b, ordinary, turned, v);
-  v = where(b, op2(b, TS_OP_logical_or, pole, op1(b, TS_OP_isinf, x)), inf, v);
-  return finish(k, where(b, op1(b, TS_OP_isnan, x), x, v), d);
+  TsVal below = ts_build2(b, TS_OP_lt, x, num(b, 0));
+  TsVal v = positive(b, ts_build_where(b, below, ts_build_sub(b, one, x), x), false);
+  TsVal pole = ts_build2(b, TS_OP_logical_and, ts_build2(b, TS_OP_le, x, num(b, 0)),
+                         ts_build2(b, TS_OP_eq, x, ts_build1(b, TS_OP_floor, x)));
+  TsVal ordinary =
+      ts_build2(b, TS_OP_logical_and, below, ts_build1(b, TS_OP_logical_not, pole));
+  TsVal s =
+      ts_build1(b, TS_OP_abs,
+                ts_build1(b, TS_OP_sin, angle(b, ts_build_where(b, ordinary, x, num(b, 0.5)))));
+  TsVal turned = ts_build_sub(b, num(b, 1.14472988584940017414),
+                              ts_build_add(b, ts_build1(b, TS_OP_log, s), v));
+  v = ts_build_where(b, ordinary, turned, v);
+  v = ts_build_where(b, ts_build2(b, TS_OP_logical_or, pole, ts_build1(b, TS_OP_isinf, x)), inf,
+                     v);
+  return finish(k, ts_build_where(b, ts_build1(b, TS_OP_isnan, x), x, v), d);
 }
 
 /* digamma(x) = digamma(1 - x) - pi / tan(pi x) below 0. */
@@ -155,16 +160,19 @@ int ts_compose_digamma(TsCompose *k) {
   TsBuild *b = k->b;
   TsDtype d;
   TsVal x = start(k, &d), one = num(b, 1), zero = num(b, 0);
-  TsVal below = op2(b, TS_OP_lt, x, zero);
-  TsVal v = positive(b, where(b, below, sub(b, one, x), x), true);
-  TsVal pole = op2(b, TS_OP_logical_and, below, op2(b, TS_OP_eq, x, op1(b, TS_OP_floor, x)));
-  TsVal ordinary = op2(b, TS_OP_logical_and, below, op1(b, TS_OP_logical_not, pole));
-  TsVal s = op1(b, TS_OP_tan, angle(b, where(b, ordinary, x, num(b, 0.25))));
-  v = where(b, ordinary, sub(b, v, over(b, num(b, 3.14159265358979323846), s)), v);
-  v = where(b, pole, num(b, NAN), v);
-  TsVal at_0 = ts_build(b, TS_OP_copysign, TS_IN(num(b, -INFINITY), op1(b, TS_OP_neg, x)),
+  TsVal below = ts_build2(b, TS_OP_lt, x, zero);
+  TsVal v = positive(b, ts_build_where(b, below, ts_build_sub(b, one, x), x), true);
+  TsVal pole = ts_build2(b, TS_OP_logical_and, below,
+                         ts_build2(b, TS_OP_eq, x, ts_build1(b, TS_OP_floor, x)));
+  TsVal ordinary =
+      ts_build2(b, TS_OP_logical_and, below, ts_build1(b, TS_OP_logical_not, pole));
+  TsVal s = ts_build1(b, TS_OP_tan, angle(b, ts_build_where(b, ordinary, x, num(b, 0.25))));
+  v = ts_build_where(b, ordinary,
+                     ts_build_sub(b, v, ts_build_div(b, num(b, 3.14159265358979323846), s)), v);
+  v = ts_build_where(b, pole, num(b, NAN), v);
+  TsVal at_0 = ts_build(b, TS_OP_copysign, TS_IN(num(b, -INFINITY), ts_build1(b, TS_OP_neg, x)),
                         TS_NO_ATTRS, NULL);
-  v = where(b, op2(b, TS_OP_eq, x, zero), at_0, v);
-  v = where(b, op2(b, TS_OP_eq, x, num(b, INFINITY)), x, v);
-  return finish(k, where(b, op1(b, TS_OP_isnan, x), x, v), d);
+  v = ts_build_where(b, ts_build2(b, TS_OP_eq, x, zero), at_0, v);
+  v = ts_build_where(b, ts_build2(b, TS_OP_eq, x, num(b, INFINITY)), x, v);
+  return finish(k, ts_build_where(b, ts_build1(b, TS_OP_isnan, x), x, v), d);
 }

@@ -4,11 +4,6 @@
 
 #include "ir/compose/compose.h"
 
-static int finish(TsCompose *k, TsVal v) {
-  k->out[0] = v;
-  return k->b->failed ? -1 : 0;
-}
-
 static TsVal matmul(TsBuild *b, TsVal x, TsVal y) {
   return ts_build(b, TS_OP_matmul, TS_IN(x, y), TS_NO_ATTRS, NULL);
 }
@@ -24,7 +19,7 @@ int ts_compose_dot(TsCompose *k) {
   if (x->ndim != 1 || y->ndim != 1 || x->dim[0] != y->dim[0])
     return ts_build_fail(b, TS_ERR_shape, "dot: needs two vectors of one length: %s x %s",
                          ts_meta_text(x, tx), ts_meta_text(y, ty));
-  return finish(k, matmul(b, k->in[0], k->in[1]));
+  return ts_compose_finish(k, matmul(b, k->in[0], k->in[1]));
 }
 
 int ts_compose_outer(TsCompose *k) {
@@ -36,11 +31,11 @@ int ts_compose_outer(TsCompose *k) {
                          ts_meta_text(x, tx), ts_meta_text(y, ty));
   TsVal column =
       ts_build(b, TS_OP_unsqueeze, TS_IN(k->in[0]), TS_ATTRS({"axis", ts_b_int(1)}), NULL);
-  return finish(k, ts_build2(b, TS_OP_mul, column, k->in[1]));
+  return ts_compose_finish(k, ts_build2(b, TS_OP_mul, column, k->in[1]));
 }
 
 int ts_compose_factorized_matmul(TsCompose *k) {
-  return finish(k, matmul(k->b, matmul(k->b, k->in[0], k->in[1]), k->in[2]));
+  return ts_compose_finish(k, matmul(k->b, matmul(k->b, k->in[0], k->in[1]), k->in[2]));
 }
 
 int ts_compose_gemm(TsCompose *k) {
@@ -50,7 +45,7 @@ int ts_compose_gemm(TsCompose *k) {
   TsVal c = k->nin > 2 ? k->in[2] : NULL, p = matmul(b, x, y);
   if (k->attr[0].f != 1) p = ts_build2(b, TS_OP_mul, p, b->number(b, k->attr[0].f));
   if (c && k->attr[1].f != 1) c = ts_build2(b, TS_OP_mul, c, b->number(b, k->attr[1].f));
-  return finish(k, c ? ts_build2(b, TS_OP_add, p, c) : p);
+  return ts_compose_finish(k, c ? ts_build2(b, TS_OP_add, p, c) : p);
 }
 
 /* ---- einsum: operands are contracted from left to right. Each letter of the pair
@@ -294,5 +289,5 @@ int ts_compose_einsum(TsCompose *k) {
   }
   if (t[0].n != result.n) return bad(k, "a letter of the result is repeated");
   for (int i = 0; i < result.n; i++) perm[i] = place(&t[0], result.letter[i]);
-  return finish(k, ts_build_permute(b, t[0].v, perm, result.n));
+  return ts_compose_finish(k, ts_build_permute(b, t[0].v, perm, result.n));
 }

@@ -5,13 +5,6 @@ enum { MEAN, SUM, NONE, BATCHMEAN }; /* words of the reduction option */
 
 static TsVal mean(TsBuild *b, TsVal v) { return ts_build1(b, TS_OP_mean, v); }
 static TsVal sum(TsBuild *b, TsVal v) { return ts_build1(b, TS_OP_sum, v); }
-static TsVal add(TsBuild *b, TsVal x, TsVal y) { return ts_build2(b, TS_OP_add, x, y); }
-static TsVal sub(TsBuild *b, TsVal x, TsVal y) { return ts_build2(b, TS_OP_sub, x, y); }
-static TsVal mul(TsBuild *b, TsVal x, TsVal y) { return ts_build2(b, TS_OP_mul, x, y); }
-
-static TsVal where(TsBuild *b, TsVal condition, TsVal x, TsVal y) {
-  return ts_build(b, TS_OP_where, TS_IN(condition, x, y), TS_NO_ATTRS, NULL);
-}
 
 static int finish(TsCompose *k, TsVal v, int64_t how) {
   TsBuild *b = k->b;
@@ -35,9 +28,10 @@ static TsVal difference(TsCompose *k) {
     whole &= ts_dtype_is((TsDtype)m->dtype, TS_KIND_B | TS_KIND_U | TS_KIND_I) && !m->weak;
     wide |= ts_dtypes[m->dtype].nbytes >= 4;
   }
-  if (!whole || !wide) return sub(b, k->in[0], k->in[1]);
+  if (!whole || !wide) return ts_build_sub(b, k->in[0], k->in[1]);
   TsVal x = ts_build_cast(b, k->given[0], TS_DT_f64);
-  return ts_build_cast(b, sub(b, x, ts_build_cast(b, k->given[1], TS_DT_f64)), TS_DT_f32);
+  return ts_build_cast(b, ts_build_sub(b, x, ts_build_cast(b, k->given[1], TS_DT_f64)),
+                       TS_DT_f32);
 }
 
 int ts_compose_mse(TsCompose *k) {
@@ -56,43 +50,44 @@ int ts_compose_smooth_l1(TsCompose *k) {
   TsVal d = ts_build1(b, TS_OP_abs, difference(k));
   if (beta < 0) return ts_build_fail(b, TS_ERR_value, "smooth_l1: beta must not be negative");
   if (beta == 0) return finish(k, d, k->attr[1].i);
-  TsVal near = mul(b, ts_build1(b, TS_OP_square, d), b->number(b, 0.5 / beta));
-  TsVal far = sub(b, d, b->number(b, beta / 2));
+  TsVal near = ts_build_mul(b, ts_build1(b, TS_OP_square, d), b->number(b, 0.5 / beta));
+  TsVal far = ts_build_sub(b, d, b->number(b, beta / 2));
   TsVal inside = ts_build2(b, TS_OP_lt, d, b->number(b, beta));
-  return finish(k, where(b, inside, near, far), k->attr[1].i);
+  return finish(k, ts_build_where(b, inside, near, far), k->attr[1].i);
 }
 
 int ts_compose_huber(TsCompose *k) {
   TsBuild *b = k->b;
   TsVal delta = b->number(b, k->attr[0].f), half = b->number(b, 0.5);
   TsVal d = ts_build1(b, TS_OP_abs, difference(k));
-  TsVal near = mul(b, ts_build1(b, TS_OP_square, d), half);
-  TsVal far = mul(b, sub(b, d, b->number(b, k->attr[0].f / 2)), delta);
+  TsVal near = ts_build_mul(b, ts_build1(b, TS_OP_square, d), half);
+  TsVal far = ts_build_mul(b, ts_build_sub(b, d, b->number(b, k->attr[0].f / 2)), delta);
   TsVal inside = ts_build2(b, TS_OP_le, d, delta);
-  return finish(k, where(b, inside, near, far), k->attr[1].i);
+  return finish(k, ts_build_where(b, inside, near, far), k->attr[1].i);
 }
 
 /* log x >= -100. The logarithm of 0 is not taken: its slope is infinite, and infinity times the
  * slope 0 of what limits it is no number. */
 static TsVal log_limited(TsBuild *b, TsVal x) {
   TsVal none = ts_build2(b, TS_OP_eq, x, b->number(b, 0));
-  TsVal y = ts_build1(b, TS_OP_log, where(b, none, b->number(b, 1), x));
+  TsVal y = ts_build1(b, TS_OP_log, ts_build_where(b, none, b->number(b, 1), x));
   y = ts_build(b, TS_OP_clamp, TS_IN(y), TS_ATTRS({"min", ts_b_f(-100)}), NULL);
-  return where(b, none, b->number(b, -100), y);
+  return ts_build_where(b, none, b->number(b, -100), y);
 }
 
 static TsVal input(const TsCompose *k, int i) { return i < k->nin ? k->in[i] : NULL; }
 
 static TsVal weighted(TsBuild *b, TsVal v, TsVal weight) {
-  return weight ? mul(b, v, weight) : v;
+  return weight ? ts_build_mul(b, v, weight) : v;
 }
 
 int ts_compose_bce(TsCompose *k) {
   TsBuild *b = k->b;
   TsVal p = k->in[0], y = k->in[1], one = b->number(b, 1);
-  TsVal hit = mul(b, y, log_limited(b, p));
-  TsVal miss = mul(b, sub(b, one, y), log_limited(b, sub(b, one, p)));
-  TsVal v = ts_build1(b, TS_OP_neg, add(b, hit, miss));
+  TsVal hit = ts_build_mul(b, y, log_limited(b, p));
+  TsVal miss =
+      ts_build_mul(b, ts_build_sub(b, one, y), log_limited(b, ts_build_sub(b, one, p)));
+  TsVal v = ts_build1(b, TS_OP_neg, ts_build_add(b, hit, miss));
   return finish(k, weighted(b, v, input(k, 2)), k->attr[0].i);
 }
 
@@ -101,11 +96,12 @@ int ts_compose_bce_with_logits(TsCompose *k) {
   TsBuild *b = k->b;
   TsVal x = k->in[0], y = k->in[1], pos = input(k, 3), one = b->number(b, 1), v;
   if (pos) {
-    TsVal share = add(b, mul(b, sub(b, pos, one), y), one);
+    TsVal share = ts_build_add(b, ts_build_mul(b, ts_build_sub(b, pos, one), y), one);
     TsVal soft = ts_build1(b, TS_OP_softplus, ts_build1(b, TS_OP_neg, x));
-    v = add(b, mul(b, sub(b, one, y), x), mul(b, share, soft));
+    v = ts_build_add(b, ts_build_mul(b, ts_build_sub(b, one, y), x),
+                     ts_build_mul(b, share, soft));
   } else {
-    v = sub(b, ts_build1(b, TS_OP_softplus, x), mul(b, x, y));
+    v = ts_build_sub(b, ts_build1(b, TS_OP_softplus, x), ts_build_mul(b, x, y));
   }
   return finish(k, weighted(b, v, input(k, 2)), k->attr[0].i);
 }
@@ -115,9 +111,10 @@ int ts_compose_bce_with_logits(TsCompose *k) {
 int ts_compose_kl_divergence(TsCompose *k) {
   TsBuild *b = k->b;
   TsVal zero = b->number(b, 0), some = ts_build2(b, TS_OP_ne, k->in[1], zero);
-  TsVal q = where(b, some, k->in[1], b->number(b, 1)), logp = where(b, some, k->in[0], zero);
-  TsVal term = mul(b, q, sub(b, ts_build1(b, TS_OP_log, q), logp));
-  return finish(k, where(b, some, term, zero), k->attr[0].i);
+  TsVal q = ts_build_where(b, some, k->in[1], b->number(b, 1)),
+        logp = ts_build_where(b, some, k->in[0], zero);
+  TsVal term = ts_build_mul(b, q, ts_build_sub(b, ts_build1(b, TS_OP_log, q), logp));
+  return finish(k, ts_build_where(b, some, term, zero), k->attr[0].i);
 }
 
 /* ---- by class */
@@ -165,15 +162,15 @@ static int classes(TsCompose *k, int64_t ignored, Classes *c) {
   if (check_weight(k)) return -1;
   target = ts_build_cast(b, target, TS_DT_i64);
   c->counts = ts_build2(b, TS_OP_ne, target, b->number(b, (double)ignored));
-  target = where(b, ts_build2(b, TS_OP_lt, target, zero), b->number(b, n), target);
-  c->place = where(b, c->counts, target, zero);
+  target = ts_build_where(b, ts_build2(b, TS_OP_lt, target, zero), b->number(b, n), target);
+  c->place = ts_build_where(b, c->counts, target, zero);
   if (b->failed) return -1;
   if (w)
     w = ts_build2(b, TS_OP_take, w, c->place);
   else
     w = ts_build(b, TS_OP_full_like, TS_IN(c->place),
                  TS_ATTRS({"value", ts_b_f(1)}, {"dtype", ts_b_dtype((TsDtype)m.dtype)}), NULL);
-  c->weight = where(b, c->counts, w, zero);
+  c->weight = ts_build_where(b, c->counts, w, zero);
   return b->failed ? -1 : 0;
 }
 
@@ -187,7 +184,8 @@ static int weighted_mean(TsCompose *k, TsVal v, TsVal weight, int64_t how) {
 /* What does not count is 0 whatever stands there. */
 static TsVal counted(TsBuild *b, const Classes *c, TsVal v, TsVal weight) {
   TsVal zero = b->number(b, 0);
-  return mul(b, where(b, c->counts, ts_build1(b, TS_OP_neg, v), zero), weight);
+  return ts_build_mul(b, ts_build_where(b, c->counts, ts_build1(b, TS_OP_neg, v), zero),
+                      weight);
 }
 
 int ts_compose_nll(TsCompose *k) {
@@ -200,9 +198,9 @@ int ts_compose_nll(TsCompose *k) {
 /* The loss of each row, 0 where its target is ignored: the operator that a captured function makes
  * of a picked log_softmax, so that it has the bits of an eager call. */
 static TsVal loss_of_rows(TsCompose *k) {
-  return ts_build(k->b, TS_OP_cross_entropy,
-                  TS_IN(k->in[0], ts_build_cast(k->b, k->in[1], TS_DT_i64)),
-                  TS_ATTRS({"reduction", ts_b_choice(NONE)}, {"ignore_index", k->attr[1]}), NULL);
+  return ts_build(
+      k->b, TS_OP_cross_entropy, TS_IN(k->in[0], ts_build_cast(k->b, k->in[1], TS_DT_i64)),
+      TS_ATTRS({"reduction", ts_b_choice(NONE)}, {"ignore_index", k->attr[1]}), NULL);
 }
 
 /* As cross_entropy: (1 - s) of the target's part and s / C of all classes' parts. */
@@ -219,17 +217,17 @@ int ts_compose_weighted_cross_entropy(TsCompose *k) {
   if (ts_meta_same_shape(&m, &mt) && ts_dtype_is((TsDtype)mt.dtype, TS_KIND_F)) {
     TsVal y = k->in[1];
     if (check_weight(k)) return -1;
-    if (s) y = add(b, mul(b, y, b->number(b, 1 - s)), b->number(b, s / n));
+    if (s) y = ts_build_add(b, ts_build_mul(b, y, b->number(b, 1 - s)), b->number(b, s / n));
     logp = ts_build1(b, TS_OP_log_softmax, k->in[0]);
-    v = ts_build_sum(b, mul(b, mul(b, y, w), logp), &last, 1, false);
+    v = ts_build_sum(b, ts_build_mul(b, ts_build_mul(b, y, w), logp), &last, 1, false);
     return finish(k, ts_build1(b, TS_OP_neg, v), how);
   }
   if (classes(k, k->attr[1].i, &c)) return -1;
-  if (!s) return weighted_mean(k, mul(b, loss_of_rows(k), c.weight), c.weight, how);
+  if (!s) return weighted_mean(k, ts_build_mul(b, loss_of_rows(k), c.weight), c.weight, how);
   logp = ts_build1(b, TS_OP_log_softmax, k->in[0]);
   v = counted(b, &c, picked(b, logp, c.place), c.weight);
-  TsVal all = ts_build_sum(b, mul(b, logp, w), &last, 1, false);
+  TsVal all = ts_build_sum(b, ts_build_mul(b, logp, w), &last, 1, false);
   all = counted(b, &c, all, b->number(b, s / n));
-  v = add(b, mul(b, v, b->number(b, 1 - s)), all);
+  v = ts_build_add(b, ts_build_mul(b, v, b->number(b, 1 - s)), all);
   return weighted_mean(k, v, c.weight, how);
 }

@@ -3,20 +3,11 @@
 
 #include "ir/compose/compose.h"
 
-enum { LSTM_STEPS = 512 }; /* most steps of one call */
-
-static TsVal add(TsBuild *b, TsVal x, TsVal y) { return ts_build2(b, TS_OP_add, x, y); }
-static TsVal sub(TsBuild *b, TsVal x, TsVal y) { return ts_build2(b, TS_OP_sub, x, y); }
-static TsVal mul(TsBuild *b, TsVal x, TsVal y) { return ts_build2(b, TS_OP_mul, x, y); }
 static TsVal input(const TsCompose *k, int i) { return i < k->nin ? k->in[i] : NULL; }
 
-static int finish(TsCompose *k, TsVal v) {
-  k->out[0] = v;
-  return k->b->failed ? -1 : 0;
-}
-
 int ts_compose_gelu(TsCompose *k) {
-  return finish(k, ts_build1(k->b, k->attr[0].i ? TS_OP_gelu_tanh : TS_OP_gelu_erf, k->in[0]));
+  return ts_compose_finish(
+      k, ts_build1(k->b, k->attr[0].i ? TS_OP_gelu_tanh : TS_OP_gelu_erf, k->in[0]));
 }
 
 static TsVal transposed(TsBuild *b, TsVal w) {
@@ -39,40 +30,47 @@ int ts_compose_linear(TsCompose *k) {
                          "linear: x [.., in] does not fit w [out, in]: %s x %s",
                          ts_meta_text(x, tx), ts_meta_text(w, tw));
   const char *words = k->attr[0].type == TS_ATTR_str ? k->attr[0].str : NULL;
-  return finish(k, linear(b, k->in[0], k->in[1], input(k, 2), words));
+  return ts_compose_finish(k, linear(b, k->in[0], k->in[1], input(k, 2), words));
 }
 
 static TsVal gate(TsBuild *b, TsOp op, TsVal a, int i, int64_t n) {
   return ts_build1(b, op, ts_build_narrow(b, a, -1, i * n, n));
 }
 
-int ts_compose_lstm(TsCompose *k) {
-  TsBuild *b = k->b;
-  const TsMeta *x = b->meta(b, k->in[0]), *w = b->meta(b, k->in[1]);
-  TsVal hs[LSTM_STEPS], h = k->in[2], c = k->in[3];
+int ts_lstm_check(const TsMeta *const in[4], TsError *err) {
+  const TsMeta *x = in[0], *w = in[1];
   char tx[TS_META_TEXT], tw[TS_META_TEXT];
   if (x->ndim != 3 || w->ndim != 2 || w->dim[0] != 4 * w->dim[1] || x->dim[2] != w->dim[0])
-    return ts_build_fail(b, TS_ERR_shape,
-                         "lstm: x [steps, batch, 4 n] does not fit w [4 n, n]: %s x %s",
-                         ts_meta_text(x, tx), ts_meta_text(w, tw));
-  int64_t n = w->dim[1], steps = x->dim[0], batch = x->dim[1];
-  if (steps < 1 || steps > LSTM_STEPS)
-    return ts_build_fail(b, TS_ERR_value, "lstm: %lld steps, takes 1 to %d", (long long)steps,
-                         LSTM_STEPS);
-  for (int i = 2; i < 4; i++) {
-    const TsMeta *s = b->meta(b, k->in[i]);
-    if (s->ndim != 2 || s->dim[0] != batch || s->dim[1] != n)
-      return ts_build_fail(b, TS_ERR_shape, "lstm: the state is %s, and has to be [%lld,%lld]",
-                           ts_meta_text(s, tx), (long long)batch, (long long)n);
-  }
+    return ts_error_set(err, TS_ERR_shape,
+                        "lstm: x [steps, batch, 4 n] does not fit w [4 n, n]: %s x %s",
+                        ts_meta_text(x, tx), ts_meta_text(w, tw));
+  if (x->dim[0] < 1 || x->dim[0] > TS_LSTM_STEPS)
+    return ts_error_set(err, TS_ERR_value, "lstm: %lld steps, takes 1 to %d",
+                        (long long)x->dim[0], TS_LSTM_STEPS);
+  for (int i = 2; i < 4; i++)
+    if (in[i]->ndim != 2 || in[i]->dim[0] != x->dim[1] || in[i]->dim[1] != w->dim[1])
+      return ts_error_set(err, TS_ERR_shape, "lstm: the state is %s, and has to be [%lld,%lld]",
+                          ts_meta_text(in[i], tx), (long long)x->dim[1], (long long)w->dim[1]);
+  return 0;
+}
+
+int ts_compose_lstm(TsCompose *k) {
+  TsBuild *b = k->b;
+  const TsMeta *in[4];
+  TsVal hs[TS_LSTM_STEPS], h = k->in[2], c = k->in[3];
+  for (int i = 0; i < 4; i++) in[i] = b->meta(b, k->in[i]);
+  if (ts_lstm_check(in, b->err)) return b->failed = true, -1;
+  int64_t n = in[1]->dim[1], steps = in[0]->dim[0];
   for (int64_t i = 0; i < steps; i++) {
     int64_t t = k->attr[0].i ? steps - 1 - i : i;
     TsVal own = ts_build(b, TS_OP_select, TS_IN(k->in[0]),
                          TS_ATTRS({"axis", ts_b_int(0)}, {"index", ts_b_int(t)}), NULL);
-    TsVal a = add(b, own, linear(b, h, k->in[1], NULL, NULL));
-    TsVal kept = mul(b, gate(b, TS_OP_sigmoid, a, 1, n), c);
-    c = add(b, kept, mul(b, gate(b, TS_OP_sigmoid, a, 0, n), gate(b, TS_OP_tanh, a, 2, n)));
-    hs[t] = h = mul(b, gate(b, TS_OP_sigmoid, a, 3, n), ts_build1(b, TS_OP_tanh, c));
+    TsVal a = ts_build_add(b, own, linear(b, h, k->in[1], NULL, NULL));
+    TsVal kept = ts_build_mul(b, gate(b, TS_OP_sigmoid, a, 1, n), c);
+    c = ts_build_add(
+        b, kept,
+        ts_build_mul(b, gate(b, TS_OP_sigmoid, a, 0, n), gate(b, TS_OP_tanh, a, 2, n)));
+    hs[t] = h = ts_build_mul(b, gate(b, TS_OP_sigmoid, a, 3, n), ts_build1(b, TS_OP_tanh, c));
   }
   k->out[0] = ts_build(b, TS_OP_stack, (int)steps, hs, TS_NO_ATTRS, NULL);
   k->out[1] = h, k->out[2] = c, k->nout = 3;
@@ -87,7 +85,7 @@ int ts_compose_fused_mlp(TsCompose *k) {
   if (!input(k, 3))
     return ts_build_fail(b, TS_ERR_argument, "fused_mlp: input 'w2' is missing");
   TsVal h = linear(b, k->in[0], k->in[1], k->in[2], (k->in[2] ? with_bias : plain)[act]);
-  return finish(k, linear(b, h, k->in[3], input(k, 4), NULL));
+  return ts_compose_finish(k, linear(b, h, k->in[3], input(k, 4), NULL));
 }
 
 static TsVal heads_of(TsBuild *b, TsVal y, int64_t from, int64_t heads, int64_t d) {
@@ -129,8 +127,8 @@ static TsVal per_channel(TsBuild *b, TsVal v, int ndim) {
 }
 
 static TsVal scale_and_shift(TsBuild *b, TsVal y, TsVal weight, TsVal bias, int ndim) {
-  if (weight) y = mul(b, y, per_channel(b, weight, ndim));
-  if (bias) y = add(b, y, per_channel(b, bias, ndim));
+  if (weight) y = ts_build_mul(b, y, per_channel(b, weight, ndim));
+  if (bias) y = ts_build_add(b, y, per_channel(b, bias, ndim));
   return y;
 }
 
@@ -154,10 +152,11 @@ int ts_compose_batch_norm(TsCompose *k) {
                          ts_meta_text(x, text));
   TsDtype d = (TsDtype)x->dtype;
   TsVal eps = b->number(b, k->attr[0].f);
-  TsVal std = ts_build1(b, TS_OP_sqrt, add(b, widened(b, k->in[2]), eps));
-  TsVal y = sub(b, widened(b, k->in[0]), per_channel(b, k->in[1], nd));
+  TsVal std = ts_build1(b, TS_OP_sqrt, ts_build_add(b, widened(b, k->in[2]), eps));
+  TsVal y = ts_build_sub(b, widened(b, k->in[0]), per_channel(b, k->in[1], nd));
   y = ts_build2(b, TS_OP_div, y, per_channel(b, std, nd));
-  return finish(k, narrowed(b, scale_and_shift(b, y, input(k, 3), input(k, 4), nd), d));
+  return ts_compose_finish(k,
+                           narrowed(b, scale_and_shift(b, y, input(k, 3), input(k, 4), nd), d));
 }
 
 int ts_compose_group_norm(TsCompose *k) {
@@ -177,7 +176,7 @@ int ts_compose_group_norm(TsCompose *k) {
   y = ts_build(b, TS_OP_layernorm, TS_IN(y), TS_ATTRS({"eps", ts_b_f(k->attr[1].f)}), NULL);
   y = ts_build_reshape(b, y, x.dim, x.ndim);
   y = scale_and_shift(b, y, weight, bias, x.ndim);
-  return finish(k, weight || bias ? narrowed(b, y, (TsDtype)x.dtype) : y);
+  return ts_compose_finish(k, weight || bias ? narrowed(b, y, (TsDtype)x.dtype) : y);
 }
 
 int ts_compose_depthwise_conv2d(TsCompose *k) {
@@ -185,11 +184,12 @@ int ts_compose_depthwise_conv2d(TsCompose *k) {
   const TsMeta *x = b->meta(b, k->in[0]);
   bool last = k->attr[3].i == 1;
   int64_t c = x->ndim == 4 ? x->dim[last ? 3 : 1] : 1;
-  return finish(k, ts_build(b, TS_OP_conv2d, TS_IN(k->in[0], k->in[1], input(k, 2)),
-                            TS_ATTRS({"stride", k->attr[0]}, {"padding", k->attr[1]},
-                                     {"dilation", k->attr[2]}, {"groups", ts_b_int(c)},
-                                     {"layout", k->attr[3]}),
-                            NULL));
+  return ts_compose_finish(k,
+                           ts_build(b, TS_OP_conv2d, TS_IN(k->in[0], k->in[1], input(k, 2)),
+                                    TS_ATTRS({"stride", k->attr[0]}, {"padding", k->attr[1]},
+                                             {"dilation", k->attr[2]}, {"groups", ts_b_int(c)},
+                                             {"layout", k->attr[3]}),
+                                    NULL));
 }
 
 /* ---- channels as blocks of pixels */

@@ -3,19 +3,7 @@
 
 #include "ir/compose/compose.h"
 
-static TsVal op1(TsBuild *b, TsOp op, TsVal x) { return ts_build1(b, op, x); }
-static TsVal op2(TsBuild *b, TsOp op, TsVal x, TsVal y) { return ts_build2(b, op, x, y); }
-
-static TsVal where(TsBuild *b, TsVal cond, TsVal x, TsVal y) {
-  return ts_build(b, TS_OP_where, TS_IN(cond, x, y), TS_NO_ATTRS, NULL);
-}
-
 static TsDtype dtype_of(TsBuild *b, TsVal x) { return (TsDtype)b->meta(b, x)->dtype; }
-
-static int finish(TsCompose *k, TsVal v) {
-  k->out[0] = v;
-  return k->b->failed ? -1 : 0;
-}
 
 /* ---- limits */
 /* An input where there is one, else the option. */
@@ -28,9 +16,9 @@ static TsVal limit(TsCompose *k, int input, int option, double none) {
 int ts_compose_clip(TsCompose *k) {
   TsBuild *b = k->b;
   TsVal x = k->in[0], min = limit(k, 1, 0, -INFINITY), max = limit(k, 2, 1, INFINITY);
-  if (min) x = where(b, op2(b, TS_OP_lt, x, min), min, x);
-  if (max) x = where(b, op2(b, TS_OP_gt, x, max), max, x);
-  return finish(k, min || max ? x : op1(b, TS_OP_clone, x));
+  if (min) x = ts_build_where(b, ts_build2(b, TS_OP_lt, x, min), min, x);
+  if (max) x = ts_build_where(b, ts_build2(b, TS_OP_gt, x, max), max, x);
+  return ts_compose_finish(k, min || max ? x : ts_build1(b, TS_OP_clone, x));
 }
 
 /* ---- what is no number */
@@ -48,15 +36,18 @@ static double greatest(TsDtype d) {
 int ts_compose_nan_to_num(TsCompose *k) {
   TsBuild *b = k->b;
   TsVal x = k->in[0], inf = b->number(b, INFINITY), y = x;
-  if (!ts_dtype_is(dtype_of(b, x), TS_KIND_F)) return finish(k, op1(b, TS_OP_clone, x));
+  if (!ts_dtype_is(dtype_of(b, x), TS_KIND_F))
+    return ts_compose_finish(k, ts_build1(b, TS_OP_clone, x));
   double most = greatest(dtype_of(b, x));
   double up = k->attr[1].type == TS_ATTR_none ? most : k->attr[1].f;
   double down = k->attr[2].type == TS_ATTR_none ? -most : k->attr[2].f;
   if (dtype_of(b, x) != TS_DT_fp8_e4m3) { /* which has no infinity */
-    y = where(b, op2(b, TS_OP_eq, x, inf), b->number(b, up), y);
-    y = where(b, op2(b, TS_OP_eq, x, b->number(b, -INFINITY)), b->number(b, down), y);
+    y = ts_build_where(b, ts_build2(b, TS_OP_eq, x, inf), b->number(b, up), y);
+    y = ts_build_where(b, ts_build2(b, TS_OP_eq, x, b->number(b, -INFINITY)),
+                       b->number(b, down), y);
   }
-  return finish(k, where(b, op1(b, TS_OP_isnan, x), b->number(b, k->attr[0].f), y));
+  return ts_compose_finish(
+      k, ts_build_where(b, ts_build1(b, TS_OP_isnan, x), b->number(b, k->attr[0].f), y));
 }
 
 static TsVal summed(TsCompose *k, TsVal x) {
@@ -65,20 +56,21 @@ static TsVal summed(TsCompose *k, TsVal x) {
 }
 
 static TsVal without_nan(TsBuild *b, TsVal x) {
-  return where(b, op1(b, TS_OP_isnan, x), b->number(b, 0), x);
+  return ts_build_where(b, ts_build1(b, TS_OP_isnan, x), b->number(b, 0), x);
 }
 
 int ts_compose_nansum(TsCompose *k) {
   bool any = ts_dtype_is(dtype_of(k->b, k->in[0]), TS_KIND_F);
-  return finish(k, summed(k, any ? without_nan(k->b, k->in[0]) : k->in[0]));
+  return ts_compose_finish(k, summed(k, any ? without_nan(k->b, k->in[0]) : k->in[0]));
 }
 
 int ts_compose_nanmean(TsCompose *k) {
   TsBuild *b = k->b;
   TsVal x = k->in[0], sum = summed(k, without_nan(b, x));
-  TsVal count = summed(k, op1(b, TS_OP_logical_not, op1(b, TS_OP_isnan, x)));
+  TsVal count = summed(k, ts_build1(b, TS_OP_logical_not, ts_build1(b, TS_OP_isnan, x)));
   if (b->failed) return -1;
-  return finish(k, op2(b, TS_OP_div, sum, ts_build_cast(b, count, dtype_of(b, sum))));
+  return ts_compose_finish(
+      k, ts_build2(b, TS_OP_div, sum, ts_build_cast(b, count, dtype_of(b, sum))));
 }
 
 /* ---- differences of neighbours */
@@ -104,16 +96,16 @@ int ts_compose_diff(TsCompose *k) {
   for (int64_t i = 0; i < k->attr[0].i && !b->failed; i++) {
     int64_t n = b->meta(b, x)->dim[axis], rest = n ? n - 1 : 0;
     TsOp op = dtype_of(b, x) == TS_DT_bool ? TS_OP_logical_xor : TS_OP_sub;
-    x = op2(b, op, ts_build_narrow(b, x, axis, n - rest, rest),
-            ts_build_narrow(b, x, axis, 0, rest));
+    x = ts_build2(b, op, ts_build_narrow(b, x, axis, n - rest, rest),
+                  ts_build_narrow(b, x, axis, 0, rest));
     if (rest == 0) break;
   }
-  return finish(k, k->attr[0].i ? x : op1(b, TS_OP_clone, x));
+  return ts_compose_finish(k, k->attr[0].i ? x : ts_build1(b, TS_OP_clone, x));
 }
 
 /* ---- activations */
 static TsVal above_0(TsBuild *b, TsVal x, TsVal above, TsVal below) {
-  return where(b, op2(b, TS_OP_gt, x, b->number(b, 0)), above, below);
+  return ts_build_where(b, ts_build2(b, TS_OP_gt, x, b->number(b, 0)), above, below);
 }
 
 /* One weight, or one for each channel. */
@@ -134,7 +126,7 @@ int ts_compose_prelu(TsCompose *k) {
   } else {
     w = ts_build_reshape(b, w, dim, 0);
   }
-  return finish(k, above_0(b, x, x, op2(b, TS_OP_mul, x, w)));
+  return ts_compose_finish(k, above_0(b, x, x, ts_build2(b, TS_OP_mul, x, w)));
 }
 
 static TsVal elu(TsBuild *b, TsVal x, double alpha) {
@@ -145,7 +137,7 @@ static TsVal elu(TsBuild *b, TsVal x, double alpha) {
 int ts_compose_selu(TsCompose *k) {
   TsBuild *b = k->b;
   TsVal y = elu(b, k->in[0], 1.6732632423543772848);
-  return finish(k, op2(b, TS_OP_mul, y, b->number(b, 1.0507009873554804934)));
+  return ts_compose_finish(k, ts_build2(b, TS_OP_mul, y, b->number(b, 1.0507009873554804934)));
 }
 
 int ts_compose_celu(TsCompose *k) {
@@ -153,6 +145,6 @@ int ts_compose_celu(TsCompose *k) {
   double alpha = k->attr[0].f;
   TsVal x = k->in[0], a = b->number(b, alpha);
   if (!(alpha > 0)) return ts_build_fail(b, TS_ERR_value, "celu: alpha = %g", alpha);
-  TsVal below = op2(b, TS_OP_mul, elu(b, op2(b, TS_OP_div, x, a), 1), a);
-  return finish(k, above_0(b, x, x, below));
+  TsVal below = ts_build2(b, TS_OP_mul, elu(b, ts_build2(b, TS_OP_div, x, a), 1), a);
+  return ts_compose_finish(k, above_0(b, x, x, below));
 }

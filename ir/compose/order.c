@@ -4,13 +4,6 @@
 
 #include "ir/compose/compose.h"
 
-static TsVal op1(TsBuild *b, TsOp op, TsVal x) { return ts_build1(b, op, x); }
-static TsVal op2(TsBuild *b, TsOp op, TsVal x, TsVal y) { return ts_build2(b, op, x, y); }
-
-static TsVal where(TsBuild *b, TsVal cond, TsVal x, TsVal y) {
-  return ts_build(b, TS_OP_where, TS_IN(cond, x, y), TS_NO_ATTRS, NULL);
-}
-
 static bool is_float(TsBuild *b, TsVal x) {
   return ts_dtype_is((TsDtype)b->meta(b, x)->dtype, TS_KIND_F);
 }
@@ -102,9 +95,10 @@ int ts_compose_median_indices(TsCompose *k) {
   TsVal value = ts_build_narrow(b, s[0], a.axis, (n - 1) / 2, 1);
   TsVal place = ts_build_narrow(b, s[1], a.axis, (n - 1) / 2, 1);
   if (is_float(b, a.x)) {
-    TsVal last = ts_build_narrow(b, s[0], a.axis, n - 1, 1), odd = op1(b, TS_OP_isnan, last);
-    value = where(b, odd, last, value);
-    place = where(b, odd, place_of(b, TS_OP_argmax, &a), place);
+    TsVal last = ts_build_narrow(b, s[0], a.axis, n - 1, 1),
+          odd = ts_build1(b, TS_OP_isnan, last);
+    value = ts_build_where(b, odd, last, value);
+    place = ts_build_where(b, odd, place_of(b, TS_OP_argmax, &a), place);
   }
   return pair(k, &a, value, place);
 }
@@ -133,9 +127,9 @@ int ts_compose_cummin(TsCompose *k) {
   TsBuild *b = k->b;
   TsVal made[2] = {NULL};
   TsOp turn = is_float(b, k->in[0]) ? TS_OP_neg : TS_OP_bitwise_not;
-  ts_build(b, TS_OP_cummax, TS_IN(op1(b, turn, k->in[0])),
+  ts_build(b, TS_OP_cummax, TS_IN(ts_build1(b, turn, k->in[0])),
            TS_ATTRS({"axis", ts_b_int(k->attr[0].i)}), made);
-  k->out[0] = op1(b, turn, made[0]);
+  k->out[0] = ts_build1(b, turn, made[0]);
   k->out[1] = made[1];
   k->nout = 2;
   return b->failed ? -1 : 0;
@@ -152,7 +146,7 @@ static TsVal picked(TsBuild *b, const Along *a, TsVal s, double q, int64_t metho
   TsVal v = ts_build_narrow(b, s, a->axis, (int64_t)k, 1);
   if (method != MIDPOINT || at == low) return v;
   TsVal next = ts_build_narrow(b, s, a->axis, (int64_t)low + 1, 1);
-  return op2(b, TS_OP_mul, op2(b, TS_OP_add, v, next), b->number(b, 0.5));
+  return ts_build2(b, TS_OP_mul, ts_build2(b, TS_OP_add, v, next), b->number(b, 0.5));
 }
 
 static TsVal quantile_of(TsCompose *k, double q) {
@@ -165,7 +159,7 @@ static TsVal of_method(TsCompose *k, const Along *a, TsVal s, double q) {
   TsBuild *b = k->b;
   TsVal v = picked(b, a, s, q, k->attr[3].i);
   TsVal last = ts_build_narrow(b, s, a->axis, length(b, a) - 1, 1);
-  return shaped(b, a, where(b, op1(b, TS_OP_isnan, last), last, v));
+  return shaped(b, a, ts_build_where(b, ts_build1(b, TS_OP_isnan, last), last, v));
 }
 
 int ts_compose_quantiles(TsCompose *k) {
@@ -193,18 +187,19 @@ int ts_compose_quantiles(TsCompose *k) {
 /* ---- searching: by halves, each element for itself */
 /* Whether what stands at a place comes before v: NaN is largest. */
 static TsVal before(TsBuild *b, TsVal at, TsVal v, bool right) {
-  TsVal less = op2(b, right ? TS_OP_le : TS_OP_lt, at, v);
+  TsVal less = ts_build2(b, right ? TS_OP_le : TS_OP_lt, at, v);
   if (b->failed || !is_float(b, v)) return less;
-  TsVal odd = op1(b, TS_OP_isnan, v);
+  TsVal odd = ts_build1(b, TS_OP_isnan, v);
   if (!right && is_float(b, at))
-    odd = op2(b, TS_OP_logical_and, odd, op1(b, TS_OP_logical_not, op1(b, TS_OP_isnan, at)));
-  return op2(b, TS_OP_logical_or, less, odd);
+    odd = ts_build2(b, TS_OP_logical_and, odd,
+                    ts_build1(b, TS_OP_logical_not, ts_build1(b, TS_OP_isnan, at)));
+  return ts_build2(b, TS_OP_logical_or, less, odd);
 }
 
 /* Elements of the rows of x, or of one row for all. */
 static TsVal fetch(TsBuild *b, TsVal x, TsVal index) {
   if (b->failed) return NULL;
-  if (b->meta(b, x)->ndim == 1) return op2(b, TS_OP_take, x, index);
+  if (b->meta(b, x)->ndim == 1) return ts_build2(b, TS_OP_take, x, index);
   return ts_build(b, TS_OP_gather, TS_IN(x, index), TS_ATTRS({"axis", ts_b_int(-1)}), NULL);
 }
 
@@ -220,12 +215,12 @@ static TsVal search(TsBuild *b, TsVal x, TsVal v, bool right) {
   if (n == 0) return found;
   while (step <= n / 2) step *= 2;
   for (; step && !b->failed; step /= 2) {
-    TsVal next = op2(b, TS_OP_add, found, b->number(b, (double)step));
-    TsVal at = op2(b, TS_OP_minimum, next, b->number(b, (double)n));
-    at = fetch(b, x, op2(b, TS_OP_sub, at, b->number(b, 1)));
-    TsVal inside = op2(b, TS_OP_le, next, b->number(b, (double)n));
-    TsVal move = op2(b, TS_OP_logical_and, inside, before(b, at, v, right));
-    found = where(b, move, next, found);
+    TsVal next = ts_build2(b, TS_OP_add, found, b->number(b, (double)step));
+    TsVal at = ts_build2(b, TS_OP_minimum, next, b->number(b, (double)n));
+    at = fetch(b, x, ts_build2(b, TS_OP_sub, at, b->number(b, 1)));
+    TsVal inside = ts_build2(b, TS_OP_le, next, b->number(b, (double)n));
+    TsVal move = ts_build2(b, TS_OP_logical_and, inside, before(b, at, v, right));
+    found = ts_build_where(b, move, next, found);
   }
   return found;
 }
@@ -260,8 +255,8 @@ static int count_of(TsCompose *k, TsVal x, int64_t *n) {
   int64_t least;
   *n = 0;
   if (ts_meta_numel(b->meta(b, x)) == 0) return 0;
-  if (ts_build_whole(b, op1(b, TS_OP_max, x), "bincount", "length", n)) return -1;
-  if (ts_build_whole(b, op1(b, TS_OP_min, x), "bincount", "length", &least)) return -1;
+  if (ts_build_whole(b, ts_build1(b, TS_OP_max, x), "bincount", "length", n)) return -1;
+  if (ts_build_whole(b, ts_build1(b, TS_OP_min, x), "bincount", "length", &least)) return -1;
   if (*n < INT64_MAX) ++*n;
   return least >= 0
              ? 0
@@ -285,7 +280,8 @@ int ts_compose_bincount(TsCompose *k) {
     return ts_build_fail(b, TS_ERR_value, "bincount: length %lld", (long long)n);
   if (n < 0 && count_of(k, x, &n)) return -1;
   if (k->attr[0].type == TS_ATTR_int) /* what is below 0 is no place from the end */
-    x = where(b, op2(b, TS_OP_lt, x, b->number(b, 0)), b->number(b, (double)n), x);
+    x = ts_build_where(b, ts_build2(b, TS_OP_lt, x, b->number(b, 0)), b->number(b, (double)n),
+                       x);
   w = w ? flat(b, w)
         : ts_build(b, TS_OP_ones_like, TS_IN(x), TS_ATTRS({"dtype", ts_b_dtype(TS_DT_i64)}),
                    NULL);
@@ -317,9 +313,10 @@ int ts_compose_repeat_counts(TsCompose *k) {
                     TS_ATTRS({"shape", ts_b_ints(&n, 1)}), NULL);
   if (k->attr[1].type == TS_ATTR_int)
     total = k->attr[1].i;
-  else if (n &&
-           (ts_build_whole(b, op1(b, TS_OP_sum, counts), "repeat_counts", "size", &total) ||
-            ts_build_whole(b, op1(b, TS_OP_min, counts), "repeat_counts", "size", &least)))
+  else if (n && (ts_build_whole(b, ts_build1(b, TS_OP_sum, counts), "repeat_counts", "size",
+                                &total) ||
+                 ts_build_whole(b, ts_build1(b, TS_OP_min, counts), "repeat_counts", "size",
+                                &least)))
     return -1;
   if (least < 0 || total < 0)
     return ts_build_fail(b, TS_ERR_value, "repeat_counts: %lld repetitions",

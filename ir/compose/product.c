@@ -2,13 +2,6 @@
  * cosine_similarity. */
 #include "ir/compose/compose.h"
 
-static TsVal mul(TsBuild *b, TsVal x, TsVal y) { return ts_build2(b, TS_OP_mul, x, y); }
-
-static int finish(TsCompose *k, TsVal v) {
-  k->out[0] = v;
-  return k->b->failed ? -1 : 0;
-}
-
 static int differ(TsCompose *k, const char *what) {
   char tx[TS_META_TEXT], ty[TS_META_TEXT];
   return ts_build_fail(k->b, TS_ERR_shape, "%s: %s: %s x %s", ts_op_info(k->op)->name, what,
@@ -29,9 +22,9 @@ int ts_compose_kron(TsCompose *k) {
     dy[2 * i + 1] = ay < 0 ? 1 : y.dim[ay], dy[2 * i] = 1;
     dim[i] = dx[2 * i] * dy[2 * i + 1];
   }
-  TsVal p = mul(b, ts_build_reshape(b, k->in[0], dx, 2 * nd),
-                ts_build_reshape(b, k->in[1], dy, 2 * nd));
-  return finish(k, ts_build_reshape(b, p, dim, nd));
+  TsVal p = ts_build_mul(b, ts_build_reshape(b, k->in[0], dx, 2 * nd),
+                         ts_build_reshape(b, k->in[1], dy, 2 * nd));
+  return ts_compose_finish(k, ts_build_reshape(b, p, dim, nd));
 }
 
 /* ---- cross */
@@ -50,9 +43,9 @@ int ts_compose_cross(TsCompose *k) {
   if (ay < 0) return -1;
   if (mx->dim[ax] != 3 || my->dim[ay] != 3)
     return differ(k, "three elements are needed along axis");
-  TsVal right = mul(b, turned(b, x, -1, ax), turned(b, y, -2, ay));
-  TsVal left = mul(b, turned(b, x, -2, ax), turned(b, y, -1, ay));
-  return finish(k, ts_build2(b, TS_OP_sub, right, left));
+  TsVal right = ts_build_mul(b, turned(b, x, -1, ax), turned(b, y, -2, ay));
+  TsVal left = ts_build_mul(b, turned(b, x, -2, ax), turned(b, y, -1, ay));
+  return ts_compose_finish(k, ts_build2(b, TS_OP_sub, right, left));
 }
 
 /* ---- tensordot */
@@ -112,7 +105,7 @@ int ts_compose_tensordot(TsCompose *k) {
   TsVal a = matrix(b, k->in[0], nx, n, mx, true, dim, &nkept);
   TsVal c = matrix(b, k->in[1], ny, n, my, false, dim, &nkept);
   TsVal p = ts_build(b, TS_OP_matmul, TS_IN(a, c), TS_NO_ATTRS, NULL);
-  return finish(k, ts_build_reshape(b, p, dim, nkept));
+  return ts_compose_finish(k, ts_build_reshape(b, p, dim, nkept));
 }
 
 /* ---- distances and angles */
@@ -133,15 +126,15 @@ int ts_compose_cdist(TsCompose *k) {
   if (!(k->attr[0].f >= 0))
     return ts_build_fail(b, TS_ERR_value, "cdist: p = %g is below 0", k->attr[0].f);
   TsVal d = ts_build2(b, TS_OP_sub, with_axis(b, k->in[0], -2), with_axis(b, k->in[1], -3));
-  return finish(k, norm(b, d, k->attr[0].f, -1));
+  return ts_compose_finish(k, norm(b, d, k->attr[0].f, -1));
 }
 
 int ts_compose_cosine_similarity(TsCompose *k) {
   TsBuild *b = k->b;
   TsVal x = k->in[0], y = k->in[1], eps = b->number(b, k->attr[1].f);
   int64_t axis = k->attr[0].i;
-  TsVal dot = ts_build_sum(b, mul(b, x, y), &axis, 1, false);
+  TsVal dot = ts_build_sum(b, ts_build_mul(b, x, y), &axis, 1, false);
   TsVal nx = ts_build2(b, TS_OP_maximum, norm(b, x, 2, axis), eps);
   TsVal ny = ts_build2(b, TS_OP_maximum, norm(b, y, 2, axis), eps);
-  return finish(k, ts_build2(b, TS_OP_div, dot, mul(b, nx, ny)));
+  return ts_compose_finish(k, ts_build2(b, TS_OP_div, dot, ts_build_mul(b, nx, ny)));
 }

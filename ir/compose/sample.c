@@ -1,18 +1,11 @@
 /* Images by place: grid_sample, im2col. */
 #include "ir/compose/compose.h"
 
-static TsVal op1(TsBuild *b, TsOp op, TsVal x) { return ts_build1(b, op, x); }
-static TsVal op2(TsBuild *b, TsOp op, TsVal x, TsVal y) { return ts_build2(b, op, x, y); }
-
 static TsVal plus(TsBuild *b, TsVal x, double y) {
-  return op2(b, TS_OP_add, x, b->number(b, y));
+  return ts_build2(b, TS_OP_add, x, b->number(b, y));
 }
 static TsVal times(TsBuild *b, TsVal x, double y) {
-  return op2(b, TS_OP_mul, x, b->number(b, y));
-}
-
-static TsVal where(TsBuild *b, TsVal cond, TsVal x, TsVal y) {
-  return ts_build(b, TS_OP_where, TS_IN(cond, x, y), TS_NO_ATTRS, NULL);
+  return ts_build2(b, TS_OP_mul, x, b->number(b, y));
 }
 
 static TsVal clamped(TsBuild *b, TsVal x, double low, double high) {
@@ -21,17 +14,27 @@ static TsVal clamped(TsBuild *b, TsVal x, double low, double high) {
 }
 
 /* ---- grid_sample */
-enum { BILINEAR, NEAREST };
+enum { BILINEAR, NEAREST, BICUBIC };
 enum { ZEROS, BORDER, REFLECTION };
 
 /* Back and forth between low and low + span. */
 static TsVal reflected(TsBuild *b, TsVal v, double low, double span) {
   if (span <= 0) return times(b, v, 0);
-  v = op1(b, TS_OP_abs, plus(b, v, -low));
-  TsVal width = b->number(b, span), rest = op2(b, TS_OP_fmod, v, width);
-  TsVal turns = op1(b, TS_OP_floor, op2(b, TS_OP_div, v, width));
-  TsVal odd = op2(b, TS_OP_ne, op2(b, TS_OP_mod, turns, b->number(b, 2)), b->number(b, 0));
-  return plus(b, where(b, odd, op2(b, TS_OP_sub, width, rest), rest), low);
+  v = ts_build1(b, TS_OP_abs, plus(b, v, -low));
+  TsVal width = b->number(b, span), rest = ts_build2(b, TS_OP_fmod, v, width);
+  TsVal turns = ts_build1(b, TS_OP_floor, ts_build2(b, TS_OP_div, v, width));
+  TsVal odd =
+      ts_build2(b, TS_OP_ne, ts_build2(b, TS_OP_mod, turns, b->number(b, 2)), b->number(b, 0));
+  return plus(b, ts_build_where(b, odd, ts_build2(b, TS_OP_sub, width, rest), rest), low);
+}
+
+/* A place beyond an image of n elements, as the padding has it. */
+static TsVal bounded(TsCompose *k, TsVal v, double n) {
+  TsBuild *b = k->b;
+  bool corners = k->attr[2].i;
+  if (k->attr[1].i == REFLECTION)
+    v = corners ? reflected(b, v, 0, n - 1) : reflected(b, v, -0.5, n);
+  return k->attr[1].i == ZEROS ? v : clamped(b, v, 0, n - 1);
 }
 
 /* Coordinate number i of the grid, from [-1, 1] to elements of n. */
@@ -41,10 +44,7 @@ static TsVal coordinate(TsCompose *k, int i, double n, const int64_t *dim) {
   TsVal v = ts_build(b, TS_OP_select, TS_IN(k->in[1]),
                      TS_ATTRS({"axis", ts_b_int(-1)}, {"index", ts_b_int(i)}), NULL);
   v = plus(b, ts_build_reshape(b, v, dim, 3), 1);
-  v = corners ? times(b, v, (n - 1) / 2) : plus(b, times(b, v, n / 2), -0.5);
-  if (k->attr[1].i == REFLECTION)
-    v = corners ? reflected(b, v, 0, n - 1) : reflected(b, v, -0.5, n);
-  return k->attr[1].i == ZEROS ? v : clamped(b, v, 0, n - 1);
+  return corners ? times(b, v, (n - 1) / 2) : plus(b, times(b, v, n / 2), -0.5);
 }
 
 enum { MOST = 3 }; /* axes of space */
@@ -57,8 +57,8 @@ typedef struct Picture {
 } Picture;
 
 static TsVal inside(TsBuild *b, TsVal v, double n) {
-  return op2(b, TS_OP_logical_and, op2(b, TS_OP_ge, v, b->number(b, 0)),
-             op2(b, TS_OP_le, v, b->number(b, n - 1)));
+  return ts_build2(b, TS_OP_logical_and, ts_build2(b, TS_OP_ge, v, b->number(b, 0)),
+                   ts_build2(b, TS_OP_le, v, b->number(b, n - 1)));
 }
 
 /* The elements at whole places, 0 outside. */
@@ -66,35 +66,73 @@ static TsVal fetched(TsBuild *b, const Picture *p, const TsVal *place) {
   TsVal zero = b->number(b, 0), in = NULL, at = NULL;
   for (int i = 0; i < p->axes; i++) {
     TsVal one = inside(b, place[i], p->size[i]);
-    in = in ? op2(b, TS_OP_logical_and, in, one) : one;
+    in = in ? ts_build2(b, TS_OP_logical_and, in, one) : one;
   }
   for (int i = 0; i < p->axes; i++) {
-    TsVal v = ts_build_cast(b, where(b, in, place[i], zero), TS_DT_i64);
-    at = at ? op2(b, TS_OP_add, times(b, at, p->size[i]), v) : v;
+    TsVal v = ts_build_cast(b, ts_build_where(b, in, place[i], zero), TS_DT_i64);
+    at = at ? ts_build2(b, TS_OP_add, times(b, at, p->size[i]), v) : v;
   }
   at = ts_build(b, TS_OP_broadcast_to, TS_IN(at), TS_ATTRS({"shape", ts_b_ints(p->dim, 3)}),
                 NULL);
   TsVal v = ts_build(b, TS_OP_gather, TS_IN(p->x, at), TS_ATTRS({"axis", ts_b_int(-1)}), NULL);
-  return where(b, in, v, zero);
+  return ts_build_where(b, in, v, zero);
 }
 
 /* All corners of the cell, each times what is left to the opposite one along each axis. */
 static TsVal interpolated(TsBuild *b, const Picture *p, const TsVal *place) {
   TsVal low[MOST], part[MOST][2], sum = NULL, one = b->number(b, 1);
   for (int i = 0; i < p->axes; i++) {
-    low[i] = op1(b, TS_OP_floor, place[i]);
-    part[i][1] = op2(b, TS_OP_sub, place[i], low[i]);
-    part[i][0] = op2(b, TS_OP_sub, one, part[i][1]);
+    low[i] = ts_build1(b, TS_OP_floor, place[i]);
+    part[i][1] = ts_build2(b, TS_OP_sub, place[i], low[i]);
+    part[i][0] = ts_build2(b, TS_OP_sub, one, part[i][1]);
   }
   for (int corner = 0; corner < 1 << p->axes; corner++) {
     TsVal at[MOST], share = NULL;
     for (int i = 0; i < p->axes; i++) {
       int up = corner >> (p->axes - 1 - i) & 1;
       at[i] = up ? plus(b, low[i], 1) : low[i];
-      share = share ? op2(b, TS_OP_mul, share, part[i][up]) : part[i][up];
+      share = share ? ts_build2(b, TS_OP_mul, share, part[i][up]) : part[i][up];
     }
-    TsVal v = op2(b, TS_OP_mul, fetched(b, p, at), share);
-    sum = sum ? op2(b, TS_OP_add, sum, v) : v;
+    TsVal v = ts_build2(b, TS_OP_mul, fetched(b, p, at), share);
+    sum = sum ? ts_build2(b, TS_OP_add, sum, v) : v;
+  }
+  return sum;
+}
+
+/* Shares of the four elements around a place that lies t behind the second: cubic convolution
+ * (Keys 1981) with a = -0.75. */
+static void cubic_shares(TsBuild *b, TsVal t, TsVal share[4]) {
+  const double a = -0.75;
+  TsVal rest = ts_build2(b, TS_OP_sub, b->number(b, 1), t);
+  for (int side = 0; side < 2; side++) {
+    TsVal near = side ? rest : t, far = plus(b, near, 1), v;
+    v = plus(b, times(b, near, a + 2), -(a + 3));
+    v = ts_build2(b, TS_OP_mul, ts_build2(b, TS_OP_mul, v, near), near);
+    share[1 + side] = plus(b, v, 1);
+    v = plus(b, times(b, far, a), -5 * a);
+    v = plus(b, ts_build2(b, TS_OP_mul, v, far), 8 * a);
+    share[side ? 3 : 0] = plus(b, ts_build2(b, TS_OP_mul, v, far), -4 * a);
+  }
+}
+
+/* Sixteen elements, each where the padding has it. */
+static TsVal bicubic(TsCompose *k, const Picture *p, const TsVal *place) {
+  TsBuild *b = k->b;
+  TsVal at[2][4], share[2][4], sum = NULL;
+  for (int i = 0; i < 2; i++) {
+    TsVal low = ts_build1(b, TS_OP_floor, place[i]);
+    cubic_shares(b, ts_build2(b, TS_OP_sub, place[i], low), share[i]);
+    for (int j = 0; j < 4; j++) at[i][j] = bounded(k, plus(b, low, j - 1), p->size[i]);
+  }
+  for (int row = 0; row < 4; row++) {
+    TsVal line = NULL;
+    for (int column = 0; column < 4; column++) {
+      TsVal v = fetched(b, p, (TsVal[]){at[0][row], at[1][column]});
+      v = ts_build2(b, TS_OP_mul, v, share[1][column]);
+      line = line ? ts_build2(b, TS_OP_add, line, v) : v;
+    }
+    line = ts_build2(b, TS_OP_mul, line, share[0][row]);
+    sum = sum ? ts_build2(b, TS_OP_add, sum, line) : line;
   }
   return sum;
 }
@@ -119,13 +157,22 @@ int ts_compose_grid_sample(TsCompose *k) {
   Picture p = {.x = ts_build_reshape(b, k->in[0], image, 3),
                .axes = axes,
                .dim = {m.dim[0], m.dim[1], places}};
-  TsVal place[MOST];
+  if (k->attr[0].i == BICUBIC && axes != 2)
+    return ts_build_fail(b, TS_ERR_attribute,
+                         "grid_sample: mode 'bicubic' is for images [N, C, H, W], not %s",
+                         ts_meta_text(&m, tm));
+  TsVal place[MOST], v;
   for (int i = 0; i < axes; i++) {
     p.size[i] = (double)m.dim[2 + i];
     place[i] = coordinate(k, axes - 1 - i, p.size[i], line);
-    if (k->attr[0].i == NEAREST) place[i] = op1(b, TS_OP_round, place[i]);
+    if (k->attr[0].i != BICUBIC) place[i] = bounded(k, place[i], p.size[i]);
+    if (k->attr[0].i == NEAREST) place[i] = ts_build1(b, TS_OP_round, place[i]);
   }
-  TsVal v = k->attr[0].i == NEAREST ? fetched(b, &p, place) : interpolated(b, &p, place);
+  switch (k->attr[0].i) {
+  case NEAREST: v = fetched(b, &p, place); break;
+  case BICUBIC: v = bicubic(k, &p, place); break;
+  default: v = interpolated(b, &p, place);
+  }
   k->out[0] = ts_build_reshape(b, v, dim, 2 + axes);
   return b->failed ? -1 : 0;
 }

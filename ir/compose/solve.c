@@ -71,17 +71,11 @@ int ts_compose_lstsq(TsCompose *k) {
  * revisited" (2005): below the norm 5.37 the approximant has the accuracy of f64. */
 enum { MOST = 20 }; /* squarings */
 
-static TsVal add(TsBuild *b, TsVal x, TsVal y) { return ts_build2(b, TS_OP_add, x, y); }
-static TsVal mul(TsBuild *b, TsVal x, TsVal y) { return ts_build2(b, TS_OP_mul, x, y); }
-
-static TsVal where(TsBuild *b, TsVal cond, TsVal x, TsVal y) {
-  return ts_build(b, TS_OP_where, TS_IN(cond, x, y), TS_NO_ATTRS, NULL);
-}
-
 /* c3 x3 + c2 x2 + c1 x1 */
 static TsVal combined(TsBuild *b, const TsVal x[3], double c3, double c2, double c1) {
-  TsVal low = add(b, mul(b, x[1], b->number(b, c2)), mul(b, x[0], b->number(b, c1)));
-  return add(b, mul(b, x[2], b->number(b, c3)), low);
+  TsVal low = ts_build_add(b, ts_build_mul(b, x[1], b->number(b, c2)),
+                           ts_build_mul(b, x[0], b->number(b, c1)));
+  return ts_build_add(b, ts_build_mul(b, x[2], b->number(b, c3)), low);
 }
 
 static TsVal approximant(TsBuild *b, TsVal a, TsVal one) {
@@ -89,12 +83,12 @@ static TsVal approximant(TsBuild *b, TsVal a, TsVal one) {
   x[1] = matmul(b, x[0], x[0]);
   x[2] = matmul(b, x[1], x[0]);
   TsVal u = matmul(b, x[2], combined(b, x, 1, 16380, 40840800));
-  u = add(b, u, combined(b, x, 33522128640, 10559470521600, 1187353796428800));
-  u = matmul(b, a, add(b, u, mul(b, one, b->number(b, 32382376266240000))));
+  u = ts_build_add(b, u, combined(b, x, 33522128640, 10559470521600, 1187353796428800));
+  u = matmul(b, a, ts_build_add(b, u, ts_build_mul(b, one, b->number(b, 32382376266240000))));
   TsVal v = matmul(b, x[2], combined(b, x, 182, 960960, 1323241920));
-  v = add(b, v, combined(b, x, 670442572800, 129060195264000, 7771770303897600));
-  v = add(b, v, mul(b, one, b->number(b, 64764752532480000)));
-  return ts_build2(b, TS_OP_solve, ts_build2(b, TS_OP_sub, v, u), add(b, v, u));
+  v = ts_build_add(b, v, combined(b, x, 670442572800, 129060195264000, 7771770303897600));
+  v = ts_build_add(b, v, ts_build_mul(b, one, b->number(b, 64764752532480000)));
+  return ts_build2(b, TS_OP_solve, ts_build2(b, TS_OP_sub, v, u), ts_build_add(b, v, u));
 }
 
 /* How often each matrix is halved, [.., 1, 1], from the largest column sum. */
@@ -128,13 +122,14 @@ int ts_compose_matrix_exp(TsCompose *k) {
       TS_ATTRS({"n", ts_b_int(m.dim[m.ndim - 1])}, {"dtype", ts_b_dtype((TsDtype)m.dtype)}),
       NULL);
   TsVal s = halvings(b, a);
-  TsVal y = mul(b, a, ts_build1(b, TS_OP_exp2, ts_build1(b, TS_OP_neg, s)));
+  TsVal y = ts_build_mul(b, a, ts_build1(b, TS_OP_exp2, ts_build1(b, TS_OP_neg, s)));
   y = approximant(b, y, one);
   for (int i = 0; i < MOST; i++) {
-    TsVal more = ts_build2(b, TS_OP_gt, s, b->number(b, i)), x = where(b, more, y, zero);
-    y = where(b, more, matmul(b, x, x), y);
+    TsVal more = ts_build2(b, TS_OP_gt, s, b->number(b, i)),
+          x = ts_build_where(b, more, y, zero);
+    y = ts_build_where(b, more, matmul(b, x, x), y);
   }
   TsVal beyond = ts_build2(b, TS_OP_gt, s, b->number(b, MOST));
-  k->out[0] = where(b, beyond, b->number(b, NAN), y);
+  k->out[0] = ts_build_where(b, beyond, b->number(b, NAN), y);
   return b->failed ? -1 : 0;
 }

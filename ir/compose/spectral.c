@@ -4,12 +4,6 @@
 enum { ORTHO, BACKWARD, FORWARD };
 enum { FULL, SAME, VALID };
 
-static int finish(TsCompose *k, TsVal v) {
-  k->out[0] = v;
-  return k->b->failed ? -1 : 0;
-}
-
-static TsVal mul(TsBuild *b, TsVal x, TsVal y) { return ts_build2(b, TS_OP_mul, x, y); }
 static TsVal number(TsBuild *b, double v) { return b->number(b, v); }
 
 static TsVal transform(TsBuild *b, TsOp op, TsVal x, int64_t n, int64_t norm) {
@@ -22,8 +16,9 @@ static TsVal transform(TsBuild *b, TsOp op, TsVal x, int64_t n, int64_t norm) {
 static TsVal hann(TsBuild *b, int64_t n, TsDtype d) {
   TsVal i = ts_build(b, TS_OP_arange, 0, NULL,
                      TS_ATTRS({"start", ts_b_f((double)n)}, {"dtype", ts_b_dtype(d)}), NULL);
-  TsVal c = ts_build1(b, TS_OP_cos, mul(b, i, number(b, 6.283185307179586 / (double)n)));
-  return ts_build2(b, TS_OP_sub, number(b, 0.5), mul(b, c, number(b, 0.5)));
+  TsVal c =
+      ts_build1(b, TS_OP_cos, ts_build_mul(b, i, number(b, 6.283185307179586 / (double)n)));
+  return ts_build2(b, TS_OP_sub, number(b, 0.5), ts_build_mul(b, c, number(b, 0.5)));
 }
 
 /* Attributes that stft and istft share. */
@@ -75,8 +70,8 @@ int ts_compose_stft(TsCompose *k) {
       b, TS_OP_unfold, TS_IN(x),
       TS_ATTRS({"axis", ts_b_int(-1)}, {"size", ts_b_int(f.frame)}, {"step", ts_b_int(f.hop)}),
       NULL);
-  TsVal t = transform(b, TS_OP_rfft, mul(b, frames, f.window), 0, f.norm);
-  return finish(k, swapped(b, t));
+  TsVal t = transform(b, TS_OP_rfft, ts_build_mul(b, frames, f.window), 0, f.norm);
+  return ts_compose_finish(k, swapped(b, t));
 }
 
 /* Overlapping frames [.., count, frame] added into [.., n]: element j of frame i
@@ -123,8 +118,8 @@ int ts_compose_istft(TsCompose *k) {
   int64_t count = m.dim[m.ndim - 1], n;
   if (__builtin_mul_overflow(count - 1, f.hop, &n) || __builtin_add_overflow(n, f.frame, &n))
     return ts_build_fail(b, TS_ERR_memory, "istft: the signal is larger than any memory");
-  TsVal frames =
-      mul(b, transform(b, TS_OP_irfft, swapped(b, k->in[0]), f.frame, f.norm), f.window);
+  TsVal frames = ts_build_mul(
+      b, transform(b, TS_OP_irfft, swapped(b, k->in[0]), f.frame, f.norm), f.window);
   int64_t dim[2] = {count, f.frame};
   TsVal weight = ts_build(b, TS_OP_broadcast_to, TS_IN(ts_build1(b, TS_OP_square, f.window)),
                           TS_ATTRS({"shape", ts_b_ints(dim, 2)}), NULL);
@@ -135,9 +130,9 @@ int ts_compose_istft(TsCompose *k) {
                          (long long)length);
   /* Cut before dividing: at the ends windows can add up to zero. */
   TsVal y = ts_build_narrow(b, overlap_add(b, frames, f.hop), m.ndim - 2, start, length);
-  return finish(k,
-                ts_build2(b, TS_OP_div, y,
-                          ts_build_narrow(b, overlap_add(b, weight, f.hop), 0, start, length)));
+  return ts_compose_finish(
+      k, ts_build2(b, TS_OP_div, y,
+                   ts_build_narrow(b, overlap_add(b, weight, f.hop), 0, start, length)));
 }
 
 /* The next length whose only prime factors are 2, 3 and 5: of all products of threes and fives
@@ -181,5 +176,5 @@ int ts_compose_conv_fft(TsCompose *k) {
                                           : mode == SAME ? n
                                                          : n + m - 2 * least + 1;
   int64_t start = mode == FULL ? 0 : mode == SAME ? (m - 1) / 2 : least - 1;
-  return finish(k, ts_build_narrow(b, y, b->meta(b, y)->ndim - 1, start, length));
+  return ts_compose_finish(k, ts_build_narrow(b, y, b->meta(b, y)->ndim - 1, start, length));
 }

@@ -100,6 +100,7 @@ int ts_graph_map_finish(TsGraphMap *m) {
   int failed = ts_graph_results(m->to, from->nresult, v);
   free(v);
   if (!failed && from->bytes) failed = ts_graph_result_bytes(m->to, from->bytes);
+  if (!failed && from->spread) failed = ts_graph_result_spread(m->to, from->spread);
   for (int i = 0; i < from->nupdate && !failed; i++)
     failed = ts_graph_update(m->to, from->update[i].param,
                              ts_graph_mapped(m, from->update[i].value));

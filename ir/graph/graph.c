@@ -226,13 +226,14 @@ static TsNode *intern(TsGraph *g, TsNode *n, int nout, const TsMeta *out, bool u
   TsArena *a = &g->module->arena;
   n->hash = hash_node(n);
   TsNode *made = unique || g->apart ? NULL : find(g, n);
-  if (made) return made->runs |= n->runs, made;
+  if (made) return made->runs |= n->runs, made->bytes |= n->bytes, made;
   if (!rehash(g) || !grow(g, &g->node, g->nnode, &g->capnode, sizeof *g->node)) return NULL;
   made = ts_arena_alloc(a, sizeof *made + sizeof(TsValue) * (size_t)(nout ? nout : 1));
   if (!made) return no_memory(g), NULL;
   *made = *n;
   made->nout = nout;
   made->line = g->line;
+  if (!made->as) made->as = g->as;
   made->id = (uint32_t)g->nnode;
   made->in = ts_arena_copy(a, n->in, sizeof *n->in * (size_t)n->nin);
   made->attr = copy_attrs(g, n->nattr, n->attr);
@@ -373,8 +374,10 @@ static int expand(TsGraph *g, TsOp op, int nin, const TsVal *in, const TsAttr *a
   bool inner = g->expanding;
   int64_t nrandom = g->module->nrandom;
   g->expanding = true;
+  if (!inner) g->as = (uint16_t)(op + 1);
   int failed = ts_compose(&k) || g->b.failed;
   g->expanding = inner;
+  if (!inner) g->as = 0;
   *nout = k.nout;
   if (failed || inner || !g->calling || g->module->nrandom != nrandom) return failed ? -1 : 0;
   return note_call(g, &k);
@@ -481,13 +484,18 @@ int ts_graph_results(TsGraph *g, int n, const TsVal *v) {
   g->result = ts_arena_copy(&g->module->arena, v, sizeof *v * (size_t)n);
   if (!g->result) return no_memory(g);
   g->nresult = n;
-  g->bytes = NULL;
+  g->bytes = NULL, g->spread = NULL;
   return 0;
 }
 
 int ts_graph_result_bytes(TsGraph *g, const int *bytes) {
   g->bytes = ts_arena_copy(&g->module->arena, bytes, sizeof *bytes * (size_t)g->nresult);
   return g->bytes ? 0 : no_memory(g);
+}
+
+int ts_graph_result_spread(TsGraph *g, const bool *spread) {
+  g->spread = ts_arena_copy(&g->module->arena, spread, sizeof *spread * (size_t)g->nresult);
+  return g->spread ? 0 : no_memory(g);
 }
 
 int ts_graph_update(TsGraph *g, int param, TsVal v) {

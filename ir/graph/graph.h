@@ -43,6 +43,7 @@ typedef struct TsValue TsValue;
 struct TsNode {
   uint16_t op; /* TsOp or TsNodeOp */
   uint16_t nregion;
+  uint16_t as; /* the composed row that it is a part of, from 1: its errors are that one's */
   int nin, nout;
   int line;    /* index into the module's places, 0: unknown */
   uint32_t id; /* position in the graph */
@@ -54,6 +55,8 @@ struct TsNode {
   TsGraph **region; /* of a call: the graph called */
   double number;
   bool backward; /* the reverse pass made it: its line is that of the operator differentiated */
+  bool
+      bytes; /* a bitcast of what was changed in place through another type: has no derivative */
   bool runs; /* although nothing may read it: its error is the program's (ir/graph/failing.h) */
   struct TsCustom *ref; /* custom: whom to call; call: whom to ask for the derivative */
   TsValue out[];
@@ -102,6 +105,7 @@ struct TsGraph {
   int nparam, capparam;
   TsVal *result;
   int *bytes; /* by result, whose bytes the program gave it: see ts_graph_result_bytes; NULL */
+  bool *spread; /* by result, whether several of its elements were one there; NULL: not known */
   int nresult;
   TsUpdate *update;
   int nupdate, capupdate;
@@ -118,6 +122,7 @@ struct TsGraph {
   bool numbers_fit; /* bare numbers beside integers fit their types: who calls looks */
   bool calling;     /* nodes to come are a call of the program: numbers are looked at now */
   bool expanding;   /* they are what a composed row becomes */
+  uint16_t as;      /* which: see TsNode */
   TsVal *outer; /* of a region: by parameter, the value outside that it stands for, or NULL */
   /* While the adjoint of its body is built (ir/graph/recursion.h). */
   struct TsRecursion *recursion;
@@ -156,6 +161,7 @@ int ts_graph_results(TsGraph *g, int n, const TsVal *v);
  * numbers below nparam are those of parameters. Copies of the graph keep it. Of a graph without
  * it, what shares is what its views say. */
 int ts_graph_result_bytes(TsGraph *g, const int *bytes);
+int ts_graph_result_spread(TsGraph *g, const bool *spread); /* for the same reason */
 int ts_graph_update(TsGraph *g, int param, TsVal v);
 
 /* v as a value of g: itself, or the parameter of the region g that stands for it, entered

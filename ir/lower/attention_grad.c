@@ -83,7 +83,8 @@ static bool describe(Problem *p, TsLayoutFn *layout, void *arg) {
   int64_t window = attr[1].type == TS_ATTR_int ? attr[1].i : 0;
   p->x = ts_gpu_attention_grad(d, (int)q[3], causal, window);
   p->x.scale = attr[2].type == TS_ATTR_f ? attr[2].f : 1 / sqrt((double)q[3]);
-  return p->x.scale > 0 && !(attr[4].i && k[2] != q[2]) && (causal ? k[2] >= q[2] && window >= 0 : !window);
+  return p->x.scale > 0 && !(attr[4].i && k[2] != q[2]) &&
+         (causal ? k[2] >= q[2] && window >= 0 : !window);
 }
 
 /* ---- steps */

@@ -314,8 +314,8 @@ bool ts_sched_is_attention_grad(const TsNode *n) {
   for (int i = 0; i < 7; i++)
     if (n->in[i] && n->in[i]->meta.dtype != TS_DT_f32) return false;
   int64_t s = q->dim[nd - 2], t = k->dim[nd - 2];
-  return !(n->attr[4].i && s != t) && ts_meta_numel(q) > 0 && ts_meta_numel(v) > 0 && s > 0 && t > 0 && s % GROUP == 0 &&
-         t % KEYS == 0;
+  return !(n->attr[4].i && s != t) && ts_meta_numel(q) > 0 && ts_meta_numel(v) > 0 && s > 0 &&
+         t > 0 && s % GROUP == 0 && t % KEYS == 0;
 }
 
 static void read_node(Lower *l, const TsNode *n) {

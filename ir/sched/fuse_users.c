@@ -242,7 +242,8 @@ static bool wanted_from(const Fuse *f, const Users *u, const TsGroup *a, int b) 
 static bool both_walk(const TsGroup *a, const TsGroup *b, const TsMeta *m) {
   TsSpaceAxes s = ts_fuse_space(b);
   int64_t n = 1;
-  if (ts_sched_extent(a, m) == TS_EXTENT_full && ts_sched_extent(b, m) == TS_EXTENT_full) return true;
+  if (ts_sched_extent(a, m) == TS_EXTENT_full && ts_sched_extent(b, m) == TS_EXTENT_full)
+    return true;
   for (int i = 0; i < s.naxis; i++) n *= s.axis[i];
   return ts_fuse_same_space(a, &s) && ts_meta_numel(m) > n;
 }

@@ -150,8 +150,9 @@ struct TsTile {
   atomic_int shares;        /* how many hold it beside who made it */
 };
 
-/* ---- building. A builder stands at the end of a region. After a failure statements are NULL and values
- * are lost ones, which have a type and belong to nothing: who builds a kernel looks at the end. */
+/* ---- building. A builder stands at the end of a region. After a failure statements are NULL and
+ * values are lost ones, which have a type and belong to nothing: who builds a kernel looks at the
+ * end. */
 typedef struct TsTileBuild {
   TsTile *k;
   TsTileRegion *at;
@@ -225,7 +226,8 @@ TsTileLoop ts_tile_for(TsTileBuild *b, TsTileVal lo, TsTileVal hi, int64_t step,
                        int ncarry, const TsTileVal *carry);
 void ts_tile_for_end(TsTileBuild *b, TsTileLoop *l, const TsTileVal *yield, TsTileVal *out);
 
-/* Values of a kernel that failed, the last ones of a thread: one of a type, and what a loop carries. */
+/* Values of a kernel that failed, the last ones of a thread: one of a type, and what a loop
+ * carries. */
 TsTileVal ts_tile_lost(const TsTileType *type);
 TsTileVal *ts_tile_lost_carry(int n, const TsTileVal *carry);
 
@@ -310,6 +312,10 @@ typedef struct TsTileRunAs {
   int (*function)(void *with, int op, int64_t n, const float *x, float *y, TsError *err);
   void *with;
   TsTileSpread *spread; /* of a unit's products; NULL: no other threads */
+  /* Sees the marks of a kernel: in which block, by its number, and role, and how many statements
+   * had run. NULL: nobody does. */
+  void (*mark)(void *marks, int64_t block, int role, const TsTileStmt *s, int64_t step);
+  void *marks;
 } TsTileRunAs;
 
 /* As that target would. as NULL: ts_tile_run. */

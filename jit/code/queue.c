@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "lib/thread.h"
+#include "lib/activity.h"
 
 struct TsQueue {
   pthread_t thread[TS_QUEUE_THREADS];
@@ -98,16 +99,20 @@ void ts_queue_finish(TsQueue *q, TsQueueJob *job) {
     atomic_store_explicit(&job->done, true, memory_order_release);
     return;
   }
+  TsActivity *w = ts_activity_begin(TS_ACTIVITY_wait, "compiled code", NULL);
   pthread_mutex_lock(&q->lock);
   while (!atomic_load_explicit(&job->done, memory_order_acquire))
     pthread_cond_wait(&q->ended, &q->lock);
   pthread_mutex_unlock(&q->lock);
+  ts_activity_end(w, 0, 0);
 }
 
 void ts_queue_wait(TsQueue *q) {
+  TsActivity *w = ts_activity_begin(TS_ACTIVITY_wait, "compiled code", NULL);
   pthread_mutex_lock(&q->lock);
   while (q->length) pthread_cond_wait(&q->ended, &q->lock);
   pthread_mutex_unlock(&q->lock);
+  ts_activity_end(w, 0, 0);
 }
 
 int ts_queue_length(TsQueue *q) {

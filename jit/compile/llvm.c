@@ -4,6 +4,8 @@
  * one of malloc, leave by longjmp instead: over frames of C++ that are not unwound, so what they
  * own is lost, and the context with it. That is some memory for a kernel that could not be
  * compiled, and the program lives. Where there is little left nothing is begun. */
+#include "lib/clock.h"
+#include "lib/activity.h"
 #include "jit/compile/llvm.h"
 
 #ifdef TS_LLVM
@@ -273,6 +275,9 @@ static Work *begin(const TsTile *k, const TsTarget *t, const char *passes, TsErr
 
 /* 0, or 1 when the module was left in good order, 2 when LLVM gave up within its own code. */
 static int guarded(Work *w, bool as_ir) {
+  bool aside = !ts_activities && ts_activity_anywhere();
+  int64_t start = aside ? ts_clock_nsec() : 0;
+  TsActivity *node = ts_activity_begin(TS_ACTIVITY_compile, w->e.k->name, NULL);
   current = w;
   int how = setjmp(w->out);
   if (!how) {
@@ -281,6 +286,8 @@ static int guarded(Work *w, bool as_ir) {
   }
   ts_memory_on_refusal(NULL);
   current = NULL;
+  ts_activity_end(node, 0, 0);
+  if (aside) ts_activity_compiled_aside(ts_clock_nsec() - start);
   return how;
 }
 

@@ -10,7 +10,9 @@
 #include "jit/code/kernel.h"
 #include "jit/compile/llvm.h"
 #include "jit/device/kind.h"
+#include "jit/device/marks.h"
 #include "lib/clock.h"
+#include "lib/activity.h"
 
 enum { MOST_PARAMS = 16, ALIGN = 16 };
 
@@ -72,7 +74,9 @@ static int compile(Kernel *g, const uint8_t *key, TsError *err) {
   double begun = ts_clock_usec();
   int failed = ts_gpu_roles_text(g->k, false, &g->info, &ptx, err);
   double made = ts_clock_usec();
+  TsActivity *a = failed ? NULL : ts_activity_begin(TS_ACTIVITY_compile, "by the driver", NULL);
   if (!failed) failed = g->d->run->module_new(g->d, ptx.at, &g->module, err);
+  ts_activity_end(a, 0, 0);
   g->llvm_usec = made - begun, g->driver_usec = ts_clock_usec() - made;
   if (!failed) to_disk(g, key, ptx.at);
   ts_text_free(&ptx);
@@ -136,6 +140,15 @@ static void times(const void *of, double *llvm_usec, double *driver_usec) {
   *llvm_usec = g->llvm_usec, *driver_usec = g->driver_usec;
 }
 
+static const TsTile *tile(const void *of) { return ((const Kernel *)of)->k; }
+
+static int start(Kernel *g, void *const *arg, const int64_t *dim, TsError *err) {
+  if (!g->k->marks)
+    return ts_gpu_roles_launch(g->d, g->function, g->k, &g->info, arg, g->scratch, dim, err);
+  return ts_gpu_roles_launch_by(g->d, ts_marks_launch, g->module, g->function, g->k, &g->info,
+                                arg, g->scratch, dim, err);
+}
+
 /* ---- running. The copy engine wants addresses that are multiples of 16: parameters that lie
  * elsewhere are copied. */
 static bool aligned(const Kernel *g, void *const *arg) {
@@ -174,7 +187,7 @@ static void *move_in(Kernel *g, int i, void *arg, const int64_t *dim, Moved *m, 
 
 static int run_copies(Kernel *g, void *const *arg, const int64_t *dim, TsError *err) {
   TsDevice *d = g->d;
-  void *at[MOST_PARAMS];
+  void *at[MOST_PARAMS] = {NULL};
   Moved moved[MOST_PARAMS] = {{.block = NULL}};
   int n = g->k->nparam, failed = 0;
   for (int i = 0; i < n && !failed; i++) {
@@ -182,8 +195,7 @@ static int run_copies(Kernel *g, void *const *arg, const int64_t *dim, TsError *
     at[i] = moves ? move_in(g, i, arg[i], dim, &moved[i], err) : arg[i];
     failed = !at[i];
   }
-  if (!failed)
-    failed = ts_gpu_roles_launch(d, g->function, g->k, &g->info, at, g->scratch, dim, err);
+  if (!failed) failed = start(g, at, dim, err);
   for (int i = g->k->nin; i < n && !failed; i++) {
     const Moved *m = &moved[i];
     if (m->block) failed = d->copy(d, m->from, d, m->block + m->before, m->nbytes, err);
@@ -198,7 +210,7 @@ static int run(void *of, void *scratch, void *const *arg, const int64_t *dim, Ts
   (void)scratch; /* it has its own */
   if (zeros(g, err)) return -1;
   if (!aligned(g, arg)) return run_copies(g, arg, dim, err);
-  return ts_gpu_roles_launch(g->d, g->function, g->k, &g->info, arg, g->scratch, dim, err);
+  return start(g, arg, dim, err);
 }
 
 /* They wait for each other by memory that only they know. */
@@ -213,4 +225,5 @@ const TsDeviceKind ts_device_roles = {.name = "roles",
                                       .run = run,
                                       .memory = memory,
                                       .simple = simple,
-                                      .records = records};
+                                      .records = records,
+                                      .tile = tile};

@@ -11,7 +11,9 @@
 #include "jit/code/kernel.h"
 #include "jit/compile/llvm.h"
 #include "jit/device/kind.h"
+#include "jit/device/marks.h"
 #include "lib/clock.h"
+#include "lib/activity.h"
 
 enum { MOST_ARGS = 128 };
 /* For which the next launch is started early: with less to do the host is late anyway, and such
@@ -121,7 +123,10 @@ static void keep(const Kernel *g, TsGpuForm form, const TsGpuCode *code) {
 static int load(Kernel *g, Variant *v, TsError *err) {
   TsDevice *d = g->d;
   double begun = ts_clock_usec();
-  if (d->run->module_new(d, v->code.image, &v->module, err)) return -1;
+  TsActivity *a = ts_activity_begin(TS_ACTIVITY_compile, "by the driver", NULL);
+  int failed = d->run->module_new(d, v->code.image, &v->module, err);
+  ts_activity_end(a, 0, 0);
+  if (failed) return -1;
   for (int i = 0; i < v->code.nphase; i++)
     if (d->run->kernel(d, v->module, v->code.phase[i].name, (int)v->code.phase[i].shared,
                        &v->phase[i], err))
@@ -170,6 +175,7 @@ static void *open(TsDevice *d, const TsTile *k, const uint8_t *digest, TsError *
   return NULL;
 }
 
+static const TsTile *tile(const void *of) { return ((const Kernel *)of)->k; }
 static bool cached(const void *of) { return ((const Kernel *)of)->cached; }
 const TsGpuCode *ts_device_threads_code(const void *of) {
   return &((const Kernel *)of)->aligned.code;
@@ -201,7 +207,9 @@ static int launch(Kernel *g, Variant *v, void **args, const int64_t *dim, TsErro
                   .dependent = i == 0 && blocks >= MANY_BLOCKS &&
                                ts_target_has(g->target, TS_UNIT_early),
                   .args = args};
-    if (g->d->run->launch(g->d, &l, err)) return -1;
+    if (g->k->marks ? ts_marks_launch(g->d, v->module, g->k, &l, err)
+                    : g->d->run->launch(g->d, &l, err))
+      return -1;
     before = blocks;
   }
   return 0;
@@ -298,4 +306,5 @@ const TsDeviceKind ts_device_threads = {.name = "threads",
                                         .simple = simple,
                                         .launches = launches,
                                         .most = most,
-                                        .run_many = run_many};
+                                        .run_many = run_many,
+                                        .tile = tile};

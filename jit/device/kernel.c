@@ -9,7 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/tile/pass/stages.h"
 #include "jit/device/kind.h"
+#include "jit/device/marks.h"
 #include "jit/device/sequence.h"
 #include "jit/code/kernel.h"
 #include "jit/compile/llvm.h"
@@ -23,6 +25,7 @@ struct TsDeviceKernel {
   uint8_t key[32];
   const TsDeviceKind *kind; /* of `of`, its code, once it is open; or: */
   void *of;
+  void *marked[2]; /* its code with profile marks, once somebody collected them: TsMarksOf */
   TsDeviceSequence *sequence; /* of one that is several */
   TsQueueJob job;             /* that opens it; holds a reference */
   TsQueue *queue;             /* of the job, NULL when it is done */
@@ -325,6 +328,26 @@ static int stand_in(TsDeviceKernel *k, void *const *arg, const int64_t *dim, TsE
   return ts_device_kernel_wait(k, err) ? -1 : ts_device_kernel_run(k, arg, dim, err);
 }
 
+/* What a form with marks is made of, while somebody collects; or NULL. */
+static const TsTile *to_mark(const TsDeviceKernel *k) {
+  return ts_marks_collecting() && k->kind->tile ? k->kind->tile(k->of) : NULL;
+}
+
+/* Its code with marks is opened beside it, by this thread. */
+static int run_marked(TsDeviceKernel *k, void *scratch, void *const *arg, const int64_t *dim,
+                      TsError *err) {
+  uint8_t key[32];
+  TsMarksOf of = ts_marks_collecting();
+  void **marked = &k->marked[of == TS_MARKS_stages];
+  if (!*marked) {
+    TsTile *t = ts_tile_stages(k->kind->tile(k->of), of == TS_MARKS_warps, err);
+    if (t) ts_device_kernel_key(t, key);
+    if (t) *marked = k->kind->open(k->device, t, key, err);
+    ts_tile_free(t);
+  }
+  return *marked ? k->kind->run(*marked, scratch, arg, dim, err) : -1;
+}
+
 int ts_device_kernel_run_in(TsDeviceKernel *k, void *scratch, void *const *arg,
                             const int64_t *dim, TsError *err) {
   if (k->sequence) return ts_device_sequence_run(k->sequence, scratch, arg, dim, err);
@@ -332,6 +355,7 @@ int ts_device_kernel_run_in(TsDeviceKernel *k, void *scratch, void *const *arg,
   if (ts_catch_wants(k->key) && ts_catch->look(ts_catch->with, k->device, arg, dim, err))
     return -1;
   if (!ts_device_kernel_ready(k) || k->why.code) return stand_in(k, arg, dim, err);
+  if (to_mark(k)) return run_marked(k, scratch, arg, dim, err);
   return k->kind->run(k->of, scratch, arg, dim, err);
 }
 
@@ -348,6 +372,13 @@ int ts_device_kernel_run_many(TsDeviceKernel *k, int n, void *const *arg, const 
                               TsError *err) {
   TS_ASSERT(is_open(k));
   note(k);
+  const TsTile *t = to_mark(k);
+  if (t) { /* one by one: their records are of one run */
+    int failed = 0;
+    for (int i = 0; i < n && !failed; i++)
+      failed = run_marked(k, NULL, arg + i * t->nparam, dim + i * t->ndim, err);
+    return failed;
+  }
   return k->kind->run_many(k->of, n, arg, dim, err);
 }
 
@@ -370,6 +401,8 @@ void ts_device_kernel_free(TsDeviceKernel *k) {
   atomic_fetch_add(&freed, 1);
   ts_tile_free(k->wanted);
   if (k->kind) k->kind->free(k->of);
+  for (int i = 0; i < 2; i++)
+    if (k->marked[i]) k->kind->free(k->marked[i]);
   ts_device_sequence_free(k->sequence);
   free(k);
 }

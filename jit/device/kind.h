@@ -27,6 +27,8 @@ typedef struct TsDeviceKind {
   bool (*records)(const void *of, void *const *arg); /* a run is launches alone. NULL: yes */
   int (*most)(const void *of);                       /* runs in one launch. NULL: 1 */
   int (*run_many)(void *of, int n, void *const *arg, const int64_t *dim, TsError *err);
+  /* What it was made of; NULL, also as a result: it cannot have marks. */
+  const TsTile *(*tile)(const void *of);
 } TsDeviceKind;
 
 /* Code of threads, which the driver compiles; kernels with roles; the simulated device's, which the

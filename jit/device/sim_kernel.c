@@ -10,7 +10,9 @@
 #include "devices/sim.h"
 #include "ir/tile/copy.h"
 #include "ir/tile/debug/debug.h"
+#include "ir/tile/pass/stages.h"
 #include "jit/device/kind.h"
+#include "jit/device/marks.h"
 #include "jit/gpu/gpu.h"
 #include "jit/gpu/roles.h"
 
@@ -32,11 +34,10 @@ static bool runs_by(const char *word) {
   return how && !strcmp(how, word);
 }
 
-/* TESSERA_SIM_PTX names a folder: the code of each kernel goes there, for tests that give it to an
+/* TESSERA_SIM_PTX names a folder: the code of each kernel goes there, without and with marks, for tests that give it to an
  * assembler. Of block form it is that for the oldest GPU; kernels with roles of newer ones are left
  * out. */
-static void keep_ptx(const TsTile *k) {
-  static atomic_uint count;
+static void keep_text(const TsTile *k, unsigned number, const char *more) {
   bool roles = has_roles(k);
   const char *folder = getenv("TESSERA_SIM_PTX");
   const TsTarget *oldest = ts_target_with(TS_UNIT_mma),
@@ -47,13 +48,24 @@ static void keep_ptx(const TsTile *k) {
   TsError err;
   char path[512];
   if (!folder || !own || strcmp(own->cpu, oldest->cpu)) return;
-  snprintf(path, sizeof path, "%s/%s-%u.ptx", folder, k->name, atomic_fetch_add(&count, 1));
+  snprintf(path, sizeof path, "%s/%s-%u%s.ptx", folder, k->name, number, more);
   bool made = roles ? !ts_gpu_roles_text(k, false, &info, &text, &err)
                     : !ts_gpu_code(k, oldest, true, &code, &err);
   FILE *f = fopen(path, "w");
   if (f) fputs(!made ? err.message : roles ? text.at : code.image, f), fclose(f);
   ts_gpu_code_free(&code);
   ts_text_free(&text);
+}
+
+static void keep_ptx(const TsTile *k) {
+  static atomic_uint count;
+  TsError err;
+  if (!getenv("TESSERA_SIM_PTX")) return;
+  unsigned number = atomic_fetch_add(&count, 1);
+  TsTile *marked = ts_tile_stages(k, false, &err);
+  keep_text(k, number, "");
+  if (marked) keep_text(marked, number, "-marks");
+  ts_tile_free(marked);
 }
 
 static void release(void *of) {
@@ -113,12 +125,20 @@ static int run_there(const Simulated *s, void *const *arg, const int64_t *dim, T
       return ts_error_set(err, TS_ERR_device, "%s: parameter %d begins between elements",
                           k->name, i);
   }
+  TsTileRunAs as = {.mark = NULL};
+  TsSimMarks *marks = NULL;
+  if (k->marks && !s->emulated && !(marks = ts_sim_marks_begin(s->d, k, &as, err))) return -1;
   ts_memory_spare(true);
   int failed = s->emulated        ? ts_gpu_emulate(k, low % 16 == 0, at, dim, err)
                : runs_by("check") ? check(k, at, dim, err)
-                                  : ts_tile_run(k, at, dim, err);
+                                  : ts_tile_run_as(k, at, dim, &as, err);
   ts_memory_spare(false);
-  return failed;
+  return marks ? ts_sim_marks_end(marks, failed, err) : failed;
+}
+
+static const TsTile *tile(const void *of) {
+  const Simulated *s = of;
+  return s->emulated ? NULL : s->k;
 }
 
 static int run(void *of, void *scratch, void *const *arg, const int64_t *dim, TsError *err) {
@@ -169,4 +189,5 @@ const TsDeviceKind ts_device_simulated = {.name = "simulated",
                                           .run = run,
                                           .scratch = scratch_bytes,
                                           .most = most,
-                                          .run_many = run_many};
+                                          .run_many = run_many,
+                                          .tile = tile};

@@ -16,6 +16,7 @@
 #include "vm/drive/optim.h"
 #include "vm/drive/random.h"
 #include "lib/clock.h"
+#include "vm/core/flops.h"
 
 enum { MOST_PLANS = 4096 };
 
@@ -189,12 +190,19 @@ static int arguments(TsContext *c, const Form *f, const Plan *p, void **arg, int
   return 0;
 }
 
+static double flops_of(const Form *f) {
+  const TsMeta *in[OFFLOAD_IN];
+  for (int i = 0; i < f->nin; i++) in[i] = &f->in[i].meta;
+  return ts_flops((TsOp)f->op, f->nin, in, f->nout ? &f->out[0].meta : NULL);
+}
+
 static int run(TsContext *c, const Form *f, const Plan *p) {
   void *arg[TS_SCHED_PARAMS];
   int64_t dim[TS_TILE_DIMS];
   uint64_t stream = c->stream;
   if (arguments(c, f, p, arg, dim)) return -1;
-  if (ts_profile_on()) ts_profile_label(ts_op_info((TsOp)f->op)->name, bytes_of(f), 0);
+  if (ts_profile_on())
+    ts_profile_label(ts_op_info((TsOp)f->op)->name, bytes_of(f), flops_of(f));
   int failed = launch(c, f, p, arg, dim);
   if (failed || of(c)->launches.prepares) c->stream = stream; /* nothing was drawn */
   return failed ? -1 : 1;

@@ -30,8 +30,19 @@ static int view_of(TsDevice *d, const TsTile *k, const TsGpuMap *map, void *at,
   return d->run->tensor_map(d, &view, out, err);
 }
 
+static int plain(TsDevice *d, void *of, const TsTile *k, const TsLaunch *l, TsError *err) {
+  (void)of, (void)k;
+  return d->run->launch(d, l, err);
+}
+
 int ts_gpu_roles_launch(TsDevice *d, void *kernel, const TsTile *k, const TsGpuRoles *info,
                         void *const *arg, void *scratch, const int64_t *dim, TsError *err) {
+  return ts_gpu_roles_launch_by(d, plain, NULL, kernel, k, info, arg, scratch, dim, err);
+}
+
+int ts_gpu_roles_launch_by(TsDevice *d, TsGpuLaunchFn *launch, void *of, void *kernel,
+                           const TsTile *k, const TsGpuRoles *info, void *const *arg,
+                           void *scratch, const int64_t *dim, TsError *err) {
   struct {
     _Alignas(TS_TENSOR_MAP_ALIGN) char at[TS_TENSOR_MAP_NBYTES];
   } map[TS_GPU_MAPS];
@@ -56,5 +67,5 @@ int ts_gpu_roles_launch(TsDevice *d, void *kernel, const TsTile *k, const TsGpuR
                 .dependent = info->dependent,
                 .args = list};
   if (cluster > 1) l.cluster[0] = cluster, l.cluster[1] = l.cluster[2] = 1;
-  return d->run->launch(d, &l, err);
+  return launch(d, of, k, &l, err);
 }

@@ -42,5 +42,10 @@ int ts_gpu_roles_text(const TsTile *k, bool llvm, TsGpuRoles *info, TsText *text
  * launch at a time uses, or NULL if it needs none. */
 int ts_gpu_roles_launch(TsDevice *d, void *kernel, const TsTile *k, const TsGpuRoles *info,
                         void *const *arg, void *scratch, const int64_t *dim, TsError *err);
+/* The same by another function that launches; of: its own. */
+typedef int TsGpuLaunchFn(TsDevice *d, void *of, const TsTile *k, const TsLaunch *l, TsError *err);
+int ts_gpu_roles_launch_by(TsDevice *d, TsGpuLaunchFn *launch, void *of, void *kernel,
+                           const TsTile *k, const TsGpuRoles *info, void *const *arg,
+                           void *scratch, const int64_t *dim, TsError *err);
 
 #endif

@@ -1,6 +1,9 @@
 /* See jit/launch/profile.h. The thread of the context alone launches, so nothing here is locked. */
 #include "jit/launch/profile.h"
+
+#include "jit/device/marks.h"
 #include "lib/clock.h"
+#include "lib/activity.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +46,7 @@ static TsProfileRow *row_of(const char *name) {
   return r;
 }
 
-static void note(double usec) {
+static void note(const char *device, double usec) {
   TsProfileRow *next = &profile.next;
   if (!next->name[0]) snprintf(next->name, sizeof next->name, "without a name");
   TsProfileRow *r = row_of(next->name);
@@ -51,6 +54,8 @@ static void note(double usec) {
     r->count++;
     r->usec += usec, r->bytes += next->bytes, r->flops += next->flops;
   }
+  TsActivity *w = ts_activity_begin(TS_ACTIVITY_kernel, next->name, device);
+  if (w) ts_activity_leave(w, (int64_t)(usec * 1e3), (int64_t)next->bytes, next->flops);
   *next = (TsProfileRow){.count = 0};
 }
 
@@ -76,14 +81,16 @@ int ts_profile_launch_many(TsDeviceKernel *k, int n, void *const *arg, const int
   TsDevice *d = ts_device_kernel_device(k);
   void *event[2];
   bool events = events_of(d, event);
+  if (ts_marks_collecting())
+    ts_marks_label(profile.next.name, profile.next.bytes, profile.next.flops);
   double usec = ts_clock_usec();
   if (events && d->run->event_record(d, event[0], NULL, err)) return -1;
   if (run(k, n, arg, dim, err)) return -1;
-  if (!events) return note(ts_clock_usec() - usec), 0;
+  if (!events) return note(d->name, ts_clock_usec() - usec), 0;
   if (d->run->event_record(d, event[1], NULL, err) || d->run->event_wait(d, event[1], err) ||
       d->run->event_usec(d, event[0], event[1], &usec, err))
     return -1;
-  note(usec);
+  note(d->name, usec);
   return 0;
 }
 

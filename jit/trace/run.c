@@ -11,6 +11,7 @@
 #include "vm/compile.h"
 #include "vm/code/lower.h"
 #include "lib/clock.h"
+#include "lib/activity.h"
 
 enum {
   QUIET_RUNS = 2, /* without a new wanted value, before a function is made */
@@ -500,11 +501,13 @@ static int run_path(Run *r, Path *p) {
   struct TsCapture *capture = c->capture;
   bool trap = c->trap;
   c->seed = r->seed, c->stream = r->stream, c->trap = false, c->capture = NULL;
+  TsActivity *w = ts_activity_begin(TS_ACTIVITY_loop, "hot loop", NULL);
   bool timed = ++p->runs < ALL_TIMED || p->runs % ONE_TIMED == 0;
   if (timed) p->last = ts_jit_enter(p->hot, p->frame, 0);
   int failed = ts_frame_run(p->last, arg, result);
   if (timed) ts_jit_leave(p->hot, p->last, 0, failed);
   if (timed && p->runs > ALL_TIMED) ts_jit_stands_for(p->hot, ONE_TIMED);
+  ts_activity_end(w, 0, 0);
   c->seed = seed, c->stream = stream, c->trap = trap, c->capture = capture;
   for (int i = 0; i < p->nresult && !failed; i++) {
     if (!(result[i] = alone(c, result[i]))) continue;

@@ -14,25 +14,16 @@ return function(nn)
     local A = nn.Module:extend(name)
     nn[name] = A
     if inplace[name] then
-      kinds.inplace = FLAG
+      kinds.inplace, defaults.inplace = FLAG, false
       places[#places + 1] = "inplace"
     end
     local read = options.placed(name, kinds, defaults, places)
     function A:init(...)
-      self.o = {}
-      for k, v in pairs(defaults) do self.o[k] = v end
-      for k, v in pairs(read(...)) do self.o[k] = v end
+      self.o = read(...)
+      self._told = options.told(name, self.o)
     end
     options.described(A.init)
-    function A:forward(x, ...) return forward(x, self.o, self, ...) end
-    function A:extra()
-      local words = {}
-      for i, k in ipairs(places) do
-        local v = self.o[k]
-        if v ~= nil and k ~= "inplace" then words[#words + 1] = ("%s = %s"):format(k, type(v) == "number" and ("%g"):format(v) or tostring(v)) end
-      end
-      return table.concat(words, ", ")
-    end
+    function A:forward(x, ...) return forward(options.argument(name, "the input", options.tensor, x), self.o, self, ...) end
   end
 
   local function plain(row)
@@ -101,9 +92,11 @@ return function(nn)
   --   y = nn.PReLU(3)(rng.normal{2, 3, 4})
   function PReLU:init(...)
     local o = read_prelu(...)
-    self.weight = op.full({ o.count or 1 }, o.slope or 0.25, { dtype = o.dtype })
+    self._told = options.told("PReLU", o)
+    self.weight = op.full({ o.count }, o.slope, { dtype = o.dtype })
   end
   function PReLU:forward(x)
+    options.argument("PReLU", "the input", options.tensor, x)
     local w, shape = self.weight, {}
     for i = 1, math.max(x.ndim - 1, 1) do shape[i] = 1 end
     if w.numel > 1 then
@@ -133,6 +126,7 @@ return function(nn)
   --   y = nn.Upsample({scale = 2, mode = "linear"})(rng.normal{1, 2, 3, 3})   -- f32[1,2,6,6]
   function Upsample:init(...)
     self.o = read_upsample(...)
+    self._told = options.told("Upsample", self.o)
     if (self.o.size == nil) == (self.o.scale == nil) then core.fail "Upsample: either size or scale is needed" end
   end
   local function spread(v, n)
@@ -142,7 +136,7 @@ return function(nn)
     return out
   end
   function Upsample:forward(x)
-    local o, n = self.o, x.ndim - 2
+    local o, n = self.o, options.argument("Upsample", "the input", options.tensor, x).ndim - 2
     return op.interpolate(x, { size = spread(o.size, n), scale = spread(o.scale, n), mode = o.mode, align_corners = o.align_corners })
   end
   return define

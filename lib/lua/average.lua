@@ -4,6 +4,7 @@
 local core = require "tessera.core"
 local Module = require "tessera.module"
 local options = require "tessera.options"
+local parameters = require "tessera.parameters"
 local Average = {}
 Average.__index = Average
 Average.__tostring = function(self)
@@ -38,7 +39,7 @@ local averages = {}
 function averages.EMA(params, ...)
   local o = read(...)
   local self = new("EMA", params)
-  self.decay = o.decay or 0.999
+  self.decay = o.decay
   return self
 end
 
@@ -118,10 +119,14 @@ function Average:load_state_dict(state)
   local name = self.name .. ":load_state_dict"
   options.argument(name, "state", options.table, state)
   local to, from = { unpack(self.average) }, {}
-  for i in ipairs(self.average) do
+  for i, a in ipairs(self.average) do
     from[i] = state[tostring(i - 1)] or core.fail(("%s: average %d of %d is missing"):format(name, i, #self.average))
+    parameters.check_state(name, tostring(i - 1), a, from[i])
   end
-  if self.count then to[#to + 1], from[#from + 1] = self.count, state.count or core.fail(name .. ": the count is missing") end
+  if self.count then
+    to[#to + 1], from[#from + 1] = self.count, state.count or core.fail(name .. ": the count is missing")
+    parameters.check_state(name, "count", self.count, state.count)
+  end
   core.assign_all(to, from)
 end
 

@@ -64,6 +64,14 @@ function comments.of_name(path)
   end
 end
 
+--- The kinds of the options that a function at a path takes; nil if that is not known. One that is loaded when it is
+--- named is loaded.
+function comments.kinds(path)
+  local name = path:match "^op%.([%w_]+)$"
+  if name then pcall(function() return require("tessera.core").op[name] end) end
+  return (options.known(path))
+end
+
 --- The options of a name, as lines: each with what it has to be, and its value where none is given.
 function comments.options(path, columns)
   local kinds, defaults = options.known(path)

@@ -4,8 +4,10 @@
 -- are, else f32, each result rounded once to its tensor's type.
 
 local core = require "tessera.core"
+local parameters = require "tessera.parameters"
 local op = core.op
 
+-- Gives updates of optimisers that optim.lua defines: amsgrad.
 return function(define)
   local function wide_of(p) return p.dtype == "f64" and "f64" or "f32" end
 
@@ -13,7 +15,9 @@ return function(define)
   local function numbers_of(self, o, make)
     local known = self.numbers[o]
     if not known then
+      self:clock_tensors()
       local clock = rawget(o, "clock")
+      if not core.capturing() then core.fill_numbers(clock, o.lr, self.steps) end
       known = { clock:select(0, 0), clock:select(0, 1) }
       if make then make(known, o) end
       self.numbers[o] = known
@@ -23,6 +27,7 @@ return function(define)
 
   -- The gradient, in the wide type, with the decay of the parameter added; and both as they are.
   local function start(o, p, g)
+    parameters.check_gradient(o.name, p, g)
     local wide = wide_of(p)
     local x, d = p:cast(wide), g:cast(wide)
     if (o.weight_decay or 0) ~= 0 and not o.decoupled then d = d + x * o.weight_decay end
@@ -43,7 +48,7 @@ return function(define)
   end
 
   local function composed(name, defaults, places, names, new_state, update)
-    return define(name, defaults, places, names, new_state, update, true)
+    return define(name, defaults, places, names, new_state, update)
   end
 
   -- RMSprop(params, {lr = 0.01, alpha = 0.99, eps = 1e-8, weight_decay = 0, momentum = 0, centered = false,
@@ -219,4 +224,23 @@ return function(define)
       put(self, s.prev, d)
       put(self, p, x - d:sign() * size)
     end)
+
+  -- A step of optim.Adam or, if decoupled, optim.AdamW, by the greatest mean of squares that there was.
+  local function amsgrad(self, o, i, p, g, decoupled)
+    local n = numbers_of(self, o, function(n)
+      n[3] = n[1] / (1 - op.pow(o.betas[1], n[2]))
+      n[4] = (1 - op.pow(o.betas[2], n[2])):sqrt()
+    end)
+    local s, wide = self:state_of(i), wide_of(p)
+    local x, d = p:cast(wide), g:cast(wide)
+    if decoupled then x = x * (1 - n[1] * o.weight_decay):cast(wide) elseif o.weight_decay ~= 0 then d = d + x * o.weight_decay end
+    local m = s.m:cast(wide) * o.betas[1] + d * (1 - o.betas[1])
+    local v = s.v:cast(wide) * o.betas[2] + d:square() * (1 - o.betas[2])
+    local most = op.maximum(s.most:cast(wide), v)
+    put(self, s.m, m)
+    put(self, s.v, v)
+    put(self, s.most, most)
+    put(self, p, x - m / (most:sqrt() / n[4]:cast(wide) + o.eps) * n[3]:cast(wide))
+  end
+  return { amsgrad = amsgrad }
 end

@@ -305,7 +305,7 @@ local function empty_scan(f, carry, xs, options)
   return require("tessera.graph").module("scan", function(c, x) return control.scan(f, c, x, options) end)(carry, xs)
 end
 
-local read_scan = options.of("scan", { length = options.whole { least = 0 }, reverse = options.flag })
+local read_scan = options.of("scan", { length = options.whole { least = 0 }, reverse = options.flag }, { reverse = false })
 
 --- carry, y = f(carry, x) along axis 0 of xs: the last carry, and the ys stacked. {length = n}
 --- without xs, {reverse = true} from the end. Numbers in the carry and in y become tensors.
@@ -334,7 +334,7 @@ function control.scan(f, carry, xs, given)
     local next_carry, y = f(c, x)
     return next_carry, y
   end, specs, list, { from = carries + 1, like = first, numbers = {} })
-  local last, ys = node("scan", spec, list, { body }, { carries, #list - carries, o.length or false, o.reverse or false })
+  local last, ys = node("scan", spec, list, { body }, { carries, #list - carries, o.length or false, o.reverse })
   check_form(of, { kind = "table", keys = { 1 }, spec.keys[1] == 1 and spec[1] or nil })
   return last, ys -- two values, as eagerly
 end
@@ -368,7 +368,7 @@ local read_fixed = options.of("fixed_point", { tol = options.number { least = 0 
 function control.fixed_point(f, x0, given)
   need_function(f, "fixed_point")
   local o = read_fixed(given)
-  local tol, max = o.tol or 1e-6, o.max or 100
+  local tol, max = o.tol, o.max
   x0 = options.argument("fixed_point", "the start", options.tensor, (no_numbers(x0)))
   local list, specs = flatten_all(x0)
   local of = values_of("fixed_point", "the function", "the result", list, specs)

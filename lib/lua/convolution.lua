@@ -33,11 +33,11 @@ end
 -- What stands around an image, as op.pad takes it: all of a number on both sides of each axis, or for
 -- "same" what lets the result have the image's size, more of it behind where it is odd.
 local function around(name, o, kernel, dims)
-  local pads, padding, dilation = {}, o.padding, list(o.dilation or 1, dims)
-  local n = list(padding == "valid" and 0 or padding or 0, dims)
+  local pads, padding, dilation = {}, o.padding, list(o.dilation, dims)
+  local n = list(padding == "valid" and 0 or padding, dims)
   for i = 1, dims do
     local all = padding == "same" and dilation[i] * (kernel[i] - 1) or 2 * n[i]
-    if padding == "same" and list(o.stride or 1, dims)[i] ~= 1 then
+    if padding == "same" and list(o.stride, dims)[i] ~= 1 then
       core.fail(("%s: padding 'same' has no meaning with a stride"):format(name))
     end
     pads[2 * i - 1], pads[2 * i] = math.floor(all / 2), math.ceil(all / 2)
@@ -68,17 +68,18 @@ return function(nn)
     local some, more = options.each(COUNT, dims), options.each(SIZE, dims)
     local padding = { text = more.text .. ", 'same' or 'valid'", holds = function(v) return v == "same" or v == "valid" or more.holds(v) end }
     local read = options.placed(name, { stride = some, padding = padding, dilation = some, groups = COUNT, bias = FLAG, layout = LAYOUT,
-      padding_mode = MODE, dtype = DTYPE }, { stride = 1, padding = 0, dilation = 1, groups = 1, layout = "nchw", padding_mode = "zeros" },
+      padding_mode = MODE, dtype = DTYPE }, { stride = 1, padding = 0, dilation = 1, groups = 1, bias = true, layout = "nchw", padding_mode = "zeros" },
       { "stride", "padding", "dilation", "groups", "bias", "padding_mode" })
 
     function Conv:init(inputs, outputs, kernel, ...)
       local o = read(...)
-      local groups = o.groups or 1
+      local groups = o.groups
       need_groups(name, groups, "inputs", need(name, "inputs", COUNT, inputs))
       need_groups(name, groups, "outputs", need(name, "outputs", COUNT, outputs))
       need(name, "kernel", some, kernel)
-      self.stride, self.dilation, self.groups, self.layout = list(o.stride or 1, dims), list(o.dilation or 1, dims), groups, o.layout or "nchw"
-      self.padding_mode = o.padding_mode or "zeros"
+      self._told = options.told(name, o, "inputs", inputs, "outputs", outputs, "kernel", kernel)
+      self.stride, self.dilation, self.groups, self.layout = list(o.stride, dims), list(o.dilation, dims), groups, o.layout
+      self.padding_mode = o.padding_mode
       local k, taps = list(kernel, dims), 1
       split_padding(self, around(name, o, k, dims), dims)
       for i = 1, dims do taps = taps * k[i] end
@@ -88,7 +89,7 @@ return function(nn)
       if self.layout == "nhwc" then shape[#shape + 1] = inputs / groups end
       local bound = 1 / math.sqrt(inputs / groups * taps)
       self.weight = rng.uniform(shape, { low = -bound, high = bound, dtype = o.dtype })
-      if o.bias ~= false then
+      if o.bias then
         self.bias = rng.uniform({ outputs }, { low = -bound, high = bound, dtype = o.dtype })
       end
     end
@@ -99,8 +100,6 @@ return function(nn)
       return op[name:lower()](x, self.weight, self.bias, { stride = self.stride, padding = self.padding,
         dilation = self.dilation, groups = self.groups, layout = self.layout })
     end
-
-    function Conv:extra() return table.concat(self.weight.shape, "x") end
   end
 
   -- Conv1d(inputs, outputs, kernel, {stride = 1, padding = 0, dilation = 1, groups = 1, bias = true,
@@ -126,7 +125,7 @@ return function(nn)
 
   local transpose_kinds = { dims = DIMS, stride = SOME, padding = MORE, output_padding = MORE, dilation = SOME, groups = COUNT, bias = FLAG,
     dtype = DTYPE }
-  local transpose_defaults = { dims = 2, stride = 1, padding = 0, output_padding = 0, dilation = 1, groups = 1 }
+  local transpose_defaults = { stride = 1, padding = 0, output_padding = 0, dilation = 1, groups = 1, bias = true }
   local transpose_places = { "stride", "padding", "output_padding", "groups", "bias", "dilation" }
 
   local function define_transpose(name, fixed)
@@ -142,12 +141,13 @@ return function(nn)
       local dims = fixed or o.dims or (type(kernel) == "table" and #kernel) or 2
       need_axes(name, dims, { kernel = kernel, stride = o.stride, padding = o.padding,
         output_padding = o.output_padding, dilation = o.dilation })
-      local groups = o.groups or 1
+      local groups = o.groups
       need_groups(name, groups, "inputs", need(name, "inputs", COUNT, inputs))
       need_groups(name, groups, "outputs", need(name, "outputs", COUNT, outputs))
+      self._told = options.told(name, o, "inputs", inputs, "outputs", outputs, "kernel", kernel)
       local k, taps = list(kernel, dims), 1
-      self.o = { stride = list(o.stride or 1, dims), padding = list(o.padding or 0, dims), groups = groups,
-        output_padding = list(o.output_padding or 0, dims), dilation = list(o.dilation or 1, dims) }
+      self.o = { stride = list(o.stride, dims), padding = list(o.padding, dims), groups = groups,
+        output_padding = list(o.output_padding, dims), dilation = list(o.dilation, dims) }
       local shape = { inputs, outputs / groups }
       for i = 1, dims do
         shape[#shape + 1] = k[i]
@@ -155,16 +155,14 @@ return function(nn)
       end
       local bound = 1 / math.sqrt(outputs / groups * taps)
       self.weight = rng.uniform(shape, { low = -bound, high = bound, dtype = o.dtype })
-      if o.bias ~= false then self.bias = rng.uniform({ outputs }, { low = -bound, high = bound, dtype = o.dtype }) end
+      if o.bias then self.bias = rng.uniform({ outputs }, { low = -bound, high = bound, dtype = o.dtype }) end
     end
     options.described(Conv.init)
-    function Conv:forward(x) return op.conv_transpose(x, self.weight, self.bias, self.o) end
-    function Conv:extra() return table.concat(self.weight.shape, "x") end
-  end
+    function Conv:forward(x) return op.conv_transpose(x, self.weight, self.bias, self.o) end  end
 
-  -- ConvTranspose(inputs, outputs, kernel, {dims = 2, stride = 1, padding = 0, output_padding = 0,
+  -- ConvTranspose(inputs, outputs, kernel, {dims, stride = 1, padding = 0, output_padding = 0,
   -- groups = 1, bias = true, dilation = 1, dtype}): op.conv_transpose over as many axes as kernel has
-  -- numbers, or dims. ConvTranspose1d, 2d and 3d have theirs in the name.
+  -- numbers, or dims, or 2. ConvTranspose1d, 2d and 3d have theirs in the name.
   --   y = nn.ConvTranspose(4, 2, 2, {stride = 2})(rng.normal{1, 4, 3, 3})   -- f32[1,2,6,6]
   define_transpose("ConvTranspose")
   -- ConvTranspose1d(inputs, outputs, kernel, {stride = 1, padding = 0, output_padding = 0, groups = 1,
@@ -182,63 +180,101 @@ return function(nn)
 
   -- ---- pools
 
-  local pool_defaults = { dims = 2, padding = 0, dilation = 1, ceil_mode = false, count_include_pad = true, layout = "nchw" }
-
-  local function define_pool(name, row, fixed, own, places)
+  -- Some give the places of what they found, too.
+  local function define_pool(name, row, fixed, own, own_defaults, places)
     local Pool = define(name)
     local kinds = { stride = SOME, padding = MORE, dilation = SOME, ceil_mode = FLAG, layout = LAYOUT }
     if not fixed then kinds.dims = DIMS end
     for k, v in pairs(own) do kinds[k] = v end
-    local read = options.placed(name, kinds, pool_defaults, places)
+    local defaults = { padding = 0, dilation = 1, ceil_mode = false, layout = "nchw" }
+    for k, v in pairs(own_defaults) do defaults[k] = v end
+    local read = options.placed(name, kinds, defaults, places)
     function Pool:init(window, ...)
       local o = read(...)
       need(name, "window", SOME, window)
       local dims = fixed or type(window) == "table" and #window or o.dims or 2
       need_axes(name, dims, { window = window, stride = o.stride, padding = o.padding, dilation = o.dilation })
-      self.o = { window = list(window, dims), stride = list(o.stride or window, dims), padding = list(o.padding or 0, dims),
-        dilation = list(o.dilation or 1, dims), ceil_mode = o.ceil_mode, count_include_pad = o.count_include_pad, layout = o.layout }
+      self._told, self.return_indices = options.told(name, o, "window", window), o.return_indices
+      self.o = { window = list(window, dims), stride = list(o.stride or window, dims), padding = list(o.padding, dims),
+        dilation = list(o.dilation, dims), ceil_mode = o.ceil_mode, count_include_pad = o.count_include_pad, layout = o.layout }
     end
     options.described(Pool.init)
-    function Pool:forward(x) return op[row](x, self.o) end
-    function Pool:extra() return table.concat(self.o.window, "x") end
+    function Pool:forward(x)
+      if self.return_indices then return op[row](x, self.o), op.max_pool_index(x, self.o) end
+      return op[row](x, self.o)
+    end
   end
 
-  local most, mean = { "stride", "padding", "dilation", "ceil_mode" }, { "stride", "padding", "ceil_mode", "count_include_pad" }
-  local counts = { count_include_pad = FLAG }
-  -- MaxPool(window, {dims = 2, stride = window, padding = 0, dilation = 1, ceil_mode = false, layout =
-  -- "nchw"}): op.max_pool over as many axes as window has numbers, or dims. With ceil_mode the last
-  -- window may reach over the end. MaxPool1d, 2d and 3d have their axes in the name.
+  local most, mean = { "stride", "padding", "dilation", "return_indices", "ceil_mode" }, { "stride", "padding", "ceil_mode", "count_include_pad" }
+  local places, unplaced = { return_indices = FLAG }, { return_indices = false }
+  local counts, counted = { count_include_pad = FLAG }, { count_include_pad = true }
+  -- MaxPool(window, {dims, stride = window, padding = 0, dilation = 1, return_indices = false, ceil_mode = false,
+  -- layout = "nchw"}): op.max_pool over as many axes as window has numbers, or dims, or 2. With ceil_mode the last
+  -- window may reach over the end; with return_indices op.max_pool_index is a second result, for nn.MaxUnpool2d.
+  -- MaxPool1d, 2d and 3d have their axes in the name.
   --   y = nn.MaxPool(3, {stride = 2, padding = 1})(rng.normal{1, 2, 7, 7})   -- f32[1,2,4,4]
-  define_pool("MaxPool", "max_pool", nil, {}, most)
-  -- MaxPool1d(window, {stride = window, padding = 0, dilation = 1, ceil_mode = false, layout = "nchw"}):
+  define_pool("MaxPool", "max_pool", nil, places, unplaced, most)
+  -- MaxPool1d(window, {stride = window, padding = 0, dilation = 1, return_indices = false, ceil_mode = false, layout = "nchw"}):
   -- as nn.MaxPool, of one axis.
   --   y = nn.MaxPool1d(2)(op.ones{1, 2, 8})      -- f32[1,2,4]
-  define_pool("MaxPool1d", "max_pool", 1, {}, most)
-  -- MaxPool2d(window, {stride = window, padding = 0, dilation = 1, ceil_mode = false, layout = "nchw"}):
+  define_pool("MaxPool1d", "max_pool", 1, places, unplaced, most)
+  -- MaxPool2d(window, {stride = window, padding = 0, dilation = 1, return_indices = false, ceil_mode = false, layout = "nchw"}):
   -- as nn.MaxPool, of two axes.
   --   y = nn.MaxPool2d(2)(op.ones{1, 2, 8, 8})      -- f32[1,2,4,4]
-  define_pool("MaxPool2d", "max_pool", 2, {}, most)
-  -- MaxPool3d(window, {stride = window, padding = 0, dilation = 1, ceil_mode = false, layout = "nchw"}):
+  define_pool("MaxPool2d", "max_pool", 2, places, unplaced, most)
+  -- MaxPool3d(window, {stride = window, padding = 0, dilation = 1, return_indices = false, ceil_mode = false, layout = "nchw"}):
   -- as nn.MaxPool, of three axes.
   --   y = nn.MaxPool3d(2)(op.ones{1, 2, 8, 8, 8})      -- f32[1,2,4,4,4]
-  define_pool("MaxPool3d", "max_pool", 3, {}, most)
-  -- AvgPool(window, {dims = 2, stride = window, padding = 0, ceil_mode = false, count_include_pad = true,
+  define_pool("MaxPool3d", "max_pool", 3, places, unplaced, most)
+  -- AvgPool(window, {dims, stride = window, padding = 0, ceil_mode = false, count_include_pad = true,
   -- dilation = 1, layout = "nchw"}): op.avg_pool, as nn.MaxPool. Without count_include_pad padding is
   -- not counted.
   --   y = nn.AvgPool(2)(rng.normal{1, 2, 6, 6})   -- f32[1,2,3,3]
-  define_pool("AvgPool", "avg_pool", nil, counts, mean)
+  define_pool("AvgPool", "avg_pool", nil, counts, counted, mean)
   -- AvgPool1d(window, {stride = window, padding = 0, ceil_mode = false, count_include_pad = true,
   -- dilation = 1, layout = "nchw"}): as nn.AvgPool, of one axis.
   --   y = nn.AvgPool1d(2)(op.ones{1, 2, 8})      -- f32[1,2,4]
-  define_pool("AvgPool1d", "avg_pool", 1, counts, mean)
+  define_pool("AvgPool1d", "avg_pool", 1, counts, counted, mean)
   -- AvgPool2d(window, {stride = window, padding = 0, ceil_mode = false, count_include_pad = true,
   -- dilation = 1, layout = "nchw"}): as nn.AvgPool, of two axes.
   --   y = nn.AvgPool2d(2)(op.ones{1, 2, 8, 8})      -- f32[1,2,4,4]
-  define_pool("AvgPool2d", "avg_pool", 2, counts, mean)
+  define_pool("AvgPool2d", "avg_pool", 2, counts, counted, mean)
   -- AvgPool3d(window, {stride = window, padding = 0, ceil_mode = false, count_include_pad = true,
   -- dilation = 1, layout = "nchw"}): as nn.AvgPool, of three axes.
   --   y = nn.AvgPool3d(2)(op.ones{1, 2, 8, 8, 8})      -- f32[1,2,4,4,4]
-  define_pool("AvgPool3d", "avg_pool", 3, counts, mean)
+  define_pool("AvgPool3d", "avg_pool", 3, counts, counted, mean)
+
+  local function define_unpool(name, dims)
+    local Unpool = define(name)
+    local some = options.each(COUNT, dims)
+    local read = options.placed(name, { stride = some, padding = options.each(SIZE, dims) }, { padding = 0 }, { "stride", "padding" })
+    local read_call = options.of(name, { size = options.list(COUNT, dims) })
+    function Unpool:init(window, ...)
+      self.o = read(...)
+      self.o.window = need(name, "window", some, window)
+      self._told = options.told(name, self.o, "window", window)
+    end
+    options.described(Unpool.init)
+    function Unpool:forward(x, index, given)
+      local o = self.o
+      return op.max_unpool(x, index, { window = o.window, stride = o.stride, padding = o.padding, size = read_call(given).size })
+    end
+  end
+  -- MaxUnpool1d(window, {stride = window, padding = 0}): op.max_unpool, the reverse of nn.MaxPool1d with return_indices, of
+  -- one axis. unpool(x, index, {size}): size is that of the image, {L}, the least if it is not given.
+  --   y, index = nn.MaxPool1d(2, {return_indices = true})(rng.normal{1, 2, 8})
+  --   x = nn.MaxUnpool1d(2)(y, index)      -- f32[1,2,8]
+  define_unpool("MaxUnpool1d", 1)
+  -- MaxUnpool2d(window, {stride = window, padding = 0}): as nn.MaxUnpool1d, of two axes.
+  --   pool = nn.MaxPool2d(2, {return_indices = true})
+  --   y, index = pool(rng.normal{1, 2, 8, 8})
+  --   x = nn.MaxUnpool2d(2)(y, index)      -- f32[1,2,8,8]
+  define_unpool("MaxUnpool2d", 2)
+  -- MaxUnpool3d(window, {stride = window, padding = 0}): as nn.MaxUnpool1d, of three axes.
+  --   pool = nn.MaxPool3d(2, {return_indices = true})
+  --   y, index = pool(rng.normal{1, 2, 4, 4, 4})
+  --   x = nn.MaxUnpool3d(2)(y, index)      -- f32[1,2,4,4,4]
+  define_unpool("MaxUnpool3d", 3)
 
   local AdaptiveAvgPool = define "AdaptiveAvgPool"
   local read_adaptive = options.placed("AdaptiveAvgPool", {})
@@ -246,8 +282,11 @@ return function(nn)
   -- for each axis.
   --   y = nn.AdaptiveAvgPool({1, 1})(rng.normal{1, 2, 7, 7})   -- f32[1,2,1,1]
   function AdaptiveAvgPool:init(size, ...)
-    read_adaptive(...)
     self.size = need("AdaptiveAvgPool", "size", SOME, size)
+    self._told = options.told("AdaptiveAvgPool", read_adaptive(...), "size", size)
   end
-  function AdaptiveAvgPool:forward(x) return op.adaptive_avg_pool(x, { size = list(self.size, x.ndim - 2) }) end
+  function AdaptiveAvgPool:forward(x)
+    need("AdaptiveAvgPool", "the input", options.tensor, x)
+    return op.adaptive_avg_pool(x, { size = list(self.size, x.ndim - 2) })
+  end
 end

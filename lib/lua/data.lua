@@ -1,6 +1,7 @@
 -- Text, tokens, batches, and the progress bar of long loops.
 
 local core = require "tessera.core"
+local lengths_of = require "tessera.lengths"
 local options = require "tessera.options"
 local op = core.op
 local data = {}
@@ -111,9 +112,9 @@ function data.windows(tokens, o)
   local last = need_rows("data.windows", "tokens", tokens) - o.length - 1
   if last < 0 then core.fail("data.windows: the text is shorter than one window") end
   local offsets = op.arange(o.length):unsqueeze(0)
-  local n = o.start or 0
+  local n = o.start
   return function()
-    local starts = op.randint({ o.batch }, { low = 0, high = last + 1, seed = o.seed or 0, stream = n })
+    local starts = op.randint({ o.batch }, { low = 0, high = last + 1, seed = o.seed, stream = n })
     n = n + 1
     local at = starts:unsqueeze(1) + offsets
     return op.take(tokens, at), op.take(tokens, at + 1)
@@ -182,7 +183,7 @@ local read_batches = options.of("data.batches", { batch = options.needed(COUNT),
 function data.batches(tensors, o)
   o = read_batches(o)
   local list, n = rows_of("data.batches", tensors)
-  return setmetatable({ tensors = list, rows = n, batch = o.batch, shuffle = o.shuffle, seed = o.seed, epoch = o.epoch or 0,
+  return setmetatable({ tensors = list, rows = n, batch = o.batch, shuffle = o.shuffle, seed = o.seed, epoch = o.epoch,
     drop_last = o.drop_last, at = 0, count = o.drop_last and math.floor(n / o.batch) or math.ceil(n / o.batch) }, Batches)
 end
 
@@ -233,29 +234,36 @@ function data.pad_sequence(list, o)
   options.tensors("data.pad_sequence", "sequence", list)
   if #list == 0 then core.fail "data.pad_sequence: the list of sequences is empty" end
   local most, lengths, rows = 0, {}, {}
+  local function rest(t) return table.concat(t.shape, ",", 2) end
   for i, t in ipairs(list) do
     lengths[i] = need_rows("data.pad_sequence", "sequence " .. i, t)
+    if rest(t) ~= rest(list[1]) or t.dtype ~= list[1].dtype then
+      core.fail(("data.pad_sequence: sequence %d is %s, the first %s: they differ in their lengths alone, axis 0"):format(
+        i, core.type_text(t), core.type_text(list[1])))
+    end
     most = math.max(most, lengths[i])
   end
   for i, t in ipairs(list) do
     local pads = { 0, most - lengths[i] }
     for _ = 2, t.ndim do pads[#pads + 1], pads[#pads + 2] = 0, 0 end
-    rows[i] = lengths[i] < most and op.pad(t, { pads = pads, value = o.value or 0 }) or t
+    rows[i] = lengths[i] < most and op.pad(t, { pads = pads, value = o.value }) or t
   end
   return op.stack(rows, { axis = o.batch_first and 0 or 1 }), core.tensor(lengths, { dtype = "i64" })
 end
 
 local read_unpad = options.of("data.unpad_sequence", { batch_first = FLAG }, { batch_first = false })
 
--- unpad_sequence(padded, lengths, {batch_first = false}): the list that data.pad_sequence was given.
+-- unpad_sequence(padded, lengths, {batch_first = false}): the list that data.pad_sequence was given; lengths are a tensor
+-- or a list of whole numbers.
 --   padded, lengths = data.pad_sequence{op.ones{3, 4}, op.ones{5, 4}}
 --   list = data.unpad_sequence(padded, lengths)
 function data.unpad_sequence(padded, lengths, o)
   o = read_unpad(o)
   need("data.unpad_sequence", "padded", options.tensor, padded)
-  need("data.unpad_sequence", "lengths", options.tensor, lengths)
+  if padded.ndim < 2 then core.fail(("data.unpad_sequence: padded is %s, without axes of steps and batch"):format(core.type_text(padded))) end
+  local steps, batch = padded.shape[o.batch_first and 2 or 1], padded.shape[o.batch_first and 1 or 2]
   local out = {}
-  for i, n in ipairs(lengths:totable()) do
+  for i, n in ipairs(lengths_of("data.unpad_sequence", "lengths", lengths, batch, steps):totable()) do
     out[i] = padded:select(o.batch_first and 0 or 1, i - 1):narrow(0, 0, n)
   end
   return out
@@ -291,8 +299,8 @@ local TOTAL = options.number { least = 0 }
 function data.progress(total, o)
   o = read_progress(o)
   if total ~= nil then need("data.progress", "total", TOTAL, total) end
-  local self = setmetatable({ total = total, label = o.label or "", unit = o.unit or "it",
-    scale = o.scale or 1, out = o.out or io.stderr, start = core.now(), shown = 0, at = 0, next_line = 0 }, Progress)
+  local self = setmetatable({ total = total, label = o.label or "", unit = o.unit,
+    scale = o.scale, out = o.out or io.stderr, start = core.now(), shown = 0, at = 0, next_line = 0 }, Progress)
   self.terminal = o.terminal
   if o.terminal == nil then self.terminal = core.is_terminal(2) and os.getenv("TERM") ~= "dumb" end
   return self

@@ -8,7 +8,7 @@ local need, SIZE, FLAG, DTYPE = options.argument, options.whole { least = 0 }, o
 -- A table of which one row begins as zeros and stays so.
 local function new_table(self, name, count, width, o)
   self.count, self.width = need(name, "count", SIZE, count), need(name, "width", SIZE, width)
-  self.padding_idx = o.padding_idx
+  self.padding_idx, self._told = o.padding_idx, options.told(name, o, "count", count, "width", width)
   if o.padding_idx and o.padding_idx >= count then
     core.fail(("%s: padding_idx %d is no row of %d"):format(name, o.padding_idx, count))
   end
@@ -28,7 +28,7 @@ end
 return function(nn)
   local Embedding = nn.Module:extend "Embedding"
   nn.Embedding = Embedding
-  local read = options.placed("Embedding", { padding_idx = SIZE, dtype = DTYPE }, nil, { "padding_idx", "dtype" })
+  local read = options.placed("Embedding", { padding_idx = SIZE, dtype = DTYPE }, { dtype = "f32" }, { "padding_idx", "dtype" })
 
   -- Embedding(count, width, {padding_idx, dtype = "f32"}): rows of the table weight [count, width] by index,
   -- op.embedding; they begin normal. The row padding_idx begins as zeros and gets no gradient.
@@ -36,13 +36,12 @@ return function(nn)
   function Embedding:init(count, width, ...) new_table(self, "Embedding", count, width, read(...)) end
 
   function Embedding:forward(index) return (rows_of(self, index)) end
-  function Embedding:extra() return ("%d x %d"):format(self.count, self.width) end
 
   local Bag = nn.Module:extend "EmbeddingBag"
   nn.EmbeddingBag = Bag
   local MODE = options.one_of("sum", "mean", "max")
   local read_bag = options.placed("EmbeddingBag", { mode = MODE, padding_idx = SIZE, include_last_offset = FLAG, dtype = DTYPE },
-    { mode = "mean", include_last_offset = false }, { "mode", "padding_idx", "include_last_offset", "dtype" })
+    { mode = "mean", include_last_offset = false, dtype = "f32" }, { "mode", "padding_idx", "include_last_offset", "dtype" })
   local read_call = options.of("EmbeddingBag", { weights = options.tensor })
 
   -- EmbeddingBag(count, width, {mode = "mean", padding_idx, include_last_offset = false, dtype = "f32"}):
@@ -56,7 +55,7 @@ return function(nn)
   function Bag:init(count, width, ...)
     local o = read_bag(...)
     new_table(self, "EmbeddingBag", count, width, o)
-    self.mode, self.include_last_offset = o.mode or "mean", o.include_last_offset
+    self.mode, self.include_last_offset = o.mode, o.include_last_offset
   end
 
   -- Bag of each element of a vector of n: how many offsets stand at or before it, less one.
@@ -69,6 +68,7 @@ return function(nn)
   function Bag:forward(index, offsets, given)
     if given == nil and type(offsets) == "table" and not core.is_tensor(offsets) then offsets, given = nil, offsets end
     local weights, mode = read_call(given).weights, self.mode
+    if offsets ~= nil then need("EmbeddingBag", "offsets", options.tensor, offsets) end
     if not core.is_tensor(index) or index.ndim ~= (offsets and 1 or 2) then
       core.fail(("EmbeddingBag: the index is %s, and has to be [bags, n], or a vector with offsets"):format(
         core.is_tensor(index) and core.type_text(index) or type(index)))
@@ -99,5 +99,4 @@ return function(nn)
     local sum = reduce(rows, "sum")
     return mode == "mean" and sum / op.maximum(count, 1) or sum
   end
-  function Bag:extra() return ("%d x %d, %s"):format(self.count, self.width, self.mode) end
 end

@@ -5,7 +5,7 @@ local core = require "tessera.core"
 local options = require "tessera.options"
 local op = core.op
 local need = options.argument
-local TENSOR, NUMBER, FLAG, AXIS = options.tensor, options.number(), options.flag, options.whole()
+local TENSOR, OPERAND, NUMBER, FLAG, AXIS = options.tensor, options.operand, options.number(), options.flag, options.whole()
 local SIZE, SHARE = options.number { least = 0 }, options.number { least = 0, most = 1 }
 local F = {}
 
@@ -151,7 +151,7 @@ function F.polygamma(n, x)
   need("polygamma", "x", TENSOR, x)
   if n == 0 then return op.digamma(x) end
   local factor = n % 2 == 1 and 1 or -1
-  for i = 2, n do factor = factor * i end
+  for i = 2, math.min(n, 171) do factor = factor * i end -- infinite from there on
   return wide(x, function(x)
     local right = x:gt(0)
     if n > 1 then return op.where(right, zeta(n + 1, op.where(right, x, 1)) * factor, op.where(op.eq(x, 0), factor * math.huge, 0 / 0)) end
@@ -165,6 +165,7 @@ end
 --   y = op.logaddexp2(op.ones{1}, op.ones{1})      -- 2
 function F.logaddexp2(x, y)
   need("logaddexp2", "x", TENSOR, x)
+  need("logaddexp2", "y", OPERAND, y)
   return op.logaddexp(x * math.log(2), y * math.log(2)) / math.log(2)
 end
 
@@ -201,7 +202,7 @@ function F.isclose(x, y, ...)
   need("isclose", "x", TENSOR, x)
   need("isclose", "y", TENSOR, y)
   local o = read_close(...)
-  local near = op.le(op.abs(x - y), op.abs(y) * (o.rtol or 1e-5) + (o.atol or 1e-8))
+  local near = op.le(op.abs(x - y), op.abs(y) * o.rtol + o.atol)
   near = op.eq(x, y):logical_or(near:logical_and(op.isfinite(x)):logical_and(op.isfinite(y)))
   if o.equal_nan then near = near:logical_or(op.isnan(x):logical_and(op.isnan(y))) end
   return near
@@ -223,12 +224,22 @@ end
 local read_addcmul = options.placed("addcmul", { value = NUMBER }, { value = 1 }, { "value" })
 -- addcmul(x, y, z, {value = 1}): x + value y z.
 --   y = op.addcmul(op.ones{2}, op.ones{2}, op.ones{2}, {value = 3})      -- 4 twice
-function F.addcmul(x, y, z, ...) return x + y * z * (read_addcmul(...).value or 1) end
+function F.addcmul(x, y, z, ...)
+  need("addcmul", "x", OPERAND, x)
+  need("addcmul", "y", OPERAND, y)
+  need("addcmul", "z", TENSOR, z)
+  return x + y * z * read_addcmul(...).value
+end
 
 local read_addcdiv = options.placed("addcdiv", { value = NUMBER }, { value = 1 }, { "value" })
 -- addcdiv(x, y, z, {value = 1}): x + value y / z.
 --   y = op.addcdiv(op.ones{2}, op.ones{2}, op.full({2}, 2))      -- 1.5 twice
-function F.addcdiv(x, y, z, ...) return x + y / z * (read_addcdiv(...).value or 1) end
+function F.addcdiv(x, y, z, ...)
+  need("addcdiv", "x", OPERAND, x)
+  need("addcdiv", "y", OPERAND, y)
+  need("addcdiv", "z", TENSOR, z)
+  return x + y / z * read_addcdiv(...).value
+end
 
 local read_lerp = options.of("lerp", {})
 -- lerp(x, y, weight): x + weight (y - x), a number or a tensor that broadcasts.
@@ -250,18 +261,18 @@ local read_hardtanh = options.placed("hardtanh", { min = NUMBER, max = NUMBER },
 --   y = op.hardtanh(op.full({1}, 7))      -- 1
 function F.hardtanh(x, ...)
   local o = read_hardtanh(...)
-  return op.clamp(x, { min = o.min or -1, max = o.max or 1 })
+  return op.clamp(x, { min = o.min, max = o.max })
 end
 
 -- hardsigmoid(x): x / 6 + 1 / 2 limited to [0, 1], element by element.
 --   y = op.hardsigmoid(op.zeros{1})      -- 0.5
-function F.hardsigmoid(x) return op.clamp(x + 3, { min = 0, max = 6 }) / 6 end
+function F.hardsigmoid(x) return op.clamp(need("hardsigmoid", "x", TENSOR, x) + 3, { min = 0, max = 6 }) / 6 end
 
 local read_hardshrink = options.placed("hardshrink", { lambda = SIZE }, { lambda = 0.5 }, { "lambda" })
 -- hardshrink(x, {lambda = 0.5}): x where |x| > lambda, else 0.
 --   y = op.hardshrink(op.full({1}, 0.25))      -- 0
 function F.hardshrink(x, ...)
-  local lambda = read_hardshrink(...).lambda or 0.5
+  local lambda = read_hardshrink(...).lambda
   return op.where(op.le(op.abs(x), lambda), 0, x)
 end
 
@@ -269,26 +280,27 @@ local read_softshrink = options.placed("softshrink", { lambda = SIZE }, { lambda
 -- softshrink(x, {lambda = 0.5}): x nearer to 0 by lambda, 0 where |x| <= lambda.
 --   y = op.softshrink(op.ones{1})      -- 0.5
 function F.softshrink(x, ...)
-  local lambda = read_softshrink(...).lambda or 0.5
+  need("softshrink", "x", TENSOR, x)
+  local lambda = read_softshrink(...).lambda
   return op.where(op.gt(x, lambda), x - lambda, op.where(op.lt(x, -lambda), x + lambda, x * 0))
 end
 
 -- tanhshrink(x): x - tanh(x), element by element, of any shape.
 --   y = op.tanhshrink(op.zeros{1})      -- 0
-function F.tanhshrink(x) return x - op.tanh(x) end
+function F.tanhshrink(x) return need("tanhshrink", "x", TENSOR, x) - op.tanh(x) end
 
 -- softsign(x): x / (1 + |x|), element by element, of any shape.
 --   y = op.softsign(op.ones{1})      -- 0.5
-function F.softsign(x) return x / (op.abs(x) + 1) end
+function F.softsign(x) return need("softsign", "x", TENSOR, x) / (op.abs(x) + 1) end
 
 -- logsigmoid(x): log(sigmoid(x)), without overflow.
 --   y = op.logsigmoid(op.zeros{1})      -- -log(2)
-function F.logsigmoid(x) return -op.softplus(-x) end
+function F.logsigmoid(x) return -op.softplus(-need("logsigmoid", "x", TENSOR, x)) end
 
 local read_softmin = options.placed("softmin", { axis = AXIS }, { axis = -1 }, { "axis" })
 -- softmin(x, {axis = -1}): op.softmax of -x.
 --   y = op.softmin(op.zeros{2})      -- 0.5 twice
-function F.softmin(x, ...) return op.softmax(-x, { axis = read_softmin(...).axis or -1 }) end
+function F.softmin(x, ...) return op.softmax(-need("softmin", "x", TENSOR, x), { axis = read_softmin(...).axis }) end
 
 -- threshold(x, limit, value): x where it is above limit, else value.
 --   y = op.threshold(op.ones{1}, 2, -1)      -- -1
@@ -303,7 +315,7 @@ local read_glu = options.placed("glu", { axis = AXIS }, { axis = -1 }, { "axis" 
 --   y = op.glu(op.ones{2, 4})      -- f32[2,2]
 function F.glu(x, ...)
   need("glu", "x", TENSOR, x)
-  local axis = read_glu(...).axis or -1
+  local axis = read_glu(...).axis
   local n = x.shape[axis < 0 and x.ndim + axis + 1 or axis + 1]
   if not n or n % 2 ~= 0 then core.fail(("glu: axis %d of %s has no two halves"):format(axis, core.type_text(x))) end
   return x:narrow(axis, 0, n / 2) * op.sigmoid(x:narrow(axis, n / 2, n / 2))
@@ -317,9 +329,9 @@ local read_gumbel = options.placed("gumbel_softmax", { tau = options.number { ab
 function F.gumbel_softmax(logits, ...)
   need("gumbel_softmax", "logits", TENSOR, logits)
   local o = read_gumbel(...)
-  local axis = o.axis or -1
+  local axis = o.axis
   local noise = -op.log(op.exponential(logits.shape, { dtype = logits.dtype }):to(logits.device))
-  local y = op.softmax((logits + noise) / (o.tau or 1), { axis = axis })
+  local y = op.softmax((logits + noise) / o.tau, { axis = axis })
   if not o.hard then return y end
   local top = op.argmax(y:detach(), { axis = axis, keepdims = true })
   local hard = op.scatter(op.zeros_like(y), top, op.ones_like(top):cast(y.dtype), { axis = axis })
@@ -332,8 +344,8 @@ local read_normalize = options.placed("normalize", { p = NUMBER, axis = AXIS, ep
 function F.normalize(x, ...)
   need("normalize", "x", TENSOR, x)
   local o = read_normalize(...)
-  local n = op.norm(x, { ord = o.p or 2, axis = o.axis or 1, keepdims = true })
-  return x / op.maximum(n, o.eps or 1e-12)
+  local n = op.norm(x, { ord = o.p, axis = o.axis, keepdims = true })
+  return x / op.maximum(n, o.eps)
 end
 
 local read_pairwise = options.placed("pairwise_distance", { p = NUMBER, eps = SIZE, keepdims = FLAG }, { p = 2, eps = 1e-6, keepdims = false },
@@ -341,8 +353,10 @@ local read_pairwise = options.placed("pairwise_distance", { p = NUMBER, eps = SI
 -- pairwise_distance(x, y, {p = 2, eps = 1e-6, keepdims = false}): the norm of order p of x - y + eps along the last axis.
 --   y = op.pairwise_distance(op.ones{3, 4}, op.zeros{3, 4})      -- f32[3]
 function F.pairwise_distance(x, y, ...)
+  need("pairwise_distance", "x", TENSOR, x)
+  need("pairwise_distance", "y", OPERAND, y)
   local o = read_pairwise(...)
-  return op.norm(x - y + (o.eps or 1e-6), { ord = o.p or 2, axis = -1, keepdims = o.keepdims or false })
+  return op.norm(x - y + o.eps, { ord = o.p, axis = -1, keepdims = o.keepdims })
 end
 
 return F

@@ -362,14 +362,46 @@ local function specialise(self, n, ...)
   return special, list
 end
 
+-- The arguments of the last call, as long as somebody else has them.
+local WEAK = { __mode = "v" }
+local function keep_last(self, n, ...)
+  local last = self.last
+  if not last or last.n ~= n then
+    last = setmetatable({ n = n }, WEAK)
+    self.last = last
+  end
+  if n == 1 then
+    last[1] = ...
+  elseif n == 2 then
+    last[1], last[2] = ...
+  else
+    for i = 1, n do last[i] = select(i, ...) end
+  end
+end
+
 function Function:__call(...)
   if core.capturing() or (graph.eager and not self.derivative) then return self.body(...) end
   -- Tensors of the types of the last call: no text is made of them.
   local special = self.current
   if self.plain and core.types_key(...) == self.plain and (not self.roots or still(self, special.look)) then
-    return run(special, { ... })
+    local list = { ... }
+    keep_last(self, #list, ...)
+    return run(special, list)
   end
+  keep_last(self, select("#", ...), ...)
   return run(specialise(self, select("#", ...), ...))
+end
+
+--- The arguments of the last call, a list with their number n, or nil where the collector has taken one of them.
+function Function:last_arguments()
+  local last, list = self.last, {}
+  if not last then return nil end
+  for i = 1, last.n do
+    list[i] = last[i]
+    if list[i] == nil then return nil end
+  end
+  list.n = last.n
+  return list
 end
 
 -- {target = "sm_90a"} behind the arguments, if it is there, and how many arguments there are. A plain table
@@ -460,7 +492,7 @@ function Function:__tostring()
   return ("graph.module %s (%d specialisation%s)"):format(self.name, n, n == 1 and "" or "s")
 end
 
-local read_module = options.of("graph.module", { donate = options.list(options.whole { least = 1 }) })
+local read_module = options.of("graph.module", { donate = options.list(options.whole { least = 1 }) }, { donate = {} })
 
 --- A captured function. f takes and returns tensors, tables of tensors and nn modules; all
 --- else among the arguments is part of the specialisation. {donate = {2}} gives the tensors of
@@ -480,7 +512,7 @@ function graph.module(name, f, given)
     name = ("line%d"):format(info.linedefined)
   end
   return core.keep_line(setmetatable({ name = name, body = f, params = parameter_names(f, 16), cache = {}, order = {},
-    families = {}, history = {}, roots = roots, looks = {}, nlook = 0, donate = read_module(given).donate or {} }, Function))
+    families = {}, history = {}, roots = roots, looks = {}, nlook = 0, donate = read_module(given).donate }, Function))
 end
 
 -- ---- derivatives

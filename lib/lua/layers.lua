@@ -68,6 +68,7 @@ return function(nn, define)
   --   y = nn.Threshold(0.1, 20)(rng.normal{4})
   function Threshold:init(limit, value)
     self.limit, self.value = need("Threshold", "limit", NUMBER, limit), need("Threshold", "value", NUMBER, value)
+    self._told = ("limit = %.14g, value = %.14g"):format(limit, value)
   end
   function Threshold:forward(x) return op.threshold(x, self.limit, self.value) end
 
@@ -117,19 +118,19 @@ return function(nn, define)
     if not c or c % o.groups ~= 0 then core.fail(("ChannelShuffle: %d groups do not divide the channels of %s"):format(o.groups, core.type_text(x))) end
     return op.unflatten(x, 1, { o.groups, c / o.groups }):transpose(1, 2):reshape(x.shape)
   end)
-  -- Unflatten(axis, sizes): op.unflatten, an axis as several.
+  -- Unflatten({axis, sizes}): op.unflatten, an axis as several.
   --   y = nn.Unflatten(1, {2, 3})(op.ones{4, 6})      -- f32[4,2,3]
-  define("Unflatten", { axis = AXIS, sizes = options.list(AXIS, nil, 1) }, {}, { "axis", "sizes" },
-    function(x, o) return op.unflatten(x, o.axis or 1, o.sizes) end)
+  define("Unflatten", { axis = options.needed(AXIS), sizes = options.needed(options.list(AXIS, nil, 1)) }, {}, { "axis", "sizes" },
+    function(x, o) return op.unflatten(x, o.axis, o.sizes) end)
   -- Unfold({window, dilation = 1, padding = 0, stride = 1}): op.im2col, windows of images as columns.
   --   y = nn.Unfold(2)(op.ones{1, 3, 4, 4})      -- f32[1,12,9]
-  define("Unfold", { window = WINDOW, dilation = WINDOW, padding = PADDING, stride = WINDOW }, { window = 1, dilation = 1, padding = 0, stride = 1 },
+  define("Unfold", { window = options.needed(WINDOW), dilation = WINDOW, padding = PADDING, stride = WINDOW }, { dilation = 1, padding = 0, stride = 1 },
     { "window", "dilation", "padding", "stride" },
     function(x, o) return op.im2col(x, { window = o.window, dilation = o.dilation, padding = o.padding, stride = o.stride }) end)
   -- Fold({size, window, dilation = 1, padding = 0, stride = 1}): op.col2im, columns added up to images of that size.
   --   y = nn.Fold({4, 4}, 2)(op.ones{1, 12, 9})      -- f32[1,3,4,4]
-  define("Fold", { size = options.list(COUNT, 2), window = WINDOW, dilation = WINDOW, padding = PADDING, stride = WINDOW },
-    { window = 1, dilation = 1, padding = 0, stride = 1 }, { "size", "window", "dilation", "padding", "stride" },
+  define("Fold", { size = options.needed(options.list(COUNT, 2)), window = options.needed(WINDOW), dilation = WINDOW, padding = PADDING, stride = WINDOW },
+    { dilation = 1, padding = 0, stride = 1 }, { "size", "window", "dilation", "padding", "stride" },
     function(x, o) return op.col2im(x, { size = o.size, window = o.window, dilation = o.dilation, padding = o.padding, stride = o.stride }) end)
 
   -- As PyTorch, the last axis first; one number for all sides.
@@ -138,19 +139,26 @@ return function(nn, define)
     local kinds = { padding = options.each(side, 2 * axes) }
     local places = { "padding" }
     if value then kinds.value, places[2] = NUMBER, "value" end
-    return kinds, { padding = 0, value = value }, places, function(x, o)
+    return kinds, { padding = 0, value = value }, places, function(x, o, self)
+      if x.ndim < axes then core.fail(("%s: the input is %s, and has to have %d axes at least"):format(self.class, core.type_text(x), axes)) end
       local pads = {}
       for i = 1, axes do
         local at = 2 * (axes - i)
         for s = 1, 2 do pads[2 * (i - 1) + s] = type(o.padding) == "table" and o.padding[at + s] or o.padding end
       end
-      for i = 1, axes do -- what is negative is cut off
-        local axis = x.ndim - axes + i - 1
-        local cut, back = math.max(-pads[2 * i - 1], 0), math.max(-pads[2 * i], 0)
-        if cut + back > 0 then x = x:narrow(axis, cut, x.shape[axis + 1] - cut - back) end
-        pads[2 * i - 1], pads[2 * i] = math.max(pads[2 * i - 1], 0), math.max(pads[2 * i], 0)
+      local more = {}
+      for i, n in ipairs(pads) do more[i] = math.max(n, 0) end
+      local function pad(y) return op.pad(y, { pads = more, mode = mode, value = mode == "constant" and (o.value or 0) or nil }) end
+      local function cut(y) -- by what is negative
+        for i = 1, axes do
+          local axis = y.ndim - axes + i - 1
+          local front, back = math.max(-pads[2 * i - 1], 0), math.max(-pads[2 * i], 0)
+          if front + back > 0 then y = y:narrow(axis, front, y.shape[axis + 1] - front - back) end
+        end
+        return y
       end
-      return op.pad(x, { pads = pads, mode = mode, value = mode == "constant" and (o.value or 0) or nil })
+      if mode == "reflect" then return cut(pad(x)) end -- what is cut off was reflected
+      return pad(cut(x))
     end
   end
   -- ZeroPad1d({padding = 0}): zeros around the last axis: a number, or {left, right}.
@@ -224,8 +232,8 @@ return function(nn, define)
     function(x, o, _, y) return op.pairwise_distance(x, y, { p = o.p, eps = o.eps, keepdims = o.keepdims }) end)
 
   local function power_pool(axes)
-    return { p = NUMBER, window = options.each(COUNT, axes), stride = options.each(COUNT, axes), ceil_mode = FLAG },
-      { p = 2, window = 1, ceil_mode = false }, { "p", "window", "stride", "ceil_mode" }, function(x, o)
+    return { p = NUMBER, window = options.needed(options.each(COUNT, axes)), stride = options.each(COUNT, axes), ceil_mode = FLAG },
+      { p = 2, ceil_mode = false }, { "p", "window", "stride", "ceil_mode" }, function(x, o)
         local window, taps = o.window, 1
         if type(window) == "number" then
           window = {}
@@ -236,10 +244,10 @@ return function(nn, define)
         return (op.sign(y) * op.relu(op.abs(y)) * taps) ^ (1 / o.p)
       end
   end
-  -- LPPool1d({p = 2, window = 1, stride = window, ceil_mode = false}): the sum of x^p over each window, to the 1 / p.
+  -- LPPool1d({p = 2, window, stride = window, ceil_mode = false}): the sum of x^p over each window, to the 1 / p.
   --   y = nn.LPPool1d(2, 3)(op.ones{1, 2, 6})      -- f32[1,2,2]
   define("LPPool1d", power_pool(1))
-  -- LPPool2d({p = 2, window = 1, stride = window, ceil_mode = false}): as nn.LPPool1d, of two axes.
+  -- LPPool2d({p = 2, window, stride = window, ceil_mode = false}): as nn.LPPool1d, of two axes.
   --   y = nn.LPPool2d(2, 3)(op.ones{1, 2, 6, 6})      -- f32[1,2,2,2]
   define("LPPool2d", power_pool(2))
 
@@ -249,12 +257,12 @@ return function(nn, define)
     local read = options.placed(name, { eps = SIZE, affine = FLAG, dtype = DTYPE }, { eps = 1e-5, affine = false }, { "eps", "affine" })
     function Norm:init(channels, ...)
       local o = read(...)
-      self.channels, self.eps = need(name, "channels", COUNT, channels), o.eps or 1e-5
+      self.channels, self.eps = need(name, "channels", COUNT, channels), o.eps
+      self._told = options.told(name, o, "channels", channels)
       if o.affine then self.weight, self.bias = op.ones({ channels }, { dtype = o.dtype }), op.zeros({ channels }, { dtype = o.dtype }) end
     end
     options.described(Norm.init)
     function Norm:forward(x) return op.group_norm(x, self.weight, self.bias, { groups = self.channels, eps = self.eps }) end
-    function Norm:extra() return tostring(self.channels) end
   end
   -- InstanceNorm1d(channels, {eps = 1e-5, affine = false, dtype}): nn.GroupNorm with a group for each channel of x [N, channels,
   -- L]; weight and bias if affine.
@@ -278,8 +286,9 @@ return function(nn, define)
     local bound = 1 / math.sqrt(need("Bilinear", "inputs1", COUNT, inputs1))
     need("Bilinear", "inputs2", COUNT, inputs2)
     need("Bilinear", "outputs", COUNT, outputs)
+    self._told = options.told("Bilinear", o, "inputs1", inputs1, "inputs2", inputs2, "outputs", outputs)
     self.weight = op.uniform({ outputs, inputs1, inputs2 }, { low = -bound, high = bound, dtype = o.dtype })
-    if o.bias ~= false then self.bias = op.uniform({ outputs }, { low = -bound, high = bound, dtype = o.dtype }) end
+    if o.bias then self.bias = op.uniform({ outputs }, { low = -bound, high = bound, dtype = o.dtype }) end
   end
   function Bilinear:forward(x, y)
     local z = op.einsum({ x, self.weight, y }, { equation = "...i,kij,...j->...k" })

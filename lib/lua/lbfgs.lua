@@ -8,41 +8,52 @@
 -- Vectors are f64, whatever the parameters are; places are those that parameters can hold.
 
 local core = require "tessera.core"
+local optim_state = require "tessera.optim_state"
 local options = require "tessera.options"
 local parameters = require "tessera.parameters"
 local op = core.op
 
-local LBFGS = { name = "LBFGS" }
+local LBFGS = require("tessera.named").told("optimiser", { name = "LBFGS" })
 LBFGS.__index = LBFGS
 LBFGS.__tostring = function(self)
   return ("LBFGS(%d iterations a step, %d parameters)"):format(self.iterations, #self.params)
 end
 
+local kinds = { lr = options.number { above = 0 }, iterations = options.whole { least = 1 }, history = options.whole { least = 0 } }
 local defaults = { lr = 1, iterations = 20, history = 20 }
-local read = options.placed("LBFGS", { lr = options.number { above = 0 }, iterations = options.whole { least = 1 },
-  history = options.whole { least = 0 } }, defaults, { "lr", "iterations", "history" })
+local read, check = options.placed("LBFGS", kinds, defaults, { "lr", "iterations", "history" }), options.some("LBFGS", kinds, defaults)
 
 -- LBFGS(params, {lr = 1, iterations = 20, history = 20}): L-BFGS for smooth losses on a fixed batch: the direction from
 -- the last changes of place and gradient, as many as history, two vectors of f64 each; its length by backtracking from
 -- lr. A step is as many iterations, each of one evaluation of the loss at least, so that it is made with
--- graph.training_step, or opt:step(closure).
+-- graph.training_step, or opt:step(closure): the closure forgets the gradients, lets backward() make them and returns
+-- the loss, or it returns the list of gradients and the loss. Parameters are one list: it has no groups.
 --   local loss = function(m, x, y) return op.mse(m(x), y) end
 --   local opt = optim.LBFGS(model:parameters())
 --   local step = graph.training_step(model, loss, opt)
 --   print(step(x, y))
 local function new(params, ...)
-  local self = setmetatable({ params = {}, steps = 0, moves = {}, bends = {}, curves = {}, search = true }, LBFGS)
-  for k, v in pairs(defaults) do self[k] = v end
+  local self = setmetatable({ params = {}, steps = 0, moves = {}, bends = {}, curves = {}, search = true, revision = 0 }, LBFGS)
   for k, v in pairs(read(...)) do self[k] = v end
+  if type(params) == "table" and type(params[1]) == "table" and not core.is_tensor(params[1]) then
+    core.fail "LBFGS: it has no groups of parameters: one list is needed, optim.LBFGS(model:parameters(), ...)"
+  end
   options.tensors("LBFGS", "parameter", params, "optim.LBFGS(model:parameters(), ...)")
+  parameters.check_new(self, params)
   for i, p in ipairs(params) do self.params[i] = p end
-  parameters.check_list(self)
+  for _, p in ipairs(self.params) do parameters.check_gradient("LBFGS", p, p) end
+  parameters.note(self)
+  self.groups = { self }
   return self
 end
 
 LBFGS.check_places, LBFGS.is_moving = parameters.check_places, parameters.is_moving
 function LBFGS:prepare() return self end
 function LBFGS:set_rate(rate) self.lr = rate end
+function LBFGS:add_param_group() core.fail "LBFGS: it has no groups of parameters" end
+function LBFGS:zero_grad()
+  for _, p in ipairs(self.params) do p.grad = nil end
+end
 function LBFGS:tick() self.steps = self.steps + 1 end
 -- step puts everything else back itself.
 function LBFGS:counting(f, ...)
@@ -56,6 +67,7 @@ end
 local function flat(self, values)
   local parts = {}
   for i, p in ipairs(self.params) do
+    if values[i] then parameters.check_gradient("LBFGS", p, values[i]) end
     parts[i] = (values[i] or op.zeros_like(p)):detach():flatten():cast("f64")
   end
   return op.concat(parts)
@@ -124,9 +136,21 @@ local function descend(self, evaluate, place, now)
 end
 
 local function search(self, closure)
+  -- A closure that gives the loss alone has left the gradients with the parameters.
+  local function asked(first, ...)
+    if type(first) == "table" and not core.is_tensor(first) then return { first, ... } end
+    local grads = {}
+    for i, p in ipairs(self.params) do grads[i] = p.grad or false end
+    return { grads, first, ... }
+  end
   local function evaluate()
-    local results = { closure() }
+    local results = asked(closure())
+    options.tensors("LBFGS:step", "gradient", results[1], "the closure gives the loss, or the list of gradients, then the loss", true)
     local value = results[2]
+    if not (core.is_tensor(value) and value.numel == 1 or type(value) == "number") then
+      core.fail(("LBFGS:step: the closure returns the loss, or the gradients and the loss, a tensor of one element or a number, not %s"):format(
+        core.is_tensor(value) and core.type_text(value) or value == nil and "nothing" or "a " .. type(value)))
+    end
     return { gradient = flat(self, results[1]), value = core.is_tensor(value) and value:item() or value,
       results = results }
   end
@@ -144,10 +168,15 @@ local function search(self, closure)
   return unpack(now.results, 2)
 end
 
---- closure() returns the list of gradients, then the loss and whatever else. Returns the
---- latter as they are after the last iteration. After an error parameters and memory are those
---- of before.
+--- closure() returns the loss and whatever else, p.grad of each parameter being the gradients, or the
+--- list of gradients before them. Returns the latter as they are after the last iteration. After an error
+--- parameters and memory are those of before.
 function LBFGS:step(closure)
+  if not core.callable(closure) or core.is_tensor(closure) then
+    core.fail(("LBFGS:step: a function is needed that gives the loss at any place, not %s\n  hint: "):format(
+      closure == nil and "nothing" or type(closure) == "table" and "a table" or "a " .. type(closure)) ..
+      "opt:step(function() opt:zero_grad() local y = loss(model, x) y:backward() return y end), or graph.training_step(model, loss, opt)")
+  end
   self:check_places()
   local moves, bends, curves = { unpack(self.moves) }, { unpack(self.bends) }, { unpack(self.curves) }
   local restore = core.snapshot(self.params)
@@ -159,20 +188,30 @@ function LBFGS:step(closure)
 end
 
 function LBFGS:state_dict()
-  local state = { steps = core.tensor(self.steps, { dtype = "i64" }) }
-  for i, moved in ipairs(self.moves) do
-    state[("%d.move"):format(i - 1)], state[("%d.bend"):format(i - 1)] = moved, self.bends[i]
-  end
-  return state
+  local state = optim_state.of(self, kinds)
+  state.moves, state.bends = { unpack(self.moves) }, { unpack(self.bends) }
+  return require "tessera.state"(state)
 end
 
+--- All of it, or an error and nothing.
 function LBFGS:load_state_dict(state)
-  self.steps, self.moves, self.bends, self.curves = state.steps and state.steps:item() or 0, {}, {}, {}
-  for i = 1, self.history do
-    local moved, bend = state[("%d.move"):format(i - 1)], state[("%d.bend"):format(i - 1)]
-    if not moved then break end
-    self.moves[i], self.bends[i], self.curves[i] = moved:clone(), bend:clone(), dot(moved, bend)
+  local title = "LBFGS:load_state_dict"
+  local set = optim_state.reader(self, kinds, check, state)
+  local moves, bends, curves, n = {}, {}, {}, 0
+  for _, p in ipairs(self.params) do n = n + p.numel end
+  for i = 1, #options.argument(title, "moves", options.table, state.moves) do
+    local moved, bend = state.moves[i], options.argument(title, "bends", options.table, state.bends)[i]
+    for name, t in pairs { moves = moved or false, bends = bend or false } do
+      if not core.is_tensor(t) or t.ndim ~= 1 or t.numel ~= n then
+        core.fail(("%s: %s are vectors of %d elements, not %s"):format(title, name, n, core.is_tensor(t) and core.type_text(t) or t and "a " .. type(t) or "nothing"))
+      end
+    end
+    moves[i], bends[i], curves[i] = moved:clone(), bend:clone(), dot(moved, bend)
   end
+  core.held(function()
+    self.moves, self.bends, self.curves = moves, bends, curves
+    set()
+  end)
 end
 
 return new

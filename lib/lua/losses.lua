@@ -2,6 +2,7 @@
 
 local core = require "tessera.core"
 local options = require "tessera.options"
+local lengths = require "tessera.lengths"
 local op = core.op
 local need = options.argument
 local losses = {}
@@ -16,28 +17,17 @@ local ctc_kinds = { blank = options.whole { least = 0 }, reduction = REDUCTION, 
 local ctc_defaults = { blank = 0, reduction = "mean", zero_infinity = false }
 local read_ctc = options.of("ctc_loss", ctc_kinds, ctc_defaults)
 
-local function need_lengths(name, v, batch, most)
-  need("ctc_loss", name, TENSOR, v)
-  if v.ndim ~= 1 or v.shape[1] ~= batch or v.dtype:match "^[fcb]" then
-    core.fail(("ctc_loss: %s is %s, and has to be %d whole numbers"):format(name, core.type_text(v), batch) ..
-      (v.dtype:match "^f" and '\n  hint: x:cast("i64")' or ""))
-  end
-  if batch > 0 and not core.capturing() and (v:max():item() > most or v:min():item() < 0) then
-    core.fail(("ctc_loss: %s lie between 0 and %d"):format(name, most))
-  end
-end
-
 -- x one place further along the last axis.
 local function later(x, places) return op.pad(x, { pads = { places, 0 }, value = LOW }):narrow(-1, 0, x.shape[x.ndim]) end
 
 -- ctc_loss(logp, targets, input_lengths, target_lengths, {blank = 0, reduction = "mean", zero_infinity =
 -- false}): -log of the probability that logp [T, N, C], log_softmax of scores of T steps, give the targets
--- [N, S], of which target_lengths count, in input_lengths steps: each class any number of times in a row,
+-- [N, S], of which target_lengths count, in input_lengths steps, both N whole numbers in a tensor or a list: each class any number of times in a row,
 -- blanks between (Graves 2006). "mean" divides by the lengths of the targets before. A target that does
 -- not fit into its steps gives inf, or, with zero_infinity, 0 without a slope.
 --   logp = op.log_softmax(rng.normal{6, 1, 4})
 --   targets = op.ones({1, 2}, {dtype = "i64"})
---   y = op.ctc_loss(logp, targets, op.full({1}, 6, {dtype = "i64"}), op.full({1}, 2, {dtype = "i64"}))
+--   y = op.ctc_loss(logp, targets, {6}, {2})
 function losses.ctc_loss(logp, targets, input_lengths, target_lengths, given)
   local o = read_ctc(given)
   need("ctc_loss", "logp", TENSOR, logp)
@@ -48,10 +38,11 @@ function losses.ctc_loss(logp, targets, input_lengths, target_lengths, given)
     core.fail(("ctc_loss: targets are %s, and have to be [%d, longest target]\n  hint: data.pad_sequence(list, {batch_first = true})"):format(
       core.type_text(targets), batch))
   end
-  local blank = o.blank or 0
+  local blank = o.blank
   if blank >= classes then core.fail(("ctc_loss: blank %d is none of %d classes"):format(blank, classes)) end
-  need_lengths("input_lengths", input_lengths, batch, steps)
-  need_lengths("target_lengths", target_lengths, batch, targets.shape[2])
+  if targets.dtype:match "^[fcb]" then core.fail(("ctc_loss: targets are whole numbers, not %s\n  hint: targets:cast(\"i64\")"):format(core.type_text(targets))) end
+  input_lengths = lengths("ctc_loss", "input_lengths", input_lengths, batch, steps):to(logp.device)
+  target_lengths = lengths("ctc_loss", "target_lengths", target_lengths, batch, targets.shape[2]):to(logp.device)
   local wide = logp.dtype == "f64" and "f64" or "f32"
   local S = targets.shape[2]
   local L, device = 2 * S + 1, logp.device
@@ -59,6 +50,9 @@ function losses.ctc_loss(logp, targets, input_lengths, target_lengths, given)
   targets = targets:cast "i64"
   local inside = op.arange(S, { device = device }):unsqueeze(0):lt(target_lengths:unsqueeze(1))
   targets = op.where(inside, targets, targets * 0 + blank)
+  if not core.capturing() and targets.numel > 0 and (targets:max():item() >= classes or targets:min():item() < 0) then
+    core.fail(("ctc_loss: a target is none of %d classes, from 0 on"):format(classes))
+  end
   local blanks = op.full({ batch, 1 }, blank, { dtype = "i64", device = device })
   local path = blanks
   if S > 0 then
@@ -91,22 +85,29 @@ end
 
 --- The layers, into nn.
 function losses.into(nn)
-  local function define(name, kinds, defaults, places, forward)
+  local ORDINAL = { "the first input", "the second input", "the third input" }
+  -- inputs: how many tensors, two if it is not said; forward looks at what cannot be a number.
+  local function define(name, kinds, defaults, places, forward, inputs)
     local Loss = nn.Module:extend(name)
     nn[name] = Loss
     kinds.reduction, defaults.reduction = kinds.reduction or REDUCTION, defaults.reduction or "mean"
     places[#places + 1] = "reduction"
     local read = options.placed(name, kinds, defaults, places)
     function Loss:init(...)
-      self.o = {}
-      for k, v in pairs(defaults) do self.o[k] = v end
-      for k, v in pairs(read(...)) do
-        if core.is_tensor(v) then self:buffer(k, v) else self.o[k] = v end
+      self.o = read(...)
+      self._told = options.told(name, self.o)
+      for k, v in pairs(self.o) do
+        if core.is_tensor(v) then
+          self:buffer(k, v)
+          self.o[k] = nil
+        end
       end
     end
     options.described(Loss.init)
-    function Loss:forward(...) return forward(self, self.o, ...) end
-    function Loss:extra() return self.o.reduction end
+    function Loss:forward(...)
+      for i = 1, inputs or 2 do need(name, ORDINAL[i], i == 1 and TENSOR or options.operand, (select(i, ...))) end
+      return forward(self, self.o, ...)
+    end
   end
 
   local function plain(row)
@@ -167,7 +168,7 @@ function losses.into(nn)
   --   y = nn.CrossEntropyLoss{label_smoothing = 0.1}(rng.normal{4, 3}, op.arange(4) % 3)
   define("CrossEntropyLoss", { weight = TENSOR, ignore_index = INDEX, label_smoothing = SHARE },
     { ignore_index = -100, label_smoothing = 0 }, { "weight", "ignore_index", "label_smoothing" }, function(self, o, x, t)
-      if t.ndim == x.ndim then t = last(t) end
+      if need("CrossEntropyLoss", "the target", TENSOR, t).ndim == x.ndim then t = last(t) end
       return op.cross_entropy(last(x), t, { weight = self.weight, ignore_index = o.ignore_index, label_smoothing = o.label_smoothing,
         reduction = o.reduction })
     end)
@@ -175,8 +176,7 @@ function losses.into(nn)
   -- target_lengths).
   --   logp = op.log_softmax(rng.normal{6, 1, 4})
   --   targets = op.ones({1, 2}, {dtype = "i64"})
-  --   steps = op.full({1}, 6, {dtype = "i64"})
-  --   y = nn.CTCLoss()(logp, targets, steps, op.full({1}, 2, {dtype = "i64"}))
+  --   y = nn.CTCLoss()(logp, targets, {6}, {2})
   define("CTCLoss", { blank = ctc_kinds.blank, zero_infinity = options.flag }, { blank = 0, zero_infinity = false }, { "blank" },
     function(_, o, ...)
       local logp, targets, inputs, lengths = ...

@@ -4,7 +4,7 @@
 local core = require "tessera.core"
 local options = require "tessera.options"
 local op = core.op
-local NUMBER, FLAG, TENSOR = options.number(), options.flag, options.tensor
+local need, NUMBER, FLAG, TENSOR = options.argument, options.number(), options.flag, options.tensor
 local ABOVE, SIZE = options.number { above = 0 }, options.number { least = 0 }
 
 return function(define)
@@ -31,11 +31,11 @@ return function(define)
   -- and a variance v, which is at least eps; full adds log(2 pi) / 2.
   --   y = nn.GaussianNLLLoss()(rng.normal{4}, rng.normal{4}, op.ones{4})
   define("GaussianNLLLoss", { full = FLAG, eps = SIZE }, { full = false, eps = 1e-6 }, { "full", "eps" }, function(_, o, x, t, v)
-    if v.ndim == x.ndim - 1 then v = v:unsqueeze(-1) end
+    if need("GaussianNLLLoss", "the variance", TENSOR, v).ndim == x.ndim - 1 then v = v:unsqueeze(-1) end
     v = v + (op.maximum(v, o.eps) - v):detach() -- the limit has no slope
     local y = (op.log(v) + op.square(x - t) / v) / 2
     return reduced(o.full and y + math.log(2 * math.pi) / 2 or y, o)
-  end)
+  end, 3)
 
   -- HingeEmbeddingLoss({margin = 1, reduction = "mean"}): x where the target is 1, max(0, margin - x) where it is -1.
   --   y = nn.HingeEmbeddingLoss()(rng.normal{4}, op.ones{4})
@@ -48,7 +48,7 @@ return function(define)
   -- where x shall be greater, or -1.
   --   y = nn.MarginRankingLoss()(rng.normal{4}, rng.normal{4}, op.ones{4})
   define("MarginRankingLoss", { margin = NUMBER }, { margin = 0 }, { "margin" },
-    function(_, o, x, y, t) return reduced(op.relu(o.margin - t * (x - y)), o) end)
+    function(_, o, x, y, t) return reduced(op.relu(o.margin - t * (x - y)), o) end, 3)
 
   -- SoftMarginLoss({reduction = "mean"}): log(1 + e^(-t x)) of targets t of 1 and -1.
   --   y = nn.SoftMarginLoss()(rng.normal{4}, op.ones{4})
@@ -62,7 +62,7 @@ return function(define)
     local cos = (x * y):sum { axis = -1 } / op.sqrt((op.square(x):sum { axis = -1 } + eps) * (op.square(y):sum { axis = -1 } + eps))
     local zero = cos * 0
     return reduced(op.where(op.eq(t, 1), 1 - cos, zero) + op.where(op.eq(t, -1), op.relu(cos - o.margin), zero), o)
-  end)
+  end, 3)
 
   -- TripletMarginLoss({margin = 1, p = 2, eps = 1e-6, swap = false, reduction = "mean"}): max(0, d(a, x) - d(a, y) + margin) of
   -- rows a, x like a and y unlike it, d being op.pairwise_distance; swap takes d(x, y) for d(a, y) where it is less.
@@ -73,13 +73,15 @@ return function(define)
       local near, away = far(a, x), far(a, y)
       if o.swap then away = op.minimum(away, far(x, y)) end
       return reduced(op.relu(near - away + o.margin), o)
-    end)
+    end, 3)
 
   -- MultiMarginLoss({p = 1, margin = 1, weight, reduction = "mean"}): the mean over other classes i than the target t of
   -- max(0, margin - x[t] + x[i])^p, p being 1 or 2, of scores [N, classes]; weight, a tensor, has a number for each class.
   --   y = nn.MultiMarginLoss()(rng.normal{4, 3}, op.arange(4) % 3)
   define("MultiMarginLoss", { p = options.whole { least = 1, most = 2 }, margin = NUMBER, weight = TENSOR }, { p = 1, margin = 1 },
     { "p", "margin", "weight" }, function(self, o, x, t)
+      need("MultiMarginLoss", "the target", TENSOR, t)
+      if x.ndim == 0 then core.fail("MultiMarginLoss: scores have an axis of classes, and x is " .. core.type_text(x)) end
       local classes, single = x.shape[x.ndim], x.ndim == 1
       if single then x, t = x:unsqueeze(0), t:reshape(1) end
       local own = t:unsqueeze(-1)

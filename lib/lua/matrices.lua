@@ -81,7 +81,7 @@ local read_norm = options.placed("matrix_norm", { ord = ORDER, keepdims = FLAG }
 function M.matrix_norm(a, ...)
   need("matrix_norm", "a", TENSOR, a)
   local o = read_norm(...)
-  local ord, y = o.ord or "fro", nil
+  local ord, y = o.ord, nil
   local function last(v) return v:reshape { unpack(a.shape, 1, a.ndim - 2) } end
   if ord == "fro" then
     y = op.norm(a, { axis = { -2, -1 } })
@@ -115,16 +115,16 @@ function M.matrix_cond(a, p)
   return M.matrix_norm(a, p) * M.matrix_norm(op.inv(a), p)
 end
 
-local read_rank = options.placed("matrix_rank", { rtol = SIZE, atol = SIZE }, nil, { "rtol", "atol" })
--- matrix_rank(a, {rtol, atol}): how many singular values are above rtol times the largest, or atol; rtol is the larger size
+local read_rank = options.placed("matrix_rank", { rtol = SIZE, atol = SIZE }, { atol = 0 }, { "rtol", "atol" })
+-- matrix_rank(a, {rtol, atol = 0}): how many singular values are above rtol times the largest, or atol; rtol is the larger size
 -- times eps of the type by default.
 --   y = op.matrix_rank(op.ones{3, 3})      -- 1
 function M.matrix_rank(a, ...)
   local o = read_rank(...)
   local s = M.svdvals(a)
   local eps = s.dtype == "f64" and 2 ^ -52 or 2 ^ -23
-  local rtol = o.rtol or (o.atol or 0) > 0 and 0 or math.max(a.shape[a.ndim], a.shape[a.ndim - 1]) * eps
-  local limit = op.maximum(s:max { axis = -1, keepdims = true } * rtol, o.atol or 0)
+  local rtol = o.rtol or o.atol > 0 and 0 or math.max(a.shape[a.ndim], a.shape[a.ndim - 1]) * eps
+  local limit = op.maximum(s:max { axis = -1, keepdims = true } * rtol, o.atol)
   return op.gt(s, limit):sum { axis = -1 }
 end
 

@@ -251,7 +251,7 @@ function Module:load_state_dict(state, given)
   for name in pairs(state) do
     if mine[name] == nil and not ignored[name] then unknown[#unknown + 1] = name end
   end
-  if strict ~= false and (#missing > 0 or #unknown > 0) then
+  if strict and (#missing > 0 or #unknown > 0) then
     error(("load_state_dict: %s%s%s"):format(
       #missing > 0 and "missing " .. list_some(missing) or "",
       #missing > 0 and #unknown > 0 and "; " or "",
@@ -261,6 +261,7 @@ function Module:load_state_dict(state, given)
   for name, tensor in pairs(mine) do
     if state[name] then to[#to + 1], from[#from + 1] = tensor, state[name] end
   end
+  for i, value in ipairs(from) do from[i] = value:detach() end -- it is no step of what is differentiated
   core.assign_all(to, from)
   return { missing = missing, unknown = unknown }
 end
@@ -331,10 +332,10 @@ end
 function Module:eval() return self:train(false) end
 
 
--- Words of the class's own for the description that print shows: "16 -> 64".
+-- Words of the class's own for the description that print shows, as "inputs = 16, outputs = 64" of the library's layers.
 --   local MLP = nn.Module:extend "MLP"
 --   function MLP:extra() return "wide" end
-function Module:extra() return "" end
+function Module:extra() return rawget(self, "_told") or "" end
 
 -- The text that print(model) shows: the class, its words, and its children, indented.
 --   print(model)

@@ -29,6 +29,20 @@ function named.missing(title, name, ...)
   return ("%s has no '%s'%s"):format(title, core.shown(tostring(name), 60), named.hint(title, name, ...))
 end
 
+--- Objects of the class, a table, whose fields may be missing: a name that other libraries have there is an error with
+--- what is here for it, by its rows under `title`.
+function named.told(title, class)
+  local seen = {} -- fields that are missing are asked for in every step
+  return setmetatable(class, { __index = function(_, name)
+    local known = seen[name]
+    if known == nil and name ~= nil then
+      known = type(name) == "string" and core.elsewhere(title, name) or false
+      seen[name] = known
+    end
+    if known then error(("%s has no '%s'\n  hint: %s"):format(title, name, known), 3) end
+  end })
+end
+
 return setmetatable(named, {
   __call = function(_, title, functions)
     return setmetatable(functions, { __index = function(t, name) error(named.missing(title, name, t), 2) end })

@@ -7,8 +7,9 @@ return {
       isclose isin lerp logaddexp2 logit logsigmoid ndtr ndtri normalize pairwise_distance polygamma rad2deg relu6
       signbit sinc softmin softshrink softsign tanhshrink threshold xlog1py xlogy]],
     tensors = [[aminmax block_diag broadcast_tensors cartesian_prod col2im column_stack combinations corrcoef cov
-      cumulative_trapezoid dist dstack fliplr flipud histc hstack index_copy index_fill logspace movedim std_mean
+      cumulative_trapezoid dist dstack fliplr flipud histc hstack index_copy index_fill logspace movedim nanquantile std_mean
       take_along_dim tril_indices triu_indices unflatten vander var_mean vstack]],
+    places = [[affine_grid max_unpool]],
     matrices = [[cholesky_solve eigvalsh matrix_cond matrix_norm matrix_power matrix_rank multi_dot svdvals vecdot]],
   },
   others = {

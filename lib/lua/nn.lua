@@ -29,7 +29,7 @@ end
 -- ---- linear and embedding
 
 local Linear = define "Linear"
-local read_linear = options.placed("Linear", { bias = FLAG, dtype = DTYPE }, { bias = true }, { "bias", "dtype" })
+local read_linear = options.placed("Linear", { bias = FLAG, dtype = DTYPE }, { bias = true, dtype = "f32" }, { "bias", "dtype" })
 
 -- Linear(inputs, outputs, {bias = true, dtype = "f32"}): y = x w^T + b, op.linear, of x [.., inputs], with weight
 -- [outputs, inputs] and bias [outputs], which begin uniform in +-1/sqrt(inputs).
@@ -40,17 +40,14 @@ function Linear:init(inputs, outputs, ...)
   need("Linear", "outputs", SIZE, outputs)
   local o = read_linear(...)
   local bound = 1 / math.sqrt(math.max(inputs, 1))
-  self.inputs, self.outputs = inputs, outputs
+  self.inputs, self.outputs, self._told = inputs, outputs, options.told("Linear", o, "inputs", inputs, "outputs", outputs)
   self.weight = rng.uniform({ outputs, inputs }, { low = -bound, high = bound, dtype = o.dtype })
-  if o.bias ~= false then
+  if o.bias then
     self.bias = rng.uniform({ outputs }, { low = -bound, high = bound, dtype = o.dtype })
   end
 end
 
 function Linear:forward(x) return op.linear(x, self.weight, self.bias) end
-function Linear:extra()
-  return ("%d -> %d%s"):format(self.inputs, self.outputs, self.bias and "" or ", no bias")
-end
 
 require "tessera.embedding"(nn)
 
@@ -58,7 +55,7 @@ require "tessera.embedding"(nn)
 
 local LayerNorm = define "LayerNorm"
 local SHAPE = options.each(SIZE)
-local read_layernorm = options.placed("LayerNorm", { eps = EPS, affine = FLAG, bias = FLAG, dtype = DTYPE }, { eps = 1e-5, affine = true, bias = true },
+local read_layernorm = options.placed("LayerNorm", { eps = EPS, affine = FLAG, bias = FLAG, dtype = DTYPE }, { eps = 1e-5, affine = true, bias = true, dtype = "f32" },
   { "eps", "affine", "bias" })
 
 -- LayerNorm(shape, {eps = 1e-5, affine = true, bias = true, dtype = "f32"}): (x - mean) / sqrt(var + eps) * weight + bias
@@ -67,37 +64,37 @@ local read_layernorm = options.placed("LayerNorm", { eps = EPS, affine = FLAG, b
 --   y = nn.LayerNorm({3, 4}, 1e-6)(op.ones{2, 3, 4})
 function LayerNorm:init(shape, ...)
   local o = read_layernorm(...)
-  shape = list(need("LayerNorm", "shape", SHAPE, shape), 1)
-  self.shape, self.dims, self.eps = shape, #shape, o.eps or 1e-5
-  if o.affine == false then return end
+  self._told = options.told("LayerNorm", o, "shape", need("LayerNorm", "shape", SHAPE, shape))
+  shape = list(shape, 1)
+  self.shape, self.dims, self.eps = shape, #shape, o.eps
+  if not o.affine then return end
   self.weight = op.ones(shape, { dtype = o.dtype })
-  if o.bias ~= false then self.bias = op.zeros(shape, { dtype = o.dtype }) end
+  if o.bias then self.bias = op.zeros(shape, { dtype = o.dtype }) end
 end
 
 function LayerNorm:forward(x)
   return op.layernorm(x, self.weight, self.bias, { dims = self.dims, eps = self.eps })
 end
-function LayerNorm:extra() return table.concat(self.shape, "x") end
 
 local RMSNorm = define "RMSNorm"
-local read_rmsnorm = options.placed("RMSNorm", { eps = EPS, affine = FLAG, dtype = DTYPE }, { eps = 1e-5, affine = true }, { "eps", "affine" })
+local read_rmsnorm = options.placed("RMSNorm", { eps = EPS, affine = FLAG, dtype = DTYPE }, { eps = 1e-5, affine = true, dtype = "f32" }, { "eps", "affine" })
 
 -- RMSNorm(shape, {eps = 1e-5, affine = true, dtype = "f32"}): x / sqrt(mean(x^2) + eps) * weight over the last axes,
 -- which have that shape, a number or a list; without affine there is no weight.
 --   y = nn.RMSNorm(64)(op.ones{8, 64})      -- f32[8,64]
 function RMSNorm:init(shape, ...)
   local o = read_rmsnorm(...)
-  shape = list(need("RMSNorm", "shape", SHAPE, shape), 1)
-  self.shape, self.dims, self.eps = shape, #shape, o.eps or 1e-5
-  if o.affine ~= false then self.weight = op.ones(shape, { dtype = o.dtype }) end
+  self._told = options.told("RMSNorm", o, "shape", need("RMSNorm", "shape", SHAPE, shape))
+  shape = list(shape, 1)
+  self.shape, self.dims, self.eps = shape, #shape, o.eps
+  if o.affine then self.weight = op.ones(shape, { dtype = o.dtype }) end
 end
 
 function RMSNorm:forward(x) return op.rmsnorm(x, self.weight, { dims = self.dims, eps = self.eps }) end
-function RMSNorm:extra() return table.concat(self.shape, "x") end
 
 local BatchNorm = define "BatchNorm"
 local read_batchnorm = options.placed("BatchNorm", { eps = EPS, momentum = SHARE, affine = FLAG, running = FLAG, dtype = DTYPE },
-  { eps = 1e-5, momentum = 0.1, affine = true, running = true }, { "eps", "momentum", "affine", "running" })
+  { eps = 1e-5, momentum = 0.1, affine = true, running = true, dtype = "f32" }, { "eps", "momentum", "affine", "running" })
 
 -- BatchNorm(channels, {eps = 1e-5, momentum = 0.1, affine = true, running = true, dtype = "f32"}): (x - mean) / sqrt(var +
 -- eps) * weight + bias for each channel of x [N, channels, ..]: statistics of the batch while training, which also move
@@ -107,11 +104,12 @@ local read_batchnorm = options.placed("BatchNorm", { eps = EPS, momentum = SHARE
 function BatchNorm:init(channels, ...)
   local o = read_batchnorm(...)
   need("BatchNorm", "channels", SIZE, channels)
-  self.channels, self.eps, self.momentum = channels, o.eps or 1e-5, o.momentum or 0.1
-  if o.affine ~= false then
+  self._told = options.told("BatchNorm", o, "channels", channels)
+  self.channels, self.eps, self.momentum = channels, o.eps, o.momentum
+  if o.affine then
     self.weight, self.bias = op.ones({ channels }, { dtype = o.dtype }), op.zeros({ channels }, { dtype = o.dtype })
   end
-  if o.running == false then return end
+  if not o.running then return end
   self:buffer("running_mean", op.zeros({ channels }, { dtype = o.dtype }))
   self:buffer("running_var", op.ones({ channels }, { dtype = o.dtype }))
 end
@@ -142,11 +140,10 @@ function BatchNorm:forward(x)
   end
   return op.batch_norm(x, mean, var, self.weight, self.bias, { eps = self.eps })
 end
-function BatchNorm:extra() return tostring(self.channels) end
 for _, name in ipairs { "BatchNorm1d", "BatchNorm2d", "BatchNorm3d" } do nn[name] = BatchNorm end -- of any number of axes
 
 local GroupNorm = define "GroupNorm"
-local read_groupnorm = options.placed("GroupNorm", { eps = EPS, affine = FLAG, dtype = DTYPE }, { eps = 1e-5, affine = true }, { "eps", "affine" })
+local read_groupnorm = options.placed("GroupNorm", { eps = EPS, affine = FLAG, dtype = DTYPE }, { eps = 1e-5, affine = true, dtype = "f32" }, { "eps", "affine" })
 
 -- GroupNorm(groups, channels, {eps = 1e-5, affine = true, dtype = "f32"}): as nn.LayerNorm over groups of the channels of
 -- x [N, channels, ..], which groups divides, and all space axes; weight and bias for each channel, unless affine is
@@ -157,8 +154,9 @@ function GroupNorm:init(groups, channels, ...)
   need("GroupNorm", "channels", SIZE, channels)
   if channels % groups ~= 0 then core.fail(("GroupNorm: %d groups do not divide channels = %d"):format(groups, channels)) end
   local o = read_groupnorm(...)
-  self.groups, self.channels, self.eps = groups, channels, o.eps or 1e-5
-  if o.affine ~= false then
+  self.groups, self.channels, self.eps = groups, channels, o.eps
+  self._told = options.told("GroupNorm", o, "groups", groups, "channels", channels)
+  if o.affine then
     self.weight, self.bias = op.ones({ channels }, { dtype = o.dtype }), op.zeros({ channels }, { dtype = o.dtype })
   end
 end
@@ -166,7 +164,6 @@ end
 function GroupNorm:forward(x)
   return op.group_norm(x, self.weight, self.bias, { groups = self.groups, eps = self.eps })
 end
-function GroupNorm:extra() return ("%d of %d"):format(self.groups, self.channels) end
 
 require "tessera.convolution"(nn)
 require "tessera.layers"(nn, require "tessera.activation"(nn))

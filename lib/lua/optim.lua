@@ -9,11 +9,12 @@
 --   local opt = optim.AdamW(groups, {lr = 3e-4})
 --   opt.groups[2].lr = 1e-4
 --
--- The state (moments, step count) is saved with opt:state_dict(). While a function is
--- captured, learning rate and step count are read from a tensor, the clock of each group, so
--- that one graph serves all steps; opt:tick() sets it before each run.
+-- opt:add_param_group{params = .., ..} adds a group. opt:state_dict() has all that a step depends on: moments, number
+-- of steps, options. While a function is captured, learning rate and step count are read from a tensor, the clock of
+-- each group, so that one graph serves all steps; opt:tick() sets it before each run.
 
 local core = require "tessera.core"
+local optim_state = require "tessera.optim_state"
 local options = require "tessera.options"
 local parameters = require "tessera.parameters"
 local op = core.op
@@ -24,59 +25,60 @@ local POSITIVE, SIZE, SHARE = options.number { above = 0 }, options.number { lea
 local FLAG = options.flag
 local kinds = { lr = SIZE, momentum = SIZE, dampening = options.number(), weight_decay = SIZE, nesterov = FLAG,
   betas = options.list(SHARE, 2), eps = SIZE, decay = POSITIVE, eps1 = SIZE, eps2 = SIZE, clip_threshold = POSITIVE,
-  scale_parameter = FLAG, clip = POSITIVE, alpha = SHARE, centered = FLAG, lr_decay = SIZE, start = SIZE,
+  scale_parameter = FLAG, clip = POSITIVE, amsgrad = FLAG, alpha = SHARE, centered = FLAG, lr_decay = SIZE, start = SIZE,
   momentum_decay = SIZE, decoupled = FLAG, rho = SHARE, lambd = SIZE, t0 = SIZE, etas = options.list(POSITIVE, 2),
   step_sizes = options.list(POSITIVE, 2) }
 
-local Optimizer = {}
+local Optimizer = require("tessera.named").told("optimiser", {})
 Optimizer.__index = Optimizer
 
--- What of the options is one's own in a group, and the optimiser's elsewhere. share: its rate beside
--- that of the optimiser, which a schedule keeps.
-local function add_group(self, read, given, at)
+-- What of the options is one's own in a group, and the optimiser's elsewhere.
+local function add_group(self, given)
+  local at = #self.groups + 1
   local where = ("%s: group %d"):format(self.name, at)
+  if type(given) ~= "table" or core.is_tensor(given) or given.is_module then
+    core.fail(("%s is a %s, not a table with params"):format(where, core.is_tensor(given) and "tensor" or type(given) == "table" and "module" or type(given)))
+  end
   local own = {}
   for k, v in pairs(given) do
     if k ~= "params" then own[k] = v end
   end
   if own.clip then core.fail(where .. ": clip is of all parameters together, an option of the optimiser") end
   options.tensors(where, "parameter", given.params, "{params = model:parameters(), lr = ...}")
-  read(own)
-  own.share = own.lr and self.lr ~= 0 and own.lr / self.lr or nil
+  self.check(own)
+  local params = { unpack(given.params) }
+  parameters.check_new(self, params)
   local group = setmetatable(own, { __index = self })
-  own.params = given.params
+  own.params = params
+  optim_state.set_share(self, group)
   self.groups[at] = group
-  for _, p in ipairs(given.params) do
+  for _, p in ipairs(params) do
     self.params[#self.params + 1] = p
     self.group_of[#self.params] = group
   end
+  parameters.note(self)
 end
 
 -- Groups, or one list of parameters, whose group is the optimiser itself.
-local function take_params(self, read, params)
+local function take_params(self, params)
   local hint = ("optim.%s(model:parameters(), ...)"):format(self.name)
   local grouped = type(params) == "table" and not params.is_module and type(params[1]) == "table" and not core.is_tensor(params[1])
   if grouped then
-    for i, g in ipairs(params) do
-      if type(g) ~= "table" or core.is_tensor(g) then
-        core.fail(("%s: group %d is a %s, not a table with params"):format(self.name, i, core.is_tensor(g) and "tensor" or type(g)))
-      end
-      add_group(self, read, g, i)
-    end
+    for _, g in ipairs(params) do add_group(self, g) end
   else
     options.tensors(self.name, "parameter", params, hint)
+    parameters.check_new(self, params)
     for i, p in ipairs(params) do self.params[i], self.group_of[i] = p, self end
     self.groups[1] = self
+    parameters.note(self)
   end
-  parameters.check_list(self)
 end
 
 -- state_names: names of the state's tensors; new_state(o, p) makes them; update(self, o, i, p, g)
--- is one step of one parameter. o: its group, which has the options. places: options by place.
--- composed: update reads the clock and appends to self.to and self.from what is assigned to what.
-local function define(name, defaults, places, state_names, new_state, update, composed)
-  local class = setmetatable({ name = name, update = update, new_state = new_state, state_names = state_names, composed = composed },
-    { __index = Optimizer })
+-- is one step of one parameter. o: its group, which has the options. places: options by place. An
+-- update in place is at once, or appended to self.to and self.from: what is assigned to what.
+local function define(name, defaults, places, state_names, new_state, update)
+  local class = setmetatable({ name = name, update = update, new_state = new_state, state_names = state_names }, { __index = Optimizer })
   class.__index = class
   class.__tostring = function(self)
     return ("%s(lr = %g, %d parameters%s)"):format(name, self.lr, #self.params,
@@ -84,12 +86,12 @@ local function define(name, defaults, places, state_names, new_state, update, co
   end
   local own = { clip = kinds.clip }
   for option in pairs(defaults) do own[option] = kinds[option] end
-  local read, read_group = options.placed(name, own, defaults, places), options.of(name, own, defaults)
+  local read = options.placed(name, own, defaults, places)
+  class.kinds, class.check = own, options.some(name, own, defaults)
   optim[name] = function(params, ...)
-    local self = setmetatable({ params = {}, groups = {}, group_of = {}, state = {}, steps = 0 }, class)
-    for k, v in pairs(defaults) do self[k] = v end
+    local self = setmetatable({ params = {}, groups = {}, group_of = {}, state = {}, steps = 0, revision = 0 }, class)
     for k, v in pairs(read(...)) do self[k] = v end
-    take_params(self, read_group, params)
+    take_params(self, params)
     return self
   end
   options.described(optim[name])
@@ -110,6 +112,16 @@ function Optimizer:prepare()
   for i = 1, #self.params do self:state_of(i) end
   self:clock_tensors()
   return self
+end
+
+-- One more group of parameters: {params = list, lr = .., ..}, what it does not name being the optimiser's. A training step
+-- that was made before trains it, too.
+--   opt = optim.SGD(model:parameters(), 0.1)
+--   opt:add_param_group{params = {op.zeros{4}}, lr = 0.01}
+function Optimizer:add_param_group(group)
+  if core.capturing() then core.fail(self.name .. ":add_param_group: not within a captured function") end
+  add_group(self, group)
+  self.revision = self.revision + 1
 end
 
 -- Rate and step number of each group as a tensor, for captured steps.
@@ -152,7 +164,6 @@ local function update_all(self, grads)
     self:clock_tensors()
   else
     self.steps = self.steps + 1
-    if self.composed then set_clocks(self) end
   end
   if not grads then
     grads = {}
@@ -182,46 +193,72 @@ function Optimizer:counting(f, ...)
   return core.guarded(self.behind, f, ...)
 end
 
--- One step. grads: list of tensors (false or nil entries are skipped). All parameters move, or
--- none.
+-- One step. grads: list of tensors (false or nil entries are skipped), p.grad of each parameter if it is not given, or
+-- a function that sets these and gives the loss, which step returns. All parameters move, or none.
 function Optimizer:step(grads)
+  if type(grads) == "function" then
+    local loss = grads()
+    self:step()
+    return loss
+  end
   if grads ~= nil and type(grads) ~= "table" then options.tensors(self.name .. ":step", "gradient", grads) end
   if core.capturing() then return core.no_grad(update_all, self, grads) end
   self:check_places()
   return self:counting(core.together, core.no_grad, update_all, self, grads)
 end
 
+-- All that a step depends on, a table that tessera.save takes: name, number of steps, options, those of each group with
+-- the shapes of its parameters, and the tensors of each parameter.
 function Optimizer:state_dict()
-  local state = { steps = core.tensor(self.steps, { dtype = "i64" }) }
-  for i = 1, #self.params do
-    for _, name in ipairs(self.state_names) do
-      local t = self.state[i] and self.state[i][name]
-      if t then state[("%d.%s"):format(i - 1, name)] = t end
-    end
+  local state = optim_state.of(self, self.kinds)
+  state.state = {}
+  for i, s in pairs(self.state) do
+    local own = {}
+    for _, name in ipairs(self.state_names) do own[name] = s[name] end
+    state.state[i] = own
   end
-  return state
+  return require "tessera.state"(state)
 end
 
--- All of it, or an error and nothing. In place where it exists: a captured step holds these tensors.
+-- The tensors of parameter i, which are made where they are missing, and what the state has for them: where that is
+-- nothing, they begin again. o: the options that it has then.
+local function pair_up(self, o, i, loaded, to, from)
+  local title = self.name .. ":load_state_dict"
+  if loaded ~= nil then options.argument(title, "the state of parameter " .. i, options.table, loaded) end
+  if loaded == nil and not self.state[i] then return nil end
+  local own, fresh = {}, core.no_grad(self.new_state, o, self.params[i])
+  for name, first in pairs(fresh) do
+    own[name] = self.state[i] and self.state[i][name] or first
+    local t = loaded and loaded[name]
+    if loaded ~= nil then options.argument(title, ("'%s' of parameter %d"):format(name, i), options.tensor, t) end
+    if t and not t.dtype:match "^b?f" then core.fail(("%s: '%s' of parameter %d is %s, and has to be floats"):format(title, name, i, core.type_text(t))) end
+    local there, here = table.concat((t or first).shape, ","), table.concat(own[name].shape, ",")
+    if there ~= here then core.fail(("%s: '%s' of parameter %d has shape [%s] in the state, and [%s] here"):format(title, name, i, there, here)) end
+    to[#to + 1], from[#from + 1] = own[name], t or rawequal(own[name], first) and first:clone() or first
+  end
+  for name in pairs(loaded or {}) do
+    if not fresh[name] then core.fail(("%s: parameter %d has '%s' in the state, which %s has not"):format(title, i, core.shown(tostring(name), 40), self.name)) end
+  end
+  return own
+end
+
+-- All of it, or an error and nothing. In place where it exists: a captured step holds these tensors, and one that holds
+-- other options is captured again.
 function Optimizer:load_state_dict(state)
-  options.argument(self.name .. ":load_state_dict", "state", options.table, state)
-  local steps, to, from, new = state.steps and state.steps:item() or 0, {}, {}, {}
-  for key, t in pairs(state) do
-    local i, name = key:match("^(%d+)%.(%w+)$")
-    local s = i and self.state[tonumber(i) + 1]
-    if s and s[name] then
-      to[#to + 1], from[#from + 1] = s[name], t
-    elseif i then
-      new[#new + 1] = { tonumber(i) + 1, name, t:clone() }
+  local set, given = optim_state.reader(self, self.kinds, self.check, state)
+  local loaded = options.argument(self.name .. ":load_state_dict", "the part 'state'", options.table, state.state)
+  local to, from, own = {}, {}, {}
+  for i in pairs(loaded) do
+    if not self.params[i] then
+      core.fail(("%s:load_state_dict: there is no parameter %s, of %d"):format(self.name, core.shown(tostring(i), 40), #self.params))
     end
   end
+  for i in ipairs(self.params) do own[i] = pair_up(self, given[self.group_of[i]], i, loaded[i], to, from) end
   core.held(function()
-    core.assign_all(to, from)
-    for _, n in ipairs(new) do
-      self.state[n[1]] = self.state[n[1]] or {}
-      self.state[n[1]][n[2]] = n[3]
-    end
-    self.steps = steps
+    core.no_grad(core.assign_all, to, from)
+    self.state = own
+    set()
+    self.revision = self.revision + 1
   end)
 end
 
@@ -244,10 +281,15 @@ define("SGD", { lr = 0.01, momentum = 0, dampening = 0, weight_decay = 0, nester
       first = self.steps == 1 and not core.capturing() })
   end)
 
-local function moments(_, p) return { m = op.zeros_like(p), v = op.zeros_like(p) } end
+local function moments(o, p)
+  return { m = op.zeros_like(p), v = op.zeros_like(p), most = o.amsgrad and op.zeros_like(p) or nil }
+end
+
+local composed = require "tessera.composed"(define)
 
 local function adam(decoupled)
   return function(self, o, i, p, g)
+    if o.amsgrad then return composed.amsgrad(self, o, i, p, g, decoupled) end
     local s = self:state_of(i)
     core.step("adam_step", { p, g, s.m, s.v, clock_of(o) }, { p, s.m, s.v }, { lr = o.lr,
       beta1 = o.betas[1], beta2 = o.betas[2], eps = o.eps, weight_decay = o.weight_decay,
@@ -255,18 +297,21 @@ local function adam(decoupled)
   end
 end
 
-local adam_places = { "lr", "betas", "eps", "weight_decay" }
--- Adam(params, {lr = 1e-3, betas = {0.9, 0.999}, eps = 1e-8, weight_decay = 0, clip}): p - lr * m / (sqrt(v) + eps), m
--- and v being means of gradients and of their squares, which fade by betas and are corrected for their beginning.
--- weight_decay * p is added to the gradient. Groups, clip and places as of optim.SGD.
+local adam_places = { "lr", "betas", "eps", "weight_decay", "amsgrad" }
+-- Adam(params, {lr = 1e-3, betas = {0.9, 0.999}, eps = 1e-8, weight_decay = 0, amsgrad = false, clip}): p - lr * m /
+-- (sqrt(v) + eps), m and v being means of gradients and of their squares, which fade by betas and are corrected for
+-- their beginning; with amsgrad v is the greatest that there was, a third tensor. weight_decay * p is added to the
+-- gradient. Groups, clip and places as of optim.SGD.
 --   opt = optim.Adam(model:parameters(), 1e-3)   opt:step(gradients)
-define("Adam", { lr = 1e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = 0 }, adam_places, { "m", "v" }, moments, adam(false))
--- AdamW(params, {lr = 1e-3, betas = {0.9, 0.999}, eps = 1e-8, weight_decay = 0.01, clip}): as optim.Adam, but p itself
--- shrinks by lr * weight_decay in each step. Its state is two tensors for each parameter, of its shape and dtype.
+define("Adam", { lr = 1e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = 0, amsgrad = false }, adam_places,
+  { "m", "v", "most" }, moments, adam(false))
+-- AdamW(params, {lr = 1e-3, betas = {0.9, 0.999}, eps = 1e-8, weight_decay = 0.01, amsgrad = false, clip}): as optim.Adam,
+-- but p itself shrinks by lr * weight_decay in each step. Its state is two tensors for each parameter, of its shape and dtype.
 -- Groups, clip and places as of optim.SGD.
 --   opt = optim.AdamW(model:parameters(), {lr = 3e-4, clip = 1})
 --   opt:step(gradients)      -- or graph.training_step(model, loss, opt)
-define("AdamW", { lr = 1e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = 0.01 }, adam_places, { "m", "v" }, moments, adam(true))
+define("AdamW", { lr = 1e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = 0.01, amsgrad = false }, adam_places,
+  { "m", "v", "most" }, moments, adam(true))
 
 -- Lion(params, {lr = 1e-4, betas = {0.9, 0.99}, weight_decay = 0, clip}): p - lr * sign(betas[1] * m + (1 - betas[1]) *
 -- g), m being a mean of gradients that fades by betas[2]; p shrinks by lr * weight_decay. One tensor of state for each
@@ -297,6 +342,7 @@ end
 define("Adafactor", { lr = 1e-2, decay = 0.8, eps1 = 1e-30, eps2 = 1e-3, clip_threshold = 1, weight_decay = 0,
   scale_parameter = true }, { "lr" }, { "r", "c" }, factors,
   function(self, o, i, p, g)
+    parameters.check_gradient(self.name, p, g)
     local s, clock, lr = self:state_of(i), clock_of(o), o.lr
     if o.scale_parameter and clock then
       local scale = op.maximum(p:square():mean():sqrt():cast("f64"), o.eps2)
@@ -308,8 +354,6 @@ define("Adafactor", { lr = 1e-2, decay = 0.8, eps1 = 1e-30, eps2 = 1e-3, clip_th
       beta2 = 1 - math.max(self.steps, 1) ^ -o.decay, decay = o.decay, eps1 = o.eps1,
       clip = o.clip_threshold, weight_decay = o.weight_decay })
   end)
-
-require "tessera.composed"(define)
 
 -- Needs a closure, see there.
 optim.LBFGS = require "tessera.lbfgs"
@@ -348,6 +392,18 @@ local function gradients_of(list)
   return found and own or list
 end
 
+-- f(g) in place of each gradient, of all or none.
+local function change_all(grads, f)
+  core.no_grad(function()
+    local to, from = {}, {}
+    for _, g in ipairs(grads) do
+      if g then to[#to + 1], from[#from + 1] = g, f(g) end
+    end
+    if not core.capturing() then return core.assign_all(to, from) end
+    for i, g in ipairs(to) do g:copy_(from[i]) end
+  end)
+end
+
 -- Scales gradients in place so that their common 2-norm is at most max_norm; returns the norm they
 -- had. The list has gradients, or parameters, whose gradients are meant:
 --   loss(model, x, y):backward()
@@ -360,11 +416,7 @@ function optim.clip_grad_norm(grads, max_norm, ...)
   grads = gradients_of(grads)
   local norm, factor = core.no_grad(norm_of, grads, max_norm)
   if not norm then return 0 end
-  core.held(core.no_grad, function()
-    for _, g in ipairs(grads) do
-      if g then g:mul_(factor) end
-    end
-  end)
+  change_all(grads, function(g) return (g * factor):cast(g.dtype) end)
   return core.capturing() and norm or norm:item()
 end
 
@@ -373,9 +425,7 @@ end
 function optim.clip_grad_value(grads, limit)
   options.tensors("clip_grad_value", "gradient", grads, "model:parameters(), or a list of gradients", true)
   options.argument("clip_grad_value", "limit", SIZE, limit)
-  for _, g in ipairs(gradients_of(grads)) do
-    if g then core.no_grad(g.clamp_, g, { min = -limit, max = limit }) end
-  end
+  change_all(gradients_of(grads), function(g) return g:clamp { min = -limit, max = limit } end)
 end
 
 -- Learning rates as functions of the step, which is counted from 0; ? optim.schedule.cosine and so on.

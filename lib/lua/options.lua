@@ -3,8 +3,9 @@
 -- operators do of their options.
 --
 --   local RATE = options.number { least = 0 }
---   local read = options.of("SGD", { lr = RATE, nesterov = options.flag })
---   local o = read(given)             -- given, or {}; SGD: option 'lr' must be a number >= 0, not 'x'
+--   local read = options.of("SGD", { lr = RATE, nesterov = options.flag }, { lr = 0.01, nesterov = false })
+--   local o = read(given)             -- SGD: option 'lr' must be a number >= 0, not 'x'
+--   o.nesterov                        -- false, where it was not given: the value that help shows
 --   options.argument("Linear", "inputs", options.whole { least = 0 }, inputs)
 
 local core = require "tessera.core"
@@ -22,6 +23,7 @@ options.any = kind("something", function(v) return v ~= nil end)
 options.flag = kind("a boolean", function(v) return type(v) == "boolean" end)
 options.text = kind("a string", function(v) return type(v) == "string" end)
 options.tensor = kind("a tensor", core.is_tensor)
+options.operand = kind("a tensor or a number", function(v) return core.is_tensor(v) or type(v) == "number" end)
 options.callable = kind("a function", core.callable)
 options.table = kind("a table", function(v) return type(v) == "table" end)
 
@@ -116,12 +118,23 @@ local function names_of(kinds)
   return words
 end
 
+-- What is here for an option of another library, by its row in repl/lua/elsewhere.def: the first of the words
+-- that the function has, or the sentence.
+local function known_elsewhere(name, kinds)
+  local row = type(name) == "string" and core.elsewhere("option", name)
+  for part in (row or ""):gmatch "[^|]+" do
+    if part:find " " then return part end
+    if kinds[part] then return ("it is '%s' here"):format(part) end
+  end
+end
+
 local function unknown(what, name, kinds)
   local words = names_of(kinds)
-  local guess = type(name) == "string" and core.suggest(name, words)
+  local known = known_elsewhere(name, kinds)
+  local guess = not known and type(name) == "string" and core.suggest(name, words)
   local list = #words == 0 and "it has no options" or "options are " .. table.concat(words, ", ")
   core.fail(("%s: unknown option '%s'\n  hint: %s"):format(what, core.shown(tostring(name), 60),
-    guess and ("did you mean '%s'?"):format(guess) or list))
+    known or guess and ("did you mean '%s'?"):format(guess) or list))
 end
 
 -- Of several wrong ones an unknown one, which may be a misspelt one that is missing; of several such
@@ -148,9 +161,9 @@ function options.known(name)
   if own then return own.kinds, own.defaults end
 end
 
---- A function that checks a table of options and gives it back, {} for none. defaults, where there
---- are some, are told to who gives a wrong value.
-function options.of(what, kinds, defaults)
+--- A function that checks a table of options and gives it back, {} for none: what a part has of its own,
+--- beside others that it does not name. defaults are told to who gives a wrong value.
+function options.some(what, kinds, defaults)
   known[what] = known[what] or { kinds = kinds, defaults = defaults }
   return function(given)
     if given == nil then given = {} end
@@ -164,6 +177,67 @@ function options.of(what, kinds, defaults)
   end
 end
 
+-- Lists of defaults are given away, and may be changed there.
+local function copied(v) return type(v) == "table" and { unpack(v) } or v end
+
+--- A function that checks a table of options and gives all of them: those given, and the defaults of the
+--- others.
+function options.of(what, kinds, defaults)
+  local check = options.some(what, kinds, defaults)
+  return function(given)
+    local o = {}
+    given = check(given)
+    for name, v in pairs(given) do o[name] = v end
+    if getmetatable(given) then -- what it gives counts, too
+      for name in pairs(kinds) do
+        if o[name] == nil then o[name] = given[name] end
+      end
+    end
+    for name, v in pairs(defaults or o) do
+      if o[name] == nil then o[name] = copied(v) end
+    end
+    return o
+  end
+end
+
+-- ---- told
+
+local function value_text(v)
+  if type(v) == "table" and not core.is_tensor(v) then
+    local words = {}
+    for i, part in ipairs(v) do words[i] = value_text(part) end
+    return "{" .. table.concat(words, ", ") .. "}"
+  end
+  if core.is_tensor(v) then return core.type_text(v) end
+  return type(v) == "number" and ("%.14g"):format(v) or type(v) == "string" and '"' .. v .. '"' or tostring(v)
+end
+
+-- Names of options: by place, then by the alphabet.
+local function in_order(own)
+  local list, seen = {}, {}
+  for i, name in ipairs(own.places or {}) do list[i], seen[name] = name, true end
+  for _, name in ipairs(names_of(own.kinds)) do
+    if not seen[name] then list[#list + 1] = name end
+  end
+  return list
+end
+
+--- What a module prints of itself: what has to be given, names and values in turn, then the options whose values
+--- are not the defaults, and bias: "inputs = 4, outputs = 5, bias = true". All options where nothing has to be given.
+function options.told(what, o, ...)
+  local own, words = known[what], {}
+  for i = 1, select("#", ...), 2 do
+    local name, v = select(i, ...)
+    words[#words + 1] = ("%s = %s"):format(name, value_text(v))
+  end
+  for _, name in ipairs(in_order(own)) do
+    local v, default = o[name], own.defaults and own.defaults[name]
+    local plain = select("#", ...) > 0 and name ~= "bias" and value_text(v) == value_text(default)
+    if v ~= nil and name ~= "inplace" and not plain then words[#words + 1] = ("%s = %s"):format(name, value_text(v)) end
+  end
+  return table.concat(words, ", ")
+end
+
 -- Options, and no list that is a value.
 local function is_options(v) return type(v) == "table" and not core.is_tensor(v) and v[1] == nil end
 
@@ -171,6 +245,7 @@ local function is_options(v) return type(v) == "table" and not core.is_tensor(v)
 --- to be given: Conv2d(3, 8, 3, 1, {padding = 1}). A nil leaves a place out.
 function options.placed(what, kinds, defaults, places)
   local read = options.of(what, kinds, defaults)
+  known[what].places = known[what].places or places
   places = places or {}
   return function(...)
     local n, first = select("#", ...), ...
@@ -225,9 +300,19 @@ function options.tensors(what, noun, list, hint, holes)
   return list
 end
 
+-- nn.Linear{in_features = 3, out_features = 2}, as named arguments are written elsewhere.
+local function need_no_names(what, name, v)
+  local first = type(v) == "table" and not core.is_tensor(v) and not v.is_module and v[1] == nil and next(v)
+  if type(first) ~= "string" then return end
+  core.fail(("%s: %s is not given\n  hint: what has to be given stands by place, options in a table behind it: ? %s"):format(what, name, what))
+end
+
 --- An argument by place.
 function options.argument(what, name, k, v)
-  if not k.holds(v) then wrong(what, name, k, v) end
+  if not k.holds(v) then
+    need_no_names(what, name, v)
+    wrong(what, name, k, v)
+  end
   return v
 end
 

@@ -349,7 +349,7 @@ function outside.look(roots)
     w.seen, w.ntable, w.asked, w.nabsent = {}, 0, {}, 0
     w.places = pass == 2 and {} or nil
     for _, root in ipairs(roots) do
-      if type(root) == "function" then w:func(root, "", 0) else w:table(root, "model", 0) end
+      if type(root) == "function" then w:func(root, "", 0) elseif type(root) == "table" then w:table(root, "model", 0) end
     end
   end
   local look = new_look()

@@ -2,17 +2,46 @@
 -- holds them, and which of them move.
 
 local core = require "tessera.core"
+local options = require "tessera.options"
 local Module = require "tessera.module"
 local parameters = {}
 
--- Notes which of self.params require gradients now.
-function parameters.check_list(self)
-  if #self.params == 0 then core.fail(self.name .. ": the list of parameters is empty") end
+-- Whether params may come behind those of self.
+function parameters.check_new(self, params)
+  if #params == 0 then core.fail(self.name .. ": the list of parameters is empty") end
   local seen = {}
-  self.moving = {}
-  for i, p in ipairs(self.params) do
-    if seen[p] then core.fail(("%s: parameter %d is parameter %d once more"):format(self.name, i, seen[p])) end
-    seen[p], self.moving[i] = i, p.requires_grad
+  for i, p in ipairs(self.params) do seen[p] = i end
+  for i, p in ipairs(params) do
+    local at = #self.params + i
+    if seen[p] then core.fail(("%s: parameter %d is parameter %d once more"):format(self.name, at, seen[p])) end
+    seen[p] = at
+  end
+end
+
+-- Notes which of the parameters that are new require gradients now.
+function parameters.note(self)
+  self.moving = self.moving or {}
+  for i = #self.moving + 1, #self.params do self.moving[i] = self.params[i].requires_grad end
+end
+
+local function is_float(t) return t.dtype:match "^b?f" ~= nil end
+
+local function same_shape(a, b) return table.concat(a.shape, ",") == table.concat(b.shape, ",") end
+
+-- A step by operators would round integers, leave imaginary parts out and spread a gradient of another shape.
+function parameters.check_gradient(name, p, g)
+  if not is_float(p) then core.fail(("%s: a parameter is %s, and only floats move"):format(name, core.type_text(p))) end
+  if not core.is_tensor(g) then core.fail(("%s: a gradient is a %s, not a tensor"):format(name, type(g))) end
+  if g.dtype:match "^c" or not same_shape(p, g) then
+    core.fail(("%s: the gradient %s does not fit the parameter %s"):format(name, core.type_text(g), core.type_text(p)))
+  end
+end
+
+-- given: what a state has for t.
+function parameters.check_state(what, key, t, given)
+  if not core.is_tensor(given) then core.fail(("%s: '%s' is a %s, not a tensor"):format(what, key, type(given))) end
+  if not same_shape(t, given) or not is_float(given) then
+    core.fail(("%s: '%s' is %s, and has to be %s"):format(what, key, core.type_text(given), core.type_text(t)))
   end
 end
 

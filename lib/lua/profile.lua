@@ -17,6 +17,7 @@
 
 local core = require "tessera.core"
 local captured = require "tessera.captured"
+local machine = require "tessera.machine"
 local options = require "tessera.options"
 
 local profile = {}
@@ -136,19 +137,21 @@ end
 
 local MARKED = 5
 local function stages_of(f, args)
-  if not f.marks then return nil end
-  local by, times = {}, {}
-  local marked = core.guarded(function() f:marks(false) end, function()
-    if not f:marks(true) then return false end
-    f(unpack(args))
+  local by, times, any = {}, {}, false
+  local own = captured.is_function(f) -- a kernel of op.kernel has its marks from the list of spans alone
+  core.guarded(function() if own then f:marks(false) end end, function()
+    if own then f:marks(true) end
+    f(unpack(args, 1, args.n))
     for r = 1, MARKED do
-      local spans, usec = core.spans(function() f(unpack(args)) end, true)
+      local spans, usec = core.spans(function() f(unpack(args, 1, args.n)) end, true)
       times[r] = usec
-      for _, step in ipairs(instructions(spans)) do add_stages(by, step) end
+      for _, step in ipairs(instructions(spans)) do
+        add_stages(by, step)
+        any = any or #step.stages > 0
+      end
     end
-    return true
   end)
-  if not marked then return nil end
+  if not any then return nil end
   for _, row in pairs(by) do
     for _, phase in pairs(row) do
       local rest = phase.usec
@@ -194,12 +197,12 @@ local function phase_lines(row, out)
   end
 end
 
-local function table_text(rows, total)
-  local out = { ("%10s %6s %8s  %s\n"):format("time", "part", "GB/s", "instruction") }
+local function table_text(rows, total, elsewhere)
+  local out = { ("%10s %6s %8s %8s  %s\n"):format("time", "part", "GB/s", "GFLOP/s", "instruction") }
+  local function rate(x, row) return x > 0 and not elsewhere and ("%.3g"):format(x / row.usec / 1000) or "" end
   for _, row in ipairs(rows) do
-    local rate = row.bytes / row.usec / 1000
-    out[#out + 1] = ("%10s %5.1f%% %8s  %s%s%s%s\n"):format(time_text(row.usec), 100 * row.usec / total,
-      row.bytes > 0 and ("%.3g"):format(rate) or "", ("  "):rep(row.depth), row.what,
+    out[#out + 1] = ("%10s %5.1f%% %8s %8s  %s%s%s%s\n"):format(time_text(row.usec), 100 * row.usec / total,
+      rate(row.bytes, row), rate(row.flops, row), ("  "):rep(row.depth), row.what,
       row.calls > 1 and (" (%d times)"):format(row.calls) or "", row.place and " at " .. row.place or "")
     phase_lines(row, out)
   end
@@ -268,8 +271,8 @@ local function csv_text(runs)
   return table.concat(out)
 end
 
--- One sentence: where to look first.
-local function sentence(rows, total)
+-- Two sentences: where to look first, and what keeps that from being faster.
+local function sentence(rows, total, width, elsewhere)
   local most, sum = nil, 0
   for _, row in ipairs(rows) do
     if row.depth == 0 then
@@ -280,43 +283,83 @@ local function sentence(rows, total)
   if not most then return "No instruction ran.\n" end
   local text = ("%.0f%% of %s is %s%s"):format(100 * most.usec / total, time_text(total), most.what,
     most.place and " at " .. most.place or "")
-  if most.bytes > 0 then text = text .. (", which moves %.3g GB/s"):format(most.bytes / most.usec / 1000) end
-  return ("%s; %.0f%% lies between instructions.\n"):format(text, math.max(0, 100 * (total - sum) / total))
+  if most.bytes > 0 and not elsewhere then text = text .. (", which moves %.3g GB/s"):format(most.bytes / most.usec / 1000) end
+  text = ("%s; %.0f%% lies between instructions.\n"):format(text, math.max(0, 100 * (total - sum) / total))
+  if elsewhere then return text .. "Times are of the thread that launches; those of the kernels follow.\n" end
+  return text .. core.wrapped("Its limit: " .. machine.limit(most) .. ".", 0, 2, width)
 end
 
 local RUNS = options.whole { least = 1 }
 local read = options.of("profile.report", { args = options.table, warm = options.whole { least = 0 }, runs = RUNS, marks = options.flag,
   width = options.whole { least = 20 }, html = options.text, trace = options.text, csv = options.text }, { warm = 3, runs = 20, marks = true, width = 80 })
 
---- Runs a captured function and tells where its time goes, as text.
---   print(profile.report(f, {args = {x, y}, html = "f.html"}))
-function profile.report(f, given)
-  local o, runs = read(given), {}
-  local args = o.args or {}
-  captured.need("profile.report", f)
-  for _ = 1, o.warm or 3 do f(unpack(args)) end
-  for r = 1, o.runs or 20 do
-    local spans, usec, lost = core.spans(function() f(unpack(args)) end)
-    runs[r] = { steps = instructions(spans), usec = usec, lost = lost }
+-- Of a function whose instructions are recorded: a captured one, or a kernel of op.kernel.
+local function instructions_report(f, args, o, elsewhere)
+  local runs, times, notes = {}, {}, ""
+  local function run() f(unpack(args, 1, args.n)) end
+  for r = 1, o.runs do
+    local spans, usec, lost = core.spans(run)
+    runs[r], times[r] = { steps = instructions(spans), usec = usec, lost = lost }, usec
   end
-  local times = {}
-  for r, run in ipairs(runs) do times[r] = run.usec end
   local total, last = median(times), runs[#runs]
-  local rows, notes = rows_of(runs), ""
+  local rows = rows_of(runs)
   local stages, marked
-  if o.marks ~= false then stages, marked = stages_of(f, args) end
+  if o.marks then stages, marked = stages_of(f, args) end
   if stages then
     for _, row in ipairs(rows) do row.stages = stages[row.key] end
-    notes = ("Stages: %d runs with marks, %.2f times as long.\n"):format(MARKED, marked / total)
+    notes = ("Stages: %d runs with marks, %.2f times as long; ? marks tells their words.\n"):format(MARKED, marked / total)
   end
+  local said, files = sentence(rows, total, o.width, elsewhere), {}
   if o.html then
     local page = require "tessera.profile_html"
-    core.write_file(o.html, { page.text(f.name or "function", rows, last, total, sentence(rows, total) .. notes) })
+    files[#files + 1] = { o.html, page.text(f.name or "function", rows, last, total, said .. notes) }
   end
-  if o.trace then core.write_file(o.trace, { trace_text(last) }) end
-  if o.csv then core.write_file(o.csv, { csv_text(runs) }) end
+  if o.trace then files[#files + 1] = { o.trace, trace_text(last) } end
+  if o.csv then files[#files + 1] = { o.csv, csv_text(runs) } end
   local lost = last.lost > 0 and ("%d spans found no room.\n"):format(last.lost) or ""
-  return table_text(rows, total) .. timeline(last, o.width or 80) .. lost .. notes .. sentence(rows, total)
+  return table_text(rows, total, elsewhere) .. timeline(last, o.width) .. lost .. notes .. said, files
+end
+
+-- Of any other function: what it calls, as tessera -p has it of a program.
+local function program_report(f, args, o)
+  local program = require "tessera.program_profile"
+  if o.html then core.fail "profile.report: a page is of a captured function or a kernel; trace and csv are of any" end
+  local r = program.run(f, o.runs, args)
+  local files = {}
+  if o.trace then files[1] = { o.trace, program.trace_text(r) } end
+  if o.csv then files[#files + 1] = { o.csv, program.csv_text(r) } end
+  return program.text(r, o.width), files
+end
+
+--- report(f, {args, warm = 3, runs = 20, marks = true, width = 80, html, trace, csv}): runs f(unpack(args)), warm times
+--- before and then runs times, and tells where its time goes, as text. Of a captured function, or a kernel of op.kernel, its
+--- instructions, threads and stages; of any other what it calls. Without args a captured function runs on the
+--- arguments of its last call. marks: stages of kernels, in runs of their own. html, trace and csv are files to write.
+--   print(profile.report(f, {args = {x, y}, html = "f.html"}))
+function profile.report(f, given)
+  local o = read(given)
+  local of_instructions = captured.is_function(f) or captured.is_kernel(f)
+  if not of_instructions then core.need_function(f, "profile.report") end
+  local args = o.args
+  if not args and captured.is_function(f) then
+    args = f:last_arguments()
+    local n = debug.getinfo(f.body, "u").nparams
+    if not args and n > 0 then
+      core.fail(("profile.report: %s runs, and needs its arguments: {args = {%s}}"):format(f.name, table.concat(f.params, ", ", 1, n)))
+    end
+  end
+  args = args or {}
+  args.n = args.n or table.maxn(args)
+  for _ = 1, o.warm do f(unpack(args, 1, args.n)) end
+  local kernels = require "tessera.kernel_profile"
+  local inside = kernels.run(f, unpack(args, 1, args.n))
+  local text, files = (of_instructions and instructions_report or program_report)(f, args, o, #inside > 0)
+  if #inside > 0 then text = text .. "\n" .. kernels.text(inside, o.width) end
+  for _, file in ipairs(files) do
+    core.write_file(file[1], { file[2] })
+    text = text .. "written: " .. file[1] .. "\n"
+  end
+  return text
 end
 
 return require("tessera.named")("tessera.profile", profile)

@@ -2,8 +2,7 @@
 -- the last run over the threads, stages of kernels, and the roofline: what each instruction does and
 -- moves, under what this machine does now, measured when the page is made. tessera.profile calls it.
 
-local core = require "tessera.core"
-local op = core.op
+local machine = require "tessera.machine"
 
 local page = {}
 
@@ -18,24 +17,6 @@ end
 local function time_text(usec)
   if usec >= 1000 then return ("%.2f ms"):format(usec / 1000) end
   return ("%.1f us"):format(usec)
-end
-
--- ---- what the machine does: the best of a few, in GB/s and GFLOP/s
-local function best(n, f)
-  local least = math.huge
-  for _ = 1, n do
-    local _, usec = core.spans(f)
-    least = math.min(least, usec)
-  end
-  return least
-end
-
-local function roofs()
-  local bytes, n = 64 * 2 ^ 20, 768
-  local x, a = op.zeros { bytes / 4 }, op.full({ n, n }, 0.5)
-  local copy = best(5, function() return x + 1 end)
-  local product = best(5, function() return a:matmul(a) end)
-  return 2 * bytes / copy / 1e3, 2 * n ^ 3 / product / 1e3
 end
 
 -- ---- parts of the page
@@ -162,7 +143,7 @@ i { display: inline-block; width: 10px; height: 10px; margin-right: 6px }
 --- The page as text: rows and the last run as profile.lua has them, microseconds of a run, and
 --- sentences.
 function page.text(name, rows, run, total, said)
-  local bandwidth, compute = roofs()
+  local bandwidth, compute = machine.roofs()
   return table.concat({ '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>', escaped(name),
     "</title><style>", style, "</style></head><body><h1>", escaped(name), ": ", time_text(total), "</h1><p>",
     (escaped(said):gsub("\n", "<br>")), "</p>", table_of(rows, total), "<h2>Threads</h2>", timeline(rows, run),

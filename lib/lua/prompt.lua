@@ -312,7 +312,7 @@ local function at_path(path)
 end
 
 local general = {
-  "? name tells more about any of these, of a module's functions, of your own.",
+  "? name tells more about any of these, of a module's functions, of your own; ? word where a word occurs.",
   "Lua with tensors: an expression's value is shown, ';' at the end keeps it quiet, _ is the last value. " ..
     "Tab completes; Up and Ctrl-R search the history; Ctrl-C stops.",
 }
@@ -343,9 +343,9 @@ local function command_help(name, width)
     more and more(width) or "")
 end
 
--- What is said where there is no help: a close name of the table it was looked for in, or what is here
--- for a name of another library. text: what was said so far.
-local function no_help(topic, text)
+-- What is said where there is no help: a close name of the table it was looked for in, what is here for a name of
+-- another library, or where a word occurs. text: what was said so far.
+local function no_help(topic, text, width)
   local named = require "tessera.named"
   local parent, word = topic:match "^(.+)[.:]([^.:]+)$"
   if parent then
@@ -357,7 +357,13 @@ local function no_help(topic, text)
     local known = core.elsewhere(title, topic)
     if known then return ("no help on '%s'; %s\n"):format(topic, known) end
   end
-  return text
+  local option = core.elsewhere("option", topic)
+  if option and not option:find " " then
+    return ("no help on '%s'; as an option it is '%s' here\n"):format(topic, option:gsub("|", "' or '"))
+  end
+  local found = require("tessera.topics").search(topic, width)
+  if found == "" then return text end
+  return text:find "did you mean" and text .. found or ("'%s' occurs in\n"):format(topic) .. found
 end
 
 --- help(topic): an operator ("softmax"), a module's function ("nn.Linear"), a
@@ -385,7 +391,7 @@ function prompt.help(topic)
       if not found and prompt.commands[topic] then
         text = command_help(topic, width)
       elseif not found then
-        text = no_help(topic, text)
+        text = no_help(topic, text, width)
       end
     end
   end

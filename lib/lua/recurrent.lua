@@ -3,6 +3,7 @@
 -- matmul; op.scan walks over the rest, so that a captured function has one loop for a layer.
 
 local core = require "tessera.core"
+local lengths_of = require "tessera.lengths"
 local Module = require "tessera.module"
 local options = require "tessera.options"
 local op, rng = core.op, core.op
@@ -31,10 +32,8 @@ end
 
 kinds.LSTM = { gates = 4, states = { "h", "c" } }
 function kinds.LSTM.step(w, x, h, c)
-  local a, n = x + op.linear(h, w.hidden), w.size
-  local i, f, g, o = part(a, 0, n), part(a, 1, n), part(a, 2, n), part(a, 3, n)
-  c = op.sigmoid(f) * c + op.sigmoid(i) * op.tanh(g)
-  return op.sigmoid(o) * op.tanh(c), c
+  local _, h1, c1 = op.lstm(x:unsqueeze(0), w.hidden, h, c)
+  return h1, c1
 end
 
 kinds.GRU = { gates = 3, states = { "h" }, apart = true }
@@ -57,7 +56,7 @@ local function make_weights(self, kind, inputs, suffix, bias, dtype)
   local function drawn(shape) return rng.uniform(shape, { low = -bound, high = bound, dtype = dtype }) end
   self["weight_ih" .. suffix] = drawn { rows, inputs }
   self["weight_hh" .. suffix] = drawn { rows, self.hidden }
-  if bias == false then return end
+  if not bias then return end
   self["bias_ih" .. suffix], self["bias_hh" .. suffix] = drawn { rows }, drawn { rows }
 end
 
@@ -97,21 +96,18 @@ end
 -- ---- layers
 
 -- Whether a step is one of its sequence: [S, B, 1], of lengths [B].
-local read_call = options.of("lengths", { lengths = options.tensor })
-local function steps_of(name, given, steps, batch, single)
-  local lengths = read_call(given).lengths
+local read_calls = {}
+local function steps_of(name, given, steps, batch, single, device)
+  read_calls[name] = read_calls[name] or options.of(name, { lengths = options.any })
+  local lengths = read_calls[name](given).lengths
   if not lengths then return nil end
-  if single or lengths.ndim ~= 1 or lengths.shape[1] ~= batch or lengths.dtype:match "^[fcb]" then
-    core.fail(("%s: lengths are whole numbers, one for each of the batch, not %s"):format(name, core.type_text(lengths)))
-  end
-  if not core.capturing() and batch > 0 and (lengths:max():item() > steps or lengths:min():item() < 0) then
-    core.fail(("%s: lengths lie between 0 and the %d steps, not %s"):format(name, steps, core.display(lengths, 60):gsub("\n.*", "")))
-  end
+  if single then core.fail(name .. ": lengths are of a batch, and the input has none") end
+  lengths = lengths_of(name, "lengths", lengths, batch, steps):to(device)
   return op.arange(steps, { device = lengths.device }):unsqueeze(1):lt(lengths:unsqueeze(0)):unsqueeze(-1)
 end
 
 -- The steps of an LSTM that run at once are one call, of so many steps at most.
-local TOGETHER = 512
+local TOGETHER = core.lstm_steps
 
 local function run_lstm(w, x, first, reverse)
   local steps, h, c, parts = x.shape[1], first[1], first[2], {}
@@ -153,7 +149,7 @@ local function forward(self, kind, x, given, call)
   if turned then x = x:permute(1, 0, 2) end
   local ways, batch = self.bidirectional and 2 or 1, x.shape[2]
   local shape = single and { self.layers * ways, self.hidden } or { self.layers * ways, batch, self.hidden }
-  local real = steps_of(name, call, x.shape[1], batch, single)
+  local real = steps_of(name, call, x.shape[1], batch, single, x.device)
   local states, last = read_state(name, kind, given, shape, x), {}
   for i in ipairs(states) do
     if single then states[i] = states[i]:unsqueeze(1) end
@@ -186,8 +182,8 @@ local layer_defaults = { layers = 1, bias = true, batch_first = false, dropout =
 local places = { "layers", "bias", "batch_first", "dropout", "bidirectional" }
 local rnn_places = { "layers", "activation", unpack(places, 2) }
 
-local function with_activation(of)
-  local more = { activation = KIND }
+local function with_activation(of, v)
+  local more = { activation = v }
   for name, k in pairs(of) do more[name] = k end
   return more
 end
@@ -195,8 +191,9 @@ end
 local function init_layer(self, kind, o, inputs, hidden)
   local name = self.class
   self.inputs, self.hidden = need(name, "inputs", SIZE, inputs), need(name, "hidden", SIZE, hidden)
-  self.layers, self.dropout = o.layers or 1, o.dropout or 0
-  self.batch_first, self.bidirectional, self.activation = o.batch_first or false, o.bidirectional or false, o.activation
+  self._told = options.told(name, o, "inputs", inputs, "hidden", hidden)
+  self.layers, self.dropout = o.layers, o.dropout
+  self.batch_first, self.bidirectional, self.activation = o.batch_first, o.bidirectional, o.activation
   local ways = self.bidirectional and 2 or 1
   for layer = 0, self.layers - 1 do
     for way = 1, ways do
@@ -206,13 +203,8 @@ local function init_layer(self, kind, o, inputs, hidden)
   end
 end
 
-local function describe_layer(self)
-  return ("%d -> %d%s%s%s"):format(self.inputs, self.hidden, self.layers > 1 and (", %d layers"):format(self.layers) or "",
-    self.bidirectional and ", both ways" or "", self.batch_first and ", batch first" or "")
-end
-
 local RNN = Module:extend "RNN"
-local read_rnn = options.placed("RNN", with_activation(layer_kinds), layer_defaults, rnn_places)
+local read_rnn = options.placed("RNN", with_activation(layer_kinds, KIND), with_activation(layer_defaults, "tanh"), rnn_places)
 
 -- RNN(inputs, hidden, {layers = 1, activation = "tanh", bias = true, batch_first = false, dropout = 0,
 -- bidirectional = false, dtype}): h = tanh(W x + b + U h + c), or relu. rnn(x, h) gives all outputs and
@@ -220,7 +212,6 @@ local read_rnn = options.placed("RNN", with_activation(layer_kinds), layer_defau
 --   y, h = nn.RNN(8, 16)(rng.normal{5, 3, 8})      -- f32[5,3,16], f32[1,3,16]
 function RNN:init(inputs, hidden, ...) init_layer(self, kinds.RNN, read_rnn(...), inputs, hidden) end
 function RNN:forward(x, h, o) return forward(self, kinds.RNN, x, h, o) end
-RNN.extra = describe_layer
 
 local LSTM = Module:extend "LSTM"
 local read_lstm = options.placed("LSTM", layer_kinds, layer_defaults, places)
@@ -231,15 +222,14 @@ local read_lstm = options.placed("LSTM", layer_kinds, layer_defaults, places)
 -- [steps, inputs]; y the same with hidden numbers at the end, 2 hidden if bidirectional. The state is
 -- {h, c}, both [layers, batch, hidden] ([2 layers, ..] if bidirectional: forward and backward of the
 -- first layer, of the second ..), zeros if it is not given. Dropout acts between layers, while training.
--- lstm(x, state, {lengths = l}), l a whole number for each of the batch: sequences end there, as packed
+-- lstm(x, state, {lengths = l}), l a whole number for each of the batch, a list or a tensor: sequences end there, as packed
 -- ones do in PyTorch: outputs behind are 0, states are those at the end, and backward begins there.
 --   lstm = nn.LSTM(8, 16, {layers = 2})
 --   y, state = lstm(rng.normal{5, 3, 8})        -- f32[5,3,16]
 --   y, state = lstm(rng.normal{5, 3, 8}, state) -- goes on from there
---   y, state = lstm(rng.normal{5, 3, 8}, nil, {lengths = op.arange(3) + 3})
+--   y, state = lstm(rng.normal{5, 3, 8}, nil, {lengths = {5, 3, 4}})
 function LSTM:init(inputs, hidden, ...) init_layer(self, kinds.LSTM, read_lstm(...), inputs, hidden) end
 function LSTM:forward(x, state, o) return forward(self, kinds.LSTM, x, state, o) end
-LSTM.extra = describe_layer
 
 local GRU = Module:extend "GRU"
 local read_gru = options.placed("GRU", layer_kinds, layer_defaults, places)
@@ -250,7 +240,6 @@ local read_gru = options.placed("GRU", layer_kinds, layer_defaults, places)
 --   y, h = nn.GRU(8, 16)(rng.normal{5, 3, 8})      -- f32[5,3,16], f32[1,3,16]
 function GRU:init(inputs, hidden, ...) init_layer(self, kinds.GRU, read_gru(...), inputs, hidden) end
 function GRU:forward(x, h, o) return forward(self, kinds.GRU, x, h, o) end
-GRU.extra = describe_layer
 
 -- ---- cells: one step
 
@@ -258,6 +247,7 @@ local cell_kinds = { bias = FLAG, dtype = DTYPE }
 
 local function init_cell(self, kind, o, inputs, hidden)
   self.inputs, self.hidden = need(self.class, "inputs", SIZE, inputs), need(self.class, "hidden", SIZE, hidden)
+  self._told = options.told(self.class, o, "inputs", inputs, "hidden", hidden)
   self.activation = o.activation
   make_weights(self, kind, inputs, "", o.bias, o.dtype)
 end
@@ -276,17 +266,14 @@ local function cell_forward(self, kind, x, given)
   return h, c
 end
 
-local function describe_cell(self) return ("%d -> %d"):format(self.inputs, self.hidden) end
-
 local RNNCell = Module:extend "RNNCell"
-local read_rnncell = options.placed("RNNCell", with_activation(cell_kinds), { bias = true, activation = "tanh" }, { "bias", "activation" })
+local read_rnncell = options.placed("RNNCell", with_activation(cell_kinds, KIND), { bias = true, activation = "tanh" }, { "bias", "activation" })
 
 -- RNNCell(inputs, hidden, {bias = true, activation = "tanh", dtype}): one step of ? nn.RNN.
 -- h = cell(x, h): x [batch, inputs] or [inputs]; zeros if there is no h.
 --   h = nn.RNNCell(8, 16)(rng.normal{3, 8})      -- f32[3,16]
 function RNNCell:init(inputs, hidden, ...) init_cell(self, kinds.RNN, read_rnncell(...), inputs, hidden) end
 function RNNCell:forward(x, h) return cell_forward(self, kinds.RNN, x, h) end
-RNNCell.extra = describe_cell
 
 local LSTMCell = Module:extend "LSTMCell"
 local read_lstmcell = options.placed("LSTMCell", cell_kinds, { bias = true }, { "bias" })
@@ -296,7 +283,6 @@ local read_lstmcell = options.placed("LSTMCell", cell_kinds, { bias = true }, { 
 --   h, c = nn.LSTMCell(8, 16)(rng.normal{3, 8})      -- f32[3,16], f32[3,16]
 function LSTMCell:init(inputs, hidden, ...) init_cell(self, kinds.LSTM, read_lstmcell(...), inputs, hidden) end
 function LSTMCell:forward(x, state) return cell_forward(self, kinds.LSTM, x, state) end
-LSTMCell.extra = describe_cell
 
 local GRUCell = Module:extend "GRUCell"
 local read_grucell = options.placed("GRUCell", cell_kinds, { bias = true }, { "bias" })
@@ -306,7 +292,6 @@ local read_grucell = options.placed("GRUCell", cell_kinds, { bias = true }, { "b
 --   h = nn.GRUCell(8, 16)(rng.normal{3, 8})      -- f32[3,16]
 function GRUCell:init(inputs, hidden, ...) init_cell(self, kinds.GRU, read_grucell(...), inputs, hidden) end
 function GRUCell:forward(x, h) return cell_forward(self, kinds.GRU, x, h) end
-GRUCell.extra = describe_cell
 
 for _, class in ipairs { RNN, LSTM, GRU, RNNCell, LSTMCell, GRUCell } do recurrent[class.class] = class end
 

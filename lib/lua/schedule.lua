@@ -1,9 +1,13 @@
 -- Schedules: functions from the step, counted from 0, to the learning rate, which
 -- graph.training_step(model, loss, opt, {schedule = ..}) asks, or a program itself,
--- opt:set_rate(schedule(opt.steps)). Any function of the step is one.
+-- opt:set_rate(schedule(opt.steps)). Any function of the step is one. Those made here have their
+-- options as fields; rate:state_dict() is a table that tessera.save takes, rate:load_state_dict(state)
+-- sets them.
 
 local core = require "tessera.core"
 local options = require "tessera.options"
+local settings = require "tessera.settings"
+local told = require("tessera.named").told
 local schedule = {}
 
 local POSITIVE, SIZE, SHARE = options.number { above = 0 }, options.number { least = 0 }, options.number { least = 0, most = 1 }
@@ -12,21 +16,33 @@ local STEPS = options.needed(POSITIVE)
 
 -- rate(step, o) is the rate; before it the rate grows over o.warmup steps.
 local function define(name, own, defaults, rate)
-  own.lr, own.warmup = options.needed(SIZE), SIZE
+  own.lr, own.warmup, defaults.warmup = options.needed(SIZE), SIZE, 0
   local read = options.of("schedule." .. name, own, defaults)
-  schedule[name] = function(given)
-    local o = {}
-    for k, v in pairs(defaults) do o[k] = v end
-    for k, v in pairs(read(given)) do o[k] = v end
-    return function(step)
-      if o.warmup and step < o.warmup then return o.lr * ((step + 1) / o.warmup) end
-      return rate(step, o)
-    end
+  local class, known, optional = told("rate", { name = "schedule." .. name }), {}, {}
+  for option, k in pairs(own) do
+    known[#known + 1] = option
+    optional[option] = not k.needed and defaults[option] == nil
   end
+  table.sort(known)
+  class.__index = class
+  function class.__call(o, step)
+    if step < o.warmup then return o.lr * ((step + 1) / o.warmup) end
+    return rate(step, o)
+  end
+  function class.__tostring(o)
+    local words = {}
+    for _, option in ipairs(known) do
+      local v = o[option]
+      if v ~= nil then words[#words + 1] = ("%s = %s"):format(option, type(v) == "table" and "{" .. table.concat(v, ", ") .. "}" or tostring(v)) end
+    end
+    return ("%s{%s}"):format(class.name, table.concat(words, ", "))
+  end
+  settings.into(class, "schedule", function() return known, optional end)
+  schedule[name] = function(given) return setmetatable(read(given), class) end
   options.described(schedule[name])
 end
 
-local function part(step, o) return math.min((step - (o.warmup or 0)) / math.max(1, o.steps - (o.warmup or 0)), 1) end
+local function part(step, o) return math.min((step - o.warmup) / math.max(1, o.steps - o.warmup), 1) end
 local function half_cosine(from, to, share) return to + (from - to) * 0.5 * (1 + math.cos(math.pi * share)) end
 
 -- schedule.constant{lr, warmup = 0}: lr. As of every schedule, it grows from 0 over the first warmup steps.
@@ -67,7 +83,7 @@ define("exponential", { gamma = options.needed(POSITIVE) }, {}, function(step, o
 -- schedule.inverse_sqrt{lr, warmup = 0}: lr sqrt(warmup / step), the schedule of the first transformers.
 --   rate = optim.schedule.inverse_sqrt{lr = 1e-3, warmup = 4000}
 --   print(rate(0), rate(50))
-define("inverse_sqrt", {}, {}, function(step, o) return o.lr * math.sqrt((o.warmup or 1) / (step + 1)) end)
+define("inverse_sqrt", {}, {}, function(step, o) return o.lr * math.sqrt(math.max(o.warmup, 1) / (step + 1)) end)
 
 -- schedule.restarts{lr, period, factor = 1, final = 0, warmup = 0}: from lr to final along half a cosine
 -- in period steps, again and again, each time over factor times as many (SGDR).
@@ -75,7 +91,7 @@ define("inverse_sqrt", {}, {}, function(step, o) return o.lr * math.sqrt((o.warm
 --   print(rate(0), rate(50))
 define("restarts", { period = options.needed(COUNT), factor = COUNT, final = SIZE }, { factor = 1, final = 0 }, function(step, o)
   local period = o.period
-  step = step - (o.warmup or 0)
+  step = step - o.warmup
   if o.factor == 1 then
     step = step % period
   else
@@ -108,7 +124,7 @@ define("one_cycle", { steps = STEPS, rise = SHARE, divide = POSITIVE, divide_las
 
 -- ---- what looks at the loss
 
-local Plateau = {}
+local Plateau = told("rate", { name = "schedule.plateau" })
 Plateau.__index = Plateau
 Plateau.__call = function(self) return self.lr end
 Plateau.__tostring = function(self) return ("schedule.plateau(lr = %g)"):format(self.lr) end
@@ -116,6 +132,9 @@ Plateau.__tostring = function(self) return ("schedule.plateau(lr = %g)"):format(
 local plateau_defaults = { factor = 0.1, patience = 10, threshold = 1e-4, cooldown = 0, least = 0, mode = "min" }
 local read_plateau = options.of("schedule.plateau", { lr = options.needed(SIZE), factor = SHARE, patience = options.whole { least = 0 },
   threshold = SIZE, cooldown = options.whole { least = 0 }, least = SIZE, mode = options.one_of("min", "max") }, plateau_defaults)
+
+local FIELDS = { "lr", "factor", "patience", "threshold", "cooldown", "least", "mode", "best", "bad", "waiting" }
+settings.into(Plateau, "schedule", function() return FIELDS end)
 
 -- schedule.plateau{lr, factor = 0.1, patience = 10, threshold = 1e-4, cooldown = 0, least = 0, mode = "min"}:
 -- the rate is multiplied by factor, down to least, when plateau:update(loss), as after each epoch, was
@@ -125,10 +144,9 @@ local read_plateau = options.of("schedule.plateau", { lr = options.needed(SIZE),
 --   step = graph.training_step(model, loss, opt, {schedule = rate})
 --   rate:update(step(x, y))
 function schedule.plateau(given)
-  local self = setmetatable({ bad = 0, waiting = 0 }, Plateau)
-  for k, v in pairs(plateau_defaults) do self[k] = v end
-  for k, v in pairs(read_plateau(given)) do self[k] = v end
-  return self
+  local self = read_plateau(given)
+  self.best, self.bad, self.waiting = self.mode == "min" and math.huge or -math.huge, 0, 0
+  return setmetatable(self, Plateau)
 end
 
 --- One more value, a number or a tensor of one element; the rate that follows.
@@ -136,7 +154,7 @@ function Plateau:update(value)
   if core.is_tensor(value) then value = value:item() end
   options.argument("schedule.plateau", "the value", options.kind("a number", function(v) return type(v) == "number" end), value)
   local down = self.mode == "min"
-  local better = not self.best or (down and value < self.best * (1 - self.threshold)) or (not down and value > self.best * (1 + self.threshold))
+  local better = (down and value < self.best * (1 - self.threshold)) or (not down and value > self.best * (1 + self.threshold))
   if better then self.best, self.bad = value, 0 else self.bad = self.bad + 1 end
   if self.waiting > 0 then self.waiting, self.bad = self.waiting - 1, 0 end
   if self.bad > self.patience then

@@ -11,7 +11,8 @@ local T = {}
 local function tensors(what, ...)
   local list = ...
   if core.is_tensor(list) then list = { ... } end
-  return options.tensors(what, "tensor", list)
+  if #options.tensors(what, "tensor", list) == 0 then core.fail(what .. ": the list of tensors is empty") end
+  return list
 end
 
 local function axis_of(x, axis) return axis < 0 and x.ndim + axis or axis end
@@ -21,6 +22,11 @@ local function axis_of(x, axis) return axis < 0 and x.ndim + axis or axis end
 local AXES = options.each(AXIS)
 local function as_list(v) return type(v) == "number" and { v } or v end
 
+local function need_axis(what, x, axis)
+  if axis < -x.ndim or axis >= x.ndim then core.fail(("%s: axis %d is out of range for %s"):format(what, axis, core.type_text(x))) end
+  return axis_of(x, axis)
+end
+
 -- movedim(x, from, to): the axes `from` at the places `to`, numbers or lists; the others stay in order.
 --   y = op.movedim(op.ones{2, 3, 4}, 0, -1)      -- f32[3,4,2]
 function T.movedim(x, from, to)
@@ -29,9 +35,10 @@ function T.movedim(x, from, to)
   if #from ~= #to then core.fail(("movedim: %d axes for %d places"):format(#from, #to)) end
   local order, moved = {}, {}
   for i, a in ipairs(from) do
-    a = axis_of(x, a)
-    if moved[a] or order[axis_of(x, to[i]) + 1] then core.fail "movedim: an axis is named twice" end
-    moved[a], order[axis_of(x, to[i]) + 1] = true, a
+    local place = need_axis("movedim", x, to[i]) + 1
+    a = need_axis("movedim", x, a)
+    if moved[a] or order[place] then core.fail "movedim: an axis is named twice" end
+    moved[a], order[place] = true, a
   end
   local next = 0
   for i = 1, x.ndim do
@@ -56,6 +63,7 @@ function T.unflatten(x, axis, sizes)
     else
       for _, n in ipairs(sizes) do
         shape[#shape + 1] = n
+        if n == -1 and hole then core.fail(("unflatten: of {%s} two sizes are -1"):format(table.concat(sizes, ", "))) end
         if n == -1 then hole = #shape else known = known * n end
       end
     end
@@ -180,6 +188,7 @@ local read_take = options.placed("take_along_dim", { axis = AXIS }, nil, { "axis
 -- vector.
 --   y = op.take_along_dim(op.eye(3), op.argmax(op.eye(3), {axis = 1, keepdims = true}), 1)      -- f32[3,1]
 function T.take_along_dim(x, index, ...)
+  need("take_along_dim", "x", TENSOR, x)
   need("take_along_dim", "index", TENSOR, index)
   local axis = read_take(...).axis
   if not axis then return op.take(x, index:reshape(-1)) end
@@ -214,6 +223,7 @@ function T.index_fill(x, axis, index, value)
   need("index_fill", "x", TENSOR, x)
   axis = axis_of(x, need("index_fill", "axis", AXIS, axis))
   need("index_fill", "index", TENSOR, index)
+  need("index_fill", "value", options.kind("a number", function(v) return type(v) == "number" end), value)
   return op.scatter(x, slices(x, axis, index), op.full({}, value, { dtype = x.dtype }):to(x.device), { axis = axis })
 end
 
@@ -224,6 +234,7 @@ end
 function T.block_diag(...)
   local list, columns, at, rows = {}, 0, 0, {}
   for i, x in ipairs(tensors("block_diag", ...)) do
+    if x.ndim > 2 then core.fail(("block_diag: tensor %d is %s, and no matrix"):format(i, core.type_text(x))) end
     list[i] = x.ndim < 2 and x:reshape(1, -1) or x
     columns = columns + list[i].shape[2]
   end
@@ -251,7 +262,7 @@ local read_combinations = options.placed("combinations", { r = COUNT, replacemen
 function T.combinations(x, ...)
   need("combinations", "x", TENSOR, x)
   local o = read_combinations(...)
-  local r, n, again = o.r or 2, x.numel, o.replacement
+  local r, n, again = o.r, x.numel, o.replacement
   if r == 0 or n == 0 or (n < r and not again) then return op.zeros({ 0, r }, { dtype = x.dtype }) end
   -- Those of k elements: of k - 1, the last of which is `last`, and one behind it, with which r can be reached.
   local values, before, last, count = {}, {}, op.arange(1) - 1, 1
@@ -278,7 +289,8 @@ local read_vander = options.placed("vander", { n = COUNT, increasing = FLAG }, {
 function T.vander(x, ...)
   need("vander", "x", TENSOR, x)
   local o, powers = read_vander(...), {}
-  local n = o.n or x.shape[x.ndim]
+  local n = o.n or x.shape[x.ndim] or 1
+  need_room("vander", math.max(n, n * x.numel), "elements")
   local p = op.ones_like(x)
   for i = 1, n do
     powers[o.increasing and i or n + 1 - i] = p
@@ -295,30 +307,31 @@ local read_logspace = options.placed("logspace", { num = COUNT, base = options.n
 function T.logspace(start, stop, ...)
   local o = read_logspace(...)
   local at = op.linspace(need("logspace", "start", options.number(), start), need("logspace", "stop", options.number(), stop),
-    { num = o.num or 50, dtype = "f64" })
-  return op.pow(op.full({}, o.base or 10, { dtype = "f64" }), at):cast(o.dtype or "f32")
+    { num = o.num, dtype = "f64" })
+  return op.pow(op.full({}, o.base, { dtype = "f64" }), at):cast(o.dtype)
 end
 
 -- ---- statistics
 
 local reduce = { axis = options.each(AXIS), correction = options.number(), keepdims = FLAG }
-local read_std_mean, read_var_mean = options.of("std_mean", reduce), options.of("var_mean", reduce)
+local reduced = { correction = 1, keepdims = false }
+local read_std_mean, read_var_mean = options.of("std_mean", reduce, reduced), options.of("var_mean", reduce, reduced)
 -- std_mean(x, {axis, correction = 1, keepdims = false}): op.std with PyTorch's correction, and op.mean: two results.
 --   local s, m = op.std_mean(op.ones{2, 3}, {axis = 1})
 function T.std_mean(x, given)
   local o = read_std_mean(given)
-  return op.std(x, { axis = o.axis, correction = o.correction or 1, keepdims = o.keepdims or false }),
-    op.mean(x, { axis = o.axis, keepdims = o.keepdims or false })
+  return op.std(x, { axis = o.axis, correction = o.correction, keepdims = o.keepdims }),
+    op.mean(x, { axis = o.axis, keepdims = o.keepdims })
 end
 -- var_mean(x, {axis, correction = 1, keepdims = false}): op.var with PyTorch's correction, and op.mean: two results.
 --   local v, m = op.var_mean(op.ones{2, 3}, {axis = 1})
 function T.var_mean(x, given)
   local o = read_var_mean(given)
-  return op.var(x, { axis = o.axis, correction = o.correction or 1, keepdims = o.keepdims or false }),
-    op.mean(x, { axis = o.axis, keepdims = o.keepdims or false })
+  return op.var(x, { axis = o.axis, correction = o.correction, keepdims = o.keepdims }),
+    op.mean(x, { axis = o.axis, keepdims = o.keepdims })
 end
 
-local read_aminmax = options.of("aminmax", { axis = AXIS, keepdims = FLAG })
+local read_aminmax = options.of("aminmax", { axis = AXIS, keepdims = FLAG }, { keepdims = false })
 -- aminmax(x, {axis, keepdims = false}): op.min and op.max: two results.
 --   local low, high = op.aminmax(op.arange(4))
 function T.aminmax(x, given)
@@ -331,10 +344,11 @@ local read_cov = options.placed("cov", { correction = options.number() }, { corr
 --   y = op.cov(op.eye(3))      -- f32[3,3]
 function T.cov(x, ...)
   need("cov", "x", TENSOR, x)
-  local correction = read_cov(...).correction or 1
+  local correction = read_cov(...).correction
+  if x.ndim > 2 then core.fail(("cov: x is %s, and no matrix of observations"):format(core.type_text(x))) end
   local rows = x.ndim < 2 and x:reshape(1, -1) or x
   local d = rows - rows:mean { axis = 1, keepdims = true }
-  local y = d:matmul(d.dtype:match "^complex" and d:T():conj() or d:T()) / (rows.shape[2] - correction)
+  local y = d:matmul(d.dtype:match "^complex" and d:T():conj() or d:T()) / math.max(rows.shape[2] - correction, 0)
   return x.ndim < 2 and y:reshape {} or y
 end
 
@@ -347,6 +361,48 @@ function T.corrcoef(x)
   return (c / s:unsqueeze(1) / s:unsqueeze(0)):clamp(-1, 1)
 end
 
+local METHOD = options.one_of("linear", "lower", "higher", "midpoint", "nearest")
+local read_nanquantile = options.placed("nanquantile", { axis = AXIS, keepdims = FLAG, method = METHOD }, { keepdims = false, method = "linear" },
+  { "axis", "keepdims", "method" })
+-- nanquantile(x, q, {axis, keepdims = false, method = "linear"}): op.quantiles of what is not NaN, NaN where nothing is: of
+-- all elements, or along an axis. q is a number, or a list, whose results stand along a new first axis.
+--   y = op.nanquantile(op.arange(5):cast "f32", 0.5)      -- 2
+function T.nanquantile(x, q, ...)
+  need("nanquantile", "x", TENSOR, x)
+  need("nanquantile", "q", options.each(options.number { least = 0, most = 1 }), q)
+  local o = read_nanquantile(...)
+  if not x.dtype:match "^b?f" then x = x:cast "f32" end
+  local ndim, axis = x.ndim, o.axis and axis_of(x, o.axis) or 0
+  if not o.axis then x = x:reshape(-1) end
+  if axis >= math.max(ndim, 1) or axis < 0 then core.fail(("nanquantile: axis %d is out of range for %s"):format(o.axis, core.type_text(x))) end
+  if x.shape[axis + 1] == 0 then -- nothing is as one NaN
+    local shape = { unpack(x.shape) }
+    shape[axis + 1] = 1
+    x = op.full(shape, 0 / 0, { dtype = x.dtype }):to(x.device)
+  end
+  local sorted = op.sort(x, { axis = axis })
+  local last = op.isnan(x):logical_not():sum { axis = axis, keepdims = true } - 1 -- the place of the largest number
+  local function at(place) return op.gather(sorted, op.maximum(place, 0):cast "i64", { axis = axis }) end
+  local function one(q)
+    local place = last:cast "f64" * q
+    local low, high = op.floor(place), op.ceil(place)
+    if o.method == "nearest" then low = op.round(place) elseif o.method == "higher" then low = high end
+    local y = at(low)
+    if o.method == "midpoint" or o.method == "linear" then
+      local share = o.method == "linear" and (place - low):cast(x.dtype) or op.where(op.eq(low, high), 0, 0.5):cast(x.dtype)
+      y = op.where(op.eq(share, 0), y, y + (at(high) - y) * share)
+    end
+    if o.axis then return o.keepdims and y or y:squeeze(axis) end
+    local ones = {}
+    for i = 1, o.keepdims and ndim or 0 do ones[i] = 1 end
+    return y:reshape(ones)
+  end
+  if type(q) == "number" then return one(q) end
+  local list = {}
+  for i, v in ipairs(q) do list[i] = one(v) end
+  return op.stack(list, { axis = 0 })
+end
+
 local read_histc = options.placed("histc", { bins = options.whole { least = 1 }, min = options.number(), max = options.number() }, { bins = 100, min = 0, max = 0 },
   { "bins", "min", "max" })
 -- histc(x, {bins = 100, min = 0, max = 0}): counts of op.histogram in the type of x, without its edges; of the range of
@@ -355,8 +411,8 @@ local read_histc = options.placed("histc", { bins = options.whole { least = 1 },
 function T.histc(x, ...)
   need("histc", "x", TENSOR, x)
   local o = read_histc(...)
-  local low, high = o.min or 0, o.max or 0
-  local counts = op.histogram(x:reshape(-1), low == high and { bins = o.bins or 100 } or { bins = o.bins or 100, low = low, high = high })
+  local low, high = o.min, o.max
+  local counts = op.histogram(x:reshape(-1), low == high and { bins = o.bins } or { bins = o.bins, low = low, high = high })
   return counts:cast(x.dtype)
 end
 
@@ -367,28 +423,31 @@ local read_cumtrapezoid = options.placed("cumulative_trapezoid", { dx = options.
 function T.cumulative_trapezoid(y, ...)
   need("cumulative_trapezoid", "y", TENSOR, y)
   local o = read_cumtrapezoid(...)
-  local axis = axis_of(y, o.axis or -1)
+  local axis = need_axis("cumulative_trapezoid", y, o.axis)
   local n = y.shape[axis + 1]
-  return op.cumsum((y:narrow(axis, 0, n - 1) + y:narrow(axis, 1, n - 1)) * ((o.dx or 1) / 2), { axis = axis })
+  if n == 0 then return op.cumsum(y * (o.dx / 2), { axis = axis }) end
+  return op.cumsum((y:narrow(axis, 0, n - 1) + y:narrow(axis, 1, n - 1)) * (o.dx / 2), { axis = axis })
 end
 
 -- dist(x, y [, p]): the norm of order p, by default 2, of x - y.
 --   y = op.dist(op.ones{4}, op.zeros{4})      -- 2
-function T.dist(x, y, p) return op.norm(x - y, { ord = need("dist", "p", options.number(), p or 2) }) end
+function T.dist(x, y, p)
+  need("dist", "x", TENSOR, x)
+  need("dist", "y", options.operand, y)
+  return op.norm(x - y, { ord = need("dist", "p", options.number(), p or 2) })
+end
 
-local read_col2im = options.of("col2im", { size = options.list(COUNT, 2), window = AXES, stride = AXES, padding = AXES, dilation = AXES })
+local ONES, SIZES = options.each(options.whole { least = 1 }, 2), options.each(COUNT, 2)
+local read_col2im = options.of("col2im", { size = options.needed(options.list(COUNT, 2)), window = options.needed(ONES), stride = ONES,
+  padding = SIZES, dilation = ONES }, { stride = 1, padding = 0, dilation = 1 })
 -- col2im(x, {size, window, stride = 1, padding = 0, dilation = 1}): the reverse of op.im2col, elements of windows added up
 -- where they overlap, as PyTorch's fold: [.., C kh kw, windows] -> [.., C, H, W] with size {H, W}.
 --   y = op.col2im(op.ones{1, 4, 9}, {size = {4, 4}, window = 2})      -- f32[1,1,4,4]
 function T.col2im(x, given)
   need("col2im", "x", TENSOR, x)
   local o = read_col2im(given)
-  local function two(v, default)
-    v = v or default
-    return type(v) == "table" and (v[2] and v or { v[1], v[1] }) or { v, v }
-  end
-  if not o.size or not o.window then core.fail "col2im: options 'size' and 'window' are needed" end
-  local k, s, p, d = two(o.window), two(o.stride, 1), two(o.padding, 0), two(o.dilation, 1)
+  local function two(v) return type(v) == "table" and v or { v, v } end
+  local k, s, p, d = two(o.window), two(o.stride), two(o.padding), two(o.dilation)
   local places, shape, n = {}, { unpack(x.shape) }, x.ndim
   for i = 1, 2 do places[i] = math.floor((o.size[i] + 2 * p[i] - d[i] * (k[i] - 1) - 1) / s[i]) + 1 end
   if n < 2 or places[1] * places[2] ~= shape[n] or shape[n - 1] % (k[1] * k[2]) ~= 0 then

@@ -4,6 +4,7 @@ local captured = require "tessera.captured"
 local core = require "tessera.core"
 local Module = require "tessera.module"
 local options = require "tessera.options"
+local settings = require "tessera.settings"
 local tree = require "tessera.tree"
 local op, fail = core.op, core.fail
 
@@ -14,23 +15,31 @@ local function is_scale(v)
 end
 local kinds = { name = options.text, schedule = options.callable, accumulate = options.whole { least = 1 },
   autocast = options.one_of("bf16", "f16"), scale = options.kind("a number > 0, 'dynamic', or a table {scale = ..}", is_scale), ema = options.table }
-local read_step = options.of("graph.training_step", kinds)
+local read_step = options.of("graph.training_step", kinds, { name = "training_step", accumulate = 1 })
 local COUNT, ABOVE = options.whole { least = 1 }, options.number { above = 0 }
 local read_scale = options.of("graph.training_step: scale", { scale = ABOVE, growth = ABOVE, backoff = ABOVE, interval = COUNT },
   { scale = 65536, growth = 2, backoff = 0.5, interval = 2000 })
 
 -- What gradients are multiplied by, so that small ones are no zeros in 16 bits, and how it changes.
+local Scaler = { name = "scale" }
+Scaler.__index = Scaler
+Scaler.__tostring = function(self)
+  return self.dynamic and ("scale(%g, dynamic, %d steps left out)"):format(self.scale, self.skipped) or ("scale(%g)"):format(self.scale)
+end
+local FIXED, DYNAMIC = { "scale", "skipped" }, { "scale", "growth", "backoff", "interval", "fine", "skipped" }
+settings.into(Scaler, "scaler", function(self) return self.dynamic and DYNAMIC or FIXED end)
+
 local function new_scaler(given)
   if given == nil then return nil end
-  if type(given) == "number" then return { scale = given } end
-  local o = read_scale(given ~= "dynamic" and given or nil)
-  return { scale = o.scale or 65536, growth = o.growth or 2, backoff = o.backoff or 0.5, interval = o.interval or 2000, fine = 0,
-    dynamic = true }
+  local s = type(given) == "number" and { scale = given } or read_scale(given ~= "dynamic" and given or nil)
+  s.skipped = 0
+  if type(given) ~= "number" then s.fine, s.dynamic = 0, true end
+  return setmetatable(s, Scaler)
 end
 
 -- A step was done, or left out since a gradient was no finite number.
 local function rescale(s, fine)
-  s.skipped = (s.skipped or 0) + (fine and 0 or 1)
+  s.skipped = s.skipped + (fine and 0 or 1)
   if not s.dynamic then return end
   s.fine = fine and s.fine + 1 or 0
   if not fine then s.scale = s.scale * s.backoff end
@@ -40,8 +49,18 @@ end
 return function(graph, derivative, scalar)
   local Step = {}
 
+  -- What belongs to the optimiser's parameters and options as they are now: captured functions hold them.
+  local function renew(self)
+    local opt = self.optimizer
+    if opt.revision == self.revision then return end
+    opt:prepare()
+    for i, p in ipairs(self.sums and opt.params or {}) do self.sums[i] = self.sums[i] or op.zeros_like(p:detach()) end
+    self.revision, self.functions, self.parts, self.moves = opt.revision, {}, {}, nil
+  end
+
   -- The parameters that move, as texts that name them; a step is captured for each set of them.
   local function moving(self)
+    renew(self)
     local opt, last, same = self.optimizer, self.moves, true
     local now, list = {}, {}
     for i, p in ipairs(opt.params) do
@@ -264,7 +283,8 @@ return function(graph, derivative, scalar)
     return unpack(results)
   end
 
-  --- One step of training as one captured function: step(batch...) computes loss(model,
+  --- training_step(model, loss, optimizer, {schedule, accumulate = 1, autocast, scale, ema, name = "training_step"}):
+  --- one step of training as one captured function: step(batch...) computes loss(model,
   --- batch...), its gradients by the model's parameters, and lets the optimiser update those that
   --- require gradients. Returns what loss returned: the loss first. opt.lr may change between steps;
   --- schedule is a function from the step, counted from 0, to the rate.
@@ -278,7 +298,8 @@ return function(graph, derivative, scalar)
   --- scale: what the loss is multiplied by for the gradients, which are divided by it again; a step
   --- whose gradients are not all finite is left out. "dynamic" begins with 65536, is halved then, and
   --- doubled after 2000 steps in a row that were fine; {scale, growth, backoff, interval} says other
-  --- numbers. step.scaler.scale is the present one, step.scaler.skipped counts what was left out.
+  --- numbers. step.scaler.scale is the present one, step.scaler.skipped counts what was left out; with
+  --- step.scaler:state_dict() and load_state_dict(state) it goes on from a file.
   --- autocast = "bf16" or "f16": the loss is computed with automatic casts to it (tessera.autocast).
   ---   local step = graph.training_step(model, loss, opt, {autocast = "f16", scale = "dynamic"})
   --- ema = optim.EMA(...): moved behind each update. name: as the captured function is called.
@@ -288,17 +309,13 @@ return function(graph, derivative, scalar)
     if type(optimizer) ~= "table" or not optimizer.params then
       fail(("graph.training_step: an optimiser is needed, as optim.AdamW makes it, not a %s"):format(type(optimizer)))
     end
-    local self = setmetatable({ model = model, loss = loss, optimizer = optimizer, name = o.name or "training_step", ema = o.ema,
-      accumulate = o.accumulate or 1, autocast = o.autocast, scaler = new_scaler(o.scale), functions = {}, parts = {}, at = 0 },
+    if o.ema and not core.callable(o.ema.update) then fail "graph.training_step: ema is none, as optim.EMA makes it" end
+    local sums = o.accumulate > 1 or o.scale ~= nil
+    local self = setmetatable({ model = model, loss = loss, optimizer = optimizer, name = o.name, ema = o.ema,
+      accumulate = o.accumulate, autocast = o.autocast, scaler = new_scaler(o.scale), sums = sums and {} or nil, at = 0, revision = false },
       { __index = Step })
-    local sums = self.accumulate > 1 or self.scaler ~= nil
     if optimizer.search and (sums or o.ema) then
       fail(("graph.training_step: %s looks at one loss several times a step, without accumulate, scale and ema"):format(optimizer.name))
-    end
-    optimizer:prepare()
-    if sums then
-      self.sums = {}
-      for i, p in ipairs(optimizer.params) do self.sums[i] = op.zeros_like(p:detach()) end
     end
     local function run(...)
       if graph.eager and not optimizer.search then return eager_step(self, ...) end

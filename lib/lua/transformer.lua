@@ -88,7 +88,8 @@ local function join_heads(y) return y:permute(0, 2, 1, 3):flatten(2, 3) end
 local MultiHeadAttention = define "MultiHeadAttention"
 local attention_kinds = { kv_heads = COUNT, head_dim = COUNT, bias = FLAG, causal = FLAG, rope = options.table, window = COUNT,
   attention_dropout = SHARE, dtype = DTYPE }
-local read_attention = options.of("MultiHeadAttention", attention_kinds)
+local attention_defaults = { bias = true, causal = false, attention_dropout = 0 }
+local read_attention = options.of("MultiHeadAttention", attention_kinds, attention_defaults)
 local read_call = options.of("MultiHeadAttention", { mask = options.tensor, cache = options.table })
 
 -- MultiHeadAttention(width, heads, {kv_heads = heads, head_dim = width / heads, bias = true, causal = false, rope, window,
@@ -111,8 +112,9 @@ function MultiHeadAttention:init(width, heads, o)
     error(("MultiHeadAttention: kv_heads = %d does not divide heads = %d"):format(kv, heads), 3)
   end
   self.heads, self.kv_heads, self.head_dim = heads, kv, d
-  self.causal, self.rope, self.window = o.causal or false, o.rope, o.window
-  self.attention_dropout = o.attention_dropout or 0
+  self._told = options.told("MultiHeadAttention", o, "width", width, "heads", heads)
+  self.causal, self.rope, self.window = o.causal, o.rope, o.window
+  self.attention_dropout = o.attention_dropout
   self.qkv = nn.Linear(width, (heads + 2 * kv) * d, { bias = o.bias, dtype = o.dtype })
   self.out = nn.Linear(heads * d, width, { bias = o.bias, dtype = o.dtype })
 end
@@ -132,15 +134,13 @@ function MultiHeadAttention:forward(x, o)
     dropout = self.training and self.attention_dropout or 0 }))))
 end
 
-function MultiHeadAttention:extra() return ("%d heads of %d"):format(self.heads, self.head_dim) end
-
 -- ---- attention of queries to keys and values, with PyTorch's parameters
 
 local MultiheadAttention = define "MultiheadAttention"
 local read_multihead = options.placed("MultiheadAttention", { dropout = SHARE, bias = FLAG, kdim = COUNT, vdim = COUNT,
   batch_first = FLAG, dtype = DTYPE }, { dropout = 0, bias = true, batch_first = false }, { "dropout", "bias" })
 local query_kinds = { mask = options.tensor, key_padding_mask = options.tensor, causal = FLAG, upper_left = FLAG, weights = FLAG }
-local read_query = options.of("MultiheadAttention", query_kinds)
+local read_query = options.of("MultiheadAttention", query_kinds, { causal = false })
 
 -- MultiheadAttention(width, heads, {dropout = 0, bias = true, kdim, vdim, batch_first = false, dtype}):
 -- attention of queries to keys and values, with the names of PyTorch's parameters (in_proj_weight ..
@@ -160,8 +160,9 @@ function MultiheadAttention:init(width, heads, ...)
   need(name, "width", COUNT, width)
   need(name, "heads", COUNT, heads)
   if width % heads ~= 0 then core.fail(("%s: %d heads do not divide width = %d"):format(name, heads, width)) end
-  self.width, self.heads, self.dropout, self.batch_first = width, heads, o.dropout or 0, o.batch_first or false
+  self.width, self.heads, self.dropout, self.batch_first = width, heads, o.dropout, o.batch_first
   self.kdim, self.vdim = o.kdim or width, o.vdim or width
+  self._told = options.told(name, o, "width", width, "heads", heads)
   local function drawn(rows, columns) -- Glorot's
     local bound = math.sqrt(6 / (rows + columns))
     return rng.uniform({ rows, columns }, { low = -bound, high = bound, dtype = o.dtype })
@@ -171,9 +172,9 @@ function MultiheadAttention:init(width, heads, ...)
   else
     self.q_proj_weight, self.k_proj_weight, self.v_proj_weight = drawn(width, width), drawn(width, self.kdim), drawn(width, self.vdim)
   end
-  if o.bias ~= false then self.in_proj_bias = op.zeros({ 3 * width }, { dtype = o.dtype }) end
+  if o.bias then self.in_proj_bias = op.zeros({ 3 * width }, { dtype = o.dtype }) end
   self.out_proj = nn.Linear(width, width, { bias = o.bias, dtype = o.dtype })
-  if o.bias ~= false then core.no_grad(self.out_proj.bias.copy_, self.out_proj.bias, 0) end
+  if o.bias then core.no_grad(self.out_proj.bias.copy_, self.out_proj.bias, 0) end
 end
 
 -- Queries, keys and values as heads, of inputs [B, .., width].
@@ -212,6 +213,7 @@ function MultiheadAttention:forward(q, k, v, o)
   v = v or k
   local single, turned = q.ndim == 2, not self.batch_first
   local function batched(x, width, what)
+    need("MultiheadAttention", "the " .. what, options.tensor, x)
     if x.ndim ~= (single and 2 or 3) or x.shape[x.ndim] ~= width then
       core.fail(("MultiheadAttention: the %s is %s, and has to be [%s%d]"):format(what, core.type_text(x),
         single and ".., " or "..,.., ", width))
@@ -224,7 +226,7 @@ function MultiheadAttention:forward(q, k, v, o)
   v = same_v and k or batched(v, self.vdim, "value")
   local mask = joined_mask(self, o, k.shape[1], k.shape[2])
   q, k, v = project(self, q, k, v)
-  local y, p = attend(q, k, v, { mask = mask, causal = o.causal or false, upper_left = o.upper_left, weights = o.weights,
+  local y, p = attend(q, k, v, { mask = mask, causal = o.causal, upper_left = o.upper_left, weights = o.weights,
     dropout = self.training and self.dropout or 0 })
   y = self.out_proj(join_heads(y))
   if single then y = y:squeeze(0) elseif turned then y = y:permute(1, 0, 2) end
@@ -233,20 +235,19 @@ function MultiheadAttention:forward(q, k, v, o)
   return y, single and p:squeeze(0) or p
 end
 
-function MultiheadAttention:extra() return ("%d heads of %d"):format(self.heads, self.width / self.heads) end
-
 -- ---- blocks of language models
 
 local MLP = define "MLP"
 local mlp_kinds = { activation = options.operator, bias = FLAG, dtype = DTYPE }
-local read_mlp = options.of("MLP", mlp_kinds, { activation = "gelu" })
+local mlp_defaults = { activation = "gelu", bias = true }
+local read_mlp = options.of("MLP", mlp_kinds, mlp_defaults)
 
 -- MLP(width, hidden, {activation = "gelu", bias = true, dtype}): a linear layer to hidden, the operator
 -- activation, and a linear layer back.
 --   y = nn.MLP(4, 16, {activation = "relu"})(rng.normal{2, 4})
 function MLP:init(width, hidden, o)
   o = read_mlp(o)
-  self.activation = o.activation or "gelu"
+  self.activation, self._told = o.activation, options.told("MLP", o, "width", width, "hidden", hidden)
   local linear = { bias = o.bias, dtype = o.dtype }
   self.up = nn.Linear(need("MLP", "width", SIZE, width), need("MLP", "hidden", SIZE, hidden), linear)
   self.down = nn.Linear(hidden, width, linear)
@@ -256,10 +257,14 @@ function MLP:forward(x) return self.down(op[self.activation](self.up(x))) end
 
 local TransformerBlock = define "TransformerBlock"
 local block_kinds = { hidden = SIZE, norm = options.one_of("layernorm", "rmsnorm"), dropout = SHARE }
+local block_defaults = { norm = "layernorm", dropout = 0 }
 for _, kinds in ipairs { attention_kinds, mlp_kinds } do
   for name, kind in pairs(kinds) do block_kinds[name] = kind end
 end
-local read_block = options.of("TransformerBlock", block_kinds, { norm = "layernorm", dropout = 0, activation = "gelu" })
+for _, defaults in ipairs { attention_defaults, mlp_defaults } do
+  for name, v in pairs(defaults) do block_defaults[name] = v end
+end
+local read_block = options.of("TransformerBlock", block_kinds, block_defaults)
 
 -- The options that are of these kinds.
 local function only(o, kinds)
@@ -269,17 +274,18 @@ local function only(o, kinds)
 end
 
 -- TransformerBlock(width, heads, {hidden = 4 * width, norm = "layernorm", dropout = 0, activation = "gelu",
--- bias, kv_heads, head_dim, causal, rope, window, attention_dropout, dtype}): a norm, "layernorm" or
+-- bias = true, kv_heads, head_dim, causal = false, rope, window, attention_dropout = 0, dtype}): a norm, "layernorm" or
 -- "rmsnorm", and nn.MultiHeadAttention, then a norm and nn.MLP, each added to what it got. Options that
 -- are theirs go to them.
 --   y = nn.TransformerBlock(8, 2, {causal = true, norm = "rmsnorm"})(rng.normal{1, 5, 8})
 function TransformerBlock:init(width, heads, o)
   o = read_block(o)
   need("TransformerBlock", "width", COUNT, width)
+  self._told = options.told("TransformerBlock", o, "width", width, "heads", heads)
   local Norm = o.norm == "rmsnorm" and nn.RMSNorm or nn.LayerNorm
   self.norm1, self.attention = Norm(width), nn.MultiHeadAttention(width, heads, only(o, attention_kinds))
   self.norm2, self.mlp = Norm(width), nn.MLP(width, o.hidden or 4 * width, only(o, mlp_kinds))
-  self.dropout = nn.Dropout(o.dropout or 0)
+  self.dropout = nn.Dropout(o.dropout)
 end
 
 function TransformerBlock:forward(x, o)
@@ -297,15 +303,16 @@ local layer_defaults = { hidden = 2048, dropout = 0.1, activation = "relu", eps 
 
 -- What both layers have: attention by the names given, two linear layers, norms.
 local function init_layer(self, o, width, heads, attentions)
-  local dropout, linear = o.dropout or 0.1, { bias = o.bias, dtype = o.dtype }
+  local dropout, linear = o.dropout, { bias = o.bias, dtype = o.dtype }
   need(self.class, "width", COUNT, width)
   need(self.class, "heads", COUNT, heads)
-  self.norm_first, self.activation = o.norm_first or false, o.activation or "relu"
+  self._told = options.told(self.class, o, "width", width, "heads", heads)
+  self.norm_first, self.activation = o.norm_first, o.activation
   for _, name in ipairs(attentions) do
     self[name] = nn.MultiheadAttention(width, heads, { dropout = dropout, bias = o.bias, batch_first = o.batch_first, dtype = o.dtype })
   end
-  self.linear1 = nn.Linear(width, o.hidden or 2048, linear)
-  self.linear2 = nn.Linear(o.hidden or 2048, width, linear)
+  self.linear1 = nn.Linear(width, o.hidden, linear)
+  self.linear2 = nn.Linear(o.hidden, width, linear)
   for i = 1, #attentions + 1 do
     self["norm" .. i] = nn.LayerNorm(width, { eps = o.eps, bias = o.bias, dtype = o.dtype })
   end
@@ -345,8 +352,9 @@ end
 
 local TransformerDecoderLayer = define "TransformerDecoderLayer"
 local read_decoder = options.placed("TransformerDecoderLayer", layer_kinds, layer_defaults, layer_places)
-local read_decoder_call = options.of("TransformerDecoderLayer", { mask = options.tensor, key_padding_mask = options.tensor,
-  causal = FLAG, memory_mask = options.tensor, memory_key_padding_mask = options.tensor })
+local decoder_call = { mask = options.tensor, key_padding_mask = options.tensor, causal = FLAG, memory_mask = options.tensor,
+  memory_key_padding_mask = options.tensor }
+local read_decoder_call = options.of("TransformerDecoderLayer", decoder_call)
 
 -- TransformerDecoderLayer(width, heads, {hidden = 2048, dropout = 0.1, activation = "relu", eps = 1e-5,
 -- batch_first = false, norm_first = false, bias = true, dtype}): self-attention, attention to an encoder's
@@ -360,6 +368,7 @@ function TransformerDecoderLayer:init(width, heads, ...)
 end
 
 function TransformerDecoderLayer:forward(x, memory, o)
+  need("TransformerDecoderLayer", "the memory", options.tensor, memory)
   o = read_decoder_call(o)
   local own = { mask = o.mask, key_padding_mask = o.key_padding_mask, causal = o.causal }
   local other = { mask = o.memory_mask, key_padding_mask = o.memory_key_padding_mask }
@@ -400,6 +409,43 @@ function TransformerDecoder:forward(x, memory, o)
   return self.norm and self.norm(x) or x
 end
 
+local Transformer = define "Transformer"
+local transformer_kinds = { encoder_layers = COUNT, decoder_layers = COUNT }
+local transformer_defaults = { encoder_layers = 6, decoder_layers = 6 }
+for name, kind in pairs(layer_kinds) do transformer_kinds[name] = kind end
+for name, v in pairs(layer_defaults) do transformer_defaults[name] = v end
+local read_transformer = options.placed("Transformer", transformer_kinds, transformer_defaults, { "encoder_layers", "decoder_layers", unpack(layer_places) })
+local transformer_call = { src_mask = options.tensor, src_key_padding_mask = options.tensor, src_causal = FLAG }
+for name, kind in pairs(decoder_call) do transformer_call[name] = kind end
+local read_transformer_call = options.of("Transformer", transformer_call)
+
+-- Transformer(width, heads, {encoder_layers = 6, decoder_layers = 6, hidden = 2048, dropout = 0.1, activation = "relu",
+-- eps = 1e-5, batch_first = false, norm_first = false, bias = true, dtype}): an encoder and a decoder of layers as
+-- ? nn.TransformerEncoderLayer and ? nn.TransformerDecoderLayer, each with a norm behind it, with the names of PyTorch's
+-- parameters, whose matrices begin as Glorot's. y = model(source, target, {src_mask, src_key_padding_mask, src_causal, mask,
+-- key_padding_mask, causal, memory_mask, memory_key_padding_mask}): the first three are of the encoder, the others of the
+-- decoder; masks as in ? nn.MultiheadAttention, true where something is seen.
+--   model = nn.Transformer(16, 4, 1, 1, 32, {batch_first = true})
+--   y = model(rng.normal{2, 5, 16}, rng.normal{2, 3, 16}, {causal = true})      -- f32[2,3,16]
+function Transformer:init(width, heads, ...)
+  local o = read_transformer(...)
+  self.batch_first = o.batch_first
+  self._told = options.told("Transformer", o, "width", width, "heads", heads)
+  local own, norm = only(o, layer_kinds), { eps = o.eps, bias = o.bias, dtype = o.dtype }
+  self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(width, heads, own), o.encoder_layers, nn.LayerNorm(width, norm))
+  self.decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(width, heads, own), o.decoder_layers, nn.LayerNorm(width, norm))
+  for _, p in ipairs(self:parameters()) do
+    local bound = p.ndim > 1 and math.sqrt(6 / (p.shape[1] + p.shape[2]))
+    if bound then core.no_grad(p.copy_, p, rng.uniform(p.shape, { low = -bound, high = bound, dtype = p.dtype })) end
+  end
+end
+
+function Transformer:forward(source, target, given)
+  local o = read_transformer_call(given)
+  local memory = self.encoder(source, { mask = o.src_mask, key_padding_mask = o.src_key_padding_mask, causal = o.src_causal })
+  return self.decoder(target, memory, only(o, decoder_call))
+end
+
 return function(nn_)
   nn = nn_
   -- Keys and values of earlier positions, for generating text step by step: an attention appends to it, k and v being
@@ -409,7 +455,7 @@ return function(nn_)
   --   y = attention(op.ones{1, 1, 64}, {cache = cache})      -- cache.length is 1
   function nn.KVCache() return setmetatable({ length = 0 }, KVCache) end
   for _, class in ipairs { MultiHeadAttention, MultiheadAttention, MLP, TransformerBlock, TransformerEncoderLayer,
-    TransformerDecoderLayer, TransformerEncoder, TransformerDecoder } do
+    TransformerDecoderLayer, TransformerEncoder, TransformerDecoder, Transformer } do
     nn[class.class] = class
   end
 end

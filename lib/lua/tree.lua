@@ -17,9 +17,12 @@ local function sorted_keys(t)
   return numbers
 end
 
+local DEPTH = 100
+
 --- Appends the tensors of value to list and, if there are names, their paths to those; returns what
---- is left, a spec for unflatten. convert(v, i) may give a tensor for a leaf that is none.
-function tree.flatten(value, list, names, path, convert)
+--- is left, a spec for unflatten. convert(v, i) may give a tensor for a leaf that is none. depth: of
+--- value in others, none.
+function tree.flatten(value, list, names, path, convert, depth)
   local made = convert and not core.is_tensor(value) and convert(value, #list + 1)
   if made then value = made end
   if core.is_tensor(value) then
@@ -37,9 +40,11 @@ function tree.flatten(value, list, names, path, convert)
     return spec
   end
   if type(value) ~= "table" then return { kind = "value", value = value } end
+  depth = (depth or 0) + 1
+  if depth > DEPTH then core.fail(("more than %d tables of tensors stand in each other, or one holds itself"):format(DEPTH)) end
   local spec = { kind = "table", keys = sorted_keys(value) }
   for i, key in ipairs(spec.keys) do
-    spec[i] = tree.flatten(value[key], list, names, names and path .. "." .. tostring(key), convert)
+    spec[i] = tree.flatten(value[key], list, names, names and path .. "." .. tostring(key), convert, depth)
   end
   return spec
 end

@@ -222,9 +222,23 @@ static const char *nth_option(const void *arg, int i) {
   return n->text;
 }
 
+/* What is here for an option of another library (repl/lua/elsewhere.def): 0, or the hint. */
+static int hint_elsewhere(TsLuaArgs *a, const char *name) {
+  const char *row = ts_lua_elsewhere("option", name);
+  for (size_t size; row && *row; row += size + (row[size] == '|')) {
+    size = strcspn(row, "|");
+    if (memchr(row, ' ', size)) return ts_error_hint(&a->c->err, "%.*s", (int)size, row);
+    for (int i = 0; i < a->o->nattr; i++)
+      if (size == (size_t)a->o->attr[i].namelen && !memcmp(row, a->o->attr[i].name, size))
+        return ts_error_hint(&a->c->err, "it is '%.*s' here", (int)size, row);
+  }
+  return 0;
+}
+
 static int unknown_option(TsLuaArgs *a, const char *name) {
   Names n = {.o = a->o};
   ts_error_set(&a->c->err, TS_ERR_attribute, "%s: unknown option '%s'", a->o->name, name);
+  if (hint_elsewhere(a, name)) return -1;
   const char *guess = ts_text_closest(name, a->o->nin + a->o->nattr, nth_option, &n);
   if (guess) return ts_error_hint(&a->c->err, "did you mean '%s'?", guess);
   char list[200] = "";

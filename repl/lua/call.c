@@ -1,6 +1,7 @@
 /* Operators as Lua functions, methods and by name. Their arguments: repl/lua/args.c. */
 #include <string.h>
 
+#include "ir/compose/compose.h"
 #include "repl/lua/args.h"
 #include "repl/lua/fast.h"
 #include "repl/lua/together.h"
@@ -57,6 +58,9 @@ static int call_parsed(lua_State *L, TsOp op, int first, bool into) {
   bool bare = !failed && !scalar && nout == 1 && out[0]->storage->pending && a.op == op &&
               is_bare(&a, last - first + 1);
   ts_lua_args_release(&a);
+  /* Divergence shares the name of the quotient alone. */
+  if (failed && a.op != op && a.op != TS_OP_divergence)
+    ts_op_error_of(&a.c->err, ts_op_info(op)->name);
   if (failed) return ts_lua_raise(L);
   if (bare) ts_lua_fast_put_off(L, a.c, op);
   if (!into) return finish(L, out, nout);
@@ -224,4 +228,6 @@ void ts_lua_open_ops(lua_State *L) {
   lua_setfield(L, -2, "vjp");
   lua_pushcfunction(L, family);
   lua_setfield(L, -2, "family");
+  lua_pushinteger(L, TS_LSTM_STEPS);
+  lua_setfield(L, -2, "lstm_steps");
 }

@@ -12,7 +12,9 @@
 #include "ir/graph/custom.h"
 #include "jit/user/kernel.h"
 #include "repl/lua/graph.h"
+#include "lib/clock.h"
 #include "vm/core/capture.h"
+#include "vm/core/profile.h"
 #include "vm/code/control.h"
 #include "vm/core/defer.h"
 #include "vm/foreign.h"
@@ -180,8 +182,18 @@ static int run_foreign(TsCustom *base, TsContext *c, int nin, TsTensor *const *i
 static int run_kernel(TsCustom *base, TsContext *c, int nin, TsTensor *const *in, int nout,
                       const TsMeta *const *type, TsTensor **out) {
   Custom *f = (Custom *)base;
-  (void)nout, (void)type;
-  return ts_user_kernel_call(f->kernel, c, nin, in, f->size, out);
+  (void)type;
+  /* Called at once, it is an instruction of its own. */
+  bool timed = c->spans && !c->spans->depth;
+  TsActivity *a = ts_activity_begin_call(c, TS_ACTIVITY_operator, base->name);
+  int64_t start = timed ? ts_clock_nsec() : 0;
+  if (timed) c->spans->depth++;
+  int failed = ts_user_kernel_call(f->kernel, c, nin, in, f->size, out);
+  if (timed) c->spans->depth--;
+  TsCall call = {.ctx = c, .op = TS_OP_COUNT, .nin = nin, .nout = nout, .in = in, .out = out};
+  if (timed && !failed) ts_spans_step(c->spans, &call, base->name, NULL, start, 0);
+  ts_activity_end_call(a, failed ? NULL : &call);
+  return failed;
 }
 
 /* ---- adjoints in Lua: they build with symbols in the graph that is being differentiated */

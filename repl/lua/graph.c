@@ -15,6 +15,7 @@
 #include "vm/core/defer.h"
 #include "vm/code/lower.h"
 #include "vm/core/overlap.h"
+#include "vm/core/profile.h"
 #include "vm/core/tape.h"
 #include "vm/write.h"
 
@@ -63,10 +64,13 @@ static Function *check(lua_State *L) { return luaL_checkudata(L, 1, TYPE); }
 
 static int ready(lua_State *L, Function *f) {
   TsContext *c = ts_lua_context(L);
+  if (f->hot) return 0;
+  TsActivity *w = ts_activity_begin_call(c, TS_ACTIVITY_capture, f->g->name);
   if (!f->code && !(f->code = ts_lower_donating(c, f->g, f->donated))) return ts_lua_raise(L);
   if (!f->frame && !(f->frame = ts_frame_new(c, f->code))) return ts_lua_raise(L);
   if (!f->hot && !(f->hot = ts_jit_function(c->jit, f->g, f->donated)))
     return luaL_error(L, "out of memory");
+  ts_activity_end_call(w, NULL);
   return 0;
 }
 
@@ -195,9 +199,12 @@ static int run(lua_State *L) {
   for (int u = 0; u < f->g->nupdate; u++) check_update(L, all[f->g->update[u].param]);
   int device = ts_frame_place(c, code, all);
   if (device < 0 || (record && begin_taped(c, f, all, &taped))) return ts_lua_raise(L);
+  c->where_arg = L;
+  TsActivity *w = ts_activity_begin_call(c, TS_ACTIVITY_function, f->g->name);
   TsFrame *frame = ts_jit_enter(f->hot, f->frame, device);
   int failed = ts_frame_run(frame, all, results);
   ts_jit_leave(f->hot, frame, device, failed);
+  ts_activity_end_call(w, NULL);
   if (!failed) note_updates(f, all);
   if (failed && record) drop_taped(f, &taped);
   if (failed) return ts_lua_raise(L);

@@ -8,6 +8,7 @@
 #include "jit/compile/llvm.h"
 #include "jit/device/kernel.h"
 #include "jit/eager/offload.h"
+#include "jit/device/marks.h"
 #include "jit/launch/profile.h"
 #include "jit/launch/replay.h"
 #include "jit/trace/trace.h"
@@ -276,6 +277,68 @@ static int jit_profile(lua_State *L) {
   return 1;
 }
 
+static void set_field(lua_State *L, const char *name, double x) {
+  lua_pushnumber(L, x);
+  lua_setfield(L, -2, name);
+}
+
+static void push_stages(lua_State *L, const TsMarkedLaunch *m) {
+  lua_createtable(L, m->nstage, 0);
+  for (int i = 0; i < m->nstage; i++) {
+    const TsMarkedStage *s = &m->stage[i];
+    lua_createtable(L, 0, 3);
+    lua_pushstring(L, s->stage), lua_setfield(L, -2, "stage");
+    lua_pushstring(L, s->what), lua_setfield(L, -2, "what");
+    lua_pushstring(L, s->place), lua_setfield(L, -2, "place");
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_setfield(L, -2, "stages");
+}
+
+/* jit_marks("stages" or "warps"): launches of kernels on devices are measured, and record marks from
+ * now on, or only when their warps begin and end; jit_marks(nil): what they recorded, in their order. records: of jit/gpu/marks.h, record_bytes each. */
+static int jit_marks(lua_State *L) {
+  int n = 0;
+  const char *of = ts_lua_word_or(L, 1, NULL);
+  if (of)
+    return ts_marks_collect(!strcmp(of, "warps") ? TS_MARKS_warps : TS_MARKS_stages),
+           ts_profile_start(), 0;
+  ts_profile_stop();
+  const TsMarkedLaunch *m = ts_marks_launches(&n);
+  lua_createtable(L, n, 0);
+  for (int i = 0; i < n; i++, m++) {
+    lua_createtable(L, 0, 16);
+    lua_pushstring(L, m->label), lua_setfield(L, -2, "name");
+    lua_pushstring(L, m->kernel), lua_setfield(L, -2, "kernel");
+    set_field(L, "bytes", m->bytes), set_field(L, "flops", m->flops);
+    set_field(L, "grid", m->grid), set_field(L, "threads", m->threads);
+    set_field(L, "warps", m->warps), set_field(L, "every", m->every);
+    set_field(L, "registers", m->facts.registers);
+    set_field(L, "spilled", (double)m->facts.spilled);
+    set_field(L, "shared", (double)m->facts.shared);
+    set_field(L, "blocks", m->facts.blocks);
+    set_field(L, "threads_most", m->facts.threads_most);
+    lua_pushstring(L, m->device->name), lua_setfield(L, -2, "device");
+    set_field(L, "processors", m->processors), set_field(L, "clock", m->clock);
+    set_field(L, "most_bytes", m->most_bytes), set_field(L, "most_flops", m->most_flops);
+    lua_createtable(L, m->nrole, 0);
+    for (int r = 0; r < m->nrole; r++) {
+      lua_createtable(L, 0, 2);
+      lua_pushstring(L, m->role[r].name), lua_setfield(L, -2, "name");
+      set_field(L, "warps", m->role[r].warps);
+      lua_rawseti(L, -2, r + 1);
+    }
+    lua_setfield(L, -2, "roles");
+    set_field(L, "turns", m->turns), set_field(L, "record_bytes", m->record_bytes);
+    push_stages(L, m);
+    lua_pushlstring(L, m->record, (size_t)m->nrecord * m->record_bytes);
+    lua_setfield(L, -2, "records");
+    lua_rawseti(L, -2, i + 1);
+  }
+  ts_marks_collect(TS_MARKS_off);
+  return 1;
+}
+
 /* jit_move(device or nil): functions of the CPU go there at once, for tests. */
 static int jit_move(lua_State *L) {
   static char name[24];
@@ -441,6 +504,7 @@ void ts_lua_open_jit(lua_State *L) {
                                        {"jit_overlap", jit_overlap},
                                        {"jit_shuffle", jit_shuffle},
                                        {"jit_profile", jit_profile},
+                                       {"jit_marks", jit_marks},
                                        {"jit_move", jit_move},
                                        {"jit_returns", jit_returns},
                                        {"jit_break", jit_break},

@@ -15,9 +15,7 @@ static const TsAttr *option(const TsLuaArgs *a, const char *name, int *at) {
 }
 
 int ts_lua_padding_word(TsLuaArgs *a, const TsAttrSpec *s, int index) {
-  bool conv = a->op == TS_OP_conv1d || a->op == TS_OP_conv2d || a->op == TS_OP_conv3d ||
-              a->op == TS_OP_depthwise_conv2d;
-  if (!conv || s->namelen != 7 || memcmp(s->name, "padding", 7)) return 0;
+  if (!a->o->convolves || s->namelen != 7 || memcmp(s->name, "padding", 7)) return 0;
   if (lua_type(a->L, index) != LUA_TSTRING) return 0;
   const char *word = lua_tostring(a->L, index);
   a->same = !strcmp(word, "same");
@@ -49,7 +47,7 @@ static int pad_operand(TsLuaArgs *a, const int64_t *pads, int n) {
 }
 
 int ts_lua_padding_same(TsLuaArgs *a) {
-  int at, axes = a->op == TS_OP_conv1d ? 1 : a->op == TS_OP_conv3d ? 3 : 2;
+  int at, axes = a->o->convolves;
   int64_t pads[8] = {0};
   bool even = true;
   option(a, "padding", &at);

@@ -54,7 +54,82 @@ static int spans(lua_State *L) {
   return 3;
 }
 
+/* ---- all of a program (lib/activity.h) */
+static void push_activity(lua_State *L, const TsActivity *a) {
+  luaL_checkstack(L, 8, "a profile");
+  lua_createtable(L, 0, 8);
+  lua_pushstring(L, ts_activity_name(a->kind));
+  lua_setfield(L, -2, "kind");
+  lua_pushstring(L, a->what);
+  lua_setfield(L, -2, "what");
+  if (a->place) lua_pushstring(L, a->place), lua_setfield(L, -2, "place");
+  set_number(L, "usec", (double)a->nsec / 1e3);
+  set_number(L, "count", (double)a->count);
+  set_number(L, "bytes", (double)a->nbytes);
+  set_number(L, "flops", a->flops);
+  int n = 0;
+  for (const TsActivity *b = a->child; b; b = b->next) {
+    push_activity(L, b);
+    lua_rawseti(L, -2, ++n);
+  }
+}
+
+/* {kind, what, place, start, usec} of those that were kept. */
+static void push_event(lua_State *L, const TsActivityEvent *e) {
+  lua_createtable(L, 0, 5);
+  lua_pushstring(L, ts_activity_name(e->of->kind));
+  lua_setfield(L, -2, "kind");
+  lua_pushstring(L, e->of->what);
+  lua_setfield(L, -2, "what");
+  if (e->of->place) lua_pushstring(L, e->of->place), lua_setfield(L, -2, "place");
+  set_number(L, "start", (double)e->start / 1e3);
+  set_number(L, "usec", (double)e->nsec / 1e3);
+}
+
+static void push_events(lua_State *L, const TsActivities *t) {
+  int64_t n = t->nevent, first = n < TS_ACTIVITY_FIRST ? n : TS_ACTIVITY_FIRST;
+  int64_t last = n - first < TS_ACTIVITY_LAST ? n - first : TS_ACTIVITY_LAST, k = 0;
+  lua_createtable(L, (int)(first + last), 0);
+  for (int64_t i = 0; i < first; i++) {
+    push_event(L, &t->first[i]);
+    lua_rawseti(L, -2, (int)++k);
+  }
+  for (int64_t i = n - first - last; i < n - first; i++) {
+    push_event(L, &t->last[i % TS_ACTIVITY_LAST]);
+    lua_rawseti(L, -2, (int)++k);
+  }
+}
+
+/* activity_start(): what the program does is recorded from now on. */
+static int activity_start(lua_State *L) {
+  if (!ts_activity_start())
+    return ts_lua_fail(L, ts_activities ? TS_ERR_value : TS_ERR_memory,
+                       ts_activities ? "a profile of the program is being made already"
+                                     : "out of memory for a profile of the program");
+  return 0;
+}
+
+/* activity_stop() -> the tree, the events that were kept, and {events, lost, compiled, kernels}: how
+ * many events there were, activities without room, microseconds and kernels that other threads
+ * compiled. nil where nothing is recorded. */
+static int activity_stop(lua_State *L) {
+  TsActivities *t = ts_activity_stop();
+  if (!t) return 0;
+  push_activity(L, &t->program);
+  push_events(L, t);
+  lua_createtable(L, 0, 4);
+  set_number(L, "events", (double)t->nevent);
+  set_number(L, "lost", (double)t->lost);
+  set_number(L, "compiled", (double)t->compiled / 1e3);
+  set_number(L, "kernels", (double)t->ncompiled);
+  ts_activity_free(t);
+  return 3;
+}
+
 void ts_lua_open_profile(lua_State *L) {
+  static const luaL_Reg functions[] = {
+      {"activity_start", activity_start}, {"activity_stop", activity_stop}, {NULL, NULL}};
+  luaL_register(L, NULL, functions);
   lua_pushcfunction(L, spans);
   lua_setfield(L, -2, "spans");
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "repl/lua/graph.h"
+#include "vm/core/profile.h"
 #include "vm/core/tape.h"
 
 /* y:backward(dy): gradients of y, a single number unless dy is given, into x.grad of all x
@@ -31,7 +32,11 @@ static int backward(lua_State *L) {
   if (dy && (!ts_meta_same_shape(&y->meta, &dy->meta) || y->meta.dtype != dy->meta.dtype))
     return ts_lua_fail(L, TS_ERR_shape, "backward: the gradient is %s, the tensor %s",
                        ts_meta_text(&dy->meta, b), ts_meta_text(&y->meta, a));
-  return ts_lua_raise_unless(L, !ts_tape_backward(c, y, dy));
+  c->where_arg = L;
+  TsActivity *w = ts_activity_begin_call(c, TS_ACTIVITY_operator, "backward");
+  int failed = ts_tape_backward(c, y, dy);
+  ts_activity_end_call(w, NULL);
+  return ts_lua_raise_unless(L, !failed);
 }
 
 /* tape_graph(y) -> the backward graph of y, as a function without arguments; its leaves */

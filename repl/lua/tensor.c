@@ -66,6 +66,8 @@ int ts_lua_raise(lua_State *L) {
   ts_mapped_settle(c); /* if bytes were gone, whatever else went wrong follows from that */
   if (e->code == TS_OK) ts_error_memory(e);
   if (e->code == TS_ERR_interrupt) ts_interrupt_raised(L);
+  char name[40];
+  if (ts_report_function(L, 0, name, sizeof name)) ts_op_error_of(e, name);
   ts_report_where(L, 1);
   lua_pushstring(L, e->message);
   if (e->hint[0]) {

@@ -435,6 +435,27 @@ CUresult fake_cuFuncSetAttribute(CUfunction function, int attribute, int value) 
              ? 0
              : INVALID;
 }
+CUresult fake_cuFuncGetAttribute(int *value, int attribute, CUfunction function) {
+  (void)function;
+  ENTER();
+  *value = attribute == CU_FUNC_ATTRIBUTE_NUM_REGS ? 32 : 0;
+  return 0;
+}
+CUresult fake_cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function,
+                                                          int threads, size_t shared) {
+  (void)function, (void)shared;
+  ENTER();
+  *blocks = threads > 0 ? 2048 / threads : 0;
+  return threads > 0 ? 0 : INVALID;
+}
+/* Its modules have no variables. */
+CUresult fake_cuLibraryGetGlobal(CUdeviceptr *at, size_t *nbytes, CUlibrary library,
+                                 const char *name) {
+  (void)library, (void)name;
+  ENTER();
+  *at = 0, *nbytes = 0;
+  return NOT_FOUND;
+}
 static long early;
 long fake_early(void) { return early; }
 CUresult fake_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **args,

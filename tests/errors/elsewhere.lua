@@ -7,14 +7,21 @@ local function at(title)
   if title == "tensor" then return core.methods end
   if title == "module" then return nn.Module end
   if title == "tessera" then return tessera end
+  if title == "schedule" then return tessera.optim.schedule end
+  if title == "optimiser" then return tessera.optim.SGD { op.ones { 2 } } end
+  if title == "rate" then return tessera.optim.schedule.constant { lr = 1 } end
   return tessera[title]
 end
 
-local rows = 0
+local rows, seen = 0, {}
 for line in io.lines "repl/lua/elsewhere.def" do
   local title, name = line:match "^ELSEWHERE%((%w+), ([%w_]+), "
   if title then
     rows = rows + 1
+    assert(not seen[title .. "." .. name], name)
+    seen[title .. "." .. name] = true
+  end
+  if title and title ~= "option" and title ~= "utils" then
     assert(rawget(at(title), name) == nil, title .. " has a " .. name)
     assert(core.elsewhere(title, name), name)
     if title ~= "module" then
@@ -24,11 +31,43 @@ for line in io.lines "repl/lua/elsewhere.def" do
     end
   end
 end
-assert(rows > 90)
+assert(rows > 200)
+
+-- Names of options: one of the words here is that of an option of some function, or operator.
+local named_here = {}
+for _, row in ipairs(core.operators()) do
+  for word in row.attrs:gmatch "([%a_][%w_]*):" do named_here[word] = true end
+end
+for _, path in ipairs { "nn", "optim", "optim.schedule", "data" } do
+  local part = tessera
+  for word in path:gmatch "[^.]+" do part = part[word] end
+  for name in pairs(part) do
+    for option in pairs(require("tessera.options").known(path .. "." .. name) or {}) do named_here[option] = true end
+  end
+end
+for _, option in ipairs { "scale", "growth", "backoff", "interval", "mask", "weights", "key_padding_mask", "causal" } do named_here[option] = true end
+for line in io.lines "repl/lua/elsewhere.def" do
+  local name, hint = line:match '^ELSEWHERE%(option, ([%w_]+), "(.*)"%)$'
+  for part in (hint or ""):gmatch "[^|]+" do assert(part:find " " or named_here[part], name .. ": no option " .. part) end
+end
+op.sum(op.ones { 2 }, { dim = 0 })                --! it is 'axis' here
+op.max(op.ones { 2 }, { axes = 0 })               --! it is 'axis' here
+op.quantiles(op.ones { 2 }, { q = { 0.5 }, interpolation = "linear" }) --! it is 'method' here
+nn.LSTM(2, 3, { num_layers = 2 })                 --! it is 'layers' here
+nn.Conv2d(1, 2, { kernel_size = 3 })              --! Conv2d: kernel is not given
+nn.Linear { in_features = 3, out_features = 2 }   --! hint: what has to be given stands by place, options in a table behind it: ? Linear
+nn.Upsample { scale_factor = 2 }                  --! it is 'scale' here
+nn.MaxPool2d(2, { kernel_size = 3 })              --! what has to be given stands by place
+tessera.optim.Adam({ op.ones { 2 } }, { foreach = true })     --! leave it out
+tessera.optim.schedule.cosine { lr = 1, T_max = 10 }          --! it is 'steps' here
+tessera.optim.schedule.multistep { lr = 1, milestones = { 2 } } --! it is 'at' here
+tessera.optim.schedule.step { lr = 1, step_size = 2 }         --! it is 'every' here
+nn.utils.clip_grad_norm_({}, 1)                   --! optim.clip_grad_norm(model:parameters(), 1)
+op.linalg.solve(1, 2)                             --! op.solve(a, b)
 
 -- What a hint tells to write runs, where it is one call of what is at hand.
 local x, y = op.ones { 2, 2 }, op.full({ 2, 2 }, 0.5)
-local known = { op = op, nn = nn, rng = tessera.rng, tessera = tessera, x = x, y = y, a = x, b = y, c = x, n = 3, logits = x,
+local known = { op = op, nn = nn, optim = tessera.optim, rng = tessera.rng, tessera = tessera, x = x, y = y, a = x, b = y, c = x, n = 3, logits = x,
   q = op.ones { 1, 1, 2, 2 }, k = op.ones { 1, 1, 2, 2 }, v = op.ones { 1, 1, 2, 2 }, inputs = 2, outputs = 2,
   channels = 2, parameters = { x }, re = x, im = y }
 local other = { cuda = true, self = true, model = true, graph = true, data = true, real_view = true, nll = true }
@@ -50,6 +89,9 @@ nn.Linar(2, 2)              --! did you mean 'Linear'?
 tessera.optm                --! did you mean 'optim'?
 tessera.optim.Adamw({})     --! did you mean 'AdamW'?
 tessera.graph.trainin_step  --! tessera.graph has no 'trainin_step'
+tessera.optim.SGD({ op.ones { 2 } }).param_groups[1].lr = 1  --! opt.groups[1].lr
+tessera.optim.schedule.plateau({ lr = 1 }):step()             --! rate:update(loss) of a plateau
+tessera.optim.schedule.StepLR({})                             --! optim.schedule.step{lr = 0.1, every = 30}
 tessera.optim.schedule.cos  --! tessera.optim.schedule has no 'cos'
 tessera.data.batch          --! did you mean 'batches'?
 tessera.rng.unform          --! did you mean 'uniform'?
@@ -79,6 +121,6 @@ local function i64(list) return tessera.tensor(list, { dtype = "i64" }) end
 op.ctc_loss(op.zeros { 6, 1, 4 }, i64 { { 1, 2 } }, i64 { 7 }, i64 { 2 })  --! input_lengths lie between 0 and 6
 op.ctc_loss(op.zeros { 6, 1, 4 }, i64 { { 1, 2 } }, i64 { 6 }, i64 { 3 })  --! target_lengths lie between 0 and 2
 op.ctc_loss(op.zeros { 6, 1, 4 }, i64 { { 1, 2 } }, op.ones { 1 }, i64 { 2 })  --! x:cast("i64")
-nn.LSTM(2, 3)(op.ones { 4, 2, 2 }, nil, { lengths = i64 { 4, 9 } })  --! lengths lie between 0 and the 4 steps
+nn.LSTM(2, 3)(op.ones { 4, 2, 2 }, nil, { lengths = i64 { 4, 9 } })  --! LSTM: lengths lie between 0 and 4, not [4 9]
 op.conv2d(op.ones { 1, 1, 4, 4 }, op.ones { 1, 1, 3, 3 }, { padding = "sme" })  --! must be integers, 'same' or 'valid', not 'sme'
 tostring(nn.Conv2d) --> class Conv2d of modules: Conv2d(...) makes one

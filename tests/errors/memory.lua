@@ -127,6 +127,14 @@ made["attention"] = function() return op.attention(heads, heads, heads) end
 made["transforms"] = function()
   return op.fft(rows), op.rfft(signal), op.dct(rows:T(), { axis = 0 }), op.fft2(rows)
 end
+local points, image32, gates = rows:reshape { 8, 50, 160 }, image:cast "f32", normal({ 6, 8, 64 }, "f32")
+made["cdist"] = function() return op.cdist(rows, rows * 2), op.cdist(rows:T(), rows:T() * 1e25) end
+made["cdist of a long batch"] = function() return op.cdist(points, points:cast "f64") end
+made["lstm"] = function() return op.lstm(gates, normal({ 64, 16 }, "f32"), normal({ 8, 16 }, "f32"), normal({ 8, 16 }, "f64")) end
+made["batch_norm"] = function()
+  local of = normal({ 4 }, "f32")
+  return op.batch_norm(image32, of, of:abs(), of), op.batch_norm(image32:permute(2, 1, 0, 3), of, of:abs())
+end
 made["factors"] = function() return op.svd(rows["0:8, 0:6"]), op.qr(rows["0:8, 0:6"]) end
 for what, f in pairs(made) do
   local why = walk(f)

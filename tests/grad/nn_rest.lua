@@ -21,6 +21,12 @@ core.vjp("rope", { x, R { 3 } }, {}, { x }) --! rope has no derivative by its po
 check("batch_norm", { R { 2, 3, 4 }, R { 3 }, R({ 3 }, 0.5, 2), R { 3 }, R { 3 } })
 check("lstm", { R { 3, 2, 8 }, R { 8, 2 }, R { 2, 2 }, R { 2, 2 } })
 check("lstm", { R { 2, 1, 4 }, R { 4, 1 }, R { 1, 1 }, R { 1, 1 } }, { reverse = true })
+for _, reverse in ipairs { false, true } do
+  local x, w, h, c, y = R { 3, 2, 8 }, R { 8, 2 }, R { 2, 2 }, R { 2, 2 }, R { 3, 2, 2 }
+  check("lstm_grad", { x, w, h, c, y, R { 3, 2, 2 }, R { 2, 2 }, R { 2, 2 } }, { reverse = reverse })
+  check("lstm_grad", { x, w, h, c, y, R { 3, 2, 2 } }, { reverse = reverse })
+  check("lstm_grad", { x, w, h, c, y, false, false, R { 2, 2 } }, { reverse = reverse })
+end
 check("batch_norm", { R { 2, 3 }, R { 3 }, R({ 3 }, 0.5, 2) })
 check("group_norm", { R { 2, 4, 3 }, R { 4 }, R { 4 } }, { groups = 2 })
 check("group_norm", { R { 2, 4, 3 } }, { groups = 4 })

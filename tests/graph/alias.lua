@@ -97,6 +97,12 @@ local one = {
   function(x) local s, i = x:sort { axis = 0 } return s, i, s:T() end,
   function(x) local y = op.matmul(x, x:T()) return y, y:T(), op.matmul(x, x:T()) end,
   function(x) return { x, x * 1, { x:T(), x } } end,
+  -- a copy of a broadcast: of a view of an argument, and of a value
+  function(x) local y = x["0:1"]:broadcast_to { 2, 3 } * 1 return y, y end,
+  function(x) local y = x[":, 1:2"]:broadcast_to { 2, 3 }:contiguous() return y:T(), y, y["0:1"] end,
+  function(x) local y = (x["0:1"] + 1):broadcast_to { 2, 3 } * 1 return y, y:T(), y * 1 end,
+  function(x) local y = (x["0:1"] + 1):broadcast_to { 2, 3 } return y * 1, y, y:T(), y * 1 end,
+  function(x) local y = x["0:1"]:broadcast_to { 2, 3 } x:copy_(y) return x, x * 1, y end,
   -- changed in place
   function(x) x:add_(1) return x end,
   function(x) x:add_(1) return x["0:1"], x:T(), x * 1, x, x:reshape(3, 2) end,

@@ -48,13 +48,18 @@ local function fresh(make)
 end
 
 local function hash(model, opt)
-  local parts, names = {}, {}
-  for _, state in ipairs { model:state_dict(), opt:state_dict() } do
-    for name, t in pairs(state) do names[#names + 1] = name .. t:hash() end
+  local names = {}
+  local function put(name, v)
+    if tessera.is_tensor(v) or type(v) ~= "table" then
+      names[#names + 1] = name .. "=" .. (tessera.is_tensor(v) and v:hash() or tostring(v))
+    else
+      for key, part in pairs(v) do put(name .. "." .. key, part) end
+    end
   end
+  put("model", model:state_dict())
+  put("opt", opt:state_dict())
   table.sort(names)
-  for i, n in ipairs(names) do parts[i] = n end
-  return table.concat(parts, "\n")
+  return table.concat(names, "\n")
 end
 
 local function eager(make, steps, rate)

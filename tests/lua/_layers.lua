@@ -1,4 +1,4 @@
--- Layers beside PyTorch's results, which make_layers.py and make_rest.py stored: values and gradients in f64; the captured
+-- Layers beside PyTorch's results, which make_layers.py, make_rest.py and make_more.py stored: values and gradients in f64; the captured
 -- function with the bits of the eager layer, in f64 and, in f32, on the simulated device, too.
 --
 --   local layers = dofile "tests/lua/_layers.lua"
@@ -10,7 +10,9 @@ local op, graph = tessera.op, tessera.graph
 local M = {}
 
 local stored = tessera.load "tests/lua/layers.safetensors"
-for name, t in pairs(tessera.load "tests/lua/rest.safetensors") do stored[name] = t end
+for _, more in ipairs { "rest", "more" } do
+  for name, t in pairs(tessera.load("tests/lua/" .. more .. ".safetensors")) do stored[name] = t end
+end
 
 --- What the file has of a case: "in", "state", "out" or "grad", by name; numbers count from 1.
 function M.of(case, kind)

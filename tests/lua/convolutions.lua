@@ -10,7 +10,7 @@ for _, mode in ipairs { "reflect", "replicate", "circular" } do
 end
 layers.check("conv_transpose", nn.ConvTranspose2d(4, 6, 3, 2, 1, 1, 2, false))
 layers.check("max_ceil", nn.MaxPool2d(3, 2, 1, { ceil_mode = true }))
-layers.check("max_ceil_wide", nn.MaxPool({ 2, 3 }, { 3, 2 }, { 0, 1 }, { 2, 1 }, true))
+layers.check("max_ceil_wide", nn.MaxPool({ 2, 3 }, { 3, 2 }, { 0, 1 }, { 2, 1 }, false, true))
 layers.check("avg_ceil", nn.AvgPool2d(3, 2, 1, true))
 layers.check("avg_ceil_inside", nn.AvgPool2d(3, 2, 1, true, false))
 layers.check("avg_ceil_1d", nn.AvgPool1d(4, 3, 2, true))

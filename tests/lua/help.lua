@@ -62,3 +62,59 @@ look("data.range", function(o) return data.range(3, o) end)
 seen > 300 --> true
 table.sort(missing)
 table.concat(missing, "\n") -->
+
+-- What a function is said to take, {bias = true, ..}, is what it takes: names, and values where they are given.
+local options = require "tessera.options"
+local literal = setmetatable({ ["true"] = true, ["false"] = false }, { __index = function(_, text)
+  if text:find "^[%d.{-]" or text:find '^"' then
+    local make = loadstring("return " .. text)
+    local ok, v = pcall(setfenv, make or error, {})
+    if make and ok then ok, v = pcall(v) end
+    return make and ok and v or nil
+  end
+end })
+local function shown(v) return type(v) == "table" and "{" .. table.concat(v, ", ") .. "}" or tostring(v) end
+local function said_of(path) -- the table in "name(..., {...})", {name = text or false}
+  local text, word = page(path):gsub("%s+", " "), path:match "[%w_]+$"
+  for at in text:gmatch("()%f[%w_]" .. word .. "%s?[%({]") do
+    local table_text = text:match("^[%w_]+%b()", at) or text:match("^[%w_]+%b{}", at)
+    table_text = table_text and table_text:match "(%b{})[%])]*$"
+    if table_text then
+      local said, depth = {}, table_text:sub(2, -2):gsub("%b{}", function(s) return (s:gsub(",", "\1")) end)
+      for item in (said and depth):gmatch "[^,]+" do
+        local name, value = item:match "^%s*([%w_]+)%s*=?%s*(.-)%s*$"
+        if name then said[name] = value ~= "" and value:gsub("\1", ",") or false end
+      end
+      return said
+    end
+  end
+end
+local differ, compared = {}, 0
+local function compare(path)
+  local kinds, defaults = options.known(path)
+  local said = kinds and next(kinds) and said_of(path)
+  for name in pairs(said and kinds or {}) do
+    local value, default = said[name], defaults and defaults[name]
+    if value == nil then
+      differ[#differ + 1] = path .. " does not say " .. name
+    else
+      local v
+      if value then v = literal[value] end
+      compared = compared + (v ~= nil and 1 or 0)
+      if value and default == nil and v ~= nil or default ~= nil and shown(v) ~= shown(default) then
+        differ[#differ + 1] = ("%s: %s = %s, and is %s"):format(path, name, tostring(value), shown(default))
+      end
+    end
+  end
+end
+for _, module in ipairs { "nn", "optim", "optim.schedule", "data", "graph", "profile" } do
+  local part = tessera
+  for word in module:gmatch "[^.]+" do part = part[word] end
+  for name in pairs(part) do compare(module .. "." .. name) end
+end
+for _, list in pairs(require("tessera.named_functions").methods) do
+  for name in list:gmatch "%S+" do compare("op." .. name) end
+end
+compared > 200 --> true
+table.sort(differ)
+table.concat(differ, "\n") -->

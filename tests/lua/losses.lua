@@ -32,7 +32,7 @@ local weight = op.arange(4):cast "f32" + 1
 op.cross_entropy(x, t, weight):hash() == op.cross_entropy(x, t, { weight = weight }):hash() --> true
 math.abs(op.cross_entropy(x, t, op.ones { 4 }):item() - op.cross_entropy(x, t):item()) < 1e-6 --> true
 x:cross_entropy(t, weight):hash() == op.cross_entropy(x, t, weight):hash() --> true
-op.cross_entropy(x, t, op.ones { 3 }) --! weighted_cross_entropy: one weight for each class is needed: f32[5,4] x f32[3]
+op.cross_entropy(x, t, op.ones { 3 }) --! cross_entropy: one weight for each class is needed: f32[5,4] x f32[3]
 op.nll(x, t, op.ones { 3 }) --! nll: one weight for each class is needed: f32[5,4] x f32[3]
 op.smooth_l1(x, x, { beta = -1 }) --! smooth_l1: beta must not be negative
 nn.CrossEntropyLoss { weigth = weight } --! hint: did you mean 'weight'?

@@ -18,7 +18,7 @@ m:num_parameters() --> 18
 m.first.weight.requires_grad --> true
 m.steps.requires_grad --> false
 m(op.ones { 5, 2 }).shape --> {5, 3}
-tostring(m):match("^Net%(%)\n  first: Linear%(2 %-> 3%)") ~= nil --> true
+tostring(m):match("^Net%(%)\n  first: Linear%(inputs = 2, outputs = 3, bias = true%)") ~= nil --> true
 
 -- nn.Module() holds what is put into it, without a class.
 local pair = nn.Module()
@@ -27,8 +27,8 @@ pair.second = nn.Linear(3, 1)
 #pair:parameters() --> 4
 pair:state_dict()["second.weight"].shape --> {1, 3}
 tostring(pair) --> Module()
--->   first: Linear(2 -> 3)
--->   second: Linear(3 -> 1)
+-->   first: Linear(inputs = 2, outputs = 3, bias = true)
+-->   second: Linear(inputs = 3, outputs = 1, bias = true)
 pair(1) --! Module has no forward method
 
 -- What is printed has every layer of a list: operators and functions by name, and where they are written.
@@ -36,7 +36,7 @@ function double(x) return x * 2 end
 local here = debug.getinfo(double, "S").linedefined
 local mixed = nn.Sequential(nn.Linear(2, 2), op.tanh, double, function(x) return x end, math.abs, nn.List { nn.ReLU() })
 (tostring(mixed):gsub("%(tests/lua/nn.lua", "(nn.lua"):gsub(":" .. here .. "%)", ":A)"):gsub(":" .. here + 2 .. "%)", ":B)")) --> Sequential()
--->   0: Linear(2 -> 2)
+-->   0: Linear(inputs = 2, outputs = 2, bias = true)
 -->   1: op.tanh
 -->   2: function double (nn.lua:A)
 -->   3: function (nn.lua:B)

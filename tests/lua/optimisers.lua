@@ -15,6 +15,9 @@ local makers = {
   Adagrad_all = function(p) return optim.Adagrad(p, { lr = 0.1, lr_decay = 0.2, weight_decay = 0.1, start = 0.5, eps = 1e-6 }) end,
   NAdam = function(p) return optim.NAdam(p, 0.01) end,
   NAdam_all = function(p) return optim.NAdam(p, 0.01, { 0.8, 0.99 }, 1e-6, 0.1, 0.01, true) end,
+  Adam_most = function(p) return optim.Adam(p, 0.01, { amsgrad = true }) end,
+  Adam_most_all = function(p) return optim.Adam(p, 0.02, { 0.8, 0.7 }, 1e-3, 0.1, true) end,
+  AdamW_most = function(p) return optim.AdamW(p, 0.02, { 0.8, 0.7 }, 1e-3, 0.1, true) end,
   RAdam = function(p) return optim.RAdam(p, 0.01) end,
   RAdam_all = function(p) return optim.RAdam(p, 0.01, { 0.8, 0.9 }, 1e-6, 0.1) end,
   RAdam_decoupled = function(p) return optim.RAdam(p, 0.01, { 0.8, 0.9 }, 1e-6, 0.1, { decoupled = true }) end,
@@ -33,10 +36,16 @@ local x = rng.normal({ 6, 16, 3 }, { seed = 1, stream = 1 })
 local y = x:sum { axis = 2, keepdims = true }
 local function loss(m, x, y) return op.mse(m(x), y) end
 local function bits(model, opt)
-  local names, parts = {}, {}
-  for _, state in ipairs { model:state_dict(), opt:state_dict() } do
-    for name, t in pairs(state) do names[#names + 1] = name .. t:hash() end
+  local names = {}
+  local function put(name, v)
+    if tessera.is_tensor(v) or type(v) ~= "table" then
+      names[#names + 1] = name .. "=" .. (tessera.is_tensor(v) and v:hash() or tostring(v))
+    else
+      for key, part in pairs(v) do put(name .. "." .. key, part) end
+    end
   end
+  put("model", model:state_dict())
+  put("opt", opt:state_dict())
   table.sort(names)
   return table.concat(names, " ")
 end

@@ -62,7 +62,8 @@ if jit.status() then
   local said = profile.report(h, { args = { v }, runs = 3, html = page })
   assert(said:find "\n +other %(max%) %d+%%, other %(sum exp%) %d+%%, store %([^)]*%) %d+%%, between %d+%%\n", said)
   assert(said:find "\n +load %(pack columns%) %d+%%, mma %d+%%, [^\n]*epilogue %(rows%) %d+%%", said)
-  assert(said:find "Stages: 5 runs with marks, %d+%.%d+ times as long%.", said)
+  assert(said:find "Stages: 5 runs with marks, %d+%.%d+ times as long; %? marks tells their words%.", said)
+  assert(said:find("\nwritten: " .. page .. "\n", 1, true) and said:find "\nIts limit: %l+: ", said)
   local text = io.open(page):read "*a"
   assert(text:find "^<!DOCTYPE html>" and text:find "</html>\n$" and not text:find 'src=')
   assert(text:find "<h2>Roofline</h2>" and text:find "% of the roof" and text:find "<h2>Stages of kernels</h2>")
@@ -112,4 +113,45 @@ local spans, usec, lost = core.spans(function() out = f(x) end)
 core.spans(function() error("inside", 0) end) --! inside
 core.spans(function() core.spans(function() end) end) --! a profile is being made already
 #core.spans(function() end) --> 0
-profile.report(print) --! profile.report takes a captured function
+
+-- A kernel of op.kernel by itself, with its own name and the marks of its author.
+if jit.status() then
+  local twice = op.kernel("twice", { x = "f32[N]" }, { y = "f32[N]" }, function(t, x, y)
+    for i in t:parallel(0, t.N, 64) do
+      local v = t:stage("load", "mine", function() return x:load({ i }, 64) end)
+      t:stage("store", "and away", function() y:store({ i }, v + v) end)
+    end
+  end)
+  local x = op.ones { 6400 }
+  local said = profile.report(twice, { args = { x }, runs = 3 })
+  assert(said:find "%%[^\n]* twice\n" and said:find "load %(mine%)[^\n]* %d+%%, store %(and away%)[^\n]* %d+%%", said)
+  local g = graph.module("g", function(v) return twice(v) * 2 end)
+  g(x)
+  said = profile.report(g, { runs = 3 }) -- on the arguments of its last call
+  assert(said:find "%%[^\n]* twice at tests/lua/profile.lua:%d+\n" and said:find "load %(mine%)", said)
+end
+
+-- Any other function: what it calls, with calls, and Lua's own part.
+local function plain(v) return op.softmax(v:matmul(w)):sum() end
+local csv = os.tmpname()
+local said = profile.report(plain, { args = { x }, runs = 10, warm = 0, csv = csv })
+assert(said:find "^[^\n]+ in all: [^\n]+ Lua, [^\n]+ operators" and said:find("written: " .. csv, 1, true), said)
+assert(said:find "  10%s+matmul", said)
+local calls, own, all = {}, 0, nil
+for line in io.lines(csv) do
+  local path, kind, what, count, usec, mine = line:match '^"([^"]*)",(%l+),"([^"]*)","[^"]*",(%d+),([%d.]+),([%d.]+),'
+  if kind == "operator" then calls[what] = tonumber(count) end
+  if kind == "program" then all = tonumber(usec) end
+  if kind and kind ~= "lua" then own = own + tonumber(mine) end
+end
+calls.matmul, calls.softmax, calls.sum --> 10, 10, 10
+assert(math.abs(own - all) < 0.001 * 60, own .. " " .. all) -- times add up, but for the rounding of each to ns
+os.remove(csv)
+profile.report(plain, { args = { x }, html = "x.html" }) --! a page is of a captured function or a kernel
+profile.report(f, { argz = {} }) --! did you mean 'args'?
+profile.report(graph.module("fresh", function(v) return v end)) --! fresh runs, and needs its arguments: {args = {v}}
+profile.report(3) --! profile.report: a function is needed, not a number
+
+-- Errors of what runs end the recording.
+pcall(profile.report, function() error "no" end)
+profile.report(plain, { args = { x }, runs = 1 }):find " operators" ~= nil --> true

@@ -37,7 +37,7 @@ local first, h = gru(x["0:2"])
 local second, h = gru(x["2:"], h)
 op.concat({ first, second }, { axis = 0 }):hash() == whole:hash() --> true
 h:hash() == last:hash() --> true
-tostring(gru) --> GRU(3 -> 4, 2 layers)
+tostring(gru) --> GRU(inputs = 3, hidden = 4, layers = 2, bias = true, dropout = 0.5)
 
 -- A training step has the bits of the eager loop.
 local function trained(eager)
@@ -76,5 +76,5 @@ lengths --> [3 5]
 --> i64[2]
 local list = data.unpad_sequence(padded, lengths)
 list[1].shape, list[2].shape --> {3, 4}, {5, 4}
-nn.LSTM(4, 2)(padded, nil, { lengths = op.arange(3) }) --! LSTM: lengths are whole numbers, one for each of the batch, not i64[3]
-nn.LSTM(4, 2)(padded, nil, { length = lengths }) --! lengths: unknown option 'length'
+nn.LSTM(4, 2)(padded, nil, { lengths = op.arange(3) }) --! LSTM: lengths is i64[3], and has to be 2 whole numbers, a list or a tensor
+nn.LSTM(4, 2)(padded, nil, { length = lengths }) --! LSTM: unknown option 'length'

@@ -1,5 +1,5 @@
 """What the makers of PyTorch's results share: cases of layers and functions with their gradients, steps of
-optimisers; all in f64. make_layers.py and make_rest.py use it."""
+optimisers; all in f64. make_layers.py, make_rest.py and make_more.py use it."""
 import os
 
 import numpy as np

@@ -43,7 +43,8 @@ local inputs = {
   meshgrid = { a = U(3), b = U(4) }, repeat_counts = { counts = I(3, 16), second = { counts = I(3, 4) } }, kthvalue = { x = U(8, 8) },
   bincount = { x = I(2, 6) }, cross = { x = U(3, 3), y = U(3, 3) }, prelu = { weight = U(4) }, pixel_shuffle = { x = U(1, 4, 2, 2) },
   pixel_unshuffle = image, grid_sample = { x = U(1, 2, 4, 4), grid = U(1, 3, 3, 2) }, im2col = image,
-  lstm = { x = U(3, 2, 16), w = U(16, 4), h = U(2, 4), c = U(2, 4) }, weighted_cross_entropy = { target = I(4, 4), weight = U(4) },
+  lstm = { x = U(3, 2, 16), w = U(16, 4), h = U(2, 4), c = U(2, 4) },
+  lstm_grad = { x = U(3, 2, 16), w = U(16, 4), h = U(2, 4), c = U(2, 4), y = U(3, 2, 4), gy = U(3, 2, 4) }, weighted_cross_entropy = { target = I(4, 4), weight = U(4) },
 }
 
 local wrong = {}

@@ -16,12 +16,13 @@ help "softmax" --> op.softmax(x [, {axis}])
 -->   example  y = op.softmax(x)
 -->            y = x:softmax{axis = 0}
 
-help("op.full", 60) --> op.full(shape, value [, {dtype}])
+help("op.full", 60) --> op.full(shape, value [, {dtype, device}])
 -->     tensor with every element set to value
 -->
 -->   options  shape       integers, needed
 -->            value       number, needed
 -->            dtype       dtype = "f32"
+-->            device      string, optional
 -->   returns  the dtype asked for; the given shape
 -->   example  y = op.full({2, 3}, 0.5)
 -->            y = op.full({2, 3}, 0.5, {dtype = "f64"})
@@ -66,3 +67,14 @@ for _, row in ipairs(core.operators()) do
   local takes = text:match "\n  dtypes%s+([^\n]*)" or ""
   assert(takes:find("integers", 1, true) or not (text:match "\n  returns%s+([^\n]*)" or ""):find("integers", 1, true), row.name)
 end
+
+-- Options that calls take beside those of the row.
+local function option(row, name) return (help(row, 200):match("  %f[%w_]" .. name .. "%s+(%S[^\n]*)")) end
+option("max", "indices") --> true or false = false: places as a second result
+help "max":match "[^\n]*" --> op.max(x [, {axis, keepdims, indices}])
+option("cross_entropy", "weight") --> tensor of a number for each class, optional
+option("conv2d", "padding") --> integers, "same" or "valid" = 0
+option("quantile", "method") --> "linear" | "lower" | "higher" | "midpoint" | "nearest" = "linear"
+option("div", "rounding_mode") --> "floor" | "trunc", optional
+option("var", "unbiased") --> true or false: correction 1 or 0, optional
+option("clamp", "min") --> number or tensor, optional

@@ -75,3 +75,15 @@ asked "jit.wiat" --> no help on 'tessera.jit.wiat'; did you mean 'wait'?
 asked "nn.Linar" --> no help on 'nn.Linar'; did you mean 'Linear'?
 asked "cat" --> no help on 'cat'; op.concat({a, b}, {axis = 0})
 asked "x:cuda" --> no help on 'x:cuda'; x:to "cuda:0" moves it; tessera.devices() lists what there is
+
+-- A word that is no name is looked for in names, options and texts.
+local found = asked "warmup"
+found:match "^[^\n]*" --> 'warmup' occurs in
+found:find("  optim.schedule.cosine {warmup}: from lr to final", 1, true) ~= nil --> true
+asked "nesterov":find("optim.SGD {nesterov}", 1, true) ~= nil --> true
+asked "label smoothing":find("nn.CrossEntropyLoss", 1, true) ~= nil --> true
+asked "bicubic":find("op.grid_sample", 1, true) ~= nil --> true
+asked "cosine":match "\n([^:]*)" -->   optim.schedule.cosine
+asked "num_layers" --> no help on 'num_layers'; as an option it is 'layers' here
+asked "sofmax" --> no help on 'sofmax'; did you mean 'softmax'?
+asked "nothing of that kind" --> no help on 'nothing of that kind'

@@ -19,7 +19,7 @@ says "local y = op.map(function(x) return x * 2 end, 5)" --> {F}:3: op.map: a te
 says "local f = op.recursive(function(self, n) return self(n) end)\nprint(f(op.ones{1}))" --> {F}:4: op.recursive: recursion deeper than 10000 calls
 -- What a function of the library stumbles over is told with its name.
 says "\nlocal l = nn.Linear('a', 2)" --> {F}:4: Linear: inputs must be a whole number >= 0, not 'a'
-says "local b = nn.PReLU()\nb(5)" --> {F}:4: b: attempt to index local 'x' (a number value)
+says "local b = nn.PReLU()\nb.weight = 5\nb(op.ones{2})" --> {F}:5: b: attempt to index local 'w' (a number value)
 says "tessera.data.batches(op.zeros{3}, 5)" --> {F}:3: data.batches: options are a table, as {batch = ...}, not 5
 says "nn.LayerNorm(3, 'x')" --> {F}:3: LayerNorm: option 'eps' must be a number >= 0, not 'x'
 -->   hint: 1e-05 if it is not given

@@ -128,6 +128,25 @@ static void test_completion(void) {
   type("op.sum(x, {keepd\ttrue})\r");
   expect("keepdims = true");
   expect("f32[1]");
+  type("m = nn.Linear(2, 3, {bi\tfalse})\rm\r"); /* options of functions of the library */
+  expect("bias = false");
+  expect("Linear(inputs = 2, outputs = 3, bias = false)");
+  type("#m:par\t()\r"); /* a method of all modules */
+  expect("parameters()");
+  expect("\n1\n");
+  type("nn.GELU{appr\t'ta\t}\r"); /* words, with the mark that they began with */
+  expect("approximate = 'tanh'");
+  expect("GELU(approximate = \"tanh\")");
+  type("op.pad(x, {pads = {1, 0}, mode='repl\t})\r");
+  expect("mode='replicate'");
+  expect("[-1. -1.]");
+  type("op.max(x, {axis = 0, ind\ttrue})\r");
+  expect("indices = true");
+  expect("f32[]");
+  type("op.conv1d(op.ones{1, 1, 4}, op.ones{1, 1, 3}, {padding='sa\t})\r");
+  expect("f32[1,1,4]");
+  type("op.nanquantile(x, 0.5, {keep\ttrue}).ndim\r"); /* loaded when it is named */
+  expect("keepdims = true");
   type("setmetatable(_G, nil) t = setmetatable({}, {__index = function() print('RAN') end})\r");
   expect("> ");
   type("t.a\t");

@@ -119,14 +119,14 @@ op.unbind(tensor(1)) --! axis 0 is out of range
 
 op.exponential({ 2 }, { rate = 0 }) --! rate = 0
 op.exponential({ 2 }, { dtype = "i64" }) --! makes floats
-op.multinomial(lo, 4) --! 4 of f32[3]
+op.multinomial(lo, 4) --! multinomial: count = 4 is more than the 3 classes of f32[3], each of which is drawn once
 op.slogdet(x) --! must be square
 op.matrix_exp(x) --! must be square
 op.lstsq(x, tensor { 1, 2, 3 }) --! rows of a and of b differ
 op.grid_sample(x, x) --! x [N, C, H, W]
 op.im2col(x, 2) --! x [.., C, H, W]
 op.im2col(op.zeros { 1, 3, 3 }, { window = { 1, 2, 3 } }) --! window is one number or two
-op.im2col(op.zeros { 1, 3, 3 }, 4) --! unfold
+op.im2col(op.zeros { 1, 3, 3 }, 4) --! im2col: size 4, step 1 on axis 1
 
 -- Sizes that elements say cannot be captured unless they are named.
 graph.module("f", function(t) return op.bincount(t) end)(whole { 1, 2 }) --! depends on data and cannot be captured

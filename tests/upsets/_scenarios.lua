@@ -334,9 +334,10 @@ end)
 add("load a state", function()
   local model = small_model()
   local opt = optim.Adam(model:parameters()):prepare()
-  local other, moments = {}, { steps = core.tensor(4, { dtype = "i64" }) }
+  local other, moments = {}, opt:state_dict()
   for name, t in pairs(model:state_dict()) do other[name] = op.ones_like(t) end
-  for i, p in ipairs(model:parameters()) do moments[("%d.m"):format(i - 1)] = op.ones_like(p) end
+  moments.steps = 4
+  for i, p in ipairs(model:parameters()) do moments.state[i] = { m = op.ones_like(p), v = op.ones_like(p) } end
   return { run = function()
     core.held(function()
       model:load_state_dict(other)
@@ -496,5 +497,7 @@ add("simulated device, a step", function()
   opt:prepare()
   return { run = function() return hashes(step(a)) end, weights = function() return state_of(model, opt) end }
 end)
+
+require "_learning"(add, hashes)
 
 return scenarios

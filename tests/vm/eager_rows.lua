@@ -39,6 +39,14 @@ for _, dtype in ipairs { "f32", "f64", "bf16" } do
     same("cdist", function(x, y) return op.cdist(x, y) end, x, y)
   end
   same("cdist", function(x, y) return op.cdist(x, y) end, normal({ 2, 3, 4 }, dtype), normal({ 2, 5, 4 }, dtype))
+  local threads = ts.core.threads()
+  for n = 1, 3 do -- points in parts, a batch shared out or entry by entry, the last panel with one point
+    ts.core.threads(n)
+    for _, batch in ipairs { 1, 2, 40 } do
+      same("cdist", function(x, y) return op.cdist(x, y) end, normal({ batch, 131, 33 }, dtype), normal({ batch, 65, 33 }, dtype))
+    end
+  end
+  ts.core.threads(threads)
   same("cdist", function(x, y) return op.cdist(x, y) end, normal({ 4, 3 }, dtype):T(), normal({ 4, 6 }, dtype):T())
   local large = dtype == "f64" and 1e200 or 1e25
   for _, by in ipairs { large, 1 / 0, 0 / 0, 1e-30 } do
@@ -77,6 +85,43 @@ end
 gradients(function(x, m) return op.batch_norm(x, m, op.abs(m) + 1, m, m) * x end, normal { 2, 3, 4 }, normal { 3 })
 gradients(function(x, y) return op.cdist(x, y) ^ 2 end, normal { 4, 3 }, normal { 5, 3 })
 gradients(function(x, w) return (op.lstm(x, w, w:narrow(0, 0, 2), w:narrow(0, 2, 2))) ^ 2 end, normal { 3, 2, 8 }, normal { 8, 2 })
+
+-- An LSTM's gradient by backward() is one operator, with the bits of the definition's: by each of its results, of one
+-- thread and several, with what ends in denormals and what is beyond the range.
+local function lstm_gradients(dtype, size, results, reverse, by)
+  local steps, batch, n = unpack(size)
+  local g = { normal({ steps, batch, n }, dtype), normal({ batch, n }, dtype), normal({ batch, n }, dtype) }
+  local function loss(...)
+    local y, sum = { op.lstm(...) }, 0
+    for _, i in ipairs(results) do sum = sum + (y[i] * g[i]):sum() end
+    return sum
+  end
+  local given, like = { normal({ steps, batch, 4 * n }, dtype) * by, normal({ 4 * n, n }, dtype), normal({ batch, n }, dtype), normal({ batch, n }, dtype) }, {}
+  for i, x in ipairs(given) do like[i], x.requires_grad = x:detach(), true end
+  local options = { reverse = reverse }
+  given[5], like[5] = options, nil
+  loss(unpack(given)):backward()
+  local slopes = { graph.grad(function(x, w, h, c) return loss(x, w, h, c, options) end, { 1, 2, 3, 4 })(unpack(like)) }
+  for i = 1, 4 do assert(given[i].grad:hash() == slopes[i]:hash(), ("lstm %s %d %d %d"):format(dtype, steps, batch, n)) end
+end
+for _, dtype in ipairs { "f32", "f64", "bf16" } do
+  for _, size in ipairs { { 1, 1, 1 }, { 3, 2, 5 }, { 5, 13, 33 }, { 4, 1, 64 }, { 6, 20, 40 } } do
+    for _, results in ipairs { { 1 }, { 2 }, { 3 }, { 1, 2, 3 } } do lstm_gradients(dtype, size, results, #results == 3, 1) end
+    for _, by in ipairs { 1e-30, 1e30, 1 / 0, 0 / 0, -0.0 } do lstm_gradients(dtype, size, { 1, 3 }, false, by) end
+  end
+end
+ts.threads(3)
+lstm_gradients("f32", { 6, 20, 40 }, { 1, 2 }, true, 1)
+lstm_gradients("f32", { 5, 3, 300 }, { 1 }, false, 1) -- columns are shared instead of rows
+ts.threads(0)
+
+-- What it reads may have been changed since: then the steps are differentiated, which need nothing of it.
+local x, w, zero = normal { 3, 2, 8 }, normal { 8, 2 }:requires_grad_(), op.zeros { 2, 2 }
+local y = op.lstm(x, w, zero, zero)
+local sum = y:sum()
+y:mul_(2)
+sum:backward()
+w.grad:hash() == graph.grad(function(w) return (op.lstm(x, w, zero, zero)):sum() end)(w:detach()):hash() --> true
 
 op.lstm(normal { 2, 1, 4 }, normal { 4, 2 }, normal { 1, 1 }, normal { 1, 1 }) --! does not fit
 op.lstm(normal { 2, 1, 4 }, normal { 4, 1 }, normal { 2, 1 }, normal { 1, 1 }) --! the state is f32[2,1], and has to be [1,1]

@@ -102,6 +102,40 @@ op.cumsum(tessera.tensor({1, 2, 3}, {dtype = "u8"})).dtype --> i64
 select(2, op.cummax(tessera.tensor {1, 3, 2, nan, 5})):totable() --> {0, 1, 1, 3, 3}
 op.cumprod(tessera.tensor({1, 2, 3}):cast "complex64"):real():totable() --> {1, 2, 6}
 
+-- ---- small planes that are padded where they are used, and images that are padded before: rows of any height
+for _, dtype in ipairs {"f32", "f64", "bf16"} do
+  for height = 1, 17 do
+    for _, width in ipairs {1, 7, 16, 33} do
+      local a, f = rng.normal({2, 3, height, width}, {dtype = dtype}), rng.normal({3, 1, 3, 3}, {dtype = dtype})
+      local turned = a:permute(0, 1, 3, 2):contiguous():permute(0, 1, 3, 2)
+      for _, o in ipairs {{padding = 1, groups = 3}, {padding = {2, 1}, stride = {2, 1}, groups = 3, epilogue = "relu"}} do
+        assert(op.conv2d(a, f, o):hash() == op.conv2d(turned, f, o):hash())
+      end
+    end
+  end
+end
+
+-- ---- transposed: images together, where weights are packed once, and one by one
+for _, dtype in ipairs {"f32", "f64", "bf16"} do
+  for _, size in ipairs {{2, 9, 40, 3}, {7, 5, 13, 3}, {6, 150, 9, 3}, {14, 64, 8, 3}, {5, 20, 33, 1}, {4, 12, 16, 4}} do
+    local side, cin, cout, window = unpack(size)
+    local a, f = rng.normal({3, 2 * cin, side, side}, {dtype = dtype}), rng.normal({2 * cin, cout, window, window}, {dtype = dtype})
+    for _, o in ipairs {{groups = 2}, {groups = 2, padding = 1}, {groups = 2, stride = 2}, {groups = 2, stride = {1, 3}, output_padding = {0, 1}}} do
+      local bias, y = rng.normal({2 * cout}, {dtype = dtype}), nil
+      if window > 1 or not o.padding then y = op.conv_transpose(a, f, bias, o) end
+      for i = 0, y and 2 or -1 do
+        assert(op.conv_transpose(a:narrow(0, i, 1), f, bias, o):hash() == y:narrow(0, i, 1):hash())
+      end
+      -- and one group by itself
+      if y then
+        o.groups = 1
+        local own = op.conv_transpose(a:narrow(1, cin, cin), f:narrow(0, cin, cin), bias:narrow(0, cout, cout), o)
+        assert(own:hash() == y:narrow(1, cout, cout):hash())
+      end
+    end
+  end
+end
+
 -- ---- depthwise, with and without channels last, and its own operator
 for _, o in ipairs {{stride = {1, 1}, padding = {1, 1}}, {stride = {2, 1}, dilation = {1, 2}}} do
   local a, f, c = rng.normal {2, 35, 9, 8}, rng.normal {35, 1, 3, 3}, rng.normal {35}

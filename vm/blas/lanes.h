@@ -31,7 +31,8 @@ typedef struct TsLanes {
   int *lost;  /* 1 + the first bad pivot of each matrix, or 0 */
 } TsLanes;
 
-/* Whether matrices of these sizes are taken, and so many of them worth it: where there is one at all. */
+/* Whether matrices of these sizes are taken, and so many of them worth it: where there is one at
+ * all. */
 bool ts_lanes_take(const TsLanes *l);
 /* 0, or -1 when out of memory. Interrupted, it leaves off. */
 int ts_lanes_run(const TsLanes *l);

@@ -4,7 +4,8 @@
  * and `zeros_like(x)` twice is one node. Inside of a function that is as good, since nothing is
  * written there; what leaves it may be written by whoever called. So capture notes which results
  * were one tensor or views of one (ts_graph_result_bytes), every copy of the graph keeps the note,
- * and when all rules have fired what shares too much is copied. What shared in the program still
+ * and when all rules have fired what shares too much is copied. So is what has become a broadcast,
+ * whose elements share with each other. What shared in the program still
  * does, since no rule takes the views between results, nor what several of them look at.
  *
  * *Rejected:* copies of all results while the function is captured, taken away where they are not
@@ -91,8 +92,21 @@ static TsTensor *bound_value(void *arg, TsVal v) {
   return bound_of(g, param_of(g, v));
 }
 
-static TsVal root_in(TsContext *c, TsGraph *g, TsVal v) {
-  return ts_alias_root(c, v, bound_value, g, NULL);
+/* The root of v, and whether several elements of v are one. */
+static TsVal root_in(TsContext *c, TsGraph *g, TsVal v, bool *spread) {
+  TsTensor *t = NULL;
+  TsVal root = ts_alias_root(c, v, bound_value, g, &t);
+  *spread = false;
+  for (int i = 0; t && i < t->meta.ndim; i++)
+    *spread |= t->meta.dim[i] > 1 && t->stride[i] == 0;
+  ts_tensor_unref(t);
+  return root;
+}
+
+/* The broadcast among the views that end in v. */
+static TsVal broadcast_in(TsVal v) {
+  while (ts_node_is_view(v->node) && v->node->op != TS_OP_broadcast_to) v = v->node->in[0];
+  return v;
 }
 
 /* The number of a parameter's bytes: captured tensors may be views of one. */
@@ -103,26 +117,48 @@ static int number_of(const TsGraph *g, int param) {
   return param;
 }
 
-/* By result: its root, and the number of the root's bytes as far as values tell. */
-static int numbers(TsContext *c, TsGraph *g, TsVal *root, int *number) {
+/* By result: its root, the number of the root's bytes as far as values tell, and whether it is
+ * spread. One that became so has the broadcast as its root, and bytes that nothing else has. */
+static int numbers(TsContext *c, TsGraph *g, TsVal *root, int *number, bool *spread) {
   for (int i = 0; i < g->nresult; i++) {
-    if (!(root[i] = root_in(c, g, g->result[i]))) return -1;
+    if (!(root[i] = root_in(c, g, g->result[i], &spread[i]))) return -1;
+    if (g->spread && spread[i] && !g->spread[i]) {
+      root[i] = broadcast_in(g->result[i]), number[i] = -1;
+      continue;
+    }
     int p = param_of(g, root[i]);
     number[i] = p < g->nparam ? number_of(g, p) : g->nparam + i;
     for (int k = 0; k < i && p == g->nparam; k++)
-      if (root[k] == root[i]) number[i] = number[k], p = k;
+      if (root[k] == root[i] && number[k] >= 0) number[i] = number[k], p = k;
   }
   return 0;
 }
 
+/* What the functions below know of each result. */
+typedef struct Results {
+  TsVal *root, *result;
+  int *number, *note;
+  bool *spread;
+} Results;
+
+static void close_results(Results *r) { free(r->root), free(r->number), free(r->spread); }
+
+static int open_results(TsContext *c, const TsGraph *g, Results *r) {
+  size_t n = (size_t)g->nresult;
+  r->root = malloc(sizeof *r->root * n * 2), r->number = malloc(sizeof *r->number * n * 2);
+  r->spread = malloc(sizeof *r->spread * n);
+  if (!r->root || !r->number || !r->spread) return ts_error_memory(&c->err);
+  r->result = r->root + n, r->note = r->number + n;
+  return 0;
+}
+
 int ts_alias_note(TsContext *c, TsGraph *g) {
-  if (g->bytes || !g->nresult) return 0;
-  TsVal *root = malloc(sizeof *root * (size_t)g->nresult);
-  int *number = malloc(sizeof *number * (size_t)g->nresult);
-  int failed = root && number ? numbers(c, g, root, number) : ts_error_memory(&c->err);
-  if (!failed) failed = ts_graph_result_bytes(g, number);
-  free(root);
-  free(number);
+  Results r;
+  if (!g->nresult || (g->bytes && g->spread)) return 0;
+  int failed = open_results(c, g, &r) || numbers(c, g, r.root, r.number, r.spread);
+  if (!failed && !g->bytes) failed = ts_graph_result_bytes(g, r.number);
+  if (!failed && !g->spread) failed = ts_graph_result_spread(g, r.spread);
+  close_results(&r);
   return failed ? -1 : 0;
 }
 
@@ -166,14 +202,16 @@ static bool is_updated(const TsGraph *g, int param) {
 static bool fits(const TsGraph *g, int i, const int *number) {
   int note = g->bytes[i];
   if (note < g->nparam && is_updated(g, note)) return true;
+  if (number[i] < 0) return false;
   if (number[i] < g->nparam) return note == number[i];
   int first = 0;
   while (number[first] != number[i]) first++;
   return g->bytes[first] == note;
 }
 
-/* Whether result i is one of several that look at the copy of a view of a parameter that is updated. As
- * its caller's strides might make that copy a view, each result would be copied by itself. */
+/* Whether result i is one of several that look at the copy of a view of a parameter that is
+ * updated. As its caller's strides might make that copy a view, each result would be copied by
+ * itself. */
 static bool is_torn(const TsGraph *g, int i, const TsVal *root) {
   TsVal v = root[i];
   int n = 0;
@@ -183,29 +221,28 @@ static bool is_torn(const TsGraph *g, int i, const TsVal *root) {
   return n > 1 && p < g->nparam && is_updated(g, number_of(g, p));
 }
 
-static int part(TsContext *c, TsGraph *g, TsVal *root, TsVal *result, int *number, int *note) {
-  if (numbers(c, g, root, number)) return -1;
-  bool any = false;
-  memcpy(result, g->result, sizeof *result * (size_t)g->nresult);
-  memcpy(note, g->bytes, sizeof *note * (size_t)g->nresult);
+static int part(TsContext *c, TsGraph *g, Results *r) {
+  bool any = false, *spread = g->spread;
+  size_t n = (size_t)g->nresult;
+  if (numbers(c, g, r->root, r->number, r->spread)) return -1;
+  memcpy(r->result, g->result, sizeof *r->result * n);
+  memcpy(r->note, g->bytes, sizeof *r->note * n);
   for (int i = 0; i < g->nresult; i++) {
-    if (result[i] != g->result[i]) continue;
-    if (fits(g, i, number) && !is_torn(g, i, root)) continue;
-    if (part_from(g, i, root, result)) return -1;
+    if (r->result[i] != g->result[i]) continue;
+    if (fits(g, i, r->number) && !is_torn(g, i, r->root)) continue;
+    if (part_from(g, i, r->root, r->result)) return -1;
     any = true;
   }
   if (!any) return 0;
-  return ts_graph_results(g, g->nresult, result) || ts_graph_result_bytes(g, note) ? -1 : 0;
+  if (ts_graph_results(g, g->nresult, r->result)) return -1;
+  g->spread = spread;
+  return ts_graph_result_bytes(g, r->note);
 }
 
 int ts_alias_part(TsContext *c, TsGraph *g) {
+  Results r;
   if (!g->bytes || !g->nresult) return 0;
-  size_t n = (size_t)g->nresult;
-  TsVal *root = malloc(sizeof *root * n * 2);
-  int *number = malloc(sizeof *number * n * 2);
-  int failed = root && number ? part(c, g, root, root + n, number, number + n)
-                              : ts_error_memory(&c->err);
-  free(root);
-  free(number);
+  int failed = open_results(c, g, &r) || part(c, g, &r);
+  close_results(&r);
   return failed ? -1 : 0;
 }

@@ -39,6 +39,7 @@ typedef struct TsReg {
 
 typedef struct TsInstr {
   uint16_t op; /* TsOp or TsVmOp */
+  uint16_t as; /* of its node */
   uint32_t nin, nout;
   uint32_t at;   /* operands: inputs, then outputs, in code->operand */
   uint32_t attr; /* in code->attr, or NONE for the row's defaults */

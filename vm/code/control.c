@@ -198,12 +198,14 @@ static int run_fixed_point(TsContext *c, const TsInstr *i, const TsCode *code,
 }
 
 /* ---- functions from outside */
+const char *ts_control_custom_name(const struct TsCustom *f) { return f ? f->name : "custom"; }
+
 int ts_control_custom(TsContext *c, struct TsCustom *f, int nin, TsTensor *const *in, int nout,
                       const TsMeta *const *type, TsTensor **out, bool backward) {
   char a[TS_META_TEXT], b[TS_META_TEXT];
   if (!f || !f->run)
     return ts_error_set(&c->err, TS_ERR_value, "%s: nobody knows what it calls",
-                        f ? f->name : "custom");
+                        ts_control_custom_name(f));
   if (f->run(f, c, nin, in, nout, type, out)) return -1;
   int failed = 0;
   for (int k = 0; k < nout && !failed; k++)

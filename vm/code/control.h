@@ -23,6 +23,7 @@ static inline uint64_t ts_control_block(int level) {
 
 /* Calls a function from outside; its results must have the given types. */
 struct TsCustom;
+const char *ts_control_custom_name(const struct TsCustom *f);
 int ts_control_custom(TsContext *c, struct TsCustom *f, int nin, TsTensor *const *in, int nout,
                       const TsMeta *const *type, TsTensor **out, bool backward);
 

@@ -160,6 +160,8 @@ static int run_control(TsFrame *f, TsStep *s) {
 
 int ts_frame_explain(TsFrame *f, const TsStep *s) {
   const TsCode *code = f->code;
+  int as = s->instr->as;
+  if (as) ts_op_error_of(&f->ctx->err, ts_op_info((TsOp)(as - 1))->name);
   if (s->instr->line <= 0 || s->instr->line >= code->nplace) return -1;
   return ts_error_where(&f->ctx->err, code->name, code->place[s->instr->line]);
 }
@@ -178,22 +180,30 @@ static int run_timed(TsFrame *f, TsStep *s) {
   TsSpans *spans = f->ctx->spans;
   const TsCode *code = f->code;
   const TsInstr *i = s->instr;
-  int64_t start = ts_clock_nsec();
-  spans->depth++;
-  int failed = run_step(f, s);
-  spans->depth--;
   const TsFused *fused = i->op == TS_VM_fused ? code->fused[i->sub] : NULL;
-  const char *what = fused ? (fused->what ? fused->what : fused->name) : ts_code_op_name(i->op);
+  const char *what = fused                   ? (fused->what ? fused->what : fused->name)
+                     : i->op == TS_VM_custom ? ts_control_custom_name(code->ref[i->sub])
+                                             : ts_code_op_name(i->op);
   bool placed = !fused && i->line > 0 && i->line < code->nplace;
+  const char *place = placed ? code->place[i->line] : NULL;
   bool nothing = i->op < TS_OP_COUNT && ts_op_info((TsOp)i->op)->cls == TS_CLASS_VIEW;
-  if (!failed && !nothing)
-    ts_spans_step(spans, &s->call, what, placed ? code->place[i->line] : NULL, start,
-                  fused ? fused->flops : 0);
+  TsActivity *w = nothing ? NULL : ts_activity_begin(TS_ACTIVITY_instruction, what, place);
+  int64_t start = ts_clock_nsec();
+  if (spans) spans->depth++;
+  int failed = run_step(f, s);
+  if (spans) spans->depth--;
+  double flops = fused ? fused->flops : 0;
+  if (!failed && !nothing && spans) ts_spans_step(spans, &s->call, what, place, start, flops);
+  if (w)
+    ts_activity_end(w, failed ? 0 : ts_call_nbytes(&s->call),
+                    failed      ? 0
+                    : flops > 0 ? flops
+                                : ts_call_flops(&s->call));
   return failed;
 }
 
 static int run_one(TsFrame *f, TsStep *s) {
-  return f->ctx->spans ? run_timed(f, s) : run_step(f, s);
+  return f->ctx->spans || ts_activities ? run_timed(f, s) : run_step(f, s);
 }
 
 static int run_measured(TsFrame *f, TsStep *s) {

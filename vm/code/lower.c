@@ -221,7 +221,8 @@ static int put_fused(TsLowering *l, const TsFusedGroup *u) {
 
 /* The instructions from number `from` on come from n. */
 static void come_from(TsLowering *l, int from, const TsNode *n) {
-  for (int i = from; i < l->code->ninstr; i++) l->code->instr[i].node = n->id;
+  for (int i = from; i < l->code->ninstr; i++)
+    l->code->instr[i].node = n->id, l->code->instr[i].as = n->as;
 }
 
 /* The nodes from place *at on, up to the late ones, or those. */

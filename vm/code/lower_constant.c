@@ -56,6 +56,7 @@ static int hoist(TsLowering *l, const TsNode *n) {
   /* The call does not know of which pass it is. */
   if (!failed && l->was.trap) failed = trap_constant(l, n, v, nout, out);
   if (v != in) free(v);
+  if (failed && n->as) ts_op_error_of(&l->c->err, ts_op_info((TsOp)(n->as - 1))->name);
   if (failed && *ts_graph_where(n)) ts_error_where(&l->c->err, l->g->name, ts_graph_where(n));
   for (int i = 0; i < nout && !failed; i++) l->place[l->start[n->id] + i].known = out[i];
   return failed;

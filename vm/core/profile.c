@@ -1,6 +1,7 @@
 /* Recording of spans. */
 #include "vm/core/profile.h"
 #include "lib/clock.h"
+#include "vm/core/flops.h"
 
 void ts_spans_add(TsSpans *s, const TsSpan *span) {
   int at = atomic_fetch_add_explicit(&s->n, 1, memory_order_relaxed);
@@ -17,17 +18,32 @@ static int64_t bytes_of(int n, TsTensor *const *t) {
   return sum;
 }
 
-/* A product's multiply-adds are two each, of groups as if no row were outside of all; a
- * pointwise row is one an element. */
-static double flops_of(const TsCall *call) {
-  double n = call->nout && call->out[0] ? (double)ts_meta_numel(&call->out[0]->meta) : 0;
-  if (call->op >= TS_OP_COUNT) return 0;
-  const TsMeta *a = call->nin && call->in[0] ? &call->in[0]->meta : NULL;
-  bool rows = call->op == TS_OP_matmul || call->op == TS_OP_grouped_matmul;
-  if (rows && a && a->ndim) return 2 * n * (double)a->dim[a->ndim - 1];
-  if (call->op == TS_OP_grouped_matmul_weight_grad && call->out[0])
-    return 2 * (double)ts_meta_numel(a) * (double)call->out[0]->meta.dim[2];
-  return ts_op_info((TsOp)call->op)->cls == TS_CLASS_POINTWISE ? n : 0;
+double ts_call_flops(const TsCall *call) {
+  const TsMeta *in[TS_MAX_IN];
+  int n = call->nin < TS_MAX_IN ? call->nin : TS_MAX_IN;
+  for (int i = 0; i < n; i++) in[i] = call->in[i] ? &call->in[i]->meta : NULL;
+  bool any = call->nout && call->out[0];
+  return ts_flops((TsOp)call->op, n, in, any ? &call->out[0]->meta : NULL);
+}
+
+int64_t ts_call_nbytes(const TsCall *call) {
+  return bytes_of(call->nin, call->in) + bytes_of(call->nout, call->out);
+}
+
+TsActivity *ts_activity_begin_call(TsContext *c, TsActivityKind kind, const char *what) {
+  if (!ts_activities || c->capture || c->inside) return NULL;
+  if (ts_activities->at->kind == TS_ACTIVITY_program) {
+    const char *place = c->where && c->where_arg ? c->where(c->where_arg) : NULL;
+    if (!ts_activity_enter(TS_ACTIVITY_line, "", place ? place : "elsewhere")) return NULL;
+  }
+  return ts_activity_enter(kind, what, NULL);
+}
+
+void ts_activity_end_call(TsActivity *w, const TsCall *call) {
+  if (!w) return;
+  TsActivity *line = w->parent;
+  ts_activity_leave(w, -1, call ? ts_call_nbytes(call) : 0, call ? ts_call_flops(call) : 0);
+  if (line->kind == TS_ACTIVITY_line) ts_activity_leave(line, -1, 0, 0);
 }
 
 void ts_spans_step(TsSpans *s, const TsCall *call, const char *what, const char *place,
@@ -38,7 +54,7 @@ void ts_spans_step(TsSpans *s, const TsCall *call, const char *what, const char 
                  .place = place,
                  .phase = -1,
                  .depth = s->depth,
-                 .flops = flops > 0 ? flops : flops_of(call),
-                 .nbytes = bytes_of(call->nin, call->in) + bytes_of(call->nout, call->out)};
+                 .flops = flops > 0 ? flops : ts_call_flops(call),
+                 .nbytes = ts_call_nbytes(call)};
   ts_spans_add(s, &span);
 }

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "lib/activity.h"
 #include "vm/core/vm.h"
 
 typedef struct TsSpan {
@@ -33,6 +34,14 @@ typedef struct TsSpans {
 } TsSpans;
 
 void ts_spans_add(TsSpans *s, const TsSpan *span); /* from any thread */
+/* The bytes of a call's inputs and outputs, each once; its arithmetic, where that is known. */
+int64_t ts_call_nbytes(const TsCall *call);
+double ts_call_flops(const TsCall *call);
+/* What the program called itself, in its tree of work (lib/activity.h): under its line. NULL: nothing is
+ * recorded, or it is part of another call. */
+TsActivity *ts_activity_begin_call(TsContext *c, TsActivityKind kind, const char *what);
+void ts_activity_end_call(TsActivity *w, const TsCall *call);
+
 /* An instruction that has run: call has its operands. flops: of a kernel, else 0. */
 void ts_spans_step(TsSpans *s, const TsCall *call, const char *what, const char *place,
                    int64_t start, double flops);

@@ -1,6 +1,7 @@
 /* Tensors and storages: life, views, residency. */
 #include "vm/core/tensor.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +9,7 @@
 #include "devices/device.h"
 #include "devices/memory.h"
 #include "devices/work.h"
+#include "lib/activity.h"
 #include "vm/core/copy.h"
 #include "vm/core/defer.h"
 #include "vm/core/mapped.h"
@@ -169,6 +171,13 @@ void ts_tensor_expose(TsTensor *t) {
 }
 
 /* Brings the host's copy up to date. */
+static TsActivity *begin_copy(const char *way, const TsDevice *d) {
+  char text[40];
+  if (!ts_activities) return NULL;
+  snprintf(text, sizeof text, "%s %s", way, d->name);
+  return ts_activity_begin(TS_ACTIVITY_copy, text, NULL);
+}
+
 static int fetch_host(TsStorage *s) {
   if (s->symbolic) {
     ts_error_set(&s->ctx->err, TS_ERR_value,
@@ -182,7 +191,10 @@ static int fetch_host(TsStorage *s) {
   if (p) {
     TsDevice *d = ts_device_at(p->device);
     if (settle(s->ctx, true)) return -1;
-    if (d->download(d, s->host, p->at, s->nbytes, &s->ctx->err)) return -1;
+    TsActivity *w = begin_copy("from", d);
+    int failed = d->download(d, s->host, p->at, s->nbytes, &s->ctx->err);
+    ts_activity_end(w, s->nbytes, 0);
+    if (failed) return -1;
     s->ctx->downloaded += s->nbytes;
   } else if (s->valid) {
     TS_BUG("a storage of %lld bytes has no valid copy", (long long)s->nbytes);
@@ -239,11 +251,17 @@ static TsCopy *fetch_device(TsStorage *s, int device) {
   if (s->valid && settle(s->ctx, false)) return NULL;
   if (from) {
     TsDevice *source = ts_device_at(from->device);
-    if (d->copy(d, p->at, source, from->at, s->nbytes, err)) return NULL;
+    TsActivity *w = begin_copy("to", d);
+    int failed = d->copy(d, p->at, source, from->at, s->nbytes, err);
+    ts_activity_end(w, s->nbytes, 0);
+    if (failed) return NULL;
   } else if (s->valid) {
     if (!(s->valid & 1) && fetch_host(s)) return NULL;
     if (s->raw) ts_bools_tidy(s->host, s->nbytes);
-    if (d->upload(d, p->at, s->host, s->nbytes, err)) return NULL;
+    TsActivity *w = begin_copy("to", d);
+    int failed = d->upload(d, p->at, s->host, s->nbytes, err);
+    ts_activity_end(w, s->nbytes, 0);
+    if (failed) return NULL;
   }
   s->valid |= 1u << device;
   return p;

@@ -49,9 +49,12 @@ typedef struct TsTensor {
   uint8_t apart;    /* shows elements without how they were made: detach() and the like */
   uint8_t recorded; /* the tape's own */
   TsStorage *storage;
-  int64_t offset; /* bytes from the storage's start; pending: which value of its run */
-  uint64_t id;    /* unique in the context */
-  void *origin;   /* symbolic: its TsVal; pending: its run; else the tape's record of how it was
+  union {
+    int64_t offset; /* bytes from the storage's start; pending: which value of its run */
+    uint64_t known; /* of a symbol: until when it knows what changed (vm/capture_state.h) */
+  };
+  uint64_t id;  /* unique in the context */
+  void *origin; /* symbolic: its TsVal; pending: its run; else the tape's record of how it was
                      made, or NULL */
   struct TsTensor *grad;       /* sum of the gradients that arrived, or NULL */
   TsMeta meta;                 /* meta.device: where operators on it run */

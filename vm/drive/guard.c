@@ -27,7 +27,7 @@ static int axis_of(const TsNode *n) {
 }
 
 TsGuard ts_guard_of(const TsNode *n, const char *function) {
-  TsGuard g = {.op = (TsOp)n->op, .x = n->in[0]->meta, .axis = axis_of(n)};
+  TsGuard g = {.as = n->as, .op = (TsOp)n->op, .x = n->in[0]->meta, .axis = axis_of(n)};
   g.size = g.axis >= 0               ? g.x.dim[g.axis]
            : g.axis == TS_INDEX_FLAT ? ts_meta_numel(&g.x)
                                      : n->attr[0].i;
@@ -36,6 +36,12 @@ TsGuard ts_guard_of(const TsNode *n, const char *function) {
   snprintf(g.function, sizeof g.function, "%s", function);
   snprintf(g.place, sizeof g.place, "%s", ts_graph_where(n));
   return g;
+}
+
+/* Whose error it is, and where; -1. */
+static int explain(const TsGuard *g, TsContext *c) {
+  if (g->as) ts_op_error_of(&c->err, ts_op_info((TsOp)(g->as - 1))->name);
+  return ts_error_where(&c->err, g->function, g->place);
 }
 
 static int gathered(const TsGuard *g, TsContext *c, TsTensor *index) {
@@ -101,7 +107,7 @@ int ts_guard_wrong(const TsGuard *g, TsContext *c, int64_t row, int64_t value) {
     if (x) ts_index_wrong(&call, g->axis, g->size, value);
     ts_tensor_unref(x);
   }
-  return ts_error_where(&c->err, g->function, g->place);
+  return explain(g, c);
 }
 
 /* Bytes that only a device has. */
@@ -118,5 +124,5 @@ int ts_guard_check(const TsGuard *g, TsContext *c, TsTensor *index) {
                : is_grouped(g->op) ? groups(g, c, index)
                                    : gathered(g, c, index);
   c->on_host--;
-  return failed ? ts_error_where(&c->err, g->function, g->place) : 0;
+  return failed ? explain(g, c) : 0;
 }

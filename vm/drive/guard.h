@@ -8,6 +8,7 @@
 #include "vm/core/tensor.h"
 
 typedef struct TsGuard {
+  uint16_t as; /* see TsNode */
   TsOp op; /* whose message it is: of a loss, of groups, or one that reads or adds at indices */
   TsMeta x;
   int axis;     /* or of vm/drive/index.h what the numbers stand for */

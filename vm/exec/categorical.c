@@ -1,9 +1,9 @@
 /* categorical: draws by the inverse of the distribution function. A row's weights exp(x - max) are
- * summed in f64, in increasing order, c[i] up to and with class i; draw s of row r takes the bits of
- * element r count + s as u in (0, 1) and gives the first class whose c[i] is above u c[K - 1]. A
- * class of weight 0 is never drawn. Beside +inf nothing else has a weight, and each +inf has the same
- * one. *Rejected:* the largest of logits plus Gumbel numbers: as many logarithms as classes for each
- * draw, and in f32 rare classes come too seldom. */
+ * summed in f64, in increasing order, c[i] up to and with class i; draw s of row r takes the bits
+ * of element r count + s as u in (0, 1) and gives the first class whose c[i] is above u c[K - 1]. A
+ * class of weight 0 is never drawn. Beside +inf nothing else has a weight, and each +inf has the
+ * same one. *Rejected:* the largest of logits plus Gumbel numbers: as many logarithms as classes
+ * for each draw, and in f32 rare classes come too seldom. */
 #include <math.h>
 
 #include "devices/cpu_pool.h"

@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "devices/cpu_pool.h"
-#include "vm/drive/conv.h"
+#include "vm/drive/conv_planes.h"
 #include "vm/drive/epilogue.h"
 #include "vm/core/exec.h"
 #include "vm/core/scratch.h"
@@ -259,6 +259,27 @@ static int direct(Job *j) {
   return 0;
 }
 
+/* ---- depthwise over small planes */
+static void finish_plane(void *arg, char *sums, int64_t image, int64_t channel) {
+  const Job *j = arg;
+  TsDtype d = ts_tensor_dtype(j->y);
+  finish_part(j, sums, image, channel, 0, j->positions);
+  if (d == j->c.acc) return;
+  int64_t at = (image * j->channels_out + channel) * j->positions * ts_dtypes[d].nbytes;
+  char *y = (char *)j->y->storage->host + j->y->offset;
+  j->k->convert.convert[j->c.acc][d](j->positions, y + at, sums);
+}
+
+static int planes(Job *j, TsTensor *x, TsTensor *w) {
+  bool whole = ts_tensor_dtype(j->y) == j->c.acc;
+  TsConvPlanes p = {.c = &j->c, .k = j->k, .x = x, .w = ts_tensor_read(w), .arg = j};
+  char *y = ts_tensor_write(j->y);
+  if (!ts_tensor_read(x) || !p.w || !y) return -1;
+  if (whole) p.y = y;
+  if (!whole || j->word[0]) p.finish = finish_plane;
+  return ts_conv_planes(&p) ? no_memory(j) : 0;
+}
+
 /* ---- depthwise with channels last: a lane for each channel, no padded image; a tap
  * beyond the border reads zeros */
 typedef struct Lanes {
@@ -455,6 +476,12 @@ static int convolve(Job *j) {
   TsTensor *x = ts_tensor_dtype(j->x) == j->c.acc ? ts_tensor_ref(j->x)
                                                   : ts_tensor_cast(ctx, j->x, j->c.acc);
   TsTensor *w = x ? ts_tensor_cast(ctx, j->w, j->c.acc) : NULL;
+  if (w && !j->last && ts_conv_planes_fit(&j->c, x)) {
+    int done = planes(j, x, w);
+    ts_tensor_unref(x);
+    ts_tensor_unref(w);
+    return done;
+  }
   int failed = !w ||
                ts_conv_image(j->call, &j->c, x, channel, j->last ? 1 : 2, true, &j->image) ||
                make_taps(j) || !(j->weights = ts_tensor_read(w));

@@ -18,7 +18,10 @@
 #include "vm/core/scratch.h"
 
 enum {
-  BLOCK = 16 /* output channels whose weights are turned together */
+  BLOCK = 16, /* output channels whose weights are turned together */
+  SOON = 12,  /* channels whose weights are asked for ahead */
+  LINE = 64,
+  WOVEN = 4 /* most phases of a row that are put into it together */
 };
 
 typedef struct Job {
@@ -32,8 +35,11 @@ typedef struct Job {
   /* of a phase: */
   int64_t first[3], count[3], positions, taps;
   int64_t *tap, *at[2], step[2];
-  char *weights, *part;
-  bool joined; /* part is [channels][batch][..], the images' positions side by side */
+  int64_t used;                /* of the window's positions */
+  bool in_place;               /* weights are packed where they lie, not turned before */
+  char *weights, *sums, *part; /* sums: this phase's of part */
+  int64_t woven, apart; /* phases whose outputs lie between each other's; bytes between */
+  bool joined;          /* part is [channels][batch][..], the images' positions side by side */
 } Job;
 
 static int64_t floor_div(int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
@@ -48,6 +54,26 @@ static void fill(void *arg, void *dst, int width, int64_t batch, int64_t i0, int
   ts_conv_positions(&j->image, j->count, j->step, i0, n, at);
   j->k->conv.panel[j->size == 4 ? 0 : 1](dst, width, j->image.at + first * j->size, j->tap + k0,
                                          nk, at, n);
+}
+
+/* Weights of output channels i0 .. i0 + n - 1 of a group: of each channel a block of rows. */
+static void fill_weights(void *arg, void *dst, int width, int64_t batch, int64_t i0, int64_t n,
+                         int64_t k0, int64_t nk) {
+  const Job *j = arg;
+  const TsConv *c = &j->c;
+  TsGemmPack *pack =
+      j->size == 8 ? j->k->gemm.f64->pack_a[TS_GEMM_f64] : j->k->gemm.f32->pack_a[TS_GEMM_f32];
+  int64_t window = c->window[0] * c->window[1] * c->window[2], used = j->used;
+  int64_t first = batch % c->groups * c->cg;
+  const char *w = ts_tensor_read(j->w);
+  for (int64_t k = k0, m; k < k0 + nk; k += m) {
+    int64_t t = k % used, at = ((first + k / used) * c->og + i0) * window + j->at[0][0] + t;
+    m = used - t < k0 + nk - k ? used - t : k0 + nk - k;
+    const char *soon = w + (at + SOON * c->og * window) * j->size;
+    for (int64_t b = 0; b < n * window * j->size && k + SOON * used < k0 + nk; b += LINE)
+      __builtin_prefetch(soon + b);
+    pack((char *)dst + (k - k0) * width * j->size, width, w + at * j->size, window, 1, n, m);
+  }
 }
 
 static void finish(void *arg, void *acc, int64_t batch, int64_t row, int64_t col, int64_t n) {
@@ -68,7 +94,8 @@ static void fill_joined(void *arg, void *dst, int width, int64_t group, int64_t 
       at, n);
 }
 
-/* ---- weights: [in channel][out channel of the group][window] to [out channel][in channel][taps] */
+/* ---- weights: [in channel][out channel of the group][window] to
+ * [out channel][in channel][taps] */
 typedef struct Turn {
   const Job *j;
   const char *from;
@@ -111,6 +138,17 @@ static void turn_blocks(void *arg, int64_t lo, int64_t hi, int worker) {
   }
 }
 
+/* Positions that lie side by side in the window, as all of them at stride one, need not be turned:
+ * of a product for all images each weight is packed once. (Turning 9 MB for 8 images of 2 x 2 took
+ * more than half of the time.) */
+static bool packs_in_place(const Job *j) {
+  const TsConv *c = &j->c;
+  const int64_t *kept = j->at[0];
+  if (ts_dtype_is(c->acc, TS_KIND_C) || c->og <= TS_CONV_FEW_CHANNELS) return false;
+  return (j->joined || c->batch == 1) && j->used > 1 &&
+         kept[j->used - 1] - kept[0] == j->used - 1;
+}
+
 /* Taps of the phase: offsets in the padded image and the weights that go with them,
  * [out channel][channel, position] for each group. */
 static void list_taps(Job *j) {
@@ -133,6 +171,8 @@ static void list_taps(Job *j) {
   }
   j->taps = used * c->cg;
   for (int64_t i = 0; i < j->taps; i++) j->tap[i] = i / used * j->image.step_c + base[i % used];
+  j->used = used, j->in_place = packs_in_place(j);
+  if (j->in_place) return;
   Turn t = {j, w, window, used};
   ts_cpu_parallel((j->channels_out + BLOCK - 1) / BLOCK, (1 << 13) / (j->taps + 1) + 1,
                   turn_blocks, &t);
@@ -160,7 +200,7 @@ static int multiply(Job *j) {
               .a = j->weights,
               .a_rs = j->taps,
               .a_cs = 1,
-              .c = j->part,
+              .c = j->sums,
               .c_rs = columns,
               .c_cs = 1,
               .fill_b = j->joined ? fill_joined : fill,
@@ -179,6 +219,7 @@ static int multiply(Job *j) {
     g.b = j->image.at, g.b_rs = j->image.step_c, g.b_cs = 1, g.b_batch = at[2];
   }
   g.a_batch = at[0], g.c_batch = at[1];
+  if (j->in_place) g.fill_a = fill_weights, g.fill_a_arg = j;
   if (j->bias) g.finish = finish, g.finish_arg = j;
   if (!failed) failed = ts_gemm(&g, &j->k->gemm) ? no_memory(j) : 0;
   for (int i = 0; i < 3; i++) ts_work_give(at[i]);
@@ -210,7 +251,7 @@ static int complex_product(Job *j) {
                 .c_rs = j->positions,
                 .c_cs = 1};
     g.a = j->weights + i % c->groups * c->og * j->taps * j->size;
-    g.c = j->part + i * c->og * j->positions * j->size;
+    g.c = j->sums + i * c->og * j->positions * j->size;
     failed = ts_gemm(&g, &j->k->gemm) ? no_memory(j) : 0;
     for (int64_t o = 0; o < c->og && !failed && j->bias; o++)
       finish((void *)j, (char *)g.c + o * j->positions * j->size, i, o, 0, j->positions);
@@ -231,7 +272,7 @@ static void direct_rows(void *arg, int64_t lo, int64_t hi, int worker) {
     m = left < hi - i ? left : hi - i;
     ts_conv_positions(&j->image, j->count, j->step, i % rows * width, 1, &at);
     at += n * j->image.step_n + o / c->og * c->cg * j->image.step_c;
-    char *to = j->part + i * width * j->size;
+    char *to = j->sums + i * width * j->size;
     ts_conv_plane(j->k, j->size, to, m, width, j->image.at + at * j->size,
                   j->step[1] * j->image.step[1], j->weights + o * j->taps * j->size, j->tap,
                   j->taps);
@@ -248,22 +289,33 @@ static int sum_up(Job *j) {
   return 0;
 }
 
-/* The phase's outputs to their places. */
+/* The phase's outputs to their places; of those phases that lie in the same rows together, if they
+ * are woven. */
+static void spread_plane(const Job *j, char *to, const char *from) {
+  const TsConv *c = &j->c;
+  const TsCopyKernels *copy = &j->k->copy;
+  int64_t n = j->count[2], size = j->size;
+  for (int64_t d = 0; d < j->count[0]; d++)
+    for (int64_t h = 0; h < j->count[1]; h++, from += n * size) {
+      int64_t row =
+          (j->first[0] + d * c->stride[0]) * c->out[1] + j->first[1] + h * c->stride[1];
+      char *at = to + row * c->out[2] * size;
+      if (j->woven > 1)
+        copy->weave(n, (int)j->woven, at, from, j->apart, (int)size);
+      else
+        copy->scatter(n, at + j->first[2] * size, c->stride[2] * size, from, (int)size);
+    }
+}
+
 static void spread_planes(void *arg, int64_t lo, int64_t hi, int worker) {
   const Job *j = arg;
   const TsConv *c = &j->c;
-  int64_t rows = j->count[0] * j->count[1], plane = c->out[0] * c->out[1] * c->out[2];
+  int64_t plane = c->out[0] * c->out[1] * c->out[2];
   (void)worker;
   for (int64_t i = lo; i < hi && !ts_cpu_interrupted(); i++) {
     int64_t n = i / j->channels_out, o = i % j->channels_out;
-    const char *from = j->part + (j->joined ? o * c->batch + n : i) * j->positions * j->size;
-    for (int64_t r = 0; r < rows; r++, from += j->count[2] * j->size) {
-      int64_t d = j->first[0] + r / j->count[1] * c->stride[0],
-              h = j->first[1] + r % j->count[1] * c->stride[1];
-      int64_t to = i * plane + (d * c->out[1] + h) * c->out[2] + j->first[2];
-      j->k->copy.scatter(j->count[2], j->y + to * j->size, c->stride[2] * j->size, from,
-                         (int)j->size);
-    }
+    int64_t at = (j->joined ? o * c->batch + n : i) * j->positions;
+    spread_plane(j, j->y + i * plane * j->size, j->part + at * j->size);
   }
 }
 
@@ -281,9 +333,11 @@ static int phases(Job *j) {
       j->count[a] = (c->out[a] - j->first[a] + c->stride[a] - 1) / c->stride[a];
       j->positions *= j->count[a];
     }
+    int64_t turn = i % j->woven;
+    j->sums = j->part + turn * j->apart;
     list_taps(j);
     if (sum_up(j)) return -1;
-    if (j->part != j->y)
+    if (j->part != j->y && turn == j->woven - 1)
       ts_cpu_parallel(c->batch * j->channels_out, (1 << 15) / j->positions + 1, spread_planes,
                       j);
   }
@@ -323,12 +377,15 @@ static int take_memory(Job *j) {
   j->tap = ts_work_take((window * c->cg + 1) * 8);
   for (int i = 0; i < 2; i++) j->at[i] = ts_work_take((window + 1) * 8);
   j->weights = ts_work_take(window * c->cg * j->channels_out * j->size + 64);
-  j->joined = c->batch > 1 && most <= TS_CONV_SMALL && c->og > TS_CONV_FEW_CHANNELS &&
+  /* Many weights are better packed once than results left where they are. */
+  bool few = most <= TS_CONV_SMALL || most <= window * c->cg / 4;
+  j->joined = c->batch > 1 && few && c->og > TS_CONV_FEW_CHANNELS &&
               !ts_dtype_is(c->acc, TS_KIND_C) && !is_product(j);
+  j->apart = c->batch * j->channels_out * most * j->size;
+  bool equal = c->out[2] % c->stride[2] == 0 && c->stride[2] <= WOVEN;
+  j->woven = equal && j->size <= 8 ? c->stride[2] : 1;
   /* A single phase is the result. */
-  j->part = single && !j->joined
-                ? j->y
-                : ts_work_take(c->batch * j->channels_out * most * j->size + 64);
+  j->part = single && !j->joined ? j->y : ts_work_take(j->woven * j->apart + 64);
   bool all = j->tap && j->at[0] && j->at[1] && j->weights && j->part;
   return all ? 0 : no_memory(j);
 }

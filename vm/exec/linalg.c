@@ -3,7 +3,6 @@
  * through f32. Orthogonal factors: linalg_orthogonal.c. */
 #include "vm/exec/linalg.h"
 
-#include <limits.h>
 #include <string.h>
 
 #include "devices/cpu_pool.h"
@@ -22,18 +21,6 @@ void *ts_linalg_take(TsLinalg *w, int64_t nbytes) {
     return NULL;
   }
   return w->block[w->nblock++] = p;
-}
-
-int ts_linalg_lapack_count(TsLinalg *w, double numbers) {
-  if (numbers <= INT_MAX) return (int)numbers;
-  w->failed = true;
-  ts_error_set(&w->call->ctx->err, TS_ERR_value, "%s: matrices are too large for LAPACK",
-               ts_op_info(w->call->op)->name);
-  return 1;
-}
-
-void *ts_linalg_lapack_work(TsLinalg *w, double wanted) {
-  return ts_linalg_take(w, (int64_t)wanted * w->es);
 }
 
 /* LAPACK answers a workspace query in the first number of the workspace. */
@@ -103,7 +90,7 @@ bool ts_linalg_lost(TsLinalg *w, int64_t got, int *info) {
 int ts_linalg_run(TsCall *call, int (*body)(TsLinalg *w)) {
   TsLinalg w;
   int failed = open_work(&w, call);
-  if (!failed) {
+  if (!failed && ts_linalg_count_of(w.a, 2)) { /* else there is nothing to make */
     switch (sigsetjmp(w.out, 0)) {
     case 0: failed = body(&w); break;
     case TS_BLAS_NO_MEMORY: failed = ts_scratch_failed(call); break;
@@ -178,15 +165,15 @@ void ts_linalg_put_identities(TsLinalg *w, TsTensor *y) {
         1, base + (i * n + i % n) * size, one);
 }
 
-int ts_linalg_refuse(const TsLinalg *w, int64_t i, const char *what) {
+int ts_linalg_refuse(TsLinalg *w, int64_t i, const char *what) {
+  w->failed = true;
   return ts_error_set(&w->call->ctx->err, TS_ERR_value, "%s: matrix %lld %s",
                       ts_op_info(w->call->op)->name, (long long)i, what);
 }
 
 int ts_linalg_singular(TsLinalg *w, int64_t i, const char *what, int info) {
-  ts_error_set(&w->call->ctx->err, TS_ERR_value, "%s: matrix %lld is %s (at pivot %d)",
-               ts_op_info(w->call->op)->name, (long long)i, what, info - 1);
-  return -1;
+  return ts_error_set(&w->call->ctx->err, TS_ERR_value, "%s: matrix %lld is %s (at pivot %d)",
+                      ts_op_info(w->call->op)->name, (long long)i, what, info - 1);
 }
 
 /* Of each row of n x n, the numbers of one half: from `from`, or 0 in the other half. */

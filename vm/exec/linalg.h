@@ -25,15 +25,11 @@ typedef struct TsLinalg {
 int ts_linalg_run(TsCall *call, int (*body)(TsLinalg *w));
 /* Workspace until the end of the call, or NULL: then w->failed is set. */
 void *ts_linalg_take(TsLinalg *w, int64_t nbytes);
-/* So many numbers as LAPACK counts them, or an error: then 1, and w->failed is set. To be asked before
- * anything is taken. */
-int ts_linalg_lapack_count(TsLinalg *w, double numbers);
-void *ts_linalg_lapack_work(TsLinalg *w, double wanted); /* of so many numbers */
 /* What LAPACK answers to a workspace of TS_LINALG_ASK numbers, at the first of them. */
 extern const int TS_LINALG_ASK;
 double ts_linalg_answer(const TsLinalg *w, const void *query);
-/* The largest magnitude of n numbers, or pairs of them, as bits, and whether that is finite; whether
- * all are: LAPACK's iterations need not end where one is not. */
+/* The largest magnitude of n numbers, or pairs of them, as bits, and whether that is finite;
+ * whether all are: LAPACK's iterations need not end where one is not. */
 uint64_t ts_linalg_most_bits(const TsLinalg *w, const void *a, int64_t n);
 bool ts_linalg_bits_finite(const TsLinalg *w, uint64_t bits);
 bool ts_linalg_is_finite(const TsLinalg *w, const void *a, int64_t n);
@@ -78,8 +74,21 @@ void ts_linalg_put_matrix(TsLinalg *w, TsTensor *y, int64_t i, int64_t rows, int
 /* The identity into every n x n matrix of an output: a basis for what has no elements. */
 void ts_linalg_put_identities(TsLinalg *w, TsTensor *y);
 
-int ts_linalg_refuse(const TsLinalg *w, int64_t i, const char *what); /* the errors */
+int ts_linalg_refuse(TsLinalg *w, int64_t i, const char *what); /* the errors */
 int ts_linalg_singular(TsLinalg *w, int64_t i, const char *what, int info);
+
+/* Eigenvalues and vectors of Hermitian matrices n x n, from their lower triangles. */
+typedef struct TsEigh {
+  int n, lwork, lrwork, liwork;
+  void *values; /* increasing, of the real type */
+  void *a, *v, *off, *tau, *space, *rwork;
+  int *iwork;
+} TsEigh;
+
+void ts_linalg_eigh_take(TsLinalg *w, TsEigh *e, int n);
+/* Of matrix i, the vectors by row (column j is that of value j); or false, after an error or an
+ * interrupt. */
+bool ts_linalg_eigh(TsLinalg *w, TsEigh *e, int64_t i, void *vectors);
 
 /* The product of the diagonal of LU's factors, in increasing order, with the permutation's sign. */
 void ts_linalg_diagonal_product(const TsLinalg *w, const char *a, int n, const int *pivot,

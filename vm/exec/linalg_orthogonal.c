@@ -1,12 +1,13 @@
-/* Orthogonal factors and eigenvalues of batches of matrices. Real QR and the tridiagonal forms of real
- * matrices are our own (vm/blas/qr.c, tridiagonal.c), small ones in lanes; the rest is LAPACK's.
+/* Orthogonal factors and eigenvalues of batches of matrices. Real QR and the tridiagonal forms of
+ * real matrices are our own (vm/blas/qr.c, tridiagonal.c), small ones in lanes; the rest is
+ * LAPACK's.
  *
  * LAPACK's reference routines, linked statically, run on our own BLAS (vm/blas) in one order, so
- * their bits are the same on every machine. They look at nothing while they compute, so Ctrl-C leaves
- * them by a jump (ts_blas_begin): they hold no lock, allocate nothing, and what they write is work
- * memory of ours; our BLAS, which does hold and allocate, looks by itself and jumps when it is done.
- * *Rejected:* a thread that is let alone when nobody waits for it any more (it goes on taking a
- * processor, and copies of all operands). */
+ * their bits are the same on every machine. They look at nothing while they compute, so Ctrl-C
+ * leaves them by a jump (ts_blas_begin): they hold no lock, allocate nothing, and what they write
+ * is work memory of ours; our BLAS, which does hold and allocate, looks by itself and jumps when it
+ * is done. *Rejected:* a thread that is let alone when nobody waits for it any more (it goes on
+ * taking a processor, and copies of all operands). */
 #include <complex.h>
 #undef complex
 #include <math.h>
@@ -69,11 +70,12 @@ static int qr(TsLinalg *w) {
   TsLanes l = {.what = TS_LANES_QR, .m = m, .n = n, .k = q};
   if (ts_linalg_lanes_factors(w, l, call->out[0], call->out[1])) return 0;
   if (!w->complex) return real_qr(w, m, n, q);
-  lwork = ts_linalg_lapack_count(w, ((double)wide + m) * 64 + 1);
+  lwork = (wide + m) * 64 + 1;
   int64_t count = ts_linalg_count_of(w->a, 2), most = (int64_t)m * wide + (int64_t)q * n;
   char *a = ts_linalg_take(w, most * w->es), *r = ts_linalg_take(w, most * w->es),
        *s = ts_linalg_take(w, most * w->es);
-  void *tau = ts_linalg_take(w, (int64_t)k * w->es), *space = ts_linalg_lapack_work(w, lwork);
+  void *tau = ts_linalg_take(w, (int64_t)k * w->es),
+       *space = ts_linalg_take(w, (int64_t)lwork * w->es);
   for (int64_t i = 0; m && ts_linalg_more(w, i, count); i++) {
     ts_linalg_flip(w, m, n, a, ts_linalg_matrix(w, w->a, i, m, n));
     if (n) CALL4(geqrf, &m, &n, a, &m, tau, space, &lwork, &info);
@@ -89,17 +91,6 @@ static int qr(TsLinalg *w) {
 }
 
 int ts_exec_qr(TsCall *call) { return ts_linalg_run(call, qr); }
-
-/* The vectors z, by column, of a tridiagonal matrix, whose values d becomes. */
-static int stedc(TsLinalg *w, int n, void *d, void *e, void *z, void *space, int lwork,
-                 int *iwork, int liwork) {
-  int info = 0;
-  ts_blas_begin(w->call->ctx->k, &w->out);
-  (w->rs == 8 ? dstedc_ : sstedc_)("I", &n, d, e, z, &n, space, &lwork, iwork, &liwork, &info,
-                                   1);
-  ts_blas_end();
-  return info;
-}
 
 /* A power of two that brings numbers up to these bits into the middle of the range, or 1. */
 static double middle(const TsLinalg *w, uint64_t bits) {
@@ -122,80 +113,82 @@ static void times(const TsLinalg *w, void *a, int64_t n, double by) {
       ((float *)a)[i] = (float)(((float *)a)[i] * by);
 }
 
-/* Eigenvalues by a tridiagonal matrix of our own, LAPACK's of that, and our way back. */
-static int real_eigh(TsLinalg *w, int n) {
-  TsCall *call = w->call;
-  TsTensor *y = call->out[1];
-  int failed = 0, info = 0, lwork = ts_linalg_lapack_count(w, 1 + 4.0 * n + (double)n * n),
-      liwork = 3 + 5 * n;
-  int64_t count = ts_linalg_count_of(w->a, 2), es = w->es, nn = (int64_t)n * n;
-  char *a = ts_linalg_take(w, nn * es), *v = ts_linalg_take(w, nn * es);
-  char *d = ts_linalg_take(w, n * es), *e = ts_linalg_take(w, n * es),
-       *tau = ts_linalg_take(w, n * es);
-  void *space = ts_linalg_lapack_work(w, lwork), *own = ts_linalg_own(w, y, nn);
-  int *iwork = ts_linalg_take(w, (int64_t)liwork * 4);
-  for (int64_t i = 0; ts_linalg_more(w, i, count) && !failed; i++) {
-    const void *from = ts_linalg_matrix(w, w->a, i, n, n);
-    uint64_t most = ts_linalg_most_bits(w, from, nn);
-    if (!ts_linalg_bits_finite(w, most))
-      return ts_linalg_refuse(w, i, "has a NaN or an infinity");
-    double by = middle(w, most);
-    ts_linalg_flip(w, n, n, a, from);
-    times(w, a, nn, by);
-    if (ts_linalg_lost(w, ts_factor_tridiagonal(w->f, n, a, n, d, e, v, n, tau), &info) ||
-        ts_cpu_interrupted())
-      break;
-    if (stedc(w, n, d, e, a, space, lwork, iwork, liwork))
-      return ts_linalg_refuse(w, i, "does not converge");
-    char *z = ts_linalg_place(w, y, i, nn, own);
-    ts_linalg_flip(w, n, n, z, a);
-    ts_linalg_lost(w, ts_factor_tridiagonal_back(w->f, n, v, n, tau, z, n), &info);
-    times(w, d, n, 1 / by);
-    ts_linalg_put(w, call->out[0], i * n, n, d, w->d);
-    if (own) ts_linalg_put(w, y, i * nn, nn, own, w->d);
-  }
-  return failed;
+/* By a tridiagonal matrix of our own, LAPACK's vectors of that, and our way back. */
+static bool real_eigh(TsLinalg *w, TsEigh *e, int64_t i, const void *from, uint64_t most,
+                      void *vectors) {
+  int n = e->n, info = 0;
+  int64_t nn = (int64_t)n * n;
+  double by = middle(w, most);
+  ts_linalg_flip(w, n, n, e->a, from);
+  times(w, e->a, nn, by);
+  if (ts_linalg_lost(
+          w, ts_factor_tridiagonal(w->f, n, e->a, n, e->values, e->off, e->v, n, e->tau),
+          &info) ||
+      ts_cpu_interrupted())
+    return false;
+  ts_blas_begin(w->call->ctx->k, &w->out);
+  (w->rs == 8 ? dstedc_ : sstedc_)("I", &n, e->values, e->off, e->a, &n, e->space, &e->lwork,
+                                   e->iwork, &e->liwork, &info, 1);
+  ts_blas_end();
+  if (info) return ts_linalg_refuse(w, i, "does not converge"), false;
+  ts_linalg_flip(w, n, n, vectors, e->a);
+  ts_linalg_lost(w, ts_factor_tridiagonal_back(w->f, n, e->v, n, e->tau, vectors, n), &info);
+  times(w, e->values, n, 1 / by);
+  return true;
 }
 
-static int heevd(TsLinalg *w, int n, void *a, void *values, void *space, int lwork, void *rwork,
-                 int lrwork, int *iwork, int liwork) {
-  int info = 0;
+void ts_linalg_eigh_take(TsLinalg *w, TsEigh *e, int n) {
+  int64_t nn = (int64_t)n * n;
+  e->n = n, e->liwork = 3 + 5 * n;
+  e->lwork = 1 + (w->complex ? 2 : 4) * n + n * n;
+  e->lrwork = w->complex ? 1 + 5 * n + 2 * n * n : 1;
+  e->a = ts_linalg_take(w, nn * w->es), e->values = ts_linalg_take(w, n * w->rs);
+  e->space = ts_linalg_take(w, (int64_t)e->lwork * w->es);
+  e->iwork = ts_linalg_take(w, (int64_t)e->liwork * 4);
+  if (w->complex) {
+    e->rwork = ts_linalg_take(w, (int64_t)e->lrwork * w->rs);
+  } else {
+    e->v = ts_linalg_take(w, nn * w->es);
+    e->off = ts_linalg_take(w, n * w->es), e->tau = ts_linalg_take(w, n * w->es);
+  }
+}
+
+bool ts_linalg_eigh(TsLinalg *w, TsEigh *e, int64_t i, void *vectors) {
+  int n = e->n, info = 0;
+  const void *from = ts_linalg_matrix(w, w->a, i, n, n);
+  uint64_t most = ts_linalg_most_bits(w, from, (int64_t)n * n);
+  if (!ts_linalg_bits_finite(w, most))
+    return ts_linalg_refuse(w, i, "has a NaN or an infinity"), false;
+  if (!w->complex) return real_eigh(w, e, i, from, most, vectors);
+  ts_linalg_flip(w, n, n, e->a, from);
   ts_blas_begin(w->call->ctx->k, &w->out);
-  (w->rs == 8 ? zheevd_ : cheevd_)("V", "L", &n, a, &n, values, space, &lwork, rwork, &lrwork,
-                                   iwork, &liwork, &info, 1, 1);
+  (w->rs == 8 ? zheevd_ : cheevd_)("V", "L", &n, e->a, &n, e->values, e->space, &e->lwork,
+                                   e->rwork, &e->lrwork, e->iwork, &e->liwork, &info, 1, 1);
   ts_blas_end();
-  return info;
+  if (info) return ts_linalg_refuse(w, i, "does not converge"), false;
+  ts_linalg_flip(w, n, n, vectors, e->a);
+  return true;
 }
 
 static int eigh(TsLinalg *w) {
   TsCall *call = w->call;
-  int failed = 0;
-  int n = (int)ts_linalg_cols_of(w->a), liwork = 3 + 5 * n, lrwork = 1, lwork = 1;
-  int64_t count = n ? ts_linalg_count_of(w->a, 2) : 0;
+  TsTensor *y = call->out[1];
+  TsEigh e;
+  int n = (int)ts_linalg_cols_of(w->a);
+  int64_t count = n ? ts_linalg_count_of(w->a, 2) : 0, nn = (int64_t)n * n;
   TsLanes l = {.what = TS_LANES_EIGH, .m = n, .n = n, .k = n};
   for (int64_t i = 0; n <= TS_BLAS_LANES_EIGH && i < count; i++)
-    if (!ts_linalg_is_finite(w, ts_linalg_matrix(w, w->a, i, n, n), (int64_t)n * n))
+    if (!ts_linalg_is_finite(w, ts_linalg_matrix(w, w->a, i, n, n), nn))
       return ts_linalg_refuse(w, i, "has a NaN or an infinity");
-  if (ts_linalg_lanes_factors(w, l, call->out[1], call->out[0])) return 0;
-  if (!w->complex && count) return real_eigh(w, n);
-  lrwork = ts_linalg_lapack_count(w, 1 + 5.0 * n + 2.0 * n * n);
-  lwork = ts_linalg_lapack_count(w, 2.0 * n + (double)n * n + 1);
-  void *a = ts_linalg_take(w, (int64_t)n * n * w->es),
-       *s = ts_linalg_take(w, (int64_t)n * n * w->es);
-  void *values = ts_linalg_take(w, (int64_t)n * w->rs),
-       *space = ts_linalg_lapack_work(w, lwork);
-  void *rwork = ts_linalg_take(w, (int64_t)lrwork * w->rs);
-  int *iwork = ts_linalg_take(w, (int64_t)liwork * 4);
-  for (int64_t i = 0; ts_linalg_more(w, i, count) && !failed; i++) {
-    ts_linalg_flip(w, n, n, a, ts_linalg_matrix(w, w->a, i, n, n));
-    if (!ts_linalg_is_finite(w, a, (int64_t)n * n))
-      failed = ts_linalg_refuse(w, i, "has a NaN or an infinity");
-    else if (heevd(w, n, a, values, space, lwork, rwork, lrwork, iwork, liwork))
-      failed = ts_linalg_refuse(w, i, "does not converge");
-    ts_linalg_put(w, call->out[0], i * n, n, values, ts_dtype_real(w->d));
-    ts_linalg_put_matrix(w, call->out[1], i, n, n, a, s);
+  if (ts_linalg_lanes_factors(w, l, y, call->out[0])) return 0;
+  ts_linalg_eigh_take(w, &e, n);
+  void *own = ts_linalg_own(w, y, nn);
+  for (int64_t i = 0; ts_linalg_more(w, i, count); i++) {
+    if (!ts_linalg_eigh(w, &e, i, ts_linalg_place(w, y, i, nn, own))) break;
+    ts_linalg_put(w, call->out[0], i * n, n, e.values, ts_dtype_real(w->d));
+    if (own) ts_linalg_put(w, y, i * nn, nn, own, w->d);
   }
-  return failed;
+  return 0;
 }
 
 int ts_exec_eigh(TsCall *call) { return ts_linalg_run(call, eigh); }

@@ -1,5 +1,5 @@
-/* What LAPACK's iterations give of batches of matrices: singular values, cofactors, eigenvalues of any
- * square matrix, pseudoinverses. How they run: linalg_orthogonal.c. */
+/* What LAPACK's iterations give of batches of matrices: singular values, cofactors, eigenvalues of
+ * any square matrix, pseudoinverses. How they run: linalg_orthogonal.c. */
 #include <complex.h>
 #undef complex
 #include <math.h>
@@ -60,8 +60,8 @@ static int svd(TsLinalg *w) {
                                          : 16);
   char query[16] = {0};
   if (count && !w->failed) gesdd(w, &v, query, &TS_LINALG_ASK);
-  int lwork = count ? ts_linalg_lapack_count(w, ts_linalg_answer(w, query) + 1) : 1;
-  void *space = ts_linalg_lapack_work(w, lwork),
+  int lwork = count ? (int)ts_linalg_answer(w, query) + 1 : 1;
+  void *space = ts_linalg_take(w, (int64_t)lwork * w->es),
        *s = ts_linalg_take(w, (int64_t)big * big * es);
   for (int64_t i = 0; ts_linalg_more(w, i, count) && !failed; i++) {
     ts_linalg_flip(w, m, n, v.a, ts_linalg_matrix(w, w->a, i, m, n));
@@ -151,8 +151,8 @@ static int cofactor(TsLinalg *w) {
   v.rwork = ts_linalg_take(w, w->complex ? (9 * nn + 8 * (int64_t)n) * w->rs : 16);
   char query[16] = {0};
   if (count && !w->failed) gesdd(w, &v, query, &TS_LINALG_ASK);
-  int lwork = count ? ts_linalg_lapack_count(w, ts_linalg_answer(w, query) + 64.0 * n) : 1;
-  void *space = ts_linalg_lapack_work(w, lwork);
+  int lwork = count ? (int)ts_linalg_answer(w, query) + 64 * n : 1;
+  void *space = ts_linalg_take(w, (int64_t)lwork * w->es);
   for (int64_t i = 0; ts_linalg_more(w, i, count) && !failed; i++) {
     double d[2];
     ts_linalg_flip(w, n, n, v.a, ts_linalg_matrix(w, w->a, i, n, n));
@@ -178,24 +178,6 @@ static int cofactor(TsLinalg *w) {
 }
 
 int ts_exec_cofactor(TsCall *call) { return ts_linalg_run(call, cofactor); }
-
-static int evd(TsLinalg *w, int n, void *a, void *values, void *space, int lwork, void *rwork,
-               int lrwork, int *iwork, int liwork) {
-  int info = 0;
-#define ARGS "V", "L", &n, a, &n, values, space, &lwork
-  ts_blas_begin(w->call->ctx->k, &w->out);
-  if (w->d == TS_DT_f32)
-    ssyevd_(ARGS, iwork, &liwork, &info, 1, 1);
-  else if (w->d == TS_DT_f64)
-    dsyevd_(ARGS, iwork, &liwork, &info, 1, 1);
-  else if (w->d == TS_DT_complex64)
-    cheevd_(ARGS, rwork, &lrwork, iwork, &liwork, &info, 1, 1);
-  else
-    zheevd_(ARGS, rwork, &lrwork, iwork, &liwork, &info, 1, 1);
-#undef ARGS
-  ts_blas_end();
-  return info;
-}
 
 /* ---- eigenvalues of any square matrix */
 typedef struct Eig {
@@ -254,8 +236,8 @@ static int eig_of(TsLinalg *w, bool vectors) {
   e.rwork = ts_linalg_take(w, 2 * n * w->rs);
   double _Complex *z = ts_linalg_take(w, n * n * 16);
   if (count && !w->failed) geev(w, &e, query, &TS_LINALG_ASK);
-  int lwork = count ? ts_linalg_lapack_count(w, ts_linalg_answer(w, query) + 1) : 1;
-  void *space = ts_linalg_lapack_work(w, lwork);
+  int lwork = count ? (int)ts_linalg_answer(w, query) + 1 : 1;
+  void *space = ts_linalg_take(w, (int64_t)lwork * w->es);
   for (int64_t i = 0; ts_linalg_more(w, i, count) && !failed; i++) {
     ts_linalg_flip(w, n, n, e.a, ts_linalg_matrix(w, w->a, i, n, n));
     if (!ts_linalg_is_finite(w, e.a, n * n))
@@ -322,30 +304,20 @@ static void times_adjoint(TsLinalg *w, const char *adjoint, int n, int m, int k,
 }
 
 static int pinv_of_hermitian(TsLinalg *w) {
-  TsCall *call = w->call;
-  int failed = 0;
-  int n = (int)ts_linalg_cols_of(w->a), liwork = 3 + 5 * n;
-  int lrwork = ts_linalg_lapack_count(w, 1 + 5.0 * n + 2.0 * n * n);
-  int lwork = ts_linalg_lapack_count(w, w->complex ? 2.0 * n + (double)n * n + 1
-                                                   : 1 + 6.0 * n + 2.0 * n * n);
+  TsEigh e;
+  int n = (int)ts_linalg_cols_of(w->a);
   int64_t nn = (int64_t)n * n, count = n ? ts_linalg_count_of(w->a, 2) : 0;
-  void *a = ts_linalg_take(w, nn * w->es), *b = ts_linalg_take(w, nn * w->es);
-  void *values = ts_linalg_take(w, (int64_t)n * w->rs);
-  void *space = ts_linalg_lapack_work(w, lwork), *p = ts_linalg_take(w, nn * w->es);
-  void *rwork = ts_linalg_take(w, (int64_t)lrwork * w->rs);
-  int *iwork = ts_linalg_take(w, (int64_t)liwork * 4);
-  for (int64_t i = 0; ts_linalg_more(w, i, count) && !failed; i++) {
-    ts_linalg_flip(w, n, n, a, ts_linalg_matrix(w, w->a, i, n, n));
-    if (!ts_linalg_is_finite(w, a, nn))
-      failed = ts_linalg_refuse(w, i, "has a NaN or an infinity");
-    else if (evd(w, n, a, values, space, lwork, rwork, lrwork, iwork, liwork))
-      failed = ts_linalg_refuse(w, i, "does not converge");
-    memcpy(b, a, (size_t)(nn * w->es));
-    divide_columns(w, b, n, values, n);
-    times_adjoint(w, "N", n, n, n, b, a, p);
-    ts_linalg_put_matrix(w, call->out[0], i, n, n, p, b);
+  ts_linalg_eigh_take(w, &e, n);
+  void *v = ts_linalg_take(w, nn * w->es), *b = ts_linalg_take(w, nn * w->es);
+  void *p = ts_linalg_take(w, nn * w->es);
+  for (int64_t i = 0; ts_linalg_more(w, i, count) && ts_linalg_eigh(w, &e, i, v); i++) {
+    ts_linalg_flip(w, n, n, e.a, v);
+    memcpy(b, e.a, (size_t)(nn * w->es));
+    divide_columns(w, b, n, e.values, n);
+    times_adjoint(w, "N", n, n, n, b, e.a, p);
+    ts_linalg_put_matrix(w, w->call->out[0], i, n, n, p, b);
   }
-  return failed;
+  return 0;
 }
 
 static int pinv(TsLinalg *w) {
@@ -362,8 +334,8 @@ static int pinv(TsLinalg *w) {
   v.iwork = ts_linalg_take(w, k * 8 * 4);
   v.rwork = ts_linalg_take(w, w->complex ? (7 * k * k + 8 * k + 2 * big * k) * w->rs : 16);
   if (count && !w->failed) gesdd(w, &v, query, &TS_LINALG_ASK);
-  int lwork = count ? ts_linalg_lapack_count(w, ts_linalg_answer(w, query) + 1) : 1;
-  void *space = ts_linalg_lapack_work(w, lwork), *p = ts_linalg_take(w, m * n * es);
+  int lwork = count ? (int)ts_linalg_answer(w, query) + 1 : 1;
+  void *space = ts_linalg_take(w, (int64_t)lwork * w->es), *p = ts_linalg_take(w, m * n * es);
   for (int64_t i = 0; ts_linalg_more(w, i, count) && !failed; i++) {
     ts_linalg_flip(w, m, n, v.a, ts_linalg_matrix(w, w->a, i, m, n));
     if (!ts_linalg_is_finite(w, v.a, m * n))

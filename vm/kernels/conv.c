@@ -153,6 +153,8 @@ void TS_ISA(ts_kernels_conv)(TsConvKernels *k) {
   k->panel[0] = panel_4, k->panel[1] = panel_8, k->panel[2] = panel_16;
   k->plane[0] = TS_ISA(ts_conv_plane_f32);
   k->plane[1] = TS_ISA(ts_conv_plane_f64);
+  k->lay[0] = TS_ISA(ts_conv_lay_f32);
+  k->lay[1] = TS_ISA(ts_conv_lay_f64);
   k->lane_sums[0] = TS_ISA(ts_conv_lane_sums_f32);
   k->lane_sums[1] = TS_ISA(ts_conv_lane_sums_f64);
   k->lanes[0] = TS_ISA(ts_conv_lanes_f32);

@@ -21,6 +21,9 @@ typedef struct TsConvKernels {
    * for k ascending, from what y holds. */
   void (*lane_sums[2])(void *y, int64_t n, const void *x, const int64_t *at, const void *g,
                        int64_t nk, const int64_t *tap, int64_t ntap);
+  /* Copies rows of n elements, y_step and x_step elements apart. */
+  void (*lay[2])(void *y, int64_t y_step, int64_t rows, int64_t n, const void *x,
+                 int64_t x_step);
 } TsConvKernels;
 
 void ts_kernels_conv_avx512(TsConvKernels *k);
@@ -35,7 +38,9 @@ void ts_kernels_conv_base(TsConvKernels *k);
                                      const void *g, int64_t nk, const int64_t *tap,            \
                                      int64_t ntap);                                            \
   void ts_conv_lanes_##t##_##isa(void *y, int64_t n, const void *const *x, const void *w,      \
-                                 int64_t nk);
+                                 int64_t nk);                                                  \
+  void ts_conv_lay_##t##_##isa(void *y, int64_t y_step, int64_t rows, int64_t n,               \
+                               const void *x, int64_t x_step);
 TS_CONV_DECLARE(f32, avx512)
 TS_CONV_DECLARE(f32, avx2)
 TS_CONV_DECLARE(f32, base)

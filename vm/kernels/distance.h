@@ -1,4 +1,4 @@
-/* Distances of one point from many, summed in the canonical order. */
+/* Distances of points from many, summed in the canonical order. */
 #ifndef TS_VM_KERNELS_DISTANCE_H
 #define TS_VM_KERNELS_DISTANCE_H
 
@@ -7,10 +7,18 @@
 
 enum { TS_DISTANCE_PANEL = 32, TS_DISTANCE_LEAF = 4096 }; /* points; most numbers of one */
 
-/* y[i] = square root of the sum over k < d of ((x[k] - panel[k * TS_DISTANCE_PANEL + i]) *
- * scale)^2, the sum as vm/kernels/rows/reduce_tree.h has it for a leaf, so d is at most
- * TS_DISTANCE_LEAF. Whether all of them are finite. */
-typedef bool TsDistanceFn(int64_t d, void *y, const void *x, const void *panel, double scale);
+/* Some points of x and the first n of a panel; y: a row of y_row numbers for each of x. */
+typedef struct TsDistances {
+  const void *x, *panel; /* [points][d]; [d][TS_DISTANCE_PANEL] */
+  void *y;
+  int64_t points, n, y_row;
+  double scale;
+} TsDistances;
+
+/* y[p][i] = square root of the sum over k < d of ((x[p][k] - panel[k][i]) * scale)^2, the sum as
+ * vm/kernels/rows/reduce_tree.h has it for a leaf, so d is 1 to TS_DISTANCE_LEAF. Whether all of
+ * them are finite; what the panel has beyond n may count. */
+typedef bool TsDistanceFn(int64_t d, const TsDistances *t);
 
 typedef struct TsDistanceKernels {
   TsDistanceFn *from[2]; /* f32, f64 */

@@ -73,8 +73,8 @@ static void plan(TsProduct *p) {
   p->transposed_b =
       !prologue_b && stride_of(b, b->rank - 2) == 1 && stride_of(b, b->rank - 1) != 1;
   bool far = stride_of(a, a->rank - 2) > FAR_ROWS;
-  /* Of transposed rows a line is read at each step for a few numbers of it, and has left a first cache
-   * of 32 KiB before the next rows come. */
+  /* Of transposed rows a line is read at each step for a few numbers of it, and has left a first
+   * cache of 32 KiB before the next rows come. */
   bool must = x->prologue[TS_PRODUCT_a] || a->dtype != p->packed ||
               (!p->transposed_a && stride_of(a, a->rank - 1) != 1);
   p->pack_a =

@@ -132,6 +132,7 @@ int ts_tile_do_for(TsTileRun *r, const TsTileStmt *s) {
     if (grid) r->round[r->depth - 1] = number++;
     if (round_of(r, s, i)) break;
     if (grid && r->depth == 1 && ts_tile_run_drain(r)) break;
+    r->block += grid && r->depth == 1;
   }
   r->depth -= grid;
   return r->failed ? -1 : 0;
@@ -195,6 +196,7 @@ static int pointwise(TsTileRun *r, const TsTileStmt *s) {
 
 /* Of roles that stand side by side *s becomes the last one. */
 static inline void statement(TsTileRun *r, const TsTileStmt **s) {
+  r->step++;
   if ((*s)->op < TS_OP_COUNT)
     pointwise(r, *s);
   else if ((*s)->op == TS_TILE_role)

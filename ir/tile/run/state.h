@@ -68,6 +68,7 @@ struct TsTileRun {
   int nrole;
   ucontext_t scheduler;
   bool progress; /* somebody went on */
+  int64_t step, block; /* statements that ran; rounds of the grid that are over */
   struct {
     int64_t arrived, generation;
   } barrier[TS_TILE_RUN_BARRIERS];

@@ -364,4 +364,8 @@ int ts_tile_do_pace(TsTileRun *r, const TsTileStmt *s) {
 }
 int ts_tile_do_await_launch(TsTileRun *r, const TsTileStmt *s) { return (void)s, nothing(r); }
 int ts_tile_do_registers(TsTileRun *r, const TsTileStmt *s) { return (void)s, nothing(r); }
-int ts_tile_do_mark(TsTileRun *r, const TsTileStmt *s) { return (void)s, nothing(r); }
+int ts_tile_do_mark(TsTileRun *r, const TsTileStmt *s) {
+  int role = r->now == &r->self ? 0 : (int)(r->now - r->role);
+  if (r->as.mark) r->as.mark(r->as.marks, r->block, role, s, r->step);
+  return nothing(r);
+}

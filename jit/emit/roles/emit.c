@@ -77,8 +77,8 @@ static void statement(TsRoles *m, const TsTileStmt *s) {
   case TS_TILE_scale:
   case TS_TILE_ult: ts_roles_pointwise(m, s); return;
   case TS_TILE_registers: /* at the beginning of the role */
-  case TS_TILE_yield:
-  case TS_TILE_mark: return;
+  case TS_TILE_yield: return;
+  case TS_TILE_mark: ts_gpu_marks_put(&m->marks, s); return;
   default: ts_emit_fail(m->e, "%s has no code with roles", ts_tile_op_name(s->op));
   }
 }
@@ -208,11 +208,13 @@ void ts_roles_module(TsEmit *e, TsGpuRoles *info) {
   m.smem = dynamic_memory(&m);
   m.tid = special(&m, "tid.x");
   m.rank = info->cluster > 1 ? special(&m, "cluster_ctarank") : ts_roles_int(&m, 0);
+  ts_gpu_marks_begin(&m.marks, e, m.tid, special(&m, "ctaid.x"), info->threads / 32);
   const TsTileStmt *grid = grid_of(&m);
   for (const TsTileStmt *s = k->body->first; s != grid; s = s->next) statement(&m, s);
   block_of(&m, grid);
   if (info->nmap != nmap) ts_emit_fail(e, "%d views, not %d", info->nmap, nmap);
   if (info->cluster > 1) ts_roles_meet(&m); /* others still write into this block's memory */
+  ts_gpu_marks_end(&m.marks);
   LLVMBuildRetVoid(e->b);
   info->shared = m.shared;
 }

@@ -9,6 +9,7 @@
 #define TS_JIT_EMIT_ROLES_H
 
 #include "jit/emit/cpu/emit.h"
+#include "jit/emit/simt/mark.h"
 #include "jit/gpu/roles.h"
 
 enum {
@@ -57,6 +58,7 @@ typedef struct TsRoles {
   int npending, ngroup;
   TsTileVal pending[TS_ROLES_PENDING]; /* sums of products under way */
   int pending_group[TS_ROLES_PENDING]; /* and their groups, counted as the code goes */
+  TsGpuMarks marks;
 } TsRoles;
 
 /* Adds the kernel to an empty module; leaves by e->out on failure. e->k, its primitive rows. */

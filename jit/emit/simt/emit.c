@@ -78,8 +78,8 @@ static void statement(TsGpuEmit *g, const TsTileStmt *s) {
   case TS_TILE_gather: ts_gpu_gather(g, s); return;
   case TS_TILE_scatter: ts_gpu_scatter(g, s); return;
   case TS_TILE_prefetch:
-  case TS_TILE_mark:
   case TS_TILE_yield: return;
+  case TS_TILE_mark: ts_gpu_marks_put(&g->marks, s); return;
   case TS_TILE_dim: g->scalar[s->out[0]->id] = g->e->dim[ts_tile_attr(s, "index")->i]; return;
   case TS_TILE_program: program(g, s); return;
   case TS_TILE_sum:

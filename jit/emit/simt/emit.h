@@ -24,6 +24,7 @@
 #define TS_JIT_EMIT_GPU_H
 
 #include "jit/emit/cpu/emit.h"
+#include "jit/emit/simt/mark.h"
 #include "jit/emit/simt/maker.h"
 #include "jit/gpu/gpu.h"
 #include "jit/gpu/plan.h"
@@ -106,6 +107,7 @@ typedef struct TsGpuEmit {
   int *visit, visits;     /* by value: the last walk that met it */
   LLVMValueRef number[4]; /* of the round along the axes of the grid */
   int64_t shared_bytes[TS_GPU_PHASES]; /* of a group, found while emitting */
+  TsGpuMarks marks;
 } TsGpuEmit;
 
 /* ---- jit/emit/simt/thread.c: threads, meeting, shuffles, shared memory */

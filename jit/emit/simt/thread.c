@@ -163,6 +163,7 @@ void ts_gpu_thread_begin(TsGpuEmit *g, int phase) {
   g->maker->begin(g, name);
   if (g->batch) ts_gpu_batch_begin(g);
   g->round = g->block;
+  V thread = g->tid; /* of the block */
   if (g->phase->rounds > 1) {
     V t = ts_emit_int(e, i32(g), g->threads);
     V group = LLVMBuildZExt(e->b, LLVMBuildUDiv(e->b, g->tid, t, ""), i64(g), "");
@@ -175,10 +176,14 @@ void ts_gpu_thread_begin(TsGpuEmit *g, int phase) {
   }
   g->tid64 = LLVMBuildZExt(e->b, g->tid, i64(g), "");
   g->lane = LLVMBuildAnd(e->b, g->tid, ts_emit_int(e, i32(g), TS_GPU_WARP - 1), "");
+  if (g->maker == &ts_gpu_nvidia)
+    ts_gpu_marks_begin(&g->marks, e, thread, narrow(g, g->block),
+                       (g->threads * g->phase->rounds + TS_GPU_WARP - 1) / TS_GPU_WARP);
 }
 
 void ts_gpu_thread_end(TsGpuEmit *g) {
   if (!g->awaited) ts_gpu_await_last(g); /* also who writes nothing ends behind those before */
+  ts_gpu_marks_end(&g->marks);
   LLVMBuildRetVoid(g->e->b);
   int64_t most = (g->shared_most + 15) & -16;
   if (g->phase->rounds > 1) {

@@ -152,6 +152,27 @@ def attention(f):
                 f.case("attention_grad", [q, k, v, mask, sink, out, g], want, {**o, "scores": True}, **k_)
 
 
+def lstm(f):
+    """PyTorch's layer, whose weights of the inputs are the unit matrix."""
+    for d in FLOATS:
+        bound = dict(ulp=16, t=d, scale=2.0 if d in ("f32", "f64") else 8.0, zero=False)
+        for steps, batch, n in ((3, 2, 4), (1, 1, 3)):
+            x, w = f.gen(d, [steps, batch, 4 * n], -2, 2), f.gen(d, [4 * n, n])
+            h, c = f.gen(d, [batch, n]), f.gen(d, [batch, n])
+            g = f.gen(d, [steps, batch, n]), f.gen(d, [batch, n]), f.gen(d, [batch, n])
+            for reverse in (False, True):
+                turn = (lambda y: y.flip(0)) if reverse else (lambda y: y)
+                X, W, H, C = T(x), T(w), T(h), T(c)
+                unit_matrix = torch.eye(4 * n, dtype=torch.float64)
+                layer = torch.nn.LSTM(4 * n, n, bias=False).double()
+                y, (hn, cn) = torch.func.functional_call(
+                    layer, {"weight_ih_l0": unit_matrix, "weight_hh_l0": W}, (turn(X), (H[None], C[None])))
+                loss = (turn(y) * T(g[0], False)).sum() + (hn[0] * T(g[1], False)).sum() + (cn[0] * T(g[2], False)).sum()
+                want = [t.numpy() for t in torch.autograd.grad(loss, [X, W, H, C])]
+                out = f.const(turn(y).detach().numpy(), d)
+                f.case("lstm_grad", [x, w, h, c, out, *g], want, {"reverse": True} if reverse else None, **bound)
+
+
 def make():
     f = Family("gradient", {**Family.FEW, "f64": 24})
     softmaxes(f)
@@ -159,4 +180,5 @@ def make():
     losses(f)
     activations(f)
     attention(f)
+    lstm(f)
     return f

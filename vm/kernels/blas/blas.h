@@ -42,13 +42,13 @@ typedef void TsBlasSmallFn(const TsBlasSmall *p);
  * on, that j changed places with. Gives 1 + the first column whose pivot is 0, or 0. */
 typedef int64_t TsBlasLu(int64_t m, int n, void *a, int64_t lda, int *pivot);
 
-/* The lower half of a = l l' in place, and anything above it, n <= TS_BLAS_HALF, columns lda apart. Gives 1 + the first
- * column whose pivot is not above 0, or 0. */
+/* The lower half of a = l l' in place, and anything above it, n <= TS_BLAS_HALF, columns lda apart.
+ * Gives 1 + the first column whose pivot is not above 0, or 0. */
 typedef int64_t TsBlasCholesky(int n, void *a, int64_t lda);
 
 /* QR of a real m x n, n <= TS_BLAS_REFLECT, n <= m, columns lda apart: r on and above its diagonal
- * (below it anything), v, m x n, with 1 on its diagonal and 0 above, and the upper triangle t, with 0
- * below, so that (1 + v t v') r, r with 0 below, is what a was. */
+ * (below it anything), v, m x n, with 1 on its diagonal and 0 above, and the upper triangle t, with
+ * 0 below, so that (1 + v t v') r, r with 0 below, is what a was. */
 typedef void TsBlasReflect(int64_t m, int n, void *a, int64_t lda, void *v, int64_t ldv,
                            void *t, int64_t ldt);
 
@@ -69,8 +69,8 @@ typedef void TsBlasSymmetric(int64_t m, int64_t n, const void *a, int64_t lda, c
                              void *y);
 
 /* Eigenvalue i, ascending from 0 on, of the diagonal matrix d, ascending, and rho z z', where z has
- * length 1: into x, and its distance from each d into delta; of n = 2 its eigenvector instead, of n = 1
- * a 1, as LAPACK has it. Gives 0, or 1 where there is none. */
+ * length 1: into x, and its distance from each d into delta; of n = 2 its eigenvector instead, of n
+ * = 1 a 1, as LAPACK has it. Gives 0, or 1 where there is none. */
 typedef int TsBlasSecular(int n, int i, const void *d, const void *z, const void *rho,
                           void *delta, void *x);
 
@@ -87,8 +87,8 @@ typedef struct TsBlasColumns {
 /* to[i] = alpha from[i], or alpha conj(from[i]). */
 typedef void TsBlasScaled(int64_t n, void *to, const void *from, bool conj, const void *alpha);
 
-/* Small real matrices by row, TS_BLAS_GROUP_BYTES of each of their numbers side by side, a matrix in
- * every lane: a of m x n, b of n x k. What a lane holds afterwards is its own. */
+/* Small real matrices by row, TS_BLAS_GROUP_BYTES of each of their numbers side by side, a matrix
+ * in every lane: a of m x n, b of n x k. What a lane holds afterwards is its own. */
 enum {
   TS_BLAS_GROUP_BYTES = 64,
   TS_BLAS_LANES_MOST = 32, /* rows, columns */

@@ -1,0 +1,190 @@
+/* needs:  a kernel of block form, or explicit with roles
+ * keeps:  its statements and their order
+ * gives:  one whose head says `marks`, with marks around runs of statements of one stage
+ *
+ * A run begins at the first statement of a stage and ends before the next one, a loop or the end of
+ * the region. What takes no time of its own, or belongs to what stands before it, is of the run
+ * around it: arithmetic on single numbers, which is where positions come from, arrivals, what lies
+ * in memory of the block. */
+#include "ir/tile/pass/stages.h"
+
+#include "ir/tile/copy.h"
+#include "ir/tile/marks.h"
+
+typedef enum Kind {
+  NONE = -2,  /* ends a run */
+  WITHIN = -1 /* of the run around it */
+} Kind;
+
+typedef struct Stage {
+  int stage; /* or a Kind */
+  const char *what;
+} Stage;
+
+static bool scalars(const TsTileStmt *s) {
+  for (int i = 0; i < s->nin; i++)
+    if (ts_tile_memory(&s->in[i]->type) || s->in[i]->type.rank) return false;
+  for (int i = 0; i < s->nout; i++)
+    if (ts_tile_memory(&s->out[i]->type) || s->out[i]->type.rank) return false;
+  return !s->nregion;
+}
+
+static bool has(const TsTileRegion *r, int op) {
+  for (const TsTileStmt *s = r->first; s; s = s->next) {
+    if (s->op == op) return true;
+    for (int i = 0; i < s->nregion; i++)
+      if (has(s->region[i], op)) return true;
+  }
+  return false;
+}
+
+static bool is_loop(const TsTileStmt *s) {
+  return s->op == TS_TILE_for || s->op == TS_TILE_repeat;
+}
+
+/* Products from s on, in loops alone or in all statements. */
+static bool products_from(const TsTileStmt *s, bool loops) {
+  for (; s; s = s->next) {
+    if (!loops && s->op == TS_TILE_mma) return true;
+    for (int i = 0; i < s->nregion; i++)
+      if (loops && is_loop(s) ? has(s->region[i], TS_TILE_mma)
+                              : products_from(s->region[i]->first, loops))
+        return true;
+  }
+  return false;
+}
+
+/* On tiles, in a role or kernel with products: between these, softmax where there are powers of two;
+ * behind the last of them the epilogue. */
+static Stage arithmetic(const TsTileStmt *s) {
+  static const Stage plain = {TS_STAGE_other, "arithmetic"};
+  if (scalars(s)) return (Stage){WITHIN, NULL};
+  const TsTileRegion *all = s->in_region, *body = s->in_region;
+  const TsTileStmt *at = s; /* what of body s stands in */
+  while (all->owner && all->owner->op != TS_TILE_role) all = all->outer;
+  if (!has(all, TS_TILE_mma)) return plain;
+  while (body->owner && !is_loop(body->owner) && body->owner->op != TS_TILE_role)
+    at = body->owner, body = body->outer;
+  bool inner = !products_from(body->first, true), /* no loop of products is inside */
+      between = has(body, TS_TILE_mma) && (inner || products_from(at, false));
+  if (!between) return (Stage){TS_STAGE_epilogue, NULL};
+  return has(all, TS_TILE_ex2) ? (Stage){TS_STAGE_other, "softmax"} : plain;
+}
+
+static bool of_device(const TsTileVal memory) {
+  return memory->type.space == TS_SPACE_global || memory->type.space == TS_SPACE_scratch;
+}
+
+static Stage stage_of(const TsTileStmt *s) {
+  switch (s->op) {
+  case TS_TILE_load:
+  case TS_TILE_gather:
+    return of_device(s->in[0]) ? (Stage){TS_STAGE_load, NULL} : (Stage){WITHIN, NULL};
+  case TS_TILE_copy_async:
+  case TS_TILE_copy_bulk:
+  case TS_TILE_expect: return (Stage){TS_STAGE_load, "issue"};
+  case TS_TILE_turn: /* its end is of what stands before */
+    if (ts_tile_attr(s, "end")->i) return (Stage){WITHIN, NULL};
+    return (Stage){TS_STAGE_wait, "barrier"};
+  case TS_TILE_await: return (Stage){TS_STAGE_wait, "barrier"};
+  case TS_TILE_wait: {
+    int64_t of = ts_tile_attr(s, "of")->i; /* copies|products|stores|writes */
+    return of == 1 ? (Stage){TS_STAGE_mma, NULL}
+                   : (Stage){TS_STAGE_wait, of ? "stores" : "copies"};
+  }
+  case TS_TILE_until: return (Stage){TS_STAGE_wait, "other blocks"};
+  case TS_TILE_barrier:
+  case TS_TILE_sync: return (Stage){TS_STAGE_wait, "threads"};
+  case TS_TILE_await_launch: return (Stage){TS_STAGE_wait, "launch before"};
+  case TS_TILE_mma:
+  case TS_TILE_outer: return (Stage){TS_STAGE_mma, NULL};
+  case TS_TILE_store:
+  case TS_TILE_store_below:
+  case TS_TILE_scatter:
+    return of_device(s->in[0]) ? (Stage){TS_STAGE_store, NULL} : (Stage){WITHIN, NULL};
+  case TS_TILE_store_bulk:
+  case TS_TILE_signal: return (Stage){TS_STAGE_store, NULL};
+  case TS_TILE_quarter:
+  case TS_TILE_row: return arithmetic(s);
+  case TS_TILE_sum:
+  case TS_TILE_pairs:
+  case TS_TILE_prod:
+  case TS_TILE_max:
+  case TS_TILE_min:
+  case TS_TILE_argmax:
+  case TS_TILE_argmin:
+  case TS_TILE_places: return (Stage){TS_STAGE_other, "reduce"};
+  case TS_TILE_commit: { /* it stands directly behind what it closes */
+    int64_t of = ts_tile_attr(s, "of")->i;
+    return of == 0   ? (Stage){TS_STAGE_load, "issue"}
+           : of == 1 ? (Stage){TS_STAGE_mma, NULL}
+                     : (Stage){TS_STAGE_store, NULL};
+  }
+  case TS_TILE_arrive:
+  case TS_TILE_fence:
+  case TS_TILE_const:
+  case TS_TILE_bits:
+  case TS_TILE_iota:
+  case TS_TILE_view:
+  case TS_TILE_own:
+  case TS_TILE_broadcast:
+  case TS_TILE_reshape:
+  case TS_TILE_part: return (Stage){WITHIN, NULL};
+  default: return s->nregion || s->op == TS_TILE_yield ? (Stage){NONE, NULL} : arithmetic(s);
+  }
+}
+
+static bool same(Stage a, Stage b) { return a.stage == b.stage && a.what == b.what; }
+
+/* The stage of the run that s stands in or ends, and the line of its first statement. */
+static Stage run_before(const TsTileStmt *s, int *line) {
+  Stage run = {NONE, NULL};
+  for (s = s->prev; s; s = s->prev) {
+    Stage is = stage_of(s);
+    if (is.stage == WITHIN) continue;
+    if (run.stage == NONE) run = is;
+    if (is.stage < 0 || !same(is, run)) break;
+    *line = s->line;
+  }
+  return run;
+}
+
+static void mark(TsTileCopy *c, Stage is, int line, bool end) {
+  if (is.stage < 0) return;
+  c->b.line = line;
+  ts_tile_mark(&c->b, (TsTileStage)is.stage, is.what, end);
+}
+
+/* Marks of what ends in front of s and what begins there; runs also end behind what is within them. */
+static int around(TsTileCopy *c, const TsTileStmt *s, void *arg) {
+  (void)arg;
+  if (!s->in_region->owner) return 0; /* above the grid are sizes and positions alone */
+  int line = s->line;
+  Stage is = stage_of(s), before = run_before(s, &line);
+  bool turns = is.stage != WITHIN && !same(is, before);
+  if (turns) {
+    mark(c, before, line, true);
+    mark(c, is, line = s->line, false);
+  }
+  if (s->next) return 0;
+  if (s->op == TS_TILE_yield) return 0;
+  if (!ts_tile_copy_stmt(c, s)) return -1;
+  mark(c, is.stage == WITHIN ? before : is, line, true);
+  return 1;
+}
+
+static int without(TsTileCopy *c, const TsTileStmt *s, void *arg) {
+  (void)c, (void)arg;
+  return s->op == TS_TILE_mark;
+}
+
+TsTile *ts_tile_stages(const TsTile *k, bool whole, TsError *err) {
+  bool own = !whole && ts_tile_has_marks(k);
+  TsTile *head = ts_tile_copy(k, whole ? without : NULL, NULL, err), *marked = NULL;
+  if (!head) return NULL;
+  head->marks = true;
+  if (own || whole) return head;
+  marked = ts_tile_copy(head, around, NULL, err);
+  ts_tile_free(head);
+  return marked;
+}

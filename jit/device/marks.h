@@ -1,0 +1,67 @@
+/* Launches of kernels with profile marks (ir/tile/marks.h), and what they recorded. While somebody
+ * collects, kernels run in a second form, with marks, which is opened beside them. */
+#ifndef TS_JIT_DEVICE_MARKS_H
+#define TS_JIT_DEVICE_MARKS_H
+
+#include "devices/device.h"
+#include "ir/tile/tile.h"
+#include "jit/gpu/marks.h"
+
+/* A stage of a launch, over its warps; 0 is what lies between marks. */
+typedef struct TsMarkedStage {
+  const char *stage; /* a word of ir/tile/marks.h; "between" */
+  char what[40], place[80];
+} TsMarkedStage;
+
+/* Warps of a block that do the same, in their order; a kernel without roles has one, "". */
+typedef struct TsMarkedRole {
+  char name[24];
+  int warps;
+} TsMarkedRole;
+
+typedef struct TsMarkedLaunch {
+  char label[120], kernel[48]; /* operators and lines, as who launches says; its name */
+  double bytes, flops;         /* as who launches says */
+  uint32_t grid, threads, warps,
+      every; /* blocks; of a block; one block of so many is recorded */
+  TsKernelFacts facts;
+  const TsDevice *device;
+  int processors; /* of the device */
+  double clock;   /* Hz */
+  double most_bytes,
+      most_flops; /* a second, of the device, of the kernel's numbers; 0: not known */
+  int nrole;
+  TsMarkedRole role[TS_TILE_ROLES];
+  int nstage, nrecord;          /* records of warps that ran */
+  uint32_t turns, record_bytes; /* room of a record */
+  TsMarkedStage *stage;
+  char *record; /* TsGpuRecord each, with its turns behind it */
+} TsMarkedLaunch;
+
+/* ---- who looks */
+typedef enum TsMarksOf { TS_MARKS_off, TS_MARKS_warps, TS_MARKS_stages } TsMarksOf;
+void ts_marks_collect(TsMarksOf of); /* what was collected is forgotten */
+TsMarksOf ts_marks_collecting(void);
+void ts_marks_label(const char *name, double bytes, double flops); /* of launches from now on */
+/* Those since, in their order; they stay until the next ts_marks_collect. */
+const TsMarkedLaunch *ts_marks_launches(int *n);
+
+/* ---- who launches a kernel whose code has marks */
+/* A TsGpuLaunchFn. */
+int ts_marks_launch(TsDevice *d, void *module, const TsTile *k, const TsLaunch *l,
+                    TsError *err);
+
+/* ---- jit/device/sim_marks.c: a kernel with marks that the interpreter runs. Cycles are its
+ * statements, and each role is a warp. as: of ts_tile_run_as, which calls back. */
+typedef struct TsSimMarks TsSimMarks;
+TsSimMarks *ts_sim_marks_begin(TsDevice *d, const TsTile *k, TsTileRunAs *as, TsError *err);
+/* Its launch is one of those that were collected; with failed, nothing is. */
+int ts_sim_marks_end(TsSimMarks *m, bool failed, TsError *err);
+
+/* ---- between the two */
+int ts_marks_outline(TsMarkedLaunch *m, const TsDevice *d, const TsTile *k, uint32_t blocks,
+                     uint32_t threads, TsError *err);
+int ts_marks_keep(const TsMarkedLaunch *m, TsError *err);
+void ts_marks_forget(TsMarkedLaunch *m);
+
+#endif

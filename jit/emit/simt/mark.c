@@ -1,0 +1,138 @@
+/* See jit/emit/simt/mark.h. */
+#include "jit/emit/simt/mark.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef LLVMValueRef V;
+
+static LLVMTypeRef i32(TsGpuMarks *m) { return ts_emit_int_type(m->e, 32, 0); }
+static LLVMTypeRef i64(TsGpuMarks *m) { return ts_emit_int_type(m->e, 64, 0); }
+
+/* Marks are one piece of assembly each, without branches: a loop stays one block of code. */
+static V text_of(TsGpuMarks *m, LLVMTypeRef out, const char *text, const char *constraints,
+                 int nin, V *in) {
+  LLVMTypeRef list[8];
+  for (int i = 0; i < nin; i++) list[i] = LLVMTypeOf(in[i]);
+  LLVMTypeRef t = LLVMFunctionType(out, list, (unsigned)nin, 0);
+  V f = LLVMGetInlineAsm(t, text, strlen(text), constraints, strlen(constraints), true, false,
+                         LLVMInlineAsmDialectATT, false);
+  return LLVMBuildCall2(m->e->b, t, f, in, (unsigned)nin, "");
+}
+
+static V kept(TsGpuMarks *m, LLVMTypeRef t, V first) {
+  V at = LLVMBuildAlloca(m->e->b, t, "");
+  LLVMBuildStore(m->e->b, first, at);
+  return at;
+}
+
+static V room_word(TsGpuMarks *m, LLVMTypeRef t, int64_t offset) {
+  TsEmit *e = m->e;
+  V room = LLVMGetNamedGlobal(e->module, TS_GPU_MARKS_NAME);
+  LLVMTypeRef all = LLVMArrayType2(ts_emit_int_type(e, 8, 0), sizeof(TsGpuMarksRoom));
+  if (!room) {
+    room = LLVMAddGlobalInAddressSpace(e->module, all, TS_GPU_MARKS_NAME, 1);
+    LLVMSetInitializer(room, LLVMConstNull(all));
+    LLVMSetAlignment(room, 16);
+    LLVMSetExternallyInitialized(room, true);
+  }
+  V by = ts_emit_i64(e, offset);
+  V at = LLVMBuildInBoundsGEP2(e->b, ts_emit_int_type(e, 8, 0), room, &by, 1, "");
+  return LLVMBuildLoad2(e->b, t, at, "");
+}
+
+/* Where the record of this warp is, and how many turns it has room for: 0 in other threads than the
+ * warp's first one, and where there is none. */
+static void find_record(TsGpuMarks *m, V thread, V block, int warps) {
+  TsEmit *e = m->e;
+  LLVMBuilderRef b = e->b;
+  V records = room_word(m, i64(m), offsetof(TsGpuMarksRoom, records));
+  V room = room_word(m, i32(m), offsetof(TsGpuMarksRoom, room));
+  V every = room_word(m, i32(m), offsetof(TsGpuMarksRoom, every));
+  V turns = room_word(m, i32(m), offsetof(TsGpuMarksRoom, turns));
+  V zero = ts_emit_int(e, i32(m), 0), one = ts_emit_int(e, i32(m), 1);
+  every = ts_emit_call2(e, "llvm.umax", every, one);
+  V number = LLVMBuildUDiv(b, block, every, "");
+  V rest = LLVMBuildSub(b, block, LLVMBuildMul(b, number, every, ""), "");
+  V warp = LLVMBuildLShr(b, thread, ts_emit_int(e, i32(m), 5), "");
+  V index = LLVMBuildMul(b, number, ts_emit_int(e, i32(m), warps), "");
+  index = LLVMBuildAdd(b, index, warp, "");
+  V lane = LLVMBuildAnd(b, thread, ts_emit_int(e, i32(m), 31), "");
+  V in = LLVMBuildICmp(b, LLVMIntEQ, LLVMBuildOr(b, lane, rest, ""), zero, "");
+  in = LLVMBuildAnd(b, in, LLVMBuildICmp(b, LLVMIntULT, index, room, ""), "");
+  V nbytes = LLVMBuildMul(b, turns, ts_emit_int(e, i32(m), sizeof(TsGpuTurn)), "");
+  nbytes = LLVMBuildAdd(b, nbytes, ts_emit_int(e, i32(m), sizeof(TsGpuRecord)), "");
+  V by = LLVMBuildMul(b, LLVMBuildZExt(b, index, i64(m), ""),
+                      LLVMBuildZExt(b, nbytes, i64(m), ""), "");
+  m->record = LLVMBuildAdd(b, records, by, "");
+  m->room = LLVMBuildSelect(b, in, turns, zero, "");
+}
+
+/* One turn: six instructions, which wait for nothing. */
+static void turn(TsGpuMarks *m, int stage) {
+  LLVMBuilderRef b = m->e->b;
+  char text[400];
+  snprintf(text, sizeof text,
+           "{ .reg .pred p; .reg .b32 c; .reg .b64 a;\n"
+           "setp.lt.u32 p, $3, $2; mad.wide.u32 a, $3, %zu, $1; mov.u32 c, %%clock;\n"
+           "@p st.global.v2.b32 [a+%zu], {c, $4}; add.u32 $0, $3, 1; }",
+           sizeof(TsGpuTurn), sizeof(TsGpuRecord));
+  V in[4] = {m->record, m->room, LLVMBuildLoad2(b, i32(m), m->count, ""),
+             ts_emit_int(m->e, i32(m), stage)};
+  LLVMBuildStore(b, text_of(m, i32(m), text, "=r,l,r,r,r,~{memory}", 4, in), m->count);
+}
+
+void ts_gpu_marks_begin(TsGpuMarks *m, TsEmit *e, V thread, V block, int warps) {
+  memset(m, 0, sizeof *m);
+  m->e = e;
+  if (!e->k->marks || e->target->maker != TS_MAKER_nvidia) return;
+  m->nmark = ts_tile_marks(e->k, m->mark);
+  find_record(m, thread, block, warps);
+  V in[4] = {m->record, m->room, block, thread};
+  char text[640];
+  snprintf(text, sizeof text,
+           "{ .reg .pred p; .reg .b64 t, c; .reg .b32 s, w;\n"
+           "setp.ne.u32 p, $1, 0; mov.u64 t, %%globaltimer; mov.u64 c, %%clock64;\n"
+           "mov.u32 s, %%smid; shr.u32 w, $3, 5;\n"
+           "@p st.global.v2.b32 [$0+%zu], {s, $2}; @p st.global.b32 [$0+%zu], w;\n"
+           "@p st.global.b64 [$0+%zu], t; @p st.global.b64 [$0+%zu], c; }",
+           offsetof(TsGpuRecord, processor), offsetof(TsGpuRecord, warp),
+           offsetof(TsGpuRecord, begun_ns), offsetof(TsGpuRecord, begun));
+  text_of(m, LLVMVoidTypeInContext(e->ctx), text, "l,r,r,r,~{memory}", 4, in);
+  m->count = kept(m, i32(m), ts_emit_int(e, i32(m), 0));
+  turn(m, 0);
+}
+
+/* Where another stage begins directly, the end of this one is the same turn. */
+static bool goes_on(const TsTileStmt *s) {
+  return s->next && s->next->op == TS_TILE_mark && !ts_tile_attr(s->next, "end")->i;
+}
+
+void ts_gpu_marks_put(TsGpuMarks *m, const TsTileStmt *s) {
+  if (!m->record) return;
+  int i =
+      ts_tile_mark_index(m->nmark, m->mark, s); /* -1, which is what lies between: too many */
+  if (!ts_tile_attr(s, "end")->i) {
+    if (m->depth + 1 < (int)(sizeof m->within / sizeof *m->within))
+      m->within[++m->depth] = 1 + i;
+    turn(m, m->within[m->depth]);
+    return;
+  }
+  m->depth -= m->depth > 0;
+  if (!goes_on(s)) turn(m, m->within[m->depth]);
+}
+
+void ts_gpu_marks_end(TsGpuMarks *m) {
+  if (!m->record) return;
+  char text[400];
+  V in[3] = {m->record, m->room, LLVMBuildLoad2(m->e->b, i32(m), m->count, "")};
+  snprintf(text, sizeof text,
+           "{ .reg .pred p; .reg .b64 t, c; setp.ne.u32 p, $1, 0;\n"
+           "mov.u64 c, %%clock64; mov.u64 t, %%globaltimer;\n"
+           "@p st.global.b64 [$0+%zu], t; @p st.global.b64 [$0+%zu], c;\n"
+           "@p st.global.b32 [$0+%zu], $2; }",
+           offsetof(TsGpuRecord, ended_ns), offsetof(TsGpuRecord, ended),
+           offsetof(TsGpuRecord, nturn));
+  text_of(m, LLVMVoidTypeInContext(m->e->ctx), text, "l,r,r,~{memory}", 3, in);
+}

@@ -1,0 +1,27 @@
+/* Profile marks of kernels of GPUs. A warp, or the one thread of a role that acts for it, keeps a
+ * record in memory of the device: at which cycle it turned to which stage. Its time is all of some
+ * stage, so that stages of a warp add up to its time. Who reads the records: jit/device/marks.h. */
+#ifndef TS_JIT_EMIT_GPU_MARK_H
+#define TS_JIT_EMIT_GPU_MARK_H
+
+#include "ir/tile/marks.h"
+#include "jit/emit/cpu/emit.h"
+#include "jit/gpu/marks.h"
+
+typedef struct TsGpuMarks {
+  TsEmit *e;
+  TsTileMark mark[TS_TILE_MARKS];
+  int nmark;
+  /* i64, i32 the same all the time; i32 in memory of the thread. NULL: no marks. */
+  LLVMValueRef record, room, count;
+  int within[16], depth; /* stages around, by 1 + the number of their mark; 0: between stages */
+} TsGpuMarks;
+
+/* At the beginning of a function: warp, i32, of the block, which has so many. Nothing where the kernel
+ * has no marks, or its maker no clock. */
+void ts_gpu_marks_begin(TsGpuMarks *m, TsEmit *e, LLVMValueRef thread, LLVMValueRef block,
+                        int warps);
+void ts_gpu_marks_put(TsGpuMarks *m, const TsTileStmt *s);
+void ts_gpu_marks_end(TsGpuMarks *m); /* before it returns */
+
+#endif

@@ -1,0 +1,277 @@
+-- Where the time of a whole program goes: tessera -p script.lua, and profile.start and profile.stop around a part.
+--
+-- What the program calls is recorded exactly (lib/activity.h): a tree of its lines, the operators and captured
+-- functions called there, their instructions and kernels, and captures, compilations, copies and waits, each with
+-- its time and how often. What is left is Lua's own: its lines are sampled each millisecond by LuaJIT's profiler.
+-- On a GPU each kernel is waited for, so that its time is its own; nothing runs side by side meanwhile.
+
+local core = require "tessera.core"
+
+local program = {}
+
+local MOST_LINES, LEAST = 12, 0.005
+
+-- ---- Lua's lines
+-- By line: samples of each state of LuaJIT's: N compiled, I interpreted, C functions of C, G collector, J compiler.
+local samples, sampling
+
+local function line_of(profile, thread)
+  for entry in profile.dumpstack(thread, "pl;", 16):gmatch "[^;]+" do
+    if not entry:find "^tessera[.:]" and not entry:find "^%[builtin" and not entry:find "^@" then return entry end
+  end
+  return "elsewhere"
+end
+
+local function start_sampling()
+  local profile = require "jit.profile"
+  samples = {}
+  profile.start("li1", function(thread, n, state)
+    local line = line_of(profile, thread)
+    local at = samples[line]
+    if not at then
+      at = { N = 0, I = 0, C = 0, G = 0, J = 0 }
+      samples[line] = at
+    end
+    at[state] = at[state] + n
+  end)
+  sampling = profile
+end
+
+local function stop_sampling()
+  if sampling then sampling.stop() end
+  sampling = nil
+  return samples or {}
+end
+
+-- ---- the parts of all
+-- Time of a node that none of its children have.
+local function own(node)
+  local sum = 0
+  for _, child in ipairs(node) do sum = sum + child.usec end
+  return math.max(0, node.usec - sum)
+end
+
+local function add_kinds(node, sums)
+  sums[node.kind] = (sums[node.kind] or 0) + own(node)
+  for _, child in ipairs(node) do add_kinds(child, sums) end
+  return sums
+end
+
+local KINDS = {
+  { "kernel", "kernels on devices" }, { "instruction", "instructions of captured functions and hot loops" }, { "function", "between their instructions" },
+  { "loop", "hot loops" }, { "operator", "operators" }, { "capture", "capturing" }, { "compile", "compiling" },
+  { "copy", "copies" }, { "open", "opening devices" }, { "wait", "waiting" },
+}
+
+-- What a line of Lua took beside what it called: by samples, where C functions count if nothing recorded ran there.
+local function lua_lines(tree, lines)
+  local left, called, total, list = own(tree), {}, 0, {}
+  for _, node in ipairs(tree) do called[node.place or ""] = true end
+  for line, at in pairs(lines) do
+    local n = at.N + at.I + at.G + at.J + (called[line] and 0 or at.C)
+    if n > 0 then list[#list + 1], total = { line = line, n = n, of = at }, total + n end
+  end
+  for _, l in ipairs(list) do l.usec = left * l.n / total end
+  table.sort(list, function(a, b) return a.usec > b.usec end)
+  return list, left
+end
+
+-- ---- text
+local function time_text(usec)
+  if usec >= 1e6 then return ("%.2f s"):format(usec / 1e6) end
+  if usec >= 1e3 then return ("%.1f ms"):format(usec / 1e3) end
+  return ("%.0f us"):format(usec)
+end
+
+local function size_text(n)
+  for _, unit in ipairs { "B", "KiB", "MiB", "GiB" } do
+    if n < 1024 or unit == "GiB" then return (unit == "B" and "%.0f %s" or "%.1f %s"):format(n, unit) end
+    n = n / 1024
+  end
+end
+
+local function rate_text(node)
+  local parts = {}
+  if node.bytes > 0 and node.usec > 0 then parts[1] = ("%.3g GB/s"):format(node.bytes / node.usec / 1e3) end
+  if node.flops > 0 and node.usec > 0 then parts[#parts + 1] = ("%.3g GFLOP/s"):format(node.flops / node.usec / 1e3) end
+  return table.concat(parts, ", ")
+end
+
+local words = {
+  line = function(n) return n.place end,
+  operator = function(n) return n.what end,
+  ["function"] = function(n) return n.what .. ", captured" end,
+  instruction = function(n) return n.what .. (n.place and " at " .. n.place or "") end,
+  kernel = function(n) return ("kernel %s on %s"):format(n.what, n.place) end,
+  capture = function(n) return "capturing " .. n.what end,
+  compile = function(n) return "compiling " .. n.what end,
+  copy = function(n) return ("copies %s, %s"):format(n.what, size_text(n.bytes)) end,
+  open = function(n) return "opening " .. n.what end,
+  wait = function(n) return "waiting for " .. n.what end,
+  loop = function(n) return n.what end,
+}
+
+local function tree_lines(node, depth, total, least, out)
+  local list, rest, count = {}, 0, 0
+  for _, child in ipairs(node) do list[#list + 1] = child end
+  table.sort(list, function(a, b) return a.usec > b.usec end)
+  for i, child in ipairs(list) do
+    if i <= MOST_LINES and child.usec >= least then
+      local calls = child.kind == "line" and "" or ("%d"):format(child.count)
+      local rate = child.kind == "copy" and "" or rate_text(child)
+      local text = ("%9s %5.1f%% %8s  %s%s"):format(time_text(child.usec), 100 * child.usec / total, calls, ("  "):rep(depth),
+        words[child.kind](child))
+      if rate ~= "" then text = text .. "  " .. rate end
+      out[#out + 1] = text .. "\n"
+      tree_lines(child, depth + 1, total, least, out)
+    else
+      rest, count = rest + child.usec, count + 1
+    end
+  end
+  if count > 0 and rest >= least then
+    out[#out + 1] = ("%9s %5.1f%% %8s  %s%d more\n"):format(time_text(rest), 100 * rest / total, "", ("  "):rep(depth), count)
+  end
+end
+
+local function parts_line(tree, facts, left, width)
+  local sums, parts = add_kinds(tree, {}), { ("%s Lua"):format(time_text(left)) }
+  for _, k in ipairs(KINDS) do
+    if (sums[k[1]] or 0) > 0 then parts[#parts + 1] = ("%s %s"):format(time_text(sums[k[1]]), k[2]) end
+  end
+  local text = ("%s in all: %s"):format(time_text(tree.usec), table.concat(parts, ", "))
+  if facts.kernels > 0 then text = text .. (", and beside it %d kernels compiled by other threads in %s"):format(facts.kernels, time_text(facts.compiled)) end
+  return core.wrapped(text .. ".", 0, 2, width)
+end
+
+local STATES = { { "N", "compiled" }, { "I", "interpreted" }, { "C", "in functions of C" }, { "G", "collecting garbage" }, { "J", "LuaJIT compiling" } }
+
+local function lua_text(list, total, out)
+  local shown
+  for i, l in ipairs(list) do
+    if i > MOST_LINES or l.usec < LEAST * total then break end
+    if not shown then out[#out + 1] = "\n     time                    lines of Lua, what they call left out\n" end
+    shown = true
+    local how = {}
+    for _, s in ipairs(STATES) do
+      local part = l.of[s[1]] / l.n
+      if part >= 0.05 and part <= 1 then how[#how + 1] = ("%.0f%% %s"):format(100 * part, s[2]) end
+    end
+    out[#out + 1] = ("%9s %5.1f%% %8s  %s  %s\n"):format(time_text(l.usec), 100 * l.usec / total, "", l.line, table.concat(how, ", "))
+  end
+end
+
+local function text_of(r, width)
+  local out = { parts_line(r.tree, r.facts, r.left, width), "\n     time   part    calls\n" }
+  tree_lines(r.tree, 0, r.tree.usec, LEAST * (r.tree.usec - r.left), out)
+  lua_text(r.lines, r.tree.usec, out)
+  if r.facts.lost > 0 then out[#out + 1] = ("%d activities found no memory.\n"):format(r.facts.lost) end
+  return table.concat(out)
+end
+
+-- ---- files
+local function csv_field(text) return '"' .. tostring(text):gsub('"', '""') .. '"' end
+
+-- A row an activity, with the path to it.
+local function csv_text(r)
+  local out = { "path,kind,what,place,calls,us,own_us,bytes,flops\n" }
+  local function add(node, path)
+    out[#out + 1] = ("%s,%s,%s,%s,%d,%.3f,%.3f,%.0f,%.0f\n"):format(csv_field(path), node.kind, csv_field(node.what), csv_field(node.place or ""),
+      node.count, node.usec, own(node), node.bytes, node.flops)
+    local name = node.kind == "line" and node.place or node.what
+    for _, child in ipairs(node) do add(child, path == "" and name or path .. " > " .. name) end
+  end
+  add(r.tree, "")
+  for _, l in ipairs(r.lines) do
+    out[#out + 1] = ("%s,lua,%s,%s,%d,%.3f,%.3f,,\n"):format(csv_field "program", csv_field "", csv_field(l.line), l.n, l.usec, l.usec)
+  end
+  return table.concat(out)
+end
+
+local function quoted(text) return '"' .. text:gsub('[%c"\\]', function(c) return ("\\u%04x"):format(c:byte()) end) .. '"' end
+
+-- Chrome's and Perfetto's events: the program's thread, and a track for each device.
+local function trace_text(r)
+  local tracks, out = {}, { '{"name":"thread_name","ph":"M","pid":1,"tid":0,"args":{"name":"program"}}' }
+  local n = 0
+  local function track_of(e)
+    if e.kind ~= "kernel" then return 0 end
+    if not tracks[e.place] then
+      n = n + 1
+      tracks[e.place] = n
+      out[#out + 1] = ('{"name":"thread_name","ph":"M","pid":1,"tid":%d,"args":{"name":%s}}'):format(n, quoted(e.place))
+    end
+    return tracks[e.place]
+  end
+  for _, e in ipairs(r.events) do
+    local name = e.kind == "line" and e.place or e.what
+    out[#out + 1] = ('{"name":%s,"cat":"%s","ph":"X","ts":%.3f,"dur":%.3f,"pid":1,"tid":%d%s}'):format(quoted(name), e.kind, e.start, e.usec,
+      track_of(e), e.place and e.kind ~= "line" and (',"args":{"place":%s}'):format(quoted(e.place)) or "")
+  end
+  return ('{"traceEvents":[\n%s\n],"otherData":{"events":"%d of %d kept: the first and the last"}}\n'):format(table.concat(out, ",\n"),
+    #r.events, r.facts.events)
+end
+
+local writers = { csv = csv_text, json = trace_text, txt = function(r) return text_of(r, 120) end }
+
+--- Whether a file's name says what to write: an ending that is known, or the error.
+function program.check_file(path)
+  local ending = path:match "%.(%w+)$"
+  if not writers[ending or ""] then
+    core.fail(("a profile is written as .json (a timeline for Chrome and Perfetto), .csv or .txt, not '%s'"):format(path))
+  end
+  return writers[ending]
+end
+
+-- ---- start and stop
+function program.start()
+  core.activity_start()
+  core.jit_profile(true)
+  start_sampling()
+end
+
+-- {tree, events, facts, lines, left}, or nil where nothing is recorded.
+function program.stop()
+  local lines = stop_sampling()
+  local tree, events, facts = core.activity_stop()
+  core.jit_profile(false)
+  if not tree then return nil end
+  local list, left = lua_lines(tree, lines)
+  return { tree = tree, events = events, facts = facts, lines = list, left = left }
+end
+
+program.text, program.csv_text, program.trace_text = text_of, csv_text, trace_text
+
+--- Runs f(unpack(args)) so many times: {tree, events, facts, lines, left} of all together.
+function program.run(f, runs, args)
+  return (core.guarded(function(fine) if not fine then program.stop() end end, function()
+    program.start()
+    for _ = 1, runs do f(unpack(args, 1, args.n)) end
+    return program.stop()
+  end))
+end
+
+-- ---- tessera -p
+--- Starts it for a program that is about to run, and ends it also where the program leaves by os.exit.
+function program.begin(files)
+  for _, path in ipairs(files) do program.check_file(path) end
+  local exit = os.exit
+  os.exit = function(...)
+    program.finish(files)
+    return exit(...)
+  end
+  program.start()
+end
+
+--- Ends it and writes the text to stderr, and the files that were asked for.
+function program.finish(files)
+  local r = program.stop()
+  if not r then return end
+  io.stdout:flush()
+  io.stderr:write("\n", text_of(r, math.max(80, require("tessera.console").width())))
+  for _, path in ipairs(files) do
+    core.write_file(path, { program.check_file(path)(r) })
+    io.stderr:write("written: ", path, "\n")
+  end
+end
+
+return program

@@ -1,0 +1,97 @@
+-- tessera -p: what it tells of a whole program, to where, and how programs end with it.
+local tessera = arg[-1] or "bin/tessera"
+local folder = os.tmpname()
+os.remove(folder)
+os.execute("mkdir -p " .. folder)
+local function write(name, text)
+  local f = assert(io.open(folder .. "/" .. name, "w"))
+  f:write(text)
+  f:close()
+  return folder .. "/" .. name
+end
+local function read(name)
+  local f = assert(io.open(folder .. "/" .. name))
+  local text = f:read "*a"
+  f:close()
+  return text
+end
+-- Output, errors and exit code.
+local function run(arguments)
+  local p = io.popen(("%s %s > %s/out 2> %s/err < /dev/null; echo $?"):format(tessera, arguments, folder, folder))
+  local code = tonumber(p:read "*a")
+  p:close()
+  return read "out", read "err", code
+end
+
+local script = write("s.lua", [[
+local t = require "tessera"
+local op, graph = t.op, t.graph
+local w = op.ones{64, 64}
+local f = graph.module("f", function(x) return op.softmax(x:matmul(w)) end)
+local x = op.ones{32, 64}
+for i = 1, 6 do
+  x = f(x)
+end
+local y = op.relu(x - 1)
+print(y:sum():item())
+if arg[1] == "exit" then os.exit(7) end
+if arg[1] == "error" then error "broken" end
+]])
+
+-- The program's output is its own; lines, the function with its instructions, operators and calls.
+local out, err, code = run("-p " .. script)
+out:match "%S+", code --> 0, 0
+assert(err:find "^\n[%d.]+ m?s in all: ", err)
+assert(err:find "[%d.]+%%%s+[^\n]*s%.lua:7\n" and err:find "%%%s+6    f, captured\n", err)
+assert(err:find "%%%s+%d      [^\n]*softmax[^\n]* at [^\n]*s%.lua:4", err)
+
+-- Files by their endings: a timeline, a table whose own times add up to the whole, and text.
+local trace, csv, text = folder .. "/p.json", folder .. "/p.csv", folder .. "/p.txt"
+out, err, code = run(("--profile-to=%s --profile-to=%s --profile-to %s %s"):format(trace, csv, text, script))
+code --> 0
+assert(err:find("written: " .. trace, 1, true) and err:find("written: " .. csv, 1, true) and err:find("written: " .. text, 1, true), err)
+local json = require("tessera.core").open_json().decode(read "p.json")
+local kinds = {}
+for _, e in ipairs(json.traceEvents) do
+  if e.ph == "X" then
+    kinds[e.cat] = (kinds[e.cat] or 0) + 1
+    assert(e.ts >= 0 and e.dur >= 0 and e.name)
+  end
+end
+kinds["function"], kinds.operator >= 3, kinds.line >= 9 --> 6, true, true
+local own, whole = 0, nil
+for line in read("p.csv"):gmatch "[^\n]+" do
+  local kind, usec, mine = line:match '^"[^"]*",(%l+),"[^"]*","[^"]*",%d+,([%d.]+),([%d.]+),'
+  if kind and kind ~= "lua" then own = own + tonumber(mine) end
+  if kind == "program" then whole = tonumber(usec) end
+end
+assert(math.abs(own - whole) < 0.2, own .. " of " .. whole)
+read("p.txt"):match "in all" --> in all
+
+-- However it ends.
+out, err, code = run("-p " .. script .. " exit")
+code, err:match "in all" --> 7, in all
+out, err, code = run("-p " .. script .. " error")
+code, err:match "broken", err:match "in all" --> 1, broken, in all
+tessera = "timeout -k 20 -s INT 1 " .. tessera
+out, err, code = run("-p -e 'while true do end'")
+tessera = arg[-1] or "bin/tessera"
+err:match "interrupted" or err --> interrupted
+err:match "in all" --> in all
+
+-- Kernels of a device stand under what launched them, with their device.
+local there = write("d.lua", [[
+local op = require("tessera").op
+local x = op.ones({32, 32}):to "sim:0"
+print(op.matmul(x, x):sum():item())
+]])
+out, err, code = run("--profile-to=" .. csv .. " " .. there)
+out:match "%S+" --> 32768
+assert(read("p.csv"):find '> matmul",kernel,"[^"]*","sim:0",1,', read "p.csv")
+assert(read("p.csv"):find ',copy,"from sim:0"', read "p.csv")
+
+-- What is wrong is said before anything runs.
+out, err, code = run("--profile-to=p.exe " .. script)
+out, code, err:match "written as [^,]*, %.csv or %.txt, not 'p.exe'" ~= nil --> , 1, true
+select(2, run "--profile-too=x"):match "did you mean '%-%-profile%-to'" --> did you mean '--profile-to'
+os.execute("rm -r " .. folder)
