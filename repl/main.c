@@ -164,9 +164,9 @@ static int run_file(lua_State *L, const TsOptions *o, const char *path) {
   return code;
 }
 
-/* ---- kernels that are debugged: lib/lua/debug.lua */
+/* ---- kernels that are debugged: lib/lua/debug/kernel.lua */
 static bool debugs(lua_State *L, const char *function) {
-  if (ts_run_require(L, "tessera.debug")) return false;
+  if (ts_run_require(L, "tessera.debug.kernel")) return false;
   lua_getfield(L, -1, function);
   lua_remove(L, -2);
   return true;

@@ -104,11 +104,11 @@ end
 --- Runs it on these arguments in the interpreter and says what is wrong; {prompt = true} behind them stops at its
 --- lines: tessera.debug.kernel.
 ---   print(k:debug(x, w))
-function kernel.debug(k, ...) return require("tessera.debug").kernel(k, ...) end
+function kernel.debug(k, ...) return require("tessera.debug.kernel").kernel(k, ...) end
 
 --- A value in its midst: of a tile of its first result, at a line of its text or of a name: tessera.debug.peek.
 ---   print(k:peek({0}, 6, x, w))
-function kernel.peek(k, ...) return require("tessera.debug").peek(k, ...) end
+function kernel.peek(k, ...) return require("tessera.debug.kernel").peek(k, ...) end
 
 --- How the last call ran: "compiled", "from disk" or "interpreted", why it is interpreted or nil, and the
 --- device if it was not the CPU.

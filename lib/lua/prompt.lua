@@ -539,7 +539,7 @@ function prompt.reset()
 end
 
 require "tessera.prompt_function"(prompt, wrong)
-require "tessera.prompt_debug"(prompt, wrong)
+require "tessera.debug.prompt"(prompt, wrong)
 
 local function nearest(name)
   local names = {}

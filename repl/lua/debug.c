@@ -1,4 +1,4 @@
-/* tessera.core for the debugger of kernels: what lib/lua/debug.lua stands on. Commands are asked of
+/* tessera.core for the debugger of kernels: what lib/lua/debug/kernel.lua stands on. Commands are asked of
  * a Lua function, which is called in the midst of a run. */
 #include <stdlib.h>
 #include <string.h>
