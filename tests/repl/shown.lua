@@ -124,7 +124,8 @@ jit.pin(op.gelu) --! jit.pin takes a captured function, as graph.module makes th
 jit.pin(k) --! not the kernel scale
 tessera.autotune.tune(x) --! autotune.tune takes a captured function, as graph.module makes them, or a kernel of op.kernel, not f32[8]
 tessera.profile.report(nil) --! not nothing
-tessera.profile.report(tessera.nn.Linear(2, 2)) --! not a Linear
+tessera.profile.report(tessera.nn.Linear(2, 2), {args = {op.ones{1, 2}}}):match "in all" --> in all
+tessera.profile.report(3) --! not a number
 
 -- A training step is a captured function to all of them, also before its first call.
 local train = [[
