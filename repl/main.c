@@ -165,6 +165,45 @@ static int run_file(lua_State *L, const TsOptions *o, const char *path) {
   return code;
 }
 
+/* ---- kernels that are debugged: lib/lua/debug/kernel.lua */
+static bool debugs(lua_State *L, const char *function) {
+  if (ts_run_require(L, "tessera.debug.kernel")) return false;
+  lua_getfield(L, -1, function);
+  lua_remove(L, -2);
+  return true;
+}
+
+static int debug_tile(lua_State *L, const TsOptions *o) {
+  if (!debugs(L, "file")) return TS_EXIT_ERROR;
+  lua_pushstring(L, o->argv[o->script]);
+  lua_newtable(L);
+  for (int i = o->script + 1; i < o->argc; i++) {
+    lua_pushstring(L, o->argv[i]);
+    lua_rawseti(L, -2, i - o->script);
+  }
+  if (!ts_run_call(L, 2, 1)) return (int)lua_tonumber(L, -1);
+  ts_run_print(L);
+  return TS_EXIT_ERROR;
+}
+
+static bool is_tile(const char *path) {
+  size_t n = strlen(path);
+  return n > 5 && !strcmp(path + n - 5, ".tile");
+}
+
+static int debug_kernels(lua_State *L, const TsOptions *o) {
+  int base = lua_gettop(L), code = TS_EXIT_ERROR;
+  if (o->script == o->argc) {
+    fprintf(stderr, "tessera: --debug-kernel takes file.tile or a script\n");
+  } else if (is_tile(o->argv[o->script])) {
+    code = debug_tile(L, o);
+  } else if (debugs(L, "every")) {
+    code = ts_run_call(L, 0, 0) ? TS_EXIT_ERROR : run_file(L, o, o->argv[o->script]);
+  }
+  lua_settop(L, base);
+  return code;
+}
+
 static int prompt(lua_State *L) {
   ts_prompt_add_globals(L);
   return ts_prompt_run(L);
@@ -175,6 +214,7 @@ static int run(lua_State *L, const TsOptions *o) {
   for (int i = 0; i < o->nsteps; i++) code_given |= o->step[i].kind == 'e';
   int code = o->ignore_environment ? TS_EXIT_OK : run_init(L);
   if (!code) code = run_steps(L, o);
+  if (!code && o->debug_kernel) return debug_kernels(L, o);
   if (!code && script) code = run_file(L, o, o->argv[o->script]);
   if (code && !o->interactive) return code;
   if (o->interactive) return prompt(L);

@@ -26,6 +26,7 @@ typedef enum Id {
   NO_JIT,
   NAN_TRAP,
   NO_HINTS,
+  DEBUG_KERNEL,
   PROFILE_TO,
 } Id;
 
@@ -49,6 +50,8 @@ static const struct {
     {NAN_TRAP, 0, "nan-trap", NULL,
      "stop at the operator that makes the first NaN or infinity"},
     {NO_HINTS, 0, "no-hints", NULL, "the prompt shows no signatures while calls are typed"},
+    {DEBUG_KERNEL, 0, "debug-kernel", NULL,
+     "look for faults in file.tile, M=64 .., or in the kernels of a script"},
     {PROFILE, 'p', "profile", NULL, "tell at the end where the time of the program went"},
     {PROFILE_TO, 0, "profile-to", "FILE",
      "the same, also into a file: .json for Perfetto, .csv, .txt"},
@@ -144,6 +147,7 @@ static int set(TsOptions *o, Id id, const char *value) {
   case NO_JIT: o->no_jit = true; break;
   case NAN_TRAP: o->nan_trap = true; break;
   case NO_HINTS: o->no_hints = true; break;
+  case DEBUG_KERNEL: o->debug_kernel = true; break;
   case PROFILE_TO:
     if (o->nprofile_to == TS_OPTIONS_PROFILES)
       return wrong("%s", "--profile-to is given too often");

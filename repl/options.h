@@ -22,6 +22,7 @@ typedef struct TsOptions {
   bool no_jit; /* nothing is compiled: all code runs on the VM */
   bool no_hints;
   bool nan_trap; /* stop at the first NaN or infinity */
+  bool debug_kernel;
   int threads;   /* -1: not given */
   const char *devices, *isa;
   bool profile; /* of the whole program, also into these files */

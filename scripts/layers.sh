@@ -10,6 +10,7 @@ ir/text ir/compose
 ir/graph
 ir/adjoint ir/tile
 ir/rules ir/tile/gpu ir/tile/product ir/tile/run
+ir/tile/debug
 ir/tile/pass ir/sched
 ir/lower ir/lower/conv ir/lower/fft ir/lower/index ir/lower/sort
 vm/kernels/simd

@@ -35,7 +35,7 @@ int ts_tile_read_define(Parser *p, const TsToken *t, TsTileVal v) {
   if (!d) return -1;
   slot->value = v;
   *d = *t;
-  if (v->name || isdigit((unsigned char)t->at[1])) return 0;
+  if (v->name || (!p->lines && isdigit((unsigned char)t->at[1]))) return 0;
   return (v->name = ts_tile_read_keep(p, &p->k->arena, t->at + 1, t->len - 1)) ? 0 : -1;
 }
 
@@ -247,10 +247,21 @@ static int place(Parser *p) {
   return slot ? slot->count : 0;
 }
 
+/* "12", or "12 model.lua:3" where the line has a place of its own. */
+static int numbered(Parser *p, const char *at) {
+  TsText text = {0};
+  int own = place(p);
+  for (; p->at_line < at; p->at_line++) p->line += *p->at_line == '\n';
+  ts_text_format(&text, own ? "%d %s" : "%d", p->line, own ? p->k->place[own] : "");
+  int number = text.failed ? 0 : ts_tile_place(p->k, text.at);
+  ts_text_free(&text);
+  return number;
+}
+
 static TsTileStmt *emit(Parser *p, const Line *n, int nout) {
   Operand *o = (Operand *)p->operands.at + n->operands;
   int nin = p->operands.n - n->operands;
-  p->b.line = place(p);
+  p->b.line = p->lines ? numbered(p, n->word.at) : place(p);
   TsTileVal *in = malloc(sizeof *in * (size_t)(nin + 1));
   if (!in) return no_memory(p), NULL;
   for (int i = 0; i < nin; i++) in[i] = o[i].v ? o[i].v : ts_tile_index(&p->b, o[i].number);
@@ -500,8 +511,8 @@ static int kernel(Parser *p) {
   return r->now.kind == TS_TOKEN_end ? 0 : ts_read_unexpected(r, "the end behind the kernel");
 }
 
-TsTile *ts_tile_parse(const char *text, TsError *err) {
-  Parser p = {0};
+static TsTile *parse(const char *text, bool lines, TsError *err) {
+  Parser p = {.lines = lines, .at_line = text, .line = 1};
   ts_read_open(&p.r, text, &p.scratch, err);
   int bad = kernel(&p);
   if (!bad && p.k->failed) bad = no_memory(&p);
@@ -518,3 +529,7 @@ TsTile *ts_tile_parse(const char *text, TsError *err) {
   free(p.defined.at);
   return p.k;
 }
+
+TsTile *ts_tile_parse(const char *text, TsError *err) { return parse(text, false, err); }
+
+TsTile *ts_tile_parse_lines(const char *text, TsError *err) { return parse(text, true, err); }

@@ -20,6 +20,9 @@ typedef struct Parser {
   TsTile *k;
   TsTileBuild b;
   int depth;
+  bool lines;          /* places are lines of the text, and all values keep their names */
+  const char *at_line; /* its beginning, and its number */
+  int line;
 } Parser;
 
 static inline int no_memory(Parser *p) { return ts_read_no_memory(&p->r); }

@@ -187,7 +187,7 @@ TsTileType ts_tile_type(TsDtype d, int rank, const int64_t *dim); /* of a value 
 TsTileType ts_tile_vector(TsDtype d, int64_t n);
 TsTileType ts_tile_scalar(TsDtype d);
 void ts_tile_set_strides(TsTileType *t, const int64_t *stride); /* memory of it lies so */
-TsTileVal ts_tile_index(TsTileBuild *b, int64_t i);     /* i64[] constant */
+TsTileVal ts_tile_index(TsTileBuild *b, int64_t i);             /* i64[] constant */
 TsTileVal ts_tile_const(TsTileBuild *b, double value, const TsTileType *type);
 TsTileVal ts_tile_bits(TsTileBuild *b, uint64_t bits, const TsTileType *type);
 TsTileVal ts_tile_op1(TsTileBuild *b, int op, TsTileVal x);
@@ -258,6 +258,9 @@ void ts_tile_text(const TsTile *k, TsText *text);
 /* With "// model.lua:12" at line ends. */
 void ts_tile_text_places(const TsTile *k, TsText *text);
 TsTile *ts_tile_parse(const char *text, TsError *err);
+/* For people who have the text before them: all values keep the names that they have there, and
+ * places are its lines, "12", or "12 model.lua:3" where the line has a place. */
+TsTile *ts_tile_parse_lines(const char *text, TsError *err);
 bool ts_tile_equal(const TsTile *a, const TsTile *b, TsText *why);
 
 /* ir/tile/check.c: types, shapes, dominance, what each form allows; messages quote the line. */

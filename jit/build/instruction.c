@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "jit/code/catch.h"
 #include "vm/drive/random.h"
 
 typedef struct Instruction {
@@ -13,6 +14,7 @@ typedef struct Instruction {
   TsArena arena;
   int64_t dim[TS_TILE_DIMS];
   TsInstructionNeeds needs;
+  uint8_t key[32]; /* of the block form */
 } Instruction;
 
 void ts_instruction_needs(TsInstructionNeeds *u, const TsSchedKernel *from) {
@@ -44,6 +46,8 @@ static int run(TsFused *f, TsContext *c, TsTensor *const *in, TsTensor *const *o
     if (!(arg[i] = ts_tensor_read(in[i]))) return -1;
   for (int i = 0; i < f->nout; i++)
     if (!(arg[f->nin + i] = ts_tensor_write(out[i]))) return -1;
+  if (ts_catch_wants(u->key) && ts_catch->look(ts_catch->with, NULL, arg, u->dim, &c->err))
+    return -1;
   return u->kernel ? ts_kernel_run_timed(u->kernel, arg, u->dim, c->spans, &c->err)
                    : ts_tile_run(u->tile, arg, u->dim, &c->err);
 }
@@ -85,6 +89,7 @@ static TsFused *new_instruction(const TsSchedKernel *from, TsLayouts *layouts) {
   if (!u) return NULL;
   memcpy(u->dim, from->dim, sizeof u->dim);
   ts_instruction_needs(&u->needs, from);
+  ts_kernel_digest(from->tile, u->key);
   int failed = ts_instruction_describe(&u->base, &u->arena, from, layouts);
   u->base.run = run;
   if (u->needs.nguard || u->needs.ndraw) u->base.before = before;

@@ -1,5 +1,6 @@
 /* Kernels of devices that are open, of whatever kind (jit/device/kind.h), and of several steps. */
 #include "jit/device/kernel.h"
+#include "jit/code/catch.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -351,6 +352,8 @@ int ts_device_kernel_run_in(TsDeviceKernel *k, void *scratch, void *const *arg,
                             const int64_t *dim, TsError *err) {
   if (k->sequence) return ts_device_sequence_run(k->sequence, scratch, arg, dim, err);
   note(k);
+  if (ts_catch_wants(k->key) && ts_catch->look(ts_catch->with, k->device, arg, dim, err))
+    return -1;
   if (!ts_device_kernel_ready(k) || k->why.code) return stand_in(k, arg, dim, err);
   if (to_mark(k)) return run_marked(k, scratch, arg, dim, err);
   return k->kind->run(k->of, scratch, arg, dim, err);

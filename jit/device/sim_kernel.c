@@ -1,6 +1,6 @@
 /* Kernels of the simulated device: the interpreter of Tile IR runs them, or the emulator of
  * GPU code (TESSERA_SIM=emulate), thread by thread: for tests of that code, a thousand times
- * slower. */
+ * slower; or the debugger (TESSERA_SIM=check), whose findings are errors. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +9,7 @@
 #include "devices/memory.h"
 #include "devices/sim.h"
 #include "ir/tile/copy.h"
+#include "ir/tile/debug/debug.h"
 #include "ir/tile/pass/stages.h"
 #include "jit/device/kind.h"
 #include "jit/device/marks.h"
@@ -22,15 +23,15 @@ enum { SCRATCH = 512, MOST_RUNS = 5, MOST_PARAMS = 64 };
 
 typedef struct Simulated {
   TsDevice *d;
-  TsTile *k; /* expanded once, for the interpreter; or as it is, for the emulator */
+  TsTile *k; /* expanded once, for the interpreter; or as it is, for the others */
   bool emulated;
 } Simulated;
 
 static bool has_roles(const TsTile *k) { return k->form == TS_FORM_explicit && k->threads; }
 
-static bool emulates(void) {
+static bool runs_by(const char *word) {
   const char *how = getenv("TESSERA_SIM");
-  return how && !strcmp(how, "emulate");
+  return how && !strcmp(how, word);
 }
 
 /* TESSERA_SIM_PTX names a folder: the code of each kernel goes there, without and with marks, for tests that give it to an
@@ -80,10 +81,11 @@ static void *open_simulated(TsDevice *d, const TsTile *k, const uint8_t *key, Ts
   Simulated *s = calloc(1, sizeof *s);
   if (!s) return ts_error_memory(err), NULL;
   keep_ptx(k);
-  s->d = d, s->emulated = emulates() && !has_roles(k);
+  s->d = d, s->emulated = runs_by("emulate") && !has_roles(k);
   int failed = s->emulated && ts_gpu_code(k, ts_target_of(d), TS_GPU_aligned, &code, err);
   ts_gpu_code_free(&code);
-  if (!failed) s->k = s->emulated ? ts_tile_copy(k, NULL, NULL, err) : ts_tile_expand(k, err);
+  bool as_it_is = s->emulated || runs_by("check");
+  if (!failed) s->k = as_it_is ? ts_tile_copy(k, NULL, NULL, err) : ts_tile_expand(k, err);
   if (s->k) return s;
   release(s);
   return NULL;
@@ -92,6 +94,22 @@ static void *open_simulated(TsDevice *d, const TsTile *k, const uint8_t *key, Ts
 /* A GPU stops there. */
 static bool begins_between(const TsTileType *t, const void *at) {
   return t->dtype != TS_DT_mxfp4 && (uintptr_t)at % (uintptr_t)ts_dtypes[t->dtype].nbytes;
+}
+
+static int check(const TsTile *k, void *const *arg, const int64_t *dim, TsError *err) {
+  TsText text = {0};
+  ts_tile_text_places(k, &text);
+  TsTileDebug *d = text.failed ? NULL : ts_tile_debug_open(text.at, err);
+  if (d) ts_tile_debug_results(d, true);
+  int failed = d             ? ts_tile_debug_run(d, arg, dim, err)
+               : text.failed ? ts_error_memory(err)
+                             : -1;
+  if (!failed && ts_tile_debug_count(d))
+    failed =
+        ts_error_set(err, TS_ERR_value, "%s: %s", k->name, ts_tile_debug_finding(d, 0)->text);
+  ts_tile_debug_close(d);
+  ts_text_free(&text);
+  return failed;
 }
 
 static int run_there(const Simulated *s, void *const *arg, const int64_t *dim, TsError *err) {
@@ -111,8 +129,9 @@ static int run_there(const Simulated *s, void *const *arg, const int64_t *dim, T
   TsSimMarks *marks = NULL;
   if (k->marks && !s->emulated && !(marks = ts_sim_marks_begin(s->d, k, &as, err))) return -1;
   ts_memory_spare(true);
-  int failed = s->emulated ? ts_gpu_emulate(k, low % 16 == 0, at, dim, err)
-                           : ts_tile_run_as(k, at, dim, &as, err);
+  int failed = s->emulated        ? ts_gpu_emulate(k, low % 16 == 0, at, dim, err)
+               : runs_by("check") ? check(k, at, dim, err)
+                                  : ts_tile_run_as(k, at, dim, &as, err);
   ts_memory_spare(false);
   return marks ? ts_sim_marks_end(marks, failed, err) : failed;
 }

@@ -161,7 +161,10 @@ static int fetch(TsDevice *d, Pieces *p, TsError *err) {
   for (int i = 0; i < p->n; i++) {
     Piece *x = &p->of[i];
     if (!(x->host = malloc((size_t)x->nbytes))) return ts_error_memory(err);
-    if (d->download(d, x->host, x->at, x->nbytes, err)) return -1;
+    if (!d)
+      memcpy(x->host, x->at, (size_t)x->nbytes);
+    else if (d->download(d, x->host, x->at, x->nbytes, err))
+      return -1;
   }
   return 0;
 }
@@ -174,14 +177,11 @@ static int give_back(TsDevice *d, const Pieces *p, TsError *err) {
   return 0;
 }
 
-int ts_stand_in_run(TsDevice *d, const TsTile *k, void *const *arg, const int64_t *dim,
-                    TsError *err) {
+int ts_stand_in_here(TsDevice *d, const TsTile *k, void *const *arg, const int64_t *dim,
+                     TsStandInRun *run, void *with, bool keep, TsError *err) {
   Pieces p = {0};
   void *at[MOST];
-  TsTileRunAs as = {
-      .unit = true, .function = call_function, .with = d, .spread = ts_cpu_parallel};
-  bool dependent = d->dependent;
-  d->dependent = false; /* functions read what was just fetched */
+  if (k->nparam > MOST) return ts_error_set(err, TS_ERR_value, "more than %d parameters", MOST);
   for (int i = 0; i < k->nparam; i++) {
     int64_t below, above;
     ts_tile_reach(&k->param[i]->type, dim, &below, &above);
@@ -191,8 +191,23 @@ int ts_stand_in_run(TsDevice *d, const TsTile *k, void *const *arg, const int64_
   }
   int failed = fetch(d, &p, err);
   for (int i = 0; i < k->nparam && !failed; i++) at[i] = host_of(&p, arg[i]);
-  failed = failed || ts_tile_run_as(k, at, dim, &as, err) || give_back(d, &p, err);
+  failed = failed || run(with, k, at, dim, err) || (keep && give_back(d, &p, err));
   for (int i = 0; i < p.n; i++) free(p.of[i].host);
-  d->dependent = dependent;
   return failed ? -1 : 0;
+}
+
+static int as_unit(void *with, const TsTile *k, void *const *at, const int64_t *dim,
+                   TsError *err) {
+  TsTileRunAs as = {
+      .unit = true, .function = call_function, .with = with, .spread = ts_cpu_parallel};
+  return ts_tile_run_as(k, at, dim, &as, err);
+}
+
+int ts_stand_in_run(TsDevice *d, const TsTile *k, void *const *arg, const int64_t *dim,
+                    TsError *err) {
+  bool dependent = d->dependent;
+  d->dependent = false; /* functions read what was just fetched */
+  int failed = ts_stand_in_here(d, k, arg, dim, as_unit, d, true, err);
+  d->dependent = dependent;
+  return failed;
 }

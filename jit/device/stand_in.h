@@ -17,6 +17,12 @@ bool ts_stand_in_can(const TsDevice *d, const TsTile *k);
 /* arg, dim: as of ts_device_kernel_run. Returns when all is done. */
 int ts_stand_in_run(TsDevice *d, const TsTile *k, void *const *arg, const int64_t *dim,
                     TsError *err);
+/* Fetches the memory of the parameters, d NULL: of the CPU, calls run with the copies, and, if they
+ * are to be kept, gives back what k writes. */
+typedef int TsStandInRun(void *with, const TsTile *k, void *const *at, const int64_t *dim,
+                         TsError *err);
+int ts_stand_in_here(TsDevice *d, const TsTile *k, void *const *arg, const int64_t *dim,
+                     TsStandInRun *run, void *with, bool keep, TsError *err);
 /* The kernel of the device's own functions, the caller's: y[i] = f(x[i]), i < N, in f32; W of
  * 0, 1, 2 is 2^x, 1/x, the logarithm to base 2. NULL: no memory. */
 TsTile *ts_stand_in_functions(void);

@@ -122,7 +122,7 @@ end
 local parts = { nn = "tessera.nn", optim = "tessera.optim", data = "tessera.data",
   graph = "tessera.graph", numerics = "tessera.numerics", einops = "tessera.einops",
   image = "tessera.image", jit = "tessera.jit",
-  autotune = "tessera.autotune", profile = "tessera.profile" }
+  autotune = "tessera.autotune", profile = "tessera.profile", debug = "tessera.debug.kernel" }
 
 -- load(path): what a file holds, by the name's ending: of .safetensors the tensors by name, or what tessera.save was
 -- given, and the file's metadata; of .npy one tensor; of .npz the tensors by name. Big files are mapped, not read. What

@@ -71,6 +71,7 @@ local function arguments(k, ...)
 end
 
 function Kernel.__call(k, ...)
+  if kernels.looked_at and not core.capturing() then kernels.looked_at(k, ...) end
   local inputs, n, options = arguments(k, ...)
   local specs = {}
   for i = 1, n do specs[i] = { kind = "tensor", at = i } end
@@ -108,6 +109,15 @@ function kernel.tune(k, ...)
   k.handle:tune(inputs, (given_sizes(k, options)))
 end
 
+--- Runs it on these arguments in the interpreter and says what is wrong; {prompt = true} behind them stops at its
+--- lines: tessera.debug.kernel.
+---   print(k:debug(x, w))
+function kernel.debug(k, ...) return require("tessera.debug.kernel").kernel(k, ...) end
+
+--- A value in its midst: of a tile of its first result, at a line of its text or of a name: tessera.debug.peek.
+---   print(k:peek({0}, 6, x, w))
+function kernel.peek(k, ...) return require("tessera.debug.kernel").peek(k, ...) end
+
 --- How the last call ran: "compiled", "from disk" or "interpreted", why it is interpreted or nil, and the
 --- device if it was not the CPU.
 ---   local k = op.kernel("double", {x = "f32[M,N]"}, {y = "f32[M,N]"}, function(t, x, y)
@@ -132,6 +142,7 @@ function kernels.kernel(name, inputs, outputs, f, options)
       error("op.kernel: name, inputs, results and a function are needed", 2)
     end
     text = build(name, inputs, outputs, f)
+    text = core.tile_parse(text, "places") or text -- numbered as k:ir "tile" has it
   else
     options = inputs
   end
@@ -149,7 +160,7 @@ function kernels.kernel(name, inputs, outputs, f, options)
     error((handle:gsub("^[^\n]-: (@.-), at ([^\n]-:%d+)\n", "%2: %1\n")), 0) -- it has its place
   end
   local sizes, params, ninputs = handle:describe()
-  return core.keep_line(setmetatable({ name = title, handle = handle, sizes = sizes, params = params,
+  return core.keep_line(setmetatable({ name = title, text = text, handle = handle, sizes = sizes, params = params,
     ninputs = ninputs, def = foreign.define(title, { adjoint = options.adjoint }) }, Kernel))
 end
 

@@ -517,6 +517,7 @@ end
 
 require "tessera.prompt.functions"(prompt, wrong)
 require "tessera.prompt.commands"(prompt, wrong)
+require "tessera.debug.prompt"(prompt, wrong)
 
 local function nearest(name)
   local names = {}

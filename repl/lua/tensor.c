@@ -561,6 +561,7 @@ static int open_core(lua_State *L) {
   ts_lua_open_jit(L);
   ts_lua_open_tile(L);
   ts_lua_open_kernel(L);
+  ts_lua_open_debug(L);
   ts_lua_open_profile(L);
   ts_lua_open_fast(L);
   ts_tail_keep(L, -1, true);

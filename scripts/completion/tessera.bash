@@ -16,16 +16,16 @@ _tessera() {
   esac
   case $word in
     --*)
-      COMPREPLY=($(compgen -W "--threads= --devices= --isa= --hash --no-jit --nan-trap --no-hints \
-        --version --help" -- "$word"))
+      COMPREPLY=($(compgen -W "--threads= --devices= --isa= --hash --no-jit --nan-trap --no-hints --debug-kernel \
+        --profile --profile-to= --version --help" -- "$word"))
       [[ ${COMPREPLY[0]} == *= ]] && compopt -o nospace ;;
     -j*) COMPREPLY=($(compgen -W "-joff -jon -jflush -jv -jdump -jp" -- "$word")) ;;
     -*)
       COMPREPLY=($(compgen -W "-e -i -l -j -O -E -v -h - --threads= --devices= --isa= --hash \
-        --no-jit --nan-trap --no-hints --version --help" -- "$word")) ;;
+        --no-jit --nan-trap --no-hints --debug-kernel -p --profile --profile-to= --version --help" -- "$word")) ;;
     *)
       compopt -o filenames
-      COMPREPLY=($(compgen -f -X '!*.lua' -- "$word") $(compgen -d -- "$word")) ;;
+      COMPREPLY=($(compgen -f -X '!*.@(lua|tile)' -- "$word") $(compgen -d -- "$word")) ;;
   esac
 }
 complete -F _tessera tessera

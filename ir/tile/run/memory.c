@@ -5,23 +5,12 @@
 
 #include "ir/tile/run/state.h"
 
-/* A tile in memory: its axes with the memory's strides, where each begins and how far it may
- * go. */
-typedef struct Window {
-  int rank;
-  int64_t n, dim[TS_TILE_RANK];
-  int64_t first[TS_TILE_RANK], size[TS_TILE_RANK], stride[TS_TILE_RANK];
-  int64_t base; /* of the axes that the tile has not */
-  bool inside;  /* and whether those are inside of the memory */
-  int bad;      /* an axis of the memory that the tile leaves, or -1 */
-  int64_t bad_at, bad_size;
-} Window;
+typedef TsTileRunWindow Window;
 
 static const int64_t outside = INT64_MIN;
 
-/* axes: of the memory, for each of the tile; NULL: the last ones. */
-static void look(Window *w, const TsTileRunPlace *memory, int memory_rank, const int64_t *at,
-                 int rank, const int64_t *dim, const int64_t *axes) {
+void ts_tile_run_look(Window *w, const TsTileRunPlace *memory, int memory_rank,
+                      const int64_t *at, int rank, const int64_t *dim, const int64_t *axes) {
   bool covered[TS_TILE_RANK] = {false};
   *w = (Window){.rank = rank, .n = 1, .inside = true, .bad = -1};
   for (int i = 0; i < rank; i++) {
@@ -71,32 +60,12 @@ void ts_tile_run_line(void *to, int64_t to_step, const void *from, int64_t from_
   }
 }
 
-/* A tile and memory of elements of `size` bytes. */
-typedef enum Way { READ, WRITE, ADD /* f32, to the memory */ } Way;
-typedef struct Moving {
-  const Window *w;
-  int64_t size;
-  char *memory, *tile;
-  Way way;
-} Moving;
-
-static void move_line(Moving *m, int64_t base, int64_t tile, int64_t n, int64_t stride) {
-  char *memory = m->memory + base * m->size, *at = m->tile + tile * m->size;
-  switch (m->way) {
-  case READ: ts_tile_run_line(at, 1, memory, stride, n, m->size); break;
-  case WRITE: ts_tile_run_line(memory, stride, at, 1, n, m->size); break;
-  case ADD:
-    for (int64_t i = 0; i < n; i++)
-      ((float *)(void *)memory)[i * stride] += ((const float *)(void *)at)[i];
-  }
-}
-
 /* What the axes from `axis` on have, `inner` elements of the tile from `tile` on and memory
  * from `base` on; what is outside of the memory is left. */
-static void move_from(Moving *m, int axis, int64_t base, int64_t tile, int64_t inner) {
-  const Window *w = m->w;
+static void lines_from(const Window *w, int axis, int64_t base, int64_t tile, int64_t inner,
+                       TsTileRunLine *line, void *with) {
   if (axis == w->rank) {
-    move_line(m, base, tile, 1, 1);
+    line(with, base, tile, 1, 1);
     return;
   }
   int64_t first = w->first[axis], n = w->dim[axis], end = w->size[axis] - first;
@@ -104,17 +73,52 @@ static void move_from(Moving *m, int axis, int64_t base, int64_t tile, int64_t i
   if (lo >= hi) return;
   base += (first + lo) * w->stride[axis];
   if (axis + 1 == w->rank) {
-    move_line(m, base, tile + lo, hi - lo, w->stride[axis]);
+    line(with, base, tile + lo, hi - lo, w->stride[axis]);
     return;
   }
   inner /= n;
   for (int64_t i = lo; i < hi; i++, base += w->stride[axis])
-    move_from(m, axis + 1, base, tile + i * inner, inner);
+    lines_from(w, axis + 1, base, tile + i * inner, inner, line, with);
 }
 
-static void move_window(const Window *w, Way way, void *memory, void *tile, int64_t size) {
-  Moving m = {w, size, memory, tile, way};
-  if (w->inside && w->n) move_from(&m, 0, w->base, 0, w->n);
+void ts_tile_run_lines(const Window *w, TsTileRunLine *line, void *with) {
+  if (w->inside && w->n) lines_from(w, 0, w->base, 0, w->n, line, with);
+}
+
+/* A tile and memory of elements of `size` bytes. */
+typedef struct Moving {
+  int64_t size;
+  char *memory, *tile;
+} Moving;
+
+static void read_line(void *with, int64_t base, int64_t tile, int64_t n, int64_t stride) {
+  const Moving *m = with;
+  ts_tile_run_line(m->tile + tile * m->size, 1, m->memory + base * m->size, stride, n, m->size);
+}
+
+static void write_line(void *with, int64_t base, int64_t tile, int64_t n, int64_t stride) {
+  const Moving *m = with;
+  ts_tile_run_line(m->memory + base * m->size, stride, m->tile + tile * m->size, 1, n, m->size);
+}
+
+/* f32, to the memory */
+static void add_line(void *with, int64_t base, int64_t tile, int64_t n, int64_t stride) {
+  const Moving *m = with;
+  float *to = (float *)(void *)(m->memory + base * m->size);
+  const float *from = (const float *)(const void *)(m->tile + tile * m->size);
+  for (int64_t i = 0; i < n; i++) to[i * stride] += from[i];
+}
+
+static inline void move_window(const Window *w, TsTileRunLine *way, void *memory, void *tile,
+                               int64_t size) {
+  Moving m = {size, memory, tile};
+  if (w->rank != 1 || !w->inside) { /* one line, else: most of them are */
+    ts_tile_run_lines(w, way, &m);
+    return;
+  }
+  int64_t first = w->first[0], end = w->size[0] - first;
+  int64_t lo = first < 0 ? -first : 0, hi = end < w->dim[0] ? end : w->dim[0];
+  if (lo < hi) way(&m, w->base + (first + lo) * w->stride[0], lo, hi - lo, w->stride[0]);
 }
 
 #define MOVE(T)                                                                                \
@@ -196,40 +200,6 @@ static const int64_t *axes_of(const TsTileStmt *s) {
   return a->type == TS_ATTR_ints ? a->ints : NULL;
 }
 
-/* The window of a load or store whose positions are operands 1 .. rank. */
-static int window_of(TsTileRun *r, const TsTileStmt *s, TsTileVal tile, Window *w) {
-  TsTileVal memory = s->in[0];
-  TsTileRunPlace *m = ts_tile_run_place(r, memory), *t = ts_tile_run_place(r, tile);
-  int64_t at[TS_TILE_RANK];
-  if (!m || !t) return -1;
-  for (int i = 0; i < memory->type.rank; i++) at[i] = ts_tile_run_scalar(r, s->in[1 + i]);
-  look(w, m, memory->type.rank, at, tile->type.rank, t->dim, axes_of(s));
-  return ts_tile_attr(s, "edge")->i ? 0 : leaves(r, s, w);
-}
-
-int ts_tile_do_load(TsTileRun *r, const TsTileStmt *s) {
-  TsTileVal y = s->out[0];
-  Window w;
-  if (window_of(r, s, y, &w)) return -1;
-  if (w.bad >= 0)
-    fill_number(ts_tile_run_place(r, y), y->type.dtype, ts_tile_attr(s, "fill")->f);
-  move_window(&w, READ, ts_tile_run_tile(r, s->in[0]), ts_tile_run_tile(r, y),
-              ts_tile_run_size(y));
-  return 0;
-}
-
-static int store(TsTileRun *r, const TsTileStmt *s, const Window *w) {
-  TsTileVal x = s->in[s->nin - 1];
-  move_window(w, WRITE, ts_tile_run_tile(r, s->in[0]), ts_tile_run_tile(r, x),
-              ts_tile_run_size(x));
-  return 0;
-}
-
-int ts_tile_do_store(TsTileRun *r, const TsTileStmt *s) {
-  Window w;
-  return window_of(r, s, s->in[s->nin - 1], &w) || store(r, s, &w) ? -1 : 0;
-}
-
 /* The first axis ends there. */
 static void end_at(Window *w, const TsTileStmt *s, int64_t first, int64_t end) {
   const int64_t *axes = axes_of(s);
@@ -243,14 +213,45 @@ static void end_at(Window *w, const TsTileStmt *s, int64_t first, int64_t end) {
   if (!covered && first >= end) w->inside = false;
 }
 
-int ts_tile_do_store_below(TsTileRun *r, const TsTileStmt *s) {
-  Window w;
-  if (window_of(r, s, s->in[s->nin - 1], &w)) return -1;
-  int64_t first = ts_tile_run_scalar(r, s->in[1]),
-          end = ts_tile_run_scalar(r, s->in[s->nin - 2]);
-  end_at(&w, s, first, end);
-  return store(r, s, &w);
+/* Positions are operands 1 .. rank. */
+int ts_tile_run_window(TsTileRun *r, const TsTileStmt *s, TsTileVal tile, Window *w) {
+  TsTileVal memory = s->in[0];
+  TsTileRunPlace *m = ts_tile_run_place(r, memory), *t = ts_tile_run_place(r, tile);
+  int64_t at[TS_TILE_RANK];
+  if (!m || !t) return -1;
+  for (int i = 0; i < memory->type.rank; i++) at[i] = ts_tile_run_scalar(r, s->in[1 + i]);
+  ts_tile_run_look(w, m, memory->type.rank, at, tile->type.rank, t->dim, axes_of(s));
+  if (s->op == TS_TILE_store_below)
+    end_at(w, s, at[0], ts_tile_run_scalar(r, s->in[s->nin - 2]));
+  return 0;
 }
+
+static int window_of(TsTileRun *r, const TsTileStmt *s, TsTileVal tile, Window *w) {
+  if (ts_tile_run_window(r, s, tile, w)) return -1;
+  return ts_tile_attr(s, "edge")->i ? 0 : leaves(r, s, w);
+}
+
+int ts_tile_do_load(TsTileRun *r, const TsTileStmt *s) {
+  TsTileVal y = s->out[0];
+  Window w;
+  if (window_of(r, s, y, &w)) return -1;
+  if (w.bad >= 0)
+    fill_number(ts_tile_run_place(r, y), y->type.dtype, ts_tile_attr(s, "fill")->f);
+  move_window(&w, read_line, ts_tile_run_tile(r, s->in[0]), ts_tile_run_tile(r, y),
+              ts_tile_run_size(y));
+  return 0;
+}
+
+int ts_tile_do_store(TsTileRun *r, const TsTileStmt *s) {
+  TsTileVal x = s->in[s->nin - 1];
+  Window w;
+  if (window_of(r, s, x, &w)) return -1;
+  move_window(&w, write_line, ts_tile_run_tile(r, s->in[0]), ts_tile_run_tile(r, x),
+              ts_tile_run_size(x));
+  return 0;
+}
+
+int ts_tile_do_store_below(TsTileRun *r, const TsTileStmt *s) { return ts_tile_do_store(r, s); }
 
 /* Offsets of gather and scatter from the tile of positions. */
 static int64_t *chosen(TsTileRun *r, const TsTileStmt *s, bool edge) {
@@ -310,7 +311,7 @@ int ts_tile_do_prefetch(TsTileRun *r, const TsTileStmt *s) {
 }
 
 /* ---- asynchronous copies */
-static int copy_shape(TsTileRun *r, const TsTileStmt *s, int64_t dim[TS_TILE_RANK]) {
+int ts_tile_run_copy_shape(TsTileRun *r, const TsTileStmt *s, int64_t dim[TS_TILE_RANK]) {
   const TsAttr *a = ts_tile_attr(s, "shape");
   TsTileRunPlace *to = ts_tile_run_place(r, s->in[0]);
   int rank = a->type == TS_ATTR_ints ? a->n : s->in[0]->type.rank;
@@ -321,7 +322,7 @@ static int copy_shape(TsTileRun *r, const TsTileStmt *s, int64_t dim[TS_TILE_RAN
 
 int64_t ts_tile_run_copy_bytes(TsTileRun *r, const TsTileStmt *s) {
   int64_t dim[TS_TILE_RANK], n = ts_tile_run_size(s->in[0]);
-  int rank = copy_shape(r, s, dim);
+  int rank = ts_tile_run_copy_shape(r, s, dim);
   for (int i = 0; i < rank; i++) n *= dim[i];
   return n;
 }
@@ -333,15 +334,15 @@ int ts_tile_run_copy(TsTileRun *r, const TsTileRunCopy *c) {
   int64_t dim[TS_TILE_RANK], size = ts_tile_run_size(to);
   Window out, in;
   if (!y || !x) return -1;
-  int rank = copy_shape(r, s, dim);
-  look(&out, y, to->type.rank, c->to, rank, dim, NULL);
-  look(&in, x, from->type.rank, c->from, rank, dim, NULL);
+  int rank = ts_tile_run_copy_shape(r, s, dim);
+  ts_tile_run_look(&out, y, to->type.rank, c->to, rank, dim, NULL);
+  ts_tile_run_look(&in, x, from->type.rank, c->from, rank, dim, NULL);
   if (s->op == TS_TILE_copy_async && leaves(r, s, &out)) return -1;
   bool adds = s->op == TS_TILE_store_bulk && ts_tile_attr(s, "add")->i;
   void *tile = ts_tile_run_work(r, s, out.n * size);
   if (!tile) return -1;
   memset(tile, 0, (size_t)(out.n * size));
-  move_window(&in, READ, x->at, tile, size);
-  move_window(&out, adds ? ADD : WRITE, y->at, tile, size);
+  move_window(&in, read_line, x->at, tile, size);
+  move_window(&out, adds ? add_line : write_line, y->at, tile, size);
   return 0;
 }

@@ -24,6 +24,7 @@ int ts_tile_run_fail(TsTileRun *r, const TsTileStmt *s, TsErrorCode code, const 
   va_end(ap);
   if (r->failed) return -1; /* the first one counts */
   r->failed = true;
+  if (r->watch) r->watch->failed(r->watch->with, r, s, text);
   ts_error_set(r->err, code, "%s: %s: %s", r->k->name, ts_tile_op_name(s->op), text);
   return s->line ? ts_error_where(r->err, r->k->name, r->k->place[s->line]) : -1;
 }
@@ -195,16 +196,32 @@ static int pointwise(TsTileRun *r, const TsTileStmt *s) {
   return 0;
 }
 
-int ts_tile_run_region(TsTileRun *r, const TsTileRegion *region) {
+/* Of roles that stand side by side *s becomes the last one. */
+static inline void statement(TsTileRun *r, const TsTileStmt **s) {
+  r->step++;
+  if ((*s)->op < TS_OP_COUNT)
+    pointwise(r, *s);
+  else if ((*s)->op == TS_TILE_role)
+    ts_tile_run_roles(r, *s, s);
+  else
+    action[(*s)->op - TS_OP_COUNT](r, *s);
+}
+
+static __attribute__((noinline)) int watched(TsTileRun *r, const TsTileRegion *region) {
+  const TsTileWatch *w = r->watch;
+  if (w->enter(w->with, r, region)) r->failed = true;
   for (const TsTileStmt *s = region->first; s && !r->failed; s = s->next) {
-    r->step++;
-    if (s->op < TS_OP_COUNT)
-      pointwise(r, s);
-    else if (s->op == TS_TILE_role)
-      ts_tile_run_roles(r, s, &s);
-    else
-      action[s->op - TS_OP_COUNT](r, s);
+    const TsTileStmt *first = s;
+    if (w->before(w->with, r, s)) r->failed = true;
+    if (!r->failed) statement(r, &s);
+    if (!r->failed && w->after(w->with, r, first)) r->failed = true;
   }
+  return r->failed ? -1 : 0;
+}
+
+int ts_tile_run_region(TsTileRun *r, const TsTileRegion *region) {
+  if (r->watch) return watched(r, region);
+  for (const TsTileStmt *s = region->first; s && !r->failed; s = s->next) statement(r, &s);
   return r->failed ? -1 : 0;
 }
 
@@ -239,6 +256,11 @@ int ts_tile_run(const TsTile *k, void *const *arg, const int64_t *dim, TsError *
 
 int ts_tile_run_as(const TsTile *k, void *const *arg, const int64_t *dim, const TsTileRunAs *as,
                    TsError *err) {
+  return ts_tile_run_watched(k, arg, dim, as, NULL, err);
+}
+
+int ts_tile_run_watched(const TsTile *k, void *const *arg, const int64_t *dim,
+                        const TsTileRunAs *as, const TsTileWatch *watch, TsError *err) {
   TsTile *expanded = NULL;
   if (!primitive(k->body) && !(k = expanded = ts_tile_expand(k, err))) return -1;
   TsTileRun *r = calloc(1, sizeof *r);
@@ -246,6 +268,7 @@ int ts_tile_run_as(const TsTile *k, void *const *arg, const int64_t *dim, const 
   if (r) {
     r->k = k, r->dim = dim, r->err = err;
     if (as) r->as = *as;
+    r->watch = watch;
     failed = start(r, arg);
     for (int i = 0; i < TS_TILE_ROLES; i++) free(r->role[i].stack);
     free(r->work);

@@ -36,4 +36,20 @@ bool ts_tile_run_by_unit(const TsTileStmt *s);
 int ts_tile_run_unit(TsDtype d, int64_t m, int64_t n, int64_t k, const void *a, const void *b,
                      float *acc, TsTileSpread *spread);
 
+/* Who looks at a run: ir/tile/debug. Functions are called around every statement, roles that
+ * stand side by side being one, at the beginning of each region, and once when the run fails, with
+ * what failed; -1 ends the run. With roles they run on the roles' own stacks. */
+typedef struct TsTileRun TsTileRun;
+typedef struct TsTileWatch {
+  void *with;
+  int (*before)(void *with, TsTileRun *r, const TsTileStmt *s);
+  int (*after)(void *with, TsTileRun *r, const TsTileStmt *s);
+  int (*enter)(void *with, TsTileRun *r, const TsTileRegion *region);
+  void (*failed)(void *with, TsTileRun *r, const TsTileStmt *s, const char *text);
+} TsTileWatch;
+
+/* ts_tile_run_as with somebody who looks, or NULL. */
+int ts_tile_run_watched(const TsTile *k, void *const *arg, const int64_t *dim,
+                        const TsTileRunAs *as, const TsTileWatch *watch, TsError *err);
+
 #endif

@@ -51,7 +51,7 @@ typedef struct TsTileRunRole {
   int64_t group, store_group; /* numbers of the groups that are open */
 } TsTileRunRole;
 
-typedef struct TsTileRun {
+struct TsTileRun {
   const TsTile *k;
   const int64_t *dim;
   TsError *err;
@@ -74,7 +74,8 @@ typedef struct TsTileRun {
   } barrier[TS_TILE_RUN_BARRIERS];
   TsTileRunCopies engine; /* of the copy engine */
   TsTileRunCopy *spare;
-} TsTileRun;
+  const TsTileWatch *watch; /* or NULL */
+};
 
 /* Every row of ir/tile/tile.def. 0, or -1 with the error filled. */
 typedef int TsTileRunAction(TsTileRun *r, const TsTileStmt *s);
@@ -104,12 +105,41 @@ void *ts_tile_run_work(TsTileRun *r, const TsTileStmt *s, int64_t nbytes);
 static inline int64_t ts_tile_run_size(TsTileVal v) { return ts_dtypes[v->type.dtype].nbytes; }
 
 /* ---- ir/tile/run/memory.c */
+/* A tile in memory: its axes with the memory's strides, where each begins and how far it may
+ * go. */
+typedef struct TsTileRunWindow {
+  int rank;
+  int64_t n, dim[TS_TILE_RANK];
+  int64_t first[TS_TILE_RANK], size[TS_TILE_RANK], stride[TS_TILE_RANK];
+  int64_t base; /* of the axes that the tile has not */
+  bool inside;  /* and whether those are inside of the memory */
+  int bad;      /* an axis of the memory that the tile leaves, or -1 */
+  int64_t bad_at, bad_size;
+} TsTileRunWindow;
+
+/* axes: of the memory, for each of the tile; NULL: the last ones. */
+void ts_tile_run_look(TsTileRunWindow *w, const TsTileRunPlace *memory, int memory_rank,
+                      const int64_t *at, int rank, const int64_t *dim, const int64_t *axes);
+/* Of a load or a store, whose tile is given. -1 with the error: no memory. */
+int ts_tile_run_window(TsTileRun *r, const TsTileStmt *s, TsTileVal tile, TsTileRunWindow *w);
+/* n elements of the tile from `tile` on, and of memory from `base` on, `stride` apart. */
+typedef void TsTileRunLine(void *with, int64_t base, int64_t tile, int64_t n, int64_t stride);
+/* All of the tile that is inside of the memory. */
+void ts_tile_run_lines(const TsTileRunWindow *w, TsTileRunLine *line, void *with);
+/* Sizes of the tile of a copy, and how many axes. */
+int ts_tile_run_copy_shape(TsTileRun *r, const TsTileStmt *s, int64_t dim[TS_TILE_RANK]);
 /* Moves the tile of a copy. */
 int ts_tile_run_copy(TsTileRun *r, const TsTileRunCopy *c);
 /* Bytes of its tile. */
 int64_t ts_tile_run_copy_bytes(TsTileRun *r, const TsTileStmt *s);
 
 /* ---- ir/tile/run/sync.c */
+/* Reads the positions of a copy, operands from `first` on: for both memories, or for the second
+ * alone. */
+int ts_tile_run_positions(TsTileRun *r, const TsTileStmt *s, int first, TsTileRunCopy *c);
+/* The barrier of a statement, whose operands `operand` and the next are memory and slot. */
+TsTileRunBarrier *ts_tile_run_slot(TsTileRun *r, const TsTileStmt *s, int operand,
+                                   int64_t *slot);
 /* The roles from s on, side by side, until all are done; *last is the last of them. */
 int ts_tile_run_roles(TsTileRun *r, const TsTileStmt *s, const TsTileStmt **last);
 /* Finishes what is under way, at the end of a block. */

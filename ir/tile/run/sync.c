@@ -62,8 +62,7 @@ int ts_tile_run_drain(TsTileRun *r) {
              : 0;
 }
 
-/* Positions are operands from `first` on: for both memories, or for the second alone. */
-static int positions(TsTileRun *r, const TsTileStmt *s, int first, TsTileRunCopy *c) {
+int ts_tile_run_positions(TsTileRun *r, const TsTileStmt *s, int first, TsTileRunCopy *c) {
   int nto = s->in[0]->type.rank, nfrom = s->in[1]->type.rank, n = s->nin - first;
   if (n != nfrom && n != nto + nfrom)
     return ts_tile_run_fail(r, s, TS_ERR_argument, "%d positions for memory of %d and %d axes",
@@ -76,7 +75,7 @@ static int positions(TsTileRun *r, const TsTileStmt *s, int first, TsTileRunCopy
 
 int ts_tile_do_copy_async(TsTileRun *r, const TsTileStmt *s) {
   TsTileRunCopy *c = new_copy(r, s);
-  if (!c || positions(r, s, 2, c)) return -1;
+  if (!c || ts_tile_run_positions(r, s, 2, c)) return -1;
   c->group = r->now->group;
   append(&r->now->copies, c);
   return 0;
@@ -84,7 +83,7 @@ int ts_tile_do_copy_async(TsTileRun *r, const TsTileStmt *s) {
 
 int ts_tile_do_store_bulk(TsTileRun *r, const TsTileStmt *s) {
   TsTileRunCopy *c = new_copy(r, s);
-  if (!c || positions(r, s, 2, c)) return -1;
+  if (!c || ts_tile_run_positions(r, s, 2, c)) return -1;
   c->group = r->now->store_group;
   append(&r->now->stores, c);
   return 0;
@@ -114,8 +113,8 @@ int ts_tile_do_wait(TsTileRun *r, const TsTileStmt *s) {
 /* ---- waiting */
 typedef bool Ready(const TsTileRun *r, const TsTileStmt *s, const void *arg);
 
-static TsTileRunBarrier *slot_of(TsTileRun *r, const TsTileStmt *s, int operand,
-                                 int64_t *slot) {
+TsTileRunBarrier *ts_tile_run_slot(TsTileRun *r, const TsTileStmt *s, int operand,
+                                   int64_t *slot) {
   TsTileRunPlace *p = ts_tile_run_place(r, s->in[operand]);
   *slot = ts_tile_run_scalar(r, s->in[operand + 1]);
   if (!p) return NULL;
@@ -170,9 +169,9 @@ static int wait_until(TsTileRun *r, const TsTileStmt *s, Ready *ready, const voi
 /* ---- barriers that count */
 int ts_tile_do_copy_bulk(TsTileRun *r, const TsTileStmt *s) {
   int64_t slot;
-  TsTileRunBarrier *b = slot_of(r, s, 2, &slot);
+  TsTileRunBarrier *b = ts_tile_run_slot(r, s, 2, &slot);
   TsTileRunCopy *c = b ? new_copy(r, s) : NULL;
-  if (!c || positions(r, s, 4, c)) return -1;
+  if (!c || ts_tile_run_positions(r, s, 4, c)) return -1;
   c->barrier = b;
   append(&r->engine, c);
   return 0;
@@ -180,7 +179,7 @@ int ts_tile_do_copy_bulk(TsTileRun *r, const TsTileStmt *s) {
 
 int ts_tile_do_expect(TsTileRun *r, const TsTileStmt *s) {
   int64_t slot;
-  TsTileRunBarrier *b = slot_of(r, s, 0, &slot);
+  TsTileRunBarrier *b = ts_tile_run_slot(r, s, 0, &slot);
   if (!b) return -1;
   b->bytes += ts_tile_attr(s, "bytes")->i;
   return 0;
@@ -188,7 +187,7 @@ int ts_tile_do_expect(TsTileRun *r, const TsTileStmt *s) {
 
 int ts_tile_do_arrive(TsTileRun *r, const TsTileStmt *s) {
   int64_t slot, needed = s->in[0]->type.count ? s->in[0]->type.count : 1;
-  TsTileRunBarrier *b = slot_of(r, s, 0, &slot);
+  TsTileRunBarrier *b = ts_tile_run_slot(r, s, 0, &slot);
   if (!b) return -1;
   if (b->arrived == needed)
     return ts_tile_run_fail(r, s, TS_ERR_value, "slot %lld has its %lld arrivals already",
@@ -211,7 +210,7 @@ static bool phase_done(const TsTileRun *r, const TsTileStmt *s, const void *arg)
 
 int ts_tile_do_await(TsTileRun *r, const TsTileStmt *s) {
   TsTileRunRole *role = r->now;
-  Phase p = {slot_of(r, s, 0, &role->waits_slot), ts_tile_run_scalar(r, s->in[2]) & 1};
+  Phase p = {ts_tile_run_slot(r, s, 0, &role->waits_slot), ts_tile_run_scalar(r, s->in[2]) & 1};
   if (!p.barrier) return -1;
   role->waits_parity = p.parity;
   return wait_until(r, s, phase_done, &p);

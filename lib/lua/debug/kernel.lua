@@ -1,0 +1,253 @@
+-- tessera.debug: the debugger of kernels. It runs a kernel in the interpreter and says what is wrong with it.
+--
+--   print(tessera.debug.kernel(k, x, w))      -- of op.kernel: what was found, or that it is clean
+--   print(f:debug(1, x))                      -- the first kernel of a captured function, on what the function gives it
+--   k:debug(x, w, {prompt = true})            -- stops at the first line and reads commands from stdin
+--   f:peek(1, {0, 1}, 41, x)                  -- what line 41 makes for tile (0, 1) of the kernel's result
+--
+-- ir/tile/debug finds the faults, docs/debug.md says which and how.
+
+local core = require "tessera.core"
+local captured = require "tessera.captured"
+local jit = require "tessera.jit"
+
+local debug = {}
+
+-- ---- reports
+local Report = {}
+Report.__index = Report
+
+function Report.__tostring(r)
+  if r.clean then return ("%s: nothing was found%s"):format(r.name, r.quit and " before it was quit" or "") end
+  local parts = {}
+  for i, f in ipairs(r) do parts[i] = f.text end
+  parts[#parts + 1] = ("%s: %d finding%s"):format(r.name, #r, #r == 1 and "" or "s")
+  return table.concat(parts)
+end
+
+local function report(name, findings, results, quit, output)
+  findings.name, findings.results, findings.quit, findings.output = name, results, quit, output
+  findings.clean = #findings == 0
+  return setmetatable(findings, Report)
+end
+
+-- ---- options: the last argument, if it has one of these words
+local WORDS = { "prompt", "commands" }
+
+local function take_options(n, arguments)
+  local last = arguments[n]
+  if type(last) ~= "table" or core.is_tensor(last) or captured.is_function(last) then return n, {} end
+  local found
+  for _, word in ipairs(WORDS) do found = found or rawget(last, word) ~= nil end
+  if not found then return n, {} end
+  local own, rest = {}, {}
+  for key, value in pairs(last) do
+    if key == "prompt" or key == "commands" then own[key] = value else rest[key] = value end
+  end
+  arguments[n] = next(rest) ~= nil and rest or nil
+  return next(rest) ~= nil and n or n - 1, own
+end
+
+local function read_line()
+  io.write "(debug) "
+  io.flush()
+  local line = io.read "*l"
+  if not line then io.write "\n" end
+  return line
+end
+
+-- What the debugger asks and says: a list of commands, whose answers are kept, or stdin.
+local function talk(own)
+  if type(own.commands) == "table" then
+    local i, said = 0, {}
+    local function ask()
+      i = i + 1
+      if own.commands[i] then said[#said + 1] = "(debug) " .. own.commands[i] .. "\n" end
+      return own.commands[i]
+    end
+    return { ask = ask, say = function(text) said[#said + 1] = text end }, said
+  end
+  if not own.prompt then return {} end
+  return { ask = read_line, say = function(text) io.write(text) end }
+end
+
+-- ---- kernels of op.kernel, and texts
+local function is_text(x) return type(x) == "string" and x:find "tile%s+@" ~= nil end
+
+local function split_sizes(text, n, arguments)
+  local name, params, sizes, ninputs = core.debug_about(text)
+  local given, inputs, last = {}, {}, arguments[n]
+  if n == ninputs + 1 and type(last) == "table" and not core.is_tensor(last) then
+    for i, size in ipairs(sizes) do given[i] = last[size] or false end
+    n = n - 1
+  end
+  for i = 1, n do
+    local x = arguments[i]
+    if type(x) == "number" and params[i] then x = core.tensor(x, { dtype = params[i].dtype }) end
+    if not core.is_tensor(x) then
+      core.fail(("debug.kernel: argument %d of %s is a %s, not a tensor"):format(i, name, type(x)))
+    end
+    inputs[i] = x.device == "cpu:0" and x or x:to "cpu"
+  end
+  return name, inputs, given
+end
+
+local function of_text(text, n, arguments, own)
+  local name, inputs, sizes = split_sizes(text, n, arguments)
+  local options, said = talk(own)
+  local findings, results, quit = core.debug_kernel(text, inputs, sizes, options)
+  return report(name, findings, results, quit, said and table.concat(said))
+end
+
+-- ---- kernels of captured functions
+local function is_away(...)
+  for i = 1, select("#", ...) do
+    local x = select(i, ...)
+    if core.is_tensor(x) and not x.device:find "^cpu" then return true end
+  end
+end
+
+-- The kernels of f for these arguments: {{name, text}, ..}, which are those that run. Those of devices are there once
+-- it has run.
+local function kernels_of(f, ...)
+  if is_away(...) then
+    jit.eager(true)
+    local ok, why = pcall(f, ...)
+    if ok then ok, why = pcall(f, ...) end
+    jit.eager(false)
+    if not ok then error(why, 0) end
+    jit.wait()
+  end
+  jit.pin(f, ...)
+  local list = {}
+  for text in ("\n" .. f:ir("tile", ...)):gmatch "\n(tile @.-\n}\n)" do
+    list[#list + 1] = { name = text:match "^tile @([^%s<%(]+)", text = text }
+  end
+  return list
+end
+
+local function find(f, which, ...)
+  local list = kernels_of(f, ...)
+  local names = {}
+  for i, k in ipairs(list) do
+    if i == which or k.name == which then return k end
+    names[i] = i .. " @" .. k.name
+  end
+  core.fail(("debug: %s has no kernel %s%s"):format(f.name, tostring(which),
+    #names > 0 and "; it has " .. table.concat(names, ", ") or ": no group of it is worth one"))
+end
+
+local function caught(f, k, options, n, arguments)
+  local function call() return f(unpack(arguments, 1, n)) end
+  local a, b, c = core.debug_caught(k.text, call, nil, options)
+  if a == nil then
+    core.fail(("debug: @%s of %s did not run: its operators do, on the VM\n  hint: tessera.jit.pin(f, ..) says why")
+      :format(k.name, f.name))
+  end
+  return a, b, c
+end
+
+local function of_function(f, which, n, arguments, own)
+  local k = find(f, which, unpack(arguments, 1, n))
+  local options, said = talk(own)
+  local findings, results, quit = caught(f, k, options, n, arguments)
+  return report(k.name, findings, results, quit, said and table.concat(said))
+end
+
+-- kernel(k, ...): runs a kernel of op.kernel, or the text of one, on these arguments in the interpreter and looks for
+-- races, reads of what nobody wrote, positions outside of memory, missing waits and barriers. The report prints; it is a
+-- list of {kind, line, text}, with `clean` and `results`. {prompt = true} behind the arguments stops at the first line
+-- and reads commands from stdin (help lists them), {commands = {"break 12", "continue"}} takes them from a list and
+-- keeps what is said in `output`. Of a captured function: kernel(f, 1, ...), the first of f:ir "tile".
+--   print(tessera.debug.kernel(k, x))
+--   print(tessera.debug.kernel(f, 1, x, {prompt = true}))
+function debug.kernel(k, ...)
+  local n, arguments = select("#", ...), { ... }
+  local own
+  n, own = take_options(n, arguments)
+  if captured.is_function(k) then
+    return of_function(k, arguments[1], n - 1, { unpack(arguments, 2, n) }, own)
+  end
+  if captured.is_kernel(k) then return of_text(k.text, n, arguments, own) end
+  if is_text(k) then return of_text(k, n, arguments, own) end
+  core.fail("debug.kernel: the first argument is a kernel of op.kernel, its text, or a captured function, not " ..
+    (k == nil and "nothing" or "a " .. type(k)))
+end
+
+-- peek(k, tile, where, ...): a value in the midst of a kernel, as a tensor, on these arguments: of the tile of the first
+-- result with these coordinates ({0, 1}, counted in tiles; nil: the first that comes), where a line of the text is, or
+-- {line = 41, value = "%acc", stage = 3}: the value of a name there, in that round of the innermost loop. Of a captured
+-- function: peek(f, kernel, tile, where, ...).
+--   print(tessera.debug.peek(k, {0}, 6, x))
+--   print(f:peek(1, {0, 1}, {value = "%3"}, x))
+function debug.peek(k, ...)
+  local n, arguments = select("#", ...), { ... }
+  local of = captured.is_function(k) and 1 or 0
+  local tile, where = arguments[1 + of], arguments[2 + of]
+  local options = { peek = true, tile = tile or nil }
+  if type(where) == "number" then options.line = where
+  elseif type(where) == "string" then options.value = where
+  elseif type(where) == "table" then
+    options.line, options.value, options.stage = where.line, where.value, where.stage
+  end
+  if not options.line and not options.value then
+    core.fail "debug.peek: where is a line of the text, the name of a value, or {line =, value =, stage =}"
+  end
+  local rest = { unpack(arguments, 3 + of, n) }
+  if of == 1 then
+    return (caught(k, find(k, arguments[1], unpack(rest, 1, n - 3)), options, n - 3, rest))
+  end
+  local text = captured.is_kernel(k) and k.text or k
+  if not is_text(text) then core.fail "debug.peek: a kernel of op.kernel, its text, or a captured function comes first" end
+  local _, inputs, sizes = split_sizes(text, n - 2, rest)
+  return core.debug_kernel(text, inputs, sizes, options)
+end
+
+-- ---- tessera --debug-kernel
+--- Calls of op.kernel are looked at from now on; what is found is an error, before the kernel runs.
+function debug.every()
+  require("tessera.kernel").looked_at = function(k, ...)
+    local found = debug.kernel(k, ...)
+    if not found.clean then core.fail(tostring(found)) end
+  end
+end
+
+local function number_of(sizes, dim) return type(dim) == "number" and dim or sizes[dim] end
+
+-- An input: name=file.npy, else numbers of a seed, or small whole ones.
+local function input(param, sizes, given)
+  local shape = {}
+  if given then return core.is_tensor(given) and given or require("tessera").load(given) end
+  for i, dim in ipairs(param) do
+    shape[i] = number_of(sizes, dim)
+    if not shape[i] then core.fail(("--debug-kernel: the size %s is not given: %s=64"):format(dim, dim)) end
+  end
+  local x = #shape == 0 and core.tensor(1) or core.op.normal(shape)
+  if not param.dtype:find "f" then x = core.op.abs(x):cast "i64" end
+  return param.dtype == x.dtype and x or x:cast(param.dtype)
+end
+
+--- tessera --debug-kernel file.tile M=64 x=x.npy: commands come from stdin; the exit code.
+function debug.file(path, arguments)
+  local file, why = io.open(path)
+  if not file then core.fail("--debug-kernel: " .. why) end
+  local text = file:read "*a"
+  file:close()
+  local name, params, names, ninputs = core.debug_about(text)
+  local sizes, given, list, own = {}, {}, {}, {}
+  for _, argument in ipairs(arguments) do
+    local key, value = argument:match "^([%w_]+)=(.+)$"
+    if not key then core.fail(("--debug-kernel: '%s' is no size and no input: M=64, x=x.npy"):format(argument)) end
+    if tonumber(value) then sizes[key] = tonumber(value) else given[key] = value end
+  end
+  for i = 1, ninputs do list[i] = input(params[i], sizes, given[params[i].name]) end
+  for _, size in ipairs(names) do own[size] = sizes[size] end
+  own.prompt = true
+  list[ninputs + 1] = own
+  core.seed(0)
+  local found = debug.kernel(text, unpack(list, 1, ninputs + 1))
+  io.write(found.clean and tostring(found) or ("%s: %d finding%s"):format(name, #found, #found == 1 and "" or "s"), "\n")
+  return found.clean and 0 or 1
+end
+
+return debug
