@@ -1,11 +1,7 @@
 -- Every function and layer of the library in Lua has a page, which names each of its options.
-local write, got = io.write, {}
-io.write = function(...)
-  for _, s in ipairs { ... } do got[#got + 1] = s end
-  return io.stdout
-end
 local prompt, tessera = require "tessera.prompt", require "tessera"
-io.write = write
+local got
+prompt.page = function(text) got[#got + 1] = text end
 local op, nn, optim, data = tessera.op, tessera.nn, tessera.optim, tessera.data
 
 local function page(topic)
