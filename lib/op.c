@@ -258,11 +258,19 @@ void ts_op_error_of(TsError *e, const char *name) {
   char was[sizeof e->message], word[32];
   size_t n = strcspn(e->message, ":");
   if (n == 0 || n >= sizeof word || e->message[n + 1] != ' ') return;
-  if (strstr(e->message, " (in ") || strstr(e->message, " (at ")) return;
   snprintf(word, sizeof word, "%.*s", (int)n, e->message);
   if (!strcmp(word, name) || ts_op_find(word) == TS_OP_COUNT) return;
-  snprintf(was, sizeof was, "%s", e->message);
-  snprintf(e->message, sizeof e->message, "%.40s%.430s", name, was + n);
+  const char *place = strstr(e->message, " (in ");
+  if (!place) place = strstr(e->message, " (at ");
+  TsOp op = ts_op_find(name);
+  if (op != TS_OP_COUNT && table[op].refuses && e->code == TS_ERR_index) {
+    snprintf(was, sizeof was, "%s", place ? place : "");
+    ts_error_clear(e);
+    ts_error_set(e, TS_ERR_value, "%s: %s%.300s", name, table[op].refuses, was);
+  } else if (!place) {
+    snprintf(was, sizeof was, "%s", e->message);
+    snprintf(e->message, sizeof e->message, "%.40s%.430s", name, was + n);
+  }
 }
 
 static const char *nth_name(const void *arg, int i) {

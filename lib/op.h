@@ -130,7 +130,7 @@ typedef struct TsOpInfo {
   bool gives_bool;  /* whatever the inputs are */
   bool moves;       /* a view of one input: its elements elsewhere */
   bool keeps_order; /* a view of them in the same order, in another shape */
-  const char *varies;
+  const char *varies, *refuses;
   int8_t varying; /* the index of that attribute, or -1 */
   char input[TS_MAX_IN][16];
   TsAttrSpec attr[TS_MAX_ATTR];

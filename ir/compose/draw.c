@@ -40,13 +40,14 @@ static int need_weights(TsBuild *b, TsVal w) {
   return any ? ts_build_fail(b, TS_ERR_value, "multinomial: a weight is negative, or NaN") : 0;
 }
 
-/* What was drawn, while nothing is computed: bad weights are a place that is out of range then. */
-static TsVal guarded(TsBuild *b, TsVal w, TsVal drawn) {
+/* 0, but for bad weights a place that is out of range: how they are found where nothing is computed
+ * yet. */
+static TsVal checked_zero(TsBuild *b, TsVal w) {
   const int64_t one = 1;
   TsVal zero =
       ts_build(b, TS_OP_zeros, 0, NULL,
                TS_ATTRS({"shape", ts_b_ints(&one, 1)}, {"dtype", ts_b_dtype(TS_DT_i64)}), NULL);
-  return ts_build2(b, TS_OP_add, drawn, ts_build2(b, TS_OP_take, zero, any_bad(b, w)));
+  return ts_build2(b, TS_OP_take, zero, any_bad(b, w));
 }
 
 static int need_count(TsBuild *b, const TsMeta *m, int64_t count, bool again) {
@@ -74,7 +75,9 @@ int ts_compose_multinomial(TsCompose *k) {
   TsMeta m = *b->meta(b, w);
   int64_t count = k->attr[0].i;
   if (need_count(b, &m, count, k->attr[1].i) || (b->whole && need_weights(b, w))) return -1;
-  if (k->attr[1].i) { /* captured bad weights are found by their logarithms */
+  if (k->attr[1].i) {
+    if (!b->whole)
+      w = ts_build2(b, TS_OP_add, w, ts_build_cast(b, checked_zero(b, w), (TsDtype)m.dtype));
     k->out[0] = ts_build(
         b, TS_OP_categorical, TS_IN(ts_build1(b, TS_OP_log, w)),
         TS_ATTRS({"count", ts_b_int(count)}, {"seed", k->attr[2]}, {"stream", k->attr[3]}),
@@ -90,7 +93,7 @@ int ts_compose_multinomial(TsCompose *k) {
                   TS_NO_ATTRS, NULL);
   ts_build(b, TS_OP_topk, TS_IN(wait),
            TS_ATTRS({"k", ts_b_int(count)}, {"largest", ts_b_bool(false)}), out);
-  k->out[0] = b->whole ? out[1] : guarded(b, k->in[0], out[1]);
+  k->out[0] = b->whole ? out[1] : ts_build2(b, TS_OP_add, out[1], checked_zero(b, k->in[0]));
   return b->failed ? -1 : 0;
 }
 

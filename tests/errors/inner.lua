@@ -35,6 +35,8 @@ op.map(function(v) return v + op.ones { 7 } end, x) --! add: shapes do not broad
 
 -- ---- draws
 op.multinomial(tessera.tensor { -1, 2 }) --! multinomial: a weight is negative, or NaN
+tessera.graph.module(function(w) return op.multinomial(w) end)(tessera.tensor { -1, 2 }) --! multinomial: a weight is negative, or NaN
+tessera.graph.module(function(w) return op.multinomial(w, { replacement = true }) end)(tessera.tensor { -1, 2 }) --! multinomial: a weight is negative, or NaN
 op.multinomial(tessera.tensor { 0 / 0, 2 }, { replacement = true }) --! multinomial: a weight is negative, or NaN
 op.multinomial(x, { count = 5 }) --! multinomial: count = 5 is more than the 3 classes of f32[2,3], each of which is drawn once
 op.multinomial(x, { count = -1 }) --! multinomial: count = -1 is negative
