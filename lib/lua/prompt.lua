@@ -478,13 +478,6 @@ local function clock()
   end
 end
 
-local function time_text(s)
-  if s >= 1 then return ("%.3f s"):format(s) end
-  if s >= 1e-3 then return ("%.3g ms"):format(s * 1e3) end
-  if s >= 1e-6 then return ("%.3g us"):format(s * 1e6) end
-  return ("%.3g ns"):format(s * 1e9)
-end
-
 --- time(f) or time("expression"): runs it for about a third of a second, at least
 --- once, prints the median time of a run, and returns it in seconds.
 function prompt.time(f)
@@ -512,7 +505,8 @@ function prompt.time(f)
   end
   sort(times)
   local median = times[math.ceil(#times / 2)] or first
-  print(("%s, median of %d runs, first %s"):format(time_text(median), runs, time_text(first)))
+  local units = require "tessera.units"
+  print(("%s, median of %d runs, first %s"):format(units.time(median * 1e6), runs, units.time(first * 1e6)))
   return median
 end
 
