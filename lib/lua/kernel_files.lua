@@ -16,8 +16,8 @@ local MOST_BYTES, MOST_LAUNCHES, MOST_BLOCKS, MOST_STAYS = 8e6, 200, 256, 400
 local EVENT_BYTES = 150 -- about
 
 -- Times as whole nanoseconds, so that spans which lie in one another do so when rounded.
-local function span(pid, tid, name, start, usec, args, kind)
-  local from, to = math.floor(start * 1000 + 0.5), math.floor((start + usec) * 1000 + 0.5)
+local function span(pid, tid, name, from, to, args, kind)
+  from, to = math.floor(from * 1000 + 0.5), math.floor(to * 1000 + 0.5)
   return files.span(pid, tid, name, from / 1000, (to - from) / 1000, args, kind)
 end
 
@@ -79,7 +79,7 @@ local function processor_events(k, pid, at, most, add)
         named[i] = true
         add(files.track(pid, tid, i == 1 and "processor " .. number or ("processor %d, side by side %d"):format(number, i)))
       end
-      add(span(pid, tid, name, at + b.begun / 1000, (b.ended - b.begun) / 1000, nil, "block"))
+      add(span(pid, tid, name, at + b.begun / 1000, at + b.ended / 1000, nil, "block"))
     end
     each_shown(list, math.max(2, math.floor(most * p.count / all)), function(b) show(b, "block " .. b.number) end,
       function(from, to)
@@ -107,15 +107,14 @@ local function warp_events(k, pid, tid, at, block, role, stays, add)
   add(files.track(pid, tid, title))
   each_shown(stays, MOST_STAYS, function(s)
     local args, side = stage_args(s.stage, s.cycles), side_track(s.stage)
-    add(span(pid, tid, s.stage.name, at + s.start, s.usec, args, s.stage.stage))
+    add(span(pid, tid, s.stage.name, at + s.start, at + s.stop, args, s.stage.stage))
     if not side then return end
     local beside = tid + (side == "copies" and 1 or 2)
     if not sides[side] then add(files.track(pid, beside, title .. ": " .. side)) end
     sides[side] = true
-    add(span(pid, beside, s.stage.name, at + s.start, s.usec, args, s.stage.stage))
+    add(span(pid, beside, s.stage.name, at + s.start, at + s.stop, args, s.stage.stage))
   end, function(from, to)
-    local a, b = stays[from], stays[to]
-    add(span(pid, tid, ("%d more stages"):format(to - from + 1), at + a.start, b.start + b.usec - a.start, nil, "folded"))
+    add(span(pid, tid, ("%d more stages"):format(to - from + 1), at + stays[from].start, at + stays[to].stop, nil, "folded"))
   end)
 end
 
@@ -155,7 +154,7 @@ function kernel_files.events(list, pid)
     local function add(event) out[#out + 1], bytes = event, bytes + #event end
     add(files.process(pid, ("%s on %s"):format(k.name, k.device)))
     add(files.track(pid, 0, "kernel"))
-    add(span(pid, 0, k.name, at, k.span, launch_args(k), "kernel"))
+    add(span(pid, 0, k.name, at, at + k.span, launch_args(k), "kernel"))
     processor_events(k, pid, at, share / 2 / EVENT_BYTES, add)
     block_events(k, pid, at, blocks, function() return share - bytes end, add)
     pid, at = pid + 1, at + k.span
@@ -163,7 +162,7 @@ function kernel_files.events(list, pid)
     local usec = 0
     for i = from, to do usec = usec + list[i].span end
     out[#out + 1] = files.process(pid, "launches that are left out")
-    out[#out + 1] = span(pid, 0, ("%d more launches"):format(to - from + 1), at, usec, nil, "folded")
+    out[#out + 1] = span(pid, 0, ("%d more launches"):format(to - from + 1), at, at + usec, nil, "folded")
     pid, at = pid + 1, at + usec
   end)
   return out

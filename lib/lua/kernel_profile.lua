@@ -143,7 +143,7 @@ local function describe(launch, cost)
 end
 
 --- Calls each(block, role, stays) for a warp of each role of the blocks that wanted[number] has, the first that
---- works: microseconds since the launch began, and in stays {stage, start, usec, cycles} one behind another.
+--- works: microseconds since the launch began, and in stays {stage, start, stop, cycles} one behind another.
 function kernels.each_warp(k, wanted, each)
   local seen = {}
   each_record(k.launch, function(r, turns, n, role)
@@ -155,8 +155,7 @@ function kernels.each_warp(k, wanted, each)
     local begun, all, stays = tonumber(r.begun % WRAP), math.max(1, tonumber(r.ended - r.begun)), {}
     local function at_of(cycles) return start + usec * math.min(1, (cycles - begun) % WRAP / all) end
     each_stay(r, turns, n, function(stage, at, stop)
-      local from = at_of(at)
-      stays[#stays + 1] = { stage = k.roles[role].by[stage], start = from, usec = at_of(stop) - from, cycles = (stop - at) % WRAP }
+      stays[#stays + 1] = { stage = k.roles[role].by[stage], start = at_of(at), stop = at_of(stop), cycles = (stop - at) % WRAP }
     end)
     each(block, role, stays)
   end)
