@@ -344,7 +344,8 @@ end
 --- report(f, {args, warm = 3, runs = 20, marks = true, width = 80, html, trace, csv}): runs f(unpack(args)), warm times
 --- before and then runs times, and tells where its time goes, as text. Of a captured function, or a kernel of op.kernel, its
 --- instructions, threads and stages; of any other what it calls. Without args a captured function runs on the
---- arguments of its last call. marks: stages of kernels, in runs of their own. html, trace and csv are files to write.
+--- arguments of its last call. marks: stages of kernels, in runs of their own. html, trace and csv are files to write;
+--- kernels on devices are in the first two, and beside "f.csv" in "f.kernels.csv".
 --   print(profile.report(f, {args = {x, y}, html = "f.html"}))
 function profile.report(f, given)
   local o = read(given)
