@@ -18,7 +18,7 @@
 
 local core = require "tessera.core"
 local captured = require "tessera.captured"
-local files = require "tessera.profile_files"
+local files = require "tessera.profile.files"
 local machine = require "tessera.machine"
 local options = require "tessera.options"
 local units = require "tessera.units"
@@ -305,7 +305,7 @@ local function instructions_report(f, args, o, inside)
     notes = ("Stages: %d runs with marks, %.2f times as long; ? marks tells their words.\n"):format(MARKED, marked / total)
   end
   local said, write = sentence(rows, total, o.width, elsewhere), {}
-  function write.html() return require("tessera.profile_html").text(f.name or "function", rows, last, total, said .. notes, inside) end
+  function write.html() return require("tessera.profile.html").text(f.name or "function", rows, last, total, said .. notes, inside) end
   function write.trace(more) return trace_text(last, more) end
   function write.csv() return csv_text(runs) end
   local lost = last.lost > 0 and ("%d spans found no room.\n"):format(last.lost) or ""
@@ -320,7 +320,7 @@ local function program_report(f, args, o, inside)
   end
   local r = program.run(f, o.runs, args)
   local write, text = {}, program.text(r, o.width)
-  function write.html() return require("tessera.profile_html").program(text, inside) end
+  function write.html() return require("tessera.profile.html").program(text, inside) end
   function write.trace(more) return program.trace_text(r, more) end
   function write.csv() return program.csv_text(r) end
   return text, write
@@ -329,7 +329,7 @@ end
 -- Files of a report: write.html, trace and csv make their texts. Kernels of devices have a table of their own, since its
 -- columns are others. Returns the lines that name them.
 local function write_files(o, write, inside)
-  local of_kernels, said = require "tessera.kernel_files", {}
+  local of_kernels, said = require "tessera.profile.kernel_files", {}
   local function put(path, text)
     core.write_file(path, { text })
     said[#said + 1] = "written: " .. path .. "\n"

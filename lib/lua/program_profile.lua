@@ -6,7 +6,7 @@
 -- On a GPU each kernel is waited for, so that its time is its own; nothing runs side by side meanwhile.
 
 local core = require "tessera.core"
-local files = require "tessera.profile_files"
+local files = require "tessera.profile.files"
 local units = require "tessera.units"
 
 local program = {}

@@ -14,7 +14,7 @@ topics.modules = { "nn", "optim", "optim.schedule", "data", "graph", "rng", "ima
 
 -- Words that are no names: what the prompt shows for them, in lines of a width.
 topics.pages = {
-  marks = function(width) return require("tessera.marks").text(width) end,
+  marks = function(width) return require("tessera.profile.marks").text(width) end,
 }
 
 local function is_topic(name, v)

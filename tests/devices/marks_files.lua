@@ -7,8 +7,8 @@ local device = require "_device"
 local name = device.name
 if not name then return print(device.skipped) end
 if os.getenv "TESSERA_SIM" == "emulate" then return print "skipped: the emulator has no marks" end
-local kernels, kernel_files, files = require "tessera.kernel_profile", require "tessera.kernel_files", require "tessera.profile_files"
-local kernel_html = require "tessera.kernel_html"
+local kernels, kernel_files, files = require "tessera.kernel_profile", require "tessera.profile.kernel_files", require "tessera.profile.files"
+local kernel_html = require "tessera.profile.kernel_html"
 local decode = core.open_json().decode
 rng.seed(1)
 local function N(shape, dtype) return rng.normal(shape):cast(dtype or "f32"):to(name) end

@@ -157,7 +157,7 @@ pcall(profile.report, function() error "no" end)
 profile.report(plain, { args = { x }, runs = 1 }):find " operators" ~= nil --> true
 
 -- The words of stages are those of the page, and the prompt knows them.
-local marks = require "tessera.marks"
+local marks = require "tessera.profile.marks"
 local table_of = io.open("docs/profile.md"):read "*a":match "\n| stage | [^\n]*\n| %-%-%- [^\n]*\n(.-)\n\n" .. "\n"
 local rows = {}
 for _, row in ipairs(marks.rows) do rows[#rows + 1] = ("| %s | %s |\n"):format(row[1], row[2]) end

@@ -1,5 +1,5 @@
 -- Pictures of a profile's page, as SVG without anything outside of it: bars, lines, words, the roofline.
--- profile_html.lua and kernel_html.lua draw with it.
+-- html.lua and kernel_html.lua draw with it.
 
 local units = require "tessera.units"
 

@@ -7,7 +7,7 @@
 -- warp of each role. Launches stand one behind another. Whatever a run's length, the events stay below MOST_BYTES: of
 -- launches, blocks and stages the first and the last ones are shown, and one span stands for those between.
 
-local files = require "tessera.profile_files"
+local files = require "tessera.profile.files"
 local kernels = require "tessera.kernel_profile"
 
 local kernel_files = {}

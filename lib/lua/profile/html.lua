@@ -3,7 +3,7 @@
 -- moves, under what this machine does now, measured when the page is made. tessera.profile calls it.
 
 local machine = require "tessera.machine"
-local picture = require "tessera.picture"
+local picture = require "tessera.profile.picture"
 local units = require "tessera.units"
 
 local page = {}
@@ -79,7 +79,7 @@ end
 
 -- Kernels of devices, as kernels.run has them, if there are any.
 local function inside_of(list)
-  return #list > 0 and require("tessera.kernel_html").sections(list) or ""
+  return #list > 0 and require("tessera.profile.kernel_html").sections(list) or ""
 end
 
 --- The page as text: rows and the last run as profile.lua has them, microseconds of a run, sentences, and kernels of
