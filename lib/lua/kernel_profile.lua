@@ -161,6 +161,20 @@ function kernels.each_warp(k, wanted, each)
   end)
 end
 
+--- Blocks of one of k.processors in the order in which they began, and how many of them ran side by side at most; each
+--- block's lane is its number among those.
+function kernels.blocks(p)
+  local list, ends = {}, {}
+  for _, b in pairs(p.blocks) do list[#list + 1] = b end
+  table.sort(list, function(a, b) return a.begun < b.begun or a.begun == b.begun and a.number < b.number end)
+  for _, b in ipairs(list) do
+    b.lane = 1
+    while ends[b.lane] and ends[b.lane] > b.begun do b.lane = b.lane + 1 end
+    ends[b.lane] = b.ended
+  end
+  return list, #ends
+end
+
 --- The description of a launch as core.jit_marks gives it; cost: cycles of a mark.
 kernels.describe = describe
 

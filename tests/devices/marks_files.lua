@@ -183,7 +183,7 @@ local n, blocks, stages, tracks = check_trace(trace_of { k })
 n, #blocks, stages --> 1, 64, 320
 tracks["processor 0, side by side 2"] ~= nil, tracks["block 3, load: copies"] ~= nil, tracks["block 3, multiply: mma"] ~= nil --> true, true, true
 local rows = check_csv(kernel_files.csv { k })
-#rows, rows[1].most_gb_per_s, rows[1].gflop_per_s, rows[1].shared_bytes --> 4, 3000, 5e+05, 65536
+#rows, rows[1].most_gb_per_s, rows[1].gflop_per_s, rows[1].shared_bytes --> 4, 3000, 500000, 65536
 rows[1].reason --> 
 local page = kernel_html.sections { k }
 assert(page:find("3.00 TB/s, its memory", 1, true) and page:find("1.00 PFLOP/s, in the types of product", 1, true), page)

@@ -50,18 +50,6 @@ local function launch_args(k)
   return table.concat(args, ",")
 end
 
--- Blocks that run side by side on a processor get tracks of their own.
-local function place(tracks, b)
-  for i, ended in ipairs(tracks) do
-    if ended <= b.begun then
-      tracks[i] = b.ended
-      return i
-    end
-  end
-  tracks[#tracks + 1] = b.ended
-  return #tracks
-end
-
 local PROCESSOR, BLOCK, SIDE = 1024, 2 ^ 20, 64 -- numbers of tracks: of processors, of blocks, at most so many of each
 
 local function processor_events(k, pid, at, most, add)
@@ -69,23 +57,21 @@ local function processor_events(k, pid, at, most, add)
   for number, p in pairs(k.processors) do numbers[#numbers + 1], all = number, all + p.count end
   table.sort(numbers)
   for _, number in ipairs(numbers) do
-    local p, list, tracks, named = k.processors[number], {}, {}, {}
-    for _, b in pairs(p.blocks) do list[#list + 1] = b end
-    table.sort(list, function(a, b) return a.begun < b.begun or a.begun == b.begun and a.number < b.number end)
-    local function show(b, name)
-      local i = place(tracks, b)
-      local tid = PROCESSOR + number * SIDE + i
-      if not named[i] then
-        named[i] = true
-        add(files.track(pid, tid, i == 1 and "processor " .. number or ("processor %d, side by side %d"):format(number, i)))
+    local p, named = k.processors[number], {}
+    local list, lanes = kernels.blocks(p)
+    local function show(lane, begun, ended, name) -- blocks that run side by side have tracks of their own
+      local tid = PROCESSOR + number * SIDE + lane
+      if not named[lane] then
+        add(files.track(pid, tid, lane == 1 and "processor " .. number or ("processor %d, side by side %d"):format(number, lane)))
       end
-      add(span(pid, tid, name, at + b.begun / 1000, at + b.ended / 1000, nil, "block"))
+      named[lane] = true
+      add(span(pid, tid, name, at + begun / 1000, at + ended / 1000, nil, "block"))
     end
-    each_shown(list, math.max(2, math.floor(most * p.count / all)), function(b) show(b, "block " .. b.number) end,
+    each_shown(list, math.max(2, math.floor(most * p.count / all)), function(b) show(b.lane, b.begun, b.ended, "block " .. b.number) end,
       function(from, to)
         local ended = 0
         for i = from, to do ended = math.max(ended, list[i].ended) end
-        show({ begun = list[from].begun, ended = ended }, ("%d more blocks"):format(to - from + 1))
+        show(lanes + 1, list[from].begun, ended, ("%d more blocks"):format(to - from + 1))
       end)
   end
 end
@@ -187,10 +173,10 @@ local function kernel_fields(k)
   local fields = {
     field("%.3f", k.usec, real),
     field("%.0f", k.bytes, moves, "bytes are not known"), field("%.0f", k.flops, works, "no operations are counted"),
-    field("%.4g", k.bytes / seconds / 1e9, timed and moves),
-    field("%.4g", k.most_bytes / 1e9, real and k.most_bytes > 0, real and "the limit of memory is not known"),
-    field("%.4g", k.flops / seconds / 1e9, timed and works),
-    field("%.4g", k.most_flops / 1e9, real and k.most_flops > 0, real and "the limit of arithmetic is not known"),
+    field("%.6g", k.bytes / seconds / 1e9, timed and moves),
+    field("%.6g", k.most_bytes / 1e9, real and k.most_bytes > 0, real and "the limit of memory is not known"),
+    field("%.6g", k.flops / seconds / 1e9, timed and works),
+    field("%.6g", k.most_flops / 1e9, real and k.most_flops > 0, real and "the limit of arithmetic is not known"),
     field("%.4f", k.occupancy, real), field("%d", k.registers, real), field("%.0f", k.shared, real), field("%.0f", k.spilled, real),
   }
   if real and not timed then reasons[#reasons + 1] = "shorter than the device's clock tells" end

@@ -32,12 +32,16 @@ local function table_of(groups, total)
 end
 
 local function stages(k)
-  local parts, y = {}, 0
+  local parts, y, fills, n = {}, 0, {}, 0
+  local function fill(name) -- a stage has its colour in all roles
+    if not fills[name] then fills[name], n = colour(n + 1), n + 1 end
+    return fills[name]
+  end
   for _, role in ipairs(k.roles) do
     if #role.stages > 0 then
       local list = {}
       for i, s in ipairs(role.stages) do
-        list[i] = { name = s.name, part = s.part, more = ("%d times, median %.0f cycles, 95%% below %.0f"):format(s.count, s.median, s.p95) }
+        list[i] = { name = s.name, part = s.part, fill = fill(s.name), more = ("%d times, median %.0f cycles, 95%% below %.0f"):format(s.count, s.median, s.p95) }
       end
       y = picture.bars(parts, y, ("%s%d of %d warps"):format(role.name ~= "" and role.name .. ", " or "", role.warps - role.idle, k.warps), list)
     end
@@ -45,7 +49,7 @@ local function stages(k)
   return picture.of(y, parts)
 end
 
--- A line for each processor, in it its blocks, shades by turns. Of too many blocks neighbours are one bar.
+-- A line for each processor, in it its blocks, shades by turns, those side by side below each other. Of too many blocks neighbours are one bar.
 local function processors(k)
   local numbers, parts, last, blocks = {}, {}, 0, 0
   for number, p in pairs(k.processors) do
@@ -53,19 +57,19 @@ local function processors(k)
   end
   table.sort(numbers)
   local each = math.ceil(blocks / MOST_BARS)
-  local high = #numbers <= 16 and 18 or 6
+  local high, scale = #numbers <= 16 and 18 or 6, (WIDTH - LEFT) / math.max(1, last)
   for row, number in ipairs(numbers) do
-    local p, list = k.processors[number], {}
-    for _, b in pairs(p.blocks) do list[#list + 1] = b end
-    table.sort(list, function(a, b) return a.begun < b.begun or a.begun == b.begun and a.number < b.number end)
-    local y = (high + 2) * (row - 1)
+    local list, lanes = kernels.blocks(k.processors[number])
+    if each > 1 then lanes = 1 end
+    local y, h, shade = (high + 2) * (row - 1), high / lanes, {}
     for i = 1, #list, each do
       local a, ended = list[i], 0
       for j = i, math.min(i + each - 1, #list) do ended = math.max(ended, list[j].ended) end
-      local scale = (WIDTH - LEFT) / math.max(1, last)
       local time = k.simulated and ("%d to %d statements"):format(a.begun, ended) or ("%s to %s"):format(units.time(a.begun / 1000), units.time(ended / 1000))
-      parts[#parts + 1] = picture.rectangle(LEFT + a.begun * scale, y, (ended - a.begun) * scale, high, i % 2 == 1 and "#4878a8" or "#88a8c8",
-        ("processor %d, block %d%s, %s"):format(number, a.number, each > 1 and " and next ones" or "", time))
+      local lane = math.min(a.lane, lanes)
+      shade[lane] = not shade[lane]
+      parts[#parts + 1] = picture.rectangle(LEFT + a.begun * scale, y + h * (lane - 1), (ended - a.begun) * scale, h,
+        shade[lane] and "#4878a8" or "#88a8c8", ("processor %d, block %d%s, %s"):format(number, a.number, each > 1 and " and next ones" or "", time))
     end
     if high == 18 or row % 8 == 1 then parts[#parts + 1] = picture.text_at(0, y + 12, ("proc. %d"):format(number)) end
   end

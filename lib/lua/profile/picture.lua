@@ -33,14 +33,14 @@ function picture.of(height, parts)
   return ('<svg viewBox="0 0 %d %d" width="%d">%s</svg>'):format(WIDTH, height, WIDTH, table.concat(parts))
 end
 
---- Bars one behind another from the left edge: {part, said} each, their words below. Returns the next y.
+--- Bars one behind another from the left edge: {name, part, more, fill} each, their words below. Returns the next y.
 function picture.bars(parts, y, title, list, rest)
   local x, words = LEFT, {}
   parts[#parts + 1] = text_at(LEFT, y + 14, title)
   for i, s in ipairs(list) do
     local w = (WIDTH - LEFT) * s.part
     local said = ("%s %s"):format(s.name, units.percent(s.part))
-    parts[#parts + 1] = picture.rectangle(x, y + 20, w, 18, picture.colour(i), said .. ", " .. s.more)
+    parts[#parts + 1] = picture.rectangle(x, y + 20, w, 18, s.fill or picture.colour(i), said .. ", " .. s.more)
     x = x + w
     if s.part >= 0.005 then words[#words + 1] = said end
   end
@@ -58,7 +58,7 @@ function picture.roofline(rows, bandwidth, roofs)
   local least, most, low, high = 2 ^ -6, 2 ^ 12, most_rate / 2 ^ 18, 2 * most_rate
   local function x_of(v)
     v = math.min(math.max(v, least), most)
-    return left + (WIDTH - left - 10) * math.log(v / least) / math.log(most / least)
+    return left + (WIDTH - left - 20) * math.log(v / least) / math.log(most / least)
   end
   local function y_of(v)
     return bottom - (bottom - top) * math.log(math.min(math.max(v, low), high) / low) / math.log(high / low)
@@ -67,7 +67,8 @@ function picture.roofline(rows, bandwidth, roofs)
   local ridge = most_rate / bandwidth.rate
   local from = math.max(least, low / bandwidth.rate) -- where the roof of memory comes into the picture
   parts[#parts + 1] = line_of(x_of(from), y_of(from * bandwidth.rate), x_of(ridge), y_of(most_rate), "#222")
-  parts[#parts + 1] = text_at(x_of(from) + 14, y_of(from * bandwidth.rate) - 30, units.rate(bandwidth.rate, "B/s, ") .. bandwidth.word)
+  local middle = math.sqrt(from * ridge)
+  parts[#parts + 1] = text_at(x_of(middle) + 14, y_of(middle * bandwidth.rate) + 16, units.rate(bandwidth.rate, "B/s, ") .. bandwidth.word)
   for _, roof in ipairs(roofs) do
     parts[#parts + 1] = line_of(x_of(roof.rate / bandwidth.rate), y_of(roof.rate), x_of(most), y_of(roof.rate), "#222")
     parts[#parts + 1] = text_at(x_of(most), y_of(roof.rate) - 5, units.rate(roof.rate, "FLOP/s, ") .. roof.word, "end")
