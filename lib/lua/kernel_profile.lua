@@ -10,6 +10,7 @@
 
 local core = require "tessera.core"
 local ffi = require "ffi"
+local units = require "tessera.units"
 
 ffi.cdef [[
 typedef struct { uint64_t begun_ns, ended_ns, begun, ended; uint32_t processor, block, warp, nturn; } TsGpuRecord;
@@ -57,19 +58,30 @@ end
 -- Of all stays of a stage some thousands tell median and 95th percentile.
 local MOST_STAYS = 4096
 
-local function add_turns(role, launch, r, turns, n, cost)
+-- Behind the last turn that found room nobody knows what the warp did.
+local LOST = -1
+local not_recorded = { stage = "not recorded", what = "" }
+
+-- Calls each(stage, at, stop): the number of a stage, and the cycles of a stay in it.
+local function each_stay(r, turns, n, each)
   for i = 0, n - 1 do
     local stop = i + 1 < n and turns[i + 1].at or tonumber(r.ended % WRAP)
-    local cycles = math.max(0, (stop - turns[i].at) % WRAP - cost)
-    local s = role.by[turns[i].stage]
+    each(i + 1 == n and r.nturn > n and LOST or turns[i].stage, turns[i].at, stop)
+  end
+end
+
+local function add_turns(role, launch, r, turns, n, cost)
+  each_stay(r, turns, n, function(stage, at, stop)
+    local cycles = math.max(0, (stop - at) % WRAP - cost)
+    local s = role.by[stage]
     if not s then
-      s = new_stage(launch.stages[turns[i].stage + 1])
-      role.by[turns[i].stage], role.stages[#role.stages + 1] = s, s
+      s = new_stage(launch.stages[stage + 1] or not_recorded)
+      role.by[stage], role.stages[#role.stages + 1] = s, s
     end
     s.cycles, s.count, role.cycles = s.cycles + cycles, s.count + 1, role.cycles + cycles
     if #s.stays < MOST_STAYS then s.stays[#s.stays + 1] = cycles
     elseif s.count % 61 == 0 then s.stays[s.count % MOST_STAYS + 1] = cycles end
-  end
+  end)
 end
 
 local function finish_role(role)
@@ -80,7 +92,6 @@ local function finish_role(role)
     s.stays = nil
   end
   table.sort(role.stages, function(a, b) return a.cycles > b.cycles end)
-  role.by = nil
 end
 
 -- By processor: how long some block of it ran, how many there were.
@@ -127,8 +138,45 @@ local function describe(launch, cost)
     finish_role(role)
   end
   k.processors = first and processors_of(launch, first) or {}
+  k.launch, k.first, k.span = launch, first, nsec / 1000
   return k
 end
+
+--- Calls each(block, role, stays) for a warp of each role of the blocks that wanted[number] has, the first that
+--- works: microseconds since the launch began, and in stays {stage, start, stop, cycles} one behind another.
+function kernels.each_warp(k, wanted, each)
+  local seen = {}
+  each_record(k.launch, function(r, turns, n, role)
+    local block = tonumber(r.block)
+    local key = block * 64 + role
+    if not wanted[block] or seen[key] or n == 0 or (r.nturn <= 1 and #k.roles > 1) then return end
+    seen[key] = true
+    local start, usec = tonumber(r.begun_ns - k.first) / 1000, tonumber(r.ended_ns - r.begun_ns) / 1000
+    local begun, all, stays = tonumber(r.begun % WRAP), math.max(1, tonumber(r.ended - r.begun)), {}
+    local function at_of(cycles) return start + usec * math.min(1, (cycles - begun) % WRAP / all) end
+    each_stay(r, turns, n, function(stage, at, stop)
+      stays[#stays + 1] = { stage = k.roles[role].by[stage], start = at_of(at), stop = at_of(stop), cycles = (stop - at) % WRAP }
+    end)
+    each(block, role, stays)
+  end)
+end
+
+--- Blocks of one of k.processors in the order in which they began, and how many of them ran side by side at most; each
+--- block's lane is its number among those.
+function kernels.blocks(p)
+  local list, ends = {}, {}
+  for _, b in pairs(p.blocks) do list[#list + 1] = b end
+  table.sort(list, function(a, b) return a.begun < b.begun or a.begun == b.begun and a.number < b.number end)
+  for _, b in ipairs(list) do
+    b.lane = 1
+    while ends[b.lane] and ends[b.lane] > b.begun do b.lane = b.lane + 1 end
+    ends[b.lane] = b.ended
+  end
+  return list, #ends
+end
+
+--- The description of a launch as core.jit_marks gives it; cost: cycles of a mark.
+kernels.describe = describe
 
 local function collect(of, f, ...)
   local launches
@@ -216,7 +264,7 @@ local function busy(k)
   return n, n > 0 and most > 0 and all / n / most or 1
 end
 
-local function percent(x) return ("%.0f%%"):format(100 * x) end
+local percent = units.percent
 
 -- How far memory and arithmetic are used, as far as that is known.
 local function used_text(k, memory, compute)
@@ -243,7 +291,7 @@ function kernels.limit(k)
     return ("too few blocks: %d of %d processors have one; larger operands, or smaller tiles, would fill the others"):format(used, k.all_processors)
   end
   if k.usec < 4 then
-    return ("latency: %.1f us are little more than a launch; more work in one launch would use the device better"):format(k.usec)
+    return ("latency: %s are little more than a launch; more work in one launch would use the device better"):format(units.time(k.usec))
   end
   if even < 0.75 then
     return ("imbalance: processors work %s of the time that the busiest one does; more, smaller blocks would even that out"):format(percent(even))
@@ -262,21 +310,9 @@ function kernels.limit(k)
 end
 
 -- ---- text
-local function time_text(usec)
-  if usec >= 1000 then return ("%.3g ms"):format(usec / 1000) end
-  return ("%.3g us"):format(usec)
-end
-
 local function rate_text(x, most, unit)
   if x <= 0 then return nil end
-  local scale, letter = 1e9, "G"
-  if x >= 1e12 then scale, letter = 1e12, "T" end
-  local of = most > 0 and (" (%s of %.3g)"):format(percent(x / most), most / scale) or ""
-  return ("%.3g %s%s%s"):format(x / scale, letter, unit, of)
-end
-
-local function size_text(n)
-  return n >= 1024 and ("%.4g KiB"):format(n / 1024) or ("%d bytes"):format(n)
+  return units.rate(x, unit) .. (most > 0 and (" (%s of %s)"):format(percent(x / most), units.rate(most, unit)) or "")
 end
 
 local function facts_lines(k, out)
@@ -286,7 +322,7 @@ local function facts_lines(k, out)
     return
   end
   if k.spilled > 0 then parts[#parts + 1] = ("%d bytes spilled"):format(k.spilled) end
-  if k.shared > 0 then parts[#parts + 1] = size_text(k.shared) .. " shared" end
+  if k.shared > 0 then parts[#parts + 1] = units.size(k.shared) .. " shared" end
   parts[#parts + 1] = ("occupancy %s"):format(percent(k.occupancy))
   out[#out + 1] = "  " .. table.concat(parts, ", ") .. "\n"
   local seconds = k.usec * 1e-6
@@ -343,11 +379,11 @@ local function processors_line(k, width, out)
   end
 end
 
---- The text of the dearest launches, all of one kernel together.
-function kernels.text(list, width)
+--- All launches of one kernel together, the dearest first, and microseconds of all: {first, usec, count}.
+function kernels.groups(list)
   local groups, by, total = {}, {}, 0
   for _, k in ipairs(list) do
-    local key = k.name .. "|" .. k.kernel .. "|" .. k.grid
+    local key = k.name .. "|" .. k.kernel .. "|" .. k.grid .. "|" .. k.device
     local g = by[key]
     if not g then
       g = { first = k, usec = 0, count = 0 }
@@ -356,6 +392,12 @@ function kernels.text(list, width)
     g.usec, g.count, total = g.usec + k.usec, g.count + 1, total + k.usec
   end
   table.sort(groups, function(a, b) return a.usec > b.usec end)
+  return groups, total
+end
+
+--- The text of the dearest launches.
+function kernels.text(list, width)
+  local groups, total = kernels.groups(list)
   local out = {}
   for i, g in ipairs(groups) do
     local k = g.first
@@ -364,13 +406,13 @@ function kernels.text(list, width)
       break
     end
     out[#out + 1] = k.simulated and ("%s  %d statements%s\n"):format(k.name, k.usec * 1000, g.count > 1 and (", %d launches"):format(g.count) or "")
-      or ("%s  %s, %s of %s on %s%s\n"):format(k.name, time_text(k.usec), percent(g.usec / math.max(total, 1e-9)),
-        time_text(total), k.device, g.count > 1 and (", %d launches"):format(g.count) or "")
+      or ("%s  %s, %s of %s on %s%s\n"):format(k.name, units.time(k.usec), percent(g.usec / math.max(total, 1e-9)),
+        units.time(total), k.device, g.count > 1 and (", %d launches"):format(g.count) or "")
     facts_lines(k, out)
     for _, role in ipairs(k.roles) do role_lines(k, role, out) end
     processors_line(k, width, out)
     if k.lost > 0 then out[#out + 1] = ("  %d of %d turns found no room\n"):format(k.lost, k.turns) end
-    if k.marked and not k.simulated then out[#out + 1] = ("  with marks %s\n"):format(time_text(k.marked)) end
+    if k.marked and not k.simulated then out[#out + 1] = ("  with marks %s\n"):format(units.time(k.marked)) end
     out[#out + 1] = "  limit: " .. core.wrapped(kernels.limit(k), 9, 2, width):gsub("\n$", "") .. "\n"
   end
   return table.concat(out)

@@ -2,6 +2,7 @@
 -- profile below it: one sentence that names the limit and what would move it.
 
 local core = require "tessera.core"
+local units = require "tessera.units"
 
 local machine = {}
 
@@ -29,7 +30,7 @@ function machine.roofs()
   return roofs[threads][1], roofs[threads][2]
 end
 
-local function percent(x) return ("%.0f%%"):format(100 * x) end
+local percent = units.percent
 
 -- What the threads of a row's phases did beside the one that took longest: 1 where they took the same.
 local function evenness(row)
@@ -52,8 +53,8 @@ function machine.limit(row)
   local bandwidth, compute = machine.roofs()
   local memory, arithmetic = row.bytes / row.usec / 1e3 / bandwidth, row.flops / row.usec / 1e3 / compute
   if row.usec / math.max(1, row.calls) < LATENCY then
-    return ("latency: %.1f us a call are little more than starting it; larger operands, or more of the program in one function, would use the machine better"):format(
-      row.usec / math.max(1, row.calls))
+    return ("latency: %s a call are little more than starting it; larger operands, or more of the program in one function, would use the machine better"):format(
+      units.time(row.usec / math.max(1, row.calls)))
   end
   if arithmetic >= 0.6 and arithmetic >= memory then
     return ("arithmetic: %s of what a product does here; fewer operations would make it faster"):format(percent(arithmetic))

@@ -13,12 +13,15 @@
 --
 -- Options: args, the arguments; runs (20), of which the medians count; warm (3), runs before; marks
 -- (true): stages of kernels; width (80) of the timeline in columns; trace: a file for Chrome and Perfetto with the last run; csv: a file with
--- all spans; html: a page with all of it and the roofline of this machine.
+-- all spans; html: a page with all of it and the roofline of this machine. Kernels of devices are in trace and html too,
+-- and beside "f.csv" in "f.kernels.csv".
 
 local core = require "tessera.core"
 local captured = require "tessera.captured"
+local files = require "tessera.profile.files"
 local machine = require "tessera.machine"
 local options = require "tessera.options"
+local units = require "tessera.units"
 
 local profile = {}
 
@@ -165,11 +168,6 @@ local function stages_of(f, args)
   return by, median(times)
 end
 
-local function time_text(usec)
-  if usec >= 1000 then return ("%.2f ms"):format(usec / 1000) end
-  return ("%.1f us"):format(usec)
-end
-
 local function stage_line(row, stages, out)
   local parts = {}
   for _, s in ipairs(stages.list) do
@@ -186,7 +184,7 @@ local function phase_lines(row, out)
   for phase = 0, n - 1 do
     local parts = {}
     for thread, list in pairs(row.phases[phase] or {}) do
-      parts[#parts + 1] = { thread, ("thread %d: %s"):format(thread, time_text(median(list))) }
+      parts[#parts + 1] = { thread, ("thread %d: %s"):format(thread, units.time(median(list))) }
     end
     table.sort(parts, function(a, b) return a[1] < b[1] end)
     for i, p in ipairs(parts) do parts[i] = p[2] end
@@ -201,7 +199,7 @@ local function table_text(rows, total, elsewhere)
   local out = { ("%10s %6s %8s %8s  %s\n"):format("time", "part", "GB/s", "GFLOP/s", "instruction") }
   local function rate(x, row) return x > 0 and not elsewhere and ("%.3g"):format(x / row.usec / 1000) or "" end
   for _, row in ipairs(rows) do
-    out[#out + 1] = ("%10s %5.1f%% %8s %8s  %s%s%s%s\n"):format(time_text(row.usec), 100 * row.usec / total,
+    out[#out + 1] = ("%10s %5.1f%% %8s %8s  %s%s%s%s\n"):format(units.time(row.usec), 100 * row.usec / total,
       rate(row.bytes, row), rate(row.flops, row), ("  "):rep(row.depth), row.what,
       row.calls > 1 and (" (%d times)"):format(row.calls) or "", row.place and " at " .. row.place or "")
     phase_lines(row, out)
@@ -236,30 +234,27 @@ local function timeline(run, columns)
   end
   local out = {}
   for t = 0, last do out[#out + 1] = label:format(t) .. table.concat(lines[t]) .. "\n" end
-  local blank, usec = (" "):rep(indent), time_text(run.usec)
+  local blank, usec = (" "):rep(indent), units.time(run.usec)
   out[#out + 1] = blank .. "0" .. (" "):rep(WIDTH - 1 - #usec) .. usec .. "\n"
   return table.concat(out) .. blank .. core.wrapped(table.concat(names, ", "), indent, indent, columns)
 end
 
-local function quoted(text) return '"' .. text:gsub('[%c"\\]', function(c) return ("\\u%04x"):format(c:byte()) end) .. '"' end
-
-local function trace_text(run)
+-- more: events of kernels on devices.
+local function trace_text(run, more)
   local out = {}
-  local function event(s, name, thread)
-    out[#out + 1] = ('{"name":%s,"ph":"X","ts":%.3f,"dur":%.3f,"pid":1,"tid":%d}'):format(quoted(name), s.start,
-      s.usec, thread)
-  end
   for _, s in ipairs(run.steps) do
-    event(s, s.place and s.what .. " at " .. s.place or s.what, 0)
-    for _, p in ipairs(s.phases) do event(p, ("%s, phase %d"):format(s.what, p.phase), p.thread) end
+    out[#out + 1] = files.span(1, 0, s.place and s.what .. " at " .. s.place or s.what, s.start, s.usec)
+    for _, p in ipairs(s.phases) do out[#out + 1] = files.span(1, p.thread, ("%s, phase %d"):format(s.what, p.phase), p.start, p.usec) end
   end
-  return '{"traceEvents":[\n' .. table.concat(out, ",\n") .. "\n]}\n"
+  out[#out + 1] = files.process(1, "program")
+  for _, event in ipairs(more) do out[#out + 1] = event end
+  return files.trace(out)
 end
 
 local function csv_text(runs)
   local out = { "run,instruction,place,phase,thread,start_us,us,bytes\n" }
   local function line(r, s, what, place)
-    out[#out + 1] = ('%d,"%s","%s",%s,%d,%.3f,%.3f,%s\n'):format(r, what:gsub('"', '""'), (place or ""):gsub('"', '""'),
+    out[#out + 1] = ("%d,%s,%s,%s,%d,%.3f,%.3f,%s\n"):format(r, files.field(what), files.field(place or ""),
       s.phase or "", s.thread, s.start, s.usec, s.bytes and ("%.0f"):format(s.bytes) or "")
   end
   for r, run in ipairs(runs) do
@@ -281,7 +276,7 @@ local function sentence(rows, total, width, elsewhere)
     end
   end
   if not most then return "No instruction ran.\n" end
-  local text = ("%.0f%% of %s is %s%s"):format(100 * most.usec / total, time_text(total), most.what,
+  local text = ("%.0f%% of %s is %s%s"):format(100 * most.usec / total, units.time(total), most.what,
     most.place and " at " .. most.place or "")
   if most.bytes > 0 and not elsewhere then text = text .. (", which moves %.3g GB/s"):format(most.bytes / most.usec / 1000) end
   text = ("%s; %.0f%% lies between instructions.\n"):format(text, math.max(0, 100 * (total - sum) / total))
@@ -294,8 +289,8 @@ local read = options.of("profile.report", { args = options.table, warm = options
   width = options.whole { least = 20 }, html = options.text, trace = options.text, csv = options.text }, { warm = 3, runs = 20, marks = true, width = 80 })
 
 -- Of a function whose instructions are recorded: a captured one, or a kernel of op.kernel.
-local function instructions_report(f, args, o, elsewhere)
-  local runs, times, notes = {}, {}, ""
+local function instructions_report(f, args, o, inside)
+  local runs, times, notes, elsewhere = {}, {}, "", #inside > 0
   local function run() f(unpack(args, 1, args.n)) end
   for r = 1, o.runs do
     local spans, usec, lost = core.spans(run)
@@ -309,32 +304,48 @@ local function instructions_report(f, args, o, elsewhere)
     for _, row in ipairs(rows) do row.stages = stages[row.key] end
     notes = ("Stages: %d runs with marks, %.2f times as long; ? marks tells their words.\n"):format(MARKED, marked / total)
   end
-  local said, files = sentence(rows, total, o.width, elsewhere), {}
-  if o.html then
-    local page = require "tessera.profile_html"
-    files[#files + 1] = { o.html, page.text(f.name or "function", rows, last, total, said .. notes) }
-  end
-  if o.trace then files[#files + 1] = { o.trace, trace_text(last) } end
-  if o.csv then files[#files + 1] = { o.csv, csv_text(runs) } end
+  local said, write = sentence(rows, total, o.width, elsewhere), {}
+  function write.html() return require("tessera.profile.html").text(f.name or "function", rows, last, total, said .. notes, inside) end
+  function write.trace(more) return trace_text(last, more) end
+  function write.csv() return csv_text(runs) end
   local lost = last.lost > 0 and ("%d spans found no room.\n"):format(last.lost) or ""
-  return table_text(rows, total, elsewhere) .. timeline(last, o.width) .. lost .. notes .. said, files
+  return table_text(rows, total, elsewhere) .. timeline(last, o.width) .. lost .. notes .. said, write
 end
 
 -- Of any other function: what it calls, as tessera -p has it of a program.
-local function program_report(f, args, o)
+local function program_report(f, args, o, inside)
   local program = require "tessera.program_profile"
-  if o.html then core.fail "profile.report: a page is of a captured function or a kernel; trace and csv are of any" end
+  if o.html and #inside == 0 then
+    core.fail "profile.report: a page is of a captured function or a kernel, or of what runs on a device; trace and csv are of any"
+  end
   local r = program.run(f, o.runs, args)
-  local files = {}
-  if o.trace then files[1] = { o.trace, program.trace_text(r) } end
-  if o.csv then files[#files + 1] = { o.csv, program.csv_text(r) } end
-  return program.text(r, o.width), files
+  local write, text = {}, program.text(r, o.width)
+  function write.html() return require("tessera.profile.html").program(text, inside) end
+  function write.trace(more) return program.trace_text(r, more) end
+  function write.csv() return program.csv_text(r) end
+  return text, write
+end
+
+-- Files of a report: write.html, trace and csv make their texts. Kernels of devices have a table of their own, since its
+-- columns are others. Returns the lines that name them.
+local function write_files(o, write, inside)
+  local of_kernels, said = require "tessera.profile.kernel_files", {}
+  local function put(path, text)
+    core.write_file(path, { text })
+    said[#said + 1] = "written: " .. path .. "\n"
+  end
+  if o.html then put(o.html, write.html()) end
+  if o.trace then put(o.trace, write.trace(of_kernels.events(inside, 2))) end
+  if o.csv then put(o.csv, write.csv()) end
+  if o.csv and #inside > 0 then put(o.csv:gsub("%.csv$", "") .. ".kernels.csv", of_kernels.csv(inside)) end
+  return table.concat(said)
 end
 
 --- report(f, {args, warm = 3, runs = 20, marks = true, width = 80, html, trace, csv}): runs f(unpack(args)), warm times
 --- before and then runs times, and tells where its time goes, as text. Of a captured function, or a kernel of op.kernel, its
 --- instructions, threads and stages; of any other what it calls. Without args a captured function runs on the
---- arguments of its last call. marks: stages of kernels, in runs of their own. html, trace and csv are files to write.
+--- arguments of its last call. marks: stages of kernels, in runs of their own. html, trace and csv are files to write;
+--- kernels on devices are in the first two, and beside "f.csv" in "f.kernels.csv".
 --   print(profile.report(f, {args = {x, y}, html = "f.html"}))
 function profile.report(f, given)
   local o = read(given)
@@ -353,13 +364,9 @@ function profile.report(f, given)
   for _ = 1, o.warm do f(unpack(args, 1, args.n)) end
   local kernels = require "tessera.kernel_profile"
   local inside = kernels.run(f, unpack(args, 1, args.n))
-  local text, files = (of_instructions and instructions_report or program_report)(f, args, o, #inside > 0)
+  local text, write = (of_instructions and instructions_report or program_report)(f, args, o, inside)
   if #inside > 0 then text = text .. "\n" .. kernels.text(inside, o.width) end
-  for _, file in ipairs(files) do
-    core.write_file(file[1], { file[2] })
-    text = text .. "written: " .. file[1] .. "\n"
-  end
-  return text
+  return text .. write_files(o, write, inside)
 end
 
 return require("tessera.named")("tessera.profile", profile)

@@ -6,6 +6,8 @@
 -- On a GPU each kernel is waited for, so that its time is its own; nothing runs side by side meanwhile.
 
 local core = require "tessera.core"
+local files = require "tessera.profile.files"
+local units = require "tessera.units"
 
 local program = {}
 
@@ -77,23 +79,10 @@ local function lua_lines(tree, lines)
 end
 
 -- ---- text
-local function time_text(usec)
-  if usec >= 1e6 then return ("%.2f s"):format(usec / 1e6) end
-  if usec >= 1e3 then return ("%.1f ms"):format(usec / 1e3) end
-  return ("%.0f us"):format(usec)
-end
-
-local function size_text(n)
-  for _, unit in ipairs { "B", "KiB", "MiB", "GiB" } do
-    if n < 1024 or unit == "GiB" then return (unit == "B" and "%.0f %s" or "%.1f %s"):format(n, unit) end
-    n = n / 1024
-  end
-end
-
 local function rate_text(node)
   local parts = {}
-  if node.bytes > 0 and node.usec > 0 then parts[1] = ("%.3g GB/s"):format(node.bytes / node.usec / 1e3) end
-  if node.flops > 0 and node.usec > 0 then parts[#parts + 1] = ("%.3g GFLOP/s"):format(node.flops / node.usec / 1e3) end
+  if node.bytes > 0 and node.usec > 0 then parts[1] = units.rate(node.bytes / node.usec * 1e6, "B/s") end
+  if node.flops > 0 and node.usec > 0 then parts[#parts + 1] = units.rate(node.flops / node.usec * 1e6, "FLOP/s") end
   return table.concat(parts, ", ")
 end
 
@@ -105,7 +94,7 @@ local words = {
   kernel = function(n) return ("kernel %s on %s"):format(n.what, n.place) end,
   capture = function(n) return "capturing " .. n.what end,
   compile = function(n) return "compiling " .. n.what end,
-  copy = function(n) return ("copies %s, %s"):format(n.what, size_text(n.bytes)) end,
+  copy = function(n) return ("copies %s, %s"):format(n.what, units.size(n.bytes)) end,
   open = function(n) return "opening " .. n.what end,
   wait = function(n) return "waiting for " .. n.what end,
   loop = function(n) return n.what end,
@@ -119,7 +108,7 @@ local function tree_lines(node, depth, total, least, out)
     if i <= MOST_LINES and child.usec >= least then
       local calls = child.kind == "line" and "" or ("%d"):format(child.count)
       local rate = child.kind == "copy" and "" or rate_text(child)
-      local text = ("%9s %5.1f%% %8s  %s%s"):format(time_text(child.usec), 100 * child.usec / total, calls, ("  "):rep(depth),
+      local text = ("%9s %5.1f%% %8s  %s%s"):format(units.time(child.usec), 100 * child.usec / total, calls, ("  "):rep(depth),
         words[child.kind](child))
       if rate ~= "" then text = text .. "  " .. rate end
       out[#out + 1] = text .. "\n"
@@ -129,17 +118,17 @@ local function tree_lines(node, depth, total, least, out)
     end
   end
   if count > 0 and rest >= least then
-    out[#out + 1] = ("%9s %5.1f%% %8s  %s%d more\n"):format(time_text(rest), 100 * rest / total, "", ("  "):rep(depth), count)
+    out[#out + 1] = ("%9s %5.1f%% %8s  %s%d more\n"):format(units.time(rest), 100 * rest / total, "", ("  "):rep(depth), count)
   end
 end
 
 local function parts_line(tree, facts, left, width)
-  local sums, parts = add_kinds(tree, {}), { ("%s Lua"):format(time_text(left)) }
+  local sums, parts = add_kinds(tree, {}), { ("%s Lua"):format(units.time(left)) }
   for _, k in ipairs(KINDS) do
-    if (sums[k[1]] or 0) > 0 then parts[#parts + 1] = ("%s %s"):format(time_text(sums[k[1]]), k[2]) end
+    if (sums[k[1]] or 0) > 0 then parts[#parts + 1] = ("%s %s"):format(units.time(sums[k[1]]), k[2]) end
   end
-  local text = ("%s in all: %s"):format(time_text(tree.usec), table.concat(parts, ", "))
-  if facts.kernels > 0 then text = text .. (", and beside it %d kernels compiled by other threads in %s"):format(facts.kernels, time_text(facts.compiled)) end
+  local text = ("%s in all: %s"):format(units.time(tree.usec), table.concat(parts, ", "))
+  if facts.kernels > 0 then text = text .. (", and beside it %d kernels compiled by other threads in %s"):format(facts.kernels, units.time(facts.compiled)) end
   return core.wrapped(text .. ".", 0, 2, width)
 end
 
@@ -156,7 +145,7 @@ local function lua_text(list, total, out)
       local part = l.of[s[1]] / l.n
       if part >= 0.05 and part <= 1 then how[#how + 1] = ("%.0f%% %s"):format(100 * part, s[2]) end
     end
-    out[#out + 1] = ("%9s %5.1f%% %8s  %s  %s\n"):format(time_text(l.usec), 100 * l.usec / total, "", l.line, table.concat(how, ", "))
+    out[#out + 1] = ("%9s %5.1f%% %8s  %s  %s\n"):format(units.time(l.usec), 100 * l.usec / total, "", l.line, table.concat(how, ", "))
   end
 end
 
@@ -169,49 +158,43 @@ local function text_of(r, width)
 end
 
 -- ---- files
-local function csv_field(text) return '"' .. tostring(text):gsub('"', '""') .. '"' end
-
 -- A row an activity, with the path to it.
 local function csv_text(r)
   local out = { "path,kind,what,place,calls,us,own_us,bytes,flops\n" }
   local function add(node, path)
-    out[#out + 1] = ("%s,%s,%s,%s,%d,%.3f,%.3f,%.0f,%.0f\n"):format(csv_field(path), node.kind, csv_field(node.what), csv_field(node.place or ""),
+    out[#out + 1] = ("%s,%s,%s,%s,%d,%.3f,%.3f,%.0f,%.0f\n"):format(files.field(path), node.kind, files.field(node.what), files.field(node.place or ""),
       node.count, node.usec, own(node), node.bytes, node.flops)
     local name = node.kind == "line" and node.place or node.what
     for _, child in ipairs(node) do add(child, path == "" and name or path .. " > " .. name) end
   end
   add(r.tree, "")
   for _, l in ipairs(r.lines) do
-    out[#out + 1] = ("%s,lua,%s,%s,%d,%.3f,%.3f,,\n"):format(csv_field "program", csv_field "", csv_field(l.line), l.n, l.usec, l.usec)
+    out[#out + 1] = ("%s,lua,%s,%s,%d,%.3f,%.3f,,\n"):format(files.field "program", files.field "", files.field(l.line), l.n, l.usec, l.usec)
   end
   return table.concat(out)
 end
 
-local function quoted(text) return '"' .. text:gsub('[%c"\\]', function(c) return ("\\u%04x"):format(c:byte()) end) .. '"' end
-
--- Chrome's and Perfetto's events: the program's thread, and a track for each device.
-local function trace_text(r)
-  local tracks, out = {}, { '{"name":"thread_name","ph":"M","pid":1,"tid":0,"args":{"name":"program"}}' }
-  local n = 0
+-- Chrome's and Perfetto's events: the program's thread, and a track for each device. more: events of kernels.
+local function trace_text(r, more)
+  local tracks, out, n = {}, { files.process(1, "program"), files.track(1, 0, "program") }, 0
   local function track_of(e)
     if e.kind ~= "kernel" then return 0 end
     if not tracks[e.place] then
       n = n + 1
       tracks[e.place] = n
-      out[#out + 1] = ('{"name":"thread_name","ph":"M","pid":1,"tid":%d,"args":{"name":%s}}'):format(n, quoted(e.place))
+      out[#out + 1] = files.track(1, n, e.place)
     end
     return tracks[e.place]
   end
   for _, e in ipairs(r.events) do
-    local name = e.kind == "line" and e.place or e.what
-    out[#out + 1] = ('{"name":%s,"cat":"%s","ph":"X","ts":%.3f,"dur":%.3f,"pid":1,"tid":%d%s}'):format(quoted(name), e.kind, e.start, e.usec,
-      track_of(e), e.place and e.kind ~= "line" and (',"args":{"place":%s}'):format(quoted(e.place)) or "")
+    local tid, name = track_of(e), e.kind == "line" and e.place or e.what
+    out[#out + 1] = files.span(1, tid, name, e.start, e.usec, e.place and e.kind ~= "line" and '"place":' .. files.quoted(e.place) or nil, e.kind)
   end
-  return ('{"traceEvents":[\n%s\n],"otherData":{"events":"%d of %d kept: the first and the last"}}\n'):format(table.concat(out, ",\n"),
-    #r.events, r.facts.events)
+  for _, event in ipairs(more or {}) do out[#out + 1] = event end
+  return files.trace(out, ("%d of %d kept: the first and the last"):format(#r.events, r.facts.events))
 end
 
-local writers = { csv = csv_text, json = trace_text, txt = function(r) return text_of(r, 120) end }
+local writers = { csv = csv_text, json = function(r) return trace_text(r) end, txt = function(r) return text_of(r, 120) end }
 
 --- Whether a file's name says what to write: an ending that is known, or the error.
 function program.check_file(path)
@@ -252,23 +235,23 @@ end
 
 -- ---- tessera -p
 --- Starts it for a program that is about to run, and ends it also where the program leaves by os.exit.
-function program.begin(files)
-  for _, path in ipairs(files) do program.check_file(path) end
+function program.begin(paths)
+  for _, path in ipairs(paths) do program.check_file(path) end
   local exit = os.exit
   os.exit = function(...)
-    program.finish(files)
+    program.finish(paths)
     return exit(...)
   end
   program.start()
 end
 
 --- Ends it and writes the text to stderr, and the files that were asked for.
-function program.finish(files)
+function program.finish(paths)
   local r = program.stop()
   if not r then return end
   io.stdout:flush()
   io.stderr:write("\n", text_of(r, math.max(80, require("tessera.console").width())))
-  for _, path in ipairs(files) do
+  for _, path in ipairs(paths) do
     core.write_file(path, { program.check_file(path)(r) })
     io.stderr:write("written: ", path, "\n")
   end

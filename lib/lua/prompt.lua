@@ -376,7 +376,7 @@ local function no_help(topic, text, width)
 end
 
 --- help(topic): an operator ("softmax"), a module's function ("nn.Linear"), a
---- command (":time"), "dtypes", or any function or table.
+--- command (":time"), "dtypes", "marks", or any function or table.
 function prompt.help(topic)
   local width = console.width()
   local text
@@ -395,7 +395,8 @@ function prompt.help(topic)
       if ok and value == nil then ok, value = pcall(at_path, "op." .. topic) end
       if not ok then value = nil end
       if value == nil and not topic:find "[.:]" then topic, value = member_of_module(topic) end
-      local more = value ~= nil and value_help(topic, value, width)
+      local page = value == nil and require("tessera.topics").pages[topic]
+      local more = page and page(width) or value ~= nil and value_help(topic, value, width)
       text, found = more or text, more
       if not found and prompt.commands[topic] then
         text = command_help(topic, width)

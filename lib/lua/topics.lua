@@ -12,6 +12,11 @@ local topics = {}
 -- Parts of the library with functions and classes.
 topics.modules = { "nn", "optim", "optim.schedule", "data", "graph", "rng", "image", "numerics", "profile", "autotune", "jit" }
 
+-- Words that are no names: what the prompt shows for them, in lines of a width.
+topics.pages = {
+  marks = function(width) return require("tessera.profile.marks").text(width) end,
+}
+
 local function is_topic(name, v)
   if type(name) ~= "string" or not name:find "^%a[%w_]*$" or core.is_tensor(v) then return false end
   return type(v) == "function" or (type(v) == "table" and type(rawget(v, "class")) == "string")

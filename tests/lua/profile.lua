@@ -155,3 +155,14 @@ profile.report(3) --! profile.report: a function is needed, not a number
 -- Errors of what runs end the recording.
 pcall(profile.report, function() error "no" end)
 profile.report(plain, { args = { x }, runs = 1 }):find " operators" ~= nil --> true
+
+-- The words of stages are those of the page, and the prompt knows them.
+local marks = require "tessera.profile.marks"
+local table_of = io.open("docs/profile.md"):read "*a":match "\n| stage | [^\n]*\n| %-%-%- [^\n]*\n(.-)\n\n" .. "\n"
+local rows = {}
+for _, row in ipairs(marks.rows) do rows[#rows + 1] = ("| %s | %s |\n"):format(row[1], row[2]) end
+table.concat(rows) == table_of --> true
+local pipe = io.popen(("echo '? marks' | %s -i 2>&1"):format(arg[-1] or "bin/tessera"))
+local shown = pipe:read "*a"
+pipe:close()
+assert(shown:find "wait barrier\n +wait for copies that were told" and shown:find "not recorded\n", shown)

@@ -1,0 +1,209 @@
+-- Kernels of devices in the files of a profile: a timeline for Chrome and Perfetto, a table.
+--
+--   local events = kernel_files.events(kernels.run(f, x), 2)   -- processes from 2 on
+--   core.write_file("f.kernels.csv", { kernel_files.csv(list) })
+--
+-- In the timeline a launch is a process: the kernel, its processors with their blocks, and of some blocks the stages of a
+-- warp of each role. Launches stand one behind another. Whatever a run's length, the events stay below MOST_BYTES: of
+-- launches, blocks and stages the first and the last ones are shown, and one span stands for those between.
+
+local files = require "tessera.profile.files"
+local kernels = require "tessera.kernel_profile"
+
+local kernel_files = {}
+
+local MOST_BYTES, MOST_LAUNCHES, MOST_BLOCKS, MOST_STAYS = 8e6, 200, 256, 400
+local EVENT_BYTES = 150 -- about
+
+-- Times as whole nanoseconds, so that spans which lie in one another do so when rounded.
+local function span(pid, tid, name, from, to, args, kind)
+  from, to = math.floor(from * 1000 + 0.5), math.floor(to * 1000 + 0.5)
+  return files.span(pid, tid, name, from / 1000, (to - from) / 1000, args, kind)
+end
+
+-- The first and last of a list so that at most `most` remain, and what is left out between: from, to.
+local function between(list, most)
+  if #list <= most then return nil end
+  local first = math.ceil(most / 2)
+  return first + 1, #list - (most - first)
+end
+
+-- Calls each(element), and once folded(from, to), places in the list of those between the first and the last ones.
+local function each_shown(list, most, each, folded)
+  local from, to = between(list, most)
+  for i, v in ipairs(list) do
+    if not from or i < from or i > to then each(v)
+    elseif i == from then folded(from, to) end
+  end
+end
+
+-- ---- the timeline
+local function launch_args(k)
+  local args = { ('"grid":%d,"threads":%d,"warps":%d,"bytes":%.0f,"flops":%.0f'):format(k.grid, k.threads, k.warps, k.bytes, k.flops) }
+  if k.simulated then
+    args[2] = '"simulated":"a nanosecond stands for a statement of the interpreter"'
+  else
+    args[2] = ('"us_without_marks":%.3f,"registers":%d,"shared_bytes":%.0f,"spilled_bytes":%.0f,"occupancy":%.3f'):format(k.usec, k.registers,
+      k.shared, k.spilled, k.occupancy)
+  end
+  if k.every > 1 then args[3] = ('"recorded":"one block in %d"'):format(k.every) end
+  return table.concat(args, ",")
+end
+
+local PROCESSOR, BLOCK, SIDE = 1024, 2 ^ 20, 64 -- numbers of tracks: of processors, of blocks, at most so many of each
+
+local function processor_events(k, pid, at, most, add)
+  local numbers, all = {}, 0
+  for number, p in pairs(k.processors) do numbers[#numbers + 1], all = number, all + p.count end
+  table.sort(numbers)
+  for _, number in ipairs(numbers) do
+    local p, named = k.processors[number], {}
+    local list, lanes = kernels.blocks(p)
+    local function show(lane, begun, ended, name) -- blocks that run side by side have tracks of their own
+      local tid = PROCESSOR + number * SIDE + lane
+      if not named[lane] then
+        add(files.track(pid, tid, lane == 1 and "processor " .. number or ("processor %d, side by side %d"):format(number, lane)))
+      end
+      named[lane] = true
+      add(span(pid, tid, name, at + begun / 1000, at + ended / 1000, nil, "block"))
+    end
+    each_shown(list, math.max(2, math.floor(most * p.count / all)), function(b) show(b.lane, b.begun, b.ended, "block " .. b.number) end,
+      function(from, to)
+        local ended = 0
+        for i = from, to do ended = math.max(ended, list[i].ended) end
+        show(lanes + 1, list[from].begun, ended, ("%d more blocks"):format(to - from + 1))
+      end)
+  end
+end
+
+-- Stages that have a track beside that of their role: what brings operands on its own, and products.
+local function side_track(s)
+  if s.stage == "mma" then return "mma" end
+  if s.name == "load issue" or s.name == "wait barrier" or s.name == "wait copies" then return "copies" end
+end
+
+local function stage_args(s, cycles)
+  return ('"cycles":%d,"median":%.0f,"p95":%.0f,"part":%.4f'):format(cycles, s.median, s.p95, s.part)
+end
+
+local function warp_events(k, pid, tid, at, block, role, stays, add)
+  local word = k.roles[role].name
+  local title = ("block %d%s"):format(block, word ~= "" and ", " .. word or "")
+  local sides = {}
+  add(files.track(pid, tid, title))
+  each_shown(stays, MOST_STAYS, function(s)
+    local args, side = stage_args(s.stage, s.cycles), side_track(s.stage)
+    add(span(pid, tid, s.stage.name, at + s.start, at + s.stop, args, s.stage.stage))
+    if not side then return end
+    local beside = tid + (side == "copies" and 1 or 2)
+    if not sides[side] then add(files.track(pid, beside, title .. ": " .. side)) end
+    sides[side] = true
+    add(span(pid, beside, s.stage.name, at + s.start, at + s.stop, args, s.stage.stage))
+  end, function(from, to)
+    add(span(pid, tid, ("%d more stages"):format(to - from + 1), at + stays[from].start, at + stays[to].stop, nil, "folded"))
+  end)
+end
+
+-- Blocks whose stages are shown: by turns the first and the last ones.
+local function wanted_blocks(k, most)
+  local numbers, wanted, list = {}, {}, {}
+  for _, p in pairs(k.processors) do
+    for number in pairs(p.blocks) do numbers[#numbers + 1] = number end
+  end
+  table.sort(numbers)
+  for i = 1, math.min(most, #numbers) do
+    local number = i % 2 == 1 and numbers[(i + 1) / 2] or numbers[#numbers + 1 - i / 2]
+    wanted[number], list[i] = {}, number
+  end
+  return wanted, list
+end
+
+local function block_events(k, pid, at, most, room, add)
+  local wanted, order = wanted_blocks(k, most)
+  kernels.each_warp(k, wanted, function(block, role, stays) wanted[block][role] = stays end)
+  for i, block in ipairs(order) do
+    for role = 1, #k.roles do
+      if room() <= 0 and i > 2 then return end
+      local stays = wanted[block][role]
+      if stays then warp_events(k, pid, BLOCK + block * SIDE + 3 * role, at, block, role, stays, add) end
+    end
+  end
+end
+
+--- Events of the launches of kernels.run, as processes from pid on.
+function kernel_files.events(list, pid)
+  local out, at = {}, 0
+  local shown = math.min(#list, MOST_LAUNCHES)
+  local share, blocks = MOST_BYTES / math.max(1, shown), math.max(2, math.floor(MOST_BLOCKS / math.max(1, shown)))
+  each_shown(list, MOST_LAUNCHES, function(k)
+    local bytes = 0
+    local function add(event) out[#out + 1], bytes = event, bytes + #event end
+    add(files.process(pid, ("%s on %s"):format(k.name, k.device)))
+    add(files.track(pid, 0, "kernel"))
+    add(span(pid, 0, k.name, at, at + k.span, launch_args(k), "kernel"))
+    processor_events(k, pid, at, share / 2 / EVENT_BYTES, add)
+    block_events(k, pid, at, blocks, function() return share - bytes end, add)
+    pid, at = pid + 1, at + k.span
+  end, function(from, to)
+    local usec = 0
+    for i = from, to do usec = usec + list[i].span end
+    out[#out + 1] = files.process(pid, "launches that are left out")
+    out[#out + 1] = span(pid, 0, ("%d more launches"):format(to - from + 1), at, at + usec, nil, "folded")
+    pid, at = pid + 1, at + usec
+  end)
+  return out
+end
+
+-- ---- the table
+local HEAD = "launch,kernel,device,role,warps,stage,us,part,median_cycles,p95_cycles,count,kernel_us,bytes,flops,gb_per_s,most_gb_per_s," ..
+  "gflop_per_s,most_gflop_per_s,occupancy,registers,shared_bytes,spilled_bytes,reason\n"
+
+-- What a kernel has as a whole: fields, and why some are empty.
+local function kernel_fields(k)
+  local reasons = {}
+  local function field(form, x, known, reason)
+    if known then return form:format(x) end
+    if reason then reasons[#reasons + 1] = reason end
+    return ""
+  end
+  local real, seconds = not k.simulated, k.usec * 1e-6
+  if k.simulated then reasons[1] = "simulated: no times, limits and registers, and cycles are statements" end
+  local moves, works = k.bytes > 0, k.flops > 0
+  local timed = real and seconds > 0
+  local fields = {
+    field("%.3f", k.usec, real),
+    field("%.0f", k.bytes, moves, "bytes are not known"), field("%.0f", k.flops, works, "no operations are counted"),
+    field("%.6g", k.bytes / seconds / 1e9, timed and moves),
+    field("%.6g", k.most_bytes / 1e9, real and k.most_bytes > 0, real and "the limit of memory is not known"),
+    field("%.6g", k.flops / seconds / 1e9, timed and works),
+    field("%.6g", k.most_flops / 1e9, real and k.most_flops > 0, real and "the limit of arithmetic is not known"),
+    field("%.4f", k.occupancy, real), field("%d", k.registers, real), field("%.0f", k.shared, real), field("%.0f", k.spilled, real),
+  }
+  if real and not timed then reasons[#reasons + 1] = "shorter than the device's clock tells" end
+  return table.concat(fields, ","), reasons
+end
+
+--- A row for each launch, role and stage. What is of the kernel as a whole stands in each of its rows.
+function kernel_files.csv(list)
+  local out = { HEAD }
+  for launch, k in ipairs(list) do
+    local fields, reasons = kernel_fields(k)
+    local function row(role, warps, stage, more)
+      local why = table.concat(reasons, "; ") .. (more and (#reasons > 0 and "; " or "") .. more or "")
+      out[#out + 1] = ("%d,%s,%s,%s,%s,%s,%s,%s,%s\n"):format(launch, files.field(k.name), k.device, files.field(role), warps,
+        files.field(stage and stage.name or ""), stage and (k.simulated and "" or ("%.3f"):format(k.usec * stage.part)) .. (",%.6f,%.0f,%.0f,%d"):format(
+        stage.part, stage.median, stage.p95, stage.count) or ",,,,", fields, files.field(why))
+    end
+    local any
+    for _, role in ipairs(k.roles) do
+      for _, s in ipairs(role.stages) do
+        any = true
+        row(role.name, role.warps - role.idle, s)
+      end
+    end
+    if not any then row("", "", nil, "no stage was recorded") end
+  end
+  return table.concat(out)
+end
+
+return kernel_files
