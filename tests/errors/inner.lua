@@ -42,8 +42,8 @@ op.multinomial(x, { count = 5 }) --! multinomial: count = 5 is more than the 3 c
 op.multinomial(x, { count = -1 }) --! multinomial: count = -1 is negative
 op.multinomial(op.ones {}) --! multinomial: weights [.., classes] are needed, not f32[]
 local draw = graph.module("draw", function(w) return op.multinomial(w, { count = 2 }) end)
-draw(tessera.tensor { 1, -2, 3 }) --! out of range
-draw(tessera.tensor { 1, 0 / 0, 3 }) --! out of range
+draw(tessera.tensor { 1, -2, 3 }) --! multinomial: a weight is negative, or NaN
+draw(tessera.tensor { 1, 0 / 0, 3 }) --! multinomial: a weight is negative, or NaN
 local weights = tessera.tensor { 1, 2, 3 }
 rng.seed(3)
 local eager = op.multinomial(weights, { count = 2, seed = 1, stream = 1 })
