@@ -469,28 +469,13 @@ function prompt.threads(n)
   print(now .. (now == 1 and " thread" or " threads"))
 end
 
-local function size_text(bytes)
-  for _, unit in ipairs {"B", "KiB", "MiB", "GiB"} do
-    if bytes < 1024 or unit == "GiB" then
-      return (unit == "B" and "%.0f %s" or "%.1f %s"):format(bytes, unit)
-    end
-    bytes = bytes / 1024
-  end
-end
-
-function prompt.data.mem()
-  collectgarbage()
-  local m = core.memory()
-  return {tensors = m.live, most = m.peak, kept = m.cached, lua = collectgarbage "count" * 1024}
-end
-
 --- Prints what tensors and Lua hold, after a collection.
 function prompt.mem()
   collectgarbage()
   local m = core.memory()
   print(("tensors  %s now, %s at most, %s kept for reuse"):format(
-    size_text(m.live), size_text(m.peak), size_text(m.cached)))
-  print(("Lua      %s"):format(size_text(collectgarbage "count" * 1024)))
+    require("tessera.units").size(m.live), require("tessera.units").size(m.peak), require("tessera.units").size(m.cached)))
+  print(("Lua      %s"):format(require("tessera.units").size(collectgarbage "count" * 1024)))
 end
 
 --- Runs a file.
