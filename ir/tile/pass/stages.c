@@ -54,28 +54,50 @@ static bool products_from(const TsTileStmt *s, bool loops) {
   return false;
 }
 
+/* What was found out of the statements before, which are asked for again and again: kernels have
+ * bodies of thousands. */
+typedef struct Known {
+  const TsTileRegion *all, *body; /* of a role or kernel, of a loop */
+  bool mma, ex2;                  /* anywhere in all */
+  bool between, inner;            /* of body: products in it; none in a loop inside of it */
+  const TsTileStmt *before;       /* whose run is that: */
+  Stage run;
+  int line;
+} Known;
+
+static void know(Known *k, const TsTileRegion *all, const TsTileRegion *body) {
+  if (k->all != all) {
+    k->all = all;
+    k->mma = has(all, TS_TILE_mma), k->ex2 = has(all, TS_TILE_ex2);
+  }
+  if (!k->mma || k->body == body) return;
+  k->body = body;
+  k->between = has(body, TS_TILE_mma);
+  k->inner = !products_from(body->first, true);
+}
+
 /* On tiles, in a role or kernel with products: between these, softmax where there are powers of two;
  * behind the last of them the epilogue. */
-static Stage arithmetic(const TsTileStmt *s) {
+static Stage arithmetic(Known *k, const TsTileStmt *s) {
   static const Stage plain = {TS_STAGE_other, "arithmetic"};
   if (scalars(s)) return (Stage){WITHIN, NULL};
   const TsTileRegion *all = s->in_region, *body = s->in_region;
   const TsTileStmt *at = s; /* what of body s stands in */
   while (all->owner && all->owner->op != TS_TILE_role) all = all->outer;
-  if (!has(all, TS_TILE_mma)) return plain;
   while (body->owner && !is_loop(body->owner) && body->owner->op != TS_TILE_role)
     at = body->owner, body = body->outer;
-  bool inner = !products_from(body->first, true), /* no loop of products is inside */
-      between = has(body, TS_TILE_mma) && (inner || products_from(at, false));
+  know(k, all, body);
+  if (!k->mma) return plain;
+  bool between = k->between && (k->inner || products_from(at, false));
   if (!between) return (Stage){TS_STAGE_epilogue, NULL};
-  return has(all, TS_TILE_ex2) ? (Stage){TS_STAGE_other, "softmax"} : plain;
+  return k->ex2 ? (Stage){TS_STAGE_other, "softmax"} : plain;
 }
 
 static bool of_device(const TsTileVal memory) {
   return memory->type.space == TS_SPACE_global || memory->type.space == TS_SPACE_scratch;
 }
 
-static Stage stage_of(const TsTileStmt *s) {
+static Stage stage_of(Known *k, const TsTileStmt *s) {
   switch (s->op) {
   case TS_TILE_load:
   case TS_TILE_gather:
@@ -105,7 +127,7 @@ static Stage stage_of(const TsTileStmt *s) {
   case TS_TILE_store_bulk:
   case TS_TILE_signal: return (Stage){TS_STAGE_store, NULL};
   case TS_TILE_quarter:
-  case TS_TILE_row: return arithmetic(s);
+  case TS_TILE_row: return arithmetic(k, s);
   case TS_TILE_sum:
   case TS_TILE_pairs:
   case TS_TILE_prod:
@@ -130,17 +152,18 @@ static Stage stage_of(const TsTileStmt *s) {
   case TS_TILE_broadcast:
   case TS_TILE_reshape:
   case TS_TILE_part: return (Stage){WITHIN, NULL};
-  default: return s->nregion || s->op == TS_TILE_yield ? (Stage){NONE, NULL} : arithmetic(s);
+  default: return s->nregion || s->op == TS_TILE_yield ? (Stage){NONE, NULL} : arithmetic(k, s);
   }
 }
 
 static bool same(Stage a, Stage b) { return a.stage == b.stage && a.what == b.what; }
 
-/* The stage of the run that s stands in or ends, and the line of its first statement. */
-static Stage run_before(const TsTileStmt *s, int *line) {
+/* The stage of the run that ends in front of s, and the line of its first statement. */
+static Stage run_before(Known *k, const TsTileStmt *s, int *line) {
   Stage run = {NONE, NULL};
+  if (s->prev && k->before == s->prev) return *line = k->line, k->run;
   for (s = s->prev; s; s = s->prev) {
-    Stage is = stage_of(s);
+    Stage is = stage_of(k, s);
     if (is.stage == WITHIN) continue;
     if (run.stage == NONE) run = is;
     if (is.stage < 0 || !same(is, run)) break;
@@ -157,11 +180,14 @@ static void mark(TsTileCopy *c, Stage is, int line, bool end) {
 
 /* Marks of what ends in front of s and what begins there; runs also end behind what is within them. */
 static int around(TsTileCopy *c, const TsTileStmt *s, void *arg) {
-  (void)arg;
+  Known *k = arg;
   if (!s->in_region->owner) return 0; /* above the grid are sizes and positions alone */
   int line = s->line;
-  Stage is = stage_of(s), before = run_before(s, &line);
+  Stage is = stage_of(k, s), before = run_before(k, s, &line);
   bool turns = is.stage != WITHIN && !same(is, before);
+  k->before = s;
+  k->run = is.stage == WITHIN ? before : is;
+  k->line = is.stage == WITHIN || !turns ? line : s->line;
   if (turns) {
     mark(c, before, line, true);
     mark(c, is, line = s->line, false);
@@ -184,7 +210,8 @@ TsTile *ts_tile_stages(const TsTile *k, bool whole, TsError *err) {
   if (!head) return NULL;
   head->marks = true;
   if (own || whole) return head;
-  marked = ts_tile_copy(head, around, NULL, err);
+  Known known = {.all = NULL};
+  marked = ts_tile_copy(head, around, &known, err);
   ts_tile_free(head);
   return marked;
 }
