@@ -301,7 +301,7 @@ return function(graph, derivative, scalar)
   --- numbers. step.scaler.scale is the present one, step.scaler.skipped counts what was left out; with
   --- step.scaler:state_dict() and load_state_dict(state) it goes on from a file.
   --- autocast = "bf16" or "f16": the loss is computed with automatic casts to it (tessera.autocast).
-  ---   local step = graph.training_step(model, loss, opt, {autocast = "f16", scale = "dynamic"})
+  ---   step = graph.training_step(model, loss, opt, {autocast = "bf16"})
   --- ema = optim.EMA(...): moved behind each update. name: as the captured function is called.
   function graph.training_step(model, loss, optimizer, given)
     local o = read_step(given)
