@@ -17,7 +17,7 @@ end)
 local co = coroutine.create(function(x) return f(x) end)
 local ok, why = coroutine.resume(co, op.ones(3))
 ok --> false
-why:match "a coroutine yields inside of a function that is captured.*" --> a coroutine yields inside of a function that is captured, that a control operator runs, or that has set something (no_grad, device, ..) meanwhile
+why:match "a coroutine yields inside of a function that is captured.*" --> a coroutine yields inside of a function that is captured, that a control operator runs, or that has set something (no_grad, autocast, device, ..) meanwhile
 -->   hint: yield outside of it
 core.capturing() --> 
 op.ones(3):sum():item() --> 3
