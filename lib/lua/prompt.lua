@@ -469,6 +469,12 @@ function prompt.threads(n)
   print(now .. (now == 1 and " thread" or " threads"))
 end
 
+function prompt.data.mem()
+  collectgarbage()
+  local m = core.memory()
+  return {tensors = m.live, most = m.peak, kept = m.cached, lua = collectgarbage "count" * 1024}
+end
+
 --- Prints what tensors and Lua hold, after a collection.
 function prompt.mem()
   collectgarbage()
