@@ -36,7 +36,7 @@ local said
 said = run([[local tessera = require "tessera"
 local x = tessera.op.ones { 8, 8 }
 print "GO"
-local ok, why = pcall(function() while true do x = x * 1.0001 end end)
+local ok, why = pcall(function() while true do x = x * 0.5 + 1 end end)
 print(why:match "s.lua:4: .*interrupted$" ~= nil)
 tessera.save("{F}/x.safetensors", { x = x })
 local again = tessera.load "{F}/x.safetensors"
