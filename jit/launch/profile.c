@@ -16,7 +16,7 @@ static struct {
   int n, cap;
 } profile;
 
-bool ts_profile_on(void) { return profile.on; }
+bool ts_profile_on(void) { return profile.on || ts_activities; }
 
 void ts_profile_start(void) {
   profile.n = 0;
@@ -26,7 +26,7 @@ void ts_profile_start(void) {
 void ts_profile_stop(void) { profile.on = false; }
 
 void ts_profile_label(const char *name, double bytes, double flops) {
-  if (!profile.on) return;
+  if (!ts_profile_on()) return;
   profile.next = (TsProfileRow){.bytes = bytes, .flops = flops};
   snprintf(profile.next.name, sizeof profile.next.name, "%s", name ? name : "");
 }
@@ -49,7 +49,7 @@ static TsProfileRow *row_of(const char *name) {
 static void note(const char *device, double usec) {
   TsProfileRow *next = &profile.next;
   if (!next->name[0]) snprintf(next->name, sizeof next->name, "without a name");
-  TsProfileRow *r = row_of(next->name);
+  TsProfileRow *r = profile.on ? row_of(next->name) : NULL;
   if (r) {
     r->count++;
     r->usec += usec, r->bytes += next->bytes, r->flops += next->flops;

@@ -11,7 +11,7 @@ typedef struct TsProfileRow {
   double usec, bytes, flops; /* of all; bytes of the operands, each once */
 } TsProfileRow;
 
-bool ts_profile_on(void);
+bool ts_profile_on(void);    /* or what the program does is recorded (lib/activity.h) */
 void ts_profile_start(void); /* forgets what there was */
 void ts_profile_stop(void);
 /* What the next launch is. */

@@ -37,8 +37,8 @@ local function evenness(row)
   local all, most, n = 0, 0, 0
   for _, threads in pairs(row.phases) do
     local longest, sum, count = 0, 0, 0
-    for _, usec in pairs(threads) do
-      if type(usec) == "table" then usec = usec[math.ceil(#usec / 2)] end
+    for _, list in pairs(threads) do
+      local usec = list[math.ceil(#list / 2)]
       longest, sum, count = math.max(longest, usec), sum + usec, count + 1
     end
     all, most, n = all + sum, most + longest * count, math.max(n, count)

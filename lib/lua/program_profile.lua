@@ -1,4 +1,5 @@
--- Where the time of a whole program goes: tessera -p script.lua, and profile.start and profile.stop around a part.
+-- Where the time of a whole program goes: tessera -p script.lua, and profile.report of a plain
+-- function.
 --
 -- What the program calls is recorded exactly (lib/activity.h): a tree of its lines, the operators and captured
 -- functions called there, their instructions and kernels, and captures, compilations, copies and waits, each with
@@ -208,7 +209,6 @@ end
 -- ---- start and stop
 function program.start()
   core.activity_start()
-  core.jit_profile(true)
   start_sampling()
 end
 
@@ -216,7 +216,6 @@ end
 function program.stop()
   local lines = stop_sampling()
   local tree, events, facts = core.activity_stop()
-  core.jit_profile(false)
   if not tree then return nil end
   local list, left = lua_lines(tree, lines)
   return { tree = tree, events = events, facts = facts, lines = list, left = left }
@@ -226,8 +225,10 @@ program.text, program.csv_text, program.trace_text = text_of, csv_text, trace_te
 
 --- Runs f(unpack(args)) so many times: {tree, events, facts, lines, left} of all together.
 function program.run(f, runs, args)
-  return (core.guarded(function(fine) if not fine then program.stop() end end, function()
+  local started = false -- not where another one is made, as by tessera -p, which goes on
+  return (core.guarded(function(fine) if started and not fine then program.stop() end end, function()
     program.start()
+    started = true
     for _ = 1, runs do f(unpack(args, 1, args.n)) end
     return program.stop()
   end))

@@ -90,6 +90,18 @@ out:match "%S+" --> 32768
 assert(read("p.csv"):find '> matmul",kernel,"[^"]*","sim:0",1,', read "p.csv")
 assert(read("p.csv"):find ',copy,"from sim:0"', read "p.csv")
 
+-- Profiles within it are made, or refused, and it goes on: also with the kernels of devices behind them.
+local within = write("w.lua", [[
+local t = require "tessera"
+local x = t.op.ones({32, 32}):to "sim:0"
+print(pcall(t.profile.report, function() return t.op.exp(t.op.ones(4)) end))
+t.jit.device_profile(t.op.exp, x)
+print(t.op.matmul(x, x):sum():item())
+]])
+out, err, code = run("--profile-to=" .. csv .. " " .. within)
+code, out:match "already", out:match "32768" --> 0, already, 32768
+assert(read("p.csv"):find '> matmul",kernel,"[^"]*","sim:0",1,', read "p.csv")
+
 -- What is wrong is said before anything runs.
 out, err, code = run("--profile-to=p.exe " .. script)
 out, code, err:match "written as [^,]*, %.csv or %.txt, not 'p.exe'" ~= nil --> , 1, true

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "ir/tile/debug/state.h"
+#include "ir/tile/find.h"
 
 enum { GROUP_WARPS = 4, WARP = 32, OF_COPIES = 0, OF_PRODUCTS, OF_STORES, OF_WRITES };
 enum { SCOPE_ASYNC = 2 };
@@ -32,27 +33,6 @@ int ts_debug_agent(const TsTileDebug *d) {
 }
 
 /* ---- who they are */
-static const TsTileStmt *find(const TsTileRegion *r, int op) {
-  for (const TsTileStmt *s = r->first; s; s = s->next) {
-    if (s->op == op) return s;
-    for (int i = 0; i < s->nregion; i++) {
-      const TsTileStmt *inner = find(s->region[i], op);
-      if (inner) return inner;
-    }
-  }
-  return NULL;
-}
-
-static bool has_fragments(const TsTileRegion *r) {
-  for (const TsTileStmt *s = r->first; s; s = s->next) {
-    for (int i = 0; i < s->nout; i++)
-      if (s->out[i]->type.space == TS_SPACE_fragment) return true;
-    for (int i = 0; i < s->nregion; i++)
-      if (has_fragments(s->region[i])) return true;
-  }
-  return false;
-}
-
 static const char *unit_of(const TsTileStmt *mma) {
   const TsAttr *unit = mma ? ts_tile_attr(mma, "unit") : NULL;
   return unit && unit->type == TS_ATTR_str ? unit->str : NULL;
@@ -61,7 +41,8 @@ static const char *unit_of(const TsTileStmt *mma) {
 static bool is_unit(const char *unit, const char *name) { return unit && !strcmp(unit, name); }
 
 static int rows_of(const TsTileDebug *d, const TsTileRegion *body) {
-  const TsTileStmt *mma = find(body, TS_TILE_mma), *bulk = find(body, TS_TILE_store_bulk);
+  const TsTileStmt *mma = ts_tile_find(body, TS_TILE_mma),
+                   *bulk = ts_tile_find(body, TS_TILE_store_bulk);
   int cluster = d->k->cluster > 1 ? d->k->cluster : 1;
   if (mma) return (int)mma->out[0]->type.dim[0] / cluster;
   return bulk && bulk->in[1]->type.rank == 3 ? (int)bulk->in[1]->type.dim[1] / cluster : 0;
@@ -71,9 +52,9 @@ static void begin_role(TsTileDebug *d, const TsTileStmt *s, TsDebugAgent *a) {
   const TsTileRegion *body = s->region[0];
   const TsDebugAgent *self = &d->agent[TS_DEBUG_SELF];
   *a = (TsDebugAgent){.role = s, .name = ts_tile_attr(s, "name")->str};
-  a->unit = unit_of(find(body, TS_TILE_mma));
+  a->unit = unit_of(ts_tile_find(body, TS_TILE_mma));
   a->warps = (int)attr(s, "warps"), a->lanes = attr(s, "lanes");
-  a->single = !has_fragments(body) && !find(body, TS_TILE_copy_async);
+  a->single = !ts_tile_find_fragment(body, false) && !ts_tile_find(body, TS_TILE_copy_async);
   a->rows = rows_of(d, body);
   a->known = self->known;
   a->known.of[TS_DEBUG_SELF] = self->now;
@@ -85,10 +66,10 @@ static void begin_self(TsTileDebug *d) {
   TsDebugAgent *a = &d->agent[TS_DEBUG_SELF];
   *a = (TsDebugAgent){.single = true, .warps = 1};
   bool threads = d->k->form == TS_FORM_explicit && d->k->threads > WARP;
-  if (!threads || find(d->k->body, TS_TILE_role)) return;
+  if (!threads || ts_tile_find(d->k->body, TS_TILE_role)) return;
   a->single = false;
   a->warps = d->k->threads / WARP;
-  a->unit = unit_of(find(d->k->body, TS_TILE_mma));
+  a->unit = unit_of(ts_tile_find(d->k->body, TS_TILE_mma));
 }
 
 static bool is_one_group(const TsDebugAgent *a) {

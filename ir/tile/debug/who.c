@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ir/tile/debug/state.h"
+#include "ir/tile/find.h"
 
 enum { WARP = 32, WARP_ROWS = 16, MOST_COLS = 8 };
 
@@ -48,21 +49,8 @@ int ts_debug_coordinates(const TsTileDebug *d, const TsDebugEvent *e, int64_t of
 }
 
 /* ---- who has it */
-static const TsTileType *fragment_of(const TsTileRegion *r) {
-  for (const TsTileStmt *s = r->first; s; s = s->next) {
-    for (int i = 0; i < s->nout; i++)
-      if (s->out[i]->type.space == TS_SPACE_fragment && s->out[i]->type.rank == 2)
-        return &s->out[i]->type;
-    for (int i = 0; i < s->nregion; i++) {
-      const TsTileType *t = fragment_of(s->region[i]);
-      if (t) return t;
-    }
-  }
-  return NULL;
-}
-
 static TsDebugWho of_lanes(const TsDebugAgent *a, int64_t row, int64_t col) {
-  const TsTileType *t = fragment_of(a->role->region[0]);
+  const TsTileType *t = ts_tile_find_fragment(a->role->region[0], true);
   int64_t threads = (int64_t)a->warps * WARP;
   if (!t || threads <= 0) return (TsDebugWho){-1, -1};
   int64_t each = t->dim[0] * t->dim[1] / threads, ncol = each < MOST_COLS ? each : MOST_COLS;

@@ -10,6 +10,7 @@
 
 #include "ir/tile/copy.h"
 #include "ir/tile/marks.h"
+#include "ir/tile/find.h"
 
 typedef enum Kind {
   NONE = -2,  /* ends a run */
@@ -29,15 +30,6 @@ static bool scalars(const TsTileStmt *s) {
   return !s->nregion;
 }
 
-static bool has(const TsTileRegion *r, int op) {
-  for (const TsTileStmt *s = r->first; s; s = s->next) {
-    if (s->op == op) return true;
-    for (int i = 0; i < s->nregion; i++)
-      if (has(s->region[i], op)) return true;
-  }
-  return false;
-}
-
 static bool is_loop(const TsTileStmt *s) {
   return s->op == TS_TILE_for || s->op == TS_TILE_repeat;
 }
@@ -47,7 +39,7 @@ static bool products_from(const TsTileStmt *s, bool loops) {
   for (; s; s = s->next) {
     if (!loops && s->op == TS_TILE_mma) return true;
     for (int i = 0; i < s->nregion; i++)
-      if (loops && is_loop(s) ? has(s->region[i], TS_TILE_mma)
+      if (loops && is_loop(s) ? ts_tile_find(s->region[i], TS_TILE_mma) != NULL
                               : products_from(s->region[i]->first, loops))
         return true;
   }
@@ -68,11 +60,12 @@ typedef struct Known {
 static void know(Known *k, const TsTileRegion *all, const TsTileRegion *body) {
   if (k->all != all) {
     k->all = all;
-    k->mma = has(all, TS_TILE_mma), k->ex2 = has(all, TS_TILE_ex2);
+    k->mma = ts_tile_find(all, TS_TILE_mma) != NULL;
+    k->ex2 = ts_tile_find(all, TS_TILE_ex2) != NULL;
   }
   if (!k->mma || k->body == body) return;
   k->body = body;
-  k->between = has(body, TS_TILE_mma);
+  k->between = ts_tile_find(body, TS_TILE_mma) != NULL;
   k->inner = !products_from(body->first, true);
 }
 

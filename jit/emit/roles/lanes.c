@@ -8,29 +8,17 @@
 
 #include "ir/text/value.h"
 #include "jit/emit/roles/emit.h"
+#include "ir/tile/find.h"
 
 typedef LLVMValueRef V;
 
 enum { WARP = 32, MOST_COLS = 8, MEETING = 6 /* their named barrier */ };
 
 /* ---- layout */
-static const TsTileType *fragment_of(const TsTileRegion *r) {
-  for (const TsTileStmt *s = r->first; s; s = s->next) {
-    for (int i = 0; i < s->nout; i++)
-      if (s->out[i]->type.space == TS_SPACE_fragment && s->out[i]->type.rank == 2)
-        return &s->out[i]->type;
-    for (int i = 0; i < s->nregion; i++) {
-      const TsTileType *t = fragment_of(s->region[i]);
-      if (t) return t;
-    }
-  }
-  return NULL;
-}
-
 bool ts_roles_has_lanes(const TsTileStmt *role) { return ts_tile_attr(role, "lanes")->i; }
 
 void ts_roles_lanes_layout(TsRoles *m) {
-  const TsTileType *t = fragment_of(m->role->region[0]);
+  const TsTileType *t = ts_tile_find_fragment(m->role->region[0], true);
   TsRolesLayout *l = &m->layout;
   if (!t) ts_emit_fail(m->e, "lanes of no fragment");
   int64_t threads = (int64_t)m->warps * WARP, each = t->dim[0] * t->dim[1] / threads;

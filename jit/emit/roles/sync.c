@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "jit/emit/roles/emit.h"
+#include "ir/tile/find.h"
 
 typedef LLVMValueRef V;
 
@@ -57,17 +58,9 @@ static const TsTileStmt *arrival_at(const TsTileRegion *r, TsTileVal barrier) {
   return NULL;
 }
 
-static bool has_fragments(const TsTileRegion *r) {
-  for (const TsTileStmt *s = r->first; s; s = s->next) {
-    for (int i = 0; i < s->nout; i++)
-      if (s->out[i]->type.space == TS_SPACE_fragment) return true;
-    for (int i = 0; i < s->nregion; i++)
-      if (has_fragments(s->region[i])) return true;
-  }
-  return false;
+bool ts_roles_is_single(const TsTileStmt *role) {
+  return !ts_tile_find_fragment(role->region[0], false);
 }
-
-bool ts_roles_is_single(const TsTileStmt *role) { return !has_fragments(role->region[0]); }
 
 /* Whether those wait for it who copy to every block of the cluster. */
 static bool is_told_to_all(const TsRoles *m, TsTileVal barrier) {

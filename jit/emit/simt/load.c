@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "jit/emit/simt/memory.h"
+#include "ir/tile/find.h"
 
 typedef LLVMValueRef V;
 typedef TsGpuAccess Access;
@@ -140,15 +141,6 @@ void ts_gpu_read_row(TsGpuEmit *g, TsDtype d, V p, int n, V *out) {
   for (int i = 0; i < n; i++) out[i] = ts_gpu_from_stored(g, d, out[i]);
 }
 
-static bool has(const TsTileRegion *r, int op) {
-  for (const TsTileStmt *s = r->first; s; s = s->next) {
-    if (s->op == op) return true;
-    for (int i = 0; i < s->nregion; i++)
-      if (has(s->region[i], op)) return true;
-  }
-  return false;
-}
-
 /* Loads stand before branches that they are wanted behind: these stay there. */
 void ts_gpu_load(TsGpuEmit *g, const TsTileStmt *s) {
   TsTileVal y = s->out[0];
@@ -167,7 +159,7 @@ void ts_gpu_load(TsGpuEmit *g, const TsTileStmt *s) {
   }
   if (ts_gpu_for_all_rounds(g, s)) return;
   const TsTileRegion *all = g->phase->loop->region[0];
-  g->stays = ts_gpu_reads_only(g, s->in[0]) && has(all, TS_TILE_rare);
+  g->stays = ts_gpu_reads_only(g, s->in[0]) && ts_tile_find(all, TS_TILE_rare);
   g->once = g->stays || (ts_gpu_reads_only(g, s->in[0]) && ts_gpu_some_for_all_rounds(g, all));
   TsGpuFrame *f = ts_gpu_frame(g, &y->type);
   V *list = ts_emit_take(g->e, sizeof *list * (size_t)(f->vector * f->chunks));
