@@ -49,6 +49,7 @@ said ":why f":match "^// tier %d" --> // tier 0
 said(":why f(x)", false):match "^// tier %d" --> // tier 0
 said ":tune k(op.ones{4, 4})":match "^kernel scale" --> kernel scale
 said ":profile f(x)":match "time +part" ~= nil --> true
+said(":profile f", false):match "runs the function[^\n]*" --> runs the function, and needs its arguments: x
 
 -- Each names what is wrong, what there is, and what was meant; none is of the parser.
 local cases = {
@@ -81,9 +82,14 @@ local cases = {
   { ":tune f(", "cannot read 'f('" },
   { ":tune k", "scale: takes 1 tensor, 0 given" },
   { ":tune plain", "or a kernel of op.kernel, not a plain function" },
-  { ":profile f", "runs the function, and needs its arguments: x", "usage: :profile f(x, y)" },
-  { ":profile plain(x)", "not a plain function" },
-  { ":profile k(op.ones{4, 4})", "not the kernel scale" },
+  { ":profile f", "time   part", "Its limit: " }, -- for the arguments of its last call
+  { ":profile plain(x)", " in all: ", "operators" },
+  { ":profile k(op.ones{4, 4})", "scale", "Its limit: " },
+  { ":profile k", "runs the function, and needs its arguments", "usage: :profile f(x, y)" },
+  { ":profile plain", "runs the function, and needs its arguments" },
+  { ":profile op.gelu(x)", "gelu", " in all: " },
+  { ":profile x", ":profile takes a function, not a tensor" },
+  { ":profile nosuch(x)", "there is no 'nosuch'" },
   { ":tils f", "there is no command ':tils'; did you mean ':tiles'?" },
 }
 for _, case in ipairs(cases) do

@@ -29,7 +29,7 @@ return function(prompt, wrong)
   commands.tiles = "the kernels of a captured function: spaces, tiles, code"
   commands.why = "what of a captured function was fused, what not, and the reason"
   commands.rewrites = "the rules that fired when a function was captured"
-  commands.profile = "where the time of a captured function goes, as in :profile f(x, y)"
+  commands.profile = "where the time of a function goes, as in :profile f(x, y); of a captured one alone for its last arguments"
   commands.tune = "measures what could be chosen for a captured function's kernels, or for k(x) of op.kernel, and runs the best"
 
   local examples = prompt.examples
@@ -109,16 +109,16 @@ return function(prompt, wrong)
     return found[1] and { loops = found }
   end
 
-  -- What became of a plain function, and the text of its loops at a level.
-  local function show_loops(list, command, level, target)
+  -- What became of a plain function, and, if shown, the text of its loops at a level.
+  local function show_loops(list, shown, level, target)
     local out = {}
     if not list.alone then
       out[1] = ("// a plain function: its operators run one by one, but for %s; graph.module(f) captures the whole of it%s\n")
-        :format(#list == 1 and "one hot loop" or #list .. " hot loops", command == "profile" and ", for this command" or "")
+        :format(#list == 1 and "one hot loop" or #list .. " hot loops", shown and "" or ", for this command")
     end
     for _, l in ipairs(list) do
       out[#out + 1] = ("// loop %d, %s\n"):format(l.id, (tostring(l):gsub("^loop ", "")))
-      if command ~= "profile" then out[#out + 1] = l:ir(level, target and { target = target }):gsub("\n*$", "\n") end
+      if shown then out[#out + 1] = l:ir(level, target and { target = target }):gsub("\n*$", "\n") end
     end
     prompt.page(table.concat(out))
   end
@@ -163,7 +163,7 @@ return function(prompt, wrong)
   function prompt.ir(f, level, target)
     local of, given, args, words = read("ir", true, 2, f, level, target)
     level, target = words[1], words[2]
-    if of.loops then return show_loops(of.loops, "ir", level, target) end
+    if of.loops then return show_loops(of.loops, true, level, target) end
     if captured.is_kernel(of) then
       if given and type(f) == "string" then of(unpack(args)) end -- its sizes
       return prompt.page(of:ir(level, target and { target = target }))
@@ -177,7 +177,7 @@ return function(prompt, wrong)
   --- Prints a line for each kernel of a captured function.
   function prompt.tiles(f)
     local of, _, args = read("tiles", false, 0, f)
-    if of.loops then return show_loops(of.loops, "tiles", "tiles") end
+    if of.loops then return show_loops(of.loops, true, "tiles") end
     local text = of:ir("tiles", unpack(args))
     prompt.page(text == "" and "no kernels\n" or text)
   end
@@ -185,25 +185,45 @@ return function(prompt, wrong)
   --- Prints what was decided about a captured function, with reasons and times.
   function prompt.why(f)
     local of, _, args = read("why", false, 0, f)
-    if of.loops then return show_loops(of.loops, "why", "why") end
+    if of.loops then return show_loops(of.loops, true, "why") end
     prompt.page(of:ir("why", unpack(args)))
   end
 
   --- Prints the rules that fired when a function was captured.
   function prompt.rewrites(f)
     local of, _, args = read("rewrites", false, 0, f)
-    if of.loops then return show_loops(of.loops, "profile") end
+    if of.loops then return show_loops(of.loops, false) end
     local text = of:ir("rewrites", unpack(args))
     prompt.page(text == "" and "no rule fired\n" or text)
   end
 
-  --- Runs a captured function on arguments and prints where its time goes: "f(x, y)", or f, x, y.
+  -- "f(x, y)" or values: what is called, whether arguments stand behind it, and those; anything that can be called.
+  local function call_of_any(command, f, ...)
+    if f == nil or f == "" then wrong(command, ":%s takes a function", command) end
+    if type(f) ~= "string" then return f, select("#", ...) > 0, { n = select("#", ...), ... } end
+    local text = split(command, f, 0)
+    local name, list = text:match "^(.-)(%b())$"
+    if not name or name == "" or not chunk_of(command, name) then return value_of(command, text), false, {} end
+    local function packed(...) return { n = select("#", ...), ... } end
+    return value_of(command, name), true, packed(chunk_of(command, list:sub(2, -2))())
+  end
+
+  --- Runs a function on arguments and prints where its time goes: "f(x, y)", or f, x, y. A captured function alone
+  --- runs on the arguments of its last call.
   function prompt.profile(f, ...)
-    local of, given, args = read("profile", false, 0, f, ...)
-    if of.loops then return show_loops(of.loops, "profile") end
-    local n = debug.getinfo(of.body, "u").nparams
-    if not given and n > 0 then
-      wrong("profile", ":profile runs the function, and needs its arguments: %s", table.concat(of.params, ", ", 1, n))
+    local of, given, args = call_of_any("profile", f, ...)
+    local kernel, plain = captured.is_kernel(of), captured.is_function(of)
+    if not core.callable(of) or core.is_tensor(of) then
+      wrong("profile", ":profile takes a function, not %s", core.is_tensor(of) and "a tensor" or of == nil and "nothing" or "a " .. type(of))
+    end
+    if not given then
+      local body = plain and of.body or type(of) == "function" and of
+      local info = body and debug.getinfo(body, "u")
+      local n = kernel and 1 or info and info.nparams or 0
+      args = plain and of:last_arguments() or nil
+      if not args and n > 0 then
+        wrong("profile", ":profile runs the function, and needs its arguments%s", plain and ": " .. table.concat(of.params, ", ", 1, n) or "")
+      end
     end
     prompt.page(require("tessera.profile").report(of, { args = args, width = math.max(20, console.width()) }))
   end
@@ -212,7 +232,7 @@ return function(prompt, wrong)
   --- arguments, and prints their times: "f", "k(x, y)".
   function prompt.tune(f, ...)
     local of, _, args = read("tune", true, 0, f, ...)
-    if of.loops then return show_loops(of.loops, "profile") end
+    if of.loops then return show_loops(of.loops, false) end
     local autotune = require "tessera.autotune"
     prompt.page(autotune.text(autotune.tune(of, unpack(args))))
   end
