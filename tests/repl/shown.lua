@@ -83,7 +83,7 @@ local cases = {
   { ":tune k", "scale: takes 1 tensor, 0 given" },
   { ":tune plain", "or a kernel of op.kernel, not a plain function" },
   { ":profile f", "time   part", "Its limit: " }, -- for the arguments of its last call
-  { ":profile plain(x)", " in all: ", "operators" },
+  { ":profile plain(x)", " in all: ", " Lua" },
   { ":profile k(op.ones{4, 4})", "scale", "Its limit: " },
   { ":profile k", "runs the function, and needs its arguments", "usage: :profile f(x, y)" },
   { ":profile plain", "runs the function, and needs its arguments" },
