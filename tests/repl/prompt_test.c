@@ -58,7 +58,9 @@ static void test_completion(void) {
   expect("f32[1,1,4]");
   type("op.nanquantile(x, 0.5, {keep\ttrue}).ndim\r"); /* loaded when it is named */
   expect("keepdims = true");
-  type("setmetatable(_G, nil) t = setmetatable({}, {__index = function() print('RAN') end})\r");
+  type("setmetatable(_G, nil) t = setmetatable({}, {__index = function() print('RAN') end}) "
+       "print('it ' .. 'is there')\r");
+  expect("it is there"); /* else the terminal itself would answer what follows */
   expect("> ");
   type("t.a\t");
   type("\x03");
