@@ -57,6 +57,12 @@ bool ts_report_place(lua_State *L, int level, char *place, size_t room) {
   return false;
 }
 
+bool ts_report_place_of_program(lua_State *L, char *place, size_t room) {
+  if (ts_report_place(L, 0, place, room)) return true;
+  lua_State *main = lua_checkstack(L, 2) ? ts_run_main(L) : NULL;
+  return main && main != L && ts_report_place(main, 0, place, room);
+}
+
 static bool push_line(lua_State *to, lua_State *L, int level) {
   char place[LUA_IDSIZE + 20];
   bool found = ts_report_place(L, level, place, sizeof place);

@@ -161,10 +161,13 @@ void ts_tail_keep(lua_State *L, int value, bool all) {
   lua_settop(L, kept - 1);
 }
 
-/* Lua's own functions, but those that call others for the program. */
+/* Lua's own functions, but those whose callee is a chunk, with lines of its own. pcall and coroutines
+ * call back, but a loop through them takes stack as it is, and an operator that they call has no
+ * line but theirs. */
 static void keep_library(lua_State *L) {
-  static const char *const calls_back[] = {"pcall", "xpcall", "dofile", "require"};
-  static const char *const libraries[] = {"_G", "math", "string", "table", "io", "os", "bit"};
+  static const char *const calls_back[] = {"dofile", "require"};
+  static const char *const libraries[] = {"_G", "math", "string", "table",
+                                          "io", "os",   "bit",    "coroutine"};
   lua_getglobal(L, "package");
   lua_getfield(L, -1, "loaded");
   for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++) {
@@ -290,6 +293,6 @@ void ts_tail_open(lua_State *L) {
     lua_rawseti(L, -2, i);
   }
   lua_settop(L, top);
-  keep_library(L);
   keep_coroutines(L);
+  keep_library(L);
 }

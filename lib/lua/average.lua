@@ -158,4 +158,5 @@ function averages.update_statistics(model, batches)
   end)
 end
 
+core.keep_line(Average, true)
 return averages

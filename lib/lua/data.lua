@@ -372,4 +372,5 @@ function data.range(n, o)
   end
 end
 
+for _, class in ipairs { CharTokenizer, Batches, Progress } do core.keep_line(class, true) end
 return require("tessera.named")("tessera.data", data)

@@ -758,4 +758,6 @@ require "tessera.training"(graph, derivative, scalar)
 --     function(x, y, dy) return dy:clamp(-1, 1) end)
 function graph.custom_adjoint(f, adjoint) return require("tessera.foreign").custom_adjoint(f, adjoint) end
 
+core.keep_line(Function, true)
+core.keep_line(Loaded, true)
 return require("tessera.named")("tessera.graph", graph)

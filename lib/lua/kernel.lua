@@ -164,4 +164,5 @@ function kernels.kernel(name, inputs, outputs, f, options)
     ninputs = ninputs, def = foreign.define(title, { adjoint = options.adjoint }) }, Kernel))
 end
 
+core.keep_line(kernel, true)
 return kernels

@@ -322,7 +322,7 @@ function Builder.__index(t, key)
     return symbol
   end
   local row = tile.rows[key]
-  if row then return function(self, ...) return row(self, ...) end end
+  if row then return core.keep_line(function(self, ...) return row(self, ...) end) end
   fail("there is neither a size nor an operation '%s' in the kernel", tostring(key))
 end
 
@@ -405,4 +405,5 @@ local function build(name, inputs, outputs, f)
   return table.concat(lines, "\n")
 end
 
+core.keep_line(builder, true)
 return build

@@ -226,9 +226,9 @@ end
 
 function Value.__index(v, key)
   if value[key] then return value[key] end
-  if kinds[key] then return function(x) return cast(x, key) end end
+  if kinds[key] then return core.keep_line(function(x) return cast(x, key) end) end
   local row = rows[key]
-  if row then return function(x, ...) return row(x.t, x, ...) end end
+  if row then return core.keep_line(function(x, ...) return row(x.t, x, ...) end) end
   if type(key) == "string" and key ~= "size" then missing_method(key) end
 end
 
@@ -323,6 +323,7 @@ function value.over(v, like, ...)
   return emit(v.t, ("broadcast %s {axes=[%s]}"):format(v.name, list_text(axes)), v.dtype, like.shape)
 end
 
+core.keep_line(value, true)
 return {
   fail = fail, widths = widths, type_text = type_text, parse_type = parse_type, same_shape = same_shape,
   put = put, fresh = fresh, is_value = is_value, is_memory = is_memory, number_text = number_text, emit = emit,

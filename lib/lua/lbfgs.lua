@@ -214,4 +214,5 @@ function LBFGS:load_state_dict(state)
   end)
 end
 
+core.keep_line(LBFGS, true)
 return new

@@ -68,12 +68,13 @@ local class_meta = {
     local parent = rawget(class, "parent")
     return parent and parent[key]
   end,
+  __newindex = core.keep_method,
 }
 
 local function equip(class)
   class.__index, class.__newindex, class.__tostring = class, newindex, Module.describe
   class.__call = function(module, ...) return module:forward(...) end
-  return core.keep_line(setmetatable(class, class_meta))
+  return core.keep_line(setmetatable(class, class_meta), true)
 end
 
 -- A new class of modules: its init(...) makes parameters, its forward(...) is what module(...) computes.

@@ -433,4 +433,5 @@ end
 --   print(rate(0), rate(50))
 optim.schedule = require "tessera.schedule"
 
+core.keep_line(Optimizer, true)
 return require("tessera.named")("tessera.optim", optim)

@@ -163,4 +163,5 @@ function Plateau:update(value)
   return self.lr
 end
 
+core.keep_line(Plateau, true)
 return require("tessera.named")("tessera.optim.schedule", schedule)

@@ -446,6 +446,8 @@ function Transformer:forward(source, target, given)
   return self.decoder(target, memory, only(o, decoder_call))
 end
 
+core.keep_line(KVCache, true)
+
 return function(nn_)
   nn = nn_
   -- Keys and values of earlier positions, for generating text step by step: an attention appends to it, k and v being

@@ -307,17 +307,8 @@ static int jvp(lua_State *L) {
 
 /* ---- the place of the program, for nodes */
 static const char *where(void *arg) {
-  static char text[160];
-  lua_State *L = arg;
-  lua_Debug ar;
-  for (int level = 0; lua_getstack(L, level, &ar); level++) {
-    lua_getinfo(L, "Sl", &ar);
-    if (ar.currentline > 0 && strncmp(ar.source, "=tessera", 8)) {
-      snprintf(text, sizeof text, "%.120s:%d", ar.short_src, ar.currentline);
-      return text;
-    }
-  }
-  return NULL;
+  static char text[LUA_IDSIZE + 20];
+  return ts_report_place_of_program(arg, text, sizeof text) ? text : NULL;
 }
 
 /* Lua's ==, but -0 is another number than 0, and NaN is itself. */

@@ -205,6 +205,19 @@ static int keep_line(lua_State *L) {
   return 1;
 }
 
+/* keep_method(class, name, value): class[name] = value; a function of the library keeps the line of
+ * its call. */
+static int keep_method(lua_State *L) {
+  lua_Debug ar;
+  lua_settop(L, 3);
+  lua_pushvalue(L, 3);
+  if (lua_isfunction(L, 3) && lua_getinfo(L, ">S", &ar) && !strncmp(ar.source, "=tessera", 8))
+    ts_tail_keep(L, 3, false);
+  lua_settop(L, 3);
+  lua_rawset(L, 1);
+  return 0;
+}
+
 static int rng_state(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   if (lua_gettop(L) >= 2) {
@@ -490,6 +503,7 @@ void ts_lua_open_system(lua_State *L) {
                                     {"seed", seed},
                                     {"rng_state", rng_state},
                                     {"keep_line", keep_line},
+                                    {"keep_method", keep_method},
                                     {"keep_calls", ts_report_keep},
                                     {"isa", isa},
                                     {"memory", memory},
