@@ -14,7 +14,8 @@
 
 enum { PARAMS = 40, LINE = 512, ARGUMENTS = 5 };
 
-/* One call of debug_*: options is the table at this index of the stack. */
+/* One call of debug_*. options is a reference to the table: the stack is another function's where
+ * the kernel of a captured function runs. */
 typedef struct Job {
   lua_State *L;
   TsContext *c;
@@ -31,7 +32,10 @@ typedef struct Job {
 
 /* ---- talking */
 static bool option(Job *j, const char *name) {
-  lua_getfield(j->L, j->options, name);
+  luaL_checkstack(j->L, 4, "options");
+  lua_rawgeti(j->L, LUA_REGISTRYINDEX, j->options);
+  lua_getfield(j->L, -1, name);
+  lua_remove(j->L, -2);
   if (!lua_isnil(j->L, -1)) return true;
   lua_pop(j->L, 1);
   return false;
@@ -124,8 +128,9 @@ static void read_peek(Job *j) {
 }
 
 static void begin(Job *j, lua_State *L, int options) {
-  *j = (Job){.L = L, .c = ts_lua_context(L), .options = options};
   luaL_checktype(L, options, LUA_TTABLE);
+  lua_pushvalue(L, options);
+  *j = (Job){.L = L, .c = ts_lua_context(L), .options = luaL_ref(L, LUA_REGISTRYINDEX)};
   if (option(j, "peek")) {
     lua_pop(L, 1);
     read_peek(j);
@@ -156,6 +161,7 @@ static void end(Job *j) {
   ts_user_kernel_unref(j->u);
   for (int i = 0; i < PARAMS; i++) ts_tensor_unref(j->in[i]), ts_tensor_unref(j->out[i]);
   ts_tensor_unref(j->seen);
+  luaL_unref(j->L, LUA_REGISTRYINDEX, j->options);
 }
 
 /* ---- what comes out: a tensor, or the list of findings; then results; whether it was quit */
