@@ -406,4 +406,5 @@ local function build(name, inputs, outputs, f)
 end
 
 core.keep_line(builder, true)
+core.keep_line(memory, true)
 return build

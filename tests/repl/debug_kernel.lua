@@ -61,6 +61,10 @@ said:find("position 7 is outside of axis 0, which has 6", 1, true) ~= nil --> tr
 said:find("not reached", 1, true) --> nil
 said:match "exit %d" --> exit 1
 
+-- Commands to the kernel of a captured function, whose own call has arguments of its own on Lua's stack.
+local softmax = tessera.graph.module("softmax", function(x) return op.softmax(x) end)
+softmax:debug(1, op.ones { 64, 64 }, { commands = { "where", "quit" } }).output:match "tile @softmax" --> tile @softmax
+
 -- ---- the prompt
 local lines = [[
 k = op.kernel(io.open"tests/tile/faults/rows.tile":read"*a")

@@ -36,6 +36,12 @@ line "local function f()\n return error('boo', 2)\n end\n local function g()\n f
 line "local function f()\n return math.floor(x)\n end\n f()" --> t:3: bad
 line "local function f()\n return ('a'):rep(x)\n end\n f()" --> t:3: bad
 line "local function f()\n return op.nothing(x)\n end\n f()" --> t:3: there
+line "local l = nn.Linear(7, 2)\n local function f()\n return l:forward(x)\n end\n f()" --> t:4: linear
+line "local N = nn.Linear:extend 'N'\n function N:forward(x)\n return nn.Linear.forward(self, x)\n end\n N(7, 2)(x)" --> t:4: linear
+line "local o = tessera.optim.SGD(nn.Linear(2, 2):parameters(), 1)\n local function f()\n return o:load_state_dict(5)\n end\n f()" --> t:4: SGD
+line "local function f()\n return coroutine.resume(5)\n end\n f()" --> t:3: bad
+line "local function g()\n return pcall(op.matmul, x, w)\n end\n local _, why = g()\n error(why, 0)" --> t:3: matmul
+line "local function g()\n return coroutine.resume(coroutine.create(op.matmul), x, w)\n end\n local _, why = g()\n error(why, 0)" --> t:3: matmul
 line "local function f()\n return nothing(x)\n end\n f()" --> t:3: attempt
 line "return coroutine.wrap(function()\n return op.matmul(x, w)\n end)()" --> t:3: matmul
 -- A coroutine that is an operator has no line of its own: that of who runs it.

@@ -124,6 +124,36 @@ for i, shape in ipairs(shapes) do
 end
 #wrong, wrong[1] --> 0, nil
 
+-- ---- a kernel that is written in Lua, by functions
+local kernel = assert(loadstring([[local op = ...
+local function e(a)
+  return a:exp()
+end
+local function m(a)
+  return a:mean()
+end
+local function g(a, b)
+  return a * b
+end
+local function l(x, r)
+  return x:load(r)
+end
+local function c(t, a)
+  return t:abs(a)
+end
+local function h(a)
+  return a:f16()
+end
+return op.kernel("k", { x = "f32[M,N]" }, { y = "f16[M,N]" }, function(t, x, y)
+  for r in t:rows(x) do
+    y[r] = h(c(t, g(e(l(x, { r, 0 })), m(x[r]))))
+  end
+end)]], "=s"))(op)
+local of = {}
+for what, line in (kernel.text .. "\n"):gmatch "= (%l+) [^\n]-// s:(%d+)" do of[what] = (of[what] and of[what] .. " " or "") .. line end
+of.exp, of.sum, of.mul, of.abs --> 3, 6, 9, 15
+of.load, of.cast --> 12 22, 6 18
+
 -- ---- eagerly: all of them in one program, whose loops are found and compiled
 local program = arg[-1] or "bin/tessera"
 local path = os.tmpname()
