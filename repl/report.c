@@ -31,68 +31,6 @@ static const char OVERFLOW[] =
 
 enum { LINE_ROOM = 2048, FRAMES_FIRST = 10, FRAMES_LAST = 4 };
 
-static bool is_users(const lua_Debug *ar) {
-  return strcmp(ar->what, "C") && strncmp(ar->source, "=tessera", 8);
-}
-
-/* For handlers of signals, too: nothing is asked for, or pushed. */
-static void put_place(const lua_Debug *ar, char *place, size_t room) {
-  char digits[12], *d = digits + sizeof digits;
-  *--d = 0;
-  for (int n = ar->currentline; n; n /= 10) *--d = (char)('0' + n % 10);
-  *--d = ':';
-  size_t size = strnlen(ar->short_src, room - sizeof digits);
-  memcpy(place, ar->short_src, size);
-  strcpy(place + size, d);
-}
-
-bool ts_report_place(lua_State *L, int level, char *place, size_t room) {
-  lua_Debug ar;
-  for (; lua_getstack(L, level, &ar); level++) {
-    lua_getinfo(L, "Sl", &ar);
-    if (ar.currentline <= 0 || !is_users(&ar)) continue;
-    put_place(&ar, place, room);
-    return true;
-  }
-  return false;
-}
-
-bool ts_report_place_of_program(lua_State *L, char *place, size_t room) {
-  if (ts_report_place(L, 0, place, room)) return true;
-  lua_State *main = lua_checkstack(L, 2) ? ts_run_main(L) : NULL;
-  return main && main != L && ts_report_place(main, 0, place, room);
-}
-
-static bool push_line(lua_State *to, lua_State *L, int level) {
-  char place[LUA_IDSIZE + 20];
-  bool found = ts_report_place(L, level, place, sizeof place);
-  if (found) lua_pushfstring(to, "%s: ", place);
-  return found;
-}
-
-/* Whether the main program waits for a coroutine.wrap that a line of Lua has called, which
- * puts that line in front of the message itself. */
-static bool is_told(lua_State *L, lua_State *main) {
-  lua_Debug ar;
-  if (!lua_getstack(main, 1, &ar)) return false;
-  lua_getinfo(main, "l", &ar);
-  if (ar.currentline <= 0) return false;
-  lua_getstack(main, 0, &ar);
-  lua_getinfo(main, "f", &ar);
-  lua_xmove(main, L, 1);
-  bool told = ts_tail_is_wrapped(L, -1);
-  lua_pop(L, 1);
-  return told;
-}
-
-/* A coroutine that is an operator has no lines: then it is that of the main program. */
-void ts_report_where(lua_State *L, int level) {
-  lua_State *main = ts_run_main(L);
-  if (push_line(L, L, level)) return;
-  if (main && main != L && !is_told(L, main) && push_line(L, main, 1)) return;
-  lua_pushliteral(L, "");
-}
-
 /* The key of the function on the stack's top in op, which is below it. */
 static bool name_in(lua_State *L, char *name, size_t room) {
   bool found = false;
@@ -322,7 +260,7 @@ static void put_frame(lua_State *L, int level, TsText *out, const lua_Debug *ar)
 static bool user_frame(lua_State *L, int level, lua_Debug *ar) {
   if (!lua_getstack(L, level, ar)) return false;
   lua_getinfo(L, "Sln", ar);
-  return is_users(ar) && ar->currentline > 0;
+  return ts_report_is_users(ar) && ar->currentline > 0;
 }
 
 /* How many levels the stack has. Finding a level takes as many steps as there are above it. */
@@ -528,7 +466,7 @@ static const char *at_users_line(lua_State *L, const char *message, Place *place
   const char *called = NULL;
   for (int level = 1; lua_getstack(L, level, &ar); level++) {
     lua_getinfo(L, "Sln", &ar);
-    if (ar.currentline <= 0 || !is_users(&ar)) {
+    if (ar.currentline <= 0 || !ts_report_is_users(&ar)) {
       called = ar.name;
       continue;
     }

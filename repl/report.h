@@ -20,8 +20,10 @@ void ts_report_note_chain(lua_State *L);
 void ts_report_push_chain(lua_State *L);
 /* Pushes "file:line: " of the first frame, from `level` up, of the user's code. */
 void ts_report_where(lua_State *L, int level);
-/* That of what runs: of a coroutine without lines, as an operator is, the main program's. */
+/* That of what runs: of a coroutine without lines, as an operator is, that of who runs it. */
 bool ts_report_place_of_program(lua_State *L, char *place, size_t room);
+/* Is it one of the user's code? */
+bool ts_report_is_users(const lua_Debug *ar);
 /* The name of the function of op, made of operators, that the user's code called, if what is at
  * `level` was called by that. */
 bool ts_report_function(lua_State *L, int level, char *name, size_t room);

@@ -52,6 +52,8 @@ line "local ok, why = pcall(coroutine.wrap(op.matmul), x, w)\n error(why, 0)" --
 line "local c = coroutine.create(op.matmul)\n local ok, why = coroutine.resume(c, x, w)\n error(why, 0)" --> t:3: matmul
 line "local c = coroutine.create(x.matmul)\n error(select(2, coroutine.resume(c, x, w)), 0)" --> t:3: matmul
 line "return coroutine.wrap(coroutine.wrap(op.matmul))(x, w)" --> t:2: matmul
+line "return coroutine.wrap(function()\n local y = coroutine.wrap(op.matmul)(x, w)\n end)()" --> t:3: matmul
+line "return coroutine.wrap(function()\n local ok, why = coroutine.resume(coroutine.create(op.matmul), x, w)\n error(why, 0)\n end)()" --> t:3: matmul
 local co = coroutine.wrap(3) --! bad argument #1 to 'wrap' (function expected, got number)
 line "local ok, why = pcall(function()\n return op.matmul(x, w)\n end)\n error(why, 0)" --> t:3: matmul
 line "local ok, why = xpcall(function()\n return op.matmul(x, w)\n end, function(e) return e end)\n error(why, 0)" --> t:3: matmul

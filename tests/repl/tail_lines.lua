@@ -55,6 +55,9 @@ local shapes = {
   "local function f(x)\n return coroutine.wrap(op.softmax)(x) --@\nend",
   "local function g(x)\n return coroutine.resume(coroutine.create(op.softmax), x) --@\nend\nlocal function f(x)\n local _, y = g(x)\n return y\nend",
   "local g = coroutine.wrap(function(x)\n local function h(x)\n return op.softmax(x) --@\n end\n while true do x = coroutine.yield(h(x)) end\nend)\nlocal function f(x)\n return g(x)\nend",
+  "local function f(x)\n return coroutine.wrap(function()\n return coroutine.wrap(op.softmax)(x) --@\n end)()\nend",
+  "local function f(x)\n return coroutine.wrap(function()\n return select(2, coroutine.resume(coroutine.create(op.softmax), x)) --@\n end)()\nend",
+  "local function f(x)\n return coroutine.wrap(function()\n return coroutine.wrap(coroutine.wrap(op.softmax))(x) --@\n end)()\nend",
   -- Chunks of their own.
   "local function f(x)\n return load('local x = ...\\n\\n\\n\\n\\n\\nreturn x:softmax()', NAME)(x)\nend\n\n\n --@",
   "local f = loadstring('\\n\\n\\n\\nreturn (...):softmax()', NAME)\n\n\n --@",
