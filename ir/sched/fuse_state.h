@@ -5,6 +5,7 @@
 
 #include "ir/sched/sched.h"
 #include "ir/sched/space.h"
+#include "ir/sched/why.h"
 
 enum { TS_FUSE_AFTER_PRODUCT = 24 /* nodes of a group with a head, at most */ };
 
@@ -21,8 +22,12 @@ typedef struct Fuse {
 void ts_fuse_no_memory(Fuse *f);
 void ts_fuse_add(Fuse *f, TsGroup *g, const TsNode *n);
 void ts_fuse_sort(TsGroup *g); /* its nodes, in the graph's order */
-/* All nodes of one go to the other if they fit; else nothing happens. */
-void ts_fuse_join(Fuse *f, TsGroup *from, TsGroup *to);
+/* All nodes of one go to the other if they fit, because of w; else nothing happens, and why not is
+ * kept. Whether they went. */
+bool ts_fuse_join(Fuse *f, TsGroup *from, TsGroup *to, const TsWhy *w);
+/* The node that it began with, NULL: it is elsewhere by now. */
+const TsNode *ts_fuse_first(const Fuse *f, const TsGroup *g);
+const TsNode *ts_fuse_origin(TsVal v); /* that made what v shows */
 int ts_fuse_group_of(const Fuse *f, TsVal v); /* that made what v shows, -1: none */
 TsSpaceAxes ts_fuse_space(const TsGroup *g);
 bool ts_fuse_same_space(const TsGroup *g, const TsSpaceAxes *a);
