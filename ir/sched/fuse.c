@@ -248,7 +248,10 @@ static bool reduces_tiles(const Fuse *f, const TsGroup *g, const TsNode *n, TsWh
   if (row && held && held < row) return refuse(w, TS_WHY_row_of_tiles, row, held);
   int64_t columns = columns_of(n);
   return refuse(w, TS_WHY_reduces_tiles,
-                row ? row : columns ? ts_meta_numel(m) / columns : 0, 0);
+                row       ? row
+                : columns ? ts_meta_numel(m) / columns
+                          : 0,
+                0);
 }
 
 static bool has_room(const Fuse *f, const TsGroup *g, const TsNode *n, TsWhy *w) {

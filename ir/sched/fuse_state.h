@@ -27,7 +27,7 @@ void ts_fuse_sort(TsGroup *g); /* its nodes, in the graph's order */
 bool ts_fuse_join(Fuse *f, TsGroup *from, TsGroup *to, const TsWhy *w);
 /* The node that it began with, NULL: it is elsewhere by now. */
 const TsNode *ts_fuse_first(const Fuse *f, const TsGroup *g);
-const TsNode *ts_fuse_origin(TsVal v); /* that made what v shows */
+const TsNode *ts_fuse_origin(TsVal v);        /* that made what v shows */
 int ts_fuse_group_of(const Fuse *f, TsVal v); /* that made what v shows, -1: none */
 TsSpaceAxes ts_fuse_space(const TsGroup *g);
 bool ts_fuse_same_space(const TsGroup *g, const TsSpaceAxes *a);

@@ -111,8 +111,8 @@ static double repeats(const TsSched *s, const TsGroup *g, TsSide side, const TsM
   return packed * (double)size.k * (double)size.batch / (double)ts_meta_numel(operand);
 }
 
-bool ts_sched_prologue_pays(const TsSched *s, const TsGroup *from, const TsGroup *g, TsSide side,
-                            TsWhy *w) {
+bool ts_sched_prologue_pays(const TsSched *s, const TsGroup *from, const TsGroup *g,
+                            TsSide side, TsWhy *w) {
   const TsMeta *operand = &ts_sched_product_of(g)->in[side]->meta;
   double steps = 0, pack = side == TS_SIDE_a ? PACK : 0;
   *w = ts_why(TS_WHY_packed_nodes, MOST_PROLOGUE, 0);
@@ -124,8 +124,7 @@ bool ts_sched_prologue_pays(const TsSched *s, const TsGroup *from, const TsGroup
   for (int i = 0; i < from->nnode; i++) steps += ts_sched_steps(from->node[i]->op);
   double times = repeats(s, g, side, operand), nbytes = (double)ts_meta_nbytes(operand);
   double moved = 2 * nbytes / (double)ts_meta_numel(operand);
-  bool pays =
-      steps * (times - 1) + pack * times <= ts_sched_steps_of_bytes(s, nbytes, moved);
+  bool pays = steps * (times - 1) + pack * times <= ts_sched_steps_of_bytes(s, nbytes, moved);
   *w = ts_why(pays ? TS_WHY_packed : TS_WHY_packed_cost, (int64_t)(times + 0.5),
               (int64_t)(2 * nbytes));
   return pays;

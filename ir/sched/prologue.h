@@ -21,7 +21,7 @@ bool ts_sched_in_prologue(const TsNode *n, const TsMeta *operand);
 bool ts_sched_prologue_of_b(const TsNode *product);
 /* Whether the group that makes this operand of g's product, and serves nobody else, can be its
  * prologue, and whether that pays; w: why, or why not. */
-bool ts_sched_prologue_pays(const TsSched *s, const TsGroup *from, const TsGroup *g, TsSide side,
-                            TsWhy *w);
+bool ts_sched_prologue_pays(const TsSched *s, const TsGroup *from, const TsGroup *g,
+                            TsSide side, TsWhy *w);
 
 #endif

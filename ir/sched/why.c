@@ -23,9 +23,9 @@ TsWhy ts_why_space(TsWhyName name, const TsSpaceAxes *a) {
 /* ---- the book */
 struct TsWhyBook {
   const TsGraph *g;
-  int *start;        /* by node: its first input's place in apart */
-  TsWhy **apart;     /* by input; NULL: nothing was said */
-  TsWhy **member;    /* by node */
+  int *start;     /* by node: its first input's place in apart */
+  TsWhy **apart;  /* by input; NULL: nothing was said */
+  TsWhy **member; /* by node */
   TsArena *arena;
 };
 
