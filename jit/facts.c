@@ -45,7 +45,7 @@ static const char *state_of(const TsBuildJob *b, const TsFusion *f, const TsGrou
                             TsText *text) {
   const TsFusedGroup *u = &f->of[g->index];
   if (u->fused) {
-    ts_text_format(text, "kernel of %d operators", g->nnode);
+    ts_text_format(text, "kernel of %d operator%s", g->nnode, g->nnode == 1 ? "" : "s");
     return "kernel";
   }
   if (ts_target_gpu(ts_build_target(b)) && !ts_build_worth_on(b, g)) {
@@ -69,7 +69,8 @@ static const char *state_of(const TsBuildJob *b, const TsFusion *f, const TsGrou
     ts_text_str(text, "one operator: the VM's own kernel is as good");
     return "operator";
   }
-  ts_text_format(text, "would be a kernel of %d operators", g->nnode);
+  ts_text_format(text, "would be a kernel of %d operator%s", g->nnode,
+                 g->nnode == 1 ? "" : "s");
   return "would be";
 }
 

@@ -540,27 +540,32 @@ static const TsNode *passed(const Fuse *f, const TsGroup *from, const TsGroup *t
   return last;
 }
 
-/* The latest first, so that chains of groups end in their last reader. */
+/* The latest first, so that chains of groups end in their last reader. into: by group, where its
+ * nodes are by now. */
+static void join_each(Fuse *f, const Readers *r, int *into) {
+  for (int i = 0; i < f->s->ngroup; i++) into[i] = i;
+  for (int i = f->s->ngroup; i-- > 0 && !f->failed;) {
+    if (r->reader[i] <= i) continue;
+    TsGroup *g = f->s->group[i], *to = f->s->group[into[r->reader[i]]];
+    TsWhy w = ts_why(TS_WHY_one_reader, 0, 0);
+    w.from = passed(f, g, to, &w.a);
+    if (ts_fuse_join(f, g, to, &w)) into[i] = to->index;
+  }
+}
+
 static void join_readers(Fuse *f) {
   size_t n = (size_t)f->s->ngroup + 1;
   Readers r = {malloc(sizeof *r.reader * n), calloc(n, sizeof *r.count), calloc(n, 1)};
-  int *last = malloc(sizeof *last * n);
-  if (r.reader && r.count && r.leaves && last) {
+  int *by_group = malloc(sizeof *by_group * n);
+  if (r.reader && r.count && r.leaves && by_group) {
     find_readers(f, &r);
-    count_readers(f, &r, last);
+    count_readers(f, &r, by_group);
     say_readers(f, &r);
-    for (int i = f->s->ngroup; i-- > 0 && !f->failed;) {
-      TsGroup *g = f->s->group[i];
-      if (r.reader[i] <= i) continue;
-      TsGroup *to = f->s->group[r.reader[i]];
-      TsWhy w = ts_why(TS_WHY_one_reader, 0, 0);
-      w.from = passed(f, g, to, &w.a);
-      ts_fuse_join(f, g, to, &w);
-    }
+    join_each(f, &r, by_group);
   } else {
     ts_fuse_no_memory(f);
   }
-  free(r.reader), free(r.count), free(r.leaves), free(last);
+  free(r.reader), free(r.count), free(r.leaves), free(by_group);
 }
 
 static void drop_empty(Fuse *f) {

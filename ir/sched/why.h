@@ -37,7 +37,7 @@ TsWhy ts_why_space(TsWhyName name, const TsSpaceAxes *a);
 typedef struct TsWhyBook TsWhyBook;
 /* NULL: out of memory. It lies in s's arena. */
 TsWhyBook *ts_why_book(TsSched *s);
-/* Of n's input i, which is made by another kernel; a stronger one that is there stays. */
+/* Of n's input i, which is made by another kernel; one that is there and as strong stays. */
 void ts_why_apart(TsWhyBook *b, const TsNode *n, int i, const TsWhy *w);
 /* The same for all that `to` reads of `from`. */
 void ts_why_apart_groups(const TsSched *s, const TsGroup *from, const TsGroup *to,
