@@ -1,5 +1,6 @@
 -- Values as JSON on one line: what `:command --json` prints. Names of a table come in their order, so that the same values
--- are the same line; NaN and infinities are null, and what has no form in JSON is its text.
+-- are the same line; NaN and infinities are null, and what has no form in JSON is its text. A table that has a reason for
+-- a value that is not there, x_reason without x, has null for it.
 
 local core = require "tessera.core"
 
@@ -40,7 +41,11 @@ end
 
 local function object(t)
   local keys, out = {}, {}
-  for k in pairs(t) do keys[#keys + 1] = tostring(k) end
+  for k in pairs(t) do
+    keys[#keys + 1] = tostring(k)
+    local absent = type(k) == "string" and k:match "^(.+)_reason$"
+    if absent and t[absent] == nil then keys[#keys + 1] = absent end
+  end
   table.sort(keys)
   for i, k in ipairs(keys) do out[i] = quote(k) .. ":" .. encode(t[k]) end
   return "{" .. table.concat(out, ",") .. "}"
