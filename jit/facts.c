@@ -40,10 +40,21 @@ static void gpu_reason(const TsBuildJob *b, const TsFusion *f, const TsGroup *g,
   }
 }
 
+/* A concat whose parts a kernel writes into its result (jit/build/join.h). */
+static bool is_joined(const TsFusion *f, const TsGroup *g) {
+  for (int i = 0; i < f->sched->ngroup; i++)
+    if (f->of[i].into && f->of[i].into == g->node[0]) return true;
+  return false;
+}
+
 /* What runs the group: a word, and a sentence. */
 static const char *state_of(const TsBuildJob *b, const TsFusion *f, const TsGroup *g,
                             TsText *text) {
   const TsFusedGroup *u = &f->of[g->index];
+  if (is_joined(f, g)) {
+    ts_text_str(text, "it does not run: its parts are written where it has them");
+    return "in place";
+  }
   if (u->fused) {
     ts_text_format(text, "kernel of %d operator%s", g->nnode, g->nnode == 1 ? "" : "s");
     return "kernel";
@@ -56,10 +67,6 @@ static const char *state_of(const TsBuildJob *b, const TsFusion *f, const TsGrou
     ts_text_format(text, "returned to the VM: %.1f us by its kernel, %.1f us without", u->usec,
                    u->usec_without);
     return "returned";
-  }
-  if (u->into) {
-    ts_text_str(text, "its kernel writes where its reader has the parts");
-    return "kernel";
   }
   if (g->kind == TS_GROUP_vm) {
     ts_text_str(text, vm_reason(g->node[0]));
@@ -113,6 +120,7 @@ static void put_reads(const TsNames *names, const TsWhyPair *p, const TsWhyPair 
     ts_facts_take(text, "value", &name);
     ts_facts_number(text, "values", p->nvalue);
     ts_facts_number(text, "bytes", p->bytes);
+    ts_facts_flag(text, "together", p->why && !ts_why_row(p->why->name)->rank);
     put_why(p->why, text);
     ts_facts_end(text, '}');
   }
@@ -246,13 +254,13 @@ static void put_tile(const TsBuildJob *b, const TsFusion *f, const TsGroup *g, T
 
 /* ---- the levels below */
 static void put_kernel(const TsBuildJob *b, const TsFusion *f, const TsGroup *g,
-                       const char *level, TsText *text) {
+                       const char *level, TsKernelTexts *known, TsText *text) {
   TsError err = {0};
   TsText kernel = {0};
   ts_facts_object(text, NULL);
   ts_facts_text(text, "function", f->g->name);
   put_head(g, text);
-  if (ts_build_group_text(b, f, g, level, &kernel, &err)) {
+  if (ts_build_group_text(b, f, g, level, known, &kernel, &err)) {
     ts_facts_none(text, "text", err.message);
     ts_text_free(&kernel);
   } else {
@@ -262,16 +270,18 @@ static void put_kernel(const TsBuildJob *b, const TsFusion *f, const TsGroup *g,
 }
 
 static void put_kernels(const TsBuildJob *b, const char *level, TsText *text) {
+  TsKernelTexts known = {0};
   ts_facts_list(text, "kernels");
   for (const TsFusion *f = &b->fusion; f; f = f->next)
     for (int i = 0; i < f->sched->ngroup; i++) {
       const TsGroup *g = f->sched->group[i];
       if (!ts_build_worth_on(b, g)) continue;
       if (level)
-        put_kernel(b, f, g, level, text);
+        put_kernel(b, f, g, level, &known, text);
       else
         put_tile(b, f, g, text);
     }
+  ts_build_texts_free(&known);
   ts_facts_end(text, ']');
 }
 

@@ -64,6 +64,12 @@ void ts_why_apart(TsWhyBook *b, const TsNode *n, int i, const TsWhy *w) {
   put(b, &b->apart[b->start[n->id] + i], &own);
 }
 
+void ts_why_in_place(TsWhyBook *b, const TsNode *n, int i) {
+  TsWhy w = ts_why(TS_WHY_in_place, 0, 0);
+  if (b) b->apart[b->start[n->id] + i] = NULL;
+  ts_why_apart(b, n, i, &w);
+}
+
 void ts_why_apart_groups(const TsSched *s, const TsGroup *from, const TsGroup *to,
                          const TsWhy *w) {
   for (int k = 0; k < to->nnode; k++)

@@ -42,6 +42,8 @@ void ts_why_apart(TsWhyBook *b, const TsNode *n, int i, const TsWhy *w);
 /* The same for all that `to` reads of `from`. */
 void ts_why_apart_groups(const TsSched *s, const TsGroup *from, const TsGroup *to,
                          const TsWhy *w);
+/* Whatever was said before: n's input i is made where n has it, by a kernel of its own. */
+void ts_why_in_place(TsWhyBook *b, const TsNode *n, int i);
 /* Why n is where it is. */
 void ts_why_member(TsWhyBook *b, const TsNode *n, const TsWhy *w);
 const TsWhy *ts_why_of(const TsSched *s, const TsNode *n); /* NULL: nobody said */

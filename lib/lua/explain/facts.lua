@@ -46,7 +46,7 @@ local function group_lines(g, out)
     g.state_text, g.expected_ns / 1e3)
   member_lines(g, out)
   for _, r in ipairs(g.reads) do
-    out[#out + 1] = ("        not in %d: %s"):format(r.from, r.text or r.reason_reason)
+    out[#out + 1] = ("        %s %d: %s"):format(r.together and "with" or "not in", r.from, r.text or r.reason_reason)
   end
 end
 
