@@ -286,11 +286,14 @@ static void put_kernels(const TsBuildJob *b, const char *level, TsText *text) {
 }
 
 int ts_build_facts(const TsBuildJob *b, const char *level, TsText *text, TsError *err) {
+  bool tiles = !strcmp(level, "tiles");
   if (!strcmp(level, "why")) {
     if (put_functions(b, text, err)) return -1;
     put_refused(b, text);
+  } else if (tiles || ts_build_has_level(level)) {
+    put_kernels(b, tiles ? NULL : level, text);
   } else {
-    put_kernels(b, strcmp(level, "tiles") ? level : NULL, text);
+    return ts_error_set(err, TS_ERR_argument, "level '%s' is not of kernels", level);
   }
   return text->failed ? ts_error_memory(err) : 0;
 }

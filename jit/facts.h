@@ -9,6 +9,7 @@
 int ts_build_facts(const TsBuildJob *b, const char *level, TsText *text, TsError *err);
 
 /* ---- jit/text.c */
+bool ts_build_has_level(const char *level); /* of kernels: "tile", .. "asm" */
 /* Kernels whose text at one level is known: of many layers each is lowered once. {0} at first. */
 typedef struct TsKernelTexts {
   struct Same *first;

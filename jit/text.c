@@ -128,6 +128,8 @@ static LevelFn *level_of(const char *level) {
   return NULL;
 }
 
+bool ts_build_has_level(const char *level) { return level_of(level) != NULL; }
+
 int ts_build_kernel_text(const TsDevice *d, const TsTarget *t, const TsTile *k,
                          const char *level, TsText *text, TsError *err) {
   TsBuildJob b = {.device = (TsDevice *)(uintptr_t)d, .target = d ? NULL : t};

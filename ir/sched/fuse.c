@@ -243,15 +243,17 @@ static int64_t tile_columns(const Fuse *f, const TsGroup *g) {
 
 /* n reduces what a group with a head makes. */
 static bool reduces_tiles(const Fuse *f, const TsGroup *g, const TsNode *n, TsWhy *w) {
-  const TsMeta *m = &n->in[0]->meta;
-  int64_t held = tile_columns(f, g), row = ts_sched_row(n) ? ts_sched_row_length(n) : 0;
-  if (row && held && held < row) return refuse(w, TS_WHY_row_of_tiles, row, held);
-  int64_t columns = columns_of(n);
-  return refuse(w, TS_WHY_reduces_tiles,
-                row       ? row
-                : columns ? ts_meta_numel(m) / columns
-                          : 0,
-                0);
+  int64_t held = tile_columns(f, g), columns = columns_of(n),
+          row = ts_sched_row(n) ? ts_sched_row_length(n) : 0;
+  if (row && held && held < row)
+    *w = ts_why(TS_WHY_row_of_tiles, row, held);
+  else if (row)
+    *w = ts_why(TS_WHY_reduces_tiles, row, 0);
+  else
+    *w =
+        ts_why(TS_WHY_reduces_tiles, columns ? ts_meta_numel(&n->in[0]->meta) / columns : 0, 0);
+  w->other = g->kind == TS_GROUP_conv ? ts_sched_conv_of(g) : ts_sched_product_of(g);
+  return false;
 }
 
 static bool has_room(const Fuse *f, const TsGroup *g, const TsNode *n, TsWhy *w) {

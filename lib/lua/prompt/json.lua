@@ -21,6 +21,7 @@ local function valid(s)
 end
 
 local function quote(s)
+  if not s:find '[%c\\"\127-\255]' then return '"' .. s .. '"' end
   return '"' .. valid(s):gsub('[%c\\"\127]', function(c) return names[c] or ("\\u%04x"):format(c:byte()) end) .. '"'
 end
 
@@ -39,15 +40,26 @@ local function list(t)
   return "[" .. table.concat(out, ",") .. "]"
 end
 
+-- Names of fields, which are few: quoted, and of what they are the reason.
+local quoted, reason_of = {}, {}
+local function know(k)
+  local name = tostring(k)
+  quoted[k], reason_of[k] = quote(name) .. ":", type(k) == "string" and k:match "^(.+)_reason$" or false
+end
+
 local function object(t)
   local keys, out = {}, {}
   for k in pairs(t) do
-    keys[#keys + 1] = tostring(k)
-    local absent = type(k) == "string" and k:match "^(.+)_reason$"
-    if absent and t[absent] == nil then keys[#keys + 1] = absent end
+    if not quoted[k] then know(k) end
+    keys[#keys + 1] = k
+    local absent = reason_of[k]
+    if absent and t[absent] == nil then
+      if not quoted[absent] then know(absent) end
+      keys[#keys + 1] = absent
+    end
   end
-  table.sort(keys)
-  for i, k in ipairs(keys) do out[i] = quote(k) .. ":" .. encode(t[k]) end
+  table.sort(keys, function(a, b) return quoted[a] < quoted[b] end)
+  for i, k in ipairs(keys) do out[i] = quoted[k] .. encode(t[k]) end
   return "{" .. table.concat(out, ",") .. "}"
 end
 
