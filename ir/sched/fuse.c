@@ -18,14 +18,6 @@
 #include "ir/sched/space.h"
 #include "ir/sched/why.h"
 
-enum {
-  MOST_NODES = 64,
-  MOST_TWICE = 4096, /* rows of a column that is walked again with what it was reduced to */
-};
-
-/* Nothing joins groups of this kind. */
-static bool alone(int kind) { return kind == TS_GROUP_vm || kind == TS_GROUP_attention; }
-
 const TsNode *ts_fuse_origin(TsVal v) {
   while (ts_sched_is_view(v->node)) v = v->node->in[0];
   return v->node;
@@ -39,24 +31,9 @@ const TsNode *ts_fuse_first(const Fuse *f, const TsGroup *g) {
   return NULL;
 }
 
-/* Groups with a head whose axes are those of the kernel. */
-static bool has_head(int kind) { return kind == TS_GROUP_matmul || kind == TS_GROUP_conv; }
-
-TsSpaceAxes ts_fuse_space(const TsGroup *g) {
-  TsSpaceAxes a = {.naxis = g->naxis, .nrow = g->nrow, .columns = g->kind == TS_GROUP_columns};
-  memcpy(a.axis, g->axis, sizeof a.axis);
-  return a;
-}
-
 static void set_space(TsGroup *g, const TsSpaceAxes *a) {
   g->naxis = a->naxis, g->nrow = a->nrow;
   memcpy(g->axis, a->axis, sizeof g->axis);
-}
-
-/* A product's axes are what its kernel is made of. */
-bool ts_fuse_same_space(const TsGroup *g, const TsSpaceAxes *a) {
-  return g->naxis == a->naxis && g->nrow == a->nrow &&
-         !memcmp(g->axis, a->axis, sizeof *a->axis * (size_t)a->naxis);
 }
 
 void ts_fuse_no_memory(Fuse *f) {
@@ -100,195 +77,6 @@ int ts_fuse_group_of(const Fuse *f, TsVal v) {
   return f->s->of[v->node->id];
 }
 
-static bool numel_is_one(const TsSpaceAxes *a) {
-  for (int i = 0; i < a->naxis; i++)
-    if (a->axis[i] != 1) return false;
-  return true;
-}
-
-static bool row_value(const TsGroup *g, TsVal v) {
-  return ts_sched_extent(g, &v->meta) == TS_EXTENT_row;
-}
-
-/* The operand v of a node, in the group's space: what the group itself made must be
- * aligned with what it made. */
-static TsWhyName operand_fault(const Fuse *f, const TsGroup *g, const TsSpaceAxes *a,
-                               const TsNode *n, TsVal v) {
-  int64_t moves[TS_TILE_RANK], own[TS_TILE_RANK];
-  TsVal root = ts_sched_root(v);
-  if (!ts_space_strides(a, ts_sched_operand_at(n, v), &v->meta, NULL, moves))
-    return TS_WHY_sizes;
-  bool inside = ts_fuse_group_of(f, v) == g->index;
-  if (ts_sched_indexes(n, v)) return inside ? TS_WHY_indices : TS_WHY_none;
-  if (!inside) return TS_WHY_none;
-  if (f->s->of[root->node->id] != g->index) return TS_WHY_order;
-  if (ts_meta_numel(&v->meta) == 1 && numel_is_one(a)) return TS_WHY_none;
-  ts_space_own(a, !row_value(g, root), own);
-  for (int i = 0; i < a->naxis; i++)
-    if (a->axis[i] > 1 && moves[i] != own[i]) return TS_WHY_order;
-  return TS_WHY_none;
-}
-
-/* False, and *w says so, if the operand does not fit. */
-static bool operand_fits(const Fuse *f, const TsGroup *g, const TsSpaceAxes *a, const TsNode *n,
-                         TsVal v, TsWhy *w) {
-  TsWhyName fault = operand_fault(f, g, a, n, v);
-  if (fault) *w = ts_why_space(fault, a), w->other = ts_fuse_origin(v);
-  return !fault;
-}
-
-static bool refuse(TsWhy *w, TsWhyName name, int64_t a, int64_t b) {
-  *w = ts_why(name, a, b);
-  return false;
-}
-
-/* Whether n works on the space, as out; else g's own is said. */
-static bool refined(const TsSpaceAxes *a, const TsMeta *m, int64_t row, TsSpaceAxes *out,
-                    TsWhy *w) {
-  if (ts_space_refine(a, m, row, out)) return true;
-  *w = ts_why_space(TS_WHY_extents, a);
-  return false;
-}
-
-/* Arithmetic on row values: their axes must agree. */
-static bool row_axes_agree(const TsSpaceAxes *a, const TsMeta *m) {
-  int n = a->columns ? a->nrow : a->naxis - a->nrow;
-  TsSpaceAxes part = {.naxis = n}, fine;
-  memcpy(part.axis, a->axis + (a->columns ? a->naxis - n : 0), sizeof *part.axis * (size_t)n);
-  return ts_space_refine(&part, m, 0, &fine) && fine.naxis == n;
-}
-
-/* Tiles of random bits have one axis. */
-static bool draws(const TsGroup *g) {
-  for (int i = 0; i < g->nnode; i++)
-    if (ts_sched_draws(g->node[i])) return true;
-  return false;
-}
-
-/* How many columns n sums down, 0: it does not. */
-static int64_t columns_of(const TsNode *n) {
-  int64_t norm = ts_sched_norm_grad(n);
-  return norm || !ts_sched_column(n) ? norm : ts_meta_numel(&n->out[0].meta);
-}
-
-/* The space of g once n is in it. */
-static bool joined_space(const TsGroup *g, const TsNode *n, TsSpaceAxes *out, TsWhy *w) {
-  TsSpaceAxes a = ts_fuse_space(g);
-  int64_t row = 1;
-  bool rows = ts_sched_row(n) != NULL;
-  for (int i = a.naxis - a.nrow; i < a.naxis; i++) row *= a.axis[i];
-  int64_t width = rows ? 0 : columns_of(n);
-  if (width) {
-    if (a.nrow && !a.columns) return refuse(w, TS_WHY_row_or_column, 0, 0);
-    if (a.nrow && row != width) return refuse(w, TS_WHY_row_lengths, width, row);
-    if (draws(g)) return refuse(w, TS_WHY_draws, 0, 0);
-    a.columns = true;
-    return refined(&a, &n->in[0]->meta, width, out, w);
-  }
-  if (a.columns && rows) return refuse(w, TS_WHY_row_or_column, 0, 0);
-  if (a.columns && ts_sched_draws(n)) return refuse(w, TS_WHY_draws, 0, 0);
-  if (rows) {
-    int64_t length = ts_sched_row_length(n);
-    if (a.nrow && row != length) return refuse(w, TS_WHY_row_lengths, length, row);
-    if (length < 2) return refuse(w, TS_WHY_short_row, length, 0);
-    return refined(&a, &n->in[0]->meta, length, out, w);
-  }
-  if (ts_sched_extent(g, &n->out[0].meta) == TS_EXTENT_row) {
-    *out = a;
-    if (row_axes_agree(&a, &n->out[0].meta)) return true;
-    *w = ts_why_space(TS_WHY_axes_of_rows, &a);
-    return false;
-  }
-  return refined(&a, &n->out[0].meta, a.nrow ? row : 0, out, w);
-}
-
-static bool reduces(const TsNode *n) { return ts_sched_row(n) || columns_of(n); }
-
-static bool has_norms(const TsGroup *g) {
-  for (int i = 0; i < g->nnode; i++)
-    if (ts_sched_norm_grad(g->node[i])) return true;
-  return false;
-}
-
-/* Goes over the elements of columns again, with values of columns. */
-static bool walks_again(const Fuse *f, const TsGroup *g, const TsNode *n) {
-  if (g->kind != TS_GROUP_columns || ts_sched_extent(g, ts_sched_at(n)) != TS_EXTENT_full)
-    return false;
-  for (int i = 0; i < n->nin; i++)
-    if (n->in[i] && ts_fuse_group_of(f, n->in[i]) == g->index && row_value(g, n->in[i]))
-      return true;
-  return false;
-}
-
-static int64_t column_length(const TsSpaceAxes *a) {
-  int64_t n = 1;
-  for (int i = 0; i < a->naxis - a->nrow; i++) n *= a->axis[i];
-  return n;
-}
-
-static bool bare(const Fuse *f, const TsGroup *g) {
-  return g->kind == TS_GROUP_matmul && ts_target_gpu(f->s->target);
-}
-
-/* Of a product's kernel on a CPU: columns of its tiles; 0: they are not known here. */
-static int64_t tile_columns(const Fuse *f, const TsGroup *g) {
-  TsProductSize size;
-  TsDtype d;
-  int64_t block[2];
-  if (g->kind != TS_GROUP_matmul || ts_target_gpu(f->s->target)) return 0;
-  if (!ts_sched_product_size(f->s, g, &size, &d)) return 0;
-  ts_tile_product_block(f->s->target, d, &size, block);
-  return block[1];
-}
-
-/* n reduces what a group with a head makes. */
-static bool reduces_tiles(const Fuse *f, const TsGroup *g, const TsNode *n, TsWhy *w) {
-  int64_t held = tile_columns(f, g), columns = columns_of(n),
-          row = ts_sched_row(n) ? ts_sched_row_length(n) : 0;
-  if (row && held && held < row)
-    *w = ts_why(TS_WHY_row_of_tiles, row, held);
-  else if (row)
-    *w = ts_why(TS_WHY_reduces_tiles, row, 0);
-  else
-    *w =
-        ts_why(TS_WHY_reduces_tiles, columns ? ts_meta_numel(&n->in[0]->meta) / columns : 0, 0);
-  w->other = g->kind == TS_GROUP_conv ? ts_sched_conv_of(g) : ts_sched_product_of(g);
-  return false;
-}
-
-static bool has_room(const Fuse *f, const TsGroup *g, const TsNode *n, TsWhy *w) {
-  if (alone(g->kind)) return refuse(w, TS_WHY_gives_memory, 0, 0);
-  if (g->nnode >= MOST_NODES) return refuse(w, TS_WHY_nodes, MOST_NODES, 0);
-  if (has_head(g->kind) && reduces(n)) return reduces_tiles(f, g, n, w);
-  if (bare(f, g) && !ts_sched_epilogue_takes(g, n, w)) return false;
-  if (has_head(g->kind) && g->nnode >= TS_FUSE_AFTER_PRODUCT)
-    return refuse(w, TS_WHY_behind_most, TS_FUSE_AFTER_PRODUCT, 0);
-  return true;
-}
-
-/* Whether n can join g, which is the last that it reads; else *w says why not. */
-static bool fits(const Fuse *f, const TsGroup *g, const TsNode *n, TsSpaceAxes *space,
-                 TsWhy *w) {
-  if (!has_room(f, g, n, w) || !joined_space(g, n, space, w)) return false;
-  if (has_head(g->kind) && !ts_fuse_same_space(g, space)) {
-    TsSpaceAxes own = ts_fuse_space(g);
-    *w = ts_why_space(TS_WHY_other_axes, &own);
-    return false;
-  }
-  if (ts_sched_draws(n) && (space->columns || has_head(g->kind)))
-    return refuse(w, TS_WHY_draws, 0, 0);
-  if (walks_again(f, g, n) && has_norms(g)) return refuse(w, TS_WHY_again_norm, 0, 0);
-  if (walks_again(f, g, n) && column_length(space) > MOST_TWICE)
-    return refuse(w, TS_WHY_again, column_length(space), MOST_TWICE);
-  for (int i = 0; i < n->nin; i++) {
-    TsVal v = n->in[i];
-    if (!v || v->meta.weak) continue;
-    if (ts_fuse_group_of(f, v) > g->index) return false;
-    if (!operand_fits(f, g, space, n, v, w)) return false;
-  }
-  return true;
-}
-
 /* The last group that n reads, -1: none. */
 static int last_of(const Fuse *f, const TsNode *n) {
   int last = -1;
@@ -303,7 +91,7 @@ static bool own_space(const TsNode *n, TsSpaceAxes *out) {
   const TsMeta *m = ts_sched_at(n);
   TsSpaceAxes all = {.naxis = 1, .axis = {ts_meta_numel(m)}};
   int64_t row = ts_sched_row(n) ? ts_sched_row_length(n) : 0;
-  if (!row && (row = columns_of(n))) all.columns = true;
+  if (!row && (row = ts_fuse_columns_of(n))) all.columns = true;
   return ts_space_refine(&all, m, row, out);
 }
 
@@ -327,14 +115,14 @@ static void say_apart(const Fuse *f, const TsGroup *g, const TsNode *n, int last
 
 static void say_member(const Fuse *f, const TsGroup *g, const TsNode *n) {
   TsWhy w = ts_why(TS_WHY_begins, 0, 0);
-  int64_t columns = columns_of(n);
+  int64_t columns = ts_fuse_columns_of(n);
   TsSpaceAxes a = ts_fuse_space(g);
   if (g->nnode && ts_sched_row(n))
     w = ts_why(TS_WHY_along_row, ts_sched_row_length(n), 0);
   else if (g->nnode && columns)
     w = ts_why(TS_WHY_down_column, columns, 0);
   else if (g->nnode)
-    w = ts_why_space(has_head(g->kind) ? TS_WHY_on_product : TS_WHY_element, &a);
+    w = ts_why_space(ts_fuse_has_head(g->kind) ? TS_WHY_on_product : TS_WHY_element, &a);
   w.from = g->nnode ? g->node[0] : NULL, w.to = n;
   ts_why_member(f->s->why, n, &w);
 }
@@ -342,21 +130,21 @@ static void say_member(const Fuse *f, const TsGroup *g, const TsNode *n) {
 static void place(Fuse *f, const TsNode *n) {
   TsSpaceAxes space;
   TsGroupKind kind = ts_sched_kind_in(f->s, n);
-  if (has_head(kind) && !(f->s->target && f->s->target->fma)) kind = TS_GROUP_vm;
+  if (ts_fuse_has_head(kind) && !(f->s->target && f->s->target->fma)) kind = TS_GROUP_vm;
   if (ts_sched_epilogue_begins(f->s->target, n)) kind = TS_GROUP_matmul;
-  bool joins = !has_head(kind) && !alone(kind);
+  bool joins = !ts_fuse_has_head(kind) && !ts_fuse_alone(kind);
   int last = last_of(f, n);
   TsWhy w = ts_why(TS_WHY_none, 0, 0);
   TsGroup *g = joins && last >= 0 ? f->s->group[last] : NULL;
   /* Nodes that were in g before must still fit: a finer space only splits their axes. */
-  if (g && !fits(f, g, n, &space, &w)) g = NULL;
+  if (g && !ts_fuse_fits(f, g, n, &space, &w)) g = NULL;
   if (!g) {
-    if (!alone(kind) && !own_space(n, &space)) kind = TS_GROUP_vm;
+    if (!ts_fuse_alone(kind) && !own_space(n, &space)) kind = TS_GROUP_vm;
     if (!(g = new_group(f, kind))) return;
     if (!joins || kind == TS_GROUP_vm)
-      w = ts_why(alone(kind) ? TS_WHY_takes_memory : TS_WHY_operand, 0, 0);
+      w = ts_why(ts_fuse_alone(kind) ? TS_WHY_takes_memory : TS_WHY_operand, 0, 0);
   }
-  if (!alone(kind)) set_space(g, &space);
+  if (!ts_fuse_alone(kind)) set_space(g, &space);
   if (kind == TS_GROUP_rows || kind == TS_GROUP_columns) g->kind = (uint8_t)kind;
   if (kind == TS_GROUP_attention) g->transposed = ts_sched_transposed(f->s, f->live, n);
   say_member(f, g, n);
@@ -425,7 +213,7 @@ static bool all_fit(const Fuse *f, const TsGroup *g, const TsSpaceAxes *a, TsWhy
     /* What heads read has been made before. */
     if (n->op == TS_OP_matmul || n == ts_sched_conv_of(g)) continue;
     for (int i = 0; i < n->nin; i++)
-      if (n->in[i] && !n->in[i]->meta.weak && !operand_fits(f, g, a, n, n->in[i], w))
+      if (n->in[i] && !n->in[i]->meta.weak && !ts_fuse_operand_fits(f, g, a, n, n->in[i], w))
         return false;
   }
   return true;
@@ -443,26 +231,28 @@ void ts_fuse_sort(TsGroup *g) {
 /* What is reduced of a group with a head, by one that it would join. */
 static bool reader_reduces(const Fuse *f, const TsGroup *from, const TsGroup *to, TsWhy *w) {
   for (int i = 0; i < to->nnode; i++)
-    if (reduces(to->node[i])) return reduces_tiles(f, from, to->node[i], w);
-  return refuse(w, TS_WHY_reduces_tiles, 0, 0);
+    if (ts_fuse_reduces(to->node[i])) return ts_fuse_reduces_tiles(f, from, to->node[i], w);
+  return ts_why_not(w, TS_WHY_reduces_tiles, 0, 0);
 }
 
 /* Kinds and sizes. Where *w stays empty what was said of them before is why. */
 static bool may_join(const Fuse *f, const TsGroup *from, const TsGroup *to, TsWhy *w) {
-  bool product = has_head(from->kind);
-  int most = product ? TS_FUSE_AFTER_PRODUCT : MOST_NODES;
-  if (alone(to->kind) || alone(from->kind) || bare(f, from)) return false;
-  if (from->nnode + to->nnode > MOST_NODES) return refuse(w, TS_WHY_nodes, MOST_NODES, 0);
-  if (from->nrow && !to->nrow && !has_head(to->kind)) {
+  bool product = ts_fuse_has_head(from->kind);
+  int most = product ? TS_FUSE_AFTER_PRODUCT : TS_FUSE_MOST;
+  if (ts_fuse_alone(to->kind) || ts_fuse_alone(from->kind) || ts_fuse_bare(f, from))
+    return false;
+  if (from->nnode + to->nnode > TS_FUSE_MOST)
+    return ts_why_not(w, TS_WHY_nodes, TS_FUSE_MOST, 0);
+  if (from->nrow && !to->nrow && !ts_fuse_has_head(to->kind)) {
     TsSpaceAxes a = ts_fuse_space(from);
     int64_t row = 1;
     for (int i = a.naxis - a.nrow; i < a.naxis; i++) row *= a.axis[i];
-    return refuse(w, TS_WHY_reader_walks, row, 0);
+    return ts_why_not(w, TS_WHY_reader_walks, row, 0);
   }
-  if (has_head(to->kind)) return false;
+  if (ts_fuse_has_head(to->kind)) return false;
   if (product && to->kind != TS_GROUP_map) return reader_reduces(f, from, to, w);
-  if (product && draws(to)) return refuse(w, TS_WHY_draws, 0, 0);
-  if (from->nnode + to->nnode > most) return refuse(w, TS_WHY_behind_most, most, 0);
+  if (product && ts_fuse_draws(to)) return ts_why_not(w, TS_WHY_draws, 0, 0);
+  if (from->nnode + to->nnode > most) return ts_why_not(w, TS_WHY_behind_most, most, 0);
   return true;
 }
 
@@ -478,13 +268,13 @@ static bool space_of_both(const TsGroup *from, TsGroup *to, TsSpaceAxes *a, TsWh
   TsGroup before = *to;
   bool fit = true;
   for (int i = 0; i < from->nnode && fit; i++) {
-    fit = joined_space(to, from->node[i], a, w);
+    fit = ts_fuse_joined_space(to, from->node[i], a, w);
     if (fit) set_space(to, a);
   }
   if (!fit) say_from_here(from, w);
   *a = ts_fuse_space(to);
   *to = before;
-  if (!fit || !has_head(from->kind) || ts_fuse_same_space(from, a)) return fit;
+  if (!fit || !ts_fuse_has_head(from->kind) || ts_fuse_same_space(from, a)) return fit;
   TsSpaceAxes own = ts_fuse_space(from);
   *w = ts_why_space(TS_WHY_other_axes, &own);
   return false;

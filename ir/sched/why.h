@@ -31,6 +31,11 @@ typedef struct TsWhy {
 static inline TsWhy ts_why(TsWhyName name, int64_t a, int64_t b) {
   return (TsWhy){.name = (uint8_t)name, .a = a, .b = b, .naxis = -1};
 }
+/* False, so that a test can return it. */
+static inline bool ts_why_not(TsWhy *w, TsWhyName name, int64_t a, int64_t b) {
+  *w = ts_why(name, a, b);
+  return false;
+}
 TsWhy ts_why_space(TsWhyName name, const TsSpaceAxes *a);
 
 /* What a schedule keeps: by operand of each node, and by node. */
