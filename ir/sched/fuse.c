@@ -231,7 +231,11 @@ void ts_fuse_sort(TsGroup *g) {
 /* What is reduced of a group with a head, by one that it would join. */
 static bool reader_reduces(const Fuse *f, const TsGroup *from, const TsGroup *to, TsWhy *w) {
   for (int i = 0; i < to->nnode; i++)
-    if (ts_fuse_reduces(to->node[i])) return ts_fuse_reduces_tiles(f, from, to->node[i], w);
+    if (ts_fuse_reduces(to->node[i])) {
+      ts_fuse_reduces_tiles(f, from, to->node[i], w);
+      w->to = to->node[i];
+      return false;
+    }
   return ts_why_not(w, TS_WHY_reduces_tiles, 0, 0);
 }
 
@@ -247,7 +251,9 @@ static bool may_join(const Fuse *f, const TsGroup *from, const TsGroup *to, TsWh
     TsSpaceAxes a = ts_fuse_space(from);
     int64_t row = 1;
     for (int i = a.naxis - a.nrow; i < a.naxis; i++) row *= a.axis[i];
-    return ts_why_not(w, TS_WHY_reader_walks, row, 0);
+    *w = ts_why(TS_WHY_reader_walks, row, 0);
+    w->from = ts_fuse_reducing(from);
+    return false;
   }
   if (ts_fuse_has_head(to->kind)) return false;
   if (product && to->kind != TS_GROUP_map) return reader_reduces(f, from, to, w);

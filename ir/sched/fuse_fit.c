@@ -132,6 +132,12 @@ bool ts_fuse_joined_space(const TsGroup *g, const TsNode *n, TsSpaceAxes *out, T
 
 bool ts_fuse_reduces(const TsNode *n) { return ts_sched_row(n) || ts_fuse_columns_of(n); }
 
+const TsNode *ts_fuse_reducing(const TsGroup *g) {
+  for (int i = 0; i < g->nnode; i++)
+    if (ts_fuse_reduces(g->node[i])) return g->node[i];
+  return NULL;
+}
+
 static bool has_norms(const TsGroup *g) {
   for (int i = 0; i < g->nnode; i++)
     if (ts_sched_norm_grad(g->node[i])) return true;

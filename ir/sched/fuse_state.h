@@ -40,7 +40,8 @@ bool ts_fuse_bare(const Fuse *f, const TsGroup *g); /* a product of a GPU */
 TsSpaceAxes ts_fuse_space(const TsGroup *g);
 bool ts_fuse_same_space(const TsGroup *g, const TsSpaceAxes *a);
 bool ts_fuse_reduces(const TsNode *n);
-int64_t ts_fuse_columns_of(const TsNode *n); /* that it sums down, 0: it does not */
+const TsNode *ts_fuse_reducing(const TsGroup *g); /* the first that does, or NULL */
+int64_t ts_fuse_columns_of(const TsNode *n);      /* that it sums down, 0: it does not */
 bool ts_fuse_draws(const TsGroup *g);
 /* The space of g once n is in it. */
 bool ts_fuse_joined_space(const TsGroup *g, const TsNode *n, TsSpaceAxes *out, TsWhy *w);

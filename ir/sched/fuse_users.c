@@ -120,6 +120,7 @@ static void say_moved(const Fuse *f, const TsGroup *g, const TsGroup *part, cons
 }
 
 static void sink(Fuse *f, const Users *u, TsGroup *g, TsGroup *to, unsigned char *sinks) {
+  if (ts_fuse_alone(to->kind) || ts_fuse_has_head(to->kind)) return;
   int count = mark_sinking(f, u, g, to->index, sinks), kept = 0;
   TsWhy w;
   if (!count || count == g->nnode) return;
@@ -196,6 +197,7 @@ static bool is_prologue(const Fuse *f, const Users *u, const TsGroup *from, cons
   if (from->kind != TS_GROUP_map) {
     *w = from->nrow ? ts_why(TS_WHY_rows_packed, row_of(from), 0)
                     : ts_why(TS_WHY_other_packed, 0, 0);
+    w->from = ts_fuse_reducing(from);
     return false;
   }
   if (!serves_only(f, u, from, head, side, w)) return false;

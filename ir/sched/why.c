@@ -60,7 +60,8 @@ static void put(TsWhyBook *b, TsWhy **at, const TsWhy *w) {
 void ts_why_apart(TsWhyBook *b, const TsNode *n, int i, const TsWhy *w) {
   if (!b || !w->name || rank(b->apart[b->start[n->id] + i]) >= rank(w)) return;
   TsWhy own = *w;
-  own.from = origin(n->in[i]), own.to = n;
+  if (!own.from) own.from = origin(n->in[i]);
+  if (!own.to) own.to = n;
   put(b, &b->apart[b->start[n->id] + i], &own);
 }
 

@@ -23,8 +23,8 @@ const TsWhyRow *ts_why_row(int name); /* NULL: TS_WHY_none */
 typedef struct TsWhy {
   uint8_t name; /* TsWhyName */
   int64_t a, b;
-  const TsNode *from, *to, *other;
-  int naxis; /* of the space, -1: none is said */
+  const TsNode *from, *to, *other; /* NULL: those of the pair that it is said of */
+  int naxis;                       /* of the space, -1: none is said */
   int64_t axis[TS_TILE_RANK];
 } TsWhy;
 

@@ -20,7 +20,7 @@ end
 -- By node: its group, from the first schedule of the text.
 local function groups_of(text)
   local of, n = {}, 0
-  for line in text:match "{\n(.-)\n}":gmatch "[^\n]+" do
+  for line in text:match "{\n(.-)}\n":gmatch "[^\n]+" do
     local list = line:gsub("//.*", ""):gsub(" space .*", ""):gsub(" in .*", ""):gsub(" out .*", ""):gsub(" transposed.*", "")
     for v in list:gmatch "%%[%w_.]+" do of[v] = n end
     n = n + 1

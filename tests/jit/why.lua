@@ -80,7 +80,46 @@ local step = graph.training_step(model, function(m, x, y) return op.cross_entrop
 reasons(step, "avx512", f32(64, 64), op.zeros({ 64 }, { dtype = "i64" })) ~= nil --> true
 reasons(module(function(x) return op.while_loop(function(h) return h:sum():lt(1e3) end, function(h) return op.exp(h) + h:sum() end, x) end), "avx512", f32(4, 4)) ~= nil --> true
 
-local names = {}
-for name in pairs(seen) do names[#names + 1] = name end
-table.sort(names)
-print(table.concat(names, " "))
+-- What these have seen of the table.
+for _, name in ipairs { "begins", "element", "along_row", "down_column", "on_product", "one_reader", "nearer", "same_input", "packed",
+  "later", "operand", "readers", "nodes", "axes_of_rows", "extents", "order", "draws", "unit_types", "unit_kind" } do
+  if not seen[name] then print("not seen: " .. name) end
+end
+
+-- The texts name the operators that it is about, not those that only pass values on.
+local function texts(f, ...)
+  f(...)
+  local list = {}
+  for _, g in ipairs(f:why({ target = "avx512" }).functions[1].groups) do
+    for _, r in ipairs(g.reads) do list[#list + 1] = r.text end
+  end
+  return table.concat(list, "; ")
+end
+texts(module(function(x, w) return (op.softmax(x) * 2):matmul(w) end), f32(64, 256), f32(256, 512)) --> softmax works along rows of 256 elements, an operand of matmul is packed element by element
+texts(module(function(x, y) return x:matmul(x) + op.layernorm(y):sum(1, true) end), f32(64, 64), f32(64, 64)) --> layernorm reduces 64 elements at a time, the kernel of matmul stores tiles as they are
+
+-- Hot loops: the same, from the graph that the loop became.
+tessera.jit.traces(true)
+local x, y = f32(64, 64), f32(64, 64)
+for _ = 1, 200 do y = op.softmax((y * 0.5 + x):tanh()):matmul(x) + op.layernorm(y):sum(1, true) end
+local loops = tessera.jit.loops()
+#loops > 0 --> true
+for _, loop in ipairs(loops) do
+  local why = loop:why()
+  local mine, n = pairs_of.why(why)
+  local theirs, m = pairs_of.texts(loop:ir "graph":gsub(" *//[^\n]*", ""), loop:ir "schedule")
+  assert(n == m and next(mine))
+  for key in pairs(theirs) do assert(mine[key], key) end
+  for key in pairs(mine) do assert(theirs[key], key) end
+  assert(loop:ir "why":find(mine["0 1"] and "rows of 64 elements" or "", 1, true))
+end
+
+-- Kernels on a device.
+local function on_sim(f, ...)
+  local list = { ... }
+  for i, v in ipairs(list) do list[i] = v:to "sim:0" end
+  f(unpack(list))
+  return pairs_of.check(f, unpack(list))
+end
+local found = on_sim(module(function(a, b) return op.softmax(op.gelu(a:matmul(b)) + 1):sum(0) end), f32(64, 64), f32(64, 64))
+next(found) ~= nil --> true
