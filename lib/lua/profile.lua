@@ -358,7 +358,7 @@ local Measured = {}
 function Measured.__tostring(r) return texts[r] end
 
 --- measure(f, options): what report tells, as a table; docs/commands.md has its fields. It prints as the report.
---   print(profile.measure(f, {args = {x}}).instructions[1].time_ns)
+--   print(profile.measure(f, {args = {x, y}}).instructions[1].time_ns)
 function profile.measure(f, given)
   local o = read(given)
   local of_instructions = captured.is_function(f) or captured.is_kernel(f)

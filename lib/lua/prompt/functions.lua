@@ -300,7 +300,7 @@ return function(prompt, wrong)
     if told.loops then return told end
     local list = {}
     for i, r in ipairs(told) do
-      local k = { kernel = r.kernel, candidates = {}, differing = r.differing, measured = r.why == nil, measured_reason = r.why }
+      local k = { kernel = r.kernel, candidates = {}, differing = r.differing, measured = r.why == nil or nil, measured_reason = r.why }
       for j, c in ipairs(r) do
         k.candidates[j] = { choice = c.choice, time_ns = c.us and c.us * 1e3, runs = c.best or false,
           time_ns_reason = not c.us and "it was not measured" or nil }
