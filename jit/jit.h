@@ -74,10 +74,14 @@ void ts_jit_stands_for(TsJitFunction *f, int calls);
 
 /* The text of a level, of the code that runs now or would run: "schedule", "tile" (block
  * form), "explicit", "llvm", "asm"; "bytecode": at tier 1 the code and what is in it; at
- * tier 0 nothing, the code is the caller's; "tiles": a line for each kernel; "why": what was
- * decided. -1 with the error. target: what that one would run, compiled or not; NULL: here. */
+ * tier 0 nothing, the code is the caller's. -1 with the error. target: what that one would run,
+ * compiled or not; NULL: here. */
 int ts_jit_text(TsJitFunction *f, const char *level, const struct TsTarget *target,
                 TsText *text);
+/* The same as facts, one JSON object: "why", what was decided; "tiles", what each kernel is; "tile",
+ * "explicit", "llvm", "asm", the kernels. docs/commands.md has the fields. */
+int ts_jit_facts(TsJitFunction *f, const char *level, const struct TsTarget *target,
+                 TsText *text);
 /* Measures the candidates of f's kernels now, in this thread, and runs the best from then on. */
 int ts_jit_tune(TsJitFunction *f);
 /* f's kernels are compiled now and stay, slower or not; off: as usual. 1: they run, 0: there are

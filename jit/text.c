@@ -1,5 +1,6 @@
 /* The levels of a function's kernels as text, with the lines of the program that they came
  * from: nothing is kept for it, each level is made once more from the schedule. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "devices/device.h"
@@ -7,9 +8,9 @@
 #include "ir/tile/sequence.h"
 #include "jit/gpu/gpu.h"
 #include "jit/gpu/roles.h"
+#include "jit/facts.h"
 #include "jit/level.h"
 #include "jit/compile/llvm.h"
-#include "jit/build/instruction.h"
 #include "jit/device/kernel.h"
 
 typedef int LevelFn(const TsBuildJob *b, const TsTile *block, TsText *text, TsError *err);
@@ -98,15 +99,19 @@ static int asm_text(const TsBuildJob *b, const TsTile *block, TsText *text, TsEr
   return code_text(b, block, true, text, err);
 }
 
+void ts_build_digest(const TsTile *k, TsText *text) {
+  uint8_t key[32];
+  ts_device_kernel_key(k, key);
+  for (int i = 0; i < 8; i++) ts_text_format(text, "%02x", key[i]);
+}
+
 /* The names under which kernels of devices are compiled and kept. */
 static void digests(const TsTile *k, TsText *text) {
   int n = k->sequence ? k->sequence->n : 1;
   ts_text_str(text, n > 1 ? " kernels" : " kernel");
   for (int i = 0; i < n; i++) {
-    uint8_t key[32];
-    ts_device_kernel_key(k->sequence ? k->sequence->step[i].k : k, key);
     ts_text_char(text, ' ');
-    for (int b = 0; b < 8; b++) ts_text_format(text, "%02x", key[b]);
+    ts_build_digest(k->sequence ? k->sequence->step[i].k : k, text);
   }
 }
 
@@ -123,6 +128,8 @@ static LevelFn *level_of(const char *level) {
   return NULL;
 }
 
+bool ts_build_has_level(const char *level) { return level_of(level) != NULL; }
+
 int ts_build_kernel_text(const TsDevice *d, const TsTarget *t, const TsTile *k,
                          const char *level, TsText *text, TsError *err) {
   TsBuildJob b = {.device = (TsDevice *)(uintptr_t)d, .target = d ? NULL : t};
@@ -135,128 +142,85 @@ int ts_build_kernel_text(const TsDevice *d, const TsTarget *t, const TsTile *k,
   return 0;
 }
 
-/* A group that has no kernel says so; the others are shown. */
-static void group_text(const TsBuildJob *b, const TsFusion *f, const TsGroup *g, LevelFn *level,
-                       TsText *text) {
-  TsSchedKernel k;
-  TsError err = {0};
-  head(g, text);
-  if (ts_build_tile(b, f, g, &k, &err)) {
-    ts_text_format(text, "// no kernel: %s\n", err.message);
-    return;
-  }
-  if (each_step(b, level, k.tile, text, &err))
-    ts_text_format(text, "// no kernel: %s\n", err.message);
-  ts_tile_free(k.tile);
+/* ---- groups: those of many layers are the same kernel, which is lowered once */
+typedef struct Same {
+  struct Same *next;
+  TsText key, text; /* the kernel in block form with its places; what it is at the level */
+} Same;
+
+static Same *find_same(TsKernelTexts *known, const TsText *key) {
+  for (Same *s = known->first; s; s = s->next)
+    if (s->key.len == key->len && !memcmp(s->key.at, key->at, key->len)) return s;
+  return NULL;
 }
 
-static int kernels_text(const TsBuildJob *b, LevelFn *level, TsText *text) {
+static int keep(TsKernelTexts *known, TsText *key, const char *text, size_t n) {
+  Same *s = calloc(1, sizeof *s);
+  if (!s) return -1;
+  *s = (Same){.next = known->first, .key = *key};
+  *key = (TsText){0};
+  known->first = s;
+  ts_text_add(&s->text, text, n);
+  return s->text.failed ? -1 : 0;
+}
+
+void ts_build_texts_free(TsKernelTexts *known) {
+  for (Same *s = known->first, *next; s; s = next) {
+    next = s->next;
+    ts_text_free(&s->key);
+    ts_text_free(&s->text);
+    free(s);
+  }
+  known->first = NULL;
+}
+
+static int lowered(const TsBuildJob *b, LevelFn *of, const TsTile *k, TsKernelTexts *known,
+                   TsText *text, TsError *err) {
+  TsText key = {0};
+  size_t from = text->len;
+  int failed = each_step(b, block_text, k, &key, err) || key.failed;
+  Same *same = failed ? NULL : find_same(known, &key);
+  if (same)
+    ts_text_add(text, same->text.at, same->text.len);
+  else
+    failed = failed || each_step(b, of, k, text, err);
+  if (!failed && !same && text->len > from)
+    failed = keep(known, &key, text->at + from, text->len - from) && ts_error_memory(err);
+  ts_text_free(&key);
+  return failed ? -1 : 0;
+}
+
+int ts_build_group_text(const TsBuildJob *b, const TsFusion *f, const TsGroup *g,
+                        const char *level, TsKernelTexts *known, TsText *text, TsError *err) {
+  TsSchedKernel k;
+  LevelFn *of = level_of(level);
+  if (!of) return ts_error_set(err, TS_ERR_argument, "level '%s' is not of kernels", level);
+  if (!b->target && !b->device && of != block_text)
+    return ts_error_set(err, TS_ERR_value, "there is no %s: nothing is compiled here", level);
+  if (ts_build_tile(b, f, g, &k, err)) return -1;
+  int failed = of == block_text ? each_step(b, of, k.tile, text, err)
+                                : lowered(b, of, k.tile, known, text, err);
+  ts_tile_free(k.tile);
+  return failed;
+}
+
+/* A group that has no kernel says so; the others are shown. */
+static void group_text(const TsBuildJob *b, const TsFusion *f, const TsGroup *g,
+                       const char *level, TsKernelTexts *known, TsText *text) {
+  TsError err = {0};
+  head(g, text);
+  if (ts_build_group_text(b, f, g, level, known, text, &err))
+    ts_text_format(text, "// no kernel: %s\n", err.message);
+}
+
+static int kernels_text(const TsBuildJob *b, const char *level, TsText *text) {
+  TsKernelTexts known = {0};
   for (const TsFusion *f = &b->fusion; f; f = f->next)
     for (int i = 0; i < f->sched->ngroup; i++)
       if (ts_build_worth_on(b, f->sched->group[i]))
-        group_text(b, f, f->sched->group[i], level, text);
+        group_text(b, f, f->sched->group[i], level, &known, text);
+  ts_build_texts_free(&known);
   if (!text->len) ts_text_str(text, "// no group is worth a kernel\n");
-  return 0;
-}
-
-/* ---- all groups */
-static const char *vm_reason(const TsNode *n) {
-  if (n->nregion) return "it runs functions; see their groups";
-  if (n->op >= TS_OP_COUNT) return "it has no kernel";
-  switch (ts_op_info((TsOp)n->op)->cls) {
-  case TS_CLASS_RANDOM:
-    return "it draws what kernels do not, or from a stream that is not known";
-  case TS_CLASS_REDUCE: return "it does not reduce the first or last axes of floats";
-  case TS_CLASS_POINTWISE: return "its types have no kernel";
-  default: return "the VM's own kernel is used";
-  }
-}
-
-/* Of a group that a GPU has no kernel of in the function: its call may have some. */
-static void gpu_reason(const TsBuildJob *b, const TsFusion *f, const TsGroup *g, TsText *text) {
-  TsSchedKernel k;
-  TsError err = {0};
-  if (g->node[0]->nregion || g->node[0]->op >= TS_OP_COUNT) {
-    ts_text_str(text, vm_reason(g->node[0]));
-  } else if (!ts_build_tile(b, f, g, &k, &err)) {
-    ts_text_str(text, "its call launches it, with others of its kind");
-    ts_tile_free(k.tile);
-  } else {
-    ts_text_format(text, "its call has copies, or the CPU runs it: %s", err.message);
-  }
-}
-
-static void reason(const TsBuildJob *b, const TsFusion *f, const TsGroup *g, TsText *text) {
-  const TsFusedGroup *u = &f->of[g->index];
-  if (u->fused)
-    ts_text_format(text, "kernel of %d operators", g->nnode);
-  else if (ts_target_gpu(ts_build_target(b)) && !ts_build_worth_on(b, g))
-    gpu_reason(b, f, g, text);
-  else if (u->usec > 0)
-    ts_text_format(text, "returned to the VM: %.1f us by its kernel, %.1f us without", u->usec,
-                   u->usec_without);
-  else if (g->kind == TS_GROUP_vm)
-    ts_text_str(text, vm_reason(g->node[0]));
-  else if (!ts_build_worth(g))
-    ts_text_str(text, "one operator: the VM's own kernel is as good");
-  else
-    ts_text_format(text, "would be a kernel of %d operators", g->nnode);
-}
-
-static int groups_text(const TsBuildJob *b, TsText *text) {
-  for (const TsFusion *f = &b->fusion; f; f = f->next) {
-    if (f != &b->fusion) ts_text_format(text, "in @%s:\n", f->g->name);
-    for (int i = 0; i < f->sched->ngroup; i++) {
-      const TsGroup *g = f->sched->group[i];
-      TsText where = {0};
-      ts_text_format(text, "  %-3d ", i);
-      ts_sched_what(g, text);
-      ts_sched_where(g, &where);
-      ts_text_take(text, " at ", &where);
-      ts_text_str(text, ": ");
-      reason(b, f, g, text);
-      ts_text_format(text, ", %.3g us expected\n", g->usec);
-    }
-  }
-  if (b->why.len) ts_text_format(text, "refused:\n%s", b->why.at);
-  return 0;
-}
-
-/* ---- tiles */
-static void shape(TsText *t, const char *before, int n, const int64_t *dim) {
-  ts_text_format(t, "%s[", before);
-  for (int i = 0; i < n; i++) ts_text_format(t, "%s%lld", i ? "," : "", (long long)dim[i]);
-  ts_text_char(t, ']');
-}
-
-static void tile_line(const TsBuildJob *b, const TsFusion *f, const TsGroup *g, TsText *text) {
-  TsError err = {0};
-  TsSchedKernel k;
-  ts_text_format(text, "  %-3d %-4s ", g->index, ts_group_kind_name(g->kind));
-  shape(text, "space ", g->naxis, g->axis);
-  if (ts_build_tile(b, f, g, &k, &err)) {
-    ts_text_format(text, " no kernel: %s\n", err.message);
-    return;
-  }
-  shape(text, " tile ", k.tile->ntile, k.tile->tile);
-  const TsFused *u = f->of[g->index].fused;
-  const TsKernel *code = u && !b->device ? ts_instruction_kernel(u) : NULL;
-  if (u && b->device) ts_text_format(text, " on %s", b->device->name);
-  if (ts_target_gpu(ts_build_target(b))) digests(k.tile, text);
-  if (code)
-    ts_text_format(text, " %s, %d phase%s, %zu bytes of code%s", code->target, code->nphase,
-                   code->nphase == 1 ? "" : "s", code->object_bytes,
-                   code->cached ? " from disk" : "");
-  ts_text_str(text, "  // ");
-  ts_sched_what(g, text);
-  ts_text_char(text, '\n');
-  ts_tile_free(k.tile);
-}
-
-static int tiles_text(const TsBuildJob *b, TsText *text) {
-  for (const TsFusion *f = &b->fusion; f; f = f->next)
-    for (int i = 0; i < f->sched->ngroup; i++)
-      if (ts_build_worth_on(b, f->sched->group[i])) tile_line(b, f, f->sched->group[i], text);
   return 0;
 }
 
@@ -268,9 +232,7 @@ static int schedules_text(const TsBuildJob *b, TsText *text) {
 int ts_build_text(const TsBuildJob *b, const char *level, TsText *text, TsError *err) {
   LevelFn *of = level_of(level);
   if (!strcmp(level, "schedule")) return schedules_text(b, text);
-  if (!strcmp(level, "groups")) return groups_text(b, text);
-  if (!strcmp(level, "tiles")) return tiles_text(b, text);
   if (!of) return ts_error_set(err, TS_ERR_argument, "there is no level '%s'", level);
-  if (b->target || b->device || of == block_text) return kernels_text(b, of, text);
+  if (b->target || b->device || of == block_text) return kernels_text(b, level, text);
   return ts_error_set(err, TS_ERR_value, "there is no %s: nothing is compiled here", level);
 }

@@ -1,8 +1,16 @@
-/* What runs a function, and why, as text. */
+/* What runs a function, and why: as text, and as facts. */
 #include <string.h>
 
+#include "jit/facts.h"
 #include "jit/jit_state.h"
 #include "jit/level.h"
+#include "lib/facts.h"
+
+typedef struct Shown {
+  const char *level;
+  bool facts; /* or text */
+  TsText *text;
+} Shown;
 
 static void tier_text(const TsJitFunction *f, TsText *t) {
   bool live = f->state == LIVE;
@@ -19,54 +27,94 @@ static void tier_text(const TsJitFunction *f, TsText *t) {
   ts_text_char(t, '\n');
 }
 
-static void time_text(const char *what, int64_t nsec, TsText *t) {
+static void time_fact(TsText *t, const char *key, int64_t nsec) {
   if (nsec != INT64_MAX && nsec > 0)
-    ts_text_format(t, "// %s: %.4g us at best\n", what, (double)nsec / 1e3);
+    ts_facts_number(t, key, (double)nsec);
+  else
+    ts_facts_none(t, key, "no call of it has been measured");
 }
 
-static int why_text(const TsJitFunction *f, const TsBuildJob *b, TsText *t, TsError *err) {
+/* What the tiers know of f. */
+static void tier_facts(const TsJitFunction *f, TsText *t) {
+  static const char *const state[] = {
+      [COLD] = "cold", [QUEUED] = "compiling", [LIVE] = "kernels"};
+  bool live = f->state == LIVE;
   const char *absent = ts_jit_absent(f->jit);
-  tier_text(f, t);
-  if (absent) ts_text_format(t, "// nothing is compiled: %s\n", absent);
-  if (!f->jit->on) ts_text_str(t, "// tessera.jit is off\n");
-  if (*f->told) ts_text_format(t, "// %s\n", f->told);
-  time_text("at tier 0", f->best[0], t);
-  if (f->state == LIVE) time_text("with kernels", f->best[1], t);
-  return ts_build_text(b, "groups", t, err);
+  ts_facts_number(t, "tier", live ? f->device ? 2 : 1 : 0);
+  ts_facts_text(t, "state", state[f->state]);
+  ts_facts_text(t, "device", f->device ? f->device->name : "cpu:0");
+  ts_facts_flag(t, "on", f->jit->on);
+  if (absent) ts_facts_text(t, "absent", absent);
+  if (live) {
+    ts_facts_number(t, "kernels", f->build.nkernel);
+    ts_facts_number(t, "operators", f->build.nnode);
+  } else {
+    ts_facts_none(t, "kernels", "none run");
+    ts_facts_number(t, "spent_ns", (double)f->nsec);
+    ts_facts_number(t, "needed_ns", (double)f->need_nsec);
+  }
+  if (*f->told) ts_facts_text(t, "told", f->told);
+  time_fact(t, "best_operators_ns", f->best[0]);
+  if (live)
+    time_fact(t, "best_kernels_ns", f->best[1]);
+  else
+    ts_facts_none(t, "best_kernels_ns", "no kernels run");
 }
 
-/* The build that runs, or one that was only scheduled. */
-static int text_of(TsJitFunction *f, const TsBuildJob *b, const char *level, TsText *text) {
-  TsError *err = &f->jit->c->err;
-  return strcmp(level, "why") ? ts_build_text(b, level, text, err) : why_text(f, b, text, err);
+static int facts_of(const TsJitFunction *f, const TsBuildJob *b, const Shown *s, TsError *err) {
+  ts_facts_object(s->text, NULL);
+  ts_facts_text(s->text, "function", b->g->name);
+  ts_facts_text(s->text, "level", s->level);
+  const TsTarget *t = ts_build_target(b);
+  if (t)
+    ts_facts_text(s->text, "target", t->name);
+  else
+    ts_facts_none(s->text, "target", "nothing is compiled here");
+  if (f && !strcmp(s->level, "why")) tier_facts(f, s->text);
+  if (ts_build_facts(b, s->level, s->text, err)) return -1;
+  ts_facts_end(s->text, '}');
+  return s->text->failed ? ts_error_memory(err) : 0;
+}
+
+/* The build that runs, or one that was only scheduled; f: what is known besides, or NULL. */
+static int show(const TsJitFunction *f, const TsBuildJob *b, const Shown *s, TsError *err) {
+  return s->facts ? facts_of(f, b, s, err) : ts_build_text(b, s->level, s->text, err);
 }
 
 /* What another machine would run: its kernels are made, and not compiled. */
-static int text_for(TsJitFunction *f, const TsTarget *t, const char *level, TsText *text) {
+static int show_for(TsJitFunction *f, const TsTarget *t, const Shown *s) {
   TsError *err = &f->jit->c->err;
-  if (ts_level_check(TS_LEVEL_function, level, t, err)) return -1;
+  if (ts_level_check(TS_LEVEL_function, s->level, t, err)) return -1;
   TsBuildJob b = ts_jit_build_of(f, 0);
   b.device = NULL, b.target = t, b.choose = NULL;
-  int failed = !b.layouts ? ts_error_memory(err)
-                          : ts_build_schedule(&b, err) || ts_build_text(&b, level, text, err);
+  int failed =
+      !b.layouts ? ts_error_memory(err) : ts_build_schedule(&b, err) || show(NULL, &b, s, err);
+  ts_build_free(&b);
+  return failed ? -1 : 0;
+}
+
+static int show_what_runs(TsJitFunction *f, const TsTarget *target, const Shown *s) {
+  TsJit *j = f->jit;
+  f = ts_jit_shown(f);
+  ts_jit_step(f);
+  if (target) return show_for(f, target, s);
+  if (!s->facts && !strcmp(s->level, "bytecode")) {
+    if (f->state != LIVE) return 0;
+    ts_code_text(f->code, s->text);
+    tier_text(f, s->text);
+    return 0;
+  }
+  if (f->state == LIVE) return show(f, &f->build, s, &j->c->err);
+  TsBuildJob b = ts_jit_build_of(f, 0);
+  int failed = !b.layouts || ts_build_schedule(&b, &j->c->err) || show(f, &b, s, &j->c->err);
   ts_build_free(&b);
   return failed ? -1 : 0;
 }
 
 int ts_jit_text(TsJitFunction *f, const char *level, const TsTarget *target, TsText *text) {
-  TsJit *j = f->jit;
-  f = ts_jit_shown(f);
-  ts_jit_step(f);
-  if (target) return text_for(f, target, level, text);
-  if (!strcmp(level, "bytecode")) {
-    if (f->state != LIVE) return 0;
-    ts_code_text(f->code, text);
-    tier_text(f, text);
-    return 0;
-  }
-  if (f->state == LIVE) return text_of(f, &f->build, level, text);
-  TsBuildJob b = ts_jit_build_of(f, 0);
-  int failed = !b.layouts || ts_build_schedule(&b, &j->c->err) || text_of(f, &b, level, text);
-  ts_build_free(&b);
-  return failed ? -1 : 0;
+  return show_what_runs(f, target, &(Shown){level, false, text});
+}
+
+int ts_jit_facts(TsJitFunction *f, const char *level, const TsTarget *target, TsText *text) {
+  return show_what_runs(f, target, &(Shown){level, true, text});
 }

@@ -74,19 +74,34 @@ static int tensors_read(const TsGroup *g) {
   return n;
 }
 
-bool ts_sched_epilogue_takes(const TsGroup *g, const TsNode *n) {
+static bool same_types(const TsMeta *y, const TsMeta *m, bool eight, bool cast) {
+  if (!eight && !is_half(y)) return false;
+  return m->dtype == y->dtype || cast || (eight && is_half(m));
+}
+
+bool ts_sched_epilogue_takes(const TsGroup *g, const TsNode *n, TsWhy *w) {
   const TsNode *p = product_of(g);
-  if (!p || g->nnode > MOST_OWN || n->nout != 1 || n->op >= TS_OP_COUNT) return false;
+  if (!p) return ts_why_not(w, TS_WHY_unit_types, 0, 0);
+  if (g->nnode > MOST_OWN) return ts_why_not(w, TS_WHY_unit_nodes, MOST_OWN, 0);
+  if (n->nout != 1 || n->op >= TS_OP_COUNT) return ts_why_not(w, TS_WHY_unit_kind, 0, 0);
   const TsMeta *y = &p->out[0].meta, *m = &n->out[0].meta;
   bool eight = ts_dtypes[p->in[0]->meta.dtype].nbytes == 1;
   bool cast = eight && n->op == TS_OP_cast && is_half(m);
-  if (!cast && ts_op_info((TsOp)n->op)->cls != TS_CLASS_POINTWISE) return false;
-  if (!eight && !is_half(y)) return false;
-  if ((m->dtype != y->dtype && !cast && !(eight && is_half(m))) || !ts_meta_same_shape(m, y) ||
-      ts_sched_draws(n))
+  if (!cast && ts_op_info((TsOp)n->op)->cls != TS_CLASS_POINTWISE)
+    return ts_why_not(w, n->op == TS_OP_cast ? TS_WHY_unit_types : TS_WHY_unit_kind, 0, 0);
+  if (!same_types(y, m, eight, cast)) return ts_why_not(w, TS_WHY_unit_types, 0, 0);
+  if (!ts_meta_same_shape(m, y)) {
+    *w = ts_why(TS_WHY_extents, 0, 0);
+    w->naxis = y->ndim < TS_TILE_RANK ? y->ndim : TS_TILE_RANK;
+    memcpy(w->axis, y->dim, sizeof *y->dim * (size_t)w->naxis);
     return false;
-  if (!is_light(n) && last(&p->in[0]->meta) < LONG) return false;
+  }
+  if (ts_sched_draws(n)) return ts_why_not(w, TS_WHY_draws, 0, 0);
+  int64_t depth = last(&p->in[0]->meta);
+  if (!is_light(n) && depth < LONG) return ts_why_not(w, TS_WHY_unit_heavy, depth, LONG);
   for (int i = 0; i < n->nin; i++)
-    if (!n->in[i] || !can_read(g, y, n->in[i])) return false;
-  return tensors_read(g) + n->nin <= MOST_READ;
+    if (!n->in[i] || !can_read(g, y, n->in[i])) return ts_why_not(w, TS_WHY_unit_operand, 0, 0);
+  if (tensors_read(g) + n->nin > MOST_READ)
+    return ts_why_not(w, TS_WHY_unit_reads, MOST_READ, 0);
+  return true;
 }

@@ -3,11 +3,11 @@
 #ifndef TS_IR_SCHED_EPILOGUE_H
 #define TS_IR_SCHED_EPILOGUE_H
 
-#include "ir/sched/sched.h"
+#include "ir/sched/why.h"
 
 /* A product of 16-bit floats with one B, in sizes that a copy engine takes. */
 bool ts_sched_epilogue_begins(const TsTarget *target, const TsNode *n);
-/* n may join the group of such a product. */
-bool ts_sched_epilogue_takes(const TsGroup *g, const TsNode *n);
+/* n may join the group of such a product; else *w says why not. */
+bool ts_sched_epilogue_takes(const TsGroup *g, const TsNode *n, TsWhy *w);
 
 #endif

@@ -16,33 +16,24 @@
 #include "ir/sched/product.h"
 #include "ir/sched/rows.h"
 #include "ir/sched/space.h"
+#include "ir/sched/why.h"
 
-enum {
-  MOST_NODES = 64,
-  MOST_TWICE = 4096, /* rows of a column that is walked again with what it was reduced to */
-};
+const TsNode *ts_fuse_origin(TsVal v) {
+  while (ts_sched_is_view(v->node)) v = v->node->in[0];
+  return v->node;
+}
 
-/* Nothing joins groups of this kind. */
-static bool alone(int kind) { return kind == TS_GROUP_vm || kind == TS_GROUP_attention; }
-
-/* Groups with a head whose axes are those of the kernel. */
-static bool has_head(int kind) { return kind == TS_GROUP_matmul || kind == TS_GROUP_conv; }
-
-TsSpaceAxes ts_fuse_space(const TsGroup *g) {
-  TsSpaceAxes a = {.naxis = g->naxis, .nrow = g->nrow, .columns = g->kind == TS_GROUP_columns};
-  memcpy(a.axis, g->axis, sizeof a.axis);
-  return a;
+const TsNode *ts_fuse_first(const Fuse *f, const TsGroup *g) {
+  for (int i = 0; i < g->nnode; i++) {
+    const TsWhy *w = ts_why_of(f->s, g->node[i]);
+    if (w && w->name == TS_WHY_begins) return g->node[i];
+  }
+  return NULL;
 }
 
 static void set_space(TsGroup *g, const TsSpaceAxes *a) {
   g->naxis = a->naxis, g->nrow = a->nrow;
   memcpy(g->axis, a->axis, sizeof g->axis);
-}
-
-/* A product's axes are what its kernel is made of. */
-bool ts_fuse_same_space(const TsGroup *g, const TsSpaceAxes *a) {
-  return g->naxis == a->naxis && g->nrow == a->nrow &&
-         !memcmp(g->axis, a->axis, sizeof *a->axis * (size_t)a->naxis);
 }
 
 void ts_fuse_no_memory(Fuse *f) {
@@ -86,170 +77,97 @@ int ts_fuse_group_of(const Fuse *f, TsVal v) {
   return f->s->of[v->node->id];
 }
 
-static bool numel_is_one(const TsSpaceAxes *a) {
-  for (int i = 0; i < a->naxis; i++)
-    if (a->axis[i] != 1) return false;
-  return true;
-}
-
-static bool row_value(const TsGroup *g, TsVal v) {
-  return ts_sched_extent(g, &v->meta) == TS_EXTENT_row;
-}
-
-/* The operand v of a node, in the group's space: what the group itself made must be
- * aligned with what it made. */
-static bool operand_fits(const Fuse *f, const TsGroup *g, const TsSpaceAxes *a, const TsNode *n,
-                         TsVal v) {
-  int64_t moves[TS_TILE_RANK], own[TS_TILE_RANK];
-  TsVal root = ts_sched_root(v);
-  if (!ts_space_strides(a, ts_sched_operand_at(n, v), &v->meta, NULL, moves)) return false;
-  if (ts_sched_indexes(n, v)) return ts_fuse_group_of(f, v) != g->index;
-  if (ts_fuse_group_of(f, v) != g->index) return true;
-  if (f->s->of[root->node->id] != g->index) return false;
-  if (ts_meta_numel(&v->meta) == 1 && numel_is_one(a)) return true;
-  ts_space_own(a, !row_value(g, root), own);
-  for (int i = 0; i < a->naxis; i++)
-    if (a->axis[i] > 1 && moves[i] != own[i]) return false;
-  return true;
-}
-
-/* Arithmetic on row values: their axes must agree. */
-static bool row_axes_agree(const TsSpaceAxes *a, const TsMeta *m) {
-  int n = a->columns ? a->nrow : a->naxis - a->nrow;
-  TsSpaceAxes part = {.naxis = n}, fine;
-  memcpy(part.axis, a->axis + (a->columns ? a->naxis - n : 0), sizeof *part.axis * (size_t)n);
-  return ts_space_refine(&part, m, 0, &fine) && fine.naxis == n;
-}
-
-/* Tiles of random bits have one axis. */
-static bool draws(const TsGroup *g) {
-  for (int i = 0; i < g->nnode; i++)
-    if (ts_sched_draws(g->node[i])) return true;
-  return false;
-}
-
-/* How many columns n sums down, 0: it does not. */
-static int64_t columns_of(const TsNode *n) {
-  int64_t norm = ts_sched_norm_grad(n);
-  return norm || !ts_sched_column(n) ? norm : ts_meta_numel(&n->out[0].meta);
-}
-
-/* The space of g once n is in it. */
-static bool joined_space(const TsGroup *g, const TsNode *n, TsSpaceAxes *out) {
-  TsSpaceAxes a = ts_fuse_space(g);
-  int64_t row = 1;
-  bool rows = ts_sched_row(n) != NULL;
-  for (int i = a.naxis - a.nrow; i < a.naxis; i++) row *= a.axis[i];
-  int64_t width = rows ? 0 : columns_of(n);
-  if (width) {
-    if ((a.nrow && (!a.columns || row != width)) || draws(g)) return false;
-    a.columns = true;
-    return ts_space_refine(&a, &n->in[0]->meta, width, out);
-  }
-  if (a.columns && (rows || ts_sched_draws(n))) return false;
-  if (rows) {
-    int64_t length = ts_sched_row_length(n);
-    if (a.nrow && row != length) return false;
-    if (length < 2) return false;
-    return ts_space_refine(&a, &n->in[0]->meta, length, out);
-  }
-  if (ts_sched_extent(g, &n->out[0].meta) == TS_EXTENT_row) {
-    *out = a;
-    return row_axes_agree(&a, &n->out[0].meta);
-  }
-  return ts_space_refine(&a, &n->out[0].meta, a.nrow ? row : 0, out);
-}
-
-static bool reduces(const TsNode *n) { return ts_sched_row(n) || columns_of(n); }
-
-static bool has_norms(const TsGroup *g) {
-  for (int i = 0; i < g->nnode; i++)
-    if (ts_sched_norm_grad(g->node[i])) return true;
-  return false;
-}
-
-/* Goes over the elements of columns again, with values of columns. */
-static bool walks_again(const Fuse *f, const TsGroup *g, const TsNode *n) {
-  if (g->kind != TS_GROUP_columns || ts_sched_extent(g, ts_sched_at(n)) != TS_EXTENT_full)
-    return false;
-  for (int i = 0; i < n->nin; i++)
-    if (n->in[i] && ts_fuse_group_of(f, n->in[i]) == g->index && row_value(g, n->in[i]))
-      return true;
-  return false;
-}
-
-static int64_t column_length(const TsSpaceAxes *a) {
-  int64_t n = 1;
-  for (int i = 0; i < a->naxis - a->nrow; i++) n *= a->axis[i];
-  return n;
-}
-
-static bool bare(const Fuse *f, const TsGroup *g) {
-  return g->kind == TS_GROUP_matmul && ts_target_gpu(f->s->target);
-}
-
-static bool fits(const Fuse *f, const TsGroup *g, const TsNode *n, TsSpaceAxes *space) {
-  if (alone(g->kind) || g->nnode >= MOST_NODES) return false;
-  if (bare(f, g) && !ts_sched_epilogue_takes(g, n)) return false;
-  if (has_head(g->kind) && (reduces(n) || g->nnode >= TS_FUSE_AFTER_PRODUCT)) return false;
-  if (!joined_space(g, n, space)) return false;
-  if (has_head(g->kind) && !ts_fuse_same_space(g, space)) return false;
-  if (ts_sched_draws(n) && (space->columns || has_head(g->kind))) return false;
-  if (walks_again(f, g, n) && (has_norms(g) || column_length(space) > MOST_TWICE)) return false;
-  for (int i = 0; i < n->nin; i++) {
-    TsVal v = n->in[i];
-    if (!v || v->meta.weak) continue;
-    if (ts_fuse_group_of(f, v) > g->index) return false;
-    if (!operand_fits(f, g, space, n, v)) return false;
-  }
-  return true;
-}
-
-/* Nodes that were in g before must still fit: a finer space only splits their axes. */
-static TsGroup *group_for(Fuse *f, const TsNode *n, TsSpaceAxes *space) {
+/* The last group that n reads, -1: none. */
+static int last_of(const Fuse *f, const TsNode *n) {
   int last = -1;
   for (int i = 0; i < n->nin; i++) {
     int k = n->in[i] ? ts_fuse_group_of(f, n->in[i]) : -1;
     if (k > last) last = k;
   }
-  if (last >= 0 && fits(f, f->s->group[last], n, space)) return f->s->group[last];
-  return NULL;
+  return last;
 }
 
 static bool own_space(const TsNode *n, TsSpaceAxes *out) {
   const TsMeta *m = ts_sched_at(n);
   TsSpaceAxes all = {.naxis = 1, .axis = {ts_meta_numel(m)}};
   int64_t row = ts_sched_row(n) ? ts_sched_row_length(n) : 0;
-  if (!row && (row = columns_of(n))) all.columns = true;
+  if (!row && (row = ts_fuse_columns_of(n))) all.columns = true;
   return ts_space_refine(&all, m, row, out);
+}
+
+/* What is so of all that a node reads. */
+static bool is_memory(const TsWhy *w) {
+  return w->name == TS_WHY_takes_memory || w->name == TS_WHY_operand;
+}
+
+/* n is in g. What it reads of others it did not join: of the last one for *w, of those before
+ * because of that one. */
+static void say_apart(const Fuse *f, const TsGroup *g, const TsNode *n, int last,
+                      const TsWhy *w) {
+  TsWhy later = ts_why(TS_WHY_later, 0, 0);
+  if (last >= 0) later.other = f->s->group[last]->node[0];
+  for (int i = 0; i < n->nin; i++) {
+    int k = n->in[i] ? ts_fuse_group_of(f, n->in[i]) : -1;
+    if (k >= 0 && k != g->index)
+      ts_why_apart(f->s->why, n, i, k == last || is_memory(w) ? w : &later);
+  }
+}
+
+static void say_member(const Fuse *f, const TsGroup *g, const TsNode *n) {
+  TsWhy w = ts_why(TS_WHY_begins, 0, 0);
+  int64_t columns = ts_fuse_columns_of(n);
+  TsSpaceAxes a = ts_fuse_space(g);
+  if (g->nnode && ts_sched_row(n))
+    w = ts_why(TS_WHY_along_row, ts_sched_row_length(n), 0);
+  else if (g->nnode && columns)
+    w = ts_why(TS_WHY_down_column, columns, 0);
+  else if (g->nnode)
+    w = ts_why_space(ts_fuse_has_head(g->kind) ? TS_WHY_on_product : TS_WHY_element, &a);
+  w.from = g->nnode ? g->node[0] : NULL, w.to = n;
+  ts_why_member(f->s->why, n, &w);
 }
 
 static void place(Fuse *f, const TsNode *n) {
   TsSpaceAxes space;
   TsGroupKind kind = ts_sched_kind_in(f->s, n);
-  if (has_head(kind) && !(f->s->target && f->s->target->fma)) kind = TS_GROUP_vm;
+  if (ts_fuse_has_head(kind) && !(f->s->target && f->s->target->fma)) kind = TS_GROUP_vm;
   if (ts_sched_epilogue_begins(f->s->target, n)) kind = TS_GROUP_matmul;
-  bool joins = !has_head(kind) && !alone(kind);
-  TsGroup *g = joins ? group_for(f, n, &space) : NULL;
+  bool joins = !ts_fuse_has_head(kind) && !ts_fuse_alone(kind);
+  int last = last_of(f, n);
+  TsWhy w = ts_why(TS_WHY_none, 0, 0);
+  TsGroup *g = joins && last >= 0 ? f->s->group[last] : NULL;
+  /* Nodes that were in g before must still fit: a finer space only splits their axes. */
+  if (g && !ts_fuse_fits(f, g, n, &space, &w)) g = NULL;
   if (!g) {
-    if (!alone(kind) && !own_space(n, &space)) kind = TS_GROUP_vm;
+    if (!ts_fuse_alone(kind) && !own_space(n, &space)) kind = TS_GROUP_vm;
     if (!(g = new_group(f, kind))) return;
+    if (!joins || kind == TS_GROUP_vm)
+      w = ts_why(ts_fuse_alone(kind) ? TS_WHY_takes_memory : TS_WHY_operand, 0, 0);
   }
-  if (!alone(kind)) set_space(g, &space);
+  if (!ts_fuse_alone(kind)) set_space(g, &space);
   if (kind == TS_GROUP_rows || kind == TS_GROUP_columns) g->kind = (uint8_t)kind;
   if (kind == TS_GROUP_attention) g->transposed = ts_sched_transposed(f->s, f->live, n);
+  say_member(f, g, n);
   ts_fuse_add(f, g, n);
+  say_apart(f, g, n, last, &w);
 }
 
 /* ---- groups that only one later group reads join it */
-static void find_readers(const Fuse *f, int *reader) {
+typedef struct Readers {
+  int *reader;     /* by group: the one that reads it, or one of these */
+  int *count;      /* how many do */
+  uint8_t *leaves; /* a TsWhyName: it is made whoever reads it */
+} Readers;
+enum { NOBODY = -1, MANY = -2 };
+
+static void find_readers(const Fuse *f, Readers *r) {
   const TsGraph *g = f->g;
-  enum { NOBODY = -1, MANY = -2 };
+  int *reader = r->reader;
   for (int i = 0; i < f->s->ngroup; i++) reader[i] = NOBODY;
   for (int i = 0; i < g->nnode; i++) {
     const TsNode *n = g->node[i];
     int own = f->s->of[i];
-    if (n->runs && own >= 0) reader[own] = MANY;
+    if (n->runs && own >= 0) reader[own] = MANY, r->leaves[own] = TS_WHY_runs_anyway;
     for (int k = 0; f->runs[i] && k < n->nin; k++) {
       int from = n->in[k] ? ts_fuse_group_of(f, n->in[k]) : -1;
       if (from >= 0 && from != own)
@@ -259,17 +177,44 @@ static void find_readers(const Fuse *f, int *reader) {
   for (int i = 0; i < g->nresult + g->nupdate; i++) {
     int from =
         ts_fuse_group_of(f, i < g->nresult ? g->result[i] : g->update[i - g->nresult].value);
-    if (from >= 0) reader[from] = MANY;
+    if (from >= 0) reader[from] = MANY, r->leaves[from] = TS_WHY_result;
   }
 }
 
-static bool all_fit(const Fuse *f, const TsGroup *g, const TsSpaceAxes *a) {
+/* How many groups read each that has no single reader. last: by group, for this alone. */
+static void count_readers(const Fuse *f, Readers *r, int *last) {
+  for (int i = 0; i < f->s->ngroup; i++) last[i] = -1;
+  for (int i = 0; i < f->s->ngroup; i++)
+    for (int k = 0; k < f->s->group[i]->nnode; k++) {
+      const TsNode *n = f->s->group[i]->node[k];
+      for (int x = 0; x < n->nin; x++) {
+        int from = n->in[x] ? ts_fuse_group_of(f, n->in[x]) : -1;
+        if (from >= 0 && from != i && last[from] != i) last[from] = i, r->count[from]++;
+      }
+    }
+}
+
+static void say_readers(const Fuse *f, const Readers *r) {
+  for (int i = 0; i < f->g->nnode; i++) {
+    const TsNode *n = f->g->node[i];
+    for (int k = 0; f->runs[i] && k < n->nin; k++) {
+      int from = n->in[k] ? ts_fuse_group_of(f, n->in[k]) : -1;
+      if (from < 0 || from == f->s->of[i] || r->reader[from] != MANY) continue;
+      TsWhyName why = r->leaves[from] ? (TsWhyName)r->leaves[from] : TS_WHY_readers;
+      TsWhy w = ts_why(why, r->count[from], 0);
+      ts_why_apart(f->s->why, n, k, &w);
+    }
+  }
+}
+
+static bool all_fit(const Fuse *f, const TsGroup *g, const TsSpaceAxes *a, TsWhy *w) {
   for (int k = 0; k < g->nnode; k++) {
     const TsNode *n = g->node[k];
     /* What heads read has been made before. */
     if (n->op == TS_OP_matmul || n == ts_sched_conv_of(g)) continue;
     for (int i = 0; i < n->nin; i++)
-      if (n->in[i] && !n->in[i]->meta.weak && !operand_fits(f, g, a, n, n->in[i])) return false;
+      if (n->in[i] && !n->in[i]->meta.weak && !ts_fuse_operand_fits(f, g, a, n, n->in[i], w))
+        return false;
   }
   return true;
 }
@@ -283,35 +228,65 @@ void ts_fuse_sort(TsGroup *g) {
     }
 }
 
-void ts_fuse_join(Fuse *f, TsGroup *from, TsGroup *to) {
-  TsGroup before = *to;
-  TsSpaceAxes a;
-  if (alone(to->kind) || alone(from->kind) || bare(f, from)) return;
-  if (from->nnode + to->nnode > MOST_NODES || (from->nrow && !to->nrow)) return;
-  bool product = has_head(from->kind);
-  if (has_head(to->kind) || (product && to->kind != TS_GROUP_map)) return;
-  if (product && draws(to)) return;
-  if (product && from->nnode + to->nnode > TS_FUSE_AFTER_PRODUCT) return;
-  for (int i = 0; i < from->nnode; i++) {
-    if (!joined_space(to, from->node[i], &a)) {
-      *to = before;
-      return;
+/* What is reduced of a group with a head, by one that it would join. */
+static bool reader_reduces(const Fuse *f, const TsGroup *from, const TsGroup *to, TsWhy *w) {
+  for (int i = 0; i < to->nnode; i++)
+    if (ts_fuse_reduces(to->node[i])) {
+      ts_fuse_reduces_tiles(f, from, to->node[i], w);
+      w->to = to->node[i];
+      return false;
     }
-    set_space(to, &a);
+  return ts_why_not(w, TS_WHY_reduces_tiles, 0, 0);
+}
+
+/* Kinds and sizes. Where *w stays empty what was said of them before is why. */
+static bool may_join(const Fuse *f, const TsGroup *from, const TsGroup *to, TsWhy *w) {
+  bool product = ts_fuse_has_head(from->kind);
+  int most = product ? TS_FUSE_AFTER_PRODUCT : TS_FUSE_MOST;
+  if (ts_fuse_alone(to->kind) || ts_fuse_alone(from->kind) || ts_fuse_bare(f, from))
+    return false;
+  if (from->nnode + to->nnode > TS_FUSE_MOST)
+    return ts_why_not(w, TS_WHY_nodes, TS_FUSE_MOST, 0);
+  if (from->nrow && !to->nrow && !ts_fuse_has_head(to->kind)) {
+    TsSpaceAxes a = ts_fuse_space(from);
+    int64_t row = 1;
+    for (int i = a.naxis - a.nrow; i < a.naxis; i++) row *= a.axis[i];
+    *w = ts_why(TS_WHY_reader_walks, row, 0);
+    w->from = ts_fuse_reducing(from);
+    return false;
   }
-  a = ts_fuse_space(to);
+  if (ts_fuse_has_head(to->kind)) return false;
+  if (product && to->kind != TS_GROUP_map) return reader_reduces(f, from, to, w);
+  if (product && ts_fuse_draws(to)) return ts_why_not(w, TS_WHY_draws, 0, 0);
+  if (from->nnode + to->nnode > most) return ts_why_not(w, TS_WHY_behind_most, most, 0);
+  return true;
+}
+
+/* What was said of `to` as the kernel and a node of `from` is said of `from` as the kernel. */
+static void say_from_here(const TsGroup *from, TsWhy *w) {
+  TsSpaceAxes own = ts_fuse_space(from);
+  if (w->naxis >= 0) *w = ts_why_space((TsWhyName)w->name, &own);
+  if (w->name == TS_WHY_row_lengths) *w = ts_why(TS_WHY_row_lengths, w->b, w->a);
+}
+
+/* The space of to once from is in it. */
+static bool space_of_both(const TsGroup *from, TsGroup *to, TsSpaceAxes *a, TsWhy *w) {
+  TsGroup before = *to;
+  bool fit = true;
+  for (int i = 0; i < from->nnode && fit; i++) {
+    fit = ts_fuse_joined_space(to, from->node[i], a, w);
+    if (fit) set_space(to, a);
+  }
+  if (!fit) say_from_here(from, w);
+  *a = ts_fuse_space(to);
   *to = before;
-  if (product && !ts_fuse_same_space(from, &a)) return;
-  for (int i = 0; i < from->nnode && !f->failed; i++) ts_fuse_add(f, to, from->node[i]);
-  TsSpaceAxes old = ts_fuse_space(to);
-  set_space(to, &a);
-  ts_fuse_sort(to);
-  if (all_fit(f, to, &a)) {
-    if (from->kind != TS_GROUP_map) to->kind = from->kind;
-    from->nnode = 0;
-    return;
-  }
-  set_space(to, &old); /* put them apart again */
+  if (!fit || !ts_fuse_has_head(from->kind) || ts_fuse_same_space(from, a)) return fit;
+  TsSpaceAxes own = ts_fuse_space(from);
+  *w = ts_why_space(TS_WHY_other_axes, &own);
+  return false;
+}
+
+static void put_apart(Fuse *f, const TsGroup *from, TsGroup *to) {
   for (int i = 0; i < from->nnode; i++) f->s->of[from->node[i]->id] = from->index;
   int kept = 0;
   for (int i = 0; i < to->nnode; i++)
@@ -319,14 +294,76 @@ void ts_fuse_join(Fuse *f, TsGroup *from, TsGroup *to) {
   to->nnode = kept;
 }
 
-/* The latest first, so that chains of groups end in their last reader. */
+static bool try_join(Fuse *f, TsGroup *from, TsGroup *to, TsWhy *w) {
+  TsSpaceAxes a, old = ts_fuse_space(to);
+  if (!may_join(f, from, to, w) || !space_of_both(from, to, &a, w)) return false;
+  for (int i = 0; i < from->nnode && !f->failed; i++) ts_fuse_add(f, to, from->node[i]);
+  set_space(to, &a);
+  ts_fuse_sort(to);
+  if (all_fit(f, to, &a, w)) {
+    if (from->kind != TS_GROUP_map) to->kind = from->kind;
+    return true;
+  }
+  set_space(to, &old);
+  put_apart(f, from, to);
+  return false;
+}
+
+bool ts_fuse_join(Fuse *f, TsGroup *from, TsGroup *to, const TsWhy *w) {
+  TsWhy apart = ts_why(TS_WHY_none, 0, 0), both = *w;
+  const TsNode *begin = ts_fuse_first(f, from), *second = ts_fuse_first(f, to);
+  if (!try_join(f, from, to, &apart)) {
+    ts_why_apart_groups(f->s, from, to, &apart);
+    return false;
+  }
+  /* Of two beginnings the one that was read is left, or the first. */
+  bool swapped = w->name == TS_WHY_same_input && begin && second && begin->id < second->id;
+  both.to = second;
+  if (begin) ts_why_member(f->s->why, swapped ? second : begin, &both);
+  from->nnode = 0;
+  return true;
+}
+
+/* What `to` reads of `from`: one of its nodes, and bytes of all of them. */
+static const TsNode *passed(const Fuse *f, const TsGroup *from, const TsGroup *to,
+                            int64_t *nbytes) {
+  const TsNode *last = NULL;
+  for (int k = 0; k < to->nnode; k++)
+    for (int i = 0; i < to->node[k]->nin; i++) {
+      const TsNode *n = to->node[k]->in[i] ? ts_fuse_origin(to->node[k]->in[i]) : NULL;
+      if (!n || n == last || f->s->of[n->id] != from->index) continue;
+      *nbytes += ts_meta_nbytes(&n->out[0].meta);
+      last = n;
+    }
+  return last;
+}
+
+/* The latest first, so that chains of groups end in their last reader. into: by group, where its
+ * nodes are by now. */
+static void join_each(Fuse *f, const Readers *r, int *into) {
+  for (int i = 0; i < f->s->ngroup; i++) into[i] = i;
+  for (int i = f->s->ngroup; i-- > 0 && !f->failed;) {
+    if (r->reader[i] <= i) continue;
+    TsGroup *g = f->s->group[i], *to = f->s->group[into[r->reader[i]]];
+    TsWhy w = ts_why(TS_WHY_one_reader, 0, 0);
+    w.from = passed(f, g, to, &w.a);
+    if (ts_fuse_join(f, g, to, &w)) into[i] = to->index;
+  }
+}
+
 static void join_readers(Fuse *f) {
-  int *reader = malloc(sizeof *reader * ((size_t)f->s->ngroup + 1));
-  if (!reader) return ts_fuse_no_memory(f);
-  find_readers(f, reader);
-  for (int i = f->s->ngroup; i-- > 0 && !f->failed;)
-    if (reader[i] > i) ts_fuse_join(f, f->s->group[i], f->s->group[reader[i]]);
-  free(reader);
+  size_t n = (size_t)f->s->ngroup + 1;
+  Readers r = {malloc(sizeof *r.reader * n), calloc(n, sizeof *r.count), calloc(n, 1)};
+  int *by_group = malloc(sizeof *by_group * n);
+  if (r.reader && r.count && r.leaves && by_group) {
+    find_readers(f, &r);
+    count_readers(f, &r, by_group);
+    say_readers(f, &r);
+    join_each(f, &r, by_group);
+  } else {
+    ts_fuse_no_memory(f);
+  }
+  free(r.reader), free(r.count), free(r.leaves), free(by_group);
 }
 
 static void drop_empty(Fuse *f) {
@@ -392,7 +429,7 @@ static int fuse(Fuse *f) {
   const TsGraph *g = f->g;
   f->live = ts_graph_live(g);
   f->runs = ts_sched_runs(g);
-  if (!f->runs || !f->live) ts_fuse_no_memory(f);
+  if (!f->runs || !f->live || !ts_why_book(f->s)) ts_fuse_no_memory(f);
   for (int i = 0; i < g->nnode && !f->failed; i++)
     if (f->runs[i]) place(f, g->node[i]);
   if (!f->failed) join_readers(f);

@@ -19,13 +19,8 @@ typedef struct Users {
   int *start, *at; /* by node: the nodes that read it, also through views; -1: it leaves */
 } Users;
 
-static const TsNode *origin(TsVal v) {
-  while (ts_sched_is_view(v->node)) v = v->node->in[0];
-  return v->node;
-}
-
 static void put_user(Users *u, bool counting, TsVal v, int user) {
-  int id = (int)origin(v)->id;
+  int id = (int)ts_fuse_origin(v)->id;
   if (counting)
     u->start[id + 1]++;
   else
@@ -85,9 +80,10 @@ static int mark_sinking(const Fuse *f, const Users *u, const TsGroup *g, int to,
   return count;
 }
 
-/* Whether less is moved through memory: an intermediate value is written and read. */
-static bool saves(const Fuse *f, const Users *u, const TsGroup *g, int to,
-                  unsigned char *sinks) {
+/* Whether less is moved through memory: an intermediate value is written and read. w: how
+ * much. */
+static bool saves(const Fuse *f, const Users *u, const TsGroup *g, int to, unsigned char *sinks,
+                  TsWhy *w) {
   enum { COUNTED = 2 };
   int64_t less = 0, more = 0;
   for (int k = 0; k < g->nnode; k++) {
@@ -95,7 +91,7 @@ static bool saves(const Fuse *f, const Users *u, const TsGroup *g, int to,
     if (sinks[n->id] != 1) continue;
     if (used_in(f, u, n, to)) less += 2 * ts_meta_nbytes(&n->out[0].meta);
     for (int i = 0; i < n->nin; i++) {
-      const TsNode *from = n->in[i] && !n->in[i]->meta.weak ? origin(n->in[i]) : NULL;
+      const TsNode *from = n->in[i] && !n->in[i]->meta.weak ? ts_fuse_origin(n->in[i]) : NULL;
       if (!from || sinks[from->id]) continue;
       sinks[from->id] = COUNTED;
       int64_t nbytes = ts_meta_nbytes(&from->out[0].meta);
@@ -105,23 +101,42 @@ static bool saves(const Fuse *f, const Users *u, const TsGroup *g, int to,
   }
   for (int i = 0; i < f->g->nnode; i++)
     if (sinks[i] == COUNTED) sinks[i] = 0;
+  *w = ts_why(more < less ? TS_WHY_nearer : TS_WHY_costs_more, less, more);
   return more < less;
 }
 
+/* The nodes of part went to `to`: where they are now, what was read of those that stay, and with
+ * which node these begin. */
+static void say_moved(const Fuse *f, const TsGroup *g, const TsGroup *part, const TsGroup *to,
+                      TsWhy *w) {
+  TsWhy moved = ts_why(TS_WHY_moved, 0, 0), begins = ts_why(TS_WHY_begins, 0, 0);
+  w->to = to->node[to->nnode - 1];
+  for (int i = 0; i < part->capnode; i++) {
+    w->from = part->node[i];
+    ts_why_member(f->s->why, part->node[i], w);
+  }
+  ts_why_apart_groups(f->s, g, to, &moved);
+  if (!ts_fuse_first(f, g)) ts_why_member(f->s->why, g->node[0], &begins);
+}
+
 static void sink(Fuse *f, const Users *u, TsGroup *g, TsGroup *to, unsigned char *sinks) {
+  if (ts_fuse_alone(to->kind) || ts_fuse_has_head(to->kind)) return;
   int count = mark_sinking(f, u, g, to->index, sinks), kept = 0;
-  if (!count || count == g->nnode || !saves(f, u, g, to->index, sinks)) return;
+  TsWhy w;
+  if (!count || count == g->nnode) return;
+  if (!saves(f, u, g, to->index, sinks, &w)) return ts_why_apart_groups(f->s, g, to, &w);
   TsGroup part = *g;
   part.kind = TS_GROUP_map;
   part.nrow = part.nnode = 0;
   if (!(part.node = malloc(sizeof *part.node * (size_t)count))) return ts_fuse_no_memory(f);
   for (int k = 0; k < g->nnode; k++)
     if (sinks[g->node[k]->id]) part.node[part.nnode++] = g->node[k];
-  ts_fuse_join(f, &part, to);
-  if (!part.nnode) {
+  part.capnode = count;
+  if (ts_fuse_join(f, &part, to, &w)) {
     for (int k = 0; k < g->nnode; k++)
       if (!sinks[g->node[k]->id]) g->node[kept++] = g->node[k];
     g->nnode = kept;
+    say_moved(f, g, &part, to, &w);
   }
   free(part.node);
 }
@@ -152,11 +167,13 @@ void ts_fuse_sink(Fuse *f) {
 /* ---- what makes an operand of a head, and nothing else, joins it (ir/sched/prologue.h,
  * ir/sched/conv.h) */
 static bool serves_only(const Fuse *f, const Users *u, const TsGroup *g, const TsNode *head,
-                        TsSide side) {
+                        TsSide side, TsWhy *w) {
   for (int k = 0; k < g->nnode; k++) {
     const TsNode *n = g->node[k];
     bool last = n == head->in[side]->node;
-    if (last && u->start[n->id + 1] - u->start[n->id] != 1) return false;
+    int readers = u->start[n->id + 1] - u->start[n->id];
+    *w = ts_why(TS_WHY_read_twice, readers, 0);
+    if (last && readers != 1) return false;
     if (!last && used_outside(f, u, n, g->index)) return false;
   }
   return true;
@@ -168,15 +185,43 @@ static bool takes_all(const TsNode *conv, const TsGroup *from) {
   return true;
 }
 
+static int64_t row_of(const TsGroup *g) {
+  int64_t row = 1;
+  for (int i = g->naxis - g->nrow; i < g->naxis; i++) row *= g->axis[i];
+  return row;
+}
+
+/* Whether all of `from` is done while g's head takes its operand; w: why, or why not. */
+static bool is_prologue(const Fuse *f, const Users *u, const TsGroup *from, const TsGroup *g,
+                        const TsNode *head, TsSide side, TsWhy *w) {
+  if (from->kind != TS_GROUP_map) {
+    *w = from->nrow ? ts_why(TS_WHY_rows_packed, row_of(from), 0)
+                    : ts_why(TS_WHY_other_packed, 0, 0);
+    w->from = ts_fuse_reducing(from);
+    return false;
+  }
+  if (!serves_only(f, u, from, head, side, w)) return false;
+  if (from->nnode + g->nnode > TS_FUSE_AFTER_PRODUCT) {
+    *w = ts_why(TS_WHY_behind_most, TS_FUSE_AFTER_PRODUCT, 0);
+    return false;
+  }
+  if (g->kind != TS_GROUP_conv) return ts_sched_prologue_pays(f->s, from, g, side, w);
+  bool takes = takes_all(head, from);
+  *w = ts_why(takes ? TS_WHY_padded : TS_WHY_packed_form, 0, 0);
+  return takes;
+}
+
 static void join_prologue(Fuse *f, const Users *u, TsGroup *g, const TsNode *head,
                           TsSide side) {
   int k = f->s->of[head->in[side]->node->id];
-  TsGroup *from = k >= 0 ? f->s->group[k] : NULL;
-  if (!from || from->kind != TS_GROUP_map || !serves_only(f, u, from, head, side)) return;
-  if (from->nnode + g->nnode > TS_FUSE_AFTER_PRODUCT) return;
-  bool pays = g->kind == TS_GROUP_conv ? takes_all(head, from)
-                                       : ts_sched_prologue_pays(f->s, from, g, side);
-  if (!pays) return;
+  TsGroup *from = k >= 0 && k != g->index ? f->s->group[k] : NULL;
+  TsWhy w;
+  if (!from || from->kind == TS_GROUP_vm) return;
+  if (!is_prologue(f, u, from, g, head, side, &w))
+    return ts_why_apart(f->s->why, head, side, &w);
+  w.from = head->in[side]->node, w.to = head;
+  const TsNode *first = ts_fuse_first(f, from);
+  if (first) ts_why_member(f->s->why, first, &w);
   for (int i = 0; i < from->nnode; i++) ts_fuse_add(f, g, from->node[i]);
   ts_fuse_sort(g);
   from->nnode = 0;
@@ -251,10 +296,12 @@ static bool both_walk(const TsGroup *a, const TsGroup *b, const TsMeta *m) {
 static void share(Fuse *f, const Users *u, const TsNode *n, TsGroup *a, TsGroup *b) {
   if (!can_share(a) || !can_share(b) || b->index - a->index > NEAR) return;
   if (!both_walk(a, b, &n->out[0].meta)) return;
+  TsWhy w = ts_why(TS_WHY_same_input, ts_meta_nbytes(&n->out[0].meta), 0);
+  w.other = n;
   if (needs_nothing_after(f, b, a->index) && (a->nrow || !b->nrow))
-    ts_fuse_join(f, b, a);
+    ts_fuse_join(f, b, a, &w);
   else if (wanted_from(f, u, a, b->index))
-    ts_fuse_join(f, a, b);
+    ts_fuse_join(f, a, b, &w);
 }
 
 void ts_fuse_siblings(Fuse *f) {

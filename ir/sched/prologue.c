@@ -112,13 +112,20 @@ static double repeats(const TsSched *s, const TsGroup *g, TsSide side, const TsM
 }
 
 bool ts_sched_prologue_pays(const TsSched *s, const TsGroup *from, const TsGroup *g,
-                            TsSide side) {
+                            TsSide side, TsWhy *w) {
   const TsMeta *operand = &ts_sched_product_of(g)->in[side]->meta;
   double steps = 0, pack = side == TS_SIDE_a ? PACK : 0;
-  if (from->nnode > MOST_PROLOGUE || count_read(from) + count_read(g) > MOST_READ) return false;
+  *w = ts_why(TS_WHY_packed_nodes, MOST_PROLOGUE, 0);
+  if (from->nnode > MOST_PROLOGUE) return false;
+  *w = ts_why(TS_WHY_packed_reads, MOST_READ, 0);
+  if (count_read(from) + count_read(g) > MOST_READ) return false;
+  *w = ts_why(TS_WHY_packed_form, 0, 0);
   if (!can_be(from, operand)) return false;
   for (int i = 0; i < from->nnode; i++) steps += ts_sched_steps(from->node[i]->op);
   double times = repeats(s, g, side, operand), nbytes = (double)ts_meta_nbytes(operand);
   double moved = 2 * nbytes / (double)ts_meta_numel(operand);
-  return steps * (times - 1) + pack * times <= ts_sched_steps_of_bytes(s, nbytes, moved);
+  bool pays = steps * (times - 1) + pack * times <= ts_sched_steps_of_bytes(s, nbytes, moved);
+  *w = ts_why(pays ? TS_WHY_packed : TS_WHY_packed_cost, (int64_t)(times + 0.5),
+              (int64_t)(2 * nbytes));
+  return pays;
 }

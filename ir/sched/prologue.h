@@ -3,7 +3,7 @@
 #ifndef TS_IR_SCHED_PROLOGUE_H
 #define TS_IR_SCHED_PROLOGUE_H
 
-#include "ir/sched/sched.h"
+#include "ir/sched/why.h"
 
 /* What a node of such a group is part of. */
 typedef enum TsSide { TS_SIDE_a, TS_SIDE_b, TS_SIDE_result } TsSide;
@@ -20,8 +20,8 @@ bool ts_sched_in_prologue(const TsNode *n, const TsMeta *operand);
 /* B of this product might get one. */
 bool ts_sched_prologue_of_b(const TsNode *product);
 /* Whether the group that makes this operand of g's product, and serves nobody else, can be its
- * prologue, and whether that pays. */
+ * prologue, and whether that pays; w: why, or why not. */
 bool ts_sched_prologue_pays(const TsSched *s, const TsGroup *from, const TsGroup *g,
-                            TsSide side);
+                            TsSide side, TsWhy *w);
 
 #endif

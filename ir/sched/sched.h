@@ -95,6 +95,7 @@ typedef struct TsSched {
   bool marks; /* kernels that begin in explicit form get profile marks (ir/tile/marks.h) */
   /* The kernel of a map is for any outermost size, whoever asks for it. */
   bool sizes_vary;
+  struct TsWhyBook *why; /* what the fuser decided by (ir/sched/why.h), or NULL */
 } TsSched;
 
 /* Strides of a value in elements where it is memory; NULL or false: row-major. A result of a map

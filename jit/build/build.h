@@ -51,9 +51,7 @@ TsLayouts *ts_build_layouts(const TsBuildJob *b, const TsGraph *g);
 /* What kernels are for: the device's, or target. */
 const TsTarget *ts_build_target(const TsBuildJob *b);
 
-/* What became of the groups, for people. Levels as in ts_jit_text, but for bytecode; "tiles",
- * a line for each kernel; "groups", a line for each group with the reason why the VM runs
- * it. */
+/* What became of the groups, for people. Levels as in ts_jit_text, but for bytecode. */
 int ts_build_text(const TsBuildJob *b, const char *level, TsText *text, TsError *err);
 /* The same of one kernel, of a device, or, d NULL, for a target. */
 int ts_build_kernel_text(const struct TsDevice *d, const TsTarget *t, const TsTile *k,

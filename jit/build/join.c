@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ir/lower/lower.h"
+#include "ir/sched/why.h"
 
 typedef struct Parts {
   const TsNode *from, *into;
@@ -144,6 +145,7 @@ int ts_build_join(const TsBuildJob *b, TsFusion *f) {
     }
     f->of[i].into = p.into;
     memcpy(f->of[i].shift, p.shift, sizeof p.shift);
+    for (int k = 0; k < p.into->nin; k++) ts_why_in_place(f->sched->why, p.into, k);
   }
   return 0;
 }

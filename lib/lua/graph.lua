@@ -17,6 +17,7 @@
 
 local core = require "tessera.core"
 local captured = require "tessera.captured"
+local facts = require "tessera.explain.facts"
 local fail = core.fail
 local Module = require "tessera.module"
 local options = require "tessera.options"
@@ -422,6 +423,21 @@ local function target_of(...)
   return read_ir(last).target, n - 1
 end
 
+-- The specialisation whose level is shown, for the arguments or of the last call, and the target.
+local function shown(self, level, ...)
+  local special = self.current
+  local target, n = target_of(...)
+  core.jit_level("function", tostring(level), target)
+  local last = n > 0 and select(n, ...)
+  if type(last) == "string" and captured.is_target(last) then
+    fail(("%s:ir: the target is an option: f:ir(\"%s\", {target = \"%s\"})"):format(self.name, level, last))
+  end
+  if n > 0 then special = specialise(self, n, ...) end
+  if not special and graph.eager then fail(self.name .. " is not captured while graph.eager is set") end
+  if not special then fail(("%s has not run yet: call it, or give arguments"):format(self.name)) end
+  return special, target
+end
+
 --- The text of a level: "captured", before rewriting; "graph", with symbols for sizes that
 --- have differed; "concrete", the graph for the sizes of the last call; "schedule", which
 --- nodes are one kernel; "tile", "explicit", "llvm", "asm", the kernels; "bytecode", of the
@@ -432,22 +448,37 @@ end
 ---   f(op.ones{3})
 ---   print(f:ir "tile", f:ir("asm", {target = "sm_90a"}))
 function Function:ir(level, ...)
-  local special = self.current
   if type(level) == "table" then fail(self.name .. ":ir: a level comes first, f:ir \"tile\"; ? :ir lists them") end
-  local target, n = target_of(...)
-  core.jit_level("function", tostring(level == nil and "graph" or level), target)
-  local last = n > 0 and select(n, ...)
-  if type(last) == "string" and captured.is_target(last) then
-    fail(("%s:ir: the target is an option: f:ir(\"%s\", {target = \"%s\"})"):format(self.name, level or "tile", last))
-  end
-  if n > 0 then special = specialise(self, n, ...) end
-  if not special and graph.eager then fail(self.name .. " is not captured while graph.eager is set") end
-  if not special then fail(("%s has not run yet: call it, or give arguments"):format(self.name)) end
+  if facts.has(level) then return tostring(self:facts(level, ...)) end
+  local special, target = shown(self, level == nil and "graph" or level, ...)
   level = level or "graph"
   local symbolic = special.family and special.family.symbolic
   if level == "graph" and symbolic and not target then return symbolic:text() end
   return special.graph:text(level == "concrete" and "graph" or tostring(level), target)
 end
+
+--- What f:ir has as text, as a table: "why", "tiles", "tile", "explicit", "llvm", "asm"; docs/commands.md has its
+--- fields.
+---   local f = graph.module("f", op.tanh)
+---   f(op.ones{3})
+---   print(#f:facts("tile").kernels)
+function Function:facts(level, ...)
+  local special, target = shown(self, level, ...)
+  return facts.of(special.graph:facts(level, target))
+end
+
+--- What was decided about it and why: which operators are one kernel, and why each pair of neighbouring kernels are two.
+--- A table, which prints as ":why f". Arguments as in f:ir.
+---   local f = graph.module("f", function(x) return op.softmax(x + 1) end)
+---   f(op.ones{3, 4})
+---   print(f:why().functions[1].groups[1].members[2].reason)
+function Function:why(...) return self:facts("why", ...) end
+
+--- What each of its kernels is: its space, its tiles, its code. A table, which prints as ":tiles f".
+---   local f = graph.module("f", op.softmax)
+---   f(op.ones{3, 4})
+---   print(f:tiles().kernels[1].tile[1])
+function Function:tiles(...) return self:facts("tiles", ...) end
 
 --- Measures what could be chosen for its kernels, for the sizes of the last call, or of the
 --- given arguments; tessera.autotune.tune gives the times.

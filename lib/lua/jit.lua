@@ -6,6 +6,7 @@
 
 local core = require "tessera.core"
 local captured = require "tessera.captured"
+local facts = require "tessera.explain.facts"
 local options = require "tessera.options"
 
 local jit = {}
@@ -96,20 +97,35 @@ end
 local Loop = {}
 Loop.__index = Loop
 
+local function text_of(core_text, loop, level, given)
+  options.argument("loop:ir", "level", options.text, level)
+  local target = read_ir(given).target
+  core.jit_level("loop", level, target)
+  local text = core_text(loop.id, level, target)
+  if text then return text end
+  error(("the loop at %s is no more: other code runs there, or it was not worth it; jit.loops() lists them")
+    :format(loop.where), 3)
+end
+
 --- The text of a level, of what runs now, as f:ir of a captured function gives it.
 ---   for _, loop in ipairs(tessera.jit.loops()) do print(loop:ir "why") end
 function Loop:ir(level, given)
   if level == nil then level = "graph" end
-  options.argument("loop:ir", "level", options.text, level)
-  local target = read_ir(given).target
-  core.jit_level("loop", level, target)
-  local text = core.jit_loop_text(self.id, level, target)
-  if not text then
-    error(("the loop at %s is no more: other code runs there, or it was not worth it; jit.loops() lists them")
-      :format(self.where), 2)
-  end
-  return text
+  if facts.has(level) then return tostring(self:facts(level, given)) end
+  return text_of(core.jit_loop_text, self, level, given)
 end
+
+--- What loop:ir has as text, as a table, as f:facts of a captured function gives it.
+---   for _, loop in ipairs(tessera.jit.loops()) do print(#loop:facts("tile").kernels) end
+function Loop:facts(level, given) return facts.of(text_of(core.jit_loop_facts, self, level, given)) end
+
+--- What was decided about it and why, as f:why of a captured function.
+---   for _, loop in ipairs(tessera.jit.loops()) do print(loop:why()) end
+function Loop:why() return self:facts "why" end
+
+--- What each of its kernels is, as f:tiles of a captured function.
+---   for _, loop in ipairs(tessera.jit.loops()) do print(loop:tiles()) end
+function Loop:tiles(given) return self:facts("tiles", given) end
 
 captured.class(Loop, "loop")
 

@@ -18,12 +18,14 @@
 
 local core = require "tessera.core"
 local captured = require "tessera.captured"
+local facts = require "tessera.profile.facts"
 local files = require "tessera.profile.files"
 local machine = require "tessera.machine"
 local options = require "tessera.options"
 local units = require "tessera.units"
 
 local profile = {}
+local texts = setmetatable({}, { __mode = "k" }) -- of what was measured
 
 local function median(list)
   table.sort(list)
@@ -266,8 +268,8 @@ local function csv_text(runs)
   return table.concat(out)
 end
 
--- Two sentences: where to look first, and what keeps that from being faster.
-local function sentence(rows, total, width, elsewhere)
+-- The row that took longest, and microseconds of all.
+local function dearest(rows)
   local most, sum = nil, 0
   for _, row in ipairs(rows) do
     if row.depth == 0 then
@@ -275,6 +277,12 @@ local function sentence(rows, total, width, elsewhere)
       if not most or row.usec > most.usec then most = row end
     end
   end
+  return most, sum
+end
+
+-- Two sentences: where to look first, and what keeps that from being faster.
+local function sentence(rows, total, width, elsewhere)
+  local most, sum = dearest(rows)
   if not most then return "No instruction ran.\n" end
   local text = ("%.0f%% of %s is %s%s"):format(100 * most.usec / total, units.time(total), most.what,
     most.place and " at " .. most.place or "")
@@ -309,7 +317,12 @@ local function instructions_report(f, args, o, inside)
   function write.trace(more) return trace_text(last, more) end
   function write.csv() return csv_text(runs) end
   local lost = last.lost > 0 and ("%d spans found no room.\n"):format(last.lost) or ""
-  return table_text(rows, total, elsewhere) .. timeline(last, o.width) .. lost .. notes .. said, write
+  local r = facts.instructions(f.name or "function", rows, total, elsewhere, o.runs)
+  local most = dearest(rows)
+  r.limit = most and not elsewhere and machine.limit(most) or nil
+  if not r.limit then r.limit_reason = most and "kernels have limits of their own" or "no instruction ran" end
+  r.spans_lost = last.lost
+  return table_text(rows, total, elsewhere) .. timeline(last, o.width) .. lost .. notes .. said, write, r
 end
 
 -- Of any other function: what it calls, as tessera -p has it of a program.
@@ -323,7 +336,7 @@ local function program_report(f, args, o, inside)
   function write.html() return require("tessera.profile.html").program(text, inside) end
   function write.trace(more) return program.trace_text(r, more) end
   function write.csv() return program.csv_text(r) end
-  return text, write
+  return text, write, facts.program(type(f) == "table" and f.name or "function", r, o.runs)
 end
 
 -- Files of a report: write.html, trace and csv make their texts. Kernels of devices have a table of their own, since its
@@ -341,13 +354,12 @@ local function write_files(o, write, inside)
   return table.concat(said)
 end
 
---- report(f, {args, warm = 3, runs = 20, marks = true, width = 80, html, trace, csv}): runs f(unpack(args)), warm times
---- before and then runs times, and tells where its time goes, as text. Of a captured function, or a kernel of op.kernel, its
---- instructions, threads and stages; of any other what it calls. Without args a captured function runs on the
---- arguments of its last call. marks: stages of kernels, in runs of their own. html, trace and csv are files to write;
---- kernels on devices are in the first two, and beside "f.csv" in "f.kernels.csv".
---   print(profile.report(f, {args = {x, y}, html = "f.html"}))
-function profile.report(f, given)
+local Measured = {}
+function Measured.__tostring(r) return texts[r] end
+
+--- measure(f, options): what report tells, as a table; docs/commands.md has its fields. It prints as the report.
+--   print(profile.measure(f, {args = {x, y}}).instructions[1].time_ns)
+function profile.measure(f, given)
   local o = read(given)
   local of_instructions = captured.is_function(f) or captured.is_kernel(f)
   if not of_instructions then core.need_function(f, "profile.report") end
@@ -364,9 +376,19 @@ function profile.report(f, given)
   for _ = 1, o.warm do f(unpack(args, 1, args.n)) end
   local kernels = require "tessera.kernel_profile"
   local inside = kernels.run(f, unpack(args, 1, args.n))
-  local text, write = (of_instructions and instructions_report or program_report)(f, args, o, inside)
+  local text, write, r = (of_instructions and instructions_report or program_report)(f, args, o, inside)
   if #inside > 0 then text = text .. "\n" .. kernels.text(inside, o.width) end
-  return text .. write_files(o, write, inside)
+  r.kernels = facts.kernels(kernels.groups(inside), kernels.limit)
+  texts[r] = text .. write_files(o, write, inside)
+  return setmetatable(r, Measured)
 end
+
+--- report(f, {args, warm = 3, runs = 20, marks = true, width = 80, html, trace, csv}): runs f(unpack(args)), warm times
+--- before and then runs times, and tells where its time goes, as text. Of a captured function, or a kernel of op.kernel, its
+--- instructions, threads and stages; of any other what it calls. Without args a captured function runs on the
+--- arguments of its last call. marks: stages of kernels, in runs of their own. html, trace and csv are files to write;
+--- kernels on devices are in the first two, and beside "f.csv" in "f.kernels.csv".
+--   print(profile.report(f, {args = {x, y}, html = "f.html"}))
+function profile.report(f, given) return tostring(profile.measure(f, given)) end
 
 return require("tessera.named")("tessera.profile", profile)

@@ -443,7 +443,9 @@ prompt.data = {}
 
 function prompt.data.devices()
   local list = {}
-  for i, d in ipairs(require("tessera").devices()) do list[i] = {name = d.name, text = d.text} end
+  local devices = require("tessera").devices()
+  for i, d in ipairs(devices) do list[i] = {name = d.name, text = d.text, live_bytes = d.live, most_bytes = d.peak} end
+  for kind, why in pairs(devices.missing) do list[#list + 1] = {kind = kind, name_reason = why} end
   return list
 end
 
@@ -472,7 +474,7 @@ end
 function prompt.data.mem()
   collectgarbage()
   local m = core.memory()
-  return {tensors = m.live, most = m.peak, kept = m.cached, lua = collectgarbage "count" * 1024}
+  return {tensors_bytes = m.live, most_bytes = m.peak, kept_bytes = m.cached, lua_bytes = collectgarbage "count" * 1024}
 end
 
 --- Prints what tensors and Lua hold, after a collection.

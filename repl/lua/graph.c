@@ -257,6 +257,23 @@ static void code_text(lua_State *L, Function *f, const char *level, const TsTarg
   ts_text_str(t, "// tier 0\n");
 }
 
+/* facts(level, [target]): of "why", "tiles" and levels of kernels, as JSON */
+static int facts_of(lua_State *L) {
+  Function *f = check(L);
+  TsText t = {0};
+  const char *what = ts_lua_word(L, 2);
+  const TsTarget *target = ts_lua_target(L, 3);
+  if (ts_level_check(TS_LEVEL_function, what, target, &ts_lua_context(L)->err))
+    return ts_lua_raise(L);
+  ready(L, f);
+  if (ts_jit_facts(f->hot, what, target, &t)) {
+    ts_text_free(&t);
+    return ts_lua_raise(L);
+  }
+  ts_lua_push_text(L, &t);
+  return 1;
+}
+
 /* text(level, [target]): a target is for levels of code */
 static int text_of(lua_State *L) {
   Function *f = check(L);
@@ -503,11 +520,13 @@ static int collect_symbolic(lua_State *L) {
   return 0;
 }
 
-static const luaL_Reg methods[] = {
-    {"tune", tune},         {"pin", pin},       {"marks", marks},
-    {"run", run},           {"text", text_of},  {"stats", stats},
-    {"captured", captured}, {"donate", donate}, {"reads_sizes", reads_sizes},
-    {"same", same},         {"__gc", collect},  {NULL, NULL}};
+static const luaL_Reg methods[] = {{"tune", tune},     {"pin", pin},
+                                   {"marks", marks},   {"run", run},
+                                   {"text", text_of},  {"facts", facts_of},
+                                   {"stats", stats},   {"captured", captured},
+                                   {"donate", donate}, {"reads_sizes", reads_sizes},
+                                   {"same", same},     {"__gc", collect},
+                                   {NULL, NULL}};
 static const luaL_Reg symbolic_methods[] = {{"solve", solve},
                                             {"at", at},
                                             {"text", symbolic_text},

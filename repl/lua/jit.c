@@ -172,16 +172,38 @@ static int jit_level(lua_State *L) {
   return ts_level_check(level_of(L, 1), ts_lua_word(L, 2), target, err) ? ts_lua_raise(L) : 0;
 }
 
-/* jit_loop_text(id, level, [target]): nil if there is no such loop any more */
-static int jit_loop_text(lua_State *L) {
+/* The loop whose id stands at 1; false: there is no such loop any more. */
+static bool find_loop(lua_State *L, TsTracerLoop *out) {
   TsTracerLoop loop[MOST_LOOPS];
   int n = ts_tracer_loops(ts_jit_tracer(jit_of(L)), loop, MOST_LOOPS), i = 0;
+  while (i < n && i < MOST_LOOPS && loop[i].id != luaL_checknumber(L, 1)) i++;
+  if (i == n || i == MOST_LOOPS) return false;
+  *out = loop[i];
+  return true;
+}
+
+/* jit_loop_facts(id, level, [target]): as JSON; nil if there is no such loop any more */
+static int jit_loop_facts(lua_State *L) {
+  TsTracerLoop loop;
   const char *level = ts_lua_word(L, 2);
   const TsTarget *target = ts_lua_target(L, 3);
   TsText t = {0};
-  while (i < n && i < MOST_LOOPS && loop[i].id != luaL_checknumber(L, 1)) i++;
-  if (i == n || i == MOST_LOOPS) return 0;
-  const TsTracerLoop *l = &loop[i];
+  if (!find_loop(L, &loop)) return 0;
+  if (ts_jit_facts(loop.hot, level, target, &t)) {
+    ts_text_free(&t);
+    return ts_lua_raise(L);
+  }
+  ts_lua_push_text(L, &t);
+  return 1;
+}
+
+/* jit_loop_text(id, level, [target]): nil if there is no such loop any more */
+static int jit_loop_text(lua_State *L) {
+  TsTracerLoop loop, *l = &loop;
+  const char *level = ts_lua_word(L, 2);
+  const TsTarget *target = ts_lua_target(L, 3);
+  TsText t = {0};
+  if (!find_loop(L, l)) return 0;
   if (!strcmp(level, "graph")) {
     ts_graph_text_places(l->g, &t);
   } else if (ts_jit_text(l->hot, level, target, &t)) {
@@ -501,6 +523,7 @@ void ts_lua_open_jit(lua_State *L) {
                                        {"jit_device", jit_device},
                                        {"jit_later", jit_later},
                                        {"jit_prepare", jit_prepare},
+                                       {"jit_loop_facts", jit_loop_facts},
                                        {"jit_overlap", jit_overlap},
                                        {"jit_shuffle", jit_shuffle},
                                        {"jit_profile", jit_profile},

@@ -29,6 +29,11 @@ for _, s in ipairs { { 1, 64, 2, 64 }, { 2, 40, 1, 64 }, long and { 3, 200, 4, 6
   local want = op.stack({ dq, dk, dv }):permute(1, 3, 0, 2, 4):reshape(b, t, 3 * h * d)
   if got:hash() ~= want:hash() then error(table.concat(s, "x") .. ": another gradient") end
   if joined:ir("bytecode"):match "concat" then error(table.concat(s, "x") .. ": parts are moved\n" .. joined:ir "bytecode") end
+  local placed -- :why says so, too
+  for _, group in ipairs(joined:why().functions[1].groups) do
+    for _, read in ipairs(group.reads) do placed = placed or read.reason == "in_place" and read.together and group.state end
+  end
+  if placed ~= "in place" then error(tostring(joined:why())) end
 end
 
 -- A part that somebody else reads as well lies by itself.

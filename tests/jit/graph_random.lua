@@ -2,8 +2,10 @@
 -- types: what the VM computes, kernels compute to the bit. Each case has a seed of its own, so
 -- that one that fails can be run by itself: `tessera tests/jit/graph_random.lua 1 77`
 -- case from 77, `.. 5000` five thousand.
+package.path = "tests/jit/?.lua;" .. package.path
 local tessera = require "tessera"
 local core = require "tessera.core"
+local pairs_of = require "_pairs"
 local graph, op, jit = tessera.graph, tessera.op, tessera.jit
 if not jit.status() then print "skipped: nothing is compiled here: kernels" end
 
@@ -183,6 +185,8 @@ local function case(seed)
   text = text:gsub(" +//[^\n]*", "")
   if back and back:gsub("threads %d+", "", 1) ~= text:gsub("threads %d+", "", 1) then why = "it reads back as\n" .. back end
   if why then return ("case %d: %s\n%s"):format(seed, why, text) end
+  pairs_of.check(f) -- each pair of its kernels has one reason
+  for _, target in ipairs { "avx2", "sm_90a" } do pairs_of.check(f, { target = target }) end
   for _ = 1, 2 do
     local got = hashes(f, list)
     if got ~= want then

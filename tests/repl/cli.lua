@@ -383,10 +383,10 @@ do
     return io_.load_json(path)
   end
   local m = read "x = op.ones{64} y = x * 2 collectgarbage() print()\n:mem --json"
-  assert(m.tensors == 512 and m.lua > 1000)
+  assert(m.tensors_bytes == 512 and m.lua_bytes > 1000)
   assert(read(":devices --json")[1].name == "cpu:0")
   local t = read ":time 1 + 1 --json"
-  assert(t.median > 0 and t.runs >= 1 and t.first > 0)
+  assert(t.median_ns > 0 and t.runs >= 1 and t.first_ns > 0)
   local e = read "x = op.ones{2, 3}\nx:matmul(x)\n:err --json"
   assert(e.message:find "inner sizes differ" and e.hint:find "transposed" and e.calls[1]:find "input 2")
   os.remove(path)
@@ -394,7 +394,7 @@ end
 run("-i", "!exit 3\n!true\n!kill -9 $$\n") --> exit status 3
 --> ended by signal 9
 run("-i", "!\n"):match "^[^\n]*" --> :shell command
-run("-i", "f = graph.module('f', op.softmax) f(op.ones{2, 3});\n:tiles f --json\n"):match '^{"command":"tiles","text":"  0   rows' ~= nil --> true
+run("-i", "f = graph.module('f', op.softmax) f(op.ones{2, 3});\n:tiles f --json\n"):match '"kind":"rows","space":%[2,3%],"tile":%[3%],' ~= nil --> true
 -- Hot loops of a plain function.
 local plain = run("-i", "g = function(x) local y = x for i = 1, 3000 do y = (y * 1.01 + x):tanh() end return y end\ng(op.ones{64});\n:why g\n:ir g graph\n")
 plain:match "^// a plain function: its operators run one by one, but for one hot loop" ~= nil --> true

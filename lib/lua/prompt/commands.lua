@@ -46,10 +46,12 @@ return function(prompt, wrong)
   end
   function data.err()
     local report, calls = console.last_error()
-    if not report then return {} end
+    if not report then return { message_reason = "no error so far" } end
     local list = {}
     for line in (calls or ""):gmatch "\n%s+([^\n]+)" do list[#list + 1] = line end
-    return { report = report, message = report:match "^[^\n]*", hint = report:match "\n  hint: ([^\n]*)", calls = list }
+    local hint = report:match "\n  hint: ([^\n]*)"
+    return { report = report, message = report:match "^[^\n]*", hint = hint, hint_reason = not hint and "it has none" or nil,
+      calls = list }
   end
 
   -- ---- time
@@ -99,7 +101,10 @@ return function(prompt, wrong)
     table.sort(times)
     return {median = times[math.ceil(#times / 2)] or first, runs = runs, first = first}
   end
-  data.time = measure -- in seconds
+  function data.time(f)
+    local t = measure(f)
+    return { median_ns = t.median * 1e9, first_ns = t.first * 1e9, runs = t.runs }
+  end
 
   --- time(f) or time("expression"): runs it for about a third of a second, at least
   --- once, prints the median time of a run, and returns it in seconds.

@@ -18,7 +18,7 @@ local function has(list, word)
 end
 
 return function(prompt, wrong)
-  local commands, arguments = prompt.commands, prompt.arguments
+  local commands, arguments, data = prompt.commands, prompt.arguments, prompt.data
   local levels = core.jit_levels "function"
 
   arguments.ir, arguments.rewrites, arguments.tiles, arguments.why = "f [level [target]]", "f", "f", "f"
@@ -109,18 +109,27 @@ return function(prompt, wrong)
     return found[1] and { loops = found }
   end
 
-  -- What became of a plain function, and, if shown, the text of its loops at a level.
-  local function show_loops(list, shown, level, target)
+  -- What became of a plain function: its loops, and of each what `of` gives, which prints. A table that prints.
+  local Loops = {}
+  function Loops.__tostring(all)
     local out = {}
-    if not list.alone then
+    if all.plain then
       out[1] = ("// a plain function: its operators run one by one, but for %s; graph.module(f) captures the whole of it%s\n")
-        :format(#list == 1 and "one hot loop" or #list .. " hot loops", shown and "" or ", for this command")
+        :format(#all.loops == 1 and "one hot loop" or #all.loops .. " hot loops", all.level and "" or ", for this command")
     end
-    for _, l in ipairs(list) do
-      out[#out + 1] = ("// loop %d, %s\n"):format(l.id, (tostring(l):gsub("^loop ", "")))
-      if shown then out[#out + 1] = l:ir(level, target and { target = target }):gsub("\n*$", "\n") end
+    for _, l in ipairs(all.loops) do
+      out[#out + 1] = ("// loop %d, at %s: %d calls, %d runs, %s\n"):format(l.loop, l.where, l.calls, l.runs,
+        l.live and "by kernels" or "by operators")
+      if l.shows then out[#out + 1] = tostring(l.shows):gsub("\n*$", "\n") end
     end
-    prompt.page(table.concat(out))
+    return table.concat(out)
+  end
+  local function facts_of_loops(list, level, of)
+    local all = { plain = not list.alone, level = level, loops = {} }
+    for i, l in ipairs(list) do
+      all.loops[i] = { loop = l.id, where = l.where, calls = l.calls, runs = l.runs, live = l.live, shows = of and of(l) }
+    end
+    return setmetatable(all, Loops)
   end
 
   -- What is typed, or a value: the function, whether arguments stand behind it, and those.
@@ -158,43 +167,88 @@ return function(prompt, wrong)
 
   -- ---- the commands
 
-  --- Prints a captured function at a level, "graph" by default: "f tile", or "f(x, y) tile" for
-  --- these arguments; "f tile sm_90a", the kernels of another target; or f, level, target.
-  function prompt.ir(f, level, target)
+  -- A level of what is typed: how it is told, of a loop, of a kernel and of a captured function.
+  local function level_of(of_loop, of_kernel, of_function, f, level, target)
     local of, given, args, words = read("ir", true, 2, f, level, target)
     level, target = words[1], words[2]
-    if of.loops then return show_loops(of.loops, true, level, target) end
+    local option = target and { target = target }
+    if of.loops then return facts_of_loops(of.loops, level or "graph", function(l) return of_loop(l, level, option) end) end
     if captured.is_kernel(of) then
       if given and type(f) == "string" then of(unpack(args)) end -- its sizes
-      return prompt.page(of:ir(level, target and { target = target }))
+      return of_kernel(of, level, option)
     end
     core.jit_level("function", level or "graph", target)
     if type(f) ~= "string" then args = {} end
-    args[#args + 1] = target and { target = target }
-    prompt.page(of:ir(level, unpack(args)))
+    args[#args + 1] = option
+    return of_function(of, level, args)
+  end
+  local function text_of(of, level, option) return of:ir(level, option) end
+
+  --- Prints a captured function at a level, "graph" by default: "f tile", or "f(x, y) tile" for
+  --- these arguments; "f tile sm_90a", the kernels of another target; or f, level, target.
+  function prompt.ir(...)
+    prompt.page(tostring(level_of(text_of, text_of, function(of, level, args) return of:ir(level, unpack(args)) end, ...)))
+  end
+
+  -- Levels of kernels are a list of them, the graph is a table, the others are text.
+  local kernel_levels = {}
+  for _, name in ipairs { "tile", "explicit", "llvm", "asm", "tiles", "why" } do kernel_levels[name] = true end
+  function data.ir(...)
+    local function kernel(of, level, option)
+      return { kernel = of.name, level = level or "tile", text = of:ir(level, option) }
+    end
+    local function loop(of, level, option)
+      if kernel_levels[level] then return of:facts(level, option) end
+      return { level = level or "graph", text = of:ir(level, option) }
+    end
+    return level_of(loop, kernel, function(of, level, args)
+      level = level or "graph"
+      if kernel_levels[level] then return of:facts(level, unpack(args)) end
+      local told = { ["function"] = of.name, level = level }
+      if level == "json" then
+        told.graph = core.open_json().decode(of:ir("json", unpack(args)))
+      else
+        told.text = of:ir(level, unpack(args))
+      end
+      return told
+    end, ...)
   end
 
   --- Prints a line for each kernel of a captured function.
   function prompt.tiles(f)
-    local of, _, args = read("tiles", false, 0, f)
-    if of.loops then return show_loops(of.loops, true, "tiles") end
-    local text = of:ir("tiles", unpack(args))
+    local text = tostring(data.tiles(f))
     prompt.page(text == "" and "no kernels\n" or text)
+  end
+  function data.tiles(f)
+    local of, _, args = read("tiles", false, 0, f)
+    if of.loops then return facts_of_loops(of.loops, "tiles", function(l) return l:tiles() end) end
+    return of:tiles(unpack(args))
   end
 
   --- Prints what was decided about a captured function, with reasons and times.
-  function prompt.why(f)
+  function prompt.why(f) prompt.page(tostring(data.why(f))) end
+  function data.why(f)
     local of, _, args = read("why", false, 0, f)
-    if of.loops then return show_loops(of.loops, true, "why") end
-    prompt.page(of:ir("why", unpack(args)))
+    if of.loops then return facts_of_loops(of.loops, "why", function(l) return l:why() end) end
+    return of:why(unpack(args))
   end
 
+  local Rules = {}
+  function Rules.__tostring(all) return all.text == "" and "no rule fired\n" or all.text end
+
   --- Prints the rules that fired when a function was captured.
-  function prompt.rewrites(f)
+  function prompt.rewrites(f) prompt.page(tostring(data.rewrites(f))) end
+  function data.rewrites(f)
     local of, _, args = read("rewrites", false, 0, f)
-    if of.loops then return show_loops(of.loops, false) end
-    local text = of:ir("rewrites", unpack(args))
-    prompt.page(text == "" and "no rule fired\n" or text)
+    if of.loops then return facts_of_loops(of.loops) end
+    local all = { ["function"] = of.name, text = of:ir("rewrites", unpack(args)), rules = {} }
+    for line in all.text:gmatch "[^\n]+" do
+      local name, rest = line:match "^(%S+)(.*)$"
+      local where, text = rest:match "^ at (.-:%d+): (.*)$"
+      all.rules[#all.rules + 1] = { rule = name, where = where, text = text or rest:gsub("^: ", ""),
+        where_reason = not where and "it comes from no line of the program" or nil }
+    end
+    return setmetatable(all, Rules)
   end
 
   -- "f(x, y)" or values: what is called, whether arguments stand behind it, and those; anything that can be called.
@@ -210,7 +264,8 @@ return function(prompt, wrong)
 
   --- Runs a function on arguments and prints where its time goes: "f(x, y)", or f, x, y. A captured function alone
   --- runs on the arguments of its last call.
-  function prompt.profile(f, ...)
+  function prompt.profile(...) prompt.page(tostring(data.profile(...))) end
+  function data.profile(f, ...)
     local of, given, args = call_of_any("profile", f, ...)
     local kernel, plain = captured.is_kernel(of), captured.is_function(of)
     if not core.callable(of) or core.is_tensor(of) then
@@ -225,15 +280,33 @@ return function(prompt, wrong)
         wrong("profile", ":profile runs the function, and needs its arguments%s", plain and ": " .. table.concat(of.params, ", ", 1, n) or "")
       end
     end
-    prompt.page(require("tessera.profile").report(of, { args = args, width = math.max(20, console.width()) }))
+    return require("tessera.profile").measure(of, { args = args, width = math.max(20, console.width()) })
+  end
+
+  local function tuned(f, ...)
+    local of, _, args = read("tune", true, 0, f, ...)
+    if of.loops then return facts_of_loops(of.loops) end
+    return require("tessera.autotune").tune(of, unpack(args))
   end
 
   --- Measures the candidates of a captured function's kernels, or of a kernel of op.kernel with
   --- arguments, and prints their times: "f", "k(x, y)".
   function prompt.tune(f, ...)
-    local of, _, args = read("tune", true, 0, f, ...)
-    if of.loops then return show_loops(of.loops, false) end
-    local autotune = require "tessera.autotune"
-    prompt.page(autotune.text(autotune.tune(of, unpack(args))))
+    local told = tuned(f, ...)
+    prompt.page(told.loops and tostring(told) or require("tessera.autotune").text(told))
+  end
+  function data.tune(f, ...)
+    local told = tuned(f, ...)
+    if told.loops then return told end
+    local list = {}
+    for i, r in ipairs(told) do
+      local k = { kernel = r.kernel, candidates = {}, differing = r.differing, measured = r.why == nil or nil, measured_reason = r.why }
+      for j, c in ipairs(r) do
+        k.candidates[j] = { choice = c.choice, time_ns = c.us and c.us * 1e3, runs = c.best or false,
+          time_ns_reason = not c.us and "it was not measured" or nil }
+      end
+      list[i] = k
+    end
+    return { kernels = list }
   end
 end

@@ -1,5 +1,6 @@
 -- Values as JSON on one line: what `:command --json` prints. Names of a table come in their order, so that the same values
--- are the same line; NaN and infinities are null, and what has no form in JSON is its text.
+-- are the same line; NaN and infinities are null, and what has no form in JSON is its text. A table that has a reason for
+-- a value that is not there, x_reason without x, has null for it.
 
 local core = require "tessera.core"
 
@@ -20,6 +21,7 @@ local function valid(s)
 end
 
 local function quote(s)
+  if not s:find '[%c\\"\127-\255]' then return '"' .. s .. '"' end
   return '"' .. valid(s):gsub('[%c\\"\127]', function(c) return names[c] or ("\\u%04x"):format(c:byte()) end) .. '"'
 end
 
@@ -38,11 +40,26 @@ local function list(t)
   return "[" .. table.concat(out, ",") .. "]"
 end
 
+-- Names of fields, which are few: quoted, and of what they are the reason.
+local quoted, reason_of = {}, {}
+local function know(k)
+  local name = tostring(k)
+  quoted[k], reason_of[k] = quote(name) .. ":", type(k) == "string" and k:match "^(.+)_reason$" or false
+end
+
 local function object(t)
   local keys, out = {}, {}
-  for k in pairs(t) do keys[#keys + 1] = tostring(k) end
-  table.sort(keys)
-  for i, k in ipairs(keys) do out[i] = quote(k) .. ":" .. encode(t[k]) end
+  for k in pairs(t) do
+    if not quoted[k] then know(k) end
+    keys[#keys + 1] = k
+    local absent = reason_of[k]
+    if absent and t[absent] == nil then
+      if not quoted[absent] then know(absent) end
+      keys[#keys + 1] = absent
+    end
+  end
+  table.sort(keys, function(a, b) return quoted[a] < quoted[b] end)
+  for i, k in ipairs(keys) do out[i] = quoted[k] .. encode(t[k]) end
   return "{" .. table.concat(out, ",") .. "}"
 end
 
