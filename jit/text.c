@@ -4,6 +4,7 @@
 
 #include "devices/device.h"
 #include "jit/build/build.h"
+#include "jit/build/patched.h"
 #include "ir/tile/sequence.h"
 #include "jit/gpu/gpu.h"
 #include "jit/gpu/roles.h"
@@ -189,7 +190,8 @@ static void gpu_reason(const TsBuildJob *b, const TsFusion *f, const TsGroup *g,
 static void reason(const TsBuildJob *b, const TsFusion *f, const TsGroup *g, TsText *text) {
   const TsFusedGroup *u = &f->of[g->index];
   if (u->fused)
-    ts_text_format(text, "kernel of %d operators", g->nnode);
+    ts_text_format(text, "kernel of %d operators%s", g->nnode,
+                   ts_build_is_patched(b, f, g) ? ", edited by the user" : "");
   else if (ts_target_gpu(ts_build_target(b)) && !ts_build_worth_on(b, g))
     gpu_reason(b, f, g, text);
   else if (u->usec > 0)
@@ -247,6 +249,7 @@ static void tile_line(const TsBuildJob *b, const TsFusion *f, const TsGroup *g, 
     ts_text_format(text, " %s, %d phase%s, %zu bytes of code%s", code->target, code->nphase,
                    code->nphase == 1 ? "" : "s", code->object_bytes,
                    code->cached ? " from disk" : "");
+  if (ts_build_is_patched(b, f, g)) ts_text_str(text, ", edited by the user");
   ts_text_str(text, "  // ");
   ts_sched_what(g, text);
   ts_text_char(text, '\n');

@@ -75,6 +75,7 @@ struct TsTileRun {
   TsTileRunCopies engine; /* of the copy engine */
   TsTileRunCopy *spare;
   const TsTileWatch *watch; /* or NULL */
+  unsigned char *decides;   /* by value, where the others are left out; or NULL */
 };
 
 /* Every row of ir/tile/tile.def. 0, or -1 with the error filled. */
