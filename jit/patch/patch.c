@@ -104,13 +104,27 @@ static int alike(TsPatch *p) {
   return n;
 }
 
+/* The same values of the graph in the same places, whatever sizes the kernels have of their own. */
+static bool takes_the_same(const TsSchedKernel *a, const TsSchedKernel *b) {
+  if (a->tile->nparam != b->tile->nparam || a->tile->nin != b->tile->nin || a->ndraw != b->ndraw)
+    return false;
+  for (int i = 0; i < a->tile->nparam; i++) {
+    int64_t below[2], above[2];
+    ts_tile_reach(&a->tile->param[i]->type, a->dim, &below[0], &above[0]);
+    ts_tile_reach(&b->tile->param[i]->type, b->dim, &below[1], &above[1]);
+    if (a->value[i] != b->value[i] || below[0] != below[1] || above[0] != above[1]) return false;
+  }
+  return true;
+}
+
 static int make_schedule(TsPatch *p, const char *text, TsError *err) {
   TsSchedChoice c;
   if (ts_patch_schedule_read(p, text, &c, err)) return -1;
   if (ts_build_unpatched(p->b, p->u, p->g, &c, &p->k[PATCH_made], err))
     return p->k[PATCH_made].tile = NULL, -1;
   ts_patch_schedule_remarks(p, text);
-  return ts_build_alike(p->k[PATCH_usual].tile, p->k[PATCH_made].tile, err);
+  if (takes_the_same(&p->k[PATCH_usual], &p->k[PATCH_made])) return 0;
+  return ts_error_set(err, TS_ERR_value, "the kernel of this schedule takes other operands");
 }
 
 /* The kernel of the text itself: what stands around it are comments. Twice: errors name lines. */
@@ -143,6 +157,8 @@ static int open(TsPatch *p, const char *kernel, const char *text, TsError *err) 
     return p->k[PATCH_usual].tile = NULL, -1;
   if (ts_build_tile(p->b, p->u, p->g, &p->k[PATCH_now], err))
     return p->k[PATCH_now].tile = NULL, -1;
+  if (!takes_the_same(&p->k[PATCH_usual], &p->k[PATCH_now]))
+    return ts_error_set(err, TS_ERR_value, "what was tuned for this kernel takes other operands");
   if (p->seen.schedule ? make_schedule(p, text, err) : make_tile(p, text, err)) return -1;
   p->seen.unchanged = same_code(p->k[PATCH_now].tile, p->k[PATCH_made].tile);
   for (int i = 0; i < PATCH_KERNELS; i++)

@@ -35,9 +35,9 @@ static void free_results(TsPatch *p, Results *r) {
 }
 
 /* Filled alike, so that what neither writes is the same. */
-static int make_results(TsPatch *p, Results *r, void *const *arg, const int64_t *dim,
-                        TsError *err) {
+static int make_results(TsPatch *p, Results *r, void *const *arg, TsError *err) {
   const TsTile *k = p->k[PATCH_usual].tile;
+  const int64_t *dim = p->dim[PATCH_usual];
   for (int i = 0; i < k->nparam; i++) {
     r->arg[WANT][i] = r->arg[HAVE][i] = arg[i];
     if (i < k->nin) continue;
@@ -61,8 +61,18 @@ static int make_results(TsPatch *p, Results *r, void *const *arg, const int64_t 
   return 0;
 }
 
-static int run_once(TsPatch *p, int kernel, void *const *arg, const int64_t *dim,
-                    TsError *err) {
+/* Sizes are each kernel's own, what is drawn is the run's. */
+static void set_sizes(TsPatch *p, const int64_t *given) {
+  const TsSchedKernel *now = &p->k[PATCH_now];
+  for (int i = 0; i < PATCH_KERNELS; i++) {
+    memcpy(p->dim[i], p->k[i].dim, sizeof p->dim[i]);
+    for (int d = 0; d < now->ndraw; d++)
+      memcpy(p->dim[i] + p->k[i].draw[d].dim, given + now->draw[d].dim, 2 * sizeof *given);
+  }
+}
+
+static int run_once(TsPatch *p, int kernel, void *const *arg, TsError *err) {
+  const int64_t *dim = p->dim[kernel];
   if (p->device) return ts_device_kernel_run(p->there[kernel], arg, dim, err);
   int failed = ts_kernel_run(p->code[kernel], arg, dim, err);
   if (!failed && ts_cpu_interrupted())
@@ -147,8 +157,9 @@ static void compare(TsPatch *p, int i, const int64_t *dim, const char *want, con
   }
 }
 
-static void compare_all(TsPatch *p, const Results *r, const int64_t *dim) {
+static void compare_all(TsPatch *p, const Results *r) {
   const TsTile *k = p->k[PATCH_usual].tile;
+  const int64_t *dim = p->dim[PATCH_usual];
   for (int i = k->nin; i < k->nparam; i++) {
     p->seen.elements += r->nbytes[i] / ts_dtypes[k->param[i]->type.dtype].nbytes;
     compare(p, i, dim, result_of(p, r, WANT, i), result_of(p, r, HAVE, i), r->nbytes[i], false,
@@ -180,9 +191,9 @@ static int oracle(Copies *c, void *const *at, const int64_t *dim) {
   TsError err = {0};
   bool some = by_itself(k);
   TsTileRunAs as = {.every = some ? INT64_MAX : 0, .stop = ts_patch_late, .stopper = &until};
-  if (ts_tile_run_as(k, at, dim, &as, &err)) {
-    if (err.code == TS_ERR_interrupt)
-      ts_patch_remark(p, "a round takes the interpreter too long: it confirmed nothing");
+  bool late = ts_tile_run_as(k, at, dim, &as, &err) && err.code == TS_ERR_interrupt;
+  if (err.code && !(late && some)) {
+    ts_patch_remark(p, "the interpreter confirmed nothing: %s", late ? "it takes too long" : err.message);
     return 0;
   }
   for (int i = k->nin; i < k->nparam && !p->seen.differing; i++)
@@ -209,10 +220,12 @@ static int with_copies(void *with, const TsTile *k, void *const *given, const in
   return failed;
 }
 
-static int interpret(TsPatch *p, Results *r, bool is_oracle, void *const *arg,
-                     const int64_t *dim, TsError *err) {
+static int interpret(TsPatch *p, Results *r, bool is_oracle, void *const *arg, TsError *err) {
   Copies c = {p, r, is_oracle};
-  const TsTile *k = p->k[PATCH_usual].tile;
+  int of = is_oracle ? PATCH_usual : PATCH_made;
+  const TsTile *k = p->k[of].tile;
+  const int64_t *dim = p->dim[of];
+  if (!is_oracle && !p->lines) return 0; /* the passes made it */
   if (!p->device) return with_copies(&c, k, arg, dim, err);
   return ts_stand_in_here(p->device, k, arg, dim, with_copies, &c, false, err);
 }
@@ -223,22 +236,21 @@ static int by_value(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-static double sample(TsPatch *p, int kernel, void *const *arg, const int64_t *dim, int times,
-                     TsError *err) {
+static double sample(TsPatch *p, int kernel, void *const *arg, int times, TsError *err) {
   double start = ts_clock_msec();
   for (int i = 0; i < times; i++)
-    if (run_once(p, kernel, arg, dim, err)) return -1;
+    if (run_once(p, kernel, arg, err)) return -1;
   if (settle(p, err)) return -1;
   return (ts_clock_msec() - start) * 1e3 / times;
 }
 
-static int take_times(TsPatch *p, Results *r, const int64_t *dim, TsError *err) {
+static int take_times(TsPatch *p, Results *r, TsError *err) {
   double x[2][MOST_TURNS], start = ts_clock_msec();
-  double once = sample(p, PATCH_now, r->arg[WANT], dim, 1, err);
+  double once = sample(p, PATCH_now, r->arg[WANT], 1, err);
   int n = 0, times = once > 0 && once < SAMPLE_USEC ? (int)(SAMPLE_USEC / once) + 1 : 1;
   for (; n < MOST_TURNS && (n < LEAST_TURNS || ts_clock_msec() - start < TURNS_MSEC); n++) {
-    x[0][n] = sample(p, PATCH_now, r->arg[WANT], dim, times, err);
-    x[1][n] = x[0][n] < 0 ? -1 : sample(p, PATCH_made, r->arg[HAVE], dim, times, err);
+    x[0][n] = sample(p, PATCH_now, r->arg[WANT], times, err);
+    x[1][n] = x[0][n] < 0 ? -1 : sample(p, PATCH_made, r->arg[HAVE], times, err);
     if (x[1][n] < 0) return -1;
   }
   for (int i = 0; i < 2; i++) qsort(x[i], (size_t)n, sizeof *x[i], by_value);
@@ -248,16 +260,16 @@ static int take_times(TsPatch *p, Results *r, const int64_t *dim, TsError *err) 
 }
 
 /* ---- all of it */
-static int look(TsPatch *p, Results *r, void *const *arg, const int64_t *dim, TsError *err) {
+static int look(TsPatch *p, Results *r, void *const *arg, TsError *err) {
   bool known = !p->device || p->device->simulated; /* whose arithmetic the interpreter has */
-  if (make_results(p, r, arg, dim, err) || interpret(p, r, false, arg, dim, err)) return -1;
-  if (run_once(p, PATCH_usual, r->arg[WANT], dim, err)) return -1;
-  if (run_once(p, PATCH_made, r->arg[HAVE], dim, err) || fetch(p, r, err)) return -1;
-  compare_all(p, r, dim);
+  if (make_results(p, r, arg, err) || interpret(p, r, false, arg, err)) return -1;
+  if (run_once(p, PATCH_usual, r->arg[WANT], err)) return -1;
+  if (run_once(p, PATCH_made, r->arg[HAVE], err) || fetch(p, r, err)) return -1;
+  compare_all(p, r);
   if (known && !p->k[PATCH_usual].tile->sequence && !p->seen.differing &&
-      interpret(p, r, true, arg, dim, err))
+      interpret(p, r, true, arg, err))
     return -1;
-  return take_times(p, r, dim, err);
+  return take_times(p, r, err);
 }
 
 int ts_patch_look(void *patch, TsDevice *d, void *const *arg, const int64_t *dim,
@@ -268,7 +280,8 @@ int ts_patch_look(void *patch, TsDevice *d, void *const *arg, const int64_t *dim
   if (p->seen.came) return 0;
   p->seen.came = true;
   ts_catch = NULL;
-  (void)look(p, &r, arg, dim, &p->seen.failed);
+  set_sizes(p, dim);
+  (void)look(p, &r, arg, &p->seen.failed);
   free_results(p, &r);
   ts_catch = own;
   if (d) return 0;

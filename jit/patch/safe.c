@@ -59,7 +59,6 @@ static int look_at_roles(TsPatch *p, void *const *at, const int64_t *dim, TsErro
 
 int ts_patch_safe(TsPatch *p, void *const *at, const int64_t *dim, TsError *err) {
   double until = ts_clock_msec() + PATIENCE_MSEC;
-  if (!p->lines) return 0; /* the passes made it */
   const TsTileStmt *by = led_by_data(&p->k[PATCH_made], p->lines, err);
   if (by && !led_by_data(&p->k[PATCH_usual], p->k[PATCH_usual].tile, err)) {
     ts_error_set(err, TS_ERR_value,

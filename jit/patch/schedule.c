@@ -115,14 +115,21 @@ static int structural(const char *text, int i, TsError *err) {
                             "f:with(\"tile\", ..) takes other kernels");
 }
 
-/* Only what was changed against `shown`; what the group had before stays. */
+static bool is_shape(const char *word) {
+  return !strcmp(word, "rows") || !strcmp(word, "columns");
+}
+
+/* Only what was changed against `shown`; what the group had before stays. A shape is one. */
 static void changed(const TsGroup *g, const char *shown, const char *said, TsText *out) {
   TsText before = {0};
   char word[16];
   int number;
   ts_sched_choice_text(&g->choice, &before);
+  bool shape = number_of(shown, "rows") != number_of(said, "rows") ||
+               number_of(shown, "columns") != number_of(said, "columns");
   for (const char *at = said; at && next_pair(&at, word, &number);)
-    if (number_of(shown, word) != number || number_of(before.at, word))
+    if (number_of(shown, word) != number || number_of(before.at, word) ||
+        (shape && is_shape(word)))
       add_pair(out, word, number);
   ts_text_free(&before);
 }

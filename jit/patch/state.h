@@ -24,6 +24,7 @@ struct TsPatch {
   TsText entry; /* what is kept: a choice, or the text of the kernel */
   TsText what, remarks, number;
   TsSchedKernel k[PATCH_KERNELS];
+  int64_t dim[PATCH_KERNELS][TS_TILE_DIMS]; /* sizes of the run, for each */
   TsTile *lines; /* the edited text with its lines as places; NULL of a schedule */
   TsKernel *code[PATCH_KERNELS];
   TsDeviceKernel *there[PATCH_KERNELS];

@@ -35,9 +35,9 @@ function edit.placed(text, message)
   local number, said, quote, caret = message:match "^line (%d+): (.-)\n    ([^\n]*)\n    ( *)%^"
   if not number then number, said = message:match "^line (%d+)[^:]*: (.*)$" end
   if not number then
-    local before, at, behind = message:match "^(.-), at (%d+)([^\n]*.*)$"
+    local before, at = message:match "^(.-), at (%d+)%f[^%d][^\n]*\n    [^\n]*$"
     if before then
-      number, said = at, before .. behind:gsub("^ %S+", "")
+      number, said = at, before
     else
       before, at = message:match "^(.*) %(in [^,]*, (%d+)[^)]*%)$"
       number, said = at, before
