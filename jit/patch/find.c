@@ -1,4 +1,5 @@
 /* Which kernel is meant: a number as :tiles and texts have it, or a name. */
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@ static bool by_number(TsPatch *p, const char *word) {
   const char *slash = strrchr(word, '/'), *digits = slash ? slash + 1 : word;
   char *end;
   long n = strtol(digits, &end, 10);
-  if (!*digits || *end || end - digits > 6) return false;
+  if (!isdigit((unsigned char)*digits) || *end || end - digits > 6) return false;
   for (const TsFusion *f = &p->b->fusion; f; f = f->next) {
     size_t len = slash ? (size_t)(slash - word) : 0;
     bool here = slash ? strlen(f->g->name) == len && !memcmp(f->g->name, word, len)
