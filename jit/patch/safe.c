@@ -10,6 +10,7 @@
  * are its blocks, so that is looked at in each round; other kernels of the CPU are run as vectors,
  * too, for as long as that is affordable. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "devices/cpu_pool.h"
 #include "ir/tile/debug/debug.h"
@@ -64,7 +65,7 @@ static int look_at_roles(TsPatch *p, void *const *at, const int64_t *dim, TsErro
 
 /* ---- what passes and instructions take for granted */
 static int wrong(const TsTile *k, const TsTileStmt *s, const char *what, TsError *err) {
-  return ts_error_set(err, TS_ERR_value, "line %s: %s: %s", k->place[s->line],
+  return ts_error_set(err, TS_ERR_value, "line %d: %s: %s", atoi(k->place[s->line]),
                       ts_tile_op_name(s->op), what);
 }
 
@@ -106,12 +107,50 @@ static int product_ends(const TsTile *k, const TsProductMatch *x, TsError *err) 
   return 0;
 }
 
+/* A position of the text in the kernel of primitive rows that is run: what its line ends with. */
+static TsTileVal same_place(const TsTile *k, const TsTileRegion *r, const char *place) {
+  TsTileVal found = NULL;
+  for (const TsTileStmt *s = r->first; s; s = s->next) {
+    if (s->nout == 1 && !s->nregion && !strcmp(k->place[s->line], place)) found = s->out[0];
+    for (int i = 0; i < s->nregion && !found; i++) found = same_place(k, s->region[i], place);
+  }
+  return found;
+}
+
+static TsTileVal position_in(const TsTile *k, const TsTile *lines, const TsTileValue *v) {
+  if (v->stmt) return same_place(k, k->body, lines->place[v->stmt->line]);
+  for (const TsTileStmt *s = k->body->first; s; s = s->next)
+    if (s->op == TS_TILE_for) return s->region[0]->param[0]; /* the one loop's */
+  return NULL;
+}
+
+typedef struct Position {
+  TsTileVal v; /* of what runs; NULL: */
+  int64_t constant;
+} Position;
+
+static bool position_of(Position *y, const TsTile *k, const TsTile *lines, const TsTileValue *v) {
+  bool constant = v->stmt && v->stmt->op == TS_TILE_const;
+  *y = (Position){.constant = constant ? (int64_t)ts_tile_attr(v->stmt, "value")->f : 0};
+  if (!constant) y->v = position_in(k, lines, v);
+  return constant || (y->v && !y->v->type.rank);
+}
+
+static int64_t position(TsTileRun *r, const Position *x) {
+  return x->v ? ts_tile_run_scalar(r, x->v) : x->constant;
+}
+
+typedef struct Rounds {
+  TsProductMatch x; /* of the text */
+  Position m0, n0;
+} Rounds;
+
 /* In each round. */
 static int product_round(void *with, TsTileRun *r, const TsTileStmt *s) {
-  const TsProductMatch *x = with;
-  if (s != x->mma) return 0;
-  int64_t m = ts_tile_run_scalar(r, (TsTileVal)(uintptr_t)x->m0);
-  int64_t n = ts_tile_run_scalar(r, (TsTileVal)(uintptr_t)x->n0);
+  const Rounds *of = with;
+  const TsProductMatch *x = &of->x;
+  if (s->op != TS_TILE_mma) return 0;
+  int64_t m = position(r, &of->m0), n = position(r, &of->n0);
   if (m >= 0 && m < x->m && m % x->mb == 0 && n >= 0 && n < x->n && n % x->nb == 0) return 0;
   return ts_tile_run_fail(r, s, TS_ERR_index,
                           "the block at [%lld,%lld] is no block of %lld x %lld of a result of "
@@ -152,10 +191,15 @@ static int run(const Run *x, const TsTile *k, const TsTileWatch *watch, double m
 
 /* As the text says, and what is special in it. */
 static int run_text(const Run *x, const TsTile *k, TsError *err) {
-  TsProductMatch m;
-  TsTileWatch watch = {&m, product_round, nothing, nothing_in, nothing_failed};
-  bool product = !ts_target_gpu(x->p->target) && ts_tile_product_match(k, &m);
-  if (product && product_ends(k, &m, err)) return -1;
+  const TsTile *lines = x->p->lines;
+  Rounds of;
+  TsTileWatch watch = {&of, product_round, nothing, nothing_in, nothing_failed};
+  bool product = !ts_target_gpu(x->p->target) && ts_tile_product_match(lines, &of.x);
+  if (product) {
+    if (product_ends(lines, &of.x, err)) return -1;
+    if (!position_of(&of.m0, k, lines, of.x.m0) || !position_of(&of.n0, k, lines, of.x.n0))
+      return wrong(lines, of.x.mma, "where its blocks begin cannot be told", err);
+  }
   return run(x, k, product ? &watch : NULL, PATIENCE_MSEC, true, err);
 }
 
