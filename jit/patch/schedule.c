@@ -40,7 +40,7 @@ static void has(const TsGroup *g, const TsTile *k, TsText *t) {
     add_pair(t, "piece", k->tile[k->ntile - 1]);
   if (gpu ? product || g->kind == TS_GROUP_attention : g->kind == TS_GROUP_rows)
     add_pair(t, "stages", k->stages);
-  if (gpu && product && k->form == TS_FORM_explicit) add_pair(t, "cluster", k->cluster);
+  if (gpu && product && k->form == TS_FORM_explicit) add_pair(t, "cluster", k->cluster > 1 ? k->cluster : 1);
   if (gpu && !product && k->form == TS_FORM_block) add_pair(t, "threads", k->threads);
   add_pair(t, "unroll", k->unroll);
   add_pair(t, "vector", k->vector);
@@ -116,20 +116,22 @@ static int structural(const char *text, int i, TsError *err) {
 }
 
 static bool is_shape(const char *word) {
-  return !strcmp(word, "rows") || !strcmp(word, "columns");
+  return !strcmp(word, "rows") || !strcmp(word, "columns") || !strcmp(word, "cluster");
 }
 
-/* Only what was changed against `shown`; what the group had before stays. A shape is one. */
+/* Only what was changed against `shown`, and with it the tile, since stages and clusters are chosen for
+ * one; what the group had before stays. */
 static void changed(const TsGroup *g, const char *shown, const char *said, TsText *out) {
   TsText before = {0};
   char word[16];
   int number;
   ts_sched_choice_text(&g->choice, &before);
-  bool shape = number_of(shown, "rows") != number_of(said, "rows") ||
-               number_of(shown, "columns") != number_of(said, "columns");
+  bool any = false;
+  for (const char *at = said; at && next_pair(&at, word, &number);)
+    any |= number_of(shown, word) != number;
   for (const char *at = said; at && next_pair(&at, word, &number);)
     if (number_of(shown, word) != number || number_of(before.at, word) ||
-        (shape && is_shape(word)))
+        (any && is_shape(word)))
       add_pair(out, word, number);
   ts_text_free(&before);
 }
@@ -176,4 +178,6 @@ void ts_patch_schedule_remarks(TsPatch *p, const char *text) {
       ts_patch_remark(p, "%s %d becomes %d: the nearest that this kernel has", word, number, got);
   }
   ts_text_free(&have);
+  if (p->k[PATCH_made].tile->form != p->k[PATCH_usual].tile->form)
+    ts_patch_remark(p, "the kernel is of another form: matrix units have no such tile here");
 }
