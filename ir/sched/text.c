@@ -110,7 +110,7 @@ static void group(TsText *t, const TsNames *names, const TsGroup *g, bool notes)
     ts_text_str(t, " out ");
     values(t, names, g->nout, g->out);
     TsText choice = {0};
-    ts_sched_choice_text(&g->choice, &choice);
+    if (!notes) ts_sched_choice_text(&g->choice, &choice); /* else the note has it */
     ts_text_take(t, " with ", &choice);
   }
   if (notes) costs(t, g);

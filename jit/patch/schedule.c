@@ -154,7 +154,10 @@ int ts_patch_schedule_read(TsPatch *p, const char *text, TsSchedChoice *c, TsErr
     TsText shown = {0}, said = {0};
     has(p->g, p->k[PATCH_now].tile, &shown);
     ts_sched_choice_text(&s->group[at]->choice, &said);
-    changed(p->g, shown.at, said.at, &p->entry);
+    if (whole && !one && !said.len) /* f:ir "schedule" has it in its notes */
+      ts_sched_choice_text(&p->g->choice, &p->entry);
+    else
+      changed(p->g, shown.at, said.at, &p->entry);
     if (!ts_sched_choice_parse(p->entry.at ? p->entry.at : "", c))
       bad = ts_error_set(err, TS_ERR_value, "line %d: no such choice", line_of_group(text, at));
     ts_text_free(&shown);
