@@ -149,6 +149,18 @@ static int build(TsPatch *p, int i, TsError *err) {
   return p->there[i] || p->code[i] ? 0 : -1;
 }
 
+static void make_small(TsPatch *p) {
+  TsSchedKernel *k = &p->k[PATCH_small];
+  TsSchedChoice c;
+  TsError ignored = {0};
+  if (p->device || p->g->kind != TS_GROUP_matmul) return;
+  if (!ts_sched_choice_parse("rows 12 columns 64", &c)) return;
+  if (ts_build_unpatched(p->b, p->u, p->g, &c, k, &ignored))
+    k->tile = NULL;
+  else if (takes_the_same(&p->k[PATCH_usual], k))
+    p->oracle = PATCH_small;
+}
+
 static int open(TsPatch *p, const char *kernel, const char *text, TsError *err) {
   if (ts_patch_find(p, kernel, text, err)) return -1;
   say_number(p, &p->number);
@@ -161,8 +173,9 @@ static int open(TsPatch *p, const char *kernel, const char *text, TsError *err) 
     return ts_error_set(err, TS_ERR_value, "what was tuned for this kernel takes other operands");
   if (p->seen.schedule ? make_schedule(p, text, err) : make_tile(p, text, err)) return -1;
   p->seen.unchanged = same_code(p->k[PATCH_now].tile, p->k[PATCH_made].tile);
-  for (int i = 0; i < PATCH_KERNELS; i++)
+  for (int i = 0; i < PATCH_CODE; i++)
     if (build(p, i, err)) return -1;
+  make_small(p);
   p->seen.alike = alike(p);
   if (p->device)
     ts_device_kernel_key(p->k[PATCH_now].tile, p->catch.key);
@@ -225,8 +238,8 @@ int ts_patch_keep(const TsPatch *p, bool on_disk) {
 
 void ts_patch_free(TsPatch *p) {
   if (!p) return;
-  for (int i = 0; i < PATCH_KERNELS; i++) {
-    ts_tile_free(p->k[i].tile);
+  for (int i = 0; i < PATCH_KERNELS; i++) ts_tile_free(p->k[i].tile);
+  for (int i = 0; i < PATCH_CODE; i++) {
     ts_kernel_free(p->code[i]);
     ts_device_kernel_free(p->there[i]);
   }

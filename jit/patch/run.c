@@ -186,7 +186,7 @@ static bool by_itself(const TsTile *k) {
 
 static int oracle(Copies *c, void *const *at, const int64_t *dim) {
   TsPatch *p = c->p;
-  const TsTile *k = p->k[PATCH_usual].tile;
+  const TsTile *k = p->k[p->oracle].tile;
   double until = ts_clock_msec() + ORACLE_MSEC;
   TsError err = {0};
   bool some = by_itself(k);
@@ -222,7 +222,7 @@ static int with_copies(void *with, const TsTile *k, void *const *given, const in
 
 static int interpret(TsPatch *p, Results *r, bool is_oracle, void *const *arg, TsError *err) {
   Copies c = {p, r, is_oracle};
-  int of = is_oracle ? PATCH_usual : PATCH_made;
+  int of = is_oracle ? p->oracle : PATCH_made;
   const TsTile *k = p->k[of].tile;
   const int64_t *dim = p->dim[of];
   if (!is_oracle && !p->lines) return 0; /* the passes made it */
@@ -266,7 +266,7 @@ static int look(TsPatch *p, Results *r, void *const *arg, TsError *err) {
   if (run_once(p, PATCH_usual, r->arg[WANT], err)) return -1;
   if (run_once(p, PATCH_made, r->arg[HAVE], err) || fetch(p, r, err)) return -1;
   compare_all(p, r);
-  if (known && !p->k[PATCH_usual].tile->sequence && !p->seen.differing &&
+  if (known && !p->k[p->oracle].tile->sequence && !p->seen.differing &&
       interpret(p, r, true, arg, err))
     return -1;
   return take_times(p, r, err);

@@ -8,8 +8,9 @@
 #include "jit/jit_state.h"
 #include "jit/patch/patch.h"
 
-/* Kernels of one group: of the passes, what runs, what was edited. */
-enum { PATCH_usual, PATCH_now, PATCH_made, PATCH_KERNELS };
+/* Kernels of one group: of the passes, what runs, what was edited; of products one with small
+ * tiles, whose rounds the interpreter is through with soon. */
+enum { PATCH_usual, PATCH_now, PATCH_made, PATCH_CODE, PATCH_small = PATCH_CODE, PATCH_KERNELS };
 
 struct TsPatch {
   TsPatchSeen seen;
@@ -26,8 +27,9 @@ struct TsPatch {
   TsSchedKernel k[PATCH_KERNELS];
   int64_t dim[PATCH_KERNELS][TS_TILE_DIMS]; /* sizes of the run, for each */
   TsTile *lines; /* the edited text with its lines as places; NULL of a schedule */
-  TsKernel *code[PATCH_KERNELS];
-  TsDeviceKernel *there[PATCH_KERNELS];
+  int oracle; /* which the interpreter runs */
+  TsKernel *code[PATCH_CODE];
+  TsDeviceKernel *there[PATCH_CODE];
 };
 
 void ts_patch_remark(TsPatch *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
