@@ -124,10 +124,11 @@ static int choice(Parser *p, TsGroup *g) {
                    r->now.len, r->now.at);
     if (text.failed) bad = ts_read_no_memory(r);
     if (!bad && !ts_sched_choice_parse(text.at, &c))
-      bad = ts_read_fail(r, before.now.at,
-                         "no choice '%.*s %.*s': one word of those that a kernel has, and a whole "
-                         "number from 1, each once",
-                         before.now.len, before.now.at, r->now.len, r->now.at);
+      bad = ts_read_fail(
+          r, before.now.at,
+          "no choice '%.*s %.*s': one word of those that a kernel has, and a whole "
+          "number from 1, each once",
+          before.now.len, before.now.at, r->now.len, r->now.at);
     if (!bad) ts_read_next(r);
   }
   if (!bad && !text.len && !r->failed)

@@ -321,7 +321,8 @@ typedef struct TsTileRunAs {
   bool dry;
   int64_t every; /* of the rounds of the outermost parallel loop only each so many-th, and the
                   * last; 0: all */
-  bool (*stop)(void *stopper); /* asked at each round of each loop: true ends the run; or NULL */
+  bool (*stop)(
+      void *stopper); /* asked at each round of each loop: true ends the run; or NULL */
   void *stopper;
 } TsTileRunAs;
 

@@ -17,8 +17,8 @@ int ts_build_unpatched(const TsBuildJob *b, const TsFusion *u, const TsGroup *g,
   return failed;
 }
 
-int ts_build_usual(const TsBuildJob *b, const TsFusion *u, const TsGroup *g,
-                   TsSchedKernel *out, uint8_t key[32], TsError *err) {
+int ts_build_usual(const TsBuildJob *b, const TsFusion *u, const TsGroup *g, TsSchedKernel *out,
+                   uint8_t key[32], TsError *err) {
   TsSchedChoice none = {0};
   if (ts_build_unpatched(b, u, g, &none, out, err)) return -1;
   ts_patches_key(out->tile, out->dim, ts_build_target(b), b->threads, key);
@@ -27,20 +27,21 @@ int ts_build_usual(const TsBuildJob *b, const TsFusion *u, const TsGroup *g,
 
 int ts_build_alike(const TsTile *usual, const TsTile *k, TsError *err) {
   if (strcmp(usual->target, k->target))
-    return ts_error_set(err, TS_ERR_value, "@%s is for %s, the kernel that it stands for is for %s",
-                        k->name, k->target, usual->target);
+    return ts_error_set(err, TS_ERR_value,
+                        "@%s is for %s, the kernel that it stands for is for %s", k->name,
+                        k->target, usual->target);
   if (usual->nparam != k->nparam || usual->nin != k->nin)
     return ts_error_set(err, TS_ERR_value, "@%s has %d inputs and %d results, not %d and %d",
                         k->name, k->nin, k->nparam - k->nin, usual->nin,
                         usual->nparam - usual->nin);
   if (usual->ndim != k->ndim)
-    return ts_error_set(err, TS_ERR_value, "@%s has %d symbolic sizes, not %d", k->name, k->ndim,
-                        usual->ndim);
+    return ts_error_set(err, TS_ERR_value, "@%s has %d symbolic sizes, not %d", k->name,
+                        k->ndim, usual->ndim);
   for (int i = 0; i < k->nparam; i++)
     if (!ts_tile_type_same(&usual->param[i]->type, &k->param[i]->type))
       return ts_error_set(err, TS_ERR_value,
-                          "parameter %d of @%s, %%%s, has another type than the kernel has", i + 1,
-                          k->name, k->param[i]->name);
+                          "parameter %d of @%s, %%%s, has another type than the kernel has",
+                          i + 1, k->name, k->param[i]->name);
   return 0;
 }
 
@@ -59,8 +60,8 @@ int ts_build_of_text(const TsSchedKernel *usual, const char *text, const TsTarge
   return 0;
 }
 
-static bool by_choice(const TsBuildJob *b, const TsFusion *u, const TsGroup *g, const char *text,
-                      TsSchedKernel *out, TsError *err) {
+static bool by_choice(const TsBuildJob *b, const TsFusion *u, const TsGroup *g,
+                      const char *text, TsSchedKernel *out, TsError *err) {
   TsSchedChoice c;
   return ts_sched_choice_parse(text, &c) && !ts_build_unpatched(b, u, g, &c, out, err);
 }

@@ -10,8 +10,8 @@
 int ts_build_unpatched(const TsBuildJob *b, const TsFusion *u, const TsGroup *g,
                        const TsSchedChoice *c, TsSchedKernel *out, TsError *err);
 /* By the passes' own choice, and the name under which patches of it are kept. */
-int ts_build_usual(const TsBuildJob *b, const TsFusion *u, const TsGroup *g,
-                   TsSchedKernel *out, uint8_t key[32], TsError *err);
+int ts_build_usual(const TsBuildJob *b, const TsFusion *u, const TsGroup *g, TsSchedKernel *out,
+                   uint8_t key[32], TsError *err);
 /* A kernel of this text in place of the usual one: legal for the target, with the same parameters
  * and sizes. */
 int ts_build_of_text(const TsSchedKernel *usual, const char *text, const TsTarget *t,

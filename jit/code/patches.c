@@ -71,8 +71,8 @@ static bool parse(const char *at, size_t n, const uint8_t *key, TsPatchEntry *e)
   uint8_t hash[32];
   int head = 0, size = 0;
   hex(key, want);
-  if (sscanf(at, "tessera patch 1\nkey %64[0-9a-f]\nlevel %15[a-z]\nwas %lf us\nnow %lf us\n", got,
-             level, &e->was_usec, &e->usec) != 4)
+  if (sscanf(at, "tessera patch 1\nkey %64[0-9a-f]\nlevel %15[a-z]\nwas %lf us\nnow %lf us\n",
+             got, level, &e->was_usec, &e->usec) != 4)
     return false;
   const char *text = strstr(at, "\ntext ");
   if (strcmp(got, want) || !text || sscanf(text, "\ntext %d\n%n", &size, &head) != 1 || !head)

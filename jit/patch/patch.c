@@ -106,13 +106,15 @@ static int alike(TsPatch *p) {
 
 /* The same values of the graph in the same places, whatever sizes the kernels have of their own. */
 static bool takes_the_same(const TsSchedKernel *a, const TsSchedKernel *b) {
-  if (a->tile->nparam != b->tile->nparam || a->tile->nin != b->tile->nin || a->ndraw != b->ndraw)
+  if (a->tile->nparam != b->tile->nparam || a->tile->nin != b->tile->nin ||
+      a->ndraw != b->ndraw)
     return false;
   for (int i = 0; i < a->tile->nparam; i++) {
     int64_t below[2], above[2];
     ts_tile_reach(&a->tile->param[i]->type, a->dim, &below[0], &above[0]);
     ts_tile_reach(&b->tile->param[i]->type, b->dim, &below[1], &above[1]);
-    if (a->value[i] != b->value[i] || below[0] != below[1] || above[0] != above[1]) return false;
+    if (a->value[i] != b->value[i] || below[0] != below[1] || above[0] != above[1])
+      return false;
   }
   return true;
 }
@@ -170,7 +172,8 @@ static int open(TsPatch *p, const char *kernel, const char *text, TsError *err) 
   if (ts_build_tile(p->b, p->u, p->g, &p->k[PATCH_now], err))
     return p->k[PATCH_now].tile = NULL, -1;
   if (!takes_the_same(&p->k[PATCH_usual], &p->k[PATCH_now]))
-    return ts_error_set(err, TS_ERR_value, "what was tuned for this kernel takes other operands");
+    return ts_error_set(err, TS_ERR_value,
+                        "what was tuned for this kernel takes other operands");
   if (p->seen.schedule ? make_schedule(p, text, err) : make_tile(p, text, err)) return -1;
   p->seen.unchanged = same_code(p->k[PATCH_now].tile, p->k[PATCH_made].tile);
   for (int i = 0; i < PATCH_CODE; i++)
@@ -195,15 +198,16 @@ TsPatch *ts_patch_open(TsJitFunction *f, const char *level, const char *kernel,
   p->catch = (TsCatch){.with = p, .look = ts_patch_look};
   int bad = 0;
   if (!p->seen.schedule && strcmp(level, "tile")) {
-    ts_error_set(err, TS_ERR_argument, "kernels are edited at the levels schedule and tile, not %s",
-                 level);
+    ts_error_set(err, TS_ERR_argument,
+                 "kernels are edited at the levels schedule and tile, not %s", level);
     bad = -1;
   } else if (f->state != LIVE) {
     ts_error_set(err, TS_ERR_value, "@%s runs no kernels", f->g->name);
     ts_error_hint(err, ":why says why");
     bad = -1;
   } else if (f->jit->how != TS_BUILD_compiled) {
-    bad = ts_error_set(err, TS_ERR_value, "the interpreter runs kernels now, which has no times");
+    bad =
+        ts_error_set(err, TS_ERR_value, "the interpreter runs kernels now, which has no times");
   }
   p->device = f->device;
   p->profile = f->jit->c->profile;

@@ -28,8 +28,8 @@ typedef struct TsPatchSeen {
   bool unchanged; /* the text says what runs */
   bool schedule;
   const char *name, *what, *target; /* of the kernel, for people */
-  const char *number; /* as :tiles has it, of a function inside "body/2" */
-  int alike;          /* how many kernels of the function it is */
+  const char *number;               /* as :tiles has it, of a function inside "body/2" */
+  int alike;                        /* how many kernels of the function it is */
   double was_usec, usec;            /* of what runs now, and of the edited one */
   int64_t elements, differing;      /* of results */
   char first[240];                  /* where the bits differ, or "" */

@@ -13,7 +13,13 @@
 #include "jit/tune/state.h"
 #include "lib/clock.h"
 
-enum { TURNS_MSEC = 200, LEAST_TURNS = 3, MOST_TURNS = 15, SAMPLE_USEC = 100, ORACLE_MSEC = 150 };
+enum {
+  TURNS_MSEC = 200,
+  LEAST_TURNS = 3,
+  MOST_TURNS = 15,
+  SAMPLE_USEC = 100,
+  ORACLE_MSEC = 150
+};
 
 /* Results of two kernels. On a device both are there, and fetched. */
 typedef struct Results {
@@ -88,9 +94,8 @@ static int fetch(TsPatch *p, Results *r, TsError *err) {
   if (settle(p, err)) return -1;
   for (int w = 0; p->device && w < 2; w++)
     for (int i = 0; i < TS_SCHED_PARAMS; i++)
-      if (r->base[w][i] &&
-          p->device->download(p->device, r->host[w][i], r->base[w][i], r->below[i] + r->nbytes[i],
-                              err))
+      if (r->base[w][i] && p->device->download(p->device, r->host[w][i], r->base[w][i],
+                                               r->below[i] + r->nbytes[i], err))
         return -1;
   return 0;
 }
@@ -122,7 +127,8 @@ static void place_text(const TsTileType *t, const int64_t *dim, int64_t n, TsTex
     return;
   }
   ts_text_char(text, '[');
-  for (int i = 0; i < t->rank; i++) ts_text_format(text, "%s%lld", i ? "," : "", (long long)at[i]);
+  for (int i = 0; i < t->rank; i++)
+    ts_text_format(text, "%s%lld", i ? "," : "", (long long)at[i]);
   ts_text_char(text, ']');
 }
 
@@ -193,11 +199,13 @@ static int oracle(Copies *c, void *const *at, const int64_t *dim) {
   TsTileRunAs as = {.every = some ? INT64_MAX : 0, .stop = ts_patch_late, .stopper = &until};
   bool late = ts_tile_run_as(k, at, dim, &as, &err) && err.code == TS_ERR_interrupt;
   if (err.code && !(late && some)) {
-    ts_patch_remark(p, "the interpreter confirmed nothing: %s", late ? "it takes too long" : err.message);
+    ts_patch_remark(p, "the interpreter confirmed nothing: %s",
+                    late ? "it takes too long" : err.message);
     return 0;
   }
   for (int i = k->nin; i < k->nparam && !p->seen.differing; i++)
-    compare(p, i, dim, at[i], result_of(p, c->r, HAVE, i), c->r->nbytes[i], true, "interpreted");
+    compare(p, i, dim, at[i], result_of(p, c->r, HAVE, i), c->r->nbytes[i], true,
+            "interpreted");
   return 0;
 }
 

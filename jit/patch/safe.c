@@ -90,7 +90,8 @@ static int promises(const TsTile *k, const TsTileRegion *r, const unsigned char 
 /* Behind a product memory is touched at its block, in matrices and vectors of its sizes. */
 static bool at_block(const TsTileStmt *s, const TsProductMatch *x) {
   bool writes = s->op == TS_TILE_store;
-  const TsTileType *m = &s->in[0]->type, *t = writes ? &s->in[s->nin - 1]->type : &s->out[0]->type;
+  const TsTileType *m = &s->in[0]->type,
+                   *t = writes ? &s->in[s->nin - 1]->type : &s->out[0]->type;
   const TsTileVal *at = s->in + 1;
   int last = m->rank - 1;
   if (!t->rank) return true;
@@ -102,8 +103,8 @@ static bool at_block(const TsTileStmt *s, const TsProductMatch *x) {
 static int product_ends(const TsTile *k, const TsProductMatch *x, TsError *err) {
   for (const TsTileStmt *s = x->mma; s; s = s->next)
     if ((s->op == TS_TILE_load || s->op == TS_TILE_store) && !at_block(s, x))
-      return wrong(k, s, "behind a product memory is touched where its operands are, at its block",
-                   err);
+      return wrong(
+          k, s, "behind a product memory is touched where its operands are, at its block", err);
   return 0;
 }
 
@@ -129,7 +130,8 @@ typedef struct Position {
   int64_t constant;
 } Position;
 
-static bool position_of(Position *y, const TsTile *k, const TsTile *lines, const TsTileValue *v) {
+static bool position_of(Position *y, const TsTile *k, const TsTile *lines,
+                        const TsTileValue *v) {
   bool constant = v->stmt && v->stmt->op == TS_TILE_const;
   *y = (Position){.constant = constant ? (int64_t)ts_tile_attr(v->stmt, "value")->f : 0};
   if (!constant) y->v = position_in(k, lines, v);
@@ -159,7 +161,9 @@ static int product_round(void *with, TsTileRun *r, const TsTileStmt *s) {
                           (long long)x->m, (long long)x->n);
 }
 
-static int nothing(void *with, TsTileRun *r, const TsTileStmt *s) { return (void)with, (void)r, (void)s, 0; }
+static int nothing(void *with, TsTileRun *r, const TsTileStmt *s) {
+  return (void)with, (void)r, (void)s, 0;
+}
 static int nothing_in(void *with, TsTileRun *r, const TsTileRegion *region) {
   return (void)with, (void)r, (void)region, 0;
 }
@@ -223,11 +227,14 @@ static int led(TsPatch *p, const TsTile *k, bool *by_data, TsError *err) {
   *by_data = by != NULL;
   if (!by) return err->code ? -1 : 0;
   if (led_by_data(&p->k[PATCH_usual], p->k[PATCH_usual].tile, err)) {
-    ts_patch_remark(p, "positions depend on data, and were looked at for these arguments alone");
+    ts_patch_remark(p,
+                    "positions depend on data, and were looked at for these arguments alone");
     return 0;
   }
-  wrong(k, by, "what is read decides where memory is touched, or which way is taken: other "
-               "arguments could lead it out of its memory", err);
+  wrong(k, by,
+        "what is read decides where memory is touched, or which way is taken: other "
+        "arguments could lead it out of its memory",
+        err);
   return ts_error_hint(err, "positions may depend on sizes, loops and constants alone");
 }
 

@@ -40,7 +40,8 @@ static void has(const TsGroup *g, const TsTile *k, TsText *t) {
     add_pair(t, "piece", k->tile[k->ntile - 1]);
   if (gpu ? product || g->kind == TS_GROUP_attention : g->kind == TS_GROUP_rows)
     add_pair(t, "stages", k->stages);
-  if (gpu && product && k->form == TS_FORM_explicit) add_pair(t, "cluster", k->cluster > 1 ? k->cluster : 1);
+  if (gpu && product && k->form == TS_FORM_explicit)
+    add_pair(t, "cluster", k->cluster > 1 ? k->cluster : 1);
   if (gpu && !product && k->form == TS_FORM_block) add_pair(t, "threads", k->threads);
   add_pair(t, "unroll", k->unroll);
   add_pair(t, "vector", k->vector);
@@ -108,9 +109,10 @@ static bool same_structure(const TsSched *a, const TsGroup *x, const TsSched *b,
 }
 
 static int structural(const char *text, int i, TsError *err) {
-  ts_error_set(err, TS_ERR_value,
-               "line %d: a schedule says here which operators are one kernel, which is not free",
-               line_of_group(text, i));
+  ts_error_set(
+      err, TS_ERR_value,
+      "line %d: a schedule says here which operators are one kernel, which is not free",
+      line_of_group(text, i));
   return ts_error_hint(err, "edit what stands behind 'with': shapes of tiles, stages, unroll; "
                             "f:with(\"tile\", ..) takes other kernels");
 }
@@ -144,8 +146,9 @@ int ts_patch_schedule_read(TsPatch *p, const char *text, TsSchedChoice *c, TsErr
   bool one = s->ngroup == 1, whole = s->ngroup == own->ngroup;
   if (!one && !whole) bad = structural(text, 0, err);
   if (s->target && own->target && strcmp(s->target->name, own->target->name) && !bad)
-    bad = ts_error_set(err, TS_ERR_value, "line 1: the function's kernels are for %s, not for %s",
-                       own->target->name, s->target->name);
+    bad =
+        ts_error_set(err, TS_ERR_value, "line 1: the function's kernels are for %s, not for %s",
+                     own->target->name, s->target->name);
   for (int i = 0; i < s->ngroup && !bad; i++) {
     const TsGroup *mine = one ? p->g : own->group[i];
     if (!same_structure(s, s->group[i], own, mine)) bad = structural(text, i, err);
@@ -178,7 +181,8 @@ void ts_patch_schedule_remarks(TsPatch *p, const char *text) {
   for (const char *at = p->entry.at; at && next_pair(&at, word, &number);) {
     int got = number_of(have.at, word);
     if (got && got != number)
-      ts_patch_remark(p, "%s %d becomes %d: the nearest that this kernel has", word, number, got);
+      ts_patch_remark(p, "%s %d becomes %d: the nearest that this kernel has", word, number,
+                      got);
   }
   ts_text_free(&have);
   if (p->k[PATCH_made].tile->form != p->k[PATCH_usual].tile->form)

@@ -10,7 +10,14 @@
 
 /* Kernels of one group: of the passes, what runs, what was edited; of products one with small
  * tiles, whose rounds the interpreter is through with soon. */
-enum { PATCH_usual, PATCH_now, PATCH_made, PATCH_CODE, PATCH_small = PATCH_CODE, PATCH_KERNELS };
+enum {
+  PATCH_usual,
+  PATCH_now,
+  PATCH_made,
+  PATCH_CODE,
+  PATCH_small = PATCH_CODE,
+  PATCH_KERNELS
+};
 
 struct TsPatch {
   TsPatchSeen seen;
@@ -27,7 +34,7 @@ struct TsPatch {
   TsSchedKernel k[PATCH_KERNELS];
   int64_t dim[PATCH_KERNELS][TS_TILE_DIMS]; /* sizes of the run, for each */
   TsTile *lines; /* the edited text with its lines as places; NULL of a schedule */
-  int oracle; /* which the interpreter runs */
+  int oracle;    /* which the interpreter runs */
   TsKernel *code[PATCH_CODE];
   TsDeviceKernel *there[PATCH_CODE];
 };

@@ -72,12 +72,8 @@ static int tile_of(const TsTileStmt *s) {
 
 static void statement(Walk *w, const TsTileStmt *s) {
   switch (s->op) {
-  case TS_TILE_for:
-    mark_all(w, 0, 2, s->in);
-    return carried(w, s, 2, 1, 0);
-  case TS_TILE_if:
-    mark(w, s->in[0]);
-    return branches(w, s);
+  case TS_TILE_for: mark_all(w, 0, 2, s->in); return carried(w, s, 2, 1, 0);
+  case TS_TILE_if: mark(w, s->in[0]); return branches(w, s);
   case TS_TILE_repeat:
     if (yield_of(s->region[0])) mark_all(w, 0, 1, yield_of(s->region[0])->in);
     return carried(w, s, 0, 0, 1);

@@ -67,7 +67,7 @@ struct TsTileRun {
   TsTileRunRole self, role[TS_TILE_ROLES];
   int nrole;
   ucontext_t scheduler;
-  bool progress; /* somebody went on */
+  bool progress;       /* somebody went on */
   int64_t step, block; /* statements that ran; rounds of the grid that are over */
   struct {
     int64_t arrived, generation;
