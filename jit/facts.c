@@ -9,6 +9,7 @@
 #include "ir/tile/sequence.h"
 #include "jit/build/build.h"
 #include "jit/build/instruction.h"
+#include "jit/build/patched.h"
 #include "jit/device/kernel.h"
 #include "jit/facts.h"
 #include "lib/facts.h"
@@ -148,6 +149,7 @@ static void put_group(const TsBuildJob *b, const TsFusion *f, const TsGroup *g,
   put_head(g, text);
   ts_facts_text(text, "state", state_of(b, f, g, &sentence));
   ts_facts_take(text, "state_text", &sentence);
+  ts_facts_flag(text, "edited", ts_build_is_patched(b, f, g));
   ts_facts_number(text, "expected_ns", g->usec * 1000);
   ts_facts_number(text, "bytes", g->bytes);
   ts_facts_number(text, "flops", g->flops);
@@ -247,6 +249,7 @@ static void put_tile(const TsBuildJob *b, const TsFusion *f, const TsGroup *g, T
     if (u && b->device) ts_facts_text(text, "device", b->device->name);
     if (ts_target_gpu(ts_build_target(b))) put_digests(k.tile, text);
     put_code(b, u, text);
+    ts_facts_flag(text, "edited", ts_build_is_patched(b, f, g));
     ts_tile_free(k.tile);
   }
   ts_facts_end(text, '}');

@@ -5,6 +5,7 @@
 
 #include "devices/device.h"
 #include "jit/build/build.h"
+#include "jit/build/patched.h"
 #include "ir/tile/sequence.h"
 #include "jit/gpu/gpu.h"
 #include "jit/gpu/roles.h"

@@ -31,7 +31,7 @@ jit/launch
 jit/build
 jit/tune
 jit/eager
-jit/trace jit
+jit/trace jit jit/patch
 jit/user
 repl/edit
 repl

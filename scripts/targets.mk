@@ -10,6 +10,7 @@ CTEST_BIN := $(CTEST:%=$(BUILD)/%)
 WITH_tests/repl/edit_test := tests/repl/edit_session.c tests/repl/screen_model.c
 WITH_tests/repl/prompt_test := tests/repl/terminal.c
 WITH_tests/repl/stops_test  := tests/repl/terminal.c
+WITH_tests/repl/edit_kernel_test := tests/repl/terminal.c
 WITH_tests/repl/cells_test  := tests/repl/terminal.c
 # A terminal of another's make.
 VTERM := $(wildcard /usr/include/vterm.h)

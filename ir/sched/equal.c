@@ -22,6 +22,7 @@ static const char *difference(const TsGroup *a, const TsGroup *b) {
   if (a->naxis != b->naxis || a->nrow != b->nrow || a->transposed != b->transposed)
     return "spaces";
   if (memcmp(a->axis, b->axis, sizeof *a->axis * (size_t)a->naxis)) return "spaces";
+  if (!ts_sched_choice_same(&a->choice, &b->choice)) return "choices";
   if (!same_values(a->nin, a->in, b->nin, b->in)) return "values that are read";
   return same_values(a->nout, a->out, b->nout, b->out) ? NULL : "values that are written";
 }

@@ -106,6 +106,38 @@ static int space(Parser *p, TsGroup *g) {
   return 0;
 }
 
+/* Words and numbers, which are told from the next group by the number. */
+static int choice(Parser *p, TsGroup *g) {
+  TsReader *r = &p->r;
+  TsText text = {0};
+  const char *at = r->now.at;
+  int bad = 0;
+  while (r->now.kind == TS_TOKEN_word && !bad) {
+    TsReader before = *r;
+    TsSchedChoice c;
+    ts_read_next(r);
+    if (r->failed || r->now.kind != TS_TOKEN_number) {
+      if (!r->failed) *r = before;
+      break;
+    }
+    ts_text_format(&text, "%s%.*s %.*s", text.len ? " " : "", before.now.len, before.now.at,
+                   r->now.len, r->now.at);
+    if (text.failed) bad = ts_read_no_memory(r);
+    if (!bad && !ts_sched_choice_parse(text.at, &c))
+      bad = ts_read_fail(
+          r, before.now.at,
+          "no choice '%.*s %.*s': one word of those that a kernel has, and a whole "
+          "number from 1, each once",
+          before.now.len, before.now.at, r->now.len, r->now.at);
+    if (!bad) ts_read_next(r);
+  }
+  if (!bad && !text.len && !r->failed)
+    bad = ts_read_fail(r, at, "behind 'with' stand choices, as 'rows 64'");
+  if (!bad && !r->failed) ts_sched_choice_parse(text.at, &g->choice);
+  ts_text_free(&text);
+  return bad || r->failed ? -1 : 0;
+}
+
 static int operands(Parser *p, TsGroup *g) {
   List in = {0}, out = {0};
   if (ts_read_is_word(&p->r, "in")) {
@@ -117,7 +149,9 @@ static int operands(Parser *p, TsGroup *g) {
   if (values(p, &out)) return -1;
   g->in = in.at, g->nin = in.n;
   g->out = out.at, g->nout = out.n;
-  return 0;
+  if (!ts_read_is_word(&p->r, "with")) return 0;
+  ts_read_next(&p->r);
+  return choice(p, g);
 }
 
 static int nodes(Parser *p, TsGroup *g, const List *l) {

@@ -9,7 +9,7 @@
  * A schedule stands over a graph and never changes it. Every live node that is no view belongs
  * to one group; groups run in their order, and each needs only what groups before it made. A
  * group is one node that the VM runs as it is, or several that become one kernel. A node is named
- * by its first value.
+ * by its first value. Behind `with` stands what was chosen: with rows 64 columns 128.
  *
  * The nodes of a kernel share a space: axes, walked in row-major order, of which the last
  * `nrow` make a row. A value of the group is full (an element for every point of the space),
@@ -118,6 +118,8 @@ int ts_sched_check(const TsSched *s, TsError *err);
 void ts_sched_text(const TsSched *s, TsText *text);
 /* With what the cost model says, and the program's lines, as comments. */
 void ts_sched_text_notes(const TsSched *s, TsText *text);
+/* A schedule of one group of s, as somebody edits it. */
+void ts_sched_text_group(const TsSched *s, const TsGroup *g, TsText *text);
 /* A schedule of g, whose values have the names of g's text: parse(print(s)) is s. Without costs. */
 TsSched *ts_sched_parse(const TsGraph *g, const char *text, TsError *err);
 /* If not, why (may be NULL) gets the first difference. */

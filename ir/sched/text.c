@@ -109,12 +109,16 @@ static void group(TsText *t, const TsNames *names, const TsGroup *g, bool notes)
     values(t, names, g->nin, g->in);
     ts_text_str(t, " out ");
     values(t, names, g->nout, g->out);
+    TsText choice = {0};
+    if (!notes) ts_sched_choice_text(&g->choice, &choice); /* else the note has it */
+    ts_text_take(t, " with ", &choice);
   }
   if (notes) costs(t, g);
   ts_text_char(t, '\n');
 }
 
-static void text_of(const TsSched *s, TsText *text, bool notes) {
+/* only: NULL for all groups. */
+static void text_of(const TsSched *s, const TsGroup *only, TsText *text, bool notes) {
   TsNames names;
   if (ts_names_open(&names, s->g)) text->failed = 1;
   ts_text_format(text, "schedule @%s", ts_names_of(&names, s->g));
@@ -123,10 +127,14 @@ static void text_of(const TsSched *s, TsText *text, bool notes) {
   if (s->profile == TS_PROFILE_fast && s->target && s->target->pairs)
     ts_text_format(text, " pairs %s", s->target->pairs);
   ts_text_str(text, " {\n");
-  for (int i = 0; i < s->ngroup; i++) group(text, &names, s->group[i], notes);
+  for (int i = 0; i < s->ngroup; i++)
+    if (!only || only == s->group[i]) group(text, &names, s->group[i], notes);
   ts_text_str(text, "}\n");
   ts_names_close(&names);
 }
 
-void ts_sched_text(const TsSched *s, TsText *text) { text_of(s, text, false); }
-void ts_sched_text_notes(const TsSched *s, TsText *text) { text_of(s, text, true); }
+void ts_sched_text(const TsSched *s, TsText *text) { text_of(s, NULL, text, false); }
+void ts_sched_text_notes(const TsSched *s, TsText *text) { text_of(s, NULL, text, true); }
+void ts_sched_text_group(const TsSched *s, const TsGroup *g, TsText *text) {
+  text_of(s, g, text, false);
+}

@@ -316,6 +316,14 @@ typedef struct TsTileRunAs {
    * had run. NULL: nobody does. */
   void (*mark)(void *marks, int64_t block, int role, const TsTileStmt *s, int64_t step);
   void *marks;
+  /* Arithmetic that no position and no way depends on is left out: what is run for is where memory
+   * is touched. Only of a kernel in which data decides nothing (ts_tile_data_decides). */
+  bool dry;
+  int64_t every; /* of the rounds of the outermost parallel loop only each so many-th, and the
+                  * last; 0: all */
+  bool (*stop)(
+      void *stopper); /* asked at each round of each loop: true ends the run; or NULL */
+  void *stopper;
 } TsTileRunAs;
 
 /* As that target would. as NULL: ts_tile_run. */

@@ -10,6 +10,7 @@
 #include "ir/tile/copy.h"
 #include "jit/build/device.h"
 #include "jit/build/join.h"
+#include "jit/build/patched.h"
 #include "jit/compile/compile.h"
 #include "ir/lower/lower.h"
 #include "jit/build/device_instruction.h"
@@ -33,10 +34,8 @@ bool ts_build_worth(const TsGroup *g) {
 
 int ts_build_tile(const TsBuildJob *b, const TsFusion *u, const TsGroup *group,
                   TsSchedKernel *out, TsError *err) {
-  TsLayouts *l = ts_build_layouts(b, u->g);
-  int failed = ts_lower_group(u->sched, group, ts_layouts_of, l, out, err);
-  if (!failed) out->tile->marks = b->marks;
-  return failed;
+  if (ts_build_patched(b, u, group, out)) return 0;
+  return ts_build_unpatched(b, u, group, NULL, out, err);
 }
 
 TsLayouts *ts_build_layouts(const TsBuildJob *b, const TsGraph *g) {

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "jit/build/device.h"
+#include "jit/build/patched.h"
 #include "ir/lower/lower.h"
 #include "jit/tune/state.h"
 #include "jit/tune/interleave.h"
@@ -51,11 +52,8 @@ static bool over(const Session *m) { return ts_clock_msec() > m->end; }
 /* ---- kernels */
 static bool build(Session *m, int entry, TsSchedKernel *k) {
   TsError err = {0};
-  TsSchedChoice before = m->g->choice;
   memset(k, 0, sizeof *k);
-  m->g->choice = m->r->at[entry].choice;
-  bool made = !ts_build_tile(m->b, m->f, m->g, k, &err);
-  m->g->choice = before;
+  bool made = !ts_build_unpatched(m->b, m->f, m->g, &m->r->at[entry].choice, k, &err);
   return made && !k->tile->sequence && !k->ndraw && !k->nguard;
 }
 

@@ -64,7 +64,7 @@ static int make_args(const TsTuneSubject *s, const TsSchedKernel *k, int64_t lim
   return 0;
 }
 
-static bool is_nan(TsDtype d, const char *p) {
+bool ts_tune_is_nan(TsDtype d, const char *p) {
   uint64_t v = 0;
   memcpy(&v, p, ts_dtypes[d].nbytes);
   switch (d) {
@@ -83,7 +83,8 @@ static bool same_results(const TsTile *k, const Args *a) {
     if (!memcmp(x, y, (size_t)a->nbytes[i])) continue;
     int each = ts_dtypes[d].nbytes;
     for (int64_t n = 0; n < a->nbytes[i]; n += each)
-      if (memcmp(x + n, y + n, (size_t)each) && !(is_nan(d, x + n) && is_nan(d, y + n)))
+      if (memcmp(x + n, y + n, (size_t)each) &&
+          !(ts_tune_is_nan(d, x + n) && ts_tune_is_nan(d, y + n)))
         return false;
   }
   return true;

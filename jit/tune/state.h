@@ -30,6 +30,8 @@ struct TsTuner {
 /* Floats in (-1, 1), away from 0; small integers above 0, which divide anything. */
 void ts_tune_fill(TsDtype d, char *at, int64_t nbytes);
 
+bool ts_tune_is_nan(TsDtype d, const char *p); /* the element at p */
+
 /* Measures s within the budget, into r, whose choices are s's; r->why says why not. Gives the
  * milliseconds that were spent, without waiting. */
 double ts_tune_measure(TsTuner *t, const TsTuneSubject *s, const TsSchedKernel *usual,

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "jit/build/patched.h"
 #include "jit/compile/llvm.h"
 #include "jit/tune/device.h"
 #include "lib/clock.h"
@@ -181,11 +182,7 @@ typedef struct Group {
 
 static int tile_of_group(void *arg, const TsSchedChoice *c, TsSchedKernel *k, TsError *err) {
   Group *o = arg;
-  TsSchedChoice before = o->g->choice;
-  o->g->choice = *c;
-  int failed = ts_build_tile(o->b, o->f, o->g, k, err);
-  o->g->choice = before;
-  return failed;
+  return ts_build_unpatched(o->b, o->f, o->g, c, k, err);
 }
 
 static void describe(const TsGroup *g, char *what, size_t room) {

@@ -408,25 +408,28 @@ function Function:last_arguments()
   return list
 end
 
--- {target = "sm_90a"} behind the arguments, if it is there, and how many arguments there are. A plain table
--- with one word like it is that option misspelt.
-local read_ir = options.of("f:ir", { target = options.text })
+-- {target = "sm_90a", kernel = 2} behind the arguments, if it is there: both, and how many arguments there are. A plain
+-- table with one word like these is that option misspelt.
+local WORDS_OF_IR = { "target", "kernel" }
+local KERNEL = options.kind("the number or the name of a kernel", function(v) return type(v) == "string" or type(v) == "number" end)
+local read_ir = options.of("f:ir", { target = options.text, kernel = KERNEL })
 local function target_of(...)
   local n = select("#", ...)
   local last = n > 0 and select(n, ...)
-  if type(last) ~= "table" or Module.is_module(last) or core.is_tensor(last) then return nil, n end
+  if type(last) ~= "table" or Module.is_module(last) or core.is_tensor(last) then return nil, nil, n end
   local word, more = next(last)
   local alike = type(word) == "string" and next(last, word) == nil and not core.is_tensor(more)
-    and core.suggest(word, { "target" }) ~= nil
-  if last.target == nil and not alike then return nil, n end
-  if core.is_tensor(last.target) then return nil, n end
-  return read_ir(last).target, n - 1
+    and core.suggest(word, WORDS_OF_IR) ~= nil
+  if last.target == nil and last.kernel == nil and not alike then return nil, nil, n end
+  if core.is_tensor(last.target) or core.is_tensor(last.kernel) then return nil, nil, n end
+  local given = read_ir(last)
+  return given.target, given.kernel, n - 1
 end
 
--- The specialisation whose level is shown, for the arguments or of the last call, and the target.
+-- The specialisation whose level is shown, for the arguments or of the last call, the target, and the kernel.
 local function shown(self, level, ...)
   local special = self.current
-  local target, n = target_of(...)
+  local target, kernel, n = target_of(...)
   core.jit_level("function", tostring(level), target)
   local last = n > 0 and select(n, ...)
   if type(last) == "string" and captured.is_target(last) then
@@ -435,7 +438,7 @@ local function shown(self, level, ...)
   if n > 0 then special = specialise(self, n, ...) end
   if not special and graph.eager then fail(self.name .. " is not captured while graph.eager is set") end
   if not special then fail(("%s has not run yet: call it, or give arguments"):format(self.name)) end
-  return special, target
+  return special, target, kernel
 end
 
 --- The text of a level: "captured", before rewriting; "graph", with symbols for sizes that
@@ -443,15 +446,17 @@ end
 --- nodes are one kernel; "tile", "explicit", "llvm", "asm", the kernels; "bytecode", of the
 --- tier that runs; "tiles", "why", "rewrites". With arguments, of the specialisation for them; without, of the last one that
 --- ran. {target = "sm_90a"} behind them: the kernels that another machine would run, which need not be here: avx512,
---- avx2, base, sm_80, sm_86, sm_90a, sm_100, sm_120; gfx942, gfx1100, for which there is no device.
+--- avx2, base, sm_80, sm_86, sm_90a, sm_100, sm_120; gfx942, gfx1100, for which there is no device. {kernel = 2}: of the
+--- kernel with this number in :tiles, or this name, alone; its schedule has all that can be edited behind `with`.
 ---   local f = graph.module("f", op.tanh)
 ---   f(op.ones{3})
 ---   print(f:ir "tile", f:ir("asm", {target = "sm_90a"}))
 function Function:ir(level, ...)
   if type(level) == "table" then fail(self.name .. ":ir: a level comes first, f:ir \"tile\"; ? :ir lists them") end
   if facts.has(level) then return tostring(self:facts(level, ...)) end
-  local special, target = shown(self, level == nil and "graph" or level, ...)
+  local special, target, kernel = shown(self, level == nil and "graph" or level, ...)
   level = level or "graph"
+  if kernel then return special.graph:kernel_text(tostring(level), tostring(kernel), false, target) end
   local symbolic = special.family and special.family.symbolic
   if level == "graph" and symbolic and not target then return symbolic:text() end
   return special.graph:text(level == "concrete" and "graph" or tostring(level), target)
@@ -528,6 +533,24 @@ function Function:debug(kernel, ...) return require("tessera.debug.kernel").kern
 --- tessera.debug.peek.
 ---   print(f:peek(1, {0, 1}, 12, x))
 function Function:peek(kernel, ...) return require("tessera.debug.kernel").peek(self, kernel, ...) end
+
+--- An edited text of one of its kernels, as f:ir(level, {kernel = 2}) gives it at level "schedule" or "tile": checked,
+--- built, run beside the usual kernel on f's last arguments, or {args = {x, y}}, compared bit by bit and timed. The
+--- result prints; e:keep() keeps it for this process, e:keep "disk" for later ones too, e:drop() takes it back. kernel:
+--- which one, where the text does not say it.
+---   local text = f:ir("schedule", {kernel = 0}):gsub("rows %d+", "rows 96")
+---   print(f:with("schedule", text))
+function Function:with(level, text, given) return require("tessera.debug.edit").with(self, level, text, given) end
+
+--- What was kept of a kernel is taken back, on disk too; whether there was something.
+---   f:without(0)
+function Function:without(kernel) return require("tessera.debug.edit").without(self, kernel) end
+
+--- How two texts differ, line by line; names that were only renumbered are the same. Of two functions: f:diff(g, "tile").
+--- Of a kernel as the passes make it and as it runs: f:diff("tile", {kernel = 2}). Of two targets: {target = {"sm_80",
+--- "sm_90a"}}. Of two specialisations: {args = {{x}, {y}}}. "" where there is no difference.
+---   print(f:diff("tile", {target = {"avx2", "avx512"}}))
+function Function:diff(...) return require("tessera.debug.diff").of(self, ...) end
 
 --- Counts of the specialisation that ran last: nodes, instructions, bytes of planned memory; nil before the first call.
 ---   local f = graph.module("f", op.tanh)

@@ -509,7 +509,8 @@ function prompt.reset()
   collectgarbage()
 end
 
-require "tessera.prompt.functions"(prompt, wrong)
+local reading = require "tessera.prompt.functions"(prompt, wrong)
+require "tessera.prompt.edit"(prompt, wrong, reading)
 require "tessera.prompt.commands"(prompt, wrong)
 require "tessera.debug.prompt"(prompt, wrong)
 

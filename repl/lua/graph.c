@@ -74,6 +74,12 @@ static int ready(lua_State *L, Function *f) {
   return 0;
 }
 
+TsJitFunction *ts_lua_graph_hot(lua_State *L, int index) {
+  Function *f = luaL_checkudata(L, index, TYPE);
+  ready(L, f);
+  return f->hot;
+}
+
 /* A part of an argument that is written is a new value of the whole, which fits nowhere where elements
  * overlap. */
 static void check_update(lua_State *L, const TsTensor *t) {
@@ -538,9 +544,13 @@ static const luaL_Reg functions[] = {
 
 void ts_lua_open_graph(lua_State *L) {
   ts_lua_metatable(L, TYPE, methods);
+  luaL_getmetatable(L, TYPE);
+  luaL_register(L, NULL, ts_lua_patch_methods);
+  lua_pop(L, 1);
   ts_lua_metatable(L, SYMBOLIC, symbolic_methods);
   luaL_register(L, NULL, functions);
   ts_lua_open_capture(L);
   ts_lua_open_region(L);
   ts_lua_open_tape(L);
+  ts_lua_open_patch(L);
 }

@@ -21,9 +21,15 @@ int ts_lua_push_values(lua_State *L, TsContext *c, int n,
                        const TsVal *v);                         /* a list of symbols, */
 int ts_lua_push_outputs(lua_State *L, TsContext *c, TsNode *n); /* or one by one */
 
+/* What runs the function at this index; raises on errors. */
+struct TsJitFunction *ts_lua_graph_hot(lua_State *L, int index);
+/* repl/lua/patch.c: methods of functions. */
+extern const luaL_Reg ts_lua_patch_methods[];
+
 /* Openers: each registers its part in the table on top. */
 void ts_lua_open_capture(lua_State *L);
 void ts_lua_open_region(lua_State *L);
 void ts_lua_open_tape(lua_State *L);
+void ts_lua_open_patch(lua_State *L);
 
 #endif

@@ -120,6 +120,11 @@ static int round_of(TsTileRun *r, const TsTileStmt *s, int64_t i) {
   return ts_tile_run_region(r, body) || yielded(r, body, s) ? -1 : 0;
 }
 
+static int stopped(TsTileRun *r, const TsTileStmt *s) {
+  if (!r->as.stop || !r->as.stop(r->as.stopper)) return 0;
+  return ts_tile_run_fail(r, s, TS_ERR_interrupt, "the run was ended");
+}
+
 int ts_tile_do_for(TsTileRun *r, const TsTileStmt *s) {
   bool grid =
       ts_tile_attr(s, "parallel")->i && r->now == &r->self && r->depth < TS_TILE_RUN_AXES;
@@ -129,9 +134,12 @@ int ts_tile_do_for(TsTileRun *r, const TsTileStmt *s) {
   for (int c = 0; c < s->nout; c++)
     if (copy_value(r, s->out[c], s->in[2 + c])) return -1;
   r->depth += grid;
-  for (int64_t i = lo; i < hi && !r->failed; i += step) {
+  int64_t every = grid && r->depth == 1 && r->as.every > 1 ? r->as.every : 1;
+  for (int64_t i = lo; i < hi && !r->failed; i += step, number++) {
     if (grid && ts_cpu_interrupted()) break; /* whoever runs kernels looks as well */
-    if (grid) r->round[r->depth - 1] = number++;
+    if (r->as.stop && stopped(r, s)) break;
+    if (number % every && hi - i > step) continue;
+    if (grid) r->round[r->depth - 1] = number;
     if (round_of(r, s, i)) break;
     if (grid && r->depth == 1 && ts_tile_run_drain(r)) break;
     r->block += grid && r->depth == 1;
@@ -145,6 +153,7 @@ int ts_tile_do_repeat(TsTileRun *r, const TsTileStmt *s) {
   for (int c = 0; c < s->nout; c++)
     if (copy_value(r, s->out[c], s->in[c])) return -1;
   do {
+    if (stopped(r, s)) return -1;
     for (int c = 0; c < s->nout; c++)
       if (copy_value(r, body->param[c], s->out[c])) return -1;
     if (ts_tile_run_region(r, body) || yielded(r, body, s)) return -1;
@@ -199,6 +208,7 @@ static int pointwise(TsTileRun *r, const TsTileStmt *s) {
 /* Of roles that stand side by side *s becomes the last one. */
 static inline void statement(TsTileRun *r, const TsTileStmt **s) {
   r->step++;
+  if (r->decides && ts_tile_run_spare(*s, r->decides)) return;
   if ((*s)->op < TS_OP_COUNT)
     pointwise(r, *s);
   else if ((*s)->op == TS_TILE_role)
@@ -269,9 +279,13 @@ int ts_tile_run_watched(const TsTile *k, void *const *arg, const int64_t *dim,
     r->k = k, r->dim = dim, r->err = err;
     if (as) r->as = *as;
     r->watch = watch;
-    failed = start(r, arg);
+    if (as && as->dry && !(r->decides = ts_tile_decides(k)))
+      ts_error_memory(err);
+    else
+      failed = start(r, arg);
     for (int i = 0; i < TS_TILE_ROLES; i++) free(r->role[i].stack);
     free(r->work);
+    free(r->decides);
     ts_arena_free(&r->arena);
     free(r);
   } else

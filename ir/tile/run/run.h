@@ -48,6 +48,16 @@ typedef struct TsTileWatch {
   void (*failed)(void *with, TsTileRun *r, const TsTileStmt *s, const char *text);
 } TsTileWatch;
 
+/* ---- ir/tile/run/decides.c: by the id of a value, whether where memory is touched, or which way
+ * control goes, depends on it. For free(); NULL: no memory. */
+unsigned char *ts_tile_decides(const TsTile *k);
+/* The first statement by which elements of memory, or one of the sizes in this set of bits, come to
+ * decide so; NULL: those that decide are the same in every run. */
+const TsTileStmt *ts_tile_data_decides(const TsTile *k, const unsigned char *decides,
+                                       unsigned sizes);
+/* Whether a dry run leaves s out. */
+bool ts_tile_run_spare(const TsTileStmt *s, const unsigned char *decides);
+
 /* ts_tile_run_as with somebody who looks, or NULL. */
 int ts_tile_run_watched(const TsTile *k, void *const *arg, const int64_t *dim,
                         const TsTileRunAs *as, const TsTileWatch *watch, TsError *err);

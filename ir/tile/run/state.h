@@ -67,7 +67,7 @@ struct TsTileRun {
   TsTileRunRole self, role[TS_TILE_ROLES];
   int nrole;
   ucontext_t scheduler;
-  bool progress; /* somebody went on */
+  bool progress;       /* somebody went on */
   int64_t step, block; /* statements that ran; rounds of the grid that are over */
   struct {
     int64_t arrived, generation;
@@ -75,6 +75,7 @@ struct TsTileRun {
   TsTileRunCopies engine; /* of the copy engine */
   TsTileRunCopy *spare;
   const TsTileWatch *watch; /* or NULL */
+  unsigned char *decides;   /* by value, where the others are left out; or NULL */
 };
 
 /* Every row of ir/tile/tile.def. 0, or -1 with the error filled. */

@@ -9,7 +9,6 @@
 
 local core = require "tessera.core"
 local captured = require "tessera.captured"
-local jit = require "tessera.jit"
 
 local debug = {}
 
@@ -100,25 +99,10 @@ local function of_text(text, n, arguments, own)
 end
 
 -- ---- kernels of captured functions
-local function is_away(...)
-  for i = 1, select("#", ...) do
-    local x = select(i, ...)
-    if core.is_tensor(x) and not x.device:find "^cpu" then return true end
-  end
-end
-
 -- The kernels of f for these arguments: {{name, text}, ..}, which are those that run. Those of devices are there once
 -- it has run.
 local function kernels_of(f, ...)
-  if is_away(...) then
-    jit.eager(true)
-    local ok, why = pcall(f, ...)
-    if ok then ok, why = pcall(f, ...) end
-    jit.eager(false)
-    if not ok then error(why, 0) end
-    jit.wait()
-  end
-  jit.pin(f, ...)
+  require("tessera.debug.ready")(f, ...)
   local list = {}
   for text in ("\n" .. f:ir("tile", ...)):gmatch "\n(tile @.-\n}\n)" do
     list[#list + 1] = { name = text:match "^tile @([^%s<%(]+)", text = text }

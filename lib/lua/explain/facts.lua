@@ -43,7 +43,7 @@ end
 
 local function group_lines(g, out)
   out[#out + 1] = ("  %-3d %s%s: %s, %.3g us expected"):format(g.group, g.what, g.where and " at " .. g.where or "",
-    g.state_text, g.expected_ns / 1e3)
+    g.state_text .. (g.edited and ", edited by the user" or ""), g.expected_ns / 1e3)
   member_lines(g, out)
   for _, r in ipairs(g.reads) do
     out[#out + 1] = ("        %s %d: %s"):format(r.together and "with" or "not in", r.from, r.text or r.reason_reason)
@@ -77,6 +77,7 @@ local function tile_line(k)
     text = ("%s %s, %d phase%s, %d bytes of code%s"):format(text, c.target, c.phases, c.phases == 1 and "" or "s", c.bytes,
       c.from_disk and " from disk" or "")
   end
+  if k.edited then text = text .. ", edited by the user" end
   return text .. "  // " .. k.what
 end
 

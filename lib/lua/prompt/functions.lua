@@ -61,7 +61,7 @@ return function(prompt, wrong)
     local words = {}
     text = text:gsub("%s+$", "")
     while true do
-      local front, mark, word = text:match "^(.-)%s+([\"']?)([%w_.:]+)%2$"
+      local front, mark, word = text:match "^(.-)%s+([\"']?)([%w_.:/]+)%2$"
       if front and mark == "" and chunk_of(command, text) or not front then break end
       if mark == "" and not chunk_of(command, front) and not front:find "%s" then break end
       table.insert(words, 1, word)
@@ -309,4 +309,6 @@ return function(prompt, wrong)
     end
     return { kernels = list }
   end
+
+  return { read = read } -- for other commands about functions
 end

@@ -1,0 +1,93 @@
+/* See jit/build/patched.h. */
+#include "jit/build/patched.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ir/lower/lower.h"
+
+int ts_build_unpatched(const TsBuildJob *b, const TsFusion *u, const TsGroup *g,
+                       const TsSchedChoice *c, TsSchedKernel *out, TsError *err) {
+  TsGroup *own = (TsGroup *)(uintptr_t)g; /* the build's, as the tuner has it */
+  TsSchedChoice before = g->choice;
+  if (c) own->choice = *c;
+  int failed = ts_lower_group(u->sched, g, ts_layouts_of, ts_build_layouts(b, u->g), out, err);
+  own->choice = before;
+  if (!failed) out->tile->marks = b->marks;
+  return failed;
+}
+
+int ts_build_usual(const TsBuildJob *b, const TsFusion *u, const TsGroup *g, TsSchedKernel *out,
+                   uint8_t key[32], TsError *err) {
+  TsSchedChoice none = {0};
+  if (ts_build_unpatched(b, u, g, &none, out, err)) return -1;
+  ts_patches_key(out->tile, out->dim, ts_build_target(b), b->threads, key);
+  return 0;
+}
+
+int ts_build_alike(const TsTile *usual, const TsTile *k, TsError *err) {
+  if (strcmp(usual->target, k->target))
+    return ts_error_set(err, TS_ERR_value,
+                        "@%s is for %s, the kernel that it stands for is for %s", k->name,
+                        k->target, usual->target);
+  if (usual->nparam != k->nparam || usual->nin != k->nin)
+    return ts_error_set(err, TS_ERR_value, "@%s has %d inputs and %d results, not %d and %d",
+                        k->name, k->nin, k->nparam - k->nin, usual->nin,
+                        usual->nparam - usual->nin);
+  if (usual->ndim != k->ndim)
+    return ts_error_set(err, TS_ERR_value, "@%s has %d symbolic sizes, not %d", k->name,
+                        k->ndim, usual->ndim);
+  for (int i = 0; i < k->nparam; i++)
+    if (!ts_tile_type_same(&usual->param[i]->type, &k->param[i]->type))
+      return ts_error_set(err, TS_ERR_value,
+                          "parameter %d of @%s, %%%s, has another type than the kernel has",
+                          i + 1, k->name, k->param[i]->name);
+  return 0;
+}
+
+int ts_build_of_text(const TsSchedKernel *usual, const char *text, const TsTarget *t,
+                     TsSchedKernel *out, TsError *err) {
+  if (usual->tile->sequence)
+    return ts_error_set(err, TS_ERR_value,
+                        "this operator is several kernels in sequence, whose texts cannot be "
+                        "edited; their schedule can");
+  TsTile *k = ts_tile_parse(text, err);
+  if (!k || ts_tile_check(k, t, err) || ts_build_alike(usual->tile, k, err))
+    return ts_tile_free(k), -1;
+  *out = *usual;
+  out->tile = k;
+  memset(out->over, 0, sizeof out->over); /* where it reads and writes is not known */
+  return 0;
+}
+
+static bool by_choice(const TsBuildJob *b, const TsFusion *u, const TsGroup *g,
+                      const char *text, TsSchedKernel *out, TsError *err) {
+  TsSchedChoice c;
+  return ts_sched_choice_parse(text, &c) && !ts_build_unpatched(b, u, g, &c, out, err);
+}
+
+bool ts_build_patched(const TsBuildJob *b, const TsFusion *u, const TsGroup *g,
+                      TsSchedKernel *out) {
+  TsError err = {0};
+  TsSchedKernel usual;
+  TsPatchEntry e;
+  uint8_t key[32];
+  if (!ts_patches_any() || !ts_build_target(b) || ts_build_usual(b, u, g, &usual, key, &err))
+    return false;
+  bool made = ts_patches_find(key, &e);
+  if (made) {
+    made = e.schedule ? by_choice(b, u, g, e.text, out, &err)
+                      : !ts_build_of_text(&usual, e.text, ts_build_target(b), out, &err);
+    free((char *)(uintptr_t)e.text);
+  }
+  ts_tile_free(usual.tile);
+  if (made) out->tile->marks = b->marks;
+  return made;
+}
+
+bool ts_build_is_patched(const TsBuildJob *b, const TsFusion *u, const TsGroup *g) {
+  TsSchedKernel k;
+  if (!ts_build_patched(b, u, g, &k)) return false;
+  ts_tile_free(k.tile);
+  return true;
+}

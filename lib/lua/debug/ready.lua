@@ -1,0 +1,23 @@
+-- A captured function is run until its kernels are there: what is looked at in the debugger, or edited.
+local core = require "tessera.core"
+local jit = require "tessera.jit"
+
+local function is_away(...)
+  for i = 1, select("#", ...) do
+    local x = select(i, ...)
+    if core.is_tensor(x) and not x.device:find "^cpu" then return true end
+  end
+end
+
+--- Kernels of devices are there once it has run; those of the CPU are pinned.
+return function(f, ...)
+  if is_away(...) then
+    jit.eager(true)
+    local ok, why = pcall(f, ...)
+    if ok then ok, why = pcall(f, ...) end
+    jit.eager(false)
+    if not ok then error(why, 0) end
+    jit.wait()
+  end
+  return jit.pin(f, ...)
+end

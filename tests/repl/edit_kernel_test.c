@@ -1,0 +1,88 @@
+/* :edit and :diff on a terminal: an editor that is a command of sed changes the text of a kernel. What
+ * is wrong with it is told with its line, and the same text opened again; what was tried is kept
+ * and taken back. */
+#include <stdlib.h>
+
+#include "tests/repl/terminal.h"
+
+static void begin(const char *editor) {
+  setenv("VISUAL", editor, 1);
+  start(120, 50, "xterm");
+  expect("> ");
+  type("if not tessera.jit.status() then print 'no' .. ' code' os.exit(0) end\r");
+  expect("> ");
+  type("f = graph.module('f', function(x) return op.softmax(x * 2) end)\r");
+  expect("> ");
+  type("x = rng.normal{64, 160}\r");
+  expect("> ");
+  type("y = f(x)\r");
+  expect("> ");
+}
+
+static void end(const char *what) {
+  type("\x04");
+  check(finish() == 0, what);
+  unsetenv("VISUAL");
+}
+
+static void test_keeps(void) {
+  begin("sed -i 's/mul \\(%[0-9]*\\), \\(%[0-9]*\\) : f32.160./mul \\2, \\1 : f32[160]/'");
+  type(":edit f tile 0\r");
+  expect("edited at level tile");
+  expect("bits    equal, of 10240 elements");
+  expect(":edit keep keeps it for this session, :edit keep disk for later ones too");
+  type(":edit keep\r");
+  expect("kept for this session; :edit drop f 0 takes it back");
+  type(":why f\r");
+  expect("edited by the user");
+  type(":diff f tile 0\r");
+  expect("--- f tile as the passes make it\n+++ f tile as it runs\n");
+  type("q\r"); /* of the pager, where the text is longer than the terminal */
+  type(":edit drop f 0\r");
+  expect("its own kernel again");
+  type(":diff f tile 0\r");
+  expect("no difference");
+  expect("> ");
+  end("a kernel edited and kept");
+}
+
+static void test_mistakes(void) {
+  begin("sed -i -e 's/ = expp / = exq /' -e 's/ = exp / = expp /'");
+  type(":edit f tile 0\r");
+  expect("line 13, column 11: there is no operation 'expp' in Tile IR");
+  expect(":edit opens the text again");
+  type(":edit\r"); /* what was written is still there */
+  expect("there is no operation 'exq'");
+  type(":edit keep\r");
+  expect("nothing was tried yet");
+  type(":edit nosuch tile\r");
+  expect("there is no 'nosuch'");
+  type(":edit f llvm 0\r");
+  expect("the levels are schedule and tile, not 'llvm'");
+  type(":edit f tile 9\r");
+  expect("there is no kernel 9");
+  expect("> ");
+  end("a kernel with a mistake");
+}
+
+static void test_unchanged(void) {
+  begin("true");
+  type(":edit f schedule\r");
+  expect("unchanged");
+  expect("> ");
+  end("an editor that changes nothing");
+  begin("false");
+  type(":edit f schedule\r");
+  expect("the editor 'false' ended with an error");
+  expect("> ");
+  end("an editor that fails");
+}
+
+int main(int argc, char **argv) {
+  (void)argc;
+  if (!open_terminals(argv[0], "edit_kernel")) return 1;
+  test_keeps();
+  test_mistakes();
+  test_unchanged();
+  return close_terminals();
+}
