@@ -215,7 +215,13 @@ static int groups_text(const TsBuildJob *b, TsText *text) {
       ts_text_take(text, " at ", &where);
       ts_text_str(text, ": ");
       reason(b, f, g, text);
-      ts_text_format(text, ", %.3g us expected\n", g->usec);
+      ts_text_format(text, ", %.3g us expected", g->usec);
+      if (f->of[i].fused) {
+        ts_text_str(text, "; choice: ");
+        ts_build_choice_text(g, text);
+      }
+      ts_text_char(text, '\n');
+      ts_build_remarks_text(g, text);
     }
   }
   if (b->why.len) ts_text_format(text, "refused:\n%s", b->why.at);
@@ -236,6 +242,7 @@ static void tile_line(const TsBuildJob *b, const TsFusion *f, const TsGroup *g, 
   shape(text, "space ", g->naxis, g->axis);
   if (ts_build_tile(b, f, g, &k, &err)) {
     ts_text_format(text, " no kernel: %s\n", err.message);
+    ts_build_remarks_text(g, text);
     return;
   }
   shape(text, " tile ", k.tile->ntile, k.tile->tile);
@@ -247,9 +254,12 @@ static void tile_line(const TsBuildJob *b, const TsFusion *f, const TsGroup *g, 
     ts_text_format(text, " %s, %d phase%s, %zu bytes of code%s", code->target, code->nphase,
                    code->nphase == 1 ? "" : "s", code->object_bytes,
                    code->cached ? " from disk" : "");
+  ts_text_str(text, "; choice: ");
+  ts_build_choice_text(g, text);
   ts_text_str(text, "  // ");
   ts_sched_what(g, text);
   ts_text_char(text, '\n');
+  ts_build_remarks_text(g, text);
   ts_tile_free(k.tile);
 }
 

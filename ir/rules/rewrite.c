@@ -219,11 +219,22 @@ static int narrow_gradient(TsRewrite *r, TsGraphMap *m, const TsNode *n) {
   int nout = 0;
   memcpy(in, step->in, sizeof *in * (size_t)step->nin);
   in[1] = cast->in[0];
-  r->g->line = step->line;
+  r->g->line = step->line, r->g->choice = NULL;
   if (!ts_graph_emit(r->g, (TsOp)step->op, step->nin, in, step->attr, out, &nout)) return -1;
   for (int i = 0; i < nout; i++) m->value[m->start[n->id] + i] = out[i];
   ts_rules_log(r, "narrow_gradient", "the step widens it itself", false, cast);
   return 0;
+}
+
+/* What becomes of a node has what the program chose for it; what a product takes into itself leaves
+ * it what was chosen for it. */
+static void keep_choice(TsGraph *g, const TsNode *n) {
+  g->choice = n->choice, g->choice_op = TS_OP_COUNT;
+  for (int i = 0; i < n->nin && !g->choice; i++) {
+    const TsNode *in = n->in[i] ? n->in[i]->node : NULL;
+    while (in && in->nin == 1 && !in->choice && ts_node_is_view(in)) in = in->in[0]->node;
+    if (in && in->choice) g->choice = in->choice, g->choice_op = in->op;
+  }
 }
 
 static int rewrite_node(TsRewrite *r, TsGraphMap *m, const TsNode *n, int uses, bool stays) {
@@ -233,6 +244,7 @@ static int rewrite_node(TsRewrite *r, TsGraphMap *m, const TsNode *n, int uses, 
   TsVal v = m->value[m->start[n->id]];
   if (!room(r, v->node->id)) return -1;
   r->g->line = v->node->line;
+  keep_choice(r->g, v->node);
   r->g->backward = v->node->backward;
   if (n->nout == 1 && !stays && !n->runs) v = simplify(r, v);
   if (!v || r->b.failed) return -1;

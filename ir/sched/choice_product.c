@@ -21,7 +21,7 @@ static void add_registers(TsChoiceList *l, const TsTarget *t) {
 static void add_steps(TsChoiceList *l, int64_t k) {
   for (int steps = LEAST_STEPS; steps <= MOST_STEPS; steps *= 2)
     if (steps != TS_PRODUCT_STEPS && (steps < k || steps / 2 < k))
-      ts_sched_choice_add(l, (TsSchedChoice){.steps = steps});
+      ts_sched_choice_add(l, (TsSchedChoice){.depth = steps});
 }
 
 static void add_pack(TsChoiceList *l) {
@@ -58,7 +58,7 @@ double ts_sched_choice_product_usec(const TsSched *s, const TsGroup *g,
   size.high = size.steps = 0;
   ts_tile_product_block(s->target, d, &size, block);
   double usual = ts_tile_product_cost(s->target, d, &size, block);
-  size.high = c->high, size.steps = c->steps;
+  size.high = c->high, size.steps = c->depth;
   ts_tile_product_near(s->target, d, &size, c->rows, c->columns, block);
   double now = ts_tile_product_cost(s->target, d, &size, block);
   return g->usec * now / usual * (c->pack == 2 ? 1.02 : c->pack == 1 ? 1.01 : 1);

@@ -137,6 +137,7 @@ static int lower(Making *m, const TsTarget *target, TsSchedKernel *k, TsError *e
   ts_lower_for(s, ts_device_at(m->f->device));
   TsGroup *g = s->ngroup == 1 ? s->group[0] : NULL;
   if (g) choose(m, s, g);
+  if (g && !m->quick) ts_lower_settle(s, g, layout_of, m);
   int failed = g ? ts_lower_group(s, g, layout_of, m, k, err)
                  : refuse(err, "there is no kernel of this operator");
   m->roles = !failed && ts_lower_own(k);

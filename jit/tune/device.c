@@ -270,7 +270,8 @@ static void conclude(Session *m) {
   TsTuneRecord *r = m->r;
   TsTuneEntry e = {
       .choice = r->at[r->best].choice, .was_usec = r->at[0].usec, .usec = r->at[r->best].usec};
-  m->g->choice = e.choice;
+  e.origin = TS_CHOICE_now;
+  m->g->choice = e.choice, m->g->origin = e.origin;
   ts_tune_device_remember(m->d, r->what, &e);
 }
 

@@ -98,7 +98,10 @@ static bool lookup(TsTuner *t, const TsTuneSubject *s, const uint8_t *key, TsTun
   if (k) return true;
   if (!ts_tune_read(key, e)) return false;
   for (int i = s->n; i-- > 0;)
-    if (ts_sched_choice_same(&s->choice[i], &e->choice)) return remember(t, key, e), true;
+    if (ts_sched_choice_same(&s->choice[i], &e->choice)) {
+      e->origin = TS_CHOICE_kept;
+      return remember(t, key, e), true;
+    }
   return false;
 }
 
@@ -121,7 +124,7 @@ static int usual(const TsTuneSubject *s, TsSchedKernel *k, uint8_t key[32]) {
   return 0;
 }
 
-bool ts_tune_known(TsTuner *t, const TsTuneSubject *s, TsSchedChoice *choice) {
+bool ts_tune_known(TsTuner *t, const TsTuneSubject *s, TsSchedChoice *choice, uint8_t *origin) {
   TsSchedKernel k;
   TsTuneEntry e;
   uint8_t key[32];
@@ -133,6 +136,7 @@ bool ts_tune_known(TsTuner *t, const TsTuneSubject *s, TsSchedChoice *choice) {
   if (ts_tuner_mode(t) == TS_TUNE_off || usual(s, &k, key)) return false;
   bool known = lookup(t, s, key, &e);
   if (known) *choice = e.choice;
+  if (known && origin) *origin = e.origin;
   ts_tile_free(k.tile);
   return known;
 }
@@ -146,15 +150,17 @@ static void keep(TsTuner *t, const TsTuneRecord *r, double spent_msec) {
 
 static void conclude(TsTuner *t, const TsTuneSubject *s, const TsTuneRecord *r,
                      const uint8_t *key, TsSchedChoice *choice) {
-  TsTuneEntry e = {
-      .choice = r->at[r->best].choice, .was_usec = r->at[0].usec, .usec = r->at[r->best].usec};
+  TsTuneEntry e = {.choice = r->at[r->best].choice,
+                   .was_usec = r->at[0].usec,
+                   .usec = r->at[r->best].usec,
+                   .origin = TS_CHOICE_now};
   *choice = e.choice;
   remember(t, key, &e);
   ts_tune_write(key, &e, r->what, s->threads, ts_tune_machine());
 }
 
 void ts_tune_subject(TsTuner *t, const TsTuneSubject *s, bool wait, const atomic_bool *cancel,
-                     TsSchedChoice *choice) {
+                     TsSchedChoice *choice, uint8_t *origin) {
   TsSchedKernel k;
   uint8_t key[32];
   TsTuneEntry e;
@@ -162,10 +168,12 @@ void ts_tune_subject(TsTuner *t, const TsTuneSubject *s, bool wait, const atomic
   TsTuneRecord *r = calloc(1, sizeof *r);
   if (wait && lookup(t, s, key, &e)) {
     *choice = e.choice;
+    if (origin) *origin = e.origin;
   } else if (r) {
     snprintf(r->what, sizeof r->what, "%s", s->what);
     double spent = ts_tune_measure(t, s, &k, wait, cancel, r);
     if (!*r->why) conclude(t, s, r, key, choice);
+    if (!*r->why && origin) *origin = TS_CHOICE_now;
     keep(t, r, spent);
   }
   free(r);
@@ -220,8 +228,9 @@ static void apply_forced(const TsTuner *t, TsBuildJob *b) {
     for (int i = 0; i < f->sched->ngroup; i++) {
       TsSchedChoice all[TS_SCHED_CHOICES];
       TsGroup *g = f->sched->group[i];
-      if (tunable(b, g) && t->forced < ts_sched_choices(f->sched, g, all))
-        g->choice = all[t->forced];
+      if (!tunable(b, g) || t->forced >= ts_sched_choices(f->sched, g, all)) continue;
+      g->choice = all[t->forced];
+      g->origin = TS_CHOICE_forced;
     }
 }
 
@@ -232,7 +241,7 @@ static void apply_device(const TsBuildJob *b) {
       TsLayouts *l = ts_build_layouts(b, f->g);
       TsTuneEntry e;
       if (!g->pinned && ts_tune_device_known(b->device, f->sched, g, ts_layouts_of, l, &e))
-        g->choice = e.choice;
+        g->choice = e.choice, g->origin = e.origin;
     }
 }
 
@@ -245,7 +254,7 @@ void ts_tune_apply(TsTuner *t, TsBuildJob *b) {
       Group o = {b, f, f->sched->group[i]};
       if (!tunable(b, o.g)) continue;
       TsTuneSubject s = subject_of(&o);
-      ts_tune_known(t, &s, &o.g->choice);
+      ts_tune_known(t, &s, &o.g->choice, &o.g->origin);
     }
 }
 
@@ -253,7 +262,7 @@ void ts_tune_apply(TsTuner *t, TsBuildJob *b) {
 static bool tune_group(TsTuner *t, Group *o, bool wait, const atomic_bool *cancel) {
   TsTuneSubject s = subject_of(o);
   TsSchedChoice before = o->g->choice;
-  ts_tune_subject(t, &s, wait, cancel, &o->g->choice);
+  ts_tune_subject(t, &s, wait, cancel, &o->g->choice, &o->g->origin);
   return !ts_sched_choice_same(&before, &o->g->choice);
 }
 
@@ -270,7 +279,7 @@ static bool tune_on_device(TsTuner *t, Group *o) {
   const TsTuneRecord *old = NULL;
   for (int i = 0; i < t->nrecord && name.at; i++)
     if (!strcmp(t->record[i].what, name.at)) old = &t->record[i];
-  if (old && !*old->why) g->choice = old->at[old->best].choice;
+  if (old && !*old->why) g->choice = old->at[old->best].choice, g->origin = TS_CHOICE_now;
   pthread_mutex_unlock(&t->lock);
   double start = ts_clock_msec(), each = left < budget.group_msec ? left : budget.group_msec;
   if (!old && r && each > 0) {

@@ -61,11 +61,11 @@ void ts_tuner_force(TsTuner *t, int i);
 /* Forgets records and winners, on disk too. */
 void ts_tuner_clear(TsTuner *t);
 
-/* The winner that is known; false: none, and *choice stays. */
-bool ts_tune_known(TsTuner *t, const TsTuneSubject *s, TsSchedChoice *choice);
+/* The winner that is known; false: none, and *choice stays. origin: whose it is, or NULL. */
+bool ts_tune_known(TsTuner *t, const TsTuneSubject *s, TsSchedChoice *choice, uint8_t *origin);
 /* Measures it; *choice becomes the winner, if there is one. wait, cancel: as of ts_tune_run. */
 void ts_tune_subject(TsTuner *t, const TsTuneSubject *s, bool wait, const atomic_bool *cancel,
-                     TsSchedChoice *choice);
+                     TsSchedChoice *choice, uint8_t *origin);
 
 /* Sets the choices of b's groups to the winners that are known. */
 void ts_tune_apply(TsTuner *t, TsBuildJob *b);
@@ -80,6 +80,7 @@ int ts_tune_records(TsTuner *t, int from, int n, TsTuneRecord *out);
 typedef struct TsTuneEntry {
   TsSchedChoice choice;
   double was_usec, usec;
+  uint8_t origin; /* TsChoiceOrigin; not on disk */
 } TsTuneEntry;
 bool ts_tune_read(const uint8_t key[32], TsTuneEntry *e);
 void ts_tune_write(const uint8_t key[32], const TsTuneEntry *e, const char *what, int threads,
