@@ -228,6 +228,8 @@ return function(prompt, wrong)
     prompt.page(require("tessera.profile").report(of, { args = args, width = math.max(20, console.width()) }))
   end
 
+  require "tessera.prompt.choose"(prompt, wrong, read)
+
   --- Measures the candidates of a captured function's kernels, or of a kernel of op.kernel with
   --- arguments, and prints their times: "f", "k(x, y)".
   function prompt.tune(f, ...)
