@@ -5,6 +5,7 @@
 
 #include "ir/graph/graph.h"
 #include "ir/tile/gpu/attention.h"
+#include "ir/tile/gpu/build.h"
 #include "ir/tile/sequence.h"
 #include "ir/lower/heads.h"
 #include "ir/lower/mask.h"
@@ -133,14 +134,19 @@ static TsTileVal result_of(const Problem *p, const TsTile *k) {
 }
 
 /* Of rows the nearest that a kernel has: with roles 128, and of narrow heads without a mask 192;
- * by warps 64 or 128. */
+ * by warps 64 or 128. With roles blocks of keys and of values have stages, as many as fit. */
 static void choose(TsGpuAttention *x, const TsSchedChoice *c, bool masked) {
-  enum { ROLE_ROWS = 128, MOST_ROWS = 192, WARP_ROWS = 64 };
+  enum { ROLE_ROWS = 128, MOST_ROWS = 192, WARP_ROWS = 64, MOST_STAGES = 4, KEPT = 2048 };
   bool large = c->rows >= (ROLE_ROWS + MOST_ROWS) / 2;
   if (c->rows && x->warps)
     x->rows = c->rows < (WARP_ROWS + ROLE_ROWS) / 2 ? WARP_ROWS : ROLE_ROWS;
   else if (c->rows && x->d == 64 && !masked)
     x->rows = large ? MOST_ROWS : ROLE_ROWS, x->apart = large;
+  if (!c->stages || x->warps) return;
+  int row = 2 * x->d;
+  int fit = (TS_GPU_SHARED - KEPT - 2 * x->rows * row) / (2 * TS_GPU_KEYS * row);
+  if (fit > MOST_STAGES) fit = MOST_STAGES;
+  x->stages = c->stages < 2 ? 2 : c->stages < fit ? c->stages : fit;
 }
 
 /* gpu: whose warps copy and multiply; NULL: with roles. */

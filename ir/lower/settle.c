@@ -79,16 +79,18 @@ static void round_fields(Settling *x) {
 }
 
 /* Why a kernel has another number than it was given. */
-static void kernel_reason(Settling *x, int field, const TsSchedKernel *k) {
+static void kernel_reason(Settling *x, int field, const TsSchedKernel *k, int usual) {
   const TsTarget *t = x->s->target;
   bool gpu = ts_target_gpu(t);
-  if (field == TS_CHOICE_stages && gpu)
+  if (field == TS_CHOICE_stages && gpu && usual == ts_choice_value(&k->took, field))
+    ts_text_format(&x->remarks, "the least or most that this kernel for %s has", t->name);
+  else if (field == TS_CHOICE_stages && gpu)
     ts_text_format(&x->remarks, "at least 2, and what fits into %lld KB of shared memory",
                    (long long)(t->shared_bytes >> 10));
   else if (field == TS_CHOICE_high)
     ts_text_str(&x->remarks, "the register tile for operands of these types and sizes");
   else if (!gpu && (field == TS_CHOICE_rows || field == TS_CHOICE_columns))
-    ts_text_str(&x->remarks, k->tile->ntile == 2 && x->g->kind == TS_GROUP_attention
+    ts_text_str(&x->remarks, x->g->kind == TS_GROUP_attention
                                  ? "there are no more queries"
                                  : "whole register tiles, as far as the result goes");
   else
@@ -96,7 +98,7 @@ static void kernel_reason(Settling *x, int field, const TsSchedKernel *k) {
 }
 
 /* By the kernel, which says what it took. */
-static void compare(Settling *x, const TsSchedKernel *k) {
+static void compare(Settling *x, const TsSchedKernel *k, const TsSchedKernel *usual) {
   TsGroup *g = x->g;
   for (int i = 0; i < TS_CHOICE_FIELDS; i++) {
     int64_t now = ts_choice_value(&k->took, i), v = ts_choice_value(&g->choice, i);
@@ -108,7 +110,7 @@ static void compare(Settling *x, const TsSchedKernel *k) {
       *ts_choice_at(&g->choice, i) = 0;
     } else {
       becomes(x, i, ts_choice_value(&g->want, i), now);
-      kernel_reason(x, i, k);
+      kernel_reason(x, i, k, ts_choice_value(&usual->took, i));
       *ts_choice_at(&g->choice, i) = (int)now;
     }
   }
@@ -157,8 +159,10 @@ static void try_kernel(Settling *x) {
     give_up(x, other.message);
   else if (!alike(usual.tile, k.tile))
     give_up(x, "these operands have no such kernel");
+  else if (!k.tile->sequence && ts_tile_check(k.tile, x->s->target, &other))
+    give_up(x, other.message);
   else
-    compare(x, &k);
+    compare(x, &k, &usual);
   ts_tile_free(usual.tile);
   ts_tile_free(k.tile);
 }

@@ -188,7 +188,8 @@ int ts_sched_choices(const TsSched *s, const TsGroup *g, TsSchedChoice out[TS_SC
   List l = {.s = s, .g = g, .at = out};
   if (ts_target_gpu(s->target)) return ts_sched_choices_gpu(s->target, g, out);
   add(&l, (TsSchedChoice){0});
-  if (!s->target || g->kind == TS_GROUP_vm || g->kind == TS_GROUP_conv) return l.n;
+  if (!s->target || g->kind == TS_GROUP_vm) return l.n;
+  if (g->kind == TS_GROUP_conv) return ts_sched_choice_conv(&l), l.n;
   if (g->kind == TS_GROUP_matmul || g->kind == TS_GROUP_attention) {
     ts_sched_choice_blocks(&l);
     order(&l);

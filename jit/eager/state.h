@@ -28,7 +28,7 @@ typedef struct Form {
   int op, device;
   const TsAttr *attr;
   const char *choice; /* what the program chose for the kernel, or NULL */
-  bool collapsed; /* meta.dim[0] of all operands is a size of the kernel */
+  bool collapsed;     /* meta.dim[0] of all operands is a size of the kernel */
   TsProfile profile;
   int nin, nout;
   Operand in[OFFLOAD_IN], out[OFFLOAD_OUT];

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "devices/cpu_pool.h"
 #include "jit/build/device.h"
 #include "ir/lower/lower.h"
 #include "jit/tune/state.h"
@@ -46,7 +47,12 @@ typedef struct Session {
   TsError failure; /* of the first run that failed */
 } Session;
 
-static bool over(const Session *m) { return ts_clock_msec() > m->end; }
+static bool over(const Session *m) { return ts_clock_msec() > m->end || ts_cpu_interrupted(); }
+
+static void say(Session *m, int entry, const char *what, const TsError *err) {
+  TsTuneTime *t = &m->r->at[entry];
+  ts_tune_say(t->why, sizeof t->why, what, err ? err->message : "");
+}
 
 /* ---- kernels */
 static bool build(Session *m, int entry, TsSchedKernel *k) {
@@ -56,6 +62,7 @@ static bool build(Session *m, int entry, TsSchedKernel *k) {
   m->g->choice = m->r->at[entry].choice;
   bool made = !ts_build_tile(m->b, m->f, m->g, k, &err);
   m->g->choice = before;
+  if (!made) say(m, entry, "has no kernel", &err);
   return made && !k->tile->sequence && !k->ndraw && !k->nguard;
 }
 
@@ -78,13 +85,15 @@ static void open_all(Session *m) {
   if (set) ts_device_set_open(set);
   int kept = 0;
   for (int i = 0; i < m->n; i++) {
-    TsError ignored = {0};
+    TsError err = {0};
     Candidate c = m->c[i];
-    c.open = ts_device_kernel_open(m->d, c.k.tile, &ignored);
-    if (c.open)
+    c.open = ts_device_kernel_open(m->d, c.k.tile, &err);
+    if (c.open) {
       m->c[kept++] = c;
-    else
-      ts_tile_free(c.k.tile);
+      continue;
+    }
+    say(m, c.entry, "does not fit", &err);
+    ts_tile_free(c.k.tile);
   }
   m->n = kept;
   ts_device_set_free(set);
@@ -94,8 +103,12 @@ static void find_candidates(Session *m, int most) {
   TsSchedChoice all[TS_SCHED_CHOICES];
   m->r->n = ts_sched_choices(m->f->sched, m->g, all);
   for (int i = 0; i < m->r->n; i++) m->r->at[i].choice = all[i];
-  for (int i = 0; i < m->r->n && m->n <= most; i++) {
+  for (int i = 0; i < m->r->n; i++) {
     Candidate *c = &m->c[m->n];
+    if (m->n > most) {
+      say(m, i, "not tried: the model expects less of it", NULL);
+      continue;
+    }
     c->entry = i;
     if (!build(m, i, &c->k)) {
       ts_tile_free(c->k.tile);
@@ -200,6 +213,8 @@ static void compare_bits(Session *m) {
     bool fine = !move_slices(m, to, true) && !run(m, &m->c[i], 1) && !move_slices(m, to, false);
     bool same = fine && (!i || !memcmp(m->want, m->have, (size_t)slices(m)));
     m->r->differing += fine && !same;
+    if (!same)
+      say(m, m->c[i].entry, fine ? "other bits" : "did not run", fine ? NULL : &m->failure);
     if (!same) {
       ts_device_kernel_free(m->c[i].open);
       ts_tile_free(m->c[i].k.tile);
@@ -295,4 +310,30 @@ void ts_tune_device_group(const TsBuildJob *b, const TsFusion *f, TsGroup *g,
   }
   ts_text_free(&name);
   free(m);
+}
+
+double ts_tune_device_usual(const TsBuildJob *b, const TsFusion *f, TsGroup *g) {
+  enum { MSEC = 2000 };
+  Session *m = calloc(1, sizeof *m);
+  TsTuneRecord *r = calloc(1, sizeof *r);
+  double usec = 0;
+  if (m && r) {
+    *m = (Session){
+        .b = b, .f = f, .g = g, .d = b->device, .r = r, .end = ts_clock_msec() + MSEC};
+    m->n = build(m, 0, &m->c[0].k) && floats_alone(m->c[0].k.tile);
+    if (m->n)
+      open_all(m);
+    else
+      ts_tile_free(m->c[0].k.tile);
+    if (m->n && !make_operands(m)) {
+      events(m, true);
+      for (int i = 0; i < 2; i++) usec = sample(m, 0, 1);
+      events(m, false);
+    }
+    drop_operands(m);
+    if (m->n) ts_device_kernel_free(m->c[0].open), ts_tile_free(m->c[0].k.tile);
+  }
+  free(r);
+  free(m);
+  return usec > 0 ? usec : 0;
 }

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "devices/cpu_pool.h"
+
 enum { SAMPLES = 10 };
 static const double SHORTEST_USEC = 0.5;
 
@@ -34,17 +36,21 @@ static bool better(const TsTuneInterleave *t, double usec, double than) {
   return usec * (100 + t->percent) <= than * 100;
 }
 
+static const char *too_early(void) {
+  return ts_cpu_interrupted() ? "interrupted" : "the time was up";
+}
+
 /* The winner, confirmed by itself against the usual one. */
 void ts_tune_interleave(const TsTuneInterleave *t, int n, const int *entry, TsTuneRecord *r) {
   int all[TS_SCHED_CHOICES] = {0}, best = 0;
   double usec[TS_SCHED_CHOICES];
   for (int i = 0; i < n; i++) all[i] = i;
-  if (!measure(t, n, all, usec)) return (void)strcpy(r->why, "the time was up");
+  if (!measure(t, n, all, usec)) return (void)strcpy(r->why, too_early());
   for (int i = 0; i < n; i++) {
     r->at[entry[i]].usec = usec[i];
     if (usec[i] < usec[best]) best = i;
   }
   if (!best || !better(t, usec[best], usec[0])) return;
-  if (!measure(t, 2, (int[]){0, best}, usec)) return (void)strcpy(r->why, "the time was up");
+  if (!measure(t, 2, (int[]){0, best}, usec)) return (void)strcpy(r->why, too_early());
   if (better(t, usec[1], usec[0])) r->best = entry[best];
 }

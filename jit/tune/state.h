@@ -35,4 +35,9 @@ void ts_tune_fill(TsDtype d, char *at, int64_t nbytes);
 double ts_tune_measure(TsTuner *t, const TsTuneSubject *s, const TsSchedKernel *usual,
                        bool wait, const atomic_bool *cancel, TsTuneRecord *r);
 
+/* "what: message", as far as there is one, on one line. */
+void ts_tune_say(char *why, size_t room, const char *what, const char *message);
+/* Microseconds of the usual kernel, run a few times on made-up arguments; 0: not known. */
+double ts_tune_usual(TsTuner *t, const TsTuneSubject *s, const TsSchedKernel *usual);
+
 #endif

@@ -33,7 +33,8 @@ static int finish(lua_State *L, TsTensor **out, int nout) {
 
 /* One tensor or two, as many as must be given, and nothing else. */
 static bool is_bare(const TsLuaArgs *a, int nargs) {
-  bool any = a->device >= 0 || a->chooses || a->nin != nargs || nargs != a->o->nrequired || nargs > 2;
+  bool any =
+      a->device >= 0 || a->chooses || a->nin != nargs || nargs != a->o->nrequired || nargs > 2;
   for (int i = 0; i < a->o->nattr && !any; i++) any = a->given[i];
   for (int i = 0; i < nargs && !any; i++) any = a->owned[i];
   return !any && !a->o->variadic;
@@ -168,8 +169,7 @@ static int run(lua_State *L) {
   int nin = list_tensors(L, 2, TS_MAX_IN, in);
   int failed = ts_lua_args_options(&a, 3);
   ts_lua_choose_begin(&a);
-  if (!failed)
-    failed = ts_vm_call(a.c, a.op, nin, in, a.attr, TS_MAX_VARIADIC, &nout, out);
+  if (!failed) failed = ts_vm_call(a.c, a.op, nin, in, a.attr, TS_MAX_VARIADIC, &nout, out);
   ts_lua_choose_end(&a, !failed);
   return failed ? ts_lua_raise(L) : finish(L, out, nout);
 }

@@ -76,8 +76,9 @@ void ts_lua_choose_end(TsLuaArgs *a, bool ran) {
   if (ran && c->choice && !c->capture && !c->device && ts_jit_is_verbose(c->jit)) {
     TsText t = {0};
     const char *where = c->where ? c->where(c->where_arg) : NULL;
-    ts_text_format(&t, "%s has no effect: the VM's own kernels run calls on the CPU; a captured "
-                       "function has others",
+    ts_text_format(&t,
+                   "%s has no effect: the VM's own kernels run calls on the CPU; a captured "
+                   "function has others",
                    c->choice);
     ts_jit_tell(c->jit, "remark", a->o->name, where ? where : "", t.at ? t.at : "");
     ts_text_free(&t);
@@ -131,7 +132,8 @@ static void push_group(void *arg, const TsJitGroup *x) {
   ts_sched_choice_text(&g->choice, &choice);
   set_text(L, &choice, "choice");
   lua_pushstring(L, ts_choice_origin(g->origin)), lua_setfield(L, -2, "origin");
-  lua_pushstring(L, x->sched->target ? x->sched->target->name : ""), lua_setfield(L, -2, "target");
+  lua_pushstring(L, x->sched->target ? x->sched->target->name : ""),
+      lua_setfield(L, -2, "target");
   lua_pushboolean(L, x->kernel != NULL), lua_setfield(L, -2, "kernel");
   lua_pushboolean(L, x->runs), lua_setfield(L, -2, "runs");
   if (g->remarks) lua_pushstring(L, g->remarks), lua_setfield(L, -2, "remarks");

@@ -518,11 +518,20 @@ static int collect_symbolic(lua_State *L) {
   return 0;
 }
 
-static const luaL_Reg methods[] = {
-    {"groups", groups},     {"choose", choose}, {"tune", tune},         {"pin", pin},       {"marks", marks},
-    {"run", run},           {"text", text_of},  {"stats", stats},
-    {"captured", captured}, {"donate", donate}, {"reads_sizes", reads_sizes},
-    {"same", same},         {"__gc", collect},  {NULL, NULL}};
+static const luaL_Reg methods[] = {{"groups", groups},
+                                   {"choose", choose},
+                                   {"tune", tune},
+                                   {"pin", pin},
+                                   {"marks", marks},
+                                   {"run", run},
+                                   {"text", text_of},
+                                   {"stats", stats},
+                                   {"captured", captured},
+                                   {"donate", donate},
+                                   {"reads_sizes", reads_sizes},
+                                   {"same", same},
+                                   {"__gc", collect},
+                                   {NULL, NULL}};
 static const luaL_Reg symbolic_methods[] = {{"solve", solve},
                                             {"at", at},
                                             {"text", symbolic_text},

@@ -30,7 +30,8 @@ return function(prompt, wrong)
   commands.why = "what of a captured function was fused, what not, and the reason"
   commands.rewrites = "the rules that fired when a function was captured"
   commands.profile = "where the time of a function goes, as in :profile f(x, y); of a captured one alone for its last arguments"
-  commands.tune = "measures what could be chosen for a captured function's kernels, or for k(x) of op.kernel, and runs the best"
+  commands.tune = "measures what could be chosen for a captured function's kernels, longest first, or for k(x) of op.kernel, and runs the " ..
+    "best; says before how long that may take. Ctrl-C keeps what was measured"
 
   local examples = prompt.examples
   examples.ir, examples.rewrites, examples.tiles, examples.why = ":ir f tile sm_90a", ":rewrites f", ":tiles f", ":why f"
@@ -236,6 +237,8 @@ return function(prompt, wrong)
     local of, _, args = read("tune", true, 0, f, ...)
     if of.loops then return show_loops(of.loops, false) end
     local autotune = require "tessera.autotune"
+    io.write(autotune.plan(of))
+    io.flush()
     prompt.page(autotune.text(autotune.tune(of, unpack(args))))
   end
 end
