@@ -59,9 +59,13 @@ function text.records(records)
       if i == 1 then usual = c end
     end
     out[#out + 1] = r.kernel
-    if r.share then out[#out + 1] = (", %.0f%% of the run time"):format(r.share * 100) end
-    if r.ms then out[#out + 1] = (", at most %s"):format(seconds(r.ms)) end
-    out[#out + 1] = r.why and ": not measured, " .. r.why .. "\n" or "\n"
+    if r.why then
+      out[#out + 1] = ": not measured, " .. r.why
+    else
+      if r.share then out[#out + 1] = (", %.0f%% of the run time"):format(r.share * 100) end
+      if r.ms then out[#out + 1] = (", at most %s"):format(seconds(r.ms)) end
+    end
+    out[#out + 1] = "\n"
     for _, c in ipairs(r) do
       if c.us then
         out[#out + 1] = ("  %13s  %s%s\n"):format(time(c.us), choice_of(c), best and best.us and verdict(c, best, usual) or "")
