@@ -82,7 +82,8 @@ static void round_fields(Settling *x) {
 static void kernel_reason(Settling *x, int field, const TsSchedKernel *k, int usual) {
   const TsTarget *t = x->s->target;
   bool gpu = ts_target_gpu(t);
-  if (field == TS_CHOICE_stages && gpu && usual == ts_choice_value(&k->took, field))
+  bool attention = x->g->node[0]->op == TS_OP_attention;
+  if (attention && gpu && usual == ts_choice_value(&k->took, field))
     ts_text_format(&x->remarks, "the least or most that this kernel for %s has", t->name);
   else if (field == TS_CHOICE_stages && gpu)
     ts_text_format(&x->remarks, "at least 2, and what fits into %lld KB of shared memory",

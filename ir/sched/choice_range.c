@@ -72,6 +72,32 @@ const char *ts_choice_family(const TsSched *s, const TsGroup *g) {
   }
 }
 
+unsigned ts_choice_of_op(int op) {
+  const TsOpInfo *o = ts_op_info((TsOp)op);
+  switch (op) {
+  case TS_OP_matmul:
+  case TS_OP_linear: return P;
+  case TS_OP_attention: return A;
+  case TS_OP_conv1d:
+  case TS_OP_conv2d:
+  case TS_OP_conv3d:
+  case TS_OP_conv_transpose: return V;
+  case TS_OP_softmax:
+  case TS_OP_log_softmax:
+  case TS_OP_layernorm:
+  case TS_OP_rmsnorm: return R;
+  case TS_OP_sum:
+  case TS_OP_mean:
+  case TS_OP_max:
+  case TS_OP_min: return R | C;
+  default: return o->cls == TS_CLASS_POINTWISE ? M : 0;
+  }
+}
+
+bool ts_choice_has(int field, bool gpu, unsigned families) {
+  return (unsigned)row[field].families[gpu] & families;
+}
+
 static int64_t most_high(const TsTarget *t) {
   int most = 0;
   for (int i = 0, high; (high = ts_tile_product_high(t, i)); i++)

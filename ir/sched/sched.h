@@ -212,6 +212,10 @@ const char *ts_choice_help(int field);
 int ts_choice_find(const char *name); /* -1: there is none */
 static inline int *ts_choice_at(TsSchedChoice *c, int field) { return (int *)c + field; }
 int ts_choice_value(const TsSchedChoice *c, int field);
+/* Families of groups whose kernel an operator makes or has its part in, 0: none; whether kernels of
+ * one of them have a choice. */
+unsigned ts_choice_of_op(int op);
+bool ts_choice_has(int field, bool gpu, unsigned families);
 /* The word for where it comes from: "chosen by the user". */
 const char *ts_choice_origin(int origin);
 /* Words for a group's family, "rows"; of a group that has no choices NULL. */

@@ -8,6 +8,15 @@ return function(prompt, wrong, read)
     ":choose f 2 rows=128 stages=3; default goes back. Groups are those of :tiles; no bit of a result depends on it"
   prompt.examples.choose = ":choose f 2 rows=128"
 
+  --- What help on :choose has beside the usage.
+  function prompt.lists.choose(width)
+    local out = { "\n" }
+    for i, c in ipairs(core.choices()) do
+      out[#out + 1] = ("  %-9s%-10s%s"):format(i == 1 and "options" or "", c.name, core.wrapped(c.help, 21, 21, width))
+    end
+    return table.concat(out)
+  end
+
   --- Prints what is chosen for a group, and chooses: "f 2 rows=128"; or f, group, options.
   function prompt.choose(f, group, ...)
     local options, given = (...), select("#", ...) > 0

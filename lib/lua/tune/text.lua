@@ -3,7 +3,7 @@ local core = require "tessera.core"
 local captured = require "tessera.captured"
 local text = {}
 
-local function seconds(ms) return ms >= 1000 and ("%.3g s"):format(ms / 1000) or ("%.3g ms"):format(ms) end
+local function seconds(ms) return ms >= 1e5 and ("%.0f s"):format(ms / 1000) or ms >= 1000 and ("%.3g s"):format(ms / 1000) or ("%.3g ms"):format(ms) end
 local function time(us) return us >= 1e6 and ("%.2f s"):format(us / 1e6) or us >= 1e3 and ("%.2f ms"):format(us / 1e3) or ("%.2f us"):format(us) end
 local function count(n, noun) return n == 1 and "1 " .. noun or n .. " " .. noun .. "s" end
 
