@@ -281,7 +281,7 @@ int ts_capture_call(TsContext *c, TsOp op, int nin, TsTensor *const *in, const T
     failed = in[i] && !v[i];
   }
   mark_line(c, g);
-  g->choice = c->choice, g->choice_op = TS_OP_COUNT;
+  g->choice = c->choice;
   g->calling = true;
   if (!failed) { /* there may be no result */
     ts_graph_emit(g, op, nin, v, attr, made, nout);

@@ -298,9 +298,10 @@ int ts_graph_set_ref(TsGraph *g, TsNode *n, TsCustom *ref) {
   return 0;
 }
 
-TsNode *ts_graph_again(TsGraph *g, const TsNode *n, const TsVal *in, TsGraph *const *region,
-                       const TsAttr *attr) {
+static TsNode *again(TsGraph *g, const TsNode *n, const TsVal *in, TsGraph *const *region,
+                     const TsAttr *attr, const char *choice) {
   TsNode same = *n;
+  same.choice = choice;
   TsMeta few[8], *m = n->nout <= 8 ? few : malloc(sizeof *m * (size_t)n->nout);
   if (!m) return no_memory(g), NULL;
   for (int i = 0; i < n->nout; i++) m[i] = n->out[i].meta;
@@ -317,6 +318,15 @@ TsNode *ts_graph_again(TsGraph *g, const TsNode *n, const TsVal *in, TsGraph *co
   g->line = line;
   if (m != few) free(m);
   return made;
+}
+
+TsNode *ts_graph_again(TsGraph *g, const TsNode *n, const TsVal *in, TsGraph *const *region,
+                       const TsAttr *attr) {
+  return again(g, n, in, region, attr, n->choice);
+}
+
+TsNode *ts_graph_chosen(TsGraph *g, const TsNode *n, const char *choice) {
+  return again(g, n, n->in, n->region, NULL, choice);
 }
 
 TsNode *ts_graph_raw(TsGraph *g, const TsNode *n, const TsVal *in, TsGraph *const *region,
@@ -436,8 +446,7 @@ static TsNode *add_op(TsGraph *g, TsOp op, int nin, const TsVal *in, const TsAtt
               .attr = attr,
               .backward = g->backward};
   TsNode *made = NULL;
-  if (o->cls != TS_CLASS_VIEW && (g->choice_op == TS_OP_COUNT || g->choice_op == (int)op))
-    n.choice = g->choice;
+  if (o->cls != TS_CLASS_VIEW) n.choice = g->choice;
   if (!m) return no_memory(g), NULL;
   n.hash = hash_node(&n);
   bool known = (made = find(g, &n)) || infer(g, &inf, m, in), numbers = false;

@@ -118,7 +118,6 @@ struct TsGraph {
   int line;        /* of the nodes to come */
   const char
       *choice;   /* of the nodes to come: what the program chose for their kernels, or NULL */
-  int choice_op; /* of those of this operator alone; TS_OP_COUNT: of all */
   bool forward;  /* while forward mode is built */
   bool backward; /* as well: a reverse pass runs */
   bool replaced; /* some value has another one instead */
@@ -157,6 +156,8 @@ int ts_graph_set_ref(TsGraph *g, TsNode *n, struct TsCustom *ref);
 /* n with other operands and regions, entered into g: its types stay. */
 TsNode *ts_graph_again(TsGraph *g, const TsNode *n, const TsVal *in, TsGraph *const *region,
                        const TsAttr *attr); /* NULL: n's */
+/* n with what the program chose for a kernel that it takes the place of. */
+TsNode *ts_graph_chosen(TsGraph *g, const TsNode *n, const char *choice);
 /* n once more in g with everything given: for passes that change types as well. */
 TsNode *ts_graph_raw(TsGraph *g, const TsNode *n, const TsVal *in, TsGraph *const *region,
                      const TsAttr *attr, double number, const TsMeta *out);

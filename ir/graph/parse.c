@@ -330,7 +330,7 @@ static int emit(Parser *p, Scope *s, Line *n) {
   const TsVal *in = (TsVal *)p->values.at + n->values;
   int nin = p->values.n - n->values, before = s->g->nnode;
   s->g->line = place(p);
-  s->g->choice = n->choice, s->g->choice_op = TS_OP_COUNT;
+  s->g->choice = n->choice;
   if (absent_operand(p, n, nin, in)) return -1;
   int nout = (n->op < TS_OP_COUNT ? emit_op : emit_node)(p, s, n, nin, in, out);
   if (nout < 0 || compare_types(p, n, nout, out)) return -1;

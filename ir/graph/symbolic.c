@@ -381,7 +381,7 @@ static bool node_at(const Concrete *c, TsGraphMap *m, const TsNode *n) {
   for (int i = 0; i < n->nin; i++) in[i] = ts_graph_mapped(m, n->in[i]);
   if (n->line > 0) m->to->line = ts_graph_place(m->to->module, ts_graph_where(n));
   m->to->backward = n->backward;
-  m->to->choice = n->choice, m->to->choice_op = TS_OP_COUNT;
+  m->to->choice = n->choice;
   if (n->op == TS_NODE_number) {
     if (!double_at(c, n->number, &number)) return false;
     TsVal v = ts_graph_number(m->to, number);
@@ -417,7 +417,7 @@ static bool calls_agree(TsGraphMap *m, const TsGraph *from) {
     const TsCalled *k = &from->called[i];
     TsVal out[1024], *in = mapped_list(m, k->nin, k->in);
     int nout = 0;
-    m->to->choice = k->choice, m->to->choice_op = TS_OP_COUNT;
+    m->to->choice = k->choice;
     if (!in || !ts_graph_emit(m->to, k->op, k->nin, in, k->attr, out, &nout)) return false;
     bool same = nout == k->nout;
     for (int n = 0; n < nout && same; n++) same = out[n] == ts_graph_mapped(m, k->out[n]);

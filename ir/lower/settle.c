@@ -86,7 +86,8 @@ static void kernel_reason(Settling *x, int field, const TsSchedKernel *k, int us
   if (attention && gpu && usual == ts_choice_value(&k->took, field))
     ts_text_format(&x->remarks, "the least or most that this kernel for %s has", t->name);
   else if (field == TS_CHOICE_stages && gpu)
-    ts_text_format(&x->remarks, "at least 2, and what fits into %lld KB of shared memory",
+    ts_text_format(&x->remarks,
+                   "at least 2, and as many as help and fit into %lld KB of shared memory",
                    (long long)(t->shared_bytes >> 10));
   else if (field == TS_CHOICE_high)
     ts_text_str(&x->remarks, "the register tile for operands of these types and sizes");
@@ -168,13 +169,30 @@ static void try_kernel(Settling *x) {
   ts_tile_free(k.tile);
 }
 
+static void conclude(Settling *x) {
+  TsGroup *g = x->g;
+  g->origin = has_any(&g->choice) ? TS_CHOICE_user : TS_CHOICE_usual;
+  g->remarks =
+      x->remarks.len && !x->remarks.failed ? ts_arena_text(&x->s->arena, x->remarks.at) : NULL;
+  ts_text_free(&x->remarks);
+}
+
+void ts_lower_settle_none(TsSched *s, TsGroup *g) {
+  Settling x = {s, g, NULL, NULL, {0}};
+  g->choice = (TsSchedChoice){0};
+  for (int i = 0; i < TS_CHOICE_FIELDS; i++) {
+    if (!ts_choice_value(&g->want, i)) continue;
+    remark(&x, i, ts_choice_value(&g->want, i));
+    ts_text_str(&x.remarks,
+                " has no effect: the VM runs this operator, with kernels of its own");
+  }
+  conclude(&x);
+}
+
 void ts_lower_settle(TsSched *s, TsGroup *g, TsLayoutFn *layout, void *arg) {
   Settling x = {s, g, layout, arg, {0}};
   if (!g->pinned) return;
   round_fields(&x);
   if (has_any(&g->choice)) try_kernel(&x);
-  g->origin = has_any(&g->choice) ? TS_CHOICE_user : TS_CHOICE_usual;
-  g->remarks =
-      x.remarks.len && !x.remarks.failed ? ts_arena_text(&s->arena, x.remarks.at) : NULL;
-  ts_text_free(&x.remarks);
+  conclude(&x);
 }

@@ -226,15 +226,33 @@ static int narrow_gradient(TsRewrite *r, TsGraphMap *m, const TsNode *n) {
   return 0;
 }
 
-/* What becomes of a node has what the program chose for it; what a product takes into itself leaves
- * it what was chosen for it. */
-static void keep_choice(TsGraph *g, const TsNode *n) {
-  g->choice = n->choice, g->choice_op = TS_OP_COUNT;
-  for (int i = 0; i < n->nin && !g->choice; i++) {
+/* ---- what the program chose for a node's kernel, which what becomes of it has */
+enum { NEAR = 4 }; /* nodes on the way from one that takes others into itself */
+
+static bool reads(const TsNode *n, const TsNode *what, int near) {
+  if (n == what) return true;
+  for (int i = 0; i < n->nin && near; i++)
+    if (n->in[i] && reads(n->in[i]->node, what, near - 1)) return true;
+  return false;
+}
+
+/* Of what n reads, and now does not, the first that was chosen for. */
+static const TsNode *lost(const TsNode *n, const TsNode *now, int near) {
+  for (int i = 0; i < n->nin; i++) {
     const TsNode *in = n->in[i] ? n->in[i]->node : NULL;
-    while (in && in->nin == 1 && !in->choice && ts_node_is_view(in)) in = in->in[0]->node;
-    if (in && in->choice) g->choice = in->choice, g->choice_op = in->op;
+    if (in && in->choice && !reads(now, in, NEAR)) return in;
+    if (in && near && (in = lost(in, now, near - 1))) return in;
   }
+  return NULL;
+}
+
+/* A product that takes its bias, attention that takes its products. */
+static TsVal keep_choice(TsGraph *g, TsVal was, TsVal v) {
+  const TsNode *n = v ? v->node : NULL, *from;
+  if (!n || v == was || n->choice || n->op >= TS_OP_COUNT || ts_node_is_view(n)) return v;
+  if (!(from = lost(was->node, n, NEAR - 1))) return v;
+  TsNode *made = ts_graph_chosen(g, n, from->choice);
+  return made ? &made->out[v->index] : NULL;
 }
 
 static int rewrite_node(TsRewrite *r, TsGraphMap *m, const TsNode *n, int uses, bool stays) {
@@ -244,9 +262,9 @@ static int rewrite_node(TsRewrite *r, TsGraphMap *m, const TsNode *n, int uses, 
   TsVal v = m->value[m->start[n->id]];
   if (!room(r, v->node->id)) return -1;
   r->g->line = v->node->line;
-  keep_choice(r->g, v->node);
+  r->g->choice = v->node->choice;
   r->g->backward = v->node->backward;
-  if (n->nout == 1 && !stays && !n->runs) v = simplify(r, v);
+  if (n->nout == 1 && !stays && !n->runs) v = keep_choice(r->g, v, simplify(r, v));
   if (!v || r->b.failed) return -1;
   m->value[m->start[n->id]] = v;
   if (!room(r, v->node->id)) return -1;

@@ -12,9 +12,11 @@ void ts_build_settle(TsBuildJob *b) {
       const TsBuildChosen *c = f == &b->fusion ? b->chosen : NULL;
       for (; c; c = c->next)
         if (c->group == i) g->want = c->want, g->pinned = true;
-      if (g->pinned)
-        ts_lower_settle((TsSched *)(uintptr_t)f->sched, g, ts_layouts_of,
-                        ts_build_layouts(b, f->g));
+      TsSched *s = (TsSched *)(uintptr_t)f->sched;
+      if (g->pinned && ts_build_worth_on(b, g))
+        ts_lower_settle(s, g, ts_layouts_of, ts_build_layouts(b, f->g));
+      else if (g->pinned)
+        ts_lower_settle_none(s, g);
     }
 }
 

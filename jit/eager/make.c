@@ -39,7 +39,7 @@ static int build_graph(Making *m, TsError *err) {
   int nout = 0;
   if (!(m->g = ts_graph_new(ts_op_info((TsOp)f->op)->name, err))) return -1;
   m->g->apart = m->g->numbers_fit = m->g->runs_all = true;
-  m->g->choice = f->choice, m->g->choice_op = f->op;
+  m->g->choice = f->choice;
   for (int i = 0; i < f->nin; i++) {
     const Operand *o = &f->in[i];
     TsMeta meta = o->meta;

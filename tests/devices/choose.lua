@@ -28,7 +28,7 @@ f(a, b)
 local why = f:ir "why"
 why:match "\n      remark: rows = 60 becomes 64: the nearest that this kernel for [%w_]+ has\n" ~= nil --> true
 why:match "\n      remark: columns = 60 becomes 64: the nearest that this kernel for [%w_]+ has\n" ~= nil --> true
-why:match "\n      remark: stages = 40 becomes %d+: at least 2, and what fits into %d+ KB of shared memory\n" ~= nil --> true
+why:match "\n      remark: stages = 40 becomes %d+: at least 2, and as many as help and fit into %d+ KB of shared memory\n" ~= nil --> true
 why:match "\n      remark: threads = 3 has no effect: a matrix product for [%w_]+ has no such choice; it has rows, columns, depth, stages, cluster, group, limit\n" ~= nil --> true
 why:match "\n      remark: threads = 100 becomes 128: powers of two from 32 to 1024\n" ~= nil --> true
 f:ir("tiles"):match "tile %[64,64,64%]" ~= nil --> true

@@ -33,6 +33,17 @@ local text = f:ir "graph"
 text:match 'matmul %%a, %%b, %%c {epilogue="bias_gelu"} choose "rows 50 threads 64"' ~= nil --> true
 text:match 'relu [^\n]* choose "unroll 3"' ~= nil --> true
 ts.core.graph_load(text):text "graph" == text --> true
+local heads = graph.module("heads", function(q)
+  return op.matmul(op.softmax(op.matmul(q, q:transpose(-1, -2)) * 0.25, { grain = 3 }), q)
+end)
+local q = rng.normal({ 2, 4, 200, 16 }, { seed = 5 })
+local plainly = heads(q):hash()
+heads:ir("graph"):match 'attention [^\n]*choose "grain 3"' ~= nil --> true
+heads:ir("why"):match "remark: grain = 3 has no effect: " ~= nil --> true
+-- What only reads it does not have it.
+local chain = graph.module("chain", function(a, b) return op.matmul(op.matmul(a, b, { rows = 12 }), b:T()) * 1 end)
+chain(a, b)
+select(2, chain:ir("graph"):gsub("choose", "")) --> 1
 -- Two calls that choose differently are two.
 local two = graph.module("two", function(a) return op.exp(a, { unroll = 2 }) * op.exp(a, { unroll = 8 }) end)
 two(a)
@@ -40,8 +51,8 @@ select(2, two:ir("graph"):gsub("exp", "")) --> 2
 -- An operator without choices, and one that has no kernel at all.
 local none = graph.module("none", function(a) return op.sort(a, { stages = 2 }), op.matmul(a["0:4, 0:4"], a["0:4, 0:4"], { rows = 8 }) end)
 none(a)
-none:ir("why"):match "remark: stages = 2 has no effect: nothing can be chosen for this operator\n" ~= nil --> true
-none:ir("why"):match "remark: rows = 8 has no effect: nothing can be chosen for this operator\n" ~= nil --> true
+none:ir("why"):match "remark: stages = 2 has no effect: the VM runs this operator, with kernels of its own\n" ~= nil --> true
+none:ir("why"):match "remark: rows = 8 has no effect: the VM runs this operator, with kernels of its own\n" ~= nil --> true
 
 -- ---- errors at operators
 op.matmul(a, b, { stage = 2 }) --! matmul: unknown option 'stage'
@@ -116,5 +127,5 @@ for _, name in ipairs { "sm_90a", "sm_80" } do
   local tiles = g:ir("tiles", { target = name })
   tiles:match("rows = 100 becomes %d+: the nearest that this kernel for " .. name .. " has") ~= nil --> true
   tiles:match "depth = 60 becomes 64: " ~= nil --> true
-  tiles:match "stages = 99 becomes %d+: at least 2, and what fits into %d+ KB of shared memory" ~= nil --> true
+  tiles:match "stages = 99 becomes %d+: at least 2, and as many as help and fit into %d+ KB of shared memory" ~= nil --> true
 end
