@@ -20,8 +20,8 @@ void ts_help_choices(TsOp op, TsText *line) {
   if (line->len && gpu.len) ts_text_str(line, "; ");
   ts_text_take(line, "on a GPU ", &gpu);
   if (!line->len) return;
-  ts_text_str(
-      line,
-      "; or tile_shape = {rows, columns, depth}: options that choose how its kernel is cut, "
-      "rounded to what there is; no bit depends on them (? :choose)");
+  if (ts_choice_has(TS_CHOICE_rows, true, families))
+    ts_text_str(line, "; or tile_shape = {rows, columns, depth}");
+  ts_text_str(line, ": they choose how its kernel is cut, rounded to what there is; no bit depends "
+                    "on them (? :choose)");
 }
