@@ -70,7 +70,7 @@ local text = tessera.autotune.report()
 print(text:match ": not measured, interrupted" ~= nil, f(x, x):hash() == op.softmax(x:matmul(x)):hash())
 ]])
 file:close()
-local p = io.popen(("sh -c '%s %s & P=$!; sleep 1; kill -INT $P; wait $P' 2>&1"):format(program, path))
+local p = io.popen(("timeout -k 30 -s INT 1 %s %s 2>&1"):format(program, path))
 local text = p:read "*a"
 p:close()
 os.remove(path)
