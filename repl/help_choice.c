@@ -22,6 +22,7 @@ void ts_help_choices(TsOp op, TsText *line) {
   if (!line->len) return;
   if (ts_choice_has(TS_CHOICE_rows, true, families))
     ts_text_str(line, "; or tile_shape = {rows, columns, depth}");
-  ts_text_str(line, ": they choose how its kernel is cut, rounded to what there is; no bit depends "
-                    "on them (? :choose)");
+  ts_text_str(line,
+              ": they choose how its kernel is cut, rounded to what there is; no bit depends "
+              "on them (? :choose)");
 }

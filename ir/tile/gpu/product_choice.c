@@ -13,7 +13,8 @@ static int stages_that_fit(const TsGpuProduct *p) {
       buffers = p->buffers * p->rows * TS_GPU_PATTERN;
   if (ts_gpu_product_prefetched(p)) buffers = p->cols * p->rows * ts_dtypes[p->out].nbytes;
   int lines = 2 * p->cols * 4 * (p->epilogue || p->bias ? 1 : 0);
-  int n = (TS_GPU_SHARED - 512 - lines - buffers) / bytes, most = p->most && p->most < MOST ? p->most : MOST;
+  int n = (TS_GPU_SHARED - 512 - lines - buffers) / bytes,
+      most = p->most && p->most < MOST ? p->most : MOST;
   return n > most ? most : n;
 }
 
