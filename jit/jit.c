@@ -102,6 +102,7 @@ void ts_jit_function_free(TsJitFunction *f) {
   if (f->next) f->next->at = f->at;
   *f->at = f->next;
   f->jit->stats.functions--;
+  ts_build_chosen_free(f->chosen);
   free(f);
 }
 

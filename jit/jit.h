@@ -84,6 +84,19 @@ int ts_jit_facts(TsJitFunction *f, const char *level, const struct TsTarget *tar
                  TsText *text);
 /* Measures the candidates of f's kernels now, in this thread, and runs the best from then on. */
 int ts_jit_tune(TsJitFunction *f);
+struct TsSchedChoice;
+/* The groups of f, as they run or would run: kernel NULL where there is none. -1 with the error. */
+typedef struct TsJitGroup {
+  const struct TsSched *sched;
+  const struct TsGroup *group;
+  const struct TsSchedKernel *kernel;
+  bool runs; /* by a kernel */
+} TsJitGroup;
+typedef void TsJitGroupFn(void *arg, const TsJitGroup *g);
+int ts_jit_groups(TsJitFunction *f, TsJitGroupFn *each, void *arg);
+/* What the program chooses for the kernel of a group; NULL: as by default. The function's kernels
+ * are made with it before this returns. -1 with the error. */
+int ts_jit_choose(TsJitFunction *f, int group, const struct TsSchedChoice *want);
 /* f's kernels are compiled now and stay, slower or not; off: as usual. 1: they run, 0: there are
  * none, -1 with the error. */
 int ts_jit_pin(TsJitFunction *f, bool on);

@@ -56,17 +56,18 @@ struct TsJitFunction {
   TsJitFunction *there; /* the same on a device, and on the next one */
   Move move;
   State state;
-  bool looked;         /* whether it is known on disk */
-  int64_t calls, nsec; /* at tier 0 since the last attempt */
-  int64_t need_nsec;   /* before the next one */
-  int64_t start;       /* of the call that runs */
-  int64_t last_nsec;   /* of the last call at tier 0 */
-  int64_t best[2];     /* shortest call at tier 0, with kernels */
-  int trial;           /* calls of it so far */
-  bool pinned;         /* its kernels stay, slower or not */
-  bool weighed;        /* its kernels were looked at one by one */
-  Job *job, *tuning;   /* the latter while it is live */
-  TsBuildJob build;    /* live: whose kernels run */
+  bool looked;           /* whether it is known on disk */
+  int64_t calls, nsec;   /* at tier 0 since the last attempt */
+  int64_t need_nsec;     /* before the next one */
+  int64_t start;         /* of the call that runs */
+  int64_t last_nsec;     /* of the last call at tier 0 */
+  int64_t best[2];       /* shortest call at tier 0, with kernels */
+  int trial;             /* calls of it so far */
+  bool pinned;           /* its kernels stay, slower or not */
+  bool weighed;          /* its kernels were looked at one by one */
+  TsBuildChosen *chosen; /* for its groups, by the program */
+  Job *job, *tuning;     /* the latter while it is live */
+  TsBuildJob build;      /* live: whose kernels run */
   TsCode *code;
   TsFrame *frame;
   TsJitPlain *plain; /* while kernels with marks run, or NULL */
@@ -116,6 +117,11 @@ int ts_jit_install(TsJitFunction *f); /* the kernels of f->build; -1 with the er
 void ts_jit_drop(TsJitFunction *f);   /* what runs */
 void ts_jit_judged(TsJitFunction *f); /* its kernels need no trial */
 bool ts_jit_step(TsJitFunction *f);   /* takes what a job has made; whether f is live */
+
+/* jit/promote.c: its kernels are made anew, now; those that are the same are found on disk. */
+int ts_jit_rebuild(TsJitFunction *f);
+/* jit/choose.c: lines of a build's remarks, where somebody listens. */
+void ts_jit_say_remarks(const TsJit *j, const TsBuildJob *b);
 
 /* jit/weigh.c. Kernels of f, which were measured together with own, go back to operators where
  * these are faster; how many did. f's code still calls them. */

@@ -73,6 +73,7 @@ TsBuildJob ts_jit_build_of(TsJitFunction *f, double spent_msec) {
                       .device = f->device,
                       .profile = j->c->profile,
                       .threads = ts_cpu_threads(),
+                      .chosen = ts_build_chosen_copy(f->chosen),
                       .choose = j->tuner ? ts_tune_apply : NULL,
                       .tuner = j->tuner,
                       .spent_msec = spent_msec};
@@ -91,6 +92,7 @@ static Job *queue_job(TsJitFunction *f, TsQueue *queue, void (*run)(TsQueueJob *
   if (!job->build.layouts || ts_queue_add(queue, &job->base)) {
     ts_error_clear(&j->c->err);
     ts_layouts_free(job->build.layouts);
+    ts_build_chosen_free(job->build.chosen);
     free(job);
     return NULL;
   }
@@ -202,6 +204,7 @@ static void take_kernels(TsJitFunction *f, Job *job) {
     ts_jit_say(f, "refused", "%s, in %.1f ms",
                f->build.nfailed ? "no group has a kernel" : "nothing to fuse", f->build.msec);
     ts_jit_say_lines(j, f->build.why.at);
+    ts_jit_say_remarks(j, &f->build);
     ts_jit_drop(f);
     return cool_longer(f);
   }
@@ -211,6 +214,7 @@ static void take_kernels(TsJitFunction *f, Job *job) {
              f->build.nkernel, f->build.nkernel > 1 ? "s" : "", f->build.nnode,
              f->build.ncached, f->build.msec, msec);
   ts_jit_say_lines(j, f->build.why.at);
+  ts_jit_say_remarks(j, &f->build);
 }
 
 static void tune_later(TsJitFunction *f) {
@@ -229,6 +233,18 @@ static void finish_tuning(TsJitFunction *f) {
     take_kernels(f, job);
   }
   free_job(f->jit, job);
+}
+
+int ts_jit_rebuild(TsJitFunction *f) {
+  Job job = {.build = ts_jit_build_of(f, 1e9)};
+  int failed = !job.build.layouts || ts_build_run(&job.build, &f->jit->c->err);
+  if (!failed && job.build.nkernel) {
+    abandon(f);
+    ts_jit_drop(f);
+    take_kernels(f, &job);
+  }
+  ts_build_free(&job.build);
+  return failed ? -1 : 0;
 }
 
 int ts_jit_tune(TsJitFunction *f) {

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "ir/sched/sched.h"
 #include "repl/help.h"
 #include "repl/lex.h"
 #include "repl/lua_api.h"
@@ -349,6 +350,10 @@ static void add_options(Search *s, TsOp op) {
   const TsMoreOption *m;
   for (int i = 0; (m = ts_help_more(o, i)); i++)
     if (ts_help_more_is_new(o, m)) add(s, m->name, " = ", m->text);
+  for (int i = 0; i < TS_CHOICE_FIELDS; i++)
+    if (ts_choice_has(i, false, ts_choice_of_op(op)) ||
+        ts_choice_has(i, true, ts_choice_of_op(op)))
+      add(s, ts_choice_name(i), " = ", "integer");
 }
 
 /* Values of an option that are words: dtypes and choices. */

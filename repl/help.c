@@ -340,6 +340,16 @@ static void put_option_lines(const TsOpInfo *o, int width, TsText *out) {
   }
 }
 
+static void put_choices(TsOp op, int width, TsText *out) {
+  TsText line = {0};
+  ts_help_choices(op, &line);
+  if (line.len) {
+    put_heading(out, "kernel");
+    ts_help_wrap(out, line.at, HEADING, HEADING, width);
+  }
+  ts_text_free(&line);
+}
+
 static void put_kinds(const TsOpInfo *o, TsText *line) {
   static const struct {
     int kind;
@@ -513,6 +523,7 @@ static void put_operator(TsOp op, int width, TsText *out) {
   ts_text_char(out, '\n');
   put_inputs(o, out);
   put_option_lines(o, width, out);
+  put_choices(op, width, out);
   if (o->nin) {
     put_kinds(o, &kinds);
     put_heading(out, "dtypes");

@@ -22,6 +22,9 @@ int ts_help_arguments(const char *name, bool method, TsText *text);
  * than `width` where words are not; a newline at the end. */
 void ts_help_wrap(TsText *out, const char *s, int column, int indent, int width);
 
+/* Options that choose for its kernel, in words; nothing where there are none (repl/help_choice.c). */
+void ts_help_choices(TsOp op, TsText *line);
+
 /* Of an operator: options that calls from Lua take beside those of its row, or as more than these. */
 typedef struct TsMoreOption {
   const char *row, *name, *text; /* "true or false = false" */

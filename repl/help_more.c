@@ -2,6 +2,7 @@
  * them says repl/lua/variant.c, words of padding repl/lua/padding.c. */
 #include <string.h>
 
+#include "ir/sched/sched.h"
 #include "repl/help.h"
 
 static const TsMoreOption of_rows[] = {

@@ -95,6 +95,7 @@ void ts_lua_open_custom(lua_State *L);        /* functions from outside as opera
 void ts_lua_open_files(lua_State *L);         /* mapping and writing files */
 void ts_lua_open_system(lua_State *L);        /* threads, memory, hash, isa, ... */
 void ts_lua_open_ir(lua_State *L);            /* the text of graphs */
+void ts_lua_open_choose(lua_State *L);        /* what is free in kernels */
 void ts_lua_open_jit(lua_State *L);           /* the tiers */
 void ts_lua_open_tile(lua_State *L);          /* kernels of Tile IR */
 void ts_lua_open_kernel(lua_State *L);        /* kernels that a program writes */

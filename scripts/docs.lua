@@ -123,6 +123,7 @@ local function put_operator(row, accuracy)
     local name, rest = line:match("^(%S+)%s+(.*)$")
     put("- option `%s`: %s", name, option_text(rest))
   end
+  if help.kernel then put("- kernel: %s", plain(help.kernel[1])) end
   if help.dtypes then put("- dtypes: %s", help.dtypes[1]) end
   if help.returns and help.returns[1] ~= "" then put("- returns: %s", plain(help.returns[1])) end
   if help.autocast then put("- autocast: %s", help.autocast[1]) end
@@ -161,6 +162,16 @@ local function put_head(rows)
   put("| class | how it runs |")
   put("| --- | --- |")
   for _, class in ipairs(classes) do put("| %s | %s |", class[1], class[2]) end
+  put("")
+  put("## Choices for kernels")
+  put("")
+  put("What of a kernel is free, as options of the operators that it stands for (`stages = 3`), of `f:choose` and of `:choose`.")
+  put("No bit of a result depends on it. A kernel has some of them; what it has not, or not so, becomes the nearest that")
+  put("it has, with a remark in `:why`, `:tiles` and `-jv`. `tile_shape = {rows, columns, depth}` is the first three of a product.")
+  put("")
+  put("| name | what it is |")
+  put("| --- | --- |")
+  for _, c in ipairs(core.choices()) do put("| %s | %s |", c.name, c.help) end
   put("")
   put("## Element types")
   put("")

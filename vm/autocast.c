@@ -26,7 +26,11 @@ static TsDtype wanted(TsOp op, TsDtype low, int nin, TsTensor *const *in) {
 
 static TsTensor *cast(TsContext *c, TsTensor *t, TsDtype d) {
   const TsAttr attr = ts_attr_dtype(d);
-  return ts_vm_call1(c, TS_OP_cast, 1, &t, &attr);
+  const char *choice = c->choice; /* of the call, not of its casts */
+  c->choice = NULL;
+  TsTensor *y = ts_vm_call1(c, TS_OP_cast, 1, &t, &attr);
+  c->choice = choice;
+  return y;
 }
 
 int ts_autocast_call(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr *attr,

@@ -281,12 +281,13 @@ int ts_capture_call(TsContext *c, TsOp op, int nin, TsTensor *const *in, const T
     failed = in[i] && !v[i];
   }
   mark_line(c, g);
+  g->choice = c->choice;
   g->calling = true;
   if (!failed) { /* there may be no result */
     ts_graph_emit(g, op, nin, v, attr, made, nout);
     failed = g->b.failed;
   }
-  g->calling = false;
+  g->calling = false, g->choice = NULL;
   TS_ASSERT(failed || *nout <= room);
   if (!failed) failed = !symbols(c, &(Given){nin, *nout, in, v, made}, out);
   if (v != few) free(v);

@@ -78,6 +78,8 @@ static bool same_node(const Pair *p, TsNode *a, TsNode *b) {
   for (int i = 0; i < a->nout; i++)
     if (!same_name(p, op, &a->out[i], &b->out[i]) || !same_type(p, &a->out[i], &b->out[i]))
       return false;
+  const char *x = a->choice ? a->choice : "", *y = b->choice ? b->choice : "";
+  if (strcmp(x, y)) return differ(p, op, x, y);
   return same_regions(p, a, b);
 }
 

@@ -155,10 +155,13 @@ static uint32_t hash_node(const TsNode *n) {
   for (int i = 0; i < n->nin; i++) h = mix(h, (uint64_t)(uintptr_t)n->in[i]);
   for (int i = 0; i < n->nattr; i++) h = hash_attr(h, &n->attr[i]);
   for (int i = 0; i < n->nregion; i++) h = mix(h, (uint64_t)(uintptr_t)n->region[i]);
+  if (n->choice) h = mix_bytes(h, n->choice, strlen(n->choice));
   uint64_t bits;
   memcpy(&bits, &n->number, 8);
   return mix(mix(h, bits), n->ref ? n->ref->identity : 0);
 }
+
+static bool same_text(const char *a, const char *b) { return a && b ? !strcmp(a, b) : a == b; }
 
 static bool same_node(const TsNode *a, const TsNode *b) {
   if (a->hash != b->hash || a->op != b->op || a->nin != b->nin || a->nattr != b->nattr ||
@@ -171,7 +174,7 @@ static bool same_node(const TsNode *a, const TsNode *b) {
     if (a->region[i] != b->region[i]) return false;
   for (int i = 0; i < a->nattr; i++)
     if (!same_attr(&a->attr[i], &b->attr[i])) return false;
-  return true;
+  return same_text(a->choice, b->choice);
 }
 
 /* A copy is there to be another tensor: no two are one. */
@@ -238,7 +241,9 @@ static TsNode *intern(TsGraph *g, TsNode *n, int nout, const TsMeta *out, bool u
   made->in = ts_arena_copy(a, n->in, sizeof *n->in * (size_t)n->nin);
   made->attr = copy_attrs(g, n->nattr, n->attr);
   made->region = ts_arena_copy(a, n->region, sizeof *n->region * n->nregion);
-  if (!made->in || !made->attr || !made->region) return no_memory(g), NULL;
+  if (n->choice) made->choice = ts_arena_text(a, n->choice);
+  if (!made->in || !made->attr || !made->region || (n->choice && !made->choice))
+    return no_memory(g), NULL;
   if (!hold(g, made->ref)) return NULL;
   made->out[0].graph = g;
   for (int i = 0; i < nout; i++)
@@ -293,9 +298,10 @@ int ts_graph_set_ref(TsGraph *g, TsNode *n, TsCustom *ref) {
   return 0;
 }
 
-TsNode *ts_graph_again(TsGraph *g, const TsNode *n, const TsVal *in, TsGraph *const *region,
-                       const TsAttr *attr) {
+static TsNode *again(TsGraph *g, const TsNode *n, const TsVal *in, TsGraph *const *region,
+                     const TsAttr *attr, const char *choice) {
   TsNode same = *n;
+  same.choice = choice;
   TsMeta few[8], *m = n->nout <= 8 ? few : malloc(sizeof *m * (size_t)n->nout);
   if (!m) return no_memory(g), NULL;
   for (int i = 0; i < n->nout; i++) m[i] = n->out[i].meta;
@@ -312,6 +318,15 @@ TsNode *ts_graph_again(TsGraph *g, const TsNode *n, const TsVal *in, TsGraph *co
   g->line = line;
   if (m != few) free(m);
   return made;
+}
+
+TsNode *ts_graph_again(TsGraph *g, const TsNode *n, const TsVal *in, TsGraph *const *region,
+                       const TsAttr *attr) {
+  return again(g, n, in, region, attr, n->choice);
+}
+
+TsNode *ts_graph_chosen(TsGraph *g, const TsNode *n, const char *choice) {
+  return again(g, n, n->in, n->region, NULL, choice);
 }
 
 TsNode *ts_graph_raw(TsGraph *g, const TsNode *n, const TsVal *in, TsGraph *const *region,
@@ -355,7 +370,8 @@ static int note_call(TsGraph *g, const TsCompose *k) {
   c.in = ts_arena_copy(a, k->given, sizeof *k->given * (size_t)k->nin);
   c.out = ts_arena_copy(a, k->out, sizeof *k->out * (size_t)k->nout);
   c.attr = copy_attrs(g, ts_op_info(k->op)->nattr, k->attr);
-  if (!c.in || !c.out || !c.attr) return no_memory(g);
+  if (g->choice) c.choice = ts_arena_text(a, g->choice);
+  if (!c.in || !c.out || !c.attr || (g->choice && !c.choice)) return no_memory(g);
   if (!grow(g, &g->called, g->ncalled, &g->capcalled, sizeof *g->called)) return -1;
   g->called[g->ncalled++] = c;
   return 0;
@@ -430,6 +446,7 @@ static TsNode *add_op(TsGraph *g, TsOp op, int nin, const TsVal *in, const TsAtt
               .attr = attr,
               .backward = g->backward};
   TsNode *made = NULL;
+  if (o->cls != TS_CLASS_VIEW) n.choice = g->choice;
   if (!m) return no_memory(g), NULL;
   n.hash = hash_node(&n);
   bool known = (made = find(g, &n)) || infer(g, &inf, m, in), numbers = false;

@@ -45,8 +45,9 @@ struct TsNode {
   uint16_t nregion;
   uint16_t as; /* the composed row that it is a part of, from 1: its errors are that one's */
   int nin, nout;
-  int line;    /* index into the module's places, 0: unknown */
-  uint32_t id; /* position in the graph */
+  int line;           /* index into the module's places, 0: unknown */
+  uint32_t id;        /* position in the graph */
+  const char *choice; /* what the program chose for its kernel, "rows 64 stages 3", or NULL */
   uint32_t hash;
   int32_t next;       /* in its hash chain, -1 at the end */
   const TsVal *in;    /* NULL where an optional input is absent */
@@ -74,6 +75,7 @@ typedef struct TsCalled {
   int nin, nout;
   const TsVal *in, *out;
   const TsAttr *attr;
+  const char *choice;
 } TsCalled;
 
 /* What the graphs of one function share. */
@@ -111,14 +113,16 @@ struct TsGraph {
   int nupdate, capupdate;
   TsCalled *called;
   int ncalled, capcalled;
-  uint64_t since;   /* while it is captured: tensors made from then on are its own */
-  int64_t streams;  /* a region's: how many the function had before it */
-  int line;         /* of the nodes to come */
-  bool forward;     /* while forward mode is built */
-  bool backward;    /* as well: a reverse pass runs */
-  bool replaced;    /* some value has another one instead */
-  bool apart;       /* nodes to come are new ones, although equal ones are there */
-  bool runs_all;    /* what depends on no parameter is computed at each run as well */
+  uint64_t since;  /* while it is captured: tensors made from then on are its own */
+  int64_t streams; /* a region's: how many the function had before it */
+  int line;        /* of the nodes to come */
+  const char
+      *choice;   /* of the nodes to come: what the program chose for their kernels, or NULL */
+  bool forward;  /* while forward mode is built */
+  bool backward; /* as well: a reverse pass runs */
+  bool replaced; /* some value has another one instead */
+  bool apart;    /* nodes to come are new ones, although equal ones are there */
+  bool runs_all; /* what depends on no parameter is computed at each run as well */
   bool numbers_fit; /* bare numbers beside integers fit their types: who calls looks */
   bool calling;     /* nodes to come are a call of the program: numbers are looked at now */
   bool expanding;   /* they are what a composed row becomes */
@@ -152,6 +156,8 @@ int ts_graph_set_ref(TsGraph *g, TsNode *n, struct TsCustom *ref);
 /* n with other operands and regions, entered into g: its types stay. */
 TsNode *ts_graph_again(TsGraph *g, const TsNode *n, const TsVal *in, TsGraph *const *region,
                        const TsAttr *attr); /* NULL: n's */
+/* n with what the program chose for a kernel that it takes the place of. */
+TsNode *ts_graph_chosen(TsGraph *g, const TsNode *n, const char *choice);
 /* n once more in g with everything given: for passes that change types as well. */
 TsNode *ts_graph_raw(TsGraph *g, const TsNode *n, const TsVal *in, TsGraph *const *region,
                      const TsAttr *attr, double number, const TsMeta *out);

@@ -37,6 +37,7 @@ typedef struct Line {
   TsGraph *region[MOST_REGIONS];
   int nregion, nattr;
   TsAttr attr[TS_MAX_ATTR];
+  const char *choice; /* for its kernel, or NULL */
 } Line;
 
 /* ---- names */
@@ -210,6 +211,13 @@ static int call(Parser *p, Scope *s, Line *n) {
   return ts_read_expect(r, ')', "',' or ')' behind the argument");
 }
 
+/* What the program chose for its kernel. */
+static int choice(Parser *p, Line *n) {
+  n->choice = NULL;
+  if (!ts_read_is_word(&p->r, "choose")) return 0;
+  return ts_read_next(&p->r) || ts_read_string(&p->r, &n->choice) ? -1 : 0;
+}
+
 static int regions(Parser *p, Scope *s, Line *n) {
   while (ts_read_is_word(&p->r, "do")) {
     Scope inner = {0};
@@ -322,6 +330,7 @@ static int emit(Parser *p, Scope *s, Line *n) {
   const TsVal *in = (TsVal *)p->values.at + n->values;
   int nin = p->values.n - n->values, before = s->g->nnode;
   s->g->line = place(p);
+  s->g->choice = n->choice;
   if (absent_operand(p, n, nin, in)) return -1;
   int nout = (n->op < TS_OP_COUNT ? emit_op : emit_node)(p, s, n, nin, in, out);
   if (nout < 0 || compare_types(p, n, nout, out)) return -1;
@@ -337,7 +346,8 @@ static int node_line(Parser *p, Scope *s) {
   if (defined_names(p) || operator(p, &n)) return -1;
   if (n.op == TS_NODE_call ? call(p, s, &n) : at_operand(&p->r) && operands(p, s)) return -1;
   const TsAttrSpec *attrs = ts_node_attrs(n.op, &spec);
-  if (ts_read_attrs(&p->r, &n.word, attrs, spec, n.attr) || regions(p, s, &n) || types(p))
+  if (ts_read_attrs(&p->r, &n.word, attrs, spec, n.attr) || choice(p, &n) ||
+      regions(p, s, &n) || types(p))
     return -1;
   if (p->r.failed || emit(p, s, &n)) return -1;
   p->names.n = n.names;

@@ -134,6 +134,8 @@ static bool join_node(Join *j, TsGraphMap *m, const TsNode *x, const TsNode *y) 
   TsMeta *out = ts_arena_alloc(arena, sizeof *out * (size_t)(x->nout + 1));
   TsGraph *region[4];
   double number;
+  if (!x->choice != !y->choice || (x->choice && strcmp(x->choice, y->choice)))
+    return differ(j, x, "another choice for its kernel");
   if (!in || !attr || !out || x->nregion > 4) return false;
   for (int i = 0; i < x->nin; i++) {
     if (!x->in[i] != !y->in[i] || (x->in[i] && (x->in[i]->node->id != y->in[i]->node->id ||
@@ -379,6 +381,7 @@ static bool node_at(const Concrete *c, TsGraphMap *m, const TsNode *n) {
   for (int i = 0; i < n->nin; i++) in[i] = ts_graph_mapped(m, n->in[i]);
   if (n->line > 0) m->to->line = ts_graph_place(m->to->module, ts_graph_where(n));
   m->to->backward = n->backward;
+  m->to->choice = n->choice;
   if (n->op == TS_NODE_number) {
     if (!double_at(c, n->number, &number)) return false;
     TsVal v = ts_graph_number(m->to, number);
@@ -414,6 +417,7 @@ static bool calls_agree(TsGraphMap *m, const TsGraph *from) {
     const TsCalled *k = &from->called[i];
     TsVal out[1024], *in = mapped_list(m, k->nin, k->in);
     int nout = 0;
+    m->to->choice = k->choice;
     if (!in || !ts_graph_emit(m->to, k->op, k->nin, in, k->attr, out, &nout)) return false;
     bool same = nout == k->nout;
     for (int n = 0; n < nout && same; n++) same = out[n] == ts_graph_mapped(m, k->out[n]);

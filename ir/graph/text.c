@@ -92,6 +92,10 @@ static void line(Printer *p, const TsNode *n, int indent) {
     operands(p, " ", n->nin, n->in);
   }
   ts_text_attrs(p->text, spec, n->nattr < nspec ? n->nattr : nspec, n->attr);
+  if (n->choice) {
+    put(p, " choose ");
+    ts_text_quoted(p->text, n->choice);
+  }
   for (int i = 0; i < n->nregion && n->op != TS_NODE_call; i++) {
     put(p, " do ");
     if (p->short_regions)

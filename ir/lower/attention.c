@@ -5,6 +5,7 @@
 
 #include "ir/graph/graph.h"
 #include "ir/tile/gpu/attention.h"
+#include "ir/tile/gpu/build.h"
 #include "ir/tile/sequence.h"
 #include "ir/lower/heads.h"
 #include "ir/lower/mask.h"
@@ -132,8 +133,25 @@ static TsTileVal result_of(const Problem *p, const TsTile *k) {
   return k->param[3 + (p->mask != NULL) + (p->sink != NULL)];
 }
 
+/* Of rows the nearest that a kernel has: with roles 128, and of narrow heads without a mask 192;
+ * by warps 64 or 128. With roles blocks of keys and of values have stages, as many as fit. */
+static void choose(TsGpuAttention *x, const TsSchedChoice *c, bool masked) {
+  enum { ROLE_ROWS = 128, MOST_ROWS = 192, WARP_ROWS = 64, MOST_STAGES = 4, KEPT = 2048 };
+  bool large = c->rows >= (ROLE_ROWS + MOST_ROWS) / 2;
+  if (c->rows && x->warps)
+    x->rows = c->rows < (WARP_ROWS + ROLE_ROWS) / 2 ? WARP_ROWS : ROLE_ROWS;
+  else if (c->rows && x->d == 64 && !masked)
+    x->rows = large ? MOST_ROWS : ROLE_ROWS, x->apart = large;
+  if (!c->stages || x->warps) return;
+  int row = 2 * x->d;
+  int fit = (TS_GPU_SHARED - KEPT - 2 * x->rows * row) / (2 * TS_GPU_KEYS * row);
+  if (fit > MOST_STAGES) fit = MOST_STAGES;
+  x->stages = c->stages < 2 ? 2 : c->stages < fit ? c->stages : fit;
+}
+
 /* gpu: whose warps copy and multiply; NULL: with roles. */
-static TsGpuAttention kind_of(const Problem *p, const TsGpuMachine *gpu, uint64_t name) {
+static TsGpuAttention kind_of(const Problem *p, const TsGpuMachine *gpu, uint64_t name,
+                              const TsSchedChoice *c) {
   TsDtype d = (TsDtype)p->n->in[0]->meta.dtype;
   const int64_t *q = p->q.dim;
   bool sink = p->sink;
@@ -142,16 +160,17 @@ static TsGpuAttention kind_of(const Problem *p, const TsGpuMachine *gpu, uint64_
   if (gpu)
     x = ts_gpu_attention_by_warps(d, (int)q[3], p->causal, p->window, sink, gpu->target->name,
                                   gpu->target->shared_bytes);
+  choose(&x, c, p->mask != NULL);
   x.scale = p->scale, x.alone = !name && (gpu || !p->mask);
   if (p->mask) x.mask = ts_gpu_mask(&p->from, q[2], p->k.dim[2], x.rows, false);
   return x;
 }
 
 static bool attention(const Problem *p, int64_t nsm, const TsGpuMachine *gpu,
-                      TsSchedKernel *out, TsError *err) {
+                      const TsSchedChoice *c, TsSchedKernel *out, TsError *err) {
   const int64_t *q = p->q.dim, *k = p->k.dim;
   uint64_t name = wanted(p->n);
-  TsGpuAttention x = kind_of(p, gpu, name);
+  TsGpuAttention x = kind_of(p, gpu, name, c);
   if (!(out->tile = ts_tile_gpu_attention(&x, err))) return false;
   const TsLowerHeads *operand[] = {&p->q, &p->k, &p->v};
   for (int i = 0; i < 3; i++) ts_lower_heads_set_layout(operand[i], out->tile->param[i]);
@@ -161,6 +180,7 @@ static bool attention(const Problem *p, int64_t nsm, const TsGpuMachine *gpu,
   int64_t dim[] = {q[0], q[1], k[1], q[2], k[2], g, gpu || tiles < nsm ? tiles : nsm};
   memcpy(out->dim, dim, sizeof dim);
   if (!x.alone || p->mask) out->tile = in_parts(p, &x, out->tile, name, dim, err);
+  out->told = true, out->took = (TsSchedChoice){.rows = x.rows, .stages = x.stages};
   return out->tile != NULL;
 }
 
@@ -175,7 +195,8 @@ int ts_lower_attention(const TsSched *s, const TsGroup *group, TsLayoutFn *layou
   TsGpuMachine gpu;
   if (!nsm && !ts_lower_warps(s, work, &gpu)) return 0;
   memset(out, 0, sizeof *out);
-  if (!attention(&p, nsm, nsm ? NULL : &gpu, out, err)) return ts_lower_refused(err);
+  if (!attention(&p, nsm, nsm ? NULL : &gpu, &group->choice, out, err))
+    return ts_lower_refused(err);
   int n = 0;
   for (; n < 3; n++) out->value[n] = p.n->in[n];
   if (p.mask) out->value[n++] = p.mask;

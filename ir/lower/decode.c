@@ -131,6 +131,8 @@ int ts_lower_decode(const TsSched *s, const TsGroup *group, TsLayoutFn *layout, 
   x = ts_gpu_decode((TsDtype)p.n->in[0]->meta.dtype, (int)p.d, (int)rows, chunks);
   x.queries = (int)p.s, x.causal = p.causal, x.window = p.window;
   x.sink = p.sink != NULL, x.scale = p.scale;
+  int stages = group->choice.stages > 1 ? group->choice.stages : 2; /* no more than fit */
+  if (group->choice.stages && stages < x.stages) x.stages = stages;
   if (p.mask) x.mask = ts_gpu_mask(&p.from, p.s, p.t, TS_GPU_DECODE_ROWS, false);
   memset(out, 0, sizeof *out);
   if (!(out->tile = ts_tile_gpu_decode(&x, err))) return ts_lower_refused(err);
@@ -141,6 +143,7 @@ int ts_lower_decode(const TsSched *s, const TsGroup *group, TsLayoutFn *layout, 
   int64_t dim[] = {p.key_heads, rows,         p.t,     chunk,
                    splits.n,    splits.longs, p.heads, splits.all < nsm ? splits.all : nsm};
   memcpy(out->dim, dim, sizeof dim);
+  out->told = true, out->took = (TsSchedChoice){.rows = -1, .stages = x.stages};
   if (p.mask) out->tile = behind_mask(&p, &x, out->tile, dim, err);
   return out->tile ? 1 : ts_lower_refused(err);
 }

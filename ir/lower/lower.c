@@ -118,12 +118,19 @@ static bool is_of(const TsGroup *g, const Row *r) {
   return false;
 }
 
+/* What says nothing of it. */
+static void has_no_choice(TsSchedKernel *out) {
+  for (int i = 0; i < TS_CHOICE_FIELDS; i++) *ts_choice_at(&out->took, i) = -1;
+  out->told = true;
+}
+
 /* 1 with the kernel; 0: no row has one; -1. */
 static int from_table(const TsSched *s, const TsGroup *g, TsLayoutFn *layout, void *arg,
                       TsSchedKernel *out, TsError *err) {
   for (int i = 0; i < ROWS; i++) {
     if (s->plain || !ts_target_has(s->target, row[i].units) || !is_of(g, &row[i])) continue;
     int made = row[i].make(s, g, layout, arg, out, err);
+    if (made > 0 && !out->told) has_no_choice(out);
     if (made) return made;
   }
   return 0;

@@ -16,6 +16,10 @@ struct TsDevice;
  * nor look at indices before refuses those that want it. */
 int ts_lower_group(const TsSched *s, const TsGroup *g, TsLayoutFn *layout, void *arg,
                    TsSchedKernel *out, TsError *err);
+/* Of a group that the program chose for (TsGroup.want, pinned): its choice becomes the nearest that
+ * its kernel has, and what of it could not be had is told in its remarks. */
+void ts_lower_settle(TsSched *s, TsGroup *g, TsLayoutFn *layout, void *arg);
+void ts_lower_settle_none(TsSched *s, TsGroup *g); /* where there is no kernel */
 /* Whether a node that is a group by itself may have a kernel there that functions launch; steps of
  * optimisers, which stand together, are launched by their calls. */
 bool ts_lower_has(const TsTarget *t, const TsNode *n);

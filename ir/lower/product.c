@@ -9,6 +9,7 @@
 #include "ir/lower/transpose.h"
 
 enum {
+  LEAST_STAGES = 2,
   ALIGN = 16,   /* bytes that rows and addresses are multiples of */
   EPILOGUE = 2, /* the attribute of matmul */
 };
@@ -301,15 +302,43 @@ static bool with_rows(const Problem *p, const Chosen *c, const TsSched *s, const
   return found && out->tile;
 }
 
-/* What was chosen for the group takes the place of what the model of times says. */
+/* What was chosen for the group takes the place of what the model of times says: of tiles the
+ * nearest that there is. */
 static TsGpuProduct chosen(TsGpuProduct x, const TsSchedChoice *c) {
   TsGpuProduct y = x;
-  if (c->rows)
-    y = ts_gpu_product(x.in, x.out, x.transposed_a, x.transposed_b, c->rows, c->columns);
-  if (c->rows) y.cluster = c->cluster, y.limit = x.limit;
+  int rows = c->rows ? c->rows : x.rows, cols = c->columns ? c->columns : x.cols;
+  if (c->rows || c->columns) {
+    ts_sched_gpu_tile(&rows, &cols);
+    y = ts_gpu_product(x.in, x.out, x.transposed_a, x.transposed_b, rows, cols);
+    y.cluster = rows == x.rows && cols == x.cols ? x.cluster : 1, y.limit = x.limit;
+  }
+  if (c->cluster) y.cluster = c->cluster;
   if (c->group) y.group = c->group;
   if (c->limit) y.limit = c->limit > 1 ? c->limit : 0;
+  if (c->stages) y.most = c->stages < LEAST_STAGES ? LEAST_STAGES : c->stages;
   return y;
+}
+
+static void say_roles(const TsGpuProduct *x, TsSchedKernel *out) {
+  out->told = true;
+  out->took = (TsSchedChoice){.rows = x->rows,
+                              .columns = x->cols,
+                              .depth = x->depth,
+                              .stages = x->stages,
+                              .cluster = x->cluster,
+                              .group = x->group,
+                              .limit = x->limit ? x->limit : 1};
+}
+
+static void say_warps(const TsGpuWarpProduct *w, TsSchedKernel *out) {
+  out->told = true;
+  out->took = (TsSchedChoice){.rows = w->rows,
+                              .columns = w->cols,
+                              .depth = w->depth,
+                              .stages = w->stages,
+                              .group = w->group,
+                              .cluster = -1,
+                              .limit = -1};
 }
 
 static bool with_words(const Problem *p, const Chosen *c, TsSchedKernel *out, TsError *err) {
@@ -348,9 +377,13 @@ static bool by_warps(Problem *p, bool alone, const TsSched *s, const TsGroup *gr
                                                p->rows, p->cols, &gpu);
   w.bytes = p->bytes;
   while (w.bytes > 4 && p->cols * ts_dtypes[y].nbytes % w.bytes) w.bytes /= 2;
+  const TsSchedChoice *c = &group->choice;
+  ts_gpu_warp_product_near(&w, c->rows, c->columns, c->stages, &gpu);
+  if (c->group) w.group = c->group;
   if (!made(p, &(Chosen){.w = &w, .gpu = &gpu}, alone, s, group, out, err)) return false;
   out->dim[0] = p->rows, out->dim[1] = p->cols, out->dim[2] = p->k;
   out->dim[3] = ts_gpu_warp_product_blocks(&w, &gpu);
+  say_warps(&w, out);
   return true;
 }
 
@@ -387,6 +420,7 @@ static bool multiply(Problem *p, const TsSched *s, const TsGroup *group, int nsm
   x.batch = p->batch, x.a = p->operand[0], x.b = p->operand[1];
   if (!made(p, &(Chosen){.x = &x}, alone, s, group, out, err)) return false;
   put_sizes(p, &x, nsm, out);
+  say_roles(&x, out);
   return true;
 }
 

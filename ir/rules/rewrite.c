@@ -219,11 +219,40 @@ static int narrow_gradient(TsRewrite *r, TsGraphMap *m, const TsNode *n) {
   int nout = 0;
   memcpy(in, step->in, sizeof *in * (size_t)step->nin);
   in[1] = cast->in[0];
-  r->g->line = step->line;
+  r->g->line = step->line, r->g->choice = NULL;
   if (!ts_graph_emit(r->g, (TsOp)step->op, step->nin, in, step->attr, out, &nout)) return -1;
   for (int i = 0; i < nout; i++) m->value[m->start[n->id] + i] = out[i];
   ts_rules_log(r, "narrow_gradient", "the step widens it itself", false, cast);
   return 0;
+}
+
+/* ---- what the program chose for a node's kernel, which what becomes of it has */
+enum { NEAR = 4 }; /* nodes on the way from one that takes others into itself */
+
+static bool reads(const TsNode *n, const TsNode *what, int near) {
+  if (n == what) return true;
+  for (int i = 0; i < n->nin && near; i++)
+    if (n->in[i] && reads(n->in[i]->node, what, near - 1)) return true;
+  return false;
+}
+
+/* Of what n reads, and now does not, the first that was chosen for. */
+static const TsNode *lost(const TsNode *n, const TsNode *now, int near) {
+  for (int i = 0; i < n->nin; i++) {
+    const TsNode *in = n->in[i] ? n->in[i]->node : NULL;
+    if (in && in->choice && !reads(now, in, NEAR)) return in;
+    if (in && near && (in = lost(in, now, near - 1))) return in;
+  }
+  return NULL;
+}
+
+/* A product that takes its bias, attention that takes its products. */
+static TsVal keep_choice(TsGraph *g, TsVal was, TsVal v) {
+  const TsNode *n = v ? v->node : NULL, *from;
+  if (!n || v == was || n->choice || n->op >= TS_OP_COUNT || ts_node_is_view(n)) return v;
+  if (!(from = lost(was->node, n, NEAR - 1))) return v;
+  TsNode *made = ts_graph_chosen(g, n, from->choice);
+  return made ? &made->out[v->index] : NULL;
 }
 
 static int rewrite_node(TsRewrite *r, TsGraphMap *m, const TsNode *n, int uses, bool stays) {
@@ -233,8 +262,9 @@ static int rewrite_node(TsRewrite *r, TsGraphMap *m, const TsNode *n, int uses, 
   TsVal v = m->value[m->start[n->id]];
   if (!room(r, v->node->id)) return -1;
   r->g->line = v->node->line;
+  r->g->choice = v->node->choice;
   r->g->backward = v->node->backward;
-  if (n->nout == 1 && !stays && !n->runs) v = simplify(r, v);
+  if (n->nout == 1 && !stays && !n->runs) v = keep_choice(r->g, v, simplify(r, v));
   if (!v || r->b.failed) return -1;
   m->value[m->start[n->id]] = v;
   if (!room(r, v->node->id)) return -1;

@@ -480,7 +480,8 @@ bool ts_sched_transposed(const TsSched *s, const unsigned char *live, const TsNo
 
 static int give(Lower *l, TsSchedKernel *out) {
   Operand *o[] = {&l->q, &l->key, &l->val, &l->mask, &l->sink, &l->y};
-  *out = (TsSchedKernel){.tile = l->k, .dim = {l->batch}};
+  *out = (TsSchedKernel){
+      .tile = l->k, .dim = {l->batch}, .took = {.rows = (int)l->rows}, .told = true};
   for (int i = 0, n = 0; i < 6; i++)
     if (o[i]->v) out->value[n++] = o[i]->v;
   return 0;

@@ -5,7 +5,6 @@
  * they order what is measured first (jit/tune/tune.c) and nothing else. */
 #include <ctype.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "ir/sched/choice.h"
@@ -19,38 +18,11 @@ enum {
 };
 
 /* ---- words */
-static const struct {
-  const char *name;
-  size_t at;
-} fields[] = {{"piece", offsetof(TsSchedChoice, piece)},
-              {"unroll", offsetof(TsSchedChoice, unroll)},
-              {"vector", offsetof(TsSchedChoice, vector)},
-              {"grain", offsetof(TsSchedChoice, grain)},
-              {"stages", offsetof(TsSchedChoice, stages)},
-              {"stream", offsetof(TsSchedChoice, stream)},
-              {"rows", offsetof(TsSchedChoice, rows)},
-              {"columns", offsetof(TsSchedChoice, columns)},
-              {"high", offsetof(TsSchedChoice, high)},
-              {"steps", offsetof(TsSchedChoice, steps)},
-              {"pack", offsetof(TsSchedChoice, pack)},
-              {"threads", offsetof(TsSchedChoice, threads)},
-              {"cluster", offsetof(TsSchedChoice, cluster)},
-              {"group", offsetof(TsSchedChoice, group)},
-              {"limit", offsetof(TsSchedChoice, limit)}};
-
-enum { NFIELD = sizeof fields / sizeof *fields };
-
-static int *field(TsSchedChoice *c, int i) { return (int *)((char *)c + fields[i].at); }
-
-static int value(const TsSchedChoice *c, int i) {
-  return *(const int *)((const char *)c + fields[i].at);
-}
-
 void ts_sched_choice_text(const TsSchedChoice *c, TsText *text) {
   bool any = false;
-  for (int i = 0; i < NFIELD; i++) {
-    if (!value(c, i)) continue;
-    ts_text_format(text, "%s%s %d", any ? " " : "", fields[i].name, value(c, i));
+  for (int i = 0; i < TS_CHOICE_FIELDS; i++) {
+    if (!ts_choice_value(c, i)) continue;
+    ts_text_format(text, "%s%s %d", any ? " " : "", ts_choice_name(i), ts_choice_value(c, i));
     any = true;
   }
 }
@@ -61,9 +33,9 @@ bool ts_sched_choice_parse(const char *text, TsSchedChoice *c) {
     char word[16];
     int n = 0, i = 0, number = 0;
     if (sscanf(text, "%15[a-z] %9d%n", word, &number, &n) != 2 || number < 1) return false;
-    while (i < NFIELD && strcmp(fields[i].name, word)) i++;
-    if (i == NFIELD || *field(c, i)) return false;
-    *field(c, i) = number;
+    while (i < TS_CHOICE_FIELDS && strcmp(ts_choice_name(i), word)) i++;
+    if (i == TS_CHOICE_FIELDS || *ts_choice_at(c, i)) return false;
+    *ts_choice_at(c, i) = number;
     text += n;
     if (*text == ' ' && text[1])
       text++;
@@ -74,8 +46,8 @@ bool ts_sched_choice_parse(const char *text, TsSchedChoice *c) {
 }
 
 bool ts_sched_choice_same(const TsSchedChoice *a, const TsSchedChoice *b) {
-  for (int i = 0; i < NFIELD; i++)
-    if (value(a, i) != value(b, i)) return false;
+  for (int i = 0; i < TS_CHOICE_FIELDS; i++)
+    if (ts_choice_value(a, i) != ts_choice_value(b, i)) return false;
   return true;
 }
 
@@ -83,7 +55,7 @@ void ts_sched_choice_head(const TsSchedChoice *c, TsTile *k) {
   k->unroll = c->unroll, k->grain = c->grain;
   if (c->stages) k->stages = c->stages;
   if (c->vector) k->vector = c->vector;
-  k->high = c->high, k->steps = c->steps, k->pack = c->pack;
+  k->high = c->high, k->steps = c->depth, k->pack = c->pack;
   k->threads = c->threads;
 }
 
@@ -214,9 +186,10 @@ static void order(List *l) {
 
 int ts_sched_choices(const TsSched *s, const TsGroup *g, TsSchedChoice out[TS_SCHED_CHOICES]) {
   List l = {.s = s, .g = g, .at = out};
-  if (ts_target_gpu(s->target)) return ts_sched_choices_gpu(g, out);
+  if (ts_target_gpu(s->target)) return ts_sched_choices_gpu(s->target, g, out);
   add(&l, (TsSchedChoice){0});
   if (!s->target || g->kind == TS_GROUP_vm) return l.n;
+  if (g->kind == TS_GROUP_conv) return ts_sched_choice_conv(&l), l.n;
   if (g->kind == TS_GROUP_matmul || g->kind == TS_GROUP_attention) {
     ts_sched_choice_blocks(&l);
     order(&l);

@@ -15,6 +15,8 @@ void ts_sched_choice_add(TsChoiceList *l, TsSchedChoice c); /* unless it is ther
 
 /* Blocks, register tiles, packing of a group with a product, or of attention. */
 void ts_sched_choice_blocks(TsChoiceList *l);
+/* Rows, output channels and register tiles of a convolution. */
+void ts_sched_choice_conv(TsChoiceList *l);
 double ts_sched_choice_product_usec(const TsSched *s, const TsGroup *g, const TsSchedChoice *c);
 
 #endif

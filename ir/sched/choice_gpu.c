@@ -17,17 +17,45 @@ static void add(List *l, TsSchedChoice c) {
   if (l->n < TS_SCHED_CHOICES) l->at[l->n++] = c;
 }
 
+static const int tile[][2] = {{128, 256}, {192, 192}, {128, 192}, {192, 128},
+                              {128, 128}, {128, 64},  {64, 64}};
+
+/* How many times larger or smaller. */
+static double times_away(int have, int want) {
+  return have > want ? (double)have / want : (double)want / have;
+}
+
+void ts_sched_gpu_tile(int *rows, int *columns) {
+  double least = 0;
+  int best = 0;
+  for (size_t i = 0; i < sizeof tile / sizeof *tile; i++) {
+    double away = times_away(tile[i][0], *rows) * times_away(tile[i][1], *columns);
+    if (least && away >= least) continue;
+    best = (int)i, least = away;
+  }
+  *rows = tile[best][0], *columns = tile[best][1];
+}
+
 static const TsNode *product_of(const TsGroup *g) {
   for (int i = 0; i < g->nnode; i++)
     if (g->node[i]->op == TS_OP_matmul) return g->node[i];
   return NULL;
 }
 
+/* Of kernels by warps (ir/tile/gpu/warp_product_choice.c) some tiles and numbers of stages. */
+static void warp_products(List *l) {
+  const TsNode *n = product_of(l->g);
+  if (!n || ts_dtypes[n->in[0]->meta.dtype].nbytes > MATRIX_BYTES) return;
+  static const int some[][2] = {{128, 256}, {128, 128}, {64, 128}, {64, 64}};
+  for (size_t i = 0; i < sizeof some / sizeof *some; i++)
+    for (int stages = 3; stages <= 4; stages++)
+      add(l, (TsSchedChoice){.rows = some[i][0], .columns = some[i][1], .stages = stages});
+  for (int stages = 2; stages <= 6; stages++) add(l, (TsSchedChoice){.stages = stages});
+}
+
 /* Tiles that are not much larger than the result, two blocks together or one; then another
  * order of the usual ones. */
 static void products(List *l) {
-  static const int tile[][2] = {{128, 256}, {192, 192}, {128, 192}, {192, 128},
-                                {128, 128}, {128, 64},  {64, 64}};
   const TsNode *n = product_of(l->g);
   if (!n || ts_dtypes[n->in[0]->meta.dtype].nbytes > MATRIX_BYTES) return;
   const TsMeta *y = &n->out[0].meta;
@@ -50,11 +78,17 @@ static void walks(List *l) {
     add(l, (TsSchedChoice){.piece = piece});
 }
 
-int ts_sched_choices_gpu(const TsGroup *g, TsSchedChoice out[TS_SCHED_CHOICES]) {
+int ts_sched_choices_gpu(const TsTarget *t, const TsGroup *g,
+                         TsSchedChoice out[TS_SCHED_CHOICES]) {
   List l = {.g = g, .at = out};
   add(&l, (TsSchedChoice){0});
   switch (g->kind) {
-  case TS_GROUP_matmul: products(&l); break;
+  case TS_GROUP_matmul:
+    if (ts_target_has(t, TS_UNIT_roles))
+      products(&l);
+    else
+      warp_products(&l);
+    break;
   case TS_GROUP_map:
   case TS_GROUP_rows:
   case TS_GROUP_columns: walks(&l); break;

@@ -7,6 +7,7 @@
 
 #include "ir/sched/attention.h"
 #include "ir/sched/choice.h"
+#include "ir/sched/conv.h"
 #include "ir/sched/prologue.h"
 #include "ir/sched/product.h"
 
@@ -21,7 +22,7 @@ static void add_registers(TsChoiceList *l, const TsTarget *t) {
 static void add_steps(TsChoiceList *l, int64_t k) {
   for (int steps = LEAST_STEPS; steps <= MOST_STEPS; steps *= 2)
     if (steps != TS_PRODUCT_STEPS && (steps < k || steps / 2 < k))
-      ts_sched_choice_add(l, (TsSchedChoice){.steps = steps});
+      ts_sched_choice_add(l, (TsSchedChoice){.depth = steps});
 }
 
 static void add_pack(TsChoiceList *l) {
@@ -58,7 +59,7 @@ double ts_sched_choice_product_usec(const TsSched *s, const TsGroup *g,
   size.high = size.steps = 0;
   ts_tile_product_block(s->target, d, &size, block);
   double usual = ts_tile_product_cost(s->target, d, &size, block);
-  size.high = c->high, size.steps = c->steps;
+  size.high = c->high, size.steps = c->depth;
   ts_tile_product_near(s->target, d, &size, c->rows, c->columns, block);
   double now = ts_tile_product_cost(s->target, d, &size, block);
   return g->usec * now / usual * (c->pack == 2 ? 1.02 : c->pack == 1 ? 1.01 : 1);
@@ -85,6 +86,21 @@ void ts_sched_choice_blocks(TsChoiceList *l) {
   add_blocks(l, &size, d);
   add_steps(l, size.k);
   if (!packs_anyway(l)) add_pack(l);
+}
+
+/* ---- convolutions */
+void ts_sched_choice_conv(TsChoiceList *l) {
+  const TsNode *n = NULL;
+  for (int i = 0; i < l->g->nnode; i++)
+    if (ts_sched_is_conv(l->g->node[i])) n = l->g->node[i];
+  if (!n) return;
+  const TsMeta *y = &n->out[0].meta;
+  int64_t rows = y->ndim > 3 ? y->dim[y->ndim - 2] : 1, maps = y->dim[1];
+  for (int some = 1; some <= 32 && some <= rows; some *= 2)
+    ts_sched_choice_add(l, (TsSchedChoice){.rows = some});
+  for (int some = 12; some <= 96 && some < 2 * maps; some *= 2)
+    ts_sched_choice_add(l, (TsSchedChoice){.columns = some});
+  add_registers(l, l->s->target);
 }
 
 /* ---- kernels whose rounds are given */

@@ -178,15 +178,18 @@ static void choose_round(TsConvKernel *p) {
   int64_t halo = (p->window[1] - 1) * p->dilation[1] / p->stride[1];
   int64_t row = p->channels * planes * p->wide * size;
   while (most > 1 && (most + halo) * row > IMAGE) most--;
+  const TsSchedChoice *c = &p->g->choice;
+  if (c->rows) most = c->rows < p->out[1] ? c->rows : p->out[1];
   int64_t parts = ts_div_up(p->out[1], most), all = p->images * p->out[0] * parts;
   int64_t least = ts_div_up(ROUNDS * threads, all), pieces = ts_div_up(p->maps, MOST_MAPS);
   int64_t sums = ts_div_up(p->maps * most * p->wide * size, SUMS);
   p->rows = ts_div_up(p->out[1], parts);
   p->span = (p->rows - 1) * p->wide + p->out[2];
-  ts_tile_product_registers(p->s->target, p->lanes, p->maps, p->span, 0, &p->mr, &p->nv);
+  ts_tile_product_registers(p->s->target, p->lanes, p->maps, p->span, c->high, &p->mr, &p->nv);
   if (pieces < sums) pieces = sums;
   if (pieces < least) pieces = least;
   p->some = ts_round_up(ts_div_up(p->maps, pieces), p->mr);
+  if (c->columns) p->some = ts_round_up(c->columns < p->maps ? c->columns : p->maps, p->mr);
   p->span = ts_round_up(p->span, (int64_t)p->nv * p->lanes);
   p->high = p->rows + halo;
   /* Vectors that are taken apart reach beyond the last row of a plane. */
@@ -361,7 +364,8 @@ int ts_sched_lower_conv(const TsSched *s, const TsGroup *group, TsLayoutFn *layo
     return -1;
   }
   ts_tile_cse(p.k);
-  *out = (TsSchedKernel){.tile = p.k, .function = s->g->name};
+  *out = (TsSchedKernel){.tile = p.k, .function = s->g->name, .told = true};
+  out->took = (TsSchedChoice){.rows = (int)p.rows, .columns = (int)p.some, .high = p.mr};
   values_of(&p.pre, false, out, &n);
   out->value[n++] = p.weights;
   if (p.bias) out->value[n++] = p.conv->in[2];

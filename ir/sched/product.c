@@ -70,6 +70,8 @@ typedef struct Lower {
   TsTileVal made[TS_PROLOGUE_NODES]; /* by node of the group */
   TsSide now;                        /* of the node that is put, */
   int64_t shape[2];                  /* and its tiles */
+  TsSchedChoice took;                /* of TsSchedKernel */
+  bool told;
 } Lower;
 
 static int refuse(Lower *l, const char *why) {
@@ -502,8 +504,24 @@ static TsProductSize size_of(const Lower *l) {
                         .transposed = a->step[0] == 1 && a->step[1] != 1,
                         .pairs = ts_tile_pairs_named(l->unit)};
   for (int i = 0; i < batch; i++) size.batch *= l->axis[i];
-  size.high = l->g->choice.high, size.steps = l->g->choice.steps;
+  size.high = l->g->choice.high, size.steps = l->g->choice.depth;
   return size;
+}
+
+/* Blocks of GPUs are their own. Of a CPU's matrix unit the registers are. */
+static void say(Lower *l, const TsProductSize *size) {
+  const TsTarget *t = l->s->target;
+  int mr = -1, nv;
+  l->told = true;
+  if (ts_target_gpu(t)) {
+    for (int i = 0; i < TS_CHOICE_FIELDS; i++) *ts_choice_at(&l->took, i) = -1;
+    return;
+  }
+  if (size->pairs != TS_PAIRS_amx_bf16)
+    ts_tile_product_registers(t, t->vector_bytes / ts_dtypes[l->d].nbytes, size->m, size->n,
+                              size->high, &mr, &nv);
+  l->took = (TsSchedChoice){
+      .rows = (int)l->block[0], .columns = (int)l->block[1], .high = size->high ? mr : 0};
 }
 
 static int put_rounds(Lower *l) {
@@ -514,6 +532,7 @@ static int put_rounds(Lower *l) {
     gpu_block(size.n, l->block);
   else
     ts_tile_product_near(l->s->target, l->d, &size, c->rows, c->columns, l->block);
+  say(l, &size);
   int64_t rounds = size.batch * ((size.m + l->block[0] - 1) / l->block[0]) *
                    ((size.n + l->block[1] - 1) / l->block[1]);
   l->tile->ntile = 2;
@@ -574,7 +593,7 @@ int ts_sched_lower_product(const TsSched *s, const TsGroup *group, TsLayoutFn *l
     ts_tile_free(l.tile);
     return -1;
   }
-  *out = (TsSchedKernel){.tile = l.tile};
+  *out = (TsSchedKernel){.tile = l.tile, .took = l.took, .told = l.told};
   for (int pass = 0, n = 0; pass < 2; pass++)
     for (int i = 0; i < l.naccess; i++)
       if (l.access[i].written == (pass == 1)) out->value[n++] = l.access[i].v;

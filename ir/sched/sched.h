@@ -35,25 +35,23 @@ typedef enum TsGroupKind {
   TS_GROUP_conv,      /* one convolution, pointwise rows on its images and on its result */
 } TsGroupKind;
 
-/* What of a group's kernel is free: no bit of a result depends on it. 0: as the passes do it. */
+/* What of a group's kernel is free: no bit of a result depends on it (ir/sched/choice.def, which
+ * says what each is). 0: as the passes do it. */
 typedef struct TsSchedChoice {
-  int piece;   /* elements of a round of a long axis, of a map; columns of one of columns */
-  int unroll;  /* vectors of a turn of a loop over elements */
-  int vector;  /* bytes of a vector */
-  int grain;   /* rounds that a thread takes at a time */
-  int stages;  /* of rows that are reduced, at most (ir/tile/pass/vec_pipeline.c) */
-  int stream;  /* stores past the caches: 1 never, 2 always; 0: by the size of the result */
-  int rows;    /* of a round's block, of products; query rows of a round, of attention */
-  int columns; /* of a round's block, of products */
-  int high;    /* rows of the register tile, of products */
-  int steps;   /* of k between two visits of a sum, of products */
-  int pack;    /* rows of A, of products: 1 read where they lie, 2 packed */
-  /* of a GPU, where rows and columns are those of a product's tile */
-  int threads; /* of a round */
-  int cluster; /* blocks that share columns */
-  int group;   /* tiles of rows that are done column by column */
-  int limit;   /* stages between two waits for each other, 1: none */
+#define CHOICE(name, ...) int name;
+#include "ir/sched/choice.def"
+#undef CHOICE
 } TsSchedChoice;
+
+/* Whose choice it is. */
+typedef enum TsChoiceOrigin {
+  TS_CHOICE_usual,   /* the passes', by the cost model */
+  TS_CHOICE_now,     /* measured by this process */
+  TS_CHOICE_kept,    /* measured earlier, on disk */
+  TS_CHOICE_shipped, /* measured before, comes with the program */
+  TS_CHOICE_forced,  /* a test's */
+  TS_CHOICE_user,
+} TsChoiceOrigin;
 
 typedef struct TsGroup {
   uint8_t kind;
@@ -68,7 +66,11 @@ typedef struct TsGroup {
   double bytes, flops; /* moved and done at least; a function of lib/elem counts as its steps */
   double usec;         /* expected on the target */
   TsSchedChoice choice;
-  bool pinned; /* the program's own choice */
+  TsSchedChoice want; /* what the program asked for, of which choice is the nearest there is */
+  bool pinned;        /* the program asked: the tuner leaves it */
+  uint8_t origin;     /* TsChoiceOrigin of choice */
+  const char
+      *remarks; /* a line for each thing that could not be had as it was wanted, or NULL */
 } TsGroup;
 
 typedef struct TsSched {
@@ -166,6 +168,10 @@ typedef struct TsSchedKernel {
   const char *function; /* the graph's name */
   int nguard;
   TsSchedGuard guard[TS_SCHED_GUARDS];
+  /* What of the group's choice it has, in numbers, as far as its lowering says (told): -1: this
+   * kernel has no such choice, 0: as it was given. */
+  TsSchedChoice took;
+  bool told;
 } TsSchedKernel;
 
 /* -1 with the error, which says why there is no kernel. A caller that runs kernels where it can
@@ -175,7 +181,10 @@ int ts_sched_lower(const TsSched *s, const TsGroup *group, TsLayoutFn *layout, v
 
 /* ---- what could be chosen (ir/sched/choice.c) */
 enum { TS_SCHED_CHOICES = 32 };
-int ts_sched_choices_gpu(const TsGroup *g, TsSchedChoice out[TS_SCHED_CHOICES]);
+int ts_sched_choices_gpu(const TsTarget *t, const TsGroup *g,
+                         TsSchedChoice out[TS_SCHED_CHOICES]);
+/* The nearest of the tiles that products with roles have. */
+void ts_sched_gpu_tile(int *rows, int *columns);
 /* The choices that are worth a look for a group on s's target: the first is that of the passes,
  * the others follow by the time that the cost model expects. */
 int ts_sched_choices(const TsSched *s, const TsGroup *g, TsSchedChoice out[TS_SCHED_CHOICES]);
@@ -186,9 +195,41 @@ int ts_sched_choices_tile(const TsTile *k, const TsTarget *t, int threads, const
 /* Says the choice in the head of a kernel. */
 void ts_sched_choice_head(const TsSchedChoice *c, TsTile *k);
 double ts_sched_choice_usec(const TsSched *s, const TsGroup *g, const TsSchedChoice *c);
-/* ir/sched/pin.c: whether a node has a tile shape of the program's; g's choice, if one has. */
+/* ir/sched/pin.c: whether the program chose for a node; what it chose as g's want, if it did. Which
+ * choice that is, ts_lower_settle says (ir/lower/lower.h). */
 bool ts_sched_is_pinned(const TsNode *n);
-void ts_sched_pin(const TsSched *s, TsGroup *g);
+void ts_sched_pin(TsSched *s, TsGroup *g);
+/* ---- the table of choices (ir/sched/choice_range.c) */
+enum TsChoiceField {
+#define CHOICE(name, ...) TS_CHOICE_##name,
+#include "ir/sched/choice.def"
+#undef CHOICE
+  TS_CHOICE_FIELDS
+};
+typedef struct TsChoiceRange {
+  int64_t least, most;
+  bool powers; /* powers of two alone */
+} TsChoiceRange;
+const char *ts_choice_name(int field);
+const char *ts_choice_help(int field);
+int ts_choice_find(const char *name); /* -1: there is none */
+static inline int *ts_choice_at(TsSchedChoice *c, int field) { return (int *)c + field; }
+int ts_choice_value(const TsSchedChoice *c, int field);
+/* Families of groups whose kernel an operator makes or has its part in, 0: none; whether kernels of
+ * one of them have a choice. */
+unsigned ts_choice_of_op(int op);
+bool ts_choice_has(int field, bool gpu, unsigned families);
+/* The word for where it comes from: "chosen by the user". */
+const char *ts_choice_origin(int origin);
+/* Words for a group's family, "rows"; of a group that has no choices NULL. */
+const char *ts_choice_family(const TsSched *s, const TsGroup *g);
+/* Whether kernels of the group have the choice on s's target, and in which limits. */
+bool ts_choice_range(const TsSched *s, const TsGroup *g, int field, TsChoiceRange *r);
+int64_t ts_choice_nearest(const TsChoiceRange *r, int64_t value);
+/* "powers of two from 32 to 1024", "1 to 4" */
+void ts_choice_range_text(const TsChoiceRange *r, TsText *text);
+/* The choices that kernels of the group have, "rows, columns", or nothing. */
+void ts_choice_fields_text(const TsSched *s, const TsGroup *g, TsText *text);
 bool ts_sched_choice_same(const TsSchedChoice *a, const TsSchedChoice *b);
 /* "piece 4096 unroll 2", or nothing; and back, false if it is no such text. */
 void ts_sched_choice_text(const TsSchedChoice *c, TsText *text);

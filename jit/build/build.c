@@ -317,6 +317,7 @@ int ts_build_schedule(TsBuildJob *b, TsError *err) {
     if (schedule(b, f, l->g, err)) return -1;
   }
   if (b->choose) b->choose(b->tuner, b);
+  ts_build_settle(b);
   return 0;
 }
 
@@ -376,6 +377,7 @@ void ts_build_free(TsBuildJob *b) {
   }
   free_fusion(&b->fusion);
   ts_layouts_free(b->layouts);
+  ts_build_chosen_free(b->chosen);
   ts_text_free(&b->why);
   *b = (TsBuildJob){.g = NULL};
 }

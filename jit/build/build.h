@@ -12,6 +12,13 @@ struct TsTuner;
  * forms. */
 typedef enum TsBuildHow { TS_BUILD_compiled, TS_BUILD_block, TS_BUILD_explicit } TsBuildHow;
 
+/* What the program chose for a group of the function itself (f:choose). */
+typedef struct TsBuildChosen {
+  struct TsBuildChosen *next;
+  int group;
+  TsSchedChoice want;
+} TsBuildChosen;
+
 typedef struct TsBuildJob {
   /* given */
   TsBuildHow how;
@@ -27,8 +34,9 @@ typedef struct TsBuildJob {
   /* Gives the groups the choices that are known of them; NULL: what the passes do. */
   void (*choose)(struct TsTuner *t, struct TsBuildJob *b);
   struct TsTuner *tuner;
-  double spent_msec; /* by the function so far: a compilation may cost as much */
-  bool at_hand;      /* of a device: only if all kernels are on disk, whatever was spent */
+  TsBuildChosen *chosen; /* the job's */
+  double spent_msec;     /* by the function so far: a compilation may cost as much */
+  bool at_hand;          /* of a device: only if all kernels are on disk, whatever was spent */
   /* made */
   TsFusion fusion;                      /* its schedule and kernels are the caller's */
   int nkernel, ncached, nfailed, nnode; /* nnode: of the graph, in kernels */
@@ -50,6 +58,16 @@ TsLayouts *ts_build_layouts(const TsBuildJob *b, const TsGraph *g);
 
 /* What kernels are for: the device's, or target. */
 const TsTarget *ts_build_target(const TsBuildJob *b);
+
+/* ---- jit/build/choose.c */
+/* Groups that the program chose for get the nearest choices that their kernels have. */
+void ts_build_settle(TsBuildJob *b);
+TsBuildChosen *ts_build_chosen_copy(const TsBuildChosen *c); /* as far as memory goes */
+void ts_build_chosen_free(TsBuildChosen *c);
+/* "rows 64 columns 128, chosen by the user"; what of it could not be had, a line each. */
+void ts_build_choice_text(const TsGroup *g, TsText *t);
+void ts_build_remarks_text(const TsGroup *g, TsText *t);
+void ts_build_remarks(const TsBuildJob *b, TsText *t); /* of all groups, with their names */
 
 /* What became of the groups, for people. Levels as in ts_jit_text, but for bytecode. */
 int ts_build_text(const TsBuildJob *b, const char *level, TsText *text, TsError *err);

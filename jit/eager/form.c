@@ -178,6 +178,7 @@ static bool make_key(Form *f) {
       put(f, f->attr[i].type);
     else
       put_attr(f, &f->attr[i]);
+  if (f->choice) put_text(f, f->choice);
   if (f->nword > OFFLOAD_WORDS) return false;
   uint64_t h = 0;
   for (int i = 0; i < f->nword; i++) {
@@ -198,7 +199,7 @@ bool ts_offload_form(const TsCall *call, int device, Form *f) {
   f->op = call->op, f->device = device, f->attr = call->attr;
   f->nin = call->nin, f->nout = call->nout;
   f->collapsed = false;
-  f->profile = call->ctx->profile;
+  f->profile = call->ctx->profile, f->choice = call->ctx->choice;
   for (int i = 0; i < call->nin; i++) set_operand(&f->in[i], call->in[i]);
   for (int i = 0; i < call->nout; i++) set_operand(&f->out[i], call->out[i]);
   if (call->nout == 1 && is_elementwise(call->op))
@@ -223,7 +224,7 @@ bool ts_offload_form_assign(TsTensor *dst, TsTensor *src, Form *f) {
   static TsAttr to[TS_DT_COUNT];
   if (dst->meta.dtype == TS_DT_mxfp4 || src->meta.dtype == TS_DT_mxfp4) return false;
   f->op = TS_OP_cast, f->device = dst->meta.device;
-  f->profile = TS_PROFILE_deterministic;
+  f->profile = TS_PROFILE_deterministic, f->choice = NULL;
   f->nin = f->nout = 1;
   set_operand(&f->in[0], src);
   set_operand(&f->out[0], dst);

@@ -18,6 +18,7 @@ typedef struct Making {
   const Form *f;
   TsGraph *g;
   TsVal in[OFFLOAD_IN], out[TS_MAX_OUT];
+  TsText remarks;    /* of what was chosen */
   bool quick, roles; /* in: the block form is wanted; out: it is not */
 } Making;
 
@@ -38,6 +39,7 @@ static int build_graph(Making *m, TsError *err) {
   int nout = 0;
   if (!(m->g = ts_graph_new(ts_op_info((TsOp)f->op)->name, err))) return -1;
   m->g->apart = m->g->numbers_fit = m->g->runs_all = true;
+  m->g->choice = f->choice;
   for (int i = 0; i < f->nin; i++) {
     const Operand *o = &f->in[i];
     TsMeta meta = o->meta;
@@ -137,6 +139,8 @@ static int lower(Making *m, const TsTarget *target, TsSchedKernel *k, TsError *e
   ts_lower_for(s, ts_device_at(m->f->device));
   TsGroup *g = s->ngroup == 1 ? s->group[0] : NULL;
   if (g) choose(m, s, g);
+  if (g && !m->quick) ts_lower_settle(s, g, layout_of, m);
+  if (g && g->remarks) ts_text_str(&m->remarks, g->remarks);
   int failed = g ? ts_lower_group(s, g, layout_of, m, k, err)
                  : refuse(err, "there is no kernel of this operator");
   m->roles = !failed && ts_lower_own(k);
@@ -171,6 +175,8 @@ static int make_of_graph(TsOffloader *o, const Form *f, const TsTarget *target, 
   Making m = {.f = f, .quick = quick};
   TsSchedKernel k;
   int failed = lower_form(&m, target, &k, err) || find_args(&m, &k, p, err);
+  ts_offload_remarks(o, f, m.remarks.at);
+  ts_text_free(&m.remarks);
   if (!failed) {
     find_sizes(&m, &k, p);
     find_over(p);
@@ -209,6 +215,7 @@ static TsTile *tile_of(const Form *f, const TsTarget *target, TsGraph **g, TsErr
   TsSchedKernel k;
   if (is_fill(f)) return ts_short_fill((TsDtype)f->out[0].meta.dtype);
   int failed = lower_form(&m, target, &k, err);
+  ts_text_free(&m.remarks);
   *g = m.g;
   return failed ? NULL : k.tile;
 }

@@ -57,6 +57,15 @@ void ts_offload_refused(TsOffloader *o, TsOp op, int device, const char *why) {
           ts_device_at(device)->name, why);
 }
 
+void ts_offload_remarks(const TsOffloader *o, const Form *f, const char *remarks) {
+  while (o->verbose && remarks && *remarks) {
+    size_t n = strcspn(remarks, "\n");
+    fprintf(stderr, "[jit remark %s on %s: %.*s]\n", ts_op_info((TsOp)f->op)->name,
+            ts_device_at(f->device)->name, (int)n, remarks);
+    remarks += n + (remarks[n] == '\n');
+  }
+}
+
 static Plan *make(TsOffloader *o, const Form *f) {
   TsError err = {0};
   double start = ts_clock_msec();

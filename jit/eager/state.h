@@ -27,7 +27,8 @@ typedef struct Operand {
 typedef struct Form {
   int op, device;
   const TsAttr *attr;
-  bool collapsed; /* meta.dim[0] of all operands is a size of the kernel */
+  const char *choice; /* what the program chose for the kernel, or NULL */
+  bool collapsed;     /* meta.dim[0] of all operands is a size of the kernel */
   TsProfile profile;
   int nin, nout;
   Operand in[OFFLOAD_IN], out[OFFLOAD_OUT];
@@ -172,6 +173,8 @@ int ts_offload_guard(TsContext *c, const TsGuard *g, TsTensor *index);
 int ts_offload_guards_tell(TsOffloader *o);
 void ts_offload_guards_drop(TsOffloader *o);
 
+/* Lines about what was chosen for a call's kernel, NULL: none. */
+void ts_offload_remarks(const TsOffloader *o, const Form *f, const char *remarks);
 /* Says once that the CPU runs an operator. */
 void ts_offload_refused(TsOffloader *o, TsOp op, int device, const char *why);
 

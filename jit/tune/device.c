@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "devices/cpu_pool.h"
 #include "jit/build/device.h"
 #include "jit/build/patched.h"
 #include "ir/lower/lower.h"
@@ -47,13 +48,19 @@ typedef struct Session {
   TsError failure; /* of the first run that failed */
 } Session;
 
-static bool over(const Session *m) { return ts_clock_msec() > m->end; }
+static bool over(const Session *m) { return ts_clock_msec() > m->end || ts_cpu_interrupted(); }
+
+static void say(Session *m, int entry, const char *what, const TsError *err) {
+  TsTuneTime *t = &m->r->at[entry];
+  ts_tune_say(t->why, sizeof t->why, what, err ? err->message : "");
+}
 
 /* ---- kernels */
 static bool build(Session *m, int entry, TsSchedKernel *k) {
   TsError err = {0};
   memset(k, 0, sizeof *k);
   bool made = !ts_build_unpatched(m->b, m->f, m->g, &m->r->at[entry].choice, k, &err);
+  if (!made) say(m, entry, "has no kernel", &err);
   return made && !k->tile->sequence && !k->ndraw && !k->nguard;
 }
 
@@ -76,13 +83,15 @@ static void open_all(Session *m) {
   if (set) ts_device_set_open(set);
   int kept = 0;
   for (int i = 0; i < m->n; i++) {
-    TsError ignored = {0};
+    TsError err = {0};
     Candidate c = m->c[i];
-    c.open = ts_device_kernel_open(m->d, c.k.tile, &ignored);
-    if (c.open)
+    c.open = ts_device_kernel_open(m->d, c.k.tile, &err);
+    if (c.open) {
       m->c[kept++] = c;
-    else
-      ts_tile_free(c.k.tile);
+      continue;
+    }
+    say(m, c.entry, "does not fit", &err);
+    ts_tile_free(c.k.tile);
   }
   m->n = kept;
   ts_device_set_free(set);
@@ -92,8 +101,12 @@ static void find_candidates(Session *m, int most) {
   TsSchedChoice all[TS_SCHED_CHOICES];
   m->r->n = ts_sched_choices(m->f->sched, m->g, all);
   for (int i = 0; i < m->r->n; i++) m->r->at[i].choice = all[i];
-  for (int i = 0; i < m->r->n && m->n <= most; i++) {
+  for (int i = 0; i < m->r->n; i++) {
     Candidate *c = &m->c[m->n];
+    if (m->n > most) {
+      say(m, i, "not tried: the model expects less of it", NULL);
+      continue;
+    }
     c->entry = i;
     if (!build(m, i, &c->k)) {
       ts_tile_free(c->k.tile);
@@ -198,6 +211,8 @@ static void compare_bits(Session *m) {
     bool fine = !move_slices(m, to, true) && !run(m, &m->c[i], 1) && !move_slices(m, to, false);
     bool same = fine && (!i || !memcmp(m->want, m->have, (size_t)slices(m)));
     m->r->differing += fine && !same;
+    if (!same)
+      say(m, m->c[i].entry, fine ? "other bits" : "did not run", fine ? NULL : &m->failure);
     if (!same) {
       ts_device_kernel_free(m->c[i].open);
       ts_tile_free(m->c[i].k.tile);
@@ -268,7 +283,8 @@ static void conclude(Session *m) {
   TsTuneRecord *r = m->r;
   TsTuneEntry e = {
       .choice = r->at[r->best].choice, .was_usec = r->at[0].usec, .usec = r->at[r->best].usec};
-  m->g->choice = e.choice;
+  e.origin = TS_CHOICE_now;
+  m->g->choice = e.choice, m->g->origin = e.origin;
   ts_tune_device_remember(m->d, r->what, &e);
 }
 
@@ -292,4 +308,30 @@ void ts_tune_device_group(const TsBuildJob *b, const TsFusion *f, TsGroup *g,
   }
   ts_text_free(&name);
   free(m);
+}
+
+double ts_tune_device_usual(const TsBuildJob *b, const TsFusion *f, TsGroup *g) {
+  enum { MSEC = 2000 };
+  Session *m = calloc(1, sizeof *m);
+  TsTuneRecord *r = calloc(1, sizeof *r);
+  double usec = 0;
+  if (m && r) {
+    *m = (Session){
+        .b = b, .f = f, .g = g, .d = b->device, .r = r, .end = ts_clock_msec() + MSEC};
+    m->n = build(m, 0, &m->c[0].k) && floats_alone(m->c[0].k.tile);
+    if (m->n)
+      open_all(m);
+    else
+      ts_tile_free(m->c[0].k.tile);
+    if (m->n && !make_operands(m)) {
+      events(m, true);
+      for (int i = 0; i < 2; i++) usec = sample(m, 0, 1);
+      events(m, false);
+    }
+    drop_operands(m);
+    if (m->n) ts_device_kernel_free(m->c[0].open), ts_tile_free(m->c[0].k.tile);
+  }
+  free(r);
+  free(m);
+  return usec > 0 ? usec : 0;
 }

@@ -20,6 +20,8 @@ void ts_tune_device_name(const TsGroup *g, TsLayoutFn *layout, void *arg, TsText
 /* What stands for the device in the program's table: "sm_90a 132". */
 void ts_tune_device_kind(const TsDevice *d, TsText *kind);
 
+/* Microseconds of the usual kernel on made-up arguments; 0: not known. */
+double ts_tune_device_usual(const TsBuildJob *b, const TsFusion *f, TsGroup *g);
 /* Measures a group on the program's thread, in the device's order: fills r and sets the group's
  * choice. */
 void ts_tune_device_group(const TsBuildJob *b, const TsFusion *f, TsGroup *g,

@@ -165,18 +165,26 @@ static double sample(void *session, int i, int times) {
   return -1;
 }
 
+static void say_why(char *why, const char *what, const TsError *err) {
+  ts_tune_say(why, sizeof((TsTuneTime *)0)->why, what, err->message);
+}
+
 /* The kernel of a choice, if its results are those of the usual one. */
 static void add_candidate(Session *m, int entry) {
   TsError err = {0};
   TsSchedKernel k;
   Candidate *c = &m->c[m->n];
-  if (m->s->tile(m->s->arg, &m->r->at[entry].choice, &k, &err)) return;
+  char *why = m->r->at[entry].why;
+  if (m->s->tile(m->s->arg, &m->r->at[entry].choice, &k, &err))
+    return say_why(why, "has no kernel", &err);
   *c = (Candidate){.kernel = ts_build_compile(k.tile, m->s->target, &err), .entry = entry};
   ts_tile_free(k.tile);
   void **at = entry ? m->args.have : m->args.want;
   if (!c->kernel || ts_kernel_run(c->kernel, at, m->args.dim, &err) || ts_cpu_interrupted() ||
       (entry && !same_results(m->usual, &m->args))) {
-    m->r->differing += c->kernel && !ts_cpu_interrupted() && !err.message[0];
+    bool differs = c->kernel && !ts_cpu_interrupted() && !err.message[0];
+    m->r->differing += differs;
+    say_why(why, differs ? "other bits" : c->kernel ? "did not run" : "does not fit", &err);
     ts_kernel_free(c->kernel);
     return;
   }
@@ -192,14 +200,20 @@ static void compare(Session *m) {
 }
 
 static void candidates(Session *m, int most) {
-  for (int i = 0; i < m->r->n && m->n <= most && (!i || !over(m)); i++) {
+  int i = 0;
+  for (; i < m->r->n && m->n <= most && (!i || !over(m)); i++) {
     add_candidate(m, i);
     if (!m->n) break;
   }
+  const char *why =
+      m->n <= most ? "not tried: the time was up" : "not tried: the model expects less of it";
+  for (; i < m->r->n && m->n; i++)
+    ts_tune_say(m->r->at[i].why, sizeof m->r->at[i].why, why, "");
 }
 
 static const char *why_none(const Session *m) {
   if (m->r->n <= 1) return "no candidates";
+  if (ts_cpu_interrupted()) return "interrupted";
   if (over(m)) return "the time was up";
   return m->n ? "no candidate could be compiled" : "its kernel could not be compiled";
 }
@@ -230,7 +244,9 @@ double ts_tune_measure(TsTuner *t, const TsTuneSubject *s, const TsSchedKernel *
   TsTuneBudget budget = t->budget;
   double left = budget.total_msec - t->spent_msec, start = ts_clock_msec();
   pthread_mutex_unlock(&t->lock);
-  double each = left < budget.group_msec ? left : budget.group_msec;
+  double each = s->msec > 0 ? s->msec : budget.group_msec;
+  if (each > left) each = left;
+  r->msec = each, r->share = s->share;
   *m = (Session){.t = t,
                  .s = s,
                  .wait = wait,
@@ -245,4 +261,23 @@ double ts_tune_measure(TsTuner *t, const TsTuneSubject *s, const TsSchedKernel *
   double spent = ts_clock_msec() - start - m->waited;
   free(m);
   return spent;
+}
+
+double ts_tune_usual(TsTuner *t, const TsTuneSubject *s, const TsSchedKernel *usual) {
+  Args a;
+  TsError ignored = {0};
+  double least = 0;
+  int64_t bytes = ts_tuner_budget(t).bytes;
+  TsKernel *k = make_args(s, usual, bytes, &a)
+                    ? NULL
+                    : ts_build_compile(usual->tile, s->target, &ignored);
+  for (int i = 0; k && i < 3 && !ts_cpu_interrupted(); i++) {
+    double start = ts_clock_msec();
+    if (ts_kernel_run(k, a.have, a.dim, &ignored)) break;
+    double usec = (ts_clock_msec() - start) * 1e3;
+    if (!least || usec < least) least = usec;
+  }
+  ts_kernel_free(k);
+  free_args(&a);
+  return least;
 }

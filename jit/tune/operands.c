@@ -1,4 +1,5 @@
 /* Made-up operands of kernels that are measured: see jit/tune/state.h. */
+#include <stdio.h>
 #include <string.h>
 
 #include "jit/tune/state.h"
@@ -16,4 +17,9 @@ void ts_tune_fill(TsDtype d, char *at, int64_t nbytes) {
     if (d == TS_DT_bool) v = sign;
     memcpy(at + i, &v, (size_t)each);
   }
+}
+
+void ts_tune_say(char *why, size_t room, const char *what, const char *message) {
+  int n = (int)strcspn(message, "\n");
+  snprintf(why, room, "%s%s%.*s", what, n ? ": " : "", n, message);
 }

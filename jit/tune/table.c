@@ -135,7 +135,10 @@ static bool look(const TsDevice *d, const char *name, TsTuneEntry *e) {
   pthread_mutex_unlock(&known.lock);
   if (done) return some;
   ts_tune_device_kind(d, &kind);
-  some = ts_tune_read(key, e) || (kind.at && in_program(kind.at, name, e));
+  some = ts_tune_read(key, e);
+  if (some) e->origin = TS_CHOICE_kept;
+  if (!some && kind.at && in_program(kind.at, name, e))
+    some = true, e->origin = TS_CHOICE_shipped;
   ts_text_free(&kind);
   if (!some) *e = (TsTuneEntry){.usec = 0};
   put(key, some, e);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "devices/cpu_pool.h"
 #include "jit/build/patched.h"
 #include "jit/compile/llvm.h"
 #include "jit/tune/device.h"
@@ -40,6 +41,7 @@ void ts_tuner_set_mode(TsTuner *t, TsTuneMode mode) {
 }
 
 TsTuneBudget ts_tuner_budget(const TsTuner *t) { return t->budget; }
+double ts_tuner_spent(const TsTuner *t) { return t->spent_msec; }
 void ts_tuner_set_budget(TsTuner *t, TsTuneBudget b) {
   pthread_mutex_lock(&t->lock);
   t->budget = b;
@@ -99,7 +101,10 @@ static bool lookup(TsTuner *t, const TsTuneSubject *s, const uint8_t *key, TsTun
   if (k) return true;
   if (!ts_tune_read(key, e)) return false;
   for (int i = s->n; i-- > 0;)
-    if (ts_sched_choice_same(&s->choice[i], &e->choice)) return remember(t, key, e), true;
+    if (ts_sched_choice_same(&s->choice[i], &e->choice)) {
+      e->origin = TS_CHOICE_kept;
+      return remember(t, key, e), true;
+    }
   return false;
 }
 
@@ -122,7 +127,7 @@ static int usual(const TsTuneSubject *s, TsSchedKernel *k, uint8_t key[32]) {
   return 0;
 }
 
-bool ts_tune_known(TsTuner *t, const TsTuneSubject *s, TsSchedChoice *choice) {
+bool ts_tune_known(TsTuner *t, const TsTuneSubject *s, TsSchedChoice *choice, uint8_t *origin) {
   TsSchedKernel k;
   TsTuneEntry e;
   uint8_t key[32];
@@ -134,6 +139,7 @@ bool ts_tune_known(TsTuner *t, const TsTuneSubject *s, TsSchedChoice *choice) {
   if (ts_tuner_mode(t) == TS_TUNE_off || usual(s, &k, key)) return false;
   bool known = lookup(t, s, key, &e);
   if (known) *choice = e.choice;
+  if (known && origin) *origin = e.origin;
   ts_tile_free(k.tile);
   return known;
 }
@@ -147,15 +153,17 @@ static void keep(TsTuner *t, const TsTuneRecord *r, double spent_msec) {
 
 static void conclude(TsTuner *t, const TsTuneSubject *s, const TsTuneRecord *r,
                      const uint8_t *key, TsSchedChoice *choice) {
-  TsTuneEntry e = {
-      .choice = r->at[r->best].choice, .was_usec = r->at[0].usec, .usec = r->at[r->best].usec};
+  TsTuneEntry e = {.choice = r->at[r->best].choice,
+                   .was_usec = r->at[0].usec,
+                   .usec = r->at[r->best].usec,
+                   .origin = TS_CHOICE_now};
   *choice = e.choice;
   remember(t, key, &e);
   ts_tune_write(key, &e, r->what, s->threads, ts_tune_machine());
 }
 
 void ts_tune_subject(TsTuner *t, const TsTuneSubject *s, bool wait, const atomic_bool *cancel,
-                     TsSchedChoice *choice) {
+                     TsSchedChoice *choice, uint8_t *origin) {
   TsSchedKernel k;
   uint8_t key[32];
   TsTuneEntry e;
@@ -163,10 +171,12 @@ void ts_tune_subject(TsTuner *t, const TsTuneSubject *s, bool wait, const atomic
   TsTuneRecord *r = calloc(1, sizeof *r);
   if (wait && lookup(t, s, key, &e)) {
     *choice = e.choice;
+    if (origin) *origin = e.origin;
   } else if (r) {
     snprintf(r->what, sizeof r->what, "%s", s->what);
     double spent = ts_tune_measure(t, s, &k, wait, cancel, r);
     if (!*r->why) conclude(t, s, r, key, choice);
+    if (!*r->why && origin) *origin = TS_CHOICE_now;
     keep(t, r, spent);
   }
   free(r);
@@ -217,8 +227,9 @@ static void apply_forced(const TsTuner *t, TsBuildJob *b) {
     for (int i = 0; i < f->sched->ngroup; i++) {
       TsSchedChoice all[TS_SCHED_CHOICES];
       TsGroup *g = f->sched->group[i];
-      if (tunable(b, g) && t->forced < ts_sched_choices(f->sched, g, all))
-        g->choice = all[t->forced];
+      if (!tunable(b, g) || t->forced >= ts_sched_choices(f->sched, g, all)) continue;
+      g->choice = all[t->forced];
+      g->origin = TS_CHOICE_forced;
     }
 }
 
@@ -229,7 +240,7 @@ static void apply_device(const TsBuildJob *b) {
       TsLayouts *l = ts_build_layouts(b, f->g);
       TsTuneEntry e;
       if (!g->pinned && ts_tune_device_known(b->device, f->sched, g, ts_layouts_of, l, &e))
-        g->choice = e.choice;
+        g->choice = e.choice, g->origin = e.origin;
     }
 }
 
@@ -242,54 +253,155 @@ void ts_tune_apply(TsTuner *t, TsBuildJob *b) {
       Group o = {b, f, f->sched->group[i]};
       if (!tunable(b, o.g)) continue;
       TsTuneSubject s = subject_of(&o);
-      ts_tune_known(t, &s, &o.g->choice);
+      ts_tune_known(t, &s, &o.g->choice, &o.g->origin);
     }
 }
 
-/* Whether the group's choice is another one now. */
-static bool tune_group(TsTuner *t, Group *o, bool wait, const atomic_bool *cancel) {
-  TsTuneSubject s = subject_of(o);
-  TsSchedChoice before = o->g->choice;
-  ts_tune_subject(t, &s, wait, cancel, &o->g->choice);
-  return !ts_sched_choice_same(&before, &o->g->choice);
+/* ---- measuring a function */
+typedef struct Turn {
+  Group o;
+  double usec, share; /* of the usual kernel; of all */
+} Turn;
+
+typedef struct Turns {
+  TsTuner *t;
+  TsBuildJob *b;
+  bool wait;
+  const atomic_bool *cancel;
+  Turn *turn;
+  int n, first; /* first: record of this run */
+  double left_msec, left_usec;
+} Turns;
+
+static bool stopped(const Turns *r) {
+  return atomic_load(&r->t->stop) || (r->cancel && atomic_load(r->cancel)) ||
+         (!r->wait && ts_cpu_interrupted());
 }
 
-/* Groups with one name are measured once. */
-static bool tune_on_device(TsTuner *t, Group *o) {
-  TsGroup *g = o->g;
+/* Whether the group's choice, or where it comes from, is another one now. */
+static bool tune_group(Turns *r, const Turn *x, double msec) {
+  TsGroup *g = x->o.g;
+  TsTuneSubject s = subject_of((Group *)(uintptr_t)&x->o);
   TsSchedChoice before = g->choice;
+  int origin = g->origin;
+  s.msec = msec, s.share = x->share;
+  ts_tune_subject(r->t, &s, r->wait, r->cancel, &g->choice, &g->origin);
+  return origin != g->origin || !ts_sched_choice_same(&before, &g->choice);
+}
+
+/* Groups with one name are measured once in a run. */
+static const TsTuneRecord *measured(const Turns *r, const TsText *name) {
+  const TsTuneRecord *old = NULL;
+  for (int i = r->first; i < r->t->nrecord && name->at; i++)
+    if (!strcmp(r->t->record[i].what, name->at)) old = &r->t->record[i];
+  return old;
+}
+
+static bool tune_on_device(Turns *r, const Turn *x, double msec) {
+  TsTuner *t = r->t;
+  TsGroup *g = x->o.g;
+  const Group *o = &x->o;
+  TsSchedChoice before = g->choice;
+  int origin = g->origin;
   TsText name = {0};
-  TsTuneRecord *r = calloc(1, sizeof *r);
+  TsTuneRecord *made = calloc(1, sizeof *made);
   ts_tune_device_name(g, ts_layouts_of, ts_build_layouts(o->b, o->f->g), &name);
   pthread_mutex_lock(&t->lock);
   TsTuneBudget budget = t->budget;
-  double left = budget.total_msec - t->spent_msec;
-  const TsTuneRecord *old = NULL;
-  for (int i = 0; i < t->nrecord && name.at; i++)
-    if (!strcmp(t->record[i].what, name.at)) old = &t->record[i];
-  if (old && !*old->why) g->choice = old->at[old->best].choice;
+  double left = budget.total_msec - t->spent_msec, start = ts_clock_msec();
+  const TsTuneRecord *old = measured(r, &name);
+  if (old && !*old->why) g->choice = old->at[old->best].choice, g->origin = TS_CHOICE_now;
   pthread_mutex_unlock(&t->lock);
-  double start = ts_clock_msec(), each = left < budget.group_msec ? left : budget.group_msec;
-  if (!old && r && each > 0) {
+  if (msec > left) msec = left;
+  if (!old && made && msec > 0) {
     g->choice = (TsSchedChoice){0};
-    ts_tune_device_group(o->b, o->f, g, &budget, each, r);
-    if (*r->why) g->choice = before;
-    keep(t, r, ts_clock_msec() - start);
+    made->msec = msec, made->share = x->share;
+    ts_tune_device_group(o->b, o->f, g, &budget, msec, made);
+    if (*made->why) g->choice = before;
+    keep(t, made, ts_clock_msec() - start);
   }
   ts_text_free(&name);
-  free(r);
-  return !ts_sched_choice_same(&before, &g->choice);
+  free(made);
+  return origin != g->origin || !ts_sched_choice_same(&before, &g->choice);
+}
+
+/* What is not measured is told all the same. */
+static void note(Turns *r, const TsGroup *g, double share, const char *why) {
+  TsTuneRecord *made = calloc(1, sizeof *made);
+  if (!made) return;
+  describe(g, made->what, sizeof made->what);
+  snprintf(made->why, sizeof made->why, "%s", why);
+  made->share = share;
+  keep(r->t, made, 0);
+  free(made);
+}
+
+static double usual_usec(Turns *r, Group *o) {
+  TsSchedKernel k;
+  uint8_t key[32];
+  if (r->wait) return 0;
+  if (r->b->device) return ts_tune_device_usual(r->b, o->f, o->g);
+  TsTuneSubject s = subject_of(o);
+  if (usual(&s, &k, key)) return 0;
+  double usec = ts_tune_usual(r->t, &s, &k);
+  ts_tile_free(k.tile);
+  return usec;
+}
+
+static int by_usec(const void *a, const void *b) {
+  const Turn *x = a, *y = b;
+  if (x->usec != y->usec) return x->usec < y->usec ? 1 : -1;
+  return x->o.g->index - y->o.g->index;
+}
+
+/* Groups that are measured, the longest first. What cannot be run by itself counts by the model. */
+static int find_turns(Turns *r) {
+  int n = 0;
+  double all = 0;
+  for (const TsFusion *f = &r->b->fusion; f; f = f->next) n += f->sched->ngroup;
+  if (!(r->turn = calloc((size_t)n + 1, sizeof *r->turn))) return -1;
+  for (const TsFusion *f = &r->b->fusion; f; f = f->next)
+    for (int i = 0; i < f->sched->ngroup && !stopped(r); i++) {
+      Group o = {r->b, f, f->sched->group[i]};
+      if (o.g->pinned && !r->wait && ts_build_worth_on(r->b, o.g))
+        note(r, o.g, 0, ts_choice_origin(o.g->origin));
+      if (!tunable(r->b, o.g) || (r->b->device && ts_sched_gathered(f->sched, o.g))) continue;
+      Turn *x = &r->turn[r->n++];
+      *x = (Turn){.o = o, .usec = usual_usec(r, &o)};
+      if (x->usec <= 0) x->usec = o.g->usec;
+      all += x->usec;
+    }
+  for (int i = 0; i < r->n && !r->wait; i++)
+    r->turn[i].share = all > 0 ? r->turn[i].usec / all : 0;
+  if (!r->wait) qsort(r->turn, (size_t)r->n, sizeof *r->turn, by_usec);
+  r->left_usec = all;
+  return 0;
+}
+
+/* By its share of what is left; waiting for the program, the budget's time for each. */
+static double msec_of(const Turns *r, const Turn *x) {
+  const double least = 20;
+  if (r->wait) return r->t->budget.group_msec;
+  double msec = r->left_usec > 0 ? r->left_msec * x->usec / r->left_usec : r->left_msec;
+  return msec < least && r->left_msec > least ? least : msec;
 }
 
 int ts_tune_run(TsTuner *t, TsBuildJob *b, bool wait, const atomic_bool *cancel) {
+  Turns r = {.t = t, .b = b, .wait = wait, .cancel = cancel, .first = t->nrecord};
   int changed = 0;
-  for (const TsFusion *f = &b->fusion; f; f = f->next)
-    for (int i = 0; i < f->sched->ngroup; i++) {
-      Group o = {b, f, f->sched->group[i]};
-      if (atomic_load(&t->stop) || (cancel && atomic_load(cancel))) return changed;
-      if (!tunable(b, o.g) || (b->device && ts_sched_gathered(f->sched, o.g))) continue;
-      changed += b->device ? tune_on_device(t, &o) : tune_group(t, &o, wait, cancel);
+  if (find_turns(&r)) return 0;
+  r.left_msec = t->budget.group_msec * r.n;
+  for (int i = 0; i < r.n; i++) {
+    const Turn *x = &r.turn[i];
+    if (stopped(&r)) {
+      if (!wait) note(&r, x->o.g, x->share, "interrupted");
+      continue;
     }
+    double start = ts_clock_msec(), msec = msec_of(&r, x);
+    changed += b->device ? tune_on_device(&r, x, msec) : tune_group(&r, x, msec);
+    r.left_msec -= ts_clock_msec() - start, r.left_usec -= x->usec;
+  }
+  free(r.turn);
   return changed;
 }
 

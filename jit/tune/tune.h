@@ -26,13 +26,16 @@ typedef struct TsTuneBudget {
 
 typedef struct TsTuneTime {
   TsSchedChoice choice;
-  double usec; /* 0: not measured */
+  double usec;   /* 0: not measured */
+  char why[120]; /* it was not: "does not fit: ..", or "" */
 } TsTuneTime;
 
 /* What was found out about one group; entry 0 is what the passes do. */
 typedef struct TsTuneRecord {
   char what[240], why[160]; /* why: nothing was measured, or "" */
   int n, best, differing;
+  double share,
+      msec; /* of the function's run time, 0 to 1; of measuring at most; 0: not known */
   TsTuneTime at[TS_SCHED_CHOICES];
 } TsTuneRecord;
 
@@ -45,6 +48,8 @@ typedef struct TsTuneSubject {
   void *const *in; /* what the kernel reads; NULL: it is made up */
   const TsTarget *target;
   int threads;
+  double msec; /* it may take; 0: as the budget says */
+  double share;
   char what[160];
 } TsTuneSubject;
 
@@ -54,6 +59,7 @@ void ts_tuner_close(TsTuner *t);
 TsTuneMode ts_tuner_mode(const TsTuner *t);
 void ts_tuner_set_mode(TsTuner *t, TsTuneMode mode);
 TsTuneBudget ts_tuner_budget(const TsTuner *t);
+double ts_tuner_spent(const TsTuner *t); /* milliseconds of the total */
 void ts_tuner_set_budget(TsTuner *t, TsTuneBudget b);
 void ts_tuner_stop(TsTuner *t); /* whoever measures returns soon, now and later */
 /* Every group takes candidate i, if it has so many, whatever is known; -1: none. For tests. */
@@ -61,15 +67,17 @@ void ts_tuner_force(TsTuner *t, int i);
 /* Forgets records and winners, on disk too. */
 void ts_tuner_clear(TsTuner *t);
 
-/* The winner that is known; false: none, and *choice stays. */
-bool ts_tune_known(TsTuner *t, const TsTuneSubject *s, TsSchedChoice *choice);
+/* The winner that is known; false: none, and *choice stays. origin: whose it is, or NULL. */
+bool ts_tune_known(TsTuner *t, const TsTuneSubject *s, TsSchedChoice *choice, uint8_t *origin);
 /* Measures it; *choice becomes the winner, if there is one. wait, cancel: as of ts_tune_run. */
 void ts_tune_subject(TsTuner *t, const TsTuneSubject *s, bool wait, const atomic_bool *cancel,
-                     TsSchedChoice *choice);
+                     TsSchedChoice *choice, uint8_t *origin);
 
 /* Sets the choices of b's groups to the winners that are known. */
 void ts_tune_apply(TsTuner *t, TsBuildJob *b);
-/* Measures b's groups and sets their choices; gives how many have another choice than before.
+/* Measures b's groups and sets their choices; gives how many have another choice than before. The
+ * time of the budget, so much for each of them, is spent by their shares of the run time, longest
+ * first, unless it waits; what one leaves is for those behind it.
  * wait: only while the program's thread is idle; cancel: turns true when it is to stop, or
  * NULL. */
 int ts_tune_run(TsTuner *t, TsBuildJob *b, bool wait, const atomic_bool *cancel);
@@ -80,6 +88,7 @@ int ts_tune_records(TsTuner *t, int from, int n, TsTuneRecord *out);
 typedef struct TsTuneEntry {
   TsSchedChoice choice;
   double was_usec, usec;
+  uint8_t origin; /* TsChoiceOrigin; not on disk */
 } TsTuneEntry;
 bool ts_tune_read(const uint8_t key[32], TsTuneEntry *e);
 void ts_tune_write(const uint8_t key[32], const TsTuneEntry *e, const char *what, int threads,

@@ -72,7 +72,7 @@ static void put_head(const TsSchedChoice *c, TsTile *k) {
   if (!all.vector) all.vector = k->vector;
   if (!all.grain) all.grain = k->grain;
   if (!all.high) all.high = k->high;
-  if (!all.steps) all.steps = k->steps;
+  if (!all.depth) all.depth = k->steps;
   if (!all.pack) all.pack = k->pack;
   ts_sched_choice_head(&all, k);
 }
@@ -104,7 +104,7 @@ static TsKernel *compile(TsUserKernel *u, const TsContext *c, Compiled *p, const
   TsSchedChoice choice = {0};
   TsSchedKernel k;
   TsTuneSubject x = subject_of(&s, t);
-  if (c->jit) ts_tune_known(ts_jit_tuner(c->jit), &x, &choice);
+  if (c->jit) ts_tune_known(ts_jit_tuner(c->jit), &x, &choice, NULL);
   if (tile_of(&s, &choice, &k, &p->why)) return NULL;
   memcpy(p->dim, s.fixed, sizeof p->dim);
   k.tile->marks = marks;
@@ -161,7 +161,7 @@ int ts_user_measure(TsUserKernel *u, TsContext *c, const int64_t *dim, void *con
   TsSchedChoice choice = {0};
   TsTuneSubject x = subject_of(&s, t);
   x.in = arg;
-  ts_tune_subject(ts_jit_tuner(c->jit), &x, false, NULL, &choice);
+  ts_tune_subject(ts_jit_tuner(c->jit), &x, false, NULL, &choice, NULL);
   forget(u, c, dim);
   return 0;
 }

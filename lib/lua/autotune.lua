@@ -6,6 +6,7 @@
 --   autotune.mode("off")         -- kernels are what the compiler chooses
 --   autotune.budget{ms = 1000}   -- for a kernel; see ? autotune.budget
 --   autotune.tune(f, x, y)       -- measures a captured function's kernels
+--   print(autotune.plan(f))      -- which, and how long that may take
 --   print(autotune.report())     -- what was measured, as text
 --   autotune.clear()             -- forgets the winners, on disk too
 --
@@ -26,7 +27,7 @@ function autotune.mode(mode)
   return core.autotune_mode(mode)
 end
 
---- Sets what measuring may cost: ms for a kernel, total in ms for all, mb of memory for made-up
+--- Sets what measuring may cost: ms for a kernel (a function's kernels share theirs by run time), total in ms for all, mb of memory for made-up
 --- inputs, candidates of a kernel; gives all of them. What was spent of the total begins anew.
 --   autotune.budget{ms = 1000, total = 60000}
 function autotune.budget(b)
@@ -47,9 +48,11 @@ function autotune.budget(b)
 end
 
 --- Measures the kernels of a captured function for these arguments, or for those of its last
---- call, and runs the fastest from then on; or a kernel of op.kernel, for these arguments. Gives a table for each kernel: kernel, what it does;
---- a list of candidates in the cost model's order, {choice, us, best}; why, if nothing was
---- measured.
+--- call, and runs the fastest from then on; or a kernel of op.kernel, for these arguments. The time of the budget, ms for
+--- each kernel, is spent by their shares of the run time, longest first. Gives a table for each kernel: kernel, what it does;
+--- share, of the run time; ms that it might take; a list of candidates in the cost model's order, {choice, us, best, why}, where
+--- why tells what is not measured: "does not fit: ..", "other bits", "not tried: .."; why, if nothing was
+--- measured: "chosen by the user", "interrupted" ... Ctrl-C keeps what was measured before.
 --   print(autotune.text(autotune.tune(f, x, y)))
 function autotune.tune(f, ...)
   captured.need("autotune.tune", f, true)
@@ -58,23 +61,17 @@ function autotune.tune(f, ...)
   return core.autotune_records(before)
 end
 
--- The list that autotune.tune gives, as text: each kernel with the times of its candidates.
---   print(autotune.text(autotune.tune(f, x, y)))
-function autotune.text(records)
-  local out = {}
-  for _, r in ipairs(records) do
-    out[#out + 1] = ("%s%s\n"):format(r.kernel, r.why and ": not measured, " .. r.why or "")
-    for _, c in ipairs(r) do
-      if c.us then
-        out[#out + 1] = ("  %10.2f us  %s%s\n"):format(c.us, c.choice, c.best and "  <- runs" or "")
-      end
-    end
-    if r.differing > 0 then
-      out[#out + 1] = ("  %d candidates had other bits: please report this\n"):format(r.differing)
-    end
-  end
-  return out[1] and table.concat(out) or "no kernel was measured\n"
+-- What tune is about to measure, and how long it may take, as text.
+--   print(autotune.plan(f))
+function autotune.plan(f)
+  captured.need("autotune.plan", f, true)
+  return require("tessera.tune.text").plan(f)
 end
+
+-- The list that autotune.tune gives, as text: each kernel with the times of its candidates, what won and by how much, and why
+-- the others lost.
+--   print(autotune.text(autotune.tune(f, x, y)))
+function autotune.text(records) return require("tessera.tune.text").records(records) end
 
 -- What this program measured so far, as text: each kernel with the times of its candidates.
 --   print(autotune.report())

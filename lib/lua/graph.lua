@@ -496,6 +496,16 @@ function Function:tune(...)
   special.graph:tune()
 end
 
+--- What is chosen for the kernel of a group, by the number or name in f:ir "tiles", for the sizes of the last call, and where
+--- it comes from: default by the model, tuned on this machine now, tuned earlier and kept on disk, chosen by the user.
+--- {rows = 128, columns = 64, depth = .., stages = ..} chooses, and the kernel is made anew; what cannot be had as it
+--- is wanted becomes the nearest that there is, with a remark. "default", nil or false: no more. No bit of a result
+--- depends on it.
+---   print(f:choose(0))
+---   print(f:choose("matmul", {rows = 48, high = 6}))
+---   f:choose(0, "default")
+function Function:choose(group, ...) return require("tessera.tune.choose").choose(self, group, ...) end
+
 --- tessera.jit.pin and unpin (on = false), for the sizes of the last call, or of the given arguments. Whether kernels run.
 ---   local f = graph.module("f", op.tanh)
 ---   print(f:pin(true, op.ones{3}))

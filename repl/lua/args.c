@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "devices/device.h"
+#include "repl/lua/choose.h"
 #include "lib/text.h"
 #include "vm/core/scratch.h"
 
@@ -217,6 +218,7 @@ typedef struct Names {
 static const char *nth_option(const void *arg, int i) {
   Names *n = (Names *)(uintptr_t)arg;
   if (i < n->o->nin) return n->o->input[i];
+  if (i >= n->o->nin + n->o->nattr) return ts_lua_choose_name(i - n->o->nin - n->o->nattr);
   const TsAttrSpec *s = &n->o->attr[i - n->o->nin];
   snprintf(n->text, sizeof n->text, "%.*s", s->namelen, s->name);
   return n->text;
@@ -235,11 +237,25 @@ static int hint_elsewhere(TsLuaArgs *a, const char *name) {
   return 0;
 }
 
+static int choices(void) {
+  int n = 0;
+  while (ts_lua_choose_name(n)) n++;
+  return n;
+}
+
+/* Nearly an option of the row is meant to be that. */
+static bool is_misspelt(const TsLuaArgs *a, const char *name) {
+  Names n = {.o = a->o};
+  return ts_text_closest(name, a->o->nin + a->o->nattr, nth_option, &n) != NULL;
+}
+
 static int unknown_option(TsLuaArgs *a, const char *name) {
   Names n = {.o = a->o};
   ts_error_set(&a->c->err, TS_ERR_attribute, "%s: unknown option '%s'", a->o->name, name);
   if (hint_elsewhere(a, name)) return -1;
-  const char *guess = ts_text_closest(name, a->o->nin + a->o->nattr, nth_option, &n);
+  int own = a->o->nin + a->o->nattr;
+  const char *guess = ts_text_closest(name, own, nth_option, &n);
+  if (!guess) guess = ts_text_closest(name, own + choices(), nth_option, &n);
   if (guess) return ts_error_hint(&a->c->err, "did you mean '%s'?", guess);
   char list[200] = "";
   size_t at = 0;
@@ -308,6 +324,8 @@ static int set_named(TsLuaArgs *a, const char *name, int index) {
     return set_unbiased(a, index);
   if (at >= 0) return set_attr(a, at, index); /* which says what it is not */
   if (!strcmp(name, "device") && a->o->nin == 0) return set_device(a, index);
+  int choice = is_misspelt(a, name) ? 0 : ts_lua_choose_option(a, name, index);
+  if (choice) return choice < 0 ? -1 : 0;
   return unknown_option(a, name);
 }
 

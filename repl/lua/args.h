@@ -2,6 +2,7 @@
 #ifndef TS_REPL_LUA_ARGS_H
 #define TS_REPL_LUA_ARGS_H
 
+#include "ir/sched/sched.h"
 #include "repl/lua_api.h"
 
 enum { TS_LUA_LIST = 64, TS_LUA_FEW = 8 };
@@ -18,6 +19,7 @@ typedef struct TsLuaArgs {
   const char *skip; /* an option that chose the row */
   bool same;        /* padding is "same" */
   bool unbiased;    /* given in place of a correction */
+  bool chooses;     /* something for its kernel: choice */
   bool values;      /* owned ones that are no numbers */
   bool given[TS_MAX_ATTR], owned[TS_LUA_FEW];
   /* What stands from here on is not cleared. */
@@ -25,6 +27,7 @@ typedef struct TsLuaArgs {
   TsAttr attr[TS_MAX_ATTR];
   int64_t list[TS_LUA_LIST];
   double reals[TS_LUA_LIST];
+  TsSchedChoice choice;
 } TsLuaArgs;
 
 void ts_lua_args_begin(TsLuaArgs *a, lua_State *L, TsOp op);

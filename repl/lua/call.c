@@ -3,6 +3,7 @@
 
 #include "ir/compose/compose.h"
 #include "repl/lua/args.h"
+#include "repl/lua/choose.h"
 #include "repl/lua/fast.h"
 #include "repl/lua/together.h"
 
@@ -32,7 +33,8 @@ static int finish(lua_State *L, TsTensor **out, int nout) {
 
 /* One tensor or two, as many as must be given, and nothing else. */
 static bool is_bare(const TsLuaArgs *a, int nargs) {
-  bool any = a->device >= 0 || a->nin != nargs || nargs != a->o->nrequired || nargs > 2;
+  bool any =
+      a->device >= 0 || a->chooses || a->nin != nargs || nargs != a->o->nrequired || nargs > 2;
   for (int i = 0; i < a->o->nattr && !any; i++) any = a->given[i];
   for (int i = 0; i < nargs && !any; i++) any = a->owned[i];
   return !any && !a->o->variadic;
@@ -49,11 +51,13 @@ static int call_parsed(lua_State *L, TsOp op, int first, bool into) {
   int device = a.c->device;
   if (a.device >= 0) a.c->device = a.device;
   bool scalar = !failed && !into && ts_lua_scalar_wants(&a);
+  ts_lua_choose_begin(&a);
   if (!failed)
     failed = into     ? run_into(&a)
              : scalar ? ts_lua_scalar_call(&a, &nout, out)
                       : ts_vm_call(a.c, a.op, a.nin, a.in, a.attr, TS_MAX_VARIADIC, &nout, out);
   a.c->device = device;
+  ts_lua_choose_end(&a, !failed);
   if (!failed) failed = move_outputs(&a, out, nout);
   bool bare = !failed && !scalar && nout == 1 && out[0]->storage->pending && a.op == op &&
               is_bare(&a, last - first + 1);
@@ -80,6 +84,7 @@ static int call_plain(lua_State *L, TsOp op, int first, int nargs) {
     }
   TsContext *c = in[number == 0]->storage->ctx;
   c->where_arg = L;
+  c->choice = NULL;
   if (number >= 0 &&
       !(in[number] = made = ts_tensor_number(c, lua_tonumber(L, first + number))))
     return ts_lua_raise(L);
@@ -162,10 +167,11 @@ static int run(lua_State *L) {
   TsLuaArgs a;
   begin_named(&a, L);
   int nin = list_tensors(L, 2, TS_MAX_IN, in);
-  if (ts_lua_args_options(&a, 3) ||
-      ts_vm_call(a.c, a.op, nin, in, a.attr, TS_MAX_VARIADIC, &nout, out))
-    return ts_lua_raise(L);
-  return finish(L, out, nout);
+  int failed = ts_lua_args_options(&a, 3);
+  ts_lua_choose_begin(&a);
+  if (!failed) failed = ts_vm_call(a.c, a.op, nin, in, a.attr, TS_MAX_VARIADIC, &nout, out);
+  ts_lua_choose_end(&a, !failed);
+  return failed ? ts_lua_raise(L) : finish(L, out, nout);
 }
 
 /* vjp(name, {inputs}, {options}, {gradients of the outputs} [, {second}]): the gradients of

@@ -6,6 +6,7 @@
 #include "ir/graph/control.h"
 #include "ir/graph/recursion.h"
 #include "repl/lua/graph.h"
+#include "repl/report.h"
 #include "vm/core/capture.h"
 #include "vm/compile.h"
 #include "vm/core/tape.h"

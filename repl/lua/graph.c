@@ -10,6 +10,7 @@
 #include "jit/jit.h"
 #include "jit/level.h"
 #include "lib/text.h"
+#include "repl/lua/choose.h"
 #include "repl/lua/graph.h"
 #include "vm/compile.h"
 #include "vm/core/defer.h"
@@ -238,6 +239,20 @@ static int tune(lua_State *L) {
   Function *f = check(L);
   ready(L, f);
   return ts_jit_tune(f->hot) ? ts_lua_raise(L) : 0;
+}
+
+/* f:groups() -> list of its groups, with what is chosen for their kernels and what could be */
+static int groups(lua_State *L) {
+  Function *f = check(L);
+  ready(L, f);
+  return ts_lua_groups(L, f->hot);
+}
+
+/* f:choose(group, "rows 64 stages 3" or nil): the kernel of a group, made anew. */
+static int choose(lua_State *L) {
+  Function *f = check(L);
+  ready(L, f);
+  return ts_lua_choose(L, f->hot, luaL_checkint(L, 2), 3);
 }
 
 /* f:pin(on) -> whether kernels run. */
@@ -526,12 +541,20 @@ static int collect_symbolic(lua_State *L) {
   return 0;
 }
 
-static const luaL_Reg methods[] = {{"tune", tune},     {"pin", pin},
-                                   {"marks", marks},   {"run", run},
-                                   {"text", text_of},  {"facts", facts_of},
-                                   {"stats", stats},   {"captured", captured},
-                                   {"donate", donate}, {"reads_sizes", reads_sizes},
-                                   {"same", same},     {"__gc", collect},
+static const luaL_Reg methods[] = {{"groups", groups},
+                                   {"choose", choose},
+                                   {"tune", tune},
+                                   {"pin", pin},
+                                   {"marks", marks},
+                                   {"run", run},
+                                   {"text", text_of},
+                                   {"facts", facts_of},
+                                   {"stats", stats},
+                                   {"captured", captured},
+                                   {"donate", donate},
+                                   {"reads_sizes", reads_sizes},
+                                   {"same", same},
+                                   {"__gc", collect},
                                    {NULL, NULL}};
 static const luaL_Reg symbolic_methods[] = {{"solve", solve},
                                             {"at", at},

@@ -430,7 +430,8 @@ static int autotune_mode(lua_State *L) {
 /* Any number as one of 0 to `most`. */
 static double within(double v, double most) { return v >= 0 ? (v < most ? v : most) : 0; }
 
-/* autotune_budget([ms, total_ms, bytes, candidates]) -> the same; nil keeps one */
+/* autotune_budget([ms, total_ms, bytes, candidates]) -> the same, and what is spent of the total; nil
+ * keeps one */
 static int autotune_budget(lua_State *L) {
   TsTuner *t = tuner_of(L);
   TsTuneBudget b = ts_tuner_budget(t);
@@ -445,7 +446,8 @@ static int autotune_budget(lua_State *L) {
   lua_pushnumber(L, b.total_msec);
   lua_pushnumber(L, (double)b.bytes);
   lua_pushnumber(L, b.candidates);
-  return 4;
+  lua_pushnumber(L, ts_tuner_spent(t));
+  return 5;
 }
 
 static void push_record(lua_State *L, const TsTuneRecord *r) {
@@ -455,6 +457,8 @@ static void push_record(lua_State *L, const TsTuneRecord *r) {
   if (*r->why) lua_pushstring(L, r->why), lua_setfield(L, -2, "why");
   lua_pushinteger(L, r->differing);
   lua_setfield(L, -2, "differing");
+  if (r->share > 0) lua_pushnumber(L, r->share), lua_setfield(L, -2, "share");
+  if (r->msec > 0) lua_pushnumber(L, r->msec), lua_setfield(L, -2, "ms");
   for (int i = 0; i < r->n; i++) {
     TsText t = {0};
     ts_sched_choice_text(&r->at[i].choice, &t);
@@ -462,6 +466,7 @@ static void push_record(lua_State *L, const TsTuneRecord *r) {
     lua_pushstring(L, t.len ? t.at : "as it was");
     ts_text_free(&t);
     lua_setfield(L, -2, "choice");
+    if (*r->at[i].why) lua_pushstring(L, r->at[i].why), lua_setfield(L, -2, "why");
     if (r->at[i].usec > 0) lua_pushnumber(L, r->at[i].usec), lua_setfield(L, -2, "us");
     if (i == r->best && !*r->why) lua_pushboolean(L, true), lua_setfield(L, -2, "best");
     lua_rawseti(L, -2, i + 1);

@@ -559,6 +559,7 @@ static int open_core(lua_State *L) {
   ts_lua_open_custom(L);
   ts_lua_open_ir(L);
   ts_lua_open_jit(L);
+  ts_lua_open_choose(L);
   ts_lua_open_tile(L);
   ts_lua_open_kernel(L);
   ts_lua_open_debug(L);

@@ -10,6 +10,9 @@ help "softmax" --> op.softmax(x [, {axis}])
 -->
 -->   inputs   x           tensor
 -->   options  axis        integer = -1
+-->   kernel   on a CPU stages, unroll, vector, grain, stream; on a GPU vector,
+-->            threads: they choose how its kernel is cut, rounded to what there is;
+-->            no bit depends on them (? :choose)
 -->   dtypes   floats
 -->   returns  the dtype of the input; the shape of the input
 -->   autocast takes f32

@@ -47,7 +47,7 @@ said ":ir k":match "tile @scale" --> tile @scale
 said ":ir k(op.ones{4, 4}) explicit":match "tile @scale" --> tile @scale
 said ":why f":match "^// tier %d" --> // tier 0
 said(":why f(x)", false):match "^// tier %d" --> // tier 0
-said ":tune k(op.ones{4, 4})":match "^kernel scale" --> kernel scale
+said ":tune k(op.ones{4, 4})":match "^scale: 1 kernel, up to %d+ candidates of each, in at most %d+ s[^\n]*\n[^\n]*autotune.budget{[^\n]*\nkernel scale" ~= nil --> true
 said ":profile f(x)":match "time +part" ~= nil --> true
 said(":profile f", false):match "runs the function[^\n]*" --> runs the function, and needs its arguments: x
 
@@ -144,7 +144,7 @@ said(train .. "\n:tiles step"):find "space" ~= nil --> true
 said(train .. "\n:why step"):find "matmul" ~= nil --> true
 said(train .. "\n:rewrites step"):find "transposed_product" ~= nil --> true
 said(train .. "\n:profile step(a, b)"):find "matmul at" ~= nil --> true
-said(train .. "\n:tune step"):find "as it was" ~= nil --> true
+said(train .. "\n:tune step"):find "the default" ~= nil --> true
 
 -- A text of several lines is shown as it is, another string in quotes.
 said 'f:ir "graph"':find "\n  %%0 = " ~= nil --> true

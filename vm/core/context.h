@@ -59,6 +59,7 @@ typedef struct TsContext {
   bool watched;          /* calls are shown to it */
   int inside;            /* > 0: a handler or a compiler runs, whose calls are its own matter */
   int64_t npending;      /* tensors without bytes */
+  const char *choice; /* what the program chooses for the kernel of the call at hand, or NULL */
   const char *(*where)(void *arg); /* the program's place, "file.lua:12", or NULL */
   void *where_arg;
 } TsContext;

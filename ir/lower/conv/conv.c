@@ -102,6 +102,7 @@ int ts_lower_conv(const TsSched *s, const TsGroup *g, TsLayoutFn *layout, void *
   bool back = n->op == TS_OP_conv_weight_grad;
   if (!(back ? weight_grad(&w) : n->op == TS_OP_conv_transpose ? transposed(&w) : forward(&w)))
     return 0;
-  int made = (back ? ts_conv_unit_grad : ts_conv_unit)(&w, s, layout, arg, out, err);
+  int made = back ? ts_conv_unit_grad(&w, s, layout, arg, out, err)
+                  : ts_conv_unit(&w, s, &g->choice, layout, arg, out, err);
   return made ? made : ts_conv_chain(&w, s, layout, arg, out, err);
 }

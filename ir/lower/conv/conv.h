@@ -22,8 +22,8 @@ typedef struct TsConvWork {
 /* Each as a row of the table: 1, 0 or -1. */
 int ts_conv_chain(const TsConvWork *w, const TsSched *s, TsLayoutFn *layout, void *arg,
                   TsSchedKernel *out, TsError *err);
-int ts_conv_unit(const TsConvWork *w, const TsSched *s, TsLayoutFn *layout, void *arg,
-                 TsSchedKernel *out, TsError *err);
+int ts_conv_unit(const TsConvWork *w, const TsSched *s, const TsSchedChoice *c,
+                 TsLayoutFn *layout, void *arg, TsSchedKernel *out, TsError *err);
 int ts_conv_unit_grad(const TsConvWork *w, const TsSched *s, TsLayoutFn *layout, void *arg,
                       TsSchedKernel *out, TsError *err);
 

@@ -113,8 +113,20 @@ static int weights(TsConvUnit *u) {
   return ts_conv_padded_in(&u->x, 1, &r);
 }
 
-int ts_conv_unit(const TsConvWork *w, const TsSched *s, TsLayoutFn *layout, void *arg,
-                 TsSchedKernel *out, TsError *err) {
+/* Whole panels of 64 columns, no more than there are; stages that fit. */
+static void choose(TsConvUnit *u, const TsSchedChoice *c) {
+  enum { PANEL = 64, LEAST_STAGES = 2 };
+  TsGpuConv *k = &u->k;
+  int cols = (c->columns + PANEL / 2) / PANEL * PANEL;
+  ts_gpu_conv_choose(k, TS_GPU_CONV_TILE, k->n);
+  if (c->columns && cols < k->cols) k->cols = cols < PANEL ? PANEL : cols, k->stages = 0;
+  ts_gpu_conv_choose(k, TS_GPU_CONV_TILE, k->n);
+  int stages = c->stages < LEAST_STAGES ? LEAST_STAGES : c->stages;
+  if (c->stages && stages < k->stages) k->stages = stages;
+}
+
+int ts_conv_unit(const TsConvWork *w, const TsSched *s, const TsSchedChoice *c,
+                 TsLayoutFn *layout, void *arg, TsSchedKernel *out, TsError *err) {
   TsConvUnit u;
   if (w->residual || w->relu || !ts_conv_unit_plan(&u, w, s) || !round_channels(&u)) return 0;
   int nsm = ts_conv_unit_processors(&u, s), n = 0, list[4];
@@ -125,7 +137,11 @@ int ts_conv_unit(const TsConvWork *w, const TsSched *s, TsLayoutFn *layout, void
   if (w->bias) list[n++] = ts_steps_in_as(x, 2, NULL, TS_DT_f32);
   TsConvPadded to = ts_conv_unit_padded(&u, &w->n->out[0].meta);
   int y = list[n++] = ts_conv_padded_out(x, &to);
+  choose(&u, c);
   ts_steps_add(x, ts_tile_gpu_conv(&u.k, err), list, (int64_t[]){u.rows, nsm});
   ts_conv_padded_back(x, y, &to);
-  return ts_steps_end(x, out);
+  int made = ts_steps_end(x, out);
+  out->told = true;
+  out->took = (TsSchedChoice){.columns = u.k.cols, .stages = u.k.stages};
+  return made;
 }

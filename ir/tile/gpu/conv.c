@@ -13,7 +13,7 @@
 #include "ir/tile/gpu/build.h"
 
 enum {
-  ROWS = 128, /* of a block's tile */
+  ROWS = TS_GPU_CONV_TILE,
   DEPTH = TS_GPU_CONV_DEPTH,
   GROUPS = ROWS / TS_GPU_GROUP_ROWS,
   LOAD_WARPS = 4,

@@ -13,6 +13,7 @@
 #include "ir/tile/tile.h"
 
 enum {
+  TS_GPU_CONV_TILE = 128,  /* rows of a block's tile */
   TS_GPU_CONV_DEPTH = 64,  /* channels of a stage */
   TS_GPU_CONV_BUFFERS = 2, /* of pieces on their way to the result */
 };

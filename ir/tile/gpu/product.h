@@ -26,6 +26,7 @@ typedef struct TsGpuProduct {
   TsGpuOperandLayout a, b;
   int rows, cols, depth; /* of a block's tile and of one stage */
   int stages, cluster;   /* cluster: blocks along M that share columns of B; 1 or 2 */
+  int most;              /* stages, if more would fit; 0: as many as do */
   int buffers;           /* of pieces on their way to C; 1 or 2 */
   int group;             /* tiles of rows that are done column by column */
   bool bias, residual;   /* more inputs: [N] and [M,N], of type out */

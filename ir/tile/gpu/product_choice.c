@@ -5,14 +5,17 @@
 #include "ir/tile/gpu/build.h"
 #include "ir/tile/gpu/product.h"
 
-/* As many stages as fit; more than these do not help. */
+enum { MOST = 12 /* stages; more do not help */ };
+
+/* As many stages as fit. */
 static int stages_that_fit(const TsGpuProduct *p) {
   int bytes = (p->rows + p->cols) * TS_GPU_PATTERN,
       buffers = p->buffers * p->rows * TS_GPU_PATTERN;
   if (ts_gpu_product_prefetched(p)) buffers = p->cols * p->rows * ts_dtypes[p->out].nbytes;
   int lines = 2 * p->cols * 4 * (p->epilogue || p->bias ? 1 : 0);
-  int n = (TS_GPU_SHARED - 512 - lines - buffers) / bytes;
-  return n > 12 ? 12 : n;
+  int n = (TS_GPU_SHARED - 512 - lines - buffers) / bytes,
+      most = p->most && p->most < MOST ? p->most : MOST;
+  return n > most ? most : n;
 }
 
 static bool reads_matrix(const TsGpuEpilogue *f) {

@@ -48,6 +48,9 @@ TsGpuWarpProduct ts_gpu_warp_product(TsDtype in, TsDtype out, TsGpuWarpUnit unit
 TsGpuWarpProduct ts_gpu_warp_product_for(TsDtype in, TsDtype out, TsGpuWarpUnit unit,
                                          bool transposed_a, bool transposed_b, int64_t m,
                                          int64_t n, const TsGpuMachine *gpu);
+/* So many rows, columns and stages, or those nearest to them that there are; 0: as it is. */
+void ts_gpu_warp_product_near(TsGpuWarpProduct *p, int rows, int cols, int stages,
+                              const TsGpuMachine *gpu);
 int ts_gpu_warp_product_blocks(const TsGpuWarpProduct *p, const TsGpuMachine *gpu);
 /* NULL with the error. */
 TsTile *ts_tile_gpu_warp_product(const TsGpuWarpProduct *p, const TsTarget *target,

@@ -91,6 +91,13 @@ static double time_of(const Tile *t, const TsGpuWarpProduct *p, int64_t m, int64
   return (double)rounds * beside * t->rows * t->cols / t->speed;
 }
 
+/* It fits, and rows of a transposed A are whole patterns. */
+static bool is_possible(const TsGpuWarpProduct *p, const TsGpuMachine *gpu) {
+  int row = p->rows * ts_dtypes[p->in].nbytes;
+  if (p->stages * (int64_t)stage_bytes(p) > gpu->target->shared_bytes) return false;
+  return !p->transposed_a || row % TS_GPU_PATTERN == 0;
+}
+
 TsGpuWarpProduct ts_gpu_warp_product_for(TsDtype in, TsDtype out, TsGpuWarpUnit unit,
                                          bool transposed_a, bool transposed_b, int64_t m,
                                          int64_t n, const TsGpuMachine *gpu) {
@@ -100,9 +107,7 @@ TsGpuWarpProduct ts_gpu_warp_product_for(TsDtype in, TsDtype out, TsGpuWarpUnit 
   for (int i = 0; i < NTILE; i++) {
     TsGpuWarpProduct p = ts_gpu_warp_product(in, out, unit, transposed_a, transposed_b,
                                              tile[i].rows, tile[i].cols, gpu);
-    int row = p.rows * ts_dtypes[in].nbytes; /* of A, if it is transposed: whole patterns */
-    if (p.stages * (int64_t)stage_bytes(&p) > gpu->target->shared_bytes) continue;
-    if (transposed_a && row % TS_GPU_PATTERN) continue;
+    if (!is_possible(&p, gpu)) continue;
     double time = time_of(&tile[i], &p, m, n, gpu);
     if (least && time >= least) continue;
     best = p, least = time;
@@ -110,4 +115,28 @@ TsGpuWarpProduct ts_gpu_warp_product_for(TsDtype in, TsDtype out, TsGpuWarpUnit 
   int64_t tiles = ((m + best.rows - 1) / best.rows) * ((n + best.cols - 1) / best.cols);
   if (tiles <= gpu->processors) best.stages = stages_that_fit(&best, gpu, 1, true);
   return best;
+}
+
+/* How many times larger or smaller one number is than another. */
+static double times_away(int have, int want) {
+  if (!want) return 1;
+  return have > want ? (double)have / want : (double)want / have;
+}
+
+void ts_gpu_warp_product_near(TsGpuWarpProduct *p, int rows, int cols, int stages,
+                              const TsGpuMachine *gpu) {
+  TsGpuWarpProduct best = *p;
+  double least = 0;
+  for (int i = 0; i < NTILE && (rows || cols) && p->unit != TS_GPU_UNIT_fma; i++) {
+    TsGpuWarpProduct q = ts_gpu_warp_product(p->in, p->out, p->unit, p->transposed_a,
+                                             p->transposed_b, tile[i].rows, tile[i].cols, gpu);
+    double away =
+        times_away(q.rows, rows ? rows : p->rows) * times_away(q.cols, cols ? cols : p->cols);
+    q.bytes = p->bytes, q.group = p->group;
+    if (!is_possible(&q, gpu) || (least && away >= least)) continue;
+    best = q, least = away;
+  }
+  *p = best;
+  int fit = stages_that_fit(p, gpu, 1, true);
+  if (stages) p->stages = stages < 2 ? 2 : stages < fit ? stages : fit;
 }

@@ -42,8 +42,9 @@ local function member_lines(g, out)
 end
 
 local function group_lines(g, out)
-  out[#out + 1] = ("  %-3d %s%s: %s, %.3g us expected"):format(g.group, g.what, g.where and " at " .. g.where or "",
-    g.state_text .. (g.edited and ", edited by the user" or ""), g.expected_ns / 1e3)
+  out[#out + 1] = ("  %-3d %s%s: %s, %.3g us expected%s"):format(g.group, g.what, g.where and " at " .. g.where or "",
+    g.state_text .. (g.edited and ", edited by the user" or ""), g.expected_ns / 1e3, g.choice and "; choice: " .. g.choice or "")
+  if g.remarks and g.remarks ~= "" then out[#out] = out[#out] .. "\n" .. g.remarks:gsub("\n$", "") end
   member_lines(g, out)
   for _, r in ipairs(g.reads) do
     out[#out + 1] = ("        %s %d: %s"):format(r.together and "with" or "not in", r.from, r.text or r.reason_reason)
@@ -69,7 +70,8 @@ local function shape(list) return "[" .. table.concat(list, ",") .. "]" end
 
 local function tile_line(k)
   local text = ("  %-3d %-4s space %s"):format(k.group, k.kind, shape(k.space))
-  if not k.tile then return text .. " no kernel: " .. k.tile_reason end
+  local remarks = k.remarks and k.remarks ~= "" and "\n" .. k.remarks:gsub("\n$", "") or ""
+  if not k.tile then return text .. " no kernel: " .. k.tile_reason .. remarks end
   text = text .. " tile " .. shape(k.tile) .. (k.device and " on " .. k.device or "")
   if k.kernels then text = text .. (k.kernels[2] and " kernels " or " kernel ") .. table.concat(k.kernels, " ") end
   local c = k.code
@@ -78,7 +80,8 @@ local function tile_line(k)
       c.from_disk and " from disk" or "")
   end
   if k.edited then text = text .. ", edited by the user" end
-  return text .. "  // " .. k.what
+  if k.choice then text = text .. "; choice: " .. k.choice end
+  return text .. "  // " .. k.what .. remarks
 end
 
 function Tiles:__tostring()

@@ -30,7 +30,8 @@ return function(prompt, wrong)
   commands.why = "what of a captured function was fused, what not, and the reason"
   commands.rewrites = "the rules that fired when a function was captured"
   commands.profile = "where the time of a function goes, as in :profile f(x, y); of a captured one alone for its last arguments"
-  commands.tune = "measures what could be chosen for a captured function's kernels, or for k(x) of op.kernel, and runs the best"
+  commands.tune = "measures what could be chosen for a captured function's kernels, longest first, or for k(x) of op.kernel, and runs the " ..
+    "best; says before how long that may take. Ctrl-C keeps what was measured"
 
   local examples = prompt.examples
   examples.ir, examples.rewrites, examples.tiles, examples.why = ":ir f tile sm_90a", ":rewrites f", ":tiles f", ":why f"
@@ -283,20 +284,27 @@ return function(prompt, wrong)
     return require("tessera.profile").measure(of, { args = args, width = math.max(20, console.width()) })
   end
 
-  local function tuned(f, ...)
+  local function tuned(say, f, ...)
     local of, _, args = read("tune", true, 0, f, ...)
     if of.loops then return facts_of_loops(of.loops) end
-    return require("tessera.autotune").tune(of, unpack(args))
+    local autotune = require "tessera.autotune"
+    if say then
+      io.write(autotune.plan(of))
+      io.flush()
+    end
+    return autotune.tune(of, unpack(args))
   end
+
+  require "tessera.prompt.choose"(prompt, wrong, read)
 
   --- Measures the candidates of a captured function's kernels, or of a kernel of op.kernel with
   --- arguments, and prints their times: "f", "k(x, y)".
   function prompt.tune(f, ...)
-    local told = tuned(f, ...)
+    local told = tuned(true, f, ...)
     prompt.page(told.loops and tostring(told) or require("tessera.autotune").text(told))
   end
   function data.tune(f, ...)
-    local told = tuned(f, ...)
+    local told = tuned(false, f, ...)
     if told.loops then return told end
     local list = {}
     for i, r in ipairs(told) do

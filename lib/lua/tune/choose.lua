@@ -1,0 +1,165 @@
+-- f:choose and :choose: what a program chooses for the kernel of a group. Names and limits are those of
+-- core.choices() and of the groups, which have them of the kernels' own table.
+
+local core = require "tessera.core"
+local choose = {}
+
+local MOST = 2 ^ 20
+
+local function list_of(groups)
+  local out = {}
+  for i, g in ipairs(groups) do out[i] = ("%d %s"):format(g.group, g.what) end
+  return table.concat(out, ", ")
+end
+
+--- The groups of f for the sizes of its last call.
+function choose.groups(f, what)
+  local special = f.current
+  if not special then core.fail(("%s has not run yet: call it%s"):format(f.name, what and ", then " .. what or "")) end
+  return special.graph:groups()
+end
+
+-- The group of this number, or the one whose kernel is called that: what it does, "mul add relu", or its kind.
+local function find(f, groups, which)
+  local found
+  for _, g in ipairs(groups) do
+    if g.group == which then return g end
+    if type(which) == "string" and (g.what == which or g.kind == which and g.kind ~= "vm" or tostring(g.group) == which) then
+      if found then
+        core.fail(("%s:choose: '%s' is group %d and group %d; say the number"):format(f.name, which, found.group, g.group))
+      end
+      found = g
+    end
+  end
+  if found then return found end
+  core.fail(("%s:choose: there is no group %s%s"):format(f.name, type(which) == "string" and "'" .. which .. "'" or tostring(which),
+    groups[1] and "; there is " .. list_of(groups) or ": nothing of it is computed"))
+end
+
+local function names()
+  local list = {}
+  for i, c in ipairs(core.choices()) do list[i] = c.name end
+  list[#list + 1] = "tile_shape"
+  return list
+end
+
+local function has(list, word)
+  for _, w in ipairs(list) do
+    if w == word then return true end
+  end
+end
+
+local function whole(f, name, v)
+  if type(v) ~= "number" or v < 1 or v % 1 ~= 0 then
+    core.fail(("%s:choose: option '%s' must be an integer above 0, not %s"):format(f.name, name,
+      type(v) == "number" and ("%.14g"):format(v) or "a " .. type(v)))
+  end
+  return math.min(v, MOST)
+end
+
+-- {rows = 128, stages = 3} as the text of a choice.
+local function text_of(f, options)
+  local all, given = names(), {}
+  for name, v in pairs(options) do
+    if type(name) ~= "string" or not has(all, name) then
+      local guess = type(name) == "string" and core.suggest(name, all)
+      core.fail(("%s:choose: there is no option '%s'"):format(f.name, tostring(name)) ..
+        (guess and ("; did you mean '%s'?"):format(guess) or "\n  hint: options are " .. table.concat(all, ", ")))
+    end
+    if name == "tile_shape" then
+      if type(v) == "number" then v = { v } end
+      if type(v) ~= "table" or #v < 1 or #v > 3 then
+        core.fail(("%s:choose: option 'tile_shape' must be 1 to 3 integers above 0"):format(f.name))
+      end
+      for i, field in ipairs { "rows", "columns", "depth" } do
+        if v[i] then given[field] = whole(f, name, v[i]) end
+      end
+    else
+      given[name] = whole(f, name, v)
+    end
+  end
+  local out = {}
+  for _, c in ipairs(core.choices()) do
+    if given[c.name] then out[#out + 1] = ("%s %d"):format(c.name, given[c.name]) end
+  end
+  return out[1] and table.concat(out, " ")
+end
+
+-- ---- what is told
+local function lines_of(text)
+  local list = {}
+  for line in (text or ""):gmatch "[^\n]+" do list[#list + 1] = line end
+  return list
+end
+
+local function numbers(t)
+  local out = {}
+  for _, c in ipairs(core.choices()) do
+    if t[c.name] then out[#out + 1] = c.name .. " = " .. t[c.name] end
+  end
+  return table.concat(out, ", ")
+end
+
+local Choice = {}
+Choice.__index = Choice
+
+--- "group 2 (matmul) for avx512: rows 48, chosen by the user", with what its kernel has, what could be, and remarks.
+function Choice:__tostring()
+  local head = ("group %d (%s)"):format(self.group, self.what)
+  if not self.kernel then return head .. ": it has no kernel, so nothing can be chosen" end
+  local out = { ("%s for %s: %s%s"):format(head, self.target, self.choice ~= "" and self.choice .. ", " or
+    self.origin:find "^tuned" and "the default, " or "", self.origin) }
+  if next(self.have) then out[#out + 1] = "  its kernel has " .. numbers(self.have) end
+  for _, c in ipairs(core.choices()) do
+    local width = 14
+    if self.can[c.name] then out[#out + 1] = ("  %-" .. width .. "s%s: %s"):format(c.name, self.can[c.name], c.help) end
+  end
+  if not next(self.can) then out[#out + 1] = "  nothing of it can be chosen" end
+  for _, r in ipairs(self.remarks) do out[#out + 1] = "  remark: " .. r end
+  return table.concat(out, "\n")
+end
+
+local function told(g)
+  g.remarks = lines_of(g.remarks)
+  return setmetatable(g, Choice)
+end
+
+--- See graph's Function:choose.
+function choose.choose(f, which, ...)
+  local n, options = select("#", ...), (...)
+  if which == nil then core.fail(("%s:choose: a group's number or name comes first; f:ir \"tiles\" lists them"):format(f.name)) end
+  local g = find(f, choose.groups(f), which)
+  if n == 0 then return told(g) end
+  local default = options == nil or options == false or options == "default"
+  if not default and type(options) ~= "table" then
+    core.fail(("%s:choose: options are a table such as {rows = 128}, or \"default\", not %s"):format(f.name,
+      type(options) == "string" and "'" .. options .. "'" or "a " .. type(options)))
+  end
+  local text = not default and text_of(f, options) or nil
+  if text and not g.kernel then
+    core.fail(("%s:choose: group %d (%s) has no kernel, so nothing can be chosen"):format(f.name, g.group, g.what))
+  end
+  f.current.graph:choose(g.group, text)
+  return told(find(f, choose.groups(f), g.group))
+end
+
+--- "rows=128 stages=3": options from words, "default", or nil where there are none.
+function choose.words(words, wrong)
+  local options
+  for word in words:gmatch "%S+" do
+    local name, value = word:match "^([%a_]+)=(.+)$"
+    if word == "default" and not options then return "default" end
+    if not name then wrong("options look like rows=128, not '%s'", word) end
+    options = options or {}
+    if value:find "," then
+      local list = {}
+      for v in value:gmatch "[^,]+" do list[#list + 1] = tonumber(v) or v end
+      options[name] = list
+    else
+      options[name] = tonumber(value) or value
+    end
+  end
+  return options
+end
+
+return choose
