@@ -8,7 +8,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 # nvidia-cuda-nvcc: ptxas, which assembles the PTX of every family of kernels (tests/jit/gpu_*).
-packages="nvidia-cuda-nvcc==13.0.88"
+packages="nvidia-cuda-nvcc==13.0.88 viztracer==1.1.1"
 programs="nvidia/cu13/bin/ptxas"
 to=build/python
 
