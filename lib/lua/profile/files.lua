@@ -1,10 +1,14 @@
--- What the files of profiles are made of: fields of CSV, events of the JSON that Chrome and Perfetto read.
+-- What the files of profiles are made of: fields of CSV, events of the JSON that Chrome and Perfetto read, and how much
+-- of a long list is shown.
 --
 --   local events = { files.track(1, 0, "program") }
 --   events[2] = files.span(1, 0, "matmul", 0, 12.5, '"calls":3')
 --   core.write_file(path, { files.trace(events, "2 of 2") })
 
 local files = {}
+
+--- No file is larger, whatever ran. What writes one stays below by a margin, since it counts pieces and not bytes.
+files.most_bytes = 20e6
 
 --- A field of CSV.
 function files.field(text) return '"' .. tostring(text):gsub('"', '""') .. '"' end
@@ -26,16 +30,59 @@ function files.track(pid, tid, name)
     :format(pid, tid, files.quoted(name), pid, tid, tid)
 end
 
---- A span of microseconds on a track. args: the inside of a JSON object, or nil; kind: a word that filters, or nil.
-function files.span(pid, tid, name, start, usec, args, kind)
+--- A span from one time to another, in microseconds, on a track. Both are rounded to nanoseconds, so that spans which lie
+--- in one another do so in the file. args: the inside of a JSON object, or nil; kind: a word that filters, or nil.
+function files.between(pid, tid, name, from, to, args, kind)
+  from, to = math.floor(from * 1000 + 0.5), math.floor(to * 1000 + 0.5)
   return ('{"name":%s%s,"ph":"X","ts":%.3f,"dur":%.3f,"pid":%d,"tid":%d%s}'):format(files.quoted(name),
-    kind and (',"cat":"%s"'):format(kind) or "", start, usec, pid, tid, args and ',"args":{' .. args .. "}" or "")
+    kind and (',"cat":"%s"'):format(kind) or "", from / 1000, (to - from) / 1000, pid, tid, args and ',"args":{' .. args .. "}" or "")
+end
+
+--- The same, of so many microseconds.
+function files.span(pid, tid, name, start, usec, args, kind)
+  return files.between(pid, tid, name, start, start + usec, args, kind)
 end
 
 --- The file. note: what was left out, or nil.
 function files.trace(events, note)
   return ('{"traceEvents":[\n%s\n]%s}\n'):format(table.concat(events, ",\n"),
     note and (',"otherData":{"events":%s}'):format(files.quoted(note)) or "")
+end
+
+--- Which elements of n are left out so that at most `most` remain, the first and the last ones: from, to, or nil.
+function files.left_out(n, most)
+  if n <= most then return nil end
+  local first = math.ceil(most / 2)
+  return first + 1, n - (most - first)
+end
+
+--- Calls each(element) of the first and the last `most` of a list, and once between them folded(from, to), the places of
+--- the others.
+function files.each_shown(list, most, each, folded)
+  local from, to = files.left_out(#list, most)
+  for i, v in ipairs(list) do
+    if not from or i < from or i > to then each(v)
+    elseif i == from then folded(from, to) end
+  end
+end
+
+--- The largest of so many things from `from` to `to` by what they are: "matmul 12 times, 3.2 ms; ...". each(i) gives
+--- the name and microseconds of one.
+function files.statistics(from, to, each)
+  local by, list, usec = {}, {}, 0
+  for i = from, to do
+    local name, time = each(i)
+    if not by[name] then
+      by[name] = { name = name, n = 0, usec = 0 }
+      list[#list + 1] = by[name]
+    end
+    by[name].n, by[name].usec, usec = by[name].n + 1, by[name].usec + time, usec + time
+  end
+  table.sort(list, function(a, b) return a.usec > b.usec or a.usec == b.usec and a.name < b.name end)
+  local units, parts = require "tessera.units", {}
+  for i = 1, math.min(8, #list) do parts[i] = ("%s %d times, %s"):format(list[i].name, list[i].n, units.time(list[i].usec)) end
+  if #list > 8 then parts[9] = ("%d more"):format(#list - 8) end
+  return table.concat(parts, "; "), usec
 end
 
 return files
