@@ -32,8 +32,8 @@ if jit.status() then
   assert(said:find "mul add relu sub", said)
   assert(said:find "phase 0  thread %d+: ", said) -- on a busy machine one may do it all
   local file = io.open(name):read "*a"
-  assert(file:find '^{"traceEvents":%[\n{"name":"mul add relu sub[^\n]*"ph":"X"', file)
-  assert(io.open(csv):read "*l" == "run,instruction,place,phase,thread,start_us,us,bytes")
+  assert(file:find '^{"traceEvents":%[\n' and file:find '\n{"name":"mul add relu sub[^\n]*"ph":"X"', file)
+  assert(io.open(csv):read "*l" == "run,instruction,place,phase,thread,start_us,us,bytes,flops,count,reason")
   os.remove(name)
   os.remove(csv)
   jit.eager(false)
