@@ -280,7 +280,7 @@ local function instructions_report(f, args, o, inside)
     notes = ("Stages: %d runs with marks, %.2f times as long; ? marks tells their words.\n"):format(MARKED, marked / total)
   end
   local said, write = sentence(rows, total, o.width, elsewhere), {}
-  function write.html() return require("tessera.profile.html").text(f.name or "function", rows, last, total, said .. notes, inside) end
+  function write.html() return require("tessera.profile.html").text(f, f.name or "function", rows, last, total, said .. notes, inside) end
   local instruction_files = require "tessera.profile.instruction_files"
   function write.events() return instruction_files.events(f.name or "function", last, with_stages) end
   function write.csv() return instruction_files.csv(runs) end
@@ -292,12 +292,9 @@ end
 -- Of any other function: what it calls, as tessera -p has it of a program.
 local function program_report(f, args, o, inside)
   local program, program_files = require "tessera.program_profile", require "tessera.profile.program_files"
-  if o.html and #inside == 0 then
-    core.fail "profile.report: a page is of a captured function or a kernel, or of what runs on a device; trace and csv are of any"
-  end
   local r = program.run(f, o.runs, args)
   local write, text = {}, program.text(r, o.width)
-  function write.html() return require("tessera.profile.html").program(text, inside) end
+  function write.html() return program.html_text(r, inside) end
   function write.events() return program_files.events(r) end
   function write.csv() return program_files.csv(r) end
   function write.kernels() return {} end

@@ -155,13 +155,18 @@ local function text_of(r, width)
 end
 
 -- ---- files
-local writers = { csv = program_files.csv, json = function(r) return files.trace(program_files.events(r)) end, txt = function(r) return text_of(r, 120) end }
+-- The page; inside: launches of kernels on devices, as kernel_profile.lua has them.
+local function html_text(r, inside)
+  return require("tessera.profile.html").program(r, parts_line(r.tree, r.facts, r.left, math.huge), function(node) return words[node.kind](node) end, inside)
+end
+
+local writers = { html = function(r) return html_text(r, {}) end, csv = program_files.csv, json = function(r) return files.trace(program_files.events(r)) end, txt = function(r) return text_of(r, 120) end }
 
 --- Whether a file's name says what to write: an ending that is known, or the error.
 function program.check_file(path)
   local ending = path:match "%.(%w+)$"
   if not writers[ending or ""] then
-    core.fail(("a profile is written as .json (a timeline for Chrome and Perfetto), .csv or .txt, not '%s'"):format(path))
+    core.fail(("a profile is written as .html or .json (a page; a timeline for Chrome and Perfetto), .csv or .txt, not '%s'"):format(path))
   end
   return writers[ending]
 end
@@ -181,7 +186,7 @@ function program.stop()
   return { tree = tree, events = events, facts = facts, lines = list, left = left }
 end
 
-program.text = text_of
+program.text, program.html_text = text_of, html_text
 
 --- Runs f(unpack(args)) so many times: {tree, events, facts, lines, left} of all together.
 function program.run(f, runs, args)

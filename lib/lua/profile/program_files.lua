@@ -22,8 +22,8 @@ local function shortened(text)
   return text:sub(1, MOST_TEXT / 2 - 2) .. " .. " .. text:sub(-MOST_TEXT / 2 + 2)
 end
 
--- The time below which nodes are left out so that `most` remain; those around a node take no less than it does.
-local function least_time(tree, most)
+--- The time up to which nodes are left out so that `most` remain; those around a node take no less than it does.
+function program_files.least_time(tree, most)
   local times = {}
   local function add(node)
     times[#times + 1] = node.usec
@@ -38,7 +38,7 @@ end
 --- Calls each(node, path) of the tree, at most so many times, and folded(nodes, path) of the cheapest that are left out below
 --- a node.
 function program_files.each_node(tree, most, each, folded)
-  local least = least_time(tree, most)
+  local least = program_files.least_time(tree, most)
   local function walk(node, path)
     each(node, path)
     local name, rest = shortened(node.kind == "line" and node.place or node.what), {}
