@@ -11,7 +11,7 @@ body { font: 14px/1.45 system-ui, sans-serif; margin: 2em auto; padding: 0 1em; 
 h1 { font-size: 1.5em } h2 { font-size: 1.15em; margin: 2em 0 .5em } h3 { font-size: 1em; margin: 1.2em 0 .3em }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums } td, th { padding: 3px 10px; text-align: right }
 th { color: var(--dim); font-weight: 600; border-bottom: 1px solid var(--line) }
-td:last-child, th:last-child { text-align: left } tr:nth-child(odd) td { background: var(--band) }
+td, th { white-space: nowrap } td:last-child, th:last-child { text-align: left; white-space: normal } tr:nth-child(odd) td { background: var(--band) }
 .wide { overflow-x: auto } i { display: inline-block; width: 10px; height: 10px; margin-right: 6px; border-radius: 2px }
 .place, .dim { color: var(--dim) } pre, .code { font: 12px/1.5 ui-monospace, monospace } pre { overflow-x: auto }
 svg { max-width: 100%; height: auto } svg text { font: 12px system-ui, sans-serif; fill: var(--ink) } svg .dim { fill: var(--dim) }
@@ -22,7 +22,7 @@ svg line { stroke: var(--line) } svg line.roof { stroke: var(--ink); stroke-widt
 #program div[data-at] { box-shadow: inset 3px 0 #4878a8 } .code .name { color: var(--dim); background: var(--band) } .lit, tr.lit td, tr.lit:nth-child(odd) td { background: var(--lit) } svg .lit { stroke: var(--ink); stroke-width: 2 }
 button { font: inherit; color: var(--ink); background: var(--band); border: 1px solid var(--line); border-radius: 4px; padding: 2px 10px; margin: 0 4px 8px 0; cursor: pointer }
 button[aria-pressed=true] { background: var(--ink); color: var(--paper) }
-details { padding-left: 18px } summary { cursor: pointer; list-style-position: outside } .leaf { padding-left: 0 }
+details details { padding-left: 18px } summary { cursor: pointer; white-space: nowrap; overflow: hidden; text-overflow: ellipsis } .leaf > summary { list-style: none; padding-left: 14px; cursor: default }
 .n { display: inline-block; text-align: right; color: var(--dim); width: 5.6em; margin-right: .8em; font-variant-numeric: tabular-nums } .n + .n { width: 3.6em }
 @media (max-width: 760px) { .both { grid-template-columns: 1fr } }
 ]]

@@ -23,7 +23,7 @@ local function line_text(place)
     if at >= tonumber(n) then break end
   end
   f:close()
-  return ' <span class="dim code-line">' .. escaped(text:gsub("^%s+", ""):sub(1, 120)) .. "</span>"
+  return ' <span class="dim code-line">' .. escaped(text:gsub("^%s+", ""):sub(1, 90)) .. "</span>"
 end
 
 local function rates(node)
