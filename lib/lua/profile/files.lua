@@ -24,18 +24,29 @@ function files.process(pid, name)
     :format(pid, files.quoted(name), pid, pid)
 end
 
+-- Tracks are numbered from here on, since Perfetto takes track 0 of a process for the one that has the process's number.
+local FIRST = 1000
+
 --- The name of a track of a process, and its place there.
 function files.track(pid, tid, name)
+  tid = FIRST + tid
   return ('{"name":"thread_name","ph":"M","pid":%d,"tid":%d,"args":{"name":%s}},\n{"name":"thread_sort_index","ph":"M","pid":%d,"tid":%d,"args":{"sort_index":%d}}')
     :format(pid, tid, files.quoted(name), pid, tid, tid)
+end
+
+-- Whole nanoseconds as microseconds. Perfetto multiplies by 1000 and cuts off what is behind the point, which must not be
+-- 0.999..: such a number gets a tenth of a nanosecond more.
+local function microseconds(nsec)
+  local text = ("%.3f"):format(nsec / 1000)
+  return math.floor(tonumber(text) * 1000) == nsec and text or ("%.4f"):format((nsec + 0.1) / 1000)
 end
 
 --- A span from one time to another, in microseconds, on a track. Both are rounded to nanoseconds, so that spans which lie
 --- in one another do so in the file. args: the inside of a JSON object, or nil; kind: a word that filters, or nil.
 function files.between(pid, tid, name, from, to, args, kind)
   from, to = math.floor(from * 1000 + 0.5), math.floor(to * 1000 + 0.5)
-  return ('{"name":%s%s,"ph":"X","ts":%.3f,"dur":%.3f,"pid":%d,"tid":%d%s}'):format(files.quoted(name),
-    kind and (',"cat":"%s"'):format(kind) or "", from / 1000, (to - from) / 1000, pid, tid, args and ',"args":{' .. args .. "}" or "")
+  return ('{"name":%s%s,"ph":"X","ts":%s,"dur":%s,"pid":%d,"tid":%d%s}'):format(files.quoted(name),
+    kind and (',"cat":"%s"'):format(kind) or "", microseconds(from), microseconds(to - from), pid, FIRST + tid, args and ',"args":{' .. args .. "}" or "")
 end
 
 --- The same, of so many microseconds.

@@ -2,6 +2,7 @@
 
 Says a line of each, "skipped: .." without a browser or the trace processor, and what is wrong, with exit code 1.
 """
+import json
 import os
 import sys
 
@@ -19,6 +20,11 @@ with _browser.Browser() as browser:
         t = _timeline.Timeline(browser, base + ".json")
         try:
             _timeline.check(t)
+            with open(base + ".json") as f:
+                events = [e for e in json.load(f)["traceEvents"] if e["ph"] == "X"]
+            n, tracks = len({(e["pid"], e["tid"]) for e in events}), t.count("select distinct track_id from slice")
+            assert n == tracks, "%d tracks of %d" % (tracks, n)
+            assert len(events) == t.count("select * from slice"), "slices are missing"
             _timeline.check_counts(t, tables[base])
         except AssertionError as e:
             print("%s: wrong: %s" % (name, e))
