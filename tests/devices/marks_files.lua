@@ -75,7 +75,7 @@ local function check_trace(text)
           for _, e in ipairs(spans) do blocks[#blocks + 1] = e.name end
         elseif title:find "^block" then
           stages = stages + 1
-          for _, e in ipairs(spans) do assert(e.cat == "folded" or e.cat == "warp" or e.args.cycles >= 0 and e.args.p95 >= e.args.median, title) end
+          for _, e in ipairs(spans) do assert(e.cat == "folded" or e.cat == "warp" or e.cat == "begin" or e.args.cycles >= 0 and e.args.p95 >= e.args.median, title) end
         end
       end
     end

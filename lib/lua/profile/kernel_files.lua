@@ -72,6 +72,7 @@ local function warp_events(k, pid, tid, at, block, role, stays, add)
   local sides = {}
   add(files.track(pid, tid, title))
   add(span(pid, tid, title, at + warp.start, at + warp.stop, ('"warps":%d,"stages":%d'):format(k.roles[role].warps, #stays), "warp"))
+  if stays[1].start > warp.start then add(span(pid, tid, "begins", at + warp.start, at + stays[1].start, '"is":"what a warp does before its first stage"', "begin")) end
   each_shown(stays, MOST_STAYS, function(s)
     local args, side = stage_args(s.stage, s.cycles), side_track(s.stage)
     add(span(pid, tid, s.stage.name, at + s.start, at + s.stop, args, s.stage.stage))
