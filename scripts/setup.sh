@@ -20,6 +20,8 @@ fi
 [ -z "$llvm" ] || [ "$llvm" = none ] || packages="$packages $llvm libstdc++-12-dev zlib1g-dev libzstd-dev"
 # A terminal for the tests of the prompt, which are skipped without it.
 [ "$(id -u)" != 0 ] || ! offered libvterm-dev || packages="$packages libvterm-dev"
+# A browser for the tests of profiles' pages and timelines, which are skipped without it.
+[ "$(id -u)" != 0 ] || ! offered chromium-headless-shell || packages="$packages chromium-headless-shell"
 missing=
 for p in $packages; do
   dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing="$missing $p"

@@ -167,7 +167,7 @@ help:
 	@echo "make upsets     memory that runs out, and Ctrl-C, at every point of many scenarios (FUZZ_COUNT, UPSET)"
 	@echo "make golden     rewrite what tests expect to what comes out (ONLY=word); then git diff"
 	@echo "make test-long  the tests with more cases"
-	@echo "make python     set up what tests use of Python's package index, in build/python (ptxas)"
+	@echo "make python     set up what tests use of Python's package index, in build/python (ptxas, Perfetto)"
 	@echo "make ulp        measure the accuracy of every pointwise row: tests/elem/ulp.txt"
 	@echo "make jit-speed  compile times and speed of generated kernels"
 	@echo "make rows-speed  operators over rows, in memory and in the cache"

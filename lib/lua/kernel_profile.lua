@@ -123,8 +123,9 @@ local function describe(launch, cost)
     occupancy = math.min(1, launch.blocks * launch.threads / launch.threads_most), roles = {}, lost = 0, turns = 0,
     simulated = launch.device:find "^sim" ~= nil, device = launch.device, most_bytes = launch.most_bytes, most_flops = launch.most_flops, all_processors = launch.processors }
   for i, r in ipairs(launch.roles) do k.roles[i] = { name = r.name, warps = r.warps, idle = 0, cycles = 0, stages = {}, by = {} } end
-  local idle = {}
+  local idle, cycles, clock_nsec = {}, 0, 0
   each_record(launch, function(r, turns, n, role, warp)
+    cycles, clock_nsec = cycles + tonumber(r.ended - r.begun), clock_nsec + tonumber(r.ended_ns - r.begun_ns)
     k.turns, k.lost = k.turns + tonumber(r.nturn), k.lost + tonumber(r.nturn) - n
     if r.nturn <= 1 and #launch.roles > 1 then -- one thread of another warp does its work
       idle[role] = idle[role] or {}
@@ -139,11 +140,12 @@ local function describe(launch, cost)
   end
   k.processors = first and processors_of(launch, first) or {}
   k.launch, k.first, k.span = launch, first, nsec / 1000
+  k.clock = not k.simulated and clock_nsec > 0 and cycles / clock_nsec * 1e9 or nil -- cycles a second
   return k
 end
 
---- Calls each(block, role, stays) for a warp of each role of the blocks that wanted[number] has, the first that
---- works: microseconds since the launch began, and in stays {stage, start, stop, cycles} one behind another.
+--- Calls each(block, role, stays, start, stop) for a warp of each role of the blocks that wanted[number] has, the first
+--- that works: in microseconds since the launch began, and in stays {stage, start, stop, cycles} one behind another.
 function kernels.each_warp(k, wanted, each)
   local seen = {}
   each_record(k.launch, function(r, turns, n, role)
@@ -157,7 +159,7 @@ function kernels.each_warp(k, wanted, each)
     each_stay(r, turns, n, function(stage, at, stop)
       stays[#stays + 1] = { stage = k.roles[role].by[stage], start = at_of(at), stop = at_of(stop), cycles = (stop - at) % WRAP }
     end)
-    each(block, role, stays)
+    each(block, role, stays, start, start + usec)
   end)
 end
 

@@ -117,7 +117,7 @@ local function add_stages(by, step)
   local row = by[key_of(step)] or {}
   by[key_of(step)] = row
   local function phase_of(s)
-    row[s.phase] = row[s.phase] or { usec = 0, runs = 0, list = {}, of = {} }
+    row[s.phase] = row[s.phase] or { usec = 0, list = {}, of = {} }
     return row[s.phase]
   end
   for _, p in ipairs(step.phases) do phase_of(p).usec = phase_of(p).usec + p.usec end
@@ -142,7 +142,7 @@ end
 
 local MARKED = 5
 local function stages_of(f, args)
-  local by, times, any = {}, {}, false
+  local by, times, any, last = {}, {}, false, nil
   local own = captured.is_function(f) -- a kernel of op.kernel has its marks from the list of spans alone
   core.guarded(function() if own then f:marks(false) end end, function()
     if own then f:marks(true) end
@@ -150,7 +150,8 @@ local function stages_of(f, args)
     for r = 1, MARKED do
       local spans, usec = core.spans(function() f(unpack(args, 1, args.n)) end, true)
       times[r] = usec
-      for _, step in ipairs(instructions(spans)) do
+      last = { steps = instructions(spans), usec = usec }
+      for _, step in ipairs(last.steps) do
         add_stages(by, step)
         any = any or #step.stages > 0
       end
@@ -160,6 +161,7 @@ local function stages_of(f, args)
   for _, row in pairs(by) do
     for _, phase in pairs(row) do
       local rest = phase.usec
+      phase.runs = MARKED
       one_place(phase.list)
       for _, s in ipairs(phase.list) do
         s.part, rest, s.count = s.usec / phase.usec, rest - s.usec, s.count / MARKED
@@ -167,7 +169,7 @@ local function stages_of(f, args)
       phase.rest = math.max(0, rest / phase.usec)
     end
   end
-  return by, median(times)
+  return by, median(times), last
 end
 
 local function stage_line(row, stages, out)
@@ -241,33 +243,6 @@ local function timeline(run, columns)
   return table.concat(out) .. blank .. core.wrapped(table.concat(names, ", "), indent, indent, columns)
 end
 
--- more: events of kernels on devices.
-local function trace_text(run, more)
-  local out = {}
-  for _, s in ipairs(run.steps) do
-    out[#out + 1] = files.span(1, 0, s.place and s.what .. " at " .. s.place or s.what, s.start, s.usec)
-    for _, p in ipairs(s.phases) do out[#out + 1] = files.span(1, p.thread, ("%s, phase %d"):format(s.what, p.phase), p.start, p.usec) end
-  end
-  out[#out + 1] = files.process(1, "program")
-  for _, event in ipairs(more) do out[#out + 1] = event end
-  return files.trace(out)
-end
-
-local function csv_text(runs)
-  local out = { "run,instruction,place,phase,thread,start_us,us,bytes\n" }
-  local function line(r, s, what, place)
-    out[#out + 1] = ("%d,%s,%s,%s,%d,%.3f,%.3f,%s\n"):format(r, files.field(what), files.field(place or ""),
-      s.phase or "", s.thread, s.start, s.usec, s.bytes and ("%.0f"):format(s.bytes) or "")
-  end
-  for r, run in ipairs(runs) do
-    for _, s in ipairs(run.steps) do
-      line(r, s, s.what, s.place)
-      for _, p in ipairs(s.phases) do line(r, p, s.what, s.place) end
-    end
-  end
-  return table.concat(out)
-end
-
 -- The row that took longest, and microseconds of all.
 local function dearest(rows)
   local most, sum = nil, 0
@@ -306,17 +281,19 @@ local function instructions_report(f, args, o, inside)
   end
   local total, last = median(times), runs[#runs]
   local rows = rows_of(runs)
-  local stages, marked
-  if o.marks then stages, marked = stages_of(f, args) end
+  local stages, marked, with_stages
+  if o.marks then stages, marked, with_stages = stages_of(f, args) end
   if stages then
     for _, row in ipairs(rows) do row.stages = stages[row.key] end
     notes = ("Stages: %d runs with marks, %.2f times as long; ? marks tells their words.\n"):format(MARKED, marked / total)
   end
   local said, write = sentence(rows, total, o.width, elsewhere), {}
-  function write.html() return require("tessera.profile.html").text(f.name or "function", rows, last, total, said .. notes, inside) end
-  function write.trace(more) return trace_text(last, more) end
-  function write.csv() return csv_text(runs) end
-  local lost = last.lost > 0 and ("%d spans found no room.\n"):format(last.lost) or ""
+  function write.html() return require("tessera.profile.html").text(f, f.name or "function", rows, last, total, said .. notes, inside) end
+  local instruction_files = require "tessera.profile.instruction_files"
+  function write.events() return instruction_files.events(f.name or "function", last, with_stages) end
+  function write.csv() return instruction_files.csv(runs) end
+  function write.kernels() return elsewhere and {} or require("tessera.profile.kernel_table").of_instructions(rows, machine.roofs()) end
+  local lost = last.lost > 0 and ("%d spans between the first and the last found no room.\n"):format(last.lost) or ""
   local r = facts.instructions(f.name or "function", rows, total, elsewhere, o.runs)
   local most = dearest(rows)
   r.limit = most and not elsewhere and machine.limit(most) or nil
@@ -327,30 +304,36 @@ end
 
 -- Of any other function: what it calls, as tessera -p has it of a program.
 local function program_report(f, args, o, inside)
-  local program = require "tessera.program_profile"
-  if o.html and #inside == 0 then
-    core.fail "profile.report: a page is of a captured function or a kernel, or of what runs on a device; trace and csv are of any"
-  end
+  local program, program_files = require "tessera.program_profile", require "tessera.profile.program_files"
   local r = program.run(f, o.runs, args)
   local write, text = {}, program.text(r, o.width)
-  function write.html() return require("tessera.profile.html").program(text, inside) end
-  function write.trace(more) return program.trace_text(r, more) end
-  function write.csv() return program.csv_text(r) end
+  function write.html() return program.html_text(r, inside) end
+  function write.events() return program_files.events(r) end
+  function write.csv() return program_files.csv(r) end
+  function write.kernels() return {} end
   return text, write, facts.program(type(f) == "table" and f.name or "function", r, o.runs)
 end
 
--- Files of a report: write.html, trace and csv make their texts. Kernels of devices have a table of their own, since its
--- columns are others. Returns the lines that name them.
+-- Files of a report: write.html and csv make their texts, events and kernels what the others have of it. Kernels have a
+-- table of their own, since its columns are others. Returns the lines that name them.
 local function write_files(o, write, inside)
-  local of_kernels, said = require "tessera.profile.kernel_files", {}
+  local said = {}
   local function put(path, text)
     core.write_file(path, { text })
     said[#said + 1] = "written: " .. path .. "\n"
   end
   if o.html then put(o.html, write.html()) end
-  if o.trace then put(o.trace, write.trace(of_kernels.events(inside, 2))) end
-  if o.csv then put(o.csv, write.csv()) end
-  if o.csv and #inside > 0 then put(o.csv:gsub("%.csv$", "") .. ".kernels.csv", of_kernels.csv(inside)) end
+  if o.trace then
+    local events, note = write.events()
+    for _, event in ipairs(require("tessera.profile.kernel_files").events(inside, 3)) do events[#events + 1] = event end
+    put(o.trace, files.trace(events, note))
+  end
+  if o.csv then
+    local kernel_table = require "tessera.profile.kernel_table"
+    put(o.csv, write.csv())
+    local rows = kernel_table.of_devices(inside, write.kernels())
+    if #rows > 0 then put(o.csv:gsub("%.csv$", "") .. ".kernels.csv", kernel_table.text(rows)) end
+  end
   return table.concat(said)
 end
 

@@ -8,6 +8,7 @@
 
 local core = require "tessera.core"
 local files = require "tessera.profile.files"
+local program_files = require "tessera.profile.program_files"
 local units = require "tessera.units"
 
 local program = {}
@@ -47,12 +48,7 @@ local function stop_sampling()
 end
 
 -- ---- the parts of all
--- Time of a node that none of its children have.
-local function own(node)
-  local sum = 0
-  for _, child in ipairs(node) do sum = sum + child.usec end
-  return math.max(0, node.usec - sum)
-end
+local own = program_files.own
 
 local function add_kinds(node, sums)
   sums[node.kind] = (sums[node.kind] or 0) + own(node)
@@ -159,49 +155,18 @@ local function text_of(r, width)
 end
 
 -- ---- files
--- A row an activity, with the path to it.
-local function csv_text(r)
-  local out = { "path,kind,what,place,calls,us,own_us,bytes,flops\n" }
-  local function add(node, path)
-    out[#out + 1] = ("%s,%s,%s,%s,%d,%.3f,%.3f,%.0f,%.0f\n"):format(files.field(path), node.kind, files.field(node.what), files.field(node.place or ""),
-      node.count, node.usec, own(node), node.bytes, node.flops)
-    local name = node.kind == "line" and node.place or node.what
-    for _, child in ipairs(node) do add(child, path == "" and name or path .. " > " .. name) end
-  end
-  add(r.tree, "")
-  for _, l in ipairs(r.lines) do
-    out[#out + 1] = ("%s,lua,%s,%s,%d,%.3f,%.3f,,\n"):format(files.field "program", files.field "", files.field(l.line), l.n, l.usec, l.usec)
-  end
-  return table.concat(out)
+-- The page; inside: launches of kernels on devices, as kernel_profile.lua has them.
+local function html_text(r, inside)
+  return require("tessera.profile.html").program(r, parts_line(r.tree, r.facts, r.left, math.huge), function(node) return words[node.kind](node) end, inside)
 end
 
--- Chrome's and Perfetto's events: the program's thread, and a track for each device. more: events of kernels.
-local function trace_text(r, more)
-  local tracks, out, n = {}, { files.process(1, "program"), files.track(1, 0, "program") }, 0
-  local function track_of(e)
-    if e.kind ~= "kernel" then return 0 end
-    if not tracks[e.place] then
-      n = n + 1
-      tracks[e.place] = n
-      out[#out + 1] = files.track(1, n, e.place)
-    end
-    return tracks[e.place]
-  end
-  for _, e in ipairs(r.events) do
-    local tid, name = track_of(e), e.kind == "line" and e.place or e.what
-    out[#out + 1] = files.span(1, tid, name, e.start, e.usec, e.place and e.kind ~= "line" and '"place":' .. files.quoted(e.place) or nil, e.kind)
-  end
-  for _, event in ipairs(more or {}) do out[#out + 1] = event end
-  return files.trace(out, ("%d of %d kept: the first and the last"):format(#r.events, r.facts.events))
-end
-
-local writers = { csv = csv_text, json = function(r) return trace_text(r) end, txt = function(r) return text_of(r, 120) end }
+local writers = { html = function(r) return html_text(r, {}) end, csv = program_files.csv, json = function(r) return files.trace(program_files.events(r)) end, txt = function(r) return text_of(r, 120) end }
 
 --- Whether a file's name says what to write: an ending that is known, or the error.
 function program.check_file(path)
   local ending = path:match "%.(%w+)$"
   if not writers[ending or ""] then
-    core.fail(("a profile is written as .json (a timeline for Chrome and Perfetto), .csv or .txt, not '%s'"):format(path))
+    core.fail(("a profile is written as .html or .json (a page; a timeline for Chrome and Perfetto), .csv or .txt, not '%s'"):format(path))
   end
   return writers[ending]
 end
@@ -221,7 +186,7 @@ function program.stop()
   return { tree = tree, events = events, facts = facts, lines = list, left = left }
 end
 
-program.text, program.csv_text, program.trace_text = text_of, csv_text, trace_text
+program.text, program.html_text = text_of, html_text
 
 --- Runs f(unpack(args)) so many times: {tree, events, facts, lines, left} of all together.
 function program.run(f, runs, args)

@@ -26,7 +26,8 @@ static void push_span(lua_State *L, const TsSpan *s, int64_t origin) {
 }
 
 /* spans(f, marks): runs f() and gives the list of its spans, in the order of their ends, the
- * time of the whole in microseconds, and how many spans found no room. An error of f is
+ * time of the whole in microseconds, and how many spans between the first and the last ones found
+ * no room. An error of f is
  * raised. marks: kernels of op.kernel run with profile marks. */
 static int spans(lua_State *L) {
   TsContext *c = ts_lua_context(L);
@@ -43,14 +44,16 @@ static int spans(lua_State *L) {
   c->spans = NULL;
   int64_t end = ts_clock_nsec();
   if (failed) return lua_error(L);
-  int n = atomic_load(&s.n), kept = n < MOST_SPANS ? n : MOST_SPANS;
-  lua_createtable(L, kept, 0);
-  for (int i = 0; i < kept; i++) {
-    push_span(L, &span[i], origin);
-    lua_rawseti(L, -2, i + 1);
+  int64_t n = atomic_load(&s.n), half = MOST_SPANS / 2,
+          lost = n > MOST_SPANS ? n - MOST_SPANS : 0;
+  lua_createtable(L, (int)(n - lost), 0);
+  for (int64_t i = 0, k = 0; i < n; i++) {
+    if (lost && i == half) i += lost;
+    push_span(L, &span[i < half ? i : half + (i - half) % (MOST_SPANS - half)], origin);
+    lua_rawseti(L, -2, (int)++k);
   }
   lua_pushnumber(L, (double)(end - origin) / 1e3);
-  lua_pushinteger(L, n - kept);
+  lua_pushnumber(L, (double)lost);
   return 3;
 }
 

@@ -32,8 +32,8 @@ if jit.status() then
   assert(said:find "mul add relu sub", said)
   assert(said:find "phase 0  thread %d+: ", said) -- on a busy machine one may do it all
   local file = io.open(name):read "*a"
-  assert(file:find '^{"traceEvents":%[\n{"name":"mul add relu sub[^\n]*"ph":"X"', file)
-  assert(io.open(csv):read "*l" == "run,instruction,place,phase,thread,start_us,us,bytes")
+  assert(file:find '^{"traceEvents":%[\n' and file:find '\n{"name":"mul add relu sub[^\n]*"ph":"X"', file)
+  assert(io.open(csv):read "*l" == "run,instruction,place,phase,thread,start_us,us,bytes,flops,count,reason")
   os.remove(name)
   os.remove(csv)
   jit.eager(false)
@@ -147,7 +147,10 @@ end
 calls.matmul, calls.softmax, calls.sum --> 10, 10, 10
 assert(math.abs(own - all) < 0.001 * 60, own .. " " .. all) -- times add up, but for the rounding of each to ns
 os.remove(csv)
-profile.report(plain, { args = { x }, html = "x.html" }) --! a page is of a captured function or a kernel
+local page = os.tmpname()
+profile.report(plain, { args = { x }, html = page }):find("written: " .. page, 1, true) ~= nil --> true
+io.open(page):read("*a"):find "matmul %(20 times%)" ~= nil --> true
+os.remove(page)
 profile.report(f, { argz = {} }) --! did you mean 'args'?
 profile.report(graph.module("fresh", function(v) return v end)) --! fresh runs, and needs its arguments: {args = {v}}
 profile.report(3) --! profile.report: a function is needed, not a number

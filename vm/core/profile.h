@@ -24,13 +24,13 @@ typedef struct TsSpan {
   int64_t count; /* so many times it took end - start in all, from the phase's start on */
 } TsSpan;
 
-/* What is recorded; more than there is room for is counted only. Texts belong to the code that
- * ran. */
+/* What is recorded: the first spans in the first half of the room, the last ones by turns in the
+ * other; those between are counted only. Texts belong to the code that ran. */
 typedef struct TsSpans {
   TsSpan *span;
   int room, depth;
   bool marks; /* kernels are to have profile marks */
-  atomic_int n;
+  atomic_llong n;
 } TsSpans;
 
 void ts_spans_add(TsSpans *s, const TsSpan *span); /* from any thread */

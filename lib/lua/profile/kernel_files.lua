@@ -1,9 +1,8 @@
--- Kernels of devices in the files of a profile: a timeline for Chrome and Perfetto, a table.
+-- Kernels of devices in the timeline of a profile for Chrome and Perfetto.
 --
---   local events = kernel_files.events(kernels.run(f, x), 2)   -- processes from 2 on
---   core.write_file("f.kernels.csv", { kernel_files.csv(list) })
+--   local events = kernel_files.events(kernels.run(f, x), 3)   -- processes from 3 on
 --
--- In the timeline a launch is a process: the kernel, its processors with their blocks, and of some blocks the stages of a
+-- In it a launch is a process: the kernel, its processors with their blocks, and of some blocks the stages of a
 -- warp of each role. Launches stand one behind another. Whatever a run's length, the events stay below MOST_BYTES: of
 -- launches, blocks and stages the first and the last ones are shown, and one span stands for those between.
 
@@ -15,27 +14,7 @@ local kernel_files = {}
 local MOST_BYTES, MOST_LAUNCHES, MOST_BLOCKS, MOST_STAYS = 8e6, 200, 256, 400
 local EVENT_BYTES = 150 -- about
 
--- Times as whole nanoseconds, so that spans which lie in one another do so when rounded.
-local function span(pid, tid, name, from, to, args, kind)
-  from, to = math.floor(from * 1000 + 0.5), math.floor(to * 1000 + 0.5)
-  return files.span(pid, tid, name, from / 1000, (to - from) / 1000, args, kind)
-end
-
--- The first and last of a list so that at most `most` remain, and what is left out between: from, to.
-local function between(list, most)
-  if #list <= most then return nil end
-  local first = math.ceil(most / 2)
-  return first + 1, #list - (most - first)
-end
-
--- Calls each(element), and once folded(from, to), places in the list of those between the first and the last ones.
-local function each_shown(list, most, each, folded)
-  local from, to = between(list, most)
-  for i, v in ipairs(list) do
-    if not from or i < from or i > to then each(v)
-    elseif i == from then folded(from, to) end
-  end
-end
+local span, each_shown = files.between, files.each_shown
 
 -- ---- the timeline
 local function launch_args(k)
@@ -87,10 +66,13 @@ local function stage_args(s, cycles)
 end
 
 local function warp_events(k, pid, tid, at, block, role, stays, add)
+  local warp = stays.warp
   local word = k.roles[role].name
   local title = ("block %d%s"):format(block, word ~= "" and ", " .. word or "")
   local sides = {}
   add(files.track(pid, tid, title))
+  add(span(pid, tid, title, at + warp.start, at + warp.stop, ('"warps":%d,"stages":%d'):format(k.roles[role].warps, #stays), "warp"))
+  if stays[1].start > warp.start then add(span(pid, tid, "begins", at + warp.start, at + stays[1].start, '"is":"what a warp does before its first stage"', "begin")) end
   each_shown(stays, MOST_STAYS, function(s)
     local args, side = stage_args(s.stage, s.cycles), side_track(s.stage)
     add(span(pid, tid, s.stage.name, at + s.start, at + s.stop, args, s.stage.stage))
@@ -100,7 +82,8 @@ local function warp_events(k, pid, tid, at, block, role, stays, add)
     sides[side] = true
     add(span(pid, beside, s.stage.name, at + s.start, at + s.stop, args, s.stage.stage))
   end, function(from, to)
-    add(span(pid, tid, ("%d more stages"):format(to - from + 1), at + stays[from].start, at + stays[to].stop, nil, "folded"))
+    local said = files.statistics(from, to, function(i) return stays[i].stage.name, stays[i].stop - stays[i].start end)
+    add(span(pid, tid, ("%d more stages"):format(to - from + 1), at + stays[from].start, at + stays[to].stop, '"of":' .. files.quoted(said), "folded"))
   end)
 end
 
@@ -120,7 +103,10 @@ end
 
 local function block_events(k, pid, at, most, room, add)
   local wanted, order = wanted_blocks(k, most)
-  kernels.each_warp(k, wanted, function(block, role, stays) wanted[block][role] = stays end)
+  kernels.each_warp(k, wanted, function(block, role, stays, start, stop)
+    stays.warp = { start = start, stop = stop }
+    wanted[block][role] = stays
+  end)
   for i, block in ipairs(order) do
     for role = 1, #k.roles do
       if room() <= 0 and i > 2 then return end
@@ -145,65 +131,13 @@ function kernel_files.events(list, pid)
     block_events(k, pid, at, blocks, function() return share - bytes end, add)
     pid, at = pid + 1, at + k.span
   end, function(from, to)
-    local usec = 0
-    for i = from, to do usec = usec + list[i].span end
-    out[#out + 1] = files.process(pid, "launches that are left out")
-    out[#out + 1] = span(pid, 0, ("%d more launches"):format(to - from + 1), at, at + usec, nil, "folded")
+    local said, usec = files.statistics(from, to, function(i) return list[i].name, list[i].span end)
+    out[#out + 1] = files.process(pid, "launches between the first and the last")
+    out[#out + 1] = files.track(pid, 0, "kernels")
+    out[#out + 1] = span(pid, 0, ("%d more launches"):format(to - from + 1), at, at + usec, '"of":' .. files.quoted(said), "folded")
     pid, at = pid + 1, at + usec
   end)
   return out
-end
-
--- ---- the table
-local HEAD = "launch,kernel,device,role,warps,stage,us,part,median_cycles,p95_cycles,count,kernel_us,bytes,flops,gb_per_s,most_gb_per_s," ..
-  "gflop_per_s,most_gflop_per_s,occupancy,registers,shared_bytes,spilled_bytes,reason\n"
-
--- What a kernel has as a whole: fields, and why some are empty.
-local function kernel_fields(k)
-  local reasons = {}
-  local function field(form, x, known, reason)
-    if known then return form:format(x) end
-    if reason then reasons[#reasons + 1] = reason end
-    return ""
-  end
-  local real, seconds = not k.simulated, k.usec * 1e-6
-  if k.simulated then reasons[1] = "simulated: no times, limits and registers, and cycles are statements" end
-  local moves, works = k.bytes > 0, k.flops > 0
-  local timed = real and seconds > 0
-  local fields = {
-    field("%.3f", k.usec, real),
-    field("%.0f", k.bytes, moves, "bytes are not known"), field("%.0f", k.flops, works, "no operations are counted"),
-    field("%.6g", k.bytes / seconds / 1e9, timed and moves),
-    field("%.6g", k.most_bytes / 1e9, real and k.most_bytes > 0, real and "the limit of memory is not known"),
-    field("%.6g", k.flops / seconds / 1e9, timed and works),
-    field("%.6g", k.most_flops / 1e9, real and k.most_flops > 0, real and "the limit of arithmetic is not known"),
-    field("%.4f", k.occupancy, real), field("%d", k.registers, real), field("%.0f", k.shared, real), field("%.0f", k.spilled, real),
-  }
-  if real and not timed then reasons[#reasons + 1] = "shorter than the device's clock tells" end
-  return table.concat(fields, ","), reasons
-end
-
---- A row for each launch, role and stage. What is of the kernel as a whole stands in each of its rows.
-function kernel_files.csv(list)
-  local out = { HEAD }
-  for launch, k in ipairs(list) do
-    local fields, reasons = kernel_fields(k)
-    local function row(role, warps, stage, more)
-      local why = table.concat(reasons, "; ") .. (more and (#reasons > 0 and "; " or "") .. more or "")
-      out[#out + 1] = ("%d,%s,%s,%s,%s,%s,%s,%s,%s\n"):format(launch, files.field(k.name), k.device, files.field(role), warps,
-        files.field(stage and stage.name or ""), stage and (k.simulated and "" or ("%.3f"):format(k.usec * stage.part)) .. (",%.6f,%.0f,%.0f,%d"):format(
-        stage.part, stage.median, stage.p95, stage.count) or ",,,,", fields, files.field(why))
-    end
-    local any
-    for _, role in ipairs(k.roles) do
-      for _, s in ipairs(role.stages) do
-        any = true
-        row(role.name, role.warps - role.idle, s)
-      end
-    end
-    if not any then row("", "", nil, "no stage was recorded") end
-  end
-  return table.concat(out)
 end
 
 return kernel_files
