@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "lib/infer.h"
+#include "lib/shard_rules.h"
 #include "lib/text.h"
 
 /* TYPES column: letters of dtype kinds. */
@@ -209,6 +210,10 @@ static void derive(TsOpInfo *o) {
   if (!o->code) o->code = USUAL_CODE;
   if (!o->fails) o->fails = takes_places(o) ? TS_FAILS_ELEMENTS : TS_FAILS_NOTHING;
   o->varying = find_varying(o);
+  if (!o->shard && o->cls == TS_CLASS_POINTWISE) o->shard = ts_shard_pointwise;
+  if (!o->shard && o->cls == TS_CLASS_REDUCE) o->shard = ts_shard_reduce;
+  if (!o->shard && o->cls == TS_CLASS_SCAN) o->shard = ts_shard_others;
+  if (!o->shard && !ts_class_composed(o->cls)) o->shard = ts_shard_whole;
   if (!o->finite) o->finite = view ? TS_FINITE_KEEPS : TS_FINITE_NEVER;
 }
 

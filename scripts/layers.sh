@@ -21,6 +21,7 @@ vm/fft vm/gemm vm/rows
 vm/blas
 vm/drive
 vm/code vm/exec
+vm/mesh
 vm
 jit/code
 jit/gpu

@@ -6,6 +6,7 @@
 
 #include "devices/cpu_pool.h"
 #include "devices/device.h"
+#include "lib/mesh.h"
 #include "vm/autocast.h"
 #include "vm/core/capture.h"
 #include "vm/core/defer.h"
@@ -17,6 +18,7 @@
 #include "vm/core/profile.h"
 #include "vm/core/tape.h"
 #include "vm/core/trap.h"
+#include "vm/mesh/call.h"
 
 /* The handler of a row by its class; a row without its function does not link. */
 #define HANDLER_POINTWISE(name) ts_exec_pointwise
@@ -177,6 +179,15 @@ static int run(TsCall *call, const TsOpInfo *o, const TsMeta *out, bool allocate
   return make_outputs(call, out, allocate) || ts_vm_handler[call->op](call) ? -1 : 0;
 }
 
+static int run_somewhere(TsCall *call, const TsOpInfo *o, const TsMeta *out, bool allocate) {
+  TsContext *c = call->ctx;
+  int device = call->nout && !c->on_host ? out[0].device : 0;
+  if (device == TS_DEVICE_MESH) return ts_mesh_call(call, out);
+  if (o->cls != TS_CLASS_VIEW && ts_offload_on(c, device))
+    return run_elsewhere(call, out, allocate);
+  return run(call, o, out, allocate);
+}
+
 int ts_call_interrupted(TsContext *c, TsOp op) {
   return ts_error_set(&c->err, TS_ERR_interrupt, "%s: interrupted", ts_op_info(op)->name);
 }
@@ -192,9 +203,7 @@ static int execute(TsCall *call, const TsOpInfo *o, const TsMeta *out, bool dyna
   bool record = ts_tape_wants(c, call->nin, call->in);
   c->no_grad += record; /* what a handler calls inside is its own matter */
   c->inside++;
-  bool elsewhere = o->cls != TS_CLASS_VIEW && call->nout && ts_offload_on(c, out[0].device);
-  bool allocate = allocates(o, dynamic);
-  int failed = elsewhere ? run_elsewhere(call, out, allocate) : run(call, o, out, allocate);
+  int failed = run_somewhere(call, o, out, allocates(o, dynamic));
   c->inside--;
   c->no_grad -= record;
   /* What is said of work that was left half done is not worth reading. */

@@ -16,6 +16,7 @@
 #include "vm/core/profile.h"
 #include "vm/core/tape.h"
 #include "vm/core/trap.h"
+#include "vm/mesh/parts.h"
 #include "vm/write.h"
 
 static void release(TsTensor **t, int n) {
@@ -266,6 +267,7 @@ static int check_fit(TsContext *c, const TsMeta *dst, const TsMeta *src) {
 }
 
 static int copy_elements(TsContext *c, TsTensor *dst, TsTensor *src) {
+  if (ts_mesh_is(dst)) return ts_mesh_assign(c, dst, src);
   int done = ts_offload_on(c, dst->meta.device) ? c->offload->assign(c, dst, src) : 0;
   if (done) return done == 1 ? 0 : -1;
   const void *from = ts_tensor_read(src);

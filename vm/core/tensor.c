@@ -10,6 +10,7 @@
 #include "devices/memory.h"
 #include "devices/work.h"
 #include "lib/activity.h"
+#include "lib/mesh.h"
 #include "vm/core/copy.h"
 #include "vm/core/defer.h"
 #include "vm/core/mapped.h"
@@ -100,7 +101,7 @@ static void storage_free(TsStorage *s) {
     TsDevice *d = ts_device_at(p->device);
     if (p->at && !(is_placed(s) && is_first(s, p))) {
       d->free(d, p->at, s->nbytes);
-      count_there(s, -s->nbytes);
+      if (p->device != TS_DEVICE_MESH) count_there(s, -s->nbytes); /* parts count */
     }
     if (!is_first(s, p)) ts_memory_free(p, sizeof *p);
   }
@@ -324,7 +325,7 @@ static TsTensor *tensor_on(TsContext *c, const TsMeta *m, TsStorage *s) {
   TsTensor *t = s ? ts_memory_alloc(sizeof *t) : NULL;
   if (!t) return NULL;
   t->meta.dtype = m->dtype, t->meta.ndim = m->ndim;
-  t->meta.weak = m->weak, t->meta.device = m->device;
+  t->meta.weak = m->weak, t->meta.device = m->device, t->meta.layout = m->layout;
   for (int i = 0; i < m->ndim; i++) t->meta.dim[i] = m->dim[i];
   t->refs = 1;
   t->requires_grad = t->apart = t->recorded = 0;
@@ -520,9 +521,10 @@ TsTensor *ts_tensor_to(TsContext *c, TsTensor *x, int device) {
   if (x->meta.device == device) return ts_tensor_ref(x);
   if (ts_defer_force(x)) return NULL;
   TsDevice *d = ts_device_at(device);
+  if (x->meta.device == TS_DEVICE_MESH && !ts_tensor_read(x)) return NULL; /* it is gathered */
   if (!d->host_memory && !fetch_device(x->storage, device)) return NULL;
   TsTensor *t = ts_tensor_view(x, &x->meta, x->stride, x->offset);
-  if (t) t->meta.device = (uint8_t)device;
+  if (t) t->meta.device = (uint8_t)device, t->meta.layout = 0;
   return t;
 }
 

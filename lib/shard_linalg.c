@@ -1,0 +1,37 @@
+/* How contractions and linear algebra are done in parts. Leading axes are a batch. */
+#include "lib/shard.h"
+
+/* Batch axes of the result and of those inputs that have them, all but the last `own` of each. */
+static void batch(TsShard *s, int nin, const int *own, int out_own) {
+  int n = s->out[0].ndim - out_own;
+  for (int d = 0; d < n; d++) {
+    int f = ts_shard_factor(s, TS_FACTOR_along, s->out[0].dim[d]), back = n - d;
+    ts_shard_out(s, 0, d, f);
+    for (int i = 0; i < nin; i++)
+      if (s->in[i] && s->in[i]->ndim - own[i] >= back)
+        ts_shard_in(s, i, s->in[i]->ndim - own[i] - back, f);
+  }
+}
+
+/* Bias and residual are added once, to the sum: a call that has them is summed in one piece. */
+void ts_shard_matmul(TsShard *s) {
+  bool row = s->in[0]->ndim == 1, column = s->in[1]->ndim == 1;
+  int own[] = {row ? 1 : 2, column ? 1 : 2, 0, 0}, last = s->out[0].ndim;
+  batch(s, 2, own, !row + !column);
+  int n = !column ? ts_shard_along(s, 1, -1, 0, --last) : TS_WHOLE;
+  int m = !row ? ts_shard_along(s, 0, -2, 0, --last) : TS_WHOLE;
+  bool epilogue = ts_shard_attr(s, "epilogue")->type == TS_ATTR_str;
+  for (int i = 2; i < 4 && i < s->nin; i++) {
+    if (!s->in[i]) continue;
+    epilogue = true;
+    for (int d = 0; d < s->in[i]->ndim; d++) /* as the result's axes, from the right */
+      ts_shard_in(s, i, d, s->out_axis[0][s->out[0].ndim - s->in[i]->ndim + d]);
+  }
+  (void)m, (void)n;
+  if (epilogue) return;
+  int k = ts_shard_factor(s, TS_FACTOR_sum, s->in[0]->dim[s->in[0]->ndim - 1]);
+  ts_shard_in(s, 0, -1, k);
+  ts_shard_in(s, 1, column ? 0 : -2, k);
+  s->local = NULL;
+  s->widens = true;
+}
