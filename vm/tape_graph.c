@@ -7,6 +7,7 @@
 #include "ir/adjoint/node.h"
 #include "ir/graph/copy.h"
 #include "ir/rules/recognise.h"
+#include "vm/mesh/parts.h"
 #include "vm/core/capture.h"
 #include "vm/core/defer.h"
 #include "vm/code/lower.h"
@@ -462,6 +463,12 @@ static TsTensor *added(TsContext *c, TsTensor *x, TsTensor *g) {
     TsTensor *here = ts_tensor_to(c, g, x->meta.device);
     TsTensor *sum = here ? added(c, x, here) : NULL;
     ts_tensor_unref(here);
+    return sum;
+  }
+  if (ts_mesh_is(x) && g->meta.layout != x->meta.layout) { /* as what it is the gradient of */
+    TsTensor *lying = ts_mesh_move(c, g, ts_layout_of(&x->meta), false);
+    TsTensor *sum = lying ? added(c, x, lying) : NULL;
+    ts_tensor_unref(lying);
     return sum;
   }
   if (!x->grad) return own ? ts_tensor_ref(g) : ts_tensor_copy(c, g);

@@ -9,6 +9,7 @@
 #include "ir/graph/symbolic.h"
 #include "jit/jit.h"
 #include "jit/level.h"
+#include "lib/mesh.h"
 #include "lib/text.h"
 #include "repl/lua/graph.h"
 #include "vm/compile.h"
@@ -201,9 +202,10 @@ static int run(lua_State *L) {
   if (device < 0 || (record && begin_taped(c, f, all, &taped))) return ts_lua_raise(L);
   c->where_arg = L;
   TsActivity *w = ts_activity_begin_call(c, TS_ACTIVITY_function, f->g->name);
-  TsFrame *frame = ts_jit_enter(f->hot, f->frame, device);
+  bool spread = device == TS_DEVICE_MESH; /* its parts are what gets hot */
+  TsFrame *frame = spread ? f->frame : ts_jit_enter(f->hot, f->frame, device);
   int failed = ts_frame_run(frame, all, results);
-  ts_jit_leave(f->hot, frame, device, failed);
+  if (!spread) ts_jit_leave(f->hot, frame, device, failed);
   ts_activity_end_call(w, NULL);
   if (!failed) note_updates(f, all);
   if (failed && record) drop_taped(f, &taped);
