@@ -1,6 +1,8 @@
 /* Shapes as text, broadcasting, size limits. */
 #include "lib/shape.h"
 
+#include "lib/mesh.h"
+
 #include <math.h>
 #include <stdio.h>
 
@@ -11,11 +13,21 @@ TsMeta ts_meta_number(double value) {
                   .weak = minus_zero ? TS_WEAK_minus_zero : TS_WEAK_number};
 }
 
+/* "8", or "8@dp" of an axis that is split. */
+static int put_size(const TsMeta *m, int d, char *at, int room) {
+  const TsLayout *l = m->layout ? ts_layout_of(m) : NULL;
+  int n = snprintf(at, (size_t)room, "%s%lld", d ? "," : "", (long long)m->dim[d]);
+  for (int i = 0; l && d < l->ndim && i < l->naxis[d] && n < room; i++)
+    n += snprintf(at + n, (size_t)(room - n), "%s%s", i ? "*" : "@",
+                  l->mesh->axis[l->axis[d][i]]);
+  return n;
+}
+
 const char *ts_meta_text(const TsMeta *m, char buffer[TS_META_TEXT]) {
   int n = snprintf(buffer, TS_META_TEXT, "%s[", ts_dtype_name((TsDtype)m->dtype));
-  for (int i = 0; i < m->ndim && n < TS_META_TEXT - 24; i++)
-    n += snprintf(buffer + n, (size_t)(TS_META_TEXT - n), "%s%lld", i ? "," : "",
-                  (long long)m->dim[i]);
+  for (int i = 0; i < m->ndim && n < TS_META_TEXT - 40; i++)
+    n += put_size(m, i, buffer + n, TS_META_TEXT - n);
+  if (n > TS_META_TEXT - 2) n = TS_META_TEXT - 2;
   snprintf(buffer + n, (size_t)(TS_META_TEXT - n), "]");
   return buffer;
 }

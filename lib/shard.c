@@ -272,3 +272,48 @@ int ts_shard_part(const TsShard *s, const TsMesh *m, int p, TsShardPart *part) {
   if (s->attr) memcpy(part->attr, s->attr, sizeof *s->attr * ts_op_info(s->op)->nattr);
   return s->local ? s->local(s, part) : 0;
 }
+
+/* ---- types */
+enum { MOST_INPUTS = 1024 }; /* of concat */
+
+int ts_shard_mesh(TsOp op, int nin, const TsMeta *const *in, const TsMesh **mesh,
+                  TsError *err) {
+  *mesh = NULL;
+  for (int i = 0; i < nin; i++) {
+    const TsLayout *l = in[i] && in[i]->layout ? ts_layout_of(in[i]) : NULL;
+    if (!l || l->mesh == *mesh) continue;
+    if (*mesh) {
+      ts_error_set(err, TS_ERR_layout, "%s: operands lie on two meshes", ts_op_info(op)->name);
+      return ts_error_hint(err, "x:reshard(spec, mesh) brings one to the mesh of the other");
+    }
+    *mesh = l->mesh;
+  }
+  return 0;
+}
+
+int ts_shard_infer(TsInfer *inf) {
+  const TsMesh *m;
+  for (int i = 0; i < inf->nout; i++) inf->out[i].layout = 0;
+  if (ts_shard_mesh(inf->op, inf->nin, inf->in, &m, inf->err)) return -1;
+  if (!m) return 0;
+  int8_t in_axis[MOST_INPUTS][TS_MAX_RANK];
+  TS_ASSERT(inf->nin <= MOST_INPUTS);
+  TsShard s = {.op = inf->op,
+               .nin = inf->nin,
+               .nout = inf->nout,
+               .in = inf->in,
+               .out = inf->out,
+               .attr = inf->attr,
+               .in_axis = in_axis,
+               .err = inf->err};
+  memset(in_axis, TS_WHOLE, sizeof in_axis);
+  memset(s.out_axis, TS_WHOLE, sizeof s.out_axis);
+  ts_op_info(inf->op)->shard(&s);
+  if (ts_shard_solve(&s, m)) return -1;
+  for (int i = 0; i < inf->nout; i++) {
+    const TsLayout *l = ts_shard_gives(&s, m, i);
+    if (!l) return -1;
+    inf->out[i].layout = l->id;
+  }
+  return 0;
+}

@@ -84,6 +84,10 @@ int ts_shard_solve(TsShard *s, const TsMesh *m);
 const TsLayout *ts_shard_needs(const TsShard *s, const TsMesh *m, int i);
 const TsLayout *ts_shard_gives(const TsShard *s, const TsMesh *m, int o);
 TsFactorKind ts_shard_combines(const TsShard *s, int o, uint8_t *axes);
+/* The layouts of the results of a call whose operands have some. */
+int ts_shard_infer(TsInfer *inf);
+/* The mesh of operands with layouts, or NULL; two of them are an error: -1. */
+int ts_shard_mesh(TsOp op, int nin, const TsMeta *const *in, const TsMesh **mesh, TsError *err);
 /* Start and size of each factor in part p; the call's attributes, for it. 0 or -1. */
 int ts_shard_part(const TsShard *s, const TsMesh *m, int p, TsShardPart *part);
 

@@ -25,18 +25,9 @@ typedef struct MeshCall {
 
 static int find_mesh(MeshCall *m) {
   const TsCall *call = m->call;
-  for (int i = 0; i < call->nin; i++) {
-    const TsTensor *t = call->in[i];
-    const TsLayout *l = t ? ts_layout_of(&t->meta) : NULL;
-    if (!l || l->mesh == m->mesh) continue;
-    if (m->mesh) {
-      ts_error_set(&m->c->err, TS_ERR_layout, "%s: operands lie on two meshes",
-                   ts_op_info(call->op)->name);
-      return ts_error_hint(&m->c->err, "x:reshard(spec) brings one to the mesh of the other");
-    }
-    m->mesh = l->mesh;
-  }
-  return 0;
+  for (int i = 0; i < call->nin; i++)
+    m->meta[i] = call->in[i] ? &call->in[i]->meta : NULL;
+  return ts_shard_mesh(call->op, call->nin, m->meta, &m->mesh, &m->c->err);
 }
 
 /* Operands without summands, all of the mesh. */
