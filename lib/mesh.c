@@ -175,3 +175,8 @@ void ts_layout_axis_text(const TsLayout *l, int d, TsText *t) {
     ts_text_format(t, "%s%s", i ? "*" : "@", l->mesh->axis[l->axis[d][i]]);
   if (l->naxis[d] && l->block[d]) ts_text_format(t, "/%lld", (long long)l->block[d]);
 }
+
+void ts_layout_sum_text(const TsLayout *l, TsText *t) {
+  for (int a = 0; a < l->mesh->naxis; a++)
+    if (l->partial >> a & 1) ts_text_format(t, " sum@%s", l->mesh->axis[a]);
+}

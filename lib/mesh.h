@@ -66,8 +66,9 @@ TsMeta ts_layout_part(const TsLayout *l, const TsMeta *m, int p);
 /* The first part with the same elements as p. */
 int ts_layout_first(const TsLayout *l, int p);
 
-/* "8@dp": behind the size of axis d in a type; nothing where it is not split. Behind the type
- * " sum@tp" where parts are summands. */
+/* "@dp", behind the size of axis d in a type; nothing where it is not split. */
 void ts_layout_axis_text(const TsLayout *l, int d, TsText *t);
+/* " sum@tp", behind the type; nothing where parts are no summands. */
+void ts_layout_sum_text(const TsLayout *l, TsText *t);
 
 #endif

@@ -20,6 +20,8 @@ static int put_size(const TsMeta *m, int d, char *at, int room) {
   for (int i = 0; l && d < l->ndim && i < l->naxis[d] && n < room; i++)
     n += snprintf(at + n, (size_t)(room - n), "%s%s", i ? "*" : "@",
                   l->mesh->axis[l->axis[d][i]]);
+  if (l && d < l->ndim && l->block[d] && n < room)
+    n += snprintf(at + n, (size_t)(room - n), "/%lld", (long long)l->block[d]);
   return n;
 }
 
@@ -28,7 +30,11 @@ const char *ts_meta_text(const TsMeta *m, char buffer[TS_META_TEXT]) {
   for (int i = 0; i < m->ndim && n < TS_META_TEXT - 40; i++)
     n += put_size(m, i, buffer + n, TS_META_TEXT - n);
   if (n > TS_META_TEXT - 2) n = TS_META_TEXT - 2;
-  snprintf(buffer + n, (size_t)(TS_META_TEXT - n), "]");
+  n += snprintf(buffer + n, (size_t)(TS_META_TEXT - n), "]");
+  const TsLayout *l = m->layout ? ts_layout_of(m) : NULL;
+  for (int a = 0; l && a < l->mesh->naxis && n < TS_META_TEXT - 24; a++)
+    if (l->partial >> a & 1)
+      n += snprintf(buffer + n, (size_t)(TS_META_TEXT - n), " sum@%s", l->mesh->axis[a]);
   return buffer;
 }
 

@@ -254,6 +254,7 @@ void ts_text_type(TsText *t, const TsMeta *m) {
     if (m->layout) ts_layout_axis_text(ts_layout_of(m), i, t);
   }
   ts_text_char(t, ']');
+  if (m->layout) ts_layout_sum_text(ts_layout_of(m), t);
   if (m->weak) ts_text_str(t, m->weak == TS_WEAK_minus_zero ? "~~" : "~");
 }
 

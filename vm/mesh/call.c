@@ -8,6 +8,7 @@
 
 #include "lib/shard.h"
 #include "vm/drive/random.h"
+#include "vm/mesh/collective.h"
 #include "vm/mesh/define.h"
 #include "vm/mesh/leaves.h"
 #include "vm/mesh/parts.h"
@@ -75,6 +76,10 @@ static int move_operands(MeshCall *m) {
     TsTensor *t = m->in[i];
     if (!t || t->meta.weak) continue;
     const TsLayout *l = ts_shard_needs(&m->s, m->mesh, i);
+    if (l && l->id != t->meta.layout) {
+      TsCollective sent = ts_collective_of_move(&t->meta, l);
+      if (sent.kind) ts_collective_note(m->c, &sent, m->call->op);
+    }
     TsTensor *lies = l ? ts_mesh_move(m->c, t, l, true) : NULL;
     if (!lies) return -1;
     ts_tensor_unref(t);
@@ -153,6 +158,8 @@ static TsTensor *combined(MeshCall *m, Part *made, int o, uint8_t axes, int p) {
 /* The sums of result o: computed once for each group, and copied to its other devices. */
 static int combine(MeshCall *m, Part *made, int o) {
   uint8_t axes;
+  TsCollective sent = ts_collective_of_sum(&m->s, m->mesh, o);
+  if (sent.kind) ts_collective_note(m->c, &sent, m->call->op);
   ts_shard_combines(&m->s, o, &axes);
   for (int p = 0; p < m->mesh->n; p++) {
     int q = first_of_group(m->mesh, axes, p);
