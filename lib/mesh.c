@@ -180,3 +180,22 @@ void ts_layout_sum_text(const TsLayout *l, TsText *t) {
   for (int a = 0; a < l->mesh->naxis; a++)
     if (l->partial >> a & 1) ts_text_format(t, " sum@%s", l->mesh->axis[a]);
 }
+
+/* ---- leaves */
+int ts_leaves_end(int n, int level, int place) {
+  int64_t end = ((int64_t)place + 1) << level;
+  return end < n ? (int)end : n;
+}
+
+int ts_leaves_subtrees(int n, int lo, int hi, int *level, int *place) {
+  int k = 0;
+  while (lo < hi) {
+    int l = 0;
+    while (!(lo & ((1 << (l + 1)) - 1)) && (1 << l) < n &&
+           ts_leaves_end(n, l + 1, lo >> (l + 1)) <= hi)
+      l++;
+    level[k] = l, place[k++] = lo >> l;
+    lo = ts_leaves_end(n, l, lo >> l);
+  }
+  return k;
+}

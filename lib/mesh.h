@@ -56,6 +56,12 @@ int ts_layout_piece(const TsLayout *l, int p, int d);
  * at floor(i n / G), and pieces are of whole leaves: piece j of P begins with leaf
  * floor(j G / P). */
 int64_t ts_layout_cut(int64_t n, int pieces, int leaves, int i);
+/* The largest complete subtrees of leaves lo..hi of a tree of n leaves, in which neighbours are
+ * added level by level and an unpaired last one goes up as it is: how many. A subtree has the
+ * leaves from place * 2^level on, and ends with ts_leaves_end. */
+enum { TS_LEAF_SUMS = 40 };
+int ts_leaves_subtrees(int n, int lo, int hi, int *level, int *place);
+int ts_leaves_end(int n, int level, int place);
 /* Elements of axis d, of size n, that part p has: */
 int64_t ts_layout_count(const TsLayout *l, int d, int64_t n, int p);
 /* and run number i of them, neighbours in the whole: false behind the last one. */

@@ -269,6 +269,7 @@ int ts_shard_part(const TsShard *s, const TsMesh *m, int p, TsShardPart *part) {
     part->count[i] = ts_layout_cut(f->size, pieces, f->leaves, k + 1) - part->start[i];
     if (f->block) l.block[0] = f->block, part->count[i] = ts_layout_count(&l, 0, f->size, p);
   }
+  part->summand = false;
   if (s->attr) memcpy(part->attr, s->attr, sizeof *s->attr * ts_op_info(s->op)->nattr);
   return s->local ? s->local(s, part) : 0;
 }

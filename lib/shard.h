@@ -38,6 +38,7 @@ typedef struct TsShardPart {
   int64_t start[TS_FACTORS], count[TS_FACTORS];
   TsAttr attr[TS_MAX_ATTR]; /* the call's; a rule changes what is of the whole */
   int64_t room[4][TS_MAX_RANK]; /* for lists among them */
+  bool summand; /* results that lack a factor are to be added to others: unrounded */
 } TsShardPart;
 
 typedef struct TsShard TsShard;

@@ -9,6 +9,7 @@
 #include "ir/graph/symbolic.h"
 #include "jit/jit.h"
 #include "jit/level.h"
+#include "jit/mesh/run.h"
 #include "lib/mesh.h"
 #include "lib/text.h"
 #include "repl/lua/graph.h"
@@ -33,6 +34,8 @@ typedef struct Function {
   TsCode *code;
   TsFrame *frame;
   TsJitFunction *hot;
+  TsMeshRun *spread;  /* its pieces, once it was called on a mesh, or NULL; */
+  int spread_leaves;  /* with so many leaves: whether that was tried */
 } Function;
 
 void ts_lua_push_graph(lua_State *L, TsGraph *g) {
@@ -171,6 +174,17 @@ static void note_updates(const Function *f, TsTensor *const *all) {
   for (int u = 0; u < f->g->nupdate; u++) all[f->g->update[u].param]->storage->version++;
 }
 
+/* On a mesh: piece by piece, or where it cannot be cut into pieces call by call. */
+static int run_spread(TsContext *c, Function *f, TsTensor *const *all, TsTensor **results) {
+  if (!f->spread_leaves || f->spread_leaves != 1 + c->leaves) {
+    ts_mesh_run_free(f->spread);
+    if (!(f->spread = ts_mesh_run_new(c, f->g)) && c->err.code) return -1;
+    f->spread_leaves = 1 + c->leaves;
+  }
+  return f->spread ? ts_mesh_run(f->spread, all, results)
+                   : ts_frame_run(f->frame, all, results);
+}
+
 /* f:run({arguments}) -> results; the arguments are the parameters that are not captured. */
 static int run(lua_State *L) {
   Function *f = check(L);
@@ -202,9 +216,9 @@ static int run(lua_State *L) {
   if (device < 0 || (record && begin_taped(c, f, all, &taped))) return ts_lua_raise(L);
   c->where_arg = L;
   TsActivity *w = ts_activity_begin_call(c, TS_ACTIVITY_function, f->g->name);
-  bool spread = device == TS_DEVICE_MESH; /* its parts are what gets hot */
+  bool spread = device == TS_DEVICE_MESH;
   TsFrame *frame = spread ? f->frame : ts_jit_enter(f->hot, f->frame, device);
-  int failed = ts_frame_run(frame, all, results);
+  int failed = spread ? run_spread(c, f, all, results) : ts_frame_run(frame, all, results);
   if (!spread) ts_jit_leave(f->hot, frame, device, failed);
   ts_activity_end_call(w, NULL);
   if (!failed) note_updates(f, all);
@@ -324,6 +338,7 @@ static int captured(lua_State *L) {
 static int collect(lua_State *L) {
   Function *f = check(L);
   ts_jit_function_free(f->hot);
+  ts_mesh_run_free(f->spread);
   ts_frame_free(f->frame);
   ts_code_free(f->code);
   for (int u = 0; f->moves && u < f->g->nupdate; u++) free(f->moves[u]);
