@@ -520,7 +520,18 @@ static int collect_symbolic(lua_State *L) {
   return 0;
 }
 
+/* f:plan() -> the text of its pieces on a mesh, or nothing: it has not run there. */
+static int plan(lua_State *L) {
+  Function *f = check(L);
+  TsText t = {0};
+  if (!f->spread) return 0;
+  ts_mesh_plan_text(ts_mesh_run_plan(f->spread), &t);
+  ts_lua_push_text(L, &t);
+  return 1;
+}
+
 static const luaL_Reg methods[] = {
+    {"plan", plan},
     {"tune", tune},         {"pin", pin},       {"marks", marks},
     {"run", run},           {"text", text_of},  {"stats", stats},
     {"captured", captured}, {"donate", donate}, {"reads_sizes", reads_sizes},
