@@ -72,6 +72,12 @@ TsMeta ts_layout_part(const TsLayout *l, const TsMeta *m, int p);
 /* The first part with the same elements as p. */
 int ts_layout_first(const TsLayout *l, int p);
 
+/* A layout as one word, "dp,,tp*ep/64": for each axis of a tensor the axes of the mesh that split
+ * it, and the block in which pieces are dealt out. NULL with an error that names op. */
+enum { TS_SPEC_TEXT = 160 };
+const TsLayout *ts_layout_parse(const TsMesh *m, int ndim, const char *spec, int leaves,
+                                const char *op, TsError *err);
+const char *ts_layout_spec(const TsLayout *l, char text[TS_SPEC_TEXT]);
 /* "@dp", behind the size of axis d in a type; nothing where it is not split. */
 void ts_layout_axis_text(const TsLayout *l, int d, TsText *t);
 /* " sum@tp", behind the type; nothing where parts are no summands. */

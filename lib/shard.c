@@ -80,6 +80,14 @@ void ts_shard_others(TsShard *s) {
   }
 }
 
+/* A word that does not fit was an error when the call was inferred. */
+void ts_shard_reshard(TsShard *s) {
+  const TsLayout *l = s->in[0]->layout ? ts_layout_of(s->in[0]) : NULL;
+  if (l)
+    s->forced = ts_layout_parse(l->mesh, s->in[0]->ndim, ts_shard_attr(s, "spec")->str,
+                                l->leaves, "reshard", s->err);
+}
+
 /* ---- solving
  * A proposal for a factor: the mesh axes that split an operand's axis of it. */
 typedef struct Proposal {
@@ -206,6 +214,7 @@ static int heaviest(const Proposal *p, int n) {
 
 /* The heaviest first; of the others what is left of the mesh. */
 int ts_shard_solve(TsShard *s, const TsMesh *m) {
+  if (s->op == TS_OP_reshard && !s->forced) return -1;
   Proposal p[PROPOSALS];
   int n = merge(p, collect(s, m, p));
   while (n) {
@@ -241,10 +250,12 @@ static const TsLayout *lying(const TsShard *s, const TsMesh *m, const int8_t *ax
 }
 
 const TsLayout *ts_shard_needs(const TsShard *s, const TsMesh *m, int i) {
+  if (s->forced && !i) return s->forced;
   return lying(s, m, s->in_axis[i], s->in[i]->ndim);
 }
 
 const TsLayout *ts_shard_gives(const TsShard *s, const TsMesh *m, int o) {
+  if (s->forced) return s->forced;
   return lying(s, m, s->out_axis[o], s->out[o].ndim);
 }
 

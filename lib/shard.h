@@ -55,6 +55,7 @@ struct TsShard {
   bool widens; /* summands of 16-bit floats are made of operands in f32 */
   /* Options of a part; NULL: those of the call. 0 or -1 with the error. */
   int (*local)(const TsShard *s, TsShardPart *part);
+  const TsLayout *forced; /* how the first operand and the result have to lie, whatever they did */
   TsError *err;
 };
 
