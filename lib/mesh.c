@@ -85,7 +85,7 @@ const TsLayout *ts_layout_at(int id) { return layout[id]; }
 
 static bool same_layout(const TsLayout *a, const TsLayout *b) {
   if (a->mesh != b->mesh || a->ndim != b->ndim || a->partial != b->partial ||
-      a->leaves != b->leaves)
+      a->leaves != b->leaves || a->stored != b->stored)
     return false;
   for (int d = 0; d < a->ndim; d++)
     if (a->naxis[d] != b->naxis[d] || a->block[d] != b->block[d] ||
@@ -171,9 +171,12 @@ int ts_layout_first(const TsLayout *l, int p) {
 }
 
 void ts_layout_axis_text(const TsLayout *l, int d, TsText *t) {
+  if (!l->naxis[d]) return;
+  ts_text_str(t, l->stored ? "@(" : "@");
   for (int i = 0; i < l->naxis[d]; i++)
-    ts_text_format(t, "%s%s", i ? "*" : "@", l->mesh->axis[l->axis[d][i]]);
-  if (l->naxis[d] && l->block[d]) ts_text_format(t, "/%lld", (long long)l->block[d]);
+    ts_text_format(t, "%s%s", i ? "*" : "", l->mesh->axis[l->axis[d][i]]);
+  if (l->stored) ts_text_char(t, ')');
+  if (l->block[d]) ts_text_format(t, "/%lld", (long long)l->block[d]);
 }
 
 void ts_layout_sum_text(const TsLayout *l, TsText *t) {

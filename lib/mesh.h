@@ -31,6 +31,7 @@ typedef struct TsLayout {
   uint8_t naxis[TS_MAX_RANK];                /* of the mesh, that split this axis of the tensor, */
   uint8_t axis[TS_MAX_RANK][TS_MESH_AXES];   /* which: the first has the largest pieces */
   int64_t block[TS_MAX_RANK]; /* pieces are dealt out in turn in blocks of so many; 0: in one */
+  bool stored; /* in pieces, but used whole: calls bring the pieces together when they need them */
   uint8_t partial;            /* bit a: parts along axis a of the mesh are summands */
   uint16_t leaves;            /* where pieces may end, see ts_layout_cut; 0: as many as pieces */
 } TsLayout;

@@ -150,7 +150,7 @@ static int collect(const TsShard *s, const TsMesh *m, Proposal *p) {
   for (int i = 0; i < s->nin; i++) {
     const TsLayout *l = s->in[i] ? ts_layout_of(s->in[i]) : NULL;
     for (int d = 0; l && d < l->ndim && n < PROPOSALS; d++) {
-      if (!l->naxis[d]) continue;
+      if (!l->naxis[d] || l->stored) continue;
       Proposal *q = &p[n];
       *q = (Proposal){.f = s->in_axis[i][d],
                       .input = i,

@@ -25,6 +25,8 @@ typedef struct Partition {
   TsMeshPlan *p;
   int leaves, capslot, capjoin, nknown, capknown, *bucket, nbucket;
   Known *known;
+  int latest; /* stage of pieces that are brought together late; */
+  int64_t late_bytes; /* of those of that stage */
   Local *local; /* by hash of slot, stage and part */
   int nlocal, caplocal;
   bool failed;
@@ -229,21 +231,63 @@ static bool stays(const TsMeta *m, const TsLayout *old, const TsLayout *to) {
   return true;
 }
 
+/* The join that gives a slot, or NULL. */
+static TsMeshJoin *join_of(const Partition *a, int slot) {
+  for (int i = a->p->njoin; i-- > 0;)
+    if (a->p->join[i].to == slot) return &a->p->join[i];
+  return NULL;
+}
+
+/* What is summed and then cut along the same axes of the mesh is summed piece by piece, each where
+ * it is needed: half of what is sent, and no device has the whole. */
+static int scattered(Partition *a, const TsMeta *m, int from, const TsLayout *old,
+                     const TsLayout *to) {
+  const TsMeshJoin *sum = join_of(a, from);
+  if (!sum || !sum->sum || is_dealt(to)) return -1;
+  for (int d = 0; d < m->ndim; d++) {
+    int i = old->naxis[d]; /* what was split stays so */
+    if (to->naxis[d] < i || memcmp(to->axis[d], old->axis[d], (size_t)i)) return -1;
+    for (; i < to->naxis[d]; i++)
+      if (!memchr(sum->axis, to->axis[d][i], sum->naxis)) return -1;
+  }
+  TsMeshJoin copy = *sum;
+  int slot = new_slot(a, m, -1, -1);
+  TsMeshJoin *j = slot >= 0 ? new_join(a, copy.node, copy.stage, copy.from, slot) : NULL;
+  if (!j) return -1;
+  copy.to = slot;
+  *j = copy;
+  return slot;
+}
+
+/* Pieces that are used whole are brought together as late as may be: not all at once, since then
+ * all are in memory. Those that are needed next go together, up to so many bytes. */
+enum { LATE_BYTES = 32 << 20 };
+
+static int late_stage(Partition *a, const TsMeta *m, int stage) {
+  if (a->latest < stage) a->latest = stage, a->late_bytes = 0;
+  if (a->late_bytes && a->late_bytes + ts_meta_nbytes(m) > LATE_BYTES)
+    a->latest++, a->late_bytes = 0;
+  a->late_bytes += ts_meta_nbytes(m);
+  return a->latest;
+}
+
 /* The slot of v under a layout, moved there if it is not. */
 static int slot_under(Partition *a, const TsNode *n, TsVal v, const TsLayout *to) {
   const TsMesh *mesh = a->p->mesh;
   const TsLayout *old = v->meta.layout ? ts_layout_of(&v->meta)
                                        : ts_layout_replicated(mesh, v->meta.ndim, a->err);
   int slot = old && to ? known_slot(a, v, to->id) : (a->failed = true, -1);
-  if (slot >= 0 || a->failed) return slot;
+  bool gone = slot >= 0 && old->stored && old != to && a->latest > ready(a, slot) + 1;
+  if ((slot >= 0 && !gone) || a->failed) return slot;
   int from = known_slot(a, v, old->id);
   if (from < 0) TS_BUG("a value of %s has no parts", n ? ts_node_name(n) : "the result");
   TsMeta m = v->meta;
   m.layout = to->id;
-  if (stays(&m, old, to)) {
+  if ((slot = scattered(a, &m, from, old, to)) < 0 && !a->failed && stays(&m, old, to)) {
     slot = sliced(a, &m, from, old, to);
-  } else {
+  } else if (slot < 0 && !a->failed) {
     int stage = ready(a, from) + (a->p->slot[from].stage >= 0);
+    if (old->stored) stage = late_stage(a, &m, stage);
     give_out(a, from);
     slot = new_slot(a, &m, -1, -1);
     if (slot >= 0) new_join(a, n, stage, from, slot);
@@ -287,8 +331,7 @@ static bool lacks(const Call *k, int o) {
 
 /* The part's own leaves; of a factor that is not split the whole sum. */
 static void run_leaves(Partition *a, Call *k, int part, TsMeshPiece *piece,
-                       const TsShardPart *of, const int *slot, int (*sum)[TS_LEAF_SUMS],
-                       TsVal *out) {
+                       const TsShardPart *of, int (*sum)[TS_LEAF_SUMS], TsVal *out) {
   TsVal made[TS_MAX_OUT][TS_LEAF_SUMS];
   int place, pieces = pieces_of(a, k, part, &place);
   int n = ts_leaves_build(&piece->g->b, &k->s, of, k->f, k->leaves, place * k->leaves / pieces,
@@ -302,12 +345,7 @@ static void run_leaves(Partition *a, Call *k, int part, TsMeshPiece *piece,
       continue;
     }
     for (int i = 0; i < n; i++) {
-      if (sum[o][i] < 0) {
-        TsMeta m = k->s.out[o];
-        m.dtype = made[o][i]->meta.dtype;
-        m.layout = a->p->slot[slot[o]].meta.layout;
-        sum[o][i] = new_slot(a, &m, i, k->stage);
-      }
+      a->p->slot[sum[o][i]].meta.dtype = made[o][i]->meta.dtype;
       set_local(a, sum[o][i], k->stage, part, made[o][i]);
     }
   }
@@ -330,7 +368,7 @@ static void run_part(Partition *a, Call *k, int part, const int *slot,
   piece->g->backward = k->n->backward;
   bool split = false;
   if (k->f >= 0)
-    run_leaves(a, k, part, piece, &of, slot, sum, out);
+    run_leaves(a, k, part, piece, &of, sum, out);
   else
     piece->g->b.emit(&piece->g->b, k->s.op, k->s.nin, k->operand, k->n->attr ? of.attr : NULL,
                      out);
@@ -341,11 +379,25 @@ static void run_part(Partition *a, Call *k, int part, const int *slot,
     if (!(split && lacks(k, o))) set_local(a, slot[o], k->stage, part, out[o]);
 }
 
+/* Slots of the summands of result o, side by side: as many as the part with the most has. */
+static void new_sums(Partition *a, Call *k, int o, int slot, int *sum) {
+  int most = 0, place, level[TS_LEAF_SUMS], at[TS_LEAF_SUMS];
+  for (int p = 0; p < a->p->mesh->n; p++) {
+    int pieces = pieces_of(a, k, p, &place);
+    int n = ts_leaves_subtrees(k->leaves, place * k->leaves / pieces,
+                               (place + 1) * k->leaves / pieces, level, at);
+    if (pieces > 1 && n > most) most = n;
+  }
+  TsMeta m = k->s.out[o];
+  m.layout = a->p->slot[slot].meta.layout;
+  for (int i = 0; i < most && !a->failed; i++) sum[i] = new_slot(a, &m, i, k->stage);
+}
+
 /* Summands are results of their stage, and their sum is there in the next one. */
 static void join_sums(Partition *a, Call *k, const int *slot, int (*sum)[TS_LEAF_SUMS]) {
   const TsFactor *f = k->f >= 0 ? &k->s.factor[k->f] : NULL;
   for (int o = 0; f && f->naxis && o < k->s.nout && !a->failed; o++) {
-    if (!lacks(k, o)) continue;
+    if (!lacks(k, o) || sum[o][0] < 0) continue;
     TsMeshJoin *j = new_join(a, k->n, k->stage + 1, sum[o][0], slot[o]);
     if (!j) return;
     j->sum = true, j->kind = f->kind, j->leaves = k->leaves, j->naxis = f->naxis;
@@ -397,6 +449,8 @@ static void add_node(Partition *a, const TsNode *n) {
     slot[o] = l ? new_slot(a, &out[o], -1, k.stage) : (a->failed = true, -1);
     if (!a->failed) know(a, (TsVal)&n->out[o], l->id, slot[o]);
   }
+  for (int o = 0; o < n->nout && !a->failed; o++)
+    if (lacks(&k, o)) new_sums(a, &k, o, slot[o], sum[o]);
   for (int p = 0; p < mesh->n && !a->failed; p++) run_part(a, &k, p, slot, sum);
   if (!a->failed) join_sums(a, &k, slot, sum);
   free(meta);
@@ -450,6 +504,22 @@ static int final_slot(Partition *a, TsVal v, const TsLayout *l) {
   return slot;
 }
 
+/* Sums that nobody reads in one piece any more. */
+static void drop_dead(Partition *a) {
+  TsMeshPlan *p = a->p;
+  for (bool again = true; again;) {
+    again = false;
+    for (int i = 0; i < p->njoin; i++) {
+      int to = p->join[i].to;
+      bool read = p->slot[to].last >= p->join[i].stage;
+      for (int k = 0; k < p->njoin && !read; k++) read = p->join[k].from == to;
+      if (read) continue;
+      p->join[i--] = p->join[--p->njoin];
+      again = true;
+    }
+  }
+}
+
 static int by_stage(const void *a, const void *b) {
   const TsMeshJoin *x = a, *y = b;
   return x->stage != y->stage ? x->stage - y->stage : x->to - y->to;
@@ -495,6 +565,7 @@ TsMeshPlan *ts_mesh_partition(const TsGraph *g, int leaves, TsError *err) {
   for (int i = 0; i < g->nupdate && !a.failed; i++)
     p->update[i] = final_slot(&a, g->update[i].value,
                               ts_layout_of(&g->param[g->update[i].param]->meta));
+  if (!a.failed) drop_dead(&a);
   if (!a.failed) end_pieces(&a);
   if (!a.failed && p->njoin) qsort(p->join, (size_t)p->njoin, sizeof *p->join, by_stage);
   free(live);

@@ -147,10 +147,13 @@ static int run_sum(TsMeshRun *r, const TsMeshJoin *j) {
     ts_leaves_sums(j->leaves, lo, hi, sum[p]);
     for (int k = 0; k < nsum[p]; k++) sum[p][k].value = slots(r, j->from + k)[p];
   }
-  if (!failed)
-    failed = ts_mesh_combine(r->c, plan->mesh, axes, j->kind, j->leaves,
-                             (TsDtype)plan->slot[j->to].meta.dtype, sum, nsum,
-                             slots(r, j->to));
+  const TsMeta *to = &plan->slot[j->to].meta, *from = &plan->slot[j->from].meta;
+  if (!failed && to->layout == from->layout)
+    failed = ts_mesh_combine(r->c, plan->mesh, axes, j->kind, j->leaves, (TsDtype)to->dtype, sum,
+                             nsum, slots(r, j->to));
+  else if (!failed)
+    failed = ts_mesh_combine_scattered(r->c, to, ts_layout_of(from), axes, j->kind, j->leaves,
+                                       sum, nsum, slots(r, j->to));
   free(all);
   free(sum);
   free(nsum);

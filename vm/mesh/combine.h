@@ -9,5 +9,10 @@
  * a reference each. 0, or -1 with what was made in out. */
 int ts_mesh_combine(TsContext *c, const TsMesh *m, uint8_t axes, TsFactorKind kind, int leaves,
                     TsDtype dtype, TsLeafSum *const *sum, const int *nsum, TsTensor **out);
+/* The same where each part gets its piece of the sum alone: summands lie as `from` says, the
+ * sum, of type whole, under whole's layout. */
+int ts_mesh_combine_scattered(TsContext *c, const TsMeta *whole, const TsLayout *from,
+                              uint8_t axes, TsFactorKind kind, int leaves,
+                              TsLeafSum *const *sum, const int *nsum, TsTensor **out);
 
 #endif
