@@ -20,6 +20,7 @@ typedef struct MeshCall {
   const TsMeta **meta; /* of the operands before */
   TsShard s;
   TsAttr pinned[TS_MAX_ATTR];
+  int declared;  /* leaves, by the program */
   int leaves, f; /* of the factor that results are summed over, or -1 */
 } MeshCall;
 
@@ -68,14 +69,7 @@ static int split(MeshCall *m, const TsMeta *out) {
   memset(s->out_axis, TS_WHOLE, sizeof s->out_axis);
   ts_op_info(call->op)->shard(s);
   if (ts_shard_solve(s, m->mesh)) return -1;
-  m->f = -1;
-  for (int f = 0; f < s->nfactor; f++) {
-    if (s->factor[f].kind == TS_FACTOR_along) continue;
-    int pieces = 1;
-    for (int a = 0; a < s->factor[f].naxis; a++) pieces *= m->mesh->size[s->factor[f].axis[a]];
-    int leaves = s->factor[f].leaves ? s->factor[f].leaves : pieces > 1 ? pieces : m->c->leaves;
-    if (leaves > 1) m->f = f, m->leaves = leaves;
-  }
+  m->leaves = ts_shard_leaves(s, m->mesh, m->declared, &m->f);
   return 0;
 }
 
@@ -119,8 +113,11 @@ static int run_part(MeshCall *m, int p, Part *made, int nout) {
                            (int)((k + 1) * m->leaves / pieces), in, made->out, made->sum,
                            &made->nsum);
   } else if (!failed) {
+    TsRandomBox box = {ts_shard_gives(&m->s, m->mesh, 0), &m->s.out[0], p};
+    if (ts_op_info(call->op)->cls == TS_CLASS_RANDOM) c->box = &box;
     failed = ts_vm_call(c, call->op, call->nin, in, call->attr ? part.attr : NULL, nout, &n,
                         made->out);
+    c->box = NULL;
   }
   free(in);
   return failed;
@@ -188,6 +185,9 @@ static TsTensor *result(MeshCall *m, Part *made, int o) {
     made[p].out[o] = NULL;
   }
   TsMeta meta = m->s.out[o];
+  if (part[0] && meta.ndim == part[0]->meta.ndim) /* sizes that depend on elements, of all parts */
+    for (int d = 0; d < meta.ndim; d++)
+      if (m->s.out_axis[o][d] == TS_WHOLE) meta.dim[d] = part[0]->meta.dim[d];
   meta.layout = l->id;
   TsTensor *t = ts_mesh_tensor(m->c, &meta, part);
   free(part);
@@ -230,7 +230,7 @@ int ts_mesh_call(TsCall *call, const TsMeta *out) {
   if (defined) return defined < 0 ? -1 : 0;
   size_t n = (size_t)call->nin + 1;
   TsCall own = *call;
-  MeshCall m = {.c = call->ctx, .call = &own};
+  MeshCall m = {.c = call->ctx, .call = &own, .declared = call->ctx->leaves};
   m.in = calloc(n, sizeof *m.in);
   m.meta = calloc(n, sizeof *m.meta);
   m.s.in_axis = malloc(n * sizeof *m.s.in_axis);
@@ -240,8 +240,10 @@ int ts_mesh_call(TsCall *call, const TsMeta *out) {
     ts_random_pin(call->ctx, m.pinned + o->nattr - 2);
     own.attr = m.pinned;
   }
+  call->ctx->leaves = 0; /* calls on parts are not cut again */
   int failed =
       m.in && m.meta && m.s.in_axis ? run(&m, out) : ts_error_memory(&call->ctx->err);
+  call->ctx->leaves = m.declared;
   for (int i = 0; m.in && i < call->nin; i++) ts_tensor_unref(m.in[i]);
   free(m.in);
   free(m.meta);
