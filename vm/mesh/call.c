@@ -17,7 +17,8 @@ typedef struct MeshCall {
   const TsCall *call;
   const TsMesh *mesh;
   TsTensor **in;       /* as they have to lie; numbers and NULL as they are */
-  const TsMeta **meta; /* of the operands before */
+  TsMeta *was;         /* types of the operands before they move */
+  const TsMeta **meta; /* each of these, or NULL */
   TsShard s;
   TsAttr pinned[TS_MAX_ATTR];
   int declared;  /* leaves, by the program */
@@ -55,7 +56,7 @@ static int take_operands(MeshCall *m) {
   for (int i = 0; i < call->nin && !failed; i++) {
     if (!call->in[i]) continue;
     failed = !(m->in[i] = on_mesh(m, call->in[i]));
-    if (!failed) m->meta[i] = &m->in[i]->meta;
+    if (!failed) m->was[i] = m->in[i]->meta, m->meta[i] = &m->was[i];
   }
   return failed;
 }
@@ -232,6 +233,7 @@ int ts_mesh_call(TsCall *call, const TsMeta *out) {
   TsCall own = *call;
   MeshCall m = {.c = call->ctx, .call = &own, .declared = call->ctx->leaves};
   m.in = calloc(n, sizeof *m.in);
+  m.was = calloc(n, sizeof *m.was);
   m.meta = calloc(n, sizeof *m.meta);
   m.s.in_axis = malloc(n * sizeof *m.s.in_axis);
   const TsOpInfo *o = ts_op_info(call->op);
@@ -242,10 +244,11 @@ int ts_mesh_call(TsCall *call, const TsMeta *out) {
   }
   call->ctx->leaves = 0; /* calls on parts are not cut again */
   int failed =
-      m.in && m.meta && m.s.in_axis ? run(&m, out) : ts_error_memory(&call->ctx->err);
+      m.in && m.was && m.meta && m.s.in_axis ? run(&m, out) : ts_error_memory(&call->ctx->err);
   call->ctx->leaves = m.declared;
   for (int i = 0; m.in && i < call->nin; i++) ts_tensor_unref(m.in[i]);
   free(m.in);
+  free(m.was);
   free(m.meta);
   free(m.s.in_axis);
   return failed;
