@@ -95,6 +95,7 @@ static bool infer_simple(TsCall *call, const TsOpInfo *o, TsMeta *out) {
     out->dim[i] = a->dim[i];
   }
   out->dtype = a->dtype, out->ndim = a->ndim, out->weak = 0, out->device = a->device;
+  out->layout = 0;
   call->compute = (TsDtype)a->dtype;
   return true;
 }
@@ -292,7 +293,10 @@ static int call_general(TsCall *call, const TsOpInfo *o, int room) {
   int device = ts_call_device(call);
   if (device < 0 || ts_call_infer(call, &inf, meta)) return -1;
   TS_ASSERT(inf.nout <= room);
-  for (int i = 0; i < inf.nout; i++) inf.out[i].device = (uint8_t)device, inf.out[i].weak = 0;
+  for (int i = 0; i < inf.nout; i++) {
+    inf.out[i].device = (uint8_t)device;
+    inf.out[i].weak = 0, inf.out[i].layout = 0;
+  }
   int failed = ts_call_numbers(call, &inf, own) || execute(call, o, inf.out, inf.dynamic);
   ts_call_release_numbers(call, in);
   return failed ? -1 : 0;
