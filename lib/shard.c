@@ -7,7 +7,8 @@
 /* ---- for rules */
 int ts_shard_factor(TsShard *s, TsFactorKind kind, int64_t size) {
   if (s->nfactor == TS_FACTORS) return TS_WHOLE;
-  s->factor[s->nfactor] = (TsFactor){.size = size, .kind = kind};
+  bool filled = kind == TS_FACTOR_max || kind == TS_FACTOR_min; /* which of nothing are errors */
+  s->factor[s->nfactor] = (TsFactor){.size = size, .kind = kind, .filled = filled};
   return s->nfactor++;
 }
 
@@ -23,7 +24,7 @@ void ts_shard_in(TsShard *s, int i, int d, int f) {
 }
 
 void ts_shard_out(TsShard *s, int o, int d, int f) {
-  if (d < 0) d += s->out[o].ndim;
+  if (o < s->nout && d < 0) d += s->out[o].ndim;
   if (o < s->nout && belongs(s, s->out[o].dim[d], f)) s->out_axis[o][d] = (int8_t)f;
 }
 
@@ -88,6 +89,25 @@ void ts_shard_reshard(TsShard *s) {
                                 l->leaves, "reshard", s->err);
 }
 
+void ts_shard_besides(TsShard *s) {
+  const TsOpInfo *o = ts_op_info(s->op);
+  const TsAttr *axes = NULL;
+  unsigned whole = 0;
+  for (int i = 0; i < o->nattr; i++)
+    if (!strncmp(o->attr[i].name, "axes:", 5) || !strncmp(o->attr[i].name, "axis:", 5))
+      axes = &s->attr[i];
+  if (axes->type == TS_ATTR_none || !s->in[0]->ndim) return;
+  for (int i = 0; i < axes->n; i++)
+    whole |= 1u << (axes->ints[i] < 0 ? axes->ints[i] + s->in[0]->ndim : axes->ints[i]);
+  for (int d = 0; d < s->in[0]->ndim; d++)
+    if (!(whole >> d & 1)) ts_shard_along(s, 0, d, 0, d);
+}
+
+void ts_shard_kept(TsShard *s) {
+  for (int d = 0; d < s->in[0]->ndim && d < s->out[0].ndim; d++)
+    if (s->in[0]->dim[d] == s->out[0].dim[d]) ts_shard_along(s, 0, d, 0, d);
+}
+
 /* ---- solving
  * A proposal for a factor: the mesh axes that split an operand's axis of it. */
 typedef struct Proposal {
@@ -129,8 +149,10 @@ static bool all_aligned(const TsShard *s, const Proposal *p, int pieces) {
 static bool takes(const TsShard *s, const Proposal *p, const TsMesh *m) {
   int pieces = 1;
   if (p->f == TS_WHOLE) return false;
-  if (p->block && (s->local || s->factor[p->f].kind != TS_FACTOR_along)) return false;
+  const TsFactor *f = &s->factor[p->f];
+  if (p->block && (s->local || f->kind != TS_FACTOR_along)) return false;
   for (int i = 0; i < p->naxis; i++) pieces *= m->size[p->axis[i]];
+  if (f->filled && f->size < (p->leaves > pieces ? p->leaves : pieces)) return false;
   return all_aligned(s, p, pieces);
 }
 
@@ -268,6 +290,23 @@ TsFactorKind ts_shard_combines(const TsShard *s, int o, uint8_t *axes) {
     for (int i = 0; i < s->factor[f].naxis; i++) *axes |= (uint8_t)(1u << s->factor[f].axis[i]);
   }
   return kind;
+}
+
+int ts_shard_leaves(const TsShard *s, const TsMesh *m, int declared, int *f) {
+  *f = -1;
+  for (int i = 0; i < s->nfactor; i++) {
+    const TsFactor *g = &s->factor[i];
+    if (g->kind == TS_FACTOR_along || !g->size) continue;
+    int pieces = 1;
+    for (int a = 0; a < g->naxis; a++) pieces *= m->size[g->axis[a]];
+    int leaves = g->leaves ? g->leaves : declared % pieces ? pieces : declared;
+    if (pieces > 1 && !leaves) leaves = pieces;
+    if (pieces == 1 && g->kind != TS_FACTOR_sum) continue; /* in any order the same */
+    if (leaves < 2) continue;
+    *f = i;
+    return leaves;
+  }
+  return 0;
 }
 
 int ts_shard_part(const TsShard *s, const TsMesh *m, int p, TsShardPart *part) {

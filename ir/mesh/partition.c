@@ -305,18 +305,6 @@ typedef struct Call {
   TsVal *operand; /* of one part */
 } Call;
 
-static void choose_factor(Partition *a, Call *k) {
-  k->f = -1;
-  for (int f = 0; f < k->s.nfactor; f++) {
-    const TsFactor *x = &k->s.factor[f];
-    if (x->kind == TS_FACTOR_along) continue;
-    int pieces = 1;
-    for (int i = 0; i < x->naxis; i++) pieces *= a->p->mesh->size[x->axis[i]];
-    int leaves = x->leaves ? x->leaves : pieces > 1 ? pieces : a->leaves;
-    if (leaves > 1) k->f = f, k->leaves = leaves;
-  }
-}
-
 static int pieces_of(const Partition *a, const Call *k, int part, int *place) {
   const TsFactor *f = &k->s.factor[k->f];
   TsLayout l = {.mesh = a->p->mesh, .ndim = 1, .naxis = {f->naxis}};
@@ -429,7 +417,7 @@ static void add_node(Partition *a, const TsNode *n) {
     memset(k.s.out_axis, TS_WHOLE, sizeof k.s.out_axis);
     ts_op_info(k.s.op)->shard(&k.s);
     a->failed |= ts_shard_solve(&k.s, mesh) != 0;
-    choose_factor(a, &k);
+    k.leaves = ts_shard_leaves(&k.s, mesh, a->leaves, &k.f);
   }
   for (int i = 0; i < n->nin && !a->failed; i++) {
     k.in[i] = -1;

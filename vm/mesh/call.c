@@ -19,9 +19,11 @@ typedef struct MeshCall {
   const TsCall *call;
   const TsMesh *mesh;
   TsTensor **in;       /* as they have to lie; numbers and NULL as they are */
-  const TsMeta **meta; /* of the operands before */
+  TsMeta *was;         /* types of the operands before they move */
+  const TsMeta **meta; /* each of these, or NULL */
   TsShard s;
   TsAttr pinned[TS_MAX_ATTR];
+  int declared;  /* leaves, by the program */
   int leaves, f; /* of the factor that results are summed over, or -1 */
 } MeshCall;
 
@@ -47,9 +49,16 @@ static int take_operands(MeshCall *m) {
   for (int i = 0; i < call->nin && !failed; i++) {
     if (!call->in[i]) continue;
     failed = !(m->in[i] = on_mesh(m, call->in[i]));
-    if (!failed) m->meta[i] = &m->in[i]->meta;
+    if (!failed) m->was[i] = m->in[i]->meta, m->meta[i] = &m->was[i];
   }
   return failed;
+}
+
+static bool has_blocks(const TsShard *s) {
+  bool any = false;
+  for (int i = 0; i < s->nin; i++) any |= s->in[i] && s->in[i]->dtype == TS_DT_mxfp4;
+  for (int o = 0; o < s->nout; o++) any |= s->out[o].dtype == TS_DT_mxfp4;
+  return any;
 }
 
 static int split(MeshCall *m, const TsMeta *out) {
@@ -59,16 +68,9 @@ static int split(MeshCall *m, const TsMeta *out) {
   s->in = m->meta, s->out = out, s->attr = call->attr, s->err = &m->c->err;
   memset(s->in_axis, TS_WHOLE, sizeof *s->in_axis * (size_t)call->nin);
   memset(s->out_axis, TS_WHOLE, sizeof s->out_axis);
-  ts_op_info(call->op)->shard(s);
+  if (!has_blocks(s)) ts_op_info(call->op)->shard(s);
   if (ts_shard_solve(s, m->mesh)) return -1;
-  m->f = -1;
-  for (int f = 0; f < s->nfactor; f++) {
-    if (s->factor[f].kind == TS_FACTOR_along) continue;
-    int pieces = 1;
-    for (int a = 0; a < s->factor[f].naxis; a++) pieces *= m->mesh->size[s->factor[f].axis[a]];
-    int leaves = s->factor[f].leaves ? s->factor[f].leaves : pieces > 1 ? pieces : m->c->leaves;
-    if (leaves > 1) m->f = f, m->leaves = leaves;
-  }
+  m->leaves = ts_shard_leaves(s, m->mesh, m->declared, &m->f);
   return 0;
 }
 
@@ -116,8 +118,11 @@ static int run_part(MeshCall *m, int p, Part *made, int nout) {
                            (int)((k + 1) * m->leaves / pieces), in, made->out, made->sum,
                            &made->nsum);
   } else if (!failed) {
+    TsRandomBox box = {ts_shard_gives(&m->s, m->mesh, 0), &m->s.out[0], p};
+    if (ts_op_info(call->op)->cls == TS_CLASS_RANDOM) c->box = &box;
     failed = ts_vm_call(c, call->op, call->nin, in, call->attr ? part.attr : NULL, nout, &n,
                         made->out);
+    c->box = NULL;
   }
   free(in);
   return failed;
@@ -155,6 +160,9 @@ static TsTensor *result(MeshCall *m, Part *made, int o) {
     made[p].out[o] = NULL;
   }
   TsMeta meta = m->s.out[o];
+  if (part[0] && meta.ndim == part[0]->meta.ndim) /* sizes that depend on elements, of all parts */
+    for (int d = 0; d < meta.ndim; d++)
+      if (m->s.out_axis[o][d] == TS_WHOLE) meta.dim[d] = part[0]->meta.dim[d];
   meta.layout = l->id;
   TsTensor *t = ts_mesh_tensor(m->c, &meta, part);
   free(part);
@@ -197,8 +205,9 @@ int ts_mesh_call(TsCall *call, const TsMeta *out) {
   if (defined) return defined < 0 ? -1 : 0;
   size_t n = (size_t)call->nin + 1;
   TsCall own = *call;
-  MeshCall m = {.c = call->ctx, .call = &own};
+  MeshCall m = {.c = call->ctx, .call = &own, .declared = call->ctx->leaves};
   m.in = calloc(n, sizeof *m.in);
+  m.was = calloc(n, sizeof *m.was);
   m.meta = calloc(n, sizeof *m.meta);
   m.s.in_axis = malloc(n * sizeof *m.s.in_axis);
   const TsOpInfo *o = ts_op_info(call->op);
@@ -207,10 +216,13 @@ int ts_mesh_call(TsCall *call, const TsMeta *out) {
     ts_random_pin(call->ctx, m.pinned + o->nattr - 2);
     own.attr = m.pinned;
   }
+  call->ctx->leaves = 0; /* calls on parts are not cut again */
   int failed =
-      m.in && m.meta && m.s.in_axis ? run(&m, out) : ts_error_memory(&call->ctx->err);
+      m.in && m.was && m.meta && m.s.in_axis ? run(&m, out) : ts_error_memory(&call->ctx->err);
+  call->ctx->leaves = m.declared;
   for (int i = 0; m.in && i < call->nin; i++) ts_tensor_unref(m.in[i]);
   free(m.in);
+  free(m.was);
   free(m.meta);
   free(m.s.in_axis);
   return failed;

@@ -162,7 +162,7 @@ int ts_leaves_run(TsContext *c, const TsShard *s, const TsShardPart *part, int f
     memcpy(sum[o], sum[0], sizeof *sum[0] * (size_t)*nsum);
   }
   for (int i = lo; i < hi && !failed; i++) {
-    TsTensor *made[TS_MAX_OUT];
+    TsTensor *made[TS_MAX_OUT] = {NULL};
     int64_t size = s->factor[f].size;
     r.part.start[f] = ts_layout_cut(size, leaves, leaves, i);
     r.part.count[f] = ts_layout_cut(size, leaves, leaves, i + 1) - r.part.start[f];

@@ -90,6 +90,11 @@ static int exchange(TsParts *p, char *host, bool back) {
     if (!t || (!back && ts_layout_first(l, i) != i) || !ts_tensor_numel(t)) continue;
     ToHost h = {.part = t, .meta = &p->meta, .host = host, .back = back};
     h.at = back ? ts_tensor_write(t) : ts_tensor_read(t);
+    if (h.at && p->meta.dtype == TS_DT_mxfp4) { /* blocks are never split */
+      size_t nbytes = (size_t)ts_meta_nbytes(&p->meta);
+      memcpy(back ? h.at : host, back ? host : h.at, nbytes);
+      continue;
+    }
     if (!h.at || boxes(l, &p->meta, i, 0, whole, part, size, copy_box, &h)) return -1;
   }
   return 0;
