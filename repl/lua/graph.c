@@ -16,6 +16,7 @@
 #include "vm/compile.h"
 #include "vm/core/defer.h"
 #include "vm/code/lower.h"
+#include "vm/mesh/expand.h"
 #include "vm/core/overlap.h"
 #include "vm/core/profile.h"
 #include "vm/core/tape.h"
@@ -34,6 +35,7 @@ typedef struct Function {
   TsCode *code;
   TsFrame *frame;
   TsJitFunction *hot;
+  TsGraph *cut;       /* g with sums over declared leaves, which is what runs; or NULL */
   TsMeshRun *spread;  /* its pieces, once it was called on a mesh, or NULL; */
   int spread_leaves;  /* with so many leaves: whether that was tried */
 } Function;
@@ -70,9 +72,12 @@ static int ready(lua_State *L, Function *f) {
   TsContext *c = ts_lua_context(L);
   if (f->hot) return 0;
   TsActivity *w = ts_activity_begin_call(c, TS_ACTIVITY_capture, f->g->name);
-  if (!f->code && !(f->code = ts_lower_donating(c, f->g, f->donated))) return ts_lua_raise(L);
+  bool cuts = c->leaves > 1 && !f->cut && !f->code && !ts_mesh_spreads(f->g);
+  if (cuts && !(f->cut = ts_mesh_leaved(c, f->g))) return ts_lua_raise(L);
+  const TsGraph *g = f->cut ? f->cut : f->g;
+  if (!f->code && !(f->code = ts_lower_donating(c, g, f->donated))) return ts_lua_raise(L);
   if (!f->frame && !(f->frame = ts_frame_new(c, f->code))) return ts_lua_raise(L);
-  if (!f->hot && !(f->hot = ts_jit_function(c->jit, f->g, f->donated)))
+  if (!f->hot && !(f->hot = ts_jit_function(c->jit, g, f->donated)))
     return luaL_error(L, "out of memory");
   ts_activity_end_call(w, NULL);
   return 0;
@@ -178,6 +183,7 @@ static void note_updates(const Function *f, TsTensor *const *all) {
 static int run_spread(TsContext *c, Function *f, TsTensor *const *all, TsTensor **results) {
   if (!f->spread_leaves || f->spread_leaves != 1 + c->leaves) {
     ts_mesh_run_free(f->spread);
+  if (f->cut) ts_graph_free(f->cut);
     if (!(f->spread = ts_mesh_run_new(c, f->g)) && c->err.code) return -1;
     f->spread_leaves = 1 + c->leaves;
   }

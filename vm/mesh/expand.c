@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "ir/graph/copy.h"
+#include "ir/mesh/cut.h"
 #include "vm/core/capture.h"
 #include "vm/mesh/define.h"
 
@@ -67,5 +68,18 @@ TsGraph *ts_mesh_expand(TsContext *c, const TsGraph *g) {
     }
   }
   ts_graph_map_close(&m);
+  return made;
+}
+
+bool ts_mesh_spreads(const TsGraph *g) {
+  for (int i = 0; i < g->nparam; i++)
+    if (g->param[i]->meta.layout) return true;
+  return false;
+}
+
+TsGraph *ts_mesh_leaved(TsContext *c, const TsGraph *g) {
+  TsGraph *expanded = ts_mesh_expand(c, g), *made = NULL;
+  if (expanded) made = ts_mesh_cut(expanded, c->leaves, &c->err);
+  if (expanded) ts_graph_free(expanded);
   return made;
 }
