@@ -63,6 +63,13 @@ static int known_slot(const Partition *a, TsVal v, int layout) {
   return -1;
 }
 
+/* Where a value was made, under the layout that its operands gave it then. */
+static int home_slot(const Partition *a, TsVal v) {
+  for (int i = 0; i < a->nknown; i++)
+    if (a->known[i].of == v) return a->known[i].slot;
+  return -1;
+}
+
 static void know(Partition *a, TsVal v, int layout, int slot) {
   if (room(a, &a->known, a->nknown, &a->capknown, sizeof *a->known))
     a->known[a->nknown++] = (Known){v, layout, slot};
@@ -273,14 +280,12 @@ static int late_stage(Partition *a, const TsMeta *m, int stage) {
 
 /* The slot of v under a layout, moved there if it is not. */
 static int slot_under(Partition *a, const TsNode *n, TsVal v, const TsLayout *to) {
-  const TsMesh *mesh = a->p->mesh;
-  const TsLayout *old = v->meta.layout ? ts_layout_of(&v->meta)
-                                       : ts_layout_replicated(mesh, v->meta.ndim, a->err);
-  int slot = old && to ? known_slot(a, v, to->id) : (a->failed = true, -1);
+  int from = home_slot(a, v);
+  if (from < 0) TS_BUG("a value of %s has no parts", n ? ts_node_name(n) : "the result");
+  const TsLayout *old = ts_layout_of(&a->p->slot[from].meta);
+  int slot = to ? known_slot(a, v, to->id) : (a->failed = true, -1);
   bool gone = slot >= 0 && old->stored && old != to && a->latest > ready(a, slot) + 1;
   if ((slot >= 0 && !gone) || a->failed) return slot;
-  int from = known_slot(a, v, old->id);
-  if (from < 0) TS_BUG("a value of %s has no parts", n ? ts_node_name(n) : "the result");
   TsMeta m = v->meta;
   m.layout = to->id;
   if ((slot = scattered(a, &m, from, old, to)) < 0 && !a->failed && stays(&m, old, to)) {
@@ -402,14 +407,18 @@ static void add_node(Partition *a, const TsNode *n) {
   const TsMesh *mesh = a->p->mesh;
   const TsMeta **meta = calloc((size_t)n->nin + 1, sizeof *meta);
   Call k = {.n = n};
-  TsMeta out[TS_MAX_OUT];
+  TsMeta out[TS_MAX_OUT], *type = calloc((size_t)n->nin + 1, sizeof *type);
   k.in = calloc((size_t)n->nin + 1, sizeof *k.in);
   k.operand = calloc((size_t)n->nin + 1, sizeof *k.operand);
   k.s.in_axis = malloc(sizeof *k.s.in_axis * ((size_t)n->nin + 1));
-  if (!meta || !k.in || !k.operand || !k.s.in_axis) {
+  if (!meta || !type || !k.in || !k.operand || !k.s.in_axis) {
     none(a);
   } else {
-    for (int i = 0; i < n->nin; i++) meta[i] = n->in[i] ? &n->in[i]->meta : NULL;
+    for (int i = 0; i < n->nin; i++) {
+      int home = n->in[i] ? home_slot(a, n->in[i]) : -1;
+      meta[i] = home >= 0 ? &type[i] : n->in[i] ? &n->in[i]->meta : NULL;
+      if (home >= 0) type[i] = a->p->slot[home].meta;
+    }
     for (int o = 0; o < n->nout; o++) out[o] = n->out[o].meta;
     k.s.op = (TsOp)n->op, k.s.nin = n->nin, k.s.nout = n->nout, k.s.in = meta, k.s.out = out;
     k.s.attr = n->attr, k.s.err = a->err;
@@ -442,6 +451,7 @@ static void add_node(Partition *a, const TsNode *n) {
   for (int p = 0; p < mesh->n && !a->failed; p++) run_part(a, &k, p, slot, sum);
   if (!a->failed) join_sums(a, &k, slot, sum);
   free(meta);
+  free(type);
   free(k.in);
   free(k.operand);
   free(k.s.in_axis);
