@@ -128,6 +128,8 @@ static int run_part(MeshCall *m, int p, Part *made, int nout) {
     c->box = NULL;
   }
   free(in);
+  if (failed && (c->err.code == TS_ERR_index || c->err.code == TS_ERR_value) && !c->err.hint[0])
+    ts_error_hint(&c->err, "places are counted within part %d of %d", p, m->mesh->n);
   return failed;
 }
 
