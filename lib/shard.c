@@ -159,8 +159,17 @@ static bool goes_on(const Proposal *a, const Proposal *b) {
          !memcmp(a->axis, b->axis, b->naxis);
 }
 
+/* mxfp4 stands in blocks, which are not split. */
+static bool has_blocks(const TsShard *s) {
+  bool any = false;
+  for (int i = 0; i < s->nin; i++) any |= s->in[i] && s->in[i]->dtype == TS_DT_mxfp4;
+  for (int o = 0; o < s->nout; o++) any |= s->out[o].dtype == TS_DT_mxfp4;
+  return any;
+}
+
 static int collect(const TsShard *s, const TsMesh *m, Proposal *p) {
   int n = 0;
+  if (has_blocks(s)) return 0;
   for (int i = 0; i < s->nin; i++) {
     const TsLayout *l = s->in[i] ? ts_layout_of(s->in[i]) : NULL;
     for (int d = 0; l && d < l->ndim && n < PROPOSALS; d++) {

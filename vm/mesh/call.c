@@ -61,13 +61,6 @@ static int take_operands(MeshCall *m) {
   return failed;
 }
 
-static bool has_blocks(const TsShard *s) {
-  bool any = false;
-  for (int i = 0; i < s->nin; i++) any |= s->in[i] && s->in[i]->dtype == TS_DT_mxfp4;
-  for (int o = 0; o < s->nout; o++) any |= s->out[o].dtype == TS_DT_mxfp4;
-  return any;
-}
-
 static int split(MeshCall *m, const TsMeta *out) {
   const TsCall *call = m->call;
   TsShard *s = &m->s;
@@ -75,7 +68,7 @@ static int split(MeshCall *m, const TsMeta *out) {
   s->in = m->meta, s->out = out, s->attr = call->attr, s->err = &m->c->err;
   memset(s->in_axis, TS_WHOLE, sizeof *s->in_axis * (size_t)call->nin);
   memset(s->out_axis, TS_WHOLE, sizeof s->out_axis);
-  if (!has_blocks(s)) ts_op_info(call->op)->shard(s);
+  ts_op_info(call->op)->shard(s);
   if (ts_shard_solve(s, m->mesh)) return -1;
   m->leaves = ts_shard_leaves(s, m->mesh, m->declared, &m->f);
   return 0;
