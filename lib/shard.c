@@ -81,6 +81,14 @@ void ts_shard_others(TsShard *s) {
   }
 }
 
+/* A word that does not fit was an error when the call was inferred. */
+void ts_shard_reshard(TsShard *s) {
+  const TsLayout *l = s->in[0]->layout ? ts_layout_of(s->in[0]) : NULL;
+  if (l)
+    s->forced = ts_layout_parse(l->mesh, s->in[0]->ndim, ts_shard_attr(s, "spec")->str,
+                                l->leaves, "reshard", s->err);
+}
+
 void ts_shard_besides(TsShard *s) {
   const TsOpInfo *o = ts_op_info(s->op);
   const TsAttr *axes = NULL;
@@ -173,7 +181,7 @@ static int collect(const TsShard *s, const TsMesh *m, Proposal *p) {
   for (int i = 0; i < s->nin; i++) {
     const TsLayout *l = s->in[i] ? ts_layout_of(s->in[i]) : NULL;
     for (int d = 0; l && d < l->ndim && n < PROPOSALS; d++) {
-      if (!l->naxis[d]) continue;
+      if (!l->naxis[d] || l->stored) continue;
       Proposal *q = &p[n];
       *q = (Proposal){.f = s->in_axis[i][d],
                       .input = i,
@@ -237,6 +245,7 @@ static int heaviest(const Proposal *p, int n) {
 
 /* The heaviest first; of the others what is left of the mesh. */
 int ts_shard_solve(TsShard *s, const TsMesh *m) {
+  if (s->op == TS_OP_reshard && !s->forced) return -1;
   Proposal p[PROPOSALS];
   int n = merge(p, collect(s, m, p));
   while (n) {
@@ -272,10 +281,12 @@ static const TsLayout *lying(const TsShard *s, const TsMesh *m, const int8_t *ax
 }
 
 const TsLayout *ts_shard_needs(const TsShard *s, const TsMesh *m, int i) {
+  if (s->forced && !i) return s->forced;
   return lying(s, m, s->in_axis[i], s->in[i]->ndim);
 }
 
 const TsLayout *ts_shard_gives(const TsShard *s, const TsMesh *m, int o) {
+  if (s->forced) return s->forced;
   return lying(s, m, s->out_axis[o], s->out[o].ndim);
 }
 
@@ -317,6 +328,52 @@ int ts_shard_part(const TsShard *s, const TsMesh *m, int p, TsShardPart *part) {
     part->count[i] = ts_layout_cut(f->size, pieces, f->leaves, k + 1) - part->start[i];
     if (f->block) l.block[0] = f->block, part->count[i] = ts_layout_count(&l, 0, f->size, p);
   }
+  part->summand = false;
   if (s->attr) memcpy(part->attr, s->attr, sizeof *s->attr * ts_op_info(s->op)->nattr);
   return s->local ? s->local(s, part) : 0;
+}
+
+/* ---- types */
+enum { MOST_INPUTS = 1024 }; /* of concat */
+
+int ts_shard_mesh(TsOp op, int nin, const TsMeta *const *in, const TsMesh **mesh,
+                  TsError *err) {
+  *mesh = NULL;
+  for (int i = 0; i < nin; i++) {
+    const TsLayout *l = in[i] && in[i]->layout ? ts_layout_of(in[i]) : NULL;
+    if (!l || l->mesh == *mesh) continue;
+    if (*mesh) {
+      ts_error_set(err, TS_ERR_layout, "%s: operands lie on two meshes", ts_op_info(op)->name);
+      return ts_error_hint(err, "x:reshard(spec, mesh) brings one to the mesh of the other");
+    }
+    *mesh = l->mesh;
+  }
+  return 0;
+}
+
+int ts_shard_infer(TsInfer *inf) {
+  const TsMesh *m;
+  for (int i = 0; i < inf->nout; i++) inf->out[i].layout = 0;
+  if (ts_shard_mesh(inf->op, inf->nin, inf->in, &m, inf->err)) return -1;
+  if (!m) return 0;
+  int8_t in_axis[MOST_INPUTS][TS_MAX_RANK];
+  TS_ASSERT(inf->nin <= MOST_INPUTS);
+  TsShard s = {.op = inf->op,
+               .nin = inf->nin,
+               .nout = inf->nout,
+               .in = inf->in,
+               .out = inf->out,
+               .attr = inf->attr,
+               .in_axis = in_axis,
+               .err = inf->err};
+  memset(in_axis, TS_WHOLE, sizeof in_axis);
+  memset(s.out_axis, TS_WHOLE, sizeof s.out_axis);
+  ts_op_info(inf->op)->shard(&s);
+  if (ts_shard_solve(&s, m)) return -1;
+  for (int i = 0; i < inf->nout; i++) {
+    const TsLayout *l = ts_shard_gives(&s, m, i);
+    if (!l) return -1;
+    inf->out[i].layout = l->id;
+  }
+  return 0;
 }

@@ -39,6 +39,7 @@ typedef struct TsShardPart {
   int64_t start[TS_FACTORS], count[TS_FACTORS];
   TsAttr attr[TS_MAX_ATTR]; /* the call's; a rule changes what is of the whole */
   int64_t room[4][TS_MAX_RANK]; /* for lists among them */
+  bool summand; /* results that lack a factor are to be added to others: unrounded */
 } TsShardPart;
 
 typedef struct TsShard TsShard;
@@ -55,6 +56,7 @@ struct TsShard {
   bool widens; /* summands of 16-bit floats are made of operands in f32 */
   /* Options of a part; NULL: those of the call. 0 or -1 with the error. */
   int (*local)(const TsShard *s, TsShardPart *part);
+  const TsLayout *forced; /* how the first operand and the result have to lie, whatever they did */
   TsError *err;
 };
 
@@ -85,6 +87,10 @@ int ts_shard_solve(TsShard *s, const TsMesh *m);
 const TsLayout *ts_shard_needs(const TsShard *s, const TsMesh *m, int i);
 const TsLayout *ts_shard_gives(const TsShard *s, const TsMesh *m, int o);
 TsFactorKind ts_shard_combines(const TsShard *s, int o, uint8_t *axes);
+/* The layouts of the results of a call whose operands have some. */
+int ts_shard_infer(TsInfer *inf);
+/* The mesh of operands with layouts, or NULL; two of them are an error: -1. */
+int ts_shard_mesh(TsOp op, int nin, const TsMeta *const *in, const TsMesh **mesh, TsError *err);
 /* Into how many leaves the factor *f is cut that results are summed over, or otherwise combined;
  * 0 and -1: there is none. declared: by the program, for axes that the mesh does not split. */
 int ts_shard_leaves(const TsShard *s, const TsMesh *m, int declared, int *f);

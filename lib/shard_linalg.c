@@ -13,6 +13,16 @@ static void batch(TsShard *s, int nin, const int *own, int out_own) {
   }
 }
 
+/* Summands of 16 bits are those of the matrix unit, before they are rounded. */
+static int local_matmul(const TsShard *s, TsShardPart *part) {
+  TsAttr *a = ts_shard_own(s, part, "accumulate");
+  bool narrow = ts_dtype_is((TsDtype)s->in[0]->dtype, TS_KIND_F) &&
+                ts_dtypes[s->in[0]->dtype].nbytes < 4;
+  if (part->summand && narrow && a->type == TS_ATTR_none)
+    *a = (TsAttr){.type = TS_ATTR_dtype, .i = TS_DT_f32};
+  return 0;
+}
+
 /* Bias and residual are added once, to the sum: a call that has them is summed in one piece. */
 void ts_shard_matmul(TsShard *s) {
   bool row = s->in[0]->ndim == 1, column = s->in[1]->ndim == 1;
@@ -32,8 +42,7 @@ void ts_shard_matmul(TsShard *s) {
   int k = ts_shard_factor(s, TS_FACTOR_sum, s->in[0]->dim[s->in[0]->ndim - 1]);
   ts_shard_in(s, 0, -1, k);
   ts_shard_in(s, 1, column ? 0 : -2, k);
-  s->local = NULL;
-  s->widens = true;
+  s->local = local_matmul;
 }
 
 /* Groups of rows are where their sizes say: rows are whole. */

@@ -8,6 +8,7 @@ static TsFactorKind kind_of(TsOp op) {
   case TS_OP_any: return TS_FACTOR_any;
   case TS_OP_all: return TS_FACTOR_all;
   case TS_OP_sum:
+  case TS_OP_mean: /* as a sum (vm/mesh/define.c) */
   case TS_OP_count_nonzero: return TS_FACTOR_sum;
   default: return TS_FACTOR_along; /* in one piece */
   }

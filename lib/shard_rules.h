@@ -9,6 +9,7 @@ TsShardRule ts_shard_whole;     /* chosen: each device does all of it */
 TsShardRule ts_shard_pointwise; /* every axis of the result, and what is broadcast to it */
 TsShardRule ts_shard_others;    /* all axes but the one that `axis` names, of inputs and results of
                                    the rank of the first input */
+TsShardRule ts_shard_reshard; /* as the option says */
 TsShardRule ts_shard_besides;   /* all axes but those of the list `axis` or `axes`; none: all */
 TsShardRule ts_shard_kept;      /* axes of the first input that the result has, of equal size */
 /* lib/shard_shape.c: views, and what is cut out or put in */

@@ -347,7 +347,7 @@ static int call_now(TsContext *c, TsOp op, int nin, TsTensor *const *in, const T
   bool later = c->capture || (c->watched && !c->inside && c->leaves < 2);
   if (later && ts_cpu_interrupted()) return ts_call_interrupted(c, op);
   if (c->capture) return ts_capture_call(c, op, nin, in, attr, room, nout, out);
-  if (later && c->defer->call(&call)) return *nout = call.nout, 0;
+  if (later && c->leaves < 2 && c->defer->call(&call)) return *nout = call.nout, 0;
   const TsOpInfo *o = ts_op_info(op);
   if (ts_call_check(c, o, nin, in)) return -1;
   uint64_t stream = c->stream; /* what fails has drawn nothing */

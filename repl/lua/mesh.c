@@ -76,6 +76,7 @@ static int mesh_layout(lua_State *L) {
     lua_pop(L, 1);
   }
   l.leaves = (uint16_t)luaL_optinteger(L, 6, 0);
+  l.stored = lua_toboolean(L, 7);
   const TsLayout *made = ts_layout_make(&l, &c->err);
   if (!made) return ts_lua_raise(L);
   lua_pushinteger(L, made->id);
@@ -124,6 +125,12 @@ static int mesh_move(lua_State *L) {
   if (!y) return ts_lua_raise(L);
   ts_lua_push(L, y);
   return 1;
+}
+
+/* mesh_spread(x, layout): x itself lies under the layout from now on. */
+static int mesh_spread(lua_State *L) {
+  TsTensor *t = ts_lua_check_tensor(L, 1, "spread");
+  return ts_mesh_spread(ts_lua_context(L), t, check_layout(L, 2)) ? ts_lua_raise(L) : 0;
 }
 
 /* mesh_gather(x, device): all of x there. */
@@ -234,6 +241,7 @@ void ts_lua_open_mesh(lua_State *L) {
                                        {"mesh_layout_facts", mesh_layout_facts},
                                        {"mesh_layout_of", mesh_layout_of},
                                        {"mesh_move", mesh_move},
+                                       {"mesh_spread", mesh_spread},
                                        {"mesh_gather", mesh_gather},
                                        {"mesh_parts", mesh_parts},
                                        {"mesh_join", mesh_join},

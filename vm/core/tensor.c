@@ -16,6 +16,7 @@
 #include "vm/core/mapped.h"
 #include "vm/core/offload.h"
 #include "vm/core/tape.h"
+#include "vm/core/vm.h"
 
 /* ---- storage */
 enum { HEADER = 64 }; /* data up to INLINE_MAX bytes stand right behind their storage */
@@ -486,6 +487,11 @@ static int converted_there(TsContext *c, TsTensor *x, const TsMeta *m, TsTensor 
 }
 
 static TsTensor *converted(TsContext *c, TsTensor *x, TsDtype d) {
+  if (x->meta.device == TS_DEVICE_MESH) { /* part by part */
+    TsAttr a = ts_attr_dtype(d);
+    return ts_tensor_dtype(x) == d ? ts_vm_call1(c, TS_OP_clone, 1, &x, NULL)
+                                   : ts_vm_call1(c, TS_OP_cast, 1, &x, &a);
+  }
   TsDtype from = ts_tensor_dtype(x);
   TsMeta m = x->meta;
   TsTensor *there;

@@ -276,7 +276,7 @@ static TsTensor *sum_of(Group *g, int p, int device) {
   for (int q = 0; q < g->of->n && !failed; q++) {
     if (!together(g->l, p, q)) continue;
     int64_t k = place_of(g->l, q, &pieces);
-    int m = ts_leaves_subtrees(g->leaves, (int)(k * g->leaves / pieces),
+    int m = ts_leaves_sums(g->leaves, (int)(k * g->leaves / pieces),
                                (int)((k + 1) * g->leaves / pieces), &all[n]);
     for (int i = 0; i < m && !failed; i++) {
       TsAttr a[] = {ts_attr_int(0), ts_attr_int(i)};
