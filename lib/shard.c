@@ -7,7 +7,8 @@
 /* ---- for rules */
 int ts_shard_factor(TsShard *s, TsFactorKind kind, int64_t size) {
   if (s->nfactor == TS_FACTORS) return TS_WHOLE;
-  bool filled = kind == TS_FACTOR_max || kind == TS_FACTOR_min; /* which of nothing are errors */
+  bool filled =
+      kind == TS_FACTOR_max || kind == TS_FACTOR_min; /* which of nothing are errors */
   s->factor[s->nfactor] = (TsFactor){.size = size, .kind = kind, .filled = filled};
   return s->nfactor++;
 }

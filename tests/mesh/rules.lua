@@ -113,6 +113,11 @@ wrong --> 0
 if os.getenv "WHOLE" then io.stderr:write(tried, " tried, ", errors, " errors, ", undecided, " undecided\n") end
 tried > 3000 --> true
 
+local z = tessera.op.normal { 7, 5 }
+local lies = tessera.op.reshard(dist.shard(z, meshes[2], { nil, "c" }), { spec = "c," })
+note("reshard", { lies })
+lies:hash() == z:hash() --> true
+
 -- What no case has reached, and what is never split in any.
 local unreached, whole = {}, 0
 for _, o in ipairs(core.operators()) do

@@ -173,7 +173,8 @@ static int cross_entropy_grad(TsCall *call, const TsMeta *out) {
   TsContext *c = call->ctx;
   TsDtype d = (TsDtype)ts_dtypes[out[0].dtype].accum;
   TsMeta rows = call->in[0]->meta;
-  TsAttr attr[TS_MAX_ATTR], shape = {.type = TS_ATTR_ints, .n = rows.ndim - 1, .ints = rows.dim};
+  TsAttr attr[TS_MAX_ATTR],
+      shape = {.type = TS_ATTR_ints, .n = rows.ndim - 1, .ints = rows.dim};
   of_rows(call, attr);
   TsTensor *g = cast(c, ref(call->in[2]), d);
   if (call->attr[REDUCTION].i == MEAN) g = call2(c, TS_OP_div, g, counted(call, d));
