@@ -157,7 +157,7 @@ static TsTensor *result(MeshCall *m, Part *made, int o) {
   TsMeta meta = m->s.out[o];
   if (part[0] && meta.ndim == part[0]->meta.ndim) /* sizes that depend on elements, of all parts */
     for (int d = 0; d < meta.ndim; d++)
-      if (m->s.out_axis[o][d] == TS_WHOLE) meta.dim[d] = part[0]->meta.dim[d];
+      if (!l->naxis[d]) meta.dim[d] = part[0]->meta.dim[d];
   meta.layout = l->id;
   TsTensor *t = ts_mesh_tensor(m->c, &meta, part);
   free(part);
