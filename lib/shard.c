@@ -7,7 +7,8 @@
 /* ---- for rules */
 int ts_shard_factor(TsShard *s, TsFactorKind kind, int64_t size) {
   if (s->nfactor == TS_FACTORS) return TS_WHOLE;
-  bool filled = kind == TS_FACTOR_max || kind == TS_FACTOR_min; /* which of nothing are errors */
+  bool filled =
+      kind == TS_FACTOR_max || kind == TS_FACTOR_min; /* which of nothing are errors */
   s->factor[s->nfactor] = (TsFactor){.size = size, .kind = kind, .filled = filled};
   return s->nfactor++;
 }
@@ -167,8 +168,17 @@ static bool goes_on(const Proposal *a, const Proposal *b) {
          !memcmp(a->axis, b->axis, b->naxis);
 }
 
+/* mxfp4 stands in blocks, which are not split. */
+static bool has_blocks(const TsShard *s) {
+  bool any = false;
+  for (int i = 0; i < s->nin; i++) any |= s->in[i] && s->in[i]->dtype == TS_DT_mxfp4;
+  for (int o = 0; o < s->nout; o++) any |= s->out[o].dtype == TS_DT_mxfp4;
+  return any;
+}
+
 static int collect(const TsShard *s, const TsMesh *m, Proposal *p) {
   int n = 0;
+  if (has_blocks(s)) return 0;
   for (int i = 0; i < s->nin; i++) {
     const TsLayout *l = s->in[i] ? ts_layout_of(s->in[i]) : NULL;
     for (int d = 0; l && d < l->ndim && n < PROPOSALS; d++) {

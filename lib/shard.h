@@ -37,7 +37,7 @@ typedef struct TsFactor {
 /* What a part of a call has of each factor. */
 typedef struct TsShardPart {
   int64_t start[TS_FACTORS], count[TS_FACTORS];
-  TsAttr attr[TS_MAX_ATTR]; /* the call's; a rule changes what is of the whole */
+  TsAttr attr[TS_MAX_ATTR];     /* the call's; a rule changes what is of the whole */
   int64_t room[4][TS_MAX_RANK]; /* for lists among them */
   bool summand; /* results that lack a factor are to be added to others: unrounded */
 } TsShardPart;
@@ -51,12 +51,13 @@ struct TsShard {
   const TsAttr *attr;
   int nfactor;
   TsFactor factor[TS_FACTORS];
-  int8_t (*in_axis)[TS_MAX_RANK]; /* factor of each axis, or TS_WHOLE; */
+  int8_t (*in_axis)[TS_MAX_RANK];           /* factor of each axis, or TS_WHOLE; */
   int8_t out_axis[TS_MAX_OUT][TS_MAX_RANK]; /* all TS_WHOLE before the rule */
   bool widens; /* summands of 16-bit floats are made of operands in f32 */
   /* Options of a part; NULL: those of the call. 0 or -1 with the error. */
   int (*local)(const TsShard *s, TsShardPart *part);
-  const TsLayout *forced; /* how the first operand and the result have to lie, whatever they did */
+  const TsLayout
+      *forced; /* how the first operand and the result have to lie, whatever they did */
   TsError *err;
 };
 

@@ -10,9 +10,7 @@ static bool channels_last(const TsShard *s) {
   return false;
 }
 
-static int channel_axis(const TsShard *s) {
-  return channels_last(s) ? s->in[0]->ndim - 1 : 1;
-}
+static int channel_axis(const TsShard *s) { return channels_last(s) ? s->in[0]->ndim - 1 : 1; }
 
 void ts_shard_images(TsShard *s) {
   int c = channel_axis(s);

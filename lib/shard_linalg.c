@@ -16,8 +16,8 @@ static void batch(TsShard *s, int nin, const int *own, int out_own) {
 /* Summands of 16 bits are those of the matrix unit, before they are rounded. */
 static int local_matmul(const TsShard *s, TsShardPart *part) {
   TsAttr *a = ts_shard_own(s, part, "accumulate");
-  bool narrow = ts_dtype_is((TsDtype)s->in[0]->dtype, TS_KIND_F) &&
-                ts_dtypes[s->in[0]->dtype].nbytes < 4;
+  bool narrow =
+      ts_dtype_is((TsDtype)s->in[0]->dtype, TS_KIND_F) && ts_dtypes[s->in[0]->dtype].nbytes < 4;
   if (part->summand && narrow && a->type == TS_ATTR_none)
     *a = (TsAttr){.type = TS_ATTR_dtype, .i = TS_DT_f32};
   return 0;

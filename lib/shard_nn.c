@@ -14,9 +14,7 @@ static int leading(TsShard *s, TsFactorKind kind, int d, unsigned in, unsigned o
 }
 
 /* ---- normalisation of rows */
-static int rows(const TsShard *s) {
-  return s->in[0]->ndim - (int)ts_shard_attr(s, "dims")->i;
-}
+static int rows(const TsShard *s) { return s->in[0]->ndim - (int)ts_shard_attr(s, "dims")->i; }
 
 void ts_shard_norm(TsShard *s) {
   for (int d = 0; d < rows(s); d++) leading(s, TS_FACTOR_along, d, 1, 1);

@@ -24,14 +24,14 @@ static void reduced_axes(const TsShard *s, bool reduced[TS_MAX_RANK]) {
 }
 
 /* Leaves are of one axis alone: those of several would be leaves of leaves. What does not depend on
- * the order takes an axis that is split, sums the first one with several elements. */
+ * the order takes an axis that is split, sums and means the first one with several elements. */
 static int summed_axis(const TsShard *s, const bool *reduced) {
   const TsLayout *l = ts_layout_of(s->in[0]);
   int first = -1;
   for (int d = 0; d < s->in[0]->ndim; d++) {
     if (!reduced[d] || s->in[0]->dim[d] == 1) continue;
     if (first < 0) first = d;
-    if (l && l->naxis[d] && s->op != TS_OP_sum) return d;
+    if (l && l->naxis[d] && s->op != TS_OP_sum && s->op != TS_OP_mean) return d;
   }
   return first;
 }

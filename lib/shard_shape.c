@@ -8,7 +8,8 @@
 static void along(TsShard *s, int d, int e) { ts_shard_along(s, 0, d, 0, e); }
 
 /* A list among the options of a part, in its own memory. */
-static int64_t *own_list(const TsShard *s, TsShardPart *part, const char *name, int room, int n) {
+static int64_t *own_list(const TsShard *s, TsShardPart *part, const char *name, int room,
+                         int n) {
   TsAttr *a = ts_shard_own(s, part, name);
   if (a->type == TS_ATTR_ints && n == a->n)
     memcpy(part->room[room], a->ints, sizeof *a->ints * (size_t)n);

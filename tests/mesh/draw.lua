@@ -58,3 +58,14 @@ wrong, tried > 500 --> 0, true
 core.mesh_draw("arange", { start = 0, stop = 10 }, dist.layout_of(grid, { "a" }, 1)):hash() == op.arange(10):hash() --> true
 core.mesh_draw("normal", { shape = { 4, 4 } }, dist.layout_of(grid, { "a" }, 1)) --! a layout of 1 axes for f32[4,4]
 core.mesh_draw("normal", { shape = { 4 }, std = -1 }, dist.layout_of(grid, { "a" }, 1)) --! std -1
+
+-- GPUs as well.
+local mixed = dist.Mesh { axes = { "a", "b" }, shape = { 2, 2 }, devices = { "sim:0", "cpu:0", "sim:0", "cpu:0" } }
+local z = op.normal({ 6, 10 }, { seed = 1 })
+for _, spec in ipairs { { "a" }, { nil, "b" }, { "b", "a" }, { { "a", "b" } } } do
+  local y = dist.shard(z, mixed, spec)
+  compare("dropout on GPUs", op.dropout(y, { p = 0.4, seed = 3 }), op.dropout(z, { p = 0.4, seed = 3 }))
+  compare("categorical on GPUs", op.categorical(y, { count = 3, seed = 3 }), op.categorical(z, { count = 3, seed = 3 }))
+  compare("normal on GPUs", core.mesh_draw("normal", { shape = { 6, 10 }, seed = 1 }, dist.layout_of(mixed, spec, 2)), z)
+end
+wrong --> 0

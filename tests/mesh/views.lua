@@ -30,8 +30,8 @@ for name, view in pairs(views) do
     local before = state(x)
     local v, w = view(x), view(base)
     if state(v) ~= state(w) then lost[#lost + 1] = name .. " is wrong under " .. i end
-    local ok = pcall(function() v:fill_(3) end)
-    w:fill_(3)
+    local ok = pcall(function() v:copy_(3) end)
+    w:copy_(3)
     if ok and state(x) == state(base) then
       written = written + 1
     elseif not ok and state(x) == before then

@@ -22,7 +22,7 @@ typedef struct Job {
   int64_t classes, count, rows, rows_each; /* each: worked on before their draws */
   int64_t first;                           /* row of this round */
   double *sums;                            /* [rows_each][classes] */
-  const int64_t *place; /* of each row in a larger tensor, or NULL */
+  const int64_t *place;                    /* of each row in a larger tensor, or NULL */
   int64_t *y;
 } Job;
 

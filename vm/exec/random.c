@@ -321,11 +321,7 @@ static void fill_run(void *arg, int64_t own, int64_t whole, int64_t count) {
 static int dropout(TsCall *call, uint64_t seed, uint64_t stream) {
   TsContext *c = call->ctx;
   TsDtype d = ts_tensor_dtype(call->in[0]), made = d == TS_DT_f64 ? TS_DT_f64 : TS_DT_f32;
-  Job j = {.k = c->k,
-           .op = call->op,
-           .wide = d == TS_DT_f64,
-           .seed = seed,
-           .stream = stream};
+  Job j = {.k = c->k, .op = call->op, .wide = d == TS_DT_f64, .seed = seed, .stream = stream};
   if (set_p(c, &j, call->attr[0].f)) return -1;
   TsTensor *x = ts_tensor_contiguous(c, call->in[0]);
   Stretch s = {.j = &j, .x = x ? ts_tensor_read(x) : NULL};

@@ -54,13 +54,6 @@ static int take_operands(MeshCall *m) {
   return failed;
 }
 
-static bool has_blocks(const TsShard *s) {
-  bool any = false;
-  for (int i = 0; i < s->nin; i++) any |= s->in[i] && s->in[i]->dtype == TS_DT_mxfp4;
-  for (int o = 0; o < s->nout; o++) any |= s->out[o].dtype == TS_DT_mxfp4;
-  return any;
-}
-
 static int split(MeshCall *m, const TsMeta *out) {
   const TsCall *call = m->call;
   TsShard *s = &m->s;
@@ -68,7 +61,7 @@ static int split(MeshCall *m, const TsMeta *out) {
   s->in = m->meta, s->out = out, s->attr = call->attr, s->err = &m->c->err;
   memset(s->in_axis, TS_WHOLE, sizeof *s->in_axis * (size_t)call->nin);
   memset(s->out_axis, TS_WHOLE, sizeof s->out_axis);
-  if (!has_blocks(s)) ts_op_info(call->op)->shard(s);
+  ts_op_info(call->op)->shard(s);
   if (ts_shard_solve(s, m->mesh)) return -1;
   m->leaves = ts_shard_leaves(s, m->mesh, m->declared, &m->f);
   return 0;
@@ -125,6 +118,8 @@ static int run_part(MeshCall *m, int p, Part *made, int nout) {
     c->box = NULL;
   }
   free(in);
+  if (failed && (c->err.code == TS_ERR_index || c->err.code == TS_ERR_value) && !c->err.hint[0])
+    ts_error_hint(&c->err, "places are counted within part %d of %d", p, m->mesh->n);
   return failed;
 }
 
@@ -162,7 +157,7 @@ static TsTensor *result(MeshCall *m, Part *made, int o) {
   TsMeta meta = m->s.out[o];
   if (part[0] && meta.ndim == part[0]->meta.ndim) /* sizes that depend on elements, of all parts */
     for (int d = 0; d < meta.ndim; d++)
-      if (m->s.out_axis[o][d] == TS_WHOLE) meta.dim[d] = part[0]->meta.dim[d];
+      if (!l->naxis[d]) meta.dim[d] = part[0]->meta.dim[d];
   meta.layout = l->id;
   TsTensor *t = ts_mesh_tensor(m->c, &meta, part);
   free(part);

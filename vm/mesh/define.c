@@ -49,14 +49,17 @@ static bool spread(const TsCall *call, int input, unsigned axes) {
   return false;
 }
 
-/* ---- reductions: attr holds axis and keepdims, as of sum */
-static unsigned reduced_axes(const TsCall *call, const TsAttr *axis) {
-  int ndim = call->in[0]->meta.ndim;
-  unsigned axes = 0;
-  if (axis->type == TS_ATTR_none) return ~0u;
-  for (int i = 0; i < axis->n; i++)
-    axes |= 1u << (axis->ints[i] < 0 ? axis->ints[i] + ndim : axis->ints[i]);
-  return axes;
+/* ---- reductions */
+/* The axis whose leaves sum has: the first of those reduced that has several elements. Where
+ * others are split the row is done in one piece. */
+static unsigned summed_axis(const TsCall *call, const TsAttr *axis) {
+  const TsMeta *x = &call->in[0]->meta;
+  unsigned axes = axis->type == TS_ATTR_none ? ~0u : 0;
+  for (int i = 0; axis->type != TS_ATTR_none && i < axis->n; i++)
+    axes |= 1u << (axis->ints[i] < 0 ? axis->ints[i] + x->ndim : axis->ints[i]);
+  for (int d = 0; d < x->ndim; d++)
+    if (axes >> d & 1 && x->dim[d] != 1) return 1u << d;
+  return 0;
 }
 
 static double per_result(const TsCall *call, const TsMeta *out) {
@@ -170,7 +173,8 @@ static int cross_entropy_grad(TsCall *call, const TsMeta *out) {
   TsContext *c = call->ctx;
   TsDtype d = (TsDtype)ts_dtypes[out[0].dtype].accum;
   TsMeta rows = call->in[0]->meta;
-  TsAttr attr[TS_MAX_ATTR], shape = {.type = TS_ATTR_ints, .n = rows.ndim - 1, .ints = rows.dim};
+  TsAttr attr[TS_MAX_ATTR],
+      shape = {.type = TS_ATTR_ints, .n = rows.ndim - 1, .ints = rows.dim};
   of_rows(call, attr);
   TsTensor *g = cast(c, ref(call->in[2]), d);
   if (call->attr[REDUCTION].i == MEAN) g = call2(c, TS_OP_div, g, counted(call, d));
@@ -184,16 +188,16 @@ static int cross_entropy_grad(TsCall *call, const TsMeta *out) {
 int ts_mesh_define(TsCall *call, const TsMeta *out) {
   const TsAttr *a = call->attr;
   switch (call->op) {
-  case TS_OP_mean: return spread(call, 0, reduced_axes(call, a)) ? mean(call, out) : 0;
+  case TS_OP_mean: return spread(call, 0, summed_axis(call, a)) ? mean(call, out) : 0;
   case TS_OP_var:
   case TS_OP_std:
-    return has_room(call) && spread(call, 0, reduced_axes(call, a)) ? variance(call, out) : 0;
+    return has_room(call) && spread(call, 0, summed_axis(call, a)) ? variance(call, out) : 0;
   case TS_OP_norm:
     if (a[0].f != 1 && a[0].f != 2) return 0;
-    return has_room(call) && spread(call, 0, reduced_axes(call, a + 1)) ? norm(call, out) : 0;
+    return has_room(call) && spread(call, 0, summed_axis(call, a + 1)) ? norm(call, out) : 0;
   case TS_OP_logsumexp:
     if (!ts_tensor_numel(call->in[0])) return 0;
-    return spread(call, 0, reduced_axes(call, a)) ? logsumexp(call, out) : 0;
+    return spread(call, 0, summed_axis(call, a)) ? logsumexp(call, out) : 0;
   case TS_OP_cross_entropy:
     return a[REDUCTION].i != NONE && rows_spread(call) ? cross_entropy(call, out) : 0;
   case TS_OP_cross_entropy_grad:

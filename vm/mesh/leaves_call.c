@@ -39,7 +39,8 @@ int ts_leaves_call(TsCall *call, const TsMeta *out) {
   TsContext *c = call->ctx;
   const TsOpInfo *o = ts_op_info(call->op);
   if (o->cls != TS_CLASS_REDUCE && o->cls != TS_CLASS_KERNEL) return 0;
-  if (!call->attr || call->nin > TS_MAX_IN) return 0; /* of a list of any length nothing is summed */
+  if (!call->attr || call->nin > TS_MAX_IN)
+    return 0; /* of a list of any length nothing is summed */
   int done = ts_mesh_define(call, out), leaves = c->leaves, f;
   if (done) return done;
   const TsMeta *meta[TS_MAX_IN];

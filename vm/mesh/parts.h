@@ -12,6 +12,7 @@
 typedef struct TsParts {
   TsMeta meta; /* of the whole, with its layout */
   bool copied; /* it was to be a view, but its elements had to move: writing would be lost */
+  uint64_t seen; /* changes of the parts' storages, when the host read them */
   int n;
   TsTensor *part[]; /* NULL: another process's */
 } TsParts;
