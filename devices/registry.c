@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "devices/backends.h"
+#include "lib/mesh.h"
 #include "lib/text.h"
 #include "lib/activity.h"
 
@@ -36,13 +37,13 @@ static void probe(void) {
   if (done) return;
   done = true;
   int n = ts_cuda_count(&no_cuda);
-  for (int i = 0; i < n && count < TS_MAX_DEVICES; i++) add("cuda", i, ts_cuda_device);
+  for (int i = 0; i < n && count < TS_DEVICE_MESH; i++) add("cuda", i, ts_cuda_device);
 }
 
 /* Two of them, for tests, on no list before one is named. */
 static void simulate(const char *name) {
   static bool done;
-  if (done || strncmp(name, "sim:", 4) || count + 2 > TS_MAX_DEVICES) return;
+  if (done || strncmp(name, "sim:", 4) || count + 2 > TS_DEVICE_MESH) return;
   done = true;
   for (int i = 0; i < 2; i++) add("sim", i, ts_sim_device);
 }
@@ -140,9 +141,9 @@ TsDevice *ts_device_find(const char *name, TsError *err) {
 int ts_device_configure(const char *spec, TsError *err) {
   start();
   int n = 0;
-  if (sscanf(spec, "cpu:%d", &n) != 1 || n < 1 || count + n - 1 > TS_MAX_DEVICES) {
+  if (sscanf(spec, "cpu:%d", &n) != 1 || n < 1 || count + n - 1 > TS_DEVICE_MESH) {
     ts_error_set(err, TS_ERR_device, "cannot make the devices '%s'", spec);
-    return ts_error_hint(err, "cpu:N makes N virtual CPU devices, N <= %d", TS_MAX_DEVICES - 1);
+    return ts_error_hint(err, "cpu:N makes N virtual CPU devices, N <= %d", TS_DEVICE_MESH - 1);
   }
   for (int i = 1; i < n; i++) add("cpu", i, ts_cpu_device);
   return 0;

@@ -91,6 +91,9 @@ typedef struct TsInfer {
 
 typedef int TsRule(TsInfer *);
 
+struct TsShard;
+typedef void TsShardRule(struct TsShard *s); /* how a call is done in parts: lib/shard.h */
+
 /* ---- the row; its facts stand in lib/ops.def */
 typedef enum TsFails {
   TS_FAILS_derived, /* none once the table is read */
@@ -119,6 +122,7 @@ typedef struct TsOpInfo {
   const char *name;
   uint8_t cls, types, npar; /* types: accepted kinds; npar: attributes that are operands */
   TsRule *dtype, *shape;
+  TsShardRule *shard;
   const char *adjoint, *inputs, *attrs, *help, *family;
   uint8_t nin, nrequired; /* inputs by name; the last required one is nrequired - 1 */
   uint8_t required;       /* bit i: input i is */

@@ -16,6 +16,7 @@ typedef struct TsMeta {
   uint8_t ndim;
   uint8_t weak;   /* a bare number (TsWeak): it takes the dtype of the tensors around it */
   uint8_t device; /* index of the device that the tensor belongs to */
+  uint16_t layout; /* how it is spread over a mesh (lib/mesh.h); 0: it is not */
   int64_t dim[TS_MAX_RANK];
 } TsMeta;
 

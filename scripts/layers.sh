@@ -8,6 +8,7 @@ rooms="lib/elem lib/ops lib/lua lib
 devices
 ir/text ir/compose
 ir/graph
+ir/mesh
 ir/adjoint ir/tile
 ir/rules ir/tile/gpu ir/tile/product ir/tile/run
 ir/tile/debug
@@ -21,6 +22,7 @@ vm/fft vm/gemm vm/rows
 vm/blas
 vm/drive
 vm/code vm/exec
+vm/mesh
 vm
 jit/code
 jit/gpu
@@ -32,6 +34,7 @@ jit/build
 jit/tune
 jit/eager
 jit/trace jit jit/patch
+jit/mesh
 jit/user
 repl/edit
 repl

@@ -7,6 +7,8 @@
 #include "ir/adjoint/node.h"
 #include "ir/graph/copy.h"
 #include "ir/rules/recognise.h"
+#include "vm/mesh/expand.h"
+#include "vm/mesh/parts.h"
 #include "vm/core/capture.h"
 #include "vm/core/defer.h"
 #include "vm/code/lower.h"
@@ -464,6 +466,12 @@ static TsTensor *added(TsContext *c, TsTensor *x, TsTensor *g) {
     ts_tensor_unref(here);
     return sum;
   }
+  if (ts_mesh_is(x) && g->meta.layout != x->meta.layout) { /* as what it is the gradient of */
+    TsTensor *lying = ts_mesh_move(c, g, ts_layout_of(&x->meta), false);
+    TsTensor *sum = lying ? added(c, x, lying) : NULL;
+    ts_tensor_unref(lying);
+    return sum;
+  }
   if (!x->grad) return own ? ts_tensor_ref(g) : ts_tensor_copy(c, g);
   TsTensor *in[2] = {x->grad, g};
   return ts_vm_call1(c, TS_OP_add, 2, in, NULL);
@@ -494,7 +502,9 @@ int ts_tape_backward(TsContext *c, TsTensor *y, TsTensor *dy) {
   TsGraph *g = ts_tape_graph(c, y, dy, &n, &leaf);
   if (!g) return -1;
   c->no_grad++;
-  TsCode *code = ts_lower(c, g);
+  bool cuts = c->leaves > 1 && !ts_mesh_spreads(g); /* on a mesh calls do that */
+  TsGraph *cut = cuts ? ts_mesh_leaved(c, g) : NULL;
+  TsCode *code = cuts && !cut ? NULL : ts_lower(c, cut ? cut : g);
   TsFrame *f = code ? ts_frame_new(c, code) : NULL;
   int failed = !f, nparam = code ? code->nparam : 0;
   TsTensor **args = calloc((size_t)nparam + (size_t)n + 1, sizeof *args);
@@ -516,6 +526,7 @@ int ts_tape_backward(TsContext *c, TsTensor *y, TsTensor *dy) {
   free(leaf);
   ts_frame_free(f);
   ts_code_free(code);
+  if (cut) ts_graph_free(cut);
   ts_capture_release(g);
   return failed ? -1 : 0;
 }

@@ -16,6 +16,7 @@
 #include "vm/core/profile.h"
 #include "vm/core/tape.h"
 #include "vm/core/trap.h"
+#include "vm/mesh/parts.h"
 #include "vm/write.h"
 
 static void release(TsTensor **t, int n) {
@@ -77,6 +78,7 @@ static int make_ready(Into *t, bool apart) {
   t->in = call->in;
   if (call->nin <= TS_MAX_IN && ts_call_numbers(call, &inf, t->own)) return -1;
   for (int i = 0; i < call->nout; i++) {
+    if (t->device == TS_DEVICE_MESH) continue; /* how it lies is known when it has run */
     bool given = i < t->nout && !apart && fits(t->out[i], &inf.out[i]);
     t->made[i] = given ? ts_tensor_ref(t->out[i]) : ts_tensor_new(c, &inf.out[i]);
     if (!t->made[i] || ts_defer_touch(t->made[i]->storage)) return -1;
@@ -92,6 +94,9 @@ static void close(Into *t) {
 static int run_into(const Into *t) {
   TsCall *call = (TsCall *)(uintptr_t)&t->call;
   TsContext *c = call->ctx;
+  int n = 0;
+  if (t->device == TS_DEVICE_MESH)
+    return ts_vm_call(c, call->op, call->nin, call->in, call->attr, TS_MAX_OUT, &n, call->out);
   int done = ts_offload_on(c, t->device) ? c->offload->call(call, t->device, true) : 0;
   if (done) return done == 1 ? 0 : -1;
   if (t->device) return ts_offload_here(ts_vm_handler[call->op], call);
@@ -266,6 +271,7 @@ static int check_fit(TsContext *c, const TsMeta *dst, const TsMeta *src) {
 }
 
 static int copy_elements(TsContext *c, TsTensor *dst, TsTensor *src) {
+  if (ts_mesh_is(dst)) return ts_mesh_assign(c, dst, src);
   int done = ts_offload_on(c, dst->meta.device) ? c->offload->assign(c, dst, src) : 0;
   if (done) return done == 1 ? 0 : -1;
   const void *from = ts_tensor_read(src);

@@ -555,6 +555,7 @@ static int open_core(lua_State *L) {
   ts_lua_open_guard(L);
   ts_lua_open_together(L);
   ts_lua_open_graph(L);
+  ts_lua_open_mesh(L);
   ts_lua_open_foreign(L);
   ts_lua_open_custom(L);
   ts_lua_open_ir(L);

@@ -18,6 +18,7 @@
  * vm/code/frame_bind.c binds, vm/code/frame_call.c has what a run and a call begin and end with. */
 #include <stdlib.h>
 
+#include "lib/mesh.h"
 #include "vm/code/control.h"
 #include "vm/core/defer.h"
 #include "vm/code/frame_state.h"
@@ -427,6 +428,7 @@ int ts_frame_run(TsFrame *f, TsTensor *const *args, TsTensor **results) {
   TsContext *c = f->ctx;
   int device = ts_frame_place(c, f->code, args);
   if (device < 0) return -1;
+  if (device == TS_DEVICE_MESH) return ts_frame_run_spread(f, args, results);
   bool moved = f->device && !device;
   if (device && !f->device && !(f = ts_frame_there(f, device))) return -1;
   bool outermost = f->device && c->offload && !c->replaying && !f->busy;

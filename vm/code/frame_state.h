@@ -67,6 +67,10 @@ int ts_frame_begin_call(TsFrame *f, TsFrame **callee);
 int ts_frame_end_call(TsFrame *f, int failed);
 void ts_frame_forget_inner(TsContext *c); /* results that the memo keeps */
 
+/* ---- vm/code/frame_spread.c */
+/* A run on tensors of which some are spread over a mesh. */
+int ts_frame_run_spread(TsFrame *f, TsTensor *const *args, TsTensor **results);
+
 /* ---- vm/code/frame.c */
 /* Errors inside say where the operator stands. */
 int ts_frame_explain(TsFrame *f, const TsStep *s);

@@ -10,11 +10,13 @@
 #include "devices/memory.h"
 #include "devices/work.h"
 #include "lib/activity.h"
+#include "lib/mesh.h"
 #include "vm/core/copy.h"
 #include "vm/core/defer.h"
 #include "vm/core/mapped.h"
 #include "vm/core/offload.h"
 #include "vm/core/tape.h"
+#include "vm/core/vm.h"
 
 /* ---- storage */
 enum { HEADER = 64 }; /* data up to INLINE_MAX bytes stand right behind their storage */
@@ -100,7 +102,7 @@ static void storage_free(TsStorage *s) {
     TsDevice *d = ts_device_at(p->device);
     if (p->at && !(is_placed(s) && is_first(s, p))) {
       d->free(d, p->at, s->nbytes);
-      count_there(s, -s->nbytes);
+      if (p->device != TS_DEVICE_MESH) count_there(s, -s->nbytes); /* parts count */
     }
     if (!is_first(s, p)) ts_memory_free(p, sizeof *p);
   }
@@ -267,9 +269,17 @@ static TsCopy *fetch_device(TsStorage *s, int device) {
   return p;
 }
 
+bool (*ts_tensor_parts_changed)(const TsStorage *s);
+
+static void forget_old_parts(TsStorage *s) {
+  if ((s->valid >> TS_DEVICE_MESH & 1) && (s->valid & 1) && ts_tensor_parts_changed(s))
+    s->valid &= (uint16_t)~1u;
+}
+
 void *ts_tensor_read(TsTensor *t) {
   if (ts_defer_force(t)) return NULL;
   TsStorage *s = t->storage;
+  forget_old_parts(s);
   if (!(s->valid & 1) && fetch_host(s)) return NULL;
   if (s->raw) ts_bools_tidy(s->host, s->nbytes);
   return (char *)s->host + t->offset;
@@ -278,6 +288,7 @@ void *ts_tensor_read(TsTensor *t) {
 void *ts_tensor_write(TsTensor *t) {
   if (ts_defer_force(t) || ts_defer_touch(t->storage)) return NULL;
   TsStorage *s = t->storage;
+  forget_old_parts(s);
   if (!(s->valid & 1) && fetch_host(s)) return NULL;
   s->valid = 1;
   return (char *)s->host + t->offset;
@@ -324,7 +335,7 @@ static TsTensor *tensor_on(TsContext *c, const TsMeta *m, TsStorage *s) {
   TsTensor *t = s ? ts_memory_alloc(sizeof *t) : NULL;
   if (!t) return NULL;
   t->meta.dtype = m->dtype, t->meta.ndim = m->ndim;
-  t->meta.weak = m->weak, t->meta.device = m->device;
+  t->meta.weak = m->weak, t->meta.device = m->device, t->meta.layout = m->layout;
   for (int i = 0; i < m->ndim; i++) t->meta.dim[i] = m->dim[i];
   t->refs = 1;
   t->requires_grad = t->apart = t->recorded = 0;
@@ -476,6 +487,11 @@ static int converted_there(TsContext *c, TsTensor *x, const TsMeta *m, TsTensor 
 }
 
 static TsTensor *converted(TsContext *c, TsTensor *x, TsDtype d) {
+  if (x->meta.device == TS_DEVICE_MESH) { /* part by part */
+    TsAttr a = ts_attr_dtype(d);
+    return ts_tensor_dtype(x) == d ? ts_vm_call1(c, TS_OP_clone, 1, &x, NULL)
+                                   : ts_vm_call1(c, TS_OP_cast, 1, &x, &a);
+  }
   TsDtype from = ts_tensor_dtype(x);
   TsMeta m = x->meta;
   TsTensor *there;
@@ -520,9 +536,10 @@ TsTensor *ts_tensor_to(TsContext *c, TsTensor *x, int device) {
   if (x->meta.device == device) return ts_tensor_ref(x);
   if (ts_defer_force(x)) return NULL;
   TsDevice *d = ts_device_at(device);
+  if (x->meta.device == TS_DEVICE_MESH && !ts_tensor_read(x)) return NULL; /* it is gathered */
   if (!d->host_memory && !fetch_device(x->storage, device)) return NULL;
   TsTensor *t = ts_tensor_view(x, &x->meta, x->stride, x->offset);
-  if (t) t->meta.device = (uint8_t)device;
+  if (t) t->meta.device = (uint8_t)device, t->meta.layout = 0;
   return t;
 }
 

@@ -1,0 +1,263 @@
+/* See lib/mesh.h. Made by the thread of the program alone; what is made does not change. */
+#include "lib/mesh.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- meshes */
+static TsMesh **mesh;
+static int nmesh;
+
+static bool same_mesh(const TsMesh *m, int naxis, const char *const *axis, const int *size,
+                      const int *device) {
+  if (m->naxis != naxis) return false;
+  for (int a = 0; a < naxis; a++)
+    if (m->size[a] != size[a] || strcmp(m->axis[a], axis[a])) return false;
+  return !memcmp(m->device, device, sizeof *device * (size_t)m->n);
+}
+
+static int check_axes(int naxis, const char *const *axis, const int *size, TsError *err) {
+  int64_t n = 1;
+  if (naxis < 1 || naxis > TS_MESH_AXES)
+    return ts_error_set(err, TS_ERR_argument, "a mesh has 1 to %d axes, not %d", TS_MESH_AXES,
+                        naxis);
+  for (int a = 0; a < naxis; a++) {
+    size_t len = strlen(axis[a]);
+    if (!len || len >= sizeof mesh[0]->axis[0] || strspn(axis[a], "abcdefghijklmnopqrstuvwxyz"
+                                                                  "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                                                  "0123456789_") != len)
+      return ts_error_set(err, TS_ERR_argument,
+                          "'%s' is no name of a mesh axis: 1 to 15 letters, digits and _",
+                          axis[a]);
+    for (int b = 0; b < a; b++)
+      if (!strcmp(axis[a], axis[b]))
+        return ts_error_set(err, TS_ERR_argument, "the mesh has two axes '%s'", axis[a]);
+    if (size[a] < 1)
+      return ts_error_set(err, TS_ERR_argument, "mesh axis '%s' has size %d", axis[a], size[a]);
+    if ((n *= size[a]) > TS_MESH_MOST)
+      return ts_error_set(err, TS_ERR_argument, "a mesh has at most %d devices", TS_MESH_MOST);
+  }
+  return 0;
+}
+
+const TsMesh *ts_mesh_make(int naxis, const char *const *axis, const int *size,
+                           const int *device, TsError *err) {
+  if (check_axes(naxis, axis, size, err)) return NULL;
+  for (int i = 0; i < nmesh; i++)
+    if (same_mesh(mesh[i], naxis, axis, size, device)) return mesh[i];
+  int n = 1;
+  for (int a = 0; a < naxis; a++) n *= size[a];
+  TsMesh **more = realloc(mesh, sizeof *mesh * (size_t)(nmesh + 1));
+  if (more) mesh = more;
+  TsMesh *m = more ? calloc(1, sizeof *m) : NULL;
+  if (m) m->device = malloc(sizeof *device * (size_t)n);
+  if (!m || !m->device) {
+    free(m);
+    ts_error_memory(err);
+    return NULL;
+  }
+  m->id = nmesh, m->naxis = naxis, m->n = n;
+  for (int a = 0; a < naxis; a++) {
+    snprintf(m->axis[a], sizeof m->axis[a], "%s", axis[a]);
+    m->size[a] = size[a];
+  }
+  memcpy(m->device, device, sizeof *device * (size_t)n);
+  return mesh[nmesh++] = m;
+}
+
+int ts_mesh_coordinate(const TsMesh *m, int p, int a) {
+  for (int i = m->naxis; --i > a;) p /= m->size[i];
+  return p % m->size[a];
+}
+
+int ts_mesh_axis(const TsMesh *m, const char *name, int len) {
+  for (int a = 0; a < m->naxis; a++)
+    if ((int)strlen(m->axis[a]) == len && !memcmp(m->axis[a], name, (size_t)len)) return a;
+  return -1;
+}
+
+/* ---- layouts */
+static TsLayout *layout[TS_LAYOUTS];
+static int nlayout = 1;
+
+const TsLayout *ts_layout_at(int id) { return layout[id]; }
+
+static bool same_layout(const TsLayout *a, const TsLayout *b) {
+  if (a->mesh != b->mesh || a->ndim != b->ndim || a->partial != b->partial ||
+      a->leaves != b->leaves || a->stored != b->stored)
+    return false;
+  for (int d = 0; d < a->ndim; d++)
+    if (a->naxis[d] != b->naxis[d] || a->block[d] != b->block[d] ||
+        memcmp(a->axis[d], b->axis[d], a->naxis[d]))
+      return false;
+  return true;
+}
+
+const TsLayout *ts_layout_make(const TsLayout *like, TsError *err) {
+  for (int i = 1; i < nlayout; i++)
+    if (same_layout(layout[i], like)) return layout[i];
+  TsLayout *l = nlayout < TS_LAYOUTS ? malloc(sizeof *l) : NULL;
+  if (!l) {
+    ts_error_memory(err);
+    return NULL;
+  }
+  *l = *like;
+  l->id = (uint16_t)nlayout;
+  return layout[nlayout++] = l;
+}
+
+const TsLayout *ts_layout_replicated(const TsMesh *m, int ndim, TsError *err) {
+  TsLayout l = {.mesh = m, .ndim = (uint8_t)ndim};
+  return ts_layout_make(&l, err);
+}
+
+int ts_layout_pieces(const TsLayout *l, int d) {
+  int n = 1;
+  for (int i = 0; i < l->naxis[d]; i++) n *= l->mesh->size[l->axis[d][i]];
+  return n;
+}
+
+int ts_layout_piece(const TsLayout *l, int p, int d) {
+  int k = 0;
+  for (int i = 0; i < l->naxis[d]; i++)
+    k = k * l->mesh->size[l->axis[d][i]] + ts_mesh_coordinate(l->mesh, p, l->axis[d][i]);
+  return k;
+}
+
+int64_t ts_layout_cut(int64_t n, int pieces, int leaves, int i) {
+  int64_t g = leaves ? leaves : pieces, leaf = i * g / pieces;
+  return n / g * leaf + n % g * leaf / g; /* floor(leaf n / g) without a product of both */
+}
+
+bool ts_layout_run(const TsLayout *l, int d, int64_t n, int p, int i, int64_t *start,
+                   int64_t *count) {
+  int pieces = ts_layout_pieces(l, d), k = ts_layout_piece(l, p, d);
+  if (l->block[d]) {
+    *start = (i * (int64_t)pieces + k) * l->block[d];
+    if (*start >= n) return false;
+    *count = n - *start < l->block[d] ? n - *start : l->block[d];
+    return true;
+  }
+  if (i) return false;
+  *start = ts_layout_cut(n, pieces, l->leaves, k);
+  *count = ts_layout_cut(n, pieces, l->leaves, k + 1) - *start;
+  return *count > 0;
+}
+
+int64_t ts_layout_count(const TsLayout *l, int d, int64_t n, int p) {
+  int64_t sum = 0, start, count;
+  for (int i = 0; ts_layout_run(l, d, n, p, i, &start, &count); i++) sum += count;
+  return sum;
+}
+
+TsMeta ts_layout_part(const TsLayout *l, const TsMeta *m, int p) {
+  TsMeta part = {.dtype = m->dtype, .ndim = m->ndim};
+  if (l->mesh->device[p] > 0) part.device = (uint8_t)l->mesh->device[p];
+  for (int d = 0; d < m->ndim; d++) part.dim[d] = ts_layout_count(l, d, m->dim[d], p);
+  return part;
+}
+
+/* Coordinates along axes that split nothing and hold no summands do not matter. */
+int ts_layout_first(const TsLayout *l, int p) {
+  const TsMesh *m = l->mesh;
+  unsigned matters = l->partial;
+  int first = 0;
+  for (int d = 0; d < l->ndim; d++)
+    for (int i = 0; i < l->naxis[d]; i++) matters |= 1u << l->axis[d][i];
+  for (int a = 0; a < m->naxis; a++)
+    first = first * m->size[a] + (matters >> a & 1 ? ts_mesh_coordinate(m, p, a) : 0);
+  return first;
+}
+
+void ts_layout_axis_text(const TsLayout *l, int d, TsText *t) {
+  if (!l->naxis[d]) return;
+  ts_text_str(t, l->stored ? "@(" : "@");
+  for (int i = 0; i < l->naxis[d]; i++)
+    ts_text_format(t, "%s%s", i ? "*" : "", l->mesh->axis[l->axis[d][i]]);
+  if (l->stored) ts_text_char(t, ')');
+  if (l->block[d]) ts_text_format(t, "/%lld", (long long)l->block[d]);
+}
+
+void ts_layout_sum_text(const TsLayout *l, TsText *t) {
+  for (int a = 0; a < l->mesh->naxis; a++)
+    if (l->partial >> a & 1) ts_text_format(t, " sum@%s", l->mesh->axis[a]);
+}
+
+/* ---- leaves */
+int ts_leaves_end(int n, int level, int place) {
+  int64_t end = ((int64_t)place + 1) << level;
+  return end < n ? (int)end : n;
+}
+
+int ts_leaves_subtrees(int n, int lo, int hi, int *level, int *place) {
+  int k = 0;
+  while (lo < hi) {
+    int l = 0;
+    while (!(lo & ((1 << (l + 1)) - 1)) && (1 << l) < n &&
+           ts_leaves_end(n, l + 1, lo >> (l + 1)) <= hi)
+      l++;
+    level[k] = l, place[k++] = lo >> l;
+    lo = ts_leaves_end(n, l, lo >> l);
+  }
+  return k;
+}
+
+/* ---- layouts as words */
+static int parse_axis(TsLayout *l, int d, const char *s, size_t len, const char *op,
+                      TsError *err) {
+  for (const char *end = s + len; s < end;) {
+    size_t n = strcspn(s, "*,/");
+    int a = ts_mesh_axis(l->mesh, s, (int)n);
+    bool used = false;
+    for (int e = 0; a >= 0 && e <= d; e++) used |= memchr(l->axis[e], a, l->naxis[e]) != NULL;
+    if (a < 0)
+      return ts_error_set(err, TS_ERR_layout, "%s: the mesh has no axis '%.*s'", op,
+                          (int)(n < 40 ? n : 40), s);
+    if (used)
+      return ts_error_set(err, TS_ERR_layout, "%s: mesh axis '%s' splits two axes", op,
+                          l->mesh->axis[a]);
+    l->axis[d][l->naxis[d]++] = (uint8_t)a;
+    s += n;
+    if (s < end && *s == '/') {
+      l->block[d] = strtoll(s + 1, NULL, 10);
+      if (l->block[d] < 1)
+        return ts_error_set(err, TS_ERR_layout, "%s: a block has 1 element at least", op);
+      return 0;
+    }
+    s += s < end;
+  }
+  return 0;
+}
+
+const TsLayout *ts_layout_parse(const TsMesh *m, int ndim, const char *spec, int leaves,
+                                const char *op, TsError *err) {
+  TsLayout l = {.mesh = m, .ndim = (uint8_t)ndim, .leaves = (uint16_t)leaves};
+  int d = 0;
+  for (const char *s = spec;; d++) {
+    size_t n = strcspn(s, ",");
+    if (n && d >= ndim) {
+      ts_error_set(err, TS_ERR_layout, "%s: '%.60s' splits axis %d of a tensor of %d axes", op,
+                   spec, d, ndim);
+      return NULL;
+    }
+    if (n && parse_axis(&l, d, s, n, op, err)) return NULL;
+    if (!s[n]) break;
+    s += n + 1;
+  }
+  return ts_layout_make(&l, err);
+}
+
+const char *ts_layout_spec(const TsLayout *l, char text[TS_SPEC_TEXT]) {
+  int n = 0;
+  text[0] = 0;
+  for (int d = 0; d < l->ndim && n < TS_SPEC_TEXT - 40; d++) {
+    if (d) n += snprintf(text + n, (size_t)(TS_SPEC_TEXT - n), ",");
+    for (int i = 0; i < l->naxis[d] && n < TS_SPEC_TEXT - 40; i++)
+      n += snprintf(text + n, (size_t)(TS_SPEC_TEXT - n), "%s%s", i ? "*" : "",
+                    l->mesh->axis[l->axis[d][i]]);
+    if (l->naxis[d] && l->block[d])
+      n += snprintf(text + n, (size_t)(TS_SPEC_TEXT - n), "/%lld", (long long)l->block[d]);
+  }
+  return text;
+}

@@ -1,0 +1,87 @@
+/* Meshes and layouts: which devices hold which part of a tensor. Nothing here moves a byte.
+ *
+ * A mesh is a grid of devices whose axes have names. A layout says, for each axis of a tensor, by
+ * which axes of a mesh it is split; where an axis of the mesh splits nothing, its devices have the
+ * same elements, or summands of them (`partial`). Both are made once and live as long as the
+ * process; a tensor's type has the number of its layout (TsMeta.layout). */
+#ifndef TS_LIB_MESH_H
+#define TS_LIB_MESH_H
+
+#include "lib/shape.h"
+#include "lib/text.h"
+
+enum {
+  TS_MESH_AXES = 6,
+  TS_MESH_MOST = 4096,  /* devices; more than there are can be planned with */
+  TS_DEVICE_MESH = 15,  /* TsMeta.device of every tensor that is spread over a mesh */
+  TS_LAYOUTS = 1 << 15, /* of a process */
+};
+
+typedef struct TsMesh {
+  int id, naxis, n; /* n: the product of the sizes */
+  char axis[TS_MESH_AXES][16];
+  int size[TS_MESH_AXES];
+  int *device; /* by part, row-major: a place in the list of devices, or -1: only planned with */
+} TsMesh;
+
+typedef struct TsLayout {
+  uint16_t id;
+  const TsMesh *mesh;
+  uint8_t ndim;
+  uint8_t naxis[TS_MAX_RANK];                /* of the mesh, that split this axis of the tensor, */
+  uint8_t axis[TS_MAX_RANK][TS_MESH_AXES];   /* which: the first has the largest pieces */
+  int64_t block[TS_MAX_RANK]; /* pieces are dealt out in turn in blocks of so many; 0: in one */
+  bool stored; /* in pieces, but used whole: calls bring the pieces together when they need them */
+  uint8_t partial;            /* bit a: parts along axis a of the mesh are summands */
+  uint16_t leaves;            /* where pieces may end, see ts_layout_cut; 0: as many as pieces */
+} TsLayout;
+
+/* The mesh with these axes; the same one each time. NULL with the error. */
+const TsMesh *ts_mesh_make(int naxis, const char *const *axis, const int *size,
+                           const int *device, TsError *err);
+/* The place of part p along axis a. */
+int ts_mesh_coordinate(const TsMesh *m, int p, int a);
+int ts_mesh_axis(const TsMesh *m, const char *name, int len); /* -1: has none of that name */
+
+const TsLayout *ts_layout_at(int id); /* 0: NULL */
+/* The layout that is like this one, whatever its id is; the same one each time. */
+const TsLayout *ts_layout_make(const TsLayout *like, TsError *err);
+/* All devices have all of a tensor of so many axes. */
+const TsLayout *ts_layout_replicated(const TsMesh *m, int ndim, TsError *err);
+static inline const TsLayout *ts_layout_of(const TsMeta *m) { return ts_layout_at(m->layout); }
+
+/* In how many pieces axis d is split, and which of them part p has. */
+int ts_layout_pieces(const TsLayout *l, int d);
+int ts_layout_piece(const TsLayout *l, int p, int d);
+/* Where piece i of an axis of n elements begins; of `pieces`, where it ends. Leaf i of G begins
+ * at floor(i n / G), and pieces are of whole leaves: piece j of P begins with leaf
+ * floor(j G / P). */
+int64_t ts_layout_cut(int64_t n, int pieces, int leaves, int i);
+/* The largest complete subtrees of leaves lo..hi of a tree of n leaves, in which neighbours are
+ * added level by level and an unpaired last one goes up as it is: how many. A subtree has the
+ * leaves from place * 2^level on, and ends with ts_leaves_end. */
+enum { TS_LEAF_SUMS = 40 };
+int ts_leaves_subtrees(int n, int lo, int hi, int *level, int *place);
+int ts_leaves_end(int n, int level, int place);
+/* Elements of axis d, of size n, that part p has: */
+int64_t ts_layout_count(const TsLayout *l, int d, int64_t n, int p);
+/* and run number i of them, neighbours in the whole: false behind the last one. */
+bool ts_layout_run(const TsLayout *l, int d, int64_t n, int p, int i, int64_t *start,
+                   int64_t *count);
+/* The type of part p of a tensor of type m: its own sizes, no layout, its device. */
+TsMeta ts_layout_part(const TsLayout *l, const TsMeta *m, int p);
+/* The first part with the same elements as p. */
+int ts_layout_first(const TsLayout *l, int p);
+
+/* A layout as one word, "dp,,tp*ep/64": for each axis of a tensor the axes of the mesh that split
+ * it, and the block in which pieces are dealt out. NULL with an error that names op. */
+enum { TS_SPEC_TEXT = 160 };
+const TsLayout *ts_layout_parse(const TsMesh *m, int ndim, const char *spec, int leaves,
+                                const char *op, TsError *err);
+const char *ts_layout_spec(const TsLayout *l, char text[TS_SPEC_TEXT]);
+/* "@dp", behind the size of axis d in a type; nothing where it is not split. */
+void ts_layout_axis_text(const TsLayout *l, int d, TsText *t);
+/* " sum@tp", behind the type; nothing where parts are no summands. */
+void ts_layout_sum_text(const TsLayout *l, TsText *t);
+
+#endif

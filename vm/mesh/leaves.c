@@ -1,0 +1,199 @@
+/* See vm/mesh/leaves.h. */
+#include "vm/mesh/leaves.h"
+
+#include <string.h>
+
+#include "vm/mesh/parts.h"
+
+/* ---- the tree */
+int ts_leaves_sums(int n, int lo, int hi, TsLeafSum *sum) {
+  int level[TS_LEAF_SUMS], place[TS_LEAF_SUMS], k = ts_leaves_subtrees(n, lo, hi, level, place);
+  for (int i = 0; i < k; i++) sum[i] = (TsLeafSum){.level = level[i], .place = place[i]};
+  return k;
+}
+
+static TsOp operator_of(TsFactorKind kind) {
+  static const TsOp by_kind[] = {[TS_FACTOR_sum] = TS_OP_add,
+                                 [TS_FACTOR_max] = TS_OP_maximum,
+                                 [TS_FACTOR_min] = TS_OP_minimum,
+                                 [TS_FACTOR_any] = TS_OP_logical_or,
+                                 [TS_FACTOR_all] = TS_OP_logical_and};
+  return by_kind[kind];
+}
+
+typedef struct Tree {
+  TsContext *c;
+  TsOp op;
+  int n, nsum, device;
+  TsLeafSum *sum;
+} Tree;
+
+/* Values are used up: each is needed once. */
+static TsTensor *value_of(Tree *t, int level, int place) {
+  for (int i = 0; i < t->nsum; i++)
+    if (t->sum[i].level == level && t->sum[i].place == place && t->sum[i].value) {
+      TsTensor *v = t->sum[i].value;
+      TsTensor *there = ts_tensor_to(t->c, v, t->device);
+      ts_tensor_unref(v);
+      t->sum[i].value = NULL;
+      return there;
+    }
+  if (level == 0) TS_BUG("leaf %d of %d is missing", place, t->n);
+  TsTensor *left = value_of(t, level - 1, 2 * place), *right = NULL;
+  if (!left || ((int64_t)2 * place + 1) << (level - 1) >= t->n) return left;
+  if ((right = value_of(t, level - 1, 2 * place + 1))) {
+    TsTensor *both[] = {left, right};
+    TsTensor *sum = ts_vm_call1(t->c, t->op, 2, both, NULL);
+    ts_tensor_unref(left);
+    ts_tensor_unref(right);
+    return sum;
+  }
+  ts_tensor_unref(left);
+  return NULL;
+}
+
+static TsTensor *root(TsContext *c, TsFactorKind kind, int n, int level, int place, int nsum,
+                      TsLeafSum *sum) {
+  Tree t = {.c = c, .op = operator_of(kind), .n = n, .nsum = nsum, .sum = sum};
+  t.device = sum[0].value->meta.device;
+  TsTensor *value = value_of(&t, level, place);
+  for (int i = 0; i < nsum; i++) {
+    ts_tensor_unref(sum[i].value);
+    sum[i].value = NULL;
+  }
+  return value;
+}
+
+TsTensor *ts_leaves_root(TsContext *c, TsFactorKind kind, int n, int nsum, TsLeafSum *sum) {
+  int level = 0;
+  while (1 << level < n) level++;
+  return root(c, kind, n, level, 0, nsum, sum);
+}
+
+/* ---- a call, leaf by leaf */
+typedef struct Run {
+  TsContext *c;
+  const TsShard *s;
+  TsShardPart part; /* of one leaf */
+  int f;
+  int64_t before;   /* of the factor, what of the part stands in front of the leaf */
+} Run;
+
+static TsTensor *narrowed(TsContext *c, TsTensor *t, int d, int64_t start, int64_t count) {
+  TsAttr a[] = {ts_attr_int(d), ts_attr_int(start), ts_attr_int(count)};
+  return ts_vm_call1(c, TS_OP_narrow, 1, &t, a);
+}
+
+static TsTensor *in_f32(TsContext *c, TsTensor *t) {
+  TsAttr a = ts_attr_dtype(TS_DT_f32);
+  return ts_vm_call1(c, TS_OP_cast, 1, &t, &a);
+}
+
+static bool is_narrow(const TsTensor *t) {
+  return t && ts_dtype_is(ts_tensor_dtype(t), TS_KIND_F) &&
+         ts_dtypes[t->meta.dtype].nbytes < 4 && !t->meta.weak;
+}
+
+/* What operand i is of the leaf: a reference. */
+static TsTensor *operand(const Run *r, int i, TsTensor *t) {
+  const TsShard *s = r->s;
+  TsTensor *cut = ts_tensor_ref(t);
+  for (int d = 0; cut && s->in[i] && d < s->in[i]->ndim; d++) {
+    if (s->in_axis[i][d] != r->f) continue;
+    int64_t times = s->in[i]->dim[d] / s->factor[r->f].size;
+    TsTensor *next =
+        narrowed(r->c, cut, d, r->before * times, r->part.count[r->f] * times);
+    ts_tensor_unref(cut);
+    cut = next;
+  }
+  if (cut && s->widens && is_narrow(cut)) {
+    TsTensor *wide = in_f32(r->c, cut);
+    ts_tensor_unref(cut);
+    cut = wide;
+  }
+  return cut;
+}
+
+static int run_leaf(const Run *r, TsTensor *const *in, TsTensor **out) {
+  TsTensor *cut[TS_MAX_IN] = {NULL};
+  int failed = 0, nout = 0;
+  for (int i = 0; i < r->s->nin && !failed; i++)
+    failed = in[i] && !(cut[i] = operand(r, i, in[i]));
+  if (!failed)
+    failed = ts_vm_call(r->c, r->s->op, r->s->nin, cut, r->part.attr, TS_MAX_OUT, &nout, out);
+  for (int i = 0; i < r->s->nin; i++) ts_tensor_unref(cut[i]);
+  for (int o = 0; o < nout && !failed; o++) { /* summands of 16 bits are added in f32 */
+    bool summand = !memchr(r->s->out_axis[o], r->f, r->s->out[o].ndim);
+    if (!summand || !is_narrow(out[o]) || r->s->factor[r->f].kind != TS_FACTOR_sum) continue;
+    TsTensor *wide = in_f32(r->c, out[o]);
+    ts_tensor_unref(out[o]);
+    failed = !(out[o] = wide);
+  }
+  for (int o = 0; o < nout && failed; o++) ts_tensor_unref(out[o]);
+  return failed ? -1 : 0;
+}
+
+static int axis_of(const TsShard *s, int o, int f) {
+  for (int d = 0; d < s->out[o].ndim; d++)
+    if (s->out_axis[o][d] == f) return d;
+  return -1;
+}
+
+/* All leaves of one result that has the factor. */
+static TsTensor *joined(TsContext *c, int axis, int n, TsTensor **leaf) {
+  TsAttr a = ts_attr_int(axis);
+  return n == 1 ? ts_tensor_ref(leaf[0]) : ts_vm_call1(c, TS_OP_concat, n, leaf, &a);
+}
+
+enum { MOST_LEAVES = 512 };
+
+int ts_leaves_run(TsContext *c, const TsShard *s, const TsShardPart *part, int f, int leaves,
+                  int lo, int hi, TsTensor *const *in, TsTensor **out,
+                  TsLeafSum (*sum)[TS_LEAF_SUMS], int *nsum) {
+  TsTensor *leaf[TS_MAX_OUT][MOST_LEAVES];
+  int n = 0, failed = 0;
+  if (hi - lo > MOST_LEAVES)
+    return ts_error_set(&c->err, TS_ERR_layout, "%d leaves on a device; at most %d", hi - lo,
+                        MOST_LEAVES);
+  Run r = {.c = c, .s = s, .part = *part, .f = f};
+  *nsum = ts_leaves_sums(leaves, lo, hi, sum[0]);
+  for (int o = 0; o < s->nout; o++) {
+    out[o] = NULL;
+    memcpy(sum[o], sum[0], sizeof *sum[0] * (size_t)*nsum);
+  }
+  for (int i = lo; i < hi && !failed; i++) {
+    TsTensor *made[TS_MAX_OUT] = {NULL};
+    int64_t size = s->factor[f].size;
+    r.part.start[f] = ts_layout_cut(size, leaves, leaves, i);
+    r.part.count[f] = ts_layout_cut(size, leaves, leaves, i + 1) - r.part.start[f];
+    r.before = r.part.start[f] - part->start[f];
+    r.part.summand = true;
+    if (s->attr) memcpy(r.part.attr, s->attr, sizeof *s->attr * ts_op_info(s->op)->nattr);
+    failed = (s->local && s->local(s, &r.part)) || run_leaf(&r, in, made);
+    for (int o = 0; o < s->nout && !failed; o++) leaf[o][n] = made[o];
+    n += !failed;
+  }
+  for (int o = 0; o < s->nout && !failed; o++) {
+    int axis = axis_of(s, o, f);
+    if (axis >= 0) {
+      failed = !(out[o] = joined(c, axis, n, leaf[o]));
+      continue;
+    }
+    for (int k = 0; k < *nsum && !failed; k++) {
+      TsLeafSum part_of[MOST_LEAVES];
+      int first = sum[o][k].place << sum[o][k].level, m = 0;
+      for (int i = first; i < ts_leaves_end(leaves, sum[o][k].level, sum[o][k].place); i++)
+        part_of[m++] = (TsLeafSum){0, i, ts_tensor_ref(leaf[o][i - lo])};
+      sum[o][k].value = root(c, s->factor[f].kind, leaves, sum[o][k].level, sum[o][k].place, m,
+                             part_of);
+      failed = !sum[o][k].value;
+    }
+  }
+  for (int o = 0; o < s->nout; o++)
+    for (int i = 0; i < n; i++) ts_tensor_unref(leaf[o][i]);
+  for (int o = 0; o < s->nout && failed; o++) {
+    ts_tensor_unref(out[o]);
+    for (int k = 0; k < *nsum; k++) ts_tensor_unref(sum[o][k].value);
+  }
+  return failed ? -1 : 0;
+}

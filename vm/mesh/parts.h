@@ -1,0 +1,42 @@
+/* Tensors that are spread over a mesh. Such a tensor has a storage whose only copy is a table of
+ * parts, each a tensor of its own on its device (devices/registry.c gives TS_DEVICE_MESH the
+ * functions of parts.c). So residency is decided as for all others: whoever reads the bytes on the
+ * host gets them gathered, and what the host writes is dealt out again. It is always a whole one:
+ * views of it are tables of views. */
+#ifndef TS_VM_MESH_PARTS_H
+#define TS_VM_MESH_PARTS_H
+
+#include "lib/mesh.h"
+#include "vm/core/tensor.h"
+
+typedef struct TsParts {
+  TsMeta meta; /* of the whole, with its layout */
+  bool copied; /* it was to be a view, but its elements had to move: writing would be lost */
+  uint64_t seen; /* changes of the parts' storages, when the host read them */
+  int n;
+  TsTensor *part[]; /* NULL: another process's */
+} TsParts;
+
+/* Summands and what they are of: parts of a layout with `partial` have a first axis of the sums of
+ * the largest subtrees that a device has of the tree of leaves (vm/mesh/leaves.h). */
+
+static inline bool ts_mesh_is(const TsTensor *t) { return t->meta.device == TS_DEVICE_MESH; }
+
+/* A tensor of these parts, one reference each, which it takes even if it fails. whole: type and
+ * layout. NULL with the error. */
+TsTensor *ts_mesh_tensor(TsContext *c, const TsMeta *whole, TsTensor **part);
+/* The parts of t, which is on a mesh, with current elements. NULL with the error. */
+TsParts *ts_mesh_parts(TsTensor *t);
+/* Every part a view of it, under another dtype or none: what ts_tensor_view is for others. */
+
+void ts_mesh_open(void); /* the device of all meshes; once a process */
+
+/* t, on a mesh or not, as it lies under l. share: parts may be those of t, as it is only read. */
+TsTensor *ts_mesh_move(TsContext *c, TsTensor *t, const TsLayout *l, bool share);
+/* t itself lies under l from now on: whoever has it sees so. Not of views, nor of what others see
+ * by views. 0 or -1. */
+int ts_mesh_spread(TsContext *c, TsTensor *t, const TsLayout *l);
+/* The elements of src, broadcast and converted, into those of dst, which is on a mesh. */
+int ts_mesh_assign(TsContext *c, TsTensor *dst, TsTensor *src);
+
+#endif
