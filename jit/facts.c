@@ -141,13 +141,18 @@ static void put_head(const TsGroup *g, TsText *text) {
     ts_facts_none(text, "where", "it comes from no line of the program");
 }
 
-/* What of the program's wishes could not be had, a line each. */
-static void put_choice(const TsGroup *g, TsText *text) {
+/* What was chosen for its kernel, and what of the program's wishes could not be had, a line each. */
+static void put_choice(const TsBuildJob *b, const TsFusion *f, const TsGroup *g, TsText *text) {
   TsText choice = {0}, remarks = {0};
-  ts_build_choice_text(g, &choice);
-  ts_facts_take(text, "choice", &choice);
+  if (f->of[g->index].fused && !ts_build_is_patched(b, f, g)) {
+    ts_build_choice_text(g, &choice);
+    ts_facts_take(text, "choice", &choice);
+  }
   ts_build_remarks_text(g, &remarks);
-  ts_facts_take(text, "remarks", &remarks);
+  if (remarks.len)
+    ts_facts_take(text, "remarks", &remarks);
+  else
+    ts_text_free(&remarks);
 }
 
 static void put_group(const TsBuildJob *b, const TsFusion *f, const TsGroup *g,
@@ -166,7 +171,7 @@ static void put_group(const TsBuildJob *b, const TsFusion *f, const TsGroup *g,
     ts_facts_numbers(text, "space", g->naxis, g->axis);
   else
     ts_facts_none(text, "space", "it is no kernel");
-  if (f->of[g->index].fused) put_choice(g, text);
+  put_choice(b, f, g, text);
   put_members(f->sched, g, text);
   put_reads(names, p, end, text);
   ts_facts_end(text, '}');
@@ -254,13 +259,13 @@ static void put_tile(const TsBuildJob *b, const TsFusion *f, const TsGroup *g, T
   ts_facts_numbers(text, "space", g->naxis, g->axis);
   if (ts_build_tile(b, f, g, &k, &err)) {
     ts_facts_none(text, "tile", err.message);
-    put_choice(g, text);
+    put_choice(b, f, g, text);
   } else {
     ts_facts_numbers(text, "tile", k.tile->ntile, k.tile->tile);
     if (u && b->device) ts_facts_text(text, "device", b->device->name);
     if (ts_target_gpu(ts_build_target(b))) put_digests(k.tile, text);
     put_code(b, u, text);
-    put_choice(g, text);
+    put_choice(b, f, g, text);
     ts_facts_flag(text, "edited", ts_build_is_patched(b, f, g));
     ts_tile_free(k.tile);
   }

@@ -75,7 +75,7 @@ e = f:with("schedule", (text:gsub("rows %d+", "rows 48")))
 assert(f:diff("schedule", 0) == "")
 e:keep()
 assert(tostring(e):find "kept for this process")
-assert(f:ir "why":find "kernel of %d operators, edited by the user" and f:ir "tiles":find "edited by the user", f:ir "why")
+assert(f:ir "why":find "kernel of %d operators?, edited by the user" and f:ir "tiles":find "edited by the user", f:ir "why")
 f(x, w, b):hash() == want --> true
 local d = f:diff("schedule", 0)
 assert(d:find "\n%-  matmul[^\n]*\n%+  matmul[^\n]* with rows 48", d)
