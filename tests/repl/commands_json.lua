@@ -24,12 +24,13 @@ g = function(x) local y = x for i = 1, 3000 do y = (y * 1.01 + x):tanh() end ret
 k = op.kernel("scale", {x = "f32[M,N]"}, {y = "f32[M,N]"}, function(t, x, y)
   for r in t:rows(x) do y[r] = x[r] / x[r]:abs():max() end
 end)
-f(x, x); g(op.ones{64});
+h = graph.module("h", function(x) return op.sort(x, {stages = 2}) end)
+f(x, x); h(x); g(op.ones{64});
 ]]
 local commands = {
   ":why f", ":why f(x, x)", ":tiles f", ":ir f", ":ir f tile", ":ir f json", ":ir f bytecode", ":ir f tile sm_90a", ":rewrites f",
   ":ir k(x) tile", ":why g", ":tiles g", ":ir g graph", ":rewrites g", ":profile f(x, x)", ":profile k(x)", ":profile g(op.ones{8})",
-  ":tune f", ":tune k(x)", ":who", ":devices", ":mem", ":err", ":time x:sum()", ":device", ":threads", ":hints", ":pager", ":why f", ":tiles f",
+  ":tune f", ":tune k(x)", ":who", ":devices", ":mem", ":err", ":time x:sum()", ":device", ":threads", ":why h", ":hints", ":pager", ":why f", ":tiles f",
 }
 local lines = {}
 for i, c in ipairs(commands) do lines[i] = c .. " --json\n" end
