@@ -1,14 +1,18 @@
 -- Every row of the operator table in parts: its cases of tests/vectors under layouts of all kinds give the bits of one
--- device, or its error, where sums are cut into as many leaves.
+-- device, or its error, where sums are cut into as many leaves. ROW=name in the environment: that row alone; WHOLE=1: which
+-- rows no case splits.
 package.path = "tests/agree/?.lua;tests/mesh/?.lua;" .. package.path
 local tessera = require "tessera"
 local core, dist = tessera.core, tessera.dist
 local cases = require "_cases"
 local layouts = require "_layouts"
 
+-- One device stands for several, unless there are some: tessera --devices=cpu:4 scripts/run_test.lua ..
+local several = false
+for _, d in ipairs(core.devices()) do several = several or d.name == "cpu:3" end
 local function on_host(n)
   local list = {}
-  for i = 1, n do list[i] = "cpu:0" end
+  for i = 1, n do list[i] = several and "cpu:" .. i - 1 or "cpu:0" end
   return list
 end
 local meshes = {
