@@ -12,6 +12,7 @@
 #include "devices/device.h"
 #include "jit/jit.h"
 #include "lib/text.h"
+#include "repl/checkpoint.h"
 #include "repl/forget.h"
 #include "repl/interrupt.h"
 #include "repl/lua_api.h"
@@ -263,7 +264,9 @@ static int after_output(int code) {
 
 static void at_exit(int code, void *arg) {
   (void)arg;
+  ts_checkpoint_finish();
   int now = after_output(code);
+  if (!now && ts_checkpoint_lost()) now = TS_EXIT_ERROR;
   if (now != code) _Exit(now);
 }
 
@@ -311,6 +314,7 @@ int main(int argc, char **argv) {
   free(o.step);
   exit(code); /* looks for leaks */
 #endif
+  ts_checkpoint_finish();
   ts_interrupt_leave(code);
   close_state(L);
   code = after_output(code);
