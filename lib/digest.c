@@ -8,10 +8,16 @@ static const uint64_t P1 = 0x9e3779b185ebca87, P2 = 0xc2b2ae3d27d4eb4f, P3 = 0x1
 
 static uint64_t turn(uint64_t v, int by) { return v << by | v >> (64 - by); }
 
-/* Words of the text are little-endian. */
-static uint64_t word(const unsigned char *at, int n) {
-  uint64_t v = 0;
-  for (int i = 0; i < n; i++) v |= (uint64_t)at[i] << 8 * i;
+/* Words are little-endian, as all hosts are. */
+static uint64_t word64(const unsigned char *at) {
+  uint64_t v;
+  memcpy(&v, at, sizeof v);
+  return v;
+}
+
+static uint64_t word32(const unsigned char *at) {
+  uint32_t v;
+  memcpy(&v, at, sizeof v);
   return v;
 }
 
@@ -24,8 +30,8 @@ static const unsigned char *stripes(const unsigned char *at, const unsigned char
                                     uint64_t *h) {
   uint64_t a = P1 + P2, b = P2, c = 0, d = 0 - P1;
   for (; end - at >= 32; at += 32) {
-    a = mix(a, word(at, 8)), b = mix(b, word(at + 8, 8));
-    c = mix(c, word(at + 16, 8)), d = mix(d, word(at + 24, 8));
+    a = mix(a, word64(at)), b = mix(b, word64(at + 8));
+    c = mix(c, word64(at + 16)), d = mix(d, word64(at + 24));
   }
   *h = turn(a, 1) + turn(b, 7) + turn(c, 12) + turn(d, 18);
   *h = merge(merge(merge(merge(*h, a), b), c), d);
@@ -37,8 +43,8 @@ uint64_t ts_digest64(const void *from, size_t n) {
   uint64_t h = P5;
   if (n >= 32) at = stripes(at, end, &h);
   h += n;
-  for (; end - at >= 8; at += 8) h = turn(h ^ mix(0, word(at, 8)), 27) * P1 + P4;
-  if (end - at >= 4) h = turn(h ^ word(at, 4) * P1, 23) * P2 + P3, at += 4;
+  for (; end - at >= 8; at += 8) h = turn(h ^ mix(0, word64(at)), 27) * P1 + P4;
+  if (end - at >= 4) h = turn(h ^ word32(at) * P1, 23) * P2 + P3, at += 4;
   for (; at < end; at++) h = turn(h ^ *at * P5, 11) * P1;
   h = (h ^ h >> 33) * P2;
   h = (h ^ h >> 29) * P3;

@@ -254,6 +254,7 @@ static void close_state(lua_State *L) {
 /* What was printed has to arrive: a full disk is an error of the program, however it printed and
  * ends. */
 static int after_output(int code) {
+  if (!code && ts_checkpoint_lost()) code = TS_EXIT_ERROR;
   errno = 0;
   if (!fflush(stdout) && !ferror(stdout)) return code;
   int why = errno; /* 0: it failed earlier, and nobody knows why */
@@ -266,7 +267,6 @@ static void at_exit(int code, void *arg) {
   (void)arg;
   ts_checkpoint_finish();
   int now = after_output(code);
-  if (!now && ts_checkpoint_lost()) now = TS_EXIT_ERROR;
   if (now != code) _Exit(now);
 }
 
