@@ -8,7 +8,8 @@
 set -eu
 cd "$(dirname "$0")/.."
 # nvidia-cuda-nvcc: ptxas, which assembles the PTX of every family of kernels (tests/jit/gpu_*).
-packages="nvidia-cuda-nvcc==13.0.88"
+# safetensors: reads the files of checkpoints (tests/mesh/checkpoint.lua).
+packages="nvidia-cuda-nvcc==13.0.88 safetensors==0.8.0"
 programs="nvidia/cu13/bin/ptxas"
 to=build/python
 
