@@ -43,28 +43,28 @@ static int make_folder(const char *dir) {
 }
 
 /* ---- removing */
-static void unlink_all(int folder, const char *last) {
+static void unlink_all(int folder) {
   int own = open_folder(folder, ".");
   DIR *d = own < 0 ? NULL : fdopendir(own);
   for (struct dirent *e; d && (e = readdir(d));)
-    if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..") && (!last || strcmp(e->d_name, last)))
-      unlinkat(folder, e->d_name, 0);
+    if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..")) unlinkat(folder, e->d_name, 0);
   if (d) closedir(d);
-  if (last) unlinkat(folder, last, 0);
 }
 
-static int remove_open(int parent, int folder, const char *name, const char *mark,
-                       const char *last) {
-  if (mark && unlinkat(folder, mark, 0) && errno != ENOENT) return -1;
-  if (mark && sync_folder(folder)) return -1;
-  unlink_all(folder, last);
-  return unlinkat(parent, name, AT_REMOVEDIR);
+/* Under another name first: what is left of it, if the program is killed, tells what it is. */
+static int remove_open(int parent, int folder, const char *name) {
+  char other[TS_FILE_NAME];
+  ts_file_name(temporary, other);
+  if (is_temporary(name)) strcpy(other, name);
+  if (!is_temporary(name) && renameat(parent, name, parent, other)) return -1;
+  unlink_all(folder);
+  return unlinkat(parent, other, AT_REMOVEDIR);
 }
 
-int ts_commit_remove(const char *dir, const char *name, const char *mark, const char *last) {
+int ts_commit_remove(const char *dir, const char *name) {
   int parent = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   int folder = parent < 0 ? -1 : open_folder(parent, name);
-  int failed = folder < 0 ? -1 : remove_open(parent, folder, name, mark, last), saved = errno;
+  int failed = folder < 0 ? -1 : remove_open(parent, folder, name), saved = errno;
   if (folder >= 0) close(folder);
   if (parent >= 0) close(parent);
   return errno = saved, failed;
@@ -77,18 +77,18 @@ static size_t read_head(int folder, const char *name, char *to, size_t most) {
   return n < 0 ? 0 : (size_t)n;
 }
 
-static bool is_leftover(int folder, const char *name, const char *mark, const char *last,
+static bool is_leftover(int folder, const char *name, const char *mark, const char *manifest,
                         const char *head, bool (*whole)(const char *, size_t)) {
   char text[256];
   struct stat st;
   if (fstat(folder, &st) || st.st_uid != geteuid()) return false;
   if (is_temporary(name)) return true;
   size_t n = strlen(head);
-  if (read_head(folder, last, text, n < sizeof text ? n : sizeof text) != n) return false;
+  if (read_head(folder, manifest, text, n < sizeof text ? n : sizeof text) != n) return false;
   return !memcmp(text, head, n) && !whole(text, read_head(folder, mark, text, sizeof text));
 }
 
-void ts_commit_sweep(const char *dir, const char *mark, const char *last, const char *head,
+void ts_commit_sweep(const char *dir, const char *mark, const char *manifest, const char *head,
                      bool (*whole)(const char *text, size_t n)) {
   int parent = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), own = dup(parent);
   DIR *d = own < 0 ? NULL : fdopendir(own);
@@ -97,8 +97,8 @@ void ts_commit_sweep(const char *dir, const char *mark, const char *last, const 
     int folder = open_folder(parent, e->d_name);
     if (folder < 0) continue;
     if (!flock(folder, LOCK_EX | LOCK_NB) && /* else somebody writes it */
-        is_leftover(folder, e->d_name, mark, last, head, whole))
-      remove_open(parent, folder, e->d_name, mark, last);
+        is_leftover(folder, e->d_name, mark, manifest, head, whole))
+      remove_open(parent, folder, e->d_name);
     close(folder);
   }
   if (d) closedir(d);
@@ -167,7 +167,7 @@ int ts_commit_end(TsCommit *c, const char *name, const char *mark, const char *t
 void ts_commit_drop(TsCommit *c) {
   int saved = errno;
   if (c->folder >= 0) {
-    unlink_all(c->folder, NULL);
+    unlink_all(c->folder);
     close(c->folder);
   }
   if (c->parent >= 0) {

@@ -3,7 +3,7 @@
  * Files are written into a folder of a name that nobody reads, and go to the disk; then the folder
  * gets its name; then a file in it, the mark, says that it is whole. A program that is killed in
  * between leaves a folder without a mark, which is none for readers, and which the next one removes:
- * whoever writes one holds its lock. What is removed loses its mark first. */
+ * whoever writes one holds its lock. What is removed loses its name first. */
 #ifndef TS_LIB_COMMIT_H
 #define TS_LIB_COMMIT_H
 
@@ -30,11 +30,11 @@ int ts_commit_end(TsCommit *c, const char *name, const char *mark, const char *t
 /* Nothing was written; after a failure of any of these, but _begin. Keeps errno. */
 void ts_commit_drop(TsCommit *c);
 
-/* Such a folder in dir, its mark first and the file `last` last. */
-int ts_commit_remove(const char *dir, const char *name, const char *mark, const char *last);
-/* What killed programs have left in dir: folders of temporary names, and those whose file `last`
+/* Such a folder in dir. */
+int ts_commit_remove(const char *dir, const char *name);
+/* What killed programs have left in dir: folders of temporary names, and those whose file `manifest`
  * begins with `head`, but that have no whole mark, as whole() says of its text. */
-void ts_commit_sweep(const char *dir, const char *mark, const char *last, const char *head,
+void ts_commit_sweep(const char *dir, const char *mark, const char *manifest, const char *head,
                      bool (*whole)(const char *text, size_t n));
 
 #endif

@@ -140,7 +140,7 @@ static void write_down(Saving *s) {
     ts_commit_drop(&c);
   } else {
     snprintf(s->called, sizeof s->called, "%s", c.name);
-    for (int i = 0; i < s->nremove; i++) ts_commit_remove(s->dir, s->remove[i], MARK, MANIFEST);
+    for (int i = 0; i < s->nremove; i++) ts_commit_remove(s->dir, s->remove[i]);
   }
   s->seconds = (double)(ts_clock_nsec() - s->began) * 1e-9;
 }
