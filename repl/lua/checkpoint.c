@@ -149,7 +149,12 @@ enum { BEHIND = 10 }; /* of a thread's niceness */
 
 static void *run(void *arg) {
   Saving *s = arg;
-  ts_snapshot_copy(s->snapshot);
+  TsError err = {0};
+  if (ts_snapshot_copy(s->snapshot, &err)) {
+    snprintf(s->error, sizeof s->error, "cannot fetch it: %s", err.message);
+    s->done = true;
+    return NULL;
+  }
   setpriority(PRIO_PROCESS, (id_t)gettid(), BEHIND); /* nobody waits for the rest */
   write_down(s);
   s->done = true;
@@ -308,9 +313,13 @@ static Saving *new_saving(lua_State *L) {
 
 /* What is not written beside the program is written now. */
 static void write_here(lua_State *L, Saving *s) {
+  TsError err = {0};
   s->interruptible = true;
-  ts_snapshot_copy(s->snapshot);
-  write_down(s);
+  if (ts_snapshot_copy(s->snapshot, &err)) {
+    snprintf(s->error, sizeof s->error, "cannot fetch it: %s", err.message);
+  } else {
+    write_down(s);
+  }
   s->done = s->joined = true;
   drop_snapshot(s);
   tell(L, s, "");

@@ -8,10 +8,12 @@
 #include <sys/mman.h>
 
 #include "devices/cpu_pool.h"
+#include "devices/device.h"
 #include "devices/memory.h"
 #include "lib/clock.h"
 #include "vm/core/defer.h"
 #include "vm/core/mapped.h"
+#include "vm/core/offload.h"
 
 enum {
   CHUNK = 1 << 20,
@@ -21,7 +23,8 @@ enum {
 }; /* chunks that are worth other threads */
 
 typedef struct Piece {
-  TsTensor *t; /* a view of our own */
+  TsTensor *t; /* a view of our own; a copy on another device; NULL: let go of */
+  int device;  /* of a copy; else 0 */
   const char *from;
   char *to; /* from, where nothing is copied */
   int64_t nbytes;
@@ -33,6 +36,9 @@ struct TsSnapshot {
   int n;
   Piece *piece, **by_storage; /* in order of storages' addresses */
   bool aside;
+  atomic_bool copied; /* nobody needs tensors any more */
+  void
+      *queued[TS_MAX_DEVICES]; /* the event behind which copies on a device are made, or NULL */
   int64_t held_up;
 };
 
@@ -86,12 +92,30 @@ static void complete(Piece *p) {
   while (p->done < p->nbytes) sched_yield();
 }
 
-void ts_snapshot_copy(TsSnapshot *s) {
+static int fetch(TsSnapshot *s, int device, TsError *err) {
+  TsDevice *d = ts_device_at(device);
+  TsFetch *list = malloc(sizeof *list * (size_t)s->n);
+  int n = 0;
+  if (!list) return ts_error_memory(err);
   for (int i = 0; i < s->n; i++)
-    while (copy_chunk(&s->piece[i])) {
+    if (s->piece[i].device == device)
+      list[n++] = (TsFetch){s->piece[i].to, s->piece[i].from, s->piece[i].nbytes};
+  int failed = d->fetch(d, n, list, s->queued[device], err);
+  free(list);
+  return failed;
+}
+
+int ts_snapshot_copy(TsSnapshot *s, TsError *err) {
+  int failed = 0;
+  for (int i = 0; i < s->n; i++)
+    while (!s->piece[i].device && copy_chunk(&s->piece[i])) {
     }
   for (int i = 0; i < s->n; i++)
-    while (s->piece[i].done < s->piece[i].nbytes) sched_yield();
+    while (!s->piece[i].device && s->piece[i].done < s->piece[i].nbytes) sched_yield();
+  for (int d = 0; d < TS_MAX_DEVICES && !failed; d++)
+    if (s->queued[d]) failed = fetch(s, d, err);
+  s->copied = true;
+  return failed;
 }
 
 /* ---- taking */
@@ -101,8 +125,35 @@ static int by_address(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-static int take_piece(TsContext *c, Piece *p, TsTensor *t) {
-  TsTensor *whole = ts_tensor_contiguous(c, t);
+/* The device that alone has current bytes, and lets another thread fetch them; 0: none. */
+static int far_device(const TsStorage *s) {
+  for (TsCopy *p = s->valid & 1 ? NULL : s->copies; p; p = p->next)
+    if (s->valid >> p->device & 1 && ts_device_at(p->device)->fetch) return p->device;
+  return 0;
+}
+
+/* A copy on the device; false where it has no room for one. */
+static bool take_there(TsContext *c, Piece *p, TsTensor *t) {
+  int device = far_device(t->storage);
+  TsTensor *copy = device ? ts_tensor_copy(c, t) : NULL;
+  const char *at =
+      copy && far_device(copy->storage) == device ? ts_tensor_read_on(copy, device) : NULL;
+  if (!at) {
+    ts_tensor_unref(copy);
+    ts_error_clear(&c->err);
+    return false;
+  }
+  p->t = copy, p->device = device, p->from = at;
+  p->nbytes = p->done = p->taken = ts_meta_nbytes(&t->meta);
+  return true;
+}
+
+static int take_piece(TsContext *c, Piece *p, TsTensor *t, bool aside) {
+  TsTensor *whole = ts_defer_force(t) ? NULL : ts_tensor_contiguous(c, t);
+  if (whole && aside && take_there(c, p, whole)) {
+    ts_tensor_unref(whole);
+    return 0;
+  }
   bool read = whole && ts_tensor_read(whole) && !ts_mapped_check(c, 1, &whole);
   if (read) p->t = ts_tensor_view(whole, &whole->meta, whole->stride, whole->offset);
   ts_tensor_unref(whole);
@@ -116,6 +167,15 @@ static int take_piece(TsContext *c, Piece *p, TsTensor *t) {
 /* Memory of others, which may be changed without a word. */
 static bool is_foreign(const TsStorage *s) { return s->release || s->held == TS_HELD_NEVER; }
 
+/* The point in a device's order behind which all copies are made; these are queued already. */
+static int note_queued(TsContext *c, TsSnapshot *s, int device) {
+  TsDevice *d = ts_device_at(device);
+  if (s->queued[device]) return 0;
+  if ((c->replaying || c->waiting) && c->offload->flush(c, false)) return -1;
+  if (d->run->event_new(d, &s->queued[device], &c->err)) return -1;
+  return d->run->event_record(d, s->queued[device], NULL, &c->err);
+}
+
 static int begin_copies(TsContext *c, TsSnapshot *s) {
   int64_t all = 0;
   for (int i = 0; i < s->n; i++) all += (s->piece[i].nbytes + LINE - 1) / LINE * LINE;
@@ -126,8 +186,13 @@ static int begin_copies(TsContext *c, TsSnapshot *s) {
   first = s;
   for (int i = 0; i < s->n; i++) {
     Piece *p = &s->piece[i];
-    p->to = at, p->taken = p->done = 0;
+    p->to = at;
     at += (p->nbytes + LINE - 1) / LINE * LINE;
+    if (p->device) {
+      if (note_queued(c, s, p->device)) return -1;
+      continue;
+    }
+    p->taken = p->done = 0;
     if (is_foreign(p->t->storage)) {
       complete(p);
       if (ts_mapped_check(c, 1, &p->t)) return -1;
@@ -145,7 +210,7 @@ TsSnapshot *ts_snapshot_take(TsContext *c, int n, TsTensor *const *t, bool aside
   int failed = !s || !s->piece || !s->by_storage ? ts_error_memory(&c->err) : 0;
   for (int i = 0; i < n && !failed; i++) {
     s->by_storage[i] = &s->piece[i];
-    failed = take_piece(c, &s->piece[i], t[i]);
+    failed = take_piece(c, &s->piece[i], t[i], aside);
     s->n = i + !failed;
   }
   if (!failed) {
@@ -190,21 +255,35 @@ void ts_snapshot_touch(TsStorage *storage) {
   }
 }
 
-void ts_snapshot_free(TsSnapshot *s) {
-  if (!s) return;
-  if (s->aside) {
-    for (TsSnapshot **p = &first; *p; p = &(*p)->next)
-      if (*p == s) {
-        *p = s->next;
-        break;
-      }
-    room.used = false;
-  }
+static void let_go(TsSnapshot *s) {
+  for (TsSnapshot **p = &first; *p; p = &(*p)->next)
+    if (*p == s) {
+      *p = s->next;
+      break;
+    }
   for (int i = 0; i < s->n; i++) {
     TsTensor *t = s->piece[i].t;
-    if (s->aside) t->storage->snapped = 0;
+    if (t && s->aside) t->storage->snapped = 0;
     ts_tensor_unref(t);
+    s->piece[i].t = NULL;
   }
+  for (int i = 0; i < TS_MAX_DEVICES; i++) {
+    if (s->queued[i]) ts_device_at(i)->run->event_free(ts_device_at(i), s->queued[i]);
+    s->queued[i] = NULL;
+  }
+}
+
+void ts_snapshot_tidy(void) {
+  for (TsSnapshot *s = first, *next; s; s = next) {
+    next = s->next;
+    if (s->copied) let_go(s);
+  }
+}
+
+void ts_snapshot_free(TsSnapshot *s) {
+  if (!s) return;
+  let_go(s);
+  if (s->aside) room.used = false;
   free(s->piece);
   free(s->by_storage);
   free(s);
