@@ -221,6 +221,44 @@ names(dir .. "/full") --> 1 2
 run "checkpoint.save(dir, {w = op.ones{1000, 1000}}, {async = true}) error 'over'":match "exit 1" --> exit 1
 names(dir .. "/full") --> 1 2 3
 
+-- ---- Ctrl-C: all or nothing, and the next one goes well
+local many, stopped = {}, 0
+for i = 1, 6 do many[i] = op.ones { 64, 64 } end
+for n = 1, 12 do
+  core.interrupt_after(n, "looks")
+  local ok, why = pcall(checkpoint.save, dir .. "/c", { many = many, n = n }, { step = n })
+  core.interrupt_after(0)
+  stopped = stopped + (ok and 0 or 1)
+  assert(ok or tostring(why):find "interrupted", why)
+  assert(#checkpoint.list(dir .. "/c") == n - stopped and not shell("ls -A " .. dir .. "/c"):find "new")
+end
+stopped > 4 and stopped < 12 --> true
+checkpoint.save(dir .. "/c", { many = many }, { step = 40 }).step --> 40
+-- While it is waited for: what is written goes on.
+local big = op.ones { 8, 1024, 1024 }
+local saving = checkpoint.save(dir .. "/c", { big = big }, { step = 41, async = true })
+core.interrupt_after(1, "looks")
+saving:wait() --! it is written all the same
+core.interrupt_after(0)
+saving:wait().step --> 41
+-- Memory that runs out anywhere: an error, nothing is half there, and the next one goes well.
+local failed = 0
+for _, async in ipairs { false, true } do
+  for n = 1, 400, 7 do
+    core.fail_after(n)
+    local ok, why = pcall(checkpoint.save, dir .. "/m", { many = many }, { step = 1, async = async })
+    if ok then ok, why = pcall(why.wait, why) end
+    core.fail_after(0)
+    failed = failed + (ok and 0 or 1)
+    assert(ok or tostring(why):find "memory", why)
+    pcall(core.checkpoint_settle)
+  end
+end
+failed > 5 --> true
+checkpoint.save(dir .. "/m", { many = many }, { step = 2, keep = 1 }).step --> 2
+checkpoint.load(dir .. "/m").many[6]:hash() == many[6]:hash() --> true
+shell("ls -A " .. dir .. "/m") --> step-00000002
+
 -- ---- what is damaged afterwards
 local function damage(command, like)
   shell("rm -rf " .. dir .. "/d")
