@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "lib/infer.h"
-#include "lib/shard_rules.h"
+#include "lib/shard.h"
 #include "lib/text.h"
 
 /* TYPES column: letters of dtype kinds. */
@@ -213,7 +213,7 @@ static void derive(TsOpInfo *o) {
   if (!o->shard && o->cls == TS_CLASS_POINTWISE) o->shard = ts_shard_pointwise;
   if (!o->shard && o->cls == TS_CLASS_REDUCE) o->shard = ts_shard_reduce;
   if (!o->shard && o->cls == TS_CLASS_SCAN) o->shard = ts_shard_others;
-  if (!o->shard && !ts_class_composed(o->cls)) o->shard = ts_shard_whole;
+  if (!o->shard && !ts_class_composed(o->cls)) TS_BUG("%s has no rule in .shard", o->name);
   if (!o->finite) o->finite = view ? TS_FINITE_KEEPS : TS_FINITE_NEVER;
 }
 
@@ -436,7 +436,7 @@ int ts_op_infer(TsInfer *inf) {
   if (infer_types(inf, o) || o->shape(inf)) return -1;
   for (int i = 0; i < inf->nout; i++)
     if (ts_meta_check_size(&inf->out[i], o->name, inf->err)) return -1;
-  return 0;
+  return o->shard ? ts_shard_infer(inf) : 0;
 }
 
 TsDtype ts_op_number_dtype(const TsInfer *inf, int i) {

@@ -1,6 +1,8 @@
 /* Shapes as text, broadcasting, size limits. */
 #include "lib/shape.h"
 
+#include "lib/mesh.h"
+
 #include <math.h>
 #include <stdio.h>
 
@@ -11,12 +13,27 @@ TsMeta ts_meta_number(double value) {
                   .weak = minus_zero ? TS_WEAK_minus_zero : TS_WEAK_number};
 }
 
+/* "8", or "8@dp" of an axis that is split. */
+static int put_size(const TsMeta *m, int d, char *at, int room) {
+  const TsLayout *l = m->layout ? ts_layout_of(m) : NULL;
+  TsText t = {0};
+  if (l && d < l->ndim) ts_layout_axis_text(l, d, &t);
+  int n = snprintf(at, (size_t)room, "%s%lld%s", d ? "," : "", (long long)m->dim[d],
+                   t.at ? t.at : "");
+  ts_text_free(&t);
+  return n;
+}
+
 const char *ts_meta_text(const TsMeta *m, char buffer[TS_META_TEXT]) {
   int n = snprintf(buffer, TS_META_TEXT, "%s[", ts_dtype_name((TsDtype)m->dtype));
-  for (int i = 0; i < m->ndim && n < TS_META_TEXT - 24; i++)
-    n += snprintf(buffer + n, (size_t)(TS_META_TEXT - n), "%s%lld", i ? "," : "",
-                  (long long)m->dim[i]);
-  snprintf(buffer + n, (size_t)(TS_META_TEXT - n), "]");
+  for (int i = 0; i < m->ndim && n < TS_META_TEXT - 40; i++)
+    n += put_size(m, i, buffer + n, TS_META_TEXT - n);
+  if (n > TS_META_TEXT - 2) n = TS_META_TEXT - 2;
+  n += snprintf(buffer + n, (size_t)(TS_META_TEXT - n), "]");
+  const TsLayout *l = m->layout ? ts_layout_of(m) : NULL;
+  for (int a = 0; l && a < l->mesh->naxis && n < TS_META_TEXT - 24; a++)
+    if (l->partial >> a & 1)
+      n += snprintf(buffer + n, (size_t)(TS_META_TEXT - n), " sum@%s", l->mesh->axis[a]);
   return buffer;
 }
 

@@ -206,7 +206,7 @@ static void put_axis(Display *d, int axis, int64_t base) {
 static void put_type(TsContext *c, TsTensor *x, TsText *out) {
   char meta[TS_META_TEXT];
   ts_text_str(out, ts_meta_text(&x->meta, meta));
-  if (x->meta.device != c->device)
+  if (x->meta.device != c->device && !x->meta.layout)
     ts_text_format(out, " %s", ts_device_at(x->meta.device)->name);
   if (ts_tape_asks(x)) ts_text_str(out, " requires_grad");
 }

@@ -1,4 +1,5 @@
 /* Values of IR text: numbers, strings, types, attributes. */
+#include "lib/mesh.h"
 #include "ir/text/size.h"
 #include "ir/text/value.h"
 
@@ -250,8 +251,10 @@ void ts_text_type(TsText *t, const TsMeta *m) {
   for (int i = 0; i < m->ndim; i++) {
     if (i) ts_text_char(t, ',');
     ts_text_size(t, m->dim[i]);
+    if (m->layout) ts_layout_axis_text(ts_layout_of(m), i, t);
   }
   ts_text_char(t, ']');
+  if (m->layout) ts_layout_sum_text(ts_layout_of(m), t);
   if (m->weak) ts_text_str(t, m->weak == TS_WEAK_minus_zero ? "~~" : "~");
 }
 

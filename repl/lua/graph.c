@@ -9,12 +9,14 @@
 #include "ir/graph/symbolic.h"
 #include "jit/jit.h"
 #include "jit/level.h"
+#include "jit/mesh/run.h"
 #include "lib/mesh.h"
 #include "lib/text.h"
 #include "repl/lua/graph.h"
 #include "vm/compile.h"
 #include "vm/core/defer.h"
 #include "vm/code/lower.h"
+#include "vm/mesh/expand.h"
 #include "vm/core/overlap.h"
 #include "vm/core/profile.h"
 #include "vm/core/tape.h"
@@ -33,6 +35,9 @@ typedef struct Function {
   TsCode *code;
   TsFrame *frame;
   TsJitFunction *hot;
+  TsGraph *cut;       /* g with sums over declared leaves, which is what runs; or NULL */
+  TsMeshRun *spread;  /* its pieces, once it was called on a mesh, or NULL; */
+  int spread_leaves;  /* with so many leaves: whether that was tried */
 } Function;
 
 void ts_lua_push_graph(lua_State *L, TsGraph *g) {
@@ -67,9 +72,12 @@ static int ready(lua_State *L, Function *f) {
   TsContext *c = ts_lua_context(L);
   if (f->hot) return 0;
   TsActivity *w = ts_activity_begin_call(c, TS_ACTIVITY_capture, f->g->name);
-  if (!f->code && !(f->code = ts_lower_donating(c, f->g, f->donated))) return ts_lua_raise(L);
+  bool cuts = c->leaves > 1 && !f->cut && !f->code && !ts_mesh_spreads(f->g);
+  if (cuts && !(f->cut = ts_mesh_leaved(c, f->g))) return ts_lua_raise(L);
+  const TsGraph *g = f->cut ? f->cut : f->g;
+  if (!f->code && !(f->code = ts_lower_donating(c, g, f->donated))) return ts_lua_raise(L);
   if (!f->frame && !(f->frame = ts_frame_new(c, f->code))) return ts_lua_raise(L);
-  if (!f->hot && !(f->hot = ts_jit_function(c->jit, f->g, f->donated)))
+  if (!f->hot && !(f->hot = ts_jit_function(c->jit, g, f->donated)))
     return luaL_error(L, "out of memory");
   ts_activity_end_call(w, NULL);
   return 0;
@@ -171,6 +179,18 @@ static void note_updates(const Function *f, TsTensor *const *all) {
   for (int u = 0; u < f->g->nupdate; u++) all[f->g->update[u].param]->storage->version++;
 }
 
+/* On a mesh: piece by piece, or where it cannot be cut into pieces call by call. */
+static int run_spread(TsContext *c, Function *f, TsTensor *const *all, TsTensor **results) {
+  if (!f->spread_leaves || f->spread_leaves != 1 + c->leaves) {
+    ts_mesh_run_free(f->spread);
+  if (f->cut) ts_graph_free(f->cut);
+    if (!(f->spread = ts_mesh_run_new(c, f->g)) && c->err.code) return -1;
+    f->spread_leaves = 1 + c->leaves;
+  }
+  return f->spread ? ts_mesh_run(f->spread, all, results)
+                   : ts_frame_run(f->frame, all, results);
+}
+
 /* f:run({arguments}) -> results; the arguments are the parameters that are not captured. */
 static int run(lua_State *L) {
   Function *f = check(L);
@@ -202,9 +222,9 @@ static int run(lua_State *L) {
   if (device < 0 || (record && begin_taped(c, f, all, &taped))) return ts_lua_raise(L);
   c->where_arg = L;
   TsActivity *w = ts_activity_begin_call(c, TS_ACTIVITY_function, f->g->name);
-  bool spread = device == TS_DEVICE_MESH; /* its parts are what gets hot */
+  bool spread = device == TS_DEVICE_MESH;
   TsFrame *frame = spread ? f->frame : ts_jit_enter(f->hot, f->frame, device);
-  int failed = ts_frame_run(frame, all, results);
+  int failed = spread ? run_spread(c, f, all, results) : ts_frame_run(frame, all, results);
   if (!spread) ts_jit_leave(f->hot, frame, device, failed);
   ts_activity_end_call(w, NULL);
   if (!failed) note_updates(f, all);
@@ -324,6 +344,7 @@ static int captured(lua_State *L) {
 static int collect(lua_State *L) {
   Function *f = check(L);
   ts_jit_function_free(f->hot);
+  ts_mesh_run_free(f->spread);
   ts_frame_free(f->frame);
   ts_code_free(f->code);
   for (int u = 0; f->moves && u < f->g->nupdate; u++) free(f->moves[u]);
@@ -505,7 +526,18 @@ static int collect_symbolic(lua_State *L) {
   return 0;
 }
 
+/* f:plan() -> the text of its pieces on a mesh, or nothing: it has not run there. */
+static int plan(lua_State *L) {
+  Function *f = check(L);
+  TsText t = {0};
+  if (!f->spread) return 0;
+  ts_mesh_plan_text(ts_mesh_run_plan(f->spread), &t);
+  ts_lua_push_text(L, &t);
+  return 1;
+}
+
 static const luaL_Reg methods[] = {
+    {"plan", plan},
     {"tune", tune},         {"pin", pin},       {"marks", marks},
     {"run", run},           {"text", text_of},  {"stats", stats},
     {"captured", captured}, {"donate", donate}, {"reads_sizes", reads_sizes},

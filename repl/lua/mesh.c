@@ -5,7 +5,8 @@
 #include <string.h>
 
 #include "devices/device.h"
-#include "repl/lua_api.h"
+#include "repl/lua/args.h"
+#include "vm/mesh/draw.h"
 #include "vm/mesh/parts.h"
 
 static const TsMesh *meshes[256];
@@ -75,6 +76,7 @@ static int mesh_layout(lua_State *L) {
     lua_pop(L, 1);
   }
   l.leaves = (uint16_t)luaL_optinteger(L, 6, 0);
+  l.stored = lua_toboolean(L, 7);
   const TsLayout *made = ts_layout_make(&l, &c->err);
   if (!made) return ts_lua_raise(L);
   lua_pushinteger(L, made->id);
@@ -123,6 +125,12 @@ static int mesh_move(lua_State *L) {
   if (!y) return ts_lua_raise(L);
   ts_lua_push(L, y);
   return 1;
+}
+
+/* mesh_spread(x, layout): x itself lies under the layout from now on. */
+static int mesh_spread(lua_State *L) {
+  TsTensor *t = ts_lua_check_tensor(L, 1, "spread");
+  return ts_mesh_spread(ts_lua_context(L), t, check_layout(L, 2)) ? ts_lua_raise(L) : 0;
 }
 
 /* mesh_gather(x, device): all of x there. */
@@ -194,6 +202,19 @@ static int mesh_part_shape(lua_State *L) {
   return 1;
 }
 
+/* mesh_draw(name, {options}, layout): what the row, which takes no tensors, makes, under the layout. */
+static int mesh_draw(lua_State *L) {
+  TsLuaArgs a;
+  const TsLayout *l = check_layout(L, 3);
+  TsOp op = ts_op_find(luaL_checkstring(L, 1));
+  if (op == TS_OP_COUNT) return luaL_error(L, "there is no operator %s", lua_tostring(L, 1));
+  ts_lua_args_begin(&a, L, op);
+  TsTensor *t = ts_lua_args_options(&a, 2) ? NULL : ts_mesh_draw(a.c, op, a.attr, l);
+  if (!t) return ts_lua_raise(L);
+  ts_lua_push(L, t);
+  return 1;
+}
+
 /* mesh_run(layout, d, size, part, i): start and count of run i of axis d, or nothing. */
 static int mesh_run(lua_State *L) {
   int64_t start, count;
@@ -220,10 +241,12 @@ void ts_lua_open_mesh(lua_State *L) {
                                        {"mesh_layout_facts", mesh_layout_facts},
                                        {"mesh_layout_of", mesh_layout_of},
                                        {"mesh_move", mesh_move},
+                                       {"mesh_spread", mesh_spread},
                                        {"mesh_gather", mesh_gather},
                                        {"mesh_parts", mesh_parts},
                                        {"mesh_join", mesh_join},
                                        {"mesh_part_shape", mesh_part_shape},
+                                       {"mesh_draw", mesh_draw},
                                        {"mesh_run", mesh_run},
                                        {"mesh_leaves", mesh_leaves},
                                        {NULL, NULL}};

@@ -27,7 +27,7 @@ core.digest "abc" --> 44bc2cf5ad770999
 core.digest "Nobody inspects the spammish repetition" --> fbcea83c8a378bf1
 
 -- ---- over meshes of eight devices
-local said = shell(("CHECKPOINTS=%s/mesh %s --devices=cpu:8 scripts/run_test.lua tests/mesh/_layouts.lua"):format(dir, program))
+local said = shell(("CHECKPOINTS=%s/mesh %s --devices=cpu:8 scripts/run_test.lua tests/mesh/_checkpoint.lua"):format(dir, program))
 said:match "failed 0$" or said --> failed 0
 
 -- Python's reader finds in the files what was saved, and the manifest says where it belongs.

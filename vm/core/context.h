@@ -37,6 +37,7 @@ typedef struct TsContext {
   bool trap;        /* stop at the first NaN or infinity (vm/core/trap.h) */
   int device;       /* where new tensors are made */
   int leaves;       /* into how many axes that are summed over are cut (lib/mesh.h); 0: none */
+  const struct TsRandomBox *box; /* what is drawn is this part of a larger tensor; or NULL */
   bool device_auto; /* and what gets hot may move elsewhere by itself */
   bool sizes_read;  /* by the program while a function is captured: it may branch on them */
   /* Of functions that run for an operator (vm/core/region.h), or NULL. */

@@ -185,6 +185,12 @@ static TsTensor *moved(TsContext *c, TsTensor *t, const TsLayout *l, bool share)
 }
 
 TsTensor *ts_mesh_move(TsContext *c, TsTensor *t, const TsLayout *l, bool share) {
+  for (int d = 0; d < l->ndim && t->meta.dtype == TS_DT_mxfp4; d++)
+    if (l->naxis[d]) {
+      ts_error_set(&c->err, TS_ERR_layout, "mxfp4 is stored in blocks, which are not split");
+      ts_error_hint(&c->err, "dist.replicate(x, mesh), or split what it is cast to");
+      return NULL;
+    }
   if (!ts_mesh_is(t)) {
     TsTensor *all = copied(c, t, l, share);
     if (!all || all->meta.layout == l->id) return all;
@@ -270,7 +276,7 @@ static TsTensor *sum_of(Group *g, int p, int device) {
   for (int q = 0; q < g->of->n && !failed; q++) {
     if (!together(g->l, p, q)) continue;
     int64_t k = place_of(g->l, q, &pieces);
-    int m = ts_leaves_subtrees(g->leaves, (int)(k * g->leaves / pieces),
+    int m = ts_leaves_sums(g->leaves, (int)(k * g->leaves / pieces),
                                (int)((k + 1) * g->leaves / pieces), &all[n]);
     for (int i = 0; i < m && !failed; i++) {
       TsAttr a[] = {ts_attr_int(0), ts_attr_int(i)};
