@@ -93,6 +93,38 @@ for i = 1, 5 do
   assert(kept.w:sum():item() == 1024 * 1024 * kept.sum and kept.sum == i - 1)
 end
 
+-- Nor does a captured function, once it runs as pieces of single devices.
+local x = dist.shard(op.ones { 256, 256 }, grid, { "dp", "tp" })
+local v = dist.shard(op.zeros { 256, 256 }, grid, { "dp", "tp" })
+v.requires_grad = true
+local opt = tessera.optim.AdamW({ v }, { lr = 0.1 })
+local step = tessera.graph.module("step", function(x) local d = v - x return (d * d):mean() end)
+for i = 1, 30 do
+  local before = v:hash()
+  local saving = checkpoint.save(dir, { v = v, opt = opt:state_dict() }, { name = "captured", async = true })
+  step(x):backward()
+  opt:step()
+  opt:zero_grad()
+  saving:wait()
+  assert(checkpoint.load(dir, { name = "captured" }).v:hash() == before and v:hash() ~= before)
+end
+local full = tessera.graph.training_step({ v }, function(_, x) local d = v - x return (d * d):mean() end, opt)
+for i = 1, 30 do
+  local before = v:hash()
+  local saving = checkpoint.save(dir, { v = v, opt = opt:state_dict() }, { name = "captured", async = true })
+  full(x)
+  saving:wait()
+  assert(checkpoint.load(dir, { name = "captured" }).v:hash() == before and v:hash() ~= before)
+end
+local add = tessera.graph.module("add", function(x) v:add_(x) return x * 2 end)
+for i = 1, 30 do
+  local before = v:hash()
+  local saving = checkpoint.save(dir, { v = v }, { name = "captured", async = true })
+  tessera.no_grad(add, x)
+  saving:wait()
+  assert(checkpoint.load(dir, { name = "captured" }).v:hash() == before and v:hash() ~= before)
+end
+
 -- Every tensor's bytes, for join.py.
 checkpoint.save(dir, { x = state }, { name = "joined" })
 local out = assert(io.open(dir .. "/whole", "wb"))
