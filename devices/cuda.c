@@ -134,6 +134,7 @@ void ts_cuda_device(TsDevice *d) {
   d->upload = ts_cuda_upload;
   d->download = ts_cuda_download;
   d->copy = ts_cuda_copy;
+  d->fetch = ts_cuda_fetch;
   d->synchronize = cuda_synchronize;
   d->describe = cuda_describe;
   d->run = &ts_cuda_run;

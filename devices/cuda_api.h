@@ -234,6 +234,9 @@ int64_t ts_cuda_cached(const TsDevice *d);
 uint64_t ts_cuda_freed(const TsDevice *d);
 uint64_t ts_cuda_freed_at(const TsDevice *d, const void *block);
 
+/* devices/cuda_fetch.c */
+int ts_cuda_fetch(TsDevice *d, int n, const TsFetch *list, void *after, TsError *err);
+
 /* devices/cuda_copy.c */
 int ts_cuda_upload(TsDevice *d, void *to, const void *from, int64_t nbytes, TsError *err);
 int ts_cuda_download(TsDevice *d, void *to, const void *from, int64_t nbytes, TsError *err);

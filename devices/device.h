@@ -15,6 +15,13 @@ enum { TS_MAX_DEVICES = 16 };
 
 typedef struct TsDevice TsDevice;
 typedef struct TsDeviceRun TsDeviceRun;
+
+typedef struct TsFetch {
+  void *to;
+  const void *from; /* on the device */
+  int64_t nbytes;
+} TsFetch;
+
 struct TsDevice {
   char name[24];    /* "cpu:0", "cuda:1", "null:0" */
   const char *kind; /* "cpu", "cuda", ... */
@@ -55,6 +62,9 @@ struct TsDevice {
    * on either device comes after it. */
   int (*copy)(TsDevice *d, void *to, TsDevice *source, const void *from, int64_t nbytes,
               TsError *err);
+  /* Downloads by another thread than the program's, while that one goes on: of bytes that nobody
+   * changes or frees once the event `after` has come. Optional. */
+  int (*fetch)(TsDevice *d, int n, const TsFetch *list, void *after, TsError *err);
   /* Waits for everything queued; failures of earlier work show up here. Optional: without
    * it calls return when they are done. */
   int (*synchronize)(TsDevice *d, TsError *err);

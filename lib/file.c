@@ -53,9 +53,13 @@ static uint64_t unforeseen(void) {
          0x9e3779b97f4a7c15u;
 }
 
+void ts_file_name(const char *before, char name[TS_FILE_NAME]) {
+  snprintf(name, TS_FILE_NAME, "%s%016llx", before, (unsigned long long)unforeseen());
+}
+
 int ts_file_new(int folder, const char *before, int mode, char name[TS_FILE_NAME]) {
   for (int attempt = 0; attempt < 16; attempt++) {
-    snprintf(name, TS_FILE_NAME, "%s%016llx", before, (unsigned long long)unforeseen());
+    ts_file_name(before, name);
     int fd = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
     if (fd >= 0 || errno != EEXIST) return fd;
   }

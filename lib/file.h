@@ -17,7 +17,8 @@ const char *ts_file_foreign(int fd, bool folder);
 bool ts_file_read(int fd, void *to, size_t n);
 bool ts_file_write(int fd, const void *from, size_t n);
 
-/* A new file for writing in the folder, under a name that nobody can guess. */
+/* A name that begins so and that nobody can guess; a new file for writing in the folder, under one. */
+void ts_file_name(const char *before, char name[TS_FILE_NAME]);
 int ts_file_new(int folder, const char *before, int mode, char name[TS_FILE_NAME]);
 
 /* A plain file for reading, and its size; it waits for nobody at the other end of a pipe. Of others

@@ -12,6 +12,7 @@
 #include "devices/device.h"
 #include "jit/jit.h"
 #include "lib/text.h"
+#include "repl/checkpoint.h"
 #include "repl/forget.h"
 #include "repl/interrupt.h"
 #include "repl/lua_api.h"
@@ -253,6 +254,7 @@ static void close_state(lua_State *L) {
 /* What was printed has to arrive: a full disk is an error of the program, however it printed and
  * ends. */
 static int after_output(int code) {
+  if (!code && ts_checkpoint_lost()) code = TS_EXIT_ERROR;
   errno = 0;
   if (!fflush(stdout) && !ferror(stdout)) return code;
   int why = errno; /* 0: it failed earlier, and nobody knows why */
@@ -263,6 +265,7 @@ static int after_output(int code) {
 
 static void at_exit(int code, void *arg) {
   (void)arg;
+  ts_checkpoint_finish();
   int now = after_output(code);
   if (now != code) _Exit(now);
 }
@@ -311,6 +314,7 @@ int main(int argc, char **argv) {
   free(o.step);
   exit(code); /* looks for leaks */
 #endif
+  ts_checkpoint_finish();
   ts_interrupt_leave(code);
   close_state(L);
   code = after_output(code);

@@ -90,7 +90,7 @@ test: $(BIN) $(CTEST_BIN) layers
 	@$(BIN) scripts/check.lua --c $(CTEST_RUN) $(FUSED) -- $(ONLY)
 
 test-long: $(BIN) $(CTEST_BIN) layers
-	@$(BIN) scripts/check.lua --c $(CTEST_LONG) $(FUSED) -- $(ONLY)
+	@KILLS=200 $(BIN) scripts/check.lua --c $(CTEST_LONG) $(FUSED) -- $(ONLY)
 
 # Whole programs, generated, run in every way: an hour, or FUZZ_SECONDS or FUZZ_COUNT of them from
 # FUZZ_SEED on; DEV=cuda:0: on that device beside the CPU (tests/fuzz/programs).

@@ -351,6 +351,8 @@ int ts_vm_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
 static TsTensor *fitting(TsContext *c, TsTensor *dst, TsTensor *src) {
   if (check_fit(c, &dst->meta, &src->meta)) return NULL;
   if (ts_defer_force(src) || ts_defer_force(dst) || ts_defer_touch(dst->storage)) return NULL;
+  if (ts_mesh_is(dst) && src->storage != dst->storage)
+    return ts_mesh_move(c, src, ts_layout_of(&dst->meta), true);
   bool other = ts_offload_on(c, dst->meta.device) || ts_offload_on(c, src->meta.device);
   if (other && dst->meta.device != src->meta.device)
     return ts_tensor_to(c, src, dst->meta.device);

@@ -143,7 +143,11 @@ Batches.__tostring = function(self) return ("data.batches(%d of %d rows, epoch %
 -- has ended, too.
 function Batches:__call(...)
   if select("#", ...) > 0 then
-    if select(2, ...) == nil then self:restart() elseif self.at == 0 then return nil end
+    if select(2, ...) == nil then
+      if self.resumed then self.resumed = nil else self:restart() end
+    elseif self.at == 0 then
+      return nil
+    end
   end
   if self.at == 0 and self.shuffle then
     self.order = op.permutation(self.rows, self.seed and { seed = self.seed, stream = self.epoch } or nil)
@@ -168,6 +172,26 @@ function Batches:restart()
   return self
 end
 
+--- Where it stands: {rows, batch, epoch, at, order}, order being a shuffled one that has no seed.
+function Batches:state_dict()
+  return { rows = self.rows, batch = self.batch, epoch = self.epoch, at = self.at,
+    order = self.at > 0 and self.order and not self.seed and self.order or nil }
+end
+
+--- Goes on there: the next loop begins with the batch that would have been next.
+function Batches:load_state_dict(state)
+  need("load_state_dict", "the state", options.table, state)
+  for _, name in ipairs { "rows", "batch" } do
+    if state[name] ~= self[name] then
+      core.fail(("load_state_dict: the state is of batches with %s = %s, and here it is %d"):format(name, tostring(state[name]), self[name]))
+    end
+  end
+  self.epoch, self.at = need("load_state_dict", "epoch", FROM, state.epoch), need("load_state_dict", "at", FROM, state.at)
+  self.resumed = self.at > 0 or nil
+  self.order = state.order
+  if self.shuffle and self.at > 0 and self.seed then self.order = op.permutation(self.rows, { seed = self.seed, stream = self.epoch }) end
+end
+
 local read_batches = options.of("data.batches", { batch = options.needed(COUNT), shuffle = FLAG, seed = SEED, epoch = FROM, drop_last = FLAG },
   { shuffle = false, epoch = 0, drop_last = false })
 
@@ -175,7 +199,8 @@ local read_batches = options.of("data.batches", { batch = options.needed(COUNT),
 -- of rows of a tensor, or of several of equal length. One loop is one pass, the next loop the next one;
 -- with shuffle each has another order: of the common generator (rng.seed), or of the seed and the number
 -- of the epoch, which begins with epoch. drop_last leaves out a last batch that is not full. batches.count
--- is how many there are. A loop that was left by break is over: the next one begins at the first batch.
+-- is how many there are. A loop that was left by break is over: the next one begins at the first batch. state_dict
+-- and load_state_dict are for going on in the middle, as checkpoint.save and load do with it.
 --   batches = data.batches({x, y}, {batch = 2, shuffle = true, seed = 1})
 --   for epoch = 1, 2 do
 --     for x, y in batches do print(loss(model, x, y)) end

@@ -120,7 +120,7 @@ function core.op.pipeline(stages)
 end
 
 local parts = { nn = "tessera.nn", optim = "tessera.optim", data = "tessera.data",
-  graph = "tessera.graph", dist = "tessera.dist.mesh", numerics = "tessera.numerics", einops = "tessera.einops",
+  graph = "tessera.graph", dist = "tessera.dist.mesh", checkpoint = "tessera.dist.checkpoint", numerics = "tessera.numerics", einops = "tessera.einops",
   image = "tessera.image", jit = "tessera.jit",
   autotune = "tessera.autotune", profile = "tessera.profile", debug = "tessera.debug.kernel" }
 

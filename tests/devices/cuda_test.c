@@ -102,6 +102,31 @@ static const char triple[] =
     "mul.wide.s32 o, i, 4; add.s64 a, a, o;\n"
     "ld.global.f32 f, [a]; mul.f32 f, f, 0f40400000; st.global.f32 [a], f; ret; }\n";
 
+/* By another thread's way: after an event, with none of the device's buffers. */
+static void test_fetch(TsDevice *d) {
+  enum { N = 5 };
+  static const int64_t size[N] = {0, 4, (8 << 20) - 4, (24 << 20) + 4, 100};
+  TsFetch list[N];
+  uint32_t *a[N];
+  void *event = NULL;
+  for (int i = 0; i < N; i++) {
+    a[i] = malloc((size_t)size[i] + 4);
+    fill(a[i], size[i], (uint32_t)i);
+    void *at = d->alloc(d, size[i], &err);
+    CHECK(at && !d->upload(d, at, a[i], size[i], &err));
+    list[i] = (TsFetch){calloc(1, (size_t)size[i] + 4), at, size[i]};
+  }
+  CHECK(!d->run->event_new(d, &event, &err) && !d->run->event_record(d, event, NULL, &err));
+  CHECK(!d->fetch(d, N, list, event, &err));
+  d->run->event_free(d, event);
+  for (int i = 0; i < N; i++) {
+    CHECK(!memcmp(a[i], list[i].to, (size_t)size[i]));
+    d->free(d, (void *)(uintptr_t)list[i].from, size[i]);
+    free(list[i].to);
+    free(a[i]);
+  }
+}
+
 /* A kernel on a second stream between an upload and a download, ordered by events alone. */
 static void test_streams(TsDevice *d) {
   enum { N = 1 << 20 };
@@ -350,6 +375,7 @@ int main(int argc, char **argv) {
   if (!real) test_few_fail(d);
   if (!real) test_copies_fail(d);
   test_round_trips(d);
+  test_fetch(d);
   test_storm(d, 5000);
   test_records(d);
   test_streams(d);

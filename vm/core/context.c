@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "vm/core/region.h"
+#include "vm/core/snapshot.h"
 #include "vm/core/tape.h"
 
 TsContext *ts_context_open(void) {
@@ -39,6 +40,7 @@ void ts_context_resume(TsContext *c, TsAside was) {
 bool ts_context_once_more(TsContext *c) {
   if (c->err.code != TS_ERR_memory || !c->collect) return false;
   ts_error_clear(&c->err);
+  ts_snapshot_tidy();
   c->collect(c->where_arg);
   return true;
 }

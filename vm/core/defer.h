@@ -46,7 +46,10 @@ static inline int ts_defer_force(TsTensor *t) {
   return t->storage->pending ? t->storage->ctx->defer->force(t) : 0;
 }
 
+void ts_snapshot_touch(TsStorage *s); /* vm/core/snapshot.h */
+
 static inline int ts_defer_touch(TsStorage *s) {
+  if (s->snapped) ts_snapshot_touch(s);
   return s->held && s->held != TS_HELD_NEVER ? s->ctx->defer->touch(s) : 0;
 }
 

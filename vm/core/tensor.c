@@ -43,7 +43,7 @@ static void storage_init(TsStorage *s, TsContext *c, int64_t nbytes) {
   s->release = NULL;
   s->release_arg = (void *)(uintptr_t)c->next_id;
   s->version = 0;
-  s->symbolic = s->dated = s->lost = s->remote = s->pending = s->raw = 0;
+  s->symbolic = s->dated = s->lost = s->remote = s->pending = s->snapped = s->raw = 0;
   s->leaf = s->computed = s->taped = 0;
   s->recorded = 0;
   s->held = 0;

@@ -37,7 +37,8 @@ typedef struct TsStorage {
   uint8_t leaf : 1; /* of a tensor whose requires_grad was set */
   uint8_t computed : 1; /* a record of the tape has made what it holds, or some of it */
   uint8_t taped : 1; /* and what it holds as a whole is known to the tape (vm/tape_write.c) */
-  uint8_t pending;   /* of calls that are put off: no bytes yet (vm/core/defer.h) */
+  uint8_t pending : 1; /* of calls that are put off: no bytes yet (vm/core/defer.h) */
+  uint8_t snapped : 1; /* a snapshot will read it: whoever writes asks first (vm/core/snapshot.h) */
   uint16_t held;     /* calls put off read it: whoever writes asks first (vm/core/defer.h) */
 } TsStorage;
 
