@@ -9,6 +9,7 @@ for _, name in ipairs { "gelu_erf_grad", "gelu_tanh_grad", "silu_grad" } do
   check(name, { check.random { 3, 1 }, check.random { 4 } })
 end
 check("barrier", { check.random { 3 }, check.random { 2 } })
+check("reshard", { check.random { 3, 2 } }, { spec = "dp," })
 
 -- Rows know nothing of the others: of a result that goes past the caches the same bits.
 do
