@@ -403,6 +403,28 @@ static void join_sums(Partition *a, Call *k, const int *slot, int (*sum)[TS_LEAF
   }
 }
 
+/* What is drawn depends on where a part lies in the whole, which no graph of one device says: such a
+ * call is made between stages. */
+static bool draws_in_parts(const Partition *a, const TsNode *n) {
+  const TsLayout *l;
+  if (ts_op_info((TsOp)n->op)->cls != TS_CLASS_RANDOM || n->nin != 1 || n->nout != 1) return false;
+  l = ts_layout_of(&a->p->slot[home_slot(a, n->in[0])].meta);
+  for (int d = 0; d < l->ndim; d++)
+    if (l->naxis[d]) return true;
+  return false;
+}
+
+static void add_draw(Partition *a, const TsNode *n) {
+  int from = home_slot(a, n->in[0]);
+  int stage = ready(a, from) + (a->p->slot[from].stage >= 0);
+  TsMeta m = n->out[0].meta;
+  if (!m.layout) m.layout = a->p->slot[from].meta.layout;
+  give_out(a, from);
+  int slot = new_slot(a, &m, -1, -1);
+  TsMeshJoin *j = slot >= 0 ? new_join(a, n, stage, from, slot) : NULL;
+  if (j) j->call = true, know(a, (TsVal)&n->out[0], m.layout, slot);
+}
+
 static void add_node(Partition *a, const TsNode *n) {
   const TsMesh *mesh = a->p->mesh;
   const TsMeta **meta = calloc((size_t)n->nin + 1, sizeof *meta);
@@ -557,7 +579,8 @@ TsMeshPlan *ts_mesh_partition(const TsGraph *g, int leaves, TsError *err) {
     add_params(&a);
   }
   for (int i = 0; i < g->nnode && !a.failed; i++)
-    if (live[i] && g->node[i]->op < TS_OP_COUNT) add_node(&a, g->node[i]);
+    if (live[i] && g->node[i]->op < TS_OP_COUNT)
+      (draws_in_parts(&a, g->node[i]) ? add_draw : add_node)(&a, g->node[i]);
   for (int i = 0; i < g->nresult && !a.failed; i++)
     p->result[i] = final_slot(&a, g->result[i], ts_layout_of(&g->result[i]->meta));
   for (int i = 0; i < g->nupdate && !a.failed; i++)

@@ -29,6 +29,7 @@ typedef struct TsMeshPiece {
 typedef struct TsMeshJoin {
   int stage, from, to;  /* slots; of a sum from is the first of its summands */
   bool sum;
+  bool call; /* `to` is what the node gives of `from`: a draw, whose parts are boxes of the whole */
   TsFactorKind kind;    /* how summands are combined, */
   int leaves;           /* leaves of their tree, */
   uint8_t naxis, axis[TS_MESH_AXES]; /* and who has which: the mesh axes of the factor */

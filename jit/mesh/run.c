@@ -25,7 +25,8 @@ struct TsMeshRun {
   TsMeshPlan *plan;
   int leaves;
   Piece *piece;    /* as the plan's */
-  TsTensor **slot; /* while it runs: by slot, then by part */
+  TsTensor **slot; /* while it runs: by slot, then by part; */
+  uint64_t stream; /* the stream at which it began */
 };
 
 /* ---- life */
@@ -160,9 +161,23 @@ static int run_sum(TsMeshRun *r, const TsMeshJoin *j) {
   return failed;
 }
 
+/* Its stream counts from where the function began. */
+static int run_call(TsMeshRun *r, const TsMeshJoin *j) {
+  TsContext *c = r->c;
+  uint64_t base = c->stream_base;
+  c->stream_base = r->stream;
+  TsTensor *from = whole_of(r, j->from);
+  TsTensor *y = from ? ts_vm_call1(c, (TsOp)j->node->op, 1, &from, j->node->attr) : NULL;
+  int failed = !y || take_parts(r, y, j->to);
+  ts_tensor_unref(y);
+  ts_tensor_unref(from);
+  c->stream_base = base;
+  return failed;
+}
+
 /* Errors say where the operator stands that asked for it. */
 static int run_join(TsMeshRun *r, const TsMeshJoin *j) {
-  if (!(j->sum ? run_sum(r, j) : run_move(r, j))) return 0;
+  if (!(j->call ? run_call : j->sum ? run_sum : run_move)(r, j)) return 0;
   const char *place = j->node ? ts_graph_where(j->node) : NULL;
   return place && *place ? ts_error_where(&r->c->err, r->plan->g->name, place) : -1;
 }
@@ -261,6 +276,7 @@ static int commit(TsMeshRun *r, TsTensor *const *args) {
 int ts_mesh_run(TsMeshRun *r, TsTensor *const *args, TsTensor **results) {
   TsContext *c = r->c;
   uint64_t stream = c->stream;
+  r->stream = stream;
   c->no_grad++;
   c->inside++;
   int failed = take_arguments(r, args) || run_all(r, stream);
