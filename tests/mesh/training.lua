@@ -56,7 +56,7 @@ end
 local function mesh(shape, axes) return dist.Mesh { axes = axes or { "dp" }, shape = shape, devices = devices(shape[1] * (shape[2] or 1)) } end
 
 for _, autocast in ipairs { false, "bf16" } do
-  dist.leaves(12, function()
+  tessera.device(DEVICE, dist.leaves, 12, function()
     local cast = autocast or nil
     local alone = train { autocast = cast }
     for _, n in ipairs { 1, 2, 3 } do
