@@ -396,7 +396,7 @@ TsTensor *ts_tensor_view(TsTensor *x, const TsMeta *m, const int64_t *stride, in
   if (!t) return out_of_memory(c, (int64_t)sizeof *t);
   x->storage->refs++;
   t->apart = x->apart;
-  t->meta.device = x->meta.device;
+  t->meta.device = x->meta.device, t->meta.layout = x->meta.layout;
   t->offset = offset;
   memcpy(t->stride, stride, m->ndim * sizeof *stride);
   t->contiguous = ts_meta_row_major(m, stride);

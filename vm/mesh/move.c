@@ -209,7 +209,7 @@ TsTensor *ts_mesh_move(TsContext *c, TsTensor *t, const TsLayout *l, bool share)
     TsTensor *whole = NULL;
     m.device = 0, m.layout = 0;
     if (ts_tensor_read(sum) && (whole = ts_tensor_view(sum, &m, sum->stride, 0)))
-      whole->meta.device = 0;
+      whole->meta.device = 0, whole->meta.layout = 0;
     if (whole) y = ts_mesh_move(c, whole, l, false);
     ts_tensor_unref(whole);
   }
