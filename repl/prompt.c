@@ -81,13 +81,23 @@ void ts_prompt_push_global(lua_State *L, const char *name) {
   lua_call(L, 1, 1);
 }
 
-const char *ts_prompt_global(int i) {
-  char full[64];
-  for (int k = 0; k < MODULES; k++) {
-    snprintf(full, sizeof full, "tessera.%s", modules[k]);
-    bool always = !strcmp(modules[k], "op") || !strcmp(modules[k], "rng");
-    if ((always || ts_run_embeds(full)) && i-- == 0) return modules[k];
+/* op and rng are C's; some parts stand in a folder (lib/lua/init.lua). */
+static bool is_there(const char *name) {
+  static const char *const forms[] = {"tessera.%s", "tessera.dist.%s", "tessera.%s.mesh"};
+  if (!strcmp(name, "op") || !strcmp(name, "rng")) return true;
+  for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+    TsText full = {0};
+    ts_text_format(&full, forms[i], name);
+    bool there = full.at && ts_run_embeds(full.at);
+    ts_text_free(&full);
+    if (there) return true;
   }
+  return false;
+}
+
+const char *ts_prompt_global(int i) {
+  for (int k = 0; k < MODULES; k++)
+    if (is_there(modules[k]) && i-- == 0) return modules[k];
   return i == 0 ? "tessera" : i == 1 ? "help" : NULL;
 }
 

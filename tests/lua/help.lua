@@ -11,7 +11,7 @@ local function page(topic)
 end
 
 local without = {}
-for _, path in ipairs { "nn", "optim", "optim.schedule", "data", "graph", "image", "numerics", "einops", "profile", "autotune" } do
+for _, path in ipairs { "nn", "optim", "optim.schedule", "data", "graph", "image", "numerics", "einops", "profile", "autotune", "checkpoint" } do
   local part = tessera
   for word in path:gmatch "[^.]+" do part = part[word] end
   for name, v in pairs(part) do
