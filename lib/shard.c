@@ -137,6 +137,26 @@ static bool goes_on(const Proposal *a, const Proposal *b) {
          !memcmp(a->axis, b->axis, b->naxis);
 }
 
+/* How the program wants the first result to lie comes before all operands. */
+static int wanted(const TsShard *s, const TsMesh *m, Proposal *p, int room) {
+  const TsLayout *l = s->want;
+  int n = 0;
+  if (l->mesh != m || l->ndim != s->out[0].ndim) return 0;
+  for (int d = 0; d < l->ndim && n < room; d++) {
+    if (!l->naxis[d]) continue;
+    Proposal *q = &p[n];
+    *q = (Proposal){.f = s->out_axis[0][d],
+                    .input = -1,
+                    .naxis = l->naxis[d],
+                    .leaves = l->leaves,
+                    .block = l->block[d],
+                    .bytes = 0x1p80};
+    memcpy(q->axis, l->axis[d], l->naxis[d]);
+    n += takes(s, q, m);
+  }
+  return n;
+}
+
 static int collect(const TsShard *s, const TsMesh *m, Proposal *p) {
   int n = 0;
   for (int i = 0; i < s->nin; i++) {
@@ -154,7 +174,7 @@ static int collect(const TsShard *s, const TsMesh *m, Proposal *p) {
       n += takes(s, q, m);
     }
   }
-  return n;
+  return n + (s->want ? wanted(s, m, p + n, PROPOSALS - n) : 0);
 }
 
 static void say(const TsMesh *m, const Proposal *p, char *text, size_t size) {
@@ -173,7 +193,8 @@ static int undecided(const TsShard *s, const TsMesh *m, const Proposal *a, const
                o->name, o->input[a->input < last ? a->input : last],
                ts_meta_text(s->in[a->input], x), o->input[b->input < last ? b->input : last],
                ts_meta_text(s->in[b->input], y), one, two);
-  return ts_error_hint(s->err, "say which one moves: x:reshard(spec) before the call");
+  return ts_error_hint(s->err, "say which one moves: x:reshard(spec) before the call; or how the result lies: "
+                       "the option out = spec");
 }
 
 /* What is proposed in the same way for one factor counts together. */
@@ -305,6 +326,7 @@ int ts_shard_infer(TsInfer *inf) {
                .out = inf->out,
                .attr = inf->attr,
                .in_axis = in_axis,
+               .want = inf->want,
                .err = inf->err};
   memset(in_axis, TS_WHOLE, sizeof in_axis);
   memset(s.out_axis, TS_WHOLE, sizeof s.out_axis);

@@ -9,15 +9,19 @@
 #include "lib/mesh.h"
 #include "vm/core/tensor.h"
 
-typedef struct TsParts {
+typedef struct TsParts TsParts;
+struct TsParts {
   TsMeta meta; /* of the whole, with its layout */
   bool copied; /* it was to be a view, but its elements had to move: writing would be lost */
   int n;
   TsTensor *part[]; /* NULL: another process's */
-} TsParts;
+};
 
 /* Summands and what they are of: parts of a layout with `partial` have a first axis of the sums of
  * the largest subtrees that a device has of the tree of leaves (vm/mesh/leaves.h). */
+
+/* How many part p has of them. */
+int ts_mesh_summands(const TsLayout *l, int p);
 
 static inline bool ts_mesh_is(const TsTensor *t) { return t->meta.device == TS_DEVICE_MESH; }
 
@@ -26,11 +30,11 @@ static inline bool ts_mesh_is(const TsTensor *t) { return t->meta.device == TS_D
 TsTensor *ts_mesh_tensor(TsContext *c, const TsMeta *whole, TsTensor **part);
 /* The parts of t, which is on a mesh, with current elements. NULL with the error. */
 TsParts *ts_mesh_parts(TsTensor *t);
-/* Every part a view of it, under another dtype or none: what ts_tensor_view is for others. */
 
 void ts_mesh_open(void); /* the device of all meshes; once a process */
 
-/* t, on a mesh or not, as it lies under l. share: parts may be those of t, as it is only read. */
+/* t, on a mesh or not, as it lies under l, of this mesh or another one. share: parts may be those
+ * of t, as it is only read. */
 TsTensor *ts_mesh_move(TsContext *c, TsTensor *t, const TsLayout *l, bool share);
 /* The elements of src, broadcast and converted, into those of dst, which is on a mesh. */
 int ts_mesh_assign(TsContext *c, TsTensor *dst, TsTensor *src);
