@@ -18,6 +18,7 @@
 #include "vm/core/overlap.h"
 #include "vm/core/profile.h"
 #include "vm/core/tape.h"
+#include "vm/mesh/collective.h"
 #include "vm/write.h"
 
 static const char *const TYPE = "tessera.graph";
@@ -171,28 +172,64 @@ static void note_updates(const Function *f, TsTensor *const *all) {
   for (int u = 0; u < f->g->nupdate; u++) all[f->g->update[u].param]->storage->version++;
 }
 
-/* f:run({arguments}) -> results; the arguments are the parameters that are not captured. */
-static int run(lua_State *L) {
-  Function *f = check(L);
-  TsTensor **args, **results;
-  ready(L, f);
+/* The tensors of all parameters: those that the list at 2 gives, and the captured ones. Behind them
+ * is room for the results. The arguments are in args, *nargs of them. */
+static TsTensor **take_arguments(lua_State *L, const Function *f, TsTensor ***args, int *nargs) {
   const TsCode *code = f->code;
-  int n = ts_lua_list(L, 2, NULL, &args), k = 0;
-  if (ts_defer_force_all(n, args)) return ts_lua_raise(L);
+  int n = ts_lua_list(L, 2, NULL, args), k = 0;
+  if (ts_defer_force_all(n, *args)) ts_lua_raise(L);
   TsTensor **all = lua_newuserdata(L, sizeof *all * (size_t)(code->nparam + code->nresult + 1));
-  results = all + code->nparam;
   for (int i = 0; i < code->nparam; i++) {
     all[i] = code->bound[i];
     if (all[i]) continue;
-    if (k == n || !args[k])
-      return ts_lua_fail(L, TS_ERR_argument, "run: argument %d is missing", k + 1);
-    const TsMeta *want = &code->reg[i].meta, *have = &args[k]->meta;
+    if (k == n || !(*args)[k])
+      ts_lua_fail(L, TS_ERR_argument, "run: argument %d is missing", k + 1);
+    const TsMeta *want = &code->reg[i].meta, *have = &(*args)[k]->meta;
     char a[TS_META_TEXT], b[TS_META_TEXT];
     if (want->dtype != have->dtype || !ts_meta_same_shape(want, have))
-      return ts_lua_fail(L, TS_ERR_argument, "run: argument %d is %s, not %s", k + 1,
-                         ts_meta_text(have, a), ts_meta_text(want, b));
-    all[i] = args[k++];
+      ts_lua_fail(L, TS_ERR_argument, "run: argument %d is %s, not %s", k + 1,
+                  ts_meta_text(have, a), ts_meta_text(want, b));
+    all[i] = (*args)[k++];
   }
+  *nargs = k;
+  return all;
+}
+
+/* f:collectives({arguments}): what devices of meshes would send each other in a run on these: it
+ * is planned, and computes and changes nothing of what lies on them. Gives whether f runs on a
+ * mesh. */
+static int collectives(lua_State *L) {
+  Function *f = check(L);
+  TsTensor **args;
+  ready(L, f);
+  int k;
+  TsTensor **all = take_arguments(L, f, &args, &k), **results = all + f->code->nparam;
+  TsContext *c = ts_lua_context(L);
+  int device = ts_frame_place(c, f->code, all);
+  if (device < 0) return ts_lua_raise(L);
+  lua_pushboolean(L, device == TS_DEVICE_MESH);
+  if (device != TS_DEVICE_MESH) return 1;
+  uint64_t stream = c->stream, commits = c->commits;
+  bool before = c->planning;
+  c->where_arg = L;
+  c->planning = true;
+  ts_collective_plan_begin();
+  int failed = ts_frame_run(f->frame, all, results);
+  c->planning = before;
+  c->stream = stream, c->commits = commits;
+  if (failed) return ts_lua_raise(L);
+  for (int i = 0; i < f->code->nresult; i++) ts_tensor_unref(results[i]);
+  return 1;
+}
+
+/* f:run({arguments}) -> results; the arguments are the parameters that are not captured. */
+static int run(lua_State *L) {
+  Function *f = check(L);
+  TsTensor **args;
+  ready(L, f);
+  const TsCode *code = f->code;
+  int k;
+  TsTensor **all = take_arguments(L, f, &args, &k), **results = all + code->nparam;
   TsContext *c = ts_lua_context(L);
   Taped taped = {NULL, NULL};
   bool record = ts_tape_wants(c, code->nparam, all);
@@ -507,6 +544,7 @@ static int collect_symbolic(lua_State *L) {
 
 static const luaL_Reg methods[] = {
     {"tune", tune},         {"pin", pin},       {"marks", marks},
+    {"collectives", collectives},
     {"run", run},           {"text", text_of},  {"stats", stats},
     {"captured", captured}, {"donate", donate}, {"reads_sizes", reads_sizes},
     {"same", same},         {"__gc", collect},  {NULL, NULL}};

@@ -371,6 +371,17 @@ static int mesh_sent(lua_State *L) {
   return 2;
 }
 
+/* mesh_plan(): what the last run that was planned would send. */
+static int mesh_plan(lua_State *L) {
+  const TsCollective *k;
+  lua_newtable(L);
+  for (int i = 0; (k = ts_collective_planned(i)); i++) {
+    push_collective(L, k);
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 1;
+}
+
 static int kind_named(const char *word) {
   for (int k = 0; k < TS_COLLECTIVE_COUNT; k++)
     if (!strcmp(word, ts_collective_name((TsCollectiveKind)k))) return k;
@@ -500,6 +511,7 @@ void ts_lua_open_mesh(lua_State *L) {
                                        {"mesh_facts", mesh_facts},
                                        {"mesh_sent", mesh_sent},
                                        {"mesh_note", mesh_note},
+                                       {"mesh_plan", mesh_plan},
                                        {"mesh_hidden", mesh_hidden},
                                        {"mesh_planning", mesh_planning},
                                        {"mesh_planned", mesh_planned},

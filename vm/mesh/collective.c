@@ -2,6 +2,7 @@
 #include "vm/mesh/collective.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "vm/mesh/planned.h"
@@ -192,10 +193,27 @@ TsCollective ts_collective_of_sum(const TsShard *s, const TsMesh *m, int o) {
 /* ---- what was sent */
 static TsCollective kept[TS_COLLECTIVES_KEPT];
 static uint64_t nkept;
+static TsCollective *plan;
+static int nplan, capplan;
+
+void ts_collective_plan_begin(void) { nplan = 0; }
+
+const TsCollective *ts_collective_planned(int i) { return i < nplan ? &plan[i] : NULL; }
+
+static TsCollective *room_in_plan(void) {
+  if (nplan == capplan) {
+    int cap = capplan ? capplan * 2 : 64;
+    TsCollective *more = realloc(plan, sizeof *more * (size_t)cap);
+    if (!more) return NULL;
+    plan = more, capplan = cap;
+  }
+  return &plan[nplan++];
+}
 
 void ts_collective_note(TsContext *c, const TsCollective *what) {
   if (!what->kind) return;
-  TsCollective *k = &kept[nkept++ % TS_COLLECTIVES_KEPT];
+  TsCollective *k = c->planning ? room_in_plan() : &kept[nkept++ % TS_COLLECTIVES_KEPT];
+  if (!k) return; /* without memory the list is shorter */
   *k = *what;
   if (!k->asks && k->op < TS_OP_COUNT) k->asks = ts_op_info(k->op)->name;
   const char *place = c->step_place              ? c->step_place

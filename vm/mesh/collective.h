@@ -53,6 +53,9 @@ enum { TS_COLLECTIVES_KEPT = 1024 };
 void ts_collective_note(TsContext *c, const TsCollective *what);
 /* Number `back` from the last one, 0 being it; NULL: none. *total: all so far. */
 const TsCollective *ts_collective_noted(int back, uint64_t *total);
+/* What is planned (vm/mesh/planned.h) is noted apart, all of it: begins anew; number i. */
+void ts_collective_plan_begin(void);
+const TsCollective *ts_collective_planned(int i);
 /* A tensor of type m comes under `to`: its summands are added up, and it is moved. */
 void ts_collective_note_move(TsContext *c, const TsMeta *m, const TsLayout *to,
                              const char *asks);

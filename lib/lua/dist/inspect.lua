@@ -96,7 +96,8 @@ function inspect.inspect(x)
   local lines = { ("%s over %s"):format(core.type_text(x), grid.sizes_text(mesh)) }
   local picture = x.ndim >= 1 and x.ndim <= 2 and not s.over[1] and as_grid(x, layout, mesh) or as_list(x, layout, mesh, bytes)
   for _, line in ipairs(picture) do lines[#lines + 1] = "  " .. line end
-  local each = most == least and units.size(most) or units.size(least) .. " to " .. units.size(most)
+  local low, each = units.size(least), units.size(most)
+  if low ~= each then each = low .. " to " .. each end
   local copies = x.nbytes > 0 and held / x.nbytes or 1
   lines[#lines + 1] = ("%s a device, %s in all for %s%s%s"):format(each, units.size(held), units.size(x.nbytes),
     copies ~= 1 and not s.over[1] and (" (%.3g copies)"):format(copies) or "", s.over[1] and " (summands)" or "")

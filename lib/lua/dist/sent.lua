@@ -23,18 +23,16 @@ function Rows.__tostring(rows)
   return table.concat(lines, "\n")
 end
 
---- The rows since the count `before`, as a table that prints.
-function sent.rows(before)
-  local _, rows = core.mesh_sent(before)
-  return setmetatable(rows, Rows)
-end
+--- The rows of the last run that was planned, if it was on a mesh.
+function sent.planned(spread) return setmetatable(spread and core.mesh_plan() or {}, Rows) end
 
 -- sent([n]): what devices sent each other lately, the last n (1024 are kept): rows of {kind, operator, axes, bytes, from, to,
 -- place}, which print as a table. bytes are what all devices receive from others together.
 --   print(dist.sent(3))
 function sent.sent(n)
   local total = core.mesh_sent()
-  return sent.rows(n and math.max(total - n, 0) or 0)
+  local _, rows = core.mesh_sent(n and math.max(total - n, 0) or 0)
+  return setmetatable(rows, Rows)
 end
 
 return sent
