@@ -87,7 +87,7 @@ const TsLayout *ts_layout_at(int id) { return layout[id]; }
 
 static bool same_layout(const TsLayout *a, const TsLayout *b) {
   if (a->mesh != b->mesh || a->ndim != b->ndim || a->partial != b->partial ||
-      a->leaves != b->leaves)
+      a->leaves != b->leaves || a->stored != b->stored)
     return false;
   for (int d = 0; d < a->ndim; d++)
     if (a->naxis[d] != b->naxis[d] || a->block[d] != b->block[d] ||
@@ -173,9 +173,12 @@ int ts_layout_first(const TsLayout *l, int p) {
 }
 
 void ts_layout_axis_text(const TsLayout *l, int d, TsText *t) {
+  if (!l->naxis[d]) return;
+  ts_text_str(t, l->stored ? "@(" : "@");
   for (int i = 0; i < l->naxis[d]; i++)
-    ts_text_format(t, "%s%s", i ? "*" : "@", l->mesh->axis[l->axis[d][i]]);
-  if (l->naxis[d] && l->block[d]) ts_text_format(t, "/%lld", (long long)l->block[d]);
+    ts_text_format(t, "%s%s", i ? "*" : "", l->mesh->axis[l->axis[d][i]]);
+  if (l->stored) ts_text_char(t, ')');
+  if (l->block[d]) ts_text_format(t, "/%lld", (long long)l->block[d]);
 }
 
 void ts_layout_sum_text(const TsLayout *l, TsText *t) {
@@ -208,4 +211,82 @@ void ts_layout_spec_text(const TsLayout *l, TsText *t) {
     ts_text_char(t, '}');
   }
   ts_text_char(t, '}');
+}
+
+/* ---- leaves */
+int ts_leaves_end(int n, int level, int place) {
+  int64_t end = ((int64_t)place + 1) << level;
+  return end < n ? (int)end : n;
+}
+
+int ts_leaves_subtrees(int n, int lo, int hi, int *level, int *place) {
+  int k = 0;
+  while (lo < hi) {
+    int l = 0;
+    while (!(lo & ((1 << (l + 1)) - 1)) && (1 << l) < n &&
+           ts_leaves_end(n, l + 1, lo >> (l + 1)) <= hi)
+      l++;
+    level[k] = l, place[k++] = lo >> l;
+    lo = ts_leaves_end(n, l, lo >> l);
+  }
+  return k;
+}
+
+/* ---- layouts as words */
+static int parse_axis(TsLayout *l, int d, const char *s, size_t len, const char *op,
+                      TsError *err) {
+  for (const char *end = s + len; s < end;) {
+    size_t n = strcspn(s, "*,/");
+    int a = ts_mesh_axis(l->mesh, s, (int)n);
+    bool used = false;
+    for (int e = 0; a >= 0 && e <= d; e++) used |= memchr(l->axis[e], a, l->naxis[e]) != NULL;
+    if (a < 0)
+      return ts_error_set(err, TS_ERR_layout, "%s: the mesh has no axis '%.*s'", op,
+                          (int)(n < 40 ? n : 40), s);
+    if (used)
+      return ts_error_set(err, TS_ERR_layout, "%s: mesh axis '%s' splits two axes", op,
+                          l->mesh->axis[a]);
+    l->axis[d][l->naxis[d]++] = (uint8_t)a;
+    s += n;
+    if (s < end && *s == '/') {
+      l->block[d] = strtoll(s + 1, NULL, 10);
+      if (l->block[d] < 1)
+        return ts_error_set(err, TS_ERR_layout, "%s: a block has 1 element at least", op);
+      return 0;
+    }
+    s += s < end;
+  }
+  return 0;
+}
+
+const TsLayout *ts_layout_parse(const TsMesh *m, int ndim, const char *spec, int leaves,
+                                const char *op, TsError *err) {
+  TsLayout l = {.mesh = m, .ndim = (uint8_t)ndim, .leaves = (uint16_t)leaves};
+  int d = 0;
+  for (const char *s = spec;; d++) {
+    size_t n = strcspn(s, ",");
+    if (n && d >= ndim) {
+      ts_error_set(err, TS_ERR_layout, "%s: '%.60s' splits axis %d of a tensor of %d axes", op,
+                   spec, d, ndim);
+      return NULL;
+    }
+    if (n && parse_axis(&l, d, s, n, op, err)) return NULL;
+    if (!s[n]) break;
+    s += n + 1;
+  }
+  return ts_layout_make(&l, err);
+}
+
+const char *ts_layout_spec(const TsLayout *l, char text[TS_SPEC_TEXT]) {
+  int n = 0;
+  text[0] = 0;
+  for (int d = 0; d < l->ndim && n < TS_SPEC_TEXT - 40; d++) {
+    if (d) n += snprintf(text + n, (size_t)(TS_SPEC_TEXT - n), ",");
+    for (int i = 0; i < l->naxis[d] && n < TS_SPEC_TEXT - 40; i++)
+      n += snprintf(text + n, (size_t)(TS_SPEC_TEXT - n), "%s%s", i ? "*" : "",
+                    l->mesh->axis[l->axis[d][i]]);
+    if (l->naxis[d] && l->block[d])
+      n += snprintf(text + n, (size_t)(TS_SPEC_TEXT - n), "/%lld", (long long)l->block[d]);
+  }
+  return text;
 }

@@ -31,6 +31,7 @@ typedef struct TsLayout {
   uint8_t naxis[TS_MAX_RANK];                /* of the mesh, that split this axis of the tensor, */
   uint8_t axis[TS_MAX_RANK][TS_MESH_AXES];   /* which: the first has the largest pieces */
   int64_t block[TS_MAX_RANK]; /* pieces are dealt out in turn in blocks of so many; 0: in one */
+  bool stored; /* in pieces, but used whole: calls bring the pieces together when they need them */
   uint8_t partial;            /* bit a: parts along axis a of the mesh are summands */
   uint16_t leaves;            /* where pieces may end, see ts_layout_cut; 0: as many as pieces */
 } TsLayout;
@@ -57,6 +58,12 @@ int ts_layout_piece(const TsLayout *l, int p, int d);
  * at floor(i n / G), and pieces are of whole leaves: piece j of P begins with leaf
  * floor(j G / P). */
 int64_t ts_layout_cut(int64_t n, int pieces, int leaves, int i);
+/* The largest complete subtrees of leaves lo..hi of a tree of n leaves, in which neighbours are
+ * added level by level and an unpaired last one goes up as it is: how many. A subtree has the
+ * leaves from place * 2^level on, and ends with ts_leaves_end. */
+enum { TS_LEAF_SUMS = 40 };
+int ts_leaves_subtrees(int n, int lo, int hi, int *level, int *place);
+int ts_leaves_end(int n, int level, int place);
 /* Elements of axis d, of size n, that part p has: */
 int64_t ts_layout_count(const TsLayout *l, int d, int64_t n, int p);
 /* and run number i of them, neighbours in the whole: false behind the last one. */
@@ -67,6 +74,12 @@ TsMeta ts_layout_part(const TsLayout *l, const TsMeta *m, int p);
 /* The first part with the same elements as p. */
 int ts_layout_first(const TsLayout *l, int p);
 
+/* A layout as one word, "dp,,tp*ep/64": for each axis of a tensor the axes of the mesh that split
+ * it, and the block in which pieces are dealt out. NULL with an error that names op. */
+enum { TS_SPEC_TEXT = 160 };
+const TsLayout *ts_layout_parse(const TsMesh *m, int ndim, const char *spec, int leaves,
+                                const char *op, TsError *err);
+const char *ts_layout_spec(const TsLayout *l, char text[TS_SPEC_TEXT]);
 /* "@dp", behind the size of axis d in a type; nothing where it is not split. */
 void ts_layout_axis_text(const TsLayout *l, int d, TsText *t);
 /* {"dp", nil, {"tp", "pp"}, block = 4}: what dist.ShardSpec is made of. */

@@ -213,7 +213,7 @@ static void derive(TsOpInfo *o) {
   if (!o->shard && o->cls == TS_CLASS_POINTWISE) o->shard = ts_shard_pointwise;
   if (!o->shard && o->cls == TS_CLASS_REDUCE) o->shard = ts_shard_reduce;
   if (!o->shard && o->cls == TS_CLASS_SCAN) o->shard = ts_shard_others;
-  if (!o->shard && !ts_class_composed(o->cls)) o->shard = ts_shard_whole;
+  if (!o->shard && !ts_class_composed(o->cls)) TS_BUG("%s has no rule in .shard", o->name);
   if (!o->finite) o->finite = view ? TS_FINITE_KEEPS : TS_FINITE_NEVER;
 }
 

@@ -16,12 +16,11 @@ TsMeta ts_meta_number(double value) {
 /* "8", or "8@dp" of an axis that is split. */
 static int put_size(const TsMeta *m, int d, char *at, int room) {
   const TsLayout *l = m->layout ? ts_layout_of(m) : NULL;
-  int n = snprintf(at, (size_t)room, "%s%lld", d ? "," : "", (long long)m->dim[d]);
-  for (int i = 0; l && d < l->ndim && i < l->naxis[d] && n < room; i++)
-    n += snprintf(at + n, (size_t)(room - n), "%s%s", i ? "*" : "@",
-                  l->mesh->axis[l->axis[d][i]]);
-  if (l && d < l->ndim && l->block[d] && n < room)
-    n += snprintf(at + n, (size_t)(room - n), "/%lld", (long long)l->block[d]);
+  TsText t = {0};
+  if (l && d < l->ndim) ts_layout_axis_text(l, d, &t);
+  int n = snprintf(at, (size_t)room, "%s%lld%s", d ? "," : "", (long long)m->dim[d],
+                   t.at ? t.at : "");
+  ts_text_free(&t);
   return n;
 }
 

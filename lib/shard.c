@@ -7,7 +7,9 @@
 /* ---- for rules */
 int ts_shard_factor(TsShard *s, TsFactorKind kind, int64_t size) {
   if (s->nfactor == TS_FACTORS) return TS_WHOLE;
-  s->factor[s->nfactor] = (TsFactor){.size = size, .kind = kind};
+  bool filled =
+      kind == TS_FACTOR_max || kind == TS_FACTOR_min; /* which of nothing are errors */
+  s->factor[s->nfactor] = (TsFactor){.size = size, .kind = kind, .filled = filled};
   return s->nfactor++;
 }
 
@@ -23,7 +25,7 @@ void ts_shard_in(TsShard *s, int i, int d, int f) {
 }
 
 void ts_shard_out(TsShard *s, int o, int d, int f) {
-  if (d < 0) d += s->out[o].ndim;
+  if (o < s->nout && d < 0) d += s->out[o].ndim;
   if (o < s->nout && belongs(s, s->out[o].dim[d], f)) s->out_axis[o][d] = (int8_t)f;
 }
 
@@ -80,6 +82,33 @@ void ts_shard_others(TsShard *s) {
   }
 }
 
+/* A word that does not fit was an error when the call was inferred. */
+void ts_shard_reshard(TsShard *s) {
+  const TsLayout *l = s->in[0]->layout ? ts_layout_of(s->in[0]) : NULL;
+  if (l)
+    s->forced = ts_layout_parse(l->mesh, s->in[0]->ndim, ts_shard_attr(s, "spec")->str,
+                                l->leaves, "reshard", s->err);
+}
+
+void ts_shard_besides(TsShard *s) {
+  const TsOpInfo *o = ts_op_info(s->op);
+  const TsAttr *axes = NULL;
+  unsigned whole = 0;
+  for (int i = 0; i < o->nattr; i++)
+    if (!strncmp(o->attr[i].name, "axes:", 5) || !strncmp(o->attr[i].name, "axis:", 5))
+      axes = &s->attr[i];
+  if (axes->type == TS_ATTR_none || !s->in[0]->ndim) return;
+  for (int i = 0; i < axes->n; i++)
+    whole |= 1u << (axes->ints[i] < 0 ? axes->ints[i] + s->in[0]->ndim : axes->ints[i]);
+  for (int d = 0; d < s->in[0]->ndim; d++)
+    if (!(whole >> d & 1)) ts_shard_along(s, 0, d, 0, d);
+}
+
+void ts_shard_kept(TsShard *s) {
+  for (int d = 0; d < s->in[0]->ndim && d < s->out[0].ndim; d++)
+    if (s->in[0]->dim[d] == s->out[0].dim[d]) ts_shard_along(s, 0, d, 0, d);
+}
+
 /* ---- solving
  * A proposal for a factor: the mesh axes that split an operand's axis of it. */
 typedef struct Proposal {
@@ -121,8 +150,10 @@ static bool all_aligned(const TsShard *s, const Proposal *p, int pieces) {
 static bool takes(const TsShard *s, const Proposal *p, const TsMesh *m) {
   int pieces = 1;
   if (p->f == TS_WHOLE) return false;
-  if (p->block && (s->local || s->factor[p->f].kind != TS_FACTOR_along)) return false;
+  const TsFactor *f = &s->factor[p->f];
+  if (p->block && (s->local || f->kind != TS_FACTOR_along)) return false;
   for (int i = 0; i < p->naxis; i++) pieces *= m->size[p->axis[i]];
+  if (f->filled && f->size < (p->leaves > pieces ? p->leaves : pieces)) return false;
   return all_aligned(s, p, pieces);
 }
 
@@ -157,12 +188,21 @@ static int wanted(const TsShard *s, const TsMesh *m, Proposal *p, int room) {
   return n;
 }
 
+/* mxfp4 stands in blocks, which are not split. */
+static bool has_blocks(const TsShard *s) {
+  bool any = false;
+  for (int i = 0; i < s->nin; i++) any |= s->in[i] && s->in[i]->dtype == TS_DT_mxfp4;
+  for (int o = 0; o < s->nout; o++) any |= s->out[o].dtype == TS_DT_mxfp4;
+  return any;
+}
+
 static int collect(const TsShard *s, const TsMesh *m, Proposal *p) {
   int n = 0;
+  if (has_blocks(s)) return 0;
   for (int i = 0; i < s->nin; i++) {
     const TsLayout *l = s->in[i] ? ts_layout_of(s->in[i]) : NULL;
     for (int d = 0; l && d < l->ndim && n < PROPOSALS; d++) {
-      if (!l->naxis[d]) continue;
+      if (!l->naxis[d] || l->stored) continue;
       Proposal *q = &p[n];
       *q = (Proposal){.f = s->in_axis[i][d],
                       .input = i,
@@ -227,6 +267,7 @@ static int heaviest(const Proposal *p, int n) {
 
 /* The heaviest first; of the others what is left of the mesh. */
 int ts_shard_solve(TsShard *s, const TsMesh *m) {
+  if (s->op == TS_OP_reshard && !s->forced) return -1;
   Proposal p[PROPOSALS];
   int n = merge(p, collect(s, m, p));
   while (n) {
@@ -262,10 +303,12 @@ static const TsLayout *lying(const TsShard *s, const TsMesh *m, const int8_t *ax
 }
 
 const TsLayout *ts_shard_needs(const TsShard *s, const TsMesh *m, int i) {
+  if (s->forced && !i) return s->forced;
   return lying(s, m, s->in_axis[i], s->in[i]->ndim);
 }
 
 const TsLayout *ts_shard_gives(const TsShard *s, const TsMesh *m, int o) {
+  if (s->forced) return s->forced;
   return lying(s, m, s->out_axis[o], s->out[o].ndim);
 }
 
@@ -280,6 +323,23 @@ TsFactorKind ts_shard_combines(const TsShard *s, int o, uint8_t *axes) {
   return kind;
 }
 
+int ts_shard_leaves(const TsShard *s, const TsMesh *m, int declared, int *f) {
+  *f = -1;
+  for (int i = 0; i < s->nfactor; i++) {
+    const TsFactor *g = &s->factor[i];
+    if (g->kind == TS_FACTOR_along || !g->size) continue;
+    int pieces = 1;
+    for (int a = 0; a < g->naxis; a++) pieces *= m->size[g->axis[a]];
+    int leaves = g->leaves ? g->leaves : declared % pieces ? pieces : declared;
+    if (pieces > 1 && !leaves) leaves = pieces;
+    if (pieces == 1 && g->kind != TS_FACTOR_sum) continue; /* in any order the same */
+    if (leaves < 2) continue;
+    *f = i;
+    return leaves;
+  }
+  return 0;
+}
+
 int ts_shard_part(const TsShard *s, const TsMesh *m, int p, TsShardPart *part) {
   for (int i = 0; i < s->nfactor; i++) {
     const TsFactor *f = &s->factor[i];
@@ -290,6 +350,7 @@ int ts_shard_part(const TsShard *s, const TsMesh *m, int p, TsShardPart *part) {
     part->count[i] = ts_layout_cut(f->size, pieces, f->leaves, k + 1) - part->start[i];
     if (f->block) l.block[0] = f->block, part->count[i] = ts_layout_count(&l, 0, f->size, p);
   }
+  part->summand = false;
   if (s->attr) memcpy(part->attr, s->attr, sizeof *s->attr * ts_op_info(s->op)->nattr);
   return s->local ? s->local(s, part) : 0;
 }

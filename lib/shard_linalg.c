@@ -13,6 +13,16 @@ static void batch(TsShard *s, int nin, const int *own, int out_own) {
   }
 }
 
+/* Summands of 16 bits are those of the matrix unit, before they are rounded. */
+static int local_matmul(const TsShard *s, TsShardPart *part) {
+  TsAttr *a = ts_shard_own(s, part, "accumulate");
+  bool narrow =
+      ts_dtype_is((TsDtype)s->in[0]->dtype, TS_KIND_F) && ts_dtypes[s->in[0]->dtype].nbytes < 4;
+  if (part->summand && narrow && a->type == TS_ATTR_none)
+    *a = (TsAttr){.type = TS_ATTR_dtype, .i = TS_DT_f32};
+  return 0;
+}
+
 /* Bias and residual are added once, to the sum: a call that has them is summed in one piece. */
 void ts_shard_matmul(TsShard *s) {
   bool row = s->in[0]->ndim == 1, column = s->in[1]->ndim == 1;
@@ -32,6 +42,51 @@ void ts_shard_matmul(TsShard *s) {
   int k = ts_shard_factor(s, TS_FACTOR_sum, s->in[0]->dim[s->in[0]->ndim - 1]);
   ts_shard_in(s, 0, -1, k);
   ts_shard_in(s, 1, column ? 0 : -2, k);
-  s->local = NULL;
+  s->local = local_matmul;
+}
+
+/* Groups of rows are where their sizes say: rows are whole. */
+void ts_shard_grouped_matmul(TsShard *s) {
+  ts_shard_along(s, 1, 2, 0, 1);
+  int k = ts_shard_factor(s, TS_FACTOR_sum, s->in[0]->dim[1]);
+  ts_shard_in(s, 0, 1, k);
+  ts_shard_in(s, 1, 1, k);
   s->widens = true;
+}
+
+void ts_shard_grouped_matmul_weight_grad(TsShard *s) {
+  ts_shard_along(s, 0, 1, 0, 1);
+  ts_shard_along(s, 1, 1, 0, 2);
+}
+
+/* Whatever comes of matrices, their batch stands in front of it. */
+void ts_shard_matrices(TsShard *s) {
+  for (int d = 0; d < s->in[0]->ndim - 2; d++) {
+    int f = ts_shard_along(s, 0, d, 0, d);
+    for (int o = 1; o < s->nout; o++) ts_shard_out(s, o, d, f);
+  }
+}
+
+/* Columns of b are solved for one by one. */
+void ts_shard_solution(TsShard *s) {
+  bool vector = s->in[1]->ndim == 1;
+  batch(s, 2, (int[]){2, vector ? 1 : 2}, vector ? 1 : 2);
+  if (!vector) ts_shard_along(s, 1, -1, 0, -1);
+}
+
+/* x and the filter are aligned at the right; transformed axes are whole. */
+void ts_shard_filter(TsShard *s) {
+  const TsAttr *axes = ts_shard_attr(s, "axes");
+  int ndim = s->in[0]->ndim;
+  for (int d = 0; d < s->out[0].ndim; d++) {
+    int back = d - s->out[0].ndim;
+    bool along = true;
+    for (int i = 0; i < axes->n; i++)
+      along &= (axes->ints[i] < 0 ? axes->ints[i] : axes->ints[i] - ndim) != back;
+    if (!along) continue;
+    int f = ts_shard_factor(s, TS_FACTOR_along, s->out[0].dim[d]);
+    ts_shard_out(s, 0, d, f);
+    for (int i = 0; i < 2; i++)
+      if (s->in[i]->ndim >= -back) ts_shard_in(s, i, back, f);
+  }
 }

@@ -23,20 +23,28 @@ static void reduced_axes(const TsShard *s, bool reduced[TS_MAX_RANK]) {
     reduced[a->ints[i] < 0 ? a->ints[i] + ndim : a->ints[i]] = true;
 }
 
-/* Leaves of one axis alone: those of several would be leaves of leaves. */
+/* Leaves are of one axis alone: those of several would be leaves of leaves. What does not depend on
+ * the order takes an axis that is split, sums and means the first one with several elements. */
+static int summed_axis(const TsShard *s, const bool *reduced) {
+  const TsLayout *l = ts_layout_of(s->in[0]);
+  int first = -1;
+  for (int d = 0; d < s->in[0]->ndim; d++) {
+    if (!reduced[d] || s->in[0]->dim[d] == 1) continue;
+    if (first < 0) first = d;
+    if (l && l->naxis[d] && s->op != TS_OP_sum && s->op != TS_OP_mean) return d;
+  }
+  return first;
+}
+
 void ts_shard_reduce(TsShard *s) {
-  bool reduced[TS_MAX_RANK] = {false}, keeps = ts_shard_attr(s, "keepdims")->i, first = true;
+  bool reduced[TS_MAX_RANK] = {false}, keeps = ts_shard_attr(s, "keepdims")->i;
   TsFactorKind kind = kind_of(s->op);
   reduced_axes(s, reduced);
   for (int d = 0, o = 0; d < s->in[0]->ndim; d++) {
-    if (!reduced[d]) {
-      ts_shard_along(s, 0, d, 0, o++);
-      continue;
-    }
-    if (first && kind != TS_FACTOR_along)
-      ts_shard_in(s, 0, d, ts_shard_factor(s, kind, s->in[0]->dim[d]));
-    first = false;
-    o += keeps;
+    if (!reduced[d]) ts_shard_along(s, 0, d, 0, o);
+    o += !reduced[d] || keeps;
   }
+  int summed = kind == TS_FACTOR_along ? -1 : summed_axis(s, reduced);
+  if (summed >= 0) ts_shard_in(s, 0, summed, ts_shard_factor(s, kind, s->in[0]->dim[summed]));
   s->widens = s->op == TS_OP_sum;
 }

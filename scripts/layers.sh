@@ -8,6 +8,7 @@ rooms="lib/elem lib/ops lib/lua lib
 devices
 ir/text ir/compose
 ir/graph
+ir/mesh
 ir/adjoint ir/tile
 ir/rules ir/tile/gpu ir/tile/product ir/tile/run
 ir/tile/debug
@@ -33,6 +34,7 @@ jit/build
 jit/tune
 jit/eager
 jit/trace jit
+jit/mesh
 jit/user
 repl/edit
 repl

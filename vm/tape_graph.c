@@ -7,6 +7,7 @@
 #include "ir/adjoint/node.h"
 #include "ir/graph/copy.h"
 #include "ir/rules/recognise.h"
+#include "vm/mesh/expand.h"
 #include "vm/mesh/parts.h"
 #include "vm/core/capture.h"
 #include "vm/core/defer.h"
@@ -501,7 +502,9 @@ int ts_tape_backward(TsContext *c, TsTensor *y, TsTensor *dy) {
   TsGraph *g = ts_tape_graph(c, y, dy, &n, &leaf);
   if (!g) return -1;
   c->no_grad++;
-  TsCode *code = ts_lower(c, g);
+  bool cuts = c->leaves > 1 && !ts_mesh_spreads(g); /* on a mesh calls do that */
+  TsGraph *cut = cuts ? ts_mesh_leaved(c, g) : NULL;
+  TsCode *code = cuts && !cut ? NULL : ts_lower(c, cut ? cut : g);
   TsFrame *f = code ? ts_frame_new(c, code) : NULL;
   int failed = !f, nparam = code ? code->nparam : 0;
   TsTensor **args = calloc((size_t)nparam + (size_t)n + 1, sizeof *args);
@@ -523,6 +526,7 @@ int ts_tape_backward(TsContext *c, TsTensor *y, TsTensor *dy) {
   free(leaf);
   ts_frame_free(f);
   ts_code_free(code);
+  if (cut) ts_graph_free(cut);
   ts_capture_release(g);
   return failed ? -1 : 0;
 }

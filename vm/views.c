@@ -262,3 +262,4 @@ static int itself(TsCall *call) {
 }
 int ts_view_stop_gradient(TsCall *call) { return itself(call); }
 int ts_view_barrier(TsCall *call) { return itself(call); }
+int ts_view_reshard(TsCall *call) { return itself(call); }

@@ -95,6 +95,7 @@ static bool infer_simple(TsCall *call, const TsOpInfo *o, TsMeta *out) {
     out->dim[i] = a->dim[i];
   }
   out->dtype = a->dtype, out->ndim = a->ndim, out->weak = 0, out->device = a->device;
+  out->layout = 0;
   call->compute = (TsDtype)a->dtype;
   return true;
 }
@@ -114,7 +115,7 @@ static bool allocates(const TsOpInfo *o, bool dynamic) {
  * program's. */
 void ts_call_note(TsCall *call) {
   TsContext *c = call->ctx;
-  if (c->inside) return;
+  if (c->inside || c->leaves > 1) return; /* what is compiled of them would not be cut */
   ts_trace_record(&c->trace, call);
   if (c->watched) c->defer->ran(call);
   if (--c->trace.countdown == 0 && c->defer) c->defer->look(c);
@@ -160,7 +161,7 @@ static int run_here(TsCall *call, const TsMeta *out, bool allocate, int device) 
 }
 
 static int run_elsewhere(TsCall *call, const TsMeta *out, bool allocate) {
-  int device = out[0].device, done = allocate ? run_there(call, out) : 0;
+  int device = out[0].device, done = allocate && !call->ctx->box ? run_there(call, out) : 0;
   return done ? (done == 1 ? 0 : -1) : run_here(call, out, allocate, device);
 }
 
@@ -182,10 +183,23 @@ static int run(TsCall *call, const TsOpInfo *o, const TsMeta *out, bool allocate
 static int run_somewhere(TsCall *call, const TsOpInfo *o, const TsMeta *out, bool allocate) {
   TsContext *c = call->ctx;
   int device = call->nout && !c->on_host ? out[0].device : 0;
-  if (device == TS_DEVICE_MESH) return ts_mesh_call(call, out);
   if (o->cls != TS_CLASS_VIEW && ts_offload_on(c, device))
     return run_elsewhere(call, out, allocate);
   return run(call, o, out, allocate);
+}
+
+/* On a mesh, or leaf by leaf, as far as the call is cut; what handlers call inside is not. */
+static int run_cut(TsCall *call, const TsOpInfo *o, const TsMeta *out, bool allocate) {
+  TsContext *c = call->ctx;
+  int leaves = c->leaves;
+  if (c->on_host) return run_somewhere(call, o, out, allocate);
+  if (call->nout && out[0].device == TS_DEVICE_MESH) return ts_mesh_call(call, out);
+  int done = leaves > 1 ? ts_leaves_call(call, out) : 0;
+  if (done) return done < 0 ? -1 : 0;
+  c->leaves = 0;
+  int failed = run_somewhere(call, o, out, allocate);
+  c->leaves = leaves;
+  return failed;
 }
 
 int ts_call_interrupted(TsContext *c, TsOp op) {
@@ -203,7 +217,7 @@ static int execute(TsCall *call, const TsOpInfo *o, const TsMeta *out, bool dyna
   bool record = ts_tape_wants(c, call->nin, call->in);
   c->no_grad += record; /* what a handler calls inside is its own matter */
   c->inside++;
-  int failed = run_somewhere(call, o, out, allocates(o, dynamic));
+  int failed = run_cut(call, o, out, allocates(o, dynamic));
   c->inside--;
   c->no_grad -= record;
   /* What is said of work that was left half done is not worth reading. */
@@ -280,7 +294,10 @@ static int call_general(TsCall *call, const TsOpInfo *o, int room) {
   int device = ts_call_device(call);
   if (device < 0 || ts_call_infer(call, &inf, meta)) return -1;
   TS_ASSERT(inf.nout <= room);
-  for (int i = 0; i < inf.nout; i++) inf.out[i].device = (uint8_t)device, inf.out[i].weak = 0;
+  for (int i = 0; i < inf.nout; i++) {
+    inf.out[i].device = (uint8_t)device;
+    inf.out[i].weak = 0, inf.out[i].layout = 0;
+  }
   int failed = ts_call_numbers(call, &inf, own) || execute(call, o, inf.out, inf.dynamic);
   ts_call_release_numbers(call, in);
   return failed ? -1 : 0;
@@ -313,7 +330,7 @@ static int call_composed(TsCall *call, const TsOpInfo *o, int room, int *nout) {
     if (ts_op_check_attrs(call->op, preset, &c->err)) return -1;
     call->attr = preset;
   }
-  bool steps = o->cls != TS_CLASS_DIRECT || c->trap;
+  bool steps = o->cls != TS_CLASS_DIRECT || c->trap || c->leaves > 1;
   for (int i = 0; i < call->nin && !steps; i++)
     steps = call->in[i] && (call->in[i]->meta.weak || call->in[i]->meta.device);
   if (steps || !eager_fits[call->op](call, out)) return ts_vm_compose(call, room, nout);
@@ -328,10 +345,10 @@ static int call_now(TsContext *c, TsOp op, int nin, TsTensor *const *in, const T
   TsMeta m;
   TsCall call = {.ctx = c, .op = op, .nin = nin, .nout = 1, .in = in, .out = out, .attr = attr};
   /* What does not run now would not hear of it. */
-  bool later = c->capture || (c->watched && !c->inside);
+  bool later = c->capture || (c->watched && !c->inside && c->leaves < 2);
   if (later && ts_cpu_interrupted()) return ts_call_interrupted(c, op);
   if (c->capture) return ts_capture_call(c, op, nin, in, attr, room, nout, out);
-  if (later && c->defer->call(&call)) return *nout = call.nout, 0;
+  if (later && c->leaves < 2 && c->defer->call(&call)) return *nout = call.nout, 0;
   const TsOpInfo *o = ts_op_info(op);
   if (ts_call_check(c, o, nin, in)) return -1;
   uint64_t stream = c->stream; /* what fails has drawn nothing */

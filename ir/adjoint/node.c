@@ -1,6 +1,8 @@
 /* Which function differentiates which node. */
 #include "ir/adjoint/node.h"
 
+#include "lib/mesh.h"
+
 int ts_adjoint_node_zero(TsAdjoint *a) {
   (void)a;
   return 0;
@@ -34,5 +36,18 @@ TsAdjointFn *const ts_adjoint_node[TS_NODE_END - TS_OP_COUNT] = {
 
 int ts_adjoint_barrier(TsAdjoint *a) {
   if (ts_wanted(a, 0)) a->grad_in[0] = a->grad[0];
+  return 0;
+}
+
+/* The gradient lies as what it is the gradient of. */
+int ts_adjoint_reshard(TsAdjoint *a) {
+  const TsMeta *m = a->b->meta(a->b, a->in[0]);
+  char spec[TS_SPEC_TEXT];
+  if (!ts_wanted(a, 0)) return 0;
+  a->grad_in[0] = a->grad[0];
+  if (m->layout)
+    a->grad_in[0] = ts_build(a->b, TS_OP_reshard, TS_IN(a->grad[0]),
+                             TS_ATTRS({"spec", ts_b_str(ts_layout_spec(ts_layout_of(m), spec))}),
+                             NULL);
   return 0;
 }

@@ -347,7 +347,9 @@ local function specialise(self, n, ...)
   end
   local look = self.roots and look_of(self)
   keys.autocast = core.autocast_dtype()
-  local key = table.concat(keys, ", ") .. (look and " #" .. look.id or "") .. (keys.autocast or "")
+  local leaves = core.mesh_leaves()
+  local key = table.concat(keys, ", ") .. (look and " #" .. look.id or "") .. (keys.autocast or "") ..
+    (leaves > 1 and " leaves " .. leaves or "")
   local special = self.cache[key]
   if special then
     touch(self, key)

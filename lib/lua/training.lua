@@ -14,7 +14,8 @@ local function is_scale(v)
   return v == "dynamic" or (type(v) == "number" and v > 0 and v < math.huge) or (type(v) == "table" and not core.is_tensor(v))
 end
 local kinds = { name = options.text, schedule = options.callable, accumulate = options.whole { least = 1 },
-  autocast = options.one_of("bf16", "f16"), scale = options.kind("a number > 0, 'dynamic', or a table {scale = ..}", is_scale), ema = options.table }
+  autocast = options.one_of("bf16", "f16"), scale = options.kind("a number > 0, 'dynamic', or a table {scale = ..}", is_scale), ema = options.table,
+  mesh = options.table, plan = options.table }
 local read_step = options.of("graph.training_step", kinds, { name = "training_step", accumulate = 1 })
 local COUNT, ABOVE = options.whole { least = 1 }, options.number { above = 0 }
 local read_scale = options.of("graph.training_step: scale", { scale = ABOVE, growth = ABOVE, backoff = ABOVE, interval = COUNT },
@@ -303,6 +304,10 @@ return function(graph, derivative, scalar)
   --- autocast = "bf16" or "f16": the loss is computed with automatic casts to it (tessera.autocast).
   ---   local how = {autocast = "f16", scale = "dynamic"}
   ---   local step = graph.training_step(model, loss, opt, how)
+  --- mesh: parameters are spread over it, and each batch along its axis "dp". plan = {zero = n}: of ZeRO's stages;
+  --- from 1 on each device along dp has a piece of the optimiser's state, and of gradients where they are added up, at 3
+  --- of parameters as well, which are brought together when they are needed. Losses and weights have the same bits.
+  ---   local step = graph.training_step(model, loss, opt, {mesh = mesh, plan = {zero = 1}})
   --- ema = optim.EMA(...): moved behind each update. name: as the captured function is called.
   function graph.training_step(model, loss, optimizer, given)
     local o = read_step(given)
@@ -324,8 +329,14 @@ return function(graph, derivative, scalar)
       return optimizer:counting(captured_step, self, ...)
     end
     moving(self)
+    if o.plan and not o.mesh then fail "graph.training_step: a plan is for a mesh, which is not given" end
+    local spread = o.mesh and require("tessera.dist.training")(model, optimizer, o.mesh, o.plan)
     local step = {}
     function step.__call(_, ...)
+      if spread then return step.run(spread(...)) end
+      return step.run(...)
+    end
+    function step.run(...)
       optimizer:check_places()
       moving(self)
       if self.at == self.accumulate then core.no_grad(finish, self) end

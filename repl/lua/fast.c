@@ -59,7 +59,8 @@ static bool may(const void *caller) {
   fast.interpreted += caller == fast.interpreter;
   if (++fast.calls >= WINDOW) judge();
   const TsContext *c = fast.c;
-  bool plain = c->watched && !c->inside && !c->capture && !c->trap && !c->device && !c->autocast;
+  bool plain = c->watched && !c->inside && !c->capture && !c->trap && !c->device && !c->autocast &&
+               c->leaves < 2;
   fast.misses += !plain;
   return plain && !ts_lua_box_is_due(c) && !ts_cpu_interrupted();
 }

@@ -9,16 +9,19 @@
 #include "ir/graph/symbolic.h"
 #include "jit/jit.h"
 #include "jit/level.h"
+#include "jit/mesh/run.h"
 #include "lib/mesh.h"
 #include "lib/text.h"
 #include "repl/lua/graph.h"
 #include "vm/compile.h"
 #include "vm/core/defer.h"
 #include "vm/code/lower.h"
+#include "vm/mesh/expand.h"
 #include "vm/core/overlap.h"
 #include "vm/core/profile.h"
 #include "vm/core/tape.h"
 #include "vm/mesh/collective.h"
+#include "vm/mesh/planned.h"
 #include "vm/write.h"
 
 static const char *const TYPE = "tessera.graph";
@@ -34,6 +37,9 @@ typedef struct Function {
   TsCode *code;
   TsFrame *frame;
   TsJitFunction *hot;
+  TsGraph *cut;       /* g with sums over declared leaves, which is what runs; or NULL */
+  TsMeshRun *spread;  /* its pieces, once it was called on a mesh, or NULL; */
+  int spread_leaves;  /* with so many leaves: whether that was tried */
 } Function;
 
 void ts_lua_push_graph(lua_State *L, TsGraph *g) {
@@ -68,9 +74,12 @@ static int ready(lua_State *L, Function *f) {
   TsContext *c = ts_lua_context(L);
   if (f->hot) return 0;
   TsActivity *w = ts_activity_begin_call(c, TS_ACTIVITY_capture, f->g->name);
-  if (!f->code && !(f->code = ts_lower_donating(c, f->g, f->donated))) return ts_lua_raise(L);
+  bool cuts = c->leaves > 1 && !f->cut && !f->code && !ts_mesh_spreads(f->g);
+  if (cuts && !(f->cut = ts_mesh_leaved(c, f->g))) return ts_lua_raise(L);
+  const TsGraph *g = f->cut ? f->cut : f->g;
+  if (!f->code && !(f->code = ts_lower_donating(c, g, f->donated))) return ts_lua_raise(L);
   if (!f->frame && !(f->frame = ts_frame_new(c, f->code))) return ts_lua_raise(L);
-  if (!f->hot && !(f->hot = ts_jit_function(c->jit, f->g, f->donated)))
+  if (!f->hot && !(f->hot = ts_jit_function(c->jit, g, f->donated)))
     return luaL_error(L, "out of memory");
   ts_activity_end_call(w, NULL);
   return 0;
@@ -172,6 +181,21 @@ static void note_updates(const Function *f, TsTensor *const *all) {
   for (int u = 0; u < f->g->nupdate; u++) all[f->g->update[u].param]->storage->version++;
 }
 
+/* On a mesh: piece by piece, or where it cannot be cut into pieces call by call. */
+static int run_spread(TsContext *c, Function *f, TsTensor *const *all, TsTensor **results) {
+  if (!f->spread_leaves || f->spread_leaves != 1 + c->leaves) {
+    ts_mesh_run_free(f->spread);
+    if (f->cut) ts_graph_free(f->cut);
+    if (!(f->spread = ts_mesh_run_new(c, f->g)) && c->err.code) return -1;
+    f->spread_leaves = 1 + c->leaves;
+  }
+  if (!c->planning && ts_mesh_plans(c, f->code->nparam, all))
+    return ts_frame_run(f->frame, all, results);
+  if (f->spread && c->planning) return ts_mesh_run_tell(f->spread, all);
+  return f->spread ? ts_mesh_run(f->spread, all, results)
+                   : ts_frame_run(f->frame, all, results);
+}
+
 /* The tensors of all parameters: those that the list at 2 gives, and the captured ones. Behind them
  * is room for the results. The arguments are in args, *nargs of them. */
 static TsTensor **take_arguments(lua_State *L, const Function *f, TsTensor ***args, int *nargs) {
@@ -214,7 +238,8 @@ static int collectives(lua_State *L) {
   c->where_arg = L;
   c->planning = true;
   ts_collective_plan_begin();
-  int failed = ts_frame_run(f->frame, all, results);
+  memset(results, 0, sizeof *results * (size_t)f->code->nresult);
+  int failed = run_spread(c, f, all, results);
   c->planning = before;
   c->stream = stream, c->commits = commits;
   if (failed) return ts_lua_raise(L);
@@ -239,9 +264,9 @@ static int run(lua_State *L) {
   if (device < 0 || (record && begin_taped(c, f, all, &taped))) return ts_lua_raise(L);
   c->where_arg = L;
   TsActivity *w = ts_activity_begin_call(c, TS_ACTIVITY_function, f->g->name);
-  bool spread = device == TS_DEVICE_MESH; /* its parts are what gets hot */
+  bool spread = device == TS_DEVICE_MESH;
   TsFrame *frame = spread ? f->frame : ts_jit_enter(f->hot, f->frame, device);
-  int failed = ts_frame_run(frame, all, results);
+  int failed = spread ? run_spread(c, f, all, results) : ts_frame_run(frame, all, results);
   if (!spread) ts_jit_leave(f->hot, frame, device, failed);
   ts_activity_end_call(w, NULL);
   if (!failed) note_updates(f, all);
@@ -361,6 +386,7 @@ static int captured(lua_State *L) {
 static int collect(lua_State *L) {
   Function *f = check(L);
   ts_jit_function_free(f->hot);
+  ts_mesh_run_free(f->spread);
   ts_frame_free(f->frame);
   ts_code_free(f->code);
   for (int u = 0; f->moves && u < f->g->nupdate; u++) free(f->moves[u]);
@@ -542,7 +568,18 @@ static int collect_symbolic(lua_State *L) {
   return 0;
 }
 
+/* f:plan() -> the text of its pieces on a mesh, or nothing: it has not run there. */
+static int plan(lua_State *L) {
+  Function *f = check(L);
+  TsText t = {0};
+  if (!f->spread) return 0;
+  ts_mesh_plan_text(ts_mesh_run_plan(f->spread), &t);
+  ts_lua_push_text(L, &t);
+  return 1;
+}
+
 static const luaL_Reg methods[] = {
+    {"plan", plan},
     {"tune", tune},         {"pin", pin},       {"marks", marks},
     {"collectives", collectives},
     {"run", run},           {"text", text_of},  {"stats", stats},

@@ -13,6 +13,8 @@
 #include "vm/core/tape.h"
 #include "vm/mesh/collective.h"
 #include "vm/mesh/leaves.h"
+#include "repl/lua/args.h"
+#include "vm/mesh/draw.h"
 #include "vm/mesh/parts.h"
 #include "vm/mesh/planned.h"
 #include "vm/mesh/reshard.h"
@@ -150,6 +152,7 @@ static int mesh_layout(lua_State *L) {
     lua_pop(L, 1);
   }
   l.leaves = (uint16_t)luaL_optinteger(L, 6, 0);
+  l.stored = lua_toboolean(L, 7);
   const TsLayout *made = ts_layout_make(&l, &c->err);
   if (!made) return ts_lua_raise(L);
   lua_pushinteger(L, made->id);
@@ -230,6 +233,12 @@ static int mesh_move(lua_State *L) {
   return moved(L, t, check_layout(L, 2), 0, words[luaL_checkoption(L, 3, "reshard", words)]);
 }
 
+/* mesh_spread(x, layout): x itself lies under the layout from now on. */
+static int mesh_spread(lua_State *L) {
+  TsTensor *t = ts_lua_check_tensor(L, 1, "spread");
+  return ts_mesh_spread(ts_lua_context(L), t, check_layout(L, 2)) ? ts_lua_raise(L) : 0;
+}
+
 /* mesh_gather(x, device): all of x there. */
 static int mesh_gather(lua_State *L) {
   TsContext *c = ts_lua_context(L);
@@ -303,6 +312,19 @@ static int mesh_part_shape(lua_State *L) {
 static int mesh_summands(lua_State *L) {
   const TsLayout *l = check_layout(L, 1);
   lua_pushinteger(L, l->partial ? ts_mesh_summands(l, (int)luaL_checkinteger(L, 2)) : 0);
+  return 1;
+}
+
+/* mesh_draw(name, {options}, layout): what the row, which takes no tensors, makes, under the layout. */
+static int mesh_draw(lua_State *L) {
+  TsLuaArgs a;
+  const TsLayout *l = check_layout(L, 3);
+  TsOp op = ts_op_find(luaL_checkstring(L, 1));
+  if (op == TS_OP_COUNT) return luaL_error(L, "there is no operator %s", lua_tostring(L, 1));
+  ts_lua_args_begin(&a, L, op);
+  TsTensor *t = ts_lua_args_options(&a, 2) ? NULL : ts_mesh_draw(a.c, op, a.attr, l);
+  if (!t) return ts_lua_raise(L);
+  ts_lua_push(L, t);
   return 1;
 }
 
@@ -500,10 +522,12 @@ void ts_lua_open_mesh(lua_State *L) {
                                        {"mesh_layout_facts", mesh_layout_facts},
                                        {"mesh_layout_of", mesh_layout_of},
                                        {"mesh_move", mesh_move},
+                                       {"mesh_spread", mesh_spread},
                                        {"mesh_gather", mesh_gather},
                                        {"mesh_parts", mesh_parts},
                                        {"mesh_join", mesh_join},
                                        {"mesh_part_shape", mesh_part_shape},
+                                       {"mesh_draw", mesh_draw},
                                        {"mesh_run", mesh_run},
                                        {"mesh_summands", mesh_summands},
                                        {"mesh_leaves", mesh_leaves},

@@ -76,7 +76,7 @@ static int types_key(lua_State *L) {
   struct {
     int64_t dim[TS_MAX_RANK];
     uint8_t dtype, ndim, device, weak, autocast;
-    uint16_t layout;
+    uint16_t layout, leaves;
   } key[MOST];
   int n = lua_gettop(L);
   if (n > MOST) return 0;
@@ -88,6 +88,7 @@ static int types_key(lua_State *L) {
     memcpy(key[i].dim, m->dim, sizeof *m->dim * m->ndim);
     key[i].dtype = m->dtype, key[i].ndim = m->ndim;
     key[i].device = m->device, key[i].weak = m->weak, key[i].layout = m->layout;
+    key[i].leaves = (uint16_t)t->storage->ctx->leaves;
     key[i].autocast = t->storage->ctx->autocast;
   }
   lua_pushlstring(L, (const char *)key, sizeof key[0] * (size_t)n);

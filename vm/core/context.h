@@ -44,6 +44,7 @@ typedef struct TsContext {
   int want_op;
   int mixes; /* > 0: what is on the CPU follows to virtual devices, too (frame_spread.c) */
   const char *step_place; /* of the instruction that runs on a mesh; or NULL */
+  const struct TsRandomBox *box; /* what is drawn is this part of a larger tensor; or NULL */
   bool device_auto; /* and what gets hot may move elsewhere by itself */
   bool sizes_read;  /* by the program while a function is captured: it may branch on them */
   /* Of functions that run for an operator (vm/core/region.h), or NULL. */

@@ -278,9 +278,17 @@ static TsCopy *fetch_device(TsStorage *s, int device) {
   return p;
 }
 
+bool (*ts_tensor_parts_changed)(const TsStorage *s);
+
+static void forget_old_parts(TsStorage *s) {
+  if ((s->valid >> TS_DEVICE_MESH & 1) && (s->valid & 1) && ts_tensor_parts_changed(s))
+    s->valid &= (uint16_t)~1u;
+}
+
 void *ts_tensor_read(TsTensor *t) {
   if (ts_defer_force(t)) return NULL;
   TsStorage *s = t->storage;
+  forget_old_parts(s);
   if (!(s->valid & 1) && fetch_host(s)) return NULL;
   if (s->raw) ts_bools_tidy(s->host, s->nbytes);
   return (char *)s->host + t->offset;
@@ -289,6 +297,7 @@ void *ts_tensor_read(TsTensor *t) {
 void *ts_tensor_write(TsTensor *t) {
   if (ts_defer_force(t) || ts_defer_touch(t->storage)) return NULL;
   TsStorage *s = t->storage;
+  forget_old_parts(s);
   if (!(s->valid & 1) && fetch_host(s)) return NULL;
   s->valid = 1;
   return (char *)s->host + t->offset;

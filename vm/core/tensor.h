@@ -111,6 +111,9 @@ void ts_tensor_unref(TsTensor *t); /* NULL is fine */
  * with the error filled if bytes had to move and could not. */
 void *ts_tensor_read(TsTensor *t);
 void *ts_tensor_write(TsTensor *t);
+/* Whether the parts of a storage on a mesh were written, by a view of others, since the host read
+ * them; set by whoever knows of parts (vm/mesh/parts.c). */
+extern bool (*ts_tensor_parts_changed)(const TsStorage *s);
 /* The same on another device: the address there. whole: every byte of the storage is about to
  * be written, so the old ones are not moved. */
 void *ts_tensor_read_on(TsTensor *t, int device);

@@ -3,7 +3,21 @@
 #ifndef TS_VM_RANDOM_H
 #define TS_VM_RANDOM_H
 
+#include "lib/mesh.h"
 #include "vm/core/vm.h"
+
+/* A result that is part of a larger tensor: its elements are those of their places in the whole.
+ * While TsContext.box is set, random rows run on the CPU. */
+typedef struct TsRandomBox {
+  const TsLayout *layout;
+  const TsMeta *whole;
+  int part;
+} TsRandomBox;
+
+/* Calls run for each stretch of neighbours in the whole: where it begins in a part of n elements,
+ * and in the whole. box NULL: the part is the whole. */
+void ts_random_runs(const TsRandomBox *box, int64_t n,
+                    void (*run)(void *arg, int64_t own, int64_t whole, int64_t count), void *arg);
 
 /* Elements lo..hi-1, in row-major order of the whole tensor, of what op (uniform,
  * normal, truncated_normal, bernoulli or randint) makes with these attributes, written

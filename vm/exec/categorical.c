@@ -22,6 +22,7 @@ typedef struct Job {
   int64_t classes, count, rows, rows_each; /* each: worked on before their draws */
   int64_t first;                           /* row of this round */
   double *sums;                            /* [rows_each][classes] */
+  const int64_t *place;                    /* of each row in a larger tensor, or NULL */
   int64_t *y;
 } Job;
 
@@ -114,9 +115,14 @@ static void draw(void *arg, int64_t lo, int64_t hi, int worker) {
   uint64_t bits[TS_RANDOM_GROUP64];
   (void)worker;
   for (int64_t i = lo; i < hi && !ts_cpu_interrupted();) {
-    int64_t at = base + i, group = at / TS_RANDOM_GROUP64, skip = at % TS_RANDOM_GROUP64;
+    int64_t at = base + i, row_end = hi;
+    if (j->place) {
+      at = j->place[j->first + i / j->count] * j->count + i % j->count;
+      row_end = (i / j->count + 1) * j->count;
+    }
+    int64_t group = at / TS_RANDOM_GROUP64, skip = at % TS_RANDOM_GROUP64;
     j->k->random.bits64(j->seed, j->stream, (uint64_t)group, 1, bits);
-    for (; skip < TS_RANDOM_GROUP64 && i < hi; skip++, i++) {
+    for (; skip < TS_RANDOM_GROUP64 && i < hi && i < row_end; skip++, i++) {
       const double *sums = j->sums + i / j->count * j->classes;
       double all = sums[j->classes - 1], u = ((double)(bits[skip] >> 12) + 0.5) * 0x1p-52;
       double v = u * all < all ? u * all : nextafter(all, 0); /* where that rounds up */
@@ -131,7 +137,7 @@ static int check_drawn(TsCall *call, const Job *j) {
       return ts_error_set(&call->ctx->err, TS_ERR_value,
                           "categorical: row %lld has no class to draw: its logits are -inf, or "
                           "one is NaN",
-                          (long long)(i / j->count));
+                          (long long)(j->place ? j->place[i / j->count] : i / j->count));
   return 0;
 }
 
@@ -150,6 +156,16 @@ static int draw_all(TsCall *call, Job *j) {
   return check_drawn(call, j);
 }
 
+typedef struct Places {
+  int64_t *place, count;
+} Places;
+
+static void place_rows(void *arg, int64_t own, int64_t whole, int64_t count) {
+  const Places *p = arg;
+  for (int64_t i = 0; i < count; i += p->count)
+    p->place[(own + i) / p->count] = (whole + i) / p->count;
+}
+
 int ts_random_categorical(TsCall *call, uint64_t seed, uint64_t stream) {
   TsContext *c = call->ctx;
   const TsMeta *m = &call->in[0]->meta;
@@ -166,7 +182,13 @@ int ts_random_categorical(TsCall *call, uint64_t seed, uint64_t stream) {
   TsTensor *x = ts_tensor_cast(c, call->in[0], wide ? TS_DT_f64 : TS_DT_f32);
   j.x = x ? ts_tensor_read(x) : NULL;
   j.y = j.x ? ts_tensor_write(call->out[0]) : NULL;
-  int failed = j.y ? draw_all(call, &j) : -1;
+  int64_t *place = j.y && c->box ? ts_work_take(j.rows * 8) : NULL;
+  if (place) ts_random_runs(c->box, draws, place_rows, &(Places){place, j.count});
+  j.place = place;
+  int failed = !j.y               ? -1
+               : c->box && !place ? (ts_scratch_failed(call), -1)
+                                  : draw_all(call, &j);
+  ts_work_give(place);
   ts_tensor_unref(x);
   return failed;
 }

@@ -26,7 +26,7 @@ typedef struct Job {
   int made_size, size;          /* bytes of an element, as made and as stored */
   int64_t lo, hi;               /* the elements wanted */
   char *dst;                    /* of element lo */
-  const char *x;                /* of dropout */
+  const char *x;                /* of dropout: its element lo */
 } Job;
 
 typedef union Staged {
@@ -50,7 +50,44 @@ void ts_random_pin(TsContext *c, TsAttr *at) {
   at[1] = ts_attr_int((int64_t)stream);
 }
 
-/* ---- one block: n elements from `first`, a multiple of BLOCK */
+/* ---- parts of larger tensors */
+typedef struct Runs {
+  const TsRandomBox *box;
+  void (*run)(void *arg, int64_t own, int64_t whole, int64_t count);
+  void *arg;
+  int last; /* axis that is split; elements of those behind it are neighbours */
+  int64_t inner, own;
+} Runs;
+
+static void each_run(Runs *r, int d, int64_t whole) {
+  const TsMeta *m = r->box->whole;
+  int64_t start, count;
+  for (int i = 0; ts_layout_run(r->box->layout, d, m->dim[d], r->box->part, i, &start, &count);
+       i++) {
+    if (d == r->last) {
+      r->run(r->arg, r->own, (whole * m->dim[d] + start) * r->inner, count * r->inner);
+      r->own += count * r->inner;
+      continue;
+    }
+    for (int64_t k = start; k < start + count; k++) each_run(r, d + 1, whole * m->dim[d] + k);
+  }
+}
+
+void ts_random_runs(const TsRandomBox *box, int64_t n,
+                    void (*run)(void *arg, int64_t own, int64_t whole, int64_t count),
+                    void *arg) {
+  Runs r = {.box = box, .run = run, .arg = arg, .last = -1, .inner = 1};
+  for (int d = 0; box && d < box->whole->ndim; d++)
+    if (box->layout->naxis[d]) r.last = d;
+  for (int d = r.last + 1; r.last >= 0 && d < box->whole->ndim; d++)
+    r.inner *= box->whole->dim[d];
+  if (r.last >= 0)
+    each_run(&r, 0, 0);
+  else
+    run(arg, 0, 0, n);
+}
+
+/* ---- one block: n elements from `first`, which begins a group */
 static void make_truncated(const Job *j, int64_t n, const Staged *bits, void *y) {
   double z[BLOCK];
   j->k->random.quantile[j->wide](n, z, bits, j->low, j->width, j->min, j->max);
@@ -70,12 +107,19 @@ static void make_integers(const Job *j, int64_t n, const Staged *bits, int64_t *
   }
 }
 
+/* Of a part the first elements of the group are another's. */
 static void make_dropout(const Job *j, int64_t first, int64_t n, const Staged *bits, void *y) {
-  Staged wider;
-  const void *x = j->x + first * j->size;
-  if (j->widen) {
-    j->widen(n, &wider, x);
-    x = &wider;
+  Staged own;
+  int64_t skip = first < j->lo ? j->lo - first : 0;
+  const void *x = j->x + (first + skip - j->lo) * j->size;
+  if (j->widen || skip) {
+    char *to = (char *)&own + skip * j->made_size;
+    memset(&own, 0, (size_t)(skip * j->made_size));
+    if (j->widen)
+      j->widen(n - skip, to, x);
+    else
+      memcpy(to, x, (size_t)((n - skip) * j->size));
+    x = &own;
   }
   j->k->random.dropout[j->wide](n, y, bits, x, j->p, j->scale);
 }
@@ -105,10 +149,12 @@ static void fill_blocks(void *arg, int64_t lo, int64_t hi, int worker) {
   const Job *j = arg;
   Staged y;
   (void)worker;
+  int64_t group = j->wide ? TS_RANDOM_GROUP64 : TS_RANDOM_GROUP32;
   for (int64_t b = lo; b < hi; b++) {
     int64_t first = (j->lo / BLOCK + b) * BLOCK;
     int64_t from = first < j->lo ? j->lo : first;
     int64_t to = first + BLOCK < j->hi ? first + BLOCK : j->hi;
+    first = from / group * group;
     char *dst = j->dst + (from - j->lo) * j->size;
     if (!j->convert && from == first && to - first == BLOCK) {
       make(j, first, BLOCK, dst);
@@ -257,26 +303,36 @@ int ts_random_fill(TsContext *c, TsOp op, const TsAttr *attr, TsDtype d, uint64_
 }
 
 /* ---- rows */
+typedef struct Stretch {
+  const Job *j;
+  const char *x;
+  char *dst;
+} Stretch;
+
+static void fill_run(void *arg, int64_t own, int64_t whole, int64_t count) {
+  const Stretch *s = arg;
+  Job j = *s->j;
+  j.lo = whole, j.hi = whole + count;
+  j.dst = s->dst + own * j.size;
+  if (s->x) j.x = s->x + own * j.size;
+  fill(&j);
+}
+
 static int dropout(TsCall *call, uint64_t seed, uint64_t stream) {
   TsContext *c = call->ctx;
   TsDtype d = ts_tensor_dtype(call->in[0]), made = d == TS_DT_f64 ? TS_DT_f64 : TS_DT_f32;
-  Job j = {.k = c->k,
-           .op = call->op,
-           .wide = d == TS_DT_f64,
-           .seed = seed,
-           .stream = stream,
-           .hi = ts_tensor_numel(call->out[0])};
+  Job j = {.k = c->k, .op = call->op, .wide = d == TS_DT_f64, .seed = seed, .stream = stream};
   if (set_p(c, &j, call->attr[0].f)) return -1;
   TsTensor *x = ts_tensor_contiguous(c, call->in[0]);
-  j.x = x ? ts_tensor_read(x) : NULL;
-  j.dst = j.x ? ts_tensor_write(call->out[0]) : NULL;
-  if (j.dst) {
+  Stretch s = {.j = &j, .x = x ? ts_tensor_read(x) : NULL};
+  s.dst = s.x ? ts_tensor_write(call->out[0]) : NULL;
+  if (s.dst) {
     made_in(&j, made, d);
     j.widen = made == d ? NULL : c->k->convert.convert[d][made];
-    fill(&j);
+    ts_random_runs(c->box, ts_tensor_numel(x), fill_run, &s);
   }
   ts_tensor_unref(x);
-  return j.dst ? 0 : -1;
+  return s.dst ? 0 : -1;
 }
 
 static const TsAttr *seed_attr(const TsCall *call) {
@@ -289,8 +345,10 @@ int ts_exec_random(TsCall *call) {
   if (call->op == TS_OP_dropout) return dropout(call, seed, stream);
   if (call->op == TS_OP_permutation) return ts_random_permutation(call, seed, stream);
   if (call->op == TS_OP_categorical) return ts_random_categorical(call, seed, stream);
-  void *dst = ts_tensor_write(call->out[0]);
-  if (!dst) return -1;
-  return ts_random_fill(call->ctx, call->op, call->attr, ts_tensor_dtype(call->out[0]), seed,
-                        stream, 0, ts_tensor_numel(call->out[0]), dst);
+  TsContext *c = call->ctx;
+  Job j = {.k = c->k, .op = call->op, .seed = seed, .stream = stream};
+  Stretch s = {.j = &j, .dst = ts_tensor_write(call->out[0])};
+  if (!s.dst || set(c, &j, call->attr, ts_tensor_dtype(call->out[0]))) return -1;
+  ts_random_runs(c->box, ts_tensor_numel(call->out[0]), fill_run, &s);
+  return 0;
 }

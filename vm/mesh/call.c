@@ -9,6 +9,7 @@
 #include "lib/shard.h"
 #include "vm/drive/random.h"
 #include "vm/mesh/collective.h"
+#include "vm/mesh/combine.h"
 #include "vm/mesh/define.h"
 #include "vm/mesh/leaves.h"
 #include "vm/mesh/parts.h"
@@ -19,9 +20,11 @@ typedef struct MeshCall {
   const TsCall *call;
   const TsMesh *mesh;
   TsTensor **in;       /* as they have to lie; numbers and NULL as they are */
-  const TsMeta **meta; /* of the operands before */
+  TsMeta *was;         /* types of the operands before they move */
+  const TsMeta **meta; /* each of these, or NULL */
   TsShard s;
   TsAttr pinned[TS_MAX_ATTR];
+  int declared;  /* leaves, by the program */
   int leaves, f; /* of the factor that results are summed over, or -1 */
   bool plans;    /* nothing is computed (vm/mesh/planned.h) */
   bool scatters; /* the result is a sum of which each device gets its piece */
@@ -41,7 +44,9 @@ static const char *operand_name(const TsCall *call, int i) {
 /* Devices are about to send what the program may not have asked for. */
 static int told(MeshCall *m, TsCollective sent, int i) {
   sent.op = m->call->op;
-  if (ts_collective_hidden(m->c, &sent, operand_name(m->call, i))) return -1;
+  if (m->plans && !m->c->planning) return 0;
+  if (sent.op != TS_OP_reshard && ts_collective_hidden(m->c, &sent, operand_name(m->call, i)))
+    return -1;
   ts_collective_note(m->c, &sent);
   return 0;
 }
@@ -75,7 +80,7 @@ static int take_operands(MeshCall *m) {
   for (int i = 0; i < call->nin && !failed; i++) {
     if (!call->in[i]) continue;
     failed = !(m->in[i] = on_mesh(m, i));
-    if (!failed) m->meta[i] = &m->in[i]->meta;
+    if (!failed) m->was[i] = m->in[i]->meta, m->meta[i] = &m->was[i];
   }
   return failed;
 }
@@ -90,14 +95,7 @@ static int split(MeshCall *m, const TsMeta *out) {
   ts_op_info(call->op)->shard(s);
   if (ts_shard_solve(s, m->mesh)) return -1;
   m->scatters = ts_collective_scatters(s, m->mesh, 0, s->want);
-  m->f = -1;
-  for (int f = 0; f < s->nfactor; f++) {
-    if (s->factor[f].kind == TS_FACTOR_along) continue;
-    int pieces = 1;
-    for (int a = 0; a < s->factor[f].naxis; a++) pieces *= m->mesh->size[s->factor[f].axis[a]];
-    int leaves = s->factor[f].leaves ? s->factor[f].leaves : pieces > 1 ? pieces : m->c->leaves;
-    if (leaves > 1) m->f = f, m->leaves = leaves;
-  }
+  m->leaves = ts_shard_leaves(s, m->mesh, m->declared, &m->f);
   return 0;
 }
 
@@ -143,89 +141,43 @@ static int run_part(MeshCall *m, int p, Part *made, int nout) {
                            (int)((k + 1) * m->leaves / pieces), in, made->out, made->sum,
                            &made->nsum);
   } else if (!failed) {
+    TsRandomBox box = {ts_shard_gives(&m->s, m->mesh, 0), &m->s.out[0], p};
+    if (ts_op_info(call->op)->cls == TS_CLASS_RANDOM) c->box = &box;
     failed = ts_vm_call(c, call->op, call->nin, in, call->attr ? part.attr : NULL, nout, &n,
                         made->out);
+    c->box = NULL;
   }
   free(in);
+  if (failed && (c->err.code == TS_ERR_index || c->err.code == TS_ERR_value) && !c->err.hint[0])
+    ts_error_hint(&c->err, "places are counted within part %d of %d", p, m->mesh->n);
   return failed;
 }
 
 /* ---- what comes out */
-/* Values of the parts with p's place outside of the axes that were summed over. */
-static bool in_group(const TsMesh *m, uint8_t axes, int p, int q) {
-  for (int a = 0; a < m->naxis; a++)
-    if (!(axes >> a & 1) && ts_mesh_coordinate(m, p, a) != ts_mesh_coordinate(m, q, a))
-      return false;
-  return true;
-}
-
-static int first_of_group(const TsMesh *m, uint8_t axes, int p) {
-  for (int q = 0; q < p; q++)
-    if (in_group(m, axes, p, q)) return q;
-  return p;
-}
-
-/* What part p is to have of a summand, where results are scattered. */
-static TsTensor *piece(MeshCall *m, TsTensor *t, int o, int p) {
-  const TsLayout *had = ts_shard_gives(&m->s, m->mesh, o), *want = m->s.want;
-  TsTensor *y = ts_tensor_ref(t);
-  if (!m->scatters || o) return y;
-  for (int d = 0; d < want->ndim && y; d++) {
-    int64_t n = m->s.out[o].dim[d], from = 0, to = 0, count = 0, all = 0;
-    if (want->naxis[d] == had->naxis[d]) continue;
-    ts_layout_run(had, d, n, p, 0, &from, &all);
-    if (!ts_layout_run(want, d, n, p, 0, &to, &count)) to = from, count = 0;
-    TsAttr a[] = {ts_attr_int(d), ts_attr_int(to - from), ts_attr_int(count)};
-    TsTensor *cut = ts_vm_call1(m->c, TS_OP_narrow, 1, &y, a);
-    ts_tensor_unref(y);
-    y = cut;
-  }
-  return y;
-}
-
-static TsTensor *combined(MeshCall *m, Part *made, int o, uint8_t axes, int p) {
-  TsLeafSum all[1024];
-  int n = 0, device = m->mesh->device[p], failed = 0;
-  for (int q = 0; q < m->mesh->n; q++) {
-    if (!in_group(m->mesh, axes, p, q)) continue;
-    for (int k = 0; k < made[q].nsum && n < (int)(sizeof all / sizeof *all) && !failed; k++) {
-      TsTensor *own = piece(m, made[q].sum[o][k].value, o, p);
-      all[n] = made[q].sum[o][k];
-      all[n].value = own ? ts_tensor_to(m->c, own, device < 0 ? 0 : device) : NULL;
-      ts_tensor_unref(own);
-      failed = !all[n++].value;
-    }
-  }
-  if (failed) {
-    for (int k = 0; k < n; k++) ts_tensor_unref(all[k].value);
-    return NULL;
-  }
-  TsTensor *sum = ts_leaves_root(m->c, m->s.factor[m->f].kind, m->leaves, n, all);
-  if (!sum || sum->meta.dtype == m->s.out[o].dtype) return sum;
-  TsAttr a = ts_attr_dtype((TsDtype)m->s.out[o].dtype);
-  TsTensor *y = ts_vm_call1(m->c, TS_OP_cast, 1, &sum, &a);
-  ts_tensor_unref(sum);
-  return y;
-}
-
-/* The sums of result o: computed once for each group, and copied to its other devices. */
+/* The sums of result o. */
 static int combine(MeshCall *m, Part *made, int o) {
+  int n = m->mesh->n, failed = 0;
   uint8_t axes;
+  TsLeafSum **sum = calloc((size_t)n, sizeof *sum);
+  TsTensor **out = calloc((size_t)n, sizeof *out);
+  int *nsum = calloc((size_t)n, sizeof *nsum);
+  TsMeta whole = m->s.out[o];
   ts_shard_combines(&m->s, o, &axes);
-  for (int p = 0; p < m->mesh->n; p++) {
-    int q = m->scatters && !o ? p : first_of_group(m->mesh, axes, p);
-    TsTensor *there;
-    if (q == p) {
-      if (!(made[p].out[o] = combined(m, made, o, axes, p))) return -1;
-      continue;
-    }
-    int device = m->mesh->device[p];
-    if (!(there = ts_tensor_to(m->c, made[q].out[o], device < 0 ? 0 : device))) return -1;
-    made[p].out[o] = ts_tensor_copy(m->c, there);
-    ts_tensor_unref(there);
-    if (!made[p].out[o]) return -1;
+  if (!sum || !out || !nsum) failed = ts_error_memory(&m->c->err);
+  for (int p = 0; p < n && !failed; p++) sum[p] = made[p].sum[o], nsum[p] = made[p].nsum;
+  if (!failed && m->scatters && !o) {
+    whole.layout = m->s.want->id;
+    failed = ts_mesh_combine_scattered(m->c, &whole, ts_shard_gives(&m->s, m->mesh, o), axes,
+                                       m->s.factor[m->f].kind, m->leaves, sum, nsum, out);
+  } else if (!failed) {
+    failed = ts_mesh_combine(m->c, m->mesh, axes, m->s.factor[m->f].kind, m->leaves,
+                             (TsDtype)whole.dtype, sum, nsum, out);
   }
-  return 0;
+  for (int p = 0; out && p < n; p++) made[p].out[o] = out[p];
+  free(sum);
+  free(out);
+  free(nsum);
+  return failed;
 }
 
 static const TsLayout *result_layout(MeshCall *m, int o) {
@@ -241,6 +193,10 @@ static TsTensor *result(MeshCall *m, Part *made, int o) {
     made[p].out[o] = NULL;
   }
   TsMeta meta = m->s.out[o];
+  if (part[0] &&
+      meta.ndim == part[0]->meta.ndim) /* sizes that depend on elements, of all parts */
+    for (int d = 0; d < meta.ndim; d++)
+      if (!l->naxis[d]) meta.dim[d] = part[0]->meta.dim[d];
   meta.layout = l->id;
   TsTensor *t = ts_mesh_tensor(m->c, &meta, part);
   free(part);
@@ -255,6 +211,7 @@ static void note_views(MeshCall *m) {
 }
 
 static void note_sums(MeshCall *m) {
+  if (m->plans && !m->c->planning) return;
   for (int o = 0; o < m->call->nout; o++) {
     TsCollective sent = ts_collective_of_sum(&m->s, m->mesh, o);
     ts_collective_note(m->c, &sent);
@@ -307,9 +264,13 @@ int ts_mesh_call(TsCall *call, const TsMeta *out) {
   if (defined) return defined < 0 ? -1 : 0;
   size_t n = (size_t)call->nin + 1;
   TsCall own = *call;
-  MeshCall m = {.c = c, .call = &own, .plans = ts_mesh_plans(c, call->nin, call->in)};
+  MeshCall m = {.c = c,
+                .call = &own,
+                .declared = c->leaves,
+                .plans = ts_mesh_plans(c, call->nin, call->in)};
   m.s.want = want;
   m.in = calloc(n, sizeof *m.in);
+  m.was = calloc(n, sizeof *m.was);
   m.meta = calloc(n, sizeof *m.meta);
   m.s.in_axis = malloc(n * sizeof *m.s.in_axis);
   const TsOpInfo *o = ts_op_info(call->op);
@@ -318,9 +279,13 @@ int ts_mesh_call(TsCall *call, const TsMeta *out) {
     ts_random_pin(call->ctx, m.pinned + o->nattr - 2);
     own.attr = m.pinned;
   }
-  int failed = m.in && m.meta && m.s.in_axis ? run(&m, out) : ts_error_memory(&call->ctx->err);
+  call->ctx->leaves = 0; /* calls on parts are not cut again */
+  int failed =
+      m.in && m.was && m.meta && m.s.in_axis ? run(&m, out) : ts_error_memory(&call->ctx->err);
+  call->ctx->leaves = m.declared;
   for (int i = 0; m.in && i < call->nin; i++) ts_tensor_unref(m.in[i]);
   free(m.in);
+  free(m.was);
   free(m.meta);
   free(m.s.in_axis);
   return failed;

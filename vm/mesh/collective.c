@@ -162,15 +162,16 @@ bool ts_collective_scatters(const TsShard *s, const TsMesh *m, int o, const TsLa
   return more && !(more & ~axes);
 }
 
-static TsCollective scattered(const TsShard *s, const TsMesh *m, int o, uint8_t axes) {
+static TsCollective scattered(const TsMesh *m, const TsLayout *l, const TsMeta *whole,
+                              uint8_t axes) {
   TsCollective c = {
-      .mesh = m, .before = s->out[o], .meta = s->out[o], .op = s->op, .axes = axes};
+      .mesh = m, .before = *whole, .meta = *whole, .op = TS_OP_COUNT, .axes = axes};
   int group = 1;
   for (int a = 0; a < m->naxis; a++)
     if (axes >> a & 1) group *= m->size[a];
-  c.meta.layout = s->want->id;
+  c.meta.layout = l->id;
   for (int p = 0; p < m->n; p++) {
-    TsMeta part = ts_layout_part(s->want, &s->out[o], p);
+    TsMeta part = ts_layout_part(l, whole, p);
     c.bytes += (group - 1) * ts_meta_numel(&part) *
                (is_narrow(&part) ? 4 : ts_dtypes[part.dtype].nbytes);
   }
@@ -178,14 +179,23 @@ static TsCollective scattered(const TsShard *s, const TsMesh *m, int o, uint8_t 
   return c;
 }
 
+TsCollective ts_collective_of_summed(const TsMeta *to, const TsMeta *from, uint8_t axes) {
+  const TsLayout *l = ts_layout_of(to);
+  TsCollective c = to->layout == from->layout ? added_up(l->mesh, l, to, axes)
+                                              : scattered(l->mesh, l, to, axes);
+  c.before.layout = from->layout;
+  return c;
+}
+
 TsCollective ts_collective_of_sum(const TsShard *s, const TsMesh *m, int o) {
   const TsLayout *l = ts_shard_gives(s, m, o);
   uint8_t axes;
+  TsCollective c = {.mesh = m, .before = s->out[o], .meta = s->out[o]};
   ts_shard_combines(s, o, &axes);
   if (axes && o == 0 && ts_collective_scatters(s, m, o, s->want))
-    return scattered(s, m, o, axes);
-  TsCollective c = {.mesh = m, .before = s->out[o], .meta = s->out[o], .op = s->op};
-  if (axes && l) c = added_up(m, l, &s->out[o], axes);
+    c = scattered(m, s->want, &s->out[o], axes);
+  else if (axes && l)
+    c = added_up(m, l, &s->out[o], axes);
   c.op = s->op;
   return c;
 }

@@ -41,6 +41,8 @@ TsCollective ts_collective_of_gather(const TsMeta *m, int device);
 /* What adds up a tensor of summands: its layout without them (NULL: with the error). */
 TsCollective ts_collective_of_summands(const TsMeta *m);
 const TsLayout *ts_layout_summed(const TsLayout *l, TsError *err);
+/* What makes a tensor `to` of summands that lie as `from`, along these axes of the mesh. */
+TsCollective ts_collective_of_summed(const TsMeta *to, const TsMeta *from, uint8_t axes);
 /* What adds up result o of a call that is solved. */
 TsCollective ts_collective_of_sum(const TsShard *s, const TsMesh *m, int o);
 /* Result o of a call that is solved is a sum of which each device is to have what it has under

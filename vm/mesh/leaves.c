@@ -6,21 +6,9 @@
 #include "vm/mesh/parts.h"
 
 /* ---- the tree */
-static int64_t end_of(int n, int level, int place) {
-  int64_t end = ((int64_t)place + 1) << level;
-  return end < n ? end : n;
-}
-
-int ts_leaves_subtrees(int n, int lo, int hi, TsLeafSum *sum) {
-  int k = 0;
-  while (lo < hi) {
-    int level = 0;
-    while (!(lo & ((1 << (level + 1)) - 1)) && (1 << level) < n &&
-           end_of(n, level + 1, lo >> (level + 1)) <= hi)
-      level++;
-    sum[k++] = (TsLeafSum){.level = level, .place = lo >> level};
-    lo = (int)end_of(n, level, lo >> level);
-  }
+int ts_leaves_sums(int n, int lo, int hi, TsLeafSum *sum) {
+  int level[TS_LEAF_SUMS], place[TS_LEAF_SUMS], k = ts_leaves_subtrees(n, lo, hi, level, place);
+  for (int i = 0; i < k; i++) sum[i] = (TsLeafSum){.level = level[i], .place = place[i]};
   return k;
 }
 
@@ -167,17 +155,18 @@ int ts_leaves_run(TsContext *c, const TsShard *s, const TsShardPart *part, int f
     return ts_error_set(&c->err, TS_ERR_layout, "%d leaves on a device; at most %d", hi - lo,
                         MOST_LEAVES);
   Run r = {.c = c, .s = s, .part = *part, .f = f};
-  *nsum = ts_leaves_subtrees(leaves, lo, hi, sum[0]);
+  *nsum = ts_leaves_sums(leaves, lo, hi, sum[0]);
   for (int o = 0; o < s->nout; o++) {
     out[o] = NULL;
     memcpy(sum[o], sum[0], sizeof *sum[0] * (size_t)*nsum);
   }
   for (int i = lo; i < hi && !failed; i++) {
-    TsTensor *made[TS_MAX_OUT];
+    TsTensor *made[TS_MAX_OUT] = {NULL};
     int64_t size = s->factor[f].size;
     r.part.start[f] = ts_layout_cut(size, leaves, leaves, i);
     r.part.count[f] = ts_layout_cut(size, leaves, leaves, i + 1) - r.part.start[f];
     r.before = r.part.start[f] - part->start[f];
+    r.part.summand = true;
     if (s->attr) memcpy(r.part.attr, s->attr, sizeof *s->attr * ts_op_info(s->op)->nattr);
     failed = (s->local && s->local(s, &r.part)) || run_leaf(&r, in, made);
     for (int o = 0; o < s->nout && !failed; o++) leaf[o][n] = made[o];
@@ -192,7 +181,7 @@ int ts_leaves_run(TsContext *c, const TsShard *s, const TsShardPart *part, int f
     for (int k = 0; k < *nsum && !failed; k++) {
       TsLeafSum part_of[MOST_LEAVES];
       int first = sum[o][k].place << sum[o][k].level, m = 0;
-      for (int i = first; i < end_of(leaves, sum[o][k].level, sum[o][k].place); i++)
+      for (int i = first; i < ts_leaves_end(leaves, sum[o][k].level, sum[o][k].place); i++)
         part_of[m++] = (TsLeafSum){0, i, ts_tensor_ref(leaf[o][i - lo])};
       sum[o][k].value =
           root(c, s->factor[f].kind, leaves, sum[o][k].level, sum[o][k].place, m, part_of);

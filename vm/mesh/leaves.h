@@ -16,8 +16,7 @@ typedef struct TsLeafSum {
 } TsLeafSum;
 
 /* The largest complete subtrees of leaves lo..hi of n: how many; level and place of each. */
-enum { TS_LEAF_SUMS = 40 };
-int ts_leaves_subtrees(int n, int lo, int hi, TsLeafSum *sum);
+int ts_leaves_sums(int n, int lo, int hi, TsLeafSum *sum);
 /* Runs one call over leaves lo..hi of the factor f, whose leaves are of this part: part says what
  * the part has of each factor, in[] are its operands. Results that have the factor are joined in
  * out[]; of others sum[o][0..*nsum) are the subtrees. 0 or -1, nothing kept. */

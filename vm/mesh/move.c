@@ -205,6 +205,12 @@ TsTensor *ts_mesh_move(TsContext *c, TsTensor *t, const TsLayout *l, bool share)
   if (l->partial && ts_layout_of(&t->meta) != l) return no_summands(c);
   if (ts_mesh_plans(c, 1, &t)) return as_planned(c, t, l);
   if (ts_mesh_there(c, l->mesh)) return NULL;
+  for (int d = 0; d < l->ndim && t->meta.dtype == TS_DT_mxfp4; d++)
+    if (l->naxis[d]) {
+      ts_error_set(&c->err, TS_ERR_layout, "mxfp4 is stored in blocks, which are not split");
+      ts_error_hint(&c->err, "dist.replicate(x, mesh), or split what it is cast to");
+      return NULL;
+    }
   if (!ts_mesh_is(t)) {
     TsTensor *all = copied(c, t, l, share);
     if (!all || all->meta.layout == l->id) return all;
@@ -287,8 +293,8 @@ static int leaves_of(const TsLayout *l) {
 int ts_mesh_summands(const TsLayout *l, int p) {
   TsLeafSum sum[TS_LEAF_SUMS];
   int pieces, k = place_of(l, p, &pieces), n = leaves_of(l);
-  return ts_leaves_subtrees(n, (int)((int64_t)k * n / pieces),
-                            (int)((int64_t)(k + 1) * n / pieces), sum);
+  return ts_leaves_sums(n, (int)((int64_t)k * n / pieces), (int)((int64_t)(k + 1) * n / pieces),
+                        sum);
 }
 
 static bool together(const TsLayout *l, int p, int q) {
@@ -305,8 +311,8 @@ static TsTensor *sum_of(Group *g, int p, int device) {
   for (int q = 0; q < g->of->n && !failed; q++) {
     if (!together(g->l, p, q)) continue;
     int64_t k = place_of(g->l, q, &pieces);
-    int m = ts_leaves_subtrees(g->leaves, (int)(k * g->leaves / pieces),
-                               (int)((k + 1) * g->leaves / pieces), &all[n]);
+    int m = ts_leaves_sums(g->leaves, (int)(k * g->leaves / pieces),
+                           (int)((k + 1) * g->leaves / pieces), &all[n]);
     for (int i = 0; i < m && !failed; i++) {
       TsAttr a[] = {ts_attr_int(0), ts_attr_int(i)};
       TsTensor *part = g->of->part[q], *one = ts_vm_call1(g->c, TS_OP_select, 1, &part, a);

@@ -30,6 +30,7 @@ TsTensor *ts_mesh_tensor(TsContext *c, const TsMeta *whole, TsTensor **part) {
   parts->meta = *whole;
   parts->meta.device = TS_DEVICE_MESH, parts->meta.weak = 0;
   parts->copied = false;
+  parts->seen = 0;
   parts->n = m->n;
   memcpy(parts->part, part, sizeof *part * (size_t)m->n);
   TsTensor *t = ts_tensor_placed(c, &parts->meta, TS_DEVICE_MESH);
@@ -91,15 +92,33 @@ static int exchange(TsParts *p, char *host, bool back) {
     if (!t || (!back && ts_layout_first(l, i) != i) || !ts_tensor_numel(t)) continue;
     ToHost h = {.part = t, .meta = &p->meta, .host = host, .back = back};
     h.at = back ? ts_tensor_write(t) : ts_tensor_read(t);
+    if (h.at && p->meta.dtype == TS_DT_mxfp4) { /* blocks are never split */
+      size_t nbytes = (size_t)ts_meta_nbytes(&p->meta);
+      memcpy(back ? h.at : host, back ? host : h.at, nbytes);
+      continue;
+    }
     if (!h.at || boxes(l, &p->meta, i, 0, whole, part, size, copy_box, &h)) return -1;
   }
   return 0;
+}
+
+static uint64_t changes(const TsParts *p) {
+  uint64_t n = 0;
+  for (int i = 0; i < p->n; i++)
+    if (p->part[i]) n += p->part[i]->storage->version;
+  return n;
+}
+
+static bool changed(const TsStorage *s) {
+  const TsParts *p = parts_of(s);
+  return p && p->seen != changes(p);
 }
 
 static int download(TsDevice *d, void *to_host, const void *from, int64_t nbytes,
                     TsError *err) {
   TsParts *p = (TsParts *)(uintptr_t)from;
   (void)d, (void)nbytes, (void)err;
+  p->seen = changes(p);
   if (!ts_layout_of(&p->meta)->partial) return exchange(p, to_host, false);
   TsContext *c = p->part[0]->storage->ctx;
   c->no_grad++, c->inside++;
@@ -115,7 +134,10 @@ static int upload(TsDevice *d, void *to, const void *from_host, int64_t nbytes, 
   (void)d, (void)nbytes;
   if (ts_layout_of(&p->meta)->partial)
     return ts_error_set(err, TS_ERR_layout, "what is written cannot become summands");
-  return exchange(to, (char *)(uintptr_t)from_host, true);
+  for (int i = 0; i < p->n; i++)
+    if (p->part[i]) p->part[i]->storage->version++; /* views of other tables see so */
+  p->seen = changes(p);
+  return exchange(p, (char *)(uintptr_t)from_host, true);
 }
 
 static void *no_memory(TsDevice *d, int64_t nbytes, TsError *err) {
@@ -135,6 +157,7 @@ static void free_parts(TsDevice *d, void *at, int64_t nbytes) {
 void ts_mesh_open(void) {
   TsDevice *d = ts_device_at(TS_DEVICE_MESH);
   if (d->kind) return;
+  ts_tensor_parts_changed = changed;
   *d = (TsDevice){.name = "mesh",
                   .kind = "mesh",
                   .index = TS_DEVICE_MESH,

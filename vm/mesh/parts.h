@@ -11,8 +11,9 @@
 
 typedef struct TsParts TsParts;
 struct TsParts {
-  TsMeta meta; /* of the whole, with its layout */
-  bool copied; /* it was to be a view, but its elements had to move: writing would be lost */
+  TsMeta meta;   /* of the whole, with its layout */
+  bool copied;   /* it was to be a view, but its elements had to move: writing would be lost */
+  uint64_t seen; /* changes of the parts' storages, when the host read them */
   int n;
   TsTensor *part[]; /* NULL: another process's */
 };
@@ -36,6 +37,9 @@ void ts_mesh_open(void); /* the device of all meshes; once a process */
 /* t, on a mesh or not, as it lies under l, of this mesh or another one. share: parts may be those
  * of t, as it is only read. */
 TsTensor *ts_mesh_move(TsContext *c, TsTensor *t, const TsLayout *l, bool share);
+/* t itself lies under l from now on: whoever has it sees so. Not of views, nor of what others see
+ * by views. 0 or -1. */
+int ts_mesh_spread(TsContext *c, TsTensor *t, const TsLayout *l);
 /* The elements of src, broadcast and converted, into those of dst, which is on a mesh. */
 int ts_mesh_assign(TsContext *c, TsTensor *dst, TsTensor *src);
 

@@ -64,7 +64,7 @@ function tensor.tensor(given, more)
   elseif value then
     x = made_in_parts(layout, mesh, o.shape, o.dtype, value)
   else
-    x = core.mesh_move(op[o.init](o.shape, { dtype = o.dtype }), layout, "shard")
+    x = core.mesh_draw(o.init, { shape = o.shape, dtype = o.dtype }, layout)
   end
   if o.requires_grad then x.requires_grad = true end
   return x
@@ -117,7 +117,10 @@ function tensor.reshard(x, given, mesh)
   local own = tensor.mesh_of(check(x, "reshard"))
   if mesh ~= nil then grid.need_mesh(mesh, "reshard") end
   if not own and not mesh then core.fail "reshard: x is on one device\n  hint: dist.shard(x, mesh, spec) spreads it" end
-  return core.mesh_move(x, spec.layout(mesh or own, given, x.ndim, "reshard"), "reshard")
+  local layout = spec.layout(mesh or own, given, x.ndim, "reshard")
+  local words = (mesh == nil or mesh == own) and spec.words(core.mesh_layout_of(x), layout)
+  if words then return op.reshard(x, { spec = words }) end -- the operator has a place in the text of graphs
+  return core.mesh_move(x, layout, "reshard")
 end
 
 -- Elements that a device has none of are no fault of a layout that is asked for by its rule alone, but a sign that it was

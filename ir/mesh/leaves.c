@@ -1,0 +1,96 @@
+/* See ir/mesh/leaves.h. */
+#include "ir/mesh/leaves.h"
+
+#include <string.h>
+
+enum { MOST_LEAVES = 512 };
+
+TsVal ts_leaves_combine(TsBuild *b, TsFactorKind kind, TsVal x, TsVal y) {
+  static const TsOp by_kind[] = {[TS_FACTOR_sum] = TS_OP_add,
+                                 [TS_FACTOR_max] = TS_OP_maximum,
+                                 [TS_FACTOR_min] = TS_OP_minimum,
+                                 [TS_FACTOR_any] = TS_OP_logical_or,
+                                 [TS_FACTOR_all] = TS_OP_logical_and};
+  return ts_build2(b, by_kind[kind], x, y);
+}
+
+static bool is_narrow(TsBuild *b, TsVal v) {
+  const TsMeta *m = b->meta(b, v);
+  return v && !m->weak && ts_dtype_is((TsDtype)m->dtype, TS_KIND_F) &&
+         ts_dtypes[m->dtype].nbytes < 4;
+}
+
+static int axis_of(const TsShard *s, int o, int f) {
+  for (int d = 0; d < s->out[o].ndim; d++)
+    if (s->out_axis[o][d] == f) return d;
+  return -1;
+}
+
+/* What operand i is of a leaf, which begins `before` elements behind the part. */
+static TsVal operand(TsBuild *b, const TsShard *s, int i, TsVal v, int f, int64_t before,
+                     int64_t count) {
+  for (int d = 0; v && s->in[i] && d < s->in[i]->ndim; d++) {
+    if (s->in_axis[i][d] != f) continue;
+    int64_t times = s->in[i]->dim[d] / s->factor[f].size;
+    if (b->meta(b, v)->dim[d] == count * times) continue; /* the leaf is the part */
+    v = ts_build_narrow(b, v, d, before * times, count * times);
+  }
+  return s->widens && is_narrow(b, v) ? ts_build_cast(b, v, TS_DT_f32) : v;
+}
+
+static void run_leaf(TsBuild *b, const TsShard *s, TsShardPart *part, int f, int64_t before,
+                     const TsVal *in, TsVal *out) {
+  TsVal cut[TS_MAX_IN];
+  TS_ASSERT(s->nin <= TS_MAX_IN);
+  for (int i = 0; i < s->nin; i++)
+    cut[i] = in[i] ? operand(b, s, i, in[i], f, before, part->count[f]) : NULL;
+  if (s->attr) memcpy(part->attr, s->attr, sizeof *s->attr * ts_op_info(s->op)->nattr);
+  if (s->local && s->local(s, part)) b->failed = true;
+  b->emit(b, s->op, s->nin, cut, s->attr ? part->attr : NULL, out);
+  for (int o = 0; o < s->nout && !b->failed; o++)
+    if (axis_of(s, o, f) < 0 && s->factor[f].kind == TS_FACTOR_sum && is_narrow(b, out[o]))
+      out[o] = ts_build_cast(b, out[o], TS_DT_f32);
+}
+
+static TsVal tree(TsBuild *b, TsFactorKind kind, int n, int level, int place, int lo,
+                  const TsVal *leaf) {
+  if (level == 0) return leaf[place - lo];
+  TsVal left = tree(b, kind, n, level - 1, 2 * place, lo, leaf);
+  if (((int64_t)2 * place + 1) << (level - 1) >= n) return left;
+  return ts_leaves_combine(b, kind, left,
+                           tree(b, kind, n, level - 1, 2 * place + 1, lo, leaf));
+}
+
+int ts_leaves_build(TsBuild *b, const TsShard *s, const TsShardPart *part, int f, int leaves,
+                    int lo, int hi, const TsVal *in, TsVal *out, TsVal (*sum)[TS_LEAF_SUMS]) {
+  TsVal leaf[TS_MAX_OUT][MOST_LEAVES];
+  int level[TS_LEAF_SUMS], place[TS_LEAF_SUMS];
+  int64_t size = s->factor[f].size;
+  if (hi - lo > MOST_LEAVES) {
+    ts_build_fail(b, TS_ERR_layout, "%d leaves on a device; at most %d", hi - lo, MOST_LEAVES);
+    return 0;
+  }
+  TsShardPart one = *part;
+  one.summand = true;
+  for (int i = lo; i < hi; i++) {
+    TsVal made[TS_MAX_OUT] = {NULL};
+    one.start[f] = ts_layout_cut(size, leaves, leaves, i);
+    one.count[f] = ts_layout_cut(size, leaves, leaves, i + 1) - one.start[f];
+    run_leaf(b, s, &one, f, one.start[f] - part->start[f], in, made);
+    for (int o = 0; o < s->nout; o++) leaf[o][i - lo] = made[o];
+  }
+  int n = ts_leaves_subtrees(leaves, lo, hi, level, place);
+  for (int o = 0; o < s->nout; o++) {
+    int axis = axis_of(s, o, f);
+    out[o] = NULL;
+    if (axis < 0)
+      for (int k = 0; k < n; k++)
+        sum[o][k] = tree(b, s->factor[f].kind, leaves, level[k], place[k], lo, leaf[o]);
+    else if (hi - lo == 1)
+      out[o] = leaf[o][0];
+    else
+      out[o] = ts_build(b, TS_OP_concat, hi - lo, leaf[o],
+                        TS_ATTRS({"axis", ts_b_int(axis)}), NULL);
+  }
+  return n;
+}

@@ -1,0 +1,322 @@
+/* See jit/mesh/run.h. Pieces of one stage need nothing of each other: on devices that work while
+ * the host goes on they run side by side. */
+#include "jit/mesh/run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "devices/cpu_pool.h"
+#include "devices/device.h"
+#include "vm/code/lower.h"
+#include "vm/mesh/collective.h"
+#include "vm/mesh/combine.h"
+#include "vm/mesh/expand.h"
+#include "vm/mesh/parts.h"
+
+typedef struct Piece {
+  TsCode *code;
+  TsFrame *frame;
+  TsJitFunction *hot;
+} Piece;
+
+struct TsMeshRun {
+  TsContext *c;
+  TsGraph *g; /* in which rows that are done by others are these */
+  TsMeshPlan *plan;
+  int leaves;
+  Piece *piece;    /* as the plan's */
+  TsTensor **slot; /* while it runs: by slot, then by part */
+};
+
+/* ---- life */
+TsMeshRun *ts_mesh_run_new(TsContext *c, const TsGraph *g) {
+  TsGraph *expanded = ts_mesh_expand(c, g);
+  TsMeshPlan *plan = expanded ? ts_mesh_partition(expanded, c->leaves, &c->err) : NULL;
+  TsMeshRun *r = plan ? calloc(1, sizeof *r) : NULL;
+  if (!r) {
+    if (plan) ts_error_memory(&c->err);
+    ts_mesh_plan_free(plan);
+    if (expanded) ts_graph_free(expanded);
+    return NULL;
+  }
+  size_t n = (size_t)plan->mesh->n;
+  *r = (TsMeshRun){.c = c, .plan = plan, .g = expanded, .leaves = c->leaves};
+  r->piece = calloc((size_t)plan->nstage * n + 1, sizeof *r->piece);
+  r->slot = calloc((size_t)plan->nslot * n + 1, sizeof *r->slot);
+  if (r->piece && r->slot) return r;
+  ts_mesh_run_free(r);
+  ts_error_memory(&c->err);
+  return NULL;
+}
+
+void ts_mesh_run_free(TsMeshRun *r) {
+  if (!r) return;
+  for (int i = 0; r->piece && i < r->plan->nstage * r->plan->mesh->n; i++) {
+    if (r->piece[i].hot) ts_jit_function_free(r->piece[i].hot);
+    if (r->piece[i].frame) ts_frame_free(r->piece[i].frame);
+    if (r->piece[i].code) ts_code_free(r->piece[i].code);
+  }
+  free(r->piece);
+  free(r->slot);
+  ts_mesh_plan_free(r->plan);
+  ts_graph_free(r->g);
+  free(r);
+}
+
+int ts_mesh_run_leaves(const TsMeshRun *r) { return r->leaves; }
+const TsMeshPlan *ts_mesh_run_plan(const TsMeshRun *r) { return r->plan; }
+
+/* ---- what is sent */
+static TsCollective collective_of(const TsMeshRun *r, const TsMeshJoin *j) {
+  const TsMeta *from = &r->plan->slot[j->from].meta, *to = &r->plan->slot[j->to].meta;
+  uint8_t axes = 0;
+  for (int i = 0; i < j->naxis; i++) axes |= (uint8_t)(1u << j->axis[i]);
+  TsCollective sent = j->sum ? ts_collective_of_summed(to, from, axes)
+                             : ts_collective_of_move(from, ts_layout_of(to));
+  sent.op = j->node && j->node->op < TS_OP_COUNT ? (TsOp)j->node->op : TS_OP_COUNT;
+  return sent;
+}
+
+static const char *operand_of(const TsMeshRun *r, const TsMeshJoin *j) {
+  const TsMeta *from = &r->plan->slot[j->from].meta;
+  const TsOpInfo *o = ts_op_info((TsOp)j->node->op);
+  for (int i = 0; i < j->node->nin; i++)
+    if (j->node->in[i] && ts_meta_same_shape(&j->node->in[i]->meta, from))
+      return o->input[i < o->nin ? i : o->nin - 1];
+  return "an operand";
+}
+
+static int tell(TsMeshRun *r, const TsMeshJoin *j) {
+  TsCollective sent = collective_of(r, j);
+  bool asked = j->sum || sent.op == TS_OP_reshard || sent.op == TS_OP_COUNT;
+  if (!asked && !r->c->planning && ts_collective_hidden(r->c, &sent, operand_of(r, j)))
+    return -1;
+  r->c->step_place = j->node ? ts_graph_where(j->node) : NULL;
+  ts_collective_note(r->c, &sent);
+  r->c->step_place = NULL;
+  return 0;
+}
+
+static void tell_argument(TsMeshRun *r, int i, const TsTensor *t) {
+  const TsMeshPlan *plan = r->plan;
+  if (ts_tensor_numel(t) > 1)
+    ts_collective_note_move(r->c, &t->meta, ts_layout_of(&plan->slot[plan->param[i]].meta),
+                            "argument");
+}
+
+int ts_mesh_run_tell(TsMeshRun *r, TsTensor *const *args) {
+  int failed = 0;
+  for (int i = 0; i < r->plan->g->nparam; i++)
+    if (r->plan->param[i] >= 0) tell_argument(r, i, args[i]);
+  for (int j = 0; j < r->plan->njoin && !failed; j++) failed = tell(r, &r->plan->join[j]);
+  return failed;
+}
+
+/* ---- slots */
+static TsTensor **slots(TsMeshRun *r, int slot) {
+  return r->slot + (size_t)slot * (size_t)r->plan->mesh->n;
+}
+
+static void clear(TsMeshRun *r, int slot) {
+  TsTensor **t = slots(r, slot);
+  for (int p = 0; p < r->plan->mesh->n; p++) {
+    ts_tensor_unref(t[p]);
+    t[p] = NULL;
+  }
+}
+
+static void clear_all(TsMeshRun *r) {
+  for (int s = 0; s < r->plan->nslot; s++) clear(r, s);
+}
+
+/* What nobody reads from here on. */
+static void clear_behind(TsMeshRun *r, int stage) {
+  for (int s = 0; s < r->plan->nslot; s++)
+    if (r->plan->slot[s].last <= stage) clear(r, s);
+}
+
+/* The tensor of a slot's parts. */
+static TsTensor *whole_of(TsMeshRun *r, int slot) {
+  TsTensor **t = slots(r, slot), **part = calloc((size_t)r->plan->mesh->n, sizeof *part);
+  if (!part) return ts_error_memory(&r->c->err), NULL;
+  for (int p = 0; p < r->plan->mesh->n; p++) part[p] = ts_tensor_ref(t[p]);
+  TsTensor *whole = ts_mesh_tensor(r->c, &r->plan->slot[slot].meta, part);
+  free(part);
+  return whole;
+}
+
+static int take_parts(TsMeshRun *r, TsTensor *whole, int slot) {
+  TsParts *parts = ts_mesh_parts(whole);
+  TsTensor **t = slots(r, slot);
+  for (int p = 0; parts && p < parts->n; p++) t[p] = ts_tensor_ref(parts->part[p]);
+  return parts ? 0 : -1;
+}
+
+static int take_arguments(TsMeshRun *r, TsTensor *const *args) {
+  const TsMeshPlan *plan = r->plan;
+  for (int i = 0; i < plan->g->nparam; i++) {
+    const TsLayout *l = ts_layout_of(&plan->slot[plan->param[i]].meta);
+    TsTensor *t = ts_mesh_move(r->c, args[i], l, true);
+    int failed = !t || take_parts(r, t, plan->param[i]);
+    ts_tensor_unref(t);
+    if (failed) return -1;
+  }
+  return 0;
+}
+
+/* ---- joins */
+static int run_move(TsMeshRun *r, const TsMeshJoin *j) {
+  const TsMeshSlot *to = &r->plan->slot[j->to];
+  const TsLayout *l = ts_layout_of(&to->meta);
+  TsTensor *from = whole_of(r, j->from),
+           *moved = from ? ts_mesh_move(r->c, from, l, true) : NULL;
+  int failed = !moved || take_parts(r, moved, j->to);
+  ts_tensor_unref(moved);
+  ts_tensor_unref(from);
+  return failed;
+}
+
+static int run_sum(TsMeshRun *r, const TsMeshJoin *j) {
+  const TsMeshPlan *plan = r->plan;
+  int n = plan->mesh->n, failed = 0;
+  TsLeafSum *all = calloc((size_t)n * TS_LEAF_SUMS, sizeof *all);
+  TsLeafSum **sum = calloc((size_t)n, sizeof *sum);
+  int *nsum = calloc((size_t)n, sizeof *nsum);
+  uint8_t axes = 0;
+  for (int i = 0; i < j->naxis; i++) axes |= (uint8_t)(1u << j->axis[i]);
+  if (!all || !sum || !nsum) failed = ts_error_memory(&r->c->err);
+  for (int p = 0; p < n && !failed; p++) {
+    int lo, hi;
+    nsum[p] = ts_mesh_join_leaves(plan, j, p, &lo, &hi);
+    sum[p] = all + (size_t)p * TS_LEAF_SUMS;
+    ts_leaves_sums(j->leaves, lo, hi, sum[p]);
+    for (int k = 0; k < nsum[p]; k++) sum[p][k].value = slots(r, j->from + k)[p];
+  }
+  const TsMeta *to = &plan->slot[j->to].meta, *from = &plan->slot[j->from].meta;
+  if (!failed && to->layout == from->layout)
+    failed = ts_mesh_combine(r->c, plan->mesh, axes, j->kind, j->leaves, (TsDtype)to->dtype,
+                             sum, nsum, slots(r, j->to));
+  else if (!failed)
+    failed = ts_mesh_combine_scattered(r->c, to, ts_layout_of(from), axes, j->kind, j->leaves,
+                                       sum, nsum, slots(r, j->to));
+  free(all);
+  free(sum);
+  free(nsum);
+  return failed;
+}
+
+/* Errors say where the operator stands that asked for it. */
+static int run_join(TsMeshRun *r, const TsMeshJoin *j) {
+  if (!tell(r, j) && !(j->sum ? run_sum(r, j) : run_move(r, j))) return 0;
+  const char *place = j->node ? ts_graph_where(j->node) : NULL;
+  return place && *place ? ts_error_where(&r->c->err, r->plan->g->name, place) : -1;
+}
+
+/* ---- pieces */
+static Piece *made_piece(TsMeshRun *r, int at) {
+  Piece *piece = &r->piece[at];
+  const TsGraph *g = r->plan->piece[at].g;
+  if (!piece->code && !(piece->code = ts_lower(r->c, g))) return NULL;
+  if (!piece->frame && !(piece->frame = ts_frame_new(r->c, piece->code))) return NULL;
+  if (!piece->hot && !(piece->hot = ts_jit_function(r->c->jit, g, NULL))) {
+    ts_error_memory(&r->c->err);
+    return NULL;
+  }
+  return piece;
+}
+
+static int run_piece(TsMeshRun *r, int stage, int part, uint64_t stream) {
+  TsContext *c = r->c;
+  int at = stage * r->plan->mesh->n + part;
+  const TsMeshPiece *of = &r->plan->piece[at];
+  Piece *piece = made_piece(r, at);
+  if (!piece) return -1;
+  TsTensor **in = calloc((size_t)(of->nin + of->nout) + 1, sizeof *in), **out = in + of->nin;
+  if (!in) return ts_error_memory(&c->err);
+  for (int i = 0; i < of->nin; i++) in[i] = slots(r, of->in[i])[part];
+  int device = ts_frame_place(c, piece->code, in), failed = device < 0;
+  if (!failed) {
+    TsFrame *frame = ts_jit_enter(piece->hot, piece->frame, device);
+    c->stream = stream; /* draws of all parts are those of the whole function */
+    failed = ts_frame_run(frame, in, out);
+    ts_jit_leave(piece->hot, frame, device, failed);
+  }
+  for (int i = 0; i < of->nout && !failed; i++) {
+    TsTensor **t = &slots(r, of->out[i])[part];
+    ts_tensor_unref(*t);
+    *t = out[i];
+  }
+  free(in);
+  return failed;
+}
+
+static int run_stage(TsMeshRun *r, int stage, uint64_t stream) {
+  if (ts_cpu_interrupted())
+    return ts_error_set(&r->c->err, TS_ERR_interrupt, "%s: interrupted", r->plan->g->name);
+  for (int part = 0; part < r->plan->mesh->n; part++)
+    if (r->plan->piece[stage * r->plan->mesh->n + part].g && run_piece(r, stage, part, stream))
+      return -1;
+  return 0;
+}
+
+static int run_all(TsMeshRun *r, uint64_t stream) {
+  const TsMeshPlan *plan = r->plan;
+  for (int stage = 0, j = 0; stage < plan->nstage || j < plan->njoin; stage++) {
+    for (; j < plan->njoin && plan->join[j].stage == stage; j++)
+      if (run_join(r, &plan->join[j])) return -1;
+    if (stage < plan->nstage && run_stage(r, stage, stream)) return -1;
+    clear_behind(r, stage);
+  }
+  return 0;
+}
+
+/* ---- the whole */
+/* A result that is an argument's parts is the argument. */
+static TsTensor *result(TsMeshRun *r, int i, TsTensor *const *args) {
+  const TsGraph *g = r->plan->g;
+  for (int k = 0; k < g->nparam; k++)
+    if (g->result[i] == g->param[k]) return ts_tensor_ref(args[k]);
+  return whole_of(r, r->plan->result[i]);
+}
+
+static int give_results(TsMeshRun *r, TsTensor *const *args, TsTensor **results) {
+  const TsGraph *g = r->plan->g;
+  for (int i = 0; i < g->nresult; i++) {
+    if ((results[i] = result(r, i, args))) continue;
+    while (i > 0) ts_tensor_unref(results[--i]);
+    return -1;
+  }
+  return 0;
+}
+
+/* Parameters get their new values, all of them: nothing else can fail by then. */
+static int commit(TsMeshRun *r, TsTensor *const *args) {
+  const TsGraph *g = r->plan->g;
+  int held = ts_cpu_hold_interrupts(), failed = 0;
+  for (int u = 0; u < g->nupdate && !failed; u++) {
+    TsTensor *to = args[g->update[u].param], *from = whole_of(r, r->plan->update[u]);
+    failed = !from || ts_vm_assign(r->c, to, from);
+    ts_tensor_unref(from);
+  }
+  ts_cpu_let_interrupts(held);
+  if (g->nupdate && !failed) r->c->commits++;
+  return failed;
+}
+
+int ts_mesh_run(TsMeshRun *r, TsTensor *const *args, TsTensor **results) {
+  TsContext *c = r->c;
+  uint64_t stream = c->stream;
+  c->no_grad++;
+  c->inside++;
+  int failed = take_arguments(r, args) || run_all(r, stream);
+  c->stream = stream + (uint64_t)r->plan->g->module->nrandom;
+  if (!failed) failed = give_results(r, args, results);
+  if (!failed && commit(r, args)) {
+    for (int i = 0; i < r->plan->g->nresult; i++) ts_tensor_unref(results[i]);
+    failed = -1;
+  }
+  clear_all(r);
+  c->inside--;
+  c->no_grad--;
+  return failed ? -1 : 0;
+}

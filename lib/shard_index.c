@@ -1,0 +1,80 @@
+/* How elements are taken from and put to places in parts: what places count is whole, since any
+ * part may be asked for. */
+#include "lib/shard.h"
+
+void ts_shard_one_hot(TsShard *s) {
+  for (int d = 0; d < s->in[0]->ndim; d++) ts_shard_along(s, 0, d, 0, d);
+}
+
+/* The index may be smaller than x: such an axis is whole, as x's elements in front are taken. */
+void ts_shard_gather(TsShard *s) {
+  const TsMeta *x = s->in[0], *index = s->in[1];
+  int axis = x->ndim ? ts_shard_axis_of(s, "axis", x->ndim) : 0;
+  for (int d = 0; d < x->ndim; d++) {
+    if (d != axis && x->dim[d] != index->dim[d]) continue;
+    int f = ts_shard_along(s, 1, d, 0, d);
+    if (d != axis) ts_shard_in(s, 0, d, f);
+  }
+}
+
+void ts_shard_scatter(TsShard *s) {
+  const TsMeta *x = s->in[0], *index = s->in[1], *src = s->in[2];
+  int axis = x->ndim ? ts_shard_axis_of(s, "axis", x->ndim) : 0;
+  for (int d = 0; d < x->ndim; d++) {
+    int e = d - x->ndim + src->ndim;
+    if (d == axis || x->dim[d] != index->dim[d]) continue;
+    int f = ts_shard_along(s, 0, d, 0, d);
+    ts_shard_in(s, 1, d, f);
+    if (e >= 0) ts_shard_in(s, 2, e, f);
+  }
+}
+
+void ts_shard_take(TsShard *s) {
+  for (int d = 0; d < s->in[1]->ndim; d++) ts_shard_along(s, 1, d, 0, d);
+}
+
+/* Axes of x beside `axis`, whose place those of the index take. */
+static void indexed(TsShard *s, int axis) {
+  const TsMeta *x = s->in[0], *index = s->in[1];
+  for (int d = 0; d < x->ndim; d++)
+    if (d != axis) ts_shard_along(s, 0, d, 0, d < axis ? d : d + index->ndim - 1);
+  for (int d = 0; d < index->ndim; d++) ts_shard_along(s, 1, d, 0, axis + d);
+}
+
+void ts_shard_index_select(TsShard *s) {
+  int ndim = s->in[0]->ndim;
+  if (ndim) indexed(s, ts_shard_axis_of(s, "axis", ndim));
+}
+
+void ts_shard_embedding(TsShard *s) { indexed(s, 0); }
+
+void ts_shard_index_add(TsShard *s) {
+  int ndim = s->in[0]->ndim, axis = ndim ? ts_shard_axis_of(s, "axis", ndim) : 0;
+  for (int d = 0; d < ndim; d++) {
+    if (d == axis) continue;
+    int f = ts_shard_along(s, 0, d, 0, d);
+    ts_shard_in(s, 2, d < axis ? d : d + s->in[1]->ndim - 1, f);
+  }
+}
+
+/* Rows are added in their order. */
+void ts_shard_segment(TsShard *s) {
+  for (int d = 1; d < s->in[0]->ndim; d++) ts_shard_along(s, 0, d, 0, d);
+}
+
+/* ---- random numbers of elements by their places in the whole: the part's box is told to the
+ * generator (vm/drive/random.h), so pieces have to be in one piece */
+static int box(const TsShard *s, TsShardPart *part) {
+  (void)s, (void)part;
+  return 0;
+}
+
+void ts_shard_dropout(TsShard *s) {
+  ts_shard_pointwise(s);
+  s->local = box;
+}
+
+void ts_shard_categorical(TsShard *s) {
+  for (int d = 0; d < s->in[0]->ndim - 1; d++) ts_shard_along(s, 0, d, 0, d);
+  s->local = box;
+}
