@@ -168,6 +168,20 @@ static bool goes_on(const Proposal *a, const Proposal *b) {
          !memcmp(a->axis, b->axis, b->naxis);
 }
 
+/* Operands split a factor that is summed over by an axis of q: the sum is scattered along it. */
+static bool is_summed(const TsShard *s, const Proposal *q) {
+  for (int i = 0; i < s->nin; i++) {
+    const TsLayout *l = s->in[i] ? ts_layout_of(s->in[i]) : NULL;
+    for (int d = 0; l && d < l->ndim; d++) {
+      if (s->in_axis[i][d] == TS_WHOLE) continue;
+      if (s->factor[s->in_axis[i][d]].kind != TS_FACTOR_sum) continue;
+      for (int k = 0; k < l->naxis[d]; k++)
+        if (memchr(q->axis, l->axis[d][k], q->naxis)) return true;
+    }
+  }
+  return false;
+}
+
 /* How the program wants the first result to lie comes before all operands. */
 static int wanted(const TsShard *s, const TsMesh *m, Proposal *p, int room) {
   const TsLayout *l = s->want;
@@ -183,7 +197,7 @@ static int wanted(const TsShard *s, const TsMesh *m, Proposal *p, int room) {
                     .block = l->block[d],
                     .bytes = 0x1p80};
     memcpy(q->axis, l->axis[d], l->naxis[d]);
-    n += takes(s, q, m);
+    n += takes(s, q, m) && !is_summed(s, q);
   }
   return n;
 }

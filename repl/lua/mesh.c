@@ -56,6 +56,7 @@ void ts_lua_push_mesh(lua_State *L, const TsMesh *m) {
 
 const TsMesh *ts_lua_mesh(lua_State *L, int at) {
   if (!lua_istable(L, at)) return NULL;
+  if (at < 0) at += lua_gettop(L) + 1;
   lua_getfield(L, at, "id");
   int id = lua_isnumber(L, -1) ? (int)lua_tointeger(L, -1) : -1;
   lua_pop(L, 1);
