@@ -22,8 +22,8 @@ static int axes_of_result(TsLuaArgs *a) {
   const TsMeta *in[TS_MAX_IN];
   TsInfer inf = {.op = a->op, .nin = a->nin, .in = in, .attr = a->attr, .err = &a->c->err};
   if (a->nin > TS_MAX_IN)
-    return ts_error_set(&a->c->err, TS_ERR_argument, "%s: option 'out' of %d tensors", a->o->name,
-                        a->nin);
+    return ts_error_set(&a->c->err, TS_ERR_argument, "%s: option 'out' of %d tensors",
+                        a->o->name, a->nin);
   for (int i = 0; i < a->nin; i++) {
     if (a->in[i]) meta[i] = a->in[i]->meta, meta[i].layout = 0;
     in[i] = a->in[i] ? &meta[i] : NULL;
@@ -70,8 +70,8 @@ const TsLayout *ts_lua_out_layout(TsLuaArgs *a) {
 int ts_lua_out_set(TsLuaArgs *a, int index) {
   if (lua_type(a->L, index) != LUA_TTABLE)
     return ts_error_set(&a->c->err, TS_ERR_attribute,
-                        "%s: option 'out' must be a ShardSpec or its list, not a %s", a->o->name,
-                        luaL_typename(a->L, index));
+                        "%s: option 'out' must be a ShardSpec or its list, not a %s",
+                        a->o->name, luaL_typename(a->L, index));
   if (a->out) luaL_unref(a->L, LUA_REGISTRYINDEX, a->out);
   lua_pushvalue(a->L, index);
   a->out = luaL_ref(a->L, LUA_REGISTRYINDEX);
