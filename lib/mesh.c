@@ -66,6 +66,8 @@ const TsMesh *ts_mesh_make(int naxis, const char *const *axis, const int *size,
   return mesh[nmesh++] = m;
 }
 
+const TsMesh *ts_mesh_at(int id) { return id >= 0 && id < nmesh ? mesh[id] : NULL; }
+
 int ts_mesh_coordinate(const TsMesh *m, int p, int a) {
   for (int i = m->naxis; --i > a;) p /= m->size[i];
   return p % m->size[a];
@@ -182,6 +184,33 @@ void ts_layout_axis_text(const TsLayout *l, int d, TsText *t) {
 void ts_layout_sum_text(const TsLayout *l, TsText *t) {
   for (int a = 0; a < l->mesh->naxis; a++)
     if (l->partial >> a & 1) ts_text_format(t, " sum@%s", l->mesh->axis[a]);
+}
+
+void ts_layout_spec_text(const TsLayout *l, TsText *t) {
+  int last = l->ndim;
+  const char *before = "";
+  int64_t block = 0;
+  while (last && !l->naxis[last - 1]) last--;
+  ts_text_char(t, '{');
+  for (int d = 0; d < last; d++, before = ", ") {
+    const char *open = l->naxis[d] > 1 ? "{" : "", *shut = l->naxis[d] > 1 ? "}" : "";
+    ts_text_format(t, "%s%s%s", before, l->naxis[d] ? open : "nil", "");
+    for (int i = 0; i < l->naxis[d]; i++)
+      ts_text_format(t, "%s\"%s\"", i ? ", " : "", l->mesh->axis[l->axis[d][i]]);
+    ts_text_str(t, shut);
+    if (l->block[d]) block = l->block[d];
+  }
+  if (block) ts_text_format(t, "%sblock = %lld", before, (long long)block), before = ", ";
+  if (l->leaves) ts_text_format(t, "%sleaves = %d", before, l->leaves), before = ", ";
+  if (l->partial) {
+    ts_text_format(t, "%sreduce = \"sum\", over = {", before);
+    before = "";
+    for (int a = 0; a < l->mesh->naxis; a++)
+      if (l->partial >> a & 1)
+        ts_text_format(t, "%s\"%s\"", before, l->mesh->axis[a]), before = ", ";
+    ts_text_char(t, '}');
+  }
+  ts_text_char(t, '}');
 }
 
 /* ---- leaves */

@@ -39,6 +39,7 @@ typedef struct TsLayout {
 /* The mesh with these axes; the same one each time. NULL with the error. */
 const TsMesh *ts_mesh_make(int naxis, const char *const *axis, const int *size,
                            const int *device, TsError *err);
+const TsMesh *ts_mesh_at(int id); /* NULL: there is none */
 /* The place of part p along axis a. */
 int ts_mesh_coordinate(const TsMesh *m, int p, int a);
 int ts_mesh_axis(const TsMesh *m, const char *name, int len); /* -1: has none of that name */
@@ -81,6 +82,8 @@ const TsLayout *ts_layout_parse(const TsMesh *m, int ndim, const char *spec, int
 const char *ts_layout_spec(const TsLayout *l, char text[TS_SPEC_TEXT]);
 /* "@dp", behind the size of axis d in a type; nothing where it is not split. */
 void ts_layout_axis_text(const TsLayout *l, int d, TsText *t);
+/* {"dp", nil, {"tp", "pp"}, block = 4}: what dist.ShardSpec is made of. */
+void ts_layout_spec_text(const TsLayout *l, TsText *t);
 /* " sum@tp", behind the type; nothing where parts are no summands. */
 void ts_layout_sum_text(const TsLayout *l, TsText *t);
 

@@ -86,6 +86,7 @@ typedef struct TsInfer {
   unsigned known;          /* bit i: input i is the bare number number[i] */
   double number[TS_MAX_IN];
   TsMeta out[TS_MAX_OUT];
+  const struct TsLayout *want; /* how result 0 is to lie over a mesh (lib/shard.h); or NULL */
   TsError *err;
 } TsInfer;
 

@@ -168,6 +168,40 @@ static bool goes_on(const Proposal *a, const Proposal *b) {
          !memcmp(a->axis, b->axis, b->naxis);
 }
 
+/* Operands split a factor that is summed over by an axis of q: the sum is scattered along it. */
+static bool is_summed(const TsShard *s, const Proposal *q) {
+  for (int i = 0; i < s->nin; i++) {
+    const TsLayout *l = s->in[i] ? ts_layout_of(s->in[i]) : NULL;
+    for (int d = 0; l && d < l->ndim; d++) {
+      if (s->in_axis[i][d] == TS_WHOLE) continue;
+      if (s->factor[s->in_axis[i][d]].kind != TS_FACTOR_sum) continue;
+      for (int k = 0; k < l->naxis[d]; k++)
+        if (memchr(q->axis, l->axis[d][k], q->naxis)) return true;
+    }
+  }
+  return false;
+}
+
+/* How the program wants the first result to lie comes before all operands. */
+static int wanted(const TsShard *s, const TsMesh *m, Proposal *p, int room) {
+  const TsLayout *l = s->want;
+  int n = 0;
+  if (l->mesh != m || l->ndim != s->out[0].ndim) return 0;
+  for (int d = 0; d < l->ndim && n < room; d++) {
+    if (!l->naxis[d]) continue;
+    Proposal *q = &p[n];
+    *q = (Proposal){.f = s->out_axis[0][d],
+                    .input = -1,
+                    .naxis = l->naxis[d],
+                    .leaves = l->leaves,
+                    .block = l->block[d],
+                    .bytes = 0x1p80};
+    memcpy(q->axis, l->axis[d], l->naxis[d]);
+    n += takes(s, q, m) && !is_summed(s, q);
+  }
+  return n;
+}
+
 /* mxfp4 stands in blocks, which are not split. */
 static bool has_blocks(const TsShard *s) {
   bool any = false;
@@ -194,7 +228,7 @@ static int collect(const TsShard *s, const TsMesh *m, Proposal *p) {
       n += takes(s, q, m);
     }
   }
-  return n;
+  return n + (s->want ? wanted(s, m, p + n, PROPOSALS - n) : 0);
 }
 
 static void say(const TsMesh *m, const Proposal *p, char *text, size_t size) {
@@ -213,7 +247,8 @@ static int undecided(const TsShard *s, const TsMesh *m, const Proposal *a, const
                o->name, o->input[a->input < last ? a->input : last],
                ts_meta_text(s->in[a->input], x), o->input[b->input < last ? b->input : last],
                ts_meta_text(s->in[b->input], y), one, two);
-  return ts_error_hint(s->err, "say which one moves: x:reshard(spec) before the call");
+  return ts_error_hint(s->err, "say which one moves: x:reshard(spec) before the call; or how the result lies: "
+                       "the option out = spec");
 }
 
 /* What is proposed in the same way for one factor counts together. */
@@ -366,6 +401,7 @@ int ts_shard_infer(TsInfer *inf) {
                .out = inf->out,
                .attr = inf->attr,
                .in_axis = in_axis,
+               .want = inf->want,
                .err = inf->err};
   memset(in_axis, TS_WHOLE, sizeof in_axis);
   memset(s.out_axis, TS_WHOLE, sizeof s.out_axis);

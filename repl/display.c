@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "devices/device.h"
+#include "lib/mesh.h"
 #include "vm/core/mapped.h"
 #include "vm/core/tape.h"
 
@@ -203,9 +204,21 @@ static void put_axis(Display *d, int axis, int64_t base) {
   ts_text_char(d->out, ']');
 }
 
+/* What the type does not say: that all devices of a mesh have all of it. */
+static void put_mesh(const TsTensor *x, TsText *out) {
+  const TsLayout *l = ts_layout_of(&x->meta);
+  bool split = l->partial != 0;
+  for (int d = 0; d < l->ndim; d++) split |= l->naxis[d] > 0;
+  if (split) return;
+  ts_text_str(out, " on");
+  for (int a = 0; a < l->mesh->naxis; a++)
+    ts_text_format(out, " %s=%d", l->mesh->axis[a], l->mesh->size[a]);
+}
+
 static void put_type(TsContext *c, TsTensor *x, TsText *out) {
   char meta[TS_META_TEXT];
   ts_text_str(out, ts_meta_text(&x->meta, meta));
+  if (x->meta.layout) put_mesh(x, out);
   if (x->meta.device != c->device && !x->meta.layout)
     ts_text_format(out, " %s", ts_device_at(x->meta.device)->name);
   if (ts_tape_asks(x)) ts_text_str(out, " requires_grad");
@@ -215,7 +228,9 @@ void ts_display_tensor(TsContext *c, TsTensor *x, int width, TsText *text) {
   Display d = {
       .x = x, .dtype = ts_tensor_dtype(x), .ndim = x->meta.ndim, .width = width, .out = text};
   bool one_line = d.ndim == 0 || ts_tensor_numel(x) == 0;
-  if (ts_tensor_numel(x) == 0) {
+  if (ts_tensor_is_planned(x)) {
+    ts_text_str(text, "planned"), one_line = true;
+  } else if (ts_tensor_numel(x) == 0) {
     ts_text_str(text, "[]");
   } else if (!ts_tensor_read(x)) {
     ts_text_format(text, "(%s)", c->err.message);

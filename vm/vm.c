@@ -75,7 +75,7 @@ int ts_call_device(TsCall *call) {
       device = own, found = true;
       continue;
     }
-    bool follows = ts_offload_on(call->ctx, own ? own : device);
+    bool follows = call->ctx->mixes || ts_offload_on(call->ctx, own ? own : device);
     if ((own && device) || !follows) return apart(call, device, own);
     if (own) device = own;
   }
@@ -239,6 +239,7 @@ static int execute(TsCall *call, const TsOpInfo *o, const TsMeta *out, bool dyna
 int ts_call_infer(TsCall *call, TsInfer *inf, const TsMeta **meta) {
   *inf = (TsInfer){
       .op = call->op, .nin = call->nin, .in = meta, .attr = call->attr, .err = &call->ctx->err};
+  if (call->ctx->want && call->ctx->want_op == (int)call->op) inf->want = call->ctx->want;
   for (int i = 0; i < call->nin; i++) {
     TsTensor *t = call->in[i];
     meta[i] = t ? &t->meta : NULL;

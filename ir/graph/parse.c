@@ -5,6 +5,7 @@
 #include "ir/graph/failing.h"
 #include "ir/graph/check.h"
 #include "ir/text/line.h"
+#include "ir/text/mesh.h"
 #include "ir/text/value.h"
 
 #include <ctype.h>
@@ -317,7 +318,9 @@ static int compare_types(Parser *p, const Line *n, int nout, const TsVal *out) {
                         "%.*s: %d results, the line has %d names and %d types", n->word.len,
                         n->word.at, nout, nname, ntype);
   for (int i = 0; i < ntype; i++) {
-    if (ts_type_same(&said[i], &out[i]->meta)) continue;
+    ts_meta_text(&said[i], a), ts_meta_text(&out[i]->meta, b);
+    bool lies = said[i].layout == out[i]->meta.layout || !strcmp(a, b);
+    if (ts_type_same(&said[i], &out[i]->meta) && lies) continue;
     ts_error_set(p->r.err, TS_ERR_shape, "%.*s: its type is %s, the line says %s", n->word.len,
                  n->word.at, ts_meta_text(&out[i]->meta, a), ts_meta_text(&said[i], b));
     return ts_read_blame(&p->r, at[i]);
@@ -430,7 +433,7 @@ TsGraph *ts_graph_parse_at(const char *text, const int64_t *symbol, TsError *err
   ts_read_open(&p.r, text, &p.scratch, err);
   p.r.symbol = symbol;
   p.r.sized = true;
-  int bad = graph(&p);
+  int bad = ts_read_mesh(&p.r) || graph(&p);
   while (!bad && p.r.now.kind != TS_TOKEN_end) bad = graph(&p);
   TsGraph *last = p.last;
   if (bad) ts_graph_free(last), last = NULL; /* with its module */

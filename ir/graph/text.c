@@ -1,6 +1,7 @@
 /* The text of a graph. The grammar, with blanks and line ends anywhere, // to the line's end
  * a comment:
  *
+ *   text    [mesh] graph {graph}                            mesh: ir/text/mesh.h
  *   graph   "graph" @name body
  *   body    "(" params {";" params} ")" ["->" operands] "{" {line} "}"
  *   params  [%name ":" type {"," %name ":" type}]       behind an odd ";": captured
@@ -10,6 +11,7 @@
  *
  * Types and attributes: ir/text/value.h. Names: ir/graph/names.h. */
 #include "ir/graph/names.h"
+#include "ir/text/mesh.h"
 #include "ir/text/value.h"
 
 #include <ctype.h>
@@ -131,9 +133,26 @@ static void body(Printer *p, const TsGraph *g, int indent) {
   put(p, "}");
 }
 
+/* The mesh over which values lie, and into how many leaves their sums are cut. */
+static void find_mesh(const TsGraph *g, const TsMesh **mesh, int *leaves) {
+  for (int i = 0; i < g->nnode; i++) {
+    const TsNode *n = g->node[i];
+    for (int k = 0; k < n->nout; k++) {
+      const TsLayout *l = n->out[k].meta.layout ? ts_layout_of(&n->out[k].meta) : NULL;
+      if (l && !*mesh) *mesh = l->mesh;
+      if (l && !*leaves) *leaves = l->leaves;
+    }
+    for (int k = 0; k < n->nregion; k++) find_mesh(n->region[k], mesh, leaves);
+  }
+}
+
 static void print(const TsGraph *g, TsText *text, bool places) {
   Printer p = {.text = text, .places = places};
   if (ts_names_open(&p.names, g)) text->failed = 1;
+  const TsMesh *mesh = NULL;
+  int leaves = 0;
+  for (int i = 0; i < p.names.ngraph; i++) find_mesh(p.names.graph[i], &mesh, &leaves);
+  if (mesh) ts_text_mesh(text, mesh, leaves);
   for (int i = 0; i < p.names.ngraph; i++) {
     name(&p, i ? "\ngraph @" : "graph @", p.names.graph[i]);
     body(&p, p.names.graph[i], 0);

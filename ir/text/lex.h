@@ -45,6 +45,8 @@ typedef struct TsReader {
   TsArena *arena;  /* of strings and lists that are read */
   TsError *err;
   const int64_t *symbol; /* values of B, T, N, M in sizes (ir/text/size.h), 0: none; or NULL */
+  const struct TsMesh *mesh; /* whose axes types name (ir/text/mesh.h); NULL: there is none */
+  int leaves;
   bool sized;            /* numbers that are read may be symbolic sizes later */
   bool failed;
 } TsReader;

@@ -1,4 +1,5 @@
 /* Values of IR text: numbers, strings, types, attributes. */
+#include "ir/text/mesh.h"
 #include "lib/mesh.h"
 #include "ir/text/size.h"
 #include "ir/text/value.h"
@@ -276,17 +277,25 @@ int ts_read_dtype(TsReader *r, TsDtype *out) {
 
 int ts_read_type(TsReader *r, TsMeta *out) {
   TsDtype d;
+  TsLayout l = {0};
   *out = (TsMeta){0};
   if (ts_read_dtype(r, &d) || ts_read_expect(r, '[', "'[' behind the dtype")) return -1;
   out->dtype = (uint8_t)d;
   while (r->now.kind != ']') {
     if (out->ndim == TS_MAX_RANK)
       return ts_read_fail(r, r->now.at, "a type has at most %d axes", TS_MAX_RANK);
-    if (ts_read_size(r, &out->dim[out->ndim++])) return -1;
+    if (ts_read_size(r, &out->dim[out->ndim++]) || ts_read_split(r, &l, out->ndim - 1)) return -1;
     if (!ts_read_accept(r, ',')) break;
     if (r->now.kind == ']') return ts_read_unexpected(r, "a size");
   }
   if (ts_read_expect(r, ']', "',' or ']'")) return -1;
+  if (ts_read_summands(r, &l)) return -1;
+  if (l.mesh) {
+    l.ndim = out->ndim;
+    const TsLayout *made = ts_layout_make(&l, r->err);
+    if (!made) return ts_read_blame(r, r->now.at);
+    out->layout = made->id;
+  }
   if (r->now.kind == '~')
     return ts_read_fail(r, r->now.at, "only bare numbers have such a type");
   return r->failed ? -1 : 0;

@@ -67,6 +67,52 @@ void ts_mesh_run_free(TsMeshRun *r) {
 int ts_mesh_run_leaves(const TsMeshRun *r) { return r->leaves; }
 const TsMeshPlan *ts_mesh_run_plan(const TsMeshRun *r) { return r->plan; }
 
+/* ---- what is sent */
+static TsCollective collective_of(const TsMeshRun *r, const TsMeshJoin *j) {
+  const TsMeta *from = &r->plan->slot[j->from].meta, *to = &r->plan->slot[j->to].meta;
+  uint8_t axes = 0;
+  for (int i = 0; i < j->naxis; i++) axes |= (uint8_t)(1u << j->axis[i]);
+  TsCollective sent = j->sum ? ts_collective_of_summed(to, from, axes)
+                             : ts_collective_of_move(from, ts_layout_of(to));
+  sent.op = j->node && j->node->op < TS_OP_COUNT ? (TsOp)j->node->op : TS_OP_COUNT;
+  return sent;
+}
+
+static const char *operand_of(const TsMeshRun *r, const TsMeshJoin *j) {
+  const TsMeta *from = &r->plan->slot[j->from].meta;
+  const TsOpInfo *o = ts_op_info((TsOp)j->node->op);
+  for (int i = 0; i < j->node->nin; i++)
+    if (j->node->in[i] && ts_meta_same_shape(&j->node->in[i]->meta, from))
+      return o->input[i < o->nin ? i : o->nin - 1];
+  return "an operand";
+}
+
+static int tell(TsMeshRun *r, const TsMeshJoin *j) {
+  TsCollective sent = collective_of(r, j);
+  bool asked = j->sum || sent.op == TS_OP_reshard || sent.op == TS_OP_COUNT;
+  if (!asked && !r->c->planning && ts_collective_hidden(r->c, &sent, operand_of(r, j)))
+    return -1;
+  r->c->step_place = j->node ? ts_graph_where(j->node) : NULL;
+  ts_collective_note(r->c, &sent);
+  r->c->step_place = NULL;
+  return 0;
+}
+
+static void tell_argument(TsMeshRun *r, int i, const TsTensor *t) {
+  const TsMeshPlan *plan = r->plan;
+  if (ts_tensor_numel(t) > 1)
+    ts_collective_note_move(r->c, &t->meta, ts_layout_of(&plan->slot[plan->param[i]].meta),
+                            "argument");
+}
+
+int ts_mesh_run_tell(TsMeshRun *r, TsTensor *const *args) {
+  int failed = 0;
+  for (int i = 0; i < r->plan->g->nparam; i++)
+    if (r->plan->param[i] >= 0) tell_argument(r, i, args[i]);
+  for (int j = 0; j < r->plan->njoin && !failed; j++) failed = tell(r, &r->plan->join[j]);
+  return failed;
+}
+
 /* ---- slots */
 static TsTensor **slots(TsMeshRun *r, int slot) {
   return r->slot + (size_t)slot * (size_t)r->plan->mesh->n;
@@ -123,9 +169,8 @@ static int take_arguments(TsMeshRun *r, TsTensor *const *args) {
 static int run_move(TsMeshRun *r, const TsMeshJoin *j) {
   const TsMeshSlot *to = &r->plan->slot[j->to];
   const TsLayout *l = ts_layout_of(&to->meta);
-  TsCollective sent = ts_collective_of_move(&r->plan->slot[j->from].meta, l);
-  if (sent.kind) ts_collective_note(r->c, &sent, j->node ? (TsOp)j->node->op : TS_OP_COUNT);
-  TsTensor *from = whole_of(r, j->from), *moved = from ? ts_mesh_move(r->c, from, l, true) : NULL;
+  TsTensor *from = whole_of(r, j->from),
+           *moved = from ? ts_mesh_move(r->c, from, l, true) : NULL;
   int failed = !moved || take_parts(r, moved, j->to);
   ts_tensor_unref(moved);
   ts_tensor_unref(from);
@@ -150,8 +195,8 @@ static int run_sum(TsMeshRun *r, const TsMeshJoin *j) {
   }
   const TsMeta *to = &plan->slot[j->to].meta, *from = &plan->slot[j->from].meta;
   if (!failed && to->layout == from->layout)
-    failed = ts_mesh_combine(r->c, plan->mesh, axes, j->kind, j->leaves, (TsDtype)to->dtype, sum,
-                             nsum, slots(r, j->to));
+    failed = ts_mesh_combine(r->c, plan->mesh, axes, j->kind, j->leaves, (TsDtype)to->dtype,
+                             sum, nsum, slots(r, j->to));
   else if (!failed)
     failed = ts_mesh_combine_scattered(r->c, to, ts_layout_of(from), axes, j->kind, j->leaves,
                                        sum, nsum, slots(r, j->to));
@@ -177,7 +222,7 @@ static int run_call(TsMeshRun *r, const TsMeshJoin *j) {
 
 /* Errors say where the operator stands that asked for it. */
 static int run_join(TsMeshRun *r, const TsMeshJoin *j) {
-  if (!(j->call ? run_call : j->sum ? run_sum : run_move)(r, j)) return 0;
+  if (!tell(r, j) && !(j->call ? run_call : j->sum ? run_sum : run_move)(r, j)) return 0;
   const char *place = j->node ? ts_graph_where(j->node) : NULL;
   return place && *place ? ts_error_where(&r->c->err, r->plan->g->name, place) : -1;
 }

@@ -14,6 +14,8 @@ TsMeshRun *ts_mesh_run_new(TsContext *c, const TsGraph *g);
 void ts_mesh_run_free(TsMeshRun *r);
 int ts_mesh_run_leaves(const TsMeshRun *r);
 const TsMeshPlan *ts_mesh_run_plan(const TsMeshRun *r);
+/* Notes what devices will send each other in a run on these arguments (vm/mesh/collective.h). */
+int ts_mesh_run_tell(TsMeshRun *r, TsTensor *const *args);
 /* args: by parameter of g. Results get one reference each. */
 int ts_mesh_run(TsMeshRun *r, TsTensor *const *args, TsTensor **results);
 

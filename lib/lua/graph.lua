@@ -508,6 +508,22 @@ end
 ---   f:choose(0, "default")
 function Function:choose(group, ...) return require("tessera.tune.choose").choose(self, group, ...) end
 
+--- What devices of meshes send each other in a run on these arguments, or on those of the last call: rows of {kind, operator,
+--- axes, bytes, from, to, place} in their order, which print as a table. Nothing is computed, so tensors of dist.tensor that are
+--- only planned with have such a list, too.
+---   local f = graph.module("f", op.tanh)
+---   print(f:collectives(op.ones{3}))      -- nothing is sent
+function Function:collectives(...)
+  local n, last = select("#", ...), nil
+  if n == 0 then
+    last = self:last_arguments()
+    if not last then fail(("%s:collectives: it has not run yet, or its arguments are gone: give some"):format(self.name)) end
+  end
+  local special, list
+  if last then special, list = specialise(self, last.n, unpack(last, 1, last.n)) else special, list = specialise(self, n, ...) end
+  return require("tessera.dist.sent").planned(special.graph:collectives(list))
+end
+
 --- tessera.jit.pin and unpin (on = false), for the sizes of the last call, or of the given arguments. Whether kernels run.
 ---   local f = graph.module("f", op.tanh)
 ---   print(f:pin(true, op.ones{3}))

@@ -267,19 +267,17 @@ function Module:load_state_dict(state, given)
   return { missing = missing, unknown = unknown }
 end
 
--- All parameters and buffers of floats converted to a dtype, or moved to a device; gives the module. Or an error, and all
--- stay as they are.
---   model:to "f64"      -- and model:to "cuda:0"
-function Module:to(where)
-  local fields = {}
+-- Tensors become what f(tensor, name) gives, where that is another one; or an error, and all stay as they are. One that stands
+-- in two places stays one.
+local function replace(self, f)
+  local fields, by_tensor = {}, {}
   for _, field in ipairs(self:tensors()) do
     local value = field.tensor
-    if value.dtype:match("^[bf]") or value.dtype:match("^complex") then
-      local moved = core.no_grad(value.to, value, where) -- parameters are leaves
+    local moved = by_tensor[value] or core.no_grad(f, value, field.name) -- parameters are leaves
+    by_tensor[value] = moved
+    if moved ~= value then
       moved.requires_grad = value.requires_grad
-      if moved.dtype ~= value.dtype or moved.device ~= value.device then -- else an optimiser's tensor stays
-        fields[#fields + 1] = { field.module, field.key, moved }
-      end
+      fields[#fields + 1] = { field.module, field.key, moved }
     end
   end
   core.held(function()
@@ -290,6 +288,21 @@ function Module:to(where)
   end)
   return self
 end
+
+-- All parameters and buffers of floats converted to a dtype, or moved to a device or a mesh; gives the module. Or an error, and
+-- all stay as they are.
+--   model:to "f64"      -- and model:to "cuda:0"
+function Module:to(where)
+  return replace(self, function(value)
+    if not (value.dtype:match("^[bf]") or value.dtype:match("^complex")) then return value end
+    local moved = value:to(where)
+    local same = moved.dtype == value.dtype and moved.device == value.device -- then an optimiser's tensor stays
+    return same and value or moved
+  end)
+end
+
+--- For dist.shard_module: replaces tensors by what f(tensor, name) gives.
+Module.replace = replace
 
 -- A module of its own, with copies of all tensors: those that are shared here are shared there. What
 -- else its fields hold is the same.

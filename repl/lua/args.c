@@ -6,6 +6,7 @@
  * order, other values the attributes in order; named values go where they are
  * named, inputs or attributes. */
 #include "repl/lua/args.h"
+#include "repl/lua/out.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -14,6 +15,7 @@
 #include "devices/device.h"
 #include "repl/lua/choose.h"
 #include "lib/text.h"
+#include "repl/lua/mesh.h"
 #include "vm/core/scratch.h"
 
 static int fail(TsLuaArgs *a, TsErrorCode code, const char *what, const char *name) {
@@ -286,6 +288,8 @@ static int set_input(TsLuaArgs *a, int i, int index) {
 }
 
 static int set_device(TsLuaArgs *a, int index) {
+  const TsMesh *mesh = ts_lua_mesh(a->L, index);
+  if (mesh) return a->mesh = mesh, 0;
   TsDevice *d =
       lua_isstring(a->L, index) ? ts_device_find(ts_lua_word(a->L, index), &a->c->err) : NULL;
   if (!d)
@@ -324,6 +328,7 @@ static int set_named(TsLuaArgs *a, const char *name, int index) {
     return set_unbiased(a, index);
   if (at >= 0) return set_attr(a, at, index); /* which says what it is not */
   if (!strcmp(name, "device") && a->o->nin == 0) return set_device(a, index);
+  if (!strcmp(name, "out") && a->o->nin) return ts_lua_out_set(a, index);
   int choice = is_misspelt(a, name) ? 0 : ts_lua_choose_option(a, name, index);
   if (choice) return choice < 0 ? -1 : 0;
   return unknown_option(a, name);
@@ -492,6 +497,7 @@ int ts_lua_args_options(TsLuaArgs *a, int table) {
 }
 
 void ts_lua_args_release(TsLuaArgs *a) {
+  ts_lua_out_release(a);
   for (int i = 0; i < a->nin && i < TS_LUA_FEW; i++)
     if (a->owned[i]) ts_tensor_unref(a->in[i]);
   if (a->in != a->few) ts_work_give(a->in);

@@ -16,6 +16,8 @@ typedef struct TsLuaArgs {
   TsTensor **in;    /* few; more room for variadic rows */
   int nin, attr_at; /* inputs so far; next attribute to fill by position */
   int nlist, device;
+  const struct TsMesh *mesh; /* given as the device, or NULL */
+  int out;          /* how the result lies: a reference, or 0 (repl/lua/out.h) */
   const char *skip; /* an option that chose the row */
   bool same;        /* padding is "same" */
   bool unbiased;    /* given in place of a correction */

@@ -5,6 +5,7 @@
 #include "repl/lua/args.h"
 #include "repl/lua/choose.h"
 #include "repl/lua/fast.h"
+#include "repl/lua/out.h"
 #include "repl/lua/together.h"
 
 /* ---- the call */
@@ -33,8 +34,8 @@ static int finish(lua_State *L, TsTensor **out, int nout) {
 
 /* One tensor or two, as many as must be given, and nothing else. */
 static bool is_bare(const TsLuaArgs *a, int nargs) {
-  bool any =
-      a->device >= 0 || a->chooses || a->nin != nargs || nargs != a->o->nrequired || nargs > 2;
+  bool any = a->device >= 0 || a->chooses || a->mesh || a->out || a->nin != nargs ||
+             nargs != a->o->nrequired || nargs > 2;
   for (int i = 0; i < a->o->nattr && !any; i++) any = a->given[i];
   for (int i = 0; i < nargs && !any; i++) any = a->owned[i];
   return !any && !a->o->variadic;
@@ -48,6 +49,9 @@ static int call_parsed(lua_State *L, TsOp op, int first, bool into) {
   ts_lua_args_begin(&a, L, ts_lua_variant(L, op, first, last, &skip));
   a.skip = skip;
   int failed = ts_lua_args_read(&a, first, last);
+  const TsLayout *want = NULL;
+  if (!failed && a.out) failed = into || !(want = ts_lua_out_layout(&a)) ? -1 : 0;
+  if (want && !a.c->capture) a.c->want = want, a.c->want_op = a.op;
   int device = a.c->device;
   if (a.device >= 0) a.c->device = a.device;
   bool scalar = !failed && !into && ts_lua_scalar_wants(&a);
@@ -58,6 +62,9 @@ static int call_parsed(lua_State *L, TsOp op, int first, bool into) {
                       : ts_vm_call(a.c, a.op, a.nin, a.in, a.attr, TS_MAX_VARIADIC, &nout, out);
   a.c->device = device;
   ts_lua_choose_end(&a, !failed);
+  a.c->want = NULL;
+  if (!failed && want) failed = ts_lua_out_move(&a, want, out);
+  if (!failed && a.mesh) failed = ts_lua_out_spread(&a, out);
   if (!failed) failed = move_outputs(&a, out, nout);
   bool bare = !failed && !scalar && nout == 1 && out[0]->storage->pending && a.op == op &&
               is_bare(&a, last - first + 1);

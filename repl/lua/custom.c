@@ -279,7 +279,9 @@ static int type_list(lua_State *L, int at, TsMeta *m, const char *name) {
     m[i] = (TsMeta){.dtype = (uint8_t)d};
     lua_getfield(L, -2, "shape");
     ts_lua_check_shape(L, &m[i], name);
-    lua_pop(L, 3);
+    lua_getfield(L, -3, "layout"); /* over a mesh */
+    m[i].layout = (uint16_t)lua_tointeger(L, -1);
+    lua_pop(L, 4);
   }
   return n;
 }

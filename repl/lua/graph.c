@@ -21,6 +21,8 @@
 #include "vm/core/overlap.h"
 #include "vm/core/profile.h"
 #include "vm/core/tape.h"
+#include "vm/mesh/collective.h"
+#include "vm/mesh/planned.h"
 #include "vm/write.h"
 
 static const char *const TYPE = "tessera.graph";
@@ -190,36 +192,76 @@ static void note_updates(const Function *f, TsTensor *const *all) {
 static int run_spread(TsContext *c, Function *f, TsTensor *const *all, TsTensor **results) {
   if (!f->spread_leaves || f->spread_leaves != 1 + c->leaves) {
     ts_mesh_run_free(f->spread);
-  if (f->cut) ts_graph_free(f->cut);
+    if (f->cut) ts_graph_free(f->cut);
     if (!(f->spread = ts_mesh_run_new(c, f->g)) && c->err.code) return -1;
     f->spread_leaves = 1 + c->leaves;
   }
+  if (!c->planning && ts_mesh_plans(c, f->code->nparam, all))
+    return ts_frame_run(f->frame, all, results);
+  if (f->spread && c->planning) return ts_mesh_run_tell(f->spread, all);
   return f->spread ? ts_mesh_run(f->spread, all, results)
                    : ts_frame_run(f->frame, all, results);
+}
+
+/* The tensors of all parameters: those that the list at 2 gives, and the captured ones. Behind them
+ * is room for the results. The arguments are in args, *nargs of them. */
+static TsTensor **take_arguments(lua_State *L, const Function *f, TsTensor ***args, int *nargs) {
+  const TsCode *code = f->code;
+  int n = ts_lua_list(L, 2, NULL, args), k = 0;
+  if (ts_defer_force_all(n, *args)) ts_lua_raise(L);
+  TsTensor **all = lua_newuserdata(L, sizeof *all * (size_t)(code->nparam + code->nresult + 1));
+  for (int i = 0; i < code->nparam; i++) {
+    all[i] = code->bound[i];
+    if (all[i]) continue;
+    if (k == n || !(*args)[k])
+      ts_lua_fail(L, TS_ERR_argument, "run: argument %d is missing", k + 1);
+    const TsMeta *want = &code->reg[i].meta, *have = &(*args)[k]->meta;
+    char a[TS_META_TEXT], b[TS_META_TEXT];
+    if (want->dtype != have->dtype || !ts_meta_same_shape(want, have))
+      ts_lua_fail(L, TS_ERR_argument, "run: argument %d is %s, not %s", k + 1,
+                  ts_meta_text(have, a), ts_meta_text(want, b));
+    all[i] = (*args)[k++];
+  }
+  *nargs = k;
+  return all;
+}
+
+/* f:collectives({arguments}): what devices of meshes would send each other in a run on these: it
+ * is planned, and computes and changes nothing of what lies on them. Gives whether f runs on a
+ * mesh. */
+static int collectives(lua_State *L) {
+  Function *f = check(L);
+  TsTensor **args;
+  ready(L, f);
+  int k;
+  TsTensor **all = take_arguments(L, f, &args, &k), **results = all + f->code->nparam;
+  TsContext *c = ts_lua_context(L);
+  int device = ts_frame_place(c, f->code, all);
+  if (device < 0) return ts_lua_raise(L);
+  lua_pushboolean(L, device == TS_DEVICE_MESH);
+  if (device != TS_DEVICE_MESH) return 1;
+  uint64_t stream = c->stream, commits = c->commits;
+  bool before = c->planning;
+  c->where_arg = L;
+  c->planning = true;
+  ts_collective_plan_begin();
+  memset(results, 0, sizeof *results * (size_t)f->code->nresult);
+  int failed = run_spread(c, f, all, results);
+  c->planning = before;
+  c->stream = stream, c->commits = commits;
+  if (failed) return ts_lua_raise(L);
+  for (int i = 0; i < f->code->nresult; i++) ts_tensor_unref(results[i]);
+  return 1;
 }
 
 /* f:run({arguments}) -> results; the arguments are the parameters that are not captured. */
 static int run(lua_State *L) {
   Function *f = check(L);
-  TsTensor **args, **results;
+  TsTensor **args;
   ready(L, f);
   const TsCode *code = f->code;
-  int n = ts_lua_list(L, 2, NULL, &args), k = 0;
-  if (ts_defer_force_all(n, args)) return ts_lua_raise(L);
-  TsTensor **all = lua_newuserdata(L, sizeof *all * (size_t)(code->nparam + code->nresult + 1));
-  results = all + code->nparam;
-  for (int i = 0; i < code->nparam; i++) {
-    all[i] = code->bound[i];
-    if (all[i]) continue;
-    if (k == n || !args[k])
-      return ts_lua_fail(L, TS_ERR_argument, "run: argument %d is missing", k + 1);
-    const TsMeta *want = &code->reg[i].meta, *have = &args[k]->meta;
-    char a[TS_META_TEXT], b[TS_META_TEXT];
-    if (want->dtype != have->dtype || !ts_meta_same_shape(want, have))
-      return ts_lua_fail(L, TS_ERR_argument, "run: argument %d is %s, not %s", k + 1,
-                         ts_meta_text(have, a), ts_meta_text(want, b));
-    all[i] = args[k++];
-  }
+  int k;
+  TsTensor **all = take_arguments(L, f, &args, &k), **results = all + code->nparam;
   TsContext *c = ts_lua_context(L);
   Taped taped = {NULL, NULL};
   bool record = ts_tape_wants(c, code->nparam, all);
@@ -576,6 +618,7 @@ static int plan(lua_State *L) {
 
 static const luaL_Reg methods[] = {{"groups", groups},
                                    {"plan", plan},
+                                   {"collectives", collectives},
                                    {"choose", choose},
                                    {"tune", tune},
                                    {"pin", pin},

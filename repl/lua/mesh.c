@@ -5,16 +5,95 @@
 #include <string.h>
 
 #include "devices/device.h"
+#include "ir/graph/custom.h"
+#include "repl/lua/graph.h"
+#include "repl/lua/mesh.h"
+#include "vm/code/control.h"
+#include "vm/core/defer.h"
+#include "vm/core/tape.h"
+#include "vm/mesh/collective.h"
+#include "vm/mesh/leaves.h"
 #include "repl/lua/args.h"
 #include "vm/mesh/draw.h"
 #include "vm/mesh/parts.h"
-
-static const TsMesh *meshes[256];
+#include "vm/mesh/planned.h"
+#include "vm/mesh/reshard.h"
 
 static const TsMesh *check_mesh(lua_State *L, int at) {
-  int id = (int)luaL_checkinteger(L, at);
-  if (id < 0 || id >= 256 || !meshes[id]) luaL_error(L, "there is no mesh %d", id);
-  return meshes[id];
+  const TsMesh *m = ts_mesh_at((int)luaL_checkinteger(L, at));
+  if (!m) luaL_error(L, "there is no mesh %d", (int)lua_tointeger(L, at));
+  return m;
+}
+
+/* ---- meshes as objects: lib/lua/dist/mesh.lua makes them, by number */
+static const char objects_key;
+
+static void push_objects(lua_State *L) {
+  lua_pushlightuserdata(L, (void *)(uintptr_t)&objects_key);
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  if (!lua_isnil(L, -1)) return;
+  lua_pop(L, 1);
+  lua_newtable(L);
+  lua_pushlightuserdata(L, (void *)(uintptr_t)&objects_key);
+  lua_pushvalue(L, -2);
+  lua_rawset(L, LUA_REGISTRYINDEX);
+}
+
+void ts_lua_push_mesh(lua_State *L, const TsMesh *m) {
+  push_objects(L);
+  lua_rawgeti(L, -1, m->id + 1);
+  lua_remove(L, -2);
+  if (!lua_isnil(L, -1)) return;
+  lua_pop(L, 1); /* nobody has made one yet */
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "tessera.dist.grid");
+  lua_call(L, 1, 1);
+  lua_getfield(L, -1, "mesh_at");
+  lua_remove(L, -2);
+  lua_pushinteger(L, m->id);
+  lua_call(L, 1, 1);
+}
+
+const TsMesh *ts_lua_mesh(lua_State *L, int at) {
+  if (!lua_istable(L, at)) return NULL;
+  if (at < 0) at += lua_gettop(L) + 1;
+  lua_getfield(L, at, "id");
+  int id = lua_isnumber(L, -1) ? (int)lua_tointeger(L, -1) : -1;
+  lua_pop(L, 1);
+  const TsMesh *m = ts_mesh_at(id);
+  if (!m) return NULL;
+  lua_pushvalue(L, at);
+  push_objects(L);
+  lua_rawgeti(L, -1, id + 1);
+  bool same = lua_rawequal(L, -1, -3);
+  lua_pop(L, 3);
+  return same ? m : NULL;
+}
+
+/* mesh_object(id, object): what x.device is of a tensor of this mesh. */
+static int mesh_object(lua_State *L) {
+  push_objects(L);
+  lua_pushvalue(L, 2);
+  lua_rawseti(L, -2, (int)luaL_checkinteger(L, 1) + 1);
+  return 0;
+}
+
+/* mesh_facts(id): {name...}, {size...}, {device name or false...}. */
+static int mesh_facts(lua_State *L) {
+  const TsMesh *m = check_mesh(L, 1);
+  lua_newtable(L), lua_newtable(L), lua_newtable(L);
+  for (int a = 0; a < m->naxis; a++) {
+    lua_pushstring(L, m->axis[a]), lua_rawseti(L, -4, a + 1);
+    lua_pushinteger(L, m->size[a]), lua_rawseti(L, -3, a + 1);
+  }
+  for (int p = 0; p < m->n; p++) {
+    if (m->device[p] >= 0)
+      lua_pushstring(L, ts_device_at(m->device[p])->name);
+    else
+      lua_pushboolean(L, 0);
+    lua_rawseti(L, -2, p + 1);
+  }
+  return 3;
 }
 
 static const TsLayout *check_layout(lua_State *L, int at) {
@@ -45,8 +124,6 @@ static int mesh(lua_State *L) {
   }
   const TsMesh *m = ts_mesh_make(naxis, axis, size, device, &c->err);
   if (!m) return ts_lua_raise(L);
-  if (m->id >= 256) return luaL_error(L, "more than 256 meshes");
-  meshes[m->id] = m;
   ts_mesh_open();
   lua_pushinteger(L, m->id);
   return 1;
@@ -118,13 +195,43 @@ static int mesh_layout_of(lua_State *L) {
   return 1;
 }
 
-/* mesh_move(x, layout): x as it lies under the layout, in memory of its own. */
-static int mesh_move(lua_State *L) {
-  TsTensor *t = ts_lua_check_tensor(L, 1, "reshard");
-  TsTensor *y = ts_mesh_move(ts_lua_context(L), t, check_layout(L, 2), false);
-  if (!y) return ts_lua_raise(L);
+/* A move that the program asks for: run and recorded, or captured. */
+static int run_mover(lua_State *L, TsContext *c, TsTensor *t, TsCustom *f, const TsMeta *type) {
+  TsTensor *y = NULL;
+  if (c->capture) {
+    TsVal *v = ts_lua_values(L, c, 1, &t);
+    TsAttr name = ts_b_str(f->name);
+    TsNode *n = ts_graph_node(ts_lua_graph_here(L, c), TS_NODE_custom, 1, v, 0, NULL, 1, &name,
+                              1, type, f);
+    ts_custom_unref(f);
+    return n ? ts_lua_push_outputs(L, c, n) : ts_lua_raise(L);
+  }
+  int failed = ts_defer_force(t) || ts_control_custom(c, f, 1, &t, 1, &type, &y, false);
+  if (!failed && ts_tape_wants(c, 1, &t)) failed = ts_tape_record_custom(c, f, 1, &t, 1, &y);
+  ts_custom_unref(f);
+  if (failed) {
+    ts_tensor_unref(y);
+    return ts_lua_raise(L);
+  }
   ts_lua_push(L, y);
   return 1;
+}
+
+static int moved(lua_State *L, TsTensor *t, const TsLayout *l, int device, const char *asks) {
+  TsContext *c = ts_lua_context(L);
+  TsCustom *f = ts_mesh_mover(l, device, asks);
+  TsMeta type = t->meta;
+  type.layout = l ? l->id : 0, type.device = 0, type.weak = 0;
+  if (!f) return luaL_error(L, "out of memory");
+  c->where_arg = L;
+  return run_mover(L, c, t, f, &type);
+}
+
+/* mesh_move(x, layout, word): x as it lies under the layout, in memory of its own. */
+static int mesh_move(lua_State *L) {
+  static const char *const words[] = {"reshard", "shard", "replicate", NULL};
+  TsTensor *t = ts_lua_check_tensor(L, 1, "reshard");
+  return moved(L, t, check_layout(L, 2), 0, words[luaL_checkoption(L, 3, "reshard", words)]);
 }
 
 /* mesh_spread(x, layout): x itself lies under the layout from now on. */
@@ -138,12 +245,8 @@ static int mesh_gather(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   TsTensor *t = ts_lua_check_tensor(L, 1, "gather");
   TsDevice *d = ts_device_find(luaL_optstring(L, 2, "cpu:0"), &c->err);
-  TsTensor *there = d ? ts_tensor_to(c, t, d->index) : NULL, *y = NULL;
-  if (there) y = there == t ? ts_tensor_ref(t) : ts_tensor_copy(c, there);
-  ts_tensor_unref(there);
-  if (!y) return ts_lua_raise(L);
-  ts_lua_push(L, y);
-  return 1;
+  if (!d || ts_device_use(d, &c->err)) return ts_lua_raise(L);
+  return moved(L, t, NULL, d->index, "gather");
 }
 
 /* mesh_parts(x): the tensors that it consists of, by device of the mesh. */
@@ -175,6 +278,10 @@ static int mesh_join(lua_State *L) {
   }
   for (int p = 0; p < n; p++) {
     TsMeta want = ts_layout_part(l, &m, p);
+    if (l->partial) {
+      memmove(want.dim + 1, want.dim, sizeof *want.dim * want.ndim++);
+      want.dim[0] = ts_mesh_summands(l, p);
+    }
     char a[TS_META_TEXT], b[TS_META_TEXT];
     if (list[p]->meta.dtype != m.dtype || !ts_meta_same_shape(&list[p]->meta, &want))
       return ts_lua_fail(L, TS_ERR_layout, "join: part %d is %s, has to be %s", p,
@@ -202,6 +309,13 @@ static int mesh_part_shape(lua_State *L) {
   return 1;
 }
 
+/* mesh_summands(layout, part): how many summands it has; 0: it has the elements. */
+static int mesh_summands(lua_State *L) {
+  const TsLayout *l = check_layout(L, 1);
+  lua_pushinteger(L, l->partial ? ts_mesh_summands(l, (int)luaL_checkinteger(L, 2)) : 0);
+  return 1;
+}
+
 /* mesh_draw(name, {options}, layout): what the row, which takes no tensors, makes, under the layout. */
 static int mesh_draw(lua_State *L) {
   TsLuaArgs a;
@@ -220,7 +334,8 @@ static int mesh_run(lua_State *L) {
   int64_t start, count;
   const TsLayout *l = check_layout(L, 1);
   if (!ts_layout_run(l, (int)luaL_checkinteger(L, 2), (int64_t)luaL_checknumber(L, 3),
-                     (int)luaL_checkinteger(L, 4), (int)luaL_checkinteger(L, 5), &start, &count))
+                     (int)luaL_checkinteger(L, 4), (int)luaL_checkinteger(L, 5), &start,
+                     &count))
     return 0;
   lua_pushnumber(L, (double)start);
   lua_pushnumber(L, (double)count);
@@ -233,6 +348,173 @@ static int mesh_leaves(lua_State *L) {
   lua_pushinteger(L, c->leaves);
   if (!lua_isnoneornil(L, 1)) c->leaves = (int)luaL_checkinteger(L, 1);
   return 1;
+}
+
+/* ---- what was sent, and what may be */
+static void set_axes(lua_State *L, const TsMesh *m, uint8_t axes) {
+  lua_newtable(L);
+  for (int a = 0, n = 0; a < m->naxis; a++) {
+    if (!(axes >> a & 1)) continue;
+    lua_pushstring(L, m->axis[a]);
+    lua_rawseti(L, -2, ++n);
+  }
+}
+
+static void set_type(lua_State *L, const TsMeta *m, const char *name) {
+  char text[TS_META_TEXT];
+  lua_pushstring(L, ts_meta_text(m, text));
+  lua_setfield(L, -2, name);
+}
+
+static void push_collective(lua_State *L, const TsCollective *k) {
+  lua_createtable(L, 0, 8);
+  lua_pushstring(L, ts_collective_name(k->kind)), lua_setfield(L, -2, "kind");
+  lua_pushstring(L, k->asks ? k->asks : ""), lua_setfield(L, -2, "operator");
+  set_axes(L, k->mesh, k->axes), lua_setfield(L, -2, "axes");
+  lua_pushnumber(L, (double)k->bytes), lua_setfield(L, -2, "bytes");
+  set_type(L, &k->before, "from");
+  set_type(L, &k->meta, "to");
+  lua_pushstring(L, k->place), lua_setfield(L, -2, "place");
+}
+
+/* mesh_sent([since]): how many collectives there were so far; those behind number `since`, as far
+ * as they are kept. */
+static int mesh_sent(lua_State *L) {
+  uint64_t total;
+  (void)ts_collective_noted(0, &total);
+  double since = luaL_optnumber(L, 1, 0);
+  lua_pushnumber(L, (double)total);
+  lua_newtable(L);
+  int n = since < 0 || since > (double)total ? 0 : (int)(total - (uint64_t)since);
+  if (n > TS_COLLECTIVES_KEPT) n = TS_COLLECTIVES_KEPT;
+  for (int i = 0; i < n; i++) {
+    push_collective(L, ts_collective_noted(n - 1 - i, &total));
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 2;
+}
+
+/* mesh_plan(): what the last run that was planned would send. */
+static int mesh_plan(lua_State *L) {
+  const TsCollective *k;
+  lua_newtable(L);
+  for (int i = 0; (k = ts_collective_planned(i)); i++) {
+    push_collective(L, k);
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 1;
+}
+
+static int kind_named(const char *word) {
+  for (int k = 0; k < TS_COLLECTIVE_COUNT; k++)
+    if (!strcmp(word, ts_collective_name((TsCollectiveKind)k))) return k;
+  return -1;
+}
+
+/* mesh_note(mesh, kind, {axis...}, bytes, x, asks): what dist.map's functions have sent. */
+static int mesh_note(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  const TsMesh *m = check_mesh(L, 1);
+  int kind = kind_named(luaL_checkstring(L, 2));
+  TsTensor *x = ts_lua_check_tensor(L, 5, "dist");
+  if (kind < 0) return luaL_argerror(L, 2, "no kind of collective");
+  TsCollective k = {.kind = (TsCollectiveKind)kind,
+                    .mesh = m,
+                    .bytes = (int64_t)luaL_checknumber(L, 4),
+                    .before = x->meta,
+                    .meta = x->meta,
+                    .op = TS_OP_COUNT,
+                    .asks = ts_collective_name((TsCollectiveKind)kind)};
+  for (int i = 0; i < (int)lua_objlen(L, 3); i++) {
+    lua_rawgeti(L, 3, i + 1);
+    k.axes |= (uint8_t)(1u << lua_tointeger(L, -1));
+    lua_pop(L, 1);
+  }
+  if (!k.bytes) return 0;
+  c->where_arg = L;
+  ts_collective_note(c, &k);
+  return 0;
+}
+
+/* mesh_hidden([boolean]): whether moves that nobody asked for are errors, before it is set. */
+static int mesh_hidden(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  lua_pushboolean(L, c->hidden_is_error);
+  if (!lua_isnoneornil(L, 1)) c->hidden_is_error = lua_toboolean(L, 1);
+  return 1;
+}
+
+/* mesh_planning([boolean]): whether calls on meshes compute nothing, before it is set. */
+static int mesh_planning(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  lua_pushboolean(L, c->planning);
+  if (!lua_isnoneornil(L, 1)) c->planning = lua_toboolean(L, 1);
+  return 1;
+}
+
+/* mesh_planned(layout, {size...}, dtype): a tensor without elements. */
+static int mesh_planned(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  const TsLayout *l = check_layout(L, 1);
+  const char *word = luaL_checkstring(L, 3);
+  TsMeta m = {.dtype = (uint8_t)ts_dtype_parse(word, (int)strlen(word))};
+  if (m.dtype == TS_DT_none)
+    return ts_lua_fail(L, TS_ERR_dtype, "dist.tensor: there is no dtype '%s'", word);
+  lua_pushvalue(L, 2);
+  ts_lua_check_shape(L, &m, "dist.tensor");
+  m.layout = l->id;
+  if (ts_meta_check_size(&m, "dist.tensor", &c->err)) return ts_lua_raise(L);
+  TsTensor *t = ts_mesh_planned(c, &m);
+  if (!t) return ts_lua_raise(L);
+  ts_lua_push(L, t);
+  return 1;
+}
+
+static int mesh_is_planned(lua_State *L) {
+  lua_pushboolean(L, ts_tensor_is_planned(ts_lua_check_tensor(L, 1, "dist")));
+  return 1;
+}
+
+/* mesh_sum({part...}, device of which): the sum of the parts in the canonical tree, on the device
+ * of part `which`; as the first operand's dtype. */
+static int mesh_sum(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  TsTensor **list, *sum = NULL, *y = NULL;
+  int n = ts_lua_list(L, 1, "all_reduce", &list);
+  static const char *const words[] = {"sum", "max", "min", NULL};
+  static const TsFactorKind kinds[] = {TS_FACTOR_sum, TS_FACTOR_max, TS_FACTOR_min};
+  TsDevice *d = ts_device_find(luaL_checkstring(L, 2), &c->err);
+  TsFactorKind kind = kinds[luaL_checkoption(L, 3, "sum", words)];
+  if (!d) return ts_lua_raise(L);
+  TsDtype type = ts_tensor_dtype(list[0]);
+  bool narrow = ts_dtype_is(type, TS_KIND_F) && ts_dtypes[type].nbytes < 4;
+  TsLeafSum *leaf = lua_newuserdata(L, sizeof *leaf * (size_t)n);
+  int made = 0, failed = 0;
+  TsAttr wide = ts_attr_dtype(TS_DT_f32), back = ts_attr_dtype(type);
+  for (; made < n && !failed; made++) {
+    TsTensor *t = ts_tensor_to(c, list[made], d->index), *w = t;
+    if (t && narrow) w = ts_vm_call1(c, TS_OP_cast, 1, &t, &wide), ts_tensor_unref(t);
+    leaf[made] = (TsLeafSum){0, made, w};
+    failed = !w;
+  }
+  for (int i = 0; i < made && failed; i++) ts_tensor_unref(leaf[i].value);
+  if (!failed) sum = ts_leaves_root(c, kind, n, n, leaf);
+  if (sum)
+    y = narrow   ? ts_vm_call1(c, TS_OP_cast, 1, &sum, &back)
+        : n == 1 ? ts_tensor_copy(c, sum)
+                 : ts_tensor_ref(sum);
+  ts_tensor_unref(sum);
+  if (!y) return ts_lua_raise(L);
+  ts_lua_push(L, y);
+  return 1;
+}
+
+int ts_lua_to_mesh(lua_State *L, TsTensor *x, const TsMesh *m) {
+  TsContext *c = ts_lua_context(L);
+  const TsLayout *l = ts_layout_of(&x->meta);
+  if (l && l->mesh == m) return ts_lua_push(L, ts_tensor_ref(x)), 1;
+  if (!(l = ts_layout_replicated(m, x->meta.ndim, &c->err))) return ts_lua_raise(L);
+  return moved(L, x, l, 0, "replicate");
 }
 
 void ts_lua_open_mesh(lua_State *L) {
@@ -248,7 +530,18 @@ void ts_lua_open_mesh(lua_State *L) {
                                        {"mesh_part_shape", mesh_part_shape},
                                        {"mesh_draw", mesh_draw},
                                        {"mesh_run", mesh_run},
+                                       {"mesh_summands", mesh_summands},
                                        {"mesh_leaves", mesh_leaves},
+                                       {"mesh_object", mesh_object},
+                                       {"mesh_facts", mesh_facts},
+                                       {"mesh_sent", mesh_sent},
+                                       {"mesh_note", mesh_note},
+                                       {"mesh_plan", mesh_plan},
+                                       {"mesh_hidden", mesh_hidden},
+                                       {"mesh_planning", mesh_planning},
+                                       {"mesh_planned", mesh_planned},
+                                       {"mesh_is_planned", mesh_is_planned},
+                                       {"mesh_sum", mesh_sum},
                                        {NULL, NULL}};
   luaL_register(L, NULL, functions);
 }

@@ -9,6 +9,7 @@
 #include "lib/text.h"
 #include "repl/display.h"
 #include "repl/interrupt.h"
+#include "repl/lua/mesh.h"
 #include "repl/lua_api.h"
 #include "repl/guard.h"
 #include "repl/lua/together.h"
@@ -128,6 +129,8 @@ static bool property(lua_State *L, TsTensor *x, const char *key) {
     lua_pushnumber(L, (double)ts_tensor_numel(x));
   else if (!strcmp(key, "nbytes"))
     lua_pushnumber(L, (double)ts_meta_nbytes(&x->meta));
+  else if (!strcmp(key, "device") && x->meta.layout)
+    ts_lua_push_mesh(L, ts_layout_of(&x->meta)->mesh);
   else if (!strcmp(key, "device"))
     lua_pushstring(L, ts_device_at(x->meta.device)->name);
   else if (!strcmp(key, "requires_grad"))
@@ -405,6 +408,8 @@ static TsTensor *moved(TsContext *c, TsTensor *x, int device) {
 static int to(lua_State *L) {
   TsTensor *x = ts_lua_only(L, 2, "to");
   TsContext *c = ts_lua_context(L);
+  const TsMesh *mesh = ts_lua_mesh(L, 2);
+  if (mesh) return ts_lua_to_mesh(L, x, mesh);
   if (lua_type(L, 2) != LUA_TSTRING)
     return ts_lua_fail(L, TS_ERR_attribute,
                        "to: a device or a dtype is needed, \"cuda:0\" or \"f64\", not %s",

@@ -61,6 +61,7 @@ uint32_t ts_code_register(TsCode *code, const TsMeta *m) {
   int cap = code->capreg;
   if (!grow(code, &code->constant, code->nreg, 1, &cap, sizeof *code->constant)) return 0;
   if (!grow(code, &code->reg, code->nreg, 1, &code->capreg, sizeof *code->reg)) return 0;
+  code->spread |= m->layout != 0;
   code->constant[code->nreg] = NULL;
   code->reg[code->nreg] =
       (TsReg){.meta = *m, .kind = TS_REG_slab, .of = TS_CODE_NONE, .def = -1, .last = -1};
@@ -136,6 +137,7 @@ uint32_t ts_code_sub(TsCode *code, TsCode *sub) {
     ts_code_free(sub);
     return 0;
   }
+  code->spread |= sub->spread;
   code->sub[code->nsub] = sub;
   return (uint32_t)code->nsub++;
 }

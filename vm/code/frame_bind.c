@@ -2,6 +2,7 @@
  * vm/code/frame.c. */
 #include <stdlib.h>
 
+#include "lib/mesh.h"
 #include "vm/code/frame_state.h"
 #include "vm/core/offload.h"
 
@@ -248,10 +249,18 @@ TsFrame *ts_frame_sub(TsFrame *f, uint32_t k, bool body) {
 
 int ts_frame_place(TsContext *c, const TsCode *code, TsTensor *const *args) {
   int device = 0;
+  bool backward = false, apart = false; /* parts that dist.map has given have their own devices */
+  if (code->spread) return TS_DEVICE_MESH;
   for (int i = 0; i < code->nparam; i++) {
     const TsTensor *t = code->bound[i] ? code->bound[i] : args[i];
     int own = t->meta.device;
+    if (own == TS_DEVICE_MESH) return own;
     if (!ts_offload_on(c, own) || own == device) continue;
+    if (device && !apart) {
+      for (int k = 0; k < code->ninstr && !backward; k++) backward = code->instr[k].backward;
+      apart = backward;
+    }
+    if (apart) continue;
     if (device) {
       ts_error_set(&c->err, TS_ERR_device, "%s: inputs on %s and %s", code->name,
                    ts_device_at(device)->name, ts_device_at(own)->name);
@@ -259,7 +268,7 @@ int ts_frame_place(TsContext *c, const TsCode *code, TsTensor *const *args) {
     }
     device = own;
   }
-  return device;
+  return apart ? TS_DEVICE_MESH : device;
 }
 
 TsFrame *ts_frame_there(TsFrame *f, int device) {

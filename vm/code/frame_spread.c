@@ -25,7 +25,7 @@ static int give(Spread *s, const TsInstr *i) {
     uint32_t r = code->operand[i->at + i->nin + k];
     ts_tensor_unref(s->reg[r]);
     s->reg[r] = s->out[k];
-    if (!failed && writes_param(code, r))
+    if (!failed && writes_param(code, r) && !s->f->ctx->planning)
       failed = ts_vm_assign(s->f->ctx, s->reg[code->reg[r].of], s->out[k]);
   }
   return failed;
@@ -57,7 +57,8 @@ static int run_call(Spread *s, const TsInstr *i) {
 static int run_control(Spread *s, const TsInstr *i) {
   TsFrame *f = s->f;
   switch (i->op) {
-  case TS_VM_update: return ts_vm_assign(f->ctx, s->in[0], s->in[1]);
+  case TS_VM_update:
+    return f->ctx->planning ? 0 : ts_vm_assign(f->ctx, s->in[0], s->in[1]);
   case TS_VM_group:
   case TS_VM_room: return 0;
   case TS_VM_call:
@@ -83,7 +84,13 @@ static int run_instruction(Spread *s, const TsInstr *i) {
     uint32_t r = code->operand[i->at + k];
     s->in[k] = r == TS_CODE_NONE ? NULL : s->reg[r];
   }
-  if (i->op < TS_OP_COUNT ? run_operator(s, i) : run_control(s, i)) return -1;
+  TsContext *c = s->f->ctx;
+  const char *place = c->step_place;
+  bool known = i->line > 0 && i->line < code->nplace;
+  if (known) c->step_place = code->place[i->line];
+  int failed = i->op < TS_OP_COUNT ? run_operator(s, i) : run_control(s, i);
+  c->step_place = place;
+  if (failed) return -1;
   return makes_nothing(i) ? 0 : give(s, i);
 }
 
@@ -152,7 +159,9 @@ int ts_frame_run_spread(TsFrame *f, TsTensor *const *args, TsTensor **results) {
   }
   c->no_grad++;
   c->inside++;
+  c->mixes++;
   int failed = run_all(&s);
+  c->mixes--;
   c->inside--;
   c->no_grad--;
   c->stream_base = base, c->stream_depth = depth;

@@ -37,6 +37,13 @@ typedef struct TsContext {
   bool trap;        /* stop at the first NaN or infinity (vm/core/trap.h) */
   int device;       /* where new tensors are made */
   int leaves;       /* into how many axes that are summed over are cut (lib/mesh.h); 0: none */
+  bool planning; /* calls on a mesh compute nothing: results are planned (vm/mesh/planned.h) */
+  bool hidden_is_error; /* moves between devices that the program did not ask for are errors */
+  /* How the result of the next call of this row lies; or NULL (vm/mesh/call.h). */
+  const struct TsLayout *want;
+  int want_op;
+  int mixes; /* > 0: what is on the CPU follows to virtual devices, too (frame_spread.c) */
+  const char *step_place; /* of the instruction that runs on a mesh; or NULL */
   const struct TsRandomBox *box; /* what is drawn is this part of a larger tensor; or NULL */
   bool device_auto; /* and what gets hot may move elsewhere by itself */
   bool sizes_read;  /* by the program while a function is captured: it may branch on them */

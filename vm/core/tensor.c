@@ -180,7 +180,16 @@ static TsActivity *begin_copy(const char *way, const TsDevice *d) {
   return ts_activity_begin(TS_ACTIVITY_copy, text, NULL);
 }
 
+void ts_storage_free_plan(void *plan) { free(plan); }
+
 static int fetch_host(TsStorage *s) {
+  if (s->release == ts_storage_free_plan) {
+    ts_error_set(&s->ctx->err, TS_ERR_value,
+                 "the tensor is only planned with: it has a type and a layout, but no elements");
+    return ts_error_hint(&s->ctx->err,
+                         "dist.tensor without abstract = true, over devices that are there "
+                         "(tessera --devices=cpu:8), has elements");
+  }
   if (s->symbolic) {
     ts_error_set(&s->ctx->err, TS_ERR_value,
                  "the values of a tensor are not known while a function is captured");
@@ -246,7 +255,7 @@ static TsCopy *make_copy(TsStorage *s, int device) {
 static TsCopy *fetch_device(TsStorage *s, int device) {
   TsDevice *d = ts_device_at(device);
   TsError *err = &s->ctx->err;
-  if ((s->symbolic || s->lost) && fetch_host(s)) return NULL;
+  if ((s->symbolic || s->lost || s->release == ts_storage_free_plan) && fetch_host(s)) return NULL;
   TsCopy *p = make_copy(s, device);
   if (!p || (s->valid >> device & 1)) return p;
   TsCopy *from = s->valid & 1 ? NULL : neighbour(s, d);

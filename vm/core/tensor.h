@@ -95,6 +95,13 @@ TsTensor *ts_tensor_cast(TsContext *c, TsTensor *x, TsDtype d);
 /* x on another device: a tensor whose storage has a valid copy there. */
 TsTensor *ts_tensor_to(TsContext *c, TsTensor *x, int device);
 
+/* What is only planned with has a type and a layout, but no elements (vm/mesh/planned.c): its
+ * storage has this release. */
+void ts_storage_free_plan(void *plan);
+static inline bool ts_tensor_is_planned(const TsTensor *t) {
+  return t->storage->release == ts_storage_free_plan;
+}
+
 static inline TsTensor *ts_tensor_ref(TsTensor *t) {
   t->refs++;
   return t;

@@ -13,6 +13,7 @@
 #include "vm/mesh/define.h"
 #include "vm/mesh/leaves.h"
 #include "vm/mesh/parts.h"
+#include "vm/mesh/planned.h"
 
 typedef struct MeshCall {
   TsContext *c;
@@ -25,22 +26,52 @@ typedef struct MeshCall {
   TsAttr pinned[TS_MAX_ATTR];
   int declared;  /* leaves, by the program */
   int leaves, f; /* of the factor that results are summed over, or -1 */
+  bool plans;    /* nothing is computed (vm/mesh/planned.h) */
+  bool scatters; /* the result is a sum of which each device gets its piece */
 } MeshCall;
 
 static int find_mesh(MeshCall *m) {
   const TsCall *call = m->call;
-  for (int i = 0; i < call->nin; i++)
-    m->meta[i] = call->in[i] ? &call->in[i]->meta : NULL;
+  for (int i = 0; i < call->nin; i++) m->meta[i] = call->in[i] ? &call->in[i]->meta : NULL;
   return ts_shard_mesh(call->op, call->nin, m->meta, &m->mesh, &m->c->err);
 }
 
-/* Operands without summands, all of the mesh. */
-static TsTensor *on_mesh(MeshCall *m, TsTensor *t) {
-  if (!t || t->meta.weak) return ts_tensor_ref(t);
+static const char *operand_name(const TsCall *call, int i) {
+  const TsOpInfo *o = ts_op_info(call->op);
+  return o->input[i < o->nin ? i : o->nin - 1];
+}
+
+/* Devices are about to send what the program may not have asked for. */
+static int told(MeshCall *m, TsCollective sent, int i) {
+  sent.op = m->call->op;
+  if (m->plans && !m->c->planning) return 0;
+  if (sent.op != TS_OP_reshard && ts_collective_hidden(m->c, &sent, operand_name(m->call, i)))
+    return -1;
+  ts_collective_note(m->c, &sent);
+  return 0;
+}
+
+static TsTensor *planned(MeshCall *m, const TsTensor *t, const TsLayout *l) {
+  TsMeta meta = t->meta;
+  meta.layout = l->id;
+  return ts_mesh_planned(m->c, &meta);
+}
+
+/* Operands without summands, all of the mesh. Single numbers go along everywhere. */
+static TsTensor *on_mesh(MeshCall *m, int i) {
+  TsTensor *t = m->call->in[i];
   const TsLayout *l = ts_layout_of(&t->meta);
-  if (l) return l->partial ? ts_mesh_summed(m->c, t) : ts_tensor_ref(t);
+  if (t->meta.weak || (l && !l->partial)) return ts_tensor_ref(t);
+  if (l) {
+    TsCollective sent = ts_collective_of_summands(&t->meta);
+    const TsLayout *sum = ts_layout_at(sent.meta.layout);
+    if (told(m, sent, i)) return NULL;
+    return m->plans ? planned(m, t, sum) : ts_mesh_summed(m->c, t);
+  }
   l = ts_layout_replicated(m->mesh, t->meta.ndim, &m->c->err);
-  return l ? ts_mesh_move(m->c, t, l, true) : NULL;
+  if (l && ts_tensor_numel(t) > 1 && told(m, ts_collective_of_move(&t->meta, l), i))
+    return NULL;
+  return !l ? NULL : m->plans ? planned(m, t, l) : ts_mesh_move(m->c, t, l, true);
 }
 
 static int take_operands(MeshCall *m) {
@@ -48,7 +79,7 @@ static int take_operands(MeshCall *m) {
   int failed = 0;
   for (int i = 0; i < call->nin && !failed; i++) {
     if (!call->in[i]) continue;
-    failed = !(m->in[i] = on_mesh(m, call->in[i]));
+    failed = !(m->in[i] = on_mesh(m, i));
     if (!failed) m->was[i] = m->in[i]->meta, m->meta[i] = &m->was[i];
   }
   return failed;
@@ -63,6 +94,7 @@ static int split(MeshCall *m, const TsMeta *out) {
   memset(s->out_axis, TS_WHOLE, sizeof s->out_axis);
   ts_op_info(call->op)->shard(s);
   if (ts_shard_solve(s, m->mesh)) return -1;
+  m->scatters = ts_collective_scatters(s, m->mesh, 0, s->want);
   m->leaves = ts_shard_leaves(s, m->mesh, m->declared, &m->f);
   return 0;
 }
@@ -72,11 +104,9 @@ static int move_operands(MeshCall *m) {
     TsTensor *t = m->in[i];
     if (!t || t->meta.weak) continue;
     const TsLayout *l = ts_shard_needs(&m->s, m->mesh, i);
-    if (l && l->id != t->meta.layout) {
-      TsCollective sent = ts_collective_of_move(&t->meta, l);
-      if (sent.kind) ts_collective_note(m->c, &sent, m->call->op);
-    }
-    TsTensor *lies = l ? ts_mesh_move(m->c, t, l, true) : NULL;
+    if (l && l->id != t->meta.layout && told(m, ts_collective_of_move(&t->meta, l), i))
+      return -1;
+    TsTensor *lies = !l ? NULL : m->plans ? planned(m, t, l) : ts_mesh_move(m->c, t, l, true);
     if (!lies) return -1;
     ts_tensor_unref(t);
     m->in[i] = lies;
@@ -131,14 +161,18 @@ static int combine(MeshCall *m, Part *made, int o) {
   TsLeafSum **sum = calloc((size_t)n, sizeof *sum);
   TsTensor **out = calloc((size_t)n, sizeof *out);
   int *nsum = calloc((size_t)n, sizeof *nsum);
-  TsCollective sent = ts_collective_of_sum(&m->s, m->mesh, o);
-  if (sent.kind) ts_collective_note(m->c, &sent, m->call->op);
+  TsMeta whole = m->s.out[o];
   ts_shard_combines(&m->s, o, &axes);
   if (!sum || !out || !nsum) failed = ts_error_memory(&m->c->err);
   for (int p = 0; p < n && !failed; p++) sum[p] = made[p].sum[o], nsum[p] = made[p].nsum;
-  if (!failed)
+  if (!failed && m->scatters && !o) {
+    whole.layout = m->s.want->id;
+    failed = ts_mesh_combine_scattered(m->c, &whole, ts_shard_gives(&m->s, m->mesh, o), axes,
+                                       m->s.factor[m->f].kind, m->leaves, sum, nsum, out);
+  } else if (!failed) {
     failed = ts_mesh_combine(m->c, m->mesh, axes, m->s.factor[m->f].kind, m->leaves,
-                             (TsDtype)m->s.out[o].dtype, sum, nsum, out);
+                             (TsDtype)whole.dtype, sum, nsum, out);
+  }
   for (int p = 0; out && p < n; p++) made[p].out[o] = out[p];
   free(sum);
   free(out);
@@ -146,8 +180,12 @@ static int combine(MeshCall *m, Part *made, int o) {
   return failed;
 }
 
+static const TsLayout *result_layout(MeshCall *m, int o) {
+  return m->scatters && !o ? m->s.want : ts_shard_gives(&m->s, m->mesh, o);
+}
+
 static TsTensor *result(MeshCall *m, Part *made, int o) {
-  const TsLayout *l = ts_shard_gives(&m->s, m->mesh, o);
+  const TsLayout *l = result_layout(m, o);
   TsTensor **part = l ? calloc((size_t)m->mesh->n, sizeof *part) : NULL;
   if (!part) return l ? (ts_error_memory(&m->c->err), NULL) : NULL;
   for (int p = 0; p < m->mesh->n; p++) {
@@ -155,7 +193,8 @@ static TsTensor *result(MeshCall *m, Part *made, int o) {
     made[p].out[o] = NULL;
   }
   TsMeta meta = m->s.out[o];
-  if (part[0] && meta.ndim == part[0]->meta.ndim) /* sizes that depend on elements, of all parts */
+  if (part[0] &&
+      meta.ndim == part[0]->meta.ndim) /* sizes that depend on elements, of all parts */
     for (int d = 0; d < meta.ndim; d++)
       if (!l->naxis[d]) meta.dim[d] = part[0]->meta.dim[d];
   meta.layout = l->id;
@@ -171,9 +210,31 @@ static void note_views(MeshCall *m) {
   if (p) p->copied = true;
 }
 
+static void note_sums(MeshCall *m) {
+  if (m->plans && !m->c->planning) return;
+  for (int o = 0; o < m->call->nout; o++) {
+    TsCollective sent = ts_collective_of_sum(&m->s, m->mesh, o);
+    ts_collective_note(m->c, &sent);
+  }
+}
+
+/* Types and layouts alone. */
+static int plan(MeshCall *m) {
+  for (int o = 0; o < m->call->nout; o++) {
+    const TsLayout *l = result_layout(m, o);
+    TsMeta meta = m->s.out[o];
+    if (l) meta.layout = l->id;
+    if (!l || !(m->call->out[o] = ts_mesh_planned(m->c, &meta))) return -1;
+  }
+  return 0;
+}
+
 static int run(MeshCall *m, const TsMeta *out) {
   const TsCall *call = m->call;
   if (find_mesh(m) || take_operands(m) || split(m, out) || move_operands(m)) return -1;
+  note_sums(m);
+  if (m->plans) return plan(m);
+  if (ts_mesh_there(m->c, m->mesh)) return -1;
   Part *made = calloc((size_t)m->mesh->n, sizeof *made);
   int failed = made ? 0 : ts_error_memory(&m->c->err), ndone = 0;
   for (int p = 0; p < m->mesh->n && !failed; p++) {
@@ -196,11 +257,18 @@ static int run(MeshCall *m, const TsMeta *out) {
 }
 
 int ts_mesh_call(TsCall *call, const TsMeta *out) {
+  TsContext *c = call->ctx;
+  const TsLayout *want = c->want && c->want_op == (int)call->op ? c->want : NULL;
+  if (want) c->want = NULL; /* it is of this call alone */
   int defined = ts_mesh_define(call, out);
   if (defined) return defined < 0 ? -1 : 0;
   size_t n = (size_t)call->nin + 1;
   TsCall own = *call;
-  MeshCall m = {.c = call->ctx, .call = &own, .declared = call->ctx->leaves};
+  MeshCall m = {.c = c,
+                .call = &own,
+                .declared = c->leaves,
+                .plans = ts_mesh_plans(c, call->nin, call->in)};
+  m.s.want = want;
   m.in = calloc(n, sizeof *m.in);
   m.was = calloc(n, sizeof *m.was);
   m.meta = calloc(n, sizeof *m.meta);

@@ -4,6 +4,8 @@
 
 #include "vm/core/vm.h"
 
+/* TsContext.want: how the result of the next call of a row is to lie; operands move so that it
+ * does, as far as the rule of the row can say so. */
 /* Runs call, of which some input is on a mesh; out: the inferred types. call->out is set. */
 int ts_mesh_call(TsCall *call, const TsMeta *out);
 /* Runs a call of one device over the leaves that the program has declared (TsContext.leaves).

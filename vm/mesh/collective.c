@@ -2,11 +2,15 @@
 #include "vm/mesh/collective.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "vm/mesh/planned.h"
 
 const char *ts_collective_name(TsCollectiveKind kind) {
   static const char *const name[] = {"none",           "all_gather", "all_to_all", "all_reduce",
-                                     "reduce_scatter", "broadcast",  "permute"};
+                                     "reduce_scatter", "broadcast",  "scatter",    "reduce",
+                                     "gather",         "permute"};
   return name[kind];
 }
 
@@ -40,12 +44,38 @@ static int64_t received(const TsMeta *m, const TsLayout *old, const TsLayout *to
   return sum;
 }
 
+static int64_t part_bytes(const TsLayout *l, const TsMeta *m, int p) {
+  TsMeta part = ts_layout_part(l, m, p);
+  return ts_meta_nbytes(&part);
+}
+
+/* From one device, or from another mesh: parts come as they are. */
+static TsCollective from_elsewhere(const TsMeta *m, const TsLayout *to) {
+  const TsLayout *old = ts_layout_of(m);
+  TsCollective c = {.mesh = to->mesh, .before = *m, .meta = *m, .op = TS_OP_COUNT};
+  c.meta.layout = to->id, c.meta.device = TS_DEVICE_MESH;
+  bool split = false;
+  for (int d = 0; d < to->ndim; d++) split |= to->naxis[d] > 0;
+  for (int a = 0; a < to->mesh->naxis; a++)
+    if (to->mesh->size[a] > 1) c.axes |= (uint8_t)(1u << a);
+  for (int p = 0; p < to->mesh->n; p++) {
+    bool here = !old && (to->mesh->device[p] < 0 ? p == 0 : to->mesh->device[p] == m->device);
+    if (!here) c.bytes += part_bytes(to, m, p);
+  }
+  c.kind = !c.bytes ? TS_COLLECTIVE_none
+           : old    ? TS_COLLECTIVE_permute
+           : split  ? TS_COLLECTIVE_scatter
+                    : TS_COLLECTIVE_broadcast;
+  return c;
+}
+
 TsCollective ts_collective_of_move(const TsMeta *m, const TsLayout *to) {
   const TsLayout *old = ts_layout_of(m);
-  TsCollective c = {.mesh = to->mesh, .meta = *m, .op = TS_OP_COUNT};
+  if (!old || old->mesh != to->mesh) return from_elsewhere(m, to);
+  TsCollective c = {.mesh = to->mesh, .before = *m, .meta = *m, .op = TS_OP_COUNT};
   uint8_t gone = 0, come = 0;
   c.meta.layout = to->id;
-  if (old == to || !old || old->mesh != to->mesh) return c;
+  if (old == to) return c;
   for (int d = 0; d < m->ndim; d++) {
     uint8_t a = axes_of(old, d), b = axes_of(to, d);
     gone |= a & (uint8_t)~b, come |= b & (uint8_t)~a;
@@ -58,61 +88,190 @@ TsCollective ts_collective_of_move(const TsMeta *m, const TsLayout *to) {
   return c;
 }
 
+TsCollective ts_collective_of_gather(const TsMeta *m, int device) {
+  const TsLayout *l = ts_layout_of(m);
+  TsCollective c = {.mesh = l->mesh, .before = *m, .meta = *m, .op = TS_OP_COUNT};
+  c.meta.layout = 0, c.meta.device = (uint8_t)device;
+  for (int d = 0; d < l->ndim; d++) c.axes |= axes_of(l, d);
+  int64_t own = 0;
+  for (int p = 0; p < l->mesh->n; p++)
+    if (l->mesh->device[p] == device && part_bytes(l, m, p) > own) own = part_bytes(l, m, p);
+  c.bytes = ts_meta_nbytes(m) - own;
+  c.kind = c.bytes > 0 ? TS_COLLECTIVE_gather : TS_COLLECTIVE_none;
+  return c;
+}
+
+static bool is_narrow(const TsMeta *m) {
+  return ts_dtype_is((TsDtype)m->dtype, TS_KIND_F) && ts_dtypes[m->dtype].nbytes < 4;
+}
+
 /* Each device of a group but one sends its summands, and gets the sum: what is rounded once is
  * sent as f32. */
-TsCollective ts_collective_of_sum(const TsShard *s, const TsMesh *m, int o) {
-  TsCollective c = {.mesh = m, .meta = s->out[o], .op = s->op};
-  const TsLayout *l = ts_shard_gives(s, m, o);
-  ts_shard_combines(s, o, &c.axes);
-  if (!c.axes || !l) return c;
+static TsCollective added_up(const TsMesh *m, const TsLayout *l, const TsMeta *whole,
+                             uint8_t axes) {
+  TsCollective c = {
+      .mesh = m, .before = *whole, .meta = *whole, .op = TS_OP_COUNT, .axes = axes};
   int group = 1;
   for (int a = 0; a < m->naxis; a++)
-    if (c.axes >> a & 1) group *= m->size[a];
+    if (axes >> a & 1) group *= m->size[a];
   c.meta.layout = l->id;
   if (group == 1) return c;
   c.kind = TS_COLLECTIVE_all_reduce;
   for (int p = 0; p < m->n; p++) {
-    TsMeta part = ts_layout_part(l, &s->out[o], p);
-    bool narrow = ts_dtype_is((TsDtype)part.dtype, TS_KIND_F) && ts_dtypes[part.dtype].nbytes < 4;
+    TsMeta part = ts_layout_part(l, whole, p);
     int64_t sum = ts_meta_nbytes(&part);
-    int64_t summand = narrow ? ts_meta_numel(&part) * 4 : sum;
+    int64_t summand = is_narrow(&part) ? ts_meta_numel(&part) * 4 : sum;
     bool first = true; /* of its group: it gets the summands, the others the sum */
     for (int a = 0; a < m->naxis; a++)
-      if (c.axes >> a & 1) first &= ts_mesh_coordinate(m, p, a) == 0;
+      if (axes >> a & 1) first &= ts_mesh_coordinate(m, p, a) == 0;
     c.bytes += first ? (group - 1) * summand : sum;
   }
+  if (!c.bytes) c.kind = TS_COLLECTIVE_none;
   return c;
 }
 
-void ts_collectives_of(const TsShard *s, const TsMesh *m,
-                       void (*each)(void *arg, const TsCollective *c), void *arg) {
-  for (int i = 0; i < s->nin; i++) {
-    const TsLayout *to = s->in[i] && s->in[i]->layout ? ts_shard_needs(s, m, i) : NULL;
-    if (!to) continue;
-    TsCollective c = ts_collective_of_move(s->in[i], to);
-    c.op = s->op;
-    if (c.kind) each(arg, &c);
+const TsLayout *ts_layout_summed(const TsLayout *l, TsError *err) {
+  TsLayout after = *l;
+  after.partial = 0;
+  return ts_layout_make(&after, err);
+}
+
+TsCollective ts_collective_of_summands(const TsMeta *m) {
+  const TsLayout *l = ts_layout_of(m);
+  TsError err = {0};
+  const TsLayout *after = ts_layout_summed(l, &err);
+  TsCollective c = {.mesh = l->mesh, .before = *m, .meta = *m, .op = TS_OP_COUNT};
+  if (after) c = added_up(l->mesh, after, m, l->partial);
+  c.before = *m;
+  return c;
+}
+
+bool ts_collective_scatters(const TsShard *s, const TsMesh *m, int o, const TsLayout *want) {
+  const TsLayout *l = want ? ts_shard_gives(s, m, o) : NULL;
+  uint8_t axes, more = 0;
+  ts_shard_combines(s, o, &axes);
+  if (!l || !axes || want->mesh != m || want->partial || want->ndim != l->ndim) return false;
+  for (int d = 0; d < l->ndim; d++) {
+    if (want->naxis[d] < l->naxis[d] || want->block[d] || l->block[d] ||
+        memcmp(want->axis[d], l->axis[d], l->naxis[d]))
+      return false;
+    if (l->naxis[d] && want->naxis[d] > l->naxis[d] && l->leaves != want->leaves) return false;
+    for (int i = l->naxis[d]; i < want->naxis[d]; i++)
+      more |= (uint8_t)(1u << want->axis[d][i]);
   }
-  for (int o = 0; o < s->nout; o++) {
-    TsCollective c = ts_collective_of_sum(s, m, o);
-    if (c.kind) each(arg, &c);
+  return more && !(more & ~axes);
+}
+
+static TsCollective scattered(const TsMesh *m, const TsLayout *l, const TsMeta *whole,
+                              uint8_t axes) {
+  TsCollective c = {
+      .mesh = m, .before = *whole, .meta = *whole, .op = TS_OP_COUNT, .axes = axes};
+  int group = 1;
+  for (int a = 0; a < m->naxis; a++)
+    if (axes >> a & 1) group *= m->size[a];
+  c.meta.layout = l->id;
+  for (int p = 0; p < m->n; p++) {
+    TsMeta part = ts_layout_part(l, whole, p);
+    c.bytes += (group - 1) * ts_meta_numel(&part) *
+               (is_narrow(&part) ? 4 : ts_dtypes[part.dtype].nbytes);
   }
+  c.kind = c.bytes ? TS_COLLECTIVE_reduce_scatter : TS_COLLECTIVE_none;
+  return c;
+}
+
+TsCollective ts_collective_of_summed(const TsMeta *to, const TsMeta *from, uint8_t axes) {
+  const TsLayout *l = ts_layout_of(to);
+  TsCollective c = to->layout == from->layout ? added_up(l->mesh, l, to, axes)
+                                              : scattered(l->mesh, l, to, axes);
+  c.before.layout = from->layout;
+  return c;
+}
+
+TsCollective ts_collective_of_sum(const TsShard *s, const TsMesh *m, int o) {
+  const TsLayout *l = ts_shard_gives(s, m, o);
+  uint8_t axes;
+  TsCollective c = {.mesh = m, .before = s->out[o], .meta = s->out[o]};
+  ts_shard_combines(s, o, &axes);
+  if (axes && o == 0 && ts_collective_scatters(s, m, o, s->want))
+    c = scattered(m, s->want, &s->out[o], axes);
+  else if (axes && l)
+    c = added_up(m, l, &s->out[o], axes);
+  c.op = s->op;
+  return c;
 }
 
 /* ---- what was sent */
 static TsCollective kept[TS_COLLECTIVES_KEPT];
 static uint64_t nkept;
+static TsCollective *plan;
+static int nplan, capplan;
 
-void ts_collective_note(TsContext *c, const TsCollective *what, TsOp op) {
-  TsCollective *k = &kept[nkept++ % TS_COLLECTIVES_KEPT];
+void ts_collective_plan_begin(void) { nplan = 0; }
+
+const TsCollective *ts_collective_planned(int i) { return i < nplan ? &plan[i] : NULL; }
+
+static TsCollective *room_in_plan(void) {
+  if (nplan == capplan) {
+    int cap = capplan ? capplan * 2 : 64;
+    TsCollective *more = realloc(plan, sizeof *more * (size_t)cap);
+    if (!more) return NULL;
+    plan = more, capplan = cap;
+  }
+  return &plan[nplan++];
+}
+
+void ts_collective_note(TsContext *c, const TsCollective *what) {
+  if (!what->kind) return;
+  TsCollective *k = c->planning ? room_in_plan() : &kept[nkept++ % TS_COLLECTIVES_KEPT];
+  if (!k) return; /* without memory the list is shorter */
   *k = *what;
-  k->op = op;
-  const char *place = c->where && c->where_arg ? c->where(c->where_arg) : NULL;
-  snprintf(k->place, sizeof k->place, "%s", place ? place : "");
+  if (!k->asks && k->op < TS_OP_COUNT) k->asks = ts_op_info(k->op)->name;
+  const char *place = c->step_place              ? c->step_place
+                      : c->where && c->where_arg ? c->where(c->where_arg)
+                                                 : NULL;
+  if (!k->place[0]) snprintf(k->place, sizeof k->place, "%s", place ? place : "");
+}
+
+void ts_collective_note_move(TsContext *c, const TsMeta *m, const TsLayout *to,
+                             const char *asks) {
+  TsMeta now = *m;
+  const TsLayout *l = ts_layout_of(m);
+  if (l && l->partial) {
+    TsCollective sum = ts_collective_of_summands(m);
+    now.layout = sum.meta.layout;
+    sum.asks = asks;
+    ts_collective_note(c, &sum);
+  }
+  if (now.layout == to->id) return;
+  TsCollective sent = ts_collective_of_move(&now, to);
+  sent.asks = asks;
+  ts_collective_note(c, &sent);
 }
 
 const TsCollective *ts_collective_noted(int back, uint64_t *total) {
   *total = nkept;
   if (back < 0 || (uint64_t)back >= nkept || back >= TS_COLLECTIVES_KEPT) return NULL;
   return &kept[(nkept - 1 - (uint64_t)back) % TS_COLLECTIVES_KEPT];
+}
+
+/* ---- what the program did not ask for */
+int ts_collective_hidden(TsContext *c, const TsCollective *what, const char *operand) {
+  if (!what->kind || !c->hidden_is_error) return 0;
+  char a[TS_META_TEXT], b[TS_META_TEXT], spec[200] = "";
+  TsText t = {0};
+  ts_layout_spec_text(ts_layout_of(&what->meta), &t);
+  if (t.at) snprintf(spec, sizeof spec, "%s", t.at);
+  ts_text_free(&t);
+  const char *name = what->op < TS_OP_COUNT ? ts_op_info(what->op)->name : "a call";
+  bool one = !what->before.layout;
+  ts_error_set(&c->err, TS_ERR_layout, "%s: %s %s would be moved%s to %s: %s, %lld bytes", name,
+               operand, ts_meta_text(&what->before, a), one ? " from its device" : "",
+               ts_meta_text(&what->meta, b), ts_collective_name(what->kind),
+               (long long)what->bytes);
+  if (one)
+    return ts_error_hint(&c->err,
+                         "write dist.shard(%s, mesh, %s) before it, or dist.hidden(\"allow\")",
+                         operand, spec);
+  return ts_error_hint(&c->err, "write %s = %s:reshard%s before it, or dist.hidden(\"allow\")",
+                       operand, operand, spec);
 }

@@ -13,33 +13,55 @@ typedef enum TsCollectiveKind {
   TS_COLLECTIVE_all_reduce,
   TS_COLLECTIVE_reduce_scatter,
   TS_COLLECTIVE_broadcast, /* from one device to all */
+  TS_COLLECTIVE_scatter,   /* its pieces */
+  TS_COLLECTIVE_reduce,    /* from all to one, added up */
+  TS_COLLECTIVE_gather,    /* from all to one */
   TS_COLLECTIVE_permute,   /* other kinds of moves */
+  TS_COLLECTIVE_COUNT,
 } TsCollectiveKind;
 
 typedef struct TsCollective {
   TsCollectiveKind kind;
   const TsMesh *mesh;
-  uint8_t axes;  /* of the mesh, along which is sent */
-  int64_t bytes; /* that all devices receive from others together */
-  TsMeta meta;   /* of the tensor, as it lies afterwards */
-  TsOp op;       /* whose call asks for it, or TS_OP_COUNT */
+  uint8_t axes;     /* of the mesh, along which is sent */
+  int64_t bytes;    /* that all devices receive from others together */
+  TsMeta before;    /* the tensor as it lay, */
+  TsMeta meta;      /* and as it lies afterwards */
+  TsOp op;          /* whose call asks for it, or TS_OP_COUNT */
+  const char *asks; /* what the program wrote: an operator, "reshard" .. */
   char place[64];
 } TsCollective;
 
 const char *ts_collective_name(TsCollectiveKind kind);
-/* What brings a tensor of this type under another layout of its mesh. */
+/* What brings a tensor of this type under another layout, of its mesh or another one; what is on
+ * one device is sent from there. */
 TsCollective ts_collective_of_move(const TsMeta *m, const TsLayout *to);
+/* What brings it to one device. */
+TsCollective ts_collective_of_gather(const TsMeta *m, int device);
+/* What adds up a tensor of summands: its layout without them (NULL: with the error). */
+TsCollective ts_collective_of_summands(const TsMeta *m);
+const TsLayout *ts_layout_summed(const TsLayout *l, TsError *err);
+/* What makes a tensor `to` of summands that lie as `from`, along these axes of the mesh. */
+TsCollective ts_collective_of_summed(const TsMeta *to, const TsMeta *from, uint8_t axes);
 /* What adds up result o of a call that is solved. */
 TsCollective ts_collective_of_sum(const TsShard *s, const TsMesh *m, int o);
-
-/* All of a call that is solved, in the order in which they are done: each(arg, c). */
-void ts_collectives_of(const TsShard *s, const TsMesh *m,
-                       void (*each)(void *arg, const TsCollective *c), void *arg);
+/* Result o of a call that is solved is a sum of which each device is to have what it has under
+ * `want`: it gets the summands of that alone. */
+bool ts_collective_scatters(const TsShard *s, const TsMesh *m, int o, const TsLayout *want);
 
 /* ---- what was sent. The last ones of this thread's program. */
 enum { TS_COLLECTIVES_KEPT = 1024 };
-void ts_collective_note(TsContext *c, const TsCollective *what, TsOp op);
+/* Nothing is noted of kind none. */
+void ts_collective_note(TsContext *c, const TsCollective *what);
 /* Number `back` from the last one, 0 being it; NULL: none. *total: all so far. */
 const TsCollective *ts_collective_noted(int back, uint64_t *total);
+/* What is planned (vm/mesh/planned.h) is noted apart, all of it: begins anew; number i. */
+void ts_collective_plan_begin(void);
+const TsCollective *ts_collective_planned(int i);
+/* A tensor of type m comes under `to`: its summands are added up, and it is moved. */
+void ts_collective_note_move(TsContext *c, const TsMeta *m, const TsLayout *to,
+                             const char *asks);
+/* Where dist.hidden("error") stands, an operand that has to be moved is an error: 0, or -1. */
+int ts_collective_hidden(TsContext *c, const TsCollective *what, const char *operand);
 
 #endif

@@ -26,8 +26,13 @@ static int define(TsContext *c, TsGraphMap *m, const TsNode *n) {
   TsTensor *in[TS_MAX_IN] = {NULL}, *out[TS_MAX_OUT] = {NULL};
   TsMeta meta[TS_MAX_OUT];
   TsCaptureInto before;
-  TsCall call = {.ctx = c, .op = (TsOp)n->op, .nin = n->nin, .nout = n->nout, .in = in,
-                 .out = out, .attr = n->attr};
+  TsCall call = {.ctx = c,
+                 .op = (TsOp)n->op,
+                 .nin = n->nin,
+                 .nout = n->nout,
+                 .in = in,
+                 .out = out,
+                 .attr = n->attr};
   if (n->op >= TS_OP_COUNT || n->nin > TS_MAX_IN) return 0;
   for (int o = 0; o < n->nout; o++) meta[o] = n->out[o].meta;
   m->to->line = ts_graph_place(m->to->module, ts_graph_where(n));

@@ -76,7 +76,7 @@ typedef struct Run {
   const TsShard *s;
   TsShardPart part; /* of one leaf */
   int f;
-  int64_t before;   /* of the factor, what of the part stands in front of the leaf */
+  int64_t before; /* of the factor, what of the part stands in front of the leaf */
 } Run;
 
 static TsTensor *narrowed(TsContext *c, TsTensor *t, int d, int64_t start, int64_t count) {
@@ -101,8 +101,7 @@ static TsTensor *operand(const Run *r, int i, TsTensor *t) {
   for (int d = 0; cut && s->in[i] && d < s->in[i]->ndim; d++) {
     if (s->in_axis[i][d] != r->f) continue;
     int64_t times = s->in[i]->dim[d] / s->factor[r->f].size;
-    TsTensor *next =
-        narrowed(r->c, cut, d, r->before * times, r->part.count[r->f] * times);
+    TsTensor *next = narrowed(r->c, cut, d, r->before * times, r->part.count[r->f] * times);
     ts_tensor_unref(cut);
     cut = next;
   }
@@ -184,8 +183,8 @@ int ts_leaves_run(TsContext *c, const TsShard *s, const TsShardPart *part, int f
       int first = sum[o][k].place << sum[o][k].level, m = 0;
       for (int i = first; i < ts_leaves_end(leaves, sum[o][k].level, sum[o][k].place); i++)
         part_of[m++] = (TsLeafSum){0, i, ts_tensor_ref(leaf[o][i - lo])};
-      sum[o][k].value = root(c, s->factor[f].kind, leaves, sum[o][k].level, sum[o][k].place, m,
-                             part_of);
+      sum[o][k].value =
+          root(c, s->factor[f].kind, leaves, sum[o][k].level, sum[o][k].place, m, part_of);
       failed = !sum[o][k].value;
     }
   }

@@ -29,5 +29,7 @@ TsTensor *ts_leaves_root(TsContext *c, TsFactorKind kind, int n, int nsum, TsLea
 
 /* A tensor of summands added up: all devices along the axes that held them have the sums. */
 TsTensor *ts_mesh_summed(TsContext *c, TsTensor *t);
+struct TsParts;
+TsTensor *ts_mesh_summed_parts(TsContext *c, const struct TsParts *of);
 
 #endif

@@ -6,15 +6,17 @@
 
 #include "devices/device.h"
 #include "vm/core/vm.h"
+#include "vm/mesh/collective.h"
 #include "vm/mesh/leaves.h"
 #include "vm/mesh/parts.h"
+#include "vm/mesh/planned.h"
 
 typedef struct Move {
   TsContext *c;
   const TsParts *from;
   const TsLayout *old, *new;
-  int p;         /* part of the result, */
-  TsTensor *to;  /* which is this one, or NULL: not made yet */
+  int p;        /* part of the result, */
+  TsTensor *to; /* which is this one, or NULL: not made yet */
   bool share;
 } Move;
 
@@ -31,7 +33,8 @@ static TsTensor *sent(Move *v, int q, const int64_t *start, const int64_t *size,
   TsTensor *part = v->from->part[q];
   TsTensor *box = box_view(part, start, size), *packed = box, *there = NULL;
   bool stays = !box || part->meta.device == device || ts_device_at(device)->host_memory;
-  if (!stays && ts_tensor_numel(box) * ts_dtypes[box->meta.dtype].nbytes != part->storage->nbytes)
+  if (!stays &&
+      ts_tensor_numel(box) * ts_dtypes[box->meta.dtype].nbytes != part->storage->nbytes)
     packed = ts_tensor_copy(v->c, box);
   if (packed) there = ts_tensor_to(v->c, packed, device);
   if (packed != box) ts_tensor_unref(packed);
@@ -184,7 +187,24 @@ static TsTensor *moved(TsContext *c, TsTensor *t, const TsLayout *l, bool share)
   return made;
 }
 
+/* A tensor is not turned into summands of it: which ones they would be is nobody's to say. */
+static TsTensor *no_summands(TsContext *c) {
+  ts_error_set(&c->err, TS_ERR_layout, "a tensor cannot be moved into summands of itself");
+  ts_error_hint(&c->err, "dist.map with reduce = \"sum\" among what comes out makes them, and "
+                         "dist.tensor{init = \"zeros\"}");
+  return NULL;
+}
+
+static TsTensor *as_planned(TsContext *c, const TsTensor *t, const TsLayout *l) {
+  TsMeta m = t->meta;
+  m.layout = l->id;
+  return ts_mesh_planned(c, &m);
+}
+
 TsTensor *ts_mesh_move(TsContext *c, TsTensor *t, const TsLayout *l, bool share) {
+  if (l->partial && ts_layout_of(&t->meta) != l) return no_summands(c);
+  if (ts_mesh_plans(c, 1, &t)) return as_planned(c, t, l);
+  if (ts_mesh_there(c, l->mesh)) return NULL;
   for (int d = 0; d < l->ndim && t->meta.dtype == TS_DT_mxfp4; d++)
     if (l->naxis[d]) {
       ts_error_set(&c->err, TS_ERR_layout, "mxfp4 is stored in blocks, which are not split");
@@ -219,6 +239,7 @@ TsTensor *ts_mesh_move(TsContext *c, TsTensor *t, const TsLayout *l, bool share)
 
 /* ---- in place */
 int ts_mesh_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
+  if (ts_mesh_plans(c, 1, &dst)) return 0;
   TsParts *to = ts_mesh_parts(dst);
   if (!to) return -1;
   const TsLayout *l = ts_layout_of(&to->meta);
@@ -231,6 +252,7 @@ int ts_mesh_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
     TsAttr shape = ts_attr_ints(dst->meta.dim, dst->meta.ndim);
     whole = stretched = ts_vm_call1(c, TS_OP_broadcast_to, 1, &src, &shape);
   }
+  if (whole && !whole->meta.weak) ts_collective_note_move(c, &whole->meta, l, "assignment");
   if (whole && !whole->meta.weak) whole = lying = ts_mesh_move(c, whole, l, true);
   const TsParts *from = lying ? ts_mesh_parts(lying) : NULL;
   int failed = !whole || (lying && !from);
@@ -262,6 +284,19 @@ static int place_of(const TsLayout *l, int p, int *pieces) {
   return k;
 }
 
+static int leaves_of(const TsLayout *l) {
+  int pieces;
+  (void)place_of(l, 0, &pieces);
+  return l->leaves ? l->leaves : pieces;
+}
+
+int ts_mesh_summands(const TsLayout *l, int p) {
+  TsLeafSum sum[TS_LEAF_SUMS];
+  int pieces, k = place_of(l, p, &pieces), n = leaves_of(l);
+  return ts_leaves_sums(n, (int)((int64_t)k * n / pieces), (int)((int64_t)(k + 1) * n / pieces),
+                        sum);
+}
+
 static bool together(const TsLayout *l, int p, int q) {
   for (int a = 0; a < l->mesh->naxis; a++)
     if (!(l->partial >> a & 1) &&
@@ -277,7 +312,7 @@ static TsTensor *sum_of(Group *g, int p, int device) {
     if (!together(g->l, p, q)) continue;
     int64_t k = place_of(g->l, q, &pieces);
     int m = ts_leaves_sums(g->leaves, (int)(k * g->leaves / pieces),
-                               (int)((k + 1) * g->leaves / pieces), &all[n]);
+                           (int)((k + 1) * g->leaves / pieces), &all[n]);
     for (int i = 0; i < m && !failed; i++) {
       TsAttr a[] = {ts_attr_int(0), ts_attr_int(i)};
       TsTensor *part = g->of->part[q], *one = ts_vm_call1(g->c, TS_OP_select, 1, &part, a);
@@ -299,22 +334,21 @@ static TsTensor *sum_of(Group *g, int p, int device) {
 
 TsTensor *ts_mesh_summed(TsContext *c, TsTensor *t) {
   TsParts *of = ts_mesh_parts(t);
-  if (!of) return NULL;
-  const TsLayout *l = ts_layout_of(&of->meta);
-  TsLayout after = *l;
-  after.partial = 0;
-  const TsLayout *made = ts_layout_make(&after, &c->err);
+  return of ? ts_mesh_summed_parts(c, of) : NULL;
+}
+
+TsTensor *ts_mesh_summed_parts(TsContext *c, const TsParts *of) {
+  const TsLayout *l = ts_layout_of(&of->meta), *made = ts_layout_summed(l, &c->err);
   TsTensor **part = made ? calloc((size_t)of->n, sizeof *part) : NULL;
   if (!part) return made ? (ts_error_memory(&c->err), NULL) : NULL;
   Group g = {.c = c, .of = of, .l = l};
-  int pieces, failed = 0;
-  (void)place_of(l, 0, &pieces);
-  g.leaves = l->leaves ? l->leaves : pieces;
+  int failed = 0;
+  g.leaves = leaves_of(l);
   for (int p = 0; p < of->n && !failed; p++) {
     int device = l->mesh->device[p];
     failed = !(part[p] = sum_of(&g, p, device < 0 ? 0 : device));
   }
-  TsMeta m = t->meta;
+  TsMeta m = of->meta;
   m.layout = made->id;
   TsTensor *sum = NULL;
   for (int p = 0; p < of->n && failed; p++) ts_tensor_unref(part[p]);

@@ -7,6 +7,7 @@
 #include "devices/device.h"
 #include "vm/core/copy.h"
 #include "vm/core/vm.h"
+#include "vm/mesh/leaves.h"
 
 static void release(TsTensor **part, int n) {
   for (int p = 0; p < n; p++) ts_tensor_unref(part[p]);
@@ -115,15 +116,24 @@ static bool changed(const TsStorage *s) {
 
 static int download(TsDevice *d, void *to_host, const void *from, int64_t nbytes,
                     TsError *err) {
-  (void)d, (void)nbytes, (void)err;
   TsParts *p = (TsParts *)(uintptr_t)from;
+  (void)d, (void)nbytes, (void)err;
   p->seen = changes(p);
-  return exchange(p, to_host, false);
+  if (!ts_layout_of(&p->meta)->partial) return exchange(p, to_host, false);
+  TsContext *c = p->part[0]->storage->ctx;
+  c->no_grad++, c->inside++;
+  TsTensor *sum = ts_mesh_summed_parts(c, p);
+  int failed = !sum || exchange(parts_of(sum->storage), to_host, false);
+  ts_tensor_unref(sum);
+  c->no_grad--, c->inside--;
+  return failed ? -1 : 0;
 }
 
 static int upload(TsDevice *d, void *to, const void *from_host, int64_t nbytes, TsError *err) {
-  (void)d, (void)nbytes, (void)err;
   TsParts *p = to;
+  (void)d, (void)nbytes;
+  if (ts_layout_of(&p->meta)->partial)
+    return ts_error_set(err, TS_ERR_layout, "what is written cannot become summands");
   for (int i = 0; i < p->n; i++)
     if (p->part[i]) p->part[i]->storage->version++; /* views of other tables see so */
   p->seen = changes(p);
@@ -160,6 +170,7 @@ void ts_mesh_open(void) {
 }
 
 TsParts *ts_mesh_parts(TsTensor *t) {
+  if (ts_tensor_is_planned(t) && !ts_tensor_read(t)) return NULL;
   if (!(t->storage->valid >> TS_DEVICE_MESH & 1) && !ts_tensor_read_on(t, TS_DEVICE_MESH))
     return NULL;
   return parts_of(t->storage);

@@ -9,16 +9,20 @@
 #include "lib/mesh.h"
 #include "vm/core/tensor.h"
 
-typedef struct TsParts {
-  TsMeta meta; /* of the whole, with its layout */
-  bool copied; /* it was to be a view, but its elements had to move: writing would be lost */
+typedef struct TsParts TsParts;
+struct TsParts {
+  TsMeta meta;   /* of the whole, with its layout */
+  bool copied;   /* it was to be a view, but its elements had to move: writing would be lost */
   uint64_t seen; /* changes of the parts' storages, when the host read them */
   int n;
   TsTensor *part[]; /* NULL: another process's */
-} TsParts;
+};
 
 /* Summands and what they are of: parts of a layout with `partial` have a first axis of the sums of
  * the largest subtrees that a device has of the tree of leaves (vm/mesh/leaves.h). */
+
+/* How many part p has of them. */
+int ts_mesh_summands(const TsLayout *l, int p);
 
 static inline bool ts_mesh_is(const TsTensor *t) { return t->meta.device == TS_DEVICE_MESH; }
 
@@ -27,11 +31,11 @@ static inline bool ts_mesh_is(const TsTensor *t) { return t->meta.device == TS_D
 TsTensor *ts_mesh_tensor(TsContext *c, const TsMeta *whole, TsTensor **part);
 /* The parts of t, which is on a mesh, with current elements. NULL with the error. */
 TsParts *ts_mesh_parts(TsTensor *t);
-/* Every part a view of it, under another dtype or none: what ts_tensor_view is for others. */
 
 void ts_mesh_open(void); /* the device of all meshes; once a process */
 
-/* t, on a mesh or not, as it lies under l. share: parts may be those of t, as it is only read. */
+/* t, on a mesh or not, as it lies under l, of this mesh or another one. share: parts may be those
+ * of t, as it is only read. */
 TsTensor *ts_mesh_move(TsContext *c, TsTensor *t, const TsLayout *l, bool share);
 /* t itself lies under l from now on: whoever has it sees so. Not of views, nor of what others see
  * by views. 0 or -1. */

@@ -1,0 +1,42 @@
+-- How sums are cut, and what may be moved without being asked for.
+
+local core = require "tessera.core"
+local modes = {}
+
+-- leaves([n]): cuts each axis that is summed over into n leaves, whose sums are added pairwise: a program with leaves
+-- has the same bits on any mesh whose devices have whole leaves, and on one device. dist.leaves() asks; 0: as many
+-- as there are devices. dist.leaves(n, f, ...) sets it while f(...) runs.
+--   dist.leaves(8)
+function modes.leaves(n, f, ...)
+  if n ~= nil and (type(n) ~= "number" or n % 1 ~= 0 or n < 0 or n > 4096) then
+    core.fail(("dist.leaves: a number of leaves is from 0 to 4096, not %s"):format(core.shown(tostring(n), 40)))
+  end
+  if f == nil then return core.mesh_leaves(n) end
+  core.need_function(f, "dist.leaves")
+  local before = core.mesh_leaves(n)
+  return core.guarded(function() core.mesh_leaves(before) end, f, ...)
+end
+
+local WORDS = { allow = false, error = true }
+
+-- hidden([word]): what happens where operands have to be moved between devices although the program did not write reshard or
+-- gather: "allow" moves them, "error" is an error that says which operand, from which layout to which, how many bytes, and
+-- what to write. Gives the word before; without one it asks. dist.hidden(word, f, ...) sets it while f(...) runs.
+--   dist.hidden("error")
+function modes.hidden(word, f, ...)
+  if word ~= nil and WORDS[word] == nil then
+    core.fail(("dist.hidden: it is \"allow\" or \"error\", not '%s'"):format(core.shown(tostring(word), 40)))
+  end
+  local before
+  if word == nil then before = core.mesh_hidden() else before = core.mesh_hidden(WORDS[word]) end
+  if f == nil then return before and "error" or "allow" end
+  core.need_function(f, "dist.hidden")
+  return core.guarded(function() core.mesh_hidden(before) end, f, ...)
+end
+
+-- explicit(f, ...): f(...), where hidden moves are errors (? dist.hidden). Gives what f gives. Sums that an operator is
+-- defined by, as those of a product over a split axis, are asked for.
+--   dist.explicit(function() return op.matmul(x, w) end)
+function modes.explicit(f, ...) return modes.hidden("error", f, ...) end
+
+return modes

@@ -1,0 +1,38 @@
+-- What devices send each other: what was sent, and what a captured function would send.
+
+local core = require "tessera.core"
+local units = require "tessera.units"
+
+local sent = {}
+
+-- Rows of {kind, operator, axes, bytes, from, to, place} that print as a table.
+local Rows = {}
+function Rows.__tostring(rows)
+  if #rows == 0 then return "nothing is sent" end
+  local lines, width, sum = {}, {}, 0
+  for i, r in ipairs(rows) do
+    lines[i] = { r.kind, "over " .. table.concat(r.axes, ","), units.size(r.bytes), r.operator, r.from .. " -> " .. r.to, r.place }
+    for c, cell in ipairs(lines[i]) do width[c] = math.max(width[c] or 0, #cell) end
+    sum = sum + r.bytes
+  end
+  for i, line in ipairs(lines) do
+    for c, cell in ipairs(line) do line[c] = cell .. (" "):rep(width[c] - #cell) end
+    lines[i] = table.concat(line, "  "):gsub("%s+$", "")
+  end
+  lines[#lines + 1] = ("%d collectives, %s"):format(#rows, units.size(sum))
+  return table.concat(lines, "\n")
+end
+
+--- The rows of the last run that was planned, if it was on a mesh.
+function sent.planned(spread) return setmetatable(spread and core.mesh_plan() or {}, Rows) end
+
+-- sent([n]): what devices sent each other lately, the last n (1024 are kept): rows of {kind, operator, axes, bytes, from, to,
+-- place}, which print as a table. bytes are what all devices receive from others together.
+--   print(dist.sent(3))
+function sent.sent(n)
+  local total = core.mesh_sent()
+  local _, rows = core.mesh_sent(n and math.max(total - n, 0) or 0)
+  return setmetatable(rows, Rows)
+end
+
+return sent

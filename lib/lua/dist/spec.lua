@@ -1,0 +1,179 @@
+-- ShardSpec: how the axes of a tensor are split by those of a mesh. A spec knows no mesh; with one, and a number of axes, it
+-- becomes a layout (lib/mesh.h), which is a number here.
+
+local core = require "tessera.core"
+local grid = require "tessera.dist.grid"
+
+local spec = {}
+local ShardSpec = {}
+ShardSpec.__index = ShardSpec
+
+local NAMED = { row = 0, col = 1, column = 1 }
+local KEYS = { "partition", "mesh_axes", "axes", "block", "leaves", "reduce", "over", "row", "col" }
+
+local function quoted(names)
+  local out = {}
+  for i, n in ipairs(names) do out[i] = ('"%s"'):format(n) end
+  return #out == 1 and out[1] or "{" .. table.concat(out, ", ") .. "}"
+end
+
+-- As it is written: {"dp", nil, {"tp", "pp"}, block = 4}.
+function ShardSpec.__tostring(s)
+  local last, parts = -1, {}
+  for d in pairs(s.axes) do
+    if d >= 0 and d > last then last = d end
+  end
+  for d = 0, last do parts[#parts + 1] = s.axes[d] and quoted(s.axes[d]) or "nil" end
+  local behind = {}
+  for d, names in pairs(s.axes) do
+    if d < 0 then behind[#behind + 1] = ("[%d] = %s"):format(d, quoted(names)) end
+  end
+  table.sort(behind)
+  if behind[1] then parts[#parts + 1] = "axes = {" .. table.concat(behind, ", ") .. "}" end
+  if s.block then parts[#parts + 1] = "block = " .. s.block end
+  if s.leaves then parts[#parts + 1] = "leaves = " .. s.leaves end
+  if s.over[1] then parts[#parts + 1] = ("reduce = \"sum\", over = {%s}"):format((quoted(s.over):gsub("[{}]", ""))) end
+  return "{" .. table.concat(parts, ", ") .. "}"
+end
+
+local function fail(text, ...) core.fail("ShardSpec: " .. text:format(...)) end
+
+-- What splits one axis: a name, a list of names, or nil, false: nothing.
+local function names_of(v, axis)
+  if v == nil or v == false then return nil end
+  local list = type(v) == "table" and { unpack(v) } or { v }
+  for _, name in ipairs(list) do
+    if type(name) ~= "string" then
+      fail("axis %s is split by names of mesh axes, not a %s", tostring(axis), type(name))
+    end
+  end
+  return list[1] and list
+end
+
+local function count_of(given, key)
+  local n = given[key]
+  if n ~= nil and (type(n) ~= "number" or n % 1 ~= 0 or n < 1) then fail("%s must be a whole number from 1", key) end
+  return n
+end
+
+local function add(s, axis, v)
+  if type(axis) ~= "number" or axis % 1 ~= 0 then
+    fail("an axis is a number from 0, or \"row\" or \"col\", not '%s'", core.shown(tostring(axis), 40))
+  end
+  if s.axes[axis] then fail("axis %d is named twice", axis) end
+  s.axes[axis] = names_of(v, axis)
+end
+
+local function read_partition(s, given)
+  if type(given.partition) ~= "table" or type(given.mesh_axes) ~= "table" then
+    fail("partition and mesh_axes are lists of the same length")
+  end
+  if #given.partition ~= #given.mesh_axes then
+    fail("partition names %d axes, mesh_axes %d", #given.partition, #given.mesh_axes)
+  end
+  for i, p in ipairs(given.partition) do add(s, NAMED[p] or tonumber(p) or p, given.mesh_axes[i]) end
+end
+
+local function check_keys(given)
+  for k in pairs(given) do
+    local known = type(k) == "number" and k >= 1 and k % 1 == 0
+    for _, name in ipairs(KEYS) do known = known or k == name end
+    if not known then
+      local guess = type(k) == "string" and core.suggest(k, KEYS)
+      fail("there is no '%s'\n  hint: %s", core.shown(tostring(k), 40),
+        guess and ("did you mean '%s'?"):format(guess) or "a list with the mesh axis of each axis, and " .. table.concat(KEYS, ", "))
+    end
+  end
+end
+
+-- ShardSpec{...}: how the axes of a tensor are split. {"dp", nil, {"tp", "pp"}} has for each axis the axis of the mesh that
+-- splits it, or a list of them, the first one with the largest pieces; {axes = {[0] = "dp", [-1] = "tp"}} has them by number,
+-- {row = "dp", col = "tp"} by name, {partition = {"row", "col"}, mesh_axes = {"tp", "pp"}} side by side. block = n deals pieces
+-- of n out in turn; leaves = n cuts only between n leaves (? dist.leaves); reduce = "sum" with over = {"tp"}: what devices
+-- along tp have are summands.
+--   dist.ShardSpec {partition = {"row"}, mesh_axes = {"dp"}}
+function spec.ShardSpec(given)
+  if getmetatable(given) == ShardSpec then return given end
+  if type(given) ~= "table" or core.is_tensor(given) or grid.is_mesh(given) then
+    fail("a table is needed, as {\"dp\", nil} for rows over dp, not %s",
+      core.is_tensor(given) and "a tensor" or grid.is_mesh(given) and "a mesh" or given == nil and "nothing" or "a " .. type(given))
+  end
+  check_keys(given)
+  local s = setmetatable({ axes = {}, block = count_of(given, "block"), leaves = count_of(given, "leaves"), over = {} }, ShardSpec)
+  if given.reduce ~= nil and given.reduce ~= "sum" then
+    fail("reduce must be \"sum\", not '%s'", core.shown(tostring(given.reduce), 40))
+  end
+  if (given.reduce ~= nil) ~= (given.over ~= nil) then fail("reduce = \"sum\" and over = {\"tp\"} stand together") end
+  s.over = names_of(given.over, "over") or {}
+  if given.partition or given.mesh_axes then read_partition(s, given) end
+  for axis, v in pairs(given.axes or {}) do add(s, NAMED[axis] or axis, v) end
+  if given.row then add(s, 0, given.row) end
+  if given.col then add(s, 1, given.col) end
+  local n = 0
+  for k in pairs(given) do
+    if type(k) == "number" and k > n then n = k end
+  end
+  for i = 1, n do
+    if given[i] then add(s, i - 1, given[i]) end
+  end
+  return s
+end
+
+--- The layout, a number, of a tensor of ndim axes over the mesh. what: who asks, for messages.
+function spec.layout(mesh, given, ndim, what)
+  local s = spec.ShardSpec(given or {})
+  what = what or "ShardSpec"
+  local axes, block, over, used = {}, {}, {}, {}
+  local function use(name, of)
+    local a = grid.axis_index(mesh, name, what)
+    if used[a] then core.fail(("%s: mesh axis '%s' stands twice in %s: for %s and for %s"):format(what, name, tostring(s), used[a], of)) end
+    used[a] = of
+    return a
+  end
+  for d in pairs(s.axes) do
+    if d >= ndim or d < -ndim then
+      core.fail(("%s: %s names axis %d of a tensor of %d axes"):format(what, tostring(s), d, ndim))
+    end
+    if d < 0 and s.axes[d + ndim] then core.fail(("%s: %s names axis %d twice"):format(what, tostring(s), d + ndim)) end
+  end
+  for d = 0, ndim - 1 do
+    local names = s.axes[d] or s.axes[d - ndim]
+    axes[d + 1], block[d + 1] = {}, names and s.block or 0
+    for _, name in ipairs(names or {}) do table.insert(axes[d + 1], use(name, "axis " .. d)) end
+  end
+  for _, name in ipairs(s.over) do over[#over + 1] = use(name, "its summands") end
+  return core.mesh_layout(mesh.id, ndim, axes, block, over, s.leaves or core.mesh_leaves())
+end
+
+--- The spec of a layout, and its mesh.
+function spec.of_layout(l)
+  local id, axes, block, partial, leaves = core.mesh_layout_facts(l)
+  local mesh = grid.mesh_at(id)
+  local s = { axes = {}, over = {}, leaves = leaves > 0 and leaves or nil }
+  for d, list in ipairs(axes) do
+    local names = {}
+    for i, a in ipairs(list) do names[i] = mesh.axes[a + 1] end
+    if names[1] then s.axes[d - 1] = names end
+    if block[d] > 0 then s.block = block[d] end
+  end
+  for a, name in ipairs(mesh.axes) do
+    if bit.band(partial, bit.lshift(1, a - 1)) ~= 0 then table.insert(s.over, name) end
+  end
+  return setmetatable(s, ShardSpec), mesh
+end
+
+--- The word of op.reshard that brings a tensor from one layout of a mesh to another, "dp,,tp*pp/4"; nil where a word does not
+--- say it: of summands, or other leaves.
+function spec.words(from, to)
+  local a, b = spec.of_layout(from), spec.of_layout(to)
+  local _, axes = core.mesh_layout_facts(to)
+  if a.over[1] or b.over[1] or a.leaves ~= b.leaves then return nil end
+  local parts = {}
+  for d = 1, #axes do
+    local names = b.axes[d - 1]
+    parts[d] = names and table.concat(names, "*") .. (b.block and "/" .. b.block or "") or ""
+  end
+  return table.concat(parts, ",")
+end
+
+return spec

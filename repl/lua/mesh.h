@@ -1,0 +1,13 @@
+/* Meshes in Lua: objects that x.device gives, and that stand where devices do. */
+#ifndef TS_REPL_LUA_MESH_H
+#define TS_REPL_LUA_MESH_H
+
+#include "lib/mesh.h"
+#include "repl/lua_api.h"
+
+void ts_lua_push_mesh(lua_State *L, const TsMesh *m);
+const TsMesh *ts_lua_mesh(lua_State *L, int at); /* NULL: no mesh stands there */
+/* Pushes x as all devices of the mesh have it. */
+int ts_lua_to_mesh(lua_State *L, TsTensor *x, const TsMesh *m);
+
+#endif

@@ -1,0 +1,45 @@
+/* See vm/mesh/planned.h. */
+#include "vm/mesh/planned.h"
+
+#include <stdlib.h>
+
+#include "devices/device.h"
+#include "vm/mesh/parts.h"
+
+TsTensor *ts_mesh_planned(TsContext *c, const TsMeta *whole) {
+  TsParts *none = calloc(1, sizeof *none);
+  if (!none) return ts_error_memory(&c->err), NULL;
+  none->meta = *whole;
+  none->meta.device = TS_DEVICE_MESH, none->meta.weak = 0;
+  ts_mesh_open();
+  TsTensor *t = ts_tensor_placed(c, &none->meta, TS_DEVICE_MESH);
+  if (!t) {
+    free(none);
+    return NULL;
+  }
+  ts_tensor_place(t, none);
+  t->storage->release = ts_storage_free_plan;
+  t->storage->release_arg = none;
+  t->storage->valid = 1u << TS_DEVICE_MESH;
+  return t;
+}
+
+bool ts_mesh_plans(const TsContext *c, int nin, TsTensor *const *in) {
+  bool any = c->planning;
+  for (int i = 0; i < nin && !any; i++) any = in[i] && ts_tensor_is_planned(in[i]);
+  return any;
+}
+
+int ts_mesh_there(TsContext *c, const TsMesh *m) {
+  for (int p = 0; p < m->n; p++) {
+    if (m->device[p] >= 0) continue;
+    ts_error_set(&c->err, TS_ERR_device,
+                 "the mesh has %d devices that are only planned with: nothing can lie on them",
+                 m->n);
+    return ts_error_hint(&c->err,
+                         "dist.tensor{..., abstract = true} has a type and a layout alone; "
+                         "tessera --devices=cpu:%d makes as many virtual devices",
+                         m->n < TS_DEVICE_MESH ? m->n : TS_DEVICE_MESH - 1);
+  }
+  return 0;
+}
