@@ -109,7 +109,7 @@ bool ts_trace_same_attrs(const Node *n, const TsAttr *attr) {
 
 bool ts_trace_same_meta(const TsMeta *a, const TsMeta *b) {
   if (a->dtype != b->dtype || a->ndim != b->ndim || a->weak != b->weak ||
-      a->device != b->device)
+      a->device != b->device || a->layout != b->layout)
     return false;
   for (int i = 0; i < a->ndim; i++)
     if (a->dim[i] != b->dim[i]) return false;

@@ -2,6 +2,7 @@
  * values by one function; any other value is computed from the run's externals by calling its
  * operators again, when somebody asks. */
 #include <stdlib.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "devices/memory.h"
@@ -160,7 +161,7 @@ TsTensor *ts_run_pend(Run *r, const Made *m, int value) {
   p->id = r->made[value];
   p->origin = r;
   p->grad = NULL;
-  memcpy(&p->meta, &m->meta, 4);
+  memcpy(&p->meta, &m->meta, offsetof(TsMeta, dim));
   for (int i = 0; i < m->meta.ndim; i++)
     p->meta.dim[i] = m->meta.dim[i], p->stride[i] = m->stride[i];
   return p;
