@@ -249,6 +249,22 @@ static int mesh_gather(lua_State *L) {
   return moved(L, t, NULL, d->index, "gather");
 }
 
+bool ts_lua_mesh_view_is_copy(TsTensor *view) {
+  if (!ts_mesh_is(view) || view->storage->symbolic || ts_tensor_is_planned(view)) return false;
+  TsParts *p = ts_mesh_parts(view);
+  return p && p->copied;
+}
+
+int ts_lua_mesh_assign(lua_State *L, TsTensor *x, int key, int value) {
+  TsContext *c = ts_lua_context(L);
+  key = key < 0 ? lua_gettop(L) + 1 + key : key;
+  value = value < 0 ? lua_gettop(L) + 1 + value : value;
+  moved(L, x, NULL, 0, "gather");
+  TsTensor *whole = ts_lua_tensor(L, -1);
+  ts_lua_assign(L, whole, key, value);
+  return ts_vm_assign(c, x, whole) ? ts_lua_raise(L) : 0;
+}
+
 /* mesh_parts(x): the tensors that it consists of, by device of the mesh. */
 static int mesh_parts(lua_State *L) {
   TsTensor *t = ts_lua_check_tensor(L, 1, "parts");

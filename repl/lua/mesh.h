@@ -7,6 +7,10 @@
 
 void ts_lua_push_mesh(lua_State *L, const TsMesh *m);
 const TsMesh *ts_lua_mesh(lua_State *L, int at); /* NULL: no mesh stands there */
+/* A view that shows what x was split by: writing through it would be lost. */
+bool ts_lua_mesh_view_is_copy(TsTensor *view);
+/* x[key] = value where that is so: of all of x, on one device. */
+int ts_lua_mesh_assign(lua_State *L, TsTensor *x, int key, int value);
 /* Pushes x as all devices of the mesh have it. */
 int ts_lua_to_mesh(lua_State *L, TsTensor *x, const TsMesh *m);
 

@@ -8,6 +8,7 @@
 
 #include "devices/cpu_pool.h"
 #include "ir/text/size.h"
+#include "repl/lua/mesh.h"
 #include "repl/lua_api.h"
 #include "vm/core/copy.h"
 #include "vm/core/mapped.h"
@@ -506,6 +507,11 @@ int ts_lua_assign(lua_State *L, TsTensor *x, int key, int value) {
     failed = assign_indexed(c, x, by, v);
   } else if (!failed) {
     to = view_of(L, c, x, key);
+    if (to && ts_lua_mesh_view_is_copy(to)) { /* its elements are not where x has them */
+      ts_tensor_unref(v);
+      ts_tensor_unref(to);
+      return ts_lua_mesh_assign(L, x, key, value);
+    }
     failed = !to || ts_vm_assign(c, to, v);
   }
   ts_tensor_unref(v);

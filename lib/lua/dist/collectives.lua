@@ -247,6 +247,7 @@ local function reduced(x, axis, what, dim)
     core.fail(("%s: %s has no summands along %s"):format(what, core.type_text(x), table.concat(names, ", ")))
   end
   s.over = rest
+  if #rest == 0 then s.leaves = nil end -- they were those of the summands
   if dim then
     s.axes[dim] = s.axes[dim] or {}
     for _, name in ipairs(names) do table.insert(s.axes[dim], name) end

@@ -253,7 +253,7 @@ end
 -- One spec, or a list of them: a list of tables is one.
 local function specs_of(given, what)
   if type(given) ~= "table" then core.fail(("dist.map: %s is a ShardSpec, or a list of them"):format(what)) end
-  local many = next(given) ~= nil and not given.axes
+  local many = given[1] ~= nil
   for k, v in pairs(given) do many = many and type(k) == "number" and type(v) == "table" end
   if not many then return { spec.ShardSpec(given) } end
   local list = {}
