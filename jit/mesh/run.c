@@ -88,6 +88,7 @@ static const char *operand_of(const TsMeshRun *r, const TsMeshJoin *j) {
 }
 
 static int tell(TsMeshRun *r, const TsMeshJoin *j) {
+  if (j->call) return 0; /* a part of a draw needs nothing of others */
   TsCollective sent = collective_of(r, j);
   bool asked = j->sum || sent.op == TS_OP_reshard || sent.op == TS_OP_COUNT;
   if (!asked && !r->c->planning && ts_collective_hidden(r->c, &sent, operand_of(r, j)))

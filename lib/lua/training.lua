@@ -284,7 +284,7 @@ return function(graph, derivative, scalar)
     return unpack(results)
   end
 
-  --- training_step(model, loss, optimizer, {schedule, accumulate = 1, autocast, scale, ema, name = "training_step"}):
+  --- training_step(model, loss, optimizer, {schedule, accumulate = 1, autocast, scale, ema, mesh, plan, name = "training_step"}):
   --- one step of training as one captured function: step(batch...) computes loss(model,
   --- batch...), its gradients by the model's parameters, and lets the optimiser update those that
   --- require gradients. Returns what loss returned: the loss first. opt.lr may change between steps;

@@ -8,12 +8,18 @@ local X, I = rng.normal({ 9, 6 }, { seed = 1, stream = 0 }), op.arange(35):resha
 local B = rng.normal({ 16, 4 }, { seed = 1, stream = 1 }):cast "bf16"
 local whole = { X, I, B, X:gt(0), X:cast "f64", op.ones { 0, 3 }, op.arange(13):cast "u8", X:sum() }
 
+local axes_of = {} -- of a tensor that a spec is of, where that is not 1
+local function two(spec)
+  axes_of[spec] = 2
+  return spec
+end
+
 -- Each under some layouts of a mesh, as far as they fit.
 local function spread(mesh, specs)
   local out, n = {}, 0
   for i, x in ipairs(whole) do
     for k, spec in ipairs(specs) do
-      if #x.shape >= (spec.ndim or 1) then
+      if #x.shape >= (axes_of[spec] or 1) then
         n = n + 1
         out[("x%d.%d"):format(i, k)] = dist.shard(x, mesh, spec)
       end
@@ -40,7 +46,7 @@ local function same(b, a)
   return n
 end
 
-local specs = { { "dp" }, { "dp", "tp", ndim = 2 }, { nil, "tp", ndim = 2 }, { { "tp", "dp" } }, {},
+local specs = { { "dp" }, two { "dp", "tp" }, two { nil, "tp" }, { { "tp", "dp" } }, {},
   dist.ShardSpec { "tp", block = 2 } }
 local state, n = spread(grid, specs)
 n > 30 --> true
@@ -58,7 +64,7 @@ checkpoint.save(dir, { x = state }, { step = 1 }).bytes == sum --> true
 -- Into other meshes: other numbers of devices, other axes, other cuts; and from there to one device.
 for _, shape in ipairs { { 1, 1 }, { 2, 1 }, { 3, 1 }, { 1, 4 }, { 2, 4 }, { 4, 2 } } do
   local mesh = dist.Mesh { axes = { "a", "b" }, shape = shape, devices = dist.range(shape[1] * shape[2]) }
-  local other = spread(mesh, { { nil, "a", ndim = 2 }, { "b", "a", ndim = 2 }, { "a" }, {}, { { "a", "b" } }, dist.ShardSpec { "b", block = 1 } })
+  local other = spread(mesh, { two { nil, "a" }, two { "b", "a" }, { "a" }, {}, { { "a", "b" } }, dist.ShardSpec { "b", block = 1 } })
   for name in pairs(other) do
     if not state[name] then other[name] = nil end
   end

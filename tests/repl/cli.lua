@@ -110,7 +110,7 @@ run "--isa=mmx" --> tessera: --isa: this CPU has no instruction set 'mmx'
 -->   hint: avx512, avx2 and base are known; the best one is the default
 --> exit 1
 run "--devices=gpu" --> tessera: --devices: cannot make the devices 'gpu'
--->   hint: cpu:N makes N virtual CPU devices, N <= 15
+-->   hint: cpu:N makes N virtual CPU devices, N <= 14
 --> exit 1
 run "-jnosuch" --> tessera: -jnosuch: LuaJIT has no module 'jit.nosuch'
 --> exit 1
