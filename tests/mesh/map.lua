@@ -96,7 +96,7 @@ mapped(function(t) return dist.all_reduce(t, dist.place "dp" == 1 and "tp" or "d
 mapped(function() return dist.recv("dp", 0) end) --! nobody answers
 mapped(function(t) return dist.all_reduce(t, "pp") end) --! has no axis 'pp'
 mapped(function(t) return dist.broadcast(t, "dp", { from = 2 }) end) --! from = 2, of 2 parts
-mapped(function(t) return t end, { "dp", "tp" }) --! result 1 of part
+dist.map(mesh, { { "dp" } }, { { "tp" } }, function(t) return t end)(op.ones { 5, 4 }) --! result 1 of part 2 is f32[3,4]
 mapped(function() return 1 end) --! is a number, not a tensor
 mapped(function(t) return t, t end) --! gives 2 results, and there are 1 specs
 mapped(function(t) error("in the body", 0) end) --! in the body

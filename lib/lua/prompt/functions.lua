@@ -36,6 +36,9 @@ return function(prompt, wrong)
   local examples = prompt.examples
   examples.ir, examples.rewrites, examples.tiles, examples.why = ":ir f tile sm_90a", ":rewrites f", ":tiles f", ":why f"
   examples.tune, examples.profile = ":tune f(x)", ":profile f(x)"
+  arguments.collectives, examples.collectives = "f(x, y)", ":collectives f"
+  commands.collectives = "what devices of a mesh send each other in a run of a captured function, before it runs: f, for its last " ..
+    "arguments, or f(x, y)"
 
   --- What help on :ir has beside the usage.
   prompt.lists = { ir = function(width)
@@ -224,6 +227,21 @@ return function(prompt, wrong)
     local of, _, args = read("tiles", false, 0, f)
     if of.loops then return facts_of_loops(of.loops, "tiles", function(l) return l:tiles() end) end
     return of:tiles(unpack(args))
+  end
+
+  -- The rows of f:collectives, of a function alone or called.
+  local function rows_of(f, ...)
+    local of, _, args = read("collectives", false, 0, f, ...)
+    if of.loops then wrong("collectives", ":collectives takes a captured function: graph.module(f) makes one") end
+    return of:collectives(unpack(args))
+  end
+
+  --- Prints what devices of a mesh send each other in a run of a captured function: "f", "f(x, y)".
+  function prompt.collectives(f, ...) prompt.page(tostring(rows_of(f, ...)) .. "\n") end
+  function prompt.data.collectives(f, ...)
+    local list = {}
+    for i, row in ipairs(rows_of(f, ...)) do list[i] = row end
+    return list
   end
 
   --- Prints what was decided about a captured function, with reasons and times.
