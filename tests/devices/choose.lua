@@ -15,7 +15,7 @@ local function run(before, code)
 end
 run("", "tests/jit/_choices.lua " .. name) --> map rows columns matmul attention conv
 if device.kind == "sim" then
-  run("TESSERA_GPU=sm_80", "tests/jit/_choices.lua " .. name) --> map rows columns matmul attention
+  assert(run("TESSERA_GPU=sm_80", "tests/jit/_choices.lua " .. name) == "map rows columns matmul attention")
 end
 
 -- ---- remarks of kernels
