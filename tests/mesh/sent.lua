@@ -78,3 +78,9 @@ assert((op.matmul(p, q, { out = { "dp" } }):gather() - full):abs():max():item() 
 op.relu(op.ones { 2 }, { out = { "dp" } }) --! no operand does
 op.relu(p, { out = { "dq" } }) --! relu: option 'out': mesh dp=2 tp=2
 op.relu(p, { out = 1 }) --! must be a ShardSpec or its list, not a number
+
+-- ---- at the prompt
+local prompt = require "tessera.prompt"
+layer_of_prompt = layer -- luacheck: ignore
+require "tessera.prompt.json"(prompt.data.collectives "layer_of_prompt"):match "^.-\"from\"" --> [{"axes":["tp"],"bytes":384,"from"
+prompt.collectives "meshes" --! there is no 'meshes'

@@ -48,14 +48,12 @@ y:sharding_valid() --> true
 x:sharding_valid() --> false, it is on one device: cpu:0
 
 -- ---- pictures
-print(dist.inspect(dist.shard(x, mesh, { "dp", "tp" })))
---> f32[7@dp,6@tp] over dp=2 tp=2
+print(dist.inspect(dist.shard(x, mesh, { "dp", "tp" }))) --> f32[7@dp,6@tp] over dp=2 tp=2
 -->           [0..2]  [3..5]
 -->   [0..2]  cpu:0   cpu:0
 -->   [3..6]  cpu:0   cpu:0
 --> 36 bytes to 48 bytes a device, 168 bytes in all for 168 bytes
-print(dist.inspect(dist.tensor { shape = { 9 }, mesh = mesh, layout = { "tp", block = 2 } }))
---> f32[9@tp/2] over dp=2 tp=2
+print(dist.inspect(dist.tensor { shape = { 9 }, mesh = mesh, layout = { "tp", block = 2 } })) --> f32[9@tp/2] over dp=2 tp=2
 -->     [0..1 4..5 8]  [2..3 6..7]
 -->     cpu:0 cpu:0    cpu:0 cpu:0
 --> 16 bytes to 20 bytes a device, 72 bytes in all for 36 bytes (2 copies)

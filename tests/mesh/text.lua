@@ -9,8 +9,7 @@ local f = graph.module("f", function(a, b) return op.matmul(a, b):relu(), a:resh
 f(x, w)
 local text = f:ir "graph"
 text:match "^[^\n]*" --> mesh {dp=2 tp=2} on [0,0,0,0]
-print(text:match "(graph.*)")
---> graph @f(%a: f32[8@dp,6@tp], %b: f32[6@tp,4]) -> %0, %1 {
+print(text:match "(graph.*)\n") --> graph @f(%a: f32[8@dp,6@tp], %b: f32[6@tp,4]) -> %0, %1 {
 -->   %0 = matmul %a, %b {epilogue="relu"} : f32[8@dp,4]
 -->   %1 = reshard %a {spec="tp*dp/2,"} : f32[8@tp*dp/2,6]
 --> }
