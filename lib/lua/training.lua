@@ -307,7 +307,8 @@ return function(graph, derivative, scalar)
   --- mesh: parameters are spread over it, and each batch along its axis "dp". plan = {zero = n}: of ZeRO's stages;
   --- from 1 on each device along dp has a piece of the optimiser's state, and of gradients where they are added up, at 3
   --- of parameters as well, which are brought together when they are needed. Losses and weights have the same bits.
-  ---   local step = graph.training_step(model, loss, opt, {mesh = mesh, plan = {zero = 1}})
+  ---   local how = {mesh = mesh, plan = {zero = 1}}
+  ---   local step = graph.training_step(model, loss, opt, how)
   --- ema = optim.EMA(...): moved behind each update. name: as the captured function is called.
   function graph.training_step(model, loss, optimizer, given)
     local o = read_step(given)

@@ -79,6 +79,7 @@ local op, nn, graph = tessera.op, tessera.nn, tessera.graph
 local x = op.ones { 4, 4 }
 local given = { vorticity = x, x = x, y = x, w = x, q = x, k = x, v = x, X = x, Y = x,
   steps = 2, step = 1, print = tostring, train = function() end, batches = tessera.data.batches({ x, x }, { batch = 2 }),
+  mesh = tessera.dist.Mesh { axes = { "dp", "tp", "pp", "ep" }, shape = { 1, 1, 1, 1 }, devices = { "cpu:0" } },
   loss = function(m, x, y) return op.mse(m(x), y) end, f = graph.module("f", function(x, y) return (x * y):sum() end) }
 local function fresh() -- what examples may change: model:to(..)
   given.model, given.gradients = nn.Linear(4, 4), {}

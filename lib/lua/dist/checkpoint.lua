@@ -216,7 +216,8 @@ local read_save = options.of("checkpoint.save", { step = STEP, name = NAME, asyn
 -- With async it is written beside the program, from what tensors hold now, and save returns at once: saving:wait() waits,
 -- saving.done asks, saving.held are the seconds that the program was held up. An error is raised by wait or the next save, or
 -- told when the program ends, which waits. It takes as much memory again as the state.
---   checkpoint.save("runs", {model = model:state_dict(), epoch = 3}, {step = 100, keep = 3})
+--   local state = {model = model:state_dict(), epoch = 3}
+--   checkpoint.save("runs", state, {step = 100, keep = 3})
 --   local saving = checkpoint.save("runs", {w = w}, {async = true})
 --   print(saving:wait().path)
 function checkpoint.save(dir, state, given)
@@ -264,7 +265,7 @@ function checkpoint.save(dir, state, given)
 end
 
 -- list(dir): the whole checkpoints in a folder, oldest first: {name, step, path}; without a step where they were saved by name.
---   for _, c in ipairs(checkpoint.list "runs") do print(c.name, c.step, c.path) end
+--   for _, c in ipairs(checkpoint.list "runs") do print(c.name, c.step) end
 function checkpoint.list(dir)
   options.argument("checkpoint.list", "the folder", PATH, dir)
   local list, why = manifest.list(dir)
@@ -456,8 +457,10 @@ local read_load = options.of("checkpoint.load", { step = STEP, name = options.te
 -- mesh, more or fewer devices, another layout, the same bits. Where a tensor has another dtype or shape there, or is missing,
 -- that is an error that lists all of them. Only what is needed is read, and its digests are looked at: what is damaged is an
 -- error that names the file. rng sets the random generator to where it was; data puts data.batches to their positions.
---   local state, which = checkpoint.load "runs"
---   local state = checkpoint.load("runs", {like = {model = model:state_dict()}, rng = true, data = batches})
+--   local like = {model = model:state_dict()}
+--   checkpoint.save("runs", like, {data = batches})
+--   local how = {like = like, rng = true, data = batches}
+--   local state, which = checkpoint.load("runs", how)
 --   model:load_state_dict(state.model)
 function checkpoint.load(dir, given)
   options.argument("checkpoint.load", "the folder", PATH, dir)

@@ -259,7 +259,8 @@ end
 -- all_reduce(x, axis [, {op = "sum"}]): in dist.map: the sum (or "max", "min") of what the parts along the axis of the mesh have,
 -- added in the canonical tree, for each of them; an axis is a name, a list of names, or nil: all. Of a tensor over a mesh: its
 -- summands along the axis are added up.
---   local y = dist.map(mesh, {{"dp"}}, {{}}, function(x) return dist.all_reduce(x:sum(), "dp") end)(x)
+--   local function body(x) return dist.all_reduce(x:sum(), "dp") end
+--   local y = dist.map(mesh, {{"dp"}}, {{}}, body)(x)
 function collectives.all_reduce(x, axis, o)
   if not collectives.here() then return reduced(x, axis, "dist.all_reduce") end
   o = readers.all_reduce(type(o) == "string" and { op = o } or o)
@@ -267,7 +268,7 @@ function collectives.all_reduce(x, axis, o)
 end
 
 -- reduce_scatter(x, axis [, {dim = 0}]): the sum over the parts along the axis, of which each part gets its piece along dim.
---   dist.reduce_scatter(x, "dp", {dim = 0})
+--   local function body(x) return dist.reduce_scatter(x, "dp", {dim = 0}) end
 function collectives.reduce_scatter(x, axis, o)
   o = readers.reduce_scatter(o)
   if not collectives.here() then return reduced(x, axis, "dist.reduce_scatter", axis_of(x, o.dim, "dist.reduce_scatter")) end
@@ -276,7 +277,7 @@ end
 
 -- all_gather(x, axis [, {dim = 0}]): what the parts along the axis have, behind each other along dim, for each of them. Of a
 -- tensor over a mesh: it is not split by the axis any more.
---   dist.all_gather(x, "tp", {dim = 1})
+--   local function body(x) return dist.all_gather(x, "tp", {dim = 1}) end
 function collectives.all_gather(x, axis, o)
   o = readers.all_gather(o)
   if collectives.here() then return stop("all_gather", x, axis, o) end
@@ -289,7 +290,8 @@ end
 -- all_to_all(x, axis [, {split = 0, concat = 0, sizes}]): each part cuts its tensor along split, in equal pieces or of these
 -- sizes, one for each part along the axis, which puts what it gets behind each other along concat. Of a tensor over a mesh: the
 -- axis, which splits concat, splits `split` instead.
---   dist.all_to_all(x, "ep", {sizes = {3, 1}})
+--   local how = {sizes = {3, 1}}
+--   local function body(x) return dist.all_to_all(x, "ep", how) end
 function collectives.all_to_all(x, axis, o)
   o = readers.all_to_all(o)
   if collectives.here() then return stop("all_to_all", x, axis, o, ("%d %d"):format(o.split, o.concat)) end
@@ -312,7 +314,7 @@ local function inside_only(what)
 end
 
 -- broadcast(x, axis [, {from = 0}]): in dist.map: the tensor of the part at place `from` along the axis, for all of them.
---   dist.broadcast(x, "dp", {from = 1})
+--   local function body(x) return dist.broadcast(x, "dp", {from = 1}) end
 function collectives.broadcast(x, axis, o)
   inside_only "dist.broadcast"
   o = readers.broadcast(o)
@@ -321,7 +323,7 @@ end
 
 -- scatter(x, axis [, {from = 0, dim = 0}]): in dist.map: the tensor of the part at place `from`, of which each part along the
 -- axis gets its piece along dim.
---   dist.scatter(x, "dp")
+--   local function body(x) return dist.scatter(x, "dp") end
 function collectives.scatter(x, axis, o)
   inside_only "dist.scatter"
   o = readers.scatter(o)
@@ -336,7 +338,7 @@ end
 
 -- permute(x, axis, pairs): in dist.map: each {from, to} of the list sends the tensor of the part at place `from` along the axis
 -- to the one at `to`; a number n sends from each place to the n-th behind it, around the end. Who gets nothing has zeros.
---   dist.permute(x, "pp", 1)
+--   local function body(x) return dist.permute(x, "pp", 1) end
 function collectives.permute(x, axis, pairs)
   inside_only "dist.permute"
   local here, list = collectives.here(), {}
@@ -363,28 +365,32 @@ function collectives.permute(x, axis, pairs)
 end
 
 -- send(x, axis, to): in dist.map: gives x to the part at place `to` along the axis, which calls dist.recv.
---   if dist.place "pp" == 0 then dist.send(h, "pp", 1) else h = dist.recv("pp", 0) end
+--   local function body(h)
+--     if dist.place "pp" > 0 then return dist.recv("pp", 0) end
+--     dist.send(h, "pp", 1)
+--     return h
+--   end
 function collectives.send(x, axis, to)
   inside_only "dist.send"
   return stop("send", x, axis, { to = to }, tostring(to))
 end
 
 -- recv(axis, from): in dist.map: what the part at place `from` along the axis sends with dist.send.
---   local h = dist.recv("pp", 0)
+--   local function body() return dist.recv("pp", 0) end
 function collectives.recv(axis, from)
   inside_only "dist.recv"
   return stop("recv", nil, axis, { from = from }, tostring(from))
 end
 
 -- barrier(): in dist.map: goes on when all parts have come here.
---   dist.barrier()
+--   local function body(x) dist.barrier() return x end
 function collectives.barrier()
   inside_only "dist.barrier"
   stop("barrier", nil, nil, {})
 end
 
 -- place([axis]): in dist.map: where this part stands along an axis of the mesh, from 0; without an axis its number.
---   local rank = dist.place "tp"
+--   local function body(x) return x + dist.place "tp" end
 function collectives.place(axis)
   inside_only "dist.place"
   local here = collectives.here()

@@ -297,7 +297,8 @@ end
 -- and result. f names what parts send each other (dist.all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, scatter,
 -- gather, permute, send, recv, barrier); all parts have to come to the same collectives in the same order. Of a result that its
 -- spec does not split, part 0's counts. Gradients go through, and it can be captured.
---   local f = dist.map(mesh, {{"dp"}}, {{}}, function(x) return dist.all_reduce(x:sum(), "dp") end)
+--   local function body(x) return dist.all_reduce(x:sum(), "dp") end
+--   local f = dist.map(mesh, {{"dp"}}, {{}}, body)
 --   print(f(op.ones {8, 2}))      -- 16
 function map.map(mesh, in_specs, out_specs, f)
   grid.need_mesh(mesh, "dist.map")

@@ -36,7 +36,7 @@ end
 -- layout is a ShardSpec or the list that it is made of; init is "zeros", "ones", a number, "normal" or "uniform" (the same
 -- numbers as on one device). The shape may stand before the options. {abstract = true}, or a mesh of devices that are only
 -- planned with: a type and a layout without elements, for sizes that fit nowhere; calls on it give such tensors.
---   dist.tensor {shape = {4, 6}, mesh = dist.Mesh {axes = {"dp"}, devices = dist.range(1)}, layout = {"dp"}}
+--   local w = dist.tensor {shape = {4, 6}, mesh = mesh, layout = {"dp"}}
 function tensor.tensor(given, more)
   if type(given) == "table" and type(given[1]) == "number" then
     local o = {}
@@ -91,7 +91,8 @@ function tensor.mesh_of(x)
 end
 
 -- spec_of(x): the ShardSpec by which x is spread, which prints as it is written; nil of a tensor on one device.
---   print(dist.spec_of(x))      -- {"dp", nil}
+--   local w = dist.shard(x, mesh, {"dp"})
+--   print(dist.spec_of(w))      -- {"dp", nil}
 function tensor.spec_of(x)
   local l = core.mesh_layout_of(check(x, "dist.spec_of"))
   if l then return (spec.of_layout(l)) end
@@ -112,7 +113,7 @@ end
 
 -- reshard(x, spec [, mesh]): x as it lies under another layout of its mesh, or over another mesh; also x:reshard(spec). Summands
 -- are added up.
---   y = x:reshard {nil, "tp"}
+--   local y = dist.shard(x, mesh, {"dp"}):reshard {nil, "tp"}
 function tensor.reshard(x, given, mesh)
   local own = tensor.mesh_of(check(x, "reshard"))
   if mesh ~= nil then grid.need_mesh(mesh, "reshard") end
@@ -158,7 +159,7 @@ end
 
 -- sharding_valid(x): true if x lies as its layout says; else false and the reason: a device has no elements, a part is
 -- elsewhere, copies differ. Also x:sharding_valid().
---   assert(w:sharding_valid())
+--   assert(dist.shard(x, mesh, {"dp"}):sharding_valid())
 function tensor.sharding_valid(x)
   local layout = core.mesh_layout_of(check(x, "sharding_valid"))
   if not layout then return false, "it is on one device: " .. tostring(x.device) end
@@ -179,7 +180,7 @@ end
 -- shard_module(module, mesh, specs): spreads the parameters and buffers of a module, in place, and gives it. specs is a table
 -- of patterns of names to ShardSpecs, * standing for any letters; of several patterns that fit the longest counts, and what
 -- none fits is on every device. A pattern that fits nothing is an error.
---   dist.shard_module(model, mesh, {["*.weight"] = {"tp"}, ["head.*"] = {}})
+--   dist.shard_module(model, mesh, {weight = {"tp"}, ["*"] = {}})
 function tensor.shard_module(module, mesh, specs)
   grid.need_mesh(mesh, "dist.shard_module")
   local Module = require "tessera.module"
