@@ -184,6 +184,7 @@ local function rest()
       { lr = 0.01, beta2 = 0.9 })
   end
   add("stop_gradient", { input("f32", BIG, 1) })
+  add("reshard", { input("f32", BIG, 1) }, { spec = "a," })
   add("barrier", { input("f32", BIG, 1), input("f32", { 300, 7 }, 2) })
   add("randint", {}, { shape = { 70001 }, low = -5, high = 1000, seed = 3 })
   add("permutation", {}, { n = 50001, seed = 3 })
