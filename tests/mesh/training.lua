@@ -3,7 +3,8 @@
 local tessera = require "tessera"
 local dist, op, rng, nn, optim, graph = tessera.dist, tessera.op, tessera.rng, tessera.nn, tessera.optim, tessera.graph
 
-local DEVICE = os.getenv "DEV" or "cpu:0"
+local DEVICE = os.getenv "DEV" or ""
+if DEVICE == "" then DEVICE = "cpu:0" end
 if not DEVICE:find ":" then DEVICE = DEVICE .. ":0" end
 local function devices(n)
   local list = {}
