@@ -12,6 +12,7 @@ static int cut_node(TsGraphMap *m, const TsNode *n, int leaves) {
   const TsOpInfo *o = n->op < TS_OP_COUNT ? ts_op_info((TsOp)n->op) : NULL;
   if (!o || (o->cls != TS_CLASS_REDUCE && o->cls != TS_CLASS_KERNEL) || n->nin > TS_MAX_IN)
     return 0;
+  if (n->op == TS_OP_mean) return 0; /* no sum: what defines it is (vm/mesh/define.c) */
   const TsMeta *meta[TS_MAX_IN];
   int8_t axis[TS_MAX_IN][TS_MAX_RANK];
   TsMeta type[TS_MAX_OUT];

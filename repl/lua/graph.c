@@ -192,7 +192,7 @@ static void note_updates(const Function *f, TsTensor *const *all) {
 static int run_spread(TsContext *c, Function *f, TsTensor *const *all, TsTensor **results) {
   if (!f->spread_leaves || f->spread_leaves != 1 + c->leaves) {
     ts_mesh_run_free(f->spread);
-    if (f->cut) ts_graph_free(f->cut);
+    f->spread_leaves = 0;
     if (!(f->spread = ts_mesh_run_new(c, f->g)) && c->err.code) return -1;
     f->spread_leaves = 1 + c->leaves;
   }
