@@ -247,8 +247,9 @@ static int undecided(const TsShard *s, const TsMesh *m, const Proposal *a, const
                o->name, o->input[a->input < last ? a->input : last],
                ts_meta_text(s->in[a->input], x), o->input[b->input < last ? b->input : last],
                ts_meta_text(s->in[b->input], y), one, two);
-  return ts_error_hint(s->err, "say which one moves: x:reshard(spec) before the call; or how the result lies: "
-                       "the option out = spec");
+  return ts_error_hint(
+      s->err, "say which one moves: x:reshard(spec) before the call; or how the result lies: "
+              "the option out = spec");
 }
 
 /* What is proposed in the same way for one factor counts together. */
@@ -289,8 +290,13 @@ int ts_shard_solve(TsShard *s, const TsMesh *m) {
     Proposal won = p[best];
     p[best] = p[--n];
     for (int i = 0; i < n; i++)
-      if (p[i].bytes == won.bytes && overlap(&p[i], &won) && p[i].input != won.input)
+      if (p[i].bytes == won.bytes && overlap(&p[i], &won) && p[i].input != won.input &&
+          p[i].input >= 0 && won.input >= 0)
         return undecided(s, m, &won, &p[i]);
+    bool fits = true; /* a layout has one number of leaves: what has another one is gathered */
+    for (int i = 0; i < s->nfactor; i++)
+      fits &= !s->factor[i].naxis || s->factor[i].leaves == won.leaves;
+    if (!fits) continue;
     TsFactor *f = &s->factor[won.f];
     f->naxis = won.naxis, f->leaves = won.leaves, f->block = won.block;
     memcpy(f->axis, won.axis, won.naxis);

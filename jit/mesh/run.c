@@ -305,16 +305,31 @@ static int give_results(TsMeshRun *r, TsTensor *const *args, TsTensor **results)
   return 0;
 }
 
-/* Parameters get their new values, all of them: nothing else can fail by then. */
+/* The new value of update u, of bytes of its own: one that is an argument's parts is copied, since
+ * these may be written before it is read. */
+static TsTensor *new_value(TsMeshRun *r, int u) {
+  TsTensor **t = slots(r, r->plan->update[u]), *value = whole_of(r, r->plan->update[u]);
+  bool shared = false;
+  for (int p = 0; p < r->plan->mesh->n; p++)
+    shared |= t[p] && (t[p]->refs > 2 || t[p]->storage->refs > 1);
+  if (!value || !shared) return value;
+  TsTensor *own = ts_mesh_move(r->c, value, ts_layout_of(&value->meta), false);
+  ts_tensor_unref(value);
+  return own;
+}
+
+/* Parameters get their new values when all of these are there. */
 static int commit(TsMeshRun *r, TsTensor *const *args) {
   const TsGraph *g = r->plan->g;
-  int held = ts_cpu_hold_interrupts(), failed = 0;
-  for (int u = 0; u < g->nupdate && !failed; u++) {
-    TsTensor *to = args[g->update[u].param], *from = whole_of(r, r->plan->update[u]);
-    failed = !from || ts_vm_assign(r->c, to, from);
-    ts_tensor_unref(from);
-  }
+  TsTensor **value = calloc((size_t)g->nupdate + 1, sizeof *value);
+  int failed = value ? 0 : ts_error_memory(&r->c->err);
+  for (int u = 0; u < g->nupdate && !failed; u++) failed = !(value[u] = new_value(r, u));
+  int held = ts_cpu_hold_interrupts();
+  for (int u = 0; u < g->nupdate && !failed; u++)
+    failed = ts_vm_assign(r->c, args[g->update[u].param], value[u]);
   ts_cpu_let_interrupts(held);
+  for (int u = 0; value && u < g->nupdate; u++) ts_tensor_unref(value[u]);
+  free(value);
   if (g->nupdate && !failed) r->c->commits++;
   return failed;
 }

@@ -205,7 +205,9 @@ static TsTensor *result(MeshCall *m, Part *made, int o) {
 
 /* A view of an operand whose elements moved is none. */
 static void note_views(MeshCall *m) {
-  if (ts_op_info(m->call->op)->cls != TS_CLASS_VIEW || m->in[0] == m->call->in[0]) return;
+  if (ts_op_info(m->call->op)->cls != TS_CLASS_VIEW) return;
+  const TsParts *of = ts_mesh_parts(m->in[0]);
+  if (m->in[0] == m->call->in[0] && of && !of->copied) return;
   TsParts *p = ts_mesh_parts(m->call->out[0]);
   if (p) p->copied = true;
 }

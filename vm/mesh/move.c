@@ -201,8 +201,24 @@ static TsTensor *as_planned(TsContext *c, const TsTensor *t, const TsLayout *l) 
   return ts_mesh_planned(c, &m);
 }
 
+/* Summands stay what they are. */
+static TsTensor *same_summands(TsContext *c, TsTensor *t, bool share) {
+  TsParts *of = ts_mesh_parts(t);
+  TsTensor **part = of && !share ? calloc((size_t)of->n, sizeof *part) : NULL, *made = NULL;
+  if (of && share) return ts_tensor_ref(t);
+  if (!part) return of ? (ts_error_memory(&c->err), NULL) : NULL;
+  int failed = 0;
+  for (int p = 0; p < of->n && !failed; p++)
+    failed = !(part[p] = ts_tensor_copy(c, of->part[p]));
+  for (int p = 0; p < of->n && failed; p++) ts_tensor_unref(part[p]);
+  if (!failed) made = ts_mesh_tensor(c, &t->meta, part);
+  free(part);
+  return made;
+}
+
 TsTensor *ts_mesh_move(TsContext *c, TsTensor *t, const TsLayout *l, bool share) {
   if (l->partial && ts_layout_of(&t->meta) != l) return no_summands(c);
+  if (l->partial && !ts_mesh_plans(c, 1, &t)) return same_summands(c, t, share);
   if (ts_mesh_plans(c, 1, &t)) return as_planned(c, t, l);
   if (ts_mesh_there(c, l->mesh)) return NULL;
   for (int d = 0; d < l->ndim && t->meta.dtype == TS_DT_mxfp4; d++)
@@ -306,7 +322,8 @@ static bool together(const TsLayout *l, int p, int q) {
 }
 
 static TsTensor *sum_of(Group *g, int p, int device) {
-  TsLeafSum all[16 * TS_LEAF_SUMS];
+  TsLeafSum *all = malloc(sizeof *all * (size_t)g->of->n * TS_LEAF_SUMS);
+  if (!all) return ts_error_memory(&g->c->err), NULL;
   int n = 0, pieces, failed = 0;
   for (int q = 0; q < g->of->n && !failed; q++) {
     if (!together(g->l, p, q)) continue;
@@ -323,9 +340,11 @@ static TsTensor *sum_of(Group *g, int p, int device) {
   }
   if (failed) {
     for (int i = 0; i < n; i++) ts_tensor_unref(all[i].value);
+    free(all);
     return NULL;
   }
   TsTensor *sum = ts_leaves_root(g->c, TS_FACTOR_sum, g->leaves, n, all), *y = NULL;
+  free(all);
   TsAttr a = ts_attr_dtype((TsDtype)g->of->meta.dtype);
   if (sum) y = ts_vm_call1(g->c, TS_OP_cast, 1, &sum, &a);
   ts_tensor_unref(sum);
