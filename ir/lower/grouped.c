@@ -234,6 +234,7 @@ static bool wants_warps(const Grouped *g) {
 static bool takes(const TsNode *n) {
   TsDtype d = (TsDtype)n->in[0]->meta.dtype, y = (TsDtype)n->out[0].meta.dtype;
   bool half = d == TS_DT_bf16 || d == TS_DT_f16;
+  if (n->in[0]->meta.ndim != 2) return false; /* of groups that have room of their own */
   if (n->in[1]->meta.dtype != d || !ts_index_takes(&n->in[2]->meta)) return false;
   return half ? y == d || y == TS_DT_f32 : (d == TS_DT_f32 || d == TS_DT_f64) && y == d;
 }

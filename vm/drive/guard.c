@@ -17,7 +17,7 @@ static bool is_grouped(int op) {
 
 static int axis_of(const TsNode *n) {
   int nd = n->in[0]->meta.ndim;
-  if (is_grouped(n->op)) return 0;
+  if (is_grouped(n->op)) return nd - 2;
   if (n->op == TS_OP_take) return TS_INDEX_FLAT;
   if (n->op == TS_OP_one_hot) return TS_INDEX_CLASS;
   if (n->op == TS_OP_segment_reduce) return TS_INDEX_SEGMENT;
