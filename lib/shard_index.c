@@ -96,7 +96,9 @@ void ts_shard_route_rows(TsShard *s) {
   int n = s->in[1]->ndim;
   for (int d = 0; d < n; d++) ts_shard_along(s, 1, d, 0, d);
   ts_shard_along(s, 0, -1, 0, -1);
-  if (x->ndim < 2) return;
+  int64_t rows = 1; /* fewer are all sent rather than what they become */
+  for (int d = 0; d < x->ndim - 1; d++) rows *= x->dim[d];
+  if (x->ndim < 2 || rows <= ts_meta_numel(s->in[1])) return;
   ts_shard_in(s, 0, 0, ts_shard_factor(s, TS_FACTOR_one, x->dim[0]));
   s->local = local_rows;
 }

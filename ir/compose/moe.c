@@ -85,25 +85,45 @@ static TsVal choice(TsBuild *b, TsVal v, int axis, int64_t j, TsDtype d) {
   return ts_build_cast(b, one, d);
 }
 
+static int check_combine(TsCompose *k, const TsMeta *rows, const TsMeta *place,
+                         const TsMeta *w) {
+  char tp[TS_META_TEXT], tw[TS_META_TEXT];
+  bool there = k->nin > 1 && k->given[1], source = k->nin > 2 && k->given[2];
+  if (there != source)
+    return ts_build_fail(k->b, TS_ERR_argument, "moe_combine: place and source go together");
+  if (!place && rows->ndim < 2)
+    return ts_build_fail(k->b, TS_ERR_shape, "moe_combine: rows must be [.., k, d], not %s",
+                         ts_meta_text(rows, tp));
+  if (place && !place->ndim)
+    return ts_build_fail(k->b, TS_ERR_shape, "moe_combine: place must be [.., k], not %s",
+                         ts_meta_text(place, tp));
+  TsMeta each = place ? *place : *rows;
+  if (!place) each.ndim--;
+  if (!w || ts_meta_same_shape(&each, w)) return 0;
+  return ts_build_fail(k->b, TS_ERR_shape,
+                       "moe_combine: a weight for each choice is needed: %s x %s",
+                       ts_meta_text(place ? place : rows, tp), ts_meta_text(w, tw));
+}
+
 /* The sum begins with +0, so that it does not tell rows of -0 from those of +0. */
 int ts_compose_moe_combine(TsCompose *k) {
   TsBuild *b = k->b;
-  TsVal weights = k->nin > 3 ? k->in[3] : NULL;
-  TsMeta place = *b->meta(b, k->given[1]), w = weights ? *b->meta(b, weights) : place;
-  TsDtype d = (TsDtype)b->meta(b, k->in[0])->dtype, wide = (TsDtype)ts_dtypes[d].compute;
-  char tp[TS_META_TEXT], tw[TS_META_TEXT];
-  if (place.ndim < 1 || !ts_meta_same_shape(&place, &w))
-    return ts_build_fail(b, TS_ERR_shape,
-                         "moe_combine: a weight for each place [.., k] is needed: %s x %s",
-                         ts_meta_text(&place, tp), ts_meta_text(&w, tw));
-  if (weights && b->meta(b, weights)->dtype == TS_DT_f64) wide = TS_DT_f64;
-  int axis = place.ndim - 1;
-  TsVal rows = routed(b, k->in[0], k->given[1], k->given[2], 1);
+  TsVal rows = k->in[0], place = k->nin > 1 ? k->given[1] : NULL,
+        weights = k->nin > 3 ? k->in[3] : NULL;
+  TsDtype d = (TsDtype)b->meta(b, rows)->dtype, wide = (TsDtype)ts_dtypes[d].compute;
+  TsMeta w = weights ? *b->meta(b, weights) : (TsMeta){0};
+  if (check_combine(k, b->meta(b, rows), place ? b->meta(b, place) : NULL, weights ? &w : NULL))
+    return -1;
+  if (w.dtype == TS_DT_f64 && weights) wide = TS_DT_f64;
+  if (place) rows = routed(b, rows, place, k->given[2], 1);
+  if (b->failed) return -1;
+  int axis = b->meta(b, rows)->ndim - 2;
+  int64_t choices = b->meta(b, rows)->dim[axis];
   if (weights)
     weights =
         ts_build(b, TS_OP_unsqueeze, TS_IN(weights), TS_ATTRS({"axis", ts_b_int(-1)}), NULL);
   TsVal sum = b->number(b, 0);
-  for (int64_t j = 0; j < place.dim[axis] && !b->failed; j++) {
+  for (int64_t j = 0; j < choices && !b->failed; j++) {
     TsVal row = choice(b, rows, axis, j, wide);
     if (weights)
       sum = ts_build(b, TS_OP_fma, TS_IN(choice(b, weights, axis, j, wide), row, sum),

@@ -102,13 +102,26 @@ local function room(self, index)
   return sizes:max():item()
 end
 
+-- Splits what has a row for each expert as the experts' weights are.
+local function with_experts(self, x)
+  local layout = core.mesh_layout_of(self.experts.up)
+  if not layout then return x end
+  return x:reshard { require("tessera.dist.spec").of_layout(layout).axes[0] }
+end
+
+-- How choices of tokens lie, with their rows.
+local function as_tokens(index)
+  local layout = core.mesh_layout_of(index)
+  return layout and { out = (require("tessera.dist.spec").of_layout(layout)) } or {}
+end
+
 function MoE:forward(x)
   local logits = self.router(x)
   local weights, index = op.router(logits, { k = self.k, softmax = self.softmax, noise = self.training and self.noise or 0 })
-  local o = { experts = self.experts.experts, capacity = room(self, index) }
-  local rows, sizes, place, source, dropped = op.moe_dispatch(x, index, o)
-  local y = op.moe_combine(self.experts(rows, sizes), place, source, weights)
-  return y, { logits = logits, index = index, weights = weights, sizes = sizes, dropped = dropped }
+  local place, source, sizes, dropped = op.moe_places(index, { experts = self.experts.experts, capacity = room(self, index) })
+  local rows = op.route_rows(x, with_experts(self, source), place, { times = self.k })
+  local y = op.route_rows(self.experts(rows, with_experts(self, sizes)), place, source, as_tokens(index))
+  return op.moe_combine(y, nil, nil, weights), { logits = logits, index = index, weights = weights, sizes = sizes, dropped = dropped }
 end
 
 return function(nn)
