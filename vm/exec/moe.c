@@ -7,7 +7,7 @@
 #include "devices/cpu_pool.h"
 #include "vm/core/exec.h"
 #include "vm/core/scratch.h"
-#include "vm/drive/index.h"
+#include "vm/drive/guard.h"
 
 enum { GRAIN = 1 << 16 }; /* bytes that one thread moves at least */
 
@@ -132,10 +132,7 @@ static int find_rows(TsCall *call, const TsTensor *x, int64_t *place, int64_t n)
       continue;
     }
     int64_t row = place[i] / times;
-    if (row >= all)
-      return ts_error_set(&call->ctx->err, TS_ERR_index,
-                          "route_rows: place %lld is out of range for %lld rows",
-                          (long long)place[i], (long long)(all * times));
+    if (row >= all) return ts_guard_place(call->ctx, all * times, place[i]);
     place[i] = row >= first && row - first < rows ? row - first : ELSEWHERE;
   }
   return 0;
