@@ -87,7 +87,7 @@ core.seed(11)
 for _, d in ipairs { "f32", "f64", "bf16", "f16" } do
   own(d .. " own room", d, 20, 16, 24, { 7, 0, 20, 13 })
   own(d .. " own room, one", d, 40, 64, 40, { 39 })
-  own(d .. " own room, large", d, 130, 32, 72, { 130, 0, 1, 65 })
+  own(d .. " own room, large", d, 80, 32, 72, { 80, 0, 1, 65 })
 end
 local cases = {
   { 40, 16, 24, { 7, 0, 20, 13 } },

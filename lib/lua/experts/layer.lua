@@ -102,11 +102,20 @@ local function room(self, index)
   return sizes:max():item()
 end
 
--- Splits what has a row for each expert as the experts' weights are.
-local function with_experts(self, x)
+-- The axes of the mesh that split the experts, nil if none do; and the mesh.
+local function split_by(self)
   local layout = core.mesh_layout_of(self.experts.up)
-  if not layout then return x end
-  return x:reshard { require("tessera.dist.spec").of_layout(layout).axes[0] }
+  if not layout then return nil end
+  local s, mesh = require("tessera.dist.spec").of_layout(layout)
+  return s.axes[0], mesh
+end
+
+-- Rows can be sent by counts: these are known, nobody drops by the order of all tokens, and no other axis of the mesh has copies,
+-- whose gradients would be added up in an order of their own.
+local function sends(self, names, mesh)
+  local parts = 1
+  for _, name in ipairs(names) do parts = parts * mesh:size(name) end
+  return not core.capturing() and not self.capacity and parts == mesh.n
 end
 
 -- How choices of tokens lie, with their rows.
@@ -116,12 +125,23 @@ local function as_tokens(index)
 end
 
 function MoE:forward(x)
+  local experts, k = self.experts, self.k
   local logits = self.router(x)
-  local weights, index = op.router(logits, { k = self.k, softmax = self.softmax, noise = self.training and self.noise or 0 })
-  local place, source, sizes, dropped = op.moe_places(index, { experts = self.experts.experts, capacity = room(self, index) })
-  local rows = op.route_rows(x, with_experts(self, source), place, { times = self.k })
-  local y = op.route_rows(self.experts(rows, with_experts(self, sizes)), place, source, as_tokens(index))
-  return op.moe_combine(y, nil, nil, weights), { logits = logits, index = index, weights = weights, sizes = sizes, dropped = dropped }
+  local weights, index = op.router(logits, { k = k, softmax = self.softmax, noise = self.training and self.noise or 0 })
+  local routing = { logits = logits, index = index, weights = weights }
+  local names, mesh = split_by(self)
+  local y
+  if names and sends(self, names, mesh) then
+    y, routing.sizes = require "tessera.experts.exchange"(mesh, names, experts, x, index, weights)
+    routing.dropped = op.zeros({}, { dtype = "i64" })
+    return y, routing
+  end
+  local place, source, sizes, dropped = op.moe_places(index, { experts = experts.experts, capacity = room(self, index) })
+  routing.sizes, routing.dropped = sizes, dropped
+  local function own(t) return names and t:reshard { names } or t end
+  local rows = op.route_rows(x, own(source), place, { times = k })
+  y = op.route_rows(experts(rows, own(sizes)), place, source, as_tokens(index))
+  return op.moe_combine(y, nil, nil, weights), routing
 end
 
 return function(nn)
