@@ -58,7 +58,8 @@ static int apart(const TsCall *call, int a, int b) {
 }
 
 /* Where a call runs. Numbers go along everywhere, scalars wherever something larger is; bytes
- * of the CPU follow to a device with kernels. Everything else is the program's to move. */
+ * of the CPU follow to a device with kernels, those of any device to a mesh. Everything else is the
+ * program's to move. */
 int ts_call_device(TsCall *call) {
   int device = call->ctx->device, scalar = -1;
   bool found = false;
@@ -73,6 +74,10 @@ int ts_call_device(TsCall *call) {
     }
     if (!found || own == device) {
       device = own, found = true;
+      continue;
+    }
+    if (own == TS_DEVICE_MESH || device == TS_DEVICE_MESH) {
+      device = TS_DEVICE_MESH;
       continue;
     }
     bool follows = call->ctx->mixes || ts_offload_on(call->ctx, own ? own : device);
