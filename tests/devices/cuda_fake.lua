@@ -74,10 +74,10 @@ x = nil
 
 -- Who does the same again and again, with blocks of many sizes, soon asks the driver no more.
 local function step()
-  local one, all = op.empty({ 28 * 2 ^ 20 }, { device = "cuda:0" }), {}
+  local one, all = op.zeros({ 28 * 2 ^ 20 }):to "cuda:0", {}
   one = nil
   collectgarbage()
-  for i = 1, 10 do all[i] = op.empty({ (i + 20) * 2 ^ 17 }, { device = "cuda:0" }) end
+  for i = 1, 10 do all[i] = op.zeros({ (i + 20) * 2 ^ 17 }):to "cuda:0" end
   all = nil
   collectgarbage()
 end
