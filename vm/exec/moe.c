@@ -11,6 +11,13 @@
 
 enum { GRAIN = 1 << 16 }; /* bytes that one thread moves at least */
 
+/* Whether a walk was left: what it has not come to is no index. */
+static int left(TsCall *call) {
+  if (!ts_cpu_interrupted()) return 0;
+  return ts_error_set(&call->ctx->err, TS_ERR_interrupt, "%s: interrupted",
+                      ts_op_info(call->op)->name);
+}
+
 /* ---- places */
 typedef struct Places {
   const int64_t *expert;        /* of each choice */
@@ -26,7 +33,7 @@ static int check_experts(TsCall *call, const Places *p) {
                         "moe_places: expert %lld is out of range for %lld experts",
                         (long long)p->expert[i], (long long)p->experts);
   }
-  return 0;
+  return left(call);
 }
 
 /* Sizes, and where each expert's rows begin. */
@@ -70,6 +77,7 @@ static int count(TsCall *call, const int64_t *expert, int64_t *next) {
   for (int64_t i = 0, n = ts_tensor_numel(call->out[1]); i < n && p.capacity >= 0; i++)
     p.source[i] = -1;
   begin(&p);
+  if (left(call)) return -1;
   *dropped = put(&p);
   return 0;
 }
@@ -135,7 +143,7 @@ static int find_rows(TsCall *call, const TsTensor *x, int64_t *place, int64_t n)
     if (row >= all) return ts_guard_place(call->ctx, all * times, place[i]);
     place[i] = row >= first && row - first < rows ? row - first : ELSEWHERE;
   }
-  return 0;
+  return left(call);
 }
 
 int ts_exec_route_rows(TsCall *call) {
