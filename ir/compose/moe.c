@@ -106,17 +106,10 @@ static int check_combine(TsCompose *k, const TsMeta *rows, const TsMeta *place,
 }
 
 /* The sum begins with +0, so that it does not tell rows of -0 from those of +0. */
-int ts_compose_moe_combine(TsCompose *k) {
-  TsBuild *b = k->b;
-  TsVal rows = k->in[0], place = k->nin > 1 ? k->given[1] : NULL,
-        weights = k->nin > 3 ? k->in[3] : NULL;
-  TsDtype d = (TsDtype)b->meta(b, rows)->dtype, wide = (TsDtype)ts_dtypes[d].compute;
-  TsMeta w = weights ? *b->meta(b, weights) : (TsMeta){0};
-  if (check_combine(k, b->meta(b, rows), place ? b->meta(b, place) : NULL, weights ? &w : NULL))
-    return -1;
-  if (w.dtype == TS_DT_f64 && weights) wide = TS_DT_f64;
-  if (place) rows = routed(b, rows, place, k->given[2], 1);
-  if (b->failed) return -1;
+static TsVal weighted(TsBuild *b, TsVal rows, TsVal weights, TsDtype d) {
+  TsDtype wide = (TsDtype)ts_dtypes[d].compute;
+  if (b->failed) return NULL;
+  if (weights && b->meta(b, weights)->dtype == TS_DT_f64) wide = TS_DT_f64;
   int axis = b->meta(b, rows)->ndim - 2;
   int64_t choices = b->meta(b, rows)->dim[axis];
   if (weights)
@@ -131,5 +124,66 @@ int ts_compose_moe_combine(TsCompose *k) {
     else
       sum = ts_build_add(b, row, sum);
   }
-  return ts_compose_finish(k, ts_build_cast(b, sum, d));
+  return ts_build_cast(b, sum, d);
+}
+
+int ts_compose_moe_combine(TsCompose *k) {
+  TsBuild *b = k->b;
+  TsVal rows = k->in[0], place = k->nin > 1 ? k->given[1] : NULL,
+        weights = k->nin > 3 ? k->in[3] : NULL;
+  TsDtype d = (TsDtype)b->meta(b, rows)->dtype;
+  TsMeta w = weights ? *b->meta(b, weights) : (TsMeta){0};
+  if (check_combine(k, b->meta(b, rows), place ? b->meta(b, place) : NULL, weights ? &w : NULL))
+    return -1;
+  if (place) rows = routed(b, rows, place, k->given[2], 1);
+  return ts_compose_finish(k, weighted(b, rows, weights, d));
+}
+
+/* ---- all of it */
+enum { X, WEIGHTS, INDEX, UP, DOWN, UP_BIAS, DOWN_BIAS };
+enum { GELU, RELU, SILU, SWIGLU };
+
+/* Rows of each expert times its matrix; a bias is a product with ones. */
+static TsVal product(TsBuild *b, TsVal rows, TsVal w, TsVal bias, TsVal sizes) {
+  TsVal y = ts_build(b, TS_OP_grouped_matmul, TS_IN(rows, w, sizes), TS_NO_ATTRS, NULL);
+  if (!bias || b->failed) return y;
+  int64_t dim[2] = {b->meta(b, rows)->dim[0], 1};
+  TsVal ones = ts_build(b, TS_OP_ones, 0, NULL,
+                        TS_ATTRS({"shape", ts_b_ints(dim, 2)},
+                                 {"dtype", ts_b_dtype((TsDtype)b->meta(b, rows)->dtype)}),
+                        NULL);
+  bias = ts_build(b, TS_OP_unsqueeze, TS_IN(bias), TS_ATTRS({"axis", ts_b_int(1)}), NULL);
+  return ts_build_add(
+      b, y, ts_build(b, TS_OP_grouped_matmul, TS_IN(ones, bias, sizes), TS_NO_ATTRS, NULL));
+}
+
+static TsVal activated(TsBuild *b, TsVal h, int64_t activation) {
+  static const TsOp op[] = {[GELU] = TS_OP_gelu_erf, [RELU] = TS_OP_relu, [SILU] = TS_OP_silu};
+  if (activation != SWIGLU || b->failed) return ts_build1(b, op[activation % SWIGLU], h);
+  int64_t n = b->meta(b, h)->dim[1] / 2;
+  TsVal gate = ts_build1(b, TS_OP_silu, ts_build_narrow(b, h, 1, 0, n));
+  return ts_build_mul(b, gate, ts_build_narrow(b, h, 1, n, n));
+}
+
+static int check_moe(TsCompose *k) {
+  const TsMeta *up = k->b->meta(k->b, k->in[UP]), *down = k->b->meta(k->b, k->in[DOWN]);
+  char tu[TS_META_TEXT], td[TS_META_TEXT];
+  if (up->ndim == 3 && down->ndim == 3 && up->dim[0] == down->dim[0]) return 0;
+  return ts_build_fail(k->b, TS_ERR_shape,
+                       "moe: up [experts, d, h] and down [experts, h, d] do not fit: %s x %s",
+                       ts_meta_text(up, tu), ts_meta_text(down, td));
+}
+
+int ts_compose_moe(TsCompose *k) {
+  TsBuild *b = k->b;
+  TsVal of[5] = {NULL}; /* rows, sizes, place, source, dropped */
+  if (check_moe(k)) return -1;
+  TsVal up_bias = k->nin > UP_BIAS ? k->in[UP_BIAS] : NULL;
+  TsVal down_bias = k->nin > DOWN_BIAS ? k->in[DOWN_BIAS] : NULL;
+  TsDtype d = (TsDtype)b->meta(b, k->in[X])->dtype;
+  ts_build(b, TS_OP_moe_dispatch, TS_IN(k->in[X], k->given[INDEX]),
+           TS_ATTRS({"experts", ts_b_int(b->meta(b, k->in[UP])->dim[0])}), of);
+  TsVal h = product(b, of[0], k->in[UP], up_bias, of[1]);
+  TsVal y = product(b, activated(b, h, k->attr[0].i), k->in[DOWN], down_bias, of[1]);
+  return ts_compose_finish(k, weighted(b, routed(b, y, of[2], of[3], 1), k->in[WEIGHTS], d));
 }

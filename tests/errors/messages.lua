@@ -31,6 +31,7 @@ op.moe_dispatch(x, i, 3)                     --! moe_dispatch: x [.., d] and ind
 op.moe_dispatch(x, x, 3)                     --! moe_dispatch: takes integers, not f32[2,3]
 op.moe_combine(x, i, i, x)                   --! moe_combine: a weight for each choice is needed: i64[3] x f32[2,3]
 op.moe_combine{x, place = i}                 --! moe_combine: place and source go together
+op.moe(x, x, op.zeros({2, 3}, {dtype = "i64"}), x, x)  --! moe: up [experts, d, h] and down [experts, h, d] do not fit: f32[2,3] x f32[2,3]
 op.route_rows(x, i, i)                       --! route_rows: source has to say where 2 rows went, not i64[3]
 op.route_rows(x, x, i)                       --! route_rows: place must be integers, not f32
 op.load_balance_loss(x, i)                   --! load_balance_loss: logits [.., experts] and index [.., k] do not fit: f32[2,3] x i64[3]

@@ -24,6 +24,12 @@ for _, capacity in ipairs { false, 4, 2, 1, 0 } do
 end
 check("moe_dispatch", { x(2, 2, 3), index:reshape(2, 2, 2) }, { experts = 3 })
 
+for _, activation in ipairs { "gelu", "silu", "swiglu" } do
+  local h = activation == "swiglu" and 2 or 4
+  check("moe", { x(4, 3), x(4, 2), index, x(3, 3, 4), x(3, h, 3), x(3, 4), x(3, 3) }, { activation = activation })
+end
+check("moe", { x(4, 3), x(4, 2), index, x(3, 3, 4), x(3, 4, 3) }, { activation = "silu" })
+
 for _, list in ipairs { { 2, 3 }, { 0, 4 }, { 4, 4 }, { 0, 0 } } do
   check("grouped_matmul", { x(2, 4, 3), x(2, 3, 2), ints(list) })
   check("grouped_matmul_weight_grad", { x(2, 4, 3), x(2, 4, 2), ints(list) })

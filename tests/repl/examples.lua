@@ -33,6 +33,8 @@ local inputs = {
   grouped_matmul = { w = U(2, 4, 4), sizes = op.ones({ 2 }, { dtype = "i64" }) * 2 },
   router = { logits = U(4, 8), bias = U(8) }, moe_places = { index = I(2, 4, 2) }, moe_dispatch = { x = U(4, 3), index = I(2, 4, 2) },
   route_rows = { place = I(4, 4), source = I(4, 4), second = { source = I(4, 8) } },
+  moe = { x = U(4, 3), weights = U(4, 2), index = I(2, 4, 2), up = U(2, 3, 6), down = U(2, 6, 3), up_bias = U(2, 6), down_bias = U(2, 3),
+    second = { down = U(2, 6, 3) } },
   moe_combine = { x = U(4, 3), rows = U(4, 3), place = I(4, 4, 2), source = I(4, 4), weights = U(4, 2) },
   grouped_matmul_weight_grad = { sizes = op.ones({ 2 }, { dtype = "i64" }) * 2 }, einsum = { a = U(2, 3, 4), b = U(2, 4, 5) },
   dot = vectors, outer = vectors, cholesky = { a = symmetric(4) }, conv1d = conv(6), conv2d = conv(6, 6), conv3d = conv(6, 6, 6),

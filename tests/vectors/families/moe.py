@@ -93,6 +93,25 @@ def layers(f, d):
         f.case("moe_combine", args, [to(sums[1], d)], **kw)
 
 
+ACTIVATIONS = {"relu": lambda h: np.maximum(h, 0), "silu": lambda h: h / (1 + np.exp(-h)),
+               "swiglu": lambda h: h[:h.size // 2] / (1 + np.exp(-h[:h.size // 2])) * h[h.size // 2:]}
+
+
+def mixture(f, d, shape, experts, name, biased):
+    """Token by token, in f64."""
+    n, h = 5, 6
+    x, w, index = f.gen(d, shape[:-1] + [n]), f.gen(d, shape, 0, 1), f.gen("i64", shape, 0, experts - 1)
+    up, down = f.gen(d, [experts, n, h]), f.gen(d, [experts, h // 2 if name == "swiglu" else h, n])
+    biases = [f.gen(d, [experts, h]), f.gen(d, [experts, n])] if biased else []
+    y = np.zeros(x.shape)
+    for t in np.ndindex(*shape[:-1]):
+        for j in range(shape[-1]):
+            e = index.v[t + (j,)]
+            a = x.w[t] @ up.w[e] + (biases[0].w[e] if biased else 0)
+            y[t] += w.w[t + (j,)] * (ACTIVATIONS[name](a) @ down.w[e] + (biases[1].w[e] if biased else 0))
+    f.case("moe", [x, w, index, up, down] + biases, [y], {"activation": name}, ulp=8, t=d, scale=4)
+
+
 # ---- groups with room of their own: [rows of each, k, n, sizes]
 OWN = [(4, 3, 5, [2, 0, 4]), (6, 5, 3, [1, 6]), (3, 17, 8, [0, 3, 1, 2]), (0, 3, 2, [0, 0]), (9, 33, 4, [7])]
 
@@ -132,6 +151,10 @@ def make():
                 f.case("moe_places", [index], list(places(index.v, experts, capacity)), options(experts, capacity))
     for d in ROWS:
         layers(f, d)
+    for d in ("f16", "bf16", "f32", "f64"):
+        for name in ACTIVATIONS:
+            for shape, experts in (([6, 2], 3), ([2, 3, 1], 4), ([0, 2], 2)):
+                mixture(f, d, shape, experts, name, shape[-1] == 2)
     for d in FLOATS + ["i64", "u8"]:
         for rows, k, n, sizes in OWN:
             own(f, d, rows, k, n, sizes)
