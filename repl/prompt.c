@@ -154,11 +154,11 @@ static int console_hints(lua_State *L) {
   return 1;
 }
 
-/* last_error(): the report of the last one, and every call that led to it, or nils. */
+/* last_error(): the report of the last one, every call that led to it, and its parts, or nils. */
 static int console_last_error(lua_State *L) {
   lua_pushstring(L, ts_run_last_report());
   ts_report_push_chain(L);
-  return 2;
+  return 3;
 }
 
 /* text(chunkname): the kept source of a chunk, or nil. */
@@ -402,18 +402,27 @@ static bool is_silenced(const char *text, size_t size) {
   return size > 0 && text[last] == ';';
 }
 
-/* Calls tessera.prompt.<function> with the n values on the top. */
-static void call_library(lua_State *L, const char *function, int n) {
+/* Calls tessera.prompt.<function> with the n values on the top. True: it failed, and the report is
+ * on the top. */
+static bool call_library(lua_State *L, const char *function, int n, int nresults) {
   lua_getglobal(L, "require");
   lua_pushliteral(L, "tessera.prompt");
-  bool failed = ts_run_call(L, 1, 1);
-  if (!failed) {
-    lua_getfield(L, -1, function);
-    lua_remove(L, -2);
-    lua_insert(L, -n - 1);
-    failed = ts_run_call(L, n, 0);
-  }
-  if (failed) ts_run_print(L);
+  if (ts_run_call(L, 1, 1)) return true;
+  lua_getfield(L, -1, function);
+  lua_remove(L, -2);
+  lua_insert(L, -n - 1);
+  return ts_run_call(L, n, nresults);
+}
+
+/* Whether the error of a command, whose report is on the top, was told as JSON: it has --json. */
+static bool told_as_json(lua_State *L) {
+  bool stopped = ts_interrupt_stopped();
+  ts_run_keep_report(L);
+  lua_pushboolean(L, stopped);
+  if (call_library(L, "told", 1, 1)) return lua_pop(L, 1), false;
+  bool told = lua_toboolean(L, -1);
+  lua_pop(L, 1);
+  return told;
 }
 
 static void show_values(lua_State *L, int first, bool silenced) {
@@ -426,7 +435,7 @@ static void show_values(lua_State *L, int first, bool silenced) {
   lua_insert(L, first);
   lua_pushboolean(L, silenced);
   lua_insert(L, first);
-  call_library(L, "keep", n + 2);
+  if (call_library(L, "keep", n + 2, 0)) ts_run_print(L);
 }
 
 static void run_chunk(lua_State *L, const char *text, size_t size) {
@@ -465,7 +474,8 @@ static void run_command(lua_State *L, const char *text) {
   size_t size = strlen(rest);
   while (size && isspace((unsigned char)rest[size - 1])) size--;
   lua_pushlstring(L, rest, size);
-  call_library(L, "command", 2);
+  bool json = strstr(rest, "--json") != NULL;
+  if (call_library(L, "command", 2, 0) && !(json && told_as_json(L))) ts_run_print(L);
   lua_settop(L, base);
 }
 

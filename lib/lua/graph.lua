@@ -274,7 +274,9 @@ local function new_member(self, n, specs, list, names, keys, look)
     core.jit_tell("sized", self.name, place(self), ("(%s), of the graph with symbols, in %.2f ms"):format(
       table.concat(keys, ", "), core.jit_now() - began))
   else
-    special = capture(self.name, self.body, specs, list, names, n)
+    special = captured.with_parameters(self.name, self.derives or self.body, n, function()
+      return capture(self.name, self.body, specs, list, names, n)
+    end)
     local own = look and look:settle() or {}
     if own[1] then tell_own(self, own) end
     family.reads = family.reads or special.graph:reads_sizes()
@@ -570,7 +572,7 @@ function Function:peek(kernel, ...) return require("tessera.debug.kernel").peek(
 ---   print(f:with("schedule", text))
 function Function:with(level, text, given) return require("tessera.debug.edit").with(self, level, text, given) end
 
---- What was kept of a kernel is taken back, on disk too; whether there was something.
+--- What was kept of a kernel is taken back, on disk too; whether there was something, its level, and whether it was on disk.
 ---   f:without(0)
 function Function:without(kernel) return require("tessera.debug.edit").without(self, kernel) end
 
@@ -689,6 +691,7 @@ local function body_of(f, what)
 end
 -- A derivative's arguments have the names of the function's own.
 local function named_like(f, derivative)
+  derivative.derives = getmetatable(f) == Function and f.body or f
   if getmetatable(f) == Function then derivative.params = f.params end
   if type(f) == "function" then derivative.params = parameter_names(f, 16) end
   return derivative

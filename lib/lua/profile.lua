@@ -109,8 +109,9 @@ end
 -- ---- stages: runs with profile marks. By row and phase a list of {name, part, count}, parts of the
 -- threads' time, and what lies between.
 local function stage_name(s)
-  local name = s.what ~= "" and s.what ~= s.stage and s.stage .. " (" .. s.what .. ")" or s.stage
-  return s.place and s.place ~= "" and name .. " " .. s.place or name
+  local label = s.what ~= "" and s.what ~= s.stage and s.stage .. " (" .. s.what .. ")" or s.stage
+  local place = s.place ~= "" and s.place or nil
+  return place and label .. " " .. place or label, label, place
 end
 
 local function add_stages(by, step)
@@ -122,22 +123,23 @@ local function add_stages(by, step)
   end
   for _, p in ipairs(step.phases) do phase_of(p).usec = phase_of(p).usec + p.usec end
   for _, s in ipairs(step.stages) do
-    local phase, name = phase_of(s), stage_name(s)
+    local phase, name, label, place = phase_of(s), stage_name(s)
     local at = phase.of[name]
     if not at then
-      at = { name = name, usec = 0, count = 0 }
+      at = { name = name, label = label, place = place, usec = 0, count = 0 }
       phase.of[name], phase.list[#phase.list + 1] = at, at
     end
     at.usec, at.count = at.usec + s.usec, at.count + s.count
   end
 end
 
+-- In texts a place that all have in common is left out.
 local function one_place(list)
-  local place = list[1] and list[1].name:match " (%S+:[%d,]+)$"
+  local place = list[1] and list[1].place
   for _, s in ipairs(list) do
-    if not place or s.name:sub(-#place - 1) ~= " " .. place then return end
+    if not place or s.place ~= place then return end
   end
-  for _, s in ipairs(list) do s.name = s.name:sub(1, -#place - 2) end
+  for _, s in ipairs(list) do s.name = s.label end
 end
 
 local MARKED = 5

@@ -9,7 +9,14 @@ local getmetatable, ipairs, next, pairs, pcall, print, rawget, tonumber, tostrin
   getmetatable, ipairs, next, pairs, pcall, print, rawget, tonumber, tostring, type
 local concat, sort, floor = table.concat, table.sort, math.floor
 local write, error, select, loadstring = io.write, error, select, loadstring
-local getinfo, fail = debug.getinfo, function(text) error(text, 0) end
+local getinfo = debug.getinfo
+
+-- What the prompt itself finds wrong in a command.
+local said
+local function fail(text)
+  said = text
+  error(text, 0)
+end
 
 -- ---- values
 
@@ -524,23 +531,37 @@ local function nearest(name)
   return core.suggest(name, names)
 end
 
+-- Commands whose text is another program's, options and all.
+local raw = {shell = true}
+
 --- What ":name rest" does; the prompt calls it.
 function prompt.command(name, rest)
   if name == "q" or name == "exit" then name = "quit" end
-  local json
+  prompt.json, said = nil, nil
+  local options = require "tessera.prompt.options"
+  local text, given = rest, {}
+  if not raw[name] then text, given = options.take(rest) end
+  prompt.json = given.json
   local f = prompt.commands[name] and prompt[name]
   if not f then
     local guess = nearest(name)
     fail(("there is no command ':%s'%s"):format(
       name, guess and "; did you mean ':" .. guess .. "'?" or "; :help lists them"))
   end
-  rest, json = rest:gsub("^%-%-json$", ""):gsub("%s+%-%-json$", ""), rest:find "%f[^%s%z]%-%-json$"
-  if json then return prompt.print_json(name, rest) end
+  options.check(given, function(...) wrong(name, ":%s " .. (...), name, select(2, ...)) end)
+  if given.json then return prompt.print_json(name, text) end
   local needed = prompt.arguments[name] and not prompt.arguments[name]:find "^%["
-  if rest == "" and needed then return prompt.page(command_help(name, console.width())) end
-  if rest == "" then return f() end
-  if not prompt.arguments[name] then wrong(name, ":%s takes nothing, not '%s'", name, rest) end
-  return f(rest)
+  if text == "" and needed then return prompt.page(command_help(name, console.width())) end
+  if text == "" then return f() end
+  if not prompt.arguments[name] then wrong(name, ":%s takes nothing, not '%s'", name, text) end
+  return f(text)
+end
+
+--- Whether the last command's error was told as JSON, as it has --json; the prompt asks.
+function prompt.told(interrupted)
+  if not prompt.json then return false end
+  write(require "tessera.prompt.json"(require "tessera.prompt.error"(interrupted, said)), "\n")
+  return true
 end
 
 return prompt

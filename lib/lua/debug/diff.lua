@@ -160,6 +160,7 @@ end
 
 --- f:diff(g, level, options) and f:diff(level, options).
 function diff.of(f, other, level, given)
+  if type(other) == "function" or captured.is_kernel(other) or core.is_tensor(other) then captured.need("f:diff", other) end
   if not captured.is_function(other) then other, level, given = nil, other, level end
   if type(given) == "number" or type(given) == "string" then given = { kernel = given } end
   local o = read_diff(given)

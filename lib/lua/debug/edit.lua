@@ -159,9 +159,9 @@ end
 
 function edit.without(f, kernel)
   if not f.current then core.fail(f.name .. " has not run yet: call it") end
-  local was = f.current.graph:unpatch(kernel and tostring(kernel))
+  local was, level, on_disk = f.current.graph:unpatch(kernel and tostring(kernel))
   if was then f.current.graph:renew() end
-  return was
+  return was, level, on_disk
 end
 
 return edit

@@ -299,7 +299,11 @@ return function(prompt, wrong)
         wrong("profile", ":profile runs the function, and needs its arguments%s", plain and ": " .. table.concat(of.params, ", ", 1, n) or "")
       end
     end
-    return require("tessera.profile").measure(of, { args = args, width = math.max(20, console.width()) })
+    local function measure()
+      return require("tessera.profile").measure(of, { args = args, width = math.max(20, console.width()) })
+    end
+    if type(of) ~= "function" then return measure() end
+    return captured.with_parameters(type(f) == "string" and f:match "^[%w_.:]+" or "the function", of, args.n or #args, measure)
   end
 
   local function tuned(say, f, ...)
@@ -310,7 +314,13 @@ return function(prompt, wrong)
       io.write(autotune.plan(of))
       io.flush()
     end
-    return autotune.tune(of, unpack(args))
+    -- Ctrl-C: what is known is told all the same, and then that it was interrupted.
+    local before, records = #core.autotune_records(), nil
+    local ok, why = pcall(function() records = autotune.tune(of, unpack(args)) end)
+    if ok then return records end
+    records = core.autotune_records(before)
+    if not records[1] then error(why, 0) end
+    return records, why
   end
 
   require "tessera.prompt.choose"(prompt, wrong, read)
@@ -318,22 +328,23 @@ return function(prompt, wrong)
   --- Measures the candidates of a captured function's kernels, or of a kernel of op.kernel with
   --- arguments, and prints their times: "f", "k(x, y)".
   function prompt.tune(f, ...)
-    local told = tuned(true, f, ...)
+    local told, why = tuned(true, f, ...)
     prompt.page(told.loops and tostring(told) or require("tessera.autotune").text(told))
+    if why then error(why, 0) end
   end
   function data.tune(f, ...)
-    local told = tuned(false, f, ...)
+    local told, why = tuned(false, f, ...)
     if told.loops then return told end
     local list = {}
     for i, r in ipairs(told) do
       local k = { kernel = r.kernel, candidates = {}, differing = r.differing, measured = r.why == nil or nil, measured_reason = r.why }
       for j, c in ipairs(r) do
         k.candidates[j] = { choice = c.choice, time_ns = c.us and c.us * 1e3, runs = c.best or false,
-          time_ns_reason = not c.us and "it was not measured" or nil }
+          time_ns_reason = not c.us and (c.why or r.why or "it was not measured") or nil }
       end
       list[i] = k
     end
-    return { kernels = list }
+    return { kernels = list, interrupted = why ~= nil }
   end
 
   return { read = read } -- for other commands about functions
