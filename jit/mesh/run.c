@@ -7,7 +7,9 @@
 
 #include "devices/cpu_pool.h"
 #include "devices/device.h"
+#include "lib/clock.h"
 #include "vm/code/lower.h"
+#include "vm/core/profile.h"
 #include "vm/mesh/collective.h"
 #include "vm/mesh/combine.h"
 #include "vm/mesh/expand.h"
@@ -76,6 +78,12 @@ static TsCollective collective_of(const TsMeshRun *r, const TsMeshJoin *j) {
                              : ts_collective_of_move(from, ts_layout_of(to));
   sent.op = j->node && j->node->op < TS_OP_COUNT ? (TsOp)j->node->op : TS_OP_COUNT;
   return sent;
+}
+
+bool ts_mesh_run_sent(const TsMeshRun *r, int join, TsCollective *sent) {
+  if (r->plan->join[join].call) return false;
+  *sent = collective_of(r, &r->plan->join[join]);
+  return sent->kind != TS_COLLECTIVE_none;
 }
 
 static const char *operand_of(const TsMeshRun *r, const TsMeshJoin *j) {
@@ -221,9 +229,26 @@ static int run_call(TsMeshRun *r, const TsMeshJoin *j) {
   return failed;
 }
 
+/* In a profile what is sent stands beside the instructions of the pieces. */
+static void span_of_join(const TsMeshRun *r, const TsMeshJoin *j, int64_t start) {
+  TsCollective sent = j->call ? (TsCollective){.bytes = 0} : collective_of(r, j);
+  const char *place = j->node ? ts_graph_where(j->node) : NULL;
+  if (!sent.kind) return;
+  ts_spans_add(r->c->spans, &(TsSpan){.start = start,
+                                      .end = ts_clock_nsec(),
+                                      .what = ts_collective_name(sent.kind),
+                                      .place = place && *place ? place : NULL,
+                                      .phase = -1,
+                                      .depth = r->c->spans->depth,
+                                      .nbytes = sent.bytes});
+}
+
 /* Errors say where the operator stands that asked for it. */
 static int run_join(TsMeshRun *r, const TsMeshJoin *j) {
-  if (!tell(r, j) && !(j->call ? run_call : j->sum ? run_sum : run_move)(r, j)) return 0;
+  int64_t start = r->c->spans ? ts_clock_nsec() : 0;
+  int failed = tell(r, j) || (j->call ? run_call : j->sum ? run_sum : run_move)(r, j);
+  if (!failed && r->c->spans) span_of_join(r, j, start);
+  if (!failed) return 0;
   const char *place = j->node ? ts_graph_where(j->node) : NULL;
   return place && *place ? ts_error_where(&r->c->err, r->plan->g->name, place) : -1;
 }
@@ -239,6 +264,13 @@ static Piece *made_piece(TsMeshRun *r, int at) {
     return NULL;
   }
   return piece;
+}
+
+TsJitFunction *ts_mesh_run_piece(TsMeshRun *r, int at, TsCode **code, TsFrame **frame) {
+  Piece *piece = made_piece(r, at);
+  if (!piece) return NULL;
+  *code = piece->code, *frame = piece->frame;
+  return piece->hot;
 }
 
 static int run_piece(TsMeshRun *r, int stage, int part, uint64_t stream) {

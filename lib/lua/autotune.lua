@@ -58,7 +58,11 @@ function autotune.tune(f, ...)
   captured.need("autotune.tune", f, true)
   local before = #core.autotune_records()
   f:tune(...)
-  return core.autotune_records(before)
+  local records = core.autotune_records(before)
+  if captured.is_function(f) and f:_runs() ~= f.current.graph then -- shares are of a piece of it
+    for _, r in ipairs(records) do r.share = nil end
+  end
+  return records
 end
 
 -- What tune is about to measure, and how long it may take, as text.

@@ -77,6 +77,20 @@ end
 
 local function key_of(s) return s.depth .. "|" .. s.what .. "|" .. (s.place or "") .. "|" .. s.bytes end
 
+-- Runs that did what the last one did: a function may get its kernels meanwhile.
+local function alike(runs)
+  local function way(run)
+    local keys = {}
+    for i, s in ipairs(run.steps) do keys[i] = key_of(s) end
+    return table.concat(keys, "\n")
+  end
+  local last, list = way(runs[#runs]), {}
+  for i, run in ipairs(runs) do
+    if way(run) == last then list[#list + 1] = run end
+  end
+  return list
+end
+
 -- A row for each instruction: those of several runs that stand at the same place of the order.
 -- Rounds of a loop are one row.
 local function rows_of(runs)
@@ -279,8 +293,10 @@ local function instructions_report(f, args, o, inside)
   local function run() f(unpack(args, 1, args.n)) end
   for r = 1, o.runs do
     local spans, usec, lost = core.spans(run)
-    runs[r], times[r] = { steps = instructions(spans), usec = usec, lost = lost }, usec
+    runs[r] = { steps = instructions(spans), usec = usec, lost = lost }
   end
+  runs = alike(runs)
+  for r, each in ipairs(runs) do times[r] = each.usec end
   local total, last = median(times), runs[#runs]
   local rows = rows_of(runs)
   local stages, marked, with_stages
@@ -296,7 +312,7 @@ local function instructions_report(f, args, o, inside)
   function write.csv() return instruction_files.csv(runs) end
   function write.kernels() return elsewhere and {} or require("tessera.profile.kernel_table").of_instructions(rows, machine.roofs()) end
   local lost = last.lost > 0 and ("%d spans between the first and the last found no room.\n"):format(last.lost) or ""
-  local r = facts.instructions(f.name or "function", rows, total, elsewhere, o.runs)
+  local r = facts.instructions(f.name or "function", rows, total, elsewhere, #runs)
   local most = dearest(rows)
   r.limit = most and not elsewhere and machine.limit(most) or nil
   if not r.limit then r.limit_reason = most and "kernels have limits of their own" or "no instruction ran" end

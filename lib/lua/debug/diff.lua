@@ -179,7 +179,7 @@ function diff.of(f, other, level, given)
     before, behind = named .. " of the first arguments", named .. " of the second"
   else
     if not f.current then core.fail(f.name .. " has not run yet: call it") end
-    local kernel, graph = o.kernel and tostring(o.kernel), f.current.graph
+    local kernel, graph = o.kernel and tostring(o.kernel), f:_runs()
     a, b = graph:kernel_text(tostring(level), kernel, true), graph:kernel_text(tostring(level), kernel, false)
     before, behind = named .. " as the passes make it", named .. " as it runs"
   end

@@ -21,7 +21,7 @@ return function(prompt, wrong, read)
 
   -- "f 2", of which the group may be missing.
   local function front_of(text)
-    local f, word = text:match "^(.-)%s+([%w_]+)%s*$"
+    local f, word = text:match "^(.-)%s+([%w_./]+)%s*$"
     if f and f ~= "" then return f, tonumber(word) or word end
     return text, nil
   end
@@ -39,7 +39,7 @@ return function(prompt, wrong, read)
     local groups = choose.groups(of)
     if group then return choose.legal(choose.find(of, groups, group)) end
     local list = {}
-    for i, g in ipairs(groups) do list[i] = ("%d %s"):format(g.group, g.what) end
+    for i, g in ipairs(groups) do list[i] = ("%s %s"):format(g.group, g.what) end
     return ("groups of %s are %s"):format(of.name, table.concat(list, ", "))
   end
 

@@ -125,7 +125,7 @@ return function(prompt, wrong, reading)
     if not given then args = f:last_arguments() end
     if not args then wrong("edit", ":edit runs the function: its last arguments are gone; :edit f(x, y) %s", level) end
     require("tessera.debug.ready")(f, unpack(args, 1, args.n or #args))
-    local original = f.current.graph:kernel_text(level, kernel, false)
+    local original = f:_runs():kernel_text(level, kernel, false)
     last = { f = f, level = level, kernel = kernel, text = original, original = original, args = given and args or nil,
       typed = text:match "^%S+" }
     return try()
@@ -146,7 +146,7 @@ return function(prompt, wrong, reading)
 
   -- A word behind f that is no level and no target: its kernel, or what was meant.
   local function kernel_of(f, word)
-    if word:find "^%d+$" or word:find "/%d+$" or f.current and pcall(f.current.graph.kernel_text, f.current.graph, "schedule", word, false) then
+    if word:find "^%d+$" or word:find "/%d+$" or f.current and pcall(function() return f:_runs():kernel_text("schedule", word, false) end) then
       return word
     end
     local value = rawget(_G, word)

@@ -240,7 +240,10 @@ return function(prompt, wrong)
   function prompt.collectives(f, ...) prompt.page(tostring(rows_of(f, ...)) .. "\n") end
   function prompt.data.collectives(f, ...)
     local list = {}
-    for i, row in ipairs(rows_of(f, ...)) do list[i] = row end
+    for i, row in ipairs(rows_of(f, ...)) do
+      list[i] = { kind = row.kind, operator = row.operator, axes = row.axes, bytes = row.bytes, from = row.from, to = row.to }
+      if row.place ~= "" then list[i].where = row.place else list[i].where_reason = "it comes from no line of the program" end
+    end
     return list
   end
 

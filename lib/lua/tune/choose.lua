@@ -8,7 +8,7 @@ local MOST = 2 ^ 20
 
 local function list_of(groups)
   local out = {}
-  for i, g in ipairs(groups) do out[i] = ("%d %s"):format(g.group, g.what) end
+  for i, g in ipairs(groups) do out[i] = ("%s %s"):format(g.group, g.what) end
   return table.concat(out, ", ")
 end
 
@@ -16,7 +16,7 @@ end
 function choose.groups(f, what)
   local special = f.current
   if not special then core.fail(("%s has not run yet: call it%s"):format(f.name, what and ", then " .. what or "")) end
-  return special.graph:groups()
+  return f:_runs():groups()
 end
 
 -- The group of this number, or the one whose kernel is called that: what it does, "mul add relu", or its kind.
@@ -26,7 +26,7 @@ function choose.find(f, groups, which)
     if g.group == which then return g end
     if type(which) == "string" and (g.what == which or g.kind == which and g.kind ~= "vm" or tostring(g.group) == which) then
       if found then
-        core.fail(("%s:choose: '%s' is group %d and group %d; say the number"):format(f.name, which, found.group, g.group))
+        core.fail(("%s:choose: '%s' is group %s and group %s; say the number"):format(f.name, which, found.group, g.group))
       end
       found = g
     end
@@ -55,8 +55,8 @@ function choose.legal(g)
   for _, c in ipairs(core.choices()) do
     if g.can[c.name] then list[#list + 1] = ("%s (%s)"):format(c.name, g.can[c.name]) end
   end
-  return list[1] and ("group %d (%s) has %s"):format(g.group, g.what, table.concat(list, ", ")) or
-    ("of group %d (%s) nothing can be chosen"):format(g.group, g.what)
+  return list[1] and ("group %s (%s) has %s"):format(g.group, g.what, table.concat(list, ", ")) or
+    ("of group %s (%s) nothing can be chosen"):format(g.group, g.what)
 end
 
 local function whole(f, g, name, v)
@@ -116,12 +116,12 @@ Choice.__index = Choice
 
 --- "group 2 (matmul) for avx512: rows 48, chosen by the user", with what its kernel has, what could be, and remarks.
 function Choice:__tostring()
-  local head = ("group %d (%s)"):format(self.group, self.what)
+  local head = ("group %s (%s)"):format(self.group, self.what)
   if not self.kernel then return head .. ": it has no kernel, so nothing can be chosen" end
   local out = { ("%s for %s: %s%s"):format(head, self.target, self.choice ~= "" and self.choice .. ", " or
     self.origin:find "^tuned" and "the default, " or "", self.origin) }
   if self.edited then
-    out[1] = ("%s for %s: edited by the user, which f:without(%d) takes back, at the prompt :edit drop f %d"):format(head,
+    out[1] = ("%s for %s: edited by the user, which f:without '%s' takes back, at the prompt :edit drop f %s"):format(head,
       self.target, self.group, self.group)
     for _, r in ipairs(self.remarks) do out[#out + 1] = "  remark: " .. r end
     return table.concat(out, "\n")
@@ -154,9 +154,9 @@ function choose.choose(f, which, ...)
   end
   local text = not default and text_of(f, g, options) or nil
   if text and not g.kernel then
-    core.fail(("%s:choose: group %d (%s) has no kernel, so nothing can be chosen"):format(f.name, g.group, g.what))
+    core.fail(("%s:choose: group %s (%s) has no kernel, so nothing can be chosen"):format(f.name, g.group, g.what))
   end
-  f.current.graph:choose(g.group, text)
+  f:_runs():choose(g.group, text)
   return told(choose.find(f, choose.groups(f), g.group))
 end
 

@@ -13,7 +13,7 @@ function text.plan(f)
   local n, name = 1, f.name
   if captured.is_function(f) and f.current then
     n = 0
-    for _, g in ipairs(f.current.graph:groups()) do
+    for _, g in ipairs(f:_runs():groups()) do
       if g.kernel and g.origin ~= "chosen by the user" and not g.edited and next(g.can) then n = n + 1 end
     end
   end
