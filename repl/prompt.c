@@ -32,6 +32,7 @@ static struct {
   bool told_about_locals, quit;
   int exit_code;
   bool hints;
+  char *next; /* an input that was typed where something else was asked; NULL: none */
 } prompt = {.hints = true};
 
 /* ---- globals of the prompt */
@@ -154,6 +155,13 @@ static int console_hints(lua_State *L) {
   return 1;
 }
 
+/* next_input(text): what the prompt reads next, as it was typed elsewhere. */
+static int console_next_input(lua_State *L) {
+  char *text = strdup(luaL_checkstring(L, 1));
+  if (text) free(prompt.next), prompt.next = text;
+  return 0;
+}
+
 /* last_error(): the report of the last one, every call that led to it, and its parts, or nils. */
 static int console_last_error(lua_State *L) {
   lua_pushstring(L, ts_run_last_report());
@@ -203,10 +211,16 @@ static int console_initial(lua_State *L) {
 }
 
 static int open_console(lua_State *L) {
-  static const luaL_Reg functions[] = {
-      {"width", console_width},           {"quit", console_quit},       {"text", console_text},
-      {"globals", console_globals},       {"initial", console_initial}, {"rows", console_rows},
-      {"last_error", console_last_error}, {"hints", console_hints},     {NULL, NULL}};
+  static const luaL_Reg functions[] = {{"width", console_width},
+                                       {"quit", console_quit},
+                                       {"text", console_text},
+                                       {"globals", console_globals},
+                                       {"initial", console_initial},
+                                       {"rows", console_rows},
+                                       {"last_error", console_last_error},
+                                       {"hints", console_hints},
+                                       {"next_input", console_next_input},
+                                       {NULL, NULL}};
   lua_newtable(L);
   luaL_register(L, NULL, functions);
   return 1;
@@ -570,14 +584,18 @@ int ts_prompt_run(lua_State *L) {
   ts_report_keep_chain(true);
   while (!prompt.quit) {
     if (ts_interrupt_drop() && terminal) printf("\n"), fflush(stdout); /* behind the "^C" */
-    char *text = ts_edit_read(prompt.edit, "> ", ". ");
+    char *text = prompt.next;
+    size_t size = text ? strlen(text) : 0;
+    prompt.next = NULL;
+    if (!text && (text = ts_edit_read(prompt.edit, "> ", ". ")))
+      size = ts_edit_size(prompt.edit);
     if (!text && ts_edit_status(prompt.edit) == TS_EDIT_INTERRUPTED) {
       if (!ts_edit_interactive(prompt.edit)) printf("\n"), fflush(stdout);
       continue;
     }
     if (!text) break;
     ts_edit_remember(prompt.edit, text);
-    run_input(L, text, ts_edit_size(prompt.edit));
+    run_input(L, text, size);
     free(text);
   }
   ts_edit_close(prompt.edit);

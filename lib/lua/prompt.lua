@@ -165,7 +165,11 @@ end
 --- Prints values as the prompt shows them.
 function prompt.show(...)
   local width = console.width()
-  for i = 1, select("#", ...) do prompt.page(prompt.text((select(i, ...)), width) .. "\n") end
+  for i = 1, select("#", ...) do
+    local x = select(i, ...)
+    local write_text = type(x) == "table" and prompt.say or prompt.page
+    write_text(prompt.text(x, width) .. "\n")
+  end
 end
 
 --- What an input gave: kept as Out[number], and shown.
@@ -176,6 +180,9 @@ end
 
 --- Writes a text, by pages where it is longer than the terminal.
 function prompt.page(text) require("tessera.prompt.pager").page(text) end
+
+--- The same of words for people, whose lines break between words where they are longer than the terminal.
+function prompt.say(text) prompt.page(prompt.json and text or require("tessera.prompt.pager").broken(text)) end
 
 -- ---- help: operators from the table, everything else from the comment above
 -- its definition
@@ -366,7 +373,13 @@ local function no_help(topic, text, width)
   local parent, word = topic:match "^(.+)[.:]([^.:]+)$"
   if parent then
     local ok, t = pcall(at_path, parent)
-    local hint = named.hint(parent == "x" and "tensor" or parent, word, ok and type(t) == "table" and t or {}):gsub("\n  hint: ", "; ")
+    local tensor = parent == "x" or ok and core.is_tensor(t)
+    local meta = ok and type(t) == "table" and getmetatable(t)
+    local class = type(meta) == "table" and rawget(meta, "__index")
+    local hint = named.hint(tensor and "tensor" or parent, word, ok and type(t) == "table" and t or {},
+      type(class) == "table" and class or {}):gsub("\n  hint: ", "; ")
+    local method = tensor and hint == "" and core.suggest(word)
+    if method then hint = ("; did you mean '%s'?"):format(method) end
     return ("no help on '%s'%s\n"):format(topic, hint)
   end
   for _, title in ipairs { "op", "tensor", "nn", "optim", "rng", "graph", "data", "tessera", "module" } do

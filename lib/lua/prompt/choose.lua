@@ -84,7 +84,7 @@ return function(prompt, wrong, read)
   function prompt.choose(...)
     local out = {}
     for i, one in ipairs((chosen(...))) do out[i] = tostring(one) end
-    prompt.page((out[1] and table.concat(out, "\n") or "nothing of it is computed") .. "\n")
+    prompt.say((out[1] and table.concat(out, "\n") or "nothing of it is computed") .. "\n")
   end
   function prompt.data.choose(...)
     local list, of = chosen(...)

@@ -42,7 +42,7 @@ return function(prompt, wrong)
     local report, calls = console.last_error()
     if not report then return print "no error so far" end
     report = report:gsub("\nstack traceback:.*$", "")
-    prompt.page(report .. "\n" .. (calls and calls:gsub("^\n?stack traceback:", "every call, the last one first:") .. "\n" or ""))
+    prompt.say(report .. "\n" .. (calls and calls:gsub("^\n?stack traceback:", "every call, the last one first:") .. "\n" or ""))
   end
   function data.err()
     local told = require "tessera.prompt.error"()

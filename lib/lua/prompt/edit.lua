@@ -61,9 +61,9 @@ return function(prompt, wrong, reading)
     local ok, result = pcall(last.f.with, last.f, last.level, text, { kernel = last.kernel, args = last.args })
     if not ok then core.fail(tostring(result):gsub("^f:with: ", "") .. "\n  :edit opens the text again") end
     tried = result
-    print(tostring(result))
+    prompt.say(tostring(result) .. "\n")
     if result.equal and not result.unchanged then
-      print "  :edit keep keeps it for this session, :edit keep disk for later ones too; :edit opens the text again"
+      prompt.say "  :edit keep keeps it for this session, :edit keep disk for later ones too; :edit opens the text again\n"
     end
   end
 
@@ -100,7 +100,7 @@ return function(prompt, wrong, reading)
     if not was then
       wrong("edit", ":edit drop: nothing was kept of kernel %s of %s%s, so there is nothing to take back", kernel, f.name, others)
     end
-    print(("the edit of kernel %s of %s at level %s is dropped%s; it is its own kernel again"):format(kernel, f.name, level,
+    prompt.say(("the edit of kernel %s of %s at level %s is dropped%s; it is its own kernel again\n"):format(kernel, f.name, level,
       on_disk and ", on disk too" or ""))
   end
 
@@ -219,7 +219,7 @@ return function(prompt, wrong, reading)
   --- Prints how two texts differ: "f g tile", "f tile 2", "f tile sm_80 sm_90a", "f(x) f(y) tile".
   function prompt.diff(text)
     local said, f, g, level, o = compared(text, core.is_terminal(1) and os.getenv "NO_COLOR" == nil or nil)
-    prompt.page(said == "" and ("no difference: %s\n"):format(alike(f, g, level, o)) or said)
+    if said == "" then prompt.say(("no difference: %s\n"):format(alike(f, g, level, o))) else prompt.page(said) end
   end
   function prompt.data.diff(text)
     local said, f, _, level = compared(text)

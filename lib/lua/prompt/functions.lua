@@ -221,7 +221,7 @@ return function(prompt, wrong)
   --- Prints a line for each kernel of a captured function.
   function prompt.tiles(f)
     local text = tostring(data.tiles(f))
-    prompt.page(text == "" and "no kernels\n" or text)
+    prompt.say(text == "" and "no kernels\n" or text)
   end
   function data.tiles(f)
     local of, _, args = read("tiles", false, 0, f)
@@ -237,7 +237,7 @@ return function(prompt, wrong)
   end
 
   --- Prints what devices of a mesh send each other in a run of a captured function: "f", "f(x, y)".
-  function prompt.collectives(f, ...) prompt.page(tostring(rows_of(f, ...)) .. "\n") end
+  function prompt.collectives(f, ...) prompt.say(tostring(rows_of(f, ...)) .. "\n") end
   function prompt.data.collectives(f, ...)
     local list = {}
     for i, row in ipairs(rows_of(f, ...)) do
@@ -248,7 +248,7 @@ return function(prompt, wrong)
   end
 
   --- Prints what was decided about a captured function, with reasons and times.
-  function prompt.why(f) prompt.page(tostring(data.why(f))) end
+  function prompt.why(f) prompt.say(tostring(data.why(f))) end
   function data.why(f)
     local of, _, args = read("why", false, 0, f)
     if of.loops then return facts_of_loops(of.loops, "why", function(l) return l:why() end) end
@@ -259,7 +259,7 @@ return function(prompt, wrong)
   function Rules.__tostring(all) return all.text == "" and "no rule fired\n" or all.text end
 
   --- Prints the rules that fired when a function was captured.
-  function prompt.rewrites(f) prompt.page(tostring(data.rewrites(f))) end
+  function prompt.rewrites(f) prompt.say(tostring(data.rewrites(f))) end
   function data.rewrites(f)
     local of, _, args = read("rewrites", false, 0, f)
     if of.loops then return facts_of_loops(of.loops) end
@@ -313,8 +313,9 @@ return function(prompt, wrong)
     local of, _, args = read("tune", true, 0, f, ...)
     if of.loops then return facts_of_loops(of.loops) end
     local autotune = require "tessera.autotune"
+    if captured.is_function(of) then of:ir("captured", unpack(args)) end -- it is there, for these arguments
     if say then
-      io.write(autotune.plan(of))
+      io.write(require("tessera.prompt.pager").broken(autotune.plan(of)))
       io.flush()
     end
     -- Ctrl-C: what is known is told all the same, and then that it was interrupted.
@@ -332,7 +333,7 @@ return function(prompt, wrong)
   --- arguments, and prints their times: "f", "k(x, y)".
   function prompt.tune(f, ...)
     local told, why = tuned(true, f, ...)
-    prompt.page(told.loops and tostring(told) or require("tessera.autotune").text(told))
+    prompt.say(told.loops and tostring(told) or require("tessera.autotune").text(told))
     if why then error(why, 0) end
   end
   function data.tune(f, ...)
