@@ -82,6 +82,7 @@ int ts_patch_text(TsJitFunction *f, const char *level, const char *kernel, bool 
 static bool same_code(const TsTile *a, const TsTile *b) {
   uint8_t x[32], y[32];
   if (a->sequence || b->sequence) return a->sequence == b->sequence;
+  if (a->grain != b->grain) return false; /* of threads, not of the code */
   ts_kernel_digest(a, x);
   ts_kernel_digest(b, y);
   return !memcmp(x, y, sizeof x);

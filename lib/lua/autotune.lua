@@ -58,11 +58,7 @@ function autotune.tune(f, ...)
   captured.need("autotune.tune", f, true)
   local before = #core.autotune_records()
   f:tune(...)
-  local records = core.autotune_records(before)
-  if captured.is_function(f) and f:_runs() ~= f.current.graph then -- shares are of a piece of it
-    for _, r in ipairs(records) do r.share = nil end
-  end
-  return records
+  return core.autotune_records(before)
 end
 
 -- What tune is about to measure, and how long it may take, as text.

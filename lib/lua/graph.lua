@@ -586,7 +586,7 @@ function Function:peek(kernel, ...) return require("tessera.debug.kernel").peek(
 ---   print(f:with("schedule", text))
 function Function:with(level, text, given) return require("tessera.debug.edit").with(self, level, text, given) end
 
---- What was kept of a kernel is taken back, on disk too; whether there was something, its level, and whether it was on disk.
+--- What was kept of a kernel is taken back, on disk too; whether there was something.
 ---   f:without(0)
 function Function:without(kernel) return require("tessera.debug.edit").without(self, kernel) end
 

@@ -157,11 +157,14 @@ function edit.with(f, level, text, given)
   return as_result(f, graph, patch)
 end
 
-function edit.without(f, kernel)
+--- Whether there was something, its level, and whether it was on disk.
+function edit.drop(f, kernel)
   if not f.current then core.fail(f.name .. " has not run yet: call it") end
   local was, level, on_disk = f:_runs():unpatch(kernel and tostring(kernel))
   if was then f:_runs():renew() end
   return was, level, on_disk
 end
+
+function edit.without(f, kernel) return (edit.drop(f, kernel)) end
 
 return edit

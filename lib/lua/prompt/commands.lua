@@ -46,7 +46,8 @@ return function(prompt, wrong)
   end
   function data.err()
     local told = require "tessera.prompt.error"()
-    if not told.error then return told end
+    told.message, told.message_reason, told.error, told.error_reason = told.error, told.error_reason, nil, nil
+    if not told.message then return told end
     local report, calls = console.last_error()
     told.report, told.calls = report, {}
     for line in (calls or ""):gmatch "\n%s+([^\n]+)" do told.calls[#told.calls + 1] = line end

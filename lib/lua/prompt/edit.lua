@@ -96,7 +96,7 @@ return function(prompt, wrong, reading)
     local others = there[1] and (" (edited are %s)"):format(table.concat(there, ", ")) or ", and of none of its kernels"
     if not kernel and not there[1] then wrong("edit", ":edit drop: no kernel of %s is edited, so there is nothing to take back", f.name) end
     if not kernel then wrong("edit", ":edit drop: several kernels of %s are edited, %s; say which", f.name, table.concat(there, ", ")) end
-    local was, level, on_disk = f:without(kernel)
+    local was, level, on_disk = require("tessera.debug.edit").drop(f, kernel)
     if not was then
       wrong("edit", ":edit drop: nothing was kept of kernel %s of %s%s, so there is nothing to take back", kernel, f.name, others)
     end

@@ -321,9 +321,11 @@ return function(prompt, wrong)
     -- Ctrl-C: what is known is told all the same, and then that it was interrupted.
     local before, records = #core.autotune_records(), nil
     local ok, why = pcall(function() records = autotune.tune(of, unpack(args)) end)
-    if ok then return records end
-    records = core.autotune_records(before)
-    if not records[1] then error(why, 0) end
+    if not ok then records = core.autotune_records(before) end
+    if not ok and not records[1] then error(why, 0) end
+    if captured.is_function(of) and of:_runs() ~= of.current.graph then -- shares are of a piece
+      for _, r in ipairs(records) do r.share = nil end
+    end
     return records, why
   end
 

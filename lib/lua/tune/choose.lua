@@ -62,7 +62,7 @@ end
 local function whole(f, g, name, v)
   if type(v) ~= "number" or v < 1 or v % 1 ~= 0 then
     core.fail(("%s:choose: option '%s' must be an integer above 0, not %s\n  hint: %s"):format(f.name, name,
-      type(v) == "number" and ("%.14g"):format(v) or type(v) == "string" and ("'%s'"):format(core.shown(v, 40)) or "a " .. type(v),
+      type(v) == "number" and ("%.14g"):format(v) or "a " .. type(v),
       choose.legal(g)))
   end
   return math.min(v, MOST)
@@ -75,7 +75,8 @@ local function text_of(f, g, options)
     if type(name) ~= "string" or not has(all, name) then
       local guess = type(name) == "string" and core.suggest(name, all)
       core.fail(("%s:choose: there is no option '%s'"):format(f.name, tostring(name)) ..
-        (guess and ("; did you mean '%s'?"):format(guess) or "") .. "\n  hint: " .. choose.legal(g))
+        (guess and ("; did you mean '%s'?\n  hint: "):format(guess) or "\n  hint: options are " .. table.concat(all, ", ") .. "; ") ..
+        choose.legal(g))
     end
     if name == "tile_shape" then
       if type(v) == "number" then v = { v } end
