@@ -54,6 +54,9 @@ return function(prompt, wrong, read)
         refuse("options look like %s=%s, not '%s %s'\n  hint: %s", name, value, name, value, legal(front))
       end
       local f, group = front_of(text)
+      if type(group) == "string" and f:find "%s[%w_./]+$" and choose.is_name(group) then
+        refuse("a value stands behind %s, as in %s=1\n  hint: %s", group, group, legal(f))
+      end
       return function_of(f), group, nil, false
     end
     local f, group = front_of(head)

@@ -31,7 +31,14 @@ function options.take(text)
       left[#left + 1], at = c, at + 1
     end
   end
-  return (table.concat(left):gsub("^%s+", ""):gsub("%s+$", "")), given
+  local rest = table.concat(left)
+  while quote or depth > 0 do -- a bracket or a string that is not closed: options stand at the end all the same
+    local front, name = rest:match "^(.-)%s+%-%-(%a[%w-]*)%s*$"
+    if not front then break end
+    if KNOWN[name] then given[name] = true else given[#given + 1] = "--" .. name end
+    rest = front
+  end
+  return (rest:gsub("^%s+", ""):gsub("%s+$", "")), given
 end
 
 --- Calls wrong(format, ..) where there are options that no command has.
