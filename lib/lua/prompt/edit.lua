@@ -74,7 +74,7 @@ return function(prompt, wrong, reading)
     end
     if word ~= "" and word ~= "disk" then wrong("edit", ":edit keep is followed by nothing, or by disk, not '%s'", core.shown(word, 40)) end
     tried:keep(word == "disk" and "disk" or nil)
-    print(("%s; :edit drop %s %s takes it back"):format(word == "disk" and "kept, for later processes too" or "kept for this process",
+    print(("%s; :edit drop %s %s takes it back"):format(word == "disk" and "kept, for later sessions too" or "kept for this session",
       last.typed, tried.kernel))
   end
 
