@@ -366,7 +366,8 @@ static int find_turns(Turns *r) {
       bool edited = ts_build_is_patched(r->b, f, o.g);
       if ((edited || o.g->pinned) && !r->wait && ts_build_worth_on(r->b, o.g))
         note(r, o.g, 0, edited ? "edited by the user" : ts_choice_origin(o.g->origin));
-      if (!tunable(r->b, f, o.g) || (r->b->device && ts_sched_gathered(f->sched, o.g))) continue;
+      if (!tunable(r->b, f, o.g) || (r->b->device && ts_sched_gathered(f->sched, o.g)))
+        continue;
       Turn *x = &r->turn[r->n++];
       *x = (Turn){.o = o, .usec = usual_usec(r, &o)};
       if (x->usec <= 0) x->usec = o.g->usec;

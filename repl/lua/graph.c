@@ -38,10 +38,10 @@ typedef struct Function {
   TsCode *code;
   TsFrame *frame;
   TsJitFunction *hot;
-  TsGraph *cut;       /* g with sums over declared leaves, which is what runs; or NULL */
-  TsMeshRun *spread;  /* its pieces, once it was called on a mesh, or NULL; */
-  int spread_leaves;  /* with so many leaves: whether that was tried; */
-  int ncut;           /* how often */
+  TsGraph *cut;           /* g with sums over declared leaves, which is what runs; or NULL */
+  TsMeshRun *spread;      /* its pieces, once it was called on a mesh, or NULL; */
+  int spread_leaves;      /* with so many leaves: whether that was tried; */
+  int ncut;               /* how often */
   struct Function *whole; /* of a piece of it: all but its number is the run's; else NULL */
 } Function;
 
@@ -242,7 +242,8 @@ static int run_spread(TsContext *c, Function *f, TsTensor *const *all, TsTensor 
 
 /* The tensors of all parameters: those that the list at 2 gives, and the captured ones. Behind them
  * is room for the results. The arguments are in args, *nargs of them. */
-static TsTensor **take_arguments(lua_State *L, const Function *f, TsTensor ***args, int *nargs) {
+static TsTensor **take_arguments(lua_State *L, const Function *f, TsTensor ***args,
+                                 int *nargs) {
   const TsCode *code = f->code;
   int n = ts_lua_list(L, 2, NULL, args), k = 0;
   if (ts_defer_force_all(n, *args)) ts_lua_raise(L);

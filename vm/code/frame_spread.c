@@ -59,8 +59,7 @@ static int run_call(Spread *s, const TsInstr *i) {
 static int run_control(Spread *s, const TsInstr *i) {
   TsFrame *f = s->f;
   switch (i->op) {
-  case TS_VM_update:
-    return f->ctx->planning ? 0 : ts_vm_assign(f->ctx, s->in[0], s->in[1]);
+  case TS_VM_update: return f->ctx->planning ? 0 : ts_vm_assign(f->ctx, s->in[0], s->in[1]);
   case TS_VM_group:
   case TS_VM_room: return 0;
   case TS_VM_call:
@@ -149,7 +148,8 @@ static int run_all(Spread *s) {
   for (int t = 0; t < code->ninstr && !failed; t++) {
     if (!committing && interrupted(f)) failed = -1;
     if (!failed && t == code->commit) held = ts_cpu_hold_interrupts(), committing = true;
-    if (!failed && run_instruction(s, &code->instr[t])) failed = ts_frame_explain(f, &f->step[t]);
+    if (!failed && run_instruction(s, &code->instr[t]))
+      failed = ts_frame_explain(f, &f->step[t]);
     if (!failed) drop(s, t);
   }
   if (committing) ts_cpu_let_interrupts(held), f->ctx->commits += !failed;
@@ -167,8 +167,8 @@ static int begin(Spread *s, TsTensor *const *args) {
   if (!s->reg) return ts_error_memory(&s->f->ctx->err);
   s->in = s->reg + code->nreg, s->out = s->in + most;
   for (int r = 0; r < code->nreg; r++) {
-    TsTensor *t = r < code->nparam ? (code->bound[r] ? code->bound[r] : args[r])
-                                   : code->constant[r];
+    TsTensor *t =
+        r < code->nparam ? (code->bound[r] ? code->bound[r] : args[r]) : code->constant[r];
     if (t) s->reg[r] = ts_tensor_ref(t);
   }
   return 0;
