@@ -80,8 +80,12 @@ local function key_of(s) return s.depth .. "|" .. s.what .. "|" .. (s.place or "
 -- Runs that did what the last one did: a function may get its kernels meanwhile.
 local function alike(runs)
   local function way(run)
-    local keys = {}
-    for i, s in ipairs(run.steps) do keys[i] = key_of(s) end
+    local keys, seen = {}, {}
+    for _, s in ipairs(run.steps) do
+      local key = key_of(s)
+      if not seen[key] then seen[key], keys[#keys + 1] = true, key end
+    end
+    table.sort(keys)
     return table.concat(keys, "\n")
   end
   local last, list = way(runs[#runs]), {}
@@ -295,7 +299,8 @@ local function instructions_report(f, args, o, inside)
     local spans, usec, lost = core.spans(run)
     runs[r] = { steps = instructions(spans), usec = usec, lost = lost }
   end
-  runs = alike(runs)
+  local every = runs
+  runs = alike(every)
   for r, each in ipairs(runs) do times[r] = each.usec end
   local total, last = median(times), runs[#runs]
   local rows = rows_of(runs)
@@ -309,7 +314,7 @@ local function instructions_report(f, args, o, inside)
   function write.html() return require("tessera.profile.html").text(f, f.name or "function", rows, last, total, said .. notes, inside) end
   local instruction_files = require "tessera.profile.instruction_files"
   function write.events() return instruction_files.events(f.name or "function", last, with_stages) end
-  function write.csv() return instruction_files.csv(runs) end
+  function write.csv() return instruction_files.csv(every) end
   function write.kernels() return elsewhere and {} or require("tessera.profile.kernel_table").of_instructions(rows, machine.roofs()) end
   local lost = last.lost > 0 and ("%d spans between the first and the last found no room.\n"):format(last.lost) or ""
   local r = facts.instructions(f.name or "function", rows, total, elsewhere, #runs)
