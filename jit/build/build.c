@@ -46,7 +46,7 @@ TsLayouts *ts_build_layouts(const TsBuildJob *b, const TsGraph *g) {
 
 /* The pipeline below the schedule. */
 static TsTile *to_vectors(const TsTile *k, const TsTarget *t, TsError *err) {
-  return ts_tile_is_product(k) ? ts_tile_product(k, t, err) : ts_tile_vectorise(k, t, err);
+  return ts_tile_is_product(k, t) ? ts_tile_product(k, t, err) : ts_tile_vectorise(k, t, err);
 }
 
 TsTile *ts_build_explicit(const TsTile *k, const TsTarget *t, bool rows, TsError *err) {
