@@ -26,7 +26,7 @@ for row, n in ([[
  l1=10 laplacian=4 layernorm=10 layernorm_grad=23 leaky_relu=4 lgamma=2 linear_scan=12 log=4
  log_softmax=7 log_softmax_grad=7 logcumsumexp=28 logical_and=4 logical_not=4 logical_or=4
  logical_xor=4 logsumexp=1 lstm=4 lstm_grad=20 lstsq=43 lu=36 masked_fill=8 masked_scatter=2 matmul=68 matrix_exp=26
- max=14 mean=44 median_indices=4 min=14 moe_combine=46 moe_dispatch=78
+ max=14 mean=44 median_indices=4 min=14 moe=33 moe_combine=46 moe_dispatch=78
  moe_places=28 mse=10 multinomial=5 nan_to_num=4 nanmean=11 nansum=11 nll=8
  norm=7 normal=5 one_hot=2 pad=9 permutation=4 pinv=44 poisson=2 pow=4 prelu=4 prod=54 qkv_projection=4 qr=70
  randint=9 reciprocal=4 repeat_counts=22 repeat_interleave=2 rfft=4 rmsnorm=10 rmsnorm_grad=16
