@@ -92,3 +92,40 @@ for _, captured in ipairs { false, true } do
     end
   end
 end
+
+-- ---- what is sent: all tokens there, choices back; by counts, rows of other devices' experts there and back
+local two = mesh({ 2 }, { "ep" })
+rng.seed(8)
+local moe = nn.MoE(16, 24, { experts = 4, k = 2, bias = false })
+local x = rng.normal { 64, 16 }
+local want = moe(x)
+dist.shard_module(moe, two, { ["experts.*"] = { "ep" } })
+local there = dist.shard(x, two, { "ep" })
+local f = graph.module("f", function(t) return (moe(t)) end)
+local function bytes(kind, n)
+  local sum = 0
+  for _, s in ipairs(dist.sent(n)) do sum = sum + (s.kind == kind and s.bytes or 0) end
+  return sum
+end
+f(there):hash() == want:hash() --> true
+#f:collectives(there) --> 3
+bytes("all_gather", 3) == 64 * 16 * 4 + 64 * 2 * 8 --> true
+bytes("reduce_scatter", 3) == 64 * 2 * 16 * 4 --> true
+local first, away = select(2, op.router(moe.router(x), { k = 2 })), 0
+for t, row in ipairs(first:totable()) do
+  for _, e in ipairs(row) do away = away + ((t > 32) ~= (e > 1) and 1 or 0) end
+end
+local y, routing = moe(there)
+y:hash() == want:hash() --> true
+bytes("all_to_all", 4) == 2 * away * 16 * 4 --> true
+routing.sizes:sum():item() --> 128
+
+-- Rows of -0 come back as they were, from whichever device.
+local minus = op.full({ 4, 3, 2 }, -0.0)
+local place, source = op.moe_places(tessera.tensor({ { 0 }, { 3 }, { 2 }, { 3 } }, { dtype = "i64" }), { experts = 4, capacity = 3 })
+op.route_rows(dist.shard(minus, two, { "ep" }), place, source):hash() == op.route_rows(minus, place, source):hash() --> true
+1 / op.route_rows(dist.shard(minus, two, { "ep" }), place, source):gather()[1][0][0]:item() --> -inf
+
+-- A layout of leaves in a word of the operator.
+local spread = dist.leaves(12, dist.shard, op.ones { 7, 2 }, two, { "ep" })
+dist.leaves(12, function() return dist.replicate(op.ones { 7, 2 }, two):reshard { "ep" } + spread end):sum():item() --> 28
