@@ -19,6 +19,7 @@
 #include "vm/core/tape.h"
 #include "vm/core/trap.h"
 #include "vm/mesh/call.h"
+#include "vm/mesh/planned.h"
 
 /* The handler of a row by its class; a row without its function does not link. */
 #define HANDLER_POINTWISE(name) ts_exec_pointwise
@@ -198,6 +199,7 @@ static int run_cut(TsCall *call, const TsOpInfo *o, const TsMeta *out, bool allo
   TsContext *c = call->ctx;
   int leaves = c->leaves;
   if (c->on_host) return run_somewhere(call, o, out, allocate);
+  if (c->abstract && !call->nin && c->inside == 1) return ts_mesh_abstract(call, out);
   if (call->nout && out[0].device == TS_DEVICE_MESH) return ts_mesh_call(call, out);
   int done = leaves > 1 ? ts_leaves_call(call, out) : 0;
   if (done) return done < 0 ? -1 : 0;
