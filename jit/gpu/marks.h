@@ -5,16 +5,18 @@
 #include <stdint.h>
 
 /* The variable of a module that says where records are, and which blocks make some: each
- * every-th one, while there is room. */
+ * every-th one, while there is room. Each apart-th also has lists of turns, while there are some;
+ * the other blocks run code that has none. apart is a multiple of every. */
 #define TS_GPU_MARKS_NAME "tessera_marks"
 typedef struct TsGpuMarksRoom {
-  uint64_t records;     /* an address of the device, or 0: nothing is recorded */
-  uint32_t room, every; /* records; blocks */
-  uint32_t turns;       /* of a record; later ones are counted only */
+  uint64_t records, lists; /* addresses of the device, or 0: nothing is recorded */
+  uint32_t room, every;    /* records; blocks */
+  uint32_t nlist, apart;   /* lists; blocks */
+  uint32_t turns;          /* of a list; later ones are counted only */
 } TsGpuMarksRoom;
 
-/* Of a warp; zeros where it did not run. Behind it stand its turns, the first one being when it
- * began. */
+/* Of a warp; zeros where it did not run. nturn: 0 where it has no list; the first turn is when the
+ * warp began. Who reads finds its turns behind it, as many as had room. */
 typedef struct TsGpuRecord {
   uint64_t begun_ns, ended_ns; /* the device's clock */
   uint64_t begun, ended;       /* cycles of the processor */
@@ -26,8 +28,9 @@ typedef struct TsGpuTurn {
   uint32_t at, stage; /* at: the low bits of the cycles */
 } TsGpuTurn;
 
-static inline uint32_t ts_gpu_record_bytes(uint32_t turns) {
-  return (uint32_t)(sizeof(TsGpuRecord) + sizeof(TsGpuTurn) * turns);
+/* Turns of a record that had room. */
+static inline uint32_t ts_gpu_record_turns(const TsGpuRecord *r, uint32_t room) {
+  return r->nturn < room ? r->nturn : room;
 }
 
 #endif

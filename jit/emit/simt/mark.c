@@ -3,6 +3,7 @@
 
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef LLVMValueRef V;
@@ -42,31 +43,62 @@ static V room_word(TsGpuMarks *m, LLVMTypeRef t, int64_t offset) {
   return LLVMBuildLoad2(e->b, t, at, "");
 }
 
-/* Where the record of this warp is, and how many turns it has room for: 0 in other threads than the
- * warp's first one, and where there is none. */
+/* Each of so many blocks: the number of this one among those, and how many behind the last one it is. */
+typedef struct Nth {
+  V number, rest;
+} Nth;
+
+static Nth nth(TsGpuMarks *m, V block, V every) {
+  LLVMBuilderRef b = m->e->b;
+  every = ts_emit_call2(m->e, "llvm.umax", every, ts_emit_int(m->e, i32(m), 1));
+  V number = LLVMBuildUDiv(b, block, every, "");
+  return (Nth){number, LLVMBuildSub(b, block, LLVMBuildMul(b, number, every, ""), "")};
+}
+
+static V equals(TsGpuMarks *m, V x, int64_t y) {
+  return LLVMBuildICmp(m->e->b, LLVMIntEQ, x, ts_emit_int(m->e, LLVMTypeOf(x), y), "");
+}
+
+static V part_of(TsGpuMarks *m, V start, V index, V nbytes) {
+  LLVMBuilderRef b = m->e->b;
+  V by = LLVMBuildMul(b, LLVMBuildZExt(b, index, i64(m), ""),
+                      LLVMBuildZExt(b, nbytes, i64(m), ""), "");
+  return LLVMBuildAdd(b, start, by, "");
+}
+
+/* Where the record of this warp is, and its list of turns, which has room for so many: no record in
+ * other threads than the warp's first one, and where there is none; then no room either. */
 static void find_record(TsGpuMarks *m, V thread, V block, int warps) {
   TsEmit *e = m->e;
   LLVMBuilderRef b = e->b;
-  V records = room_word(m, i64(m), offsetof(TsGpuMarksRoom, records));
-  V room = room_word(m, i32(m), offsetof(TsGpuMarksRoom, room));
-  V every = room_word(m, i32(m), offsetof(TsGpuMarksRoom, every));
-  V turns = room_word(m, i32(m), offsetof(TsGpuMarksRoom, turns));
-  V zero = ts_emit_int(e, i32(m), 0), one = ts_emit_int(e, i32(m), 1);
-  every = ts_emit_call2(e, "llvm.umax", every, one);
-  V number = LLVMBuildUDiv(b, block, every, "");
-  V rest = LLVMBuildSub(b, block, LLVMBuildMul(b, number, every, ""), "");
+  V zero = ts_emit_int(e, i32(m), 0), none = ts_emit_i64(e, 0);
+  V all = ts_emit_int(e, i32(m), warps);
   V warp = LLVMBuildLShr(b, thread, ts_emit_int(e, i32(m), 5), "");
-  V index = LLVMBuildMul(b, number, ts_emit_int(e, i32(m), warps), "");
-  index = LLVMBuildAdd(b, index, warp, "");
-  V lane = LLVMBuildAnd(b, thread, ts_emit_int(e, i32(m), 31), "");
-  V in = LLVMBuildICmp(b, LLVMIntEQ, LLVMBuildOr(b, lane, rest, ""), zero, "");
-  in = LLVMBuildAnd(b, in, LLVMBuildICmp(b, LLVMIntULT, index, room, ""), "");
+  V first = equals(m, LLVMBuildAnd(b, thread, ts_emit_int(e, i32(m), 31), ""), 0);
+  Nth is = nth(m, block, room_word(m, i32(m), offsetof(TsGpuMarksRoom, every)));
+  V index = LLVMBuildAdd(b, LLVMBuildMul(b, is.number, all, ""), warp, "");
+  V in = LLVMBuildAnd(b, first, equals(m, is.rest, 0), "");
+  in = LLVMBuildAnd(b, in,
+                    LLVMBuildICmp(b, LLVMIntULT, index,
+                                  room_word(m, i32(m), offsetof(TsGpuMarksRoom, room)), ""),
+                    "");
+  V records = room_word(m, i64(m), offsetof(TsGpuMarksRoom, records));
+  m->record = LLVMBuildSelect(
+      b, in, part_of(m, records, index, ts_emit_int(e, i32(m), sizeof(TsGpuRecord))), none, "");
+  m->room = zero, m->list = none;
+  if (!m->nmark) return;
+  is = nth(m, block, room_word(m, i32(m), offsetof(TsGpuMarksRoom, apart)));
+  V before = LLVMBuildMul(b, is.number, all, "");
+  V turns = room_word(m, i32(m), offsetof(TsGpuMarksRoom, turns));
+  m->stays =
+      LLVMBuildAnd(b, equals(m, is.rest, 0),
+                   LLVMBuildICmp(b, LLVMIntULT, before,
+                                 room_word(m, i32(m), offsetof(TsGpuMarksRoom, nlist)), ""),
+                   "");
   V nbytes = LLVMBuildMul(b, turns, ts_emit_int(e, i32(m), sizeof(TsGpuTurn)), "");
-  nbytes = LLVMBuildAdd(b, nbytes, ts_emit_int(e, i32(m), sizeof(TsGpuRecord)), "");
-  V by = LLVMBuildMul(b, LLVMBuildZExt(b, index, i64(m), ""),
-                      LLVMBuildZExt(b, nbytes, i64(m), ""), "");
-  m->record = LLVMBuildAdd(b, records, by, "");
-  m->room = LLVMBuildSelect(b, in, turns, zero, "");
+  m->list = part_of(m, room_word(m, i64(m), offsetof(TsGpuMarksRoom, lists)),
+                    LLVMBuildAdd(b, before, warp, ""), nbytes);
+  m->room = LLVMBuildSelect(b, LLVMBuildAnd(b, in, m->stays, ""), turns, zero, "");
 }
 
 /* One turn: six instructions, which wait for nothing. */
@@ -76,11 +108,26 @@ static void turn(TsGpuMarks *m, int stage) {
   snprintf(text, sizeof text,
            "{ .reg .pred p; .reg .b32 c; .reg .b64 a;\n"
            "setp.lt.u32 p, $3, $2; mad.wide.u32 a, $3, %zu, $1; mov.u32 c, %%clock;\n"
-           "@p st.global.v2.b32 [a+%zu], {c, $4}; add.u32 $0, $3, 1; }",
-           sizeof(TsGpuTurn), sizeof(TsGpuRecord));
-  V in[4] = {m->record, m->room, LLVMBuildLoad2(b, i32(m), m->count, ""),
+           "@p st.global.v2.b32 [a], {c, $4}; add.u32 $0, $3, 1; }",
+           sizeof(TsGpuTurn));
+  V in[4] = {m->list, m->room, LLVMBuildLoad2(b, i32(m), m->count, ""),
              ts_emit_int(m->e, i32(m), stage)};
-  LLVMBuildStore(b, text_of(m, i32(m), text, "=r,l,r,r,r,~{memory}", 4, in), m->count);
+  if (getenv("MARKS_NOCLOCK"))
+    snprintf(text, sizeof text,
+             "{ .reg .pred p; .reg .b32 c; .reg .b64 a;\n"
+             "setp.lt.u32 p, $3, $2; mad.wide.u32 a, $3, %zu, $1; mov.u32 c, $3;\n"
+             "@p st.global.v2.b32 [a], {c, $4}; add.u32 $0, $3, 1; }",
+             sizeof(TsGpuTurn));
+  if (getenv("MARKS_NOSTORE"))
+    snprintf(text, sizeof text,
+             "{ .reg .pred p; .reg .b32 c; .reg .b64 a;\n"
+             "mov.u32 c, %%clock; and.b32 c, c, 0;\n"
+             "add.u32 $0, $3, 1; add.u32 $0, $0, c; }");
+  LLVMBuildStore(b,
+                 text_of(m, i32(m), text,
+                         getenv("MARKS_NOCLOBBER") ? "=r,l,r,r,r" : "=r,l,r,r,r,~{memory}", 4,
+                         in),
+                 m->count);
 }
 
 void ts_gpu_marks_begin(TsGpuMarks *m, TsEmit *e, V thread, V block, int warps) {
@@ -89,19 +136,24 @@ void ts_gpu_marks_begin(TsGpuMarks *m, TsEmit *e, V thread, V block, int warps) 
   if (!e->k->marks || e->target->maker != TS_MAKER_nvidia) return;
   m->nmark = ts_tile_marks(e->k, m->mark);
   find_record(m, thread, block, warps);
-  V in[4] = {m->record, m->room, block, thread};
+  V in[3] = {m->record, block, thread};
   char text[640];
   snprintf(text, sizeof text,
            "{ .reg .pred p; .reg .b64 t, c; .reg .b32 s, w;\n"
-           "setp.ne.u32 p, $1, 0; mov.u64 t, %%globaltimer; mov.u64 c, %%clock64;\n"
-           "mov.u32 s, %%smid; shr.u32 w, $3, 5;\n"
-           "@p st.global.v2.b32 [$0+%zu], {s, $2}; @p st.global.b32 [$0+%zu], w;\n"
+           "setp.ne.u64 p, $0, 0; mov.u64 t, %%globaltimer; mov.u64 c, %%clock64;\n"
+           "mov.u32 s, %%smid; shr.u32 w, $2, 5;\n"
+           "@p st.global.v2.b32 [$0+%zu], {s, $1}; @p st.global.b32 [$0+%zu], w;\n"
            "@p st.global.b64 [$0+%zu], t; @p st.global.b64 [$0+%zu], c; }",
            offsetof(TsGpuRecord, processor), offsetof(TsGpuRecord, warp),
            offsetof(TsGpuRecord, begun_ns), offsetof(TsGpuRecord, begun));
-  text_of(m, LLVMVoidTypeInContext(e->ctx), text, "l,r,r,r,~{memory}", 4, in);
+  text_of(m, LLVMVoidTypeInContext(e->ctx), text, "l,r,r,~{memory}", 3, in);
   m->count = kept(m, i32(m), ts_emit_int(e, i32(m), 0));
-  turn(m, 0);
+  if (getenv("MARKS_ONE") && m->stays) m->stays = NULL, ts_gpu_marks_turns(m, true);
+}
+
+void ts_gpu_marks_turns(TsGpuMarks *m, bool with) {
+  m->with = with;
+  if (with) turn(m, 0);
 }
 
 /* Where another stage begins directly, the end of this one is the same turn. */
@@ -110,7 +162,7 @@ static bool goes_on(const TsTileStmt *s) {
 }
 
 void ts_gpu_marks_put(TsGpuMarks *m, const TsTileStmt *s) {
-  if (!m->record) return;
+  if (!m->with) return;
   int i =
       ts_tile_mark_index(m->nmark, m->mark, s); /* -1, which is what lies between: too many */
   if (!ts_tile_attr(s, "end")->i) {
@@ -126,13 +178,13 @@ void ts_gpu_marks_put(TsGpuMarks *m, const TsTileStmt *s) {
 void ts_gpu_marks_end(TsGpuMarks *m) {
   if (!m->record) return;
   char text[400];
-  V in[3] = {m->record, m->room, LLVMBuildLoad2(m->e->b, i32(m), m->count, "")};
+  V in[2] = {m->record, LLVMBuildLoad2(m->e->b, i32(m), m->count, "")};
   snprintf(text, sizeof text,
-           "{ .reg .pred p; .reg .b64 t, c; setp.ne.u32 p, $1, 0;\n"
+           "{ .reg .pred p; .reg .b64 t, c; setp.ne.u64 p, $0, 0;\n"
            "mov.u64 c, %%clock64; mov.u64 t, %%globaltimer;\n"
            "@p st.global.b64 [$0+%zu], t; @p st.global.b64 [$0+%zu], c;\n"
-           "@p st.global.b32 [$0+%zu], $2; }",
+           "@p st.global.b32 [$0+%zu], $1; }",
            offsetof(TsGpuRecord, ended_ns), offsetof(TsGpuRecord, ended),
            offsetof(TsGpuRecord, nturn));
-  text_of(m, LLVMVoidTypeInContext(m->e->ctx), text, "l,r,r,~{memory}", 3, in);
+  text_of(m, LLVMVoidTypeInContext(m->e->ctx), text, "l,r,~{memory}", 2, in);
 }

@@ -12,8 +12,10 @@ typedef struct TsGpuMarks {
   TsEmit *e;
   TsTileMark mark[TS_TILE_MARKS];
   int nmark;
-  /* i64, i32 the same all the time; i32 in memory of the thread. NULL: no marks. */
-  LLVMValueRef record, room, count;
+  /* i64, i64, i32 the same all the time; i32 in memory of the thread. NULL: no marks. */
+  LLVMValueRef record, list, room, count;
+  LLVMValueRef stays;    /* i1: this block writes its turns down; NULL: none does */
+  bool with;             /* the code at hand writes turns */
   int within[16], depth; /* stages around, by 1 + the number of their mark; 0: between stages */
 } TsGpuMarks;
 
@@ -21,6 +23,9 @@ typedef struct TsGpuMarks {
  * has no marks, or its maker no clock. */
 void ts_gpu_marks_begin(TsGpuMarks *m, TsEmit *e, LLVMValueRef thread, LLVMValueRef block,
                         int warps);
+/* Where what the block does is written twice, with turns and without: whether it is the code with
+ * them that comes now. Nothing that a block without them runs is slower for it. */
+void ts_gpu_marks_turns(TsGpuMarks *m, bool with);
 void ts_gpu_marks_put(TsGpuMarks *m, const TsTileStmt *s);
 void ts_gpu_marks_end(TsGpuMarks *m); /* before it returns */
 
