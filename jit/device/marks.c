@@ -7,9 +7,9 @@
 
 #include "ir/tile/marks.h"
 
-/* A launch has at most so many records, and lists of so many bytes. Some blocks are enough to know what
- * all do, and the fewer write their turns down, the less the launch is slower for it. */
-enum { MOST_RECORDS = 32768, MOST_BYTES = 24 << 20, MOST_TURNS = 4096, ENOUGH_BLOCKS = 40 };
+/* A launch has at most so many records, and lists of so many bytes. Some warps are enough to know what
+ * all do, and the fewer blocks write their turns down, the less the launch is slower for it. */
+enum { MOST_RECORDS = 32768, MOST_BYTES = 24 << 20, MOST_TURNS = 4096, ENOUGH_WARPS = 144 };
 
 /* The thread of the context alone launches. */
 static struct {
@@ -86,20 +86,22 @@ static void limits(TsMarkedLaunch *m, const TsDevice *d, const TsTile *k) {
   m->most_flops = (double)flops * d->clock * d->processors;
 }
 
-/* Blocks whose numbers are so far apart, which is no multiple of 2 or 3: what blocks do often goes by
- * these, and all of it is to be seen. */
-static uint32_t apart(uint64_t blocks, uint64_t enough) {
-  uint64_t n = blocks / (enough ? enough : 1);
+/* A multiple of every, which is odd: each so many blocks the warps of one write their turns down. It is
+ * none of 2 or 3 as well: what blocks do often goes by these, and all of it is to be seen. */
+static uint32_t apart(const TsMarkedLaunch *m) {
+  const char *e = getenv("MARKS_ENOUGH");
+  uint32_t enough = ((e ? (uint32_t)atoi(e) : ENOUGH_WARPS) + m->warps - 1) / m->warps;
+  uint32_t n = m->grid / m->every / enough;
   while (n > 1 && (n % 2 == 0 || n % 3 == 0)) n--;
-  return n ? (uint32_t)n : 1;
+  return m->every * (n ? n : 1);
 }
 
 static void choose_blocks(TsMarkedLaunch *m) {
-  uint64_t all = m->grid, warps = m->warps ? m->warps : 1;
-  m->every = all * warps > MOST_RECORDS ? (uint32_t)(all * warps / MOST_RECORDS) | 1 : 1;
-  const char *e = getenv("MARKS_ENOUGH");
-  m->apart = m->every * apart(all / m->every, e ? (uint64_t)atoi(e) : ENOUGH_BLOCKS);
-  uint64_t lists = (all / m->apart + 1) * warps, turns = MOST_BYTES / sizeof(TsGpuTurn) / lists;
+  uint64_t records = (uint64_t)m->grid * m->warps;
+  m->every = records > MOST_RECORDS ? ((uint32_t)(records / MOST_RECORDS) + 1) | 1 : 1;
+  m->apart = apart(m);
+  uint64_t lists = (m->grid / m->apart + 1) * (uint64_t)m->warps;
+  uint64_t turns = MOST_BYTES / sizeof(TsGpuTurn) / lists;
   m->turns = (uint32_t)(turns < MOST_TURNS ? turns : MOST_TURNS);
 }
 
@@ -141,7 +143,7 @@ int ts_marks_add(TsMarkedLaunch *m, const TsGpuRecord *r, const TsGpuTurn *list)
 /* Records and lists of a launch: there, with zeros, and as they come back. */
 typedef struct Room {
   TsDevice *d;
-  int64_t nrecord, nlist, nbytes;
+  int64_t nrecord, nbytes;
   char *here, *there;
 } Room;
 
@@ -169,6 +171,13 @@ static int gather(TsMarkedLaunch *m, const Room *room, TsError *err) {
   return 0;
 }
 
+/* Each n-th block of all, n odd: see jit/gpu/marks.h. */
+static TsGpuSome some(const TsMarkedLaunch *m, uint32_t n) {
+  uint32_t inverse = n; /* of as many low bits, each time twice as many, as are right */
+  for (int bits = 3; bits < 32; bits *= 2) inverse *= 2 - n * inverse;
+  return (TsGpuSome){inverse, (m->grid + n - 1) / n};
+}
+
 static int record(TsDevice *d, void *module, const TsLaunch *l, TsMarkedLaunch *m,
                   TsError *err) {
   void *says_at;
@@ -176,20 +185,17 @@ static int record(TsDevice *d, void *module, const TsLaunch *l, TsMarkedLaunch *
   if (d->run->variable(d, module, TS_GPU_MARKS_NAME, &says_at, &size, err)) return -1;
   if (size != sizeof(TsGpuMarksRoom))
     return ts_error_set(err, TS_ERR_device, "marks: a variable of %lld bytes", (long long)size);
-  Room room = {.d = d};
-  room.nrecord = (int64_t)((m->grid + m->every - 1) / m->every) * m->warps;
-  if (m->nstage > 1) room.nlist = (int64_t)((m->grid + m->apart - 1) / m->apart) * m->warps;
-  int64_t lists_at = room.nrecord * (int64_t)sizeof(TsGpuRecord);
-  room.nbytes = lists_at + room.nlist * m->turns * (int64_t)sizeof(TsGpuTurn);
-  int failed = make_room(&room, err);
-  TsGpuMarksRoom says = {.records = (uintptr_t)room.there,
-                         .lists = (uintptr_t)room.there + (uint64_t)lists_at,
-                         .room = (uint32_t)room.nrecord,
-                         .every = m->every,
-                         .nlist = (uint32_t)room.nlist,
-                         .apart = m->apart,
-                         .turns = m->turns},
+  TsGpuMarksRoom says = {.recorded = some(m, m->every), .turns = m->turns},
                  none = {.records = 0};
+  if (m->nstage > 1) says.listed = some(m, m->apart);
+  Room room = {.d = d};
+  room.nrecord = (int64_t)says.recorded.blocks * m->warps;
+  int64_t lists = (int64_t)says.listed.blocks * m->warps * m->turns;
+  room.nbytes =
+      room.nrecord * (int64_t)sizeof(TsGpuRecord) + lists * (int64_t)sizeof(TsGpuTurn);
+  int failed = make_room(&room, err);
+  says.records = (uintptr_t)room.there;
+  says.lists = says.records + (uint64_t)room.nrecord * sizeof(TsGpuRecord);
   TsLaunch own = *l;
   own.early = own.dependent = false;
   failed = failed || d->upload(d, says_at, &says, sizeof says, err) ||

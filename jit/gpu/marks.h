@@ -4,15 +4,19 @@
 
 #include <stdint.h>
 
-/* The variable of a module that says where records are, and which blocks make some: each
- * every-th one, while there is room. Each apart-th also has lists of turns, while there are some;
- * the other blocks run code that has none. apart is a multiple of every. */
+/* Of all blocks each n-th one, n odd, while there are some: the block's number times n's inverse, of
+ * which the low 32 bits count, is its number among those. No other one's product is below theirs. */
+typedef struct TsGpuSome {
+  uint32_t inverse, blocks;
+} TsGpuSome;
+
+/* The constant of a module that says where records are, and which blocks make some. Some of those
+ * also have lists of turns; the other blocks run code that has none. */
 #define TS_GPU_MARKS_NAME "tessera_marks"
 typedef struct TsGpuMarksRoom {
-  uint64_t records, lists; /* addresses of the device, or 0: nothing is recorded */
-  uint32_t room, every;    /* records; blocks */
-  uint32_t nlist, apart;   /* lists; blocks */
-  uint32_t turns;          /* of a list; later ones are counted only */
+  uint64_t records, lists; /* addresses of the device */
+  TsGpuSome recorded, listed;
+  uint32_t turns; /* room of a list; later ones are counted only */
 } TsGpuMarksRoom;
 
 /* Of a warp; zeros where it did not run. nturn: 0 where it has no list; the first turn is when the

@@ -65,11 +65,14 @@ local MOST_STAYS = 4096
 local LOST = -1
 local not_recorded = { stage = "not recorded", what = "" }
 
--- Calls each(stage, at, stop): the number of a stage, and the cycles of a stay in it.
+-- Calls each(stage, at, stop): the number of a stage, and the cycles of a stay in it. The first one begins with the warp, and
+-- the last one ends with it, so that stays add up to its time.
 local function each_stay(r, turns, n, each)
+  local at = tonumber(r.begun % WRAP)
   for i = 0, n - 1 do
     local stop = i + 1 < n and turns[i + 1].at or tonumber(r.ended % WRAP)
-    each(i + 1 == n and r.nturn > n and LOST or turns[i].stage, turns[i].at, stop)
+    each(i + 1 == n and r.nturn > n and LOST or turns[i].stage, at, stop)
+    at = stop
   end
 end
 

@@ -5,7 +5,8 @@
  * A run begins at the first statement of a stage and ends before the next one, a loop or the end of
  * the region. What takes no time of its own, or belongs to what stands before it, is of the run
  * around it: arithmetic on single numbers, which is where positions come from, arrivals, what lies
- * in memory of the block. */
+ * in memory of the block. A branch is as what stands in it, where that is of one stage: a turn is
+ * what marks cost. */
 #include "ir/tile/pass/stages.h"
 
 #include "ir/tile/copy.h"
@@ -52,7 +53,9 @@ typedef struct Known {
   const TsTileRegion *all, *body; /* of a role or kernel, of a loop */
   bool mma, ex2;                  /* anywhere in all */
   bool between, inner;            /* of body: products in it; none in a loop inside of it */
-  const TsTileStmt *before;       /* whose run is that: */
+  const TsTileStmt *branch;       /* which is of this stage: */
+  Stage of_branch;
+  const TsTileStmt *before; /* whose run is that: */
   Stage run;
   int line;
 } Known;
@@ -90,8 +93,36 @@ static bool of_device(const TsTileVal memory) {
   return memory->type.space == TS_SPACE_global || memory->type.space == TS_SPACE_scratch;
 }
 
+static bool same(Stage a, Stage b) { return a.stage == b.stage && a.what == b.what; }
+
+static Stage stage_of(Known *k, const TsTileStmt *s);
+
+/* The one stage of what stands in a branch; WITHIN: all of it is of the run around. */
+static Stage branch(Known *k, const TsTileStmt *s) {
+  Stage all = {WITHIN, NULL};
+  if (k->branch == s) return k->of_branch;
+  for (int i = 0; i < s->nregion && all.stage != NONE; i++)
+    for (const TsTileStmt *x = s->region[i]->first; x; x = x->next) {
+      Stage is = stage_of(k, x);
+      if (x->op == TS_TILE_yield || is.stage == WITHIN) continue;
+      if (all.stage == WITHIN) all = is;
+      if (!same(all, is)) all.stage = NONE;
+    }
+  k->branch = s, k->of_branch = all;
+  return all;
+}
+
+/* s stands in a branch that is of one stage. */
+static bool in_branch(Known *k, const TsTileStmt *s) {
+  const TsTileStmt *at = s->in_region->owner;
+  for (; at && at->op == TS_TILE_if; at = at->in_region->owner)
+    if (branch(k, at).stage != NONE) return true;
+  return false;
+}
+
 static Stage stage_of(Known *k, const TsTileStmt *s) {
   switch (s->op) {
+  case TS_TILE_if: return branch(k, s);
   case TS_TILE_load:
   case TS_TILE_gather:
     return of_device(s->in[0]) ? (Stage){TS_STAGE_load, NULL} : (Stage){WITHIN, NULL};
@@ -135,6 +166,7 @@ static Stage stage_of(Known *k, const TsTileStmt *s) {
            : of == 1 ? (Stage){TS_STAGE_mma, NULL}
                      : (Stage){TS_STAGE_store, NULL};
   }
+  case TS_TILE_alloc:
   case TS_TILE_arrive:
   case TS_TILE_fence:
   case TS_TILE_const:
@@ -148,8 +180,6 @@ static Stage stage_of(Known *k, const TsTileStmt *s) {
   default: return s->nregion || s->op == TS_TILE_yield ? (Stage){NONE, NULL} : arithmetic(k, s);
   }
 }
-
-static bool same(Stage a, Stage b) { return a.stage == b.stage && a.what == b.what; }
 
 /* The stage of the run that ends in front of s, and the line of its first statement. */
 static Stage run_before(Known *k, const TsTileStmt *s, int *line) {
@@ -175,6 +205,7 @@ static void mark(TsTileCopy *c, Stage is, int line, bool end) {
 static int around(TsTileCopy *c, const TsTileStmt *s, void *arg) {
   Known *k = arg;
   if (!s->in_region->owner) return 0; /* above the grid are sizes and positions alone */
+  if (in_branch(k, s)) return 0;
   int line = s->line;
   Stage is = stage_of(k, s), before = run_before(k, s, &line);
   bool turns = is.stage != WITHIN && !same(is, before);

@@ -28,31 +28,24 @@ static V kept(TsGpuMarks *m, LLVMTypeRef t, V first) {
   return at;
 }
 
+/* Constants of the module, which threads read alike: that all of a block go one way is seen by the
+ * driver's compiler. */
+enum { CONSTANTS = 4 };
+
 static V room_word(TsGpuMarks *m, LLVMTypeRef t, int64_t offset) {
   TsEmit *e = m->e;
   V room = LLVMGetNamedGlobal(e->module, TS_GPU_MARKS_NAME);
   LLVMTypeRef all = LLVMArrayType2(ts_emit_int_type(e, 8, 0), sizeof(TsGpuMarksRoom));
   if (!room) {
-    room = LLVMAddGlobalInAddressSpace(e->module, all, TS_GPU_MARKS_NAME, 1);
+    room = LLVMAddGlobalInAddressSpace(e->module, all, TS_GPU_MARKS_NAME, CONSTANTS);
     LLVMSetInitializer(room, LLVMConstNull(all));
     LLVMSetAlignment(room, 16);
     LLVMSetExternallyInitialized(room, true);
+    LLVMSetGlobalConstant(room, true);
   }
   V by = ts_emit_i64(e, offset);
   V at = LLVMBuildInBoundsGEP2(e->b, ts_emit_int_type(e, 8, 0), room, &by, 1, "");
   return LLVMBuildLoad2(e->b, t, at, "");
-}
-
-/* Each of so many blocks: the number of this one among those, and how many behind the last one it is. */
-typedef struct Nth {
-  V number, rest;
-} Nth;
-
-static Nth nth(TsGpuMarks *m, V block, V every) {
-  LLVMBuilderRef b = m->e->b;
-  every = ts_emit_call2(m->e, "llvm.umax", every, ts_emit_int(m->e, i32(m), 1));
-  V number = LLVMBuildUDiv(b, block, every, "");
-  return (Nth){number, LLVMBuildSub(b, block, LLVMBuildMul(b, number, every, ""), "")};
 }
 
 static V equals(TsGpuMarks *m, V x, int64_t y) {
@@ -66,6 +59,19 @@ static V part_of(TsGpuMarks *m, V start, V index, V nbytes) {
   return LLVMBuildAdd(b, start, by, "");
 }
 
+/* The number of this block among some of all. */
+typedef struct Nth {
+  V number, is_one;
+} Nth;
+
+static Nth nth(TsGpuMarks *m, V block, size_t some) {
+  LLVMBuilderRef b = m->e->b;
+  V inverse = room_word(m, i32(m), (int64_t)(some + offsetof(TsGpuSome, inverse)));
+  V blocks = room_word(m, i32(m), (int64_t)(some + offsetof(TsGpuSome, blocks)));
+  V number = LLVMBuildMul(b, block, inverse, "");
+  return (Nth){number, LLVMBuildICmp(b, LLVMIntULT, number, blocks, "")};
+}
+
 /* Where the record of this warp is, and its list of turns, which has room for so many: no record in
  * other threads than the warp's first one, and where there is none; then no room either. */
 static void find_record(TsGpuMarks *m, V thread, V block, int warps) {
@@ -75,30 +81,21 @@ static void find_record(TsGpuMarks *m, V thread, V block, int warps) {
   V all = ts_emit_int(e, i32(m), warps);
   V warp = LLVMBuildLShr(b, thread, ts_emit_int(e, i32(m), 5), "");
   V first = equals(m, LLVMBuildAnd(b, thread, ts_emit_int(e, i32(m), 31), ""), 0);
-  Nth is = nth(m, block, room_word(m, i32(m), offsetof(TsGpuMarksRoom, every)));
+  Nth is = nth(m, block, offsetof(TsGpuMarksRoom, recorded));
   V index = LLVMBuildAdd(b, LLVMBuildMul(b, is.number, all, ""), warp, "");
-  V in = LLVMBuildAnd(b, first, equals(m, is.rest, 0), "");
-  in = LLVMBuildAnd(b, in,
-                    LLVMBuildICmp(b, LLVMIntULT, index,
-                                  room_word(m, i32(m), offsetof(TsGpuMarksRoom, room)), ""),
-                    "");
   V records = room_word(m, i64(m), offsetof(TsGpuMarksRoom, records));
-  m->record = LLVMBuildSelect(
-      b, in, part_of(m, records, index, ts_emit_int(e, i32(m), sizeof(TsGpuRecord))), none, "");
+  V at = part_of(m, records, index, ts_emit_int(e, i32(m), sizeof(TsGpuRecord)));
+  V in = LLVMBuildAnd(b, first, is.is_one, "");
+  m->record = LLVMBuildSelect(b, in, at, none, "");
   m->room = zero, m->list = none;
   if (!m->nmark) return;
-  is = nth(m, block, room_word(m, i32(m), offsetof(TsGpuMarksRoom, apart)));
-  V before = LLVMBuildMul(b, is.number, all, "");
+  is = nth(m, block, offsetof(TsGpuMarksRoom, listed));
+  m->stays = is.is_one;
+  index = LLVMBuildAdd(b, LLVMBuildMul(b, is.number, all, ""), warp, "");
   V turns = room_word(m, i32(m), offsetof(TsGpuMarksRoom, turns));
-  m->stays =
-      LLVMBuildAnd(b, equals(m, is.rest, 0),
-                   LLVMBuildICmp(b, LLVMIntULT, before,
-                                 room_word(m, i32(m), offsetof(TsGpuMarksRoom, nlist)), ""),
-                   "");
   V nbytes = LLVMBuildMul(b, turns, ts_emit_int(e, i32(m), sizeof(TsGpuTurn)), "");
-  m->list = part_of(m, room_word(m, i64(m), offsetof(TsGpuMarksRoom, lists)),
-                    LLVMBuildAdd(b, before, warp, ""), nbytes);
-  m->room = LLVMBuildSelect(b, LLVMBuildAnd(b, in, m->stays, ""), turns, zero, "");
+  m->list = part_of(m, room_word(m, i64(m), offsetof(TsGpuMarksRoom, lists)), index, nbytes);
+  m->room = LLVMBuildSelect(b, first, turns, zero, "");
 }
 
 /* One turn: six instructions, which wait for nothing. */
