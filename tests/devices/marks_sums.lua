@@ -77,8 +77,8 @@ tessera.device(name, function()
   end
   function GPT:forward(of) return self.head(self.norm(self.blocks(self.token(of) + self.position(op.arange(context))))) end
   local model = GPT()
-  if large then model:cast "bf16" end
-  step = graph.training_step(model, function(m, from, to) return op.cross_entropy(m(from), to) end, optim.AdamW(model:parameters(), { lr = 1e-4 }))
+  local function loss(m, from, to) return op.cross_entropy(m(from):cast "f32", to) end
+  step = graph.training_step(model, function(...) return tessera.autocast("bf16", loss, ...) end, optim.AdamW(model:parameters(), { lr = 1e-4 }))
   ids = rng.randint({ size(8, 1), context }, { low = 0, high = vocabulary })
 end)
 for _ = 1, 3 do step(ids, ids) end

@@ -2,6 +2,7 @@
 #include "jit/emit/roles/emit.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef LLVMValueRef V;
@@ -105,15 +106,14 @@ static void block_of(TsRoles *m, const TsTileStmt *s) {
   for (; x && x->op != TS_TILE_role; x = x->next) statement(m, x);
   ts_roles_barriers(m, s->region[0]);
   LLVMBasicBlockRef end = ts_roles_block(m);
-  if (m->marks.stays) {
+  if (getenv("MARKS_TWO") && m->marks.listed) {
     LLVMBasicBlockRef with = ts_roles_block(m), without = ts_roles_block(m);
     uint32_t shared = m->shared;
-    LLVMBuildCondBr(b, m->marks.stays, with, without);
+    LLVMBuildCondBr(b, m->marks.listed, with, without);
     LLVMPositionBuilderAtEnd(b, with);
-    ts_gpu_marks_turns(&m->marks, true);
     ts_roles_emit(m, x, end);
     LLVMPositionBuilderAtEnd(b, without);
-    ts_gpu_marks_turns(&m->marks, false);
+    m->marks.listed = NULL;
     m->shared = shared;
   }
   ts_roles_emit(m, x, end);

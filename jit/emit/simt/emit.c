@@ -329,11 +329,11 @@ static void put_rounds(TsGpuEmit *g) {
   ts_gpu_thread_end(g);
 }
 
-/* What a kernel with marks does it has twice: see ts_gpu_marks_turns. */
+/* What a kernel with marks does it has twice: a block without a list runs code without turns. */
 static void put_code(TsGpuEmit *g) {
   size_t n = g->e->k->nvalue + 1;
   LLVMContextRef ctx = g->e->ctx;
-  if (g->marks.stays) {
+  if (g->marks.listed) {
     LLVMBasicBlockRef with = LLVMAppendBasicBlockInContext(ctx, g->e->fn, "");
     LLVMBasicBlockRef without = LLVMAppendBasicBlockInContext(ctx, g->e->fn, "");
     TsGpuEmit *was = ts_emit_take(g->e, sizeof *was);
@@ -342,9 +342,9 @@ static void put_code(TsGpuEmit *g) {
     *was = *g;
     memcpy(scalar, g->scalar, sizeof *scalar * n);
     memcpy(memory, g->memory, sizeof *memory * n);
-    LLVMBuildCondBr(g->e->b, g->marks.stays, with, without);
+    LLVMBuildCondBr(g->e->b, g->marks.listed, with, without);
     LLVMPositionBuilderAtEnd(g->e->b, with);
-    ts_gpu_marks_turns(&g->marks, true);
+    ts_gpu_marks_open(&g->marks, false);
     put_rounds(g);
     was->visits = g->visits;
     *g = *was;

@@ -12,10 +12,12 @@ typedef struct TsGpuMarks {
   TsEmit *e;
   TsTileMark mark[TS_TILE_MARKS];
   int nmark;
-  /* i64, i64, i32 the same all the time; i32 in memory of the thread. NULL: no marks. */
-  LLVMValueRef record, list, room, count;
-  LLVMValueRef stays;    /* i1: this block writes its turns down; NULL: none does */
-  bool with;             /* the code at hand writes turns */
+  /* i64, i64, i32 the same all the time; record NULL: no marks. */
+  LLVMValueRef record, list, lane;
+  LLVMValueRef listed; /* i1: this block writes its turns down; NULL: none does */
+  /* In memory of the thread, i32: words so far; this lane's of the last 32; the clock of the last turn. */
+  LLVMValueRef count, held, last;
+  bool on, warps; /* the code at hand has turns; whole warps run it, not one thread of each */
   int within[16], depth; /* stages around, by 1 + the number of their mark; 0: between stages */
 } TsGpuMarks;
 
@@ -23,10 +25,11 @@ typedef struct TsGpuMarks {
  * has no marks, or its maker no clock. */
 void ts_gpu_marks_begin(TsGpuMarks *m, TsEmit *e, LLVMValueRef thread, LLVMValueRef block,
                         int warps);
-/* Where what the block does is written twice, with turns and without: whether it is the code with
- * them that comes now. Nothing that a block without them runs is slower for it. */
-void ts_gpu_marks_turns(TsGpuMarks *m, bool with);
+/* From here on the code has turns, until they are closed. warps: each lane keeps a word, and what is
+ * written is written at once; else the warp's first thread writes each. */
+void ts_gpu_marks_open(TsGpuMarks *m, bool warps);
 void ts_gpu_marks_put(TsGpuMarks *m, const TsTileStmt *s);
+void ts_gpu_marks_close(TsGpuMarks *m);
 void ts_gpu_marks_end(TsGpuMarks *m); /* before it returns */
 
 #endif
