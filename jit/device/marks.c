@@ -9,7 +9,7 @@
 
 /* A launch has at most so many records, and lists of so many bytes. Some warps are enough to know what
  * all do, and the fewer blocks write their turns down, the less the launch is slower for it. */
-enum { MOST_RECORDS = 32768, MOST_BYTES = 24 << 20, MOST_WORDS = 4096, ENOUGH_WARPS = 144 };
+enum { MOST_RECORDS = 32768, MOST_BYTES = 24 << 20, MOST_TURNS = 4096, ENOUGH_WARPS = 144 };
 
 /* The thread of the context alone launches. */
 static struct {
@@ -101,8 +101,8 @@ static void choose_blocks(TsMarkedLaunch *m) {
   m->every = records > MOST_RECORDS ? ((uint32_t)(records / MOST_RECORDS) + 1) | 1 : 1;
   m->apart = apart(m);
   uint64_t lists = (m->grid / m->apart + 1) * (uint64_t)m->warps;
-  uint64_t words = MOST_BYTES / sizeof(uint32_t) / lists;
-  m->turns = (uint32_t)(words < MOST_WORDS ? words : MOST_WORDS) / 32 * 32 - 1;
+  uint64_t turns = MOST_BYTES / sizeof(TsGpuTurn) / lists;
+  m->turns = (uint32_t)(turns < MOST_TURNS ? turns : MOST_TURNS);
 }
 
 int ts_marks_outline(TsMarkedLaunch *m, const TsDevice *d, const TsTile *k, uint32_t blocks,
@@ -159,30 +159,13 @@ static void leave_room(Room *r) {
   free(r->here);
 }
 
-/* A record as the device wrote it, whose words become turns. */
-static int add(TsMarkedLaunch *m, const TsGpuRecord *r, const uint32_t *word) {
-  static TsGpuTurn turn[MOST_WORDS]; /* the thread of the context alone launches */
-  const uint32_t CLOCK = (1u << (32 - TS_GPU_MARKS_STAGE + TS_GPU_MARKS_DROPPED)) - 1;
-  TsGpuRecord is = *r;
-  uint32_t at = (uint32_t)r->begun & ~3u, n = r->nturn <= m->turns ? r->nturn : m->turns + 1;
-  bool listed = r->nturn != TS_GPU_MARKS_UNLISTED;
-  turn[0] = (TsGpuTurn){.at = at, .stage = 0};
-  for (uint32_t i = 1; listed && i + 1 < n; i++) {
-    uint32_t clock = word[i + 1] >> TS_GPU_MARKS_STAGE << TS_GPU_MARKS_DROPPED;
-    at += (clock - at) & CLOCK;
-    turn[i] = (TsGpuTurn){.at = at, .stage = word[i] & ((1 << TS_GPU_MARKS_STAGE) - 1)};
-  }
-  is.nturn = !listed ? 0 : r->nturn > 1 ? r->nturn - 1 : 1; /* who does nothing has no words */
-  return ts_marks_add(m, &is, turn);
-}
-
 /* Of the warps that ran. */
 static int gather(TsMarkedLaunch *m, const Room *room, TsError *err) {
   const TsGpuRecord *r = (const TsGpuRecord *)room->here;
-  const uint32_t *list = (const uint32_t *)(r + room->nrecord);
+  const TsGpuTurn *list = (const TsGpuTurn *)(r + room->nrecord);
   for (int64_t i = 0; i < room->nrecord; i++, r++) {
     int64_t number = (int64_t)(r->block / m->apart) * m->warps + r->warp;
-    if (r->ended_ns && add(m, r, list + number * (m->turns + 1)))
+    if (r->ended_ns && ts_marks_add(m, r, r->nturn ? list + number * m->turns : NULL))
       return ts_error_memory(err), -1;
   }
   return 0;
@@ -202,13 +185,14 @@ static int record(TsDevice *d, void *module, const TsLaunch *l, TsMarkedLaunch *
   if (d->run->variable(d, module, TS_GPU_MARKS_NAME, &says_at, &size, err)) return -1;
   if (size != sizeof(TsGpuMarksRoom))
     return ts_error_set(err, TS_ERR_device, "marks: a variable of %lld bytes", (long long)size);
-  TsGpuMarksRoom says = {.recorded = some(m, m->every), .words = m->turns + 1},
+  TsGpuMarksRoom says = {.recorded = some(m, m->every), .turns = m->turns},
                  none = {.records = 0};
   if (m->nstage > 1) says.listed = some(m, m->apart);
   Room room = {.d = d};
   room.nrecord = (int64_t)says.recorded.blocks * m->warps;
-  int64_t words = (int64_t)says.listed.blocks * m->warps * (m->turns + 1);
-  room.nbytes = room.nrecord * (int64_t)sizeof(TsGpuRecord) + words * (int64_t)sizeof(uint32_t);
+  int64_t lists = (int64_t)says.listed.blocks * m->warps * m->turns;
+  room.nbytes =
+      room.nrecord * (int64_t)sizeof(TsGpuRecord) + lists * (int64_t)sizeof(TsGpuTurn);
   int failed = make_room(&room, err);
   says.records = (uintptr_t)room.there;
   says.lists = says.records + (uint64_t)room.nrecord * sizeof(TsGpuRecord);

@@ -11,21 +11,16 @@ typedef struct TsGpuSome {
 } TsGpuSome;
 
 /* The constant of a module that says where records are, and which blocks make some. Some of those
- * also have lists of turns. */
+ * also have lists of turns; the other blocks run code that has none. */
 #define TS_GPU_MARKS_NAME "tessera_marks"
 typedef struct TsGpuMarksRoom {
   uint64_t records, lists; /* addresses of the device */
   TsGpuSome recorded, listed;
-  uint32_t words; /* of a list, a multiple of 32; later turns are counted only */
+  uint32_t turns; /* room of a list; later ones are counted only */
 } TsGpuMarksRoom;
 
-/* A word of a list, as it is written: to which stage this turn is, and when the one before was, whose clock
- * nobody had to wait for. The last word, TS_GPU_MARKS_OVER, is of the warp's end. Bits of the clock are from bit 2 on. */
-enum { TS_GPU_MARKS_STAGE = 6, TS_GPU_MARKS_DROPPED = 2, TS_GPU_MARKS_OVER = 63 };
-#define TS_GPU_MARKS_UNLISTED 0x80000000u /* in place of a number of words */
-
-/* Of a warp; zeros where it did not run. nturn: 0 where it has no list, while it is on the device of words; the first
- * turn is when the warp began. Who reads finds its turns behind it, as many as had room. */
+/* Of a warp; zeros where it did not run. nturn: 0 where it has no list; the first turn is when the
+ * warp began. Who reads finds its turns behind it, as many as had room. */
 typedef struct TsGpuRecord {
   uint64_t begun_ns, ended_ns; /* the device's clock */
   uint64_t begun, ended;       /* cycles of the processor */

@@ -72,17 +72,31 @@ static void know(Known *k, const TsTileRegion *all, const TsTileRegion *body) {
   k->inner = !products_from(body->first, true);
 }
 
+/* The role or kernel that s stands in, and the body of its loop; gives what of that it stands in. */
+static const TsTileStmt *know_around(Known *k, const TsTileStmt *s) {
+  const TsTileRegion *all = s->in_region, *body = s->in_region;
+  const TsTileStmt *at = s;
+  while (all->owner && all->owner->op != TS_TILE_role) all = all->outer;
+  while (body->owner && !is_loop(body->owner) && body->owner->op != TS_TILE_role)
+    at = body->owner, body = body->outer;
+  know(k, all, body);
+  return at;
+}
+
+/* Copies that are told between products are of these: each is an instruction among those of the units, which
+ * a turn would keep apart. */
+static Stage told(Known *k, const TsTileStmt *s) {
+  know_around(k, s);
+  if (k->mma && k->between && k->inner) return (Stage){WITHIN, NULL};
+  return (Stage){TS_STAGE_load, "issue"};
+}
+
 /* On tiles, in a role or kernel with products: between these, softmax where there are powers of two;
  * behind the last of them the epilogue. */
 static Stage arithmetic(Known *k, const TsTileStmt *s) {
   static const Stage plain = {TS_STAGE_other, "arithmetic"};
   if (scalars(s)) return (Stage){WITHIN, NULL};
-  const TsTileRegion *all = s->in_region, *body = s->in_region;
-  const TsTileStmt *at = s; /* what of body s stands in */
-  while (all->owner && all->owner->op != TS_TILE_role) all = all->outer;
-  while (body->owner && !is_loop(body->owner) && body->owner->op != TS_TILE_role)
-    at = body->owner, body = body->outer;
-  know(k, all, body);
+  const TsTileStmt *at = know_around(k, s);
   if (!k->mma) return plain;
   bool between = k->between && (k->inner || products_from(at, false));
   if (!between) return (Stage){TS_STAGE_epilogue, NULL};
@@ -126,7 +140,7 @@ static Stage stage_of(Known *k, const TsTileStmt *s) {
   case TS_TILE_load:
   case TS_TILE_gather:
     return of_device(s->in[0]) ? (Stage){TS_STAGE_load, NULL} : (Stage){WITHIN, NULL};
-  case TS_TILE_copy_async:
+  case TS_TILE_copy_async: return told(k, s);
   case TS_TILE_copy_bulk:
   case TS_TILE_expect: return (Stage){TS_STAGE_load, "issue"};
   case TS_TILE_turn: /* its end is of what stands before */
@@ -162,7 +176,7 @@ static Stage stage_of(Known *k, const TsTileStmt *s) {
   case TS_TILE_places: return (Stage){TS_STAGE_other, "reduce"};
   case TS_TILE_commit: { /* it stands directly behind what it closes */
     int64_t of = ts_tile_attr(s, "of")->i;
-    return of == 0   ? (Stage){TS_STAGE_load, "issue"}
+    return of == 0   ? told(k, s)
            : of == 1 ? (Stage){TS_STAGE_mma, NULL}
                      : (Stage){TS_STAGE_store, NULL};
   }

@@ -95,6 +95,19 @@ static V special(TsRoles *m, const char *name) {
   return ts_roles_asm(m, ts_roles_i32(m), text, "=r", 0, NULL, false);
 }
 
+/* Where softmax stands between products a turn delays both: blocks that write none down run other code,
+ * here without turns. In kernels of products alone two codes cost more, as processors share their
+ * instructions. */
+static void without_turns(TsRoles *m, const TsTileStmt *first, LLVMBasicBlockRef end) {
+  LLVMBasicBlockRef with = ts_roles_block(m), without = ts_roles_block(m);
+  uint32_t shared = m->shared;
+  LLVMBuildCondBr(m->e->b, m->marks.listed, with, without);
+  LLVMPositionBuilderAtEnd(m->e->b, without);
+  ts_roles_emit(m, first, end);
+  LLVMPositionBuilderAtEnd(m->e->b, with);
+  m->shared = shared;
+}
+
 /* A round of the grid's loop. */
 static void block_of(TsRoles *m, const TsTileStmt *s) {
   LLVMBuilderRef b = m->e->b;
@@ -106,16 +119,11 @@ static void block_of(TsRoles *m, const TsTileStmt *s) {
   for (; x && x->op != TS_TILE_role; x = x->next) statement(m, x);
   ts_roles_barriers(m, s->region[0]);
   LLVMBasicBlockRef end = ts_roles_block(m);
-  if (getenv("MARKS_TWO") && m->marks.listed) {
-    LLVMBasicBlockRef with = ts_roles_block(m), without = ts_roles_block(m);
-    uint32_t shared = m->shared;
-    LLVMBuildCondBr(b, m->marks.listed, with, without);
-    LLVMPositionBuilderAtEnd(b, with);
-    ts_roles_emit(m, x, end);
-    LLVMPositionBuilderAtEnd(b, without);
-    m->marks.listed = NULL;
-    m->shared = shared;
-  }
+  if (m->marks.listed &&
+      (getenv("MARKS_COPIES") ? atoi(getenv("MARKS_COPIES")) == 2
+                              : ts_roles_find(s->region[0], TS_TILE_ex2) != NULL))
+    without_turns(m, x, end);
+  ts_gpu_marks_open(&m->marks);
   ts_roles_emit(m, x, end);
   LLVMPositionBuilderAtEnd(b, end);
 }

@@ -60,9 +60,7 @@ static void role(TsRoles *m, const TsTileStmt *s, int first, LLVMBasicBlockRef e
       ts_roles_layout(m);
     if (ts_roles_find(s->region[0], TS_TILE_turn)) ts_roles_first_turn(m);
   }
-  ts_gpu_marks_open(&m->marks, !m->single);
   ts_roles_region(m, s->region[0]);
-  ts_gpu_marks_close(&m->marks);
   LLVMBuildBr(b, end);
 }
 

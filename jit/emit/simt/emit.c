@@ -329,7 +329,7 @@ static void put_rounds(TsGpuEmit *g) {
   ts_gpu_thread_end(g);
 }
 
-/* What a kernel with marks does it has twice: a block without a list runs code without turns. */
+/* Blocks without a list of turns run code that has none: a kernel with marks has all twice. */
 static void put_code(TsGpuEmit *g) {
   size_t n = g->e->k->nvalue + 1;
   LLVMContextRef ctx = g->e->ctx;
@@ -344,7 +344,7 @@ static void put_code(TsGpuEmit *g) {
     memcpy(memory, g->memory, sizeof *memory * n);
     LLVMBuildCondBr(g->e->b, g->marks.listed, with, without);
     LLVMPositionBuilderAtEnd(g->e->b, with);
-    ts_gpu_marks_open(&g->marks, false);
+    ts_gpu_marks_open(&g->marks);
     put_rounds(g);
     was->visits = g->visits;
     *g = *was;

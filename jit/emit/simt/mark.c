@@ -71,57 +71,44 @@ static Nth nth(TsGpuMarks *m, V block, size_t some) {
   return (Nth){number, LLVMBuildICmp(b, LLVMIntULT, number, blocks, "")};
 }
 
-/* Where the record of this warp is, 0 in other threads than its first one and where there is none; and its list. */
+/* Where the record of this warp is, and its list of turns, which has room for so many: no record in
+ * other threads than the warp's first one, and where there is none; then no room either. */
 static void find_record(TsGpuMarks *m, V thread, V block, int warps) {
   TsEmit *e = m->e;
   LLVMBuilderRef b = e->b;
+  V zero = ts_emit_int(e, i32(m), 0), none = ts_emit_i64(e, 0);
   V all = ts_emit_int(e, i32(m), warps);
   V warp = LLVMBuildLShr(b, thread, ts_emit_int(e, i32(m), 5), "");
-  m->lane = LLVMBuildAnd(b, thread, ts_emit_int(e, i32(m), 31), "");
+  V first = equals(m, LLVMBuildAnd(b, thread, ts_emit_int(e, i32(m), 31), ""), 0);
   Nth is = nth(m, block, offsetof(TsGpuMarksRoom, recorded));
   V index = LLVMBuildAdd(b, LLVMBuildMul(b, is.number, all, ""), warp, "");
   V records = room_word(m, i64(m), offsetof(TsGpuMarksRoom, records));
   V at = part_of(m, records, index, ts_emit_int(e, i32(m), sizeof(TsGpuRecord)));
-  V in = LLVMBuildAnd(b, equals(m, m->lane, 0), is.is_one, "");
-  m->record = LLVMBuildSelect(b, in, at, ts_emit_i64(e, 0), "");
+  V in = LLVMBuildAnd(b, first, is.is_one, "");
+  m->record = LLVMBuildSelect(b, in, at, none, "");
+  m->room = zero, m->list = none;
   if (!m->nmark) return;
   is = nth(m, block, offsetof(TsGpuMarksRoom, listed));
   m->listed = is.is_one;
   index = LLVMBuildAdd(b, LLVMBuildMul(b, is.number, all, ""), warp, "");
-  V words = room_word(m, i32(m), offsetof(TsGpuMarksRoom, words));
-  V lists = room_word(m, i64(m), offsetof(TsGpuMarksRoom, lists));
-  m->list = part_of(m, lists, index, LLVMBuildMul(b, words, ts_emit_int(e, i32(m), 4), ""));
+  V turns = room_word(m, i32(m), offsetof(TsGpuMarksRoom, turns));
+  V nbytes = LLVMBuildMul(b, turns, ts_emit_int(e, i32(m), sizeof(TsGpuTurn)), "");
+  m->list = part_of(m, room_word(m, i64(m), offsetof(TsGpuMarksRoom, lists)), index, nbytes);
+  m->room = LLVMBuildSelect(b, LLVMBuildAnd(b, first, is.is_one, ""), turns, zero, "");
 }
 
-/* One turn, which waits for nothing: the clock of the one before has come by now. Of whole warps one lane keeps
- * the word, and 32 words are written at once; a block that has no list has counted too far for that. */
+/* One turn: six instructions, which wait for nothing. */
 static void turn(TsGpuMarks *m, int stage) {
   LLVMBuilderRef b = m->e->b;
-  char text[800];
-  LLVMTypeRef three[3] = {i32(m), i32(m), i32(m)};
-  V kept_in[3] = {m->count, m->held, m->last};
-  V in[5] = {LLVMBuildLoad2(b, i32(m), m->count, ""), LLVMBuildLoad2(b, i32(m), m->held, ""),
-             LLVMBuildLoad2(b, i32(m), m->last, ""), m->lane, m->list};
-  int n = snprintf(text, sizeof text,
-                   "{ .reg .pred p, q; .reg .b32 w, k, n, h; .reg .b64 a;\n"
-                   "shl.b32 w, $5, %d; and.b32 w, w, %d; or.b32 w, w, %d; ld.const.b32 n, "
-                   "[" TS_GPU_MARKS_NAME "+%zu];\n"
-                   "setp.lt.u32 q, $3, n; mad.wide.u32 a, $3, 4, $7;\n",
-                   TS_GPU_MARKS_STAGE - TS_GPU_MARKS_DROPPED, -(1 << TS_GPU_MARKS_STAGE), stage,
-                   offsetof(TsGpuMarksRoom, words));
-  snprintf(
-      text + n, sizeof text - (size_t)n,
-      "%s"
-      "@q st.global.b32 [a%s], h; add.u32 $0, $3, 1; mov.b32 $1, h; mov.u32 $2, %%clock; }",
-      m->warps ? "and.b32 k, $3, 31; setp.eq.u32 p, k, $6; selp.b32 h, w, $4, p; "
-                 "setp.eq.and.u32 q, k, 31, q;\n"
-                 "mad.wide.u32 a, $6, 4, a;\n"
-               : "mov.b32 h, w;\n",
-      m->warps ? "+-124" : "");
-  V out = text_of(m, LLVMStructTypeInContext(m->e->ctx, three, 3, false), text,
-                  "=&r,=&r,=&r,r,r,r,r,l,~{memory}", 5, in);
-  for (unsigned i = 0; i < 3; i++)
-    LLVMBuildStore(b, LLVMBuildExtractValue(b, out, i, ""), kept_in[i]);
+  char text[400];
+  snprintf(text, sizeof text,
+           "{ .reg .pred p; .reg .b32 c; .reg .b64 a;\n"
+           "setp.lt.u32 p, $3, $2; mad.wide.u32 a, $3, %zu, $1; mov.u32 c, %%clock;\n"
+           "@p st.global.v2.b32 [a], {c, $4}; add.u32 $0, $3, 1; }",
+           sizeof(TsGpuTurn));
+  V in[4] = {m->list, m->room, LLVMBuildLoad2(b, i32(m), m->count, ""),
+             ts_emit_int(m->e, i32(m), stage)};
+  LLVMBuildStore(b, text_of(m, i32(m), text, "=r,l,r,r,r,~{memory}", 4, in), m->count);
 }
 
 void ts_gpu_marks_begin(TsGpuMarks *m, TsEmit *e, V thread, V block, int warps) {
@@ -141,44 +128,12 @@ void ts_gpu_marks_begin(TsGpuMarks *m, TsEmit *e, V thread, V block, int warps) 
            offsetof(TsGpuRecord, processor), offsetof(TsGpuRecord, warp),
            offsetof(TsGpuRecord, begun_ns), offsetof(TsGpuRecord, begun));
   text_of(m, LLVMVoidTypeInContext(e->ctx), text, "l,r,r,~{memory}", 3, in);
-  V zero = ts_emit_int(e, i32(m), 0),
-    none = ts_emit_int(e, i32(m), (int64_t)TS_GPU_MARKS_UNLISTED);
-  m->count =
-      kept(m, i32(m), m->listed ? LLVMBuildSelect(e->b, m->listed, zero, none, "") : none);
-  m->held = kept(m, i32(m), zero);
-  m->last = kept(m, i32(m), zero);
+  m->count = kept(m, i32(m), ts_emit_int(e, i32(m), 0));
 }
 
-void ts_gpu_marks_open(TsGpuMarks *m, bool warps) {
+void ts_gpu_marks_open(TsGpuMarks *m) {
   m->on = m->listed != NULL;
-  m->warps = warps;
-  if (!m->on) return;
-  if (!warps) { /* other threads than the warp's first one have no list */
-    V count = LLVMBuildLoad2(m->e->b, i32(m), m->count, "");
-    V none = ts_emit_int(m->e, i32(m), (int64_t)TS_GPU_MARKS_UNLISTED);
-    count = LLVMBuildSelect(m->e->b, equals(m, m->lane, 0), count, none, "");
-    LLVMBuildStore(m->e->b, count, m->count);
-  }
-  turn(m, 0);
-}
-
-/* The word of the end, and what lanes keep of the last 32. */
-void ts_gpu_marks_close(TsGpuMarks *m) {
-  LLVMBuilderRef b = m->e->b;
-  if (!m->on) return;
-  turn(m, TS_GPU_MARKS_OVER);
-  m->on = false;
-  if (!m->warps) return;
-  char text[400];
-  V in[4] = {LLVMBuildLoad2(b, i32(m), m->count, ""), LLVMBuildLoad2(b, i32(m), m->held, ""),
-             m->lane, m->list};
-  snprintf(text, sizeof text,
-           "{ .reg .pred p; .reg .b32 k, n; .reg .b64 a; ld.const.b32 n, [" TS_GPU_MARKS_NAME
-           "+%zu];\n"
-           "and.b32 k, $0, 31; setp.lt.u32 p, $2, k; sub.u32 k, $0, k; add.u32 k, k, $2;\n"
-           "setp.lt.and.u32 p, k, n, p; mad.wide.u32 a, k, 4, $3; @p st.global.b32 [a], $1; }",
-           offsetof(TsGpuMarksRoom, words));
-  text_of(m, LLVMVoidTypeInContext(m->e->ctx), text, "r,r,r,l,~{memory}", 4, in);
+  if (m->on) turn(m, 0);
 }
 
 /* Where another stage begins directly, the end of this one is the same turn. */
@@ -202,8 +157,11 @@ void ts_gpu_marks_put(TsGpuMarks *m, const TsTileStmt *s) {
 
 void ts_gpu_marks_end(TsGpuMarks *m) {
   if (!m->record) return;
+  LLVMBuilderRef b = m->e->b;
   char text[400];
-  V in[2] = {m->record, LLVMBuildLoad2(m->e->b, i32(m), m->count, "")};
+  V zero = ts_emit_int(m->e, i32(m), 0), some = LLVMBuildICmp(b, LLVMIntNE, m->room, zero, "");
+  V count = LLVMBuildLoad2(b, i32(m), m->count, "");
+  V in[2] = {m->record, LLVMBuildSelect(b, some, count, zero, "")};
   snprintf(text, sizeof text,
            "{ .reg .pred p; .reg .b64 t, c; setp.ne.u64 p, $0, 0;\n"
            "mov.u64 c, %%clock64; mov.u64 t, %%globaltimer;\n"

@@ -12,12 +12,10 @@ typedef struct TsGpuMarks {
   TsEmit *e;
   TsTileMark mark[TS_TILE_MARKS];
   int nmark;
-  /* i64, i64, i32 the same all the time; record NULL: no marks. */
-  LLVMValueRef record, list, lane;
-  LLVMValueRef listed; /* i1: this block writes its turns down; NULL: none does */
-  /* In memory of the thread, i32: words so far; this lane's of the last 32; the clock of the last turn. */
-  LLVMValueRef count, held, last;
-  bool on, warps; /* the code at hand has turns; whole warps run it, not one thread of each */
+  /* i64, i64, i32 the same all the time; i32 in memory of the thread. NULL: no marks. */
+  LLVMValueRef record, list, room, count;
+  LLVMValueRef listed;   /* i1: this block writes its turns down; NULL: none does */
+  bool on;               /* the code at hand has turns */
   int within[16], depth; /* stages around, by 1 + the number of their mark; 0: between stages */
 } TsGpuMarks;
 
@@ -25,11 +23,9 @@ typedef struct TsGpuMarks {
  * has no marks, or its maker no clock. */
 void ts_gpu_marks_begin(TsGpuMarks *m, TsEmit *e, LLVMValueRef thread, LLVMValueRef block,
                         int warps);
-/* From here on the code has turns, until they are closed. warps: each lane keeps a word, and what is
- * written is written at once; else the warp's first thread writes each. */
-void ts_gpu_marks_open(TsGpuMarks *m, bool warps);
+/* From here on the code has turns; what stands before it, and on other ways from there, has none. */
+void ts_gpu_marks_open(TsGpuMarks *m);
 void ts_gpu_marks_put(TsGpuMarks *m, const TsTileStmt *s);
-void ts_gpu_marks_close(TsGpuMarks *m);
 void ts_gpu_marks_end(TsGpuMarks *m); /* before it returns */
 
 #endif

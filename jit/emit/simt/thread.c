@@ -183,7 +183,6 @@ void ts_gpu_thread_begin(TsGpuEmit *g, int phase) {
 
 void ts_gpu_thread_end(TsGpuEmit *g) {
   if (!g->awaited) ts_gpu_await_last(g); /* also who writes nothing ends behind those before */
-  ts_gpu_marks_close(&g->marks);
   ts_gpu_marks_end(&g->marks);
   LLVMBuildRetVoid(g->e->b);
 }
