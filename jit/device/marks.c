@@ -9,7 +9,7 @@
 
 /* A launch has at most so many records, and lists of so many bytes. Some warps are enough to know what
  * all do, and the fewer blocks write their turns down, the less the launch is slower for it. */
-enum { MOST_RECORDS = 32768, MOST_BYTES = 24 << 20, MOST_TURNS = 4096, ENOUGH_WARPS = 144 };
+enum { MOST_RECORDS = 32768, MOST_BYTES = 24 << 20, MOST_TURNS = 4096, ENOUGH_WARPS = 80 };
 
 /* The thread of the context alone launches. */
 static struct {
@@ -89,8 +89,7 @@ static void limits(TsMarkedLaunch *m, const TsDevice *d, const TsTile *k) {
 /* A multiple of every, which is odd: each so many blocks the warps of one write their turns down. It is
  * none of 2 or 3 as well: what blocks do often goes by these, and all of it is to be seen. */
 static uint32_t apart(const TsMarkedLaunch *m) {
-  const char *e = getenv("MARKS_ENOUGH");
-  uint32_t enough = ((e ? (uint32_t)atoi(e) : ENOUGH_WARPS) + m->warps - 1) / m->warps;
+  uint32_t enough = (ENOUGH_WARPS + m->warps - 1) / m->warps;
   uint32_t n = m->grid / m->every / enough;
   while (n > 1 && (n % 2 == 0 || n % 3 == 0)) n--;
   return m->every * (n ? n : 1);
