@@ -131,11 +131,15 @@ int ts_marks_outline(TsMarkedLaunch *m, const TsDevice *d, const TsTile *k, uint
 
 int ts_marks_add(TsMarkedLaunch *m, const TsGpuRecord *r, const TsGpuTurn *list) {
   size_t turns = sizeof *list * ts_gpu_record_turns(r, m->turns);
-  char *more = realloc(m->record, m->record_bytes + sizeof *r + turns);
-  if (!more) return -1;
-  memcpy(more + m->record_bytes, r, sizeof *r);
-  if (turns) memcpy(more + m->record_bytes + sizeof *r, list, turns);
-  m->record = more, m->record_bytes += sizeof *r + turns, m->nrecord++;
+  size_t nbytes = m->record_bytes + sizeof *r + turns;
+  if (nbytes > m->record_room) {
+    char *more = realloc(m->record, 2 * nbytes);
+    if (!more) return -1;
+    m->record = more, m->record_room = 2 * nbytes;
+  }
+  memcpy(m->record + m->record_bytes, r, sizeof *r);
+  if (turns) memcpy(m->record + m->record_bytes + sizeof *r, list, turns);
+  m->record_bytes = nbytes, m->nrecord++;
   return 0;
 }
 

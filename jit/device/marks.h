@@ -36,7 +36,7 @@ typedef struct TsMarkedLaunch {
   uint32_t turns;      /* room of a list */
   TsMarkedStage *stage;
   char *record; /* TsGpuRecord each, with its turns behind it */
-  size_t record_bytes;
+  size_t record_bytes, record_room;
 } TsMarkedLaunch;
 
 /* ---- who looks */

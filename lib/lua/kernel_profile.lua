@@ -325,7 +325,7 @@ local function rate_text(x, most, unit)
 end
 
 local function facts_lines(k, out)
-  local parts = { ("%d blocks of %d threads%s"):format(k.grid, k.threads, k.apart > k.every and (", stages of one in " .. k.apart) or ""), ("%d registers"):format(k.registers) }
+  local parts = { ("%d blocks of %d threads%s"):format(k.grid, k.threads, kernels.recorded(k)), ("%d registers"):format(k.registers) }
   if k.simulated then
     out[#out + 1] = ("  %d blocks\n"):format(k.grid)
     return
@@ -371,7 +371,7 @@ local function processors_line(k, width, out)
   end
   local _, even = busy(k)
   out[#out + 1] = ("  %d of %d processors, %d to %d blocks each%s; they work %s of the longest\n"):format(#numbers,
-    k.all_processors, least, most, k.every > 1 and (" of one in %d that are recorded"):format(k.every) or "", percent(even))
+    k.all_processors, least, most, k.every > 1 and " of those recorded" or "", percent(even))
   local columns = math.max(20, width - 14)
   local rows = math.min(8, #numbers)
   for row = 1, rows do

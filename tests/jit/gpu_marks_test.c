@@ -17,6 +17,7 @@ static int failed;
 typedef struct Case {
   const char *name;
   bool twice; /* its code, with turns and without */
+  int told;   /* marks at copies that warps tell which do not multiply meanwhile */
   TsTile *(*make)(TsError *err);
 } Case;
 
@@ -48,11 +49,11 @@ static TsTile *product(TsError *err) {
   return ts_tile_gpu_warp_product(&p, &ampere, err);
 }
 
-static const Case all[] = {{"attention", true, attention},
-                           {"attention by warps", true, by_warps},
-                           {"gradients", true, gradients},
-                           {"decode", false, decode},
-                           {"a product by warps", false, product}};
+static const Case all[] = {{"attention", true, 20, attention},
+                           {"attention by warps", true, 2, by_warps},
+                           {"gradients", true, 6, gradients},
+                           {"decode", false, 12, decode},
+                           {"a product by warps", false, 2, product}};
 
 static TsTile *marked(const Case *c) {
   TsError err = {0};
@@ -75,7 +76,7 @@ static int count(const char *text, const char *word) {
 static void one(const Case *c, bool ptxas) {
   TsError err = {0};
   TsGpuRoles info;
-  TsText plain = {0}, ptx = {0};
+  TsText plain = {0}, ptx = {0}, text = {0};
   TsTile *k = c->make(&err), *m = marked(c);
   if (!k || !m || ts_gpu_roles_text(k, false, &info, &plain, &err) ||
       ts_gpu_roles_text(m, false, &info, &ptx, &err)) {
@@ -84,11 +85,16 @@ static void one(const Case *c, bool ptxas) {
     int times = count(ptx.at, "mma") / count(plain.at, "mma"); /* in names of instructions */
     if (times != 1 + c->twice || !strstr(ptx.at, "%clock;"))
       failed++, say(c, "not the code that was asked for");
+    ts_tile_text(m, &text);
+    char *role = strstr(text.at, "  role ");
+    if (count(text.at, "what=\"issue\"") != c->told) failed++, say(c, "other marks at copies");
+    if (role) *role = 0;
+    if (strstr(text.at, "mark {")) failed++, say(c, "a mark above roles");
     if (strstr(plain.at, "clock") || strstr(plain.at, TS_GPU_MARKS_NAME))
       failed++, say(c, "marks without any being asked for");
     if (ptxas) failed += judge(&ptx, m->target, SPILLS, c, say);
   }
-  ts_text_free(&plain), ts_text_free(&ptx);
+  ts_text_free(&plain), ts_text_free(&ptx), ts_text_free(&text);
   ts_tile_free(k), ts_tile_free(m);
 }
 
