@@ -41,6 +41,7 @@ typedef struct Function {
   TsGraph *cut;       /* g with sums over declared leaves, which is what runs; or NULL */
   TsMeshRun *spread;  /* its pieces, once it was called on a mesh, or NULL; */
   int spread_leaves;  /* with so many leaves: whether that was tried */
+  TsMeshHow *how; /* in micro-batches, in a pipeline, or NULL */
 } Function;
 
 void ts_lua_push_graph(lua_State *L, TsGraph *g) {
@@ -193,7 +194,7 @@ static int run_spread(TsContext *c, Function *f, TsTensor *const *all, TsTensor 
   if (!f->spread_leaves || f->spread_leaves != 1 + c->leaves) {
     ts_mesh_run_free(f->spread);
     f->spread_leaves = 0;
-    if (!(f->spread = ts_mesh_run_new(c, f->g)) && c->err.code) return -1;
+    if (!(f->spread = ts_mesh_run_new(c, f->g, f->how)) && c->err.code) return -1;
     f->spread_leaves = 1 + c->leaves;
   }
   if (!c->planning && ts_mesh_plans(c, f->code->nparam, all))

@@ -129,8 +129,8 @@ static int mesh(lua_State *L) {
   return 1;
 }
 
-/* mesh_layout(mesh, ndim, {{axis...}...}, {block...}, {partial axis...}, leaves): its number.
- * Axes of the mesh count from 0. */
+/* mesh_layout(mesh, ndim, {{axis...}...}, {block...}, {partial axis...}, leaves, stored, {[axis] =
+ * place}): its number. Axes of the mesh count from 0. */
 static int mesh_layout(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   TsLayout l = {.mesh = check_mesh(L, 1), .ndim = (uint8_t)luaL_checkinteger(L, 2)};
@@ -154,6 +154,11 @@ static int mesh_layout(lua_State *L) {
   }
   l.leaves = (uint16_t)luaL_optinteger(L, 6, 0);
   l.stored = lua_toboolean(L, 7);
+  for (int a = 0; lua_istable(L, 8) && a < l.mesh->naxis; a++) {
+    lua_rawgeti(L, 8, a);
+    if (!lua_isnil(L, -1)) l.pin[a] = (uint16_t)(1 + lua_tointeger(L, -1));
+    lua_pop(L, 1);
+  }
   const TsLayout *made = ts_layout_make(&l, &c->err);
   if (!made) return ts_lua_raise(L);
   lua_pushinteger(L, made->id);
@@ -168,7 +173,7 @@ static void push_axes(lua_State *L, int n, const uint8_t *axis) {
   }
 }
 
-/* mesh_layout_facts(layout): mesh, {{axis...}...}, {block...}, partial bits, leaves. */
+/* mesh_layout_facts(layout): mesh, {{axis...}...}, {block...}, partial bits, leaves, {[axis] = place}. */
 static int mesh_layout_facts(lua_State *L) {
   const TsLayout *l = check_layout(L, 1);
   lua_pushinteger(L, l->mesh->id);
@@ -184,7 +189,13 @@ static int mesh_layout_facts(lua_State *L) {
   }
   lua_pushinteger(L, l->partial);
   lua_pushinteger(L, l->leaves);
-  return 5;
+  lua_newtable(L);
+  for (int a = 0; a < l->mesh->naxis; a++) {
+    if (!l->pin[a]) continue;
+    lua_pushinteger(L, l->pin[a] - 1);
+    lua_rawseti(L, -2, a);
+  }
+  return 6;
 }
 
 /* mesh_layout_of(x): its layout, or nil: it is on one device. */

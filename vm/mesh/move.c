@@ -173,6 +173,7 @@ static TsTensor *moved(TsContext *c, TsTensor *t, const TsLayout *l, bool share)
   if (!part) return ts_error_memory(&c->err), NULL;
   int failed = 0;
   for (int p = 0; p < l->mesh->n && !failed; p++) {
+    if (!ts_layout_has(l, p)) continue;
     Move v = {.c = c, .from = from, .old = old, .new = l, .p = p, .share = share};
     failed = !(part[p] = made_part(&v));
   }
