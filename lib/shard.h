@@ -59,6 +59,7 @@ struct TsShard {
   int (*local)(const TsShard *s, TsShardPart *part);
   const TsLayout
       *forced; /* how the first operand and the result have to lie, whatever they did */
+  const TsLayout *pin; /* all operands are where this one is: there it is done; or NULL */
   TsError *err;
 };
 

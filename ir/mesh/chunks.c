@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SEEDED (UINT64_C(1) << 63) /* of a parameter, beside the chunks that have it */
+
 typedef struct Finder {
   TsChunks *c;
   const TsGraph *g;
@@ -15,6 +17,9 @@ typedef struct Finder {
   uint64_t *present;   /* by node, then by parameter: chunks that have what it gives */
   int nchunk;
 } Finder;
+
+/* Chunks that are only counted, more than run, are in no set: the backward pass is not asked for then. */
+static uint64_t bit(int chunk) { return chunk < TS_CHUNKS ? UINT64_C(1) << chunk : 0; }
 
 static bool is_small(TsVal v) { return ts_meta_numel(&v->meta) <= 1; }
 
@@ -74,9 +79,9 @@ static void forward(Finder *f, const TsNode *n) {
     if (n->in[k] && chunk_of(f, n->in[k]) > chunk) chunk = chunk_of(f, n->in[k]);
   f->c->chunk[n->id] = chunk;
   if (chunk < 0) return;
-  f->present[n->id] |= UINT64_C(1) << chunk;
+  f->present[n->id] |= bit(chunk);
   for (int k = 0; k < n->nin; k++)
-    if (n->in[k]) *present_of(f, n->in[k]) |= UINT64_C(1) << chunk;
+    if (n->in[k]) *present_of(f, n->in[k]) |= bit(chunk);
 }
 
 static bool is_gradient(const Finder *f, TsVal v) {
@@ -94,7 +99,8 @@ static void backward(Finder *f, const TsNode *n) {
     else
       there &= *present_of(f, n->in[k]), own = chunk > own ? chunk : own;
   }
-  int limit = most < 0 ? f->nchunk - 1 : most, chunk = -1;
+  int last = f->nchunk < TS_CHUNKS ? f->nchunk - 1 : TS_CHUNKS - 1;
+  int limit = most < 0 || most > last ? last : most, chunk = -1;
   for (int c = 0; c <= limit; c++)
     if (there >> c & 1 && ~there) chunk = c;
   if (!~there) chunk = most; /* it needs nothing of the forward pass */
@@ -138,7 +144,7 @@ static bool goes_down(Finder *f, const TsNode *n, int to, const int *least) {
     TsVal v = n->in[k];
     if (!v || is_small(v) || chunk_of(f, v) < 0) continue;
     if (!is_gradient(f, v)) {
-      if (!(*present_of(f, v) >> to & 1)) return false;
+      if (!(*present_of(f, v) & bit(to))) return false;
     } else if (chunk_of(f, v) > to && least[v->node->id] > to &&
                ts_meta_nbytes(&v->meta) > ts_meta_nbytes(&n->out[0].meta)) {
       return false;
@@ -185,19 +191,26 @@ static void place_params(Finder *f) {
       bool first = f->c->phase[i] == TS_PHASE_forward; /* a state is where it is updated */
       int *at = &f->c->param[p], chunk = f->c->chunk[i];
       uint64_t *seen = &f->present[g->nnode + p];
-      if (*seen >> 63) continue; /* a seed's */
+      if (*seen & SEEDED) continue;
       if (*at < 0 || (first && chunk < *at)) *at = chunk;
     }
   }
 }
 
+/* A parameter that lies at one place of the pipeline is of the chunk of that place, if no seed says
+ * another one. */
 static void seed(Finder *f, const TsMeshHow *how) {
   for (int i = 0; i < f->g->nparam; i++) {
+    const TsLayout *l = ts_layout_of(&f->g->param[i]->meta);
     f->c->param[i] = -1;
-    for (int k = 0; how && k < how->nseed; k++)
+    if (how->chunks && l && l->pin[how->axis]) {
+      f->c->param[i] = l->pin[how->axis] - 1;
+      f->present[f->g->nnode + i] = SEEDED | bit(f->c->param[i]);
+    }
+    for (int k = 0; k < how->nseed; k++)
       if (f->g->bound[i] && f->g->bound[i] == how->seed[k].bound) {
         f->c->param[i] = how->seed[k].chunk;
-        f->present[f->g->nnode + i] = UINT64_C(1) << 63 | UINT64_C(1) << how->seed[k].chunk;
+        f->present[f->g->nnode + i] = SEEDED | bit(how->seed[k].chunk);
       }
   }
 }

@@ -466,8 +466,23 @@ static bool open_plan(TsMeshPlan *p, const TsGraph *g, const TsMesh *mesh, const
   return true;
 }
 
+/* Parameters that lie at places of an axis run there, although nobody asks for a pipeline. */
+static bool pinned_axis(const TsGraph *g, TsMeshHow *how) {
+  for (int i = 0; i < g->nparam; i++) {
+    const TsLayout *l = ts_layout_of(&g->param[i]->meta);
+    for (int a = 0; l && a < l->mesh->naxis; a++) {
+      if (!l->pin[a]) continue;
+      *how = (TsMeshHow){.micro = 1, .axis = a, .chunks = l->mesh->size[a], .turns = TS_TURNS_1f1b};
+      return how->chunks <= TS_CHUNKS;
+    }
+  }
+  return false;
+}
+
 TsMeshPlan *ts_mesh_partition(const TsGraph *g, int leaves, const TsMeshHow *how, TsError *err) {
+  TsMeshHow implied;
   const TsMesh *mesh = mesh_of(g, err);
+  if (!how && pinned_axis(g, &implied)) how = &implied;
   for (int i = 0; i < g->nnode; i++)
     if (!mesh || !runs_in_parts(g->node[i])) return NULL;
   TsMeshPlan *p = calloc(1, sizeof *p);

@@ -47,7 +47,7 @@ local function rescale(s, fine)
   if s.fine == s.interval then s.scale, s.fine = s.scale * s.growth, 0 end
 end
 
-return function(graph, derivative, scalar)
+return function(graph, derivative, scalar, specialise)
   local Step = {}
 
   -- What belongs to the optimiser's parameters and options as they are now: captured functions hold them.
@@ -77,6 +77,12 @@ return function(graph, derivative, scalar)
     local key = table.concat(word)
     self.functions[key] = self.functions[key] or self:make()
     self.f = self.functions[key]
+  end
+
+  -- What was captured no longer fits: parameters lie elsewhere now.
+  local function again(self)
+    self.revision, self.sums = false, self.sums and {}
+    moving(self)
   end
 
   -- As many entries as the optimiser has parameters, false for those that stay.
@@ -129,7 +135,7 @@ return function(graph, derivative, scalar)
       opt:step(grads)
       after(self)
       return unpack(results)
-    end, { self.loss, self.model })
+    end, { self.loss, self.model }, self.training and self.training.how)
   end
 
   function Step:add(grads)
@@ -330,11 +336,22 @@ return function(graph, derivative, scalar)
       return optimizer:counting(captured_step, self, ...)
     end
     moving(self)
-    if o.plan and not o.mesh then fail "graph.training_step: a plan is for a mesh, which is not given" end
-    local spread = o.mesh and require("tessera.dist.training")(model, optimizer, o.mesh, o.plan)
+    if o.plan and not o.mesh and (o.plan.pp or (o.plan.zero or 0) > 0) then
+      fail "graph.training_step: a plan is for a mesh, which is not given"
+    end
+    local training = (o.mesh or o.plan) and require("tessera.dist.training")(model, optimizer, o.mesh, o.plan)
+    self.training = training
+    if training then again(self) end
     local step = {}
     function step.__call(_, ...)
-      if spread then return step.run(spread(...)) end
+      if not training then return step.run(...) end
+      if not training.waits or graph.eager then return step.run(training:spread(...)) end
+      return step.first(training:spread(...))
+    end
+    -- What it captures says which parameters are where.
+    function step.first(...)
+      training:place(specialise(self.f, select("#", ...), ...).graph)
+      again(self)
       return step.run(...)
     end
     function step.run(...)

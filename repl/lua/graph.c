@@ -14,6 +14,7 @@
 #include "lib/text.h"
 #include "repl/lua/choose.h"
 #include "repl/lua/graph.h"
+#include "repl/lua/pipeline.h"
 #include "vm/compile.h"
 #include "vm/core/defer.h"
 #include "vm/code/lower.h"
@@ -41,7 +42,7 @@ typedef struct Function {
   TsGraph *cut;       /* g with sums over declared leaves, which is what runs; or NULL */
   TsMeshRun *spread;  /* its pieces, once it was called on a mesh, or NULL; */
   int spread_leaves;  /* with so many leaves: whether that was tried */
-  TsMeshHow *how; /* in micro-batches, in a pipeline, or NULL */
+  TsMeshHow *how;     /* in micro-batches, in a pipeline, or NULL */
 } Function;
 
 void ts_lua_push_graph(lua_State *L, TsGraph *g) {
@@ -426,6 +427,7 @@ static int collect(lua_State *L) {
   Function *f = check(L);
   ts_jit_function_free(f->hot);
   ts_mesh_run_free(f->spread);
+  free(f->how);
   ts_frame_free(f->frame);
   ts_code_free(f->code);
   for (int u = 0; f->moves && u < f->g->nupdate; u++) free(f->moves[u]);
@@ -607,18 +609,36 @@ static int collect_symbolic(lua_State *L) {
   return 0;
 }
 
-/* f:plan() -> the text of its pieces on a mesh, or nothing: it has not run there. */
+/* f:plan(all) -> its plan on a mesh in short, or the text of its pieces; nothing: it has not run there. */
 static int plan(lua_State *L) {
   Function *f = check(L);
   TsText t = {0};
   if (!f->spread) return 0;
-  ts_mesh_plan_text(ts_mesh_run_plan(f->spread), &t);
+  (lua_toboolean(L, 2) ? ts_mesh_plan_text : ts_mesh_plan_summary)(ts_mesh_run_plan(f->spread), &t);
   ts_lua_push_text(L, &t);
   return 1;
 }
 
+/* f:how(table): it runs on a mesh as ts_lua_how says from now on. */
+static int how(lua_State *L) {
+  Function *f = check(L);
+  TsMeshHow *given = ts_lua_how(L, 2);
+  ts_mesh_run_free(f->spread);
+  free(f->how);
+  f->spread = NULL, f->spread_leaves = 0, f->how = given;
+  return 0;
+}
+
+/* f:chunks(table): see ts_lua_push_chunks. */
+static int chunks(lua_State *L) {
+  Function *f = check(L);
+  return ts_lua_push_chunks(L, ts_lua_context(L), f->g, 2);
+}
+
 static const luaL_Reg methods[] = {{"groups", groups},
                                    {"plan", plan},
+                                   {"how", how},
+                                   {"chunks", chunks},
                                    {"collectives", collectives},
                                    {"choose", choose},
                                    {"tune", tune},

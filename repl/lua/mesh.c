@@ -276,14 +276,17 @@ int ts_lua_mesh_assign(lua_State *L, TsTensor *x, int key, int value) {
   return ts_vm_assign(c, x, whole) ? ts_lua_raise(L) : 0;
 }
 
-/* mesh_parts(x): the tensors that it consists of, by device of the mesh. */
+/* mesh_parts(x): the tensors that it consists of, by device of the mesh; false where there is nothing. */
 static int mesh_parts(lua_State *L) {
   TsTensor *t = ts_lua_check_tensor(L, 1, "parts");
   TsParts *p = ts_mesh_is(t) ? ts_mesh_parts(t) : NULL;
   if (!p) return ts_mesh_is(t) ? ts_lua_raise(L) : luaL_error(L, "parts: x is on one device");
   lua_createtable(L, p->n, 0);
   for (int i = 0; i < p->n; i++) {
-    ts_lua_push(L, ts_tensor_ref(p->part[i]));
+    if (p->part[i])
+      ts_lua_push(L, ts_tensor_ref(p->part[i]));
+    else
+      lua_pushboolean(L, false); /* it has nothing */
     lua_rawseti(L, -2, i + 1);
   }
   return 1;
@@ -318,6 +321,12 @@ static int mesh_join(lua_State *L) {
   TsTensor *t = ts_mesh_tensor(c, &m, list);
   if (!t) return ts_lua_raise(L);
   ts_lua_push(L, t);
+  return 1;
+}
+
+/* mesh_has(layout, part): whether the part has anything. */
+static int mesh_has(lua_State *L) {
+  lua_pushboolean(L, ts_layout_has(check_layout(L, 1), (int)luaL_checkinteger(L, 2)));
   return 1;
 }
 
@@ -554,6 +563,7 @@ void ts_lua_open_mesh(lua_State *L) {
                                        {"mesh_gather", mesh_gather},
                                        {"mesh_parts", mesh_parts},
                                        {"mesh_join", mesh_join},
+                                       {"mesh_has", mesh_has},
                                        {"mesh_part_shape", mesh_part_shape},
                                        {"mesh_draw", mesh_draw},
                                        {"mesh_run", mesh_run},

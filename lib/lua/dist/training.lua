@@ -4,7 +4,10 @@
 local core = require "tessera.core"
 local options = require "tessera.options"
 
-local read_plan = options.of("graph.training_step: plan", { zero = options.whole { least = 0, most = 3 } }, { zero = 0 })
+local pipeline = require "tessera.dist.pipeline"
+
+local read_plan = options.of("graph.training_step: plan", { zero = options.whole { least = 0, most = 3 },
+  micro = options.whole { least = 1 }, pp = options.table }, { zero = 0 })
 
 local function axis_of(mesh, name)
   for i, a in ipairs(mesh.axes) do
@@ -12,12 +15,19 @@ local function axis_of(mesh, name)
   end
 end
 
--- A layout of ndim axes, split along the first by an axis of the mesh, if any. stored: used whole.
-local function layout(mesh, ndim, axis, stored)
+-- A layout of ndim axes, split along the first by an axis of the mesh, if any. stored: used whole. pin: where it lies alone.
+local function layout(mesh, ndim, axis, stored, pin)
   local axes, block = {}, {}
   for d = 1, ndim do axes[d], block[d] = {}, 0 end
   if axis and ndim > 0 then axes[1][1] = axis end
-  return core.mesh_layout(mesh.id, ndim, axes, block, {}, core.mesh_leaves(), stored)
+  return core.mesh_layout(mesh.id, ndim, axes, block, {}, core.mesh_leaves(), stored, pin)
+end
+
+-- The layout of a tensor that lies on the mesh already, at one place of a pipeline.
+local function pinned(l, pin)
+  local id, axes, block, partial, leaves = core.mesh_layout_facts(l)
+  if partial ~= 0 then core.fail "graph.training_step: a parameter of summands is in no pipeline" end
+  return core.mesh_layout(id, #axes, axes, block, {}, leaves, false, pin)
 end
 
 local function same_shape(a, b)
@@ -28,39 +38,91 @@ local function same_shape(a, b)
   return true
 end
 
--- Spreads what there is, and gives the function that spreads each call's arguments.
-return function(model, optimizer, mesh, plan)
-  local o = read_plan(plan)
-  local dp = axis_of(mesh, "dp")
-  if o.zero > 0 and not dp then
-    core.fail(("graph.training_step: zero = %d needs an axis \"dp\", which %s has not"):format(o.zero, tostring(mesh)))
-  end
-  local function spread(t, axis, stored)
-    if not core.mesh_layout_of(t) then core.mesh_spread(t, layout(mesh, #t.shape, axis, stored)) end
-  end
-  local tensors = {}
-  for _, p in ipairs(optimizer.params) do tensors[#tensors + 1] = p end
+local function tensors_of(model, optimizer)
+  local list = {}
+  for _, p in ipairs(optimizer.params) do list[#list + 1] = p end
   if type(model) == "table" and model.state_dict then
-    for _, t in pairs(model:state_dict()) do tensors[#tensors + 1] = t end
+    for _, t in pairs(model:state_dict()) do list[#list + 1] = t end
   end
-  for _, p in ipairs(tensors) do spread(p, o.zero == 3 and dp or nil, o.zero == 3) end
+  return list
+end
+
+-- Parameters and the optimiser's state lie on the mesh from now on. chunk: by tensor, of a pipeline at `at`, or nil.
+local function spread_all(model, optimizer, mesh, zero, dp, chunk, at)
+  local function pin_of(t) return chunk and chunk[t] and { [at.axis] = chunk[t] % at.places } end
+  for _, p in ipairs(tensors_of(model, optimizer)) do
+    local own = core.mesh_layout_of(p)
+    if not own then
+      core.mesh_spread(p, layout(mesh, #p.shape, zero == 3 and dp or nil, zero == 3, pin_of(p)))
+    elseif pin_of(p) then
+      core.mesh_spread(p, pinned(own, pin_of(p)))
+    end
+  end
   optimizer:prepare()
   for i, p in ipairs(optimizer.params) do
     for _, t in pairs(optimizer.state[i] or {}) do
       if core.is_tensor(t) and same_shape(t, p) then
-        local axis = o.zero > 0 and dp or nil
-        core.mesh_spread(t, axis and layout(mesh, #t.shape, axis) or core.mesh_layout_of(p))
+        core.mesh_spread(t, zero > 0 and layout(mesh, #t.shape, dp, false, pin_of(p)) or core.mesh_layout_of(p))
       end
     end
   end
-  return function(...)
-    local list, n = { ... }, select("#", ...)
-    for i = 1, n do
-      local t = list[i]
-      if core.is_tensor(t) and not core.mesh_layout_of(t) then
-        list[i] = core.mesh_move(t, layout(mesh, #t.shape, #t.shape > 0 and dp or nil))
-      end
+end
+
+local Training = {}
+Training.__index = Training
+
+--- Each call's arguments, spread.
+function Training:spread(...)
+  local list, n = { ... }, select("#", ...)
+  for i = 1, n do
+    local t = list[i]
+    if core.is_tensor(t) and not core.mesh_layout_of(t) then
+      list[i] = core.mesh_move(t, layout(self.mesh, #t.shape, #t.shape > 0 and self.dp or nil))
     end
-    return unpack(list, 1, n)
   end
+  return unpack(list, 1, n)
+end
+
+--- The step was captured, as graph g, before anything lay at places of the pipeline: what is in which chunk comes to lie there.
+function Training:place(g)
+  local how, chunk = pipeline.place(self.pp, self.at, g, self.model, self.micro)
+  for i, p in ipairs(self.optimizer.params) do -- the state goes with its parameter
+    for _, t in pairs(self.optimizer.state[i] or {}) do
+      if core.is_tensor(t) and chunk[p] then chunk[t] = same_shape(t, p) and chunk[p] or nil end
+    end
+  end
+  local seeds = {}
+  for tensor, c in pairs(chunk) do seeds[#seeds + 1] = { tensor, c } end
+  how.seeds = seeds
+  spread_all(self.model, self.optimizer, self.mesh, self.zero, self.dp, chunk, self.at)
+  self.how, self.waits = how, false
+end
+
+-- Spreads what there is. What it gives spreads each call's arguments; waits: until the first one is captured, for a pipeline.
+-- how: as the step runs, if that is not all at once.
+return function(model, optimizer, mesh, plan)
+  local o = read_plan(plan)
+  if not mesh then
+    local first = optimizer.params[1]
+    mesh = require("tessera.dist.grid").Mesh { axes = { "dp" }, shape = { 1 }, devices = { tostring(first.device) } }
+  end
+  local dp = axis_of(mesh, "dp")
+  if o.zero > 0 and not dp then
+    core.fail(("graph.training_step: zero = %d needs an axis \"dp\", which %s has not"):format(o.zero, tostring(mesh)))
+  end
+  local self = setmetatable({ model = model, optimizer = optimizer, mesh = mesh, zero = o.zero, dp = dp }, Training)
+  if o.pp then
+    self.pp = pipeline.read(o.pp)
+    self.at = pipeline.check(self.pp, mesh)
+    self.waits = true
+  end
+  self.micro = self.pp and self.pp.micro or o.micro or self.pp and self.at.places or 1
+  if self.pp and self.pp.micro and o.micro and o.micro ~= self.pp.micro then
+    core.fail(("graph.training_step: plan.micro is %d, plan.pp.micro %d"):format(o.micro, self.pp.micro))
+  end
+  if not self.pp then
+    spread_all(model, optimizer, mesh, o.zero, dp)
+    if self.micro > 1 then self.how = { micro = self.micro, turns = "1f1b" } end
+  end
+  return self
 end
