@@ -44,8 +44,38 @@ static bool counts(const Finder *f, const TsNode *n) {
 }
 
 /* ---- phases */
+/* Numbers that are found in the batch alone, as how many rows count, would hold up all micro-batches if
+ * each of these found its own in its turn: they are found first, with what they need. */
+static void find_data(Finder *f) {
+  const TsGraph *g = f->g;
+  bool *alone = f->after; /* what is found in the batch alone */
+  for (int i = 0; i < g->nnode; i++) {
+    const TsNode *n = g->node[i];
+    alone[i] = n->op == TS_NODE_number || (n->op < TS_OP_COUNT && !n->backward && n->nin > 0 &&
+                                           ts_op_info((TsOp)n->op)->cls != TS_CLASS_RANDOM);
+    for (int k = 0; k < n->nin; k++)
+      if (n->in[k] && n->in[k]->node->op == TS_NODE_param)
+        alone[i] &= !g->bound[param_of(f, n->in[k])];
+      else if (n->in[k])
+        alone[i] &= alone[n->in[k]->node->id];
+  }
+  for (int i = g->nnode; i-- > 0;) {
+    const TsNode *n = g->node[i];
+    bool number = counts(f, n) && alone[i] && is_small((TsVal)&n->out[0]);
+    if (!(number || f->c->phase[i] == TS_PHASE_data) || !alone[i] || !counts(f, n)) {
+      f->c->phase[i] = TS_PHASE_forward;
+      continue;
+    }
+    f->c->phase[i] = TS_PHASE_data;
+    for (int k = 0; k < n->nin; k++)
+      if (n->in[k]) f->c->phase[n->in[k]->node->id] = TS_PHASE_data;
+  }
+}
+
 static void find_phases(Finder *f) {
   const TsGraph *g = f->g;
+  for (int i = 0; i < g->nnode; i++) f->c->phase[i] = TS_PHASE_forward;
+  find_data(f);
   for (int i = 0; i < g->nnode; i++) {
     const TsNode *n = g->node[i];
     f->after[i] = n->backward;
@@ -66,9 +96,10 @@ static void find_phases(Finder *f) {
     for (int k = i + 1; f->after[i] && !g->node[i]->backward && k < g->nnode && !inner; k++)
       for (int a = 0; a < g->node[k]->nin && g->node[k]->backward; a++)
         inner |= g->node[k]->in[a] && g->node[k]->in[a]->node == g->node[i];
-    f->c->phase[i] = g->node[i]->backward || inner ? TS_PHASE_backward
-                     : f->after[i] || !f->feeds[i] ? TS_PHASE_update
-                                                   : TS_PHASE_forward;
+    if (g->node[i]->backward || inner)
+      f->c->phase[i] = TS_PHASE_backward;
+    else if (f->after[i] || !f->feeds[i])
+      f->c->phase[i] = TS_PHASE_update;
   }
 }
 
@@ -188,7 +219,7 @@ static void place_params(Finder *f) {
     for (int k = 0; k < n->nin && counts(f, n); k++) {
       int p = n->in[k] ? param_of(f, n->in[k]) : -1;
       if (p < 0) continue;
-      bool first = f->c->phase[i] == TS_PHASE_forward; /* a state is where it is updated */
+      bool first = f->c->phase[i] <= TS_PHASE_forward; /* a state is where it is updated */
       int *at = &f->c->param[p], chunk = f->c->chunk[i];
       uint64_t *seen = &f->present[g->nnode + p];
       if (*seen & SEEDED) continue;
@@ -231,10 +262,11 @@ int ts_chunks_find(TsChunks *c, const TsGraph *g, const unsigned char *live,
     find_phases(&f);
     seed(&f, how);
     for (int i = 0; i < g->nnode; i++) c->chunk[i] = -1;
-    for (int phase = 0; phase <= TS_PHASE_update; phase++)
+    for (int phase = TS_PHASE_data; phase <= TS_PHASE_update; phase++)
       for (int i = 0; i < g->nnode; i++)
         if (counts(&f, g->node[i]) && (int)c->phase[i] == phase)
-          (phase == 0 ? forward : phase == 1 ? backward : update)(&f, g->node[i]);
+          (phase <= TS_PHASE_forward ? forward : phase == TS_PHASE_backward ? backward : update)(
+              &f, g->node[i]);
     readers(&f, readers_of, readers_of + n);
     settle(&f, readers_of, readers_of + n);
     place_params(&f);

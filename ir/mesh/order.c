@@ -88,7 +88,7 @@ static bool runs(const TsMeshPlan *p, int group) {
 }
 
 static int turn_of(const Order *o, int phase, int chunk, int k) {
-  return (phase * (o->p->how.chunks ? o->p->how.chunks : 1) + chunk) * o->p->space.nmicro + k;
+  return ((phase - TS_PHASE_forward) * (o->p->how.chunks ? o->p->how.chunks : 1) + chunk) * o->p->space.nmicro + k;
 }
 
 static void new_step(Order *o, bool join, int at, int level, TsPhase phase, int chunk, int place,
@@ -98,7 +98,7 @@ static void new_step(Order *o, bool join, int at, int level, TsPhase phase, int 
     *s = (Step){.is = {.join = join, .at = at, .k = micro ? k : -1},
                 .level = level, .phase = phase, .chunk = chunk, .place = place,
                 .k = micro ? k : -1, .micro = micro, .turn = -1};
-    if (micro && phase != TS_PHASE_update) s->turn = turn_of(o, (int)phase, chunk, k);
+    if (micro && (phase == TS_PHASE_forward || phase == TS_PHASE_backward)) s->turn = turn_of(o, (int)phase, chunk, k);
   }
 }
 

@@ -14,7 +14,12 @@
 #include "ir/mesh/space.h"
 #include "lib/shard.h"
 
-typedef enum TsPhase { TS_PHASE_forward, TS_PHASE_backward, TS_PHASE_update } TsPhase;
+typedef enum TsPhase {
+  TS_PHASE_data, /* numbers of the batch alone, as of the rows that count: all there before others */
+  TS_PHASE_forward,
+  TS_PHASE_backward,
+  TS_PHASE_update,
+} TsPhase;
 
 /* A value as parts: a slot of a tensor for each device, and if it is split by them for each
  * micro-batch. */

@@ -18,7 +18,7 @@ static void put_join(const TsMeshPlan *p, const TsMeshStep *s, TsText *t) {
 }
 
 static void put_group(const TsMeshPlan *p, const TsMeshStep *s, TsText *t) {
-  static const char *const phase[] = {"forward", "backward", "update"};
+  static const char *const phase[] = {"data", "forward", "backward", "update"};
   const TsMeshGroup *g = &p->group[s->at];
   for (int part = 0; part < p->space.n; part++) {
     int at = ts_mesh_piece(p, s->at, part, s->k < 0 ? 0 : s->k);
@@ -72,7 +72,8 @@ static void put_turns(const TsMeshPlan *p, TsText *t) {
     for (int i = 0; i < p->nstep; i++) {
       const TsMeshStep *s = &p->step[i];
       const TsMeshGroup *g = s->join ? NULL : &p->group[s->at];
-      if (!g || !g->micro || g->place != place || g->phase == TS_PHASE_update || s->again) continue;
+      if (!g || !g->micro || g->place != place || s->again) continue;
+      if (g->phase != TS_PHASE_forward && g->phase != TS_PHASE_backward) continue;
       if ((int)g->phase == phase && g->chunk == chunk && s->k == k) continue;
       phase = (int)g->phase, chunk = g->chunk, k = s->k;
       ts_text_format(t, " %c", phase == TS_PHASE_forward ? 'F' : 'B');

@@ -36,12 +36,13 @@ static void weigh_time(Weigher *w) {
   for (int i = 0; i < p->nstep; i++) {
     const TsMeshStep *s = &p->step[i];
     double start = 0, cost = step_cost(p, s, w->cost);
-    bool turn = !s->join && p->group[s->at].micro && p->group[s->at].phase != TS_PHASE_update;
+    const TsMeshGroup *g = s->join ? NULL : &p->group[s->at];
+    bool turn = g && g->micro && (g->phase == TS_PHASE_forward || g->phase == TS_PHASE_backward);
     int n = ts_step_reads(p, s, w->own);
     for (int k = 0; k < n; k++)
       if (w->done[w->own[k]] > start) start = w->done[w->own[k]];
     if (turn) {
-      double *at = &w->place[p->group[s->at].place];
+      double *at = &w->place[g->place];
       if (*at > start) start = *at;
       *at = start + cost, busy += cost;
       if (*at > end) end = *at;
