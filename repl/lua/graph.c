@@ -629,10 +629,10 @@ static int how(lua_State *L) {
   return 0;
 }
 
-/* f:chunks(table): see ts_lua_push_chunks. */
+/* f:chunks(table, {tensor...}): see ts_lua_push_chunks. */
 static int chunks(lua_State *L) {
   Function *f = check(L);
-  return ts_lua_push_chunks(L, ts_lua_context(L), f->g, 2);
+  return ts_lua_push_chunks(L, ts_lua_context(L), f->g, 2, 3);
 }
 
 static const luaL_Reg methods[] = {{"groups", groups},

@@ -66,21 +66,27 @@ static int first_reader(const TsGraph *g, const unsigned char *live, TsVal v) {
   return g->nnode;
 }
 
+/* A row for each tensor of the list at `list`, false for what g has not captured. */
 static void push_params(lua_State *L, const TsGraph *g, const TsChunks *c,
-                        const unsigned char *live) {
-  int n = 0;
-  lua_newtable(L);
-  for (int i = 0; i < g->nparam; i++) {
-    TsTensor *t = g->bound[i];
-    if (!t || t == TS_GRAPH_UNBOUND) continue;
-    lua_newtable(L);
-    ts_lua_push(L, ts_tensor_ref(t));
-    lua_setfield(L, -2, "tensor");
-    lua_pushinteger(L, c->param[i]);
-    lua_setfield(L, -2, "chunk");
-    lua_pushinteger(L, first_reader(g, live, g->param[i]));
-    lua_setfield(L, -2, "first");
-    lua_rawseti(L, -2, ++n);
+                        const unsigned char *live, int list) {
+  int n = (int)lua_objlen(L, list);
+  lua_createtable(L, n, 0);
+  for (int k = 0; k < n; k++) {
+    lua_rawgeti(L, list, k + 1);
+    const TsTensor *t = ts_lua_check_tensor(L, lua_gettop(L), "pipeline");
+    int i = 0;
+    while (i < g->nparam && g->bound[i] != t) i++;
+    lua_pop(L, 1);
+    if (i == g->nparam) {
+      lua_pushboolean(L, false);
+    } else {
+      lua_createtable(L, 0, 2);
+      lua_pushinteger(L, c->param[i]);
+      lua_setfield(L, -2, "chunk");
+      lua_pushinteger(L, first_reader(g, live, g->param[i]));
+      lua_setfield(L, -2, "first");
+    }
+    lua_rawseti(L, -2, k + 1);
   }
 }
 
@@ -99,7 +105,7 @@ static void push_costs(lua_State *L, const TsGraph *g, const TsChunks *c,
   lua_remove(L, -2);
 }
 
-int ts_lua_push_chunks(lua_State *L, TsContext *c, const TsGraph *g, int at) {
+int ts_lua_push_chunks(lua_State *L, TsContext *c, const TsGraph *g, int at, int list) {
   const TsMeshHow *how = read(L, at);
   TsGraph *expanded = ts_mesh_expand(c, g);
   unsigned char *live = expanded ? ts_graph_live(expanded) : NULL;
@@ -109,7 +115,7 @@ int ts_lua_push_chunks(lua_State *L, TsContext *c, const TsGraph *g, int at) {
     if (expanded) ts_graph_free(expanded);
     return ts_lua_raise(L);
   }
-  push_params(L, expanded, &chunks, live);
+  push_params(L, expanded, &chunks, live, list);
   push_costs(L, expanded, &chunks, live, how->chunks);
   ts_chunks_free(&chunks);
   free(live);

@@ -9,8 +9,9 @@
  * at index; axes and chunks count from 0. In memory of its own; raises. */
 TsMeshHow *ts_lua_how(lua_State *L, int index);
 
-/* Pushes {{tensor, chunk, first} ...} for the captured parameters of g, first being the place of the first
- * node that reads it, and {cost ...} of the forward pass by chunk. how: the table's index. Raises. */
-int ts_lua_push_chunks(lua_State *L, TsContext *c, const TsGraph *g, int how);
+/* Pushes a row {chunk, first} for each tensor of the list at `list`, first being the place of the first node
+ * that reads it, false for what g has not captured; and {cost ...} of the forward pass by chunk. how: the
+ * table's index. Raises. */
+int ts_lua_push_chunks(lua_State *L, TsContext *c, const TsGraph *g, int how, int list);
 
 #endif

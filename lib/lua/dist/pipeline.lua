@@ -59,24 +59,23 @@ local function unit_of(name, depth)
   return table.concat(words, ".")
 end
 
--- Tensors of the model that the step has, {name, tensor}, and where each is first read.
-local function used(model, list)
-  local first, named = {}, {}
-  for _, row in ipairs(list) do first[row.tensor] = row.first end
-  if type(model) == "table" and model.named_parameters then
-    for _, pair in ipairs(model:named_parameters()) do
-      if first[pair[2]] then named[#named + 1] = pair end
-    end
+-- Parameters of the model that the step has, {name, tensor, first}: where each is first read. Others know them by no name.
+local function used(g, model)
+  local all, list, named = {}, {}, {}
+  if type(model) == "table" and model.named_parameters then all = model:named_parameters() end
+  for i, pair in ipairs(all) do list[i] = pair[2] end
+  for i, row in ipairs((g:chunks({}, list))) do
+    if row then named[#named + 1] = { all[i][1], all[i][2], row.first } end
   end
-  return named, first
+  return named
 end
 
-local function in_order(params, first, depth)
+local function in_order(params, depth)
   local at, units = {}, {}
   for _, pair in ipairs(params) do
     local unit = unit_of(pair[1], depth)
     if not at[unit] then units[#units + 1] = unit end
-    at[unit] = math.min(at[unit] or math.huge, first[pair[2]])
+    at[unit] = math.min(at[unit] or math.huge, pair[3])
   end
   table.sort(units, function(a, b) return at[a] < at[b] end)
   return units
@@ -112,12 +111,11 @@ end
 
 -- Chunks of equal work: the parameters that each unit has are seeds of its chunk.
 local function balanced(g, model, n)
-  local list = g:chunks {}
-  local params, first = used(model, list)
-  local depth, units = 1, in_order(params, first, 1)
+  local params = used(g, model)
+  local depth, units = 1, in_order(params, 1)
   while #units < n do
     depth = depth + 1
-    local finer = in_order(params, first, depth)
+    local finer = in_order(params, depth)
     if #finer == #units and depth > 16 then fail("plan.pp: the model has %d parts at which it can be cut, for %d stages", #units, n) end
     units = finer
   end
@@ -125,7 +123,7 @@ local function balanced(g, model, n)
   for i, unit in ipairs(units) do number[unit] = i - 1 end
   local seeds = {}
   for i, pair in ipairs(params) do seeds[i] = { pair[2], number[unit_of(pair[1], depth)] } end
-  local _, cost = g:chunks { chunks = #units, seeds = seeds }
+  local _, cost = g:chunks({ chunks = #units, seeds = seeds }, {})
   local begins, chunk, names = balance(cost, n), {}, {}
   for k = 1, n do
     names[k] = units[begins[k]]
@@ -137,8 +135,7 @@ end
 
 -- Chunks that begin with the modules that are named.
 local function named(g, model, names)
-  local list = g:chunks {}
-  local params, first = used(model, list)
+  local params = used(g, model)
   local known, all = paths_of(params)
   local at, seeds = {}, {}
   for k, name in ipairs(names) do
@@ -150,7 +147,7 @@ local function named(g, model, names)
     at[k] = math.huge
     for _, pair in ipairs(params) do
       if pair[1] == name or pair[1]:sub(1, #name + 1) == name .. "." then
-        at[k] = math.min(at[k], first[pair[2]])
+        at[k] = math.min(at[k], pair[3])
         seeds[#seeds + 1] = { pair[2], k - 1 }
       end
     end
@@ -204,17 +201,13 @@ local function again(pp, names)
   return set
 end
 
---- Chunks of everything that the step g has captured: how it runs (core's words), and a table from tensors to chunks.
-function pipeline.place(pp, at, g, model, micro)
+--- How the step g runs (core's words), and the chunk of each of these tensors, or false.
+function pipeline.place(pp, at, g, model, micro, tensors)
   local seeds, names
   if type(pp.stages) == "table" then seeds, names = named(g, model, pp.stages) else seeds, names = balanced(g, model, at.chunks) end
   local how = { micro = micro, chunks = at.chunks, axis = at.axis, turns = pp.schedule, again = again(pp, names), seeds = seeds }
-  local chunk, all = {}, {}
-  for _, row in ipairs((g:chunks(how))) do
-    if row.chunk >= 0 then chunk[row.tensor] = row.chunk end
-  end
-  for tensor, c in pairs(chunk) do all[#all + 1] = { tensor, c } end
-  how.seeds = all
+  local chunk = {}
+  for i, row in ipairs((g:chunks(how, tensors))) do chunk[i] = row and row.chunk >= 0 and row.chunk end
   return how, chunk
 end
 

@@ -38,32 +38,33 @@ local function same_shape(a, b)
   return true
 end
 
+-- Tensors that lie on the mesh: {tensor, parameter that it is the state of, or nil}.
 local function tensors_of(model, optimizer)
   local list = {}
-  for _, p in ipairs(optimizer.params) do list[#list + 1] = p end
+  for _, p in ipairs(optimizer.params) do list[#list + 1] = { p } end
   if type(model) == "table" and model.state_dict then
-    for _, t in pairs(model:state_dict()) do list[#list + 1] = t end
-  end
-  return list
-end
-
--- Parameters and the optimiser's state lie on the mesh from now on. chunk: by tensor, of a pipeline at `at`, or nil.
-local function spread_all(model, optimizer, mesh, zero, dp, chunk, at)
-  local function pin_of(t) return chunk and chunk[t] and { [at.axis] = chunk[t] % at.places } end
-  for _, p in ipairs(tensors_of(model, optimizer)) do
-    local own = core.mesh_layout_of(p)
-    if not own then
-      core.mesh_spread(p, layout(mesh, #p.shape, zero == 3 and dp or nil, zero == 3, pin_of(p)))
-    elseif pin_of(p) then
-      core.mesh_spread(p, pinned(own, pin_of(p)))
-    end
+    for _, t in pairs(model:state_dict()) do list[#list + 1] = { t } end
   end
   optimizer:prepare()
   for i, p in ipairs(optimizer.params) do
     for _, t in pairs(optimizer.state[i] or {}) do
-      if core.is_tensor(t) and same_shape(t, p) then
-        core.mesh_spread(t, zero > 0 and layout(mesh, #t.shape, dp, false, pin_of(p)) or core.mesh_layout_of(p))
-      end
+      if core.is_tensor(t) and same_shape(t, p) then list[#list + 1] = { t, p, i } end
+    end
+  end
+  return list
+end
+
+-- They lie there from now on. pins: of a pipeline, where each lies, {[axis] = place} or false; parameters stand first there.
+local function spread_all(list, mesh, zero, dp, pins)
+  for i, of in ipairs(list) do
+    local t, p = of[1], of[2]
+    local own, pin = core.mesh_layout_of(t), pins and pins[of[3] or i]
+    if p then
+      core.mesh_spread(t, zero > 0 and layout(mesh, #t.shape, dp, false, pin or nil) or core.mesh_layout_of(p))
+    elseif not own then
+      core.mesh_spread(t, layout(mesh, #t.shape, zero == 3 and dp or nil, zero == 3, pin or nil))
+    elseif pin then
+      core.mesh_spread(t, pinned(own, pin))
     end
   end
 end
@@ -85,16 +86,16 @@ end
 
 --- The step was captured, as graph g, before anything lay at places of the pipeline: what is in which chunk comes to lie there.
 function Training:place(g)
-  local how, chunk = pipeline.place(self.pp, self.at, g, self.model, self.micro)
-  for i, p in ipairs(self.optimizer.params) do -- the state goes with its parameter
-    for _, t in pairs(self.optimizer.state[i] or {}) do
-      if core.is_tensor(t) and chunk[p] then chunk[t] = same_shape(t, p) and chunk[p] or nil end
-    end
+  local list, tensors, pins, seeds = tensors_of(self.model, self.optimizer), {}, {}, {}
+  for i, of in ipairs(list) do tensors[i] = of[1] end
+  local how, chunk = pipeline.place(self.pp, self.at, g, self.model, self.micro, tensors)
+  for i, of in ipairs(list) do
+    chunk[i] = chunk[of[3] or i] -- the state goes with its parameter
+    pins[i] = chunk[i] and { [self.at.axis] = chunk[i] % self.at.places }
+    if chunk[i] then seeds[#seeds + 1] = { of[1], chunk[i] } end
   end
-  local seeds = {}
-  for tensor, c in pairs(chunk) do seeds[#seeds + 1] = { tensor, c } end
+  spread_all(list, self.mesh, self.zero, self.dp, pins)
   how.seeds = seeds
-  spread_all(self.model, self.optimizer, self.mesh, self.zero, self.dp, chunk, self.at)
   self.how, self.waits = how, false
 end
 
@@ -121,7 +122,7 @@ return function(model, optimizer, mesh, plan)
     core.fail(("graph.training_step: plan.micro is %d, plan.pp.micro %d"):format(o.micro, self.pp.micro))
   end
   if not self.pp then
-    spread_all(model, optimizer, mesh, o.zero, dp)
+    spread_all(tensors_of(model, optimizer), mesh, o.zero, dp)
     if self.micro > 1 then self.how = { micro = self.micro, turns = "1f1b" } end
   end
   return self
