@@ -109,10 +109,37 @@ static void forward(Finder *f, const TsNode *n) {
   for (int k = 0; k < n->nin; k++)
     if (n->in[k] && chunk_of(f, n->in[k]) > chunk) chunk = chunk_of(f, n->in[k]);
   f->c->chunk[n->id] = chunk;
-  if (chunk < 0) return;
-  f->present[n->id] |= bit(chunk);
-  for (int k = 0; k < n->nin; k++)
-    if (n->in[k]) *present_of(f, n->in[k]) |= bit(chunk);
+}
+
+/* Views of parameters are taken where they are read: so it is the parameter that is sent, once. */
+static void move_views(Finder *f) {
+  const TsGraph *g = f->g;
+  for (int i = g->nnode; i-- > 0;) {
+    const TsNode *n = g->node[i];
+    int least = INT32_MAX;
+    if (!counts(f, n) || !ts_node_is_view(n) || f->c->phase[i] > TS_PHASE_forward) continue;
+    TsVal base = n->in[0];
+    while (base->node->op < TS_OP_COUNT && base->node->nin == 1 && base->node->in[0]) base = base->node->in[0];
+    if (base->node->op != TS_NODE_param || !g->bound[param_of(f, base)]) continue;
+    for (int k = i + 1; k < g->nnode; k++)
+      for (int x = 0; x < g->node[k]->nin && f->c->phase[k] <= TS_PHASE_forward; x++)
+        if (g->node[k]->in[x] && g->node[k]->in[x]->node == n && counts(f, g->node[k]) &&
+            f->c->chunk[k] >= 0 && f->c->chunk[k] < least)
+          least = f->c->chunk[k];
+    if (least < INT32_MAX) f->c->chunk[i] = least;
+  }
+}
+
+/* What a node gives is in its chunk, and in those that read it. */
+static void find_present(Finder *f) {
+  for (int i = 0; i < f->g->nnode; i++) {
+    const TsNode *n = f->g->node[i];
+    int chunk = f->c->chunk[i];
+    if (!counts(f, n) || f->c->phase[i] > TS_PHASE_forward || chunk < 0) continue;
+    f->present[i] |= bit(chunk);
+    for (int k = 0; k < n->nin; k++)
+      if (n->in[k]) *present_of(f, n->in[k]) |= bit(chunk);
+  }
 }
 
 static bool is_gradient(const Finder *f, TsVal v) {
@@ -262,11 +289,16 @@ int ts_chunks_find(TsChunks *c, const TsGraph *g, const unsigned char *live,
     find_phases(&f);
     seed(&f, how);
     for (int i = 0; i < g->nnode; i++) c->chunk[i] = -1;
-    for (int phase = TS_PHASE_data; phase <= TS_PHASE_update; phase++)
+    for (int phase = TS_PHASE_data; phase <= TS_PHASE_update; phase++) {
+      if (phase == TS_PHASE_backward) {
+        move_views(&f);
+        find_present(&f);
+      }
       for (int i = 0; i < g->nnode; i++)
         if (counts(&f, g->node[i]) && (int)c->phase[i] == phase)
           (phase <= TS_PHASE_forward ? forward : phase == TS_PHASE_backward ? backward : update)(
               &f, g->node[i]);
+    }
     readers(&f, readers_of, readers_of + n);
     settle(&f, readers_of, readers_of + n);
     place_params(&f);
@@ -287,6 +319,14 @@ void ts_chunks_free(TsChunks *c) {
 }
 
 /* ---- cost */
+/* Elements of its results are sums of products. */
+static bool contracts(const char *name) {
+  static const char *const word[] = {"matmul", "attention", "conv", "grouped_matmul", "gemm"};
+  for (size_t i = 0; i < sizeof word / sizeof *word; i++)
+    if (!strncmp(name, word[i], strlen(word[i]))) return true;
+  return false;
+}
+
 double ts_chunks_cost(const TsNode *n) {
   static const double flops_a_usec = 1e5, bytes_a_usec = 1e4;
   if (n->op >= TS_OP_COUNT || ts_node_is_view(n)) return 0;
@@ -299,7 +339,7 @@ double ts_chunks_cost(const TsNode *n) {
   for (int i = 0; i < n->nin; i++)
     if (n->in[i]) bytes += (double)ts_meta_nbytes(&n->in[i]->meta);
   flops = out;
-  if (o->cls == TS_CLASS_KERNEL && n->nin > 1 && n->in[0] && n->in[1]) {
+  if (contracts(o->name) && n->nin > 1 && n->in[0] && n->in[1]) {
     const TsMeta *x = &n->in[0]->meta, *y = &n->in[1]->meta; /* each element is such a sum */
     if (x->ndim) each = (double)x->dim[x->ndim - 1];
     if (y->ndim > 1 && (double)y->dim[y->ndim - 2] > each) each = (double)y->dim[y->ndim - 2];

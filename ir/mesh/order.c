@@ -44,11 +44,22 @@ static int add_slot(const TsMeshPlan *p, int *out, int n, int slot, int k) {
   return n;
 }
 
+/* Summands that some device has: a micro-batch of fewer leaves has fewer than others. */
+static int summands(const TsMeshPlan *p, const TsMeshJoin *j, int k) {
+  int most = 1, lo, hi;
+  for (int part = k < 0 ? 0 : k; part < p->space.mesh->n && j->nfrom > 1; part += p->space.nmicro) {
+    int n = ts_mesh_join_leaves(p->space.mesh, j, part, &lo, &hi);
+    if (n > most) most = n;
+  }
+  return most;
+}
+
 int ts_step_reads(const TsMeshPlan *p, const TsMeshStep *s, int *out) {
   int n = 0;
   if (s->join) {
     const TsMeshJoin *j = &p->join[s->at];
-    for (int i = 0; i < j->nfrom; i++) n = add_slot(p, out, n, j->from + i, s->k);
+    int from = summands(p, j, s->k);
+    for (int i = 0; i < from; i++) n = add_slot(p, out, n, j->from + i, s->k);
     return n;
   }
   for (int part = 0; part < p->space.n; part++) {

@@ -30,6 +30,18 @@ local function pinned(l, pin)
   return core.mesh_layout(id, #axes, axes, block, {}, leaves, false, pin)
 end
 
+-- The layout of a parameter's state by ZeRO's stages: what the parameter has of the first axis is split further by dp.
+local function split_further(l, dp)
+  local id, axes, block, _, leaves, pin = core.mesh_layout_facts(l)
+  local used = #axes == 0 or block[1] > 0
+  for _, list in ipairs(axes) do
+    for _, a in ipairs(list) do used = used or a == dp end
+  end
+  if used then return core.mesh_layout(id, #axes, axes, block, {}, leaves, false, pin) end
+  table.insert(axes[1], dp)
+  return core.mesh_layout(id, #axes, axes, block, {}, leaves, false, pin)
+end
+
 local function same_shape(a, b)
   if #a.shape ~= #b.shape then return false end
   for i = 1, #a.shape do
@@ -60,7 +72,7 @@ local function spread_all(list, mesh, zero, dp, pins)
     local t, p = of[1], of[2]
     local own, pin = core.mesh_layout_of(t), pins and pins[of[3] or i]
     if p then
-      core.mesh_spread(t, zero > 0 and layout(mesh, #t.shape, dp, false, pin or nil) or core.mesh_layout_of(p))
+      core.mesh_spread(t, zero > 0 and split_further(core.mesh_layout_of(p), dp) or core.mesh_layout_of(p))
     elseif not own then
       core.mesh_spread(t, layout(mesh, #t.shape, zero == 3 and dp or nil, zero == 3, pin or nil))
     elseif pin then
