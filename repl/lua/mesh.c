@@ -297,10 +297,13 @@ static int mesh_join(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   const TsLayout *l = check_layout(L, 1);
   TsTensor **list;
-  int n = ts_lua_list(L, 2, "join", &list);
+  int n = ts_lua_list(L, 2, NULL, &list);
   if (n != l->mesh->n)
     return ts_lua_fail(L, TS_ERR_layout, "join: %d parts for a mesh of %d", n, l->mesh->n);
-  TsMeta m = {.dtype = list[0]->meta.dtype, .ndim = l->ndim, .layout = l->id};
+  int first = 0; /* that has something */
+  while (first < n - 1 && !list[first]) first++;
+  if (!list[first]) return ts_lua_fail(L, TS_ERR_layout, "join: no part has anything");
+  TsMeta m = {.dtype = list[first]->meta.dtype, .ndim = l->ndim, .layout = l->id};
   for (int d = 0; d < l->ndim; d++) {
     lua_rawgeti(L, 3, d + 1);
     m.dim[d] = (int64_t)lua_tonumber(L, -1);
@@ -308,6 +311,10 @@ static int mesh_join(lua_State *L) {
   }
   for (int p = 0; p < n; p++) {
     TsMeta want = ts_layout_part(l, &m, p);
+    bool has = ts_layout_has(l, p);
+    if (has != (list[p] != NULL))
+      return ts_lua_fail(L, TS_ERR_layout, "join: part %d %s", p, has ? "is missing" : "has to be false");
+    if (!has) continue;
     if (l->partial) {
       memmove(want.dim + 1, want.dim, sizeof *want.dim * want.ndim++);
       want.dim[0] = ts_mesh_summands(l, p);
@@ -317,7 +324,8 @@ static int mesh_join(lua_State *L) {
       return ts_lua_fail(L, TS_ERR_layout, "join: part %d is %s, has to be %s", p,
                          ts_meta_text(&list[p]->meta, a), ts_meta_text(&want, b));
   }
-  for (int p = 0; p < n; p++) ts_tensor_ref(list[p]);
+  for (int p = 0; p < n; p++)
+    if (list[p]) ts_tensor_ref(list[p]);
   TsTensor *t = ts_mesh_tensor(c, &m, list);
   if (!t) return ts_lua_raise(L);
   ts_lua_push(L, t);
