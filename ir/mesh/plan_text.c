@@ -52,7 +52,7 @@ static void put_chunks(const TsMeshPlan *p, TsText *t) {
     int n = 0;
     int64_t bytes = 0;
     for (int i = 0; i < p->g->nparam; i++) {
-      if (!p->g->bound[i] || p->chunk[i] != c) continue;
+      if (p->chunk[i] != c || p->slot[p->param[i]].place < 0) continue;
       n++, bytes += ts_meta_nbytes(&p->g->param[i]->meta);
     }
     ts_text_format(t, "  chunk %d on %s=%d: %d tensors, ", c, p->space.real->axis[p->space.axis],

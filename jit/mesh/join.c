@@ -39,6 +39,18 @@ static int onto(TsMeta *m, const TsMesh *mesh, TsError *err) {
   return l ? 0 : -1;
 }
 
+/* All micro-batches of it: what one device has for them is no other's. */
+static int together(const TsMeshSpace *s, TsMeta *m, TsError *err) {
+  const TsLayout *l = ts_layout_of(m);
+  int d = ts_space_batch(s, l);
+  if (d < 0) return 0;
+  TsLayout made = *l;
+  made.naxis[d]--; /* they are its last axis */
+  l = ts_layout_make(&made, err);
+  m->layout = l ? l->id : 0;
+  return l ? 0 : -1;
+}
+
 static TsCollective of_send(TsMeshRun *r, const TsMeshJoin *j) {
   const TsMeshSpace *s = &r->plan->space;
   const TsMeshSlot *from = &r->plan->slot[j->from], *to = &r->plan->slot[j->to];
@@ -60,10 +72,12 @@ static TsCollective collective_of(TsMeshRun *r, const TsMeshJoin *j) {
   const TsMeshSlot *from = &r->plan->slot[j->from], *to = &r->plan->slot[j->to];
   const TsMeshSpace *s = &r->plan->space;
   TsMeta before = from->meta, after = to->meta;
-  const TsMesh *mesh = (from->micro || to->micro ? s->lane : s->at)[place_of(r, j)];
+  const TsMesh *mesh = (j->micro ? s->lane : s->at)[place_of(r, j)];
   TsCollective none = {.kind = TS_COLLECTIVE_none};
   uint8_t axes = 0;
   if (j->kind == TS_JOIN_send) return of_send(r, j);
+  if (!j->micro && (together(s, &before, &r->c->err) || together(s, &after, &r->c->err)))
+    return none;
   if (onto(&before, mesh, &r->c->err) || onto(&after, mesh, &r->c->err)) return none;
   for (int i = 0; i < j->naxis; i++) axes |= (uint8_t)(1u << j->axis[i]);
   TsCollective sent = j->kind == TS_JOIN_sum ? ts_collective_of_summed(&after, &before, axes)

@@ -525,13 +525,24 @@ function Function:collectives(...)
   return require("tessera.dist.sent").planned(special.graph:collectives(list))
 end
 
---- How it ran on a mesh the last time, as text: the chunks of a pipeline, the turns that each place takes, how long places
---- wait by what operators cost, and bytes by device, what it begins with and what it has at most; nil of a function that ran
---- on no mesh. "steps": all that devices run and send, in this order.
----   print(step:plan())
-function Function:plan(level)
-  if level ~= nil and level ~= "steps" then fail(("%s:plan: \"steps\" or nothing, not '%s'"):format(self.name, core.shown(tostring(level)))) end
-  return self.current and self.current.graph:plan(level == "steps")
+--- How it runs on a mesh, as text: the chunks of a pipeline, the turns that each place takes, how long places wait by what
+--- operators cost, and bytes by device, what it begins with and what it has at most; nil of a function that is on no mesh. Of the
+--- last call, or of one with these arguments, for which nothing is computed. "steps" behind them: all that devices run
+--- and send, in its order.
+---   print(step:plan(x, y))
+function Function:plan(...)
+  local n = select("#", ...)
+  local level = n > 0 and select(n, ...)
+  if type(level) == "string" then
+    n = n - 1
+    if level ~= "steps" then fail(("%s:plan: \"steps\" stands behind the arguments, or nothing, not '%s'"):format(self.name, core.shown(level, 40))) end
+  end
+  local special, list = self.current, nil
+  if n > 0 then
+    special, list = specialise(self, n, ...)
+    special.graph:collectives(list)
+  end
+  return special and special.graph:plan(level == "steps")
 end
 
 --- tessera.jit.pin and unpin (on = false), for the sizes of the last call, or of the given arguments. Whether kernels run.

@@ -349,10 +349,26 @@ return function(graph, derivative, scalar, specialise)
       return step.first(training:spread(...))
     end
     -- What it captures says which parameters are where.
-    function step.first(...)
+    function step.place(...)
+      if not training or not training.waits then return end
+      if self.sums then factors(self) end
       training:place(specialise(self.f, select("#", ...), ...).graph)
       again(self)
+    end
+    function step.first(...)
+      step.place(...)
       return step.run(...)
+    end
+    -- What asks for a plan, with arguments or without.
+    local function asks(name)
+      return function(_, ...)
+        local n, all = select("#", ...), select("#", ...)
+        if type(n > 0 and (select(n, ...))) == "string" then n = n - 1 end
+        if not training or n == 0 then return self.f[name](self.f, ...) end
+        local args = { training:spread(...) }
+        step.place(unpack(args, 1, n))
+        return self.f[name](self.f, unpack(args, 1, all))
+      end
     end
     function step.run(...)
       optimizer:check_places()
@@ -367,6 +383,6 @@ return function(graph, derivative, scalar, specialise)
     step.__tostring = function() return tostring(self.f) end
     captured.class(step, "function", {})
     return core.keep_line(setmetatable({ ir = function(_, ...) return self.f:ir(...) end, stats = function() return self.f:stats() end,
-      rewrites = function() return self.f:rewrites() end, scaler = self.scaler }, step))
+      rewrites = function() return self.f:rewrites() end, plan = asks "plan", collectives = asks "collectives", scaler = self.scaler }, step))
   end
 end
