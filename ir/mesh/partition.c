@@ -297,8 +297,8 @@ static int check_pieces(TsSlots *a, const TsLayout *l) {
   if (!l->leaves || pieces <= l->leaves) return 0;
   a->failed = true;
   ts_error_set(a->err, TS_ERR_layout,
-               "%d micro-batches on %d devices along the batch need %d leaves, of which there are %d",
-               a->p->space.nmicro, devices, pieces, l->leaves);
+               "a batch in %d pieces, %d micro-batches on %d device%s, needs so many leaves: there are %d",
+               pieces, a->p->space.nmicro, devices, devices == 1 ? "" : "s", l->leaves);
   return ts_error_hint(a->err, "at most micro = %d, or dist.leaves(%d)", l->leaves / devices, pieces);
 }
 
@@ -479,12 +479,25 @@ static bool pinned_axis(const TsGraph *g, TsMeshHow *how) {
   return false;
 }
 
+/* Such a node needs whole values: without a plan calls follow each other, but nobody may think that
+ * what he asked for is done. */
+static TsMeshPlan *whole(const TsGraph *g, const TsNode *n, const TsMeshHow *how,
+                         const TsMeshHow *implied, TsError *err) {
+  if (err->code || !how || how == implied) return NULL;
+  ts_error_set(err, TS_ERR_layout, "%s: %s runs as a whole, not in micro-batches or a pipeline", g->name,
+               ts_node_name(n));
+  ts_error_hint(err, "a step of operators alone is cut; what graph.checkpoint does for memory is "
+                     "rematerialise = true in plan.pp");
+  if (*ts_graph_where(n)) ts_error_where(err, g->name, ts_graph_where(n));
+  return NULL;
+}
+
 TsMeshPlan *ts_mesh_partition(const TsGraph *g, int leaves, const TsMeshHow *how, TsError *err) {
   TsMeshHow implied;
   const TsMesh *mesh = mesh_of(g, err);
   if (!how && pinned_axis(g, &implied)) how = &implied;
   for (int i = 0; i < g->nnode; i++)
-    if (!mesh || !runs_in_parts(g->node[i])) return NULL;
+    if (!mesh || !runs_in_parts(g->node[i])) return whole(g, g->node[i], how, &implied, err);
   TsMeshPlan *p = calloc(1, sizeof *p);
   TsSlots a = {.p = p, .leaves = leaves, .err = err, .timed = how != NULL};
   TsChunks c = {NULL, NULL, NULL};

@@ -91,7 +91,7 @@ typedef struct TsMeshPlan {
   bool *batch; /* by parameter: micro-batches are of its first axis */
   int *chunk;  /* by parameter, of the pipeline; -1: it is of none */
   /* What is known of its steps before they run: */
-  int turned;     /* items of the schedule that had to wait for others; */
+  int turned;     /* steps that were not in the order of the schedule; */
   double bubble;  /* share of the time in which places wait, by what operators cost; */
   int64_t *peak, *held; /* bytes by part of the graph's mesh: at most, and of what it begins with */
   char *turns;    /* the schedule, a line for each place */

@@ -95,8 +95,7 @@ void ts_mesh_plan_summary(const TsMeshPlan *p, TsText *t) {
   if (s->nmicro > 1) put_turns(p, t);
   if (p->how.chunks) ts_text_format(t, "  places wait %.0f%% of the time\n", 100 * p->bubble);
   if (p->turned)
-    ts_text_format(t, "  %d turns came out of their order: micro-batches meet in between\n",
-                   p->turned);
+    ts_text_str(t, "  turns come out of their order: micro-batches meet in between\n");
   for (int r = 0; r < s->real->n; r++) {
     ts_text_str(t, "  ");
     for (int a = 0; a < s->real->naxis; a++)

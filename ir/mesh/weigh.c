@@ -24,7 +24,8 @@ static double step_cost(const TsMeshPlan *p, const TsMeshStep *s, const double *
 
 typedef struct Weigher {
   TsMeshPlan *p;
-  double *cost;         /* by piece */
+  double *cost;         /* by piece, */
+  int64_t *scratch;     /* as well */
   double *done, *place; /* when a slot is there; until when a place works */
   int *own;
 } Weigher;
@@ -51,6 +52,37 @@ static void weigh_time(Weigher *w) {
     for (int k = 0; k < n; k++) w->done[w->own[k]] = start + (turn ? cost : 0);
   }
   p->bubble = end > 0 ? 1 - busy / (end * p->space.nplace) : 0;
+}
+
+/* Where the bytes of a value are: views have those of what they are of. */
+static TsVal base_of(TsVal v) {
+  while (v->node->op < TS_OP_COUNT && ts_node_is_view(v->node)) v = v->node->in[0];
+  return v;
+}
+
+/* Bytes that a piece has at most of values that do not leave it, operator by operator: kernels that do
+ * several at once have less. */
+static int64_t scratch_of(const TsGraph *g) {
+  int *last = calloc((size_t)g->nnode + 1, sizeof *last);
+  int64_t now = 0, most = 0;
+  for (int i = 0; last && i < g->nnode; i++)
+    for (int k = 0; k < g->node[i]->nin; k++)
+      if (g->node[i]->in[k]) last[base_of(g->node[i]->in[k])->node->id] = i;
+  for (int i = 0; last && i < g->nresult; i++) last[base_of(g->result[i])->node->id] = INT32_MAX;
+  for (int i = 0; last && i < g->nnode; i++) {
+    const TsNode *n = g->node[i];
+    if (n->op >= TS_OP_COUNT || ts_node_is_view(n)) continue;
+    for (int o = 0; o < n->nout && last[i] != INT32_MAX; o++) now += ts_meta_nbytes(&n->out[o].meta);
+    if (now > most) most = now;
+    for (int k = 0; k < n->nin; k++) {
+      TsVal v = n->in[k] ? base_of(n->in[k]) : NULL;
+      if (!v || v->node->op >= TS_OP_COUNT || last[v->node->id] != i) continue;
+      last[v->node->id] = -1; /* once, although it is read twice */
+      for (int o = 0; o < v->node->nout; o++) now -= ts_meta_nbytes(&v->node->out[o].meta);
+    }
+  }
+  free(last);
+  return most;
 }
 
 /* Bytes that device r of the graph's mesh has of a slot. */
@@ -97,6 +129,12 @@ static int weigh_bytes(Weigher *w) {
       if (!there[w->own[k]]) there[w->own[k]] = true, count(w, live, w->own[k], 1);
     for (int r = 0; r < n; r++)
       if (live[r] > p->peak[r]) p->peak[r] = live[r];
+    for (int part = 0; part < p->space.n && !s->join; part++) {
+      int r = ts_space_part(&p->space, p->group[s->at].place, part);
+      int at = ts_mesh_piece(p, s->at, part, s->k < 0 ? 0 : s->k);
+      int64_t all = p->piece[at].g ? live[r] + w->scratch[p->piece[at].like] : 0;
+      if (all > p->peak[r]) p->peak[r] = all;
+    }
     for (k = 0; k < s->ndie; k++) {
       int what = p->die[s->dies + k];
       if (there[what] && !is_param(p, what / micro)) count(w, live, what, -1);
@@ -117,17 +155,20 @@ int ts_mesh_weigh(TsMeshPlan *p, TsError *err) {
   }
   Weigher w = {.p = p};
   w.cost = calloc((size_t)npiece + 1, sizeof *w.cost);
+  w.scratch = calloc((size_t)npiece + 1, sizeof *w.scratch);
   w.done = calloc((size_t)(p->nslot * micro) + 1, sizeof *w.done);
   w.place = calloc((size_t)p->space.nplace, sizeof *w.place);
   w.own = malloc(sizeof *w.own * (size_t)room);
-  int failed = !w.cost || !w.done || !w.place || !w.own;
+  int failed = !w.cost || !w.scratch || !w.done || !w.place || !w.own;
   for (int i = 0; i < npiece && !failed; i++)
-    if (p->piece[i].g && p->piece[i].like == i) w.cost[i] = cost_of(p->piece[i].g);
+    if (p->piece[i].g && p->piece[i].like == i)
+      w.cost[i] = cost_of(p->piece[i].g), w.scratch[i] = scratch_of(p->piece[i].g);
   if (!failed) {
     weigh_time(&w);
     failed = weigh_bytes(&w) != 0;
   }
   free(w.cost);
+  free(w.scratch);
   free(w.done);
   free(w.place);
   free(w.own);
