@@ -24,9 +24,10 @@ static int check_axes(int naxis, const char *const *axis, const int *size, TsErr
                         naxis);
   for (int a = 0; a < naxis; a++) {
     size_t len = strlen(axis[a]);
-    if (!len || len >= sizeof mesh[0]->axis[0] || strspn(axis[a], "abcdefghijklmnopqrstuvwxyz"
-                                                                  "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                                                  "0123456789_") != len)
+    if (!len || len >= sizeof mesh[0]->axis[0] ||
+        strspn(axis[a], "abcdefghijklmnopqrstuvwxyz"
+                        "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                        "0123456789_") != len)
       return ts_error_set(err, TS_ERR_argument,
                           "'%s' is no name of a mesh axis: 1 to 15 letters, digits and _",
                           axis[a]);
@@ -190,8 +191,8 @@ int ts_layout_first(const TsLayout *l, int p) {
   for (int d = 0; d < l->ndim; d++)
     for (int i = 0; i < l->naxis[d]; i++) matters |= 1u << l->axis[d][i];
   for (int a = 0; a < m->naxis; a++)
-    first = first * m->size[a] +
-            (matters >> a & 1 || l->pin[a] ? ts_mesh_coordinate(m, p, a) : 0);
+    first =
+        first * m->size[a] + (matters >> a & 1 || l->pin[a] ? ts_mesh_coordinate(m, p, a) : 0);
   return first;
 }
 

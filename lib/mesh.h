@@ -21,20 +21,22 @@ typedef struct TsMesh {
   int id, naxis, n; /* n: the product of the sizes */
   char axis[TS_MESH_AXES][16];
   int size[TS_MESH_AXES];
-  int *device; /* by part, row-major: a place in the list of devices, or -1: only planned with */
+  int *
+      device; /* by part, row-major: a place in the list of devices, or -1: only planned with */
 } TsMesh;
 
 typedef struct TsLayout {
   uint16_t id;
   const TsMesh *mesh;
   uint8_t ndim;
-  uint8_t naxis[TS_MAX_RANK];                /* of the mesh, that split this axis of the tensor, */
-  uint8_t axis[TS_MAX_RANK][TS_MESH_AXES];   /* which: the first has the largest pieces */
+  uint8_t naxis[TS_MAX_RANK]; /* of the mesh, that split this axis of the tensor, */
+  uint8_t axis[TS_MAX_RANK][TS_MESH_AXES]; /* which: the first has the largest pieces */
   int64_t block[TS_MAX_RANK]; /* pieces are dealt out in turn in blocks of so many; 0: in one */
-  bool stored; /* in pieces, but used whole: calls bring the pieces together when they need them */
+  bool
+      stored; /* in pieces, but used whole: calls bring the pieces together when they need them */
   uint8_t partial;            /* bit a: parts along axis a of the mesh are summands */
   uint16_t pin[TS_MESH_AXES]; /* 1 + k: only the devices at place k along this axis have it */
-  uint16_t leaves;            /* where pieces may end, see ts_layout_cut; 0: as many as pieces */
+  uint16_t leaves; /* where pieces may end, see ts_layout_cut; 0: as many as pieces */
 } TsLayout;
 
 /* The mesh with these axes; the same one each time. NULL with the error. */

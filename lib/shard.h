@@ -54,11 +54,11 @@ struct TsShard {
   int8_t (*in_axis)[TS_MAX_RANK];           /* factor of each axis, or TS_WHOLE; */
   int8_t out_axis[TS_MAX_OUT][TS_MAX_RANK]; /* all TS_WHOLE before the rule */
   const TsLayout *want; /* how result 0 is to lie, where the program says so; or NULL */
-  bool widens; /* summands of 16-bit floats are made of operands in f32 */
+  bool widens;          /* summands of 16-bit floats are made of operands in f32 */
   /* Options of a part; NULL: those of the call. 0 or -1 with the error. */
   int (*local)(const TsShard *s, TsShardPart *part);
   const TsLayout
-      *forced; /* how the first operand and the result have to lie, whatever they did */
+      *forced;         /* how the first operand and the result have to lie, whatever they did */
   const TsLayout *pin; /* all operands are where this one is: there it is done; or NULL */
   TsError *err;
 };

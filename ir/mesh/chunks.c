@@ -13,8 +13,9 @@ typedef struct Finder {
   TsChunks *c;
   const TsGraph *g;
   const unsigned char *live;
-  bool *after, *feeds; /* by node: it depends on the backward pass; that pass, or a result, on it */
-  uint64_t *present;   /* by node, then by parameter: chunks that have what it gives */
+  bool *after,
+      *feeds; /* by node: it depends on the backward pass; that pass, or a result, on it */
+  uint64_t *present; /* by node, then by parameter: chunks that have what it gives */
   int nchunk;
 } Finder;
 
@@ -79,8 +80,7 @@ static void find_phases(Finder *f) {
   for (int i = 0; i < g->nnode; i++) {
     const TsNode *n = g->node[i];
     f->after[i] = n->backward;
-    for (int k = 0; k < n->nin; k++)
-      f->after[i] |= n->in[k] && f->after[n->in[k]->node->id];
+    for (int k = 0; k < n->nin; k++) f->after[i] |= n->in[k] && f->after[n->in[k]->node->id];
   }
   for (int i = 0; i < g->nresult; i++) f->feeds[g->result[i]->node->id] = true;
   for (int i = g->nnode; i-- > 0;) {
@@ -119,7 +119,8 @@ static void move_views(Finder *f) {
     int least = INT32_MAX;
     if (!counts(f, n) || !ts_node_is_view(n) || f->c->phase[i] > TS_PHASE_forward) continue;
     TsVal base = n->in[0];
-    while (base->node->op < TS_OP_COUNT && base->node->nin == 1 && base->node->in[0]) base = base->node->in[0];
+    while (base->node->op < TS_OP_COUNT && base->node->nin == 1 && base->node->in[0])
+      base = base->node->in[0];
     if (base->node->op != TS_NODE_param || !g->bound[param_of(f, base)]) continue;
     for (int k = i + 1; k < g->nnode; k++)
       for (int x = 0; x < g->node[k]->nin && f->c->phase[k] <= TS_PHASE_forward; x++)
@@ -173,8 +174,8 @@ static void update(Finder *f, const TsNode *n) {
   for (int k = 0; k < n->nin; k++) {
     int c = n->in[k] ? chunk_of(f, n->in[k]) : -1;
     if (c < 0) continue;
-    double weight = (double)ts_meta_numel(&n->in[k]->meta) *
-                    (param_of(f, n->in[k]) >= 0 ? 1.5 : 1);
+    double weight =
+        (double)ts_meta_numel(&n->in[k]->meta) * (param_of(f, n->in[k]) >= 0 ? 1.5 : 1);
     if (weight > best) best = weight, chunk = c;
   }
   f->c->chunk[n->id] = chunk;
@@ -219,7 +220,8 @@ static void settle(Finder *f, int *least, int *most) {
     int chunk = f->c->chunk[i];
     if (chunk >= 0 && most[i] >= 0 && most[i] < chunk && goes_down(f, n, most[i], least))
       f->c->chunk[i] = chunk = most[i];
-    for (int k = 0; k < n->nin && chunk >= 0; k++) { /* what it reads may have new readers now */
+    for (int k = 0; k < n->nin && chunk >= 0;
+         k++) { /* what it reads may have new readers now */
       int of = n->in[k] ? (int)n->in[k]->node->id : -1;
       if (of >= 0 && chunk < least[of]) least[of] = chunk;
     }
@@ -296,8 +298,9 @@ int ts_chunks_find(TsChunks *c, const TsGraph *g, const unsigned char *live,
       }
       for (int i = 0; i < g->nnode; i++)
         if (counts(&f, g->node[i]) && (int)c->phase[i] == phase)
-          (phase <= TS_PHASE_forward ? forward : phase == TS_PHASE_backward ? backward : update)(
-              &f, g->node[i]);
+          (phase <= TS_PHASE_forward    ? forward
+           : phase == TS_PHASE_backward ? backward
+                                        : update)(&f, g->node[i]);
     }
     readers(&f, readers_of, readers_of + n);
     settle(&f, readers_of, readers_of + n);

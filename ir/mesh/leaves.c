@@ -57,8 +57,7 @@ static TsVal tree(TsBuild *b, TsFactorKind kind, int n, int level, int place, in
   if (level == 0) return leaf[place - lo];
   TsVal left = tree(b, kind, n, level - 1, 2 * place, lo, leaf);
   if (((int64_t)2 * place + 1) << (level - 1) >= n) return left;
-  return ts_leaves_combine(b, kind, left,
-                           tree(b, kind, n, level - 1, 2 * place + 1, lo, leaf));
+  return ts_leaves_combine(b, kind, left, tree(b, kind, n, level - 1, 2 * place + 1, lo, leaf));
 }
 
 int ts_leaves_build(TsBuild *b, const TsShard *s, const TsShardPart *part, int f, int leaves,
@@ -89,8 +88,8 @@ int ts_leaves_build(TsBuild *b, const TsShard *s, const TsShardPart *part, int f
     else if (hi - lo == 1)
       out[o] = leaf[o][0];
     else
-      out[o] = ts_build(b, TS_OP_concat, hi - lo, leaf[o],
-                        TS_ATTRS({"axis", ts_b_int(axis)}), NULL);
+      out[o] =
+          ts_build(b, TS_OP_concat, hi - lo, leaf[o], TS_ATTRS({"axis", ts_b_int(axis)}), NULL);
   }
   return n;
 }

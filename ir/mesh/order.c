@@ -47,7 +47,8 @@ static int add_slot(const TsMeshPlan *p, int *out, int n, int slot, int k) {
 /* Summands that some device has: a micro-batch of fewer leaves has fewer than others. */
 static int summands(const TsMeshPlan *p, const TsMeshJoin *j, int k) {
   int most = 1, lo, hi;
-  for (int part = k < 0 ? 0 : k; part < p->space.mesh->n && j->nfrom > 1; part += p->space.nmicro) {
+  for (int part = k < 0 ? 0 : k; part < p->space.mesh->n && j->nfrom > 1;
+       part += p->space.nmicro) {
     int n = ts_mesh_join_leaves(p->space.mesh, j, part, &lo, &hi);
     if (n > most) most = n;
   }
@@ -99,17 +100,25 @@ static bool runs(const TsMeshPlan *p, int group) {
 }
 
 static int turn_of(const Order *o, int phase, int chunk, int k) {
-  return ((phase - TS_PHASE_forward) * (o->p->how.chunks ? o->p->how.chunks : 1) + chunk) * o->p->space.nmicro + k;
+  return ((phase - TS_PHASE_forward) * (o->p->how.chunks ? o->p->how.chunks : 1) + chunk) *
+             o->p->space.nmicro +
+         k;
 }
 
-static void new_step(Order *o, bool join, int at, int level, TsPhase phase, int chunk, int place,
-                     bool micro) {
+static void new_step(Order *o, bool join, int at, int level, TsPhase phase, int chunk,
+                     int place, bool micro) {
   for (int k = 0; k < (micro ? o->p->space.nmicro : 1); k++) {
     Step *s = &o->step[o->n++];
     *s = (Step){.is = {.join = join, .at = at, .k = micro ? k : -1},
-                .level = level, .phase = phase, .chunk = chunk, .place = place,
-                .k = micro ? k : -1, .micro = micro, .turn = -1};
-    if (micro && (phase == TS_PHASE_forward || phase == TS_PHASE_backward)) s->turn = turn_of(o, (int)phase, chunk, k);
+                .level = level,
+                .phase = phase,
+                .chunk = chunk,
+                .place = place,
+                .k = micro ? k : -1,
+                .micro = micro,
+                .turn = -1};
+    if (micro && (phase == TS_PHASE_forward || phase == TS_PHASE_backward))
+      s->turn = turn_of(o, (int)phase, chunk, k);
   }
 }
 
@@ -137,7 +146,8 @@ static void collect(Order *o) {
                p->group[g].place, p->group[g].micro);
   for (int j = 0; j < p->njoin; j++) {
     const TsMeshJoin *join = &p->join[j];
-    new_step(o, true, j, join->level, join->phase, join->chunk, p->slot[join->to].place, join->micro);
+    new_step(o, true, j, join->level, join->phase, join->chunk, p->slot[join->to].place,
+             join->micro);
   }
   qsort(o->step, (size_t)o->n, sizeof *o->step, compare);
 }

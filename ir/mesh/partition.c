@@ -33,8 +33,8 @@ static bool lacks(const Call *k, int o) {
 }
 
 /* The part's own leaves; of a factor that is not split the whole sum. */
-static void run_leaves(TsSlots *a, Call *k, int part, TsMeshPiece *piece,
-                       const TsShardPart *of, int (*sum)[TS_LEAF_SUMS], TsVal *out) {
+static void run_leaves(TsSlots *a, Call *k, int part, TsMeshPiece *piece, const TsShardPart *of,
+                       int (*sum)[TS_LEAF_SUMS], TsVal *out) {
   TsVal made[TS_MAX_OUT][TS_LEAF_SUMS];
   int place, pieces = pieces_of(a, k, part, &place);
   int n = ts_leaves_build(&piece->g->b, &k->s, of, k->f, k->leaves, place * k->leaves / pieces,
@@ -89,7 +89,8 @@ static int new_sums(TsSlots *a, const TsMeta *m, int leaves, const TsLayout *of,
   int pieces = ts_layout_pieces(of, 0);
   for (int p = 0; p < of->mesh->n; p++) {
     int k = ts_layout_piece(of, p, 0);
-    int n = ts_leaves_subtrees(leaves, k * leaves / pieces, (k + 1) * leaves / pieces, level, at);
+    int n =
+        ts_leaves_subtrees(leaves, k * leaves / pieces, (k + 1) * leaves / pieces, level, at);
     if (n > most) most = n;
   }
   for (int i = 0; i < most && !a->failed; i++) {
@@ -112,7 +113,8 @@ static TsMeshJoin *new_sum(TsSlots *a, const Call *k, TsMeshJoinKind kind, int l
   if (!j) return NULL;
   j->combine = f->kind, j->leaves = k->leaves, j->nfrom = nfrom;
   for (int i = 0; i < f->naxis; i++)
-    if (kind == TS_JOIN_fold || f->axis[i] != a->p->space.micro) j->axis[j->naxis++] = f->axis[i];
+    if (kind == TS_JOIN_fold || f->axis[i] != a->p->space.micro)
+      j->axis[j->naxis++] = f->axis[i];
   return j;
 }
 
@@ -169,7 +171,8 @@ static void add_draw(TsSlots *a, const Call *k) {
   int slot = ts_slots_new(a, &m, -1, -1, k->r.place);
   TsReader after = k->r;
   int level = ts_slots_level(a, k->in[0], &after, true);
-  if (a->p->slot[k->in[0]].group >= 0) level = a->p->group[a->p->slot[k->in[0]].group].level + 1;
+  if (a->p->slot[k->in[0]].group >= 0)
+    level = a->p->group[a->p->slot[k->in[0]].group].level + 1;
   if (slot >= 0) ts_slots_join(a, TS_JOIN_call, &k->r, level, k->in[0], slot);
   ts_slots_know(a, (TsVal)&k->n->out[0], slot);
 }
@@ -297,19 +300,23 @@ static int check_pieces(TsSlots *a, const TsLayout *l) {
   if (!l->leaves || pieces <= l->leaves) return 0;
   a->failed = true;
   ts_error_set(a->err, TS_ERR_layout,
-               "a batch in %d pieces, %d micro-batches on %d device%s, needs so many leaves: there are %d",
+               "a batch in %d pieces, %d micro-batches on %d device%s, needs so many leaves: "
+               "there are %d",
                pieces, a->p->space.nmicro, devices, devices == 1 ? "" : "s", l->leaves);
-  return ts_error_hint(a->err, "at most micro = %d, or dist.leaves(%d)", l->leaves / devices, pieces);
+  return ts_error_hint(a->err, "at most micro = %d, or dist.leaves(%d)", l->leaves / devices,
+                       pieces);
 }
 
 static const TsLayout *param_layout(TsSlots *a, int i, int64_t *batch) {
   const TsMeshSpace *s = &a->p->space;
   const TsMeta *m = &a->p->g->param[i]->meta;
-  const TsLayout *l = m->layout ? ts_layout_of(m) : ts_layout_replicated(s->real, m->ndim, a->err);
+  const TsLayout *l =
+      m->layout ? ts_layout_of(m) : ts_layout_replicated(s->real, m->ndim, a->err);
   if (!l || l->partial) return NULL;
   for (int d = 0; d < l->ndim; d++)
     if (s->axis >= 0 && memchr(l->axis[d], s->axis, l->naxis[d])) {
-      ts_error_set(a->err, TS_ERR_layout, "%s is split by mesh axis %s, along which the pipeline lies",
+      ts_error_set(a->err, TS_ERR_layout,
+                   "%s is split by mesh axis %s, along which the pipeline lies",
                    a->p->g->param[i]->name ? a->p->g->param[i]->name : "an argument",
                    s->real->axis[s->axis]);
       return NULL;
@@ -353,7 +360,8 @@ static int final_slot(TsSlots *a, TsVal v, const TsLayout *l, int place) {
   TsReader r = {.place = at < 0 ? 0 : at, .phase = TS_PHASE_update};
   for (int i = 0; i < a->p->ngroup; i++)
     if (a->p->group[i].place == r.place) r.chunk = a->p->group[i].chunk;
-  l = l ? ts_space_onto(l, s->mesh, a->err) : ts_layout_replicated(s->mesh, v->meta.ndim, a->err);
+  l = l ? ts_space_onto(l, s->mesh, a->err)
+        : ts_layout_replicated(s->mesh, v->meta.ndim, a->err);
   int slot = l ? ts_slots_under(a, &r, v, l) : -1;
   if (slot < 0) return a->failed = true, -1;
   a->p->slot[slot].read = true;
@@ -367,13 +375,15 @@ static int final_update(TsSlots *a, int u) {
   const TsMeshSlot *p = &a->p->slot[a->p->param[of->param]];
   const TsLayout *l = ts_layout_of(&a->p->g->param[of->param]->meta);
   int place = p->place, slot = final_slot(a, of->value, l, place);
-  if (slot < 0 || place >= 0 || a->p->space.nplace == 1 || a->p->slot[slot].place < 0) return slot;
+  if (slot < 0 || place >= 0 || a->p->space.nplace == 1 || a->p->slot[slot].place < 0)
+    return slot;
   TsMeta m = a->p->slot[slot].meta;
   TsReader r = {.phase = TS_PHASE_update, .place = a->p->slot[slot].place};
   int level = a->p->slot[slot].group >= 0 ? a->p->group[a->p->slot[slot].group].level + 1
                                           : a->updates + a->p->ngroup;
   int all = ts_slots_new(a, &m, -1, -1, -1);
-  if (all >= 0 && ts_slots_join(a, TS_JOIN_send, &r, level, slot, all)) a->p->slot[all].read = true;
+  if (all >= 0 && ts_slots_join(a, TS_JOIN_send, &r, level, slot, all))
+    a->p->slot[all].read = true;
   return all;
 }
 
@@ -390,7 +400,8 @@ static void drop_dead(TsSlots *a) {
           read = s >= p->join[k].from && s < p->join[k].from + p->join[k].nfrom;
         for (int k = 0; k < p->ngroup * p->space.mesh->n && !read; k++)
           for (int x = 0; x < p->piece[k].nin && !read; x++) read = p->piece[k].in[x] == s;
-        for (int k = 0; k < p->g->nresult + p->g->nupdate && !read; k++) read = p->result[k] == s;
+        for (int k = 0; k < p->g->nresult + p->g->nupdate && !read; k++)
+          read = p->result[k] == s;
       }
       if (read) continue;
       p->join[i--] = p->join[--p->njoin];
@@ -410,7 +421,8 @@ static int same_as(TsMeshPlan *p, int group, int part) {
   const TsMeshPiece *own = &p->piece[at];
   for (int k = first; k < at; k++) {
     const TsMeshPiece *other = &p->piece[k];
-    if (!other->g || other->like != k || other->nin != own->nin || other->nout != own->nout) continue;
+    if (!other->g || other->like != k || other->nin != own->nin || other->nout != own->nout)
+      continue;
     if (!memcmp(other->in, own->in, sizeof *own->in * (size_t)own->nin) &&
         !memcmp(other->out, own->out, sizeof *own->out * (size_t)own->nout) &&
         ts_graph_equal(other->g, own->g, NULL))
@@ -472,7 +484,8 @@ static bool pinned_axis(const TsGraph *g, TsMeshHow *how) {
     const TsLayout *l = ts_layout_of(&g->param[i]->meta);
     for (int a = 0; l && a < l->mesh->naxis; a++) {
       if (!l->pin[a]) continue;
-      *how = (TsMeshHow){.micro = 1, .axis = a, .chunks = l->mesh->size[a], .turns = TS_TURNS_1f1b};
+      *how = (TsMeshHow){
+          .micro = 1, .axis = a, .chunks = l->mesh->size[a], .turns = TS_TURNS_1f1b};
       return how->chunks <= TS_CHUNKS;
     }
   }
@@ -484,15 +497,17 @@ static bool pinned_axis(const TsGraph *g, TsMeshHow *how) {
 static TsMeshPlan *whole(const TsGraph *g, const TsNode *n, const TsMeshHow *how,
                          const TsMeshHow *implied, TsError *err) {
   if (err->code || !how || how == implied) return NULL;
-  ts_error_set(err, TS_ERR_layout, "%s: %s runs as a whole, not in micro-batches or a pipeline", g->name,
-               ts_node_name(n));
-  ts_error_hint(err, "a step of operators alone is cut; what graph.checkpoint does for memory is "
-                     "rematerialise = true in plan.pp");
+  ts_error_set(err, TS_ERR_layout, "%s: %s runs as a whole, not in micro-batches or a pipeline",
+               g->name, ts_node_name(n));
+  ts_error_hint(err,
+                "a step of operators alone is cut; what graph.checkpoint does for memory is "
+                "rematerialise = true in plan.pp");
   if (*ts_graph_where(n)) ts_error_where(err, g->name, ts_graph_where(n));
   return NULL;
 }
 
-TsMeshPlan *ts_mesh_partition(const TsGraph *g, int leaves, const TsMeshHow *how, TsError *err) {
+TsMeshPlan *ts_mesh_partition(const TsGraph *g, int leaves, const TsMeshHow *how,
+                              TsError *err) {
   TsMeshHow implied;
   const TsMesh *mesh = mesh_of(g, err);
   if (!how && pinned_axis(g, &implied)) how = &implied;

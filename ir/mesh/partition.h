@@ -24,12 +24,12 @@ typedef enum TsPhase {
 /* A value as parts: a slot of a tensor for each device, and if it is split by them for each
  * micro-batch. */
 typedef struct TsMeshSlot {
-  TsMeta meta;  /* of the whole, with the layout under which it lies over the plan's mesh; */
-  int summand;  /* or which subtree's sum, of those that a device has; -1: it is none */
-  int group;    /* whose graphs make it; -1: it is there, or comes by a join */
-  int place;    /* of the pipeline; -1: it is at each of them */
-  bool micro;   /* each micro-batch has its own */
-  bool read;    /* somebody does */
+  TsMeta meta; /* of the whole, with the layout under which it lies over the plan's mesh; */
+  int summand; /* or which subtree's sum, of those that a device has; -1: it is none */
+  int group;   /* whose graphs make it; -1: it is there, or comes by a join */
+  int place;   /* of the pipeline; -1: it is at each of them */
+  bool micro;  /* each micro-batch has its own */
+  bool read;   /* somebody does */
 } TsMeshSlot;
 
 typedef struct TsMeshGroup {
@@ -40,7 +40,7 @@ typedef struct TsMeshGroup {
 
 /* What one device runs of a group, for one micro-batch. */
 typedef struct TsMeshPiece {
-  TsGraph *g; /* NULL: nothing */
+  TsGraph *g;    /* NULL: nothing */
   int *in, *out; /* slots of its parameters and results */
   int nin, nout, capin, capout;
   int like; /* the first piece with an equal graph, of this device */
@@ -57,12 +57,12 @@ typedef enum TsMeshJoinKind {
 /* What is sent before groups of a level. */
 typedef struct TsMeshJoin {
   TsMeshJoinKind kind;
-  int level, from, to; /* slots */
-  int chunk;           /* of whoever asks for it, */
-  TsPhase phase;       /* in which */
-  bool micro;          /* each micro-batch for itself */
-  TsFactorKind combine; /* how summands are combined, */
-  int leaves;           /* leaves of their tree, */
+  int level, from, to;               /* slots */
+  int chunk;                         /* of whoever asks for it, */
+  TsPhase phase;                     /* in which */
+  bool micro;                        /* each micro-batch for itself */
+  TsFactorKind combine;              /* how summands are combined, */
+  int leaves;                        /* leaves of their tree, */
   uint8_t naxis, axis[TS_MESH_AXES]; /* and who has which: the mesh axes of the factor */
   int nfrom;                         /* slots from there on that are read: of a fold, a sum */
   int nto;                           /* and written: of a fold */
@@ -88,13 +88,14 @@ typedef struct TsMeshPlan {
   TsMeshStep *step;
   int *die;
   int *param, *result, *update; /* slots; -1: a parameter that nobody reads */
-  bool *batch; /* by parameter: micro-batches are of its first axis */
-  int *chunk;  /* by parameter, of the pipeline; -1: it is of none */
+  bool *batch;                  /* by parameter: micro-batches are of its first axis */
+  int *chunk;                   /* by parameter, of the pipeline; -1: it is of none */
   /* What is known of its steps before they run: */
-  int turned;     /* steps that were not in the order of the schedule; */
-  double bubble;  /* share of the time in which places wait, by what operators cost; */
-  int64_t *peak, *held; /* bytes by part of the graph's mesh: at most, and of what it begins with */
-  char *turns;    /* the schedule, a line for each place */
+  int turned;    /* steps that were not in the order of the schedule; */
+  double bubble; /* share of the time in which places wait, by what operators cost; */
+  int64_t *peak,
+      *held;   /* bytes by part of the graph's mesh: at most, and of what it begins with */
+  char *turns; /* the schedule, a line for each place */
 } TsMeshPlan;
 
 /* The plan of g, whose parameters have layouts of one mesh, or none: those are the same for all.

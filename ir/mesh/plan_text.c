@@ -8,8 +8,8 @@ static void put_join(const TsMeshPlan *p, const TsMeshStep *s, TsText *t) {
   const TsMeshJoin *j = &p->join[s->at];
   const TsMeshSlot *to = &p->slot[j->to], *from = &p->slot[j->from];
   char a[TS_META_TEXT], b[TS_META_TEXT];
-  ts_text_format(t, "  %s %%%d %s -> %%%d %s", kind[j->kind], j->from, ts_meta_text(&from->meta, a),
-                 j->to, ts_meta_text(&to->meta, b));
+  ts_text_format(t, "  %s %%%d %s -> %%%d %s", kind[j->kind], j->from,
+                 ts_meta_text(&from->meta, a), j->to, ts_meta_text(&to->meta, b));
   if (s->k >= 0) ts_text_format(t, " micro %d", s->k);
   if (j->kind == TS_JOIN_send && to->place >= 0)
     ts_text_format(t, " to %s=%d", p->space.real->axis[p->space.axis], to->place);
@@ -35,7 +35,8 @@ static void put_group(const TsMeshPlan *p, const TsMeshStep *s, TsText *t) {
 }
 
 void ts_mesh_plan_text(const TsMeshPlan *p, TsText *t) {
-  for (int i = 0; i < p->nstep; i++) (p->step[i].join ? put_join : put_group)(p, &p->step[i], t);
+  for (int i = 0; i < p->nstep; i++)
+    (p->step[i].join ? put_join : put_group)(p, &p->step[i], t);
 }
 
 /* ---- in short */
@@ -55,8 +56,8 @@ static void put_chunks(const TsMeshPlan *p, TsText *t) {
       if (p->chunk[i] != c || p->slot[p->param[i]].place < 0) continue;
       n++, bytes += ts_meta_nbytes(&p->g->param[i]->meta);
     }
-    ts_text_format(t, "  chunk %d on %s=%d: %d tensors, ", c, p->space.real->axis[p->space.axis],
-                   c % p->space.nplace, n);
+    ts_text_format(t, "  chunk %d on %s=%d: %d tensors, ", c,
+                   p->space.real->axis[p->space.axis], c % p->space.nplace, n);
     put_bytes(t, bytes);
     ts_text_str(t, p->how.again[c] ? ", computed again\n" : "\n");
   }

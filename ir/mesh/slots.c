@@ -41,10 +41,10 @@ void ts_slots_free(TsSlots *a) {
 int ts_slots_new(TsSlots *a, const TsMeta *m, int summand, int group, int place) {
   TsMeshPlan *p = a->p;
   if (!ts_slots_room(a, &p->slot, p->nslot, &a->capslot, sizeof *p->slot)) return -1;
-  bool micro = group >= 0 ? p->group[group].micro
-                          : ts_space_batch(&p->space, ts_layout_of(m)) >= 0;
-  p->slot[p->nslot] =
-      (TsMeshSlot){.meta = *m, .summand = summand, .group = group, .place = place, .micro = micro};
+  bool micro =
+      group >= 0 ? p->group[group].micro : ts_space_batch(&p->space, ts_layout_of(m)) >= 0;
+  p->slot[p->nslot] = (TsMeshSlot){
+      .meta = *m, .summand = summand, .group = group, .place = place, .micro = micro};
   return p->nslot++;
 }
 
@@ -152,9 +152,7 @@ static void add_slot(TsSlots *a, int **list, int *n, int *cap, int slot) {
 }
 
 /* The first part of a device: that of what no micro-batch has for itself. */
-static int first_part(const TsSlots *a, int part) {
-  return part - part % a->p->space.nmicro;
-}
+static int first_part(const TsSlots *a, int part) { return part - part % a->p->space.nmicro; }
 
 static void give_part(TsSlots *a, int slot, int part) {
   const TsMeshSlot *s = &a->p->slot[slot];
@@ -267,7 +265,8 @@ static bool stays(const TsMeta *m, const TsLayout *old, const TsLayout *to) {
     for (int d = 0; d < m->ndim; d++) {
       int64_t s, n, t, k;
       if (!ts_layout_run(to, d, m->dim[d], p, 0, &t, &k)) continue;
-      if (!ts_layout_run(old, d, m->dim[d], p, 0, &s, &n) || t < s || t + k > s + n) return false;
+      if (!ts_layout_run(old, d, m->dim[d], p, 0, &s, &n) || t < s || t + k > s + n)
+        return false;
     }
   return true;
 }
@@ -287,7 +286,8 @@ static int scattered(TsSlots *a, const TsReader *r, const TsMeta *m, int from,
   }
   TsMeshJoin copy = *sum;
   int slot = ts_slots_new(a, m, -1, -1, a->p->slot[from].place);
-  TsMeshJoin *j = slot >= 0 ? ts_slots_join(a, copy.kind, r, copy.level, copy.from, slot) : NULL;
+  TsMeshJoin *j =
+      slot >= 0 ? ts_slots_join(a, copy.kind, r, copy.level, copy.from, slot) : NULL;
   if (!j) return -1;
   copy.to = slot;
   *j = copy;
@@ -320,7 +320,8 @@ static int sent(TsSlots *a, const TsReader *r, TsVal v, int from) {
 
 int ts_slots_under(TsSlots *a, const TsReader *r, TsVal v, const TsLayout *to) {
   int from = ts_slots_home(a, v);
-  if (from < 0) TS_BUG("a value of %s has no parts", r->node ? ts_node_name(r->node) : "the result");
+  if (from < 0)
+    TS_BUG("a value of %s has no parts", r->node ? ts_node_name(r->node) : "the result");
   const TsLayout *old = ts_layout_of(&a->p->slot[from].meta);
   int slot = to ? known_slot(a, v, to->id, r->place) : (a->failed = true, -1);
   bool gone = slot >= 0 && old->stored && old != to && a->latest > join_level(a, slot) + 1;

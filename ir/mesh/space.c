@@ -11,8 +11,7 @@ static const TsMesh *lane(const TsMeshSpace *s, int place, int times, TsError *e
   int size[TS_MESH_AXES + 1], naxis = r->naxis;
   int *device = malloc(sizeof *device * (size_t)s->n * (size_t)times);
   if (!device) return ts_error_memory(err), NULL;
-  for (int a = 0; a < naxis; a++)
-    axis[a] = r->axis[a], size[a] = a == s->axis ? 1 : r->size[a];
+  for (int a = 0; a < naxis; a++) axis[a] = r->axis[a], size[a] = a == s->axis ? 1 : r->size[a];
   if (times > 1) axis[naxis] = "micro", size[naxis++] = times;
   for (int p = 0; p < s->n; p++)
     for (int k = 0; k < times; k++)
@@ -67,7 +66,8 @@ const TsLayout *ts_space_onto(const TsLayout *l, const TsMesh *m, TsError *err) 
   return ts_layout_make(&made, err);
 }
 
-const TsLayout *ts_space_real(const TsMeshSpace *s, const TsLayout *l, int place, TsError *err) {
+const TsLayout *ts_space_real(const TsMeshSpace *s, const TsLayout *l, int place,
+                              TsError *err) {
   TsLayout made = *l;
   made.mesh = s->real;
   memset(made.pin, 0, sizeof made.pin);

@@ -14,9 +14,10 @@ typedef struct TsMeshSpace {
   const TsMesh *mesh; /* of the plan, */
   int axis;           /* along which the pipeline lies, or -1; */
   int micro;          /* the axis of micro-batches, or -1 */
-  int nplace, nmicro, n; /* n: devices of one place; part p * nmicro + k is number k of device p */
-  const TsMesh **lane;   /* by place: the plan's mesh with the devices there, */
-  const TsMesh **at;     /* and without micro-batches */
+  int nplace, nmicro,
+      n; /* n: devices of one place; part p * nmicro + k is number k of device p */
+  const TsMesh **lane; /* by place: the plan's mesh with the devices there, */
+  const TsMesh **at;   /* and without micro-batches */
 } TsMeshSpace;
 
 /* how NULL: as the graph's mesh. -1 with the error. */

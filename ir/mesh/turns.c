@@ -16,7 +16,8 @@ int ts_turns_count(const TsMeshHow *how, int nplace, int place) {
 
 /* Number i of the turns of one direction: micro-batches in groups, chunk by chunk. */
 static TsTurn turn_at(const TsMeshHow *how, int nplace, int place, int i, TsPhase phase) {
-  int n = chunks_of(how, nplace, place), group = how->turns == TS_TURNS_gpipe ? how->micro : nplace;
+  int n = chunks_of(how, nplace, place),
+      group = how->turns == TS_TURNS_gpipe ? how->micro : nplace;
   int first = i / (group * n) * group;
   if (first + group > how->micro) group = how->micro - first;
   int rest = i - first * n, chunk = rest / group;

@@ -38,7 +38,8 @@ static void weigh_time(Weigher *w) {
     const TsMeshStep *s = &p->step[i];
     double start = 0, cost = step_cost(p, s, w->cost);
     const TsMeshGroup *g = s->join ? NULL : &p->group[s->at];
-    bool turn = g && g->micro && (g->phase == TS_PHASE_forward || g->phase == TS_PHASE_backward);
+    bool turn =
+        g && g->micro && (g->phase == TS_PHASE_forward || g->phase == TS_PHASE_backward);
     int n = ts_step_reads(p, s, w->own);
     for (int k = 0; k < n; k++)
       if (w->done[w->own[k]] > start) start = w->done[w->own[k]];
@@ -68,11 +69,13 @@ static int64_t scratch_of(const TsGraph *g) {
   for (int i = 0; last && i < g->nnode; i++)
     for (int k = 0; k < g->node[i]->nin; k++)
       if (g->node[i]->in[k]) last[base_of(g->node[i]->in[k])->node->id] = i;
-  for (int i = 0; last && i < g->nresult; i++) last[base_of(g->result[i])->node->id] = INT32_MAX;
+  for (int i = 0; last && i < g->nresult; i++)
+    last[base_of(g->result[i])->node->id] = INT32_MAX;
   for (int i = 0; last && i < g->nnode; i++) {
     const TsNode *n = g->node[i];
     if (n->op >= TS_OP_COUNT || ts_node_is_view(n)) continue;
-    for (int o = 0; o < n->nout && last[i] != INT32_MAX; o++) now += ts_meta_nbytes(&n->out[o].meta);
+    for (int o = 0; o < n->nout && last[i] != INT32_MAX; o++)
+      now += ts_meta_nbytes(&n->out[o].meta);
     if (now > most) most = now;
     for (int k = 0; k < n->nin; k++) {
       TsVal v = n->in[k] ? base_of(n->in[k]) : NULL;

@@ -29,7 +29,9 @@ static TsTensor **tensor_of(const View *v, int slot, int part) {
   int micro = v->r->plan->space.nmicro;
   bool all = v->k < 0 && v->mesh->n > v->r->plan->space.n;
   return ts_mesh_slot(v->r, slot, v->place, all ? part / micro : v->part[part],
-                      all ? part % micro : v->k < 0 ? 0 : v->k);
+                      all        ? part % micro
+                      : v->k < 0 ? 0
+                                 : v->k);
 }
 
 /* ---- notes */
@@ -54,8 +56,12 @@ static int together(const TsMeshSpace *s, TsMeta *m, TsError *err) {
 static TsCollective of_send(TsMeshRun *r, const TsMeshJoin *j) {
   const TsMeshSpace *s = &r->plan->space;
   const TsMeshSlot *from = &r->plan->slot[j->from], *to = &r->plan->slot[j->to];
-  TsCollective c = {.kind = TS_COLLECTIVE_permute, .mesh = s->real, .before = from->meta,
-                    .meta = to->meta, .op = TS_OP_COUNT, .asks = "pipeline"};
+  TsCollective c = {.kind = TS_COLLECTIVE_permute,
+                    .mesh = s->real,
+                    .before = from->meta,
+                    .meta = to->meta,
+                    .op = TS_OP_COUNT,
+                    .asks = "pipeline"};
   const TsLayout *a = ts_space_real(s, ts_layout_of(&from->meta), from->place, &r->c->err);
   const TsLayout *b = ts_space_real(s, ts_layout_of(&to->meta), to->place, &r->c->err);
   c.before.layout = a ? a->id : 0, c.meta.layout = b ? b->id : 0;
@@ -80,8 +86,9 @@ static TsCollective collective_of(TsMeshRun *r, const TsMeshJoin *j) {
     return none;
   if (onto(&before, mesh, &r->c->err) || onto(&after, mesh, &r->c->err)) return none;
   for (int i = 0; i < j->naxis; i++) axes |= (uint8_t)(1u << j->axis[i]);
-  TsCollective sent = j->kind == TS_JOIN_sum ? ts_collective_of_summed(&after, &before, axes)
-                                             : ts_collective_of_move(&before, ts_layout_of(&after));
+  TsCollective sent = j->kind == TS_JOIN_sum
+                          ? ts_collective_of_summed(&after, &before, axes)
+                          : ts_collective_of_move(&before, ts_layout_of(&after));
   sent.op = j->node && j->node->op < TS_OP_COUNT ? (TsOp)j->node->op : TS_OP_COUNT;
   return sent;
 }
@@ -113,8 +120,10 @@ int ts_mesh_tell_join(TsMeshRun *r, const TsMeshStep *s) {
 /* ---- views of a join */
 static int take_parts(const View *v, TsTensor *whole) {
   TsParts *parts = ts_mesh_parts(whole);
-  bool each = v->k >= 0 || v->r->plan->slot[v->j->to].micro || v->mesh->n == v->r->plan->space.n;
-  int step = each ? 1 : v->r->plan->space.nmicro; /* what all micro-batches share is there once */
+  bool each =
+      v->k >= 0 || v->r->plan->slot[v->j->to].micro || v->mesh->n == v->r->plan->space.n;
+  int step =
+      each ? 1 : v->r->plan->space.nmicro; /* what all micro-batches share is there once */
   for (int p = 0; parts && p < parts->n; p += step) {
     TsTensor **to = tensor_of(v, v->j->to, p);
     ts_tensor_unref(*to);
@@ -209,7 +218,8 @@ static int run_cell(View *v, int first, int d) {
   for (int p = first; p < s->n; p++) {
     bool in = true;
     for (int a = 0; a < at->naxis; a++)
-      in &= size[a] == at->size[a] || ts_mesh_coordinate(at, p, a) == ts_mesh_coordinate(at, first, a);
+      in &= size[a] == at->size[a] ||
+            ts_mesh_coordinate(at, p, a) == ts_mesh_coordinate(at, first, a);
     if (in) device[n] = at->device[p], v->part[n++] = p;
   }
   v->mesh = ts_mesh_make(at->naxis, axis, size, device, &v->r->c->err);
@@ -242,8 +252,8 @@ static int run_sent(TsMeshRun *r, const TsMeshJoin *j, int k) {
   View v = {.r = r, .j = j, .place = place_of(r, j), .k = k};
   if (!(v.part = malloc(sizeof *v.part * (size_t)s->n))) return ts_error_memory(&r->c->err);
   v.from = r->plan->slot[j->from].meta, v.to = r->plan->slot[j->to].meta;
-  int d = k >= 0 && !(same && j->kind == TS_JOIN_sum)
-              ? ts_space_batch(s, ts_layout_of(&v.from)) : -1;
+  int d = k >= 0 && !(same && j->kind == TS_JOIN_sum) ? ts_space_batch(s, ts_layout_of(&v.from))
+                                                      : -1;
   int failed = d >= 0 ? run_cells(&v, d) : run_whole(&v);
   free(v.part);
   return failed;

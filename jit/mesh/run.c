@@ -125,7 +125,8 @@ static TsTensor *rows_of(TsMeshRun *r, int i, TsTensor *part, int device, int p,
   const TsMeshPlan *plan = r->plan;
   const TsMeta *m = &plan->slot[plan->param[i]].meta;
   int64_t start = 0, count = 0, before = 0, all = 0;
-  if (!ts_layout_run(ts_layout_of(m), 0, m->dim[0], p * plan->space.nmicro + k, 0, &start, &count))
+  if (!ts_layout_run(ts_layout_of(m), 0, m->dim[0], p * plan->space.nmicro + k, 0, &start,
+                     &count))
     start = 0, count = 0;
   ts_layout_run(argument_layout(r, i), 0, m->dim[0], device, 0, &before, &all);
   TsAttr a[] = {ts_attr_int(0), ts_attr_int(count ? start - before : 0), ts_attr_int(count)};
@@ -141,7 +142,8 @@ static int take_argument(TsMeshRun *r, int i, TsTensor *whole) {
       int device = ts_space_part(s, place, p);
       for (int k = 0; k < (r->plan->slot[slot].micro ? s->nmicro : 1); k++) {
         TsTensor *part = parts->part[device];
-        TsTensor *t = r->plan->batch[i] ? rows_of(r, i, part, device, p, k) : ts_tensor_ref(part);
+        TsTensor *t =
+            r->plan->batch[i] ? rows_of(r, i, part, device, p, k) : ts_tensor_ref(part);
         if (!t) return -1;
         *ts_mesh_slot(r, slot, place, p, k) = t;
       }
@@ -176,7 +178,8 @@ static TsMeshCode *made_piece(TsMeshRun *r, int at) {
 
 static int run_piece(TsMeshRun *r, int group, int part, int k, uint64_t stream) {
   TsContext *c = r->c;
-  int at = ts_mesh_piece(r->plan, group, part, k < 0 ? 0 : k), place = r->plan->group[group].place;
+  int at = ts_mesh_piece(r->plan, group, part, k < 0 ? 0 : k),
+      place = r->plan->group[group].place;
   const TsMeshPiece *of = &r->plan->piece[at];
   if (!of->g) return 0;
   TsMeshCode *piece = made_piece(r, of->like);

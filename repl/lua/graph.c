@@ -39,10 +39,10 @@ typedef struct Function {
   TsCode *code;
   TsFrame *frame;
   TsJitFunction *hot;
-  TsGraph *cut;       /* g with sums over declared leaves, which is what runs; or NULL */
-  TsMeshRun *spread;  /* its pieces, once it was called on a mesh, or NULL; */
-  int spread_leaves;  /* with so many leaves: whether that was tried */
-  TsMeshHow *how;     /* in micro-batches, in a pipeline, or NULL */
+  TsGraph *cut;      /* g with sums over declared leaves, which is what runs; or NULL */
+  TsMeshRun *spread; /* its pieces, once it was called on a mesh, or NULL; */
+  int spread_leaves; /* with so many leaves: whether that was tried */
+  TsMeshHow *how;    /* in micro-batches, in a pipeline, or NULL */
 } Function;
 
 void ts_lua_push_graph(lua_State *L, TsGraph *g) {
@@ -207,7 +207,8 @@ static int run_spread(TsContext *c, Function *f, TsTensor *const *all, TsTensor 
 
 /* The tensors of all parameters: those that the list at 2 gives, and the captured ones. Behind them
  * is room for the results. The arguments are in args, *nargs of them. */
-static TsTensor **take_arguments(lua_State *L, const Function *f, TsTensor ***args, int *nargs) {
+static TsTensor **take_arguments(lua_State *L, const Function *f, TsTensor ***args,
+                                 int *nargs) {
   const TsCode *code = f->code;
   int n = ts_lua_list(L, 2, NULL, args), k = 0;
   if (ts_defer_force_all(n, *args)) ts_lua_raise(L);
@@ -614,7 +615,8 @@ static int plan(lua_State *L) {
   Function *f = check(L);
   TsText t = {0};
   if (!f->spread) return 0;
-  (lua_toboolean(L, 2) ? ts_mesh_plan_text : ts_mesh_plan_summary)(ts_mesh_run_plan(f->spread), &t);
+  (lua_toboolean(L, 2) ? ts_mesh_plan_text : ts_mesh_plan_summary)(ts_mesh_run_plan(f->spread),
+                                                                   &t);
   ts_lua_push_text(L, &t);
   return 1;
 }

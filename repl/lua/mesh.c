@@ -313,7 +313,8 @@ static int mesh_join(lua_State *L) {
     TsMeta want = ts_layout_part(l, &m, p);
     bool has = ts_layout_has(l, p);
     if (has != (list[p] != NULL))
-      return ts_lua_fail(L, TS_ERR_layout, "join: part %d %s", p, has ? "is missing" : "has to be false");
+      return ts_lua_fail(L, TS_ERR_layout, "join: part %d %s", p,
+                         has ? "is missing" : "has to be false");
     if (!has) continue;
     if (l->partial) {
       memmove(want.dim + 1, want.dim, sizeof *want.dim * want.ndim++);

@@ -85,7 +85,8 @@ TsCollective ts_collective_of_move(const TsMeta *m, const TsLayout *to) {
   for (int a = 0; a < old->mesh->naxis; a++)
     if (old->pin[a] && old->pin[a] != to->pin[a]) pins |= (uint8_t)(1u << a);
   if (pins) { /* from where it lies to others */
-    c.axes |= pins, c.kind = ts_layout_pinned(to) ? TS_COLLECTIVE_permute : TS_COLLECTIVE_broadcast;
+    c.axes |= pins,
+        c.kind = ts_layout_pinned(to) ? TS_COLLECTIVE_permute : TS_COLLECTIVE_broadcast;
     return c;
   }
   c.kind = gone & come ? TS_COLLECTIVE_all_to_all

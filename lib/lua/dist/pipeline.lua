@@ -116,7 +116,7 @@ local function balanced(g, model, n)
   while #units < n do
     depth = depth + 1
     local finer = in_order(params, depth)
-    if #finer == #units and depth > 16 then fail("plan.pp: the model has %d parts at which it can be cut, for %d stages", #units, n) end
+    if #finer == #units and depth > 16 then fail("plan.pp: %d stages of a model that can be cut into %d", n, #units) end
     units = finer
   end
   local number = {}
