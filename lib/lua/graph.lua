@@ -542,7 +542,8 @@ function Function:plan(...)
     special, list = specialise(self, n, ...)
     special.graph:collectives(list)
   end
-  return special and special.graph:plan(level == "steps")
+  local text = special and special.graph:plan(level == "steps")
+  return text and (text:gsub("\n$", ""))
 end
 
 --- tessera.jit.pin and unpin (on = false), for the sizes of the last call, or of the given arguments. Whether kernels run.
