@@ -182,61 +182,56 @@ static void update(Finder *f, const TsNode *n) {
 }
 
 /* By node: the least and the largest chunk of those that read it. */
-static void readers(const Finder *f, int *least, int *most) {
-  const TsGraph *g = f->g;
-  for (int i = 0; i < g->nnode; i++) least[i] = INT32_MAX, most[i] = -1;
-  for (int i = 0; i < g->nnode; i++) {
-    const TsNode *n = g->node[i];
-    int chunk = f->c->chunk[i];
-    for (int k = 0; k < n->nin && counts(f, n) && chunk >= 0; k++) {
-      int of = n->in[k] ? (int)n->in[k]->node->id : -1;
-      if (of >= 0 && chunk < least[of]) least[of] = chunk;
-      if (of >= 0 && chunk > most[of]) most[of] = chunk;
-    }
+static void note_readers(const Finder *f, const TsNode *n, int *least, int *most) {
+  int chunk = f->c->chunk[n->id];
+  for (int k = 0; k < n->nin && chunk >= 0; k++) {
+    int of = n->in[k] ? (int)n->in[k]->node->id : -1;
+    if (of >= 0 && chunk < least[of]) least[of] = chunk;
+    if (of >= 0 && chunk > most[of]) most[of] = chunk;
   }
 }
 
-/* A gradient that only earlier chunks read is made there, if what it needs is there too, or not larger:
- * so the smaller one is sent. */
+static void readers(const Finder *f, int *least, int *most) {
+  for (int i = 0; i < f->g->nnode; i++) least[i] = INT32_MAX, most[i] = -1;
+  for (int i = 0; i < f->g->nnode; i++)
+    if (counts(f, f->g->node[i])) note_readers(f, f->g->node[i], least, most);
+}
+
+/* A gradient that only earlier chunks read is made there, if what it needs is there too, or no larger:
+ * so less is sent. */
 static bool goes_down(Finder *f, const TsNode *n, int to, const int *least) {
+  int64_t more = 0;
   for (int k = 0; k < n->nin; k++) {
     TsVal v = n->in[k];
     if (!v || is_small(v) || chunk_of(f, v) < 0) continue;
     if (!is_gradient(f, v)) {
       if (!(*present_of(f, v) & bit(to))) return false;
-    } else if (chunk_of(f, v) > to && least[v->node->id] > to &&
-               ts_meta_nbytes(&v->meta) > ts_meta_nbytes(&n->out[0].meta)) {
-      return false;
+    } else if (chunk_of(f, v) > to && least[v->node->id] > to) {
+      more += ts_meta_nbytes(&v->meta);
     }
   }
-  return true;
+  return more <= ts_meta_nbytes(&n->out[0].meta);
 }
 
+/* From the last node on, so that those who read a gradient have gone before it. */
 static void settle(Finder *f, int *least, int *most) {
   const TsGraph *g = f->g;
+  for (int i = 0; i < g->nnode; i++) most[i] = -1;
   for (int i = g->nnode; i-- > 0;) {
     const TsNode *n = g->node[i];
-    if (!counts(f, n) || f->c->phase[i] != TS_PHASE_backward) continue;
-    int chunk = f->c->chunk[i];
-    if (chunk >= 0 && most[i] >= 0 && most[i] < chunk && goes_down(f, n, most[i], least))
-      f->c->chunk[i] = chunk = most[i];
-    for (int k = 0; k < n->nin && chunk >= 0;
-         k++) { /* what it reads may have new readers now */
-      int of = n->in[k] ? (int)n->in[k]->node->id : -1;
-      if (of >= 0 && chunk < least[of]) least[of] = chunk;
-    }
+    int *chunk = &f->c->chunk[i];
+    if (!counts(f, n)) continue;
+    if (f->c->phase[i] == TS_PHASE_backward && *chunk >= 0 && most[i] >= 0 &&
+        most[i] < *chunk && goes_down(f, n, most[i], least))
+      *chunk = most[i];
+    note_readers(f, n, least, most);
   }
   readers(f, least, most);
   for (int i = g->nnode; i-- > 0;) { /* what belongs nowhere is made where it is first needed */
     const TsNode *n = g->node[i];
     if (!counts(f, n)) continue;
     if (f->c->chunk[i] < 0) f->c->chunk[i] = most[i] < 0 ? 0 : least[i];
-    for (int k = 0; k < n->nin; k++) {
-      int of = n->in[k] ? (int)n->in[k]->node->id : -1, chunk = f->c->chunk[i];
-      if (of < 0) continue;
-      if (chunk < least[of]) least[of] = chunk;
-      if (chunk > most[of]) most[of] = chunk;
-    }
+    note_readers(f, n, least, most);
   }
 }
 
