@@ -378,6 +378,17 @@ static void find_deaths(Order *o) {
   free(own);
 }
 
+static void number_stages(TsMeshPlan *p) {
+  int n = 0;
+  for (int i = 0; i < p->ngroup; i++) p->group[i].stage = -1;
+  for (int j = 0; j < p->njoin; j++) p->join[j].stage = -1;
+  for (int i = 0; i < p->nstep; i++) {
+    int *stage =
+        p->step[i].join ? &p->join[p->step[i].at].stage : &p->group[p->step[i].at].stage;
+    if (*stage < 0) *stage = p->step[i].join ? n : n++;
+  }
+}
+
 int ts_mesh_order(TsMeshPlan *p, TsError *err) {
   Order o = {.p = p, .err = err};
   collect(&o);
@@ -386,6 +397,7 @@ int ts_mesh_order(TsMeshPlan *p, TsError *err) {
   for (int i = 0; i < o.n && !o.failed; i++) put_all(&o, &o.step[i]);
   p->step = o.list, p->nstep = o.nlist;
   if (!o.failed) find_deaths(&o);
+  if (!o.failed) number_stages(p);
   for (int i = 0; i < o.n; i++) free(o.step[i].dep);
   free(o.step);
   free(o.maker);

@@ -253,6 +253,8 @@ static void add_node(TsSlots *a, const TsNode *n, TsReader r) {
     ts_op_info(k.s.op)->shard(&k.s);
     a->failed |= ts_shard_solve(&k.s, mesh) != 0;
     k.leaves = ts_shard_leaves(&k.s, mesh, a->leaves, &k.f);
+    a->failed |= k.leaves < 0;
+    a->failed |= k.leaves < 0;
   }
   if (!a->failed) operands(a, &k);
   if (!a->failed && draws_in_parts(a, &k))
@@ -325,7 +327,7 @@ static const TsLayout *param_layout(TsSlots *a, int i, int64_t *batch) {
   l = ts_space_onto(l, s->mesh, a->err);
   if (!l || !(a->p->batch[i] = is_batch(a, i, l, batch))) return l;
   TsLayout made = *l;
-  if (!m->layout && a->leaves) made.leaves = (uint16_t)a->leaves;
+  if (!m->layout && a->leaves) made.leaves = a->leaves;
   made.axis[0][made.naxis[0]++] = (uint8_t)s->micro;
   return check_pieces(a, &made) ? NULL : ts_layout_make(&made, a->err);
 }

@@ -36,6 +36,7 @@ typedef struct TsMeshGroup {
   int chunk, place, level; /* what it needs of other groups is of lower levels, */
   TsPhase phase;           /* or of this one and an earlier phase */
   bool micro;              /* it runs for each micro-batch */
+  int stage;               /* its number among groups, in the order in which they first run */
 } TsMeshGroup;
 
 /* What one device runs of a group, for one micro-batch. */
@@ -66,6 +67,7 @@ typedef struct TsMeshJoin {
   uint8_t naxis, axis[TS_MESH_AXES]; /* and who has which: the mesh axes of the factor */
   int nfrom;                         /* slots from there on that are read: of a fold, a sum */
   int nto;                           /* and written: of a fold */
+  int stage;                         /* of the group that runs behind it */
   const TsNode *node;                /* that asks for it */
 } TsMeshJoin;
 

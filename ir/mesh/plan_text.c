@@ -24,7 +24,7 @@ static void put_group(const TsMeshPlan *p, const TsMeshStep *s, TsText *t) {
     int at = ts_mesh_piece(p, s->at, part, s->k < 0 ? 0 : s->k);
     const TsMeshPiece *piece = &p->piece[at];
     if (!piece->g) continue;
-    ts_text_format(t, "stage %d part %d", s->at, ts_space_part(&p->space, g->place, part));
+    ts_text_format(t, "stage %d part %d", g->stage, ts_space_part(&p->space, g->place, part));
     if (p->how.chunks) ts_text_format(t, " chunk %d %s", g->chunk, phase[g->phase]);
     if (s->k >= 0) ts_text_format(t, " micro %d", s->k);
     if (s->again) ts_text_str(t, " again");

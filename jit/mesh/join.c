@@ -3,11 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "devices/device.h"
 #include "jit/mesh/state.h"
 #include "vm/drive/random.h"
 #include "vm/mesh/collective.h"
 #include "vm/mesh/combine.h"
 #include "vm/mesh/parts.h"
+#include "vm/mesh/wire.h"
 
 /* A step's join as mesh functions see it: a mesh, devices of the place that are its parts, and the
  * tensor before and behind it. */
@@ -53,7 +55,7 @@ static int together(const TsMeshSpace *s, TsMeta *m, TsError *err) {
   return l ? 0 : -1;
 }
 
-static TsCollective of_send(TsMeshRun *r, const TsMeshJoin *j) {
+static TsCollective of_send(const TsMeshRun *r, const TsMeshJoin *j) {
   const TsMeshSpace *s = &r->plan->space;
   const TsMeshSlot *from = &r->plan->slot[j->from], *to = &r->plan->slot[j->to];
   TsCollective c = {.kind = TS_COLLECTIVE_permute,
@@ -74,7 +76,7 @@ static TsCollective of_send(TsMeshRun *r, const TsMeshJoin *j) {
   return c;
 }
 
-static TsCollective collective_of(TsMeshRun *r, const TsMeshJoin *j) {
+static TsCollective collective_of(const TsMeshRun *r, const TsMeshJoin *j) {
   const TsMeshSlot *from = &r->plan->slot[j->from], *to = &r->plan->slot[j->to];
   const TsMeshSpace *s = &r->plan->space;
   TsMeta before = from->meta, after = to->meta;
@@ -91,6 +93,13 @@ static TsCollective collective_of(TsMeshRun *r, const TsMeshJoin *j) {
                           : ts_collective_of_move(&before, ts_layout_of(&after));
   sent.op = j->node && j->node->op < TS_OP_COUNT ? (TsOp)j->node->op : TS_OP_COUNT;
   return sent;
+}
+
+bool ts_mesh_run_sent(const TsMeshRun *r, int join, TsCollective *sent) {
+  const TsMeshJoin *j = &r->plan->join[join];
+  if (j->kind == TS_JOIN_call || j->kind == TS_JOIN_fold) return false;
+  *sent = collective_of(r, j);
+  return sent->kind != TS_COLLECTIVE_none;
 }
 
 static const char *operand_of(const TsMeshRun *r, const TsMeshJoin *j) {
@@ -146,50 +155,78 @@ static int run_move(View *v) {
   return failed;
 }
 
-static int run_sum(View *v) {
+/* A sum and what it is made of. */
+typedef struct Sum {
+  TsLeafSum *all, **sum;
+  TsTensor **out;
+  int *nsum;
+  TsMeta whole;
+} Sum;
+
+static void drop_sum(Sum *s) {
+  free(s->all);
+  free(s->sum);
+  free(s->out);
+  free(s->nsum);
+}
+
+static int take_sum(View *v, Sum *s, TsMeshSum *job) {
   const TsMeshJoin *j = v->j;
-  TsContext *c = v->r->c;
-  int n = v->mesh->n, failed = 0;
-  TsLeafSum *all = calloc((size_t)n * TS_LEAF_SUMS, sizeof *all);
-  TsLeafSum **sum = calloc((size_t)n, sizeof *sum);
-  TsTensor **out = calloc((size_t)n, sizeof *out);
-  int *nsum = calloc((size_t)n, sizeof *nsum);
-  uint8_t axes = 0;
-  for (int i = 0; i < j->naxis; i++) axes |= (uint8_t)(1u << j->axis[i]);
-  if (!all || !sum || !nsum || !out) failed = ts_error_memory(&c->err);
-  for (int p = 0; p < n && !failed; p++) {
+  size_t n = (size_t)v->mesh->n;
+  s->all = calloc(n * TS_LEAF_SUMS, sizeof *s->all);
+  s->sum = calloc(n, sizeof *s->sum);
+  s->out = calloc(n, sizeof *s->out);
+  s->nsum = calloc(n, sizeof *s->nsum);
+  if (!s->all || !s->sum || !s->out || !s->nsum) return ts_error_memory(&v->r->c->err);
+  for (int p = 0; p < v->mesh->n; p++) {
     int lo, hi;
-    nsum[p] = ts_mesh_join_leaves(v->mesh, j, p, &lo, &hi);
-    sum[p] = all + (size_t)p * TS_LEAF_SUMS;
-    ts_leaves_sums(j->leaves, lo, hi, sum[p]);
-    for (int i = 0; i < nsum[p]; i++) sum[p][i].value = *tensor_of(v, j->from + i, p);
+    s->nsum[p] = ts_mesh_join_leaves(v->mesh, j, p, &lo, &hi);
+    s->sum[p] = s->all + (size_t)p * TS_LEAF_SUMS;
+    ts_leaves_sums(j->leaves, lo, hi, s->sum[p]);
+    for (int i = 0; i < s->nsum[p]; i++) s->sum[p][i].value = *tensor_of(v, j->from + i, p);
   }
-  if (!failed && v->to.layout == v->from.layout)
-    failed = ts_mesh_combine(c, v->mesh, axes, j->combine, j->leaves, (TsDtype)v->to.dtype, sum,
-                             nsum, out);
-  else if (!failed)
-    failed = ts_mesh_combine_scattered(c, &v->to, ts_layout_of(&v->from), axes, j->combine,
-                                       j->leaves, sum, nsum, out);
-  for (int p = 0; out && p < n; p++) {
-    TsTensor **to = tensor_of(v, j->to, p);
+  s->whole = v->to;
+  *job = (TsMeshSum){.whole = &s->whole,
+                     .from = ts_layout_of(&v->from),
+                     .kind = j->combine,
+                     .leaves = j->leaves,
+                     .sum = s->sum,
+                     .nsum = s->nsum,
+                     .out = s->out};
+  for (int i = 0; i < j->naxis; i++) job->axes |= (uint8_t)(1u << j->axis[i]);
+  return 0;
+}
+
+static void give_sum(const View *v, Sum *s) {
+  for (int p = 0; s->out && p < v->mesh->n; p++) {
+    TsTensor **to = tensor_of(v, v->j->to, p);
     ts_tensor_unref(*to);
-    *to = out[p];
+    *to = s->out[p];
   }
-  free(all);
-  free(sum);
-  free(out);
-  free(nsum);
+}
+
+static int run_sum(View *v) {
+  Sum s = {.all = NULL};
+  TsMeshSum job;
+  int failed = take_sum(v, &s, &job) || ts_mesh_combine(v->r->c, 1, &job);
+  if (!failed) give_sum(v, &s);
+  drop_sum(&s);
   return failed;
 }
 
 /* All devices of the place, with the mesh of all micro-batches where these meet. */
-static int run_whole(View *v) {
+static int view_whole(View *v) {
   const TsMeshSpace *s = &v->r->plan->space;
   const TsMeshSlot *slot = v->r->plan->slot;
   bool meet = v->k < 0 && (slot[v->j->from].micro || slot[v->j->to].micro);
   v->mesh = (meet ? s->lane : s->at)[v->place];
   for (int p = 0; p < s->n; p++) v->part[p] = p;
-  if (onto(&v->from, v->mesh, &v->r->c->err) || onto(&v->to, v->mesh, &v->r->c->err)) return -1;
+  return onto(&v->from, v->mesh, &v->r->c->err) || onto(&v->to, v->mesh, &v->r->c->err) ? -1
+                                                                                        : 0;
+}
+
+static int run_whole(View *v) {
+  if (view_whole(v)) return -1;
   return v->j->kind == TS_JOIN_sum ? run_sum(v) : run_move(v);
 }
 
@@ -246,32 +283,84 @@ static int run_cells(View *v, int d) {
   return 0;
 }
 
+/* The axis by which devices form cells, or -1: all are one. */
+static int cells_of(const TsMeshRun *r, const TsMeshJoin *j, int k) {
+  const TsMeta *from = &r->plan->slot[j->from].meta;
+  return k < 0 ? -1 : ts_space_batch(&r->plan->space, ts_layout_of(from));
+}
+
+static int open_view(View *v, TsMeshRun *r, const TsMeshJoin *j, int k) {
+  *v = (View){.r = r, .j = j, .place = place_of(r, j), .k = k};
+  v->from = r->plan->slot[j->from].meta, v->to = r->plan->slot[j->to].meta;
+  v->part = malloc(sizeof *v->part * (size_t)r->plan->space.n);
+  return v->part ? 0 : ts_error_memory(&r->c->err);
+}
+
 static int run_sent(TsMeshRun *r, const TsMeshJoin *j, int k) {
-  const TsMeshSpace *s = &r->plan->space;
-  bool same = r->plan->slot[j->to].meta.layout == r->plan->slot[j->from].meta.layout;
-  View v = {.r = r, .j = j, .place = place_of(r, j), .k = k};
-  if (!(v.part = malloc(sizeof *v.part * (size_t)s->n))) return ts_error_memory(&r->c->err);
-  v.from = r->plan->slot[j->from].meta, v.to = r->plan->slot[j->to].meta;
-  int d = k >= 0 && !(same && j->kind == TS_JOIN_sum) ? ts_space_batch(s, ts_layout_of(&v.from))
-                                                      : -1;
-  int failed = d >= 0 ? run_cells(&v, d) : run_whole(&v);
+  View v;
+  int d = cells_of(r, j, k);
+  int failed = open_view(&v, r, j, k) || (d >= 0 ? run_cells(&v, d) : run_whole(&v));
   free(v.part);
   return failed;
 }
 
+/* Sums in a row need nothing of each other. */
+static int run_sums(TsMeshRun *r, int n, const TsMeshStep *step) {
+  View *v = calloc((size_t)n, sizeof *v);
+  Sum *sum = calloc((size_t)n, sizeof *sum);
+  TsMeshSum *job = calloc((size_t)n, sizeof *job);
+  int failed = v && sum && job ? 0 : ts_error_memory(&r->c->err);
+  for (int i = 0; i < n && !failed; i++)
+    failed = ts_mesh_tell_join(r, &step[i]) ||
+             open_view(&v[i], r, &r->plan->join[step[i].at], step[i].k) || view_whole(&v[i]) ||
+             take_sum(&v[i], &sum[i], &job[i]);
+  if (!failed) failed = ts_mesh_combine(r->c, n, job);
+  for (int i = 0; i < n && sum && v; i++) {
+    if (!failed) give_sum(&v[i], &sum[i]);
+    drop_sum(&sum[i]);
+    free(v[i].part);
+  }
+  free(v);
+  free(sum);
+  free(job);
+  return failed;
+}
+
 /* ---- between places */
+static bool has_bytes_of(int device, int other) {
+  return device == other ||
+         (ts_device_at(device)->host_memory && ts_device_at(other)->host_memory);
+}
+
+/* What is lent by another device is copied before that one goes on. */
 static int run_send(TsMeshRun *r, const TsMeshJoin *j, int k) {
   const TsMeshSpace *s = &r->plan->space;
-  int from = place_of(r, j), to = r->plan->slot[j->to].place;
-  for (int place = to < 0 ? 0 : to; place < (to < 0 ? s->nplace : to + 1); place++)
-    for (int p = 0; p < s->n; p++) {
-      int device = s->at[place]->device[p];
-      TsTensor *t = *ts_mesh_slot(r, j->from, from, p, k < 0 ? 0 : k);
-      TsTensor **at = ts_mesh_slot(r, j->to, place, p, k < 0 ? 0 : k);
-      ts_tensor_unref(*at);
-      if (!(*at = ts_tensor_to(r->c, t, device < 0 ? 0 : device))) return -1;
-    }
-  return 0;
+  int from = place_of(r, j), to = r->plan->slot[j->to].place, failed = 0;
+  int first = to < 0 ? 0 : to, n = to < 0 ? s->nplace : 1, parts = n * s->n;
+  TsTensor **lent = calloc((size_t)parts, sizeof *lent);
+  if (!lent) return ts_error_memory(&r->c->err);
+  TsWire wire = ts_wire_begin(r->c);
+  for (int i = 0; i < parts && !failed; i++) {
+    int device = s->at[first + i / s->n]->device[i % s->n];
+    TsTensor *t = *ts_mesh_slot(r, j->from, from, i % s->n, k < 0 ? 0 : k);
+    TsTensor **at = ts_mesh_slot(r, j->to, first + i / s->n, i % s->n, k < 0 ? 0 : k);
+    TsMeta m = t->meta;
+    m.device = (uint8_t)(device < 0 ? 0 : device);
+    ts_tensor_unref(*at);
+    if (has_bytes_of(m.device, t->meta.device))
+      failed = !(*at = ts_tensor_to(r->c, t, m.device));
+    else
+      failed = !(*at = ts_tensor_new(r->c, &m)) || ts_wire_fetch(&wire, t, m.device, &lent[i]);
+  }
+  failed = failed || ts_wire_flush(&wire);
+  for (int i = 0; i < parts && !failed; i++)
+    if (lent[i])
+      failed = ts_vm_assign(
+          r->c, *ts_mesh_slot(r, j->to, first + i / s->n, i % s->n, k < 0 ? 0 : k), lent[i]);
+  failed = ts_wire_end(&wire, failed);
+  for (int i = 0; i < parts; i++) ts_tensor_unref(lent[i]);
+  free(lent);
+  return failed;
 }
 
 /* ---- between micro-batches */
@@ -334,14 +423,26 @@ static int run_call(TsMeshRun *r, const TsMeshJoin *j, int k) {
   return failed;
 }
 
-/* Errors say where the operator stands that asked for it. */
-int ts_mesh_run_join(TsMeshRun *r, const TsMeshStep *s) {
+static int run_join(TsMeshRun *r, const TsMeshStep *s) {
   static int (*const run[])(TsMeshRun *, const TsMeshJoin *, int) = {
       [TS_JOIN_move] = run_sent, [TS_JOIN_sum] = run_sent,  [TS_JOIN_fold] = run_fold,
       [TS_JOIN_send] = run_send, [TS_JOIN_call] = run_call,
   };
   const TsMeshJoin *j = &r->plan->join[s->at];
-  if (!ts_mesh_tell_join(r, s) && !run[j->kind](r, j, s->k)) return 0;
+  return ts_mesh_tell_join(r, s) || run[j->kind](r, j, s->k) ? -1 : 0;
+}
+
+static bool sums_at_once(const TsMeshRun *r, const TsMeshStep *s) {
+  const TsMeshJoin *j = &r->plan->join[s->at];
+  return s->join && j->kind == TS_JOIN_sum && cells_of(r, j, s->k) < 0;
+}
+
+/* Errors say where the operator stands that asked for it. */
+int ts_mesh_run_joins(TsMeshRun *r, const TsMeshStep *s, int most) {
+  const TsMeshJoin *j = &r->plan->join[s->at];
+  int n = 0;
+  while (n < most && s[n].join && sums_at_once(r, &s[n])) n++;
+  if (!(n ? run_sums(r, n, s) : run_join(r, s))) return n ? n : 1;
   const char *place = j->node ? ts_graph_where(j->node) : NULL;
   return place && *place ? ts_error_where(&r->c->err, r->plan->g->name, place) : -1;
 }

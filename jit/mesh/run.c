@@ -8,7 +8,9 @@
 #include "devices/cpu_pool.h"
 #include "devices/device.h"
 #include "jit/mesh/state.h"
+#include "lib/clock.h"
 #include "vm/code/lower.h"
+#include "vm/core/profile.h"
 #include "vm/mesh/collective.h"
 #include "vm/mesh/expand.h"
 #include "vm/mesh/parts.h"
@@ -176,6 +178,13 @@ static TsMeshCode *made_piece(TsMeshRun *r, int at) {
   return piece;
 }
 
+TsJitFunction *ts_mesh_run_piece(TsMeshRun *r, int at, TsCode **code, TsFrame **frame) {
+  TsMeshCode *piece = made_piece(r, r->plan->piece[at].like);
+  if (!piece) return NULL;
+  *code = piece->code, *frame = piece->frame;
+  return piece->hot;
+}
+
 static int run_piece(TsMeshRun *r, int group, int part, int k, uint64_t stream) {
   TsContext *c = r->c;
   int at = ts_mesh_piece(r->plan, group, part, k < 0 ? 0 : k),
@@ -209,15 +218,45 @@ static int run_group(TsMeshRun *r, const TsMeshStep *s, uint64_t stream) {
   return 0;
 }
 
+/* In a profile what is sent stands beside the instructions of the pieces: n joins that are done at
+ * once are one. */
+static void span_of_joins(const TsMeshRun *r, int n, const TsMeshStep *s, int64_t start) {
+  TsSpan span = {
+      .start = start, .end = ts_clock_nsec(), .phase = -1, .depth = r->c->spans->depth};
+  for (int i = 0; i < n; i++) {
+    TsCollective sent;
+    const TsNode *node = r->plan->join[s[i].at].node;
+    const char *place = node ? ts_graph_where(node) : NULL;
+    if (!ts_mesh_run_sent(r, s[i].at, &sent)) continue;
+    const char *what = ts_collective_name(sent.kind);
+    if (place && !*place) place = NULL;
+    bool first = !span.what, here = place && span.place && !strcmp(place, span.place);
+    span.place = first || here ? place : NULL;
+    span.what = first || span.what == what ? what : "collectives";
+    span.nbytes += sent.bytes;
+  }
+  if (span.what) ts_spans_add(r->c->spans, &span);
+}
+
+/* Step i, and those behind it that are done at once with it: how many, or -1. */
+static int run_step(TsMeshRun *r, int i, uint64_t stream) {
+  const TsMeshStep *s = &r->plan->step[i];
+  if (!s->join) return run_group(r, s, stream) ? -1 : 1;
+  int64_t start = r->c->spans ? ts_clock_nsec() : 0;
+  int n = ts_mesh_run_joins(r, s, r->plan->nstep - i);
+  if (n > 0 && r->c->spans) span_of_joins(r, n, s, start);
+  return n;
+}
+
 static int run_all(TsMeshRun *r, uint64_t stream) {
   const TsMeshPlan *plan = r->plan;
   memset(r->told, 0, (size_t)plan->njoin);
-  for (int i = 0; i < plan->nstep; i++) {
-    const TsMeshStep *s = &plan->step[i];
+  for (int i = 0, n; i < plan->nstep; i += n) {
     if (ts_cpu_interrupted())
       return ts_error_set(&r->c->err, TS_ERR_interrupt, "%s: interrupted", plan->g->name);
-    if (s->join ? ts_mesh_run_join(r, s) : run_group(r, s, stream)) return -1;
-    for (int d = 0; d < s->ndie; d++) clear(r, plan->die[s->dies + d]);
+    if ((n = run_step(r, i, stream)) < 0) return -1;
+    for (int k = i; k < i + n; k++)
+      for (int d = 0; d < plan->step[k].ndie; d++) clear(r, plan->die[plan->step[k].dies + d]);
   }
   return 0;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "devices/device.h"
+#include "devices/meet.h"
 #include "ir/graph/custom.h"
 #include "repl/lua/graph.h"
 #include "repl/lua/mesh.h"
@@ -152,7 +153,8 @@ static int mesh_layout(lua_State *L) {
     l.partial |= (uint8_t)(1u << lua_tointeger(L, -1));
     lua_pop(L, 1);
   }
-  l.leaves = (uint16_t)luaL_optinteger(L, 6, 0);
+  lua_Number leaves = luaL_optnumber(L, 6, 0);
+  l.leaves = leaves > TS_LEAVES_MOST ? TS_LEAVES_MOST + 1 : (int)leaves;
   l.stored = lua_toboolean(L, 7);
   for (int a = 0; lua_istable(L, 8) && a < l.mesh->naxis; a++) {
     lua_rawgeti(L, 8, a);
@@ -411,7 +413,7 @@ static void set_type(lua_State *L, const TsMeta *m, const char *name) {
   lua_setfield(L, -2, name);
 }
 
-static void push_collective(lua_State *L, const TsCollective *k) {
+void ts_lua_push_collective(lua_State *L, const TsCollective *k) {
   lua_createtable(L, 0, 8);
   lua_pushstring(L, ts_collective_name(k->kind)), lua_setfield(L, -2, "kind");
   lua_pushstring(L, k->asks ? k->asks : ""), lua_setfield(L, -2, "operator");
@@ -433,7 +435,7 @@ static int mesh_sent(lua_State *L) {
   int n = since < 0 || since > (double)total ? 0 : (int)(total - (uint64_t)since);
   if (n > TS_COLLECTIVES_KEPT) n = TS_COLLECTIVES_KEPT;
   for (int i = 0; i < n; i++) {
-    push_collective(L, ts_collective_noted(n - 1 - i, &total));
+    ts_lua_push_collective(L, ts_collective_noted(n - 1 - i, &total));
     lua_rawseti(L, -2, i + 1);
   }
   return 2;
@@ -444,7 +446,7 @@ static int mesh_plan(lua_State *L) {
   const TsCollective *k;
   lua_newtable(L);
   for (int i = 0; (k = ts_collective_planned(i)); i++) {
-    push_collective(L, k);
+    ts_lua_push_collective(L, k);
     lua_rawseti(L, -2, i + 1);
   }
   return 1;
@@ -486,6 +488,19 @@ static int mesh_hidden(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   lua_pushboolean(L, c->hidden_is_error);
   if (!lua_isnoneornil(L, 1)) c->hidden_is_error = lua_toboolean(L, 1);
+  return 1;
+}
+
+/* mesh_link(a, b): how bytes go between devices of these names. */
+static int mesh_link(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  TsDevice *a = ts_device_find(luaL_checkstring(L, 1), &c->err);
+  TsDevice *b = a ? ts_device_find(luaL_checkstring(L, 2), &c->err) : NULL;
+  if (!b) return ts_lua_raise(L);
+  lua_pushstring(L, a == b                            ? "itself"
+                    : a->host_memory && b->host_memory ? "memory"
+                    : ts_device_reaches(b, a)          ? "direct"
+                                                       : "host");
   return 1;
 }
 
@@ -583,6 +598,7 @@ void ts_lua_open_mesh(lua_State *L) {
                                        {"mesh_sent", mesh_sent},
                                        {"mesh_note", mesh_note},
                                        {"mesh_plan", mesh_plan},
+                                       {"mesh_link", mesh_link},
                                        {"mesh_hidden", mesh_hidden},
                                        {"mesh_planning", mesh_planning},
                                        {"mesh_planned", mesh_planned},
@@ -590,4 +606,6 @@ void ts_lua_open_mesh(lua_State *L) {
                                        {"mesh_sum", mesh_sum},
                                        {NULL, NULL}};
   luaL_register(L, NULL, functions);
+  lua_pushinteger(L, TS_LEAVES_MOST);
+  lua_setfield(L, -2, "MOST_LEAVES");
 }
