@@ -389,27 +389,31 @@ static int final_update(TsSlots *a, int u) {
   return all;
 }
 
+static void mark_read(const TsMeshPlan *p, bool *read) {
+  memset(read, 0, (size_t)p->nslot);
+  for (int k = 0; k < p->njoin; k++)
+    for (int i = 0; i < p->join[k].nfrom; i++) read[p->join[k].from + i] = true;
+  for (int k = 0; k < p->ngroup * p->space.mesh->n; k++)
+    for (int i = 0; i < p->piece[k].nin; i++) read[p->piece[k].in[i]] = true;
+  for (int k = 0; k < p->g->nresult + p->g->nupdate; k++) read[p->result[k]] = true;
+}
+
 /* Sums that nobody reads in one piece any more. */
 static void drop_dead(TsSlots *a) {
   TsMeshPlan *p = a->p;
-  for (bool again = true; again;) {
+  bool *read = malloc((size_t)p->nslot + 1);
+  if (!read) ts_slots_fail(a);
+  for (bool again = read != NULL; again;) {
     again = false;
+    mark_read(p, read);
     for (int i = 0; i < p->njoin; i++) {
       const TsMeshJoin *j = &p->join[i];
-      bool read = false;
-      for (int s = j->to; s < j->to + j->nto && !read; s++) {
-        for (int k = 0; k < p->njoin && !read; k++)
-          read = s >= p->join[k].from && s < p->join[k].from + p->join[k].nfrom;
-        for (int k = 0; k < p->ngroup * p->space.mesh->n && !read; k++)
-          for (int x = 0; x < p->piece[k].nin && !read; x++) read = p->piece[k].in[x] == s;
-        for (int k = 0; k < p->g->nresult + p->g->nupdate && !read; k++)
-          read = p->result[k] == s;
-      }
-      if (read) continue;
+      if (memchr(read + j->to, true, (size_t)j->nto)) continue;
       p->join[i--] = p->join[--p->njoin];
       again = true;
     }
   }
+  free(read);
 }
 
 static int by_level(const void *a, const void *b) {

@@ -76,6 +76,27 @@ local same = true
 for i = 1, before do same = same and said[i].kind == sent[i].kind and said[i].bytes == sent[i].bytes end
 same and before > 4 --> true
 
+-- Where no chunk reads another one's weights, one value goes forward and one gradient back between neighbours.
+local Chain = nn.Module:extend "Chain"
+function Chain:init()
+  self.h = nn.List()
+  for i = 1, 8 do self.h[i] = nn.Linear(16, 16) end
+end
+function Chain:forward(a)
+  for _, layer in ipairs(self.h) do a = a + op.gelu(layer(a)) end
+  return a
+end
+local function crossing(places, micro)
+  local chain = Chain()
+  local s = graph.training_step(chain, function(m, a, b) return op.mse(m(a), b) end, optim.AdamW(chain:parameters(), { lr = 0.1 }),
+    { mesh = small.mesh({ places }, { "pp" }), plan = { pp = { micro = micro } } })
+  local kinds = {}
+  for _, row in ipairs(s:collectives(op.ones { 8, 16 }, op.ones { 8, 16 })) do kinds[#kinds + 1] = row.kind .. " " .. row.bytes end
+  return table.concat(kinds, ", ")
+end
+crossing(2, 4) --> permute 512, permute 512
+crossing(4, 8) --> permute 512, permute 512, permute 512, permute 512, permute 512, permute 512
+
 -- A training goes on from a checkpoint in another plan, or in none.
 local dir = os.tmpname()
 os.remove(dir)
