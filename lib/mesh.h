@@ -36,8 +36,9 @@ typedef struct TsLayout {
   int64_t block[TS_MAX_RANK]; /* pieces are dealt out in turn in blocks of so many; 0: in one */
   bool
       stored; /* in pieces, but used whole: calls bring the pieces together when they need them */
-  uint8_t partial; /* bit a: parts along axis a of the mesh are summands */
-  int leaves;      /* where pieces may end, see ts_layout_cut; 0: as many as pieces */
+  uint8_t partial;            /* bit a: parts along axis a of the mesh are summands */
+  uint16_t pin[TS_MESH_AXES]; /* 1 + k: only the devices at place k along this axis have it */
+  int leaves;                 /* where pieces may end, see ts_layout_cut; 0: as many as pieces */
 } TsLayout;
 
 /* The mesh with these axes; the same one each time. NULL with the error. */
@@ -55,6 +56,11 @@ const TsLayout *ts_layout_make(const TsLayout *like, TsError *err);
 /* All devices have all of a tensor of so many axes. */
 const TsLayout *ts_layout_replicated(const TsMesh *m, int ndim, TsError *err);
 static inline const TsLayout *ts_layout_of(const TsMeta *m) { return ts_layout_at(m->layout); }
+/* Whether part p has anything of it: pins say that others have nothing. */
+bool ts_layout_has(const TsLayout *l, int p);
+bool ts_layout_pinned(const TsLayout *l);
+/* The same without pins, or with those of another one of its mesh. NULL with the error. */
+const TsLayout *ts_layout_pin(const TsLayout *l, const TsLayout *as, TsError *err);
 
 /* In how many pieces axis d is split, and which of them part p has. */
 int ts_layout_pieces(const TsLayout *l, int d);
@@ -93,7 +99,7 @@ const char *ts_layout_spec(const TsLayout *l, char text[TS_SPEC_TEXT]);
 void ts_layout_axis_text(const TsLayout *l, int d, TsText *t);
 /* {"dp", nil, {"tp", "pp"}, block = 4}: what dist.ShardSpec is made of. */
 void ts_layout_spec_text(const TsLayout *l, TsText *t);
-/* " sum@tp", behind the type; nothing where parts are no summands. */
+/* " sum@tp pp=1", behind the type; nothing where parts are no summands, and all devices have it. */
 void ts_layout_sum_text(const TsLayout *l, TsText *t);
 
 #endif

@@ -134,5 +134,15 @@ int ts_read_summands(TsReader *r, TsLayout *l) {
     if (r->now.kind != TS_TOKEN_symbol) return ts_read_unexpected(r, "an axis of the mesh");
     if (read_axis(r, l, -1, r->now.at + 1, r->now.len - 1)) return -1;
   }
+  while (r->mesh && r->now.kind == TS_TOKEN_word && r->now.at[r->now.len] == '=') {
+    int a = ts_mesh_axis(r->mesh, r->now.at, r->now.len), place = 0;
+    if (a < 0)
+      return ts_read_fail(r, r->now.at, "the mesh has no axis %.*s", r->now.len, r->now.at);
+    ts_read_next(r);
+    if (ts_read_expect(r, '=', "'=' and a place") ||
+        read_number(r, 0, r->mesh->size[a] - 1, &place))
+      return -1;
+    l->mesh = r->mesh, l->leaves = r->leaves, l->pin[a] = (uint16_t)(place + 1);
+  }
   return 0;
 }

@@ -130,8 +130,8 @@ static int mesh(lua_State *L) {
   return 1;
 }
 
-/* mesh_layout(mesh, ndim, {{axis...}...}, {block...}, {partial axis...}, leaves): its number.
- * Axes of the mesh count from 0. */
+/* mesh_layout(mesh, ndim, {{axis...}...}, {block...}, {partial axis...}, leaves, stored, {[axis] =
+ * place}): its number. Axes of the mesh count from 0. */
 static int mesh_layout(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   TsLayout l = {.mesh = check_mesh(L, 1), .ndim = (uint8_t)luaL_checkinteger(L, 2)};
@@ -156,6 +156,11 @@ static int mesh_layout(lua_State *L) {
   lua_Number leaves = luaL_optnumber(L, 6, 0);
   l.leaves = leaves > TS_LEAVES_MOST ? TS_LEAVES_MOST + 1 : (int)leaves;
   l.stored = lua_toboolean(L, 7);
+  for (int a = 0; lua_istable(L, 8) && a < l.mesh->naxis; a++) {
+    lua_rawgeti(L, 8, a);
+    if (!lua_isnil(L, -1)) l.pin[a] = (uint16_t)(1 + lua_tointeger(L, -1));
+    lua_pop(L, 1);
+  }
   const TsLayout *made = ts_layout_make(&l, &c->err);
   if (!made) return ts_lua_raise(L);
   lua_pushinteger(L, made->id);
@@ -170,7 +175,7 @@ static void push_axes(lua_State *L, int n, const uint8_t *axis) {
   }
 }
 
-/* mesh_layout_facts(layout): mesh, {{axis...}...}, {block...}, partial bits, leaves. */
+/* mesh_layout_facts(layout): mesh, {{axis...}...}, {block...}, partial bits, leaves, {[axis] = place}. */
 static int mesh_layout_facts(lua_State *L) {
   const TsLayout *l = check_layout(L, 1);
   lua_pushinteger(L, l->mesh->id);
@@ -186,7 +191,13 @@ static int mesh_layout_facts(lua_State *L) {
   }
   lua_pushinteger(L, l->partial);
   lua_pushinteger(L, l->leaves);
-  return 5;
+  lua_newtable(L);
+  for (int a = 0; a < l->mesh->naxis; a++) {
+    if (!l->pin[a]) continue;
+    lua_pushinteger(L, l->pin[a] - 1);
+    lua_rawseti(L, -2, a);
+  }
+  return 6;
 }
 
 /* mesh_layout_of(x): its layout, or nil: it is on one device. */
@@ -267,14 +278,17 @@ int ts_lua_mesh_assign(lua_State *L, TsTensor *x, int key, int value) {
   return ts_vm_assign(c, x, whole) ? ts_lua_raise(L) : 0;
 }
 
-/* mesh_parts(x): the tensors that it consists of, by device of the mesh. */
+/* mesh_parts(x): the tensors that it consists of, by device of the mesh; false where there is nothing. */
 static int mesh_parts(lua_State *L) {
   TsTensor *t = ts_lua_check_tensor(L, 1, "parts");
   TsParts *p = ts_mesh_is(t) ? ts_mesh_parts(t) : NULL;
   if (!p) return ts_mesh_is(t) ? ts_lua_raise(L) : luaL_error(L, "parts: x is on one device");
   lua_createtable(L, p->n, 0);
   for (int i = 0; i < p->n; i++) {
-    ts_lua_push(L, ts_tensor_ref(p->part[i]));
+    if (p->part[i])
+      ts_lua_push(L, ts_tensor_ref(p->part[i]));
+    else
+      lua_pushboolean(L, false); /* it has nothing */
     lua_rawseti(L, -2, i + 1);
   }
   return 1;
@@ -285,10 +299,13 @@ static int mesh_join(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   const TsLayout *l = check_layout(L, 1);
   TsTensor **list;
-  int n = ts_lua_list(L, 2, "join", &list);
+  int n = ts_lua_list(L, 2, NULL, &list);
   if (n != l->mesh->n)
     return ts_lua_fail(L, TS_ERR_layout, "join: %d parts for a mesh of %d", n, l->mesh->n);
-  TsMeta m = {.dtype = list[0]->meta.dtype, .ndim = l->ndim, .layout = l->id};
+  int first = 0; /* that has something */
+  while (first < n - 1 && !list[first]) first++;
+  if (!list[first]) return ts_lua_fail(L, TS_ERR_layout, "join: no part has anything");
+  TsMeta m = {.dtype = list[first]->meta.dtype, .ndim = l->ndim, .layout = l->id};
   for (int d = 0; d < l->ndim; d++) {
     lua_rawgeti(L, 3, d + 1);
     m.dim[d] = (int64_t)lua_tonumber(L, -1);
@@ -296,6 +313,11 @@ static int mesh_join(lua_State *L) {
   }
   for (int p = 0; p < n; p++) {
     TsMeta want = ts_layout_part(l, &m, p);
+    bool has = ts_layout_has(l, p);
+    if (has != (list[p] != NULL))
+      return ts_lua_fail(L, TS_ERR_layout, "join: part %d %s", p,
+                         has ? "is missing" : "has to be false");
+    if (!has) continue;
     if (l->partial) {
       memmove(want.dim + 1, want.dim, sizeof *want.dim * want.ndim++);
       want.dim[0] = ts_mesh_summands(l, p);
@@ -305,10 +327,17 @@ static int mesh_join(lua_State *L) {
       return ts_lua_fail(L, TS_ERR_layout, "join: part %d is %s, has to be %s", p,
                          ts_meta_text(&list[p]->meta, a), ts_meta_text(&want, b));
   }
-  for (int p = 0; p < n; p++) ts_tensor_ref(list[p]);
+  for (int p = 0; p < n; p++)
+    if (list[p]) ts_tensor_ref(list[p]);
   TsTensor *t = ts_mesh_tensor(c, &m, list);
   if (!t) return ts_lua_raise(L);
   ts_lua_push(L, t);
+  return 1;
+}
+
+/* mesh_has(layout, part): whether the part has anything. */
+static int mesh_has(lua_State *L) {
+  lua_pushboolean(L, ts_layout_has(check_layout(L, 1), (int)luaL_checkinteger(L, 2)));
   return 1;
 }
 
@@ -570,6 +599,7 @@ void ts_lua_open_mesh(lua_State *L) {
                                        {"mesh_gather", mesh_gather},
                                        {"mesh_parts", mesh_parts},
                                        {"mesh_join", mesh_join},
+                                       {"mesh_has", mesh_has},
                                        {"mesh_part_shape", mesh_part_shape},
                                        {"mesh_draw", mesh_draw},
                                        {"mesh_run", mesh_run},

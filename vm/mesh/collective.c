@@ -73,7 +73,7 @@ TsCollective ts_collective_of_move(const TsMeta *m, const TsLayout *to) {
   const TsLayout *old = ts_layout_of(m);
   if (!old || old->mesh != to->mesh) return from_elsewhere(m, to);
   TsCollective c = {.mesh = to->mesh, .before = *m, .meta = *m, .op = TS_OP_COUNT};
-  uint8_t gone = 0, come = 0;
+  uint8_t gone = 0, come = 0, pins = 0;
   c.meta.layout = to->id;
   if (old == to) return c;
   for (int d = 0; d < m->ndim; d++) {
@@ -82,6 +82,13 @@ TsCollective ts_collective_of_move(const TsMeta *m, const TsLayout *to) {
   }
   if (!(c.bytes = received(m, old, to))) return c;
   c.axes = gone ? gone : come;
+  for (int a = 0; a < old->mesh->naxis; a++)
+    if (old->pin[a] && old->pin[a] != to->pin[a]) pins |= (uint8_t)(1u << a);
+  if (pins) { /* from where it lies to others */
+    c.axes |= pins,
+        c.kind = ts_layout_pinned(to) ? TS_COLLECTIVE_permute : TS_COLLECTIVE_broadcast;
+    return c;
+  }
   c.kind = gone & come ? TS_COLLECTIVE_all_to_all
            : gone      ? TS_COLLECTIVE_all_gather
                        : TS_COLLECTIVE_permute;

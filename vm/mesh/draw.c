@@ -54,7 +54,7 @@ TsTensor *ts_mesh_draw(TsContext *c, TsOp op, const TsAttr *attr, const TsLayout
   TsTensor **part = calloc((size_t)l->mesh->n, sizeof *part);
   int failed = part ? 0 : ts_error_memory(&c->err);
   for (int p = 0; p < l->mesh->n && !failed; p++)
-    failed = !(part[p] = one_part(c, op, own, &inf.out[0], l, p));
+    failed = ts_layout_has(l, p) && !(part[p] = one_part(c, op, own, &inf.out[0], l, p));
   for (int p = 0; part && p < l->mesh->n && failed; p++) ts_tensor_unref(part[p]);
   inf.out[0].layout = l->id;
   TsTensor *t = failed ? NULL : ts_mesh_tensor(c, &inf.out[0], part);

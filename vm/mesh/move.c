@@ -104,7 +104,7 @@ static int fill_box(Move *v, const int64_t *want, const int64_t *at, const int64
   int n = v->from->n;
   int64_t src[TS_MAX_RANK], dst[TS_MAX_RANK], count[TS_MAX_RANK];
   for (int q = 0; q < n; q++) {
-    bool has = true;
+    bool has = ts_layout_has(v->old, q);
     for (int d = 0; d < v->from->meta.ndim && has; d++) has = meets(v, q, d, want[d], size[d]);
     for (int r = 0; r < n && has; r++)
       has = ts_layout_first(v->old, r) != ts_layout_first(v->old, q) ||
@@ -207,7 +207,8 @@ static TsTensor *moved(TsContext *c, TsTensor *t, const TsLayout *l, bool share)
   Move v = {.c = c, .from = from, .old = old, .new = l, .share = share};
   int failed = 0;
   v.wire = ts_wire_begin(c);
-  for (v.p = 0; v.p < l->mesh->n && !failed; v.p++) failed = !(part[v.p] = made_part(&v));
+  for (v.p = 0; v.p < l->mesh->n && !failed; v.p++)
+    failed = ts_layout_has(l, v.p) && !(part[v.p] = made_part(&v));
   failed = ts_wire_end(&v.wire, failed || copy_boxes(&v));
   drop_boxes(&v);
   TsMeta m = t->meta;

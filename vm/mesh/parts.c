@@ -120,7 +120,9 @@ static int download(TsDevice *d, void *to_host, const void *from, int64_t nbytes
   (void)d, (void)nbytes, (void)err;
   p->seen = changes(p);
   if (!ts_layout_of(&p->meta)->partial) return exchange(p, to_host, false);
-  TsContext *c = p->part[0]->storage->ctx;
+  int first = 0;
+  while (!p->part[first]) first++; /* that has summands */
+  TsContext *c = p->part[first]->storage->ctx;
   c->no_grad++, c->inside++;
   TsTensor *sum = ts_mesh_summed_parts(c, p);
   int failed = !sum || exchange(parts_of(sum->storage), to_host, false);

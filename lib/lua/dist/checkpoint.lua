@@ -346,10 +346,10 @@ function Source:tensor(name, like)
   end
   layout = boxes.summed(layout)
   local devices, made, parts = {}, {}, {}
-  for i, p in ipairs(core.mesh_parts(like)) do devices[i] = p.device end
-  for i, box in ipairs(boxes.of(layout, said.shape, #devices)) do
+  for i, p in ipairs(core.mesh_parts(like)) do devices[i], parts[i] = p and p.device, false end
+  for _, box in ipairs(boxes.of(layout, said.shape, #devices)) do
     made[box.key] = made[box.key] or self:box(name, box.runs)
-    parts[i] = on(made[box.key], devices[i]):clone() -- a copy on another device is none of its own
+    parts[box.part + 1] = on(made[box.key], devices[box.part + 1]):clone() -- a copy on another device is none of its own
   end
   return core.mesh_join(layout, parts, said.shape)
 end

@@ -27,7 +27,7 @@ local function made_in_parts(layout, mesh, shape, dtype, value)
   for p = 1, mesh.n do
     local own, summands = core.mesh_part_shape(layout, shape, p - 1), core.mesh_summands(layout, p - 1)
     if summands > 0 then table.insert(own, 1, summands) end
-    parts[p] = op.full(own, value, { dtype = dtype, device = mesh.devices[p] })
+    parts[p] = core.mesh_has(layout, p - 1) and op.full(own, value, { dtype = dtype, device = mesh.devices[p] })
   end
   return core.mesh_join(layout, parts, shape)
 end
@@ -98,7 +98,7 @@ function tensor.spec_of(x)
   if l then return (spec.of_layout(l)) end
 end
 
--- parts(x): the tensors that x consists of, a list by device of its mesh.
+-- parts(x): the tensors that x consists of, a list by device of its mesh; false for a device that has nothing of it.
 function tensor.parts(x) return core.mesh_parts(check(x, "dist.parts")) end
 
 -- gather(x [, device]): all of x on one device, the CPU if none is named; also x:gather(), without an index. In dist.map,
@@ -140,20 +140,21 @@ end
 local function wrong_part(x, layout, mesh)
   local first = {}
   for p, part in ipairs(core.mesh_parts(x)) do
-    local key = {}
+    local key, there = {}, core.mesh_has(layout, p - 1)
+    if there ~= (part ~= false) then return ("part %d %s"):format(p - 1, there and "is missing" or "has something") end
     for d = 0, x.ndim - 1 do
       local start, count = core.mesh_run(layout, d, x.shape[d + 1], p - 1, 0)
       key[d + 1] = ("%d+%d"):format(start or 0, count or 0)
     end
     if core.mesh_summands(layout, p - 1) > 0 then key[1] = p end
-    if part.device ~= mesh.devices[p] then
+    if there and part.device ~= mesh.devices[p] then
       return ("part %d is on %s, has to be on %s"):format(p - 1, tostring(part.device), tostring(mesh.devices[p]))
     end
     local id = table.concat(key, " ")
-    if first[id] and part:hash() ~= first[id].hash then
+    if there and first[id] and part:hash() ~= first[id].hash then
       return ("parts %d and %d are copies of each other, and differ"):format(first[id].p, p - 1)
     end
-    first[id] = first[id] or { p = p - 1, hash = part:hash() }
+    if there then first[id] = first[id] or { p = p - 1, hash = part:hash() } end
   end
 end
 
