@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ir/graph/copy.h"
+#include "ir/mesh/delays.h"
 #include "ir/mesh/leaves.h"
 #include "ir/mesh/order.h"
 #include "ir/mesh/slots.h"
@@ -197,10 +198,14 @@ static void operands(TsSlots *a, Call *k) {
   if (a->failed) return;
   k->micro = is_timed(a, k);
   int level = k->r.phase == TS_PHASE_update ? a->updates : 0;
+  if (a->least && a->least[k->n->id] > level) level = a->least[k->n->id];
   for (int i = 0; i < k->n->nin; i++) {
     int l = k->in[i] >= 0 ? ts_slots_level(a, k->in[i], &k->r, k->micro) : 0;
+    if (k->in[i] >= 0 && a->delays)
+      ts_delays_note(a->delays, k->n->in[i]->node->id, k->n->id, l);
     if (l > level) level = l;
   }
+  if (a->delays) ts_delays_found(a->delays, k->n->id, level);
   k->group = level;
 }
 
@@ -512,15 +517,16 @@ static TsMeshPlan *whole(const TsGraph *g, const TsNode *n, const TsMeshHow *how
   return NULL;
 }
 
-TsMeshPlan *ts_mesh_partition(const TsGraph *g, int leaves, const TsMeshHow *how,
-                              TsError *err) {
-  TsMeshHow implied;
-  const TsMesh *mesh = mesh_of(g, err);
-  if (!how && pinned_axis(g, &implied)) how = &implied;
-  for (int i = 0; i < g->nnode; i++)
-    if (!mesh || !runs_in_parts(g->node[i])) return whole(g, g->node[i], how, &implied, err);
+static TsMeshPlan *partition(const TsGraph *g, const TsMesh *mesh, int leaves,
+                             const TsMeshHow *how, TsDelays *delays, const int *least,
+                             TsError *err) {
   TsMeshPlan *p = calloc(1, sizeof *p);
-  TsSlots a = {.p = p, .leaves = leaves, .err = err, .timed = how != NULL};
+  TsSlots a = {.p = p,
+               .leaves = leaves,
+               .err = err,
+               .timed = how != NULL,
+               .delays = delays,
+               .least = least};
   TsChunks c = {NULL, NULL, NULL};
   unsigned char *live = ts_graph_live(g);
   if (!p || !live)
@@ -543,6 +549,36 @@ TsMeshPlan *ts_mesh_partition(const TsGraph *g, int leaves, const TsMeshHow *how
   if (!a.failed) return p;
   ts_mesh_plan_free(p);
   return NULL;
+}
+
+/* Of pieces that are brought together when they are needed (ZeRO-3) levels say when. */
+static bool stores(const TsGraph *g) {
+  bool any = false;
+  for (int i = 0; i < g->nparam; i++) {
+    const TsLayout *l = ts_layout_of(&g->param[i]->meta);
+    any |= l && l->stored;
+  }
+  return any;
+}
+
+TsMeshPlan *ts_mesh_partition(const TsGraph *g, int leaves, const TsMeshHow *how,
+                              TsError *err) {
+  TsMeshHow implied;
+  const TsMesh *mesh = mesh_of(g, err);
+  if (!how && pinned_axis(g, &implied)) how = &implied;
+  for (int i = 0; i < g->nnode; i++)
+    if (!mesh || !runs_in_parts(g->node[i])) return whole(g, g->node[i], how, &implied, err);
+  if (how || stores(g)) return partition(g, mesh, leaves, how, NULL, NULL, err);
+  TsDelays d;
+  if (ts_delays_open(&d, g->nnode, err)) return NULL;
+  TsMeshPlan *early = partition(g, mesh, leaves, NULL, &d, NULL, err), *late = early;
+  const int *least = early ? ts_delays_least(&d, err) : NULL;
+  if (early && (!least || d.moved)) { /* the other one has fewer pieces */
+    ts_mesh_plan_free(early);
+    late = least ? partition(g, mesh, leaves, NULL, NULL, least, err) : NULL;
+  }
+  ts_delays_close(&d);
+  return late;
 }
 
 void ts_mesh_plan_free(TsMeshPlan *p) {

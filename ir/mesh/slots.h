@@ -24,6 +24,8 @@ struct TsSlots {
   int64_t late_bytes; /* of those of that level */
   int updates;        /* the first level of the update */
   bool timed;         /* there are micro-batches, or a pipeline */
+  struct TsDelays *delays; /* of nodes, as they are found; or NULL */
+  const int *least;        /* by node: a level that it does not come before; or NULL */
   bool failed;
   TsError *err;
 };
