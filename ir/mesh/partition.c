@@ -10,10 +10,11 @@
 #include "ir/mesh/leaves.h"
 #include "ir/mesh/order.h"
 #include "ir/mesh/slots.h"
+#include "ir/text/value.h"
 
 typedef struct Call {
   const TsNode *n;
-  TsReader r;
+  TsSlotReader r;
   TsShard s;
   int f, leaves, group;
   bool micro;     /* it is done for each micro-batch */
@@ -170,7 +171,7 @@ static void add_draw(TsSlots *a, const Call *k) {
   m.layout = l->id;
   ts_slots_give_out(a, k->in[0]);
   int slot = ts_slots_new(a, &m, -1, -1, k->r.place);
-  TsReader after = k->r;
+  TsSlotReader after = k->r;
   int level = ts_slots_level(a, k->in[0], &after, true);
   if (a->p->slot[k->in[0]].group >= 0)
     level = a->p->group[a->p->slot[k->in[0]].group].level + 1;
@@ -209,11 +210,42 @@ static void operands(TsSlots *a, Call *k) {
   k->group = level;
 }
 
+/* Micro-batch number i of a device does the same as the first one: on as many elements, with the same
+ * options, in a whole subtree of as many leaves. */
+static bool same_part(const TsSlots *a, const Call *k, int first, int i) {
+  TsShardPart x, y;
+  const TsMesh *mesh = a->p->space.mesh;
+  int level[TS_LEAF_SUMS], at[TS_LEAF_SUMS];
+  if (ts_shard_part(&k->s, mesh, first, &x) || ts_shard_part(&k->s, mesh, first + i, &y))
+    return false;
+  for (int f = 0; f < k->s.nfactor; f++)
+    if (x.count[f] != y.count[f]) return false;
+  for (int o = 0; k->s.local && o < ts_op_info(k->s.op)->nattr; o++)
+    if (!ts_attr_same(&x.attr[o], &y.attr[o])) return false;
+  for (int p = first; k->f >= 0 && p <= first + i; p += i) {
+    int place, pieces = pieces_of(a, k, p, &place);
+    int lo = place * k->leaves / pieces, hi = (place + 1) * k->leaves / pieces;
+    if (k->leaves % pieces ||
+        (pieces > 1 && ts_leaves_subtrees(k->leaves, lo, hi, level, at) > 1))
+      return false;
+  }
+  return true;
+}
+
+static bool all_alike(const TsSlots *a, const Call *k) {
+  int n = a->p->space.nmicro;
+  for (int p = 0; p < a->p->space.mesh->n; p += n)
+    for (int i = 1; i < n; i++)
+      if (!same_part(a, k, p, i)) return false;
+  return true;
+}
+
 static void run_parts(TsSlots *a, Call *k, TsMeta *out) {
   const TsMesh *mesh = a->p->space.mesh;
   int slot[TS_MAX_OUT], sum[TS_MAX_OUT][TS_LEAF_SUMS];
   memset(sum, 0xff, sizeof sum);
-  if ((k->group = ts_slots_group(a, &k->r, k->micro, k->group)) < 0) return;
+  if (k->micro && a->p->alike && !all_alike(a, k)) a->unlike = true;
+  if (a->unlike || (k->group = ts_slots_group(a, &k->r, k->micro, k->group)) < 0) return;
   for (int o = 0; o < k->s.nout && !a->failed; o++) {
     const TsLayout *l = ts_shard_gives(&k->s, mesh, o);
     out[o].layout = l ? l->id : 0;
@@ -234,7 +266,7 @@ static void run_parts(TsSlots *a, Call *k, TsMeta *out) {
   if (!a->failed) join_sums(a, k, slot, sum);
 }
 
-static void add_node(TsSlots *a, const TsNode *n, TsReader r) {
+static void add_node(TsSlots *a, const TsNode *n, TsSlotReader r) {
   const TsMesh *mesh = a->p->space.mesh;
   const TsMeta **meta = calloc((size_t)n->nin + 1, sizeof *meta);
   Call k = {.n = n, .r = r};
@@ -364,7 +396,7 @@ static int place_of_chunk(const TsMeshPlan *p, int chunk) {
 static int final_slot(TsSlots *a, TsVal v, const TsLayout *l, int place) {
   const TsMeshSpace *s = &a->p->space;
   int home = ts_slots_home(a, v), at = place >= 0 ? place : a->p->slot[home].place;
-  TsReader r = {.place = at < 0 ? 0 : at, .phase = TS_PHASE_update};
+  TsSlotReader r = {.place = at < 0 ? 0 : at, .phase = TS_PHASE_update};
   for (int i = 0; i < a->p->ngroup; i++)
     if (a->p->group[i].place == r.place) r.chunk = a->p->group[i].chunk;
   l = l ? ts_space_onto(l, s->mesh, a->err)
@@ -385,7 +417,7 @@ static int final_update(TsSlots *a, int u) {
   if (slot < 0 || place >= 0 || a->p->space.nplace == 1 || a->p->slot[slot].place < 0)
     return slot;
   TsMeta m = a->p->slot[slot].meta;
-  TsReader r = {.phase = TS_PHASE_update, .place = a->p->slot[slot].place};
+  TsSlotReader r = {.phase = TS_PHASE_update, .place = a->p->slot[slot].place};
   int level = a->p->slot[slot].group >= 0 ? a->p->group[a->p->slot[slot].group].level + 1
                                           : a->updates + a->p->ngroup;
   int all = ts_slots_new(a, &m, -1, -1, -1);
@@ -463,11 +495,11 @@ static void add_nodes(TsSlots *a, const unsigned char *live, const TsChunks *c) 
   for (int last = 0; last < 2; last++) {
     for (int i = 0; i < a->p->ngroup && last; i++)
       if (a->timed && a->p->group[i].level >= a->updates) a->updates = a->p->group[i].level + 1;
-    for (int i = 0; i < g->nnode && !a->failed; i++) {
+    for (int i = 0; i < g->nnode && !a->failed && !a->unlike; i++) {
       const TsNode *n = g->node[i];
       bool later = a->timed && c->phase[i] == TS_PHASE_update;
       if (!live[i] || n->op >= TS_OP_COUNT || later != last) continue;
-      TsReader r = {.node = n, .chunk = c->chunk[i], .phase = c->phase[i]};
+      TsSlotReader r = {.node = n, .chunk = c->chunk[i], .phase = c->phase[i]};
       r.place = place_of_chunk(a->p, r.chunk);
       add_node(a, n, r);
     }
@@ -517,28 +549,36 @@ static TsMeshPlan *whole(const TsGraph *g, const TsNode *n, const TsMeshHow *how
   return NULL;
 }
 
+/* A first try, what it finds out, and what it is to keep to. */
+typedef struct Way {
+  bool alike; /* with pieces of the first micro-batch alone; false behind it where that does not do */
+  TsDelays *delays;
+  const int *least;
+} Way;
+
 static TsMeshPlan *partition(const TsGraph *g, const TsMesh *mesh, int leaves,
-                             const TsMeshHow *how, TsDelays *delays, const int *least,
-                             TsError *err) {
+                             const TsMeshHow *how, Way *way, TsError *err) {
   TsMeshPlan *p = calloc(1, sizeof *p);
   TsSlots a = {.p = p,
                .leaves = leaves,
                .err = err,
                .timed = how != NULL,
-               .delays = delays,
-               .least = least};
+               .delays = way->delays,
+               .least = way->least};
   TsChunks c = {NULL, NULL, NULL};
   unsigned char *live = ts_graph_live(g);
   if (!p || !live)
     ts_slots_fail(&a);
   else if (!open_plan(p, g, mesh, how, err) || ts_chunks_find(&c, g, live, how, err))
     a.failed = true;
-  if (!a.failed) p->chunk = c.param, c.param = NULL;
+  if (!a.failed) p->alike = way->alike, p->chunk = c.param, c.param = NULL;
   if (!a.failed) add_params(&a);
   if (!a.failed) add_nodes(&a, live, &c);
-  for (int i = 0; i < g->nresult && !a.failed; i++)
+  for (int i = 0; i < g->nresult && !a.failed && !a.unlike; i++)
     p->result[i] = final_slot(&a, g->result[i], ts_layout_of(&g->result[i]->meta), -1);
-  for (int i = 0; i < g->nupdate && !a.failed; i++) p->update[i] = final_update(&a, i);
+  for (int i = 0; i < g->nupdate && !a.failed && !a.unlike; i++)
+    p->update[i] = final_update(&a, i);
+  if (a.unlike) way->alike = false, a.failed = true;
   if (!a.failed) drop_dead(&a);
   if (!a.failed) end_pieces(&a);
   if (!a.failed && p->njoin) qsort(p->join, (size_t)p->njoin, sizeof *p->join, by_level);
@@ -568,14 +608,20 @@ TsMeshPlan *ts_mesh_partition(const TsGraph *g, int leaves, const TsMeshHow *how
   if (!how && pinned_axis(g, &implied)) how = &implied;
   for (int i = 0; i < g->nnode; i++)
     if (!mesh || !runs_in_parts(g->node[i])) return whole(g, g->node[i], how, &implied, err);
-  if (how || stores(g)) return partition(g, mesh, leaves, how, NULL, NULL, err);
+  Way way = {.alike = how && how->micro > 1};
+  if (how || stores(g)) {
+    bool tried = way.alike;
+    TsMeshPlan *p = partition(g, mesh, leaves, how, &way, err);
+    return p || !tried || way.alike ? p : partition(g, mesh, leaves, how, &way, err);
+  }
   TsDelays d;
   if (ts_delays_open(&d, g->nnode, err)) return NULL;
-  TsMeshPlan *early = partition(g, mesh, leaves, NULL, &d, NULL, err), *late = early;
-  const int *least = early ? ts_delays_least(&d, err) : NULL;
-  if (early && (!least || d.moved)) { /* the other one has fewer pieces */
+  way.delays = &d;
+  TsMeshPlan *early = partition(g, mesh, leaves, NULL, &way, err), *late = early;
+  way = (Way){.least = early ? ts_delays_least(&d, err) : NULL};
+  if (early && (!way.least || d.moved)) { /* the other one has fewer pieces */
     ts_mesh_plan_free(early);
-    late = least ? partition(g, mesh, leaves, NULL, NULL, least, err) : NULL;
+    late = way.least ? partition(g, mesh, leaves, NULL, &way, err) : NULL;
   }
   ts_delays_close(&d);
   return late;

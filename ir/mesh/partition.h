@@ -90,8 +90,9 @@ typedef struct TsMeshPlan {
   TsMeshStep *step;
   int *die;
   int *param, *result, *update; /* slots; -1: a parameter that nobody reads */
-  bool *batch;                  /* by parameter: micro-batches are of its first axis */
-  int *chunk;                   /* by parameter, of the pipeline; -1: it is of none */
+  bool alike;  /* pieces are those of the first micro-batch: others would be the same */
+  bool *batch; /* by parameter: micro-batches are of its first axis */
+  int *chunk;  /* by parameter, of the pipeline; -1: it is of none */
   /* What is known of its steps before they run: */
   int turned;    /* steps that were not in the order of the schedule; */
   double bubble; /* share of the time in which places wait, by what operators cost; */
@@ -109,7 +110,7 @@ void ts_mesh_plan_free(TsMeshPlan *p);
  * and leaves lo..hi. */
 int ts_mesh_join_leaves(const TsMesh *m, const TsMeshJoin *j, int p, int *lo, int *hi);
 static inline int ts_mesh_piece(const TsMeshPlan *p, int group, int part, int k) {
-  return (group * p->space.n + part) * p->space.nmicro + k;
+  return (group * p->space.n + part) * p->space.nmicro + (p->alike ? 0 : k);
 }
 /* A line for each group and join; what is sent to whom, and the graphs. */
 void ts_mesh_plan_text(const TsMeshPlan *p, TsText *t);

@@ -28,9 +28,10 @@ static void put_group(const TsMeshPlan *p, const TsMeshStep *s, TsText *t) {
     if (p->how.chunks) ts_text_format(t, " chunk %d %s", g->chunk, phase[g->phase]);
     if (s->k >= 0) ts_text_format(t, " micro %d", s->k);
     if (s->again) ts_text_str(t, " again");
-    if (piece->like != at) ts_text_str(t, " as before");
+    bool before = piece->like != at || (p->alike && s->k > 0);
+    if (before) ts_text_str(t, " as before");
     ts_text_char(t, '\n');
-    if (piece->like == at && !s->again) ts_graph_text(piece->g, t);
+    if (!before && !s->again) ts_graph_text(piece->g, t);
   }
 }
 

@@ -69,7 +69,7 @@ void ts_slots_know(TsSlots *a, TsVal v, int slot) {
 }
 
 /* ---- groups and pieces */
-int ts_slots_group(TsSlots *a, const TsReader *r, bool micro, int level) {
+int ts_slots_group(TsSlots *a, const TsSlotReader *r, bool micro, int level) {
   TsMeshPlan *p = a->p;
   int n = p->space.mesh->n;
   for (int i = p->ngroup; i-- > 0;) {
@@ -185,7 +185,7 @@ void ts_slots_give_out(TsSlots *a, int slot) {
 }
 
 /* ---- joins: what is sent */
-TsMeshJoin *ts_slots_join(TsSlots *a, TsMeshJoinKind kind, const TsReader *r, int level,
+TsMeshJoin *ts_slots_join(TsSlots *a, TsMeshJoinKind kind, const TsSlotReader *r, int level,
                           int from, int to) {
   TsMeshPlan *p = a->p;
   if (!ts_slots_room(a, &p->join, p->njoin, &a->capjoin, sizeof *p->join)) return NULL;
@@ -219,7 +219,7 @@ static int join_level(const TsSlots *a, int slot) {
   return s->group >= 0 ? a->p->group[s->group].level + 1 : j ? j->level : 0;
 }
 
-int ts_slots_level(const TsSlots *a, int slot, const TsReader *r, bool micro) {
+int ts_slots_level(const TsSlots *a, int slot, const TsSlotReader *r, bool micro) {
   const TsMeshSlot *s = &a->p->slot[slot];
   if (s->group < 0) return join_level(a, slot);
   const TsMeshGroup *g = &a->p->group[s->group];
@@ -227,13 +227,32 @@ int ts_slots_level(const TsSlots *a, int slot, const TsReader *r, bool micro) {
   return g->level + !(g->chunk == r->chunk && before);
 }
 
+/* Micro-batches of a device take the same slices of what they have. */
+static bool same_slices(const TsSlots *a, const TsMeta *m, const TsLayout *old,
+                        const TsLayout *to) {
+  int n = a->p->space.nmicro;
+  for (int part = 0; part < to->mesh->n; part++)
+    for (int d = 0; d < m->ndim; d++) {
+      int64_t have[2] = {0}, all[2] = {0}, want[2] = {0}, count[2] = {0};
+      for (int i = 0; i < 2; i++) {
+        int p = i ? part : part - part % n;
+        ts_layout_run(to, d, m->dim[d], p, 0, &want[i], &count[i]);
+        ts_layout_run(old, d, m->dim[d], p, 0, &have[i], &all[i]);
+      }
+      if (want[0] - have[0] != want[1] - have[1] || count[0] != count[1] || all[0] != all[1])
+        return false;
+    }
+  return true;
+}
+
 /* Each part has what it needs within its own: slices of the parts. */
-static int sliced(TsSlots *a, const TsReader *r, const TsMeta *m, int from, const TsLayout *old,
-                  const TsLayout *to) {
+static int sliced(TsSlots *a, const TsSlotReader *r, const TsMeta *m, int from,
+                  const TsLayout *old, const TsLayout *to) {
   bool micro = ts_space_batch(&a->p->space, to) >= 0 || a->p->slot[from].micro;
   int group = ts_slots_group(a, r, micro, ts_slots_level(a, from, r, micro));
   int slot = group >= 0 ? ts_slots_new(a, m, -1, group, r->place) : -1;
   int step = ts_slots_step(a, micro);
+  if (micro && a->p->alike && !same_slices(a, m, old, to)) a->unlike = true;
   for (int part = 0; part < to->mesh->n && slot >= 0 && !a->failed; part += step) {
     TsVal v = ts_slots_local(a, from, group, part);
     TsMeshPiece *piece = ts_slots_piece(a, group, part);
@@ -247,6 +266,41 @@ static int sliced(TsSlots *a, const TsReader *r, const TsMeta *m, int from, cons
     }
     if (piece && piece->g->b.failed) a->failed = true;
     ts_slots_set_local(a, slot, group, part, v);
+  }
+  return slot;
+}
+
+/* A value that is stretched along all axes that are to be split: each part stretches the operand by
+ * itself, to its own size. */
+static bool is_stretched(const TsSlots *a, TsVal v, const TsLayout *to) {
+  const TsNode *n = v->node;
+  if (n->op != TS_OP_broadcast_to) return false;
+  int home = ts_slots_home(a, n->in[0]), ahead = v->meta.ndim - n->in[0]->meta.ndim;
+  const TsLayout *l = home >= 0 ? ts_layout_of(&a->p->slot[home].meta) : NULL;
+  for (int d = 0; l && d < l->ndim; d++)
+    if (l->naxis[d]) return false;
+  for (int d = 0; d < to->ndim; d++)
+    if (to->naxis[d] && d >= ahead && n->in[0]->meta.dim[d - ahead] != 1) return false;
+  return l != NULL;
+}
+
+static int stretched(TsSlots *a, const TsSlotReader *r, TsVal v, const TsMeta *m,
+                     const TsLayout *to) {
+  TsVal of = v->node->in[0];
+  const TsLayout *l = ts_layout_of(&a->p->slot[ts_slots_home(a, of)].meta);
+  int from = ts_slots_under(a, r, of, l);
+  bool micro = ts_space_batch(&a->p->space, to) >= 0;
+  int group = from >= 0 ? ts_slots_group(a, r, micro, ts_slots_level(a, from, r, micro)) : -1;
+  int slot = group >= 0 ? ts_slots_new(a, m, -1, group, r->place) : -1;
+  for (int part = 0; part < to->mesh->n && slot >= 0 && !a->failed;
+       part += ts_slots_step(a, micro)) {
+    TsVal x = ts_slots_local(a, from, group, part);
+    TsMeshPiece *piece = ts_slots_piece(a, group, part);
+    TsMeta own = ts_layout_part(to, m, part);
+    if (!x || !piece) return -1;
+    ts_slots_set_local(a, slot, group, part,
+                       ts_build(&piece->g->b, TS_OP_broadcast_to, 1, &x,
+                                TS_ATTRS({"shape", ts_b_ints(own.dim, own.ndim)}), NULL));
   }
   return slot;
 }
@@ -273,7 +327,7 @@ static bool stays(const TsMeta *m, const TsLayout *old, const TsLayout *to) {
 
 /* What is summed and then cut along the same axes of the mesh is summed piece by piece, each where
  * it is needed: half of what is sent, and no device has the whole. */
-static int scattered(TsSlots *a, const TsReader *r, const TsMeta *m, int from,
+static int scattered(TsSlots *a, const TsSlotReader *r, const TsMeta *m, int from,
                      const TsLayout *old, const TsLayout *to) {
   const TsMeshJoin *sum = a->p->slot[from].group < 0 ? join_of(a, from) : NULL;
   if (!sum || sum->kind != TS_JOIN_sum || is_dealt(to)) return -1;
@@ -307,7 +361,7 @@ static int late_level(TsSlots *a, const TsMeta *m, int level) {
   return a->latest;
 }
 
-static int sent(TsSlots *a, const TsReader *r, TsVal v, int from) {
+static int sent(TsSlots *a, const TsSlotReader *r, TsVal v, int from) {
   TsMeta m = a->p->slot[from].meta;
   ts_slots_give_out(a, from);
   int slot = ts_slots_new(a, &m, -1, -1, r->place);
@@ -318,7 +372,7 @@ static int sent(TsSlots *a, const TsReader *r, TsVal v, int from) {
   return slot;
 }
 
-int ts_slots_under(TsSlots *a, const TsReader *r, TsVal v, const TsLayout *to) {
+int ts_slots_under(TsSlots *a, const TsSlotReader *r, TsVal v, const TsLayout *to) {
   int from = ts_slots_home(a, v);
   if (from < 0)
     TS_BUG("a value of %s has no parts", r->node ? ts_node_name(r->node) : "the result");
@@ -335,7 +389,8 @@ int ts_slots_under(TsSlots *a, const TsReader *r, TsVal v, const TsLayout *to) {
   TsMeta m = v->meta;
   m.layout = to->id;
   if ((slot = scattered(a, r, &m, from, old, to)) < 0 && !a->failed && stays(&m, old, to)) {
-    slot = sliced(a, r, &m, from, old, to);
+    slot =
+        is_stretched(a, v, to) ? stretched(a, r, v, &m, to) : sliced(a, r, &m, from, old, to);
   } else if (slot < 0 && !a->failed) {
     int level = join_level(a, from);
     if (old->stored && !a->timed) level = late_level(a, &m, level);

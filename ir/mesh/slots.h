@@ -7,11 +7,11 @@
 typedef struct TsSlots TsSlots;
 
 /* Who reads a slot: a node of a group. */
-typedef struct TsReader {
+typedef struct TsSlotReader {
   const TsNode *node; /* or NULL: whoever called */
   int chunk, place;
   TsPhase phase;
-} TsReader;
+} TsSlotReader;
 
 struct TsSlots {
   TsMeshPlan *p;
@@ -26,6 +26,7 @@ struct TsSlots {
   bool timed;         /* there are micro-batches, or a pipeline */
   struct TsDelays *delays; /* of nodes, as they are found; or NULL */
   const int *least;        /* by node: a level that it does not come before; or NULL */
+  bool unlike;        /* micro-batches turned out to need pieces of their own */
   bool failed;
   TsError *err;
 };
@@ -40,12 +41,12 @@ int ts_slots_new(TsSlots *a, const TsMeta *m, int summand, int group, int place)
 void ts_slots_know(TsSlots *a, TsVal v, int slot);
 int ts_slots_home(const TsSlots *a, TsVal v);
 /* The slot of v under a layout of the plan's mesh, where r is: moved there if it is not. */
-int ts_slots_under(TsSlots *a, const TsReader *r, TsVal v, const TsLayout *to);
+int ts_slots_under(TsSlots *a, const TsSlotReader *r, TsVal v, const TsLayout *to);
 
 /* The group of this kind; made if it is new. */
-int ts_slots_group(TsSlots *a, const TsReader *r, bool micro, int level);
+int ts_slots_group(TsSlots *a, const TsSlotReader *r, bool micro, int level);
 /* The first level at which a group of the kind can read the slot. */
-int ts_slots_level(const TsSlots *a, int slot, const TsReader *r, bool micro);
+int ts_slots_level(const TsSlots *a, int slot, const TsSlotReader *r, bool micro);
 TsMeshPiece *ts_slots_piece(TsSlots *a, int group, int part);
 /* The slot's value in the graph of a part: made there, or a parameter of it. */
 TsVal ts_slots_local(TsSlots *a, int slot, int group, int part);
@@ -54,12 +55,12 @@ void ts_slots_set_local(TsSlots *a, int slot, int group, int part, TsVal v);
 TsVal ts_slots_made(const TsSlots *a, int slot, int group, int part);
 /* Results of the group that makes it, for every part that has it. */
 void ts_slots_give_out(TsSlots *a, int slot);
-TsMeshJoin *ts_slots_join(TsSlots *a, TsMeshJoinKind kind, const TsReader *r, int level,
+TsMeshJoin *ts_slots_join(TsSlots *a, TsMeshJoinKind kind, const TsSlotReader *r, int level,
                           int from, int to);
 
 /* Parts of the plan's mesh that a group, or what is no batch, has: first, step of a loop. */
 static inline int ts_slots_step(const TsSlots *a, bool micro) {
-  return micro ? 1 : a->p->space.nmicro;
+  return micro && !a->p->alike ? 1 : a->p->space.nmicro;
 }
 
 #endif

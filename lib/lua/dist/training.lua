@@ -84,7 +84,8 @@ end
 local Training = {}
 Training.__index = Training
 
---- Each call's arguments, spread.
+--- Each call's arguments, spread; it is called for that as well.
+function Training:__call(...) return self:spread(...) end
 function Training:spread(...)
   local list, n = { ... }, select("#", ...)
   for i = 1, n do
