@@ -76,7 +76,7 @@ KFLAGS     := $(if $(filter release,$(VARIANT)),$(filter-out -O2,$(CFLAGS)) -O3,
 # A folder's rooms are its folders, at most two deep.
 files = $(foreach d,$(1),$(wildcard $(foreach r,$(d) $(d)/* $(d)/*/*,$(r)/*.$(2))))
 KSRC := $(call files,vm/kernels,c)
-SRC  := $(filter-out $(KSRC) $(NO_LLVM),$(call files,lib devices ir vm jit repl,c))
+SRC  := $(filter-out $(KSRC) $(NO_LLVM),$(call files,lib devices net ir vm jit repl,c))
 LUA  := $(wildcard lib/lua/*.lua lib/lua/*/*.lua)
 OBJ  := $(SRC:%.c=$(BUILD)/%.o) $(foreach i,$(ISA),$(KSRC:%.c=$(BUILD)/%.$(i).o)) \
         $(BUILD)/embed.o
