@@ -14,7 +14,8 @@
 
 enum { LOOK_NS = 20000000, BEAT_NS = 250000000 };
 static const int64_t TELL_NS = 3000000000; /* then it is said for whom is waited, */
-static const int64_t LOST_NS = 4000000000; /* then a rank that stands still is given up */
+static const int64_t LOST_NS = 4000000000; /* then a rank that stands still is given up, */
+static const int64_t SENT_NS = 2000000000; /* and what one that is over has sent */
 
 const char *ts_watch_name(const TsWatch *w, int rank, char text[100]) {
   snprintf(text, 100, "rank %d (%.63s)", rank, w->ranks[rank].host);
@@ -66,22 +67,26 @@ static int lost(const TsWatch *w, int rank, const char *how, TsError *err) {
                        ts_flight_path(w->flight));
 }
 
-/* 0: it may still come. */
+static int given_up(const TsWatch *w, int rank, TsError *err) {
+  char name[100], words[300];
+  ts_flight_words(w->flight, rank, words, sizeof words);
+  return ts_error_set(err, TS_ERR_device, "%s: %s gave it up%s%s", w->what.what,
+                      ts_watch_name(w, rank, name), words[0] ? ": " : "", words);
+}
+
+/* 0: it may still come. What a rank has sent may be on its way when it is over. */
 static int look_at(const TsWatch *w, const TsBatch *b, int rank, int64_t waited, TsError *err) {
   TsFlightRecord r;
+  bool sent = false;
   if (!is_here(w, rank)) return 0;
   if (b && ts_flight_record(w->flight, rank, b->number, &r)) {
-    char name[100], words[300];
     if (r.digest != b->digest) return mismatch(w, rank, &r, err);
-    if (r.state == TS_FLIGHT_failed) {
-      ts_flight_words(w->flight, rank, words, sizeof words);
-      return ts_error_set(err, TS_ERR_device, "%s: %s gave it up%s%s", w->what.what,
-                          ts_watch_name(w, rank, name), words[0] ? ": " : "", words);
-    }
+    if (r.state == TS_FLIGHT_failed) return given_up(w, rank, err);
+    sent = r.state == TS_FLIGHT_done && waited < SENT_NS;
   }
   switch (ts_flight_life(w->flight, rank)) {
-  case TS_FLIGHT_dead: return lost(w, rank, "is dead", err);
-  case TS_FLIGHT_over: return lost(w, rank, "has ended", err);
+  case TS_FLIGHT_dead: return sent ? 0 : lost(w, rank, "is dead", err);
+  case TS_FLIGHT_over: return sent ? 0 : lost(w, rank, "has ended", err);
   case TS_FLIGHT_stopped:
     return waited > LOST_NS ? lost(w, rank, "was stopped by a signal", err) : 0;
   case TS_FLIGHT_silent:
@@ -149,8 +154,9 @@ int ts_watch_check(TsWatch *w, const TsBatch *b, TsError *err) {
     const TsTransfer *x = &b->transfer[i];
     int other = x->from == w->rank ? x->to : x->to == w->rank ? x->from : w->rank;
     if (other == w->rank || !is_here(w, other)) continue;
-    if (ts_flight_record(w->flight, other, b->number, &r) && r.digest != b->digest)
-      return mismatch(w, other, &r, err);
+    if (!ts_flight_record(w->flight, other, b->number, &r)) continue;
+    if (r.digest != b->digest) return mismatch(w, other, &r, err);
+    if (r.state == TS_FLIGHT_failed) return given_up(w, other, err);
   }
   return 0;
 }

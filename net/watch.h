@@ -18,7 +18,8 @@ typedef struct TsWatch {
 
 /* TsTransport.wait of a watch. */
 int ts_watch_wait(void *watch, const TsBatch *b, const bool *waits, TsError *err);
-/* Behind an exchange: whether those of this host with whom it was done meant the same one. */
+/* Behind an exchange: whether those of this host with whom it was done meant the same one,
+ * and have not given it up. */
 int ts_watch_check(TsWatch *w, const TsBatch *b, TsError *err);
 /* "rank 2 (node7)". */
 const char *ts_watch_name(const TsWatch *w, int rank, char text[100]);
