@@ -79,6 +79,17 @@ static int cuda_synchronize(TsDevice *d, TsError *err) {
   return r ? ts_cuda_fail(d, r, "cuCtxSynchronize", err) : 0;
 }
 
+static bool cuda_reach(TsDevice *d, TsDevice *other) {
+  TsCuda *s = d->state, *o = other->state;
+  TsError ignored;
+  int can = 0;
+  if (ts_device_use(d, &ignored) || ts_device_use(other, &ignored)) return false;
+  if (ts_cuda.cuDeviceCanAccessPeer(&can, s->device, o->device) || !can) return false;
+  if (ts_cuda_enter(d, &ignored)) return false;
+  CUresult r = ts_cuda.cuCtxEnablePeerAccess(o->context, 0);
+  return !r || r == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+}
+
 static void cuda_describe(TsDevice *d, char *text, int size) {
   const TsCuda *s = d->state;
   int n = snprintf(text, (size_t)size, "%s, sm_%d%d, %d SMs, %.2f GHz, %.1f GiB", s->model,
@@ -134,6 +145,7 @@ void ts_cuda_device(TsDevice *d) {
   d->upload = ts_cuda_upload;
   d->download = ts_cuda_download;
   d->copy = ts_cuda_copy;
+  d->reach = cuda_reach;
   d->fetch = ts_cuda_fetch;
   d->synchronize = cuda_synchronize;
   d->describe = cuda_describe;

@@ -23,7 +23,11 @@ typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphNode_st *CUgraphNode;
 typedef struct CUgraphExec_st *CUgraphExec;
 
-enum { CUDA_SUCCESS = 0, CUDA_ERROR_OUT_OF_MEMORY = 2 };
+enum {
+  CUDA_SUCCESS = 0,
+  CUDA_ERROR_OUT_OF_MEMORY = 2,
+  CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED = 704,
+};
 enum {
   CU_DEVICE_ATTRIBUTE_CLOCK_RATE = 13, /* kHz */
   CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
@@ -99,6 +103,8 @@ typedef struct CUkernelNodeParams {
   CALL(cuDeviceGetAttribute, "", (int *value, int attribute, CUdevice device))                 \
   CALL(cuDeviceTotalMem, "_v2", (size_t * nbytes, CUdevice device))                            \
   CALL(cuDevicePrimaryCtxRetain, "", (CUcontext * context, CUdevice device))                   \
+  CALL(cuDeviceCanAccessPeer, "", (int *can, CUdevice device, CUdevice other))                 \
+  CALL(cuCtxEnablePeerAccess, "", (CUcontext other, unsigned flags))                           \
   CALL(cuDevicePrimaryCtxRelease, "_v2", (CUdevice device))                                    \
   CALL(cuCtxSetCurrent, "", (CUcontext context))                                               \
   CALL(cuCtxSynchronize, "", (void))                                                           \

@@ -62,6 +62,9 @@ struct TsDevice {
    * on either device comes after it. */
   int (*copy)(TsDevice *d, void *to, TsDevice *source, const void *from, int64_t nbytes,
               TsError *err);
+  /* Opens the way for kernels of d to the memory of `other`, of the same kind; false: there is none.
+   * Optional; who asks does it by ts_device_reaches. */
+  bool (*reach)(TsDevice *d, TsDevice *other);
   /* Downloads by another thread than the program's, while that one goes on: of bytes that nobody
    * changes or frees once the event `after` has come. Optional. */
   int (*fetch)(TsDevice *d, int n, const TsFetch *list, void *after, TsError *err);

@@ -113,6 +113,8 @@ static int sim_copy(TsDevice *d, void *to, TsDevice *source, const void *from, i
   return sim_upload(d, to, ts_sim_host((void *)(uintptr_t)from), nbytes, err);
 }
 
+static bool sim_reach(TsDevice *d, TsDevice *other) { return d->simulated && other->simulated; }
+
 static int sim_synchronize(TsDevice *d, TsError *err) {
   (void)d, (void)err;
   return 0;
@@ -136,6 +138,7 @@ void ts_sim_device(TsDevice *d) {
   d->upload = sim_upload;
   d->download = sim_download;
   d->copy = sim_copy;
+  d->reach = sim_reach;
   d->synchronize = sim_synchronize;
   d->run = &sim_run;
   d->describe = sim_describe;

@@ -178,32 +178,54 @@ static int run_move(TsMeshRun *r, const TsMeshJoin *j) {
   return failed;
 }
 
-static int run_sum(TsMeshRun *r, const TsMeshJoin *j) {
+/* A sum and what it is made of. */
+typedef struct Sum {
+  TsLeafSum *all, **sum;
+  int *nsum;
+} Sum;
+
+static void drop_sum(Sum *s) {
+  free(s->all);
+  free(s->sum);
+  free(s->nsum);
+}
+
+static int take_sum(TsMeshRun *r, const TsMeshJoin *j, Sum *s, TsMeshSum *job) {
   const TsMeshPlan *plan = r->plan;
-  int n = plan->mesh->n, failed = 0;
-  TsLeafSum *all = calloc((size_t)n * TS_LEAF_SUMS, sizeof *all);
-  TsLeafSum **sum = calloc((size_t)n, sizeof *sum);
-  int *nsum = calloc((size_t)n, sizeof *nsum);
-  uint8_t axes = 0;
-  for (int i = 0; i < j->naxis; i++) axes |= (uint8_t)(1u << j->axis[i]);
-  if (!all || !sum || !nsum) failed = ts_error_memory(&r->c->err);
-  for (int p = 0; p < n && !failed; p++) {
+  size_t n = (size_t)plan->mesh->n;
+  s->all = calloc(n * TS_LEAF_SUMS, sizeof *s->all);
+  s->sum = calloc(n, sizeof *s->sum);
+  s->nsum = calloc(n, sizeof *s->nsum);
+  if (!s->all || !s->sum || !s->nsum) return ts_error_memory(&r->c->err);
+  for (int p = 0; p < plan->mesh->n; p++) {
     int lo, hi;
-    nsum[p] = ts_mesh_join_leaves(plan, j, p, &lo, &hi);
-    sum[p] = all + (size_t)p * TS_LEAF_SUMS;
-    ts_leaves_sums(j->leaves, lo, hi, sum[p]);
-    for (int k = 0; k < nsum[p]; k++) sum[p][k].value = slots(r, j->from + k)[p];
+    s->nsum[p] = ts_mesh_join_leaves(plan, j, p, &lo, &hi);
+    s->sum[p] = s->all + (size_t)p * TS_LEAF_SUMS;
+    ts_leaves_sums(j->leaves, lo, hi, s->sum[p]);
+    for (int k = 0; k < s->nsum[p]; k++) s->sum[p][k].value = slots(r, j->from + k)[p];
   }
-  const TsMeta *to = &plan->slot[j->to].meta, *from = &plan->slot[j->from].meta;
-  if (!failed && to->layout == from->layout)
-    failed = ts_mesh_combine(r->c, plan->mesh, axes, j->kind, j->leaves, (TsDtype)to->dtype,
-                             sum, nsum, slots(r, j->to));
-  else if (!failed)
-    failed = ts_mesh_combine_scattered(r->c, to, ts_layout_of(from), axes, j->kind, j->leaves,
-                                       sum, nsum, slots(r, j->to));
-  free(all);
+  *job = (TsMeshSum){.whole = &plan->slot[j->to].meta,
+                     .from = ts_layout_of(&plan->slot[j->from].meta),
+                     .kind = j->kind,
+                     .leaves = j->leaves,
+                     .sum = s->sum,
+                     .nsum = s->nsum,
+                     .out = slots(r, j->to)};
+  for (int i = 0; i < j->naxis; i++) job->axes |= (uint8_t)(1u << j->axis[i]);
+  return 0;
+}
+
+/* Sums in a row need nothing of each other. */
+static int run_sums(TsMeshRun *r, int n, const TsMeshJoin *j) {
+  Sum *sum = calloc((size_t)n, sizeof *sum);
+  TsMeshSum *job = calloc((size_t)n, sizeof *job);
+  int failed = sum && job ? 0 : ts_error_memory(&r->c->err);
+  for (int i = 0; i < n && !failed; i++)
+    failed = tell(r, &j[i]) || take_sum(r, &j[i], &sum[i], &job[i]);
+  if (!failed) failed = ts_mesh_combine(r->c, n, job);
+  for (int i = 0; i < n && sum; i++) drop_sum(&sum[i]);
   free(sum);
-  free(nsum);
+  free(job);
   return failed;
 }
 
@@ -221,11 +243,20 @@ static int run_call(TsMeshRun *r, const TsMeshJoin *j) {
   return failed;
 }
 
-/* Errors say where the operator stands that asked for it. */
-static int run_join(TsMeshRun *r, const TsMeshJoin *j) {
-  if (!tell(r, j) && !(j->call ? run_call : j->sum ? run_sum : run_move)(r, j)) return 0;
+/* Joins from number i on that are done at once: how many, or -1. Errors say where the operator stands
+ * that asked for it. */
+static int run_joins(TsMeshRun *r, int i) {
+  const TsMeshPlan *plan = r->plan;
+  const TsMeshJoin *j = &plan->join[i];
+  int n = 1, failed;
+  while (j->sum && i + n < plan->njoin && j[n].sum && j[n].stage == j->stage) n++;
+  if (j->sum)
+    failed = run_sums(r, n, j);
+  else
+    failed = tell(r, j) || (j->call ? run_call : run_move)(r, j);
+  if (!failed) return n;
   const char *place = j->node ? ts_graph_where(j->node) : NULL;
-  return place && *place ? ts_error_where(&r->c->err, r->plan->g->name, place) : -1;
+  return place && *place ? ts_error_where(&r->c->err, plan->g->name, place) : -1;
 }
 
 /* ---- pieces */
@@ -278,8 +309,8 @@ static int run_stage(TsMeshRun *r, int stage, uint64_t stream) {
 static int run_all(TsMeshRun *r, uint64_t stream) {
   const TsMeshPlan *plan = r->plan;
   for (int stage = 0, j = 0; stage < plan->nstage || j < plan->njoin; stage++) {
-    for (; j < plan->njoin && plan->join[j].stage == stage; j++)
-      if (run_join(r, &plan->join[j])) return -1;
+    for (int n; j < plan->njoin && plan->join[j].stage == stage; j += n)
+      if ((n = run_joins(r, j)) < 0) return -1;
     if (stage < plan->nstage && run_stage(r, stage, stream)) return -1;
     clear_behind(r, stage);
   }

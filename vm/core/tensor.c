@@ -394,6 +394,25 @@ void ts_tensor_place(TsTensor *t, void *at) {
   ((TsCopy *)((char *)s + HEADER))->at = at;
 }
 
+static void give_back(void *x) { ts_tensor_unref(x); }
+
+TsTensor *ts_tensor_lent(TsContext *c, TsTensor *x, int device) {
+  if (!ts_tensor_read_on(x, x->meta.device)) return NULL;
+  TsStorage *of = x->storage, *s = storage_remote(c, of->nbytes, device);
+  TsTensor *t = tensor_on(c, &x->meta, s);
+  if (!t) {
+    if (s) storage_free(s);
+    return out_of_memory(c, (int64_t)sizeof *t);
+  }
+  s->copies->at = copy_on(of, x->meta.device)->at;
+  s->valid = (uint16_t)(1u << device);
+  s->release = give_back, s->release_arg = ts_tensor_ref(x);
+  t->meta.device = (uint8_t)device, t->meta.layout = 0;
+  t->contiguous = x->contiguous, t->offset = x->offset;
+  memcpy(t->stride, x->stride, x->meta.ndim * sizeof *x->stride);
+  return t;
+}
+
 TsTensor *ts_tensor_view(TsTensor *x, const TsMeta *m, const int64_t *stride, int64_t offset) {
   TsContext *c = x->storage->ctx;
   if (x->storage->pending) { /* its place is known when its bytes are */

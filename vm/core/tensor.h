@@ -76,6 +76,9 @@ TsTensor *ts_tensor_new(TsContext *c, const TsMeta *m);
  * NULL while there is none: a function's places. What it holds is forgotten then. */
 TsTensor *ts_tensor_placed(TsContext *c, const TsMeta *m, int device);
 void ts_tensor_place(TsTensor *t, void *at);
+/* x, which lies on another device whose memory this one reaches (devices/meet.h), as if it were
+ * here: to be read while nobody changes it. */
+TsTensor *ts_tensor_lent(TsContext *c, TsTensor *x, int device);
 /* Memory of a device; without room once more after a collection. NULL with the error. */
 void *ts_tensor_room(TsContext *c, int device, int64_t nbytes);
 TsTensor *ts_tensor_view(TsTensor *x, const TsMeta *m, const int64_t *stride, int64_t offset);

@@ -165,13 +165,19 @@ static int combine(MeshCall *m, Part *made, int o) {
   ts_shard_combines(&m->s, o, &axes);
   if (!sum || !out || !nsum) failed = ts_error_memory(&m->c->err);
   for (int p = 0; p < n && !failed; p++) sum[p] = made[p].sum[o], nsum[p] = made[p].nsum;
-  if (!failed && m->scatters && !o) {
-    whole.layout = m->s.want->id;
-    failed = ts_mesh_combine_scattered(m->c, &whole, ts_shard_gives(&m->s, m->mesh, o), axes,
-                                       m->s.factor[m->f].kind, m->leaves, sum, nsum, out);
-  } else if (!failed) {
-    failed = ts_mesh_combine(m->c, m->mesh, axes, m->s.factor[m->f].kind, m->leaves,
-                             (TsDtype)whole.dtype, sum, nsum, out);
+  const TsLayout *from = ts_shard_gives(&m->s, m->mesh, o);
+  failed = failed || !from;
+  if (!failed) {
+    whole.layout = m->scatters && !o ? m->s.want->id : from->id;
+    TsMeshSum job = {.whole = &whole,
+                     .from = from,
+                     .axes = axes,
+                     .kind = m->s.factor[m->f].kind,
+                     .leaves = m->leaves,
+                     .sum = sum,
+                     .nsum = nsum,
+                     .out = out};
+    failed = ts_mesh_combine(m->c, 1, &job);
   }
   for (int p = 0; out && p < n; p++) made[p].out[o] = out[p];
   free(sum);

@@ -4,15 +4,21 @@
 
 #include "vm/mesh/leaves.h"
 
-/* Parts whose places differ along `axes` alone have summands of one sum: sum[p][0..nsum[p]) of
- * part p, subtrees of a tree of so many leaves. out[p]: the sum, rounded to dtype, on its device;
- * a reference each. 0, or -1 with what was made in out. */
-int ts_mesh_combine(TsContext *c, const TsMesh *m, uint8_t axes, TsFactorKind kind, int leaves,
-                    TsDtype dtype, TsLeafSum *const *sum, const int *nsum, TsTensor **out);
-/* The same where each part gets its piece of the sum alone: summands lie as `from` says, the
- * sum, of type whole, under whole's layout. */
-int ts_mesh_combine_scattered(TsContext *c, const TsMeta *whole, const TsLayout *from,
-                              uint8_t axes, TsFactorKind kind, int leaves,
-                              TsLeafSum *const *sum, const int *nsum, TsTensor **out);
+/* One sum. Parts whose places differ along `axes` alone have summands of it: sum[p][0..nsum[p]) of
+ * part p, subtrees of a tree of so many leaves. The sum is of type `whole`. Where that lies as the
+ * summands do (`from`), all parts get all of it, else each its piece. */
+typedef struct TsMeshSum {
+  const TsMeta *whole;
+  const TsLayout *from;
+  uint8_t axes;
+  TsFactorKind kind;
+  int leaves;
+  TsLeafSum *const *sum;
+  const int *nsum;
+  TsTensor **out; /* by part, on its device: a reference each */
+} TsMeshSum;
+
+/* Sums that need nothing of each other. 0, or -1 with nothing in their out. */
+int ts_mesh_combine(TsContext *c, int n, const TsMeshSum *s);
 
 #endif

@@ -7,17 +7,27 @@
 #include "devices/device.h"
 #include "vm/core/vm.h"
 #include "vm/mesh/collective.h"
+#include "vm/mesh/combine.h"
 #include "vm/mesh/leaves.h"
 #include "vm/mesh/parts.h"
 #include "vm/mesh/planned.h"
+#include "vm/mesh/wire.h"
+
+/* Elements that lie on their part's device and go into it. */
+typedef struct Box {
+  TsTensor *from, *into;
+} Box;
 
 typedef struct Move {
   TsContext *c;
   const TsParts *from;
-  const TsLayout *old, *new;
-  int p;        /* part of the result, */
-  TsTensor *to; /* which is this one, or NULL: not made yet */
+  const TsLayout *old, *new; /* of one mesh or of two */
+  int p;                     /* part of the result, */
+  TsTensor *to;              /* which is this one */
   bool share;
+  TsWire wire;
+  Box *box; /* of all parts: copied when all that is sent is there */
+  int n, cap;
 } Move;
 
 static TsTensor *box_view(TsTensor *t, const int64_t *start, const int64_t *size) {
@@ -28,22 +38,42 @@ static TsTensor *box_view(TsTensor *t, const int64_t *start, const int64_t *size
   return ts_tensor_view(t, &m, t->stride, offset);
 }
 
-/* A box of part q on the device of the result; what is sent lies in one piece. */
-static TsTensor *sent(Move *v, int q, const int64_t *start, const int64_t *size, int device) {
-  TsTensor *part = v->from->part[q];
-  TsTensor *box = box_view(part, start, size), *packed = box, *there = NULL;
-  bool stays = !box || part->meta.device == device || ts_device_at(device)->host_memory;
-  if (!stays &&
-      ts_tensor_numel(box) * ts_dtypes[box->meta.dtype].nbytes != part->storage->nbytes)
-    packed = ts_tensor_copy(v->c, box);
-  if (packed) there = ts_tensor_to(v->c, packed, device);
-  if (packed != box) ts_tensor_unref(packed);
-  ts_tensor_unref(box);
-  return there;
+/* The box of part q at src goes into the part at dst. */
+static int note_box(Move *v, int q, const int64_t *src, const int64_t *dst,
+                    const int64_t *size) {
+  if (v->n == v->cap) {
+    int cap = v->cap ? 2 * v->cap : 16;
+    Box *more = realloc(v->box, sizeof *more * (size_t)cap);
+    if (!more) return ts_error_memory(&v->c->err);
+    v->box = more, v->cap = cap;
+  }
+  Box *box = &v->box[v->n];
+  TsTensor *part = box_view(v->from->part[q], src, size);
+  *box = (Box){NULL, part ? box_view(v->to, dst, size) : NULL};
+  int failed = !box->into || ts_wire_fetch(&v->wire, part, v->to->meta.device, &box->from);
+  ts_tensor_unref(part);
+  if (failed) ts_tensor_unref(box->into);
+  v->n += !failed;
+  return failed ? -1 : 0;
+}
+
+static int copy_boxes(Move *v) {
+  int failed = ts_wire_flush(&v->wire);
+  for (int i = 0; i < v->n && !failed; i++)
+    failed = ts_vm_assign(v->c, v->box[i].into, v->box[i].from);
+  return failed;
+}
+
+static void drop_boxes(Move *v) {
+  for (int i = 0; i < v->n; i++) {
+    ts_tensor_unref(v->box[i].into);
+    ts_tensor_unref(v->box[i].from);
+  }
+  free(v->box);
 }
 
 /* Whose copy of an element is read: the own one, else that of the next part. */
-static int distance(int p, int q, int n) { return (q - p + n) % n; }
+static int distance(int p, int q, int n) { return (q - p % n + n) % n; }
 
 /* Part q has what is wanted of the run [start, start + count) of axis d, or some of it. */
 static bool meets(const Move *v, int q, int d, int64_t start, int64_t count) {
@@ -53,18 +83,11 @@ static bool meets(const Move *v, int q, int d, int64_t start, int64_t count) {
   return false;
 }
 
-/* Copies the cut of a wanted box and a run of part q, axis by axis. */
+/* Notes the cut of a wanted box and a run of part q, axis by axis. */
 static int cut_boxes(Move *v, int q, int d, const int64_t *want, const int64_t *at,
                      const int64_t *size, int64_t *src, int64_t *dst, int64_t *n) {
   const TsMeta *m = &v->from->meta;
-  if (d == m->ndim) {
-    TsTensor *box = sent(v, q, src, n, v->to->meta.device);
-    TsTensor *into = box ? box_view(v->to, dst, n) : NULL;
-    int failed = into ? ts_vm_assign(v->c, into, box) : -1;
-    ts_tensor_unref(into);
-    ts_tensor_unref(box);
-    return failed;
-  }
+  if (d == m->ndim) return note_box(v, q, src, dst, n);
   int64_t s, count, before = 0;
   for (int i = 0; ts_layout_run(v->old, d, m->dim[d], q, i, &s, &count); before += count, i++) {
     int64_t from = s > want[d] ? s : want[d];
@@ -102,12 +125,18 @@ static int fill(Move *v, int d, int64_t *want, int64_t *at, int64_t *size) {
   return 0;
 }
 
-/* A part whose elements one old part has in one piece is a view of that. */
-static TsTensor *as_view(Move *v, const TsMeta *m) {
+static bool has_bytes_of(int device, int other) {
+  return device == other ||
+         (ts_device_at(device)->host_memory && ts_device_at(other)->host_memory);
+}
+
+/* A part whose elements one old part has in one piece, in the same memory, is a view of that. */
+static TsTensor *as_view(Move *v, const TsMeta *m, bool *failed) {
   int64_t want[TS_MAX_RANK], size[TS_MAX_RANK], start, count;
   const TsParts *f = v->from;
-  for (int q = v->p, k = 0; k < f->n; k++, q = (v->p + k) % f->n) {
-    bool all = f->part[q] != NULL;
+  for (int k = 0; k < f->n; k++) {
+    int q = (v->p + k) % f->n;
+    bool all = f->part[q] && has_bytes_of(m->device, f->part[q]->meta.device);
     for (int d = 0; d < m->ndim && all; d++) {
       all = ts_layout_run(v->new, d, f->meta.dim[d], v->p, 0, &want[d], &size[d]) &&
             !(v->new->block[d] && v->new->naxis[d]) &&
@@ -116,24 +145,28 @@ static TsTensor *as_view(Move *v, const TsMeta *m) {
             want[d] + size[d] <= start + count;
       want[d] -= all ? start : 0;
     }
-    if (all) return sent(v, q, want, size, m->device);
+    if (!all) continue;
+    TsTensor *box = box_view(f->part[q], want, size);
+    TsTensor *there = box ? ts_tensor_to(v->c, box, m->device) : NULL, *y = there;
+    if (there && !v->share) {
+      y = ts_tensor_copy(v->c, there);
+      ts_tensor_unref(there);
+    }
+    ts_tensor_unref(box);
+    *failed = !y;
+    return y;
   }
   return NULL;
 }
 
 static TsTensor *made_part(Move *v) {
   TsMeta m = ts_layout_part(v->new, &v->from->meta, v->p);
-  TsTensor *view = ts_meta_numel(&m) ? as_view(v, &m) : NULL;
-  if (view && (v->share || view->storage->refs == 1)) return view;
-  if (view) {
-    TsTensor *own = ts_tensor_copy(v->c, view);
-    ts_tensor_unref(view);
-    return own;
-  }
-  if (v->c->err.code) return NULL;
   int64_t want[TS_MAX_RANK], at[TS_MAX_RANK], size[TS_MAX_RANK];
+  bool any = ts_meta_numel(&m) > 0, failed = false;
+  TsTensor *view = any ? as_view(v, &m, &failed) : NULL;
+  if (view || failed) return view;
   v->to = ts_tensor_new(v->c, &m);
-  if (v->to && ts_meta_numel(&m) && fill(v, 0, want, at, size)) {
+  if (v->to && any && fill(v, 0, want, at, size)) {
     ts_tensor_unref(v->to);
     v->to = NULL;
   }
@@ -171,11 +204,12 @@ static TsTensor *moved(TsContext *c, TsTensor *t, const TsLayout *l, bool share)
   if (old == l && share) return ts_tensor_ref(t);
   TsTensor **part = calloc((size_t)l->mesh->n, sizeof *part);
   if (!part) return ts_error_memory(&c->err), NULL;
+  Move v = {.c = c, .from = from, .old = old, .new = l, .share = share};
   int failed = 0;
-  for (int p = 0; p < l->mesh->n && !failed; p++) {
-    Move v = {.c = c, .from = from, .old = old, .new = l, .p = p, .share = share};
-    failed = !(part[p] = made_part(&v));
-  }
+  v.wire = ts_wire_begin(c);
+  for (v.p = 0; v.p < l->mesh->n && !failed; v.p++) failed = !(part[v.p] = made_part(&v));
+  failed = ts_wire_end(&v.wire, failed || copy_boxes(&v));
+  drop_boxes(&v);
   TsMeta m = t->meta;
   m.layout = l->id;
   TsTensor *made = NULL;
@@ -234,21 +268,8 @@ TsTensor *ts_mesh_move(TsContext *c, TsTensor *t, const TsLayout *l, bool share)
     ts_tensor_unref(all);
     return y;
   }
-  if (ts_layout_of(&t->meta)->mesh == l->mesh && !ts_layout_of(&t->meta)->partial)
-    return moved(c, t, l, share);
   TsTensor *sum = ts_layout_of(&t->meta)->partial ? ts_mesh_summed(c, t) : ts_tensor_ref(t);
-  TsTensor *y = NULL;
-  if (sum && ts_layout_of(&sum->meta)->mesh == l->mesh) {
-    y = moved(c, sum, l, share);
-  } else if (sum) { /* between meshes by way of the host */
-    TsMeta m = sum->meta;
-    TsTensor *whole = NULL;
-    m.device = 0, m.layout = 0;
-    if (ts_tensor_read(sum) && (whole = ts_tensor_view(sum, &m, sum->stride, 0)))
-      whole->meta.device = 0, whole->meta.layout = 0;
-    if (whole) y = ts_mesh_move(c, whole, l, false);
-    ts_tensor_unref(whole);
-  }
+  TsTensor *y = sum ? moved(c, sum, l, share) : NULL;
   ts_tensor_unref(sum);
   return y;
 }
@@ -281,13 +302,6 @@ int ts_mesh_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
 }
 
 /* ---- summands */
-typedef struct Group {
-  TsContext *c;
-  const TsParts *of;
-  const TsLayout *l;
-  int leaves;
-} Group;
-
 /* Which of the pieces that are summed part p has, and how many there are. */
 static int place_of(const TsLayout *l, int p, int *pieces) {
   int k = 0;
@@ -313,65 +327,52 @@ int ts_mesh_summands(const TsLayout *l, int p) {
                         sum);
 }
 
-static bool together(const TsLayout *l, int p, int q) {
-  for (int a = 0; a < l->mesh->naxis; a++)
-    if (!(l->partial >> a & 1) &&
-        ts_mesh_coordinate(l->mesh, p, a) != ts_mesh_coordinate(l->mesh, q, a))
-      return false;
-  return true;
-}
-
-static TsTensor *sum_of(Group *g, int p, int device) {
-  TsLeafSum *all = malloc(sizeof *all * (size_t)g->of->n * TS_LEAF_SUMS);
-  if (!all) return ts_error_memory(&g->c->err), NULL;
-  int n = 0, pieces, failed = 0;
-  for (int q = 0; q < g->of->n && !failed; q++) {
-    if (!together(g->l, p, q)) continue;
-    int64_t k = place_of(g->l, q, &pieces);
-    int m = ts_leaves_sums(g->leaves, (int)(k * g->leaves / pieces),
-                           (int)((k + 1) * g->leaves / pieces), &all[n]);
-    for (int i = 0; i < m && !failed; i++) {
-      TsAttr a[] = {ts_attr_int(0), ts_attr_int(i)};
-      TsTensor *part = g->of->part[q], *one = ts_vm_call1(g->c, TS_OP_select, 1, &part, a);
-      all[n].value = one ? ts_tensor_to(g->c, one, device) : NULL;
-      ts_tensor_unref(one);
-      failed = !all[n++].value;
-    }
-  }
-  if (failed) {
-    for (int i = 0; i < n; i++) ts_tensor_unref(all[i].value);
-    free(all);
-    return NULL;
-  }
-  TsTensor *sum = ts_leaves_root(g->c, TS_FACTOR_sum, g->leaves, n, all), *y = NULL;
-  free(all);
-  TsAttr a = ts_attr_dtype((TsDtype)g->of->meta.dtype);
-  if (sum) y = ts_vm_call1(g->c, TS_OP_cast, 1, &sum, &a);
-  ts_tensor_unref(sum);
-  return y;
-}
-
 TsTensor *ts_mesh_summed(TsContext *c, TsTensor *t) {
   TsParts *of = ts_mesh_parts(t);
   return of ? ts_mesh_summed_parts(c, of) : NULL;
 }
 
+/* The sums that part p has, of its first axis. */
+static int sums_of_part(TsContext *c, const TsParts *of, int p, TsLeafSum *sum, int *nsum) {
+  const TsLayout *l = ts_layout_of(&of->meta);
+  int pieces, k = place_of(l, p, &pieces), leaves = leaves_of(l), failed = 0;
+  int n = ts_leaves_sums(leaves, (int)((int64_t)k * leaves / pieces),
+                         (int)((int64_t)(k + 1) * leaves / pieces), sum);
+  for (*nsum = 0; *nsum < n && !failed; *nsum += !failed) {
+    TsAttr a[] = {ts_attr_int(0), ts_attr_int(*nsum)};
+    TsTensor *part = of->part[p];
+    failed = !(sum[*nsum].value = ts_vm_call1(c, TS_OP_select, 1, &part, a));
+  }
+  return failed;
+}
+
 TsTensor *ts_mesh_summed_parts(TsContext *c, const TsParts *of) {
   const TsLayout *l = ts_layout_of(&of->meta), *made = ts_layout_summed(l, &c->err);
-  TsTensor **part = made ? calloc((size_t)of->n, sizeof *part) : NULL;
-  if (!part) return made ? (ts_error_memory(&c->err), NULL) : NULL;
-  Group g = {.c = c, .of = of, .l = l};
-  int failed = 0;
-  g.leaves = leaves_of(l);
-  for (int p = 0; p < of->n && !failed; p++) {
-    int device = l->mesh->device[p];
-    failed = !(part[p] = sum_of(&g, p, device < 0 ? 0 : device));
-  }
+  size_t n = (size_t)of->n;
+  TsTensor **part = made ? calloc(n, sizeof *part) : NULL, *whole = NULL;
+  TsLeafSum *all = made ? malloc(sizeof *all * n * TS_LEAF_SUMS) : NULL;
+  TsLeafSum **sum = made ? calloc(n, sizeof *sum) : NULL;
+  int *nsum = made ? calloc(n, sizeof *nsum) : NULL;
+  int failed = made && !(part && all && sum && nsum) ? ts_error_memory(&c->err) : !made;
+  for (int p = 0; p < of->n && !failed; p++)
+    failed = sums_of_part(c, of, p, sum[p] = all + p * TS_LEAF_SUMS, &nsum[p]);
   TsMeta m = of->meta;
-  m.layout = made->id;
-  TsTensor *sum = NULL;
-  for (int p = 0; p < of->n && failed; p++) ts_tensor_unref(part[p]);
-  if (!failed) sum = ts_mesh_tensor(c, &m, part);
+  if (!failed) m.layout = made->id;
+  TsMeshSum job = {.whole = &m,
+                   .from = made,
+                   .axes = l->partial,
+                   .kind = TS_FACTOR_sum,
+                   .leaves = leaves_of(l),
+                   .sum = sum,
+                   .nsum = nsum,
+                   .out = part};
+  if (!failed) failed = ts_mesh_combine(c, 1, &job);
+  for (int p = 0; p < of->n && nsum && all; p++)
+    for (int k = 0; k < nsum[p]; k++) ts_tensor_unref(sum[p][k].value);
+  if (!failed) whole = ts_mesh_tensor(c, &m, part);
   free(part);
-  return sum;
+  free(all);
+  free(sum);
+  free(nsum);
+  return whole;
 }
