@@ -6,8 +6,10 @@
  * 256 KiB, four classes a doubling) are places in slabs of one class; what is known of them
  * stands on the host, since the GPU's memory cannot be looked at. Large blocks are allocations
  * of their own, rounded to 1/8 of their power of two, and kept while live + cached stays
- * below the most that the program ever had live, or cached below 1/16 of the memory. When the
- * driver has nothing left, all that is cached goes back and it is asked once more. */
+ * below the most that the program ever had live, or cached below 1/16 of the memory. What was
+ * given back and is wanted again would have been worth keeping, so the limit grows by it: a program
+ * that does the same again and again soon asks no more. When the driver has nothing left, all
+ * that is cached goes back and it is asked once more. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,7 +49,9 @@ struct TsCudaPool {
   Kept *spare; /* nodes without a block, by older */
   int64_t reserve;
   int64_t nlive;              /* blocks handed out */
-  int64_t held, cached, most; /* large: bytes handed out and kept; most ever handed out */
+  int64_t held, cached;       /* large: bytes handed out, and kept; */
+  int64_t most;               /* most ever handed out, and what was given back too early */
+  int32_t given_back[NLARGE]; /* blocks of a class that were dropped to stay below it */
   int64_t slabs_free;         /* bytes of free places in slabs */
   uint64_t clock;
   CUdeviceptr last;    /* large block handed out last, 0: it was a small one */
@@ -120,14 +124,16 @@ static void take(TsCudaPool *p, Kept *k) {
 }
 
 /* ---- giving back */
-static bool drop_oldest(TsCudaPool *p) {
+/* Its class, or -1: there is none that may go. */
+static int drop_oldest(TsCudaPool *p) {
   Kept *oldest = NULL;
   for (int c = 0; c < NLARGE; c++)
     if (p->oldest[c] && (!oldest || p->oldest[c]->used < oldest->used)) oldest = p->oldest[c];
-  if (!oldest || (p->hold && oldest->used > p->hold)) return false;
+  if (!oldest || (p->hold && oldest->used > p->hold)) return -1;
+  int c = large_class(oldest->nbytes);
   ts_cuda.cuMemFree(oldest->at);
   take(p, oldest);
-  return true;
+  return c;
 }
 
 void ts_cuda_hold(TsDevice *d, bool on) {
@@ -161,8 +167,10 @@ void ts_cuda_trim(TsDevice *d) {
   if (!s->pool || ts_cuda_enter(d, &ignored)) return;
   ts_cuda.cuStreamSynchronize(s->work);
   ts_cuda.cuStreamSynchronize(s->copy);
-  while (drop_oldest(s->pool)) {
+  while (drop_oldest(s->pool) >= 0) {
   }
+  s->pool->most = s->pool->held;
+  memset(s->pool->given_back, 0, sizeof s->pool->given_back);
   if (!s->pool->hold) drop_empty_slabs(s->pool);
 }
 
@@ -261,7 +269,10 @@ static void free_small(TsCudaPool *p, CUdeviceptr at) {
 
 /* ---- large blocks */
 static void fit_cache(TsCudaPool *p, int64_t more) {
-  while (p->cached > p->reserve && p->held + p->cached + more > p->most && drop_oldest(p)) {
+  while (p->cached > p->reserve && p->held + p->cached + more > p->most) {
+    int c = drop_oldest(p);
+    if (c < 0) return;
+    p->given_back[c]++;
   }
 }
 
@@ -274,6 +285,8 @@ static int alloc_large(TsDevice *d, int64_t size, CUdeviceptr *at, TsError *err)
     p->last_freed = k->used;
     take(p, k);
   } else {
+    int32_t *given_back = &p->given_back[large_class(size)];
+    if (*given_back) --*given_back, p->most += size;
     fit_cache(p, size);
     if (ask(d, size, at, err)) return -1;
     p->last = *at, p->last_freed = 0;

@@ -72,6 +72,21 @@ results(3) --> true
 collectgarbage "restart"
 x = nil
 
+-- Who does the same again and again, with blocks of many sizes, soon asks the driver no more.
+local function step()
+  local one, all = op.zeros({ 28 * 2 ^ 20 }):to "cuda:0", {}
+  one = nil
+  collectgarbage()
+  for i = 1, 10 do all[i] = op.zeros({ (i + 20) * 2 ^ 17 }):to "cuda:0" end
+  all = nil
+  collectgarbage()
+end
+fake.fake_limit(512 * 2 ^ 20)
+for i = 1, 30 do step() end
+local asked = fake.fake_count "cuMemAlloc"
+for i = 1, 5 do step() end
+fake.fake_count "cuMemAlloc" - asked --> 0LL
+
 -- Failures of the driver name call, code and text, and the tensor is as it was.
 local y = op.arange(5)
 fake.fake_fail("cuMemcpyHtoDAsync", 1, 700)

@@ -173,6 +173,16 @@ CUresult fake_cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
   *context = (CUcontext)(uintptr_t)(device + 1);
   return 0;
 }
+CUresult fake_cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice other) {
+  ENTER();
+  *can = device != other;
+  return 0;
+}
+CUresult fake_cuCtxEnablePeerAccess(CUcontext other, unsigned flags) {
+  (void)other, (void)flags;
+  ENTER();
+  return 0;
+}
 CUresult fake_cuDevicePrimaryCtxRelease(CUdevice device) {
   (void)device;
   ENTER();
