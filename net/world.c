@@ -43,6 +43,30 @@ void ts_world_text(TsText *t) {
   if (world.nccl) ts_text_format(t, ", %s", world.nccl->name);
 }
 
+/* A list begins with cpu:0 and the null device (devices/registry.c); then come the CPU's others and
+ * the GPUs. */
+int ts_world_place(int rank, const char *name) {
+  const TsWorldRank *r = &world.ranks[rank];
+  int n = -1, more = 0;
+  if (sscanf(name, "cpu:%d%n", &n, &more) == 1 && !name[more] && n >= 0 && n < r->ncpu)
+    return n ? n + 1 : 0;
+  if (!strcmp(name, "cpu")) return 0;
+  if (sscanf(name, "cuda:%d%n", &n, &more) == 1 && !name[more] && n >= r->gpu &&
+      n < r->gpu + r->ngpu)
+    return r->ncpu + 1 + n;
+  return -1;
+}
+
+const char *ts_world_place_name(int rank, int place, char text[48]) {
+  if (!world.open || rank < 0) return snprintf(text, 48, "%s", ts_device_at(place)->name), text;
+  const TsWorldRank *r = &world.ranks[rank];
+  if (place <= r->ncpu)
+    snprintf(text, 48, "cpu:%d@%d", place ? place - 1 : 0, rank);
+  else
+    snprintf(text, 48, "cuda:%d@%d", place - r->ncpu - 1, rank);
+  return text;
+}
+
 /* ---- who this is */
 static int count_of(const char *kind, int *first) {
   int n = 0;

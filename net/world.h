@@ -27,6 +27,10 @@ int ts_world_open(TsError *err);
 int ts_world_rank(void);
 int ts_world_size(void);
 const TsWorldRank *ts_world_at(int rank);
+/* The place of a device in the list of a rank, "cpu:0" or "cuda:1" there; -1: it has none of that
+ * name. And its name, with the rank where there are several: "cpu:0@2". */
+int ts_world_place(int rank, const char *name);
+const char *ts_world_place_name(int rank, int place, char text[48]);
 /* "mpirun (Open MPI), 4 processes, MPI (Open MPI v4.1.4)". */
 void ts_world_text(TsText *t);
 /* The file of the flight recorder; NULL: there is none. */

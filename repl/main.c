@@ -12,6 +12,8 @@
 #include "devices/device.h"
 #include "jit/jit.h"
 #include "lib/text.h"
+#include "net/flight.h"
+#include "net/world.h"
 #include "repl/checkpoint.h"
 #include "repl/forget.h"
 #include "repl/interrupt.h"
@@ -263,11 +265,33 @@ static int after_output(int code) {
   return code ? code : TS_EXIT_ERROR;
 }
 
+/* Other processes of the job hear how this one has ended. */
+static void leave_world(int code) {
+  fflush(stdout);
+  const char *report = code ? ts_run_last_report() : NULL;
+  char line[300] = "";
+  if (report) snprintf(line, sizeof line, "%.*s", (int)strcspn(report, "\n"), report);
+  ts_world_close(code == TS_EXIT_OK, line);
+}
+
 static void at_exit(int code, void *arg) {
   (void)arg;
   ts_checkpoint_finish();
+  leave_world(code);
   int now = after_output(code);
   if (now != code) _Exit(now);
+}
+
+static int show_flight(const char *path) {
+  TsText t = {0};
+  TsError err = {0};
+  int failed = ts_flight_text(path, &t, &err);
+  if (failed)
+    fprintf(stderr, "tessera: --flight: %s\n", err.message);
+  else
+    fputs(t.at ? t.at : "", stdout);
+  ts_text_free(&t);
+  return failed ? TS_EXIT_ERROR : TS_EXIT_OK;
 }
 
 int main(int argc, char **argv) {
@@ -278,6 +302,7 @@ int main(int argc, char **argv) {
     free(o.step);
     return code;
   }
+  if (o.flight) return show_flight(o.flight);
   ts_forget_start();
   lua_State *L = luaL_newstate();
   TsContext *c = ts_context_open();
@@ -315,6 +340,7 @@ int main(int argc, char **argv) {
   exit(code); /* looks for leaks */
 #endif
   ts_checkpoint_finish();
+  leave_world(code);
   ts_interrupt_leave(code);
   close_state(L);
   code = after_output(code);

@@ -13,9 +13,9 @@ void ts_text_mesh(TsText *t, const TsMesh *m, int leaves) {
     ts_text_format(t, "%s%s=%d", a ? " " : "", m->axis[a], m->size[a]);
   ts_text_char(t, '}');
   if (leaves) ts_text_format(t, " leaves %d", leaves);
-  for (int p = 0; p < m->n; p++) there |= m->device[p] >= 0;
+  for (int p = 0; p < m->n; p++) there |= m->place[p] >= 0;
   for (int p = 0; p < m->n && there; p++)
-    ts_text_format(t, "%s%d", p ? "," : " on [", m->device[p]);
+    ts_text_format(t, "%s%d", p ? "," : " on [", m->place[p]);
   ts_text_str(t, there ? "]\n" : "\n");
 }
 
@@ -91,7 +91,7 @@ int ts_read_mesh(TsReader *r) {
   for (int p = 0; p < h->n; p++) h->device[p] = -1;
   if (ts_read_is_word(r, "on") && read_devices(r, h)) return -1;
   if (r->failed) return -1;
-  if (!(r->mesh = ts_mesh_make(h->naxis, h->axis, h->size, h->device, r->err)))
+  if (!(r->mesh = ts_mesh_make(h->naxis, h->axis, h->size, h->device, NULL, 0, r->err)))
     return ts_read_blame(r, t.at);
   r->leaves = leaves;
   return 0;

@@ -14,4 +14,7 @@ int ts_lua_mesh_assign(lua_State *L, TsTensor *x, int key, int value);
 /* Pushes x as all devices of the mesh have it. */
 int ts_lua_to_mesh(lua_State *L, TsTensor *x, const TsMesh *m);
 
+/* The mesh of the number at `at`; raises. */
+const TsMesh *ts_lua_check_mesh(lua_State *L, int at);
+
 #endif

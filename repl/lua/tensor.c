@@ -561,6 +561,7 @@ static int open_core(lua_State *L) {
   ts_lua_open_together(L);
   ts_lua_open_graph(L);
   ts_lua_open_mesh(L);
+  ts_lua_open_world(L);
   ts_lua_open_checkpoint(L);
   ts_lua_open_foreign(L);
   ts_lua_open_custom(L);
