@@ -26,6 +26,8 @@ LDFLAGS  += -no-pie -Wl,--gc-sections $(if $(filter asan tsan,$(VARIANT)),,-stat
 # Every malloc of the program, and of the libraries in it, is that of devices/heap.c.
 HEAP := $(foreach f,malloc calloc realloc aligned_alloc posix_memalign strdup strndup \
         __register_frame,-Wl,--wrap=$(f))
+# The one call by which LuaJIT draws a seed (repl/main.c).
+SEED := -Wl,--wrap=syscall
 
 # LuaJIT and LAPACK are linked statically: one program, and bits that do not
 # depend on which BLAS a machine has installed.
@@ -87,7 +89,7 @@ all: $(BIN)
 $(BIN): $(OBJ)
 	@mkdir -p $(@D)
 	@echo "  link   $@"
-	@$(CC) $(LDFLAGS) $(HEAP) $(FOLD) -o $@ $(OBJ) $(LIBS)
+	@$(CC) $(LDFLAGS) $(HEAP) $(SEED) $(FOLD) -o $@ $(OBJ) $(LIBS)
 
 $(BUILD)/repl/%.o $(BUILD)/tests/repl/%.o: CPPFLAGS += $(LUA_CFLAGS)
 $(BUILD)/jit/%.o: CPPFLAGS += $(LLVM_CFLAGS)
