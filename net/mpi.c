@@ -58,6 +58,7 @@ typedef struct TsMpi {
   char *request; /* of the batch under way, table.handle bytes each */
   int *peer;
   int nrequest, cap;
+  bool stuck; /* something is sent that nobody takes: MPI would wait for it at its end */
 } TsMpi;
 
 /* ---- the library */
@@ -197,7 +198,7 @@ static void drop(TsMpi *m) {
     m->Cancel(request(m, i));
     for (int k = 0; k < 1000 && !done; k++)
       if (m->Test(request(m, i), &done, (void *)m->table.no_status)) break;
-    if (!done) m->Request_free(request(m, i));
+    if (!done) m->Request_free(request(m, i)), m->stuck = true;
   }
   m->nrequest = 0;
 }
@@ -284,7 +285,7 @@ static void abort_job(TsTransport *t, int code) {
 
 static void release(TsTransport *t, bool good) {
   TsMpi *m = t->state;
-  if (good) m->Finalize();
+  if (good && !m->stuck) m->Finalize();
   free(m->request);
   free(m->peer);
   free(m->waits);

@@ -74,6 +74,14 @@ static int given_up(const TsWatch *w, int rank, TsError *err) {
                       ts_watch_name(w, rank, name), words[0] ? ": " : "", words);
 }
 
+/* Its last one failed, which was done here: it does not know of what comes now. */
+static bool gave_up_before(const TsWatch *w, int rank) {
+  TsFlightRecord theirs, own;
+  uint64_t n = ts_flight_begun(w->flight, rank);
+  return ts_flight_record(w->flight, rank, n, &theirs) && theirs.state == TS_FLIGHT_failed &&
+         ts_flight_record(w->flight, w->rank, n, &own) && own.state == TS_FLIGHT_done;
+}
+
 /* 0: it may still come. What a rank has sent may be on its way when it is over. */
 static int look_at(const TsWatch *w, const TsBatch *b, int rank, int64_t waited, TsError *err) {
   TsFlightRecord r;
@@ -83,6 +91,8 @@ static int look_at(const TsWatch *w, const TsBatch *b, int rank, int64_t waited,
     if (r.digest != b->digest) return mismatch(w, rank, &r, err);
     if (r.state == TS_FLIGHT_failed) return given_up(w, rank, err);
     sent = r.state == TS_FLIGHT_done && waited < SENT_NS;
+  } else if (b && gave_up_before(w, rank)) {
+    return given_up(w, rank, err);
   }
   switch (ts_flight_life(w->flight, rank)) {
   case TS_FLIGHT_dead: return sent ? 0 : lost(w, rank, "is dead", err);

@@ -428,6 +428,16 @@ int ts_world_gather(const TsWorldWhat *w, const void *own, void *all, int nbytes
 }
 
 /* ---- the end */
+/* MPI waits for all at its end. */
+static bool somebody_is_lost(void) {
+  const TsWatch *w = &world.watch;
+  for (int r = 0; w->flight && r < w->size; r++) {
+    TsFlightLife l = r == w->rank ? TS_FLIGHT_alive : ts_flight_life(w->flight, r);
+    if (l == TS_FLIGHT_dead || l == TS_FLIGHT_stopped) return true;
+  }
+  return false;
+}
+
 /* A launcher ends the others as soon as one has failed; they should have time to say so themselves. */
 static void wait_for_others(void) {
   const TsWatch *w = &world.watch;
@@ -445,7 +455,7 @@ static void wait_for_others(void) {
 void ts_world_close(bool good, const char *words) {
   if (!world.open) return;
   world.open = false;
-  good = good && !world.failed;
+  good = good && !(world.failed && somebody_is_lost());
   ts_watch_stop();
   if (!good && world.watch.flight) ts_flight_over(world.watch.flight, words);
   if (!good) wait_for_others();

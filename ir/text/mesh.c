@@ -14,8 +14,10 @@ void ts_text_mesh(TsText *t, const TsMesh *m, int leaves) {
   ts_text_char(t, '}');
   if (leaves) ts_text_format(t, " leaves %d", leaves);
   for (int p = 0; p < m->n; p++) there |= m->place[p] >= 0;
-  for (int p = 0; p < m->n && there; p++)
+  for (int p = 0; p < m->n && there; p++) {
     ts_text_format(t, "%s%d", p ? "," : " on [", m->place[p]);
+    if (m->rank[p] >= 0) ts_text_format(t, "@%d", m->rank[p]);
+  }
   ts_text_str(t, there ? "]\n" : "\n");
 }
 

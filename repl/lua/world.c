@@ -1,4 +1,5 @@
 /* Several processes: who they are, and what parts of theirs send each other in dist.map. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "net/world.h"
@@ -169,6 +170,59 @@ static int mesh_about(lua_State *L) {
   return 0;
 }
 
+/* ---- what parts read */
+static struct {
+  int rank;    /* whose part runs; -1: none */
+  uint64_t id; /* of the last tensor that was read, */
+  uint32_t version;
+  TsTensor *value; /* and its elements, where they are another process's */
+} told = {.rank = -1};
+
+/* mesh_reader(mesh, part or nil): what runs from now on is a part's. */
+static int mesh_reader(lua_State *L) {
+  const TsMesh *m = lua_isnoneornil(L, 2) ? NULL : ts_lua_check_mesh(L, 1);
+  int p = m ? (int)luaL_checkinteger(L, 2) : 0;
+  told.rank = m && p >= 0 && p < m->n ? m->rank[p] : -1;
+  return 0;
+}
+
+/* From the one who has it to all others, on the host. */
+static int tell(TsContext *c, TsTensor *x, TsTensor *y) {
+  int n = ts_world_size();
+  TsTransfer *list = calloc((size_t)n, sizeof *list);
+  bool own = told.rank == ts_world_rank();
+  void *at = !list ? NULL : own ? ts_tensor_read(y) : ts_tensor_write(y);
+  for (int r = 0; r < n && at; r++)
+    list[r] = (TsTransfer){told.rank, r, 0, own || r == ts_world_rank() ? at : NULL,
+                           ts_meta_nbytes(&y->meta)};
+  ts_collective_about(c, "read of a part", &x->meta);
+  int failed = !list ? ts_error_memory(&c->err) : !at;
+  if (!failed) failed = ts_world_exchange(ts_collective_current(), n, list, false, &c->err);
+  free(list);
+  return failed ? -1 : 0;
+}
+
+TsTensor *ts_lua_told(lua_State *L, TsTensor *x) {
+  TsContext *c = ts_lua_context(L);
+  bool plain = x->meta.weak || x->meta.layout || x->storage->symbolic;
+  if (told.rank < 0 || plain || ts_world_size() == 1 || !ts_tensor_numel(x)) return x;
+  bool known = told.id == x->id && told.version == x->storage->version,
+       own = told.rank == ts_world_rank();
+  if (!known) {
+    TsMeta m = x->meta;
+    m.device = 0;
+    c->where_arg = L;
+    TsTensor *y = own ? ts_tensor_contiguous(c, x) : ts_tensor_new(c, &m);
+    if (!y || tell(c, x, y)) {
+      ts_tensor_unref(y);
+      ts_lua_raise(L);
+    }
+    ts_tensor_unref(told.value);
+    told.id = x->id, told.version = x->storage->version, told.value = y;
+  }
+  return ts_tensor_is_away(x) ? told.value : x;
+}
+
 void ts_lua_open_world(lua_State *L) {
   static const luaL_Reg functions[] = {{"world", world},
                                        {"world_patience", world_patience},
@@ -176,6 +230,7 @@ void ts_lua_open_world(lua_State *L) {
                                        {"mesh_about", mesh_about},
                                        {"mesh_away", mesh_away},
                                        {"mesh_is_away", mesh_is_away},
+                                       {"mesh_reader", mesh_reader},
                                        {NULL, NULL}};
   luaL_register(L, NULL, functions);
 }

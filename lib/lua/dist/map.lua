@@ -181,7 +181,9 @@ local function disagree(states, a, b)
 end
 
 local function resume(state, ...)
+  core.mesh_reader(state.mesh, state.part)
   local result = { coroutine.resume(state.co, ...) }
+  core.mesh_reader()
   if not result[1] then error(result[2], 0) end
   if coroutine.status(state.co) == "dead" then
     state.done, state.request = true, nil
@@ -243,7 +245,7 @@ local function run(mesh, f, args)
   for p = 1, mesh.n do
     local co = coroutine.create(f)
     collectives.enter(co, mesh, p - 1)
-    states[p] = { co = co, done = false }
+    states[p] = { co = co, done = false, mesh = mesh.id, part = p - 1 }
     resume(states[p], unpack(args[p], 1, args[p].n))
   end
   while running do
