@@ -105,26 +105,26 @@ static int forget(TsGuards *g) {
 }
 
 static TsGuards *open(TsOffloader *o, int device) {
-  TsGuards *g = o->guards;
+  TsGuards *g = o->guards[device];
   TsMeta m = {.dtype = TS_DT_i64, .ndim = 1, .device = (uint8_t)device};
-  if (g) return g->device == device ? g : NULL;
+  if (g) return g;
   if (!(g = calloc(1, sizeof *g))) return NULL;
   g->device = device;
   m.dim[0] = SLOTS * PARTS * NUMBERS;
   g->found = ts_tensor_new(o->c, &m);
-  if (g->found && !forget(g)) return o->guards = g;
+  if (g->found && !forget(g)) return o->guards[device] = g;
   ts_tensor_unref(g->found);
   free(g);
   return NULL;
 }
 
 void ts_offload_guards_drop(TsOffloader *o) {
-  TsGuards *g = o->guards;
-  o->guards = NULL;
+  for (int d = 0; d < TS_MAX_DEVICES; d++) {
+    if (o->guards[d]) ts_tensor_unref(o->guards[d]->found);
+    free(o->guards[d]);
+    o->guards[d] = NULL;
+  }
   o->launches.guarded = false;
-  if (!g) return;
-  ts_tensor_unref(g->found);
-  free(g);
 }
 
 /* The first wrong number of a slot. */
@@ -135,10 +135,10 @@ static const int64_t *wrong_of(const int64_t *found, int slot) {
   return NULL;
 }
 
-int ts_offload_guards_tell(TsOffloader *o) {
-  TsGuards *g = o->guards;
-  if (!g || !o->launches.guarded || g->telling) return 0;
-  g->telling = true;
+/* What one device has found. */
+static int tell(TsOffloader *o, TsGuards *g) {
+  if (!g->n || g->telling) return 0;
+  g->telling = true; /* what is read for it is told of later */
   const int64_t *found = ts_tensor_read(g->found), *wrong = NULL;
   TsGuard of = g->of[0];
   int64_t at[NUMBERS] = {0};
@@ -146,9 +146,19 @@ int ts_offload_guards_tell(TsOffloader *o) {
     if ((wrong = wrong_of(found, i))) of = g->of[i];
   if (wrong) memcpy(at, wrong, sizeof at);
   int failed = !found || (wrong && forget(g)) ? -1 : 0;
-  g->telling = o->launches.guarded = false;
-  o->c->waiting = o->launches.window.on;
+  g->telling = false;
   return failed || !wrong ? failed : ts_guard_wrong(&of, o->c, at[0], at[1]);
+}
+
+int ts_offload_guards_tell(TsOffloader *o) {
+  int failed = 0;
+  if (!o->launches.guarded) return 0;
+  o->launches.guarded = false;
+  for (int d = 0; d < TS_MAX_DEVICES && !failed; d++)
+    if (o->guards[d]) failed = tell(o, o->guards[d]);
+  o->launches.guarded = failed;
+  o->c->waiting = o->launches.window.on || failed;
+  return failed;
 }
 
 /* ---- looking */

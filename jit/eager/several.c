@@ -21,6 +21,27 @@ static int create(const TsCall *call) {
   }
 }
 
+/* Over axes of one element each result is an element. */
+static int reduce(const TsCall *call) {
+  TsTensor *x = call->in[0], *y = call->out[0];
+  const TsAttr *axis = &call->attr[0];
+  unsigned gone = axis->type == TS_ATTR_none ? ~0u : 0;
+  int64_t stride[TS_MAX_RANK] = {0};
+  int n = 0;
+  if (ts_tensor_numel(x) != ts_tensor_numel(y) || !ts_tensor_numel(x)) return 0;
+  for (int i = 0; axis->type == TS_ATTR_ints && i < axis->n; i++)
+    gone |= 1u << (axis->ints[i] < 0 ? axis->ints[i] + x->meta.ndim : axis->ints[i]);
+  for (int d = 0; d < x->meta.ndim; d++)
+    if (y->meta.ndim == x->meta.ndim || !(gone >> d & 1)) stride[n++] = x->stride[d];
+  if (n != y->meta.ndim) return 0;
+  TsMeta m = y->meta;
+  m.dtype = x->meta.dtype, m.weak = x->meta.weak;
+  TsTensor *view = ts_tensor_view(x, &m, stride, x->offset);
+  int done = view ? ts_offload_assign(call->ctx, y, view) : -1;
+  ts_tensor_unref(view);
+  return done;
+}
+
 /* The elements of y's axis from `start` on are x's. */
 static int place_part(TsContext *c, TsTensor *y, TsTensor *x, int axis, int64_t start) {
   TsMeta m = y->meta;
@@ -153,6 +174,11 @@ int ts_offload_several(const TsCall *call) {
   case TS_OP_concat: return concat(call);
   case TS_OP_masked_scatter: return masked_scatter(call);
   case TS_OP_histogram: return histogram(call);
+  case TS_OP_sum:
+  case TS_OP_mean:
+  case TS_OP_prod:
+  case TS_OP_max:
+  case TS_OP_min: return reduce(call);
   default: return create(call);
   }
 }

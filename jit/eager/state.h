@@ -106,7 +106,7 @@ struct TsOffloader {
   int noptim;
   /* Operators of which it was said that the CPU runs them. */
   uint64_t told[TS_OP_COUNT / 64 + 1];
-  struct TsGuards *guards; /* jit/eager/guard.c */
+  struct TsGuards *guards[TS_MAX_DEVICES]; /* jit/eager/guard.c */
   TsOffloadStats stats;
   TsQueue *queue; /* that compiles kernels while the CPU runs their calls */
   bool later;     /* whether it may */

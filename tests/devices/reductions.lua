@@ -19,6 +19,24 @@ for _, shape in ipairs { { 40, 50 }, { 3, 700 }, { 5, 3, 4 }, { 5000 } } do
   end
 end
 
+-- ---- axes of one element: each result is an element, and no business of the CPU
+do
+  local before = tessera.core.jit_device().fallback
+  for _, d in ipairs { "f32", "bf16", "f16", "f64", "i32", "u8", "bool", "c64" } do
+    local x = d:find "^[fb]" and d ~= "bool" and op.cast(tessera.tensor { 0 / 0, -1 / 0, -0.0, 0, 1e-40, 3, 7, 65000 }, d)
+      or random({ 8 }, d)
+    for _, row in ipairs { "sum", "mean", "prod", "max", "min" } do
+      local skip = d == "c64" and (row == "max" or row == "min")
+      for _, c in ipairs { { { 1, 8 }, 0 }, { { 4, 1, 2 }, 1 }, { { 8, 1 }, -1 }, { { 2, 1, 4 }, 1, true } } do
+        local o = { axis = c[2], keepdims = c[3] or false }
+        if not skip then check(row .. " of one " .. d, function(y) return op[row](y:reshape(c[1]), o) end, x) end
+      end
+      if not skip then check(row .. " of all", function(y) return op[row](y:narrow(0, 5, 1)) end, x) end
+    end
+  end
+  assert(tessera.core.jit_device().fallback == before, "the CPU reduced axes of one element")
+end
+
 -- ---- sums down columns: leaves of 4096, short ones, edges, neighbours that are one axis
 for _, c in ipairs { { { 64, 32 }, { 0 } }, { { 129, 33 }, { 0 } }, { { 3, 200, 70 }, { 1 } },
   { { 5000, 37 }, { 0 } }, { { 2, 4097, 40 }, { 1 } }, { { 8192, 64 }, { 0 } },

@@ -51,3 +51,16 @@ local x = rng.normal { 5, 400, 331 }
 dist.leaves(5, function()
   same(dist.shard(x, mesh, { "dp" }):sum { axis = 0 }, x:sum { axis = 0 }, "ranges")
 end)
+
+-- Indices are looked at by the device that has them, whichever it is: nobody waits for it, and it is told later.
+for _, name in ipairs { list[1], list[2], list[1] } do
+  local table_ = rng.normal({ 6, 5 }):to(name)
+  local index, right = op.cast(tessera.tensor { 1, 9, 5 }:to(name), "i64") + 0, op.cast(tessera.tensor { 1, 0, 5 }:to(name), "i64") + 0
+  for _ = 1, 3 do -- code that looks is compiled meanwhile
+    op.embedding(table_, right):hash()
+    tessera.jit.wait()
+  end
+  local late = op.embedding(table_, index)
+  local well, why = pcall(function() return late:hash() end)
+  assert(not well and why:find "index 9 is out of range", name)
+end
