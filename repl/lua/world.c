@@ -1,4 +1,5 @@
 /* Several processes: who they are, and what parts of theirs send each other in dist.map. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -170,6 +171,47 @@ static int mesh_about(lua_State *L) {
   return 0;
 }
 
+/* world_tell(text): what rank 0 says, for all; nobody goes on before all have come. */
+static int world_tell(lua_State *L) {
+  enum { MOST = 1024 };
+  TsContext *c = ts_lua_context(L);
+  size_t len;
+  const char *text = luaL_checklstring(L, 1, &len);
+  int n = ts_world_size();
+  char *all = lua_newuserdata(L, (size_t)MOST * (size_t)n), own[MOST] = "";
+  TsWorldWhat w = {.what = "checkpoint"};
+  snprintf(own, sizeof own, "%.*s", (int)len, text);
+  c->where_arg = L;
+  snprintf(w.place, sizeof w.place, "%s", c->where ? c->where(L) : "");
+  if (n == 1)
+    memcpy(all, own, MOST);
+  else if (ts_world_gather(&w, own, all, MOST, &c->err))
+    return ts_lua_raise(L);
+  lua_pushstring(L, all);
+  return 1;
+}
+
+/* mesh_bring(mesh, part, x): x, which is the part's, on rank 0's CPU; without elements in other
+ * processes. */
+static int mesh_bring(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  const TsMesh *m = ts_lua_check_mesh(L, 1);
+  int p = (int)luaL_checkinteger(L, 2);
+  TsTensor *x = ts_lua_check_tensor(L, 3, "checkpoint"), *there = NULL;
+  luaL_argcheck(L, p >= 0 && p < m->n, 2, "no part of the mesh");
+  TsWireEnd to = {0, ts_world_rank() ? TS_DEVICE_AWAY : 0, true};
+  TsWire w = ts_wire_begin(c);
+  c->where_arg = L;
+  ts_collective_about(c, "checkpoint", &x->meta);
+  int failed = ts_wire_fetch(&w, x, ts_wire_end_of(m, p), to, &there);
+  if (ts_wire_end(&w, failed || ts_wire_flush(&w))) {
+    ts_tensor_unref(there);
+    return ts_lua_raise(L);
+  }
+  ts_lua_push(L, there);
+  return 1;
+}
+
 /* ---- what parts read */
 static struct {
   int rank;    /* whose part runs; -1: none */
@@ -226,6 +268,8 @@ TsTensor *ts_lua_told(lua_State *L, TsTensor *x) {
 void ts_lua_open_world(lua_State *L) {
   static const luaL_Reg functions[] = {{"world", world},
                                        {"world_patience", world_patience},
+                                       {"world_tell", world_tell},
+                                       {"mesh_bring", mesh_bring},
                                        {"mesh_sums", mesh_sums},
                                        {"mesh_about", mesh_about},
                                        {"mesh_away", mesh_away},
