@@ -35,6 +35,7 @@ typedef struct Slot {
   uint64_t born; /* of the process, so that its number is not taken for another one's */
   char host[64];
   char words[400];
+  uint64_t words_of; /* the collective of which they are; 0: of the end */
   TsFlightRecord ring[TS_FLIGHT_KEPT];
 } Slot;
 
@@ -134,7 +135,7 @@ const char *ts_flight_path(const TsFlight *f) { return f->path; }
 
 void ts_flight_over(TsFlight *f, const char *words) {
   Slot *s = slot_of(f->head, f->rank);
-  if (words && *words) snprintf(s->words, sizeof s->words, "%s", words);
+  if (words && *words) snprintf(s->words, sizeof s->words, "%s", words), s->words_of = 0;
   atomic_store(&s->over, 1);
 }
 
@@ -158,16 +159,22 @@ void ts_flight_begin(TsFlight *f, const TsFlightRecord *r) {
   Slot *s = slot_of(f->head, f->rank);
   TsFlightRecord *own = &s->ring[r->number % TS_FLIGHT_KEPT];
   *own = *r;
-  own->began = now_ns(), own->ended = 0, own->state = TS_FLIGHT_begun;
-  s->words[0] = 0;
+  own->began = now_ns(), own->ended = 0, own->state = TS_FLIGHT_begun, own->rounds = 1;
   atomic_store_explicit(&s->begun, r->number, memory_order_release);
+}
+
+void ts_flight_round(TsFlight *f, uint64_t number, uint64_t digest, int64_t bytes) {
+  TsFlightRecord *own = &slot_of(f->head, f->rank)->ring[number % TS_FLIGHT_KEPT];
+  if (own->rounds < TS_FLIGHT_ROUNDS) own->digest[own->rounds] = digest;
+  own->bytes += bytes;
+  __atomic_store_n(&own->rounds, own->rounds + 1, __ATOMIC_RELEASE);
 }
 
 void ts_flight_end(TsFlight *f, uint64_t number, bool bad, const char *words) {
   Slot *s = slot_of(f->head, f->rank);
   TsFlightRecord *own = &s->ring[number % TS_FLIGHT_KEPT];
   own->ended = now_ns();
-  if (bad) snprintf(s->words, sizeof s->words, "%s", words ? words : "");
+  if (bad) snprintf(s->words, sizeof s->words, "%s", words ? words : ""), s->words_of = number;
   __atomic_store_n(&own->state, bad ? TS_FLIGHT_failed : TS_FLIGHT_done, __ATOMIC_RELEASE);
 }
 
@@ -191,8 +198,11 @@ TsFlightLife ts_flight_life(const TsFlight *f, int rank) {
 static bool record(const Slot *s, uint64_t number, TsFlightRecord *out) {
   uint64_t begun = atomic_load_explicit(&s->begun, memory_order_acquire);
   if (!number || number > begun || begun - number >= TS_FLIGHT_KEPT - 1) return false;
-  *out = s->ring[number % TS_FLIGHT_KEPT];
-  out->state = __atomic_load_n(&s->ring[number % TS_FLIGHT_KEPT].state, __ATOMIC_ACQUIRE);
+  const TsFlightRecord *r = &s->ring[number % TS_FLIGHT_KEPT];
+  uint32_t state = __atomic_load_n(&r->state, __ATOMIC_ACQUIRE);
+  uint32_t rounds = __atomic_load_n(&r->rounds, __ATOMIC_ACQUIRE);
+  *out = *r;
+  out->state = state, out->rounds = rounds;
   out->what[sizeof out->what - 1] = out->place[sizeof out->place - 1] = 0;
   return out->number == number;
 }
@@ -205,8 +215,16 @@ uint64_t ts_flight_begun(const TsFlight *f, int rank) {
   return atomic_load_explicit(&slot_of(f->head, rank)->begun, memory_order_acquire);
 }
 
-void ts_flight_words(const TsFlight *f, int rank, char *text, int size) {
-  snprintf(text, (size_t)size, "%.*s", size - 1, slot_of(f->head, rank)->words);
+bool ts_flight_reached(const TsFlight *f, int rank, uint64_t number, int round) {
+  TsFlightRecord r;
+  uint64_t begun = ts_flight_begun(f, rank);
+  return begun > number || (ts_flight_record(f, rank, number, &r) && (int)r.rounds > round);
+}
+
+void ts_flight_words(const TsFlight *f, int rank, uint64_t number, char *text, int size) {
+  const Slot *s = slot_of(f->head, rank);
+  bool fits = !s->words_of || s->words_of == number;
+  snprintf(text, (size_t)size, "%.*s", size - 1, fits ? s->words : "");
 }
 
 int ts_flight_pid(const TsFlight *f, int rank) {
@@ -272,7 +290,7 @@ static void say_differences(const Head *h, TsText *t) {
     int first = -1;
     for (int r = 0; r < h->size; r++) {
       if (!record(slot_of(h, r), i, &b)) continue;
-      if (first >= 0 && a.digest != b.digest) {
+      if (first >= 0 && a.digest[0] != b.digest[0]) {
         ts_text_format(t, "collective %llu is not the same: rank %d %s (%s), rank %d %s (%s)\n",
                        (unsigned long long)i, first, a.what, a.place, r, b.what, b.place);
         return;

@@ -11,7 +11,7 @@
 #include "lib/error.h"
 #include "lib/text.h"
 
-enum { TS_FLIGHT_KEPT = 128 };
+enum { TS_FLIGHT_KEPT = 128, TS_FLIGHT_ROUNDS = 4 };
 
 typedef enum TsFlightState {
   TS_FLIGHT_none,
@@ -22,12 +22,13 @@ typedef enum TsFlightState {
 
 /* One collective of one rank. */
 typedef struct TsFlightRecord {
-  uint64_t number, digest;
-  int64_t began, ended; /* nanoseconds of the world's clock */
-  int64_t bytes;        /* that this rank sends and receives */
-  uint32_t state;       /* TsFlightState */
-  char what[164];       /* "all_reduce of matmul: f32[8,4] -> f32[8,4]" */
-  char place[72];       /* "train.lua:12" */
+  uint64_t number, digest[TS_FLIGHT_ROUNDS]; /* of each exchange that it has begun */
+  int64_t began, ended;                      /* nanoseconds of the world's clock */
+  int64_t bytes;                             /* that this rank sends and receives */
+  uint32_t state;                            /* TsFlightState */
+  uint32_t rounds;
+  char what[164]; /* "all_reduce of matmul: f32[8,4] -> f32[8,4]" */
+  char place[72]; /* "train.lua:12" */
 } TsFlightRecord;
 
 typedef enum TsFlightLife {
@@ -51,13 +52,18 @@ void ts_flight_close(TsFlight *f, bool keep);
 
 void ts_flight_beat(TsFlight *f); /* this rank lives: from any thread */
 void ts_flight_begin(TsFlight *f, const TsFlightRecord *r);
+/* The next exchange of the collective that was begun. */
+void ts_flight_round(TsFlight *f, uint64_t number, uint64_t digest, int64_t bytes);
 void ts_flight_end(TsFlight *f, uint64_t number, bool failed, const char *words);
 
 /* Of other ranks. */
 TsFlightLife ts_flight_life(const TsFlight *f, int rank);
 bool ts_flight_record(const TsFlight *f, int rank, uint64_t number, TsFlightRecord *out);
+/* Whether it has come to that exchange. */
+bool ts_flight_reached(const TsFlight *f, int rank, uint64_t number, int round);
 uint64_t ts_flight_begun(const TsFlight *f, int rank); /* the number of its last one; 0: none */
-void ts_flight_words(const TsFlight *f, int rank, char *text, int size); /* its last error */
+/* Its error at a collective, or with which it has ended. */
+void ts_flight_words(const TsFlight *f, int rank, uint64_t number, char *text, int size);
 int ts_flight_pid(const TsFlight *f, int rank);
 
 /* A file as text, for people. 0, or -1 with the error. */

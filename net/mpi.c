@@ -248,7 +248,9 @@ static int ended(TsMpi *m, int failed) {
 }
 
 static int tag_of(const TsBatch *b) {
-  return 1 + (int)((b->digest ^ b->number * UINT64_C(0x9e3779b97f4a7c15)) % (TAGS - 1));
+  return 1 + (int)((b->digest ^
+                    (b->number * 8 + (uint64_t)b->round) * UINT64_C(0x9e3779b97f4a7c15)) %
+                   (TAGS - 1));
 }
 
 static int exchange(TsTransport *t, const TsBatch *b, TsError *err) {

@@ -191,7 +191,7 @@ static int gather(TsTransport *t, const TsBatch *of, const void *own, void *all,
     list[k++] = (TsTransfer){t->rank, r, d->index, mine, nbytes};
   }
   TsBatch b = {.n = k, .transfer = list};
-  if (of) b.number = of->number, b.digest = of->digest;
+  if (of) b.number = of->number, b.round = of->round, b.digest = of->digest;
   int bad = d->upload(d, mine, own, nbytes, err) || exchange(t, &b, err) ||
             d->download(d, all, n->records, (int64_t)nbytes * t->size, err);
   free(list);

@@ -22,7 +22,8 @@ typedef struct TsTransfer {
 } TsTransfer;
 
 typedef struct TsBatch {
-  uint64_t number; /* of the collective, from 1 */
+  uint64_t number; /* of the collective, from 1, */
+  int round;       /* and which exchange of it */
   uint64_t
       digest; /* of what it is: the same for all ranks, or they have come to different ones */
   int n;

@@ -60,26 +60,24 @@ static void say_last(const TsWatch *w, int rank, char text[320]) {
 static int lost(const TsWatch *w, int rank, const char *how, TsError *err) {
   char name[100], last[320], words[200];
   say_last(w, rank, last);
-  ts_flight_words(w->flight, rank, words, sizeof words);
+  ts_flight_words(w->flight, rank, ts_flight_begun(w->flight, rank), words, sizeof words);
   ts_error_set(err, TS_ERR_device, "%s: %s %s%s%s%s", w->what.what,
                ts_watch_name(w, rank, name), how, words[0] ? ": " : "", words, last);
   return ts_error_hint(err, "tessera --flight %s says what ranks did",
                        ts_flight_path(w->flight));
 }
 
-static int given_up(const TsWatch *w, int rank, TsError *err) {
-  char name[100], words[300];
-  ts_flight_words(w->flight, rank, words, sizeof words);
-  return ts_error_set(err, TS_ERR_device, "%s: %s gave it up%s%s", w->what.what,
-                      ts_watch_name(w, rank, name), words[0] ? ": " : "", words);
+/* It has come to the same exchange of the same collective, and means another one. */
+static bool differs(const TsBatch *b, const TsFlightRecord *r) {
+  return b->round < TS_FLIGHT_ROUNDS && b->round < (int)r->rounds &&
+         r->digest[b->round] != b->digest;
 }
 
-/* Its last one failed, which was done here: it does not know of what comes now. */
-static bool gave_up_before(const TsWatch *w, int rank) {
-  TsFlightRecord theirs, own;
-  uint64_t n = ts_flight_begun(w->flight, rank);
-  return ts_flight_record(w->flight, rank, n, &theirs) && theirs.state == TS_FLIGHT_failed &&
-         ts_flight_record(w->flight, w->rank, n, &own) && own.state == TS_FLIGHT_done;
+static int given_up(const TsWatch *w, int rank, uint64_t number, TsError *err) {
+  char name[100], words[300];
+  ts_flight_words(w->flight, rank, number, words, sizeof words);
+  return ts_error_set(err, TS_ERR_device, "%s: %s gave it up%s%s", w->what.what,
+                      ts_watch_name(w, rank, name), words[0] ? ": " : "", words);
 }
 
 /* 0: it may still come. What a rank has sent may be on its way when it is over. */
@@ -88,11 +86,10 @@ static int look_at(const TsWatch *w, const TsBatch *b, int rank, int64_t waited,
   bool sent = false;
   if (!is_here(w, rank)) return 0;
   if (b && ts_flight_record(w->flight, rank, b->number, &r)) {
-    if (r.digest != b->digest) return mismatch(w, rank, &r, err);
-    if (r.state == TS_FLIGHT_failed) return given_up(w, rank, err);
-    sent = r.state == TS_FLIGHT_done && waited < SENT_NS;
-  } else if (b && gave_up_before(w, rank)) {
-    return given_up(w, rank, err);
+    if (differs(b, &r)) return mismatch(w, rank, &r, err);
+    if (r.state == TS_FLIGHT_failed) return given_up(w, rank, r.number, err);
+    bool over = r.state == TS_FLIGHT_done || (int)r.rounds > b->round + 1;
+    sent = over && waited < SENT_NS;
   }
   switch (ts_flight_life(w->flight, rank)) {
   case TS_FLIGHT_dead: return sent ? 0 : lost(w, rank, "is dead", err);
@@ -165,8 +162,8 @@ int ts_watch_check(TsWatch *w, const TsBatch *b, TsError *err) {
     int other = x->from == w->rank ? x->to : x->to == w->rank ? x->from : w->rank;
     if (other == w->rank || !is_here(w, other)) continue;
     if (!ts_flight_record(w->flight, other, b->number, &r)) continue;
-    if (r.digest != b->digest) return mismatch(w, other, &r, err);
-    if (r.state == TS_FLIGHT_failed) return given_up(w, other, err);
+    if (differs(b, &r)) return mismatch(w, other, &r, err);
+    if (r.state == TS_FLIGHT_failed) return given_up(w, other, r.number, err);
   }
   return 0;
 }

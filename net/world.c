@@ -284,22 +284,30 @@ static uint64_t digest(const TsWorldWhat *w, int n, const TsTransfer *list) {
 }
 
 static void begin(const TsWorldWhat *what, TsBatch *b) {
+  TsFlight *f = world.watch.flight;
   begin_watch(what->what);
   world.watch.what = *what;
-  b->number = ++world.number;
+  if (!b->round) world.number++;
+  b->number = world.number;
   b->digest = digest(what, b->n, b->transfer);
-  if (!world.watch.flight) return;
-  TsFlightRecord r = {
-      .number = b->number, .digest = b->digest, .bytes = own_bytes(b->n, b->transfer)};
+  if (!f) return;
+  int64_t bytes = own_bytes(b->n, b->transfer);
+  if (b->round) return ts_flight_round(f, b->number, b->digest, bytes);
+  TsFlightRecord r = {.number = b->number, .digest = {b->digest}, .bytes = bytes};
   memcpy(r.what, what->what, sizeof r.what);
   memcpy(r.place, what->place, sizeof r.place);
-  ts_flight_begin(world.watch.flight, &r);
+  ts_flight_begin(f, &r);
 }
 
 static int end(const TsBatch *b, int failed, const TsError *err) {
-  if (failed) world.failed = true;
-  if (world.watch.flight) ts_flight_end(world.watch.flight, b->number, failed, err->message);
-  return failed ? -1 : 0;
+  if (!failed) return 0;
+  world.failed = true;
+  if (world.watch.flight) ts_flight_end(world.watch.flight, b->number, true, err->message);
+  return -1;
+}
+
+void ts_world_done(void) {
+  if (world.watch.flight) ts_flight_end(world.watch.flight, world.number, false, NULL);
 }
 
 /* What lies where the transport does not reach goes by memory of its own. */
@@ -392,7 +400,7 @@ static int rendezvous(const TsBatch *b, TsError *err) {
       const TsTransfer *x = &b->transfer[i];
       int other = x->from == w->rank ? x->to : x->to == w->rank ? x->from : w->rank;
       if (other == w->rank || strcmp(w->ranks[other].host, w->ranks[w->rank].host)) continue;
-      waits[other] = ts_flight_begun(w->flight, other) < b->number;
+      waits[other] = !ts_flight_reached(w->flight, other, b->number, b->round);
       all &= !waits[other];
     }
     if (!all) {
@@ -404,11 +412,11 @@ static int rendezvous(const TsBatch *b, TsError *err) {
   return failed ? -1 : ts_watch_check(w, b, err);
 }
 
-int ts_world_exchange(const TsWorldWhat *w, int n, const TsTransfer *list, bool gpu,
+int ts_world_exchange(const TsWorldWhat *w, int round, int n, const TsTransfer *list, bool gpu,
                       TsError *err) {
   TsTransport *t = gpu && world.nccl ? world.nccl : records();
   Stage s = {.by = t, .n = n, .given = list};
-  TsBatch b = {.n = n, .transfer = list};
+  TsBatch b = {.round = round, .n = n, .transfer = list};
   begin(w, &b);
   int failed = stage_begin(&s, err);
   b.transfer = s.list;
@@ -424,7 +432,9 @@ int ts_world_gather(const TsWorldWhat *w, const void *own, void *all, int nbytes
                     TsError *err) {
   TsBatch b = {0};
   begin(w, &b);
-  return end(&b, records()->gather(records(), &b, own, all, nbytes, err), err);
+  int failed = end(&b, records()->gather(records(), &b, own, all, nbytes, err), err);
+  if (!failed) ts_world_done();
+  return failed;
 }
 
 /* ---- the end */

@@ -46,9 +46,11 @@ typedef struct TsWorldWhat {
 
 /* Does the transfers in which this rank takes part; the list is the same for all ranks, but for
  * `at` and `device`. gpu: all of them are between GPUs. 0, or -1 with the error; what was to be received is
- * unspecified then. */
-int ts_world_exchange(const TsWorldWhat *w, int n, const TsTransfer *list, bool gpu,
+ * unspecified then. round: 0 begins a collective, 1 and so on go on with it, until it is done; so
+ * that all ranks are in step again, where they go on after one that failed. */
+int ts_world_exchange(const TsWorldWhat *w, int round, int n, const TsTransfer *list, bool gpu,
                       TsError *err);
+void ts_world_done(void);
 /* Records of nbytes of each rank, for all. It is numbered as well. */
 int ts_world_gather(const TsWorldWhat *w, const void *own, void *all, int nbytes, TsError *err);
 

@@ -239,7 +239,8 @@ static int tell(TsContext *c, TsTensor *x, TsTensor *y) {
                            ts_meta_nbytes(&y->meta)};
   ts_collective_about(c, "read of a part", &x->meta);
   int failed = !list ? ts_error_memory(&c->err) : !at;
-  if (!failed) failed = ts_world_exchange(ts_collective_current(), n, list, false, &c->err);
+  if (!failed) failed = ts_world_exchange(ts_collective_current(), 0, n, list, false, &c->err);
+  if (!failed) ts_world_done();
   free(list);
   return failed ? -1 : 0;
 }

@@ -80,7 +80,7 @@ static void test_all_to_all(int round, bool by_gpu) {
         free(host);
       }
   TsWorldWhat w = what("all_to_all of a test", "here:1");
-  CHECK(!ts_world_exchange(&w, k, list, by_gpu, &err));
+  CHECK(!ts_world_exchange(&w, 0, k, list, by_gpu, &err));
   for (int j = 0; j < k; j++) {
     TsTransfer *x = &list[j];
     int64_t wrong = 0;
@@ -123,7 +123,8 @@ static int ring(const char *text, const char *place) {
     }
   memset(own, me, sizeof own);
   TsWorldWhat w = what(text, place);
-  if (ts_world_exchange(&w, 2 * n, list, false, &err)) return -1;
+  if (ts_world_exchange(&w, 0, 2 * n, list, false, &err)) return -1;
+  ts_world_done();
   for (size_t i = 0; i < sizeof own; i++)
     if (got[1][i] != (me + n - 1) % n || got[0][i] != (me + 1) % n) return -1;
   return 0;

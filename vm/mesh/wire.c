@@ -105,7 +105,8 @@ static int exchange(TsWire *w) {
     gpu &= p->gpu;
   }
   if (!failed)
-    failed = ts_world_exchange(ts_collective_current(), w->npost, list, gpu, &c->err);
+    failed =
+        ts_world_exchange(ts_collective_current(), w->rounds++, w->npost, list, gpu, &c->err);
   free(list);
   drop_posts(w);
   return failed;
@@ -166,6 +167,7 @@ int ts_wire_end(TsWire *w, int failed) {
   TsError kept = w->c->err; /* of what failed before */
   if (failed) drop_posts(w);
   int apart = ts_wire_flush(w);
+  if (w->rounds && !apart && !failed) ts_world_done();
   for (int i = 0; i < w->n; i++) ts_tensor_unref(w->lent[i]);
   free(w->lent);
   free(w->post);

@@ -46,7 +46,7 @@ typedef struct TsWire {
   TsTensor **lent;  /* which: their memory stays until the end */
   int n, cap;
   TsWirePost *post;
-  int npost, cappost;
+  int npost, cappost, rounds; /* rounds: of posts that went */
 } TsWire;
 
 TsWire ts_wire_begin(TsContext *c);
