@@ -8,7 +8,6 @@
  * paid for that but where something is wrong. */
 #include <dlfcn.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -295,16 +294,8 @@ static void release(TsTransport *t, bool good) {
   free(t);
 }
 
-/* MPICH's launcher tells processes by this signal that another one is dead; of itself it would end
- * those that live. */
-static void outlive_others(void) {
-  struct sigaction now;
-  if (!sigaction(SIGUSR1, NULL, &now) && now.sa_handler == SIG_DFL) signal(SIGUSR1, SIG_IGN);
-}
-
 static int begin(TsTransport *t, TsMpi *m, int size, TsError *err) {
   int is = 0, level = 0;
-  if (ts_launched().kind == TS_LAUNCHER_mpich) outlive_others();
   MPI(m, err, Initialized, &is);
   if (!is) MPI(m, err, Init_thread, NULL, NULL, m->table.funneled, &level);
   MPI(m, err, Comm_set_errhandler, m->table.world, m->table.errors_return);

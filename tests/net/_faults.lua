@@ -1,4 +1,5 @@
--- Programs that go wrong, each as one of several processes: _faults.lua what. Each line that is printed begins with the rank.
+-- Programs that go wrong, each as one of several processes: _faults.lua what [file]. Each line that is printed begins with the
+-- rank. With a file it goes into file.rank: launchers lose what is printed when a process dies.
 local tessera = require "tessera"
 local op, dist, checkpoint = tessera.op, tessera.dist, tessera.checkpoint
 local ffi = require "ffi"
@@ -7,12 +8,12 @@ local C, rank, n = ffi.C, dist.rank(), dist.world()
 local mesh = dist.Mesh { axes = { "dp" }, devices = dist.range(n) }
 local x = dist.shard(op.arange(2 * n), mesh, { "dp" })
 
-local lines = {}
+local to = arg[2] and assert(io.open(arg[2] .. "." .. rank, "w")) or io.stdout
 local function say(...)
   local words = { ... }
   for i = 1, select("#", ...) do words[i] = tostring(words[i]):gsub("\n", " ") end
-  io.write(("%d: %s\n"):format(rank, table.concat(words, " ")))
-  io.flush()
+  to:write(("%d: %s\n"):format(rank, table.concat(words, " ")))
+  to:flush()
 end
 
 local what = {}

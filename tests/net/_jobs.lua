@@ -12,7 +12,7 @@ jobs.shell = shell
 
 local function there(name) return shell("command -v " .. name .. " >/dev/null"):find "exit" == nil end
 
--- How each starts n processes; and goes on when one of them is killed.
+-- How each starts n processes; and how it lets the others live when one is killed, if it can.
 jobs.launchers = {}
 local function launcher(name, exists, command, survives)
   if exists then
@@ -22,11 +22,11 @@ local function launcher(name, exists, command, survives)
   end
 end
 launcher("mpirun of Open MPI", there "mpirun.openmpi", "mpirun.openmpi --allow-run-as-root --oversubscribe", "--enable-recovery")
-launcher("mpirun of MPICH", there "mpirun.mpich", "mpirun.mpich", "-disable-auto-cleanup")
+launcher("mpirun of MPICH", there "mpirun.mpich", "mpirun.mpich")
 local abi = io.open "build/python/lib/libmpi_abi.so.1"
 if abi then abi:close() end
 launcher("MPI of the standard interface in build/python", abi,
-  "env TESSERA_MPI=build/python/lib/libmpi_abi.so.1 build/python/bin/mpiexec", "-disable-auto-cleanup")
+  "env TESSERA_MPI=build/python/lib/libmpi_abi.so.1 build/python/bin/mpiexec")
 
 --- What n processes print that run these arguments.
 function jobs.run(l, n, arguments, survives)
