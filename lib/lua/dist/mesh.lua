@@ -21,7 +21,7 @@ end
 take("grid", "range Mesh")
 take("spec", "ShardSpec")
 take("tensor", "tensor shard replicate gather reshard parts mesh_of spec_of sharding_valid shard_module")
-take("inspect", "inspect")
+take("inspect", "inspect links")
 take("modes", "leaves hidden explicit")
 take("map", "map")
 take("collectives", "all_reduce reduce_scatter all_gather all_to_all broadcast scatter permute send recv barrier place")
