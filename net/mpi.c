@@ -46,6 +46,8 @@ static const TsMpiTable tables[] = {
 
 enum { MOST_CHUNK = 1 << 30, TAGS = 32767 /* that any MPI has */ };
 
+struct Word;
+
 typedef struct TsMpi {
 #define CALL(name, args) int(*name) args;
   TS_MPI_CALLS(CALL)
@@ -54,7 +56,8 @@ typedef struct TsMpi {
   void *library;
   TsMpiHandle data, records; /* communicators */
   bool *waits;
-  char *request; /* of the batch under way, table.handle bytes each */
+  struct Word *words; /* on their way */
+  char *request;      /* of the batch under way, table.handle bytes each */
   int *peer;
   int nrequest, cap;
   bool stuck; /* something is sent that nobody takes: MPI would wait for it at its end */
@@ -278,6 +281,54 @@ static int gather(TsTransport *t, const TsBatch *b, const void *own, void *all, 
   return ended(m, bad ? -1 : finish(t, b, err));
 }
 
+/* ---- words beside the batches */
+typedef struct Word {
+  struct Word *next;
+  TsMpiHandle request;
+  char bytes[];
+} Word;
+
+/* Those that have gone are let go. */
+static void drop_words(TsMpi *m) {
+  for (Word **p = &m->words; *p;) {
+    int done = 0;
+    Word *w = *p;
+    if (m->Test(&w->request, &done, (void *)m->table.no_status) || !done) {
+      p = &w->next;
+      continue;
+    }
+    *p = w->next;
+    free(w);
+  }
+}
+
+static int say(TsTransport *t, int to, const void *at, int nbytes, TsError *err) {
+  TsMpi *m = t->state;
+  drop_words(m);
+  Word *w = calloc(1, sizeof *w + (size_t)nbytes);
+  if (!w) return ts_error_memory(err);
+  memcpy(w->bytes, at, (size_t)nbytes);
+  int code = m->Isend(w->bytes, nbytes, m->table.byte, to, TAGS, m->records, &w->request);
+  if (code) {
+    free(w);
+    return failed(m, code, "Isend", err);
+  }
+  w->next = m->words;
+  m->words = w;
+  return 0;
+}
+
+static int hear(TsTransport *t, int from, void *at, int nbytes, bool *got, TsError *err) {
+  TsMpi *m = t->state;
+  int flag = 0;
+  MPI(m, err, Iprobe, from, TAGS, m->records, &flag, (void *)m->table.no_status);
+  *got = flag;
+  if (flag)
+    MPI(m, err, Recv, at, nbytes, m->table.byte, from, TAGS, m->records,
+        (void *)m->table.no_status);
+  return 0;
+}
+
 /* ---- life */
 static void abort_job(TsTransport *t, int code) {
   TsMpi *m = t->state;
@@ -286,7 +337,8 @@ static void abort_job(TsTransport *t, int code) {
 
 static void release(TsTransport *t, bool good) {
   TsMpi *m = t->state;
-  if (good && !m->stuck) m->Finalize();
+  drop_words(m);
+  if (good && !m->stuck && !m->words) m->Finalize();
   free(m->request);
   free(m->peer);
   free(m->waits);
@@ -335,6 +387,8 @@ TsTransport *ts_transport_mpi(int size, TsError *err) {
     *t = (TsTransport){.state = m,
                        .exchange = exchange,
                        .gather = gather,
+                       .say = say,
+                       .hear = hear,
                        .abort = abort_job,
                        .free = release};
     snprintf(t->name, sizeof t->name, "MPI (%s)", version);

@@ -24,6 +24,8 @@ typedef uintptr_t TsMpiHandle;
   CALL(Comm_set_errhandler, (TsMpiHandle, TsMpiHandle))                                        \
   CALL(Isend, (const void *, int, TsMpiHandle, int, int, TsMpiHandle, void *))                 \
   CALL(Irecv, (void *, int, TsMpiHandle, int, int, TsMpiHandle, void *))                       \
+  CALL(Recv, (void *, int, TsMpiHandle, int, int, TsMpiHandle, void *))                        \
+  CALL(Iprobe, (int, int, TsMpiHandle, int *, void *))                                         \
   CALL(Test, (void *, int *, void *))                                                          \
   CALL(Cancel, (void *))                                                                       \
   CALL(Request_free, (void *))

@@ -52,6 +52,10 @@ struct TsTransport {
    * alone, or NULL. */
   int (*gather)(TsTransport *t, const TsBatch *b, const void *own, void *all, int nbytes,
                 TsError *err);
+  /* A few bytes to a rank that may not listen, and from one that may have said nothing: *got. Neither
+   * waits. Optional. */
+  int (*say)(TsTransport *t, int to, const void *at, int nbytes, TsError *err);
+  int (*hear)(TsTransport *t, int from, void *at, int nbytes, bool *got, TsError *err);
   /* From any thread: nobody will send any more what the device waits for. Optional. */
   void (*abort_waiting)(TsTransport *t);
   /* Ends the processes of the job. Optional: a launcher does so when one of them fails. */

@@ -1,5 +1,5 @@
-/* See net/watch.h. Of ranks on other hosts there is no flight to look into: they are named when they are late, and launchers
- * end a job whose process dies. */
+/* See net/watch.h. Of ranks on other hosts there is no flight to look into: those that wait tell each
+ * other where they stand; who is late is named; and launchers end a job whose process dies. */
 #include "net/watch.h"
 
 #include <pthread.h>
@@ -12,7 +12,7 @@
 #include "lib/clock.h"
 #include "lib/thread.h"
 
-enum { LOOK_NS = 20000000, BEAT_NS = 250000000 };
+enum { LOOK_NS = 20000000, BEAT_NS = 250000000, SAY_NS = 500000000 };
 static const int64_t TELL_NS = 3000000000; /* then it is said for whom is waited, */
 static const int64_t LOST_NS = 4000000000; /* then a rank that stands still is given up, */
 static const int64_t SENT_NS = 2000000000; /* and what one that is over has sent */
@@ -102,6 +102,63 @@ static int look_at(const TsWatch *w, const TsBatch *b, int rank, int64_t waited,
   }
 }
 
+/* ---- ranks of other hosts: who waits says where he stands, and hears the same */
+static void say_to(const TsWatch *w, int rank, uint64_t number) {
+  TsFlightRecord own;
+  TsError ignored = {0};
+  if (ts_flight_record(w->flight, w->rank, number, &own))
+    w->talk->say(w->talk, rank, &own, sizeof own, &ignored);
+}
+
+static bool can_talk(const TsWatch *w) { return w->talk && w->talk->say && w->flight; }
+
+/* What a rank says: of this collective, or of one that is over here, in which it still waits: it hears
+ * what that was here, and goes on from there. */
+static int take_word(const TsWatch *w, const TsBatch *b, int rank, const TsFlightRecord *r,
+                     TsError *err) {
+  TsFlightRecord own;
+  if (r->number == b->number) {
+    if (differs(b, r)) return mismatch(w, rank, r, err);
+    if (r->state == TS_FLIGHT_failed) {
+      char name[100];
+      return ts_error_set(err, TS_ERR_device, "%s: %s gave it up", w->what.what,
+                          ts_watch_name(w, rank, name));
+    }
+  } else if (r->number < b->number && r->state == TS_FLIGHT_begun &&
+             ts_flight_record(w->flight, w->rank, r->number, &own) &&
+             (own.digest[0] != r->digest[0] || own.state == TS_FLIGHT_failed)) {
+    say_to(w, rank, r->number);
+  }
+  return 0;
+}
+
+static int talk(TsWatch *w, const TsBatch *b, const bool *waits, int64_t now, TsError *err) {
+  TsFlightRecord r;
+  bool says = now - w->since > SAY_NS && now - w->said > SAY_NS;
+  for (int rank = 0; rank < w->size; rank++) {
+    bool got = false;
+    if (rank == w->rank || is_here(w, rank)) continue;
+    if (says && (!waits || waits[rank])) say_to(w, rank, b->number);
+    do {
+      if (w->talk->hear(w->talk, rank, &r, sizeof r, &got, err)) return -1;
+      r.what[sizeof r.what - 1] = r.place[sizeof r.place - 1] = 0;
+      if (got && take_word(w, b, rank, &r, err)) return -1;
+    } while (got);
+  }
+  if (says) w->said = now;
+  return 0;
+}
+
+void ts_watch_give_up(TsWatch *w, const TsBatch *b) {
+  for (int rank = 0; rank < w->size && can_talk(w); rank++) {
+    bool in_it = false;
+    for (int i = 0; i < b->n; i++)
+      in_it |= (b->transfer[i].from == w->rank && b->transfer[i].to == rank) ||
+               (b->transfer[i].to == w->rank && b->transfer[i].from == rank);
+    if (in_it && rank != w->rank && !is_here(w, rank)) say_to(w, rank, b->number);
+  }
+}
+
 /* "rank 1 (a), rank 3 (b) .." */
 static void say_missing(const TsWatch *w, const bool *waits, char *text, int size) {
   int n = 0, shown = 0;
@@ -144,6 +201,7 @@ int ts_watch_wait(void *arg, const TsBatch *b, const bool *waits, TsError *err) 
   int64_t waited = waited_for(w);
   for (int r = 0; r < w->size; r++)
     if (r != w->rank && (!waits || waits[r]) && look_at(w, b, r, waited, err)) return -1;
+  if (b && b->number && can_talk(w) && talk(w, b, waits, now, err)) return -1;
   if (waited > TELL_NS && (!w->told || (double)(now - w->told) > 6e10)) {
     tell(w, waits);
     w->told = now;

@@ -13,6 +13,8 @@ typedef struct TsWatch {
   double patience;
   /* The exchange under way: */
   TsWorldWhat what;
+  TsTransport *talk; /* says to ranks of other hosts where this one stands; NULL: nobody does */
+  int64_t said;
   int64_t since, looked, told; /* nanoseconds; 0: not yet */
 } TsWatch;
 
@@ -21,6 +23,8 @@ int ts_watch_wait(void *watch, const TsBatch *b, const bool *waits, TsError *err
 /* Behind an exchange: whether those of this host with whom it was done meant the same one,
  * and have not given it up. */
 int ts_watch_check(TsWatch *w, const TsBatch *b, TsError *err);
+/* It was given up here: ranks of other hosts that are in it hear so. */
+void ts_watch_give_up(TsWatch *w, const TsBatch *b);
 /* "rank 2 (node7)". */
 const char *ts_watch_name(const TsWatch *w, int rank, char text[100]);
 

@@ -230,7 +230,7 @@ static void begin_watch(const char *what) {
   TsWatch *w = &world.watch;
   memset(&w->what, 0, sizeof w->what);
   snprintf(w->what.what, sizeof w->what.what, "%s", what);
-  w->since = ts_clock_nsec(), w->looked = w->told = 0;
+  w->since = ts_clock_nsec(), w->looked = w->told = w->said = 0;
 }
 
 static int open_world(TsError *err) {
@@ -246,6 +246,7 @@ static int open_world(TsError *err) {
   if (open_transports(&own.rank, err) || meet(&own, err)) return -1;
   w->rank = world.launched.rank, w->size = world.launched.size, w->ranks = world.ranks;
   open_flight(&own);
+  w->talk = world.mpi;
   world.open = true;
   return 0;
 }
@@ -303,6 +304,7 @@ static int end(const TsBatch *b, int failed, const TsError *err) {
   if (!failed) return 0;
   world.failed = true;
   if (world.watch.flight) ts_flight_end(world.watch.flight, b->number, true, err->message);
+  ts_watch_give_up(&world.watch, b);
   return -1;
 }
 
@@ -473,7 +475,7 @@ void ts_world_close(bool good, const char *words) {
   if (world.mpi) world.mpi->free(world.mpi, good);
   ts_flight_close(world.watch.flight, !good);
   world.watch.flight = NULL;
-  world.mpi = world.nccl = NULL;
+  world.mpi = world.nccl = world.watch.talk = NULL;
   free(world.ranks);
   world.ranks = NULL;
 }

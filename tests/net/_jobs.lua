@@ -34,6 +34,12 @@ function jobs.run(l, n, arguments, survives)
     n, program, arguments))
 end
 
+--- The same where each process takes itself for one of another host.
+function jobs.run_apart(l, n, arguments)
+  return shell(("TESSERA_FLIGHT=%s timeout 120 %s -n %d sh -c 'TESSERA_HOST=node$OMPI_COMM_WORLD_RANK$PMI_RANK exec %s --threads=1 %s'"):format(
+    jobs.folder, l.command, n, program, arguments))
+end
+
 --- The same in one process.
 function jobs.alone(arguments) return shell(("timeout 120 %s --threads=1 %s"):format(program, arguments)) end
 

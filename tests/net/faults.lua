@@ -28,6 +28,9 @@ for _, l in ipairs(jobs.launchers) do
   has(out, "0: false .*rank 0 %([^)]+%) is at " .. reduce .. ", rank 1 %([^)]+%) at " .. gather,
     "1: false .*rank 1 %([^)]+%) is at " .. gather .. ", rank [02] %([^)]+%) at " .. reduce, "2: false .*" .. reduce,
     "as collective 1: all ranks come to the same ones", "0: then 15", "1: then 15", "2: then 15")
+  out = jobs.run_apart(l, 3, "tests/net/_faults.lua mismatch")
+  has(out, "0: false .*rank 0 %(node0%) is at " .. reduce .. ", rank 1 %(node1%) at " .. gather,
+    "1: false .*rank 1 %(node1%) is at " .. gather .. ", rank [02] %(node[02]%) at " .. reduce, "2: false ", "0: then 15", "1: then 15", "2: then 15")
   if l.survives then
     local file = jobs.folder .. "/said"
     run(l, 4, "killed " .. file, true)

@@ -197,8 +197,10 @@ static int ranks(const char *part, const char *transport) {
   if (!strcmp(transport, "nccl")) setenv("TESSERA_LIBCUDA", "self", 1);
   device = ts_device_find("cpu:0", &err);
   if (ts_world_open(&err)) return printf("rank: %s\n  hint: %s\n", err.message, err.hint), 1;
-  if (!strcmp(transport, "nccl")) {
-    device = ts_device_find("cuda:0", &err);
+  if (strcmp(transport, "mpi")) { /* "nccl", or "gpu": a real one */
+    char name[20];
+    snprintf(name, sizeof name, "cuda:%d", ts_world_at(ts_world_rank())->gpu);
+    device = ts_device_find(name, &err);
     gpu = device != NULL;
     CHECK(gpu && !ts_device_use(device, &err));
   }
