@@ -2,6 +2,7 @@
  * there is whole; one that is being written while the rank dies is cut off, and said to be. */
 #include "net/flight.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -86,6 +87,21 @@ static const char *folder(void) {
   return named && *named ? named : tmp && *tmp ? tmp : "/tmp";
 }
 
+/* Files of jobs that ended badly a week ago nobody reads any more. */
+static void remove_old(const char *where) {
+  DIR *d = opendir(where);
+  for (struct dirent *e; d && (e = readdir(d));) {
+    struct stat st;
+    size_t n = strlen(e->d_name);
+    bool ours =
+        n == 31 && !strncmp(e->d_name, "tessera-", 8) && !strcmp(e->d_name + 24, ".flight");
+    if (!ours || fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW)) continue;
+    if (S_ISREG(st.st_mode) && st.st_uid == geteuid() && time(NULL) - st.st_mtime > 7 * 86400)
+      unlinkat(dirfd(d), e->d_name, 0);
+  }
+  if (d) closedir(d);
+}
+
 static int failed(const char *path, TsError *err) {
   return ts_error_set(err, TS_ERR_io, "%.200s: %s", path, strerror(errno));
 }
@@ -114,6 +130,7 @@ TsFlight *ts_flight_open(uint64_t job, int rank, int size, const char *host, TsE
   f->rank = rank;
   snprintf(f->path, sizeof f->path, "%.200s/tessera-%016llx.flight", folder(),
            (unsigned long long)job);
+  if (rank == 0) remove_old(folder());
   if (map(f, size, err)) {
     free(f);
     return NULL;

@@ -1,12 +1,14 @@
 /* See net/world.h: who is there, who carries bytes, and what has to lie elsewhere for that. */
 #include "net/world.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "devices/cpu_pool.h"
 #include "lib/clock.h"
 #include "lib/digest.h"
 #include "net/launch.h"
@@ -216,6 +218,18 @@ static int meet(Hello *own, TsError *err) {
   return bad;
 }
 
+/* Where a launcher has given each process all processors of the host, they share them: threads of the
+ * CPU are as many as there are, unless the program has said how many. Results do not depend on it. */
+static void share_threads(void) {
+  cpu_set_t set;
+  int all = (int)sysconf(_SC_NPROCESSORS_ONLN), here = 0;
+  for (int r = 0; r < world.launched.size; r++)
+    here += !strcmp(world.ranks[r].host, world.ranks[world.launched.rank].host);
+  bool bound = !sched_getaffinity(0, sizeof set, &set) && CPU_COUNT(&set) < all;
+  if (bound || here < 2 || ts_cpu_threads() != all) return;
+  ts_cpu_set_threads(all / here > 1 ? all / here : 1);
+}
+
 /* Without a flight ranks are in step as well; who is missing is then said with less. */
 static void open_flight(const Hello *own) {
   TsError why = {0};
@@ -245,6 +259,7 @@ static int open_world(TsError *err) {
   begin_watch("the start of the job");
   if (open_transports(&own.rank, err) || meet(&own, err)) return -1;
   w->rank = world.launched.rank, w->size = world.launched.size, w->ranks = world.ranks;
+  share_threads();
   open_flight(&own);
   w->talk = world.mpi;
   world.open = true;

@@ -171,7 +171,8 @@ static int mesh_about(lua_State *L) {
   return 0;
 }
 
-/* world_tell(text): what rank 0 says, for all; nobody goes on before all have come. */
+/* world_tell(text, what): what rank 0 says, for all; nobody goes on before all have come. what it is
+ * for. */
 static int world_tell(lua_State *L) {
   enum { MOST = 1024 };
   TsContext *c = ts_lua_context(L);
@@ -179,7 +180,8 @@ static int world_tell(lua_State *L) {
   const char *text = luaL_checklstring(L, 1, &len);
   int n = ts_world_size();
   char *all = lua_newuserdata(L, (size_t)MOST * (size_t)n), own[MOST] = "";
-  TsWorldWhat w = {.what = "checkpoint"};
+  TsWorldWhat w = {{0}, {0}};
+  snprintf(w.what, sizeof w.what, "%s", luaL_checkstring(L, 2));
   snprintf(own, sizeof own, "%.*s", (int)len, text);
   c->where_arg = L;
   snprintf(w.place, sizeof w.place, "%s", c->where ? c->where(L) : "");

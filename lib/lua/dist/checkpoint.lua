@@ -205,7 +205,7 @@ local function settle(h, said)
   return h
 end
 
-function Other:wait() return self.done and self or settle(self, core.world_tell "") end
+function Other:wait() return self.done and self or settle(self, core.world_tell("", "checkpoint")) end
 
 function Saving.__tostring(h)
   if not h.done then return ("checkpoint %s in %s is being written"):format(h.name, shown(h.dir)) end
@@ -222,7 +222,7 @@ function Saving:wait()
   end
   rawset(self, "told", true)
   local ok, why = pcall(saving.wait, saving)
-  core.world_tell(ok and self.path or "error " .. tostring(why))
+  core.world_tell(ok and self.path or "error " .. tostring(why), "checkpoint")
   if not ok then error(why, 0) end
   return self
 end
@@ -230,7 +230,7 @@ end
 -- What an earlier one has written is there for all.
 local function settled()
   core.checkpoint_settle()
-  if core.world().size > 1 then core.world_tell "" end
+  if core.world().size > 1 then core.world_tell("", "checkpoint") end
 end
 
 -- ---- exports
