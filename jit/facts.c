@@ -144,9 +144,13 @@ static void put_head(const TsGroup *g, TsText *text) {
 /* What was chosen for its kernel, and what of the program's wishes could not be had, a line each. */
 static void put_choice(const TsBuildJob *b, const TsFusion *f, const TsGroup *g, TsText *text) {
   TsText choice = {0}, remarks = {0};
-  if (f->of[g->index].fused && !ts_build_is_patched(b, f, g)) {
+  if (ts_build_is_patched(b, f, g)) {
+    ts_facts_none(text, "choice", "it was edited by the user: its text says what it has");
+  } else if (f->of[g->index].fused) {
     ts_build_choice_text(g, &choice);
     ts_facts_take(text, "choice", &choice);
+  } else {
+    ts_facts_none(text, "choice", "no kernel runs");
   }
   ts_build_remarks_text(g, &remarks);
   if (remarks.len)
@@ -274,13 +278,13 @@ static void put_tile(const TsBuildJob *b, const TsFusion *f, const TsGroup *g, T
 
 /* ---- the levels below */
 static void put_kernel(const TsBuildJob *b, const TsFusion *f, const TsGroup *g,
-                       const char *level, TsKernelTexts *known, TsText *text) {
+                       const char *level, TsText *text) {
   TsError err = {0};
   TsText kernel = {0};
   ts_facts_object(text, NULL);
   ts_facts_text(text, "function", f->g->name);
   put_head(g, text);
-  if (ts_build_group_text(b, f, g, level, known, &kernel, &err)) {
+  if (ts_build_group_text(b, f, g, level, &kernel, &err)) {
     ts_facts_none(text, "text", err.message);
     ts_text_free(&kernel);
   } else {
@@ -290,18 +294,16 @@ static void put_kernel(const TsBuildJob *b, const TsFusion *f, const TsGroup *g,
 }
 
 static void put_kernels(const TsBuildJob *b, const char *level, TsText *text) {
-  TsKernelTexts known = {0};
   ts_facts_list(text, "kernels");
   for (const TsFusion *f = &b->fusion; f; f = f->next)
     for (int i = 0; i < f->sched->ngroup; i++) {
       const TsGroup *g = f->sched->group[i];
       if (!ts_build_worth_on(b, g)) continue;
       if (level)
-        put_kernel(b, f, g, level, &known, text);
+        put_kernel(b, f, g, level, text);
       else
         put_tile(b, f, g, text);
     }
-  ts_build_texts_free(&known);
   ts_facts_end(text, ']');
 }
 

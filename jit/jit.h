@@ -33,6 +33,7 @@ bool ts_jit_enabled(const TsJit *j);
 const char *ts_jit_absent(const TsJit *j);
 /* A line to stderr for each promotion, refusal, return to bytecode (jit/log.c). */
 void ts_jit_verbose(TsJit *j, bool on);
+void ts_jit_shows(TsJit *j); /* somebody will look at kernels: their texts are made ahead */
 bool ts_jit_is_verbose(const TsJit *j);
 /* Such a line of somebody else, where one listens; whether so. at: "model.lua:12" or "". */
 bool ts_jit_tell(const TsJit *j, const char *what, const char *name, const char *at,
@@ -90,7 +91,8 @@ typedef struct TsJitGroup {
   const struct TsSched *sched;
   const struct TsGroup *group;
   const struct TsSchedKernel *kernel;
-  bool runs; /* by a kernel */
+  bool runs;   /* by a kernel, */
+  bool edited; /* which its user wrote */
 } TsJitGroup;
 typedef void TsJitGroupFn(void *arg, const TsJitGroup *g);
 int ts_jit_groups(TsJitFunction *f, TsJitGroupFn *each, void *arg);

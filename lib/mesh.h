@@ -16,6 +16,8 @@ enum {
   TS_DEVICE_MESH = 15,  /* TsMeta.device of every tensor that is spread over a mesh, */
   TS_DEVICE_AWAY = 16,  /* and of those whose elements another process has (vm/mesh/away.h) */
   TS_LAYOUTS = 1 << 15, /* of a process */
+  TS_LEAVES_MOST =
+      4096 /* into which sums are cut, on one device or on as many as a mesh may have */
 };
 
 typedef struct TsMesh {
@@ -38,7 +40,7 @@ typedef struct TsLayout {
   bool
       stored; /* in pieces, but used whole: calls bring the pieces together when they need them */
   uint8_t partial; /* bit a: parts along axis a of the mesh are summands */
-  uint16_t leaves; /* where pieces may end, see ts_layout_cut; 0: as many as pieces */
+  int leaves;      /* where pieces may end, see ts_layout_cut; 0: as many as pieces */
 } TsLayout;
 
 /* The mesh with these axes; the same one each time. rank: by part, NULL: each
@@ -54,7 +56,8 @@ int ts_mesh_coordinate(const TsMesh *m, int p, int a);
 int ts_mesh_axis(const TsMesh *m, const char *name, int len); /* -1: has none of that name */
 
 const TsLayout *ts_layout_at(int id); /* 0: NULL */
-/* The layout that is like this one, whatever its id is; the same one each time. */
+/* The layout that is like this one, whatever its id is; the same one each time. NULL with the error,
+ * also where a piece would have no leaf. */
 const TsLayout *ts_layout_make(const TsLayout *like, TsError *err);
 /* All devices have all of a tensor of so many axes. */
 const TsLayout *ts_layout_replicated(const TsMesh *m, int ndim, TsError *err);
@@ -73,6 +76,9 @@ int64_t ts_layout_cut(int64_t n, int pieces, int leaves, int i);
 enum { TS_LEAF_SUMS = 40 };
 int ts_leaves_subtrees(int n, int lo, int hi, int *level, int *place);
 int ts_leaves_end(int n, int level, int place);
+/* Whether `what`, an axis or a sum, that is cut into these pieces has a leaf for each; leaves 0: as
+ * many as pieces. 0 or -1. */
+int ts_leaves_check(int leaves, int pieces, const char *what, TsError *err);
 /* Elements of axis d, of size n, that part p has: */
 int64_t ts_layout_count(const TsLayout *l, int d, int64_t n, int p);
 /* and run number i of them, neighbours in the whole: false behind the last one. */

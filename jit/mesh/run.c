@@ -7,7 +7,9 @@
 
 #include "devices/cpu_pool.h"
 #include "devices/device.h"
+#include "lib/clock.h"
 #include "vm/code/lower.h"
+#include "vm/core/profile.h"
 #include "vm/mesh/collective.h"
 #include "vm/mesh/combine.h"
 #include "vm/mesh/expand.h"
@@ -76,6 +78,12 @@ static TsCollective collective_of(const TsMeshRun *r, const TsMeshJoin *j) {
                              : ts_collective_of_move(from, ts_layout_of(to));
   sent.op = j->node && j->node->op < TS_OP_COUNT ? (TsOp)j->node->op : TS_OP_COUNT;
   return sent;
+}
+
+bool ts_mesh_run_sent(const TsMeshRun *r, int join, TsCollective *sent) {
+  if (r->plan->join[join].call) return false;
+  *sent = collective_of(r, &r->plan->join[join]);
+  return sent->kind != TS_COLLECTIVE_none;
 }
 
 static const char *operand_of(const TsMeshRun *r, const TsMeshJoin *j) {
@@ -243,17 +251,38 @@ static int run_call(TsMeshRun *r, const TsMeshJoin *j) {
   return failed;
 }
 
+/* In a profile what is sent stands beside the instructions of the pieces: n joins that are done at
+ * once are one. */
+static void span_of_joins(const TsMeshRun *r, int n, const TsMeshJoin *j, int64_t start) {
+  TsSpan span = {
+      .start = start, .end = ts_clock_nsec(), .phase = -1, .depth = r->c->spans->depth};
+  for (int i = 0; i < n; i++) {
+    TsCollective sent = j[i].call ? (TsCollective){.bytes = 0} : collective_of(r, &j[i]);
+    const char *place = j[i].node ? ts_graph_where(j[i].node) : NULL;
+    const char *what = ts_collective_name(sent.kind);
+    if (!sent.kind) continue;
+    if (place && !*place) place = NULL;
+    bool first = !span.what, here = place && span.place && !strcmp(place, span.place);
+    span.place = first || here ? place : NULL;
+    span.what = first || span.what == what ? what : "collectives";
+    span.nbytes += sent.bytes;
+  }
+  if (span.what) ts_spans_add(r->c->spans, &span);
+}
+
 /* Joins from number i on that are done at once: how many, or -1. Errors say where the operator stands
  * that asked for it. */
 static int run_joins(TsMeshRun *r, int i) {
   const TsMeshPlan *plan = r->plan;
   const TsMeshJoin *j = &plan->join[i];
   int n = 1, failed;
+  int64_t start = r->c->spans ? ts_clock_nsec() : 0;
   while (j->sum && i + n < plan->njoin && j[n].sum && j[n].stage == j->stage) n++;
   if (j->sum)
     failed = run_sums(r, n, j);
   else
     failed = tell(r, j) || (j->call ? run_call : run_move)(r, j);
+  if (!failed && r->c->spans) span_of_joins(r, n, j, start);
   if (!failed) return n;
   const char *place = j->node ? ts_graph_where(j->node) : NULL;
   return place && *place ? ts_error_where(&r->c->err, plan->g->name, place) : -1;
@@ -282,6 +311,13 @@ static int pass_piece(TsMeshRun *r, const TsMeshPiece *of, int part) {
     if (!(*t = ts_tensor_new(r->c, &m))) return -1;
   }
   return 0;
+}
+
+TsJitFunction *ts_mesh_run_piece(TsMeshRun *r, int at, TsCode **code, TsFrame **frame) {
+  Piece *piece = made_piece(r, at);
+  if (!piece) return NULL;
+  *code = piece->code, *frame = piece->frame;
+  return piece->hot;
 }
 
 static int run_piece(TsMeshRun *r, int stage, int part, uint64_t stream) {

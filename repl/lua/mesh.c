@@ -164,7 +164,8 @@ static int mesh_layout(lua_State *L) {
     l.partial |= (uint8_t)(1u << lua_tointeger(L, -1));
     lua_pop(L, 1);
   }
-  l.leaves = (uint16_t)luaL_optinteger(L, 6, 0);
+  lua_Number leaves = luaL_optnumber(L, 6, 0);
+  l.leaves = leaves > TS_LEAVES_MOST ? TS_LEAVES_MOST + 1 : (int)leaves;
   l.stored = lua_toboolean(L, 7);
   const TsLayout *made = ts_layout_make(&l, &c->err);
   if (!made) return ts_lua_raise(L);
@@ -394,7 +395,7 @@ static void set_type(lua_State *L, const TsMeta *m, const char *name) {
   lua_setfield(L, -2, name);
 }
 
-static void push_collective(lua_State *L, const TsCollective *k) {
+void ts_lua_push_collective(lua_State *L, const TsCollective *k) {
   lua_createtable(L, 0, 8);
   lua_pushstring(L, ts_collective_name(k->kind)), lua_setfield(L, -2, "kind");
   lua_pushstring(L, k->asks ? k->asks : ""), lua_setfield(L, -2, "operator");
@@ -416,7 +417,7 @@ static int mesh_sent(lua_State *L) {
   int n = since < 0 || since > (double)total ? 0 : (int)(total - (uint64_t)since);
   if (n > TS_COLLECTIVES_KEPT) n = TS_COLLECTIVES_KEPT;
   for (int i = 0; i < n; i++) {
-    push_collective(L, ts_collective_noted(n - 1 - i, &total));
+    ts_lua_push_collective(L, ts_collective_noted(n - 1 - i, &total));
     lua_rawseti(L, -2, i + 1);
   }
   return 2;
@@ -427,7 +428,7 @@ static int mesh_plan(lua_State *L) {
   const TsCollective *k;
   lua_newtable(L);
   for (int i = 0; (k = ts_collective_planned(i)); i++) {
-    push_collective(L, k);
+    ts_lua_push_collective(L, k);
     lua_rawseti(L, -2, i + 1);
   }
   return 1;
@@ -551,4 +552,6 @@ void ts_lua_open_mesh(lua_State *L) {
                                        {"mesh_is_planned", mesh_is_planned},
                                        {NULL, NULL}};
   luaL_register(L, NULL, functions);
+  lua_pushinteger(L, TS_LEAVES_MOST);
+  lua_setfield(L, -2, "MOST_LEAVES");
 }
