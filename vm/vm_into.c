@@ -349,7 +349,7 @@ int ts_vm_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
 
 /* What is missing for that but the copy itself; x: as `fitting` found it. A device converts before. */
 static TsTensor *prepared(TsContext *c, TsTensor *dst, TsTensor *x) {
-  if (!x || c->capture || ts_mesh_is(dst)) return x;
+  if (!x || c->capture || ts_mesh_is(dst) || ts_tensor_is_away(dst)) return x;
   if (!ts_offload_on(c, dst->meta.device)) {
     if (ts_tensor_write(dst)) return x;
     ts_tensor_unref(x);
