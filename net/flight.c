@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/clock.h"
 #include "lib/file.h"
 
 #define MAGIC "tessera flight 1"
@@ -31,7 +32,8 @@ typedef struct Slot {
   atomic_int pid;
   int32_t rank;
   atomic_int over;
-  _Atomic int64_t heartbeat;
+  _Atomic int64_t heartbeat,
+      seen; /* the same by the clock that only goes forward, and the world's */
   _Atomic uint64_t begun;
   uint64_t born; /* of the process, so that its number is not taken for another one's */
   char host[64];
@@ -168,7 +170,9 @@ void ts_flight_close(TsFlight *f, bool keep) {
 }
 
 void ts_flight_beat(TsFlight *f) {
-  atomic_store(&slot_of(f->head, f->rank)->heartbeat, now_ns());
+  Slot *s = slot_of(f->head, f->rank);
+  atomic_store(&s->heartbeat, ts_clock_nsec());
+  atomic_store(&s->seen, now_ns());
 }
 
 /* ---- the own collectives */
@@ -205,7 +209,8 @@ static TsFlightLife life(const Slot *s) {
   if (!state || state == 'Z' || state == 'X' || (s->born && born != s->born))
     return TS_FLIGHT_dead;
   if (state == 'T' || state == 't') return TS_FLIGHT_stopped;
-  return now_ns() - atomic_load(&s->heartbeat) > SILENT_NS ? TS_FLIGHT_silent : TS_FLIGHT_alive;
+  return ts_clock_nsec() - atomic_load(&s->heartbeat) > SILENT_NS ? TS_FLIGHT_silent
+                                                                  : TS_FLIGHT_alive;
 }
 
 TsFlightLife ts_flight_life(const TsFlight *f, int rank) {
@@ -265,7 +270,7 @@ static void say_rank(const Slot *s, int rank, TsText *t) {
   char at[40], word[512];
   if (l == TS_FLIGHT_unknown) return;
   uint64_t last = atomic_load(&s->begun);
-  time_text(atomic_load(&s->heartbeat), at);
+  time_text(atomic_load(&s->seen), at);
   ts_text_format(t, "rank %d  %.63s  process %d  %s, last sign of life %s", rank, s->host,
                  atomic_load(&s->pid), lives[l], at);
   if (s->words[0])

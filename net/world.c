@@ -56,13 +56,20 @@ int ts_world_place(int rank, const char *name) {
   if (sscanf(name, "cuda:%d%n", &n, &more) == 1 && !name[more] && n >= r->gpu &&
       n < r->gpu + r->ngpu)
     return r->ncpu + 1 + n;
-  return -1;
+  if (strncmp(name, "sim:", 4)) return -1;
+  TsError ignored = {
+      0}; /* simulated ones stand in each list at the same place, once they are named */
+  TsDevice *d = ts_device_find(name, &ignored);
+  return d ? d->index : -1;
 }
 
 const char *ts_world_place_name(int rank, int place, char text[48]) {
   if (!world.open || rank < 0) return snprintf(text, 48, "%s", ts_device_at(place)->name), text;
   const TsWorldRank *r = &world.ranks[rank];
-  if (place <= r->ncpu)
+  const TsDevice *d = ts_device_at(place < TS_MAX_DEVICES ? place : 0);
+  if (d->simulated)
+    snprintf(text, 48, "%s@%d", d->name, rank);
+  else if (place <= r->ncpu)
     snprintf(text, 48, "cpu:%d@%d", place ? place - 1 : 0, rank);
   else
     snprintf(text, 48, "cuda:%d@%d", place - r->ncpu - 1, rank);

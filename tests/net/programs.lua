@@ -11,6 +11,16 @@ end
 
 local first = jobs.launchers[1]
 if first then
+  -- However the devices are dealt out, also those that the host's memory is not that of.
+  local want = jobs.alone("--devices=cpu:4 tests/net/_sums.lua range")
+  assert(count(want, "\n") == 8, want)
+  assert(jobs.run(first, 4, "tests/net/_sums.lua range") == want)
+  assert(jobs.run(first, 2, "--devices=cpu:2 tests/net/_sums.lua range") == want)
+  assert(jobs.run(first, 3, "--devices=cpu:2 tests/net/_sums.lua cpu:1@2 cpu:0@0 cpu:1@2 cpu:0@2") == want)
+  assert(jobs.run(first, 2, "tests/net/_sums.lua cpu:0 cpu:0 cpu:0 cpu:0") == want) -- of each process's own
+  for _, l in ipairs(jobs.launchers) do
+    assert(jobs.run(l, 2, "tests/net/_sums.lua sim:0@0 sim:1@0 sim:0@1 sim:1@1") == want, l.name)
+  end
   local function both(arguments, want)
     for _, how in ipairs { { 4, "" }, { 2, "--devices=cpu:2 " } } do
       local out = jobs.run(first, how[1], how[2] .. arguments(how[1]))
