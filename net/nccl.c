@@ -92,6 +92,11 @@ static int open_library(Nccl *n, TsError *err) {
   return 0;
 }
 
+bool ts_transport_nccl_is_there(TsError *err) {
+  Nccl n = {.library = NULL};
+  return !open_library(&n, err);
+}
+
 static void say_version(const Nccl *n, char *text, int size) {
   int v = 0;
   n->GetVersion(&v);

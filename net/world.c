@@ -159,7 +159,8 @@ static int open_nccl_beside(const TsWorldRank *own, TsError *err) {
   TsDevice *gpu = own_gpu(own);
   bool all = false;
   TsError why = {0};
-  if (all_agree(wants("nccl") && gpu && ts_device_at(gpu->index)->run, &all, err)) return -1;
+  bool can = wants("nccl") && gpu && gpu->run && ts_transport_nccl_is_there(&why);
+  if (all_agree(can, &all, err)) return -1;
   if (!all) return 0;
   world.nccl = ts_transport_nccl(gpu, world.launched.rank, world.launched.size, tell_by_mpi,
                                  world.mpi, &why);

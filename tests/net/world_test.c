@@ -292,6 +292,24 @@ static void test_nccl(void) {
   run(log, "finalize\ndestroy", 1);
   snprintf(line, sizeof line, form, "600", scratch, scratch, self, "mismatch");
   run(line, "is well", 2);
+  snprintf(line, sizeof line, form, "700", scratch, scratch, self, "death");
+  run(line, "is well", 1);
+  if (!is_there("mpirun.openmpi")) return;
+  /* Started by mpirun, MPI tells the id, and carries what is not between GPUs. */
+  snprintf(line, sizeof line,
+           "env FAKE_NCCL=%s TESSERA_NCCL=%s/libnccl.so.2 mpirun.openmpi --allow-run-as-root "
+           "--oversubscribe -n 2 %s ranks bytes nccl",
+           scratch, scratch, self);
+  run(line, "is well", 2);
+  run(line, ", NCCL 2.28.0", 1);
+  /* Where one has no NCCL, all do without. */
+  snprintf(
+      line, sizeof line,
+      "env FAKE_NCCL=%s mpirun.openmpi --allow-run-as-root --oversubscribe -n 2 sh -c "
+      "'TESSERA_NCCL=%s/libnccl.so.$((2 + OMPI_COMM_WORLD_RANK)) exec %s ranks bytes nccl'",
+      scratch, scratch, self);
+  run(line, "NCCL", 0);
+  run(line, "is well", 2);
 }
 
 static void test_launchers(void) {
