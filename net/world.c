@@ -450,6 +450,7 @@ int ts_world_exchange(const TsWorldWhat *w, int round, int n, const TsTransfer *
   if (!failed && !t->device) failed = ts_watch_check(&world.watch, &b, err);
   if (!failed) failed = stage_end(&s, err);
   stage_free(&s);
+  b.transfer = list;
   return end(&b, failed, err);
 }
 
