@@ -175,7 +175,8 @@ static bool is_summed(const TsShard *s, const Proposal *q) {
     const TsLayout *l = s->in[i] ? ts_layout_of(s->in[i]) : NULL;
     for (int d = 0; l && d < l->ndim; d++) {
       if (s->in_axis[i][d] == TS_WHOLE) continue;
-      if (s->factor[s->in_axis[i][d]].kind != TS_FACTOR_sum) continue;
+      TsFactorKind kind = s->factor[s->in_axis[i][d]].kind;
+      if (kind != TS_FACTOR_sum && kind != TS_FACTOR_one) continue;
       for (int k = 0; k < l->naxis[d]; k++)
         if (memchr(q->axis, l->axis[d][k], q->naxis)) return true;
     }

@@ -494,6 +494,18 @@ static int mesh_planning(lua_State *L) {
   return 1;
 }
 
+/* mesh_abstract([mesh or false]): for which mesh what is made is planned, before it is set. */
+static int mesh_abstract(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  const TsMesh *was = c->abstract;
+  if (!lua_isnoneornil(L, 1)) c->abstract = lua_toboolean(L, 1) ? ts_lua_check_mesh(L, 1) : NULL;
+  if (was)
+    lua_pushinteger(L, was->id);
+  else
+    lua_pushboolean(L, false);
+  return 1;
+}
+
 /* mesh_planned(layout, {size...}, dtype): a tensor without elements. */
 static int mesh_planned(lua_State *L) {
   TsContext *c = ts_lua_context(L);
@@ -548,6 +560,7 @@ void ts_lua_open_mesh(lua_State *L) {
                                        {"mesh_link", mesh_link},
                                        {"mesh_hidden", mesh_hidden},
                                        {"mesh_planning", mesh_planning},
+                                       {"mesh_abstract", mesh_abstract},
                                        {"mesh_planned", mesh_planned},
                                        {"mesh_is_planned", mesh_is_planned},
                                        {NULL, NULL}};
