@@ -1,5 +1,5 @@
 -- A program gives over several processes what it gives in one, whoever has started them and however many devices each has: dist.map
--- with all its collectives and their gradients, steps of training, checkpoints.
+-- with all its collectives and their gradients, steps of training, attention over split sequences, experts, checkpoints.
 package.path = "tests/net/?.lua;" .. package.path
 local jobs = require "_jobs"
 local count = jobs.count
@@ -34,6 +34,11 @@ if first then
   both(function() return "scripts/run_test.lua tests/mesh/training.lua" end, function(out, n)
     assert(count(out, "failed 0") == n, out)
   end)
+  -- Sequences that are split, and mixtures of experts.
+  for _, name in ipairs { "sequence", "moe" } do
+    local out = jobs.run(first, 4, ("scripts/run_test.lua tests/mesh/%s.lua"):format(name))
+    assert(count(out, "checks %d+ failed 0") == 4 and count(out, "checks 0") == 0, out)
+  end
   -- A training with checkpoints, which others go on from.
   local function train(n, where, last) return ("tests/mesh/_training.lua %s/%s 4 %d"):format(jobs.folder, where, last) end
   local want = jobs.alone("--devices=cpu:4 " .. train(1, "alone", 10))
