@@ -10,11 +10,13 @@ static TsMesh **mesh;
 static int nmesh;
 
 static bool same_mesh(const TsMesh *m, int naxis, const char *const *axis, const int *size,
-                      const int *device) {
+                      const int *place, const int *rank) {
   if (m->naxis != naxis) return false;
   for (int a = 0; a < naxis; a++)
     if (m->size[a] != size[a] || strcmp(m->axis[a], axis[a])) return false;
-  return !memcmp(m->device, device, sizeof *device * (size_t)m->n);
+  for (int p = 0; p < m->n; p++)
+    if (m->rank[p] != (rank ? rank[p] : -1)) return false;
+  return !memcmp(m->place, place, sizeof *place * (size_t)m->n);
 }
 
 static int check_axes(int naxis, const char *const *axis, const int *size, TsError *err) {
@@ -43,28 +45,50 @@ static int check_axes(int naxis, const char *const *axis, const int *size, TsErr
 }
 
 const TsMesh *ts_mesh_make(int naxis, const char *const *axis, const int *size,
-                           const int *device, TsError *err) {
+                           const int *place, const int *rank, int own, TsError *err) {
   if (check_axes(naxis, axis, size, err)) return NULL;
   for (int i = 0; i < nmesh; i++)
-    if (same_mesh(mesh[i], naxis, axis, size, device)) return mesh[i];
+    if (same_mesh(mesh[i], naxis, axis, size, place, rank)) return mesh[i];
   int n = 1;
   for (int a = 0; a < naxis; a++) n *= size[a];
   TsMesh **more = realloc(mesh, sizeof *mesh * (size_t)(nmesh + 1));
   if (more) mesh = more;
   TsMesh *m = more ? calloc(1, sizeof *m) : NULL;
-  if (m) m->device = malloc(sizeof *device * (size_t)n);
+  if (m) m->device = malloc(3 * sizeof *m->device * (size_t)n);
   if (!m || !m->device) {
     free(m);
     ts_error_memory(err);
     return NULL;
   }
+  m->rank = m->device + n, m->place = m->rank + n;
   m->id = nmesh, m->naxis = naxis, m->n = n;
   for (int a = 0; a < naxis; a++) {
     snprintf(m->axis[a], sizeof m->axis[a], "%s", axis[a]);
     m->size[a] = size[a];
   }
-  memcpy(m->device, device, sizeof *device * (size_t)n);
+  for (int p = 0; p < n; p++) {
+    bool away = rank && rank[p] >= 0 && rank[p] != own;
+    m->rank[p] = rank ? rank[p] : -1, m->place[p] = place[p];
+    m->device[p] = away && place[p] >= 0 ? TS_DEVICE_AWAY : place[p];
+  }
   return mesh[nmesh++] = m;
+}
+
+const TsMesh *ts_mesh_of(const TsMesh *of, int naxis, const char *const *axis, const int *size,
+                         const int *part, TsError *err) {
+  int n = 1, own = -1;
+  bool owned = false;
+  for (int a = 0; a < naxis; a++) n *= size[a];
+  int *place = malloc(2 * sizeof *place * (size_t)(n + 1)), *rank = place + n;
+  if (!place) return ts_error_memory(err), NULL;
+  for (int p = 0; p < of->n; p++) {
+    owned |= of->rank[p] >= 0;
+    if (of->rank[p] >= 0 && of->device[p] != TS_DEVICE_AWAY) own = of->rank[p];
+  }
+  for (int p = 0; p < n; p++) place[p] = of->place[part[p]], rank[p] = of->rank[part[p]];
+  const TsMesh *m = ts_mesh_make(naxis, axis, size, place, owned ? rank : NULL, own, err);
+  free(place);
+  return m;
 }
 
 const TsMesh *ts_mesh_at(int id) { return id >= 0 && id < nmesh ? mesh[id] : NULL; }

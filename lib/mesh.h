@@ -13,7 +13,8 @@
 enum {
   TS_MESH_AXES = 6,
   TS_MESH_MOST = 4096,  /* devices; more than there are can be planned with */
-  TS_DEVICE_MESH = 15,  /* TsMeta.device of every tensor that is spread over a mesh */
+  TS_DEVICE_MESH = 15,  /* TsMeta.device of every tensor that is spread over a mesh, */
+  TS_DEVICE_AWAY = 16,  /* and of those whose elements another process has (vm/mesh/away.h) */
   TS_LAYOUTS = 1 << 15, /* of a process */
   TS_LEAVES_MOST =
       4096 /* into which sums are cut, on one device or on as many as a mesh may have */
@@ -23,8 +24,10 @@ typedef struct TsMesh {
   int id, naxis, n; /* n: the product of the sizes */
   char axis[TS_MESH_AXES][16];
   int size[TS_MESH_AXES];
-  int *
-      device; /* by part, row-major: a place in the list of devices, or -1: only planned with */
+  /* By part, row-major: a place in the list of devices, TS_DEVICE_AWAY: it is another process's, or
+   * -1: only planned with. And which process's, or -1: each process has a mesh of its own; and the
+   * place in the list there. */
+  int *device, *rank, *place;
 } TsMesh;
 
 typedef struct TsLayout {
@@ -41,9 +44,16 @@ typedef struct TsLayout {
   int leaves;                 /* where pieces may end, see ts_layout_cut; 0: as many as pieces */
 } TsLayout;
 
-/* The mesh with these axes; the same one each time. NULL with the error. */
+/* The mesh with these axes; the same one each time. rank: by part, NULL: each
+ * process has its own. own: this one's. NULL with the error. */
 const TsMesh *ts_mesh_make(int naxis, const char *const *axis, const int *size,
-                           const int *device, TsError *err);
+                           const int *place, const int *rank, int own, TsError *err);
+/* The mesh with these axes of parts of another one. */
+const TsMesh *ts_mesh_of(const TsMesh *of, int naxis, const char *const *axis, const int *size,
+                         const int *part, TsError *err);
+static inline bool ts_mesh_away(const TsMesh *m, int p) {
+  return m->device[p] == TS_DEVICE_AWAY;
+}
 const TsMesh *ts_mesh_at(int id); /* NULL: there is none */
 /* The place of part p along axis a. */
 int ts_mesh_coordinate(const TsMesh *m, int p, int a);

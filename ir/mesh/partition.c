@@ -551,7 +551,8 @@ static TsMeshPlan *whole(const TsGraph *g, const TsNode *n, const TsMeshHow *how
 
 /* A first try, what it finds out, and what it is to keep to. */
 typedef struct Way {
-  bool alike; /* with pieces of the first micro-batch alone; false behind it where that does not do */
+  bool
+      alike; /* with pieces of the first micro-batch alone; false behind it where that does not do */
   TsDelays *delays;
   const int *least;
 } Way;

@@ -9,20 +9,19 @@ static const TsMesh *lane(const TsMeshSpace *s, int place, int times, TsError *e
   const TsMesh *r = s->real;
   const char *axis[TS_MESH_AXES + 1];
   int size[TS_MESH_AXES + 1], naxis = r->naxis;
-  int *device = malloc(sizeof *device * (size_t)s->n * (size_t)times);
-  if (!device) return ts_error_memory(err), NULL;
+  int *part = malloc(sizeof *part * (size_t)s->n * (size_t)times);
+  if (!part) return ts_error_memory(err), NULL;
   for (int a = 0; a < naxis; a++) axis[a] = r->axis[a], size[a] = a == s->axis ? 1 : r->size[a];
   if (times > 1) axis[naxis] = "micro", size[naxis++] = times;
   for (int p = 0; p < s->n; p++)
-    for (int k = 0; k < times; k++)
-      device[p * times + k] = r->device[ts_space_part(s, place, p)];
+    for (int k = 0; k < times; k++) part[p * times + k] = ts_space_part(s, place, p);
   const TsMesh *m = NULL;
   if ((int64_t)s->n * times > TS_MESH_MOST)
     ts_error_set(err, TS_ERR_layout, "%d micro-batches on %d devices: %d parts at most", times,
                  s->n, TS_MESH_MOST);
   else
-    m = ts_mesh_make(naxis, axis, size, device, err);
-  free(device);
+    m = ts_mesh_of(r, naxis, axis, size, part, err);
+  free(part);
   return m;
 }
 

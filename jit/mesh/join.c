@@ -246,8 +246,7 @@ static int run_cell(View *v, int first, int d) {
   const TsLayout *from = ts_layout_of(&v->r->plan->slot[v->j->from].meta);
   const TsLayout *to = ts_layout_of(&v->r->plan->slot[v->j->to].meta);
   const char *axis[TS_MESH_AXES];
-  int size[TS_MESH_AXES], *device = malloc(sizeof *device * (size_t)s->n), n = 0;
-  if (!device) return ts_error_memory(&v->r->c->err);
+  int size[TS_MESH_AXES], n = 0;
   for (int a = 0; a < at->naxis; a++) {
     axis[a] = at->axis[a];
     size[a] = memchr(from->axis[d], a, from->naxis[d]) ? 1 : at->size[a];
@@ -257,10 +256,9 @@ static int run_cell(View *v, int first, int d) {
     for (int a = 0; a < at->naxis; a++)
       in &= size[a] == at->size[a] ||
             ts_mesh_coordinate(at, p, a) == ts_mesh_coordinate(at, first, a);
-    if (in) device[n] = at->device[p], v->part[n++] = p;
+    if (in) v->part[n++] = p;
   }
-  v->mesh = ts_mesh_make(at->naxis, axis, size, device, &v->r->c->err);
-  free(device);
+  v->mesh = ts_mesh_of(at, at->naxis, axis, size, v->part, &v->r->c->err);
   v->from = v->r->plan->slot[v->j->from].meta, v->to = v->r->plan->slot[v->j->to].meta;
   int64_t rows = ts_layout_count(from, d, v->from.dim[d], first * s->nmicro + v->k);
   if (!v->mesh || within(&v->from, from, d, rows, v->mesh, &v->r->c->err) ||
@@ -327,11 +325,6 @@ static int run_sums(TsMeshRun *r, int n, const TsMeshStep *step) {
 }
 
 /* ---- between places */
-static bool has_bytes_of(int device, int other) {
-  return device == other ||
-         (ts_device_at(device)->host_memory && ts_device_at(other)->host_memory);
-}
-
 /* What is lent by another device is copied before that one goes on. */
 static int run_send(TsMeshRun *r, const TsMeshJoin *j, int k) {
   const TsMeshSpace *s = &r->plan->space;
@@ -341,16 +334,19 @@ static int run_send(TsMeshRun *r, const TsMeshJoin *j, int k) {
   if (!lent) return ts_error_memory(&r->c->err);
   TsWire wire = ts_wire_begin(r->c);
   for (int i = 0; i < parts && !failed; i++) {
-    int device = s->at[first + i / s->n]->device[i % s->n];
+    const TsMesh *out = s->at[from], *in = s->at[first + i / s->n];
+    int device = in->device[i % s->n];
     TsTensor *t = *ts_mesh_slot(r, j->from, from, i % s->n, k < 0 ? 0 : k);
     TsTensor **at = ts_mesh_slot(r, j->to, first + i / s->n, i % s->n, k < 0 ? 0 : k);
     TsMeta m = t->meta;
     m.device = (uint8_t)(device < 0 ? 0 : device);
     ts_tensor_unref(*at);
-    if (has_bytes_of(m.device, t->meta.device))
+    if (ts_wire_same_memory(in, i % s->n, out, i % s->n))
       failed = !(*at = ts_tensor_to(r->c, t, m.device));
     else
-      failed = !(*at = ts_tensor_new(r->c, &m)) || ts_wire_fetch(&wire, t, m.device, &lent[i]);
+      failed = !(*at = ts_tensor_new(r->c, &m)) ||
+               ts_wire_fetch(&wire, t, ts_wire_end_of(out, i % s->n),
+                             ts_wire_end_of(in, i % s->n), &lent[i]);
   }
   failed = failed || ts_wire_flush(&wire);
   for (int i = 0; i < parts && !failed; i++)

@@ -178,6 +178,18 @@ static TsMeshCode *made_piece(TsMeshRun *r, int at) {
   return piece;
 }
 
+/* What another process runs gives results of these types there. */
+static int pass_piece(TsMeshRun *r, const TsMeshPiece *of, int place, int part, int k) {
+  for (int i = 0; i < of->nout; i++) {
+    TsTensor **t = ts_mesh_slot(r, of->out[i], place, part, k);
+    TsMeta m = of->g->result[i]->meta;
+    m.device = TS_DEVICE_AWAY, m.layout = 0, m.weak = 0;
+    ts_tensor_unref(*t);
+    if (!(*t = ts_tensor_new(r->c, &m))) return -1;
+  }
+  return 0;
+}
+
 TsJitFunction *ts_mesh_run_piece(TsMeshRun *r, int at, TsCode **code, TsFrame **frame) {
   TsMeshCode *piece = made_piece(r, r->plan->piece[at].like);
   if (!piece) return NULL;
@@ -190,7 +202,10 @@ static int run_piece(TsMeshRun *r, int group, int part, int k, uint64_t stream) 
   int at = ts_mesh_piece(r->plan, group, part, k < 0 ? 0 : k),
       place = r->plan->group[group].place;
   const TsMeshPiece *of = &r->plan->piece[at];
+  const TsMeshSpace *s = &r->plan->space;
   if (!of->g) return 0;
+  if (ts_mesh_away(s->real, ts_space_part(s, place, part)))
+    return pass_piece(r, of, place, part, k);
   TsMeshCode *piece = made_piece(r, of->like);
   if (!piece) return -1;
   TsTensor **in = calloc((size_t)(of->nin + of->nout) + 1, sizeof *in), **out = in + of->nin;

@@ -18,6 +18,7 @@ static TsTensor *one_part(TsContext *c, TsOp op, const TsAttr *attr, const TsMet
                           const TsLayout *l, int p) {
   TsAttr own[TS_MAX_ATTR];
   TsMeta part = ts_layout_part(l, whole, p);
+  if (ts_mesh_away(l->mesh, p)) return ts_tensor_new(c, &part);
   TsRandomBox box = {l, whole, p};
   int shape = shape_option(ts_op_info(op)), device = c->device;
   memcpy(own, attr, sizeof *own * ts_op_info(op)->nattr);
