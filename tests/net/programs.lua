@@ -39,13 +39,15 @@ if first then
     local out = jobs.run(first, 4, ("scripts/run_test.lua tests/mesh/%s.lua"):format(name))
     assert(count(out, "checks %d+ failed 0") == 4 and count(out, "checks 0") == 0, out)
   end
+  local out = jobs.run(first, 2, "tests/net/_pipeline.lua")
+  assert(count(out, "equal\ttrue\ttrue\ttrue") == 2, out)
   -- A training with checkpoints, which others go on from.
   local function train(n, where, last) return ("tests/mesh/_training.lua %s/%s 4 %d"):format(jobs.folder, where, last) end
   local want = jobs.alone("--devices=cpu:4 " .. train(1, "alone", 10))
   assert(want:find "^10\t", want)
   both(function(n) return train(n, "of" .. n, 10) end, function(out, n) assert(out == want:rep(n), out) end)
   want = jobs.alone("--devices=cpu:4 " .. train(1, "alone", 16))
-  local out = jobs.run(first, 2, "--devices=cpu:2 " .. train(2, "of4", 16))
+  out = jobs.run(first, 2, "--devices=cpu:2 " .. train(2, "of4", 16))
   assert(out == want:rep(2), out)
   assert(jobs.alone("--devices=cpu:4 " .. train(1, "of2", 16)) == want)
 end

@@ -108,7 +108,8 @@ static int fill_box(Move *v, const int64_t *want, const int64_t *at, const int64
     bool has = ts_layout_has(v->old, q);
     for (int d = 0; d < v->from->meta.ndim && has; d++) has = meets(v, q, d, want[d], size[d]);
     for (int r = 0; r < n && has; r++)
-      has = ts_layout_first(v->old, r) != ts_layout_first(v->old, q) ||
+      has = !ts_layout_has(v->old, r) ||
+            ts_layout_first(v->old, r) != ts_layout_first(v->old, q) ||
             distance(v->p, q, n) <= distance(v->p, r, n);
     if (has && cut_boxes(v, q, 0, want, at, size, src, dst, count)) return -1;
   }
@@ -132,7 +133,7 @@ static TsTensor *as_view(Move *v, const TsMeta *m, bool *failed) {
   const TsParts *f = v->from;
   for (int k = 0; k < f->n; k++) {
     int q = (v->p + k) % f->n;
-    bool all = ts_wire_same_memory(v->new->mesh, v->p, v->old->mesh, q);
+    bool all = f->part[q] && ts_wire_same_memory(v->new->mesh, v->p, v->old->mesh, q);
     for (int d = 0; d < m->ndim && all; d++) {
       all = ts_layout_run(v->new, d, f->meta.dim[d], v->p, 0, &want[d], &size[d]) &&
             !(v->new->block[d] && v->new->naxis[d]) &&

@@ -92,7 +92,8 @@ static bool is_first_here(const TsParts *p, int i) {
   const TsLayout *l = ts_layout_of(&p->meta);
   int first = ts_layout_first(l, i);
   for (int q = first; q < i; q++)
-    if (ts_layout_first(l, q) == first && !ts_tensor_is_away(p->part[q])) return false;
+    if (p->part[q] && ts_layout_first(l, q) == first && !ts_tensor_is_away(p->part[q]))
+      return false;
   return true;
 }
 
@@ -101,7 +102,7 @@ static int copy_parts(TsParts *p, char *host, bool back) {
   for (int i = 0; i < p->n; i++) {
     int64_t whole[TS_MAX_RANK], part[TS_MAX_RANK], size[TS_MAX_RANK];
     TsTensor *t = p->part[i];
-    if (ts_tensor_is_away(t) || !ts_tensor_numel(t)) continue;
+    if (!t || ts_tensor_is_away(t) || !ts_tensor_numel(t)) continue;
     if (!back && !is_first_here(p, i)) continue;
     ToHost h = {.part = t, .meta = &p->meta, .host = host, .back = back};
     h.at = back ? ts_tensor_write(t) : ts_tensor_read(t);
@@ -142,9 +143,9 @@ static const TsLayout *everywhere(const TsMeta *m, TsError *err) {
 static bool lacks(const TsLayout *l, int rank) {
   const TsMesh *m = l->mesh;
   for (int i = 0; i < m->n; i++) {
-    bool has = false;
+    bool has = !ts_layout_has(l, i);
     for (int q = 0; q < m->n && !has; q++)
-      has = (m->rank[q] == rank || m->rank[q] < 0) &&
+      has = ts_layout_has(l, q) && (m->rank[q] == rank || m->rank[q] < 0) &&
             ts_layout_first(l, q) == ts_layout_first(l, i);
     if (!has) return true;
   }
