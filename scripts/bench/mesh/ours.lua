@@ -106,8 +106,8 @@ function sections.mlp()
   local w1 = dist.shard((rng.normal { d, h } * 0.02):cast "bf16", mesh, { nil, "tp" })
   local w2 = dist.shard((rng.normal { h, d } * 0.02):cast "bf16", mesh, { "tp" })
   local f = graph.module("mlp", function(t, a, b) return op.matmul(op.gelu_tanh(op.matmul(t, a)), b) end)
-  for _ = 1, 12 do f(x, w1, w2) end
-  local t = median(function() f(x, w1, w2) end, 10)
+  for _ = 1, large and 120 or 12 do f(x, w1, w2) end -- until memory of results goes round
+  local t = median(function() f(x, w1, w2) end, 20)
   row(("tensor-parallel MLP %dx%dx%d"):format(m, d, h), 4 * m * d * h / n / t * 1e-12, "TFLOP/s a GPU")
 end
 
