@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "jit/build/patched.h"
 #include "jit/jit_state.h"
 
 void ts_jit_say_remarks(const TsJit *j, const TsBuildJob *b) {
@@ -19,7 +20,8 @@ static void show(const TsBuildJob *b, TsJitGroupFn *each, void *arg) {
     TsError ignored = {0};
     bool worth = ts_build_worth_on(b, g);
     if (worth && ts_build_tile(b, f, g, &k, &ignored)) k.tile = NULL;
-    each(arg, &(TsJitGroup){f->sched, g, k.tile ? &k : NULL, f->of[i].fused != NULL});
+    each(arg, &(TsJitGroup){f->sched, g, k.tile ? &k : NULL, f->of[i].fused != NULL,
+                            ts_build_is_patched(b, f, g)});
     ts_tile_free(k.tile);
   }
 }

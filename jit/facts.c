@@ -144,9 +144,13 @@ static void put_head(const TsGroup *g, TsText *text) {
 /* What was chosen for its kernel, and what of the program's wishes could not be had, a line each. */
 static void put_choice(const TsBuildJob *b, const TsFusion *f, const TsGroup *g, TsText *text) {
   TsText choice = {0}, remarks = {0};
-  if (f->of[g->index].fused && !ts_build_is_patched(b, f, g)) {
+  if (ts_build_is_patched(b, f, g)) {
+    ts_facts_none(text, "choice", "it was edited by the user: its text says what it has");
+  } else if (f->of[g->index].fused) {
     ts_build_choice_text(g, &choice);
     ts_facts_take(text, "choice", &choice);
+  } else {
+    ts_facts_none(text, "choice", "no kernel runs");
   }
   ts_build_remarks_text(g, &remarks);
   if (remarks.len)

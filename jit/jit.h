@@ -90,7 +90,8 @@ typedef struct TsJitGroup {
   const struct TsSched *sched;
   const struct TsGroup *group;
   const struct TsSchedKernel *kernel;
-  bool runs; /* by a kernel */
+  bool runs;   /* by a kernel, */
+  bool edited; /* which its user wrote */
 } TsJitGroup;
 typedef void TsJitGroupFn(void *arg, const TsJitGroup *g);
 int ts_jit_groups(TsJitFunction *f, TsJitGroupFn *each, void *arg);

@@ -49,6 +49,17 @@ static int list(const Words *w, TsText *text) {
   return text->at ? 0 : -1;
 }
 
+/* The word that begins as this one does: sm_90a for sm_99, whose ends say little. */
+static const char *begins_alike(const char *given, const Words *known) {
+  size_t best = 3, n;
+  const char *word = NULL;
+  for (int i = 0; i < known->n; i++) {
+    for (n = 0; given[n] && given[n] == known->word[i][n];) n++;
+    if (n > best) best = n, word = known->word[i];
+  }
+  return word;
+}
+
 /* "there is no level 'tlie'; levels are ..", and the nearest. */
 static int no_word(const char *kind, const char *given, const Words *known, const char *other,
                    TsError *err) {
@@ -59,6 +70,7 @@ static int no_word(const char *kind, const char *given, const Words *known, cons
                ts_text_shown(given, shown, sizeof shown), kind, all.at);
   ts_text_free(&all);
   const char *guess = ts_text_closest(given, known->n, nth, known);
+  if (!guess) guess = begins_alike(given, known);
   if (other) return ts_error_hint(err, "%s", other);
   return guess ? ts_error_hint(err, "did you mean '%s'?", guess) : -1;
 }

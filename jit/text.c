@@ -1,5 +1,6 @@
 /* The levels of a function's kernels as text, with the lines of the program that they came
  * from: nothing is kept for it, each level is made once more from the schedule. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,9 +57,28 @@ static int each_step(const TsBuildJob *b, LevelFn *level, const TsTile *k, TsTex
   return 0;
 }
 
+/* A GPU's blocks take tiles in an order that the text calculates, which is a few lines of divisions: it
+ * is said in front of them. docs/debug.md explains it. */
+static void order_note(const char *kernel, TsText *text) {
+  long long rows;
+  const char *span = strstr(kernel, "%span = mul ");
+  if (!span) return;
+  if (sscanf(span, "%%span = mul %%tn, %lld ", &rows) == 1)
+    ts_text_format(text,
+                   "// order of blocks: tile after tile down %lld row%s of tiles, then the "
+                   "next column; %%span tiles are such a band\n",
+                   rows, rows == 1 ? "" : "s");
+  else
+    ts_text_str(text, "// order of blocks: the heads of a group side by side, tile after tile; "
+                      "%span tiles are such a group\n");
+}
+
 static int block_text(const TsBuildJob *b, const TsTile *block, TsText *text, TsError *err) {
+  TsText kernel = {0};
   (void)b, (void)err;
-  ts_tile_text_places(block, text);
+  ts_tile_text_places(block, &kernel);
+  if (kernel.at && ts_target_gpu(ts_target(block->target))) order_note(kernel.at, text);
+  ts_text_take(text, "", &kernel);
   return 0;
 }
 

@@ -32,6 +32,7 @@ static struct {
   bool told_about_locals, quit;
   int exit_code;
   bool hints;
+  char *next; /* an input that was typed where something else was asked; NULL: none */
 } prompt = {.hints = true};
 
 /* ---- globals of the prompt */
@@ -154,11 +155,18 @@ static int console_hints(lua_State *L) {
   return 1;
 }
 
-/* last_error(): the report of the last one, and every call that led to it, or nils. */
+/* next_input(text): what the prompt reads next, as it was typed elsewhere. */
+static int console_next_input(lua_State *L) {
+  char *text = strdup(luaL_checkstring(L, 1));
+  if (text) free(prompt.next), prompt.next = text;
+  return 0;
+}
+
+/* last_error(): the report of the last one, every call that led to it, and its parts, or nils. */
 static int console_last_error(lua_State *L) {
   lua_pushstring(L, ts_run_last_report());
   ts_report_push_chain(L);
-  return 2;
+  return 3;
 }
 
 /* text(chunkname): the kept source of a chunk, or nil. */
@@ -203,10 +211,16 @@ static int console_initial(lua_State *L) {
 }
 
 static int open_console(lua_State *L) {
-  static const luaL_Reg functions[] = {
-      {"width", console_width},           {"quit", console_quit},       {"text", console_text},
-      {"globals", console_globals},       {"initial", console_initial}, {"rows", console_rows},
-      {"last_error", console_last_error}, {"hints", console_hints},     {NULL, NULL}};
+  static const luaL_Reg functions[] = {{"width", console_width},
+                                       {"quit", console_quit},
+                                       {"text", console_text},
+                                       {"globals", console_globals},
+                                       {"initial", console_initial},
+                                       {"rows", console_rows},
+                                       {"last_error", console_last_error},
+                                       {"hints", console_hints},
+                                       {"next_input", console_next_input},
+                                       {NULL, NULL}};
   lua_newtable(L);
   luaL_register(L, NULL, functions);
   return 1;
@@ -402,18 +416,27 @@ static bool is_silenced(const char *text, size_t size) {
   return size > 0 && text[last] == ';';
 }
 
-/* Calls tessera.prompt.<function> with the n values on the top. */
-static void call_library(lua_State *L, const char *function, int n) {
+/* Calls tessera.prompt.<function> with the n values on the top. True: it failed, and the report is
+ * on the top. */
+static bool call_library(lua_State *L, const char *function, int n, int nresults) {
   lua_getglobal(L, "require");
   lua_pushliteral(L, "tessera.prompt");
-  bool failed = ts_run_call(L, 1, 1);
-  if (!failed) {
-    lua_getfield(L, -1, function);
-    lua_remove(L, -2);
-    lua_insert(L, -n - 1);
-    failed = ts_run_call(L, n, 0);
-  }
-  if (failed) ts_run_print(L);
+  if (ts_run_call(L, 1, 1)) return true;
+  lua_getfield(L, -1, function);
+  lua_remove(L, -2);
+  lua_insert(L, -n - 1);
+  return ts_run_call(L, n, nresults);
+}
+
+/* Whether the error of a command, whose report is on the top, was told as JSON: it has --json. */
+static bool told_as_json(lua_State *L) {
+  bool stopped = ts_interrupt_stopped();
+  ts_run_keep_report(L);
+  lua_pushboolean(L, stopped);
+  if (call_library(L, "told", 1, 1)) return lua_pop(L, 1), false;
+  bool told = lua_toboolean(L, -1);
+  lua_pop(L, 1);
+  return told;
 }
 
 static void show_values(lua_State *L, int first, bool silenced) {
@@ -426,7 +449,7 @@ static void show_values(lua_State *L, int first, bool silenced) {
   lua_insert(L, first);
   lua_pushboolean(L, silenced);
   lua_insert(L, first);
-  call_library(L, "keep", n + 2);
+  if (call_library(L, "keep", n + 2, 0)) ts_run_print(L);
 }
 
 static void run_chunk(lua_State *L, const char *text, size_t size) {
@@ -465,7 +488,8 @@ static void run_command(lua_State *L, const char *text) {
   size_t size = strlen(rest);
   while (size && isspace((unsigned char)rest[size - 1])) size--;
   lua_pushlstring(L, rest, size);
-  call_library(L, "command", 2);
+  bool json = strstr(rest, "--json") != NULL;
+  if (call_library(L, "command", 2, 0) && !(json && told_as_json(L))) ts_run_print(L);
   lua_settop(L, base);
 }
 
@@ -560,14 +584,18 @@ int ts_prompt_run(lua_State *L) {
   ts_report_keep_chain(true);
   while (!prompt.quit) {
     if (ts_interrupt_drop() && terminal) printf("\n"), fflush(stdout); /* behind the "^C" */
-    char *text = ts_edit_read(prompt.edit, "> ", ". ");
+    char *text = prompt.next;
+    size_t size = text ? strlen(text) : 0;
+    prompt.next = NULL;
+    if (!text && (text = ts_edit_read(prompt.edit, "> ", ". ")))
+      size = ts_edit_size(prompt.edit);
     if (!text && ts_edit_status(prompt.edit) == TS_EDIT_INTERRUPTED) {
       if (!ts_edit_interactive(prompt.edit)) printf("\n"), fflush(stdout);
       continue;
     }
     if (!text) break;
     ts_edit_remember(prompt.edit, text);
-    run_input(L, text, ts_edit_size(prompt.edit));
+    run_input(L, text, size);
     free(text);
   }
   ts_edit_close(prompt.edit);

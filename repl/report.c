@@ -521,6 +521,7 @@ int ts_report_handler(lua_State *L) {
   Place place = find_place(L, message);
   if (!strncmp(place.source, "=tessera", 8) || !strcmp(message, OVERFLOW))
     message = at_users_line(L, message, &place);
+  ts_report_note_parts(L, message, place.prefix);
   put_report(L, &out, message, &place);
   put_calls(L, &out);
   push_text(L, &out, message);

@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "lib/error.h"
+
 /* The message handler of protected calls. */
 int ts_report_handler(lua_State *L);
 /* That of the library's own, which hand errors on: the message stays as it is, and a report
@@ -13,11 +15,15 @@ int ts_report_handler(lua_State *L);
 int ts_report_keep(lua_State *L);
 /* The message of a failed load on the stack top becomes a report. */
 void ts_report_load(lua_State *L, const char *chunkname);
-/* Is the whole chain of calls of an error kept beside its report? _note does so, in the handler;
- * _push: that of the last one, or nil. */
+/* Are the whole chain of calls of an error and its parts kept beside its report? _note does so, in the
+ * handler; _push: two values of the last one, the chain and {message, place, code}, or nils. prefix:
+ * the length of "file:line: " in the message. */
 void ts_report_keep_chain(bool keep);
 void ts_report_note_chain(lua_State *L);
+void ts_report_note_parts(lua_State *L, const char *message, size_t prefix);
 void ts_report_push_chain(lua_State *L);
+/* An error that becomes one of Lua's, whose code would be lost. */
+void ts_report_note_code(const TsError *e);
 /* Pushes "file:line: " of the first frame, from `level` up, of the user's code. */
 void ts_report_where(lua_State *L, int level);
 /* That of what runs: of a coroutine without lines, as an operator is, that of who runs it. */

@@ -215,10 +215,15 @@ static char *last_report;
 
 const char *ts_run_last_report(void) { return last_report; }
 
-void ts_run_print(lua_State *L) {
+void ts_run_keep_report(lua_State *L) {
   const char *text = lua_tostring(L, -1);
   free(last_report);
   last_report = text ? strdup(text) : NULL;
+}
+
+void ts_run_print(lua_State *L) {
+  const char *text = lua_tostring(L, -1);
+  ts_run_keep_report(L);
   fflush(stdout);
   if (ts_interrupt_stopped() && isatty(STDERR_FILENO))
     fputc('\n', stderr); /* behind the "^C" */

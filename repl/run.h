@@ -37,7 +37,9 @@ void ts_run_open_sort(lua_State *L);  /* table.sort */
 void ts_run_explain(lua_State *L, const char *chunkname);
 /* Prints the report on the stack top to stderr, and pops it. */
 void ts_run_print(lua_State *L);
-/* The report that was printed last, or NULL. */
+/* The report on the stack top stays there, and is the last one. */
+void ts_run_keep_report(lua_State *L);
+/* The report that was printed or kept last, or NULL. */
 const char *ts_run_last_report(void);
 
 /* Runs a file (NULL or "-": standard input) with the arguments argv[1..]; leaves its

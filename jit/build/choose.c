@@ -4,6 +4,17 @@
 
 #include "ir/lower/lower.h"
 #include "jit/build/build.h"
+#include "jit/build/patched.h"
+
+/* In the place of what was chosen runs what was edited. */
+static void remark_edit(TsSched *s, TsGroup *g) {
+  TsText t = {0};
+  ts_sched_choice_text(&g->want, &t);
+  if (!t.len) return;
+  ts_text_str(&t, " has no effect: the kernel was edited, and what was written runs");
+  g->remarks = t.failed ? NULL : ts_arena_text(&s->arena, t.at);
+  ts_text_free(&t);
+}
 
 void ts_build_settle(TsBuildJob *b) {
   for (const TsFusion *f = &b->fusion; f; f = f->next)
@@ -17,6 +28,7 @@ void ts_build_settle(TsBuildJob *b) {
         ts_lower_settle(s, g, ts_layouts_of, ts_build_layouts(b, f->g));
       else if (g->pinned)
         ts_lower_settle_none(s, g);
+      if (g->pinned && ts_build_is_patched(b, f, g)) remark_edit(s, g);
     }
 }
 

@@ -7,7 +7,9 @@
 
 #include "devices/cpu_pool.h"
 #include "devices/device.h"
+#include "lib/clock.h"
 #include "vm/code/lower.h"
+#include "vm/core/profile.h"
 #include "vm/mesh/collective.h"
 #include "vm/mesh/combine.h"
 #include "vm/mesh/expand.h"
@@ -76,6 +78,12 @@ static TsCollective collective_of(const TsMeshRun *r, const TsMeshJoin *j) {
                              : ts_collective_of_move(from, ts_layout_of(to));
   sent.op = j->node && j->node->op < TS_OP_COUNT ? (TsOp)j->node->op : TS_OP_COUNT;
   return sent;
+}
+
+bool ts_mesh_run_sent(const TsMeshRun *r, int join, TsCollective *sent) {
+  if (r->plan->join[join].call) return false;
+  *sent = collective_of(r, &r->plan->join[join]);
+  return sent->kind != TS_COLLECTIVE_none;
 }
 
 static const char *operand_of(const TsMeshRun *r, const TsMeshJoin *j) {
@@ -243,17 +251,42 @@ static int run_call(TsMeshRun *r, const TsMeshJoin *j) {
   return failed;
 }
 
+/* In a profile what is sent stands beside the instructions of the pieces. Sums that are made together
+ * share their time by their bytes. */
+static void span_of_joins(const TsMeshRun *r, int n, const TsMeshJoin *j, int64_t start) {
+  double left = 0, nsec;
+  for (int i = 0; i < n && !j->call; i++) left += (double)collective_of(r, &j[i]).bytes;
+  for (int i = 0; i < n && !j->call; i++) {
+    TsCollective sent = collective_of(r, &j[i]);
+    const char *place = j[i].node ? ts_graph_where(j[i].node) : NULL;
+    if (!sent.kind) continue;
+    nsec = (double)(ts_clock_nsec() - start);
+    if (i + 1 < n && left > 0) nsec *= (double)sent.bytes / left;
+    left -= (double)sent.bytes;
+    ts_spans_add(r->c->spans, &(TsSpan){.start = start,
+                                        .end = start + (int64_t)nsec,
+                                        .what = ts_collective_name(sent.kind),
+                                        .place = place && *place ? place : NULL,
+                                        .phase = -1,
+                                        .depth = r->c->spans->depth,
+                                        .nbytes = sent.bytes});
+    start += (int64_t)nsec;
+  }
+}
+
 /* Joins from number i on that are done at once: how many, or -1. Errors say where the operator stands
  * that asked for it. */
 static int run_joins(TsMeshRun *r, int i) {
   const TsMeshPlan *plan = r->plan;
   const TsMeshJoin *j = &plan->join[i];
   int n = 1, failed;
+  int64_t start = r->c->spans ? ts_clock_nsec() : 0;
   while (j->sum && i + n < plan->njoin && j[n].sum && j[n].stage == j->stage) n++;
   if (j->sum)
     failed = run_sums(r, n, j);
   else
     failed = tell(r, j) || (j->call ? run_call : run_move)(r, j);
+  if (!failed && r->c->spans) span_of_joins(r, n, j, start);
   if (!failed) return n;
   const char *place = j->node ? ts_graph_where(j->node) : NULL;
   return place && *place ? ts_error_where(&r->c->err, plan->g->name, place) : -1;
@@ -270,6 +303,13 @@ static Piece *made_piece(TsMeshRun *r, int at) {
     return NULL;
   }
   return piece;
+}
+
+TsJitFunction *ts_mesh_run_piece(TsMeshRun *r, int at, TsCode **code, TsFrame **frame) {
+  Piece *piece = made_piece(r, at);
+  if (!piece) return NULL;
+  *code = piece->code, *frame = piece->frame;
+  return piece->hot;
 }
 
 static int run_piece(TsMeshRun *r, int stage, int part, uint64_t stream) {

@@ -5,6 +5,7 @@
 
 #include "ir/mesh/partition.h"
 #include "jit/jit.h"
+#include "vm/mesh/collective.h"
 
 typedef struct TsMeshRun TsMeshRun;
 
@@ -14,6 +15,11 @@ TsMeshRun *ts_mesh_run_new(TsContext *c, const TsGraph *g);
 void ts_mesh_run_free(TsMeshRun *r);
 int ts_mesh_run_leaves(const TsMeshRun *r);
 const TsMeshPlan *ts_mesh_run_plan(const TsMeshRun *r);
+/* A piece of the plan as a function of one device, with its bytecode; all are the run's. NULL with
+ * the error. */
+TsJitFunction *ts_mesh_run_piece(TsMeshRun *r, int at, TsCode **code, TsFrame **frame);
+/* What a join of the plan sends; false: nothing. */
+bool ts_mesh_run_sent(const TsMeshRun *r, int join, TsCollective *sent);
 /* Notes what devices will send each other in a run on these arguments (vm/mesh/collective.h). */
 int ts_mesh_run_tell(TsMeshRun *r, TsTensor *const *args);
 /* args: by parameter of g. Results get one reference each. */

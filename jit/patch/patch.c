@@ -82,6 +82,7 @@ int ts_patch_text(TsJitFunction *f, const char *level, const char *kernel, bool 
 static bool same_code(const TsTile *a, const TsTile *b) {
   uint8_t x[32], y[32];
   if (a->sequence || b->sequence) return a->sequence == b->sequence;
+  if (a->grain != b->grain) return false; /* of threads, not of the code */
   ts_kernel_digest(a, x);
   ts_kernel_digest(b, y);
   return !memcmp(x, y, sizeof x);
@@ -256,7 +257,7 @@ void ts_patch_free(TsPatch *p) {
 }
 
 /* ---- back, and again */
-int ts_patch_without(TsJitFunction *f, const char *kernel) {
+int ts_patch_without(TsJitFunction *f, const char *kernel, TsPatchEntry *was) {
   TsError *err = &f->jit->c->err;
   TsPatch p = {.g = NULL};
   TsSchedKernel k = {.tile = NULL};
@@ -266,6 +267,9 @@ int ts_patch_without(TsJitFunction *f, const char *kernel) {
   p.b = x.b;
   failed = failed || ts_patch_find(&p, kernel, NULL, err) ||
            ts_build_usual(p.b, p.u, p.g, &k, p.key, err);
+  *was = (TsPatchEntry){.text = NULL};
+  if (!failed && ts_patches_find(p.key, was)) free((char *)(uintptr_t)was->text);
+  was->text = NULL;
   int dropped = failed ? -1 : ts_patches_drop(p.key);
   ts_tile_free(k.tile);
   close_build(&x);

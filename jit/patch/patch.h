@@ -12,6 +12,7 @@
 #define TS_JIT_PATCH_H
 
 #include "jit/code/catch.h"
+#include "jit/code/patches.h"
 #include "jit/jit.h"
 
 /* The text of one kernel, by its number in :tiles, "2", of a function inside "body/2", or its name;
@@ -48,8 +49,9 @@ const TsPatchSeen *ts_patch_seen(const TsPatch *p);
 int ts_patch_keep(const TsPatch *p, bool on_disk);
 void ts_patch_free(TsPatch *p);
 
-/* What was kept of a kernel is taken back; 1: it was, 0: there was nothing, -1 with the error. */
-int ts_patch_without(TsJitFunction *f, const char *kernel);
+/* What was kept of a kernel is taken back; 1: it was, and what it was, without its text, is in *was; 0:
+ * there was nothing, -1 with the error. */
+int ts_patch_without(TsJitFunction *f, const char *kernel, TsPatchEntry *was);
 /* f's kernels are made again, now; -1 with the error. */
 int ts_patch_renew(TsJitFunction *f);
 

@@ -90,7 +90,7 @@ static void open_all(Session *m) {
       m->c[kept++] = c;
       continue;
     }
-    say(m, c.entry, "does not fit", &err);
+    say(m, c.entry, ts_tune_untried("does not fit"), ts_cpu_interrupted() ? NULL : &err);
     ts_tile_free(c.k.tile);
   }
   m->n = kept;
@@ -210,9 +210,10 @@ static void compare_bits(Session *m) {
     memset(to, 0, (size_t)slices(m) + 1);
     bool fine = !move_slices(m, to, true) && !run(m, &m->c[i], 1) && !move_slices(m, to, false);
     bool same = fine && (!i || !memcmp(m->want, m->have, (size_t)slices(m)));
-    m->r->differing += fine && !same;
+    m->r->differing += fine && !same && !ts_cpu_interrupted();
     if (!same)
-      say(m, m->c[i].entry, fine ? "other bits" : "did not run", fine ? NULL : &m->failure);
+      say(m, m->c[i].entry, ts_tune_untried(fine ? "other bits" : "did not run"),
+          fine || ts_cpu_interrupted() ? NULL : &m->failure);
     if (!same) {
       ts_device_kernel_free(m->c[i].open);
       ts_tile_free(m->c[i].k.tile);
@@ -273,7 +274,9 @@ static void session(Session *m, const TsTuneBudget *budget) {
     events(m, true), find_best(m), events(m, false);
   else
     strcpy(m->r->why, "no candidates");
-  if (m->failure.code)
+  if (ts_cpu_interrupted() && (*m->r->why || m->failure.code))
+    strcpy(m->r->why, "interrupted");
+  else if (m->failure.code)
     snprintf(m->r->why, sizeof m->r->why, "a run failed: %.*s",
              (int)strcspn(m->failure.message, "\n"), m->failure.message);
   drop_operands(m);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "devices/cpu_pool.h"
+#include "jit/tune/state.h"
 
 enum { SAMPLES = 10, FEWEST = 3 };
 static const double SHORTEST_USEC = 0.5;
@@ -39,6 +40,9 @@ static bool better(const TsTuneInterleave *t, double usec, double than) {
   return usec * (100 + t->percent) <= than * 100;
 }
 
+/* Ctrl-C ended the samples, and there are enough of them all the same: what is known counts. */
+static bool enough(const double *usec) { return ts_cpu_interrupted() && usec[0] > 0; }
+
 static const char *too_early(void) {
   return ts_cpu_interrupted() ? "interrupted" : "the time was up";
 }
@@ -49,12 +53,16 @@ void ts_tune_interleave(const TsTuneInterleave *t, int n, const int *entry, TsTu
   double usec[TS_SCHED_CHOICES];
   for (int i = 0; i < n; i++) all[i] = i;
   bool whole = measure(t, n, all, usec);
-  for (int i = 0; i < n; i++) r->at[entry[i]].usec = usec[i];
+  for (int i = 0; i < n; i++) {
+    r->at[entry[i]].usec = usec[i];
+    if (!usec[i]) strcpy(r->at[entry[i]].why, ts_tune_untried("not measured: the time was up"));
+  }
   if (!whole) return (void)strcpy(r->why, too_early());
   for (int i = 0; i < n; i++) {
     if (usec[i] < usec[best]) best = i;
   }
   if (!best || !better(t, usec[best], usec[0])) return;
-  if (!measure(t, 2, (int[]){0, best}, usec)) return (void)strcpy(r->why, too_early());
+  if (!measure(t, 2, (int[]){0, best}, usec) && !enough(usec))
+    return (void)strcpy(r->why, too_early());
   if (better(t, usec[1], usec[0])) r->best = entry[best];
 }

@@ -182,9 +182,10 @@ static void add_candidate(Session *m, int entry) {
   void **at = entry ? m->args.have : m->args.want;
   if (!c->kernel || ts_kernel_run(c->kernel, at, m->args.dim, &err) || ts_cpu_interrupted() ||
       (entry && !same_results(m->usual, &m->args))) {
-    bool differs = c->kernel && !ts_cpu_interrupted() && !err.message[0];
+    bool ended = ts_cpu_interrupted(), differs = c->kernel && !ended && !err.message[0];
     m->r->differing += differs;
-    say_why(why, differs ? "other bits" : c->kernel ? "did not run" : "does not fit", &err);
+    const char *what = differs ? "other bits" : c->kernel ? "did not run" : "does not fit";
+    say_why(why, ts_tune_untried(what), ended ? &(TsError){0} : &err);
     ts_kernel_free(c->kernel);
     return;
   }
@@ -205,8 +206,8 @@ static void candidates(Session *m, int most) {
     add_candidate(m, i);
     if (!m->n) break;
   }
-  const char *why =
-      m->n <= most ? "not tried: the time was up" : "not tried: the model expects less of it";
+  const char *why = m->n > most ? "not tried: the model expects less of it"
+                                : ts_tune_untried("not tried: the time was up");
   for (; i < m->r->n && m->n; i++)
     ts_tune_say(m->r->at[i].why, sizeof m->r->at[i].why, why, "");
 }
@@ -227,7 +228,7 @@ static void session(Session *m, const TsSchedKernel *k, const TsTuneBudget *budg
   else if (make_args(m->s, k, budget->bytes, &m->args))
     strcpy(m->r->why, "larger than the memory of the budget");
   else if (over(m))
-    strcpy(m->r->why, "no time");
+    strcpy(m->r->why, ts_cpu_interrupted() ? "interrupted" : "no time");
   else if (candidates(m, budget->candidates), m->n > 1)
     compare(m);
   else

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "devices/cpu_pool.h"
 #include "jit/tune/state.h"
 
 void ts_tune_fill(TsDtype d, char *at, int64_t nbytes) {
@@ -17,6 +18,10 @@ void ts_tune_fill(TsDtype d, char *at, int64_t nbytes) {
     if (d == TS_DT_bool) v = sign;
     memcpy(at + i, &v, (size_t)each);
   }
+}
+
+const char *ts_tune_untried(const char *otherwise) {
+  return ts_cpu_interrupted() ? "not measured: interrupted" : otherwise;
 }
 
 void ts_tune_say(char *why, size_t room, const char *what, const char *message) {

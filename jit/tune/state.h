@@ -37,6 +37,8 @@ bool ts_tune_is_nan(TsDtype d, const char *p); /* the element at p */
 double ts_tune_measure(TsTuner *t, const TsTuneSubject *s, const TsSchedKernel *usual,
                        bool wait, const atomic_bool *cancel, TsTuneRecord *r);
 
+/* Why a candidate has no time: Ctrl-C, whatever it looks like, or what else. */
+const char *ts_tune_untried(const char *otherwise);
 /* "what: message", as far as there is one, on one line. */
 void ts_tune_say(char *why, size_t room, const char *what, const char *message);
 /* Microseconds of the usual kernel, run a few times on made-up arguments; 0: not known. */

@@ -214,8 +214,8 @@ static TsTuneSubject subject_of(Group *o) {
   return s;
 }
 
-static bool tunable(const TsBuildJob *b, const TsGroup *g) {
-  if (g->pinned) return false;
+static bool tunable(const TsBuildJob *b, const TsFusion *f, const TsGroup *g) {
+  if (g->pinned || ts_build_is_patched(b, f, g)) return false;
   if (b->device)
     return g->kind == TS_GROUP_matmul || g->kind == TS_GROUP_map || g->kind == TS_GROUP_rows ||
            g->kind == TS_GROUP_columns;
@@ -227,7 +227,7 @@ static void apply_forced(const TsTuner *t, TsBuildJob *b) {
     for (int i = 0; i < f->sched->ngroup; i++) {
       TsSchedChoice all[TS_SCHED_CHOICES];
       TsGroup *g = f->sched->group[i];
-      if (!tunable(b, g) || t->forced >= ts_sched_choices(f->sched, g, all)) continue;
+      if (!tunable(b, f, g) || t->forced >= ts_sched_choices(f->sched, g, all)) continue;
       g->choice = all[t->forced];
       g->origin = TS_CHOICE_forced;
     }
@@ -251,7 +251,7 @@ void ts_tune_apply(TsTuner *t, TsBuildJob *b) {
   for (const TsFusion *f = &b->fusion; f; f = f->next)
     for (int i = 0; i < f->sched->ngroup; i++) {
       Group o = {b, f, f->sched->group[i]};
-      if (!tunable(b, o.g)) continue;
+      if (!tunable(b, f, o.g)) continue;
       TsTuneSubject s = subject_of(&o);
       ts_tune_known(t, &s, &o.g->choice, &o.g->origin);
     }
@@ -363,9 +363,11 @@ static int find_turns(Turns *r) {
   for (const TsFusion *f = &r->b->fusion; f; f = f->next)
     for (int i = 0; i < f->sched->ngroup && !stopped(r); i++) {
       Group o = {r->b, f, f->sched->group[i]};
-      if (o.g->pinned && !r->wait && ts_build_worth_on(r->b, o.g))
-        note(r, o.g, 0, ts_choice_origin(o.g->origin));
-      if (!tunable(r->b, o.g) || (r->b->device && ts_sched_gathered(f->sched, o.g))) continue;
+      bool edited = ts_build_is_patched(r->b, f, o.g);
+      if ((edited || o.g->pinned) && !r->wait && ts_build_worth_on(r->b, o.g))
+        note(r, o.g, 0, edited ? "edited by the user" : ts_choice_origin(o.g->origin));
+      if (!tunable(r->b, f, o.g) || (r->b->device && ts_sched_gathered(f->sched, o.g)))
+        continue;
       Turn *x = &r->turn[r->n++];
       *x = (Turn){.o = o, .usec = usual_usec(r, &o)};
       if (x->usec <= 0) x->usec = o.g->usec;

@@ -73,9 +73,16 @@ int ts_user_kernel_infer(const TsUserKernel *u, int nin, const TsMeta *const *in
   const TsTile *k = u->tile;
   int from[TS_TILE_DIMS];
   memset(from, -1, sizeof from);
-  if (nin != k->nin)
-    return ts_error_set(err, TS_ERR_argument, "%.60s: takes %d tensor%s, %d given", k->name,
-                        k->nin, k->nin == 1 ? "" : "s", nin);
+  if (nin != k->nin) {
+    TsText names = {0};
+    ts_error_set(err, TS_ERR_argument, "%.60s: takes %d tensor%s, %d given", k->name, k->nin,
+                 k->nin == 1 ? "" : "s", nin);
+    for (int i = 0; i < k->nin; i++)
+      ts_text_format(&names, "%s%s", i ? ", " : "", k->param[i]->name);
+    ts_error_hint(err, "its arguments are %s", names.at ? names.at : "none");
+    ts_text_free(&names);
+    return -1;
+  }
   for (int i = 1; i < nin; i++)
     if (in[i]->device != in[0]->device) {
       ts_error_set(err, TS_ERR_device, "%.60s: argument %d is on %s, argument 1 on %s", k->name,

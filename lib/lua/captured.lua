@@ -67,4 +67,27 @@ function captured.need(what, f, kernels, fail)
     kernels and ", or a kernel of op.kernel" or "", is, hint and "\n  hint: " .. hint or ""))
 end
 
+local function end_of_place(message)
+  local place = message:match "^[^\n]-:%d+: "
+  return place and #place or 0
+end
+
+--- run(): what fails in a function because it was called with n arguments and has more parameters says so, with their
+--- names; which operator got nothing is the end of it.
+function captured.with_parameters(name, body, n, run)
+  local info = type(body) == "function" and debug.getinfo(body, "uS")
+  if not info or info.isvararg or info.what == "C" or n >= info.nparams then return run() end
+  local result = { pcall(run) }
+  if result[1] then return unpack(result, 2, table.maxn(result)) end
+  local why = result[2]
+  if type(why) ~= "string" or why:find "interrupted" then error(why, 0) end
+  local names, missing = {}, {}
+  for i = 1, info.nparams do
+    names[i] = debug.getlocal(body, i)
+    if i > n then missing[#missing + 1] = names[i] end
+  end
+  local said = why:sub(end_of_place(why) + 1):match "^[^\n]*"
+  core.fail(("%s(%s) was called without %s: %s"):format(name, table.concat(names, ", "), table.concat(missing, ", "), said))
+end
+
 return captured

@@ -274,7 +274,9 @@ local function new_member(self, n, specs, list, names, keys, look)
     core.jit_tell("sized", self.name, place(self), ("(%s), of the graph with symbols, in %.2f ms"):format(
       table.concat(keys, ", "), core.jit_now() - began))
   else
-    special = capture(self.name, self.body, specs, list, names, n)
+    special = captured.with_parameters(self.name, self.derives or self.body, n, function()
+      return capture(self.name, self.body, specs, list, names, n)
+    end)
     local own = look and look:settle() or {}
     if own[1] then tell_own(self, own) end
     family.reads = family.reads or special.graph:reads_sizes()
@@ -443,6 +445,15 @@ local function shown(self, level, ...)
   return special, target, kernel
 end
 
+-- What runs a specialisation: itself, or its pieces on a mesh. Both have kernel_text, groups, choose, patch, unpatch, renew,
+-- tune, pin, marks.
+local function runs(self, special)
+  special = special or self.current
+  return require("tessera.dist.pieces").of(self.name, special) or special.graph
+end
+--- For the library: what runs it, for the sizes of its last call.
+function Function:_runs() return runs(self) end
+
 --- The text of a level: "captured", before rewriting; "graph", with symbols for sizes that
 --- have differed; "concrete", the graph for the sizes of the last call; "schedule", which
 --- nodes are one kernel; "tile", "explicit", "llvm", "asm", the kernels; "bytecode", of the
@@ -458,6 +469,9 @@ function Function:ir(level, ...)
   if facts.has(level) then return tostring(self:facts(level, ...)) end
   local special, target, kernel = shown(self, level == nil and "graph" or level, ...)
   level = level or "graph"
+  local pieces = require "tessera.dist.pieces"
+  local p = not pieces.is_whole(level) and pieces.of(self.name, special)
+  if p then return p:text(tostring(level), target, kernel) end
   if kernel then return special.graph:kernel_text(tostring(level), tostring(kernel), false, target) end
   local symbolic = special.family and special.family.symbolic
   if level == "graph" and symbolic and not target then return symbolic:text() end
@@ -471,6 +485,8 @@ end
 ---   print(#f:facts("tile").kernels)
 function Function:facts(level, ...)
   local special, target = shown(self, level, ...)
+  local p = require("tessera.dist.pieces").of(self.name, special)
+  if p then return p:facts(level, target) end
   return facts.of(special.graph:facts(level, target))
 end
 
@@ -495,7 +511,7 @@ function Function:tune(...)
   local special = self.current
   if select("#", ...) > 0 then special = specialise(self, select("#", ...), ...) end
   if not special then fail(("%s has not run yet: call it, or give arguments"):format(self.name)) end
-  special.graph:tune()
+  runs(self, special):tune()
 end
 
 --- What is chosen for the kernel of a group, by the number or name in f:ir "tiles", for the sizes of the last call, and where
@@ -531,7 +547,7 @@ function Function:pin(on, ...)
   local special = self.current
   if select("#", ...) > 0 then special = specialise(self, select("#", ...), ...) end
   if not special then fail(("%s has not run yet: call it, or give arguments"):format(self.name)) end
-  local live = special.graph:pin(on)
+  local live = runs(self, special):pin(on)
   special.pinned = on or nil
   return live
 end
@@ -541,7 +557,7 @@ end
 ---   local f = graph.module("f", op.tanh)
 ---   f(op.ones{3})
 ---   print(f:marks(true))
-function Function:marks(on) return self.current ~= nil and self.current.graph:marks(on) end
+function Function:marks(on) return self.current ~= nil and runs(self):marks(on) end
 
 --- The rules that fired when it was captured, a line each.
 ---   local f = graph.module("f", function(x) return x * 1 end)
@@ -689,6 +705,7 @@ local function body_of(f, what)
 end
 -- A derivative's arguments have the names of the function's own.
 local function named_like(f, derivative)
+  derivative.derives = getmetatable(f) == Function and f.body or f
   if getmetatable(f) == Function then derivative.params = f.params end
   if type(f) == "function" then derivative.params = parameter_names(f, 16) end
   return derivative

@@ -77,6 +77,24 @@ end
 
 local function key_of(s) return s.depth .. "|" .. s.what .. "|" .. (s.place or "") .. "|" .. s.bytes end
 
+-- Runs that did what the last one did: a function may get its kernels meanwhile.
+local function alike(runs)
+  local function way(run)
+    local keys, seen = {}, {}
+    for _, s in ipairs(run.steps) do
+      local key = key_of(s)
+      if not seen[key] then seen[key], keys[#keys + 1] = true, key end
+    end
+    table.sort(keys)
+    return table.concat(keys, "\n")
+  end
+  local last, list = way(runs[#runs]), {}
+  for i, run in ipairs(runs) do
+    if way(run) == last then list[#list + 1] = run end
+  end
+  return list
+end
+
 -- A row for each instruction: those of several runs that stand at the same place of the order.
 -- Rounds of a loop are one row.
 local function rows_of(runs)
@@ -109,8 +127,9 @@ end
 -- ---- stages: runs with profile marks. By row and phase a list of {name, part, count}, parts of the
 -- threads' time, and what lies between.
 local function stage_name(s)
-  local name = s.what ~= "" and s.what ~= s.stage and s.stage .. " (" .. s.what .. ")" or s.stage
-  return s.place and s.place ~= "" and name .. " " .. s.place or name
+  local label = s.what ~= "" and s.what ~= s.stage and s.stage .. " (" .. s.what .. ")" or s.stage
+  local place = s.place ~= "" and s.place or nil
+  return place and label .. " " .. place or label, label, place
 end
 
 local function add_stages(by, step)
@@ -122,22 +141,23 @@ local function add_stages(by, step)
   end
   for _, p in ipairs(step.phases) do phase_of(p).usec = phase_of(p).usec + p.usec end
   for _, s in ipairs(step.stages) do
-    local phase, name = phase_of(s), stage_name(s)
+    local phase, name, label, place = phase_of(s), stage_name(s)
     local at = phase.of[name]
     if not at then
-      at = { name = name, usec = 0, count = 0 }
+      at = { name = name, label = label, place = place, usec = 0, count = 0 }
       phase.of[name], phase.list[#phase.list + 1] = at, at
     end
     at.usec, at.count = at.usec + s.usec, at.count + s.count
   end
 end
 
+-- In texts a place that all have in common is left out.
 local function one_place(list)
-  local place = list[1] and list[1].name:match " (%S+:[%d,]+)$"
+  local place = list[1] and list[1].place
   for _, s in ipairs(list) do
-    if not place or s.name:sub(-#place - 1) ~= " " .. place then return end
+    if not place or s.place ~= place then return end
   end
-  for _, s in ipairs(list) do s.name = s.name:sub(1, -#place - 2) end
+  for _, s in ipairs(list) do s.name = s.label end
 end
 
 local MARKED = 5
@@ -277,8 +297,11 @@ local function instructions_report(f, args, o, inside)
   local function run() f(unpack(args, 1, args.n)) end
   for r = 1, o.runs do
     local spans, usec, lost = core.spans(run)
-    runs[r], times[r] = { steps = instructions(spans), usec = usec, lost = lost }, usec
+    runs[r] = { steps = instructions(spans), usec = usec, lost = lost }
   end
+  local every = runs
+  runs = alike(every)
+  for r, each in ipairs(runs) do times[r] = each.usec end
   local total, last = median(times), runs[#runs]
   local rows = rows_of(runs)
   local stages, marked, with_stages
@@ -291,10 +314,10 @@ local function instructions_report(f, args, o, inside)
   function write.html() return require("tessera.profile.html").text(f, f.name or "function", rows, last, total, said .. notes, inside) end
   local instruction_files = require "tessera.profile.instruction_files"
   function write.events() return instruction_files.events(f.name or "function", last, with_stages) end
-  function write.csv() return instruction_files.csv(runs) end
+  function write.csv() return instruction_files.csv(every) end
   function write.kernels() return elsewhere and {} or require("tessera.profile.kernel_table").of_instructions(rows, machine.roofs()) end
   local lost = last.lost > 0 and ("%d spans between the first and the last found no room.\n"):format(last.lost) or ""
-  local r = facts.instructions(f.name or "function", rows, total, elsewhere, o.runs)
+  local r = facts.instructions(f.name or "function", rows, total, elsewhere, #runs)
   local most = dearest(rows)
   r.limit = most and not elsewhere and machine.limit(most) or nil
   if not r.limit then r.limit_reason = most and "kernels have limits of their own" or "no instruction ran" end

@@ -9,7 +9,14 @@ local getmetatable, ipairs, next, pairs, pcall, print, rawget, tonumber, tostrin
   getmetatable, ipairs, next, pairs, pcall, print, rawget, tonumber, tostring, type
 local concat, sort, floor = table.concat, table.sort, math.floor
 local write, error, select, loadstring = io.write, error, select, loadstring
-local getinfo, fail = debug.getinfo, function(text) error(text, 0) end
+local getinfo = debug.getinfo
+
+-- What the prompt itself finds wrong in a command.
+local said
+local function fail(text)
+  said = text
+  error(text, 0)
+end
 
 -- ---- values
 
@@ -158,7 +165,11 @@ end
 --- Prints values as the prompt shows them.
 function prompt.show(...)
   local width = console.width()
-  for i = 1, select("#", ...) do prompt.page(prompt.text((select(i, ...)), width) .. "\n") end
+  for i = 1, select("#", ...) do
+    local x = select(i, ...)
+    local write_text = type(x) == "table" and prompt.say or prompt.page
+    write_text(prompt.text(x, width) .. "\n")
+  end
 end
 
 --- What an input gave: kept as Out[number], and shown.
@@ -169,6 +180,9 @@ end
 
 --- Writes a text, by pages where it is longer than the terminal.
 function prompt.page(text) require("tessera.prompt.pager").page(text) end
+
+--- The same of words for people, whose lines break between words where they are longer than the terminal.
+function prompt.say(text) prompt.page(prompt.json and text or require("tessera.prompt.pager").broken(text)) end
 
 -- ---- help: operators from the table, everything else from the comment above
 -- its definition
@@ -359,7 +373,13 @@ local function no_help(topic, text, width)
   local parent, word = topic:match "^(.+)[.:]([^.:]+)$"
   if parent then
     local ok, t = pcall(at_path, parent)
-    local hint = named.hint(parent == "x" and "tensor" or parent, word, ok and type(t) == "table" and t or {}):gsub("\n  hint: ", "; ")
+    local tensor = parent == "x" or ok and core.is_tensor(t)
+    local meta = ok and type(t) == "table" and getmetatable(t)
+    local class = type(meta) == "table" and rawget(meta, "__index")
+    local hint = named.hint(tensor and "tensor" or parent, word, ok and type(t) == "table" and t or {},
+      type(class) == "table" and class or {}):gsub("\n  hint: ", "; ")
+    local method = tensor and hint == "" and core.suggest(word)
+    if method then hint = ("; did you mean '%s'?"):format(method) end
     return ("no help on '%s'%s\n"):format(topic, hint)
   end
   for _, title in ipairs { "op", "tensor", "nn", "optim", "rng", "graph", "data", "tessera", "module" } do
@@ -524,23 +544,37 @@ local function nearest(name)
   return core.suggest(name, names)
 end
 
+-- Commands whose text is another program's, options and all.
+local raw = {shell = true}
+
 --- What ":name rest" does; the prompt calls it.
 function prompt.command(name, rest)
   if name == "q" or name == "exit" then name = "quit" end
-  local json
+  prompt.json, said = nil, nil
+  local options = require "tessera.prompt.options"
+  local text, given = rest, {}
+  if not raw[name] then text, given = options.take(rest) end
+  prompt.json = given.json
   local f = prompt.commands[name] and prompt[name]
   if not f then
     local guess = nearest(name)
     fail(("there is no command ':%s'%s"):format(
       name, guess and "; did you mean ':" .. guess .. "'?" or "; :help lists them"))
   end
-  rest, json = rest:gsub("^%-%-json$", ""):gsub("%s+%-%-json$", ""), rest:find "%f[^%s%z]%-%-json$"
-  if json then return prompt.print_json(name, rest) end
+  options.check(given, function(...) wrong(name, ":%s " .. (...), name, select(2, ...)) end)
+  if given.json then return prompt.print_json(name, text) end
   local needed = prompt.arguments[name] and not prompt.arguments[name]:find "^%["
-  if rest == "" and needed then return prompt.page(command_help(name, console.width())) end
-  if rest == "" then return f() end
-  if not prompt.arguments[name] then wrong(name, ":%s takes nothing, not '%s'", name, rest) end
-  return f(rest)
+  if text == "" and needed then return prompt.page(command_help(name, console.width())) end
+  if text == "" then return f() end
+  if not prompt.arguments[name] then wrong(name, ":%s takes nothing, not '%s'", name, text) end
+  return f(text)
+end
+
+--- Whether the last command's error was told as JSON, as it has --json; the prompt asks.
+function prompt.told(interrupted)
+  if not prompt.json then return false end
+  write(require "tessera.prompt.json"(require "tessera.prompt.error"(interrupted, said)), "\n")
+  return true
 end
 
 return prompt

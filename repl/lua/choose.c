@@ -136,6 +136,7 @@ static void push_group(void *arg, const TsJitGroup *x) {
       lua_setfield(L, -2, "target");
   lua_pushboolean(L, x->kernel != NULL), lua_setfield(L, -2, "kernel");
   lua_pushboolean(L, x->runs), lua_setfield(L, -2, "runs");
+  lua_pushboolean(L, x->edited), lua_setfield(L, -2, "edited");
   if (g->remarks) lua_pushstring(L, g->remarks), lua_setfield(L, -2, "remarks");
   push_fields(L, x);
   lua_rawseti(L, -2, ++l->n);

@@ -38,9 +38,11 @@ typedef struct Function {
   TsCode *code;
   TsFrame *frame;
   TsJitFunction *hot;
-  TsGraph *cut;       /* g with sums over declared leaves, which is what runs; or NULL */
-  TsMeshRun *spread;  /* its pieces, once it was called on a mesh, or NULL; */
-  int spread_leaves;  /* with so many leaves: whether that was tried */
+  TsGraph *cut;           /* g with sums over declared leaves, which is what runs; or NULL */
+  TsMeshRun *spread;      /* its pieces, once it was called on a mesh, or NULL; */
+  int spread_leaves;      /* with so many leaves: whether that was tried; */
+  int ncut;               /* how often */
+  struct Function *whole; /* of a piece of it: all but its number is the run's; else NULL */
 } Function;
 
 void ts_lua_push_graph(lua_State *L, TsGraph *g) {
@@ -69,7 +71,14 @@ void ts_lua_push_captured(lua_State *L, TsContext *c, TsGraph *raw) {
 }
 
 /* ---- functions */
-static Function *check(lua_State *L) { return luaL_checkudata(L, 1, TYPE); }
+static Function *function_at(lua_State *L, int index) {
+  Function *f = luaL_checkudata(L, index, TYPE);
+  if (f->whole && f->whole->ncut != f->ncut)
+    ts_lua_fail(L, TS_ERR_value, "the function has other pieces now, as leaves are others");
+  return f;
+}
+
+static Function *check(lua_State *L) { return function_at(L, 1); }
 
 static int ready(lua_State *L, Function *f) {
   TsContext *c = ts_lua_context(L);
@@ -87,7 +96,7 @@ static int ready(lua_State *L, Function *f) {
 }
 
 TsJitFunction *ts_lua_graph_hot(lua_State *L, int index) {
-  Function *f = luaL_checkudata(L, index, TYPE);
+  Function *f = function_at(L, index);
   ready(L, f);
   return f->hot;
 }
@@ -188,14 +197,42 @@ static void note_updates(const Function *f, TsTensor *const *all) {
   for (int u = 0; u < f->g->nupdate; u++) all[f->g->update[u].param]->storage->version++;
 }
 
+/* Cuts it into pieces, with the leaves that are declared, if that is possible; -1 with the error. */
+static int cut(TsContext *c, Function *f) {
+  if (f->spread_leaves && f->spread_leaves == 1 + c->leaves) return 0;
+  ts_mesh_run_free(f->spread);
+  f->spread_leaves = 0, f->ncut++;
+  if (!(f->spread = ts_mesh_run_new(c, f->g)) && c->err.code) return -1;
+  f->spread_leaves = 1 + c->leaves;
+  return 0;
+}
+
+bool ts_lua_graph_spread(lua_State *L, int index, TsMeshRun **run) {
+  Function *f = function_at(L, index);
+  *run = NULL;
+  if (f->whole || !ts_mesh_spreads(f->g)) return false;
+  if (cut(ts_lua_context(L), f)) ts_lua_raise(L);
+  *run = f->spread;
+  return true;
+}
+
+void ts_lua_push_piece(lua_State *L, int index, int at) {
+  Function *whole = function_at(L, index);
+  Function f = {.whole = whole, .ncut = whole->ncut};
+  f.g = ts_mesh_run_plan(whole->spread)->piece[at].g;
+  f.hot = ts_mesh_run_piece(whole->spread, at, &f.code, &f.frame);
+  if (!f.hot) ts_lua_raise(L);
+  ts_lua_push_graph(L, NULL);
+  *(Function *)lua_touserdata(L, -1) = f;
+  lua_createtable(L, 1, 0); /* which holds the whole */
+  lua_pushvalue(L, index);
+  lua_rawseti(L, -2, 1);
+  lua_setfenv(L, -2);
+}
+
 /* On a mesh: piece by piece, or where it cannot be cut into pieces call by call. */
 static int run_spread(TsContext *c, Function *f, TsTensor *const *all, TsTensor **results) {
-  if (!f->spread_leaves || f->spread_leaves != 1 + c->leaves) {
-    ts_mesh_run_free(f->spread);
-    f->spread_leaves = 0;
-    if (!(f->spread = ts_mesh_run_new(c, f->g)) && c->err.code) return -1;
-    f->spread_leaves = 1 + c->leaves;
-  }
+  if (cut(c, f)) return -1;
   if (!c->planning && ts_mesh_plans(c, f->code->nparam, all))
     return ts_frame_run(f->frame, all, results);
   if (f->spread && c->planning) return ts_mesh_run_tell(f->spread, all);
@@ -205,7 +242,8 @@ static int run_spread(TsContext *c, Function *f, TsTensor *const *all, TsTensor 
 
 /* The tensors of all parameters: those that the list at 2 gives, and the captured ones. Behind them
  * is room for the results. The arguments are in args, *nargs of them. */
-static TsTensor **take_arguments(lua_State *L, const Function *f, TsTensor ***args, int *nargs) {
+static TsTensor **take_arguments(lua_State *L, const Function *f, TsTensor ***args,
+                                 int *nargs) {
   const TsCode *code = f->code;
   int n = ts_lua_list(L, 2, NULL, args), k = 0;
   if (ts_defer_force_all(n, *args)) ts_lua_raise(L);
@@ -422,7 +460,8 @@ static int captured(lua_State *L) {
 }
 
 static int collect(lua_State *L) {
-  Function *f = check(L);
+  Function *f = luaL_checkudata(L, 1, TYPE);
+  if (f->whole) return 0;
   ts_jit_function_free(f->hot);
   ts_mesh_run_free(f->spread);
   ts_frame_free(f->frame);
@@ -606,18 +645,7 @@ static int collect_symbolic(lua_State *L) {
   return 0;
 }
 
-/* f:plan() -> the text of its pieces on a mesh, or nothing: it has not run there. */
-static int plan(lua_State *L) {
-  Function *f = check(L);
-  TsText t = {0};
-  if (!f->spread) return 0;
-  ts_mesh_plan_text(ts_mesh_run_plan(f->spread), &t);
-  ts_lua_push_text(L, &t);
-  return 1;
-}
-
 static const luaL_Reg methods[] = {{"groups", groups},
-                                   {"plan", plan},
                                    {"collectives", collectives},
                                    {"choose", choose},
                                    {"tune", tune},
@@ -646,6 +674,7 @@ void ts_lua_open_graph(lua_State *L) {
   ts_lua_metatable(L, TYPE, methods);
   luaL_getmetatable(L, TYPE);
   luaL_register(L, NULL, ts_lua_patch_methods);
+  luaL_register(L, NULL, ts_lua_pieces_methods);
   lua_pop(L, 1);
   ts_lua_metatable(L, SYMBOLIC, symbolic_methods);
   luaL_register(L, NULL, functions);

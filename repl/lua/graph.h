@@ -2,6 +2,8 @@
 #ifndef TS_REPL_LUA_GRAPH_H
 #define TS_REPL_LUA_GRAPH_H
 
+#include <stdbool.h>
+
 #include "ir/graph/graph.h"
 #include "repl/lua_api.h"
 
@@ -23,8 +25,14 @@ int ts_lua_push_outputs(lua_State *L, TsContext *c, TsNode *n); /* or one by one
 
 /* What runs the function at this index; raises on errors. */
 struct TsJitFunction *ts_lua_graph_hot(lua_State *L, int index);
-/* repl/lua/patch.c: methods of functions. */
-extern const luaL_Reg ts_lua_patch_methods[];
+/* Whether the function at this index is one over a mesh; *run: its pieces, for the leaves that are
+ * declared, or NULL: it cannot be cut, and runs call by call. */
+struct TsMeshRun;
+bool ts_lua_graph_spread(lua_State *L, int index, struct TsMeshRun **run);
+/* Pushes one of these pieces as a function, whose kernels can be looked at and changed. */
+void ts_lua_push_piece(lua_State *L, int index, int at);
+/* repl/lua/patch.c, repl/lua/pieces.c: methods of functions. */
+extern const luaL_Reg ts_lua_patch_methods[], ts_lua_pieces_methods[];
 
 /* Openers: each registers its part in the table on top. */
 void ts_lua_open_capture(lua_State *L);

@@ -382,7 +382,7 @@ static void set_type(lua_State *L, const TsMeta *m, const char *name) {
   lua_setfield(L, -2, name);
 }
 
-static void push_collective(lua_State *L, const TsCollective *k) {
+void ts_lua_push_collective(lua_State *L, const TsCollective *k) {
   lua_createtable(L, 0, 8);
   lua_pushstring(L, ts_collective_name(k->kind)), lua_setfield(L, -2, "kind");
   lua_pushstring(L, k->asks ? k->asks : ""), lua_setfield(L, -2, "operator");
@@ -404,7 +404,7 @@ static int mesh_sent(lua_State *L) {
   int n = since < 0 || since > (double)total ? 0 : (int)(total - (uint64_t)since);
   if (n > TS_COLLECTIVES_KEPT) n = TS_COLLECTIVES_KEPT;
   for (int i = 0; i < n; i++) {
-    push_collective(L, ts_collective_noted(n - 1 - i, &total));
+    ts_lua_push_collective(L, ts_collective_noted(n - 1 - i, &total));
     lua_rawseti(L, -2, i + 1);
   }
   return 2;
@@ -415,7 +415,7 @@ static int mesh_plan(lua_State *L) {
   const TsCollective *k;
   lua_newtable(L);
   for (int i = 0; (k = ts_collective_planned(i)); i++) {
-    push_collective(L, k);
+    ts_lua_push_collective(L, k);
     lua_rawseti(L, -2, i + 1);
   }
   return 1;

@@ -7,6 +7,9 @@
 
 void ts_lua_push_mesh(lua_State *L, const TsMesh *m);
 const TsMesh *ts_lua_mesh(lua_State *L, int at); /* NULL: no mesh stands there */
+/* {kind, operator, axes, bytes, from, to, place} */
+struct TsCollective;
+void ts_lua_push_collective(lua_State *L, const struct TsCollective *k);
 /* A view that shows what x was split by: writing through it would be lost. */
 bool ts_lua_mesh_view_is_copy(TsTensor *view);
 /* x[key] = value where that is so: of all of x, on one device. */

@@ -115,13 +115,17 @@ static int collect(lua_State *L) {
   return 0;
 }
 
-/* g:unpatch([kernel]) -> whether there was something */
+/* g:unpatch([kernel]) -> whether there was something; its level, whether it was on disk */
 static int unpatch(lua_State *L) {
   TsJitFunction *f = ts_lua_graph_hot(L, 1);
-  int dropped = ts_patch_without(f, ts_lua_word_or(L, 2, NULL));
+  TsPatchEntry was;
+  int dropped = ts_patch_without(f, ts_lua_word_or(L, 2, NULL), &was);
   if (dropped < 0) return ts_lua_raise(L);
   lua_pushboolean(L, dropped);
-  return 1;
+  if (!dropped) return 1;
+  lua_pushstring(L, was.schedule ? "schedule" : "tile");
+  lua_pushboolean(L, was.on_disk);
+  return 3;
 }
 
 /* g:renew(): its kernels are made again */

@@ -69,6 +69,7 @@ int ts_lua_raise(lua_State *L) {
   if (e->code == TS_ERR_interrupt) ts_interrupt_raised(L);
   char name[40];
   if (ts_report_function(L, 0, name, sizeof name)) ts_op_error_of(e, name);
+  ts_report_note_code(e);
   ts_report_where(L, 1);
   lua_pushstring(L, e->message);
   if (e->hint[0]) {

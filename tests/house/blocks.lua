@@ -100,6 +100,9 @@ local function run(page, text)
     write(folder .. "/page.lua", lua)
     local out, code = sh(("cd %s && tessera -l tessera page.lua"):format(folder))
     if code ~= 0 then wrong[#wrong + 1] = ("%s: exit %s\n%s"):format(page, code, out) end
+    for path in lua:gmatch "/tmp/[%w._-]+" do -- what a page makes outside of its folder it takes away
+      if os.rename(path, path) then wrong[#wrong + 1] = ("%s: leaves %s"):format(page, path:match "[^/]*$") end
+    end
   end
   return wrong, ran
 end
@@ -112,6 +115,11 @@ small "a\n@lua\nerror 'no'\n@":match "page.lua:3: no" --> page.lua:3: no
 small "@console\n> 1 + 1\n2\n> x = op.ones(2)\n> x\n...\n@" -->
 small "@console\n> 1 + 1\n3\n@" --> page:1: prints
 --> 2
+local left = os.tmpname()
+os.remove(left)
+small("@lua\nio.open('" .. left .. "', 'w'):close()\n@"):match "page: leaves" --> page: leaves
+os.remove(left)
+small("@lua\nio.open('" .. left .. "', 'w'):close() os.remove '" .. left .. "'\n@") -->
 small "@sh\ntessera -e 'os.exit(3)'\ntrue\n@" --> page:1: exit 3
 small "@\nx\n@" --> page:1: a block of ''
 small "{not run: it needs a GPU}\n@lua\nerror 'no'\n@" -->

@@ -30,7 +30,7 @@ f(x, x); h(x); g(op.ones{64});
 local commands = {
   ":why f", ":why f(x, x)", ":tiles f", ":ir f", ":ir f tile", ":ir f json", ":ir f bytecode", ":ir f tile sm_90a", ":rewrites f",
   ":ir k(x) tile", ":why g", ":tiles g", ":ir g graph", ":rewrites g", ":profile f(x, x)", ":profile k(x)", ":profile g(op.ones{8})",
-  ":tune f", ":tune k(x)", ":who", ":devices", ":mem", ":err", ":time x:sum()", ":device", ":threads", ":why h", ":hints", ":pager", ":why f", ":tiles f",
+  ":tune f", ":tune k(x)", ":choose f", ":choose f 0 grain=2", ":diff f tile", ":diff f h", ":edit", ":who", ":devices", ":mem", ":err", ":time x:sum()", ":device", ":threads", ":why h", ":hints", ":pager", ":why f", ":tiles f",
 }
 local lines = {}
 for i, c in ipairs(commands) do lines[i] = c .. " --json\n" end
@@ -51,6 +51,22 @@ f(x, x); f(x, x); tessera.jit.pin(f);
 :tiles f --json
 :profile f(x, x) --json
 ]])
+local on_mesh = run([[
+m = dist.Mesh {axes = {"tp"}, devices = {"cpu:0", "cpu:0"}}
+f = graph.module("f", function(x, w) return op.softmax(op.matmul(x, w)) end)
+x, w = dist.shard(op.ones{8, 4}, m, {nil, "tp"}), dist.shard(op.ones{4, 8}, m, {"tp"})
+f(x, w);
+:tiles f --json
+:why f --json
+:ir f tile --json
+:collectives f --json
+:profile f --json
+]])
+local of_mesh = 0
+for line in on_mesh:gmatch "[^\n]+" do
+  if line:find "^[{%[]" then lines[#lines + 1], of_mesh = line, of_mesh + 1 end
+end
+assert(of_mesh == 5, on_mesh)
 for line in on_device:gmatch "[^\n]+" do
   if line:find "^[{%[]" then lines[#lines + 1] = line end
 end

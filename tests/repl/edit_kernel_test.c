@@ -37,11 +37,22 @@ static void test_keeps(void) {
   expect("edited by the user");
   type(":diff f tile 0\r");
   expect("--- f tile as the passes make it\n+++ f tile as it runs\n");
-  type("q\r"); /* of the pager, where the text is longer than the terminal */
+  type("q\r");                   /* of the pager, where the text is longer than the terminal */
+  type(":choose f 0 grain=2\r"); /* which the edit stands in front of */
+  expect("edited by the user");
+  expect("remark: grain 2 has no effect: the kernel was edited");
+  type(":choose f 0 default\r");
+  expect("edited by the user");
+  type(":edit drop f\r");
+  expect("the edit of kernel 0 of f at level tile is dropped; it is its own kernel again");
+  type(":edit drop f\r");
+  expect("no kernel of f is edited, so there is nothing to take back");
   type(":edit drop f 0\r");
-  expect("its own kernel again");
+  expect("nothing was kept of kernel 0 of f");
+  type(":edit drop\r");
+  expect(":edit drop is followed by a function");
   type(":diff f tile 0\r");
-  expect("no difference");
+  expect("no difference: f runs as the passes make it");
   expect("> ");
   end("a kernel edited and kept");
 }
@@ -54,7 +65,7 @@ static void test_mistakes(void) {
   type(":edit\r"); /* what was written is still there */
   expect("there is no operation 'exq'");
   type(":edit keep\r");
-  expect("nothing was tried yet");
+  expect("the last :edit tried nothing");
   type(":edit nosuch tile\r");
   expect("there is no 'nosuch'");
   type(":edit f llvm 0\r");
@@ -63,6 +74,25 @@ static void test_mistakes(void) {
   expect("there is no kernel 9");
   expect("> ");
   end("a kernel with a mistake");
+}
+
+/* What was tried before an :edit that failed is not what was shown last. */
+static void test_keeps_the_last(void) {
+  begin("sed -i 's/mul \\(%[0-9]*\\), \\(%[0-9]*\\) : f32.160./mul \\2, \\1 : f32[160]/'");
+  type(":edit f tile 0\r");
+  expect("bits    equal");
+  expect("> ");
+  type(":edit f nosuch 0\r");
+  expect("the levels are schedule and tile");
+  type(":edit keep\r");
+  expect(
+      "the last :edit tried nothing, so there is nothing to keep; :edit opens its text again");
+  type(":edit\r");
+  expect("unchanged");
+  type(":edit keep\r");
+  expect("the last :edit tried nothing");
+  expect("> ");
+  end("what failed is not kept");
 }
 
 static void test_unchanged(void) {
@@ -83,6 +113,7 @@ int main(int argc, char **argv) {
   if (!open_terminals(argv[0], "edit_kernel")) return 1;
   test_keeps();
   test_mistakes();
+  test_keeps_the_last();
   test_unchanged();
   return close_terminals();
 }

@@ -202,6 +202,22 @@ static void test_pager(void) {
   expect("> ");
   type("('line\\n'):rep(30) .. 'end'\r");
   expect("-- 11 of 31 lines; Enter: on, q: end: ");
+  type("nosuch\r");
+  expect("there is no part 'nosuch' here");
+  expect("q: end: ");
+  type(":device\r"); /* an input, which ends the text */
+  expect("auto\n");
+  expect("> ");
+  type("('line\\n'):rep(30) .. 'end'\r");
+  expect("q: end: ");
+  type("seven = 6 + 1\r");
+  expect("> ");
+  type("seven * 3\r");
+  expect("\n21\n");
+  type(":why f\r"); /* its words are whole */
+  expect("stores tiles as they are\n");
+  type("('line\\n'):rep(30) .. 'end'\r");
+  expect("-- 11 of 31 lines; Enter: on, q: end: ");
   type("\r");
   expect("22 of 31");
   type("\r");

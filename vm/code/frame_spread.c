@@ -3,9 +3,11 @@
  * those of operands at each call (vm/mesh/call.c), so nothing is bound beforehand. */
 #include <stdlib.h>
 
+#include "lib/clock.h"
 #include "lib/mesh.h"
 #include "vm/code/control.h"
 #include "vm/code/frame_state.h"
+#include "vm/core/profile.h"
 #include "vm/core/trap.h"
 
 typedef struct Spread {
@@ -57,8 +59,7 @@ static int run_call(Spread *s, const TsInstr *i) {
 static int run_control(Spread *s, const TsInstr *i) {
   TsFrame *f = s->f;
   switch (i->op) {
-  case TS_VM_update:
-    return f->ctx->planning ? 0 : ts_vm_assign(f->ctx, s->in[0], s->in[1]);
+  case TS_VM_update: return f->ctx->planning ? 0 : ts_vm_assign(f->ctx, s->in[0], s->in[1]);
   case TS_VM_group:
   case TS_VM_room: return 0;
   case TS_VM_call:
@@ -78,6 +79,29 @@ static bool makes_nothing(const TsInstr *i) {
   return i->op == TS_VM_update || i->op == TS_VM_group || i->op == TS_VM_room;
 }
 
+static int64_t bytes_of(uint32_t n, TsTensor *const *t) {
+  int64_t sum = 0;
+  for (uint32_t k = 0; k < n; k++) sum += t[k] ? ts_meta_nbytes(&t[k]->meta) : 0;
+  return sum;
+}
+
+/* In a profile: an instruction with all that its devices did and sent. */
+static void add_span(const Spread *s, const TsInstr *i, int64_t start) {
+  const TsCode *code = s->f->code;
+  TsSpans *spans = s->f->ctx->spans;
+  bool known = i->line > 0 && i->line < code->nplace;
+  if (i->op < TS_OP_COUNT && ts_op_info((TsOp)i->op)->cls == TS_CLASS_VIEW) return;
+  ts_spans_add(spans, &(TsSpan){.start = start,
+                                .end = ts_clock_nsec(),
+                                .what = i->op == TS_VM_custom
+                                            ? ts_control_custom_name(code->ref[i->sub])
+                                            : ts_code_op_name(i->op),
+                                .place = known ? code->place[i->line] : NULL,
+                                .phase = -1,
+                                .depth = spans->depth,
+                                .nbytes = bytes_of(i->nin, s->in) + bytes_of(i->nout, s->out)});
+}
+
 static int run_instruction(Spread *s, const TsInstr *i) {
   const TsCode *code = s->f->code;
   for (uint32_t k = 0; k < i->nin; k++) {
@@ -88,7 +112,11 @@ static int run_instruction(Spread *s, const TsInstr *i) {
   const char *place = c->step_place;
   bool known = i->line > 0 && i->line < code->nplace;
   if (known) c->step_place = code->place[i->line];
+  int64_t start = c->spans ? ts_clock_nsec() : 0;
+  if (c->spans) c->spans->depth++;
   int failed = i->op < TS_OP_COUNT ? run_operator(s, i) : run_control(s, i);
+  if (c->spans) c->spans->depth--;
+  if (!failed && c->spans && !makes_nothing(i)) add_span(s, i, start);
   c->step_place = place;
   if (failed) return -1;
   return makes_nothing(i) ? 0 : give(s, i);
@@ -120,7 +148,8 @@ static int run_all(Spread *s) {
   for (int t = 0; t < code->ninstr && !failed; t++) {
     if (!committing && interrupted(f)) failed = -1;
     if (!failed && t == code->commit) held = ts_cpu_hold_interrupts(), committing = true;
-    if (!failed && run_instruction(s, &code->instr[t])) failed = ts_frame_explain(f, &f->step[t]);
+    if (!failed && run_instruction(s, &code->instr[t]))
+      failed = ts_frame_explain(f, &f->step[t]);
     if (!failed) drop(s, t);
   }
   if (committing) ts_cpu_let_interrupts(held), f->ctx->commits += !failed;
@@ -138,8 +167,8 @@ static int begin(Spread *s, TsTensor *const *args) {
   if (!s->reg) return ts_error_memory(&s->f->ctx->err);
   s->in = s->reg + code->nreg, s->out = s->in + most;
   for (int r = 0; r < code->nreg; r++) {
-    TsTensor *t = r < code->nparam ? (code->bound[r] ? code->bound[r] : args[r])
-                                   : code->constant[r];
+    TsTensor *t =
+        r < code->nparam ? (code->bound[r] ? code->bound[r] : args[r]) : code->constant[r];
     if (t) s->reg[r] = ts_tensor_ref(t);
   }
   return 0;

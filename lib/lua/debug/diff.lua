@@ -160,6 +160,7 @@ end
 
 --- f:diff(g, level, options) and f:diff(level, options).
 function diff.of(f, other, level, given)
+  if type(other) == "function" or captured.is_kernel(other) or core.is_tensor(other) then captured.need("f:diff", other) end
   if not captured.is_function(other) then other, level, given = nil, other, level end
   if type(given) == "number" or type(given) == "string" then given = { kernel = given } end
   local o = read_diff(given)
@@ -178,7 +179,7 @@ function diff.of(f, other, level, given)
     before, behind = named .. " of the first arguments", named .. " of the second"
   else
     if not f.current then core.fail(f.name .. " has not run yet: call it") end
-    local kernel, graph = o.kernel and tostring(o.kernel), f.current.graph
+    local kernel, graph = o.kernel and tostring(o.kernel), f:_runs()
     a, b = graph:kernel_text(tostring(level), kernel, true), graph:kernel_text(tostring(level), kernel, false)
     before, behind = named .. " as the passes make it", named .. " as it runs"
   end

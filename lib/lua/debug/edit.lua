@@ -134,7 +134,7 @@ local function as_result(f, graph, patch)
   local remarks = {}
   for line in e.remarks:gmatch "[^\n]+" do remarks[#remarks + 1] = line end
   e.remarks, e.equal, e.name, e.graph, e.patch = remarks, e.differing == 0, f.name, graph, patch
-  e.ratio, e.kernel, e.number = e.was_usec / e.usec, e.number, nil
+  e.ratio, e.kernel, e.number = e.was_usec / e.usec, (graph.label and graph.label .. "/" or "") .. e.number, nil
   return setmetatable(e, Edit)
 end
 
@@ -143,7 +143,7 @@ function edit.with(f, level, text, given)
   given = read_with(given)
   local args, n = arguments_of(f, given)
   require("tessera.debug.ready")(f, unpack(args, 1, n))
-  local graph = f.current.graph
+  local graph = f:_runs()
   local kernel = given.kernel and tostring(given.kernel)
   local patch, why, hint = graph:patch(tostring(level), kernel, text)
   if not patch then refuse(text, why, hint) end
@@ -157,11 +157,14 @@ function edit.with(f, level, text, given)
   return as_result(f, graph, patch)
 end
 
-function edit.without(f, kernel)
+--- Whether there was something, its level, and whether it was on disk.
+function edit.drop(f, kernel)
   if not f.current then core.fail(f.name .. " has not run yet: call it") end
-  local was = f.current.graph:unpatch(kernel and tostring(kernel))
-  if was then f.current.graph:renew() end
-  return was
+  local was, level, on_disk = f:_runs():unpatch(kernel and tostring(kernel))
+  if was then f:_runs():renew() end
+  return was, level, on_disk
 end
+
+function edit.without(f, kernel) return (edit.drop(f, kernel)) end
 
 return edit

@@ -5,7 +5,10 @@ local jit = require "tessera.jit"
 local function is_away(...)
   for i = 1, select("#", ...) do
     local x = select(i, ...)
-    if core.is_tensor(x) and not x.device:find "^cpu" then return true end
+    local device = core.is_tensor(x) and x.device
+    for _, name in ipairs(type(device) == "table" and device.devices or device and { device } or {}) do
+      if type(name) == "string" and not name:find "^cpu" then return true end
+    end
   end
 end
 

@@ -42,12 +42,12 @@ local function member_lines(g, out)
 end
 
 local function group_lines(g, out)
-  out[#out + 1] = ("  %-3d %s%s: %s, %.3g us expected%s"):format(g.group, g.what, g.where and " at " .. g.where or "",
+  out[#out + 1] = ("  %-3s %s%s: %s, %.3g us expected%s"):format(g.group, g.what, g.where and " at " .. g.where or "",
     g.state_text .. (g.edited and ", edited by the user" or ""), g.expected_ns / 1e3, g.choice and "; choice: " .. g.choice or "")
   if g.remarks and g.remarks ~= "" then out[#out] = out[#out] .. "\n" .. g.remarks:gsub("\n$", "") end
   member_lines(g, out)
   for _, r in ipairs(g.reads) do
-    out[#out + 1] = ("        %s %d: %s"):format(r.together and "with" or "not in", r.from, r.text or r.reason_reason)
+    out[#out + 1] = ("        %s %s: %s"):format(r.together and "with" or "not in", r.from, r.text or r.reason_reason)
   end
 end
 
@@ -69,7 +69,7 @@ Tiles.__index = Tiles
 local function shape(list) return "[" .. table.concat(list, ",") .. "]" end
 
 local function tile_line(k)
-  local text = ("  %-3d %-4s space %s"):format(k.group, k.kind, shape(k.space))
+  local text = ("  %-3s %-4s space %s"):format(k.group, k.kind, shape(k.space))
   local remarks = k.remarks and k.remarks ~= "" and "\n" .. k.remarks:gsub("\n$", "") or ""
   if not k.tile then return text .. " no kernel: " .. k.tile_reason .. remarks end
   text = text .. " tile " .. shape(k.tile) .. (k.device and " on " .. k.device or "")

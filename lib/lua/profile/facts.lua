@@ -22,7 +22,10 @@ local function phases_of(row)
     local marked = row.stages and row.stages[phase]
     if marked then
       p.stages, p.between = {}, marked.rest
-      for i, s in ipairs(marked.list) do p.stages[i] = { stage = s.name, part = s.part, count = s.count } end
+      for i, s in ipairs(marked.list) do
+        p.stages[i] = { stage = s.label, part = s.part, count = s.count }
+        named(p.stages[i], "where", s.place, "it comes from no line of the program")
+      end
     else
       p.stages_reason = "it has no profile marks"
     end
@@ -32,14 +35,22 @@ local function phases_of(row)
   return list
 end
 
+-- A kernel has its places in its name: "matmul add at model.lua:12".
+local function apart(row)
+  if row.place then return row.what, row.place end
+  local what, place = row.what:match "^(.-) at (.+:%d.*)$"
+  return what or row.what, place
+end
+
 --- Of a captured function: its instructions.
 function facts.instructions(name, rows, total, elsewhere, runs)
   local r = { kind = "instructions", ["function"] = name, time_ns = total * 1e3, runs = runs, instructions = {},
     times_of = elsewhere and "the thread that launches" or "instructions" }
   for i, row in ipairs(rows) do
-    local one = { what = row.what, depth = row.depth, calls = row.calls, time_ns = row.usec * 1e3, part = row.usec / total,
+    local what, place = apart(row)
+    local one = { what = what, depth = row.depth, calls = row.calls, time_ns = row.usec * 1e3, part = row.usec / total,
       bytes = row.bytes, phases = phases_of(row) }
-    named(one, "where", row.place, "it comes from no line of the program")
+    named(one, "where", place, "it comes from no line of the program")
     named(one, "flops", row.flops > 0 and row.flops or nil, "nobody counts those of this operator")
     r.instructions[i] = one
   end
@@ -51,7 +62,8 @@ local function tree_of(node)
   for i, child in ipairs(node) do
     local inside = 0
     for _, c in ipairs(child) do inside = inside + c.usec end
-    list[i] = { kind = child.kind, what = child.what, where = child.place, calls = child.count, time_ns = child.usec * 1e3,
+    list[i] = { kind = child.kind, what = child.what, where = child.place ~= "" and child.place or nil, where_reason = (child.place == nil or
+      child.place == "") and (child.kind == "line" and "it is no line of the program" or "the line around it has it") or nil, calls = child.count, time_ns = child.usec * 1e3,
       own_ns = math.max(0, child.usec - inside) * 1e3, bytes = child.bytes, flops = child.flops, inside = tree_of(child) }
   end
   table.sort(list, function(a, b) return a.time_ns > b.time_ns end)
@@ -70,7 +82,10 @@ local function roles_of(k)
   local list = {}
   for i, role in ipairs(k.roles) do
     local stages = {}
-    for j, s in ipairs(role.stages) do stages[j] = { stage = s.stage, what = s.what, where = s.place, part = s.part } end
+    for j, s in ipairs(role.stages) do
+      stages[j] = { stage = s.stage, what = s.name, part = s.part }
+      named(stages[j], "where", s.place ~= "" and s.place or nil, "it comes from no line of the program")
+    end
     list[i] = { role = role.name, warps = role.warps, stages = stages }
   end
   return list

@@ -42,16 +42,16 @@ return function(prompt, wrong)
     local report, calls = console.last_error()
     if not report then return print "no error so far" end
     report = report:gsub("\nstack traceback:.*$", "")
-    prompt.page(report .. "\n" .. (calls and calls:gsub("^\n?stack traceback:", "every call, the last one first:") .. "\n" or ""))
+    prompt.say(report .. "\n" .. (calls and calls:gsub("^\n?stack traceback:", "every call, the last one first:") .. "\n" or ""))
   end
   function data.err()
+    local told = require "tessera.prompt.error"()
+    told.message, told.message_reason, told.error, told.error_reason = told.error, told.error_reason, nil, nil
+    if not told.message then return told end
     local report, calls = console.last_error()
-    if not report then return { message_reason = "no error so far" } end
-    local list = {}
-    for line in (calls or ""):gmatch "\n%s+([^\n]+)" do list[#list + 1] = line end
-    local hint = report:match "\n  hint: ([^\n]*)"
-    return { report = report, message = report:match "^[^\n]*", hint = hint, hint_reason = not hint and "it has none" or nil,
-      calls = list }
+    told.report, told.calls = report, {}
+    for line in (calls or ""):gmatch "\n%s+([^\n]+)" do told.calls[#told.calls + 1] = line end
+    return told
   end
 
   -- ---- time
@@ -165,7 +165,7 @@ return function(prompt, wrong)
     if data[name] then
       value = data[name](rest ~= "" and rest or nil)
     else
-      value = { command = name, text = text_of(prompt[name], rest) }
+      value = { command = name, text = text_of(prompt[name], rest):gsub("\27%[[%d;]*%a", "") } -- without colours
     end
     io.write(encode(value), "\n")
   end

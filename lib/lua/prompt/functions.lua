@@ -221,7 +221,7 @@ return function(prompt, wrong)
   --- Prints a line for each kernel of a captured function.
   function prompt.tiles(f)
     local text = tostring(data.tiles(f))
-    prompt.page(text == "" and "no kernels\n" or text)
+    prompt.say(text == "" and "no kernels\n" or text)
   end
   function data.tiles(f)
     local of, _, args = read("tiles", false, 0, f)
@@ -237,15 +237,18 @@ return function(prompt, wrong)
   end
 
   --- Prints what devices of a mesh send each other in a run of a captured function: "f", "f(x, y)".
-  function prompt.collectives(f, ...) prompt.page(tostring(rows_of(f, ...)) .. "\n") end
+  function prompt.collectives(f, ...) prompt.say(tostring(rows_of(f, ...)) .. "\n") end
   function prompt.data.collectives(f, ...)
     local list = {}
-    for i, row in ipairs(rows_of(f, ...)) do list[i] = row end
+    for i, row in ipairs(rows_of(f, ...)) do
+      list[i] = { kind = row.kind, operator = row.operator, axes = row.axes, bytes = row.bytes, from = row.from, to = row.to }
+      if row.place ~= "" then list[i].where = row.place else list[i].where_reason = "it comes from no line of the program" end
+    end
     return list
   end
 
   --- Prints what was decided about a captured function, with reasons and times.
-  function prompt.why(f) prompt.page(tostring(data.why(f))) end
+  function prompt.why(f) prompt.say(tostring(data.why(f))) end
   function data.why(f)
     local of, _, args = read("why", false, 0, f)
     if of.loops then return facts_of_loops(of.loops, "why", function(l) return l:why() end) end
@@ -256,7 +259,7 @@ return function(prompt, wrong)
   function Rules.__tostring(all) return all.text == "" and "no rule fired\n" or all.text end
 
   --- Prints the rules that fired when a function was captured.
-  function prompt.rewrites(f) prompt.page(tostring(data.rewrites(f))) end
+  function prompt.rewrites(f) prompt.say(tostring(data.rewrites(f))) end
   function data.rewrites(f)
     local of, _, args = read("rewrites", false, 0, f)
     if of.loops then return facts_of_loops(of.loops) end
@@ -299,18 +302,31 @@ return function(prompt, wrong)
         wrong("profile", ":profile runs the function, and needs its arguments%s", plain and ": " .. table.concat(of.params, ", ", 1, n) or "")
       end
     end
-    return require("tessera.profile").measure(of, { args = args, width = math.max(20, console.width()) })
+    local function measure()
+      return require("tessera.profile").measure(of, { args = args, width = math.max(20, console.width()) })
+    end
+    if type(of) ~= "function" then return measure() end
+    return captured.with_parameters(type(f) == "string" and f:match "^[%w_.:]+" or "the function", of, args.n or #args, measure)
   end
 
   local function tuned(say, f, ...)
     local of, _, args = read("tune", true, 0, f, ...)
     if of.loops then return facts_of_loops(of.loops) end
     local autotune = require "tessera.autotune"
+    if captured.is_function(of) then of:ir("captured", unpack(args)) end -- it is there, for these arguments
     if say then
-      io.write(autotune.plan(of))
+      io.write(require("tessera.prompt.pager").broken(autotune.plan(of)))
       io.flush()
     end
-    return autotune.tune(of, unpack(args))
+    -- Ctrl-C: what is known is told all the same, and then that it was interrupted.
+    local before, records = #core.autotune_records(), nil
+    local ok, why = pcall(function() records = autotune.tune(of, unpack(args)) end)
+    if not ok then records = core.autotune_records(before) end
+    if not ok and not records[1] then error(why, 0) end
+    if captured.is_function(of) and of:_runs() ~= of.current.graph then -- shares are of a piece
+      for _, r in ipairs(records) do r.share = nil end
+    end
+    return records, why
   end
 
   require "tessera.prompt.choose"(prompt, wrong, read)
@@ -318,22 +334,23 @@ return function(prompt, wrong)
   --- Measures the candidates of a captured function's kernels, or of a kernel of op.kernel with
   --- arguments, and prints their times: "f", "k(x, y)".
   function prompt.tune(f, ...)
-    local told = tuned(true, f, ...)
-    prompt.page(told.loops and tostring(told) or require("tessera.autotune").text(told))
+    local told, why = tuned(true, f, ...)
+    prompt.say(told.loops and tostring(told) or require("tessera.autotune").text(told))
+    if why then error(why, 0) end
   end
   function data.tune(f, ...)
-    local told = tuned(false, f, ...)
+    local told, why = tuned(false, f, ...)
     if told.loops then return told end
     local list = {}
     for i, r in ipairs(told) do
       local k = { kernel = r.kernel, candidates = {}, differing = r.differing, measured = r.why == nil or nil, measured_reason = r.why }
       for j, c in ipairs(r) do
         k.candidates[j] = { choice = c.choice, time_ns = c.us and c.us * 1e3, runs = c.best or false,
-          time_ns_reason = not c.us and "it was not measured" or nil }
+          time_ns_reason = not c.us and (c.why or r.why or "it was not measured") or nil }
       end
       list[i] = k
     end
-    return { kernels = list }
+    return { kernels = list, interrupted = why ~= nil }
   end
 
   return { read = read } -- for other commands about functions

@@ -1,7 +1,9 @@
 -- Long text at a terminal, a screen at a time: Enter goes on, q ends, a number or a name shows one part of a text that has
--- parts, as the kernels of `:ir f tile`. $PAGER, where it is set, has all of it instead. Where no terminal reads and shows, or
+-- parts, as the kernels of `:ir f tile`; what is typed there and looks like an input of the prompt ends it, and is the next
+-- one. $PAGER, where it is set, has all of it instead. Where no terminal reads and shows, or
 -- the text fits, it is written as it is.
 
+local core = require "tessera.core"
 local console = require "tessera.console"
 
 local pager = { on = true }
@@ -27,18 +29,24 @@ end
 local function parts_of(lines)
   local parts, grouped = {}, false
   for i, line in ipairs(lines) do
-    local number, group = line:match "^[/;#]+ group (%d+): (.*)$"
+    local number, group = line:match "^[/;#]+ group ([%w/.]+): (.*)$"
     local name = group or not grouped and line:match "^%a+ @([%w_.]+)"
     grouped = grouped or group ~= nil
-    if name then parts[#parts + 1] = { number = tonumber(number) or #parts + 1, name = name, from = i } end
+    if name then parts[#parts + 1] = { number = number or tostring(#parts + 1), name = name, from = i } end
   end
   for i, p in ipairs(parts) do p.to = parts[i + 1] and parts[i + 1].from - 1 or #lines end
   return #parts > 1 and parts or {}
 end
 
+-- A command, or Lua that is more than a word.
+local function is_input(answer)
+  return answer:find "^%s*[:?!]" ~= nil or answer:find "[=(\"'{]" ~= nil and loadstring("return " .. answer) ~= nil or
+    answer:find "=" ~= nil and loadstring(answer) ~= nil
+end
+
 local function find(parts, word)
   for _, p in ipairs(parts) do
-    if p.number == tonumber(word) or p.name == word then return p end
+    if p.number == word or p.name == word then return p end
   end
   for _, p in ipairs(parts) do
     if p.name:find(word, 1, true) then return p end
@@ -47,18 +55,19 @@ end
 
 local function list(parts)
   local out = {}
-  for i, p in ipairs(parts) do out[i] = ("%3d  %s"):format(p.number, p.name) end
+  for i, p in ipairs(parts) do out[i] = ("%3s  %s"):format(p.number, p.name) end
   return out
 end
 
 local function ask(shown, all, parts)
-  local how = parts[1] and ("Enter: on, %d-%d or a name: that kernel, l: their list, q: end"):format(parts[1].number,
+  local how = parts[1] and ("Enter: on, %s-%s or a name: that kernel, l: their list, q: end"):format(parts[1].number,
     parts[#parts].number) or "Enter: on, q: end"
   write(("-- %d of %d lines; %s: "):format(shown, all, how))
   io.flush()
   return io.read()
 end
 
+-- True: an input was typed.
 local function show(lines, parts, rows, width)
   local at = 1
   while at <= #lines do
@@ -75,9 +84,14 @@ local function show(lines, parts, rows, width)
       if not answer or answer == "q" then return end
       if answer == "" then break end
       if answer == "l" and parts[1] then
-        show(list(parts), {}, rows, width)
+        if show(list(parts), {}, rows, width) then return true end
       elseif part then
-        show({ unpack(lines, part.from, part.to) }, {}, rows, width)
+        if show({ unpack(lines, part.from, part.to) }, {}, rows, width) then return true end
+      elseif is_input(answer) then
+        console.next_input(answer)
+        return true
+      else
+        write(("there is no part '%s' here\n"):format(core.shown(answer, 40)))
       end
     end
   end
@@ -92,6 +106,27 @@ local function outside(text)
   local status = os.execute(("%s < %s"):format(os.getenv "PAGER", name))
   os.remove(name)
   return status == 0
+end
+
+-- A line in pieces of at most so many columns; those behind the first stand further in.
+local function broken_line(line, width, out)
+  local indent = (" "):rep(math.min(#line:match "^ *" + 4, math.floor(width / 2)))
+  while #line > width do
+    local cut = line:sub(1, width + 1):match "^(.*%S) +%S*$"
+    if not cut or #cut <= #indent then break end
+    out[#out + 1] = cut
+    line = indent .. line:sub(#cut + 1):gsub("^ +", "")
+  end
+  out[#out + 1] = line
+end
+
+--- A text whose lines break between words, at a terminal.
+function pager.broken(text)
+  local width = console.rows() and console.width()
+  if not width or width < 20 then return text end
+  local out = {}
+  for _, line in ipairs(lines_of(text)) do broken_line(line, width, out) end
+  return table.concat(out, "\n") .. (text:sub(-1) == "\n" and "\n" or "")
 end
 
 --- Writes a text, by pages where it is longer than the terminal.

@@ -13,8 +13,8 @@ function text.plan(f)
   local n, name = 1, f.name
   if captured.is_function(f) and f.current then
     n = 0
-    for _, g in ipairs(f.current.graph:groups()) do
-      if g.kernel and g.origin ~= "chosen by the user" and next(g.can) then n = n + 1 end
+    for _, g in ipairs(f:_runs():groups()) do
+      if g.kernel and g.origin ~= "chosen by the user" and not g.edited and next(g.can) then n = n + 1 end
     end
   end
   local left = math.max(0, total - spent)
@@ -53,13 +53,16 @@ end
 function text.records(records)
   local out = {}
   for _, r in ipairs(records) do
-    local best, usual
+    local best, usual, known
     for i, c in ipairs(r) do
       if c.best then best = c end
       if i == 1 then usual = c end
+      known = known or c.us
     end
     out[#out + 1] = r.kernel
-    if r.why then
+    if r.why and known then
+      out[#out + 1] = (": %s, so the default runs; what was measured until then:"):format(r.why)
+    elseif r.why then
       out[#out + 1] = ": not measured, " .. r.why
     else
       if r.share then out[#out + 1] = (", %.0f%% of the run time"):format(r.share * 100) end
