@@ -278,13 +278,13 @@ static void put_tile(const TsBuildJob *b, const TsFusion *f, const TsGroup *g, T
 
 /* ---- the levels below */
 static void put_kernel(const TsBuildJob *b, const TsFusion *f, const TsGroup *g,
-                       const char *level, TsKernelTexts *known, TsText *text) {
+                       const char *level, TsText *text) {
   TsError err = {0};
   TsText kernel = {0};
   ts_facts_object(text, NULL);
   ts_facts_text(text, "function", f->g->name);
   put_head(g, text);
-  if (ts_build_group_text(b, f, g, level, known, &kernel, &err)) {
+  if (ts_build_group_text(b, f, g, level, &kernel, &err)) {
     ts_facts_none(text, "text", err.message);
     ts_text_free(&kernel);
   } else {
@@ -294,18 +294,16 @@ static void put_kernel(const TsBuildJob *b, const TsFusion *f, const TsGroup *g,
 }
 
 static void put_kernels(const TsBuildJob *b, const char *level, TsText *text) {
-  TsKernelTexts known = {0};
   ts_facts_list(text, "kernels");
   for (const TsFusion *f = &b->fusion; f; f = f->next)
     for (int i = 0; i < f->sched->ngroup; i++) {
       const TsGroup *g = f->sched->group[i];
       if (!ts_build_worth_on(b, g)) continue;
       if (level)
-        put_kernel(b, f, g, level, &known, text);
+        put_kernel(b, f, g, level, text);
       else
         put_tile(b, f, g, text);
     }
-  ts_build_texts_free(&known);
   ts_facts_end(text, ']');
 }
 

@@ -10,13 +10,8 @@ int ts_build_facts(const TsBuildJob *b, const char *level, TsText *text, TsError
 
 /* ---- jit/text.c */
 bool ts_build_has_level(const char *level); /* of kernels: "tile", .. "asm" */
-/* Kernels whose text at one level is known: of many layers each is lowered once. {0} at first. */
-typedef struct TsKernelTexts {
-  struct Same *first;
-} TsKernelTexts;
-void ts_build_texts_free(TsKernelTexts *known);
 int ts_build_group_text(const TsBuildJob *b, const TsFusion *f, const TsGroup *g,
-                        const char *level, TsKernelTexts *known, TsText *text, TsError *err);
+                        const char *level, TsText *text, TsError *err);
 void ts_build_digest(const TsTile *k, TsText *text); /* the name under which its code is kept */
 
 #endif

@@ -52,6 +52,10 @@ void ts_jit_enable(TsJit *j, bool on) {
 bool ts_jit_enabled(const TsJit *j) { return j->on && j->target; }
 bool ts_jit_is_verbose(const TsJit *j) { return j && j->verbose; }
 
+void ts_jit_shows(TsJit *j) {
+  if (!j->shown) j->shown = ts_shown_open(j->queue);
+}
+
 void ts_jit_verbose(TsJit *j, bool on) {
   j->verbose = on;
   ts_tracer_verbose(j->tracer, on);
@@ -215,6 +219,7 @@ TsJitStats ts_jit_stats(const TsJit *j) {
 
 void ts_jit_stop(TsJit *j) {
   ts_tuner_stop(j->tuner);
+  ts_shown_stop(j->shown);
   ts_queue_stop(j->queue);
   ts_queue_stop(j->tunes);
   ts_offload_stop(j->offloader);
@@ -232,7 +237,9 @@ void ts_jit_close(TsJit *j) {
   ts_tracer_close(j->tracer);
   ts_tuner_stop(j->tuner);
   for (TsJitFunction *f; (f = first_on_cpu(j));) ts_jit_function_free(f);
+  ts_shown_stop(j->shown);
   ts_queue_close(j->queue);
+  ts_shown_close(j->shown);
   ts_queue_close(j->tunes);
   ts_jit_free_jobs(j);
   ts_tuner_close(j->tuner);

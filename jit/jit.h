@@ -33,6 +33,7 @@ bool ts_jit_enabled(const TsJit *j);
 const char *ts_jit_absent(const TsJit *j);
 /* A line to stderr for each promotion, refusal, return to bytecode (jit/log.c). */
 void ts_jit_verbose(TsJit *j, bool on);
+void ts_jit_shows(TsJit *j); /* somebody will look at kernels: their texts are made ahead */
 bool ts_jit_is_verbose(const TsJit *j);
 /* Such a line of somebody else, where one listens; whether so. at: "model.lua:12" or "". */
 bool ts_jit_tell(const TsJit *j, const char *what, const char *name, const char *at,

@@ -7,6 +7,7 @@
 #include "devices/device.h"
 #include "jit/build/build.h"
 #include "jit/jit.h"
+#include "jit/shown.h"
 #include "jit/eager/offload.h"
 #include "jit/code/queue.h"
 #include "jit/build/warm.h"
@@ -78,6 +79,7 @@ struct TsJit {
   TsContext *c;
   TsQueue *queue, *tunes;
   TsWarm warm;
+  TsShown *shown; /* at a prompt, or NULL */
   TsTuner *tuner;
   const TsTarget *target; /* NULL: nothing can be compiled */
   bool on, verbose, eager;

@@ -72,6 +72,7 @@ TsBuildJob ts_jit_build_of(TsJitFunction *f, double spent_msec) {
                       .target = f->device ? NULL : j->target,
                       .device = f->device,
                       .profile = j->c->profile,
+                      .shows = j->shown != NULL,
                       .threads = ts_cpu_threads(),
                       .chosen = ts_build_chosen_copy(f->chosen),
                       .choose = j->tuner ? ts_tune_apply : NULL,
@@ -185,6 +186,7 @@ static void take_kernels(TsJitFunction *f, Job *job) {
   int64_t start = ts_clock_nsec();
   f->build = job->build;
   job->build = (TsBuildJob){.g = job->build.g};
+  if (j->shown) ts_shown_later(j->shown, &f->build);
   j->stats.kernels += f->build.nkernel;
   j->stats.cached += f->build.ncached;
   j->stats.failed += f->build.nfailed;

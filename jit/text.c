@@ -1,5 +1,6 @@
 /* The levels of a function's kernels as text, with the lines of the program that they came
- * from: nothing is kept for it, each level is made once more from the schedule. */
+ * from: each level is made once more from the schedule; what LLVM made of a kernel is kept
+ * (jit/code/texts.h). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include "jit/gpu/roles.h"
 #include "jit/facts.h"
 #include "jit/level.h"
+#include "jit/code/texts.h"
 #include "jit/compile/llvm.h"
 #include "jit/device/kernel.h"
 
@@ -151,11 +153,29 @@ static LevelFn *level_of(const char *level) {
 
 bool ts_build_has_level(const char *level) { return level_of(level) != NULL; }
 
+/* ---- of kernels: those of many layers are the same, and each is made once */
+static int known(const TsBuildJob *b, const char *level, LevelFn *of, const TsTile *k,
+                 TsText *text, TsError *err) {
+  TsText key = {0};
+  size_t from = text->len;
+  if (of == block_text) return each_step(b, of, k, text, err);
+  ts_text_format(&key, "%s %p\n", level, (const void *)ts_build_target(b));
+  int failed = each_step(b, block_text, k, &key, err);
+  if (!failed && key.failed) failed = ts_error_memory(err);
+  if (!failed && !ts_texts_find(&key, text)) {
+    failed = each_step(b, of, k, text, err);
+    if (!failed && !text->failed && text->at)
+      ts_texts_keep(&key, text->at + from, text->len - from);
+  }
+  ts_text_free(&key);
+  return failed ? -1 : 0;
+}
+
 int ts_build_kernel_text(const TsDevice *d, const TsTarget *t, const TsTile *k,
                          const char *level, TsText *text, TsError *err) {
   TsBuildJob b = {.device = (TsDevice *)(uintptr_t)d, .target = d ? NULL : t};
   LevelFn *of = level_of(level);
-  if (of) return each_step(&b, of, k, text, err);
+  if (of) return known(&b, level, of, k, text, err);
   if (ts_level_check(TS_LEVEL_call, level, NULL, err)) return -1;
   ts_text_format(text, "  %s %s %s", k->name, d ? "on" : "for", d ? d->name : t->name);
   digests(k, text);
@@ -163,84 +183,33 @@ int ts_build_kernel_text(const TsDevice *d, const TsTarget *t, const TsTile *k,
   return 0;
 }
 
-/* ---- groups: those of many layers are the same kernel, which is lowered once */
-typedef struct Same {
-  struct Same *next;
-  TsText key, text; /* the kernel in block form with its places; what it is at the level */
-} Same;
-
-static Same *find_same(TsKernelTexts *known, const TsText *key) {
-  for (Same *s = known->first; s; s = s->next)
-    if (s->key.len == key->len && !memcmp(s->key.at, key->at, key->len)) return s;
-  return NULL;
-}
-
-static int keep(TsKernelTexts *known, TsText *key, const char *text, size_t n) {
-  Same *s = calloc(1, sizeof *s);
-  if (!s) return -1;
-  *s = (Same){.next = known->first, .key = *key};
-  *key = (TsText){0};
-  known->first = s;
-  ts_text_add(&s->text, text, n);
-  return s->text.failed ? -1 : 0;
-}
-
-void ts_build_texts_free(TsKernelTexts *known) {
-  for (Same *s = known->first, *next; s; s = next) {
-    next = s->next;
-    ts_text_free(&s->key);
-    ts_text_free(&s->text);
-    free(s);
-  }
-  known->first = NULL;
-}
-
-static int lowered(const TsBuildJob *b, LevelFn *of, const TsTile *k, TsKernelTexts *known,
-                   TsText *text, TsError *err) {
-  TsText key = {0};
-  size_t from = text->len;
-  int failed = each_step(b, block_text, k, &key, err) || key.failed;
-  Same *same = failed ? NULL : find_same(known, &key);
-  if (same)
-    ts_text_add(text, same->text.at, same->text.len);
-  else
-    failed = failed || each_step(b, of, k, text, err);
-  if (!failed && !same && text->len > from)
-    failed = keep(known, &key, text->at + from, text->len - from) && ts_error_memory(err);
-  ts_text_free(&key);
-  return failed ? -1 : 0;
-}
-
 int ts_build_group_text(const TsBuildJob *b, const TsFusion *f, const TsGroup *g,
-                        const char *level, TsKernelTexts *known, TsText *text, TsError *err) {
+                        const char *level, TsText *text, TsError *err) {
   TsSchedKernel k;
   LevelFn *of = level_of(level);
   if (!of) return ts_error_set(err, TS_ERR_argument, "level '%s' is not of kernels", level);
   if (!b->target && !b->device && of != block_text)
     return ts_error_set(err, TS_ERR_value, "there is no %s: nothing is compiled here", level);
   if (ts_build_tile(b, f, g, &k, err)) return -1;
-  int failed = of == block_text ? each_step(b, of, k.tile, text, err)
-                                : lowered(b, of, k.tile, known, text, err);
+  int failed = known(b, level, of, k.tile, text, err);
   ts_tile_free(k.tile);
   return failed;
 }
 
 /* A group that has no kernel says so; the others are shown. */
 static void group_text(const TsBuildJob *b, const TsFusion *f, const TsGroup *g,
-                       const char *level, TsKernelTexts *known, TsText *text) {
+                       const char *level, TsText *text) {
   TsError err = {0};
   head(g, text);
-  if (ts_build_group_text(b, f, g, level, known, text, &err))
+  if (ts_build_group_text(b, f, g, level, text, &err))
     ts_text_format(text, "// no kernel: %s\n", err.message);
 }
 
 static int kernels_text(const TsBuildJob *b, const char *level, TsText *text) {
-  TsKernelTexts known = {0};
   for (const TsFusion *f = &b->fusion; f; f = f->next)
     for (int i = 0; i < f->sched->ngroup; i++)
       if (ts_build_worth_on(b, f->sched->group[i]))
-        group_text(b, f, f->sched->group[i], level, &known, text);
-  ts_build_texts_free(&known);
+        group_text(b, f, f->sched->group[i], level, text);
   if (!text->len) ts_text_str(text, "// no group is worth a kernel\n");
   return 0;
 }

@@ -7,12 +7,15 @@
 
 #include "lib/arena.h"
 #include "lib/clock.h"
+#include "lib/text.h"
 
 _Thread_local TsActivities *ts_activities;
 
 typedef struct Recorded {
   TsActivities tree;
   TsArena arena;
+  TsActivity **bucket; /* of all but the program, chained by `same`; a power of two */
+  uint32_t nbucket, n;
 } Recorded;
 
 static atomic_bool anywhere;
@@ -77,30 +80,65 @@ void ts_activity_free(TsActivities *t) {
   Recorded *r = (Recorded *)t;
   free(t->first);
   free(t->last);
+  free(r->bucket);
   ts_arena_free(&r->arena);
   free(r);
 }
 
 static bool same(const char *a, const char *b) { return a == b || (a && b && !strcmp(a, b)); }
 
-/* The newest one stands first: loops ask for the same ones in the same order. */
+static bool is(const TsActivity *w, const TsActivity *key) {
+  return w->parent == key->parent && w->kind == key->kind && same(w->what, key->what) &&
+         same(w->place, key->place);
+}
+
+static uint32_t hash_of(const TsActivity *w) {
+  uint32_t h = ts_text_hash((const char *)&w->parent, sizeof w->parent) + (uint32_t)w->kind;
+  h = h * 31 + ts_text_hash(w->what, strlen(w->what));
+  return w->place ? h * 31 + ts_text_hash(w->place, strlen(w->place)) : h;
+}
+
+/* At most one in a bucket, as they come. */
+static bool more_buckets(Recorded *r) {
+  if (r->n < r->nbucket) return true;
+  uint32_t size = r->nbucket ? r->nbucket * 2 : 256;
+  TsActivity **b = calloc(size, sizeof *b);
+  if (!b) return r->nbucket > 0; /* longer chains, then */
+  for (uint32_t i = 0; i < r->nbucket; i++)
+    for (TsActivity *w = r->bucket[i], *next; w; w = next) {
+      next = w->same;
+      w->same = b[w->hash & (size - 1)];
+      b[w->hash & (size - 1)] = w;
+    }
+  free(r->bucket);
+  r->bucket = b, r->nbucket = size;
+  return true;
+}
+
+static TsActivity *add(Recorded *r, const TsActivity *key) {
+  TsActivity *w = ts_arena_alloc(&r->arena, sizeof *w);
+  char *name = w ? ts_arena_text(&r->arena, key->what) : NULL,
+       *at = name && key->place ? ts_arena_text(&r->arena, key->place) : NULL;
+  if (!name || (key->place && !at) || !more_buckets(r)) return r->tree.lost++, NULL;
+  *w = *key;
+  w->what = name, w->place = at;
+  w->next = w->parent->child;
+  w->same = r->bucket[w->hash & (r->nbucket - 1)];
+  r->bucket[w->hash & (r->nbucket - 1)] = w;
+  r->n++;
+  return w->parent->child = w;
+}
+
 static TsActivity *child_of(TsActivities *t, TsActivity *parent, TsActivityKind kind,
                             const char *what, const char *place) {
-  TsActivity **link = &parent->child;
-  for (TsActivity *w; (w = *link); link = &w->next) {
-    if (w->kind != kind || !same(w->what, what) || !same(w->place, place)) continue;
-    *link = w->next;
-    w->next = parent->child;
-    return parent->child = w;
-  }
-  TsArena *arena = &((Recorded *)t)->arena;
-  TsActivity *w = ts_arena_alloc(arena, sizeof *w);
-  char *name = w ? ts_arena_text(arena, what) : NULL,
-       *at = name && place ? ts_arena_text(arena, place) : NULL;
-  if (!name || (place && !at)) return t->lost++, NULL;
-  *w = (TsActivity){
-      .parent = parent, .next = parent->child, .kind = kind, .what = name, .place = at};
-  return parent->child = w;
+  Recorded *r = (Recorded *)t;
+  TsActivity key = {.parent = parent, .kind = kind, .what = what, .place = place};
+  if (parent->child && is(parent->child, &key)) return parent->child;
+  key.hash = hash_of(&key);
+  for (TsActivity *w = r->nbucket ? r->bucket[key.hash & (r->nbucket - 1)] : NULL; w;
+       w = w->same)
+    if (w->hash == key.hash && is(w, &key)) return w;
+  return add(r, &key);
 }
 
 TsActivity *ts_activity_enter(TsActivityKind kind, const char *what, const char *place) {
@@ -142,6 +180,6 @@ void ts_activity_leave(TsActivity *w, int64_t nsec, int64_t nbytes, double flops
 const char *ts_activity_name(TsActivityKind kind) {
   static const char *const name[TS_ACTIVITY_KINDS] = {
       "program", "line",    "operator", "function", "loop", "instruction",
-      "kernel",  "capture", "compile",  "copy",     "open",    "wait"};
+      "kernel",  "capture", "compile",  "copy",     "open", "wait"};
   return name[kind];
 }

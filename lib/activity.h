@@ -32,7 +32,9 @@ typedef enum TsActivityKind {
 } TsActivityKind;
 
 typedef struct TsActivity {
-  struct TsActivity *parent, *child, *next;
+  struct TsActivity *parent, *child, *next; /* child: the newest one */
+  struct TsActivity *same;                  /* in its bucket (lib/activity.c) */
+  uint32_t hash;
   const char *what, *place; /* place: "model.lua:12", or NULL */
   TsActivityKind kind;
   bool open;

@@ -24,9 +24,10 @@ static int check_axes(int naxis, const char *const *axis, const int *size, TsErr
                         naxis);
   for (int a = 0; a < naxis; a++) {
     size_t len = strlen(axis[a]);
-    if (!len || len >= sizeof mesh[0]->axis[0] || strspn(axis[a], "abcdefghijklmnopqrstuvwxyz"
-                                                                  "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                                                  "0123456789_") != len)
+    if (!len || len >= sizeof mesh[0]->axis[0] ||
+        strspn(axis[a], "abcdefghijklmnopqrstuvwxyz"
+                        "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                        "0123456789_") != len)
       return ts_error_set(err, TS_ERR_argument,
                           "'%s' is no name of a mesh axis: 1 to 15 letters, digits and _",
                           axis[a]);
@@ -96,9 +97,34 @@ static bool same_layout(const TsLayout *a, const TsLayout *b) {
   return true;
 }
 
+int ts_leaves_check(int leaves, int pieces, const char *what, TsError *err) {
+  if (leaves < 0 || leaves > TS_LEAVES_MOST)
+    return ts_error_set(err, TS_ERR_layout, "sums are cut into at most %d leaves",
+                        TS_LEAVES_MOST);
+  if (!leaves || leaves >= pieces) return 0;
+  ts_error_set(err, TS_ERR_layout, "%s in %d pieces has %d %s: a piece would have none", what,
+               pieces, leaves, leaves == 1 ? "leaf" : "leaves");
+  return ts_error_hint(err, "dist.leaves(%d), a multiple of it, or fewer devices along it",
+                       pieces);
+}
+
+static int check_leaves(const TsLayout *l, TsError *err) {
+  char what[40];
+  int pieces = 1;
+  for (int d = 0; d < l->ndim; d++) {
+    snprintf(what, sizeof what, "axis %d", d);
+    if (!l->block[d] && ts_leaves_check(l->leaves, ts_layout_pieces(l, d), what, err))
+      return -1;
+  }
+  for (int a = 0; a < l->mesh->naxis; a++)
+    if (l->partial >> a & 1) pieces *= l->mesh->size[a];
+  return ts_leaves_check(l->leaves, pieces, "a sum", err);
+}
+
 const TsLayout *ts_layout_make(const TsLayout *like, TsError *err) {
   for (int i = 1; i < nlayout; i++)
     if (same_layout(layout[i], like)) return layout[i];
+  if (check_leaves(like, err)) return NULL;
   TsLayout *l = nlayout < TS_LAYOUTS ? malloc(sizeof *l) : NULL;
   if (!l) {
     ts_error_memory(err);
@@ -261,7 +287,7 @@ static int parse_axis(TsLayout *l, int d, const char *s, size_t len, const char 
 
 const TsLayout *ts_layout_parse(const TsMesh *m, int ndim, const char *spec, int leaves,
                                 const char *op, TsError *err) {
-  TsLayout l = {.mesh = m, .ndim = (uint8_t)ndim, .leaves = (uint16_t)leaves};
+  TsLayout l = {.mesh = m, .ndim = (uint8_t)ndim, .leaves = leaves};
   int d = 0;
   for (const char *s = spec;; d++) {
     size_t n = strcspn(s, ",");

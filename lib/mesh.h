@@ -15,25 +15,29 @@ enum {
   TS_MESH_MOST = 4096,  /* devices; more than there are can be planned with */
   TS_DEVICE_MESH = 15,  /* TsMeta.device of every tensor that is spread over a mesh */
   TS_LAYOUTS = 1 << 15, /* of a process */
+  TS_LEAVES_MOST =
+      4096 /* into which sums are cut, on one device or on as many as a mesh may have */
 };
 
 typedef struct TsMesh {
   int id, naxis, n; /* n: the product of the sizes */
   char axis[TS_MESH_AXES][16];
   int size[TS_MESH_AXES];
-  int *device; /* by part, row-major: a place in the list of devices, or -1: only planned with */
+  int *
+      device; /* by part, row-major: a place in the list of devices, or -1: only planned with */
 } TsMesh;
 
 typedef struct TsLayout {
   uint16_t id;
   const TsMesh *mesh;
   uint8_t ndim;
-  uint8_t naxis[TS_MAX_RANK];                /* of the mesh, that split this axis of the tensor, */
-  uint8_t axis[TS_MAX_RANK][TS_MESH_AXES];   /* which: the first has the largest pieces */
+  uint8_t naxis[TS_MAX_RANK]; /* of the mesh, that split this axis of the tensor, */
+  uint8_t axis[TS_MAX_RANK][TS_MESH_AXES]; /* which: the first has the largest pieces */
   int64_t block[TS_MAX_RANK]; /* pieces are dealt out in turn in blocks of so many; 0: in one */
-  bool stored; /* in pieces, but used whole: calls bring the pieces together when they need them */
-  uint8_t partial;            /* bit a: parts along axis a of the mesh are summands */
-  uint16_t leaves;            /* where pieces may end, see ts_layout_cut; 0: as many as pieces */
+  bool
+      stored; /* in pieces, but used whole: calls bring the pieces together when they need them */
+  uint8_t partial; /* bit a: parts along axis a of the mesh are summands */
+  int leaves;      /* where pieces may end, see ts_layout_cut; 0: as many as pieces */
 } TsLayout;
 
 /* The mesh with these axes; the same one each time. NULL with the error. */
@@ -45,7 +49,8 @@ int ts_mesh_coordinate(const TsMesh *m, int p, int a);
 int ts_mesh_axis(const TsMesh *m, const char *name, int len); /* -1: has none of that name */
 
 const TsLayout *ts_layout_at(int id); /* 0: NULL */
-/* The layout that is like this one, whatever its id is; the same one each time. */
+/* The layout that is like this one, whatever its id is; the same one each time. NULL with the error,
+ * also where a piece would have no leaf. */
 const TsLayout *ts_layout_make(const TsLayout *like, TsError *err);
 /* All devices have all of a tensor of so many axes. */
 const TsLayout *ts_layout_replicated(const TsMesh *m, int ndim, TsError *err);
@@ -64,6 +69,9 @@ int64_t ts_layout_cut(int64_t n, int pieces, int leaves, int i);
 enum { TS_LEAF_SUMS = 40 };
 int ts_leaves_subtrees(int n, int lo, int hi, int *level, int *place);
 int ts_leaves_end(int n, int level, int place);
+/* Whether `what`, an axis or a sum, that is cut into these pieces has a leaf for each; leaves 0: as
+ * many as pieces. 0 or -1. */
+int ts_leaves_check(int leaves, int pieces, const char *what, TsError *err);
 /* Elements of axis d, of size n, that part p has: */
 int64_t ts_layout_count(const TsLayout *l, int d, int64_t n, int p);
 /* and run number i of them, neighbours in the whole: false behind the last one. */

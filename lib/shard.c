@@ -114,7 +114,7 @@ void ts_shard_kept(TsShard *s) {
 typedef struct Proposal {
   int f, input;
   uint8_t naxis, axis[TS_MESH_AXES];
-  uint16_t leaves;
+  int leaves;
   int64_t block;
   double bytes; /* of the operands that lie so */
 } Proposal;
@@ -352,6 +352,9 @@ int ts_shard_leaves(const TsShard *s, const TsMesh *m, int declared, int *f) {
     for (int a = 0; a < g->naxis; a++) pieces *= m->size[g->axis[a]];
     int leaves = g->leaves ? g->leaves : declared % pieces ? pieces : declared;
     if (pieces > 1 && !leaves) leaves = pieces;
+    if (g->kind == TS_FACTOR_sum && !g->leaves &&
+        ts_leaves_check(declared, pieces, "what is summed", s->err))
+      return -1;
     if (pieces == 1 && g->kind != TS_FACTOR_sum) continue; /* in any order the same */
     if (leaves < 2) continue;
     *f = i;

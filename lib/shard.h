@@ -30,7 +30,7 @@ typedef struct TsFactor {
   TsFactorKind kind;
   bool filled;                       /* no piece may be empty: so small a one is not split */
   uint8_t naxis, axis[TS_MESH_AXES]; /* of the mesh, that split it (ts_shard_solve) */
-  uint16_t leaves;                   /* see TsLayout, */
+  int leaves;                        /* see TsLayout, */
   int64_t block;                     /* as well */
 } TsFactor;
 
@@ -54,7 +54,7 @@ struct TsShard {
   int8_t (*in_axis)[TS_MAX_RANK];           /* factor of each axis, or TS_WHOLE; */
   int8_t out_axis[TS_MAX_OUT][TS_MAX_RANK]; /* all TS_WHOLE before the rule */
   const TsLayout *want; /* how result 0 is to lie, where the program says so; or NULL */
-  bool widens; /* summands of 16-bit floats are made of operands in f32 */
+  bool widens;          /* summands of 16-bit floats are made of operands in f32 */
   /* Options of a part; NULL: those of the call. 0 or -1 with the error. */
   int (*local)(const TsShard *s, TsShardPart *part);
   const TsLayout
@@ -94,7 +94,8 @@ int ts_shard_infer(TsInfer *inf);
 /* The mesh of operands with layouts, or NULL; two of them are an error: -1. */
 int ts_shard_mesh(TsOp op, int nin, const TsMeta *const *in, const TsMesh **mesh, TsError *err);
 /* Into how many leaves the factor *f is cut that results are summed over, or otherwise combined;
- * 0 and -1: there is none. declared: by the program, for axes that the mesh does not split. */
+ * 0 and *f -1: there is none. declared: by the program, for axes that the mesh does not split. -1
+ * with the error: it declared fewer than there are pieces. */
 int ts_shard_leaves(const TsShard *s, const TsMesh *m, int declared, int *f);
 /* Start and size of each factor in part p; the call's attributes, for it. 0 or -1. */
 int ts_shard_part(const TsShard *s, const TsMesh *m, int p, TsShardPart *part);

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "devices/cpu_pool.h"
+#include "jit/jit.h"
 #include "repl/compare.h"
 #include "repl/display.h"
 #include "repl/hint.h"
@@ -579,6 +580,7 @@ int ts_prompt_run(lua_State *L) {
   set_hooks();
   keep_initial(L);
   if (terminal) print_banner(L);
+  if (terminal && ts_lua_context(L)->jit) ts_jit_shows(ts_lua_context(L)->jit);
   if (terminal) catch_interrupts(0);
   ts_interrupt_set_script(false);
   ts_report_keep_chain(true);

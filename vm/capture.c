@@ -32,6 +32,11 @@ int ts_capture_begin(TsContext *c, const char *name) {
 
 void ts_capture_ref(TsGraph *g) { g->module->refs++; }
 
+void ts_capture_hold(TsGraph *g) {
+  for (int i = 0; i < g->nparam; i++)
+    if (g->bound[i] && g->bound[i] != TS_GRAPH_UNBOUND) ts_tensor_ref(g->bound[i]);
+}
+
 void ts_capture_release(TsGraph *g) {
   if (!g) return;
   if (g->module->refs > 1) {

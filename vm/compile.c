@@ -50,8 +50,7 @@ static TsGraph *rewrite(TsContext *c, const TsGraph *g, TsRewriteKind most, TsTe
   c->trap = was.trap; /* what it stops at is no constant: the run has its line */
   TsGraph *made = ts_graph_rewrite(g, &o);
   ts_context_resume(c, was);
-  for (int i = 0; made && i < made->nparam; i++)
-    if (made->bound[i] && made->bound[i] != TS_GRAPH_UNBOUND) ts_tensor_ref(made->bound[i]);
+  if (made) ts_capture_hold(made);
   return made;
 }
 

@@ -526,7 +526,7 @@ int ts_tape_backward(TsContext *c, TsTensor *y, TsTensor *dy) {
   free(leaf);
   ts_frame_free(f);
   ts_code_free(code);
-  if (cut) ts_graph_free(cut);
+  ts_capture_release(cut);
   ts_capture_release(g);
   return failed ? -1 : 0;
 }

@@ -346,6 +346,27 @@ int ts_vm_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
   return failed;
 }
 
+/* What is missing for that but the copy itself; x: as `fitting` found it. A device converts before. */
+static TsTensor *prepared(TsContext *c, TsTensor *dst, TsTensor *x) {
+  if (!x || c->capture || ts_mesh_is(dst)) return x;
+  if (!ts_offload_on(c, dst->meta.device)) {
+    if (ts_tensor_write(dst)) return x;
+    ts_tensor_unref(x);
+    return NULL;
+  }
+  if (x->meta.weak || ts_tensor_dtype(x) != ts_tensor_dtype(dst)) {
+    TsMeta m = x->meta;
+    m.dtype = dst->meta.dtype, m.device = dst->meta.device, m.weak = 0;
+    TsTensor *y = ts_tensor_new(c, &m);
+    if (y && copy_elements(c, y, x)) ts_tensor_unref(y), y = NULL;
+    ts_tensor_unref(x);
+    x = y;
+  }
+  if (!x || !c->offload->ready(c, dst, x)) return x;
+  ts_tensor_unref(x);
+  return NULL;
+}
+
 /* src as it is copied into dst without more memory, and without gradients: what is assigned
  * together is what was saved, or found by a search. */
 static TsTensor *fitting(TsContext *c, TsTensor *dst, TsTensor *src) {
@@ -353,6 +374,7 @@ static TsTensor *fitting(TsContext *c, TsTensor *dst, TsTensor *src) {
   if (ts_defer_force(src) || ts_defer_force(dst) || ts_defer_touch(dst->storage)) return NULL;
   if (ts_mesh_is(dst) && src->storage != dst->storage)
     return ts_mesh_move(c, src, ts_layout_of(&dst->meta), true);
+  if (src->meta.weak && !src->storage->symbolic) return ts_tensor_ref(src);
   bool other = ts_offload_on(c, dst->meta.device) || ts_offload_on(c, src->meta.device);
   if (other && dst->meta.device != src->meta.device)
     return ts_tensor_to(c, src, dst->meta.device);
@@ -363,15 +385,25 @@ static TsTensor *fitting(TsContext *c, TsTensor *dst, TsTensor *src) {
   return t;
 }
 
-int ts_vm_assign_all(TsContext *c, int n, TsTensor *const *dst, TsTensor *const *src) {
+int ts_vm_assign_parts(TsContext *c, int n, TsTensor *const *dst, TsTensor *const *src) {
   TsTensor **from = calloc((size_t)n + 1, sizeof *from);
   int failed = from ? 0 : ts_error_memory(&c->err);
-  for (int i = 0; i < n && !failed; i++) failed = !(from[i] = fitting(c, dst[i], src[i]));
+  for (int i = 0; i < n && !failed; i++)
+    if (dst[i]) failed = !(from[i] = prepared(c, dst[i], fitting(c, dst[i], src[i])));
   int held = ts_cpu_hold_interrupts();
-  for (int i = 0; i < n && !failed; i++) failed = ts_vm_assign(c, dst[i], from[i]);
+  /* Launches first, which a device may still refuse; the CPU has nothing to refuse by now. */
+  for (int here = 0; here < 2; here++)
+    for (int i = 0; i < n && !failed; i++)
+      if (dst[i] && here == !ts_offload_on(c, dst[i]->meta.device))
+        failed = ts_vm_assign(c, dst[i], from[i]);
   ts_cpu_let_interrupts(held);
-  if (!failed) c->commits++;
   for (int i = 0; from && i < n; i++) ts_tensor_unref(from[i]);
   free(from);
   return failed ? -1 : 0;
+}
+
+int ts_vm_assign_all(TsContext *c, int n, TsTensor *const *dst, TsTensor *const *src) {
+  if (ts_vm_assign_parts(c, n, dst, src)) return -1;
+  c->commits++;
+  return 0;
 }

@@ -1,9 +1,8 @@
 /* See ir/mesh/leaves.h. */
 #include "ir/mesh/leaves.h"
 
+#include <stdlib.h>
 #include <string.h>
-
-enum { MOST_LEAVES = 512 };
 
 TsVal ts_leaves_combine(TsBuild *b, TsFactorKind kind, TsVal x, TsVal y) {
   static const TsOp by_kind[] = {[TS_FACTOR_sum] = TS_OP_add,
@@ -57,19 +56,20 @@ static TsVal tree(TsBuild *b, TsFactorKind kind, int n, int level, int place, in
   if (level == 0) return leaf[place - lo];
   TsVal left = tree(b, kind, n, level - 1, 2 * place, lo, leaf);
   if (((int64_t)2 * place + 1) << (level - 1) >= n) return left;
-  return ts_leaves_combine(b, kind, left,
-                           tree(b, kind, n, level - 1, 2 * place + 1, lo, leaf));
+  return ts_leaves_combine(b, kind, left, tree(b, kind, n, level - 1, 2 * place + 1, lo, leaf));
 }
 
 int ts_leaves_build(TsBuild *b, const TsShard *s, const TsShardPart *part, int f, int leaves,
                     int lo, int hi, const TsVal *in, TsVal *out, TsVal (*sum)[TS_LEAF_SUMS]) {
-  TsVal leaf[TS_MAX_OUT][MOST_LEAVES];
+  TsVal *leaf[TS_MAX_OUT];
   int level[TS_LEAF_SUMS], place[TS_LEAF_SUMS];
   int64_t size = s->factor[f].size;
-  if (hi - lo > MOST_LEAVES) {
-    ts_build_fail(b, TS_ERR_layout, "%d leaves on a device; at most %d", hi - lo, MOST_LEAVES);
+  TsVal *all = malloc(sizeof *all * (size_t)(hi - lo) * (size_t)s->nout);
+  if (!all) {
+    ts_build_fail(b, TS_ERR_memory, "out of memory");
     return 0;
   }
+  for (int o = 0; o < s->nout; o++) leaf[o] = all + (size_t)o * (size_t)(hi - lo);
   TsShardPart one = *part;
   one.summand = true;
   for (int i = lo; i < hi; i++) {
@@ -89,8 +89,9 @@ int ts_leaves_build(TsBuild *b, const TsShard *s, const TsShardPart *part, int f
     else if (hi - lo == 1)
       out[o] = leaf[o][0];
     else
-      out[o] = ts_build(b, TS_OP_concat, hi - lo, leaf[o],
-                        TS_ATTRS({"axis", ts_b_int(axis)}), NULL);
+      out[o] =
+          ts_build(b, TS_OP_concat, hi - lo, leaf[o], TS_ATTRS({"axis", ts_b_int(axis)}), NULL);
   }
+  free(all);
   return n;
 }

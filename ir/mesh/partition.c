@@ -449,6 +449,7 @@ static void add_node(Partition *a, const TsNode *n) {
     ts_op_info(k.s.op)->shard(&k.s);
     a->failed |= ts_shard_solve(&k.s, mesh) != 0;
     k.leaves = ts_shard_leaves(&k.s, mesh, a->leaves, &k.f);
+    a->failed |= k.leaves < 0;
   }
   for (int i = 0; i < n->nin && !a->failed; i++) {
     k.in[i] = -1;

@@ -129,7 +129,7 @@ int ts_sched_choices_tile(const TsTile *k, const TsTarget *t, int threads, const
   TsChoiceList l = {.at = out};
   ts_sched_choice_add(&l, (TsSchedChoice){0});
   if (k->form != TS_FORM_block) return l.n;
-  bool product = ts_tile_is_product(k);
+  bool product = ts_tile_is_product(k, t);
   if (multiplies(k->body)) add_registers(&l, t);
   if (product) add_steps(&l, steps_of(k->body, dim));
   if (product) add_pack(&l);

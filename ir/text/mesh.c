@@ -86,7 +86,7 @@ int ts_read_mesh(TsReader *r) {
   if (read_axes(r, h)) return -1;
   if (ts_read_is_word(r, "leaves")) {
     ts_read_next(r);
-    if (read_number(r, 1, 4096, &leaves)) return -1;
+    if (read_number(r, 1, TS_LEAVES_MOST, &leaves)) return -1;
   }
   for (int p = 0; p < h->n; p++) h->device[p] = -1;
   if (ts_read_is_word(r, "on") && read_devices(r, h)) return -1;
@@ -107,7 +107,7 @@ static int read_axis(TsReader *r, TsLayout *l, int d, const char *name, int len)
       return ts_read_fail(r, name, "mesh axis %.*s splits two axes", len, name);
   if (l->partial >> a & 1)
     return ts_read_fail(r, name, "mesh axis %.*s stands twice", len, name);
-  l->mesh = r->mesh, l->leaves = (uint16_t)r->leaves;
+  l->mesh = r->mesh, l->leaves = r->leaves;
   if (d < 0)
     l->partial |= (uint8_t)(1u << a);
   else

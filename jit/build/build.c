@@ -46,7 +46,7 @@ TsLayouts *ts_build_layouts(const TsBuildJob *b, const TsGraph *g) {
 
 /* The pipeline below the schedule. */
 static TsTile *to_vectors(const TsTile *k, const TsTarget *t, TsError *err) {
-  return ts_tile_is_product(k) ? ts_tile_product(k, t, err) : ts_tile_vectorise(k, t, err);
+  return ts_tile_is_product(k, t) ? ts_tile_product(k, t, err) : ts_tile_vectorise(k, t, err);
 }
 
 TsTile *ts_build_explicit(const TsTile *k, const TsTarget *t, bool rows, TsError *err) {
@@ -166,6 +166,14 @@ static void finish(TsBuildJob *b, Work *w) {
   u->fused->flops = w->g->flops * (products ? 2 : 1); /* a multiply-add is one step */
   b->nkernel++;
   b->nnode += w->g->nnode;
+}
+
+static void keep_shown(TsBuildJob *b, const Work *work, int n) {
+  if (!b->shows || b->device || b->how != TS_BUILD_compiled) return;
+  b->shown = malloc(sizeof *b->shown * ((size_t)n + 1));
+  for (int i = 0; b->shown && i < n; i++)
+    if (work[i].k.tile && work[i].f->of[work[i].g->index].fused)
+      b->shown[b->nshown++] = ts_tile_share(work[i].k.tile);
 }
 
 static void drop(Work *w) {
@@ -356,6 +364,7 @@ int ts_build_run(TsBuildJob *b, TsError *err) {
     for (int i = 0; i < n; i++) finish(b, &work[i]);
   }
   ts_device_set_free(set);
+  keep_shown(b, work, n);
   for (int i = 0; i < n; i++) drop(&work[i]);
   free(work);
   b->msec = ts_clock_msec() - start;
@@ -379,5 +388,7 @@ void ts_build_free(TsBuildJob *b) {
   ts_layouts_free(b->layouts);
   ts_build_chosen_free(b->chosen);
   ts_text_free(&b->why);
+  while (b->nshown) ts_tile_free(b->shown[--b->nshown]);
+  free(b->shown);
   *b = (TsBuildJob){.g = NULL};
 }

@@ -30,6 +30,7 @@ typedef struct TsBuildJob {
   TsProfile profile;       /* strict: products of 16 bits keep the chain of the CPU; fast:
                               * those of bf16 are by the target's instruction (ir/tile/pairs.h) */
   bool marks;              /* kernels have profile marks */
+  bool shows;              /* somebody will look at them: jit/shown.h */
   int threads;
   /* Gives the groups the choices that are known of them; NULL: what the passes do. */
   void (*choose)(struct TsTuner *t, struct TsBuildJob *b);
@@ -40,6 +41,8 @@ typedef struct TsBuildJob {
   /* made */
   TsFusion fusion;                      /* its schedule and kernels are the caller's */
   int nkernel, ncached, nfailed, nnode; /* nnode: of the graph, in kernels */
+  TsTile **shown; /* shows: kernels of the CPU that were made, once more; nshown of them */
+  int nshown;
   double msec;
   double need_msec; /* > 0: not worth it before so much was spent; nothing was made */
   TsText why;       /* a line for each group without a kernel that should have one */

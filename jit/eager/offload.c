@@ -322,6 +322,20 @@ int ts_offload_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
   return done;
 }
 
+static int assign_ready(TsContext *c, TsTensor *dst, TsTensor *src) {
+  Form f;
+  Plan *p;
+  TsOffloader *o = of(c);
+  if (!o->on || !ts_offload_form_assign(dst, src, &f) || is_empty(&f)) return 0;
+  bool outermost = ts_offload_begin(o, (Meanwhile){.dst = dst});
+  int done = find_plan(c, &f, false, &p);
+  bool tensor = f.in[0].kind == OPERAND_tensor;
+  if (done == 1 && tensor && !ts_tensor_read_on(f.in[0].t, f.device)) done = -1;
+  if (done == 1 && !ts_tensor_read_on(dst, f.device)) done = -1; /* its elements still count */
+  ts_offload_end(o, outermost);
+  return done < 0 ? -1 : 0;
+}
+
 int ts_offload_assign_number(TsContext *c, TsTensor *dst, double value) {
   TsTensor *x = ts_tensor_number(c, value);
   int done = x ? ts_offload_assign(c, dst, x) : -1;
@@ -398,9 +412,9 @@ int ts_offload_ready(TsOffloader *o, TsCall *call, int device, TsOffloadLaunch *
   return 1;
 }
 
-static const TsOffload hook = {call_there,       ts_offload_assign, ts_launch_enter,
-                               ts_launch_leave,  ts_launch_forget,  flush,
-                               ts_offload_guard, ts_offload_group};
+static const TsOffload hook = {call_there,      ts_offload_assign, assign_ready,
+                               ts_launch_enter, ts_launch_leave,   ts_launch_forget,
+                               flush,           ts_offload_guard,  ts_offload_group};
 
 /* ---- life */
 /* The program goes on meanwhile. */

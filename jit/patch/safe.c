@@ -6,15 +6,14 @@
  * same way, whatever it is given. A kernel in which data decides although it does not in the usual
  * one is refused: its next arguments could lead it anywhere.
  *
- * What runs is what passes make of the text. Of a matrix product they take for granted that rounds
- * are its blocks, so that is looked at in each round; other kernels of the CPU are run as vectors,
- * too, for as long as that is affordable. */
+ * What runs is what passes make of the text, so kernels of the CPU are run as vectors, too, for as
+ * long as that is affordable. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "devices/cpu_pool.h"
 #include "ir/tile/debug/debug.h"
-#include "ir/tile/product/state.h"
+#include "ir/tile/product/product.h"
 #include "ir/tile/run/state.h"
 #include "jit/patch/state.h"
 #include "lib/clock.h"
@@ -87,90 +86,6 @@ static int promises(const TsTile *k, const TsTileRegion *r, const unsigned char 
   return 0;
 }
 
-/* Behind a product memory is touched at its block, in matrices and vectors of its sizes. */
-static bool at_block(const TsTileStmt *s, const TsProductMatch *x) {
-  bool writes = s->op == TS_TILE_store;
-  const TsTileType *m = &s->in[0]->type,
-                   *t = writes ? &s->in[s->nin - 1]->type : &s->out[0]->type;
-  const TsTileVal *at = s->in + 1;
-  int last = m->rank - 1;
-  if (!t->rank) return true;
-  if (t->rank == 1 && t->dim[0] == x->mb) return at[last] == x->m0 && m->dim[last] == x->m;
-  return at[last] == x->n0 && m->dim[last] == x->n &&
-         (t->rank == 1 || (last > 0 && at[last - 1] == x->m0 && m->dim[last - 1] == x->m));
-}
-
-static int product_ends(const TsTile *k, const TsProductMatch *x, TsError *err) {
-  for (const TsTileStmt *s = x->mma; s; s = s->next)
-    if ((s->op == TS_TILE_load || s->op == TS_TILE_store) && !at_block(s, x))
-      return wrong(
-          k, s, "behind a product memory is touched where its operands are, at its block", err);
-  return 0;
-}
-
-/* A position of the text in the kernel of primitive rows that is run: what its line ends with. */
-static TsTileVal same_place(const TsTile *k, const TsTileRegion *r, const char *place) {
-  TsTileVal found = NULL;
-  for (const TsTileStmt *s = r->first; s; s = s->next) {
-    if (s->nout == 1 && !s->nregion && !strcmp(k->place[s->line], place)) found = s->out[0];
-    for (int i = 0; i < s->nregion && !found; i++) found = same_place(k, s->region[i], place);
-  }
-  return found;
-}
-
-static TsTileVal position_in(const TsTile *k, const TsTile *lines, const TsTileValue *v) {
-  if (v->stmt) return same_place(k, k->body, lines->place[v->stmt->line]);
-  for (const TsTileStmt *s = k->body->first; s; s = s->next)
-    if (s->op == TS_TILE_for) return s->region[0]->param[0]; /* the one loop's */
-  return NULL;
-}
-
-typedef struct Position {
-  TsTileVal v; /* of what runs; NULL: */
-  int64_t constant;
-} Position;
-
-static bool position_of(Position *y, const TsTile *k, const TsTile *lines,
-                        const TsTileValue *v) {
-  bool constant = v->stmt && v->stmt->op == TS_TILE_const;
-  *y = (Position){.constant = constant ? (int64_t)ts_tile_attr(v->stmt, "value")->f : 0};
-  if (!constant) y->v = position_in(k, lines, v);
-  return constant || (y->v && !y->v->type.rank);
-}
-
-static int64_t position(TsTileRun *r, const Position *x) {
-  return x->v ? ts_tile_run_scalar(r, x->v) : x->constant;
-}
-
-typedef struct Rounds {
-  TsProductMatch x; /* of the text */
-  Position m0, n0;
-} Rounds;
-
-/* In each round. */
-static int product_round(void *with, TsTileRun *r, const TsTileStmt *s) {
-  const Rounds *of = with;
-  const TsProductMatch *x = &of->x;
-  if (s->op != TS_TILE_mma) return 0;
-  int64_t m = position(r, &of->m0), n = position(r, &of->n0);
-  if (m >= 0 && m < x->m && m % x->mb == 0 && n >= 0 && n < x->n && n % x->nb == 0) return 0;
-  return ts_tile_run_fail(r, s, TS_ERR_index,
-                          "the block at [%lld,%lld] is no block of %lld x %lld of a result of "
-                          "%lld x %lld",
-                          (long long)m, (long long)n, (long long)x->mb, (long long)x->nb,
-                          (long long)x->m, (long long)x->n);
-}
-
-static int nothing(void *with, TsTileRun *r, const TsTileStmt *s) {
-  return (void)with, (void)r, (void)s, 0;
-}
-static int nothing_in(void *with, TsTileRun *r, const TsTileRegion *region) {
-  return (void)with, (void)r, (void)region, 0;
-}
-static void nothing_failed(void *with, TsTileRun *r, const TsTileStmt *s, const char *text) {
-  (void)with, (void)r, (void)s, (void)text;
-}
-
 /* ---- runs */
 typedef struct Run {
   TsPatch *p;
@@ -180,11 +95,10 @@ typedef struct Run {
 } Run;
 
 /* 1: it was not at its end by then, which is an error where it must be. */
-static int run(const Run *x, const TsTile *k, const TsTileWatch *watch, double msec, bool must,
-               TsError *err) {
+static int run(const Run *x, const TsTile *k, double msec, bool must, TsError *err) {
   double until = ts_clock_msec() + msec;
   TsTileRunAs as = {.dry = x->dry, .stop = ts_patch_late, .stopper = &until};
-  int failed = ts_tile_run_watched(k, x->at, x->dim, &as, watch, err);
+  int failed = ts_tile_run_as(k, x->at, x->dim, &as, err);
   if (ts_cpu_interrupted()) return ts_error_set(err, TS_ERR_interrupt, "interrupted");
   if (!failed || err->code != TS_ERR_interrupt) return failed;
   ts_error_clear(err);
@@ -193,27 +107,13 @@ static int run(const Run *x, const TsTile *k, const TsTileWatch *watch, double m
                       PATIENCE_MSEC / 1000);
 }
 
-/* As the text says, and what is special in it. */
-static int run_text(const Run *x, const TsTile *k, TsError *err) {
-  const TsTile *lines = x->p->lines;
-  Rounds of;
-  TsTileWatch watch = {&of, product_round, nothing, nothing_in, nothing_failed};
-  bool product = !ts_target_gpu(x->p->target) && ts_tile_product_match(lines, &of.x);
-  if (product) {
-    if (product_ends(lines, &of.x, err)) return -1;
-    if (!position_of(&of.m0, k, lines, of.x.m0) || !position_of(&of.n0, k, lines, of.x.n0))
-      return wrong(lines, of.x.mma, "where its blocks begin cannot be told", err);
-  }
-  return run(x, k, product ? &watch : NULL, PATIENCE_MSEC, true, err);
-}
-
 /* As the passes cut it. */
 static int run_vectors(const Run *x, TsError *err) {
   TsPatch *p = x->p;
-  bool product = ts_tile_is_product(p->lines);
+  bool product = ts_tile_is_product(p->lines, p->target);
   if (ts_target_gpu(p->target) || p->lines->form == TS_FORM_explicit) return 0;
   TsTile *k = ts_build_explicit(p->lines, p->target, false, err);
-  int left = k ? run(x, k, NULL, product ? PRODUCT_MSEC : VECTORS_MSEC, false, err) : -1;
+  int left = k ? run(x, k, product ? PRODUCT_MSEC : VECTORS_MSEC, false, err) : -1;
   ts_tile_free(k);
   if (left > 0 && !product)
     ts_patch_remark(p, "positions of its vectors were looked at for %d s, not to the end",
@@ -246,7 +146,7 @@ int ts_patch_safe(TsPatch *p, void *const *at, const int64_t *dim, TsError *err)
   if (k && !decides) ts_error_memory(err);
   int failed = !decides || promises(k, k->body, decides, err) || led(p, k, &by_data, err);
   x.dry = !by_data;
-  failed = failed || run_text(&x, k, err) || run_vectors(&x, err);
+  failed = failed || run(&x, k, PATIENCE_MSEC, true, err) || run_vectors(&x, err);
   bool roles = ts_target_gpu(p->target) && p->lines->form == TS_FORM_explicit;
   if (!failed && roles) failed = look_at_roles(p, at, dim, err);
   free(decides);

@@ -468,6 +468,7 @@ static int collect(lua_State *L) {
   ts_code_free(f->code);
   for (int u = 0; f->moves && u < f->g->nupdate; u++) free(f->moves[u]);
   free(f->moves);
+  ts_capture_release(f->cut);
   ts_capture_release(f->g);
   ts_capture_release(f->raw);
   ts_text_free(&f->rewrites);

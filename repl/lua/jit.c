@@ -5,6 +5,7 @@
 #include "devices/device.h"
 #include "jit/jit.h"
 #include "jit/level.h"
+#include "jit/code/texts.h"
 #include "jit/compile/llvm.h"
 #include "jit/device/kernel.h"
 #include "jit/eager/offload.h"
@@ -49,6 +50,20 @@ static int jit_overlap(lua_State *L) {
 static int jit_shuffle(lua_State *L) {
   ts_replay_shuffle(check_on(L, "jit_shuffle"));
   return 0;
+}
+
+/* jit_shows(): from now on texts of kernels are made behind their compilation, as at a prompt */
+static int jit_shows(lua_State *L) {
+  ts_jit_shows(jit_of(L));
+  return 0;
+}
+
+/* jit_texts([drop]): bytes of the texts that are kept; drop: of none from now on */
+static int jit_texts(lua_State *L) {
+  double bytes = (double)ts_texts_bytes();
+  if (lua_toboolean(L, 1)) ts_texts_drop();
+  lua_pushnumber(L, bytes);
+  return 1;
 }
 
 static int jit_verbose(lua_State *L) {
@@ -511,6 +526,8 @@ static int autotune_clear(lua_State *L) {
 void ts_lua_open_jit(lua_State *L) {
   static const luaL_Reg functions[] = {{"jit", jit},
                                        {"jit_verbose", jit_verbose},
+                                       {"jit_shows", jit_shows},
+                                       {"jit_texts", jit_texts},
                                        {"jit_tell", jit_tell},
                                        {"jit_now", jit_now},
                                        {"jit_eager", jit_eager},

@@ -152,7 +152,8 @@ static int mesh_layout(lua_State *L) {
     l.partial |= (uint8_t)(1u << lua_tointeger(L, -1));
     lua_pop(L, 1);
   }
-  l.leaves = (uint16_t)luaL_optinteger(L, 6, 0);
+  lua_Number leaves = luaL_optnumber(L, 6, 0);
+  l.leaves = leaves > TS_LEAVES_MOST ? TS_LEAVES_MOST + 1 : (int)leaves;
   l.stored = lua_toboolean(L, 7);
   const TsLayout *made = ts_layout_make(&l, &c->err);
   if (!made) return ts_lua_raise(L);
@@ -560,4 +561,6 @@ void ts_lua_open_mesh(lua_State *L) {
                                        {"mesh_sum", mesh_sum},
                                        {NULL, NULL}};
   luaL_register(L, NULL, functions);
+  lua_pushinteger(L, TS_LEAVES_MOST);
+  lua_setfield(L, -2, "MOST_LEAVES");
 }

@@ -44,7 +44,7 @@ static int vectorised(const TsGraph *g) {
   bool refused = none && err.code == TS_ERR_value;
   if (refused) ts_error_clear(&err);
   TsTile *(*by)(const TsTile *, const TsTarget *, TsError *) =
-      k.tile && ts_tile_is_product(k.tile) ? ts_tile_product : ts_tile_vectorise;
+      k.tile && ts_tile_is_product(k.tile, target) ? ts_tile_product : ts_tile_vectorise;
   TsTile *vectors = k.tile ? by(k.tile, target, &err) : NULL;
   TsTile *plain = vectors ? ts_tile_expand(vectors, &err) : NULL;
   ts_tile_free(plain), ts_tile_free(vectors), ts_tile_free(k.tile);

@@ -67,8 +67,11 @@ refused("tile", (soft:gsub("= %%(%d+)\n  }", "= %%%1 {aligned=true}\n  }"):gsub(
 -- A loop without an end, and tiles that no memory holds, are no end of the program.
 refused("tile", (soft:gsub("load %%x0%[%%2, %%0%] : f32%[256%]", "load %%x0[%%2, %%0] : f32[256000000000]")), "line 6")
 local product = f:ir("tile", { kernel = 0 })
-refused("tile", (product:gsub("mul (%%%d+), %d+ : i64", "mul %1, 51 : i64", 1)), "no block of")
-refused("tile", (product:gsub("load %%b%[%%%d+%]", "load %%b[%%1]")), "at its block")
+-- Rounds that are no blocks of the product, and what follows at another place, are a product for the vectoriser.
+e = f:with("tile", (product:gsub("mul (%%%d+), 96 : i64", "mul %1, 51 : i64", 1)))
+assert(e.differing <= 45 * 256, tostring(e)) -- rows behind 51 + 96 are not written
+e = f:with("tile", (product:gsub("load %%b%[%%%d+%]", "load %%b[%%1]")))
+assert(e.differing > 0 and e.differing <= 96 * 256 and e.first:find "^%%y0%[96,", tostring(e))
 
 -- ---- kept, named, taken back
 e = f:with("schedule", (text:gsub("rows %d+", "rows 48")))

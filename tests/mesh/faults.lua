@@ -29,3 +29,33 @@ local a = dist.shard(op.arange(60):cast "f32":reshape(10, 6), mesh, { "dp", leav
 local b = dist.shard(op.arange(42):cast "f32":reshape(6, 7), mesh, { nil, "tp" })
 local alone = op.matmul(op.arange(60):cast "f32":reshape(10, 6), op.arange(42):cast "f32":reshape(6, 7))
 dist.gather(op.matmul(a, b)):hash() == alone:hash() --> true
+
+-- An assignment for which memory runs out, wherever, has changed nothing, on whatever devices its parts are.
+local core = tessera.core
+local function all_or_nothing(devices, assign)
+  local three = dist.Mesh { axes = { "dp" }, shape = { 3 }, devices = devices }
+  for n = 1, 400 do
+    local t = dist.shard(op.arange(48):cast "f32":reshape(12, 4), three, { "dp" })
+    local before, run = t:hash(), assign(t)
+    core.fail_after(n, "on")
+    local done, why = pcall(run)
+    local failed = core.fail_after(0) < 0
+    if not done and not tostring(why):find("out of memory", 1, true) then return tostring(why) end
+    if not done and t:hash() ~= before then return ("half of it is written: allocation %d"):format(n) end
+    if done and not failed then return n > 1 and "all or nothing" end
+  end
+end
+local assignments = {
+  whole = function(t) local v = op.ones { 12, 4 } return function() t:copy_(v) end end,
+  widened = function(t) local v = op.ones({ 12, 4 }, { dtype = "f64" }) return function() t:copy_(v) end end,
+  row = function(t) local v = op.ones { 4 } return function() t:copy_(v) end end,
+  number = function(t) return function() t:copy_(5) end end,
+  turned = function(t) return function() t:copy_(t:flip()) end end,
+  view = function(t) local v = op.ones { 12, 2 } return function() t:narrow(1, 1, 2):copy_(v) end end,
+}
+for name, assign in pairs(assignments) do
+  for _, second in ipairs { "cpu:0", "sim:0" } do
+    local said = all_or_nothing({ "cpu:0", second, "cpu:0" }, assign)
+    assert(said == "all or nothing", ("%s on %s: %s"):format(name, second, said))
+  end
+end

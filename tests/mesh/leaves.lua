@@ -78,3 +78,29 @@ table.concat(far, " ") -->
 local edge = tessera.tensor { { -1 / 0, -1 / 0 }, { 1 / 0, 0 }, { 1, -1 / 0 } }
 dist.leaves(2, function() return edge:logsumexp { axis = { 1 } } end) --> [-inf  inf   1.]
 --> f32[3]
+
+-- ---- as many as may be, and never fewer than pieces
+local column, full = op.normal({ 8192, 2 }, { seed = 6 }), dist.shard(op.normal({ 8192, 2 }, { seed = 6 }), three, { "c" })
+local function total(t) return t:sum { axis = 0 } end
+local by_hand = by_leaves(4096, total, column, 0):hash()
+dist.leaves(4096, function() return total(column):hash() end) == by_hand --> true
+local spread = dist.shard(column, three, { "c", leaves = 4096 })
+dist.leaves(4096, function() return total(spread):hash() end) == by_hand --> true
+dist.leaves(4096, function() return tessera.graph.module("f", total)(column):hash() end) == by_hand --> true
+dist.leaves(4096, function() return tessera.graph.module("f", total)(spread):hash() end) == by_hand --> true
+dist.leaves(4097) --! a number of leaves is from 0 to 4096, not 4097
+dist.shard(column, three, { "c", leaves = 4097 }) --! sums are cut into at most 4096 leaves
+dist.shard(column, three, { "c", leaves = 65536 + 12 }) --! sums are cut into at most 4096 leaves
+dist.shard(column, three, { "c", leaves = 2 ^ 40 }) --! sums are cut into at most 4096 leaves
+dist.shard(column, three, { "c", leaves = 2 }) --! axis 0 in 3 pieces has 2 leaves: a piece would have none
+dist.leaves(2, dist.shard, column, three, { nil, "c" }) --! axis 1 in 3 pieces has 2 leaves
+dist.leaves(1, total, full) --! what is summed in 3 pieces has 1 leaf: a piece would have none
+dist.leaves(2, tessera.graph.module("f", total), full) --! what is summed in 3 pieces has 2 leaves
+select(2, pcall(dist.leaves, 2, total, full)):match "hint: ([^,]*)" --> dist.leaves(3)
+dist.leaves(2, function() return full:max():item() == column:max():item() end) --> true
+local text = [[
+mesh {c=3} leaves 2 on [0,0,0]
+graph @f(%x: f32[9@c]) -> %x {
+}
+]]
+tessera.graph.load(text) --! axis 0 in 3 pieces has 2 leaves

@@ -68,6 +68,23 @@ end
 assert(math.abs(own - whole) < 0.2, own .. " of " .. whole)
 read("p.txt"):match "in all" --> in all
 
+-- Many lines, each once in the table however often it ran.
+local many = { 'require("tessera").jit.off()\nlocal op = require("tessera").op\nlocal a = op.ones(4)\nlocal b\nfor round = 1, 2 do\n' }
+for i = 0, 2999 do
+  many[#many + 1] = i % 500 == 0 and (i > 0 and "end part() " or "") .. "local function part()\n" or ""
+  many[#many + 1] = "b = a + " .. i .. "\n"
+end
+many[#many + 1] = "end part() end\n"
+out, err, code = run("--profile-to=" .. csv .. " " .. write("many.lua", table.concat(many)))
+code --> 0
+local lines, twice = {}, 0
+for place, calls in read("p.csv"):gmatch '"program",line,"","([^"\n]+)",(%d+),' do
+  assert(not lines[place], place)
+  lines[place] = true
+  if calls == "2" then twice = twice + 1 end
+end
+twice --> 3000
+
 -- However it ends.
 out, err, code = run("-p " .. script .. " exit")
 code, err:match "in all" --> 7, in all

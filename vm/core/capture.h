@@ -19,6 +19,7 @@ TsTensor *ts_capture_param(TsContext *c, const TsMeta *m, const char *name);
 TsGraph *ts_capture_end(TsContext *c, int n, TsTensor *const *result);
 void ts_capture_abort(TsContext *c); /* all of it, regions too */
 void ts_capture_ref(TsGraph *g);
+void ts_capture_hold(TsGraph *g);    /* a copy's bound tensors become its own */
 void ts_capture_release(TsGraph *g); /* the last one unrefs bound tensors, frees the graph */
 
 /* A region of a control operator. While it is open, calls go into it. Its random calls come behind

@@ -19,6 +19,9 @@ typedef struct TsOffload {
   /* src, broadcast and converted, into the elements of dst, which is of the device; both may be
    * views. They share no storage. */
   int (*assign)(TsContext *c, TsTensor *dst, TsTensor *src);
+  /* The kernel of such an assignment is there afterwards, if it is the device's, and both tensors
+   * are: one of several must not fail by that. 0 or -1. */
+  int (*ready)(TsContext *c, TsTensor *dst, TsTensor *src);
   /* A function begins and ends on a device; slot: what is remembered of it, NULL at first. The
    * end may fail with launches that were put off. What is outside of functions is not put
    * off. */

@@ -96,7 +96,7 @@ static int split(MeshCall *m, const TsMeta *out) {
   if (ts_shard_solve(s, m->mesh)) return -1;
   m->scatters = ts_collective_scatters(s, m->mesh, 0, s->want);
   m->leaves = ts_shard_leaves(s, m->mesh, m->declared, &m->f);
-  return 0;
+  return m->leaves < 0 ? -1 : 0;
 }
 
 static int move_operands(MeshCall *m) {

@@ -86,5 +86,6 @@ TsGraph *ts_mesh_leaved(TsContext *c, const TsGraph *g) {
   TsGraph *expanded = ts_mesh_expand(c, g), *made = NULL;
   if (expanded) made = ts_mesh_cut(expanded, c->leaves, &c->err);
   if (expanded) ts_graph_free(expanded);
+  if (made) ts_capture_hold(made);
   return made;
 }

@@ -9,7 +9,9 @@
 TsGraph *ts_mesh_expand(TsContext *c, const TsGraph *g);
 /* Whether it is called on tensors that are spread over a mesh. */
 bool ts_mesh_spreads(const TsGraph *g);
-/* The same for one device, with sums over the leaves that the program has declared. */
+/* The same for one device, with sums over the leaves that the program has declared.
+ * Its bound tensors are held by it: ts_capture_release frees it, also for a job that outlives who
+ * asked for it. */
 TsGraph *ts_mesh_leaved(TsContext *c, const TsGraph *g);
 
 #endif

@@ -1,6 +1,7 @@
 /* See vm/mesh/leaves.h. */
 #include "vm/mesh/leaves.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "vm/mesh/parts.h"
@@ -144,16 +145,18 @@ static TsTensor *joined(TsContext *c, int axis, int n, TsTensor **leaf) {
   return n == 1 ? ts_tensor_ref(leaf[0]) : ts_vm_call1(c, TS_OP_concat, n, leaf, &a);
 }
 
-enum { MOST_LEAVES = 512 };
-
 int ts_leaves_run(TsContext *c, const TsShard *s, const TsShardPart *part, int f, int leaves,
                   int lo, int hi, TsTensor *const *in, TsTensor **out,
                   TsLeafSum (*sum)[TS_LEAF_SUMS], int *nsum) {
-  TsTensor *leaf[TS_MAX_OUT][MOST_LEAVES];
-  int n = 0, failed = 0;
-  if (hi - lo > MOST_LEAVES)
-    return ts_error_set(&c->err, TS_ERR_layout, "%d leaves on a device; at most %d", hi - lo,
-                        MOST_LEAVES);
+  TsTensor **leaf[TS_MAX_OUT];
+  int n = 0, failed = 0, own = hi - lo;
+  TsTensor **all = malloc(sizeof *all * (size_t)own * (size_t)s->nout);
+  TsLeafSum *part_of = malloc(sizeof *part_of * (size_t)own);
+  if (!all || !part_of) {
+    free(all), free(part_of);
+    return ts_error_memory(&c->err);
+  }
+  for (int o = 0; o < s->nout; o++) leaf[o] = all + (size_t)o * (size_t)own;
   Run r = {.c = c, .s = s, .part = *part, .f = f};
   *nsum = ts_leaves_sums(leaves, lo, hi, sum[0]);
   for (int o = 0; o < s->nout; o++) {
@@ -179,7 +182,6 @@ int ts_leaves_run(TsContext *c, const TsShard *s, const TsShardPart *part, int f
       continue;
     }
     for (int k = 0; k < *nsum && !failed; k++) {
-      TsLeafSum part_of[MOST_LEAVES];
       int first = sum[o][k].place << sum[o][k].level, m = 0;
       for (int i = first; i < ts_leaves_end(leaves, sum[o][k].level, sum[o][k].place); i++)
         part_of[m++] = (TsLeafSum){0, i, ts_tensor_ref(leaf[o][i - lo])};
@@ -190,6 +192,7 @@ int ts_leaves_run(TsContext *c, const TsShard *s, const TsShardPart *part, int f
   }
   for (int o = 0; o < s->nout; o++)
     for (int i = 0; i < n; i++) ts_tensor_unref(leaf[o][i]);
+  free(all), free(part_of);
   for (int o = 0; o < s->nout && failed; o++) {
     ts_tensor_unref(out[o]);
     for (int k = 0; k < *nsum; k++) ts_tensor_unref(sum[o][k].value);

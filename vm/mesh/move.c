@@ -292,9 +292,12 @@ int ts_mesh_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
   if (whole && !whole->meta.weak) ts_collective_note_move(c, &whole->meta, l, "assignment");
   if (whole && !whole->meta.weak) whole = lying = ts_mesh_move(c, whole, l, true);
   const TsParts *from = lying ? ts_mesh_parts(lying) : NULL;
+  TsTensor **same = calloc((size_t)to->n + 1, sizeof *same);
   int failed = !whole || (lying && !from);
-  for (int p = 0; p < to->n && !failed; p++)
-    if (to->part[p]) failed = ts_vm_assign(c, to->part[p], from ? from->part[p] : whole);
+  if (!failed && !same) failed = ts_error_memory(&c->err);
+  for (int p = 0; p < to->n && !failed; p++) same[p] = whole;
+  if (!failed) failed = ts_vm_assign_parts(c, to->n, to->part, from ? from->part : same);
+  free(same);
   if (!failed) dst->storage->valid = 1u << TS_DEVICE_MESH;
   ts_tensor_unref(lying);
   ts_tensor_unref(stretched);

@@ -16,13 +16,14 @@ static TsTileType piece_type(const TsProduct *p, const TsProductPiece *e, const 
   return y;
 }
 
-static int positions(TsProduct *p, const TsTileStmt *s, const TsProductPiece *e,
-                     TsTileVal *where) {
+/* Of what moves with the piece, a tile of type t: its axes are the last ones. */
+static int positions(TsProduct *p, const TsTileStmt *s, const TsTileType *t,
+                     const TsProductPiece *e, TsTileVal *where) {
   int n = s->in[0]->type.rank;
-  for (int i = 0; i < n; i++) {
-    TsTileVal old = s->in[1 + i];
-    where[i] = old == p->x.m0 ? e->m : old == p->x.n0 ? e->n : ts_tile_copy_get(p->c, old);
-  }
+  for (int i = 0; i < n; i++)
+    where[i] = i < n - t->rank ? ts_tile_copy_get(p->c, s->in[1 + i]) : NULL;
+  if (t->rank == 2) where[n - 2] = e->m;
+  if (t->rank) where[n - 1] = t->dim[t->rank - 1] == p->x.nb ? e->n : e->m;
   return n;
 }
 
@@ -34,7 +35,7 @@ static void put_load(TsProduct *p, const TsTileStmt *s, const TsProductPiece *e)
   TsTileVal where[TS_TILE_RANK], memory = ts_tile_copy_get(p->c, s->in[0]);
   TsTileType t = piece_type(p, e, &s->out[0]->type);
   TsTileAccess how = {.edge = e->edge && along_columns(p, &s->out[0]->type)};
-  positions(p, s, e, where);
+  positions(p, s, &s->out[0]->type, e, where);
   p->c->map[s->out[0]->id] = ts_tile_load(p->b, memory, where, &t, &how);
 }
 
@@ -42,7 +43,7 @@ static void put_store(TsProduct *p, const TsTileStmt *s, const TsProductPiece *e
   TsTileVal where[TS_TILE_RANK], memory = ts_tile_copy_get(p->c, s->in[0]);
   TsTileAccess how = {.stream = ts_tile_attr(s, "stream")->i};
   TsTileVal x = ts_tile_copy_get(p->c, s->in[s->nin - 1]);
-  positions(p, s, e, where);
+  positions(p, s, &s->in[s->nin - 1]->type, e, where);
   if (x &&
       e->edge) { /* so many columns are inside: no mask is needed, which stores are slow with */
     static const int64_t zero[2] = {0, 0};
@@ -93,7 +94,7 @@ void ts_tile_product_end_ask(TsProduct *p, TsTileVal m, TsTileVal n, bool far) {
     TsTileVal x = s->op == TS_TILE_load ? s->out[0] : s->in[s->nin - 1];
     if (x->type.rank != 2) continue;
     in[0] = ts_tile_copy_get(p->c, s->in[0]);
-    int rank = positions(p, s, &e, in + 1);
+    int rank = positions(p, s, &x->type, &e, in + 1);
     ts_tile_emit(p->b, TS_TILE_prefetch, rank + 1, in, hint, 0, NULL);
   }
 }

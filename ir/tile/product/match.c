@@ -1,5 +1,5 @@
-/* A product recognised: its loop, its operands, the size of a round, and that what follows is
- * something that can be done with pieces of rows. See ir/tile/product/product.h for the form. */
+/* A product recognised: its loop, its operands, that its rounds are whole blocks, and that what
+ * follows can be done with pieces of rows; all that the pass takes for granted. See ir/tile/product/product.h for the form. */
 #include "ir/tile/product/state.h"
 
 static bool is_zero(const TsTileValue *v) {
@@ -23,12 +23,46 @@ static bool known(const TsTileType *t) {
   return true;
 }
 
+/* The axes before the last n are those of the round, one position each. Vectors of it look for ends
+ * of matrices alone, so that these positions have to be inside by themselves. */
+static bool good_batch(const TsTileStmt *s, int n) {
+  const TsTileType *m = &s->in[0]->type;
+  for (int i = 0; i + n < m->rank && ts_tile_attr(s, "edge")->i; i++)
+    if (ts_tile_dim_is(m->dim[i]) || !ts_tile_product_whole(s->in[1 + i], m->dim[i], 1))
+      return false;
+  return true;
+}
+
 /* A load of all of one axis, at position 0, and of a block of another. */
 static bool good_load(const TsTileStmt *s, int whole) {
   const TsTileType *m = &s->in[0]->type, *t = &s->out[0]->type;
-  if (m->rank < 2 || t->rank != 2 || !known(m) || has_axes(s)) return false;
+  if (m->rank < 2 || t->rank != 2 || !known(m) || has_axes(s) || !good_batch(s, 2))
+    return false;
   int axis = m->rank - 2 + whole;
   return is_zero(s->in[1 + axis]) && t->dim[whole] == m->dim[axis];
+}
+
+/* Memory is touched at the block, in matrices and vectors of its sizes. */
+static bool at_block(const TsTileStmt *s, const TsTileType *t, const TsProductMatch *x) {
+  const TsTileType *m = &s->in[0]->type;
+  const TsTileVal *at = s->in + 1;
+  int last = m->rank - 1;
+  if (!good_batch(s, t->rank)) return false;
+  if (t->rank == 1 && t->dim[0] == x->mb) return at[last] == x->m0 && m->dim[last] == x->m;
+  if (t->rank && (at[last] != x->n0 || m->dim[last] != x->n)) return false;
+  return t->rank < 2 || (at[last - 1] == x->m0 && m->dim[last - 1] == x->m);
+}
+
+/* Tiles that are there in pieces: those of the product and of what follows it. */
+static bool reads_pieces(const TsTileStmt *s, const TsProductMatch *x) {
+  for (int i = 0; i < s->nin; i++) {
+    const TsTileValue *v = s->in[i];
+    if (!v->type.rank || ts_tile_memory(&v->type)) continue;
+    const TsTileStmt *behind = x->mma;
+    while (behind && behind != v->stmt) behind = behind->next;
+    if (!behind) return false;
+  }
+  return true;
 }
 
 /* What follows the product, in terms of a block: [mb,nb], [nb], [mb] or a number. */
@@ -40,8 +74,24 @@ static bool good_end(const TsTileStmt *s, const TsProductMatch *x) {
   if ((writes || reads) && has_axes(s)) return false;
   const TsTileType *t = writes ? &s->in[s->nin - 1]->type : &s->out[0]->type;
   if (writes && t->rank != 2) return false;
+  if ((writes || reads) && !at_block(s, t, x)) return false;
+  if (!reads_pieces(s, x)) return false;
   if (t->rank == 2) return t->dim[0] == x->mb && t->dim[1] == x->nb;
   return t->rank == 0 || (t->rank == 1 && (t->dim[0] == x->nb || t->dim[0] == x->mb));
+}
+
+/* What is written is read again only by who wrote it: at its block. */
+static bool good_memory(const TsProductMatch *x) {
+  const TsTileStmt *first = x->loop->region[0]->first;
+  for (const TsTileStmt *w = x->mma; w; w = w->next)
+    for (const TsTileStmt *r = first; r && w->op == TS_TILE_store; r = r->next) {
+      bool behind = r == x->mma;
+      for (const TsTileStmt *s = x->mma; s && !behind; s = s->next) behind = s == r;
+      if (r->op == TS_TILE_load && r->in[0] == w->in[0] &&
+          (!behind || r->out[0]->type.rank != 2))
+        return false;
+    }
+  return true;
 }
 
 /* ---- prologues: tiles before the product, of which each belongs to one operand by its shape */
@@ -61,7 +111,7 @@ static bool good_whole(const TsTileStmt *s, const TsProductMatch *x) {
   const TsTileType *m = &s->in[0]->type, *t = &s->out[0]->type;
   for (int of = 0; of < 2; of++) {
     if (!is_of(x, t, (TsProductOf)of)) continue;
-    bool good = m->rank >= 2 && known(m) && !has_axes(s);
+    bool good = m->rank >= 2 && known(m) && !has_axes(s) && good_batch(s, 2);
     for (int i = 0, axis; i < 2 && good; i++) {
       axis = m->rank - 2 + i;
       good = good_axis(x, (TsProductOf)of, i, s->in[1 + axis], m->dim[axis]);
@@ -79,7 +129,7 @@ static bool good_line(const TsTileStmt *s, const TsProductMatch *x) {
   int axis = (int)ts_tile_attr(s, "axes")->ints[0], last = m->rank - 1;
   for (int of = 0; of < 2; of++)
     if (is_of(x, &s->out[0]->type, (TsProductOf)of))
-      return m->rank && known(m) &&
+      return m->rank && known(m) && good_batch(from, 1) &&
              good_axis(x, (TsProductOf)of, axis, from->in[1 + last], m->dim[last]);
   return false;
 }
@@ -118,6 +168,19 @@ static bool good_prologues(const TsProductMatch *x) {
   return true;
 }
 
+/* Numbers before the product are the round's, tiles what it is made of, and nothing else happens. */
+static bool good_before(const TsTileStmt *s) {
+  if (s->op == TS_TILE_mark) return true;
+  if (s->nout != 1 || s->op == TS_TILE_alloc || s->op == TS_TILE_view) return false;
+  for (int i = 0; i < s->nin && !s->out[0]->type.rank; i++)
+    if (s->in[i]->type.rank && !ts_tile_memory(&s->in[i]->type)) return false;
+  return true;
+}
+
+static bool good_places(const TsProductMatch *x) {
+  return ts_tile_product_whole(x->m0, x->m, x->mb) && ts_tile_product_whole(x->n0, x->n, x->nb);
+}
+
 /* ---- the product */
 static bool match_product(const TsTileStmt *s, TsProductMatch *x) {
   x->mma = s;
@@ -135,7 +198,7 @@ static bool match_product(const TsTileStmt *s, TsProductMatch *x) {
   x->m0 = a->in[ma->rank - 1], x->n0 = b->in[mb->rank];
   if ((x->prologue[0] || x->prologue[1]) && !good_prologues(x)) return false;
   /* A tile that is as long both ways is told apart by nothing else. */
-  return x->m0 != x->n0 && x->mb != x->nb && x->k > 0;
+  return x->m0 != x->n0 && x->mb != x->nb && x->k > 0 && good_places(x);
 }
 
 bool ts_tile_product_match(const TsTile *k, TsProductMatch *x) {
@@ -149,12 +212,7 @@ bool ts_tile_product_match(const TsTile *k, TsProductMatch *x) {
   for (const TsTileStmt *s = x->loop->region[0]->first; s; s = s->next) {
     if (s->nregion) return false;
     if (s->op == TS_TILE_mma && (x->mma || !match_product(s, x))) return false;
-    if (s->op != TS_TILE_mma && x->mma && !good_end(s, x)) return false;
+    if (s->op != TS_TILE_mma && !(x->mma ? good_end(s, x) : good_before(s))) return false;
   }
-  return x->mma != NULL;
-}
-
-bool ts_tile_is_product(const TsTile *k) {
-  TsProductMatch x;
-  return ts_tile_product_match(k, &x);
+  return x->mma && good_memory(x);
 }

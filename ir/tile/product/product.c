@@ -205,18 +205,24 @@ static int each(TsTileCopy *c, const TsTileStmt *s, void *arg) {
   return s->nout && s->out[0]->type.rank ? 1 : 0;
 }
 
+/* Matches and plans. Blocks that do not end with the matrix end with a register tile. */
+static bool planned(TsProduct *p, const TsTile *k) {
+  if (!ts_tile_product_match(k, &p->x) || p->t->vector_bytes < 16) return false;
+  way_of(p)->plan(p);
+  const TsProductMatch *x = &p->x;
+  return (x->mb >= x->m || x->mb % p->mr == 0) && (x->nb >= x->n || x->nb % p->nr == 0);
+}
+
+bool ts_tile_is_product(const TsTile *k, const TsTarget *target) {
+  return planned(&(TsProduct){.t = target, .from = k}, k);
+}
+
 /* Needs: block form, legal, ts_tile_is_product. Keeps: every bit of the results. Gives: a new
  * kernel in explicit form, pointwise rows not yet expanded, or NULL with the error. */
 TsTile *ts_tile_product(const TsTile *k, const TsTarget *target, TsError *err) {
   TsProduct p = {.t = target, .from = k};
-  if (!ts_tile_product_match(k, &p.x) || target->vector_bytes < 16)
+  if (!planned(&p, k))
     return ts_error_set(err, TS_ERR_value, "%s: no product that is known", k->name), NULL;
-  way_of(&p)->plan(&p);
-  if ((p.x.mb < p.x.m && p.x.mb % p.mr) || (p.x.nb < p.x.n && p.x.nb % p.nr))
-    return ts_error_set(err, TS_ERR_value,
-                        "%s: blocks of %lldx%lld for register tiles of %dx%d", k->name,
-                        (long long)p.x.mb, (long long)p.x.nb, p.mr, p.nr),
-           NULL;
   TsTile *y = ts_tile_copy(k, each, &p, err);
   if (!y) return NULL;
   y->form = TS_FORM_explicit;

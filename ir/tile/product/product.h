@@ -39,7 +39,7 @@ void ts_tile_product_near(const TsTarget *t, TsDtype d, const TsProductSize *s, 
 double ts_tile_product_cost(const TsTarget *t, TsDtype d, const TsProductSize *s,
                             const int64_t block[2]);
 
-/* Whether ts_tile_product takes it: one parallel loop, in each round one product of a block of
+/* Whether ts_tile_product takes it for this target: one parallel loop, in each round one product of a block of
  * rows and a block of columns along all of k, and pointwise rows behind it:
  *
  *   for %r in 0..8 parallel {
@@ -54,8 +54,10 @@ double ts_tile_product_cost(const TsTarget *t, TsDtype d, const TsProductSize *s
  *   }
  *
  * In place of a load, or of one with a cast, an operand may be pointwise rows over such loads,
- * over vectors along one of its axes that a broadcast repeats, and over numbers. */
-bool ts_tile_is_product(const TsTile *k);
+ * over vectors along one of its axes that a broadcast repeats, and over numbers. Blocks begin at
+ * multiples of their size, inside of the matrix, as far as constants and loops tell, and what
+ * follows is read and written there. Other kernels with a product are the vectoriser's. */
+bool ts_tile_is_product(const TsTile *k, const TsTarget *target);
 
 /* Explicit form of such a kernel; NULL with the error. */
 TsTile *ts_tile_product(const TsTile *k, const TsTarget *target, TsError *err);

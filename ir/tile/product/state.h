@@ -52,6 +52,10 @@ typedef struct TsProductPiece {
 /* ---- ir/tile/product/match.c */
 bool ts_tile_product_match(const TsTile *k, TsProductMatch *x);
 
+/* ---- ir/tile/product/whole.c
+ * Whether v is, in each round, a multiple of block from 0 on and below size. */
+bool ts_tile_product_whole(const TsTileValue *v, int64_t size, int64_t block);
+
 /* ---- ir/tile/product/product.c
  * Whether what follows the product s is a few instructions for each element. */
 bool ts_tile_product_is_cheap(const TsTileStmt *s);

@@ -5,11 +5,12 @@ local modes = {}
 
 -- leaves([n]): cuts each axis that is summed over into n leaves, whose sums are added pairwise: a program with leaves
 -- has the same bits on any mesh whose devices have whole leaves, and on one device. dist.leaves() asks; 0: as many
--- as there are devices. dist.leaves(n, f, ...) sets it while f(...) runs.
+-- as there are devices. Each piece of an axis has a leaf at least, and there are at most 4096. dist.leaves(n, f, ...) sets it
+-- while f(...) runs.
 --   dist.leaves(8)
 function modes.leaves(n, f, ...)
-  if n ~= nil and (type(n) ~= "number" or n % 1 ~= 0 or n < 0 or n > 4096) then
-    core.fail(("dist.leaves: a number of leaves is from 0 to 4096, not %s"):format(core.shown(tostring(n), 40)))
+  if n ~= nil and (type(n) ~= "number" or n % 1 ~= 0 or n < 0 or n > core.MOST_LEAVES) then
+    core.fail(("dist.leaves: a number of leaves is from 0 to %d, not %s"):format(core.MOST_LEAVES, core.shown(tostring(n), 40)))
   end
   if f == nil then return core.mesh_leaves(n) end
   core.need_function(f, "dist.leaves")

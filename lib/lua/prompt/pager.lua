@@ -9,32 +9,47 @@ local console = require "tessera.console"
 local pager = { on = true }
 local write = io.write
 
+-- Where lines begin, not the lines: of a text of megabytes a screen is shown. Those from `from` to `to`; the line behind the
+-- last one of all begins behind what ends that.
 local function lines_of(text)
-  local lines = {}
-  for line in text:gmatch "([^\n]*)\n?" do lines[#lines + 1] = line end
-  if lines[#lines] == "" then lines[#lines] = nil end
-  return lines
+  local at, n, from, size = {}, 0, 1, #text
+  while from <= size do
+    n = n + 1
+    at[n] = from
+    from = (text:find("\n", from, true) or size + 1) + 1
+  end
+  at[n + 1] = from
+  return { text = text, at = at, from = 1, to = n }
 end
+local function line_of(lines, i) return lines.text:sub(lines.at[i], lines.at[i + 1] - 2) end
 
--- Rows of the terminal that lines take.
-local function rows_of(line, width) return math.max(1, math.ceil(#line / width)) end
+-- Rows of the terminal that line i takes.
+local function rows_of(lines, i, width) return math.max(1, math.ceil((lines.at[i + 1] - 1 - lines.at[i]) / width)) end
 
-local function height(lines, width)
+local function fits(lines, rows, width)
   local n = 0
-  for _, line in ipairs(lines) do n = n + rows_of(line, width) end
-  return n
+  for i = lines.from, lines.to do
+    n = n + rows_of(lines, i, width)
+    if n >= rows then return false end
+  end
+  return true
 end
 
 -- The parts of a text that numbers or names them at the beginnings of lines: "// group 0: matmul", "tile @name(..) {".
+local SPACE, TAB, PERCENT = (" \t%"):byte(1, 3)
 local function parts_of(lines)
   local parts, grouped = {}, false
-  for i, line in ipairs(lines) do
-    local number, group = line:match "^[/;#]+ group ([%w/.]+): (.*)$"
-    local name = group or not grouped and line:match "^%a+ @([%w_.]+)"
-    grouped = grouped or group ~= nil
-    if name then parts[#parts + 1] = { number = number or tostring(#parts + 1), name = name, from = i } end
+  for i = lines.from, lines.to do
+    local first = lines.text:byte(lines.at[i])
+    if first ~= SPACE and first ~= TAB and first ~= PERCENT then -- most lines by far
+      local line = line_of(lines, i)
+      local number, group = line:match "^[/;#]+ group ([%w/.]+): (.*)$"
+      local name = group or not grouped and line:match "^%a+ @([%w_.]+)"
+      grouped = grouped or group ~= nil
+      if name then parts[#parts + 1] = { number = number or tostring(#parts + 1), name = name, from = i } end
+    end
   end
-  for i, p in ipairs(parts) do p.to = parts[i + 1] and parts[i + 1].from - 1 or #lines end
+  for i, p in ipairs(parts) do p.to = parts[i + 1] and parts[i + 1].from - 1 or lines.to end
   return #parts > 1 and parts or {}
 end
 
@@ -56,7 +71,7 @@ end
 local function list(parts)
   local out = {}
   for i, p in ipairs(parts) do out[i] = ("%3s  %s"):format(p.number, p.name) end
-  return out
+  return lines_of(table.concat(out, "\n"))
 end
 
 local function ask(shown, all, parts)
@@ -69,24 +84,25 @@ end
 
 -- True: an input was typed.
 local function show(lines, parts, rows, width)
-  local at = 1
-  while at <= #lines do
+  local at = lines.from
+  while at <= lines.to do
     local left = rows - 1
-    while at <= #lines do
-      left = left - rows_of(lines[at], width)
+    while at <= lines.to do
+      left = left - rows_of(lines, at, width)
       if left < 0 and left < rows - 2 then break end
-      write(lines[at], "\n")
+      write(line_of(lines, at), "\n")
       at = at + 1
     end
-    while at <= #lines do
-      local answer = ask(at - 1, #lines, parts)
+    while at <= lines.to do
+      local answer = ask(at - lines.from, lines.to - lines.from + 1, parts)
       local part = answer and answer ~= "" and find(parts, answer)
       if not answer or answer == "q" then return end
       if answer == "" then break end
       if answer == "l" and parts[1] then
         if show(list(parts), {}, rows, width) then return true end
       elseif part then
-        if show({ unpack(lines, part.from, part.to) }, {}, rows, width) then return true end
+        local lines_of_part = { text = lines.text, at = lines.at, from = part.from, to = part.to }
+        if show(lines_of_part, {}, rows, width) then return true end
       elseif is_input(answer) then
         console.next_input(answer)
         return true
@@ -133,7 +149,7 @@ end
 function pager.page(text)
   local rows, width = console.rows(), math.max(1, console.width())
   local lines = rows and pager.on and lines_of(text)
-  if not lines or height(lines, width) < rows then return write(text) end
+  if not lines or fits(lines, rows, width) then return write(text) end
   local program = os.getenv "PAGER"
   local parts = parts_of(lines)
   if program and program ~= "" and not parts[1] and outside(text) then return end
