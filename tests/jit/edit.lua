@@ -66,6 +66,19 @@ refused("tile", (soft:gsub("(  store %%y0%[)%%2", "  %%90 = cast %%4 : i64[]\n  
 refused("tile", (soft:gsub("= %%(%d+)\n  }", "= %%%1 {aligned=true}\n  }"):gsub("(store[^\n]*)(  //[^\n]*)", "%1 {aligned=true}%2")), "promise")
 -- A loop without an end, and tiles that no memory holds, are no end of the program.
 refused("tile", (soft:gsub("load %%x0%[%%2, %%0%] : f32%[256%]", "load %%x0[%%2, %%0] : f32[256000000000]")), "line 6")
+-- One whose elements only the sizes say; so in an operator's own kernel.
+local squares = (soft:gsub("(  store %%y0)", "  %%90 = const {value=0} : f32[M,M,M,M,M,M]\n  %1", 1))
+refused("tile", squares, at(squares, "%90 = const"), "elements that a round of a kernel computes")
+local own = op.kernel [[
+tile @own<M>(%x: f32[M]) -> (%y: f32[M]) target cpu {
+  for %i in 0..1 parallel {
+    %a = const {value=0} : f32[M,M,M,M]
+    %b = load %x[0] : f32[M]
+    store %y[0] = %b
+  }
+}]]
+own(b["0:8"]):hash() == b["0:8"]:hash() --> true
+own(rng.normal{ 10000 }) --! elements that a round of a kernel computes are at most
 local product = f:ir("tile", { kernel = 0 })
 -- Rounds that are no blocks of the product, and what follows at another place, are a product for the vectoriser.
 e = f:with("tile", (product:gsub("mul (%%%d+), 96 : i64", "mul %1, 51 : i64", 1)))
