@@ -232,13 +232,13 @@ const TsPatchSeen *ts_patch_seen(const TsPatch *p) {
   return s;
 }
 
-int ts_patch_keep(const TsPatch *p, bool on_disk) {
+int ts_patch_keep(const TsPatch *p, bool on_disk, TsError *err) {
   TsPatchEntry e = {.schedule = p->seen.schedule,
                     .on_disk = on_disk,
                     .text = p->entry.at ? p->entry.at : "",
                     .was_usec = p->seen.was_usec,
                     .usec = p->seen.usec};
-  return ts_patches_keep(p->key, &e, p->what.at ? p->what.at : "");
+  return ts_patches_keep(p->key, &e, p->what.at ? p->what.at : "", err);
 }
 
 void ts_patch_free(TsPatch *p) {

@@ -99,9 +99,10 @@ function Edit:keep(where)
       self.differing, self.elements, self.first))
   end
   if self.unchanged then core.fail(self.name .. ": the edit changes nothing, so there is nothing to keep") end
-  self.patch:keep(where == "disk")
+  local why, hint = self.patch:keep(where == "disk")
   self.graph:renew()
-  self.kept = where or "process"
+  self.kept = not why and where or "process"
+  if why then core.fail(("%s: %s%s"):format(self.name, why, hint ~= "" and "\n  hint: " .. hint or "")) end
   return self
 end
 
