@@ -131,6 +131,7 @@ local h = f(x):hash()
 local text = f:ir("tile", {kernel = 0})
 if arg[1] == "keep" then f:with("tile", (text:gsub("mul (%%%d+), (%%%d+) : f32%[160%]\n?", "mul %2, %1 : f32[160]"))):keep "disk" end
 if arg[1] == "drop" then assert(f:without(0)) end
+if f:ir "why":find "kept is not taken: its entry on disk is damaged" then io.write "damaged " end
 print(h == f(x):hash(), f:ir "why":find("edited by the user", 1, true) ~= nil)
 ]]
 tiers.directory(function(dir)
@@ -146,9 +147,14 @@ tiers.directory(function(dir)
   says(program "keep", "true true ")
   says(program(), "true true ")
   tiers.shell(("for f in %s/cache/*.t; do sed -i s/softmax/softmin/ $f; done"):format(dir))
-  says(program(), "true false ")
+  says(program(), "damaged true false ")
   says(program "keep", "true true ")
   says(program "drop", "true false ")
   says(program(), "true false ")
+  -- A file where the folder should be: it is not kept there, and that is said.
+  tiers.shell(("rm -r %s/cache; touch %s/cache"):format(dir, dir))
+  local said = program "keep 2>&1"
+  assert(said:find("f: it is kept for this process, not for later ones: its folder cannot be written", 1, true), said)
+  assert(said:find("hint: the folder is $TESSERA_CACHE", 1, true), said)
 end)
 core.patches_forget()

@@ -121,7 +121,8 @@ static void test_interrupt_at_prompt(const char *term) {
     char line[40], want[40];
     snprintf(line, sizeof line, "print('n' .. %d)\r", i);
     type("1 + 1\r");
-    expect("\n2\n> ");
+    expect("\n2\n");
+    expect("> ");
     type("\x03");
     expect("^C");
     usleep(20000); /* a terminal forgets what was typed before the program hears of Ctrl-C */
