@@ -300,3 +300,53 @@ int ts_shape_rule_nonzero(TsInfer *inf) {
   inf->dynamic = true;
   return 0;
 }
+
+/* ---- mixtures of experts */
+int ts_shape_rule_moe_places(TsInfer *inf) {
+  const TsMeta *index = inf->in[0];
+  int64_t experts = inf->attr[0].i, capacity = inf->attr[1].i;
+  bool drops = inf->attr[1].type == TS_ATTR_int;
+  if (experts < 1 || (drops && capacity < 0))
+    return ts_error_set(inf->err, TS_ERR_value, "moe_places: %lld %s",
+                        (long long)(experts < 1 ? experts : capacity),
+                        experts < 1 ? "experts" : "rows of an expert");
+  same_shape(inf, index);
+  inf->nout = 4;
+  for (int i = 1; i < 4; i++) inf->out[i] = inf->out[0];
+  inf->out[1].ndim = drops ? 2 : 1, inf->out[2].ndim = 1, inf->out[3].ndim = 0;
+  inf->out[1].dim[0] = drops ? experts : ts_meta_numel(index);
+  inf->out[1].dim[1] = drops ? capacity : 0;
+  inf->out[2].dim[0] = experts;
+  return 0;
+}
+
+static int places_type(TsInfer *inf, int i) {
+  TsDtype d = (TsDtype)inf->in[i]->dtype;
+  if (ts_dtype_is(d, TS_KIND_I | TS_KIND_U)) return 0;
+  return ts_error_set(inf->err, TS_ERR_dtype, "route_rows: %s must be integers, not %s",
+                      ts_op_info(inf->op)->input[i], ts_dtype_name(d));
+}
+
+/* Of a part, source is of the whole. */
+int ts_shape_rule_route_rows(TsInfer *inf) {
+  const TsMeta *x = inf->in[0], *place = inf->in[1], *source = inf->in[2];
+  int64_t times = inf->attr[0].i, rows = 1;
+  char text[TS_META_TEXT];
+  if (no_blocks(inf) || places_type(inf, 1) || places_type(inf, 2)) return -1;
+  if (x->ndim < 1)
+    return ts_error_set(inf->err, TS_ERR_shape, "route_rows: x must be rows [.., d], not %s",
+                        ts_meta_text(x, text));
+  if (place->ndim + 1 > TS_MAX_RANK) return too_deep(inf);
+  for (int i = 0; i < x->ndim - 1; i++) rows *= x->dim[i];
+  if (times < 1)
+    return ts_error_set(inf->err, TS_ERR_value, "route_rows: times = %lld", (long long)times);
+  if (inf->attr[2].type != TS_ATTR_int && rows * times != ts_meta_numel(source))
+    return ts_error_set(inf->err, TS_ERR_shape,
+                        "route_rows: source has to say where %lld rows went, not %s",
+                        (long long)(rows * times), ts_meta_text(source, text));
+  int64_t d = x->dim[x->ndim - 1];
+  same_shape(inf, place);
+  inf->out[0].device = x->device;
+  inf->out[0].dim[inf->out[0].ndim++] = d;
+  return 0;
+}

@@ -77,6 +77,16 @@ static int check_rank(TsInfer *inf, int i, int ndim, const char *what) {
                       ts_op_info(inf->op)->input[i], what, ts_meta_text(inf->in[i], text));
 }
 
+/* Rows one behind the other, or of each group by itself. */
+static int check_rows(TsInfer *inf, int i, const char *what) {
+  return inf->in[i]->ndim == 3 ? 0 : check_rank(inf, i, 2, what);
+}
+
+static int check_own_rows(TsInfer *inf, int i) {
+  if (inf->in[i]->dim[0] == inf->in[2]->dim[0]) return 0;
+  return ts_infer_mismatch(inf, "rows of each group are needed", i, 2);
+}
+
 static int check_sizes(TsInfer *inf) {
   TsDtype d = (TsDtype)inf->in[2]->dtype;
   if (ts_dtype_is(d, TS_KIND_I | TS_KIND_U))
@@ -100,33 +110,37 @@ static int set_grouped(TsInfer *inf, int ndim, const int64_t *dim) {
 
 int ts_shape_rule_grouped_matmul(TsInfer *inf) {
   const TsMeta *x = inf->in[0], *w = inf->in[1], *sizes = inf->in[2];
-  if (check_rank(inf, 0, 2, "a matrix [t, k]") ||
+  if (check_rows(inf, 0, "a matrix [t, k]") ||
       check_rank(inf, 1, 3, "a matrix for each group [g, k, n]") || check_sizes(inf))
     return -1;
-  if (x->dim[1] != w->dim[1]) {
-    differ(inf, "inner sizes", x->dim[1], w->dim[1]);
-    return w->dim[2] == x->dim[1]
-               ? ts_error_hint(inf->err, "the matrices fit transposed: w:T()")
-               : -1;
+  int64_t k = x->dim[x->ndim - 1];
+  if (k != w->dim[1]) {
+    differ(inf, "inner sizes", k, w->dim[1]);
+    return w->dim[2] == k ? ts_error_hint(inf->err, "the matrices fit transposed: w:T()") : -1;
   }
+  if (x->ndim == 3 && check_own_rows(inf, 0)) return -1;
   if (sizes->dim[0] != w->dim[0]) {
     ts_infer_mismatch(inf, "one size for each matrix is needed", 1, 2);
     return ts_error_hint(inf->err, "a group without rows has size 0");
   }
+  if (x->ndim == 3) return set_grouped(inf, 3, (int64_t[]){x->dim[0], x->dim[1], w->dim[2]});
   return set_grouped(inf, 2, (int64_t[]){x->dim[0], w->dim[2]});
 }
 
 int ts_shape_rule_grouped_matmul_weight_grad(TsInfer *inf) {
   const TsMeta *x = inf->in[0], *g = inf->in[1];
-  if (check_rank(inf, 0, 2, "a matrix [t, k]") || check_rank(inf, 1, 2, "a matrix [t, n]") ||
-      check_sizes(inf))
+  int rows = x->ndim - 2;
+  if (check_rows(inf, 0, "a matrix [t, k]") ||
+      check_rank(inf, 1, x->ndim, rows ? "as x, [g, c, n]" : "a matrix [t, n]") ||
+      check_sizes(inf) || (rows && (check_own_rows(inf, 0) || check_own_rows(inf, 1))))
     return -1;
-  if (x->dim[0] != g->dim[0]) {
-    differ(inf, "rows", x->dim[0], g->dim[0]);
+  if (x->dim[rows] != g->dim[rows]) {
+    differ(inf, "rows", x->dim[rows], g->dim[rows]);
     return ts_error_hint(inf->err, "g has a row for each row of x, as the result of "
                                    "grouped_matmul");
   }
-  return set_grouped(inf, 3, (int64_t[]){inf->in[2]->dim[0], x->dim[1], g->dim[1]});
+  return set_grouped(inf, 3,
+                     (int64_t[]){inf->in[2]->dim[0], x->dim[rows + 1], g->dim[rows + 1]});
 }
 
 /* ---- linear algebra */

@@ -262,7 +262,7 @@ int ts_leaves_subtrees(int n, int lo, int hi, int *level, int *place) {
 static int parse_axis(TsLayout *l, int d, const char *s, size_t len, const char *op,
                       TsError *err) {
   for (const char *end = s + len; s < end;) {
-    size_t n = strcspn(s, "*,/");
+    size_t n = strcspn(s, "*,/;");
     int a = ts_mesh_axis(l->mesh, s, (int)n);
     bool used = false;
     for (int e = 0; a >= 0 && e <= d; e++) used |= memchr(l->axis[e], a, l->naxis[e]) != NULL;
@@ -290,15 +290,19 @@ const TsLayout *ts_layout_parse(const TsMesh *m, int ndim, const char *spec, int
   TsLayout l = {.mesh = m, .ndim = (uint8_t)ndim, .leaves = leaves};
   int d = 0;
   for (const char *s = spec;; d++) {
-    size_t n = strcspn(s, ",");
+    size_t n = strcspn(s, ",;");
     if (n && d >= ndim) {
       ts_error_set(err, TS_ERR_layout, "%s: '%.60s' splits axis %d of a tensor of %d axes", op,
                    spec, d, ndim);
       return NULL;
     }
     if (n && parse_axis(&l, d, s, n, op, err)) return NULL;
-    if (!s[n]) break;
-    s += n + 1;
+    s += n;
+    if (*s != ',') {
+      if (*s) l.leaves = (uint16_t)strtol(s + 1, NULL, 10);
+      break;
+    }
+    s++;
   }
   return ts_layout_make(&l, err);
 }
@@ -314,5 +318,6 @@ const char *ts_layout_spec(const TsLayout *l, char text[TS_SPEC_TEXT]) {
     if (l->naxis[d] && l->block[d])
       n += snprintf(text + n, (size_t)(TS_SPEC_TEXT - n), "/%lld", (long long)l->block[d]);
   }
+  if (l->leaves) snprintf(text + n, (size_t)(TS_SPEC_TEXT - n), ";%d", l->leaves);
   return text;
 }

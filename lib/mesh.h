@@ -83,7 +83,8 @@ TsMeta ts_layout_part(const TsLayout *l, const TsMeta *m, int p);
 int ts_layout_first(const TsLayout *l, int p);
 
 /* A layout as one word, "dp,,tp*ep/64": for each axis of a tensor the axes of the mesh that split
- * it, and the block in which pieces are dealt out. NULL with an error that names op. */
+ * it, and the block in which pieces are dealt out; ";12" behind it where there are so
+ * many leaves, else there are `leaves`. NULL with an error that names op. */
 enum { TS_SPEC_TEXT = 160 };
 const TsLayout *ts_layout_parse(const TsMesh *m, int ndim, const char *spec, int leaves,
                                 const char *op, TsError *err);

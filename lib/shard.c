@@ -1,5 +1,6 @@
 /* See lib/shard.h: what rules are made of, and which axes of a mesh split which factor. */
 #include "lib/shard.h"
+#include "lib/shard_rules.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -174,7 +175,8 @@ static bool is_summed(const TsShard *s, const Proposal *q) {
     const TsLayout *l = s->in[i] ? ts_layout_of(s->in[i]) : NULL;
     for (int d = 0; l && d < l->ndim; d++) {
       if (s->in_axis[i][d] == TS_WHOLE) continue;
-      if (s->factor[s->in_axis[i][d]].kind != TS_FACTOR_sum) continue;
+      TsFactorKind kind = s->factor[s->in_axis[i][d]].kind;
+      if (kind != TS_FACTOR_sum && kind != TS_FACTOR_one) continue;
       for (int k = 0; k < l->naxis[d]; k++)
         if (memchr(q->axis, l->axis[d][k], q->naxis)) return true;
     }
@@ -210,13 +212,16 @@ static bool has_blocks(const TsShard *s) {
   return any;
 }
 
+/* A step of an optimiser is done where its parameter is stored. */
+static bool is_update(const TsShard *s) { return ts_op_info(s->op)->shard == ts_shard_step; }
+
 static int collect(const TsShard *s, const TsMesh *m, Proposal *p) {
   int n = 0;
   if (has_blocks(s)) return 0;
   for (int i = 0; i < s->nin; i++) {
     const TsLayout *l = s->in[i] ? ts_layout_of(s->in[i]) : NULL;
     for (int d = 0; l && d < l->ndim && n < PROPOSALS; d++) {
-      if (!l->naxis[d] || l->stored) continue;
+      if (!l->naxis[d] || (l->stored && !is_update(s))) continue;
       Proposal *q = &p[n];
       *q = (Proposal){.f = s->in_axis[i][d],
                       .input = i,
@@ -280,9 +285,17 @@ static int heaviest(const Proposal *p, int n) {
   return best;
 }
 
+/* What is stored in pieces is brought together as what it is cast to, if that has fewer bytes. */
+static const TsLayout *stays_stored(const TsShard *s) {
+  const TsLayout *l = s->op == TS_OP_cast && s->in[0] ? ts_layout_of(s->in[0]) : NULL;
+  bool smaller = l && ts_meta_nbytes(&s->out[0]) < ts_meta_nbytes(s->in[0]);
+  return smaller && l->stored && s->out[0].dtype != TS_DT_mxfp4 ? l : NULL;
+}
+
 /* The heaviest first; of the others what is left of the mesh. */
 int ts_shard_solve(TsShard *s, const TsMesh *m) {
   if (s->op == TS_OP_reshard && !s->forced) return -1;
+  if (!s->forced && (s->forced = stays_stored(s))) return 0;
   Proposal p[PROPOSALS];
   int n = merge(p, collect(s, m, p));
   while (n) {

@@ -23,6 +23,7 @@ typedef enum TsFactorKind {
   TS_FACTOR_min,
   TS_FACTOR_any, /* by or, */
   TS_FACTOR_all, /* by and */
+  TS_FACTOR_one, /* of each element one part has it, the others -0: added, in any order */
 } TsFactorKind;
 
 typedef struct TsFactor {

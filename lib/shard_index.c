@@ -78,3 +78,27 @@ void ts_shard_categorical(TsShard *s) {
   for (int d = 0; d < s->in[0]->ndim - 1; d++) ts_shard_along(s, 0, d, 0, d);
   s->local = box;
 }
+
+/* ---- rows at other places: of parts of x each element of the result is in one */
+static int local_rows(const TsShard *s, TsShardPart *part) {
+  const TsMeta *x = s->in[0];
+  int f = s->in_axis[0][0];
+  int64_t rows = 1;
+  if (x->ndim < 2 || f == TS_WHOLE || !part->summand) return 0;
+  for (int d = 1; d < x->ndim - 1; d++) rows *= x->dim[d];
+  ts_shard_own(s, part, "first")->i += part->start[f] * rows;
+  *ts_shard_own(s, part, "of") = (TsAttr){.type = TS_ATTR_int, .i = rows * x->dim[0]};
+  return 0;
+}
+
+void ts_shard_route_rows(TsShard *s) {
+  const TsMeta *x = s->in[0];
+  int n = s->in[1]->ndim;
+  for (int d = 0; d < n; d++) ts_shard_along(s, 1, d, 0, d);
+  ts_shard_along(s, 0, -1, 0, -1);
+  int64_t rows = 1; /* fewer are all sent rather than what they become */
+  for (int d = 0; d < x->ndim - 1; d++) rows *= x->dim[d];
+  if (x->ndim < 2 || rows <= ts_meta_numel(s->in[1])) return;
+  ts_shard_in(s, 0, 0, ts_shard_factor(s, TS_FACTOR_one, x->dim[0]));
+  s->local = local_rows;
+}

@@ -45,18 +45,28 @@ void ts_shard_matmul(TsShard *s) {
   s->local = local_matmul;
 }
 
+/* Groups that have room of their own are done one by one. */
+static void groups(TsShard *s, int by) {
+  if (s->in[0]->ndim != 3) return;
+  int g = ts_shard_along(s, 0, 0, 0, 0);
+  ts_shard_in(s, by, 0, g);
+  ts_shard_in(s, 2, 0, g);
+}
+
 /* Groups of rows are where their sizes say: rows are whole. */
 void ts_shard_grouped_matmul(TsShard *s) {
-  ts_shard_along(s, 1, 2, 0, 1);
-  int k = ts_shard_factor(s, TS_FACTOR_sum, s->in[0]->dim[1]);
-  ts_shard_in(s, 0, 1, k);
+  groups(s, 1);
+  ts_shard_along(s, 1, 2, 0, -1);
+  int k = ts_shard_factor(s, TS_FACTOR_sum, s->in[1]->dim[1]);
+  ts_shard_in(s, 0, -1, k);
   ts_shard_in(s, 1, 1, k);
   s->widens = true;
 }
 
 void ts_shard_grouped_matmul_weight_grad(TsShard *s) {
-  ts_shard_along(s, 0, 1, 0, 1);
-  ts_shard_along(s, 1, 1, 0, 2);
+  groups(s, 1);
+  ts_shard_along(s, 0, -1, 0, 1);
+  ts_shard_along(s, 1, -1, 0, 2);
 }
 
 /* Whatever comes of matrices, their batch stands in front of it. */

@@ -460,16 +460,16 @@ TsGraph *ts_tape_graph(TsContext *c, TsTensor *y, TsTensor *dy, int *nleaf, TsTe
 static TsTensor *added(TsContext *c, TsTensor *x, TsTensor *g) {
   /* It may be changed in place: nobody else's bytes, and no broadcast. */
   bool own = g->contiguous && g->refs == 1 && g->storage->refs == 1;
-  if (g->meta.device != x->meta.device) { /* x:to() has moved its elements */
-    TsTensor *here = ts_tensor_to(c, g, x->meta.device);
-    TsTensor *sum = here ? added(c, x, here) : NULL;
-    ts_tensor_unref(here);
-    return sum;
-  }
   if (ts_mesh_is(x) && g->meta.layout != x->meta.layout) { /* as what it is the gradient of */
     TsTensor *lying = ts_mesh_move(c, g, ts_layout_of(&x->meta), false);
     TsTensor *sum = lying ? added(c, x, lying) : NULL;
     ts_tensor_unref(lying);
+    return sum;
+  }
+  if (g->meta.device != x->meta.device) { /* x:to() has moved its elements */
+    TsTensor *here = ts_tensor_to(c, g, x->meta.device);
+    TsTensor *sum = here ? added(c, x, here) : NULL;
+    ts_tensor_unref(here);
     return sum;
   }
   if (!x->grad) return own ? ts_tensor_ref(g) : ts_tensor_copy(c, g);

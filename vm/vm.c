@@ -19,6 +19,7 @@
 #include "vm/core/tape.h"
 #include "vm/core/trap.h"
 #include "vm/mesh/call.h"
+#include "vm/mesh/planned.h"
 
 /* The handler of a row by its class; a row without its function does not link. */
 #define HANDLER_POINTWISE(name) ts_exec_pointwise
@@ -58,7 +59,8 @@ static int apart(const TsCall *call, int a, int b) {
 }
 
 /* Where a call runs. Numbers go along everywhere, scalars wherever something larger is; bytes
- * of the CPU follow to a device with kernels. Everything else is the program's to move. */
+ * of the CPU follow to a device with kernels, those of any device to a mesh. Everything else is the
+ * program's to move. */
 int ts_call_device(TsCall *call) {
   int device = call->ctx->device, scalar = -1;
   bool found = false;
@@ -73,6 +75,10 @@ int ts_call_device(TsCall *call) {
     }
     if (!found || own == device) {
       device = own, found = true;
+      continue;
+    }
+    if (own == TS_DEVICE_MESH || device == TS_DEVICE_MESH) {
+      device = TS_DEVICE_MESH;
       continue;
     }
     bool follows = call->ctx->mixes || ts_offload_on(call->ctx, own ? own : device);
@@ -193,6 +199,7 @@ static int run_cut(TsCall *call, const TsOpInfo *o, const TsMeta *out, bool allo
   TsContext *c = call->ctx;
   int leaves = c->leaves;
   if (c->on_host) return run_somewhere(call, o, out, allocate);
+  if (c->abstract && !call->nin && c->inside == 1) return ts_mesh_abstract(call, out);
   if (call->nout && out[0].device == TS_DEVICE_MESH) return ts_mesh_call(call, out);
   int done = leaves > 1 ? ts_leaves_call(call, out) : 0;
   if (done) return done < 0 ? -1 : 0;

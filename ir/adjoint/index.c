@@ -112,3 +112,32 @@ int ts_adjoint_masked_scatter(TsAdjoint *a) {
   if (ts_wanted(a, 2) && ts_meta_numel(&src) > 0) a->grad_in[2] = read_back(a, &src);
   return 0;
 }
+
+/* ---- rows at other places: back by the places that source says. What stood several times is
+ * added up, for the rows of one token in the order of its choices. */
+int ts_adjoint_route_rows(TsAdjoint *a) {
+  TsBuild *b = a->b;
+  TsMeta x = meta_of(a, 0);
+  int64_t times = a->attr[0].i, dim[TS_MAX_RANK + 1];
+  int n = x.ndim - 1;
+  TsVal g =
+      ts_build(b, TS_OP_route_rows, TS_IN(a->grad[0], a->in[2], a->in[1]), TS_NO_ATTRS, NULL);
+  for (int i = 0; i < n; i++) dim[i] = x.dim[i];
+  if (times == 1) {
+    dim[n] = x.dim[n];
+    a->grad_in[0] = ts_build_reshape(b, g, dim, n + 1);
+    return 0;
+  }
+  dim[n] = times, dim[n + 1] = x.dim[n];
+  g = ts_build_reshape(b, g, dim, n + 2);
+  TsVal sum = NULL;
+  TsDtype d = (TsDtype)x.dtype, wide = (TsDtype)ts_dtypes[d].compute;
+  for (int64_t j = 0; j < times && !b->failed; j++) {
+    TsVal row = ts_build(b, TS_OP_select, TS_IN(g),
+                         TS_ATTRS({"axis", ts_b_int(n)}, {"index", ts_b_int(j)}), NULL);
+    row = ts_build_cast(b, row, wide);
+    sum = ts_build_add(b, row, sum ? sum : b->number(b, 0));
+  }
+  a->grad_in[0] = ts_build_cast(b, sum, d);
+  return 0;
+}

@@ -28,7 +28,8 @@ typedef struct Grouped {
   bool depth, transposed; /* the gradient of the matrices; w lies as [G, N, K] */
   TsDtype in, out, sizes;
   int64_t rows, m, n, groups; /* rows in groups; of the result's matrices */
-  int64_t k;                  /* what the product is summed over, of depth the rows */
+  int64_t own; /* rows that each group has room for, or 0: all stand side by side */
+  int64_t k;   /* what the product is summed over, of depth the rows */
   int64_t nplace;
   int of_x, of_w, of_sizes, places; /* arguments */
 } Grouped;
@@ -37,6 +38,7 @@ typedef struct Grouped {
 typedef struct Places {
   TsDtype sizes;
   int tile; /* rows; 0: one item a group */
+  int64_t own;
 } Places;
 
 /* What a walk over the groups knows: the first row and item of the next one, and of each item of
@@ -61,14 +63,27 @@ static void walk(TsTileBuild *b, const Places *p, V item, V rows, V n, V group, 
   w[W_row] = end, w[W_item] = ts_tile_op2(b, TS_OP_add, w[W_item], n);
 }
 
+/* The rest of a group's room, which is zeros: items of no group, whose rows of A are outside. */
+static void walk_room(TsTileBuild *b, const Places *p, V item, V rest, V *w) {
+  if (p->tile)
+    walk(b, p, item, rest, ts_gpu_div_up(b, rest, p->tile), ts_short_dim(b, 0),
+         ts_short_dim(b, 2), w);
+  else
+    w[W_row] = ts_tile_op2(b, TS_OP_add, w[W_row], rest);
+}
+
 /* Group i: its rows as far as there are so many, none behind the last group. */
 static void walk_one(TsTileBuild *b, const Places *p, V item, V i, V size, V *w) {
-  V zero = ts_tile_index(b, 0), left = ts_tile_op2(b, TS_OP_sub, ts_short_dim(b, 2), w[W_row]);
+  V zero = ts_tile_index(b, 0), room = ts_tile_index(b, p->own);
+  V left = p->own ? room : ts_tile_op2(b, TS_OP_sub, ts_short_dim(b, 2), w[W_row]);
   V is = ts_tile_op2(b, TS_OP_lt, i, ts_short_dim(b, 0));
   V rows = ts_tile_op2(b, TS_OP_maximum, ts_tile_op2(b, TS_OP_minimum, size, left), zero);
   V n = p->tile ? ts_gpu_div_up(b, rows, p->tile) : ts_tile_index(b, 1);
   rows = ts_tile_op3(b, TS_OP_where, is, rows, zero);
   walk(b, p, item, rows, ts_tile_op3(b, TS_OP_where, is, n, zero), i, NULL, w);
+  if (!p->own || !is) return;
+  V rest = ts_tile_op2(b, TS_OP_sub, room, rows);
+  walk_room(b, p, item, ts_tile_op3(b, TS_OP_where, is, rest, zero), w);
 }
 
 /* Some sizes at a time, for whose loads nothing waits. */
@@ -87,7 +102,7 @@ static void walk_all(TsTileBuild *b, const Places *p, V sizes, V item, V *w) {
   }
   for (int i = 0; i < IN_FLIGHT; i++) walk_one(b, p, item, at[i], size[i], next);
   ts_tile_for_end(b, &l, next, w);
-  if (!p->tile) return;
+  if (!p->tile || p->own) return;
   V rest = ts_tile_op2(b, TS_OP_sub, all, w[W_row]);
   walk(b, p, item, rest, ts_gpu_div_up(b, rest, p->tile), groups, all, w);
 }
@@ -118,8 +133,8 @@ static TsTile *build_places(const Places *p) {
 }
 
 static void make_places(Grouped *g, int tile) {
-  Places p = {g->sizes, tile};
-  int64_t items = tile ? g->rows / tile + g->groups + 1 : g->groups;
+  Places p = {g->sizes, tile, g->own};
+  int64_t items = tile ? g->rows / tile + (g->own ? 2 : 1) * g->groups + 1 : g->groups;
   g->nplace = items * TS_GPU_PLACES;
   g->places = ts_steps_temp(&g->steps, g->nplace * ts_dtypes[TS_DT_i64].nbytes);
   ts_steps_add(&g->steps, build_places(&p), (int[]){g->of_sizes, g->places},
@@ -244,8 +259,10 @@ static bool find_sizes(Grouped *g) {
   g->depth = n->op == TS_OP_grouped_matmul_weight_grad;
   g->in = (TsDtype)x->dtype, g->out = (TsDtype)n->out[0].meta.dtype;
   g->sizes = (TsDtype)n->in[2]->meta.dtype;
-  g->rows = x->dim[0], g->groups = n->in[2]->meta.dim[0];
-  g->m = g->depth ? x->dim[1] : g->rows, g->k = g->depth ? g->rows : x->dim[1];
+  g->groups = n->in[2]->meta.dim[0], g->own = x->ndim == 3 ? x->dim[1] : 0;
+  g->rows = x->ndim == 3 ? x->dim[0] * g->own : x->dim[0];
+  int64_t columns = x->dim[x->ndim - 1];
+  g->m = g->depth ? columns : g->rows, g->k = g->depth ? g->rows : columns;
   g->n = w->dim[w->ndim - 1];
   if (!ts_meta_numel(&n->out[0].meta) || !g->k || !g->groups) return false;
   return g->rows <= INT32_MAX && g->groups * (g->depth ? g->m : g->k) <= INT32_MAX;

@@ -1,5 +1,5 @@
-/* Rows read and added at indices, as kernels for a GPU: embedding, index_select and take read,
- * index_add adds.
+/* Rows read and added at indices, as kernels for a GPU: embedding, index_select, take and
+ * route_rows read, index_add adds.
  *
  * Reading: a round is a piece of a slice, whose index is a number of the round; slices shorter
  * than a few vectors are read element by element.
@@ -31,7 +31,7 @@ typedef struct Index {
   TsTileBuild b;
   bool adds;
   TsDtype d;
-  int64_t outer, size, inner, count;
+  int64_t outer, size, inner, count, times; /* times: indices for each slice; 0: just one */
   TsTileVal x, index, src, y;
 } Index;
 
@@ -46,6 +46,7 @@ static bool sums(TsDtype d) {
 static int axis_of(const TsNode *n) {
   int nd = n->in[0]->meta.ndim;
   if (n->op == TS_OP_embedding || n->op == TS_OP_take) return 0;
+  if (n->op == TS_OP_route_rows) return nd - 2; /* all before the last are one */
   return (int)(n->attr[0].i < 0 ? n->attr[0].i + nd : n->attr[0].i);
 }
 
@@ -56,9 +57,14 @@ static bool read_node(const TsNode *n, Index *x) {
   x->count = ts_meta_numel(&n->in[1]->meta);
   x->size = n->op == TS_OP_take ? ts_meta_numel(m) : 1;
   int axis = axis_of(n);
-  for (int i = 0; i < m->ndim && n->op != TS_OP_take; i++)
+  if (n->op == TS_OP_route_rows) {
+    x->times = n->attr[0].i;
+    for (int i = 0; i < axis; i++) x->size *= m->dim[i];
+  }
+  for (int i = x->times ? axis : 0; i < m->ndim && n->op != TS_OP_take; i++)
     *(i < axis ? &x->outer : i == axis ? &x->size : &x->inner) *= m->dim[i];
-  if (!ts_meta_numel(&n->out[0].meta) || !x->count || !x->size) return false;
+  if (!ts_meta_numel(&n->out[0].meta) || !x->count || !x->size || axis < 0) return false;
+  if (x->times && (n->attr[1].i || n->attr[2].type == TS_ATTR_int)) return false;
   return (TsDtype)m->dtype == x->d && whole((TsDtype)n->in[1]->meta.dtype);
 }
 
@@ -68,6 +74,7 @@ bool ts_sched_is_index(const TsTarget *t, const TsNode *n) {
   switch (n->op) {
   case TS_OP_embedding:
   case TS_OP_index_select:
+  case TS_OP_route_rows:
   case TS_OP_take: return read_node(n, &x) && ts_sched_handles(x.d);
   case TS_OP_index_add: return read_node(n, &x) && sums(x.d);
   default: return false;
@@ -97,9 +104,23 @@ static TsTileVal positive(Index *x, TsTileVal i) {
 
 /* And 0 where there is no such slice. */
 static TsTileVal safe(Index *x, TsTileVal i) {
+  if (x->times > 1) {
+    i = ts_tile_cast(&x->b, i, TS_DT_i64);
+    if (i) i = op2(x, TS_OP_floordiv, i, like(x, i, x->times));
+  }
   if (!(i = positive(x, i))) return NULL;
   TsTileVal in = op2(x, TS_TILE_ult, i, like(x, i, x->size));
   return ts_tile_op3(&x->b, TS_OP_where, in, i, like(x, i, 0));
+}
+
+/* v, or zeros where the index says that nothing comes there. */
+static TsTileVal unless_absent(Index *x, TsTileVal index, TsTileVal v) {
+  if (!x->times || !index || !v || !(index = ts_tile_cast(&x->b, index, TS_DT_i64))) return v;
+  TsTileVal none = op2(x, TS_OP_lt, index, like(x, index, 0));
+  TsTileType t = v->type;
+  t.dtype = TS_DT_bool;
+  if (!index->type.rank && v->type.rank) none = ts_tile_broadcast(&x->b, none, &t, NULL);
+  return ts_tile_op3(&x->b, TS_OP_where, none, ts_tile_const(&x->b, 0, &v->type), v);
 }
 
 static TsTileVal index_at(Index *x, TsTileVal i) {
@@ -145,8 +166,9 @@ static void read_slices(Index *x) {
   TsTileVal r = loop.i;
   TsTileVal col = op2(x, TS_OP_mul, digit(x, &r, pieces), num(x, n));
   TsTileVal i = digit(x, &r, x->count);
-  TsTileVal from[3] = {r, safe(x, index_at(x, i)), col}, to[3] = {r, i, col};
-  ts_tile_store(&x->b, x->y, to, ts_tile_load(&x->b, x->x, from, &t, &how), &how);
+  TsTileVal index = index_at(x, i), from[3] = {r, safe(x, index), col}, to[3] = {r, i, col};
+  TsTileVal v = unless_absent(x, index, ts_tile_load(&x->b, x->x, from, &t, &how));
+  ts_tile_store(&x->b, x->y, to, v, &how);
   ts_tile_for_end(&x->b, &loop, NULL, NULL);
 }
 
@@ -172,7 +194,7 @@ static void read_elements(Index *x) {
   e = op2(x, TS_OP_minimum, e, like(x, e, total - 1));
   TsTileVal row = x->inner == 1 ? e : op2(x, TS_OP_floordiv, e, like(x, e, x->inner));
   TsTileVal at = x->outer == 1 ? row : op2(x, TS_OP_mod, row, like(x, e, x->count));
-  TsTileVal from = safe(x, gathered(x, x->index, at));
+  TsTileVal index = gathered(x, x->index, at), from = safe(x, index);
   if (x->outer > 1) {
     TsTileVal o = op2(x, TS_OP_floordiv, row, like(x, e, x->count));
     from = op2(x, TS_OP_add, from, times(x, o, x->size));
@@ -180,7 +202,7 @@ static void read_elements(Index *x) {
   from = times(x, from, x->inner);
   if (x->inner > 1) from = op2(x, TS_OP_add, from, op2(x, TS_OP_mod, e, like(x, e, x->inner)));
   TsTileAccess how = {.edge = total % n != 0};
-  ts_tile_store(&x->b, x->y, &loop.i, gathered(x, x->x, from), &how);
+  ts_tile_store(&x->b, x->y, &loop.i, unless_absent(x, index, gathered(x, x->x, from)), &how);
   ts_tile_for_end(&x->b, &loop, NULL, NULL);
 }
 
@@ -314,7 +336,8 @@ int ts_sched_lower_index(const TsSched *s, const TsGroup *g, TsLayoutFn *layout,
   const TsNode *n = g->node[0];
   Index x;
   if (!read_node(n, &x)) return ts_error_set(err, TS_ERR_value, "indices of another kind");
-  for (int i = 0; i < n->nin; i++)
+  int nin = x.times ? 2 : n->nin; /* the way back is the gradient's */
+  for (int i = 0; i < nin; i++)
     if ((i || !x.adds || !is_zero(n->in[0])) && !plain(layout, arg, n->in[i]))
       return ts_error_set(err, TS_ERR_value, "%s of a view", ts_node_name(n));
   if (!plain(layout, arg, (TsVal)(uintptr_t)&n->out[0]))
@@ -332,7 +355,7 @@ int ts_sched_lower_index(const TsSched *s, const TsGroup *g, TsLayoutFn *layout,
   }
   *out = (TsSchedKernel){.tile = x.k, .function = s->g->name};
   int count = 0;
-  for (int i = 0; i < n->nin; i++)
+  for (int i = 0; i < nin; i++)
     if (i || !x.adds || x.x) out->value[count++] = n->in[i];
   out->value[count] = (TsVal)(uintptr_t)&n->out[0];
   out->guard[out->nguard++] = (TsSchedGuard){x.adds && !x.x ? 0 : 1, n};

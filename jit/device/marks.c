@@ -7,8 +7,9 @@
 
 #include "ir/tile/marks.h"
 
-/* Records of a launch take at most so much: they get shorter, then only some blocks make them. */
-enum { MOST_BYTES = 24 << 20, MOST_TURNS = 4096, FEW_TURNS = 128 };
+/* A launch has at most so many records, and lists of so many bytes. Some warps are enough to know what
+ * all do, and the fewer blocks write their turns down, the less the launch is slower for it. */
+enum { MOST_RECORDS = 32768, MOST_BYTES = 24 << 20, MOST_TURNS = 4096, ENOUGH_WARPS = 80 };
 
 /* The thread of the context alone launches. */
 static struct {
@@ -85,6 +86,24 @@ static void limits(TsMarkedLaunch *m, const TsDevice *d, const TsTile *k) {
   m->most_flops = (double)flops * d->clock * d->processors;
 }
 
+/* A multiple of every, which is odd: each so many blocks the warps of one write their turns down. It is
+ * none of 2 or 3 as well: what blocks do often goes by these, and all of it is to be seen. */
+static uint32_t apart(const TsMarkedLaunch *m) {
+  uint32_t enough = (ENOUGH_WARPS + m->warps - 1) / m->warps;
+  uint32_t n = m->grid / m->every / enough;
+  while (n > 1 && (n % 2 == 0 || n % 3 == 0)) n--;
+  return m->every * (n ? n : 1);
+}
+
+static void choose_blocks(TsMarkedLaunch *m) {
+  uint64_t records = (uint64_t)m->grid * m->warps;
+  m->every = records > MOST_RECORDS ? ((uint32_t)(records / MOST_RECORDS) + 1) | 1 : 1;
+  m->apart = apart(m);
+  uint64_t lists = (m->grid / m->apart + 1) * (uint64_t)m->warps;
+  uint64_t turns = MOST_BYTES / sizeof(TsGpuTurn) / lists;
+  m->turns = (uint32_t)(turns < MOST_TURNS ? turns : MOST_TURNS);
+}
+
 int ts_marks_outline(TsMarkedLaunch *m, const TsDevice *d, const TsTile *k, uint32_t blocks,
                      uint32_t threads, TsError *err) {
   TsTileMark mark[TS_TILE_MARKS];
@@ -106,54 +125,87 @@ int ts_marks_outline(TsMarkedLaunch *m, const TsDevice *d, const TsTile *k, uint
     snprintf(s->what, sizeof s->what, "%s", mark[i].what ? mark[i].what : "");
     snprintf(s->place, sizeof s->place, "%s", k->place[mark[i].stmt->line]);
   }
-  uint64_t warps = (uint64_t)m->grid * m->warps;
-  uint64_t turns = (MOST_BYTES / (warps ? warps : 1) - sizeof(TsGpuRecord)) / sizeof(TsGpuTurn);
-  if (MOST_BYTES < warps * ts_gpu_record_bytes(FEW_TURNS)) turns = FEW_TURNS;
-  m->turns = (uint32_t)(turns < MOST_TURNS ? turns : MOST_TURNS);
-  m->record_bytes = ts_gpu_record_bytes(m->turns);
-  uint64_t most = MOST_BYTES / ((uint64_t)m->warps * m->record_bytes);
-  m->every = (uint32_t)((m->grid + most - 1) / most);
+  choose_blocks(m);
   return 0;
 }
 
-/* Records of warps that ran move together. */
-static void gather(TsMarkedLaunch *m, int room) {
-  for (int i = 0; i < room; i++) {
-    char *at = m->record + (size_t)i * m->record_bytes;
-    TsGpuRecord r;
-    memcpy(&r, at, sizeof r);
-    if (!r.ended_ns) continue;
-    memmove(m->record + (size_t)m->nrecord++ * m->record_bytes, at, m->record_bytes);
+int ts_marks_add(TsMarkedLaunch *m, const TsGpuRecord *r, const TsGpuTurn *list) {
+  size_t turns = sizeof *list * ts_gpu_record_turns(r, m->turns);
+  size_t nbytes = m->record_bytes + sizeof *r + turns;
+  if (nbytes > m->record_room) {
+    char *more = realloc(m->record, 2 * nbytes);
+    if (!more) return -1;
+    m->record = more, m->record_room = 2 * nbytes;
   }
+  memcpy(m->record + m->record_bytes, r, sizeof *r);
+  if (turns) memcpy(m->record + m->record_bytes + sizeof *r, list, turns);
+  m->record_bytes = nbytes, m->nrecord++;
+  return 0;
+}
+
+/* Records and lists of a launch: there, with zeros, and as they come back. */
+typedef struct Room {
+  TsDevice *d;
+  int64_t nrecord, nbytes;
+  char *here, *there;
+} Room;
+
+static int make_room(Room *r, TsError *err) {
+  r->here = calloc(1, (size_t)r->nbytes);
+  if (!r->here) return ts_error_memory(err), -1;
+  r->there = r->d->alloc(r->d, r->nbytes, err);
+  return r->there ? r->d->upload(r->d, r->there, r->here, r->nbytes, err) : -1;
+}
+
+static void leave_room(Room *r) {
+  if (r->there) r->d->free(r->d, r->there, r->nbytes);
+  free(r->here);
+}
+
+/* Of the warps that ran. */
+static int gather(TsMarkedLaunch *m, const Room *room, TsError *err) {
+  const TsGpuRecord *r = (const TsGpuRecord *)room->here;
+  const TsGpuTurn *list = (const TsGpuTurn *)(r + room->nrecord);
+  for (int64_t i = 0; i < room->nrecord; i++, r++) {
+    int64_t number = (int64_t)(r->block / m->apart) * m->warps + r->warp;
+    if (r->ended_ns && ts_marks_add(m, r, r->nturn ? list + number * m->turns : NULL))
+      return ts_error_memory(err), -1;
+  }
+  return 0;
+}
+
+/* Each n-th block of all, n odd: see jit/gpu/marks.h. */
+static TsGpuSome some(const TsMarkedLaunch *m, uint32_t n) {
+  uint32_t inverse = n; /* of as many low bits, each time twice as many, as are right */
+  for (int bits = 3; bits < 32; bits *= 2) inverse *= 2 - n * inverse;
+  return (TsGpuSome){inverse, (m->grid + n - 1) / n};
 }
 
 static int record(TsDevice *d, void *module, const TsLaunch *l, TsMarkedLaunch *m,
                   TsError *err) {
-  void *room_at;
+  void *says_at;
   int64_t size;
-  int room = (int)((m->grid + m->every - 1) / m->every * m->warps);
-  int64_t nbytes = (int64_t)room * m->record_bytes;
-  if (d->run->variable(d, module, TS_GPU_MARKS_NAME, &room_at, &size, err)) return -1;
+  if (d->run->variable(d, module, TS_GPU_MARKS_NAME, &says_at, &size, err)) return -1;
   if (size != sizeof(TsGpuMarksRoom))
     return ts_error_set(err, TS_ERR_device, "marks: a variable of %lld bytes", (long long)size);
-  m->record = calloc(1, (size_t)nbytes);
-  if (!m->record) return ts_error_memory(err), -1;
-  void *there = d->alloc(d, nbytes, err);
-  if (!there) return -1;
-  TsGpuMarksRoom says = {.records = (uintptr_t)there,
-                         .room = (uint32_t)room,
-                         .every = m->every,
-                         .turns = m->turns},
+  TsGpuMarksRoom says = {.recorded = some(m, m->every), .turns = m->turns},
                  none = {.records = 0};
+  if (m->nstage > 1) says.listed = some(m, m->apart);
+  Room room = {.d = d};
+  room.nrecord = (int64_t)says.recorded.blocks * m->warps;
+  int64_t lists = (int64_t)says.listed.blocks * m->warps * m->turns;
+  room.nbytes =
+      room.nrecord * (int64_t)sizeof(TsGpuRecord) + lists * (int64_t)sizeof(TsGpuTurn);
+  int failed = make_room(&room, err);
+  says.records = (uintptr_t)room.there;
+  says.lists = says.records + (uint64_t)room.nrecord * sizeof(TsGpuRecord);
   TsLaunch own = *l;
   own.early = own.dependent = false;
-  int failed = d->upload(d, there, m->record, nbytes, err) ||
-               d->upload(d, room_at, &says, sizeof says, err) || d->run->launch(d, &own, err) ||
-               (d->synchronize && d->synchronize(d, err)) ||
-               d->download(d, m->record, there, nbytes, err) ||
-               d->upload(d, room_at, &none, sizeof none, err);
-  d->free(d, there, nbytes);
-  if (!failed) gather(m, room);
+  failed = failed || d->upload(d, says_at, &says, sizeof says, err) ||
+           d->run->launch(d, &own, err) || (d->synchronize && d->synchronize(d, err)) ||
+           d->download(d, room.here, room.there, room.nbytes, err) ||
+           d->upload(d, says_at, &none, sizeof none, err) || gather(m, &room, err);
+  leave_room(&room);
   return failed ? -1 : 0;
 }
 

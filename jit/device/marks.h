@@ -20,10 +20,10 @@ typedef struct TsMarkedRole {
 } TsMarkedRole;
 
 typedef struct TsMarkedLaunch {
-  char label[120], kernel[48]; /* operators and lines, as who launches says; its name */
-  double bytes, flops;         /* as who launches says */
-  uint32_t grid, threads, warps,
-      every; /* blocks; of a block; one block of so many is recorded */
+  char label[120], kernel[48];   /* operators and lines, as who launches says; its name */
+  double bytes, flops;           /* as who launches says */
+  uint32_t grid, threads, warps; /* blocks; of a block */
+  uint32_t every, apart; /* of so many blocks one has records, and one the turns of its warps */
   TsKernelFacts facts;
   const TsDevice *device;
   int processors; /* of the device */
@@ -32,10 +32,11 @@ typedef struct TsMarkedLaunch {
       most_flops; /* a second, of the device, of the kernel's numbers; 0: not known */
   int nrole;
   TsMarkedRole role[TS_TILE_ROLES];
-  int nstage, nrecord;          /* records of warps that ran */
-  uint32_t turns, record_bytes; /* room of a record */
+  int nstage, nrecord; /* records of warps that ran */
+  uint32_t turns;      /* room of a list */
   TsMarkedStage *stage;
   char *record; /* TsGpuRecord each, with its turns behind it */
+  size_t record_bytes, record_room;
 } TsMarkedLaunch;
 
 /* ---- who looks */
@@ -61,6 +62,8 @@ int ts_sim_marks_end(TsSimMarks *m, bool failed, TsError *err);
 /* ---- between the two */
 int ts_marks_outline(TsMarkedLaunch *m, const TsDevice *d, const TsTile *k, uint32_t blocks,
                      uint32_t threads, TsError *err);
+/* Another record behind those of m, to which list gives its turns; not 0 without memory. */
+int ts_marks_add(TsMarkedLaunch *m, const TsGpuRecord *r, const TsGpuTurn *list);
 int ts_marks_keep(const TsMarkedLaunch *m, TsError *err);
 void ts_marks_forget(TsMarkedLaunch *m);
 

@@ -15,32 +15,38 @@ typedef struct Warp {
 struct TsSimMarks {
   TsMarkedLaunch launch;
   TsTileMark mark[TS_TILE_MARKS];
-  int nmark, cap;
+  int nmark;
+  char *record; /* with room for all turns behind it */
+  int nrecord, cap;
   int64_t last; /* the step at hand */
   bool failed;
   Warp warp[TS_TILE_ROLES];
   uint32_t block; /* whose records are being made, the last ones: one for each role */
 };
 
+static size_t record_bytes(const TsSimMarks *m) {
+  return sizeof(TsGpuRecord) + sizeof(TsGpuTurn) * m->launch.turns;
+}
+
 static TsGpuRecord *record_at(TsSimMarks *m, int i) {
-  return (TsGpuRecord *)(m->launch.record + (size_t)i * m->launch.record_bytes);
+  return (TsGpuRecord *)(m->record + (size_t)i * record_bytes(m));
 }
 
 /* Records of another block; the last ones end where it begins. */
 static bool next_block(TsSimMarks *m, uint32_t block, int64_t step) {
   TsMarkedLaunch *l = &m->launch;
   int n = l->nrole;
-  if (l->nrecord + n > m->cap) {
+  if (m->nrecord + n > m->cap) {
     int cap = 2 * m->cap + n;
-    char *more = realloc(l->record, (size_t)cap * l->record_bytes);
+    char *more = realloc(m->record, (size_t)cap * record_bytes(m));
     if (!more) return false;
-    l->record = more, m->cap = cap;
+    m->record = more, m->cap = cap;
   }
   memset(m->warp, 0, sizeof m->warp);
   m->block = block;
   for (int i = 0; i < n; i++) {
-    TsGpuRecord *r = record_at(m, l->nrecord++);
-    memset(r, 0, l->record_bytes);
+    TsGpuRecord *r = record_at(m, m->nrecord++);
+    memset(r, 0, record_bytes(m));
     *r = (TsGpuRecord){.begun_ns = (uint64_t)step, .begun = (uint64_t)step, .nturn = 1};
     r->block = block, r->warp = 0;
     r->processor = block % (uint32_t)(l->processors ? l->processors : 1);
@@ -51,13 +57,12 @@ static bool next_block(TsSimMarks *m, uint32_t block, int64_t step) {
 }
 
 static void end_block(TsSimMarks *m, int64_t step) {
-  TsMarkedLaunch *l = &m->launch;
-  for (int i = l->nrecord - l->nrole; i >= 0 && i < l->nrecord; i++)
+  for (int i = m->nrecord - m->launch.nrole; i >= 0 && i < m->nrecord; i++)
     record_at(m, i)->ended_ns = record_at(m, i)->ended = (uint64_t)step;
 }
 
 static void turn(TsSimMarks *m, int role, int stage, int64_t step) {
-  TsGpuRecord *r = record_at(m, m->launch.nrecord - m->launch.nrole + role);
+  TsGpuRecord *r = record_at(m, m->nrecord - m->launch.nrole + role);
   if (r->nturn < m->launch.turns)
     ((TsGpuTurn *)(r + 1))[r->nturn] =
         (TsGpuTurn){.at = (uint32_t)step, .stage = (uint32_t)stage};
@@ -68,7 +73,7 @@ static void mark(void *marks, int64_t block, int role, const TsTileStmt *s, int6
   TsSimMarks *m = marks;
   int i = ts_tile_mark_index(m->nmark, m->mark, s);
   if (m->failed || role >= m->launch.nrole) return;
-  if (!m->launch.nrecord || m->block != (uint32_t)block) {
+  if (!m->nrecord || m->block != (uint32_t)block) {
     end_block(m, step - 1);
     m->failed = !next_block(m, (uint32_t)block, step - 1);
     if (m->failed) return;
@@ -97,11 +102,16 @@ TsSimMarks *ts_sim_marks_begin(TsDevice *d, const TsTile *k, TsTileRunAs *as, Ts
 
 int ts_sim_marks_end(TsSimMarks *m, bool failed, TsError *err) {
   TsMarkedLaunch *l = &m->launch;
-  if (!failed && m->failed) failed = true, ts_error_memory(err);
   end_block(m, m->last + 1);
-  l->grid = l->nrecord ? m->block + 1 : 1;
+  for (int i = 0; i < m->nrecord && !m->failed; i++) {
+    const TsGpuRecord *r = record_at(m, i);
+    m->failed = ts_marks_add(l, r, (const TsGpuTurn *)(r + 1));
+  }
+  if (!failed && m->failed) failed = true, ts_error_memory(err);
+  l->grid = m->nrecord ? m->block + 1 : 1;
   l->facts = (TsKernelFacts){.blocks = 1, .threads_most = (int)l->threads};
   if (failed || ts_marks_keep(l, err)) failed = true, ts_marks_forget(l);
+  free(m->record);
   free(m);
   return failed ? -1 : 0;
 }

@@ -39,8 +39,9 @@ static double products_of(const TsCall *c) {
   if (!a || !b) return 0;
   switch (c->op) {
   case TS_OP_matmul: return numel(c->out[0]) * (double)a->meta.dim[a->meta.ndim - 1];
-  case TS_OP_grouped_matmul: return numel(c->out[0]) * (double)a->meta.dim[1];
-  case TS_OP_grouped_matmul_weight_grad: return numel(a) * (double)b->meta.dim[1];
+  case TS_OP_grouped_matmul: return numel(c->out[0]) * (double)a->meta.dim[a->meta.ndim - 1];
+  case TS_OP_grouped_matmul_weight_grad:
+    return numel(a) * (double)b->meta.dim[b->meta.ndim - 1];
   case TS_OP_attention: return 2 * numel(a) * keys_of(b);
   case TS_OP_attention_grad: return 7 * numel(a) * keys_of(b);
   case TS_OP_conv1d:

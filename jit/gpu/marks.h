@@ -4,17 +4,23 @@
 
 #include <stdint.h>
 
-/* The variable of a module that says where records are, and which blocks make some: each
- * every-th one, while there is room. */
+/* Of all blocks each n-th one, n odd, while there are some: the block's number times n's inverse, of
+ * which the low 32 bits count, is its number among those. No other one's product is below theirs. */
+typedef struct TsGpuSome {
+  uint32_t inverse, blocks;
+} TsGpuSome;
+
+/* The constant of a module that says where records are, and which blocks make some. Some of those
+ * also have lists of turns; the other blocks run code that has none. */
 #define TS_GPU_MARKS_NAME "tessera_marks"
 typedef struct TsGpuMarksRoom {
-  uint64_t records;     /* an address of the device, or 0: nothing is recorded */
-  uint32_t room, every; /* records; blocks */
-  uint32_t turns;       /* of a record; later ones are counted only */
+  uint64_t records, lists; /* addresses of the device */
+  TsGpuSome recorded, listed;
+  uint32_t turns; /* room of a list; later ones are counted only */
 } TsGpuMarksRoom;
 
-/* Of a warp; zeros where it did not run. Behind it stand its turns, the first one being when it
- * began. */
+/* Of a warp; zeros where it did not run. nturn: 0 where it has no list; the first turn is when the
+ * warp began. Who reads finds its turns behind it, as many as had room. */
 typedef struct TsGpuRecord {
   uint64_t begun_ns, ended_ns; /* the device's clock */
   uint64_t begun, ended;       /* cycles of the processor */
@@ -26,8 +32,9 @@ typedef struct TsGpuTurn {
   uint32_t at, stage; /* at: the low bits of the cycles */
 } TsGpuTurn;
 
-static inline uint32_t ts_gpu_record_bytes(uint32_t turns) {
-  return (uint32_t)(sizeof(TsGpuRecord) + sizeof(TsGpuTurn) * turns);
+/* Turns of a record that had room. */
+static inline uint32_t ts_gpu_record_turns(const TsGpuRecord *r, uint32_t room) {
+  return r->nturn < room ? r->nturn : room;
 }
 
 #endif

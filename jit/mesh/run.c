@@ -251,27 +251,23 @@ static int run_call(TsMeshRun *r, const TsMeshJoin *j) {
   return failed;
 }
 
-/* In a profile what is sent stands beside the instructions of the pieces. Sums that are made together
- * share their time by their bytes. */
+/* In a profile what is sent stands beside the instructions of the pieces: n joins that are done at
+ * once are one. */
 static void span_of_joins(const TsMeshRun *r, int n, const TsMeshJoin *j, int64_t start) {
-  double left = 0, nsec;
-  for (int i = 0; i < n && !j->call; i++) left += (double)collective_of(r, &j[i]).bytes;
-  for (int i = 0; i < n && !j->call; i++) {
-    TsCollective sent = collective_of(r, &j[i]);
+  TsSpan span = {
+      .start = start, .end = ts_clock_nsec(), .phase = -1, .depth = r->c->spans->depth};
+  for (int i = 0; i < n; i++) {
+    TsCollective sent = j[i].call ? (TsCollective){.bytes = 0} : collective_of(r, &j[i]);
     const char *place = j[i].node ? ts_graph_where(j[i].node) : NULL;
+    const char *what = ts_collective_name(sent.kind);
     if (!sent.kind) continue;
-    nsec = (double)(ts_clock_nsec() - start);
-    if (i + 1 < n && left > 0) nsec *= (double)sent.bytes / left;
-    left -= (double)sent.bytes;
-    ts_spans_add(r->c->spans, &(TsSpan){.start = start,
-                                        .end = start + (int64_t)nsec,
-                                        .what = ts_collective_name(sent.kind),
-                                        .place = place && *place ? place : NULL,
-                                        .phase = -1,
-                                        .depth = r->c->spans->depth,
-                                        .nbytes = sent.bytes});
-    start += (int64_t)nsec;
+    if (place && !*place) place = NULL;
+    bool first = !span.what, here = place && span.place && !strcmp(place, span.place);
+    span.place = first || here ? place : NULL;
+    span.what = first || span.what == what ? what : "collectives";
+    span.nbytes += sent.bytes;
   }
+  if (span.what) ts_spans_add(r->c->spans, &span);
 }
 
 /* Joins from number i on that are done at once: how many, or -1. Errors say where the operator stands

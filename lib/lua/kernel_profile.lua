@@ -28,15 +28,18 @@ end
 -- ---- records
 -- Calls each(record, turns, n, role, warp) of the warps that ran, in the order of blocks.
 local function each_record(launch, each)
-  local bytes, at = launch.record_bytes, ffi.cast("const char *", launch.records)
-  for i = 0, #launch.records / bytes - 1 do
-    local r = ffi.cast("const TsGpuRecord *", at + i * bytes)
-    local turns = ffi.cast("const TsGpuTurn *", at + i * bytes + ffi.sizeof "TsGpuRecord")
+  local at = ffi.cast("const char *", launch.records)
+  local stop = at + #launch.records
+  while at < stop do
+    local r = ffi.cast("const TsGpuRecord *", at)
+    local turns = ffi.cast("const TsGpuTurn *", at + ffi.sizeof "TsGpuRecord")
+    local n = math.min(r.nturn, launch.turns)
     local role, first = 1, 0
     while launch.roles[role + 1] and r.warp >= first + launch.roles[role].warps do
       first, role = first + launch.roles[role].warps, role + 1
     end
-    each(r, turns, math.min(r.nturn, launch.turns), role, tonumber(r.warp) - first)
+    each(r, turns, n, role, tonumber(r.warp) - first)
+    at = at + ffi.sizeof "TsGpuRecord" + n * ffi.sizeof "TsGpuTurn"
   end
 end
 
@@ -62,11 +65,14 @@ local MOST_STAYS = 4096
 local LOST = -1
 local not_recorded = { stage = "not recorded", what = "" }
 
--- Calls each(stage, at, stop): the number of a stage, and the cycles of a stay in it.
+-- Calls each(stage, at, stop): the number of a stage, and the cycles of a stay in it. The first one begins with the warp, and
+-- the last one ends with it, so that stays add up to its time.
 local function each_stay(r, turns, n, each)
+  local at = tonumber(r.begun % WRAP)
   for i = 0, n - 1 do
     local stop = i + 1 < n and turns[i + 1].at or tonumber(r.ended % WRAP)
-    each(i + 1 == n and r.nturn > n and LOST or turns[i].stage, turns[i].at, stop)
+    each(i + 1 == n and r.nturn > n and LOST or turns[i].stage, at, stop)
+    at = stop
   end
 end
 
@@ -119,7 +125,7 @@ local function describe(launch, cost)
   local nsec, first = span_of(launch)
   local k = { name = launch.name ~= "" and launch.name or launch.kernel, kernel = launch.kernel, usec = nsec / 1000,
     bytes = launch.bytes, flops = launch.flops, grid = launch.grid, threads = launch.threads, warps = launch.warps,
-    registers = launch.registers, spilled = launch.spilled, shared = launch.shared, every = launch.every,
+    registers = launch.registers, spilled = launch.spilled, shared = launch.shared, every = launch.every, apart = launch.apart,
     occupancy = math.min(1, launch.blocks * launch.threads / launch.threads_most), roles = {}, lost = 0, turns = 0,
     simulated = launch.device:find "^sim" ~= nil, device = launch.device, most_bytes = launch.most_bytes, most_flops = launch.most_flops, all_processors = launch.processors }
   for i, r in ipairs(launch.roles) do k.roles[i] = { name = r.name, warps = r.warps, idle = 0, cycles = 0, stages = {}, by = {} } end
@@ -127,6 +133,7 @@ local function describe(launch, cost)
   each_record(launch, function(r, turns, n, role, warp)
     cycles, clock_nsec = cycles + tonumber(r.ended - r.begun), clock_nsec + tonumber(r.ended_ns - r.begun_ns)
     k.turns, k.lost = k.turns + tonumber(r.nturn), k.lost + tonumber(r.nturn) - n
+    if r.nturn == 0 then return end -- of a block that writes none down
     if r.nturn <= 1 and #launch.roles > 1 then -- one thread of another warp does its work
       idle[role] = idle[role] or {}
       idle[role][warp] = true
@@ -318,7 +325,7 @@ local function rate_text(x, most, unit)
 end
 
 local function facts_lines(k, out)
-  local parts = { ("%d blocks of %d threads"):format(k.grid, k.threads), ("%d registers"):format(k.registers) }
+  local parts = { ("%d blocks of %d threads%s"):format(k.grid, k.threads, kernels.recorded(k)), ("%d registers"):format(k.registers) }
   if k.simulated then
     out[#out + 1] = ("  %d blocks\n"):format(k.grid)
     return
@@ -331,6 +338,11 @@ local function facts_lines(k, out)
   local rates = { rate_text(k.bytes / seconds, k.most_bytes, "B/s") }
   rates[#rates + 1] = rate_text(k.flops / seconds, k.most_flops, "FLOP/s")
   if #rates > 0 then out[#out + 1] = "  " .. table.concat(rates, ", ") .. "\n" end
+end
+
+--- Which blocks are recorded, where some are not: words behind the number of blocks.
+function kernels.recorded(k)
+  return (k.every > 1 and (", one in %d recorded"):format(k.every) or "") .. (k.apart > k.every and (", stages of one in %d"):format(k.apart) or "")
 end
 
 local function role_lines(k, role, out)
@@ -359,7 +371,7 @@ local function processors_line(k, width, out)
   end
   local _, even = busy(k)
   out[#out + 1] = ("  %d of %d processors, %d to %d blocks each%s; they work %s of the longest\n"):format(#numbers,
-    k.all_processors, least, most, k.every > 1 and (" of one in %d that are recorded"):format(k.every) or "", percent(even))
+    k.all_processors, least, most, k.every > 1 and " of those recorded" or "", percent(even))
   local columns = math.max(20, width - 14)
   local rows = math.min(8, #numbers)
   for row = 1, rows do

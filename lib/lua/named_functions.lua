@@ -10,6 +10,7 @@ return {
       cumulative_trapezoid dist dstack fliplr flipud histc hstack index_copy index_fill logspace movedim nanquantile std_mean
       take_along_dim tril_indices triu_indices unflatten vander var_mean vstack]],
     places = [[affine_grid max_unpool]],
+    ["experts.losses"] = [[load_balance_loss router_z_loss]],
     matrices = [[cholesky_solve eigvalsh matrix_cond matrix_norm matrix_power matrix_rank multi_dot svdvals vecdot]],
   },
   others = {

@@ -204,6 +204,7 @@ end
 
 for name, class in pairs(require "tessera.recurrent") do nn[name] = class end
 require "tessera.transformer"(nn)
+require "tessera.experts.layer"(nn)
 require("tessera.losses").into(nn)
 
 return require("tessera.named")("tessera.nn", nn)

@@ -333,7 +333,8 @@ static void push_stages(lua_State *L, const TsMarkedLaunch *m) {
 }
 
 /* jit_marks("stages" or "warps"): launches of kernels on devices are measured, and record marks from
- * now on, or only when their warps begin and end; jit_marks(nil): what they recorded, in their order. records: of jit/gpu/marks.h, record_bytes each. */
+ * now on, or only when their warps begin and end; jit_marks(nil): what they recorded, in their order. records:
+ * of jit/gpu/marks.h. */
 static int jit_marks(lua_State *L) {
   int n = 0;
   const char *of = ts_lua_word_or(L, 1, NULL);
@@ -366,9 +367,9 @@ static int jit_marks(lua_State *L) {
       lua_rawseti(L, -2, r + 1);
     }
     lua_setfield(L, -2, "roles");
-    set_field(L, "turns", m->turns), set_field(L, "record_bytes", m->record_bytes);
+    set_field(L, "turns", m->turns), set_field(L, "apart", m->apart);
     push_stages(L, m);
-    lua_pushlstring(L, m->record, (size_t)m->nrecord * m->record_bytes);
+    lua_pushlstring(L, m->record, m->record_bytes);
     lua_setfield(L, -2, "records");
     lua_rawseti(L, -2, i + 1);
   }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "devices/device.h"
+#include "devices/meet.h"
 #include "ir/graph/custom.h"
 #include "repl/lua/graph.h"
 #include "repl/lua/mesh.h"
@@ -461,11 +462,36 @@ static int mesh_hidden(lua_State *L) {
   return 1;
 }
 
+/* mesh_link(a, b): how bytes go between devices of these names. */
+static int mesh_link(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  TsDevice *a = ts_device_find(luaL_checkstring(L, 1), &c->err);
+  TsDevice *b = a ? ts_device_find(luaL_checkstring(L, 2), &c->err) : NULL;
+  if (!b) return ts_lua_raise(L);
+  lua_pushstring(L, a == b                            ? "itself"
+                    : a->host_memory && b->host_memory ? "memory"
+                    : ts_device_reaches(b, a)          ? "direct"
+                                                       : "host");
+  return 1;
+}
+
 /* mesh_planning([boolean]): whether calls on meshes compute nothing, before it is set. */
 static int mesh_planning(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   lua_pushboolean(L, c->planning);
   if (!lua_isnoneornil(L, 1)) c->planning = lua_toboolean(L, 1);
+  return 1;
+}
+
+/* mesh_abstract([mesh or false]): for which mesh what is made is planned, before it is set. */
+static int mesh_abstract(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  const TsMesh *was = c->abstract;
+  if (!lua_isnoneornil(L, 1)) c->abstract = lua_toboolean(L, 1) ? check_mesh(L, 1) : NULL;
+  if (was)
+    lua_pushinteger(L, was->id);
+  else
+    lua_pushboolean(L, false);
   return 1;
 }
 
@@ -554,8 +580,10 @@ void ts_lua_open_mesh(lua_State *L) {
                                        {"mesh_sent", mesh_sent},
                                        {"mesh_note", mesh_note},
                                        {"mesh_plan", mesh_plan},
+                                       {"mesh_link", mesh_link},
                                        {"mesh_hidden", mesh_hidden},
                                        {"mesh_planning", mesh_planning},
+                                       {"mesh_abstract", mesh_abstract},
                                        {"mesh_planned", mesh_planned},
                                        {"mesh_is_planned", mesh_is_planned},
                                        {"mesh_sum", mesh_sum},

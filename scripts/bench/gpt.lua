@@ -50,4 +50,4 @@ if arg and arg[1] == "peak" then
   print(status "VmHWM" - before)
 end
 
-return new_step
+return new_step, GPT

@@ -62,7 +62,33 @@ local function both(what, d, rows, k, n, sizes)
   end
 end
 
+-- Groups with room of their own, beside the same rows side by side.
+local function own(what, d, room, k, n, sizes)
+  local groups, rows = #sizes, 0
+  for _, size in ipairs(sizes) do rows = rows + size end
+  local s = tessera.tensor(sizes, { dtype = "i64" }):to(name)
+  local x, w, g = numbers(d, { groups, room, k }):to(name), numbers(d, { groups, k, n }):to(name), numbers(d, { groups, room, n }):to(name)
+  local function packed(t)
+    local parts = {}
+    for i, size in ipairs(sizes) do parts[i] = t:select(0, i - 1):narrow(0, 0, size) end
+    return op.concat(unpack(parts))
+  end
+  local before = core.jit_device().fallback
+  local y, dw = op.grouped_matmul(x, w, s), op.grouped_matmul_weight_grad(x, g, s)
+  check(what .. ": runs on the device", core.jit_device().fallback == before and y.device == name)
+  check(what, device.same(packed(y), op.grouped_matmul(packed(x), w, s):to "cpu"))
+  check(what .. " weights", device.same(dw, op.grouped_matmul_weight_grad(packed(x), packed(g), s):to "cpu"))
+  local rest = 0
+  for i, size in ipairs(sizes) do rest = rest + y:select(0, i - 1):narrow(0, size, room - size):abs():sum():item() end
+  check(what .. " behind", rest == 0)
+end
+
 core.seed(11)
+for _, d in ipairs { "f32", "f64", "bf16", "f16" } do
+  own(d .. " own room", d, 20, 16, 24, { 7, 0, 20, 13 })
+  own(d .. " own room, one", d, 40, 64, 40, { 39 })
+  own(d .. " own room, large", d, 80, 32, 72, { 80, 0, 1, 65 })
+end
 local cases = {
   { 40, 16, 24, { 7, 0, 20, 13 } },
   { 40, 64, 40, { 40 } },

@@ -19,6 +19,22 @@ op.grouped_matmul(x, op.zeros(2, 3, 4), op.zeros({2, 1}, {dtype = "i64"}))  --! 
 op.grouped_matmul_weight_grad(x, x:T(), i)   --! grouped_matmul_weight_grad: rows differ (2 vs 3): f32[2,3] x f32[3,2]
 op.grouped_matmul_weight_grad(x, op.zeros(2), i)  --! grouped_matmul_weight_grad: g must be a matrix [t, n], not f32[2]
 op.grouped_matmul_weight_grad(x, x, x)       --! grouped_matmul_weight_grad: sizes must be integers, not f32
+op.grouped_matmul(op.zeros(2, 4, 3), op.zeros(3, 3, 5), i)  --! grouped_matmul: rows of each group are needed: f32[2,4,3] x i64[3]
+op.grouped_matmul_weight_grad(op.zeros(3, 4, 3), x, i)  --! grouped_matmul_weight_grad: g must be as x, [g, c, n], not f32[2,3]
+op.router(x, 4)                              --! router: k = 4 of 3 experts
+op.router(T(2), 1)                           --! router: logits must be [.., experts], not f32[]
+op.router(x, 2, {noise = -1})                --! router: noise = -1 is no deviation
+op.moe_places(i, 0)                          --! moe_places: 0 experts
+op.moe_places(i, 3, -1)                      --! moe_places: -1 rows of an expert
+op.moe_places(i, 1e12, 1e12)                 --! moe_places
+op.moe_dispatch(x, i, 3)                     --! moe_dispatch: x [.., d] and index [.., k] do not fit: f32[2,3] x i64[3]
+op.moe_dispatch(x, x, 3)                     --! moe_dispatch: takes integers, not f32[2,3]
+op.moe_combine(x, i, i, x)                   --! moe_combine: a weight for each choice is needed: i64[3] x f32[2,3]
+op.moe_combine{x, place = i}                 --! moe_combine: place and source go together
+op.moe(x, x, op.zeros({2, 3}, {dtype = "i64"}), x, x)  --! moe: up [experts, d, h] and down [experts, h, d] do not fit: f32[2,3] x f32[2,3]
+op.route_rows(x, i, i)                       --! route_rows: source has to say where 2 rows went, not i64[3]
+op.route_rows(x, x, i)                       --! route_rows: place must be integers, not f32
+op.load_balance_loss(x, i)                   --! load_balance_loss: logits [.., experts] and index [.., k] do not fit: f32[2,3] x i64[3]
 x + op.zeros(4)                              --! f32[2,3]
 x + op.zeros(4)                              --! f32[4]
 x - op.zeros(2)                              --! sub
@@ -86,6 +102,10 @@ op.segment_reduce(x, T({0, 5}, {dtype = "i64"}), 2)  --! segment_reduce
 op.grouped_matmul(x, op.zeros(2, 3, 4), T({0, -1}, {dtype = "i64"}))  --! grouped_matmul: group 1 has -1 rows, x has 2
 op.grouped_matmul(x, op.zeros(2, 3, 0), T({3, 0}, {dtype = "u8"}))    --! grouped_matmul: group 0 has 3 rows, x has 2
 op.grouped_matmul_weight_grad(x, x, T({1, 2, 3}, {dtype = "i32"}))    --! grouped_matmul_weight_grad: group 2 has 3 rows, x has 2
+op.moe_places(i, 2)                          --! moe_places: expert 2 is out of range for 2 experts
+op.moe_places(op.neg(i), 3)                  --! moe_places: expert -1 is out of range for 3 experts
+op.route_rows(x, i, T({0, 1}, {dtype = "u8"}))  --! route_rows: place 2 is out of range for 2 rows
+op.moe_dispatch(x, T({{0}, {7}}, {dtype = "i16"}), 3)  --! moe_dispatch: expert 7 is out of range for 3 experts
 op.masked_select(x, x)                       --! masked_select
 op.split(x, {size = {1, 5}, axis = 1})       --! split
 op.chunk(x, 0)                               --! chunk

@@ -51,6 +51,7 @@ local options = {
   cnn = "--steps 3 --train 256 --test 64 --target 0",
   gpt_char = "--steps 2",
   mlp = "--steps 20 --target 0",
+  moe = "--steps 3",
   pinn = "--steps 5 --rounds 1 --points 64 --tolerance 100 --picture " .. picture .. ".png",
 }
 local EAGER = "local t = require [[tessera]] t.jit.eager(true)"

@@ -2,7 +2,7 @@
 local file = assert(io.open "docs/mesh.md")
 local page = file:read "*a"
 file:close()
-local lines = { 'local tessera = require "tessera"; local dist, op, rng, graph = require "tessera".dist, require "tessera".op, require "tessera".rng, require "tessera".graph' }
+local lines = { 'local tessera = require "tessera" local dist, op, rng, graph, nn = tessera.dist, tessera.op, tessera.rng, tessera.graph, tessera.nn' }
 for block in page:gmatch "```lua\n(.-)```" do lines[#lines + 1] = "do\n" .. block .. "end" end
 assert(#lines > 4)
 local path = os.tmpname()

@@ -21,6 +21,8 @@ local calls = {
   categorical = { { op.full({ 4, 6 }, 0 / 0) } },
   segment_reduce = { { x, rows }, { segments = 3 } },
   grouped_matmul = { { x, op.ones { 2, 6, 4 }, i64 { -1, 2 } } },
+  moe_places = { { i64 { 0, 1, 5, 9 } }, { experts = 6 } },
+  route_rows = { { x, i64 { 0, 1, 5, 2 }, i64 { 0, 1, 2, 3 } } },
   quantile = { { x }, { q = 2 } },
   masked_scatter = { { x, x:gt(-99), op.ones { 3 } } },
   matmul = { { x, x } },

@@ -132,4 +132,4 @@ for _, o in ipairs(core.operators()) do
   end
 end
 table.concat(unreached, " ") -->
-whole --> 8
+whole --> 9

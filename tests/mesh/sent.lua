@@ -84,3 +84,22 @@ local prompt = require "tessera.prompt"
 layer_of_prompt = layer -- luacheck: ignore
 require "tessera.prompt.json"(prompt.data.collectives "layer_of_prompt"):match "^.-\"from\"" --> [{"axes":["tp"],"bytes":384,"from"
 prompt.collectives "meshes" --! there is no 'meshes'
+
+-- What ZeRO stores in pieces is gathered as what it is cast to, if that has fewer bytes.
+do
+  local nn, optim = tessera.nn, tessera.optim
+  local mesh = dist.Mesh { axes = { "dp" }, devices = { "cpu:0", "cpu:0" } }
+  local m = nn.Linear(64, 128)
+  local function loss(layer, x)
+    return tessera.autocast("bf16", function() return layer(x):cast("f32"):pow(2):mean() end)
+  end
+  dist.leaves(2, function()
+    local step = graph.training_step(m, loss, optim.SGD(m:parameters(), { lr = 1e-2 }), { mesh = mesh, plan = { zero = 3 } })
+    step(tessera.rng.normal { 16, 64 })
+    local gathered = 0
+    for _, s in ipairs(dist.sent(5)) do
+      if s.kind == "all_gather" then gathered = gathered + s.bytes end
+    end
+    assert(gathered == (64 * 128 + 128) * 2, gathered)
+  end)
+end

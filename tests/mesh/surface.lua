@@ -120,3 +120,10 @@ local path = os.tmpname() .. ".safetensors"
 tessera.save(path, { s = s })
 assert(tessera.load(path).s:hash() == x:hash())
 os.remove(path)
+
+-- ---- links
+dist.links(dist.Mesh { axes = { "dp" }, devices = { "cpu:0", "sim:0", "sim:1", "sim:0" } }):match "^[^\n]*" --> cpu:0 - sim:0: through the host, in copies: neither reaches the memory of the other
+dist.links(dist.Mesh { axes = { "dp" }, devices = { "sim:0", "sim:1" } }) --> sim:0 - sim:1: direct: kernels of each read the memory of the other
+dist.links(dist.Mesh { axes = { "dp" }, devices = { "cpu:0", "cpu:0" } }) --> cpu:0 alone
+dist.links(dist.Mesh { axes = { "dp" }, devices = dist.range(100, 102) }) --> #0 - #1: not here
+dist.links(3) --! links: mesh must be one of dist.Mesh, not a number

@@ -37,6 +37,8 @@ local cases = {
   { "matmul of rows of a batch", 200, function() return op.matmul(long:reshape { LONG / 64, 8, 8 }, long:reshape { LONG / 64, 8, 8 }) end },
   { "matmul of few rows", 4, function() return op.matmul(a["0:4"], a) end },
   { "grouped_matmul", 10, function() return op.grouped_matmul(a, normal { 2, 256, 256 }, count) end },
+  { "moe_places", 6, function() return op.moe_places(at, { experts = LONG }) end, "all" },
+  { "route_rows", 3, function() return op.route_rows(long:reshape { LONG, 1 }, at, at) end, "all" },
   { "solve", 200, function() return op.solve(a, a) end },
   { "sort", 12, function() return long:sort() end },
   { "sort f64", 15, function() return typed.long.f64:sort() end },

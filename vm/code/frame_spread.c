@@ -75,7 +75,10 @@ static int run_control(Spread *s, const TsInstr *i) {
   return ts_control_run(f->ctx, i, f->code, f->sub, s->in, s->out);
 }
 
-static bool makes_nothing(const TsInstr *i) {
+/* Parts are made apart, and not in a room of their whole: so nothing looks into it. */
+static bool makes_nothing(const Spread *s, const TsInstr *i) {
+  if (i->op < TS_OP_COUNT)
+    return ts_op_info((TsOp)i->op)->cls == TS_CLASS_VIEW && i->nin && !s->in[0];
   return i->op == TS_VM_update || i->op == TS_VM_group || i->op == TS_VM_room;
 }
 
@@ -109,6 +112,8 @@ static int run_instruction(Spread *s, const TsInstr *i) {
     s->in[k] = r == TS_CODE_NONE ? NULL : s->reg[r];
   }
   TsContext *c = s->f->ctx;
+  bool nothing = makes_nothing(s, i);
+  if (nothing && i->op < TS_OP_COUNT) return 0;
   const char *place = c->step_place;
   bool known = i->line > 0 && i->line < code->nplace;
   if (known) c->step_place = code->place[i->line];
@@ -116,10 +121,10 @@ static int run_instruction(Spread *s, const TsInstr *i) {
   if (c->spans) c->spans->depth++;
   int failed = i->op < TS_OP_COUNT ? run_operator(s, i) : run_control(s, i);
   if (c->spans) c->spans->depth--;
-  if (!failed && c->spans && !makes_nothing(i)) add_span(s, i, start);
+  if (!failed && c->spans && !nothing) add_span(s, i, start);
   c->step_place = place;
   if (failed) return -1;
-  return makes_nothing(i) ? 0 : give(s, i);
+  return nothing ? 0 : give(s, i);
 }
 
 /* Values that no later instruction reads. */

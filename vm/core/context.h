@@ -38,6 +38,7 @@ typedef struct TsContext {
   int device;       /* where new tensors are made */
   int leaves;       /* into how many axes that are summed over are cut (lib/mesh.h); 0: none */
   bool planning; /* calls on a mesh compute nothing: results are planned (vm/mesh/planned.h) */
+  const struct TsMesh *abstract; /* what the program makes is planned, for this mesh; or NULL */
   bool hidden_is_error; /* moves between devices that the program did not ask for are errors */
   /* How the result of the next call of this row lies; or NULL (vm/mesh/call.h). */
   const struct TsLayout *want;

@@ -17,7 +17,8 @@ static bool is_grouped(int op) {
 
 static int axis_of(const TsNode *n) {
   int nd = n->in[0]->meta.ndim;
-  if (is_grouped(n->op)) return 0;
+  if (n->op == TS_OP_route_rows) return 0;
+  if (is_grouped(n->op)) return nd - 2;
   if (n->op == TS_OP_take) return TS_INDEX_FLAT;
   if (n->op == TS_OP_one_hot) return TS_INDEX_CLASS;
   if (n->op == TS_OP_segment_reduce) return TS_INDEX_SEGMENT;
@@ -32,6 +33,8 @@ TsGuard ts_guard_of(const TsNode *n, const char *function) {
            : g.axis == TS_INDEX_FLAT ? ts_meta_numel(&g.x)
                                      : n->attr[0].i;
   if (is_grouped(n->op)) g.size++; /* all rows may be one group's */
+  if (n->op == TS_OP_route_rows)
+    g.size = ts_meta_numel(&n->in[2]->meta); /* rows, as often as each goes somewhere */
   if (is_loss(n->op)) g.ignored = n->attr[1].i;
   snprintf(g.function, sizeof g.function, "%s", function);
   snprintf(g.place, sizeof g.place, "%s", ts_graph_where(n));
@@ -77,6 +80,22 @@ static int wrong_group(TsContext *c, TsOp op, int64_t rows, int64_t group, int64
                       (long long)rows);
 }
 
+int ts_guard_place(TsContext *c, int64_t rows, int64_t value) {
+  return ts_error_set(&c->err, TS_ERR_index,
+                      "route_rows: place %lld is out of range for %lld rows", (long long)value,
+                      (long long)rows);
+}
+
+static int places(const TsGuard *g, TsContext *c, TsTensor *place) {
+  TsTensor *t = ts_tensor_cast(c, place, TS_DT_i64);
+  const int64_t *at = t ? ts_tensor_read(t) : NULL;
+  int failed = at ? 0 : -1;
+  for (int64_t i = 0, n = t ? ts_tensor_numel(t) : 0; i < n && !failed; i++)
+    if (at[i] >= g->size) failed = ts_guard_place(c, g->size, at[i]);
+  ts_tensor_unref(t);
+  return failed;
+}
+
 int ts_guard_groups(TsContext *c, TsOp op, int64_t rows, const int64_t *size, int64_t n) {
   for (int64_t i = 0; i < n; i++)
     if (size[i] < 0 || size[i] > rows) return wrong_group(c, op, rows, i, size[i]);
@@ -99,6 +118,8 @@ bool ts_guard_of_loss(const TsGuard *g) { return is_loss(g->op); }
 int ts_guard_wrong(const TsGuard *g, TsContext *c, int64_t row, int64_t value) {
   if (is_loss(g->op)) {
     wrong_target(g, c, row, value);
+  } else if (g->op == TS_OP_route_rows) {
+    ts_guard_place(c, g->size, value);
   } else if (is_grouped(g->op)) {
     wrong_group(c, g->op, g->size - 1, row, value);
   } else {
@@ -120,9 +141,10 @@ int ts_guard_check(const TsGuard *g, TsContext *c, TsTensor *index) {
   int looked = is_there(c, index) ? c->offload->guard(c, g, index) : 0;
   if (looked) return looked == 1 ? 0 : -1;
   c->on_host++; /* what is made of the index on the way */
-  int failed = is_loss(g->op)      ? targets(g, c, index)
-               : is_grouped(g->op) ? groups(g, c, index)
-                                   : gathered(g, c, index);
+  int failed = is_loss(g->op)              ? targets(g, c, index)
+               : is_grouped(g->op)         ? groups(g, c, index)
+               : g->op == TS_OP_route_rows ? places(g, c, index)
+                                           : gathered(g, c, index);
   c->on_host--;
   return failed ? explain(g, c) : 0;
 }

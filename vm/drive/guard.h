@@ -25,6 +25,8 @@ bool ts_guard_wraps(const TsGuard *g);
 bool ts_guard_of_loss(const TsGuard *g); /* which ignores one number */
 /* The same of n sizes of groups of `rows` rows, at hand. */
 int ts_guard_groups(TsContext *c, TsOp op, int64_t rows, const int64_t *size, int64_t n);
+/* The error of route_rows of a place beyond its rows; -1. */
+int ts_guard_place(TsContext *c, int64_t rows, int64_t value);
 /* The operator's error of element `row`, which is `value`; -1. */
 int ts_guard_wrong(const TsGuard *g, TsContext *c, int64_t row, int64_t value);
 

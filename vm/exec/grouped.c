@@ -27,25 +27,24 @@ typedef struct Job {
   const TsKernels *k;
   TsGemm g; /* what all groups share */
   bool weights, pairs;
-  int64_t n, rows;          /* groups, rows of x */
-  int64_t *first;           /* [n + 1]: each group's first row, and the end of the last one */
-  int64_t *few, nfew;       /* groups of one thread */
-  int64_t a_row, b_row;     /* bytes from row to row, in b of the weight gradient */
-  int64_t b_group, c_group; /* bytes from matrix to matrix */
+  bool own;               /* each group has as many rows of x, of which the first count */
+  int64_t n, rows;        /* groups, rows of x or of one group of it */
+  int64_t *first, *count; /* each group's first row, and how many it has */
+  int64_t *few, nfew;     /* groups of one thread */
+  int64_t a_row, b_row;   /* bytes from row to row, in b of the weight gradient */
+  int64_t a_group, b_group, c_group; /* bytes from matrix to matrix */
   int64_t c_row;
   atomic_llong next;
   atomic_int failed; /* what ts_gemm said */
 } Job;
 
-static int64_t size_of(const Job *j, int64_t i) { return j->first[i + 1] - j->first[i]; }
-
 static TsGemm product_of(const Job *j, int64_t i) {
   TsGemm g = j->g;
   int64_t row = j->first[i];
-  g.a = (const char *)g.a + row * j->a_row;
+  g.a = (const char *)g.a + row * j->a_row + i * j->a_group;
   g.b = (const char *)g.b + row * j->b_row + i * j->b_group;
   g.c = (char *)g.c + row * j->c_row + i * j->c_group;
-  *(j->weights ? &g.k : &g.m) = size_of(j, i);
+  *(j->weights ? &g.k : &g.m) = j->count[i];
   return g;
 }
 
@@ -73,7 +72,7 @@ static double cost_of(const Job *j, int64_t rows) {
 static void multiply_all(Job *j) {
   double few = 0;
   for (int64_t i = 0; i < j->n; i++) {
-    int64_t rows = size_of(j, i);
+    int64_t rows = j->count[i];
     if (rows == 0 && !j->weights) continue;
     if (cost_of(j, rows) < THREADED_WORK)
       j->few[j->nfew++] = i, few += cost_of(j, rows);
@@ -88,14 +87,14 @@ static void multiply_all(Job *j) {
 
 /* ---- groups */
 /* Where groups begin: they end where the rows do. */
-static int64_t *place(const int64_t *size, int64_t n, int64_t rows) {
-  int64_t *first = ts_work_take((2 * n + 1) * 8);
-  if (first) first[0] = 0;
-  for (int64_t i = 0; first && i < n; i++) {
-    int64_t left = rows - first[i];
-    first[i + 1] = first[i] + (size[i] < left ? size[i] : left);
+static void place(Job *j, const int64_t *size) {
+  int64_t row = 0;
+  for (int64_t i = 0; i < j->n; i++) {
+    int64_t left = j->rows - row;
+    j->first[i] = row;
+    j->count[i] = size[i] < left ? size[i] : left;
+    if (!j->own) row += j->count[i];
   }
-  return first;
 }
 
 /* The sizes are looked at whether or not there is something to compute. */
@@ -103,11 +102,16 @@ static int open_groups(Job *j, TsCall *call) {
   TsContext *c = call->ctx;
   TsTensor *t = ts_tensor_cast(c, call->in[2], TS_DT_i64);
   const int64_t *size = t ? ts_tensor_read(t) : NULL;
-  j->rows = call->in[0]->meta.dim[0];
+  j->own = call->in[0]->meta.ndim == 3;
+  j->rows = call->in[0]->meta.dim[j->own];
   j->n = call->in[2]->meta.dim[0];
   int failed = size ? ts_guard_groups(c, call->op, j->rows, size, j->n) : -1;
-  if (!failed && !(j->first = place(size, j->n, j->rows))) failed = ts_scratch_failed(call);
-  if (!failed) j->few = j->first + j->n + 1;
+  if (!failed && !(j->first = ts_work_take((3 * j->n + 1) * 8)))
+    failed = ts_scratch_failed(call);
+  if (!failed) {
+    j->count = j->first + j->n, j->few = j->count + j->n;
+    place(j, size);
+  }
   ts_tensor_unref(t);
   return failed;
 }
@@ -117,33 +121,40 @@ static int open_product(Job *j, TsTensor *x, TsTensor *y, TsTensor *out) {
   TsGemm *g = &j->g;
   int64_t size = ts_dtypes[ts_tensor_dtype(x)].nbytes;
   int64_t out_size = ts_dtypes[ts_tensor_dtype(out)].nbytes;
-  int transposed = j->weights;
+  int transposed = j->weights, at = j->own;
   *g = (TsGemm){.in = ts_gemm_type(ts_tensor_dtype(x)),
                 .out = ts_gemm_type(ts_tensor_dtype(out)),
                 .batch = 1,
-                .a_rs = x->stride[transposed],
-                .a_cs = x->stride[!transposed],
+                .a_rs = x->stride[at + transposed],
+                .a_cs = x->stride[at + !transposed],
                 .c_cs = 1};
   g->n = g->c_rs = out->meta.dim[out->meta.ndim - 1];
-  j->a_row = x->stride[0] * size;
+  j->a_row = x->stride[at] * size;
+  if (at) j->a_group = x->stride[0] * size;
   if (j->weights) {
-    g->m = x->meta.dim[1];
-    g->b_rs = y->stride[0], g->b_cs = y->stride[1];
-    j->b_row = y->stride[0] * size;
+    g->m = x->meta.dim[at + 1];
+    g->b_rs = y->stride[at], g->b_cs = y->stride[at + 1];
+    j->b_row = y->stride[at] * size;
+    if (at) j->b_group = y->stride[0] * size;
     j->c_group = g->m * g->n * out_size;
   } else {
-    g->k = x->meta.dim[1];
+    g->k = x->meta.dim[at + 1];
     g->b_rs = y->stride[1], g->b_cs = y->stride[2];
     j->b_group = y->stride[0] * size;
     j->c_row = g->n * out_size;
+    if (at) j->c_group = j->rows * j->c_row;
   }
   g->a = ts_tensor_read(x), g->b = ts_tensor_read(y), g->c = ts_tensor_write(out);
   return g->a && g->b && g->c ? 0 : -1;
 }
 
+/* Rows behind a group, or behind the last one. */
 static void clear_rest(const Job *j) {
-  int64_t end = j->first[j->n];
-  memset((char *)j->g.c + end * j->c_row, 0, (size_t)((j->rows - end) * j->c_row));
+  for (int64_t i = j->own ? 0 : j->n - 1; i < j->n; i++) {
+    int64_t end = i < 0 ? 0 : j->first[i] + j->count[i];
+    char *c = (char *)j->g.c + (i < 0 ? 0 : i) * j->c_group;
+    memset(c + end * j->c_row, 0, (size_t)((j->rows - end) * j->c_row));
+  }
 }
 
 /* x in the type in which its elements are multiplied; else as it lies. */

@@ -106,9 +106,9 @@ static bool is_narrow(const TsMeta *m) {
 }
 
 /* Each device of a group but one sends its summands, and gets the sum: what is rounded once is
- * sent as f32. */
+ * sent as f32 (wide). */
 static TsCollective added_up(const TsMesh *m, const TsLayout *l, const TsMeta *whole,
-                             uint8_t axes) {
+                             uint8_t axes, bool wide) {
   TsCollective c = {
       .mesh = m, .before = *whole, .meta = *whole, .op = TS_OP_COUNT, .axes = axes};
   int group = 1;
@@ -120,7 +120,7 @@ static TsCollective added_up(const TsMesh *m, const TsLayout *l, const TsMeta *w
   for (int p = 0; p < m->n; p++) {
     TsMeta part = ts_layout_part(l, whole, p);
     int64_t sum = ts_meta_nbytes(&part);
-    int64_t summand = is_narrow(&part) ? ts_meta_numel(&part) * 4 : sum;
+    int64_t summand = wide && is_narrow(&part) ? ts_meta_numel(&part) * 4 : sum;
     bool first = true; /* of its group: it gets the summands, the others the sum */
     for (int a = 0; a < m->naxis; a++)
       if (axes >> a & 1) first &= ts_mesh_coordinate(m, p, a) == 0;
@@ -141,7 +141,7 @@ TsCollective ts_collective_of_summands(const TsMeta *m) {
   TsError err = {0};
   const TsLayout *after = ts_layout_summed(l, &err);
   TsCollective c = {.mesh = l->mesh, .before = *m, .meta = *m, .op = TS_OP_COUNT};
-  if (after) c = added_up(l->mesh, after, m, l->partial);
+  if (after) c = added_up(l->mesh, after, m, l->partial, true);
   c.before = *m;
   return c;
 }
@@ -163,7 +163,7 @@ bool ts_collective_scatters(const TsShard *s, const TsMesh *m, int o, const TsLa
 }
 
 static TsCollective scattered(const TsMesh *m, const TsLayout *l, const TsMeta *whole,
-                              uint8_t axes) {
+                              uint8_t axes, bool wide) {
   TsCollective c = {
       .mesh = m, .before = *whole, .meta = *whole, .op = TS_OP_COUNT, .axes = axes};
   int group = 1;
@@ -173,7 +173,7 @@ static TsCollective scattered(const TsMesh *m, const TsLayout *l, const TsMeta *
   for (int p = 0; p < m->n; p++) {
     TsMeta part = ts_layout_part(l, whole, p);
     c.bytes += (group - 1) * ts_meta_numel(&part) *
-               (is_narrow(&part) ? 4 : ts_dtypes[part.dtype].nbytes);
+               (wide && is_narrow(&part) ? 4 : ts_dtypes[part.dtype].nbytes);
   }
   c.kind = c.bytes ? TS_COLLECTIVE_reduce_scatter : TS_COLLECTIVE_none;
   return c;
@@ -181,8 +181,9 @@ static TsCollective scattered(const TsMesh *m, const TsLayout *l, const TsMeta *
 
 TsCollective ts_collective_of_summed(const TsMeta *to, const TsMeta *from, uint8_t axes) {
   const TsLayout *l = ts_layout_of(to);
-  TsCollective c = to->layout == from->layout ? added_up(l->mesh, l, to, axes)
-                                              : scattered(l->mesh, l, to, axes);
+  bool wide = from->dtype != to->dtype;
+  TsCollective c = to->layout == from->layout ? added_up(l->mesh, l, to, axes, wide)
+                                              : scattered(l->mesh, l, to, axes, wide);
   c.before.layout = from->layout;
   return c;
 }
@@ -191,11 +192,11 @@ TsCollective ts_collective_of_sum(const TsShard *s, const TsMesh *m, int o) {
   const TsLayout *l = ts_shard_gives(s, m, o);
   uint8_t axes;
   TsCollective c = {.mesh = m, .before = s->out[o], .meta = s->out[o]};
-  ts_shard_combines(s, o, &axes);
+  bool wide = ts_shard_combines(s, o, &axes) == TS_FACTOR_sum;
   if (axes && o == 0 && ts_collective_scatters(s, m, o, s->want))
-    c = scattered(m, s->want, &s->out[o], axes);
+    c = scattered(m, s->want, &s->out[o], axes, wide);
   else if (axes && l)
-    c = added_up(m, l, &s->out[o], axes);
+    c = added_up(m, l, &s->out[o], axes, wide);
   c.op = s->op;
   return c;
 }

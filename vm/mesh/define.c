@@ -185,6 +185,78 @@ static int cross_entropy_grad(TsCall *call, const TsMeta *out) {
   return call->out[0] ? 1 : -1;
 }
 
+/* ---- attention over sequences that are split. Heads need nothing of each other, so devices exchange
+ * rows for heads, each does some heads over the whole sequence, and they exchange back. The bits are
+ * those of one device, which a sum over pieces of the sequence would not have. Rejected: passing keys
+ * round a ring, whose order is another one on each device; and gathering all keys, 2 n / 4 times
+ * the bytes. */
+enum { Q, K, V };
+
+/* Rows of l by heads, as far as there are heads for all pieces; or l. */
+static const TsLayout *by_heads(TsContext *c, const TsMeta *m, int64_t kv_heads) {
+  const TsLayout *l = ts_layout_of(m);
+  int rows = m->ndim - 2, heads = m->ndim - 3;
+  if (!l || l->partial || !l->naxis[rows] || l->block[rows] || l->block[heads] ||
+      l->naxis[heads] + l->naxis[rows] > TS_MESH_AXES)
+    return l;
+  TsLayout y = *l;
+  memcpy(y.axis[heads] + y.naxis[heads], y.axis[rows], y.naxis[rows]);
+  y.naxis[heads] += y.naxis[rows], y.naxis[rows] = 0;
+  return ts_layout_pieces(&y, heads) <= kv_heads ? ts_layout_make(&y, &c->err) : l;
+}
+
+static TsTensor *under(TsContext *c, TsTensor *t, const TsLayout *l) {
+  char text[TS_SPEC_TEXT];
+  if (!t || !l || ts_layout_of(&t->meta) == l) return ref(t);
+  TsAttr spec = {.type = TS_ATTR_str, .str = ts_layout_spec(l, text)};
+  return ts_vm_call1(c, TS_OP_reshard, 1, &t, &spec);
+}
+
+static bool rows_are_split(const TsMeta *m) {
+  const TsLayout *l = ts_layout_of(m);
+  return l && m->ndim >= 3 && l->naxis[m->ndim - 2];
+}
+
+/* Of attention and of its gradient: operands from `first` on are like q. */
+static int exchanged(TsCall *call, int first) {
+  TsContext *c = call->ctx;
+  TsTensor *in[TS_MAX_IN] = {NULL}, *out[TS_MAX_OUT] = {NULL};
+  const TsMeta *k = &call->in[K]->meta;
+  int64_t kv_heads = k->ndim >= 3 ? k->dim[k->ndim - 3] : 0;
+  int failed = 0, nout = 0, back[] = {Q, K, V};
+  if (by_heads(c, &call->in[Q]->meta, kv_heads) == ts_layout_of(&call->in[Q]->meta)) return 0;
+  for (int i = 0; i < call->nin && !failed; i++) {
+    TsTensor *t = call->in[i];
+    bool spreads = t && (i <= V || i >= first);
+    in[i] = spreads ? under(c, t, by_heads(c, &t->meta, kv_heads)) : ref(t);
+    failed = t && !in[i];
+  }
+  if (!failed)
+    failed = ts_vm_call(c, call->op, call->nin, in, call->attr, TS_MAX_OUT, &nout, out);
+  for (int o = 0; o < nout && !failed; o++)
+    failed = !(call->out[o] = under(c, out[o], ts_layout_of(&call->in[back[o]]->meta)));
+  for (int i = 0; i < call->nin; i++) ts_tensor_unref(in[i]);
+  for (int o = 0; o < nout; o++) ts_tensor_unref(out[o]);
+  return failed ? -1 : 1;
+}
+
+static int attention(TsCall *call) {
+  const TsOpInfo *o = ts_op_info(call->op);
+  bool some = false, gradient = call->op == TS_OP_attention_grad;
+  for (int i = 0; i < o->nattr; i++) {
+    if (o->attr[i].namelen == 6 && !memcmp(o->attr[i].name, "causal", 6))
+      some |= call->attr[i].i;
+    if (o->attr[i].namelen == 6 && !memcmp(o->attr[i].name, "window", 6))
+      some |= call->attr[i].type == TS_ATTR_int;
+    if (o->attr[i].namelen == 6 && !memcmp(o->attr[i].name, "scores", 6) && call->attr[i].i)
+      return 0;
+  }
+  if (!rows_are_split(&call->in[Q]->meta) || call->nout > 3) return 0;
+  if (!gradient && !some && !rows_are_split(&call->in[K]->meta))
+    return 0; /* each its queries */
+  return exchanged(call, gradient ? 5 : TS_MAX_IN);
+}
+
 int ts_mesh_define(TsCall *call, const TsMeta *out) {
   const TsAttr *a = call->attr;
   switch (call->op) {
@@ -202,6 +274,8 @@ int ts_mesh_define(TsCall *call, const TsMeta *out) {
     return a[REDUCTION].i != NONE && rows_spread(call) ? cross_entropy(call, out) : 0;
   case TS_OP_cross_entropy_grad:
     return a[REDUCTION].i != NONE && rows_spread(call) ? cross_entropy_grad(call, out) : 0;
+  case TS_OP_attention:
+  case TS_OP_attention_grad: return attention(call);
   default: return 0;
   }
 }

@@ -18,7 +18,8 @@ static TsOp operator_of(TsFactorKind kind) {
                                  [TS_FACTOR_max] = TS_OP_maximum,
                                  [TS_FACTOR_min] = TS_OP_minimum,
                                  [TS_FACTOR_any] = TS_OP_logical_or,
-                                 [TS_FACTOR_all] = TS_OP_logical_and};
+                                 [TS_FACTOR_all] = TS_OP_logical_and,
+                                 [TS_FACTOR_one] = TS_OP_add};
   return by_kind[kind];
 }
 

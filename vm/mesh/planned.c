@@ -24,6 +24,17 @@ TsTensor *ts_mesh_planned(TsContext *c, const TsMeta *whole) {
   return t;
 }
 
+int ts_mesh_abstract(TsCall *call, const TsMeta *out) {
+  TsContext *c = call->ctx;
+  for (int o = 0; o < call->nout; o++) {
+    TsMeta m = out[o];
+    const TsLayout *l = ts_layout_replicated(c->abstract, m.ndim, &c->err);
+    if (l) m.layout = l->id;
+    if (!l || !(call->out[o] = ts_mesh_planned(c, &m))) return -1;
+  }
+  return 0;
+}
+
 bool ts_mesh_plans(const TsContext *c, int nin, TsTensor *const *in) {
   bool any = c->planning;
   for (int i = 0; i < nin && !any; i++) any = in[i] && ts_tensor_is_planned(in[i]);

@@ -5,7 +5,7 @@
 #define TS_VM_MESH_PLANNED_H
 
 #include "lib/mesh.h"
-#include "vm/core/tensor.h"
+#include "vm/core/vm.h"
 
 /* whole: type and layout. NULL with the error. */
 TsTensor *ts_mesh_planned(TsContext *c, const TsMeta *whole);
@@ -13,5 +13,7 @@ TsTensor *ts_mesh_planned(TsContext *c, const TsMeta *whole);
 bool ts_mesh_plans(const TsContext *c, int nin, TsTensor *const *in);
 /* Devices of the mesh that are not there: an error, else 0. */
 int ts_mesh_there(TsContext *c, const TsMesh *m);
+/* The results of a call without operands, as copies on all of c->abstract: they are planned. */
+int ts_mesh_abstract(TsCall *call, const TsMeta *out);
 
 #endif

@@ -6,6 +6,11 @@
 int ts_mesh_spread(TsContext *c, TsTensor *t, const TsLayout *l) {
   if (ts_defer_force(t)) return -1;
   if (t->meta.layout == l->id) return 0;
+  if (ts_tensor_is_planned(t)) {
+    ((TsParts *)t->storage->release_arg)->meta.layout = l->id;
+    t->meta.layout = l->id;
+    return 0;
+  }
   TsStorage *old = t->storage;
   if (old->refs > 1 && c->collect)
     c->collect(c->where_arg); /* views that nobody has any more */

@@ -5,7 +5,8 @@
  * A run begins at the first statement of a stage and ends before the next one, a loop or the end of
  * the region. What takes no time of its own, or belongs to what stands before it, is of the run
  * around it: arithmetic on single numbers, which is where positions come from, arrivals, what lies
- * in memory of the block. */
+ * in memory of the block. A branch is as what stands in it, where that is of one stage: a turn is
+ * what marks cost. */
 #include "ir/tile/pass/stages.h"
 
 #include "ir/tile/copy.h"
@@ -52,7 +53,9 @@ typedef struct Known {
   const TsTileRegion *all, *body; /* of a role or kernel, of a loop */
   bool mma, ex2;                  /* anywhere in all */
   bool between, inner;            /* of body: products in it; none in a loop inside of it */
-  const TsTileStmt *before;       /* whose run is that: */
+  const TsTileStmt *branch;       /* which is of this stage: */
+  Stage of_branch;
+  const TsTileStmt *before; /* whose run is that: */
   Stage run;
   int line;
 } Known;
@@ -69,17 +72,31 @@ static void know(Known *k, const TsTileRegion *all, const TsTileRegion *body) {
   k->inner = !products_from(body->first, true);
 }
 
+/* The role or kernel that s stands in, and the body of its loop; gives what of that it stands in. */
+static const TsTileStmt *know_around(Known *k, const TsTileStmt *s) {
+  const TsTileRegion *all = s->in_region, *body = s->in_region;
+  const TsTileStmt *at = s;
+  while (all->owner && all->owner->op != TS_TILE_role) all = all->outer;
+  while (body->owner && !is_loop(body->owner) && body->owner->op != TS_TILE_role)
+    at = body->owner, body = body->outer;
+  know(k, all, body);
+  return at;
+}
+
+/* Copies that are told between products are of these: each is an instruction among those of the units, which
+ * a turn would keep apart. */
+static Stage told(Known *k, const TsTileStmt *s) {
+  know_around(k, s);
+  if (k->mma && k->between && k->inner) return (Stage){WITHIN, NULL};
+  return (Stage){TS_STAGE_load, "issue"};
+}
+
 /* On tiles, in a role or kernel with products: between these, softmax where there are powers of two;
  * behind the last of them the epilogue. */
 static Stage arithmetic(Known *k, const TsTileStmt *s) {
   static const Stage plain = {TS_STAGE_other, "arithmetic"};
   if (scalars(s)) return (Stage){WITHIN, NULL};
-  const TsTileRegion *all = s->in_region, *body = s->in_region;
-  const TsTileStmt *at = s; /* what of body s stands in */
-  while (all->owner && all->owner->op != TS_TILE_role) all = all->outer;
-  while (body->owner && !is_loop(body->owner) && body->owner->op != TS_TILE_role)
-    at = body->owner, body = body->outer;
-  know(k, all, body);
+  const TsTileStmt *at = know_around(k, s);
   if (!k->mma) return plain;
   bool between = k->between && (k->inner || products_from(at, false));
   if (!between) return (Stage){TS_STAGE_epilogue, NULL};
@@ -90,12 +107,40 @@ static bool of_device(const TsTileVal memory) {
   return memory->type.space == TS_SPACE_global || memory->type.space == TS_SPACE_scratch;
 }
 
+static bool same(Stage a, Stage b) { return a.stage == b.stage && a.what == b.what; }
+
+static Stage stage_of(Known *k, const TsTileStmt *s);
+
+/* The one stage of what stands in a branch; WITHIN: all of it is of the run around. */
+static Stage branch(Known *k, const TsTileStmt *s) {
+  Stage all = {WITHIN, NULL};
+  if (k->branch == s) return k->of_branch;
+  for (int i = 0; i < s->nregion && all.stage != NONE; i++)
+    for (const TsTileStmt *x = s->region[i]->first; x; x = x->next) {
+      Stage is = stage_of(k, x);
+      if (x->op == TS_TILE_yield || is.stage == WITHIN) continue;
+      if (all.stage == WITHIN) all = is;
+      if (!same(all, is)) all.stage = NONE;
+    }
+  k->branch = s, k->of_branch = all;
+  return all;
+}
+
+/* s stands in a branch that is of one stage. */
+static bool in_branch(Known *k, const TsTileStmt *s) {
+  const TsTileStmt *at = s->in_region->owner;
+  for (; at && at->op == TS_TILE_if; at = at->in_region->owner)
+    if (branch(k, at).stage != NONE) return true;
+  return false;
+}
+
 static Stage stage_of(Known *k, const TsTileStmt *s) {
   switch (s->op) {
+  case TS_TILE_if: return branch(k, s);
   case TS_TILE_load:
   case TS_TILE_gather:
     return of_device(s->in[0]) ? (Stage){TS_STAGE_load, NULL} : (Stage){WITHIN, NULL};
-  case TS_TILE_copy_async:
+  case TS_TILE_copy_async: return told(k, s);
   case TS_TILE_copy_bulk:
   case TS_TILE_expect: return (Stage){TS_STAGE_load, "issue"};
   case TS_TILE_turn: /* its end is of what stands before */
@@ -131,10 +176,11 @@ static Stage stage_of(Known *k, const TsTileStmt *s) {
   case TS_TILE_places: return (Stage){TS_STAGE_other, "reduce"};
   case TS_TILE_commit: { /* it stands directly behind what it closes */
     int64_t of = ts_tile_attr(s, "of")->i;
-    return of == 0   ? (Stage){TS_STAGE_load, "issue"}
+    return of == 0   ? told(k, s)
            : of == 1 ? (Stage){TS_STAGE_mma, NULL}
                      : (Stage){TS_STAGE_store, NULL};
   }
+  case TS_TILE_alloc:
   case TS_TILE_arrive:
   case TS_TILE_fence:
   case TS_TILE_const:
@@ -148,8 +194,6 @@ static Stage stage_of(Known *k, const TsTileStmt *s) {
   default: return s->nregion || s->op == TS_TILE_yield ? (Stage){NONE, NULL} : arithmetic(k, s);
   }
 }
-
-static bool same(Stage a, Stage b) { return a.stage == b.stage && a.what == b.what; }
 
 /* The stage of the run that ends in front of s, and the line of its first statement. */
 static Stage run_before(Known *k, const TsTileStmt *s, int *line) {
@@ -175,6 +219,7 @@ static void mark(TsTileCopy *c, Stage is, int line, bool end) {
 static int around(TsTileCopy *c, const TsTileStmt *s, void *arg) {
   Known *k = arg;
   if (!s->in_region->owner) return 0; /* above the grid are sizes and positions alone */
+  if (in_branch(k, s)) return 0;
   int line = s->line;
   Stage is = stage_of(k, s), before = run_before(k, s, &line);
   bool turns = is.stage != WITHIN && !same(is, before);

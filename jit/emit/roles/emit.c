@@ -94,6 +94,27 @@ static V special(TsRoles *m, const char *name) {
   return ts_roles_asm(m, ts_roles_i32(m), text, "=r", 0, NULL, false);
 }
 
+/* Whether blocks that write no turns down run code without any: where softmax stands between products a
+ * turn delays both. In kernels of products alone two codes cost more than turns, as processors share
+ * their instructions; so they do where few of the warps multiply, and wait for memory. */
+static bool has_two_codes(const TsRoles *m, const TsTileStmt *first) {
+  int64_t multiply = 0;
+  for (const TsTileStmt *s = first; s; s = s->next)
+    if (s->op == TS_TILE_role && ts_roles_find(s->region[0], TS_TILE_mma))
+      multiply += ts_tile_attr(s, "warps")->i;
+  return 2 * multiply > m->info->threads / 32 && ts_roles_find(first->in_region, TS_TILE_ex2);
+}
+
+static void without_turns(TsRoles *m, const TsTileStmt *first, LLVMBasicBlockRef end) {
+  LLVMBasicBlockRef with = ts_roles_block(m), without = ts_roles_block(m);
+  uint32_t shared = m->shared;
+  LLVMBuildCondBr(m->e->b, m->marks.listed, with, without);
+  LLVMPositionBuilderAtEnd(m->e->b, without);
+  ts_roles_emit(m, first, end);
+  LLVMPositionBuilderAtEnd(m->e->b, with);
+  m->shared = shared;
+}
+
 /* A round of the grid's loop. */
 static void block_of(TsRoles *m, const TsTileStmt *s) {
   LLVMBuilderRef b = m->e->b;
@@ -105,6 +126,8 @@ static void block_of(TsRoles *m, const TsTileStmt *s) {
   for (; x && x->op != TS_TILE_role; x = x->next) statement(m, x);
   ts_roles_barriers(m, s->region[0]);
   LLVMBasicBlockRef end = ts_roles_block(m);
+  if (m->marks.listed && has_two_codes(m, x)) without_turns(m, x, end);
+  ts_gpu_marks_open(&m->marks);
   ts_roles_emit(m, x, end);
   LLVMPositionBuilderAtEnd(b, end);
 }

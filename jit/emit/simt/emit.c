@@ -316,6 +316,46 @@ static const TsTileRegion *open_axes(TsGpuEmit *g) {
   return p->axis[p->nloop - 1]->region[0];
 }
 
+static void put_rounds(TsGpuEmit *g) {
+  put_top(g, g->phase->loop);
+  if (!g->phase->nloop) {
+    ts_gpu_frames_make(g, g->phase->loop->region[0]);
+    put_loop(g, g->phase->loop);
+  } else {
+    const TsTileRegion *r = open_axes(g);
+    ts_gpu_frames_make(g, r);
+    ts_gpu_region(g, r);
+  }
+  ts_gpu_thread_end(g);
+}
+
+/* Blocks without a list of turns run code that has none: a kernel with marks has all twice. */
+static void put_code(TsGpuEmit *g) {
+  size_t n = g->e->k->nvalue + 1;
+  LLVMContextRef ctx = g->e->ctx;
+  if (g->marks.listed) {
+    LLVMBasicBlockRef with = LLVMAppendBasicBlockInContext(ctx, g->e->fn, "");
+    LLVMBasicBlockRef without = LLVMAppendBasicBlockInContext(ctx, g->e->fn, "");
+    TsGpuEmit *was = ts_emit_take(g->e, sizeof *was);
+    V *scalar = ts_emit_take(g->e, sizeof *scalar * n);
+    V **memory = ts_emit_take(g->e, sizeof *memory * n);
+    *was = *g;
+    memcpy(scalar, g->scalar, sizeof *scalar * n);
+    memcpy(memory, g->memory, sizeof *memory * n);
+    LLVMBuildCondBr(g->e->b, g->marks.listed, with, without);
+    LLVMPositionBuilderAtEnd(g->e->b, with);
+    ts_gpu_marks_open(&g->marks);
+    put_rounds(g);
+    was->visits = g->visits;
+    *g = *was;
+    memcpy(g->scalar, scalar, sizeof *scalar * n);
+    memcpy(g->memory, memory, sizeof *memory * n);
+    memset(g->seen, 0, sizeof *g->seen * n);
+    LLVMPositionBuilderAtEnd(g->e->b, without);
+  }
+  put_rounds(g);
+}
+
 static void put_phase(TsGpuEmit *g, int index) {
   const TsTile *k = g->e->k;
   size_t n = k->nvalue + 1;
@@ -330,16 +370,8 @@ static void put_phase(TsGpuEmit *g, int index) {
   g->rows.leaf = g->rows.warps[0] = g->rows.warps[1] = -1;
   g->rows.walk[0] = g->rows.walk[1] = -1;
   ts_gpu_thread_begin(g, index);
-  put_top(g, g->phase->loop);
-  if (!g->phase->nloop) {
-    ts_gpu_frames_make(g, g->phase->loop->region[0]);
-    put_loop(g, g->phase->loop);
-  } else {
-    const TsTileRegion *r = open_axes(g);
-    ts_gpu_frames_make(g, r);
-    ts_gpu_region(g, r);
-  }
-  ts_gpu_thread_end(g);
+  put_code(g);
+  ts_gpu_thread_close(g);
 }
 
 static const TsGpuMaker *const maker[] = {

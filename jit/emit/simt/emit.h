@@ -112,7 +112,8 @@ typedef struct TsGpuEmit {
 
 /* ---- jit/emit/simt/thread.c: threads, meeting, shuffles, shared memory */
 void ts_gpu_thread_begin(TsGpuEmit *g, int phase);
-void ts_gpu_thread_end(TsGpuEmit *g);
+void ts_gpu_thread_end(TsGpuEmit *g);   /* of one way through its code */
+void ts_gpu_thread_close(TsGpuEmit *g); /* of all of them */
 void ts_gpu_sync(TsGpuEmit *g);
 /* Until the launch before is over; then the next one may come. */
 void ts_gpu_await_last(TsGpuEmit *g);

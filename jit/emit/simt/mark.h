@@ -12,8 +12,10 @@ typedef struct TsGpuMarks {
   TsEmit *e;
   TsTileMark mark[TS_TILE_MARKS];
   int nmark;
-  /* i64, i32 the same all the time; i32 in memory of the thread. NULL: no marks. */
-  LLVMValueRef record, room, count;
+  /* i64, i64, i32 the same all the time; i32 in memory of the thread. NULL: no marks. */
+  LLVMValueRef record, list, room, count;
+  LLVMValueRef listed;   /* i1: this block writes its turns down; NULL: none does */
+  bool on;               /* the code at hand has turns */
   int within[16], depth; /* stages around, by 1 + the number of their mark; 0: between stages */
 } TsGpuMarks;
 
@@ -21,6 +23,8 @@ typedef struct TsGpuMarks {
  * has no marks, or its maker no clock. */
 void ts_gpu_marks_begin(TsGpuMarks *m, TsEmit *e, LLVMValueRef thread, LLVMValueRef block,
                         int warps);
+/* From here on the code has turns; what stands before it, and on other ways from there, has none. */
+void ts_gpu_marks_open(TsGpuMarks *m);
 void ts_gpu_marks_put(TsGpuMarks *m, const TsTileStmt *s);
 void ts_gpu_marks_end(TsGpuMarks *m); /* before it returns */
 

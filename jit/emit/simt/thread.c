@@ -185,6 +185,9 @@ void ts_gpu_thread_end(TsGpuEmit *g) {
   if (!g->awaited) ts_gpu_await_last(g); /* also who writes nothing ends behind those before */
   ts_gpu_marks_end(&g->marks);
   LLVMBuildRetVoid(g->e->b);
+}
+
+void ts_gpu_thread_close(TsGpuEmit *g) {
   int64_t most = (g->shared_most + 15) & -16;
   if (g->phase->rounds > 1) {
     LLVMReplaceAllUsesWith(g->held, ts_gpu_i64(g, most));

@@ -105,4 +105,26 @@ function inspect.inspect(x)
   return table.concat(lines, "\n")
 end
 
+local WAYS = { memory = "the same memory", direct = "direct: kernels of each read the memory of the other",
+  host = "through the host, in copies: neither reaches the memory of the other" }
+
+-- links(mesh): how bytes go between its devices, as text: a line for each two.
+--   print(dist.links(mesh))
+function inspect.links(mesh)
+  grid.need_mesh(mesh, "links")
+  local names, lines, seen = {}, {}, {}
+  for p = 0, mesh.n - 1 do
+    local name = device_name(mesh, p)
+    if not seen[name] then names[#names + 1] = name end
+    seen[name] = true
+  end
+  for i = 1, #names do
+    for k = i + 1, #names do
+      local ok, way = pcall(core.mesh_link, names[i], names[k])
+      lines[#lines + 1] = ("%s - %s: %s"):format(names[i], names[k], ok and WAYS[way] or "not here")
+    end
+  end
+  return #lines > 0 and table.concat(lines, "\n") or names[1] .. " alone"
+end
+
 return inspect

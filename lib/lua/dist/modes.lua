@@ -1,6 +1,7 @@
 -- How sums are cut, and what may be moved without being asked for.
 
 local core = require "tessera.core"
+local grid = require "tessera.dist.grid"
 local modes = {}
 
 -- leaves([n]): cuts each axis that is summed over into n leaves, whose sums are added pairwise: a program with leaves
@@ -39,5 +40,17 @@ end
 -- defined by, as those of a product over a split axis, are asked for.
 --   dist.explicit(function() return op.matmul(x, w) end)
 function modes.explicit(f, ...) return modes.hidden("error", f, ...) end
+
+-- abstract(mesh, f, ...): f(...), where what is made (op.zeros, op.normal, modules with their parameters) has a type and lies
+-- on all of the mesh, but has no elements: models of any size are planned with, for devices that are not there. Gives what f
+-- gives.
+--   local mesh = dist.Mesh {axes = {"dp"}, devices = dist.range(1000, 1008)}
+--   local w = dist.abstract(mesh, function() return op.zeros{1e6, 1e6} end)
+function modes.abstract(mesh, f, ...)
+  grid.need_mesh(mesh, "dist.abstract")
+  core.need_function(f, "dist.abstract")
+  local before = core.mesh_abstract(mesh.id)
+  return core.guarded(function() core.mesh_abstract(before) end, f, ...)
+end
 
 return modes

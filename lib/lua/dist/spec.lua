@@ -162,18 +162,18 @@ function spec.of_layout(l)
   return setmetatable(s, ShardSpec), mesh
 end
 
---- The word of op.reshard that brings a tensor from one layout of a mesh to another, "dp,,tp*pp/4"; nil where a word does not
---- say it: of summands, or other leaves.
+--- The word of op.reshard that brings a tensor from one layout of a mesh to another, "dp,,tp*pp/4", or "dp;12" with
+--- other leaves; nil where a word does not say it: of summands, or to no leaves.
 function spec.words(from, to)
   local a, b = spec.of_layout(from), spec.of_layout(to)
   local _, axes = core.mesh_layout_facts(to)
-  if a.over[1] or b.over[1] or a.leaves ~= b.leaves then return nil end
+  if a.over[1] or b.over[1] or (a.leaves and not b.leaves) then return nil end
   local parts = {}
   for d = 1, #axes do
     local names = b.axes[d - 1]
     parts[d] = names and table.concat(names, "*") .. (b.block and "/" .. b.block or "") or ""
   end
-  return table.concat(parts, ",")
+  return table.concat(parts, ",") .. (a.leaves ~= b.leaves and ";" .. b.leaves or "")
 end
 
 return spec

@@ -25,7 +25,8 @@ local function launch_args(k)
     args[2] = ('"us_without_marks":%.3f,"registers":%d,"shared_bytes":%.0f,"spilled_bytes":%.0f,"occupancy":%.3f'):format(k.usec, k.registers,
       k.shared, k.spilled, k.occupancy)
   end
-  if k.every > 1 then args[3] = ('"recorded":"one block in %d"'):format(k.every) end
+  if k.every > 1 then args[#args + 1] = ('"recorded":"one block in %d"'):format(k.every) end
+  if k.apart > 1 then args[#args + 1] = ('"stages_recorded":"one block in %d"'):format(k.apart) end
   return table.concat(args, ",")
 end
 
@@ -87,11 +88,13 @@ local function warp_events(k, pid, tid, at, block, role, stays, add)
   end)
 end
 
--- Blocks whose stages are shown: by turns the first and the last ones.
+-- Blocks whose stages are shown, of those that have some: by turns the first and the last ones.
 local function wanted_blocks(k, most)
   local numbers, wanted, list = {}, {}, {}
   for _, p in pairs(k.processors) do
-    for number in pairs(p.blocks) do numbers[#numbers + 1] = number end
+    for number in pairs(p.blocks) do
+      if number % k.apart == 0 then numbers[#numbers + 1] = number end
+    end
   end
   table.sort(numbers)
   for i = 1, math.min(most, #numbers) do

@@ -113,7 +113,7 @@ function html.sections(list)
   for i = 1, math.min(#groups, MOST_KERNELS) do
     local k = groups[i].first
     out[#out + 1] = ('<h2><i style="background:%s"></i>%s on %s</h2><p>%d blocks of %d threads%s. Its limit: %s.</p>'):format(colour(i), escaped(k.name),
-      escaped(k.device), k.grid, k.threads, k.every > 1 and (", one in %d recorded"):format(k.every) or "", escaped(kernels.limit(k)))
+      escaped(k.device), k.grid, k.threads, kernels.recorded(k), escaped(kernels.limit(k)))
     if k.turns > 0 then out[#out + 1] = "<h3>Stages of its warps</h3>" .. stages(k) end
     if next(k.processors) then out[#out + 1] = "<h3>Blocks on its processors</h3>" .. processors(k) end
   end

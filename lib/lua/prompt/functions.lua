@@ -286,7 +286,7 @@ return function(prompt, wrong)
 
   --- Runs a function on arguments and prints where its time goes: "f(x, y)", or f, x, y. A captured function alone
   --- runs on the arguments of its last call.
-  function prompt.profile(...) prompt.page(tostring(data.profile(...))) end
+  function prompt.profile(...) prompt.say(tostring(data.profile(...))) end
   function data.profile(f, ...)
     local of, given, args = call_of_any("profile", f, ...)
     local kernel, plain = captured.is_kernel(of), captured.is_function(of)

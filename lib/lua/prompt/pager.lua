@@ -101,8 +101,7 @@ local function show(lines, parts, rows, width)
       if answer == "l" and parts[1] then
         if show(list(parts), {}, rows, width) then return true end
       elseif part then
-        local lines_of_part = { text = lines.text, at = lines.at, from = part.from, to = part.to }
-        if show(lines_of_part, {}, rows, width) then return true end
+        if show({ text = lines.text, at = lines.at, from = part.from, to = part.to }, {}, rows, width) then return true end
       elseif is_input(answer) then
         console.next_input(answer)
         return true

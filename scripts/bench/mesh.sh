@@ -1,0 +1,23 @@
+#!/bin/sh
+# The mesh beside its peers, on the devices of this machine: scripts/bench/mesh.sh [KIND [N [SECTION..]]]. KIND is cuda, or
+# cpu for virtual ones; N is how many (all GPUs). Sections: bits sums moves mlp gpt large. A table of both, with ratios:
+# above 1 we are ahead. TESSERA_PEERS_PYTHON: a python3 that has PyTorch.
+set -e
+cd "$(dirname "$0")/../.."
+kind=${1:-cuda}
+count=${2:-$(nvidia-smi -L 2> /dev/null | grep -c '^GPU' || true)}
+[ $# -gt 2 ] && shift 2 || shift $#
+out=build/bench/mesh
+mkdir -p "$out"
+: > "$out/peer"
+python=${TESSERA_PEERS_PYTHON:-$(command -v python3 || true)}
+if [ "$kind" = cuda ] && [ -n "$python" ] && "$python" -c 'import torch' 2> /dev/null; then
+  NCCL_NVLS_ENABLE=0 "$python" scripts/bench/mesh/peer.py "$count" "$@" > "$out/peer" 2> "$out/peer.log" || tail -3 "$out/peer.log" >&2
+fi
+bin/tessera scripts/bench/mesh/ours.lua "$kind" "$count" "$@" > "$out/ours"
+awk -F'\t' '
+  FILENAME == ARGV[1] { peer[$1] = $2; next }
+  { ratio = ""
+    if ($1 in peer) ratio = sprintf("%.2f", $3 == "us" ? peer[$1] / $2 : $2 / peer[$1])
+    printf "| %s | %s %s | %s | %s |\n", $1, $2, $3, ($1 in peer) ? peer[$1] : "", ratio }
+  BEGIN { print "| row | ours | peer | ratio |\n| --- | ---: | ---: | ---: |" }' "$out/peer" "$out/ours"
