@@ -50,7 +50,7 @@ int ts_build_of_text(const TsSchedKernel *usual, const char *text, const TsTarge
   if (usual->tile->sequence)
     return ts_error_set(err, TS_ERR_value,
                         "this operator is several kernels in sequence, whose texts cannot be "
-                        "edited; their schedule can");
+                        "edited");
   TsTile *k = ts_tile_parse(text, err);
   if (!k || ts_tile_check(k, t, err) || ts_build_alike(usual->tile, k, err))
     return ts_tile_free(k), -1;

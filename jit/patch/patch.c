@@ -175,6 +175,14 @@ static int open(TsPatch *p, const char *kernel, const char *text, TsError *err) 
   if (!takes_the_same(&p->k[PATCH_usual], &p->k[PATCH_now]))
     return ts_error_set(err, TS_ERR_value,
                         "what was tuned for this kernel takes other operands");
+  if (p->device && p->k[PATCH_now].tile->sequence) {
+    ts_error_set(
+        err, TS_ERR_value,
+        "this operator is several kernels in sequence on %s, which are launched together "
+        "and not tried one by one: it cannot be edited",
+        p->device->name);
+    return ts_error_hint(err, ":choose sets what of its schedule is free");
+  }
   if (p->seen.schedule ? make_schedule(p, text, err) : make_tile(p, text, err)) return -1;
   p->seen.unchanged = same_code(p->k[PATCH_now].tile, p->k[PATCH_made].tile);
   for (int i = 0; i < PATCH_CODE; i++)

@@ -85,6 +85,10 @@ e = f:with("tile", (product:gsub("mul (%%%d+), 96 : i64", "mul %1, 51 : i64", 1)
 assert(e.differing <= 45 * 256, tostring(e)) -- rows behind 51 + 96 are not written
 e = f:with("tile", (product:gsub("load %%b%[%%%d+%]", "load %%b[%%1]")))
 assert(e.differing > 0 and e.differing <= 96 * 256 and e.first:find "^%%y0%[96,", tostring(e))
+-- A load of what follows, in front of the product.
+local first, mma, behind, rest = product:match "^(.-)\n( *%%%d+ = mma [^\n]*)\n([^\n]*)(\n.*)$"
+e = f:with("tile", first .. "\n" .. behind .. "\n" .. mma .. rest)
+assert(e.equal and not e.unchanged, tostring(e))
 
 -- ---- kept, named, taken back
 e = f:with("schedule", (text:gsub("rows %d+", "rows 48")))

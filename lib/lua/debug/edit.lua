@@ -151,7 +151,8 @@ function edit.with(f, level, text, given)
   local came, failed = patch:look(function() f(unpack(args, 1, n)) end)
   if not came then
     if failed then error(failed, 0) end
-    core.fail(("f:with: kernel %s of %s did not run: its operators do, on the VM\n  hint: :why says why"):format(kernel or "", f.name))
+    core.fail(("f:with: kernel %s of %s did not run with these arguments: it is of another device or other shapes, or its operators ran on the VM\n  hint: :why says what runs"):format(
+      patch:seen().number, f.name))
   end
   local seen = patch:seen()
   if seen.failed then refuse(text, seen.failed, seen.hint) end
