@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ir/lower/lower.h"
+#include "ir/tile/text.h"
 
 int ts_build_unpatched(const TsBuildJob *b, const TsFusion *u, const TsGroup *g,
                        const TsSchedChoice *c, TsSchedKernel *out, TsError *err) {
@@ -37,11 +38,21 @@ int ts_build_alike(const TsTile *usual, const TsTile *k, TsError *err) {
   if (usual->ndim != k->ndim)
     return ts_error_set(err, TS_ERR_value, "@%s has %d symbolic sizes, not %d", k->name,
                         k->ndim, usual->ndim);
-  for (int i = 0; i < k->nparam; i++)
-    if (!ts_tile_type_same(&usual->param[i]->type, &k->param[i]->type))
-      return ts_error_set(err, TS_ERR_value,
-                          "parameter %d of @%s, %%%s, has another type than the kernel has",
-                          i + 1, k->name, k->param[i]->name);
+  for (int i = 0; i < k->nparam; i++) {
+    if (ts_tile_type_same(&usual->param[i]->type, &k->param[i]->type)) continue;
+    TsText is = {0}, was = {0};
+    ts_tile_type_text(k, &k->param[i]->type, &is);
+    ts_tile_type_text(usual, &usual->param[i]->type, &was);
+    ts_error_set(
+        err, TS_ERR_value,
+        "parameter %d of @%.60s, %%%.60s, has another type than the kernel has: %.100s, not "
+        "%.100s",
+        i + 1, k->name, k->param[i]->name ? k->param[i]->name : "?", is.at ? is.at : "?",
+        was.at ? was.at : "?");
+    ts_text_free(&is);
+    ts_text_free(&was);
+    return ts_error_hint(err, "an edited kernel has the head that it had: its name may change");
+  }
   return 0;
 }
 

@@ -289,7 +289,7 @@ end
 
 local RUNS = options.whole { least = 1 }
 local read = options.of("profile.report", { args = options.table, warm = options.whole { least = 0 }, runs = RUNS, marks = options.flag,
-  width = options.whole { least = 20 }, html = options.text, trace = options.text, csv = options.text }, { warm = 3, runs = 20, marks = true, width = 80 })
+  width = options.whole { least = 20, most = 1000 }, html = options.text, trace = options.text, csv = options.text }, { warm = 3, runs = 20, marks = true, width = 80 })
 
 -- Of a function whose instructions are recorded: a captured one, or a kernel of op.kernel.
 local function instructions_report(f, args, o, inside)
