@@ -208,7 +208,9 @@ TsPatch *ts_patch_open(TsJitFunction *f, const char *level, const char *kernel,
   int bad = 0;
   if (!p->seen.schedule && strcmp(level, "tile")) {
     ts_error_set(err, TS_ERR_argument,
-                 "kernels are edited at the levels schedule and tile, not %s", level);
+                 "kernels are edited at the levels schedule and tile, not %.40s", level);
+    ts_error_hint(
+        err, "f:with(\"tile\", text): text is that of f:ir(\"tile\", {kernel = 0}), edited");
     bad = -1;
   } else if (f->state != LIVE) {
     ts_error_set(err, TS_ERR_value, "@%s runs no kernels", f->g->name);

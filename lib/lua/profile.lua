@@ -368,7 +368,7 @@ function Measured.__tostring(r) return texts[r] end
 function profile.measure(f, given)
   local o = read(given)
   local of_instructions = captured.is_function(f) or captured.is_kernel(f)
-  if not of_instructions then core.need_function(f, "profile.report") end
+  if not of_instructions then core.need_function(f, "profile.measure") end
   local args = o.args
   if not args and captured.is_function(f) then
     args = f:last_arguments()
@@ -395,6 +395,9 @@ end
 --- arguments of its last call. marks: stages of kernels, in runs of their own. html, trace and csv are files to write;
 --- kernels on devices are in the first two, and beside "f.csv" in "f.kernels.csv".
 --   print(profile.report(f, {args = {x, y}, html = "f.html"}))
-function profile.report(f, given) return tostring(profile.measure(f, given)) end
+function profile.report(f, given)
+  if not captured.is_function(f) and not captured.is_kernel(f) then core.need_function(f, "profile.report") end
+  return tostring(profile.measure(f, given))
+end
 
 return require("tessera.named")("tessera.profile", profile)

@@ -74,6 +74,7 @@ d = f:diff("tile", { target = { "avx2", "avx512" } })
 assert(d:find "\n%-tile @f[^\n]* target avx2 " and d:find "\n%+tile @f[^\n]* target avx512 ", d)
 d = f:diff("concrete", { args = { { x }, { rng.normal{ 40, 65 } } } })
 assert(d:find "%-[^\n]*f32%[40,64%]" and d:find "%+[^\n]*f32%[40,65%]", d)
+f:diff("tile", { args = { x, x } }) --! must be a list of two lists of arguments, {{x}, {y}}
 f:diff("tiel") --! did you mean 'tile'?
 f:diff("tile", { target = { "avx2" } }) --! must be a list of two
 

@@ -57,7 +57,7 @@ local outside = soft:gsub("load %%x0%[%%2", "load %%x0[%%1")
 refused("tile", outside, at(outside, outside:match "%%%d+ = load"), "position 192 is outside of axis 0")
 local inputs = soft:gsub("store %%y0%[%%2, %%0%]", "store %%x0[%%2, %%0]")
 refused("tile", inputs, at(inputs, "store"), "is read only")
-refused("tile", (soft:gsub("%%y0: f32%[M,256%]", "%%y0: f32[M,300]")), "has another type")
+refused("tile", (soft:gsub("%%y0: f32%[M,256%]", "%%y0: f32[M,300]")), "has another type than the kernel has: f32[M,300], not f32[M,256]")
 refused("tile", (soft:gsub("target %S+", "target sm_90a")), "is for sm_90a")
 refused("tile", (soft:gsub("load %%x0%[%%2, %%0%]", "load %%x0[%%2, %%0] {edge=tru}")), "line 6, column ")
 -- Its arguments could lead it anywhere, although these do not.
@@ -123,6 +123,16 @@ f:with("tile", soft, { kernels = 1 }) --! did you mean 'kernel'?
 f:with("schedule", text, { args = { x, w, b } }).unchanged --> true
 local fresh = graph.module("fresh", body)
 fresh:with("tile", soft) --! fresh's last arguments are gone, or it has not run
+f:debug(x, x, w, b) --! a kernel stands in front of the arguments, by its number or name; f has 1 @
+
+-- ---- a file whose name has a line end
+local odd = loadstring("local graph, op = ... return graph.module('odd', function(a) return op.softmax(a) * 2 end)", "@a\nb")(graph, op)
+odd(x)
+jit.pin(odd, x)
+odd(x)
+for _, level in ipairs { "tile", "schedule" } do
+  assert(odd:with(level, odd:ir(level, { kernel = 0 }), { args = { x } }).unchanged)
+end
 
 -- ---- on disk: later processes run it; what is damaged is none
 local PROGRAM = [[
