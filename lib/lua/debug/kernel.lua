@@ -117,7 +117,11 @@ local function find(f, which, ...)
     if i == which or k.name == which then return k end
     names[i] = i .. " @" .. k.name
   end
-  core.fail(("debug: %s has no kernel %s%s"):format(f.name, tostring(which),
+  if type(which) ~= "number" and type(which) ~= "string" then
+    core.fail(("debug: a kernel stands in front of the arguments, by its number or name%s"):format(
+      #names > 0 and ("; %s has %s\n  hint: f:debug(1, x)"):format(f.name, table.concat(names, ", ")) or ""))
+  end
+  core.fail(("debug: %s has no kernel %s%s"):format(f.name, core.shown(tostring(which), 40),
     #names > 0 and "; it has " .. table.concat(names, ", ") or ": no group of it is worth one"))
 end
 
