@@ -72,6 +72,17 @@ int ts_dtype_rule_promote(TsInfer *inf) {
 
 int ts_dtype_rule_promote_all(TsInfer *inf) { return ts_dtype_rule_promote(inf); }
 
+/* As promote, but for the places of experts among the inputs. */
+int ts_dtype_rule_promote_experts(TsInfer *inf) {
+  const TsMeta *in[TS_MAX_IN];
+  TsInfer own = *inf;
+  for (int i = 0; i < inf->nin; i++) in[i] = ts_op_is_value(inf->op, i) ? inf->in[i] : NULL;
+  own.in = in;
+  if (promote_exact(&own, 0)) return -1;
+  inf->compute = own.compute;
+  return all_out(inf, inf->compute);
+}
+
 /* Arithmetic of two bools counts: it is done in i64. */
 int ts_dtype_rule_arith(TsInfer *inf) {
   if (promote(inf, 0)) return -1;
