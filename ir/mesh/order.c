@@ -63,7 +63,7 @@ int ts_step_reads(const TsMeshPlan *p, const TsMeshStep *s, int *out) {
     for (int i = 0; i < from; i++) n = add_slot(p, out, n, j->from + i, s->k);
     return n;
   }
-  for (int part = 0; part < p->space.n; part++) {
+  for (int part = 0; part < ts_plan_parts(p); part++) {
     const TsMeshPiece *piece = &p->piece[ts_mesh_piece(p, s->at, part, s->k < 0 ? 0 : s->k)];
     for (int i = 0; i < piece->nin; i++) n = add_slot(p, out, n, piece->in[i], s->k);
   }
@@ -77,7 +77,7 @@ int ts_step_writes(const TsMeshPlan *p, const TsMeshStep *s, int *out) {
     for (int i = 0; i < j->nto; i++) n = add_slot(p, out, n, j->to + i, s->k);
     return n;
   }
-  for (int part = 0; part < p->space.n; part++) {
+  for (int part = 0; part < ts_plan_parts(p); part++) {
     const TsMeshPiece *piece = &p->piece[ts_mesh_piece(p, s->at, part, s->k < 0 ? 0 : s->k)];
     for (int i = 0; i < piece->nout; i++) n = add_slot(p, out, n, piece->out[i], s->k);
   }

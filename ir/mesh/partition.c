@@ -261,7 +261,7 @@ static void run_parts(TsSlots *a, Call *k, TsMeta *out) {
       n = new_sums(a, &a->p->slot[slot[o]].meta, k->leaves, &of, k->group, k->r.place, &first);
     for (int i = 0; i < n; i++) sum[o][i] = first + i;
   }
-  for (int p = 0; p < mesh->n && !a->failed; p += ts_slots_step(a, k->micro))
+  for (int p = 0; p < ts_slots_parts(a) && !a->failed; p += ts_slots_step(a, k->micro))
     run_part(a, k, p, slot, sum);
   if (!a->failed) join_sums(a, k, slot, sum);
 }
@@ -511,6 +511,7 @@ static bool open_plan(TsMeshPlan *p, const TsGraph *g, const TsMesh *mesh, const
   p->g = g;
   if (how) p->how = *how, p->how.seed = NULL, p->how.nseed = 0;
   if (ts_space_open(&p->space, mesh, how, err)) return false;
+  for (int q = 0; q < mesh->n; q++) p->sampled |= mesh->device[q] < 0;
   size_t n = (size_t)(g->nparam + g->nresult + g->nupdate) + 1;
   p->param = calloc(n, sizeof *p->param);
   p->batch = calloc((size_t)g->nparam + 1, sizeof *p->batch);

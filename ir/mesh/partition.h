@@ -91,6 +91,7 @@ typedef struct TsMeshPlan {
   int *die;
   int *param, *result, *update; /* slots; -1: a parameter that nobody reads */
   bool alike;  /* pieces are those of the first micro-batch: others would be the same */
+  bool sampled; /* devices are only planned with: the first part has graphs, which stand for all */
   bool *batch; /* by parameter: micro-batches are of its first axis */
   int *chunk;  /* by parameter, of the pipeline; -1: it is of none */
   /* What is known of its steps before they run: */
@@ -109,7 +110,9 @@ void ts_mesh_plan_free(TsMeshPlan *p);
 /* How many subtrees of the tree of a sum, whose summands lie along these axes of m, part p has,
  * and leaves lo..hi. */
 int ts_mesh_join_leaves(const TsMesh *m, const TsMeshJoin *j, int p, int *lo, int *hi);
+static inline int ts_plan_parts(const TsMeshPlan *p) { return p->sampled ? 1 : p->space.n; }
 static inline int ts_mesh_piece(const TsMeshPlan *p, int group, int part, int k) {
+  if (p->sampled) part = 0;
   return (group * p->space.n + part) * p->space.nmicro + (p->alike ? 0 : k);
 }
 /* A line for each group and join; what is sent to whom, and the graphs. */

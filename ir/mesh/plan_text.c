@@ -86,6 +86,16 @@ static void put_turns(const TsMeshPlan *p, TsText *t) {
   }
 }
 
+/* Of many devices how many behind this one have as much. */
+static int devices_like(const TsMeshPlan *p, int r) {
+  enum { FEW = 16 };
+  int n = p->space.real->n, more = 0;
+  while (n > FEW && r + more + 1 < n && p->held[r + more + 1] == p->held[r] &&
+         p->peak[r + more + 1] == p->peak[r])
+    more++;
+  return more;
+}
+
 void ts_mesh_plan_summary(const TsMeshPlan *p, TsText *t) {
   static const char *const turns[] = {"gpipe", "1f1b", "interleaved"};
   const TsMeshSpace *s = &p->space;
@@ -98,7 +108,8 @@ void ts_mesh_plan_summary(const TsMeshPlan *p, TsText *t) {
   if (p->how.chunks) ts_text_format(t, "  places wait %.0f%% of the time\n", 100 * p->bubble);
   if (p->turned)
     ts_text_str(t, "  turns come out of their order: micro-batches meet in between\n");
-  for (int r = 0; r < s->real->n; r++) {
+  for (int r = 0, more; r < s->real->n; r += 1 + more) {
+    more = devices_like(p, r);
     ts_text_str(t, "  ");
     for (int a = 0; a < s->real->naxis; a++)
       ts_text_format(t, "%s=%d ", s->real->axis[a], ts_mesh_coordinate(s->real, r, a));
@@ -106,6 +117,7 @@ void ts_mesh_plan_summary(const TsMeshPlan *p, TsText *t) {
     put_bytes(t, p->held[r]);
     ts_text_str(t, ", has at most ");
     put_bytes(t, p->peak[r]);
+    if (more) ts_text_format(t, ", and so have the next %d", more);
     ts_text_char(t, '\n');
   }
 }

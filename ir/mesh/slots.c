@@ -180,7 +180,7 @@ void ts_slots_give_out(TsSlots *a, int slot) {
   int group = a->p->slot[slot].group;
   if (group < 0) return;
   int step = ts_slots_step(a, a->p->slot[slot].micro);
-  for (int part = 0; part < a->p->space.mesh->n && !a->failed; part += step)
+  for (int part = 0; part < ts_slots_parts(a) && !a->failed; part += step)
     if (ts_slots_made(a, slot, group, part)) give_part(a, slot, part);
 }
 
@@ -253,7 +253,7 @@ static int sliced(TsSlots *a, const TsSlotReader *r, const TsMeta *m, int from,
   int slot = group >= 0 ? ts_slots_new(a, m, -1, group, r->place) : -1;
   int step = ts_slots_step(a, micro);
   if (micro && a->p->alike && !same_slices(a, m, old, to)) a->unlike = true;
-  for (int part = 0; part < to->mesh->n && slot >= 0 && !a->failed; part += step) {
+  for (int part = 0; part < ts_slots_parts(a) && slot >= 0 && !a->failed; part += step) {
     TsVal v = ts_slots_local(a, from, group, part);
     TsMeshPiece *piece = ts_slots_piece(a, group, part);
     for (int d = 0; d < m->ndim && !a->failed; d++) {
@@ -292,7 +292,7 @@ static int stretched(TsSlots *a, const TsSlotReader *r, TsVal v, const TsMeta *m
   bool micro = ts_space_batch(&a->p->space, to) >= 0;
   int group = from >= 0 ? ts_slots_group(a, r, micro, ts_slots_level(a, from, r, micro)) : -1;
   int slot = group >= 0 ? ts_slots_new(a, m, -1, group, r->place) : -1;
-  for (int part = 0; part < to->mesh->n && slot >= 0 && !a->failed;
+  for (int part = 0; part < ts_slots_parts(a) && slot >= 0 && !a->failed;
        part += ts_slots_step(a, micro)) {
     TsVal x = ts_slots_local(a, from, group, part);
     TsMeshPiece *piece = ts_slots_piece(a, group, part);

@@ -58,6 +58,11 @@ void ts_slots_give_out(TsSlots *a, int slot);
 TsMeshJoin *ts_slots_join(TsSlots *a, TsMeshJoinKind kind, const TsSlotReader *r, int level,
                           int from, int to);
 
+/* Parts that have graphs: all, or where the plan is a sample those of the first device. */
+static inline int ts_slots_parts(const TsSlots *a) {
+  return a->p->sampled ? a->p->space.nmicro : a->p->space.mesh->n;
+}
+
 /* Parts of the plan's mesh that a group, or what is no batch, has: first, step of a loop. */
 static inline int ts_slots_step(const TsSlots *a, bool micro) {
   return micro && !a->p->alike ? 1 : a->p->space.nmicro;

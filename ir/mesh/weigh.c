@@ -15,7 +15,7 @@ static double cost_of(const TsGraph *g) {
 /* Of a step, the slowest device's. */
 static double step_cost(const TsMeshPlan *p, const TsMeshStep *s, const double *cost) {
   double most = 0;
-  for (int part = 0; part < p->space.n && !s->join; part++) {
+  for (int part = 0; part < ts_plan_parts(p) && !s->join; part++) {
     double own = cost[p->piece[ts_mesh_piece(p, s->at, part, s->k < 0 ? 0 : s->k)].like];
     if (own > most) most = own;
   }

@@ -2,7 +2,7 @@
 local file = assert(io.open "docs/mesh.md")
 local page = file:read "*a"
 file:close()
-local lines = { 'local tessera = require "tessera" local dist, op, rng, graph, nn = tessera.dist, tessera.op, tessera.rng, tessera.graph, tessera.nn' }
+local lines = { 'local tessera = require "tessera" local dist, op, rng, graph, nn, optim = tessera.dist, tessera.op, tessera.rng, tessera.graph, tessera.nn, tessera.optim' }
 for block in page:gmatch "```lua\n(.-)```" do lines[#lines + 1] = "do\n" .. block .. "end" end
 assert(#lines > 4)
 local path = os.tmpname()

@@ -66,11 +66,22 @@ local function tensors_of(model, optimizer)
   return list
 end
 
+-- What dist.abstract has made lies on all of the mesh, as nobody has said how.
+local function said(t)
+  local own = core.mesh_layout_of(t)
+  if not own or not core.mesh_is_planned(t) then return own end
+  local _, axes, _, _, _, at = core.mesh_layout_facts(own)
+  if next(at) then return own end
+  for _, list in ipairs(axes) do
+    if #list > 0 then return own end
+  end
+end
+
 -- They lie there from now on. pins: of a pipeline, where each lies, {[axis] = place} or false; parameters stand first there.
 local function spread_all(list, mesh, zero, dp, pins)
   for i, of in ipairs(list) do
     local t, p = of[1], of[2]
-    local own, pin = core.mesh_layout_of(t), pins and pins[of[3] or i]
+    local own, pin = said(t), pins and pins[of[3] or i]
     if p then
       core.mesh_spread(t, zero > 0 and split_further(core.mesh_layout_of(p), dp) or core.mesh_layout_of(p))
     elseif not own then

@@ -1,0 +1,36 @@
+-- Models that are planned with, for devices that are not there: their plan is that of devices that are.
+local tessera = require "tessera"
+local op, optim, graph, dist = tessera.op, tessera.optim, tessera.graph, tessera.dist
+local _, GPT = dofile "scripts/bench/gpt.lua"
+
+local function plan(devices, abstract, how)
+  local mesh = dist.Mesh { axes = { "dp", "tp" }, shape = { 4, 2 }, devices = devices }
+  local new = abstract and function(...) return dist.abstract(mesh, GPT, ...) end or GPT
+  local model = new(2, 32, 4, 16, 64)
+  local step = graph.training_step(model, function(m, x, y) return op.cross_entropy(m(x), y) end,
+    optim.AdamW(model:parameters(), { lr = 1e-3 }), { mesh = mesh, plan = how })
+  local x = abstract and dist.tensor { shape = { 8, 16 }, dtype = "i64", mesh = mesh, layout = { "dp" }, abstract = true }
+    or op.zeros({ 8, 16 }, { dtype = "i64" })
+  return tostring(step:plan(x, x))
+end
+
+local here = {}
+for i = 1, 8 do here[i] = "cpu:0" end
+for _, how in ipairs { {}, { zero = 1 }, { zero = 3 }, { micro = 2 }, { zero = 2, micro = 2 } } do
+  local want, got = plan(here, false, how), plan(dist.range(1000, 1008), true, how)
+  assert(want == got, want .. got)
+  assert(want:find "dp=3 tp=1 begins with", want)
+end
+
+-- Many devices, and a model that no machine has room for.
+local far = dist.Mesh { axes = { "dp", "tp" }, shape = { 64, 8 }, devices = dist.range(1000, 1512) }
+local large = dist.abstract(far, GPT, 3, 16384, 128, 4096, 50304)
+assert(large:num_parameters() > 1e10)
+local step = graph.training_step(large, function(m, x, y) return op.cross_entropy(m(x), y) end,
+  optim.AdamW(large:parameters(), { lr = 1e-3 }), { mesh = far, plan = { zero = 3 } })
+local ids = dist.tensor { shape = { 64, 4096 }, dtype = "i64", mesh = far, layout = { "dp" }, abstract = true }
+tostring(step:plan(ids, ids)):match "and so have the next %d+" --> and so have the next 511
+dist.abstract(far, function() return op.normal { 1e6, 1e6 } end) --> planned f32[1000000,1000000] on dp=64 tp=8
+dist.abstract(3, print) --! dist.abstract: mesh must be one of dist.Mesh, not a number
+dist.abstract(far, 5) --! dist.abstract: a function is needed, not a number
+op.zeros({ 2 }):sum():item() --> 0
