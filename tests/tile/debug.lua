@@ -156,6 +156,12 @@ for text in (g:ir "tile"):gsub("^//[^\n]*\n", ""):gmatch "([^\n]*)\n" do
   if text:find " = mul " then row = row or number end
 end
 g:peek(1, { 2 }, row, there):reshape { 4 }:hash() == scaled["2"]:contiguous():hash() --> true
+-- One look within another one's call: the outer one is still there.
+local nested = core.debug_caught(f:ir("tile", { kernel = 0 }), function()
+  core.debug_caught(f:ir("tile", { kernel = 0 }), function() end, nil, {})
+  f(x)
+end, nil, {})
+type(nested) --> table
 
 -- ---- words
 debug.kernel(3) --! the first argument is a kernel of op.kernel, its text, or a captured function, not a number

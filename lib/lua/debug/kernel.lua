@@ -17,16 +17,17 @@ local Report = {}
 Report.__index = Report
 
 function Report.__tostring(r)
-  if r.clean then return ("%s: nothing was found%s"):format(r.name, r.quit and " before it was quit" or "") end
+  local far = r.partly and (", as far as it looked: to " .. r.partly) or ""
+  if #r == 0 then return ("%s: nothing was found%s%s"):format(r.name, r.quit and " before it was quit" or "", far) end
   local parts = {}
   for i, f in ipairs(r) do parts[i] = f.text end
-  parts[#parts + 1] = ("%s: %d finding%s"):format(r.name, #r, #r == 1 and "" or "s")
+  parts[#parts + 1] = ("%s: %d finding%s%s"):format(r.name, #r, #r == 1 and "" or "s", far)
   return table.concat(parts)
 end
 
-local function report(name, findings, results, quit, output)
-  findings.name, findings.results, findings.quit, findings.output = name, results, quit, output
-  findings.clean = #findings == 0
+local function report(name, output, findings, results, quit, partly)
+  findings.name, findings.results, findings.quit, findings.output = name, results, quit, output()
+  findings.partly, findings.clean = partly, #findings == 0 and not partly
   return setmetatable(findings, Report)
 end
 
@@ -94,8 +95,7 @@ end
 local function of_text(text, n, arguments, own)
   local name, inputs, sizes = split_sizes(text, n, arguments)
   local options, said = talk(own)
-  local findings, results, quit = core.debug_kernel(text, inputs, sizes, options)
-  return report(name, findings, results, quit, said and table.concat(said))
+  return report(name, function() return said and table.concat(said) end, core.debug_kernel(text, inputs, sizes, options))
 end
 
 -- ---- kernels of captured functions
@@ -123,24 +123,23 @@ end
 
 local function caught(f, k, options, n, arguments)
   local function call() return f(unpack(arguments, 1, n)) end
-  local a, b, c = core.debug_caught(k.text, call, nil, options)
+  local a, b, c, d = core.debug_caught(k.text, call, nil, options)
   if a == nil then
     core.fail(("debug: @%s of %s did not run: its operators do, on the VM\n  hint: tessera.jit.pin(f, ..) says why")
       :format(k.name, f.name))
   end
-  return a, b, c
+  return a, b, c, d
 end
 
 local function of_function(f, which, n, arguments, own)
   local k = find(f, which, unpack(arguments, 1, n))
   local options, said = talk(own)
-  local findings, results, quit = caught(f, k, options, n, arguments)
-  return report(k.name, findings, results, quit, said and table.concat(said))
+  return report(k.name, function() return said and table.concat(said) end, caught(f, k, options, n, arguments))
 end
 
 -- kernel(k, ...): runs a kernel of op.kernel, or the text of one, on these arguments in the interpreter and looks for
 -- races, reads of what nobody wrote, positions outside of memory, missing waits and barriers. The report prints; it is a
--- list of {kind, line, text}, with `clean` and `results`. {prompt = true} behind the arguments stops at the first line
+-- list of {kind, line, text}, with `clean`, `results`, and `partly` where there was too much to look at all of it. {prompt = true} behind the arguments stops at the first line
 -- and reads commands from stdin (help lists them), {commands = {"break 12", "continue"}} takes them from a list and
 -- keeps what is said in `output`. Of a captured function: kernel(f, 1, ...), the first of f:ir "tile".
 --   print(tessera.debug.kernel(k, x))
@@ -156,6 +155,12 @@ function debug.kernel(k, ...)
   if is_text(k) then return of_text(k, n, arguments, own) end
   core.fail("debug.kernel: the first argument is a kernel of op.kernel, its text, or a captured function, not " ..
     (k == nil and "nothing" or "a " .. type(k)))
+end
+
+-- A whole number of an option, or nothing.
+local function whole(what, n)
+  if n == nil or type(n) == "number" and n >= 0 and n < 2 ^ 31 and n == math.floor(n) then return n end
+  core.fail(("debug.peek: %s is a whole number, not %s"):format(what, type(n) == "string" and "'" .. n .. "'" or tostring(n)))
 end
 
 -- peek(k, tile, where, ...): a value in the midst of a kernel, as a tensor, on these arguments: of the tile of the first
@@ -174,6 +179,9 @@ function debug.peek(k, ...)
   elseif type(where) == "table" then
     options.line, options.value, options.stage = where.line, where.value, where.stage
   end
+  whole("line", options.line)
+  whole("stage", options.stage)
+  for _, n in ipairs(tile or {}) do whole("a coordinate of the tile", n) end
   if not options.line and not options.value then
     core.fail "debug.peek: where is a line of the text, the name of a value, or {line =, value =, stage =}"
   end
@@ -192,7 +200,7 @@ end
 function debug.every()
   require("tessera.kernel").looked_at = function(k, ...)
     local found = debug.kernel(k, ...)
-    if not found.clean then core.fail(tostring(found)) end
+    if #found > 0 then core.fail(tostring(found)) end
   end
 end
 
@@ -230,7 +238,7 @@ function debug.file(path, arguments)
   list[ninputs + 1] = own
   core.seed(0)
   local found = debug.kernel(text, unpack(list, 1, ninputs + 1))
-  io.write(found.clean and tostring(found) or ("%s: %d finding%s"):format(name, #found, #found == 1 and "" or "s"), "\n")
+  io.write(#found == 0 and tostring(found) or ("%s: %d finding%s"):format(name, #found, #found == 1 and "" or "s"), "\n")
   return found.clean and 0 or 1
 end
 
