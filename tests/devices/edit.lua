@@ -52,3 +52,9 @@ assert(not e.equal and e.first:find "%%y0%[%d+,%d+%]: now", tostring(e))
 refused((rows:gsub("load %%x0%[%%2", "load %%x0[%%1")), "line ", "position 128 is outside of axis 0")
 e:keep() --! f: the edited kernel has other bits
 f(x, w, b):hash() == want --> true
+
+-- What looks at kernels leaves how functions are compiled as it was.
+jit.eager(true)
+f:with("tile", kernel).unchanged --> true
+f:debug(0, x, w, b).clean --> true
+jit.eager(false) --> true

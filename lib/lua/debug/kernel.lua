@@ -1,9 +1,9 @@
 -- tessera.debug: the debugger of kernels. It runs a kernel in the interpreter and says what is wrong with it.
 --
 --   print(tessera.debug.kernel(k, x, w))      -- of op.kernel: what was found, or that it is clean
---   print(f:debug(1, x))                      -- the first kernel of a captured function, on what the function gives it
+--   print(f:debug(0, x))                      -- kernel 0 in :tiles of a captured function, on what the function gives it
 --   k:debug(x, w, {prompt = true})            -- stops at the first line and reads commands from stdin
---   f:peek(1, {0, 1}, 41, x)                  -- what line 41 makes for tile (0, 1) of the kernel's result
+--   f:peek(0, {0, 1}, 41, x)                  -- what line 41 makes for tile (0, 1) of the kernel's result
 --
 -- ir/tile/debug finds the faults, docs/debug.md says which and how.
 
@@ -99,26 +99,18 @@ local function of_text(text, n, arguments, own)
 end
 
 -- ---- kernels of captured functions
--- The kernels of f for these arguments: {{name, text}, ..}, which are those that run. Those of devices are there once
--- it has run.
-local function kernels_of(f, ...)
-  require("tessera.debug.ready")(f, ...)
-  local list = {}
-  for text in ("\n" .. f:ir("tile", ...)):gmatch "\n(tile @.-\n}\n)" do
-    list[#list + 1] = { name = text:match "^tile @([^%s<%(]+)", text = text }
+-- The kernel of this number in :tiles, or of this name, for these arguments, as it runs: {name, text}. Those of devices
+-- are there once it has run. Lines are those of f:ir("tile", {kernel = which}).
+local function find(f, which, n, arguments)
+  if type(which) ~= "number" and type(which) ~= "string" then
+    core.fail(("debug: the number or the name of a kernel of %s comes first, not a %s\n  hint: :tiles lists them")
+      :format(f.name, core.is_tensor(which) and "tensor" or type(which)))
   end
-  return list
-end
-
-local function find(f, which, ...)
-  local list = kernels_of(f, ...)
-  local names = {}
-  for i, k in ipairs(list) do
-    if i == which or k.name == which then return k end
-    names[i] = i .. " @" .. k.name
-  end
-  core.fail(("debug: %s has no kernel %s%s"):format(f.name, tostring(which),
-    #names > 0 and "; it has " .. table.concat(names, ", ") or ": no group of it is worth one"))
+  require("tessera.debug.ready")(f, unpack(arguments, 1, n))
+  local given = { unpack(arguments, 1, n) }
+  given[n + 1] = { kernel = tostring(which) }
+  local text = f:ir("tile", unpack(given, 1, n + 1))
+  return { name = text:match "tile @([^%s<%(]+)", text = text }
 end
 
 local function caught(f, k, options, n, arguments)
@@ -132,7 +124,7 @@ local function caught(f, k, options, n, arguments)
 end
 
 local function of_function(f, which, n, arguments, own)
-  local k = find(f, which, unpack(arguments, 1, n))
+  local k = find(f, which, n, arguments)
   local options, said = talk(own)
   return report(k.name, function() return said and table.concat(said) end, caught(f, k, options, n, arguments))
 end
@@ -141,9 +133,9 @@ end
 -- races, reads of what nobody wrote, positions outside of memory, missing waits and barriers. The report prints; it is a
 -- list of {kind, line, text}, with `clean`, `results`, and `partly` where there was too much to look at all of it. {prompt = true} behind the arguments stops at the first line
 -- and reads commands from stdin (help lists them), {commands = {"break 12", "continue"}} takes them from a list and
--- keeps what is said in `output`. Of a captured function: kernel(f, 1, ...), the first of f:ir "tile".
+-- keeps what is said in `output`. Of a captured function: kernel(f, 0, ...), by its number in :tiles, or its name.
 --   print(tessera.debug.kernel(k, x))
---   print(tessera.debug.kernel(f, 1, x, {prompt = true}))
+--   print(tessera.debug.kernel(f, 0, x, {prompt = true}))
 function debug.kernel(k, ...)
   local n, arguments = select("#", ...), { ... }
   local own
@@ -168,7 +160,7 @@ end
 -- {line = 41, value = "%acc", stage = 3}: the value of a name there, in that round of the innermost loop. Of a captured
 -- function: peek(f, kernel, tile, where, ...).
 --   print(tessera.debug.peek(k, {0}, 6, x))
---   print(f:peek(1, {0, 1}, {value = "%3"}, x))
+--   print(f:peek(0, {0, 1}, {value = "%3"}, x))
 function debug.peek(k, ...)
   local n, arguments = select("#", ...), { ... }
   local of = captured.is_function(k) and 1 or 0
@@ -187,7 +179,7 @@ function debug.peek(k, ...)
   end
   local rest = { unpack(arguments, 3 + of, n) }
   if of == 1 then
-    return (caught(k, find(k, arguments[1], unpack(rest, 1, n - 3)), options, n - 3, rest))
+    return (caught(k, find(k, arguments[1], n - 3, rest), options, n - 3, rest))
   end
   local text = captured.is_kernel(k) and k.text or k
   if not is_text(text) then core.fail "debug.peek: a kernel of op.kernel, its text, or a captured function comes first" end
