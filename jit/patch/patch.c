@@ -186,6 +186,8 @@ static int open(TsPatch *p, const char *kernel, const char *text, TsError *err) 
     if (build(p, i, err)) return -1;
   make_small(p);
   p->seen.alike = alike(p);
+  if (p->entry.failed || p->what.failed || p->number.failed || p->remarks.failed)
+    return ts_error_memory(err);
   if (p->device)
     ts_device_kernel_key(p->k[PATCH_now].tile, p->catch.key);
   else
