@@ -26,6 +26,8 @@ LDFLAGS  += -no-pie -Wl,--gc-sections $(if $(filter asan tsan,$(VARIANT)),,-stat
 # Every malloc of the program, and of the libraries in it, is that of devices/heap.c.
 HEAP := $(foreach f,malloc calloc realloc aligned_alloc posix_memalign strdup strndup \
         __register_frame,-Wl,--wrap=$(f))
+# The one call by which LuaJIT draws a seed (repl/main.c).
+SEED := -Wl,--wrap=syscall
 
 # LuaJIT and LAPACK are linked statically: one program, and bits that do not
 # depend on which BLAS a machine has installed.
@@ -76,7 +78,7 @@ KFLAGS     := $(if $(filter release,$(VARIANT)),$(filter-out -O2,$(CFLAGS)) -O3,
 # A folder's rooms are its folders, at most two deep.
 files = $(foreach d,$(1),$(wildcard $(foreach r,$(d) $(d)/* $(d)/*/*,$(r)/*.$(2))))
 KSRC := $(call files,vm/kernels,c)
-SRC  := $(filter-out $(KSRC) $(NO_LLVM),$(call files,lib devices ir vm jit repl,c))
+SRC  := $(filter-out $(KSRC) $(NO_LLVM),$(call files,lib devices net ir vm jit repl,c))
 LUA  := $(wildcard lib/lua/*.lua lib/lua/*/*.lua)
 OBJ  := $(SRC:%.c=$(BUILD)/%.o) $(foreach i,$(ISA),$(KSRC:%.c=$(BUILD)/%.$(i).o)) \
         $(BUILD)/embed.o
@@ -87,7 +89,7 @@ all: $(BIN)
 $(BIN): $(OBJ)
 	@mkdir -p $(@D)
 	@echo "  link   $@"
-	@$(CC) $(LDFLAGS) $(HEAP) $(FOLD) -o $@ $(OBJ) $(LIBS)
+	@$(CC) $(LDFLAGS) $(HEAP) $(SEED) $(FOLD) -o $@ $(OBJ) $(LIBS)
 
 $(BUILD)/repl/%.o $(BUILD)/tests/repl/%.o: CPPFLAGS += $(LUA_CFLAGS)
 $(BUILD)/jit/%.o: CPPFLAGS += $(LLVM_CFLAGS)

@@ -10,7 +10,7 @@
 #include "lib/text.h"
 #include "lib/activity.h"
 
-static TsDevice device[TS_MAX_DEVICES];
+static TsDevice device[TS_MAX_DEVICES + 1]; /* behind all: TS_DEVICE_AWAY */
 static int count;
 
 static TsDevice *add(const char *kind, int number, void (*fill)(TsDevice *)) {

@@ -3,11 +3,16 @@
 --   tessera examples/gpt2.lua [--size tiny|small] [--steps N] [--batch N] [--context N]
 --                             [--text FILE | --synthetic true] [--dtype bf16|f32]
 --                             [--device cuda:0] [--init FOLDER] [--save FILE] [--lr RATE]
+--                             [--dp N] [--pp N] [--micro N]
 --
 -- `small` is the 124M model, 12 layers of width 768; `tiny` learns the characters of a text on a
 -- CPU in a minute. A text is read as characters, and the table of tokens has as many rows;
 -- --synthetic trains on random tokens of 50304 rows, for measuring. FOLDER holds config.json and
 -- model.safetensors with Hugging Face's names: training goes on from there.
+--
+-- --dp 2 --pp 4 --micro 8 spreads a step over eight devices: batches over two, blocks over four, in eight micro-batches
+-- (tessera --devices=cpu:8 where there are no GPUs). `spread` below is all that says so, and the bits are those of any
+-- other such plan.
 --
 -- Weights, residual stream, norms and the loss are f32; products and attention run in the dtype
 -- given, on weights that are rounded once a step. This is what PyTorch's autocast does.
@@ -17,7 +22,7 @@ local op, nn, optim, data, graph, rng = tessera.op, tessera.nn, tessera.optim, t
   tessera.rng
 
 local options = { size = "tiny", dtype = "bf16", text = "/usr/share/common-licenses/GPL-3", device = "cpu", seed = 1,
-  lr = 6e-4, steps = false, batch = false, context = false, synthetic = false, init = false, save = false }
+  lr = 6e-4, dp = 1, pp = 1, micro = 1, steps = false, batch = false, context = false, synthetic = false, init = false, save = false }
 for i = 1, #(arg or {}), 2 do
   local name = arg[i]:match "^%-%-(%a+)$"
   if options[name] == nil then error("unknown option " .. arg[i] .. "; the file begins with a list of them", 0) end
@@ -116,9 +121,15 @@ end
 if options.device ~= "cpu" then model:to(options.device) end
 
 local optimizer = optim.AdamW(model:parameters(), { lr = options.lr, betas = { 0.9, 0.95 }, weight_decay = 0.1 })
+local spread = options.dp * options.pp * options.micro > 1 and { plan = { micro = options.micro } } or {}
+if spread.plan then tessera.dist.leaves(batch) end
+if options.dp * options.pp > 1 then
+  spread.mesh = tessera.dist.Mesh { axes = { "dp", "pp" }, shape = { options.dp, options.pp }, devices = tessera.dist.range(options.dp * options.pp) }
+  spread.plan.pp = options.pp > 1 and {} or nil
+end
 local step = graph.training_step(model, function(m, x, y)
   return op.cross_entropy(m(x):cast "f32":reshape(-1, config.vocab_size), y:reshape(-1))
-end, optimizer)
+end, optimizer, spread)
 
 -- ---- training
 local function synthetic()

@@ -153,6 +153,7 @@ static void put_choice(const TsBuildJob *b, const TsFusion *f, const TsGroup *g,
     ts_facts_none(text, "choice", "no kernel runs");
   }
   ts_build_remarks_text(g, &remarks);
+  ts_build_patch_lost(b, f, g, &remarks);
   if (remarks.len)
     ts_facts_take(text, "remarks", &remarks);
   else

@@ -196,20 +196,23 @@ int ts_build_group_text(const TsBuildJob *b, const TsFusion *f, const TsGroup *g
   return failed;
 }
 
-/* A group that has no kernel says so; the others are shown. */
-static void group_text(const TsBuildJob *b, const TsFusion *f, const TsGroup *g,
-                       const char *level, TsText *text) {
-  TsError err = {0};
+/* A group that has no kernel says so; the others are shown. Without memory nobody knows. */
+static int group_text(const TsBuildJob *b, const TsFusion *f, const TsGroup *g,
+                      const char *level, TsText *text, TsError *err) {
   head(g, text);
-  if (ts_build_group_text(b, f, g, level, text, &err))
-    ts_text_format(text, "// no kernel: %s\n", err.message);
+  if (!ts_build_group_text(b, f, g, level, text, err)) return 0;
+  if (err->code == TS_ERR_memory || err->code == TS_ERR_interrupt) return -1;
+  ts_text_format(text, "// no kernel: %s\n", err->message);
+  ts_error_clear(err);
+  return 0;
 }
 
-static int kernels_text(const TsBuildJob *b, const char *level, TsText *text) {
+static int kernels_text(const TsBuildJob *b, const char *level, TsText *text, TsError *err) {
   for (const TsFusion *f = &b->fusion; f; f = f->next)
     for (int i = 0; i < f->sched->ngroup; i++)
-      if (ts_build_worth_on(b, f->sched->group[i]))
-        group_text(b, f, f->sched->group[i], level, text);
+      if (ts_build_worth_on(b, f->sched->group[i]) &&
+          group_text(b, f, f->sched->group[i], level, text, err))
+        return -1;
   if (!text->len) ts_text_str(text, "// no group is worth a kernel\n");
   return 0;
 }
@@ -223,6 +226,6 @@ int ts_build_text(const TsBuildJob *b, const char *level, TsText *text, TsError 
   LevelFn *of = level_of(level);
   if (!strcmp(level, "schedule")) return schedules_text(b, text);
   if (!of) return ts_error_set(err, TS_ERR_argument, "there is no level '%s'", level);
-  if (b->target || b->device || of == block_text) return kernels_text(b, level, text);
+  if (b->target || b->device || of == block_text) return kernels_text(b, level, text, err);
   return ts_error_set(err, TS_ERR_value, "there is no %s: nothing is compiled here", level);
 }

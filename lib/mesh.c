@@ -10,11 +10,13 @@ static TsMesh **mesh;
 static int nmesh;
 
 static bool same_mesh(const TsMesh *m, int naxis, const char *const *axis, const int *size,
-                      const int *device) {
+                      const int *place, const int *rank) {
   if (m->naxis != naxis) return false;
   for (int a = 0; a < naxis; a++)
     if (m->size[a] != size[a] || strcmp(m->axis[a], axis[a])) return false;
-  return !memcmp(m->device, device, sizeof *device * (size_t)m->n);
+  for (int p = 0; p < m->n; p++)
+    if (m->rank[p] != (rank ? rank[p] : -1)) return false;
+  return !memcmp(m->place, place, sizeof *place * (size_t)m->n);
 }
 
 static int check_axes(int naxis, const char *const *axis, const int *size, TsError *err) {
@@ -43,28 +45,50 @@ static int check_axes(int naxis, const char *const *axis, const int *size, TsErr
 }
 
 const TsMesh *ts_mesh_make(int naxis, const char *const *axis, const int *size,
-                           const int *device, TsError *err) {
+                           const int *place, const int *rank, int own, TsError *err) {
   if (check_axes(naxis, axis, size, err)) return NULL;
   for (int i = 0; i < nmesh; i++)
-    if (same_mesh(mesh[i], naxis, axis, size, device)) return mesh[i];
+    if (same_mesh(mesh[i], naxis, axis, size, place, rank)) return mesh[i];
   int n = 1;
   for (int a = 0; a < naxis; a++) n *= size[a];
   TsMesh **more = realloc(mesh, sizeof *mesh * (size_t)(nmesh + 1));
   if (more) mesh = more;
   TsMesh *m = more ? calloc(1, sizeof *m) : NULL;
-  if (m) m->device = malloc(sizeof *device * (size_t)n);
+  if (m) m->device = malloc(3 * sizeof *m->device * (size_t)n);
   if (!m || !m->device) {
     free(m);
     ts_error_memory(err);
     return NULL;
   }
+  m->rank = m->device + n, m->place = m->rank + n;
   m->id = nmesh, m->naxis = naxis, m->n = n;
   for (int a = 0; a < naxis; a++) {
     snprintf(m->axis[a], sizeof m->axis[a], "%s", axis[a]);
     m->size[a] = size[a];
   }
-  memcpy(m->device, device, sizeof *device * (size_t)n);
+  for (int p = 0; p < n; p++) {
+    bool away = rank && rank[p] >= 0 && rank[p] != own;
+    m->rank[p] = rank ? rank[p] : -1, m->place[p] = place[p];
+    m->device[p] = away && place[p] >= 0 ? TS_DEVICE_AWAY : place[p];
+  }
   return mesh[nmesh++] = m;
+}
+
+const TsMesh *ts_mesh_of(const TsMesh *of, int naxis, const char *const *axis, const int *size,
+                         const int *part, TsError *err) {
+  int n = 1, own = -1;
+  bool owned = false;
+  for (int a = 0; a < naxis; a++) n *= size[a];
+  int *place = malloc(2 * sizeof *place * (size_t)(n + 1)), *rank = place + n;
+  if (!place) return ts_error_memory(err), NULL;
+  for (int p = 0; p < of->n; p++) {
+    owned |= of->rank[p] >= 0;
+    if (of->rank[p] >= 0 && of->device[p] != TS_DEVICE_AWAY) own = of->rank[p];
+  }
+  for (int p = 0; p < n; p++) place[p] = of->place[part[p]], rank[p] = of->rank[part[p]];
+  const TsMesh *m = ts_mesh_make(naxis, axis, size, place, owned ? rank : NULL, own, err);
+  free(place);
+  return m;
 }
 
 const TsMesh *ts_mesh_at(int id) { return id >= 0 && id < nmesh ? mesh[id] : NULL; }
@@ -88,7 +112,7 @@ const TsLayout *ts_layout_at(int id) { return layout[id]; }
 
 static bool same_layout(const TsLayout *a, const TsLayout *b) {
   if (a->mesh != b->mesh || a->ndim != b->ndim || a->partial != b->partial ||
-      a->leaves != b->leaves || a->stored != b->stored)
+      a->leaves != b->leaves || a->stored != b->stored || memcmp(a->pin, b->pin, sizeof a->pin))
     return false;
   for (int d = 0; d < a->ndim; d++)
     if (a->naxis[d] != b->naxis[d] || a->block[d] != b->block[d] ||
@@ -140,6 +164,25 @@ const TsLayout *ts_layout_replicated(const TsMesh *m, int ndim, TsError *err) {
   return ts_layout_make(&l, err);
 }
 
+bool ts_layout_pinned(const TsLayout *l) {
+  for (int a = 0; a < l->mesh->naxis; a++)
+    if (l->pin[a]) return true;
+  return false;
+}
+
+bool ts_layout_has(const TsLayout *l, int p) {
+  for (int a = 0; a < l->mesh->naxis; a++)
+    if (l->pin[a] && ts_mesh_coordinate(l->mesh, p, a) != l->pin[a] - 1) return false;
+  return true;
+}
+
+const TsLayout *ts_layout_pin(const TsLayout *l, const TsLayout *as, TsError *err) {
+  static const uint16_t none[TS_MESH_AXES];
+  TsLayout made = *l;
+  memcpy(made.pin, as ? as->pin : none, sizeof made.pin);
+  return ts_layout_make(&made, err);
+}
+
 int ts_layout_pieces(const TsLayout *l, int d) {
   int n = 1;
   for (int i = 0; i < l->naxis[d]; i++) n *= l->mesh->size[l->axis[d][i]];
@@ -161,6 +204,7 @@ int64_t ts_layout_cut(int64_t n, int pieces, int leaves, int i) {
 bool ts_layout_run(const TsLayout *l, int d, int64_t n, int p, int i, int64_t *start,
                    int64_t *count) {
   int pieces = ts_layout_pieces(l, d), k = ts_layout_piece(l, p, d);
+  if (!ts_layout_has(l, p)) return false;
   if (l->block[d]) {
     *start = (i * (int64_t)pieces + k) * l->block[d];
     if (*start >= n) return false;
@@ -186,15 +230,18 @@ TsMeta ts_layout_part(const TsLayout *l, const TsMeta *m, int p) {
   return part;
 }
 
-/* Coordinates along axes that split nothing and hold no summands do not matter. */
+/* Coordinates along axes that split nothing and hold no summands do not matter. Of those that have
+ * nothing there is no other one. */
 int ts_layout_first(const TsLayout *l, int p) {
   const TsMesh *m = l->mesh;
   unsigned matters = l->partial;
   int first = 0;
+  if (!ts_layout_has(l, p)) return p;
   for (int d = 0; d < l->ndim; d++)
     for (int i = 0; i < l->naxis[d]; i++) matters |= 1u << l->axis[d][i];
   for (int a = 0; a < m->naxis; a++)
-    first = first * m->size[a] + (matters >> a & 1 ? ts_mesh_coordinate(m, p, a) : 0);
+    first =
+        first * m->size[a] + (matters >> a & 1 || l->pin[a] ? ts_mesh_coordinate(m, p, a) : 0);
   return first;
 }
 
@@ -210,6 +257,8 @@ void ts_layout_axis_text(const TsLayout *l, int d, TsText *t) {
 void ts_layout_sum_text(const TsLayout *l, TsText *t) {
   for (int a = 0; a < l->mesh->naxis; a++)
     if (l->partial >> a & 1) ts_text_format(t, " sum@%s", l->mesh->axis[a]);
+  for (int a = 0; a < l->mesh->naxis; a++)
+    if (l->pin[a]) ts_text_format(t, " %s=%d", l->mesh->axis[a], l->pin[a] - 1);
 }
 
 void ts_layout_spec_text(const TsLayout *l, TsText *t) {
@@ -234,6 +283,15 @@ void ts_layout_spec_text(const TsLayout *l, TsText *t) {
     for (int a = 0; a < l->mesh->naxis; a++)
       if (l->partial >> a & 1)
         ts_text_format(t, "%s\"%s\"", before, l->mesh->axis[a]), before = ", ";
+    ts_text_char(t, '}');
+    before = ", ";
+  }
+  if (ts_layout_pinned(l)) {
+    ts_text_format(t, "%sat = {", before);
+    before = "";
+    for (int a = 0; a < l->mesh->naxis; a++)
+      if (l->pin[a])
+        ts_text_format(t, "%s%s = %d", before, l->mesh->axis[a], l->pin[a] - 1), before = ", ";
     ts_text_char(t, '}');
   }
   ts_text_char(t, '}');

@@ -13,7 +13,8 @@
 enum {
   TS_MESH_AXES = 6,
   TS_MESH_MOST = 4096,  /* devices; more than there are can be planned with */
-  TS_DEVICE_MESH = 15,  /* TsMeta.device of every tensor that is spread over a mesh */
+  TS_DEVICE_MESH = 15,  /* TsMeta.device of every tensor that is spread over a mesh, */
+  TS_DEVICE_AWAY = 16,  /* and of those whose elements another process has (vm/mesh/away.h) */
   TS_LAYOUTS = 1 << 15, /* of a process */
   TS_LEAVES_MOST =
       4096 /* into which sums are cut, on one device or on as many as a mesh may have */
@@ -23,8 +24,10 @@ typedef struct TsMesh {
   int id, naxis, n; /* n: the product of the sizes */
   char axis[TS_MESH_AXES][16];
   int size[TS_MESH_AXES];
-  int *
-      device; /* by part, row-major: a place in the list of devices, or -1: only planned with */
+  /* By part, row-major: a place in the list of devices, TS_DEVICE_AWAY: it is another process's, or
+   * -1: only planned with. And which process's, or -1: each process has a mesh of its own; and the
+   * place in the list there. */
+  int *device, *rank, *place;
 } TsMesh;
 
 typedef struct TsLayout {
@@ -36,13 +39,21 @@ typedef struct TsLayout {
   int64_t block[TS_MAX_RANK]; /* pieces are dealt out in turn in blocks of so many; 0: in one */
   bool
       stored; /* in pieces, but used whole: calls bring the pieces together when they need them */
-  uint8_t partial; /* bit a: parts along axis a of the mesh are summands */
-  int leaves;      /* where pieces may end, see ts_layout_cut; 0: as many as pieces */
+  uint8_t partial;            /* bit a: parts along axis a of the mesh are summands */
+  uint16_t pin[TS_MESH_AXES]; /* 1 + k: only the devices at place k along this axis have it */
+  int leaves;                 /* where pieces may end, see ts_layout_cut; 0: as many as pieces */
 } TsLayout;
 
-/* The mesh with these axes; the same one each time. NULL with the error. */
+/* The mesh with these axes; the same one each time. rank: by part, NULL: each
+ * process has its own. own: this one's. NULL with the error. */
 const TsMesh *ts_mesh_make(int naxis, const char *const *axis, const int *size,
-                           const int *device, TsError *err);
+                           const int *place, const int *rank, int own, TsError *err);
+/* The mesh with these axes of parts of another one. */
+const TsMesh *ts_mesh_of(const TsMesh *of, int naxis, const char *const *axis, const int *size,
+                         const int *part, TsError *err);
+static inline bool ts_mesh_away(const TsMesh *m, int p) {
+  return m->device[p] == TS_DEVICE_AWAY;
+}
 const TsMesh *ts_mesh_at(int id); /* NULL: there is none */
 /* The place of part p along axis a. */
 int ts_mesh_coordinate(const TsMesh *m, int p, int a);
@@ -55,6 +66,11 @@ const TsLayout *ts_layout_make(const TsLayout *like, TsError *err);
 /* All devices have all of a tensor of so many axes. */
 const TsLayout *ts_layout_replicated(const TsMesh *m, int ndim, TsError *err);
 static inline const TsLayout *ts_layout_of(const TsMeta *m) { return ts_layout_at(m->layout); }
+/* Whether part p has anything of it: pins say that others have nothing. */
+bool ts_layout_has(const TsLayout *l, int p);
+bool ts_layout_pinned(const TsLayout *l);
+/* The same without pins, or with those of another one of its mesh. NULL with the error. */
+const TsLayout *ts_layout_pin(const TsLayout *l, const TsLayout *as, TsError *err);
 
 /* In how many pieces axis d is split, and which of them part p has. */
 int ts_layout_pieces(const TsLayout *l, int d);
@@ -93,7 +109,7 @@ const char *ts_layout_spec(const TsLayout *l, char text[TS_SPEC_TEXT]);
 void ts_layout_axis_text(const TsLayout *l, int d, TsText *t);
 /* {"dp", nil, {"tp", "pp"}, block = 4}: what dist.ShardSpec is made of. */
 void ts_layout_spec_text(const TsLayout *l, TsText *t);
-/* " sum@tp", behind the type; nothing where parts are no summands. */
+/* " sum@tp pp=1", behind the type; nothing where parts are no summands, and all devices have it. */
 void ts_layout_sum_text(const TsLayout *l, TsText *t);
 
 #endif

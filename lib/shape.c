@@ -34,6 +34,10 @@ const char *ts_meta_text(const TsMeta *m, char buffer[TS_META_TEXT]) {
   for (int a = 0; l && a < l->mesh->naxis && n < TS_META_TEXT - 24; a++)
     if (l->partial >> a & 1)
       n += snprintf(buffer + n, (size_t)(TS_META_TEXT - n), " sum@%s", l->mesh->axis[a]);
+  for (int a = 0; l && a < l->mesh->naxis && n < TS_META_TEXT - 24; a++)
+    if (l->pin[a])
+      n += snprintf(buffer + n, (size_t)(TS_META_TEXT - n), " %s=%d", l->mesh->axis[a],
+                    l->pin[a] - 1);
   return buffer;
 }
 

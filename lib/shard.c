@@ -285,6 +285,21 @@ static int heaviest(const Proposal *p, int n) {
   return best;
 }
 
+/* What lies at one place of an axis of the mesh stays there where nothing else is needed; sums and
+ * draws are those of all devices. */
+static const TsLayout *pinned(const TsShard *s) {
+  const TsLayout *pin = NULL;
+  bool all = ts_op_info(s->op)->cls != TS_CLASS_RANDOM && !s->forced;
+  for (int f = 0; f < s->nfactor; f++) all &= s->factor[f].kind == TS_FACTOR_along;
+  for (int i = 0; i < s->nin && all; i++) {
+    const TsLayout *l = s->in[i] ? ts_layout_of(s->in[i]) : NULL;
+    if (!l || (!ts_layout_pinned(l) && ts_meta_numel(s->in[i]) <= 1)) continue;
+    if (!pin) pin = l;
+    all = !memcmp(pin->pin, l->pin, sizeof l->pin);
+  }
+  return all && pin && ts_layout_pinned(pin) ? pin : NULL;
+}
+
 /* What is stored in pieces is brought together as what it is cast to, if that has fewer bytes. */
 static const TsLayout *stays_stored(const TsShard *s) {
   const TsLayout *l = s->op == TS_OP_cast && s->in[0] ? ts_layout_of(s->in[0]) : NULL;
@@ -295,6 +310,7 @@ static const TsLayout *stays_stored(const TsShard *s) {
 /* The heaviest first; of the others what is left of the mesh. */
 int ts_shard_solve(TsShard *s, const TsMesh *m) {
   if (s->op == TS_OP_reshard && !s->forced) return -1;
+  s->pin = pinned(s);
   if (!s->forced && (s->forced = stays_stored(s))) return 0;
   Proposal p[PROPOSALS];
   int n = merge(p, collect(s, m, p));
@@ -332,6 +348,7 @@ static const TsLayout *lying(const TsShard *s, const TsMesh *m, const int8_t *ax
     memcpy(l.axis[d], f->axis, f->naxis);
     if (f->leaves) l.leaves = f->leaves;
   }
+  if (s->pin) memcpy(l.pin, s->pin->pin, sizeof l.pin);
   return ts_layout_make(&l, s->err);
 }
 

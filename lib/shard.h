@@ -59,7 +59,8 @@ struct TsShard {
   /* Options of a part; NULL: those of the call. 0 or -1 with the error. */
   int (*local)(const TsShard *s, TsShardPart *part);
   const TsLayout
-      *forced; /* how the first operand and the result have to lie, whatever they did */
+      *forced;         /* how the first operand and the result have to lie, whatever they did */
+  const TsLayout *pin; /* all operands are where this one is: there it is done; or NULL */
   TsError *err;
 };
 

@@ -91,6 +91,7 @@ void ts_lua_push_methods(lua_State *L);       /* the methods of tensors */
 void ts_lua_open_ops(lua_State *L);           /* op table into the table on top */
 void ts_lua_open_graph(lua_State *L);         /* capture and graphs */
 void ts_lua_open_mesh(lua_State *L);          /* meshes and what is spread over them */
+void ts_lua_open_world(lua_State *L);         /* several processes */
 void ts_lua_open_checkpoint(lua_State *L);   /* folders of tensors, written beside the program */
 void ts_lua_open_foreign(lua_State *L);       /* C functions */
 void ts_lua_open_custom(lua_State *L);        /* functions from outside as operators */

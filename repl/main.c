@@ -6,12 +6,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <stdarg.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "devices/cpu_pool.h"
 #include "devices/device.h"
 #include "jit/jit.h"
 #include "lib/text.h"
+#include "net/flight.h"
+#include "net/launch.h"
+#include "net/world.h"
 #include "repl/checkpoint.h"
 #include "repl/forget.h"
 #include "repl/interrupt.h"
@@ -263,11 +268,58 @@ static int after_output(int code) {
   return code ? code : TS_EXIT_ERROR;
 }
 
+/* Other processes of the job hear how this one has ended. */
+static void leave_world(int code) {
+  fflush(stdout);
+  const char *report = code ? ts_run_last_report() : NULL;
+  char line[300] = "";
+  if (report) snprintf(line, sizeof line, "%.*s", (int)strcspn(report, "\n"), report);
+  ts_world_close(code == TS_EXIT_OK, line);
+}
+
 static void at_exit(int code, void *arg) {
   (void)arg;
   ts_checkpoint_finish();
+  leave_world(code);
   int now = after_output(code);
   if (now != code) _Exit(now);
+}
+
+/* LuaJIT draws a seed for the hash of strings, by which pairs() walks. Processes of a job draw the same,
+ * so that those that send what they come to there come to it in the same order. */
+static bool same_seed;
+long __real_syscall(long number, ...);
+long __wrap_syscall(long number, ...);
+
+long __wrap_syscall(long number, ...) {
+  long a[6];
+  va_list list;
+  va_start(list, number);
+  for (int i = 0; i < 6; i++) a[i] = va_arg(list, long);
+  va_end(list);
+  if (!same_seed || number != SYS_getrandom)
+    return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+  memset((void *)(uintptr_t)a[0], 0x5a, (size_t)a[1]);
+  return a[1];
+}
+
+static lua_State *new_state(void) {
+  same_seed = ts_launched().size > 1;
+  lua_State *L = luaL_newstate();
+  same_seed = false;
+  return L;
+}
+
+static int show_flight(const char *path) {
+  TsText t = {0};
+  TsError err = {0};
+  int failed = ts_flight_text(path, &t, &err);
+  if (failed)
+    fprintf(stderr, "tessera: --flight: %s\n", err.message);
+  else
+    fputs(t.at ? t.at : "", stdout);
+  ts_text_free(&t);
+  return failed ? TS_EXIT_ERROR : TS_EXIT_OK;
 }
 
 int main(int argc, char **argv) {
@@ -278,8 +330,9 @@ int main(int argc, char **argv) {
     free(o.step);
     return code;
   }
+  if (o.flight) return show_flight(o.flight);
   ts_forget_start();
-  lua_State *L = luaL_newstate();
+  lua_State *L = new_state();
   TsContext *c = ts_context_open();
   if (c) c->jit = ts_jit_open(c);
   if (!L || !c || !c->jit) {
@@ -315,6 +368,7 @@ int main(int argc, char **argv) {
   exit(code); /* looks for leaks */
 #endif
   ts_checkpoint_finish();
+  leave_world(code);
   ts_interrupt_leave(code);
   close_state(L);
   code = after_output(code);

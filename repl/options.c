@@ -28,6 +28,7 @@ typedef enum Id {
   NO_HINTS,
   DEBUG_KERNEL,
   PROFILE_TO,
+  FLIGHT,
 } Id;
 
 /* Short options are letters, long ones words; `value` names what follows. */
@@ -55,6 +56,7 @@ static const struct {
     {PROFILE, 'p', "profile", NULL, "tell at the end where the time of the program went"},
     {PROFILE_TO, 0, "profile-to", "FILE",
      "the same, also into a file: a page .html, .json for Perfetto, .csv, .txt"},
+    {FLIGHT, 0, "flight", "FILE", "show what processes of a job noted of their collectives"},
     {VERSION, 'v', "version", NULL, "print the version"},
     {HELP, 'h', "help", NULL, "print this text"},
 };
@@ -155,6 +157,7 @@ static int set(TsOptions *o, Id id, const char *value) {
     o->profile = true;
     break;
   case PROFILE: o->profile = true; break;
+  case FLIGHT: o->flight = value; break;
   case VERSION:
     if (!o->version) printf("Tessera %s with %s\n", TS_VERSION, LUAJIT_VERSION);
     o->version = true;

@@ -25,6 +25,7 @@ typedef struct TsOptions {
   bool debug_kernel;
   int threads;   /* -1: not given */
   const char *devices, *isa;
+  const char *flight; /* is shown, and that is all */
   bool profile; /* of the whole program, also into these files */
   int nprofile_to;
   const char *profile_to[TS_OPTIONS_PROFILES];

@@ -559,7 +559,8 @@ static void print_banner(lua_State *L) {
 
 /* Between the editor and ts_run_call, which have handlers of their own, Ctrl-C is kept for the
  * call; behind the call it does nothing. Where there is no editor it abandons the line being
- * read. */
+ * read. So that none comes between two of them and is heard by a later input, it is held back
+ * except where somebody waits for a line or runs one. */
 static void catch_interrupts(int flags) {
   struct sigaction action = {.sa_handler = ts_interrupt_keep, .sa_flags = flags};
   sigemptyset(&action.sa_mask);
@@ -585,12 +586,14 @@ int ts_prompt_run(lua_State *L) {
   ts_interrupt_set_script(false);
   ts_report_keep_chain(true);
   while (!prompt.quit) {
+    ts_edit_hold_interrupts(true);
     if (ts_interrupt_drop() && terminal) printf("\n"), fflush(stdout); /* behind the "^C" */
     char *text = prompt.next;
     size_t size = text ? strlen(text) : 0;
     prompt.next = NULL;
     if (!text && (text = ts_edit_read(prompt.edit, "> ", ". ")))
-      size = ts_edit_size(prompt.edit);
+      size = ts_edit_size(prompt.edit), ts_interrupt_drop(); /* it came before the line */
+    ts_edit_hold_interrupts(false);
     if (!text && ts_edit_status(prompt.edit) == TS_EDIT_INTERRUPTED) {
       if (!ts_edit_interactive(prompt.edit)) printf("\n"), fflush(stdout);
       continue;

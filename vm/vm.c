@@ -18,6 +18,7 @@
 #include "vm/core/profile.h"
 #include "vm/core/tape.h"
 #include "vm/core/trap.h"
+#include "vm/mesh/away.h"
 #include "vm/mesh/call.h"
 #include "vm/mesh/planned.h"
 
@@ -63,12 +64,16 @@ static int apart(const TsCall *call, int a, int b) {
  * program's to move. */
 int ts_call_device(TsCall *call) {
   int device = call->ctx->device, scalar = -1;
-  bool found = false;
+  bool found = false, away = false;
   if (call->ctx->on_host) return 0;
   for (int i = 0; i < call->nin; i++) {
     const TsTensor *t = call->in[i];
     if (!t || t->meta.weak) continue;
     int own = t->meta.device;
+    if (own == TS_DEVICE_AWAY) { /* who has it has the others, too */
+      away = true;
+      continue;
+    }
     if (t->meta.ndim == 0) {
       if (scalar <= 0) scalar = own;
       continue;
@@ -85,6 +90,7 @@ int ts_call_device(TsCall *call) {
     if ((own && device) || !follows) return apart(call, device, own);
     if (own) device = own;
   }
+  if (away && device != TS_DEVICE_MESH) return TS_DEVICE_AWAY;
   return found || scalar < 0 ? device : scalar;
 }
 
@@ -201,6 +207,7 @@ static int run_cut(TsCall *call, const TsOpInfo *o, const TsMeta *out, bool allo
   if (c->on_host) return run_somewhere(call, o, out, allocate);
   if (c->abstract && !call->nin && c->inside == 1) return ts_mesh_abstract(call, out);
   if (call->nout && out[0].device == TS_DEVICE_MESH) return ts_mesh_call(call, out);
+  if (call->nout && out[0].device == TS_DEVICE_AWAY) return ts_away_call(call, out, allocate);
   int done = leaves > 1 ? ts_leaves_call(call, out) : 0;
   if (done) return done < 0 ? -1 : 0;
   c->leaves = 0;

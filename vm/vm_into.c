@@ -78,7 +78,7 @@ static int make_ready(Into *t, bool apart) {
   t->in = call->in;
   if (call->nin <= TS_MAX_IN && ts_call_numbers(call, &inf, t->own)) return -1;
   for (int i = 0; i < call->nout; i++) {
-    if (t->device == TS_DEVICE_MESH) continue; /* how it lies is known when it has run */
+    if (t->device >= TS_DEVICE_MESH) continue; /* how it lies is known when it has run */
     bool given = i < t->nout && !apart && fits(t->out[i], &inf.out[i]);
     t->made[i] = given ? ts_tensor_ref(t->out[i]) : ts_tensor_new(c, &inf.out[i]);
     if (!t->made[i] || ts_defer_touch(t->made[i]->storage)) return -1;
@@ -95,7 +95,7 @@ static int run_into(const Into *t) {
   TsCall *call = (TsCall *)(uintptr_t)&t->call;
   TsContext *c = call->ctx;
   int n = 0;
-  if (t->device == TS_DEVICE_MESH)
+  if (t->device >= TS_DEVICE_MESH)
     return ts_vm_call(c, call->op, call->nin, call->in, call->attr, TS_MAX_OUT, &n, call->out);
   int done = ts_offload_on(c, t->device) ? c->offload->call(call, t->device, true) : 0;
   if (done) return done == 1 ? 0 : -1;
@@ -272,6 +272,7 @@ static int check_fit(TsContext *c, const TsMeta *dst, const TsMeta *src) {
 
 static int copy_elements(TsContext *c, TsTensor *dst, TsTensor *src) {
   if (ts_mesh_is(dst)) return ts_mesh_assign(c, dst, src);
+  if (ts_tensor_is_away(dst)) return 0; /* its own process does so */
   int done = ts_offload_on(c, dst->meta.device) ? c->offload->assign(c, dst, src) : 0;
   if (done) return done == 1 ? 0 : -1;
   const void *from = ts_tensor_read(src);
@@ -348,7 +349,7 @@ int ts_vm_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
 
 /* What is missing for that but the copy itself; x: as `fitting` found it. A device converts before. */
 static TsTensor *prepared(TsContext *c, TsTensor *dst, TsTensor *x) {
-  if (!x || c->capture || ts_mesh_is(dst)) return x;
+  if (!x || c->capture || ts_mesh_is(dst) || ts_tensor_is_away(dst)) return x;
   if (!ts_offload_on(c, dst->meta.device)) {
     if (ts_tensor_write(dst)) return x;
     ts_tensor_unref(x);
@@ -374,6 +375,7 @@ static TsTensor *fitting(TsContext *c, TsTensor *dst, TsTensor *src) {
   if (ts_defer_force(src) || ts_defer_force(dst) || ts_defer_touch(dst->storage)) return NULL;
   if (ts_mesh_is(dst) && src->storage != dst->storage)
     return ts_mesh_move(c, src, ts_layout_of(&dst->meta), true);
+  if (ts_tensor_is_away(dst)) return ts_tensor_ref(src);
   if (src->meta.weak && !src->storage->symbolic) return ts_tensor_ref(src);
   bool other = ts_offload_on(c, dst->meta.device) || ts_offload_on(c, src->meta.device);
   if (other && dst->meta.device != src->meta.device)

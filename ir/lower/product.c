@@ -431,7 +431,7 @@ int ts_lower_product(const TsSched *s, const TsGroup *group, TsLayoutFn *layout,
   int64_t count = p.many[0] ? p.many[0] * p.many[1] : 1;
   int nsm = ts_lower_roles(s, (double)(p.rows * p.cols * p.k * count));
   if (is_transposed_first(&p, nsm > 0, s->profile)) transpose_first(&p);
-  if (!multiply(&p, s, group, nsm, out, err)) return 0;
+  if (!multiply(&p, s, group, nsm, out, err)) return ts_lower_refused(err);
   if (!p.transposes[0] && !p.transposes[1]) return 1;
   int64_t size[3] = {p.rows, p.cols, p.k};
   return (out->tile = ts_lower_transpose_first(out->tile, p.transposes, size, out->dim, err))

@@ -23,8 +23,14 @@ static int cut_node(TsGraphMap *m, const TsNode *n, int leaves) {
     in[i] = ts_graph_mapped(m, n->in[i]);
   }
   for (int i = 0; i < n->nout; i++) type[i] = n->out[i].meta;
-  TsShard s = {.op = (TsOp)n->op, .nin = n->nin, .nout = n->nout, .in = meta, .out = type,
-               .attr = n->attr, .in_axis = axis, .err = m->to->err};
+  TsShard s = {.op = (TsOp)n->op,
+               .nin = n->nin,
+               .nout = n->nout,
+               .in = meta,
+               .out = type,
+               .attr = n->attr,
+               .in_axis = axis,
+               .err = m->to->err};
   TsShardPart part = {.summand = false};
   int f;
   memset(axis, TS_WHOLE, sizeof axis);

@@ -5,12 +5,10 @@
 #include <string.h>
 
 TsVal ts_leaves_combine(TsBuild *b, TsFactorKind kind, TsVal x, TsVal y) {
-  static const TsOp by_kind[] = {[TS_FACTOR_sum] = TS_OP_add,
-                                 [TS_FACTOR_max] = TS_OP_maximum,
-                                 [TS_FACTOR_min] = TS_OP_minimum,
-                                 [TS_FACTOR_any] = TS_OP_logical_or,
-                                 [TS_FACTOR_all] = TS_OP_logical_and,
-                                 [TS_FACTOR_one] = TS_OP_add};
+  static const TsOp by_kind[] = {
+      [TS_FACTOR_sum] = TS_OP_add,         [TS_FACTOR_max] = TS_OP_maximum,
+      [TS_FACTOR_min] = TS_OP_minimum,     [TS_FACTOR_any] = TS_OP_logical_or,
+      [TS_FACTOR_all] = TS_OP_logical_and, [TS_FACTOR_one] = TS_OP_add};
   return ts_build2(b, by_kind[kind], x, y);
 }
 

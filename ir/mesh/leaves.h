@@ -9,8 +9,7 @@
  * of others sum[o][0..) are the subtrees' sums, as many as it returns. in: the operands of the
  * part. A failure is the build's. */
 int ts_leaves_build(TsBuild *b, const TsShard *s, const TsShardPart *part, int f, int leaves,
-                    int lo, int hi, const TsVal *in, TsVal *out,
-                    TsVal (*sum)[TS_LEAF_SUMS]);
+                    int lo, int hi, const TsVal *in, TsVal *out, TsVal (*sum)[TS_LEAF_SUMS]);
 /* x and y, combined as the factor says. */
 TsVal ts_leaves_combine(TsBuild *b, TsFactorKind kind, TsVal x, TsVal y);
 

@@ -1,318 +1,30 @@
-/* See ir/mesh/partition.h. Nodes are taken in their order; each becomes, for every part, nodes of
- * the graph of that part in its stage. A slot is a value under one layout; where a later stage
- * reads it, it is a result of the graph that makes it and a parameter of the one that reads it. */
+/* See ir/mesh/partition.h. Nodes are taken in their order, those of the update last; each becomes,
+ * for every part, nodes of the graph of that part in its group. */
 #include "ir/mesh/partition.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "ir/graph/copy.h"
+#include "ir/mesh/delays.h"
 #include "ir/mesh/leaves.h"
+#include "ir/mesh/order.h"
+#include "ir/mesh/slots.h"
+#include "ir/text/value.h"
 
-/* A value of the graph of one part: of a slot, in a stage. */
-typedef struct Local {
-  int slot, stage, part;
-  TsVal val;
-} Local;
-
-typedef struct Known {
-  TsVal of;   /* the value of the whole graph */
-  int layout; /* under which it lies */
-  int slot;
-} Known;
-
-typedef struct Partition {
-  TsMeshPlan *p;
-  int leaves, capslot, capjoin, nknown, capknown, *bucket, nbucket;
-  Known *known;
-  int latest; /* stage of pieces that are brought together late; */
-  int64_t late_bytes; /* of those of that stage */
-  Local *local; /* by hash of slot, stage and part */
-  int nlocal, caplocal;
-  bool failed;
-  TsError *err;
-} Partition;
-
-static int none(Partition *a) {
-  if (!a->failed) ts_error_memory(a->err);
-  a->failed = true;
-  return -1;
-}
-
-static bool room(Partition *a, void *list, int n, int *cap, size_t each) {
-  void **at = list;
-  if (n < *cap) return true;
-  int more = *cap ? 2 * *cap : 64;
-  void *larger = realloc(*at, each * (size_t)more);
-  if (!larger) return none(a), false;
-  *at = larger, *cap = more;
-  return true;
-}
-
-/* ---- slots */
-static int new_slot(Partition *a, const TsMeta *m, int summand, int stage) {
-  TsMeshPlan *p = a->p;
-  if (!room(a, &p->slot, p->nslot, &a->capslot, sizeof *p->slot)) return -1;
-  p->slot[p->nslot] = (TsMeshSlot){.meta = *m, .summand = summand, .stage = stage, .last = stage};
-  return p->nslot++;
-}
-
-static int known_slot(const Partition *a, TsVal v, int layout) {
-  for (int i = a->nknown; i-- > 0;)
-    if (a->known[i].of == v && a->known[i].layout == layout) return a->known[i].slot;
-  return -1;
-}
-
-/* Where a value was made, under the layout that its operands gave it then. */
-static int home_slot(const Partition *a, TsVal v) {
-  for (int i = 0; i < a->nknown; i++)
-    if (a->known[i].of == v) return a->known[i].slot;
-  return -1;
-}
-
-static void know(Partition *a, TsVal v, int layout, int slot) {
-  if (room(a, &a->known, a->nknown, &a->capknown, sizeof *a->known))
-    a->known[a->nknown++] = (Known){v, layout, slot};
-}
-
-/* ---- pieces */
-static bool stage_room(Partition *a, int stage) {
-  TsMeshPlan *p = a->p;
-  int n = p->mesh->n;
-  if (stage < p->nstage) return true;
-  TsMeshPiece *more = realloc(p->piece, sizeof *more * (size_t)(stage + 1) * (size_t)n);
-  if (!more) return none(a), false;
-  memset(more + p->nstage * n, 0, sizeof *more * (size_t)(stage + 1 - p->nstage) * (size_t)n);
-  p->piece = more, p->nstage = stage + 1;
-  return true;
-}
-
-static TsMeshPiece *piece_of(Partition *a, int stage, int part) {
-  if (a->failed || !stage_room(a, stage)) return NULL;
-  TsMeshPiece *piece = &a->p->piece[stage * a->p->mesh->n + part];
-  if (!piece->g && !(piece->g = ts_graph_new(a->p->g->name, a->err))) a->failed = true;
-  return piece->g ? piece : NULL;
-}
-
-static uint32_t hash_of(int slot, int stage, int part) {
-  uint32_t h = (uint32_t)slot * 0x9e3779b1u ^ (uint32_t)stage * 0x85ebca6bu ^ (uint32_t)part;
-  return h ^ h >> 15;
-}
-
-static Local *find_local(Partition *a, int slot, int stage, int part) {
-  uint32_t mask = (uint32_t)a->caplocal - 1, at = hash_of(slot, stage, part) & mask;
-  while (a->local[at].val && (a->local[at].slot != slot || a->local[at].stage != stage ||
-                              a->local[at].part != part))
-    at = (at + 1) & mask;
-  return &a->local[at];
-}
-
-static bool local_room(Partition *a) {
-  if (2 * a->nlocal < a->caplocal) return true;
-  Local *old = a->local;
-  int n = a->caplocal;
-  a->caplocal = n ? 2 * n : 1024;
-  if (!(a->local = calloc((size_t)a->caplocal, sizeof *a->local))) {
-    a->local = old, a->caplocal = n;
-    return none(a), false;
-  }
-  for (int i = 0; i < n; i++)
-    if (old[i].val) *find_local(a, old[i].slot, old[i].stage, old[i].part) = old[i];
-  free(old);
-  return true;
-}
-
-static void set_local(Partition *a, int slot, int stage, int part, TsVal v) {
-  if (!v) a->failed = true;
-  if (a->failed || !local_room(a)) return;
-  Local *l = find_local(a, slot, stage, part);
-  a->nlocal += !l->val;
-  *l = (Local){slot, stage, part, v};
-}
-
-static TsMeta local_meta(Partition *a, const TsMeshSlot *s, int part) {
-  const TsLayout *l = ts_layout_of(&s->meta);
-  TsMeta m = l ? ts_layout_part(l, &s->meta, part) : s->meta;
-  m.device = 0, m.layout = 0;
-  (void)a;
-  return m;
-}
-
-static void add_slot(Partition *a, int **list, int *n, int *cap, int slot) {
-  if (room(a, list, *n, cap, sizeof **list)) (*list)[(*n)++] = slot;
-}
-
-/* The slot's value in the graph of a part: made there, or a parameter of it. */
-static TsVal local_of(Partition *a, int slot, int stage, int part) {
-  TsMeshSlot *s = &a->p->slot[slot];
-  TsMeshPiece *piece = piece_of(a, stage, part);
-  if (!piece || !local_room(a)) return NULL;
-  Local *l = find_local(a, slot, stage, part);
-  if (l->val) return l->val;
-  if (s->stage >= 0) { /* it leaves the graph that makes it */
-    TsMeshPiece *maker = &a->p->piece[s->stage * a->p->mesh->n + part];
-    bool given = false;
-    for (int i = 0; i < maker->nout && !given; i++) given = maker->out[i] == slot;
-    if (!given) add_slot(a, &maker->out, &maker->nout, &maker->capout, slot);
-  }
-  if (s->last < stage) s->last = stage;
-  TsMeta m = local_meta(a, s, part);
-  TsVal v = ts_graph_param(piece->g, &m, NULL, NULL);
-  add_slot(a, &piece->in, &piece->nin, &piece->capin, slot);
-  set_local(a, slot, stage, part, v);
-  return a->failed ? NULL : v;
-}
-
-/* ---- joins: what is sent */
-static TsMeshJoin *new_join(Partition *a, const TsNode *n, int stage, int from, int to) {
-  TsMeshPlan *p = a->p;
-  if (!room(a, &p->join, p->njoin, &a->capjoin, sizeof *p->join)) return NULL;
-  TsMeshJoin *j = &p->join[p->njoin++];
-  *j = (TsMeshJoin){.stage = stage, .from = from, .to = to, .node = n};
-  if (p->slot[from].last < stage) p->slot[from].last = stage;
-  return j;
-}
-
-/* When a slot can be read: in the stage that makes it, or which its join comes before. */
-static int ready(const Partition *a, int slot) {
-  const TsMeshPlan *p = a->p;
-  if (p->slot[slot].stage >= 0) return p->slot[slot].stage;
-  for (int i = p->njoin; i-- > 0;)
-    if (p->join[i].to == slot) return p->join[i].stage;
-  return 0;
-}
-
-/* Results of the stage that makes it, for every part that has it. */
-static void give_out(Partition *a, int slot) {
-  int stage = a->p->slot[slot].stage;
-  for (int part = 0; part < a->p->mesh->n && stage >= 0 && !a->failed; part++) {
-    TsMeshPiece *maker = piece_of(a, stage, part);
-    if (!maker || !a->caplocal || !find_local(a, slot, stage, part)->val) continue;
-    bool given = false;
-    for (int i = 0; i < maker->nout && !given; i++) given = maker->out[i] == slot;
-    if (!given) add_slot(a, &maker->out, &maker->nout, &maker->capout, slot);
-  }
-}
-
-/* Each part has what it needs within its own: slices of the parts. */
-static int sliced(Partition *a, const TsMeta *m, int from, const TsLayout *old,
-                  const TsLayout *to) {
-  int stage = ready(a, from), slot = new_slot(a, m, -1, stage);
-  for (int part = 0; part < to->mesh->n && slot >= 0 && !a->failed; part++) {
-    TsVal v = local_of(a, from, stage, part);
-    TsMeshPiece *piece = piece_of(a, stage, part);
-    for (int d = 0; d < m->ndim && !a->failed; d++) {
-      int64_t have = 0, all = 0, want = 0, count = 0;
-      bool any = ts_layout_run(to, d, m->dim[d], part, 0, &want, &count);
-      if (!ts_layout_run(old, d, m->dim[d], part, 0, &have, &all)) continue;
-      if (!any) want = have, count = 0;
-      if (want != have || count != all)
-        v = ts_build_narrow(&piece->g->b, v, d, want - have, count);
-    }
-    if (v && v->node->op == TS_NODE_param) { /* nothing is cut: a value of its own all the same */
-      set_local(a, slot, stage, part, v);
-      continue;
-    }
-    if (piece && piece->g->b.failed) a->failed = true;
-    set_local(a, slot, stage, part, v);
-  }
-  return slot;
-}
-
-/* Parts are dealt out in turn: their slices are no narrow. */
-static bool is_dealt(const TsLayout *l) {
-  for (int d = 0; d < l->ndim; d++)
-    if (l->naxis[d] && l->block[d]) return true;
-  return false;
-}
-
-/* Whether each part's new elements are among those that it has. */
-static bool stays(const TsMeta *m, const TsLayout *old, const TsLayout *to) {
-  if (is_dealt(old) || is_dealt(to)) return false;
-  for (int p = 0; p < to->mesh->n; p++)
-    for (int d = 0; d < m->ndim; d++) {
-      int64_t s, n, t, k;
-      if (!ts_layout_run(to, d, m->dim[d], p, 0, &t, &k)) continue;
-      if (!ts_layout_run(old, d, m->dim[d], p, 0, &s, &n) || t < s || t + k > s + n) return false;
-    }
-  return true;
-}
-
-/* The join that gives a slot, or NULL. */
-static TsMeshJoin *join_of(const Partition *a, int slot) {
-  for (int i = a->p->njoin; i-- > 0;)
-    if (a->p->join[i].to == slot) return &a->p->join[i];
-  return NULL;
-}
-
-/* What is summed and then cut along the same axes of the mesh is summed piece by piece, each where
- * it is needed: half of what is sent, and no device has the whole. */
-static int scattered(Partition *a, const TsMeta *m, int from, const TsLayout *old,
-                     const TsLayout *to) {
-  const TsMeshJoin *sum = join_of(a, from);
-  if (!sum || !sum->sum || is_dealt(to)) return -1;
-  for (int d = 0; d < m->ndim; d++) {
-    int i = old->naxis[d]; /* what was split stays so */
-    if (to->naxis[d] < i || memcmp(to->axis[d], old->axis[d], (size_t)i)) return -1;
-    for (; i < to->naxis[d]; i++)
-      if (!memchr(sum->axis, to->axis[d][i], sum->naxis)) return -1;
-  }
-  TsMeshJoin copy = *sum;
-  int slot = new_slot(a, m, -1, -1);
-  TsMeshJoin *j = slot >= 0 ? new_join(a, copy.node, copy.stage, copy.from, slot) : NULL;
-  if (!j) return -1;
-  copy.to = slot;
-  *j = copy;
-  return slot;
-}
-
-/* Pieces that are used whole are brought together as late as may be: not all at once, since then
- * all are in memory. Those that are needed next go together, up to so many bytes. */
-enum { LATE_BYTES = 32 << 20 };
-
-static int late_stage(Partition *a, const TsMeta *m, int stage) {
-  if (a->latest < stage) a->latest = stage, a->late_bytes = 0;
-  if (a->late_bytes && a->late_bytes + ts_meta_nbytes(m) > LATE_BYTES)
-    a->latest++, a->late_bytes = 0;
-  a->late_bytes += ts_meta_nbytes(m);
-  return a->latest;
-}
-
-/* The slot of v under a layout, moved there if it is not. */
-static int slot_under(Partition *a, const TsNode *n, TsVal v, const TsLayout *to) {
-  int from = home_slot(a, v);
-  if (from < 0) TS_BUG("a value of %s has no parts", n ? ts_node_name(n) : "the result");
-  const TsLayout *old = ts_layout_of(&a->p->slot[from].meta);
-  int slot = to ? known_slot(a, v, to->id) : (a->failed = true, -1);
-  bool gone = slot >= 0 && old->stored && old != to && a->latest > ready(a, slot) + 1;
-  if ((slot >= 0 && !gone) || a->failed) return slot;
-  TsMeta m = v->meta;
-  m.layout = to->id;
-  if ((slot = scattered(a, &m, from, old, to)) < 0 && !a->failed && stays(&m, old, to)) {
-    slot = sliced(a, &m, from, old, to);
-  } else if (slot < 0 && !a->failed) {
-    int stage = ready(a, from) + (a->p->slot[from].stage >= 0);
-    if (old->stored) stage = late_stage(a, &m, stage);
-    give_out(a, from);
-    slot = new_slot(a, &m, -1, -1);
-    if (slot >= 0) new_join(a, n, stage, from, slot);
-  }
-  if (slot >= 0) know(a, v, to->id, slot);
-  return slot;
-}
-
-/* ---- nodes */
 typedef struct Call {
   const TsNode *n;
+  TsSlotReader r;
   TsShard s;
-  int f, leaves, stage;
-  int *in;        /* slots, -1 where absent, -2 - i: number i */
+  int f, leaves, group;
+  bool micro;     /* it is done for each micro-batch */
+  int *in;        /* slots, -1 where absent, -2: a number */
   TsVal *operand; /* of one part */
 } Call;
 
-static int pieces_of(const Partition *a, const Call *k, int part, int *place) {
+static int pieces_of(const TsSlots *a, const Call *k, int part, int *place) {
   const TsFactor *f = &k->s.factor[k->f];
-  TsLayout l = {.mesh = a->p->mesh, .ndim = 1, .naxis = {f->naxis}};
+  TsLayout l = {.mesh = a->p->space.mesh, .ndim = 1, .naxis = {f->naxis}};
   memcpy(l.axis[0], f->axis, f->naxis);
   *place = ts_layout_piece(&l, part, 0);
   return ts_layout_pieces(&l, 0);
@@ -323,8 +35,8 @@ static bool lacks(const Call *k, int o) {
 }
 
 /* The part's own leaves; of a factor that is not split the whole sum. */
-static void run_leaves(Partition *a, Call *k, int part, TsMeshPiece *piece,
-                       const TsShardPart *of, int (*sum)[TS_LEAF_SUMS], TsVal *out) {
+static void run_leaves(TsSlots *a, Call *k, int part, TsMeshPiece *piece, const TsShardPart *of,
+                       int (*sum)[TS_LEAF_SUMS], TsVal *out) {
   TsVal made[TS_MAX_OUT][TS_LEAF_SUMS];
   int place, pieces = pieces_of(a, k, part, &place);
   int n = ts_leaves_build(&piece->g->b, &k->s, of, k->f, k->leaves, place * k->leaves / pieces,
@@ -339,21 +51,20 @@ static void run_leaves(Partition *a, Call *k, int part, TsMeshPiece *piece,
     }
     for (int i = 0; i < n; i++) {
       a->p->slot[sum[o][i]].meta.dtype = made[o][i]->meta.dtype;
-      set_local(a, sum[o][i], k->stage, part, made[o][i]);
+      ts_slots_set_local(a, sum[o][i], k->group, part, made[o][i]);
     }
   }
 }
 
-static void run_part(Partition *a, Call *k, int part, const int *slot,
-                     int (*sum)[TS_LEAF_SUMS]) {
-  TsMeshPiece *piece = piece_of(a, k->stage, part);
+static void run_part(TsSlots *a, Call *k, int part, const int *slot, int (*sum)[TS_LEAF_SUMS]) {
+  TsMeshPiece *piece = ts_slots_piece(a, k->group, part);
   TsShardPart of;
   TsVal out[TS_MAX_OUT] = {NULL};
   for (int i = 0; i < k->s.nin && !a->failed; i++)
     k->operand[i] = k->in[i] == -1 ? NULL
                     : k->in[i] < 0 ? ts_graph_number(piece->g, k->n->in[i]->node->number)
-                                   : local_of(a, k->in[i], k->stage, part);
-  if (a->failed || ts_shard_part(&k->s, a->p->mesh, part, &of)) {
+                                   : ts_slots_local(a, k->in[i], k->group, part);
+  if (a->failed || ts_shard_part(&k->s, a->p->space.mesh, part, &of)) {
     a->failed = true;
     return;
   }
@@ -369,75 +80,205 @@ static void run_part(Partition *a, Call *k, int part, const int *slot,
   int place;
   if (k->f >= 0) split = pieces_of(a, k, part, &place) > 1;
   for (int o = 0; o < k->s.nout && !a->failed; o++)
-    if (!(split && lacks(k, o))) set_local(a, slot[o], k->stage, part, out[o]);
+    if (!(split && lacks(k, o))) ts_slots_set_local(a, slot[o], k->group, part, out[o]);
 }
 
-/* Slots of the summands of result o, side by side: as many as the part with the most has. */
-static void new_sums(Partition *a, Call *k, int o, int slot, int *sum) {
-  int most = 0, place, level[TS_LEAF_SUMS], at[TS_LEAF_SUMS];
-  for (int p = 0; p < a->p->mesh->n; p++) {
-    int pieces = pieces_of(a, k, p, &place);
-    int n = ts_leaves_subtrees(k->leaves, place * k->leaves / pieces,
-                               (place + 1) * k->leaves / pieces, level, at);
-    if (pieces > 1 && n > most) most = n;
+/* ---- sums */
+/* Slots of summands side by side, as many as the part with the most has. */
+static int new_sums(TsSlots *a, const TsMeta *m, int leaves, const TsLayout *of, int group,
+                    int place, int *first) {
+  int most = 0, level[TS_LEAF_SUMS], at[TS_LEAF_SUMS];
+  int pieces = ts_layout_pieces(of, 0);
+  for (int p = 0; p < of->mesh->n; p++) {
+    int k = ts_layout_piece(of, p, 0);
+    int n =
+        ts_leaves_subtrees(leaves, k * leaves / pieces, (k + 1) * leaves / pieces, level, at);
+    if (n > most) most = n;
   }
-  TsMeta m = k->s.out[o];
-  m.layout = a->p->slot[slot].meta.layout;
-  for (int i = 0; i < most && !a->failed; i++) sum[i] = new_slot(a, &m, i, k->stage);
+  for (int i = 0; i < most && !a->failed; i++) {
+    int slot = ts_slots_new(a, m, i, group, place);
+    if (!i) *first = slot;
+  }
+  return most;
 }
 
-/* Summands are results of their stage, and their sum is there in the next one. */
-static void join_sums(Partition *a, Call *k, const int *slot, int (*sum)[TS_LEAF_SUMS]) {
+static TsLayout factor_layout(const TsSlots *a, int naxis, const uint8_t *axis) {
+  TsLayout l = {.mesh = a->p->space.mesh, .ndim = 1, .naxis = {(uint8_t)naxis}};
+  memcpy(l.axis[0], axis, (size_t)naxis);
+  return l;
+}
+
+static TsMeshJoin *new_sum(TsSlots *a, const Call *k, TsMeshJoinKind kind, int level, int from,
+                           int to, int nfrom) {
+  const TsFactor *f = &k->s.factor[k->f];
+  TsMeshJoin *j = ts_slots_join(a, kind, &k->r, level, from, to);
+  if (!j) return NULL;
+  j->combine = f->kind, j->leaves = k->leaves, j->nfrom = nfrom;
+  for (int i = 0; i < f->naxis; i++)
+    if (kind == TS_JOIN_fold || f->axis[i] != a->p->space.micro)
+      j->axis[j->naxis++] = f->axis[i];
+  return j;
+}
+
+/* Summands are results of their group. Those of micro-batches are added as they come, as far as one
+ * device has neighbours in the tree; the sum of devices is there behind that. */
+static void join_sums(TsSlots *a, Call *k, const int *slot, int (*sum)[TS_LEAF_SUMS]) {
   const TsFactor *f = k->f >= 0 ? &k->s.factor[k->f] : NULL;
+  int level = k->group >= 0 ? a->p->group[k->group].level + 1 : 0;
   for (int o = 0; f && f->naxis && o < k->s.nout && !a->failed; o++) {
     if (!lacks(k, o) || sum[o][0] < 0) continue;
-    TsMeshJoin *j = new_join(a, k->n, k->stage + 1, sum[o][0], slot[o]);
-    if (!j) return;
-    j->sum = true, j->kind = f->kind, j->leaves = k->leaves, j->naxis = f->naxis;
-    memcpy(j->axis, f->axis, f->naxis);
-    a->p->slot[slot[o]].stage = -1;
-    for (int i = 0; i < TS_LEAF_SUMS && sum[o][i] >= 0; i++) {
-      a->p->slot[sum[o][i]].last = k->stage + 1;
-      give_out(a, sum[o][i]);
+    int from = sum[o][0], n = 0;
+    a->p->slot[slot[o]].group = -1;
+    a->p->slot[slot[o]].micro =
+        ts_space_batch(&a->p->space, ts_layout_of(&a->p->slot[slot[o]].meta)) >= 0;
+    for (; n < TS_LEAF_SUMS && sum[o][n] >= 0; n++) ts_slots_give_out(a, sum[o][n]);
+    if (a->p->space.micro >= 0 && memchr(f->axis, a->p->space.micro, f->naxis)) {
+      uint8_t axis[TS_MESH_AXES], naxis = 0;
+      for (int i = 0; i < f->naxis; i++)
+        if (f->axis[i] != a->p->space.micro) axis[naxis++] = f->axis[i];
+      TsLayout of = factor_layout(a, naxis, axis);
+      TsMeta m = a->p->slot[from].meta;
+      int to = -1, nto = new_sums(a, &m, k->leaves, &of, -1, k->r.place, &to);
+      for (int i = 0; i < nto && !a->failed; i++) a->p->slot[to + i].micro = false;
+      TsMeshJoin *j = a->failed ? NULL : new_sum(a, k, TS_JOIN_fold, level, from, to, n);
+      if (j) j->nto = nto, j->micro = true;
+      from = to, n = nto;
     }
+    if (!a->failed) new_sum(a, k, TS_JOIN_sum, level, from, slot[o], n);
   }
 }
 
+/* ---- nodes */
 /* What is drawn depends on where a part lies in the whole, which no graph of one device says: such a
- * call is made between stages. */
-static bool draws_in_parts(const Partition *a, const TsNode *n) {
+ * call is made between groups. */
+static bool draws_in_parts(const TsSlots *a, const Call *k) {
   const TsLayout *l;
-  if (ts_op_info((TsOp)n->op)->cls != TS_CLASS_RANDOM || n->nin != 1 || n->nout != 1) return false;
-  l = ts_layout_of(&a->p->slot[home_slot(a, n->in[0])].meta);
+  if (ts_op_info(k->s.op)->cls != TS_CLASS_RANDOM || k->n->nin != 1 || k->n->nout != 1)
+    return false;
+  l = ts_layout_of(&a->p->slot[k->in[0]].meta);
   for (int d = 0; d < l->ndim; d++)
     if (l->naxis[d]) return true;
   return false;
 }
 
-static void add_draw(Partition *a, const TsNode *n) {
-  int from = home_slot(a, n->in[0]);
-  int stage = ready(a, from) + (a->p->slot[from].stage >= 0);
-  TsMeta m = n->out[0].meta;
-  if (!m.layout) m.layout = a->p->slot[from].meta.layout;
-  give_out(a, from);
-  int slot = new_slot(a, &m, -1, -1);
-  TsMeshJoin *j = slot >= 0 ? new_join(a, n, stage, from, slot) : NULL;
-  if (j) j->call = true, know(a, (TsVal)&n->out[0], m.layout, slot);
+static void add_draw(TsSlots *a, const Call *k) {
+  const TsLayout *l = ts_shard_gives(&k->s, a->p->space.mesh, 0);
+  TsMeta m = k->n->out[0].meta;
+  if (!l) {
+    a->failed = true;
+    return;
+  }
+  m.layout = l->id;
+  ts_slots_give_out(a, k->in[0]);
+  int slot = ts_slots_new(a, &m, -1, -1, k->r.place);
+  TsSlotReader after = k->r;
+  int level = ts_slots_level(a, k->in[0], &after, true);
+  if (a->p->slot[k->in[0]].group >= 0)
+    level = a->p->group[a->p->slot[k->in[0]].group].level + 1;
+  if (slot >= 0) ts_slots_join(a, TS_JOIN_call, &k->r, level, k->in[0], slot);
+  ts_slots_know(a, (TsVal)&k->n->out[0], slot);
 }
 
-static void add_node(Partition *a, const TsNode *n) {
-  const TsMesh *mesh = a->p->mesh;
+static bool is_timed(const TsSlots *a, const Call *k) {
+  for (int f = 0; f < k->s.nfactor && a->p->space.micro >= 0; f++)
+    if (memchr(k->s.factor[f].axis, a->p->space.micro, k->s.factor[f].naxis)) return true;
+  for (int i = 0; i < k->s.nin; i++)
+    if (k->in[i] >= 0 && a->p->slot[k->in[i]].micro) return true;
+  return false;
+}
+
+static void operands(TsSlots *a, Call *k) {
+  const TsMesh *mesh = a->p->space.mesh;
+  for (int i = 0; i < k->n->nin && !a->failed; i++) {
+    k->in[i] = -1;
+    if (!k->n->in[i]) continue;
+    k->in[i] = -2;
+    if (k->n->in[i]->node->op != TS_NODE_number)
+      k->in[i] = ts_slots_under(a, &k->r, k->n->in[i], ts_shard_needs(&k->s, mesh, i));
+  }
+  if (a->failed) return;
+  k->micro = is_timed(a, k);
+  int level = k->r.phase == TS_PHASE_update ? a->updates : 0;
+  if (a->least && a->least[k->n->id] > level) level = a->least[k->n->id];
+  for (int i = 0; i < k->n->nin; i++) {
+    int l = k->in[i] >= 0 ? ts_slots_level(a, k->in[i], &k->r, k->micro) : 0;
+    if (k->in[i] >= 0 && a->delays)
+      ts_delays_note(a->delays, k->n->in[i]->node->id, k->n->id, l);
+    if (l > level) level = l;
+  }
+  if (a->delays) ts_delays_found(a->delays, k->n->id, level);
+  k->group = level;
+}
+
+/* Micro-batch number i of a device does the same as the first one: on as many elements, with the same
+ * options, in a whole subtree of as many leaves. */
+static bool same_part(const TsSlots *a, const Call *k, int first, int i) {
+  TsShardPart x, y;
+  const TsMesh *mesh = a->p->space.mesh;
+  int level[TS_LEAF_SUMS], at[TS_LEAF_SUMS];
+  if (ts_shard_part(&k->s, mesh, first, &x) || ts_shard_part(&k->s, mesh, first + i, &y))
+    return false;
+  for (int f = 0; f < k->s.nfactor; f++)
+    if (x.count[f] != y.count[f]) return false;
+  for (int o = 0; k->s.local && o < ts_op_info(k->s.op)->nattr; o++)
+    if (!ts_attr_same(&x.attr[o], &y.attr[o])) return false;
+  for (int p = first; k->f >= 0 && p <= first + i; p += i) {
+    int place, pieces = pieces_of(a, k, p, &place);
+    int lo = place * k->leaves / pieces, hi = (place + 1) * k->leaves / pieces;
+    if (k->leaves % pieces ||
+        (pieces > 1 && ts_leaves_subtrees(k->leaves, lo, hi, level, at) > 1))
+      return false;
+  }
+  return true;
+}
+
+static bool all_alike(const TsSlots *a, const Call *k) {
+  int n = a->p->space.nmicro;
+  for (int p = 0; p < a->p->space.mesh->n; p += n)
+    for (int i = 1; i < n; i++)
+      if (!same_part(a, k, p, i)) return false;
+  return true;
+}
+
+static void run_parts(TsSlots *a, Call *k, TsMeta *out) {
+  const TsMesh *mesh = a->p->space.mesh;
+  int slot[TS_MAX_OUT], sum[TS_MAX_OUT][TS_LEAF_SUMS];
+  memset(sum, 0xff, sizeof sum);
+  if (k->micro && a->p->alike && !all_alike(a, k)) a->unlike = true;
+  if (a->unlike || (k->group = ts_slots_group(a, &k->r, k->micro, k->group)) < 0) return;
+  for (int o = 0; o < k->s.nout && !a->failed; o++) {
+    const TsLayout *l = ts_shard_gives(&k->s, mesh, o);
+    out[o].layout = l ? l->id : 0;
+    slot[o] = l ? ts_slots_new(a, &out[o], -1, k->group, k->r.place) : (a->failed = true, -1);
+    if (!a->failed) ts_slots_know(a, (TsVal)&k->n->out[o], slot[o]);
+  }
+  for (int o = 0; o < k->s.nout && !a->failed; o++) {
+    if (!lacks(k, o)) continue;
+    const TsFactor *f = &k->s.factor[k->f];
+    TsLayout of = factor_layout(a, f->naxis, f->axis);
+    int first = -1, n = 0;
+    if (ts_layout_pieces(&of, 0) > 1)
+      n = new_sums(a, &a->p->slot[slot[o]].meta, k->leaves, &of, k->group, k->r.place, &first);
+    for (int i = 0; i < n; i++) sum[o][i] = first + i;
+  }
+  for (int p = 0; p < mesh->n && !a->failed; p += ts_slots_step(a, k->micro))
+    run_part(a, k, p, slot, sum);
+  if (!a->failed) join_sums(a, k, slot, sum);
+}
+
+static void add_node(TsSlots *a, const TsNode *n, TsSlotReader r) {
+  const TsMesh *mesh = a->p->space.mesh;
   const TsMeta **meta = calloc((size_t)n->nin + 1, sizeof *meta);
-  Call k = {.n = n};
+  Call k = {.n = n, .r = r};
   TsMeta out[TS_MAX_OUT], *type = calloc((size_t)n->nin + 1, sizeof *type);
   k.in = calloc((size_t)n->nin + 1, sizeof *k.in);
   k.operand = calloc((size_t)n->nin + 1, sizeof *k.operand);
   k.s.in_axis = malloc(sizeof *k.s.in_axis * ((size_t)n->nin + 1));
   if (!meta || !type || !k.in || !k.operand || !k.s.in_axis) {
-    none(a);
+    ts_slots_fail(a);
   } else {
     for (int i = 0; i < n->nin; i++) {
-      int home = n->in[i] ? home_slot(a, n->in[i]) : -1;
+      int home = n->in[i] ? ts_slots_home(a, n->in[i]) : -1;
       meta[i] = home >= 0 ? &type[i] : n->in[i] ? &n->in[i]->meta : NULL;
       if (home >= 0) type[i] = a->p->slot[home].meta;
     }
@@ -450,29 +291,13 @@ static void add_node(Partition *a, const TsNode *n) {
     a->failed |= ts_shard_solve(&k.s, mesh) != 0;
     k.leaves = ts_shard_leaves(&k.s, mesh, a->leaves, &k.f);
     a->failed |= k.leaves < 0;
+    a->failed |= k.leaves < 0;
   }
-  for (int i = 0; i < n->nin && !a->failed; i++) {
-    k.in[i] = -1;
-    if (!n->in[i]) continue;
-    if (n->in[i]->node->op == TS_NODE_number) {
-      k.in[i] = -2;
-      continue;
-    }
-    k.in[i] = slot_under(a, n, n->in[i], ts_shard_needs(&k.s, mesh, i));
-    if (!a->failed && ready(a, k.in[i]) > k.stage) k.stage = ready(a, k.in[i]);
-  }
-  int slot[TS_MAX_OUT], sum[TS_MAX_OUT][TS_LEAF_SUMS];
-  memset(sum, 0xff, sizeof sum);
-  for (int o = 0; o < n->nout && !a->failed; o++) {
-    const TsLayout *l = ts_shard_gives(&k.s, mesh, o);
-    out[o].layout = l ? l->id : 0;
-    slot[o] = l ? new_slot(a, &out[o], -1, k.stage) : (a->failed = true, -1);
-    if (!a->failed) know(a, (TsVal)&n->out[o], l->id, slot[o]);
-  }
-  for (int o = 0; o < n->nout && !a->failed; o++)
-    if (lacks(&k, o)) new_sums(a, &k, o, slot[o], sum[o]);
-  for (int p = 0; p < mesh->n && !a->failed; p++) run_part(a, &k, p, slot, sum);
-  if (!a->failed) join_sums(a, &k, slot, sum);
+  if (!a->failed) operands(a, &k);
+  if (!a->failed && draws_in_parts(a, &k))
+    add_draw(a, &k);
+  else if (!a->failed)
+    run_parts(a, &k, out);
   free(meta);
   free(type);
   free(k.in);
@@ -499,143 +324,337 @@ static const TsMesh *mesh_of(const TsGraph *g, TsError *err) {
   return m;
 }
 
-static void add_params(Partition *a) {
+/* Arguments that are as long as the first one, along their first axis, are batches: what they are split
+ * by goes on with micro-batches. */
+static bool is_batch(TsSlots *a, int i, const TsLayout *l, int64_t *n) {
+  const TsMeta *m = &a->p->g->param[i]->meta;
+  if (a->p->space.micro < 0 || a->p->g->bound[i] || !m->ndim || l->block[0]) return false;
+  if (!*n) *n = m->dim[0];
+  return m->dim[0] == *n;
+}
+
+/* Leaves of the layout, or as many as there are pieces. */
+static int check_pieces(TsSlots *a, const TsLayout *l) {
+  int pieces = ts_layout_pieces(l, 0), devices = pieces / a->p->space.nmicro;
+  if (!l->leaves || pieces <= l->leaves) return 0;
+  a->failed = true;
+  ts_error_set(a->err, TS_ERR_layout,
+               "a batch in %d pieces, %d micro-batches on %d device%s, needs so many leaves: "
+               "there are %d",
+               pieces, a->p->space.nmicro, devices, devices == 1 ? "" : "s", l->leaves);
+  return ts_error_hint(a->err, "at most micro = %d, or dist.leaves(%d)", l->leaves / devices,
+                       pieces);
+}
+
+static const TsLayout *param_layout(TsSlots *a, int i, int64_t *batch) {
+  const TsMeshSpace *s = &a->p->space;
+  const TsMeta *m = &a->p->g->param[i]->meta;
+  const TsLayout *l =
+      m->layout ? ts_layout_of(m) : ts_layout_replicated(s->real, m->ndim, a->err);
+  if (!l || l->partial) return NULL;
+  for (int d = 0; d < l->ndim; d++)
+    if (s->axis >= 0 && memchr(l->axis[d], s->axis, l->naxis[d])) {
+      ts_error_set(a->err, TS_ERR_layout,
+                   "%s is split by mesh axis %s, along which the pipeline lies",
+                   a->p->g->param[i]->name ? a->p->g->param[i]->name : "an argument",
+                   s->real->axis[s->axis]);
+      return NULL;
+    }
+  if (s->axis >= 0 && l->pin[s->axis]) a->p->slot[a->p->param[i]].place = l->pin[s->axis] - 1;
+  l = ts_space_onto(l, s->mesh, a->err);
+  if (!l || !(a->p->batch[i] = is_batch(a, i, l, batch))) return l;
+  TsLayout made = *l;
+  if (!m->layout && a->leaves) made.leaves = a->leaves;
+  made.axis[0][made.naxis[0]++] = (uint8_t)s->micro;
+  return check_pieces(a, &made) ? NULL : ts_layout_make(&made, a->err);
+}
+
+static void add_params(TsSlots *a) {
   const TsGraph *g = a->p->g;
+  int64_t batch = 0;
   for (int i = 0; i < g->nparam && !a->failed; i++) {
     TsMeta m = g->param[i]->meta;
-    const TsLayout *l = m.layout ? ts_layout_of(&m)
-                                 : ts_layout_replicated(a->p->mesh, m.ndim, a->err);
-    if (!l || l->partial) {
+    const TsLayout *all = ts_layout_replicated(a->p->space.mesh, m.ndim, a->err);
+    m.layout = all ? all->id : 0;
+    if ((a->p->param[i] = ts_slots_new(a, &m, -1, -1, -1)) < 0) return;
+    const TsLayout *l = all ? param_layout(a, i, &batch) : NULL;
+    if (!l) {
       a->failed = true;
       return;
     }
-    m.layout = l->id;
-    a->p->param[i] = new_slot(a, &m, -1, -1);
-    know(a, g->param[i], l->id, a->p->param[i]);
+    TsMeshSlot *s = &a->p->slot[a->p->param[i]];
+    s->meta.layout = l->id, s->micro = ts_space_batch(&a->p->space, l) >= 0;
+    ts_slots_know(a, g->param[i], a->p->param[i]);
   }
 }
 
-/* Results and updates are read behind the last stage. */
-static int final_slot(Partition *a, TsVal v, const TsLayout *l) {
-  if (!l) l = ts_layout_replicated(a->p->mesh, v->meta.ndim, a->err);
-  int slot = l ? slot_under(a, NULL, v, l) : -1;
+static int place_of_chunk(const TsMeshPlan *p, int chunk) {
+  return p->space.nplace > 1 && chunk > 0 ? chunk % p->space.nplace : 0;
+}
+
+/* Results and updates are read behind the last group. place: where it has to be, -1: where it is. */
+static int final_slot(TsSlots *a, TsVal v, const TsLayout *l, int place) {
+  const TsMeshSpace *s = &a->p->space;
+  int home = ts_slots_home(a, v), at = place >= 0 ? place : a->p->slot[home].place;
+  TsSlotReader r = {.place = at < 0 ? 0 : at, .phase = TS_PHASE_update};
+  for (int i = 0; i < a->p->ngroup; i++)
+    if (a->p->group[i].place == r.place) r.chunk = a->p->group[i].chunk;
+  l = l ? ts_space_onto(l, s->mesh, a->err)
+        : ts_layout_replicated(s->mesh, v->meta.ndim, a->err);
+  int slot = l ? ts_slots_under(a, &r, v, l) : -1;
   if (slot < 0) return a->failed = true, -1;
-  a->p->slot[slot].last = INT32_MAX;
-  give_out(a, slot);
+  a->p->slot[slot].read = true;
+  ts_slots_give_out(a, slot);
   return slot;
 }
 
+/* A parameter that is at all places gets its new value at all. */
+static int final_update(TsSlots *a, int u) {
+  const TsUpdate *of = &a->p->g->update[u];
+  const TsMeshSlot *p = &a->p->slot[a->p->param[of->param]];
+  const TsLayout *l = ts_layout_of(&a->p->g->param[of->param]->meta);
+  int place = p->place, slot = final_slot(a, of->value, l, place);
+  if (slot < 0 || place >= 0 || a->p->space.nplace == 1 || a->p->slot[slot].place < 0)
+    return slot;
+  TsMeta m = a->p->slot[slot].meta;
+  TsSlotReader r = {.phase = TS_PHASE_update, .place = a->p->slot[slot].place};
+  int level = a->p->slot[slot].group >= 0 ? a->p->group[a->p->slot[slot].group].level + 1
+                                          : a->updates + a->p->ngroup;
+  int all = ts_slots_new(a, &m, -1, -1, -1);
+  if (all >= 0 && ts_slots_join(a, TS_JOIN_send, &r, level, slot, all))
+    a->p->slot[all].read = true;
+  return all;
+}
+
+static void mark_read(const TsMeshPlan *p, bool *read) {
+  memset(read, 0, (size_t)p->nslot);
+  for (int k = 0; k < p->njoin; k++)
+    for (int i = 0; i < p->join[k].nfrom; i++) read[p->join[k].from + i] = true;
+  for (int k = 0; k < p->ngroup * p->space.mesh->n; k++)
+    for (int i = 0; i < p->piece[k].nin; i++) read[p->piece[k].in[i]] = true;
+  for (int k = 0; k < p->g->nresult + p->g->nupdate; k++) read[p->result[k]] = true;
+}
+
 /* Sums that nobody reads in one piece any more. */
-static void drop_dead(Partition *a) {
+static void drop_dead(TsSlots *a) {
   TsMeshPlan *p = a->p;
-  for (bool again = true; again;) {
+  bool *read = malloc((size_t)p->nslot + 1);
+  if (!read) ts_slots_fail(a);
+  for (bool again = read != NULL; again;) {
     again = false;
+    mark_read(p, read);
     for (int i = 0; i < p->njoin; i++) {
-      int to = p->join[i].to;
-      bool read = p->slot[to].last >= p->join[i].stage;
-      for (int k = 0; k < p->njoin && !read; k++) read = p->join[k].from == to;
-      if (read) continue;
+      const TsMeshJoin *j = &p->join[i];
+      if (memchr(read + j->to, true, (size_t)j->nto)) continue;
       p->join[i--] = p->join[--p->njoin];
       again = true;
     }
   }
+  free(read);
 }
 
-static int by_stage(const void *a, const void *b) {
+static int by_level(const void *a, const void *b) {
   const TsMeshJoin *x = a, *y = b;
-  return x->stage != y->stage ? x->stage - y->stage : x->to - y->to;
+  return x->level != y->level ? x->level - y->level : x->to - y->to;
+}
+
+/* Pieces of one device that differ in their micro-batch alone are one function. */
+static int same_as(TsMeshPlan *p, int group, int part) {
+  int at = group * p->space.mesh->n + part, first = at - part % p->space.nmicro;
+  const TsMeshPiece *own = &p->piece[at];
+  for (int k = first; k < at; k++) {
+    const TsMeshPiece *other = &p->piece[k];
+    if (!other->g || other->like != k || other->nin != own->nin || other->nout != own->nout)
+      continue;
+    if (!memcmp(other->in, own->in, sizeof *own->in * (size_t)own->nin) &&
+        !memcmp(other->out, own->out, sizeof *own->out * (size_t)own->nout) &&
+        ts_graph_equal(other->g, own->g, NULL))
+      return k;
+  }
+  return at;
 }
 
 /* Results of each piece, by the slots that leave it. */
-static void end_pieces(Partition *a) {
+static void end_pieces(TsSlots *a) {
   TsMeshPlan *p = a->p;
-  for (int stage = 0; stage < p->nstage; stage++)
-    for (int part = 0; part < p->mesh->n && !a->failed; part++) {
-      TsMeshPiece *piece = &p->piece[stage * p->mesh->n + part];
+  for (int group = 0; group < p->ngroup; group++)
+    for (int part = 0; part < p->space.mesh->n && !a->failed; part++) {
+      TsMeshPiece *piece = &p->piece[group * p->space.mesh->n + part];
       TsVal *out = piece->g ? calloc((size_t)piece->nout + 1, sizeof *out) : NULL;
       if (!piece->g) continue;
       for (int i = 0; out && i < piece->nout; i++)
-        out[i] = find_local(a, piece->out[i], stage, part)->val;
+        out[i] = ts_slots_made(a, piece->out[i], group, part);
       if (!out || ts_graph_results(piece->g, piece->nout, out)) a->failed = true;
       free(out);
+      if (!a->failed) piece->like = same_as(p, group, part);
     }
 }
 
-TsMeshPlan *ts_mesh_partition(const TsGraph *g, int leaves, TsError *err) {
-  const TsMesh *mesh = mesh_of(g, err);
-  for (int i = 0; i < g->nnode; i++)
-    if (!mesh || !runs_in_parts(g->node[i])) return NULL;
+static void add_nodes(TsSlots *a, const unsigned char *live, const TsChunks *c) {
+  const TsGraph *g = a->p->g;
+  for (int last = 0; last < 2; last++) {
+    for (int i = 0; i < a->p->ngroup && last; i++)
+      if (a->timed && a->p->group[i].level >= a->updates) a->updates = a->p->group[i].level + 1;
+    for (int i = 0; i < g->nnode && !a->failed && !a->unlike; i++) {
+      const TsNode *n = g->node[i];
+      bool later = a->timed && c->phase[i] == TS_PHASE_update;
+      if (!live[i] || n->op >= TS_OP_COUNT || later != last) continue;
+      TsSlotReader r = {.node = n, .chunk = c->chunk[i], .phase = c->phase[i]};
+      r.place = place_of_chunk(a->p, r.chunk);
+      add_node(a, n, r);
+    }
+  }
+}
+
+static bool open_plan(TsMeshPlan *p, const TsGraph *g, const TsMesh *mesh, const TsMeshHow *how,
+                      TsError *err) {
+  p->g = g;
+  if (how) p->how = *how, p->how.seed = NULL, p->how.nseed = 0;
+  if (ts_space_open(&p->space, mesh, how, err)) return false;
+  size_t n = (size_t)(g->nparam + g->nresult + g->nupdate) + 1;
+  p->param = calloc(n, sizeof *p->param);
+  p->batch = calloc((size_t)g->nparam + 1, sizeof *p->batch);
+  p->peak = calloc(2 * (size_t)mesh->n, sizeof *p->peak);
+  if (!p->param || !p->batch || !p->peak) return ts_error_memory(err), false;
+  p->result = p->param + g->nparam, p->update = p->result + g->nresult;
+  p->held = p->peak + mesh->n;
+  return true;
+}
+
+/* Parameters that lie at places of an axis run there, although nobody asks for a pipeline. */
+static bool pinned_axis(const TsGraph *g, TsMeshHow *how) {
+  for (int i = 0; i < g->nparam; i++) {
+    const TsLayout *l = ts_layout_of(&g->param[i]->meta);
+    for (int a = 0; l && a < l->mesh->naxis; a++) {
+      if (!l->pin[a]) continue;
+      *how = (TsMeshHow){
+          .micro = 1, .axis = a, .chunks = l->mesh->size[a], .turns = TS_TURNS_1f1b};
+      return how->chunks <= TS_CHUNKS;
+    }
+  }
+  return false;
+}
+
+/* Such a node needs whole values: without a plan calls follow each other, but nobody may think that
+ * what he asked for is done. */
+static TsMeshPlan *whole(const TsGraph *g, const TsNode *n, const TsMeshHow *how,
+                         const TsMeshHow *implied, TsError *err) {
+  if (err->code || !how || how == implied) return NULL;
+  ts_error_set(err, TS_ERR_layout, "%s: %s runs as a whole, not in micro-batches or a pipeline",
+               g->name, ts_node_name(n));
+  ts_error_hint(err,
+                "a step of operators alone is cut; what graph.checkpoint does for memory is "
+                "rematerialise = true in plan.pp");
+  if (*ts_graph_where(n)) ts_error_where(err, g->name, ts_graph_where(n));
+  return NULL;
+}
+
+/* A first try, what it finds out, and what it is to keep to. */
+typedef struct Way {
+  bool
+      alike; /* with pieces of the first micro-batch alone; false behind it where that does not do */
+  TsDelays *delays;
+  const int *least;
+} Way;
+
+static TsMeshPlan *partition(const TsGraph *g, const TsMesh *mesh, int leaves,
+                             const TsMeshHow *how, Way *way, TsError *err) {
   TsMeshPlan *p = calloc(1, sizeof *p);
-  Partition a = {.p = p, .leaves = leaves, .err = err};
+  TsSlots a = {.p = p,
+               .leaves = leaves,
+               .err = err,
+               .timed = how != NULL,
+               .delays = way->delays,
+               .least = way->least};
+  TsChunks c = {NULL, NULL, NULL};
   unsigned char *live = ts_graph_live(g);
-  if (p) {
-    p->mesh = mesh, p->g = g;
-    p->param = calloc((size_t)(g->nparam + g->nresult + g->nupdate) + 1, sizeof *p->param);
-  }
-  if (!p || !live || !p->param) {
-    none(&a);
-  } else {
-    p->result = p->param + g->nparam, p->update = p->result + g->nresult;
-    stage_room(&a, 0);
-    add_params(&a);
-  }
-  for (int i = 0; i < g->nnode && !a.failed; i++)
-    if (live[i] && g->node[i]->op < TS_OP_COUNT)
-      (draws_in_parts(&a, g->node[i]) ? add_draw : add_node)(&a, g->node[i]);
-  for (int i = 0; i < g->nresult && !a.failed; i++)
-    p->result[i] = final_slot(&a, g->result[i], ts_layout_of(&g->result[i]->meta));
-  for (int i = 0; i < g->nupdate && !a.failed; i++)
-    p->update[i] = final_slot(&a, g->update[i].value,
-                              ts_layout_of(&g->param[g->update[i].param]->meta));
+  if (!p || !live)
+    ts_slots_fail(&a);
+  else if (!open_plan(p, g, mesh, how, err) || ts_chunks_find(&c, g, live, how, err))
+    a.failed = true;
+  if (!a.failed) p->alike = way->alike, p->chunk = c.param, c.param = NULL;
+  if (!a.failed) add_params(&a);
+  if (!a.failed) add_nodes(&a, live, &c);
+  for (int i = 0; i < g->nresult && !a.failed && !a.unlike; i++)
+    p->result[i] = final_slot(&a, g->result[i], ts_layout_of(&g->result[i]->meta), -1);
+  for (int i = 0; i < g->nupdate && !a.failed && !a.unlike; i++)
+    p->update[i] = final_update(&a, i);
+  if (a.unlike) way->alike = false, a.failed = true;
   if (!a.failed) drop_dead(&a);
   if (!a.failed) end_pieces(&a);
-  if (!a.failed && p->njoin) qsort(p->join, (size_t)p->njoin, sizeof *p->join, by_stage);
+  if (!a.failed && p->njoin) qsort(p->join, (size_t)p->njoin, sizeof *p->join, by_level);
+  if (!a.failed) a.failed = ts_mesh_order(p, err) != 0;
   free(live);
-  free(a.known);
-  free(a.local);
+  ts_chunks_free(&c);
+  ts_slots_free(&a);
   if (!a.failed) return p;
   ts_mesh_plan_free(p);
   return NULL;
 }
 
+/* Of pieces that are brought together when they are needed (ZeRO-3) levels say when. */
+static bool stores(const TsGraph *g) {
+  bool any = false;
+  for (int i = 0; i < g->nparam; i++) {
+    const TsLayout *l = ts_layout_of(&g->param[i]->meta);
+    any |= l && l->stored;
+  }
+  return any;
+}
+
+TsMeshPlan *ts_mesh_partition(const TsGraph *g, int leaves, const TsMeshHow *how,
+                              TsError *err) {
+  TsMeshHow implied;
+  const TsMesh *mesh = mesh_of(g, err);
+  if (!how && pinned_axis(g, &implied)) how = &implied;
+  for (int i = 0; i < g->nnode; i++)
+    if (!mesh || !runs_in_parts(g->node[i])) return whole(g, g->node[i], how, &implied, err);
+  Way way = {.alike = how && how->micro > 1};
+  if (how || stores(g)) {
+    bool tried = way.alike;
+    TsMeshPlan *p = partition(g, mesh, leaves, how, &way, err);
+    return p || !tried || way.alike ? p : partition(g, mesh, leaves, how, &way, err);
+  }
+  TsDelays d;
+  if (ts_delays_open(&d, g->nnode, err)) return NULL;
+  way.delays = &d;
+  TsMeshPlan *early = partition(g, mesh, leaves, NULL, &way, err), *late = early;
+  way = (Way){.least = early ? ts_delays_least(&d, err) : NULL};
+  if (early && (!way.least || d.moved)) { /* the other one has fewer pieces */
+    ts_mesh_plan_free(early);
+    late = way.least ? partition(g, mesh, leaves, NULL, &way, err) : NULL;
+  }
+  ts_delays_close(&d);
+  return late;
+}
+
 void ts_mesh_plan_free(TsMeshPlan *p) {
-  for (int i = 0; p && i < p->nstage * p->mesh->n; i++) {
+  for (int i = 0; p && p->space.mesh && i < p->ngroup * p->space.mesh->n; i++) {
     if (p->piece[i].g) ts_graph_free(p->piece[i].g);
     free(p->piece[i].in);
     free(p->piece[i].out);
   }
   if (!p) return;
+  ts_space_close(&p->space);
+  free(p->group);
   free(p->piece);
   free(p->slot);
   free(p->join);
+  free(p->step);
+  free(p->die);
   free(p->param);
+  free(p->batch);
+  free(p->chunk);
+  free(p->peak);
+  free(p->turns);
   free(p);
 }
 
-int ts_mesh_join_leaves(const TsMeshPlan *p, const TsMeshJoin *j, int part, int *lo, int *hi) {
+int ts_mesh_join_leaves(const TsMesh *m, const TsMeshJoin *j, int p, int *lo, int *hi) {
   int level[TS_LEAF_SUMS], place[TS_LEAF_SUMS];
-  TsLayout l = {.mesh = p->mesh, .ndim = 1, .naxis = {j->naxis}};
+  TsLayout l = {.mesh = m, .ndim = 1, .naxis = {j->naxis}};
   memcpy(l.axis[0], j->axis, j->naxis);
-  int pieces = ts_layout_pieces(&l, 0), k = ts_layout_piece(&l, part, 0);
+  int pieces = ts_layout_pieces(&l, 0), k = ts_layout_piece(&l, p, 0);
   *lo = k * j->leaves / pieces, *hi = (k + 1) * j->leaves / pieces;
   return ts_leaves_subtrees(j->leaves, *lo, *hi, level, place);
-}
-
-void ts_mesh_plan_text(const TsMeshPlan *p, TsText *t) {
-  for (int stage = 0, j = 0; stage < p->nstage || j < p->njoin; stage++) {
-    char a[TS_META_TEXT], b[TS_META_TEXT];
-    for (; j < p->njoin && p->join[j].stage == stage; j++) {
-      const TsMeshSlot *to = &p->slot[p->join[j].to], *from = &p->slot[p->join[j].from];
-      ts_text_format(t, "  %s %%%d %s -> %%%d %s%s%s\n", p->join[j].sum ? "sum" : "move",
-                     p->join[j].from, ts_meta_text(&from->meta, a), p->join[j].to,
-                     ts_meta_text(&to->meta, b), p->join[j].node ? "  // " : "",
-                     p->join[j].node ? ts_node_name(p->join[j].node) : "");
-    }
-    if (stage >= p->nstage) continue;
-    for (int part = 0; part < p->mesh->n; part++) {
-      const TsMeshPiece *piece = &p->piece[stage * p->mesh->n + part];
-      ts_text_format(t, "stage %d part %d\n", stage, part);
-      if (piece->g) ts_graph_text(piece->g, t);
-    }
-  }
 }

@@ -5,6 +5,7 @@
 
 #include "ir/graph/names.h"
 #include "ir/sched/sched.h"
+#include "ir/text/value.h"
 
 enum { MOST_LINES = 8 }; /* that a file is quoted with */
 
@@ -62,7 +63,11 @@ static int next_line(const TsGroup *g, const TsNode *n, int after) {
 
 static void file_lines(const TsGroup *g, const TsNode *n, TsText *text) {
   int count = 0;
-  ts_text_format(text, "%.*s:", (int)file_of(n), ts_graph_where(n));
+  TsText file = {0};
+  ts_text_add(&file, ts_graph_where(n), file_of(n));
+  if (file.at) ts_text_place_text(text, file.at);
+  ts_text_free(&file);
+  ts_text_char(text, ':');
   for (int line = 0; (line = next_line(g, n, line)) > 0 && count <= MOST_LINES; count++)
     ts_text_format(text, count == MOST_LINES ? ",.." : count ? ",%d" : "%d", line);
 }

@@ -1,10 +1,12 @@
 /* See ir/text/mesh.h. */
 #include "ir/text/mesh.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "devices/device.h"
 #include "ir/text/value.h"
+#include "net/world.h"
 
 void ts_text_mesh(TsText *t, const TsMesh *m, int leaves) {
   bool there = false;
@@ -13,9 +15,11 @@ void ts_text_mesh(TsText *t, const TsMesh *m, int leaves) {
     ts_text_format(t, "%s%s=%d", a ? " " : "", m->axis[a], m->size[a]);
   ts_text_char(t, '}');
   if (leaves) ts_text_format(t, " leaves %d", leaves);
-  for (int p = 0; p < m->n; p++) there |= m->device[p] >= 0;
-  for (int p = 0; p < m->n && there; p++)
-    ts_text_format(t, "%s%d", p ? "," : " on [", m->device[p]);
+  for (int p = 0; p < m->n; p++) there |= m->place[p] >= 0;
+  for (int p = 0; p < m->n && there; p++) {
+    ts_text_format(t, "%s%d", p ? "," : " on [", m->place[p]);
+    if (m->rank[p] >= 0) ts_text_format(t, "@%d", m->rank[p]);
+  }
   ts_text_str(t, there ? "]\n" : "\n");
 }
 
@@ -32,7 +36,8 @@ static int read_number(TsReader *r, int least, int most, int *out) {
 typedef struct Head {
   char name[TS_MESH_AXES][16];
   const char *axis[TS_MESH_AXES];
-  int size[TS_MESH_AXES], naxis, n, device[TS_MESH_MOST];
+  int size[TS_MESH_AXES], naxis, n, device[TS_MESH_MOST], rank[TS_MESH_MOST];
+  bool ranks; /* of a job of several processes */
 } Head;
 
 static int read_axes(TsReader *r, Head *h) {
@@ -57,6 +62,25 @@ static int read_axes(TsReader *r, Head *h) {
   return ts_read_next(r);
 }
 
+/* The "@2" behind a number: whose device it is. */
+static int read_rank(TsReader *r, Head *h, int n) {
+  h->rank[n] = -1;
+  if (r->now.kind != TS_TOKEN_symbol) return 0;
+  const char *digits = r->now.at + 1;
+  char *end;
+  long rank = r->now.len > 1 ? strtol(digits, &end, 10) : -1;
+  if (rank < 0 || rank > 1 << 20 || end != r->now.at + r->now.len)
+    return ts_read_fail(r, r->now.at, "a rank stands here, as @1");
+  h->rank[n] = (int)rank, h->ranks = true;
+  return ts_read_next(r);
+}
+
+/* Whether this job has the device. */
+static bool is_there(const Head *h, int n) {
+  if (h->rank[n] < 0) return h->device[n] < ts_device_count();
+  return ts_world_size() > 1 && h->rank[n] < ts_world_size();
+}
+
 /* A machine that has fewer devices plans with all of them. */
 static int read_devices(TsReader *r, Head *h) {
   const char *at = r->now.at;
@@ -67,11 +91,13 @@ static int read_devices(TsReader *r, Head *h) {
   while (r->now.kind != ']') {
     if (n == h->n) return ts_read_fail(r, at, "more than %d devices", h->n);
     if (read_number(r, 0, TS_DEVICE_MESH - 1, &h->device[n])) return -1;
-    there &= h->device[n++] < ts_device_count();
+    if (read_rank(r, h, n)) return -1;
+    there &= is_there(h, n++);
     if (!ts_read_accept(r, ',')) break;
   }
   if (n != h->n) return ts_read_fail(r, at, "%d devices for a mesh of %d", n, h->n);
-  for (int p = 0; p < h->n && !there; p++) h->device[p] = -1;
+  for (int p = 0; p < h->n && !there; p++) h->device[p] = h->rank[p] = -1;
+  h->ranks &= there;
   return ts_read_expect(r, ']', "',' or ']'");
 }
 
@@ -91,7 +117,8 @@ int ts_read_mesh(TsReader *r) {
   for (int p = 0; p < h->n; p++) h->device[p] = -1;
   if (ts_read_is_word(r, "on") && read_devices(r, h)) return -1;
   if (r->failed) return -1;
-  if (!(r->mesh = ts_mesh_make(h->naxis, h->axis, h->size, h->device, r->err)))
+  if (!(r->mesh = ts_mesh_make(h->naxis, h->axis, h->size, h->device, h->ranks ? h->rank : NULL,
+                               ts_world_rank(), r->err)))
     return ts_read_blame(r, t.at);
   r->leaves = leaves;
   return 0;
@@ -133,6 +160,16 @@ int ts_read_summands(TsReader *r, TsLayout *l) {
     ts_read_next(r);
     if (r->now.kind != TS_TOKEN_symbol) return ts_read_unexpected(r, "an axis of the mesh");
     if (read_axis(r, l, -1, r->now.at + 1, r->now.len - 1)) return -1;
+  }
+  while (r->mesh && r->now.kind == TS_TOKEN_word && r->now.at[r->now.len] == '=') {
+    int a = ts_mesh_axis(r->mesh, r->now.at, r->now.len), place = 0;
+    if (a < 0)
+      return ts_read_fail(r, r->now.at, "the mesh has no axis %.*s", r->now.len, r->now.at);
+    ts_read_next(r);
+    if (ts_read_expect(r, '=', "'=' and a place") ||
+        read_number(r, 0, r->mesh->size[a] - 1, &place))
+      return -1;
+    l->mesh = r->mesh, l->leaves = r->leaves, l->pin[a] = (uint16_t)(place + 1);
   }
   return 0;
 }

@@ -2,7 +2,7 @@
  *
  *   mesh {dp=2 tp=4} leaves 8 on [0,1,2,3,4,5,6,7]
  *
- * leaves stand there where sums are cut (lib/mesh.h), numbers of devices unless all are only
+ * In a job of several processes a device is one of a rank, "0@2". leaves stand there where sums are cut (lib/mesh.h), numbers of devices unless all are only
  * planned with. */
 #ifndef TS_IR_TEXT_MESH_H
 #define TS_IR_TEXT_MESH_H

@@ -176,10 +176,10 @@ int ts_read_number(TsReader *r, double *out) {
   return 0;
 }
 
-/* A place in a comment: what cannot be shown becomes a question mark. */
+/* A place in a comment: what cannot be shown, or would end the line, becomes a question mark. */
 void ts_text_place_text(TsText *t, const char *where) {
   while (*where) {
-    int n = ts_text_sign(where);
+    int n = *where == '\n' || *where == '\r' ? -1 : ts_text_sign(where);
     ts_text_add(t, n < 0 ? "?" : where, n < 0 ? 1 : (size_t)n);
     where += n < 0 ? -n : n;
   }

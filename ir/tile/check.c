@@ -9,6 +9,7 @@
 
 #include "ir/text/map.h"
 #include "ir/tile/text.h"
+#include "ir/tile/work.h"
 
 typedef struct Walk {
   TsTileCheck c;
@@ -249,6 +250,7 @@ int ts_tile_check(const TsTile *k, const TsTarget *target, TsError *err) {
   if (!bad && (k->body->owner || k->body->outer || k->body->nparam))
     bad = ts_error_set(err, TS_ERR_value, "@%.40s: the body is no outermost region", k->name);
   if (!bad) bad = check_region(&w, k->body, 0);
+  if (!bad) bad = ts_tile_check_work(k, NULL, err);
   ts_text_map_free(&w.seen);
   free(w.ids);
   return bad ? -1 : 0;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "devices/cpu_pool.h"
 #include "ir/text/value.h"
 #include "ir/tile/parse_state.h"
 
@@ -456,7 +457,16 @@ static int results(Parser *p) {
   return ts_read_expect(&p->r, '=', "'=' behind what the line defines");
 }
 
+/* Texts of megabytes take seconds. */
+static int interrupted(Parser *p) {
+  enum { LINES = 256 };
+  if (++p->looks % LINES || !ts_cpu_interrupted()) return 0;
+  p->r.failed = true;
+  return ts_error_set(p->r.err, TS_ERR_interrupt, "interrupted");
+}
+
 static int line(Parser *p) {
+  if (interrupted(p)) return -1;
   Line n = {.names = p->names.n, .operands = p->operands.n, .types = p->types.n};
   if (results(p) || operation(p, &n)) return -1;
   int bad = n.op == TS_TILE_for      ? for_line(p, &n)

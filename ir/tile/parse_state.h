@@ -23,6 +23,7 @@ typedef struct Parser {
   bool lines;          /* places are lines of the text, and all values keep their names */
   const char *at_line; /* its beginning, and its number */
   int line;
+  int looks; /* lines since somebody looked for an interrupt */
 } Parser;
 
 static inline int no_memory(Parser *p) { return ts_read_no_memory(&p->r); }

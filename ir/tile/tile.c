@@ -104,12 +104,36 @@ int64_t ts_tile_size(TsTile *k, const char *name) {
   return ts_tile_dim(k->ndim++);
 }
 
+/* Texts of many lines have as many places. */
+static int *place_slot(const TsTile *k, const char *place) {
+  uint32_t hash = 2166136261u, mask = (uint32_t)k->nplace_slot - 1;
+  for (const char *s = place; *s; s++) hash = (hash ^ (unsigned char)*s) * 16777619u;
+  for (uint32_t i = hash & mask;; i = (i + 1) & mask)
+    if (!k->place_slot[i] || !strcmp(k->place[k->place_slot[i]], place))
+      return &k->place_slot[i];
+}
+
+static bool grow_places(TsTile *k) {
+  if (2 * k->nplace < k->nplace_slot) return true;
+  int n = k->nplace_slot ? 2 * k->nplace_slot : 16;
+  int *slot = take(k, sizeof *slot * (size_t)n);
+  if (!slot) return false;
+  memset(slot, 0, sizeof *slot * (size_t)n);
+  k->place_slot = slot;
+  k->nplace_slot = n;
+  for (int i = 1; i < k->nplace; i++) *place_slot(k, k->place[i]) = i;
+  return true;
+}
+
 int ts_tile_place(TsTile *k, const char *place) {
-  for (int i = k->nplace; i-- > 0;)
-    if (!strcmp(k->place[i], place)) return i;
+  if (!*place && k->nplace) return 0;
+  if (!grow_places(k)) return 0;
+  int *slot = place_slot(k, place);
+  if (*slot) return *slot;
   const char **list = grown(k, k->place, k->nplace, sizeof *list);
   if (!list || !(list[k->nplace] = keep_text(k, place))) return 0;
   k->place = list;
+  *slot = k->nplace;
   return k->nplace++;
 }
 

@@ -144,6 +144,7 @@ struct TsTile {
   TsTileRegion *body;
   const char **place; /* "file.lua:12" by line number; [0] is "" */
   int nplace;
+  int *place_slot, nplace_slot; /* their hash table; 0: free */
   uint32_t nvalue;
   TsTileSequence *sequence; /* NULL; else kernels that do the work of this one */
   bool failed;              /* memory ran out; every later call does nothing */

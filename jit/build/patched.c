@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ir/lower/lower.h"
+#include "ir/tile/text.h"
 
 int ts_build_unpatched(const TsBuildJob *b, const TsFusion *u, const TsGroup *g,
                        const TsSchedChoice *c, TsSchedKernel *out, TsError *err) {
@@ -36,11 +37,21 @@ int ts_build_alike(const TsTile *usual, const TsTile *k, TsError *err) {
   if (usual->ndim != k->ndim)
     return ts_error_set(err, TS_ERR_value, "@%s has %d symbolic sizes, not %d", k->name,
                         k->ndim, usual->ndim);
-  for (int i = 0; i < k->nparam; i++)
-    if (!ts_tile_type_same(&usual->param[i]->type, &k->param[i]->type))
-      return ts_error_set(err, TS_ERR_value,
-                          "parameter %d of @%s, %%%s, has another type than the kernel has",
-                          i + 1, k->name, k->param[i]->name);
+  for (int i = 0; i < k->nparam; i++) {
+    if (ts_tile_type_same(&usual->param[i]->type, &k->param[i]->type)) continue;
+    TsText is = {0}, was = {0};
+    ts_tile_type_text(k, &k->param[i]->type, &is);
+    ts_tile_type_text(usual, &usual->param[i]->type, &was);
+    ts_error_set(
+        err, TS_ERR_value,
+        "parameter %d of @%.60s, %%%.60s, has another type than the kernel has: %.100s, not "
+        "%.100s",
+        i + 1, k->name, k->param[i]->name ? k->param[i]->name : "?", is.at ? is.at : "?",
+        was.at ? was.at : "?");
+    ts_text_free(&is);
+    ts_text_free(&was);
+    return ts_error_hint(err, "an edited kernel has the head that it had: its name may change");
+  }
   return 0;
 }
 
@@ -49,7 +60,7 @@ int ts_build_of_text(const TsSchedKernel *usual, const char *text, const TsTarge
   if (usual->tile->sequence)
     return ts_error_set(err, TS_ERR_value,
                         "this operator is several kernels in sequence, whose texts cannot be "
-                        "edited; their schedule can");
+                        "edited");
   TsTile *k = ts_tile_parse(text, err);
   if (!k || ts_tile_check(k, t, err) || ts_build_alike(usual->tile, k, err))
     return ts_tile_free(k), -1;
@@ -62,26 +73,38 @@ int ts_build_of_text(const TsSchedKernel *usual, const char *text, const TsTarge
 static bool by_choice(const TsBuildJob *b, const TsFusion *u, const TsGroup *g,
                       const char *text, TsSchedKernel *out, TsError *err) {
   TsSchedChoice c;
-  return ts_sched_choice_parse(text, &c) && !ts_build_unpatched(b, u, g, &c, out, err);
+  if (!ts_sched_choice_parse(text, &c))
+    return ts_error_set(err, TS_ERR_format, "there is no such schedule"), false;
+  return !ts_build_unpatched(b, u, g, &c, out, err);
 }
 
-bool ts_build_patched(const TsBuildJob *b, const TsFusion *u, const TsGroup *g,
-                      TsSchedKernel *out) {
-  TsError err = {0};
+/* err: why there is one that is not taken. */
+static bool patched(const TsBuildJob *b, const TsFusion *u, const TsGroup *g,
+                    TsSchedKernel *out, TsError *err) {
+  TsError ignored = {0};
   TsSchedKernel usual;
   TsPatchEntry e;
   uint8_t key[32];
-  if (!ts_patches_any() || !ts_build_target(b) || ts_build_usual(b, u, g, &usual, key, &err))
+  if (!ts_patches_any() || !ts_build_target(b) ||
+      ts_build_usual(b, u, g, &usual, key, &ignored))
     return false;
   bool made = ts_patches_find(key, &e);
   if (made) {
-    made = e.schedule ? by_choice(b, u, g, e.text, out, &err)
-                      : !ts_build_of_text(&usual, e.text, ts_build_target(b), out, &err);
+    made = e.schedule ? by_choice(b, u, g, e.text, out, err)
+                      : !ts_build_of_text(&usual, e.text, ts_build_target(b), out, err);
     free((char *)(uintptr_t)e.text);
+  } else if (ts_patches_damaged(key)) {
+    ts_error_set(err, TS_ERR_format, "its entry on disk is damaged");
   }
   ts_tile_free(usual.tile);
   if (made) out->tile->marks = b->marks;
   return made;
+}
+
+bool ts_build_patched(const TsBuildJob *b, const TsFusion *u, const TsGroup *g,
+                      TsSchedKernel *out) {
+  TsError ignored = {0};
+  return patched(b, u, g, out, &ignored);
 }
 
 bool ts_build_is_patched(const TsBuildJob *b, const TsFusion *u, const TsGroup *g) {
@@ -89,4 +112,14 @@ bool ts_build_is_patched(const TsBuildJob *b, const TsFusion *u, const TsGroup *
   if (!ts_build_patched(b, u, g, &k)) return false;
   ts_tile_free(k.tile);
   return true;
+}
+
+void ts_build_patch_lost(const TsBuildJob *b, const TsFusion *u, const TsGroup *g,
+                         TsText *why) {
+  TsError err = {0};
+  TsSchedKernel k;
+  if (patched(b, u, g, &k, &err)) ts_tile_free(k.tile);
+  if (err.code)
+    ts_text_format(why, "      remark: an edit of it that was kept is not taken: %.200s\n",
+                   err.message);
 }

@@ -22,5 +22,7 @@ int ts_build_alike(const TsTile *usual, const TsTile *k, TsError *err);
 bool ts_build_patched(const TsBuildJob *b, const TsFusion *u, const TsGroup *g,
                       TsSchedKernel *out);
 bool ts_build_is_patched(const TsBuildJob *b, const TsFusion *u, const TsGroup *g);
+/* "" or why what was kept of the group is not taken, for people. */
+void ts_build_patch_lost(const TsBuildJob *b, const TsFusion *u, const TsGroup *g, TsText *why);
 
 #endif

@@ -246,12 +246,13 @@ char *ts_cache_read_text(TsCache *c, const uint8_t key[TS_CACHE_KEY], size_t *nb
   return text;
 }
 
-void ts_cache_write_text(TsCache *c, const uint8_t key[TS_CACHE_KEY], const char *text,
-                         size_t nbytes) {
+const char *ts_cache_write_text(TsCache *c, const uint8_t key[TS_CACHE_KEY], const char *text,
+                                size_t nbytes) {
   char name[NAME + 1];
-  if (!*c->folder || nbytes > LONGEST_TEXT) return;
+  if (!*c->folder) return "there is no folder for it";
+  if (nbytes > LONGEST_TEXT) return "it has more than 64 KiB";
   name_of(key, 't', name);
-  write_file(c, name, NULL, text, nbytes);
+  return write_file(c, name, NULL, text, nbytes) ? NULL : "its folder cannot be written";
 }
 
 static DIR *list_folder(TsCache *c) {

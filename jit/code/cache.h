@@ -39,8 +39,9 @@ void ts_cache_write(TsCache *c, const uint8_t key[TS_CACHE_KEY], const void *dat
 /* Entries of text, whose own reader must tell what is damaged, and of which key it is; ending in a
  * NUL. */
 char *ts_cache_read_text(TsCache *c, const uint8_t key[TS_CACHE_KEY], size_t *nbytes);
-void ts_cache_write_text(TsCache *c, const uint8_t key[TS_CACHE_KEY], const char *text,
-                         size_t nbytes);
+/* NULL, or why it is not there now. */
+const char *ts_cache_write_text(TsCache *c, const uint8_t key[TS_CACHE_KEY], const char *text,
+                                size_t nbytes);
 void ts_cache_clear_texts(TsCache *c);
 
 /* Brings the entries down to the limit; a write does so every now and then. */

@@ -27,7 +27,8 @@
 
 typedef struct Known {
   uint8_t key[32];
-  bool there; /* false: the disk has none */
+  bool there;   /* false: the disk has none */
+  bool damaged; /* it has one that is not whole */
   TsPatchEntry e;
 } Known;
 
@@ -90,15 +91,18 @@ static bool parse(const char *at, size_t n, const uint8_t *key, TsPatchEntry *e)
   return (e->text = strndup(at + body, (size_t)size)) != NULL;
 }
 
-static bool read_disk(const uint8_t *key, TsPatchEntry *e) {
+static const char taken_back[] = "none\n";
+
+static void read_disk(Known *k) {
   size_t n;
-  char *text = ts_cache_read_text(ts_cache_usual(), key, &n);
-  bool good = text && strlen(text) == n && parse(text, n, key, e);
+  char *text = ts_cache_read_text(ts_cache_usual(), k->key, &n);
+  k->there = text && strlen(text) == n && parse(text, n, k->key, &k->e);
+  k->damaged = text && !k->there && strcmp(text, taken_back);
   free(text);
-  return good;
 }
 
-static void write_disk(const uint8_t *key, const TsPatchEntry *e, const char *what) {
+/* NULL, or why it is not there now. */
+static const char *write_disk(const uint8_t *key, const TsPatchEntry *e, const char *what) {
   TsText t = {0};
   char name[65];
   uint8_t hash[32], mark[32];
@@ -114,12 +118,14 @@ static void write_disk(const uint8_t *key, const TsPatchEntry *e, const char *wh
     hex(hash, name);
     ts_text_format(&t, "hash %s\n", name);
   }
+  const char *why = "out of memory";
   if (!t.failed) {
     marker(mark);
-    ts_cache_write_text(ts_cache_usual(), key, t.at, t.len);
-    ts_cache_write_text(ts_cache_usual(), mark, "tessera patches\n", 16);
+    why = ts_cache_write_text(ts_cache_usual(), key, t.at, t.len);
+    if (!why) why = ts_cache_write_text(ts_cache_usual(), mark, "tessera patches\n", 16);
   }
   ts_text_free(&t);
+  return why;
 }
 
 /* ---- the table */
@@ -146,7 +152,7 @@ static Known *enter(const uint8_t *key) {
 
 static void forget(Known *k) {
   free((char *)(uintptr_t)k->e.text);
-  k->there = false, k->e = (TsPatchEntry){.text = NULL};
+  k->there = k->damaged = false, k->e = (TsPatchEntry){.text = NULL};
 }
 
 static bool on_disk(void) {
@@ -171,7 +177,7 @@ bool ts_patches_any(void) {
 bool ts_patches_find(const uint8_t key[32], TsPatchEntry *e) {
   pthread_mutex_lock(&all.lock);
   Known *k = find(key);
-  if (!k && on_disk() && (k = enter(key))) k->there = read_disk(key, &k->e);
+  if (!k && on_disk() && (k = enter(key))) read_disk(k);
   bool there = k && k->there;
   if (there) {
     *e = k->e;
@@ -181,7 +187,17 @@ bool ts_patches_find(const uint8_t key[32], TsPatchEntry *e) {
   return there;
 }
 
-int ts_patches_keep(const uint8_t key[32], const TsPatchEntry *e, const char *what) {
+bool ts_patches_damaged(const uint8_t key[32]) {
+  pthread_mutex_lock(&all.lock);
+  Known *k = find(key);
+  bool damaged = k && k->damaged;
+  pthread_mutex_unlock(&all.lock);
+  return damaged;
+}
+
+int ts_patches_keep(const uint8_t key[32], const TsPatchEntry *e, const char *what,
+                    TsError *err) {
+  const char *why = NULL;
   char *text = strdup(e->text);
   pthread_mutex_lock(&all.lock);
   Known *k = text ? enter(key) : NULL;
@@ -189,14 +205,19 @@ int ts_patches_keep(const uint8_t key[32], const TsPatchEntry *e, const char *wh
     forget(k);
     k->there = true, k->e = *e, k->e.text = text;
     if (e->on_disk) {
-      write_disk(key, e, what);
-      all.on_disk = true;
+      why = write_disk(key, e, what);
+      k->e.on_disk = !why;
+      all.on_disk = all.on_disk || !why;
     }
   } else {
     free(text);
   }
   pthread_mutex_unlock(&all.lock);
-  return k ? 0 : -1;
+  if (!k) return ts_error_memory(err);
+  if (!why) return 0;
+  ts_error_set(err, TS_ERR_value, "it is kept for this process, not for later ones: %s", why);
+  return ts_error_hint(err, "the folder is $TESSERA_CACHE, else $XDG_CACHE_HOME/tessera, else "
+                            "~/.cache/tessera");
 }
 
 bool ts_patches_drop(const uint8_t key[32]) {
@@ -206,7 +227,8 @@ bool ts_patches_drop(const uint8_t key[32]) {
   pthread_mutex_lock(&all.lock);
   Known *k = find(key);
   if (there && k) {
-    if (k->e.on_disk) ts_cache_write_text(ts_cache_usual(), key, "none\n", 5);
+    if (k->e.on_disk)
+      ts_cache_write_text(ts_cache_usual(), key, taken_back, strlen(taken_back));
     forget(k);
   }
   pthread_mutex_unlock(&all.lock);

@@ -1,5 +1,5 @@
-/* See jit/mesh/run.h. Pieces of one stage need nothing of each other: on devices that work while
- * the host goes on they run side by side. */
+/* See jit/mesh/run.h. The steps of the plan are done in their order; on devices that work while the host
+ * goes on those that need nothing of each other run side by side. */
 #include "jit/mesh/run.h"
 
 #include <stdlib.h>
@@ -7,34 +7,18 @@
 
 #include "devices/cpu_pool.h"
 #include "devices/device.h"
+#include "jit/mesh/state.h"
 #include "lib/clock.h"
 #include "vm/code/lower.h"
 #include "vm/core/profile.h"
 #include "vm/mesh/collective.h"
-#include "vm/mesh/combine.h"
 #include "vm/mesh/expand.h"
 #include "vm/mesh/parts.h"
 
-typedef struct Piece {
-  TsCode *code;
-  TsFrame *frame;
-  TsJitFunction *hot;
-} Piece;
-
-struct TsMeshRun {
-  TsContext *c;
-  TsGraph *g; /* in which rows that are done by others are these */
-  TsMeshPlan *plan;
-  int leaves;
-  Piece *piece;    /* as the plan's */
-  TsTensor **slot; /* while it runs: by slot, then by part; */
-  uint64_t stream; /* the stream at which it began */
-};
-
 /* ---- life */
-TsMeshRun *ts_mesh_run_new(TsContext *c, const TsGraph *g) {
+TsMeshRun *ts_mesh_run_new(TsContext *c, const TsGraph *g, const TsMeshHow *how) {
   TsGraph *expanded = ts_mesh_expand(c, g);
-  TsMeshPlan *plan = expanded ? ts_mesh_partition(expanded, c->leaves, &c->err) : NULL;
+  TsMeshPlan *plan = expanded ? ts_mesh_partition(expanded, c->leaves, how, &c->err) : NULL;
   TsMeshRun *r = plan ? calloc(1, sizeof *r) : NULL;
   if (!r) {
     if (plan) ts_error_memory(&c->err);
@@ -42,11 +26,14 @@ TsMeshRun *ts_mesh_run_new(TsContext *c, const TsGraph *g) {
     if (expanded) ts_graph_free(expanded);
     return NULL;
   }
-  size_t n = (size_t)plan->mesh->n;
+  const TsMeshSpace *s = &plan->space;
+  size_t n = (size_t)s->n * (size_t)s->nmicro;
   *r = (TsMeshRun){.c = c, .plan = plan, .g = expanded, .leaves = c->leaves};
-  r->piece = calloc((size_t)plan->nstage * n + 1, sizeof *r->piece);
-  r->slot = calloc((size_t)plan->nslot * n + 1, sizeof *r->slot);
-  if (r->piece && r->slot) return r;
+  r->piece = calloc((size_t)plan->ngroup * n + 1, sizeof *r->piece);
+  r->slot = calloc((size_t)(plan->nslot * s->nplace) * n + 1, sizeof *r->slot);
+  r->pending = calloc((size_t)(plan->njoin * s->n) + 1, sizeof *r->pending);
+  r->told = calloc((size_t)plan->njoin + 1, 1);
+  if (r->piece && r->slot && r->pending && r->told) return r;
   ts_mesh_run_free(r);
   ts_error_memory(&c->err);
   return NULL;
@@ -54,13 +41,15 @@ TsMeshRun *ts_mesh_run_new(TsContext *c, const TsGraph *g) {
 
 void ts_mesh_run_free(TsMeshRun *r) {
   if (!r) return;
-  for (int i = 0; r->piece && i < r->plan->nstage * r->plan->mesh->n; i++) {
+  for (int i = 0; r->piece && i < r->plan->ngroup * r->plan->space.mesh->n; i++) {
     if (r->piece[i].hot) ts_jit_function_free(r->piece[i].hot);
     if (r->piece[i].frame) ts_frame_free(r->piece[i].frame);
     if (r->piece[i].code) ts_code_free(r->piece[i].code);
   }
   free(r->piece);
   free(r->slot);
+  free(r->pending);
+  free(r->told);
   ts_mesh_plan_free(r->plan);
   ts_graph_free(r->g);
   free(r);
@@ -70,227 +59,115 @@ int ts_mesh_run_leaves(const TsMeshRun *r) { return r->leaves; }
 const TsMeshPlan *ts_mesh_run_plan(const TsMeshRun *r) { return r->plan; }
 
 /* ---- what is sent */
-static TsCollective collective_of(const TsMeshRun *r, const TsMeshJoin *j) {
-  const TsMeta *from = &r->plan->slot[j->from].meta, *to = &r->plan->slot[j->to].meta;
-  uint8_t axes = 0;
-  for (int i = 0; i < j->naxis; i++) axes |= (uint8_t)(1u << j->axis[i]);
-  TsCollective sent = j->sum ? ts_collective_of_summed(to, from, axes)
-                             : ts_collective_of_move(from, ts_layout_of(to));
-  sent.op = j->node && j->node->op < TS_OP_COUNT ? (TsOp)j->node->op : TS_OP_COUNT;
-  return sent;
-}
-
-bool ts_mesh_run_sent(const TsMeshRun *r, int join, TsCollective *sent) {
-  if (r->plan->join[join].call) return false;
-  *sent = collective_of(r, &r->plan->join[join]);
-  return sent->kind != TS_COLLECTIVE_none;
-}
-
-static const char *operand_of(const TsMeshRun *r, const TsMeshJoin *j) {
-  const TsMeta *from = &r->plan->slot[j->from].meta;
-  const TsOpInfo *o = ts_op_info((TsOp)j->node->op);
-  for (int i = 0; i < j->node->nin; i++)
-    if (j->node->in[i] && ts_meta_same_shape(&j->node->in[i]->meta, from))
-      return o->input[i < o->nin ? i : o->nin - 1];
-  return "an operand";
-}
-
-static int tell(TsMeshRun *r, const TsMeshJoin *j) {
-  if (j->call) return 0; /* a part of a draw needs nothing of others */
-  TsCollective sent = collective_of(r, j);
-  bool asked = j->sum || sent.op == TS_OP_reshard || sent.op == TS_OP_COUNT;
-  if (!asked && !r->c->planning && ts_collective_hidden(r->c, &sent, operand_of(r, j)))
-    return -1;
-  r->c->step_place = j->node ? ts_graph_where(j->node) : NULL;
-  ts_collective_note(r->c, &sent);
-  r->c->step_place = NULL;
-  return 0;
+/* How argument i lies, over the graph's mesh. */
+static const TsLayout *argument_layout(TsMeshRun *r, int i) {
+  const TsMeshPlan *plan = r->plan;
+  const TsMeta *m = &plan->g->param[i]->meta;
+  return m->layout ? ts_layout_of(m)
+                   : ts_layout_replicated(plan->space.real, m->ndim, &r->c->err);
 }
 
 static void tell_argument(TsMeshRun *r, int i, const TsTensor *t) {
-  const TsMeshPlan *plan = r->plan;
-  if (ts_tensor_numel(t) > 1)
-    ts_collective_note_move(r->c, &t->meta, ts_layout_of(&plan->slot[plan->param[i]].meta),
-                            "argument");
+  const TsLayout *l = argument_layout(r, i);
+  if (l && ts_tensor_numel(t) > 1) ts_collective_note_move(r->c, &t->meta, l, "argument");
 }
 
 int ts_mesh_run_tell(TsMeshRun *r, TsTensor *const *args) {
   int failed = 0;
+  memset(r->told, 0, (size_t)r->plan->njoin);
   for (int i = 0; i < r->plan->g->nparam; i++)
     if (r->plan->param[i] >= 0) tell_argument(r, i, args[i]);
-  for (int j = 0; j < r->plan->njoin && !failed; j++) failed = tell(r, &r->plan->join[j]);
+  for (int i = 0; i < r->plan->nstep && !failed; i++)
+    if (r->plan->step[i].join) failed = ts_mesh_tell_join(r, &r->plan->step[i]);
   return failed;
 }
 
 /* ---- slots */
-static TsTensor **slots(TsMeshRun *r, int slot) {
-  return r->slot + (size_t)slot * (size_t)r->plan->mesh->n;
+TsTensor **ts_mesh_slot(TsMeshRun *r, int slot, int place, int part, int k) {
+  const TsMeshSpace *s = &r->plan->space;
+  if (!r->plan->slot[slot].micro) k = 0;
+  return &r->slot[((slot * s->nplace + place) * s->n + part) * s->nmicro + k];
 }
 
-static void clear(TsMeshRun *r, int slot) {
-  TsTensor **t = slots(r, slot);
-  for (int p = 0; p < r->plan->mesh->n; p++) {
-    ts_tensor_unref(t[p]);
-    t[p] = NULL;
-  }
+/* slot * micro-batches + number, on all devices. */
+static void clear(TsMeshRun *r, int what) {
+  const TsMeshSpace *s = &r->plan->space;
+  for (int place = 0; place < s->nplace; place++)
+    for (int part = 0; part < s->n; part++) {
+      TsTensor **t = ts_mesh_slot(r, what / s->nmicro, place, part, what % s->nmicro);
+      ts_tensor_unref(*t);
+      *t = NULL;
+    }
 }
 
 static void clear_all(TsMeshRun *r) {
-  for (int s = 0; s < r->plan->nslot; s++) clear(r, s);
+  for (int i = 0; i < r->plan->nslot * r->plan->space.nmicro; i++) clear(r, i);
+  ts_mesh_drop_pending(r);
 }
 
-/* What nobody reads from here on. */
-static void clear_behind(TsMeshRun *r, int stage) {
-  for (int s = 0; s < r->plan->nslot; s++)
-    if (r->plan->slot[s].last <= stage) clear(r, s);
-}
-
-/* The tensor of a slot's parts. */
+/* The tensor of a slot's parts, over the graph's mesh. */
 static TsTensor *whole_of(TsMeshRun *r, int slot) {
-  TsTensor **t = slots(r, slot), **part = calloc((size_t)r->plan->mesh->n, sizeof *part);
-  if (!part) return ts_error_memory(&r->c->err), NULL;
-  for (int p = 0; p < r->plan->mesh->n; p++) part[p] = ts_tensor_ref(t[p]);
-  TsTensor *whole = ts_mesh_tensor(r->c, &r->plan->slot[slot].meta, part);
+  const TsMeshSpace *s = &r->plan->space;
+  int at = r->plan->slot[slot].place;
+  TsMeta m = r->plan->slot[slot].meta;
+  const TsLayout *l = ts_space_real(s, ts_layout_of(&m), at, &r->c->err);
+  TsTensor **part = l ? calloc((size_t)s->real->n, sizeof *part) : NULL;
+  if (!part) return l ? (ts_error_memory(&r->c->err), NULL) : NULL;
+  for (int place = at < 0 ? 0 : at; place < (at < 0 ? s->nplace : at + 1); place++)
+    for (int p = 0; p < s->n; p++)
+      part[ts_space_part(s, place, p)] = ts_tensor_ref(*ts_mesh_slot(r, slot, place, p, 0));
+  m.layout = l->id;
+  TsTensor *whole = ts_mesh_tensor(r->c, &m, part);
   free(part);
   return whole;
 }
 
-static int take_parts(TsMeshRun *r, TsTensor *whole, int slot) {
+/* What micro-batch k has of a device's rows. */
+static TsTensor *rows_of(TsMeshRun *r, int i, TsTensor *part, int device, int p, int k) {
+  const TsMeshPlan *plan = r->plan;
+  const TsMeta *m = &plan->slot[plan->param[i]].meta;
+  int64_t start = 0, count = 0, before = 0, all = 0;
+  if (!ts_layout_run(ts_layout_of(m), 0, m->dim[0], p * plan->space.nmicro + k, 0, &start,
+                     &count))
+    start = 0, count = 0;
+  ts_layout_run(argument_layout(r, i), 0, m->dim[0], device, 0, &before, &all);
+  TsAttr a[] = {ts_attr_int(0), ts_attr_int(count ? start - before : 0), ts_attr_int(count)};
+  return ts_vm_call1(r->c, TS_OP_narrow, 1, &part, a);
+}
+
+static int take_argument(TsMeshRun *r, int i, TsTensor *whole) {
+  const TsMeshSpace *s = &r->plan->space;
+  int slot = r->plan->param[i], at = r->plan->slot[slot].place;
   TsParts *parts = ts_mesh_parts(whole);
-  TsTensor **t = slots(r, slot);
-  for (int p = 0; parts && p < parts->n; p++) t[p] = ts_tensor_ref(parts->part[p]);
+  for (int place = at < 0 ? 0 : at; parts && place < (at < 0 ? s->nplace : at + 1); place++)
+    for (int p = 0; p < s->n; p++) {
+      int device = ts_space_part(s, place, p);
+      for (int k = 0; k < (r->plan->slot[slot].micro ? s->nmicro : 1); k++) {
+        TsTensor *part = parts->part[device];
+        TsTensor *t =
+            r->plan->batch[i] ? rows_of(r, i, part, device, p, k) : ts_tensor_ref(part);
+        if (!t) return -1;
+        *ts_mesh_slot(r, slot, place, p, k) = t;
+      }
+    }
   return parts ? 0 : -1;
 }
 
 static int take_arguments(TsMeshRun *r, TsTensor *const *args) {
   const TsMeshPlan *plan = r->plan;
   for (int i = 0; i < plan->g->nparam; i++) {
-    const TsLayout *l = ts_layout_of(&plan->slot[plan->param[i]].meta);
-    TsTensor *t = ts_mesh_move(r->c, args[i], l, true);
-    int failed = !t || take_parts(r, t, plan->param[i]);
+    const TsLayout *l = argument_layout(r, i);
+    TsTensor *t = l ? ts_mesh_move(r->c, args[i], l, true) : NULL;
+    int failed = !t || take_argument(r, i, t);
     ts_tensor_unref(t);
     if (failed) return -1;
   }
   return 0;
 }
 
-/* ---- joins */
-static int run_move(TsMeshRun *r, const TsMeshJoin *j) {
-  const TsMeshSlot *to = &r->plan->slot[j->to];
-  const TsLayout *l = ts_layout_of(&to->meta);
-  TsTensor *from = whole_of(r, j->from),
-           *moved = from ? ts_mesh_move(r->c, from, l, true) : NULL;
-  int failed = !moved || take_parts(r, moved, j->to);
-  ts_tensor_unref(moved);
-  ts_tensor_unref(from);
-  return failed;
-}
-
-/* A sum and what it is made of. */
-typedef struct Sum {
-  TsLeafSum *all, **sum;
-  int *nsum;
-} Sum;
-
-static void drop_sum(Sum *s) {
-  free(s->all);
-  free(s->sum);
-  free(s->nsum);
-}
-
-static int take_sum(TsMeshRun *r, const TsMeshJoin *j, Sum *s, TsMeshSum *job) {
-  const TsMeshPlan *plan = r->plan;
-  size_t n = (size_t)plan->mesh->n;
-  s->all = calloc(n * TS_LEAF_SUMS, sizeof *s->all);
-  s->sum = calloc(n, sizeof *s->sum);
-  s->nsum = calloc(n, sizeof *s->nsum);
-  if (!s->all || !s->sum || !s->nsum) return ts_error_memory(&r->c->err);
-  for (int p = 0; p < plan->mesh->n; p++) {
-    int lo, hi;
-    s->nsum[p] = ts_mesh_join_leaves(plan, j, p, &lo, &hi);
-    s->sum[p] = s->all + (size_t)p * TS_LEAF_SUMS;
-    ts_leaves_sums(j->leaves, lo, hi, s->sum[p]);
-    for (int k = 0; k < s->nsum[p]; k++) s->sum[p][k].value = slots(r, j->from + k)[p];
-  }
-  *job = (TsMeshSum){.whole = &plan->slot[j->to].meta,
-                     .from = ts_layout_of(&plan->slot[j->from].meta),
-                     .kind = j->kind,
-                     .leaves = j->leaves,
-                     .sum = s->sum,
-                     .nsum = s->nsum,
-                     .out = slots(r, j->to)};
-  for (int i = 0; i < j->naxis; i++) job->axes |= (uint8_t)(1u << j->axis[i]);
-  return 0;
-}
-
-/* Sums in a row need nothing of each other. */
-static int run_sums(TsMeshRun *r, int n, const TsMeshJoin *j) {
-  Sum *sum = calloc((size_t)n, sizeof *sum);
-  TsMeshSum *job = calloc((size_t)n, sizeof *job);
-  int failed = sum && job ? 0 : ts_error_memory(&r->c->err);
-  for (int i = 0; i < n && !failed; i++)
-    failed = tell(r, &j[i]) || take_sum(r, &j[i], &sum[i], &job[i]);
-  if (!failed) failed = ts_mesh_combine(r->c, n, job);
-  for (int i = 0; i < n && sum; i++) drop_sum(&sum[i]);
-  free(sum);
-  free(job);
-  return failed;
-}
-
-/* Its stream counts from where the function began. */
-static int run_call(TsMeshRun *r, const TsMeshJoin *j) {
-  TsContext *c = r->c;
-  uint64_t base = c->stream_base;
-  c->stream_base = r->stream;
-  TsTensor *from = whole_of(r, j->from);
-  TsTensor *y = from ? ts_vm_call1(c, (TsOp)j->node->op, 1, &from, j->node->attr) : NULL;
-  int failed = !y || take_parts(r, y, j->to);
-  ts_tensor_unref(y);
-  ts_tensor_unref(from);
-  c->stream_base = base;
-  return failed;
-}
-
-/* In a profile what is sent stands beside the instructions of the pieces: n joins that are done at
- * once are one. */
-static void span_of_joins(const TsMeshRun *r, int n, const TsMeshJoin *j, int64_t start) {
-  TsSpan span = {
-      .start = start, .end = ts_clock_nsec(), .phase = -1, .depth = r->c->spans->depth};
-  for (int i = 0; i < n; i++) {
-    TsCollective sent = j[i].call ? (TsCollective){.bytes = 0} : collective_of(r, &j[i]);
-    const char *place = j[i].node ? ts_graph_where(j[i].node) : NULL;
-    const char *what = ts_collective_name(sent.kind);
-    if (!sent.kind) continue;
-    if (place && !*place) place = NULL;
-    bool first = !span.what, here = place && span.place && !strcmp(place, span.place);
-    span.place = first || here ? place : NULL;
-    span.what = first || span.what == what ? what : "collectives";
-    span.nbytes += sent.bytes;
-  }
-  if (span.what) ts_spans_add(r->c->spans, &span);
-}
-
-/* Joins from number i on that are done at once: how many, or -1. Errors say where the operator stands
- * that asked for it. */
-static int run_joins(TsMeshRun *r, int i) {
-  const TsMeshPlan *plan = r->plan;
-  const TsMeshJoin *j = &plan->join[i];
-  int n = 1, failed;
-  int64_t start = r->c->spans ? ts_clock_nsec() : 0;
-  while (j->sum && i + n < plan->njoin && j[n].sum && j[n].stage == j->stage) n++;
-  if (j->sum)
-    failed = run_sums(r, n, j);
-  else
-    failed = tell(r, j) || (j->call ? run_call : run_move)(r, j);
-  if (!failed && r->c->spans) span_of_joins(r, n, j, start);
-  if (!failed) return n;
-  const char *place = j->node ? ts_graph_where(j->node) : NULL;
-  return place && *place ? ts_error_where(&r->c->err, plan->g->name, place) : -1;
-}
-
 /* ---- pieces */
-static Piece *made_piece(TsMeshRun *r, int at) {
-  Piece *piece = &r->piece[at];
+static TsMeshCode *made_piece(TsMeshRun *r, int at) {
+  TsMeshCode *piece = &r->piece[at];
   const TsGraph *g = r->plan->piece[at].g;
   if (!piece->code && !(piece->code = ts_lower(r->c, g))) return NULL;
   if (!piece->frame && !(piece->frame = ts_frame_new(r->c, piece->code))) return NULL;
@@ -301,22 +178,39 @@ static Piece *made_piece(TsMeshRun *r, int at) {
   return piece;
 }
 
+/* What another process runs gives results of these types there. */
+static int pass_piece(TsMeshRun *r, const TsMeshPiece *of, int place, int part, int k) {
+  for (int i = 0; i < of->nout; i++) {
+    TsTensor **t = ts_mesh_slot(r, of->out[i], place, part, k);
+    TsMeta m = of->g->result[i]->meta;
+    m.device = TS_DEVICE_AWAY, m.layout = 0, m.weak = 0;
+    ts_tensor_unref(*t);
+    if (!(*t = ts_tensor_new(r->c, &m))) return -1;
+  }
+  return 0;
+}
+
 TsJitFunction *ts_mesh_run_piece(TsMeshRun *r, int at, TsCode **code, TsFrame **frame) {
-  Piece *piece = made_piece(r, at);
+  TsMeshCode *piece = made_piece(r, r->plan->piece[at].like);
   if (!piece) return NULL;
   *code = piece->code, *frame = piece->frame;
   return piece->hot;
 }
 
-static int run_piece(TsMeshRun *r, int stage, int part, uint64_t stream) {
+static int run_piece(TsMeshRun *r, int group, int part, int k, uint64_t stream) {
   TsContext *c = r->c;
-  int at = stage * r->plan->mesh->n + part;
+  int at = ts_mesh_piece(r->plan, group, part, k < 0 ? 0 : k),
+      place = r->plan->group[group].place;
   const TsMeshPiece *of = &r->plan->piece[at];
-  Piece *piece = made_piece(r, at);
+  const TsMeshSpace *s = &r->plan->space;
+  if (!of->g) return 0;
+  if (ts_mesh_away(s->real, ts_space_part(s, place, part)))
+    return pass_piece(r, of, place, part, k);
+  TsMeshCode *piece = made_piece(r, of->like);
   if (!piece) return -1;
   TsTensor **in = calloc((size_t)(of->nin + of->nout) + 1, sizeof *in), **out = in + of->nin;
   if (!in) return ts_error_memory(&c->err);
-  for (int i = 0; i < of->nin; i++) in[i] = slots(r, of->in[i])[part];
+  for (int i = 0; i < of->nin; i++) in[i] = *ts_mesh_slot(r, of->in[i], place, part, k);
   int device = ts_frame_place(c, piece->code, in), failed = device < 0;
   if (!failed) {
     TsFrame *frame = ts_jit_enter(piece->hot, piece->frame, device);
@@ -325,7 +219,7 @@ static int run_piece(TsMeshRun *r, int stage, int part, uint64_t stream) {
     ts_jit_leave(piece->hot, frame, device, failed);
   }
   for (int i = 0; i < of->nout && !failed; i++) {
-    TsTensor **t = &slots(r, of->out[i])[part];
+    TsTensor **t = ts_mesh_slot(r, of->out[i], place, part, k);
     ts_tensor_unref(*t);
     *t = out[i];
   }
@@ -333,22 +227,51 @@ static int run_piece(TsMeshRun *r, int stage, int part, uint64_t stream) {
   return failed;
 }
 
-static int run_stage(TsMeshRun *r, int stage, uint64_t stream) {
-  if (ts_cpu_interrupted())
-    return ts_error_set(&r->c->err, TS_ERR_interrupt, "%s: interrupted", r->plan->g->name);
-  for (int part = 0; part < r->plan->mesh->n; part++)
-    if (r->plan->piece[stage * r->plan->mesh->n + part].g && run_piece(r, stage, part, stream))
-      return -1;
+static int run_group(TsMeshRun *r, const TsMeshStep *s, uint64_t stream) {
+  for (int part = 0; part < r->plan->space.n; part++)
+    if (run_piece(r, s->at, part, s->k, stream)) return -1;
   return 0;
+}
+
+/* In a profile what is sent stands beside the instructions of the pieces: n joins that are done at
+ * once are one. */
+static void span_of_joins(const TsMeshRun *r, int n, const TsMeshStep *s, int64_t start) {
+  TsSpan span = {
+      .start = start, .end = ts_clock_nsec(), .phase = -1, .depth = r->c->spans->depth};
+  for (int i = 0; i < n; i++) {
+    TsCollective sent;
+    const TsNode *node = r->plan->join[s[i].at].node;
+    const char *place = node ? ts_graph_where(node) : NULL;
+    if (!ts_mesh_run_sent(r, s[i].at, &sent)) continue;
+    const char *what = ts_collective_name(sent.kind);
+    if (place && !*place) place = NULL;
+    bool first = !span.what, here = place && span.place && !strcmp(place, span.place);
+    span.place = first || here ? place : NULL;
+    span.what = first || span.what == what ? what : "collectives";
+    span.nbytes += sent.bytes;
+  }
+  if (span.what) ts_spans_add(r->c->spans, &span);
+}
+
+/* Step i, and those behind it that are done at once with it: how many, or -1. */
+static int run_step(TsMeshRun *r, int i, uint64_t stream) {
+  const TsMeshStep *s = &r->plan->step[i];
+  if (!s->join) return run_group(r, s, stream) ? -1 : 1;
+  int64_t start = r->c->spans ? ts_clock_nsec() : 0;
+  int n = ts_mesh_run_joins(r, s, r->plan->nstep - i);
+  if (n > 0 && r->c->spans) span_of_joins(r, n, s, start);
+  return n;
 }
 
 static int run_all(TsMeshRun *r, uint64_t stream) {
   const TsMeshPlan *plan = r->plan;
-  for (int stage = 0, j = 0; stage < plan->nstage || j < plan->njoin; stage++) {
-    for (int n; j < plan->njoin && plan->join[j].stage == stage; j += n)
-      if ((n = run_joins(r, j)) < 0) return -1;
-    if (stage < plan->nstage && run_stage(r, stage, stream)) return -1;
-    clear_behind(r, stage);
+  memset(r->told, 0, (size_t)plan->njoin);
+  for (int i = 0, n; i < plan->nstep; i += n) {
+    if (ts_cpu_interrupted())
+      return ts_error_set(&r->c->err, TS_ERR_interrupt, "%s: interrupted", plan->g->name);
+    if ((n = run_step(r, i, stream)) < 0) return -1;
+    for (int k = i; k < i + n; k++)
+      for (int d = 0; d < plan->step[k].ndie; d++) clear(r, plan->die[plan->step[k].dies + d]);
   }
   return 0;
 }
@@ -375,10 +298,14 @@ static int give_results(TsMeshRun *r, TsTensor *const *args, TsTensor **results)
 /* The new value of update u, of bytes of its own: one that is an argument's parts is copied, since
  * these may be written before it is read. */
 static TsTensor *new_value(TsMeshRun *r, int u) {
-  TsTensor **t = slots(r, r->plan->update[u]), *value = whole_of(r, r->plan->update[u]);
+  const TsMeshSpace *s = &r->plan->space;
+  int slot = r->plan->update[u];
+  TsTensor *value = whole_of(r, slot);
   bool shared = false;
-  for (int p = 0; p < r->plan->mesh->n; p++)
-    shared |= t[p] && (t[p]->refs > 2 || t[p]->storage->refs > 1);
+  for (int p = 0; p < s->n * s->nplace; p++) {
+    const TsTensor *t = *ts_mesh_slot(r, slot, p / s->n, p % s->n, 0);
+    shared |= t && (t->refs > 2 || t->storage->refs > 1);
+  }
   if (!value || !shared) return value;
   TsTensor *own = ts_mesh_move(r->c, value, ts_layout_of(&value->meta), false);
   ts_tensor_unref(value);

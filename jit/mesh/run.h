@@ -9,9 +9,9 @@
 
 typedef struct TsMeshRun TsMeshRun;
 
-/* For g as it is called now, with the leaves that are declared. NULL with the error, or without
- * one where it cannot be cut into pieces. g must outlive it. */
-TsMeshRun *ts_mesh_run_new(TsContext *c, const TsGraph *g);
+/* For g as it is called now, with the leaves that are declared; how: in micro-batches, in a pipeline, or
+ * NULL. NULL with the error, or without one where it cannot be cut into pieces. g must outlive it. */
+TsMeshRun *ts_mesh_run_new(TsContext *c, const TsGraph *g, const TsMeshHow *how);
 void ts_mesh_run_free(TsMeshRun *r);
 int ts_mesh_run_leaves(const TsMeshRun *r);
 const TsMeshPlan *ts_mesh_run_plan(const TsMeshRun *r);

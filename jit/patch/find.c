@@ -73,7 +73,8 @@ static int none(const TsPatch *p, const char *what, TsError *err) {
   if (have.len)
     ts_error_hint(err, "it has %.200s: :tiles lists them", have.at);
   else
-    ts_error_hint(err, "no group of it is worth a kernel: :why says why");
+    ts_error_hint(err, "no group is worth a kernel with the arguments that were shown last; "
+                       "f:ir(\"tile\", x, {kernel = 0}) names others, :why says why");
   ts_text_free(&have);
   return -1;
 }

@@ -180,6 +180,14 @@ static int open(TsPatch *p, const char *kernel, const char *text, TsError *err) 
   if (!takes_the_same(&p->k[PATCH_usual], &p->k[PATCH_now]))
     return ts_error_set(err, TS_ERR_value,
                         "what was tuned for this kernel takes other operands");
+  if (p->device && p->k[PATCH_now].tile->sequence) {
+    ts_error_set(
+        err, TS_ERR_value,
+        "this operator is several kernels in sequence on %s, which are launched together "
+        "and not tried one by one: it cannot be edited",
+        p->device->name);
+    return ts_error_hint(err, ":choose sets what of its schedule is free");
+  }
   if (p->seen.schedule ? make_schedule(p, text, err) : make_tile(p, text, err)) return -1;
   p->seen.unchanged = same_code(p->k[PATCH_now].tile, p->k[PATCH_made].tile);
   for (int i = 0; i < PATCH_CODE; i++)
@@ -207,7 +215,9 @@ TsPatch *ts_patch_open(TsJitFunction *f, const char *level, const char *kernel,
   int bad = 0;
   if (!p->seen.schedule && strcmp(level, "tile")) {
     ts_error_set(err, TS_ERR_argument,
-                 "kernels are edited at the levels schedule and tile, not %s", level);
+                 "kernels are edited at the levels schedule and tile, not %.40s", level);
+    ts_error_hint(
+        err, "f:with(\"tile\", text): text is that of f:ir(\"tile\", {kernel = 0}), edited");
     bad = -1;
   } else if (f->state != LIVE) {
     ts_error_set(err, TS_ERR_value, "@%s runs no kernels", f->g->name);
@@ -239,13 +249,13 @@ const TsPatchSeen *ts_patch_seen(const TsPatch *p) {
   return s;
 }
 
-int ts_patch_keep(const TsPatch *p, bool on_disk) {
+int ts_patch_keep(const TsPatch *p, bool on_disk, TsError *err) {
   TsPatchEntry e = {.schedule = p->seen.schedule,
                     .on_disk = on_disk,
                     .text = p->entry.at ? p->entry.at : "",
                     .was_usec = p->seen.was_usec,
                     .usec = p->seen.usec};
-  return ts_patches_keep(p->key, &e, p->what.at ? p->what.at : "");
+  return ts_patches_keep(p->key, &e, p->what.at ? p->what.at : "", err);
 }
 
 void ts_patch_free(TsPatch *p) {

@@ -4,7 +4,7 @@
  *
  *   TsPatch *p = ts_patch_open(f, "schedule", NULL, text, &err);
  *   .. a call of f, with ts_patch_catch(p) set ..
- *   if (!ts_patch_seen(p)->differing) ts_patch_keep(p, false), ts_patch_renew(f);
+ *   if (!ts_patch_seen(p)->differing) ts_patch_keep(p, false, &err), ts_patch_renew(f);
  *   ts_patch_free(p);
  *
  * All of it on the context's thread. */
@@ -45,8 +45,8 @@ TsPatch *ts_patch_open(TsJitFunction *f, const char *level, const char *kernel,
 const TsCatch *ts_patch_catch(TsPatch *p);
 const TsPatchSeen *ts_patch_seen(const TsPatch *p);
 /* The edited kernel takes the place of its own wherever that is, from when a function is built on;
- * -1: no memory. */
-int ts_patch_keep(const TsPatch *p, bool on_disk);
+ * -1 with the error, after which it may be kept for this process. */
+int ts_patch_keep(const TsPatch *p, bool on_disk, TsError *err);
 void ts_patch_free(TsPatch *p);
 
 /* What was kept of a kernel is taken back; 1: it was, and what it was, without its text, is in *was; 0:

@@ -15,6 +15,7 @@
 #include "ir/tile/debug/debug.h"
 #include "ir/tile/product/product.h"
 #include "ir/tile/run/state.h"
+#include "ir/tile/work.h"
 #include "jit/patch/state.h"
 #include "lib/clock.h"
 
@@ -147,7 +148,8 @@ int ts_patch_safe(TsPatch *p, void *const *at, const int64_t *dim, TsError *err)
   TsTile *k = ts_tile_expand(p->lines, err);
   unsigned char *decides = k ? ts_tile_decides(k) : NULL;
   if (k && !decides) ts_error_memory(err);
-  int failed = !decides || promises(k, k->body, decides, err) || led(p, k, &by_data, err);
+  int failed = !decides || ts_tile_check_work(p->lines, dim, err) ||
+               promises(k, k->body, decides, err) || led(p, k, &by_data, err);
   x.dry = !by_data;
   failed = failed || run(&x, k, PATIENCE_MSEC, true, err) || run_vectors(&x, err);
   bool roles = ts_target_gpu(p->target) && p->lines->form == TS_FORM_explicit;

@@ -42,6 +42,7 @@ function autotune.budget(b)
     if type(n) ~= "number" or not (n >= 0 and n <= 1e9) then
       error(("budget: %s is a number that is not negative and at most 1e9"):format(name), 2)
     end
+    if name == "candidates" and n % 1 ~= 0 then error("budget: candidates is a whole number", 2) end
   end
   local ms, total, bytes, candidates = core.autotune_budget(b.ms, b.total, b.mb and b.mb * 2^20, b.candidates)
   return { ms = ms, total = total, mb = bytes / 2^20, candidates = candidates }
@@ -71,7 +72,13 @@ end
 -- The list that autotune.tune gives, as text: each kernel with the times of its candidates, what won and by how much, and why
 -- the others lost.
 --   print(autotune.text(autotune.tune(f, x, y)))
-function autotune.text(records) return require("tessera.tune.text").records(records) end
+function autotune.text(records)
+  local first = type(records) == "table" and records[1]
+  if type(records) ~= "table" or first ~= nil and (type(first) ~= "table" or not first.kernel) then
+    core.fail "autotune.text: it takes what autotune.tune gives, a list of records of kernels"
+  end
+  return require("tessera.tune.text").records(records)
+end
 
 -- What this program measured so far, as text: each kernel with the times of its candidates.
 --   print(autotune.report())

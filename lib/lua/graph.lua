@@ -291,6 +291,7 @@ local function new_member(self, n, specs, list, names, keys, look)
   for _, i in ipairs(self.donate) do
     if specs[i] then donate(special.graph, specs[i]) end
   end
+  if self.how then special.graph:how(self.how) end
   return special
 end
 
@@ -540,6 +541,27 @@ function Function:collectives(...)
   return require("tessera.dist.sent").planned(special.graph:collectives(list))
 end
 
+--- How it runs on a mesh, as text: the chunks of a pipeline, the turns that each place takes, how long places wait by what
+--- operators cost, and bytes by device, what it begins with and what it has at most; nil of a function that is on no mesh. Of the
+--- last call, or of one with these arguments, for which nothing is computed. "steps" behind them: all that devices run
+--- and send, in its order.
+---   print(step:plan(x, y))
+function Function:plan(...)
+  local n = select("#", ...)
+  local level = n > 0 and select(n, ...)
+  if type(level) == "string" then
+    n = n - 1
+    if level ~= "steps" then fail(("%s:plan: \"steps\" stands behind the arguments, or nothing, not '%s'"):format(self.name, core.shown(level, 40))) end
+  end
+  local special, list = self.current, nil
+  if n > 0 then
+    special, list = specialise(self, n, ...)
+    special.graph:collectives(list)
+  end
+  local text = special and special.graph:plan(level == "steps")
+  return text and (text:gsub("\n$", ""))
+end
+
 --- tessera.jit.pin and unpin (on = false), for the sizes of the last call, or of the given arguments. Whether kernels run.
 ---   local f = graph.module("f", op.tanh)
 ---   print(f:pin(true, op.ones{3}))
@@ -712,10 +734,11 @@ local function named_like(f, derivative)
 end
 local function name_of(f, prefix) return prefix .. (getmetatable(f) == Function and "_" .. f.name or "") end
 
--- from: whose values from outside count, not those of what the library makes of it.
-local function derivative(name, body, from)
+-- from: whose values from outside count, not those of what the library makes of it. how: it runs on a mesh, see
+-- tessera.dist.pipeline.
+local function derivative(name, body, from, how)
   local f = graph.module(name, body)
-  f.derivative, f.roots = true, from
+  f.derivative, f.roots, f.how = true, from, how
   return f
 end
 
@@ -849,7 +872,7 @@ end
 
 -- ---- training
 
-require "tessera.training"(graph, derivative, scalar)
+require "tessera.training"(graph, derivative, scalar, specialise)
 
 --- f with another derivative: adjoint(arguments..., results..., gradients...) returns a
 --- gradient for each argument. Other tensors that f uses get none.

@@ -289,7 +289,7 @@ end
 
 local RUNS = options.whole { least = 1 }
 local read = options.of("profile.report", { args = options.table, warm = options.whole { least = 0 }, runs = RUNS, marks = options.flag,
-  width = options.whole { least = 20 }, html = options.text, trace = options.text, csv = options.text }, { warm = 3, runs = 20, marks = true, width = 80 })
+  width = options.whole { least = 20, most = 1000 }, html = options.text, trace = options.text, csv = options.text }, { warm = 3, runs = 20, marks = true, width = 80 })
 
 -- Of a function whose instructions are recorded: a captured one, or a kernel of op.kernel.
 local function instructions_report(f, args, o, inside)
@@ -368,7 +368,7 @@ function Measured.__tostring(r) return texts[r] end
 function profile.measure(f, given)
   local o = read(given)
   local of_instructions = captured.is_function(f) or captured.is_kernel(f)
-  if not of_instructions then core.need_function(f, "profile.report") end
+  if not of_instructions then core.need_function(f, "profile.measure") end
   local args = o.args
   if not args and captured.is_function(f) then
     args = f:last_arguments()
@@ -395,6 +395,9 @@ end
 --- arguments of its last call. marks: stages of kernels, in runs of their own. html, trace and csv are files to write;
 --- kernels on devices are in the first two, and beside "f.csv" in "f.kernels.csv".
 --   print(profile.report(f, {args = {x, y}, html = "f.html"}))
-function profile.report(f, given) return tostring(profile.measure(f, given)) end
+function profile.report(f, given)
+  if not captured.is_function(f) and not captured.is_kernel(f) then core.need_function(f, "profile.report") end
+  return tostring(profile.measure(f, given))
+end
 
 return require("tessera.named")("tessera.profile", profile)

@@ -199,10 +199,22 @@ function program.run(f, runs, args)
   end))
 end
 
+-- Before the program has run for hours.
+local function need_writable(path)
+  local there = os.rename(path, path) ~= nil
+  local file, why = io.open(path, "a")
+  if not file then core.fail("--profile-to: " .. why) end
+  file:close()
+  if not there then os.remove(path) end
+end
+
 -- ---- tessera -p
 --- Starts it for a program that is about to run, and ends it also where the program leaves by os.exit.
 function program.begin(paths)
-  for _, path in ipairs(paths) do program.check_file(path) end
+  for _, path in ipairs(paths) do
+    program.check_file(path)
+    need_writable(path)
+  end
   local exit = os.exit
   os.exit = function(...)
     program.finish(paths)

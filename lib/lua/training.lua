@@ -47,7 +47,7 @@ local function rescale(s, fine)
   if s.fine == s.interval then s.scale, s.fine = s.scale * s.growth, 0 end
 end
 
-return function(graph, derivative, scalar)
+return function(graph, derivative, scalar, specialise)
   local Step = {}
 
   -- What belongs to the optimiser's parameters and options as they are now: captured functions hold them.
@@ -77,6 +77,12 @@ return function(graph, derivative, scalar)
     local key = table.concat(word)
     self.functions[key] = self.functions[key] or self:make()
     self.f = self.functions[key]
+  end
+
+  -- What was captured no longer fits: parameters lie elsewhere now.
+  local function again(self)
+    self.revision, self.sums = false, self.sums and {}
+    moving(self)
   end
 
   -- As many entries as the optimiser has parameters, false for those that stay.
@@ -129,7 +135,7 @@ return function(graph, derivative, scalar)
       opt:step(grads)
       after(self)
       return unpack(results)
-    end, { self.loss, self.model })
+    end, { self.loss, self.model }, self.training and self.training.how)
   end
 
   function Step:add(grads)
@@ -309,6 +315,12 @@ return function(graph, derivative, scalar)
   --- of parameters as well, which are brought together when they are needed. Losses and weights have the same bits.
   ---   local how = {mesh = mesh, plan = {zero = 1}}
   ---   local step = graph.training_step(model, loss, opt, how)
+  --- plan = {micro = n}, without a mesh as well: in n micro-batches, one behind the other. plan = {pp = {stages, schedule,
+  --- micro, rematerialise}}: the model lies in chunks along the mesh's axis "pp". stages: "balanced", a number, or a list of the
+  --- modules at which chunks begin; schedule: "1f1b", "gpipe" or "interleaved"; rematerialise: true or names of stages, which
+  --- compute their forward pass again instead of keeping it. step:plan(x, y) shows it before it runs. With the same bits again.
+  ---   local how = {mesh = mesh, plan = {pp = {stages = {"h.0", "h.6"}, micro = 8}}}
+  ---   local step = graph.training_step(model, loss, opt, how)
   --- ema = optim.EMA(...): moved behind each update. name: as the captured function is called.
   function graph.training_step(model, loss, optimizer, given)
     local o = read_step(given)
@@ -330,12 +342,39 @@ return function(graph, derivative, scalar)
       return optimizer:counting(captured_step, self, ...)
     end
     moving(self)
-    if o.plan and not o.mesh then fail "graph.training_step: a plan is for a mesh, which is not given" end
-    local spread = o.mesh and require("tessera.dist.training")(model, optimizer, o.mesh, o.plan)
+    if o.plan and not o.mesh and (o.plan.pp or (o.plan.zero or 0) > 0) then
+      fail "graph.training_step: a plan is for a mesh, which is not given"
+    end
+    local training = (o.mesh or o.plan) and require("tessera.dist.training")(model, optimizer, o.mesh, o.plan)
+    self.training = training
+    if training then again(self) end
     local step = {}
     function step.__call(_, ...)
-      if spread then return step.run(spread(...)) end
+      if not training then return step.run(...) end
+      if not training.waits or graph.eager then return step.run(training:spread(...)) end
+      return step.first(training:spread(...))
+    end
+    -- What it captures says which parameters are where.
+    function step.place(...)
+      if not training or not training.waits then return end
+      if self.sums then factors(self) end
+      training:place(specialise(self.f, select("#", ...), ...).graph)
+      again(self)
+    end
+    function step.first(...)
+      step.place(...)
       return step.run(...)
+    end
+    -- What asks for a plan, with arguments or without.
+    local function asks(name)
+      return function(_, ...)
+        local n, all = select("#", ...), select("#", ...)
+        if type(n > 0 and (select(n, ...))) == "string" then n = n - 1 end
+        if not training or n == 0 then return self.f[name](self.f, ...) end
+        local args = { training:spread(...) }
+        step.place(unpack(args, 1, n))
+        return self.f[name](self.f, unpack(args, 1, all))
+      end
     end
     function step.run(...)
       optimizer:check_places()
@@ -350,6 +389,6 @@ return function(graph, derivative, scalar)
     step.__tostring = function() return tostring(self.f) end
     captured.class(step, "function", {})
     return core.keep_line(setmetatable({ ir = function(_, ...) return self.f:ir(...) end, stats = function() return self.f:stats() end,
-      rewrites = function() return self.f:rewrites() end, scaler = self.scaler }, step))
+      rewrites = function() return self.f:rewrites() end, plan = asks "plan", collectives = asks "collectives", scaler = self.scaler }, step))
   end
 end

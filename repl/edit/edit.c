@@ -70,6 +70,8 @@ char *ts_edit_read(TsEdit *e, const char *prompt, const char *continuation_promp
   return ts_edit_plain_read(e);
 }
 
+void ts_edit_hold_interrupts(int on) { ts_edit_term_hold(on); }
+
 TsEditStatus ts_edit_status(const TsEdit *e) { return e->status; }
 
 size_t ts_edit_size(const TsEdit *e) { return e->text.size; }

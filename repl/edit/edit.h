@@ -61,6 +61,9 @@ void ts_edit_set_hooks(TsEdit *e, const TsEditHooks *hooks);
    Prompts may hold colour escapes. Without a terminal \r\n ends a line as \n does, and prompts
    are printed only if in_fd is a terminal. */
 char *ts_edit_read(TsEdit *e, const char *prompt, const char *continuation_prompt);
+/* Ctrl-C waits until ts_edit_read waits for a line, and behind it again, so that each is heard by what was
+   on the screen when it came. */
+void ts_edit_hold_interrupts(int on);
 TsEditStatus ts_edit_status(const TsEdit *e);
 size_t ts_edit_size(const TsEdit *e);     /* bytes of the last text, NUL bytes counted */
 int ts_edit_interactive(const TsEdit *e); /* does ts_edit_read edit? */

@@ -30,7 +30,9 @@ static int run(const char *path) {
   ts_edit_text_append_string(&command, editor());
   ts_edit_text_append(&command, " ", 1);
   quote(&command, path);
+  bool held = ts_edit_term_hold(false); /* Ctrl-C is the editor's */
   int status = command.failed ? -1 : system(command.data);
+  ts_edit_term_hold(held);
   ts_edit_text_free(&command);
   return status;
 }

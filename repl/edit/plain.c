@@ -2,6 +2,7 @@
 #include "repl/edit/state.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -27,12 +28,28 @@ static size_t without_line_end(const char *line, size_t size) {
   return size > 0 && line[size - 1] == '\r' ? size - 1 : size;
 }
 
+/* As getline, which Ctrl-C ends, also one that came as the prompt was shown and was held back. */
+static ssize_t read_line(TsEdit *e, char **line, size_t *capacity) {
+  sigset_t waiting;
+  ssize_t size = -1;
+  sigpending(&waiting);
+  bool came = sigismember(&waiting, SIGINT) == 1 && isatty(e->in);
+  bool held = ts_edit_term_hold(false);
+  if (came)
+    errno = EINTR;
+  else
+    size = getline(line, capacity, e->stream);
+  int why = errno;
+  ts_edit_term_hold(held);
+  return errno = why, size;
+}
+
 /* Appends one line; 1, or 0 at the end, or -1 with the status set. The end of a terminal's
    input is not for ever, so it is cleared. */
 static int add_line(TsEdit *e) {
   char *line = NULL;
   size_t capacity = 0;
-  ssize_t size = getline(&line, &capacity, e->stream);
+  ssize_t size = read_line(e, &line, &capacity);
   int why = errno, failed = size < 0 && !feof(e->stream);
   if (size < 0) clearerr(e->stream);
   if (size > 0 && ts_edit_text_append(&e->text, line, without_line_end(line, (size_t)size)) < 0)

@@ -25,6 +25,7 @@ static const int watched[] = {SIGINT, SIGTSTP, SIGCONT, SIGWINCH};
 static TsEditTerm *volatile active;
 static volatile sig_atomic_t pending; /* event bits */
 static struct sigaction before[NSIG];
+static bool held; /* SIGINT, by the caller */
 static pid_t owner;
 
 static void wake_fd(int fd) {
@@ -74,6 +75,14 @@ int ts_edit_term_write(int fd, const char *bytes, size_t size) {
     }
   }
   return 0;
+}
+
+bool ts_edit_term_hold(bool on) {
+  sigset_t interrupt, was;
+  sigemptyset(&interrupt);
+  sigaddset(&interrupt, SIGINT);
+  pthread_sigmask(on ? SIG_BLOCK : SIG_UNBLOCK, &interrupt, &was);
+  return sigismember(&was, SIGINT) == 1;
 }
 
 static int prepare_pipe_end(int fd) {
@@ -130,12 +139,16 @@ static void install_handlers(TsEditTerm *t) {
   active = t, owner = getpid(), pending = 0;
   for (size_t i = 0; i < COUNT(fatal); i++) install(fatal[i], on_fatal);
   for (size_t i = 0; i < COUNT(watched); i++) install(watched[i], on_watched);
+  held = ts_edit_term_hold(false);
 }
 
+/* Ctrl-C as the terminal is put back is an event; what comes later is the caller's. */
 static void remove_handlers(void) {
+  ts_edit_term_hold(true);
   for (size_t i = 0; i < COUNT(fatal); i++) sigaction(fatal[i], &before[fatal[i]], NULL);
   for (size_t i = 0; i < COUNT(watched); i++) sigaction(watched[i], &before[watched[i]], NULL);
   active = NULL;
+  ts_edit_term_hold(held);
 }
 
 int ts_edit_term_enter(TsEditTerm *t) {

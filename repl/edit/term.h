@@ -2,6 +2,7 @@
 #ifndef TS_EDIT_TERM_H
 #define TS_EDIT_TERM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <termios.h>
 
@@ -29,6 +30,10 @@ int ts_edit_term_enter(TsEditTerm *t);
 void ts_edit_term_leave(TsEditTerm *t); /* all as it was before */
 /* Stops the process group as the shell expects, and returns, raw again, once it goes on. */
 int ts_edit_term_suspend(TsEditTerm *t);
+
+/* Blocks SIGINT for this thread, or lets it through; whether it was blocked. While raw it is let through,
+   whatever the caller has. */
+bool ts_edit_term_hold(bool on);
 
 void ts_edit_term_forget(TsEditTerm *t);     /* what was typed and is not read yet */
 void ts_edit_term_wake(TsEditTerm *t);       /* makes the pipe readable; from any thread */

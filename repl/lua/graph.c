@@ -14,6 +14,7 @@
 #include "lib/text.h"
 #include "repl/lua/choose.h"
 #include "repl/lua/graph.h"
+#include "repl/lua/pipeline.h"
 #include "vm/compile.h"
 #include "vm/core/defer.h"
 #include "vm/code/lower.h"
@@ -42,6 +43,7 @@ typedef struct Function {
   TsMeshRun *spread;      /* its pieces, once it was called on a mesh, or NULL; */
   int spread_leaves;      /* with so many leaves: whether that was tried; */
   int ncut;               /* how often */
+  TsMeshHow *how;         /* in micro-batches, in a pipeline, or NULL */
   struct Function *whole; /* of a piece of it: all but its number is the run's; else NULL */
 } Function;
 
@@ -201,8 +203,8 @@ static void note_updates(const Function *f, TsTensor *const *all) {
 static int cut(TsContext *c, Function *f) {
   if (f->spread_leaves && f->spread_leaves == 1 + c->leaves) return 0;
   ts_mesh_run_free(f->spread);
-  f->spread_leaves = 0, f->ncut++;
-  if (!(f->spread = ts_mesh_run_new(c, f->g)) && c->err.code) return -1;
+  f->spread = NULL, f->spread_leaves = 0, f->ncut++;
+  if (!(f->spread = ts_mesh_run_new(c, f->g, f->how)) && c->err.code) return -1;
   f->spread_leaves = 1 + c->leaves;
   return 0;
 }
@@ -464,6 +466,7 @@ static int collect(lua_State *L) {
   if (f->whole) return 0;
   ts_jit_function_free(f->hot);
   ts_mesh_run_free(f->spread);
+  free(f->how);
   ts_frame_free(f->frame);
   ts_code_free(f->code);
   for (int u = 0; f->moves && u < f->g->nupdate; u++) free(f->moves[u]);
@@ -646,7 +649,24 @@ static int collect_symbolic(lua_State *L) {
   return 0;
 }
 
+/* f:how(table): it runs on a mesh as ts_lua_how says from now on. */
+static int how(lua_State *L) {
+  Function *f = check(L);
+  TsMeshHow *given = ts_lua_how(L, 2);
+  free(f->how);
+  f->spread_leaves = 0, f->how = given;
+  return 0;
+}
+
+/* f:chunks(table, {tensor...}): see ts_lua_push_chunks. */
+static int chunks(lua_State *L) {
+  Function *f = check(L);
+  return ts_lua_push_chunks(L, ts_lua_context(L), f->g, 2, 3);
+}
+
 static const luaL_Reg methods[] = {{"groups", groups},
+                                   {"how", how},
+                                   {"chunks", chunks},
                                    {"collectives", collectives},
                                    {"choose", choose},
                                    {"tune", tune},

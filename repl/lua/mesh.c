@@ -12,15 +12,17 @@
 #include "vm/code/control.h"
 #include "vm/core/defer.h"
 #include "vm/core/tape.h"
+#include "net/world.h"
 #include "vm/mesh/collective.h"
 #include "vm/mesh/leaves.h"
 #include "repl/lua/args.h"
+#include "vm/mesh/away.h"
 #include "vm/mesh/draw.h"
 #include "vm/mesh/parts.h"
 #include "vm/mesh/planned.h"
 #include "vm/mesh/reshard.h"
 
-static const TsMesh *check_mesh(lua_State *L, int at) {
+const TsMesh *ts_lua_check_mesh(lua_State *L, int at) {
   const TsMesh *m = ts_mesh_at((int)luaL_checkinteger(L, at));
   if (!m) luaL_error(L, "there is no mesh %d", (int)lua_tointeger(L, at));
   return m;
@@ -81,15 +83,16 @@ static int mesh_object(lua_State *L) {
 
 /* mesh_facts(id): {name...}, {size...}, {device name or false...}. */
 static int mesh_facts(lua_State *L) {
-  const TsMesh *m = check_mesh(L, 1);
+  const TsMesh *m = ts_lua_check_mesh(L, 1);
+  char name[48];
   lua_newtable(L), lua_newtable(L), lua_newtable(L);
   for (int a = 0; a < m->naxis; a++) {
     lua_pushstring(L, m->axis[a]), lua_rawseti(L, -4, a + 1);
     lua_pushinteger(L, m->size[a]), lua_rawseti(L, -3, a + 1);
   }
   for (int p = 0; p < m->n; p++) {
-    if (m->device[p] >= 0)
-      lua_pushstring(L, ts_device_at(m->device[p])->name);
+    if (m->place[p] >= 0)
+      lua_pushstring(L, ts_world_place_name(m->rank[p], m->place[p], name));
     else
       lua_pushboolean(L, 0);
     lua_rawseti(L, -2, p + 1);
@@ -115,26 +118,34 @@ static int mesh(lua_State *L) {
     lua_rawgeti(L, 2, a + 1);
     axis[a] = luaL_checkstring(L, -2), size[a] = (int)luaL_checkinteger(L, -1);
   }
-  int *device = lua_newuserdata(L, sizeof *device * (size_t)(n ? n : 1));
+  if (ts_world_open(&c->err)) return ts_lua_raise(L);
+  int *place = lua_newuserdata(L, 2 * sizeof *place * (size_t)(n ? n : 1)), *rank = place + n;
+  bool owned = false;
   for (int i = 0; i < n; i++) {
     lua_rawgeti(L, 3, i + 1);
-    TsDevice *d = lua_isstring(L, -1) ? ts_device_find(lua_tostring(L, -1), &c->err) : NULL;
-    if (lua_isstring(L, -1) && !d) return ts_lua_raise(L);
-    device[i] = d ? d->index : -1;
+    place[i] = rank[i] = -1;
+    if (lua_isstring(L, -1) && ts_away_find(lua_tostring(L, -1), &place[i], &rank[i], &c->err))
+      return ts_lua_raise(L);
+    owned |= rank[i] >= 0;
     lua_pop(L, 1);
   }
-  const TsMesh *m = ts_mesh_make(naxis, axis, size, device, &c->err);
+  for (int i = 0; i < n && owned; i++)
+    if (rank[i] < 0 && place[i] >= 0)
+      return ts_lua_fail(L, TS_ERR_device,
+                         "a mesh has devices of ranks, as cpu:0@1, or each process's own");
+  const TsMesh *m =
+      ts_mesh_make(naxis, axis, size, place, owned ? rank : NULL, ts_world_rank(), &c->err);
   if (!m) return ts_lua_raise(L);
   ts_mesh_open();
   lua_pushinteger(L, m->id);
   return 1;
 }
 
-/* mesh_layout(mesh, ndim, {{axis...}...}, {block...}, {partial axis...}, leaves): its number.
- * Axes of the mesh count from 0. */
+/* mesh_layout(mesh, ndim, {{axis...}...}, {block...}, {partial axis...}, leaves, stored, {[axis] =
+ * place}): its number. Axes of the mesh count from 0. */
 static int mesh_layout(lua_State *L) {
   TsContext *c = ts_lua_context(L);
-  TsLayout l = {.mesh = check_mesh(L, 1), .ndim = (uint8_t)luaL_checkinteger(L, 2)};
+  TsLayout l = {.mesh = ts_lua_check_mesh(L, 1), .ndim = (uint8_t)luaL_checkinteger(L, 2)};
   for (int d = 0; d < l.ndim; d++) {
     lua_rawgeti(L, 3, d + 1);
     int n = lua_istable(L, -1) ? (int)lua_objlen(L, -1) : 0;
@@ -156,6 +167,11 @@ static int mesh_layout(lua_State *L) {
   lua_Number leaves = luaL_optnumber(L, 6, 0);
   l.leaves = leaves > TS_LEAVES_MOST ? TS_LEAVES_MOST + 1 : (int)leaves;
   l.stored = lua_toboolean(L, 7);
+  for (int a = 0; lua_istable(L, 8) && a < l.mesh->naxis; a++) {
+    lua_rawgeti(L, 8, a);
+    if (!lua_isnil(L, -1)) l.pin[a] = (uint16_t)(1 + lua_tointeger(L, -1));
+    lua_pop(L, 1);
+  }
   const TsLayout *made = ts_layout_make(&l, &c->err);
   if (!made) return ts_lua_raise(L);
   lua_pushinteger(L, made->id);
@@ -170,7 +186,7 @@ static void push_axes(lua_State *L, int n, const uint8_t *axis) {
   }
 }
 
-/* mesh_layout_facts(layout): mesh, {{axis...}...}, {block...}, partial bits, leaves. */
+/* mesh_layout_facts(layout): mesh, {{axis...}...}, {block...}, partial bits, leaves, {[axis] = place}. */
 static int mesh_layout_facts(lua_State *L) {
   const TsLayout *l = check_layout(L, 1);
   lua_pushinteger(L, l->mesh->id);
@@ -186,7 +202,13 @@ static int mesh_layout_facts(lua_State *L) {
   }
   lua_pushinteger(L, l->partial);
   lua_pushinteger(L, l->leaves);
-  return 5;
+  lua_newtable(L);
+  for (int a = 0; a < l->mesh->naxis; a++) {
+    if (!l->pin[a]) continue;
+    lua_pushinteger(L, l->pin[a] - 1);
+    lua_rawseti(L, -2, a);
+  }
+  return 6;
 }
 
 /* mesh_layout_of(x): its layout, or nil: it is on one device. */
@@ -267,14 +289,17 @@ int ts_lua_mesh_assign(lua_State *L, TsTensor *x, int key, int value) {
   return ts_vm_assign(c, x, whole) ? ts_lua_raise(L) : 0;
 }
 
-/* mesh_parts(x): the tensors that it consists of, by device of the mesh. */
+/* mesh_parts(x): the tensors that it consists of, by device of the mesh; false where there is nothing. */
 static int mesh_parts(lua_State *L) {
   TsTensor *t = ts_lua_check_tensor(L, 1, "parts");
   TsParts *p = ts_mesh_is(t) ? ts_mesh_parts(t) : NULL;
   if (!p) return ts_mesh_is(t) ? ts_lua_raise(L) : luaL_error(L, "parts: x is on one device");
   lua_createtable(L, p->n, 0);
   for (int i = 0; i < p->n; i++) {
-    ts_lua_push(L, ts_tensor_ref(p->part[i]));
+    if (p->part[i])
+      ts_lua_push(L, ts_tensor_ref(p->part[i]));
+    else
+      lua_pushboolean(L, false); /* it has nothing */
     lua_rawseti(L, -2, i + 1);
   }
   return 1;
@@ -285,10 +310,13 @@ static int mesh_join(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   const TsLayout *l = check_layout(L, 1);
   TsTensor **list;
-  int n = ts_lua_list(L, 2, "join", &list);
+  int n = ts_lua_list(L, 2, NULL, &list);
   if (n != l->mesh->n)
     return ts_lua_fail(L, TS_ERR_layout, "join: %d parts for a mesh of %d", n, l->mesh->n);
-  TsMeta m = {.dtype = list[0]->meta.dtype, .ndim = l->ndim, .layout = l->id};
+  int first = 0; /* that has something */
+  while (first < n - 1 && !list[first]) first++;
+  if (!list[first]) return ts_lua_fail(L, TS_ERR_layout, "join: no part has anything");
+  TsMeta m = {.dtype = list[first]->meta.dtype, .ndim = l->ndim, .layout = l->id};
   for (int d = 0; d < l->ndim; d++) {
     lua_rawgeti(L, 3, d + 1);
     m.dim[d] = (int64_t)lua_tonumber(L, -1);
@@ -296,6 +324,11 @@ static int mesh_join(lua_State *L) {
   }
   for (int p = 0; p < n; p++) {
     TsMeta want = ts_layout_part(l, &m, p);
+    bool has = ts_layout_has(l, p);
+    if (has != (list[p] != NULL))
+      return ts_lua_fail(L, TS_ERR_layout, "join: part %d %s", p,
+                         has ? "is missing" : "has to be false");
+    if (!has) continue;
     if (l->partial) {
       memmove(want.dim + 1, want.dim, sizeof *want.dim * want.ndim++);
       want.dim[0] = ts_mesh_summands(l, p);
@@ -305,10 +338,17 @@ static int mesh_join(lua_State *L) {
       return ts_lua_fail(L, TS_ERR_layout, "join: part %d is %s, has to be %s", p,
                          ts_meta_text(&list[p]->meta, a), ts_meta_text(&want, b));
   }
-  for (int p = 0; p < n; p++) ts_tensor_ref(list[p]);
+  for (int p = 0; p < n; p++)
+    if (list[p]) ts_tensor_ref(list[p]);
   TsTensor *t = ts_mesh_tensor(c, &m, list);
   if (!t) return ts_lua_raise(L);
   ts_lua_push(L, t);
+  return 1;
+}
+
+/* mesh_has(layout, part): whether the part has anything. */
+static int mesh_has(lua_State *L) {
+  lua_pushboolean(L, ts_layout_has(check_layout(L, 1), (int)luaL_checkinteger(L, 2)));
   return 1;
 }
 
@@ -432,7 +472,7 @@ static int kind_named(const char *word) {
 /* mesh_note(mesh, kind, {axis...}, bytes, x, asks): what dist.map's functions have sent. */
 static int mesh_note(lua_State *L) {
   TsContext *c = ts_lua_context(L);
-  const TsMesh *m = check_mesh(L, 1);
+  const TsMesh *m = ts_lua_check_mesh(L, 1);
   int kind = kind_named(luaL_checkstring(L, 2));
   TsTensor *x = ts_lua_check_tensor(L, 5, "dist");
   if (kind < 0) return luaL_argerror(L, 2, "no kind of collective");
@@ -487,7 +527,7 @@ static int mesh_planning(lua_State *L) {
 static int mesh_abstract(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   const TsMesh *was = c->abstract;
-  if (!lua_isnoneornil(L, 1)) c->abstract = lua_toboolean(L, 1) ? check_mesh(L, 1) : NULL;
+  if (!lua_isnoneornil(L, 1)) c->abstract = lua_toboolean(L, 1) ? ts_lua_check_mesh(L, 1) : NULL;
   if (was)
     lua_pushinteger(L, was->id);
   else
@@ -518,40 +558,6 @@ static int mesh_is_planned(lua_State *L) {
   return 1;
 }
 
-/* mesh_sum({part...}, device of which): the sum of the parts in the canonical tree, on the device
- * of part `which`; as the first operand's dtype. */
-static int mesh_sum(lua_State *L) {
-  TsContext *c = ts_lua_context(L);
-  TsTensor **list, *sum = NULL, *y = NULL;
-  int n = ts_lua_list(L, 1, "all_reduce", &list);
-  static const char *const words[] = {"sum", "max", "min", NULL};
-  static const TsFactorKind kinds[] = {TS_FACTOR_sum, TS_FACTOR_max, TS_FACTOR_min};
-  TsDevice *d = ts_device_find(luaL_checkstring(L, 2), &c->err);
-  TsFactorKind kind = kinds[luaL_checkoption(L, 3, "sum", words)];
-  if (!d) return ts_lua_raise(L);
-  TsDtype type = ts_tensor_dtype(list[0]);
-  bool narrow = ts_dtype_is(type, TS_KIND_F) && ts_dtypes[type].nbytes < 4;
-  TsLeafSum *leaf = lua_newuserdata(L, sizeof *leaf * (size_t)n);
-  int made = 0, failed = 0;
-  TsAttr wide = ts_attr_dtype(TS_DT_f32), back = ts_attr_dtype(type);
-  for (; made < n && !failed; made++) {
-    TsTensor *t = ts_tensor_to(c, list[made], d->index), *w = t;
-    if (t && narrow) w = ts_vm_call1(c, TS_OP_cast, 1, &t, &wide), ts_tensor_unref(t);
-    leaf[made] = (TsLeafSum){0, made, w};
-    failed = !w;
-  }
-  for (int i = 0; i < made && failed; i++) ts_tensor_unref(leaf[i].value);
-  if (!failed) sum = ts_leaves_root(c, kind, n, n, leaf);
-  if (sum)
-    y = narrow   ? ts_vm_call1(c, TS_OP_cast, 1, &sum, &back)
-        : n == 1 ? ts_tensor_copy(c, sum)
-                 : ts_tensor_ref(sum);
-  ts_tensor_unref(sum);
-  if (!y) return ts_lua_raise(L);
-  ts_lua_push(L, y);
-  return 1;
-}
-
 int ts_lua_to_mesh(lua_State *L, TsTensor *x, const TsMesh *m) {
   TsContext *c = ts_lua_context(L);
   const TsLayout *l = ts_layout_of(&x->meta);
@@ -570,6 +576,7 @@ void ts_lua_open_mesh(lua_State *L) {
                                        {"mesh_gather", mesh_gather},
                                        {"mesh_parts", mesh_parts},
                                        {"mesh_join", mesh_join},
+                                       {"mesh_has", mesh_has},
                                        {"mesh_part_shape", mesh_part_shape},
                                        {"mesh_draw", mesh_draw},
                                        {"mesh_run", mesh_run},
@@ -586,7 +593,6 @@ void ts_lua_open_mesh(lua_State *L) {
                                        {"mesh_abstract", mesh_abstract},
                                        {"mesh_planned", mesh_planned},
                                        {"mesh_is_planned", mesh_is_planned},
-                                       {"mesh_sum", mesh_sum},
                                        {NULL, NULL}};
   luaL_register(L, NULL, functions);
   lua_pushinteger(L, TS_LEAVES_MOST);

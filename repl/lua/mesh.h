@@ -17,4 +17,13 @@ int ts_lua_mesh_assign(lua_State *L, TsTensor *x, int key, int value);
 /* Pushes x as all devices of the mesh have it. */
 int ts_lua_to_mesh(lua_State *L, TsTensor *x, const TsMesh *m);
 
+/* What Lua is about to read of x. In the function of dist.map, which each process runs for all parts, its
+ * elements are those that the process has whose part runs, and who has them tells all others; so what
+ * the function then does is the same in all of them. x itself, or a tensor that stays alive until the
+ * next call; raises. */
+TsTensor *ts_lua_told(lua_State *L, TsTensor *x);
+
+/* The mesh of the number at `at`; raises. */
+const TsMesh *ts_lua_check_mesh(lua_State *L, int at);
+
 #endif

@@ -100,12 +100,14 @@ static int seen(lua_State *L) {
   return 1;
 }
 
-/* p:keep(on_disk) */
+/* p:keep(on_disk); message, hint where that is not so. */
 static int keep(lua_State *L) {
   TsContext *c = ts_lua_context(L);
-  if (!ts_patch_keep(check(L), lua_toboolean(L, 2))) return 0;
-  ts_error_memory(&c->err);
-  return ts_lua_raise(L);
+  if (!ts_patch_keep(check(L), lua_toboolean(L, 2), &c->err)) return 0;
+  lua_pushstring(L, c->err.message);
+  lua_pushstring(L, c->err.hint);
+  ts_error_clear(&c->err);
+  return 2;
 }
 
 static int collect(lua_State *L) {

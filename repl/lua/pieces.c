@@ -7,18 +7,23 @@
 #include "repl/lua/graph.h"
 #include "repl/lua/mesh.h"
 
-/* g:plan() -> the text of its pieces on a mesh, or nothing: it is not of one, or runs call by call. */
+/* g:plan(all) -> its plan on a mesh in short, or the text of its pieces; nothing: it is not of one, or
+ * runs call by call. */
 static int plan(lua_State *L) {
   TsMeshRun *r;
   TsText t = {0};
   if (!ts_lua_graph_spread(L, 1, &r) || !r) return 0;
-  ts_mesh_plan_text(ts_mesh_run_plan(r), &t);
+  (lua_toboolean(L, 2) ? ts_mesh_plan_text : ts_mesh_plan_summary)(ts_mesh_run_plan(r), &t);
   ts_lua_push_text(L, &t);
   return 1;
 }
 
-static const char *device_of(const TsMesh *m, int part) {
-  return m->device[part] >= 0 ? ts_device_at(m->device[part])->name : "elsewhere";
+/* Of piece number at: pieces that differ in their micro-batch alone are the first one. */
+static const char *device_of(const TsMeshPlan *p, int at) {
+  const TsMeshSpace *s = &p->space;
+  int place = p->group[at / s->mesh->n].place, part = at % s->mesh->n / s->nmicro;
+  int device = s->at[place]->device[part];
+  return device >= 0 ? ts_device_at(device)->name : "elsewhere";
 }
 
 /* cuda:0 and cuda:1 run the same kernels. */
@@ -28,27 +33,26 @@ static bool same_kind(const char *a, const char *b) {
 }
 
 /* The first piece of the stage that is as this one: the same graph on the same kind of device. */
-static int alike(const TsMeshPlan *p, const TsText *text, int stage, int part) {
-  const TsText *of = text + stage * p->mesh->n;
-  const char *device = device_of(p->mesh, part);
-  for (int i = 0; i < part; i++)
-    if (of[i].at && of[part].at && same_kind(device_of(p->mesh, i), device) &&
-        !strcmp(of[i].at, of[part].at))
+static int alike(const TsMeshPlan *p, const TsText *text, int at) {
+  for (int i = at - at % p->space.mesh->n; i < at; i++)
+    if (text[i].at && text[at].at && same_kind(device_of(p, i), device_of(p, at)) &&
+        !strcmp(text[i].at, text[at].at))
       return i;
-  return part;
+  return at;
 }
 
-/* Adds part to the row of its stage whose first part is `first`: the lists `parts`, `devices`, `at`. */
-static void add_part(lua_State *L, int row, const TsMeshPlan *p, int stage, int part) {
+/* Adds a piece to its row: the lists `parts`, `devices`, `at`. */
+static void add_part(lua_State *L, int row, const TsMeshPlan *p, int at) {
+  int group = at / p->space.mesh->n, part = at % p->space.mesh->n / p->space.nmicro, n;
   lua_rawgeti(L, -1, row);
-  int n;
   lua_getfield(L, -1, "parts");
   n = (int)lua_objlen(L, -1) + 1;
-  lua_pushinteger(L, part), lua_rawseti(L, -2, n), lua_pop(L, 1);
+  lua_pushinteger(L, ts_space_part(&p->space, p->group[group].place, part));
+  lua_rawseti(L, -2, n), lua_pop(L, 1);
   lua_getfield(L, -1, "devices");
-  lua_pushstring(L, device_of(p->mesh, part)), lua_rawseti(L, -2, n), lua_pop(L, 1);
+  lua_pushstring(L, device_of(p, at)), lua_rawseti(L, -2, n), lua_pop(L, 1);
   lua_getfield(L, -1, "at");
-  lua_pushinteger(L, stage * p->mesh->n + part), lua_rawseti(L, -2, n), lua_pop(L, 2);
+  lua_pushinteger(L, at), lua_rawseti(L, -2, n), lua_pop(L, 2);
 }
 
 static void add_row(lua_State *L, int row, int stage) {
@@ -60,19 +64,44 @@ static void add_row(lua_State *L, int row, int stage) {
   lua_rawseti(L, -2, row);
 }
 
+/* Joins in the order in which they first run. */
 static void push_sent(lua_State *L, TsMeshRun *r) {
   const TsMeshPlan *p = ts_mesh_run_plan(r);
+  unsigned char *told = lua_newuserdata(L, (size_t)p->njoin + 1);
+  memset(told, 0, (size_t)p->njoin + 1);
   lua_newtable(L);
-  for (int j = 0, n = 0; j < p->njoin; j++) {
+  for (int i = 0, n = 0; i < p->nstep; i++) {
     TsCollective sent;
-    const TsNode *node = p->join[j].node;
+    int j = p->step[i].at;
+    const TsNode *node = p->step[i].join ? p->join[j].node : NULL;
     const char *where = node ? ts_graph_where(node) : "";
-    if (!ts_mesh_run_sent(r, j, &sent)) continue;
+    if (!p->step[i].join || told[j]++ || !ts_mesh_run_sent(r, j, &sent)) continue;
     ts_lua_push_collective(L, &sent);
     lua_pushstring(L, node ? ts_node_name(node) : ""), lua_setfield(L, -2, "operator");
     lua_pushstring(L, where ? where : ""), lua_setfield(L, -2, "place");
     lua_pushinteger(L, p->join[j].stage), lua_setfield(L, -2, "stage");
     lua_rawseti(L, -2, ++n);
+  }
+  lua_remove(L, -2);
+}
+
+/* The group that is stage number n, or -1. */
+static int group_of(const TsMeshPlan *p, int stage) {
+  for (int g = 0; g < p->ngroup; g++)
+    if (p->group[g].stage == stage) return g;
+  return -1;
+}
+
+/* Adds the rows of a group. */
+static void add_group(lua_State *L, const TsMeshPlan *p, const TsText *text, int *row,
+                      int *nrow, int group) {
+  int n = p->space.mesh->n;
+  for (int at = group * n; at < (group + 1) * n; at++) {
+    if (!text[at].at) continue;
+    int first = alike(p, text, at);
+    if (first == at) add_row(L, row[at] = ++*nrow, p->group[group].stage);
+    row[at] = row[first];
+    add_part(L, row[at], p, at);
   }
 }
 
@@ -84,24 +113,19 @@ static int pieces(lua_State *L) {
   if (!ts_lua_graph_spread(L, 1, &r)) return 0;
   if (!r) return lua_pushboolean(L, 0), 1;
   const TsMeshPlan *p = ts_mesh_run_plan(r);
-  int n = p->mesh->n, nrow = 0;
-  TsText *text = lua_newuserdata(L, sizeof *text * (size_t)(p->nstage * n + 1));
-  int *row = lua_newuserdata(L, sizeof *row * (size_t)(p->nstage * n + 1));
-  memset(text, 0, sizeof *text * (size_t)(p->nstage * n + 1));
-  for (int i = 0; i < p->nstage * n; i++)
-    if (p->piece[i].g) ts_graph_text(p->piece[i].g, &text[i]);
-  for (int i = 0; i < p->nstage * n; i++) {
-    int first = i / n * n + alike(p, text, i / n, i % n);
-    row[i] = !text[i].at ? 0 : first == i ? ++nrow : row[first];
-  }
-  for (int i = 0; i < p->nstage * n; i++) ts_text_free(&text[i]);
+  int n = p->ngroup * p->space.mesh->n, nrow = 0;
+  TsText *text = lua_newuserdata(L, sizeof *text * (size_t)(n + 1));
+  int *row = lua_newuserdata(L, sizeof *row * (size_t)(n + 1));
+  memset(text, 0, sizeof *text * (size_t)(n + 1));
+  for (int i = 0; i < n; i++)
+    if (p->piece[i].g && p->piece[i].like == i) ts_graph_text(p->piece[i].g, &text[i]);
   lua_newtable(L);
-  for (int i = 0, made = 0; i < p->nstage * n; i++) {
-    if (!row[i]) continue;
-    if (row[i] > made) add_row(L, ++made, i / n);
-    add_part(L, row[i], p, i / n, i % n);
+  for (int stage = 0; stage < p->ngroup; stage++) {
+    int group = group_of(p, stage);
+    if (group >= 0) add_group(L, p, text, row, &nrow, group);
   }
-  ts_lua_push_mesh(L, p->mesh), lua_setfield(L, -2, "mesh");
+  for (int i = 0; i < n; i++) ts_text_free(&text[i]);
+  ts_lua_push_mesh(L, p->space.real), lua_setfield(L, -2, "mesh");
   push_sent(L, r), lua_setfield(L, -2, "sent");
   return 1;
 }
@@ -112,7 +136,7 @@ static int piece(lua_State *L) {
   int at = luaL_checkint(L, 2);
   bool there = ts_lua_graph_spread(L, 1, &r) && r && at >= 0;
   const TsMeshPlan *p = there ? ts_mesh_run_plan(r) : NULL;
-  if (!p || at >= p->nstage * p->mesh->n || !p->piece[at].g)
+  if (!p || at >= p->ngroup * p->space.mesh->n || !p->piece[at].g)
     return luaL_argerror(L, 2, "there is no such piece");
   ts_lua_push_piece(L, 1, at);
   return 1;

@@ -289,7 +289,7 @@ static int set(lua_State *L) {
 static int text(lua_State *L) {
   TsText t = {0};
   TsTensor *x = ts_lua_check_tensor(L, 1, "tostring");
-  ts_display_tensor(ts_lua_context(L), x, ts_display_width(), &t);
+  ts_display_tensor(ts_lua_context(L), ts_lua_told(L, x), ts_display_width(), &t);
   ts_lua_push_text(L, &t);
   return 1;
 }
@@ -376,6 +376,7 @@ static int totable(lua_State *L) {
     push_nested(L, x, 0, 0);
     return 1;
   }
+  x = ts_lua_told(L, x);
   TsTensor *numbers = ts_tensor_cast(c, x, TS_DT_f64);
   if (!numbers || (ts_mapped_changed() && ts_mapped_check(c, 1, &x))) {
     ts_tensor_unref(numbers);
@@ -460,7 +461,8 @@ static int is_contiguous(lua_State *L) {
 static int hash(lua_State *L) {
   uint64_t h;
   char t[20];
-  if (ts_tensor_hash(ts_lua_context(L), ts_lua_only(L, 1, "hash"), &h)) return ts_lua_raise(L);
+  TsTensor *x = ts_lua_told(L, ts_lua_only(L, 1, "hash"));
+  if (ts_tensor_hash(ts_lua_context(L), x, &h)) return ts_lua_raise(L);
   snprintf(t, sizeof t, "%016llx", (unsigned long long)h);
   lua_pushstring(L, t);
   return 1;
@@ -468,7 +470,7 @@ static int hash(lua_State *L) {
 
 /* Bytes of the elements in row-major order as a Lua string. */
 static int bytes(lua_State *L) {
-  TsTensor *x = ts_lua_only(L, 1, "bytes");
+  TsTensor *x = ts_lua_told(L, ts_lua_only(L, 1, "bytes"));
   TsTensor *y = ts_tensor_contiguous(ts_lua_context(L), x);
   const char *p = y ? ts_tensor_read(y) : NULL;
   if (p) lua_pushlstring(L, p, (size_t)ts_meta_nbytes(&y->meta));
@@ -562,6 +564,7 @@ static int open_core(lua_State *L) {
   ts_lua_open_together(L);
   ts_lua_open_graph(L);
   ts_lua_open_mesh(L);
+  ts_lua_open_world(L);
   ts_lua_open_checkpoint(L);
   ts_lua_open_foreign(L);
   ts_lua_open_custom(L);

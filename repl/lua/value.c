@@ -258,6 +258,7 @@ static void push_cdata(lua_State *L, const char *code, double a, double b) {
 /* Integers beyond 2^53 come as int64_t, complex numbers as LuaJIT's complex. */
 void ts_lua_push_element(lua_State *L, TsTensor *x, int64_t index) {
   TsDtype d = ts_tensor_dtype(x);
+  x = ts_lua_told(L, x);
   if (!ts_tensor_read(x)) { /* a device may have failed: no zero instead */
     ts_lua_raise(L);
     return;

@@ -17,12 +17,12 @@ _tessera() {
   case $word in
     --*)
       COMPREPLY=($(compgen -W "--threads= --devices= --isa= --hash --no-jit --nan-trap --no-hints --debug-kernel \
-        --profile --profile-to= --version --help" -- "$word"))
+        --profile --profile-to= --flight= --version --help" -- "$word"))
       [[ ${COMPREPLY[0]} == *= ]] && compopt -o nospace ;;
     -j*) COMPREPLY=($(compgen -W "-joff -jon -jflush -jv -jdump -jp" -- "$word")) ;;
     -*)
       COMPREPLY=($(compgen -W "-e -i -l -j -O -E -v -h - --threads= --devices= --isa= --hash \
-        --no-jit --nan-trap --no-hints --debug-kernel -p --profile --profile-to= --version --help" -- "$word")) ;;
+        --no-jit --nan-trap --no-hints --debug-kernel -p --profile --profile-to= --flight= --version --help" -- "$word")) ;;
     *)
       compopt -o filenames
       COMPREPLY=($(compgen -f -X '!*.@(lua|tile)' -- "$word") $(compgen -d -- "$word")) ;;

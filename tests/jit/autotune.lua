@@ -262,3 +262,7 @@ autotune.budget { seconds = 3 } --! not 'seconds'
 autotune.budget { ms = -1 } --! not negative
 autotune.tune(print) --! a captured function
 os.execute("rm -rf " .. folder)
+
+autotune.text { {} } --! it takes what autotune.tune gives
+autotune.text(5) --! it takes what autotune.tune gives
+autotune.budget { candidates = 1.5 } --! candidates is a whole number

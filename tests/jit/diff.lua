@@ -74,5 +74,21 @@ d = f:diff("tile", { target = { "avx2", "avx512" } })
 assert(d:find "\n%-tile @f[^\n]* target avx2 " and d:find "\n%+tile @f[^\n]* target avx512 ", d)
 d = f:diff("concrete", { args = { { x }, { rng.normal{ 40, 65 } } } })
 assert(d:find "%-[^\n]*f32%[40,64%]" and d:find "%+[^\n]*f32%[40,65%]", d)
+f:diff("tile", { args = { x, x } }) --! must be a list of two lists of arguments, {{x}, {y}}
 f:diff("tiel") --! did you mean 'tile'?
 f:diff("tile", { target = { "avx2" } }) --! must be a list of two
+
+-- A text for which memory runs out is an error, and never another text.
+local core = require "tessera.core"
+local both = { target = { "sm_80", "sm_90a" } }
+local h = graph.module("h", function(a, b) return op.softmax(op.gelu(a:matmul(b))) end)
+h(rng.normal{ 128, 128 }, rng.normal{ 128, 128 })
+local whole = h:diff("tile", both)
+core.arena_single(true)
+for n = 30, 90 do
+  core.fail_after(n)
+  local ok, said = pcall(h.diff, h, "tile", both)
+  core.fail_after(0)
+  assert(ok and said == whole or not ok and tostring(said):find "out of memory", n .. " " .. tostring(said))
+end
+core.arena_single(false)

@@ -57,7 +57,7 @@ local outside = soft:gsub("load %%x0%[%%2", "load %%x0[%%1")
 refused("tile", outside, at(outside, outside:match "%%%d+ = load"), "position 192 is outside of axis 0")
 local inputs = soft:gsub("store %%y0%[%%2, %%0%]", "store %%x0[%%2, %%0]")
 refused("tile", inputs, at(inputs, "store"), "is read only")
-refused("tile", (soft:gsub("%%y0: f32%[M,256%]", "%%y0: f32[M,300]")), "has another type")
+refused("tile", (soft:gsub("%%y0: f32%[M,256%]", "%%y0: f32[M,300]")), "has another type than the kernel has: f32[M,300], not f32[M,256]")
 refused("tile", (soft:gsub("target %S+", "target sm_90a")), "is for sm_90a")
 refused("tile", (soft:gsub("load %%x0%[%%2, %%0%]", "load %%x0[%%2, %%0] {edge=tru}")), "line 6, column ")
 -- Its arguments could lead it anywhere, although these do not.
@@ -66,12 +66,29 @@ refused("tile", (soft:gsub("(  store %%y0%[)%%2", "  %%90 = cast %%4 : i64[]\n  
 refused("tile", (soft:gsub("= %%(%d+)\n  }", "= %%%1 {aligned=true}\n  }"):gsub("(store[^\n]*)(  //[^\n]*)", "%1 {aligned=true}%2")), "promise")
 -- A loop without an end, and tiles that no memory holds, are no end of the program.
 refused("tile", (soft:gsub("load %%x0%[%%2, %%0%] : f32%[256%]", "load %%x0[%%2, %%0] : f32[256000000000]")), "line 6")
+-- One whose elements only the sizes say; so in an operator's own kernel.
+local squares = (soft:gsub("(  store %%y0)", "  %%90 = const {value=0} : f32[M,M,M,M,M,M]\n  %1", 1))
+refused("tile", squares, at(squares, "%90 = const"), "elements that a round of a kernel computes")
+local own = op.kernel [[
+tile @own<M>(%x: f32[M]) -> (%y: f32[M]) target cpu {
+  for %i in 0..1 parallel {
+    %a = const {value=0} : f32[M,M,M,M]
+    %b = load %x[0] : f32[M]
+    store %y[0] = %b
+  }
+}]]
+own(b["0:8"]):hash() == b["0:8"]:hash() --> true
+own(rng.normal{ 10000 }) --! elements that a round of a kernel computes are at most
 local product = f:ir("tile", { kernel = 0 })
 -- Rounds that are no blocks of the product, and what follows at another place, are a product for the vectoriser.
 e = f:with("tile", (product:gsub("mul (%%%d+), 96 : i64", "mul %1, 51 : i64", 1)))
 assert(e.differing <= 45 * 256, tostring(e)) -- rows behind 51 + 96 are not written
 e = f:with("tile", (product:gsub("load %%b%[%%%d+%]", "load %%b[%%1]")))
 assert(e.differing > 0 and e.differing <= 96 * 256 and e.first:find "^%%y0%[96,", tostring(e))
+-- A load of what follows, in front of the product.
+local first, mma, behind, rest = product:match "^(.-)\n( *%%%d+ = mma [^\n]*)\n([^\n]*)(\n.*)$"
+e = f:with("tile", first .. "\n" .. behind .. "\n" .. mma .. rest)
+assert(e.equal and not e.unchanged, tostring(e))
 
 -- ---- kept, named, taken back
 e = f:with("schedule", (text:gsub("rows %d+", "rows 48")))
@@ -106,6 +123,16 @@ f:with("tile", soft, { kernels = 1 }) --! did you mean 'kernel'?
 f:with("schedule", text, { args = { x, w, b } }).unchanged --> true
 local fresh = graph.module("fresh", body)
 fresh:with("tile", soft) --! fresh's last arguments are gone, or it has not run
+f:debug(x, x, w, b) --! a kernel stands in front of the arguments, by its number or name
+
+-- ---- a file whose name has a line end
+local odd = loadstring("local graph, op = ... return graph.module('odd', function(a) return op.softmax(a) * 2 end)", "@a\nb")(graph, op)
+odd(x)
+jit.pin(odd, x)
+odd(x)
+for _, level in ipairs { "tile", "schedule" } do
+  assert(odd:with(level, odd:ir(level, { kernel = 0 }), { args = { x } }).unchanged)
+end
 
 -- ---- on disk: later processes run it; what is damaged is none
 local PROGRAM = [[
@@ -118,6 +145,7 @@ local h = f(x):hash()
 local text = f:ir("tile", {kernel = 0})
 if arg[1] == "keep" then f:with("tile", (text:gsub("mul (%%%d+), (%%%d+) : f32%[160%]\n?", "mul %2, %1 : f32[160]"))):keep "disk" end
 if arg[1] == "drop" then assert(f:without(0)) end
+if f:ir "why":find "kept is not taken: its entry on disk is damaged" then io.write "damaged " end
 print(h == f(x):hash(), f:ir "why":find("edited by the user", 1, true) ~= nil)
 ]]
 tiers.directory(function(dir)
@@ -133,9 +161,14 @@ tiers.directory(function(dir)
   says(program "keep", "true true ")
   says(program(), "true true ")
   tiers.shell(("for f in %s/cache/*.t; do sed -i s/softmax/softmin/ $f; done"):format(dir))
-  says(program(), "true false ")
+  says(program(), "damaged true false ")
   says(program "keep", "true true ")
   says(program "drop", "true false ")
   says(program(), "true false ")
+  -- A file where the folder should be: it is not kept there, and that is said.
+  tiers.shell(("rm -r %s/cache; touch %s/cache"):format(dir, dir))
+  local said = program "keep 2>&1"
+  assert(said:find("f: it is kept for this process, not for later ones: its folder cannot be written", 1, true), said)
+  assert(said:find("hint: the folder is $TESSERA_CACHE", 1, true), said)
 end)
 core.patches_forget()

@@ -30,6 +30,11 @@ local b = dist.shard(op.arange(42):cast "f32":reshape(6, 7), mesh, { nil, "tp" }
 local alone = op.matmul(op.arange(60):cast "f32":reshape(10, 6), op.arange(42):cast "f32":reshape(6, 7))
 dist.gather(op.matmul(a, b)):hash() == alone:hash() --> true
 
+-- A product to which a tensor is added, as rules make it of both, has the leaves of the product.
+local p, q, r = op.normal({ 8, 64 }, { seed = 1 }), op.normal({ 64, 8 }, { seed = 2 }), op.normal({ 8, 8 }, { seed = 3 })
+local function added(p, q, r) return op.matmul(p, q) + r end
+dist.leaves(8, function() return added(p, q, r):hash() == graph.module("added", added)(p, q, r):hash() end) --> true
+
 -- An assignment for which memory runs out, wherever, has changed nothing, on whatever devices its parts are.
 local core = tessera.core
 local function all_or_nothing(devices, assign)

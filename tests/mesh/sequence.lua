@@ -19,6 +19,7 @@ for _, c in ipairs {
   local n = c.shape[1] * (c.shape[2] or 1)
   local devices = {}
   for i = 1, n do devices[i] = cpu end
+  if dist.world() > 1 then devices = dist.range(n) end -- tests/net runs it in several processes
   local mesh = dist.Mesh { axes = c.shape[2] and { "tp", "cp" } or { "cp" }, shape = c.shape, devices = devices }
   for _, dtype in ipairs { "f32", "bf16" } do
     for _, o in ipairs { { causal = true }, { causal = true, window = 20 }, {} } do

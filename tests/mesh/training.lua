@@ -7,6 +7,7 @@ local DEVICE = os.getenv "DEV" or ""
 if DEVICE == "" then DEVICE = "cpu:0" end
 if not DEVICE:find ":" then DEVICE = DEVICE .. ":0" end
 local function devices(n)
+  if dist.world() > 1 then return dist.range(n) end -- tests/net runs it in several processes
   local list = {}
   for i = 1, n do list[i] = DEVICE end
   return list

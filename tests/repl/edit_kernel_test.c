@@ -1,7 +1,10 @@
 /* :edit and :diff on a terminal: an editor that is a command of sed changes the text of a kernel. What
  * is wrong with it is told with its line, and the same text opened again; what was tried is kept
  * and taken back. */
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "tests/repl/terminal.h"
 
@@ -108,6 +111,39 @@ static void test_unchanged(void) {
   end("an editor that fails");
 }
 
+/* What was written is opened again, however the editor ended, and its file is gone. */
+static void test_keeps_what_was_written(void) {
+  char folder[512], editor[600];
+  snprintf(folder, sizeof folder, "%s/texts", home_folder());
+  mkdir(folder, 0700);
+  setenv("TMPDIR", folder, 1);
+  begin("sh -c 'echo be''gun >> $0; echo begun; exec sleep 30'");
+  type(":edit f tile 0\r");
+  expect("begun\n");
+  usleep(100000);
+  type("\x03");
+  expect("> ");
+  type("os.execute('ls $TMPDIR | wc -l')\r");
+  expect("\n0\n");
+  type("os.getenv = function(n) return n == 'VISUAL' and 'tail -n 1' or nil end\r"); /* another editor, which shows it */
+  expect("> ");
+  type(":edit\r");
+  expect("begun\n");
+  expect("> ");
+  end("an editor that Ctrl-C ends");
+  snprintf(editor, sizeof editor, "sh -c 'echo more >> $0; exit 1'");
+  begin(editor);
+  type(":edit f tile 0\r");
+  expect("what it wrote was not tried; :edit");
+  type("os.getenv = function(n) return n == 'VISUAL' and 'tail -n 1' or nil end\r");
+  expect("> ");
+  type(":edit\r");
+  expect("\nmore\n");
+  expect("> ");
+  end("an editor that writes and fails");
+  unsetenv("TMPDIR");
+}
+
 int main(int argc, char **argv) {
   (void)argc;
   if (!open_terminals(argv[0], "edit_kernel")) return 1;
@@ -115,5 +151,6 @@ int main(int argc, char **argv) {
   test_mistakes();
   test_keeps_the_last();
   test_unchanged();
+  test_keeps_what_was_written();
   return close_terminals();
 }

@@ -120,6 +120,8 @@ code, out:match "already", out:match "32768" --> 0, already, 32768
 assert(read("p.csv"):find '> matmul",kernel,"[^"]*","sim:0",1,', read "p.csv")
 
 -- What is wrong is said before anything runs.
+out, err, code = run("--profile-to=/nonexistent/p.txt " .. script) -- before it runs
+assert(code == 1 and out == "" and err:find("--profile-to: /nonexistent/p.txt: No such file", 1, true), out .. err)
 out, err, code = run("--profile-to=p.exe " .. script)
 out, code, err:match "written as [^,]*, %.csv or %.txt, not 'p.exe'" ~= nil --> , 1, true
 select(2, run "--profile-too=x"):match "did you mean '%-%-profile%-to'" --> did you mean '--profile-to'

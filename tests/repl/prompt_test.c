@@ -112,6 +112,29 @@ static void test_interrupt(const char *term) {
   check(code == 0, "the session goes on after Ctrl-C");
 }
 
+/* Ctrl-C just as a prompt appears is that prompt's, and never that of the input typed behind it. */
+static void test_interrupt_at_prompt(const char *term) {
+  enum { ROUNDS = 40 };
+  start(60, 20, term);
+  expect("> ");
+  for (int i = 0; i < ROUNDS; i++) {
+    char line[40], want[40];
+    snprintf(line, sizeof line, "print('n' .. %d)\r", i);
+    type("1 + 1\r");
+    expect("\n2\n");
+    expect("> ");
+    type("\x03");
+    expect("^C");
+    usleep(20000); /* a terminal forgets what was typed before the program hears of Ctrl-C */
+    snprintf(want, sizeof want, "\nn%d\n", i);
+    type(line);
+    expect(want);
+    expect("> ");
+  }
+  type("\x04");
+  check(finish() == 0, "the session goes on after Ctrl-C at its prompts");
+}
+
 /* A loop that catches errors hears the first Ctrl-C as an error, and is left by the second. */
 static void test_stubborn(void) {
   start(80, 20, "xterm");
@@ -307,6 +330,8 @@ int main(int argc, char **argv) {
   test_completion();
   test_interrupt("xterm");
   test_interrupt("dumb");
+  test_interrupt_at_prompt("xterm");
+  test_interrupt_at_prompt("dumb");
   test_stubborn();
   test_banner();
   test_history();

@@ -61,3 +61,29 @@ for word in read "ir/tile/tile.def":gmatch "\nTILE%(([%w_]+)" do
   if not golden:find("[ {]" .. word .. "%f[^%w_]") then missing[#missing + 1] = word end
 end
 missing --> {}
+
+-- ---- how much: a tile's elements, those of a round with its loops, chains of tiles
+local function work(lines) return check(kernel("target avx512", lines)) end
+local huge = work "    %a = const : f32[1000000000000]\n"
+huge --> illegal: @f: const: elements that a round of a kernel computes are at most 34359738368
+-->     %a = const : f32[1000000000000]
+-->   hint: what is between two rounds of a parallel loop cannot be interrupted: smaller tiles, and more rounds
+assert(work "    %a = const : f32[1000000000]\n" == "legal")
+local loops = "    for %i in 0..1000000 {\n      for %j in 0..1000000 {\n        %a = const : f32[64]\n      }\n    }\n"
+assert(work(loops):find "const: elements that a round", work(loops))
+assert(work(loops:gsub("0000", "", 1)) == "legal", work(loops:gsub("0000", "", 1)))
+local function chain(n)
+  local out = { "    %a0 = const : f32[64]\n" }
+  for i = 1, n - 1 do out[i + 1] = ("    %%a%d = neg %%a%d : f32[64]\n"):format(i, i - 1) end
+  return table.concat(out)
+end
+work(chain(1000)) --> legal
+work(chain(1001)) --> illegal: @f: neg: tiles that are made of each other one by one are at most 1000
+-->     %a1000 = neg %a999 : f32[64]
+-->   hint: a store and a loop behind it begin a new chain
+
+-- ---- Ctrl-C while a text of many lines is read
+local many = kernel("target avx512", chain(900))
+core.interrupt_after(1000, "looks")
+assert(core.tile_parse(many, "text"))
+core.interrupt_after(0, "looks") < 998 --> true

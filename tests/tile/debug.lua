@@ -146,7 +146,7 @@ local scaled = x * 2
 f:debug(0, x).clean --> true
 f:debug("f", x).name --> f
 f:debug(7, x) --! @f: there is no kernel 7
-f:debug(x) --! debug: the number or the name of a kernel of f comes first, not a tensor
+f:debug(x) --! debug: a kernel stands in front of the arguments, by its number or name
 f:debug(0, x).name --> f
 local g = graph.module("g", function(x) return op.softmax(x * 2) end)
 local there = x:to "sim:0"

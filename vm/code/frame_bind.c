@@ -249,12 +249,13 @@ TsFrame *ts_frame_sub(TsFrame *f, uint32_t k, bool body) {
 
 int ts_frame_place(TsContext *c, const TsCode *code, TsTensor *const *args) {
   int device = 0;
-  bool backward = false, apart = false; /* parts that dist.map has given have their own devices */
+  bool backward = false,
+       apart = false; /* parts that dist.map has given have their own devices */
   if (code->spread) return TS_DEVICE_MESH;
   for (int i = 0; i < code->nparam; i++) {
     const TsTensor *t = code->bound[i] ? code->bound[i] : args[i];
     int own = t->meta.device;
-    if (own == TS_DEVICE_MESH) return own;
+    if (own == TS_DEVICE_MESH || own == TS_DEVICE_AWAY) return TS_DEVICE_MESH;
     if (!ts_offload_on(c, own) || own == device) continue;
     if (device && !apart) {
       for (int k = 0; k < code->ninstr && !backward; k++) backward = code->instr[k].backward;

@@ -43,7 +43,7 @@ static void storage_init(TsStorage *s, TsContext *c, int64_t nbytes) {
   s->release = NULL;
   s->release_arg = (void *)(uintptr_t)c->next_id;
   s->version = 0;
-  s->symbolic = s->dated = s->lost = s->remote = s->pending = s->snapped = s->raw = 0;
+  s->symbolic = s->dated = s->lost = s->remote = s->pending = s->snapped = s->raw = s->away = 0;
   s->leaf = s->computed = s->taped = 0;
   s->recorded = 0;
   s->held = 0;
@@ -184,8 +184,9 @@ void ts_storage_free_plan(void *plan) { free(plan); }
 
 static int fetch_host(TsStorage *s) {
   if (s->release == ts_storage_free_plan) {
-    ts_error_set(&s->ctx->err, TS_ERR_value,
-                 "the tensor is only planned with: it has a type and a layout, but no elements");
+    ts_error_set(
+        &s->ctx->err, TS_ERR_value,
+        "the tensor is only planned with: it has a type and a layout, but no elements");
     return ts_error_hint(&s->ctx->err,
                          "dist.tensor without abstract = true, over devices that are there "
                          "(tessera --devices=cpu:8), has elements");
@@ -197,6 +198,11 @@ static int fetch_host(TsStorage *s) {
                          "choose by data with op.where, op.cond or op.while_loop");
   }
   if (s->lost) return ts_mapped_lost(s);
+  if (s->away) {
+    ts_error_set(&s->ctx->err, TS_ERR_value,
+                 "the elements of this part are those of another process");
+    return ts_error_hint(&s->ctx->err, "x:gather() brings all of a tensor to every process");
+  }
   TsCopy *p = valid_copy(s);
   if (make_host(s)) return -1;
   if (p) {
@@ -255,7 +261,9 @@ static TsCopy *make_copy(TsStorage *s, int device) {
 static TsCopy *fetch_device(TsStorage *s, int device) {
   TsDevice *d = ts_device_at(device);
   TsError *err = &s->ctx->err;
-  if ((s->symbolic || s->lost || s->release == ts_storage_free_plan) && fetch_host(s)) return NULL;
+  if ((s->symbolic || s->lost || s->away || s->release == ts_storage_free_plan) &&
+      fetch_host(s))
+    return NULL;
   TsCopy *p = make_copy(s, device);
   if (!p || (s->valid >> device & 1)) return p;
   TsCopy *from = s->valid & 1 ? NULL : neighbour(s, d);
@@ -314,7 +322,7 @@ void *ts_tensor_write_on(TsTensor *t, int device, bool whole) {
   if (ts_defer_force(t) || ts_defer_touch(t->storage)) return NULL;
   TsStorage *s = t->storage;
   bool fresh = whole || !s->valid || (s->valid >> device & 1);
-  TsCopy *p = fresh && !s->symbolic ? make_copy(s, device) : fetch_device(s, device);
+  TsCopy *p = fresh && !s->symbolic && !s->away ? make_copy(s, device) : fetch_device(s, device);
   if (!p) return NULL;
   s->valid = 1u << device;
   drop_host(s);
@@ -358,14 +366,15 @@ static TsTensor *tensor_on(TsContext *c, const TsMeta *m, TsStorage *s) {
 
 TsTensor *ts_tensor_new(TsContext *c, const TsMeta *m) {
   int64_t nbytes = ts_meta_nbytes(m);
-  bool remote = ts_offload_on(c, m->device);
+  bool away = m->device == TS_DEVICE_AWAY, remote = away || ts_offload_on(c, m->device);
   TsStorage *s = remote ? storage_remote(c, nbytes, m->device) : storage_found(c, nbytes);
   TsTensor *t = tensor_on(c, m, s);
   if (!t) {
     if (s) storage_free(s);
     return out_of_memory(c, nbytes);
   }
-  if (c->on_host) t->meta.device = 0;
+  if (c->on_host && !away) t->meta.device = 0;
+  s->away = away;
   t->contiguous = 1;
   ts_meta_strides(m, t->stride);
   return t;
@@ -515,6 +524,11 @@ static int converted_there(TsContext *c, TsTensor *x, const TsMeta *m, TsTensor 
 }
 
 static TsTensor *converted(TsContext *c, TsTensor *x, TsDtype d) {
+  if (ts_tensor_is_away(x)) {
+    TsMeta there = x->meta;
+    there.dtype = (uint8_t)d, there.weak = 0;
+    return ts_tensor_new(c, &there);
+  }
   if (x->meta.device == TS_DEVICE_MESH) { /* part by part */
     TsAttr a = ts_attr_dtype(d);
     return ts_tensor_dtype(x) == d ? ts_vm_call1(c, TS_OP_clone, 1, &x, NULL)
@@ -561,7 +575,7 @@ TsTensor *ts_tensor_contiguous(TsContext *c, TsTensor *x) {
 
 TsTensor *ts_tensor_to(TsContext *c, TsTensor *x, int device) {
   (void)c;
-  if (x->meta.device == device) return ts_tensor_ref(x);
+  if (x->meta.device == device || ts_tensor_is_away(x)) return ts_tensor_ref(x);
   if (ts_defer_force(x)) return NULL;
   TsDevice *d = ts_device_at(device);
   if (x->meta.device == TS_DEVICE_MESH && !ts_tensor_read(x)) return NULL; /* it is gathered */

@@ -9,6 +9,7 @@
 #ifndef TS_VM_TENSOR_H
 #define TS_VM_TENSOR_H
 
+#include "lib/mesh.h"
 #include "lib/shape.h"
 #include "vm/core/context.h"
 
@@ -38,6 +39,7 @@ typedef struct TsStorage {
   uint8_t computed : 1; /* a record of the tape has made what it holds, or some of it */
   uint8_t taped : 1; /* and what it holds as a whole is known to the tape (vm/tape_write.c) */
   uint8_t pending : 1; /* of calls that are put off: no bytes yet (vm/core/defer.h) */
+  uint8_t away : 1; /* another process has what it holds (vm/mesh/away.h) */
   uint8_t snapped : 1; /* a snapshot will read it: whoever writes asks first (vm/core/snapshot.h) */
   uint16_t held;     /* calls put off read it: whoever writes asks first (vm/core/defer.h) */
 } TsStorage;
@@ -97,6 +99,11 @@ TsTensor *ts_tensor_copy(TsContext *c, TsTensor *x);
 TsTensor *ts_tensor_cast(TsContext *c, TsTensor *x, TsDtype d);
 /* x on another device: a tensor whose storage has a valid copy there. */
 TsTensor *ts_tensor_to(TsContext *c, TsTensor *x, int device);
+
+/* Its elements are another process's (vm/mesh/away.h): it has a type, and can be given on. */
+static inline bool ts_tensor_is_away(const TsTensor *t) {
+  return t->meta.device == TS_DEVICE_AWAY;
+}
 
 /* What is only planned with has a type and a layout, but no elements (vm/mesh/planned.c): its
  * storage has this release. */

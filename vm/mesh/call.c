@@ -246,7 +246,7 @@ static int run(MeshCall *m, const TsMeta *out) {
   Part *made = calloc((size_t)m->mesh->n, sizeof *made);
   int failed = made ? 0 : ts_error_memory(&m->c->err), ndone = 0;
   for (int p = 0; p < m->mesh->n && !failed; p++) {
-    failed = run_part(m, p, &made[p], call->nout);
+    if (!m->s.pin || ts_layout_has(m->s.pin, p)) failed = run_part(m, p, &made[p], call->nout);
     ndone += !failed;
   }
   for (int o = 0; o < call->nout && !failed; o++) {

@@ -59,7 +59,7 @@ static TsCollective from_elsewhere(const TsMeta *m, const TsLayout *to) {
   for (int a = 0; a < to->mesh->naxis; a++)
     if (to->mesh->size[a] > 1) c.axes |= (uint8_t)(1u << a);
   for (int p = 0; p < to->mesh->n; p++) {
-    bool here = !old && (to->mesh->device[p] < 0 ? p == 0 : to->mesh->device[p] == m->device);
+    bool here = !old && (to->mesh->place[p] < 0 ? p == 0 : to->mesh->place[p] == m->device);
     if (!here) c.bytes += part_bytes(to, m, p);
   }
   c.kind = !c.bytes ? TS_COLLECTIVE_none
@@ -73,7 +73,7 @@ TsCollective ts_collective_of_move(const TsMeta *m, const TsLayout *to) {
   const TsLayout *old = ts_layout_of(m);
   if (!old || old->mesh != to->mesh) return from_elsewhere(m, to);
   TsCollective c = {.mesh = to->mesh, .before = *m, .meta = *m, .op = TS_OP_COUNT};
-  uint8_t gone = 0, come = 0;
+  uint8_t gone = 0, come = 0, pins = 0;
   c.meta.layout = to->id;
   if (old == to) return c;
   for (int d = 0; d < m->ndim; d++) {
@@ -82,6 +82,13 @@ TsCollective ts_collective_of_move(const TsMeta *m, const TsLayout *to) {
   }
   if (!(c.bytes = received(m, old, to))) return c;
   c.axes = gone ? gone : come;
+  for (int a = 0; a < old->mesh->naxis; a++)
+    if (old->pin[a] && old->pin[a] != to->pin[a]) pins |= (uint8_t)(1u << a);
+  if (pins) { /* from where it lies to others */
+    c.axes |= pins,
+        c.kind = ts_layout_pinned(to) ? TS_COLLECTIVE_permute : TS_COLLECTIVE_broadcast;
+    return c;
+  }
   c.kind = gone & come ? TS_COLLECTIVE_all_to_all
            : gone      ? TS_COLLECTIVE_all_gather
                        : TS_COLLECTIVE_permute;
@@ -95,7 +102,7 @@ TsCollective ts_collective_of_gather(const TsMeta *m, int device) {
   for (int d = 0; d < l->ndim; d++) c.axes |= axes_of(l, d);
   int64_t own = 0;
   for (int p = 0; p < l->mesh->n; p++)
-    if (l->mesh->device[p] == device && part_bytes(l, m, p) > own) own = part_bytes(l, m, p);
+    if (l->mesh->place[p] == device && part_bytes(l, m, p) > own) own = part_bytes(l, m, p);
   c.bytes = ts_meta_nbytes(m) - own;
   c.kind = c.bytes > 0 ? TS_COLLECTIVE_gather : TS_COLLECTIVE_none;
   return c;
@@ -221,16 +228,43 @@ static TsCollective *room_in_plan(void) {
   return &plan[nplan++];
 }
 
+static const char *place_now(TsContext *c) {
+  const char *place = c->step_place              ? c->step_place
+                      : c->where && c->where_arg ? c->where(c->where_arg)
+                                                 : NULL;
+  return place ? place : "";
+}
+
+static TsWorldWhat current;
+
+const TsWorldWhat *ts_collective_current(void) { return &current; }
+
+void ts_collective_about(TsContext *c, const char *asks, const TsMeta *m) {
+  char a[TS_META_TEXT];
+  if (ts_world_size() == 1) return;
+  memset(&current, 0, sizeof current);
+  snprintf(current.what, sizeof current.what, "%s: %s", asks, ts_meta_text(m, a));
+  snprintf(current.place, sizeof current.place, "%s", place_now(c));
+}
+
+static void tell_world(const TsCollective *k) {
+  char a[TS_META_TEXT], b[TS_META_TEXT];
+  if (ts_world_size() == 1) return;
+  memset(&current, 0, sizeof current);
+  snprintf(current.what, sizeof current.what, "%s%s%s: %s -> %s", ts_collective_name(k->kind),
+           k->asks ? " of " : "", k->asks ? k->asks : "", ts_meta_text(&k->before, a),
+           ts_meta_text(&k->meta, b));
+  snprintf(current.place, sizeof current.place, "%s", k->place);
+}
+
 void ts_collective_note(TsContext *c, const TsCollective *what) {
   if (!what->kind) return;
   TsCollective *k = c->planning ? room_in_plan() : &kept[nkept++ % TS_COLLECTIVES_KEPT];
   if (!k) return; /* without memory the list is shorter */
   *k = *what;
   if (!k->asks && k->op < TS_OP_COUNT) k->asks = ts_op_info(k->op)->name;
-  const char *place = c->step_place              ? c->step_place
-                      : c->where && c->where_arg ? c->where(c->where_arg)
-                                                 : NULL;
-  if (!k->place[0]) snprintf(k->place, sizeof k->place, "%s", place ? place : "");
+  if (!k->place[0]) snprintf(k->place, sizeof k->place, "%s", place_now(c));
+  if (!c->planning) tell_world(k);
 }
 
 void ts_collective_note_move(TsContext *c, const TsMeta *m, const TsLayout *to,

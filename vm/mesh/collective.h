@@ -4,6 +4,7 @@
 #define TS_VM_MESH_COLLECTIVE_H
 
 #include "lib/shard.h"
+#include "net/world.h"
 #include "vm/core/vm.h"
 
 typedef enum TsCollectiveKind {
@@ -53,6 +54,10 @@ bool ts_collective_scatters(const TsShard *s, const TsMesh *m, int o, const TsLa
 enum { TS_COLLECTIVES_KEPT = 1024 };
 /* Nothing is noted of kind none. */
 void ts_collective_note(TsContext *c, const TsCollective *what);
+/* Several processes: what the next exchanges between them are for, as all of them know it. What is
+ * noted is; else what is said here. */
+void ts_collective_about(TsContext *c, const char *asks, const TsMeta *m);
+const TsWorldWhat *ts_collective_current(void);
 /* Number `back` from the last one, 0 being it; NULL: none. *total: all so far. */
 const TsCollective *ts_collective_noted(int back, uint64_t *total);
 /* What is planned (vm/mesh/planned.h) is noted apart, all of it: begins anew; number i. */

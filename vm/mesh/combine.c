@@ -33,10 +33,7 @@ static bool in_group(const TsMeshSum *s, int p, int q) {
   return true;
 }
 
-static int device_of(const TsMeshSum *s, int p) {
-  int device = s->from->mesh->device[p];
-  return device < 0 ? 0 : device;
-}
+static TsWireEnd end_of(const TsMeshSum *s, int p) { return ts_wire_end_of(s->from->mesh, p); }
 
 static Adder adder_of(const TsMeshSum *s, int p) {
   Adder a = {.s = s, .p = p, .first = -1};
@@ -49,10 +46,10 @@ static Adder adder_of(const TsMeshSum *s, int p) {
   }
   bool pieces = ts_layout_of(s->whole) != s->from;
   bool all = a.n <= 2 || ts_meta_nbytes(&part) <= SMALL_NBYTES;
-  a.share = pieces                                       ? PIECE
-            : ts_device_at(device_of(s, p))->host_memory ? (p == a.first ? WHOLE : NOTHING)
-            : all                                        ? WHOLE
-                                                         : RANGE;
+  a.share = pieces              ? PIECE
+            : end_of(s, p).host ? (p == a.first ? WHOLE : NOTHING)
+            : all               ? WHOLE
+                                : RANGE;
   return a;
 }
 
@@ -106,7 +103,7 @@ static int fetch_summands(TsWire *w, Adder *a) {
       TsTensor *x = wanted_of(w->c, a, s->sum[q][k].value);
       TsLeafSum *to = &a->list[a->nlist];
       *to = s->sum[q][k];
-      failed = !x || ts_wire_fetch(w, x, device_of(s, a->p), &to->value);
+      failed = !x || ts_wire_fetch(w, x, end_of(s, q), end_of(s, a->p), &to->value);
       a->nlist += !failed;
       ts_tensor_unref(x);
     }
@@ -143,7 +140,7 @@ static int fetch_sums(TsWire *w, Adder *all, Adder *a) {
   if (!(a->other = calloc((size_t)n, sizeof *a->other))) return ts_error_memory(&w->c->err);
   for (int q = 0; q < n && !failed; q++)
     if (q != a->p && in_group(a->s, a->p, q) && all[q].made)
-      failed = ts_wire_fetch(w, all[q].made, device_of(a->s, a->p), &a->other[q]);
+      failed = ts_wire_fetch(w, all[q].made, end_of(a->s, q), end_of(a->s, a->p), &a->other[q]);
   return failed;
 }
 

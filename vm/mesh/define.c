@@ -185,6 +185,34 @@ static int cross_entropy_grad(TsCall *call, const TsMeta *out) {
   return call->out[0] ? 1 : -1;
 }
 
+/* ---- a product to which a tensor is added, as rules make it of both: its sum has leaves of its own, as
+ * that of the product alone. */
+static int epilogue_option(const TsOpInfo *o) {
+  for (int i = 0; i < o->nattr; i++)
+    if (o->attr[i].namelen == 8 && !memcmp(o->attr[i].name, "epilogue", 8)) return i;
+  return -1;
+}
+
+static bool adds_alone(const TsCall *call) {
+  if (call->nin < 4 || !call->in[3] || call->in[2]) return false;
+  const TsAttr *a = &call->attr[epilogue_option(ts_op_info(call->op))];
+  return a->type == TS_ATTR_none || !strcmp(a->str, "residual");
+}
+
+static bool inner_spread(const TsCall *call) {
+  int last = call->in[0]->meta.ndim - 1, n = call->in[1]->meta.ndim;
+  return spread(call, 0, 1u << last) || spread(call, 1, 1u << (n > 1 ? n - 2 : 0));
+}
+
+static int product(TsCall *call, const TsMeta *out) {
+  TsAttr attr[TS_MAX_ATTR];
+  const TsOpInfo *o = ts_op_info(call->op);
+  memcpy(attr, call->attr, sizeof *attr * o->nattr);
+  attr[epilogue_option(o)] = (TsAttr){.type = TS_ATTR_none};
+  TsTensor *y = ts_vm_call1(call->ctx, call->op, 2, call->in, attr);
+  return finish(call, out, call2(call->ctx, TS_OP_add, y, ref(call->in[3])));
+}
+
 /* ---- attention over sequences that are split. Heads need nothing of each other, so devices exchange
  * rows for heads, each does some heads over the whole sequence, and they exchange back. The bits are
  * those of one device, which a sum over pieces of the sequence would not have. Rejected: passing keys
@@ -274,6 +302,7 @@ int ts_mesh_define(TsCall *call, const TsMeta *out) {
     return a[REDUCTION].i != NONE && rows_spread(call) ? cross_entropy(call, out) : 0;
   case TS_OP_cross_entropy_grad:
     return a[REDUCTION].i != NONE && rows_spread(call) ? cross_entropy_grad(call, out) : 0;
+  case TS_OP_matmul: return adds_alone(call) && inner_spread(call) ? product(call, out) : 0;
   case TS_OP_attention:
   case TS_OP_attention_grad: return attention(call);
   default: return 0;

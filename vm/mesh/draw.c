@@ -18,6 +18,7 @@ static TsTensor *one_part(TsContext *c, TsOp op, const TsAttr *attr, const TsMet
                           const TsLayout *l, int p) {
   TsAttr own[TS_MAX_ATTR];
   TsMeta part = ts_layout_part(l, whole, p);
+  if (ts_mesh_away(l->mesh, p)) return ts_tensor_new(c, &part);
   TsRandomBox box = {l, whole, p};
   int shape = shape_option(ts_op_info(op)), device = c->device;
   memcpy(own, attr, sizeof *own * ts_op_info(op)->nattr);
@@ -54,7 +55,7 @@ TsTensor *ts_mesh_draw(TsContext *c, TsOp op, const TsAttr *attr, const TsLayout
   TsTensor **part = calloc((size_t)l->mesh->n, sizeof *part);
   int failed = part ? 0 : ts_error_memory(&c->err);
   for (int p = 0; p < l->mesh->n && !failed; p++)
-    failed = !(part[p] = one_part(c, op, own, &inf.out[0], l, p));
+    failed = ts_layout_has(l, p) && !(part[p] = one_part(c, op, own, &inf.out[0], l, p));
   for (int p = 0; part && p < l->mesh->n && failed; p++) ts_tensor_unref(part[p]);
   inf.out[0].layout = l->id;
   TsTensor *t = failed ? NULL : ts_mesh_tensor(c, &inf.out[0], part);

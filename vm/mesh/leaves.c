@@ -72,6 +72,42 @@ TsTensor *ts_leaves_root(TsContext *c, TsFactorKind kind, int n, int nsum, TsLea
   return root(c, kind, n, level, 0, nsum, sum);
 }
 
+static int by_place(const void *a, const void *b) {
+  const TsLeafSum *x = a, *y = b;
+  int64_t p = (int64_t)x->place << x->level, q = (int64_t)y->place << y->level;
+  return p < q ? -1 : p > q;
+}
+
+/* x and the one behind it are the two halves of a subtree. */
+static bool are_halves(const TsLeafSum *x) {
+  return !(x->place & 1) && x[1].level == x->level && x[1].place == x->place + 1;
+}
+
+int ts_leaves_fold(TsContext *c, TsFactorKind kind, int n, int *nsum, TsLeafSum *sum) {
+  qsort(sum, (size_t)*nsum, sizeof *sum, by_place);
+  for (int i = 0; i < *nsum;) {
+    TsLeafSum *x = &sum[i];
+    bool more = 1 << x->level < n && !(x->place & 1);
+    if (more && ((int64_t)x->place + 1) << x->level >= n) { /* the last one goes up as it is */
+      x->level++, x->place /= 2;
+    } else if (more && i + 1 < *nsum && are_halves(x)) {
+      TsTensor *both[] = {x->value, x[1].value};
+      TsTensor *y = ts_vm_call1(c, operator_of(kind), 2, both, NULL);
+      if (!y) return -1;
+      ts_tensor_unref(both[0]);
+      ts_tensor_unref(both[1]);
+      *x = (TsLeafSum){x->level + 1, x->place / 2, y};
+      --*nsum;
+      for (int k = i + 1; k < *nsum; k++) sum[k] = sum[k + 1];
+    } else {
+      i++;
+      continue;
+    }
+    if (i) i--; /* the one in front may be its other half now */
+  }
+  return 0;
+}
+
 /* ---- a call, leaf by leaf */
 typedef struct Run {
   TsContext *c;

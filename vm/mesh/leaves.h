@@ -27,6 +27,10 @@ int ts_leaves_run(TsContext *c, const TsShard *s, const TsShardPart *part, int f
  * order; their values go. */
 TsTensor *ts_leaves_root(TsContext *c, TsFactorKind kind, int n, int nsum, TsLeafSum *sum);
 
+/* Adds neighbours among these subtrees, as far as both are there; what is left, in the order of their
+ * places, is as ts_leaves_sums has it. Values go into their sums. 0 or -1. */
+int ts_leaves_fold(TsContext *c, TsFactorKind kind, int n, int *nsum, TsLeafSum *sum);
+
 /* A tensor of summands added up: all devices along the axes that held them have the sums. */
 TsTensor *ts_mesh_summed(TsContext *c, TsTensor *t);
 struct TsParts;

@@ -50,7 +50,8 @@ static int note_box(Move *v, int q, const int64_t *src, const int64_t *dst,
   Box *box = &v->box[v->n];
   TsTensor *part = box_view(v->from->part[q], src, size);
   *box = (Box){NULL, part ? box_view(v->to, dst, size) : NULL};
-  int failed = !box->into || ts_wire_fetch(&v->wire, part, v->to->meta.device, &box->from);
+  int failed = !box->into || ts_wire_fetch(&v->wire, part, ts_wire_end_of(v->old->mesh, q),
+                                           ts_wire_end_of(v->new->mesh, v->p), &box->from);
   ts_tensor_unref(part);
   if (failed) ts_tensor_unref(box->into);
   v->n += !failed;
@@ -104,10 +105,11 @@ static int fill_box(Move *v, const int64_t *want, const int64_t *at, const int64
   int n = v->from->n;
   int64_t src[TS_MAX_RANK], dst[TS_MAX_RANK], count[TS_MAX_RANK];
   for (int q = 0; q < n; q++) {
-    bool has = true;
+    bool has = ts_layout_has(v->old, q);
     for (int d = 0; d < v->from->meta.ndim && has; d++) has = meets(v, q, d, want[d], size[d]);
     for (int r = 0; r < n && has; r++)
-      has = ts_layout_first(v->old, r) != ts_layout_first(v->old, q) ||
+      has = !ts_layout_has(v->old, r) ||
+            ts_layout_first(v->old, r) != ts_layout_first(v->old, q) ||
             distance(v->p, q, n) <= distance(v->p, r, n);
     if (has && cut_boxes(v, q, 0, want, at, size, src, dst, count)) return -1;
   }
@@ -125,18 +127,13 @@ static int fill(Move *v, int d, int64_t *want, int64_t *at, int64_t *size) {
   return 0;
 }
 
-static bool has_bytes_of(int device, int other) {
-  return device == other ||
-         (ts_device_at(device)->host_memory && ts_device_at(other)->host_memory);
-}
-
 /* A part whose elements one old part has in one piece, in the same memory, is a view of that. */
 static TsTensor *as_view(Move *v, const TsMeta *m, bool *failed) {
   int64_t want[TS_MAX_RANK], size[TS_MAX_RANK], start, count;
   const TsParts *f = v->from;
   for (int k = 0; k < f->n; k++) {
     int q = (v->p + k) % f->n;
-    bool all = f->part[q] && has_bytes_of(m->device, f->part[q]->meta.device);
+    bool all = f->part[q] && ts_wire_same_memory(v->new->mesh, v->p, v->old->mesh, q);
     for (int d = 0; d < m->ndim && all; d++) {
       all = ts_layout_run(v->new, d, f->meta.dim[d], v->p, 0, &want[d], &size[d]) &&
             !(v->new->block[d] && v->new->naxis[d]) &&
@@ -173,7 +170,13 @@ static TsTensor *made_part(Move *v) {
   return v->to;
 }
 
-/* A tensor of one device as if it were on all of the mesh. */
+static TsTensor *away(TsContext *c, const TsTensor *t) {
+  TsMeta m = t->meta;
+  m.device = TS_DEVICE_AWAY, m.layout = 0, m.weak = 0;
+  return ts_tensor_new(c, &m);
+}
+
+/* A tensor of one device as if it were on all of the mesh: each process has its own. */
 static TsTensor *copied(TsContext *c, TsTensor *t, const TsLayout *l, bool share) {
   const TsLayout *all = ts_layout_replicated(l->mesh, t->meta.ndim, &c->err);
   TsTensor **part = all ? calloc((size_t)l->mesh->n, sizeof *part) : NULL, *made = NULL;
@@ -181,7 +184,8 @@ static TsTensor *copied(TsContext *c, TsTensor *t, const TsLayout *l, bool share
   int failed = 0;
   for (int p = 0; p < l->mesh->n && !failed; p++) {
     int device = l->mesh->device[p];
-    TsTensor *there = ts_tensor_to(c, t, device < 0 ? 0 : device);
+    TsTensor *there =
+        ts_mesh_away(l->mesh, p) ? away(c, t) : ts_tensor_to(c, t, device < 0 ? 0 : device);
     bool own = there && !share && all == l;
     part[p] = own ? ts_tensor_copy(c, there) : there;
     if (own) ts_tensor_unref(there);
@@ -197,20 +201,19 @@ static TsTensor *copied(TsContext *c, TsTensor *t, const TsLayout *l, bool share
   return made;
 }
 
-static TsTensor *moved(TsContext *c, TsTensor *t, const TsLayout *l, bool share) {
-  TsParts *from = ts_mesh_parts(t);
-  const TsLayout *old = from ? ts_layout_of(&from->meta) : NULL;
-  if (!from) return NULL;
-  if (old == l && share) return ts_tensor_ref(t);
+TsTensor *ts_mesh_moved_parts(TsContext *c, const TsParts *from, const TsLayout *l,
+                              bool share) {
+  const TsLayout *old = ts_layout_of(&from->meta);
   TsTensor **part = calloc((size_t)l->mesh->n, sizeof *part);
   if (!part) return ts_error_memory(&c->err), NULL;
   Move v = {.c = c, .from = from, .old = old, .new = l, .share = share};
   int failed = 0;
   v.wire = ts_wire_begin(c);
-  for (v.p = 0; v.p < l->mesh->n && !failed; v.p++) failed = !(part[v.p] = made_part(&v));
+  for (v.p = 0; v.p < l->mesh->n && !failed; v.p++)
+    failed = ts_layout_has(l, v.p) && !(part[v.p] = made_part(&v));
   failed = ts_wire_end(&v.wire, failed || copy_boxes(&v));
   drop_boxes(&v);
-  TsMeta m = t->meta;
+  TsMeta m = from->meta;
   m.layout = l->id;
   TsTensor *made = NULL;
   if (failed)
@@ -219,6 +222,13 @@ static TsTensor *moved(TsContext *c, TsTensor *t, const TsLayout *l, bool share)
     made = ts_mesh_tensor(c, &m, part);
   free(part);
   return made;
+}
+
+static TsTensor *moved(TsContext *c, TsTensor *t, const TsLayout *l, bool share) {
+  const TsParts *from = ts_mesh_parts(t);
+  if (!from) return NULL;
+  if (ts_layout_of(&from->meta) == l && share) return ts_tensor_ref(t);
+  return ts_mesh_moved_parts(c, from, l, share);
 }
 
 /* A tensor is not turned into summands of it: which ones they would be is nobody's to say. */
@@ -254,7 +264,7 @@ TsTensor *ts_mesh_move(TsContext *c, TsTensor *t, const TsLayout *l, bool share)
   if (l->partial && ts_layout_of(&t->meta) != l) return no_summands(c);
   if (l->partial && !ts_mesh_plans(c, 1, &t)) return same_summands(c, t, share);
   if (ts_mesh_plans(c, 1, &t)) return as_planned(c, t, l);
-  if (ts_mesh_there(c, l->mesh)) return NULL;
+  if (ts_mesh_there(c, l->mesh) || (ts_tensor_is_away(t) && !ts_tensor_read(t))) return NULL;
   for (int d = 0; d < l->ndim && t->meta.dtype == TS_DT_mxfp4; d++)
     if (l->naxis[d]) {
       ts_error_set(&c->err, TS_ERR_layout, "mxfp4 is stored in blocks, which are not split");

@@ -7,6 +7,9 @@
 #include "devices/device.h"
 #include "vm/core/copy.h"
 #include "vm/core/vm.h"
+#include "net/world.h"
+#include "vm/mesh/away.h"
+#include "vm/mesh/collective.h"
 #include "vm/mesh/leaves.h"
 
 static void release(TsTensor **part, int n) {
@@ -84,12 +87,23 @@ static int copy_box(void *arg, const int64_t *whole, const int64_t *part, const 
   return 0;
 }
 
-static int exchange(TsParts *p, char *host, bool back) {
+/* Of parts with the same elements one of this process is enough. */
+static bool is_first_here(const TsParts *p, int i) {
+  const TsLayout *l = ts_layout_of(&p->meta);
+  int first = ts_layout_first(l, i);
+  for (int q = first; q < i; q++)
+    if (p->part[q] && ts_layout_first(l, q) == first && !ts_tensor_is_away(p->part[q]))
+      return false;
+  return true;
+}
+
+static int copy_parts(TsParts *p, char *host, bool back) {
   const TsLayout *l = ts_layout_of(&p->meta);
   for (int i = 0; i < p->n; i++) {
     int64_t whole[TS_MAX_RANK], part[TS_MAX_RANK], size[TS_MAX_RANK];
     TsTensor *t = p->part[i];
-    if (!t || (!back && ts_layout_first(l, i) != i) || !ts_tensor_numel(t)) continue;
+    if (!t || ts_tensor_is_away(t) || !ts_tensor_numel(t)) continue;
+    if (!back && !is_first_here(p, i)) continue;
     ToHost h = {.part = t, .meta = &p->meta, .host = host, .back = back};
     h.at = back ? ts_tensor_write(t) : ts_tensor_read(t);
     if (h.at && p->meta.dtype == TS_DT_mxfp4) { /* blocks are never split */
@@ -114,16 +128,60 @@ static bool changed(const TsStorage *s) {
   return p && p->seen != changes(p);
 }
 
+/* Over a process each, which has all of it. */
+static const TsLayout *everywhere(const TsMeta *m, TsError *err) {
+  const char *axis = "rank";
+  int n = ts_world_size(), *rank = calloc(2 * (size_t)n, sizeof *rank);
+  if (!rank) return ts_error_memory(err), NULL;
+  for (int r = 0; r < n; r++) rank[r] = r;
+  const TsMesh *all = ts_mesh_make(1, &axis, &n, rank + n, rank, ts_world_rank(), err);
+  free(rank);
+  return all ? ts_layout_replicated(all, m->ndim, err) : NULL;
+}
+
+/* A process has not all of it. */
+static bool lacks(const TsLayout *l, int rank) {
+  const TsMesh *m = l->mesh;
+  for (int i = 0; i < m->n; i++) {
+    bool has = !ts_layout_has(l, i);
+    for (int q = 0; q < m->n && !has; q++)
+      has = ts_layout_has(l, q) && (m->rank[q] == rank || m->rank[q] < 0) &&
+            ts_layout_first(l, q) == ts_layout_first(l, i);
+    if (!has) return true;
+  }
+  return false;
+}
+
+static bool somebody_lacks(const TsParts *p) {
+  for (int r = 0; r < ts_world_size(); r++)
+    if (lacks(ts_layout_of(&p->meta), r)) return true;
+  return false;
+}
+
+static int gather(TsContext *c, TsParts *p, char *to_host) {
+  if (ts_world_size() == 1 || !somebody_lacks(p)) return copy_parts(p, to_host, false);
+  const TsLayout *l = everywhere(&p->meta, &c->err);
+  if (!l) return -1;
+  ts_collective_about(c, "read", &p->meta);
+  TsTensor *all = ts_mesh_moved_parts(c, p, l, true);
+  int failed = !all || copy_parts(parts_of(all->storage), to_host, false);
+  ts_tensor_unref(all);
+  return failed;
+}
+
 static int download(TsDevice *d, void *to_host, const void *from, int64_t nbytes,
                     TsError *err) {
   TsParts *p = (TsParts *)(uintptr_t)from;
   (void)d, (void)nbytes, (void)err;
   p->seen = changes(p);
-  if (!ts_layout_of(&p->meta)->partial) return exchange(p, to_host, false);
-  TsContext *c = p->part[0]->storage->ctx;
+  int first = 0;
+  while (!p->part[first]) first++; /* that has something */
+  TsContext *c = p->part[first]->storage->ctx;
   c->no_grad++, c->inside++;
-  TsTensor *sum = ts_mesh_summed_parts(c, p);
-  int failed = !sum || exchange(parts_of(sum->storage), to_host, false);
+  TsTensor *sum = NULL;
+  if (ts_layout_of(&p->meta)->partial)
+    p = (sum = ts_mesh_summed_parts(c, p)) ? parts_of(sum->storage) : NULL;
+  int failed = !p || gather(c, p, to_host);
   ts_tensor_unref(sum);
   c->no_grad--, c->inside--;
   return failed ? -1 : 0;
@@ -137,7 +195,7 @@ static int upload(TsDevice *d, void *to, const void *from_host, int64_t nbytes, 
   for (int i = 0; i < p->n; i++)
     if (p->part[i]) p->part[i]->storage->version++; /* views of other tables see so */
   p->seen = changes(p);
-  return exchange(p, (char *)(uintptr_t)from_host, true);
+  return copy_parts(p, (char *)(uintptr_t)from_host, true);
 }
 
 static void *no_memory(TsDevice *d, int64_t nbytes, TsError *err) {
@@ -158,6 +216,7 @@ void ts_mesh_open(void) {
   TsDevice *d = ts_device_at(TS_DEVICE_MESH);
   if (d->kind) return;
   ts_tensor_parts_changed = changed;
+  ts_away_open();
   *d = (TsDevice){.name = "mesh",
                   .kind = "mesh",
                   .index = TS_DEVICE_MESH,

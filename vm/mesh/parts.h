@@ -15,7 +15,7 @@ struct TsParts {
   bool copied;   /* it was to be a view, but its elements had to move: writing would be lost */
   uint64_t seen; /* changes of the parts' storages, when the host read them */
   int n;
-  TsTensor *part[]; /* NULL: another process's */
+  TsTensor *part[]; /* those of other processes without elements (vm/mesh/away.h) */
 };
 
 /* Summands and what they are of: parts of a layout with `partial` have a first axis of the sums of
@@ -37,6 +37,8 @@ void ts_mesh_open(void); /* the device of all meshes; once a process */
 /* t, on a mesh or not, as it lies under l, of this mesh or another one. share: parts may be those
  * of t, as it is only read. */
 TsTensor *ts_mesh_move(TsContext *c, TsTensor *t, const TsLayout *l, bool share);
+/* The same of parts without summands. */
+TsTensor *ts_mesh_moved_parts(TsContext *c, const TsParts *from, const TsLayout *l, bool share);
 /* t itself lies under l from now on: whoever has it sees so. Not of views, nor of what others see
  * by views. 0 or -1. */
 int ts_mesh_spread(TsContext *c, TsTensor *t, const TsLayout *l);

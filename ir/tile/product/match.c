@@ -201,6 +201,15 @@ static bool match_product(const TsTileStmt *s, TsProductMatch *x) {
   return x->m0 != x->n0 && x->mb != x->nb && x->k > 0 && good_places(x);
 }
 
+/* Tiles from before the product are its own: what stands behind it reads none of them, since they are
+ * made in other pieces there, or not at all. */
+static bool reads_before(const TsTileStmt *s, const TsProductMatch *x) {
+  for (int i = 0; i < s->nin; i++)
+    for (const TsTileStmt *b = x->loop->region[0]->first; b != x->mma; b = b->next)
+      if (s->in[i]->stmt == b && s->in[i]->type.rank) return true;
+  return false;
+}
+
 bool ts_tile_product_match(const TsTile *k, TsProductMatch *x) {
   *x = (TsProductMatch){.loop = NULL};
   if (k->form != TS_FORM_block) return false;
@@ -213,6 +222,7 @@ bool ts_tile_product_match(const TsTile *k, TsProductMatch *x) {
     if (s->nregion) return false;
     if (s->op == TS_TILE_mma && (x->mma || !match_product(s, x))) return false;
     if (s->op != TS_TILE_mma && !(x->mma ? good_end(s, x) : good_before(s))) return false;
+    if (x->mma && s != x->mma && reads_before(s, x)) return false;
   }
   return x->mma && good_memory(x);
 }

@@ -147,9 +147,13 @@ end
 
 -- ---- of functions
 local two = options.kind("a list of two", function(v) return type(v) == "table" and #v == 2 end)
+local two_lists = options.kind("a list of two lists of arguments, {{x}, {y}}", function(v)
+  local function list(t) return type(t) == "table" and not core.is_tensor(t) end
+  return type(v) == "table" and #v == 2 and list(v[1]) and list(v[2])
+end)
 local read_diff = options.of("f:diff", {
   kernel = options.kind("the number or the name of a kernel", function(v) return type(v) == "string" or type(v) == "number" end),
-  target = two, args = two, coloured = options.flag,
+  target = two, args = two_lists, coloured = options.flag,
 })
 
 local function ir(f, level, kernel, target, args)

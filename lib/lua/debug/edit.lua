@@ -99,9 +99,10 @@ function Edit:keep(where)
       self.differing, self.elements, self.first))
   end
   if self.unchanged then core.fail(self.name .. ": the edit changes nothing, so there is nothing to keep") end
-  self.patch:keep(where == "disk")
+  local why, hint = self.patch:keep(where == "disk")
   self.graph:renew()
-  self.kept = where or "process"
+  self.kept = not why and where or "process"
+  if why then core.fail(("%s: %s%s"):format(self.name, why, hint ~= "" and "\n  hint: " .. hint or "")) end
   return self
 end
 
@@ -150,7 +151,8 @@ function edit.with(f, level, text, given)
   local came, failed = patch:look(function() f(unpack(args, 1, n)) end)
   if not came then
     if failed then error(failed, 0) end
-    core.fail(("f:with: kernel %s of %s did not run: its operators do, on the VM\n  hint: :why says why"):format(kernel or "", f.name))
+    core.fail(("f:with: kernel %s of %s did not run with these arguments: it is of another device or other shapes, or its operators ran on the VM\n  hint: :why says what runs"):format(
+      patch:seen().number, f.name))
   end
   local seen = patch:seen()
   if seen.failed then refuse(text, seen.failed, seen.hint) end

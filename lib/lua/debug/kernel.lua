@@ -103,8 +103,7 @@ end
 -- are there once it has run. Lines are those of f:ir("tile", {kernel = which}).
 local function find(f, which, n, arguments)
   if type(which) ~= "number" and type(which) ~= "string" then
-    core.fail(("debug: the number or the name of a kernel of %s comes first, not a %s\n  hint: :tiles lists them")
-      :format(f.name, core.is_tensor(which) and "tensor" or type(which)))
+    core.fail "debug: a kernel stands in front of the arguments, by its number or name\n  hint: f:debug(0, x); :tiles lists them"
   end
   require("tessera.debug.ready")(f, unpack(arguments, 1, n))
   local given = { unpack(arguments, 1, n) }

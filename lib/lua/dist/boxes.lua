@@ -51,13 +51,13 @@ end
 
 --- Without summands: the layout that a tensor of this one has when they are added up.
 function boxes.summed(layout)
-  local mesh, axes, block, partial, leaves = core.mesh_layout_facts(layout)
+  local mesh, axes, block, partial, leaves, pins = core.mesh_layout_facts(layout)
   if partial == 0 then return layout end
-  return core.mesh_layout(mesh, #axes, axes, block, {}, leaves)
+  return core.mesh_layout(mesh, #axes, axes, block, {}, leaves, false, pins)
 end
 
 --- The parts under a layout, or the one part of a tensor on one device: {runs, key, part}; part is its number in the
---- mesh. Parts of equal keys have equal elements.
+--- mesh. Parts of equal keys have equal elements. Devices that have nothing of it have no part.
 function boxes.of(layout, shape, nparts)
   if not layout then
     local runs = all_of(shape)
@@ -65,8 +65,10 @@ function boxes.of(layout, shape, nparts)
   end
   local list = {}
   for p = 0, nparts - 1 do
-    local runs = runs_of(layout, shape, p)
-    list[p + 1] = { runs = runs, key = boxes.text(runs), part = p }
+    if core.mesh_has(layout, p) then
+      local runs = runs_of(layout, shape, p)
+      list[#list + 1] = { runs = runs, key = boxes.text(runs), part = p }
+    end
   end
   return list
 end

@@ -58,6 +58,7 @@ local function parts_of(name, t)
   for _, box in ipairs(boxes.of(summed, t.shape, #tensors)) do
     local part = tensors[box.part + 1]
     if not seen[box.key] and part.numel > 0 then
+      if core.world().size > 1 then part = core.mesh_bring(core.mesh_layout_facts(summed), box.part, part) end
       out[#out + 1] = { t = part, name = ("%s@%d"):format(name, box.part), runs = box.key }
       seen[box.key] = true
     end
@@ -190,6 +191,22 @@ function Saving.__index(h, key)
   if facts[key] then return (select(facts[key], s:facts())) end
 end
 
+-- In a job of several processes rank 0 writes, and all wait for it together; then others know as much.
+local Other = {}
+
+function Other.__index(h, key) return Other[key] end
+
+function Other.__tostring(h) return ("checkpoint %s in %s is written by rank 0"):format(h.name, shown(h.dir)) end
+
+local function settle(h, said)
+  local why = said:match "^error (.*)"
+  if why then core.fail(why) end
+  h.path, h.done = said, true
+  return h
+end
+
+function Other:wait() return self.done and self or settle(self, core.world_tell("", "checkpoint")) end
+
 function Saving.__tostring(h)
   if not h.done then return ("checkpoint %s in %s is being written"):format(h.name, shown(h.dir)) end
   if h.error then return ("checkpoint %s: %s"):format(h.name, h.error) end
@@ -198,8 +215,22 @@ end
 
 -- wait(): until it is written; its error is raised. Gives the saving itself.
 function Saving:wait()
-  rawget(self, "saving"):wait()
+  local saving = rawget(self, "saving")
+  if core.world().size == 1 or rawget(self, "told") then
+    saving:wait()
+    return self
+  end
+  rawset(self, "told", true)
+  local ok, why = pcall(saving.wait, saving)
+  core.world_tell(ok and self.path or "error " .. tostring(why), "checkpoint")
+  if not ok then error(why, 0) end
   return self
+end
+
+-- What an earlier one has written is there for all.
+local function settled()
+  core.checkpoint_settle()
+  if core.world().size > 1 then core.world_tell("", "checkpoint") end
 end
 
 -- ---- exports
@@ -215,7 +246,8 @@ local read_save = options.of("checkpoint.save", { step = STEP, name = NAME, asyn
 --
 -- With async it is written beside the program, from what tensors hold now, and save returns at once: saving:wait() waits,
 -- saving.done asks, saving.held are the seconds that the program was held up. An error is raised by wait or the next save, or
--- told when the program ends, which waits. It takes as much memory again as the state.
+-- told when the program ends, which waits. It takes as much memory again as the state. In a job of several processes all call it;
+-- rank 0 writes, to which the parts of others go.
 --   local state = {model = model:state_dict(), epoch = 3}
 --   checkpoint.save("runs", state, {step = 100, keep = 3})
 --   local saving = checkpoint.save("runs", {w = w}, {async = true})
@@ -228,7 +260,7 @@ function checkpoint.save(dir, state, given)
       state == nil and "nothing" or "a " .. type(state)) .. "\n  hint: {model = model:state_dict(), opt = opt:state_dict()}")
   end
   if o.step and o.name then core.fail "checkpoint.save: options step and name exclude each other" end
-  core.checkpoint_settle()
+  settled()
   local list, why = manifest.list(dir, true)
   if not list then failed(dir, "cannot be read: %s", why) end
   local serial, step = 0, o.step
@@ -261,7 +293,14 @@ function checkpoint.save(dir, state, given)
   end
   job.manifest, job.pieces = write_manifest(front:gsub("%%", "%%%%"), names, files, text)
   job.remove = superseded(list, name, step, o.keep)
-  return setmetatable({ dir = dir, name = name, step = step, saving = core.checkpoint_save(job, flat, o.async) }, Saving)
+  local h = { dir = dir, name = name, step = step }
+  if core.world().rank > 0 then
+    setmetatable(h, Other)
+  else
+    h.saving = core.checkpoint_save(job, flat, o.async)
+    setmetatable(h, Saving)
+  end
+  return core.world().size > 1 and not o.async and h:wait() or h
 end
 
 -- list(dir): the whole checkpoints in a folder, oldest first: {name, step, path}; without a step where they were saved by name.
@@ -346,10 +385,16 @@ function Source:tensor(name, like)
   end
   layout = boxes.summed(layout)
   local devices, made, parts = {}, {}, {}
-  for i, p in ipairs(core.mesh_parts(like)) do devices[i] = p.device end
-  for i, box in ipairs(boxes.of(layout, said.shape, #devices)) do
-    made[box.key] = made[box.key] or self:box(name, box.runs)
-    parts[i] = on(made[box.key], devices[i]):clone() -- a copy on another device is none of its own
+  local mesh = core.mesh_layout_facts(layout)
+  for i, p in ipairs(core.mesh_parts(like)) do devices[i], parts[i] = p and p.device, false end
+  for _, box in ipairs(boxes.of(layout, said.shape, #devices)) do
+    local i = box.part + 1
+    if core.mesh_is_away(mesh, box.part) then
+      parts[i] = core.mesh_away(boxes.shape(box.runs), like.dtype)
+    else
+      made[box.key] = made[box.key] or self:box(name, box.runs)
+      parts[i] = on(made[box.key], devices[i]):clone() -- a copy on another device is none of its own
+    end
   end
   return core.mesh_join(layout, parts, said.shape)
 end
@@ -466,7 +511,7 @@ function checkpoint.load(dir, given)
   options.argument("checkpoint.load", "the folder", PATH, dir)
   local o = read_load(given)
   if o.step and o.name then core.fail "checkpoint.load: options step and name exclude each other" end
-  core.checkpoint_settle()
+  settled()
   local entry = choose(dir, o)
   local m = manifest.read(dir, entry)
   local path = dir .. "/" .. entry.folder

@@ -179,7 +179,10 @@ end
 --- What each part of the mesh gets, a list by part from 1 (nil: nothing). requests: of each part.
 function collectives.run(mesh, requests)
   local first = requests[1]
-  if first.kind == "barrier" then return {} end
+  if first.kind == "barrier" then
+    core.world_tell("", "barrier") -- other processes, if there are any
+    return {}
+  end
   local r = { mesh = mesh, kind = first.kind, axes = first.axes, parts = {}, outs = {} }
   if first.options.op ~= "sum" then r.op = first.options.op end
   local inputs = {}

@@ -5,8 +5,24 @@ local options = require "tessera.options"
 
 local grid = {}
 
+-- The names of all devices of a kind: of this process, or, where there are several, of all of them, rank by rank.
+local function names_of(kind)
+  local list, w = {}, core.world()
+  for r, rank in ipairs(w.ranks) do
+    local first, n = 0, rank.cpus
+    if kind == "cuda" then first, n = rank.gpu, rank.gpus end
+    for i = first, first + n - 1 do list[#list + 1] = ("%s:%d@%d"):format(kind, i, r - 1) end
+  end
+  if w.size > 1 then return list end
+  for _, d in ipairs(core.devices()) do
+    if d.name:match "^%a+" == kind then list[#list + 1] = d.name end
+  end
+  return list
+end
+
 -- range(n): the names of n devices: GPUs, if there are so many, else those of the CPU (tessera --devices=cpu:8). range(a, b)
--- begins with number a and ends before b. Where there are fewer, all are false: devices that are only planned with.
+-- begins with number a and ends before b. Where there are fewer, all are false: devices that are only planned with. In a job of
+-- several processes they are those of all of them, rank by rank: "cpu:0@1" is the CPU of rank 1.
 --   dist.range(8)
 function grid.range(first, stop)
   for _, n in ipairs { first or false, stop } do
@@ -15,14 +31,10 @@ function grid.range(first, stop)
     end
   end
   if not stop then first, stop = 0, first end
-  local by_kind = {}
-  for _, d in ipairs(core.devices()) do
-    local kind = d.name:match "^%a+"
-    by_kind[kind] = (by_kind[kind] or 0) + 1
-  end
-  local kind = (by_kind.cuda or 0) >= stop and "cuda" or (by_kind.cpu or 0) >= stop and "cpu"
+  local names = names_of "cuda"
+  if #names < stop then names = names_of "cpu" end
   local list = {}
-  for i = first, stop - 1 do list[#list + 1] = kind and kind .. ":" .. i or false end
+  for i = first, stop - 1 do list[#list + 1] = #names >= stop and names[i + 1] or false end
   return list
 end
 
@@ -144,6 +156,12 @@ function Mesh:sub(at)
   end
   if #axes == 0 then axes, shape = { "one" }, { 1 } end
   return make_mesh(axes, shape, devices)
+end
+
+--- For part p, from 0, of a mesh: a tensor of equal elements on its device, where this process has it.
+function grid.full(m, p, shape, value, dtype)
+  if core.mesh_is_away(m.id, p) then return core.mesh_away(shape, dtype) end
+  return core.op.full(shape, value, { dtype = dtype, device = m.devices[p + 1]:match "[^@]*" })
 end
 
 function grid.sizes_text(m) return sizes_text(m, " ") end

@@ -44,10 +44,11 @@ local function as_grid(x, layout, mesh)
   for p = 0, mesh.n - 1 do
     local r = down and range_text(layout, down, x.shape[1], p) or ""
     local c = range_text(layout, across, x.shape[across + 1], p)
-    if not row_at[r] then rows[#rows + 1], row_at[r] = r, true end
-    if not column_at[c] then columns[#columns + 1], column_at[c] = c, true end
+    local has = core.mesh_has(layout, p)
+    if has and not row_at[r] then rows[#rows + 1], row_at[r] = r, true end
+    if has and not column_at[c] then columns[#columns + 1], column_at[c] = c, true end
     local key = r .. "|" .. c
-    cells[key] = cells[key] and cells[key] .. " " .. device_name(mesh, p) or device_name(mesh, p)
+    if has then cells[key] = cells[key] and cells[key] .. " " .. device_name(mesh, p) or device_name(mesh, p) end
   end
   if #columns > MOST_COLUMNS or #rows > MOST_LINES then return nil end
   local lines = { { "" } }
@@ -67,13 +68,16 @@ local function as_list(x, layout, mesh, bytes)
     local place = mesh:place(p)
     for i, a in ipairs(mesh.axes) do at[i] = a .. "=" .. place[a] end
     for d = 0, x.ndim - 1 do ranges[d + 1] = range_text(layout, d, x.shape[d + 1], p) end
-    rows[#rows + 1] = { device_name(mesh, p), table.concat(at, " "), "[" .. table.concat(ranges, ", ") .. "]", units.size(bytes[p + 1]) }
+    local has = core.mesh_has(layout, p)
+    rows[#rows + 1] = { device_name(mesh, p), table.concat(at, " "), has and "[" .. table.concat(ranges, ", ") .. "]" or "nothing",
+      units.size(bytes[p + 1]) }
   end
   if mesh.n > MOST_LINES then rows[#rows + 1] = { ("and %d more"):format(mesh.n - MOST_LINES) } end
   return padded(rows)
 end
 
 local function part_bytes(x, layout, p)
+  if not core.mesh_has(layout, p) then return 0 end
   local n = x.nbytes / math.max(x.numel, 1)
   for _, size in ipairs(core.mesh_part_shape(layout, x.shape, p)) do n = n * size end
   local summands = core.mesh_summands(layout, p)

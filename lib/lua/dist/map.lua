@@ -54,17 +54,22 @@ local function joined_gradient(x_type, layout, mesh, grads)
     local by_first, parts = {}, {}
     for i, g in ipairs(given) do
       local f = first[at[i]]
-      by_first[f] = by_first[f] or {}
-      table.insert(by_first[f], g)
+      by_first[f] = by_first[f] or { list = {}, from = {} }
+      table.insert(by_first[f].list, g)
+      table.insert(by_first[f].from, at[i] - 1)
     end
+    local rows = {}
     for p = 1, mesh.n do
       local own = by_first[first[p]]
       if own then
-        parts[p] = core.mesh_sum(own, mesh.devices[p])
+        rows[#rows + 1] = { part = p - 1, list = own.list, from = own.from }
       else
-        parts[p] = core.op.zeros(core.mesh_part_shape(layout, x_type.shape, p - 1), { dtype = x_type.dtype, device = mesh.devices[p] })
+        parts[p] = grid.full(mesh, p - 1, core.mesh_part_shape(layout, x_type.shape, p - 1), 0, x_type.dtype)
       end
     end
+    core.mesh_about("gradient", given[1])
+    local sums = core.mesh_sums(mesh.id, rows)
+    for i, row in ipairs(rows) do parts[row.part + 1] = sums[i] end
     return { core.mesh_join(layout, parts, x_type.shape) }
   end
   local function adjoint(_, _, g, wanted)
@@ -176,7 +181,9 @@ local function disagree(states, a, b)
 end
 
 local function resume(state, ...)
+  core.mesh_reader(state.mesh, state.part)
   local result = { coroutine.resume(state.co, ...) }
+  core.mesh_reader()
   if not result[1] then error(result[2], 0) end
   if coroutine.status(state.co) == "dead" then
     state.done, state.request = true, nil
@@ -238,7 +245,7 @@ local function run(mesh, f, args)
   for p = 1, mesh.n do
     local co = coroutine.create(f)
     collectives.enter(co, mesh, p - 1)
-    states[p] = { co = co, done = false }
+    states[p] = { co = co, done = false, mesh = mesh.id, part = p - 1 }
     resume(states[p], unpack(args[p], 1, args[p].n))
   end
   while running do

@@ -7,7 +7,8 @@
 --
 -- A layout (dist.ShardSpec) says which axis of a tensor is split by which axes of the mesh. lib/mesh.h defines
 -- where pieces begin, lib/shard.h how calls are done in parts. The parts: grid.lua meshes, spec.lua layouts, tensor.lua tensors,
--- inspect.lua pictures, modes.lua what may move, map.lua and collectives.lua programs of one part, sent.lua what is sent.
+-- inspect.lua pictures, modes.lua what may move, map.lua and collectives.lua programs of one part, sent.lua what is sent,
+-- world.lua several processes.
 
 local named = require "tessera.named"
 local dist = {}
@@ -25,6 +26,7 @@ take("modes", "leaves hidden explicit abstract")
 take("map", "map")
 take("collectives", "all_reduce reduce_scatter all_gather all_to_all broadcast scatter permute send recv barrier place")
 take("sent", "sent")
+take("world", "rank world transport flight patience")
 
 --- For other parts of the library: the layout, a number, of a spec over a mesh for a tensor of so many axes.
 dist.layout_of = require("tessera.dist.spec").layout

@@ -5,6 +5,7 @@
 -- its sources, pieces [start, start + count) along block.dim of inputs, or all of them; one without sources is zeros.
 
 local core = require "tessera.core"
+local grid = require "tessera.dist.grid"
 local op = core.op
 
 local routing = {}
@@ -43,40 +44,69 @@ local function key_of(out)
   return table.concat(parts, " ")
 end
 
--- What an out is, on its device, and the bytes that came from elsewhere. What 16-bit floats are summed to is rounded once.
-local function compute(r, out, inputs)
-  local device, bytes, blocks = r.mesh.devices[out.part + 1], 0, {}
-  for i, b in ipairs(out.blocks) do
-    local list = {}
-    for k, s in ipairs(b.sources) do
-      local x = inputs[s.from]
-      if b.dim then x = op.narrow(x, b.dim, s.start, b.count) end
-      if r.parts[s.from] ~= out.part then
-        local wide = #b.sources > 1 and (x.dtype == "bf16" or x.dtype == "f16")
-        bytes = bytes + (wide and x.numel * 4 or x.nbytes)
-      end
-      list[k] = x
+-- The pieces of a block, and whose they are; the bytes of those that come from elsewhere. What 16-bit floats are summed to is
+-- rounded once.
+local function sources_of(r, out, b, inputs)
+  local list, from, bytes = {}, {}, 0
+  for k, s in ipairs(b.sources) do
+    local x = inputs[s.from]
+    if b.dim then x = op.narrow(x, b.dim, s.start, b.count) end
+    if r.parts[s.from] ~= out.part then
+      local wide = #b.sources > 1 and (x.dtype == "bf16" or x.dtype == "f16")
+      bytes = bytes + (wide and x.numel * 4 or x.nbytes)
     end
-    blocks[i] = #list == 0 and op.zeros(b.shape, { dtype = r.dtype, device = device }) or core.mesh_sum(list, device, r.op)
+    list[k], from[k] = x, r.parts[s.from]
   end
-  return #blocks == 1 and blocks[1] or op.concat(blocks, { axis = out.dim }), bytes
+  return { part = out.part, list = list, from = from }, bytes
 end
 
-local function run(r, inputs)
-  local results, made, bytes = {}, {}, 0
-  for k, out in ipairs(r.outs) do
-    local key, sent = key_of(out), nil
-    local several = false
-    for _, b in ipairs(out.blocks) do several = several or #b.sources > 1 end
-    if several and made[key] then -- the sum is sent on
-      results[k] = made[key]:to(r.mesh.devices[out.part + 1]):clone()
-      sent = results[k].nbytes
-    else
-      results[k], sent = compute(r, out, inputs)
-      made[key] = results[k]
-    end
-    bytes = bytes + sent
+local function is_sum(out)
+  for _, b in ipairs(out.blocks) do
+    if #b.sources > 1 then return true end
   end
+  return false
+end
+
+-- Rows are fetched and added all at once: what is sent for them goes together.
+local function run(r, inputs)
+  local results, made, rows, at, bytes = {}, {}, {}, {}, 0
+  for k, out in ipairs(r.outs) do
+    local key = key_of(out)
+    at[k] = {}
+    if is_sum(out) and made[key] then -- the sum is sent on
+      at[k].same = made[key]
+    else
+      for i, b in ipairs(out.blocks) do
+        if #b.sources > 0 then
+          local sent
+          rows[#rows + 1], sent = sources_of(r, out, b, inputs)
+          at[k][i], bytes = #rows, bytes + sent
+        end
+      end
+      made[key] = k
+    end
+  end
+  core.mesh_about(r.kind, inputs[1])
+  local sums = core.mesh_sums(r.mesh.id, rows, r.op)
+  local again, sent_on = {}, {}
+  for k, out in ipairs(r.outs) do
+    local blocks = {}
+    for i, b in ipairs(out.blocks) do
+      if at[k].same then break end
+      blocks[i] = at[k][i] and sums[at[k][i]] or grid.full(r.mesh, out.part, b.shape, 0, r.dtype)
+    end
+    if not at[k].same then results[k] = #blocks == 1 and blocks[1] or op.concat(blocks, { axis = out.dim }) end
+  end
+  for k, out in ipairs(r.outs) do
+    if at[k].same then
+      local x = results[at[k].same]
+      again[#again + 1] = { part = out.part, list = { x }, from = { r.outs[at[k].same].part } }
+      sent_on[#again] = k
+      bytes = bytes + x.nbytes
+    end
+  end
+  local copies = #again > 0 and core.mesh_sums(r.mesh.id, again) or {}
+  for i, k in ipairs(sent_on) do results[k] = copies[i] end
   local axes = {}
   for i, a in ipairs(r.axes) do axes[i] = a end
   if results[1] then core.mesh_note(r.mesh.id, r.kind, axes, bytes, results[1]) end

@@ -9,7 +9,7 @@ local ShardSpec = {}
 ShardSpec.__index = ShardSpec
 
 local NAMED = { row = 0, col = 1, column = 1 }
-local KEYS = { "partition", "mesh_axes", "axes", "block", "leaves", "reduce", "over", "row", "col" }
+local KEYS = { "partition", "mesh_axes", "axes", "block", "leaves", "reduce", "over", "row", "col", "at" }
 
 local function quoted(names)
   local out = {}
@@ -33,6 +33,10 @@ function ShardSpec.__tostring(s)
   if s.block then parts[#parts + 1] = "block = " .. s.block end
   if s.leaves then parts[#parts + 1] = "leaves = " .. s.leaves end
   if s.over[1] then parts[#parts + 1] = ("reduce = \"sum\", over = {%s}"):format((quoted(s.over):gsub("[{}]", ""))) end
+  local places = {}
+  for name, k in pairs(s.at) do places[#places + 1] = ("%s = %d"):format(name, k) end
+  table.sort(places)
+  if places[1] then parts[#parts + 1] = "at = {" .. table.concat(places, ", ") .. "}" end
   return "{" .. table.concat(parts, ", ") .. "}"
 end
 
@@ -64,6 +68,17 @@ local function add(s, axis, v)
   s.axes[axis] = names_of(v, axis)
 end
 
+local function read_places(given)
+  local at = {}
+  if given == nil then return at end
+  if type(given) ~= "table" then fail("at names places of mesh axes, as {pp = 1}, it is no %s", type(given)) end
+  for name, k in pairs(given) do
+    if type(name) ~= "string" or type(k) ~= "number" or k % 1 ~= 0 or k < 0 then fail("at names places of mesh axes, as {pp = 1}") end
+    at[name] = k
+  end
+  return at
+end
+
 local function read_partition(s, given)
   if type(given.partition) ~= "table" or type(given.mesh_axes) ~= "table" then
     fail("partition and mesh_axes are lists of the same length")
@@ -90,7 +105,7 @@ end
 -- splits it, or a list of them, the first one with the largest pieces; {axes = {[0] = "dp", [-1] = "tp"}} has them by number,
 -- {row = "dp", col = "tp"} by name, {partition = {"row", "col"}, mesh_axes = {"tp", "pp"}} side by side. block = n deals pieces
 -- of n out in turn; leaves = n cuts only between n leaves (? dist.leaves); reduce = "sum" with over = {"tp"}: what devices
--- along tp have are summands.
+-- along tp have are summands; at = {pp = 1}: it lies on the devices at that place of pp alone.
 --   dist.ShardSpec {partition = {"row"}, mesh_axes = {"dp"}}
 function spec.ShardSpec(given)
   if getmetatable(given) == ShardSpec then return given end
@@ -99,7 +114,8 @@ function spec.ShardSpec(given)
       core.is_tensor(given) and "a tensor" or grid.is_mesh(given) and "a mesh" or given == nil and "nothing" or "a " .. type(given))
   end
   check_keys(given)
-  local s = setmetatable({ axes = {}, block = count_of(given, "block"), leaves = count_of(given, "leaves"), over = {} }, ShardSpec)
+  local s = setmetatable({ axes = {}, block = count_of(given, "block"), leaves = count_of(given, "leaves"), over = {},
+    at = read_places(given.at) }, ShardSpec)
   if given.reduce ~= nil and given.reduce ~= "sum" then
     fail("reduce must be \"sum\", not '%s'", core.shown(tostring(given.reduce), 40))
   end
@@ -142,14 +158,22 @@ function spec.layout(mesh, given, ndim, what)
     for _, name in ipairs(names or {}) do table.insert(axes[d + 1], use(name, "axis " .. d)) end
   end
   for _, name in ipairs(s.over) do over[#over + 1] = use(name, "its summands") end
-  return core.mesh_layout(mesh.id, ndim, axes, block, over, s.leaves or core.mesh_leaves())
+  local pins = {}
+  for name, k in pairs(s.at) do
+    local a = use(name, "its place")
+    if k >= mesh.shape[a + 1] then
+      core.fail(("%s: mesh axis '%s' has places 0 to %d, not %d"):format(what, name, mesh.shape[a + 1] - 1, k))
+    end
+    pins[a] = k
+  end
+  return core.mesh_layout(mesh.id, ndim, axes, block, over, s.leaves or core.mesh_leaves(), false, pins)
 end
 
 --- The spec of a layout, and its mesh.
 function spec.of_layout(l)
-  local id, axes, block, partial, leaves = core.mesh_layout_facts(l)
+  local id, axes, block, partial, leaves, pins = core.mesh_layout_facts(l)
   local mesh = grid.mesh_at(id)
-  local s = { axes = {}, over = {}, leaves = leaves > 0 and leaves or nil }
+  local s = { axes = {}, over = {}, at = {}, leaves = leaves > 0 and leaves or nil }
   for d, list in ipairs(axes) do
     local names = {}
     for i, a in ipairs(list) do names[i] = mesh.axes[a + 1] end
@@ -158,16 +182,17 @@ function spec.of_layout(l)
   end
   for a, name in ipairs(mesh.axes) do
     if bit.band(partial, bit.lshift(1, a - 1)) ~= 0 then table.insert(s.over, name) end
+    s.at[name] = pins[a - 1]
   end
   return setmetatable(s, ShardSpec), mesh
 end
 
 --- The word of op.reshard that brings a tensor from one layout of a mesh to another, "dp,,tp*pp/4", or "dp;12" with
---- other leaves; nil where a word does not say it: of summands, or to no leaves.
+--- other leaves; nil where a word does not say it: of summands, of what lies at a place, or to no leaves.
 function spec.words(from, to)
   local a, b = spec.of_layout(from), spec.of_layout(to)
   local _, axes = core.mesh_layout_facts(to)
-  if a.over[1] or b.over[1] or (a.leaves and not b.leaves) then return nil end
+  if a.over[1] or b.over[1] or next(a.at) or next(b.at) or (a.leaves and not b.leaves) then return nil end
   local parts = {}
   for d = 1, #axes do
     local names = b.axes[d - 1]

@@ -27,7 +27,7 @@ local function made_in_parts(layout, mesh, shape, dtype, value)
   for p = 1, mesh.n do
     local own, summands = core.mesh_part_shape(layout, shape, p - 1), core.mesh_summands(layout, p - 1)
     if summands > 0 then table.insert(own, 1, summands) end
-    parts[p] = op.full(own, value, { dtype = dtype, device = mesh.devices[p] })
+    parts[p] = core.mesh_has(layout, p - 1) and grid.full(mesh, p - 1, own, value, dtype)
   end
   return core.mesh_join(layout, parts, shape)
 end
@@ -98,7 +98,7 @@ function tensor.spec_of(x)
   if l then return (spec.of_layout(l)) end
 end
 
--- parts(x): the tensors that x consists of, a list by device of its mesh.
+-- parts(x): the tensors that x consists of, a list by device of its mesh; false for a device that has nothing of it.
 function tensor.parts(x) return core.mesh_parts(check(x, "dist.parts")) end
 
 -- gather(x [, device]): all of x on one device, the CPU if none is named; also x:gather(), without an index. In dist.map,
@@ -137,23 +137,31 @@ local function empty_axis(x, layout, mesh)
   end
 end
 
+local function place_key(x, layout, p)
+  if core.mesh_summands(layout, p) > 0 then return p end
+  local key = {}
+  for d = 0, x.ndim - 1 do
+    local start, count = core.mesh_run(layout, d, x.shape[d + 1], p, 0)
+    key[d + 1] = ("%d+%d"):format(start or 0, count or 0)
+  end
+  return table.concat(key, " ")
+end
+
+-- Of the parts that this process has.
 local function wrong_part(x, layout, mesh)
   local first = {}
   for p, part in ipairs(core.mesh_parts(x)) do
-    local key = {}
-    for d = 0, x.ndim - 1 do
-      local start, count = core.mesh_run(layout, d, x.shape[d + 1], p - 1, 0)
-      key[d + 1] = ("%d+%d"):format(start or 0, count or 0)
+    local there = core.mesh_has(layout, p - 1)
+    if there ~= (part ~= false) then return ("part %d %s"):format(p - 1, there and "is missing" or "has something") end
+    if there and not core.mesh_is_away(mesh.id, p - 1) then
+      local where, key = mesh.devices[p]:match "[^@]*", place_key(x, layout, p - 1)
+      if part.device ~= where then return ("part %d is on %s, has to be on %s"):format(p - 1, tostring(part.device), where) end
+      local hash = part:hash()
+      if first[key] and hash ~= first[key].hash then
+        return ("parts %d and %d are copies of each other, and differ"):format(first[key].p, p - 1)
+      end
+      first[key] = first[key] or { p = p - 1, hash = hash }
     end
-    if core.mesh_summands(layout, p - 1) > 0 then key[1] = p end
-    if part.device ~= mesh.devices[p] then
-      return ("part %d is on %s, has to be on %s"):format(p - 1, tostring(part.device), tostring(mesh.devices[p]))
-    end
-    local id = table.concat(key, " ")
-    if first[id] and part:hash() ~= first[id].hash then
-      return ("parts %d and %d are copies of each other, and differ"):format(first[id].p, p - 1)
-    end
-    first[id] = first[id] or { p = p - 1, hash = part:hash() }
   end
 end
 

@@ -4,7 +4,10 @@
 local core = require "tessera.core"
 local options = require "tessera.options"
 
-local read_plan = options.of("graph.training_step: plan", { zero = options.whole { least = 0, most = 3 } }, { zero = 0 })
+local pipeline = require "tessera.dist.pipeline"
+
+local read_plan = options.of("graph.training_step: plan", { zero = options.whole { least = 0, most = 3 },
+  micro = options.whole { least = 1 }, pp = options.table }, { zero = 0 })
 
 local function axis_of(mesh, name)
   for i, a in ipairs(mesh.axes) do
@@ -12,12 +15,31 @@ local function axis_of(mesh, name)
   end
 end
 
--- A layout of ndim axes, split along the first by an axis of the mesh, if any. stored: used whole.
-local function layout(mesh, ndim, axis, stored)
+-- A layout of ndim axes, split along the first by an axis of the mesh, if any. stored: used whole. pin: where it lies alone.
+local function layout(mesh, ndim, axis, stored, pin)
   local axes, block = {}, {}
   for d = 1, ndim do axes[d], block[d] = {}, 0 end
   if axis and ndim > 0 then axes[1][1] = axis end
-  return core.mesh_layout(mesh.id, ndim, axes, block, {}, core.mesh_leaves(), stored)
+  return core.mesh_layout(mesh.id, ndim, axes, block, {}, core.mesh_leaves(), stored, pin)
+end
+
+-- The layout of a tensor that lies on the mesh already, at one place of a pipeline.
+local function pinned(l, pin)
+  local id, axes, block, partial, leaves = core.mesh_layout_facts(l)
+  if partial ~= 0 then core.fail "graph.training_step: a parameter of summands is in no pipeline" end
+  return core.mesh_layout(id, #axes, axes, block, {}, leaves, false, pin)
+end
+
+-- The layout of a parameter's state by ZeRO's stages: what the parameter has of the first axis is split further by dp.
+local function split_further(l, dp)
+  local id, axes, block, _, leaves, pin = core.mesh_layout_facts(l)
+  local used = #axes == 0 or block[1] > 0
+  for _, list in ipairs(axes) do
+    for _, a in ipairs(list) do used = used or a == dp end
+  end
+  if used then return core.mesh_layout(id, #axes, axes, block, {}, leaves, false, pin) end
+  table.insert(axes[1], dp)
+  return core.mesh_layout(id, #axes, axes, block, {}, leaves, false, pin)
 end
 
 local function same_shape(a, b)
@@ -28,39 +50,93 @@ local function same_shape(a, b)
   return true
 end
 
--- Spreads what there is, and gives the function that spreads each call's arguments.
+-- Tensors that lie on the mesh: {tensor, parameter that it is the state of, or nil}.
+local function tensors_of(model, optimizer)
+  local list = {}
+  for _, p in ipairs(optimizer.params) do list[#list + 1] = { p } end
+  if type(model) == "table" and model.state_dict then
+    for _, t in pairs(model:state_dict()) do list[#list + 1] = { t } end
+  end
+  optimizer:prepare()
+  for i, p in ipairs(optimizer.params) do
+    for _, t in pairs(optimizer.state[i] or {}) do
+      if core.is_tensor(t) and same_shape(t, p) then list[#list + 1] = { t, p, i } end
+    end
+  end
+  return list
+end
+
+-- They lie there from now on. pins: of a pipeline, where each lies, {[axis] = place} or false; parameters stand first there.
+local function spread_all(list, mesh, zero, dp, pins)
+  for i, of in ipairs(list) do
+    local t, p = of[1], of[2]
+    local own, pin = core.mesh_layout_of(t), pins and pins[of[3] or i]
+    if p then
+      core.mesh_spread(t, zero > 0 and split_further(core.mesh_layout_of(p), dp) or core.mesh_layout_of(p))
+    elseif not own then
+      core.mesh_spread(t, layout(mesh, #t.shape, zero == 3 and dp or nil, zero == 3, pin or nil))
+    elseif pin then
+      core.mesh_spread(t, pinned(own, pin))
+    end
+  end
+end
+
+local Training = {}
+Training.__index = Training
+
+--- Each call's arguments, spread; it is called for that as well.
+function Training:__call(...) return self:spread(...) end
+function Training:spread(...)
+  local list, n = { ... }, select("#", ...)
+  for i = 1, n do
+    local t = list[i]
+    if core.is_tensor(t) and not core.mesh_layout_of(t) then
+      list[i] = core.mesh_move(t, layout(self.mesh, #t.shape, #t.shape > 0 and self.dp or nil))
+    end
+  end
+  return unpack(list, 1, n)
+end
+
+--- The step was captured, as graph g, before anything lay at places of the pipeline: what is in which chunk comes to lie there.
+function Training:place(g)
+  local list, tensors, pins, seeds = tensors_of(self.model, self.optimizer), {}, {}, {}
+  for i, of in ipairs(list) do tensors[i] = of[1] end
+  local how, chunk = pipeline.place(self.pp, self.at, g, self.model, self.micro, tensors)
+  for i, of in ipairs(list) do
+    chunk[i] = chunk[of[3] or i] -- the state goes with its parameter
+    pins[i] = chunk[i] and { [self.at.axis] = chunk[i] % self.at.places }
+    if chunk[i] then seeds[#seeds + 1] = { of[1], chunk[i] } end
+  end
+  spread_all(list, self.mesh, self.zero, self.dp, pins)
+  how.seeds = seeds
+  self.how, self.waits = how, false
+end
+
+-- Spreads what there is. What it gives spreads each call's arguments; waits: until the first one is captured, for a pipeline.
+-- how: as the step runs, if that is not all at once.
 return function(model, optimizer, mesh, plan)
   local o = read_plan(plan)
+  if not mesh then
+    local first = optimizer.params[1]
+    mesh = require("tessera.dist.grid").Mesh { axes = { "dp" }, shape = { 1 }, devices = { tostring(first.device) } }
+  end
   local dp = axis_of(mesh, "dp")
   if o.zero > 0 and not dp then
     core.fail(("graph.training_step: zero = %d needs an axis \"dp\", which %s has not"):format(o.zero, tostring(mesh)))
   end
-  local function spread(t, axis, stored)
-    if not core.mesh_layout_of(t) then core.mesh_spread(t, layout(mesh, #t.shape, axis, stored)) end
+  local self = setmetatable({ model = model, optimizer = optimizer, mesh = mesh, zero = o.zero, dp = dp }, Training)
+  if o.pp then
+    self.pp = pipeline.read(o.pp)
+    self.at = pipeline.check(self.pp, mesh)
+    self.waits = true
   end
-  local tensors = {}
-  for _, p in ipairs(optimizer.params) do tensors[#tensors + 1] = p end
-  if type(model) == "table" and model.state_dict then
-    for _, t in pairs(model:state_dict()) do tensors[#tensors + 1] = t end
+  self.micro = self.pp and self.pp.micro or o.micro or self.pp and self.at.places or 1
+  if self.pp and self.pp.micro and o.micro and o.micro ~= self.pp.micro then
+    core.fail(("graph.training_step: plan.micro is %d, plan.pp.micro %d"):format(o.micro, self.pp.micro))
   end
-  for _, p in ipairs(tensors) do spread(p, o.zero == 3 and dp or nil, o.zero == 3) end
-  optimizer:prepare()
-  for i, p in ipairs(optimizer.params) do
-    for _, t in pairs(optimizer.state[i] or {}) do
-      if core.is_tensor(t) and same_shape(t, p) then
-        local axis = o.zero > 0 and dp or nil
-        core.mesh_spread(t, axis and layout(mesh, #t.shape, axis) or core.mesh_layout_of(p))
-      end
-    end
+  if not self.pp then
+    spread_all(tensors_of(model, optimizer), mesh, o.zero, dp)
+    if self.micro > 1 then self.how = { micro = self.micro, turns = "1f1b" } end
   end
-  return function(...)
-    local list, n = { ... }, select("#", ...)
-    for i = 1, n do
-      local t = list[i]
-      if core.is_tensor(t) and not core.mesh_layout_of(t) then
-        list[i] = core.mesh_move(t, layout(mesh, #t.shape, #t.shape > 0 and dp or nil))
-      end
-    end
-    return unpack(list, 1, n)
-  end
+  return self
 end

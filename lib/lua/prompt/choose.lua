@@ -21,7 +21,7 @@ return function(prompt, wrong, read)
 
   -- "f 2", of which the group may be missing.
   local function front_of(text)
-    local f, word = text:match "^(.-)%s+([%w_./]+)%s*$"
+    local f, word = text:match "^(.-)%s+(%-?[%w_./]+)%s*$"
     if f and f ~= "" then return f, tonumber(word) or word end
     return text, nil
   end

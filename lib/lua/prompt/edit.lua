@@ -25,26 +25,45 @@ return function(prompt, wrong, reading)
     return "vi"
   end
 
-  -- What somebody makes of the text; nil and why.
+  -- A new file, which nobody else can have put there.
+  local function new_file()
+    local folder = os.getenv "TMPDIR"
+    for _ = 1, 20 do
+      local path = os.tmpname()
+      os.remove(path)
+      if folder and folder ~= "" then path = folder .. "/" .. path:match "[^/]+$" end
+      path = path .. ".tile"
+      local file, why, code = io.open(path, "wx")
+      if file or code ~= 17 then return file, file and path or why end -- 17: there is one
+    end
+    return nil, "there is no name for a file"
+  end
+
+  local function read_and_remove(path)
+    local file = io.open(path)
+    local now = file and file:read "*a"
+    if file then file:close() end
+    os.remove(path)
+    return now
+  end
+
+  -- What somebody makes of the text, or nil; and what went wrong all the same, with its error where Ctrl-C ended it.
   local function edited(text)
     if not core.is_terminal(0) or not core.is_terminal(1) then
       return nil, "there is no terminal for an editor; f:with(level, text) takes an edited text"
     end
-    local folder = os.getenv "TMPDIR"
-    local path = os.tmpname()
-    os.remove(path)
-    if folder and folder ~= "" then path = folder .. "/" .. path:match "[^/]+$" end
-    path = path .. ".tile"
-    local file, why = io.open(path, "w")
-    if not file then return nil, why end
-    file:write(text)
-    file:close()
-    local status = os.execute(editor() .. " " .. quoted(path))
-    file = io.open(path)
-    local now = file and file:read "*a"
-    if file then file:close() end
-    os.remove(path)
-    if status ~= 0 then return nil, ("the editor '%s' ended with an error; VISUAL or EDITOR names another"):format(editor()) end
+    local file, path = new_file()
+    if not file then return nil, path end
+    local ran, status = pcall(function()
+      file:write(text)
+      file:close()
+      return os.execute(editor() .. " " .. quoted(path))
+    end)
+    local now = read_and_remove(path)
+    if not ran then return now, "interrupted", status end
+    if status ~= 0 then
+      return now, ("the editor '%s' ended with an error, and what it wrote was not tried; :edit opens it again; VISUAL or EDITOR names another"):format(editor())
+    end
     if not now then return nil, "the editor left no text" end
     return now
   end
@@ -54,9 +73,10 @@ return function(prompt, wrong, reading)
   local tried -- what the last :edit showed, which :edit keep keeps; none where it failed
 
   local function try()
-    local text, why = edited(last.text)
-    if not text then wrong("edit", ":edit: %s", why) end
-    last.text = text
+    local text, why, failed = edited(last.text)
+    if text and text ~= "" then last.text = text end -- :edit opens it again, whatever comes of it
+    if failed then error(failed, 0) end
+    if why then wrong("edit", ":edit: %s", why) end
     if text == last.original then return print "unchanged" end
     local ok, result = pcall(last.f.with, last.f, last.level, text, { kernel = last.kernel, args = last.args })
     if not ok then core.fail(tostring(result):gsub("^f:with: ", "") .. "\n  :edit opens the text again") end

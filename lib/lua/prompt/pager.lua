@@ -140,7 +140,8 @@ function pager.broken(text)
   local width = console.rows() and console.width()
   if not width or width < 20 then return text end
   local out = {}
-  for _, line in ipairs(lines_of(text)) do broken_line(line, width, out) end
+  local lines = lines_of(text)
+  for i = lines.from, lines.to do broken_line(line_of(lines, i), width, out) end
   return table.concat(out, "\n") .. (text:sub(-1) == "\n" and "\n" or "")
 end
 

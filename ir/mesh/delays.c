@@ -1,0 +1,49 @@
+/* See ir/mesh/delays.h. */
+#include "ir/mesh/delays.h"
+
+#include <stdlib.h>
+
+int ts_delays_open(TsDelays *d, int nnode, TsError *err) {
+  *d = (TsDelays){.n = nnode};
+  d->level = malloc(sizeof *d->level * 2 * ((size_t)nnode + 1));
+  if (!d->level) return ts_error_memory(err);
+  d->least = d->level + nnode;
+  for (int i = 0; i < nnode; i++) d->level[i] = -1; /* a parameter, or nobody's */
+  return 0;
+}
+
+void ts_delays_close(TsDelays *d) {
+  free(d->level);
+  free(d->edge);
+}
+
+void ts_delays_note(TsDelays *d, int from, int to, int level) {
+  if (d->level[from] < 0) return;
+  if (d->nedge == d->cap) {
+    int cap = d->cap ? 2 * d->cap : 256;
+    void *more = realloc(d->edge, sizeof *d->edge * (size_t)cap);
+    if (!more) {
+      d->failed = true;
+      return;
+    }
+    d->edge = more, d->cap = cap;
+  }
+  int by = level - d->level[from];
+  d->edge[d->nedge].from = from, d->edge[d->nedge].to = to, d->edge[d->nedge++].by = by;
+}
+
+void ts_delays_found(TsDelays *d, int node, int level) { d->level[node] = level; }
+
+const int *ts_delays_least(TsDelays *d, TsError *err) {
+  int last = 0;
+  if (d->failed) return ts_error_memory(err), NULL;
+  for (int i = 0; i < d->n; i++)
+    if (d->level[i] > last) last = d->level[i];
+  for (int i = 0; i < d->n; i++) d->least[i] = last;
+  for (int e = d->nedge; e-- > 0;) { /* readers come behind what they read */
+    int at = d->least[d->edge[e].to] - d->edge[e].by, *least = &d->least[d->edge[e].from];
+    if (at < *least) *least = at;
+  }
+  for (int i = 0; i < d->n; i++) d->moved |= d->level[i] >= 0 && d->least[i] != d->level[i];
+  return d->least;
+}

@@ -1,0 +1,124 @@
+/* The steps of plans: that every schedule gives a list in which each value is there before it is read,
+ * and that the check finds lists that are wrong. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ir/mesh/order.h"
+
+static int failed;
+static TsError err;
+
+#define CHECK(x, ...)                                                                          \
+  do {                                                                                         \
+    if (!(x)) failed++, printf("order_test.c:%d: ", __LINE__), printf(__VA_ARGS__), puts("");  \
+  } while (0)
+
+/* Two layers and their gradients. */
+static TsGraph *graph_of(int places) {
+  char text[600];
+  snprintf(
+      text, sizeof text,
+      "mesh {dp=1 pp=%d} leaves 24\n"
+      "graph @f(%%x: f32[24@dp,4], %%w: f32[4,4], %%v: f32[4,4], %%y: f32[24@dp,4]) -> %%l {\n"
+      "%%a = matmul %%x, %%w\n%%h = tanh %%a\n%%b = matmul %%h, %%v\n"
+      "%%d = sub %%b, %%y\n%%e = mul %%d, %%d\n%%l = sum %%e\n}\n",
+      places);
+  TsGraph *g = ts_graph_parse(text, &err);
+  TsVal of[2], dx[2], all[3];
+  if (!g) return NULL;
+  of[0] = g->param[1], of[1] = g->param[2];
+  g->backward = true;
+  if (ts_graph_gradient(g, 1, &g->result[0], NULL, 2, of, dx)) return NULL;
+  g->backward = false;
+  all[0] = g->result[0], all[1] = dx[0], all[2] = dx[1];
+  return ts_graph_results(g, 3, all) ? NULL : g;
+}
+
+/* Each place has each of its turns once, forward first, and as 1F1B no more of them begun than places
+ * behind it need. */
+static void check_turns(const TsMeshHow *how, int nplace) {
+  for (int place = 0; place < nplace; place++) {
+    int n = ts_turns_count(how, nplace, place), begun = 0, most = 0;
+    TsTurn *turn = calloc((size_t)n + 1, sizeof *turn);
+    char *seen = calloc((size_t)(how->chunks * how->micro) + 1, 1);
+    ts_turns_fill(how, nplace, place, turn);
+    for (int i = 0; i < n; i++) {
+      char *at = &seen[turn[i].chunk * how->micro + turn[i].k];
+      bool forward = turn[i].phase == TS_PHASE_forward;
+      CHECK(turn[i].chunk % nplace == place, "chunk %d at place %d", turn[i].chunk, place);
+      CHECK(*at == !forward, "turn %d of place %d: chunk %d, micro-batch %d", i, place,
+            turn[i].chunk, turn[i].k);
+      ++*at;
+      begun += forward ? 1 : -1;
+      if (begun > most) most = begun;
+    }
+    for (int i = 0; i < how->chunks * how->micro; i++)
+      CHECK(seen[i] == (i / how->micro % nplace == place ? 2 : 0), "turns of place %d", place);
+    int limit = nplace - place < how->micro ? nplace - place : how->micro;
+    if (how->turns == TS_TURNS_1f1b) CHECK(most == limit, "place %d has %d begun", place, most);
+    free(turn);
+    free(seen);
+  }
+}
+
+/* Two neighbours of which the second one reads what the first one gives, the other way round; and a
+ * list without its last step. */
+static int spoil(TsMeshPlan *p) {
+  int found = 0, need = 0;
+  for (int i = 0; i + 1 < p->nstep; i++) {
+    TsMeshStep a = p->step[i], b = p->step[i + 1];
+    int write[64], read[64], n = ts_step_writes(p, &a, write), m = ts_step_reads(p, &b, read);
+    bool hangs = false;
+    for (int k = 0; k < n; k++)
+      for (int x = 0; x < m; x++) hangs |= write[k] == read[x];
+    if (!hangs || (a.join && p->join[a.at].kind == TS_JOIN_fold)) continue;
+    p->step[i] = b, p->step[i + 1] = a;
+    need++, found += ts_mesh_order_check(p) != NULL;
+    p->step[i] = a, p->step[i + 1] = b;
+  }
+  CHECK(found == need, "%d of %d wrong lists were found", found, need);
+  p->nstep--;
+  CHECK(ts_mesh_order_check(p) != NULL, "a list without its end is no list");
+  p->nstep++;
+  return need;
+}
+
+int main(void) {
+  int wrong = 0, plans = 0;
+  for (int places = 1; places <= 2; places++) {
+    TsGraph *g = graph_of(places);
+    if (!g) {
+      printf("%s\n", err.message);
+      return 1;
+    }
+    for (int turns = 0; turns <= TS_TURNS_interleaved; turns++)
+      for (int micro = 1; micro <= 12; micro++)
+        for (int again = 0; again < 2; again++) {
+          int chunks = turns == TS_TURNS_interleaved ? 2 * places : places;
+          TsMeshHow how = {
+              .micro = micro, .chunks = chunks, .axis = 1, .turns = (TsTurns)turns};
+          for (int i = 0; i < chunks; i++) how.again[i] = again;
+          check_turns(&how, places);
+          TsMeshPlan *p = ts_mesh_partition(g, 24, &how, &err);
+          CHECK(p != NULL, "%s", err.message);
+          if (!p) continue;
+          CHECK(!ts_mesh_order_check(p), "%s", ts_mesh_order_check(p));
+          CHECK(!p->turned, "%d steps out of turn", p->turned);
+          CHECK(p->bubble >= 0 && p->bubble < 1, "places wait %g", p->bubble);
+          wrong += spoil(p), plans++;
+          ts_mesh_plan_free(p);
+        }
+    ts_graph_free(g);
+  }
+  CHECK(wrong > 200, "%d wrong lists", wrong);
+  for (int nplace = 1; nplace <= 5; nplace++)
+    for (int micro = 1; micro <= 11; micro++)
+      for (int several = 1; several <= 3; several++)
+        for (int turns = 0; turns <= TS_TURNS_interleaved; turns++) {
+          TsMeshHow how = {.micro = micro, .chunks = nplace * several, .turns = (TsTurns)turns};
+          if (turns != TS_TURNS_1f1b || several == 1) check_turns(&how, nplace);
+        }
+  printf("%d plans, %d wrong lists\n", plans, wrong);
+  return failed != 0;
+}
