@@ -105,7 +105,7 @@ static bool same_choice(const Pair *p, const TsTile *a, const TsTile *b) {
       !same_count(p, "unroll", a->unroll, b->unroll) ||
       !same_count(p, "vector", a->vector, b->vector) ||
       !same_count(p, "grain", a->grain, b->grain) || !same_count(p, "high", a->high, b->high) ||
-      !same_count(p, "steps", a->steps, b->steps) || !same_count(p, "pack", a->pack, b->pack) ||
+      !same_count(p, "depth", a->depth, b->depth) || !same_count(p, "pack", a->pack, b->pack) ||
       !same_word(p, "order", a->order, b->order))
     return false;
   for (int i = 0; i < a->ntile; i++)

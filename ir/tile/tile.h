@@ -134,7 +134,7 @@ struct TsTile {
   int unroll, vector, grain;
   /* The same of a product on a CPU: rows of its register tile, steps of k between two visits of a
    * sum, rows of A: 1 read where they lie, 2 packed. */
-  int high, steps, pack;
+  int high, depth, pack;
   bool marks;        /* profile marks are code (ir/tile/marks.h) */
   const char *order; /* of the grid, "swizzle:8", or NULL */
   int ndim;
