@@ -21,13 +21,16 @@ static int create(const TsCall *call) {
   }
 }
 
-/* Over axes of one element each result is an element. */
+/* Over axes of one element each result is an element; of none it is a number. */
 static int reduce(const TsCall *call) {
   TsTensor *x = call->in[0], *y = call->out[0];
   const TsAttr *axis = &call->attr[0];
   unsigned gone = axis->type == TS_ATTR_none ? ~0u : 0;
   int64_t stride[TS_MAX_RANK] = {0};
   int n = 0;
+  bool empty = !ts_tensor_numel(x) && ts_tensor_numel(y);
+  if (empty && (call->op == TS_OP_sum || call->op == TS_OP_prod))
+    return ts_offload_assign_number(call->ctx, y, call->op == TS_OP_prod);
   if (ts_tensor_numel(x) != ts_tensor_numel(y) || !ts_tensor_numel(x)) return 0;
   for (int i = 0; axis->type == TS_ATTR_ints && i < axis->n; i++)
     gone |= 1u << (axis->ints[i] < 0 ? axis->ints[i] + x->meta.ndim : axis->ints[i]);

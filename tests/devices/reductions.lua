@@ -34,6 +34,9 @@ do
       if not skip then check(row .. " of all", function(y) return op[row](y:narrow(0, 5, 1)) end, x) end
     end
   end
+  for _, row in ipairs { "sum", "prod" } do
+    check(row .. " of none", function(y) return op[row](y, { axis = 0 }) end, op.zeros { 0, 5 })
+  end
   assert(tessera.core.jit_device().fallback == before, "the CPU reduced axes of one element")
 end
 

@@ -55,12 +55,12 @@ end)
 -- Indices are looked at by the device that has them, whichever it is: nobody waits for it, and it is told later.
 for _, name in ipairs { list[1], list[2], list[1] } do
   local table_ = rng.normal({ 6, 5 }):to(name)
-  local index, right = op.cast(tessera.tensor { 1, 9, 5 }:to(name), "i64") + 0, op.cast(tessera.tensor { 1, 0, 5 }:to(name), "i64") + 0
-  for _ = 1, 3 do -- code that looks is compiled meanwhile
-    op.embedding(table_, right):hash()
+  local function there(...) return op.cast(tessera.tensor { ... }:to(name), "i64") + 0 end
+  for _ = 1, 3 do -- code that makes them and looks at them is compiled meanwhile
+    op.embedding(table_, there(1, 0, 5)):hash()
     tessera.jit.wait()
   end
-  local late = op.embedding(table_, index)
+  local late = op.embedding(table_, there(1, 9, 5))
   local well, why = pcall(function() return late:hash() end)
   assert(not well and why:find "index 9 is out of range", name)
 end
