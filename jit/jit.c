@@ -64,9 +64,11 @@ void ts_jit_verbose(TsJit *j, bool on) {
 }
 TsTracer *ts_jit_tracer(TsJit *j) { return j->tracer; }
 TsOffloader *ts_jit_offloader(TsJit *j) { return j->offloader; }
-void ts_jit_eager(TsJit *j, bool on) {
+bool ts_jit_eager(TsJit *j, bool on) {
+  bool before = j->eager;
   j->eager = on;
   ts_offload_eager(j->offloader, on);
+  return before;
 }
 TsTuner *ts_jit_tuner(TsJit *j) { return j->tuner; }
 

@@ -39,7 +39,7 @@ bool ts_jit_is_verbose(const TsJit *j);
 bool ts_jit_tell(const TsJit *j, const char *what, const char *name, const char *at,
                  const char *text);
 /* Everything hot is compiled at its first call, and waited for: for tests. */
-void ts_jit_eager(TsJit *j, bool on);
+bool ts_jit_eager(TsJit *j, bool on); /* what it was */
 /* The interpreter of Tile IR runs kernels instead of compiled code, in "block" or "explicit" form;
  * NULL: compiled code again. Forgets all kernels. For tests. -1: there is no such form. */
 int ts_jit_interpret(TsJit *j, const char *form);

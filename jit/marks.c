@@ -27,7 +27,7 @@ static int mark(TsJitFunction *f) {
     bool none = plain && b.layouts && !err->code;
     ts_build_free(&b);
     free(plain);
-    return none ? 0 : ts_error_set(err, TS_ERR_memory, "no profile marks: out of memory");
+    return none ? 0 : err->code ? -1 : ts_error_memory(err);
   }
   ts_weigh_alike(&b, &f->build);
   *plain = (TsJitPlain){f->build, f->code, f->frame};

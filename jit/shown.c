@@ -8,17 +8,20 @@ struct TsShown {
   TsQueueJob job; /* first */
   TsQueue *queue;
   pthread_mutex_t lock; /* of what follows */
-  TsTile **tile;
+  struct {
+    TsTile *k;
+    const TsTarget *target;
+  } * tile;
   int n, cap;
-  const TsTarget *target;
   bool running;
   atomic_bool stop;
 };
 
-static TsTile *take(TsShown *s) {
+static TsTile *take(TsShown *s, const TsTarget **target) {
   pthread_mutex_lock(&s->lock);
   bool on = s->n && !atomic_load(&s->stop) && ts_queue_length(s->queue) < 2;
-  TsTile *k = on ? s->tile[--s->n] : NULL;
+  TsTile *k = on ? s->tile[--s->n].k : NULL;
+  if (on) *target = s->tile[s->n].target;
   s->running = k != NULL;
   pthread_mutex_unlock(&s->lock);
   return k;
@@ -27,11 +30,12 @@ static TsTile *take(TsShown *s) {
 static void run(TsQueueJob *job) {
   static const char *const level[] = {"llvm", "asm"};
   TsShown *s = (TsShown *)job;
-  for (TsTile *k; (k = take(s)); ts_tile_free(k))
+  const TsTarget *target;
+  for (TsTile *k; (k = take(s, &target)); ts_tile_free(k))
     for (int i = 0; i < 2 && !atomic_load(&s->stop); i++) {
       TsError ignored = {0};
       TsText text = {0};
-      ts_build_kernel_text(NULL, s->target, k, level[i], &text, &ignored);
+      ts_build_kernel_text(NULL, target, k, level[i], &text, &ignored);
       ts_text_free(&text);
     }
 }
@@ -49,17 +53,17 @@ TsShown *ts_shown_open(TsQueue *q) {
 static void put(TsShown *s, TsBuildJob *b) {
   if (s->n + b->nshown > s->cap) {
     int cap = s->n + b->nshown;
-    TsTile **more = realloc(s->tile, sizeof *more * (size_t)cap);
+    void *more = realloc(s->tile, sizeof *s->tile * (size_t)cap);
     if (!more) return;
     s->tile = more, s->cap = cap;
   }
-  while (b->nshown) s->tile[s->n++] = b->shown[--b->nshown];
+  for (; b->nshown; s->n++)
+    s->tile[s->n].k = b->shown[--b->nshown], s->tile[s->n].target = b->target;
 }
 
 void ts_shown_later(TsShown *s, TsBuildJob *b) {
   if (!b->nshown) return;
   pthread_mutex_lock(&s->lock);
-  s->target = b->target;
   put(s, b);
   bool begins = s->n && !s->running;
   s->running |= begins;
@@ -76,7 +80,7 @@ void ts_shown_stop(TsShown *s) {
 
 void ts_shown_close(TsShown *s) {
   if (!s) return;
-  while (s->n) ts_tile_free(s->tile[--s->n]);
+  while (s->n) ts_tile_free(s->tile[--s->n].k);
   free(s->tile);
   pthread_mutex_destroy(&s->lock);
   free(s);

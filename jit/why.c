@@ -106,7 +106,8 @@ static int show_what_runs(TsJitFunction *f, const TsTarget *target, const Shown 
   }
   if (f->state == LIVE) return show(f, &f->build, s, &j->c->err);
   TsBuildJob b = ts_jit_build_of(f, 0);
-  int failed = !b.layouts || ts_build_schedule(&b, &j->c->err) || show(f, &b, s, &j->c->err);
+  int failed = !b.layouts ? ts_error_memory(&j->c->err)
+                          : ts_build_schedule(&b, &j->c->err) || show(f, &b, s, &j->c->err);
   ts_build_free(&b);
   return failed ? -1 : 0;
 }

@@ -55,7 +55,7 @@ void ts_sched_choice_head(const TsSchedChoice *c, TsTile *k) {
   k->unroll = c->unroll, k->grain = c->grain;
   if (c->stages) k->stages = c->stages;
   if (c->vector) k->vector = c->vector;
-  k->high = c->high, k->steps = c->depth, k->pack = c->pack;
+  k->high = c->high, k->depth = c->depth, k->pack = c->pack;
   k->threads = c->threads;
 }
 

@@ -122,7 +122,7 @@ static void group(TsText *t, const TsNames *names, const TsGroup *g, bool notes)
   ts_text_char(t, '\n');
 }
 
-/* only: NULL for all groups. */
+/* only: NULL for all groups; else one of them, or a copy with another choice. */
 static void text_of(const TsSched *s, const TsGroup *only, TsText *text, bool notes) {
   TsNames names;
   if (ts_names_open(&names, s->g)) text->failed = 1;
@@ -133,7 +133,7 @@ static void text_of(const TsSched *s, const TsGroup *only, TsText *text, bool no
     ts_text_format(text, " pairs %s", s->target->pairs);
   ts_text_str(text, " {\n");
   for (int i = 0; i < s->ngroup; i++)
-    if (!only || only == s->group[i]) group(text, &names, s->group[i], notes);
+    if (!only || only->index == i) group(text, &names, only ? only : s->group[i], notes);
   ts_text_str(text, "}\n");
   ts_names_close(&names);
 }

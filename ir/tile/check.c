@@ -220,7 +220,7 @@ static int check_head(const TsTile *k, TsError *err) {
       return ts_error_set(err, TS_ERR_value, "@%.40s: axis %d of the tile has no elements",
                           k->name, i);
   if (k->stages < 0 || k->threads < 0 || k->unroll < 0 || k->vector < 0 || k->grain < 0 ||
-      k->cluster < 0 || k->high < 0 || k->steps < 0 || k->pack < 0)
+      k->cluster < 0 || k->high < 0 || k->depth < 0 || k->pack < 0)
     return ts_error_set(err, TS_ERR_value, "@%.40s: a negative number in the head", k->name);
   for (int i = 0; i < k->ndim; i++)
     for (int j = 0; j <= i; j++)

@@ -2,7 +2,13 @@
  * that others make, fragments. */
 #include "ir/tile/check_rule.h"
 
-enum { WARP = 32, NAMED_BARRIERS = 16, FEWEST_REGISTERS = 24, MOST_REGISTERS = 240 };
+enum {
+  WARP = 32,
+  NAMED_BARRIERS = 16,
+  FEWEST_REGISTERS = 24,
+  MOST_REGISTERS = 240,
+  PRODUCTS = 1
+};
 
 /* ---- of processors with many threads */
 static int within(Check *c, const Stmt *s, const char *name, int64_t lo, int64_t hi,
@@ -90,8 +96,10 @@ int ts_tile_rule_of_store_bulk(Check *c, const Stmt *s) {
 
 int ts_tile_rule_of_commit(Check *c, const Stmt *s) { return ts_tile_rule_gives_nothing(c, s); }
 
+/* Of products the instruction counts to 7 (PTX, wgmma.wait_group). */
 int ts_tile_rule_of_wait(Check *c, const Stmt *s) {
-  return within(c, s, "pending", 0, INT32_MAX, 1) || ts_tile_rule_gives_nothing(c, s) ? -1 : 0;
+  int most = ATTR("of")->i == PRODUCTS ? 7 : INT32_MAX;
+  return within(c, s, "pending", 0, most, 1) || ts_tile_rule_gives_nothing(c, s) ? -1 : 0;
 }
 
 int ts_tile_rule_of_expect(Check *c, const Stmt *s) {

@@ -32,7 +32,7 @@ TsTile *ts_tile_copy_head(const TsTile *from) {
   memcpy(k->tile, from->tile, sizeof k->tile);
   k->stages = from->stages, k->threads = from->threads, k->cluster = from->cluster;
   k->unroll = from->unroll, k->vector = from->vector, k->grain = from->grain;
-  k->high = from->high, k->steps = from->steps, k->pack = from->pack;
+  k->high = from->high, k->depth = from->depth, k->pack = from->pack;
   k->marks = from->marks;
   for (int i = 0; i < from->ndim; i++) k->dim[i] = text(k, from->dim[i]);
   k->ndim = from->ndim;

@@ -97,24 +97,35 @@ static const char *legal(TsTileNames *m, const TsTile *k) {
   return ts_name_legal(&m->arena, k->name && *k->name ? k->name : "_");
 }
 
-static bool same_head(Pair *p, const TsTile *a, const TsTile *b) {
-  if (!same_word(p, "name", legal(&p->a, a), legal(&p->b, b)) ||
-      !same_count(p, "form", a->form, b->form) ||
-      !same_word(p, "target", a->target, b->target) ||
-      !same_count(p, "axes of the tile", a->ntile, b->ntile) ||
+static bool same_choice(const Pair *p, const TsTile *a, const TsTile *b) {
+  if (!same_count(p, "axes of the tile", a->ntile, b->ntile) ||
       !same_count(p, "stages", a->stages, b->stages) ||
       !same_count(p, "threads", a->threads, b->threads) ||
       !same_count(p, "cluster", a->cluster, b->cluster) ||
       !same_count(p, "unroll", a->unroll, b->unroll) ||
       !same_count(p, "vector", a->vector, b->vector) ||
       !same_count(p, "grain", a->grain, b->grain) || !same_count(p, "high", a->high, b->high) ||
-      !same_count(p, "steps", a->steps, b->steps) || !same_count(p, "pack", a->pack, b->pack) ||
-      !same_count(p, "marks", a->marks, b->marks) ||
-      !same_word(p, "order", a->order, b->order) || !same_count(p, "sizes", a->ndim, b->ndim) ||
-      !same_count(p, "parameters that are read", a->nin, b->nin))
+      !same_count(p, "depth", a->depth, b->depth) || !same_count(p, "pack", a->pack, b->pack) ||
+      !same_word(p, "order", a->order, b->order))
     return false;
   for (int i = 0; i < a->ntile; i++)
     if (!same_count(p, "tile", a->tile[i], b->tile[i])) return false;
+  return true;
+}
+
+bool ts_tile_same_choice(const TsTile *a, const TsTile *b) {
+  const Pair p = {.why = NULL};
+  return same_choice(&p, a, b);
+}
+
+static bool same_head(Pair *p, const TsTile *a, const TsTile *b) {
+  if (!same_word(p, "name", legal(&p->a, a), legal(&p->b, b)) ||
+      !same_count(p, "form", a->form, b->form) ||
+      !same_word(p, "target", a->target, b->target) || !same_choice(p, a, b) ||
+      !same_count(p, "marks", a->marks, b->marks) ||
+      !same_count(p, "sizes", a->ndim, b->ndim) ||
+      !same_count(p, "parameters that are read", a->nin, b->nin))
+    return false;
   for (int i = 0; i < a->ndim; i++)
     if (!same_word(p, "size", a->dim[i], b->dim[i])) return false;
   return same_values(p, "parameter", a->nparam, a->param, b->nparam, b->param);

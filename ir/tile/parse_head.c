@@ -90,7 +90,7 @@ static int head_word(Parser *p, const TsToken *t) {
   TsTile *k = p->k;
   static const char *const words[] = {"target", "tile",   "stages", "threads", "order",
                                       "form",   "unroll", "vector", "grain",   "high",
-                                      "steps",  "pack",   "marks",  "cluster"};
+                                      "depth",  "pack",   "marks",  "cluster"};
   size_t i = 0, n = sizeof words / sizeof *words;
   while (i < n &&
          (strlen(words[i]) != (size_t)t->len || memcmp(words[i], t->at, (size_t)t->len)))
@@ -98,7 +98,7 @@ static int head_word(Parser *p, const TsToken *t) {
   if (i == n)
     return ts_read_unexpected(
         &p->r,
-        "'{', or target tile stages threads order form unroll vector grain high steps pack "
+        "'{', or target tile stages threads order form unroll vector grain high depth pack "
         "marks cluster");
   ts_read_next(&p->r);
   switch (i) {
@@ -112,7 +112,7 @@ static int head_word(Parser *p, const TsToken *t) {
   case 7: return head_int(p, &k->vector);
   case 8: return head_int(p, &k->grain);
   case 9: return head_int(p, &k->high);
-  case 10: return head_int(p, &k->steps);
+  case 10: return head_int(p, &k->depth);
   case 11: return head_int(p, &k->pack);
   case 12: return k->marks = true, 0;
   default: return head_int(p, &k->cluster);

@@ -5,7 +5,7 @@
  *   params  "(" [%name ":" type {"," %name ":" type}] ")"       read; behind "->": written
  *   head    "target" name | "tile" 8x768 | "stages" int | "threads" int | "cluster" int
  *           | "order" name
- *           | "unroll" int | "vector" int | "grain" int | "high" int | "steps" int | "pack" int
+ *           | "unroll" int | "vector" int | "grain" int | "high" int | "depth" int | "pack" int
  *           | "marks" | "form" ("block" | "explicit")
  *   name    word | word ":" int | string
  *   body    "{" {line} "}"
@@ -358,7 +358,7 @@ static void head(Printer *p) {
   if (k->vector) ts_text_format(p->text, " vector %d", k->vector);
   if (k->grain) ts_text_format(p->text, " grain %d", k->grain);
   if (k->high) ts_text_format(p->text, " high %d", k->high);
-  if (k->steps) ts_text_format(p->text, " steps %d", k->steps);
+  if (k->depth) ts_text_format(p->text, " depth %d", k->depth);
   if (k->pack) ts_text_format(p->text, " pack %d", k->pack);
   if (k->marks) put(p, " marks");
   if (k->order) {

@@ -134,7 +134,7 @@ struct TsTile {
   int unroll, vector, grain;
   /* The same of a product on a CPU: rows of its register tile, steps of k between two visits of a
    * sum, rows of A: 1 read where they lie, 2 packed. */
-  int high, steps, pack;
+  int high, depth, pack;
   bool marks;        /* profile marks are code (ir/tile/marks.h) */
   const char *order; /* of the grid, "swizzle:8", or NULL */
   int ndim;
@@ -263,6 +263,8 @@ TsTile *ts_tile_parse(const char *text, TsError *err);
  * places are its lines, "12", or "12 model.lua:3" where the line has a place. */
 TsTile *ts_tile_parse_lines(const char *text, TsError *err);
 bool ts_tile_equal(const TsTile *a, const TsTile *b, TsText *why);
+/* What of their heads is free (ir/sched/choice.def). */
+bool ts_tile_same_choice(const TsTile *a, const TsTile *b);
 
 /* ir/tile/check.c: types, shapes, dominance, what each form allows; messages quote the line. */
 int ts_tile_check(const TsTile *k, const TsTarget *target, TsError *err);

@@ -187,7 +187,7 @@ static void drop(Work *w) {
 static bool writes_part(const TsBuildJob *b, const TsGroup *g) {
   for (const TsFusion *f = &b->fusion; f && g->nnode == 1; f = f->next) {
     const TsSched *s = f->sched;
-    if (s && g->index < s->ngroup && s->group[g->index] == g)
+    if (s && g->index < s->ngroup && s->group[g->index]->node == g->node)
       return s->spread && s->spread[g->node[0]->id] &&
              (g->kind == TS_GROUP_rows || g->kind == TS_GROUP_columns);
   }

@@ -9,11 +9,10 @@
 
 int ts_build_unpatched(const TsBuildJob *b, const TsFusion *u, const TsGroup *g,
                        const TsSchedChoice *c, TsSchedKernel *out, TsError *err) {
-  TsGroup *own = (TsGroup *)(uintptr_t)g; /* the build's, as the tuner has it */
-  TsSchedChoice before = g->choice;
-  if (c) own->choice = *c;
-  int failed = ts_lower_group(u->sched, g, ts_layouts_of, ts_build_layouts(b, u->g), out, err);
-  own->choice = before;
+  TsGroup own = *g;
+  if (c) own.choice = *c;
+  int failed =
+      ts_lower_group(u->sched, &own, ts_layouts_of, ts_build_layouts(b, u->g), out, err);
   if (!failed) out->tile->marks = b->marks;
   return failed;
 }

@@ -203,8 +203,11 @@ static int record(TsDevice *d, void *module, const TsLaunch *l, TsMarkedLaunch *
   own.early = own.dependent = false;
   failed = failed || d->upload(d, says_at, &says, sizeof says, err) ||
            d->run->launch(d, &own, err) || (d->synchronize && d->synchronize(d, err)) ||
-           d->download(d, room.here, room.there, room.nbytes, err) ||
-           d->upload(d, says_at, &none, sizeof none, err) || gather(m, &room, err);
+           d->download(d, room.here, room.there, room.nbytes, err);
+  /* Whatever failed: a later launch of the module writes where this points. */
+  TsError second = {0};
+  failed = d->upload(d, says_at, &none, sizeof none, failed ? &second : err) || failed ||
+           gather(m, &room, err);
   leave_room(&room);
   return failed ? -1 : 0;
 }

@@ -8,14 +8,18 @@
 
 #include "jit/compile/compile.h"
 
+void ts_patch_remarks(TsPatch *p, const char *lines) {
+  if (p->remarks.len) ts_text_char(&p->remarks, '\n');
+  ts_text_str(&p->remarks, lines);
+}
+
 void ts_patch_remark(TsPatch *p, const char *format, ...) {
   char text[300];
   va_list ap;
   va_start(ap, format);
   vsnprintf(text, sizeof text, format, ap);
   va_end(ap);
-  if (p->remarks.len) ts_text_char(&p->remarks, '\n');
-  ts_text_str(&p->remarks, text);
+  ts_patch_remarks(p, text);
 }
 
 /* ---- the build that runs, or one that was only scheduled */
@@ -79,10 +83,11 @@ int ts_patch_text(TsJitFunction *f, const char *level, const char *kernel, bool 
 }
 
 /* ---- opening */
+/* Of the block form the head says what passes make of it. */
 static bool same_code(const TsTile *a, const TsTile *b) {
   uint8_t x[32], y[32];
   if (a->sequence || b->sequence) return a->sequence == b->sequence;
-  if (a->grain != b->grain) return false; /* of threads, not of the code */
+  if (!ts_tile_same_choice(a, b)) return false;
   ts_kernel_digest(a, x);
   ts_kernel_digest(b, y);
   return !memcmp(x, y, sizeof x);
@@ -123,9 +128,9 @@ static bool takes_the_same(const TsSchedKernel *a, const TsSchedKernel *b) {
 static int make_schedule(TsPatch *p, const char *text, TsError *err) {
   TsSchedChoice c;
   if (ts_patch_schedule_read(p, text, &c, err)) return -1;
+  ts_patch_schedule_settle(p, &c);
   if (ts_build_unpatched(p->b, p->u, p->g, &c, &p->k[PATCH_made], err))
     return p->k[PATCH_made].tile = NULL, -1;
-  ts_patch_schedule_remarks(p, text);
   if (takes_the_same(&p->k[PATCH_usual], &p->k[PATCH_made])) return 0;
   return ts_error_set(err, TS_ERR_value, "the kernel of this schedule takes other operands");
 }
@@ -189,6 +194,8 @@ static int open(TsPatch *p, const char *kernel, const char *text, TsError *err) 
     if (build(p, i, err)) return -1;
   make_small(p);
   p->seen.alike = alike(p);
+  if (p->entry.failed || p->what.failed || p->number.failed || p->remarks.failed)
+    return ts_error_memory(err);
   if (p->device)
     ts_device_kernel_key(p->k[PATCH_now].tile, p->catch.key);
   else

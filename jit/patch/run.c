@@ -26,6 +26,7 @@ typedef struct Results {
   void *arg[2][TS_SCHED_PARAMS]; /* what kernels get: inputs as they are given, and these */
   char *base[2][TS_SCHED_PARAMS], *host[2][TS_SCHED_PARAMS];
   int64_t below[TS_SCHED_PARAMS], nbytes[TS_SCHED_PARAMS];
+  int64_t all[TS_SCHED_PARAMS]; /* of an allocation */
 } Results;
 
 enum { WANT, HAVE };
@@ -33,8 +34,7 @@ enum { WANT, HAVE };
 static void free_results(TsPatch *p, Results *r) {
   for (int w = 0; w < 2; w++)
     for (int i = 0; i < TS_SCHED_PARAMS; i++) {
-      int64_t all = r->below[i] + r->nbytes[i] + 64;
-      if (p->device && r->base[w][i]) p->device->free(p->device, r->base[w][i], all);
+      if (p->device && r->base[w][i]) p->device->free(p->device, r->base[w][i], r->all[i]);
       if (!p->device) free(r->base[w][i]);
       free(r->host[w][i]);
     }
@@ -49,7 +49,7 @@ static int make_results(TsPatch *p, Results *r, void *const *arg, TsError *err) 
     if (i < k->nin) continue;
     ts_tile_reach(&k->param[i]->type, dim, &r->below[i], &r->nbytes[i]);
     r->below[i] = (r->below[i] + 63) & -64;
-    size_t all = (size_t)((r->below[i] + r->nbytes[i] + 127) & -64);
+    size_t all = (size_t)(r->all[i] = (r->below[i] + r->nbytes[i] + 127) & -64);
     for (int w = 0; w < 2; w++) {
       if (p->device) {
         r->host[w][i] = malloc(all);

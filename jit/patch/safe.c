@@ -56,6 +56,9 @@ static int look_at_roles(TsPatch *p, void *const *at, const int64_t *dim, TsErro
     const TsTileFinding *f = ts_tile_debug_finding(d, 0);
     failed = ts_error_set(err, TS_ERR_value, "line %d: %.400s", f->line, f->text);
   }
+  const char *partly = ts_tile_debug_partly(d);
+  if (!failed && partly)
+    ts_patch_remark(p, "races and waits were looked at as far as %s", partly);
   ts_tile_debug_close(d);
   if (!late || ts_cpu_interrupted()) return failed;
   ts_error_clear(err);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/lower/lower.h"
 #include "jit/patch/state.h"
 
 /* ---- "rows 64 columns 128" as pairs */
@@ -56,11 +57,10 @@ static void has(const TsGroup *g, const TsTile *k, TsText *t) {
 
 /* The group with these choices in its text. */
 static void text_with(const TsFusion *u, const TsGroup *g, const char *pairs, TsText *text) {
-  TsGroup *own = (TsGroup *)(uintptr_t)g;
-  TsSchedChoice before = g->choice, all;
-  if (pairs && ts_sched_choice_parse(pairs, &all)) own->choice = all;
-  ts_sched_text_group(u->sched, g, text);
-  own->choice = before;
+  TsGroup own = *g;
+  TsSchedChoice all;
+  if (pairs && ts_sched_choice_parse(pairs, &all)) own.choice = all;
+  ts_sched_text_group(u->sched, &own, text);
 }
 
 void ts_patch_schedule_text(const TsFusion *u, const TsGroup *g, const TsTile *now,
@@ -88,11 +88,9 @@ static int line_of_group(const char *text, int i) {
 }
 
 static void plain_text(const TsSched *s, const TsGroup *g, TsText *t) {
-  TsGroup *own = (TsGroup *)(uintptr_t)g;
-  TsSchedChoice before = g->choice;
-  own->choice = (TsSchedChoice){0};
-  ts_sched_text_group(s, g, t);
-  own->choice = before;
+  TsGroup own = *g;
+  own.choice = (TsSchedChoice){0};
+  ts_sched_text_group(s, &own, t);
   char *end = t->at ? strstr(t->at, " {\n") : NULL; /* the head is another's */
   if (end) memmove(t->at, end, strlen(end) + 1);
 }
@@ -170,21 +168,13 @@ int ts_patch_schedule_read(TsPatch *p, const char *text, TsSchedChoice *c, TsErr
   return bad ? -1 : 0;
 }
 
-void ts_patch_schedule_remarks(TsPatch *p, const char *text) {
-  TsText have = {0};
-  TsGroup none = *p->g;
-  char word[16];
-  int number;
-  (void)text;
-  none.choice = (TsSchedChoice){0};
-  has(&none, p->k[PATCH_made].tile, &have);
-  for (const char *at = p->entry.at; at && next_pair(&at, word, &number);) {
-    int got = number_of(have.at, word);
-    if (got && got != number)
-      ts_patch_remark(p, "%s %d becomes %d: the nearest that this kernel has", word, number,
-                      got);
-  }
-  ts_text_free(&have);
-  if (p->k[PATCH_made].tile->form != p->k[PATCH_usual].tile->form)
-    ts_patch_remark(p, "the kernel is of another form: matrix units have no such tile here");
+void ts_patch_schedule_settle(TsPatch *p, TsSchedChoice *c) {
+  TsGroup own = *p->g;
+  TsSched *s = (TsSched *)(uintptr_t)p->u->sched; /* remarks lie in its arena */
+  own.want = *c, own.pinned = true, own.remarks = NULL;
+  ts_lower_settle(s, &own, ts_layouts_of, ts_build_layouts(p->b, p->u->g));
+  *c = own.choice;
+  if (own.remarks) ts_patch_remarks(p, own.remarks);
+  ts_text_free(&p->entry);
+  ts_sched_choice_text(c, &p->entry);
 }

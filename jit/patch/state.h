@@ -39,6 +39,7 @@ struct TsPatch {
   TsDeviceKernel *there[PATCH_CODE];
 };
 
+void ts_patch_remarks(TsPatch *p, const char *lines);
 void ts_patch_remark(TsPatch *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* jit/patch/find.c: finds p's group in its build by number or name; NULL: as the text says, or the
@@ -51,8 +52,8 @@ void ts_patch_schedule_text(const TsFusion *u, const TsGroup *g, const TsTile *n
                             TsText *text);
 /* The choice that an edited schedule says, into p->entry and *c. */
 int ts_patch_schedule_read(TsPatch *p, const char *text, TsSchedChoice *c, TsError *err);
-/* What of it the kernel does not have. */
-void ts_patch_schedule_remarks(TsPatch *p, const char *text);
+/* It becomes what the kernel has; the remarks say what of it could not be had. */
+void ts_patch_schedule_settle(TsPatch *p, TsSchedChoice *c);
 
 /* jit/patch/run.c: all that is done with what the kernel is given. */
 int ts_patch_look(void *patch, TsDevice *d, void *const *arg, const int64_t *dim, TsError *err);

@@ -56,14 +56,6 @@ static void say(Session *m, int entry, const char *what, const TsError *err) {
 }
 
 /* ---- kernels */
-static bool build(Session *m, int entry, TsSchedKernel *k) {
-  TsError err = {0};
-  memset(k, 0, sizeof *k);
-  bool made = !ts_build_unpatched(m->b, m->f, m->g, &m->r->at[entry].choice, k, &err);
-  if (!made) say(m, entry, "has no kernel", &err);
-  return made && !k->tile->sequence && !k->ndraw && !k->nguard;
-}
-
 static bool floats_alone(const TsTile *k) {
   for (int i = 0; i < k->nparam; i++) switch (k->param[i]->type.dtype) {
     case TS_DT_f32:
@@ -73,6 +65,23 @@ static bool floats_alone(const TsTile *k) {
     default: return false;
     }
   return true;
+}
+
+static bool build(Session *m, int entry, TsSchedKernel *k) {
+  TsError err = {0};
+  memset(k, 0, sizeof *k);
+  bool made = !ts_build_unpatched(m->b, m->f, m->g, &m->r->at[entry].choice, k, &err);
+  if (!made) say(m, entry, "has no kernel", &err);
+  const char *why = !made                    ? NULL
+                    : k->tile->sequence      ? "not tried: it is several kernels in sequence"
+                    : k->ndraw               ? "not tried: it draws numbers"
+                    : k->nguard              ? "not tried: its indices are looked at before it"
+                    : !floats_alone(k->tile) ? "not tried: it reads or writes integers"
+                    : entry && k->tile->nparam != m->c[0].k.tile->nparam
+                        ? "not tried: it has other operands"
+                        : NULL;
+  if (why) say(m, entry, why, NULL);
+  return made && !why;
 }
 
 /* All are compiled at a time. */
@@ -109,9 +118,6 @@ static void find_candidates(Session *m, int most) {
     }
     c->entry = i;
     if (!build(m, i, &c->k)) {
-      ts_tile_free(c->k.tile);
-      if (!i) return;
-    } else if (c->k.tile->nparam != m->c[0].k.tile->nparam || !floats_alone(c->k.tile)) {
       ts_tile_free(c->k.tile);
       if (!i) return;
     } else {
@@ -297,7 +303,9 @@ void ts_tune_device_group(const TsBuildJob *b, const TsFusion *f, TsGroup *g,
   Session *m = calloc(1, sizeof *m);
   ts_tune_device_name(g, ts_layouts_of, ts_build_layouts(b, f->g), &name);
   snprintf(r->what, sizeof r->what, "%s", name.at ? name.at : "");
-  if (!m || name.failed || name.len >= sizeof r->what) {
+  if (!m || name.failed) {
+    strcpy(r->why, "no memory");
+  } else if (name.len >= sizeof r->what) {
     strcpy(r->why, "its name is too long");
   } else {
     *m = (Session){
@@ -321,7 +329,7 @@ double ts_tune_device_usual(const TsBuildJob *b, const TsFusion *f, TsGroup *g) 
   if (m && r) {
     *m = (Session){
         .b = b, .f = f, .g = g, .d = b->device, .r = r, .end = ts_clock_msec() + MSEC};
-    m->n = build(m, 0, &m->c[0].k) && floats_alone(m->c[0].k.tile);
+    m->n = build(m, 0, &m->c[0].k);
     if (m->n)
       open_all(m);
     else

@@ -14,8 +14,8 @@ typedef struct Known {
 
 struct TsTuner {
   pthread_mutex_t lock; /* of all but what is atomic */
-  TsTuneMode mode;
-  int forced; /* -1: none */
+  _Atomic TsTuneMode mode;
+  atomic_int forced; /* -1: none */
   TsTuneBudget budget;
   double spent_msec;
   Known *known;

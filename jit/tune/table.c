@@ -64,17 +64,17 @@ static bool in_program(const char *device, const char *name, TsTuneEntry *e) {
 }
 
 /* ---- this process: also what is known to be unknown, so that no file is looked for twice */
-typedef struct Known {
-  struct Known *next;
+typedef struct Row {
+  struct Row *next;
   uint8_t key[32];
   bool some;
   TsTuneEntry e;
-} Known;
+} Row;
 
 static struct {
   pthread_mutex_t lock;
   bool off;
-  Known *first[64];
+  Row *first[64];
 } known = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 void ts_tune_device_enable(bool on) {
@@ -86,7 +86,7 @@ void ts_tune_device_enable(bool on) {
 void ts_tune_device_forget(void) {
   pthread_mutex_lock(&known.lock);
   for (int i = 0; i < 64; i++)
-    for (Known *k = known.first[i], *next; k; k = next) {
+    for (Row *k = known.first[i], *next; k; k = next) {
       next = k->next;
       free(k);
       known.first[i] = next;
@@ -106,15 +106,15 @@ static void key_of(const TsDevice *d, const char *name, uint8_t key[32]) {
   ts_text_free(&kind);
 }
 
-static Known *find(const uint8_t *key) {
-  Known *k = known.first[key[0] % 64];
+static Row *find(const uint8_t *key) {
+  Row *k = known.first[key[0] % 64];
   while (k && memcmp(k->key, key, sizeof k->key)) k = k->next;
   return k;
 }
 
 static void put(const uint8_t *key, bool some, const TsTuneEntry *e) {
   pthread_mutex_lock(&known.lock);
-  Known *k = find(key);
+  Row *k = find(key);
   if (!k && (k = calloc(1, sizeof *k))) {
     memcpy(k->key, key, sizeof k->key);
     k->next = known.first[key[0] % 64];
@@ -129,7 +129,7 @@ static bool look(const TsDevice *d, const char *name, TsTuneEntry *e) {
   TsText kind = {0};
   key_of(d, name, key);
   pthread_mutex_lock(&known.lock);
-  Known *k = find(key);
+  Row *k = find(key);
   bool some = k && k->some && !known.off, done = k || known.off;
   if (some) *e = k->e;
   pthread_mutex_unlock(&known.lock);

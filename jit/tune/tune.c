@@ -34,14 +34,24 @@ void ts_tuner_close(TsTuner *t) {
 
 TsTuneMode ts_tuner_mode(const TsTuner *t) { return t->mode; }
 void ts_tuner_set_mode(TsTuner *t, TsTuneMode mode) {
-  pthread_mutex_lock(&t->lock);
   t->mode = mode;
-  pthread_mutex_unlock(&t->lock);
   ts_tune_device_enable(mode != TS_TUNE_off);
 }
 
-TsTuneBudget ts_tuner_budget(const TsTuner *t) { return t->budget; }
-double ts_tuner_spent(const TsTuner *t) { return t->spent_msec; }
+TsTuneBudget ts_tuner_budget(TsTuner *t) {
+  pthread_mutex_lock(&t->lock);
+  TsTuneBudget b = t->budget;
+  pthread_mutex_unlock(&t->lock);
+  return b;
+}
+
+double ts_tuner_spent(TsTuner *t) {
+  pthread_mutex_lock(&t->lock);
+  double msec = t->spent_msec;
+  pthread_mutex_unlock(&t->lock);
+  return msec;
+}
+
 void ts_tuner_set_budget(TsTuner *t, TsTuneBudget b) {
   pthread_mutex_lock(&t->lock);
   t->budget = b;
@@ -49,11 +59,7 @@ void ts_tuner_set_budget(TsTuner *t, TsTuneBudget b) {
   pthread_mutex_unlock(&t->lock);
 }
 
-void ts_tuner_force(TsTuner *t, int i) {
-  pthread_mutex_lock(&t->lock);
-  t->forced = i;
-  pthread_mutex_unlock(&t->lock);
-}
+void ts_tuner_force(TsTuner *t, int i) { t->forced = i; }
 
 void ts_tuner_stop(TsTuner *t) { atomic_store(&t->stop, true); }
 
@@ -131,9 +137,10 @@ bool ts_tune_known(TsTuner *t, const TsTuneSubject *s, TsSchedChoice *choice, ui
   TsSchedKernel k;
   TsTuneEntry e;
   uint8_t key[32];
-  if (t->forced >= 0) {
-    bool has = t->forced < s->n;
-    if (has) *choice = s->choice[t->forced];
+  int forced = t->forced;
+  if (forced >= 0) {
+    bool has = forced < s->n;
+    if (has) *choice = s->choice[forced];
     return has;
   }
   if (ts_tuner_mode(t) == TS_TUNE_off || usual(s, &k, key)) return false;
@@ -222,13 +229,13 @@ static bool tunable(const TsBuildJob *b, const TsFusion *f, const TsGroup *g) {
   return b->target && g->kind != TS_GROUP_vm && ts_build_worth_on(b, g);
 }
 
-static void apply_forced(const TsTuner *t, TsBuildJob *b) {
+static void apply_forced(int forced, TsBuildJob *b) {
   for (const TsFusion *f = &b->fusion; f; f = f->next)
     for (int i = 0; i < f->sched->ngroup; i++) {
       TsSchedChoice all[TS_SCHED_CHOICES];
       TsGroup *g = f->sched->group[i];
-      if (!tunable(b, f, g) || t->forced >= ts_sched_choices(f->sched, g, all)) continue;
-      g->choice = all[t->forced];
+      if (!tunable(b, f, g) || forced >= ts_sched_choices(f->sched, g, all)) continue;
+      g->choice = all[forced];
       g->origin = TS_CHOICE_forced;
     }
 }
@@ -245,7 +252,8 @@ static void apply_device(const TsBuildJob *b) {
 }
 
 void ts_tune_apply(TsTuner *t, TsBuildJob *b) {
-  if (t->forced >= 0) return apply_forced(t, b);
+  int forced = t->forced;
+  if (forced >= 0) return apply_forced(forced, b);
   if (ts_tuner_mode(t) == TS_TUNE_off) return;
   if (b->device) return apply_device(b);
   for (const TsFusion *f = &b->fusion; f; f = f->next)
@@ -270,7 +278,7 @@ typedef struct Turns {
   const atomic_bool *cancel;
   Turn *turn;
   int n, first; /* first: record of this run */
-  double left_msec, left_usec;
+  double left_msec, left_usec, group_msec;
 } Turns;
 
 static bool stopped(const Turns *r) {
@@ -383,16 +391,19 @@ static int find_turns(Turns *r) {
 /* By its share of what is left; waiting for the program, the budget's time for each. */
 static double msec_of(const Turns *r, const Turn *x) {
   const double least = 20;
-  if (r->wait) return r->t->budget.group_msec;
+  if (r->wait) return r->group_msec;
   double msec = r->left_usec > 0 ? r->left_msec * x->usec / r->left_usec : r->left_msec;
   return msec < least && r->left_msec > least ? least : msec;
 }
 
 int ts_tune_run(TsTuner *t, TsBuildJob *b, bool wait, const atomic_bool *cancel) {
-  Turns r = {.t = t, .b = b, .wait = wait, .cancel = cancel, .first = t->nrecord};
+  Turns r = {.t = t, .b = b, .wait = wait, .cancel = cancel};
+  pthread_mutex_lock(&t->lock);
+  r.first = t->nrecord, r.group_msec = t->budget.group_msec;
+  pthread_mutex_unlock(&t->lock);
   int changed = 0;
   if (find_turns(&r)) return 0;
-  r.left_msec = t->budget.group_msec * r.n;
+  r.left_msec = r.group_msec * r.n;
   for (int i = 0; i < r.n; i++) {
     const Turn *x = &r.turn[i];
     if (stopped(&r)) {

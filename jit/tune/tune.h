@@ -58,8 +58,8 @@ TsTuner *ts_tuner_open(void); /* on the program's thread; NULL: no memory */
 void ts_tuner_close(TsTuner *t);
 TsTuneMode ts_tuner_mode(const TsTuner *t);
 void ts_tuner_set_mode(TsTuner *t, TsTuneMode mode);
-TsTuneBudget ts_tuner_budget(const TsTuner *t);
-double ts_tuner_spent(const TsTuner *t); /* milliseconds of the total */
+TsTuneBudget ts_tuner_budget(TsTuner *t);
+double ts_tuner_spent(TsTuner *t); /* milliseconds of the total */
 void ts_tuner_set_budget(TsTuner *t, TsTuneBudget b);
 void ts_tuner_stop(TsTuner *t); /* whoever measures returns soon, now and later */
 /* Every group takes candidate i, if it has so many, whatever is known; -1: none. For tests. */

@@ -72,7 +72,7 @@ static void put_head(const TsSchedChoice *c, TsTile *k) {
   if (!all.vector) all.vector = k->vector;
   if (!all.grain) all.grain = k->grain;
   if (!all.high) all.high = k->high;
-  if (!all.depth) all.depth = k->steps;
+  if (!all.depth) all.depth = k->depth;
   if (!all.pack) all.pack = k->pack;
   ts_sched_choice_head(&all, k);
 }

@@ -592,12 +592,12 @@ end
 
 --- One of its kernels, by its number or name in f:ir "tile", is run in the interpreter on what the function gives it, and
 --- what is wrong is said; {prompt = true} behind the arguments stops at its lines: tessera.debug.kernel.
----   print(f:debug(1, x))
+---   print(f:debug(0, x))
 function Function:debug(kernel, ...) return require("tessera.debug.kernel").kernel(self, kernel, ...) end
 
 --- A value in the midst of a kernel: of a tile of its first result, at a line of its text or of a name:
 --- tessera.debug.peek.
----   print(f:peek(1, {0, 1}, 12, x))
+---   print(f:peek(0, {0, 1}, 12, x))
 function Function:peek(kernel, ...) return require("tessera.debug.kernel").peek(self, kernel, ...) end
 
 --- An edited text of one of its kernels, as f:ir(level, {kernel = 2}) gives it at level "schedule" or "tile": checked,

@@ -473,21 +473,11 @@ end
 function prompt.devices() print(tostring(require("tessera").devices())) end
 
 --- Sets and prints the device of new tensors.
-function prompt.device(name)
-  if name ~= nil and name ~= "" then core.default_device(name) end
-  print(core.default_device())
-end
+function prompt.device(name) print(prompt.data.device(name).device) end
 
 --- Sets and prints the number of threads.
 function prompt.threads(n)
-  if n ~= nil and n ~= "" then
-    local wanted = tonumber(n)
-    if not wanted or wanted < 0 or wanted > 256 or wanted ~= floor(wanted) then
-      wrong("threads", ":threads takes a whole number from 0 to 256, not '%s'", tostring(n))
-    end
-    core.threads(wanted)
-  end
-  local now = core.threads()
+  local now = prompt.data.threads(n).threads
   print(now .. (now == 1 and " thread" or " threads"))
 end
 
@@ -562,11 +552,11 @@ function prompt.command(name, rest)
       name, guess and "; did you mean ':" .. guess .. "'?" or "; :help lists them"))
   end
   options.check(given, function(...) wrong(name, ":%s " .. (...), name, select(2, ...)) end)
+  if text ~= "" and not prompt.arguments[name] then wrong(name, ":%s takes nothing, not '%s'", name, text) end
   if given.json then return prompt.print_json(name, text) end
   local needed = prompt.arguments[name] and not prompt.arguments[name]:find "^%["
   if text == "" and needed then return prompt.page(command_help(name, console.width())) end
   if text == "" then return f() end
-  if not prompt.arguments[name] then wrong(name, ":%s takes nothing, not '%s'", name, text) end
   return f(text)
 end
 

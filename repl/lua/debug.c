@@ -1,5 +1,6 @@
 /* tessera.core for the debugger of kernels: what lib/lua/debug/kernel.lua stands on. Commands are asked of
  * a Lua function, which is called in the midst of a run. */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -109,7 +110,9 @@ static int64_t whole(Job *j, const char *name, int64_t otherwise) {
 
 static void read_peek(Job *j) {
   j->peeks = true;
-  j->peek = (TsTilePeek){.line = (int)whole(j, "line", 0), .stage = whole(j, "stage", -1)};
+  int64_t line = whole(j, "line", 0);
+  j->peek.line = line < 0 || line > INT_MAX ? INT_MAX : (int)line; /* no text has that one */
+  j->peek.stage = whole(j, "stage", -1);
   if (option(j, "value")) {
     const char *v = lua_tostring(j->L, -1);
     if (v && strlen(v) < sizeof j->name)
@@ -119,8 +122,9 @@ static void read_peek(Job *j) {
   if (!option(j, "tile")) return;
   for (int i = 0; lua_istable(j->L, -1) && i < TS_TILE_RANK; i++) {
     lua_rawgeti(j->L, -1, i + 1);
-    bool some = lua_isnumber(j->L, -1);
-    if (some) j->peek.coord[j->peek.ncoord++] = (int64_t)lua_tonumber(j->L, -1);
+    int64_t at;
+    bool some = lua_isnumber(j->L, -1) && ts_lua_whole(lua_tonumber(j->L, -1), &at);
+    if (some) j->peek.coord[j->peek.ncoord++] = at;
     lua_pop(j->L, 1);
     if (!some) break;
   }
@@ -164,7 +168,8 @@ static void end(Job *j) {
   luaL_unref(j->L, LUA_REGISTRYINDEX, j->options);
 }
 
-/* ---- what comes out: a tensor, or the list of findings; then results; whether it was quit */
+/* ---- what comes out: a tensor, or the list of findings; then results; whether it was quit;
+ * as far as what it looked, or nil */
 static void push_findings(lua_State *L, const TsTileDebug *d) {
   lua_createtable(L, ts_tile_debug_count(d), 0);
   for (int i = 0; i < ts_tile_debug_count(d); i++) {
@@ -199,7 +204,8 @@ static int finish(Job *j, int bad) {
       lua_rawseti(L, -2, i + 1);
     }
     lua_pushboolean(L, ts_tile_debug_quit(j->d));
-    n = 3;
+    lua_pushstring(L, ts_tile_debug_partly(j->d));
+    n = 4;
   }
   int error = j->error;
   end(j);
@@ -282,6 +288,7 @@ static int debug_caught(lua_State *L) {
   Job j;
   const char *text = luaL_checkstring(L, 1);
   TsCatch all = {.with = &j, .look = look};
+  const TsCatch *outer = ts_catch;
   begin(&j, L, 4);
   if (open(&j, text)) return finish(&j, -1);
   ts_tile_debug_results(j.d, true);
@@ -289,7 +296,7 @@ static int debug_caught(lua_State *L) {
   ts_catch = &all;
   lua_pushvalue(L, 2);
   bool good = call(&j, 0, 0);
-  ts_catch = NULL;
+  ts_catch = outer;
   if (good && !j.came) {
     end(&j);
     return 0;
@@ -297,7 +304,7 @@ static int debug_caught(lua_State *L) {
   return finish(&j, 0);
 }
 
-/* debug_lines(text): {name of the kernel, {names of parameters}, {names of sizes}, inputs} */
+/* debug_about(text): {name of the kernel, {names of parameters}, {names of sizes}, inputs} */
 static int debug_about(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   TsTile *k = ts_tile_parse(luaL_checkstring(L, 1), &c->err);

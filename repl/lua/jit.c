@@ -85,8 +85,8 @@ static int jit_now(lua_State *L) {
 }
 
 static int jit_eager(lua_State *L) {
-  ts_jit_eager(jit_of(L), check_on(L, "jit.eager"));
-  return 0;
+  lua_pushboolean(L, ts_jit_eager(jit_of(L), check_on(L, "jit.eager")));
+  return 1;
 }
 
 /* jit_interpret(form or nil): kernels run by the interpreter of Tile IR, "block",

@@ -52,3 +52,25 @@ assert(not e.equal and e.first:find "%%y0%[%d+,%d+%]: now", tostring(e))
 refused((rows:gsub("load %%x0%[%%2", "load %%x0[%%1")), "line ", "position 128 is outside of axis 0")
 e:keep() --! f: the edited kernel has other bits
 f(x, w, b):hash() == want --> true
+
+-- What looks at kernels leaves how functions are compiled as it was.
+jit.eager(true)
+f:with("tile", kernel).unchanged --> true
+f:debug(0, x, w, b).clean --> true
+jit.eager(false) --> true
+
+-- Memory of the device is counted back as it was counted.
+local function bytes()
+  collectgarbage()
+  for _, d in ipairs(tessera.devices()) do
+    if d.name == "sim:0" then return d.live end
+  end
+end
+local odd = graph.module("odd", function(x) return x * 2 end)
+local y = rng.normal{ 7, 3 }:to "sim:0"
+odd(y)
+local doubled = odd:ir("tile", { kernel = 0 })
+odd:with("tile", doubled)
+local before = bytes()
+for _ = 1, 3 do odd:with("tile", doubled) end
+assert(before and bytes() == before, bytes())

@@ -23,7 +23,7 @@ local e = f:with("schedule", text)
 assert(e.equal and e.unchanged and e.elements == 192 * 256, tostring(e))
 e = f:with("schedule", (text:gsub("rows %d+", "rows 50")))
 assert(e.equal and not e.unchanged and e.was_usec > 0 and e.usec > 0, tostring(e))
-assert(table.concat(e.remarks, " "):find "rows 50 becomes %d+", tostring(e))
+assert(table.concat(e.remarks, " "):find "rows = 50 becomes %d+", tostring(e))
 assert(tostring(e):find "now .*edited .*bits    equal", tostring(e))
 local function refused(level, changed, ...)
   local ok, why = pcall(f.with, f, level, changed)
@@ -123,7 +123,7 @@ f:with("tile", soft, { kernels = 1 }) --! did you mean 'kernel'?
 f:with("schedule", text, { args = { x, w, b } }).unchanged --> true
 local fresh = graph.module("fresh", body)
 fresh:with("tile", soft) --! fresh's last arguments are gone, or it has not run
-f:debug(x, x, w, b) --! a kernel stands in front of the arguments, by its number or name; f has 1 @
+f:debug(x, x, w, b) --! a kernel stands in front of the arguments, by its number or name
 
 -- ---- a file whose name has a line end
 local odd = loadstring("local graph, op = ... return graph.module('odd', function(a) return op.softmax(a) * 2 end)", "@a\nb")(graph, op)

@@ -70,7 +70,7 @@ static TsTile *block_form(const Case *x, const char *unit) {
   int rows = (x->m + MB - 1) / MB, cols = (x->n + NB - 1) / NB;
   int sa[2] = {x->ta ? 1 : x->k, x->ta ? x->m : 1};
   int sb[2] = {x->tb ? 1 : x->n, x->tb ? x->k : 1};
-  snprintf(head, sizeof head, "%s%.0d %s%.0d", x->steps ? "steps " : "", x->steps,
+  snprintf(head, sizeof head, "%s%.0d %s%.0d", x->steps ? "depth " : "", x->steps,
            x->pack ? "pack " : "", x->pack);
   if (x->prologue)
     snprintf(before, sizeof before,

@@ -72,7 +72,7 @@ static void heads(TsText *t, const Case *x) {
       x->half ? "f16" : "f32", x->batch, x->m, x->k, x->m * x->k, sa[0], sa[1], x->k, x->n,
       sb[0], sb[1], x->n, x->m, x->n, x->batch, x->m, x->n, x->batch, x->m, x->n);
   if (x->high) ts_text_format(t, " high %d", x->high);
-  if (x->steps) ts_text_format(t, " steps %d", x->steps);
+  if (x->steps) ts_text_format(t, " depth %d", x->steps);
   if (x->pack) ts_text_format(t, " pack %d", x->pack);
   ts_text_format(t, " {\n");
 }

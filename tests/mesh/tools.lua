@@ -73,7 +73,7 @@ assert(f:diff("tile", "s1/0"):find "\n%+tile @f[^\n]* vector 32", f:diff("tile",
 f(xs, ws):hash() == y --> true
 f:without "s1/0" --> true
 f:without "s1/0" --> false
-f:debug(1, xs, ws).clean --> true
+f:debug("s1/0", xs, ws).clean --> true
 
 -- ---- parts of other sizes are pieces of their own; functions that cannot be cut say so
 local uneven = graph.module("uneven", function(a) return op.softmax(a * 2) + 1 end)

@@ -150,3 +150,11 @@ f:facts("tile").kernels[1].text:match "^tile @f" --> tile @f
 f:facts "graph" --! level 'graph' is not of kernels
 f:facts "nothing" --! there is no level 'nothing'
 tessera.profile.measure(f, { args = { op.ones { 3, 4 } }, runs = 2 }).instructions[1].time_ns > 0 --> true
+
+-- What a command refuses it refuses as data, too, and does nothing.
+said = run ":threads 2\n:threads abc --json\n:threads 1.5 --json\n:mem 3 --json\n:threads\n"
+for _, words in ipairs { ":threads takes a whole number from 0 to 256, not 'abc'", "not '1.5'", ":mem takes nothing, not '3'" } do
+  local line = said:match('{[^\n]*' .. words:gsub("%p", "%%%0") .. "[^\n]*}")
+  assert(line and decode(line).code == "argument", said)
+end
+said:match "(%d+) threads\n$" --> 2

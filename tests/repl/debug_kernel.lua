@@ -63,7 +63,7 @@ said:match "exit %d" --> exit 1
 
 -- Commands to the kernel of a captured function, whose own call has arguments of its own on Lua's stack.
 local softmax = tessera.graph.module("softmax", function(x) return op.softmax(x) end)
-softmax:debug(1, op.ones { 64, 64 }, { commands = { "where", "quit" } }).output:match "tile @softmax" --> tile @softmax
+softmax:debug(0, op.ones { 64, 64 }, { commands = { "where", "quit" } }).output:match "tile @softmax" --> tile @softmax
 
 -- ---- the prompt
 local lines = [[
@@ -74,7 +74,7 @@ q
 :peek k(x) (1, 0) 5
 :peek k(x) (1) %a line 5
 f = graph.module(function(x) return op.softmax(x * 2) end)
-:debug f(x) 1
+:debug f(x) 0
 q
 :debug f(x)
 :debug f

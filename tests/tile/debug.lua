@@ -143,19 +143,27 @@ norm:peek({ 0 }, nil, x) --! where is a line of the text
 -- ---- captured functions, on the CPU and on a device: what the function gives the kernel
 local f = graph.module("f", function(x) return op.softmax(x * 2) end)
 local scaled = x * 2
-f:debug(1, x).clean --> true
+f:debug(0, x).clean --> true
 f:debug("f", x).name --> f
-f:debug(7, x) --! f has no kernel 7; it has 1 @f
+f:debug(7, x) --! @f: there is no kernel 7
+f:debug(x) --! debug: a kernel stands in front of the arguments, by its number or name
+f:debug(0, x).name --> f
 local g = graph.module("g", function(x) return op.softmax(x * 2) end)
 local there = x:to "sim:0"
-g:debug(1, there).clean --> true
+g:debug(0, there).clean --> true
 g(there):hash() == op.softmax(scaled):hash() --> true
 local number, row = 0, nil
-for text in (g:ir "tile"):gsub("^//[^\n]*\n", ""):gmatch "([^\n]*)\n" do
+for text in g:ir("tile", { kernel = 0 }):gmatch "([^\n]*)\n" do
   number = number + 1
   if text:find " = mul " then row = row or number end
 end
-g:peek(1, { 2 }, row, there):reshape { 4 }:hash() == scaled["2"]:contiguous():hash() --> true
+g:peek(0, { 2 }, row, there):reshape { 4 }:hash() == scaled["2"]:contiguous():hash() --> true
+-- One look within another one's call: the outer one is still there.
+local nested = core.debug_caught(f:ir("tile", { kernel = 0 }), function()
+  core.debug_caught(f:ir("tile", { kernel = 0 }), function() end, nil, {})
+  f(x)
+end, nil, {})
+type(nested) --> table
 
 -- ---- words
 debug.kernel(3) --! the first argument is a kernel of op.kernel, its text, or a captured function, not a number

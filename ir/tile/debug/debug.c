@@ -126,7 +126,8 @@ int ts_debug_find_tiles(TsTileDebug *d) {
   const TsTile *k = d->k;
   TsTileRun *outer = d->run;
   uint32_t block = d->block, first = d->first_block;
-  if (d->ntile) return 0;
+  if (d->tiles_known) return 0;
+  d->tiles_known = true;
   int64_t *rounds = malloc(sizeof *rounds * (k->nvalue + 1)), below;
   void **copy = calloc((size_t)k->nparam + 1, sizeof *copy);
   void **own = calloc((size_t)k->nparam + 1, sizeof *own);
@@ -150,6 +151,7 @@ int ts_debug_find_tiles(TsTileDebug *d) {
   free(rounds);
   free(copy);
   free(own);
+  d->tiles_known = !bad;
   d->run = outer, d->block = block, d->first_block = first;
   return bad ? -1 : 0;
 }
@@ -161,6 +163,7 @@ static int prepare(TsTileDebug *d, void *const *arg, const int64_t *dim, TsError
   ts_debug_suspect_close(d);
   for (int i = 0; i < d->nfinding; i++) free(d->finding[i].text);
   d->nfinding = 0, d->ntile = 0;
+  d->partly = NULL, d->tiles_known = false;
   if (ts_debug_order_open(d) || ts_debug_cells_open(d) || ts_debug_suspect_open(d))
     return ts_error_memory(err);
   return 0;
@@ -271,6 +274,7 @@ int ts_tile_debug_count(const TsTileDebug *d) { return d->nfinding; }
 const TsTileFinding *ts_tile_debug_finding(const TsTileDebug *d, int i) {
   return &d->finding[i];
 }
+const char *ts_tile_debug_partly(const TsTileDebug *d) { return d->partly; }
 bool ts_tile_debug_quit(const TsTileDebug *d) { return d->quit; }
 
 void ts_tile_debug_talk(TsTileDebug *d, const TsTileDebugTalk *talk) {

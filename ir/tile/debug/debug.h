@@ -63,6 +63,9 @@ void ts_tile_debug_as(TsTileDebug *d, const TsTileRunAs *as);
 int ts_tile_debug_run(TsTileDebug *d, void *const *arg, const int64_t *dim, TsError *err);
 int ts_tile_debug_count(const TsTileDebug *d);
 const TsTileFinding *ts_tile_debug_finding(const TsTileDebug *d, int i);
+/* NULL: all of the run was looked at; else behind what it was not, "4194304 accesses": what came
+ * later may have faults that are no findings. */
+const char *ts_tile_debug_partly(const TsTileDebug *d);
 bool ts_tile_debug_quit(const TsTileDebug *d); /* by a command */
 /* Runs and keeps the value where it is first so; it is d's. -1: with the error, or nothing was
  * there. */

@@ -113,7 +113,10 @@ static TsDebugClock release(TsTileDebug *d, int i, bool apart) {
 TsDebugSlot *ts_debug_slot(TsTileDebug *d, TsTileVal barrier, int64_t index) {
   for (int i = 0; i < d->nslot; i++)
     if (d->slot[i].barrier == barrier && d->slot[i].index == index) return &d->slot[i];
-  if (d->nslot == TS_DEBUG_CLOCKS - TS_DEBUG_SLOTS) return &d->slot[0]; /* many share one */
+  if (d->nslot == TS_DEBUG_CLOCKS - TS_DEBUG_SLOTS) { /* many share one */
+    d->partly = "130 barriers of a block";
+    return &d->slot[0];
+  }
   TsDebugSlot *s = &d->slot[d->nslot++];
   *s = (TsDebugSlot){.barrier = barrier, .index = index};
   return s;
@@ -233,7 +236,7 @@ static uint32_t less(uint32_t groups, int64_t pending) {
 
 static void wait_products(TsDebugAgent *a, int i, uint32_t done) {
   raise_to(&a->known.of[TS_DEBUG_PRODUCTS + i], done);
-  if (!done || done + TS_DEBUG_ISSUED < a->products) return;
+  if (!done || done + TS_DEBUG_ISSUED <= a->products) return;
   uint32_t issued = a->issued[(done - 1) % TS_DEBUG_ISSUED];
   raise_to(&a->met, issued);
   if (is_one_group(a)) raise_to(&a->known.of[i], issued);

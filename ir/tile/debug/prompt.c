@@ -1,6 +1,7 @@
 /* The commands of a debugger's prompt: where a run stops, and what is shown there. A run stops before
  * a statement. Steps are those of one role, which others may interrupt only when it waits. */
 #include <ctype.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -178,10 +179,21 @@ static int c_quit(TsTileDebug *d, const TsTileStmt *s, const char *p) {
   return 1;
 }
 
+static bool has_role(const TsTileRegion *r, const char *name) {
+  for (const TsTileStmt *s = r->first; s; s = s->next) {
+    const TsAttr *own = s->op == TS_TILE_role ? ts_tile_attr(s, "name") : NULL;
+    if (own && own->str && !strcmp(own->str, name)) return true;
+    for (int i = 0; i < s->nregion; i++)
+      if (has_role(s->region[i], name)) return true;
+  }
+  return false;
+}
+
 static int c_role(TsTileDebug *d, const TsTileStmt *s, const char *p) {
   Talking *k = d->talking;
   p = skip(p);
   if (!*p) return say_text(d, "role NAME: stops when it goes on\n"), 0;
+  if (!has_role(d->k->body, p)) return say_text(d, "the kernel has no role of this name\n"), 0;
   snprintf(k->role, sizeof k->role, "%s", p);
   go(d, s, ROLE);
   return 1;
@@ -215,15 +227,18 @@ static bool has_tile(const TsTileDebug *d, const Break *b) {
   return false;
 }
 
+/* What is no line of any text stays none. */
+static int line_of(int64_t n) { return n > INT_MAX ? INT_MAX : (int)n; }
+
 /* A sentence, or NULL: it is a break. */
 static const char *read_break(TsTileDebug *d, const char *p, Break *b) {
   int64_t line = 0;
   *b = (Break){.stage = -1, .block = -1};
-  if (number(&p, &line)) b->line = (int)line;
+  if (number(&p, &line)) b->line = line_of(line);
   for (;;) {
     if (takes(&p, "line")) {
       if (!number(&p, &line)) return "line takes a number\n";
-      b->line = (int)line;
+      b->line = line_of(line);
     } else if (takes(&p, "tile")) {
       while (b->ncoord < TS_TILE_RANK && number(&p, &b->coord[b->ncoord])) b->ncoord++;
       if (!b->ncoord) return "tile takes its coordinates: tile (1, 0)\n";

@@ -161,6 +161,8 @@ struct TsTileDebug {
   TsTileFinding finding[TS_DEBUG_MOST_FINDINGS];
   int nfinding;
   bool quit, out_of_memory, over; /* over: the run was ended on purpose */
+  const char *partly;             /* what there was too much of to look at all, or NULL */
+  bool tiles_known;               /* find_tiles was called, whatever came of it */
   bool silent;                    /* nothing is checked: it looks for tiles */
   bool results_written;           /* as a kernel of a function, which may read results */
 

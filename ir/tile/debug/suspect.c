@@ -152,11 +152,11 @@ static void along(TsTileDebug *d, const TsTileStmt *s, int64_t axis, uint8_t *to
 static void moved(TsTileDebug *d, const TsTileStmt *s,
                   int (*action)(TsTileRun *, const TsTileStmt *), uint8_t *to) {
   TsTileRun *r = d->run;
-  char *before[16], *own[16] = {NULL};
+  char **own = calloc(2 * (size_t)s->nin + 1, sizeof *own), **before = own + s->nin;
   int64_t size = ts_tile_run_size(s->out[0]), n = numel(d, s->out[0]);
   TsTileRunPlace *y = ts_tile_run_place(r, s->out[0]);
   char *made = malloc((size_t)(n * size) + 1), *real = y->at;
-  bool bad = !made || s->nin > 16;
+  bool bad = !made || !own;
   for (int i = 0; i < s->nin && !bad; i++) {
     int64_t count = numel(d, s->in[i]), width = ts_tile_run_size(s->in[i]);
     const uint8_t *mask = d->mask[s->in[i]->id];
@@ -175,7 +175,8 @@ static void moved(TsTileDebug *d, const TsTileStmt *s,
     for (int i = s->nin; i-- > 0;) r->place[s->in[i]->id].at = before[i];
     for (int64_t e = 0; e < n; e++) to[e] = (uint8_t)made[e * size];
   }
-  for (int i = 0; i < s->nin && i < 16; i++) free(own[i]);
+  for (int i = 0; own && i < s->nin; i++) free(own[i]);
+  free(own);
   free(made);
   d->out_of_memory |= bad;
 }

@@ -32,7 +32,7 @@ static void plan(TsProduct *p) {
   p->lanes = LINE, p->mr = HIGH;
   /* Functions have tables and constants, which serve more vectors of a wider panel. */
   p->nr = ts_tile_product_is_cheap(x->mma) ? TILE : MOST_WIDE;
-  p->kc = div_up(ts_tile_product_amx_steps(x->k, p->from->steps), 2);
+  p->kc = div_up(ts_tile_product_amx_steps(x->k, p->from->depth), 2);
   p->blocks = p->kc < p->deep;
   p->transposed_a = !x->prologue[TS_PRODUCT_a] && row == 1 && step != 1;
   p->transposed_b = !x->prologue[TS_PRODUCT_b] && stride_of(b, b->rank - 2) == 1 &&

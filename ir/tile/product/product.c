@@ -82,7 +82,7 @@ static void plan(TsProduct *p) {
   if (p->from->pack) p->pack_a = must || p->from->pack == 2;
   p->ask_rows = !p->pack_a && !p->transposed_a && far;
   int64_t most = TS_PRODUCT_STEPS;
-  if (p->from->steps) most = div_up(p->from->steps, 1 + p->words);
+  if (p->from->depth) most = div_up(p->from->depth, 1 + p->words);
   p->kc = least(even(p->deep, most, p->lanes), p->deep);
   p->kpad = round_up(p->kc, p->lanes);
   p->panel = p->mr * p->kc + 16;

@@ -1,9 +1,9 @@
 -- tessera.debug: the debugger of kernels. It runs a kernel in the interpreter and says what is wrong with it.
 --
 --   print(tessera.debug.kernel(k, x, w))      -- of op.kernel: what was found, or that it is clean
---   print(f:debug(1, x))                      -- the first kernel of a captured function, on what the function gives it
+--   print(f:debug(0, x))                      -- kernel 0 in :tiles of a captured function, on what the function gives it
 --   k:debug(x, w, {prompt = true})            -- stops at the first line and reads commands from stdin
---   f:peek(1, {0, 1}, 41, x)                  -- what line 41 makes for tile (0, 1) of the kernel's result
+--   f:peek(0, {0, 1}, 41, x)                  -- what line 41 makes for tile (0, 1) of the kernel's result
 --
 -- ir/tile/debug finds the faults, docs/debug.md says which and how.
 
@@ -17,16 +17,17 @@ local Report = {}
 Report.__index = Report
 
 function Report.__tostring(r)
-  if r.clean then return ("%s: nothing was found%s"):format(r.name, r.quit and " before it was quit" or "") end
+  local far = r.partly and (", as far as it looked: to " .. r.partly) or ""
+  if #r == 0 then return ("%s: nothing was found%s%s"):format(r.name, r.quit and " before it was quit" or "", far) end
   local parts = {}
   for i, f in ipairs(r) do parts[i] = f.text end
-  parts[#parts + 1] = ("%s: %d finding%s"):format(r.name, #r, #r == 1 and "" or "s")
+  parts[#parts + 1] = ("%s: %d finding%s%s"):format(r.name, #r, #r == 1 and "" or "s", far)
   return table.concat(parts)
 end
 
-local function report(name, findings, results, quit, output)
-  findings.name, findings.results, findings.quit, findings.output = name, results, quit, output
-  findings.clean = #findings == 0
+local function report(name, output, findings, results, quit, partly)
+  findings.name, findings.results, findings.quit, findings.output = name, results, quit, output()
+  findings.partly, findings.clean = partly, #findings == 0 and not partly
   return setmetatable(findings, Report)
 end
 
@@ -94,61 +95,46 @@ end
 local function of_text(text, n, arguments, own)
   local name, inputs, sizes = split_sizes(text, n, arguments)
   local options, said = talk(own)
-  local findings, results, quit = core.debug_kernel(text, inputs, sizes, options)
-  return report(name, findings, results, quit, said and table.concat(said))
+  return report(name, function() return said and table.concat(said) end, core.debug_kernel(text, inputs, sizes, options))
 end
 
 -- ---- kernels of captured functions
--- The kernels of f for these arguments: {{name, text}, ..}, which are those that run. Those of devices are there once
--- it has run.
-local function kernels_of(f, ...)
-  require("tessera.debug.ready")(f, ...)
-  local list = {}
-  for text in ("\n" .. f:ir("tile", ...)):gmatch "\n(tile @.-\n}\n)" do
-    list[#list + 1] = { name = text:match "^tile @([^%s<%(]+)", text = text }
-  end
-  return list
-end
-
-local function find(f, which, ...)
-  local list = kernels_of(f, ...)
-  local names = {}
-  for i, k in ipairs(list) do
-    if i == which or k.name == which then return k end
-    names[i] = i .. " @" .. k.name
-  end
+-- The kernel of this number in :tiles, or of this name, for these arguments, as it runs: {name, text}. Those of devices
+-- are there once it has run. Lines are those of f:ir("tile", {kernel = which}).
+local function find(f, which, n, arguments)
   if type(which) ~= "number" and type(which) ~= "string" then
-    core.fail(("debug: a kernel stands in front of the arguments, by its number or name%s"):format(
-      #names > 0 and ("; %s has %s\n  hint: f:debug(1, x)"):format(f.name, table.concat(names, ", ")) or ""))
+    core.fail "debug: a kernel stands in front of the arguments, by its number or name\n  hint: f:debug(0, x); :tiles lists them"
   end
-  core.fail(("debug: %s has no kernel %s%s"):format(f.name, core.shown(tostring(which), 40),
-    #names > 0 and "; it has " .. table.concat(names, ", ") or ": no group of it is worth one"))
+  require("tessera.debug.ready")(f, unpack(arguments, 1, n))
+  local given = { unpack(arguments, 1, n) }
+  given[n + 1] = { kernel = tostring(which) }
+  local text = f:ir("tile", unpack(given, 1, n + 1))
+  return { name = text:match "tile @([^%s<%(]+)", text = text }
 end
 
 local function caught(f, k, options, n, arguments)
   local function call() return f(unpack(arguments, 1, n)) end
-  local a, b, c = core.debug_caught(k.text, call, nil, options)
+  local a, b, c, d = core.debug_caught(k.text, call, nil, options)
   if a == nil then
     core.fail(("debug: @%s of %s did not run: its operators do, on the VM\n  hint: tessera.jit.pin(f, ..) says why")
       :format(k.name, f.name))
   end
-  return a, b, c
+  return a, b, c, d
 end
 
 local function of_function(f, which, n, arguments, own)
-  local k = find(f, which, unpack(arguments, 1, n))
+  local k = find(f, which, n, arguments)
   local options, said = talk(own)
-  local findings, results, quit = caught(f, k, options, n, arguments)
-  return report(k.name, findings, results, quit, said and table.concat(said))
+  return report(k.name, function() return said and table.concat(said) end, caught(f, k, options, n, arguments))
 end
 
 -- kernel(k, ...): runs a kernel of op.kernel, or the text of one, on these arguments in the interpreter and looks for
 -- races, reads of what nobody wrote, positions outside of memory, missing waits and barriers. The report prints; it is a
--- list of {kind, line, text}, with `clean` and `results`. {prompt = true} behind the arguments stops at the first line
+-- list of {kind, line, text}, with `clean`, `results`, and `partly` where there was too much to look at all of it. {prompt = true} behind the arguments stops at the first line
 -- and reads commands from stdin (help lists them), {commands = {"break 12", "continue"}} takes them from a list and
--- keeps what is said in `output`. Of a captured function: kernel(f, 1, ...), the first of f:ir "tile".
+-- keeps what is said in `output`. Of a captured function: kernel(f, 0, ...), by its number in :tiles, or its name.
 --   print(tessera.debug.kernel(k, x))
---   print(tessera.debug.kernel(f, 1, x, {prompt = true}))
+--   print(tessera.debug.kernel(f, 0, x, {prompt = true}))
 function debug.kernel(k, ...)
   local n, arguments = select("#", ...), { ... }
   local own
@@ -162,12 +148,18 @@ function debug.kernel(k, ...)
     (k == nil and "nothing" or "a " .. type(k)))
 end
 
+-- A whole number of an option, or nothing.
+local function whole(what, n)
+  if n == nil or type(n) == "number" and n >= 0 and n < 2 ^ 31 and n == math.floor(n) then return n end
+  core.fail(("debug.peek: %s is a whole number, not %s"):format(what, type(n) == "string" and "'" .. n .. "'" or tostring(n)))
+end
+
 -- peek(k, tile, where, ...): a value in the midst of a kernel, as a tensor, on these arguments: of the tile of the first
 -- result with these coordinates ({0, 1}, counted in tiles; nil: the first that comes), where a line of the text is, or
 -- {line = 41, value = "%acc", stage = 3}: the value of a name there, in that round of the innermost loop. Of a captured
 -- function: peek(f, kernel, tile, where, ...).
 --   print(tessera.debug.peek(k, {0}, 6, x))
---   print(f:peek(1, {0, 1}, {value = "%3"}, x))
+--   print(f:peek(0, {0, 1}, {value = "%3"}, x))
 function debug.peek(k, ...)
   local n, arguments = select("#", ...), { ... }
   local of = captured.is_function(k) and 1 or 0
@@ -178,12 +170,15 @@ function debug.peek(k, ...)
   elseif type(where) == "table" then
     options.line, options.value, options.stage = where.line, where.value, where.stage
   end
+  whole("line", options.line)
+  whole("stage", options.stage)
+  for _, n in ipairs(tile or {}) do whole("a coordinate of the tile", n) end
   if not options.line and not options.value then
     core.fail "debug.peek: where is a line of the text, the name of a value, or {line =, value =, stage =}"
   end
   local rest = { unpack(arguments, 3 + of, n) }
   if of == 1 then
-    return (caught(k, find(k, arguments[1], unpack(rest, 1, n - 3)), options, n - 3, rest))
+    return (caught(k, find(k, arguments[1], n - 3, rest), options, n - 3, rest))
   end
   local text = captured.is_kernel(k) and k.text or k
   if not is_text(text) then core.fail "debug.peek: a kernel of op.kernel, its text, or a captured function comes first" end
@@ -196,7 +191,7 @@ end
 function debug.every()
   require("tessera.kernel").looked_at = function(k, ...)
     local found = debug.kernel(k, ...)
-    if not found.clean then core.fail(tostring(found)) end
+    if #found > 0 then core.fail(tostring(found)) end
   end
 end
 
@@ -234,7 +229,7 @@ function debug.file(path, arguments)
   list[ninputs + 1] = own
   core.seed(0)
   local found = debug.kernel(text, unpack(list, 1, ninputs + 1))
-  io.write(found.clean and tostring(found) or ("%s: %d finding%s"):format(name, #found, #found == 1 and "" or "s"), "\n")
+  io.write(#found == 0 and tostring(found) or ("%s: %d finding%s"):format(name, #found, #found == 1 and "" or "s"), "\n")
   return found.clean and 0 or 1
 end
 

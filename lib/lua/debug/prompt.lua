@@ -1,4 +1,4 @@
--- The prompt's commands of the debugger of kernels: ":debug k(x)", ":debug f(x) 1", ":peek f(x) 1 (0, 1) 41".
+-- The prompt's commands of the debugger of kernels: ":debug k(x)", ":debug f(x) 0", ":peek f(x) 0 (0, 1) 41".
 local core = require "tessera.core"
 local captured = require "tessera.captured"
 
@@ -6,9 +6,9 @@ return function(prompt, wrong)
   local commands, arguments = prompt.commands, prompt.arguments
   arguments.debug, arguments.peek = "k(x)", "k(x) (i, j) line"
   commands.debug = "stops at the first line of a kernel of op.kernel, or of a captured function's kernel by its number, " ..
-    ":debug f(x) 1; help lists what can be done there. What is wrong with it is said"
+    ":debug f(x) 0; help lists what can be done there. What is wrong with it is said"
   commands.peek = "a value in the midst of a kernel: of tile (i, j) of its first result, at a line of its text or of a name: " ..
-    ":peek f(x) 1 (0, 1) 41, :peek k(x) %acc line 41 stage 3"
+    ":peek f(x) 0 (0, 1) 41, :peek k(x) %acc line 41 stage 3"
 
   -- What is called with which arguments, and the words behind.
   local function call_of(command, text)
@@ -26,7 +26,7 @@ return function(prompt, wrong)
   -- Of a captured function its kernel comes first.
   local function kernel_of(command, f, rest)
     if captured.is_kernel(f) then return nil, rest end
-    local word, behind = rest:match "^([%w_]+)%s*(.*)$"
+    local word, behind = rest:match "^([%w_/.]+)%s*(.*)$"
     if not word then wrong(command, ":%s: a number or name of its kernels stands behind the call: :tiles lists them", command) end
     return tonumber(word) or word, behind
   end

@@ -15,11 +15,11 @@ end
 --- Kernels of devices are there once it has run; those of the CPU are pinned.
 return function(f, ...)
   if is_away(...) then
-    jit.eager(true)
-    local ok, why = pcall(f, ...)
-    if ok then ok, why = pcall(f, ...) end
-    jit.eager(false)
-    if not ok then error(why, 0) end
+    local before = jit.eager(true)
+    core.guarded(function() jit.eager(before) end, function(...)
+      f(...)
+      f(...)
+    end, ...)
     jit.wait()
   end
   return jit.pin(f, ...)

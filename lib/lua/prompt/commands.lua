@@ -140,7 +140,13 @@ return function(prompt, wrong)
   end
 
   function data.threads(n)
-    if n then core.threads(tonumber(n)) end
+    if n ~= nil and n ~= "" then
+      local wanted = tonumber(n)
+      if not wanted or wanted < 0 or wanted > 256 or wanted ~= math.floor(wanted) then
+        wrong("threads", ":threads takes a whole number from 0 to 256, not '%s'", tostring(n))
+      end
+      core.threads(wanted)
+    end
     return { threads = core.threads() }
   end
 
