@@ -28,6 +28,7 @@ static const Sentence dtype_sentence[] = {
     {"float1", "the dtype of the first input, f32 for integers"},
     {"promote", "the common dtype of the inputs"},
     {"promote_all", "the common dtype of the inputs"},
+    {"promote_experts", "the common dtype of the inputs but index"},
     {"arith", "the common dtype of the inputs (i64 for two bools)"},
     {"float", "the common float dtype of the inputs (f32 for integers)"},
     {"compare", "bool"},

@@ -45,9 +45,9 @@ jit.flush = core.jit_flush
 --   print(tessera.jit.stats().kernels)
 jit.stats = core.jit_stats
 
--- eager(on): compile at the first call, and wait for it: for tests. Returns what it was.
---   local before = tessera.jit.eager(true)
-jit.eager = core.jit_eager
+-- eager(on): compile at the first call, and wait for it: for tests.
+--   tessera.jit.eager(true)
+function jit.eager(on) core.jit_eager(on) end
 
 -- traces([eager]): {traces, deferred, quick, runs, exits, observed, replayed} of hot loops; eager: whatever repeats
 -- twice is a trace at once, for tests.

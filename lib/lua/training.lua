@@ -319,7 +319,8 @@ return function(graph, derivative, scalar, specialise)
   --- micro, rematerialise}}: the model lies in chunks along the mesh's axis "pp". stages: "balanced", a number, or a list of the
   --- modules at which chunks begin; schedule: "1f1b", "gpipe" or "interleaved"; rematerialise: true or names of stages, which
   --- compute their forward pass again instead of keeping it. step:plan(x, y) shows it before it runs. With the same bits again.
-  ---   local how = {mesh = mesh, plan = {pp = {stages = {"h.0", "h.6"}, micro = 8}}}
+  ---   local pp = {stages = {"h.0", "h.6"}, micro = 8}
+  ---   local how = {mesh = mesh, plan = {pp = pp}}
   ---   local step = graph.training_step(model, loss, opt, how)
   --- ema = optim.EMA(...): moved behind each update. name: as the captured function is called.
   function graph.training_step(model, loss, optimizer, given)

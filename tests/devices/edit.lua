@@ -57,7 +57,7 @@ f(x, w, b):hash() == want --> true
 jit.eager(true)
 f:with("tile", kernel).unchanged --> true
 f:debug(0, x, w, b).clean --> true
-jit.eager(false) --> true
+tessera.core.jit_eager(false) --> true
 
 -- Memory of the device is counted back as it was counted.
 local function bytes()

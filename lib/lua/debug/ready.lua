@@ -15,8 +15,8 @@ end
 --- Kernels of devices are there once it has run; those of the CPU are pinned.
 return function(f, ...)
   if is_away(...) then
-    local before = jit.eager(true)
-    core.guarded(function() jit.eager(before) end, function(...)
+    local before = core.jit_eager(true)
+    core.guarded(function() core.jit_eager(before) end, function(...)
       f(...)
       f(...)
     end, ...)
