@@ -17,7 +17,7 @@ metrics=$metrics,gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapse
 rows=${*:-$(bin/tessera scripts/bench/limits.lua --names)}
 for row in $rows; do
   bin/tessera scripts/bench/limits.lua "$row" > "$out/$row.ours"
-  "$ncu" --csv --cache-control none --clock-control none --metrics "$metrics" bin/tessera scripts/bench/limits.lua "$row" run > "$out/$row.ncu"
+  "$ncu" --csv --cache-control none --metrics "$metrics" bin/tessera scripts/bench/limits.lua "$row" run > "$out/$row.ncu"
 done
 "$ncu" --version | tail -n 1 > "$out/version"
 bin/tessera scripts/bench/limits.lua --table "$out" $rows
