@@ -39,6 +39,12 @@ tessera.save(folder .. "/x.npy", op.arange(640):reshape { 10, 64 }:cast "f32")
 run(faults .. "rows.tile M=10 x={F}/x.npy", "b 6 tile (1)\nc\np %a\nq\n"):find("[256. 257. 258.", 1, true) ~= nil --> true
 run(faults .. "rows.tile") --> tessera: --debug-kernel: the size M is not given: M=64
 --> exit 1
+run(faults .. "rows.tile M=10 K=4") --> tessera: --debug-kernel: the kernel has no size or input 'K'; it has M, x
+--> exit 1
+run(faults .. "rows.tile M=3 M=4") --> tessera: --debug-kernel: M is given twice
+--> exit 1
+run(faults .. "rows.tile M=a") --> tessera: --debug-kernel: the size M is a whole number, not 'a'
+--> exit 1
 run(faults .. "rows.tile M") --> tessera: --debug-kernel: 'M' is no size and no input: M=64, x=x.npy
 --> exit 1
 run "--debug-kernel" --> tessera: --debug-kernel takes file.tile or a script

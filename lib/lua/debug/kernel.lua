@@ -210,6 +210,34 @@ local function input(param, sizes, given)
   return param.dtype == x.dtype and x or x:cast(param.dtype)
 end
 
+local function list_has(list, word)
+  for _, w in ipairs(list) do
+    if w == word then return true end
+  end
+end
+
+-- Which word of the command line is a size, and which an input; all others are errors.
+local function read_arguments(arguments, names, params, ninputs)
+  local sizes, given, known, is_size = {}, {}, {}, {}
+  for _, size in ipairs(names) do known[#known + 1], is_size[size] = size, true end
+  for i = 1, ninputs do known[#known + 1] = params[i].name end
+  for _, argument in ipairs(arguments) do
+    local key, value = argument:match "^([%w_]+)=(.+)$"
+    if not key then core.fail(("--debug-kernel: '%s' is no size and no input: M=64, x=x.npy"):format(argument)) end
+    if sizes[key] or given[key] then core.fail(("--debug-kernel: %s is given twice"):format(key)) end
+    if is_size[key] then
+      local n = tonumber(value)
+      if not n or n < 0 or n % 1 ~= 0 then core.fail(("--debug-kernel: the size %s is a whole number, not '%s'"):format(key, value)) end
+      sizes[key] = n
+    elseif list_has(known, key) then
+      given[key] = value
+    else
+      core.fail(("--debug-kernel: the kernel has no size or input '%s'; it has %s"):format(key, table.concat(known, ", ")))
+    end
+  end
+  return sizes, given
+end
+
 --- tessera --debug-kernel file.tile M=64 x=x.npy: commands come from stdin; the exit code.
 function debug.file(path, arguments)
   local file, why = io.open(path)
@@ -217,12 +245,8 @@ function debug.file(path, arguments)
   local text = file:read "*a"
   file:close()
   local name, params, names, ninputs = core.debug_about(text)
-  local sizes, given, list, own = {}, {}, {}, {}
-  for _, argument in ipairs(arguments) do
-    local key, value = argument:match "^([%w_]+)=(.+)$"
-    if not key then core.fail(("--debug-kernel: '%s' is no size and no input: M=64, x=x.npy"):format(argument)) end
-    if tonumber(value) then sizes[key] = tonumber(value) else given[key] = value end
-  end
+  local list, own = {}, {}
+  local sizes, given = read_arguments(arguments, names, params, ninputs)
   for i = 1, ninputs do list[i] = input(params[i], sizes, given[params[i].name]) end
   for _, size in ipairs(names) do own[size] = sizes[size] end
   own.prompt = true
