@@ -33,6 +33,16 @@ function Kernel.__tostring(k)
   return ("kernel %s, %s%s"):format(k.name, how, device and " for " .. device or "")
 end
 
+-- What captured functions have and a kernel has not.
+local INSTEAD = { with = "op.kernel(name, text) makes one of another text", choose = "autotune.tune(k, ...) measures what is free in its head",
+  why = "k:status() says how it ran", tiles = 'k:ir "tiles" names its code', facts = "profile.report(k, ...) measures it",
+  diff = "k:ir(level, {target = ..}) shows a level" }
+for name, instead in pairs(INSTEAD) do
+  kernel[name] = function(k)
+    core.fail(("%s:%s: captured functions have that, not kernels of op.kernel\n  hint: %s"):format(k.name, name, instead))
+  end
+end
+
 -- Sizes that a call gives, by index, and their text.
 local function given_sizes(k, options)
   local list, parts, known = {}, {}, {}

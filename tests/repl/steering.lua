@@ -168,3 +168,7 @@ for _, n in ipairs { 3, 40, 200, 400, 800, 1600 } do
   assert(ok or why:find "interrupted", why)
 end
 came > 0 --> true
+
+-- What captured functions have, kernels of op.kernel say that they have not.
+said 'k:with("tile", "x")':find("scale:with: captured functions have that, not kernels of op.kernel", 1, true) ~= nil --> true
+said 'k:why()':find("hint: k:status() says how it ran", 1, true) ~= nil --> true
