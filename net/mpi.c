@@ -19,14 +19,14 @@
 #include "net/transport.h"
 
 static const TsMpiTable tables[] = {
-    {.library = {"libmpi_abi.so.1", "libmpi_abi.so.0"},
+    {.file = {"libmpi_abi.so.1", "libmpi_abi.so.0"},
      .handle = sizeof(void *),
      .world = 0x101,
      .byte = 0x247,
      .errors_return = 0x143,
      .no_request = 0x180,
      .funneled = 1024},
-    {.library = {"libmpi.so.40"},
+    {.file = {"libmpi.so.40"},
      .family = "Open MPI",
      .handle = sizeof(void *),
      .world_symbol = "ompi_mpi_comm_world",
@@ -34,7 +34,7 @@ static const TsMpiTable tables[] = {
      .errors_symbol = "ompi_mpi_errors_return",
      .request_symbol = "ompi_request_null",
      .funneled = 1},
-    {.library = {"libmpi.so.12", "libmpich.so.12"},
+    {.file = {"libmpi.so.12", "libmpich.so.12"},
      .handle = sizeof(int),
      .world = 0x44000000,
      .byte = 0x4c00010d,
@@ -134,8 +134,8 @@ static bool open_library(TsMpi *m, char version[48]) {
   const char *named = getenv("TESSERA_MPI");
   for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
     if (named && try_library(m, &tables[i], named, true, version)) return true;
-    for (int k = 0; k < 3 && tables[i].library[k] && !named; k++)
-      if (try_library(m, &tables[i], tables[i].library[k], false, version)) return true;
+    for (int k = 0; k < 3 && tables[i].file[k] && !named; k++)
+      if (try_library(m, &tables[i], tables[i].file[k], false, version)) return true;
   }
   return false;
 }

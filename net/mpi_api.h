@@ -32,7 +32,7 @@ typedef uintptr_t TsMpiHandle;
 
 /* One binary interface. */
 typedef struct TsMpiTable {
-  const char *library[3];
+  const char *file[3];
   const char *family; /* a word of the library's version; NULL: it may be anybody's */
   int handle;         /* bytes of a handle */
   TsMpiHandle world, byte, errors_return, no_request;

@@ -93,7 +93,7 @@ static int open_library(Nccl *n, TsError *err) {
 }
 
 bool ts_transport_nccl_is_there(TsError *err) {
-  Nccl n = {.library = NULL};
+  Nccl n = {0};
   return !open_library(&n, err);
 }
 
