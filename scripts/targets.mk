@@ -39,6 +39,8 @@ ARGS_tests/ir/failing_test := 5
 LONG_tests/ir/failing_test := 1
 LONG_tests/ir/graph_text_test := 10000
 LONG_tests/ir/tile_text_test := 100000
+ARGS_tests/jit/gpu_test  := 8
+LONG_tests/jit/gpu_test  := 48
 ARGS_tests/vm/gemm_test  := 8
 ARGS_tests/repl/stops_test := 20
 LONG_tests/repl/stops_test := 200
@@ -92,7 +94,7 @@ test: $(BIN) $(CTEST_BIN) layers
 	@$(BIN) scripts/check.lua --c $(CTEST_RUN) $(FUSED) -- $(ONLY)
 
 test-long: $(BIN) $(CTEST_BIN) layers
-	@KILLS=200 $(BIN) scripts/check.lua --c $(CTEST_LONG) $(FUSED) -- $(ONLY)
+	@LONG=1 KILLS=200 $(BIN) scripts/check.lua --c $(CTEST_LONG) $(FUSED) -- $(ONLY)
 
 # Whole programs, generated, run in every way: an hour, or FUZZ_SECONDS or FUZZ_COUNT of them from
 # FUZZ_SEED on; DEV=cuda:0: on that device beside the CPU (tests/fuzz/programs).
