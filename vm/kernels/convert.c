@@ -13,8 +13,8 @@
 #include <immintrin.h>
 
 #include "lib/convert_bits.h"
-#include "vm/kernels/blocks/read.h"
-#include "vm/kernels/blocks/write.h"
+#include "vm/kernels/blocks_read.h"
+#include "vm/kernels/blocks_write.h"
 #include "vm/kernels/simd/isa.h"
 
 typedef uint8_t u8;
@@ -230,7 +230,7 @@ VIA(bf16, fp8_e4m3, bf16_f32, f32_fp8_e4m3)
 VIA(bf16, fp8_e5m2, bf16_f32, f32_fp8_e5m2)
 VIA(bf16, f16, bf16_f32, f32_f16)
 
-/* What is stored in blocks, through f32, which holds its numbers exactly. */
+/* What is stored in blocks, through f32, whose numbers its are (but for the largest of mxfp4). */
 #define BLOCKS(t, size, bytes)                                                                 \
   VIA(t, f16, TS_ISA(ts_blocks_##t), f32_f16)                                                  \
   VIA(t, bf16, TS_ISA(ts_blocks_##t), f32_bf16)                                                \
@@ -311,6 +311,7 @@ void TS_ISA(ts_kernels_convert)(TsConvertKernels *k) {
                  TO(t, t)},
        TS_BLOCK_FORMATS(FROM)}};
   *k = table;
+  k->convert[TS_DT_mxfp4][TS_DT_f64] = TS_ISA(ts_blocks_mxfp4_wide);
   TS_ISA(ts_blocks_write)(k);
   /* A bool is the number 0 or 1 in a byte. */
   memcpy(k->convert[TS_DT_bool], k->convert[TS_DT_u8], sizeof k->convert[TS_DT_bool]);

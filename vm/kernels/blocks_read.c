@@ -1,10 +1,10 @@
 /* Blocks to f32. What a format has where stands at its function; sources: OCP Microscaling Formats
  * 1.0 (mxfp4), the block structures of the GGUF specification (all others). */
-#include "vm/kernels/blocks/read.h"
+#include "vm/kernels/blocks_read.h"
 
 #include <immintrin.h>
 
-#include "vm/kernels/blocks/blocks.h"
+#include "vm/kernels/blocks.h"
 #include "vm/kernels/simd/isa.h"
 
 typedef uint8_t u8;
@@ -152,3 +152,16 @@ static void q6_k_block(float *d, const u8 *s) {
 }
 
 TS_BLOCK_FORMATS(READER)
+
+/* The one format with numbers that are too large for f32. */
+void TS_ISA(ts_blocks_mxfp4_wide)(int64_t n, void *dst, const void *src) {
+  const u8 *s = src;
+  double *d = dst;
+  for (; n >= 32; n -= 32, s += 17, d += 32) {
+    double scale = s[0] == 0xff ? __builtin_nan("") : __builtin_ldexp(1, s[0] - 127);
+    for (int i = 0; i < 16; i++) {
+      d[2 * i] = e2m1[s[1 + i] & 15] * scale;
+      d[2 * i + 1] = e2m1[s[1 + i] >> 4] * scale;
+    }
+  }
+}

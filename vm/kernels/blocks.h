@@ -1,8 +1,9 @@
 /* Numbers stored in blocks: a scale or more for each, and a few bits for each of its elements. An
  * element is the number that f32 has nearest to what its format says; all of them are one rounding
- * of an exact product, or of the difference of two. n is a multiple of the block. */
-#ifndef TS_VM_KERNELS_BLOCKS_BLOCKS_H
-#define TS_VM_KERNELS_BLOCKS_BLOCKS_H
+ * of an exact product, or of the difference of two. Those of mxfp4 are exact, and reach beyond f32. n
+ * is a multiple of the block. */
+#ifndef TS_VM_KERNELS_BLOCKS_H
+#define TS_VM_KERNELS_BLOCKS_H
 
 #include <stdint.h>
 #include <string.h>

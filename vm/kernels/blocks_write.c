@@ -1,11 +1,11 @@
 /* f32 to blocks. A scale is rounded to what the format stores first, and codes are the nearest ones
  * under that scale, so that reading gives the best of what was written. A block in which a number is
  * NaN or infinite is NaN. */
-#include "vm/kernels/blocks/write.h"
+#include "vm/kernels/blocks_write.h"
 
 #include <math.h>
 
-#include "vm/kernels/blocks/blocks.h"
+#include "vm/kernels/blocks.h"
 #include "vm/kernels/simd/isa.h"
 
 typedef uint8_t u8;
