@@ -8,6 +8,7 @@ CTEST_BIN := $(CTEST:%=$(BUILD)/%)
 
 # Sources beside the program's own, libraries, linker flags.
 WITH_tests/repl/edit_test := tests/repl/edit_session.c tests/repl/screen_model.c
+WITH_tests/repl/edit_screen_test := $(WITH_tests/repl/edit_test)
 WITH_tests/repl/prompt_test := tests/repl/terminal.c
 WITH_tests/repl/stops_test  := tests/repl/terminal.c
 WITH_tests/repl/edit_kernel_test := tests/repl/terminal.c
