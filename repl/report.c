@@ -76,7 +76,7 @@ static bool line_of_text(const char *text, size_t size, int line, char *out) {
 }
 
 static bool line_of_file(const char *path, int line, char *out) {
-  FILE *f = fopen(path, "r");
+  FILE *f = fopen(path, "re");
   char *text = NULL;
   size_t room = 0;
   ssize_t size = -1;

@@ -22,6 +22,7 @@ WITH_tests/devices/cuda_test := tests/devices/fake_cuda.c
 LINK_tests/devices/cuda_test := -Wl,--export-dynamic
 WITH_tests/net/world_test := tests/devices/fake_cuda.c
 LINK_tests/net/world_test := -Wl,--export-dynamic
+LINK_tests/lib/commit_test := -Wl,--wrap=flock
 LINK_tests/repl/edit_test := -Wl,--wrap=malloc,--wrap=realloc,--wrap=strdup
 # tests/ir/failing.h
 FAILING := $(foreach f,malloc calloc realloc free,-Wl,--wrap=$(f))
