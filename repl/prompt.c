@@ -3,6 +3,7 @@
 #include "repl/prompt.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <lauxlib.h>
 #include <luajit.h>
 #include <signal.h>
@@ -15,6 +16,7 @@
 #include "jit/jit.h"
 #include "repl/compare.h"
 #include "repl/display.h"
+#include "repl/edit/outside.h"
 #include "repl/globals.h"
 #include "repl/hint.h"
 #include "repl/input.h"
@@ -91,6 +93,24 @@ static int console_text(lua_State *L) {
   return 1;
 }
 
+/* outside(text, ending): a new file with the text, the command that opens it in the user's editor, and the
+ * editor's name; or nil and why. */
+static int console_outside(lua_State *L) {
+  size_t size;
+  const char *text = luaL_checklstring(L, 1, &size);
+  TsEditOutside o;
+  if (ts_edit_outside_begin(&o, text, size, luaL_checkstring(L, 2))) {
+    lua_pushnil(L);
+    lua_pushstring(L, strerror(errno));
+    return 2;
+  }
+  lua_pushstring(L, o.path);
+  lua_pushstring(L, o.command.data);
+  lua_pushstring(L, ts_edit_outside_editor());
+  ts_edit_text_free(&o.command);
+  return 3;
+}
+
 static int console_globals(lua_State *L) {
   lua_newtable(L);
   const char *name;
@@ -129,6 +149,7 @@ static int open_console(lua_State *L) {
                                        {"text", console_text},
                                        {"globals", console_globals},
                                        {"initial", console_initial},
+                                       {"outside", console_outside},
                                        {"rows", console_rows},
                                        {"last_error", console_last_error},
                                        {"hints", console_hints},
