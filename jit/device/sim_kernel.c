@@ -51,7 +51,7 @@ static void keep_text(const TsTile *k, unsigned number, const char *more) {
   snprintf(path, sizeof path, "%s/%s-%u%s.ptx", folder, k->name, number, more);
   bool made = roles ? !ts_gpu_roles_text(k, false, &info, &text, &err)
                     : !ts_gpu_code(k, oldest, true, &code, &err);
-  FILE *f = fopen(path, "w");
+  FILE *f = fopen(path, "we");
   if (f) fputs(!made ? err.message : roles ? text.at : code.image, f), fclose(f);
   ts_gpu_code_free(&code);
   ts_text_free(&text);
