@@ -1,4 +1,4 @@
--- The same as devices/attention.lua, all of it by warps that copy and multiply, as GPUs without a
+-- The same as attention.lua, all of it by warps that copy and multiply, as GPUs without a
 -- copy engine do it. The device is simulated, or that of `make check DEV=cuda`, where code for the
 -- oldest GPU runs as well.
 local ffi = require "ffi"

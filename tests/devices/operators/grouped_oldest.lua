@@ -1,4 +1,4 @@
--- The same as devices/grouped.lua by warps that copy and multiply, as GPUs without a copy engine do
+-- The same as grouped.lua by warps that copy and multiply, as GPUs without a copy engine do
 -- it. The device is simulated, or that of `make check DEV=cuda`, where code for the oldest GPU runs as
 -- well.
 local ffi = require "ffi"

@@ -1,6 +1,6 @@
 /* Kernels of block form for another maker's GPUs: objects of gfx942 and gfx1100, linked as its
  * driver takes them, and what LLVM's own tools read out of them. Nothing is executed; that the
- * code computes the right bits is what the emulation says of the same emitter (gpu_test.c).
+ * code computes the right bits is what the emulation says of the same emitter (kernels_test.c).
  * [target] [kernel] [llvm|asm]: prints one. */
 #include <stdio.h>
 #include <stdlib.h>
