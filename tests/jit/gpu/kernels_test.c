@@ -154,13 +154,14 @@ static int operators(void) {
   return bad;
 }
 
-/* Lengths around those where the form of a row changes. */
-static int rows(void) {
+/* Lengths around those where the form of a row changes; of these and the families each `share`-th. */
+static int rows(size_t share) {
   static const int length[] = {1, 3, 31, 64, 129, 256, 1000, 1024, 4097, 8192, 12288, 20000};
   int bad = 0;
   char text[4000];
   for (size_t i = 0; i < sizeof length / sizeof *length && !bad; i++)
     for (int f = 0; f < BENCH_ROWS && !bad; f++) {
+      if ((i + (size_t)f) % share) continue;
       bench_text(text, sizeof text, f, (i + (size_t)f) % 3 ? "f32" : "bf16", 2, length[i]);
       bad = texts((const char *const[]){text}, 1);
     }
@@ -230,7 +231,7 @@ int main(int argc, char **argv) {
   if (!*ts_llvm_version()) return skip("no LLVM");
   have_ptxas = has_ptxas();
   int bad = texts(families, sizeof families / sizeof *families) ||
-            texts(written, sizeof written / sizeof *written) || rows() || operators() ||
+            texts(written, sizeof written / sizeof *written) || rows(n < 24 ? 4 : 1) || operators() ||
             bounded() || functions();
   for (int i = 0; i < n && !bad; i++) {
     uint64_t seed = state;
