@@ -101,7 +101,9 @@ int ts_layout_first(const TsLayout *l, int p);
 /* A layout as one word, "dp,,tp*ep/64": for each axis of a tensor the axes of the mesh that split
  * it, and the block in which pieces are dealt out; ";12" behind it where there are so
  * many leaves, else there are `leaves`. NULL with an error that names op. */
-enum { TS_SPEC_TEXT = 160 };
+enum { /* each axis of the mesh stands in it once, perhaps with a block */
+  TS_SPEC_TEXT = TS_MESH_AXES * (16 + 21) + TS_MAX_RANK + 12
+};
 const TsLayout *ts_layout_parse(const TsMesh *m, int ndim, const char *spec, int leaves,
                                 const char *op, TsError *err);
 const char *ts_layout_spec(const TsLayout *l, char text[TS_SPEC_TEXT]);
