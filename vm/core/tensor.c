@@ -215,7 +215,7 @@ static TsTensor *converted(TsContext *c, TsTensor *x, TsDtype d) {
   int64_t xs[TS_MAX_RANK], ys[TS_MAX_RANK];
   byte_strides(x, xs);
   byte_strides(y, ys);
-  if (from == d && d == TS_DT_mxfp4)
+  if (from == d && ts_dtype_in_blocks(d))
     memcpy(y->storage->host, src, (size_t)y->storage->nbytes);
   else if (from == d)
     ts_copy_nd(m.ndim, m.dim, y->storage->host, ys, src, xs, ts_dtypes[d].nbytes);
@@ -267,11 +267,13 @@ static void *element(TsTensor *t, int64_t index) {
 
 /* A block element is found by converting its whole block. */
 static double block_element(TsTensor *t, int64_t index) {
-  float v[TS_MXFP4_BLOCK];
+  float v[TS_BLOCK_MOST];
+  TsDtype d = ts_tensor_dtype(t);
+  int block = ts_dtypes[d].block;
   const char *base = ts_tensor_read(t);
-  TsConvertFn *f = t->storage->ctx->k->convert.convert[TS_DT_mxfp4][TS_DT_f32];
-  f(TS_MXFP4_BLOCK, v, base + index / TS_MXFP4_BLOCK * 17);
-  return (double)v[index % TS_MXFP4_BLOCK];
+  TsConvertFn *f = t->storage->ctx->k->convert.convert[d][TS_DT_f32];
+  if (base) f(block, v, base + ts_dtype_nbytes(d, index / block * block));
+  return base ? (double)v[index % block] : 0;
 }
 
 static void convert_one(TsTensor *t, int64_t index, TsDtype to, void *out) {
@@ -282,7 +284,7 @@ static void convert_one(TsTensor *t, int64_t index, TsDtype to, void *out) {
 
 double ts_tensor_get(TsTensor *t, int64_t index) {
   double v;
-  if (t->meta.dtype == TS_DT_mxfp4) return block_element(t, index);
+  if (ts_dtype_in_blocks(t->meta.dtype)) return block_element(t, index);
   convert_one(t, index, TS_DT_f64, &v);
   return v;
 }
