@@ -405,6 +405,36 @@ int ts_shard_leaves(const TsShard *s, const TsMesh *m, int declared, int *f) {
   return 0;
 }
 
+TsOp ts_factor_operator(TsFactorKind kind) {
+  static const TsOp by_kind[] = {
+      [TS_FACTOR_sum] = TS_OP_add,         [TS_FACTOR_max] = TS_OP_maximum,
+      [TS_FACTOR_min] = TS_OP_minimum,     [TS_FACTOR_any] = TS_OP_logical_or,
+      [TS_FACTOR_all] = TS_OP_logical_and, [TS_FACTOR_one] = TS_OP_add};
+  return by_kind[kind];
+}
+
+int ts_shard_axis(const TsShard *s, int o, int f) {
+  for (int d = 0; d < s->out[o].ndim; d++)
+    if (s->out_axis[o][d] == f) return d;
+  return -1;
+}
+
+bool ts_shard_is_narrow(const TsMeta *m) {
+  return !m->weak && ts_dtype_is((TsDtype)m->dtype, TS_KIND_F) &&
+         ts_dtypes[m->dtype].nbytes < 4;
+}
+
+int ts_shard_leaf(const TsShard *s, const TsShardPart *part, int f, int leaves, int i,
+                  TsShardPart *leaf) {
+  int64_t size = s->factor[f].size;
+  *leaf = *part;
+  leaf->summand = true;
+  leaf->start[f] = ts_layout_cut(size, leaves, leaves, i);
+  leaf->count[f] = ts_layout_cut(size, leaves, leaves, i + 1) - leaf->start[f];
+  if (s->attr) memcpy(leaf->attr, s->attr, sizeof *s->attr * ts_op_info(s->op)->nattr);
+  return s->local ? s->local(s, leaf) : 0;
+}
+
 int ts_shard_part(const TsShard *s, const TsMesh *m, int p, TsShardPart *part) {
   for (int i = 0; i < s->nfactor; i++) {
     const TsFactor *f = &s->factor[i];
