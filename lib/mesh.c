@@ -10,13 +10,13 @@ static TsMesh **mesh;
 static int nmesh;
 
 static bool same_mesh(const TsMesh *m, int naxis, const char *const *axis, const int *size,
-                      const int *place, const int *rank) {
+                      const int *index, const int *rank) {
   if (m->naxis != naxis) return false;
   for (int a = 0; a < naxis; a++)
     if (m->size[a] != size[a] || strcmp(m->axis[a], axis[a])) return false;
   for (int p = 0; p < m->n; p++)
     if (m->rank[p] != (rank ? rank[p] : -1)) return false;
-  return !memcmp(m->place, place, sizeof *place * (size_t)m->n);
+  return !memcmp(m->index, index, sizeof *index * (size_t)m->n);
 }
 
 static int check_axes(int naxis, const char *const *axis, const int *size, TsError *err) {
@@ -45,10 +45,10 @@ static int check_axes(int naxis, const char *const *axis, const int *size, TsErr
 }
 
 const TsMesh *ts_mesh_make(int naxis, const char *const *axis, const int *size,
-                           const int *place, const int *rank, int own, TsError *err) {
+                           const int *index, const int *rank, int own, TsError *err) {
   if (check_axes(naxis, axis, size, err)) return NULL;
   for (int i = 0; i < nmesh; i++)
-    if (same_mesh(mesh[i], naxis, axis, size, place, rank)) return mesh[i];
+    if (same_mesh(mesh[i], naxis, axis, size, index, rank)) return mesh[i];
   int n = 1;
   for (int a = 0; a < naxis; a++) n *= size[a];
   TsMesh **more = realloc(mesh, sizeof *mesh * (size_t)(nmesh + 1));
@@ -60,7 +60,7 @@ const TsMesh *ts_mesh_make(int naxis, const char *const *axis, const int *size,
     ts_error_memory(err);
     return NULL;
   }
-  m->rank = m->device + n, m->place = m->rank + n;
+  m->rank = m->device + n, m->index = m->rank + n;
   m->id = nmesh, m->naxis = naxis, m->n = n;
   for (int a = 0; a < naxis; a++) {
     snprintf(m->axis[a], sizeof m->axis[a], "%s", axis[a]);
@@ -68,8 +68,8 @@ const TsMesh *ts_mesh_make(int naxis, const char *const *axis, const int *size,
   }
   for (int p = 0; p < n; p++) {
     bool away = rank && rank[p] >= 0 && rank[p] != own;
-    m->rank[p] = rank ? rank[p] : -1, m->place[p] = place[p];
-    m->device[p] = away && place[p] >= 0 ? TS_DEVICE_AWAY : place[p];
+    m->rank[p] = rank ? rank[p] : -1, m->index[p] = index[p];
+    m->device[p] = away && index[p] >= 0 ? TS_DEVICE_AWAY : index[p];
   }
   return mesh[nmesh++] = m;
 }
@@ -79,15 +79,15 @@ const TsMesh *ts_mesh_of(const TsMesh *of, int naxis, const char *const *axis, c
   int n = 1, own = -1;
   bool owned = false;
   for (int a = 0; a < naxis; a++) n *= size[a];
-  int *place = malloc(2 * sizeof *place * (size_t)(n + 1)), *rank = place + n;
-  if (!place) return ts_error_memory(err), NULL;
+  int *index = malloc(2 * sizeof *index * (size_t)(n + 1)), *rank = index + n;
+  if (!index) return ts_error_memory(err), NULL;
   for (int p = 0; p < of->n; p++) {
     owned |= of->rank[p] >= 0;
     if (of->rank[p] >= 0 && of->device[p] != TS_DEVICE_AWAY) own = of->rank[p];
   }
-  for (int p = 0; p < n; p++) place[p] = of->place[part[p]], rank[p] = of->rank[part[p]];
-  const TsMesh *m = ts_mesh_make(naxis, axis, size, place, owned ? rank : NULL, own, err);
-  free(place);
+  for (int p = 0; p < n; p++) index[p] = of->index[part[p]], rank[p] = of->rank[part[p]];
+  const TsMesh *m = ts_mesh_make(naxis, axis, size, index, owned ? rank : NULL, own, err);
+  free(index);
   return m;
 }
 

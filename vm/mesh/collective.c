@@ -59,7 +59,7 @@ static TsCollective from_elsewhere(const TsMeta *m, const TsLayout *to) {
   for (int a = 0; a < to->mesh->naxis; a++)
     if (to->mesh->size[a] > 1) c.axes |= (uint8_t)(1u << a);
   for (int p = 0; p < to->mesh->n; p++) {
-    bool here = !old && (to->mesh->place[p] < 0 ? p == 0 : to->mesh->place[p] == m->device);
+    bool here = !old && (to->mesh->index[p] < 0 ? p == 0 : to->mesh->index[p] == m->device);
     if (!here) c.bytes += part_bytes(to, m, p);
   }
   c.kind = !c.bytes ? TS_COLLECTIVE_none
@@ -102,7 +102,7 @@ TsCollective ts_collective_of_gather(const TsMeta *m, int device) {
   for (int d = 0; d < l->ndim; d++) c.axes |= axes_of(l, d);
   int64_t own = 0;
   for (int p = 0; p < l->mesh->n; p++)
-    if (l->mesh->place[p] == device && part_bytes(l, m, p) > own) own = part_bytes(l, m, p);
+    if (l->mesh->index[p] == device && part_bytes(l, m, p) > own) own = part_bytes(l, m, p);
   c.bytes = ts_meta_nbytes(m) - own;
   c.kind = c.bytes > 0 ? TS_COLLECTIVE_gather : TS_COLLECTIVE_none;
   return c;
