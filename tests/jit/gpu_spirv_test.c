@@ -1,7 +1,7 @@
 /* Kernels of block form as SPIR-V, for each of its targets: what modules ask of a device, what
- * spirv-val says of them, and Intel's compiler offline, where there are these (scripts/python.sh,
- * scripts/setup.sh). What they compute is what tests/devices/opencl*.lua compare.
- * [target] [kernel] [llvm|asm]: prints one. */
+ * spirv-val says of them, and Intel's compiler offline, where there are these
+ * (scripts/python.sh, scripts/setup.sh). What they compute is what tests/devices/opencl*.lua
+ * compare. [target] [kernel] [llvm|asm]: prints one. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
