@@ -119,7 +119,7 @@ static void storage_free(TsStorage *s) {
   ts_memory_free(s, HEADER + behind);
 }
 
-static TsCopy *copy_on(TsStorage *s, int device) {
+static TsCopy *copy_on(const TsStorage *s, int device) {
   for (TsCopy *p = s->copies; p; p = p->next)
     if (p->device == device) return p;
   return NULL;
@@ -327,6 +327,49 @@ void *ts_tensor_write_on(TsTensor *t, int device, bool whole) {
   s->valid = 1u << device;
   drop_host(s);
   return (char *)p->at + t->offset;
+}
+
+/* ---- what two storages hold, exchanged */
+/* All of a storage, whose bytes are ours to give. */
+static bool is_whole(const TsTensor *t) {
+  const TsStorage *s = t->storage;
+  return t->contiguous && !t->offset && ts_meta_nbytes(&t->meta) == s->nbytes && !s->release &&
+         !s->symbolic && !s->lost && !s->pending && !s->away && !s->raw &&
+         s->held != TS_HELD_NEVER && t->meta.device != TS_DEVICE_MESH;
+}
+
+/* Where operators on t read its bytes; 0: on the host. */
+static int copy_at(const TsTensor *t) {
+  return ts_offload_on(t->storage->ctx, t->meta.device) ? t->meta.device : 0;
+}
+
+bool ts_tensor_exchanges(const TsTensor *to, const TsTensor *from) {
+  const TsStorage *a = to->storage, *b = from->storage;
+  int d = copy_at(to);
+  if (a == b || b->refs != 1 || d != copy_at(from) || !is_whole(to) || !is_whole(from) ||
+      to->meta.dtype != from->meta.dtype || !ts_meta_same_shape(&to->meta, &from->meta) ||
+      !(b->valid >> d & 1))
+    return false;
+  if (!d) return !a->remote && !b->remote && a->host && b->host;
+  const TsCopy *p = copy_on(a, d), *q = copy_on(b, d);
+  return p && q && p->at && q->at;
+}
+
+void ts_tensor_exchange(TsTensor *to, TsTensor *from) {
+  TsStorage *a = to->storage, *b = from->storage;
+  int d = copy_at(to);
+  void **p = &a->host, **q = &b->host;
+  a->version++, b->version++;
+  if (d) {
+    p = &copy_on(a, d)->at, q = &copy_on(b, d)->at;
+  } else if (is_inline(a)) {
+    memcpy(*p, *q, (size_t)a->nbytes);
+    p = q;
+  }
+  void *at = *p;
+  *p = *q, *q = at;
+  a->valid = b->valid = (uint16_t)(1u << d);
+  if (d) drop_host(a), drop_host(b);
 }
 
 /* ---- tensors */
@@ -583,48 +626,4 @@ TsTensor *ts_tensor_to(TsContext *c, TsTensor *x, int device) {
   TsTensor *t = ts_tensor_view(x, &x->meta, x->stride, x->offset);
   if (t) t->meta.device = (uint8_t)device, t->meta.layout = 0;
   return t;
-}
-
-/* ---- single elements */
-static void *element(TsTensor *t, int64_t index) {
-  char *base = ts_tensor_read(t);
-  if (!base) return NULL;
-  int64_t at = 0;
-  for (int i = t->meta.ndim; i-- > 0;) {
-    at += index % t->meta.dim[i] * t->stride[i];
-    index /= t->meta.dim[i];
-  }
-  return base + at * ts_dtypes[t->meta.dtype].nbytes;
-}
-
-/* A block element is found by converting its whole block. */
-static double block_element(TsTensor *t, int64_t index) {
-  float v[TS_MXFP4_BLOCK];
-  const char *base = ts_tensor_read(t);
-  TsConvertFn *f = t->storage->ctx->k->convert.convert[TS_DT_mxfp4][TS_DT_f32];
-  f(TS_MXFP4_BLOCK, v, base + index / TS_MXFP4_BLOCK * 17);
-  return (double)v[index % TS_MXFP4_BLOCK];
-}
-
-static void convert_one(TsTensor *t, int64_t index, TsDtype to, void *out) {
-  const void *at = element(t, index);
-  memset(out, 0, ts_dtypes[to].nbytes);
-  if (at) t->storage->ctx->k->convert.convert[t->meta.dtype][to](1, out, at);
-}
-
-double ts_tensor_get(TsTensor *t, int64_t index) {
-  double v;
-  if (t->meta.dtype == TS_DT_mxfp4) return block_element(t, index);
-  convert_one(t, index, TS_DT_f64, &v);
-  return v;
-}
-
-int64_t ts_tensor_get_int(TsTensor *t, int64_t index) {
-  int64_t v;
-  convert_one(t, index, TS_DT_i64, &v);
-  return v;
-}
-
-void ts_tensor_get_complex(TsTensor *t, int64_t index, double part[2]) {
-  convert_one(t, index, TS_DT_complex128, part);
 }

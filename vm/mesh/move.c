@@ -285,33 +285,27 @@ TsTensor *ts_mesh_move(TsContext *c, TsTensor *t, const TsLayout *l, bool share)
 }
 
 /* ---- in place */
-int ts_mesh_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
-  if (ts_mesh_plans(c, 1, &dst)) return 0;
+bool ts_mesh_fitting(TsContext *c, TsTensor *dst, TsTensor *src, TsTensor **lying) {
   TsParts *to = ts_mesh_parts(dst);
-  if (!to) return -1;
+  *lying = NULL;
+  if (!to) return false;
   const TsLayout *l = ts_layout_of(&to->meta);
-  if (to->copied)
-    return ts_error_set(&c->err, TS_ERR_layout,
-                        "writing into a view of a tensor that is split along its axis would be "
-                        "lost: its elements were moved");
-  TsTensor *whole = src, *stretched = NULL, *lying = NULL;
-  if (!src->meta.weak && !ts_meta_same_shape(&src->meta, &dst->meta)) {
+  if (to->copied) {
+    ts_error_set(&c->err, TS_ERR_layout,
+                 "writing into a view of a tensor that is split along its axis would be lost: "
+                 "its elements were moved");
+    return false;
+  }
+  if (src->meta.weak) return true;
+  TsTensor *whole = src, *stretched = NULL;
+  if (!ts_meta_same_shape(&src->meta, &dst->meta)) {
     TsAttr shape = ts_attr_ints(dst->meta.dim, dst->meta.ndim);
     whole = stretched = ts_vm_call1(c, TS_OP_broadcast_to, 1, &src, &shape);
   }
-  if (whole && !whole->meta.weak) ts_collective_note_move(c, &whole->meta, l, "assignment");
-  if (whole && !whole->meta.weak) whole = lying = ts_mesh_move(c, whole, l, true);
-  const TsParts *from = lying ? ts_mesh_parts(lying) : NULL;
-  TsTensor **same = calloc((size_t)to->n + 1, sizeof *same);
-  int failed = !whole || (lying && !from);
-  if (!failed && !same) failed = ts_error_memory(&c->err);
-  for (int p = 0; p < to->n && !failed; p++) same[p] = whole;
-  if (!failed) failed = ts_vm_assign_parts(c, to->n, to->part, from ? from->part : same);
-  free(same);
-  if (!failed) dst->storage->valid = 1u << TS_DEVICE_MESH;
-  ts_tensor_unref(lying);
+  if (whole) ts_collective_note_move(c, &whole->meta, l, "assignment");
+  if (whole) *lying = ts_mesh_move(c, whole, l, true);
   ts_tensor_unref(stretched);
-  return failed ? -1 : 0;
+  return *lying != NULL;
 }
 
 /* ---- summands */

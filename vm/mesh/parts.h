@@ -42,7 +42,8 @@ TsTensor *ts_mesh_moved_parts(TsContext *c, const TsParts *from, const TsLayout 
 /* t itself lies under l from now on: whoever has it sees so. Not of views, nor of what others see
  * by views. 0 or -1. */
 int ts_mesh_spread(TsContext *c, TsTensor *t, const TsLayout *l);
-/* The elements of src, broadcast and converted, into those of dst, which is on a mesh. */
-int ts_mesh_assign(TsContext *c, TsTensor *dst, TsTensor *src);
+/* src, broadcast, as it lies where dst does, to be copied into its parts: a reference in *lying, or
+ * NULL for a bare number, which each part takes. False with the error. */
+bool ts_mesh_fitting(TsContext *c, TsTensor *dst, TsTensor *src, TsTensor **lying);
 
 #endif
