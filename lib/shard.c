@@ -221,15 +221,16 @@ static int collect(const TsShard *s, const TsMesh *m, Proposal *p) {
   for (int i = 0; i < s->nin; i++) {
     const TsLayout *l = s->in[i] ? ts_layout_of(s->in[i]) : NULL;
     for (int d = 0; l && d < l->ndim && n < PROPOSALS; d++) {
-      if (!l->naxis[d] || (l->stored && !is_update(s))) continue;
+      int naxis = is_update(s) ? l->naxis[d] : ts_layout_used(l, d);
+      if (!naxis) continue;
       Proposal *q = &p[n];
       *q = (Proposal){.f = s->in_axis[i][d],
                       .input = i,
-                      .naxis = l->naxis[d],
+                      .naxis = (uint8_t)naxis,
                       .leaves = l->leaves,
                       .block = l->block[d],
                       .bytes = (double)ts_meta_nbytes(s->in[i])};
-      memcpy(q->axis, l->axis[d], l->naxis[d]);
+      memcpy(q->axis, l->axis[d], (size_t)naxis);
       n += takes(s, q, m);
     }
   }

@@ -166,7 +166,7 @@ function spec.layout(mesh, given, ndim, what)
     end
     pins[a] = k
   end
-  return core.mesh_layout(mesh.id, ndim, axes, block, over, s.leaves or core.mesh_leaves(), false, pins)
+  return core.mesh_layout(mesh.id, ndim, axes, block, over, s.leaves or core.mesh_leaves(), 0, pins)
 end
 
 --- The spec of a layout, and its mesh.
