@@ -285,12 +285,12 @@ static void add_node(TsSlots *a, const TsNode *n, TsSlotReader r) {
     for (int o = 0; o < n->nout; o++) out[o] = n->out[o].meta;
     k.s.op = (TsOp)n->op, k.s.nin = n->nin, k.s.nout = n->nout, k.s.in = meta, k.s.out = out;
     k.s.attr = n->attr, k.s.err = a->err;
+    k.s.turns = a->p->space.micro >= 0 ? (uint8_t)(1u << a->p->space.micro) : 0;
     memset(k.s.in_axis, TS_WHOLE, sizeof *k.s.in_axis * (size_t)n->nin);
     memset(k.s.out_axis, TS_WHOLE, sizeof k.s.out_axis);
     ts_op_info(k.s.op)->shard(&k.s);
     a->failed |= ts_shard_solve(&k.s, mesh) != 0;
     k.leaves = ts_shard_leaves(&k.s, mesh, a->leaves, &k.f);
-    a->failed |= k.leaves < 0;
     a->failed |= k.leaves < 0;
   }
   if (!a->failed) operands(a, &k);
