@@ -562,6 +562,13 @@ function Function:plan(...)
   return text and (text:gsub("\n$", ""))
 end
 
+-- For step:fits: what the device with the most has at most, which it is, and what it begins with.
+local function plan_bytes(f, ...)
+  local special, list = specialise(f, select("#", ...), ...)
+  special.graph:collectives(list)
+  return special.graph:plan_bytes()
+end
+
 --- tessera.jit.pin and unpin (on = false), for the sizes of the last call, or of the given arguments. Whether kernels run.
 ---   local f = graph.module("f", op.tanh)
 ---   print(f:pin(true, op.ones{3}))
@@ -872,7 +879,7 @@ end
 
 -- ---- training
 
-require "tessera.training"(graph, derivative, scalar, specialise)
+require "tessera.training"(graph, derivative, scalar, specialise, plan_bytes)
 
 --- f with another derivative: adjoint(arguments..., results..., gradients...) returns a
 --- gradient for each argument. Other tensors that f uses get none.

@@ -47,7 +47,7 @@ local function rescale(s, fine)
   if s.fine == s.interval then s.scale, s.fine = s.scale * s.growth, 0 end
 end
 
-return function(graph, derivative, scalar, specialise)
+return function(graph, derivative, scalar, specialise, plan_bytes)
   local Step = {}
 
   -- What belongs to the optimiser's parameters and options as they are now: captured functions hold them.
@@ -386,10 +386,30 @@ return function(graph, derivative, scalar, specialise)
       end
       return run(...)
     end
+    -- Whether it fits, and what to change: lib/lua/dist/fit.lua.
+    local function fits(_, ...)
+      local args = { n = select("#", ...), ... }
+      if not training then fail "step:fits: the step is on no mesh\n  hint: graph.training_step(model, loss, opt, {mesh = mesh})" end
+      if args.n < 2 or type(args[args.n]) ~= "table" or core.is_tensor(args[args.n]) then
+        fail "step:fits: it takes a batch and {memory = ..}: step:fits(x, y, {memory = \"80 GiB\"})"
+      end
+      local how = args[args.n]
+      args[args.n], args.n = nil, args.n - 1
+      return require "tessera.dist.fit"({ model = model, optimizer = optimizer, mesh = training.mesh, plan = o.plan or {},
+        make = function(m, opt, mesh, plan)
+          return graph.training_step(m, loss, opt, { mesh = mesh, plan = plan, accumulate = o.accumulate, autocast = o.autocast, scale = o.scale })
+        end }, how, args)
+    end
+    -- For fits.
+    local function bytes(_, ...)
+      local list = { training:spread(...) }
+      step.place(unpack(list, 1, select("#", ...)))
+      return plan_bytes(self.f, unpack(list, 1, select("#", ...)))
+    end
     step.__index = function(_, key) return self.f[key] end
     step.__tostring = function() return tostring(self.f) end
     captured.class(step, "function", {})
     return core.keep_line(setmetatable({ ir = function(_, ...) return self.f:ir(...) end, stats = function() return self.f:stats() end,
-      rewrites = function() return self.f:rewrites() end, plan = asks "plan", collectives = asks "collectives", scaler = self.scaler }, step))
+      rewrites = function() return self.f:rewrites() end, plan = asks "plan", collectives = asks "collectives", fits = fits, plan_bytes = bytes, scaler = self.scaler }, step))
   end
 end

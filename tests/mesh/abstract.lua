@@ -52,3 +52,8 @@ for _, devices in ipairs { here, dist.range(1000, 1008) } do
     assert(held(zero, devices) == want, ("zero %d: %s"):format(zero, held(zero, devices)))
   end
 end
+
+-- What was made so often that it is put off is planned all the same.
+for _ = 1, 200 do op.normal({ 16, 16 }):mul(2):add(1) end
+local often = dist.abstract(far, function() return op.normal({ 16, 16 }):mul(2):add(1) end)
+print(often) --> planned f32[16,16] on dp=64 tp=8
