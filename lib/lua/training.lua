@@ -318,7 +318,8 @@ return function(graph, derivative, scalar, specialise, plan_bytes)
   --- plan = {micro = n}, without a mesh as well: in n micro-batches, one behind the other. plan = {pp = {stages, schedule,
   --- micro, rematerialise}}: the model lies in chunks along the mesh's axis "pp". stages: "balanced", a number, or a list of the
   --- modules at which chunks begin; schedule: "1f1b", "gpipe" or "interleaved"; rematerialise: true or names of stages, which
-  --- compute their forward pass again instead of keeping it. step:plan(x, y) shows it before it runs. With the same bits again.
+  --- compute their forward pass again instead of keeping it. step:plan(x, y) shows it before it runs, step:fits(x, y, {memory = "80 GiB"})
+  --- whether devices have room for it, and what to change. With the same bits again.
   ---   local pp = {stages = {"h.0", "h.6"}, micro = 8}
   ---   local how = {mesh = mesh, plan = {pp = pp}}
   ---   local step = graph.training_step(model, loss, opt, how)
