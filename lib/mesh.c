@@ -107,6 +107,7 @@ int ts_mesh_axis(const TsMesh *m, const char *name, int len) {
 /* ---- layouts */
 static TsLayout *layout[TS_LAYOUTS];
 static int nlayout = 1;
+static uint16_t place_of[2 * TS_LAYOUTS]; /* numbers by hash; 0: none */
 
 const TsLayout *ts_layout_at(int id) { return layout[id]; }
 
@@ -119,6 +120,22 @@ static bool same_layout(const TsLayout *a, const TsLayout *b) {
         memcmp(a->axis[d], b->axis[d], a->naxis[d]))
       return false;
   return true;
+}
+
+/* Where the layout is in the table, or would be. */
+static uint16_t *find_layout(const TsLayout *l) {
+  uint32_t h = (uint32_t)l->mesh->id * 31 + l->ndim;
+  h = h * 31 + (uint32_t)l->leaves, h = h * 31 + l->partial, h = h * 31 + l->stored;
+  for (int d = 0; d < l->ndim; d++) {
+    h = h * 31 + l->naxis[d], h = h * 31 + (uint32_t)l->block[d];
+    for (int i = 0; i < l->naxis[d]; i++) h = h * 31 + l->axis[d][i];
+  }
+  for (int a = 0; a < l->mesh->naxis; a++) h = h * 31 + l->pin[a];
+  h *= 2654435769u;
+  for (uint32_t at = h >> 16;; at++) {
+    uint16_t *id = &place_of[at % (2 * TS_LAYOUTS)];
+    if (!*id || same_layout(layout[*id], l)) return id;
+  }
 }
 
 int ts_leaves_check(int leaves, int pieces, const char *what, TsError *err) {
@@ -146,8 +163,8 @@ static int check_leaves(const TsLayout *l, TsError *err) {
 }
 
 const TsLayout *ts_layout_make(const TsLayout *like, TsError *err) {
-  for (int i = 1; i < nlayout; i++)
-    if (same_layout(layout[i], like)) return layout[i];
+  uint16_t *id = find_layout(like);
+  if (*id) return layout[*id];
   if (check_leaves(like, err)) return NULL;
   TsLayout *l = nlayout < TS_LAYOUTS ? malloc(sizeof *l) : NULL;
   if (!l) {
@@ -155,7 +172,7 @@ const TsLayout *ts_layout_make(const TsLayout *like, TsError *err) {
     return NULL;
   }
   *l = *like;
-  l->id = (uint16_t)nlayout;
+  l->id = *id = (uint16_t)nlayout;
   return layout[nlayout++] = l;
 }
 

@@ -157,7 +157,7 @@ static int take_arguments(TsMeshRun *r, TsTensor *const *args) {
   const TsMeshPlan *plan = r->plan;
   for (int i = 0; i < plan->g->nparam; i++) {
     const TsLayout *l = argument_layout(r, i);
-    TsTensor *t = l ? ts_mesh_move(r->c, args[i], l, true) : NULL;
+    TsTensor *t = l ? ts_mesh_move(r->c, args[i], l, TS_MESH_SHARE_source) : NULL;
     int failed = !t || take_argument(r, i, t);
     ts_tensor_unref(t);
     if (failed) return -1;
@@ -322,7 +322,7 @@ static bool is_shared(TsMeshRun *r, int slot, int each) {
 static TsTensor *new_value(TsMeshRun *r, int u) {
   TsTensor *value = whole_of(r, r->plan->update[u]);
   if (!value || !is_shared(r, r->plan->update[u], 2)) return value;
-  TsTensor *own = ts_mesh_move(r->c, value, ts_layout_of(&value->meta), false);
+  TsTensor *own = ts_mesh_move(r->c, value, ts_layout_of(&value->meta), TS_MESH_SHARE_none);
   ts_tensor_unref(value);
   return own;
 }
