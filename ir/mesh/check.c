@@ -180,7 +180,8 @@ static void put_device(const TsMeshPlan *p, int parts, int i, TsText *t) {
 }
 
 /* The first one that program i waits for at its step, or -1: all are there. */
-static int awaited(const TsMeshPlan *p, int parts, const TsMeshProgram *of, const int *at, int i) {
+static int awaited(const TsMeshPlan *p, int parts, const TsMeshProgram *of, const int *at,
+                   int i) {
   int step = of[i].step[at[i]];
   for (int q = 0; q < p->space.nplace * parts; q++) {
     if (q == i || !takes_part(p, &p->step[step], q / parts) ||

@@ -161,5 +161,8 @@ static int piece(lua_State *L) {
   return 1;
 }
 
-const luaL_Reg ts_lua_pieces_methods[] = {
-    {"plan", plan}, {"plan_bytes", plan_bytes}, {"pieces", pieces}, {"piece", piece}, {NULL, NULL}};
+const luaL_Reg ts_lua_pieces_methods[] = {{"plan", plan},
+                                          {"plan_bytes", plan_bytes},
+                                          {"pieces", pieces},
+                                          {"piece", piece},
+                                          {NULL, NULL}};

@@ -17,13 +17,13 @@ static TsError err;
 /* Two layers and their gradients. */
 static TsGraph *graph_of(int rows, int places, const char *one, const char *two) {
   char text[600];
-  snprintf(
-      text, sizeof text,
-      "mesh {dp=%d pp=%d} leaves 24\n"
-      "graph @f(%%x: f32[24@dp,4], %%w: f32[4,4]%s, %%v: f32[4,4]%s, %%y: f32[24@dp,4]) -> %%l {\n"
-      "%%a = matmul %%x, %%w\n%%h = tanh %%a\n%%b = matmul %%h, %%v\n"
-      "%%d = sub %%b, %%y\n%%e = mul %%d, %%d\n%%l = sum %%e\n}\n",
-      rows, places, one, two);
+  snprintf(text, sizeof text,
+           "mesh {dp=%d pp=%d} leaves 24\n"
+           "graph @f(%%x: f32[24@dp,4], %%w: f32[4,4]%s, %%v: f32[4,4]%s, %%y: f32[24@dp,4]) "
+           "-> %%l {\n"
+           "%%a = matmul %%x, %%w\n%%h = tanh %%a\n%%b = matmul %%h, %%v\n"
+           "%%d = sub %%b, %%y\n%%e = mul %%d, %%d\n%%l = sum %%e\n}\n",
+           rows, places, one, two);
   TsGraph *g = ts_graph_parse(text, &err);
   TsVal of[2], dx[2], all[3];
   if (!g) return NULL;

@@ -27,12 +27,12 @@ typedef struct Job {
   const TsKernels *k;
   TsGemm g; /* what all groups share */
   bool weights, pairs;
-  bool own;               /* groups have rooms of as many rows of x, of which the first count; */
-  int64_t share;          /* so many have one together */
-  int64_t n, rows;        /* groups, rows of x or of one group of it */
-  int64_t *first, *count; /* each group's first row, and how many it has */
-  int64_t *few, nfew;     /* groups of one thread */
-  int64_t a_row, b_row;   /* bytes from row to row, in b of the weight gradient */
+  bool own;        /* groups have rooms of as many rows of x, of which the first count; */
+  int64_t share;   /* so many have one together */
+  int64_t n, rows; /* groups, rows of x or of one group of it */
+  int64_t *first, *count;            /* each group's first row, and how many it has */
+  int64_t *few, nfew;                /* groups of one thread */
+  int64_t a_row, b_row;              /* bytes from row to row, in b of the weight gradient */
   int64_t a_group, b_group, c_group; /* bytes from matrix to matrix */
   int64_t c_row;
   atomic_llong next;

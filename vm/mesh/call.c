@@ -106,7 +106,9 @@ static int move_operands(MeshCall *m) {
     const TsLayout *l = ts_shard_needs(&m->s, m->mesh, i);
     if (l && l->id != t->meta.layout && told(m, ts_collective_of_move(&t->meta, l), i))
       return -1;
-    TsTensor *lies = !l ? NULL : m->plans ? planned(m, t, l) : ts_mesh_move(m->c, t, l, TS_MESH_SHARE_all);
+    TsTensor *lies = !l         ? NULL
+                     : m->plans ? planned(m, t, l)
+                                : ts_mesh_move(m->c, t, l, TS_MESH_SHARE_all);
     if (!lies) return -1;
     ts_tensor_unref(t);
     m->in[i] = lies;
