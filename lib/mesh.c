@@ -272,12 +272,20 @@ int ts_layout_first(const TsLayout *l, int p) {
   return first;
 }
 
+int ts_layout_used(const TsLayout *l, int d) {
+  int n = 0;
+  while (n < l->naxis[d] && !(l->stored >> l->axis[d][n] & 1)) n++;
+  return n;
+}
+
 void ts_layout_axis_text(const TsLayout *l, int d, TsText *t) {
   if (!l->naxis[d]) return;
-  ts_text_str(t, l->stored ? "@(" : "@");
+  int used = ts_layout_used(l, d);
+  ts_text_char(t, '@');
   for (int i = 0; i < l->naxis[d]; i++)
-    ts_text_format(t, "%s%s", i ? "*" : "", l->mesh->axis[l->axis[d][i]]);
-  if (l->stored) ts_text_char(t, ')');
+    ts_text_format(t, "%s%s%s", i ? "*" : "", i == used ? "(" : "",
+                   l->mesh->axis[l->axis[d][i]]);
+  if (used < l->naxis[d]) ts_text_char(t, ')');
   if (l->block[d]) ts_text_format(t, "/%lld", (long long)l->block[d]);
 }
 

@@ -37,9 +37,9 @@ typedef struct TsLayout {
   uint8_t naxis[TS_MAX_RANK]; /* of the mesh, that split this axis of the tensor, */
   uint8_t axis[TS_MAX_RANK][TS_MESH_AXES]; /* which: the first has the largest pieces */
   int64_t block[TS_MAX_RANK]; /* pieces are dealt out in turn in blocks of so many; 0: in one */
-  bool
-      stored; /* in pieces, but used whole: calls bring the pieces together when they need them */
-  uint8_t partial;            /* bit a: parts along axis a of the mesh are summands */
+  uint8_t stored;  /* bit a: axis a of the mesh splits how it is kept, not how it is used: calls bring
+                      these pieces together when they need them; behind the axes that split both */
+  uint8_t partial; /* bit a: parts along axis a of the mesh are summands */
   uint16_t pin[TS_MESH_AXES]; /* 1 + k: only the devices at place k along this axis have it */
   int leaves;                 /* where pieces may end, see ts_layout_cut; 0: as many as pieces */
 } TsLayout;
@@ -63,6 +63,8 @@ const TsLayout *ts_layout_at(int id); /* 0: NULL */
 /* The layout that is like this one, whatever its id is; the same one each time. NULL with the error,
  * also where a piece would have no leaf. */
 const TsLayout *ts_layout_make(const TsLayout *like, TsError *err);
+/* Of the mesh axes that split axis d those that split how it is used: the first ones. */
+int ts_layout_used(const TsLayout *l, int d);
 /* All devices have all of a tensor of so many axes. */
 const TsLayout *ts_layout_replicated(const TsMesh *m, int ndim, TsError *err);
 static inline const TsLayout *ts_layout_of(const TsMeta *m) { return ts_layout_at(m->layout); }

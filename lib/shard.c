@@ -212,31 +212,51 @@ static bool has_blocks(const TsShard *s) {
   return any;
 }
 
-/* A step of an optimiser is done where its parameter is stored. */
+/* A step of an optimiser is done where its parameter and states are stored, wherever the gradient is. */
 static bool is_update(const TsShard *s) { return ts_op_info(s->op)->shard == ts_shard_step; }
 
 /* Room for what collect finds at most. */
 static Proposal *room_for_all(const TsShard *s) {
-  size_t n = 1 + (s->want ? s->want->ndim : 0);
+  size_t n = 2 + (s->want ? s->want->ndim : 0);
   for (int i = 0; i < s->nin; i++) n += s->in[i] ? s->in[i]->ndim : 0;
   return malloc(sizeof(Proposal) * n);
+}
+
+/* Axes of the mesh that split what is needed whole go on splitting the factor of which the rule says so. */
+static int spilled(const TsShard *s, const TsMesh *m, Proposal *p) {
+  int i = s->spilled, f = s->spill - 1, pieces = 1;
+  const TsLayout *l = s->in[i] ? ts_layout_of(s->in[i]) : NULL;
+  if (!l || s->factor[f].kind != TS_FACTOR_along) return 0;
+  *p = (Proposal){
+      .f = f, .input = i, .leaves = l->leaves, .bytes = (double)ts_meta_nbytes(s->in[i])};
+  for (int whole = 0; whole < 2; whole++) /* what splits the factor already comes first */
+    for (int d = 0; d < l->ndim; d++)
+      for (int k = 0; k < ts_layout_used(l, d); k++)
+        if (s->in_axis[i][d] == (whole ? TS_WHOLE : f) && !(s->turns >> l->axis[d][k] & 1)) {
+          if (l->block[d]) return 0;
+          p->axis[p->naxis++] = l->axis[d][k], pieces *= m->size[l->axis[d][k]];
+        }
+  return p->naxis && s->factor[f].size >= pieces && (!p->leaves || p->leaves >= pieces) &&
+         takes(s, p, m);
 }
 
 static int collect(const TsShard *s, const TsMesh *m, Proposal *p) {
   int n = 0;
   if (has_blocks(s)) return 0;
+  if (s->spill) n = spilled(s, m, p);
   for (int i = 0; i < s->nin; i++) {
-    const TsLayout *l = s->in[i] ? ts_layout_of(s->in[i]) : NULL;
+    const TsLayout *l = s->in[i] && !(i == 1 && is_update(s)) ? ts_layout_of(s->in[i]) : NULL;
     for (int d = 0; l && d < l->ndim; d++) {
-      if (!l->naxis[d] || (l->stored && !is_update(s))) continue;
+      int naxis = is_update(s) ? l->naxis[d] : ts_layout_used(l, d);
+      if (!naxis) continue;
       Proposal *q = &p[n];
       *q = (Proposal){.f = s->in_axis[i][d],
                       .input = i,
-                      .naxis = l->naxis[d],
+                      .naxis = (uint8_t)naxis,
                       .leaves = l->leaves,
                       .block = l->block[d],
                       .bytes = (double)ts_meta_nbytes(s->in[i])};
-      memcpy(q->axis, l->axis[d], l->naxis[d]);
+      memcpy(q->axis, l->axis[d], (size_t)naxis);
       n += takes(s, q, m);
     }
   }

@@ -259,8 +259,10 @@ static bool find_sizes(Grouped *g) {
   g->depth = n->op == TS_OP_grouped_matmul_weight_grad;
   g->in = (TsDtype)x->dtype, g->out = (TsDtype)n->out[0].meta.dtype;
   g->sizes = (TsDtype)n->in[2]->meta.dtype;
-  g->groups = n->in[2]->meta.dim[0], g->own = x->ndim == 3 ? x->dim[1] : 0;
-  g->rows = x->ndim == 3 ? x->dim[0] * g->own : x->dim[0];
+  g->groups = n->in[2]->meta.dim[0];
+  g->own = x->ndim == 3 && x->dim[0] == g->groups ? x->dim[1] : 0;
+  g->rows = x->ndim == 3 ? x->dim[0] * x->dim[1] : x->dim[0];
+  if (x->ndim == 3 && !g->own && x->dim[0] != 1) return false; /* several groups share a room */
   int64_t columns = x->dim[x->ndim - 1];
   g->m = g->depth ? columns : g->rows, g->k = g->depth ? g->rows : columns;
   g->n = w->dim[w->ndim - 1];

@@ -331,11 +331,18 @@ function graph.module(name, f, given)
     families = {}, history = {}, roots = roots, looks = {}, nlook = 0, donate = read_module(given).donate }, Function))
 end
 
+-- For step:fits: what the device with the most has at most, which it is, and what it begins with.
+local function plan_bytes(f, ...)
+  local special, list = specialise.of(f, select("#", ...), ...)
+  special.graph:collectives(list)
+  return special.graph:plan_bytes()
+end
+
 -- ---- what is made of captured functions
 
 local derivatives = require "tessera.graph.derivatives"(graph)
 require "tessera.graph.files"(graph)
-require "tessera.training"(graph, derivatives.derivative, derivatives.scalar, specialise.of)
+require "tessera.training"(graph, derivatives.derivative, derivatives.scalar, specialise.of, plan_bytes)
 
 core.keep_line(Function, true)
 return require("tessera.named")("tessera.graph", graph)

@@ -10,7 +10,7 @@
 #include "jit/compile/llvm.h"
 #include "jit/compile/spirv.h"
 #include "jit/gpu/gpu.h"
-#include "tests/jit/gpu_families.h"
+#include "tests/jit/gpu/families.h"
 #include "tests/skip.h"
 
 static const char *const more[] = {
