@@ -260,7 +260,8 @@ static void put_frame(lua_State *L, int level, TsText *out, const lua_Debug *ar)
 static bool user_frame(lua_State *L, int level, lua_Debug *ar) {
   if (!lua_getstack(L, level, ar)) return false;
   lua_getinfo(L, "Sln", ar);
-  return ts_report_is_users(ar) && ar->currentline > 0;
+  bool command = !strncmp(ar->source, "=:", 2); /* which everybody knows was typed */
+  return ts_report_is_users(ar) && ar->currentline > 0 && !command;
 }
 
 /* How many levels the stack has. Finding a level takes as many steps as there are above it. */

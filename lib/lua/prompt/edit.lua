@@ -169,6 +169,7 @@ return function(prompt, wrong, reading)
     if word:find "^%d+$" or word:find "/%d+$" or f.current and pcall(function() return f:_runs():kernel_text("schedule", word, false) end) then
       return word
     end
+    if has(core.jit_levels "function", word) then wrong("diff", ":diff takes one level, and '%s' is another", word) end
     local value = rawget(_G, word)
     if value ~= nil then
       captured.need(":diff", value, false, function(message)

@@ -297,8 +297,8 @@ return function(prompt, wrong)
       local body = plain and of.body or type(of) == "function" and of
       local info = body and debug.getinfo(body, "u")
       local n = kernel and 1 or info and info.nparams or 0
-      args = plain and of:last_arguments() or nil
-      if not args and n > 0 then
+      args = plain and of:last_arguments() or n == 0 and {} or nil
+      if not args then
         wrong("profile", ":profile runs the function, and needs its arguments%s", plain and ": " .. table.concat(of.params, ", ", 1, n) or "")
       end
     end
