@@ -17,8 +17,11 @@
 
 struct TsDevice;
 typedef struct TsOffloader TsOffloader;
+struct TsTuner;
 
-TsOffloader *ts_offload_open(TsContext *c); /* NULL: out of memory */
+/* tuner: whose mode says whether what was measured counts; it outlives the offloader. NULL: out of
+ * memory. */
+TsOffloader *ts_offload_open(TsContext *c, const struct TsTuner *tuner);
 void ts_offload_close(TsOffloader *o);
 /* A line to stderr for each new kernel and, once, each operator that the CPU runs. */
 void ts_offload_verbose(TsOffloader *o, bool on);
