@@ -54,8 +54,10 @@ int64_t ts_kernel_local_at(const TsTile *k, const TsTileValue *alloc);
 /* Where the clocks of its marks begin. */
 int64_t ts_kernel_marks_at(const TsTile *k);
 
-/* The top-level loops, in order; gives their number. */
+/* The top-level loops, in order, as far as there is room; gives their number, and whether so many are
+ * compiled. */
 int ts_kernel_phases(const TsTile *k, TsTileStmt *phase[TS_KERNEL_PHASES]);
+int ts_kernel_check_phases(const TsTile *k, int n, TsError *err);
 
 /* Loads an object that was compiled from a kernel with this outline. */
 int ts_kernel_load(TsKernel *kernel, const void *elf, size_t nbytes, TsError *err);

@@ -278,7 +278,9 @@ int ts_gpu_plan(const TsTile *k, bool aligned, TsGpuPlan *plan, TsError *err) {
   for (const TsTileStmt *s = k->body->first; s; s = s->next) {
     if (s->op != TS_TILE_for) continue;
     if (plan->nphase == TS_GPU_PHASES)
-      return ts_error_set(err, TS_ERR_device, "jit: more than %d phases", TS_GPU_PHASES);
+      return ts_error_set(err, TS_ERR_device, "jit: @%.40s has more than %d phases", k->name,
+                          TS_GPU_PHASES),
+             ts_error_hint(err, "each loop over the grid is a phase: join some, or make several kernels");
     plan_phase(&plan->phase[plan->nphase++], k, s, aligned);
   }
   return 0;

@@ -14,6 +14,7 @@
 #include "lib/text.h"
 #include "repl/lua/choose.h"
 #include "repl/lua/graph.h"
+#include "repl/lua/text.h"
 #include "repl/lua/pipeline.h"
 #include "vm/compile.h"
 #include "vm/core/defer.h"
@@ -497,12 +498,11 @@ static int graph_load(lua_State *L) {
       ts_lua_fail(L, TS_ERR_value, "graph.load: the size %s is a whole number from 1 on", name);
     lua_pop(L, 1);
   }
-  TsGraph *g = strlen(text) == len ? ts_graph_parse_at(text, symbol, e) : NULL;
+  TsGraph *g = ts_lua_text_whole(text, len, e) ? NULL : ts_graph_parse_at(text, symbol, e);
   if (!g || ts_graph_check(g, e)) {
     ts_graph_free(g);
     lua_pushnil(L);
-    lua_pushfstring(L, *e->hint ? "%s%s\n  hint: %s" : "%s%s",
-                    strlen(text) == len ? "" : "a zero byte", e->message, e->hint);
+    lua_pushfstring(L, *e->hint ? "%s\n  hint: %s" : "%s", e->message, e->hint);
     ts_error_clear(e);
     return 2;
   }

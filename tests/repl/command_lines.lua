@@ -24,18 +24,15 @@ h(x);
 ]]
 
 -- ---- errors
-said ":profile error('a')"
---> :profile:1: a
+said ":profile error('a')" --> :profile:1: a
 -->     :profile error('a')
 -->     ^
-said(begin .. ":profile g()")
---> input 2:1: deep
+said(begin .. ":profile g()") --> input 2:1: deep
 -->     function g() error 'deep' end
 -->     ^
 said(begin .. ":profile g"):match "^[^\n]*" --> input 2:1: deep
 said(begin .. ":time f(x)"):match "^[^\n]*" --> input 1:1: add: input 'y' is missing
-said(begin .. ":profile h()")
---> :profile:1: h(x) was called without x: sort: input 'x' is missing
+said(begin .. ":profile h()") --> :profile:1: h(x) was called without x: sort: input 'x' is missing
 -->     :profile h()
 -->     ^
 local expressions = { "h(x + op.ones{3})", "h(error('a'))", "h(nosuch.field)", "h(op.nosuch)", "h(g())", "h(f(x))" }
@@ -56,26 +53,20 @@ end
 
 -- ---- Ctrl-C, after so many looks for it
 local ask = "core = require 'tessera.core' function stop(n) core.interrupt_after(n, 'looks') end\n"
-said(ask .. [[
+local text = said(ask .. [[
 function loop(x)
   stop(20)
   while true do x = x * 0.5 + 1 end
 end
 :time loop(op.ones{8})
 :profile loop(op.ones{8})
+:who
 ]])
---> input 2:3: interrupted
--->     while true do x = x * 0.5 + 1 end
--->     ^
---> input 2:3: interrupted
--->     while true do x = x * 0.5 + 1 end
--->     ^
-said(begin .. ask .. "stop(30)\n:profile h")
---> :profile:1: h at input 3:2: interrupted
+select(2, text:gsub("input 2:3: [^\n]*interrupted\n", "")) --> 2
+said(begin .. ask .. "stop(30)\n:profile h") --> :profile:1: h at input 3:2: interrupted
 -->     :profile h
 -->     ^
-said(begin .. ask .. "stop(30)\n:time h(x)")
---> :time:1: h at input 3:2: interrupted
+said(begin .. ask .. "stop(30)\n:time h(x)") --> :time:1: h at input 3:2: interrupted
 -->     :time h(x)
 -->     ^
 said(begin .. ask .. "stop(2)\n:profile op.sort(x)"):match "^[^\n]*" --> :profile:1: sort: interrupted
