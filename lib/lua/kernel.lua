@@ -37,11 +37,12 @@ end
 local INSTEAD = { with = "op.kernel(name, text) makes one of another text", choose = "autotune.tune(k, ...) measures what is free in its head",
   why = "k:status() says how it ran", tiles = 'k:ir "tiles" names its code', facts = "profile.report(k, ...) measures it",
   diff = "k:ir(level, {target = ..}) shows a level" }
-for name, instead in pairs(INSTEAD) do
-  kernel[name] = function(k)
+setmetatable(kernel, { __index = function(_, name) -- they are no methods, for help and Tab
+  local instead = INSTEAD[name]
+  return instead and function(k)
     core.fail(("%s:%s: captured functions have that, not kernels of op.kernel\n  hint: %s"):format(k.name, name, instead))
   end
-end
+end })
 
 -- Sizes that a call gives, by index, and their text.
 local function given_sizes(k, options)

@@ -254,10 +254,7 @@ end
 
 --- tessera --debug-kernel file.tile M=64 x=x.npy: commands come from stdin; the exit code.
 function debug.file(path, arguments)
-  local file, why = io.open(path)
-  if not file then core.fail("--debug-kernel: " .. why) end
-  local text = file:read "*a"
-  file:close()
+  local text = core.read_file(path, "--debug-kernel")
   local name, params, names, ninputs = core.debug_about(text)
   local list, own = {}, {}
   local sizes, given = read_arguments(arguments, names, params, ninputs)
