@@ -30,7 +30,7 @@ end
 
 -- Usage and help name targets and levels, whichever there are.
 local help = said "? :ir"
-help:match "^[^\n]*" --> :ir f [level [target]]
+help:match "^[^\n]*" --> :ir f [level [kernel] [target]]
 for _, level in ipairs(core.jit_levels "function") do
   assert(help:find("  " .. level.name .. " ", 1, true), level.name)
   assert(#level.help > 10)
@@ -53,7 +53,7 @@ said(":profile f", false):match "runs the function[^\n]*" --> runs the function,
 
 -- Each names what is wrong, what there is, and what was meant; none is of the parser.
 local cases = {
-  { ":ir", ":ir f [level [target]]", "the text of a captured function", "example  :ir f tile sm_90a" },
+  { ":ir", ":ir f [level [kernel] [target]]", "the text of a captured function", "example  :ir f tile sm_90a" },
   { ":ir f tlie", "there is no level 'tlie'; levels are captured, rewrites, graph", "did you mean 'tile'?" },
   { ":ir f tile sm90", "there is no target 'sm90'; targets are avx512, avx2, base, sm_80", "did you mean 'sm_90a'?" },
   { ":ir f sm_90a", "there is no level 'sm_90a'", "it is a target, and stands behind the level" },
