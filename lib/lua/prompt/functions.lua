@@ -234,6 +234,21 @@ return function(prompt, wrong)
   -- Levels of kernels are a list of them, the graph is a table, the others are text.
   local kernel_levels = {}
   for _, name in ipairs { "tile", "explicit", "llvm", "asm", "tiles", "why" } do kernel_levels[name] = true end
+
+  -- Of one kernel, which option names: its row, or its text where the level has no rows.
+  local function facts_of_one(of, level, args, option)
+    local text = of:ir(level, unpack(args)) -- says what is wrong
+    if not kernel_levels[level] then return { ["function"] = of.name, level = level, kernel = option.kernel, text = text } end
+    local others = { unpack(args, 1, #args - 1) }
+    others[#others + 1] = option.target and { target = option.target } or nil
+    local all, kept = of:facts(level, unpack(others)), {}
+    for _, k in ipairs(all.kernels) do
+      if tostring(k.group) == option.kernel then kept[#kept + 1] = k end
+    end
+    all.kernels = kept
+    return all
+  end
+
   function data.ir(...)
     local function kernel(of, level, option)
       return { kernel = of.name, level = level or "tile", text = of:ir(level, option) }
@@ -244,6 +259,9 @@ return function(prompt, wrong)
     end
     return level_of(loop, kernel, function(of, level, args)
       level = level or "graph"
+      local option = args[#args]
+      local one = type(option) == "table" and not core.is_tensor(option) and option.kernel
+      if one then return facts_of_one(of, level, args, option) end
       if kernel_levels[level] then return of:facts(level, unpack(args)) end
       local told = { ["function"] = of.name, level = level }
       if level == "json" then
