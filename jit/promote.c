@@ -67,22 +67,6 @@ void ts_jit_reap(TsJit *j) {
   }
 }
 
-TsBuildJob ts_jit_build_of(TsJitFunction *f, double spent_msec) {
-  TsJit *j = f->jit;
-  return (TsBuildJob){.how = j->how,
-                      .g = f->g,
-                      .layouts = ts_layouts_new(j->c, f->g),
-                      .target = f->device ? NULL : j->target,
-                      .device = f->device,
-                      .profile = j->c->profile,
-                      .shows = j->shown != NULL,
-                      .threads = ts_cpu_threads(),
-                      .chosen = ts_build_chosen_copy(f->chosen),
-                      .choose = j->tuner ? ts_tune_apply : NULL,
-                      .tuner = j->tuner,
-                      .spent_msec = spent_msec};
-}
-
 static Job *queue_job(TsJitFunction *f, TsQueue *queue, void (*run)(TsQueueJob *job),
                       double spent_msec, bool at_hand) {
   TsJit *j = f->jit;
@@ -241,8 +225,8 @@ static void finish_tuning(TsJitFunction *f) {
 }
 
 int ts_jit_rebuild(TsJitFunction *f) {
-  Job job = {.build = ts_jit_build_of(f, 1e9)};
   TsError *err = &f->jit->c->err;
+  Job job = {.build = ts_jit_build_of(f, 1e9)};
   int failed = !job.build.layouts ? ts_error_memory(err) : ts_build_run(&job.build, err);
   if (!failed && job.build.nkernel) {
     abandon(f);

@@ -20,8 +20,8 @@
 #include <string.h>
 
 #include "lib/text.h"
+#include "repl/globals.h"
 #include "repl/lua_api.h"
-#include "repl/prompt.h"
 #include "repl/report_line.h"
 #include "repl/run.h"
 #include "repl/script.h"
@@ -442,7 +442,7 @@ static void put_lua_hint(TsText *out, const char *message) {
   put_method_hint(out, message);
   if (!name) return;
   name += sizeof mark - 1;
-  for (int i = 0; (known = ts_prompt_global(i)); i++) {
+  for (int i = 0; (known = ts_globals_name(i)); i++) {
     size_t n = strlen(known);
     if (strncmp(name, known, n) || strcmp(name + n, "' (a nil value)")) continue;
     if (!strcmp(known, "tessera"))
