@@ -6,8 +6,13 @@
 
 #include "lib/text.h"
 
-enum { F = TS_LEVEL_function, L = TS_LEVEL_loop, K = TS_LEVEL_kernel, C = TS_LEVEL_call,
-       P = TS_LEVEL_part };
+enum {
+  F = TS_LEVEL_function,
+  L = TS_LEVEL_loop,
+  K = TS_LEVEL_kernel,
+  C = TS_LEVEL_call,
+  P = TS_LEVEL_part
+};
 
 static const TsLevel level_row[] = {
 #define LEVEL(name, of, targets, help) {#name, help, of, targets},
@@ -81,7 +86,8 @@ static int of_whole(const char *level, TsError *err) {
   Words known = levels_of(P, false);
   TsText all = {0};
   if (list(&known, &all)) return ts_error_memory(err);
-  ts_error_set(err, TS_ERR_argument, "level '%s' is of a whole function, not of one kernel", level);
+  ts_error_set(err, TS_ERR_argument, "level '%s' is of a whole function, not of one kernel",
+               level);
   ts_error_hint(err, "kernels have %s", all.at);
   ts_text_free(&all);
   return -1;

@@ -38,9 +38,9 @@ static void run_job(TsQueueJob *base) {
 static void run_tuning(TsQueueJob *base) {
   Job *job = (Job *)base;
   job->failed = ts_build_schedule(&job->build, &job->err);
-  int changed =
-      job->failed ? 0
-                  : ts_tune_run(job->build.tuner, &job->build, true, &job->cancel, &job->err);
+  int changed = job->failed
+                    ? 0
+                    : ts_tune_run(job->build.tuner, &job->build, true, &job->cancel, &job->err);
   if (changed < 0) job->failed = true;
   if (changed > 0) job->failed = ts_build_run(&job->build, &job->err);
 }

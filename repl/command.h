@@ -6,10 +6,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Calls tessera.prompt.command(name, rest), the two strings on the top, which it pops. The caller is a
- * line of the program by the name ":name", whose text is what was typed: what an operator or the
- * library fails in, or is interrupted in, is told of that line where nothing else of the program runs.
- * True: it failed, and the report is on the top. */
+/* Calls tessera.prompt.command(name, rest), the two strings on the top, which it pops. The
+ * caller is a line of the program by the name ":name", whose text is what was typed: what an
+ * operator or the library fails in, or is interrupted in, is told of that line where nothing
+ * else of the program runs. True: it failed, and the report is on the top. */
 bool ts_command_call(lua_State *L, const char *text);
 
 #endif

@@ -28,7 +28,8 @@ bool ts_script_read(lua_State *L, FILE *f, const char *name) {
   luaL_pushresult(&b);
   if (all <= MOST) return true;
   lua_pop(L, 1);
-  lua_pushfstring(L, "cannot read %s: it goes on after %d MB; a script ends before", name, MOST >> 20);
+  lua_pushfstring(L, "cannot read %s: it goes on after %d MB; a script ends before", name,
+                  MOST >> 20);
   return false;
 }
 
@@ -46,7 +47,8 @@ static int refuse(lua_State *L, const char *path, const char *why) {
   return LUA_ERRFILE;
 }
 
-/* Opened without waiting. A writer that says nothing yet is told from none by what a read says. */
+/* Opened without waiting. A writer that says nothing yet is told from none by what a read
+ * says. */
 static int load_pipe(lua_State *L, const char *path, int fd) {
   char first;
   errno = 0;

@@ -1,5 +1,6 @@
-/* Files of Lua code: plain ones, and pipes as of `tessera <(..)`. Whatever else has a name (a folder, a
- * device, a pipe to which nobody writes) is an error at once, and nothing is read without an end. */
+/* Files of Lua code: plain ones, and pipes as of `tessera <(..)`. Whatever else has a name
+ * (a folder, a device, a pipe to which nobody writes) is an error at once, and nothing is
+ * read without an end. */
 #ifndef TS_REPL_SCRIPT_H
 #define TS_REPL_SCRIPT_H
 

@@ -25,15 +25,19 @@ int ts_build_usual(const TsBuildJob *b, const TsFusion *u, const TsGroup *g, TsS
   return 0;
 }
 
-static const char same_head[] = "an edited kernel has the head that it had: its name may change";
+static const char same_head[] =
+    "an edited kernel has the head that it had: its name may change";
 
 int ts_build_alike(const TsTile *usual, const TsTile *k, TsError *err) {
   if (strcmp(usual->target, k->target))
     return ts_error_set(err, TS_ERR_value,
                         "@%s is for %s, the kernel that it stands for is for %s", k->name,
                         k->target, usual->target),
-           ts_error_hint(err, "its head says target %s; f:ir(\"tile\", {kernel = 0}), without a target, is "
-                              "the text of what runs here", usual->target);
+           ts_error_hint(
+               err,
+               "its head says target %s; f:ir(\"tile\", {kernel = 0}), without a target, is "
+               "the text of what runs here",
+               usual->target);
   if (usual->nparam != k->nparam || usual->nin != k->nin)
     return ts_error_set(err, TS_ERR_value, "@%s has %d inputs and %d results, not %d and %d",
                         k->name, k->nin, k->nparam - k->nin, usual->nin,

@@ -114,7 +114,8 @@ static int outline_memory(TsKernel *kernel, const TsTile *k, TsError *err) {
     if (kernel->nscratch == TS_KERNEL_SCRATCH)
       return ts_error_set(err, TS_ERR_device, "jit: @%.40s has more than %d scratch buffers",
                           k->name, TS_KERNEL_SCRATCH),
-             ts_error_hint(err, "one buffer may hold several: alloc of space scratch, with an axis more");
+             ts_error_hint(
+                 err, "one buffer may hold several: alloc of space scratch, with an axis more");
     kernel->scratch[kernel->nscratch++] = s->out[0]->type;
   }
   kernel->local_bytes = ts_kernel_marks_at(k);
@@ -123,10 +124,11 @@ static int outline_memory(TsKernel *kernel, const TsTile *k, TsError *err) {
 
 int ts_kernel_check_phases(const TsTile *k, int n, TsError *err) {
   if (n && n <= TS_KERNEL_PHASES) return 0;
-  ts_error_set(err, TS_ERR_device, "@%.40s has %d phases, compiled kernels have 1 to %d", k->name,
-               n, TS_KERNEL_PHASES);
-  return ts_error_hint(err, n ? "each loop over the grid is a phase: join some, or make several kernels"
-                              : "a kernel works in a loop over its grid: for %%r in 0..%%n parallel");
+  ts_error_set(err, TS_ERR_device, "@%.40s has %d phases, compiled kernels have 1 to %d",
+               k->name, n, TS_KERNEL_PHASES);
+  return ts_error_hint(
+      err, n ? "each loop over the grid is a phase: join some, or make several kernels"
+             : "a kernel works in a loop over its grid: for %%r in 0..%%n parallel");
 }
 
 int ts_kernel_outline(TsKernel *kernel, const TsTile *k, const TsTarget *t, TsError *err) {

@@ -34,9 +34,13 @@ static const struct {
 #undef FUNCTION
 };
 
-enum { NFUNCTION = sizeof function / sizeof *function, STUB = 16, MAX_SECTIONS = 256,
-       LARGEST = 64 << 20, /* bytes of a kernel's code and constants */
-       BEFORE = 16 };      /* a position in an instruction is told from behind it */
+enum {
+  NFUNCTION = sizeof function / sizeof *function,
+  STUB = 16,
+  MAX_SECTIONS = 256,
+  LARGEST = 64 << 20, /* bytes of a kernel's code and constants */
+  BEFORE = 16
+}; /* a position in an instruction is told from behind it */
 
 typedef struct Load {
   const char *elf;
@@ -197,8 +201,8 @@ static int relocate_all(Load *l) {
   for (int i = 0; i < l->head->e_shnum; i++) {
     const Elf64_Shdr *s = &l->sec[i];
     if (s->sh_type != SHT_RELA) continue;
-    if (s->sh_info >= l->head->e_shnum || s->sh_offset % 8 || s->sh_entsize != sizeof(Elf64_Rela) ||
-        s->sh_link != (uint32_t)l->symbols)
+    if (s->sh_info >= l->head->e_shnum || s->sh_offset % 8 ||
+        s->sh_entsize != sizeof(Elf64_Rela) || s->sh_link != (uint32_t)l->symbols)
       return bad(l, "relocations misplaced");
     int64_t place = l->place[s->sh_info];
     if (place < 0) continue;

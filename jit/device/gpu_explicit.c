@@ -47,7 +47,8 @@ static bool known(const TsDevice *d, const TsTile *k, const uint8_t *digest) {
 }
 
 static int find_function(Kernel *g, TsError *err) {
-  return g->d->run->kernel(g->d, g->module, g->info.name, (int)g->info.shared, &g->function, err);
+  return g->d->run->kernel(g->d, g->module, g->info.name, (int)g->info.shared, &g->function,
+                           err);
 }
 
 static bool from_disk(Kernel *g, const uint8_t *key) {

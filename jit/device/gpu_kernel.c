@@ -100,7 +100,8 @@ static bool known(const TsDevice *d, const TsTile *k, const uint8_t *digest) {
   return t && ts_cache_has(ts_cache_usual(), key);
 }
 
-/* Threads belong to what is on disk: they follow from the expanded kernel. again: whatever is there. */
+/* Threads belong to what is on disk: they follow from the expanded kernel. again: whatever
+ * is there. */
 static int find_code(Kernel *g, TsGpuForm form, bool again, TsGpuCode *code, TsError *err) {
   uint8_t key[TS_CACHE_KEY];
   TsGpuPlan plan;
@@ -122,9 +123,9 @@ static void keep(const Kernel *g, TsGpuForm form, const TsGpuCode *code) {
 }
 
 /* ---- loading */
-/* The driver compiles PTX as it loads it, beside what else goes on, and has a cache of its own on
- * disk. Its linker would give code that could be kept here, but compiles for others to link to:
- * with up to twice the registers. */
+/* The driver compiles PTX as it loads it, beside what else goes on, and has a cache of its
+ * own on disk. Its linker would give code that could be kept here, but compiles for others
+ * to link to: with up to twice the registers. */
 static int load(Kernel *g, Variant *v, TsError *err) {
   TsDevice *d = g->d;
   double begun = ts_clock_usec();

@@ -280,7 +280,8 @@ int ts_gpu_plan(const TsTile *k, bool aligned, TsGpuPlan *plan, TsError *err) {
     if (plan->nphase == TS_GPU_PHASES)
       return ts_error_set(err, TS_ERR_device, "jit: @%.40s has more than %d phases", k->name,
                           TS_GPU_PHASES),
-             ts_error_hint(err, "each loop over the grid is a phase: join some, or make several kernels");
+             ts_error_hint(
+                 err, "each loop over the grid is a phase: join some, or make several kernels");
     plan_phase(&plan->phase[plan->nphase++], k, s, aligned);
   }
   return 0;

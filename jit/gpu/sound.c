@@ -1,6 +1,7 @@
-/* What comes from disk beside code, before it is used: a hash says that it is what was written, not who
- * wrote it. Whatever decides how much is launched, read or cleared lies within what the kernel and
- * the target allow; so a forged entry is none, and compiled again. */
+/* What comes from disk beside code, before it is used: a hash says that it is what was
+ * written, not who wrote it. Whatever decides how much is launched, read or cleared lies
+ * within what the kernel and the target allow; so a forged entry is none, and compiled
+ * again. */
 #include <string.h>
 
 #include "jit/gpu/gpu.h"
@@ -46,7 +47,8 @@ bool ts_gpu_roles_sound(const TsGpuRoles *r, const TsTile *k, const TsTarget *t)
   if (r->nparam != k->nparam || r->ndim != k->ndim || r->ndim < 1) return false;
   if (r->nmap < 0 || r->nmap > TS_GPU_MAPS || r->threads != k->threads) return false;
   if (r->threads < WARP || r->threads > MOST_THREADS || r->threads % WARP) return false;
-  if (r->cluster != (k->cluster > 1 ? k->cluster : 1) || r->scratch != scratch_of(k)) return false;
+  if (r->cluster != (k->cluster > 1 ? k->cluster : 1) || r->scratch != scratch_of(k))
+    return false;
   if ((int64_t)r->shared > (int64_t)t->shared_bytes) return false;
   for (int i = 0; i < r->nmap; i++)
     if (!map_sound(&r->map[i], k)) return false;

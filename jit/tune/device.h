@@ -8,8 +8,8 @@
 #include "devices/device.h"
 #include "jit/tune/tune.h"
 
-/* Whether something is known for the group, and what. Any thread. Whether it is wanted is of the
- * tuner's mode, which who asks looks at. */
+/* Whether something is known for the group, and what. Any thread. Whether it is wanted is of
+ * the tuner's mode, which who asks looks at. */
 bool ts_tune_device_known(const TsDevice *d, const TsSched *s, const TsGroup *g,
                           TsLayoutFn *layout, void *arg, TsTuneEntry *e);
 void ts_tune_device_forget(void); /* what this process knows */

@@ -11,8 +11,9 @@ int ts_lua_text_whole(const char *text, size_t len, TsError *err) {
   int line = 1;
   if (end == len) return 0;
   for (size_t i = 0; i < end; i++) line += text[i] == '\n';
-  ts_error_set(err, TS_ERR_format, "line %d: the text contains a zero byte, behind %zu of its %zu bytes",
-               line, end, len);
+  ts_error_set(err, TS_ERR_format,
+               "line %d: the text contains a zero byte, behind %zu of its %zu bytes", line, end,
+               len);
   return ts_error_hint(err, "texts of IR are plain text: is this a file of another kind?");
 }
 

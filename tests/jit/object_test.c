@@ -1,6 +1,7 @@
-/* Objects from disk with a right hash, whatever their bytes are: the loader gives code, or an error. A small
- * object is written here; then each field that is a length, an offset or a count lies. Code itself is
- * never changed: nobody can tell what it does. And the same of the outlines of a GPU's kernels. */
+/* Objects from disk with a right hash, whatever their bytes are: the loader gives code, or
+ * an error. A small object is written here; then each field that is a length, an offset or a
+ * count lies. Code itself is never changed: nobody can tell what it does. And the same of
+ * the outlines of a GPU's kernels. */
 #include <elf.h>
 #include <stdbool.h>
 #include <stddef.h>

@@ -225,7 +225,8 @@ static void test_pager(void) {
   expect("> ");
   type(":ir f explicit\r"); /* each kernel is made when it is shown */
   expect("group 0: matmul");
-  expect("in kernel 0, the 1. of 2; Enter: on, 0-1 or a name: that kernel, l: their list, q: end: ");
+  expect("in kernel 0, the 1. of 2; Enter: on, 0-1 or a name: that kernel, l: their list, q: "
+         "end: ");
   type("1\r");
   expect("group 1: softmax");
   type("q\r");

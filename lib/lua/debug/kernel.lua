@@ -92,7 +92,8 @@ local function split_sizes(text, n, arguments)
     local x = arguments[i]
     if type(x) == "number" and params[i] then x = core.tensor(x, { dtype = params[i].dtype }) end
     if not core.is_tensor(x) then
-      core.fail(("debug.kernel: argument %d of %s is a %s, not a tensor\n  hint: arguments stand one behind the other, and sizes that they do not tell in a table at the end: debug.kernel(k, x, {M = 64})"):format(i, name, type(x)))
+      core.fail(("debug.kernel: argument %d of %s is a %s, not a tensor\n  hint: %s"):format(i, name, type(x),
+        "arguments stand one behind the other, and sizes that they do not tell in a table at the end: debug.kernel(k, x, {M = 64})"))
     end
     inputs[i] = x.device == "cpu:0" and x or x:to "cpu"
   end
