@@ -40,8 +40,12 @@ function M.count(shape)
 end
 local count = M.count
 
+local in_blocks = {}
+for _, d in ipairs(core.dtypes()) do in_blocks[d.name] = d.block > 1 end
+
 --- Uniform numbers in [lo, hi), integers in lo..hi: core.tensor of that dtype and shape.
 function M.generate(dtype, shape, seed, lo, hi)
+  if in_blocks[dtype] then return M.generate("f32", shape, seed, lo, hi):cast(dtype) end
   local parts = is_complex[dtype] and 2 or 1
   local n = count(shape) * parts
   local buffer = ffi.new("double[?]", math.max(n, 1))

@@ -71,6 +71,9 @@ local function rest()
   end
   for _, d in ipairs { "f32", "bf16", "f64" } do
     local function g(shape, seed) return input(d, shape, seed) end
+    for _, s in ipairs { { 1, "q8_0" }, { 70, "q4_k" } } do
+      add("quantized_matmul", { g({ s[1], 512 }, 1), { s[2], { 130, 512 }, 2, -3, 3 }, g({ 130 }, 3) })
+    end
     add("matmul", { g({ 130, 70 }, 1), g({ 70, 90 }, 2), g({ 90 }, 3), g({ 130, 90 }, 4) }, { epilogue = "bias_gelu_residual" })
     add("softmax", { g({ 300, 257 }, 1) })
     add("softmax", { g({ 257, 300 }, 1) }, { axis = 0 })
