@@ -24,10 +24,10 @@ typedef struct TsMesh {
   int id, naxis, n; /* n: the product of the sizes */
   char axis[TS_MESH_AXES][16];
   int size[TS_MESH_AXES];
-  /* By part, row-major: a place in the list of devices, TS_DEVICE_AWAY: it is another process's, or
+  /* By part, row-major: an index in the list of devices, TS_DEVICE_AWAY: it is another process's, or
    * -1: only planned with. And which process's, or -1: each process has a mesh of its own; and the
-   * place in the list there. */
-  int *device, *rank, *place;
+   * index in the list there. */
+  int *device, *rank, *index;
 } TsMesh;
 
 typedef struct TsLayout {
@@ -47,7 +47,7 @@ typedef struct TsLayout {
 /* The mesh with these axes; the same one each time. rank: by part, NULL: each
  * process has its own. own: this one's. NULL with the error. */
 const TsMesh *ts_mesh_make(int naxis, const char *const *axis, const int *size,
-                           const int *place, const int *rank, int own, TsError *err);
+                           const int *index, const int *rank, int own, TsError *err);
 /* The mesh with these axes of parts of another one. */
 const TsMesh *ts_mesh_of(const TsMesh *of, int naxis, const char *const *axis, const int *size,
                          const int *part, TsError *err);
@@ -55,7 +55,7 @@ static inline bool ts_mesh_away(const TsMesh *m, int p) {
   return m->device[p] == TS_DEVICE_AWAY;
 }
 const TsMesh *ts_mesh_at(int id); /* NULL: there is none */
-/* The place of part p along axis a. */
+/* The coordinate of part p along axis a. */
 int ts_mesh_coordinate(const TsMesh *m, int p, int a);
 int ts_mesh_axis(const TsMesh *m, const char *name, int len); /* -1: has none of that name */
 
@@ -103,7 +103,9 @@ int ts_layout_first(const TsLayout *l, int p);
 /* A layout as one word, "dp,,tp*ep/64": for each axis of a tensor the axes of the mesh that split
  * it, and the block in which pieces are dealt out; ";12" behind it where there are so
  * many leaves, else there are `leaves`. NULL with an error that names op. */
-enum { TS_SPEC_TEXT = 160 };
+enum { /* each axis of the mesh stands in it once, perhaps with a block */
+  TS_SPEC_TEXT = TS_MESH_AXES * (16 + 21) + TS_MAX_RANK + 12
+};
 const TsLayout *ts_layout_parse(const TsMesh *m, int ndim, const char *spec, int leaves,
                                 const char *op, TsError *err);
 const char *ts_layout_spec(const TsLayout *l, char text[TS_SPEC_TEXT]);

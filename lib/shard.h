@@ -102,6 +102,15 @@ int ts_shard_mesh(TsOp op, int nin, const TsMeta *const *in, const TsMesh **mesh
  * 0 and *f -1: there is none. declared: by the program, for axes that the mesh does not split. -1
  * with the error: it declared fewer than there are pieces. */
 int ts_shard_leaves(const TsShard *s, const TsMesh *m, int declared, int *f);
+/* The operator that combines summands of this kind, two by two. */
+TsOp ts_factor_operator(TsFactorKind kind);
+/* The axis of result o that has the factor; -1: parts give summands of it. */
+int ts_shard_axis(const TsShard *s, int o, int f);
+/* Whether leaves give it in f32, as summands: a float of 16 bits. */
+bool ts_shard_is_narrow(const TsMeta *m);
+/* Leaf i of so many of factor f, of which this part has some: as ts_shard_part. */
+int ts_shard_leaf(const TsShard *s, const TsShardPart *part, int f, int leaves, int i,
+                  TsShardPart *leaf);
 /* Start and size of each factor in part p; the call's attributes, for it. 0 or -1. */
 int ts_shard_part(const TsShard *s, const TsMesh *m, int p, TsShardPart *part);
 

@@ -121,7 +121,7 @@ static TsTile *build_places(const Places *p) {
   k->threads = PIECE, k->vector = 1;
   V zero = ts_tile_index(&b, 0);
   TsTileLoop l = ts_tile_for(&b, zero, ts_short_dim(&b, 1), PIECE, true, 0, NULL);
-  V item = ts_tile_op2(&b, TS_OP_add, ts_short_iota(&b, &t, 0), ts_short_splat(&b, &t, l.i));
+  V item = ts_short_positions(&b, &t, l.i);
   V none = ts_short_int(&b, &t, 0), w[W_STATE] = {zero, zero, none, none, none, none};
   walk_all(&b, p, sizes, item, w);
   for (int i = 0; i < TS_GPU_PLACES; i++) {

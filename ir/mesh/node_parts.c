@@ -28,7 +28,7 @@ static int pieces_of(const TsSlots *a, const Call *k, int part, int *place) {
 }
 
 static bool lacks(const Call *k, int o) {
-  return k->f >= 0 && !memchr(k->s.out_axis[o], k->f, k->s.out[o].ndim);
+  return k->f >= 0 && ts_shard_axis(&k->s, o, k->f) < 0;
 }
 
 /* The part's own leaves; of a factor that is not split the whole sum. */

@@ -15,9 +15,9 @@ void ts_text_mesh(TsText *t, const TsMesh *m, int leaves) {
     ts_text_format(t, "%s%s=%d", a ? " " : "", m->axis[a], m->size[a]);
   ts_text_char(t, '}');
   if (leaves) ts_text_format(t, " leaves %d", leaves);
-  for (int p = 0; p < m->n; p++) there |= m->place[p] >= 0;
+  for (int p = 0; p < m->n; p++) there |= m->index[p] >= 0;
   for (int p = 0; p < m->n && there; p++) {
-    ts_text_format(t, "%s%d", p ? "," : " on [", m->place[p]);
+    ts_text_format(t, "%s%d", p ? "," : " on [", m->index[p]);
     if (m->rank[p] >= 0) ts_text_format(t, "@%d", m->rank[p]);
   }
   ts_text_str(t, there ? "]\n" : "\n");

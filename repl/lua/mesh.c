@@ -91,8 +91,8 @@ static int mesh_facts(lua_State *L) {
     lua_pushinteger(L, m->size[a]), lua_rawseti(L, -3, a + 1);
   }
   for (int p = 0; p < m->n; p++) {
-    if (m->place[p] >= 0)
-      lua_pushstring(L, ts_world_place_name(m->rank[p], m->place[p], name));
+    if (m->index[p] >= 0)
+      lua_pushstring(L, ts_world_place_name(m->rank[p], m->index[p], name));
     else
       lua_pushboolean(L, 0);
     lua_rawseti(L, -2, p + 1);
