@@ -73,7 +73,7 @@ return function(mesh, names, experts, x, choices, weights)
       for e = first[p] + 1, first[p] + count[p] do sent[p + 1] = sent[p + 1] + by_part[here + 1][e] end
       for e = first[here] + 1, first[here] + count[here] do got[p + 1] = got[p + 1] + by_part[p + 1][e] end
     end
-    local there, back, own_sizes = merged(by_part, first[here], count[here], own.device)
+    local there, back, own_sizes = merged(by_part, first[here], count[here], own.device ~= "away" and own.device or nil)
     local rows = dist.all_to_all(op.route_rows(own, source, place, { times = k }), names, { sizes = sent })
     rows = op.route_rows(rows, back, there)
     rows = experts:compute(rows, own_sizes, up, up_bias, down, down_bias)
