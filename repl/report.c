@@ -470,7 +470,7 @@ static const char *at_users_line(lua_State *L, const char *message, Place *place
   for (int level = 1; lua_getstack(L, level, &ar); level++) {
     lua_getinfo(L, "Sln", &ar);
     if (ar.currentline <= 0 || !ts_report_is_users(&ar)) {
-      called = ar.name;
+      called = ar.name && strncmp(ar.name, "__", 2) ? ar.name : NULL; /* no user wrote __index */
       continue;
     }
     const char *text = message + place->prefix;

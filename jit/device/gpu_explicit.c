@@ -59,7 +59,7 @@ static bool from_disk(Kernel *g, const uint8_t *key) {
   bool whole = data && n > sizeof *info && !data[n - 1];
   if (whole) memcpy(info, data, sizeof *info);
   if (whole && ts_gpu_roles_sound(info, g->k, g->d->target) &&
-      !g->d->run->module_new(g->d, data + sizeof *info, &g->module, &stale)) {
+      !g->d->run->module_new(g->d, data + sizeof *info, n - sizeof *info, &g->module, &stale)) {
     g->cached = !find_function(g, &stale);
     if (!g->cached) g->d->run->module_free(g->d, g->module), g->module = NULL;
   }
@@ -84,7 +84,7 @@ static int compile(Kernel *g, const uint8_t *key, TsError *err) {
   int failed = ts_gpu_roles_text(g->k, false, &g->info, &ptx, err);
   double made = ts_clock_usec();
   TsActivity *a = failed ? NULL : ts_activity_begin(TS_ACTIVITY_compile, "by the driver", NULL);
-  if (!failed) failed = g->d->run->module_new(g->d, ptx.at, &g->module, err);
+  if (!failed) failed = g->d->run->module_new(g->d, ptx.at, ptx.len + 1, &g->module, err);
   ts_activity_end(a, 0, 0);
   g->llvm_usec = made - begun, g->driver_usec = ts_clock_usec() - made;
   if (!failed) to_disk(g, key, ptx.at);

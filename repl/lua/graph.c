@@ -116,7 +116,7 @@ static int groups(lua_State *L) {
   return ts_lua_groups(L, f->hot);
 }
 
-/* f:choose(group, "rows 64 stages 3" or nil): the kernel of a group, made anew. */
+/* f:choose(group, {rows = 64, stages = 3} or nil): the kernel of a group, made anew. */
 static int choose(lua_State *L) {
   TsLuaFunction *f = ts_lua_function_at(L, 1);
   ts_lua_function_ready(L, f);

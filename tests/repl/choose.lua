@@ -68,11 +68,11 @@ while true do
   if not ok then print(why) break end
 end
 local text = tessera.autotune.report()
-print(text:match ": not measured, interrupted" ~= nil, f(x, x):hash() == op.softmax(x:matmul(x)):hash())
+print(text:match ": not measured, interrupted" ~= nil or text:match ": interrupted, so" ~= nil, f(x, x):hash() == op.softmax(x:matmul(x)):hash())
 ]])
 file:close()
-local p = io.popen(("timeout -k 30 -s INT 1 %s %s 2>&1"):format(program, path))
+local p = io.popen(("sh tests/stop.sh 0.5 %s %s 2>&1"):format(program, path))
 local text = p:read "*a"
 p:close()
 os.remove(path)
-text:match "^GO\n[^\n]*interrupted\ntrue%s+true\n$" ~= nil or text --> true
+text:match "^[^\n]*interrupted\ntrue%s+true\n$" ~= nil or text --> true

@@ -175,5 +175,8 @@ end
 came > 0 --> true
 
 -- What captured functions have, kernels of op.kernel say that they have not.
-said 'k:with("tile", "x")':find("scale:with: captured functions have that, not kernels of op.kernel", 1, true) ~= nil --> true
-said 'k:why()':find("hint: k:status() says how it ran", 1, true) ~= nil --> true
+said 'k:with("tile", "x")':find("kernel has no 'with'", 1, true) ~= nil --> true
+said 'k:why()':find("hint: k:status() says how a kernel ran", 1, true) ~= nil --> true
+said '? k:why' --> no help on 'k:why'; k:status() says how a kernel ran
+-- Of a field that is missing no message says that __index looked for it.
+said 'k.why':find "__index" --> nil
