@@ -27,6 +27,7 @@ LINK_tests/repl/edit_test := -Wl,--wrap=malloc,--wrap=realloc,--wrap=strdup
 # tests/ir/failing.h
 FAILING := $(foreach f,malloc calloc realloc free,-Wl,--wrap=$(f))
 LINK_tests/ir/failing_test := $(FAILING)
+LINK_tests/jit/device_set_test := $(HEAP)
 LINK_tests/ir/graph_text_test := $(FAILING)
 LINK_tests/ir/tile_text_test := $(FAILING)
 LINK_tests/ir/tile_run_test := $(FAILING)

@@ -59,7 +59,7 @@ e.error, e.code, e.place --> matmul: inner sizes differ (64 vs 3): f32[64,64] x 
 e = failed ":time nosuch.field --json"
 e.code, e.error:match "attempt to index" --> lua, attempt to index
 e = failed ":choose f 0 rows=x --json"
-e.error --> :choose: option 'rows' must be an integer above 0, not a string
+e.error --> option 'rows' must be an integer above 0, not a string
 e = failed "x:matmul(op.ones{3, 3});\n:err --json"
 e.code, e.place, e.message:match "inner sizes" --> shape, input 7:1, inner sizes
 -- No escape sequences, whatever a command prints.
