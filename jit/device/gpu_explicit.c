@@ -52,7 +52,8 @@ static bool from_disk(Kernel *g, const uint8_t *key) {
   char *data = ts_cache_read(ts_cache_usual(), key, &n);
   if (data && n > sizeof g->info && !data[n - 1]) {
     memcpy(&g->info, data, sizeof g->info);
-    g->cached = !g->d->run->module_new(g->d, data + sizeof g->info, &g->module, &stale);
+    g->cached = !g->d->run->module_new(g->d, data + sizeof g->info, n - sizeof g->info,
+                                       &g->module, &stale);
   }
   free(data);
   return g->cached;
@@ -75,7 +76,7 @@ static int compile(Kernel *g, const uint8_t *key, TsError *err) {
   int failed = ts_gpu_roles_text(g->k, false, &g->info, &ptx, err);
   double made = ts_clock_usec();
   TsActivity *a = failed ? NULL : ts_activity_begin(TS_ACTIVITY_compile, "by the driver", NULL);
-  if (!failed) failed = g->d->run->module_new(g->d, ptx.at, &g->module, err);
+  if (!failed) failed = g->d->run->module_new(g->d, ptx.at, ptx.len + 1, &g->module, err);
   ts_activity_end(a, 0, 0);
   g->llvm_usec = made - begun, g->driver_usec = ts_clock_usec() - made;
   if (!failed) to_disk(g, key, ptx.at);

@@ -124,7 +124,7 @@ static int load(Kernel *g, Variant *v, TsError *err) {
   TsDevice *d = g->d;
   double begun = ts_clock_usec();
   TsActivity *a = ts_activity_begin(TS_ACTIVITY_compile, "by the driver", NULL);
-  int failed = d->run->module_new(d, v->code.image, &v->module, err);
+  int failed = d->run->module_new(d, v->code.image, v->code.size, &v->module, err);
   ts_activity_end(a, 0, 0);
   if (failed) return -1;
   for (int i = 0; i < v->code.nphase; i++)
