@@ -45,6 +45,7 @@ typedef struct TsTarget {
   /* Of a GPU, whose rounds are blocks of threads. */
   TsTargetMaker maker;
   bool object;          /* drivers take code as an object that is linked; else as text */
+  bool generic;         /* of a family: where no row has the GPU's own name */
   int lanes;            /* threads that run together; 0: a CPU */
   int processors;       /* of the usual one: where no device says how many it has */
   int64_t shared_bytes; /* of a block */
