@@ -10,5 +10,7 @@ void ts_sim_device(TsDevice *d);
 void ts_cuda_device(TsDevice *d); /* the name holds which */
 /* How many GPUs of NVIDIA there are; 0 with the sentence that says why. */
 int ts_cuda_count(const char **why);
+void ts_hip_device(TsDevice *d);
+int ts_hip_count(const char **why); /* of AMD */
 
 #endif

@@ -86,6 +86,9 @@ typedef struct TsLaunch {
   bool early;          /* may begin before the last launch ends, for which its code waits */
   bool dependent;      /* its code reads before it waits: so if TsDevice.dependent says so */
   void **args;         /* the address of each argument */
+  /* How many of them are addresses of the device, and how many words of 8 bytes stand behind those:
+   * for drivers that take arguments one by one. */
+  int pointers, words;
 } TsLaunch;
 
 /* Of a kernel as it is on a device, with blocks of so many threads and so much dynamic memory. */

@@ -112,6 +112,10 @@ static void driver_describe(TsDevice *d, char *text, int size) {
                s->processors, s->driver->units, s->khz * 1e-6, (double)s->total / (1 << 30));
   if (n >= size) return;
   text += n, size -= n;
+  if (!d->target) {
+    snprintf(text, (size_t)size, "; no kernels: there is no code for it");
+    return;
+  }
   if (!d->opened) {
     snprintf(text, (size_t)size, "; not used yet");
     return;
