@@ -19,6 +19,8 @@ $(BUILD)/tests/repl/cells_test.o: CPPFLAGS += $(if $(VTERM),-DTS_VTERM)
 WITH_tests/devices/cuda_test := tests/devices/fake_cuda.c
 # It stands for the driver: found by its names in the program.
 LINK_tests/devices/cuda_test := -Wl,--export-dynamic
+WITH_tests/devices/hip_test := tests/devices/fake_hip.c
+LINK_tests/devices/hip_test := -Wl,--export-dynamic $(HEAP)
 WITH_tests/net/world_test := tests/devices/fake_cuda.c
 LINK_tests/net/world_test := -Wl,--export-dynamic
 LINK_tests/repl/edit_test := -Wl,--wrap=malloc,--wrap=realloc,--wrap=strdup

@@ -33,7 +33,7 @@ void fake_any(void);
 void fake_hold(int on);
 long fake_roots(void); /* of the record that was made last: launches that wait for none, */
 long fake_edges(void); /* and how many pairs wait */
-const char *fake_complaint(void); /* the first misuse, or "" */
+const char *fake_complaint(void); /* the first misuse since the last question, or "" */
 
 /* Declared here for the library itself: the table holds pointers of the same types. */
 #define CALL(member, cuda, version, hip, args)                                                 \
@@ -71,7 +71,12 @@ void fake_fail(const char *call, int after, int code) {
 long fake_blocks(void) { return nblocks; }
 long fake_used(void) { return used; }
 void fake_limit(long nbytes) { limit = nbytes; }
-const char *fake_complaint(void) { return complaint; }
+const char *fake_complaint(void) {
+  static char text[sizeof complaint];
+  memcpy(text, complaint, sizeof text);
+  complaint[0] = 0;
+  return text;
+}
 static bool any;
 void fake_any(void) { any = true; }
 /* Code is loaded when it is let go. */
