@@ -1,9 +1,9 @@
 # Targets beside the build itself; included by the Makefile.
 
-# ---- tests in C: tests/<folder>/<name>_test.c, and two by name, each linked with the core.
+# ---- tests in C: tests/<folder>/<name>_test.c, and three by name, each linked with the core.
 # Programs for a GPU, *_device.c, say that there is none.
 CTEST     := $(patsubst %.c,%,$(sort $(wildcard tests/*/*_test.c tests/*/*_device.c)) tests/elem/ulp.c \
-             tests/elem/kernels.c)
+             tests/elem/kernels.c tests/devices/hip_program.c)
 CTEST_BIN := $(CTEST:%=$(BUILD)/%)
 
 # Sources beside the program's own, libraries, linker flags.
@@ -21,6 +21,11 @@ WITH_tests/devices/cuda_test := tests/devices/fake_cuda.c
 LINK_tests/devices/cuda_test := -Wl,--export-dynamic
 WITH_tests/devices/hip_test := tests/devices/fake_hip.c
 LINK_tests/devices/hip_test := -Wl,--export-dynamic $(HEAP)
+# The program itself, with AMD's driver in it.
+WITH_tests/devices/hip_program := tests/devices/fake_hip.c repl/main.c
+LINK_tests/devices/hip_program := -Wl,--export-dynamic $(HEAP) $(SEED) -Wl,--wrap=ts_gpu_code \
+                                  -Wl,--wrap=ts_gpu_batch_table
+ARGS_tests/devices/hip_program := scripts/run_test.lua tests/devices/_hip.lua
 WITH_tests/net/world_test := tests/devices/fake_cuda.c
 LINK_tests/net/world_test := -Wl,--export-dynamic
 LINK_tests/repl/edit_test := -Wl,--wrap=malloc,--wrap=realloc,--wrap=strdup
