@@ -40,6 +40,7 @@ struct TsDevice {
   /* It is played by the host, which interprets its kernels: block after block, so that none may
    * wait for another, and whoever makes the GPU. */
   bool simulated;
+  bool only_named;    /* nothing goes there that does not name it */
   int64_t most_work;  /* multiply-adds above which kernels with roles take too long; 0: none */
   void *state;        /* the backend's */
   int64_t live, peak; /* bytes allocated now, and at most */

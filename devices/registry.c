@@ -35,11 +35,16 @@ static struct {
   const char *kind;
   int (*count)(const char **why);
   void (*fill)(TsDevice *);
+  /* On no list before one is named: all of a machine's makers' libraries are loaded to find them, and
+   * what they are has names of its own, or is the CPU. */
+  bool only_named;
   bool asked;
   const char *none; /* why there are none */
 } driver[] = {
-    {"cuda", ts_cuda_count, ts_cuda_device, false, NULL},
-    {"hip", ts_hip_count, ts_hip_device, false, NULL},
+    {.kind = "cuda", .count = ts_cuda_count, .fill = ts_cuda_device},
+    {.kind = "hip", .count = ts_hip_count, .fill = ts_hip_device},
+    {.kind = "level_zero", .count = ts_level_zero_count, .fill = ts_level_zero_device},
+    {.kind = "opencl", .count = ts_opencl_count, .fill = ts_opencl_device, .only_named = true},
 };
 enum { NDRIVER = sizeof driver / sizeof *driver };
 
@@ -51,7 +56,8 @@ static void probe(int k) {
 }
 
 static void probe_all(void) {
-  for (int k = 0; k < NDRIVER; k++) probe(k);
+  for (int k = 0; k < NDRIVER; k++)
+    if (!driver[k].only_named) probe(k);
 }
 
 /* Two of them, for tests, on no list before one is named. */

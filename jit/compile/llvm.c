@@ -34,7 +34,12 @@ static const char usual_passes[] = "function(early-cse)";
 /* Steps of the code generator that cost more than they bring here: positions are one counter and
  * constants, so no loop needs to be reduced in strength. Scheduling stays: without it a softmax
  * takes a fifth longer. */
-static const char *const without[] = {"tessera", "-disable-lsr", "-disable-cgp"};
+static const char *const options[] = {"tessera", "-disable-lsr", "-disable-cgp",
+#ifdef TS_LLVM_SPIRV
+                                      /* shuffles; what else code may need of SPIR-V 1.2 */
+                                      "-spirv-ext=+SPV_INTEL_subgroups"
+#endif
+};
 
 typedef struct Work {
   TsEmit e;
@@ -87,7 +92,7 @@ static void diagnose(LLVMDiagnosticInfoRef info, void *arg) {
 
 static void start(void) {
   LLVMInstallFatalErrorHandler(fatal);
-  LLVMParseCommandLineOptions(sizeof without / sizeof *without, without, NULL);
+  LLVMParseCommandLineOptions(sizeof options / sizeof *options, options, NULL);
 #if defined __x86_64__
   LLVMInitializeX86TargetInfo();
   LLVMInitializeX86Target();
@@ -111,14 +116,30 @@ static void start_amd(void) {
   LLVMInitializeAMDGPUAsmPrinter();
 }
 
+static void start_spirv(void) {
+#ifdef TS_LLVM_SPIRV
+  LLVMInitializeSPIRVTargetInfo();
+  LLVMInitializeSPIRVTarget();
+  LLVMInitializeSPIRVTargetMC();
+  LLVMInitializeSPIRVAsmPrinter();
+#endif
+}
+
 static void start_gpu(TsTargetMaker maker) {
   static struct {
     void (*start)(void);
     pthread_once_t once;
   } row[] = {[TS_MAKER_nvidia] = {start_nvidia, PTHREAD_ONCE_INIT},
-             [TS_MAKER_amd] = {start_amd, PTHREAD_ONCE_INIT}};
+             [TS_MAKER_amd] = {start_amd, PTHREAD_ONCE_INIT},
+             [TS_MAKER_spirv] = {start_spirv, PTHREAD_ONCE_INIT}};
   pthread_once(&row[maker].once, row[maker].start);
 }
+
+#ifdef TS_LLVM_SPIRV
+static const bool has_spirv = true;
+#else
+static const bool has_spirv = false;
+#endif
 
 static int failed(Work *w, const char *what, char *text) {
   ts_error_set(w->err, TS_ERR_device, "jit: LLVM: %s: %s", what, text ? text : "");
@@ -198,9 +219,9 @@ static int run_passes(Work *w) {
     return failed(w, "the module is not valid", text);
   LLVMDisposeMessage(text);
   if (!*w->passes || w->e.unit) return 0;
-  LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
-  LLVMErrorRef error = LLVMRunPasses(w->e.module, w->passes, w->machine, options);
-  LLVMDisposePassBuilderOptions(options);
+  LLVMPassBuilderOptionsRef settings = LLVMCreatePassBuilderOptions();
+  LLVMErrorRef error = LLVMRunPasses(w->e.module, w->passes, w->machine, settings);
+  LLVMDisposePassBuilderOptions(settings);
   if (!error) return 0;
   char *message = LLVMGetErrorMessage(error);
   ts_error_set(w->err, TS_ERR_device, "jit: LLVM: %s", message);
@@ -256,6 +277,14 @@ static Work *begin(const TsTile *k, const TsTarget *t, const char *passes, TsErr
   if (!w) {
     ts_error_set(err, TS_ERR_device,
                  t->triple ? "jit: out of memory" : "jit: no code for this machine");
+    return NULL;
+  }
+  if (t->maker == TS_MAKER_spirv && !has_spirv) {
+    free(w);
+    ts_error_set(err, TS_ERR_device,
+                 "jit: LLVM %s, with which this tessera was built, has no SPIR-V",
+                 LLVM_VERSION_STRING);
+    ts_error_hint(err, "install llvm-22-dev (scripts/setup.sh does) and build again");
     return NULL;
   }
   if (!is_room()) {

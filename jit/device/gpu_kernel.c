@@ -100,7 +100,7 @@ static int find_code(Kernel *g, TsGpuForm form, TsGpuCode *code, TsError *err) {
   uint8_t key[TS_CACHE_KEY];
   TsGpuPlan plan;
   key_of(g->digest, g->target, form, key);
-  if (ts_gpu_code_outline(g->k, form != TS_GPU_loose, code, &plan, err)) return -1;
+  if (ts_gpu_code_outline(g->k, g->target, form != TS_GPU_loose, code, &plan, err)) return -1;
   if (from_disk(code, key)) return g->cached = true, 0;
   if (ts_tile_check(g->k, NULL, err) || ts_gpu_code(g->k, g->target, form, code, err))
     return -1;
@@ -175,7 +175,10 @@ static void *open(TsDevice *d, const TsTile *k, const uint8_t *digest, TsError *
   return NULL;
 }
 
-static const TsTile *tile(const void *of) { return ((const Kernel *)of)->k; }
+static const TsTile *tile(const void *of) {
+  const Kernel *g = of;
+  return g->d->run->variable ? g->k : NULL; /* where its marks go */
+}
 static bool cached(const void *of) { return ((const Kernel *)of)->cached; }
 const TsGpuCode *ts_device_threads_code(const void *of) {
   return &((const Kernel *)of)->aligned.code;
@@ -206,7 +209,9 @@ static int launch(Kernel *g, Variant *v, void **args, const int64_t *dim, TsErro
                   .early = before >= MANY_BLOCKS && ts_target_has(g->target, TS_UNIT_early),
                   .dependent = i == 0 && blocks >= MANY_BLOCKS &&
                                ts_target_has(g->target, TS_UNIT_early),
-                  .args = args};
+                  .args = args,
+                  .pointers = v->code.nparam + v->code.nscratch,
+                  .words = v->code.ndim};
     if (g->k->marks ? ts_marks_launch(g->d, v->module, g->k, &l, err)
                     : g->d->run->launch(g->d, &l, err))
       return -1;
@@ -268,7 +273,10 @@ static bool simple(const void *of) {
 static int launches(const void *of) { return ts_device_threads_code(of)->nphase; }
 
 /* ---- many runs */
-static int most(const void *of) { return ts_gpu_batch_most(ts_device_threads_code(of)); }
+static int most(const void *of) {
+  const Kernel *g = of;
+  return g->target->portable ? 1 : ts_gpu_batch_most(&g->aligned.code);
+}
 
 static int launch_many(Kernel *g, int64_t blocks, uint64_t *table, const int64_t *dim,
                        TsError *err) {
