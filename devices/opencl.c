@@ -154,6 +154,7 @@ static bool has_warps(const TsCl *s, const char *extensions) {
 /* The best row whose needs it has: by what it says of itself, so a GPU that nobody listed runs as
  * well. On a CPU sub-groups are a compiler's business. */
 static const TsTarget *target_of(const TsCl *s, const char *extensions) {
+  enum { TOLD = 4 << 10 };
   static const char *const best[] = {"pvc", "dg2", "tgllp"};
   cl_ulong shared = number(s->device, CL_DEVICE_LOCAL_MEM_SIZE);
   cl_ulong threads = number(s->device, CL_DEVICE_MAX_WORK_GROUP_SIZE);
@@ -165,7 +166,8 @@ static const TsTarget *target_of(const TsCl *s, const char *extensions) {
         threads >= (cl_ulong)(t->threads ? t->threads : 1024))
       return t;
   }
-  return ts_target("spirv");
+  const TsTarget *plain = ts_target("spirv");
+  return (cl_ulong)plain->shared_bytes + TOLD <= shared ? plain : NULL;
 }
 
 static char *extensions_of(cl_device_id d) {
@@ -189,10 +191,12 @@ static void look_at(cl_platform_id platform, cl_device_id device) {
   s->exact = number(device, CL_DEVICE_SINGLE_FP_CONFIG) & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT;
   s->f64 = number(device, CL_DEVICE_DOUBLE_FP_CONFIG) != 0;
   const char *why = lacks(s, extensions);
+  target[nfound] = why ? NULL : target_of(s, extensions);
+  if (!why && !target[nfound]) why = "has less than 68 KiB of memory for a block";
   if (why)
     snprintf(missing, sizeof missing, "OpenCL's device '%s' %s", s->model, why);
   else
-    target[nfound++] = target_of(s, extensions);
+    nfound++;
   free(extensions);
 }
 

@@ -24,8 +24,8 @@
 #define CDNA AMD, .features = "", .lanes = 64
 #define RDNA AMD, .features = "+wavefrontsize32,+cumode", .lanes = 32
 
-/* Any driver of SPIR-V takes the code of "spirv": no sub-groups, least memory, some of which is
- * left for what threads tell one another. Intel's GPUs are asked for sub-groups of 32: of 16 and 32
+/* Any driver of SPIR-V takes the code of "spirv": no sub-groups; blocks of that have 4 KiB beside what
+ * is said here, for what threads tell one another. Intel's GPUs are asked for sub-groups of 32: of 16 and 32
  * that pvc has, of 8, 16 and 32 of the others. Registers are words of a thread then. */
 #define SPIRV                                                                                  \
   .triple = "spirv64v1.2-unknown-unknown", .cpu = "", .features = "", .maker = TS_MAKER_spirv, \
@@ -210,7 +210,7 @@ static const TsTarget target[] = {
      .flops = 32,
      .flops64 = 16,
      .flops16 = 32,
-     .shared_bytes = 28 << 10},
+     .shared_bytes = 64 << 10},
     {.name = "pvc", /* Data Center GPU Max 1550 */
      SPIRV,
      .processors = 128,

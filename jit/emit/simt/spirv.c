@@ -77,7 +77,8 @@ static LLVMTypeRef byte(TsGpuEmit *g) { return ts_emit_int_type(g->e, 8, 0); }
 static V memory(TsGpuEmit *g) { return shared(g, "shared", byte(g), 1); }
 
 static void close_memory(TsGpuEmit *g, V was, int64_t nbytes) {
-  if (nbytes) LLVMReplaceAllUsesWith(was, shared(g, "shared", byte(g), nbytes));
+  V own = nbytes ? shared(g, "shared", byte(g), nbytes) : LLVMGetPoison(LLVMTypeOf(was));
+  LLVMReplaceAllUsesWith(was, own); /* where nothing is stored there may be addresses */
   LLVMDeleteGlobal(was);
 }
 
