@@ -31,6 +31,7 @@ int ts_driver_fail(TsDevice *d, int code, const char *call, TsError *err) {
   const char *name = NULL, *text = NULL;
   bool full = code == v->full;
   v->say(code, &name, &text);
+  if (v->failed) call = v->failed();
   ts_error_set(err, full ? TS_ERR_memory : TS_ERR_device, "%s%s: %s: %s (%d): %s",
                full ? "out of memory: " : "", d->name, call, name ? name : "unknown error",
                code, text ? text : "no text");

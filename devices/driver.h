@@ -87,9 +87,10 @@ typedef struct TsDriver {
   bool reads_at_once;    /* a copy from pageable memory has read it when the call is back */
   bool (*is_fatal)(int code); /* after which a device is of no more use to this process */
   void (*say)(int code, const char **name, const char **text); /* either may be NULL */
-  int (*open)(TsDevice *d, TsError *err);      /* before anything is made; optional */
-  void (*close)(TsDevice *d);                  /* all that was made is gone; optional */
-  int (*enter)(TsDevice *d, TsError *err);     /* calls of this thread are of d */
+  const char *(*failed)(void);             /* the call, where one here is several; optional */
+  int (*open)(TsDevice *d, TsError *err);  /* before anything is made; optional */
+  void (*close)(TsDevice *d);              /* all that was made is gone; optional */
+  int (*enter)(TsDevice *d, TsError *err); /* calls of this thread are of d */
   bool (*reach)(TsDevice *d, TsDevice *other); /* opens the way; it can_reach */
   int (*copy_peer)(TsDevice *d, void *to, TsDevice *source, const void *from, size_t nbytes,
                    void *stream, TsError *err);

@@ -194,6 +194,14 @@ extern const TsDriver ts_ze_driver;
 /* NULL, or the sentence that says why there is none. */
 const char *ts_ze_load(void);
 
+/* A call of ours is several of theirs: the one of this thread that failed last has the name that is said. */
+extern _Thread_local const char *ts_ze_failed;
+static inline ZeResult ts_ze_noted(const char *call, ZeResult code) {
+  if (code) ts_ze_failed = call;
+  return code;
+}
+#define ZE_DO(call, ...) ts_ze_noted(#call, ts_ze.call(__VA_ARGS__))
+
 /* An order of work: an immediate list, which is one thread's, and an event by which the host waits for it. */
 typedef struct TsZeStream {
   struct TsZeStream *next; /* of the device */

@@ -4,6 +4,7 @@
 #include "devices/level_zero_api.h"
 
 TsZeApi ts_ze;
+_Thread_local const char *ts_ze_failed;
 static char missing[240];
 
 static const TsDriverSymbol symbols[] = {
@@ -86,7 +87,7 @@ static ZeResult ze_alloc(void **at, size_t nbytes) {
   ZeContextDesc large = {{ZE_TYPE_LARGE_ALLOC_DESC, NULL}, RELAXED};
   ZeAllocDesc desc = {.head = {ZE_TYPE_DEVICE_ALLOC_DESC, NULL}};
   if (nbytes > s->properties.most_alloc) desc.head.next = &large;
-  ZeResult code = ts_ze.zeMemAllocDevice(s->context, &desc, nbytes, ALIGN, s->device, at);
+  ZeResult code = ZE_DO(zeMemAllocDevice, s->context, &desc, nbytes, ALIGN, s->device, at);
   if (!code) s->taken += nbytes;
   return code;
 }
@@ -95,10 +96,10 @@ static ZeResult ze_free(void *at) {
   TsZe *s = ts_ze_here();
   void *base = NULL;
   size_t nbytes = 0;
-  if (!ts_ze.zeMemGetAddressRange(s->context, at, &base, &nbytes))
+  if (!ZE_DO(zeMemGetAddressRange, s->context, at, &base, &nbytes))
     s->taken -= nbytes < s->taken ? nbytes : s->taken;
   ZeResult code = ts_ze_synchronize(); /* what is queued may use it */
-  ZeResult freed = ts_ze.zeMemFree(s->context, at);
+  ZeResult freed = ZE_DO(zeMemFree, s->context, at);
   return code ? code : freed;
 }
 
@@ -113,15 +114,15 @@ static ZeResult room(size_t *nfree, size_t *total) {
 static ZeResult host_alloc(void **at, size_t nbytes, unsigned flags) {
   enum { ALIGN = 4096 };
   ZeContextDesc desc = {{ZE_TYPE_HOST_ALLOC_DESC, NULL}, flags};
-  return ts_ze.zeMemAllocHost(ts_ze_here()->context, &desc, nbytes, ALIGN, at);
+  return ZE_DO(zeMemAllocHost, ts_ze_here()->context, &desc, nbytes, ALIGN, at);
 }
 
-static ZeResult host_free(void *at) { return ts_ze.zeMemFree(ts_ze_here()->context, at); }
+static ZeResult host_free(void *at) { return ZE_DO(zeMemFree, ts_ze_here()->context, at); }
 
 static ZeResult copy(void *to, const void *from, size_t nbytes, void *stream) {
   TsZeStream *s = stream;
   return ts_ze_ordered(
-      s, ts_ze.zeCommandListAppendMemoryCopy(s->list, to, from, nbytes, NULL, 0, NULL));
+      s, ZE_DO(zeCommandListAppendMemoryCopy, s->list, to, from, nbytes, NULL, 0, NULL));
 }
 
 /* ---- between devices, which have one context and see each other's memory or not */
@@ -131,7 +132,7 @@ static bool reach(TsDevice *d, TsDevice *other) {
   const TsZe *s = d->state, *o = other->state;
   uint8_t can = 0;
   if (s->context != o->context) return false;
-  return !ts_ze.zeDeviceCanAccessPeer(s->device, o->device, &can) && can;
+  return !ZE_DO(zeDeviceCanAccessPeer, s->device, o->device, &can) && can;
 }
 
 static ZeResult can_reach(int *can, int device, int other) {
@@ -148,6 +149,8 @@ static int copy_peer(TsDevice *d, void *to, TsDevice *source, const void *from, 
 }
 
 static bool is_fatal(int code) { return code == ZE_DEVICE_LOST; }
+
+static const char *failed(void) { return ts_ze_failed; }
 
 const TsDriver ts_ze_driver = {
     .can_reach = can_reach,
@@ -197,6 +200,7 @@ const TsDriver ts_ze_driver = {
     .full = ZE_OUT_OF_DEVICE_MEMORY,
     .is_fatal = is_fatal,
     .say = say,
+    .failed = failed,
     .enter = enter,
     .reach = reach,
     .copy_peer = copy_peer,

@@ -22,12 +22,12 @@ typedef struct Event {
 static ZeResult pool_new(const TsZe *s, unsigned flags, uint32_t n, void **pool) {
   void *device = s->device;
   ZePoolDesc desc = {{ZE_TYPE_POOL_DESC, NULL}, ZE_POOL_HOST_VISIBLE | flags, n};
-  return ts_ze.zeEventPoolCreate(s->context, &desc, 1, &device, pool);
+  return ZE_DO(zeEventPoolCreate, s->context, &desc, 1, &device, pool);
 }
 
 static ZeResult place_new(void *pool, uint32_t i, void **event) {
   ZeEventDesc desc = {{ZE_TYPE_EVENT_DESC, NULL}, i, ZE_SCOPE_HOST, ZE_SCOPE_HOST};
-  return ts_ze.zeEventCreate(pool, &desc, event);
+  return ZE_DO(zeEventCreate, pool, &desc, event);
 }
 
 /* ---- streams */
@@ -35,13 +35,13 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the lists of all 
 
 ZeResult ts_ze_ordered(TsZeStream *s, ZeResult code) {
   if (code || ts_ze_here()->in_order) return code;
-  return ts_ze.zeCommandListAppendBarrier(s->list, NULL, 0, NULL);
+  return ZE_DO(zeCommandListAppendBarrier, s->list, NULL, 0, NULL);
 }
 
 static void drop_stream(TsZeStream *s) {
-  if (s->list) ts_ze.zeCommandListDestroy(s->list);
-  if (s->done) ts_ze.zeEventDestroy(s->done);
-  if (s->pool) ts_ze.zeEventPoolDestroy(s->pool);
+  if (s->list) ZE_DO(zeCommandListDestroy, s->list);
+  if (s->done) ZE_DO(zeEventDestroy, s->done);
+  if (s->pool) ZE_DO(zeEventPoolDestroy, s->pool);
   free(s);
 }
 
@@ -54,7 +54,7 @@ ZeResult ts_ze_stream_new(void **stream, unsigned flags) {
                       .ordinal = d->compute,
                       .flags = d->in_order ? ZE_QUEUE_IN_ORDER : 0,
                       .mode = ZE_MODE_ASYNCHRONOUS};
-  ZeResult code = ts_ze.zeCommandListCreateImmediate(d->context, d->device, &desc, &s->list);
+  ZeResult code = ZE_DO(zeCommandListCreateImmediate, d->context, d->device, &desc, &s->list);
   if (!code) code = pool_new(d, 0, 1, &s->pool);
   if (!code) code = place_new(s->pool, 0, &s->done);
   if (code) return drop_stream(s), code;
@@ -69,9 +69,9 @@ ZeResult ts_ze_stream_new(void **stream, unsigned flags) {
 
 ZeResult ts_ze_stream_wait(void *stream) {
   TsZeStream *s = stream;
-  ZeResult code = ts_ze.zeCommandListAppendSignalEvent(s->list, s->done);
-  if (!code) code = ts_ze.zeEventHostSynchronize(s->done, FOREVER);
-  ZeResult reset = ts_ze.zeEventHostReset(s->done);
+  ZeResult code = ZE_DO(zeCommandListAppendSignalEvent, s->list, s->done);
+  if (!code) code = ZE_DO(zeEventHostSynchronize, s->done, FOREVER);
+  ZeResult reset = ZE_DO(zeEventHostReset, s->done);
   return code ? code : reset;
 }
 
@@ -102,8 +102,8 @@ ZeResult ts_ze_synchronize(void) { return wait_all(ts_ze_here()); }
 ZeResult ts_ze_event_free(void *event) {
   Event *e = event;
   for (int i = 0; i < TURNS; i++)
-    if (e->at[i]) ts_ze.zeEventDestroy(e->at[i]);
-  if (e->pool) ts_ze.zeEventPoolDestroy(e->pool);
+    if (e->at[i]) ZE_DO(zeEventDestroy, e->at[i]);
+  if (e->pool) ZE_DO(zeEventPoolDestroy, e->pool);
   free(e);
   return 0;
 }
@@ -121,12 +121,12 @@ ZeResult ts_ze_event_new(void **event, unsigned flags) {
 
 /* The lists that wait may be of any device. */
 static ZeResult forget(Event *e, int i) {
-  ZeResult code = e->recorded[i] ? ts_ze.zeEventHostSynchronize(e->at[i], FOREVER) : 0;
+  ZeResult code = e->recorded[i] ? ZE_DO(zeEventHostSynchronize, e->at[i], FOREVER) : 0;
   for (int k = 0; k < TS_MAX_DEVICES && !code && e->waited[i]; k++) {
     const TsDevice *d = ts_device_at(k);
     if (d->state && d->opened && !strcmp(d->kind, "level_zero")) code = wait_all(d->state);
   }
-  if (!code && e->recorded[i]) code = ts_ze.zeEventHostReset(e->at[i]);
+  if (!code && e->recorded[i]) code = ZE_DO(zeEventHostReset, e->at[i]);
   if (!code) e->recorded[i] = e->waited[i] = false;
   return code;
 }
@@ -137,7 +137,7 @@ ZeResult ts_ze_event_record(void *event, void *stream) {
   int next = (e->now + 1) % TURNS;
   ZeResult code = forget(e, next);
   if (!code)
-    code = ts_ze_ordered(s, ts_ze.zeCommandListAppendSignalEvent(s->list, e->at[next]));
+    code = ts_ze_ordered(s, ZE_DO(zeCommandListAppendSignalEvent, s->list, e->at[next]));
   if (!code) e->now = next, e->recorded[next] = true;
   return code;
 }
@@ -148,12 +148,12 @@ ZeResult ts_ze_stream_after(void *stream, void *event, unsigned flags) {
   (void)flags;
   if (e->now < 0) return 0;
   e->waited[e->now] = true;
-  return ts_ze_ordered(s, ts_ze.zeCommandListAppendWaitOnEvents(s->list, 1, &e->at[e->now]));
+  return ts_ze_ordered(s, ZE_DO(zeCommandListAppendWaitOnEvents, s->list, 1, &e->at[e->now]));
 }
 
 ZeResult ts_ze_event_wait(void *event) {
   const Event *e = event;
-  return e->now < 0 ? 0 : ts_ze.zeEventHostSynchronize(e->at[e->now], FOREVER);
+  return e->now < 0 ? 0 : ZE_DO(zeEventHostSynchronize, e->at[e->now], FOREVER);
 }
 
 ZeResult ts_ze_event_msec(float *msec, void *from, void *to) {
@@ -163,8 +163,8 @@ ZeResult ts_ze_event_msec(float *msec, void *from, void *to) {
   uint32_t bits = s->properties.kernel_timer_bits;
   uint64_t mask = bits && bits < 64 ? ((uint64_t)1 << bits) - 1 : UINT64_MAX;
   if (a->now < 0 || b->now < 0) return ZE_NOT_READY;
-  ZeResult code = ts_ze.zeEventQueryKernelTimestamp(a->at[a->now], &begin);
-  if (!code) code = ts_ze.zeEventQueryKernelTimestamp(b->at[b->now], &end);
+  ZeResult code = ZE_DO(zeEventQueryKernelTimestamp, a->at[a->now], &begin);
+  if (!code) code = ZE_DO(zeEventQueryKernelTimestamp, b->at[b->now], &end);
   if (code) return code;
   uint64_t ticks = (end.global[1] - begin.global[1]) & mask;
   *msec = (float)((double)ticks * (double)s->properties.timer * 1e-6);

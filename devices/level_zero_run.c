@@ -55,9 +55,9 @@ static int module_new(TsDevice *d, const void *code, size_t nbytes, void **modul
   if (ts_driver_enter(d, err)) return -1;
   Module *m = calloc(1, sizeof *m);
   if (!m) return ts_error_memory(err);
-  ZeResult failed = ts_ze.zeModuleCreate(s->context, s->device, &desc, &m->at, &log);
+  ZeResult failed = ZE_DO(zeModuleCreate, s->context, s->device, &desc, &m->at, &log);
   if (failed) refused(d, log, failed, err), free(m);
-  if (log) ts_ze.zeModuleBuildLogDestroy(log);
+  if (log) ZE_DO(zeModuleBuildLogDestroy, log);
   *module = failed ? NULL : m;
   return failed ? -1 : 0;
 }
@@ -66,21 +66,21 @@ ZeResult ts_ze_module_free(void *module) {
   Module *m = module;
   for (Kernel *k = m->kernels, *next; k; k = next) {
     next = k->next;
-    ts_ze.zeKernelDestroy(k->at);
+    ZE_DO(zeKernelDestroy, k->at);
     free(k);
   }
-  ZeResult code = ts_ze.zeModuleDestroy(m->at);
+  ZeResult code = ZE_DO(zeModuleDestroy, m->at);
   free(m);
   return code;
 }
 
 ZeResult ts_ze_variable(void **at, size_t *nbytes, void *module, const char *name) {
-  return ts_ze.zeModuleGetGlobalPointer(((Module *)module)->at, name, nbytes, at);
+  return ZE_DO(zeModuleGetGlobalPointer, ((Module *)module)->at, name, nbytes, at);
 }
 
 static int make_kernel(TsDevice *d, Module *m, Kernel *k, const char *name, TsError *err) {
   ZeKernelDesc desc = {{ZE_TYPE_KERNEL_DESC, NULL}, 0, name};
-  ZeResult code = ts_ze.zeKernelCreate(m->at, &desc, &k->at);
+  ZeResult code = ZE_DO(zeKernelCreate, m->at, &desc, &k->at);
   return code ? ts_driver_fail(d, code, "zeKernelCreate", err) : 0;
 }
 
@@ -101,7 +101,7 @@ static int kernel_find(TsDevice *d, void *module, const char *name, int shared, 
 /* ---- launches */
 #define ZE(d, err, call, ...)                                                                  \
   do {                                                                                         \
-    ZeResult code_ = ts_ze.call(__VA_ARGS__);                                                  \
+    ZeResult code_ = ZE_DO(call, __VA_ARGS__);                                                 \
     if (code_) return ts_driver_fail(d, code_, #call, err);                                    \
   } while (0)
 

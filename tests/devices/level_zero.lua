@@ -71,7 +71,7 @@ for _, d in ipairs(tessera.devices()) do if d.name:find "level_zero" then names[
 print(table.concat(names, " "))
 local y = (op.ones { 1000 }):to "level_zero:0" * 2
 print((y:to "level_zero:1" + 1).device)]])
-two:gsub("\n", " ") --> level_zero:0 level_zero:1 level_zero:1	1
+(two:gsub("\n", " ")) --> level_zero:0 level_zero:1 level_zero:1
 
 -- Numbers of 64 bits where there are none: the CPU has them.
 local narrow = run(gpus.dg2, [[
