@@ -30,11 +30,13 @@ int ts_driver_fail(TsDevice *d, int code, const char *call, TsError *err) {
   const TsDriver *v = ts_driver_of(d);
   const char *name = NULL, *text = NULL;
   bool full = code == v->full;
+  char number[16]; /* codes that are groups of bits are written as such */
+  snprintf(number, sizeof number, code < 1 << 16 ? "%d" : "0x%x", (unsigned)code);
   v->say(code, &name, &text);
   if (v->failed) call = v->failed();
-  ts_error_set(err, full ? TS_ERR_memory : TS_ERR_device, "%s%s: %s: %s (%d): %s",
+  ts_error_set(err, full ? TS_ERR_memory : TS_ERR_device, "%s%s: %s: %s (%s): %s",
                full ? "out of memory: " : "", d->name, call, name ? name : "unknown error",
-               code, text ? text : "no text");
+               number, text ? text : "no text");
   if (v->is_fatal(code))
     ts_error_hint(err, "%s works again after a restart of the program", d->name);
   return -1;

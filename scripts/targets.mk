@@ -21,6 +21,8 @@ WITH_tests/devices/cuda_test := tests/devices/fake_cuda.c
 LINK_tests/devices/cuda_test := -Wl,--export-dynamic
 WITH_tests/devices/hip_test := tests/devices/fake_hip.c
 LINK_tests/devices/hip_test := -Wl,--export-dynamic $(HEAP)
+WITH_tests/devices/level_zero_test := tests/devices/fake_ze.c
+LINK_tests/devices/level_zero_test := -Wl,--export-dynamic $(HEAP)
 # The program itself, with AMD's driver in it.
 WITH_tests/devices/hip_program := tests/devices/fake_hip.c repl/main.c
 LINK_tests/devices/hip_program := -Wl,--export-dynamic $(HEAP) $(SEED) -Wl,--wrap=ts_gpu_code \

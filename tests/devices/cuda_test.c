@@ -8,8 +8,9 @@
 #define FIND_CALL    "cuLibraryGetKernel"
 #define LAUNCH_CALL  "cuLaunchKernelEx"
 #define LOAD_CALL    "cuLibraryLoadData"
-#define INVALID_CODE "CUDA_ERROR_INVALID"
-#define ILLEGAL_CODE "ILLEGAL_ADDRESS"
+#define BLOCK_TEXT   "cuLaunchKernelEx: CUDA_ERROR_INVALID"
+#define FATAL_TEXT   "ILLEGAL_ADDRESS (700)"
+enum { FATAL = 700, FULL = 2 };
 
 static const char wrong_code[] = ".version 7.0\n.target sm_80\n.address_size 64\n.bad\n";
 static const char triple[] =

@@ -236,12 +236,3 @@ static int pinned_free(const char *call, void *at) {
   free(at);
   return 0;
 }
-/* Devices by number and one; streams were looked at. */
-static int copied_between(const char *call, void *to, int there, const void *from, int here,
-                          size_t n) {
-  if (there == here) return wrong(INVALID, call, "between a device and itself");
-  MUST(is_inside(call, from, n, here));
-  MUST(is_inside(call, to, n, there));
-  put_off(to, from, n);
-  return 0;
-}

@@ -132,10 +132,15 @@ int call_copy_inside(void *to, const void *from, size_t n, void *stream) {
   put_off(to, from, n);
   return 0;
 }
+/* Devices by number and one. */
 static int copy_between(const char *call, void *to, int there, const void *from, int here,
                         size_t n, void *stream) {
+  if (there == here) return wrong(INVALID, call, "between a device and itself");
   MUST(check_here(call, stream, "stream"));
-  return copied_between(call, to, there, from, here, n);
+  MUST(is_inside(call, from, n, here));
+  MUST(is_inside(call, to, n, there));
+  put_off(to, from, n);
+  return 0;
 }
 
 /* ---- order */

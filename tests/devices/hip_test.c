@@ -12,8 +12,9 @@
 #define FIND_CALL    "hipModuleGetFunction"
 #define LAUNCH_CALL  "hipModuleLaunchKernel"
 #define LOAD_CALL    "hipModuleLoadData"
-#define INVALID_CODE "hipErrorInvalidValue"
-#define ILLEGAL_CODE "hipErrorIllegalAddress"
+#define BLOCK_TEXT   "hipModuleLaunchKernel: hipErrorInvalidValue"
+#define FATAL_TEXT   "hipErrorIllegalAddress (700)"
+enum { FATAL = 700, FULL = 2 };
 
 static const char *triple, triple_name[] = "phase0", wrong_code[64] = "no ELF";
 static size_t triple_nbytes;
