@@ -157,10 +157,10 @@ static TsDtype dtype_attr(TsInfer *inf) {
 }
 
 static int no_blocks(TsInfer *inf, TsDtype d) {
-  if (d != TS_DT_mxfp4 || inf->op == TS_OP_cast) return 0;
-  ts_error_set(inf->err, TS_ERR_dtype, "%s: mxfp4 is a storage format",
-               ts_op_info(inf->op)->name);
-  return ts_error_hint(inf->err, "make f32 and convert with x:cast(\"mxfp4\")");
+  if (!ts_dtype_in_blocks(d) || inf->op == TS_OP_cast) return 0;
+  ts_error_set(inf->err, TS_ERR_dtype, "%s: %s is a storage format", ts_op_info(inf->op)->name,
+               ts_dtype_name(d));
+  return ts_error_hint(inf->err, "make f32 and convert with x:cast(\"%s\")", ts_dtype_name(d));
 }
 
 int ts_dtype_rule_attr(TsInfer *inf) {

@@ -108,7 +108,8 @@ static const Sentence shape_sentence[] = {
     {"scatter", "the shape of x"},
     {"slice_update", "the shape of x"},
     {"index_add", "the shape of x"},
-    {"moe_places", "places in the shape of index, a choice for each place, sizes, and a number"},
+    {"moe_places",
+     "places in the shape of index, a choice for each place, sizes, and a number"},
     {"route_rows", "the shape of place, then the size of a row"},
     {"masked_scatter", "the shape of x"},
     {"fold", "x without its last axis, with length elements along axis"},
@@ -361,7 +362,7 @@ static void put_kinds(const TsOpInfo *o, TsText *line) {
                {TS_KIND_I, "integers"},
                {TS_KIND_B, "bool"},
                {TS_KIND_C, "complex numbers"},
-               {TS_KIND_X, "mxfp4"}};
+               {TS_KIND_X, "blocks"}};
   int n = 0;
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
     if (o->types & kinds[i].kind) ts_text_format(line, "%s%s", n++ ? ", " : "", kinds[i].word);

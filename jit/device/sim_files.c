@@ -27,7 +27,7 @@ static void keep_text(const TsTile *k, unsigned number, const char *more) {
   snprintf(path, sizeof path, "%s/%s-%u%s.ptx", folder, k->name, number, more);
   bool made = roles ? !ts_gpu_roles_text(k, false, &info, &text, &err)
                     : !ts_gpu_code(k, oldest, true, &code, &err);
-  FILE *f = fopen(path, "w");
+  FILE *f = fopen(path, "we");
   if (f) fputs(!made ? err.message : roles ? text.at : code.image, f), fclose(f);
   ts_gpu_code_free(&code);
   ts_text_free(&text);
@@ -110,7 +110,7 @@ TsSimFile *ts_sim_file_begin(TsDevice *d, const TsTile *k, bool aligned, void *c
   }
   unsigned number = atomic_fetch_add(&count, 1);
   snprintf(path, sizeof path, "%s/%s-%u.launch", folder, k->name, number);
-  *f = (TsSimFile){.to = fopen(path, "w"), .k = k, .at = at, .dim = dim};
+  *f = (TsSimFile){.to = fopen(path, "we"), .k = k, .at = at, .dim = dim};
   if (f->to) {
     write_lines(f, t, &code, rounds);
     fwrite(code.image, 1, code.size, f->to);
