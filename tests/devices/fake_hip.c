@@ -144,6 +144,7 @@ int fake_hipModuleGetFunction(void **function, void *module, const char *name) {
   ENTER_HERE();
   MUST(check_here("hipModuleGetFunction", module, "module"));
   CodeObject *o = &((Module *)module)->object;
+  if (!runs && !any) return NOT_FOUND;
   for (int i = 0; i < o->nkernel; i++)
     if (!strcmp(o->kernel[i].name, name)) return *function = &o->kernel[i], 0;
   return NOT_FOUND;

@@ -15,7 +15,7 @@ typedef struct FakeHipLaunch {
   void *const *arg;
 } FakeHipLaunch;
 typedef int FakeHipRun(const FakeHipLaunch *l);
-/* Who runs them; NULL, as in the beginning: nobody. */
+/* Who runs them; NULL, as in the beginning: nobody, and no kernel is found but after fake_any(). */
 void fake_hip_run(FakeHipRun *run);
 
 #endif
