@@ -85,6 +85,12 @@ static int event_usec(TsDevice *d, void *from, void *to, double *usec, TsError *
 }
 
 /* ---- programs */
+typedef struct Module {
+  cl_program program;
+  cl_kernel *kernel; /* that were asked for: they end with it */
+  int nkernel;
+} Module;
+
 /* What SPIR-V calls capabilities, which stand in front of everything else. */
 static bool needs(const void *code, size_t nbytes, uint32_t capability) {
   enum { HEAD = 5, OP_CAPABILITY = 17 };
@@ -110,39 +116,53 @@ static int refused(TsDevice *d, cl_program p, cl_int code, TsError *err) {
   return -1;
 }
 
-static int module_new(TsDevice *d, const void *code, size_t nbytes, void **module,
-                      TsError *err) {
-  enum { FLOAT64 = 10 };
+static cl_program build(TsDevice *d, const void *code, size_t nbytes, TsError *err) {
   TsCl *s = d->state;
   const char *own = getenv("TESSERA_OPENCL_OPTIONS"); /* for tests: compilers are slow */
   const char *options = own ? own : s->exact ? "-cl-fp32-correctly-rounded-divide-sqrt" : "";
   cl_int failed = 0;
-  if (!s->f64 && needs(code, nbytes, FLOAT64))
-    return ts_error_set(err, TS_ERR_device, "%s has no f64", d->name);
   cl_program p = ts_cl.clCreateProgramWithIL(s->context, code, nbytes, &failed);
-  if (failed) return ts_cl_fail(d, failed, "clCreateProgramWithIL", err);
+  if (failed) return ts_cl_fail(d, failed, "clCreateProgramWithIL", err), NULL;
   failed = ts_cl.clBuildProgram(p, 1, &s->device, options, NULL, NULL);
-  if (failed) {
-    refused(d, p, failed, err);
-    ts_cl.clReleaseProgram(p);
-    return -1;
-  }
-  *module = p;
+  if (!failed) return p;
+  refused(d, p, failed, err);
+  ts_cl.clReleaseProgram(p);
+  return NULL;
+}
+
+static int module_new(TsDevice *d, const void *code, size_t nbytes, void **module,
+                      TsError *err) {
+  enum { FLOAT64 = 10 };
+  if (!((TsCl *)d->state)->f64 && needs(code, nbytes, FLOAT64))
+    return ts_error_set(err, TS_ERR_device, "%s has no f64", d->name);
+  Module *m = calloc(1, sizeof *m);
+  if (!m) return ts_error_memory(err), -1;
+  if (!(m->program = build(d, code, nbytes, err))) return free(m), -1;
+  *module = m;
   return 0;
 }
 
 static void module_free(TsDevice *d, void *module) {
+  Module *m = module;
   (void)d;
-  if (module) ts_cl.clReleaseProgram(module);
+  if (!m) return;
+  for (int i = 0; i < m->nkernel; i++) ts_cl.clReleaseKernel(m->kernel[i]);
+  ts_cl.clReleaseProgram(m->program);
+  free(m->kernel), free(m);
 }
 
-/* It ends with its program: who launches holds both. */
 static int kernel_find(TsDevice *d, void *module, const char *name, int shared, void **kernel,
                        TsError *err) {
+  Module *m = module;
   cl_int code = 0;
   (void)shared;
-  *kernel = ts_cl.clCreateKernel(module, name, &code);
-  return code ? ts_cl_fail(d, code, "clCreateKernel", err) : 0;
+  cl_kernel *more = realloc(m->kernel, sizeof *more * (size_t)(m->nkernel + 1));
+  if (!more) return ts_error_memory(err), -1;
+  m->kernel = more;
+  cl_kernel k = ts_cl.clCreateKernel(m->program, name, &code);
+  if (code) return ts_cl_fail(d, code, "clCreateKernel", err);
+  *kernel = m->kernel[m->nkernel++] = k;
+  return 0;
 }
 
 /* ---- launches */

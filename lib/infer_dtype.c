@@ -26,7 +26,7 @@ static int promote(TsInfer *inf, int from) {
   int first = -1;
   for (int i = from; i < inf->nin; i++) {
     const TsMeta *m = inf->in[i];
-    if (!m) continue;
+    if (!m || ts_dtype_in_blocks(m->dtype)) continue; /* of rows that read them as they are */
     if (m->weak) {
       weak = weak == TS_DT_none ? default_of(m) : ts_dtype_promote(weak, default_of(m));
     } else if (strong == TS_DT_none) {

@@ -82,6 +82,7 @@ static const Sentence shape_sentence[] = {
     {"unique", "values, i64 places and i64 counts"},
     {"histogram", "counts, and edges in f32 or f64"},
     {"matmul", "shape [.., m, n]"},
+    {"quantized_matmul", "the shape of x with the last size replaced by that of w"},
     {"grouped_matmul", "shape [t, n], or [g, c, n]"},
     {"grouped_matmul_weight_grad", "shape [g, k, n]"},
     {"reshape", "the given shape, without copying where strides allow it"},

@@ -26,4 +26,12 @@ function M.missing()
   if missing then return "skipped: " .. missing end
   if not ok then error(why, 0) end
 end
+
+-- Another test of this folder, with the environment that was set.
+function M.run(program, name)
+  local r = io.popen(("%s scripts/run_test.lua tests/devices/%s.lua 2>&1; echo exit $?"):format(program, name))
+  local out = r:read "*a"
+  r:close()
+  assert(out:match "exit 0\n$", name .. " on " .. os.getenv "DEV" .. ":\n" .. out)
+end
 return M

@@ -7,9 +7,21 @@ local specialise = require "tessera.graph.specialise"
 local tree = require "tessera.tree"
 local fail, flatten, unflatten = core.fail, tree.flatten, tree.unflatten
 
-local function positions(wrt)
+-- Which arguments: the first, or a number, or a list of numbers.
+local function positions(wrt, what)
   if wrt == nil then return { 1 } end
-  return type(wrt) == "table" and wrt or { wrt }
+  local list, n = type(wrt) == "table" and wrt or { wrt }, 0
+  for k, i in pairs(list) do
+    n = n + 1
+    if type(k) ~= "number" or type(i) ~= "number" or i < 1 or i % 1 ~= 0 then
+      local given = type(k) == "number" and core.shown(tostring(i)) or "'" .. core.shown(tostring(k)) .. "'"
+      fail(("%s: the arguments to differentiate by are numbers from 1 on, not %s\n  hint: %s(f, {1, 2})"):format(what, given, what))
+    end
+  end
+  if n == 0 or n ~= #list then
+    fail(("%s: a list of arguments to differentiate by has none, or gaps\n  hint: %s(f, {1, 2})"):format(what, what))
+  end
+  return list
 end
 
 -- Integers and truth values do not move, so nothing is differentiated by them.
@@ -60,7 +72,7 @@ local function scalar(y, what)
 end
 
 local function gradient_of(f, wrt, with_value)
-  wrt = positions(wrt)
+  wrt = positions(wrt, with_value and "graph.value_and_grad" or "graph.grad")
   return function(...)
     local args, n = { ... }, select("#", ...)
     local xs, specs = chosen(wrt, args, n, "graph.grad")
