@@ -204,10 +204,11 @@ static int wanted(const TsShard *s, const TsMesh *m, Proposal *p, int room) {
   return n;
 }
 
-/* Blocks are not split. */
+/* Blocks are not split, so the rules of rows that read them leave those whole; other rows move them. */
 static bool has_blocks(const TsShard *s) {
   bool any = false;
-  for (int i = 0; i < s->nin; i++) any |= s->in[i] && ts_dtype_in_blocks(s->in[i]->dtype);
+  for (int i = 0; i < s->nin && !ts_op_info(s->op)->stored; i++)
+    any |= s->in[i] && ts_dtype_in_blocks(s->in[i]->dtype);
   for (int o = 0; o < s->nout; o++) any |= ts_dtype_in_blocks(s->out[o].dtype);
   return any;
 }
