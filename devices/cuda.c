@@ -1,5 +1,5 @@
-/* NVIDIA GPUs as devices, by the driver API alone (devices/driver.h has what is no matter of the
- * maker's). Counting them and asking what they are needs no context. */
+/* NVIDIA GPUs as devices, by the driver API alone (devices/driver.h has what is no matter of
+ * the maker's). Counting them and asking what they are needs no context. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

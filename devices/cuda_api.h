@@ -1,6 +1,6 @@
 /* What devices/cuda*.c share: the part of the CUDA driver API that is used beside
- * devices/driver.h, declared here so that no header of the vendor is needed to build, and the state
- * of a device. Functions are found in libcuda.so.1 when a GPU is first asked for. */
+ * devices/driver.h, declared here so that no header of the vendor is needed to build, and the
+ * state of a device. Functions are found in libcuda.so.1 when a GPU is first asked for. */
 #ifndef TS_DEVICES_CUDA_API_H
 #define TS_DEVICES_CUDA_API_H
 

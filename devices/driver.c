@@ -1,4 +1,5 @@
-/* The library of a driver, what its failures say, and a GPU as a whole: streams and memory come with first use. */
+/* The library of a driver, what its failures say, and a GPU as a whole: streams and memory come
+ * with first use. */
 #include "devices/driver.h"
 
 #include <dlfcn.h>

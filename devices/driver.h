@@ -1,7 +1,7 @@
-/* What GPUs have in common whose maker's driver works like CUDA's: memory, streams, events, modules and graphs. A
- * maker's file (cuda.c, hip.c, level_zero.c) gives a table of calls and does what it has in ways of its own; the
- * caching allocator, copies through pinned buffers, launches kept as one are here, once. Errors name the call as
- * the maker does. */
+/* What GPUs have in common whose maker's driver works like CUDA's: memory, streams, events,
+ * modules and graphs. A maker's file (cuda.c, hip.c, level_zero.c) gives a table of calls and
+ * does what it has in ways of its own; the caching allocator, copies through pinned buffers,
+ * launches kept as one are here, once. Errors name the call as the maker does. */
 #ifndef TS_DEVICES_DRIVER_H
 #define TS_DEVICES_DRIVER_H
 
@@ -9,8 +9,8 @@
 
 #include "devices/backends.h"
 
-/* Calls that have the same arguments with several makers, so that they are used as the library has them. Handles
- * are pointers, addresses of the device as well. 0 is success.
+/* Calls that have the same arguments with several makers, so that they are used as the library
+ * has them. Handles are pointers, addresses of the device as well. 0 is success.
  *
  * member, CUDA's name, suffix of the version that its symbol carries, HIP's name, arguments */
 #define TS_DRIVER_CALLS(CALL)                                                                  \
@@ -139,8 +139,8 @@ static inline const TsDriver *ts_driver_of(const TsDevice *d) {
 }
 
 /* ---- devices/driver.c: the library, errors, what a device does as a whole */
-/* A library by the first of its names that opens; of a variable of the environment, if it is set:
- * tests name one that stands for the driver there, a path, or "self" for the program. */
+/* A library by the first of its names that opens; of a variable of the environment, if it is
+ * set: tests name one that stands for the driver there, a path, or "self" for the program. */
 void *ts_driver_library(const char *variable, const char *const *names);
 /* Finds the symbols, n of them; the one that is missing, or NULL. */
 typedef struct TsDriverSymbol {

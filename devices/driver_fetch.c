@@ -1,6 +1,6 @@
-/* Bytes of a GPU for another thread than the one that gives it work: on a stream and through pinned
- * buffers of this call alone, so that neither waits for the other (devices/driver_copy.c is for the
- * program's thread). The bytes stand still, and an event says from when on. */
+/* Bytes of a GPU for another thread than the one that gives it work: on a stream and through
+ * pinned buffers of this call alone, so that neither waits for the other (devices/driver_copy.c
+ * is for the program's thread). The bytes stand still, and an event says from when on. */
 #include <string.h>
 
 #include "devices/driver.h"

@@ -2,14 +2,14 @@
  *
  * A block may be handed out again at once, while kernels that used it are still queued:
  * everything on a device is in the order of its work stream. Asking the driver costs
- * microseconds, and giving back waits for the device, so both are rare. Small blocks (to
- * 256 KiB, four classes a doubling) are places in slabs of one class; what is known of them
- * stands on the host, since the GPU's memory cannot be looked at. Large blocks are allocations
- * of their own, rounded to 1/8 of their power of two, and kept while live + cached stays
- * below the most that the program ever had live, or cached below 1/16 of the memory. What was
- * given back and is wanted again would have been worth keeping, so the limit grows by it: a program
- * that does the same again and again soon asks no more. When the driver has nothing left, all
- * that is cached goes back and it is asked once more. */
+ * microseconds, and giving back waits for the device, so both are rare. Small blocks (to 256
+ * KiB, four classes a doubling) are places in slabs of one class; what is known of them stands
+ * on the host, since the GPU's memory cannot be looked at. Large blocks are allocations of
+ * their own, rounded to 1/8 of their power of two, and kept while live + cached stays below the
+ * most that the program ever had live, or cached below 1/16 of the memory. What was given back
+ * and is wanted again would have been worth keeping, so the limit grows by it: a program that
+ * does the same again and again soon asks no more. When the driver has nothing left, all that
+ * is cached goes back and it is asked once more. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
-/* Launches that are made again and again, as one: graphs of the driver. They are built node by node,
- * each after the one before, which needs no capture of a stream and no rules about what may
- * happen meanwhile; and a node's arguments can be changed. */
+/* Launches that are made again and again, as one: graphs of the driver. They are built node by
+ * node, each after the one before, which needs no capture of a stream and no rules about what
+ * may happen meanwhile; and a node's arguments can be changed. */
 #include <stdlib.h>
 #include <string.h>
 

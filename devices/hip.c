@@ -26,8 +26,8 @@ static int attribute(const TsDriven *s, int which) {
   return value;
 }
 
-/* The processor's name, "gfx942" of "gfx942:sramecc+:xnack-", is in a struct alone, whose layout changed
- * from version to version: it is the only word in it that begins so. */
+/* The processor's name, "gfx942" of "gfx942:sramecc+:xnack-", is in a struct alone, whose
+ * layout changed from version to version: it is the only word in it that begins so. */
 static void find_code(TsDriven *s) {
   enum { ROOM = 8192 };
   static char properties[ROOM]; /* much more than any version has */

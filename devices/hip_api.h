@@ -1,6 +1,7 @@
-/* What devices/hip*.c share: the part of AMD's HIP that is used beside devices/driver.h, declared
- * here so that no header of the vendor is needed to build. Functions are found in libamdhip64.so, of
- * versions 7, 6 or 5, when a GPU is first asked for; numbers and structs are the same in all of them. */
+/* What devices/hip*.c share: the part of AMD's HIP that is used beside devices/driver.h,
+ * declared here so that no header of the vendor is needed to build. Functions are found in
+ * libamdhip64.so, of versions 7, 6 or 5, when a GPU is first asked for; numbers and structs are
+ * the same in all of them. */
 #ifndef TS_DEVICES_HIP_API_H
 #define TS_DEVICES_HIP_API_H
 

@@ -1,5 +1,5 @@
-/* AMD's library: HIP, which follows CUDA's driver API call by call but for contexts: a device is its
- * number, and the thread's. */
+/* AMD's library: HIP, which follows CUDA's driver API call by call but for contexts: a device
+ * is its number, and the thread's. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* Intel's GPUs as devices, by Level Zero (devices/driver.h has what is no matter of the maker's). A GPU of several
- * tiles is as many devices, since each tile has memory of its own. */
+/* Intel's GPUs as devices, by Level Zero (devices/driver.h has what is no matter of the
+ * maker's). A GPU of several tiles is as many devices, since each tile has memory of its own. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +10,8 @@ static char none[160];
 static TsZe gpu[TS_MAX_DEVICES];
 static int ngpu;
 
-/* ---- what there is. Lists are asked for their length before: drivers differ in what they say of one that is
- * longer than what they have. */
+/* ---- what there is. Lists are asked for their length before: drivers differ in what they say
+ * of one that is longer than what they have. */
 static uint32_t at_most(uint32_t n, uint32_t most) { return n < most ? n : most; }
 
 static int compute_group(void *device) {
@@ -89,7 +89,8 @@ static bool has_warps(const ZeComputeProperties *c) {
   return false;
 }
 
-/* The best row whose needs it has, by what it says of itself: one that nobody listed runs as well. */
+/* The best row whose needs it has, by what it says of itself: one that nobody listed runs as
+ * well. */
 static const TsTarget *target_of(TsZe *s) {
   static const char *const best[] = {"pvc", "dg2", "tgllp"};
   ZeComputeProperties c = {.head = {ZE_TYPE_COMPUTE, NULL}};

@@ -1,5 +1,5 @@
-/* What devices/level_zero*.c share: the part of Level Zero that is used, declared here so that no
- * header of the vendor is needed to build, and the state of a device. Functions are found in
+/* What devices/level_zero*.c share: the part of Level Zero that is used, declared here so that
+ * no header of the vendor is needed to build, and the state of a device. Functions are found in
  * libze_loader.so.1 when a GPU is first asked for. */
 #ifndef TS_DEVICES_LEVEL_ZERO_API_H
 #define TS_DEVICES_LEVEL_ZERO_API_H
@@ -194,7 +194,8 @@ extern const TsDriver ts_ze_driver;
 /* NULL, or the sentence that says why there is none. */
 const char *ts_ze_load(void);
 
-/* A call of ours is several of theirs: the one of this thread that failed last has the name that is said. */
+/* A call of ours is several of theirs: the one of this thread that failed last has the name
+ * that is said. */
 extern _Thread_local const char *ts_ze_failed;
 static inline ZeResult ts_ze_noted(const char *call, ZeResult code) {
   if (code) ts_ze_failed = call;
@@ -202,7 +203,8 @@ static inline ZeResult ts_ze_noted(const char *call, ZeResult code) {
 }
 #define ZE_DO(call, ...) ts_ze_noted(#call, ts_ze.call(__VA_ARGS__))
 
-/* An order of work: an immediate list, which is one thread's, and an event by which the host waits for it. */
+/* An order of work: an immediate list, which is one thread's, and an event by which the host
+ * waits for it. */
 typedef struct TsZeStream {
   struct TsZeStream *next; /* of the device */
   pthread_t thread;

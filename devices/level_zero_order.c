@@ -1,9 +1,10 @@
 /* Streams and events of Level Zero.
  *
- * A stream is an immediate command list: what is appended begins at once, in order; with drivers before the interface's
- * version 1.7 a barrier behind each command makes the order. An event is signalled once and then has
- * to be reset, while ours is recorded again and again, and whoever waited for an earlier record still does. So it
- * is several of theirs, taken by turns: one that comes up again is reset once nobody can wait for it any more. */
+ * A stream is an immediate command list: what is appended begins at once, in order; with
+ * drivers before the interface's version 1.7 a barrier behind each command makes the order. An
+ * event is signalled once and then has to be reset, while ours is recorded again and again, and
+ * whoever waited for an earlier record still does. So it is several of theirs, taken by turns:
+ * one that comes up again is reset once nobody can wait for it any more. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,7 +5,8 @@
 
 #include "devices/level_zero_api.h"
 
-/* Kernels end before their module, and hold the arguments of the next launch: one thread launches. */
+/* Kernels end before their module, and hold the arguments of the next launch: one thread
+ * launches. */
 typedef struct Kernel {
   struct Kernel *next;
   void *at;

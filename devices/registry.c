@@ -29,14 +29,14 @@ static void start(void) {
   add("null", 0, ts_null_device);
 }
 
-/* Those of makers' drivers, in the order in which they stand on the list. Asking a driver takes a tenth of a
- * second, so that nobody pays who does not ask. */
+/* Those of makers' drivers, in the order in which they stand on the list. Asking a driver takes
+ * a tenth of a second, so that nobody pays who does not ask. */
 static struct {
   const char *kind;
   int (*count)(const char **why);
   void (*fill)(TsDevice *);
-  /* On no list before one is named: all of a machine's makers' libraries are loaded to find them, and
-   * what they are has names of its own, or is the CPU. */
+  /* On no list before one is named: all of a machine's makers' libraries are loaded to find
+   * them, and what they are has names of its own, or is the CPU. */
   bool only_named;
   bool asked;
   const char *none; /* why there are none */

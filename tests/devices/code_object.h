@@ -1,5 +1,5 @@
-/* What a code object of AMD's says of itself: the processor, and what its kernels take. Of tests alone: nothing of
- * it is believed, and a damaged one has no kernels. */
+/* What a code object of AMD's says of itself: the processor, and what its kernels take. Of
+ * tests alone: nothing of it is believed, and a damaged one has no kernels. */
 #ifndef TESTS_DEVICES_CODE_OBJECT_H
 #define TESTS_DEVICES_CODE_OBJECT_H
 

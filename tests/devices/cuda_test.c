@@ -1,5 +1,6 @@
-/* The device layer of NVIDIA's GPUs (driver_cases.h). Without arguments over a driver of the test's own
- * (fake_cuda.c); with "real" on the first GPU of this machine, where bandwidths are printed. */
+/* The device layer of NVIDIA's GPUs (driver_cases.h). Without arguments over a driver of the
+ * test's own (fake_cuda.c); with "real" on the first GPU of this machine, where bandwidths are
+ * printed. */
 #include "devices/cuda_api.h"
 #include "tests/skip.h"
 

@@ -1,7 +1,9 @@
-/* What holds for GPUs of every maker whose driver works like CUDA's (devices/driver.h): allocator, copies, streams,
- * events, launches, over a driver of the test's own, whose calls also fail on demand, or a real one. Who includes it
- * says before what it is called: KIND, OTHER_DEVICE, FIND_CALL, LOAD_CALL, what a block too large is (BLOCK_TEXT), the codes FATAL and FULL, FATAL_TEXT,
- * and has the code: triple, triple_nbytes, triple_name, triple_elements and triple_threads of a block, of a kernel (float *x, int64_t n) that multiplies by three,
+/* What holds for GPUs of every maker whose driver works like CUDA's (devices/driver.h):
+ * allocator, copies, streams, events, launches, over a driver of the test's own, whose calls
+ * also fail on demand, or a real one. Who includes it says before what it is called: KIND,
+ * OTHER_DEVICE, FIND_CALL, LOAD_CALL, what a block too large is (BLOCK_TEXT), the codes FATAL
+ * and FULL, FATAL_TEXT, and has the code: triple, triple_nbytes, triple_name, triple_elements
+ * and triple_threads of a block, of a kernel (float *x, int64_t n) that multiplies by three,
  * and wrong_code. */
 #include <stdio.h>
 #include <stdlib.h>

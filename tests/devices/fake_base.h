@@ -1,9 +1,10 @@
-/* What all drivers of tests have that have no GPU, over host memory. Streams do their work at once, but for uploads and
- * downloads, which are done when somebody waits, so that a missing wait shows. fake_fail() lets the n-th call of a
- * function fail. Handles are looked up: one that was destroyed, or is another device's, is an error, and said by
- * fake_complaint(). After fake_any() no code runs: for tests that count calls. After fake_hold(1) loading
- * code takes until fake_hold(0). Who includes it defines before FAKE_FIRST, the device that a thread has in the beginning,
- * and the codes INVALID, OUT_OF_MEMORY and ILLEGAL_ADDRESS. */
+/* What all drivers of tests have that have no GPU, over host memory. Streams do their work at
+ * once, but for uploads and downloads, which are done when somebody waits, so that a missing
+ * wait shows. fake_fail() lets the n-th call of a function fail. Handles are looked up: one
+ * that was destroyed, or is another device's, is an error, and said by fake_complaint(). After
+ * fake_any() no code runs: for tests that count calls. After fake_hold(1) loading code takes
+ * until fake_hold(0). Who includes it defines before FAKE_FIRST, the device that a thread has
+ * in the beginning, and the codes INVALID, OUT_OF_MEMORY and ILLEGAL_ADDRESS. */
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>

@@ -1,5 +1,5 @@
-/* A driver of NVIDIA's without a GPU (fake_driver.h): the functions that devices/cuda*.c uses. It
- * knows one kernel, "triple"; after fake_any() it takes all, and runs none. */
+/* A driver of NVIDIA's without a GPU (fake_driver.h): the functions that devices/cuda*.c uses.
+ * It knows one kernel, "triple"; after fake_any() it takes all, and runs none. */
 #define FAKE_SYMBOL(cuda, version, hip) #cuda version
 #define FAKE_NAME(cuda, hip)            #cuda
 enum { FAKE_VERSION = 13000, FAKE_FIRST = 0 };

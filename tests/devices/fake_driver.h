@@ -1,9 +1,9 @@
-/* A driver without a GPU (fake_base.h) that works like CUDA's: what fake_cuda.c and fake_hip.c have in common, the calls
- * of devices/driver.h.
+/* A driver without a GPU (fake_base.h) that works like CUDA's: what fake_cuda.c and fake_hip.c
+ * have in common, the calls of devices/driver.h.
  *
  * Who includes it says before what its symbols are called, FAKE_SYMBOL(cuda, version, hip) and
- * FAKE_NAME(cuda, hip), FAKE_VERSION and FAKE_FIRST; and behind it what its devices are (fake_fact, fake_model) and
- * what launches do (fake_run). */
+ * FAKE_NAME(cuda, hip), FAKE_VERSION and FAKE_FIRST; and behind it what its devices are
+ * (fake_fact, fake_model) and what launches do (fake_run). */
 enum { INVALID = 1, OUT_OF_MEMORY = 2, NOT_FOUND = 500, ILLEGAL_ADDRESS = 700 };
 #include "tests/devices/fake_base.h"
 
@@ -251,7 +251,8 @@ static FakeLaunch *node_behind(const char *call, void *graph, void *const *after
   roots += !nafter, edges += (long)nafter;
   return &g->node[g->n++];
 }
-/* What is launched has nodes of its own: they are changed there, and found by those of the graph. */
+/* What is launched has nodes of its own: they are changed there, and found by those of the
+ * graph. */
 typedef struct Exec {
   Handle of;
   const Graph *graph;

@@ -1,7 +1,8 @@
-/* A driver of AMD's without a GPU (fake_driver.h): the functions that devices/hip*.c uses. It looks at the
- * code objects that it is given: for this processor, kernels by name, what they take; of a launch, that a block is no
- * larger than its kernel allows, and that each address is memory that lives, of this device or of one that was
- * opened to it. What code does is another's matter (fake_hip_run). FAKE_HIP_CODE is the processor's name. */
+/* A driver of AMD's without a GPU (fake_driver.h): the functions that devices/hip*.c uses. It
+ * looks at the code objects that it is given: for this processor, kernels by name, what they
+ * take; of a launch, that a block is no larger than its kernel allows, and that each address is
+ * memory that lives, of this device or of one that was opened to it. What code does is
+ * another's matter (fake_hip_run). FAKE_HIP_CODE is the processor's name. */
 #define FAKE_SYMBOL(cuda, version, hip) #hip
 #define FAKE_NAME(cuda, hip)            #hip
 enum { FAKE_VERSION = 60342131, FAKE_FIRST = 1 };
@@ -106,7 +107,8 @@ static Module *module_of(const void *kernel) {
   return NULL;
 }
 
-/* Numbers of ELF: a processor's, or of a family that it is of; which of two features the code must have. */
+/* Numbers of ELF: a processor's, or of a family that it is of; which of two features the code
+ * must have. */
 static bool is_for(uint32_t flags, const char *name) {
   static const struct {
     const char *begin;

@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* A launch that the driver found nothing wrong with. code: what the module was loaded from; arg: the
- * values, as their addresses. Gives a code of the driver's. */
+/* A launch that the driver found nothing wrong with. code: what the module was loaded from;
+ * arg: the values, as their addresses. Gives a code of the driver's. */
 typedef struct FakeHipLaunch {
   const void *code;
   const char *kernel;
@@ -15,7 +15,8 @@ typedef struct FakeHipLaunch {
   void *const *arg;
 } FakeHipLaunch;
 typedef int FakeHipRun(const FakeHipLaunch *l);
-/* Who runs them; NULL, as in the beginning: nobody, and no kernel is found but after fake_any(). */
+/* Who runs them; NULL, as in the beginning: nobody, and no kernel is found but after
+ * fake_any(). */
 void fake_hip_run(FakeHipRun *run);
 
 #endif

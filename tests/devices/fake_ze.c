@@ -1,7 +1,8 @@
-/* A driver of Level Zero without a GPU (fake_base.h): the functions that devices/level_zero*.c uses, for two devices of
- * one context. Commands of a list run when they are appended; an event is signalled once and has to be reset, and
- * nobody may wait for one that nobody signals. FAKE_ZE_VERSION is the interface's: before 1.7 (65543) each command has
- * to have a barrier behind it, later the list has to be one in order. It knows one kernel, "triple". */
+/* A driver of Level Zero without a GPU (fake_base.h): the functions that devices/level_zero*.c
+ * uses, for two devices of one context. Commands of a list run when they are appended; an event
+ * is signalled once and has to be reset, and nobody may wait for one that nobody signals.
+ * FAKE_ZE_VERSION is the interface's: before 1.7 (65543) each command has to have a barrier
+ * behind it, later the list has to be one in order. It knows one kernel, "triple". */
 enum {
   INVALID = 0x78000004,
   OUT_OF_MEMORY = 0x70000003,

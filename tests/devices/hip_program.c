@@ -1,6 +1,7 @@
-/* The program over a driver of AMD's without a GPU (fake_hip.c) whose kernels run: what each is made of is noted
- * where its code is made, and a launch of the code runs that, thread by thread, by the emulation of GPU code, on the
- * arguments that the driver was given. So everything between an operator and the driver is what a real GPU has. */
+/* The program over a driver of AMD's without a GPU (fake_hip.c) whose kernels run: what each is
+ * made of is noted where its code is made, and a launch of the code runs that, thread by
+ * thread, by the emulation of GPU code, on the arguments that the driver was given. So
+ * everything between an operator and the driver is what a real GPU has. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

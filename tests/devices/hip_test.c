@@ -1,6 +1,6 @@
-/* The device layer of AMD's GPUs (driver_cases.h). Without arguments over a driver of the test's own
- * (fake_hip.c), which reads the code object of a kernel and runs what it does here; with "real" on the first GPU of
- * this machine. */
+/* The device layer of AMD's GPUs (driver_cases.h). Without arguments over a driver of the
+ * test's own (fake_hip.c), which reads the code object of a kernel and runs what it does here;
+ * with "real" on the first GPU of this machine. */
 #include "devices/hip_api.h"
 #include "jit/compile/llvm.h"
 #include "jit/gpu/gpu.h"
@@ -74,8 +74,8 @@ static void test_other(TsDevice *d, const TsTile *k) {
   ts_gpu_code_free(&code);
 }
 
-/* What a program must not do is found by the driver of the test: else nothing would be known by its
- * silence. */
+/* What a program must not do is found by the driver of the test: else nothing would be known by
+ * its silence. */
 static void test_misuse(TsDevice *d) {
   enum { NBYTES = 4 << 20 };
   const TsDeviceRun *r = d->run;

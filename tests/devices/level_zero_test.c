@@ -1,5 +1,5 @@
-/* The device layer of Intel's GPUs by Level Zero (driver_cases.h), over a driver of the test's own (fake_ze.c): of an
- * interface that keeps order by itself, and of an older one. */
+/* The device layer of Intel's GPUs by Level Zero (driver_cases.h), over a driver of the test's
+ * own (fake_ze.c): of an interface that keeps order by itself, and of an older one. */
 #include <sys/wait.h>
 #include <unistd.h>
 
