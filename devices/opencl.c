@@ -1,6 +1,6 @@
-/* OpenCL's devices that take SPIR-V: Intel's GPUs, and any CPU that has a runtime. They are looked
- * for when somebody names one, since the libraries of a machine's makers are loaded then; and
- * nothing moves there by itself. A device must have memory at addresses
+/* OpenCL's devices that take SPIR-V: Intel's GPUs, and any CPU that has a runtime. They are
+ * looked for when somebody names one, since the libraries of a machine's makers are loaded
+ * then; and nothing moves there by itself. A device must have memory at addresses
  * (cl_intel_unified_shared_memory), and f32 as IEEE has it. */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -151,8 +151,8 @@ static bool has_warps(const TsCl *s, const char *extensions) {
   return false;
 }
 
-/* The best row whose needs it has: by what it says of itself, so a GPU that nobody listed runs as
- * well. On a CPU sub-groups are a compiler's business. */
+/* The best row whose needs it has: by what it says of itself, so a GPU that nobody listed runs
+ * as well. On a CPU sub-groups are a compiler's business. */
 static const TsTarget *target_of(const TsCl *s, const char *extensions) {
   enum { TOLD = 4 << 10 };
   static const char *const best[] = {"pvc", "dg2", "tgllp"};

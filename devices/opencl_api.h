@@ -1,5 +1,5 @@
-/* The part of OpenCL that devices/opencl*.c use: handles, numbers and calls as Khronos publishes
- * them. Private to those. */
+/* The part of OpenCL that devices/opencl*.c use: handles, numbers and calls as Khronos
+ * publishes them. Private to those. */
 #ifndef TS_DEVICES_OPENCL_API_H
 #define TS_DEVICES_OPENCL_API_H
 

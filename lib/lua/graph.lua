@@ -289,8 +289,8 @@ function Function:with(level, text, given) return require("tessera.debug.edit").
 function Function:without(kernel) return require("tessera.debug.edit").without(self, kernel) end
 
 --- How two texts differ, line by line; names that were only renumbered are the same. Of two functions: f:diff(g, "tile").
---- Of a kernel as the passes make it and as it runs: f:diff("tile", {kernel = 2}). Of two targets: {target = {"sm_80",
---- "sm_90a"}}. Of two specialisations: {args = {{x}, {y}}}. "" where there is no difference.
+--- Of a kernel, or without a number of all, as the passes make them and as they run: f:diff("tile", {kernel = 2}). Of two
+--- targets: {target = {"sm_80", "sm_90a"}}. Of two specialisations: {args = {{x}, {y}}}. "" where there is no difference.
 ---   print(f:diff("tile", {target = {"avx2", "avx512"}}))
 function Function:diff(...) return require("tessera.debug.diff").of(self, ...) end
 
@@ -331,11 +331,18 @@ function graph.module(name, f, given)
     families = {}, history = {}, roots = roots, looks = {}, nlook = 0, donate = read_module(given).donate }, Function))
 end
 
+-- For step:fits: what the device with the most has at most, which it is, and what it begins with.
+local function plan_bytes(f, ...)
+  local special, list = specialise.of(f, select("#", ...), ...)
+  special.graph:collectives(list)
+  return special.graph:plan_bytes()
+end
+
 -- ---- what is made of captured functions
 
 local derivatives = require "tessera.graph.derivatives"(graph)
 require "tessera.graph.files"(graph)
-require "tessera.training"(graph, derivatives.derivative, derivatives.scalar, specialise.of)
+require "tessera.training"(graph, derivatives.derivative, derivatives.scalar, specialise.of, plan_bytes)
 
 core.keep_line(Function, true)
 return require("tessera.named")("tessera.graph", graph)

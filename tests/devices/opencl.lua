@@ -31,7 +31,7 @@ op.ones({ 2 }):to "opencl:99" --! there is no device 'opencl:99'
 
 -- What drivers say comes with the name of the call; a library that is none is a sentence.
 local program = arg[-1] or "bin/tessera"
-local p = io.popen("TESSERA_LIBOPENCL=/none " .. program .. " -e 'tessera.op.ones{1}:to \"opencl\"' 2>&1")
+local p = io.popen(([[TESSERA_LIBOPENCL=/none %s -e 'require("tessera").op.ones{1}:to "opencl"' 2>&1]]):format(program))
 local said = p:read "*a"
 p:close()
 said:match "no OpenCL: /none cannot be opened" --> no OpenCL: /none cannot be opened

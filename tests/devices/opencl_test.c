@@ -1,5 +1,5 @@
-/* OpenCL's devices by their functions alone: memory, queues, events, programs that are none. With the
- * runtime of scripts/python.sh, or what OCL_ICD_VENDORS says. */
+/* OpenCL's devices by their functions alone: memory, queues, events, programs that are none.
+ * With the runtime of scripts/python.sh, or what OCL_ICD_VENDORS says. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

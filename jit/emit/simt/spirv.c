@@ -1,8 +1,8 @@
 /* SPIR-V, for Intel's GPUs and whoever else has a driver for it: OpenCL's functions by their
- * mangled names, which LLVM makes instructions of. A warp is a sub-group of 32, which the kernel
- * asks for; where a device has none of that size (lanes below 32) the threads of a block meet for
- * each shuffle and tell one another by shared memory. Shared memory is a variable of the kernel, so
- * a launch says nothing of it. */
+ * mangled names, which LLVM makes instructions of. A warp is a sub-group of 32, which the
+ * kernel asks for; where a device has none of that size (lanes below 32) the threads of a
+ * block meet for each shuffle and tell one another by shared memory. Shared memory is a
+ * variable of the kernel, so a launch says nothing of it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -101,8 +101,8 @@ static void sync(TsGpuEmit *g) {
     ts_emit_fail(g->e, "parts of a block cannot meet on %s", g->e->target->name);
 }
 
-/* ---- what other lanes of the warp have. Without sub-groups: tell, take from whom it is, and meet
- * before the next one tells. */
+/* ---- what other lanes of the warp have. Without sub-groups: tell, take from whom it is, and
+ * meet before the next one tells. */
 static V exchange(TsGpuEmit *g, V thread) {
   char name[32];
   snprintf(name, sizeof name, "exchange.%s", LLVMGetValueName(g->e->fn));
