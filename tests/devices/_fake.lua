@@ -19,7 +19,7 @@ return function(kind)
   require("tessera").core.jit_later(false)
   local dir = os.tmpname()
   os.remove(dir)
-  local command = "mkdir %s && ${CC:-cc} -std=gnu11 -D_GNU_SOURCE -I. -shared -fPIC -o %s/fake.so tests/devices/fake_%s.c"
+  local command = "mkdir %s && ${CC:-cc} -std=gnu11 -D_GNU_SOURCE -I. -shared -fPIC -o %s/fake.so tests/devices/driver/fake_%s.c"
   if os.execute(command:format(dir, dir, kind)) ~= 0 then return nil end
   ffi.C.setenv("TESSERA_LIB" .. kind:upper(), dir .. "/fake.so", 1)
   return ffi.load(dir .. "/fake.so"), dir

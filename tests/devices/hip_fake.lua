@@ -1,5 +1,5 @@
 -- Tensors on GPUs of AMD's driver made of host memory (fake_hip.c): what is said of drivers that are of no use, bytes, memory,
--- failures. Kernels run in tests/devices/_hip.lua.
+-- failures. Kernels run in tests/devices/driver/_hip.lua.
 package.path = "tests/devices/?.lua;" .. package.path
 local fake, dir = require "_fake" "hip"
 if not fake then return print "skipped: no C compiler" end

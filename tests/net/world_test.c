@@ -285,7 +285,7 @@ static void test_rccl(void) {
   snprintf(
       line, sizeof line,
       "cp %s/libnccl.so.2 %s/librccl.so.1 && cc -std=gnu11 -D_GNU_SOURCE -I. -shared -fPIC -w "
-      "-o %s/hip.so tests/devices/fake_hip.c",
+      "-o %s/hip.so tests/devices/driver/fake_hip.c",
       scratch, scratch, scratch);
   if (system(line)) return (void)(bad = 1);
   snprintf(line, sizeof line,

@@ -9,7 +9,7 @@ enum {
   ILLEGAL_ADDRESS = 0x70000001, /* the device is lost */
   FAKE_FIRST = 0,
 };
-#include "tests/devices/fake_base.h"
+#include "tests/devices/driver/fake_base.h"
 
 #include "devices/level_zero_api.h"
 

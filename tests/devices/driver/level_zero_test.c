@@ -1,4 +1,4 @@
-/* The device layer of Intel's GPUs by Level Zero (driver_cases.h), over a driver of the test's
+/* The device layer of Intel's GPUs by Level Zero (cases.h), over a driver of the test's
  * own (fake_ze.c): of an interface that keeps order by itself, and of an older one. */
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,7 +18,7 @@ static const char wrong_code[64] = "no SPIR-V", triple_name[] = "triple";
 static const size_t triple_nbytes = sizeof triple;
 enum { triple_elements = 256, triple_threads = 256 };
 
-#include "tests/devices/driver_cases.h"
+#include "tests/devices/driver/cases.h"
 
 static void test_log(TsDevice *d) {
   void *module = NULL;

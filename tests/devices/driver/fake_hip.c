@@ -6,11 +6,11 @@
 #define FAKE_SYMBOL(cuda, version, hip) #hip
 #define FAKE_NAME(cuda, hip)            #hip
 enum { FAKE_VERSION = 60342131, FAKE_FIRST = 1 };
-#include "tests/devices/fake_driver.h"
+#include "tests/devices/driver/fake_driver.h"
 
 #include "devices/hip_api.h"
-#include "tests/devices/code_object.h"
-#include "tests/devices/fake_hip.h"
+#include "tests/devices/driver/code_object.h"
+#include "tests/devices/driver/fake_hip.h"
 
 #define CALL(name, args) int fake_##name args __asm__(#name);
 TS_HIP_CALLS(CALL)

@@ -5,7 +5,7 @@
  * FAKE_NAME(cuda, hip), FAKE_VERSION and FAKE_FIRST; and behind it what its devices are
  * (fake_fact, fake_model) and what launches do (fake_run). */
 enum { INVALID = 1, OUT_OF_MEMORY = 2, NOT_FOUND = 500, ILLEGAL_ADDRESS = 700 };
-#include "tests/devices/fake_base.h"
+#include "tests/devices/driver/fake_base.h"
 
 enum { MOST_NODES = 256, MOST_ARGS = 192 };
 long fake_roots(void); /* of the record that was made last: launches that wait for none, */

@@ -1,4 +1,4 @@
-/* The device layer of NVIDIA's GPUs (driver_cases.h). Without arguments over a driver of the
+/* The device layer of NVIDIA's GPUs (cases.h). Without arguments over a driver of the
  * test's own (fake_cuda.c); with "real" on the first GPU of this machine, where bandwidths are
  * printed. */
 #include "devices/cuda_api.h"
@@ -27,7 +27,7 @@ static const size_t triple_nbytes = sizeof triple;
 static const char triple_name[] = "triple";
 enum { triple_elements = 256, triple_threads = 256 };
 
-#include "tests/devices/driver_cases.h"
+#include "tests/devices/driver/cases.h"
 
 int main(int argc, char **argv) {
   static const char *const opens[] = {"cuDevicePrimaryCtxRetain", "cuCtxSetCurrent",

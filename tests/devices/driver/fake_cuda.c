@@ -3,7 +3,7 @@
 #define FAKE_SYMBOL(cuda, version, hip) #cuda version
 #define FAKE_NAME(cuda, hip)            #cuda
 enum { FAKE_VERSION = 13000, FAKE_FIRST = 0 };
-#include "tests/devices/fake_driver.h"
+#include "tests/devices/driver/fake_driver.h"
 
 #include "devices/cuda_api.h"
 

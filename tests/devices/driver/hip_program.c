@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "jit/gpu/gpu.h"
-#include "tests/devices/fake_hip.h"
+#include "tests/devices/driver/fake_hip.h"
 
 /* The linker puts these in the places of the functions of their names. */
 int __real_ts_gpu_code(const TsTile *k, const TsTarget *t, TsGpuForm form, TsGpuCode *code,

@@ -1,10 +1,10 @@
-/* The device layer of AMD's GPUs (driver_cases.h). Without arguments over a driver of the
+/* The device layer of AMD's GPUs (cases.h). Without arguments over a driver of the
  * test's own (fake_hip.c), which reads the code object of a kernel and runs what it does here;
  * with "real" on the first GPU of this machine. */
 #include "devices/hip_api.h"
 #include "jit/compile/llvm.h"
 #include "jit/gpu/gpu.h"
-#include "tests/devices/fake_hip.h"
+#include "tests/devices/driver/fake_hip.h"
 #include "tests/skip.h"
 
 #define KIND         "hip"
@@ -21,7 +21,7 @@ static size_t triple_nbytes;
 static uint32_t triple_threads;
 enum { triple_elements = 1024 };
 
-#include "tests/devices/driver_cases.h"
+#include "tests/devices/driver/cases.h"
 
 static const char kernel[] = "tile @triple<N>() -> (%x: f32[N]) {\n"
                              "  %n = dim {index=0} : i64[]\n"
