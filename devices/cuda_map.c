@@ -61,7 +61,7 @@ static int encode(TsDevice *d, const TsTensorMap *v, void *out, TsError *err) {
     return ts_error_set(err, TS_ERR_argument,
                         "%s: the copy engine takes rows that begin at multiples of 16 bytes",
                         d->name);
-  if (ts_cuda_enter(d, err)) return -1;
+  if (ts_driver_enter(d, err)) return -1;
   TS_CUDA(d, err, cuTensorMapEncodeTiled, out, type, rank, v->at, dim, stride, box, step, 0,
           swizzle, CU_TENSOR_MAP_L2_PROMOTION_128B, 0);
   return 0;

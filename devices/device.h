@@ -133,8 +133,8 @@ struct TsDeviceRun {
   int (*event_record)(TsDevice *d, void *event, void *stream, TsError *err);
   int (*event_wait)(TsDevice *d, void *event, TsError *err); /* the host waits */
   int (*event_usec)(TsDevice *d, void *from, void *to, double *usec, TsError *err);
-  /* Code of the device's kind (cubin, or PTX ended by a zero; an object of AMD's; SPIR-V), of so many bytes;
-   * a refusal quotes the log. */
+  /* Code of the device's kind (cubin, or PTX ended by a zero; an object of AMD's; SPIR-V), of so
+   * many bytes, which stay the caller's while the module lives; a refusal quotes the log. */
   int (*module_new)(TsDevice *d, const void *code, size_t nbytes, void **module, TsError *err);
   void (*module_free)(TsDevice *d, void *module);
   /* `shared`: the most dynamic shared memory it will be launched with. */

@@ -29,15 +29,35 @@ static void start(void) {
   add("null", 0, ts_null_device);
 }
 
-/* Asking a driver takes a tenth of a second, so that nobody pays who does not ask. */
-static const char *no_cuda;
+/* Those of makers' drivers, in the order in which they stand on the list. Asking a driver takes
+ * a tenth of a second, so that nobody pays who does not ask. */
+static struct {
+  const char *kind;
+  int (*count)(const char **why);
+  void (*fill)(TsDevice *);
+  /* On no list before one is named: all of a machine's makers' libraries are loaded to find
+   * them, and what they are has names of its own, or is the CPU. */
+  bool only_named;
+  bool asked;
+  const char *none; /* why there are none */
+} driver[] = {
+    {.kind = "cuda", .count = ts_cuda_count, .fill = ts_cuda_device},
+    {.kind = "hip", .count = ts_hip_count, .fill = ts_hip_device},
+    {.kind = "level_zero", .count = ts_level_zero_count, .fill = ts_level_zero_device},
+    {.kind = "opencl", .count = ts_opencl_count, .fill = ts_opencl_device, .only_named = true},
+};
+enum { NDRIVER = sizeof driver / sizeof *driver };
 
-static void probe(void) {
-  static bool done;
-  if (done) return;
-  done = true;
-  int n = ts_cuda_count(&no_cuda);
-  for (int i = 0; i < n && count < TS_DEVICE_MESH; i++) add("cuda", i, ts_cuda_device);
+static void probe(int k) {
+  if (driver[k].asked) return;
+  driver[k].asked = true;
+  int n = driver[k].count(&driver[k].none);
+  for (int i = 0; i < n && count < TS_DEVICE_MESH; i++) add(driver[k].kind, i, driver[k].fill);
+}
+
+static void probe_all(void) {
+  for (int k = 0; k < NDRIVER; k++)
+    if (!driver[k].only_named) probe(k);
 }
 
 /* Two of them, for tests, on no list before one is named. */
@@ -48,29 +68,17 @@ static void simulate(const char *name) {
   for (int i = 0; i < 2; i++) add("sim", i, ts_sim_device);
 }
 
-/* On no list before one is named: all of a machine's makers' libraries are loaded to find them, and
- * what they are has names of its own, or is the CPU. */
-static const char *no_opencl;
-
-static void find_opencl(const char *name) {
-  static bool done;
-  if (done || strncmp(name, "opencl:", 7)) return;
-  done = true;
-  int n = ts_opencl_count(&no_opencl);
-  for (int i = 0; i < n && count < TS_DEVICE_MESH; i++) add("opencl", i, ts_opencl_device);
-}
-
 int ts_device_count(void) {
   start();
-  probe();
+  probe_all();
   return count;
 }
 
 const char *ts_device_missing(int i, const char **why) {
-  const char *const sentence[] = {no_cuda, no_opencl}, *const kind[] = {"cuda", "opencl"};
-  for (int k = 0; k < 2; k++)
-    if (sentence[k] && i-- == 0) return *why = sentence[k], kind[k];
-  return *why = NULL;
+  int k = 0;
+  while (k < NDRIVER && (!driver[k].none || i--)) k++;
+  *why = k < NDRIVER ? driver[k].none : NULL;
+  return k < NDRIVER ? driver[k].kind : NULL;
 }
 
 int ts_device_use(TsDevice *d, TsError *err) {
@@ -121,6 +129,24 @@ static bool is_kind(const char *name, const char *kind) {
   return !strncasecmp(name, kind, n) && (!name[n] || name[n] == ':');
 }
 
+/* The first GPU that there is; without any what one is called usually. */
+static const char *some_gpu(void) {
+  for (int i = 0; i < count; i++)
+    for (int k = 0; k < NDRIVER; k++)
+      if (device[i].kind == driver[k].kind) return device[i].name;
+  return "cuda:0";
+}
+
+/* The driver's kind that is meant by a name, or -1. */
+static int kind_meant(const char *name, const char *lower) {
+  char first[32];
+  for (int k = 0; k < NDRIVER; k++) {
+    snprintf(first, sizeof first, "%s:0", driver[k].kind);
+    if (is_kind(name, driver[k].kind) || ts_text_distance(lower, first) <= 2) return k;
+  }
+  return -1;
+}
+
 static int no_device(const char *name, const char *full, TsError *err) {
   char lower[sizeof device->name], text[60], known[TS_MAX_DEVICES * 26] = "";
   int all = count + (by_name(simulated[0]) ? 0 : 2);
@@ -129,14 +155,16 @@ static int no_device(const char *name, const char *full, TsError *err) {
     n += (size_t)snprintf(known + n, 26, "%s%s", i ? ", " : "", nth_name(NULL, i));
   snprintf(lower, sizeof lower, "%s", full);
   for (char *c = lower; *c; c++) *c = (char)tolower((unsigned char)*c);
-  const char *guess = ts_text_closest(lower, all, nth_name, NULL);
-  bool gpu = is_kind(name, "gpu"), meant = gpu || ts_text_distance(lower, "cuda:0") <= 2;
-  const char *why = no_cuda && (meant || is_kind(name, "cuda")) ? no_cuda : NULL;
-  if (no_opencl && is_kind(name, "opencl")) why = no_opencl;
+  const char *guess = ts_text_closest(lower, all, nth_name, NULL), *gpu = some_gpu();
+  int meant = kind_meant(name, lower);
+  if (meant < 0 && is_kind(name, "gpu")) meant = 0;
+  const char *why = meant >= 0 ? driver[meant].none : NULL;
+  bool other = why && by_name(gpu) && !is_kind(name, driver[meant].kind); /* of another maker */
+  if (other) why = NULL;
   ts_error_set(err, TS_ERR_device, "there is no device '%s'%s%s",
                ts_text_shown(name, text, sizeof text), why ? ": " : "", why ? why : "");
   if (why) return ts_error_hint(err, "sim:0 simulates one; known devices: %s", known);
-  if (meant) guess = "cuda:0";
+  if (meant >= 0 && (other || is_kind(name, "gpu") || !guess)) guess = gpu;
   if (!guess) return ts_error_hint(err, "known devices: %s", known);
   return ts_error_hint(err, "did you mean '%s'? known devices: %s", guess, known);
 }
@@ -146,10 +174,12 @@ TsDevice *ts_device_find(const char *name, TsError *err) {
   char full[32];
   snprintf(full, sizeof full, "%s%s", name, strchr(name, ':') ? "" : ":0");
   simulate(full);
-  find_opencl(full);
   TsDevice *d = by_name(full);
   if (d) return d;
-  probe();
+  for (int k = 0; k < NDRIVER; k++)
+    if (is_kind(name, driver[k].kind)) probe(k);
+  if ((d = by_name(full))) return d;
+  probe_all();
   if (!(d = by_name(full))) no_device(name, full, err);
   return d;
 }

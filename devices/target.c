@@ -14,10 +14,15 @@
   .triple = "nvptx64-nvidia-cuda", .vector_bytes = 16, .registers = 255, .lanes = 32,          \
   .fma = true, .half = true, .brain = true, .round = true
 /* Registers are a thread's, with as many threads as a block may have. Waves of 32 where there are
- * such; compute units and not their pairs, so that each has a memory that is its blocks' own. */
+ * such; compute units and not their pairs, so that each has a memory that is its blocks' own. A
+ * generic row is code for all GPUs of a family, with what the least of them has; its numbers are
+ * those of the usual one. Numbers are per cycle of a compute unit, from AMD's data sheets: peak
+ * rates by units by clock; registers and shared memory from its documents of the instruction sets. */
 #define AMD                                                                                    \
   .triple = "amdgcn-amd-amdhsa", .maker = TS_MAKER_amd, .object = true, .vector_bytes = 16,    \
-  .shared_bytes = 64 << 10, .units = TS_UNIT_blocks, .fma = true, .half = true, .round = true
+  .units = TS_UNIT_blocks, .fma = true, .half = true, .round = true
+#define CDNA AMD, .features = "", .lanes = 64
+#define RDNA AMD, .features = "+wavefrontsize32,+cumode", .lanes = 32
 
 /* Any driver of SPIR-V takes the code of "spirv": no sub-groups; blocks of that have 4 KiB beside what
  * is said here, for what threads tell one another. Intel's GPUs are asked for sub-groups of 32: of 16 and 32
@@ -100,26 +105,102 @@ static const TsTarget target[] = {
      .flops16 = 512,
      .shared_bytes = 99 << 10,
      .units = TS_UNIT_blocks | TS_UNIT_mma | TS_UNIT_early},
-    {.name = "gfx942",
-     AMD,
+    {.name = "gfx90a", /* Instinct MI250X, of one of its two dies */
+     CDNA,
+     .processors = 110,
+     .cpu = "gfx90a",
+     .registers = 128,
+     .flops = 128,
+     .flops64 = 128,
+     .flops16 = 1024,
+     .shared_bytes = 64 << 10},
+    {.name = "gfx942", /* Instinct MI300X */
+     CDNA,
      .processors = 304,
      .cpu = "gfx942",
-     .features = "",
-     .lanes = 64,
      .registers = 128,
      .flops = 256,
      .flops64 = 128,
-     .flops16 = 2048},
-    {.name = "gfx1100",
-     AMD,
+     .flops16 = 2048,
+     .shared_bytes = 64 << 10},
+    {.name = "gfx950", /* Instinct MI355X */
+     CDNA,
+     .processors = 256,
+     .cpu = "gfx950",
+     .registers = 128,
+     .brain = true,
+     .flops = 256,
+     .flops64 = 128,
+     .flops16 = 4096,
+     .shared_bytes = 160 << 10},
+    {.name = "gfx1100", /* Radeon RX 7900 XTX */
+     RDNA,
      .processors = 96,
      .cpu = "gfx1100",
-     .features = "+wavefrontsize32,+cumode",
-     .lanes = 32,
      .registers = 96,
      .flops = 256,
      .flops64 = 8,
-     .flops16 = 512},
+     .flops16 = 512,
+     .shared_bytes = 64 << 10},
+    {.name = "gfx1200", /* Radeon RX 9060 XT */
+     RDNA,
+     .processors = 32,
+     .cpu = "gfx1200",
+     .registers = 96,
+     .flops = 256,
+     .flops64 = 4,
+     .flops16 = 1024,
+     .shared_bytes = 64 << 10},
+    {.name = "gfx9-generic", /* Radeon RX Vega 64 */
+     CDNA,
+     .generic = true,
+     .processors = 64,
+     .cpu = "gfx9-generic",
+     .registers = 64,
+     .flops = 128,
+     .flops64 = 8,
+     .flops16 = 256,
+     .shared_bytes = 64 << 10},
+    {.name = "gfx9-4-generic", /* Instinct MI300X */
+     CDNA,
+     .generic = true,
+     .processors = 304,
+     .cpu = "gfx9-4-generic",
+     .registers = 128,
+     .flops = 256,
+     .flops64 = 128,
+     .flops16 = 2048,
+     .shared_bytes = 64 << 10},
+    {.name = "gfx10-3-generic", /* Radeon RX 6900 XT */
+     RDNA,
+     .generic = true,
+     .processors = 80,
+     .cpu = "gfx10-3-generic",
+     .registers = 64,
+     .flops = 128,
+     .flops64 = 8,
+     .flops16 = 256,
+     .shared_bytes = 64 << 10},
+    {.name = "gfx11-generic", /* Radeon RX 7900 XTX */
+     RDNA,
+     .generic = true,
+     .processors = 96,
+     .cpu = "gfx11-generic",
+     .registers = 64,
+     .flops = 256,
+     .flops64 = 8,
+     .flops16 = 512,
+     .shared_bytes = 64 << 10},
+    {.name = "gfx12-generic", /* Radeon RX 9070 XT */
+     RDNA,
+     .generic = true,
+     .processors = 64,
+     .cpu = "gfx12-generic",
+     .registers = 96,
+     .flops = 256,
+     .flops64 = 4,
+     .flops16 = 1024,
+     .shared_bytes = 64 << 10},
     {.name = "spirv",
      SPIRV,
      .processors = 16,

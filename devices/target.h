@@ -45,6 +45,7 @@ typedef struct TsTarget {
   /* Of a GPU, whose rounds are blocks of threads. */
   TsTargetMaker maker;
   bool object;    /* drivers take code as an object that is linked; else as text */
+  bool generic;   /* of a family: where no row has the GPU's own name */
   bool portable;  /* code for drivers whose functions have errors that nobody says */
   bool rough;     /* drivers may round division and root of f32 anyhow, those of f64 not */
   bool single;    /* has no f64 */

@@ -67,40 +67,39 @@ static const struct {
 };
 
 /* ---- the library */
-static int open_library(Nccl *n, TsError *err) {
-  static const char *const names[] = {"libnccl.so.2", "librccl.so.1"};
-  const char *named = getenv("TESSERA_NCCL");
-  for (int i = 0; i < 2 && !n->library; i++)
-    if (!named || !i) n->library = dlopen(named ? named : names[i], RTLD_NOW | RTLD_LOCAL);
+static bool of_amd(const TsDevice *d) { return !strcmp(d->kind, "hip"); }
+
+static int open_library(Nccl *n, const TsDevice *d, TsError *err) {
+  const char *named = getenv("TESSERA_NCCL"), *library = of_amd(d) ? "RCCL" : "NCCL";
+  if (!named) named = of_amd(d) ? "librccl.so.1" : "libnccl.so.2";
+  n->library = dlopen(named, RTLD_NOW | RTLD_LOCAL);
   if (!n->library) {
-    if (named)
-      ts_error_set(err, TS_ERR_device, "no NCCL: %.200s cannot be opened", named);
-    else
-      ts_error_set(err, TS_ERR_device, "no NCCL: libnccl.so.2 cannot be opened");
+    ts_error_set(err, TS_ERR_device, "no %s: %.200s cannot be opened", library, named);
     return ts_error_hint(err, "TESSERA_NCCL=path names the library");
   }
   for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
     void *f = dlsym(n->library, symbols[i].symbol);
-    if (!f) return ts_error_set(err, TS_ERR_device, "NCCL has no %s", symbols[i].symbol);
+    if (!f) return ts_error_set(err, TS_ERR_device, "%s has no %s", library, symbols[i].symbol);
     memcpy((char *)n + symbols[i].at, &f, sizeof f);
   }
   int version = 0;
   n->GetVersion(&version);
   if (version < NCCL_VERSION_MIN)
-    return ts_error_set(err, TS_ERR_device, "NCCL is version %d; %d or newer is needed",
+    return ts_error_set(err, TS_ERR_device, "%s is version %d; %d or newer is needed", library,
                         version, NCCL_VERSION_MIN);
   return 0;
 }
 
-bool ts_transport_nccl_is_there(TsError *err) {
+bool ts_transport_nccl_is_there(const TsDevice *d, TsError *err) {
   Nccl n = {0};
-  return !open_library(&n, err);
+  return !open_library(&n, d, err);
 }
 
-static void say_version(const Nccl *n, char *text, int size) {
+static void say_version(const Nccl *n, const TsDevice *d, char *text, int size) {
   int v = 0;
   n->GetVersion(&v);
-  snprintf(text, (size_t)size, "NCCL %d.%d.%d", v / 10000, v / 100 % 100, v % 100);
+  snprintf(text, (size_t)size, "%s %d.%d.%d", of_amd(d) ? "RCCL" : "NCCL", v / 10000,
+           v / 100 % 100, v % 100);
 }
 
 static int failed(Nccl *n, NcclResult code, const char *call, TsError *err) {
@@ -283,8 +282,8 @@ TsTransport *ts_transport_nccl(TsDevice *d, int rank, int size, TsTellId *tell, 
                      .gather = gather,
                      .abort_waiting = abort_waiting,
                      .free = release};
-  int bad = open_library(n, err) || ts_device_use(d, err);
-  if (!bad) say_version(n, t->name, sizeof t->name);
+  int bad = open_library(n, d, err) || ts_device_use(d, err);
+  if (!bad) say_version(n, d, t->name, sizeof t->name);
   if (!bad && !begin(t, n, tell, arg, err)) return t;
   release(t, false);
   return NULL;

@@ -68,7 +68,7 @@ struct TsTransport {
  * size: how many there have to be. */
 TsTransport *ts_transport_mpi(int size, TsError *err);
 /* Whether there is an NCCL. */
-bool ts_transport_nccl_is_there(TsError *err);
+bool ts_transport_nccl_is_there(const TsDevice *d, TsError *err);
 /* d: the GPU that carries; others' bytes go through it. id: how all ranks get the same id: a
  * function of theirs by which rank 0 tells it; NULL: by MASTER_ADDR and MASTER_PORT. */
 typedef int TsTellId(void *arg, void *id, int nbytes, TsError *err);

@@ -53,8 +53,9 @@ int ts_world_place(int rank, const char *name) {
   if (sscanf(name, "cpu:%d%n", &n, &more) == 1 && !name[more] && n >= 0 && n < r->ncpu)
     return n ? n + 1 : 0;
   if (!strcmp(name, "cpu")) return 0;
-  if (sscanf(name, "cuda:%d%n", &n, &more) == 1 && !name[more] && n >= r->gpu &&
-      n < r->gpu + r->ngpu)
+  size_t kind = strlen(r->kind);
+  if (kind && !strncmp(name, r->kind, kind) && sscanf(name + kind, ":%d%n", &n, &more) == 1 &&
+      !name[kind + (size_t)more] && n >= r->gpu && n < r->gpu + r->ngpu)
     return r->ncpu + 1 + n;
   if (strncmp(name, "sim:", 4)) return -1;
   TsError ignored = {
@@ -72,7 +73,7 @@ const char *ts_world_place_name(int rank, int place, char text[48]) {
   else if (place <= r->ncpu)
     snprintf(text, 48, "cpu:%d@%d", place ? place - 1 : 0, rank);
   else
-    snprintf(text, 48, "cuda:%d@%d", place - r->ncpu - 1, rank);
+    snprintf(text, 48, "%s:%d@%d", r->kind, place - r->ncpu - 1, rank);
   return text;
 }
 
@@ -88,10 +89,15 @@ static int count_of(const char *kind, int *first) {
   return n;
 }
 
+/* GPUs between which a library carries bytes. */
+static const char *const carried[] = {"cuda", "hip"};
+
 /* Which GPUs are this process's: an equal share of those that the host has; all, if it sees one
  * alone; the one in turn, where there are fewer than processes. */
 static void share_gpus(TsWorldRank *r) {
-  int first, n = count_of("cuda", &first), of = world.launched.local_size;
+  int first, n = 0, of = world.launched.local_size;
+  for (size_t k = 0; k < sizeof carried / sizeof *carried && !n; k++)
+    if ((n = count_of(carried[k], &first))) snprintf(r->kind, sizeof r->kind, "%s", carried[k]);
   int i = world.launched.local_rank;
   if (!n) return;
   if (i < 0) i = 0;
@@ -117,7 +123,7 @@ static TsWorldRank this_one(void) {
 
 static TsDevice *own_gpu(const TsWorldRank *r) {
   int first;
-  return r->ngpu && count_of("cuda", &first) ? ts_device_at(first + r->gpu) : NULL;
+  return r->ngpu && count_of(r->kind, &first) ? ts_device_at(first + r->gpu) : NULL;
 }
 
 /* ---- who carries */
@@ -159,7 +165,7 @@ static int open_nccl_beside(const TsWorldRank *own, TsError *err) {
   TsDevice *gpu = own_gpu(own);
   bool all = false;
   TsError why = {0};
-  bool can = wants("nccl") && gpu && gpu->run && ts_transport_nccl_is_there(&why);
+  bool can = wants("nccl") && gpu && gpu->run && ts_transport_nccl_is_there(gpu, &why);
   if (all_agree(can, &all, err)) return -1;
   if (!all) return 0;
   world.nccl = ts_transport_nccl(gpu, world.launched.rank, world.launched.size, tell_by_mpi,

@@ -18,6 +18,7 @@ typedef struct TsWorldRank {
   char host[64];
   int32_t pid;
   int32_t ncpu;      /* devices cpu:0 .. of its process */
+  char kind[16];     /* of its GPUs, "cuda" or "hip": of one maker */
   int32_t ngpu, gpu; /* those that are its own: cuda:gpu .., ngpu of them */
 } TsWorldRank;
 

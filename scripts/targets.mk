@@ -1,9 +1,9 @@
 # Targets beside the build itself; included by the Makefile.
 
-# ---- tests in C: tests/<folder>/.../<name>_test.c, and two by name, each linked with the core.
+# ---- tests in C: tests/<folder>/.../<name>_test.c, and three by name, each linked with the core.
 # Programs for a GPU, *_device.c, say that there is none.
 CTEST     := $(patsubst %.c,%,$(sort $(wildcard $(foreach d,tests/* tests/*/*,$(d)/*_test.c $(d)/*_device.c))) \
-             tests/elem/ulp.c tests/elem/kernels.c)
+             tests/elem/ulp.c tests/elem/kernels.c tests/devices/driver/hip_program.c)
 CTEST_BIN := $(CTEST:%=$(BUILD)/%)
 
 # Sources beside the program's own, libraries, linker flags.
@@ -17,10 +17,19 @@ WITH_tests/repl/cells_test  := tests/repl/terminal.c
 VTERM := $(wildcard /usr/include/vterm.h)
 LINK_tests/repl/cells_test := $(if $(VTERM),-lvterm)
 $(BUILD)/tests/repl/cells_test.o: CPPFLAGS += $(if $(VTERM),-DTS_VTERM)
-WITH_tests/devices/cuda_test := tests/devices/fake_cuda.c
+WITH_tests/devices/driver/cuda_test := tests/devices/driver/fake_cuda.c
 # It stands for the driver: found by its names in the program.
-LINK_tests/devices/cuda_test := -Wl,--export-dynamic
-WITH_tests/net/world_test := tests/devices/fake_cuda.c
+LINK_tests/devices/driver/cuda_test := -Wl,--export-dynamic
+WITH_tests/devices/driver/hip_test := tests/devices/driver/fake_hip.c
+LINK_tests/devices/driver/hip_test := -Wl,--export-dynamic $(HEAP)
+WITH_tests/devices/driver/level_zero_test := tests/devices/driver/fake_ze.c
+LINK_tests/devices/driver/level_zero_test := -Wl,--export-dynamic $(HEAP)
+# The program itself, with AMD's driver in it.
+WITH_tests/devices/driver/hip_program := tests/devices/driver/fake_hip.c repl/main.c
+LINK_tests/devices/driver/hip_program := -Wl,--export-dynamic $(HEAP) $(SEED) -Wl,--wrap=ts_gpu_code \
+                                  -Wl,--wrap=ts_gpu_batch_table
+ARGS_tests/devices/driver/hip_program := scripts/run_test.lua tests/devices/driver/_hip.lua
+WITH_tests/net/world_test := tests/devices/driver/fake_cuda.c
 LINK_tests/net/world_test := -Wl,--export-dynamic
 LINK_tests/lib/commit_test := -Wl,--wrap=flock
 LINK_tests/repl/edit_test := -Wl,--wrap=malloc,--wrap=realloc,--wrap=strdup

@@ -1,4 +1,4 @@
-/* From Tile IR in block form to PTX. See jit/gpu/gpu.h. */
+/* From Tile IR in block form to PTX, or a code object of AMD's. See jit/gpu/gpu.h. */
 #include "jit/gpu/gpu.h"
 
 #include <stdio.h>
@@ -7,6 +7,7 @@
 
 #include "ir/tile/pass/nearly.h"
 #include "jit/gpu/code.h"
+#include "jit/code/link.h"
 #include "jit/compile/llvm.h"
 #include "lib/clock.h"
 
@@ -58,6 +59,17 @@ static int emit(const TsTile *k, const TsTarget *t, TsGpuForm how, TsLlvmForm fo
   return failed;
 }
 
+/* What LLVM made becomes what a driver takes. */
+static int take(const TsTarget *t, TsText *text, TsGpuCode *code, TsError *err) {
+  if (t->maker != TS_MAKER_amd) {
+    code->image = text->at, code->size = text->len;
+    return 0;
+  }
+  int failed = ts_link_amd(text->at, text->len, &code->image, &code->size, err);
+  ts_text_free(text);
+  return failed;
+}
+
 int ts_gpu_code(const TsTile *k, const TsTarget *t, TsGpuForm how, TsGpuCode *code,
                 TsError *err) {
   TsText text = {0};
@@ -66,7 +78,7 @@ int ts_gpu_code(const TsTile *k, const TsTarget *t, TsGpuForm how, TsGpuCode *co
   int failed = emit(k, t, how, form, code, &text, err);
   if (!failed && text.failed) failed = ts_error_set(err, TS_ERR_memory, "jit: out of memory");
   if (failed) return ts_text_free(&text), -1;
-  code->image = text.at, code->size = text.len;
+  if (take(t, &text, code, err)) return -1;
   code->usec = ts_clock_usec() - begun;
   return 0;
 }

@@ -1,8 +1,6 @@
 /* Kernels of the simulated device: the interpreter of Tile IR runs them, or the emulator of
  * GPU code (TESSERA_SIM=emulate), thread by thread: for tests of that code, a thousand times
  * slower; or the debugger (TESSERA_SIM=check), whose findings are errors. */
-#include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,11 +8,10 @@
 #include "devices/sim.h"
 #include "ir/tile/copy.h"
 #include "ir/tile/debug/debug.h"
-#include "ir/tile/pass/stages.h"
 #include "jit/device/kind.h"
 #include "jit/device/marks.h"
+#include "jit/device/sim_files.h"
 #include "jit/gpu/gpu.h"
-#include "jit/gpu/roles.h"
 
 /* Kernels of several phases leave something in memory of the device that they take for it.
  * Each simulated one does, so that whoever gives it the memory of somebody else is seen. A
@@ -25,6 +22,7 @@ typedef struct Simulated {
   TsDevice *d;
   TsTile *k; /* expanded once, for the interpreter; or as it is, for the others */
   bool emulated;
+  bool filed; /* a launch of it */
 } Simulated;
 
 static bool has_roles(const TsTile *k) { return k->form == TS_FORM_explicit && k->threads; }
@@ -32,40 +30,6 @@ static bool has_roles(const TsTile *k) { return k->form == TS_FORM_explicit && k
 static bool runs_by(const char *word) {
   const char *how = getenv("TESSERA_SIM");
   return how && !strcmp(how, word);
-}
-
-/* TESSERA_SIM_PTX names a folder: the code of each kernel goes there, without and with marks, for tests that give it to an
- * assembler. Of block form it is that for the oldest GPU; kernels with roles of newer ones are left
- * out. */
-static void keep_text(const TsTile *k, unsigned number, const char *more) {
-  bool roles = has_roles(k);
-  const char *folder = getenv("TESSERA_SIM_PTX");
-  const TsTarget *oldest = ts_target_with(TS_UNIT_mma),
-                 *own = roles ? ts_target(k->target) : oldest;
-  TsGpuCode code = {0};
-  TsGpuRoles info;
-  TsText text = {0};
-  TsError err;
-  char path[512];
-  if (!folder || !own || strcmp(own->cpu, oldest->cpu)) return;
-  snprintf(path, sizeof path, "%s/%s-%u%s.ptx", folder, k->name, number, more);
-  bool made = roles ? !ts_gpu_roles_text(k, false, &info, &text, &err)
-                    : !ts_gpu_code(k, oldest, true, &code, &err);
-  FILE *f = fopen(path, "we");
-  if (f) fputs(!made ? err.message : roles ? text.at : code.image, f), fclose(f);
-  ts_gpu_code_free(&code);
-  ts_text_free(&text);
-}
-
-static void keep_ptx(const TsTile *k) {
-  static atomic_uint count;
-  TsError err;
-  if (!getenv("TESSERA_SIM_PTX")) return;
-  unsigned number = atomic_fetch_add(&count, 1);
-  TsTile *marked = ts_tile_stages(k, false, &err);
-  keep_text(k, number, "");
-  if (marked) keep_text(marked, number, "-marks");
-  ts_tile_free(marked);
 }
 
 static void release(void *of) {
@@ -80,7 +44,7 @@ static void *open_simulated(TsDevice *d, const TsTile *k, const uint8_t *key, Ts
   if (ts_tile_check(k, NULL, err)) return NULL;
   Simulated *s = calloc(1, sizeof *s);
   if (!s) return ts_error_memory(err), NULL;
-  keep_ptx(k);
+  ts_sim_files_code(k);
   s->d = d, s->emulated = runs_by("emulate") && !has_roles(k);
   int failed = s->emulated && ts_gpu_code(k, ts_target_of(d), TS_GPU_aligned, &code, err);
   ts_gpu_code_free(&code);
@@ -112,7 +76,7 @@ static int check(const TsTile *k, void *const *arg, const int64_t *dim, TsError 
   return failed;
 }
 
-static int run_there(const Simulated *s, void *const *arg, const int64_t *dim, TsError *err) {
+static int run_there(Simulated *s, void *const *arg, const int64_t *dim, TsError *err) {
   void *at[MOST_PARAMS];
   uintptr_t low = 0;
   const TsTile *k = s->k;
@@ -128,11 +92,15 @@ static int run_there(const Simulated *s, void *const *arg, const int64_t *dim, T
   TsTileRunAs as = {.mark = NULL};
   TsSimMarks *marks = NULL;
   if (k->marks && !s->emulated && !(marks = ts_sim_marks_begin(s->d, k, &as, err))) return -1;
+  TsSimFile *file =
+      s->filed || k->marks ? NULL : ts_sim_file_begin(s->d, k, low % 16 == 0, at, dim);
+  s->filed = s->filed || file;
   ts_memory_spare(true);
   int failed = s->emulated        ? ts_gpu_emulate(k, low % 16 == 0, at, dim, err)
                : runs_by("check") ? check(k, at, dim, err)
                                   : ts_tile_run_as(k, at, dim, &as, err);
   ts_memory_spare(false);
+  ts_sim_file_end(file, failed);
   return marks ? ts_sim_marks_end(marks, failed, err) : failed;
 }
 
@@ -174,7 +142,7 @@ static int emulate_many(const TsTile *k, int n, void *const *arg, const int64_t 
 }
 
 static int run_many(void *of, int n, void *const *arg, const int64_t *dim, TsError *err) {
-  const Simulated *s = of;
+  Simulated *s = of;
   int failed = 0;
   if (s->emulated) return emulate_many(s->k, n, arg, dim, err);
   for (int i = 0; i < n && !failed; i++)

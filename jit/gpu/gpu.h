@@ -1,4 +1,4 @@
-/* Kernels of a GPU: from Tile IR to PTX, or an object of AMD's, and launched.
+/* Kernels of a GPU: from Tile IR to PTX, or a code object of AMD's, and launched.
  *
  * A kernel in block form says what a round does to tiles; here every tile is spread over the
  * threads of a block (jit/emit/simt/emit.h has the idea), the rounds of the parallel loop at
@@ -30,7 +30,7 @@ typedef struct TsGpuStep {
 
 /* Code of one kernel; depends on kernel and target alone. */
 typedef struct TsGpuCode {
-  char *image; /* PTX, which ends with NUL, or an object (TsTarget.object) */
+  char *image; /* PTX, which ends with NUL, or a code object (TsTarget.object) */
   size_t size;
   int nphase, nparam, ndim, nscratch;
   TsGpuPhase phase[TS_GPU_PHASES];

@@ -49,12 +49,18 @@ end
 -- their names in `missing`. Prints as a table.
 local Devices = {}
 function Devices.__tostring(list)
-  local default, lines = core.default_device(), {}
+  local default, lines, width = core.default_device(), {}, 8
+  for _, d in ipairs(list) do width = math.max(width, #d.name) end
+  for kind in pairs(list.missing) do width = math.max(width, #kind) end
+  local row = "%-" .. width .. "s %s%s"
   for _, d in ipairs(list) do
     local here = d.name == default or (default == "auto" and d.name == "cpu:0")
-    lines[#lines + 1] = ("%-8s %s%s"):format(d.name, d.text, here and "; new tensors are made here" or "")
+    lines[#lines + 1] = row:format(d.name, d.text, here and "; new tensors are made here" or "")
   end
-  for kind, why in pairs(list.missing) do lines[#lines + 1] = ("%-8s %s"):format(kind, why) end
+  local kinds = {}
+  for kind in pairs(list.missing) do kinds[#kinds + 1] = kind end
+  table.sort(kinds)
+  for _, kind in ipairs(kinds) do lines[#lines + 1] = row:format(kind, list.missing[kind], "") end
   return table.concat(lines, "\n")
 end
 local Device = { __tostring = function(d) return ("%s  %s"):format(d.name, d.text) end }

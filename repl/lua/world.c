@@ -32,6 +32,7 @@ static int world(lua_State *L) {
     lua_pushinteger(L, k->ncpu), lua_setfield(L, -2, "cpus");
     lua_pushinteger(L, k->ngpu), lua_setfield(L, -2, "gpus");
     lua_pushinteger(L, k->gpu), lua_setfield(L, -2, "gpu");
+    lua_pushstring(L, k->kind), lua_setfield(L, -2, "kind");
     lua_rawseti(L, -2, r + 1);
   }
   lua_setfield(L, -2, "ranks");

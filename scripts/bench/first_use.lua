@@ -2,7 +2,7 @@
 -- call of each operator on small tensors, or of some on large ones, and how many kernels it asked for.
 -- With "meanwhile" the CPU may run it while they are compiled; "prepare": only tessera.jit.prepare().
 -- TESSERA_CACHE=off: without the disk; a second run in the same folder: from it. With
--- tests/devices/fake_cuda.c as TESSERA_LIBCUDA: what this program takes, without the driver.
+-- tests/devices/driver/fake_cuda.c as TESSERA_LIBCUDA: what this program takes, without the driver.
 
 local ts = require "tessera"
 local ffi = require "ffi"

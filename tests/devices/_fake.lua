@@ -1,4 +1,4 @@
--- The driver made of host memory (fake_cuda.c), built and chosen; nil: there is no C compiler.
+-- A driver made of host memory (fake_cuda.c; "hip": fake_hip.c), built and chosen; nil: there is no C compiler.
 local ffi = require "ffi"
 ffi.cdef [[
 int setenv(const char *name, const char *value, int overwrite);
@@ -14,12 +14,13 @@ long fake_early(void);
 void fake_limit(long nbytes);
 ]]
 
-return function()
+return function(kind)
+  kind = kind or "cuda"
   require("tessera").core.jit_later(false)
   local dir = os.tmpname()
   os.remove(dir)
-  local command = "mkdir %s && ${CC:-cc} -std=gnu11 -D_GNU_SOURCE -I. -shared -fPIC -o %s/fake.so tests/devices/fake_cuda.c"
-  if os.execute(command:format(dir, dir)) ~= 0 then return nil end
-  ffi.C.setenv("TESSERA_LIBCUDA", dir .. "/fake.so", 1)
+  local command = "mkdir %s && ${CC:-cc} -std=gnu11 -D_GNU_SOURCE -I. -shared -fPIC -o %s/fake.so tests/devices/driver/fake_%s.c"
+  if os.execute(command:format(dir, dir, kind)) ~= 0 then return nil end
+  ffi.C.setenv("TESSERA_LIB" .. kind:upper(), dir .. "/fake.so", 1)
   return ffi.load(dir .. "/fake.so"), dir
 end

@@ -1,4 +1,4 @@
--- Tensors on a real GPU, where there is one. tests/devices/cuda_test.c with the argument "real"
+-- Tensors on a real GPU, where there is one. tests/devices/driver/cuda_test.c with the argument "real"
 -- does the same below Lua: 1 GiB copies, out of memory, two streams, a kernel.
 package.path = "tests/devices/?.lua;" .. package.path
 local tessera = require "tessera"

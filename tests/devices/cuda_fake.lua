@@ -12,8 +12,8 @@ end
 
 -- Drivers that are of no use: a sentence, and everything else works.
 local show = [[local t = require "tessera"; print(t.devices().missing.cuda, (t.op.ones(3) + 1):sum():item())]]
-another("FAKE_CUDA_INIT=100", show) --> no NVIDIA GPU: cuInit: CUDA_ERROR_NO_DEVICE (100): no CUDA-capable device is detected	6
-another("FAKE_CUDA_VERSION=11040", show) --> the NVIDIA driver is one for CUDA 11.4; 12.0 or newer is needed	6
+another("FAKE_INIT=100", show) --> no NVIDIA GPU: cuInit: CUDA_ERROR_NO_DEVICE (100): no CUDA-capable device is detected	6
+another("FAKE_VERSION=11040", show) --> the NVIDIA driver is one for CUDA 11.4; 12.0 or newer is needed	6
 another("TESSERA_LIBCUDA=libm.so.6", show) --> the NVIDIA driver has no cuInit	6
 
 local tessera = require "tessera"

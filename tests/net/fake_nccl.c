@@ -1,4 +1,4 @@
-/* A library that stands for NCCL, for GPUs of tests/devices/fake_cuda.c, whose memory is the host's.
+/* A library that stands for NCCL, for GPUs of tests/devices/driver/fake_cuda.c, or for RCCL and fake_hip.c, whose memory is the host's.
  * Messages are files in a folder that the id names: rank a's k-th to b is "a-b-k", and b takes it
  * away. What is called at a wrong time is an error, and all calls stand in a log beside it. */
 #include <dlfcn.h>
@@ -130,7 +130,9 @@ static int run(int i) {
 /* Copies of the driver that stands beside it are done when somebody waits. */
 static void wait_for_copies(void) {
   int (*wait)(void *) = NULL;
-  void *f = dlsym(RTLD_DEFAULT, "cuStreamSynchronize");
+  const char *amd = getenv("TESSERA_LIBHIP");
+  void *f = amd ? dlsym(dlopen(amd, RTLD_NOW | RTLD_NOLOAD), "hipStreamSynchronize")
+                : dlsym(RTLD_DEFAULT, "cuStreamSynchronize");
   memcpy(&wait, &f, sizeof f);
   if (wait) wait(NULL);
 }

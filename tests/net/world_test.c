@@ -203,7 +203,8 @@ static int ranks(const char *part, const char *transport) {
   if (ts_world_open(&err)) return printf("rank: %s\n  hint: %s\n", err.message, err.hint), 1;
   if (strcmp(transport, "mpi")) { /* "nccl", or "gpu": a real one */
     char name[20];
-    snprintf(name, sizeof name, "cuda:%d", ts_world_at(ts_world_rank())->gpu);
+    const TsWorldRank *own = ts_world_at(ts_world_rank());
+    snprintf(name, sizeof name, "%s:%d", own->kind, own->gpu);
     device = ts_device_find(name, &err);
     gpu = device != NULL;
     CHECK(gpu && !ts_device_use(device, &err));
@@ -275,6 +276,25 @@ static bool build_fake(void) {
   snprintf(line, sizeof line, "cc -shared -fPIC -w -o %s/libnccl.so.2 tests/net/fake_nccl.c",
            scratch);
   return system(line) == 0;
+}
+
+/* AMD's: the same functions in a library of another name, beside AMD's driver. */
+static void test_rccl(void) {
+  char line[2000];
+  if (!is_there("cc")) return;
+  snprintf(
+      line, sizeof line,
+      "cp %s/libnccl.so.2 %s/librccl.so.1 && cc -std=gnu11 -D_GNU_SOURCE -I. -shared -fPIC -w "
+      "-o %s/hip.so tests/devices/driver/fake_hip.c",
+      scratch, scratch, scratch);
+  if (system(line)) return (void)(bad = 1);
+  snprintf(line, sizeof line,
+           "sh -c 'for r in 0 1; do RANK=$r WORLD_SIZE=2 LOCAL_RANK=$r LOCAL_WORLD_SIZE=2 "
+           "MASTER_ADDR=127.0.0.1 MASTER_PORT=29800 FAKE_NCCL=%s TESSERA_LIBHIP=%s/hip.so "
+           "LD_LIBRARY_PATH=%s %s ranks bytes rccl & done; wait'",
+           scratch, scratch, scratch, self);
+  run(line, "is well", 2);
+  run(line, ", RCCL 2.28.0", 1);
 }
 
 static void test_nccl(void) {
@@ -378,6 +398,7 @@ int main(int argc, char **argv) {
   else
     skip("there is no MPI of the standard interface in build/python");
   test_nccl();
+  test_rccl();
   snprintf(line, sizeof line, "rm -rf %s", scratch);
   if (system(line)) bad = 1;
   test_launchers();

@@ -49,6 +49,6 @@ int ts_away_find(const char *name, int *place, int *rank, TsError *err) {
   if ((*place = ts_world_place(n, own)) >= 0) return 0;
   const TsWorldRank *r = ts_world_at(n);
   ts_error_set(err, TS_ERR_device, "rank %d has no device '%.40s'", n, own);
-  return ts_error_hint(err, "it has %d of the CPU and %d GPUs, the first is cuda:%d", r->ncpu,
-                       r->ngpu, r->gpu);
+  return ts_error_hint(err, "it has %d of the CPU and %d GPUs, the first is %s:%d", r->ncpu,
+                       r->ngpu, r->kind[0] ? r->kind : "cuda", r->gpu);
 }

@@ -11,13 +11,14 @@ static LLVMTypeRef i32(TsGpuEmit *g) { return ts_emit_int_type(g->e, 32, 0); }
 static LLVMTypeRef i64(TsGpuEmit *g) { return ts_emit_int_type(g->e, 64, 0); }
 
 /* ---- kernels */
-/* The form of objects that drivers of the last years load. */
+/* The form of objects that drivers of the last years load; of families of GPUs it is newer. */
 static void say_version(TsGpuEmit *g) {
   static const char name[] = "amdhsa_code_object_version";
-  enum { VERSION = 500 };
+  enum { VERSION = 500, OF_FAMILIES = 600 };
+  int version = g->e->target->generic ? OF_FAMILIES : VERSION;
   if (LLVMGetModuleFlag(g->e->module, name, sizeof name - 1)) return;
   LLVMAddModuleFlag(g->e->module, LLVMModuleFlagBehaviorError, name, sizeof name - 1,
-                    LLVMValueAsMetadata(ts_emit_int(g->e, i32(g), VERSION)));
+                    LLVMValueAsMetadata(ts_emit_int(g->e, i32(g), version)));
 }
 
 /* Nothing but the arguments is wanted of a launch, so none of what else it could give takes

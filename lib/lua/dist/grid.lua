@@ -10,12 +10,12 @@ local function names_of(kind)
   local list, w = {}, core.world()
   for r, rank in ipairs(w.ranks) do
     local first, n = 0, rank.cpus
-    if kind == "cuda" then first, n = rank.gpu, rank.gpus end
+    if kind ~= "cpu" then first, n = rank.gpu, rank.kind == kind and rank.gpus or 0 end
     for i = first, first + n - 1 do list[#list + 1] = ("%s:%d@%d"):format(kind, i, r - 1) end
   end
   if w.size > 1 then return list end
   for _, d in ipairs(core.devices()) do
-    if d.name:match "^%a+" == kind then list[#list + 1] = d.name end
+    if d.name:match "^[^:]+" == kind then list[#list + 1] = d.name end
   end
   return list
 end
@@ -31,8 +31,10 @@ function grid.range(first, stop)
     end
   end
   if not stop then first, stop = 0, first end
-  local names = names_of "cuda"
-  if #names < stop then names = names_of "cpu" end
+  local names = {}
+  for _, kind in ipairs { "cuda", "hip", "level_zero", "cpu" } do
+    if #names < stop then names = names_of(kind) end
+  end
   local list = {}
   for i = first, stop - 1 do list[#list + 1] = #names >= stop and names[i + 1] or false end
   return list

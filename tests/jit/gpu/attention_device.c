@@ -44,7 +44,7 @@ typedef struct Shape {
 /* blocks 0: as many as run at a time. arg: q k v [sink] y lse counter */
 static void run(const Kernel *k, const Shape *s, void *const *arg, int64_t blocks) {
   int64_t tiles = ts_gpu_attention_tiles(&k->x, s->n, s->s);
-  int64_t most = blocks ? blocks : ((TsCuda *)gpu->state)->sms;
+  int64_t most = blocks ? blocks : gpu->processors;
   int64_t b = s->n / s->h;
   int64_t dim[7] = {b,
                     s->h,

@@ -129,7 +129,7 @@ static void load(Problem *p) {
   p->end = open_block(ts_tile_gpu_attention_end(x, NULL, &err));
 }
 
-static int processors(void) { return ((TsCuda *)gpu->state)->sms; }
+static int processors(void) { return gpu->processors; }
 
 static void run_forward(Problem *p) {
   const Shape *s = &p->s;

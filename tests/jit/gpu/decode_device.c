@@ -48,7 +48,7 @@ typedef struct Shape {
 } Shape;
 
 static void run(const Kernel *k, const Shape *s, void *const *arg) {
-  int64_t most = s->blocks ? s->blocks : ((TsCuda *)gpu->state)->sms;
+  int64_t most = s->blocks ? s->blocks : gpu->processors;
   TsGpuDecodeSplits splits =
       s->n ? ts_gpu_decode_splits_of(&k->x, s->j, s->t, s->c, s->n, s->longs)
            : ts_gpu_decode_splits(&k->x, s->j, s->t, s->c, most);

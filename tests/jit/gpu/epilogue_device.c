@@ -43,7 +43,7 @@ typedef struct Plan {
 } Plan;
 
 static Loaded load(const Plan *x, const int64_t *size) {
-  int nsm = ((TsCuda *)gpu->state)->sms;
+  int nsm = gpu->processors;
   TsGpuProduct p = ts_gpu_product_for(TS_DT_bf16, TS_DT_bf16, false, true, size[0], size[1],
                                       size[2], 1, nsm);
   if (x->rows) {
@@ -66,7 +66,7 @@ static Loaded load(const Plan *x, const int64_t *size) {
 }
 
 static void run(const Loaded *k, void *const *arg, const int64_t *size) {
-  int64_t dim[4] = {size[0], size[1], size[2], ((TsCuda *)gpu->state)->sms / k->info.cluster};
+  int64_t dim[4] = {size[0], size[1], size[2], gpu->processors / k->info.cluster};
   launch_tile(k, arg, dim);
 }
 

@@ -26,7 +26,7 @@ typedef Loaded Kernel;
 
 static Kernel load(const TsGpuProduct *p) { return load_tile(ts_tile_gpu_product(p, &err)); }
 
-static int blocks(const Kernel *k) { return ((TsCuda *)gpu->state)->sms / k->info.cluster; }
+static int blocks(const Kernel *k) { return gpu->processors / k->info.cluster; }
 
 static void run(const Kernel *k, void *const *arg, int64_t m, int64_t n, int64_t depth) {
   int64_t dim[4] = {m, n, depth, blocks(k)};
@@ -328,12 +328,12 @@ static void find_blas(void) {
   f[2] = symbol(library, "cublasGemmEx");
   int (*create)(void **), (*set_stream)(void *, void *);
   memcpy(&create, &f[0], sizeof create), memcpy(&set_stream, &f[1], sizeof set_stream);
-  if (!f[0] || !f[1] || !f[2] || ts_cuda_enter(gpu, &err) || create(&blas_handle)) {
+  if (!f[0] || !f[1] || !f[2] || ts_driver_enter(gpu, &err) || create(&blas_handle)) {
     printf("no cuBLAS here: %s\n", library ? "it does not start" : dlerror());
     return;
   }
   memcpy(&blas, &f[2], sizeof blas);
-  set_stream(blas_handle, ((TsCuda *)gpu->state)->work);
+  set_stream(blas_handle, ((TsDriven *)gpu->state)->work);
 }
 
 /* Row-major C = A B is column-major C' = B' A'. */
@@ -439,7 +439,7 @@ typedef struct Plan {
 } Plan;
 
 static TsGpuProduct plan_of(const Plan *x, const Shape *s) {
-  int nsm = ((TsCuda *)gpu->state)->sms;
+  int nsm = gpu->processors;
   TsDtype out = ts_dtypes[s->d].nbytes == 1 ? TS_DT_bf16 : s->d;
   TsGpuProduct p = ts_gpu_product_for(s->d, out, s->ta, s->tb, s->m, s->n, s->k, 1, nsm);
   if (x->rows) p = ts_gpu_product(s->d, out, s->ta, s->tb, x->rows, x->cols);

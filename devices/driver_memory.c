@@ -1,19 +1,19 @@
-/* A GPU's caching allocator.
+/* A GPU's caching allocator, whoever makes it.
  *
  * A block may be handed out again at once, while kernels that used it are still queued:
  * everything on a device is in the order of its work stream. Asking the driver costs
- * microseconds, and giving back waits for the device, so both are rare. Small blocks (to
- * 256 KiB, four classes a doubling) are places in slabs of one class; what is known of them
- * stands on the host, since the GPU's memory cannot be looked at. Large blocks are allocations
- * of their own, rounded to 1/8 of their power of two, and kept while live + cached stays
- * below the most that the program ever had live, or cached below 1/16 of the memory. What was
- * given back and is wanted again would have been worth keeping, so the limit grows by it: a program
- * that does the same again and again soon asks no more. When the driver has nothing left, all
- * that is cached goes back and it is asked once more. */
+ * microseconds, and giving back waits for the device, so both are rare. Small blocks (to 256
+ * KiB, four classes a doubling) are places in slabs of one class; what is known of them stands
+ * on the host, since the GPU's memory cannot be looked at. Large blocks are allocations of
+ * their own, rounded to 1/8 of their power of two, and kept while live + cached stays below the
+ * most that the program ever had live, or cached below 1/16 of the memory. What was given back
+ * and is wanted again would have been worth keeping, so the limit grows by it: a program that
+ * does the same again and again soon asks no more. When the driver has nothing left, all that
+ * is cached goes back and it is asked once more. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "devices/cuda_api.h"
+#include "devices/driver.h"
 #include "devices/memory.h"
 
 enum {
@@ -28,7 +28,7 @@ enum {
 
 typedef struct Slab {
   struct Slab *next; /* of its class, while it has free places */
-  CUdeviceptr base;
+  uintptr_t base;
   int cls, n, nfree;
   uint16_t free[]; /* a stack of places */
 } Slab;
@@ -36,12 +36,13 @@ typedef struct Slab {
 /* A large block that is kept. */
 typedef struct Kept {
   struct Kept *newer, *older; /* of its class */
-  CUdeviceptr at;
+  uintptr_t at;
   int64_t nbytes;
   uint64_t used;
 } Kept;
 
-struct TsCudaPool {
+typedef struct TsDriverPool {
+  const TsDriver *driver;
   Slab *partial[NSMALL];
   Slab **slab; /* all, by address */
   int nslab, room;
@@ -54,27 +55,30 @@ struct TsCudaPool {
   int32_t given_back[NLARGE]; /* blocks of a class that were dropped to stay below it */
   int64_t slabs_free;         /* bytes of free places in slabs */
   uint64_t clock;
-  CUdeviceptr last;    /* large block handed out last, 0: it was a small one */
+  uintptr_t last;      /* large block handed out last, 0: it was a small one */
   uint64_t last_freed; /* by clock */
   uint64_t hold;       /* blocks freed after this stay; 0: none has to */
-};
+} TsDriverPool;
 
-TsCudaPool *ts_cuda_pool_new(int64_t total) {
-  TsCudaPool *p = calloc(1, sizeof *p);
-  if (p) p->reserve = total / PART > RESERVE ? total / PART : RESERVE;
+TsDriverPool *ts_driver_pool_new(const TsDriven *s) {
+  TsDriverPool *p = calloc(1, sizeof *p);
+  int64_t part = (int64_t)s->total / PART;
+  if (p) p->driver = s->driver, p->reserve = part > RESERVE ? part : RESERVE;
   return p;
 }
 
-int64_t ts_cuda_cached(const TsDevice *d) {
-  const TsCudaPool *p = ((const TsCuda *)d->state)->pool;
+int64_t ts_driver_cached(const TsDevice *d) {
+  const TsDriverPool *p = ((const TsDriven *)d->state)->pool;
   return p ? p->cached + p->slabs_free : 0;
 }
 
-uint64_t ts_cuda_freed(const TsDevice *d) { return ((const TsCuda *)d->state)->pool->clock; }
+uint64_t ts_driver_freed(const TsDevice *d) {
+  return ((const TsDriven *)d->state)->pool->clock;
+}
 
-uint64_t ts_cuda_freed_at(const TsDevice *d, const void *block) {
-  const TsCudaPool *p = ((const TsCuda *)d->state)->pool;
-  bool last = block && p->last == (CUdeviceptr)(uintptr_t)block;
+uint64_t ts_driver_freed_at(const TsDevice *d, const void *block) {
+  const TsDriverPool *p = ((const TsDriven *)d->state)->pool;
+  bool last = block && p->last == (uintptr_t)block;
   return last ? p->last_freed : p->clock;
 }
 
@@ -100,7 +104,7 @@ static int large_class(int64_t size) {
 }
 
 /* ---- blocks that are kept */
-static bool keep(TsCudaPool *p, CUdeviceptr at, int64_t size) {
+static bool keep(TsDriverPool *p, uintptr_t at, int64_t size) {
   int c = large_class(size);
   Kept *k = p->spare;
   if (k)
@@ -114,7 +118,7 @@ static bool keep(TsCudaPool *p, CUdeviceptr at, int64_t size) {
   return true;
 }
 
-static void take(TsCudaPool *p, Kept *k) {
+static void take(TsDriverPool *p, Kept *k) {
   int c = large_class(k->nbytes);
   *(k->newer ? &k->newer->older : &p->newest[c]) = k->older;
   *(k->older ? &k->older->newer : &p->oldest[c]) = k->newer;
@@ -125,30 +129,30 @@ static void take(TsCudaPool *p, Kept *k) {
 
 /* ---- giving back */
 /* Its class, or -1: there is none that may go. */
-static int drop_oldest(TsCudaPool *p) {
+static int drop_oldest(TsDriverPool *p) {
   Kept *oldest = NULL;
   for (int c = 0; c < NLARGE; c++)
     if (p->oldest[c] && (!oldest || p->oldest[c]->used < oldest->used)) oldest = p->oldest[c];
   if (!oldest || (p->hold && oldest->used > p->hold)) return -1;
   int c = large_class(oldest->nbytes);
-  ts_cuda.cuMemFree(oldest->at);
+  p->driver->free((void *)oldest->at);
   take(p, oldest);
   return c;
 }
 
-void ts_cuda_hold(TsDevice *d, bool on) {
-  TsCudaPool *p = ((TsCuda *)d->state)->pool;
+void ts_driver_hold(TsDevice *d, bool on) {
+  TsDriverPool *p = ((TsDriven *)d->state)->pool;
   if (on && !p->hold) p->hold = ++p->clock;
   if (!on) p->hold = 0;
 }
 
-static void drop_empty_slabs(TsCudaPool *p) {
+static void drop_empty_slabs(TsDriverPool *p) {
   int kept = 0;
   memset(p->partial, 0, sizeof p->partial);
   for (int i = 0; i < p->nslab; i++) {
     Slab *s = p->slab[i];
     if (s->nfree == s->n) {
-      ts_cuda.cuMemFree(s->base);
+      p->driver->free((void *)s->base);
       p->slabs_free -= s->n * small_size(s->cls);
       free(s);
       continue;
@@ -161,12 +165,12 @@ static void drop_empty_slabs(TsCudaPool *p) {
   p->nslab = kept;
 }
 
-void ts_cuda_trim(TsDevice *d) {
-  TsCuda *s = d->state;
+void ts_driver_trim(TsDevice *d) {
+  TsDriven *s = d->state;
   TsError ignored;
-  if (!s->pool || ts_cuda_enter(d, &ignored)) return;
-  ts_cuda.cuStreamSynchronize(s->work);
-  ts_cuda.cuStreamSynchronize(s->copy);
+  if (!s->pool || ts_driver_enter(d, &ignored)) return;
+  s->driver->stream_wait(s->work);
+  s->driver->stream_wait(s->copy);
   while (drop_oldest(s->pool) >= 0) {
   }
   s->pool->most = s->pool->held;
@@ -177,31 +181,38 @@ void ts_cuda_trim(TsDevice *d) {
 /* ---- asking the driver */
 static int out_of_memory(TsDevice *d, int64_t nbytes, TsError *err) {
   size_t nfree = 0, total = 0;
-  const TsCudaPool *p = ((TsCuda *)d->state)->pool;
-  ts_cuda.cuMemGetInfo(&nfree, &total);
+  const TsDriverPool *p = ((TsDriven *)d->state)->pool;
+  const TsDriver *v = p->driver;
+  const char *name = NULL, *text = NULL;
+  v->say(v->full, &name, &text);
+  v->room(&nfree, &total);
   ts_error_set(err, TS_ERR_memory,
                "out of memory: %s has no room for %lld bytes: %lld bytes live in %lld blocks, "
-               "%lld cached, %zu of %zu free (cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY)",
+               "%lld cached, %zu of %zu free (%s: %s)",
                d->name, (long long)nbytes, (long long)d->live, (long long)p->nlive,
-               (long long)ts_cuda_cached(d), nfree, total);
+               (long long)ts_driver_cached(d), nfree, total, v->name.alloc,
+               name ? name : "out of memory");
   return ts_error_hint(err,
                        "drop tensors that are not needed (x = nil), or keep some on the CPU");
 }
 
-static int ask(TsDevice *d, int64_t nbytes, CUdeviceptr *at, TsError *err) {
-  CUresult code = ts_cuda.cuMemAlloc(at, (size_t)nbytes);
-  if (code == CUDA_ERROR_OUT_OF_MEMORY) {
-    ts_cuda_trim(d);
-    code = ts_cuda.cuMemAlloc(at, (size_t)nbytes);
+static int ask(TsDevice *d, int64_t nbytes, uintptr_t *at, TsError *err) {
+  const TsDriver *v = ts_driver_of(d);
+  void *block = NULL;
+  int code = v->alloc(&block, (size_t)nbytes);
+  if (code == v->full) {
+    ts_driver_trim(d);
+    code = v->alloc(&block, (size_t)nbytes);
   }
+  *at = (uintptr_t)block;
   if (!code) return 0;
-  if (code == CUDA_ERROR_OUT_OF_MEMORY) return out_of_memory(d, nbytes, err);
-  return ts_cuda_fail(d, code, "cuMemAlloc", err);
+  if (code == v->full) return out_of_memory(d, nbytes, err);
+  return ts_driver_fail(d, code, v->name.alloc, err);
 }
 
 /* ---- slabs */
 /* The number of slabs that begin at or before an address. */
-static int slabs_before(const TsCudaPool *p, CUdeviceptr at) {
+static int slabs_before(const TsDriverPool *p, uintptr_t at) {
   int lo = 0, hi = p->nslab;
   while (lo < hi) {
     int mid = (lo + hi) / 2;
@@ -218,7 +229,7 @@ static int out_of_host(TsError *err) {
 }
 
 static int add_slab(TsDevice *d, int c, TsError *err) {
-  TsCudaPool *p = ((TsCuda *)d->state)->pool;
+  TsDriverPool *p = ((TsDriven *)d->state)->pool;
   int n = (int)(SLAB / small_size(c));
   if (p->nslab == p->room) {
     int room = p->room ? 2 * p->room : 16;
@@ -244,21 +255,22 @@ static int add_slab(TsDevice *d, int c, TsError *err) {
   return 0;
 }
 
-static int alloc_small(TsDevice *d, int64_t nbytes, CUdeviceptr *at, TsError *err) {
-  TsCudaPool *p = ((TsCuda *)d->state)->pool;
+static int alloc_small(TsDevice *d, int64_t nbytes, uintptr_t *at, TsError *err) {
+  TsDriverPool *p = ((TsDriven *)d->state)->pool;
   int c = small_class(nbytes);
   if (!p->partial[c] && add_slab(d, c, err)) return -1;
   p->last = 0;
   Slab *s = p->partial[c];
-  *at = s->base + (CUdeviceptr)(s->free[--s->nfree] * small_size(c));
+  *at = s->base + (uintptr_t)(s->free[--s->nfree] * small_size(c));
   if (!s->nfree) p->partial[c] = s->next;
   p->slabs_free -= small_size(c);
   return 0;
 }
 
-static void free_small(TsCudaPool *p, CUdeviceptr at) {
+static void free_small(TsDriverPool *p, uintptr_t at) {
   int i = slabs_before(p, at) - 1;
-  if (i < 0 || at >= p->slab[i]->base + SLAB) TS_BUG("the GPU's block %llx is of no slab", at);
+  if (i < 0 || at >= p->slab[i]->base + SLAB)
+    TS_BUG("the GPU's block %llx is of no slab", (unsigned long long)at);
   Slab *s = p->slab[i];
   s->free[s->nfree++] = (uint16_t)((int64_t)(at - s->base) / small_size(s->cls));
   p->slabs_free += small_size(s->cls);
@@ -268,7 +280,7 @@ static void free_small(TsCudaPool *p, CUdeviceptr at) {
 }
 
 /* ---- large blocks */
-static void fit_cache(TsCudaPool *p, int64_t more) {
+static void fit_cache(TsDriverPool *p, int64_t more) {
   while (p->cached > p->reserve && p->held + p->cached + more > p->most) {
     int c = drop_oldest(p);
     if (c < 0) return;
@@ -276,8 +288,8 @@ static void fit_cache(TsCudaPool *p, int64_t more) {
   }
 }
 
-static int alloc_large(TsDevice *d, int64_t size, CUdeviceptr *at, TsError *err) {
-  TsCudaPool *p = ((TsCuda *)d->state)->pool;
+static int alloc_large(TsDevice *d, int64_t size, uintptr_t *at, TsError *err) {
+  TsDriverPool *p = ((TsDriven *)d->state)->pool;
   Kept *k = p->newest[large_class(size)];
   while (k && k->nbytes != size) k = k->older;
   if (k) {
@@ -296,32 +308,32 @@ static int alloc_large(TsDevice *d, int64_t size, CUdeviceptr *at, TsError *err)
   return 0;
 }
 
-static void free_large(TsCudaPool *p, CUdeviceptr at, int64_t size) {
+static void free_large(TsDriverPool *p, uintptr_t at, int64_t size) {
   if (at == p->last) p->last = 0;
   p->held -= size;
-  if (!keep(p, at, size)) ts_cuda.cuMemFree(at);
+  if (!keep(p, at, size)) p->driver->free((void *)at);
   fit_cache(p, 0);
 }
 
-void *ts_cuda_alloc(TsDevice *d, int64_t nbytes, TsError *err) {
-  TsCudaPool *p = ((TsCuda *)d->state)->pool;
-  CUdeviceptr at = 0;
+void *ts_driver_alloc(TsDevice *d, int64_t nbytes, TsError *err) {
+  TsDriverPool *p = ((TsDriven *)d->state)->pool;
+  uintptr_t at = 0;
   if (ts_memory_should_fail()) return ts_device_full(d, nbytes, err), NULL;
-  if (ts_cuda_enter(d, err)) return NULL;
+  if (ts_driver_enter(d, err)) return NULL;
   int failed = nbytes <= SMALL_MAX ? alloc_small(d, nbytes, &at, err)
                                    : alloc_large(d, large_size(nbytes), &at, err);
   if (failed) return NULL;
   p->nlive++;
   d->live += nbytes;
   if (d->live > d->peak) d->peak = d->live;
-  return (void *)(uintptr_t)at;
+  return (void *)at;
 }
 
-void ts_cuda_free(TsDevice *d, void *block, int64_t nbytes) {
-  TsCudaPool *p = ((TsCuda *)d->state)->pool;
+void ts_driver_free(TsDevice *d, void *block, int64_t nbytes) {
+  TsDriverPool *p = ((TsDriven *)d->state)->pool;
   TsError ignored;
-  CUdeviceptr at = (CUdeviceptr)(uintptr_t)block;
-  if (!block || ts_cuda_enter(d, &ignored)) return;
+  uintptr_t at = (uintptr_t)block;
+  if (!block || ts_driver_enter(d, &ignored)) return;
   d->live -= nbytes;
   p->nlive--;
   if (nbytes <= SMALL_MAX)

@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+"""Runs kernels for AMD's GPUs where there is none: what a simulated device kept of its launches
+(TESSERA_SIM_OBJECTS, jit/device/sim_files.h) goes through tinygrad's emulator, and memory is compared
+with what the interpreter of Tile IR left there, bit by bit; a NaN is a NaN.
+
+    emulate_amd.py <checkout of tinygrad> <file or folder>..
+
+The emulator decodes each instruction and takes what it does from the text of AMD's documents. It forces
+the host to flush denormal numbers; kernels ask for them, so that is taken out. One line a family; 1: some
+launch differs; 77: there is no emulator."""
+import ctypes, os, re, struct, sys, time
+
+FLOATS = {"f64": (8, 0x7FF0 << 48, (1 << 63) - 1), "f32": (4, 0x7F800000, 0x7FFFFFFF), "f16": (2, 0x7C00, 0x7FFF),
+          "bf16": (2, 0x7F80, 0x7FFF), "complex64": (4, 0x7F800000, 0x7FFFFFFF), "complex128": (8, 0x7FF0 << 48, (1 << 63) - 1)}
+ARCH = {"gfx9": "cdna", "gfx10": None, "gfx11": "rdna3", "gfx12": "rdna4"}
+SEGMENT = 65536 # bytes that a block's memory may have, beyond what it asks for
+
+
+class Launch:
+    def __init__(self, path):
+        data = open(path, "rb").read()
+        end = data.index(b"\n\n")
+        self.phases, self.memory, self.scratch, self.dims = [], [], [], []
+        for line in data[:end].decode().split("\n"):
+            word, *rest = line.split(" ")
+            if word == "target": self.target = rest[0]
+            elif word == "object": size = int(rest[0])
+            elif word == "phase": self.phases.append((rest[0], *map(int, rest[1:])))
+            elif word == "memory": self.memory.append((*map(int, rest[:3]), rest[3]))
+            elif word == "scratch": self.scratch.append(int(rest[0]))
+            elif word == "dim": self.dims.append(int(rest[0]))
+            else: raise ValueError(f"{path}: {line}")
+        at = end + 2
+        self.object, at = data[at:at + size], at + size
+        bytes_of = [below + above for _, below, above, _ in self.memory]
+        self.before, self.after = [], []
+        for to in (self.before, self.after):
+            for n in bytes_of:
+                to.append(data[at:at + n])
+                at += n
+        if at != len(data): raise ValueError(f"{path}: {at} bytes are told of, {len(data)} are there")
+
+
+class Object:
+    """Segments at their addresses; kernels' descriptors by name."""
+    def __init__(self, data):
+        head = struct.unpack_from("<16sHHIQQQIHHHHHH", data)
+        loads = [p for i in range(head[9])
+                 if (p := struct.unpack_from("<IIQQQQQQ", data, head[5] + 56 * i))[0] == 1]
+        self.size = max(p[3] + p[6] for p in loads)
+        self.room = ctypes.create_string_buffer(self.size + 8192)
+        self.base = (ctypes.addressof(self.room) + 4095) & ~4095
+        for p in loads: ctypes.memmove(self.base + p[3], data[p[2]:p[2] + p[5]], p[5])
+        sections = [struct.unpack_from("<IIQQQQIIQQ", data, head[6] + 64 * i) for i in range(head[12])]
+        self.symbol = {}
+        for s in sections:
+            if s[1] != 11: continue
+            names = sections[s[6]]
+            for i in range(1, s[5] // 24):
+                name, _, _, _, value, _ = struct.unpack_from("<IBBHQQ", data, s[4] + 24 * i)
+                at = names[4] + name
+                self.symbol[data[at:data.index(b"\0", at)].decode()] = value
+
+    def kernel(self, name):
+        kd = self.base + self.symbol[name + ".kd"]
+        group, private, _, _, entry = struct.unpack("<IIIIq", ctypes.string_at(kd, 24))
+        rsrc2, = struct.unpack("<I", ctypes.string_at(kd + 52, 4))
+        properties, = struct.unpack("<H", ctypes.string_at(kd + 56, 2))
+        return kd + entry, group, private, rsrc2, properties
+
+
+class Memory:
+    """Each parameter's bytes; those that shared some share them here too, at distances as they were."""
+    def __init__(self, launch):
+        spans = sorted((at - below, at + above) for at, below, above, _ in launch.memory)
+        self.rooms, self.of = [], {}
+        joined = []
+        for lo, hi in spans:
+            if joined and lo < joined[-1][1]: joined[-1][1] = max(hi, joined[-1][1])
+            else: joined.append([lo, hi])
+        self.where = []
+        for lo, hi in joined:
+            room = ctypes.create_string_buffer(hi - lo + 1024)
+            here = (ctypes.addressof(room) + 511) & ~511
+            self.rooms.append(room)
+            self.where.append((lo, hi, here + lo % 512))
+        for (at, below, above, _), data in zip(launch.memory, launch.before):
+            ctypes.memmove(self.at(at - below), data, len(data))
+
+    def at(self, address):
+        for lo, hi, here in self.where:
+            if lo <= address <= hi: return here + address - lo
+        raise ValueError("an address of no parameter")
+
+
+def same(got, want, dtype):
+    if got == want: return 0
+    size, infinite, most = FLOATS.get(dtype, (1, None, None))
+    bad = 0
+    for i in range(0, len(want), size):
+        x, y = (int.from_bytes(t[i:i + size], "little") for t in (got, want))
+        if x != y and (infinite is None or x & most <= infinite or y & most <= infinite): bad += 1
+    return bad
+
+
+def run(emu, path):
+    l = Launch(path)
+    family = re.match("gfx[0-9]+(?=[0-9a-f]{2}$|-)", l.target) or re.match("gfx[0-9]+", l.target)
+    arch = ARCH.get(family.group(0))
+    if not arch: return None, f"no emulator of {l.target}"
+    code, memory = Object(l.object), Memory(l)
+    scratch = [ctypes.create_string_buffer(b"\xff" * (n + 512)) for n in l.scratch]
+    words = [memory.at(m[0]) for m in l.memory]
+    words += [(ctypes.addressof(s) + 255) & ~255 for s in scratch] + l.dims
+    args = (ctypes.c_uint64 * (len(words) + 1))(*[w & (1 << 64) - 1 for w in words])
+    for name, threads, blocks, shared in l.phases:
+        entry, group, private, rsrc2, properties = code.kernel(name)
+        # dynamic shared memory is the launch's; what lies in the descriptor comes first
+        granules = (group + shared + 511) // 512
+        rsrc2 = rsrc2 & ~(0x1FF << 15) | min(granules, 0x1FF) << 15
+        user = [0, 0, 0, 0] if properties & 1 else []
+        user += [ctypes.addressof(args) & 0xFFFFFFFF, ctypes.addressof(args) >> 32]
+        code_end = code.base + code.size - entry
+        if emu.run_asm(entry, code_end, blocks, 1, 1, threads, 1, 1, ctypes.addressof(args), rsrc2, private, arch, user):
+            return False, f"{name} did not end"
+    for i, ((at, below, above, dtype), want) in enumerate(zip(l.memory, l.after)):
+        bad = same(ctypes.string_at(memory.at(at - below), below + above), want, dtype)
+        if bad: return False, f"parameter {i}: {bad} numbers of {dtype} differ"
+    return True, ""
+
+
+def main():
+    if len(sys.argv) < 3: sys.exit(__doc__)
+    root = sys.argv[1]
+    if not os.path.exists(os.path.join(root, "test/mockgpu/amd/emu.py")):
+        print(f"skipped: no emulator in {root}")
+        sys.exit(77)
+    sys.path.insert(0, root)
+    from test.mockgpu.amd import emu
+    emu._get_ftz_lib = lambda: (None, 0)
+    files = []
+    for path in sys.argv[2:]:
+        if os.path.isdir(path): files += [os.path.join(path, f) for f in sorted(os.listdir(path)) if f.endswith(".launch")]
+        else: files.append(path)
+    family, wrong = {}, 0
+    for path in files:
+        begun = time.time()
+        name = re.sub("-[0-9]+[.]launch$", "", os.path.basename(path))
+        try: good, why = run(emu, path)
+        except Exception as e: good, why = False, f"{type(e).__name__}: {e}"
+        row = family.setdefault(name, [0, 0, 0, 0])
+        row[0 if good else 2 if good is None else 1] += 1
+        row[3] += time.time() - begun
+        if good is not True: print(f"{os.path.basename(path)}: {why}", flush=True)
+        wrong += good is False
+    for name, (good, bad, left, seconds) in sorted(family.items()):
+        print(f"{name}: {good} agree, {bad} differ, {left} left out, {seconds:.1f} s")
+    print(f"{len(files)} launches, {wrong} wrong")
+    sys.exit(wrong > 0)
+
+
+main()
