@@ -15,6 +15,7 @@ struct TsTensor;
 struct TsDefer;
 struct TsOffload;
 struct TsSpans;
+struct TsTimes;
 
 typedef struct TsContext {
   TsError err;
@@ -66,6 +67,7 @@ typedef struct TsContext {
   const struct TsDefer *defer; /* who puts calls off (vm/core/defer.h), or NULL */
   void *deferrer;
   struct TsSpans *spans; /* where what runs is recorded (vm/core/profile.h), or NULL */
+  struct TsTimes *times; /* and when devices of a mesh send what (vm/mesh/times.h), or NULL */
   bool watched;          /* calls are shown to it */
   int inside;            /* > 0: a handler or a compiler runs, whose calls are its own matter */
   int64_t npending;      /* tensors without bytes */

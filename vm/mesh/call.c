@@ -14,6 +14,7 @@
 #include "vm/mesh/leaves.h"
 #include "vm/mesh/parts.h"
 #include "vm/mesh/planned.h"
+#include "vm/mesh/times.h"
 
 typedef struct MeshCall {
   TsContext *c;
@@ -121,12 +122,20 @@ typedef struct Part {
   int nsum;
 } Part;
 
+static void drop_part(Part *made, int nout) {
+  for (int o = 0; o < nout; o++) {
+    ts_tensor_unref(made->out[o]);
+    for (int k = 0; k < made->nsum; k++) ts_tensor_unref(made->sum[o][k].value);
+  }
+}
+
 static int run_part(MeshCall *m, int p, Part *made, int nout) {
   TsContext *c = m->c;
   const TsCall *call = m->call;
   TsShardPart part;
   TsTensor **in = calloc((size_t)call->nin + 1, sizeof *in);
   int failed = in ? ts_shard_part(&m->s, m->mesh, p, &part) : ts_error_memory(&c->err), n = 0;
+  if (!failed && c->times) failed = ts_times_work_begin(c, m->mesh->device[p]);
   for (int i = 0; i < call->nin && !failed; i++) {
     TsParts *parts = m->in[i] && !m->in[i]->meta.weak ? ts_mesh_parts(m->in[i]) : NULL;
     in[i] = parts ? parts->part[p] : m->in[i];
@@ -146,6 +155,10 @@ static int run_part(MeshCall *m, int p, Part *made, int nout) {
     failed = ts_vm_call(c, call->op, call->nin, in, call->attr ? part.attr : NULL, nout, &n,
                         made->out);
     c->box = NULL;
+  }
+  if (c->times && ts_times_work_end(c, m->mesh->device[p], failed) && !failed) {
+    drop_part(made, nout);
+    failed = -1;
   }
   free(in);
   if (failed && (c->err.code == TS_ERR_index || c->err.code == TS_ERR_value) && !c->err.hint[0])
@@ -218,16 +231,14 @@ static void note_views(MeshCall *m) {
   if (p) p->copied = true;
 }
 
-static void note_sums(MeshCall *m) {
-  if (m->plans && !m->c->planning) return;
-  for (int o = 0; o < m->call->nout; o++) {
-    TsCollective sent = ts_collective_of_sum(&m->s, m->mesh, o);
-    ts_collective_note(m->c, &sent);
-  }
+static void note_sum(MeshCall *m, int o) {
+  TsCollective sent = ts_collective_of_sum(&m->s, m->mesh, o);
+  ts_collective_note(m->c, &sent);
 }
 
 /* Types and layouts alone. */
 static int plan(MeshCall *m) {
+  for (int o = 0; o < m->call->nout && m->c->planning; o++) note_sum(m, o);
   for (int o = 0; o < m->call->nout; o++) {
     const TsLayout *l = result_layout(m, o);
     TsMeta meta = m->s.out[o];
@@ -240,7 +251,6 @@ static int plan(MeshCall *m) {
 static int run(MeshCall *m, const TsMeta *out) {
   const TsCall *call = m->call;
   if (find_mesh(m) || take_operands(m) || split(m, out) || move_operands(m)) return -1;
-  note_sums(m);
   if (m->plans) return plan(m);
   if (ts_mesh_there(m->c, m->mesh)) return -1;
   Part *made = calloc((size_t)m->mesh->n, sizeof *made);
@@ -251,14 +261,11 @@ static int run(MeshCall *m, const TsMeta *out) {
   }
   for (int o = 0; o < call->nout && !failed; o++) {
     bool summed = m->f >= 0 && !memchr(m->s.out_axis[o], m->f, out[o].ndim);
+    note_sum(m, o);
     if (summed) failed = combine(m, made, o);
     if (!failed) failed = !(call->out[o] = result(m, made, o));
   }
-  for (int p = 0; p < ndone; p++)
-    for (int o = 0; o < call->nout; o++) {
-      ts_tensor_unref(made[p].out[o]);
-      for (int k = 0; k < made[p].nsum; k++) ts_tensor_unref(made[p].sum[o][k].value);
-    }
+  for (int p = 0; p < ndone; p++) drop_part(&made[p], call->nout);
   free(made);
   if (!failed) note_views(m);
   return failed ? -1 : 0;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "vm/mesh/planned.h"
+#include "vm/mesh/times.h"
 
 const char *ts_collective_name(TsCollectiveKind kind) {
   static const char *const name[] = {"none",           "all_gather", "all_to_all", "all_reduce",
@@ -264,6 +265,7 @@ void ts_collective_note(TsContext *c, const TsCollective *what) {
   *k = *what;
   if (!k->asks && k->op < TS_OP_COUNT) k->asks = ts_op_info(k->op)->name;
   if (!k->place[0]) snprintf(k->place, sizeof k->place, "%s", place_now(c));
+  if (c->times && !c->planning) ts_times_note(c, k);
   if (!c->planning) tell_world(k);
 }
 

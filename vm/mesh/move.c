@@ -11,6 +11,7 @@
 #include "vm/mesh/leaves.h"
 #include "vm/mesh/parts.h"
 #include "vm/mesh/planned.h"
+#include "vm/mesh/times.h"
 #include "vm/mesh/wire.h"
 
 /* Elements that lie on their part's device and go into it. */
@@ -260,7 +261,7 @@ static TsTensor *same_summands(TsContext *c, TsTensor *t, bool share) {
   return made;
 }
 
-TsTensor *ts_mesh_move(TsContext *c, TsTensor *t, const TsLayout *l, bool share) {
+static TsTensor *brought(TsContext *c, TsTensor *t, const TsLayout *l, bool share) {
   if (l->partial && ts_layout_of(&t->meta) != l) return no_summands(c);
   if (l->partial && !ts_mesh_plans(c, 1, &t)) return same_summands(c, t, share);
   if (ts_mesh_plans(c, 1, &t)) return as_planned(c, t, l);
@@ -282,6 +283,15 @@ TsTensor *ts_mesh_move(TsContext *c, TsTensor *t, const TsLayout *l, bool share)
   TsTensor *y = sum ? moved(c, sum, l, share) : NULL;
   ts_tensor_unref(sum);
   return y;
+}
+
+TsTensor *ts_mesh_move(TsContext *c, TsTensor *t, const TsLayout *l, bool share) {
+  if (!c->times) return brought(c, t, l, share);
+  if (ts_times_open(c, NULL, NULL)) return NULL;
+  TsTensor *y = brought(c, t, l, share);
+  if (!ts_times_close(c, !y)) return y;
+  ts_tensor_unref(y);
+  return NULL;
 }
 
 /* ---- in place */
