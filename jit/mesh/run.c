@@ -8,11 +8,13 @@
 
 #include "devices/cpu_pool.h"
 #include "devices/device.h"
+#include "jit/mesh/failure.h"
 #include "jit/mesh/state.h"
 #include "lib/clock.h"
 #include "vm/code/lower.h"
 #include "vm/core/profile.h"
 #include "vm/mesh/collective.h"
+#include "vm/mesh/commit.h"
 #include "vm/mesh/expand.h"
 #include "vm/mesh/parts.h"
 #include "vm/mesh/times.h"
@@ -236,8 +238,11 @@ static int run_piece(TsMeshRun *r, int group, int part, int k, uint64_t stream) 
 }
 
 static int run_group(TsMeshRun *r, const TsMeshStep *s, uint64_t stream) {
-  for (int part = 0; part < r->plan->space.n; part++)
-    if (run_piece(r, s->at, part, s->k, stream)) return -1;
+  const TsMeshSpace *space = &r->plan->space;
+  int place = r->plan->group[s->at].place;
+  for (int part = 0; part < space->n; part++)
+    if (run_piece(r, s->at, part, s->k, stream))
+      return ts_mesh_failure(r, s, space->real->device[ts_space_part(space, place, part)]);
   return 0;
 }
 
@@ -291,6 +296,7 @@ static int run_step(TsMeshRun *r, int i, uint64_t stream) {
   if (timed && open_times(r, ts_mesh_run_at_once(r, s, r->plan->nstep - i), s)) return -1;
   int n = ts_mesh_run_joins(r, s, r->plan->nstep - i);
   if (timed && ts_times_close(r->c, n < 0)) n = -1;
+  if (n < 0) ts_mesh_failure(r, s, -1);
   if (n > 0 && r->c->spans) span_of_joins(r, n, s, start);
   return n;
 }
@@ -347,17 +353,25 @@ static TsTensor *new_value(TsMeshRun *r, int u) {
 /* Parameters get their new values when all of these are there. */
 static int commit(TsMeshRun *r, TsTensor *const *args) {
   const TsGraph *g = r->plan->g;
-  TsTensor **value = calloc((size_t)g->nupdate + 1, sizeof *value);
+  TsTensor **value = calloc(2 * (size_t)g->nupdate + 1, sizeof *value),
+           **param = value + g->nupdate;
   int failed = value ? 0 : ts_error_memory(&r->c->err);
-  for (int u = 0; u < g->nupdate && !failed; u++) failed = !(value[u] = new_value(r, u));
-  int held = ts_cpu_hold_interrupts();
-  for (int u = 0; u < g->nupdate && !failed; u++)
-    failed = ts_vm_assign(r->c, args[g->update[u].param], value[u]);
-  ts_cpu_let_interrupts(held);
+  for (int u = 0; u < g->nupdate && !failed; u++) {
+    param[u] = args[g->update[u].param];
+    failed = !(value[u] = new_value(r, u));
+  }
+  if (!failed) failed = ts_mesh_commit(r->c, g->nupdate, param, value);
   for (int u = 0; value && u < g->nupdate; u++) ts_tensor_unref(value[u]);
   free(value);
   if (g->nupdate && !failed) r->c->commits++;
   return failed;
+}
+
+static int finish(TsMeshRun *r, TsTensor *const *args, TsTensor **results) {
+  if (give_results(r, args, results)) return -1;
+  if (!commit(r, args)) return 0;
+  for (int i = 0; i < r->plan->g->nresult; i++) ts_tensor_unref(results[i]);
+  return -1;
 }
 
 int ts_mesh_run(TsMeshRun *r, TsTensor *const *args, TsTensor **results) {
@@ -366,13 +380,11 @@ int ts_mesh_run(TsMeshRun *r, TsTensor *const *args, TsTensor **results) {
   r->stream = stream;
   c->no_grad++;
   c->inside++;
-  int failed = take_arguments(r, args) || run_all(r, stream);
+  int failed = take_arguments(r, args);
+  if (failed) ts_mesh_failure(r, NULL, -1);
+  failed = failed || run_all(r, stream);
   c->stream = stream + (uint64_t)r->plan->g->module->nrandom;
-  if (!failed) failed = give_results(r, args, results);
-  if (!failed && commit(r, args)) {
-    for (int i = 0; i < r->plan->g->nresult; i++) ts_tensor_unref(results[i]);
-    failed = -1;
-  }
+  if (!failed && (failed = finish(r, args, results))) ts_mesh_failure(r, NULL, -1);
   clear_all(r);
   c->inside--;
   c->no_grad--;

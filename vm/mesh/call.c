@@ -11,6 +11,7 @@
 #include "vm/mesh/collective.h"
 #include "vm/mesh/combine.h"
 #include "vm/mesh/define.h"
+#include "vm/mesh/failure.h"
 #include "vm/mesh/leaves.h"
 #include "vm/mesh/parts.h"
 #include "vm/mesh/planned.h"
@@ -203,6 +204,13 @@ static const TsLayout *result_layout(MeshCall *m, int o) {
   return m->scatters && !o ? m->s.want : ts_shard_gives(&m->s, m->mesh, o);
 }
 
+static const TsMeta *result_type(MeshCall *m, TsMeta *whole) {
+  const TsLayout *l = result_layout(m, 0);
+  *whole = m->s.out[0];
+  whole->layout = l ? l->id : 0;
+  return whole;
+}
+
 static TsTensor *result(MeshCall *m, Part *made, int o) {
   const TsLayout *l = result_layout(m, o);
   TsTensor **part = l ? calloc((size_t)m->mesh->n, sizeof *part) : NULL;
@@ -255,14 +263,17 @@ static int run(MeshCall *m, const TsMeta *out) {
   if (ts_mesh_there(m->c, m->mesh)) return -1;
   Part *made = calloc((size_t)m->mesh->n, sizeof *made);
   int failed = made ? 0 : ts_error_memory(&m->c->err), ndone = 0;
+  TsMeta whole;
   for (int p = 0; p < m->mesh->n && !failed; p++) {
     if (!m->s.pin || ts_layout_has(m->s.pin, p)) failed = run_part(m, p, &made[p], call->nout);
+    if (failed) ts_mesh_failed_part(m->c, call->op, m->mesh, p, result_type(m, &whole));
     ndone += !failed;
   }
   for (int o = 0; o < call->nout && !failed; o++) {
     bool summed = m->f >= 0 && !memchr(m->s.out_axis[o], m->f, out[o].ndim);
     note_sum(m, o);
-    if (summed) failed = combine(m, made, o);
+    if (summed && (failed = combine(m, made, o)))
+      ts_mesh_failed_part(m->c, call->op, m->mesh, 0, result_type(m, &whole));
     if (!failed) failed = !(call->out[o] = result(m, made, o));
   }
   for (int p = 0; p < ndone; p++) drop_part(&made[p], call->nout);

@@ -8,6 +8,7 @@
 #include "vm/core/vm.h"
 #include "vm/mesh/collective.h"
 #include "vm/mesh/combine.h"
+#include "vm/mesh/failure.h"
 #include "vm/mesh/leaves.h"
 #include "vm/mesh/parts.h"
 #include "vm/mesh/planned.h"
@@ -286,12 +287,15 @@ static TsTensor *brought(TsContext *c, TsTensor *t, const TsLayout *l, bool shar
 }
 
 TsTensor *ts_mesh_move(TsContext *c, TsTensor *t, const TsLayout *l, bool share) {
-  if (!c->times) return brought(c, t, l, share);
-  if (ts_times_open(c, NULL, NULL)) return NULL;
+  bool timed = c->times != NULL;
+  if (timed && ts_times_open(c, NULL, NULL)) return NULL;
   TsTensor *y = brought(c, t, l, share);
-  if (!ts_times_close(c, !y)) return y;
-  ts_tensor_unref(y);
-  return NULL;
+  if (timed && ts_times_close(c, !y)) {
+    ts_tensor_unref(y);
+    y = NULL;
+  }
+  if (!y) ts_mesh_failed_move(c, &t->meta, l);
+  return y;
 }
 
 /* ---- in place */
