@@ -14,7 +14,7 @@
 #include "vm/code/lower.h"
 #include "vm/core/profile.h"
 #include "vm/mesh/collective.h"
-#include "vm/mesh/commit.h"
+#include "vm/commit.h"
 #include "vm/mesh/expand.h"
 #include "vm/mesh/parts.h"
 #include "vm/mesh/times.h"
@@ -360,7 +360,7 @@ static int commit(TsMeshRun *r, TsTensor *const *args) {
     param[u] = args[g->update[u].param];
     failed = !(value[u] = new_value(r, u));
   }
-  if (!failed) failed = ts_mesh_commit(r->c, g->nupdate, param, value);
+  if (!failed) failed = ts_vm_commit(r->c, g->nupdate, param, value);
   for (int u = 0; value && u < g->nupdate; u++) ts_tensor_unref(value[u]);
   free(value);
   if (g->nupdate && !failed) r->c->commits++;

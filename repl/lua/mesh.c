@@ -510,7 +510,7 @@ static int mesh_link(lua_State *L) {
   if (!b) return ts_lua_raise(L);
   lua_pushstring(L, a == b                            ? "itself"
                     : a->host_memory && b->host_memory ? "memory"
-                    : ts_device_reaches(b, a)          ? "direct"
+                    : ts_device_reaches(b, a) && ts_device_reaches(a, b) ? "direct"
                                                        : "host");
   return 1;
 }

@@ -4,6 +4,7 @@
 -- 2 on), and a kernel is "s1/0", the first of s1.
 
 local core = require "tessera.core"
+local inspect = require "tessera.dist.inspect"
 local units = require "tessera.units"
 
 local pieces = {}
@@ -104,6 +105,7 @@ end
 local function text_of(p, of)
   if not p.cut then return ("// %s: %s; :profile shows what runs\n"):format(p.name, WHOLE_CALLS) end
   local out = { ("// %s on %s: what its devices run, stage by stage\n"):format(p.name, tostring(p.list.mesh)) }
+  for _, r in ipairs(inspect.remarks(p.list.mesh)) do out[#out + 1] = ("// remark: %s\n"):format(r) end
   each(p, function(s) out[#out + 1] = sent_line(s) end, function(row)
     out[#out + 1] = ("// stage %d on %s: kernels %s/..\n"):format(row.stage, of_devices(row), row.label)
     out[#out + 1] = of(row)
@@ -147,7 +149,8 @@ end
 
 --- "tiles", "why" and levels of kernels as a table: stages, each with the table of a captured function, and what is sent.
 function Pieces:facts(level, target)
-  local told = { ["function"] = self.name, level = level, mesh = tostring(self.list.mesh or ""), stages = {}, sent = {} }
+  local told = { ["function"] = self.name, level = level, mesh = tostring(self.list.mesh or ""), stages = {}, sent = {},
+    remarks = self.cut and inspect.remarks(self.list.mesh) or {} }
   if not self.cut then
     told.mesh, told.mesh_reason = nil, WHOLE_CALLS
   end

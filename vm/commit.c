@@ -1,6 +1,6 @@
-/* See vm/mesh/commit.h. Views of a tensor see its new elements, since storages exchange their memory and
+/* See vm/commit.h. Views of a tensor see its new elements, since storages exchange their memory and
  * stay what they are. */
-#include "vm/mesh/commit.h"
+#include "vm/commit.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -101,7 +101,7 @@ static void exchange(TsContext *c, TsTensor *dst, TsTensor *src) {
   dst->storage->valid = 1u << TS_DEVICE_MESH;
 }
 
-int ts_mesh_commit(TsContext *c, int n, TsTensor *const *dst, TsTensor *const *src) {
+int ts_vm_commit(TsContext *c, int n, TsTensor *const *dst, TsTensor *const *src) {
   bool *swaps = calloc((size_t)n + 1, sizeof *swaps);
   int failed = swaps ? 0 : ts_error_memory(&c->err);
   for (int i = 0; i < n && !failed; i++)
