@@ -220,6 +220,9 @@ int ts_mesh_failure(TsMeshRun *r, const TsMeshStep *s, int whose) {
       g = p->piece[ts_mesh_piece(p, s->at, part, s->k < 0 ? 0 : s->k)].g;
     place = g ? place_in(g) : "";
   }
+  char *at = strstr(was, " (in "), where[120] = "";
+  if (at) snprintf(where, sizeof where, "%s", at), *at = 0;
+  if (!at && *place) snprintf(where, sizeof where, " (in %.40s, %.60s)", p->g->name, place);
   say(&l, "%.200s", was);
   say(&l, name && !device_in(was) ? ": %s at " : ": at ", name);
   if (!s)
@@ -230,7 +233,7 @@ int ts_mesh_failure(TsMeshRun *r, const TsMeshStep *s, int whose) {
     say_piece(&l, g);
   say(&l, "%s of %s on mesh%s", s ? s->join ? ", sent by the plan" : ", a piece" : "", p->g->name,
       mesh);
-  if (*place && !strstr(was, " (in ")) say(&l, " (in %.40s, %.60s)", p->g->name, place);
+  say(&l, "%s", where);
   if (e->code != TS_ERR_memory) return -1;
   Holdings h = {0};
   const TsDevice *d = NULL;
