@@ -7,6 +7,7 @@
 #include "ir/graph/copy.h"
 #include "ir/graph/export.h"
 #include "ir/graph/symbolic.h"
+#include "ir/mesh/outline.h"
 #include "jit/jit.h"
 #include "jit/level.h"
 #include "jit/mesh/run.h"
@@ -43,6 +44,9 @@ typedef struct Function {
   TsMeshRun *spread;      /* its pieces, once it was called on a mesh, or NULL; */
   int spread_leaves;      /* with so many leaves: whether that was tried; */
   int ncut;               /* how often */
+  TsGraph *loose; /* where it has loops: with functions of what stands between them; or NULL */
+  TsCode *loose_code;
+  TsFrame *loose_frame;
   TsMeshHow *how;         /* in micro-batches, in a pipeline, or NULL */
   struct Function *whole; /* of a piece of it: all but its number is the run's; else NULL */
 } Function;
@@ -232,14 +236,24 @@ void ts_lua_push_piece(lua_State *L, int index, int at) {
   lua_setfenv(L, -2);
 }
 
+/* What stands between its loops runs in pieces, as the loops' functions do. */
+static int loosen(TsContext *c, Function *f) {
+  if (!f->loose && !(f->loose = ts_mesh_outline(f->g, &c->err))) return -1;
+  if (!f->loose_code && !(f->loose_code = ts_lower(c, f->loose))) return -1;
+  if (!f->loose_frame && !(f->loose_frame = ts_frame_new(c, f->loose_code))) return -1;
+  return 0;
+}
+
 /* On a mesh: piece by piece, or where it cannot be cut into pieces call by call. */
 static int run_spread(TsContext *c, Function *f, TsTensor *const *all, TsTensor **results) {
   if (cut(c, f)) return -1;
   if (!c->planning && ts_mesh_plans(c, f->code->nparam, all))
     return ts_frame_run(f->frame, all, results);
-  if (f->spread && c->planning) return ts_mesh_run_tell(f->spread, all);
-  return f->spread ? ts_mesh_run(f->spread, all, results)
-                   : ts_frame_run(f->frame, all, results);
+  if (f->spread)
+    return c->planning ? ts_mesh_run_tell(f->spread, all)
+                       : ts_mesh_run(f->spread, all, results);
+  if (c->planning) return ts_frame_run(f->frame, all, results);
+  return loosen(c, f) ? -1 : ts_frame_run(f->loose_frame, all, results);
 }
 
 /* The tensors of all parameters: those that the list at 2 gives, and the captured ones. Behind them
@@ -465,6 +479,9 @@ static int collect(lua_State *L) {
   Function *f = luaL_checkudata(L, 1, TYPE);
   if (f->whole) return 0;
   ts_jit_function_free(f->hot);
+  if (f->loose_frame) ts_frame_free(f->loose_frame);
+  if (f->loose_code) ts_code_free(f->loose_code);
+  if (f->loose) ts_graph_free(f->loose);
   ts_mesh_run_free(f->spread);
   free(f->how);
   ts_frame_free(f->frame);

@@ -8,6 +8,7 @@
 #include "devices/cpu_pool.h"
 #include "ir/graph/control.h"
 #include "ir/graph/custom.h"
+#include "lib/mesh.h"
 #include "vm/core/trap.h"
 
 /* Random calls in a round draw from streams of their own, so that a backward round repeats
@@ -84,8 +85,10 @@ static int run_while(TsContext *c, const TsInstr *i, const TsCode *code, TsFrame
 }
 
 /* ---- scan */
-static TsTensor *slice_of(TsTensor *x, int64_t at) {
+static TsTensor *slice_of(TsContext *c, TsTensor *x, int64_t at) {
   TsMeta m = x->meta;
+  TsAttr a[] = {ts_attr_int(0), ts_attr_int(at)};
+  if (m.device == TS_DEVICE_MESH) return ts_vm_call1(c, TS_OP_select, 1, &x, a);
   m.ndim--;
   memmove(m.dim, m.dim + 1, sizeof *m.dim * m.ndim);
   return ts_tensor_view(x, &m, x->stride + 1,
@@ -104,7 +107,7 @@ static int round_of(Scan *s, TsFrame *body, TsTensor *const *in, int64_t at) {
   int failed = 0;
   for (int k = 0; k < s->nslice; k++) s->v[s->ncarry + k] = NULL;
   for (int k = 0; k < s->nslice && !failed; k++)
-    failed = !(s->v[s->ncarry + k] = slice_of(in[s->ncarry + k], at));
+    failed = !(s->v[s->ncarry + k] = slice_of(s->c, in[s->ncarry + k], at));
   if (!failed) failed = run_round(s->c, at, body, s->v, s->made);
   for (int k = 0; k < s->nslice; k++) ts_tensor_unref(s->v[s->ncarry + k]);
   if (failed) return -1;
@@ -113,12 +116,20 @@ static int round_of(Scan *s, TsFrame *body, TsTensor *const *in, int64_t at) {
     s->v[k] = s->made[k];
   }
   for (int k = s->ncarry; k < s->nout; k++) {
-    TsTensor *row = failed ? NULL : slice_of(s->out[k], at);
+    TsTensor *row = failed ? NULL : slice_of(s->c, s->out[k], at);
     failed = failed || !row || ts_vm_assign(s->c, row, s->made[k]);
     ts_tensor_unref(row);
     ts_tensor_unref(s->made[k]);
   }
   return failed ? -1 : 0;
+}
+
+/* For what rounds give, on one device, whatever their values lie on. */
+static TsTensor *rows_of(TsContext *c, const TsMeta *of) {
+  TsMeta m = *of;
+  m.layout = 0;
+  if (m.device == TS_DEVICE_MESH) m.device = 0;
+  return ts_tensor_new(c, &m);
 }
 
 static int run_scan(TsContext *c, const TsInstr *i, const TsCode *code, TsFrame *const *sub,
@@ -141,8 +152,7 @@ static int run_scan(TsContext *c, const TsInstr *i, const TsCode *code, TsFrame 
   for (int k = s.ncarry + s.nslice; k < s.nin; k++) s.v[k] = in[k];
   for (int k = s.ncarry; k < s.nout; k++) out[k] = NULL;
   for (int k = s.ncarry; k < s.nout && !failed; k++)
-    failed = !(out[k] = ts_tensor_new(
-                   c, &code->reg[code->operand[i->at + i->nin + (uint32_t)k]].meta));
+    failed = !(out[k] = rows_of(c, &code->reg[code->operand[i->at + i->nin + (uint32_t)k]].meta));
   for (int64_t t = 0; t < s.length && !failed; t++) {
     failed = round_of(&s, sub[i->sub], in, reverse ? s.length - 1 - t : t);
     if (ts_cpu_interrupted() && !failed)

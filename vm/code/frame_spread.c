@@ -8,6 +8,7 @@
 #include "vm/code/control.h"
 #include "vm/code/frame_state.h"
 #include "vm/core/profile.h"
+#include "vm/core/spread.h"
 #include "vm/core/trap.h"
 
 typedef struct Spread {
@@ -183,6 +184,10 @@ int ts_frame_run_spread(TsFrame *f, TsTensor *const *args, TsTensor **results) {
   TsContext *c = f->ctx;
   const TsCode *code = f->code;
   Spread s = {.f = f};
+  if (code->graph && c->spread) {
+    int done = c->spread->run(c, &f->pieces, code->graph, args, results);
+    if (done) return done < 0 ? -1 : 0;
+  }
   if (begin(&s, args)) return -1;
   uint64_t base = c->stream_base;
   int depth = c->stream_depth;

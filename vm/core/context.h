@@ -14,6 +14,7 @@
 struct TsTensor;
 struct TsDefer;
 struct TsOffload;
+struct TsSpread;
 struct TsSpans;
 struct TsTimes;
 
@@ -59,6 +60,7 @@ typedef struct TsContext {
   /* Who runs calls on other devices (vm/core/offload.h), or NULL. */
   const struct TsOffload *offload;
   void *offloader;
+  const struct TsSpread *spread; /* who runs functions over a mesh in pieces (vm/core/spread.h), or NULL */
   bool replaying; /* it may put launches of a function off, */
   bool waiting;   /* or has put off eager ones */
   int on_host; /* > 0: what runs and what it makes is on the CPU, whatever device its inputs have */

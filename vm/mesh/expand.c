@@ -5,6 +5,7 @@
 
 #include "ir/graph/copy.h"
 #include "ir/mesh/cut.h"
+#include "ir/mesh/outline.h"
 #include "vm/core/capture.h"
 #include "vm/mesh/define.h"
 
@@ -59,6 +60,67 @@ static int copy(TsContext *c, TsGraphMap *m) {
   }
   free(live);
   return failed ? -1 : ts_graph_map_finish(m);
+}
+
+/* ---- functions of control operators */
+static bool all_plain(const TsGraph *g, const unsigned char *live) {
+  bool plain = !g->nupdate;
+  for (int i = 0; i < g->nnode && plain; i++) plain = !live[i] || ts_mesh_is_plain(g->node[i]);
+  return plain;
+}
+
+/* The call again, whose results lie as its operands do now. */
+static int emit(TsGraphMap *m, const TsNode *n) {
+  TsVal *in = calloc((size_t)n->nin + 1, sizeof *in), out[TS_MAX_OUT] = {NULL};
+  if (!in) return ts_error_memory(m->to->err);
+  for (int i = 0; i < n->nin; i++) in[i] = ts_graph_mapped(m, n->in[i]);
+  m->to->line = ts_graph_place(m->to->module, ts_graph_where(n));
+  m->to->backward = n->backward, m->to->choice = n->choice;
+  m->to->b.emit(&m->to->b, n->op, n->nin, in, n->attr, out);
+  m->to->backward = false, m->to->choice = NULL;
+  free(in);
+  for (int o = 0; o < n->nout && !m->to->b.failed; o++)
+    ts_graph_map_set(m, (TsVal)&n->out[o], out[o]);
+  return m->to->b.failed ? -1 : 0;
+}
+
+static int copy_region(TsContext *c, TsGraphMap *m, const unsigned char *live) {
+  int failed = 0;
+  for (int i = 0; i < m->from->nnode && !failed; i++) {
+    const TsNode *n = m->from->node[i];
+    if (!live[i] || n->op == TS_NODE_param) continue;
+    int done = n->op < TS_OP_COUNT ? define(c, m, n) : 0;
+    failed = done < 0 || (!done && (n->op < TS_OP_COUNT ? emit(m, n) : ts_graph_map_node(m, n)));
+  }
+  return failed || ts_graph_map_finish(m) ? -1 : 0;
+}
+
+static int region_params(TsGraphMap *m, TsTensor *const *args) {
+  for (int i = 0; i < m->from->nparam; i++) {
+    TsMeta type = m->from->param[i]->meta;
+    type.layout = args[i]->meta.layout;
+    TsVal p = ts_graph_param(m->to, &type, m->from->param[i]->name, NULL);
+    if (!p) return -1;
+    ts_graph_map_set(m, m->from->param[i], p);
+  }
+  return 0;
+}
+
+TsGraph *ts_mesh_region(TsContext *c, const TsGraph *g, TsTensor *const *args) {
+  TsGraphMap m;
+  TsGraph *made = NULL;
+  unsigned char *live = ts_graph_live(g);
+  if (!live) return ts_error_memory(&c->err), NULL;
+  if (all_plain(g, live) && !ts_graph_map_open(&m, NULL, g)) {
+    if ((m.to = made = ts_graph_new(g->name, &c->err)) &&
+        (region_params(&m, args) || copy_region(c, &m, live))) {
+      ts_graph_free(made);
+      made = NULL;
+    }
+    ts_graph_map_close(&m);
+  }
+  free(live);
+  return made;
 }
 
 TsGraph *ts_mesh_expand(TsContext *c, const TsGraph *g) {
