@@ -126,6 +126,22 @@ static bool recurs(const TsNode *n) {
   return false;
 }
 
+void ts_mesh_outside(const TsGraph *g, void (*each)(void *, const TsNode *, const char *),
+                     void *arg) {
+  for (int i = 0; i < g->nnode; i++) {
+    const TsNode *n = g->node[i];
+    if (ts_mesh_is_plain(n)) continue;
+    bool again = n->nregion && recurs(n);
+    each(arg, n,
+         again                                ? "a recursion does not run on a mesh"
+         : n->op == TS_NODE_custom            ? "it is a function from outside, which takes whole tensors"
+         : n->op < TS_OP_COUNT && n->nout > TS_MAX_OUT ? "it has too many results"
+         : n->op < TS_OP_COUNT                ? "what it draws depends on where it stands in the whole"
+                                              : NULL);
+    for (int r = 0; r < n->nregion && !again; r++) ts_mesh_outside(n->region[r], each, arg);
+  }
+}
+
 static bool has_others(const TsGraph *g) {
   bool others = false, plain = false;
   for (int i = 0; i < g->nnode; i++)

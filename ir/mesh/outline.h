@@ -7,6 +7,10 @@
 
 /* Nodes that a plan has: others stay outside of its functions. */
 bool ts_mesh_is_plain(const TsNode *n);
+/* Nodes of g that stay outside, in its loops as well: each(arg, node, why); why NULL: it is a loop or a branch,
+ * whose functions run in pieces. */
+void ts_mesh_outside(const TsGraph *g, void (*each)(void *, const TsNode *, const char *),
+                     void *arg);
 /* A copy of g, in a module of its own, in which plain nodes between others are calls of functions of
  * them, in the functions of loops as well. Bound parameters are g's. NULL with the error. */
 TsGraph *ts_mesh_outline(const TsGraph *g, TsError *err);

@@ -120,9 +120,10 @@ int ts_mesh_tell_join(TsMeshRun *r, const TsMeshStep *s) {
   bool asked = j->kind != TS_JOIN_move || sent.op == TS_OP_reshard || sent.op == TS_OP_COUNT;
   if (!asked && !r->c->planning && ts_collective_hidden(r->c, &sent, operand_of(r, j)))
     return -1;
+  const char *around = r->c->step_place;
   r->c->step_place = j->node ? ts_graph_where(j->node) : NULL;
   ts_collective_note(r->c, &sent);
-  r->c->step_place = NULL;
+  r->c->step_place = around;
   return 0;
 }
 

@@ -161,6 +161,7 @@ static int take_arguments(TsMeshRun *r, TsTensor *const *args) {
   const TsMeshPlan *plan = r->plan;
   for (int i = 0; i < plan->g->nparam; i++) {
     const TsLayout *l = argument_layout(r, i);
+    if (plan->param[i] >= 0) tell_argument(r, i, args[i]);
     TsTensor *t = l ? ts_mesh_move(r->c, args[i], l, true) : NULL;
     int failed = !t || take_argument(r, i, t);
     ts_tensor_unref(t);

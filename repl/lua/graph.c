@@ -213,6 +213,8 @@ static int cut(TsContext *c, Function *f) {
   return 0;
 }
 
+const TsGraph *ts_lua_graph_at(lua_State *L, int index) { return function_at(L, index)->g; }
+
 bool ts_lua_graph_spread(lua_State *L, int index, TsMeshRun **run) {
   Function *f = function_at(L, index);
   *run = NULL;

@@ -263,6 +263,7 @@ void ts_collective_note(TsContext *c, const TsCollective *what) {
   TsCollective *k = c->planning ? room_in_plan() : &kept[nkept++ % TS_COLLECTIVES_KEPT];
   if (!k) return; /* without memory the list is shorter */
   *k = *what;
+  if (c->planning) k->count = c->step_times, k->when = c->step_if;
   if (!k->asks && k->op < TS_OP_COUNT) k->asks = ts_op_info(k->op)->name;
   if (!k->place[0]) snprintf(k->place, sizeof k->place, "%s", place_now(c));
   if (c->times && !c->planning) ts_times_note(c, k);

@@ -49,14 +49,33 @@ static int define(TsContext *c, TsGraphMap *m, const TsNode *n) {
   return done;
 }
 
+static TsGraph *expand(TsContext *c, TsGraph *parent, const TsGraph *from);
+
+/* A control operator, with its functions expanded. */
+static int copy_control(TsContext *c, TsGraphMap *m, const TsNode *n) {
+  TsVal *in = calloc((size_t)n->nin + 1, sizeof *in);
+  TsGraph *region[4];
+  TsNode *made = NULL;
+  bool whole = in || ts_error_memory(&c->err) == 0;
+  for (int i = 0; in && i < n->nin; i++) in[i] = ts_graph_mapped(m, n->in[i]);
+  for (int i = 0; i < n->nregion && whole; i++)
+    whole = (region[i] = expand(c, m->to, n->region[i])) != NULL;
+  if (whole) made = ts_graph_again(m->to, n, in, region, n->attr);
+  free(in);
+  for (int i = 0; made && i < n->nout; i++)
+    ts_graph_map_set(m, (TsVal)&n->out[i], &made->out[i]);
+  return made ? 0 : -1;
+}
+
 static int copy(TsContext *c, TsGraphMap *m) {
   unsigned char *live = ts_graph_live(m->from);
   int failed = !live;
   for (int i = 0; i < m->from->nnode && !failed; i++) {
     const TsNode *n = m->from->node[i];
     if (!live[i] || n->op == TS_NODE_param) continue;
-    int done = define(c, m, n);
-    failed = done < 0 || (!done && ts_graph_map_node(m, n));
+    int done = n->nregion ? 0 : define(c, m, n);
+    failed = done < 0 ||
+             (!done && (n->nregion ? copy_control(c, m, n) : ts_graph_map_node(m, n)));
   }
   free(live);
   return failed ? -1 : ts_graph_map_finish(m);
@@ -123,20 +142,24 @@ TsGraph *ts_mesh_region(TsContext *c, const TsGraph *g, TsTensor *const *args) {
   return made;
 }
 
-TsGraph *ts_mesh_expand(TsContext *c, const TsGraph *g) {
+/* parent: whose function it is, or NULL: it has a module of its own. */
+static TsGraph *expand(TsContext *c, TsGraph *parent, const TsGraph *from) {
   TsGraphMap m;
   TsGraph *made = NULL;
-  if (ts_graph_map_open(&m, NULL, g)) return NULL;
-  if ((made = ts_graph_map_shell(&m, NULL, g, &c->err))) {
-    made->module->nrandom = g->module->nrandom;
+  if (ts_graph_map_open(&m, NULL, from)) return NULL;
+  if ((made = ts_graph_map_shell(&m, parent ? parent->module : NULL, from, &c->err))) {
+    made->parent = parent;
+    if (!parent) made->module->nrandom = from->module->nrandom;
     if (copy(c, &m)) {
-      ts_graph_free(made);
+      if (!parent) ts_graph_free(made);
       made = NULL;
     }
   }
   ts_graph_map_close(&m);
   return made;
 }
+
+TsGraph *ts_mesh_expand(TsContext *c, const TsGraph *g) { return expand(c, NULL, g); }
 
 bool ts_mesh_spreads(const TsGraph *g) {
   for (int i = 0; i < g->nparam; i++)
