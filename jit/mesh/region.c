@@ -71,9 +71,9 @@ static bool is_meant(TsContext *c, const TsGraph *g, TsTensor *const *args) {
   bool spread = false;
   for (int i = 0; i < g->nparam; i++) {
     if (!args[i]) return false;
-    spread |= ts_mesh_is(args[i]);
+    spread |= args[i]->meta.layout != 0;
   }
-  return spread && !c->planning && !ts_mesh_plans(c, g->nparam, args);
+  return spread && (c->planning || !ts_mesh_plans(c, g->nparam, args));
 }
 
 static int run(TsContext *c, void **slot, const TsGraph *g, TsTensor *const *args,
@@ -83,6 +83,7 @@ static int run(TsContext *c, void **slot, const TsGraph *g, TsTensor *const *arg
   while (w && !fits(w, c->leaves, args)) w = w->next;
   if (!w && !(w = made(c, slot, g, args))) return -1;
   if (!w->run) return 0;
+  if (c->planning) return c->step_told ? 0 : ts_mesh_run_tell(w->run, args) ? -1 : 2;
   uint64_t stream = c->stream;
   w->busy = true;
   int failed = ts_mesh_run(w->run, args, results);

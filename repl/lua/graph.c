@@ -254,7 +254,6 @@ static int run_spread(TsContext *c, Function *f, TsTensor *const *all, TsTensor 
   if (f->spread)
     return c->planning ? ts_mesh_run_tell(f->spread, all)
                        : ts_mesh_run(f->spread, all, results);
-  if (c->planning) return ts_frame_run(f->frame, all, results);
   return loosen(c, f) ? -1 : ts_frame_run(f->loose_frame, all, results);
 }
 

@@ -201,11 +201,12 @@ int ts_frame_run_spread(TsFrame *f, TsTensor *const *args, TsTensor **results) {
   TsContext *c = f->ctx;
   const TsCode *code = f->code;
   Spread s = {.f = f};
-  if (code->graph && c->spread) {
-    int done = c->spread->run(c, &f->pieces, code->graph, args, results);
-    if (done) return done < 0 ? -1 : 0;
-  }
+  int done = code->graph && c->spread
+                 ? c->spread->run(c, &f->pieces, code->graph, args, results)
+                 : 0;
+  if (done < 0 || done == 1) return done < 0 ? -1 : 0;
   if (begin(&s, args)) return -1;
+  c->step_told += done == 2;
   uint64_t base = c->stream_base;
   int depth = c->stream_depth;
   if (!code->region) {
@@ -220,6 +221,7 @@ int ts_frame_run_spread(TsFrame *f, TsTensor *const *args, TsTensor **results) {
   c->mixes--;
   c->inside--;
   c->no_grad--;
+  c->step_told -= done == 2;
   c->stream_base = base, c->stream_depth = depth;
   for (int i = 0; i < code->nresult && !failed; i++)
     results[i] = ts_tensor_ref(s.reg[code->result[i]]);

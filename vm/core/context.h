@@ -48,6 +48,7 @@ typedef struct TsContext {
   int mixes; /* > 0: what is on the CPU follows to virtual devices, too (frame_spread.c) */
   const char *step_place; /* of the instruction that runs on a mesh; or NULL */
   int64_t step_times;     /* while that is planned: for so many rounds of a loop; 0: one */
+  int step_told;          /* > 0: what is sent has been told */
   const char *step_if;    /* and on what it depends whether, or how often, it runs; or NULL */
   const struct TsRandomBox *box; /* what is drawn is this part of a larger tensor; or NULL */
   bool device_auto; /* and what gets hot may move elsewhere by itself */

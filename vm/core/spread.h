@@ -8,7 +8,7 @@
 
 typedef struct TsSpread {
   /* 1: results are there, a reference each; 0: it cannot be cut into pieces, and nothing happened; -1: the
-   * error is filled. slot: what is remembered of the function, NULL at first. */
+   * error is filled. While that is planned 2: what is sent was told, and types follow from the calls. slot: what is remembered of the function, NULL at first. */
   int (*run)(TsContext *c, void **slot, const TsGraph *g, TsTensor *const *args,
              TsTensor **results);
   void (*forget)(void *slot);

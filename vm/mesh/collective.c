@@ -259,7 +259,7 @@ static void tell_world(const TsCollective *k) {
 }
 
 void ts_collective_note(TsContext *c, const TsCollective *what) {
-  if (!what->kind) return;
+  if (!what->kind || (c->planning && c->step_told)) return;
   TsCollective *k = c->planning ? room_in_plan() : &kept[nkept++ % TS_COLLECTIVES_KEPT];
   if (!k) return; /* without memory the list is shorter */
   *k = *what;
