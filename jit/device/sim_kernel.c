@@ -51,7 +51,7 @@ static void keep_text(const TsTile *k, unsigned number, const char *more) {
   snprintf(path, sizeof path, "%s/%s-%u%s.ptx", folder, k->name, number, more);
   bool made = roles ? !ts_gpu_roles_text(k, false, &info, &text, &err)
                     : !ts_gpu_code(k, oldest, true, &code, &err);
-  FILE *f = fopen(path, "w");
+  FILE *f = fopen(path, "we");
   if (f) fputs(!made ? err.message : roles ? text.at : code.image, f), fclose(f);
   ts_gpu_code_free(&code);
   ts_text_free(&text);
@@ -93,7 +93,7 @@ static void *open_simulated(TsDevice *d, const TsTile *k, const uint8_t *key, Ts
 
 /* A GPU stops there. */
 static bool begins_between(const TsTileType *t, const void *at) {
-  return t->dtype != TS_DT_mxfp4 && (uintptr_t)at % (uintptr_t)ts_dtypes[t->dtype].nbytes;
+  return !ts_dtype_in_blocks(t->dtype) && (uintptr_t)at % (uintptr_t)ts_dtypes[t->dtype].nbytes;
 }
 
 static int check(const TsTile *k, void *const *arg, const int64_t *dim, TsError *err) {
