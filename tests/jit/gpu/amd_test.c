@@ -1,0 +1,241 @@
+/* Kernels of block form for another maker's GPUs: objects of gfx942 and gfx1100, linked as its
+ * driver takes them, and what LLVM's own tools read out of them. Nothing is executed; that the
+ * code computes the right bits is what the emulation says of the same emitter (kernels_test.c).
+ * [target] [kernel] [llvm|asm]: prints one. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "jit/compile/llvm.h"
+#include "jit/gpu/gpu.h"
+#include "tests/jit/gpu/families.h"
+
+#ifndef LLVM_TOOLS
+#define LLVM_TOOLS "" /* where llvm-config is */
+#endif
+
+static const char *const more[] = {
+    /* a product of f32 */
+    "tile @product(%a: f32[200,300], %b: f32[300,150]) -> (%y: f32[200,150]) {\n"
+    "  for %i in 0..200 step 8 parallel {\n"
+    "    for %j in 0..150 step 64 parallel {\n"
+    "      %z = const : f32[8,64]\n"
+    "      %p = load %a[%i, 0] {edge=true} : f32[8,300]\n"
+    "      %q = load %b[0, %j] {edge=true} : f32[300,64]\n"
+    "      %r = mma %p, %q, %z : f32[8,64]\n"
+    "      store %y[%i, %j] = %r {edge=true}\n"
+    "    }\n  }\n}\n",
+    /* a scan: a row a lane, what comes next loaded meanwhile, turned in shared memory */
+    "tile @scan<B>(%x: f32[B,40]) -> (%y: f32[B,40]) {\n"
+    "  %n = dim {index=0} : i64[]\n"
+    "  for %i in 0..%n step 64 parallel {\n"
+    "    %s = const {value=-0.0} : f32[64]\n"
+    "    %t = for %j in 0..40 carry %c = %s : f32[64] {\n"
+    "      %l = load %x[%i, %j] {axes=[0] edge=true} : f32[64]\n"
+    "      %d = add %c, %l : f32[64]\n"
+    "      store %y[%i, %j] = %d {axes=[0] edge=true}\n"
+    "      yield %d\n"
+    "    }\n  }\n}\n",
+    /* products and sums are rounded each; division and root are right for all numbers */
+    "tile @apart(%x: f32[4096], %y: f32[4096]) -> (%z: f32[4096]) {\n"
+    "  for %i in 0..4096 step 1024 parallel {\n"
+    "    %a = load %x[%i] : f32[1024]\n"
+    "    %b = load %y[%i] : f32[1024]\n"
+    "    %c = mul %a, %b : f32[1024]\n"
+    "    %d = add %c, %a : f32[1024]\n"
+    "    store %z[%i] = %d\n"
+    "  }\n}\n",
+    "tile @exact(%x: f32[4096], %y: f32[4096]) -> (%z: f32[4096], %w: f32[4096]) {\n"
+    "  for %i in 0..4096 step 1024 parallel {\n"
+    "    %a = load %x[%i] : f32[1024]\n"
+    "    %b = load %y[%i] : f32[1024]\n"
+    "    %c = div %a, %b : f32[1024]\n"
+    "    %d = sqrt %a : f32[1024]\n"
+    "    store %z[%i] = %c\n"
+    "    store %w[%i] = %d\n"
+    "  }\n}\n",
+};
+
+enum { FAMILIES = sizeof families / sizeof *families, MORE = sizeof more / sizeof *more };
+
+static const char *kernel_at(int i) { return i < FAMILIES ? families[i] : more[i - FAMILIES]; }
+
+static int wrong(const TsTile *k, const TsTarget *t, const char *what, const char *text) {
+  printf("%s for %s: %s\n%.4000s\n", k->name, t->name, what, text ? text : "");
+  return 1;
+}
+
+/* ---- tools */
+/* What a command of LLVM's prints, complaints too; NULL: it failed. */
+static char *told(const char *tool, const char *arguments, int *failed) {
+  char line[600];
+  TsText out = {0};
+  snprintf(line, sizeof line, "%s%s %s 2>&1", LLVM_TOOLS, tool, arguments);
+  FILE *f = popen(line, "r");
+  for (size_t n; f && (n = fread(line, 1, sizeof line, f)) > 0;) ts_text_add(&out, line, n);
+  *failed = !f || pclose(f);
+  if (!out.at) ts_text_str(&out, "");
+  return out.at;
+}
+
+static bool has_tool(const char *tool) {
+  char path[400];
+  snprintf(path, sizeof path, "%s%s", LLVM_TOOLS, tool);
+  return !access(path, X_OK);
+}
+
+/* The number behind this word, from `text` on. */
+static int64_t number_of(const char *text, const char *word) {
+  const char *at = text ? strstr(text, word) : NULL;
+  return at ? atoll(at + strlen(word)) : -1;
+}
+
+/* ---- what is asked */
+/* A kernel and its descriptor, by name; no other program may put its own in their places. */
+static int symbols(const TsTile *k, const TsTarget *t, const TsGpuCode *code,
+                   const char *path) {
+  char arguments[200], kernel[80], descriptor[80];
+  int bad = 0;
+  snprintf(arguments, sizeof arguments, "--dyn-symbols --wide %s", path);
+  char *text = told("llvm-readelf", arguments, &bad);
+  for (int i = 0; i < code->nphase && !bad; i++) {
+    snprintf(kernel, sizeof kernel, " %s\n", code->phase[i].name);
+    snprintf(descriptor, sizeof descriptor, " %s.kd\n", code->phase[i].name);
+    bad = !strstr(text, kernel) || !strstr(text, descriptor);
+  }
+  if (!bad) bad = !strstr(text, "FUNC    GLOBAL PROTECTED");
+  if (bad) wrong(k, t, "symbols", text);
+  free(text);
+  return bad;
+}
+
+/* The note tells the driver what a launch needs. */
+static int notes(const TsTile *k, const TsTarget *t, const TsGpuCode *code, bool batch,
+                 const char *path) {
+  char word[100];
+  int bad = 0;
+  snprintf(word, sizeof word, "--notes %s", path);
+  char *text = told("llvm-readelf", word, &bad);
+  snprintf(word, sizeof word, "amdgcn-amd-amdhsa--%s\n", t->cpu);
+  if (!bad) bad = !strstr(text, word);
+  const char *at = text;
+  int64_t words = code->nparam + code->nscratch + code->ndim;
+  if (batch) words = TS_GPU_BATCH_WORDS + code->ndim - 1;
+  for (int i = 0; i < code->nphase && !bad; i++) {
+    snprintf(word, sizeof word, ".name:           %s\n", code->phase[i].name);
+    const char *name = strstr(text, word);
+    for (at = name; at > text && strncmp(at, "\n  - ", 5);) at--;
+    bad = !name || number_of(at, ".wavefront_size:") != t->lanes ||
+          number_of(at, ".group_segment_fixed_size:") != 0 ||
+          number_of(at, ".private_segment_fixed_size:") != 0 ||
+          number_of(at, ".kernarg_segment_size:") != 8 * words ||
+          number_of(at, ".max_flat_workgroup_size:") != code->phase[i].threads;
+  }
+  if (bad) wrong(k, t, "notes", text);
+  free(text);
+  return bad;
+}
+
+/* One function each, without a stack; f32 as it is. */
+static int instructions(const TsTile *k, const TsTarget *t, const char *path) {
+  static const char *const unwanted[] = {"s_swappc", "s_setpc", "s_call", "scratch_",
+                                         "buffer_"};
+  static const char *const fused[] = {"v_fma", "v_mac", "v_fmac", "v_mad_f", "v_pk_fma"};
+  char arguments[200];
+  int bad = 0;
+  snprintf(arguments, sizeof arguments, "-d %s", path);
+  char *text = told("llvm-objdump", arguments, &bad);
+  for (size_t i = 0; i < sizeof unwanted / sizeof *unwanted && !bad; i++)
+    bad = strstr(text, unwanted[i]) != NULL;
+  if (!bad) bad = !strstr(text, "s_endpgm");
+  for (size_t i = 0; i < sizeof fused / sizeof *fused && !strcmp(k->name, "apart") && !bad; i++)
+    bad = strstr(text, fused[i]) != NULL;
+  if (!bad && !strcmp(k->name, "exact"))
+    bad = !strstr(text, "v_div_fixup_f32") || !strstr(text, "v_sqrt_f32");
+  if (bad) wrong(k, t, "instructions", text);
+  free(text);
+  snprintf(arguments, sizeof arguments, "-D --disassemble-symbols=phase0.kd %s", path);
+  text = bad ? NULL : told("llvm-objdump", arguments, &bad);
+  if (!bad)
+    bad = number_of(text, ".amdhsa_float_denorm_mode_32 ") != 3 ||
+          number_of(text, ".amdhsa_float_round_mode_32 ") != 0;
+  if (bad && text) wrong(k, t, "rounding", text);
+  free(text);
+  return bad;
+}
+
+static int link_object(const TsTile *k, const TsTarget *t, const TsGpuCode *code, char *path) {
+  char arguments[200];
+  int fd = mkstemp(path), bad = fd < 0;
+  FILE *f = bad ? NULL : fdopen(fd, "w");
+  if (!f) return wrong(k, t, "no temporary file", NULL);
+  fwrite(code->image, 1, code->size, f), fclose(f);
+  snprintf(arguments, sizeof arguments, "-shared --no-undefined %s -o %s.so", path, path);
+  char *text = told("ld.lld", arguments, &bad);
+  if (bad || *text) bad = wrong(k, t, "ld.lld", text);
+  free(text), remove(path);
+  strcat(path, ".so");
+  return bad;
+}
+
+/* Each maker's text has no word of the other's. */
+static int words(const TsTile *k, const TsTarget *t) {
+  TsError err = {0};
+  TsText own = {0}, other = {0};
+  int bad = ts_gpu_text(k, t, "llvm", &own, &err) ||
+            ts_gpu_text(k, ts_target("sm_90a"), "llvm", &other, &err);
+  if (bad) return wrong(k, t, "LLVM IR", err.message);
+  if (!strstr(own.at, "amdgpu_kernel") || strstr(own.at, "nvvm") || strstr(own.at, " asm "))
+    bad = wrong(k, t, "LLVM IR", own.at);
+  if (!strstr(other.at, "ptx_kernel") || strstr(other.at, "amdg"))
+    bad = wrong(k, t, "LLVM IR of the other", other.at);
+  ts_text_free(&own), ts_text_free(&other);
+  return bad;
+}
+
+static int check(const TsTile *k, const TsTarget *t, TsGpuForm form) {
+  TsGpuCode code;
+  TsError err = {0};
+  char path[64] = "/tmp/tsXXXXXX";
+  if (ts_gpu_code(k, t, form, &code, &err)) return wrong(k, t, "no code", err.message);
+  int bad = link_object(k, t, &code, path);
+  if (!bad) bad = notes(k, t, &code, form == TS_GPU_batch, path);
+  if (!bad) bad = symbols(k, t, &code, path) || instructions(k, t, path);
+  remove(path);
+  ts_gpu_code_free(&code);
+  return bad;
+}
+
+static int print(const char *target, int i, const char *level) {
+  TsText text = {0};
+  TsError err = {0};
+  TsTile *k = i < FAMILIES + MORE ? ts_tile_parse(kernel_at(i), &err) : NULL;
+  int bad = !k || !ts_target(target) || ts_gpu_text(k, ts_target(target), level, &text, &err);
+  puts(bad ? err.message : text.at);
+  ts_text_free(&text), ts_tile_free(k);
+  return bad;
+}
+
+int main(int argc, char **argv) {
+  static const char *const target[] = {"gfx942", "gfx1100"};
+  static const char *const tool[] = {"ld.lld", "llvm-readelf", "llvm-objdump"};
+  TsError err = {0};
+  int bad = 0;
+  if (!ts_llvm_present()) return printf("skipped: no LLVM\n"), 0;
+  if (argc > 2) return print(argv[1], atoi(argv[2]), argc > 3 ? argv[3] : "asm");
+  for (int i = 0; i < 3; i++)
+    if (!has_tool(tool[i]))
+      return printf("skipped: there is no %s%s\n", LLVM_TOOLS, tool[i]), 0;
+  for (int i = 0; i < FAMILIES + MORE && !bad; i++) {
+    TsTile *k = ts_tile_parse(kernel_at(i), &err);
+    if (!k) return printf("%s\n%s\n", err.message, kernel_at(i)), 1;
+    for (int t = 0; t < 2 && !bad; t++) {
+      bad = check(k, ts_target(target[t]), i % 3 ? TS_GPU_aligned : TS_GPU_loose);
+      if (!bad && k->ndim && k->nparam < 6) bad = check(k, ts_target(target[t]), TS_GPU_batch);
+      if (!bad && i % 4 == t) bad = words(k, ts_target(target[t]));
+    }
+    ts_tile_free(k);
+  }
+  return bad;
+}
