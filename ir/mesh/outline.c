@@ -17,7 +17,7 @@ bool ts_mesh_is_plain(const TsNode *n) {
 typedef struct Outline {
   TsGraphMap m;
   const unsigned char *live;
-  int *part;   /* by node: of a plain one its part, of others the part behind which they stand */
+  int *part; /* by node: of a plain one its part, of others the part behind which they stand */
   bool *given; /* by node: somebody outside of its part reads it */
   int nparts;
 } Outline;
@@ -89,8 +89,8 @@ static int call_part(Outline *o, Part *p) {
   for (int i = 0; i < p->nout; i++) result[i] = ts_graph_mapped(&p->inner, p->out[i]);
   TsGraph *region = p->inner.to;
   int failed = ts_graph_results(region, p->nout, result);
-  TsNode *n = failed ? NULL
-                     : ts_graph_control(o->m.to, TS_NODE_call, p->nin, p->in, 1, &region, NULL);
+  TsNode *n =
+      failed ? NULL : ts_graph_control(o->m.to, TS_NODE_call, p->nin, p->in, 1, &region, NULL);
   for (int i = 0; n && i < p->nout; i++) ts_graph_map_set(&o->m, p->out[i], &n->out[i]);
   free(result);
   return n ? 0 : -1;
@@ -133,11 +133,11 @@ void ts_mesh_outside(const TsGraph *g, void (*each)(void *, const TsNode *, cons
     if (ts_mesh_is_plain(n)) continue;
     bool again = n->nregion && recurs(n);
     each(arg, n,
-         again                                ? "a recursion does not run on a mesh"
-         : n->op == TS_NODE_custom            ? "it is a function from outside, which takes whole tensors"
+         again                     ? "a recursion does not run on a mesh"
+         : n->op == TS_NODE_custom ? "it is a function from outside, which takes whole tensors"
          : n->op < TS_OP_COUNT && n->nout > TS_MAX_OUT ? "it has too many results"
-         : n->op < TS_OP_COUNT                ? "what it draws depends on where it stands in the whole"
-                                              : NULL);
+         : n->op < TS_OP_COUNT ? "what it draws depends on where it stands in the whole"
+                               : NULL);
     for (int r = 0; r < n->nregion && !again; r++) ts_mesh_outside(n->region[r], each, arg);
   }
 }
@@ -216,6 +216,4 @@ static TsGraph *outline(TsModule *u, TsGraph *parent, const TsGraph *from, TsErr
   return g;
 }
 
-TsGraph *ts_mesh_outline(const TsGraph *g, TsError *err) {
-  return outline(NULL, NULL, g, err);
-}
+TsGraph *ts_mesh_outline(const TsGraph *g, TsError *err) { return outline(NULL, NULL, g, err); }

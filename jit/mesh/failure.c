@@ -173,10 +173,13 @@ static int hint(TsMeshRun *r, const Holdings *h, const char *name) {
     say(&l, " there; ");
   }
   bool params = 2 * h->whole > h->bytes;
-  if (params && p->g->nupdate) say(&l, "plan = {zero = 3} spreads parameters and their states, ");
-  if (params && !p->g->nupdate) say(&l, "parameters spread over the mesh, as by dist.shard_module, ");
+  if (params && p->g->nupdate)
+    say(&l, "plan = {zero = 3} spreads parameters and their states, ");
+  if (params && !p->g->nupdate)
+    say(&l, "parameters spread over the mesh, as by dist.shard_module, ");
   if (p->g->nupdate)
-    say(&l, "plan = {micro = %d} keeps less at a time, ", p->how.micro > 1 ? 2 * p->how.micro : 2);
+    say(&l, "plan = {micro = %d} keeps less at a time, ",
+        p->how.micro > 1 ? 2 * p->how.micro : 2);
   if (remat) say(&l, "pp = {rematerialise = true} keeps less of the forward pass, ");
   say(&l, "more devices make parts smaller");
   return ts_error_hint(&r->c->err, "%s", text);
@@ -231,8 +234,8 @@ int ts_mesh_failure(TsMeshRun *r, const TsMeshStep *s, int whose) {
     say_join(&l, r, s);
   else if (g)
     say_piece(&l, g);
-  say(&l, "%s of %s on mesh%s", s ? s->join ? ", sent by the plan" : ", a piece" : "", p->g->name,
-      mesh);
+  say(&l, "%s of %s on mesh%s", s ? s->join ? ", sent by the plan" : ", a piece" : "",
+      p->g->name, mesh);
   say(&l, "%s", where);
   if (e->code != TS_ERR_memory) return -1;
   Holdings h = {0};

@@ -29,7 +29,7 @@ typedef struct TsLuaFunction {
   TsGraph *loose; /* where it has loops: with functions of what stands between them; or NULL */
   TsCode *loose_code;
   TsFrame *loose_frame;
-  TsMeshHow *how;    /* in micro-batches, in a pipeline, or NULL */
+  TsMeshHow *how; /* in micro-batches, in a pipeline, or NULL */
   struct TsLuaFunction
       *whole; /* of a piece of it: all but its number is the run's; else NULL */
 } TsLuaFunction;

@@ -204,7 +204,8 @@ static int run_scan(TsContext *c, const TsInstr *i, const TsCode *code, TsFrame 
   for (int k = s.ncarry + s.nslice; k < s.nin; k++) s.v[k] = in[k];
   for (int k = s.ncarry; k < s.nout; k++) out[k] = NULL;
   for (int k = s.ncarry; k < s.nout && !failed; k++)
-    failed = !(out[k] = rows_of(c, &code->reg[code->operand[i->at + i->nin + (uint32_t)k]].meta));
+    failed =
+        !(out[k] = rows_of(c, &code->reg[code->operand[i->at + i->nin + (uint32_t)k]].meta));
   int64_t times = c->step_times;
   s.plans = c->planning;
   for (int64_t t = 0; t < s.length && !failed; t++) {

@@ -201,9 +201,8 @@ int ts_frame_run_spread(TsFrame *f, TsTensor *const *args, TsTensor **results) {
   TsContext *c = f->ctx;
   const TsCode *code = f->code;
   Spread s = {.f = f};
-  int done = code->graph && c->spread
-                 ? c->spread->run(c, &f->pieces, code->graph, args, results)
-                 : 0;
+  int done =
+      code->graph && c->spread ? c->spread->run(c, &f->pieces, code->graph, args, results) : 0;
   if (done < 0 || done == 1) return done < 0 ? -1 : 0;
   if (begin(&s, args)) return -1;
   c->step_told += done == 2;

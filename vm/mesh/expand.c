@@ -74,8 +74,8 @@ static int copy(TsContext *c, TsGraphMap *m) {
     const TsNode *n = m->from->node[i];
     if (!live[i] || n->op == TS_NODE_param) continue;
     int done = n->nregion ? 0 : define(c, m, n);
-    failed = done < 0 ||
-             (!done && (n->nregion ? copy_control(c, m, n) : ts_graph_map_node(m, n)));
+    failed =
+        done < 0 || (!done && (n->nregion ? copy_control(c, m, n) : ts_graph_map_node(m, n)));
   }
   free(live);
   return failed ? -1 : ts_graph_map_finish(m);
@@ -109,7 +109,8 @@ static int copy_region(TsContext *c, TsGraphMap *m, const unsigned char *live) {
     const TsNode *n = m->from->node[i];
     if (!live[i] || n->op == TS_NODE_param) continue;
     int done = n->op < TS_OP_COUNT ? define(c, m, n) : 0;
-    failed = done < 0 || (!done && (n->op < TS_OP_COUNT ? emit(m, n) : ts_graph_map_node(m, n)));
+    failed =
+        done < 0 || (!done && (n->op < TS_OP_COUNT ? emit(m, n) : ts_graph_map_node(m, n)));
   }
   return failed || ts_graph_map_finish(m) ? -1 : 0;
 }

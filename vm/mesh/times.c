@@ -39,9 +39,9 @@ typedef struct Clock {
 typedef struct Recorder {
   TsTimes t;
   TsTimes *outer;
-  int depth; /* of what is open */
+  int depth;        /* of what is open */
   bool takes, said; /* what is open is recorded; what it is was noted before */
-  RawSent *sent; /* the last of them while it is open */
+  RawSent *sent;    /* the last of them while it is open */
   RawWork *work;
   int nsent, nwork;
   bool working[TS_MAX_DEVICES];
@@ -283,8 +283,7 @@ void ts_times_note(TsContext *c, const TsCollective *k) {
 static void add_device(TsTimesSent *s, int device) {
   for (int i = 0; i < s->ndevice; i++)
     if (s->of[i].device == device) return;
-  if (s->ndevice < TS_MAX_DEVICES)
-    s->of[s->ndevice++] = (TsTimesDevice){.device = device};
+  if (s->ndevice < TS_MAX_DEVICES) s->of[s->ndevice++] = (TsTimesDevice){.device = device};
 }
 
 static void add_mesh(TsTimesSent *s, const TsMesh *m, const TsLayout *a, const TsLayout *b) {
@@ -399,7 +398,7 @@ int ts_times_close(TsContext *c, int failed) {
   if (r->activity) ts_activity_end(r->activity, s->bytes, 0);
   r->activity = NULL;
   if (failed || !s->n) return r->nsent--, failed; /* nothing was sent */
-  int64_t now = ts_clock_nsec(); /* of all whose work the host does */
+  int64_t now = ts_clock_nsec();                  /* of all whose work the host does */
   for (int i = 0; i < s->ndevice; i++) {
     bool own = has_events(ts_device_at(s->of[i].device));
     raw->at[i][END] = own ? mark(r, s->of[i].device) : (Mark){.nsec = now};

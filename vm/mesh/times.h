@@ -38,8 +38,8 @@ typedef struct TsTimesSent {
 
 /* All of those that are alike. */
 typedef struct TsTimesRow {
-  TsTimesSent first; /* whose times are not meant */
-  int64_t count, nsec, worked, busy; /* busy: of all devices, from there to end */
+  TsTimesSent first;                            /* whose times are not meant */
+  int64_t count, nsec, worked, busy;            /* busy: of all devices, from there to end */
   int64_t wait[TS_MAX_DEVICES][TS_MAX_DEVICES]; /* device, for whom: nanoseconds */
 } TsTimesRow;
 
