@@ -39,6 +39,37 @@ static void check_thread(void) {
     TS_BUG("another thread uses the memory of sim:0");
 }
 
+/* ---- failures, for tests */
+static struct {
+  TsSimCall call;
+  int64_t after; /* calls of this kind until one fails; 0: none */
+  bool loses, lost;
+} fault[TS_MAX_DEVICES];
+
+int64_t ts_sim_fail_after(TsDevice *d, TsSimCall call, int64_t n, bool lost) {
+  int64_t left = fault[d->index].after;
+  fault[d->index].call = call, fault[d->index].after = n;
+  fault[d->index].loses = lost, fault[d->index].lost = false;
+  return left;
+}
+
+static int lost(const TsDevice *d, TsError *err) {
+  ts_error_set(err, TS_ERR_device, "%s is lost: a call before has failed on it", d->name);
+  return ts_error_hint(err, "%s works again after a restart of the program", d->name);
+}
+
+int ts_sim_fails(TsDevice *d, TsSimCall call, TsError *err) {
+  static const char *const name[] = {"launch", "upload", "download", "copy"};
+  if (fault[d->index].lost) return lost(d, err);
+  if (!fault[d->index].after || fault[d->index].call != call || --fault[d->index].after)
+    return 0;
+  fault[d->index].lost = fault[d->index].loses;
+  ts_error_set(err, TS_ERR_device, "%s: %s failed: as a test wants it", d->name, name[call]);
+  return fault[d->index].lost
+             ? ts_error_hint(err, "%s works again after a restart of the program", d->name)
+             : -1;
+}
+
 static size_t size_of(int64_t nbytes) {
   return nbytes ? ((size_t)nbytes + 511) & ~(size_t)511 : 512;
 }
@@ -57,6 +88,7 @@ static void *held_again(size_t size) {
 static void *sim_alloc(TsDevice *d, int64_t nbytes, TsError *err) {
   size_t size = size_of(nbytes);
   check_thread();
+  if (fault[d->index].lost) return lost(d, err), NULL;
   bool full = limit && d->live + nbytes > limit;
   if (ts_memory_should_fail()) full = true;
   void *again = full || !held.on ? NULL : held_again(size);
@@ -94,30 +126,36 @@ static void sim_hold(TsDevice *d, bool on) {
 static const TsDeviceRun sim_run = {.hold = sim_hold};
 
 static int sim_upload(TsDevice *d, void *to, const void *from, int64_t nbytes, TsError *err) {
-  (void)d, (void)err;
   check_thread();
+  if (ts_sim_fails(d, TS_SIM_upload, err)) return -1;
   memcpy(ts_sim_host(to), from, (size_t)nbytes);
   return 0;
 }
 
 static int sim_download(TsDevice *d, void *to, const void *from, int64_t nbytes, TsError *err) {
-  (void)d, (void)err;
   check_thread();
+  if (ts_sim_fails(d, TS_SIM_download, err)) return -1;
   memcpy(to, ts_sim_host((void *)(uintptr_t)from), (size_t)nbytes);
   return 0;
 }
 
 static int sim_copy(TsDevice *d, void *to, TsDevice *source, const void *from, int64_t nbytes,
                     TsError *err) {
-  (void)source;
-  return sim_upload(d, to, ts_sim_host((void *)(uintptr_t)from), nbytes, err);
+  check_thread();
+  if (ts_sim_fails(d, TS_SIM_copy, err)) return -1;
+  if (fault[source->index].lost) return lost(source, err);
+  memcpy(ts_sim_host(to), ts_sim_host((void *)(uintptr_t)from), (size_t)nbytes);
+  return 0;
 }
 
-static bool sim_reach(TsDevice *d, TsDevice *other) { return d->simulated && other->simulated; }
+static bool linked = true;
+void ts_sim_link(bool there) { linked = there; }
+static bool sim_reach(TsDevice *d, TsDevice *other) {
+  return linked && d->simulated && other->simulated;
+}
 
 static int sim_synchronize(TsDevice *d, TsError *err) {
-  (void)d, (void)err;
-  return 0;
+  return fault[d->index].lost ? lost(d, err) : 0;
 }
 
 static void sim_describe(TsDevice *d, char *text, int size) {

@@ -2,6 +2,19 @@
 #ifndef TS_DEVICES_SIM_H
 #define TS_DEVICES_SIM_H
 
+#include "devices/device.h"
+
+typedef enum TsSimCall { TS_SIM_launch, TS_SIM_upload, TS_SIM_download, TS_SIM_copy } TsSimCall;
+
+/* For tests: the n-th such call from now on fails on the device; 0: none does, and the device works
+ * again. lost: and every call behind it, as on a GPU whose context is gone. Gives what was left of the
+ * number set before. */
+int64_t ts_sim_fail_after(TsDevice *d, TsSimCall call, int64_t n, bool lost);
+/* Whether this one fails: -1 with the error. */
+int ts_sim_fails(TsDevice *d, TsSimCall call, TsError *err);
+/* Whether kernels reach the memory of other simulated GPUs: without it bytes go over the host. */
+void ts_sim_link(bool there);
+
 /* The host's address of one of the device's, inside of a block as well. */
 void *ts_sim_host(void *at);
 

@@ -180,6 +180,6 @@ void ts_activity_leave(TsActivity *w, int64_t nsec, int64_t nbytes, double flops
 const char *ts_activity_name(TsActivityKind kind) {
   static const char *const name[TS_ACTIVITY_KINDS] = {
       "program", "line",    "operator", "function", "loop", "instruction",
-      "kernel",  "capture", "compile",  "copy",     "open", "wait"};
+      "kernel",  "capture", "compile",  "copy",     "collective", "open", "wait"};
   return name[kind];
 }

@@ -26,6 +26,7 @@ typedef enum TsActivityKind {
   TS_ACTIVITY_capture,
   TS_ACTIVITY_compile,
   TS_ACTIVITY_copy, /* between devices */
+  TS_ACTIVITY_collective, /* what devices of a mesh send each other */
   TS_ACTIVITY_open, /* of a device */
   TS_ACTIVITY_wait, /* for a device, or for what is compiled */
   TS_ACTIVITY_KINDS

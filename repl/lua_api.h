@@ -103,6 +103,8 @@ void ts_lua_open_jit(lua_State *L);           /* the tiers */
 void ts_lua_open_tile(lua_State *L);          /* kernels of Tile IR */
 void ts_lua_open_kernel(lua_State *L);        /* kernels that a program writes */
 void ts_lua_open_debug(lua_State *L);         /* the debugger of kernels */
+struct TsTimes;
+void ts_lua_push_times(lua_State *L, const struct TsTimes *t); /* repl/lua/times.c */
 void ts_lua_open_profile(lua_State *L);       /* spans of what runs */
 void ts_lua_open_fast(lua_State *L);          /* operators that compiled Lua code calls */
 

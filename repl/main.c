@@ -13,6 +13,7 @@
 #include "devices/cpu_pool.h"
 #include "devices/device.h"
 #include "jit/jit.h"
+#include "jit/mesh/region.h"
 #include "lib/text.h"
 #include "net/flight.h"
 #include "net/launch.h"
@@ -335,7 +336,7 @@ int main(int argc, char **argv) {
   ts_forget_start();
   lua_State *L = new_state();
   TsContext *c = ts_context_open();
-  if (c) c->jit = ts_jit_open(c);
+  if (c) c->jit = ts_jit_open(c), c->spread = &ts_mesh_regions;
   if (!L || !c || !c->jit) {
     fprintf(stderr, "tessera: out of memory\n");
     return TS_EXIT_ERROR;

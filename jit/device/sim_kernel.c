@@ -77,6 +77,7 @@ static int check(const TsTile *k, void *const *arg, const int64_t *dim, TsError 
 }
 
 static int run_there(Simulated *s, void *const *arg, const int64_t *dim, TsError *err) {
+  if (ts_sim_fails(s->d, TS_SIM_launch, err)) return -1;
   void *at[MOST_PARAMS];
   uintptr_t low = 0;
   const TsTile *k = s->k;
@@ -144,6 +145,7 @@ static int emulate_many(const TsTile *k, int n, void *const *arg, const int64_t 
 static int run_many(void *of, int n, void *const *arg, const int64_t *dim, TsError *err) {
   Simulated *s = of;
   int failed = 0;
+  if (s->emulated && ts_sim_fails(s->d, TS_SIM_launch, err)) return -1;
   if (s->emulated) return emulate_many(s->k, n, arg, dim, err);
   for (int i = 0; i < n && !failed; i++)
     failed = run_there(s, arg + i * s->k->nparam, dim + i * s->k->ndim, err);

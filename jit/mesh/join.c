@@ -120,9 +120,10 @@ int ts_mesh_tell_join(TsMeshRun *r, const TsMeshStep *s) {
   bool asked = j->kind != TS_JOIN_move || sent.op == TS_OP_reshard || sent.op == TS_OP_COUNT;
   if (!asked && !r->c->planning && ts_collective_hidden(r->c, &sent, operand_of(r, j)))
     return -1;
+  const char *around = r->c->step_place;
   r->c->step_place = j->node ? ts_graph_where(j->node) : NULL;
   ts_collective_note(r->c, &sent);
-  r->c->step_place = NULL;
+  r->c->step_place = around;
   return 0;
 }
 
@@ -441,12 +442,18 @@ static bool sums_at_once(const TsMeshRun *r, const TsMeshStep *s) {
   return s->join && j->kind == TS_JOIN_sum && cells_of(r, j, s->k) < 0;
 }
 
+int ts_mesh_run_at_once(const TsMeshRun *r, const TsMeshStep *s, int most) {
+  int n = 0;
+  while (n < most && s[n].join && sums_at_once(r, &s[n])) n++;
+  return n ? n : 1;
+}
+
 /* Errors say where the operator stands that asked for it. */
 int ts_mesh_run_joins(TsMeshRun *r, const TsMeshStep *s, int most) {
   const TsMeshJoin *j = &r->plan->join[s->at];
-  int n = 0;
-  while (n < most && s[n].join && sums_at_once(r, &s[n])) n++;
-  if (!(n ? run_sums(r, n, s) : run_join(r, s))) return n ? n : 1;
+  bool sums = sums_at_once(r, s);
+  int n = ts_mesh_run_at_once(r, s, most);
+  if (!(sums ? run_sums(r, n, s) : run_join(r, s))) return n;
   const char *place = j->node ? ts_graph_where(j->node) : NULL;
   return place && *place ? ts_error_where(&r->c->err, r->plan->g->name, place) : -1;
 }

@@ -2,11 +2,13 @@
  * goes on those that need nothing of each other run side by side. */
 #include "jit/mesh/run.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "devices/cpu_pool.h"
 #include "devices/device.h"
+#include "jit/mesh/failure.h"
 #include "jit/mesh/state.h"
 #include "lib/clock.h"
 #include "vm/code/lower.h"
@@ -14,6 +16,7 @@
 #include "vm/mesh/collective.h"
 #include "vm/mesh/expand.h"
 #include "vm/mesh/parts.h"
+#include "vm/mesh/times.h"
 
 /* ---- life */
 TsMeshRun *ts_mesh_run_new(TsContext *c, const TsGraph *g, const TsMeshHow *how) {
@@ -157,6 +160,7 @@ static int take_arguments(TsMeshRun *r, TsTensor *const *args) {
   const TsMeshPlan *plan = r->plan;
   for (int i = 0; i < plan->g->nparam; i++) {
     const TsLayout *l = argument_layout(r, i);
+    if (plan->param[i] >= 0) tell_argument(r, i, args[i]);
     TsTensor *t = l ? ts_mesh_move(r->c, args[i], l, TS_MESH_SHARE_source) : NULL;
     int failed = !t || take_argument(r, i, t);
     ts_tensor_unref(t);
@@ -212,11 +216,17 @@ static int run_piece(TsMeshRun *r, int group, int part, int k, uint64_t stream) 
   if (!in) return ts_error_memory(&c->err);
   for (int i = 0; i < of->nin; i++) in[i] = *ts_mesh_slot(r, of->in[i], place, part, k);
   int device = ts_frame_place(c, piece->code, in), failed = device < 0;
+  int whose = s->real->device[ts_space_part(s, place, part)];
+  if (!failed && c->times) failed = ts_times_work_begin(c, whose);
   if (!failed) {
     TsFrame *frame = ts_jit_enter(piece->hot, piece->frame, device);
     c->stream = stream; /* draws of all parts are those of the whole function */
     failed = ts_frame_run(frame, in, out);
     ts_jit_leave(piece->hot, frame, device, failed);
+    if (c->times && ts_times_work_end(c, whose, failed) && !failed) {
+      for (int i = 0; i < of->nout; i++) ts_tensor_unref(out[i]);
+      failed = -1;
+    }
   }
   for (int i = 0; i < of->nout && !failed; i++) {
     TsTensor **t = ts_mesh_slot(r, of->out[i], place, part, k);
@@ -228,9 +238,33 @@ static int run_piece(TsMeshRun *r, int group, int part, int k, uint64_t stream) 
 }
 
 static int run_group(TsMeshRun *r, const TsMeshStep *s, uint64_t stream) {
-  for (int part = 0; part < r->plan->space.n; part++)
-    if (run_piece(r, s->at, part, s->k, stream)) return -1;
+  const TsMeshSpace *space = &r->plan->space;
+  int place = r->plan->group[s->at].place;
+  for (int part = 0; part < space->n; part++)
+    if (run_piece(r, s->at, part, s->k, stream))
+      return ts_mesh_failure(r, s, space->real->device[ts_space_part(space, place, part)]);
   return 0;
+}
+
+/* What a step of one micro-batch sends of what all of them do. */
+static int64_t bytes_of_step(const TsMeshRun *r, const TsMeshStep *s, const TsCollective *all) {
+  bool one = s->k >= 0 && r->plan->join[s->at].micro;
+  return one ? all->bytes / r->plan->space.nmicro : all->bytes;
+}
+
+/* What is measured is of these joins, which are one collective. */
+static int open_times(TsMeshRun *r, int n, const TsMeshStep *s) {
+  for (int i = 0; i < n; i++) {
+    TsCollective sent;
+    const TsNode *node = r->plan->join[s[i].at].node;
+    const char *place = node ? ts_graph_where(node) : NULL;
+    if (!ts_mesh_run_sent(r, s[i].at, &sent)) continue;
+    sent.bytes = bytes_of_step(r, &s[i], &sent);
+    if (!sent.asks && sent.op < TS_OP_COUNT) sent.asks = ts_op_info(sent.op)->name;
+    if (place) snprintf(sent.place, sizeof sent.place, "%s", place);
+    ts_times_note(r->c, &sent);
+  }
+  return ts_times_open(r->c, NULL, NULL);
 }
 
 /* In a profile what is sent stands beside the instructions of the pieces: n joins that are done at
@@ -248,7 +282,7 @@ static void span_of_joins(const TsMeshRun *r, int n, const TsMeshStep *s, int64_
     bool first = !span.what, here = place && span.place && !strcmp(place, span.place);
     span.place = first || here ? place : NULL;
     span.what = first || span.what == what ? what : "collectives";
-    span.nbytes += sent.bytes;
+    span.nbytes += bytes_of_step(r, &s[i], &sent);
   }
   if (span.what) ts_spans_add(r->c->spans, &span);
 }
@@ -258,7 +292,11 @@ static int run_step(TsMeshRun *r, int i, uint64_t stream) {
   const TsMeshStep *s = &r->plan->step[i];
   if (!s->join) return run_group(r, s, stream) ? -1 : 1;
   int64_t start = r->c->spans ? ts_clock_nsec() : 0;
+  bool timed = r->c->times != NULL;
+  if (timed && open_times(r, ts_mesh_run_at_once(r, s, r->plan->nstep - i), s)) return -1;
   int n = ts_mesh_run_joins(r, s, r->plan->nstep - i);
+  if (timed && ts_times_close(r->c, n < 0)) n = -1;
+  if (n < 0) ts_mesh_failure(r, s, -1);
   if (n > 0 && r->c->spans) span_of_joins(r, n, s, start);
   return n;
 }
@@ -343,19 +381,24 @@ static int commit(TsMeshRun *r, TsTensor *const *args) {
   return failed;
 }
 
+static int finish(TsMeshRun *r, TsTensor *const *args, TsTensor **results) {
+  if (give_results(r, args, results)) return -1;
+  if (!commit(r, args)) return 0;
+  for (int i = 0; i < r->plan->g->nresult; i++) ts_tensor_unref(results[i]);
+  return -1;
+}
+
 int ts_mesh_run(TsMeshRun *r, TsTensor *const *args, TsTensor **results) {
   TsContext *c = r->c;
   uint64_t stream = c->stream;
   r->stream = stream;
   c->no_grad++;
   c->inside++;
-  int failed = take_arguments(r, args) || run_all(r, stream);
+  int failed = take_arguments(r, args);
+  if (failed) ts_mesh_failure(r, NULL, -1);
+  failed = failed || run_all(r, stream);
   c->stream = stream + (uint64_t)r->plan->g->module->nrandom;
-  if (!failed) failed = give_results(r, args, results);
-  if (!failed && commit(r, args)) {
-    for (int i = 0; i < r->plan->g->nresult; i++) ts_tensor_unref(results[i]);
-    failed = -1;
-  }
+  if (!failed && (failed = finish(r, args, results))) ts_mesh_failure(r, NULL, -1);
   clear_all(r);
   c->inside--;
   c->no_grad--;

@@ -14,7 +14,8 @@
 -- Options: args, the arguments; runs (20), of which the medians count; warm (3), runs before; marks
 -- (true): stages of kernels; width (80) of the timeline in columns; trace: a file for Chrome and Perfetto with the last run; csv: a file with
 -- all spans; html: a page with all of it and the roofline of this machine. Kernels of devices are in trace and html too,
--- and beside "f.csv" in "f.kernels.csv".
+-- and beside "f.csv" in "f.kernels.csv". What devices of a mesh send each other is in all of them, and in
+-- "f.collectives.csv".
 
 local core = require "tessera.core"
 local captured = require "tessera.captured"
@@ -22,6 +23,7 @@ local facts = require "tessera.profile.facts"
 local files = require "tessera.profile.files"
 local machine = require "tessera.machine"
 local options = require "tessera.options"
+local sent = require "tessera.profile.sent"
 local units = require "tessera.units"
 
 local profile = {}
@@ -293,17 +295,18 @@ local read = options.of("profile.report", { args = options.table, warm = options
 
 -- Of a function whose instructions are recorded: a captured one, or a kernel of op.kernel.
 local function instructions_report(f, args, o, inside)
-  local runs, times, notes, elsewhere = {}, {}, "", #inside > 0
+  local runs, times, sends, notes, elsewhere = {}, {}, {}, "", #inside > 0
   local function run() f(unpack(args, 1, args.n)) end
   for r = 1, o.runs do
-    local spans, usec, lost = core.spans(run)
-    runs[r] = { steps = instructions(spans), usec = usec, lost = lost }
+    local spans, usec, lost, times = core.spans(run)
+    runs[r], sends[r] = { steps = instructions(spans), usec = usec, lost = lost, times = times }, times
   end
   local every = runs
   runs = alike(every)
   for r, each in ipairs(runs) do times[r] = each.usec end
   local total, last = median(times), runs[#runs]
   local rows = rows_of(runs)
+  local collectives = sent.rows(sends)
   local stages, marked, with_stages
   if o.marks then stages, marked, with_stages = stages_of(f, args) end
   if stages then
@@ -311,10 +314,11 @@ local function instructions_report(f, args, o, inside)
     notes = ("Stages: %d runs with marks, %.2f times as long; ? marks tells their words.\n"):format(MARKED, marked / total)
   end
   local said, write = sentence(rows, total, o.width, elsewhere), {}
-  function write.html() return require("tessera.profile.html").text(f, f.name or "function", rows, last, total, said .. notes, inside) end
+  function write.html() return require("tessera.profile.html").text(f, f.name or "function", rows, last, total, said .. notes, inside, collectives) end
   local instruction_files = require "tessera.profile.instruction_files"
   function write.events() return instruction_files.events(f.name or "function", last, with_stages) end
   function write.csv() return instruction_files.csv(every) end
+  write.collectives, write.times = collectives, last.times
   function write.kernels() return elsewhere and {} or require("tessera.profile.kernel_table").of_instructions(rows, machine.roofs()) end
   local lost = last.lost > 0 and ("%d spans between the first and the last found no room.\n"):format(last.lost) or ""
   local r = facts.instructions(f.name or "function", rows, total, elsewhere, #runs)
@@ -322,14 +326,15 @@ local function instructions_report(f, args, o, inside)
   r.limit = most and not elsewhere and machine.limit(most) or nil
   if not r.limit then r.limit_reason = most and "kernels have limits of their own" or "no instruction ran" end
   r.spans_lost = last.lost
-  return table_text(rows, total, elsewhere) .. timeline(last, o.width) .. lost .. notes .. said, write, r
+  local devices = sent.text(collectives, o.width) .. sent.missing(sends)
+  return table_text(rows, total, elsewhere) .. timeline(last, o.width) .. lost .. notes .. said .. (devices ~= "" and "\n" .. devices or ""), write, r
 end
 
 -- Of any other function: what it calls, as tessera -p has it of a program.
 local function program_report(f, args, o, inside)
   local program, program_files = require "tessera.program_profile", require "tessera.profile.program_files"
   local r = program.run(f, o.runs, args)
-  local write, text = {}, program.text(r, o.width)
+  local write, text = { collectives = r.collectives, times = r.times }, program.text(r, o.width)
   function write.html() return program.html_text(r, inside) end
   function write.events() return program_files.events(r) end
   function write.csv() return program_files.csv(r) end
@@ -349,6 +354,7 @@ local function write_files(o, write, inside)
   if o.trace then
     local events, note = write.events()
     for _, event in ipairs(require("tessera.profile.kernel_files").events(inside, 3)) do events[#events + 1] = event end
+    for _, event in ipairs(sent.events(write.times, 4)) do events[#events + 1] = event end
     put(o.trace, files.trace(events, note))
   end
   if o.csv then
@@ -356,6 +362,7 @@ local function write_files(o, write, inside)
     put(o.csv, write.csv())
     local rows = kernel_table.of_devices(inside, write.kernels())
     if #rows > 0 then put(o.csv:gsub("%.csv$", "") .. ".kernels.csv", kernel_table.text(rows)) end
+    if #write.collectives > 0 then put(o.csv:gsub("%.csv$", "") .. ".collectives.csv", sent.csv(write.collectives)) end
   end
   return table.concat(said)
 end
@@ -384,6 +391,7 @@ function profile.measure(f, given)
   local inside = kernels.run(f, unpack(args, 1, args.n))
   local text, write, r = (of_instructions and instructions_report or program_report)(f, args, o, inside)
   if #inside > 0 then text = text .. "\n" .. kernels.text(inside, o.width) end
+  r.collectives = sent.facts(write.collectives)
   r.kernels = facts.kernels(kernels.groups(inside), kernels.limit)
   texts[r] = text .. write_files(o, write, inside)
   return setmetatable(r, Measured)

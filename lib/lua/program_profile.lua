@@ -9,6 +9,7 @@
 local core = require "tessera.core"
 local files = require "tessera.profile.files"
 local program_files = require "tessera.profile.program_files"
+local sent = require "tessera.profile.sent"
 local units = require "tessera.units"
 
 local program = {}
@@ -59,7 +60,7 @@ end
 local KINDS = {
   { "kernel", "kernels on devices" }, { "instruction", "instructions of captured functions and hot loops" }, { "function", "between their instructions" },
   { "loop", "hot loops" }, { "operator", "operators" }, { "capture", "capturing" }, { "compile", "compiling" },
-  { "copy", "copies" }, { "open", "opening devices" }, { "wait", "waiting" },
+  { "copy", "copies" }, { "collective", "sent between devices" }, { "open", "opening devices" }, { "wait", "waiting" },
 }
 
 -- What a line of Lua took beside what it called: by samples, where C functions count if nothing recorded ran there.
@@ -92,6 +93,7 @@ local words = {
   capture = function(n) return "capturing " .. n.what end,
   compile = function(n) return "compiling " .. n.what end,
   copy = function(n) return ("copies %s, %s"):format(n.what, units.size(n.bytes)) end,
+  collective = function(n) return n.what .. (n.place and " at " .. n.place or "") end,
   open = function(n) return "opening " .. n.what end,
   wait = function(n) return "waiting for " .. n.what end,
   loop = function(n) return n.what end,
@@ -150,6 +152,8 @@ local function text_of(r, width)
   local out = { parts_line(r.tree, r.facts, r.left, width), "\n     time   part    calls\n" }
   tree_lines(r.tree, 0, r.tree.usec, LEAST * (r.tree.usec - r.left), out)
   lua_text(r.lines, r.tree.usec, out)
+  local devices = sent.text(r.collectives, width) .. sent.missing { r.times }
+  if devices ~= "" then out[#out + 1] = "\n" .. devices end
   if r.facts.lost > 0 then out[#out + 1] = ("%d activities found no memory.\n"):format(r.facts.lost) end
   return table.concat(out)
 end
@@ -160,7 +164,13 @@ local function html_text(r, inside)
   return require("tessera.profile.html").program(r, parts_line(r.tree, r.facts, r.left, math.huge), function(node) return words[node.kind](node) end, inside)
 end
 
-local writers = { html = function(r) return html_text(r, {}) end, csv = program_files.csv, json = function(r) return files.trace(program_files.events(r)) end, txt = function(r) return text_of(r, 120) end }
+local function trace_of(r)
+  local events, note = program_files.events(r)
+  for _, event in ipairs(sent.events(r.times, 4)) do events[#events + 1] = event end
+  return files.trace(events, note)
+end
+
+local writers = { html = function(r) return html_text(r, {}) end, csv = program_files.csv, json = function(r) return trace_of(r) end, txt = function(r) return text_of(r, 120) end }
 
 --- Whether a file's name says what to write: an ending that is known, or the error.
 function program.check_file(path)
@@ -177,13 +187,13 @@ function program.start()
   start_sampling()
 end
 
--- {tree, events, facts, lines, left}, or nil where nothing is recorded.
-function program.stop()
+-- {tree, events, facts, lines, left, times, collectives}, or nil where nothing is recorded. runs: so many are in it.
+function program.stop(runs)
   local lines = stop_sampling()
-  local tree, events, facts = core.activity_stop()
+  local tree, events, facts, times = core.activity_stop()
   if not tree then return nil end
   local list, left = lua_lines(tree, lines)
-  return { tree = tree, events = events, facts = facts, lines = list, left = left }
+  return { tree = tree, events = events, facts = facts, lines = list, left = left, times = times, collectives = sent.rows({ times }, runs or 1) }
 end
 
 program.text, program.html_text = text_of, html_text
@@ -195,7 +205,7 @@ function program.run(f, runs, args)
     program.start()
     started = true
     for _ = 1, runs do f(unpack(args, 1, args.n)) end
-    return program.stop()
+    return program.stop(runs)
   end))
 end
 

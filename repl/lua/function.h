@@ -26,7 +26,10 @@ typedef struct TsLuaFunction {
   TsMeshRun *spread; /* its pieces, once it was called on a mesh, or NULL; */
   int spread_leaves; /* with so many leaves: whether that was tried; */
   int ncut;          /* how often */
-  TsMeshHow *how;    /* in micro-batches, in a pipeline, or NULL */
+  TsGraph *loose; /* where it has loops: with functions of what stands between them; or NULL */
+  TsCode *loose_code;
+  TsFrame *loose_frame;
+  TsMeshHow *how; /* in micro-batches, in a pipeline, or NULL */
   struct TsLuaFunction
       *whole; /* of a piece of it: all but its number is the run's; else NULL */
 } TsLuaFunction;

@@ -69,6 +69,10 @@ TsJitFunction *ts_lua_graph_hot(lua_State *L, int index) {
   return f->hot;
 }
 
+const TsGraph *ts_lua_graph_at(lua_State *L, int index) {
+  return ts_lua_function_at(L, index)->g;
+}
+
 bool ts_lua_graph_spread(lua_State *L, int index, TsMeshRun **run) {
   TsLuaFunction *f = ts_lua_function_at(L, index);
   *run = NULL;
@@ -229,6 +233,9 @@ static int collect(lua_State *L) {
   TsLuaFunction *f = luaL_checkudata(L, 1, TS_LUA_FUNCTION);
   if (f->whole) return 0;
   ts_jit_function_free(f->hot);
+  if (f->loose_frame) ts_frame_free(f->loose_frame);
+  if (f->loose_code) ts_code_free(f->loose_code);
+  if (f->loose) ts_graph_free(f->loose);
   ts_mesh_run_free(f->spread);
   free(f->how);
   ts_frame_free(f->frame);

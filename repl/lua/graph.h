@@ -25,6 +25,7 @@ int ts_lua_push_outputs(lua_State *L, TsContext *c, TsNode *n); /* or one by one
 
 /* What runs the function at this index; raises on errors. */
 struct TsJitFunction *ts_lua_graph_hot(lua_State *L, int index);
+const TsGraph *ts_lua_graph_at(lua_State *L, int index); /* of the function there */
 /* Whether the function at this index is one over a mesh; *run: its pieces, for the leaves that are
  * declared, or NULL: it cannot be cut, and runs call by call. */
 struct TsMeshRun;

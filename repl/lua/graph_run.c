@@ -3,7 +3,9 @@
 #include <string.h>
 
 #include "ir/graph/copy.h"
+#include "ir/mesh/outline.h"
 #include "repl/lua/function.h"
+#include "vm/code/lower.h"
 #include "vm/core/defer.h"
 #include "vm/core/overlap.h"
 #include "vm/core/profile.h"
@@ -118,15 +120,24 @@ int ts_lua_function_cut(TsContext *c, TsLuaFunction *f) {
   return 0;
 }
 
-/* On a mesh: piece by piece, or where it cannot be cut into pieces call by call. */
+/* What stands between its loops runs in pieces, as the loops' functions do. */
+static int loosen(TsContext *c, TsLuaFunction *f) {
+  if (!f->loose && !(f->loose = ts_mesh_outline(f->g, &c->err))) return -1;
+  if (!f->loose_code && !(f->loose_code = ts_lower(c, f->loose))) return -1;
+  if (!f->loose_frame && !(f->loose_frame = ts_frame_new(c, f->loose_code))) return -1;
+  return 0;
+}
+
+/* On a mesh: piece by piece, or where it cannot be cut into pieces, round by round. */
 static int run_spread(TsContext *c, TsLuaFunction *f, TsTensor *const *all,
                       TsTensor **results) {
   if (ts_lua_function_cut(c, f)) return -1;
   if (!c->planning && ts_mesh_plans(c, f->code->nparam, all))
     return ts_frame_run(f->frame, all, results);
-  if (f->spread && c->planning) return ts_mesh_run_tell(f->spread, all);
-  return f->spread ? ts_mesh_run(f->spread, all, results)
-                   : ts_frame_run(f->frame, all, results);
+  if (f->spread)
+    return c->planning ? ts_mesh_run_tell(f->spread, all)
+                       : ts_mesh_run(f->spread, all, results);
+  return loosen(c, f) ? -1 : ts_frame_run(f->loose_frame, all, results);
 }
 
 /* The tensors of all parameters: those that the list at 2 gives, and the captured ones. Behind them

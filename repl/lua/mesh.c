@@ -435,6 +435,8 @@ void ts_lua_push_collective(lua_State *L, const TsCollective *k) {
   set_type(L, &k->before, "from");
   set_type(L, &k->meta, "to");
   lua_pushstring(L, k->place), lua_setfield(L, -2, "place");
+  lua_pushnumber(L, k->count ? (double)k->count : 1), lua_setfield(L, -2, "count");
+  if (k->when) lua_pushstring(L, k->when), lua_setfield(L, -2, "when");
 }
 
 /* mesh_sent([since]): how many collectives there were so far; those behind number `since`, as far
@@ -512,7 +514,7 @@ static int mesh_link(lua_State *L) {
   if (!b) return ts_lua_raise(L);
   lua_pushstring(L, a == b                            ? "itself"
                     : a->host_memory && b->host_memory ? "memory"
-                    : ts_device_reaches(b, a)          ? "direct"
+                    : ts_device_reaches(b, a) && ts_device_reaches(a, b) ? "direct"
                                                        : "host");
   return 1;
 }

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "devices/device.h"
+#include "ir/mesh/outline.h"
 #include "jit/mesh/run.h"
 #include "lib/text.h"
 #include "repl/lua/graph.h"
@@ -124,13 +125,28 @@ static void add_group(lua_State *L, const TsMeshPlan *p, const TsText *text, int
   }
 }
 
-/* g:pieces() -> nil: it is of no mesh; false: it runs call by call; else what its devices run, a row for
+static void add_outside(void *arg, const TsNode *n, const char *why) {
+  lua_State *L = arg;
+  lua_createtable(L, 0, 3);
+  lua_pushstring(L, ts_node_name(n)), lua_setfield(L, -2, "what");
+  lua_pushstring(L, ts_graph_where(n)), lua_setfield(L, -2, "place");
+  if (why) lua_pushstring(L, why), lua_setfield(L, -2, "why");
+  lua_rawseti(L, -2, (int)lua_objlen(L, -2) + 1);
+}
+
+/* g:pieces() -> nil: it is of no mesh; false: it has loops and the like, and a list of these, {what, place, why},
+ * why being nil of those whose functions run in pieces; else what its devices run, a row for
  * those that are alike {stage, parts, devices, at}, with `mesh`, and what they send each other
  * before a stage, `sent`. */
 static int pieces(lua_State *L) {
   TsMeshRun *r;
   if (!ts_lua_graph_spread(L, 1, &r)) return 0;
-  if (!r) return lua_pushboolean(L, 0), 1;
+  if (!r) {
+    lua_pushboolean(L, 0);
+    lua_newtable(L);
+    ts_mesh_outside(ts_lua_graph_at(L, 1), add_outside, L);
+    return 2;
+  }
   const TsMeshPlan *p = ts_mesh_run_plan(r);
   int n = p->ngroup * p->space.mesh->n, nrow = 0;
   TsText *text = lua_newuserdata(L, sizeof *text * (size_t)(n + 1));

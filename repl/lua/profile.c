@@ -1,6 +1,7 @@
 /* tessera.core.spans: what a function of Lua spends its time with (vm/core/profile.h). */
 #include "repl/lua_api.h"
 #include "vm/core/profile.h"
+#include "vm/mesh/times.h"
 #include "lib/clock.h"
 
 enum { MOST_SPANS = 1 << 15 };
@@ -26,9 +27,8 @@ static void push_span(lua_State *L, const TsSpan *s, int64_t origin) {
 }
 
 /* spans(f, marks): runs f() and gives the list of its spans, in the order of their ends, the
- * time of the whole in microseconds, and how many spans between the first and the last ones found
- * no room. An error of f is
- * raised. marks: kernels of op.kernel run with profile marks. */
+ * time of the whole in microseconds, how many spans between the first and the last ones found
+ * no room, and what devices sent each other (repl/lua/times.c). An error of f is raised. marks: kernels of op.kernel run with profile marks. */
 static int spans(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   luaL_checktype(L, 1, LUA_TFUNCTION);
@@ -37,13 +37,18 @@ static int spans(lua_State *L) {
   if (c->spans) return luaL_error(L, "spans: a profile is being made already");
   TsSpan *span = lua_newuserdata(L, sizeof *span * MOST_SPANS);
   TsSpans s = {.span = span, .room = MOST_SPANS, .marks = marks};
+  TsTimes *times = ts_times_start(c);
+  if (!times) return ts_lua_fail(L, TS_ERR_memory, "out of memory for a profile");
   lua_pushvalue(L, 1);
   int64_t origin = ts_clock_nsec();
   c->spans = &s;
   int failed = lua_pcall(L, 0, 0, 0);
   c->spans = NULL;
   int64_t end = ts_clock_nsec();
-  if (failed) return lua_error(L);
+  ts_times_stop(c, times);
+  if (failed) return ts_times_free(times), lua_error(L);
+  ts_lua_push_times(L, times);
+  ts_times_free(times);
   int64_t n = atomic_load(&s.n), half = MOST_SPANS / 2,
           lost = n > MOST_SPANS ? n - MOST_SPANS : 0;
   lua_createtable(L, (int)(n - lost), 0);
@@ -54,7 +59,8 @@ static int spans(lua_State *L) {
   }
   lua_pushnumber(L, (double)(end - origin) / 1e3);
   lua_pushnumber(L, (double)lost);
-  return 3;
+  lua_pushvalue(L, -4);
+  return 4;
 }
 
 /* ---- all of a program (lib/activity.h) */
@@ -103,18 +109,23 @@ static void push_events(lua_State *L, const TsActivities *t) {
   }
 }
 
+static TsTimes *program_times;
+
 /* activity_start(): what the program does is recorded from now on. */
 static int activity_start(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
   if (!ts_activity_start())
     return ts_lua_fail(L, ts_activities ? TS_ERR_value : TS_ERR_memory,
                        ts_activities ? "a profile of the program is being made already"
                                      : "out of memory for a profile of the program");
-  return 0;
+  if ((program_times = ts_times_start(c))) return 0;
+  ts_activity_free(ts_activity_stop());
+  return ts_lua_fail(L, TS_ERR_memory, "out of memory for a profile of the program");
 }
 
 /* activity_stop() -> the tree, the events that were kept, and {events, lost, compiled, kernels}: how
  * many events there were, activities without room, microseconds and kernels that other threads
- * compiled. nil where nothing is recorded. */
+ * compiled; and what devices sent each other. nil where nothing is recorded. */
 static int activity_stop(lua_State *L) {
   TsActivities *t = ts_activity_stop();
   if (!t) return 0;
@@ -126,7 +137,12 @@ static int activity_stop(lua_State *L) {
   set_number(L, "compiled", (double)t->compiled / 1e3);
   set_number(L, "kernels", (double)t->ncompiled);
   ts_activity_free(t);
-  return 3;
+  if (!program_times) return 3;
+  ts_times_stop(ts_lua_context(L), program_times);
+  ts_lua_push_times(L, program_times);
+  ts_times_free(program_times);
+  program_times = NULL;
+  return 4;
 }
 
 void ts_lua_open_profile(lua_State *L) {

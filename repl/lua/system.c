@@ -8,6 +8,7 @@
 #include "devices/cpu_pool.h"
 #include "devices/device.h"
 #include "devices/memory.h"
+#include "devices/sim.h"
 #include "devices/work.h"
 #include "jit/jit.h"
 #include "lib/arena.h"
@@ -283,6 +284,23 @@ static int fail_after(lua_State *L) {
   return 1;
 }
 
+/* sim_fail("sim:1", "launch", n [, "lost"]): the n-th of these calls from now fails on a simulated GPU; lost:
+ * and all behind it; 0: it works again. "upload", "download", "copy" likewise. Gives what is left of the number
+ * before. sim_fail("link", off): simulated GPUs do not reach each other's memory, if nobody has asked yet. */
+static int sim_fail(lua_State *L) {
+  static const char *const calls[] = {"launch", "upload", "download", "copy", NULL};
+  TsContext *c = ts_lua_context(L);
+  const char *name = luaL_checkstring(L, 1);
+  if (!strcmp(name, "link")) return ts_sim_link(!lua_toboolean(L, 2)), 0;
+  TsDevice *d = ts_device_find(name, &c->err);
+  if (!d) return ts_lua_raise(L);
+  luaL_argcheck(L, d->simulated, 1, "no simulated device");
+  int call = luaL_checkoption(L, 2, "launch", calls);
+  int64_t n = (int64_t)luaL_checknumber(L, 3);
+  lua_pushnumber(L, (double)ts_sim_fail_after(d, (TsSimCall)call, n, lua_isstring(L, 4)));
+  return 1;
+}
+
 /* interrupt_after(n): Ctrl-C at the n-th allocation from now; interrupt_after(n, "instructions"):
  * at that of Lua's; "looks": at the n-th time that an operator looks for one; 0: none, and the one
  * that was is over. Gives what is left of the number before, of that kind, <= 0 if it has come. */
@@ -511,6 +529,7 @@ void ts_lua_open_system(lua_State *L) {
                                     {"memory", memory},
                                     {"trim", trim},
                                     {"fail_after", fail_after},
+                                    {"sim_fail", sim_fail},
                                     {"poison", poison},
                                     {"interrupt_after", interrupt_after},
                                     {"memory_left", memory_left},

@@ -9,6 +9,7 @@
 #include "vm/mesh/away.h"
 #include "vm/mesh/collective.h"
 #include "vm/mesh/leaves.h"
+#include "vm/mesh/times.h"
 #include "vm/mesh/wire.h"
 
 /* world(): {rank, size, text, flight, ranks = {{host, cpus, gpus, gpu}...}}; it is joined. */
@@ -225,10 +226,27 @@ static struct {
 
 /* mesh_reader(mesh, part or nil): what runs from now on is a part's. */
 static int mesh_reader(lua_State *L) {
+  static int device = -1;
+  TsContext *c = ts_lua_context(L);
   const TsMesh *m = lua_isnoneornil(L, 2) ? NULL : ts_lua_check_mesh(L, 1);
-  int p = m ? (int)luaL_checkinteger(L, 2) : 0;
-  told.rank = m && p >= 0 && p < m->n ? m->rank[p] : -1;
-  return 0;
+  int p = m ? (int)luaL_checkinteger(L, 2) : 0, failed = 0;
+  if (m) luaL_argcheck(L, p >= 0 && p < m->n, 2, "no part of the mesh");
+  told.rank = m ? m->rank[p] : -1;
+  if (c->times && device >= 0) failed = ts_times_work_end(c, device, 0);
+  device = m ? m->device[p] : -1;
+  if (c->times && m && !failed) failed = ts_times_work_begin(c, device);
+  return failed ? ts_lua_raise(L) : 0;
+}
+
+/* mesh_sends(mesh, kind): what devices of it send each other begins. mesh_sends(): it has ended, and
+ * what it was has been noted. */
+static int mesh_sends(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  if (!c->times) return 0;
+  int failed = lua_isnoneornil(L, 1)
+                   ? ts_times_close(c, 0)
+                   : ts_times_open(c, ts_lua_check_mesh(L, 1), luaL_checkstring(L, 2));
+  return failed ? ts_lua_raise(L) : 0;
 }
 
 /* From the one who has it to all others, on the host. */
@@ -279,6 +297,7 @@ void ts_lua_open_world(lua_State *L) {
                                        {"mesh_away", mesh_away},
                                        {"mesh_is_away", mesh_is_away},
                                        {"mesh_reader", mesh_reader},
+                                       {"mesh_sends", mesh_sends},
                                        {NULL, NULL}};
   luaL_register(L, NULL, functions);
 }

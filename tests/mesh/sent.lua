@@ -82,7 +82,7 @@ op.relu(p, { out = 1 }) --! must be a ShardSpec or its list, not a number
 -- ---- at the prompt
 local prompt = require "tessera.prompt"
 layer_of_prompt = layer -- luacheck: ignore
-require "tessera.prompt.json"(prompt.data.collectives "layer_of_prompt"):match "^.-\"from\"" --> [{"axes":["tp"],"bytes":384,"from"
+require "tessera.prompt.json"(prompt.data.collectives "layer_of_prompt"):match "^.-\"from\"" --> [{"axes":["tp"],"bytes":384,"count":1,"from"
 prompt.collectives "meshes" --! there is no 'meshes'
 
 -- What ZeRO stores in pieces is gathered as what it is cast to, if that has fewer bytes.

@@ -81,10 +81,10 @@ uneven(dist.shard(rng.normal { 7, 8 }, mesh, { "tp" }))
 tostring(uneven:tiles()):match "// stage 0 on cpu:0: kernels s0.0/..\n.-// stage 0 on cpu:0 .. cpu:0, 3 alike: kernels s0.1/..\n" ~= nil --> true
 local loops = graph.module("loops", function(a) return op.while_loop(function(_, i) return op.lt(i, 3) end, function(s, i) return s * 2, i + 1 end, a, tessera.tensor(0)) end)
 loops(xs)
-tostring(loops:tiles()):gsub("\n$", "") --> // loops: it runs call by call on its mesh, since it has loops, branches or functions from outside; :profile shows what runs, 1
-loops:tune() --! loops has no kernels of its own: it runs call by call on its mesh
+tostring(loops:tiles()):gsub("\n$", "") --> // loops: its loops and branches (while_loop at tests/mesh/tools.lua:82) run round by round on its mesh; their functions, and what stands between them, in pieces; :profile shows what runs, 1
+loops:tune() --! loops has no kernels of its own: its loops and branches (while_loop at tests/mesh/tools.lua:82) run round by round on its mesh
 list = tessera.profile.measure(loops, { args = { xs }, runs = 2 }).instructions
-list[1].what, named(list, "mul").calls --> while_loop, 3
+list[1].what, named(list, "mul").calls --> while_loop, 12
 
 -- ---- with other leaves there are other pieces
 dist.leaves(8)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/graph/graph.h"
 #include "vm/code/fused.h"
 
 TsCode *ts_code_new(const char *name) {
@@ -27,6 +28,7 @@ void ts_code_free(TsCode *code) {
   for (int i = 0; i < code->nattr; i++)
     if (owns(&code->attr[i])) free((void *)(uintptr_t)code->attr[i].ints);
   for (int i = 0; i < code->nsub; i++) ts_code_free(code->sub[i]);
+  ts_graph_free(code->graph);
   for (int i = 0; i < code->nplace; i++) free(code->place[i]);
   for (int i = 0; i < code->nfused; i++) ts_fused_unref(code->fused[i]);
   free(code->fused);

@@ -77,6 +77,7 @@ typedef struct TsCode {
   int64_t bound_nbytes; /* the least that any plan needs: most bytes alive at once */
   int64_t sum_nbytes;   /* of all values that have a place of their own */
   int commit; /* the first instruction that changes a parameter, as all from there on; -1: none */
+  struct TsGraph *graph; /* of a region: what it was made of, a reference; else NULL */
   bool spread;          /* some value lies over a mesh (vm/code/frame_spread.c) */
   bool region;          /* runs inside another: random calls count from there */
   bool backward;        /* the instructions to come are of the reverse pass */

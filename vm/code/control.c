@@ -8,6 +8,7 @@
 #include "devices/cpu_pool.h"
 #include "ir/graph/control.h"
 #include "ir/graph/custom.h"
+#include "lib/mesh.h"
 #include "vm/core/trap.h"
 
 /* Random calls in a round draw from streams of their own, so that a backward round repeats
@@ -57,6 +58,19 @@ static int give_carries(TsContext *c, int n, TsTensor **v, TsTensor *const *in, 
 }
 
 /* Inputs are the nout values that change, then what both functions also read. */
+/* A plan does not know how often: one round stands for all. */
+static int plan_while(TsContext *c, const TsInstr *i, TsFrame *const *sub, TsTensor **v,
+                      TsTensor **out) {
+  const char *before = c->step_if;
+  TsTensor *test = NULL;
+  c->step_if = "in each round of a while_loop";
+  int failed = run_round(c, 0, sub[i->sub], v, &test);
+  ts_tensor_unref(test);
+  failed = failed || run_round(c, 0, sub[i->sub + 1], v, out);
+  c->step_if = before;
+  return failed ? -1 : 0;
+}
+
 static int run_while(TsContext *c, const TsInstr *i, const TsCode *code, TsFrame *const *sub,
                      TsTensor *const *in, TsTensor **out) {
   int n = (int)i->nout, all = (int)i->nin;
@@ -68,6 +82,12 @@ static int run_while(TsContext *c, const TsInstr *i, const TsCode *code, TsFrame
   int64_t most = code->attr[i->attr].type == TS_ATTR_int ? code->attr[i->attr].i : INT64_MAX;
   for (int64_t t = 0; !failed && t < most && !(failed = run_round(c, t, sub[i->sub], v, &test));
        t++) {
+    if (c->planning && ts_tensor_is_planned(test)) {
+      ts_tensor_unref(test);
+      failed = plan_while(c, i, sub, v, next);
+      if (!failed) release(v, n), memcpy(v, next, sizeof *v * (size_t)n);
+      break;
+    }
     bool more = ts_tensor_get_int(test, 0) != 0;
     ts_tensor_unref(test);
     if (!more) break;
@@ -84,8 +104,10 @@ static int run_while(TsContext *c, const TsInstr *i, const TsCode *code, TsFrame
 }
 
 /* ---- scan */
-static TsTensor *slice_of(TsTensor *x, int64_t at) {
+static TsTensor *slice_of(TsContext *c, TsTensor *x, int64_t at) {
   TsMeta m = x->meta;
+  TsAttr a[] = {ts_attr_int(0), ts_attr_int(at)};
+  if (m.device == TS_DEVICE_MESH) return ts_vm_call1(c, TS_OP_select, 1, &x, a);
   m.ndim--;
   memmove(m.dim, m.dim + 1, sizeof *m.dim * m.ndim);
   return ts_tensor_view(x, &m, x->stride + 1,
@@ -96,15 +118,25 @@ typedef struct Scan {
   TsContext *c;
   int ncarry, nslice, nin, nout;
   int64_t length;
+  bool plans; /* types alone */
   TsTensor **v, **made, **out;
 } Scan;
 
+/* What all rounds give of which one gives this. */
+static TsTensor *rows_planned(const Scan *s, TsTensor *row) {
+  int64_t dim[TS_MAX_RANK];
+  dim[0] = s->length;
+  for (int d = 0; d < row->meta.ndim; d++) dim[d + 1] = row->meta.dim[d];
+  TsAttr shape = ts_attr_ints(dim, row->meta.ndim + 1);
+  return ts_vm_call1(s->c, TS_OP_broadcast_to, 1, &row, &shape);
+}
+
 /* One round: slices in, results into row `at` of the stacked outputs. */
-static int round_of(Scan *s, TsFrame *body, TsTensor *const *in, int64_t at) {
+static int round_of(Scan *s, TsFrame *body, TsTensor *const *row, int64_t at) {
   int failed = 0;
   for (int k = 0; k < s->nslice; k++) s->v[s->ncarry + k] = NULL;
   for (int k = 0; k < s->nslice && !failed; k++)
-    failed = !(s->v[s->ncarry + k] = slice_of(in[s->ncarry + k], at));
+    failed = !(s->v[s->ncarry + k] = slice_of(s->c, row[k], at));
   if (!failed) failed = run_round(s->c, at, body, s->v, s->made);
   for (int k = 0; k < s->nslice; k++) ts_tensor_unref(s->v[s->ncarry + k]);
   if (failed) return -1;
@@ -112,13 +144,40 @@ static int round_of(Scan *s, TsFrame *body, TsTensor *const *in, int64_t at) {
     ts_tensor_unref(s->v[k]);
     s->v[k] = s->made[k];
   }
-  for (int k = s->ncarry; k < s->nout; k++) {
-    TsTensor *row = failed ? NULL : slice_of(s->out[k], at);
-    failed = failed || !row || ts_vm_assign(s->c, row, s->made[k]);
-    ts_tensor_unref(row);
+  for (int k = s->ncarry; k < s->nout && s->plans; k++) {
+    ts_tensor_unref(s->out[k]);
+    s->out[k] = rows_planned(s, s->made[k]);
+    failed |= !s->out[k];
+    ts_tensor_unref(s->made[k]);
+  }
+  for (int k = s->ncarry; k < s->nout && !s->plans; k++) {
+    TsTensor *to = failed ? NULL : slice_of(s->c, s->out[k], at);
+    failed = failed || !to || ts_vm_assign(s->c, to, s->made[k]);
+    ts_tensor_unref(to);
     ts_tensor_unref(s->made[k]);
   }
   return failed ? -1 : 0;
+}
+
+/* For what rounds give, on one device, whatever their values lie on. */
+static TsTensor *rows_of(TsContext *c, const TsMeta *of) {
+  TsMeta m = *of;
+  m.layout = 0;
+  if (m.device == TS_DEVICE_MESH) m.device = 0;
+  return ts_tensor_new(c, &m);
+}
+
+/* Rounds take slices of all devices' rows: so these come together once, and not in each round. */
+static TsTensor *whole_rows(TsContext *c, TsTensor *x) {
+  const TsLayout *l = ts_layout_of(&x->meta);
+  char spec[TS_SPEC_TEXT];
+  if (x->meta.device != TS_DEVICE_MESH || !l || !l->naxis[0] || l->partial)
+    return ts_tensor_ref(x);
+  TsLayout whole = *l;
+  whole.naxis[0] = 0, whole.block[0] = 0;
+  const TsLayout *to = ts_layout_make(&whole, &c->err);
+  TsAttr a = ts_b_str(to ? ts_layout_spec(to, spec) : "");
+  return to ? ts_vm_call1(c, TS_OP_reshard, 1, &x, &a) : NULL;
 }
 
 static int run_scan(TsContext *c, const TsInstr *i, const TsCode *code, TsFrame *const *sub,
@@ -137,17 +196,28 @@ static int run_scan(TsContext *c, const TsInstr *i, const TsCode *code, TsFrame 
   if (!s.v) return ts_error_memory(&c->err);
   s.made = s.v + s.nin;
   int failed = 0;
+  TsTensor **row = calloc((size_t)s.nslice + 1, sizeof *row);
+  if (!row) failed = ts_error_memory(&c->err);
+  for (int k = 0; k < s.nslice && !failed; k++)
+    failed = !(row[k] = whole_rows(c, in[s.ncarry + k]));
   for (int k = 0; k < s.ncarry; k++) s.v[k] = ts_tensor_ref(in[k]);
   for (int k = s.ncarry + s.nslice; k < s.nin; k++) s.v[k] = in[k];
   for (int k = s.ncarry; k < s.nout; k++) out[k] = NULL;
   for (int k = s.ncarry; k < s.nout && !failed; k++)
-    failed = !(out[k] = ts_tensor_new(
-                   c, &code->reg[code->operand[i->at + i->nin + (uint32_t)k]].meta));
+    failed =
+        !(out[k] = rows_of(c, &code->reg[code->operand[i->at + i->nin + (uint32_t)k]].meta));
+  int64_t times = c->step_times;
+  s.plans = c->planning;
   for (int64_t t = 0; t < s.length && !failed; t++) {
-    failed = round_of(&s, sub[i->sub], in, reverse ? s.length - 1 - t : t);
+    if (s.plans && t > 1) break; /* the second round stands for all behind it */
+    if (s.plans && t == 1) c->step_times = (times ? times : 1) * (s.length - 1);
+    failed = round_of(&s, sub[i->sub], row, reverse ? s.length - 1 - t : t);
     if (ts_cpu_interrupted() && !failed)
       failed = ts_error_set(&c->err, TS_ERR_interrupt, "scan: interrupted");
   }
+  c->step_times = times;
+  for (int k = 0; row && k < s.nslice; k++) ts_tensor_unref(row[k]);
+  free(row);
   failed = give_carries(c, s.ncarry, s.v, in, out, failed);
   for (int k = s.ncarry; failed && k < s.nout; k++) ts_tensor_unref(out[k]);
   free(s.v);

@@ -5,6 +5,7 @@
 #include "lib/mesh.h"
 #include "vm/code/frame_state.h"
 #include "vm/core/offload.h"
+#include "vm/core/spread.h"
 
 static void keep(void *arg) { (void)arg; }
 
@@ -224,6 +225,7 @@ void ts_frame_free(TsFrame *f) {
   ts_frame_free_deeper(f, 0);
   ts_frame_free(f->there);
   if (f->launches && f->ctx->offload) f->ctx->offload->forget(f->launches);
+  if (f->pieces && f->ctx->spread) f->ctx->spread->forget(f->pieces);
   for (int r = 0; f->reg && f->changes && r < f->code->nreg; r++)
     if (!f->changes[r]) ts_tensor_unref(f->reg[r]);
   for (int i = 0; f->sub && i < f->code->nsub; i++) ts_frame_free(f->sub[i]);

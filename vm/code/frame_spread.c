@@ -8,6 +8,7 @@
 #include "vm/code/control.h"
 #include "vm/code/frame_state.h"
 #include "vm/core/profile.h"
+#include "vm/core/spread.h"
 #include "vm/core/trap.h"
 
 typedef struct Spread {
@@ -39,11 +40,28 @@ static int run_operator(Spread *s, const TsInstr *i) {
   return ts_vm_call(s->f->ctx, (TsOp)i->op, (int)i->nin, s->in, attr, (int)i->nout, &n, s->out);
 }
 
+/* A plan does not know which: it has both. */
+static int plan_branches(Spread *s, const TsInstr *i) {
+  TsContext *c = s->f->ctx;
+  const char *before = c->step_if;
+  int failed = 0;
+  for (uint32_t k = 0; k < 2 && !failed; k++) {
+    TsFrame *to = ts_frame_sub(s->f, i->sub + k, false);
+    for (uint32_t o = 0; o < i->nout && k; o++) ts_tensor_unref(s->out[o]);
+    c->step_if = k ? "where a cond is false" : "where a cond is true";
+    failed = !to || ts_frame_run(to, s->in + 1, s->out);
+  }
+  c->step_if = before;
+  return failed ? -1 : 0;
+}
+
 /* Functions that are called once. */
 static int run_call(Spread *s, const TsInstr *i) {
   TsFrame *f = s->f, *to;
   TsTensor **args = s->in;
   uint32_t k = i->sub;
+  if (i->op == TS_VM_cond && f->ctx->planning && ts_tensor_is_planned(args[0]))
+    return plan_branches(s, i);
   if (i->op == TS_VM_cond) {
     if (!ts_tensor_read(args[0])) return -1;
     k += ts_tensor_get_int(args[0], 0) == 0;
@@ -183,7 +201,11 @@ int ts_frame_run_spread(TsFrame *f, TsTensor *const *args, TsTensor **results) {
   TsContext *c = f->ctx;
   const TsCode *code = f->code;
   Spread s = {.f = f};
+  int done =
+      code->graph && c->spread ? c->spread->run(c, &f->pieces, code->graph, args, results) : 0;
+  if (done < 0 || done == 1) return done < 0 ? -1 : 0;
   if (begin(&s, args)) return -1;
+  c->step_told += done == 2;
   uint64_t base = c->stream_base;
   int depth = c->stream_depth;
   if (!code->region) {
@@ -198,6 +220,7 @@ int ts_frame_run_spread(TsFrame *f, TsTensor *const *args, TsTensor **results) {
   c->mixes--;
   c->inside--;
   c->no_grad--;
+  c->step_told -= done == 2;
   c->stream_base = base, c->stream_depth = depth;
   for (int i = 0; i < code->nresult && !failed; i++)
     results[i] = ts_tensor_ref(s.reg[code->result[i]]);

@@ -29,6 +29,7 @@ struct TsFrame {
   void *slab_at;     /* there, while it runs */
   TsFrame *there;    /* the same code on a device, once it was needed */
   void *launches;    /* what the device remembers of runs (vm/core/offload.h) */
+  void *pieces;      /* and what runs over a mesh left behind (vm/core/spread.h) */
   int64_t *shortest; /* nanoseconds, by instruction; or NULL */
   bool measured;     /* they are being measured */
   bool busy;

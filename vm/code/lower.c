@@ -392,6 +392,10 @@ static int put_places(TsLowering *l) {
   const TsModule *u = l->g->module;
   l->code->nrandom = u->nrandom;
   l->code->region = l->g->parent != NULL;
+  if (l->code->region && !l->code->graph) {
+    l->code->graph = (TsGraph *)(uintptr_t)l->g;
+    l->g->module->refs++;
+  }
   if (!(l->code->place = calloc((size_t)u->nplace + 1, sizeof *l->code->place)))
     return no_memory(l);
   for (; l->code->nplace < u->nplace; l->code->nplace++)

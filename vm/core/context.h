@@ -14,7 +14,9 @@
 struct TsTensor;
 struct TsDefer;
 struct TsOffload;
+struct TsSpread;
 struct TsSpans;
+struct TsTimes;
 
 typedef struct TsContext {
   TsError err;
@@ -46,6 +48,9 @@ typedef struct TsContext {
   int want_op;
   int mixes; /* > 0: what is on the CPU follows to virtual devices, too (frame_spread.c) */
   const char *step_place; /* of the instruction that runs on a mesh; or NULL */
+  int64_t step_times;     /* while that is planned: for so many rounds of a loop; 0: one */
+  int step_told;          /* > 0: what is sent has been told */
+  const char *step_if;    /* and on what it depends whether, or how often, it runs; or NULL */
   const struct TsRandomBox *box; /* what is drawn is this part of a larger tensor; or NULL */
   bool device_auto; /* and what gets hot may move elsewhere by itself */
   bool sizes_read;  /* by the program while a function is captured: it may branch on them */
@@ -59,6 +64,7 @@ typedef struct TsContext {
   /* Who runs calls on other devices (vm/core/offload.h), or NULL. */
   const struct TsOffload *offload;
   void *offloader;
+  const struct TsSpread *spread; /* who runs functions over a mesh in pieces (vm/core/spread.h), or NULL */
   bool replaying; /* it may put launches of a function off, */
   bool waiting;   /* or has put off eager ones */
   int on_host; /* > 0: what runs and what it makes is on the CPU, whatever device its inputs have */
@@ -67,6 +73,7 @@ typedef struct TsContext {
   const struct TsDefer *defer; /* who puts calls off (vm/core/defer.h), or NULL */
   void *deferrer;
   struct TsSpans *spans; /* where what runs is recorded (vm/core/profile.h), or NULL */
+  struct TsTimes *times; /* and when devices of a mesh send what (vm/mesh/times.h), or NULL */
   bool watched;          /* calls are shown to it */
   int inside;            /* > 0: a handler or a compiler runs, whose calls are its own matter */
   int64_t npending;      /* tensors without bytes */

@@ -12,7 +12,7 @@
 #include "vm/core/offload.h"
 
 enum { HEADER = 64 }; /* data up to INLINE_MAX bytes stand right behind their storage */
-enum { INLINE_MAX = 4096 };
+enum { INLINE_MAX = TS_STORAGE_INLINE };
 _Static_assert(sizeof(TsStorage) <= HEADER, "the header keeps data aligned");
 
 static void count(TsStorage *s, int64_t nbytes) {

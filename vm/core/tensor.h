@@ -19,6 +19,8 @@ typedef struct TsCopy {
   int device;
 } TsCopy;
 
+enum { TS_STORAGE_INLINE = 4096 }; /* bytes that may stand behind a storage's header */
+
 typedef struct TsStorage {
   int32_t refs;
   uint16_t valid;    /* bit d: the copy on device d is current */

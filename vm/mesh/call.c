@@ -11,9 +11,11 @@
 #include "vm/mesh/collective.h"
 #include "vm/mesh/combine.h"
 #include "vm/mesh/define.h"
+#include "vm/mesh/failure.h"
 #include "vm/mesh/leaves.h"
 #include "vm/mesh/parts.h"
 #include "vm/mesh/planned.h"
+#include "vm/mesh/times.h"
 
 typedef struct MeshCall {
   TsContext *c;
@@ -123,6 +125,13 @@ typedef struct Part {
   int nsum;
 } Part;
 
+static void drop_part(Part *made, int nout) {
+  for (int o = 0; o < nout; o++) {
+    ts_tensor_unref(made->out[o]);
+    for (int k = 0; k < made->nsum; k++) ts_tensor_unref(made->sum[o][k].value);
+  }
+}
+
 static int run_part(MeshCall *m, int p, Part *made, int nout) {
   TsContext *c = m->c;
   const TsCall *call = m->call;
@@ -130,6 +139,7 @@ static int run_part(MeshCall *m, int p, Part *made, int nout) {
   TsTensor *few[TS_MAX_IN] = {NULL}, **in = few;
   if (call->nin > TS_MAX_IN) in = calloc((size_t)call->nin, sizeof *in);
   int failed = in ? ts_shard_part(&m->s, m->mesh, p, &part) : ts_error_memory(&c->err), n = 0;
+  if (!failed && c->times) failed = ts_times_work_begin(c, m->mesh->device[p]);
   for (int i = 0; i < call->nin && !failed; i++) {
     TsParts *parts = m->in[i] && !m->in[i]->meta.weak ? ts_mesh_parts(m->in[i]) : NULL;
     in[i] = parts ? parts->part[p] : m->in[i];
@@ -149,6 +159,10 @@ static int run_part(MeshCall *m, int p, Part *made, int nout) {
     failed = ts_vm_call(c, call->op, call->nin, in, call->attr ? part.attr : NULL, nout, &n,
                         made->out);
     c->box = NULL;
+  }
+  if (c->times && ts_times_work_end(c, m->mesh->device[p], failed) && !failed) {
+    drop_part(made, nout);
+    failed = -1;
   }
   if (in != few) free(in);
   if (failed && (c->err.code == TS_ERR_index || c->err.code == TS_ERR_value) && !c->err.hint[0])
@@ -193,6 +207,13 @@ static const TsLayout *result_layout(MeshCall *m, int o) {
   return m->scatters && !o ? m->s.want : ts_shard_gives(&m->s, m->mesh, o);
 }
 
+static const TsMeta *result_type(MeshCall *m, TsMeta *whole) {
+  const TsLayout *l = result_layout(m, 0);
+  *whole = m->s.out[0];
+  whole->layout = l ? l->id : 0;
+  return whole;
+}
+
 static TsTensor *result(MeshCall *m, Part *made, int o) {
   const TsLayout *l = result_layout(m, o);
   TsTensor **part = l ? calloc((size_t)m->mesh->n, sizeof *part) : NULL;
@@ -221,16 +242,14 @@ static void note_views(MeshCall *m) {
   if (p) p->copied = true;
 }
 
-static void note_sums(MeshCall *m) {
-  if (m->plans && !m->c->planning) return;
-  for (int o = 0; o < m->call->nout; o++) {
-    TsCollective sent = ts_collective_of_sum(&m->s, m->mesh, o);
-    ts_collective_note(m->c, &sent);
-  }
+static void note_sum(MeshCall *m, int o) {
+  TsCollective sent = ts_collective_of_sum(&m->s, m->mesh, o);
+  ts_collective_note(m->c, &sent);
 }
 
 /* Types and layouts alone. */
 static int plan(MeshCall *m) {
+  for (int o = 0; o < m->call->nout && m->c->planning; o++) note_sum(m, o);
   for (int o = 0; o < m->call->nout; o++) {
     const TsLayout *l = result_layout(m, o);
     TsMeta meta = m->s.out[o];
@@ -243,28 +262,27 @@ static int plan(MeshCall *m) {
 static int run(MeshCall *m, const TsMeta *out) {
   const TsCall *call = m->call;
   if (find_mesh(m) || take_operands(m) || split(m, out) || move_operands(m)) return -1;
-  note_sums(m);
   if (m->plans) return plan(m);
   if (ts_mesh_there(m->c, m->mesh)) return -1;
   Part *made = calloc((size_t)m->mesh->n, sizeof *made);
+  TsMeta whole;
   size_t nsum = m->f >= 0 ? (size_t)m->mesh->n * (size_t)call->nout : 0;
   TsLeafSum(*sum)[TS_LEAF_SUMS] = nsum ? calloc(nsum, sizeof *sum) : NULL;
   int failed = made && (sum || !nsum) ? 0 : ts_error_memory(&m->c->err), ndone = 0;
   for (int p = 0; p < m->mesh->n && !failed; p++) {
     if (sum) made[p].sum = sum + p * call->nout;
     if (!m->s.pin || ts_layout_has(m->s.pin, p)) failed = run_part(m, p, &made[p], call->nout);
+    if (failed) ts_mesh_failed_part(m->c, call->op, m->mesh, p, result_type(m, &whole));
     ndone += !failed;
   }
   for (int o = 0; o < call->nout && !failed; o++) {
     bool summed = m->f >= 0 && !memchr(m->s.out_axis[o], m->f, out[o].ndim);
-    if (summed) failed = combine(m, made, o);
+    note_sum(m, o);
+    if (summed && (failed = combine(m, made, o)))
+      ts_mesh_failed_part(m->c, call->op, m->mesh, 0, result_type(m, &whole));
     if (!failed) failed = !(call->out[o] = result(m, made, o));
   }
-  for (int p = 0; p < ndone; p++)
-    for (int o = 0; o < call->nout; o++) {
-      ts_tensor_unref(made[p].out[o]);
-      for (int k = 0; k < made[p].nsum; k++) ts_tensor_unref(made[p].sum[o][k].value);
-    }
+  for (int p = 0; p < ndone; p++) drop_part(&made[p], call->nout);
   free(made);
   free(sum);
   if (!failed) note_views(m);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "vm/mesh/planned.h"
+#include "vm/mesh/times.h"
 
 const char *ts_collective_name(TsCollectiveKind kind) {
   static const char *const name[] = {"none",           "all_gather", "all_to_all", "all_reduce",
@@ -262,12 +263,14 @@ static void tell_world(const TsCollective *k) {
 }
 
 void ts_collective_note(TsContext *c, const TsCollective *what) {
-  if (!what->kind) return;
+  if (!what->kind || (c->planning && c->step_told)) return;
   TsCollective *k = c->planning ? room_in_plan() : &kept[nkept++ % TS_COLLECTIVES_KEPT];
   if (!k) return; /* without memory the list is shorter */
   *k = *what;
+  if (c->planning) k->count = c->step_times, k->when = c->step_if;
   if (!k->asks && k->op < TS_OP_COUNT) k->asks = ts_op_info(k->op)->name;
   if (!k->place[0]) snprintf(k->place, sizeof k->place, "%s", place_now(c));
+  if (c->times && !c->planning) ts_times_note(c, k);
   if (!c->planning) tell_world(k);
 }
 

@@ -31,6 +31,8 @@ typedef struct TsCollective {
   TsOp op;          /* whose call asks for it, or TS_OP_COUNT */
   const char *asks; /* what the program wrote: an operator, "reshard" .. */
   char place[64];
+  int64_t count;    /* planned: how often, or 0: once */
+  const char *when; /* planned: on what it depends whether, or how often; or NULL */
 } TsCollective;
 
 const char *ts_collective_name(TsCollectiveKind kind);

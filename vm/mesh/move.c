@@ -8,9 +8,11 @@
 #include "vm/core/vm.h"
 #include "vm/mesh/collective.h"
 #include "vm/mesh/combine.h"
+#include "vm/mesh/failure.h"
 #include "vm/mesh/leaves.h"
 #include "vm/mesh/parts.h"
 #include "vm/mesh/planned.h"
+#include "vm/mesh/times.h"
 #include "vm/mesh/wire.h"
 
 /* Elements that lie on their part's device and go into it. */
@@ -271,7 +273,7 @@ static TsTensor *same_summands(TsContext *c, TsTensor *t, bool share) {
   return made;
 }
 
-TsTensor *ts_mesh_move(TsContext *c, TsTensor *t, const TsLayout *l, TsMeshShare share) {
+static TsTensor *brought(TsContext *c, TsTensor *t, const TsLayout *l, TsMeshShare share) {
   if (l->partial && ts_layout_of(&t->meta) != l) return no_summands(c);
   if (l->partial && !ts_mesh_plans(c, 1, &t)) return same_summands(c, t, share);
   if (ts_mesh_plans(c, 1, &t)) return as_planned(c, t, l);
@@ -293,6 +295,18 @@ TsTensor *ts_mesh_move(TsContext *c, TsTensor *t, const TsLayout *l, TsMeshShare
   TsTensor *sum = ts_layout_of(&t->meta)->partial ? ts_mesh_summed(c, t) : ts_tensor_ref(t);
   TsTensor *y = sum ? moved(c, sum, l, share) : NULL;
   ts_tensor_unref(sum);
+  return y;
+}
+
+TsTensor *ts_mesh_move(TsContext *c, TsTensor *t, const TsLayout *l, TsMeshShare share) {
+  bool timed = c->times != NULL;
+  if (timed && ts_times_open(c, NULL, NULL)) return NULL;
+  TsTensor *y = brought(c, t, l, share);
+  if (timed && ts_times_close(c, !y)) {
+    ts_tensor_unref(y);
+    y = NULL;
+  }
+  if (!y) ts_mesh_failed_move(c, &t->meta, l);
   return y;
 }
 

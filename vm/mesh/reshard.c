@@ -9,6 +9,7 @@
 #include "vm/mesh/leaves.h"
 #include "vm/mesh/parts.h"
 #include "vm/mesh/planned.h"
+#include "vm/mesh/times.h"
 
 typedef struct Mover {
   TsCustom base;
@@ -25,13 +26,7 @@ static TsTensor *gather_plan(TsContext *c, const TsTensor *x) {
   return ts_mesh_planned(c, &m);
 }
 
-static TsTensor *gathered(TsContext *c, TsTensor *x, int device) {
-  if (ts_mesh_is(x)) {
-    TsCollective sent = ts_collective_of_gather(&x->meta, device);
-    sent.asks = "gather";
-    ts_collective_note(c, &sent);
-    if (ts_mesh_plans(c, 1, &x)) return gather_plan(c, x);
-  }
+static TsTensor *brought(TsContext *c, TsTensor *x, int device) {
   TsTensor *sum = NULL, *there, *y = NULL;
   if (ts_mesh_is(x) && ts_layout_of(&x->meta)->partial && !(x = sum = ts_mesh_summed(c, x)))
     return NULL;
@@ -41,6 +36,21 @@ static TsTensor *gathered(TsContext *c, TsTensor *x, int device) {
   ts_tensor_unref(there);
   ts_tensor_unref(sum);
   return y;
+}
+
+static TsTensor *gathered(TsContext *c, TsTensor *x, int device) {
+  if (ts_mesh_is(x)) {
+    TsCollective sent = ts_collective_of_gather(&x->meta, device);
+    sent.asks = "gather";
+    ts_collective_note(c, &sent);
+    if (ts_mesh_plans(c, 1, &x)) return gather_plan(c, x);
+  }
+  if (!c->times) return brought(c, x, device);
+  if (ts_times_open(c, NULL, NULL)) return NULL;
+  TsTensor *y = brought(c, x, device);
+  if (!ts_times_close(c, !y)) return y;
+  ts_tensor_unref(y);
+  return NULL;
 }
 
 static int run(TsCustom *base, TsContext *c, int nin, TsTensor *const *in, int nout,

@@ -8,8 +8,13 @@
 #include "net/world.h"
 #include "vm/core/offload.h"
 #include "vm/mesh/collective.h"
+#include "vm/mesh/times.h"
 
-TsWire ts_wire_begin(TsContext *c) { return (TsWire){.c = c}; }
+TsWire ts_wire_begin(TsContext *c) {
+  TsWire w = {.c = c, .timed = c->times != NULL};
+  w.failed = w.timed && ts_times_open(c, NULL, NULL);
+  return w;
+}
 
 static int keep(TsWire *w, TsTensor *x) {
   if (w->n == w->cap) {
@@ -131,6 +136,7 @@ static int post_to_all(TsWire *w, TsTensor *x, TsWireEnd out, TsWireEnd in, TsTe
 }
 
 int ts_wire_fetch(TsWire *w, TsTensor *x, TsWireEnd out, TsWireEnd in, TsTensor **there) {
+  if (w->failed) return *there = NULL, -1;
   if (out.rank >= 0 && in.rank >= 0 && out.rank != in.rank) return post(w, x, out, in, there);
   if (out.rank >= 0 && in.rank < 0 && ts_world_size() > 1) {
     if (post_to_all(w, x, out, in, there)) return -1;
@@ -164,6 +170,7 @@ int ts_wire_flush(TsWire *w) {
 }
 
 int ts_wire_end(TsWire *w, int failed) {
+  failed = failed || w->failed;
   TsError kept = w->c->err; /* of what failed before */
   if (failed) drop_posts(w);
   int apart = ts_wire_flush(w);
@@ -172,5 +179,6 @@ int ts_wire_end(TsWire *w, int failed) {
   free(w->lent);
   free(w->post);
   if (failed) w->c->err = kept;
-  return failed || apart ? -1 : 0;
+  failed = failed || apart ? -1 : 0;
+  return w->timed && !w->failed && w->c->times ? ts_times_close(w->c, failed) : failed;
 }

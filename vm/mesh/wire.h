@@ -47,6 +47,7 @@ typedef struct TsWire {
   int n, cap;
   TsWirePost *post;
   int npost, cappost, rounds; /* rounds: of posts that went */
+  bool timed, failed; /* it is recorded (vm/mesh/times.h); it could not begin */
 } TsWire;
 
 TsWire ts_wire_begin(TsContext *c);

@@ -112,11 +112,9 @@ end
 local WAYS = { memory = "the same memory", direct = "direct: kernels of each read the memory of the other",
   host = "through the host, in copies: neither reaches the memory of the other" }
 
--- links(mesh): how bytes go between its devices, as text: a line for each two.
---   print(dist.links(mesh))
-function inspect.links(mesh)
-  grid.need_mesh(mesh, "links")
-  local names, lines, seen = {}, {}, {}
+-- By pair of its devices, each once: each(a, b, way), way being a word of WAYS, or nil for what is not here.
+local function each_link(mesh, each)
+  local names, seen = {}, {}
   for p = 0, mesh.n - 1 do
     local name = device_name(mesh, p)
     if not seen[name] then names[#names + 1] = name end
@@ -125,9 +123,34 @@ function inspect.links(mesh)
   for i = 1, #names do
     for k = i + 1, #names do
       local ok, way = pcall(core.mesh_link, names[i], names[k])
-      lines[#lines + 1] = ("%s - %s: %s"):format(names[i], names[k], ok and WAYS[way] or "not here")
+      each(names[i], names[k], ok and way or nil)
     end
   end
+  return names
+end
+
+local MOST_REMARKS = 4
+
+--- Sentences on ways between GPUs that are missing, so that another one is taken.
+function inspect.remarks(mesh)
+  local list, more = {}, 0
+  each_link(mesh, function(a, b, way)
+    if way ~= "host" or a:match "^cpu" or b:match "^cpu" then return end
+    if #list == MOST_REMARKS then more = more + 1 return end
+    list[#list + 1] = ("%s and %s do not reach each other's memory: what they send each other goes through the host, in copies"):format(a, b)
+  end)
+  if more > 0 then list[#list + 1] = ("and so do %d more pairs"):format(more) end
+  return list
+end
+
+-- links(mesh): how bytes go between its devices, as text: a line for each two.
+--   print(dist.links(mesh))
+function inspect.links(mesh)
+  grid.need_mesh(mesh, "links")
+  local lines = {}
+  local names = each_link(mesh, function(a, b, way)
+    lines[#lines + 1] = ("%s - %s: %s"):format(a, b, way and WAYS[way] or "not here")
+  end)
   return #lines > 0 and table.concat(lines, "\n") or names[1] .. " alone"
 end
 

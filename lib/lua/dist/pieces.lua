@@ -4,6 +4,7 @@
 -- 2 on), and a kernel is "s1/0", the first of s1.
 
 local core = require "tessera.core"
+local inspect = require "tessera.dist.inspect"
 local units = require "tessera.units"
 
 local pieces = {}
@@ -17,9 +18,9 @@ function pieces.is_whole(level) return WHOLE[level] == true end
 
 --- Of a specialisation of the function called name; nil where it is of no mesh.
 function pieces.of(name, special)
-  local list = special.graph:pieces()
+  local list, outside = special.graph:pieces()
   if list == nil then return nil end
-  local p = setmetatable({ name = name, graph = special.graph, list = list or {}, cut = list ~= false }, Pieces)
+  local p = setmetatable({ name = name, graph = special.graph, list = list or {}, cut = list ~= false, outside = outside }, Pieces)
   local rows = {}
   for _, row in ipairs(p.list) do rows[row.stage] = (rows[row.stage] or 0) + 1 end
   for _, row in ipairs(p.list) do
@@ -28,12 +29,25 @@ function pieces.of(name, special)
   return p
 end
 
-local WHOLE_CALLS = "it runs call by call on its mesh, since it has loops, branches or functions from outside"
+-- Of a function with loops and the like: why it has no stages of its own, and lines on those whose functions do not run in
+-- pieces.
+local function outside_text(p)
+  local names, lines, seen = {}, {}, {}
+  for _, n in ipairs(p.outside) do
+    local name = n.place ~= "" and n.what .. " at " .. n.place or n.what
+    if n.why and not seen[name] then lines[#lines + 1] = ("%s runs as a call of its own: %s"):format(name, n.why) end
+    if not n.why and not seen[name] then names[#names + 1] = name end
+    seen[name] = true
+  end
+  local first = #names > 0 and ("its loops and branches (%s) run round by round on its mesh; their functions, and what stands between them, in pieces"):format(table.concat(names, ", ")) or
+    "what stands between calls runs on its mesh in pieces"
+  return first, lines
+end
 
 --- The error of what needs pieces, where there are none.
 function Pieces:need(what)
   if not self.cut then
-    core.fail(("%s: %s has no kernels of its own: %s\n  hint: :profile %s(..) shows what runs"):format(what, self.name, WHOLE_CALLS,
+    core.fail(("%s: %s has no kernels of its own: %s\n  hint: :profile %s(..) shows what runs"):format(what, self.name, (outside_text(self)),
       self.name))
   end
   return self
@@ -102,8 +116,14 @@ end
 
 -- A text of parts: the mesh, stages with what `of(row)` gives, and what is sent between them.
 local function text_of(p, of)
-  if not p.cut then return ("// %s: %s; :profile shows what runs\n"):format(p.name, WHOLE_CALLS) end
+  if not p.cut then
+    local first, lines = outside_text(p)
+    local said = { ("// %s: %s; :profile shows what runs\n"):format(p.name, first) }
+    for _, line in ipairs(lines) do said[#said + 1] = "// " .. line .. "\n" end
+    return table.concat(said)
+  end
   local out = { ("// %s on %s: what its devices run, stage by stage\n"):format(p.name, tostring(p.list.mesh)) }
+  for _, r in ipairs(inspect.remarks(p.list.mesh)) do out[#out + 1] = ("// remark: %s\n"):format(r) end
   each(p, function(s) out[#out + 1] = sent_line(s) end, function(row)
     out[#out + 1] = ("// stage %d on %s: kernels %s/..\n"):format(row.stage, of_devices(row), row.label)
     out[#out + 1] = of(row)
@@ -147,9 +167,13 @@ end
 
 --- "tiles", "why" and levels of kernels as a table: stages, each with the table of a captured function, and what is sent.
 function Pieces:facts(level, target)
-  local told = { ["function"] = self.name, level = level, mesh = tostring(self.list.mesh or ""), stages = {}, sent = {} }
+  local told = { ["function"] = self.name, level = level, mesh = tostring(self.list.mesh or ""), stages = {}, sent = {},
+    remarks = self.cut and inspect.remarks(self.list.mesh) or {} }
   if not self.cut then
-    told.mesh, told.mesh_reason = nil, WHOLE_CALLS
+    local lines
+    told.mesh = nil
+    told.mesh_reason, lines = outside_text(self)
+    for _, line in ipairs(lines) do told.remarks[#told.remarks + 1] = line end
   end
   local of = { of = self, shown = {} }
   each(self, function(s)

@@ -87,6 +87,7 @@ local function run(r, inputs)
     end
   end
   core.mesh_about(r.kind, inputs[1])
+  core.mesh_sends(r.mesh.id, r.kind)
   local sums = core.mesh_sums(r.mesh.id, rows, r.op)
   local again, sent_on = {}, {}
   for k, out in ipairs(r.outs) do
@@ -110,6 +111,7 @@ local function run(r, inputs)
   local axes = {}
   for i, a in ipairs(r.axes) do axes[i] = a end
   if results[1] then core.mesh_note(r.mesh.id, r.kind, axes, bytes, results[1]) end
+  core.mesh_sends()
   return results
 end
 

@@ -5,21 +5,24 @@ local units = require "tessera.units"
 
 local sent = {}
 
--- Rows of {kind, operator, axes, bytes, from, to, place} that print as a table.
+-- Rows of {kind, operator, axes, bytes, from, to, place, count, when} that print as a table. count: of rounds of a loop; when: on what
+-- it depends whether, or how often, it is sent, so that nobody knows that before.
 local Rows = {}
 function Rows.__tostring(rows)
   if #rows == 0 then return "nothing is sent" end
-  local lines, width, sum = {}, {}, 0
+  local lines, width, sum, n, open = {}, {}, 0, 0, false
   for i, r in ipairs(rows) do
     lines[i] = { r.kind, "over " .. table.concat(r.axes, ","), units.size(r.bytes), r.operator, r.from .. " -> " .. r.to, r.place }
+    local times = r.count > 1 and ("%d times"):format(r.count) or nil
+    if times or r.when then lines[i][6] = table.concat({ r.place, times or r.when, times and r.when }, ", ") end
     for c, cell in ipairs(lines[i]) do width[c] = math.max(width[c] or 0, #cell) end
-    sum = sum + r.bytes
+    sum, n, open = sum + r.bytes * r.count, n + r.count, open or r.when ~= nil
   end
   for i, line in ipairs(lines) do
     for c, cell in ipairs(line) do line[c] = cell .. (" "):rep(width[c] - #cell) end
     lines[i] = table.concat(line, "  "):gsub("%s+$", "")
   end
-  lines[#lines + 1] = ("%d collectives, %s"):format(#rows, units.size(sum))
+  lines[#lines + 1] = ("%d collectives, %s%s"):format(n, units.size(sum), open and ", if each of them runs once" or "")
   return table.concat(lines, "\n")
 end
 

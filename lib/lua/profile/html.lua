@@ -77,10 +77,10 @@ local function inside_of(list)
 end
 
 --- The page as text: a captured function or a kernel, its name, rows and the last run as profile.lua has them, microseconds
---- of a run, sentences, and kernels of devices.
-function html.text(f, name, rows, run, total, said, inside)
+--- of a run, sentences, kernels of devices, and what these sent each other.
+function html.text(f, name, rows, run, total, said, inside, collectives)
   local body = { "<p>", (escaped(said):gsub("\n +", " "):gsub("\n(.)", "<br>%1")), "</p>", table_of(rows, total), "<h2>What ran when</h2>", timeline(rows, run),
-    stages(rows) }
+    require("tessera.profile.sent").html(collectives, run.times, run.usec), stages(rows) }
   if #inside == 0 then -- times of instructions are those of the CPU
     local bandwidth, compute = machine.roofs()
     local points = {}

@@ -62,11 +62,11 @@ end
 
 -- ---- what ran when
 local LANES = { line = "lines", operator = "calls", ["function"] = "calls", loop = "calls", instruction = "instructions", capture = "captures", compile = "compiling",
-  copy = "copies", open = "opening", wait = "waiting" }
+  copy = "copies", collective = "sent", open = "opening", wait = "waiting" }
 
 local function timeline(r)
   local lanes, by = {}, {}
-  local order = { "lines", "calls", "instructions", "captures", "compiling", "copies", "opening", "waiting" }
+  local order = { "lines", "calls", "instructions", "captures", "compiling", "copies", "sent", "opening", "waiting" }
   for _, name in ipairs(order) do by[name] = { name = name } end
   local fills, n = {}, 0
   for _, e in ipairs(r.events) do
@@ -100,7 +100,8 @@ function program_html.text(r, said, word_of, kernels)
   read = {}
   local left = r.facts.events - #r.events
   return page.of("profile", "Profile: " .. units.time(r.tree.usec), table.concat { "<p>", escaped(said), "</p><h2>What called what</h2>", tree_of(r, word_of),
-    "<h2>What ran when</h2>", left > 0 and ("<p>The first and the last %d of %d activities.</p>"):format(#r.events / 2, r.facts.events) or "", timeline(r), lua_lines(r), kernels })
+    "<h2>What ran when</h2>", left > 0 and ("<p>The first and the last %d of %d activities.</p>"):format(#r.events / 2, r.facts.events) or "", timeline(r),
+    require("tessera.profile.sent").html(r.collectives, r.times, r.tree.usec), lua_lines(r), kernels })
 end
 
 return program_html

@@ -298,6 +298,8 @@ return function(prompt, wrong)
     for i, row in ipairs(rows_of(f, ...)) do
       list[i] = { kind = row.kind, operator = row.operator, axes = row.axes, bytes = row.bytes, from = row.from, to = row.to }
       if row.place ~= "" then list[i].where = row.place else list[i].where_reason = "it comes from no line of the program" end
+      list[i].count, list[i].when = row.count, row.when
+      if not row.when then list[i].when_reason = "it is sent in each run" end
     end
     return list
   end
