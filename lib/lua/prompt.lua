@@ -548,6 +548,7 @@ function prompt.command(name, rest)
   prompt.json = given.json
   local f = prompt.commands[name] and prompt[name]
   if not f then
+    if name == "" then fail "a command's name stands behind ':'; :help lists them" end
     local guess = nearest(name)
     fail(("there is no command ':%s'%s"):format(
       name, guess and "; did you mean ':" .. guess .. "'?" or "; :help lists them"))

@@ -32,10 +32,10 @@ said ":choose f 1 grain=2\n:choose f 1 default":match "\ngroup 1 %(softmax%) for
 said ":choose f 1 grain=2\n:why f":match "choice: grain 2, chosen by the user" ~= nil --> true
 said ":choose(f, 1)" --> tessera: :choose cannot read '(f, 1)'
 -->   usage: :choose f [group [option=value ..]]
-said ":choose f 7" --> tessera: :choose: there is no group 7; there is 0 matmul, 1 softmax
 local function head(text) return text:match "^[^\n]*" end
-head(said ":choose f 0 row=1") --> tessera: :choose: there is no option 'row'; did you mean 'rows'?
-head(said ":choose f 0 rows=x") --> tessera: :choose: option 'rows' must be an integer above 0, not a string
+head(said ":choose f 7") --> :choose:1: there is no group 7; there is 0 matmul, 1 softmax
+head(said ":choose f 0 row=1") --> :choose:1: there is no option 'row'; did you mean 'rows'?
+head(said ":choose f 0 rows=x") --> :choose:1: option 'rows' must be an integer above 0, not a string
 said ":choose f rows=3" --> tessera: :choose: a group stands behind the function, in front of rows=3: groups of f are 0 matmul, 1 softmax
 -->   usage: :choose f [group [option=value ..]]
 said ":choose f(":match "^[^\n]*" --> tessera: :choose cannot read 'f('

@@ -265,7 +265,9 @@ run("-i", "local function f(n) return n * 2 end\nf(4)\nlocal a, b\na, b\ndo loca
 --> nil
 -- levels of a function for arguments that are given, and of what ran last
 local levels = "f = graph.module('f', function(x) return x * 2 + 1 end)\nx = op.ones{2}\n"
-run("-i", levels .. ":ir f graph\n") --> tessera: f has not run yet: call it, or give arguments
+run("-i", levels .. ":ir f graph\n") --> :ir:1: f has not run yet: call it, or give arguments
+-->     :ir f graph
+-->     ^
 run("-i", levels .. ":ir f(x) tile\n"):match "tile @f" --> tile @f
 run("-i", levels .. ":ir f(x)\n:ir f schedule\n"):match "graph @f.*schedule @f" ~= nil --> true
 run("-i", levels .. ":ir f(x) tiel\n"):match "there is no level 'tiel'" --> there is no level 'tiel'

@@ -111,10 +111,12 @@ static void test_unchanged(void) {
   end("an editor that fails");
 }
 
-/* One that shows the end of what it is given. */
-static const char another_editor[] =
-    "ffi = require 'ffi' ffi.cdef 'int setenv(const char *, const char *, int);' "
-    "ffi.C.setenv('VISUAL', 'tail -n 1', 1);\r";
+static void another_editor(void) {
+  type("ffi = require 'ffi'; ffi.cdef 'int setenv(const char *, const char *, int);'\r");
+  expect("> ");
+  type("ffi.C.setenv('VISUAL', 'tail -n 1', 1)\r");
+  expect("> ");
+}
 
 /* What was written is opened again, however the editor ended, and its file is gone. */
 static void test_keeps_what_was_written(void) {
@@ -130,8 +132,7 @@ static void test_keeps_what_was_written(void) {
   expect("> ");
   type("os.execute('ls $TMPDIR | wc -l')\r");
   expect("\n0\n");
-  type(another_editor);
-  expect("> ");
+  another_editor(); /* which shows it */
   type(":edit\r");
   expect("begun\n");
   expect("> ");
@@ -140,8 +141,7 @@ static void test_keeps_what_was_written(void) {
   begin(editor);
   type(":edit f tile 0\r");
   expect("what it wrote was not tried; :edit");
-  type(another_editor);
-  expect("> ");
+  another_editor();
   type(":edit\r");
   expect("\nmore\n");
   expect("> ");

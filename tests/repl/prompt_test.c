@@ -223,6 +223,23 @@ static void test_pager(void) {
   expect("lines; ");
   type("q\r");
   expect("> ");
+  type(":ir f explicit\r"); /* each kernel is made when it is shown */
+  expect("group 0: matmul");
+  expect("in kernel 0, the 1. of 2; Enter: on, 0-1 or a name: that kernel, l: their list, q: "
+         "end: ");
+  type("1\r");
+  expect("group 1: softmax");
+  type("q\r");
+  expect("in kernel 0");
+  type("\r");
+  expect(" lines, in kernel 0");
+  type("q\r");
+  expect("> ");
+  type(":ir f explicit 1\r");
+  expect("group 1: softmax");
+  expect("lines; Enter: on, q: end: ");
+  type("q\r");
+  expect("> ");
   type("('line\\n'):rep(30) .. 'end'\r");
   expect("-- 11 of 31 lines; Enter: on, q: end: ");
   type("nosuch\r");

@@ -38,8 +38,9 @@ static int fake_copy(TsDevice *d, void *to, TsDevice *source, const void *from, 
   memcpy(to, from, (size_t)nbytes);
   return 0;
 }
-static int fake_module(TsDevice *d, const void *code, void **module, TsError *err) {
-  (void)d, (void)code, (void)err;
+static int fake_module(TsDevice *d, const void *code, size_t nbytes, void **module,
+                       TsError *err) {
+  (void)d, (void)code, (void)nbytes, (void)err;
   *module = &launches;
   return 0;
 }

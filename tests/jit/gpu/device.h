@@ -59,7 +59,7 @@ static __attribute__((unused)) Loaded load_tile(TsTile *tile) {
   TsText ptx = {0};
   MUST(!tile);
   MUST(ts_gpu_roles_text(tile, false, &k.info, &ptx, &err));
-  MUST(gpu->run->module_new(gpu, ptx.at, &k.module, &err));
+  MUST(gpu->run->module_new(gpu, ptx.at, ptx.len + 1, &k.module, &err));
   MUST(gpu->run->kernel(gpu, k.module, k.info.name, (int)k.info.shared, &k.function, &err));
   ts_text_free(&ptx);
   if (k.info.scratch) {

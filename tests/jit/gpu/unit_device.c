@@ -124,7 +124,7 @@ int main(int argc, char **argv) {
   if (!gpu) return skip("no GPU");
   if (!ts_target_has(gpu->target, TS_UNIT_wgmma)) return skip("a GPU without wgmma");
   MUST(ts_device_use(gpu, &err));
-  MUST(gpu->run->module_new(gpu, ptx, &module, &err));
+  MUST(gpu->run->module_new(gpu, ptx, strlen(ptx) + 1, &module, &err));
   MUST(gpu->run->kernel(gpu, module, "unit", 0, &function, &err));
   if (vectors)
     printf("/* Steps of a matrix unit of compute capability 9.0, as an H200 made them: written "

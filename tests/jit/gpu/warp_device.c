@@ -247,7 +247,7 @@ static void check_steps(void) {
   void *module, *function, *da = on_device(NULL, 512), *db = on_device(NULL, 256),
                            *dc = on_device(NULL, 512), *dy = on_device(NULL, 1024);
   int64_t n = 0, eight = 0, cut = 0, nearest = 0;
-  MUST(gpu->run->module_new(gpu, steps_ptx, &module, &err));
+  MUST(gpu->run->module_new(gpu, steps_ptx, strlen(steps_ptx) + 1, &module, &err));
   MUST(gpu->run->kernel(gpu, module, "steps", 0, &function, &err));
   for (int r = 0; r < ROUNDS; r++) {
     uint16_t a[256], b[128];
@@ -305,7 +305,7 @@ static void check_peak(void) {
   for (int i = 0; i < 4 * SUMS; i++)
     ts_text_format(&t, "st.global.f32 [y+%d], c%d;\n", 4 * i, i);
   ts_text_format(&t, "ret;\n}\n");
-  MUST(gpu->run->module_new(gpu, t.at, &module, &err));
+  MUST(gpu->run->module_new(gpu, t.at, t.len + 1, &module, &err));
   MUST(gpu->run->kernel(gpu, module, "peak", 0, &function, &err));
   MUST(gpu->run->event_new(gpu, &from, &err));
   MUST(gpu->run->event_new(gpu, &to, &err));

@@ -20,7 +20,7 @@ local families = {
   { "several", function(x, w, b) return op.softmax(op.matmul(x, w) + b):sum { axis = 0 }, op.exp(x) end, x, w, b },
 }
 
-local kernels = 0
+local kernels, orders = 0, 0
 for _, row in ipairs(families) do
   local f = graph.module(row[1], row[2])
   f(unpack(row, 3))
@@ -46,8 +46,14 @@ for _, row in ipairs(families) do
           assert(read == text, row[1] .. " for " .. target .. ": " .. tostring(why or read))
           kernels = kernels + 1
         end
+        -- The note on the order of tiles is of the head, whatever values are called.
+        for note, head in tile:gmatch "(// order of blocks: [^\n]*)\n(tile [^\n]*)" do
+          local rows = head:match " order bands:(%d+) "
+          assert(rows and note:find("down " .. rows .. " row", 1, true) or head:find " order heads " and note:find "heads of a group", head)
+          orders = orders + 1
+        end
       end
     end
   end
 end
-assert(kernels > 90, kernels)
+assert(kernels > 90 and orders > 10, kernels .. " " .. orders)
