@@ -20,7 +20,7 @@
  * rates by units by clock; registers and shared memory from its documents of the instruction sets. */
 #define AMD                                                                                    \
   .triple = "amdgcn-amd-amdhsa", .maker = TS_MAKER_amd, .object = true, .vector_bytes = 16,    \
-  .units = TS_UNIT_blocks, .fma = true, .half = true, .round = true
+  .units = TS_UNIT_blocks, .fma = true, .half = true, .mixes = true, .round = true
 #define CDNA AMD, .features = "", .lanes = 64
 #define RDNA AMD, .features = "+wavefrontsize32,+cumode", .lanes = 32
 

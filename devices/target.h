@@ -28,6 +28,7 @@ typedef struct TsTarget {
   const char *features; /* "+avx2,+fma" */
   bool fma;
   bool half;        /* has instructions between f16 and f32 */
+  bool mixes;       /* LLVM fuses a product with +0 as it is rounded to f16: -0 is lost */
   bool brain;       /* between bf16 and f32 */
   bool round;       /* has floor, ceil, trunc and round as instructions */
   bool scale;       /* has x 2^n as one */
