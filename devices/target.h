@@ -18,6 +18,15 @@ typedef enum TsTargetUnit {
   TS_UNIT_roles = TS_UNIT_wgmma | TS_UNIT_copy,
 } TsTargetUnit;
 
+/* Of AMD's: squares of 16 x 16 sums in f32, of operands of 16 bits. */
+typedef enum TsTargetMatrix {
+  TS_MATRIX_none,
+  TS_MATRIX_mfma16, /* CDNA: so many steps of k, one chain */
+  TS_MATRIX_mfma32,
+  TS_MATRIX_wmma3, /* RDNA: 16 steps of k, added up before they come to the sum */
+  TS_MATRIX_wmma4,
+} TsTargetMatrix;
+
 /* Whose GPU it is: what its instructions are called (jit/emit/simt/maker.h). */
 typedef enum TsTargetMaker { TS_MAKER_nvidia, TS_MAKER_amd } TsTargetMaker;
 
@@ -54,6 +63,7 @@ typedef struct TsTarget {
    * matrix unit with operands of 16 bits and sums in f32. As its maker publishes them. */
   int flops, flops64, flops16;
   unsigned units; /* of TsTargetUnit */
+  TsTargetMatrix matrix;
 } TsTarget;
 
 /* The row of this name; NULL: there is none. */

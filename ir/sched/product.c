@@ -4,13 +4,11 @@
  * the words of its epilogue attribute and the other nodes, behind it on the block. The space's
  * last two axes are the rows and columns. A batch of A over one B is one tall matrix where the
  * strides allow it. */
-#include "ir/sched/product.h"
+#include "ir/sched/product_state.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "ir/sched/lower.h"
-#include "ir/sched/prologue.h"
 #include "ir/sched/space.h"
 #include "ir/tile/product/product.h"
 
@@ -37,42 +35,10 @@ static int64_t cols_of(const TsNode *n) {
 static int batch_of(const TsMeta *operand) { return operand->ndim > 1 ? operand->ndim - 2 : 0; }
 
 /* ---- operands */
-typedef struct Access {
-  TsVal v;
-  TsSide side;                 /* what it is read for */
-  int64_t from[TS_TILE_RANK];  /* strides along the axes of the group */
-  int64_t moves[TS_TILE_RANK]; /* along the axes of the space; of A and B: along the batch's */
-  int64_t step[2];             /* of A: rows, k; of B: k, columns */
-  bool has[2];                 /* of A and B: these axes */
-  bool written;
-  TsTileVal param, tile;
-} Access;
+typedef TsProductAccess Access;
+typedef TsProductLower Lower;
 
 enum { MOST = TS_SCHED_PARAMS };
-
-typedef struct Lower {
-  const TsSched *s;
-  const TsGroup *g;
-  TsLayoutFn *layout;
-  void *arg;
-  TsError *err;
-  const TsNode *product;
-  uint8_t side[TS_PROLOGUE_NODES]; /* by node of the group */
-  Access access[MOST];
-  int naccess;
-  int naxis; /* the batch's, rows, columns */
-  int64_t axis[TS_TILE_RANK], k, block[2];
-  TsDtype d, factor; /* of sums; of what is multiplied */
-  const char *unit;  /* whose sums they are, or NULL */
-  TsTile *tile;
-  TsTileBuild b;
-  TsTileVal at[TS_TILE_RANK];        /* of the round */
-  TsTileVal made[TS_PROLOGUE_NODES]; /* by node of the group */
-  TsSide now;                        /* of the node that is put, */
-  int64_t shape[2];                  /* and its tiles */
-  TsSchedChoice took;                /* of TsSchedKernel */
-  bool told;
-} Lower;
 
 static int refuse(Lower *l, const char *why) {
   return ts_error_set(l->err, TS_ERR_value, "%s", why);
@@ -381,14 +347,19 @@ static int put_word(Lower *l, const char *word, size_t n, TsTileVal *sum) {
   return 0;
 }
 
-static int put_product(Lower *l, TsTileVal *out) {
-  const TsNode *p = l->product;
+/* Along all of k at once. */
+static TsTileVal sums(Lower *l) {
   TsTileType t = block_type(l, l->d);
-  const TsAttr *words = &p->attr[2];
   TsTileVal zero = ts_tile_const(&l->b, 0, &t);
   TsTileVal a = factor(l, TS_SIDE_a), b = factor(l, TS_SIDE_b);
   TsAttr unit = {.type = l->unit ? TS_ATTR_str : TS_ATTR_none, .str = l->unit};
-  TsTileVal in[3] = {a, b, zero}, sum = ts_tile_emit1(&l->b, TS_TILE_mma, 3, in, &unit, &t);
+  return ts_tile_emit1(&l->b, TS_TILE_mma, 3, (TsTileVal[]){a, b, zero}, &unit, &t);
+}
+
+static int put_product(Lower *l, TsTileVal *out) {
+  const TsNode *p = l->product;
+  const TsAttr *words = &p->attr[2];
+  TsTileVal sum = l->square ? ts_sched_square_sums(l) : sums(l);
   bool given = words->type == TS_ATTR_str;
   const char *w = given ? words->str : "";
   for (size_t n; *w; w += n + (w[n] == '_'))
@@ -528,7 +499,9 @@ static int put_rounds(Lower *l) {
   TsProductSize size = size_of(l);
   const TsSchedChoice *c = &l->g->choice;
   ts_sched_choice_head(c, l->tile);
-  if (ts_target_gpu(l->s->target))
+  if (l->square)
+    ts_sched_square_block(l, &size);
+  else if (ts_target_gpu(l->s->target))
     gpu_block(size.n, l->block);
   else
     ts_tile_product_near(l->s->target, l->d, &size, c->rows, c->columns, l->block);
@@ -564,6 +537,7 @@ static int open_product(Lower *l) {
   if (ts_sched_by_pairs(l->s, l->product)) l->unit = l->s->target->pairs;
   if (l->unit) l->factor = TS_DT_bf16;
   if (find_operands(l)) return -1;
+  if (!l->unit) l->square = (l->unit = ts_sched_square_unit(l)) != NULL;
   find_axes(l);
   return 0;
 }

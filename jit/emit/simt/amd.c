@@ -128,4 +128,5 @@ const TsGpuMaker ts_gpu_amd = {
     .shuffle = shuffle,
     .vote = vote,
     .function = function,
+    .matrix = ts_gpu_amd_matrix,
 };

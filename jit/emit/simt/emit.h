@@ -162,6 +162,8 @@ void ts_gpu_frames_make(TsGpuEmit *g, const TsTileRegion *r);
 TsGpuFrame *ts_gpu_frame(TsGpuEmit *g, const TsTileType *t);
 TsGpuFrame *ts_gpu_frame_found(TsGpuEmit *g, const TsTileType *t); /* or NULL */
 bool ts_gpu_frame_fits(const TsGpuFrame *f, const TsTileType *t);
+/* With these vectors and chunks, all valid, without coordinates. */
+TsGpuFrame *ts_gpu_frame_of(TsGpuEmit *g, const TsTileType *t, int vector, int chunks);
 /* Without coordinates. */
 TsGpuFrame *ts_gpu_frame_new(TsGpuEmit *g, const TsTileType *t, int chunks);
 /* Chunk number `chunk` (i64) of a tile that has no frame. */
