@@ -61,7 +61,7 @@ static TsTileVal load(TsProductLower *l, int side, TsTileVal k) {
     if (a->moves[i]) at[n++] = l->at[i];
   at[n + side] = l->at[batch + side], at[n + !side] = k;
   TsTileType t = ts_tile_type(type_of(l, side), 2, dim);
-  TsTileAccess how = {.edge = true};
+  TsTileAccess how = {.edge = l->k % DEPTH || l->axis[batch + side] % l->block[side]};
   return ts_tile_load(b, a->param, at, &t, &how);
 }
 
@@ -74,6 +74,8 @@ TsTileVal ts_sched_square_sums(TsProductLower *l) {
   TsTileLoop stage = ts_tile_for(b, zero, end, DEPTH, false, 3, first);
   if (!stage.carry) return NULL;
   TsTileVal behind = ts_tile_op2(b, TS_OP_add, stage.i, ts_tile_index(b, DEPTH));
+  if (l->k % DEPTH == 0) /* the last one once more: no edge */
+    behind = ts_tile_op2(b, TS_OP_minimum, behind, ts_tile_index(b, l->k - DEPTH));
   TsTileVal next[3] = {NULL, load(l, 0, behind), load(l, 1, behind)};
   TsTileVal in[3] = {stage.carry[1], stage.carry[2], stage.carry[0]};
   next[0] = ts_tile_emit1(b, TS_TILE_mma, 3, in, &unit, &t);

@@ -45,6 +45,8 @@ typedef struct TsGpuFrame {
   LLVMValueRef *valid;            /* by chunk: whether it is inside of the tile; NULL: it is */
   TsGpuCoord (*at)[TS_TILE_RANK]; /* by slot, V to a chunk */
   LLVMValueRef **memo;            /* by value: its slots, or NULL */
+  int whole;                      /* slots that are a vector of a matrix unit; 0: none */
+  LLVMValueRef **wholes;          /* by value: those, or NULL */
   bool laned;                     /* a row in the order of lanes */
   bool loose;                     /* of a loop over chunks: loads belong to it */
   struct TsGpuFrame *next;

@@ -53,9 +53,11 @@ static Place place_of(TsGpuEmit *g, const TsGpuMatrix *u, const Waves *w) {
 }
 
 /* ---- the frame */
+/* A product by the unit, of sums of this shape. */
 static const TsTileStmt *find(const TsTileRegion *r, const TsTileType *t) {
   for (const TsTileStmt *s = r->first; s; s = s->next) {
-    if (ts_tile_square_of(s) && s->out[0]->type.dim[0] == t->dim[0] &&
+    if (!t && ts_tile_square_of(s)) return s;
+    if (t && ts_tile_square_of(s) && s->out[0]->type.dim[0] == t->dim[0] &&
         s->out[0]->type.dim[1] == t->dim[1])
       return s;
     for (int i = 0; i < s->nregion; i++) {
@@ -73,6 +75,9 @@ TsGpuFrame *ts_gpu_matrix_frame(TsGpuEmit *g, const TsTileType *t) {
     return NULL;
   int vector = u->col == 1 ? u->sums : 1, runs = u->sums / vector;
   TsGpuFrame *f = ts_gpu_frame_of(g, t, vector, w.rows * w.cols * runs);
+  f->whole = u->sums;
+  f->wholes = ts_emit_take(g->e, sizeof *f->wholes * (g->e->k->nvalue + 1));
+  memset(f->wholes, 0, sizeof *f->wholes * (g->e->k->nvalue + 1));
   Place p = place_of(g, u, &w);
   V row = ts_gpu_add(g, ts_gpu_mul(g, p.high, w.rows * SQUARE), p.row);
   V col = ts_gpu_add(g, ts_gpu_mul(g, p.across, w.cols * SQUARE),
@@ -88,6 +93,43 @@ TsGpuFrame *ts_gpu_matrix_frame(TsGpuEmit *g, const TsTileType *t) {
                                vector > 1 ? vector : 0};
         }
   return f;
+}
+
+/* Slots of a vector: of sums those of a square, of operands those that were loaded together, which
+ * nobody takes apart before they have come. */
+static int whole_of(const TsGpuEmit *g, const TsGpuFrame *f, TsTileVal v) {
+  if (v->type.dtype == TS_DT_f32) return f->whole;
+  bool half = v->type.dtype == TS_DT_bf16 || v->type.dtype == TS_DT_f16;
+  bool alone = unit_of(g) && find(g->phase->loop->region[0], NULL);
+  return half && alone && f->vector > 1 ? f->vector : 0;
+}
+
+V *ts_gpu_matrix_wholes(TsGpuEmit *g, TsTileVal v, int *n) {
+  TsGpuFrame *f = v->type.rank ? ts_gpu_frame_found(g, &v->type) : NULL;
+  int each = f ? whole_of(g, f, v) : 0;
+  if (!each) return NULL;
+  *n = f->vector * f->chunks / each;
+  if (f->wholes && f->wholes[v->id]) return f->wholes[v->id];
+  V *x = ts_gpu_slots(g, f, v), *y = ts_emit_take(g->e, sizeof *y * (size_t)*n);
+  LLVMTypeRef t = LLVMVectorType(LLVMTypeOf(x[0]), (unsigned)each);
+  for (int i = 0; i < *n; i++) {
+    y[i] = LLVMGetPoison(t);
+    for (int k = 0; k < each; k++)
+      y[i] = LLVMBuildInsertElement(g->e->b, y[i], x[i * each + k],
+                                    ts_emit_int(g->e, i32(g), k), "");
+  }
+  return y;
+}
+
+void ts_gpu_matrix_define(TsGpuEmit *g, TsTileVal v, V *whole) {
+  TsGpuFrame *f = ts_gpu_frame(g, &v->type);
+  int n = f->vector * f->chunks, each = whole_of(g, f, v);
+  V *out = ts_emit_take(g->e, sizeof *out * (size_t)n);
+  for (int i = 0; i < n; i++)
+    out[i] = LLVMBuildExtractElement(g->e->b, whole[i / each],
+                                     ts_emit_int(g->e, i32(g), i % each), "");
+  if (f->wholes) f->wholes[v->id] = whole;
+  ts_gpu_define(g, v, out);
 }
 
 /* ---- operands in shared memory */
@@ -198,15 +240,14 @@ static bool fits(const TsGpuMatrix *u, const TsTileStmt *s) {
 bool ts_gpu_matrix_product(TsGpuEmit *g, const TsTileStmt *s) {
   const TsGpuMatrix *u = ts_tile_square_of(s) ? unit_of(g) : NULL;
   const TsTileType *y = &s->out[0]->type;
-  LLVMBuilderRef b = g->e->b;
   Waves w;
   if (!u) return false;
   if (!fits(u, s) || !divide(g, u, y, &w) || w.cols > 64)
     ts_emit_fail(g->e, "the unit has no product of these tiles");
   TsDtype d = (TsDtype)s->in[0]->type.dtype;
-  TsGpuFrame *f = ts_gpu_frame(g, y), *fa = ts_gpu_frame(g, &s->in[0]->type),
-             *fb = ts_gpu_frame(g, &s->in[1]->type);
-  V *acc = ts_gpu_slots(g, f, s->in[2]);
+  TsGpuFrame *fa = ts_gpu_frame(g, &s->in[0]->type), *fb = ts_gpu_frame(g, &s->in[1]->type);
+  int n = 0;
+  V *acc = ts_gpu_matrix_wholes(g, s->in[2], &n);
   V *left = ts_gpu_slots(g, fa, s->in[0]), *right = ts_gpu_slots(g, fb, s->in[1]);
   int64_t depth = s->in[0]->type.dim[1], pitch = pitch_of(depth);
   Sides o = {.pitch = pitch};
@@ -217,21 +258,9 @@ bool ts_gpu_matrix_product(TsGpuEmit *g, const TsTileStmt *s) {
   Place p = place_of(g, u, &w);
   o.row = ts_gpu_add(g, ts_gpu_mul(g, p.high, w.rows * SQUARE), p.row);
   o.col = ts_gpu_add(g, ts_gpu_mul(g, p.across, w.cols * SQUARE), p.row);
-  int n = w.rows * w.cols;
   V *sum = ts_emit_take(g->e, sizeof *sum * (size_t)n);
-  V *out = ts_emit_take(g->e, sizeof *out * (size_t)(n * u->sums));
-  LLVMTypeRef t = LLVMVectorType(ts_emit_elem(g->e, TS_DT_f32), (unsigned)u->sums);
-  for (int i = 0; i < n; i++) {
-    sum[i] = LLVMGetPoison(t);
-    for (int k = 0; k < u->sums; k++)
-      sum[i] = LLVMBuildInsertElement(b, sum[i], acc[i * u->sums + k],
-                                      ts_emit_int(g->e, i32(g), k), "");
-  }
+  memcpy(sum, acc, sizeof *sum * (size_t)n);
   for (int64_t k = 0; k < depth; k += u->depth) step(g, u, &w, &p, &o, k, d, sum);
-  for (int i = 0; i < n; i++)
-    for (int k = 0; k < u->sums; k++)
-      out[i * u->sums + k] =
-          LLVMBuildExtractElement(b, sum[i], ts_emit_int(g->e, i32(g), k), "");
-  ts_gpu_define(g, s->out[0], out);
+  ts_gpu_matrix_define(g, s->out[0], sum);
   return true;
 }

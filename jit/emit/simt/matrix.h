@@ -26,6 +26,10 @@ typedef struct TsGpuMatrix {
 
 /* The frame of the tile, if it is of sums that a unit of this phase makes; NULL. */
 struct TsGpuFrame *ts_gpu_matrix_frame(struct TsGpuEmit *g, const TsTileType *t);
+/* Of a tile that has such a frame its numbers as vectors of the unit, which loops carry so that they
+ * stay in their registers; NULL. And defined by them. */
+LLVMValueRef *ts_gpu_matrix_wholes(struct TsGpuEmit *g, TsTileVal v, int *n);
+void ts_gpu_matrix_define(struct TsGpuEmit *g, TsTileVal v, LLVMValueRef *whole);
 /* false: there is no unit, and no instruction was emitted. */
 bool ts_gpu_matrix_product(struct TsGpuEmit *g, const TsTileStmt *s);
 
