@@ -68,6 +68,10 @@ static const TsTileStmt *find(const TsTileRegion *r, const TsTileType *t) {
   return NULL;
 }
 
+bool ts_gpu_matrix_used(const TsGpuEmit *g) {
+  return unit_of(g) && find(g->phase->loop->region[0], NULL);
+}
+
 TsGpuFrame *ts_gpu_matrix_frame(TsGpuEmit *g, const TsTileType *t) {
   const TsGpuMatrix *u = unit_of(g);
   Waves w;
@@ -100,8 +104,7 @@ TsGpuFrame *ts_gpu_matrix_frame(TsGpuEmit *g, const TsTileType *t) {
 static int whole_of(const TsGpuEmit *g, const TsGpuFrame *f, TsTileVal v) {
   if (v->type.dtype == TS_DT_f32) return f->whole;
   bool half = v->type.dtype == TS_DT_bf16 || v->type.dtype == TS_DT_f16;
-  bool alone = unit_of(g) && find(g->phase->loop->region[0], NULL);
-  return half && alone && f->vector > 1 ? f->vector : 0;
+  return half && f->vector > 1 && ts_gpu_matrix_used(g) ? f->vector : 0;
 }
 
 V *ts_gpu_matrix_wholes(TsGpuEmit *g, TsTileVal v, int *n) {

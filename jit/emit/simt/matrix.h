@@ -24,6 +24,8 @@ typedef struct TsGpuMatrix {
   bool flags;             /* three words of 0 follow the operands */
 } TsGpuMatrix;
 
+/* Whether the phase has a product by the unit. */
+bool ts_gpu_matrix_used(const struct TsGpuEmit *g);
 /* The frame of the tile, if it is of sums that a unit of this phase makes; NULL. */
 struct TsGpuFrame *ts_gpu_matrix_frame(struct TsGpuEmit *g, const TsTileType *t);
 /* Of a tile that has such a frame its numbers as vectors of the unit, which loops carry so that they
