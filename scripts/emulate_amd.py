@@ -14,6 +14,7 @@ from types import SimpleNamespace
 FLOATS = {"f64": (8, 0x7FF0 << 48, (1 << 63) - 1), "f32": (4, 0x7F800000, 0x7FFFFFFF), "f16": (2, 0x7C00, 0x7FFF),
           "bf16": (2, 0x7F80, 0x7FFF), "complex64": (4, 0x7F800000, 0x7FFFFFFF), "complex128": (8, 0x7FF0 << 48, (1 << 63) - 1)}
 ARCH = {"gfx9": "cdna", "gfx10": None, "gfx11": "rdna3", "gfx12": "rdna4"}
+GUARD, BESIDE = b"\x5c", 4096 # what is beside memory, and bytes of it
 EXEC = 126 # the first of the two registers that say which lanes are on
 
 
@@ -81,16 +82,23 @@ class Memory:
             else: joined.append([lo, hi])
         self.where = []
         for lo, hi in joined:
-            room = ctypes.create_string_buffer(hi - lo + 1024)
-            here = (ctypes.addressof(room) + 511) & ~511
+            room = ctypes.create_string_buffer(GUARD * (hi - lo + 3 * BESIDE), hi - lo + 3 * BESIDE)
+            here = ((ctypes.addressof(room) + BESIDE + 511) & ~511) + lo % 512
             self.rooms.append(room)
-            self.where.append((lo, hi, here + lo % 512))
+            self.where.append((lo, hi, here))
         for (at, below, above, _), data in zip(launch.memory, launch.before):
             ctypes.memmove(self.at(at - below), data, len(data))
 
+    def is_whole(self):
+        """Whether nothing was written beside it."""
+        for (lo, hi, here), room in zip(self.where, self.rooms):
+            begin = here - ctypes.addressof(room)
+            if room.raw[:begin].strip(GUARD) or room.raw[begin + hi - lo:].strip(GUARD): return False
+        return True
+
     def at(self, address):
         for lo, hi, here in self.where:
-            if lo <= address <= hi: return here + address - lo
+            if lo <= address < hi or lo == hi == address: return here + address - lo
         raise ValueError("an address of no parameter")
 
 
@@ -125,6 +133,7 @@ def run(emu, path):
         emu.next_is_block = True
         if emu.run_asm(entry, code_end, blocks, 1, 1, threads, 1, 1, ctypes.addressof(args), rsrc2, private, arch, user):
             return False, f"{name} did not end"
+    if not memory.is_whole(): return False, "it writes beside its memory"
     for i, ((at, below, above, dtype), want) in enumerate(zip(l.memory, l.after)):
         bad = same(ctypes.string_at(memory.at(at - below), below + above), want, dtype)
         if bad: return False, f"parameter {i}: {bad} numbers of {dtype} differ"
