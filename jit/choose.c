@@ -29,12 +29,10 @@ static void show(const TsBuildJob *b, TsJitGroupFn *each, void *arg) {
 int ts_jit_groups(TsJitFunction *f, TsJitGroupFn *each, void *arg) {
   f = ts_jit_shown(f);
   ts_jit_step(f);
-  if (f->state == LIVE) return show(&f->build, each, arg), 0;
-  TsBuildJob b = ts_jit_build_of(f, 0);
-  int failed =
-      !b.layouts ? ts_error_memory(&f->jit->c->err) : ts_build_schedule(&b, &f->jit->c->err);
-  if (!failed) show(&b, each, arg);
-  ts_build_free(&b);
+  TsJitBuild x;
+  int failed = ts_jit_open_build(f, NULL, &x);
+  if (!failed) show(x.b, each, arg);
+  ts_jit_close_build(&x);
   return failed ? -1 : 0;
 }
 

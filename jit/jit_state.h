@@ -111,7 +111,6 @@ void ts_jit_advance(TsJitFunction *f, const TsFrame *own);
 void ts_jit_forget(TsJitFunction *f); /* jobs and kernels; it is cold again */
 void ts_jit_reap(TsJit *j);           /* jobs whose function is gone, if they are done */
 void ts_jit_free_jobs(TsJit *j);      /* all, when nothing runs them any more */
-TsBuildJob ts_jit_build_of(TsJitFunction *f, double spent_msec);
 /* f on a device; NULL where nothing is compiled for it. */
 TsJitFunction *ts_jit_on(TsJitFunction *f, TsDevice *d);
 int ts_jit_begin(TsJitFunction *f);   /* queues the job of f; -1: no memory */
@@ -119,6 +118,16 @@ int ts_jit_install(TsJitFunction *f); /* the kernels of f->build; -1 with the er
 void ts_jit_drop(TsJitFunction *f);   /* what runs */
 void ts_jit_judged(TsJitFunction *f); /* its kernels need no trial */
 bool ts_jit_step(TsJitFunction *f);   /* takes what a job has made; whether f is live */
+
+/* jit/scheduled.c */
+TsBuildJob ts_jit_build_of(TsJitFunction *f, double spent_msec);
+/* The build of what runs, or, if nothing does or another target is asked for, one that is scheduled
+ * and not compiled: what is looked at. -1 with the context's error; it is closed in any case. */
+typedef struct TsJitBuild {
+  TsBuildJob *b, own;
+} TsJitBuild;
+int ts_jit_open_build(TsJitFunction *f, const TsTarget *target, TsJitBuild *x);
+void ts_jit_close_build(TsJitBuild *x);
 
 /* jit/promote.c: its kernels are made anew, now; those that are the same are found on disk. */
 int ts_jit_rebuild(TsJitFunction *f);

@@ -64,22 +64,6 @@ void ts_jit_reap(TsJit *j) {
   }
 }
 
-TsBuildJob ts_jit_build_of(TsJitFunction *f, double spent_msec) {
-  TsJit *j = f->jit;
-  return (TsBuildJob){.how = j->how,
-                      .g = f->g,
-                      .layouts = ts_layouts_new(j->c, f->g),
-                      .target = f->device ? NULL : j->target,
-                      .device = f->device,
-                      .profile = j->c->profile,
-                      .shows = j->shown != NULL,
-                      .threads = ts_cpu_threads(),
-                      .chosen = ts_build_chosen_copy(f->chosen),
-                      .choose = j->tuner ? ts_tune_apply : NULL,
-                      .tuner = j->tuner,
-                      .spent_msec = spent_msec};
-}
-
 static Job *queue_job(TsJitFunction *f, TsQueue *queue, void (*run)(TsQueueJob *job),
                       double spent_msec, bool at_hand) {
   TsJit *j = f->jit;
@@ -238,8 +222,9 @@ static void finish_tuning(TsJitFunction *f) {
 }
 
 int ts_jit_rebuild(TsJitFunction *f) {
+  TsError *err = &f->jit->c->err;
   Job job = {.build = ts_jit_build_of(f, 1e9)};
-  int failed = !job.build.layouts || ts_build_run(&job.build, &f->jit->c->err);
+  int failed = !job.build.layouts ? ts_error_memory(err) : ts_build_run(&job.build, err);
   if (!failed && job.build.nkernel) {
     abandon(f);
     ts_jit_drop(f);
@@ -256,7 +241,7 @@ int ts_jit_tune(TsJitFunction *f) {
   const char *absent = ts_jit_absent(j);
   if (absent) return ts_error_set(err, TS_ERR_device, "nothing is compiled: %s", absent);
   Job job = {.build = ts_jit_build_of(f, 1e9)};
-  int failed = !job.build.layouts || ts_build_schedule(&job.build, err);
+  int failed = !job.build.layouts ? ts_error_memory(err) : ts_build_schedule(&job.build, err);
   if (!failed && (ts_tune_run(j->tuner, &job.build, false, NULL) || f->state != LIVE))
     failed = ts_build_run(&job.build, err);
   if (!failed && job.build.nkernel) {

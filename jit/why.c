@@ -81,34 +81,20 @@ static int show(const TsJitFunction *f, const TsBuildJob *b, const Shown *s, TsE
   return s->facts ? facts_of(f, b, s, err) : ts_build_text(b, s->level, s->text, err);
 }
 
-/* What another machine would run: its kernels are made, and not compiled. */
-static int show_for(TsJitFunction *f, const TsTarget *t, const Shown *s) {
-  TsError *err = &f->jit->c->err;
-  if (ts_level_check(TS_LEVEL_function, s->level, t, err)) return -1;
-  TsBuildJob b = ts_jit_build_of(f, 0);
-  b.device = NULL, b.target = t, b.choose = NULL;
-  int failed =
-      !b.layouts ? ts_error_memory(err) : ts_build_schedule(&b, err) || show(NULL, &b, s, err);
-  ts_build_free(&b);
-  return failed ? -1 : 0;
-}
-
 static int show_what_runs(TsJitFunction *f, const TsTarget *target, const Shown *s) {
-  TsJit *j = f->jit;
+  TsError *err = &f->jit->c->err;
   f = ts_jit_shown(f);
   ts_jit_step(f);
-  if (target) return show_for(f, target, s);
-  if (!s->facts && !strcmp(s->level, "bytecode")) {
+  if (target && ts_level_check(TS_LEVEL_function, s->level, target, err)) return -1;
+  if (!target && !s->facts && !strcmp(s->level, "bytecode")) {
     if (f->state != LIVE) return 0;
     ts_code_text(f->code, s->text);
     tier_text(f, s->text);
     return 0;
   }
-  if (f->state == LIVE) return show(f, &f->build, s, &j->c->err);
-  TsBuildJob b = ts_jit_build_of(f, 0);
-  int failed = !b.layouts ? ts_error_memory(&j->c->err)
-                          : ts_build_schedule(&b, &j->c->err) || show(f, &b, s, &j->c->err);
-  ts_build_free(&b);
+  TsJitBuild x; /* what another machine would run is made, and not compiled */
+  int failed = ts_jit_open_build(f, target, &x) || show(target ? NULL : f, x.b, s, err);
+  ts_jit_close_build(&x);
   return failed ? -1 : 0;
 }
 

@@ -1,7 +1,6 @@
 /* See lib/commit.h. */
 #include "lib/commit.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -10,14 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char temporary[] = ".tessera-new-";
-enum { DIGITS = 16, ATTEMPTS = 1000 };
-
-static bool is_temporary(const char *name) {
-  size_t n = sizeof temporary - 1;
-  return !strncmp(name, temporary, n) && strlen(name) == n + DIGITS &&
-         strspn(name + n, "0123456789abcdef") == DIGITS;
-}
+enum { ATTEMPTS = 1000, FOLDERS = 8 };
 
 static int open_folder(int at, const char *name) {
   return openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -44,19 +36,26 @@ static int make_folder(const char *dir) {
 
 /* ---- removing */
 static void unlink_all(int folder) {
-  int own = open_folder(folder, ".");
-  DIR *d = own < 0 ? NULL : fdopendir(own);
+  DIR *d = ts_file_list(folder);
   for (struct dirent *e; d && (e = readdir(d));)
     if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..")) unlinkat(folder, e->d_name, 0);
   if (d) closedir(d);
 }
 
-/* Under another name first: what is left of it, if the program is killed, tells what it is. */
+/* Under another name first: what is left of it, if the program is killed, tells what it is. Where the
+ * name has become another folder's meanwhile, that one gets it back. */
 static int remove_open(int parent, int folder, const char *name) {
   char other[TS_FILE_NAME];
-  ts_file_name(temporary, other);
-  if (is_temporary(name)) strcpy(other, name);
-  if (!is_temporary(name) && renameat(parent, name, parent, other)) return -1;
+  bool plain = !ts_file_is_temporary(name);
+  if (plain)
+    ts_file_name(TS_FILE_TEMPORARY, other);
+  else
+    strcpy(other, name);
+  if (plain && renameat(parent, name, parent, other)) return -1;
+  if (!ts_file_is_named(folder, parent, other)) {
+    if (plain) renameat(parent, other, parent, name);
+    return errno = ENOENT, -1;
+  }
   unlink_all(folder);
   return unlinkat(parent, other, AT_REMOVEDIR);
 }
@@ -82,7 +81,7 @@ static bool is_leftover(int folder, const char *name, const char *mark, const ch
   char text[256];
   struct stat st;
   if (fstat(folder, &st) || st.st_uid != geteuid()) return false;
-  if (is_temporary(name)) return true;
+  if (ts_file_is_temporary(name)) return true;
   size_t n = strlen(head);
   if (read_head(folder, manifest, text, n < sizeof text ? n : sizeof text) != n) return false;
   return !memcmp(text, head, n) && !whole(text, read_head(folder, mark, text, sizeof text));
@@ -90,13 +89,14 @@ static bool is_leftover(int folder, const char *name, const char *mark, const ch
 
 void ts_commit_sweep(const char *dir, const char *mark, const char *manifest, const char *head,
                      bool (*whole)(const char *text, size_t n)) {
-  int parent = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), own = dup(parent);
-  DIR *d = own < 0 ? NULL : fdopendir(own);
+  int parent = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR *d = parent < 0 ? NULL : ts_file_list(parent);
   for (struct dirent *e; d && (e = readdir(d));) {
     if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")) continue;
     int folder = open_folder(parent, e->d_name);
     if (folder < 0) continue;
-    if (!flock(folder, LOCK_EX | LOCK_NB) && /* else somebody writes it */
+    if (!flock(folder, LOCK_EX | LOCK_NB) &&           /* else somebody writes it, */
+        ts_file_is_named(folder, parent, e->d_name) && /* or it was written by now */
         is_leftover(folder, e->d_name, mark, manifest, head, whole))
       remove_open(parent, folder, e->d_name);
     close(folder);
@@ -106,12 +106,19 @@ void ts_commit_sweep(const char *dir, const char *mark, const char *manifest, co
 }
 
 /* ---- writing */
+/* Locked, and still under its name: whoever tidies up may have come in between. */
 static int new_folder(TsCommit *c) {
-  ts_file_name(temporary, c->temporary);
-  if (mkdirat(c->parent, c->temporary, 0777)) return c->temporary[0] = 0, -1;
-  if ((c->folder = open_folder(c->parent, c->temporary)) < 0) return -1;
-  bool taken = flock(c->folder, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
-  return taken ? (errno = EAGAIN, -1) : 0; /* somebody removes it */
+  for (int attempt = 0; attempt < FOLDERS; attempt++) {
+    ts_file_name(TS_FILE_TEMPORARY, c->temporary);
+    if (mkdirat(c->parent, c->temporary, 0777)) return c->temporary[0] = 0, -1;
+    c->folder = open_folder(c->parent, c->temporary);
+    if (c->folder < 0 && errno != ENOENT) return -1;
+    bool taken = c->folder < 0 || (flock(c->folder, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK);
+    if (!taken && ts_file_is_named(c->folder, c->parent, c->temporary)) return 0;
+    if (c->folder >= 0) close(c->folder);
+    c->folder = -1, c->temporary[0] = 0;
+  }
+  return errno = EAGAIN, -1;
 }
 
 int ts_commit_begin(TsCommit *c, const char *dir) {

@@ -7,9 +7,9 @@
 #include "lib/convert_bits.h"
 
 const TsDtypeInfo ts_dtypes[TS_DT_COUNT] = {
-#define DT(name, bytes, kind, compute, accum, npy, st, help)                                   \
-  [TS_DT_##                                                                                    \
-      name] = {#name, bytes, TS_KIND_##kind, TS_DT_##compute, TS_DT_##accum, npy, st, help},
+#define DT(name, bytes, kind, block, compute, accum, npy, st, help)                            \
+  [TS_DT_##name] = {#name, bytes, TS_KIND_##kind, block, TS_DT_##compute, TS_DT_##accum, npy,  \
+                    st,    help},
 #include "lib/dtypes.def"
 #undef DT
 };
@@ -72,7 +72,7 @@ static TsDtype promote_int(TsDtype a, TsDtype b) {
 
 TsDtype ts_dtype_promote(TsDtype a, TsDtype b) {
   if (a == b) return a;
-  if (a == TS_DT_mxfp4 || b == TS_DT_mxfp4) return TS_DT_none;
+  if (ts_dtype_in_blocks(a) || ts_dtype_in_blocks(b)) return TS_DT_none;
   bool ac = ts_dtype_is(a, TS_KIND_C), bc = ts_dtype_is(b, TS_KIND_C);
   if (ac || bc) {
     TsDtype other = ac ? b : a, mine = ac ? a : b;

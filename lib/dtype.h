@@ -8,7 +8,7 @@
 #include "lib/error.h"
 
 typedef enum TsDtype {
-#define DT(name, bytes, kind, compute, accum, npy, st, help) TS_DT_##name,
+#define DT(name, bytes, kind, block, compute, accum, npy, st, help) TS_DT_##name,
 #include "lib/dtypes.def"
 #undef DT
   TS_DT_COUNT,
@@ -27,8 +27,9 @@ enum {
 
 typedef struct TsDtypeInfo {
   const char *name;
-  uint8_t nbytes; /* of one element; of one 32-element block for mxfp4 */
+  uint8_t nbytes; /* of one element, or of one block */
   uint8_t kind;
+  uint16_t block;  /* elements that lie together in nbytes; 1, or of kind X more */
   uint8_t compute; /* the type in which pointwise kernels calculate */
   uint8_t accum;   /* the type of sums */
   const char *npy, *safetensors, *help;
@@ -36,7 +37,8 @@ typedef struct TsDtypeInfo {
 
 extern const TsDtypeInfo ts_dtypes[TS_DT_COUNT];
 
-enum { TS_MXFP4_BLOCK = 32 };
+/* Elements of a block, and bytes, at most. */
+enum { TS_BLOCK_MOST = 256, TS_BLOCK_NBYTES_MOST = 255 };
 
 static inline bool ts_dtype_is(TsDtype d, int kinds) {
   return (ts_dtypes[d].kind & kinds) != 0;
@@ -45,9 +47,15 @@ static inline const char *ts_dtype_name(TsDtype d) {
   return d < TS_DT_COUNT ? ts_dtypes[d].name : "none";
 }
 
-/* Bytes of n elements in a row, or of a stride of n elements; of mxfp4 whole blocks. */
+/* Stored in blocks along the last axis: a storage format, whose elements nothing moves one by one. */
+static inline bool ts_dtype_in_blocks(int d) {
+  return d < TS_DT_COUNT && ts_dtypes[d].block > 1;
+}
+
+/* Bytes of n elements in a row, or of a stride of n elements; whole blocks of them. */
 static inline int64_t ts_dtype_nbytes(TsDtype d, int64_t n) {
-  return d == TS_DT_mxfp4 ? n / TS_MXFP4_BLOCK * 17 : n * ts_dtypes[d].nbytes;
+  return ts_dtype_in_blocks(d) ? n / ts_dtypes[d].block * ts_dtypes[d].nbytes
+                               : n * ts_dtypes[d].nbytes;
 }
 
 /* The type by its name (also float32, int64, bfloat16, ... as NumPy and PyTorch
@@ -56,7 +64,7 @@ TsDtype ts_dtype_parse(const char *name, int len);
 
 /* The type in which values of both can be combined (Array API's table, with
  * integer + float -> the float as in PyTorch). Symmetric, associative within a
- * kind. TS_DT_none if there is none (mxfp4 with anything else). */
+ * kind. TS_DT_none if there is none (what is stored in blocks with anything else). */
 TsDtype ts_dtype_promote(TsDtype a, TsDtype b);
 
 TsDtype ts_dtype_real(TsDtype d);    /* complex64 -> f32, complex128 -> f64, else d */

@@ -4,27 +4,13 @@
 #include <math.h>
 #include <string.h>
 
-static void quoted(TsText *t, const char *s, size_t n) {
-  ts_text_char(t, '"');
-  for (size_t i = 0; i < n; i++) {
-    unsigned char c = (unsigned char)s[i];
-    if (c == '"' || c == '\\')
-      ts_text_format(t, "\\%c", c);
-    else if (c == '\n')
-      ts_text_str(t, "\\n");
-    else if (c < 32 || c == 127)
-      ts_text_format(t, "\\u%04x", c);
-    else
-      ts_text_char(t, (char)c);
-  }
-  ts_text_char(t, '"');
-}
+#include "lib/json.h"
 
 static void begin(TsText *t, const char *key) {
   char last = t->len ? t->at[t->len - 1] : '[';
   if (last != '[' && last != '{') ts_text_char(t, ',');
   if (!key) return;
-  quoted(t, key, strlen(key));
+  ts_json_string(t, "", key, strlen(key));
   ts_text_char(t, ':');
 }
 
@@ -41,18 +27,8 @@ void ts_facts_list(TsText *t, const char *key) {
 void ts_facts_end(TsText *t, char c) { ts_text_char(t, c); }
 
 static void put(TsText *t, const char *key, const char *s, size_t n) {
-  char *copy = NULL;
-  TsText fine = {0};
-  if (!ts_text_is_utf8(s, n)) {
-    for (size_t i = 0; i < n; i++) ts_text_char(&fine, (unsigned char)s[i] < 128 ? s[i] : '?');
-    copy = fine.at;
-  }
   begin(t, key);
-  if (copy && !fine.failed)
-    quoted(t, copy, fine.len);
-  else
-    quoted(t, s, fine.failed ? 0 : n);
-  ts_text_free(&fine);
+  ts_json_string(t, "", s, n);
 }
 
 void ts_facts_text(TsText *t, const char *key, const char *s) {

@@ -13,7 +13,7 @@
 void ts_facts_object(TsText *t, const char *key);
 void ts_facts_list(TsText *t, const char *key);
 void ts_facts_end(TsText *t, char c); /* '}' or ']' */
-/* Bytes that are no UTF-8 become '?'; NULL writes nothing. */
+/* A string of JSON (lib/json.h); NULL writes nothing. */
 void ts_facts_text(TsText *t, const char *key, const char *s);
 void ts_facts_take(TsText *t, const char *key, TsText *s); /* the same, and frees it */
 /* Infinities and NaN write nothing. */

@@ -1,7 +1,6 @@
 /* See lib/file.h. */
 #include "lib/file.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -80,38 +79,43 @@ int ts_file_open(const char *path, size_t *size, const char **why) {
   return -1;
 }
 
-/* ---- replacing */
-/* Whoever writes such a file holds its lock: one that can be locked is left over. */
-static const char temporary[] = ".tessera-new-";
-enum { DIGITS = 16, MOST_LINKS = 40 };
-
-static bool is_temporary(const char *name) {
-  size_t n = sizeof temporary - 1;
-  return !strncmp(name, temporary, n) && strlen(name) == n + DIGITS &&
+bool ts_file_is_temporary(const char *name) {
+  enum { DIGITS = 16 };
+  size_t n = sizeof TS_FILE_TEMPORARY - 1;
+  return !strncmp(name, TS_FILE_TEMPORARY, n) && strlen(name) == n + DIGITS &&
          strspn(name + n, "0123456789abcdef") == DIGITS;
 }
 
-static bool is_named(int fd, int folder, const char *name) {
+bool ts_file_is_named(int fd, int folder, const char *name) {
   struct stat open, named;
   return !fstat(fd, &open) && !fstatat(folder, name, &named, AT_SYMLINK_NOFOLLOW) &&
          open.st_ino == named.st_ino && open.st_dev == named.st_dev;
 }
+
+DIR *ts_file_list(int folder) {
+  int own = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR *dir = own < 0 ? NULL : fdopendir(own);
+  if (!dir && own >= 0) close(own);
+  return dir;
+}
+
+/* ---- replacing */
+enum { MOST_LINKS = 40 };
 
 static void drop_leftover(int folder, const char *name) {
   struct stat st;
   int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (fd < 0) return;
   if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_uid == geteuid() && st.st_nlink == 1 &&
-      !flock(fd, LOCK_EX | LOCK_NB) && is_named(fd, folder, name))
+      !flock(fd, LOCK_EX | LOCK_NB) && ts_file_is_named(fd, folder, name))
     unlinkat(folder, name, 0);
   close(fd);
 }
 
 static void drop_leftovers(int folder) {
-  int own = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  DIR *dir = own < 0 ? NULL : fdopendir(own);
+  DIR *dir = ts_file_list(folder);
   for (struct dirent *d; dir && (d = readdir(dir));)
-    if (is_temporary(d->d_name)) drop_leftover(folder, d->d_name);
+    if (ts_file_is_temporary(d->d_name)) drop_leftover(folder, d->d_name);
   if (dir) closedir(dir);
 }
 
@@ -180,10 +184,10 @@ static int look_at_old(TsReplace *r) {
 /* Locked, and still under its name: whoever tidies up may have come in between. */
 static int open_new(TsReplace *r) {
   for (int attempt = 0; attempt < 8; attempt++) {
-    r->fd = ts_file_new(r->folder, temporary, r->there ? 0600 : 0666, r->name);
+    r->fd = ts_file_new(r->folder, TS_FILE_TEMPORARY, r->there ? 0600 : 0666, r->name);
     if (r->fd < 0) return -1;
     bool taken = flock(r->fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
-    if (!taken && is_named(r->fd, r->folder, r->name)) return 0;
+    if (!taken && ts_file_is_named(r->fd, r->folder, r->name)) return 0;
     close(r->fd);
   }
   return errno = EAGAIN, -1;

@@ -4,6 +4,7 @@
 #ifndef TS_LIB_FILE_H
 #define TS_LIB_FILE_H
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -19,7 +20,16 @@ bool ts_file_write(int fd, const void *from, size_t n);
 
 /* A name that begins so and that nobody can guess; a new file for writing in the folder, under one. */
 void ts_file_name(const char *before, char name[TS_FILE_NAME]);
+/* What is written under a name that begins so is locked by who writes it, and is left over where it
+ * is not; whether a name is such a one. */
+#define TS_FILE_TEMPORARY ".tessera-new-"
+bool ts_file_is_temporary(const char *name);
+/* The open file or folder has this name in the folder: it was neither removed nor renamed. */
+bool ts_file_is_named(int fd, int folder, const char *name);
 int ts_file_new(int folder, const char *before, int mode, char name[TS_FILE_NAME]);
+
+/* What stands in an open folder, for readdir and closedir; NULL: it cannot be listed. */
+DIR *ts_file_list(int folder);
 
 /* A plain file for reading, and its size; it waits for nobody at the other end of a pipe. Of others
  * -1, with *why (else NULL) where errno does not tell. */

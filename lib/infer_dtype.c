@@ -26,7 +26,7 @@ static int promote(TsInfer *inf, int from) {
   int first = -1;
   for (int i = from; i < inf->nin; i++) {
     const TsMeta *m = inf->in[i];
-    if (!m) continue;
+    if (!m || ts_dtype_in_blocks(m->dtype)) continue; /* of rows that read them as they are */
     if (m->weak) {
       weak = weak == TS_DT_none ? default_of(m) : ts_dtype_promote(weak, default_of(m));
     } else if (strong == TS_DT_none) {
@@ -157,10 +157,10 @@ static TsDtype dtype_attr(TsInfer *inf) {
 }
 
 static int no_blocks(TsInfer *inf, TsDtype d) {
-  if (d != TS_DT_mxfp4 || inf->op == TS_OP_cast) return 0;
-  ts_error_set(inf->err, TS_ERR_dtype, "%s: mxfp4 is a storage format",
-               ts_op_info(inf->op)->name);
-  return ts_error_hint(inf->err, "make f32 and convert with x:cast(\"mxfp4\")");
+  if (!ts_dtype_in_blocks(d) || inf->op == TS_OP_cast) return 0;
+  ts_error_set(inf->err, TS_ERR_dtype, "%s: %s is a storage format", ts_op_info(inf->op)->name,
+               ts_dtype_name(d));
+  return ts_error_hint(inf->err, "make f32 and convert with x:cast(\"%s\")", ts_dtype_name(d));
 }
 
 int ts_dtype_rule_attr(TsInfer *inf) {

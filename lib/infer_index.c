@@ -3,12 +3,13 @@
 
 static const char *opname(const TsInfer *inf) { return ts_op_info(inf->op)->name; }
 
-/* Elements of mxfp4 cannot be moved one by one. */
+/* Elements of blocks cannot be moved one by one. */
 static int no_blocks(TsInfer *inf) {
   for (int i = 0; i < inf->nin; i++) {
-    if (!inf->in[i] || inf->in[i]->dtype != TS_DT_mxfp4) continue;
-    ts_error_set(inf->err, TS_ERR_dtype, "%s: mxfp4 is stored in blocks of %d elements",
-                 opname(inf), TS_MXFP4_BLOCK);
+    TsDtype d = inf->in[i] ? (TsDtype)inf->in[i]->dtype : TS_DT_f32;
+    if (!ts_dtype_in_blocks(d)) continue;
+    ts_error_set(inf->err, TS_ERR_dtype, "%s: %s is stored in blocks of %d elements",
+                 opname(inf), ts_dtype_name(d), ts_dtypes[d].block);
     return ts_error_hint(inf->err, "convert with x:cast(\"bf16\") first");
   }
   return 0;
@@ -39,23 +40,25 @@ static bool has_blocks(TsDtype d) {
   return d == TS_DT_f16 || d == TS_DT_bf16 || d == TS_DT_f32 || d == TS_DT_f64;
 }
 
-/* Blocks hold 32 neighbours of the last axis; they come from f32 only. */
+/* Blocks hold neighbours of the last axis; they come from f32 only. */
 int ts_shape_rule_cast(TsInfer *inf) {
   const TsMeta *x = inf->in[0];
   TsDtype from = (TsDtype)x->dtype, to = (TsDtype)inf->out[0].dtype;
   char text[TS_META_TEXT];
   same_shape(inf, x);
-  if (from == to || (from != TS_DT_mxfp4 && to != TS_DT_mxfp4)) return 0;
-  if (from == TS_DT_mxfp4 ? !has_blocks(to) : from != TS_DT_f32) {
+  if (from == to || (!ts_dtype_in_blocks(from) && !ts_dtype_in_blocks(to))) return 0;
+  if (ts_dtype_in_blocks(from) ? !has_blocks(to) : from != TS_DT_f32) {
     ts_error_set(inf->err, TS_ERR_dtype, "cast: no conversion from %s to %s",
                  ts_dtype_name(from), ts_dtype_name(to));
     return ts_error_hint(inf->err, "go through f32: x:cast(\"f32\"):cast(\"%s\")",
                          ts_dtype_name(to));
   }
-  if (x->ndim > 0 && x->dim[x->ndim - 1] % TS_MXFP4_BLOCK == 0) return 0;
+  TsDtype stored = ts_dtype_in_blocks(to) ? to : from;
+  int block = ts_dtypes[stored].block;
+  if (x->ndim > 0 && x->dim[x->ndim - 1] % block == 0) return 0;
   return ts_error_set(inf->err, TS_ERR_shape,
-                      "cast: mxfp4 needs a last axis of a multiple of %d elements, not %s",
-                      TS_MXFP4_BLOCK, ts_meta_text(x, text));
+                      "cast: %s needs a last axis of a multiple of %d elements, not %s",
+                      ts_dtype_name(stored), block, ts_meta_text(x, text));
 }
 
 int ts_shape_rule_concat(TsInfer *inf) {

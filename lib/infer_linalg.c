@@ -98,6 +98,29 @@ static int check_sizes(TsInfer *inf) {
                                      : "convert with sizes:cast(\"i64\")");
 }
 
+int ts_shape_rule_quantized_matmul(TsInfer *inf) {
+  const TsMeta *x = inf->in[0], *w = inf->in[1];
+  char text[TS_META_TEXT];
+  if (!ts_dtype_in_blocks(w->dtype)) {
+    ts_error_set(inf->err, TS_ERR_dtype, "%s: w must be stored in blocks, not %s", opname(inf),
+                 ts_meta_text(w, text));
+    return ts_error_hint(inf->err, "linear(x, w) takes both; w:cast(\"q8_0\") is stored so");
+  }
+  if (check_rank(inf, 1, 2, "a matrix [out, in]")) return -1;
+  if (x->ndim < 1 || x->dim[x->ndim - 1] != w->dim[1])
+    return ts_infer_mismatch(inf, "x [.., in] does not fit w [out, in]", 0, 1);
+  int dtype = inf->out[0].dtype, last = x->ndim - 1;
+  inf->out[0] = *x;
+  inf->out[0].dtype = (uint8_t)dtype, inf->out[0].weak = 0;
+  inf->out[0].dim[last] = w->dim[0];
+  const TsMeta *bias = inf->nin > 2 ? inf->in[2] : NULL;
+  if (!bias || bias->weak || (bias->ndim == 1 && bias->dim[0] == w->dim[0])) return 0;
+  return ts_error_set(inf->err, TS_ERR_shape,
+                      "%s: bias must be [%lld], a number for each row "
+                      "of w, not %s",
+                      opname(inf), (long long)w->dim[0], ts_meta_text(bias, text));
+}
+
 static int set_grouped(TsInfer *inf, int ndim, const int64_t *dim) {
   TsMeta *m = &inf->out[0];
   int dtype = m->dtype;

@@ -205,9 +205,10 @@ int ts_shape_rule_slice(TsInfer *inf) {
 int ts_shape_rule_slice_update(TsInfer *inf) {
   const TsMeta *x = inf->in[0], *src = inf->in[1];
   char text[TS_META_TEXT];
-  if (x->dtype == TS_DT_mxfp4 || src->dtype == TS_DT_mxfp4)
-    return ts_error_set(inf->err, TS_ERR_dtype, "%s: mxfp4 is stored in blocks of %d elements",
-                        opname(inf), TS_MXFP4_BLOCK);
+  if (ts_dtype_in_blocks(x->dtype) || ts_dtype_in_blocks(src->dtype))
+    return ts_error_set(inf->err, TS_ERR_dtype,
+                        "%s: what is stored in blocks has no slices to write into",
+                        opname(inf));
   if (ts_shape_rule_slice(inf)) return -1;
   TsMeta part = inf->out[0], m = part;
   if (ts_meta_broadcast(&part, src, &m) || !ts_meta_same_shape(&m, &part)) {

@@ -1,13 +1,44 @@
-/* JSON by its grammar (RFC 8259), without making anything of it. */
+/* JSON by its grammar (RFC 8259), without making anything of it; and strings of it. */
 #include "lib/json.h"
 
 #include <stdbool.h>
 #include <string.h>
 
-#include "lib/text.h"
-
 enum { DEEPEST = 1000 };
 
+/* ---- writing */
+static void put_sign(TsText *t, unsigned char c) {
+  static const char from[] = "\"\\\n\r\t", to[] = "\"\\nrt";
+  const char *named = c ? strchr(from, c) : NULL;
+  if (named)
+    ts_text_format(t, "\\%c", to[named - from]);
+  else if (c < 32 || c == 127)
+    ts_text_format(t, "\\u%04x", c);
+  else
+    ts_text_char(t, (char)c);
+}
+
+static void put_all(TsText *t, const char *s, size_t n) {
+  for (size_t i = 0, len; i < n; i += len) {
+    int sign = ts_text_utf8(s + i);
+    len = sign > 1 && (size_t)sign <= n - i ? (size_t)sign : 1;
+    if (len > 1)
+      ts_text_add(t, s + i, len);
+    else if (sign == 1)
+      put_sign(t, (unsigned char)s[i]);
+    else
+      ts_text_str(t, "\xef\xbf\xbd");
+  }
+}
+
+void ts_json_string(TsText *t, const char *before, const char *s, size_t n) {
+  ts_text_char(t, '"');
+  put_all(t, before, strlen(before));
+  put_all(t, s, n);
+  ts_text_char(t, '"');
+}
+
+/* ---- reading */
 typedef struct Reader {
   const char *s; /* a NUL behind the n bytes */
   size_t n, at;

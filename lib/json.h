@@ -1,9 +1,13 @@
-/* Whether a text is JSON, as RFC 8259 has it and nothing beside: what reads JSON here takes
- * more. */
+/* JSON: strings of it, and whether a text is some, as RFC 8259 has it and nothing beside: what reads
+ * JSON here takes more. */
 #ifndef TS_LIB_JSON_H
 #define TS_LIB_JSON_H
 
-#include <stddef.h>
+#include "lib/text.h"
+
+/* `before` and n bytes of s as one string in quotes, behind which stands a NUL; bytes that are no
+ * UTF-8 become U+FFFD. */
+void ts_json_string(TsText *t, const char *before, const char *s, size_t n);
 
 typedef struct TsJsonFault {
   size_t at; /* the byte from 0 on */

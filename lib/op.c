@@ -354,14 +354,15 @@ static const char *kinds_text(int kinds, char buffer[80]) {
   return buffer;
 }
 
-/* Blocks of mxfp4 are stored and converted; nothing looks inside them. */
+/* Blocks are stored and converted; few look inside them. */
 static int check_blocks(TsInfer *inf, const TsOpInfo *o) {
   char text[TS_META_TEXT];
   if (inf->op == TS_OP_cast || inf->op == TS_OP_clone || inf->op == TS_OP_contiguous) return 0;
   for (int i = 0; i < inf->nin; i++) {
-    if (!inf->in[i] || inf->in[i]->dtype != TS_DT_mxfp4) continue;
-    ts_error_set(inf->err, TS_ERR_dtype, "%s: mxfp4 is a storage format, in %s", o->name,
-                 ts_meta_text(inf->in[i], text));
+    if (!inf->in[i] || !ts_dtype_in_blocks(inf->in[i]->dtype)) continue;
+    if (o->stored && !strcmp(o->input[i], "w")) continue;
+    ts_error_set(inf->err, TS_ERR_dtype, "%s: %s is a storage format, in %s", o->name,
+                 ts_dtype_name((TsDtype)inf->in[i]->dtype), ts_meta_text(inf->in[i], text));
     const char *x = o->variadic ? "x" : o->input[i];
     return ts_error_hint(inf->err, "convert with %s:cast(\"f32\") or %s:cast(\"bf16\") first",
                          x, x);

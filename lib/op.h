@@ -130,7 +130,7 @@ typedef struct TsOpInfo {
   uint8_t variadic;       /* the last one repeats */
   uint8_t nattr;
   uint8_t steps, code, fails, finite, autocast, convolves;
-  bool slow, wide, kernel, apart, picks, commutes, scalars, positive;
+  bool slow, wide, kernel, apart, picks, commutes, scalars, positive, stored;
   bool keeps_float; /* float inputs of one dtype give that dtype */
   bool gives_bool;  /* whatever the inputs are */
   bool moves;       /* a view of one input: its elements elsewhere */

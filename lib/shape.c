@@ -95,9 +95,9 @@ int ts_meta_check_size(const TsMeta *m, const char *what, TsError *err) {
   if (large)
     return ts_error_set(err, TS_ERR_memory, "%s: %s is larger than any memory", what,
                         ts_meta_text(m, text));
-  if (m->dtype != TS_DT_mxfp4 || (m->ndim && m->dim[m->ndim - 1] % TS_MXFP4_BLOCK == 0))
-    return 0;
+  int block = ts_dtypes[m->dtype].block;
+  if (block == 1 || (m->ndim && m->dim[m->ndim - 1] % block == 0)) return 0;
   return ts_error_set(err, TS_ERR_shape,
-                      "%s: mxfp4 needs a last axis of a multiple of %d elements, not %s", what,
-                      TS_MXFP4_BLOCK, ts_meta_text(m, text));
+                      "%s: %s needs a last axis of a multiple of %d elements, not %s", what,
+                      ts_dtype_name((TsDtype)m->dtype), block, ts_meta_text(m, text));
 }

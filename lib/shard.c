@@ -204,11 +204,12 @@ static int wanted(const TsShard *s, const TsMesh *m, Proposal *p, int room) {
   return n;
 }
 
-/* mxfp4 stands in blocks, which are not split. */
+/* Blocks are not split, so the rules of rows that read them leave those whole; other rows move them. */
 static bool has_blocks(const TsShard *s) {
   bool any = false;
-  for (int i = 0; i < s->nin; i++) any |= s->in[i] && s->in[i]->dtype == TS_DT_mxfp4;
-  for (int o = 0; o < s->nout; o++) any |= s->out[o].dtype == TS_DT_mxfp4;
+  for (int i = 0; i < s->nin && !ts_op_info(s->op)->stored; i++)
+    any |= s->in[i] && ts_dtype_in_blocks(s->in[i]->dtype);
+  for (int o = 0; o < s->nout; o++) any |= ts_dtype_in_blocks(s->out[o].dtype);
   return any;
 }
 
@@ -304,7 +305,7 @@ static const TsLayout *pinned(const TsShard *s) {
 static const TsLayout *stays_stored(const TsShard *s) {
   const TsLayout *l = s->op == TS_OP_cast && s->in[0] ? ts_layout_of(s->in[0]) : NULL;
   bool smaller = l && ts_meta_nbytes(&s->out[0]) < ts_meta_nbytes(s->in[0]);
-  return smaller && l->stored && s->out[0].dtype != TS_DT_mxfp4 ? l : NULL;
+  return smaller && l->stored && !ts_dtype_in_blocks(s->out[0].dtype) ? l : NULL;
 }
 
 /* The heaviest first; of the others what is left of the mesh. */

@@ -45,6 +45,11 @@ void ts_shard_matmul(TsShard *s) {
   s->local = local_matmul;
 }
 
+/* Rows of x; blocks are whole. */
+void ts_shard_quantized_matmul(TsShard *s) {
+  for (int d = 0; d < s->in[0]->ndim - 1; d++) ts_shard_along(s, 0, d, 0, d);
+}
+
 /* Groups that have room of their own are done one by one. */
 static void groups(TsShard *s, int by) {
   if (s->in[0]->ndim != 3) return;

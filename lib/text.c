@@ -89,7 +89,7 @@ int ts_text_distance(const char *a, const char *b) {
 
 /* ---- for a terminal */
 /* The character at s: its bytes, or 0 where that is no UTF-8. */
-static int utf8(const unsigned char *s, unsigned *c) {
+static int sign_at(const unsigned char *s, unsigned *c) {
   static const unsigned least[] = {0, 0, 0x80, 0x800, 0x10000};
   int n = *s < 0x80                 ? 1
           : *s >= 0xc2 && *s < 0xe0 ? 2
@@ -104,11 +104,16 @@ static int utf8(const unsigned char *s, unsigned *c) {
   return n && *c >= least[n] && *c < 0x110000 && *c >> 11 != 0x1b ? n : 0;
 }
 
+int ts_text_utf8(const char *s) {
+  unsigned c;
+  return sign_at((const unsigned char *)s, &c);
+}
+
 int ts_text_is_utf8(const char *s, size_t len) {
   unsigned c;
   const unsigned char *p = (const unsigned char *)s, *end = p + len;
   for (int n; p < end; p += n) /* a NUL behind the end stops what begins before it */
-    if (!(n = utf8(p, &c)) || n > end - p) return 0;
+    if (!(n = sign_at(p, &c)) || n > end - p) return 0;
   return 1;
 }
 
@@ -121,7 +126,7 @@ static bool is_hidden(unsigned c) {
 
 int ts_text_sign(const char *s) {
   unsigned c;
-  int n = utf8((const unsigned char *)s, &c);
+  int n = sign_at((const unsigned char *)s, &c);
   bool hidden = n < 2 ? !n || c < 32 || c == 127 : is_hidden(c);
   if (!n) n = 1;
   return hidden ? -n : n;
@@ -133,7 +138,7 @@ const char *ts_text_shown(const char *s, char *to, size_t size) {
     unsigned c;
     char one[16];
     int n = ts_text_sign(s);
-    utf8((const unsigned char *)s, &c);
+    sign_at((const unsigned char *)s, &c);
     if (n < -1)
       snprintf(one, sizeof one, "\\u{%x}", c);
     else if (n < 0)

@@ -26,6 +26,7 @@ const char *ts_text_shown(const char *s, char *to, size_t size);
 /* The bytes of the sign at s, from 1 on; negative if it cannot be shown so. */
 int ts_text_sign(const char *s);
 int ts_text_is_utf8(const char *s, size_t len);
+int ts_text_utf8(const char *s); /* the bytes of one sign of UTF-8 at s, or 0; a NUL ends s */
 
 /* Edits (insert, delete, replace, swap of neighbours) that turn a into b,
  * compared without case; for names up to 63 characters. */

@@ -67,7 +67,7 @@ static int64_t now_ns(void) {
 static char process(int pid, uint64_t *born) {
   char name[40], text[1024], state = 0;
   snprintf(name, sizeof name, "/proc/%d/stat", pid);
-  FILE *f = fopen(name, "r");
+  FILE *f = fopen(name, "re");
   *born = 0;
   if (!f) return 0;
   size_t n = fread(text, 1, sizeof text - 1, f);

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "ir/sched/sched.h"
+#include "repl/globals.h"
 #include "repl/help.h"
 #include "repl/lex.h"
 #include "repl/lua_api.h"
@@ -161,7 +162,7 @@ static void step_into(lua_State *L, const char *name, size_t size) {
 }
 
 static int push_module(lua_State *L) {
-  ts_prompt_push_global(L, lua_tostring(L, 1));
+  ts_globals_push(L, lua_tostring(L, 1));
   return 1;
 }
 
@@ -212,7 +213,7 @@ static void add_globals(Search *s) {
     if (lua_type(s->L, -2) == LUA_TSTRING && is_name(lua_tostring(s->L, -2)))
       add(s, lua_tostring(s->L, -2), "", NULL);
   lua_pop(s->L, 1);
-  for (int i = 0; (name = ts_prompt_global(i)); i++) {
+  for (int i = 0; (name = ts_globals_name(i)); i++) {
     lua_pushstring(s->L, name);
     lua_rawget(s->L, LUA_GLOBALSINDEX);
     if (lua_isnil(s->L, -1)) add(s, name, "", NULL);
@@ -430,7 +431,7 @@ static void add_topics(Search *s) {
   const char *name;
   for (int i = 0; i < TS_OP_COUNT; i++)
     add(s, ts_op_info((TsOp)i)->name, "", ts_op_info((TsOp)i)->help);
-  for (int i = 0; (name = ts_prompt_global(i)); i++) add(s, name, "", NULL);
+  for (int i = 0; (name = ts_globals_name(i)); i++) add(s, name, "", NULL);
   add(s, "dtypes", "", "names and ranges of element types");
 }
 

@@ -82,6 +82,7 @@ static const Sentence shape_sentence[] = {
     {"unique", "values, i64 places and i64 counts"},
     {"histogram", "counts, and edges in f32 or f64"},
     {"matmul", "shape [.., m, n]"},
+    {"quantized_matmul", "the shape of x with the last size replaced by that of w"},
     {"grouped_matmul", "shape [t, n], or [g, c, n]"},
     {"grouped_matmul_weight_grad", "shape [g, k, n]"},
     {"reshape", "the given shape, without copying where strides allow it"},
@@ -108,7 +109,8 @@ static const Sentence shape_sentence[] = {
     {"scatter", "the shape of x"},
     {"slice_update", "the shape of x"},
     {"index_add", "the shape of x"},
-    {"moe_places", "places in the shape of index, a choice for each place, sizes, and a number"},
+    {"moe_places",
+     "places in the shape of index, a choice for each place, sizes, and a number"},
     {"route_rows", "the shape of place, then the size of a row"},
     {"masked_scatter", "the shape of x"},
     {"fold", "x without its last axis, with length elements along axis"},
@@ -361,7 +363,7 @@ static void put_kinds(const TsOpInfo *o, TsText *line) {
                {TS_KIND_I, "integers"},
                {TS_KIND_B, "bool"},
                {TS_KIND_C, "complex numbers"},
-               {TS_KIND_X, "mxfp4"}};
+               {TS_KIND_X, "blocks"}};
   int n = 0;
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
     if (o->types & kinds[i].kind) ts_text_format(line, "%s%s", n++ ? ", " : "", kinds[i].word);

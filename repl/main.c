@@ -19,6 +19,7 @@
 #include "net/world.h"
 #include "repl/checkpoint.h"
 #include "repl/forget.h"
+#include "repl/globals.h"
 #include "repl/interrupt.h"
 #include "repl/lua_api.h"
 #include "repl/options.h"
@@ -115,7 +116,7 @@ static int require_module(lua_State *L, const char *module) {
   int code = ts_run_require(L, module);
   if (code || strcmp(module, "tessera")) return code;
   lua_setglobal(L, "tessera");
-  ts_prompt_add_globals(L);
+  ts_globals_add(L);
   return TS_EXIT_OK;
 }
 
@@ -211,7 +212,7 @@ static int debug_kernels(lua_State *L, const TsOptions *o) {
 }
 
 static int prompt(lua_State *L) {
-  ts_prompt_add_globals(L);
+  ts_globals_add(L);
   return ts_prompt_run(L);
 }
 

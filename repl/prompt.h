@@ -10,13 +10,6 @@
 /* The module tessera.console, on which lib/lua/prompt.lua stands, into preload. */
 void ts_prompt_open(lua_State *L);
 
-/* op, nn, optim, ... as globals; each is loaded when it is first used. */
-void ts_prompt_add_globals(lua_State *L);
-/* Name i of those globals that exist in this program, or NULL behind the last. */
-const char *ts_prompt_global(int i);
-/* Pushes the module of that global, loading it, or nil. */
-void ts_prompt_push_global(lua_State *L, const char *name);
-
 /* Reads standard input until its end or :quit. Returns the exit code. */
 int ts_prompt_run(lua_State *L);
 

@@ -20,8 +20,8 @@
 #include <string.h>
 
 #include "lib/text.h"
+#include "repl/globals.h"
 #include "repl/lua_api.h"
-#include "repl/prompt.h"
 #include "repl/report_line.h"
 #include "repl/run.h"
 #include "repl/tail.h"
@@ -76,7 +76,7 @@ static bool line_of_text(const char *text, size_t size, int line, char *out) {
 }
 
 static bool line_of_file(const char *path, int line, char *out) {
-  FILE *f = fopen(path, "r");
+  FILE *f = fopen(path, "re");
   char *text = NULL;
   size_t room = 0;
   ssize_t size = -1;
@@ -439,7 +439,7 @@ static void put_lua_hint(TsText *out, const char *message) {
   put_method_hint(out, message);
   if (!name) return;
   name += sizeof mark - 1;
-  for (int i = 0; (known = ts_prompt_global(i)); i++) {
+  for (int i = 0; (known = ts_globals_name(i)); i++) {
     size_t n = strlen(known);
     if (strncmp(name, known, n) || strcmp(name + n, "' (a nil value)")) continue;
     if (!strcmp(known, "tessera"))

@@ -268,7 +268,7 @@ static int load_stdin(lua_State *L) {
 
 /* With -jv: what only a reader sees. */
 static void note(lua_State *L, const char *path) {
-  FILE *f = path && ts_jit_is_verbose(ts_lua_context(L)->jit) ? fopen(path, "rb") : NULL;
+  FILE *f = path && ts_jit_is_verbose(ts_lua_context(L)->jit) ? fopen(path, "rbe") : NULL;
   TsText text = {0};
   char piece[4096];
   size_t n;

@@ -34,7 +34,7 @@ static int start(const char *command, const sigset_t *mask, pid_t *pid) {
 static pid_t parent_of(pid_t pid) {
   char path[40], text[512], *end;
   snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-  FILE *f = fopen(path, "r");
+  FILE *f = fopen(path, "re");
   size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
   if (f) fclose(f);
   text[n] = 0;

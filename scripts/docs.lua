@@ -176,9 +176,9 @@ local function put_head(rows)
   put("")
   put("## Element types")
   put("")
-  put("| name | bytes | what it holds |")
-  put("| --- | ---: | --- |")
-  for _, d in ipairs(core.dtypes()) do put("| %s | %d | %s |", d.name, d.nbytes, d.help) end
+  put("| name | bytes | of elements | what it holds |")
+  put("| --- | ---: | ---: | --- |")
+  for _, d in ipairs(core.dtypes()) do put("| %s | %d | %d | %s |", d.name, d.nbytes, d.block, d.help) end
   put("")
 end
 

@@ -8,6 +8,7 @@ CTEST_BIN := $(CTEST:%=$(BUILD)/%)
 
 # Sources beside the program's own, libraries, linker flags.
 WITH_tests/repl/edit_test := tests/repl/edit_session.c tests/repl/screen_model.c
+WITH_tests/repl/edit_screen_test := $(WITH_tests/repl/edit_test)
 WITH_tests/repl/prompt_test := tests/repl/terminal.c
 WITH_tests/repl/stops_test  := tests/repl/terminal.c
 WITH_tests/repl/edit_kernel_test := tests/repl/terminal.c
@@ -21,6 +22,7 @@ WITH_tests/devices/cuda_test := tests/devices/fake_cuda.c
 LINK_tests/devices/cuda_test := -Wl,--export-dynamic
 WITH_tests/net/world_test := tests/devices/fake_cuda.c
 LINK_tests/net/world_test := -Wl,--export-dynamic
+LINK_tests/lib/commit_test := -Wl,--wrap=flock
 LINK_tests/repl/edit_test := -Wl,--wrap=malloc,--wrap=realloc,--wrap=strdup
 # tests/ir/failing.h
 FAILING := $(foreach f,malloc calloc realloc free,-Wl,--wrap=$(f))

@@ -132,7 +132,7 @@ static int unknown_type(Reader *r, const char *name) {
   if (guess) return ts_error_hint(r->err, "did you mean '%s'?", guess);
   return ts_error_hint(
       r->err, "types are f32 f64 i8 i16 i32 i64 u8 u16 u32 u64 bool, C's names of them, "
-              "and behind pointers every dtype but mxfp4");
+              "and behind pointers every dtype that is not stored in blocks");
 }
 
 /* As many words as make a type: "unsigned long". -1 with the error. */

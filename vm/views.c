@@ -7,10 +7,10 @@
 static int view(TsCall *call, const TsMeta *m, const int64_t *stride, int64_t start) {
   TsTensor *x = call->in[0];
   int64_t size = ts_dtypes[x->meta.dtype].nbytes;
-  if (x->meta.dtype == TS_DT_mxfp4)
+  if (ts_dtype_in_blocks(x->meta.dtype))
     return ts_error_set(&call->ctx->err, TS_ERR_dtype,
-                        "%s: mxfp4 is stored in blocks and has no such view",
-                        ts_op_info(call->op)->name);
+                        "%s: %s is stored in blocks and has no such view",
+                        ts_op_info(call->op)->name, ts_dtype_name(ts_tensor_dtype(x)));
   call->out[0] = ts_tensor_view(x, m, stride, x->offset + start * size);
   return call->out[0] ? 0 : -1;
 }

@@ -265,8 +265,10 @@ static int check_fit(TsContext *c, const TsMeta *dst, const TsMeta *src) {
   if (ts_meta_broadcast(dst, src, &m) || !ts_meta_same_shape(&m, dst))
     return ts_error_set(&c->err, TS_ERR_shape, "assignment: %s does not fit into %s",
                         ts_meta_text(src, a), ts_meta_text(dst, b));
-  if ((dst->dtype == TS_DT_mxfp4 || src->dtype == TS_DT_mxfp4) && !ts_meta_same_shape(dst, src))
-    return ts_error_set(&c->err, TS_ERR_dtype, "assignment: mxfp4 is not broadcast");
+  if ((ts_dtype_in_blocks(dst->dtype) || ts_dtype_in_blocks(src->dtype)) &&
+      !ts_meta_same_shape(dst, src))
+    return ts_error_set(&c->err, TS_ERR_dtype,
+                        "assignment: what is stored in blocks is not broadcast");
   return 0;
 }
 
@@ -287,7 +289,7 @@ static int copy_elements(TsContext *c, TsTensor *dst, TsTensor *src) {
       ds[i] = ts_dtype_nbytes(dd, dst->stride[i]);
       ss[i] = spread ? 0 : ts_dtype_nbytes(sd, src->stride[i - skip]);
     }
-    if (dd == TS_DT_mxfp4 && sd == dd)
+    if (ts_dtype_in_blocks(dd) && sd == dd)
       memcpy(to, from, (size_t)ts_meta_nbytes(&dst->meta)); /* it has no views */
     else if (dd == sd)
       ts_copy_nd(dst->meta.ndim, dst->meta.dim, to, ds, from, ss, ts_dtypes[dd].nbytes);

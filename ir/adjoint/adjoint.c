@@ -246,8 +246,13 @@ static int derivative(TsCompose *k) {
   int ngrad = (int)k->attr[TS_MAX_ATTR].i, nin = k->nin - ngrad;
   TsVal g[TS_MAX_IN] = {NULL};
   if (first_order(k->b, k->op, nin, ngrad, k->in, k->attr, g)) return -1;
-  for (int i = 0; i < nin; i++)
-    k->out[i] = g[i] ? g[i] : k->in[i] ? ts_build_zeros_like(k->b, k->in[i]) : NULL;
+  for (int i = 0; i < nin; i++) {
+    bool blocks = k->in[i] && ts_dtype_in_blocks(k->b->meta(k->b, k->in[i])->dtype);
+    k->out[i] = g[i]       ? g[i]
+                : blocks   ? k->b->number(k->b, 0)
+                : k->in[i] ? ts_build_zeros_like(k->b, k->in[i])
+                           : NULL;
+  }
   k->nout = nin;
   return 0;
 }

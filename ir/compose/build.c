@@ -33,7 +33,7 @@ static bool needs_casts(const TsCompose *k) {
   bool wide = ts_op_info(k->op)->wide;
   for (int i = 0; i < k->nin; i++) {
     const TsMeta *m = k->given[i] ? k->b->meta(k->b, k->given[i]) : NULL;
-    if (!m) continue;
+    if (!m || ts_dtype_in_blocks(m->dtype)) continue;
     bool complex = ts_dtype_is((TsDtype)m->dtype, TS_KIND_C) && !(types & TS_KIND_C);
     if (complex || (floats && !is_float(m)) || (wide && is_narrow(m))) return true;
   }
@@ -56,7 +56,7 @@ static int casts(TsCompose *k, TsVal *in, TsDtype *result) {
   *result = (TsDtype)inf.out[0].dtype;
   if (wide) d = (TsDtype)ts_dtypes[d].compute;
   for (int i = 0; i < k->nin; i++) {
-    if (!m[i] || !ts_op_is_value(k->op, i)) continue;
+    if (!m[i] || !ts_op_is_value(k->op, i) || ts_dtype_in_blocks(m[i]->dtype)) continue;
     bool number = m[i]->weak && d != TS_DT_f32; /* in f32 a number is what it is anyway */
     bool other = !m[i]->weak && (!is_float(m[i]) || (wide && is_narrow(m[i])));
     if (number || other) in[i] = ts_build_cast(b, in[i], d);

@@ -30,7 +30,15 @@ int ts_compose_linear(TsCompose *k) {
                          "linear: x [.., in] does not fit w [out, in]: %s x %s",
                          ts_meta_text(x, tx), ts_meta_text(w, tw));
   const char *words = k->attr[0].type == TS_ATTR_str ? k->attr[0].str : NULL;
-  return ts_compose_finish(k, linear(b, k->in[0], k->in[1], input(k, 2), words));
+  if (!ts_dtype_in_blocks(w->dtype))
+    return ts_compose_finish(k, linear(b, k->in[0], k->in[1], input(k, 2), words));
+  if (words)
+    return ts_build_fail(b, TS_ERR_attribute,
+                         "linear: no epilogue where w is stored in blocks: %s",
+                         ts_meta_text(w, tw));
+  return ts_compose_finish(k,
+                           ts_build(b, TS_OP_quantized_matmul,
+                                    TS_IN(k->in[0], k->in[1], input(k, 2)), TS_NO_ATTRS, NULL));
 }
 
 static TsVal gate(TsBuild *b, TsOp op, TsVal a, int i, int64_t n) {

@@ -4,9 +4,11 @@
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "ir/graph/names.h"
 #include "ir/text/value.h"
+#include "lib/json.h"
 
 typedef struct Export {
   TsNames names;
@@ -139,15 +141,7 @@ void ts_graph_dot(const TsGraph *g, TsText *text) {
 
 /* ---- JSON */
 static void json_string(Export *e, const char *sigil, const char *s) {
-  ts_text_format(e->text, "\"%s", sigil);
-  for (; *s; s++) {
-    if (*s == '"' || *s == '\\') put(e, "\\");
-    if (iscntrl((unsigned char)*s))
-      ts_text_format(e->text, "\\u%04x", (unsigned char)*s);
-    else
-      ts_text_char(e->text, *s);
-  }
-  put(e, "\"");
+  ts_json_string(e->text, sigil, s, strlen(s));
 }
 
 static void json_number(Export *e, double v) {

@@ -25,7 +25,7 @@ static bool is_view(const TsNode *n) { return row_of(n) && row_of(n)->cls == TS_
 
 static bool is_whole(const TsNode *n) {
   if (n->op != TS_OP_concat && n->op != TS_OP_pad) return false;
-  return n->out[0].meta.dtype != TS_DT_mxfp4 && ts_meta_numel(&n->out[0].meta) > 0;
+  return !ts_dtype_in_blocks(n->out[0].meta.dtype) && ts_meta_numel(&n->out[0].meta) > 0;
 }
 
 /* Views that keep the order of elements, and that nobody else looks through. */

@@ -146,7 +146,7 @@ int ts_lower_adaptive(const TsSched *sched, const TsGroup *group, TsLayoutFn *la
   const TsMeta *from = &n->in[0]->meta, *to = &n->out[0].meta;
   TsDtype d = (TsDtype)to->dtype;
   Pool p = {.op = (TsOp)n->op, .d = d, .acc = (TsDtype)ts_dtypes[d].accum};
-  if (!ts_dtype_is(d, TS_KIND_F) || d == TS_DT_mxfp4 || from->dtype != d) return 0;
+  if (!ts_dtype_is(d, TS_KIND_F) || ts_dtype_in_blocks(d) || from->dtype != d) return 0;
   if (!ts_meta_numel(to) || !ts_meta_numel(from)) return 0;
   const TsMeta *wide = back ? to : from, *few = back ? from : to;
   int nd = wide->ndim - 2;

@@ -209,7 +209,8 @@ int ts_lower_columns(const TsSched *sched, const TsGroup *group, TsLayoutFn *lay
   if (!ts_sched_row_major(layout, arg, n->in[0]) ||
       !ts_sched_row_major(layout, arg, (TsVal)(uintptr_t)&n->out[0]))
     return 0;
-  if (!ts_dtype_is(in, TS_KIND_F) || in == TS_DT_mxfp4 || !ts_dtype_is(to, TS_KIND_F)) return 0;
+  if (!ts_dtype_is(in, TS_KIND_F) || ts_dtype_in_blocks(in) || !ts_dtype_is(to, TS_KIND_F))
+    return 0;
   if (!one_axis(from, &n->attr[0], &s.axis) || !ts_meta_numel(from)) return 0;
   if (s.axis.n < 2 || s.axis.inner < (s.axis.n < FEW ? LINE / 4 : NARROW)) return 0;
   choose(&s);

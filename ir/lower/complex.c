@@ -163,7 +163,7 @@ static bool set_operand(Part *p, TsVal x, const TsMeta *y, TsLayoutFn *layout, v
   p->d = (TsDtype)m->dtype;
   p->number = x->node->op == TS_NODE_number;
   if (p->number) return !is_complex(p->d);
-  if (p->d == TS_DT_mxfp4 || skip < 0) return false;
+  if (ts_dtype_in_blocks(p->d) || skip < 0) return false;
   ts_sched_strides(layout, arg, x, stride);
   for (int i = 0; i < y->ndim; i++) {
     bool repeated = i < skip || (m->dim[i - skip] == 1 && y->dim[i] != 1);

@@ -135,7 +135,7 @@ static bool set(Draw *s, const TsNode *n) {
     return is_narrow(s->d) && s->b >= 0 && isfinite(s->b) && isfinite(s->a);
   case TS_OP_bernoulli:
     s->a = a[1].f;
-    return s->a >= 0 && s->a <= 1 && s->d != TS_DT_mxfp4 && !ts_dtype_is(s->d, TS_KIND_C);
+    return s->a >= 0 && s->a <= 1 && !ts_dtype_in_blocks(s->d) && !ts_dtype_is(s->d, TS_KIND_C);
   case TS_OP_dropout:
     s->a = a[0].f;
     return is_narrow(s->d) && s->a >= 0 && s->a < 1 && n->in[0]->meta.dtype == s->d;

@@ -170,7 +170,7 @@ int ts_lower_interpolate(const TsSched *sched, const TsGroup *group, TsLayoutFn 
   const TsAttr *scale = &n->attr[1];
   TsDtype d = (TsDtype)to->dtype;
   Resample r = {.d = d, .acc = (TsDtype)ts_dtypes[d].accum, .mode = (int)n->attr[2].i};
-  if (d == TS_DT_mxfp4 || from->dtype != d) return 0;
+  if (ts_dtype_in_blocks(d) || from->dtype != d) return 0;
   if (!ts_meta_numel(from) || !ts_meta_numel(to)) return 0;
   int nd = from->ndim - 2;
   r.taps = taps[r.mode], r.corners = n->attr[3].i;

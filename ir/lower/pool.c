@@ -132,7 +132,7 @@ int ts_lower_pool(const TsSched *sched, const TsGroup *group, TsLayoutFn *layout
   const TsAttr *a = n->attr;
   TsDtype d = (TsDtype)from->dtype;
   Pool p = {.op = (TsOp)n->op, .in = d, .out = (TsDtype)to->dtype};
-  bool real = ts_dtype_is(d, TS_KIND_F | TS_KIND_I | TS_KIND_U) && d != TS_DT_mxfp4;
+  bool real = ts_dtype_is(d, TS_KIND_F | TS_KIND_I | TS_KIND_U) && !ts_dtype_in_blocks(d);
   if (!real || !ts_meta_numel(to) || !ts_meta_numel(from)) return 0;
   p.acc = ts_dtype_is(d, TS_KIND_F) ? (TsDtype)ts_dtypes[d].accum : d;
   if (!ts_pool_window(&p.w, from, to, a, p.op == TS_OP_avg_pool)) return 0;

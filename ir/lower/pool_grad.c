@@ -127,7 +127,7 @@ int ts_lower_pool_grad(const TsSched *sched, const TsGroup *group, TsLayoutFn *l
   const TsAttr *a = n->attr;
   TsDtype d = (TsDtype)to->dtype;
   Pool p = {.d = d, .acc = (TsDtype)ts_dtypes[d].accum};
-  bool real = ts_dtype_is(d, TS_KIND_F) && d != TS_DT_mxfp4 && from->dtype == d;
+  bool real = ts_dtype_is(d, TS_KIND_F) && !ts_dtype_in_blocks(d) && from->dtype == d;
   if (!real || !ts_meta_numel(to) || !ts_meta_numel(from)) return 0;
   if (!ts_pool_window(&p.w, to, from, a + 1, true)) return 0;
   TsSteps x;

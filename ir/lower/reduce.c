@@ -225,7 +225,7 @@ int ts_lower_reduce(const TsSched *sched, const TsGroup *g, TsLayoutFn *layout, 
   TsOp op = (TsOp)n->op;
   const TsMeta *m = &n->in[0]->meta, *y = &n->out[0].meta;
   TsDtype d = (TsDtype)m->dtype;
-  if (ts_dtype_is(d, TS_KIND_C) || d == TS_DT_mxfp4) return 0;
+  if (ts_dtype_is(d, TS_KIND_C) || ts_dtype_in_blocks(d)) return 0;
   if (is_whole(op) && !ts_dtype_is(d, TS_KIND_B | TS_KIND_U | TS_KIND_I)) return 0;
   int64_t count = ts_meta_numel(y);
   if (!ts_meta_numel(m) || !count) return 0;

@@ -234,8 +234,9 @@ int ts_lower_rope(const TsSched *sched, const TsGroup *g, TsLayoutFn *layout, vo
   const TsNode *n = g->node[0];
   const TsMeta *m = &n->in[0]->meta, *p = n->nin > 1 && n->in[1] ? &n->in[1]->meta : NULL;
   TsDtype d = (TsDtype)n->out[0].meta.dtype;
-  if (d == TS_DT_mxfp4 || m->dtype != d || !ts_meta_numel(m)) return 0;
-  if (p && (ts_dtype_is((TsDtype)p->dtype, TS_KIND_C) || p->dtype == TS_DT_mxfp4)) return 0;
+  if (ts_dtype_in_blocks(d) || m->dtype != d || !ts_meta_numel(m)) return 0;
+  if (p && (ts_dtype_is((TsDtype)p->dtype, TS_KIND_C) || ts_dtype_in_blocks(p->dtype)))
+    return 0;
   Rope r = {.op = (TsOp)n->op, .attr = n->attr, .d = d, .given = p != NULL};
   r.wide = (TsDtype)ts_dtypes[d].accum, r.positions = p ? (TsDtype)p->dtype : TS_DT_i64;
   r.neighbours = n->attr[INTERLEAVED].i, r.back = n->op == TS_OP_rope_grad;

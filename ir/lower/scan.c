@@ -179,7 +179,8 @@ static TsTile *build(const Scan *s) {
 }
 
 static bool takes(TsDtype d) {
-  return ts_dtype_is(d, TS_KIND_F | TS_KIND_I | TS_KIND_U | TS_KIND_B) && d != TS_DT_mxfp4;
+  return ts_dtype_is(d, TS_KIND_F | TS_KIND_I | TS_KIND_U | TS_KIND_B) &&
+         !ts_dtype_in_blocks(d);
 }
 
 int ts_lower_scan(const TsSched *sched, const TsGroup *g, TsLayoutFn *layout, void *arg,

@@ -19,7 +19,7 @@ static TsDtype type_of(const TsProductLower *l, int side) {
 }
 
 /* Operands that are made first, and those of other types, take the chain that all have. */
-const char *ts_sched_square_unit(const TsProductLower *l) {
+const char *ts_product_square_unit(const TsProductLower *l) {
   const TsTarget *t = l->s->target;
   TsDtype d = type_of(l, 0);
   bool half = d == TS_DT_bf16 || d == TS_DT_f16;
@@ -39,7 +39,7 @@ static int64_t blocks(const TsProductSize *size, int64_t rows, int64_t cols) {
 }
 
 /* As large as there is one for each processor. */
-void ts_sched_square_block(TsProductLower *l, const TsProductSize *size) {
+void ts_product_square_block(TsProductLower *l, const TsProductSize *size) {
   const TsTarget *t = l->s->target;
   int64_t rows = size->m > SOME ? MOST : size->m > TS_SQUARE ? SOME : TS_SQUARE;
   int64_t cols = size->n > SOME ? MOST : SOME;
@@ -65,7 +65,7 @@ static TsTileVal load(TsProductLower *l, int side, TsTileVal k) {
   return ts_tile_load(b, a->param, at, &t, &how);
 }
 
-TsTileVal ts_sched_square_sums(TsProductLower *l) {
+TsTileVal ts_product_square_sums(TsProductLower *l) {
   TsTileBuild *b = &l->b;
   TsTileType t = ts_tile_type(TS_DT_f32, 2, l->block);
   TsTileVal zero = ts_tile_index(b, 0), end = ts_tile_index(b, l->k);

@@ -1,5 +1,5 @@
-/* A product that becomes a kernel in block form: shared by ir/sched/product.c and
- * ir/sched/product_square.c. */
+/* A group with one matmul on its way to a kernel: what product.c, product_operands.c,
+ * product_nodes.c and product_square.c share. */
 #ifndef TS_IR_SCHED_PRODUCT_STATE_H
 #define TS_IR_SCHED_PRODUCT_STATE_H
 
@@ -7,7 +7,6 @@
 #include "ir/sched/product.h"
 #include "ir/sched/prologue.h"
 
-/* What a product reads or writes. */
 typedef struct TsProductAccess {
   TsVal v;
   TsSide side;                 /* what it is read for */
@@ -19,6 +18,8 @@ typedef struct TsProductAccess {
   TsTileVal param, tile;
 } TsProductAccess;
 
+enum { TS_PRODUCT_OPERANDS = TS_SCHED_PARAMS };
+
 typedef struct TsProductLower {
   const TsSched *s;
   const TsGroup *g;
@@ -27,7 +28,7 @@ typedef struct TsProductLower {
   TsError *err;
   const TsNode *product;
   uint8_t side[TS_PROLOGUE_NODES]; /* by node of the group */
-  TsProductAccess access[TS_SCHED_PARAMS];
+  TsProductAccess access[TS_PRODUCT_OPERANDS];
   int naccess;
   int naxis; /* the batch's, rows, columns */
   int64_t axis[TS_TILE_RANK], k, block[2];
@@ -44,11 +45,37 @@ typedef struct TsProductLower {
   bool told;
 } TsProductLower;
 
-/* Whether the target's matrix unit makes the sums, by operands as they lie in memory. */
-const char *ts_sched_square_unit(const TsProductLower *l);
-/* Rows and columns of a block, and the threads of one, in the tile's head. */
-void ts_sched_square_block(TsProductLower *l, const TsProductSize *size);
+int ts_product_refuse(TsProductLower *l, const char *why);
+/* A vector is a row of A, a column of B, whose axis the result has not. */
+int64_t ts_product_rows(const TsNode *n);
+int64_t ts_product_columns(const TsNode *n);
+
+static inline bool ts_product_weak(TsVal v) { return v->node->op == TS_NODE_number; }
+static inline bool ts_product_inside(const TsProductLower *l, TsVal v) {
+  return l->s->of[ts_sched_root(v)->node->id] == l->g->index;
+}
+
+/* ---- product_operands.c */
+/* What the kernel reads and writes; then the axes of its space. */
+int ts_product_operands(TsProductLower *l);
+void ts_product_axes(TsProductLower *l);
+/* How v, used at values like `at`, moves along the axes of the group. */
+int ts_product_moves(TsProductLower *l, const TsMeta *at, TsVal v, int64_t *moves);
+/* The operand of the product's side, or of what follows the product; NULL: there is none. */
+TsProductAccess *ts_product_part(TsProductLower *l, TsSide side, TsVal v);
+TsProductAccess *ts_product_access(TsProductLower *l, TsVal v, const int64_t *moves);
+
+/* ---- product_nodes.c */
+/* Node i of the group on the tiles of this round. */
+int ts_product_put(TsProductLower *l, int i);
+void ts_product_store(TsProductLower *l, const TsProductAccess *a);
+
+/* ---- product_square.c */
+/* The target's matrix unit, if it makes the sums, of operands as they lie in memory; NULL. */
+const char *ts_product_square_unit(const TsProductLower *l);
+/* Rows and columns of a block, and in the kernel's head the threads of one. */
+void ts_product_square_block(TsProductLower *l, const TsProductSize *size);
 /* The sums of the round's block. */
-TsTileVal ts_sched_square_sums(TsProductLower *l);
+TsTileVal ts_product_square_sums(TsProductLower *l);
 
 #endif

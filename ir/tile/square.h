@@ -20,6 +20,7 @@ typedef enum TsSquare { TS_SQUARE_none, TS_SQUARE_mfma, TS_SQUARE_wmma } TsSquar
 /* Of a statement's unit. */
 TsSquare ts_tile_square_of(const TsTileStmt *s);
 /* For the interpreter, "wmma": acc[m,n] and the products of a[m,k] and b[k,n], widened. */
-void ts_tile_run_wmma(int64_t m, int64_t n, int64_t k, const float *a, const float *b, float *acc);
+void ts_tile_run_wmma(int64_t m, int64_t n, int64_t k, const float *a, const float *b,
+                      float *acc);
 
 #endif

@@ -27,7 +27,7 @@ static void keep_text(const TsTile *k, unsigned number, const char *more) {
   snprintf(path, sizeof path, "%s/%s-%u%s.ptx", folder, k->name, number, more);
   bool made = roles ? !ts_gpu_roles_text(k, false, &info, &text, &err)
                     : !ts_gpu_code(k, oldest, true, &code, &err);
-  FILE *f = fopen(path, "w");
+  FILE *f = fopen(path, "we");
   if (f) fputs(!made ? err.message : roles ? text.at : code.image, f), fclose(f);
   ts_gpu_code_free(&code);
   ts_text_free(&text);
@@ -98,7 +98,7 @@ static TsSimFile *new_file(const char *folder, const TsTile *k, TsError *err) {
   TsSimFile *f = calloc(1, sizeof *f);
   if (!f) return ts_error_memory(err), NULL;
   snprintf(path, sizeof path, "%s/%s-%u.launch", folder, k->name, atomic_fetch_add(&count, 1));
-  if ((f->to = fopen(path, "w"))) return f;
+  if ((f->to = fopen(path, "we"))) return f;
   ts_error_set(err, TS_ERR_io, "%s cannot be written", path);
   return free(f), NULL;
 }

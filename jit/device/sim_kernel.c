@@ -58,7 +58,7 @@ static void *open_simulated(TsDevice *d, const TsTile *k, const uint8_t *key, Ts
 
 /* A GPU stops there. */
 static bool begins_between(const TsTileType *t, const void *at) {
-  return t->dtype != TS_DT_mxfp4 && (uintptr_t)at % (uintptr_t)ts_dtypes[t->dtype].nbytes;
+  return !ts_dtype_in_blocks(t->dtype) && (uintptr_t)at % (uintptr_t)ts_dtypes[t->dtype].nbytes;
 }
 
 static int check(const TsTile *k, void *const *arg, const int64_t *dim, TsError *err) {

@@ -222,7 +222,7 @@ static TsDtype bits_of(TsDtype d) {
 
 bool ts_offload_form_assign(TsTensor *dst, TsTensor *src, Form *f) {
   static TsAttr to[TS_DT_COUNT];
-  if (dst->meta.dtype == TS_DT_mxfp4 || src->meta.dtype == TS_DT_mxfp4) return false;
+  if (ts_dtype_in_blocks(dst->meta.dtype) || ts_dtype_in_blocks(src->meta.dtype)) return false;
   f->op = TS_OP_cast, f->device = dst->meta.device;
   f->profile = TS_PROFILE_deterministic, f->choice = NULL;
   f->nin = f->nout = 1;

@@ -60,7 +60,7 @@ static int place_part(TsContext *c, TsTensor *y, TsTensor *x, int axis, int64_t 
 static int concat(const TsCall *call) {
   TsTensor *y = call->out[0];
   int axis = (int)(call->attr[0].i < 0 ? call->attr[0].i + y->meta.ndim : call->attr[0].i);
-  int done = y->meta.dtype != TS_DT_mxfp4;
+  int done = !ts_dtype_in_blocks(y->meta.dtype);
   for (int64_t i = 0, at = 0; i < call->nin && done == 1; at += call->in[i++]->meta.dim[axis])
     done = place_part(call->ctx, y, call->in[i], axis, at);
   return done;
@@ -159,7 +159,7 @@ static int histogram(const TsCall *call) {
   int n = 0, failed = 0;
   double least, most;
   TsDtype d = ts_tensor_dtype(x);
-  if ((!low && !high) || !ts_tensor_numel(x) || d == TS_DT_mxfp4) return 0;
+  if ((!low && !high) || !ts_tensor_numel(x) || ts_dtype_in_blocks(d)) return 0;
   if (end_of(call, x, TS_OP_min, &least) || end_of(call, x, TS_OP_max, &most)) return -1;
   if (!isfinite(least) || !isfinite(most) || (high && most == 0)) return 0;
   if (low) attr[1] = (TsAttr){.type = TS_ATTR_f, .f = least};

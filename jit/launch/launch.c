@@ -32,7 +32,7 @@ void ts_launch_touch(TsContext *c, const TsTensor *t, const void *at, bool write
     int64_t far = (t->meta.dim[i] - 1) * t->stride[i];
     *(far < 0 ? &below : &above) += far;
   }
-  bool whole = t->meta.dtype == TS_DT_mxfp4;
+  bool whole = ts_dtype_in_blocks(t->meta.dtype);
   ts_launch_touch_bytes(c, (const char *)at + below * size,
                         whole ? t->storage->nbytes : (above - below) * size, write);
 }

@@ -22,24 +22,7 @@ void ts_patch_remark(TsPatch *p, const char *format, ...) {
   ts_patch_remarks(p, text);
 }
 
-/* ---- the build that runs, or one that was only scheduled */
-typedef struct Build {
-  TsBuildJob *b, own;
-} Build;
-
-static int open_build(Build *x, TsJitFunction *f, const TsTarget *target) {
-  TsError *err = &f->jit->c->err;
-  *x = (Build){.b = &f->build};
-  if (f->state == LIVE && !target) return 0;
-  x->own = ts_jit_build_of(f, 0);
-  if (target) x->own.device = NULL, x->own.target = target, x->own.choose = NULL;
-  x->b = &x->own;
-  if (!x->own.layouts) return ts_error_memory(err);
-  return ts_build_schedule(&x->own, err);
-}
-
-static void close_build(Build *x) { ts_build_free(&x->own); }
-
+/* ---- texts */
 static void say_number(const TsPatch *p, TsText *t) {
   bool inside = p->u != &p->b->fusion;
   ts_text_format(t, "%s%s%d", inside ? p->u->g->name : "", inside ? "/" : "", p->g->index);
@@ -62,10 +45,10 @@ int ts_patch_text(TsJitFunction *f, const char *level, const char *kernel, bool 
   TsPatch p = {.g = NULL};
   TsSchedKernel k = {.tile = NULL};
   uint8_t key[32];
-  Build x;
+  TsJitBuild x;
   f = ts_jit_used(f);
   ts_jit_step(f);
-  int failed = open_build(&x, f, target);
+  int failed = ts_jit_open_build(f, target, &x);
   p.b = x.b;
   failed = failed || ts_patch_find(&p, kernel, NULL, err) ||
            (usual ? ts_build_usual(p.b, p.u, p.g, &k, key, err)
@@ -78,7 +61,7 @@ int ts_patch_text(TsJitFunction *f, const char *level, const char *kernel, bool 
       failed = ts_build_kernel_text(p.b->device, p.b->target, k.tile, level, text, err);
   }
   ts_tile_free(k.tile);
-  close_build(&x);
+  ts_jit_close_build(&x);
   return failed ? -1 : 0;
 }
 
@@ -278,9 +261,9 @@ int ts_patch_without(TsJitFunction *f, const char *kernel, TsPatchEntry *was) {
   TsError *err = &f->jit->c->err;
   TsPatch p = {.g = NULL};
   TsSchedKernel k = {.tile = NULL};
-  Build x;
+  TsJitBuild x;
   f = ts_jit_used(f);
-  int failed = open_build(&x, f, NULL);
+  int failed = ts_jit_open_build(f, NULL, &x);
   p.b = x.b;
   failed = failed || ts_patch_find(&p, kernel, NULL, err) ||
            ts_build_usual(p.b, p.u, p.g, &k, p.key, err);
@@ -289,7 +272,7 @@ int ts_patch_without(TsJitFunction *f, const char *kernel, TsPatchEntry *was) {
   was->text = NULL;
   int dropped = failed ? -1 : ts_patches_drop(p.key);
   ts_tile_free(k.tile);
-  close_build(&x);
+  ts_jit_close_build(&x);
   return dropped;
 }
 

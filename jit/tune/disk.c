@@ -25,7 +25,7 @@
 const char *ts_tune_machine(void) {
   static _Thread_local char name[96];
   char line[256];
-  FILE *f = *name ? NULL : fopen("/proc/cpuinfo", "r");
+  FILE *f = *name ? NULL : fopen("/proc/cpuinfo", "re");
   while (f && fgets(line, sizeof line, f)) {
     char *colon = strchr(line, ':');
     if (strncmp(line, "model name", 10) || !colon) continue;

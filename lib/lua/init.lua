@@ -125,8 +125,8 @@ local parts = { nn = "tessera.nn", optim = "tessera.optim", data = "tessera.data
   autotune = "tessera.autotune", profile = "tessera.profile", debug = "tessera.debug.kernel" }
 
 -- load(path): what a file holds, by the name's ending: of .safetensors the tensors by name, or what tessera.save was
--- given, and the file's metadata; of .npy one tensor; of .npz the tensors by name. Big files are mapped, not read. What
--- is damaged is an error that names the place.
+-- given, and the file's metadata; of .npy one tensor; of .npz the tensors by name; of .gguf the same and the
+-- metadata: numbers, strings, lists, tensors. Big files are mapped, not read. What is damaged is an error that names the place.
 --   tessera.save("point.safetensors", {model = model:state_dict(), epoch = 3})
 --   local point = tessera.load "point.safetensors"
 --   model:load_state_dict(point.model)

@@ -1,4 +1,4 @@
--- Files of tensors: safetensors, NumPy's .npy and .npz. Tensors of large files lie over them, mapped,
+-- Files of tensors: safetensors, NumPy's .npy and .npz, GGUF (hf/gguf.lua). Tensors of large files lie over them, mapped,
 -- where their elements are ours; saved files appear whole or not at all. What a file says is believed
 -- where it can be no other way: anything else is an error that says what and where.
 
@@ -477,6 +477,8 @@ function read.npz(path, map)
   return tensors
 end
 
+function read.gguf(path, map) return require("tessera.hf.gguf").read(path, map) end
+
 -- ---- by the file's name
 
 local function extension(what, path)
@@ -484,8 +486,8 @@ local function extension(what, path)
     core.fail(("%s: a path is needed, not %s"):format(what, path == nil and "nothing" or "a " .. type(path)))
   end
   local ext = path:match("%.(%w+)$")
-  if ext ~= "npy" and ext ~= "safetensors" and not (what == "load" and ext == "npz") then
-    failed(path, "the name must end in .safetensors or .npy%s", what == "load" and " or .npz" or "")
+  if ext ~= "npy" and ext ~= "safetensors" and not (what == "load" and (ext == "npz" or ext == "gguf")) then
+    failed(path, "the name must end in %s", what == "load" and ".safetensors, .npy, .npz or .gguf" or ".safetensors or .npy")
   end
   return ext
 end
@@ -509,9 +511,10 @@ local function nested_value(path, tensors, meta)
 end
 
 -- A tensor from .npy; a table of tensors by name from .npz; from .safetensors that, or what
--- tessera.save was given, and the metadata.
+-- tessera.save was given, and the metadata; from .gguf tensors and metadata.
 function io_.load(path)
   local kind, map = extension("load", path), core.map_file(path)
+  if kind == "gguf" then return closing(map, read.gguf(path, map)) end
   return nested_value(path, closing(map, read[kind](path, map)))
 end
 

@@ -168,7 +168,7 @@ static int append_unsaved(const TsEditHistory *h, TsEditText *lines) {
 static int replace(const char *path, int old_fd, const TsEditText *lines) {
   char name[PATH_MAX];
   if (snprintf(name, sizeof name, "%s.XXXXXX", path) >= (int)sizeof name) return -1;
-  int fd = mkstemp(name);
+  int fd = mkostemp(name, O_CLOEXEC);
   if (fd < 0) return -1;
   struct stat old;
   size_t start = tail_start(lines, TS_EDIT_HISTORY_MAX);

@@ -7,9 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "repl/edit/outside.h"
 #include "repl/edit/state.h"
 
-static const char *editor(void) {
+const char *ts_edit_outside_editor(void) {
   const char *visual = getenv("VISUAL"), *plain = getenv("EDITOR");
   return visual && *visual ? visual : plain && *plain ? plain : "vi";
 }
@@ -25,15 +26,33 @@ static void quote(TsEditText *out, const char *s) {
   ts_edit_text_append(out, "'", 1);
 }
 
-static int run(const char *path) {
-  TsEditText command = {0};
-  ts_edit_text_append_string(&command, editor());
-  ts_edit_text_append(&command, " ", 1);
-  quote(&command, path);
+int ts_edit_outside_begin(TsEditOutside *o, const char *text, size_t size, const char *ending) {
+  const char *folder = getenv("TMPDIR");
+  snprintf(o->path, sizeof o->path, "%s/tessera-XXXXXX%s", folder && *folder ? folder : "/tmp",
+           ending);
+  o->command = (TsEditText){0};
+  int fd = mkostemps(o->path, (int)strlen(ending), O_CLOEXEC);
+  if (fd < 0) return -1;
+  ts_edit_text_append_string(&o->command, ts_edit_outside_editor());
+  ts_edit_text_append(&o->command, " ", 1);
+  quote(&o->command, o->path);
+  int failed = ts_edit_term_write(fd, text, size) < 0, saved = errno;
+  if (close(fd) < 0 && !failed) failed = 1, saved = errno;
+  if (o->command.failed) failed = 1, saved = ENOMEM;
+  if (!failed) return 0;
+  ts_edit_outside_end(o);
+  return errno = saved, -1;
+}
+
+void ts_edit_outside_end(TsEditOutside *o) {
+  unlink(o->path);
+  ts_edit_text_free(&o->command);
+}
+
+static int run(const TsEditOutside *o) {
   bool held = ts_edit_term_hold(false); /* Ctrl-C is the editor's */
-  int status = command.failed ? -1 : system(command.data);
+  int status = system(o->command.data);
   ts_edit_term_hold(held);
-  ts_edit_text_free(&command);
   return status;
 }
 
@@ -49,26 +68,18 @@ static int read_file(const char *path, TsEditText *out) {
   return got < 0 || out->failed || (out->size && memchr(out->data, 0, out->size)) ? -1 : 0;
 }
 
-static int edit(TsEdit *e, const char *path, int fd) {
-  TsEditText text = {0};
-  const char *was = ts_edit_text_string(&e->text);
-  int failed =
-      ts_edit_term_write(fd, was, e->text.size) < 0 || ts_edit_term_write(fd, "\n", 1) < 0;
-  failed |= close(fd) < 0;
-  if (!failed && run(path) == 0 && read_file(path, &text) == 0)
-    ts_edit_text_set(&e->text, ts_edit_text_string(&text), text.size);
-  ts_edit_text_free(&text);
-  return failed;
-}
-
 void ts_edit_outside_run(TsEdit *e) {
-  char path[PATH_MAX];
-  const char *folder = getenv("TMPDIR");
-  snprintf(path, sizeof path, "%s/tessera-XXXXXX.lua", folder && *folder ? folder : "/tmp");
-  int fd = mkstemps(path, 4);
-  if (fd < 0) return;
-  ts_edit_loop_pause(e);
-  edit(e, path, fd);
-  unlink(path);
-  ts_edit_loop_resume(e);
+  TsEditOutside o;
+  TsEditText text = {0}, was = {0};
+  ts_edit_text_append(&was, ts_edit_text_string(&e->text), e->text.size);
+  ts_edit_text_append(&was, "\n", 1);
+  if (!was.failed && !ts_edit_outside_begin(&o, was.data, was.size, ".lua")) {
+    ts_edit_loop_pause(e);
+    if (run(&o) == 0 && read_file(o.path, &text) == 0)
+      ts_edit_text_set(&e->text, ts_edit_text_string(&text), text.size);
+    ts_edit_outside_end(&o);
+    ts_edit_loop_resume(e);
+  }
+  ts_edit_text_free(&text);
+  ts_edit_text_free(&was);
 }

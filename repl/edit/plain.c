@@ -2,6 +2,7 @@
 #include "repl/edit/state.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,7 @@
 /* Standard input is read through stdin, so that io.read goes on where the prompt stopped. */
 static FILE *open_stream(int fd) {
   if (fd == STDIN_FILENO) return stdin;
-  int copy = dup(fd);
+  int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
   FILE *stream = copy < 0 ? NULL : fdopen(copy, "r");
   if (!stream && copy >= 0) close(copy);
   return stream;

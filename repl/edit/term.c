@@ -85,18 +85,9 @@ bool ts_edit_term_hold(bool on) {
   return sigismember(&was, SIGINT) == 1;
 }
 
-static int prepare_pipe_end(int fd) {
-  int flags = fcntl(fd, F_GETFL);
-  return fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 || fcntl(fd, F_SETFD, FD_CLOEXEC) < 0 ? -1
-                                                                                          : 0;
-}
-
 int ts_edit_term_open(TsEditTerm *t, int in, int out) {
   *t = (TsEditTerm){.in = in, .out = out};
-  if (pipe(t->wake) < 0) return -1;
-  if (prepare_pipe_end(t->wake[0]) == 0 && prepare_pipe_end(t->wake[1]) == 0) return 0;
-  close(t->wake[0]), close(t->wake[1]);
-  return -1;
+  return pipe2(t->wake, O_NONBLOCK | O_CLOEXEC);
 }
 
 void ts_edit_term_close(TsEditTerm *t) {

@@ -408,14 +408,18 @@ static int names(lua_State *L) {
     lua_pushboolean(L, errno == ENOENT);
     return 3;
   }
-  lua_newtable(L);
-  int n = 0;
-  for (struct dirent *e; (e = readdir(d));) {
-    if (*e->d_name == '.') continue;
-    lua_pushstring(L, e->d_name);
-    lua_rawseti(L, -2, ++n);
-  }
+  TsText all = {0}; /* closed before anything of Lua's can fail */
+  for (struct dirent *e; (e = readdir(d));)
+    if (*e->d_name != '.') ts_text_add(&all, e->d_name, strlen(e->d_name) + 1);
   closedir(d);
+  ts_lua_push_text(L, &all);
+  size_t size;
+  const char *at = lua_tolstring(L, -1, &size);
+  lua_newtable(L);
+  for (const char *end = at + size; at < end; at += strlen(at) + 1) {
+    lua_pushstring(L, at);
+    lua_rawseti(L, -2, (int)lua_objlen(L, -2) + 1);
+  }
   return 1;
 }
 

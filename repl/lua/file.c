@@ -71,22 +71,27 @@ static int map_file(lua_State *L) {
   return *box ? 1 : io_failure(L, "cannot read", path, NULL);
 }
 
-/* read_file(path) -> its text: of a plain file. */
+/* read_file(path) -> its text: of a plain file. While it is open nothing is Lua's, whose errors would leave
+ * it so. */
 static int read_file(lua_State *L) {
+  enum { PIECE = 1 << 16 };
   const char *path = check_path(L, luaL_optstring(L, 2, "read_file")), *why;
-  luaL_Buffer b;
+  char *piece = lua_newuserdata(L, PIECE);
+  TsText text = {0};
   size_t size;
-  luaL_buffinit(L, &b);
   int fd = ts_file_open(path, &size, &why);
   if (fd < 0) return io_failure(L, "cannot open", path, why);
   ssize_t n;
-  while ((n = read(fd, luaL_prepbuffer(&b), LUAL_BUFFERSIZE)) > 0 || (n < 0 && errno == EINTR))
-    if (n > 0) luaL_addsize(&b, (size_t)n);
+  while ((n = read(fd, piece, PIECE)) > 0 || (n < 0 && errno == EINTR))
+    if (n > 0) ts_text_add(&text, piece, (size_t)n);
   int saved = errno;
   close(fd);
   errno = saved;
-  if (n < 0) return io_failure(L, "cannot read", path, NULL);
-  luaL_pushresult(&b);
+  if (n < 0) {
+    ts_text_free(&text);
+    return io_failure(L, "cannot read", path, NULL);
+  }
+  ts_lua_push_text(L, &text);
   return 1;
 }
 
@@ -376,6 +381,16 @@ static int open_json(lua_State *L) {
   return 1;
 }
 
+/* json_string(text): in quotes, with what is no UTF-8 as U+FFFD. */
+static int json_string(lua_State *L) {
+  size_t n;
+  const char *s = luaL_checklstring(L, 1, &n);
+  TsText t = {0};
+  ts_json_string(&t, "", s, n);
+  ts_lua_push_text(L, &t);
+  return 1;
+}
+
 void ts_lua_open_files(lua_State *L) {
   static const luaL_Reg method[] = {{"size", map_size},
                                     {"read", map_read},
@@ -388,6 +403,7 @@ void ts_lua_open_files(lua_State *L) {
                                       {"read_file", read_file},
                                       {"write_file", write_file},
                                       {"shown", shown},
+                                      {"json_string", json_string},
                                       {"is_utf8", is_utf8},
                                       {"is_terminal", is_terminal},
                                       {"now", now},

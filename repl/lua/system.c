@@ -480,7 +480,7 @@ static int operators(lua_State *L) {
 static int dtypes(lua_State *L) {
   lua_newtable(L);
   for (int i = 0; i < TS_DT_COUNT; i++) {
-    lua_createtable(L, 0, 5);
+    lua_createtable(L, 0, 6);
 #define FIELD(name, value) (lua_pushstring(L, value), lua_setfield(L, -2, name))
     FIELD("name", ts_dtypes[i].name);
     FIELD("npy", ts_dtypes[i].npy);
@@ -489,6 +489,8 @@ static int dtypes(lua_State *L) {
 #undef FIELD
     lua_pushinteger(L, ts_dtypes[i].nbytes);
     lua_setfield(L, -2, "nbytes");
+    lua_pushinteger(L, ts_dtypes[i].block);
+    lua_setfield(L, -2, "block");
     lua_rawseti(L, -2, i + 1);
   }
   return 1;

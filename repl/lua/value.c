@@ -198,8 +198,9 @@ static int check_elements(const Reader *r, TsDtype d) {
 
 static TsTensor *fill(Reader *r, TsDtype d) {
   r->m.dtype = (uint8_t)d;
-  if (d == TS_DT_mxfp4) {
-    ts_error_set(&r->c->err, TS_ERR_dtype, "%s: make f32 and cast to mxfp4", r->what);
+  if (ts_dtype_in_blocks(d)) {
+    ts_error_set(&r->c->err, TS_ERR_dtype, "%s: make f32 and cast to %s", r->what,
+                 ts_dtype_name(d));
     return NULL;
   }
   TsTensor *t = check_elements(r, d) ? NULL : ts_tensor_new(r->c, &r->m);

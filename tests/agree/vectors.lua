@@ -19,6 +19,11 @@ for name, inputs in pairs { stop_gradient = { x }, barrier = { x, x:T() }, resha
   covered[name] = core.run(name, inputs, name == "reshard" and { spec = "a," } or {}):hash() == x:hash()
 end
 
+-- Whole numbers that blocks hold: their product is that of integers. The formats: tests/vm/blocks.lua.
+local whole, codes = core.op.arange(3 * 64):reshape(3, 64):mod(7) - 3, core.op.arange(5 * 64):reshape(5, 64):mod(4)
+local product = core.op.quantized_matmul(whole:cast "f32", codes:cast("f32"):cast "mxfp4")
+covered.quantized_matmul = core.op.all(product:cast("i64"):eq(whole:matmul(codes:T()))):item()
+
 local missing = {}
 for _, o in ipairs(core.operators()) do
   if not covered[o.name] then missing[#missing + 1] = o.name end

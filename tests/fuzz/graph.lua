@@ -53,7 +53,7 @@ local change = {
         if random(3) > 0 then v = tostring(random(5) - 1) end
         if kind == "ints" or kind == "floats" then v = "[" .. v .. "," .. random(4) .. "]" end
         if kind == "bool" then v = "true" end
-        if kind == "dtype" then v = pick { "f64", "i8", "mxfp4", "complex64" } end
+        if kind == "dtype" then v = pick { "f64", "i8", "mxfp4", "q4_k", "complex64" } end
         if kind == "str" then v = pick { '"bias"', '"ij,jk->ik"', '"ii->"', '"..."', '""' } end
         if kind:find "|" then v = kind:match "[%w_]+$" end
         line = line .. " " .. name .. "=" .. v

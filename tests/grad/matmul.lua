@@ -48,3 +48,10 @@ check("einsum", { x(2, 3, 2), x(1, 2) }, { equation = "...i,...i->..." })
 
 check.narrow("matmul", { x(2, 3, 4), x(4, 3) })
 check.narrow("matmul", { x(2, 8), x(8, 4), x(4) }, { epilogue = "bias_gelu" }, 4)
+
+-- Weights stored in blocks have no gradient; x and the bias do.
+for _, d in ipairs { "q8_0", "q4_k" } do
+  local w = check.random({ 3, 256 }):cast("f32"):cast(d)
+  check("quantized_matmul", { check.random { 2, 256 }, w, check.random { 3 } })
+  check("quantized_matmul", { check.random { 256 }, w })
+end

@@ -4,6 +4,9 @@ local op, graph = tessera.op, tessera.graph
 local x = op.ones { 3 }
 graph.grad(function(y) return y * 2 end)(x) --! graph.grad: the function must return one number as a tensor, not f32[3]
 graph.grad(function(y) return y:sum() end, 2)(x) --! graph.grad: there is no argument 2
+graph.grad(function(y) return y:sum() end, {argnums = 1}) --! graph.grad: the arguments to differentiate by are numbers from 1 on, not 'argnums'
+graph.value_and_grad(function(y) return y:sum() end, "x") --! graph.value_and_grad: the arguments to differentiate by are numbers from 1 on, not x
+graph.grad(function(y) return y:sum() end, {}) --! graph.grad: a list of arguments to differentiate by has none, or gaps
 graph.module("f", function(y) if y:item() > 0 then return y end end)(op.ones { 1 }) --! op.where, op.cond or op.while_loop
 graph.module("f", function(y) return op.masked_select(y, y:gt(0)) end)(x) --! depends on data
 graph.module("f", function(y) return op.matmul(y, op.ones { 5, 2 }) end)(op.ones { 3, 4 }) --! inner sizes differ

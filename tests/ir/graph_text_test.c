@@ -81,8 +81,8 @@ static TsMeta some_type(void) {
   TsMeta m = {.dtype = (uint8_t)(below(3) ? TS_DT_f32 : below(TS_DT_COUNT)),
               .ndim = (uint8_t)below(5)};
   for (int i = 0; i < m.ndim; i++) m.dim[i] = sizes[below(11)];
-  if (m.dtype == TS_DT_mxfp4 && !m.ndim) m.dtype = TS_DT_bf16;
-  if (m.dtype == TS_DT_mxfp4) m.dim[m.ndim - 1] = TS_MXFP4_BLOCK;
+  if (ts_dtype_in_blocks(m.dtype) && !m.ndim) m.dtype = TS_DT_bf16;
+  if (ts_dtype_in_blocks(m.dtype)) m.dim[m.ndim - 1] = TS_BLOCK_MOST;
   return m;
 }
 
@@ -204,7 +204,7 @@ static void some_custom(TsGraph *g, const TsVal *in, const TsAttr *name, const T
 static void some_control(TsGraph *g) {
   TsMeta cond = {.dtype = TS_DT_bool}, out = some_type();
   TsVal in[3] = {ts_graph_param(g, &cond, some_name(), NULL), some_tensor(g), some_tensor(g)};
-  if (out.dtype == TS_DT_mxfp4) out.dtype = TS_DT_bf16;
+  if (ts_dtype_in_blocks(out.dtype)) out.dtype = TS_DT_bf16;
   out.weak = 0;
   TsGraph *region[2] = {some_region(g, 2, in + 1, &out), some_region(g, 2, in + 1, &out)};
   if (below(2)) region[1] = region[0];
@@ -217,7 +217,7 @@ static void some_control(TsGraph *g) {
 /* A recursion whose region calls itself, now and then from a region within. */
 static void some_recursion(TsGraph *g) {
   TsMeta bool_type = {.dtype = TS_DT_bool}, out = some_type();
-  if (out.dtype == TS_DT_mxfp4) out.dtype = TS_DT_bf16;
+  if (ts_dtype_in_blocks(out.dtype)) out.dtype = TS_DT_bf16;
   out.weak = 0;
   TsGraph *r = ts_graph_region(g, "body"), *part[2] = {r, r};
   TsVal in[2] = {ts_graph_param(g, &bool_type, some_name(), NULL),

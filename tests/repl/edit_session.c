@@ -2,6 +2,7 @@
 #include "tests/repl/edit_session.h"
 
 #include <errno.h>
+#include <locale.h>
 #include <poll.h>
 #include <pthread.h>
 #include <pty.h>
@@ -22,8 +23,22 @@ const char *subject = "";
 
 void fail(const char *what, const char *got, const char *wanted) {
   failures++;
-  fprintf(stderr, "edit_test: %s: %s\n  got    \"%s\"\n  wanted \"%s\"\n", subject, what, got,
+  fprintf(stderr, "edit: %s: %s\n  got    \"%s\"\n  wanted \"%s\"\n", subject, what, got,
           wanted);
+}
+
+void begin_tests(void) {
+  setlocale(LC_CTYPE, "C.UTF-8");
+  signal(SIGPIPE, SIG_IGN);
+  static const int usual[] = {SIGTERM, SIGHUP, SIGQUIT, SIGINT, SIGTSTP};
+  for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
+    signal(usual[i], SIG_DFL); /* shells have some ignored by what runs in the background */
+  unsetenv("NO_COLOR");
+}
+
+int end_tests(const char *name) {
+  if (failures == 0) printf("%s: ok\n", name);
+  return failures != 0;
 }
 
 /* ---- allocation that fails on demand, where linked with --wrap=malloc and so on ---- */
@@ -166,6 +181,10 @@ Session start(Setup setup) {
   s.raw = setup.terminal && strcmp(setup.terminal, "dumb") != 0 && !setup.allocations;
   model_reset(&s.model, setup.columns, setup.rows);
   return s;
+}
+
+Session start_usual(void) {
+  return start((Setup){.columns = 40, .rows = 10, .terminal = "xterm"});
 }
 
 /* Feeds the model with what comes within the time; 0 when nothing came. */

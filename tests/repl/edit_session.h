@@ -13,9 +13,22 @@
 
 #define PATIENCE_MS 30000
 
+/* Keys and texts as a terminal sends them. */
+#define UP          "\x1b[A"
+#define DOWN        "\x1b[B"
+#define RIGHT       "\x1b[C"
+#define LEFT        "\x1b[D"
+#define HOME        "\x1b[H"
+#define END         "\x1b[F"
+#define PASTE(text) "\x1b[200~" text "\x1b[201~"
+#define ACUTE       "\xcc\x81"
+#define WIDE        "\xe4\xb8\xad"
+
 extern int failures;
 extern const char *subject; /* what is tested, for messages */
 void fail(const char *what, const char *got, const char *wanted);
+void begin_tests(void);          /* locale and signals as a terminal's programs have them */
+int end_tests(const char *name); /* says whether all went well: an exit code */
 
 typedef struct Setup {
   int columns, rows;
@@ -35,6 +48,7 @@ typedef struct Session {
 } Session;
 
 Session start(Setup setup);
+Session start_usual(void); /* 40 columns, 10 rows, no file */
 /* What the child does: reads until the end, and sends each result. */
 void edit_until_end(const Setup *setup, int in, int out, int results);
 int allocations_can_fail(void); /* linked with --wrap=malloc,--wrap=realloc,--wrap=strdup? */

@@ -30,6 +30,7 @@ local inputs = {
   real_view = { x = op.complex(U(4), U(4)) }, gather = into, scatter = into, scatter_add = into, take = into,
   index_select = { index = I(4, 3) }, index_add = { index = I(4, 4) }, masked_select = chosen, masked_scatter = chosen,
   masked_fill = chosen, segment_reduce = { ids = I(4, 4) }, topk = { x = U(8, 8) }, embedding = { w = U(8, 4), index = I(8, 3) },
+  quantized_matmul = { x = U(4, 32), w = U(4, 32):cast "q8_0" },
   grouped_matmul = { w = U(2, 4, 4), sizes = op.ones({ 2 }, { dtype = "i64" }) * 2 },
   router = { logits = U(4, 8), bias = U(8) }, moe_places = { index = I(2, 4, 2) }, moe_dispatch = { x = U(4, 3), index = I(2, 4, 2) },
   route_rows = { place = I(4, 4), source = I(4, 4), second = { source = I(4, 8) } },

@@ -427,7 +427,8 @@ static void convert_row(int64_t n, char *dst, TsDtype to, int64_t ds, const char
   TsConvertFn *convert = conversions->convert[from][to];
   char buffer[STEP * 16];
   int sb = ts_dtypes[from].nbytes, db = ts_dtypes[to].nbytes;
-  bool gather = from != TS_DT_mxfp4 && ss != sb, scatter = to != TS_DT_mxfp4 && ds != db;
+  bool gather = !ts_dtype_in_blocks(from) && ss != sb,
+       scatter = !ts_dtype_in_blocks(to) && ds != db;
   if (!gather && !scatter) {
     convert(n, dst, src);
     return;
@@ -444,7 +445,7 @@ static void convert_row(int64_t n, char *dst, TsDtype to, int64_t ds, const char
   }
 }
 
-/* Blocks of mxfp4 stay whole: rows along the last dimension, one after the other. */
+/* Blocks stay whole: rows along the last dimension, one after the other. */
 static void convert_blocks(int ndim, const int64_t *dim, char *dst, TsDtype to,
                            const int64_t *ds, const char *src, TsDtype from,
                            const int64_t *ss) {
@@ -460,7 +461,7 @@ static void convert_blocks(int ndim, const int64_t *dim, char *dst, TsDtype to,
 void ts_convert_nd(int ndim, const int64_t *dim, void *dst, TsDtype dst_dtype,
                    const int64_t *dst_stride, const void *src, TsDtype src_dtype,
                    const int64_t *src_stride) {
-  if (dst_dtype == TS_DT_mxfp4 || src_dtype == TS_DT_mxfp4) {
+  if (ts_dtype_in_blocks(dst_dtype) || ts_dtype_in_blocks(src_dtype)) {
     convert_blocks(ndim, dim, dst, dst_dtype, dst_stride, src, src_dtype, src_stride);
     return;
   }

@@ -19,7 +19,7 @@ const TsCopyKernels *ts_copy_used(void);
 void ts_copy_nd(int ndim, const int64_t *dim, void *dst, const int64_t *dst_stride,
                 const void *src, const int64_t *src_stride, int elem_bytes);
 
-/* The pair must stand in the table of convert.h. mxfp4 lies in whole blocks along
+/* The pair must stand in the table of convert.h. What is stored in blocks lies in whole ones along
  * the last dimension: that stride is ignored on its side. */
 void ts_convert_nd(int ndim, const int64_t *dim, void *dst, TsDtype dst_dtype,
                    const int64_t *dst_stride, const void *src, TsDtype src_dtype,

@@ -24,8 +24,10 @@ double ts_flops(TsOp op, int nin, const TsMeta *const *in, const TsMeta *out) {
   if (op >= TS_OP_COUNT || !a || !n || !ts_meta_numel(a)) return 0;
   switch (op) {
   case TS_OP_matmul:
+  case TS_OP_quantized_matmul:
   case TS_OP_grouped_matmul: return product(a, n);
-  case TS_OP_grouped_matmul_weight_grad: return 2 * (double)ts_meta_numel(a) * (double)out->dim[2];
+  case TS_OP_grouped_matmul_weight_grad:
+    return 2 * (double)ts_meta_numel(a) * (double)out->dim[2];
   case TS_OP_conv1d:
   case TS_OP_conv2d:
   case TS_OP_conv3d: return 2 * n * (double)ts_meta_numel(b) / (double)b->dim[0];

@@ -231,7 +231,7 @@ static TsTensor *tensor_over(TsContext *c, TsMapped *m, const TsMeta *meta, char
 TsTensor *ts_mapped_tensor(TsContext *c, TsMapped *m, const TsMeta *meta, size_t offset) {
   size_t nbytes = (size_t)ts_meta_nbytes(meta);
   char *at = m->at + offset;
-  int align = meta->dtype == TS_DT_mxfp4 ? 1 : ts_dtypes[meta->dtype].nbytes;
+  int align = ts_dtype_in_blocks(meta->dtype) ? 1 : ts_dtypes[meta->dtype].nbytes;
   bool few = m->memory && nbytes <= SMALL;
   if (nbytes && !few && (uintptr_t)at % (uintptr_t)align == 0)
     return tensor_over(c, m, meta, at);

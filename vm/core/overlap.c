@@ -98,7 +98,8 @@ bool ts_overlap_within(const TsTensor *a, const TsTensor *b) {
   int64_t ra, rb;
   s.n = s.steps = 0;
   if (!ts_tensor_numel(a) || !ts_tensor_numel(b)) return false;
-  if (a->meta.dtype == TS_DT_mxfp4 || b->meta.dtype == TS_DT_mxfp4) return true; /* blocks */
+  if (ts_dtype_in_blocks(a->meta.dtype) || ts_dtype_in_blocks(b->meta.dtype))
+    return true; /* blocks */
   int64_t oa = add_axes(&s, a, &ra), ob = add_axes(&s, b, &rb);
   add_up(&s);
   /* ka - kb = ob - oa up to the elements' sizes; kb = rb - (what the terms of b add up to) */

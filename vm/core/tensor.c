@@ -1,335 +1,19 @@
-/* Tensors and storages: life, views, residency. */
+/* Tensors: life, views, copies, single elements. */
 #include "vm/core/tensor.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "devices/cpu_pool.h"
 #include "devices/device.h"
 #include "devices/memory.h"
 #include "devices/work.h"
-#include "lib/activity.h"
-#include "lib/mesh.h"
 #include "vm/core/copy.h"
 #include "vm/core/defer.h"
-#include "vm/core/mapped.h"
 #include "vm/core/offload.h"
+#include "vm/core/storage.h"
 #include "vm/core/tape.h"
 #include "vm/core/vm.h"
 
-/* ---- storage */
-enum { HEADER = 64 }; /* data up to INLINE_MAX bytes stand right behind their storage */
-enum { INLINE_MAX = 4096 };
-_Static_assert(sizeof(TsStorage) <= HEADER, "the header keeps data aligned");
-
-static void count(TsStorage *s, int64_t nbytes) {
-  s->ctx->live_bytes += nbytes;
-  if (nbytes > 0) s->ctx->allocated += nbytes;
-}
-
-static void count_there(TsStorage *s, int64_t nbytes) {
-  count(s, nbytes);
-  s->ctx->live_there += nbytes;
-  if (nbytes > 0) s->ctx->allocated_there += nbytes;
-}
-
-static void storage_init(TsStorage *s, TsContext *c, int64_t nbytes) {
-  s->refs = 1;
-  s->valid = 1;
-  s->nbytes = nbytes;
-  s->copies = NULL;
-  s->ctx = c;
-  s->release = NULL;
-  s->release_arg = (void *)(uintptr_t)c->next_id;
-  s->version = 0;
-  s->symbolic = s->dated = s->lost = s->remote = s->pending = s->snapped = s->raw = s->away = 0;
-  s->leaf = s->computed = s->taped = 0;
-  s->recorded = 0;
-  s->held = 0;
-}
-
-static TsStorage *storage_new(TsContext *c, int64_t nbytes) {
-  bool inlined = nbytes <= INLINE_MAX;
-  TsStorage *s = ts_memory_alloc(HEADER + (inlined ? nbytes : 0));
-  if (!s) return NULL;
-  storage_init(s, c, nbytes);
-  s->host = inlined ? (char *)s + HEADER : ts_memory_alloc(nbytes);
-  if (!s->host) {
-    ts_memory_free(s, HEADER);
-    return NULL;
-  }
-  count(s, nbytes);
-  return s;
-}
-
-/* Without bytes anywhere. */
-static TsStorage *storage_remote(TsContext *c, int64_t nbytes, int device) {
-  TsStorage *s = ts_memory_alloc(HEADER + sizeof(TsCopy));
-  if (!s) return NULL;
-  storage_init(s, c, nbytes);
-  s->valid = 0;
-  s->remote = 1;
-  s->host = NULL;
-  s->copies = (TsCopy *)((char *)s + HEADER);
-  *s->copies = (TsCopy){.device = device};
-  return s;
-}
-
-/* Not by address: a block of its own may happen to follow its header. */
-static bool is_inline(const TsStorage *s) {
-  return !s->release && !s->remote && s->nbytes <= INLINE_MAX;
-}
-
-/* The memory of its first copy is somebody else's. */
-static bool is_placed(const TsStorage *s) { return s->remote && s->release; }
-
-static bool is_first(const TsStorage *s, const TsCopy *p) {
-  return s->remote && (const char *)p == (const char *)s + HEADER;
-}
-
-/* Of the tensors of a context in the order in which they were made. */
-static uint64_t *date_of(TsStorage *s) { return (uint64_t *)(void *)((char *)s + HEADER); }
-
-uint64_t ts_tensor_made(const TsTensor *t) {
-  TsStorage *s = t->storage;
-  return s->dated ? *date_of(s) : s->release ? t->id : (uint64_t)(uintptr_t)s->release_arg;
-}
-
-static void storage_free(TsStorage *s) {
-  for (TsCopy *p = s->copies, *next; p; p = next) {
-    next = p->next;
-    TsDevice *d = ts_device_at(p->device);
-    if (p->at && !(is_placed(s) && is_first(s, p))) {
-      d->free(d, p->at, s->nbytes);
-      if (p->device != TS_DEVICE_MESH) count_there(s, -s->nbytes); /* parts count */
-    }
-    if (!is_first(s, p)) ts_memory_free(p, sizeof *p);
-  }
-  bool inlined = is_inline(s);
-  if (s->release) s->release(s->release_arg);
-  if ((!s->release || s->remote) && s->host) {
-    if (!inlined) ts_memory_free(s->host, s->nbytes);
-    count(s, -s->nbytes);
-  }
-  int64_t behind = s->remote  ? (int64_t)sizeof(TsCopy)
-                   : inlined  ? s->nbytes
-                   : s->dated ? (int64_t)sizeof *date_of(s)
-                              : 0;
-  ts_memory_free(s, HEADER + behind);
-}
-
-static TsCopy *copy_on(TsStorage *s, int device) {
-  for (TsCopy *p = s->copies; p; p = p->next)
-    if (p->device == device) return p;
-  return NULL;
-}
-
-static int make_host(TsStorage *s) {
-  if (s->host) return 0;
-  if (!(s->host = ts_memory_alloc(s->nbytes)))
-    return ts_error_set(&s->ctx->err, TS_ERR_memory,
-                        "out of memory: %lld bytes for a tensor's copy on the CPU",
-                        (long long)s->nbytes);
-  count(s, s->nbytes);
-  return 0;
-}
-
-/* Bytes that the program does not look at, once another device has written. */
-static void drop_host(TsStorage *s) {
-  if (!s->host || (s->release && !s->remote) || is_inline(s) || s->held) return;
-  ts_memory_free(s->host, s->nbytes);
-  s->host = NULL;
-  count(s, -s->nbytes);
-}
-
-/* Launches that were put off come before bytes move. */
-static int settle(TsContext *c, bool fetched) {
-  return c->replaying || c->waiting ? c->offload->flush(c, fetched) : 0;
-}
-
-static TsCopy *valid_copy(const TsStorage *s) {
-  for (TsCopy *p = s->copies; p; p = p->next)
-    if (s->valid >> p->device & 1) return p;
-  return NULL;
-}
-
-bool ts_bools_are_tidy(const void *at, int64_t n) {
-  const uint8_t *b = at;
-  uint8_t all = 0;
-  for (int64_t i = 0; i < n; i++) all |= b[i];
-  return all <= 1;
-}
-
-void ts_bools_tidy(void *at, int64_t n) {
-  uint8_t *b = at;
-  if (ts_bools_are_tidy(at, n)) return;
-  for (int64_t i = 0; i < n; i++) b[i] = b[i] != 0;
-}
-
-void ts_tensor_expose(TsTensor *t) {
-  t->storage->held = TS_HELD_NEVER;
-  t->storage->raw = t->meta.dtype == TS_DT_bool;
-}
-
-/* Brings the host's copy up to date. */
-static TsActivity *begin_copy(const char *way, const TsDevice *d) {
-  char text[40];
-  if (!ts_activities) return NULL;
-  snprintf(text, sizeof text, "%s %s", way, d->name);
-  return ts_activity_begin(TS_ACTIVITY_copy, text, NULL);
-}
-
-void ts_storage_free_plan(void *plan) { free(plan); }
-
-static int fetch_host(TsStorage *s) {
-  if (s->release == ts_storage_free_plan) {
-    ts_error_set(
-        &s->ctx->err, TS_ERR_value,
-        "the tensor is only planned with: it has a type and a layout, but no elements");
-    return ts_error_hint(&s->ctx->err,
-                         "dist.tensor without abstract = true, over devices that are there "
-                         "(tessera --devices=cpu:8), has elements");
-  }
-  if (s->symbolic) {
-    ts_error_set(&s->ctx->err, TS_ERR_value,
-                 "the values of a tensor are not known while a function is captured");
-    return ts_error_hint(&s->ctx->err,
-                         "choose by data with op.where, op.cond or op.while_loop");
-  }
-  if (s->lost) return ts_mapped_lost(s);
-  if (s->away) {
-    ts_error_set(&s->ctx->err, TS_ERR_value,
-                 "the elements of this part are those of another process");
-    return ts_error_hint(&s->ctx->err, "x:gather() brings all of a tensor to every process");
-  }
-  TsCopy *p = valid_copy(s);
-  if (make_host(s)) return -1;
-  if (p) {
-    TsDevice *d = ts_device_at(p->device);
-    if (settle(s->ctx, true)) return -1;
-    TsActivity *w = begin_copy("from", d);
-    int failed = d->download(d, s->host, p->at, s->nbytes, &s->ctx->err);
-    ts_activity_end(w, s->nbytes, 0);
-    if (failed) return -1;
-    s->ctx->downloaded += s->nbytes;
-  } else if (s->valid) {
-    TS_BUG("a storage of %lld bytes has no valid copy", (long long)s->nbytes);
-  }
-  s->valid |= 1;
-  return 0;
-}
-
-/* A valid copy that the device can take over without the host. */
-static TsCopy *neighbour(TsStorage *s, const TsDevice *d) {
-  for (TsCopy *p = s->copies; d->copy && p; p = p->next)
-    if ((s->valid >> p->device & 1) && ts_device_at(p->device)->kind == d->kind) return p;
-  return NULL;
-}
-
-/* Memory of launches that wait stays the device's, so they are queued before it is asked again. */
-void *ts_tensor_room(TsContext *c, int device, int64_t nbytes) {
-  TsDevice *d = ts_device_at(device);
-  if (ts_device_use(d, &c->err)) return NULL;
-  void *at = d->alloc(d, nbytes, &c->err);
-  if (at || !ts_context_once_more(c) || settle(c, false)) return at;
-  return d->alloc(d, nbytes, &c->err);
-}
-
-static TsCopy *make_copy(TsStorage *s, int device) {
-  TsDevice *d = ts_device_at(device);
-  TsCopy *p = copy_on(s, device);
-  if (p && p->at) return p;
-  void *at = ts_tensor_room(s->ctx, device, s->nbytes);
-  if (!at) return NULL;
-  if (!p) {
-    if (!(p = ts_memory_alloc(sizeof *p))) {
-      d->free(d, at, s->nbytes);
-      ts_error_set(&s->ctx->err, TS_ERR_memory, "out of memory: a tensor's copy on %s",
-                   d->name);
-      return NULL;
-    }
-    *p = (TsCopy){s->copies, NULL, device};
-    s->copies = p;
-  }
-  p->at = at;
-  count_there(s, s->nbytes);
-  return p;
-}
-
-/* The device's copy, up to date. */
-static TsCopy *fetch_device(TsStorage *s, int device) {
-  TsDevice *d = ts_device_at(device);
-  TsError *err = &s->ctx->err;
-  if ((s->symbolic || s->lost || s->away || s->release == ts_storage_free_plan) &&
-      fetch_host(s))
-    return NULL;
-  TsCopy *p = make_copy(s, device);
-  if (!p || (s->valid >> device & 1)) return p;
-  TsCopy *from = s->valid & 1 ? NULL : neighbour(s, d);
-  if (s->valid && settle(s->ctx, false)) return NULL;
-  if (from) {
-    TsDevice *source = ts_device_at(from->device);
-    TsActivity *w = begin_copy("to", d);
-    int failed = d->copy(d, p->at, source, from->at, s->nbytes, err);
-    ts_activity_end(w, s->nbytes, 0);
-    if (failed) return NULL;
-  } else if (s->valid) {
-    if (!(s->valid & 1) && fetch_host(s)) return NULL;
-    if (s->raw) ts_bools_tidy(s->host, s->nbytes);
-    TsActivity *w = begin_copy("to", d);
-    int failed = d->upload(d, p->at, s->host, s->nbytes, err);
-    ts_activity_end(w, s->nbytes, 0);
-    if (failed) return NULL;
-  }
-  s->valid |= 1u << device;
-  return p;
-}
-
-bool (*ts_tensor_parts_changed)(const TsStorage *s);
-
-static void forget_old_parts(TsStorage *s) {
-  if ((s->valid >> TS_DEVICE_MESH & 1) && (s->valid & 1) && ts_tensor_parts_changed(s))
-    s->valid &= (uint16_t)~1u;
-}
-
-void *ts_tensor_read(TsTensor *t) {
-  if (ts_defer_force(t)) return NULL;
-  TsStorage *s = t->storage;
-  forget_old_parts(s);
-  if (!(s->valid & 1) && fetch_host(s)) return NULL;
-  if (s->raw) ts_bools_tidy(s->host, s->nbytes);
-  return (char *)s->host + t->offset;
-}
-
-void *ts_tensor_write(TsTensor *t) {
-  if (ts_defer_force(t) || ts_defer_touch(t->storage)) return NULL;
-  TsStorage *s = t->storage;
-  forget_old_parts(s);
-  if (!(s->valid & 1) && fetch_host(s)) return NULL;
-  s->valid = 1;
-  return (char *)s->host + t->offset;
-}
-
-void *ts_tensor_read_on(TsTensor *t, int device) {
-  if (ts_defer_force(t)) return NULL;
-  TsStorage *s = t->storage;
-  TsCopy *p = (s->valid >> device & 1) ? copy_on(s, device) : fetch_device(s, device);
-  return p ? (char *)p->at + t->offset : NULL;
-}
-
-void *ts_tensor_write_on(TsTensor *t, int device, bool whole) {
-  if (ts_defer_force(t) || ts_defer_touch(t->storage)) return NULL;
-  TsStorage *s = t->storage;
-  bool fresh = whole || !s->valid || (s->valid >> device & 1);
-  TsCopy *p = fresh && !s->symbolic && !s->away ? make_copy(s, device) : fetch_device(s, device);
-  if (!p) return NULL;
-  s->valid = 1u << device;
-  drop_host(s);
-  return (char *)p->at + t->offset;
-}
-
-/* ---- tensors */
 static void *out_of_memory(TsContext *c, int64_t nbytes) {
   TsMemoryStats s = ts_memory_stats();
   ts_error_set(
@@ -342,10 +26,10 @@ static void *out_of_memory(TsContext *c, int64_t nbytes) {
 }
 
 static TsStorage *storage_found(TsContext *c, int64_t nbytes) {
-  TsStorage *s = storage_new(c, nbytes);
+  TsStorage *s = ts_storage_new(c, nbytes);
   if (s || nbytes > ts_memory_machine()) return s;
   out_of_memory(c, nbytes);
-  return ts_context_once_more(c) ? storage_new(c, nbytes) : NULL;
+  return ts_context_once_more(c) ? ts_storage_new(c, nbytes) : NULL;
 }
 
 static TsTensor *tensor_on(TsContext *c, const TsMeta *m, TsStorage *s) {
@@ -367,10 +51,10 @@ static TsTensor *tensor_on(TsContext *c, const TsMeta *m, TsStorage *s) {
 TsTensor *ts_tensor_new(TsContext *c, const TsMeta *m) {
   int64_t nbytes = ts_meta_nbytes(m);
   bool away = m->device == TS_DEVICE_AWAY, remote = away || ts_offload_on(c, m->device);
-  TsStorage *s = remote ? storage_remote(c, nbytes, m->device) : storage_found(c, nbytes);
+  TsStorage *s = remote ? ts_storage_remote(c, nbytes, m->device) : storage_found(c, nbytes);
   TsTensor *t = tensor_on(c, m, s);
   if (!t) {
-    if (s) storage_free(s);
+    if (s) ts_storage_free(s);
     return out_of_memory(c, nbytes);
   }
   if (c->on_host && !away) t->meta.device = 0;
@@ -380,40 +64,33 @@ TsTensor *ts_tensor_new(TsContext *c, const TsMeta *m) {
   return t;
 }
 
-static void keep(void *arg) { (void)arg; }
-
 TsTensor *ts_tensor_placed(TsContext *c, const TsMeta *m, int device) {
-  TsStorage *s = storage_remote(c, ts_meta_nbytes(m), device);
+  TsStorage *s = ts_storage_remote(c, ts_meta_nbytes(m), device);
   TsTensor *t = tensor_on(c, m, s);
   if (!t) {
-    if (s) storage_free(s);
+    if (s) ts_storage_free(s);
     return out_of_memory(c, (int64_t)sizeof *t);
   }
-  s->release = keep;
+  s->release = ts_storage_keep;
   t->meta.device = (uint8_t)device;
   t->contiguous = 1;
   ts_meta_strides(m, t->stride);
   return t;
 }
 
-void ts_tensor_place(TsTensor *t, void *at) {
-  TsStorage *s = t->storage;
-  drop_host(s);
-  s->valid = 0;
-  ((TsCopy *)((char *)s + HEADER))->at = at;
-}
+void ts_tensor_place(TsTensor *t, void *at) { ts_storage_place(t->storage, at); }
 
 static void give_back(void *x) { ts_tensor_unref(x); }
 
 TsTensor *ts_tensor_lent(TsContext *c, TsTensor *x, int device) {
   if (!ts_tensor_read_on(x, x->meta.device)) return NULL;
-  TsStorage *of = x->storage, *s = storage_remote(c, of->nbytes, device);
+  TsStorage *of = x->storage, *s = ts_storage_remote(c, of->nbytes, device);
   TsTensor *t = tensor_on(c, &x->meta, s);
   if (!t) {
-    if (s) storage_free(s);
+    if (s) ts_storage_free(s);
     return out_of_memory(c, (int64_t)sizeof *t);
   }
-  s->copies->at = copy_on(of, x->meta.device)->at;
+  s->copies->at = ts_storage_copy(of, x->meta.device)->at;
   s->valid = (uint16_t)(1u << device);
   s->release = give_back, s->release_arg = ts_tensor_ref(x);
   t->meta.device = (uint8_t)device, t->meta.layout = 0;
@@ -452,10 +129,10 @@ TsTensor *ts_tensor_number(TsContext *c, double value) {
 }
 
 TsTensor *ts_tensor_symbol(TsContext *c, const TsMeta *m, void *origin) {
-  TsStorage *s = storage_new(c, 0);
+  TsStorage *s = ts_storage_new(c, 0);
   TsTensor *t = tensor_on(c, m, s);
   if (!t) {
-    if (s) storage_free(s);
+    if (s) ts_storage_free(s);
     return out_of_memory(c, 0);
   }
   s->valid = 0, s->symbolic = 1;
@@ -467,21 +144,12 @@ TsTensor *ts_tensor_symbol(TsContext *c, const TsMeta *m, void *origin) {
 
 TsTensor *ts_tensor_wrap(TsContext *c, const TsMeta *m, void *host, void (*release)(void *),
                          void *arg) {
-  TsStorage *s = ts_memory_alloc(HEADER + (int64_t)sizeof *date_of(NULL));
+  TsStorage *s = ts_storage_around(c, ts_meta_nbytes(m), host, release, arg);
   TsTensor *t = tensor_on(c, m, s);
   if (!t) {
-    ts_memory_free(s, HEADER + (int64_t)sizeof *date_of(NULL));
+    if (s) s->release = ts_storage_keep, ts_storage_free(s); /* the memory stays the caller's */
     return out_of_memory(c, (int64_t)sizeof *t);
   }
-  *date_of(s) = t->id;
-  *s = (TsStorage){.refs = 1,
-                   .valid = 1,
-                   .nbytes = ts_meta_nbytes(m),
-                   .host = host,
-                   .ctx = c,
-                   .release = release ? release : keep,
-                   .release_arg = arg,
-                   .dated = 1};
   t->contiguous = 1;
   ts_meta_strides(m, t->stride);
   return t;
@@ -500,7 +168,7 @@ void ts_tensor_unref(TsTensor *t) {
   TsStorage *s = t->storage;
   s->recorded -= t->recorded;
   if (--s->refs == 0)
-    storage_free(s);
+    ts_storage_free(s);
   else if (s->taped && s->refs == s->recorded)
     ts_tape_forget(s);
   ts_memory_free(t, sizeof *t);
@@ -547,7 +215,7 @@ static TsTensor *converted(TsContext *c, TsTensor *x, TsDtype d) {
   int64_t xs[TS_MAX_RANK], ys[TS_MAX_RANK];
   byte_strides(x, xs);
   byte_strides(y, ys);
-  if (from == d && d == TS_DT_mxfp4)
+  if (from == d && ts_dtype_in_blocks(d))
     memcpy(y->storage->host, src, (size_t)y->storage->nbytes);
   else if (from == d)
     ts_copy_nd(m.ndim, m.dim, y->storage->host, ys, src, xs, ts_dtypes[d].nbytes);
@@ -579,7 +247,7 @@ TsTensor *ts_tensor_to(TsContext *c, TsTensor *x, int device) {
   if (ts_defer_force(x)) return NULL;
   TsDevice *d = ts_device_at(device);
   if (x->meta.device == TS_DEVICE_MESH && !ts_tensor_read(x)) return NULL; /* it is gathered */
-  if (!d->host_memory && !fetch_device(x->storage, device)) return NULL;
+  if (!d->host_memory && !ts_storage_fetch(x->storage, device)) return NULL;
   TsTensor *t = ts_tensor_view(x, &x->meta, x->stride, x->offset);
   if (t) t->meta.device = (uint8_t)device, t->meta.layout = 0;
   return t;
@@ -599,11 +267,13 @@ static void *element(TsTensor *t, int64_t index) {
 
 /* A block element is found by converting its whole block. */
 static double block_element(TsTensor *t, int64_t index) {
-  float v[TS_MXFP4_BLOCK];
+  float v[TS_BLOCK_MOST];
+  TsDtype d = ts_tensor_dtype(t);
+  int block = ts_dtypes[d].block;
   const char *base = ts_tensor_read(t);
-  TsConvertFn *f = t->storage->ctx->k->convert.convert[TS_DT_mxfp4][TS_DT_f32];
-  f(TS_MXFP4_BLOCK, v, base + index / TS_MXFP4_BLOCK * 17);
-  return (double)v[index % TS_MXFP4_BLOCK];
+  TsConvertFn *f = t->storage->ctx->k->convert.convert[d][TS_DT_f32];
+  if (base) f(block, v, base + ts_dtype_nbytes(d, index / block * block));
+  return base ? (double)v[index % block] : 0;
 }
 
 static void convert_one(TsTensor *t, int64_t index, TsDtype to, void *out) {
@@ -614,7 +284,7 @@ static void convert_one(TsTensor *t, int64_t index, TsDtype to, void *out) {
 
 double ts_tensor_get(TsTensor *t, int64_t index) {
   double v;
-  if (t->meta.dtype == TS_DT_mxfp4) return block_element(t, index);
+  if (ts_dtype_in_blocks(t->meta.dtype)) return block_element(t, index);
   convert_one(t, index, TS_DT_f64, &v);
   return v;
 }

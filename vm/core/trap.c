@@ -7,7 +7,7 @@
 
 static bool looks(const TsTensor *t) {
   return t && ts_dtype_is(ts_tensor_dtype(t), TS_KIND_F | TS_KIND_C) &&
-         t->meta.dtype != TS_DT_mxfp4;
+         !ts_dtype_in_blocks(t->meta.dtype);
 }
 
 typedef enum Bad { FINE, INFINITE, NOT_A_NUMBER } Bad;

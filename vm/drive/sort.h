@@ -10,7 +10,7 @@
 
 #include "lib/dtype.h"
 
-/* Bits of the keys of a type: 8, 16, 32 or 64. No mxfp4, no complex. */
+/* Bits of the keys of a type: 8, 16, 32 or 64. No blocks, no complex. */
 static inline int ts_sort_bits(TsDtype d) { return ts_dtypes[d].nbytes * 8; }
 
 /* The keys of x[0..n): their order is that of the values, or its reverse for

@@ -36,7 +36,7 @@ int ts_exec_clone(TsCall *call) {
   TsTensor *x = call->in[0], *y = call->out[0];
   Box b;
   if (open_box(&b, y, x)) return -1;
-  if (x->meta.dtype == TS_DT_mxfp4)
+  if (ts_dtype_in_blocks(x->meta.dtype))
     memcpy(b.dst, b.src, (size_t)ts_meta_nbytes(&y->meta)); /* it has no views */
   else
     copy_box(&b);

@@ -13,6 +13,8 @@
 #include <immintrin.h>
 
 #include "lib/convert_bits.h"
+#include "vm/kernels/blocks_read.h"
+#include "vm/kernels/blocks_write.h"
 #include "vm/kernels/simd/isa.h"
 
 typedef uint8_t u8;
@@ -161,88 +163,6 @@ static void f32_f16(int64_t n, void *dst, const void *src) {
   for (; i < n; i++) d[i] = f16_of_f32(s[i]);
 }
 
-/* ---- mxfp4 (OCP MX): byte 0 of a block is the scale 2^(b - 127), 0xff NaN; then
- * element 2i stands in the low and 2i + 1 in the high half of byte 1 + i. */
-static const float e2m1[16] = {0,     .5f,  1,  1.5f,  2,  3,  4,  6,
-                               -0.0f, -.5f, -1, -1.5f, -2, -3, -4, -6};
-
-#define MX_BYTES 17
-
-static void mxfp4_f64(int64_t n, void *dst, const void *src) {
-  const u8 *s = src;
-  double *d = dst;
-  for (; n >= TS_MXFP4_BLOCK; n -= TS_MXFP4_BLOCK, s += MX_BYTES, d += TS_MXFP4_BLOCK) {
-    double scale = s[0] == 0xff ? __builtin_nan("") : __builtin_ldexp(1, s[0] - 127);
-    for (int i = 0; i < 16; i++) {
-      d[2 * i] = e2m1[s[1 + i] & 15] * scale;
-      d[2 * i + 1] = e2m1[s[1 + i] >> 4] * scale;
-    }
-  }
-}
-
-static void mxfp4_f32(int64_t n, void *dst, const void *src) {
-  const u8 *s = src;
-  float *d = dst;
-  for (; n >= TS_MXFP4_BLOCK; n -= TS_MXFP4_BLOCK, s += MX_BYTES, d += TS_MXFP4_BLOCK) {
-    uint32_t b = s[0];
-    float scale = f32_of_bits(b == 0xff ? 0x7fc00000 : b ? b << 23 : 0x00400000);
-#if defined TS_ISA_avx512
-    __m512i byte = _mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)(s + 1)));
-    __m512 table = _mm512_loadu_ps(e2m1), by = _mm512_set1_ps(scale);
-    __m512 even = _mm512_mul_ps(_mm512_permutexvar_ps(byte, table), by);
-    __m512 odd = _mm512_mul_ps(_mm512_permutexvar_ps(_mm512_srli_epi32(byte, 4), table), by);
-    const __m512i lo =
-        _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-    const __m512i hi = _mm512_add_epi32(lo, _mm512_set1_epi32(8));
-    _mm512_storeu_ps(d, _mm512_permutex2var_ps(even, lo, odd));
-    _mm512_storeu_ps(d + 16, _mm512_permutex2var_ps(even, hi, odd));
-#else
-    for (int i = 0; i < 16; i++) {
-      d[2 * i] = e2m1[s[1 + i] & 15] * scale;
-      d[2 * i + 1] = e2m1[s[1 + i] >> 4] * scale;
-    }
-#endif
-  }
-}
-
-/* The nearest e2m1 of a scaled value in (-8, 8), ties to the even mantissa, 6 at
- * most. Steps are 1/2 below 2, 1 below 4, then 2: adding 2^23 steps rounds. */
-static uint32_t nearest_e2m1(float x) {
-  uint32_t sign = bits_of_f32(x) >> 28 & 8;
-  float a = __builtin_fabsf(x);
-  float magic = a < 2 ? 0x1p22f : a < 4 ? 0x1p23f : 0x1p24f;
-  uint32_t steps = bits_of_f32(a + magic) - bits_of_f32(magic);
-  uint32_t code = a < 2 ? steps : a < 4 ? steps + 2 : steps + 4;
-  return (code < 7 ? code : 7) | sign;
-}
-
-/* The shared exponent is that of the largest magnitude, less the 2 of e2m1's largest
- * number; a block of zeros takes the smallest scale, one with NaN or infinity 0xff. */
-static void f32_mxfp4(int64_t n, void *dst, const void *src) {
-  const float *s = src;
-  u8 *d = dst;
-  for (; n >= TS_MXFP4_BLOCK; n -= TS_MXFP4_BLOCK, s += TS_MXFP4_BLOCK, d += MX_BYTES) {
-    uint32_t most = 0;
-    for (int i = 0; i < TS_MXFP4_BLOCK; i++) {
-      uint32_t a = bits_of_f32(s[i]) & 0x7fffffff;
-      most = a > most ? a : most;
-    }
-    if (most >= 0x7f800000) {
-      memset(d, 0, MX_BYTES);
-      d[0] = 0xff;
-      continue;
-    }
-    int biased = (int)(most >> 23) - 2; /* denormals have 0: the scale stays at 2^-127 */
-    d[0] = (u8)(biased > 0 ? biased : 0);
-    float inverse = f32_of_bits((254u - d[0]) << 23); /* 2^-(d[0] - 127), at least 2^-125 */
-    for (int i = 0; i < 16; i++) {
-      uint32_t low = nearest_e2m1(s[2 * i] * inverse),
-               high = nearest_e2m1(s[2 * i + 1] * inverse);
-      d[1 + i] = (u8)(low | high << 4);
-    }
-  }
-}
-
 /* ---- identities by size */
 #define COPY(name, bytes)                                                                      \
   static void name(int64_t n, void *dst, const void *src) {                                    \
@@ -253,10 +173,6 @@ COPY(copy2, 2)
 COPY(copy4, 4)
 COPY(copy8, 8)
 COPY(copy16, 16)
-
-static void mxfp4_mxfp4(int64_t n, void *dst, const void *src) {
-  memcpy(dst, src, (size_t)(n / TS_MXFP4_BLOCK * MX_BYTES));
-}
 
 /* ---- the other pairs: two steps through a block */
 enum { BLOCK = 512 };
@@ -313,8 +229,16 @@ VIA(f16, bf16, f16_f32, f32_bf16)
 VIA(bf16, fp8_e4m3, bf16_f32, f32_fp8_e4m3)
 VIA(bf16, fp8_e5m2, bf16_f32, f32_fp8_e5m2)
 VIA(bf16, f16, bf16_f32, f32_f16)
-VIA(mxfp4, f16, mxfp4_f32, f32_f16)
-VIA(mxfp4, bf16, mxfp4_f32, f32_bf16)
+
+/* What is stored in blocks, through f32, whose numbers its are (but for the largest of mxfp4). */
+#define BLOCKS(t, size, bytes)                                                                 \
+  VIA(t, f16, TS_ISA(ts_blocks_##t), f32_f16)                                                  \
+  VIA(t, bf16, TS_ISA(ts_blocks_##t), f32_bf16)                                                \
+  VIA(t, f64, TS_ISA(ts_blocks_##t), f32_f64)                                                  \
+  static void t##_##t(int64_t n, void *dst, const void *src) {                                 \
+    memcpy(dst, src, (size_t)(n / (size) * (bytes)));                                          \
+  }
+TS_BLOCK_FORMATS(BLOCKS)
 
 #define INTEGER(t)                                                                             \
   VIA(t, complex64, t##_f32, f32_complex64)                                                    \
@@ -351,42 +275,44 @@ VIA(complex128, f32, complex128_f64, f64_f32)
 #define TO_FLOAT(f)          TO(f, fp8_e4m3), TO(f, fp8_e5m2), TO(f, f16), TO(f, bf16), TO_WIDE(f)
 
 void TS_ISA(ts_kernels_convert)(TsConvertKernels *k) {
-  static const TsConvertKernels table = {{
-      [TS_DT_u8] = {TO(u8, bool), TO_SAME(u8, 1), TO(u8, i8), TO(u8, i16), TO(u8, i32),
-                    TO(u8, i64), TO_FLOAT(u8)},
-      [TS_DT_i8] = {TO(i8, bool), TO_SAME(i8, 1), TO(i8, u8), TO(i8, i16), TO(i8, i32),
-                    TO(i8, i64), TO_FLOAT(i8)},
-      [TS_DT_i16] = {TO(i16, bool), TO(i16, u8), TO(i16, i8), TO_SAME(i16, 2), TO(i16, i32),
-                     TO(i16, i64), TO_FLOAT(i16)},
-      [TS_DT_i32] = {TO(i32, bool), TO(i32, u8), TO(i32, i8), TO(i32, i16), TO_SAME(i32, 4),
-                     TO(i32, i64), TO_FLOAT(i32)},
-      [TS_DT_i64] = {TO(i64, bool), TO(i64, u8), TO(i64, i8), TO(i64, i16), TO(i64, i32),
-                     TO_SAME(i64, 8), TO_FLOAT(i64)},
-      [TS_DT_fp8_e4m3] = {TO_INT(fp8_e4m3), TO_SAME(fp8_e4m3, 1), TO(fp8_e4m3, fp8_e5m2),
-                          TO(fp8_e4m3, f16), TO(fp8_e4m3, bf16), TO_WIDE(fp8_e4m3)},
-      [TS_DT_fp8_e5m2] = {TO_INT(fp8_e5m2), TO(fp8_e5m2, fp8_e4m3), TO_SAME(fp8_e5m2, 1),
-                          TO(fp8_e5m2, f16), TO(fp8_e5m2, bf16), TO_WIDE(fp8_e5m2)},
-      [TS_DT_f16] = {TO_INT(f16), TO(f16, fp8_e4m3), TO(f16, fp8_e5m2), TO_SAME(f16, 2),
-                     TO(f16, bf16), TO_WIDE(f16)},
-      [TS_DT_bf16] = {TO_INT(bf16), TO(bf16, fp8_e4m3), TO(bf16, fp8_e5m2), TO(bf16, f16),
-                      TO_SAME(bf16, 2), TO_WIDE(bf16)},
-      [TS_DT_f32] = {TO_INT(f32), TO(f32, fp8_e4m3), TO(f32, fp8_e5m2), TO(f32, f16),
-                     TO(f32, bf16), TO_SAME(f32, 4), TO(f32, f64), TO_COMPLEX(f32),
-                     TO(f32, mxfp4)},
-      [TS_DT_f64] = {TO_INT(f64), TO(f64, fp8_e4m3), TO(f64, fp8_e5m2), TO(f64, f16),
-                     TO(f64, bf16), TO(f64, f32), TO_SAME(f64, 8), TO_COMPLEX(f64)},
-      [TS_DT_complex64] = {TO_INT(complex64), TO(complex64, fp8_e4m3), TO(complex64, fp8_e5m2),
-                           TO(complex64, f16), TO(complex64, bf16), TO(complex64, f32),
-                           TO(complex64, f64), TO_SAME(complex64, 8),
-                           TO(complex64, complex128)},
-      [TS_DT_complex128] = {TO_INT(complex128), TO(complex128, fp8_e4m3),
-                            TO(complex128, fp8_e5m2), TO(complex128, f16), TO(complex128, bf16),
-                            TO(complex128, f32), TO(complex128, f64), TO(complex128, complex64),
-                            TO_SAME(complex128, 16)},
-      [TS_DT_mxfp4] = {TO(mxfp4, f16), TO(mxfp4, bf16), TO(mxfp4, f32), TO(mxfp4, f64),
-                       TO(mxfp4, mxfp4)},
-  }};
+  static const TsConvertKernels table = {
+      {[TS_DT_u8] = {TO(u8, bool), TO_SAME(u8, 1), TO(u8, i8), TO(u8, i16), TO(u8, i32),
+                     TO(u8, i64), TO_FLOAT(u8)},
+       [TS_DT_i8] = {TO(i8, bool), TO_SAME(i8, 1), TO(i8, u8), TO(i8, i16), TO(i8, i32),
+                     TO(i8, i64), TO_FLOAT(i8)},
+       [TS_DT_i16] = {TO(i16, bool), TO(i16, u8), TO(i16, i8), TO_SAME(i16, 2), TO(i16, i32),
+                      TO(i16, i64), TO_FLOAT(i16)},
+       [TS_DT_i32] = {TO(i32, bool), TO(i32, u8), TO(i32, i8), TO(i32, i16), TO_SAME(i32, 4),
+                      TO(i32, i64), TO_FLOAT(i32)},
+       [TS_DT_i64] = {TO(i64, bool), TO(i64, u8), TO(i64, i8), TO(i64, i16), TO(i64, i32),
+                      TO_SAME(i64, 8), TO_FLOAT(i64)},
+       [TS_DT_fp8_e4m3] = {TO_INT(fp8_e4m3), TO_SAME(fp8_e4m3, 1), TO(fp8_e4m3, fp8_e5m2),
+                           TO(fp8_e4m3, f16), TO(fp8_e4m3, bf16), TO_WIDE(fp8_e4m3)},
+       [TS_DT_fp8_e5m2] = {TO_INT(fp8_e5m2), TO(fp8_e5m2, fp8_e4m3), TO_SAME(fp8_e5m2, 1),
+                           TO(fp8_e5m2, f16), TO(fp8_e5m2, bf16), TO_WIDE(fp8_e5m2)},
+       [TS_DT_f16] = {TO_INT(f16), TO(f16, fp8_e4m3), TO(f16, fp8_e5m2), TO_SAME(f16, 2),
+                      TO(f16, bf16), TO_WIDE(f16)},
+       [TS_DT_bf16] = {TO_INT(bf16), TO(bf16, fp8_e4m3), TO(bf16, fp8_e5m2), TO(bf16, f16),
+                       TO_SAME(bf16, 2), TO_WIDE(bf16)},
+       [TS_DT_f32] = {TO_INT(f32), TO(f32, fp8_e4m3), TO(f32, fp8_e5m2), TO(f32, f16),
+                      TO(f32, bf16), TO_SAME(f32, 4), TO(f32, f64), TO_COMPLEX(f32)},
+       [TS_DT_f64] = {TO_INT(f64), TO(f64, fp8_e4m3), TO(f64, fp8_e5m2), TO(f64, f16),
+                      TO(f64, bf16), TO(f64, f32), TO_SAME(f64, 8), TO_COMPLEX(f64)},
+       [TS_DT_complex64] = {TO_INT(complex64), TO(complex64, fp8_e4m3), TO(complex64, fp8_e5m2),
+                            TO(complex64, f16), TO(complex64, bf16), TO(complex64, f32),
+                            TO(complex64, f64), TO_SAME(complex64, 8),
+                            TO(complex64, complex128)},
+       [TS_DT_complex128] = {TO_INT(complex128), TO(complex128, fp8_e4m3),
+                             TO(complex128, fp8_e5m2), TO(complex128, f16),
+                             TO(complex128, bf16), TO(complex128, f32), TO(complex128, f64),
+                             TO(complex128, complex64), TO_SAME(complex128, 16)},
+#define FROM(t, size, bytes)                                                                   \
+  [TS_DT_##t] = {TO(t, f16), TO(t, bf16), [TS_DT_f32] = TS_ISA(ts_blocks_##t), TO(t, f64),     \
+                 TO(t, t)},
+       TS_BLOCK_FORMATS(FROM)}};
   *k = table;
+  k->convert[TS_DT_mxfp4][TS_DT_f64] = TS_ISA(ts_blocks_mxfp4_wide);
+  TS_ISA(ts_blocks_write)(k);
   /* A bool is the number 0 or 1 in a byte. */
   memcpy(k->convert[TS_DT_bool], k->convert[TS_DT_u8], sizeof k->convert[TS_DT_bool]);
   k->convert[TS_DT_bool][TS_DT_bool] = copy1;

@@ -6,11 +6,11 @@
 #include "lib/dtype.h"
 
 /* Converts n elements; dst and src are aligned to their elements and do not
- * overlap. For mxfp4 on either side n is a multiple of TS_MXFP4_BLOCK. */
+ * overlap. For what is stored in blocks on either side n is a multiple of a block. */
 typedef void TsConvertFn(int64_t n, void *dst, const void *src);
 
 typedef struct TsConvertKernels {
-  /* [from][to]. NULL only for mxfp4 with a type other than f16, bf16, f32, f64 as
+  /* [from][to]. NULL only for what is stored in blocks with a type other than f16, bf16, f32, f64 as
    * its target and f32 as its source. */
   TsConvertFn *convert[TS_DT_COUNT][TS_DT_COUNT];
 } TsConvertKernels;

@@ -265,9 +265,10 @@ TsTensor *ts_mesh_move(TsContext *c, TsTensor *t, const TsLayout *l, bool share)
   if (l->partial && !ts_mesh_plans(c, 1, &t)) return same_summands(c, t, share);
   if (ts_mesh_plans(c, 1, &t)) return as_planned(c, t, l);
   if (ts_mesh_there(c, l->mesh) || (ts_tensor_is_away(t) && !ts_tensor_read(t))) return NULL;
-  for (int d = 0; d < l->ndim && t->meta.dtype == TS_DT_mxfp4; d++)
+  for (int d = 0; d < l->ndim && ts_dtype_in_blocks(t->meta.dtype); d++)
     if (l->naxis[d]) {
-      ts_error_set(&c->err, TS_ERR_layout, "mxfp4 is stored in blocks, which are not split");
+      ts_error_set(&c->err, TS_ERR_layout, "%s is stored in blocks, which are not split",
+                   ts_dtype_name(ts_tensor_dtype(t)));
       ts_error_hint(&c->err, "dist.replicate(x, mesh), or split what it is cast to");
       return NULL;
     }

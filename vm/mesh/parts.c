@@ -106,7 +106,7 @@ static int copy_parts(TsParts *p, char *host, bool back) {
     if (!back && !is_first_here(p, i)) continue;
     ToHost h = {.part = t, .meta = &p->meta, .host = host, .back = back};
     h.at = back ? ts_tensor_write(t) : ts_tensor_read(t);
-    if (h.at && p->meta.dtype == TS_DT_mxfp4) { /* blocks are never split */
+    if (h.at && ts_dtype_in_blocks(p->meta.dtype)) { /* blocks are never split */
       size_t nbytes = (size_t)ts_meta_nbytes(&p->meta);
       memcpy(back ? h.at : host, back ? host : h.at, nbytes);
       continue;

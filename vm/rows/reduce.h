@@ -33,7 +33,7 @@ enum { TS_REDUCE_DIMS = 16 };
 typedef struct TsReduce {
   TsReduceOp op;
   TsReduceMap map; /* of sum, prod, min, max; pow, sqdev and exp for floats only */
-  TsDtype dtype;   /* of x; not mxfp4 */
+  TsDtype dtype;   /* of x; not in blocks */
   int nouter, ninner;
   const int64_t *outer_dim, *outer_stride; /* strides in elements, of any sign */
   const int64_t *inner_dim, *inner_stride; /* the reduced axes, in logical order */

@@ -25,7 +25,7 @@ typedef enum TsRowsOp {
 
 typedef struct TsRows {
   TsRowsOp op;
-  TsDtype dtype; /* of x and y: a float, not mxfp4 */
+  TsDtype dtype; /* of x and y: a float, not in blocks */
   int nouter;
   const int64_t *outer_dim, *x_stride, *y_stride; /* in elements */
   int64_t n, x_step, y_step;                      /* the axis */

@@ -97,7 +97,7 @@ int ts_lower_conv(const TsSched *s, const TsGroup *g, TsLayoutFn *layout, void *
   const TsNode *n = g->node[0];
   const TsMeta *y = &n->out[0].meta;
   TsConvWork w = {.n = n, .d = (TsDtype)y->dtype};
-  if (!ts_dtype_is(w.d, TS_KIND_F) || w.d == TS_DT_mxfp4 || !ts_meta_numel(y)) return 0;
+  if (!ts_dtype_is(w.d, TS_KIND_F) || ts_dtype_in_blocks(w.d) || !ts_meta_numel(y)) return 0;
   if (n->in[0]->meta.dtype != w.d || n->in[1]->meta.dtype != w.d) return 0;
   bool back = n->op == TS_OP_conv_weight_grad;
   if (!(back ? weight_grad(&w) : n->op == TS_OP_conv_transpose ? transposed(&w) : forward(&w)))

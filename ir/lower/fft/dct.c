@@ -185,7 +185,7 @@ int ts_lower_dct(const TsSched *sched, const TsGroup *g, TsLayoutFn *layout, voi
   bool back = n->op == TS_OP_idct;
   TsDtype to = (TsDtype)y->dtype;
   if (!y->ndim || !ts_meta_numel(y) || !ts_meta_numel(x)) return 0;
-  if (to == TS_DT_mxfp4 || x->dtype == TS_DT_mxfp4) return 0;
+  if (ts_dtype_in_blocks(to) || ts_dtype_in_blocks(x->dtype)) return 0;
   TsStepsAxis from = ts_steps_axis(x, n->attr[1].i), a = ts_steps_axis(y, n->attr[1].i);
   TsFftScale s =
       ts_fft_scale(back ? TS_FFT_dct3 : TS_FFT_dct2, back, a.n, ts_fft_norm(n->attr[2].i));

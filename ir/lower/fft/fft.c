@@ -92,7 +92,7 @@ static bool takes(const Job *j) {
   TsDtype d = (TsDtype)j->in->dtype;
   if (!j->y->ndim || !ts_meta_numel(j->y) || !ts_meta_numel(j->in)) return false;
   if (axes->type == TS_ATTR_ints && !axes->n) return false;
-  if (j->reals) return d != TS_DT_mxfp4;
+  if (j->reals) return !ts_dtype_in_blocks(d);
   return d == ts_dtype_complex(j->real);
 }
 

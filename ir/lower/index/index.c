@@ -111,7 +111,7 @@ static TsTile *build(const Reading *r) {
 static bool set_gather(Reading *r, const TsNode *n) {
   const TsMeta *m = &n->in[0]->meta;
   TsDtype d = (TsDtype)n->out[0].meta.dtype;
-  if (d == TS_DT_mxfp4 || ts_dtypes[d].nbytes > 8 || !m->ndim || !ts_meta_numel(m))
+  if (ts_dtype_in_blocks(d) || ts_dtypes[d].nbytes > 8 || !m->ndim || !ts_meta_numel(m))
     return false;
   r->d = ts_short_bits(d);
   r->map = ts_index_map(m, &n->in[1]->meta, ts_steps_axis(m, n->attr[0].i).at);
@@ -121,7 +121,7 @@ static bool set_gather(Reading *r, const TsNode *n) {
 static bool set_one_hot(Reading *r, const TsNode *n) {
   r->d = (TsDtype)n->out[0].meta.dtype, r->classes = n->attr[0].i;
   r->map.index = (TsDtype)n->in[0]->meta.dtype;
-  return r->d != TS_DT_mxfp4 && !ts_dtype_is(r->d, TS_KIND_C) && r->classes > 0;
+  return !ts_dtype_in_blocks(r->d) && !ts_dtype_is(r->d, TS_KIND_C) && r->classes > 0;
 }
 
 int ts_lower_at_index(const TsSched *sched, const TsGroup *g, TsLayoutFn *layout, void *arg,

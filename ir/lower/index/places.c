@@ -284,7 +284,7 @@ static bool takes(const TsNode *n, int i, TsDtype d) {
   TsDtype own = (TsDtype)n->in[i]->meta.dtype;
   if (i == 0 || own == d) return own == d;
   bool parts = ts_dtype_is(own, TS_KIND_C) && !ts_dtype_is(d, TS_KIND_C);
-  return ts_dtypes[own].nbytes <= 8 && own != TS_DT_mxfp4 && !parts;
+  return ts_dtypes[own].nbytes <= 8 && !ts_dtype_in_blocks(own) && !parts;
 }
 
 int ts_lower_places(const TsSched *sched, const TsGroup *g, TsLayoutFn *layout, void *arg,
@@ -295,7 +295,8 @@ int ts_lower_places(const TsSched *sched, const TsGroup *g, TsLayoutFn *layout, 
   bool numbers = makes((TsOp)n->op);
   int nin = numbers ? 0 : n->op == TS_OP_slice_update ? 2 : 1;
   Places p = {.op = (TsOp)n->op, .y = *y, .of = d, .d = numbers ? d : ts_short_bits(d)};
-  if (ts_dtypes[d].nbytes > 8 || d == TS_DT_mxfp4 || !ts_meta_numel(y) || !y->ndim) return 0;
+  if (ts_dtypes[d].nbytes > 8 || ts_dtype_in_blocks(d) || !ts_meta_numel(y) || !y->ndim)
+    return 0;
   if (numbers && ts_dtype_is(d, TS_KIND_C)) return 0;
   for (int i = 0; i < nin; i++)
     if (!takes(n, i, d)) return 0;

@@ -112,7 +112,8 @@ static bool is_type(const TsNode *n, int i, TsDtype d) {
 static Steps *scatter(Job *j, TsDtype d) {
   const TsNode *n = j->n;
   const TsMeta *y = &n->out[0].meta, *index = &n->in[1]->meta;
-  bool add = n->op == TS_OP_scatter_add, moves = ts_dtypes[d].nbytes <= 8 && d != TS_DT_mxfp4;
+  bool add = n->op == TS_OP_scatter_add,
+       moves = ts_dtypes[d].nbytes <= 8 && !ts_dtype_in_blocks(d);
   if (!(add ? adds(d) : moves) || !y->ndim || index->ndim != n->in[0]->meta.ndim) return NULL;
   if (!is_type(n, 0, d) || !is_type(n, 2, d)) return NULL;
   TsScatter *s = &j->s;

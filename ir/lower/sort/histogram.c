@@ -111,7 +111,7 @@ int ts_lower_histogram(const TsSched *sched, const TsGroup *g, TsLayoutFn *layou
   const TsMeta *m = &n->in[0]->meta;
   int64_t all = ts_meta_numel(m);
   Histogram h;
-  if (!set(&h, n) || !all || h.bins < 1 || h.bins > MOST || h.d == TS_DT_mxfp4) return 0;
+  if (!set(&h, n) || !all || h.bins < 1 || h.bins > MOST || ts_dtype_in_blocks(h.d)) return 0;
   TsSort s = {.op = TS_OP_sort, .dtype = h.d, .value = true, .n = all, .k = all, .count = 1};
   if (!ts_sort_takes(&s)) return 0;
   TsSteps x;

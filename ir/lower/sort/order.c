@@ -5,7 +5,7 @@ typedef TsTileVal V;
 
 /* ---- keys */
 bool ts_order_has(TsDtype d) {
-  return d != TS_DT_mxfp4 && !ts_dtype_is(d, TS_KIND_C) && ts_dtypes[d].nbytes <= 8;
+  return !ts_dtype_in_blocks(d) && !ts_dtype_is(d, TS_KIND_C) && ts_dtypes[d].nbytes <= 8;
 }
 
 /* Of the 32 bits of an f32, those that a narrower float can have. */

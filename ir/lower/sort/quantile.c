@@ -59,7 +59,7 @@ static TsTile *build(const Quantile *q) {
 }
 
 static bool takes(const TsMeta *x, TsDtype out) {
-  return x->ndim && ts_meta_numel(x) && x->dtype != TS_DT_mxfp4 &&
+  return x->ndim && ts_meta_numel(x) && !ts_dtype_in_blocks(x->dtype) &&
          ts_dtypes[x->dtype].nbytes <= 8 && !ts_dtype_is((TsDtype)x->dtype, TS_KIND_C) &&
          !ts_dtype_is(out, TS_KIND_C);
 }

@@ -11,7 +11,7 @@ typedef void TsTileOpFn(int64_t n, void *out, const void *const *in);
  * that of its values. NULL: there is none. */
 TsTileOpFn *ts_tile_run_op(int op, TsDtype d);
 
-/* Converts as operator cast does. -1: no such pair (complex, mxfp4). */
+/* Converts as operator cast does. -1: no such pair (complex, blocks). */
 int ts_tile_run_cast(TsDtype to, void *out, TsDtype from, const void *in, int64_t n);
 
 /* Element i: integers and bool; number as an element. */

@@ -12,13 +12,12 @@ LLVMTypeRef ts_emit_int_type(TsEmit *e, int bits, int lanes) {
 }
 
 LLVMTypeRef ts_emit_elem(TsEmit *e, TsDtype d) {
+  if (ts_dtype_is(d, TS_KIND_C | TS_KIND_X))
+    ts_emit_fail(e, "tiles of %s have no code yet", ts_dtype_name(d));
   switch (d) {
   case TS_DT_bool: return LLVMInt1TypeInContext(e->ctx);
   case TS_DT_f32: return LLVMFloatTypeInContext(e->ctx);
   case TS_DT_f64: return LLVMDoubleTypeInContext(e->ctx);
-  case TS_DT_complex64:
-  case TS_DT_complex128:
-  case TS_DT_mxfp4: ts_emit_fail(e, "tiles of %s have no code yet", ts_dtype_name(d));
   default: return LLVMIntTypeInContext(e->ctx, 8u * ts_dtypes[d].nbytes);
   }
 }
@@ -68,6 +67,8 @@ LLVMValueRef ts_emit_i64(TsEmit *e, int64_t v) {
 
 LLVMValueRef ts_emit_number(TsEmit *e, TsDtype d, int lanes, double v) {
   LLVMTypeRef t = ts_emit_type(e, d, lanes);
+  if (ts_dtype_is(d, TS_KIND_C | TS_KIND_X))
+    ts_emit_fail(e, "tiles of %s have no code yet", ts_dtype_name(d));
   switch (d) {
   case TS_DT_bool: return ts_emit_int(e, t, v != 0);
   case TS_DT_f32: return ts_emit_float(e, t, (float)v);

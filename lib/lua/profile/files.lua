@@ -5,6 +5,7 @@
 --   events[2] = files.span(1, 0, "matmul", 0, 12.5, '"calls":3')
 --   core.write_file(path, { files.trace(events, "2 of 2") })
 
+local core = require "tessera.core"
 local files = {}
 
 --- No file is larger, whatever ran. What writes one stays below by a margin, since it counts pieces and not bytes.
@@ -14,9 +15,7 @@ files.most_bytes = 20e6
 function files.field(text) return '"' .. tostring(text):gsub('"', '""') .. '"' end
 
 --- A string of JSON.
-function files.quoted(text)
-  return '"' .. text:gsub('[%c"\\]', function(c) return ("\\u%04x"):format(c:byte()) end) .. '"'
-end
+files.quoted = core.json_string
 
 --- The name of a process, and its place among all.
 function files.process(pid, name)

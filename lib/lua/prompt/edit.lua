@@ -1,6 +1,7 @@
 -- The prompt's commands that change kernels and compare them: ":edit f tile 2", ":edit keep", ":diff f g tile".
 local core = require "tessera.core"
 local captured = require "tessera.captured"
+local console = require "tessera.console"
 
 return function(prompt, wrong, reading)
   local commands, arguments, examples = prompt.commands, prompt.arguments, prompt.examples
@@ -15,30 +16,6 @@ return function(prompt, wrong, reading)
   examples.edit, examples.diff = ":edit f schedule 0", ":diff f tile sm_80 sm_90a"
 
   -- ---- the editor
-  local function quoted(path) return "'" .. path:gsub("'", "'\\''") .. "'" end
-
-  local function editor()
-    for _, name in ipairs { "VISUAL", "EDITOR" } do
-      local value = os.getenv(name)
-      if value and value ~= "" then return value end
-    end
-    return "vi"
-  end
-
-  -- A new file, which nobody else can have put there.
-  local function new_file()
-    local folder = os.getenv "TMPDIR"
-    for _ = 1, 20 do
-      local path = os.tmpname()
-      os.remove(path)
-      if folder and folder ~= "" then path = folder .. "/" .. path:match "[^/]+$" end
-      path = path .. ".tile"
-      local file, why, code = io.open(path, "wx")
-      if file or code ~= 17 then return file, file and path or why end -- 17: there is one
-    end
-    return nil, "there is no name for a file"
-  end
-
   local function read_and_remove(path)
     local file = io.open(path)
     local now = file and file:read "*a"
@@ -52,17 +29,13 @@ return function(prompt, wrong, reading)
     if not core.is_terminal(0) or not core.is_terminal(1) then
       return nil, "there is no terminal for an editor; f:with(level, text) takes an edited text"
     end
-    local file, path = new_file()
-    if not file then return nil, path end
-    local ran, status = pcall(function()
-      file:write(text)
-      file:close()
-      return os.execute(editor() .. " " .. quoted(path))
-    end)
+    local path, command, editor = console.outside(text, ".tile")
+    if not path then return nil, command end
+    local ran, status = pcall(os.execute, command)
     local now = read_and_remove(path)
     if not ran then return now, "interrupted", status end
     if status ~= 0 then
-      return now, ("the editor '%s' ended with an error, and what it wrote was not tried; :edit opens it again; VISUAL or EDITOR names another"):format(editor())
+      return now, ("the editor '%s' ended with an error, and what it wrote was not tried; :edit opens it again; VISUAL or EDITOR names another"):format(editor)
     end
     if not now then return nil, "the editor left no text" end
     return now

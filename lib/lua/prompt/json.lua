@@ -4,25 +4,9 @@
 
 local core = require "tessera.core"
 
-local names = { ["\n"] = "\\n", ["\r"] = "\\r", ["\t"] = "\\t", ["\\"] = "\\\\", ['"'] = '\\"' }
-
--- Bytes that are no UTF-8 become U+FFFD.
-local function valid(s)
-  if not s:find "[\128-\255]" then return s end
-  local function sequence(lead, tail)
-    local b, n = lead:byte(), #tail
-    local want = b >= 0xf0 and 3 or b >= 0xe0 and 2 or 1
-    if n < want or b > 0xf4 or b < 0xc2 then return ("\239\191\189"):rep(1 + n) end
-    return lead .. tail:sub(1, want) .. ("\239\191\189"):rep(n - want)
-  end
-  s = s:gsub("^[\128-\191]+", function(t) return ("\239\191\189"):rep(#t) end)
-  s = s:gsub("([%z\1-\127])([\128-\191]+)", function(c, t) return c .. ("\239\191\189"):rep(#t) end)
-  return (s:gsub("([\192-\255])([\128-\191]*)", sequence))
-end
-
 local function quote(s)
   if not s:find '[%c\\"\127-\255]' then return '"' .. s .. '"' end
-  return '"' .. valid(s):gsub('[%c\\"\127]', function(c) return names[c] or ("\\u%04x"):format(c:byte()) end) .. '"'
+  return core.json_string(s)
 end
 
 local function number(n)

@@ -150,7 +150,8 @@ static void fill_nonzero(TsReduceKernels *k) {
   FILL(i64, i64), FILL(fp8_e4m3, fp8), FILL(fp8_e5m2, fp8), FILL(f16, half);
   FILL(bf16, half), FILL(f32, f32), FILL(f64, f64), FILL(complex64, c32), FILL(complex128, c64);
 #undef FILL
-  k->nonzero[TS_DT_mxfp4] = 0, k->count[TS_DT_mxfp4] = 0;
+  for (int d = 0; d < TS_DT_COUNT; d++)
+    if (ts_dtype_in_blocks(d)) k->nonzero[d] = 0, k->count[d] = 0;
 }
 
 void TS_ISA(ts_reduce_fill_i64)(TsReduceKernels *k) {

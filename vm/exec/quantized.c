@@ -1,0 +1,103 @@
+/* quantized_matmul: a product with weights that are stored in blocks, which the panels of
+ * vm/gemm/gemm.h are filled with as they are read. So a weight has the number that its cast to f32 has, and the
+ * chains are matmul's. */
+#include <string.h>
+
+#include "vm/core/exec.h"
+#include "vm/gemm/gemm.h"
+
+enum { ROWS = 8, STEPS = 512 /* whole blocks */ };
+
+typedef struct Weights {
+  const char *at;
+  TsConvertFn *read; /* to f32, or f64 */
+  int64_t row_nbytes, k;
+  int block, nbytes; /* elements and bytes of a block */
+  bool wide;
+} Weights;
+
+/* Elements k0 .. k0 + nk of a row, from whole blocks: those before k0 are read, too. */
+static void read_row(const Weights *w, int64_t row, int64_t k0, int64_t nk, void *to) {
+  int64_t first = k0 / w->block, last = (k0 + nk + w->block - 1) / w->block;
+  w->read((last - first) * w->block, to, w->at + row * w->row_nbytes + first * w->nbytes);
+}
+
+/* Rows i0 .. i0 + n, side by side as columns of a panel. */
+#define PUT(name, T)                                                                           \
+  static void name(const Weights *w, T *dst, int width, int64_t i0, int n, int64_t k0,         \
+                   int64_t nk) {                                                               \
+    T buf[ROWS][STEPS];                                                                        \
+    for (int64_t k = k0; k < k0 + nk;) {                                                       \
+      int64_t base = k / w->block * w->block, end = base + STEPS;                              \
+      if (end > k0 + nk) end = k0 + nk;                                                        \
+      for (int i = 0; i < n; i++) read_row(w, i0 + i, base, end - base, buf[i]);               \
+      for (; k < end; k++)                                                                     \
+        for (int i = 0; i < n; i++) dst[(k - k0) * width + i] = buf[i][k - base];              \
+    }                                                                                          \
+  }
+PUT(put_f32, float)
+PUT(put_f64, double)
+
+static void fill(void *arg, void *dst, int width, int64_t batch, int64_t i0, int64_t n,
+                 int64_t k0, int64_t nk) {
+  const Weights *w = arg;
+  int64_t size = w->wide ? 8 : 4;
+  (void)batch;
+  if (n < width) memset(dst, 0, (size_t)(width * nk * size));
+  for (int64_t i = 0; i < n; i += ROWS) {
+    int rows = (int)(n - i < ROWS ? n - i : ROWS);
+    if (w->wide)
+      put_f64(w, (double *)dst + i, width, i0 + i, rows, k0, nk);
+    else
+      put_f32(w, (float *)dst + i, width, i0 + i, rows, k0, nk);
+  }
+}
+
+static int multiply(TsCall *call, TsTensor *x, TsTensor *bias) {
+  TsContext *c = call->ctx;
+  TsTensor *y = call->out[0], *w = call->in[1];
+  TsDtype d = ts_tensor_dtype(w);
+  Weights of = {.wide = ts_tensor_dtype(x) == TS_DT_f64,
+                .block = ts_dtypes[d].block,
+                .nbytes = ts_dtypes[d].nbytes,
+                .k = w->meta.dim[1]};
+  of.row_nbytes = ts_dtype_nbytes(d, of.k);
+  of.read = c->k->convert.convert[d][of.wide ? TS_DT_f64 : TS_DT_f32];
+  int64_t rows = of.k ? ts_tensor_numel(x) / of.k : ts_tensor_numel(y) / w->meta.dim[0];
+  TsGemm g = {.in = ts_gemm_type(ts_tensor_dtype(x)),
+              .out = ts_gemm_type(ts_tensor_dtype(y)),
+              .batch = 1,
+              .m = rows,
+              .n = w->meta.dim[0],
+              .k = of.k,
+              .a_rs = of.k,
+              .a_cs = 1,
+              .c_rs = w->meta.dim[0],
+              .c_cs = 1,
+              .fill_b = fill,
+              .fill_b_arg = &of,
+              .bias_stride = 1};
+  if (!(g.a = ts_tensor_read(x)) || !(of.at = ts_tensor_read(w)) ||
+      !(g.c = ts_tensor_write(y)) || (bias && !(g.bias = ts_tensor_read(bias))))
+    return -1;
+  return ts_gemm(&g, &c->k->gemm)
+             ? ts_error_set(&c->err, TS_ERR_memory, "quantized_matmul: out of memory")
+             : 0;
+}
+
+int ts_exec_quantized_matmul(TsCall *call) {
+  TsContext *c = call->ctx;
+  TsTensor *given = call->nin > 2 ? call->in[2] : NULL;
+  if (!ts_tensor_numel(call->out[0])) return 0;
+  TsDtype acc = call->compute == TS_DT_f64 ? TS_DT_f64 : TS_DT_f32;
+  TsTensor *typed = ts_tensor_cast(c, call->in[0], call->compute);
+  TsTensor *x = typed ? ts_tensor_contiguous(c, typed) : NULL, *cast = NULL, *bias = NULL;
+  if (x && given) cast = ts_tensor_cast(c, given, acc);
+  if (cast) bias = ts_tensor_contiguous(c, cast);
+  int failed = !x || (given && !bias) ? -1 : multiply(call, x, bias);
+  ts_tensor_unref(typed);
+  ts_tensor_unref(x);
+  ts_tensor_unref(cast);
+  ts_tensor_unref(bias);
+  return failed;
+}
