@@ -47,10 +47,13 @@ LIBS       := $(CJSON_LIB) $(LUA_LIB) $(FFI_LIB) $(LAPACK_LIB) -Wl,-Bstatic -lgf
 # in jit/compile/llvm.c. LLVM= builds without.
 LLVM       ?= $(firstword $(wildcard $(foreach v,22 21 20 19,/usr/lib/llvm-$(v)/bin/llvm-config)))
 LLVM_PARTS := x86codegen x86asmparser nvptxcodegen amdgpucodegen passes
+# Not every LLVM has it: 19 does not.
+LLVM_SPIRV := $(if $(LLVM),$(wildcard $(shell $(LLVM) --libdir)/libLLVMSPIRVCodeGen.a))
+LLVM_PARTS += $(if $(LLVM_SPIRV),spirvcodegen)
 LLVM_HAVE  := $(if $(LLVM),$(and $(wildcard $(shell $(LLVM) --libdir)/libLLVMPasses.a),\
               $(wildcard $(shell $(CC) -print-file-name=libstdc++.a))))
 ifneq ($(LLVM_HAVE),)
-LLVM_CFLAGS := -isystem $(shell $(LLVM) --includedir) -DTS_LLVM
+LLVM_CFLAGS := -isystem $(shell $(LLVM) --includedir) -DTS_LLVM $(if $(LLVM_SPIRV),-DTS_LLVM_SPIRV)
 LIBS        += $(shell $(LLVM) --link-static --libfiles $(LLVM_PARTS)) \
                $(foreach l,z zstd stdc++,-l:lib$(l).a) -lm -ldl -lpthread
 else

@@ -91,7 +91,8 @@ static int refused(TsDevice *d, Log *l, CUresult code, const char *call, TsError
 /* A library, not a module: the driver compiles a module's PTX under the lock of its context, so
  * that every copy, launch and compile of another thread waits (200 ms for an attention), and a
  * library's before it takes one, ten side by side in the time of the longest. */
-static int module_new(TsDevice *d, const void *code, void **out, TsError *err) {
+static int module_new(TsDevice *d, const void *code, size_t nbytes, void **out, TsError *err) {
+  (void)nbytes; /* PTX ends with a zero, and a cubin says its size */
   Log log;
   CUlibrary library = NULL;
   if (ts_cuda_enter(d, err)) return -1;

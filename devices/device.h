@@ -40,6 +40,7 @@ struct TsDevice {
   /* It is played by the host, which interprets its kernels: block after block, so that none may
    * wait for another, and whoever makes the GPU. */
   bool simulated;
+  bool only_named;    /* nothing goes there that does not name it */
   int64_t most_work;  /* multiply-adds above which kernels with roles take too long; 0: none */
   void *state;        /* the backend's */
   int64_t live, peak; /* bytes allocated now, and at most */
@@ -86,6 +87,9 @@ typedef struct TsLaunch {
   bool early;          /* may begin before the last launch ends, for which its code waits */
   bool dependent;      /* its code reads before it waits: so if TsDevice.dependent says so */
   void **args;         /* the address of each argument */
+  /* How many of them are addresses of the device, and how many words of 8 bytes stand behind those:
+   * for drivers that take arguments one by one. */
+  int pointers, words;
 } TsLaunch;
 
 /* Of a kernel as it is on a device, with blocks of so many threads and so much dynamic memory. */
@@ -129,8 +133,9 @@ struct TsDeviceRun {
   int (*event_record)(TsDevice *d, void *event, void *stream, TsError *err);
   int (*event_wait)(TsDevice *d, void *event, TsError *err); /* the host waits */
   int (*event_usec)(TsDevice *d, void *from, void *to, double *usec, TsError *err);
-  /* Code of the device's kind (cubin, or PTX ended by a zero); a refusal quotes the log. */
-  int (*module_new)(TsDevice *d, const void *code, void **module, TsError *err);
+  /* Code of the device's kind (cubin, or PTX ended by a zero; an object of AMD's; SPIR-V), of so many bytes;
+   * a refusal quotes the log. */
+  int (*module_new)(TsDevice *d, const void *code, size_t nbytes, void **module, TsError *err);
   void (*module_free)(TsDevice *d, void *module);
   /* `shared`: the most dynamic shared memory it will be launched with. */
   int (*kernel)(TsDevice *d, void *module, const char *name, int shared, void **kernel,

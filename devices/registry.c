@@ -48,6 +48,18 @@ static void simulate(const char *name) {
   for (int i = 0; i < 2; i++) add("sim", i, ts_sim_device);
 }
 
+/* On no list before one is named: all of a machine's makers' libraries are loaded to find them, and
+ * what they are has names of its own, or is the CPU. */
+static const char *no_opencl;
+
+static void find_opencl(const char *name) {
+  static bool done;
+  if (done || strncmp(name, "opencl:", 7)) return;
+  done = true;
+  int n = ts_opencl_count(&no_opencl);
+  for (int i = 0; i < n && count < TS_DEVICE_MESH; i++) add("opencl", i, ts_opencl_device);
+}
+
 int ts_device_count(void) {
   start();
   probe();
@@ -55,8 +67,10 @@ int ts_device_count(void) {
 }
 
 const char *ts_device_missing(int i, const char **why) {
-  *why = no_cuda;
-  return i == 0 && no_cuda ? "cuda" : NULL;
+  const char *const sentence[] = {no_cuda, no_opencl}, *const kind[] = {"cuda", "opencl"};
+  for (int k = 0; k < 2; k++)
+    if (sentence[k] && i-- == 0) return *why = sentence[k], kind[k];
+  return *why = NULL;
 }
 
 int ts_device_use(TsDevice *d, TsError *err) {
@@ -118,6 +132,7 @@ static int no_device(const char *name, const char *full, TsError *err) {
   const char *guess = ts_text_closest(lower, all, nth_name, NULL);
   bool gpu = is_kind(name, "gpu"), meant = gpu || ts_text_distance(lower, "cuda:0") <= 2;
   const char *why = no_cuda && (meant || is_kind(name, "cuda")) ? no_cuda : NULL;
+  if (no_opencl && is_kind(name, "opencl")) why = no_opencl;
   ts_error_set(err, TS_ERR_device, "there is no device '%s'%s%s",
                ts_text_shown(name, text, sizeof text), why ? ": " : "", why ? why : "");
   if (why) return ts_error_hint(err, "sim:0 simulates one; known devices: %s", known);
@@ -131,6 +146,7 @@ TsDevice *ts_device_find(const char *name, TsError *err) {
   char full[32];
   snprintf(full, sizeof full, "%s%s", name, strchr(name, ':') ? "" : ":0");
   simulate(full);
+  find_opencl(full);
   TsDevice *d = by_name(full);
   if (d) return d;
   probe();

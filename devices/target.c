@@ -24,6 +24,14 @@
 #define CDNA AMD, .features = "", .lanes = 64
 #define RDNA AMD, .features = "+wavefrontsize32,+cumode", .lanes = 32
 
+/* Any driver of SPIR-V takes the code of "spirv": no sub-groups; blocks of that have 4 KiB beside what
+ * is said here, for what threads tell one another. Intel's GPUs are asked for sub-groups of 32: of 16 and 32
+ * that pvc has, of 8, 16 and 32 of the others. Registers are words of a thread then. */
+#define SPIRV                                                                                  \
+  .triple = "spirv64v1.2-unknown-unknown", .cpu = "", .features = "", .maker = TS_MAKER_spirv, \
+  .object = true, .portable = true, .vector_bytes = 16, .units = TS_UNIT_blocks, .fma = true,  \
+  .round = true
+
 /* Code for sm_90a runs there alone; the driver compiles that of sm_80 and sm_90 for all that came
  * later. */
 static const TsTarget target[] = {
@@ -200,6 +208,47 @@ static const TsTarget target[] = {
      .flops64 = 4,
      .matrix = TS_MATRIX_wmma4,
      .flops16 = 1024,
+     .shared_bytes = 64 << 10},
+    {.name = "spirv",
+     SPIRV,
+     .processors = 16,
+     .lanes = 1,
+     .rough = true,
+     .registers = 64,
+     .flops = 32,
+     .flops64 = 16,
+     .flops16 = 32,
+     .shared_bytes = 64 << 10},
+    {.name = "pvc", /* Data Center GPU Max 1550 */
+     SPIRV,
+     .processors = 128,
+     .half = true,
+     .lanes = 32,
+     .registers = 64,
+     .flops = 256,
+     .flops64 = 256,
+     .flops16 = 4096,
+     .shared_bytes = 128 << 10},
+    {.name = "dg2", /* Arc A770 */
+     SPIRV,
+     .processors = 32,
+     .half = true,
+     .single = true,
+     .lanes = 32,
+     .registers = 32,
+     .flops = 256,
+     .flops16 = 2048,
+     .shared_bytes = 64 << 10},
+    {.name = "tgllp", /* Iris Xe with 96 units */
+     SPIRV,
+     .processors = 6,
+     .half = true,
+     .single = true,
+     .lanes = 32,
+     .threads = 512,
+     .registers = 32,
+     .flops = 256,
+     .flops16 = 512,
      .shared_bytes = 64 << 10},
 };
 

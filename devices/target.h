@@ -28,7 +28,7 @@ typedef enum TsTargetMatrix {
 } TsTargetMatrix;
 
 /* Whose GPU it is: what its instructions are called (jit/emit/simt/maker.h). */
-typedef enum TsTargetMaker { TS_MAKER_nvidia, TS_MAKER_amd } TsTargetMaker;
+typedef enum TsTargetMaker { TS_MAKER_nvidia, TS_MAKER_amd, TS_MAKER_spirv } TsTargetMaker;
 
 typedef struct TsTarget {
   const char *name;     /* "avx512", "avx2", "base", "sm_90a": of the row */
@@ -54,10 +54,14 @@ typedef struct TsTarget {
 
   /* Of a GPU, whose rounds are blocks of threads. */
   TsTargetMaker maker;
-  bool object;          /* drivers take code as an object that is linked; else as text */
-  bool generic;         /* of a family: where no row has the GPU's own name */
-  int lanes;            /* threads that run together; 0: a CPU */
-  int processors;       /* of the usual one: where no device says how many it has */
+  bool object;    /* drivers take code as an object that is linked; else as text */
+  bool generic;   /* of a family: where no row has the GPU's own name */
+  bool portable;  /* code for drivers whose functions have errors that nobody says */
+  bool rough;     /* drivers may round division and root of f32 anyhow, those of f64 not */
+  bool single;    /* has no f64 */
+  int lanes;      /* threads that run together; 0: a CPU; 1: nobody says */
+  int threads;    /* that a block has at most; 0: 1024 */
+  int processors; /* of the usual one: where no device says how many it has */
   int64_t shared_bytes; /* of a block */
   /* Floating-point operations that a processor does in a cycle, at most: of f32 and f64, and of a
    * matrix unit with operands of 16 bits and sums in f32. As its maker publishes them. */

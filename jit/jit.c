@@ -29,7 +29,7 @@ TsJit *ts_jit_open(TsContext *c) {
   j->queue = ts_queue_open(1);
   j->tunes = ts_queue_open(1);
   j->tuner = ts_tuner_open();
-  j->offloader = ts_offload_open(c);
+  j->offloader = j->tuner ? ts_offload_open(c, j->tuner) : NULL;
   if (j->queue && j->tunes && j->tuner && j->offloader && (j->tracer = ts_tracer_open(c, j)))
     return j;
   ts_offload_close(j->offloader);
@@ -244,7 +244,7 @@ void ts_jit_close(TsJit *j) {
   ts_shown_close(j->shown);
   ts_queue_close(j->tunes);
   ts_jit_free_jobs(j);
-  ts_tuner_close(j->tuner);
   ts_offload_close(j->offloader);
+  ts_tuner_close(j->tuner);
   free(j);
 }

@@ -6,7 +6,13 @@
 
 #include "lib/text.h"
 
-enum { F = TS_LEVEL_function, L = TS_LEVEL_loop, K = TS_LEVEL_kernel, C = TS_LEVEL_call };
+enum {
+  F = TS_LEVEL_function,
+  L = TS_LEVEL_loop,
+  K = TS_LEVEL_kernel,
+  C = TS_LEVEL_call,
+  P = TS_LEVEL_part
+};
 
 static const TsLevel level_row[] = {
 #define LEVEL(name, of, targets, help) {#name, help, of, targets},
@@ -75,8 +81,21 @@ static int no_word(const char *kind, const char *given, const Words *known, cons
   return guess ? ts_error_hint(err, "did you mean '%s'?", guess) : -1;
 }
 
+/* A level of the whole function, where one of its kernels is meant. */
+static int of_whole(const char *level, TsError *err) {
+  Words known = levels_of(P, false);
+  TsText all = {0};
+  if (list(&known, &all)) return ts_error_memory(err);
+  ts_error_set(err, TS_ERR_argument, "level '%s' is of a whole function, not of one kernel",
+               level);
+  ts_error_hint(err, "kernels have %s", all.at);
+  ts_text_free(&all);
+  return -1;
+}
+
 int ts_level_check(TsLevelOf of, const char *level, const TsTarget *target, TsError *err) {
   const TsLevel *row = find(level);
+  if (row && of == TS_LEVEL_part && row->of & F && !(row->of & P)) return of_whole(level, err);
   if (!row || !(row->of & of)) {
     Words known = levels_of(of, false);
     return no_word("level", level, &known,

@@ -13,6 +13,7 @@ typedef enum TsLevelOf {
   TS_LEVEL_loop = 2,
   TS_LEVEL_kernel = 4,
   TS_LEVEL_call = 8,
+  TS_LEVEL_part = 16, /* one kernel of a function */
 } TsLevelOf;
 
 typedef struct TsLevel {

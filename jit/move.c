@@ -36,7 +36,7 @@ static TsDevice *candidate(const TsJit *j) {
   if (j->move_to) return ts_device_find(j->move_to, &ignored);
   for (int i = 0; i < ts_device_count(); i++) {
     TsDevice *d = ts_device_at(i);
-    if (ts_target_gpu(d->target) && !d->simulated) return d;
+    if (ts_target_gpu(d->target) && !d->simulated && !d->only_named) return d;
   }
   return NULL;
 }

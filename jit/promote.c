@@ -38,8 +38,11 @@ static void run_job(TsQueueJob *base) {
 static void run_tuning(TsQueueJob *base) {
   Job *job = (Job *)base;
   job->failed = ts_build_schedule(&job->build, &job->err);
-  if (!job->failed && ts_tune_run(job->build.tuner, &job->build, true, &job->cancel))
-    job->failed = ts_build_run(&job->build, &job->err);
+  int changed = job->failed
+                    ? 0
+                    : ts_tune_run(job->build.tuner, &job->build, true, &job->cancel, &job->err);
+  if (changed < 0) job->failed = true;
+  if (changed > 0) job->failed = ts_build_run(&job->build, &job->err);
 }
 
 static void free_job(TsJit *j, Job *job) {
@@ -221,17 +224,22 @@ static void finish_tuning(TsJitFunction *f) {
   free_job(f->jit, job);
 }
 
+/* What a job that nobody waited for has made. */
+static int take_now(TsJitFunction *f, Job *job, int failed) {
+  if (!failed && job->build.nkernel) {
+    abandon(f);
+    ts_jit_drop(f);
+    take_kernels(f, job);
+  }
+  ts_build_free(&job->build);
+  return failed ? -1 : 0;
+}
+
 int ts_jit_rebuild(TsJitFunction *f) {
   TsError *err = &f->jit->c->err;
   Job job = {.build = ts_jit_build_of(f, 1e9)};
   int failed = !job.build.layouts ? ts_error_memory(err) : ts_build_run(&job.build, err);
-  if (!failed && job.build.nkernel) {
-    abandon(f);
-    ts_jit_drop(f);
-    take_kernels(f, &job);
-  }
-  ts_build_free(&job.build);
-  return failed ? -1 : 0;
+  return take_now(f, &job, failed);
 }
 
 int ts_jit_tune(TsJitFunction *f) {
@@ -242,15 +250,10 @@ int ts_jit_tune(TsJitFunction *f) {
   if (absent) return ts_error_set(err, TS_ERR_device, "nothing is compiled: %s", absent);
   Job job = {.build = ts_jit_build_of(f, 1e9)};
   int failed = !job.build.layouts ? ts_error_memory(err) : ts_build_schedule(&job.build, err);
-  if (!failed && (ts_tune_run(j->tuner, &job.build, false, NULL) || f->state != LIVE))
-    failed = ts_build_run(&job.build, err);
-  if (!failed && job.build.nkernel) {
-    abandon(f);
-    ts_jit_drop(f);
-    take_kernels(f, &job);
-  }
-  ts_build_free(&job.build);
-  return failed ? -1 : 0;
+  int changed = failed ? 0 : ts_tune_run(j->tuner, &job.build, false, NULL, err);
+  failed |= changed < 0;
+  if (!failed && (changed || f->state != LIVE)) failed = ts_build_run(&job.build, err);
+  return take_now(f, &job, failed);
 }
 
 static void finish(TsJitFunction *f) {

@@ -1,7 +1,6 @@
 /* The levels of a function's kernels as text, with the lines of the program that they came
  * from: each level is made once more from the schedule; what LLVM made of a kernel is kept
  * (jit/code/texts.h). */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,26 +60,25 @@ static int each_step(const TsBuildJob *b, LevelFn *level, const TsTile *k, TsTex
 
 /* A GPU's blocks take tiles in an order that the text calculates, which is a few lines of divisions: it
  * is said in front of them. docs/debug.md explains it. */
-static void order_note(const char *kernel, TsText *text) {
-  long long rows;
-  const char *span = strstr(kernel, "%span = mul ");
-  if (!span) return;
-  if (sscanf(span, "%%span = mul %%tn, %lld ", &rows) == 1)
+static void order_note(const TsTile *k, TsText *text) {
+  static const char bands[] = "bands:";
+  if (!k->order) return;
+  if (!strncmp(k->order, bands, sizeof bands - 1)) {
+    const char *rows = k->order + sizeof bands - 1;
     ts_text_format(text,
-                   "// order of blocks: tile after tile down %lld row%s of tiles, then the "
+                   "// order of blocks: tile after tile down %s row%s of tiles, then the "
                    "next column; %%span tiles are such a band\n",
-                   rows, rows == 1 ? "" : "s");
-  else
+                   rows, strcmp(rows, "1") ? "s" : "");
+  } else if (!strcmp(k->order, "heads")) {
     ts_text_str(text, "// order of blocks: the heads of a group side by side, tile after tile; "
                       "%span tiles are such a group\n");
+  }
 }
 
 static int block_text(const TsBuildJob *b, const TsTile *block, TsText *text, TsError *err) {
-  TsText kernel = {0};
   (void)b, (void)err;
-  ts_tile_text_places(block, &kernel);
-  if (kernel.at && ts_target_gpu(ts_target(block->target))) order_note(kernel.at, text);
-  ts_text_take(text, "", &kernel);
+  if (ts_target_gpu(ts_target(block->target))) order_note(block, text);
+  ts_tile_text_places(block, text);
   return 0;
 }
 

@@ -83,7 +83,8 @@ static int check_rows(TsInfer *inf, int i, const char *what) {
 }
 
 static int check_own_rows(TsInfer *inf, int i) {
-  if (inf->in[i]->dim[0] == inf->in[2]->dim[0]) return 0;
+  int64_t of = inf->in[i]->dim[0], groups = inf->in[2]->dim[0];
+  if (of == groups || (of > 0 && groups % of == 0)) return 0;
   return ts_infer_mismatch(inf, "rows of each group are needed", i, 2);
 }
 

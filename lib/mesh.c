@@ -10,13 +10,13 @@ static TsMesh **mesh;
 static int nmesh;
 
 static bool same_mesh(const TsMesh *m, int naxis, const char *const *axis, const int *size,
-                      const int *place, const int *rank) {
+                      const int *index, const int *rank) {
   if (m->naxis != naxis) return false;
   for (int a = 0; a < naxis; a++)
     if (m->size[a] != size[a] || strcmp(m->axis[a], axis[a])) return false;
   for (int p = 0; p < m->n; p++)
     if (m->rank[p] != (rank ? rank[p] : -1)) return false;
-  return !memcmp(m->place, place, sizeof *place * (size_t)m->n);
+  return !memcmp(m->index, index, sizeof *index * (size_t)m->n);
 }
 
 static int check_axes(int naxis, const char *const *axis, const int *size, TsError *err) {
@@ -45,10 +45,10 @@ static int check_axes(int naxis, const char *const *axis, const int *size, TsErr
 }
 
 const TsMesh *ts_mesh_make(int naxis, const char *const *axis, const int *size,
-                           const int *place, const int *rank, int own, TsError *err) {
+                           const int *index, const int *rank, int own, TsError *err) {
   if (check_axes(naxis, axis, size, err)) return NULL;
   for (int i = 0; i < nmesh; i++)
-    if (same_mesh(mesh[i], naxis, axis, size, place, rank)) return mesh[i];
+    if (same_mesh(mesh[i], naxis, axis, size, index, rank)) return mesh[i];
   int n = 1;
   for (int a = 0; a < naxis; a++) n *= size[a];
   TsMesh **more = realloc(mesh, sizeof *mesh * (size_t)(nmesh + 1));
@@ -60,7 +60,7 @@ const TsMesh *ts_mesh_make(int naxis, const char *const *axis, const int *size,
     ts_error_memory(err);
     return NULL;
   }
-  m->rank = m->device + n, m->place = m->rank + n;
+  m->rank = m->device + n, m->index = m->rank + n;
   m->id = nmesh, m->naxis = naxis, m->n = n;
   for (int a = 0; a < naxis; a++) {
     snprintf(m->axis[a], sizeof m->axis[a], "%s", axis[a]);
@@ -68,8 +68,8 @@ const TsMesh *ts_mesh_make(int naxis, const char *const *axis, const int *size,
   }
   for (int p = 0; p < n; p++) {
     bool away = rank && rank[p] >= 0 && rank[p] != own;
-    m->rank[p] = rank ? rank[p] : -1, m->place[p] = place[p];
-    m->device[p] = away && place[p] >= 0 ? TS_DEVICE_AWAY : place[p];
+    m->rank[p] = rank ? rank[p] : -1, m->index[p] = index[p];
+    m->device[p] = away && index[p] >= 0 ? TS_DEVICE_AWAY : index[p];
   }
   return mesh[nmesh++] = m;
 }
@@ -79,15 +79,15 @@ const TsMesh *ts_mesh_of(const TsMesh *of, int naxis, const char *const *axis, c
   int n = 1, own = -1;
   bool owned = false;
   for (int a = 0; a < naxis; a++) n *= size[a];
-  int *place = malloc(2 * sizeof *place * (size_t)(n + 1)), *rank = place + n;
-  if (!place) return ts_error_memory(err), NULL;
+  int *index = malloc(2 * sizeof *index * (size_t)(n + 1)), *rank = index + n;
+  if (!index) return ts_error_memory(err), NULL;
   for (int p = 0; p < of->n; p++) {
     owned |= of->rank[p] >= 0;
     if (of->rank[p] >= 0 && of->device[p] != TS_DEVICE_AWAY) own = of->rank[p];
   }
-  for (int p = 0; p < n; p++) place[p] = of->place[part[p]], rank[p] = of->rank[part[p]];
-  const TsMesh *m = ts_mesh_make(naxis, axis, size, place, owned ? rank : NULL, own, err);
-  free(place);
+  for (int p = 0; p < n; p++) index[p] = of->index[part[p]], rank[p] = of->rank[part[p]];
+  const TsMesh *m = ts_mesh_make(naxis, axis, size, index, owned ? rank : NULL, own, err);
+  free(index);
   return m;
 }
 
@@ -107,6 +107,7 @@ int ts_mesh_axis(const TsMesh *m, const char *name, int len) {
 /* ---- layouts */
 static TsLayout *layout[TS_LAYOUTS];
 static int nlayout = 1;
+static uint16_t found[2 * TS_LAYOUTS]; /* by hash: layouts, 0 where there is none */
 
 const TsLayout *ts_layout_at(int id) { return layout[id]; }
 
@@ -119,6 +120,27 @@ static bool same_layout(const TsLayout *a, const TsLayout *b) {
         memcmp(a->axis[d], b->axis[d], a->naxis[d]))
       return false;
   return true;
+}
+
+static uint32_t mixed(uint32_t h, uint64_t v) {
+  h = (h ^ (uint32_t)v) * 0x9e3779b1u;
+  return (h ^ h >> 15 ^ (uint32_t)(v >> 32)) * 0x85ebca77u;
+}
+
+/* Of what same_layout compares: the place of this layout, or of none where it would be. */
+static uint16_t *place_of(const TsLayout *l) {
+  uint32_t h = mixed((uint32_t)l->mesh->id, (uint64_t)l->leaves << 32 | l->partial);
+  h = mixed(h, (uint64_t)l->ndim << 1 | l->stored);
+  for (int a = 0; a < TS_MESH_AXES; a++) h = mixed(h, l->pin[a]);
+  for (int d = 0; d < l->ndim; d++) {
+    h = mixed(h, (uint64_t)l->block[d]);
+    for (int i = 0; i < l->naxis[d]; i++) h = mixed(h, l->axis[d][i]);
+    h = mixed(h, l->naxis[d]);
+  }
+  uint16_t *at = &found[h % (2 * TS_LAYOUTS)];
+  while (*at && !same_layout(layout[*at], l))
+    if (++at == found + 2 * TS_LAYOUTS) at = found;
+  return at;
 }
 
 int ts_leaves_check(int leaves, int pieces, const char *what, TsError *err) {
@@ -146,16 +168,21 @@ static int check_leaves(const TsLayout *l, TsError *err) {
 }
 
 const TsLayout *ts_layout_make(const TsLayout *like, TsError *err) {
-  for (int i = 1; i < nlayout; i++)
-    if (same_layout(layout[i], like)) return layout[i];
+  uint16_t *at = place_of(like);
+  if (*at) return layout[*at];
   if (check_leaves(like, err)) return NULL;
-  TsLayout *l = nlayout < TS_LAYOUTS ? malloc(sizeof *l) : NULL;
-  if (!l) {
-    ts_error_memory(err);
+  if (nlayout == TS_LAYOUTS) {
+    ts_error_set(err, TS_ERR_layout, "there are %d layouts, and a process has no more of them",
+                 nlayout - 1);
+    ts_error_hint(err,
+                  "each that was ever made is kept: other blocks, leaves, axes or meshes are "
+                  "other layouts");
     return NULL;
   }
+  TsLayout *l = malloc(sizeof *l);
+  if (!l) return ts_error_memory(err), NULL;
   *l = *like;
-  l->id = (uint16_t)nlayout;
+  l->id = *at = (uint16_t)nlayout;
   return layout[nlayout++] = l;
 }
 
@@ -245,12 +272,20 @@ int ts_layout_first(const TsLayout *l, int p) {
   return first;
 }
 
+int ts_layout_used(const TsLayout *l, int d) {
+  int n = 0;
+  while (n < l->naxis[d] && !(l->stored >> l->axis[d][n] & 1)) n++;
+  return n;
+}
+
 void ts_layout_axis_text(const TsLayout *l, int d, TsText *t) {
   if (!l->naxis[d]) return;
-  ts_text_str(t, l->stored ? "@(" : "@");
+  int used = ts_layout_used(l, d);
+  ts_text_char(t, '@');
   for (int i = 0; i < l->naxis[d]; i++)
-    ts_text_format(t, "%s%s", i ? "*" : "", l->mesh->axis[l->axis[d][i]]);
-  if (l->stored) ts_text_char(t, ')');
+    ts_text_format(t, "%s%s%s", i ? "*" : "", i == used ? "(" : "",
+                   l->mesh->axis[l->axis[d][i]]);
+  if (used < l->naxis[d]) ts_text_char(t, ')');
   if (l->block[d]) ts_text_format(t, "/%lld", (long long)l->block[d]);
 }
 
@@ -368,9 +403,9 @@ const TsLayout *ts_layout_parse(const TsMesh *m, int ndim, const char *spec, int
 const char *ts_layout_spec(const TsLayout *l, char text[TS_SPEC_TEXT]) {
   int n = 0;
   text[0] = 0;
-  for (int d = 0; d < l->ndim && n < TS_SPEC_TEXT - 40; d++) {
+  for (int d = 0; d < l->ndim; d++) {
     if (d) n += snprintf(text + n, (size_t)(TS_SPEC_TEXT - n), ",");
-    for (int i = 0; i < l->naxis[d] && n < TS_SPEC_TEXT - 40; i++)
+    for (int i = 0; i < l->naxis[d]; i++)
       n += snprintf(text + n, (size_t)(TS_SPEC_TEXT - n), "%s%s", i ? "*" : "",
                     l->mesh->axis[l->axis[d][i]]);
     if (l->naxis[d] && l->block[d])

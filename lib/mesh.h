@@ -24,10 +24,10 @@ typedef struct TsMesh {
   int id, naxis, n; /* n: the product of the sizes */
   char axis[TS_MESH_AXES][16];
   int size[TS_MESH_AXES];
-  /* By part, row-major: a place in the list of devices, TS_DEVICE_AWAY: it is another process's, or
+  /* By part, row-major: an index in the list of devices, TS_DEVICE_AWAY: it is another process's, or
    * -1: only planned with. And which process's, or -1: each process has a mesh of its own; and the
-   * place in the list there. */
-  int *device, *rank, *place;
+   * index in the list there. */
+  int *device, *rank, *index;
 } TsMesh;
 
 typedef struct TsLayout {
@@ -37,9 +37,9 @@ typedef struct TsLayout {
   uint8_t naxis[TS_MAX_RANK]; /* of the mesh, that split this axis of the tensor, */
   uint8_t axis[TS_MAX_RANK][TS_MESH_AXES]; /* which: the first has the largest pieces */
   int64_t block[TS_MAX_RANK]; /* pieces are dealt out in turn in blocks of so many; 0: in one */
-  bool
-      stored; /* in pieces, but used whole: calls bring the pieces together when they need them */
-  uint8_t partial;            /* bit a: parts along axis a of the mesh are summands */
+  uint8_t stored;  /* bit a: axis a of the mesh splits how it is kept, not how it is used: calls bring
+                      these pieces together when they need them; behind the axes that split both */
+  uint8_t partial; /* bit a: parts along axis a of the mesh are summands */
   uint16_t pin[TS_MESH_AXES]; /* 1 + k: only the devices at place k along this axis have it */
   int leaves;                 /* where pieces may end, see ts_layout_cut; 0: as many as pieces */
 } TsLayout;
@@ -47,7 +47,7 @@ typedef struct TsLayout {
 /* The mesh with these axes; the same one each time. rank: by part, NULL: each
  * process has its own. own: this one's. NULL with the error. */
 const TsMesh *ts_mesh_make(int naxis, const char *const *axis, const int *size,
-                           const int *place, const int *rank, int own, TsError *err);
+                           const int *index, const int *rank, int own, TsError *err);
 /* The mesh with these axes of parts of another one. */
 const TsMesh *ts_mesh_of(const TsMesh *of, int naxis, const char *const *axis, const int *size,
                          const int *part, TsError *err);
@@ -55,7 +55,7 @@ static inline bool ts_mesh_away(const TsMesh *m, int p) {
   return m->device[p] == TS_DEVICE_AWAY;
 }
 const TsMesh *ts_mesh_at(int id); /* NULL: there is none */
-/* The place of part p along axis a. */
+/* The coordinate of part p along axis a. */
 int ts_mesh_coordinate(const TsMesh *m, int p, int a);
 int ts_mesh_axis(const TsMesh *m, const char *name, int len); /* -1: has none of that name */
 
@@ -63,6 +63,8 @@ const TsLayout *ts_layout_at(int id); /* 0: NULL */
 /* The layout that is like this one, whatever its id is; the same one each time. NULL with the error,
  * also where a piece would have no leaf. */
 const TsLayout *ts_layout_make(const TsLayout *like, TsError *err);
+/* Of the mesh axes that split axis d those that split how it is used: the first ones. */
+int ts_layout_used(const TsLayout *l, int d);
 /* All devices have all of a tensor of so many axes. */
 const TsLayout *ts_layout_replicated(const TsMesh *m, int ndim, TsError *err);
 static inline const TsLayout *ts_layout_of(const TsMeta *m) { return ts_layout_at(m->layout); }
@@ -101,7 +103,9 @@ int ts_layout_first(const TsLayout *l, int p);
 /* A layout as one word, "dp,,tp*ep/64": for each axis of a tensor the axes of the mesh that split
  * it, and the block in which pieces are dealt out; ";12" behind it where there are so
  * many leaves, else there are `leaves`. NULL with an error that names op. */
-enum { TS_SPEC_TEXT = 160 };
+enum { /* each axis of the mesh stands in it once, perhaps with a block */
+  TS_SPEC_TEXT = TS_MESH_AXES * (16 + 21) + TS_MAX_RANK + 12
+};
 const TsLayout *ts_layout_parse(const TsMesh *m, int ndim, const char *spec, int leaves,
                                 const char *op, TsError *err);
 const char *ts_layout_spec(const TsLayout *l, char text[TS_SPEC_TEXT]);

@@ -3,6 +3,7 @@
 #include "lib/shard_rules.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- for rules */
@@ -120,8 +121,6 @@ typedef struct Proposal {
   double bytes; /* of the operands that lie so */
 } Proposal;
 
-enum { PROPOSALS = 128 };
-
 /* Pieces of the factor are pieces of this axis, whose elements it is the outer part of. */
 static bool aligned(int64_t dim, int64_t size, int pieces, int leaves) {
   if (dim == size) return true;
@@ -185,11 +184,11 @@ static bool is_summed(const TsShard *s, const Proposal *q) {
 }
 
 /* How the program wants the first result to lie comes before all operands. */
-static int wanted(const TsShard *s, const TsMesh *m, Proposal *p, int room) {
+static int wanted(const TsShard *s, const TsMesh *m, Proposal *p) {
   const TsLayout *l = s->want;
   int n = 0;
   if (l->mesh != m || l->ndim != s->out[0].ndim) return 0;
-  for (int d = 0; d < l->ndim && n < room; d++) {
+  for (int d = 0; d < l->ndim; d++) {
     if (!l->naxis[d]) continue;
     Proposal *q = &p[n];
     *q = (Proposal){.f = s->out_axis[0][d],
@@ -213,28 +212,55 @@ static bool has_blocks(const TsShard *s) {
   return any;
 }
 
-/* A step of an optimiser is done where its parameter is stored. */
+/* A step of an optimiser is done where its parameter and states are stored, wherever the gradient is. */
 static bool is_update(const TsShard *s) { return ts_op_info(s->op)->shard == ts_shard_step; }
+
+/* Room for what collect finds at most. */
+static Proposal *room_for_all(const TsShard *s) {
+  size_t n = 2 + (s->want ? s->want->ndim : 0);
+  for (int i = 0; i < s->nin; i++) n += s->in[i] ? s->in[i]->ndim : 0;
+  return malloc(sizeof(Proposal) * n);
+}
+
+/* Axes of the mesh that split what is needed whole go on splitting the factor of which the rule says so. */
+static int spilled(const TsShard *s, const TsMesh *m, Proposal *p) {
+  int i = s->spilled, f = s->spill - 1, pieces = 1;
+  const TsLayout *l = s->in[i] ? ts_layout_of(s->in[i]) : NULL;
+  if (!l || s->factor[f].kind != TS_FACTOR_along) return 0;
+  *p = (Proposal){
+      .f = f, .input = i, .leaves = l->leaves, .bytes = (double)ts_meta_nbytes(s->in[i])};
+  for (int whole = 0; whole < 2; whole++) /* what splits the factor already comes first */
+    for (int d = 0; d < l->ndim; d++)
+      for (int k = 0; k < ts_layout_used(l, d); k++)
+        if (s->in_axis[i][d] == (whole ? TS_WHOLE : f) && !(s->turns >> l->axis[d][k] & 1)) {
+          if (l->block[d]) return 0;
+          p->axis[p->naxis++] = l->axis[d][k], pieces *= m->size[l->axis[d][k]];
+        }
+  return p->naxis && s->factor[f].size >= pieces && (!p->leaves || p->leaves >= pieces) &&
+         takes(s, p, m);
+}
 
 static int collect(const TsShard *s, const TsMesh *m, Proposal *p) {
   int n = 0;
   if (has_blocks(s)) return 0;
+  if (s->spill) n = spilled(s, m, p);
   for (int i = 0; i < s->nin; i++) {
-    const TsLayout *l = s->in[i] ? ts_layout_of(s->in[i]) : NULL;
-    for (int d = 0; l && d < l->ndim && n < PROPOSALS; d++) {
-      if (!l->naxis[d] || (l->stored && !is_update(s))) continue;
+    const TsLayout *l = s->in[i] && !(i == 1 && is_update(s)) ? ts_layout_of(s->in[i]) : NULL;
+    for (int d = 0; l && d < l->ndim; d++) {
+      int naxis = is_update(s) ? l->naxis[d] : ts_layout_used(l, d);
+      if (!naxis) continue;
       Proposal *q = &p[n];
       *q = (Proposal){.f = s->in_axis[i][d],
                       .input = i,
-                      .naxis = l->naxis[d],
+                      .naxis = (uint8_t)naxis,
                       .leaves = l->leaves,
                       .block = l->block[d],
                       .bytes = (double)ts_meta_nbytes(s->in[i])};
-      memcpy(q->axis, l->axis[d], l->naxis[d]);
+      memcpy(q->axis, l->axis[d], (size_t)naxis);
       n += takes(s, q, m);
     }
   }
-  return n + (s->want ? wanted(s, m, p + n, PROPOSALS - n) : 0);
+  return n + (s->want ? wanted(s, m, p + n) : 0);
 }
 
 static void say(const TsMesh *m, const Proposal *p, char *text, size_t size) {
@@ -309,12 +335,7 @@ static const TsLayout *stays_stored(const TsShard *s) {
 }
 
 /* The heaviest first; of the others what is left of the mesh. */
-int ts_shard_solve(TsShard *s, const TsMesh *m) {
-  if (s->op == TS_OP_reshard && !s->forced) return -1;
-  s->pin = pinned(s);
-  if (!s->forced && (s->forced = stays_stored(s))) return 0;
-  Proposal p[PROPOSALS];
-  int n = merge(p, collect(s, m, p));
+static int decide(TsShard *s, const TsMesh *m, Proposal *p, int n) {
   while (n) {
     int best = heaviest(p, n);
     Proposal won = p[best];
@@ -334,6 +355,17 @@ int ts_shard_solve(TsShard *s, const TsMesh *m) {
       if (overlap(&p[i], &won)) p[i--] = p[--n];
   }
   return 0;
+}
+
+int ts_shard_solve(TsShard *s, const TsMesh *m) {
+  if (s->op == TS_OP_reshard && !s->forced) return -1;
+  s->pin = pinned(s);
+  if (!s->forced && (s->forced = stays_stored(s))) return 0;
+  Proposal *p = room_for_all(s);
+  if (!p) return ts_error_memory(s->err);
+  int failed = decide(s, m, p, merge(p, collect(s, m, p)));
+  free(p);
+  return failed;
 }
 
 /* ---- what follows */
@@ -392,6 +424,36 @@ int ts_shard_leaves(const TsShard *s, const TsMesh *m, int declared, int *f) {
     return leaves;
   }
   return 0;
+}
+
+TsOp ts_factor_operator(TsFactorKind kind) {
+  static const TsOp by_kind[] = {
+      [TS_FACTOR_sum] = TS_OP_add,         [TS_FACTOR_max] = TS_OP_maximum,
+      [TS_FACTOR_min] = TS_OP_minimum,     [TS_FACTOR_any] = TS_OP_logical_or,
+      [TS_FACTOR_all] = TS_OP_logical_and, [TS_FACTOR_one] = TS_OP_add};
+  return by_kind[kind];
+}
+
+int ts_shard_axis(const TsShard *s, int o, int f) {
+  for (int d = 0; d < s->out[o].ndim; d++)
+    if (s->out_axis[o][d] == f) return d;
+  return -1;
+}
+
+bool ts_shard_is_narrow(const TsMeta *m) {
+  return !m->weak && ts_dtype_is((TsDtype)m->dtype, TS_KIND_F) &&
+         ts_dtypes[m->dtype].nbytes < 4;
+}
+
+int ts_shard_leaf(const TsShard *s, const TsShardPart *part, int f, int leaves, int i,
+                  TsShardPart *leaf) {
+  int64_t size = s->factor[f].size;
+  *leaf = *part;
+  leaf->summand = true;
+  leaf->start[f] = ts_layout_cut(size, leaves, leaves, i);
+  leaf->count[f] = ts_layout_cut(size, leaves, leaves, i + 1) - leaf->start[f];
+  if (s->attr) memcpy(leaf->attr, s->attr, sizeof *s->attr * ts_op_info(s->op)->nattr);
+  return s->local ? s->local(s, leaf) : 0;
 }
 
 int ts_shard_part(const TsShard *s, const TsMesh *m, int p, TsShardPart *part) {

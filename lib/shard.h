@@ -56,6 +56,9 @@ struct TsShard {
   int8_t out_axis[TS_MAX_OUT][TS_MAX_RANK]; /* all TS_WHOLE before the rule */
   const TsLayout *want; /* how result 0 is to lie, where the program says so; or NULL */
   bool widens;          /* summands of 16-bit floats are made of operands in f32 */
+  int spilled, spill; /* where input `spilled` is split along axes that are needed whole, factor spill - 1
+                         is split instead: pieces are exchanged, not gathered; spill 0: none */
+  uint8_t turns; /* bits of mesh axes along which the same devices take turns: none of that */
   /* Options of a part; NULL: those of the call. 0 or -1 with the error. */
   int (*local)(const TsShard *s, TsShardPart *part);
   const TsLayout
@@ -99,6 +102,15 @@ int ts_shard_mesh(TsOp op, int nin, const TsMeta *const *in, const TsMesh **mesh
  * 0 and *f -1: there is none. declared: by the program, for axes that the mesh does not split. -1
  * with the error: it declared fewer than there are pieces. */
 int ts_shard_leaves(const TsShard *s, const TsMesh *m, int declared, int *f);
+/* The operator that combines summands of this kind, two by two. */
+TsOp ts_factor_operator(TsFactorKind kind);
+/* The axis of result o that has the factor; -1: parts give summands of it. */
+int ts_shard_axis(const TsShard *s, int o, int f);
+/* Whether leaves give it in f32, as summands: a float of 16 bits. */
+bool ts_shard_is_narrow(const TsMeta *m);
+/* Leaf i of so many of factor f, of which this part has some: as ts_shard_part. */
+int ts_shard_leaf(const TsShard *s, const TsShardPart *part, int f, int leaves, int i,
+                  TsShardPart *leaf);
 /* Start and size of each factor in part p; the call's attributes, for it. 0 or -1. */
 int ts_shard_part(const TsShard *s, const TsMesh *m, int p, TsShardPart *part);
 

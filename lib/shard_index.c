@@ -54,6 +54,7 @@ void ts_shard_index_add(TsShard *s) {
     if (d == axis) continue;
     int f = ts_shard_along(s, 0, d, 0, d);
     ts_shard_in(s, 2, d < axis ? d : d + s->in[1]->ndim - 1, f);
+    s->spilled = 2, s->spill = 1 + f; /* all that is added to an element, in its order */
   }
 }
 

@@ -324,7 +324,10 @@ static void say_differences(const Head *h, TsText *t) {
 
 int ts_flight_text(const char *path, TsText *t, TsError *err) {
   struct stat st;
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  size_t size;
+  const char *why;
+  int fd = ts_file_open(path, &size, &why);
+  if (fd < 0 && why) return ts_error_set(err, TS_ERR_io, "%.200s: %s", path, why);
   if (fd < 0 || fstat(fd, &st)) {
     if (fd >= 0) close(fd);
     return failed(path, err);

@@ -14,6 +14,7 @@
 
 #include "devices/cpu_pool.h"
 #include "jit/jit.h"
+#include "repl/command.h"
 #include "repl/compare.h"
 #include "repl/display.h"
 #include "repl/edit/outside.h"
@@ -248,7 +249,7 @@ static void run_command(lua_State *L, const char *text) {
   while (size && isspace((unsigned char)rest[size - 1])) size--;
   lua_pushlstring(L, rest, size);
   bool json = strstr(rest, "--json") != NULL;
-  if (call_library(L, "command", 2, 0) && !(json && told_as_json(L))) ts_run_print(L);
+  if (ts_command_call(L, text) && !(json && told_as_json(L))) ts_run_print(L);
   lua_settop(L, base);
 }
 

@@ -24,6 +24,7 @@
 #include "repl/lua_api.h"
 #include "repl/report_line.h"
 #include "repl/run.h"
+#include "repl/script.h"
 #include "repl/tail.h"
 
 static const char OVERFLOW[] =
@@ -76,7 +77,7 @@ static bool line_of_text(const char *text, size_t size, int line, char *out) {
 }
 
 static bool line_of_file(const char *path, int line, char *out) {
-  FILE *f = fopen(path, "re");
+  FILE *f = ts_script_open(path);
   char *text = NULL;
   size_t room = 0;
   ssize_t size = -1;
@@ -90,9 +91,10 @@ static bool line_of_file(const char *path, int line, char *out) {
 
 static bool source_line(lua_State *L, const char *source, int line, char *out) {
   size_t size;
-  if (*source == '@') return line_of_file(source + 1, line, out);
-  const char *text = *source == '=' ? ts_run_text(L, source, &size) : source;
-  if (text && *source != '=') size = strlen(source);
+  bool kept = *source == '=' || *source == '@';
+  const char *text = kept ? ts_run_text(L, source, &size) : source;
+  if (*source == '@' && !text) return line_of_file(source + 1, line, out);
+  if (text && !kept) size = strlen(source);
   return text && line_of_text(text, size, line, out);
 }
 
@@ -260,7 +262,8 @@ static void put_frame(lua_State *L, int level, TsText *out, const lua_Debug *ar)
 static bool user_frame(lua_State *L, int level, lua_Debug *ar) {
   if (!lua_getstack(L, level, ar)) return false;
   lua_getinfo(L, "Sln", ar);
-  return ts_report_is_users(ar) && ar->currentline > 0;
+  bool command = !strncmp(ar->source, "=:", 2); /* which everybody knows was typed */
+  return ts_report_is_users(ar) && ar->currentline > 0 && !command;
 }
 
 /* How many levels the stack has. Finding a level takes as many steps as there are above it. */
@@ -467,7 +470,7 @@ static const char *at_users_line(lua_State *L, const char *message, Place *place
   for (int level = 1; lua_getstack(L, level, &ar); level++) {
     lua_getinfo(L, "Sln", &ar);
     if (ar.currentline <= 0 || !ts_report_is_users(&ar)) {
-      called = ar.name;
+      called = ar.name && strncmp(ar.name, "__", 2) ? ar.name : NULL; /* no user wrote __index */
       continue;
     }
     const char *text = message + place->prefix;

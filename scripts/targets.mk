@@ -1,9 +1,9 @@
 # Targets beside the build itself; included by the Makefile.
 
-# ---- tests in C: tests/<folder>/<name>_test.c, and two by name, each linked with the core.
+# ---- tests in C: tests/<folder>/.../<name>_test.c, and two by name, each linked with the core.
 # Programs for a GPU, *_device.c, say that there is none.
-CTEST     := $(patsubst %.c,%,$(sort $(wildcard tests/*/*_test.c tests/*/*_device.c)) tests/elem/ulp.c \
-             tests/elem/kernels.c)
+CTEST     := $(patsubst %.c,%,$(sort $(wildcard $(foreach d,tests/* tests/*/*,$(d)/*_test.c $(d)/*_device.c))) \
+             tests/elem/ulp.c tests/elem/kernels.c)
 CTEST_BIN := $(CTEST:%=$(BUILD)/%)
 
 # Sources beside the program's own, libraries, linker flags.
@@ -41,6 +41,10 @@ ARGS_tests/ir/failing_test := 5
 LONG_tests/ir/failing_test := 1
 LONG_tests/ir/graph_text_test := 10000
 LONG_tests/ir/tile_text_test := 100000
+ARGS_tests/jit/gpu/kernels_test  := 8
+LONG_tests/jit/gpu/kernels_test  := 48
+ARGS_tests/vm/fft_test   := 3
+LONG_tests/vm/fft_test   := 1
 ARGS_tests/vm/gemm_test  := 8
 ARGS_tests/repl/stops_test := 20
 LONG_tests/repl/stops_test := 200
@@ -55,7 +59,7 @@ CTEST_LONG := $(foreach t,$(CTEST),"$(strip $(BUILD)/$(t) $(or $(LONG_$(t)),$(AR
 $(BUILD)/tests/elem/ulp.o: override CC := gcc
 
 # LLVM's tools read what it writes.
-$(BUILD)/tests/jit/gpu_amd_test.o: CPPFLAGS += $(if $(LLVM),-DLLVM_TOOLS='"$(dir $(LLVM))"')
+$(BUILD)/tests/jit/gpu/amd_test.o: CPPFLAGS += $(if $(LLVM),-DLLVM_TOOLS='"$(dir $(LLVM))"')
 
 # An archive of the program without its main: a test gets what it calls, and few call LLVM.
 CORE_LIB := $(BUILD)/core.a
@@ -93,8 +97,9 @@ FUSED = "sh tests/house/fused.sh $(BUILD)"
 test: $(BIN) $(CTEST_BIN) layers
 	@$(BIN) scripts/check.lua --c $(CTEST_RUN) $(FUSED) -- $(ONLY)
 
+# LONG=1: scripts take what their slices leave out.
 test-long: $(BIN) $(CTEST_BIN) layers
-	@KILLS=200 $(BIN) scripts/check.lua --c $(CTEST_LONG) $(FUSED) -- $(ONLY)
+	@LONG=1 KILLS=200 $(BIN) scripts/check.lua --c $(CTEST_LONG) $(FUSED) -- $(ONLY)
 
 # Whole programs, generated, run in every way: an hour, or FUZZ_SECONDS or FUZZ_COUNT of them from
 # FUZZ_SEED on; DEV=cuda:0: on that device beside the CPU (tests/fuzz/programs).
@@ -167,10 +172,11 @@ help:
 	@echo "make check      set up, build, run all tests"
 	@echo "make test       the tests without installing anything (ONLY=word for some)"
 	@echo "                DEV=cuda: those in tests/devices on a GPU, else on a simulated one"
+	@echo "                TIMES=1: seconds of processors by folder; SLOW=30: and of the 30 slowest tests"
 	@echo "make fuzz       generated programs in every way for an hour (FUZZ_SECONDS, FUZZ_COUNT, FUZZ_SEED, DEV)"
 	@echo "make upsets     memory that runs out, and Ctrl-C, at every point of many scenarios (FUZZ_COUNT, UPSET)"
 	@echo "make golden     rewrite what tests expect to what comes out (ONLY=word); then git diff"
-	@echo "make test-long  the tests with more cases"
+	@echo "make test-long  the tests with more cases: the slices of fuzzers, operators, layouts and models whole"
 	@echo "make python     set up what tests use of Python's package index, in build/python (ptxas, Perfetto)"
 	@echo "make ulp        measure the accuracy of every pointwise row: tests/elem/ulp.txt"
 	@echo "make jit-speed  compile times and speed of generated kernels"

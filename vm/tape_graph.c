@@ -461,7 +461,7 @@ static TsTensor *added(TsContext *c, TsTensor *x, TsTensor *g) {
   /* It may be changed in place: nobody else's bytes, and no broadcast. */
   bool own = g->contiguous && g->refs == 1 && g->storage->refs == 1;
   if (ts_mesh_is(x) && g->meta.layout != x->meta.layout) { /* as what it is the gradient of */
-    TsTensor *lying = ts_mesh_move(c, g, ts_layout_of(&x->meta), false);
+    TsTensor *lying = ts_mesh_move(c, g, ts_layout_of(&x->meta), TS_MESH_SHARE_none);
     TsTensor *sum = lying ? added(c, x, lying) : NULL;
     ts_tensor_unref(lying);
     return sum;

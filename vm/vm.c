@@ -359,7 +359,8 @@ static int call_now(TsContext *c, TsOp op, int nin, TsTensor *const *in, const T
   TsMeta m;
   TsCall call = {.ctx = c, .op = op, .nin = nin, .nout = 1, .in = in, .out = out, .attr = attr};
   /* What does not run now would not hear of it. */
-  bool later = c->capture || (c->watched && !c->inside && !c->choice && c->leaves < 2);
+  bool later = c->capture || (c->watched && !c->inside && !c->choice && c->leaves < 2 &&
+                              !c->abstract); /* what is planned is never there */
   if (later && ts_cpu_interrupted()) return ts_call_interrupted(c, op);
   if (c->capture) return ts_capture_call(c, op, nin, in, attr, room, nout, out);
   if (later && c->defer->call(&call)) return *nout = call.nout, 0;

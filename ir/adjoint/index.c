@@ -14,18 +14,23 @@ static TsVal indexed(TsAdjoint *a, TsOp op, TsVal x, TsVal src) {
                   TS_ATTRS({"axis", a->attr[0]}), NULL);
 }
 
-int ts_adjoint_gather(TsAdjoint *a) {
+/* Of a row that reads at indices: the gradient is added at them. */
+static int read_at(TsAdjoint *a, TsOp add) {
   TsMeta x = meta_of(a, 0);
   TsVal z = ts_common_zeros(a->b, dtype_of(a->b, a->grad[0]), &x);
-  a->grad_in[0] = indexed(a, TS_OP_scatter_add, z, a->grad[0]);
+  a->grad_in[0] = indexed(a, add, z, a->grad[0]);
   return 0;
 }
 
-int ts_adjoint_scatter_add(TsAdjoint *a) {
+/* Of a row that adds at indices: the source's gradient is read at them. */
+static int added_at(TsAdjoint *a, TsOp read) {
   a->grad_in[0] = a->grad[0];
-  if (ts_wanted(a, 2)) a->grad_in[2] = indexed(a, TS_OP_gather, a->grad[0], NULL);
+  if (ts_wanted(a, 2)) a->grad_in[2] = indexed(a, read, a->grad[0], NULL);
   return 0;
 }
+
+int ts_adjoint_gather(TsAdjoint *a) { return read_at(a, TS_OP_scatter_add); }
+int ts_adjoint_scatter_add(TsAdjoint *a) { return added_at(a, TS_OP_gather); }
 
 /* Of equal indices the last one won: the source's places are scattered as it was and
  * read back, and only those that find themselves have a gradient. */
@@ -61,18 +66,8 @@ int ts_adjoint_take(TsAdjoint *a) {
   return 0;
 }
 
-int ts_adjoint_index_select(TsAdjoint *a) {
-  TsMeta x = meta_of(a, 0);
-  TsVal z = ts_common_zeros(a->b, dtype_of(a->b, a->grad[0]), &x);
-  a->grad_in[0] = indexed(a, TS_OP_index_add, z, a->grad[0]);
-  return 0;
-}
-
-int ts_adjoint_index_add(TsAdjoint *a) {
-  a->grad_in[0] = a->grad[0];
-  if (ts_wanted(a, 2)) a->grad_in[2] = indexed(a, TS_OP_index_select, a->grad[0], NULL);
-  return 0;
-}
+int ts_adjoint_index_select(TsAdjoint *a) { return read_at(a, TS_OP_index_add); }
+int ts_adjoint_index_add(TsAdjoint *a) { return added_at(a, TS_OP_index_select); }
 
 /* ---- masks */
 int ts_adjoint_masked_select(TsAdjoint *a) {

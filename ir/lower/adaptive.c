@@ -127,7 +127,7 @@ static TsTile *build(const Pool *p) {
   k->threads = PIECE / 2, k->vector = 8;
   TsTileBuild *b = &m.b;
   TsTileLoop l = ts_tile_for(b, ts_tile_index(b, 0), ts_tile_index(b, n), PIECE, true, 0, NULL);
-  V rest = op2(&m, TS_OP_add, ts_short_iota(b, &m.t, 0), ts_short_splat(b, &m.t, l.i));
+  V rest = ts_short_positions(b, &m.t, l.i);
   rest = by(&m, TS_OP_minimum, rest, n - 1);
   for (int a = 3; a-- > 0; rest = by(&m, TS_OP_floordiv, rest, to[a]))
     at[a] = by(&m, TS_OP_mod, rest, to[a]);

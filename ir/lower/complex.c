@@ -142,7 +142,7 @@ static TsTile *build(const Each *s) {
   TsTileLoop l = ts_tile_for(b, ts_tile_index(b, 0), count, PIECE, true, 0, NULL);
   TsTileAccess a = {.edge = true, .naxis = wide, .axes = axes};
   m.first = l.i;
-  m.i = op2(&m, TS_OP_add, ts_short_iota(b, &m.t, 0), ts_short_splat(b, &m.t, l.i));
+  m.i = ts_short_positions(b, &m.t, l.i);
   V last = ts_tile_op2(b, TS_OP_sub, count, ts_tile_index(b, 1));
   m.i = op2(&m, TS_OP_minimum, m.i, ts_short_splat(b, &m.t, last));
   Cx v = value(&m);

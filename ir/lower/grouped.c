@@ -121,7 +121,7 @@ static TsTile *build_places(const Places *p) {
   k->threads = PIECE, k->vector = 1;
   V zero = ts_tile_index(&b, 0);
   TsTileLoop l = ts_tile_for(&b, zero, ts_short_dim(&b, 1), PIECE, true, 0, NULL);
-  V item = ts_tile_op2(&b, TS_OP_add, ts_short_iota(&b, &t, 0), ts_short_splat(&b, &t, l.i));
+  V item = ts_short_positions(&b, &t, l.i);
   V none = ts_short_int(&b, &t, 0), w[W_STATE] = {zero, zero, none, none, none, none};
   walk_all(&b, p, sizes, item, w);
   for (int i = 0; i < TS_GPU_PLACES; i++) {
@@ -259,8 +259,10 @@ static bool find_sizes(Grouped *g) {
   g->depth = n->op == TS_OP_grouped_matmul_weight_grad;
   g->in = (TsDtype)x->dtype, g->out = (TsDtype)n->out[0].meta.dtype;
   g->sizes = (TsDtype)n->in[2]->meta.dtype;
-  g->groups = n->in[2]->meta.dim[0], g->own = x->ndim == 3 ? x->dim[1] : 0;
-  g->rows = x->ndim == 3 ? x->dim[0] * g->own : x->dim[0];
+  g->groups = n->in[2]->meta.dim[0];
+  g->own = x->ndim == 3 && x->dim[0] == g->groups ? x->dim[1] : 0;
+  g->rows = x->ndim == 3 ? x->dim[0] * x->dim[1] : x->dim[0];
+  if (x->ndim == 3 && !g->own && x->dim[0] != 1) return false; /* several groups share a room */
   int64_t columns = x->dim[x->ndim - 1];
   g->m = g->depth ? columns : g->rows, g->k = g->depth ? g->rows : columns;
   g->n = w->dim[w->ndim - 1];

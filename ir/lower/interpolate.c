@@ -149,7 +149,7 @@ static TsTile *build(const Resample *r) {
   TsTileBuild *b = &m.b;
   TsTileLoop l =
       ts_tile_for(b, ts_tile_index(b, 0), ts_tile_index(b, ny), PIECE, true, 0, NULL);
-  V rest = op2(&m, TS_OP_add, ts_short_iota(b, &m.t, 0), ts_short_splat(b, &m.t, l.i));
+  V rest = ts_short_positions(b, &m.t, l.i);
   rest = by(&m, TS_OP_minimum, rest, ny - 1);
   Taps taps[3];
   for (int a = 3; a-- > 0; rest = by(&m, TS_OP_floordiv, rest, r->out[a]))

@@ -116,7 +116,7 @@ static TsTile *build(const Pool *p) {
   k->threads = PIECE / 2, k->vector = 8;
   TsTileBuild *b = &m.b;
   TsTileLoop l = ts_tile_for(b, ts_tile_index(b, 0), ts_tile_index(b, n), PIECE, true, 0, NULL);
-  V i = op2(&m, TS_OP_add, ts_short_iota(b, &m.t, 0), ts_short_splat(b, &m.t, l.i));
+  V i = ts_short_positions(b, &m.t, l.i);
   TsTileAccess edge = {.edge = true};
   place(&m, by(&m, TS_OP_minimum, i, n - 1));
   V v = windows(&m);

@@ -104,7 +104,7 @@ static TsTile *build(const Pool *p) {
   k->threads = PIECE / 2, k->vector = 8;
   TsTileBuild *b = &m.b;
   TsTileLoop l = ts_tile_for(b, ts_tile_index(b, 0), ts_tile_index(b, n), PIECE, true, 0, NULL);
-  V rest = op2(&m, TS_OP_add, ts_short_iota(b, &m.t, 0), ts_short_splat(b, &m.t, l.i));
+  V rest = ts_short_positions(b, &m.t, l.i);
   rest = by(&m, TS_OP_minimum, rest, n - 1);
   if (p->w.last) {
     channel = by(&m, TS_OP_mod, rest, p->w.channels);

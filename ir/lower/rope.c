@@ -75,7 +75,7 @@ static TsTile *build_frequencies(const Rope *r) {
   m.b = ts_tile_build(k);
   TsTileLoop l =
       ts_tile_for(b, ts_tile_index(b, 0), ts_tile_index(b, r->half), PIECE, true, 0, NULL);
-  V i = op2(&m, TS_OP_add, ts_short_iota(b, &places, 0), ts_short_splat(b, &places, l.i));
+  V i = ts_short_positions(b, &places, l.i);
   i = ts_tile_cast(b, i, TS_DT_f64);
   V f = op2(&m, TS_OP_pow, number(&m, r->attr[THETA].f),
             op2(&m, TS_OP_div, i, number(&m, (double)r->half)));
@@ -128,7 +128,7 @@ static TsTile *build_tables(const Rope *r) {
   TsTileAccess edge = {.edge = true};
   TsTileLoop l =
       ts_tile_for(&b, ts_tile_index(&b, 0), ts_short_dim(&b, 0), PIECE, true, 0, NULL);
-  V e = ts_tile_op2(&b, TS_OP_add, ts_short_iota(&b, &t, 0), ts_short_splat(&b, &t, l.i));
+  V e = ts_short_positions(&b, &t, l.i);
   V own = ts_short_gather(&b, f, ts_short_by(&b, TS_OP_mod, e, r->half), true);
   V at = position_of(&b, p, ts_short_by(&b, TS_OP_floordiv, e, r->half));
   V angle = ts_tile_op2(&b, TS_OP_mul, at, own);

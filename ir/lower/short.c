@@ -33,6 +33,10 @@ TsTileVal ts_short_splat(TsTileBuild *b, const TsTileType *like, TsTileVal scala
   return ts_tile_broadcast(b, scalar, &type, NULL);
 }
 
+TsTileVal ts_short_positions(TsTileBuild *b, const TsTileType *t, TsTileVal start) {
+  return ts_tile_op2(b, TS_OP_add, ts_short_iota(b, t, 0), ts_short_splat(b, t, start));
+}
+
 TsTileVal ts_short_by(TsTileBuild *b, int op, TsTileVal x, int64_t y) {
   return x ? ts_tile_op2(b, op, x, ts_short_int(b, &x->type, y)) : NULL;
 }

@@ -10,6 +10,8 @@ TsTileVal ts_short_iota(TsTileBuild *b, const TsTileType *t, int axis); /* i64 *
 TsTileVal ts_short_int(TsTileBuild *b, const TsTileType *like, int64_t v);
 TsTileVal ts_short_number(TsTileBuild *b, const TsTileType *like, TsDtype d, double v);
 TsTileVal ts_short_splat(TsTileBuild *b, const TsTileType *like, TsTileVal scalar);
+/* start, start + 1 ..: positions of a tile of i64. */
+TsTileVal ts_short_positions(TsTileBuild *b, const TsTileType *t, TsTileVal start);
 TsTileVal ts_short_by(TsTileBuild *b, int op, TsTileVal x, int64_t y); /* x of i64 */
 TsTileVal ts_short_gather(TsTileBuild *b, TsTileVal memory, TsTileVal at, bool edge);
 TsTileVal ts_short_view(TsTileBuild *b, TsTileVal memory, int rank, const int64_t *dim);

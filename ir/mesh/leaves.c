@@ -2,27 +2,12 @@
 #include "ir/mesh/leaves.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 TsVal ts_leaves_combine(TsBuild *b, TsFactorKind kind, TsVal x, TsVal y) {
-  static const TsOp by_kind[] = {
-      [TS_FACTOR_sum] = TS_OP_add,         [TS_FACTOR_max] = TS_OP_maximum,
-      [TS_FACTOR_min] = TS_OP_minimum,     [TS_FACTOR_any] = TS_OP_logical_or,
-      [TS_FACTOR_all] = TS_OP_logical_and, [TS_FACTOR_one] = TS_OP_add};
-  return ts_build2(b, by_kind[kind], x, y);
+  return ts_build2(b, ts_factor_operator(kind), x, y);
 }
 
-static bool is_narrow(TsBuild *b, TsVal v) {
-  const TsMeta *m = b->meta(b, v);
-  return v && !m->weak && ts_dtype_is((TsDtype)m->dtype, TS_KIND_F) &&
-         ts_dtypes[m->dtype].nbytes < 4;
-}
-
-static int axis_of(const TsShard *s, int o, int f) {
-  for (int d = 0; d < s->out[o].ndim; d++)
-    if (s->out_axis[o][d] == f) return d;
-  return -1;
-}
+static bool is_narrow(TsBuild *b, TsVal v) { return v && ts_shard_is_narrow(b->meta(b, v)); }
 
 /* What operand i is of a leaf, which begins `before` elements behind the part. */
 static TsVal operand(TsBuild *b, const TsShard *s, int i, TsVal v, int f, int64_t before,
@@ -36,17 +21,16 @@ static TsVal operand(TsBuild *b, const TsShard *s, int i, TsVal v, int f, int64_
   return s->widens && is_narrow(b, v) ? ts_build_cast(b, v, TS_DT_f32) : v;
 }
 
-static void run_leaf(TsBuild *b, const TsShard *s, TsShardPart *part, int f, int64_t before,
-                     const TsVal *in, TsVal *out) {
+static void run_leaf(TsBuild *b, const TsShard *s, const TsShardPart *leaf, int f,
+                     int64_t before, const TsVal *in, TsVal *out) {
   TsVal cut[TS_MAX_IN];
   TS_ASSERT(s->nin <= TS_MAX_IN);
   for (int i = 0; i < s->nin; i++)
-    cut[i] = in[i] ? operand(b, s, i, in[i], f, before, part->count[f]) : NULL;
-  if (s->attr) memcpy(part->attr, s->attr, sizeof *s->attr * ts_op_info(s->op)->nattr);
-  if (s->local && s->local(s, part)) b->failed = true;
-  b->emit(b, s->op, s->nin, cut, s->attr ? part->attr : NULL, out);
+    cut[i] = in[i] ? operand(b, s, i, in[i], f, before, leaf->count[f]) : NULL;
+  b->emit(b, s->op, s->nin, cut, s->attr ? leaf->attr : NULL, out);
   for (int o = 0; o < s->nout && !b->failed; o++)
-    if (axis_of(s, o, f) < 0 && s->factor[f].kind == TS_FACTOR_sum && is_narrow(b, out[o]))
+    if (ts_shard_axis(s, o, f) < 0 && s->factor[f].kind == TS_FACTOR_sum &&
+        is_narrow(b, out[o]))
       out[o] = ts_build_cast(b, out[o], TS_DT_f32);
 }
 
@@ -62,25 +46,22 @@ int ts_leaves_build(TsBuild *b, const TsShard *s, const TsShardPart *part, int f
                     int lo, int hi, const TsVal *in, TsVal *out, TsVal (*sum)[TS_LEAF_SUMS]) {
   TsVal *leaf[TS_MAX_OUT];
   int level[TS_LEAF_SUMS], place[TS_LEAF_SUMS];
-  int64_t size = s->factor[f].size;
   TsVal *all = malloc(sizeof *all * (size_t)(hi - lo) * (size_t)s->nout);
   if (!all) {
     ts_build_fail(b, TS_ERR_memory, "out of memory");
     return 0;
   }
   for (int o = 0; o < s->nout; o++) leaf[o] = all + (size_t)o * (size_t)(hi - lo);
-  TsShardPart one = *part;
-  one.summand = true;
+  TsShardPart one;
   for (int i = lo; i < hi; i++) {
     TsVal made[TS_MAX_OUT] = {NULL};
-    one.start[f] = ts_layout_cut(size, leaves, leaves, i);
-    one.count[f] = ts_layout_cut(size, leaves, leaves, i + 1) - one.start[f];
+    if (ts_shard_leaf(s, part, f, leaves, i, &one)) b->failed = true;
     run_leaf(b, s, &one, f, one.start[f] - part->start[f], in, made);
     for (int o = 0; o < s->nout; o++) leaf[o][i - lo] = made[o];
   }
   int n = ts_leaves_subtrees(leaves, lo, hi, level, place);
   for (int o = 0; o < s->nout; o++) {
-    int axis = axis_of(s, o, f);
+    int axis = ts_shard_axis(s, o, f);
     out[o] = NULL;
     if (axis < 0)
       for (int k = 0; k < n; k++)

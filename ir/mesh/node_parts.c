@@ -28,7 +28,7 @@ static int pieces_of(const TsSlots *a, const Call *k, int part, int *place) {
 }
 
 static bool lacks(const Call *k, int o) {
-  return k->f >= 0 && !memchr(k->s.out_axis[o], k->f, k->s.out[o].ndim);
+  return k->f >= 0 && ts_shard_axis(&k->s, o, k->f) < 0;
 }
 
 /* The part's own leaves; of a factor that is not split the whole sum. */
@@ -282,6 +282,7 @@ void ts_node_parts(TsSlots *a, const TsNode *n, const TsSlotReader *r) {
     for (int o = 0; o < n->nout; o++) out[o] = n->out[o].meta;
     k.s.op = (TsOp)n->op, k.s.nin = n->nin, k.s.nout = n->nout, k.s.in = meta, k.s.out = out;
     k.s.attr = n->attr, k.s.err = a->err;
+    k.s.turns = a->p->space.micro >= 0 ? (uint8_t)(1u << a->p->space.micro) : 0;
     memset(k.s.in_axis, TS_WHOLE, sizeof *k.s.in_axis * (size_t)n->nin);
     memset(k.s.out_axis, TS_WHOLE, sizeof k.s.out_axis);
     ts_op_info(k.s.op)->shard(&k.s);

@@ -86,7 +86,7 @@ int ts_step_writes(const TsMeshPlan *p, const TsMeshStep *s, int *out) {
 
 /* Pieces of several devices name a slot each: without a list to compare with they are counted
  * more often than once. */
-static int most_slots(const TsMeshPlan *p, const TsMeshStep *s) {
+int ts_step_most(const TsMeshPlan *p, const TsMeshStep *s) {
   int a = ts_step_reads(p, s, NULL), b = ts_step_writes(p, s, NULL);
   return (a > b ? a : b) + 1;
 }
@@ -158,7 +158,7 @@ static void link(Order *o) {
   int micro = p->space.nmicro, room = 1;
   int *own = NULL, *maker = malloc(sizeof *maker * (size_t)(p->nslot * micro + 1));
   for (int i = 0; i < o->n; i++) {
-    int n = most_slots(p, &o->step[i].is);
+    int n = ts_step_most(p, &o->step[i].is);
     if (n > room) room = n;
   }
   own = malloc(sizeof *own * (size_t)room);
@@ -347,7 +347,7 @@ static void find_deaths(Order *o) {
   bool *needed = calloc((size_t)(p->nslot * micro) + 1, sizeof *needed);
   bool *folded = calloc((size_t)p->njoin + 1, sizeof *folded);
   for (int i = 0; i < p->nstep; i++) {
-    int n = most_slots(p, &p->step[i]);
+    int n = ts_step_most(p, &p->step[i]);
     if (n > room) room = n;
     cap += 2 * n;
   }
@@ -403,41 +403,10 @@ int ts_mesh_order(TsMeshPlan *p, TsError *err) {
   free(o.maker);
   free(o.first);
   if (o.failed) return ts_error_memory(err);
-  const char *wrong = ts_mesh_order_check(p);
-  if (wrong) TS_BUG("the steps of %s are in no order: %s", p->g->name, wrong);
+  TsText why = {0};
+  int wrong = ts_mesh_check_steps(p, &why) || ts_mesh_check_places(p, &why);
+  if (why.failed) return ts_text_free(&why), ts_error_memory(err);
+  if (wrong) TS_BUG("the steps of %s are in no order: %s", p->g->name, why.at);
+  ts_text_free(&why);
   return ts_mesh_weigh(p, err);
-}
-
-/* ---- the check, which knows the list alone */
-const char *ts_mesh_order_check(const TsMeshPlan *p) {
-  int micro = p->space.nmicro, room = 1;
-  const char *wrong = NULL;
-  bool *there = calloc((size_t)(p->nslot * micro) + 1, sizeof *there);
-  int *times = calloc((size_t)((p->ngroup + p->njoin) * micro) + 1, sizeof *times);
-  for (int i = 0; i < p->nstep; i++)
-    if (most_slots(p, &p->step[i]) > room) room = most_slots(p, &p->step[i]);
-  int *own = malloc(sizeof *own * (size_t)room);
-  if (!there || !times || !own) wrong = "there is no memory to look";
-  for (int i = 0; i < p->g->nparam && !wrong; i++)
-    for (int k = 0; k < micro; k++) there[p->param[i] * micro + k] = true;
-  for (int i = 0; i < p->nstep && !wrong; i++) {
-    const TsMeshStep *s = &p->step[i];
-    bool fold = s->join && p->join[s->at].kind == TS_JOIN_fold;
-    int *count = &times[(s->at + (s->join ? p->ngroup : 0)) * micro + (s->k < 0 ? 0 : s->k)];
-    int n = ts_step_reads(p, s, own);
-    for (int k = 0; k < n; k++)
-      if (!there[own[k]]) wrong = "a value is read that is not there";
-    if (++*count > 1 && !s->again) wrong = "a step stands twice";
-    n = ts_step_writes(p, s, own);
-    bool last = true; /* of a fold: the others have been */
-    for (int k = 0; k < micro && fold; k++) last &= times[(s->at + p->ngroup) * micro + k] > 0;
-    for (int k = 0; k < n && last; k++) there[own[k]] = true;
-    for (int k = 0; k < s->ndie; k++) there[p->die[s->dies + k]] = false;
-  }
-  for (int i = 0; i < p->g->nresult + p->g->nupdate && !wrong; i++)
-    if (!there[p->result[i] * micro]) wrong = "a result is not there";
-  free(there);
-  free(times);
-  free(own);
-  return wrong;
 }

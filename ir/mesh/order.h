@@ -19,14 +19,29 @@ void ts_turns_fill(const TsMeshHow *how, int nplace, int place, TsTurn *turn);
 /* Fills the steps of the plan, what dies behind each, and what is known of them. Errors are of
  * memory, else our own: the list is checked. */
 int ts_mesh_order(TsMeshPlan *p, TsError *err);
-/* What is wrong with the steps of a plan, or NULL: a value that is read before it is there or after
- * it is gone, a step that is missing or done twice. */
-const char *ts_mesh_order_check(const TsMeshPlan *p);
+
+/* ---- the check (check.c), which knows no more than the list: 0, or -1 and why, with the steps' names
+ * and lines. Without memory to look why->failed is set. */
+/* A value that is read before it is there or after it is gone, a step that is missing or done twice. */
+int ts_mesh_check_steps(const TsMeshPlan *p, TsText *why);
+/* What each device does, in its order: numbers of steps of the plan. By place of the pipeline, then by
+ * part; parts 1: one stands for all at its place. */
+typedef struct TsMeshProgram {
+  int n, *step;
+} TsMeshProgram;
+TsMeshProgram *ts_mesh_programs(const TsMeshPlan *p, int parts); /* NULL: out of memory */
+void ts_mesh_programs_free(const TsMeshPlan *p, int parts, TsMeshProgram *of);
+/* Devices that wait for each other for ever, where each sends and receives only when all that take part
+ * have come there: one meets what is sent in another order, or lacks a step. */
+int ts_mesh_check_programs(const TsMeshPlan *p, int parts, const TsMeshProgram *of, TsText *why);
+/* The same of the plan's own list. */
+int ts_mesh_check_places(const TsMeshPlan *p, TsText *why);
 
 /* Slots that a step reads, and writes; how many. out NULL: only counted. As slot * micro-batches +
  * number. */
 int ts_step_reads(const TsMeshPlan *p, const TsMeshStep *s, int *out);
 int ts_step_writes(const TsMeshPlan *p, const TsMeshStep *s, int *out);
+int ts_step_most(const TsMeshPlan *p, const TsMeshStep *s); /* room for either */
 
 /* ---- what is known before it runs (weigh.c) */
 int ts_mesh_weigh(TsMeshPlan *p, TsError *err);

@@ -62,21 +62,13 @@ static TsTileLoop open_rounds(TsLower *l, int64_t leaves, TsTileVal *leaf) {
   return loop;
 }
 
-static void store_results(TsLower *l, bool full) {
-  for (int i = 0; i < l->naccess; i++) {
-    TsAccess *a = &l->access[i];
-    if (a->written && ts_access_full(l, &a->v->meta) == full)
-      ts_access_store(l, a, *ts_nodes_made(l, a->v));
-  }
-}
-
 static int put_rounds(TsLower *l) {
   l->m = l->space.axis[0];
   TsTileLoop loop = open_rounds(l, 1, NULL);
   for (int i = 0; i < l->g->nnode; i++)
     if (ts_nodes_put(l, l->g->node[i])) return -1;
-  store_results(l, true);
-  store_results(l, false);
+  ts_nodes_store(l, true);
+  ts_nodes_store(l, false);
   ts_tile_for_end(&l->b, &loop, NULL, NULL);
   return 0;
 }
@@ -126,7 +118,7 @@ static int put_leaf(TsLower *l, int64_t m, TsTileVal *sums, TsTileVal leaf) {
     x = ts_nodes_reduce(l, TS_TILE_sum, ts_nodes_spread(l, x, 2));
     ts_tile_store(&l->b, sums[k], at, x, &how);
   }
-  store_results(l, true);
+  ts_nodes_store(l, true);
   return 0;
 }
 
@@ -152,7 +144,7 @@ static int put_ends(TsLower *l, TsTileVal const *sums, int64_t count) {
                       ts_tile_const(&l->b, (double)l->space.axis[0], &x->type));
     l->made[k * TS_MAX_OUT] = ts_tile_cast(&l->b, x, (TsDtype)n->out[0].meta.dtype);
   }
-  store_results(l, false);
+  ts_nodes_store(l, false);
   return 0;
 }
 

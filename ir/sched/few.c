@@ -78,11 +78,7 @@ static int put_row(Few *p, int64_t row, TsTileVal const *tile, TsTileVal *sum) {
     if (!x) return -1;
     *sum++ = ts_nodes_spread(l, x, 1);
   }
-  for (int i = 0; i < l->naccess; i++) {
-    TsAccess *a = &l->access[i];
-    if (a->written && ts_access_full(l, &a->v->meta))
-      ts_access_store(l, a, *ts_nodes_made(l, a->v));
-  }
+  ts_nodes_store(l, true);
   return 0;
 }
 
@@ -123,17 +119,7 @@ static int put_ends(Few *p, TsTileVal const *sum) {
   }
   l->at[0] = num(p, 0);
   for (int i = 0; i < l->naccess; i++) l->access[i].tile = NULL;
-  for (int k = 0; k < l->g->nnode; k++) {
-    const TsNode *n = l->g->node[k];
-    if (ts_sched_column(n) || ts_access_full(l, ts_sched_at(n))) continue;
-    if (ts_nodes_put(l, n)) return -1;
-  }
-  for (int i = 0; i < l->naccess; i++) {
-    TsAccess *a = &l->access[i];
-    if (a->written && !ts_access_full(l, &a->v->meta))
-      ts_access_store(l, a, *ts_nodes_made(l, a->v));
-  }
-  return 0;
+  return ts_nodes_put_ends(l);
 }
 
 bool ts_few_fit(TsLower *l) {

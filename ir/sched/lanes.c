@@ -169,11 +169,7 @@ static int put_row(Lanes *p, TsTileVal *acc) {
     if (failed) return -1;
     s += norm ? n->nout - 1 : column;
   }
-  for (int i = 0; i < l->naccess; i++) {
-    TsAccess *a = &l->access[i];
-    if (a->written && ts_access_full(l, &a->v->meta))
-      ts_access_store(l, a, *ts_nodes_made(l, a->v));
-  }
+  ts_nodes_store(l, true);
   return 0;
 }
 
@@ -301,23 +297,6 @@ static void define(Lanes *p, const Sum *s, TsTileVal x) {
       ts_tile_cast(&l->b, x, (TsDtype)n->out[s->out].meta.dtype);
 }
 
-/* What follows from the sums, and storing it. */
-static int put_ends(Lanes *p) {
-  TsLower *l = p->l;
-  for (int k = 0; k < l->g->nnode; k++) {
-    const TsNode *n = l->g->node[k];
-    if (ts_sched_norm_grad(n) || ts_sched_column(n) || ts_access_full(l, ts_sched_at(n)))
-      continue;
-    if (ts_nodes_put(l, n)) return -1;
-  }
-  for (int i = 0; i < l->naccess; i++) {
-    TsAccess *a = &l->access[i];
-    if (a->written && !ts_access_full(l, &a->v->meta))
-      ts_access_store(l, a, *ts_nodes_made(l, a->v));
-  }
-  return 0;
-}
-
 /* Rounds of a few columns; the position along them, and what is left of the round. */
 static TsTileLoop open_columns(Lanes *p, int64_t times, TsTileVal *rest) {
   TsLower *l = p->l;
@@ -354,7 +333,7 @@ static int put_few_leaves(Lanes *p) {
     for (int64_t k = 0; k < p->leaves; k++) x[k] = sum_lanes(p, num(p, i * p->leaves + k));
     define(p, &p->sum[i], pairwise(p, x));
   }
-  if (put_ends(p)) return -1;
+  if (ts_nodes_put_ends(p->l)) return -1;
   ts_tile_for_end(&p->l->b, &loop, NULL, NULL);
   return 0;
 }
@@ -376,7 +355,7 @@ static int put_leaves(Lanes *p) {
     }
     define(p, &p->sum[i], pairwise(p, x));
   }
-  if (put_ends(p)) return -1;
+  if (ts_nodes_put_ends(p->l)) return -1;
   ts_tile_for_end(&l->b, &loop, NULL, NULL);
   return 0;
 }

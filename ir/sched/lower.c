@@ -214,14 +214,6 @@ static bool in_leaves(const TsLower *l) {
   return true;
 }
 
-static void store_results(TsLower *l, bool full) {
-  for (int i = 0; i < l->naccess; i++) {
-    TsAccess *a = &l->access[i];
-    if (a->written && ts_access_full(l, &a->v->meta) == full)
-      ts_access_store(l, a, *ts_nodes_made(l, a->v));
-  }
-}
-
 /* The n elements from the position on, whose sums become element `at` of each scratch. */
 static int put_leaf(TsLower *l, int64_t n, TsTileVal *sums, TsTileVal at) {
   TsAttr axis = {.type = TS_ATTR_int, .i = 0};
@@ -242,7 +234,7 @@ static int put_leaf(TsLower *l, int64_t n, TsTileVal *sums, TsTileVal at) {
     x = ts_tile_emit1(&l->b, TS_TILE_sum, 1, &x, &axis, &t);
     ts_tile_store(&l->b, sums[k], &at, x, NULL);
   }
-  store_results(l, true);
+  ts_nodes_store(l, true);
   return 0;
 }
 
@@ -265,7 +257,7 @@ static int put_numbers(TsLower *l, TsTileVal const *sums, int64_t count) {
       x = ts_tile_op2(&l->b, TS_OP_div, x, ts_tile_const(&l->b, (double)l->space.axis[0], &t));
     l->made[k * TS_MAX_OUT] = ts_tile_cast(&l->b, x, (TsDtype)node->out[0].meta.dtype);
   }
-  store_results(l, false);
+  ts_nodes_store(l, false);
   return 0;
 }
 

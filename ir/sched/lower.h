@@ -66,6 +66,12 @@ bool ts_access_again(const TsLower *l, const TsNode *n);
 
 /* ---- ir/sched/nodes.c */
 int ts_nodes_put(TsLower *l, const TsNode *n);
+/* Results that cover the space, or those that do not, are stored. */
+void ts_nodes_store(TsLower *l, bool full);
+/* What follows from sums of columns, and storing it. */
+int ts_nodes_put_ends(TsLower *l);
+/* The type that a row computes in, before the kernel's. */
+int ts_nodes_infer(const TsNode *n, TsDtype *out, TsError *err);
 int ts_nodes_index(const TsLower *l, const TsNode *n);
 TsTileVal *ts_nodes_made(TsLower *l, TsVal v);
 /* Operand v of n as tiles of type d; bare numbers become constants. */

@@ -3,6 +3,7 @@
 
 #include "ir/sched/loss.h"
 #include "ir/sched/lower.h"
+#include "ir/sched/norm_grad.h"
 #include "ir/sched/random.h"
 #include "ir/sched/rows.h"
 
@@ -61,11 +62,10 @@ static TsTileVal *result(TsLower *l, const TsNode *n) {
   return &l->made[ts_nodes_index(l, n) * TS_MAX_OUT];
 }
 
-/* The type that a row computes in, before the kernel's. */
-static int infer_compute(TsLower *l, const TsNode *n, TsDtype *out) {
+int ts_nodes_infer(const TsNode *n, TsDtype *out, TsError *err) {
   const TsMeta *m[TS_MAX_IN];
   for (int i = 0; i < n->nin; i++) m[i] = n->in[i] ? &n->in[i]->meta : NULL;
-  TsInfer inf = {.op = (TsOp)n->op, .nin = n->nin, .in = m, .attr = n->attr, .err = l->err};
+  TsInfer inf = {.op = (TsOp)n->op, .nin = n->nin, .in = m, .attr = n->attr, .err = err};
   if (ts_op_infer(&inf)) return -1;
   *out = inf.compute;
   return 0;
@@ -96,7 +96,7 @@ static int put_pointwise(TsLower *l, const TsNode *n) {
   TsTileVal in[TS_MAX_IN + TS_MAX_ATTR];
   TsDtype type, d, made = ts_nodes_compute((TsDtype)n->out[0].meta.dtype);
   int rank = 0, count = 0;
-  if (infer_compute(l, n, &type)) return -1;
+  if (ts_nodes_infer(n, &type, l->err)) return -1;
   d = ts_nodes_compute(type);
   for (int i = 0; i < n->nin; i++) {
     if (!(in[count] = operand_of(l, n, i, type, d))) return -1;
@@ -167,4 +167,23 @@ int ts_nodes_put(TsLower *l, const TsNode *n) {
   if (ts_sched_row(n)) return put_row(l, n);
   if (ts_sched_draws(n)) return put_draw(l, n);
   return n->op == TS_OP_cast ? put_cast(l, n) : put_pointwise(l, n);
+}
+
+void ts_nodes_store(TsLower *l, bool full) {
+  for (int i = 0; i < l->naccess; i++) {
+    TsAccess *a = &l->access[i];
+    if (a->written && ts_access_full(l, &a->v->meta) == full)
+      ts_access_store(l, a, *ts_nodes_made(l, a->v));
+  }
+}
+
+int ts_nodes_put_ends(TsLower *l) {
+  for (int k = 0; k < l->g->nnode; k++) {
+    const TsNode *n = l->g->node[k];
+    if (ts_sched_norm_grad(n) || ts_sched_column(n) || ts_access_full(l, ts_sched_at(n)))
+      continue;
+    if (ts_nodes_put(l, n)) return -1;
+  }
+  ts_nodes_store(l, false);
+  return 0;
 }

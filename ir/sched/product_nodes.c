@@ -131,21 +131,13 @@ static int put_product(TsProductLower *l, TsTileVal *out) {
 /* ---- what follows */
 static TsDtype compute_of(TsDtype d) { return (TsDtype)ts_dtypes[d].compute; }
 
-static int infer_compute(TsProductLower *l, const TsNode *n, TsDtype *out) {
-  const TsMeta *m[TS_MAX_IN];
-  for (int i = 0; i < n->nin; i++) m[i] = n->in[i] ? &n->in[i]->meta : NULL;
-  TsInfer inf = {.op = (TsOp)n->op, .nin = n->nin, .in = m, .attr = n->attr, .err = l->err};
-  if (ts_op_infer(&inf)) return -1;
-  *out = compute_of(inf.compute);
-  return 0;
-}
-
 static int put_pointwise(TsProductLower *l, const TsNode *n, TsTileVal *out) {
   const TsOpInfo *o = ts_op_info((TsOp)n->op);
   TsTileVal in[TS_MAX_IN + TS_MAX_ATTR];
   TsDtype d;
   int count = 0;
-  if (infer_compute(l, n, &d)) return -1;
+  if (ts_nodes_infer(n, &d, l->err)) return -1;
+  d = compute_of(d);
   for (int i = 0; i < n->nin; i++) {
     bool condition = n->op == TS_OP_where && i == 0;
     if (!(in[count++] = operand(l, n, n->in[i], condition ? TS_DT_bool : d))) return -1;

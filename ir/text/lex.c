@@ -159,7 +159,7 @@ static const char *end_of_string(TsReader *r, const char *p) {
 static int kind_of(const char *p, const char *after_minus) {
   if (!*p) return TS_TOKEN_end;
   if (*p == '%') return TS_TOKEN_value;
-  if (*p == '@') return TS_TOKEN_symbol;
+  if (*p == '@') return p[1] == '(' ? '@' : TS_TOKEN_symbol; /* "@(dp)" of a type */
   if (*p == '"') return TS_TOKEN_string;
   if (*p == '-' && p[1] == '>') return TS_TOKEN_arrow;
   if (*p == '.' && p[1] == '.') return TS_TOKEN_range;

@@ -15,9 +15,9 @@ void ts_text_mesh(TsText *t, const TsMesh *m, int leaves) {
     ts_text_format(t, "%s%s=%d", a ? " " : "", m->axis[a], m->size[a]);
   ts_text_char(t, '}');
   if (leaves) ts_text_format(t, " leaves %d", leaves);
-  for (int p = 0; p < m->n; p++) there |= m->place[p] >= 0;
+  for (int p = 0; p < m->n; p++) there |= m->index[p] >= 0;
   for (int p = 0; p < m->n && there; p++) {
-    ts_text_format(t, "%s%d", p ? "," : " on [", m->place[p]);
+    ts_text_format(t, "%s%d", p ? "," : " on [", m->index[p]);
     if (m->rank[p] >= 0) ts_text_format(t, "@%d", m->rank[p]);
   }
   ts_text_str(t, there ? "]\n" : "\n");
@@ -142,13 +142,21 @@ static int read_axis(TsReader *r, TsLayout *l, int d, const char *name, int len)
   return ts_read_next(r);
 }
 
+/* "@tp*(dp)": what stands in parentheses splits how it is kept. */
 int ts_read_split(TsReader *r, TsLayout *l, int d) {
-  if (r->now.kind != TS_TOKEN_symbol) return 0;
-  if (read_axis(r, l, d, r->now.at + 1, r->now.len - 1)) return -1;
-  while (ts_read_accept(r, '*')) {
-    if (r->now.kind != TS_TOKEN_word) return ts_read_unexpected(r, "an axis of the mesh");
+  if (r->now.kind != TS_TOKEN_symbol && r->now.kind != '@') return 0;
+  bool named = r->now.kind == TS_TOKEN_symbol, kept = false;
+  if (named && read_axis(r, l, d, r->now.at + 1, r->now.len - 1)) return -1;
+  if (!named && ts_read_next(r)) return -1;
+  while (!named || ts_read_accept(r, '*')) {
+    if (!kept && ts_read_accept(r, '(')) kept = true;
+    if (r->now.kind != TS_TOKEN_word || (!named && !kept))
+      return ts_read_unexpected(r, "an axis of the mesh");
     if (read_axis(r, l, d, r->now.at, r->now.len)) return -1;
+    if (kept) l->stored |= (uint8_t)(1u << l->axis[d][l->naxis[d] - 1]);
+    named = true;
   }
+  if (kept && ts_read_expect(r, ')', "')'")) return -1;
   if (!ts_read_accept(r, '/')) return r->failed ? -1 : 0;
   const char *at = r->now.at;
   if (ts_read_size(r, &l->block[d])) return -1;

@@ -217,8 +217,12 @@ static int check_head(const TsTile *k, TsError *err) {
                         k->name);
   for (int i = 0; i < k->ntile; i++)
     if (k->tile[i] < 1)
-      return ts_error_set(err, TS_ERR_value, "@%.40s: axis %d of the tile has no elements",
-                          k->name, i);
+      return ts_error_set(err, TS_ERR_value,
+                          "@%.40s: axis %d of the tile has no elements: tile %lld", k->name, i,
+                          (long long)k->tile[i]),
+             ts_error_hint(
+                 err, "the head says tile 8x768, each number 1 at least; without it the passes "
+                      "choose");
   if (k->stages < 0 || k->threads < 0 || k->unroll < 0 || k->vector < 0 || k->grain < 0 ||
       k->cluster < 0 || k->high < 0 || k->depth < 0 || k->pack < 0)
     return ts_error_set(err, TS_ERR_value, "@%.40s: a negative number in the head", k->name);

@@ -356,15 +356,19 @@ static int for_params(Parser *p, const TsTileStmt *s) {
   return p->k->failed ? no_memory(p) : 0;
 }
 
+/* Behind a loop's head, whose names from `inner` on are those of its region: its types, "{". */
+static TsTileStmt *loop(Parser *p, Line *n, int inner) {
+  int all = p->names.n, nout = inner - n->names;
+  p->names.n = inner;
+  if (types(p, n)) return NULL;
+  p->names.n = all;
+  return ts_read_expect(&p->r, '{', "'{'") ? NULL : emit(p, n, nout);
+}
+
 static int for_line(Parser *p, Line *n) {
   int inner = p->names.n;
   if (for_head(p, n)) return -1;
-  int all = p->names.n, nout = inner - n->names;
-  p->names.n = inner;
-  if (types(p, n)) return -1;
-  p->names.n = all;
-  if (ts_read_expect(&p->r, '{', "'{'")) return -1;
-  TsTileStmt *s = emit(p, n, nout);
+  TsTileStmt *s = loop(p, n, inner);
   if (!s || for_params(p, s) || region(p, s->region[0], inner)) return -1;
   return define_results(p, n, s);
 }
@@ -372,12 +376,7 @@ static int for_line(Parser *p, Line *n) {
 static int repeat_line(Parser *p, Line *n) {
   int inner = p->names.n;
   if (carried(p)) return -1;
-  int all = p->names.n, nout = inner - n->names;
-  p->names.n = inner;
-  if (types(p, n)) return -1;
-  p->names.n = all;
-  if (ts_read_expect(&p->r, '{', "'{'")) return -1;
-  TsTileStmt *s = emit(p, n, nout);
+  TsTileStmt *s = loop(p, n, inner);
   for (int i = 0; s && i < s->nin; i++)
     ts_tile_region_param(p->k, s->region[0], &s->in[i]->type);
   if (!s || (p->k->failed && no_memory(p)) || region(p, s->region[0], inner)) return -1;

@@ -136,7 +136,8 @@ struct TsTile {
    * sum, rows of A: 1 read where they lie, 2 packed. */
   int high, depth, pack;
   bool marks;        /* profile marks are code (ir/tile/marks.h) */
-  const char *order; /* of the grid, "swizzle:8", or NULL */
+  const char
+      *order; /* of the tiles on the grid, "bands:4" of a product, "heads"; NULL: unsaid */
   int ndim;
   const char *dim[TS_TILE_DIMS]; /* names of the symbolic sizes */
   int nparam, nin;               /* the first nin are read, the others written */

@@ -329,17 +329,18 @@ int ts_build_schedule(TsBuildJob *b, TsError *err) {
   return 0;
 }
 
-static TsDeviceSet *device_set(const TsBuildJob *b, const Work *work, int n) {
+static TsDeviceSet *device_set(const TsBuildJob *b, const Work *work, int n, TsError *err) {
   const TsTile **k = malloc(sizeof *k * ((size_t)n + 1));
-  for (int i = 0; k && i < n; i++) k[i] = work[i].k.tile;
-  TsDeviceSet *s = k ? ts_device_set(b->device, n, k) : NULL;
+  if (!k) return ts_error_memory(err), NULL;
+  for (int i = 0; i < n; i++) k[i] = work[i].k.tile;
+  TsDeviceSet *s = ts_device_set(b->device, n, k, err);
   free(k);
   return s;
 }
 
 static double cost_msec(const TsBuildJob *b, const Work *work, int n, const TsDeviceSet *set) {
   double cost = 0;
-  if (b->device) return set ? ts_device_set_usec(set) / 1000 : 0;
+  if (set) return ts_device_set_usec(set) / 1000;
   for (int i = 0; i < n; i++)
     if (work[i].plain && !work[i].kernel && b->how == TS_BUILD_compiled)
       cost += KERNEL_USEC / 1000.0;
@@ -353,22 +354,23 @@ int ts_build_run(TsBuildJob *b, TsError *err) {
   Work *work = find_work(b, &n);
   if (!work) return ts_error_memory(err);
   for (int i = 0; i < n; i++) prepare(b, &work[i]);
-  TsDeviceSet *set = b->device ? device_set(b, work, n) : NULL;
-  double cost = cost_msec(b, work, n, set);
+  TsDeviceSet *set = b->device ? device_set(b, work, n, err) : NULL;
+  int failed = b->device && !set;
+  double cost = failed ? 0 : cost_msec(b, work, n, set);
   /* At worst half as much again as was spent: then nobody loses more than that. */
   bool at_hand = b->at_hand && set && ts_device_set_known(set);
   if (cost / 2 > b->spent_msec && !at_hand) {
     b->need_msec = cost / 2;
   } else {
-    if (set) ts_device_set_open(set);
-    for (int i = 0; i < n; i++) finish(b, &work[i]);
+    if (set) failed = ts_device_set_open(set, err);
+    for (int i = 0; i < n && !failed; i++) finish(b, &work[i]);
   }
   ts_device_set_free(set);
   keep_shown(b, work, n);
   for (int i = 0; i < n; i++) drop(&work[i]);
   free(work);
   b->msec = ts_clock_msec() - start;
-  return 0;
+  return failed ? -1 : 0;
 }
 
 /* What was made of one function, but not f itself. */

@@ -23,6 +23,7 @@ struct TsDeviceSet {
   One *one;
   int n;
   atomic_int next;
+  atomic_bool full; /* memory ran out */
 };
 
 /* ---- which there are */
@@ -50,10 +51,10 @@ static void drop_equal(TsDeviceSet *s) {
   s->n = kept;
 }
 
-TsDeviceSet *ts_device_set(TsDevice *d, int n, const TsTile *const *k) {
+TsDeviceSet *ts_device_set(TsDevice *d, int n, const TsTile *const *k, TsError *err) {
   TsDeviceSet *s = calloc(1, sizeof *s);
   if (s) s->one = calloc((size_t)count(n, k) + 1, sizeof *s->one);
-  if (!s || !s->one) return free(s), NULL;
+  if (!s || !s->one) return free(s), ts_error_memory(err), NULL;
   s->d = d;
   for (int i = 0; i < n; i++) {
     if (k[i] && !k[i]->sequence) add(s, k[i]);
@@ -89,19 +90,21 @@ bool ts_device_set_known(const TsDeviceSet *s) {
 static void *open_some(void *arg) {
   TsDeviceSet *s = arg;
   for (int i; (i = atomic_fetch_add(&s->next, 1)) < s->n;) {
-    TsError ignored = {0};
-    s->one[i].open = ts_device_kernel_open_as(s->d, s->one[i].k, s->one[i].key, &ignored);
+    TsError err = {0};
+    s->one[i].open = ts_device_kernel_open_as(s->d, s->one[i].k, s->one[i].key, &err);
+    if (!s->one[i].open && err.code == TS_ERR_memory) atomic_store(&s->full, true);
   }
   return NULL;
 }
 
-void ts_device_set_open(TsDeviceSet *s) {
+int ts_device_set_open(TsDeviceSet *s, TsError *err) {
   pthread_t thread[MOST_THREADS];
   int n = 0;
   for (int most = threads_for(s) - 1; n < most; n++)
     if (!ts_thread_start(&thread[n], TS_QUEUE_STACK, open_some, s)) break;
   open_some(s);
   while (n-- > 0) pthread_join(thread[n], NULL);
+  return atomic_load(&s->full) ? ts_error_memory(err) : 0;
 }
 
 void ts_device_set_free(TsDeviceSet *s) {

@@ -25,18 +25,28 @@ int ts_build_usual(const TsBuildJob *b, const TsFusion *u, const TsGroup *g, TsS
   return 0;
 }
 
+static const char same_head[] =
+    "an edited kernel has the head that it had: its name may change";
+
 int ts_build_alike(const TsTile *usual, const TsTile *k, TsError *err) {
   if (strcmp(usual->target, k->target))
     return ts_error_set(err, TS_ERR_value,
                         "@%s is for %s, the kernel that it stands for is for %s", k->name,
-                        k->target, usual->target);
+                        k->target, usual->target),
+           ts_error_hint(
+               err,
+               "its head says target %s; f:ir(\"tile\", {kernel = 0}), without a target, is "
+               "the text of what runs here",
+               usual->target);
   if (usual->nparam != k->nparam || usual->nin != k->nin)
     return ts_error_set(err, TS_ERR_value, "@%s has %d inputs and %d results, not %d and %d",
                         k->name, k->nin, k->nparam - k->nin, usual->nin,
-                        usual->nparam - usual->nin);
+                        usual->nparam - usual->nin),
+           ts_error_hint(err, "%s", same_head);
   if (usual->ndim != k->ndim)
     return ts_error_set(err, TS_ERR_value, "@%s has %d symbolic sizes, not %d", k->name,
-                        k->ndim, usual->ndim);
+                        k->ndim, usual->ndim),
+           ts_error_hint(err, "%s", same_head);
   for (int i = 0; i < k->nparam; i++) {
     if (ts_tile_type_same(&usual->param[i]->type, &k->param[i]->type)) continue;
     TsText is = {0}, was = {0};
@@ -50,7 +60,7 @@ int ts_build_alike(const TsTile *usual, const TsTile *k, TsError *err) {
         was.at ? was.at : "?");
     ts_text_free(&is);
     ts_text_free(&was);
-    return ts_error_hint(err, "an edited kernel has the head that it had: its name may change");
+    return ts_error_hint(err, "%s", same_head);
   }
   return 0;
 }
@@ -60,7 +70,8 @@ int ts_build_of_text(const TsSchedKernel *usual, const char *text, const TsTarge
   if (usual->tile->sequence)
     return ts_error_set(err, TS_ERR_value,
                         "this operator is several kernels in sequence, whose texts cannot be "
-                        "edited");
+                        "edited"),
+           ts_error_hint(err, "level schedule has what is free of them, and f:choose sets it");
   TsTile *k = ts_tile_parse(text, err);
   if (!k || ts_tile_check(k, t, err) || ts_build_alike(usual->tile, k, err))
     return ts_tile_free(k), -1;

@@ -112,21 +112,30 @@ static int outline_memory(TsKernel *kernel, const TsTile *k, TsError *err) {
   for (const TsTileStmt *s = k->body->first; s; s = s->next) {
     if (s->op != TS_TILE_alloc || s->out[0]->type.space != TS_SPACE_scratch) continue;
     if (kernel->nscratch == TS_KERNEL_SCRATCH)
-      return ts_error_set(err, TS_ERR_device, "jit: more than %d scratch buffers",
-                          TS_KERNEL_SCRATCH);
+      return ts_error_set(err, TS_ERR_device, "jit: @%.40s has more than %d scratch buffers",
+                          k->name, TS_KERNEL_SCRATCH),
+             ts_error_hint(
+                 err, "one buffer may hold several: alloc of space scratch, with an axis more");
     kernel->scratch[kernel->nscratch++] = s->out[0]->type;
   }
   kernel->local_bytes = ts_kernel_marks_at(k);
   return outline_marks(kernel, k, err);
 }
 
+int ts_kernel_check_phases(const TsTile *k, int n, TsError *err) {
+  if (n && n <= TS_KERNEL_PHASES) return 0;
+  ts_error_set(err, TS_ERR_device, "@%.40s has %d phases, compiled kernels have 1 to %d",
+               k->name, n, TS_KERNEL_PHASES);
+  return ts_error_hint(
+      err, n ? "each loop over the grid is a phase: join some, or make several kernels"
+             : "a kernel works in a loop over its grid: for %%r in 0..%%n parallel");
+}
+
 int ts_kernel_outline(TsKernel *kernel, const TsTile *k, const TsTarget *t, TsError *err) {
   TsTileStmt *phase[TS_KERNEL_PHASES];
   *kernel = (TsKernel){.target = t->name, .nparam = k->nparam, .ndim = k->ndim};
   kernel->nphase = ts_kernel_phases(k, phase);
-  if (!kernel->nphase || kernel->nphase > TS_KERNEL_PHASES)
-    return ts_error_set(err, TS_ERR_device, "jit: a kernel has 1 to %d phases, this one %d",
-                        TS_KERNEL_PHASES, kernel->nphase);
+  if (ts_kernel_check_phases(k, kernel->nphase, err)) return -1;
   for (int i = 0; i < kernel->nphase; i++) {
     double each = cost(phase[i]->region[0]);
     kernel->grain[i] = k->grain ? k->grain : each > 16384 ? 1 : (int64_t)(16384 / each) + 1;

@@ -54,8 +54,10 @@ int64_t ts_kernel_local_at(const TsTile *k, const TsTileValue *alloc);
 /* Where the clocks of its marks begin. */
 int64_t ts_kernel_marks_at(const TsTile *k);
 
-/* The top-level loops, in order; gives their number. */
+/* The top-level loops, in order, as far as there is room; gives their number, and whether so
+ * many are compiled. */
 int ts_kernel_phases(const TsTile *k, TsTileStmt *phase[TS_KERNEL_PHASES]);
+int ts_kernel_check_phases(const TsTile *k, int n, TsError *err);
 
 /* Loads an object that was compiled from a kernel with this outline. */
 int ts_kernel_load(TsKernel *kernel, const void *elf, size_t nbytes, TsError *err);
@@ -79,8 +81,8 @@ const char *ts_code_version(void);
 void ts_kernel_key(const TsTile *k, const TsTarget *t, const char *salt, uint8_t key[32]);
 /* The same in two steps, so that a kernel is walked once: what it does, then for whom. */
 void ts_kernel_digest(const TsTile *k, uint8_t digest[32]);
-/* Of its code alone: strides that only views of the copy engine have (jit/gpu/map.c) are not part
- * of it, so that attention over parts of any matrix is one entry on disk. */
+/* Of its code alone: strides that only views of the copy engine have (jit/gpu/map.c) are not
+ * part of it, so that attention over parts of any matrix is one entry on disk. */
 void ts_kernel_code_digest(const TsTile *k, uint8_t digest[32]);
 void ts_kernel_key_of(const uint8_t digest[32], const TsTarget *t, const char *salt,
                       uint8_t key[32]);

@@ -34,7 +34,13 @@ static const struct {
 #undef FUNCTION
 };
 
-enum { NFUNCTION = sizeof function / sizeof *function, STUB = 16, MAX_SECTIONS = 256 };
+enum {
+  NFUNCTION = sizeof function / sizeof *function,
+  STUB = 16,
+  MAX_SECTIONS = 256,
+  LARGEST = 64 << 20, /* bytes of a kernel's code and constants */
+  BEFORE = 16
+}; /* a position in an instruction is told from behind it */
 
 typedef struct Load {
   const char *elf;
@@ -43,6 +49,7 @@ typedef struct Load {
   const Elf64_Shdr *sec;
   const Elf64_Sym *sym;
   size_t nsym;
+  int symbols; /* their section */
   const char *names;
   size_t nnames;
   int64_t place[MAX_SECTIONS]; /* of a section in memory, -1: not loaded */
@@ -62,9 +69,10 @@ static bool inside(const Load *l, uint64_t at, uint64_t n) {
 static int read_head(Load *l) {
   const Elf64_Ehdr *h = l->head = (const void *)l->elf;
   if (l->nbytes < sizeof *h || memcmp(h->e_ident, ELFMAG, SELFMAG) ||
-      h->e_ident[EI_CLASS] != ELFCLASS64 || h->e_machine != EM_X86_64 || h->e_type != ET_REL)
+      h->e_ident[EI_CLASS] != ELFCLASS64 || h->e_ident[EI_DATA] != ELFDATA2LSB ||
+      h->e_machine != EM_X86_64 || h->e_type != ET_REL)
     return bad(l, "not an x86-64 object");
-  if (h->e_shnum > MAX_SECTIONS || h->e_shoff % 8 ||
+  if (h->e_shnum > MAX_SECTIONS || h->e_shoff % 8 || h->e_shentsize != sizeof *l->sec ||
       !inside(l, h->e_shoff, (uint64_t)h->e_shnum * sizeof *l->sec))
     return bad(l, "sections out of bounds");
   l->sec = (const void *)(l->elf + h->e_shoff);
@@ -72,10 +80,12 @@ static int read_head(Load *l) {
     const Elf64_Shdr *s = &l->sec[i];
     if (s->sh_type != SHT_NOBITS && !inside(l, s->sh_offset, s->sh_size))
       return bad(l, "section out of bounds");
+    if (s->sh_type == SHT_REL) return bad(l, "relocations of another kind");
     if (s->sh_type != SHT_SYMTAB) continue;
-    if (s->sh_link >= h->e_shnum || l->sec[s->sh_link].sh_type == SHT_NOBITS ||
-        s->sh_offset % 8)
+    if (l->sym || s->sh_link >= h->e_shnum || l->sec[s->sh_link].sh_type != SHT_STRTAB ||
+        s->sh_offset % 8 || s->sh_entsize != sizeof *l->sym)
       return bad(l, "symbols out of bounds");
+    l->symbols = i;
     l->sym = (const void *)(l->elf + s->sh_offset);
     l->nsym = s->sh_size / sizeof *l->sym;
     l->names = l->elf + l->sec[s->sh_link].sh_offset;
@@ -95,11 +105,12 @@ static int64_t arrange(Load *l, bool code, int64_t at) {
     const Elf64_Shdr *s = &l->sec[i];
     if (!wanted(l, s) || !!(s->sh_flags & SHF_EXECINSTR) != code) continue;
     uint64_t align = s->sh_addralign ? s->sh_addralign : 1;
-    if (align > 4096 || align & (align - 1) || s->sh_size > INT32_MAX / 2) return -1;
+    if (align > 4096 || align & (align - 1) || s->sh_size > LARGEST) return -1;
+    if (code && s->sh_type != SHT_PROGBITS) return -1;
     at = (at + (int64_t)align - 1) & -(int64_t)align;
     l->place[i] = at;
     at += (int64_t)s->sh_size;
-    if (at > INT32_MAX / 2) return -1;
+    if (at > LARGEST) return -1;
   }
   return at;
 }
@@ -170,6 +181,11 @@ static int relocate(Load *l, const Elf64_Shdr *into, int64_t place, const Elf64_
   bool got =
       type == R_X86_64_GOTPCREL || type == R_X86_64_GOTPCRELX || type == R_X86_64_REX_GOTPCRELX;
   if (got && !stub) return bad(l, "address of a local symbol through a table");
+  if (r->r_addend < -(int64_t)LARGEST || r->r_addend > LARGEST)
+    return bad(l, "relocation out of bounds");
+  int64_t offset = to - l->at + r->r_addend;
+  if (offset < -(int64_t)BEFORE || offset > l->end)
+    return bad(l, "relocation to what is not of the object");
   int64_t value = (int64_t)(intptr_t)to + r->r_addend + (got ? 8 : 0);
   if (type == R_X86_64_64) return memcpy(at, &value, 8), 0;
   if (!got && type != R_X86_64_PC32 && type != R_X86_64_PLT32)
@@ -185,7 +201,8 @@ static int relocate_all(Load *l) {
   for (int i = 0; i < l->head->e_shnum; i++) {
     const Elf64_Shdr *s = &l->sec[i];
     if (s->sh_type != SHT_RELA) continue;
-    if (s->sh_info >= l->head->e_shnum || s->sh_offset % 8)
+    if (s->sh_info >= l->head->e_shnum || s->sh_offset % 8 ||
+        s->sh_entsize != sizeof(Elf64_Rela) || s->sh_link != (uint32_t)l->symbols)
       return bad(l, "relocations misplaced");
     int64_t place = l->place[s->sh_info];
     if (place < 0) continue;
@@ -196,10 +213,17 @@ static int relocate_all(Load *l) {
   return 0;
 }
 
+/* A function begins in code, not behind its end. */
+static bool is_code(const Load *l, const Elf64_Sym *s) {
+  if (s->st_shndx == SHN_UNDEF || s->st_shndx >= l->head->e_shnum) return false;
+  const Elf64_Shdr *in = &l->sec[s->st_shndx];
+  return (in->sh_flags & SHF_EXECINSTR) && s->st_value < in->sh_size;
+}
+
 static int find(Load *l, const char *name, void **address) {
   for (size_t i = 0; i < l->nsym; i++) {
     bool stub;
-    if (l->sym[i].st_shndx == SHN_UNDEF || strcmp(symbol_name(l, &l->sym[i]), name)) continue;
+    if (!is_code(l, &l->sym[i]) || strcmp(symbol_name(l, &l->sym[i]), name)) continue;
     if ((*address = address_of(l, (uint32_t)i, &stub))) return 0;
   }
   return ts_error_set(l->err, TS_ERR_device, "jit: object: no function %s", name);

@@ -21,19 +21,20 @@ static void put_phases(const TsGpuPlan *plan, TsGpuCode *code) {
   }
 }
 
-int ts_gpu_code_outline(const TsTile *k, bool aligned, TsGpuCode *code, TsGpuPlan *plan,
-                        TsError *err) {
+int ts_gpu_code_outline(const TsTile *k, const TsTarget *t, bool aligned, TsGpuCode *code,
+                        TsGpuPlan *plan, TsError *err) {
   *code = (TsGpuCode){0};
   if (k->form != TS_FORM_block)
     return ts_error_set(err, TS_ERR_device, "jit: no kernel in block form");
-  if (ts_gpu_plan(k, aligned, plan, err) || ts_gpu_outline(k, plan, code, err)) return -1;
+  if (ts_gpu_plan(k, t, aligned, plan, err) || ts_gpu_outline(k, plan, code, err)) return -1;
   put_phases(plan, code);
   return 0;
 }
 
 /* ---- code */
-static TsTile *expanded(const TsTile *k, TsError *err) {
-  TsTile *n = ts_tile_nearly(k, err), *e = n ? ts_tile_expand(n, err) : NULL;
+static TsTile *expanded(const TsTile *k, const TsTarget *t, TsError *err) {
+  TsTile *n = t->portable ? NULL : ts_tile_nearly(k, err), *e = NULL;
+  if (n || t->portable) e = ts_tile_expand(n ? n : k, err);
   ts_tile_free(n);
   if (e) ts_tile_dce(e);
   return e;
@@ -43,9 +44,9 @@ static int emit(const TsTile *k, const TsTarget *t, TsGpuForm how, TsLlvmForm fo
                 TsGpuCode *code, TsText *text, TsError *err) {
   TsGpuPlan plan;
   int64_t shared[TS_GPU_PHASES];
-  TsTile *e = expanded(k, err);
+  TsTile *e = expanded(k, t, err);
   if (!e) return -1;
-  int failed = ts_gpu_code_outline(e, how != TS_GPU_loose, code, &plan, err);
+  int failed = ts_gpu_code_outline(e, t, how != TS_GPU_loose, code, &plan, err);
   TsGpuJob job = {.plan = &plan, .form = how, .shared = shared};
   if (!failed) failed = ts_llvm_emit(e, t, NULL, form, ts_gpu_emit, &job, text, err);
   for (int i = 0; !failed && i < plan.nphase; i++) {
@@ -58,9 +59,9 @@ static int emit(const TsTile *k, const TsTarget *t, TsGpuForm how, TsLlvmForm fo
   return failed;
 }
 
-/* What LLVM made becomes what a driver takes. */
+/* What LLVM made becomes what a driver takes: AMD's linked objects. */
 static int take(const TsTarget *t, TsText *text, TsGpuCode *code, TsError *err) {
-  if (!t->object) {
+  if (!t->object || t->maker != TS_MAKER_amd) {
     code->image = text->at, code->size = text->len;
     return 0;
   }

@@ -148,7 +148,7 @@ static int emulate(const TsTile *k, TsGpuForm form, int n, void *const *arg, con
   if (!e) return -1;
   ts_tile_dce(e);
   TsGpuJob job = {.plan = &plan, .form = form, .host = true, .shared = shared};
-  int failed = ts_gpu_code_outline(e, form != TS_GPU_loose, &code, &plan, err) ||
+  int failed = ts_gpu_code_outline(e, t, form != TS_GPU_loose, &code, &plan, err) ||
                ts_llvm_emit(e, t, NULL, TS_LLVM_object, ts_gpu_emit, &job, &object, err);
   if (!failed)
     failed = ts_object_load(&loaded, object.at, object.len, code.nphase, name, fn, err);

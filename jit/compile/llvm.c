@@ -24,6 +24,7 @@
 #include <sys/mman.h>
 
 #include "devices/memory.h"
+#include "jit/compile/spirv.h"
 #include "jit/emit/cpu/emit.h"
 
 /* What the emitter writes is already in vectors and registers, with what does not change before
@@ -34,7 +35,12 @@ static const char usual_passes[] = "function(early-cse)";
 /* Steps of the code generator that cost more than they bring here: positions are one counter and
  * constants, so no loop needs to be reduced in strength. Scheduling stays: without it a softmax
  * takes a fifth longer. */
-static const char *const without[] = {"tessera", "-disable-lsr", "-disable-cgp"};
+static const char *const options[] = {"tessera", "-disable-lsr", "-disable-cgp",
+#ifdef TS_LLVM_SPIRV
+                                      /* shuffles; what else code may need of SPIR-V 1.2 */
+                                      "-spirv-ext=+SPV_INTEL_subgroups"
+#endif
+};
 
 typedef struct Work {
   TsEmit e;
@@ -87,7 +93,7 @@ static void diagnose(LLVMDiagnosticInfoRef info, void *arg) {
 
 static void start(void) {
   LLVMInstallFatalErrorHandler(fatal);
-  LLVMParseCommandLineOptions(sizeof without / sizeof *without, without, NULL);
+  LLVMParseCommandLineOptions(sizeof options / sizeof *options, options, NULL);
 #if defined __x86_64__
   LLVMInitializeX86TargetInfo();
   LLVMInitializeX86Target();
@@ -111,14 +117,30 @@ static void start_amd(void) {
   LLVMInitializeAMDGPUAsmPrinter();
 }
 
+static void start_spirv(void) {
+#ifdef TS_LLVM_SPIRV
+  LLVMInitializeSPIRVTargetInfo();
+  LLVMInitializeSPIRVTarget();
+  LLVMInitializeSPIRVTargetMC();
+  LLVMInitializeSPIRVAsmPrinter();
+#endif
+}
+
 static void start_gpu(TsTargetMaker maker) {
   static struct {
     void (*start)(void);
     pthread_once_t once;
   } row[] = {[TS_MAKER_nvidia] = {start_nvidia, PTHREAD_ONCE_INIT},
-             [TS_MAKER_amd] = {start_amd, PTHREAD_ONCE_INIT}};
+             [TS_MAKER_amd] = {start_amd, PTHREAD_ONCE_INIT},
+             [TS_MAKER_spirv] = {start_spirv, PTHREAD_ONCE_INIT}};
   pthread_once(&row[maker].once, row[maker].start);
 }
+
+#ifdef TS_LLVM_SPIRV
+static const bool has_spirv = true;
+#else
+static const bool has_spirv = false;
+#endif
 
 static int failed(Work *w, const char *what, char *text) {
   ts_error_set(w->err, TS_ERR_device, "jit: LLVM: %s: %s", what, text ? text : "");
@@ -127,7 +149,8 @@ static int failed(Work *w, const char *what, char *text) {
 }
 
 /* A machine keeps tables for its instruction set, which take a millisecond to make: those that
- * no compile uses wait here for the next one. */
+ * no compile uses wait here for the next one. That of SPIR-V keeps types of a module's values as
+ * well, by their addresses, and is for one module. */
 static struct {
   pthread_mutex_t lock;
   struct {
@@ -152,6 +175,10 @@ static LLVMTargetMachineRef take_machine(const TsTarget *t) {
 }
 
 static void put_machine(const TsTarget *t, LLVMTargetMachineRef machine) {
+  if (t->maker == TS_MAKER_spirv) {
+    LLVMDisposeTargetMachine(machine);
+    return;
+  }
   pthread_mutex_lock(&machines.lock);
   for (int i = 0; i < IDLE && machine; i++) {
     if (machines.idle[i].machine) continue;
@@ -198,9 +225,9 @@ static int run_passes(Work *w) {
     return failed(w, "the module is not valid", text);
   LLVMDisposeMessage(text);
   if (!*w->passes || w->e.unit) return 0;
-  LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
-  LLVMErrorRef error = LLVMRunPasses(w->e.module, w->passes, w->machine, options);
-  LLVMDisposePassBuilderOptions(options);
+  LLVMPassBuilderOptionsRef settings = LLVMCreatePassBuilderOptions();
+  LLVMErrorRef error = LLVMRunPasses(w->e.module, w->passes, w->machine, settings);
+  LLVMDisposePassBuilderOptions(settings);
   if (!error) return 0;
   char *message = LLVMGetErrorMessage(error);
   ts_error_set(w->err, TS_ERR_device, "jit: LLVM: %s", message);
@@ -258,6 +285,14 @@ static Work *begin(const TsTile *k, const TsTarget *t, const char *passes, TsErr
                  t->triple ? "jit: out of memory" : "jit: no code for this machine");
     return NULL;
   }
+  if (t->maker == TS_MAKER_spirv && !has_spirv) {
+    free(w);
+    ts_error_set(err, TS_ERR_device,
+                 "jit: LLVM %s, with which this tessera was built, has no SPIR-V",
+                 LLVM_VERSION_STRING);
+    ts_error_hint(err, "install llvm-22-dev (scripts/setup.sh does) and build again");
+    return NULL;
+  }
   if (!is_room()) {
     free(w);
     ts_error_set(err, TS_ERR_memory, "jit: out of memory, before LLVM begins");
@@ -291,8 +326,8 @@ static int guarded(Work *w, bool as_ir) {
   return how;
 }
 
-int ts_llvm_emit(const TsTile *k, const TsTarget *t, const char *passes, TsLlvmForm form,
-                 TsLlvmEmit *emit, void *arg, TsText *text, TsError *err) {
+static int emit_once(const TsTile *k, const TsTarget *t, const char *passes, TsLlvmForm form,
+                     TsLlvmEmit *emit, void *arg, TsText *text, TsError *err) {
   Work *w = begin(k, t, passes, err);
   if (!w) return -1;
   w->emit = emit, w->arg = arg;
@@ -305,6 +340,39 @@ int ts_llvm_emit(const TsTile *k, const TsTarget *t, const char *passes, TsLlvmF
     ts_text_add(text, LLVMGetBufferStart(w->object), LLVMGetBufferSize(w->object));
   end(w, how == 2);
   return how ? -1 : 0;
+}
+
+/* LLVM's SPIR-V has one state for the whole process, of which something stays: it goes on here one
+ * at a time, and is looked at. What is not sound is made again with other addresses. */
+static int emit_spirv(const TsTile *k, const TsTarget *t, const char *passes, TsLlvmForm form,
+                      TsLlvmEmit *emit, void *arg, TsText *text, TsError *err) {
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  enum { TRIES = 16, HELD = 3 << 10 };
+  bool (*is_sound)(const void *, size_t) =
+      form == TS_LLVM_object ? ts_spirv_sound : ts_spirv_sound_text;
+  void *held[TRIES];
+  int failed = 0, n = 0;
+  size_t from = text->len;
+  bool sound = false;
+  pthread_mutex_lock(&lock);
+  while (!sound && !failed && n < TRIES) {
+    held[n] = malloc(HELD << n % 4);
+    n++;
+    text->len = from;
+    failed = emit_once(k, t, passes, form, emit, arg, text, err);
+    sound = failed || text->failed || form == TS_LLVM_ir ||
+            is_sound(text->at + from, text->len - from);
+  }
+  pthread_mutex_unlock(&lock);
+  while (n) free(held[--n]);
+  if (!sound) ts_error_set(err, TS_ERR_device, "jit: LLVM: SPIR-V in which ids are not unique");
+  return failed || !sound ? -1 : 0;
+}
+
+int ts_llvm_emit(const TsTile *k, const TsTarget *t, const char *passes, TsLlvmForm form,
+                 TsLlvmEmit *emit, void *arg, TsText *text, TsError *err) {
+  return (t->maker == TS_MAKER_spirv ? emit_spirv : emit_once)(k, t, passes, form, emit, arg,
+                                                               text, err);
 }
 
 bool ts_llvm_present(void) { return true; }

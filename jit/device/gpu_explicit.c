@@ -46,13 +46,22 @@ static bool known(const TsDevice *d, const TsTile *k, const uint8_t *digest) {
   return ts_cache_has(ts_cache_usual(), key);
 }
 
+static int find_function(Kernel *g, TsError *err) {
+  return g->d->run->kernel(g->d, g->module, g->info.name, (int)g->info.shared, &g->function,
+                           err);
+}
+
 static bool from_disk(Kernel *g, const uint8_t *key) {
   size_t n;
   TsError stale;
   char *data = ts_cache_read(ts_cache_usual(), key, &n);
-  if (data && n > sizeof g->info && !data[n - 1]) {
-    memcpy(&g->info, data, sizeof g->info);
-    g->cached = !g->d->run->module_new(g->d, data + sizeof g->info, &g->module, &stale);
+  TsGpuRoles *info = &g->info;
+  bool whole = data && n > sizeof *info && !data[n - 1];
+  if (whole) memcpy(info, data, sizeof *info);
+  if (whole && ts_gpu_roles_sound(info, g->k, g->d->target) &&
+      !g->d->run->module_new(g->d, data + sizeof *info, n - sizeof *info, &g->module, &stale)) {
+    g->cached = !find_function(g, &stale);
+    if (!g->cached) g->d->run->module_free(g->d, g->module), g->module = NULL;
   }
   free(data);
   return g->cached;
@@ -75,7 +84,7 @@ static int compile(Kernel *g, const uint8_t *key, TsError *err) {
   int failed = ts_gpu_roles_text(g->k, false, &g->info, &ptx, err);
   double made = ts_clock_usec();
   TsActivity *a = failed ? NULL : ts_activity_begin(TS_ACTIVITY_compile, "by the driver", NULL);
-  if (!failed) failed = g->d->run->module_new(g->d, ptx.at, &g->module, err);
+  if (!failed) failed = g->d->run->module_new(g->d, ptx.at, ptx.len + 1, &g->module, err);
   ts_activity_end(a, 0, 0);
   g->llvm_usec = made - begun, g->driver_usec = ts_clock_usec() - made;
   if (!failed) to_disk(g, key, ptx.at);
@@ -100,11 +109,10 @@ static int zeros(Kernel *g, TsError *err) {
 }
 
 static int load(Kernel *g, TsError *err) {
-  TsDevice *d = g->d;
   uint8_t key[TS_CACHE_KEY];
-  key_of(d, g->k, key);
-  if (!from_disk(g, key) && compile(g, key, err)) return -1;
-  return d->run->kernel(d, g->module, g->info.name, (int)g->info.shared, &g->function, err);
+  key_of(g->d, g->k, key);
+  if (from_disk(g, key)) return 0;
+  return compile(g, key, err) || find_function(g, err) ? -1 : 0;
 }
 
 static void release(void *of) {

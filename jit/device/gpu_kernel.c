@@ -47,15 +47,20 @@ typedef struct Head {
 
 static const char mark[8] = "tsptx1";
 
-static bool from_disk(TsGpuCode *code, const uint8_t *key) {
+static bool is_sound(const Head *h, const TsGpuCode *code, const TsTarget *t) {
+  bool sound = !memcmp(h->mark, mark, sizeof mark) && h->nphase == (uint32_t)code->nphase;
+  for (int i = 0; i < code->nphase && sound; i++) sound = ts_gpu_phase_sound(&h->phase[i], t);
+  return sound;
+}
+
+static bool from_disk(TsGpuCode *code, const TsTarget *t, const uint8_t *key) {
   size_t n;
   Head head;
   char *data = ts_cache_read(ts_cache_usual(), key, &n);
   if (!data) return false;
   bool whole = n > sizeof head;
   if (whole) memcpy(&head, data, sizeof head);
-  whole =
-      whole && !memcmp(head.mark, mark, sizeof mark) && head.nphase == (uint32_t)code->nphase;
+  whole = whole && is_sound(&head, code, t);
   if (whole) whole = (code->image = malloc(n - sizeof head + 1)) != NULL;
   if (whole) {
     code->size = n - sizeof head;
@@ -95,16 +100,17 @@ static bool known(const TsDevice *d, const TsTile *k, const uint8_t *digest) {
   return t && ts_cache_has(ts_cache_usual(), key);
 }
 
-/* Threads belong to what is on disk: they follow from the expanded kernel. */
-static int find_code(Kernel *g, TsGpuForm form, TsGpuCode *code, TsError *err) {
+/* Threads belong to what is on disk: they follow from the expanded kernel. again: whatever
+ * is there. */
+static int find_code(Kernel *g, TsGpuForm form, bool again, TsGpuCode *code, TsError *err) {
   uint8_t key[TS_CACHE_KEY];
   TsGpuPlan plan;
   key_of(g->digest, g->target, form, key);
-  if (ts_gpu_code_outline(g->k, form != TS_GPU_loose, code, &plan, err)) return -1;
-  if (from_disk(code, key)) return g->cached = true, 0;
+  if (ts_gpu_code_outline(g->k, g->target, form != TS_GPU_loose, code, &plan, err)) return -1;
+  g->cached = !again && from_disk(code, g->target, key);
+  if (g->cached) return 0;
   if (ts_tile_check(g->k, NULL, err) || ts_gpu_code(g->k, g->target, form, code, err))
     return -1;
-  g->cached = false;
   g->llvm_usec += code->usec;
   return 0;
 }
@@ -117,14 +123,14 @@ static void keep(const Kernel *g, TsGpuForm form, const TsGpuCode *code) {
 }
 
 /* ---- loading */
-/* The driver compiles PTX as it loads it, beside what else goes on, and has a cache of its own on
- * disk. Its linker would give code that could be kept here, but compiles for others to link to:
- * with up to twice the registers. */
+/* The driver compiles PTX as it loads it, beside what else goes on, and has a cache of its
+ * own on disk. Its linker would give code that could be kept here, but compiles for others
+ * to link to: with up to twice the registers. */
 static int load(Kernel *g, Variant *v, TsError *err) {
   TsDevice *d = g->d;
   double begun = ts_clock_usec();
   TsActivity *a = ts_activity_begin(TS_ACTIVITY_compile, "by the driver", NULL);
-  int failed = d->run->module_new(d, v->code.image, &v->module, err);
+  int failed = d->run->module_new(d, v->code.image, v->code.size, &v->module, err);
   ts_activity_end(a, 0, 0);
   if (failed) return -1;
   for (int i = 0; i < v->code.nphase; i++)
@@ -143,7 +149,12 @@ static void drop(Kernel *g, Variant *v) {
 
 static int make(Kernel *g, Variant *v, TsGpuForm form, TsError *err) {
   if (v->made) return 0;
-  if (find_code(g, form, &v->code, err) || load(g, v, err)) return drop(g, v), -1;
+  int failed = find_code(g, form, false, &v->code, err) || load(g, v, err);
+  if (failed && g->cached) { /* nothing that the driver takes was on disk */
+    drop(g, v);
+    failed = find_code(g, form, true, &v->code, err) || load(g, v, err);
+  }
+  if (failed) return drop(g, v), -1;
   if (!g->cached) keep(g, form, &v->code);
   v->made = true;
   return 0;
@@ -175,7 +186,10 @@ static void *open(TsDevice *d, const TsTile *k, const uint8_t *digest, TsError *
   return NULL;
 }
 
-static const TsTile *tile(const void *of) { return ((const Kernel *)of)->k; }
+static const TsTile *tile(const void *of) {
+  const Kernel *g = of;
+  return g->d->run->variable ? g->k : NULL; /* where its marks go */
+}
 static bool cached(const void *of) { return ((const Kernel *)of)->cached; }
 const TsGpuCode *ts_device_threads_code(const void *of) {
   return &((const Kernel *)of)->aligned.code;
@@ -206,7 +220,9 @@ static int launch(Kernel *g, Variant *v, void **args, const int64_t *dim, TsErro
                   .early = before >= MANY_BLOCKS && ts_target_has(g->target, TS_UNIT_early),
                   .dependent = i == 0 && blocks >= MANY_BLOCKS &&
                                ts_target_has(g->target, TS_UNIT_early),
-                  .args = args};
+                  .args = args,
+                  .pointers = v->code.nparam + v->code.nscratch,
+                  .words = v->code.ndim};
     if (g->k->marks ? ts_marks_launch(g->d, v->module, g->k, &l, err)
                     : g->d->run->launch(g->d, &l, err))
       return -1;
@@ -268,7 +284,10 @@ static bool simple(const void *of) {
 static int launches(const void *of) { return ts_device_threads_code(of)->nphase; }
 
 /* ---- many runs */
-static int most(const void *of) { return ts_gpu_batch_most(ts_device_threads_code(of)); }
+static int most(const void *of) {
+  const Kernel *g = of;
+  return g->target->portable ? 1 : ts_gpu_batch_most(&g->aligned.code);
+}
 
 static int launch_many(Kernel *g, int64_t blocks, uint64_t *table, const int64_t *dim,
                        TsError *err) {

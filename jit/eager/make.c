@@ -20,6 +20,7 @@ typedef struct Making {
   TsVal in[OFFLOAD_IN], out[TS_MAX_OUT];
   TsText remarks;    /* of what was chosen */
   bool quick, roles; /* in: the block form is wanted; out: it is not */
+  bool tuned;        /* what was measured counts */
 } Making;
 
 static bool layout_of(void *arg, TsVal v, int64_t *stride) {
@@ -125,7 +126,7 @@ static void choose(const Making *m, TsSched *s, TsGroup *g) {
   s->plain = m->quick && !is_half(m->f);
   if (m->quick)
     g->choice = (TsSchedChoice){.rows = 64, .columns = 64, .cluster = 1};
-  else if (g->kind == TS_GROUP_matmul && !g->pinned &&
+  else if (m->tuned && g->kind == TS_GROUP_matmul && !g->pinned &&
            ts_tune_device_known(ts_device_at(m->f->device), s, g, layout_of, (void *)m, &known))
     g->choice = known.choice;
 }
@@ -170,9 +171,13 @@ static int lower_form(Making *m, const TsTarget *target, TsSchedKernel *k, TsErr
   return -1;
 }
 
+static bool takes_tuned(const TsOffloader *o) {
+  return o->tuner && ts_tuner_mode(o->tuner) != TS_TUNE_off;
+}
+
 static int make_of_graph(TsOffloader *o, const Form *f, const TsTarget *target, bool quick,
                          Plan *p, TsError *err) {
-  Making m = {.f = f, .quick = quick};
+  Making m = {.f = f, .quick = quick, .tuned = takes_tuned(o)};
   TsSchedKernel k;
   int failed = lower_form(&m, target, &k, err) || find_args(&m, &k, p, err);
   ts_offload_remarks(o, f, m.remarks.at);
@@ -210,10 +215,15 @@ static bool is_fill(const Form *f) {
          !f->out[0].strided;
 }
 
-static TsTile *tile_of(const Form *f, const TsTarget *target, TsGraph **g, TsError *err) {
-  Making m = {.f = f};
+static TsTile *tile_of(const TsOffloader *o, const Form *f, const TsTarget *target, TsGraph **g,
+                       TsError *err) {
+  Making m = {.f = f, .tuned = takes_tuned(o)};
   TsSchedKernel k;
-  if (is_fill(f)) return ts_short_fill((TsDtype)f->out[0].meta.dtype);
+  if (is_fill(f)) {
+    TsTile *fill = ts_short_fill((TsDtype)f->out[0].meta.dtype);
+    if (!fill) ts_error_memory(err);
+    return fill;
+  }
   int failed = lower_form(&m, target, &k, err);
   ts_text_free(&m.remarks);
   *g = m.g;
@@ -226,7 +236,7 @@ int ts_offload_show(TsOffloader *o, const Form *f) {
   TsError err = {0};
   TsGraph *g = NULL;
   const TsTarget *target = ts_device_target(d, &why);
-  TsTile *k = target ? tile_of(f, target, &g, &err) : NULL;
+  TsTile *k = target ? tile_of(o, f, target, &g, &err) : NULL;
   const char *name = ts_op_info((TsOp)f->op)->name;
   int failed = 0;
   if (k)

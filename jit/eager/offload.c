@@ -423,10 +423,11 @@ static int half_of_processors(void) {
   return n < 1 ? 1 : n > TS_QUEUE_THREADS ? TS_QUEUE_THREADS : (int)n;
 }
 
-TsOffloader *ts_offload_open(TsContext *c) {
+TsOffloader *ts_offload_open(TsContext *c, const struct TsTuner *tuner) {
   TsOffloader *o = calloc(1, sizeof *o);
   if (!o || !(o->queue = ts_queue_open(half_of_processors()))) return free(o), NULL;
   o->c = c;
+  o->tuner = tuner;
   o->on = o->later = true;
   c->offload = &hook;
   c->offloader = o;

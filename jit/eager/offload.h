@@ -17,8 +17,11 @@
 
 struct TsDevice;
 typedef struct TsOffloader TsOffloader;
+struct TsTuner;
 
-TsOffloader *ts_offload_open(TsContext *c); /* NULL: out of memory */
+/* tuner: whose mode says whether what was measured counts; it outlives the offloader. NULL:
+ * out of memory. */
+TsOffloader *ts_offload_open(TsContext *c, const struct TsTuner *tuner);
 void ts_offload_close(TsOffloader *o);
 /* A line to stderr for each new kernel and, once, each operator that the CPU runs. */
 void ts_offload_verbose(TsOffloader *o, bool on);
@@ -31,8 +34,8 @@ void ts_offload_eager(TsOffloader *o, bool on); /* each kernel is waited for */
 /* Calls on devices only ask for their kernels; what they give has no values. For filling the
  * disk cache. */
 void ts_offload_prepare(TsOffloader *o, bool on);
-/* Calls on devices say the kernels that they launch, at a level of ts_build_kernel_text, in a text
- * that begins anew. NULL: they no longer do. */
+/* Calls on devices say the kernels that they launch, at a level of ts_build_kernel_text, in
+ * a text that begins anew. NULL: they no longer do. */
 void ts_offload_shows(TsOffloader *o, const char *level);
 struct TsText *ts_offload_shown(TsOffloader *o); /* what they said */
 /* Whether calls run on devices at all. */

@@ -98,6 +98,7 @@ typedef struct Meanwhile {
 struct TsOffloader {
   TsLaunches launches; /* first */
   TsContext *c;
+  const struct TsTuner *tuner; /* NULL: nothing that was measured counts */
   bool on, verbose;
   Plan *bucket[OFFLOAD_BUCKETS];
   int nplan;

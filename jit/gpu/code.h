@@ -18,7 +18,7 @@ typedef struct TsGpuJob {
 void ts_gpu_emit(struct TsEmit *e, void *arg);
 
 /* Everything of the code but its image and the bytes of shared memory. */
-int ts_gpu_code_outline(const TsTile *k, bool aligned, TsGpuCode *code, TsGpuPlan *plan,
-                        TsError *err);
+int ts_gpu_code_outline(const TsTile *k, const TsTarget *t, bool aligned, TsGpuCode *code,
+                        TsGpuPlan *plan, TsError *err);
 
 #endif

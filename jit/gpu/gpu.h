@@ -55,6 +55,8 @@ void ts_gpu_code_free(TsGpuCode *code);
 /* Of block form, "llvm" or "asm". */
 int ts_gpu_text(const TsTile *k, const TsTarget *t, const char *level, TsText *out,
                 TsError *err);
+/* May a phase that was read from disk be launched? See jit/gpu/sound.c. */
+bool ts_gpu_phase_sound(const TsGpuPhase *p, const TsTarget *t);
 /* The rounds of each phase for these sizes; -1: a size that makes no sense. */
 int ts_gpu_rounds(const TsGpuCode *code, const int64_t *dim, int64_t rounds[TS_GPU_PHASES]);
 

@@ -9,7 +9,6 @@
 enum {
   WARP = 32,
   MOST_THREADS = 1024,
-  MAP_THREADS = 1024,
   MAP_VECTOR = 4,   /* elements of 4 bytes */
   BLOCK = 64,       /* threads that a block has at least, if there are rounds for it */
   LANED = 512,      /* elements of a row above which threads have lanes */
@@ -186,7 +185,7 @@ static int pow2_from(int64_t n, int least, int most) {
 
 /* A row that is added up: each thread has whole lanes of a leaf, so that its chains need nobody
  * else. */
-static void plan_lanes(TsGpuPhasePlan *p, const Look *l) {
+static void plan_lanes(TsGpuPhasePlan *p, const Look *l, int most_threads) {
   bool wide = l->of == TS_DT_f64;
   int v = p->vector, most = wide ? 2 : 4;
   if (l->row <= LANED || l->row != l->elems || l->large) return;
@@ -195,7 +194,7 @@ static void plan_lanes(TsGpuPhasePlan *p, const Look *l) {
   p->lanes = wide ? TS_RED_LANES_f64 : TS_RED_LANES_f32;
   p->each = p->lanes / v;
   int64_t threads = p->each * ((l->row + TS_RED_LEAF - 1) / TS_RED_LEAF);
-  if (threads > MOST_THREADS) return;
+  if (threads > most_threads) return;
   p->row = l->row, p->vector = v, p->threads = (int)threads;
 }
 
@@ -235,6 +234,9 @@ static void obey_threads(TsGpuPhasePlan *p, const TsTile *k) {
   p->row = p->walk = 0;
 }
 
+/* Threads of a warp meet without those of others; they do as well where a CPU stands for the GPU. */
+static bool has_warps(const TsTarget *t) { return !ts_target_gpu(t) || t->lanes >= WARP; }
+
 /* Where a vector has to wait for its own long chain of operations, a thread has two of them under
  * way, or four half ones of three operands and more: f32 bias, gelu, product and sum of 8192 x
  * 8192 take 223 us with one vector, 210 and 204 with those. */
@@ -243,9 +245,10 @@ static bool computes(const TsGpuPhasePlan *p, const Look *l, int64_t wide) {
          l->work >= HEAVY;
 }
 
-static void plan_phase(TsGpuPhasePlan *p, const TsTile *k, const TsTileStmt *loop,
-                       bool aligned) {
+static void plan_phase(TsGpuPhasePlan *p, const TsTile *k, const TsTarget *t,
+                       const TsTileStmt *loop, bool aligned) {
   Look l = {.vector = 1};
+  int most = t->threads ? t->threads : MOST_THREADS;
   *p = (TsGpuPhasePlan){.loop = loop};
   for (const TsTileStmt *s = loop; s && p->nloop < 4 && ts_tile_attr(s, "parallel")->i;
        s = inner_axis(s))
@@ -262,24 +265,32 @@ static void plan_phase(TsGpuPhasePlan *p, const TsTile *k, const TsTileStmt *loo
     each = 2 * MAP_VECTOR;
   }
   int64_t want = (l.elems + each - 1) / each;
-  p->threads = pow2_from(want, WARP, l.gathers ? MOST_THREADS : MAP_THREADS);
+  p->threads = pow2_from(want, WARP, most);
   if (l.large && p->threads < LARGE) p->threads = LARGE;
-  plan_lanes(p, &l);
+  plan_lanes(p, &l, most);
   plan_walk(p, &l);
   obey_threads(p, k);
-  p->rounds = p->threads < BLOCK && p->nloop ? BLOCK / p->threads : 1;
+  p->rounds = p->threads < BLOCK && p->nloop && has_warps(t) ? BLOCK / p->threads : 1;
   p->most = l.elems;
   bool fit = l.loads * l.elems <= (int64_t)LOADED * p->threads;
   if (l.loads >= LOADS && fit && !l.meets && !l.rare) p->registers = ROOM;
 }
 
-int ts_gpu_plan(const TsTile *k, bool aligned, TsGpuPlan *plan, TsError *err) {
+int ts_gpu_plan(const TsTile *k, const TsTarget *t, bool aligned, TsGpuPlan *plan,
+                TsError *err) {
   *plan = (TsGpuPlan){0};
   for (const TsTileStmt *s = k->body->first; s; s = s->next) {
     if (s->op != TS_TILE_for) continue;
     if (plan->nphase == TS_GPU_PHASES)
-      return ts_error_set(err, TS_ERR_device, "jit: more than %d phases", TS_GPU_PHASES);
-    plan_phase(&plan->phase[plan->nphase++], k, s, aligned);
+      return ts_error_set(err, TS_ERR_device, "jit: @%.40s has more than %d phases", k->name,
+                          TS_GPU_PHASES),
+             ts_error_hint(
+                 err, "each loop over the grid is a phase: join some, or make several kernels");
+    plan_phase(&plan->phase[plan->nphase++], k, t, s, aligned);
+    if (t->threads && plan->phase[plan->nphase - 1].threads > t->threads)
+      return ts_error_set(err, TS_ERR_device,
+                          "jit: a block of %s has %d threads at most, not %d", t->name,
+                          t->threads, plan->phase[plan->nphase - 1].threads);
   }
   return 0;
 }

@@ -25,7 +25,8 @@ typedef struct TsGpuPlan {
 } TsGpuPlan;
 
 /* aligned: parameters begin at multiples of 16 bytes; else vectors are of one element. */
-int ts_gpu_plan(const TsTile *k, bool aligned, TsGpuPlan *plan, TsError *err);
+int ts_gpu_plan(const TsTile *k, const TsTarget *t, bool aligned, TsGpuPlan *plan,
+                TsError *err);
 /* Elements of which every position that an access begins at is a multiple: a power of two, as
  * far as it can be seen, and no more than 16 bytes have. */
 int ts_gpu_alignment(const TsTileStmt *s);

@@ -36,6 +36,9 @@ typedef struct TsGpuRoles {
 /* Appends the PTX, or the LLVM IR behind the passes. Without LLVM a sentence. */
 int ts_gpu_roles_text(const TsTile *k, bool llvm, TsGpuRoles *info, TsText *text, TsError *err);
 
+/* ---- jit/gpu/sound.c: may what was read from disk be launched for this kernel? */
+bool ts_gpu_roles_sound(const TsGpuRoles *r, const TsTile *k, const TsTarget *t);
+
 /* ---- jit/gpu/map.c: on a device */
 /* Queued: a kernel of this outline. arg: addresses of the parameters on the device; dim: the
  * sizes, of which the last says how many rounds the grid has; scratch: on the device, which one

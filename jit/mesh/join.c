@@ -141,13 +141,21 @@ static int take_parts(const View *v, TsTensor *whole) {
   return parts ? 0 : -1;
 }
 
+/* What pieces alone read may be one tensor on devices of one memory; what is handed out is not. */
+static TsMeshShare may_share(const View *v) {
+  const TsMeshPlan *p = v->r->plan;
+  for (int i = 0; i < p->g->nresult + p->g->nupdate; i++)
+    if (p->result[i] == v->j->to) return TS_MESH_SHARE_source;
+  return TS_MESH_SHARE_all;
+}
+
 static int run_move(View *v) {
   TsContext *c = v->r->c;
   TsTensor **part = calloc((size_t)v->mesh->n, sizeof *part);
   if (!part) return ts_error_memory(&c->err);
   for (int p = 0; p < v->mesh->n; p++) part[p] = ts_tensor_ref(*tensor_of(v, v->j->from, p));
   TsTensor *from = ts_mesh_tensor(c, &v->from, part);
-  TsTensor *moved = from ? ts_mesh_move(c, from, ts_layout_of(&v->to), true) : NULL;
+  TsTensor *moved = from ? ts_mesh_move(c, from, ts_layout_of(&v->to), may_share(v)) : NULL;
   int failed = !moved || take_parts(v, moved);
   ts_tensor_unref(moved);
   ts_tensor_unref(from);

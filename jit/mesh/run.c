@@ -157,7 +157,7 @@ static int take_arguments(TsMeshRun *r, TsTensor *const *args) {
   const TsMeshPlan *plan = r->plan;
   for (int i = 0; i < plan->g->nparam; i++) {
     const TsLayout *l = argument_layout(r, i);
-    TsTensor *t = l ? ts_mesh_move(r->c, args[i], l, true) : NULL;
+    TsTensor *t = l ? ts_mesh_move(r->c, args[i], l, TS_MESH_SHARE_source) : NULL;
     int failed = !t || take_argument(r, i, t);
     ts_tensor_unref(t);
     if (failed) return -1;
@@ -295,19 +295,34 @@ static int give_results(TsMeshRun *r, TsTensor *const *args, TsTensor **results)
   return 0;
 }
 
-/* The new value of update u, of bytes of its own: one that is an argument's parts is copied, since
+/* Whether somebody besides the parts of the slot holds one of them, or bytes of it. each: references of
+ * every part, which its slot and its whole have. */
+static bool is_shared(TsMeshRun *r, int slot, int each) {
+  const TsMeshSpace *s = &r->plan->space;
+  int n = s->n * s->nplace;
+  for (int p = 0; p < n; p++) {
+    const TsTensor *t = *ts_mesh_slot(r, slot, p / s->n, p % s->n, 0);
+    if (!t || (t->refs == each && t->storage->refs == 1)) continue;
+    int same = 0, views = 0;
+    for (int q = 0; q < n; q++) {
+      const TsTensor *u = *ts_mesh_slot(r, slot, q / s->n, q % s->n, 0);
+      bool first = true;
+      if (!u || u->storage != t->storage) continue;
+      for (int k = 0; k < q && first; k++)
+        first = *ts_mesh_slot(r, slot, k / s->n, k % s->n, 0) != u;
+      same += u == t, views += first;
+    }
+    if (t->refs != each * same || t->storage->refs != views) return true;
+  }
+  return false;
+}
+
+/* The new value of update u, which nobody else reads: one that is an argument's parts is copied, since
  * these may be written before it is read. */
 static TsTensor *new_value(TsMeshRun *r, int u) {
-  const TsMeshSpace *s = &r->plan->space;
-  int slot = r->plan->update[u];
-  TsTensor *value = whole_of(r, slot);
-  bool shared = false;
-  for (int p = 0; p < s->n * s->nplace; p++) {
-    const TsTensor *t = *ts_mesh_slot(r, slot, p / s->n, p % s->n, 0);
-    shared |= t && (t->refs > 2 || t->storage->refs > 1);
-  }
-  if (!value || !shared) return value;
-  TsTensor *own = ts_mesh_move(r->c, value, ts_layout_of(&value->meta), false);
+  TsTensor *value = whole_of(r, r->plan->update[u]);
+  if (!value || !is_shared(r, r->plan->update[u], 2)) return value;
+  TsTensor *own = ts_mesh_move(r->c, value, ts_layout_of(&value->meta), TS_MESH_SHARE_none);
   ts_tensor_unref(value);
   return own;
 }
@@ -315,16 +330,16 @@ static TsTensor *new_value(TsMeshRun *r, int u) {
 /* Parameters get their new values when all of these are there. */
 static int commit(TsMeshRun *r, TsTensor *const *args) {
   const TsGraph *g = r->plan->g;
-  TsTensor **value = calloc((size_t)g->nupdate + 1, sizeof *value);
-  int failed = value ? 0 : ts_error_memory(&r->c->err);
-  for (int u = 0; u < g->nupdate && !failed; u++) failed = !(value[u] = new_value(r, u));
-  int held = ts_cpu_hold_interrupts();
-  for (int u = 0; u < g->nupdate && !failed; u++)
-    failed = ts_vm_assign(r->c, args[g->update[u].param], value[u]);
-  ts_cpu_let_interrupts(held);
-  for (int u = 0; value && u < g->nupdate; u++) ts_tensor_unref(value[u]);
-  free(value);
-  if (g->nupdate && !failed) r->c->commits++;
+  TsTensor **all = calloc(2 * (size_t)g->nupdate + 1, sizeof *all);
+  TsTensor **value = all, **param = all + g->nupdate;
+  int failed = all ? 0 : ts_error_memory(&r->c->err);
+  for (int u = 0; u < g->nupdate && !failed; u++) {
+    param[u] = args[g->update[u].param];
+    failed = !(value[u] = new_value(r, u));
+  }
+  if (!failed && g->nupdate) failed = ts_vm_replace_all(r->c, g->nupdate, param, value);
+  for (int u = 0; all && u < g->nupdate; u++) ts_tensor_unref(value[u]);
+  free(all);
   return failed;
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "jit/compile/compile.h"
+#include "jit/level.h"
 
 void ts_patch_remarks(TsPatch *p, const char *lines) {
   if (p->remarks.len) ts_text_char(&p->remarks, '\n');
@@ -46,6 +47,7 @@ int ts_patch_text(TsJitFunction *f, const char *level, const char *kernel, bool 
   TsSchedKernel k = {.tile = NULL};
   uint8_t key[32];
   TsJitBuild x;
+  if (ts_level_check(TS_LEVEL_part, level, target, err)) return -1;
   f = ts_jit_used(f);
   ts_jit_step(f);
   int failed = ts_jit_open_build(f, target, &x);

@@ -50,7 +50,7 @@
  *
  * Random numbers: a call takes its stream when it is put off; runs remember the first.
  *
- * tests/jit/trace_*.lua compare all this with the same programs without it. */
+ * The tests in tests/jit/trace compare all this with the same programs without it. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -88,8 +88,9 @@ static bool build(Session *m, int entry, TsSchedKernel *k) {
 static void open_all(Session *m) {
   const TsTile *tile[TS_SCHED_CHOICES];
   for (int i = 0; i < m->n; i++) tile[i] = m->c[i].k.tile;
-  TsDeviceSet *set = ts_device_set(m->d, m->n, tile);
-  if (set) ts_device_set_open(set);
+  TsError full = {0}; /* then each says so below, or is opened by itself */
+  TsDeviceSet *set = ts_device_set(m->d, m->n, tile, &full);
+  if (set) ts_device_set_open(set, &full);
   int kept = 0;
   for (int i = 0; i < m->n; i++) {
     TsError err = {0};

@@ -8,11 +8,10 @@
 #include "devices/device.h"
 #include "jit/tune/tune.h"
 
-/* Whether something is known for the group, and what. Any thread. */
+/* Whether something is known for the group, and what. Any thread. Whether it is wanted is of
+ * the tuner's mode, which who asks looks at. */
 bool ts_tune_device_known(const TsDevice *d, const TsSched *s, const TsGroup *g,
                           TsLayoutFn *layout, void *arg, TsTuneEntry *e);
-/* Without, nothing is known. */
-void ts_tune_device_enable(bool on);
 void ts_tune_device_forget(void); /* what this process knows */
 void ts_tune_device_remember(const TsDevice *d, const char *name, const TsTuneEntry *e);
 /* The group's name; nothing for kinds that have no choices. */

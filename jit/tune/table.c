@@ -73,15 +73,8 @@ typedef struct Row {
 
 static struct {
   pthread_mutex_t lock;
-  bool off;
   Row *first[64];
 } known = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-void ts_tune_device_enable(bool on) {
-  pthread_mutex_lock(&known.lock);
-  known.off = !on;
-  pthread_mutex_unlock(&known.lock);
-}
 
 void ts_tune_device_forget(void) {
   pthread_mutex_lock(&known.lock);
@@ -130,7 +123,7 @@ static bool look(const TsDevice *d, const char *name, TsTuneEntry *e) {
   key_of(d, name, key);
   pthread_mutex_lock(&known.lock);
   Row *k = find(key);
-  bool some = k && k->some && !known.off, done = k || known.off;
+  bool some = k && k->some, done = k;
   if (some) *e = k->e;
   pthread_mutex_unlock(&known.lock);
   if (done) return some;

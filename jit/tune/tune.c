@@ -33,10 +33,7 @@ void ts_tuner_close(TsTuner *t) {
 }
 
 TsTuneMode ts_tuner_mode(const TsTuner *t) { return t->mode; }
-void ts_tuner_set_mode(TsTuner *t, TsTuneMode mode) {
-  t->mode = mode;
-  ts_tune_device_enable(mode != TS_TUNE_off);
-}
+void ts_tuner_set_mode(TsTuner *t, TsTuneMode mode) { t->mode = mode; }
 
 TsTuneBudget ts_tuner_budget(TsTuner *t) {
   pthread_mutex_lock(&t->lock);
@@ -396,13 +393,13 @@ static double msec_of(const Turns *r, const Turn *x) {
   return msec < least && r->left_msec > least ? least : msec;
 }
 
-int ts_tune_run(TsTuner *t, TsBuildJob *b, bool wait, const atomic_bool *cancel) {
+int ts_tune_run(TsTuner *t, TsBuildJob *b, bool wait, const atomic_bool *cancel, TsError *err) {
   Turns r = {.t = t, .b = b, .wait = wait, .cancel = cancel};
   pthread_mutex_lock(&t->lock);
   r.first = t->nrecord, r.group_msec = t->budget.group_msec;
   pthread_mutex_unlock(&t->lock);
   int changed = 0;
-  if (find_turns(&r)) return 0;
+  if (find_turns(&r)) return ts_error_memory(err);
   r.left_msec = r.group_msec * r.n;
   for (int i = 0; i < r.n; i++) {
     const Turn *x = &r.turn[i];

@@ -79,8 +79,8 @@ void ts_tune_apply(TsTuner *t, TsBuildJob *b);
  * time of the budget, so much for each of them, is spent by their shares of the run time, longest
  * first, unless it waits; what one leaves is for those behind it.
  * wait: only while the program's thread is idle; cancel: turns true when it is to stop, or
- * NULL. */
-int ts_tune_run(TsTuner *t, TsBuildJob *b, bool wait, const atomic_bool *cancel);
+ * NULL. -1: no memory. */
+int ts_tune_run(TsTuner *t, TsBuildJob *b, bool wait, const atomic_bool *cancel, TsError *err);
 /* Records from number `from` on, at most n; gives how many. */
 int ts_tune_records(TsTuner *t, int from, int n, TsTuneRecord *out);
 

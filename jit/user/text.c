@@ -52,6 +52,7 @@ int ts_user_kernel_text(const TsUserKernel *u, TsContext *c, const char *level,
   bool sized = ts_target_gpu(at.target) ? u->sized_on : u->sized;
   if (!sized && !text_for(u, at, NULL, level, text, err)) return 0;
   if (err->code == TS_ERR_memory) return -1;
+  if (!u->called && *err->hint) return -1;
   if (!u->called) return ts_error_hint(err, "call it first: then its sizes are known");
   ts_error_clear(err);
   return text_for(u, at, u->seen, level, text, err);

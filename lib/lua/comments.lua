@@ -2,25 +2,28 @@
 -- or, of functions that are made by others or are C's, above the line that names them; and the options that
 -- it takes, as they are checked.
 
+local core = require "tessera.core"
 local console = require "tessera.console"
 local options = require "tessera.options"
 
 local comments = {}
 
 local function source_of(source)
-  if source:sub(1, 1) ~= "@" then return console.text(source) end
-  local file = io.open(source:sub(2))
-  local text = file and file:read "*a"
-  if file then file:close() end
-  return text
+  local kept = console.text(source)
+  if kept or source:sub(1, 1) ~= "@" then return kept end
+  local ok, text = pcall(core.read_file, source:sub(2))
+  return ok and text or nil
 end
 
 local function lines_of(source)
   local text, lines = source_of(source), {}
   if not text then return nil end
-  for line in (text .. "\n"):gmatch "([^\n]*)\r?\n" do lines[#lines + 1] = line end
+  for line in (text:gsub("\n$", "") .. "\n"):gmatch "([^\n]*)\r?\n" do lines[#lines + 1] = line end
   return lines
 end
+
+--- The lines of a chunk's text, "@model.lua" or "=input 3"; nil where it is not known, or of no plain file.
+comments.lines_of = lines_of
 
 local function above(lines, at)
   local comment = {}

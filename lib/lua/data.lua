@@ -20,11 +20,7 @@ end
 --   local ok, text = pcall(data.text, "book.txt")
 function data.text(path)
   need("data.text", "the path", options.text, path)
-  local f, err = io.open(path, "rb")
-  if not f then core.fail("data.text: " .. err) end
-  local s = f:read("*a")
-  f:close()
-  return s
+  return core.read_file(path, "data.text")
 end
 
 -- ---- characters as tokens

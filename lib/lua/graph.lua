@@ -135,7 +135,8 @@ function Function:_runs() return runs(self) end
 --- nodes are one kernel; "tile", "explicit", "llvm", "asm", the kernels; "bytecode", of the
 --- tier that runs; "tiles", "why", "rewrites". With arguments, of the specialisation for them; without, of the last one that
 --- ran. {target = "sm_90a"} behind them: the kernels that another machine would run, which need not be here: avx512,
---- avx2, base, sm_80, sm_86, sm_90a, sm_100, sm_120; gfx90a, gfx942, gfx1100, .. of AMD. {kernel = 2}: of the
+--- avx2, base, sm_80, sm_86, sm_90a, sm_100, sm_120; of AMD gfx90a, gfx942, gfx950, gfx1100, gfx1200;
+--- spirv, for any driver, and for Intel's GPUs pvc, dg2, tgllp, the last two without f64. {kernel = 2}: of the
 --- kernel with this number in :tiles, or this name, alone; its schedule has all that can be edited behind `with`.
 ---   local f = graph.module("f", op.tanh)
 ---   f(op.ones{3})
@@ -288,8 +289,8 @@ function Function:with(level, text, given) return require("tessera.debug.edit").
 function Function:without(kernel) return require("tessera.debug.edit").without(self, kernel) end
 
 --- How two texts differ, line by line; names that were only renumbered are the same. Of two functions: f:diff(g, "tile").
---- Of a kernel as the passes make it and as it runs: f:diff("tile", {kernel = 2}). Of two targets: {target = {"sm_80",
---- "sm_90a"}}. Of two specialisations: {args = {{x}, {y}}}. "" where there is no difference.
+--- Of a kernel, or without a number of all, as the passes make them and as they run: f:diff("tile", {kernel = 2}). Of two
+--- targets: {target = {"sm_80", "sm_90a"}}. Of two specialisations: {args = {{x}, {y}}}. "" where there is no difference.
 ---   print(f:diff("tile", {target = {"avx2", "avx512"}}))
 function Function:diff(...) return require("tessera.debug.diff").of(self, ...) end
 
@@ -330,11 +331,18 @@ function graph.module(name, f, given)
     families = {}, history = {}, roots = roots, looks = {}, nlook = 0, donate = read_module(given).donate }, Function))
 end
 
+-- For step:fits: what the device with the most has at most, which it is, and what it begins with.
+local function plan_bytes(f, ...)
+  local special, list = specialise.of(f, select("#", ...), ...)
+  special.graph:collectives(list)
+  return special.graph:plan_bytes()
+end
+
 -- ---- what is made of captured functions
 
 local derivatives = require "tessera.graph.derivatives"(graph)
 require "tessera.graph.files"(graph)
-require "tessera.training"(graph, derivatives.derivative, derivatives.scalar, specialise.of)
+require "tessera.training"(graph, derivatives.derivative, derivatives.scalar, specialise.of, plan_bytes)
 
 core.keep_line(Function, true)
 return require("tessera.named")("tessera.graph", graph)

@@ -19,6 +19,7 @@ local core = require "tessera.core"
 local build = require "tessera.kernel_build"
 local captured = require "tessera.captured"
 local foreign = require "tessera.foreign"
+local named = require "tessera.named"
 local options = require "tessera.options"
 local op = core.op
 
@@ -26,21 +27,12 @@ local kernels = {}
 local Kernel = {}
 
 -- ---- calls
-local kernel = {}
+-- What captured functions have and a kernel has not is an error that says what is here for it.
+local kernel = named.told("kernel", {})
 Kernel.__index = kernel
 function Kernel.__tostring(k)
   local how, _, device = k.handle:status()
   return ("kernel %s, %s%s"):format(k.name, how, device and " for " .. device or "")
-end
-
--- What captured functions have and a kernel has not.
-local INSTEAD = { with = "op.kernel(name, text) makes one of another text", choose = "autotune.tune(k, ...) measures what is free in its head",
-  why = "k:status() says how it ran", tiles = 'k:ir "tiles" names its code', facts = "profile.report(k, ...) measures it",
-  diff = "k:ir(level, {target = ..}) shows a level" }
-for name, instead in pairs(INSTEAD) do
-  kernel[name] = function(k)
-    core.fail(("%s:%s: captured functions have that, not kernels of op.kernel\n  hint: %s"):format(k.name, name, instead))
-  end
 end
 
 -- Sizes that a call gives, by index, and their text.

@@ -304,16 +304,13 @@ end
 --- For dist.shard_module: replaces tensors by what f(tensor, name) gives.
 Module.replace = replace
 
--- A module of its own, with copies of all tensors: those that are shared here are shared there. What
--- else its fields hold is the same.
---   local other = model:clone()
-function Module:clone()
-  local copies = {}
+-- A module with what copy_of(tensor) gives in place of each tensor. copies: by tensor or module, those that are there.
+local function copied(self, copy_of, copies)
   local function copy(v)
     if not core.is_tensor(v) and not is_module(v) then return v end
     if copies[v] then return copies[v] end
     if core.is_tensor(v) then
-      copies[v] = v:detach():clone()
+      copies[v] = copy_of(v)
       copies[v].requires_grad = v.requires_grad
       return copies[v]
     end
@@ -331,6 +328,16 @@ function Module:clone()
     return m
   end
   return copy(self)
+end
+
+--- For step:fits: a model that is only planned with.
+Module.copied = copied
+
+-- A module of its own, with copies of all tensors: those that are shared here are shared there. What
+-- else its fields hold is the same.
+--   local other = model:clone()
+function Module:clone()
+  return copied(self, function(t) return t:detach():clone() end, {})
 end
 
 -- Training from now on, or not with false, in this module and all below: Dropout and BatchNorm ask. Gives the module.

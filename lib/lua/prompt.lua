@@ -376,7 +376,8 @@ local function no_help(topic, text, width)
     local tensor = parent == "x" or ok and core.is_tensor(t)
     local meta = ok and type(t) == "table" and getmetatable(t)
     local class = type(meta) == "table" and rawget(meta, "__index")
-    local hint = named.hint(tensor and "tensor" or parent, word, ok and type(t) == "table" and t or {},
+    local kind = tensor and "tensor" or require("tessera.captured").is_kernel(t) and "kernel" or parent
+    local hint = named.hint(kind, word, ok and type(t) == "table" and t or {},
       type(class) == "table" and class or {}):gsub("\n  hint: ", "; ")
     local method = tensor and hint == "" and core.suggest(word)
     if method then hint = ("; did you mean '%s'?"):format(method) end
@@ -547,6 +548,7 @@ function prompt.command(name, rest)
   prompt.json = given.json
   local f = prompt.commands[name] and prompt[name]
   if not f then
+    if name == "" then fail "a command's name stands behind ':'; :help lists them" end
     local guess = nearest(name)
     fail(("there is no command ':%s'%s"):format(
       name, guess and "; did you mean ':" .. guess .. "'?" or "; :help lists them"))

@@ -47,7 +47,7 @@ local function rescale(s, fine)
   if s.fine == s.interval then s.scale, s.fine = s.scale * s.growth, 0 end
 end
 
-return function(graph, derivative, scalar, specialise)
+return function(graph, derivative, scalar, specialise, plan_bytes)
   local Step = {}
 
   -- What belongs to the optimiser's parameters and options as they are now: captured functions hold them.
@@ -318,7 +318,8 @@ return function(graph, derivative, scalar, specialise)
   --- plan = {micro = n}, without a mesh as well: in n micro-batches, one behind the other. plan = {pp = {stages, schedule,
   --- micro, rematerialise}}: the model lies in chunks along the mesh's axis "pp". stages: "balanced", a number, or a list of the
   --- modules at which chunks begin; schedule: "1f1b", "gpipe" or "interleaved"; rematerialise: true or names of stages, which
-  --- compute their forward pass again instead of keeping it. step:plan(x, y) shows it before it runs. With the same bits again.
+  --- compute their forward pass again instead of keeping it. step:plan(x, y) shows it before it runs, step:fits(x, y, {memory = "80 GiB"})
+  --- whether devices have room for it, and what to change. With the same bits again.
   ---   local pp = {stages = {"h.0", "h.6"}, micro = 8}
   ---   local how = {mesh = mesh, plan = {pp = pp}}
   ---   local step = graph.training_step(model, loss, opt, how)
@@ -386,10 +387,30 @@ return function(graph, derivative, scalar, specialise)
       end
       return run(...)
     end
+    -- Whether it fits, and what to change: lib/lua/dist/fit.lua.
+    local function fits(_, ...)
+      local args = { n = select("#", ...), ... }
+      if not training then fail "step:fits: the step is on no mesh\n  hint: graph.training_step(model, loss, opt, {mesh = mesh})" end
+      if args.n < 2 or type(args[args.n]) ~= "table" or core.is_tensor(args[args.n]) then
+        fail "step:fits: it takes a batch and {memory = ..}: step:fits(x, y, {memory = \"80 GiB\"})"
+      end
+      local how = args[args.n]
+      args[args.n], args.n = nil, args.n - 1
+      return require "tessera.dist.fit"({ model = model, optimizer = optimizer, mesh = training.mesh, plan = o.plan or {},
+        make = function(m, opt, mesh, plan)
+          return graph.training_step(m, loss, opt, { mesh = mesh, plan = plan, accumulate = o.accumulate, autocast = o.autocast, scale = o.scale })
+        end }, how, args)
+    end
+    -- For fits.
+    local function bytes(_, ...)
+      local list = { training:spread(...) }
+      step.place(unpack(list, 1, select("#", ...)))
+      return plan_bytes(self.f, unpack(list, 1, select("#", ...)))
+    end
     step.__index = function(_, key) return self.f[key] end
     step.__tostring = function() return tostring(self.f) end
     captured.class(step, "function", {})
     return core.keep_line(setmetatable({ ir = function(_, ...) return self.f:ir(...) end, stats = function() return self.f:stats() end,
-      rewrites = function() return self.f:rewrites() end, plan = asks "plan", collectives = asks "collectives", scaler = self.scaler }, step))
+      rewrites = function() return self.f:rewrites() end, plan = asks "plan", collectives = asks "collectives", fits = fits, plan_bytes = bytes, scaler = self.scaler }, step))
   end
 end

@@ -148,10 +148,15 @@ int ts_lua_groups(lua_State *L, TsJitFunction *f) {
 }
 
 int ts_lua_choose(lua_State *L, TsJitFunction *f, int group, int index) {
-  TsSchedChoice c;
+  TsSchedChoice c = {0};
   bool some = !lua_isnoneornil(L, index);
-  if (some && !ts_sched_choice_parse(ts_lua_word(L, index), &c))
-    return luaL_argerror(L, index, "no choice");
+  if (some) luaL_checktype(L, index, LUA_TTABLE);
+  for (int i = 0; some && i < TS_CHOICE_FIELDS; i++) {
+    lua_getfield(L, index, ts_choice_name(i));
+    if (!lua_isnil(L, -1) && !whole(L, lua_gettop(L), ts_choice_at(&c, i)))
+      return luaL_argerror(L, index, "no choice");
+    lua_pop(L, 1);
+  }
   return ts_jit_choose(f, group, some ? &c : NULL) ? ts_lua_raise(L) : 0;
 }
 

@@ -15,8 +15,8 @@ const char *ts_lua_choose_name(int i);
 void ts_lua_choose_begin(TsLuaArgs *a);
 void ts_lua_choose_end(TsLuaArgs *a, bool ran);
 
-/* Pushes the list of a function's groups; sets what is chosen for one: the text at `index`, nil: as
- * by default. */
+/* Pushes the list of a function's groups; sets what is chosen for one: the table at `index`, {rows = 64,
+ * ..}; nil: as by default. */
 int ts_lua_groups(lua_State *L, TsJitFunction *f);
 int ts_lua_choose(lua_State *L, TsJitFunction *f, int group, int index);
 

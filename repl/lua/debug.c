@@ -11,6 +11,7 @@
 #include "jit/user/kernel.h"
 #include "repl/display.h"
 #include "repl/interrupt.h"
+#include "repl/lua/text.h"
 #include "repl/lua_api.h"
 
 enum { PARAMS = 40, LINE = 512, ARGUMENTS = 5 };
@@ -256,7 +257,7 @@ static int debug_kernel(lua_State *L) {
   Job j;
   void *arg[PARAMS];
   int64_t dim[TS_TILE_DIMS];
-  const char *text = luaL_checkstring(L, 1);
+  const char *text = ts_lua_check_text(L, 1, "debug.kernel");
   ts_lua_kernel_sizes(L, 3, dim);
   begin(&j, L, 4);
   int bad = tensors(&j, text, dim) || open(&j, text) || arguments(&j, arg) || run(&j, arg, dim);
@@ -286,7 +287,7 @@ static int look(void *with, TsDevice *d, void *const *arg, const int64_t *dim, T
  * runs; nothing if it does not. */
 static int debug_caught(lua_State *L) {
   Job j;
-  const char *text = luaL_checkstring(L, 1);
+  const char *text = ts_lua_check_text(L, 1, "debug.kernel");
   TsCatch all = {.with = &j, .look = look};
   const TsCatch *outer = ts_catch;
   begin(&j, L, 4);
@@ -307,7 +308,7 @@ static int debug_caught(lua_State *L) {
 /* debug_about(text): {name of the kernel, {names of parameters}, {names of sizes}, inputs} */
 static int debug_about(lua_State *L) {
   TsContext *c = ts_lua_context(L);
-  TsTile *k = ts_tile_parse(luaL_checkstring(L, 1), &c->err);
+  TsTile *k = ts_tile_parse(ts_lua_check_text(L, 1, "debug.kernel"), &c->err);
   if (!k || ts_tile_check(k, NULL, &c->err)) return ts_tile_free(k), ts_lua_raise(L);
   lua_pushstring(L, k->name);
   lua_newtable(L);

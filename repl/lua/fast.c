@@ -60,7 +60,7 @@ static bool may(const void *caller) {
   if (++fast.calls >= WINDOW) judge();
   const TsContext *c = fast.c;
   bool plain = c->watched && !c->inside && !c->capture && !c->trap && !c->device && !c->autocast &&
-               c->leaves < 2;
+               c->leaves < 2 && !c->abstract;
   fast.misses += !plain;
   return plain && !ts_lua_box_is_due(c) && !ts_cpu_interrupted();
 }

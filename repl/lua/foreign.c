@@ -61,7 +61,7 @@ static int infer(lua_State *L) {
   const TsForeign *f = ts_lua_foreign(L, 1);
   TsContext *c = ts_lua_context(L);
   TsTensor **in;
-  TsMeta shape[TS_FOREIGN_PARAMS], out[TS_FOREIGN_PARAMS + 1];
+  TsMeta shape[TS_FOREIGN_PARAMS] = {0}, out[TS_FOREIGN_PARAMS + 1];
   const char *name = ts_foreign_name(f);
   int n = ts_lua_list(L, 2, name, &in), nshape = 0;
   const TsMeta **m = lua_newuserdata(L, sizeof *m * (size_t)(n + 1));

@@ -9,6 +9,7 @@
 #include "repl/lua/choose.h"
 #include "repl/lua/function.h"
 #include "repl/lua/pipeline.h"
+#include "repl/lua/text.h"
 #include "vm/code/lower.h"
 #include "vm/compile.h"
 #include "vm/core/profile.h"
@@ -115,7 +116,7 @@ static int groups(lua_State *L) {
   return ts_lua_groups(L, f->hot);
 }
 
-/* f:choose(group, "rows 64 stages 3" or nil): the kernel of a group, made anew. */
+/* f:choose(group, {rows = 64, stages = 3} or nil): the kernel of a group, made anew. */
 static int choose(lua_State *L) {
   TsLuaFunction *f = ts_lua_function_at(L, 1);
   ts_lua_function_ready(L, f);
@@ -260,12 +261,11 @@ static int graph_load(lua_State *L) {
       ts_lua_fail(L, TS_ERR_value, "graph.load: the size %s is a whole number from 1 on", name);
     lua_pop(L, 1);
   }
-  TsGraph *g = strlen(text) == len ? ts_graph_parse_at(text, symbol, e) : NULL;
+  TsGraph *g = ts_lua_text_whole(text, len, e) ? NULL : ts_graph_parse_at(text, symbol, e);
   if (!g || ts_graph_check(g, e)) {
     ts_graph_free(g);
     lua_pushnil(L);
-    lua_pushfstring(L, *e->hint ? "%s%s\n  hint: %s" : "%s%s",
-                    strlen(text) == len ? "" : "a zero byte", e->message, e->hint);
+    lua_pushfstring(L, *e->hint ? "%s\n  hint: %s" : "%s", e->message, e->hint);
     ts_error_clear(e);
     return 2;
   }

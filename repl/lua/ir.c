@@ -3,6 +3,7 @@
 
 #include "ir/graph/export.h"
 #include "ir/sched/sched.h"
+#include "repl/lua/text.h"
 #include "repl/lua_api.h"
 
 static void (*const print[])(const TsGraph *, TsText *) = {ts_graph_text, ts_graph_text_places,
@@ -24,10 +25,7 @@ static int graph_parse(lua_State *L) {
   size_t len;
   const char *text = luaL_checklstring(L, 1, &len);
   int form = luaL_checkoption(L, 2, "text", forms);
-  if (strlen(text) != len) {
-    ts_error_set(&e, TS_ERR_format, "the text contains a zero byte");
-    return failed(L, &e, "");
-  }
+  if (ts_lua_text_whole(text, len, &e)) return failed(L, &e, "");
   TsGraph *g = ts_graph_parse(text, &e);
   if (!g) return failed(L, &e, "");
   int illegal = ts_graph_check(g, &e);

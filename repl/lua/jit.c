@@ -150,9 +150,9 @@ const TsTarget *ts_lua_target(lua_State *L, int at) {
   return t;
 }
 
-/* "function", "loop", "kernel", "call" */
+/* "function", "loop", "kernel", "call", "part" */
 static TsLevelOf level_of(lua_State *L, int at) {
-  static const char *const of[] = {"function", "loop", "kernel", "call", NULL};
+  static const char *const of[] = {"function", "loop", "kernel", "call", "part", NULL};
   return (TsLevelOf)(1 << luaL_checkoption(L, at, NULL, of));
 }
 

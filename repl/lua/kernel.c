@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "jit/user/kernel.h"
+#include "repl/lua/text.h"
 #include "repl/lua_api.h"
 
 static const char *const KERNEL = "tessera.kernel";
@@ -33,12 +34,9 @@ void ts_lua_kernel_sizes(lua_State *L, int at, int64_t *dim) {
 /* kernel(text, interpret) -> kernel, name */
 static int kernel(lua_State *L) {
   TsContext *c = ts_lua_context(L);
-  size_t len;
-  const char *text = luaL_checklstring(L, 1, &len);
+  const char *text = ts_lua_check_text(L, 1, "op.kernel");
   TsUserKernel **box = lua_newuserdata(L, sizeof *box);
   *box = NULL;
-  if (strlen(text) != len)
-    return ts_lua_fail(L, TS_ERR_format, "op.kernel: the text contains a zero byte");
   TsTile *k = ts_tile_parse(text, &c->err);
   *box = k ? ts_user_kernel_new(k, lua_toboolean(L, 2), &c->err) : NULL;
   if (!*box) return ts_lua_raise(L);

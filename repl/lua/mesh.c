@@ -91,8 +91,8 @@ static int mesh_facts(lua_State *L) {
     lua_pushinteger(L, m->size[a]), lua_rawseti(L, -3, a + 1);
   }
   for (int p = 0; p < m->n; p++) {
-    if (m->place[p] >= 0)
-      lua_pushstring(L, ts_world_place_name(m->rank[p], m->place[p], name));
+    if (m->index[p] >= 0)
+      lua_pushstring(L, ts_world_place_name(m->rank[p], m->index[p], name));
     else
       lua_pushboolean(L, 0);
     lua_rawseti(L, -2, p + 1);
@@ -141,7 +141,7 @@ static int mesh(lua_State *L) {
   return 1;
 }
 
-/* mesh_layout(mesh, ndim, {{axis...}...}, {block...}, {partial axis...}, leaves, stored, {[axis] =
+/* mesh_layout(mesh, ndim, {{axis...}...}, {block...}, {partial axis...}, leaves, stored bits, {[axis] =
  * place}): its number. Axes of the mesh count from 0. */
 static int mesh_layout(lua_State *L) {
   TsContext *c = ts_lua_context(L);
@@ -166,7 +166,7 @@ static int mesh_layout(lua_State *L) {
   }
   lua_Number leaves = luaL_optnumber(L, 6, 0);
   l.leaves = leaves > TS_LEAVES_MOST ? TS_LEAVES_MOST + 1 : (int)leaves;
-  l.stored = lua_toboolean(L, 7);
+  l.stored = (uint8_t)luaL_optinteger(L, 7, 0);
   for (int a = 0; lua_istable(L, 8) && a < l.mesh->naxis; a++) {
     lua_rawgeti(L, 8, a);
     if (!lua_isnil(L, -1)) l.pin[a] = (uint16_t)(1 + lua_tointeger(L, -1));
@@ -186,7 +186,8 @@ static void push_axes(lua_State *L, int n, const uint8_t *axis) {
   }
 }
 
-/* mesh_layout_facts(layout): mesh, {{axis...}...}, {block...}, partial bits, leaves, {[axis] = place}. */
+/* mesh_layout_facts(layout): mesh, {{axis...}...}, {block...}, partial bits, leaves, {[axis] = place},
+ * stored bits. */
 static int mesh_layout_facts(lua_State *L) {
   const TsLayout *l = check_layout(L, 1);
   lua_pushinteger(L, l->mesh->id);
@@ -208,7 +209,8 @@ static int mesh_layout_facts(lua_State *L) {
     lua_pushinteger(L, l->pin[a] - 1);
     lua_rawseti(L, -2, a);
   }
-  return 6;
+  lua_pushinteger(L, l->stored);
+  return 7;
 }
 
 /* mesh_layout_of(x): its layout, or nil: it is on one device. */

@@ -97,7 +97,7 @@ int ts_lua_out_move(TsLuaArgs *a, const TsLayout *l, TsTensor **out) {
 int ts_lua_out_spread(TsLuaArgs *a, TsTensor **out) {
   const TsLayout *l = ts_layout_replicated(a->mesh, out[0]->meta.ndim, &a->c->err);
   if (a->c->capture) return l ? 0 : -1; /* what is on one device goes along with the others */
-  TsTensor *y = l ? ts_mesh_move(a->c, out[0], l, false) : NULL;
+  TsTensor *y = l ? ts_mesh_move(a->c, out[0], l, TS_MESH_SHARE_none) : NULL;
   if (!y) return -1;
   ts_tensor_unref(out[0]);
   out[0] = y;

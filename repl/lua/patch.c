@@ -4,6 +4,7 @@
 #include "jit/code/patches.h"
 #include "jit/patch/patch.h"
 #include "lib/text.h"
+#include "repl/lua/text.h"
 #include "repl/lua/graph.h"
 
 static const char *const TYPE = "tessera.patch";
@@ -39,9 +40,7 @@ static int patch(lua_State *L) {
   *p = NULL;
   luaL_getmetatable(L, TYPE);
   lua_setmetatable(L, -2);
-  if (strlen(text) != len)
-    ts_error_set(&c->err, TS_ERR_format, "the text contains a zero byte");
-  else
+  if (!ts_lua_text_whole(text, len, &c->err))
     *p = ts_patch_open(f, level, kernel, text, &c->err);
   if (*p) return 1;
   lua_pushnil(L);

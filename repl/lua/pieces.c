@@ -18,6 +18,25 @@ static int plan(lua_State *L) {
   return 1;
 }
 
+/* g:plan_bytes() -> what a device has at most, that which has most, its name in the mesh ("dp=0 tp=1"), and
+ * what it begins with; nothing, as above. */
+static int plan_bytes(lua_State *L) {
+  TsMeshRun *r;
+  TsText t = {0};
+  if (!ts_lua_graph_spread(L, 1, &r) || !r) return 0;
+  const TsMeshPlan *p = ts_mesh_run_plan(r);
+  const TsMesh *m = p->space.real;
+  int most = 0;
+  for (int i = 1; i < m->n; i++)
+    if (p->peak[i] > p->peak[most]) most = i;
+  for (int a = 0; a < m->naxis; a++)
+    ts_text_format(&t, "%s%s=%d", a ? " " : "", m->axis[a], ts_mesh_coordinate(m, most, a));
+  lua_pushnumber(L, (double)p->peak[most]);
+  ts_lua_push_text(L, &t);
+  lua_pushnumber(L, (double)p->held[most]);
+  return 3;
+}
+
 /* Of piece number at: pieces that differ in their micro-batch alone are the first one. */
 static const char *device_of(const TsMeshPlan *p, int at) {
   const TsMeshSpace *s = &p->space;
@@ -142,5 +161,8 @@ static int piece(lua_State *L) {
   return 1;
 }
 
-const luaL_Reg ts_lua_pieces_methods[] = {
-    {"plan", plan}, {"pieces", pieces}, {"piece", piece}, {NULL, NULL}};
+const luaL_Reg ts_lua_pieces_methods[] = {{"plan", plan},
+                                          {"plan_bytes", plan_bytes},
+                                          {"pieces", pieces},
+                                          {"piece", piece},
+                                          {NULL, NULL}};

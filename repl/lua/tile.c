@@ -5,6 +5,7 @@
 #include "ir/tile/tile.h"
 #include "ir/tile/product/product.h"
 #include "ir/tile/run/run.h"
+#include "repl/lua/text.h"
 #include "repl/lua_api.h"
 
 /* nil, message */
@@ -17,9 +18,7 @@ static int failed(lua_State *L, const TsError *e, const char *before) {
 static TsTile *parse(lua_State *L, int index, TsError *e) {
   size_t len;
   const char *text = luaL_checklstring(L, index, &len);
-  if (strlen(text) == len) return ts_tile_parse(text, e);
-  ts_error_set(e, TS_ERR_format, "the text contains a zero byte");
-  return NULL;
+  return ts_lua_text_whole(text, len, e) ? NULL : ts_tile_parse(text, e);
 }
 
 static int push_text(lua_State *L, TsText *t) {

@@ -139,9 +139,20 @@ static int commits(lua_State *L) {
   return 1;
 }
 
+/* assignments(): of tensors so far whose elements were assigned, how many were copied, and how many were given. */
+static int assignments(lua_State *L) {
+  lua_pushnumber(L, (double)ts_lua_context(L)->assigned);
+  lua_pushnumber(L, (double)ts_lua_context(L)->exchanged);
+  return 2;
+}
+
 void ts_lua_open_together(lua_State *L) {
-  static const luaL_Reg functions[] = {
-      {"together", together}, {"assign_all", assign_all}, {"fill_numbers", fill_numbers},
-      {"snapshot", snapshot}, {"commits", commits},       {NULL, NULL}};
+  static const luaL_Reg functions[] = {{"together", together},
+                                       {"assign_all", assign_all},
+                                       {"fill_numbers", fill_numbers},
+                                       {"snapshot", snapshot},
+                                       {"commits", commits},
+                                       {"assignments", assignments},
+                                       {NULL, NULL}};
   luaL_register(L, NULL, functions);
 }

@@ -64,6 +64,7 @@ end
 
 -- Rows of few types are enough where a call is captured or moved.
 local few = { f32 = true, bf16 = true, i64 = true, bool = true, complex64 = true }
+local long = os.getenv "LONG" -- both ways for each
 local seen, tried, wrong = {}, 0, 0
 local function differs(...)
   wrong = wrong + 1
@@ -81,10 +82,10 @@ for c in cases.each() do
       local a, b = run(0xff, cases.call, c, y), run(0x3c, cases.call, c, y)
       if a ~= b then differs("not written: " .. key) end
       if few[y[1] and y[1].dtype or ""] and c.row ~= "dropout" and c.row ~= "categorical" then
-        local g = run(0x5a, captured, c, y)
-        if g ~= a and not g:find "depends on data" then differs("captured: " .. key, a, g) end
-        local d = run(0x77, away, c, y)
-        if d:gsub(" sim:0", "") ~= a then differs("on a device: " .. key, a, d) end
+        local g = (tried % 2 == 0 or long) and run(0x5a, captured, c, y)
+        if g and g ~= a and not g:find "depends on data" then differs("captured: " .. key, a, g) end
+        local d = (tried % 2 == 1 or long) and run(0x77, away, c, y)
+        if d and d:gsub(" sim:0", "") ~= a then differs("on a device: " .. key, a, d) end
       end
     end
   end

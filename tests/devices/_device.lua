@@ -4,6 +4,7 @@ local tessera = require "tessera"
 local wanted = os.getenv "DEV" or "sim"
 if wanted == "" or wanted == "fake" then wanted = "sim" end
 local M = { kind = wanted:match "^%a+" }
+if M.kind == "opencl" then require "_opencl" end
 tessera.core.jit_later(false) -- kernels are what is tested
 local ok, why = pcall(function() return tessera.op.ones(1):to(wanted).device end)
 -- A driver may be missing. A device that is there and fails is an error, as is a word that names none.

@@ -65,7 +65,7 @@ local function compare(c, what, x)
   cases.expect(cases.name(c) .. what, same, why)
 end
 
-local sample, number = tonumber(os.getenv "SAMPLE") or 1, 0 -- SAMPLE=n: each n-th case
+local sample, number = tonumber(os.getenv "SAMPLE") or os.getenv "LONG" and 1 or 2, 0 -- SAMPLE=n: each n-th case
 for c in cases.each() do
   number = number + 1
   local x = number % sample == 0 and cases.inputs(c)

@@ -37,7 +37,10 @@ for row, n in ([[
 ]]):gmatch "([%w_]+)=(%d+)" do known[row] = tonumber(n) end
 
 local seen, fell, wrong = {}, {}, {}
+local number, each = 0, os.getenv "LONG" and 1 or 2 -- cases; what is too much shows with one half, too
 for c in cases.each() do
+  number = number + 1
+  if number % each ~= 0 then goto next_case end
   local x = cases.inputs(c)
   local moved = {}
   for i, t in ipairs(x or {}) do moved[i] = t and t:to(name) end
@@ -59,6 +62,7 @@ for c in cases.each() do
     fell[c.row] = (fell[c.row] or 0) + 1
     if os.getenv "CENSUS" then print(c.row, cases.name(c)) end
   end
+  ::next_case::
 end
 
 local all, new, gone = {}, {}, {}
@@ -73,6 +77,6 @@ table.sort(all)
 table.sort(new)
 table.sort(gone)
 io.stderr:write(#all, " rows have cases that the CPU runs: ", table.concat(all, " "), "\n")
-if #gone > 0 then io.stderr:write("fewer: ", table.concat(gone, " "), "\n") end
+if #gone > 0 and each == 1 then io.stderr:write("fewer: ", table.concat(gone, " "), "\n") end
 assert(#wrong == 0, "errors that the CPU does not have:\n" .. table.concat(wrong, "\n"))
 assert(#new == 0, "fall back, and did not: " .. table.concat(new, " "))

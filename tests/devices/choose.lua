@@ -13,9 +13,9 @@ local function run(before, code)
   p:close()
   return (text:gsub("\n$", ""))
 end
-run("", "tests/jit/_choices.lua " .. name) --> map rows columns matmul attention conv
+run("", "tests/jit/tune/_choices.lua " .. name) --> map rows columns matmul attention conv
 if device.kind == "sim" then
-  assert(run("TESSERA_GPU=sm_80", "tests/jit/_choices.lua " .. name) == "map rows columns matmul attention")
+  assert(run("TESSERA_GPU=sm_80", "tests/jit/tune/_choices.lua " .. name) == "map rows columns matmul attention")
 end
 
 -- ---- remarks of kernels

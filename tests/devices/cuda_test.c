@@ -137,7 +137,7 @@ static void test_streams(TsDevice *d) {
   double usec = -1;
   const TsDeviceRun *r = d->run;
   for (int i = 0; i < N; i++) x[i] = (float)i;
-  CHECK(!r->module_new(d, triple, &module, &err));
+  CHECK(!r->module_new(d, triple, strlen(triple) + 1, &module, &err));
   CHECK(!r->kernel(d, module, "triple", 64 << 10, &kernel, &err));
   CHECK(r->kernel(d, module, "absent", 0, &stream, &err) &&
         strstr(err.message, "cuLibraryGetKernel"));
@@ -163,7 +163,8 @@ static void test_streams(TsDevice *d) {
   l.block[0] = 4096;
   CHECK(r->launch(d, &l, &err) && strstr(err.message, "cuLaunchKernelEx: CUDA_ERROR_INVALID"));
   void *no;
-  CHECK(r->module_new(d, wrong_code, &no, &err) && strstr(err.message, "cuLibraryLoadData"));
+  CHECK(r->module_new(d, wrong_code, strlen(wrong_code) + 1, &no, &err) &&
+        strstr(err.message, "cuLibraryLoadData"));
   r->event_free(d, ready);
   r->event_free(d, done);
   r->stream_free(d, stream);
@@ -182,7 +183,7 @@ static void test_records(TsDevice *d) {
   void *a = d->alloc(d, N * 4, &err), *b = d->alloc(d, N * 4, &err);
   const TsDeviceRun *r = d->run;
   for (int i = 0; i < N; i++) x[i] = (float)i;
-  CHECK(!r->module_new(d, triple, &module, &err));
+  CHECK(!r->module_new(d, triple, strlen(triple) + 1, &module, &err));
   CHECK(!r->kernel(d, module, "triple", 0, &kernel, &err));
   CHECK(!d->upload(d, a, x, N * 4, &err) && !d->upload(d, b, x, N * 4, &err));
   TsLaunch l = {.kernel = kernel,

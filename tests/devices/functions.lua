@@ -10,7 +10,7 @@ local device = require "_device"
 local name = device.name
 if not name then return print(device.skipped) end
 if not tessera.jit.status() then print "skipped: nothing is compiled here: kernels" end
-local every = os.getenv "ALL" and 1 or 4 * (tonumber(os.getenv "SAMPLE") or 1) -- cases; all of them with ALL=1
+local every = os.getenv "ALL" and 1 or 4 * (tonumber(os.getenv "SAMPLE") or os.getenv "LONG" and 1 or 2) -- cases; all of them with ALL=1
 
 local function run(f, list)
   core.seed(17)

@@ -3,11 +3,16 @@
 local tessera = require "tessera"
 local core, op, nn = tessera.core, tessera.op, tessera.nn
 
+local kernel = op.kernel("k", { x = "f32[M,N]" }, { y = "f32[M,N]" }, function(t, x, y)
+  for r in t:rows(x) do y[r] = x[r] * 2 end
+end)
+
 local function at(title)
   if title == "tensor" then return core.methods end
   if title == "module" then return nn.Module end
   if title == "tessera" then return tessera end
   if title == "schedule" then return tessera.optim.schedule end
+  if title == "kernel" then return getmetatable(kernel).__index end
   if title == "optimiser" then return tessera.optim.SGD { op.ones { 2 } } end
   if title == "rate" then return tessera.optim.schedule.constant { lr = 1 } end
   return tessera[title]

@@ -3,7 +3,7 @@ local tessera = arg[-1] or "bin/tessera"
 local name = os.tmpname()
 
 local function sh(command)
-  local p = io.popen("unset TIMES GOLDEN; { " .. command .. "; } 2>&1; echo exit $?")
+  local p = io.popen("unset TIMES SLOW GOLDEN; { " .. command .. "; } 2>&1; echo exit $?")
   local out = p:read("*a"):gsub("%s+$", "")
   p:close()
   return (out:gsub("[^\n]*" .. name:gsub("%p", "%%%0"), "F"))

@@ -1,5 +1,5 @@
 /* Sums of a matrix unit (ir/tile/run/unit.c): steps as an H200 made them (unit_vectors.h,
- * written by tests/jit/gpu_unit_device.c --vectors); chains of steps; the vector form and
+ * written by tests/jit/gpu/unit_device.c --vectors); chains of steps; the vector form and
  * the plain one, which takes over where a number is rare. */
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* Steps of a matrix unit of compute capability 9.0, as an H200 made them: written by
- * tests/jit/gpu_unit_device.c --vectors. */
+ * tests/jit/gpu/unit_device.c --vectors. */
 static const struct {
   int f16;
   uint16_t a[16], b[16];

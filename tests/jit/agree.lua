@@ -123,10 +123,11 @@ local function profiles(make, list, all)
   end)
 end
 
+local share = os.getenv "LONG" and 4 or 8 -- of cases that are derived too
 local function differences(c, number)
   local x = cases.inputs(c)
-  local why = profiles(function() return shared.captured(c, x, before, after) end, present(x), number % 4 == 1)
-  if why or (number % 4 ~= 0 and not os.getenv "ALL") then return why end
+  local why = profiles(function() return shared.captured(c, x, before, after) end, present(x), number % share == 1)
+  if why or (number % share ~= 0 and not os.getenv "ALL") then return why end
   return profiles(function() return gradient(c, x) end, present(x), false)
 end
 
@@ -152,7 +153,7 @@ for c in cases.each() do
   done[key] = (done[key] or 0) + 1
   if not skipped[c.row] and done[key] <= every then
     total = total + 1
-    if every > 1 or key:find " f32$" or total % 3 == 0 or not of_row[c.row] then
+    if every > 1 or key:find " f32$" or total % (share - 1) == 0 or not of_row[c.row] then
       of_row[c.row] = true
       check(c, total)
     end
@@ -161,9 +162,9 @@ for c in cases.each() do
 end
 for i, c in ipairs(larger.cases()) do
   c.number, c.family = i, "larger"
-  if not skipped[c.row] and (i % 12 == 0 or every > 1 or not of_row[c.row]) then
+  if not skipped[c.row] and (i % (3 * share) == 0 or every > 1 or not of_row[c.row]) then
     of_row[c.row] = true
-    check(c, i / 12)
+    check(c, i / (3 * share))
   end
   if i % 8 == 0 then collectgarbage() end
 end

@@ -77,6 +77,28 @@ assert(d:find "%-[^\n]*f32%[40,64%]" and d:find "%+[^\n]*f32%[40,65%]", d)
 f:diff("tile", { args = { x, x } }) --! must be a list of two lists of arguments, {{x}, {y}}
 f:diff("tiel") --! did you mean 'tile'?
 f:diff("tile", { target = { "avx2" } }) --! must be a list of two
+f:diff(5) --! f:diff: a level is a word, 'tile' where none is given, not 5
+pcall(f.diff, f, 5) --> false, tests/jit/diff.lua:81: f:diff: a level is a word, 'tile' where none is given, not 5
+-->   hint: of kernel 5: f:diff("tile", 5)
+f:diff { kernel = 0 } --! a level is a word, 'tile' where none is given, not a table
+-- With another function options are of both, in their order.
+d = f:diff(g, "tile", { target = { "avx2", "avx512" } })
+assert(d:find "^%-%-%- f tile avx2\n%+%+%+ g tile avx512\n", d)
+d = f:diff(g, "concrete", { args = { { x }, { rng.normal{ 40, 65 } } } })
+assert(d:find "%-[^\n]*f32%[40,64%]" and d:find "%+[^\n]*f32%[40,65%]", d)
+-- Of a kernel as the passes make it and as it runs there are the levels of kernels; without a number all are compared.
+local part = {}
+for _, l in ipairs(tessera.jit.status() and require "tessera.core".jit_levels "part" or {}) do
+  part[l.name] = true
+  assert(f:diff(l.name) == "")
+end
+for _, l in ipairs(require "tessera.core".jit_levels "function") do
+  local ok, why = pcall(f.diff, f, l.name)
+  if not part[l.name] and tessera.jit.status() then
+    assert(not ok and why:find("level '" .. l.name .. "' is of a whole function, not of one kernel", 1, true), why)
+  end
+  if tessera.jit.status() then f:diff(g, l.name) end
+end
 
 -- A text for which memory runs out is an error, and never another text.
 local core = require "tessera.core"

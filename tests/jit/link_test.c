@@ -9,7 +9,7 @@
 #include "jit/code/link.h"
 #include "jit/compile/llvm.h"
 #include "jit/gpu/code.h"
-#include "tests/jit/gpu_families.h"
+#include "tests/jit/gpu/families.h"
 
 static int failures;
 

@@ -12,6 +12,13 @@ local words = { -- of LLVM's text, of the code
   sm_80 = { "ptx_kernel", "%.target sm_80" },
   sm_90a = { "ptx_kernel", "%.target sm_90a" },
 }
+local spirv = { "spir_kernel", "OpMemoryModel Physical64 OpenCL" } -- of other makers', one text
+do
+  local f = graph.module("one", op.tanh)
+  f(op.ones { 3 })
+  if f:ir("llvm", { target = "spirv" }):find "has no SPIR%-V" then print "skipped: this LLVM has no SPIR-V"
+  else words.spirv, words.pvc, words.dg2, words.tgllp = spirv, spirv, spirv, spirv end
+end
 local x, a, b = op.uniform { 16, 1000 }, op.uniform { 100, 60 }, op.uniform { 60, 70 }
 local functions = {
   map = { function(t) return op.gelu(t) * 2 + t end, x },
@@ -31,6 +38,7 @@ for name, case in pairs(functions) do
     assert(code:find(word[1]) and text:find(word[2]), where .. code .. text)
     assert(not code:find "no kernel" and not text:find "no kernel", where .. code)
     assert(not code:find(target:find "^gfx" and "nvvm" or "amdg"), where .. code)
+    if word == spirv then assert(not code:find "nvvm" and not text:find "OpTypeFloat 64" or target == "spirv", where .. text) end
     -- nothing is called, and nothing lies on a stack
     for bytes in text:gmatch "%.private_segment_fixed_size: (%d+)" do assert(bytes == "0", where .. text) end
     assert(not text:find "s_swappc" and not text:find "s_setpc", where .. text)

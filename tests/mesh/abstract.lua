@@ -34,3 +34,26 @@ dist.abstract(far, function() return op.normal { 1e6, 1e6 } end) --> planned f32
 dist.abstract(3, print) --! dist.abstract: mesh must be one of dist.Mesh, not a number
 dist.abstract(far, 5) --! dist.abstract: a function is needed, not a number
 op.zeros({ 2 }):sum():item() --> 0
+
+-- Weights that are split by tp are by ZeRO-3 split by dp as well: a device begins with its piece of them and of their states.
+local function held(zero, devices)
+  local mesh = dist.Mesh { axes = { "dp", "tp" }, shape = { 4, 2 }, devices = devices }
+  local w = dist.tensor { shape = { 64, 32 }, mesh = mesh, layout = { nil, "tp" }, init = "normal", abstract = devices[1] ~= "cpu:0" }
+  w.requires_grad = true
+  local two = graph.training_step(w, function(m, x) return op.matmul(x, m):square():mean() end, optim.SGD({ w }, { lr = 1, momentum = 0.9 }),
+    { mesh = mesh, plan = { zero = zero } })
+  local x = dist.tensor { shape = { 8, 64 }, mesh = mesh, layout = { "dp" }, init = "ones", abstract = devices[1] ~= "cpu:0" }
+  local text = tostring(two:plan(x))
+  if devices[1] == "cpu:0" then two(x) end
+  return text:match "dp=3 tp=1 begins with ([^,]*)"
+end
+for _, devices in ipairs { here, dist.range(1000, 1008) } do
+  for zero, want in pairs { [0] = "8.52 KiB", "5.52 KiB", "5.52 KiB", "2.52 KiB" } do
+    assert(held(zero, devices) == want, ("zero %d: %s"):format(zero, held(zero, devices)))
+  end
+end
+
+-- What was made so often that it is put off is planned all the same.
+for _ = 1, 200 do op.normal({ 16, 16 }):mul(2):add(1) end
+local often = dist.abstract(far, function() return op.normal({ 16, 16 }):mul(2):add(1) end)
+print(often) --> planned f32[16,16] on dp=64 tp=8

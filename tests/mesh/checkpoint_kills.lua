@@ -37,9 +37,10 @@ assert(wanted:match "^%d+" == tostring(LAST), wanted)
 math.randomseed(os.time())
 local meshes, killed, whole = { 1, 2, 4, 8 }, 0, 0
 for i = 1, KILLS do
-  -- From before it has begun to some steps on.
-  local said = shell(("%s > %s/out & p=$!; sleep %.3f; kill -9 $p; wait $p"):format(train("often", meshes[i % 4 + 1], LAST), dir,
-    0.02 + 0.5 * math.random()))
+  -- Before it has begun, or some steps on, however long these take.
+  local steps = i % 5 == 0 and 0 or math.random(EACH)
+  local said = shell(("touch %s/often.log; n=$(($(wc -l < %s/often.log) + %d)); %s > %s/out & p=$!; while [ $(wc -l < %s/often.log) -lt $n ] && kill -0 $p 2> %s/gone; do sleep 0.01; done; sleep %.3f; kill -9 $p; wait $p")
+    :format(dir, dir, steps, train("often", meshes[i % 4 + 1], LAST), dir, dir, dir, 0.03 * math.random()))
   killed = killed + (said:find "exit 137" and 1 or 0)
   -- What is there can be loaded, whatever it was killed at.
   local there = shell(([[%s -l tessera -e 'local c = checkpoint.latest "%s/often" if c then print(checkpoint.load("%s/often").step == c.step) end']])

@@ -15,15 +15,15 @@ static TsError err;
   } while (0)
 
 /* Two layers and their gradients. */
-static TsGraph *graph_of(int places) {
+static TsGraph *graph_of(int rows, int places, const char *one, const char *two) {
   char text[600];
-  snprintf(
-      text, sizeof text,
-      "mesh {dp=1 pp=%d} leaves 24\n"
-      "graph @f(%%x: f32[24@dp,4], %%w: f32[4,4], %%v: f32[4,4], %%y: f32[24@dp,4]) -> %%l {\n"
-      "%%a = matmul %%x, %%w\n%%h = tanh %%a\n%%b = matmul %%h, %%v\n"
-      "%%d = sub %%b, %%y\n%%e = mul %%d, %%d\n%%l = sum %%e\n}\n",
-      places);
+  snprintf(text, sizeof text,
+           "mesh {dp=%d pp=%d} leaves 24\n"
+           "graph @f(%%x: f32[24@dp,4], %%w: f32[4,4]%s, %%v: f32[4,4]%s, %%y: f32[24@dp,4]) "
+           "-> %%l {\n"
+           "%%a = matmul %%x, %%w\n%%h = tanh %%a\n%%b = matmul %%h, %%v\n"
+           "%%d = sub %%b, %%y\n%%e = mul %%d, %%d\n%%l = sum %%e\n}\n",
+           rows, places, one, two);
   TsGraph *g = ts_graph_parse(text, &err);
   TsVal of[2], dx[2], all[3];
   if (!g) return NULL;
@@ -62,6 +62,17 @@ static void check_turns(const TsMeshHow *how, int nplace) {
   }
 }
 
+/* Whether the check says so; NULL: that nothing is wrong. */
+static bool said(int (*check)(const TsMeshPlan *, TsText *), const TsMeshPlan *p,
+                 const char *what) {
+  TsText why = {0};
+  int wrong = check(p, &why);
+  bool right = what ? wrong && why.at && strstr(why.at, what) : !wrong;
+  if (!right) printf("%s\n", why.at ? why.at : "nothing");
+  ts_text_free(&why);
+  return right;
+}
+
 /* Two neighbours of which the second one reads what the first one gives, the other way round; and a
  * list without its last step. */
 static int spoil(TsMeshPlan *p) {
@@ -74,20 +85,86 @@ static int spoil(TsMeshPlan *p) {
       for (int x = 0; x < m; x++) hangs |= write[k] == read[x];
     if (!hangs || (a.join && p->join[a.at].kind == TS_JOIN_fold)) continue;
     p->step[i] = b, p->step[i + 1] = a;
-    need++, found += ts_mesh_order_check(p) != NULL;
+    need++, found += said(ts_mesh_check_steps, p, "which is not there");
     p->step[i] = a, p->step[i + 1] = b;
   }
   CHECK(found == need, "%d of %d wrong lists were found", found, need);
   p->nstep--;
-  CHECK(ts_mesh_order_check(p) != NULL, "a list without its end is no list");
+  CHECK(said(ts_mesh_check_steps, p, "is not there in the end"), "a list without its end");
   p->nstep++;
   return need;
 }
 
+/* ---- programs of devices that do not fit each other */
+/* What is sent, as program i has it: number `nth` of this kind, or -1. */
+static int find(const TsMeshPlan *p, const TsMeshProgram *of, TsMeshJoinKind kind, int nth) {
+  for (int i = 0; i < of->n; i++) {
+    const TsMeshStep *s = &p->step[of->step[i]];
+    if (s->join && p->join[s->at].kind == kind && nth-- == 0) return i;
+  }
+  return -1;
+}
+
+static bool programs_say(const TsMeshPlan *p, int parts, const TsMeshProgram *of,
+                         const char *const *words) {
+  TsText why = {0};
+  int wrong = ts_mesh_check_programs(p, parts, of, &why);
+  bool right = !*words == !wrong;
+  for (; *words && right; words++) right = why.at && strstr(why.at, *words);
+  if (!right) printf("%s\n", why.at ? why.at : "nothing");
+  ts_text_free(&why);
+  return right;
+}
+
+/* Program i does two of what is sent in the other order, then not at all. */
+static void seed(const TsMeshPlan *p, int parts, int i, TsMeshJoinKind kind,
+                 const char *const *swapped, const char *const *left_out) {
+  TsMeshProgram *of = ts_mesh_programs(p, parts);
+  static const char *const fine[] = {NULL};
+  int a = find(p, &of[i], kind, 0), b = find(p, &of[i], kind, 1);
+  CHECK(programs_say(p, parts, of, fine), "as it is");
+  CHECK(a >= 0 && b > a, "two of kind %d: %d %d", (int)kind, a, b);
+  if (a >= 0 && b > a) {
+    int *step = of[i].step, first = step[a];
+    step[a] = step[b], step[b] = first;
+    CHECK(programs_say(p, parts, of, swapped), "swapped");
+    first = step[b], step[b] = step[a], step[a] = first;
+    memmove(step + b, step + b + 1, sizeof *step * (size_t)(of[i].n-- - b - 1));
+    CHECK(programs_say(p, parts, of, left_out), "left out");
+  }
+  ts_mesh_programs_free(p, parts, of);
+}
+
+static void check_programs(void) {
+  TsGraph *g = graph_of(2, 2, " pp=0", " pp=1");
+  TsMeshHow how = {.micro = 3, .chunks = 2, .axis = 1, .turns = TS_TURNS_1f1b};
+  TsMeshPlan *p = g ? ts_mesh_partition(g, 24, &how, &err) : NULL;
+  CHECK(p != NULL, "%s", err.message);
+  if (!p) return;
+  /* The second place takes the second micro-batch first, which the first one sends behind the first. */
+  static const char *const late[] = {"dp=0 pp=0 is at the send of", "at pp=1 of matmul",
+                                     "micro-batch 0, and waits for dp=0 pp=1, which is at",
+                                     "micro-batch 1", NULL};
+  static const char *const never[] = {"waits for", NULL};
+  seed(p, 2, 2, TS_JOIN_send, late, never);
+  /* A device adds up its gradients in another order than its neighbour. */
+  static const char *const other[] = {"is at the sum of f32[4,4]", "and waits for dp=", NULL};
+  static const char *const end[] = {"is at the sum of", "waits for dp=1 pp=0, which", NULL};
+  how.chunks = 0, how.micro = 1;
+  ts_mesh_plan_free(p);
+  ts_graph_free(g);
+  g = graph_of(2, 2, "", "");
+  p = g ? ts_mesh_partition(g, 24, &how, &err) : NULL;
+  if (p) seed(p, 4, 2, TS_JOIN_sum, other, end);
+  ts_mesh_plan_free(p);
+  ts_graph_free(g);
+}
+
 int main(void) {
   int wrong = 0, plans = 0;
+  check_programs();
   for (int places = 1; places <= 2; places++) {
-    TsGraph *g = graph_of(places);
+    TsGraph *g = graph_of(1, places, "", "");
     if (!g) {
       printf("%s\n", err.message);
       return 1;
@@ -103,7 +180,8 @@ int main(void) {
           TsMeshPlan *p = ts_mesh_partition(g, 24, &how, &err);
           CHECK(p != NULL, "%s", err.message);
           if (!p) continue;
-          CHECK(!ts_mesh_order_check(p), "%s", ts_mesh_order_check(p));
+          CHECK(said(ts_mesh_check_steps, p, NULL), "steps");
+          CHECK(said(ts_mesh_check_places, p, NULL), "places");
           CHECK(!p->turned, "%d steps out of turn", p->turned);
           CHECK(p->bubble >= 0 && p->bubble < 1, "places wait %g", p->bubble);
           wrong += spoil(p), plans++;

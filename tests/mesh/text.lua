@@ -28,6 +28,12 @@ assert(core.graph_parse(g:ir "graph") == g:ir "graph")
 
 local function read(head, type) return assert(core.graph_parse(head .. "graph @h(%x: " .. type .. ") -> %x {\n}\n")) end
 read("mesh {a=2 b=3}\n", "f32[4@a*b/2,8]"):match "%%x: %S+" --> %x: f32[4@a*b/2,8])
+-- What is in parentheses splits how it is kept alone.
+read("mesh {dp=2 tp=2}\n", "f32[8@tp*(dp),6,4@(dp)]") --! mesh axis dp splits two axes
+read("mesh {dp=2 tp=2}\n", "f32[8@tp*(dp),6]"):match "%%x: %S+" --> %x: f32[8@tp*(dp),6])
+read("mesh {dp=2 tp=2}\n", "f32[8@(tp*dp)/2]"):match "%%x: %S+" --> %x: f32[8@(tp*dp)/2])
+read("mesh {dp=2 tp=2}\n", "f32[8@(dp]") --! expected ')'
+read("mesh {dp=2 tp=2}\n", "f32[8@()]") --! an axis of the mesh
 read("", "f32[4@a]") --! no mesh stands before the graph
 read("mesh {a=2}\n", "f32[4@b]") --! the mesh has no axis b
 read("mesh {a=2}\n", "f32[4@a,4@a]") --! mesh axis a splits two axes

@@ -67,15 +67,22 @@ for _, autocast in ipairs { false, "bf16" } do
       end
     end
     -- The first weight by columns, the second by rows: what is between them is never whole.
+    -- By ZeRO's stages what each device has of them is split further by dp.
     for _, shape in ipairs { { 1, 2 }, { 2, 2 } } do
-      local m = mesh(shape, { "dp", "tp" })
+      local m, kept = mesh(shape, { "dp", "tp" }), nil
       local split = function(model)
         local up, down = model.block.up, model.block.down
         for _, p in ipairs { { up.weight, { "tp" } }, { up.bias, { "tp" } }, { down.weight, { nil, "tp" } } } do
           tessera.core.mesh_spread(p[1], dist.layout_of(m, p[2], #p[1].shape))
         end
+        kept = { up.weight, down.weight }
       end
-      assert(train { mesh = m, split = split, autocast = cast } == alone, ("dp %d tp %d %s"):format(shape[1], shape[2], cast or "f32"))
+      for zero = 0, 3 do
+        assert(train { mesh = m, split = split, zero = zero, autocast = cast } == alone,
+          ("dp %d tp %d zero %d %s"):format(shape[1], shape[2], zero, cast or "f32"))
+        local by = zero == 3 and { '{{"tp", "dp"}, leaves = 12}', '{"dp", "tp", leaves = 12}' } or { '{"tp", leaves = 12}', '{nil, "tp", leaves = 12}' }
+        for i, w in ipairs(kept) do assert(tostring(dist.spec_of(w)) == by[i], tostring(dist.spec_of(w))) end
+      end
     end
   end)
 end

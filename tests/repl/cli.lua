@@ -265,7 +265,9 @@ run("-i", "local function f(n) return n * 2 end\nf(4)\nlocal a, b\na, b\ndo loca
 --> nil
 -- levels of a function for arguments that are given, and of what ran last
 local levels = "f = graph.module('f', function(x) return x * 2 + 1 end)\nx = op.ones{2}\n"
-run("-i", levels .. ":ir f graph\n") --> tessera: f has not run yet: call it, or give arguments
+run("-i", levels .. ":ir f graph\n") --> :ir:1: f has not run yet: call it, or give arguments
+-->     :ir f graph
+-->     ^
 run("-i", levels .. ":ir f(x) tile\n"):match "tile @f" --> tile @f
 run("-i", levels .. ":ir f(x)\n:ir f schedule\n"):match "graph @f.*schedule @f" ~= nil --> true
 run("-i", levels .. ":ir f(x) tiel\n"):match "there is no level 'tiel'" --> there is no level 'tiel'
@@ -340,14 +342,13 @@ write("loaded.lua", "function loaded() return 'yes' end")
 run("-i", ":load " .. folder .. "/loaded.lua\nloaded()\n") --> "yes"
 
 -- Ctrl-C: a stopped script says so and gives 130, also from a compiled loop
-local function interrupt(script)
-  write("loop.lua", script)
-  return shell("env --default-signal=INT timeout -s INT 0.5 " .. tessera ..
-               " {F}/loop.lua; test $? = 124 || echo wrong")
+local function interrupt(script, status)
+  write("loop.lua", "io.stderr:write 'GO\\n' " .. script)
+  return shell("sh tests/stop.sh 0.3 " .. tessera .. " {F}/loop.lua; test $? = " .. (status or 130) .. " || echo wrong")
 end
 interrupt("local t = {} while true do t[1] = tostring(t) end"):match "interrupted" --> interrupted
 interrupt("while true do end") --> {F}/loop.lua:1: interrupted
-interrupt("print(pcall(function() while true do tostring(1) end end))"):match "false.*interrupted$" ~= nil --> true
+interrupt("print(pcall(function() while true do tostring(1) end end))", 0):match "false.*interrupted$" ~= nil --> true
 -- and in a captured recursion, of 2^60 calls
 local calls = [[local t = require "tessera"
 local op = t.op

@@ -30,7 +30,7 @@ f(x, x); h(x); g(op.ones{64});
 local commands = {
   ":why f", ":why f(x, x)", ":tiles f", ":ir f", ":ir f tile", ":ir f json", ":ir f bytecode", ":ir f tile sm_90a", ":rewrites f",
   ":ir k(x) tile", ":why g", ":tiles g", ":ir g graph", ":rewrites g", ":profile f(x, x)", ":profile k(x)", ":profile g(op.ones{8})",
-  ":tune f", ":tune k(x)", ":choose f", ":choose f 0 grain=2", ":diff f tile", ":diff f h", ":edit", ":who", ":devices", ":mem", ":err", ":time x:sum()", ":device", ":threads", ":why h", ":hints", ":pager", ":why f", ":tiles f",
+  ":tune f", ":tune k(x)", ":choose f", ":choose f 0 grain=2", ":diff f tile", ":diff f bytecode", ":diff f h", ":edit", ":who", ":devices", ":mem", ":err", ":time x:sum()", ":device", ":threads", ":why h", ":hints", ":pager", ":why f", ":tiles f",
 }
 local lines = {}
 for i, c in ipairs(commands) do lines[i] = c .. " --json\n" end

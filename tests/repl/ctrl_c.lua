@@ -17,9 +17,9 @@ local function run(text, seconds, input)
   local kills = {}
   for i, s in ipairs(seconds) do kills[i] = ("sleep %g; kill -INT $p"):format(s) end
   write("run.sh", ([[
-%s exec timeout --foreground -s KILL 20 env --default-signal=INT,ALRM "$1" {F}/s.lua > {F}/out 2>&1 &
+%s exec timeout --foreground -s KILL 120 env --default-signal=INT,ALRM "$1" {F}/s.lua > {F}/out 2>&1 &
 p=$!
-for i in $(seq 500); do grep -qs GO {F}/out && break; kill -0 $p 2> {F}/gone || break; sleep 0.02; done
+while ! grep -qs GO {F}/out && kill -0 $p 2> {F}/gone; do sleep 0.02; done
 %s
 wait $p
 echo $?

@@ -90,6 +90,6 @@ said = run("-i", lines)
 select(2, said:gsub("%[%[256%. 257%.", "")) --> 2
 said:find("rows: nothing was found before it was quit", 1, true) ~= nil --> true
 said:find(":debug: a number or name of its kernels stands behind the call", 1, true) ~= nil --> true
-said:find(":debug takes a call", 1, true) ~= nil --> true
+said:find(":debug runs a kernel, and needs the arguments of a call", 1, true) ~= nil --> true
 said:find(":peek takes a line or the name of a value", 1, true) ~= nil --> true
 os.execute("rm -r " .. folder)

@@ -125,7 +125,7 @@ static void test_interrupt_at_prompt(const char *term) {
     expect("> ");
     type("\x03");
     expect("^C");
-    usleep(20000); /* a terminal forgets what was typed before the program hears of Ctrl-C */
+    expect("> "); /* a terminal forgets what was typed before the program hears of Ctrl-C */
     snprintf(want, sizeof want, "\nn%d\n", i);
     type(line);
     expect(want);
@@ -221,6 +221,23 @@ static void test_pager(void) {
   expect("group 1: softmax");
   type("q\r");
   expect("lines; ");
+  type("q\r");
+  expect("> ");
+  type(":ir f explicit\r"); /* each kernel is made when it is shown */
+  expect("group 0: matmul");
+  expect("in kernel 0, the 1. of 2; Enter: on, 0-1 or a name: that kernel, l: their list, q: "
+         "end: ");
+  type("1\r");
+  expect("group 1: softmax");
+  type("q\r");
+  expect("in kernel 0");
+  type("\r");
+  expect(" lines, in kernel 0");
+  type("q\r");
+  expect("> ");
+  type(":ir f explicit 1\r");
+  expect("group 1: softmax");
+  expect("lines; Enter: on, q: end: ");
   type("q\r");
   expect("> ");
   type("('line\\n'):rep(30) .. 'end'\r");

@@ -30,7 +30,7 @@ end
 
 -- Usage and help name targets and levels, whichever there are.
 local help = said "? :ir"
-help:match "^[^\n]*" --> :ir f [level [target]]
+help:match "^[^\n]*" --> :ir f [level [kernel] [target]]
 for _, level in ipairs(core.jit_levels "function") do
   assert(help:find("  " .. level.name .. " ", 1, true), level.name)
   assert(#level.help > 10)
@@ -53,15 +53,18 @@ said(":profile f", false):match "runs the function[^\n]*" --> runs the function,
 
 -- Each names what is wrong, what there is, and what was meant; none is of the parser.
 local cases = {
-  { ":ir", ":ir f [level [target]]", "the text of a captured function", "example  :ir f tile sm_90a" },
+  { ":ir", ":ir f [level [kernel] [target]]", "the text of a captured function", "example  :ir f tile sm_90a" },
   { ":ir f tlie", "there is no level 'tlie'; levels are captured, rewrites, graph", "did you mean 'tile'?" },
   { ":ir f tile sm90", "there is no target 'sm90'; targets are avx512, avx2, base, sm_80", "did you mean 'sm_90a'?" },
   { ":ir f sm_90a", "there is no level 'sm_90a'", "it is a target, and stands behind the level" },
+  { ":ir f tile 0 1", ":ir takes one kernel, not 0 and '1'" },
+  { ":ir f tile 9", "there is no kernel 9", "hint: it has 0 " },
+  { ":ir f graph 0", "level 'graph' is of a whole function, not of one kernel", "kernels have schedule, tile" },
   { ":ir f sm_90a tile", "there is no target 'tile'", "it is a level, and stands in front of the target" },
   { ":ir f graph sm_90a", "level 'graph' is of what runs here, not of sm_90a", "targets have schedule, tile" },
   { ":ir tile f", "'tile' is a level; the function comes first", "usage: :ir f" },
   { ":ir sm_90a", "'sm_90a' is a target; the function comes first" },
-  { ":ir f tile sm_90a more", "takes a level and a target, not 'more'" },
+  { ":ir f tile sm_90a more", ":ir takes one target, not sm_90a and 'more'" },
   { ":ir f(x tile", "cannot read 'f(x tile'", "usage: :ir f" },
   { ":ir nosuch", "there is no 'nosuch'" },
   { ":ir atention tile", "there is no 'atention'; did you mean 'attention'?" },

@@ -48,9 +48,10 @@ local function failed(command) return decode(said(command):match "[^\n]*$") end
 local e = failed ":ir f tlie --json"
 e.code --> argument
 e.error:match "^there is no level 'tlie'; levels are captured" ~= nil, e.hint --> true, did you mean 'tile'?
-e.place == null, e.place_reason --> true, it comes from no line of the program
+e.place --> :ir:1
 e = failed ":tils f --json"
 e.error --> there is no command ':tils'; did you mean ':tiles'?
+e.place == null, e.place_reason --> true, it comes from no line of the program
 e = failed ":tune f( --json"
 e.error, e.hint --> :tune cannot read 'f(', usage: :tune f(x, y)
 e = failed "g = function(y) return x:matmul(y) end\n:time g(op.ones{3, 3}) --json"
@@ -83,11 +84,15 @@ end
 all(":diff f tile sm_80 sm_99", "there is no target 'sm_99'; targets are avx512", "did you mean 'sm_90a'?")
 all(":diff f tiel", "there is no level 'tiel'; levels are captured", "did you mean 'tile'?")
 all(":diff f norm tile", "not a plain function; 'norm' stands for a function to compare with", "graph.module(f) captures it")
-all(":diff f tile", "which of its kernels is meant must be said")
+all(":diff f tile", "no difference: f runs as the passes make it; :edit and :choose change it") -- all kernels
 all(":diff f tile 0", "no difference: f runs as the passes make it; :edit and :choose change it")
 all(":diff f nothing", ":diff does not know 'nothing': it is no level, no target and no kernel of f")
 all(":diff f tile sm_80", ":diff compares two targets, and sm_80 is one")
 all(":diff f k tile", "not the kernel scale")
+all(":diff f tile graph", ":diff takes one level, and 'graph' is another")
+for _, level in ipairs { "captured", "rewrites", "graph", "concrete", "bytecode", "why", "dot", "json", "places" } do
+  all(":diff f " .. level, "level '" .. level .. "' is of a whole function, not of one kernel", "kernels have schedule, tile, explicit, llvm, asm, tiles")
+end
 all(":ir f tile sm_91", "did you mean 'sm_90a'?")
 
 -- ---- :choose
@@ -170,5 +175,8 @@ end
 came > 0 --> true
 
 -- What captured functions have, kernels of op.kernel say that they have not.
-said 'k:with("tile", "x")':find("scale:with: captured functions have that, not kernels of op.kernel", 1, true) ~= nil --> true
-said 'k:why()':find("hint: k:status() says how it ran", 1, true) ~= nil --> true
+said 'k:with("tile", "x")':find("kernel has no 'with'", 1, true) ~= nil --> true
+said 'k:why()':find("hint: k:status() says how a kernel ran", 1, true) ~= nil --> true
+said '? k:why' --> no help on 'k:why'; k:status() says how a kernel ran
+-- Of a field that is missing no message says that __index looked for it.
+said 'k.why':find "__index" --> nil

@@ -4,15 +4,21 @@
 #include <poll.h>
 #include <pty.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
-enum { ROOM = 1 << 16 };
+enum { ROOM = 1 << 16, SHOWN = 2000, SLICE_MS = 100 };
 
 static char program[512], home[64] = "/tmp/tessera_prompt_XXXXXX", name[40];
+static char shown[2 * SHOWN + 1]; /* the last that came from the program, matched or not */
+static size_t nshown;
+static int patience_s, status;
+static bool has_ended;
 char seen[ROOM];
 static size_t nseen;
 int terminal;
@@ -22,11 +28,40 @@ void (*on_bytes)(const char *bytes, size_t size);
 
 const char *home_folder(void) { return home; }
 
+static bool is_over(void) {
+  if (!has_ended && waitpid(child, &status, WNOHANG) == child) has_ended = true;
+  return has_ended;
+}
+
+/* A line of the system on the program. */
+static void tell_line(const char *file) {
+  char path[60], line[80];
+  snprintf(path, sizeof path, "/proc/%d/%s", (int)child, file);
+  FILE *f = fopen(path, "r");
+  if (f && fgets(line, sizeof line, f))
+    printf("  its %s: %.*s\n", file, (int)strcspn(line, "\n"), line);
+  if (f) fclose(f);
+}
+
+/* What became of the program, and what it said; its errors come to the terminal too. */
+static void tell_program(void) {
+  if (!is_over()) {
+    printf("  the program still runs\n");
+    tell_line("stat"), tell_line("syscall");
+  } else if (WIFSIGNALED(status)) {
+    printf("  the program was ended by signal %d\n", WTERMSIG(status));
+  } else {
+    printf("  the program had ended, exit status %d\n", WEXITSTATUS(status));
+  }
+  printf("  its last output and errors: %s\n", nshown > SHOWN ? shown + nshown - SHOWN : shown);
+}
+
 void check(int good, const char *what) {
   checks++;
   if (good) return;
   failed++;
   printf("%s: %s\n  seen: %s\n", name, what, seen);
+  tell_program();
 }
 
 /* Keeps printable bytes and line ends; ESC [ ... letter and ESC letter go. */
@@ -39,25 +74,47 @@ static void keep(const char *bytes, ssize_t n) {
       if (c >= '@' && c <= '~') escape = 0;
     } else if (c == 27) {
       escape = 1;
-    } else if ((c >= ' ' || c == '\n') && nseen + 1 < ROOM) {
-      seen[nseen++] = (char)c;
+    } else if (c >= ' ' || c == '\n') {
+      if (nseen + 1 < ROOM) seen[nseen++] = (char)c;
+      if (nshown == 2 * SHOWN) memmove(shown, shown + SHOWN, nshown = SHOWN);
+      shown[nshown++] = (char)c;
     }
   }
-  seen[nseen] = 0;
+  seen[nseen] = shown[nshown] = 0;
 }
 
-int more_within(int ms) {
+/* 0: nothing came; -1: nothing will. */
+static int come(int ms) {
   char bytes[4096];
   struct pollfd p = {.fd = terminal, .events = POLLIN};
   if (poll(&p, 1, ms) <= 0) return 0;
   ssize_t n = read(terminal, bytes, sizeof bytes);
-  if (n <= 0) return 0;
+  if (n <= 0) return -1;
   if (on_bytes) on_bytes(bytes, (size_t)n);
   keep(bytes, n);
   return 1;
 }
 
-int more(void) { return more_within(PATIENCE_MS); }
+/* In slices, as of a time in which the machine stands still only one passes. Who waited in vain
+ * waits no longer: what hangs costs the time once. */
+int more(void) {
+  int came = 0;
+  for (int i = 0; came == 0 && i < patience_s * 1000 / SLICE_MS; i++) came = come(SLICE_MS);
+  if (came == 0) {
+    printf("%s: nothing came within %d s\n", name, patience_s);
+    patience_s = PATIENCE_S / 60;
+  }
+  return came > 0;
+}
+
+void expect_editor(void) {
+  struct termios mode;
+  for (int i = 0; i < patience_s * 100 && !is_over(); i++) {
+    if (!tcgetattr(terminal, &mode) && !(mode.c_lflag & ICANON)) return;
+    come(10);
+  }
+  check(0, "expected the editor of lines");
+}
 
 void expect(const char *text) {
   char *at;
@@ -78,7 +135,8 @@ void type(const char *keys) {
 
 void start_with(int columns, int rows, const char *term, const char *option) {
   struct winsize size = {.ws_col = (unsigned short)columns, .ws_row = (unsigned short)rows};
-  nseen = 0, seen[0] = 0, escape = 0;
+  nseen = 0, seen[0] = 0, escape = 0, nshown = 0, shown[0] = 0, has_ended = false;
+  patience_s = PATIENCE_S;
   child = forkpty(&terminal, NULL, NULL, &size);
   if (child == 0) {
     setenv("HOME", home, 1);
@@ -95,11 +153,12 @@ void start(int columns, int rows, const char *term) { start_with(columns, rows, 
 /* The terminal is closed last, since that sends
  * SIGHUP, even to a process on its way out. */
 int finish(void) {
-  int status = 0;
   while (more()) continue;
-  for (int i = 0; i < PATIENCE_MS && waitpid(child, &status, WNOHANG) == 0; i++) {
-    if (i == PATIENCE_MS - 1) kill(child, SIGKILL);
-    usleep(1000);
+  for (int i = 0; i < patience_s * 1000 && !is_over(); i++) usleep(1000);
+  if (!is_over()) {
+    tell_program();
+    kill(child, SIGKILL);
+    has_ended = waitpid(child, &status, 0) == child;
   }
   close(terminal);
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

@@ -38,7 +38,8 @@ check(kernel("", "    %a = load %x[%r, 0] : f32[K]\n")) --> line 3: there is no 
 -->     %a = load %x[%r, 0] : f32[K]
 -->                               ^
 -->   hint: sizes stand behind the name: tile @f<M,N>(...)
-core.tile_parse("tile @f()\0 {}") --> nil, the text contains a zero byte
+core.tile_parse("tile @f()\0 {}") --> nil, line 1: the text contains a zero byte, behind 9 of its 13 bytes
+-->   hint: texts of IR are plain text: is this a file of another kind?
 
 -- Equality: names as the text has them, places and spelling aside.
 local a = kernel("", "    %a = load %x[%r, 0] : f32[64]\n")

@@ -4,8 +4,10 @@ local scenarios, upset = require "_scenarios", require "_upset"
 local all = tonumber(os.getenv "FUZZ_COUNT")
 local only = os.getenv "UPSET" -- scenarios whose names contain it
 
+local rise = os.getenv "LONG" and 1.3 or 1.6
+
 -- The first points are those of making things ready, where little has been tested.
-local function some(n) return n < 8 and n + 1 or math.floor(n * 1.3) end
+local function some(n) return n < 8 and n + 1 or math.floor(n * rise) end
 local function each(n) return n + 1 end
 
 return function(kind)

@@ -150,7 +150,7 @@ told --> 40
 
 -- ---- what Ctrl-C ends says where
 local function interrupted(code, seconds)
-  local out, status = tiers.shell(("env --default-signal=INT timeout -s INT --preserve-status %s %s -e '%s'"):format(seconds, tiers.program, code))
+  local out, status = tiers.shell(("sh tests/stop.sh %s %s -e 'io.stderr:write \"GO\\n\" %s'"):format(seconds, tiers.program, code))
   return status, ((out:match "^%s*(.-)\n" or out):gsub("%(command line%)", ""))
 end
 interrupted([[os.execute "sleep 60"]], 0.5) --> 130, :1: os.execute: interrupted

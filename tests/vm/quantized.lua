@@ -7,25 +7,32 @@ for _, d in ipairs(tessera.core.dtypes()) do
 end
 
 local function normal(shape, stream, dtype) return rng.normal(shape, { seed = 5, stream = stream }):cast(dtype or "f32") end
-for n, format in ipairs(formats) do
-  for _, rows in ipairs { 1, 3, 37 } do
-    for _, out in ipairs { 1, 13, 96 } do
-      local k = 256 * (n % 3 + 1) + (format.block == 32 and 32 or 0)
-      local x, w, bias = normal({ rows, k }, 1), normal({ out, k }, 2):cast(format.name), normal({ out }, 3)
-      local numbers = w:cast "f32"
-      local y = op.linear(x, w)
-      local name = ("%s %d x %d x %d"):format(format.name, rows, out, k)
-      assert(y:hash() == op.linear(x, numbers):hash(), name)
-      assert(op.linear(x, w, bias):hash() == op.linear(x, numbers, bias):hash(), name)
-      assert(op.quantized_matmul(x, w):hash() == y:hash(), name)
-      if rows > 1 then assert(op.linear(x["1:2"], w):hash() == y["1:2"]:hash(), name) end -- batched as alone
-      local wide = x:cast "f64"
-      assert(op.linear(wide, w):hash() == op.linear(wide, w:cast "f64"):hash(), name)
-      local brain = op.linear(x:cast "bf16", w)
-      assert(brain:hash() == op.linear(x:cast("bf16"):cast "f32", numbers):cast("bf16"):hash(), name)
+local function all_formats()
+  for n, format in ipairs(formats) do
+    for _, rows in ipairs { 1, 3, 37 } do
+      for _, out in ipairs { 1, 13, 96 } do
+        local k = 256 * (n % 3 + 1) + (format.block == 32 and 32 or 0)
+        local x, w, bias = normal({ rows, k }, 1), normal({ out, k }, 2):cast(format.name), normal({ out }, 3)
+        local numbers = w:cast "f32"
+        local y = op.linear(x, w)
+        local name = ("%s %d x %d x %d"):format(format.name, rows, out, k)
+        assert(y:hash() == op.linear(x, numbers):hash(), name)
+        assert(op.linear(x, w, bias):hash() == op.linear(x, numbers, bias):hash(), name)
+        assert(op.quantized_matmul(x, w):hash() == y:hash(), name)
+        if rows > 1 then assert(op.linear(x["1:2"], w):hash() == y["1:2"]:hash(), name) end -- batched as alone
+        local wide = x:cast "f64"
+        assert(op.linear(wide, w):hash() == op.linear(wide, w:cast "f64"):hash(), name)
+        local brain = op.linear(x:cast "bf16", w)
+        assert(brain:hash() == op.linear(x:cast("bf16"):cast "f32", numbers):cast("bf16"):hash(), name)
+      end
     end
   end
 end
+local isa = tessera.core.isa()
+for _, other in ipairs { "avx512", "avx2", "base" } do
+  if pcall(tessera.core.isa, other) then all_formats() end
+end
+tessera.core.isa(isa)
 
 -- Leading axes, views, vectors, nothing.
 local w = normal({ 24, 64 }, 4):cast "q5_1"

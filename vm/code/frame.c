@@ -167,6 +167,14 @@ int ts_frame_explain(TsFrame *f, const TsStep *s) {
   return ts_error_where(&f->ctx->err, code->name, code->place[s->instr->line]);
 }
 
+int ts_frame_tell_interrupt(TsFrame *f, const TsStep *s) {
+  const TsCode *code = f->code;
+  int line = s->instr->line;
+  bool placed = line > 0 && line < code->nplace && *code->place[line];
+  return ts_error_set(&f->ctx->err, TS_ERR_interrupt, "%s%s%s: interrupted", code->name,
+                      placed ? " at " : "", placed ? code->place[line] : "");
+}
+
 static int run_step(TsFrame *f, TsStep *s) {
   if (!s->run) return s->instr->op < TS_OP_COUNT ? 0 : run_control(f, s);
   if (s->fresh && allocate_fresh(f, s)) return -1;
@@ -247,7 +255,7 @@ static int run_surely(TsFrame *f, TsStep *s) {
 static int commit(TsFrame *f, TsStep *s) {
   TsContext *c = f->ctx;
   TsError trapped = {0};
-  if (interrupted(f)) return -1;
+  if (interrupted(f, f->at)) return -1;
   int held = ts_cpu_hold_interrupts(), failed = 0;
   TsStep *first = s;
   for (TsStep *end = f->step + f->code->ninstr; s < end && !failed; s = behind(s)) {
@@ -280,7 +288,7 @@ static int advance(TsFrame *f, TsFrame **callee) {
       continue;
     }
     int failed = run_and_time(f, s);
-    if (interrupted(f)) return -1; /* and what failed, failed of that */
+    if (interrupted(f, s)) return -1; /* and what failed, failed of that */
     if (failed) return ts_frame_explain(f, s);
     if (c->trap && check_trap(f, s)) return -1;
   }

@@ -214,5 +214,5 @@ int ts_frame_end_call(TsFrame *f, int failed) {
   }
   take_results(f, s);
   f->at++;
-  return interrupted(f);
+  return interrupted(f, s);
 }

@@ -151,7 +151,7 @@ static int run_all(Spread *s) {
   int failed = 0, held = 0;
   bool committing = false;
   for (int t = 0; t < code->ninstr && !failed; t++) {
-    if (!committing && interrupted(f)) failed = -1;
+    if (!committing && interrupted(f, &f->step[t])) failed = -1;
     if (!failed && t == code->commit) held = ts_cpu_hold_interrupts(), committing = true;
     if (!failed && run_instruction(s, &code->instr[t]))
       failed = ts_frame_explain(f, &f->step[t]);

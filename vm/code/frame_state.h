@@ -74,6 +74,7 @@ int ts_frame_run_spread(TsFrame *f, TsTensor *const *args, TsTensor **results);
 /* ---- vm/code/frame.c */
 /* Errors inside say where the operator stands. */
 int ts_frame_explain(TsFrame *f, const TsStep *s);
+int ts_frame_tell_interrupt(TsFrame *f, const TsStep *s);
 
 /* ---- short names of its files */
 static inline void put(TsFrame *f, uint32_t r, TsTensor *t) {
@@ -94,9 +95,9 @@ static inline void take_results(TsFrame *f, TsStep *s) {
   }
 }
 
-static inline int interrupted(TsFrame *f) {
-  if (!ts_cpu_interrupted()) return 0;
-  return ts_error_set(&f->ctx->err, TS_ERR_interrupt, "%s: interrupted", f->code->name);
+/* s has run, or is what runs next: its place is that of the interrupt. */
+static inline int interrupted(TsFrame *f, const TsStep *s) {
+  return ts_cpu_interrupted() ? ts_frame_tell_interrupt(f, s) : 0;
 }
 
 #endif

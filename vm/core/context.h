@@ -32,6 +32,7 @@ typedef struct TsContext {
   int stream_depth;     /* loops around what runs, in that function */
   TsProfile profile;
   uint64_t commits; /* how often something that the program has was changed as a whole */
+  uint64_t assigned, exchanged; /* tensors, or parts, whose elements were copied into; given */
   int no_grad;      /* > 0: calls are not recorded (vm/core/tape.h) */
   uint8_t autocast; /* TS_DT_f16 or bf16: operands of calls are cast (vm/autocast.c); 0 */
   bool trap;        /* stop at the first NaN or infinity (vm/core/trap.h) */

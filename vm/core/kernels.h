@@ -8,6 +8,7 @@
 #include "vm/kernels/attention/grad.h"
 #include "vm/kernels/blas/blas.h"
 #include "vm/kernels/batch_norm.h"
+#include "vm/kernels/blocks_dot.h"
 #include "vm/kernels/conv.h"
 #include "vm/kernels/convert.h"
 #include "vm/kernels/copy.h"
@@ -34,6 +35,7 @@
   X(attention_grad, TsAttentionGradKernels)                                                    \
   X(batch_norm, TsBatchNormKernels)                                                            \
   X(blas, TsBlasKernels)                                                                       \
+  X(blocks_dot, TsBlocksDotKernels)                                                            \
   X(conv, TsConvKernels)                                                                       \
   X(convert, TsConvertKernels)                                                                 \
   X(copy, TsCopyKernels)                                                                       \

@@ -129,7 +129,7 @@ void ts_storage_free(TsStorage *s) {
   ts_memory_free(s, HEADER + behind);
 }
 
-TsCopy *ts_storage_copy(TsStorage *s, int device) {
+TsCopy *ts_storage_copy(const TsStorage *s, int device) {
   for (TsCopy *p = s->copies; p; p = p->next)
     if (p->device == device) return p;
   return NULL;
@@ -345,4 +345,47 @@ void *ts_tensor_write_on(TsTensor *t, int device, bool whole) {
   s->valid = 1u << device;
   drop_host(s);
   return (char *)p->at + t->offset;
+}
+
+/* ---- what two storages hold, exchanged */
+/* All of a storage, whose bytes are ours to give. */
+static bool is_whole(const TsTensor *t) {
+  const TsStorage *s = t->storage;
+  return t->contiguous && !t->offset && ts_meta_nbytes(&t->meta) == s->nbytes && !s->release &&
+         !s->symbolic && !s->lost && !s->pending && !s->away && !s->raw &&
+         s->held != TS_HELD_NEVER && t->meta.device != TS_DEVICE_MESH;
+}
+
+/* Where operators on t read its bytes; 0: on the host. */
+static int copy_at(const TsTensor *t) {
+  return ts_offload_on(t->storage->ctx, t->meta.device) ? t->meta.device : 0;
+}
+
+bool ts_tensor_exchanges(const TsTensor *to, const TsTensor *from) {
+  const TsStorage *a = to->storage, *b = from->storage;
+  int d = copy_at(to);
+  if (a == b || b->refs != 1 || d != copy_at(from) || !is_whole(to) || !is_whole(from) ||
+      to->meta.dtype != from->meta.dtype || !ts_meta_same_shape(&to->meta, &from->meta) ||
+      !(b->valid >> d & 1))
+    return false;
+  if (!d) return !a->remote && !b->remote && a->host && b->host;
+  const TsCopy *p = ts_storage_copy(a, d), *q = ts_storage_copy(b, d);
+  return p && q && p->at && q->at;
+}
+
+void ts_tensor_exchange(TsTensor *to, TsTensor *from) {
+  TsStorage *a = to->storage, *b = from->storage;
+  int d = copy_at(to);
+  void **p = &a->host, **q = &b->host;
+  a->version++, b->version++;
+  if (d) {
+    p = &ts_storage_copy(a, d)->at, q = &ts_storage_copy(b, d)->at;
+  } else if (is_inline(a)) {
+    memcpy(*p, *q, (size_t)a->nbytes);
+    p = q;
+  }
+  void *at = *p;
+  *p = *q, *q = at;
+  a->valid = b->valid = (uint16_t)(1u << d);
+  if (d) drop_host(a), drop_host(b);
 }

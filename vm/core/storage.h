@@ -17,7 +17,7 @@ void ts_storage_free(TsStorage *s);
 
 /* The address of the first copy of a remote storage from now on; what it held is forgotten. */
 void ts_storage_place(TsStorage *s, void *at);
-TsCopy *ts_storage_copy(TsStorage *s, int device); /* valid or not, or NULL */
+TsCopy *ts_storage_copy(const TsStorage *s, int device); /* valid or not, or NULL */
 /* The device's copy, up to date; NULL with the error. */
 TsCopy *ts_storage_fetch(TsStorage *s, int device);
 

@@ -130,6 +130,14 @@ extern bool (*ts_tensor_parts_changed)(const TsStorage *s);
 void *ts_tensor_read_on(TsTensor *t, int device);
 void *ts_tensor_write_on(TsTensor *t, int device, bool whole);
 
+/* Whether `from`, which nobody but the caller reads, can give what it holds to `to` without a copy:
+ * both are all of their storages, of one type and place, and no bytes of others. What the storage of
+ * `to` keeps is that: views of it see the new elements, as if they had been copied. */
+bool ts_tensor_exchanges(const TsTensor *to, const TsTensor *from);
+/* Does so; `from` holds what `to` had. Of tensors of which that was true, and behind ts_defer_touch
+ * of `to`. It cannot fail. */
+void ts_tensor_exchange(TsTensor *to, TsTensor *from);
+
 static inline int64_t ts_tensor_numel(const TsTensor *t) { return ts_meta_numel(&t->meta); }
 static inline TsDtype ts_tensor_dtype(const TsTensor *t) { return (TsDtype)t->meta.dtype; }
 /* Of a bare number that is no symbol. */

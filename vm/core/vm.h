@@ -63,8 +63,9 @@ int ts_vm_assign(TsContext *c, TsTensor *dst, TsTensor *src);
 /* All of them or, if one does not fit or memory runs out, none. Not while a function is
  * captured. */
 int ts_vm_assign_all(TsContext *c, int n, TsTensor *const *dst, TsTensor *const *src);
-/* The same, as a part of an assignment that its caller makes. NULL in dst: none. */
-int ts_vm_assign_parts(TsContext *c, int n, TsTensor *const *dst, TsTensor *const *src);
+/* The same of values that nobody reads any more: what they hold is given to dst without a copy, where
+ * these are no views, and lie where the values do. */
+int ts_vm_replace_all(TsContext *c, int n, TsTensor *const *dst, TsTensor *const *src);
 
 /* The options of a call, by name, for C callers:
  *   TsAttr a[TS_MAX_ATTR]; ts_op_defaults(op, a); a[i] = ts_attr_int(3); */

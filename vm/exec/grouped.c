@@ -27,11 +27,12 @@ typedef struct Job {
   const TsKernels *k;
   TsGemm g; /* what all groups share */
   bool weights, pairs;
-  bool own;               /* each group has as many rows of x, of which the first count */
-  int64_t n, rows;        /* groups, rows of x or of one group of it */
-  int64_t *first, *count; /* each group's first row, and how many it has */
-  int64_t *few, nfew;     /* groups of one thread */
-  int64_t a_row, b_row;   /* bytes from row to row, in b of the weight gradient */
+  bool own;        /* groups have rooms of as many rows of x, of which the first count; */
+  int64_t share;   /* so many have one together */
+  int64_t n, rows; /* groups, rows of x or of one group of it */
+  int64_t *first, *count;            /* each group's first row, and how many it has */
+  int64_t *few, nfew;                /* groups of one thread */
+  int64_t a_row, b_row;              /* bytes from row to row, in b of the weight gradient */
   int64_t a_group, b_group, c_group; /* bytes from matrix to matrix */
   int64_t c_row;
   atomic_llong next;
@@ -41,9 +42,10 @@ typedef struct Job {
 static TsGemm product_of(const Job *j, int64_t i) {
   TsGemm g = j->g;
   int64_t row = j->first[i];
-  g.a = (const char *)g.a + row * j->a_row + i * j->a_group;
-  g.b = (const char *)g.b + row * j->b_row + i * j->b_group;
-  g.c = (char *)g.c + row * j->c_row + i * j->c_group;
+  int64_t room = i / j->share; /* what lies by groups are the matrices */
+  g.a = (const char *)g.a + row * j->a_row + room * j->a_group;
+  g.b = (const char *)g.b + row * j->b_row + (j->weights ? room : i) * j->b_group;
+  g.c = (char *)g.c + row * j->c_row + (j->weights ? i : room) * j->c_group;
   *(j->weights ? &g.k : &g.m) = j->count[i];
   return g;
 }
@@ -90,10 +92,11 @@ static void multiply_all(Job *j) {
 static void place(Job *j, const int64_t *size) {
   int64_t row = 0;
   for (int64_t i = 0; i < j->n; i++) {
+    if (i % j->share == 0) row = 0;
     int64_t left = j->rows - row;
     j->first[i] = row;
     j->count[i] = size[i] < left ? size[i] : left;
-    if (!j->own) row += j->count[i];
+    row += j->count[i];
   }
 }
 
@@ -105,6 +108,8 @@ static int open_groups(Job *j, TsCall *call) {
   j->own = call->in[0]->meta.ndim == 3;
   j->rows = call->in[0]->meta.dim[j->own];
   j->n = call->in[2]->meta.dim[0];
+  j->share = j->own && call->in[0]->meta.dim[0] ? j->n / call->in[0]->meta.dim[0] : j->n;
+  if (!j->share) j->share = 1;
   int failed = size ? ts_guard_groups(c, call->op, j->rows, size, j->n) : -1;
   if (!failed && !(j->first = ts_work_take((3 * j->n + 1) * 8)))
     failed = ts_scratch_failed(call);
@@ -148,11 +153,11 @@ static int open_product(Job *j, TsTensor *x, TsTensor *y, TsTensor *out) {
   return g->a && g->b && g->c ? 0 : -1;
 }
 
-/* Rows behind a group, or behind the last one. */
+/* Rows behind the last group of a room; without groups all. */
 static void clear_rest(const Job *j) {
-  for (int64_t i = j->own ? 0 : j->n - 1; i < j->n; i++) {
-    int64_t end = i < 0 ? 0 : j->first[i] + j->count[i];
-    char *c = (char *)j->g.c + (i < 0 ? 0 : i) * j->c_group;
+  for (int64_t room = 0; room == 0 || room < j->n / j->share; room++) {
+    int64_t last = (room + 1) * j->share - 1, end = j->n ? j->first[last] + j->count[last] : 0;
+    char *c = (char *)j->g.c + room * j->c_group;
     memset(c + end * j->c_row, 0, (size_t)((j->rows - end) * j->c_row));
   }
 }

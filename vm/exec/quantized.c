@@ -1,8 +1,10 @@
 /* quantized_matmul: a product with weights that are stored in blocks, which the panels of
  * vm/gemm/gemm.h are filled with as they are read. So a weight has the number that its cast to f32 has, and the
  * chains are matmul's. */
+#include <stdint.h>
 #include <string.h>
 
+#include "devices/cpu_pool.h"
 #include "vm/core/exec.h"
 #include "vm/gemm/gemm.h"
 
@@ -53,6 +55,51 @@ static void fill(void *arg, void *dst, int width, int64_t batch, int64_t i0, int
   }
 }
 
+/* ---- a few rows of x, for which the weights are read as they lie */
+typedef struct Few {
+  const Weights *w;
+  TsBlocksDotFn *dot;
+  int lanes, m;
+  int64_t n;
+  const float *x, *bias;
+  float *y;
+} Few;
+
+enum { FEW = 2 * TS_BLOCKS_DOT_ROWS, GRAIN_NBYTES = 16 << 10 };
+
+static void multiply_some(void *arg, int64_t lo, int64_t hi, int worker) {
+  const Few *f = arg;
+  (void)worker;
+  for (int64_t at = lo; at < hi && !ts_cpu_interrupted(); at++) {
+    int64_t j = at * f->lanes, n = f->n - j < f->lanes ? f->n - j : f->lanes;
+    for (int i = 0; i < f->m; i += TS_BLOCKS_DOT_ROWS) {
+      int m = f->m - i < TS_BLOCKS_DOT_ROWS ? f->m - i : TS_BLOCKS_DOT_ROWS;
+      float *y = f->y + i * f->n + j;
+      f->dot(f->w->at + j * f->w->row_nbytes, f->w->row_nbytes, n, f->w->k, m,
+             f->x + i * f->w->k, f->w->k, y, f->n);
+      for (int r = 0; f->bias && r < m; r++)
+        for (int64_t c = 0; c < n; c++) y[r * f->n + c] += f->bias[j + c];
+    }
+  }
+}
+
+/* False: there is no such way. */
+static bool multiply_few(const TsKernels *k, const Weights *w, TsDtype d, const TsGemm *g) {
+  Few f = {.w = w,
+           .dot = k->blocks_dot.dot[d],
+           .lanes = k->blocks_dot.lanes,
+           .m = (int)g->m,
+           .n = g->n,
+           .x = g->a,
+           .bias = g->bias,
+           .y = g->c};
+  if (!f.dot || g->m > FEW || g->in != TS_GEMM_f32 || g->out != TS_GEMM_f32) return false;
+  if (w->row_nbytes > INT32_MAX / f.lanes) return false;
+  int64_t step = f.lanes * w->row_nbytes, grain = (GRAIN_NBYTES + step - 1) / (step ? step : 1);
+  ts_cpu_parallel((f.n + f.lanes - 1) / f.lanes, grain, multiply_some, &f);
+  return true;
+}
+
 static int multiply(TsCall *call, TsTensor *x, TsTensor *bias) {
   TsContext *c = call->ctx;
   TsTensor *y = call->out[0], *w = call->in[1];
@@ -80,6 +127,7 @@ static int multiply(TsCall *call, TsTensor *x, TsTensor *bias) {
   if (!(g.a = ts_tensor_read(x)) || !(of.at = ts_tensor_read(w)) ||
       !(g.c = ts_tensor_write(y)) || (bias && !(g.bias = ts_tensor_read(bias))))
     return -1;
+  if (multiply_few(c->k, &of, d, &g)) return 0;
   return ts_gemm(&g, &c->k->gemm)
              ? ts_error_set(&c->err, TS_ERR_memory, "quantized_matmul: out of memory")
              : 0;

@@ -71,7 +71,7 @@ static TsTensor *on_mesh(MeshCall *m, int i) {
   l = ts_layout_replicated(m->mesh, t->meta.ndim, &m->c->err);
   if (l && ts_tensor_numel(t) > 1 && told(m, ts_collective_of_move(&t->meta, l), i))
     return NULL;
-  return !l ? NULL : m->plans ? planned(m, t, l) : ts_mesh_move(m->c, t, l, true);
+  return !l ? NULL : m->plans ? planned(m, t, l) : ts_mesh_move(m->c, t, l, TS_MESH_SHARE_all);
 }
 
 static int take_operands(MeshCall *m) {
@@ -106,7 +106,9 @@ static int move_operands(MeshCall *m) {
     const TsLayout *l = ts_shard_needs(&m->s, m->mesh, i);
     if (l && l->id != t->meta.layout && told(m, ts_collective_of_move(&t->meta, l), i))
       return -1;
-    TsTensor *lies = !l ? NULL : m->plans ? planned(m, t, l) : ts_mesh_move(m->c, t, l, true);
+    TsTensor *lies = !l         ? NULL
+                     : m->plans ? planned(m, t, l)
+                                : ts_mesh_move(m->c, t, l, TS_MESH_SHARE_all);
     if (!lies) return -1;
     ts_tensor_unref(t);
     m->in[i] = lies;
@@ -117,7 +119,7 @@ static int move_operands(MeshCall *m) {
 /* ---- the parts */
 typedef struct Part {
   TsTensor *out[TS_MAX_OUT];
-  TsLeafSum sum[TS_MAX_OUT][TS_LEAF_SUMS];
+  TsLeafSum (*sum)[TS_LEAF_SUMS]; /* of a call that sums: by result */
   int nsum;
 } Part;
 
@@ -125,7 +127,8 @@ static int run_part(MeshCall *m, int p, Part *made, int nout) {
   TsContext *c = m->c;
   const TsCall *call = m->call;
   TsShardPart part;
-  TsTensor **in = calloc((size_t)call->nin + 1, sizeof *in);
+  TsTensor *few[TS_MAX_IN] = {NULL}, **in = few;
+  if (call->nin > TS_MAX_IN) in = calloc((size_t)call->nin, sizeof *in);
   int failed = in ? ts_shard_part(&m->s, m->mesh, p, &part) : ts_error_memory(&c->err), n = 0;
   for (int i = 0; i < call->nin && !failed; i++) {
     TsParts *parts = m->in[i] && !m->in[i]->meta.weak ? ts_mesh_parts(m->in[i]) : NULL;
@@ -147,7 +150,7 @@ static int run_part(MeshCall *m, int p, Part *made, int nout) {
                         made->out);
     c->box = NULL;
   }
-  free(in);
+  if (in != few) free(in);
   if (failed && (c->err.code == TS_ERR_index || c->err.code == TS_ERR_value) && !c->err.hint[0])
     ts_error_hint(&c->err, "places are counted within part %d of %d", p, m->mesh->n);
   return failed;
@@ -244,8 +247,11 @@ static int run(MeshCall *m, const TsMeta *out) {
   if (m->plans) return plan(m);
   if (ts_mesh_there(m->c, m->mesh)) return -1;
   Part *made = calloc((size_t)m->mesh->n, sizeof *made);
-  int failed = made ? 0 : ts_error_memory(&m->c->err), ndone = 0;
+  size_t nsum = m->f >= 0 ? (size_t)m->mesh->n * (size_t)call->nout : 0;
+  TsLeafSum(*sum)[TS_LEAF_SUMS] = nsum ? calloc(nsum, sizeof *sum) : NULL;
+  int failed = made && (sum || !nsum) ? 0 : ts_error_memory(&m->c->err), ndone = 0;
   for (int p = 0; p < m->mesh->n && !failed; p++) {
+    if (sum) made[p].sum = sum + p * call->nout;
     if (!m->s.pin || ts_layout_has(m->s.pin, p)) failed = run_part(m, p, &made[p], call->nout);
     ndone += !failed;
   }
@@ -260,6 +266,7 @@ static int run(MeshCall *m, const TsMeta *out) {
       for (int k = 0; k < made[p].nsum; k++) ts_tensor_unref(made[p].sum[o][k].value);
     }
   free(made);
+  free(sum);
   if (!failed) note_views(m);
   return failed ? -1 : 0;
 }

@@ -59,7 +59,7 @@ static TsCollective from_elsewhere(const TsMeta *m, const TsLayout *to) {
   for (int a = 0; a < to->mesh->naxis; a++)
     if (to->mesh->size[a] > 1) c.axes |= (uint8_t)(1u << a);
   for (int p = 0; p < to->mesh->n; p++) {
-    bool here = !old && (to->mesh->place[p] < 0 ? p == 0 : to->mesh->place[p] == m->device);
+    bool here = !old && (to->mesh->index[p] < 0 ? p == 0 : to->mesh->index[p] == m->device);
     if (!here) c.bytes += part_bytes(to, m, p);
   }
   c.kind = !c.bytes ? TS_COLLECTIVE_none
@@ -102,32 +102,41 @@ TsCollective ts_collective_of_gather(const TsMeta *m, int device) {
   for (int d = 0; d < l->ndim; d++) c.axes |= axes_of(l, d);
   int64_t own = 0;
   for (int p = 0; p < l->mesh->n; p++)
-    if (l->mesh->place[p] == device && part_bytes(l, m, p) > own) own = part_bytes(l, m, p);
+    if (l->mesh->index[p] == device && part_bytes(l, m, p) > own) own = part_bytes(l, m, p);
   c.bytes = ts_meta_nbytes(m) - own;
   c.kind = c.bytes > 0 ? TS_COLLECTIVE_gather : TS_COLLECTIVE_none;
   return c;
 }
 
-static bool is_narrow(const TsMeta *m) {
-  return ts_dtype_is((TsDtype)m->dtype, TS_KIND_F) && ts_dtypes[m->dtype].nbytes < 4;
+/* Bytes of a part's summands: what is rounded once is sent as f32 (wide). */
+static int64_t summand_bytes(const TsMeta *part, bool wide) {
+  TsMeta m = *part;
+  m.weak = 0;
+  return wide && ts_shard_is_narrow(&m) ? ts_meta_numel(part) * 4 : ts_meta_nbytes(part);
 }
 
-/* Each device of a group but one sends its summands, and gets the sum: what is rounded once is
- * sent as f32 (wide). */
-static TsCollective added_up(const TsMesh *m, const TsLayout *l, const TsMeta *whole,
-                             uint8_t axes, bool wide) {
+/* A sum over these axes, of which nothing is known to be sent yet; *group: of so many devices. */
+static TsCollective sum_over(const TsMesh *m, const TsLayout *l, const TsMeta *whole,
+                             uint8_t axes, int *group) {
   TsCollective c = {
       .mesh = m, .before = *whole, .meta = *whole, .op = TS_OP_COUNT, .axes = axes};
-  int group = 1;
+  *group = 1;
   for (int a = 0; a < m->naxis; a++)
-    if (axes >> a & 1) group *= m->size[a];
+    if (axes >> a & 1) *group *= m->size[a];
   c.meta.layout = l->id;
+  return c;
+}
+
+/* Each device of a group but one sends its summands, and gets the sum. */
+static TsCollective added_up(const TsMesh *m, const TsLayout *l, const TsMeta *whole,
+                             uint8_t axes, bool wide) {
+  int group;
+  TsCollective c = sum_over(m, l, whole, axes, &group);
   if (group == 1) return c;
   c.kind = TS_COLLECTIVE_all_reduce;
   for (int p = 0; p < m->n; p++) {
     TsMeta part = ts_layout_part(l, whole, p);
-    int64_t sum = ts_meta_nbytes(&part);
-    int64_t summand = wide && is_narrow(&part) ? ts_meta_numel(&part) * 4 : sum;
+    int64_t sum = ts_meta_nbytes(&part), summand = summand_bytes(&part, wide);
     bool first = true; /* of its group: it gets the summands, the others the sum */
     for (int a = 0; a < m->naxis; a++)
       if (axes >> a & 1) first &= ts_mesh_coordinate(m, p, a) == 0;
@@ -171,16 +180,11 @@ bool ts_collective_scatters(const TsShard *s, const TsMesh *m, int o, const TsLa
 
 static TsCollective scattered(const TsMesh *m, const TsLayout *l, const TsMeta *whole,
                               uint8_t axes, bool wide) {
-  TsCollective c = {
-      .mesh = m, .before = *whole, .meta = *whole, .op = TS_OP_COUNT, .axes = axes};
-  int group = 1;
-  for (int a = 0; a < m->naxis; a++)
-    if (axes >> a & 1) group *= m->size[a];
-  c.meta.layout = l->id;
+  int group;
+  TsCollective c = sum_over(m, l, whole, axes, &group);
   for (int p = 0; p < m->n; p++) {
     TsMeta part = ts_layout_part(l, whole, p);
-    c.bytes += (group - 1) * ts_meta_numel(&part) *
-               (wide && is_narrow(&part) ? 4 : ts_dtypes[part.dtype].nbytes);
+    c.bytes += (group - 1) * summand_bytes(&part, wide);
   }
   c.kind = c.bytes ? TS_COLLECTIVE_reduce_scatter : TS_COLLECTIVE_none;
   return c;

@@ -32,7 +32,8 @@ static TsTensor *one_part(TsContext *c, TsOp op, const TsAttr *attr, const TsMet
 }
 
 static TsTensor *whole_moved(TsContext *c, TsOp op, const TsAttr *attr, const TsLayout *l) {
-  TsTensor *t = ts_vm_call1(c, op, 0, NULL, attr), *y = t ? ts_mesh_move(c, t, l, false) : NULL;
+  TsTensor *t = ts_vm_call1(c, op, 0, NULL, attr),
+           *y = t ? ts_mesh_move(c, t, l, TS_MESH_SHARE_none) : NULL;
   ts_tensor_unref(t);
   return y;
 }

@@ -13,16 +13,6 @@ int ts_leaves_sums(int n, int lo, int hi, TsLeafSum *sum) {
   return k;
 }
 
-static TsOp operator_of(TsFactorKind kind) {
-  static const TsOp by_kind[] = {[TS_FACTOR_sum] = TS_OP_add,
-                                 [TS_FACTOR_max] = TS_OP_maximum,
-                                 [TS_FACTOR_min] = TS_OP_minimum,
-                                 [TS_FACTOR_any] = TS_OP_logical_or,
-                                 [TS_FACTOR_all] = TS_OP_logical_and,
-                                 [TS_FACTOR_one] = TS_OP_add};
-  return by_kind[kind];
-}
-
 typedef struct Tree {
   TsContext *c;
   TsOp op;
@@ -56,7 +46,7 @@ static TsTensor *value_of(Tree *t, int level, int place) {
 
 static TsTensor *root(TsContext *c, TsFactorKind kind, int n, int level, int place, int nsum,
                       TsLeafSum *sum) {
-  Tree t = {.c = c, .op = operator_of(kind), .n = n, .nsum = nsum, .sum = sum};
+  Tree t = {.c = c, .op = ts_factor_operator(kind), .n = n, .nsum = nsum, .sum = sum};
   t.device = sum[0].value->meta.device;
   TsTensor *value = value_of(&t, level, place);
   for (int i = 0; i < nsum; i++) {
@@ -92,7 +82,7 @@ int ts_leaves_fold(TsContext *c, TsFactorKind kind, int n, int *nsum, TsLeafSum 
       x->level++, x->place /= 2;
     } else if (more && i + 1 < *nsum && are_halves(x)) {
       TsTensor *both[] = {x->value, x[1].value};
-      TsTensor *y = ts_vm_call1(c, operator_of(kind), 2, both, NULL);
+      TsTensor *y = ts_vm_call1(c, ts_factor_operator(kind), 2, both, NULL);
       if (!y) return -1;
       ts_tensor_unref(both[0]);
       ts_tensor_unref(both[1]);
@@ -127,11 +117,6 @@ static TsTensor *in_f32(TsContext *c, TsTensor *t) {
   return ts_vm_call1(c, TS_OP_cast, 1, &t, &a);
 }
 
-static bool is_narrow(const TsTensor *t) {
-  return t && ts_dtype_is(ts_tensor_dtype(t), TS_KIND_F) &&
-         ts_dtypes[t->meta.dtype].nbytes < 4 && !t->meta.weak;
-}
-
 /* What operand i is of the leaf: a reference. */
 static TsTensor *operand(const Run *r, int i, TsTensor *t) {
   const TsShard *s = r->s;
@@ -143,7 +128,7 @@ static TsTensor *operand(const Run *r, int i, TsTensor *t) {
     ts_tensor_unref(cut);
     cut = next;
   }
-  if (cut && s->widens && is_narrow(cut)) {
+  if (cut && s->widens && ts_shard_is_narrow(&cut->meta)) {
     TsTensor *wide = in_f32(r->c, cut);
     ts_tensor_unref(cut);
     cut = wide;
@@ -160,20 +145,16 @@ static int run_leaf(const Run *r, TsTensor *const *in, TsTensor **out) {
     failed = ts_vm_call(r->c, r->s->op, r->s->nin, cut, r->part.attr, TS_MAX_OUT, &nout, out);
   for (int i = 0; i < r->s->nin; i++) ts_tensor_unref(cut[i]);
   for (int o = 0; o < nout && !failed; o++) { /* summands of 16 bits are added in f32 */
-    bool summand = !memchr(r->s->out_axis[o], r->f, r->s->out[o].ndim);
-    if (!summand || !is_narrow(out[o]) || r->s->factor[r->f].kind != TS_FACTOR_sum) continue;
+    bool summand = ts_shard_axis(r->s, o, r->f) < 0;
+    if (!summand || !ts_shard_is_narrow(&out[o]->meta) ||
+        r->s->factor[r->f].kind != TS_FACTOR_sum)
+      continue;
     TsTensor *wide = in_f32(r->c, out[o]);
     ts_tensor_unref(out[o]);
     failed = !(out[o] = wide);
   }
   for (int o = 0; o < nout && failed; o++) ts_tensor_unref(out[o]);
   return failed ? -1 : 0;
-}
-
-static int axis_of(const TsShard *s, int o, int f) {
-  for (int d = 0; d < s->out[o].ndim; d++)
-    if (s->out_axis[o][d] == f) return d;
-  return -1;
 }
 
 /* All leaves of one result that has the factor. */
@@ -194,7 +175,7 @@ int ts_leaves_run(TsContext *c, const TsShard *s, const TsShardPart *part, int f
     return ts_error_memory(&c->err);
   }
   for (int o = 0; o < s->nout; o++) leaf[o] = all + (size_t)o * (size_t)own;
-  Run r = {.c = c, .s = s, .part = *part, .f = f};
+  Run r = {.c = c, .s = s, .f = f};
   *nsum = ts_leaves_sums(leaves, lo, hi, sum[0]);
   for (int o = 0; o < s->nout; o++) {
     out[o] = NULL;
@@ -202,18 +183,14 @@ int ts_leaves_run(TsContext *c, const TsShard *s, const TsShardPart *part, int f
   }
   for (int i = lo; i < hi && !failed; i++) {
     TsTensor *made[TS_MAX_OUT] = {NULL};
-    int64_t size = s->factor[f].size;
-    r.part.start[f] = ts_layout_cut(size, leaves, leaves, i);
-    r.part.count[f] = ts_layout_cut(size, leaves, leaves, i + 1) - r.part.start[f];
+    failed = ts_shard_leaf(s, part, f, leaves, i, &r.part);
     r.before = r.part.start[f] - part->start[f];
-    r.part.summand = true;
-    if (s->attr) memcpy(r.part.attr, s->attr, sizeof *s->attr * ts_op_info(s->op)->nattr);
-    failed = (s->local && s->local(s, &r.part)) || run_leaf(&r, in, made);
+    failed = failed || run_leaf(&r, in, made);
     for (int o = 0; o < s->nout && !failed; o++) leaf[o][n] = made[o];
     n += !failed;
   }
   for (int o = 0; o < s->nout && !failed; o++) {
-    int axis = axis_of(s, o, f);
+    int axis = ts_shard_axis(s, o, f);
     if (axis >= 0) {
       failed = !(out[o] = joined(c, axis, n, leaf[o]));
       continue;

@@ -23,8 +23,7 @@ static int run(TsCall *call, const TsShard *s, int f, int leaves) {
   if (ts_leaves_run(call->ctx, s, &part, f, leaves, 0, leaves, call->in, out, sum, &nsum))
     return -1;
   for (int o = 0; o < call->nout; o++) {
-    bool joined = memchr(s->out_axis[o], f, s->out[o].ndim);
-    if (joined) {
+    if (ts_shard_axis(s, o, f) >= 0) {
       call->out[o] = out[o];
       continue;
     }

@@ -24,7 +24,8 @@ typedef struct Move {
   const TsLayout *old, *new; /* of one mesh or of two */
   int p;                     /* part of the result, */
   TsTensor *to;              /* which is this one */
-  bool share;
+  TsMeshShare share;
+  TsTensor **part; /* of the result, as far as they are made */
   TsWire wire;
   Box *box; /* of all parts: copied when all that is sent is there */
   int n, cap;
@@ -156,12 +157,22 @@ static TsTensor *as_view(Move *v, const TsMeta *m, bool *failed) {
   return NULL;
 }
 
+/* An earlier part of the result with the same elements in the same memory. */
+static TsTensor *as_other(const Move *v, const TsMeta *m) {
+  int first = v->share == TS_MESH_SHARE_all ? ts_layout_first(v->new, v->p) : v->p;
+  for (int q = first; q < v->p; q++)
+    if (v->part[q] && ts_layout_first(v->new, q) == first &&
+        ts_wire_same_memory(v->new->mesh, v->p, v->new->mesh, q))
+      return ts_tensor_to(v->c, v->part[q], m->device);
+  return NULL;
+}
+
 static TsTensor *made_part(Move *v) {
   TsMeta m = ts_layout_part(v->new, &v->from->meta, v->p);
   int64_t want[TS_MAX_RANK], at[TS_MAX_RANK], size[TS_MAX_RANK];
   bool any = ts_meta_numel(&m) > 0, failed = false;
   TsTensor *view = any ? as_view(v, &m, &failed) : NULL;
-  if (view || failed) return view;
+  if (view || failed || (view = as_other(v, &m))) return view;
   v->to = ts_tensor_new(v->c, &m);
   if (v->to && any && fill(v, 0, want, at, size)) {
     ts_tensor_unref(v->to);
@@ -202,11 +213,11 @@ static TsTensor *copied(TsContext *c, TsTensor *t, const TsLayout *l, bool share
 }
 
 TsTensor *ts_mesh_moved_parts(TsContext *c, const TsParts *from, const TsLayout *l,
-                              bool share) {
+                              TsMeshShare share) {
   const TsLayout *old = ts_layout_of(&from->meta);
   TsTensor **part = calloc((size_t)l->mesh->n, sizeof *part);
   if (!part) return ts_error_memory(&c->err), NULL;
-  Move v = {.c = c, .from = from, .old = old, .new = l, .share = share};
+  Move v = {.c = c, .from = from, .old = old, .new = l, .share = share, .part = part};
   int failed = 0;
   v.wire = ts_wire_begin(c);
   for (v.p = 0; v.p < l->mesh->n && !failed; v.p++)
@@ -224,7 +235,7 @@ TsTensor *ts_mesh_moved_parts(TsContext *c, const TsParts *from, const TsLayout 
   return made;
 }
 
-static TsTensor *moved(TsContext *c, TsTensor *t, const TsLayout *l, bool share) {
+static TsTensor *moved(TsContext *c, TsTensor *t, const TsLayout *l, TsMeshShare share) {
   const TsParts *from = ts_mesh_parts(t);
   if (!from) return NULL;
   if (ts_layout_of(&from->meta) == l && share) return ts_tensor_ref(t);
@@ -260,7 +271,7 @@ static TsTensor *same_summands(TsContext *c, TsTensor *t, bool share) {
   return made;
 }
 
-TsTensor *ts_mesh_move(TsContext *c, TsTensor *t, const TsLayout *l, bool share) {
+TsTensor *ts_mesh_move(TsContext *c, TsTensor *t, const TsLayout *l, TsMeshShare share) {
   if (l->partial && ts_layout_of(&t->meta) != l) return no_summands(c);
   if (l->partial && !ts_mesh_plans(c, 1, &t)) return same_summands(c, t, share);
   if (ts_mesh_plans(c, 1, &t)) return as_planned(c, t, l);
@@ -286,33 +297,27 @@ TsTensor *ts_mesh_move(TsContext *c, TsTensor *t, const TsLayout *l, bool share)
 }
 
 /* ---- in place */
-int ts_mesh_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
-  if (ts_mesh_plans(c, 1, &dst)) return 0;
+bool ts_mesh_fitting(TsContext *c, TsTensor *dst, TsTensor *src, TsTensor **lying) {
   TsParts *to = ts_mesh_parts(dst);
-  if (!to) return -1;
+  *lying = NULL;
+  if (!to) return false;
   const TsLayout *l = ts_layout_of(&to->meta);
-  if (to->copied)
-    return ts_error_set(&c->err, TS_ERR_layout,
-                        "writing into a view of a tensor that is split along its axis would be "
-                        "lost: its elements were moved");
-  TsTensor *whole = src, *stretched = NULL, *lying = NULL;
-  if (!src->meta.weak && !ts_meta_same_shape(&src->meta, &dst->meta)) {
+  if (to->copied) {
+    ts_error_set(&c->err, TS_ERR_layout,
+                 "writing into a view of a tensor that is split along its axis would be lost: "
+                 "its elements were moved");
+    return false;
+  }
+  if (src->meta.weak) return true;
+  TsTensor *whole = src, *stretched = NULL;
+  if (!ts_meta_same_shape(&src->meta, &dst->meta)) {
     TsAttr shape = ts_attr_ints(dst->meta.dim, dst->meta.ndim);
     whole = stretched = ts_vm_call1(c, TS_OP_broadcast_to, 1, &src, &shape);
   }
-  if (whole && !whole->meta.weak) ts_collective_note_move(c, &whole->meta, l, "assignment");
-  if (whole && !whole->meta.weak) whole = lying = ts_mesh_move(c, whole, l, true);
-  const TsParts *from = lying ? ts_mesh_parts(lying) : NULL;
-  TsTensor **same = calloc((size_t)to->n + 1, sizeof *same);
-  int failed = !whole || (lying && !from);
-  if (!failed && !same) failed = ts_error_memory(&c->err);
-  for (int p = 0; p < to->n && !failed; p++) same[p] = whole;
-  if (!failed) failed = ts_vm_assign_parts(c, to->n, to->part, from ? from->part : same);
-  free(same);
-  if (!failed) dst->storage->valid = 1u << TS_DEVICE_MESH;
-  ts_tensor_unref(lying);
+  if (whole) ts_collective_note_move(c, &whole->meta, l, "assignment");
+  if (whole) *lying = ts_mesh_move(c, whole, l, TS_MESH_SHARE_source);
   ts_tensor_unref(stretched);
-  return failed ? -1 : 0;
+  return *lying != NULL;
 }
 
 /* ---- summands */

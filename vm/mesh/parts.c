@@ -163,7 +163,7 @@ static int gather(TsContext *c, TsParts *p, char *to_host) {
   const TsLayout *l = everywhere(&p->meta, &c->err);
   if (!l) return -1;
   ts_collective_about(c, "read", &p->meta);
-  TsTensor *all = ts_mesh_moved_parts(c, p, l, true);
+  TsTensor *all = ts_mesh_moved_parts(c, p, l, TS_MESH_SHARE_source);
   int failed = !all || copy_parts(parts_of(all->storage), to_host, false);
   ts_tensor_unref(all);
   return failed;

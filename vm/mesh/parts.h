@@ -34,15 +34,21 @@ TsParts *ts_mesh_parts(TsTensor *t);
 
 void ts_mesh_open(void); /* the device of all meshes; once a process */
 
-/* t, on a mesh or not, as it lies under l, of this mesh or another one. share: parts may be those
- * of t, as it is only read. */
-TsTensor *ts_mesh_move(TsContext *c, TsTensor *t, const TsLayout *l, bool share);
+typedef enum TsMeshShare {
+  TS_MESH_SHARE_none,   /* parts have bytes of their own */
+  TS_MESH_SHARE_source, /* they may be those of the tensor, as it is only read */
+  TS_MESH_SHARE_all,    /* and in one memory those of each other: nobody will write them */
+} TsMeshShare;
+/* t, on a mesh or not, as it lies under l, of this mesh or another one. */
+TsTensor *ts_mesh_move(TsContext *c, TsTensor *t, const TsLayout *l, TsMeshShare share);
 /* The same of parts without summands. */
-TsTensor *ts_mesh_moved_parts(TsContext *c, const TsParts *from, const TsLayout *l, bool share);
+TsTensor *ts_mesh_moved_parts(TsContext *c, const TsParts *from, const TsLayout *l,
+                              TsMeshShare share);
 /* t itself lies under l from now on: whoever has it sees so. Not of views, nor of what others see
  * by views. 0 or -1. */
 int ts_mesh_spread(TsContext *c, TsTensor *t, const TsLayout *l);
-/* The elements of src, broadcast and converted, into those of dst, which is on a mesh. */
-int ts_mesh_assign(TsContext *c, TsTensor *dst, TsTensor *src);
+/* src, broadcast, as it lies where dst does, to be copied into its parts: a reference in *lying, or
+ * NULL for a bare number, which each part takes. False with the error. */
+bool ts_mesh_fitting(TsContext *c, TsTensor *dst, TsTensor *src, TsTensor **lying);
 
 #endif

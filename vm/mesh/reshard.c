@@ -50,7 +50,7 @@ static int run(TsCustom *base, TsContext *c, int nin, TsTensor *const *in, int n
   c->no_grad++;
   if (f->to) {
     ts_collective_note_move(c, &in[0]->meta, f->to, base->name);
-    out[0] = ts_mesh_move(c, in[0], f->to, false);
+    out[0] = ts_mesh_move(c, in[0], f->to, TS_MESH_SHARE_none);
   } else {
     out[0] = gathered(c, in[0], f->device);
   }

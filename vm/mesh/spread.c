@@ -18,7 +18,7 @@ int ts_mesh_spread(TsContext *c, TsTensor *t, const TsLayout *l) {
     return ts_error_set(&c->err, TS_ERR_layout,
                         "a tensor that shares its elements with others cannot be spread over a "
                         "mesh by itself");
-  TsTensor *y = ts_mesh_move(c, t, l, false);
+  TsTensor *y = ts_mesh_move(c, t, l, TS_MESH_SHARE_none);
   if (!y) return -1;
   TsStorage *made = y->storage;
   made->leaf = old->leaf, made->computed = old->computed, made->taped = old->taped;

@@ -38,14 +38,14 @@ static bool is_host(int rank, int place) {
 }
 
 TsWireEnd ts_wire_end_of(const TsMesh *m, int p) {
-  int device = m->device[p] < 0 ? 0 : m->device[p], place = m->place[p] < 0 ? 0 : m->place[p];
+  int device = m->device[p] < 0 ? 0 : m->device[p], place = m->index[p] < 0 ? 0 : m->index[p];
   return (TsWireEnd){m->rank[p], device, is_host(m->rank[p], place)};
 }
 
 bool ts_wire_same_memory(const TsMesh *m, int p, const TsMesh *of, int q) {
   TsWireEnd a = ts_wire_end_of(m, p), b = ts_wire_end_of(of, q);
   bool same = a.rank == b.rank || b.rank < 0; /* of what each process has it takes its own */
-  return same && (m->place[p] == of->place[q] || (a.host && b.host));
+  return same && (m->index[p] == of->index[q] || (a.host && b.host));
 }
 
 static int add_post(TsWire *w, const TsWirePost *p) {

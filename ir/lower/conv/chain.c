@@ -333,7 +333,7 @@ static TsTile *build_table(const Chain *s) {
   TsTileBuild b = ts_tile_build(k);
   TsTileLoop l =
       ts_tile_for(&b, ts_tile_index(&b, 0), ts_tile_index(&b, s->k), PIECE, true, 0, NULL);
-  V i = ts_tile_op2(&b, TS_OP_add, ts_short_iota(&b, &t, 0), ts_short_splat(&b, &t, l.i));
+  V i = ts_short_positions(&b, &t, l.i);
   ts_tile_store(&b, to, &l.i, ts_tile_cast(&b, offsets(&b, s, i, false), TS_DT_i32), &edge);
   ts_tile_for_end(&b, &l, NULL, NULL);
   return k;

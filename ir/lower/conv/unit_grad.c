@@ -21,7 +21,7 @@ static TsTile *build_sum(void) {
   k->threads = PIECE / 4, k->vector = 4;
   V zero = ts_tile_index(&b, 0), step = ts_short_dim(&b, 1);
   TsTileLoop l = ts_tile_for(&b, zero, step, PIECE, true, 0, NULL);
-  V e = ts_tile_op2(&b, TS_OP_add, ts_short_iota(&b, &t, 0), ts_short_splat(&b, &t, l.i));
+  V e = ts_short_positions(&b, &t, l.i);
   V sum = ts_short_number(&b, &t, TS_DT_f32, -0.0), x[IN_FLIGHT];
   TsTileLoop leaf = ts_tile_for(&b, zero, ts_short_dim(&b, 2), IN_FLIGHT, false, 1, &sum);
   if (!leaf.stmt) return k;

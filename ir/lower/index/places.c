@@ -181,7 +181,7 @@ static TsTile *build(const Places *p) {
   TsTileBuild *b = &m.b;
   TsTileLoop l = ts_tile_for(b, ts_tile_index(b, 0), ts_tile_index(b, n), PIECE, true, 0, NULL);
   TsTileAccess edge = {.edge = true};
-  m.i = op2(&m, TS_OP_add, ts_short_iota(b, &m.t, 0), ts_short_splat(b, &m.t, l.i));
+  m.i = ts_short_positions(b, &m.t, l.i);
   coordinates(&m);
   V value = makes(p->op) ? numbers(&m) : update ? updated(&m, x, src) : moved(&m, x);
   ts_tile_store(b, y, &l.i, value, &edge);

@@ -50,7 +50,7 @@ static TsTile *build(const Histogram *h) {
   V n = ts_short_dim(&b, 0), end = ts_short_dim(&b, 1);
   TsTileLoop l = ts_tile_for(&b, ts_tile_index(&b, 0), end, PIECE, true, 0, NULL);
   if (k->failed) return k;
-  V bin = op2(&b, TS_OP_add, ts_short_iota(&b, &t, 0), ts_short_splat(&b, &t, l.i));
+  V bin = ts_short_positions(&b, &t, l.i);
   V next = ts_short_by(&b, TS_OP_add, bin, 1);
   V last = op2(&b, TS_OP_eq, next, ts_short_splat(&b, &t, end));
   V never = op2(&b, TS_OP_lt, bin, ts_short_int(&b, &t, 0));
@@ -80,7 +80,7 @@ static TsTile *build_edges(const Histogram *h) {
   double step = (h->high - h->low) / (double)h->bins;
   TsTileLoop l =
       ts_tile_for(&b, ts_tile_index(&b, 0), ts_tile_index(&b, n), LINE, true, 0, NULL);
-  V i = op2(&b, TS_OP_add, ts_short_iota(&b, &t, 0), ts_short_splat(&b, &t, l.i));
+  V i = ts_short_positions(&b, &t, l.i);
   V x = op2(&b, TS_OP_mul, ts_tile_cast(&b, i, TS_DT_f64),
             ts_short_number(&b, &t, TS_DT_f64, step));
   x = op2(&b, TS_OP_add, x, ts_short_number(&b, &t, TS_DT_f64, h->low));

@@ -47,7 +47,7 @@ static TsTile *build_values(const TsSort *s) {
   TsTileLoop rows = ts_tile_for(&b, zero, ts_short_dim(&b, 0), 1, true, 0, NULL);
   TsTileLoop l =
       ts_tile_for(&b, ts_tile_index(&b, 0), ts_short_dim(&b, 2), PIECE, true, 0, NULL);
-  V pos = ts_tile_op2(&b, TS_OP_add, ts_short_iota(&b, &t, 0), ts_short_splat(&b, &t, l.i));
+  V pos = ts_short_positions(&b, &t, l.i);
   V in = ts_tile_op2(&b, TS_OP_lt, pos, ts_short_splat(&b, &t, ts_short_dim(&b, 2)));
   V none = ts_short_int(&b, &t, -1);
   V row = ts_short_splat(&b, &t, ts_tile_op2(&b, TS_OP_mul, rows.i, ts_short_dim(&b, 1)));
@@ -91,7 +91,7 @@ static TsTile *build_places(void) {
   TsTileAccess edge = {.edge = true};
   TsTileLoop l =
       ts_tile_for(&b, ts_tile_index(&b, 0), ts_short_dim(&b, 0), PIECE, true, 0, NULL);
-  V e = ts_tile_op2(&b, TS_OP_add, ts_short_iota(&b, &t, 0), ts_short_splat(&b, &t, l.i));
+  V e = ts_short_positions(&b, &t, l.i);
   V row = ts_tile_op2(&b, TS_OP_floordiv, e, ts_short_splat(&b, &t, ts_short_dim(&b, 1)));
   row = ts_tile_op2(&b, TS_OP_mul, row, ts_short_splat(&b, &t, ts_short_dim(&b, 2)));
   V own = ts_tile_load(&b, at, &l.i, &t, &edge);

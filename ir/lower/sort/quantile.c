@@ -48,7 +48,7 @@ static TsTile *build(const Quantile *q) {
   TsTileAccess edge = {.edge = true};
   TsTileLoop l =
       ts_tile_for(&b, ts_tile_index(&b, 0), ts_short_dim(&b, 1), PIECE, true, 0, NULL);
-  V row = op2(&b, TS_OP_add, ts_short_iota(&b, &t, 0), ts_short_splat(&b, &t, l.i));
+  V row = ts_short_positions(&b, &t, l.i);
   V first = ts_short_by(&b, TS_OP_mul, row, q->n), v = element(&b, x, first, q->k);
   if (q->t > 0) v = between(&b, q, v, element(&b, x, first, q->k + 1));
   V last = element(&b, x, first, q->n - 1); /* NaN is the largest */

@@ -188,10 +188,14 @@ int ts_tile_debug_peek(TsTileDebug *d, const TsTilePeek *peek, void *const *arg,
                        const int64_t *dim, TsTileSeen *seen, TsError *err) {
   if (prepare(d, arg, dim, err)) return -1;
   if (peek->name && !peek->line && !has_name(d->k->body, peek->name))
-    return ts_error_set(err, TS_ERR_argument, "%s: no line makes %%%s", d->k->name, peek->name);
+    return ts_error_set(err, TS_ERR_argument, "%s: no line makes %%%s", d->k->name, peek->name),
+           ts_error_hint(err,
+                         "values have the names that level tile shows, such as %%3 or %%acc");
   if (peek->line > d->nline || peek->line < 0)
     return ts_error_set(err, TS_ERR_argument, "%s: the text has %d lines, no line %d",
-                        d->k->name, d->nline, peek->line);
+                        d->k->name, d->nline, peek->line),
+           ts_error_hint(err,
+                         "lines are those of level tile, from 1 on, without comments in front");
   if (peek->ncoord && ts_debug_find_tiles(d)) return ts_error_memory(err);
   d->seen.at = NULL;
   d->peek = peek;

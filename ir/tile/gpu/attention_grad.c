@@ -95,6 +95,7 @@ void ts_gpu_grad_sizes(Grad *a) {
   a->heads = ts_gpu_named(op2(a, TS_OP_mul, a->nb, a->j), "heads");
   a->total = ts_gpu_named(op2(a, TS_OP_mul, a->keys, a->heads), "total");
   a->span = ts_gpu_named(op2(a, TS_OP_mul, a->keys, a->near), "span");
+  ts_gpu_order(b->k, "heads", 0);
   a->offset = ts_gpu_named(op2(a, TS_OP_sub, a->t, a->s), "offset");
   a->each = ts_gpu_named(op2(a, TS_OP_floordiv, a->h, a->j), "each");
 }

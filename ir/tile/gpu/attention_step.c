@@ -51,6 +51,7 @@ void ts_gpu_attend_sizes(Attention *a) {
   a->total = ts_gpu_named(op2(a, TS_OP_mul, a->tiles, a->n), "total");
   a->blocks = ts_gpu_named(ts_gpu_div_up(b, a->t, KEYS), "blocks");
   a->span = ts_gpu_named(op2(a, TS_OP_mul, a->tiles, a->g), "span");
+  ts_gpu_order(b->k, "heads", 0);
   a->offset = ts_gpu_named(op2(a, TS_OP_sub, a->t, a->s), "offset");
   a->each = ts_gpu_named(op2(a, TS_OP_floordiv, a->h, a->j), "each");
 }

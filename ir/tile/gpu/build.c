@@ -1,6 +1,7 @@
 /* Short forms for kernels with roles: ir/tile/gpu/build.h. */
 #include "ir/tile/gpu/build.h"
 
+#include <stdio.h>
 #include <string.h>
 
 typedef TsTileVal V;
@@ -51,6 +52,12 @@ V ts_gpu_div_up(TsTileBuild *b, V x, int64_t y) {
 V ts_gpu_share(TsTileBuild *b, V total, V first, V blocks) {
   V left = ts_tile_op2(b, TS_OP_sub, total, first), less = ts_gpu_by(b, TS_OP_sub, blocks, 1);
   return ts_tile_op2(b, TS_OP_floordiv, ts_tile_op2(b, TS_OP_add, left, less), blocks);
+}
+
+void ts_gpu_order(TsTile *k, const char *order, int64_t n) {
+  char text[40];
+  snprintf(text, sizeof text, n ? "%s:%lld" : "%s", order, (long long)n);
+  if (!(k->order = ts_arena_text(&k->arena, text))) k->failed = true;
 }
 
 V ts_gpu_size(TsTileBuild *b, int index, const char *name) {

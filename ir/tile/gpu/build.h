@@ -42,6 +42,8 @@ static inline TsTileVal ts_gpu_named(TsTileVal v, const char *name) {
 }
 TsTileVal ts_gpu_div_up(TsTileBuild *b, TsTileVal x, int64_t y);
 TsTileVal ts_gpu_size(TsTileBuild *b, int index, const char *name);
+/* The head says how the grid's numbers go over its tiles: "bands:4", "heads". */
+void ts_gpu_order(TsTile *k, const char *order, int64_t n);
 /* How many of `total` tiles block `first` of `blocks` has, which takes each blocks-th one. */
 TsTileVal ts_gpu_share(TsTileBuild *b, TsTileVal total, TsTileVal first, TsTileVal blocks);
 

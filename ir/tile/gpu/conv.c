@@ -175,24 +175,31 @@ static V with_bias(Conv *p, V x, V n) {
   return op2(p, TS_OP_add, x, ts_gpu_spread(&p->b, v, &x->type, 1));
 }
 
-/* A buffer is free when all stores but the last have read theirs. Buffers take turns; with an
- * odd number of pieces a tile begins with the one that the tile before did not begin with. */
-static void store_piece(Conv *p, V x, V n, int64_t piece, int64_t pieces) {
-  TsTileBuild *b = &p->b;
-  int64_t shape[2] = {ROWS, p->width};
-  V zero = number(p, 0), buffer = number(p, piece % BUFFERS);
-  if (pieces % BUFFERS)
-    buffer = by(p, TS_OP_bitwise_and, by(p, TS_OP_add, p->nth, piece), BUFFERS - 1);
-  V y = ts_tile_cast(b, with_bias(p, x, n), p->x.out), at[3] = {buffer, zero, zero};
+/* A buffer is free when all stores but the last have read theirs. */
+void ts_gpu_conv_store(TsTileBuild *b, const TsGpuConvPiece *p, V y) {
+  V at[3] = {p->buffer, p->zero, p->zero};
   ts_gpu_wait(b, TS_GPU_STORES, BUFFERS - 1);
   ts_gpu_plain(b, TS_TILE_sync);
-  ts_tile_store(b, p->sc, at, y, NULL);
+  ts_tile_store(b, p->shared, at, y, NULL);
   ts_gpu_async_fence(b);
   ts_gpu_plain(b, TS_TILE_sync);
   ts_gpu_plain(b, TS_TILE_await_launch);
-  ts_gpu_say(b, TS_TILE_store_bulk, TS_GPU_IN(p->c, p->sc, p->m0, n, buffer, zero, zero),
-             TS_GPU_SET({"shape", ts_gpu_list(2, shape)}), NULL);
+  ts_gpu_say(b, TS_TILE_store_bulk,
+             TS_GPU_IN(p->memory, p->shared, p->row, p->col, p->buffer, p->zero, p->zero),
+             TS_GPU_SET({"shape", ts_gpu_list(2, p->shape)}), NULL);
   ts_gpu_commit(b, TS_GPU_STORES);
+}
+
+/* Buffers take turns; with an odd number of pieces a tile begins with the one that the tile before
+ * did not begin with. */
+static void store_piece(Conv *p, V x, V n, int64_t piece, int64_t pieces) {
+  TsTileBuild *b = &p->b;
+  V zero = number(p, 0), buffer = number(p, piece % BUFFERS);
+  if (pieces % BUFFERS)
+    buffer = by(p, TS_OP_bitwise_and, by(p, TS_OP_add, p->nth, piece), BUFFERS - 1);
+  V y = ts_tile_cast(b, with_bias(p, x, n), p->x.out);
+  TsGpuConvPiece to = {p->c, p->sc, p->m0, n, buffer, zero, {ROWS, p->width}};
+  ts_gpu_conv_store(b, &to, y);
 }
 
 static void mma_role(Conv *p) {

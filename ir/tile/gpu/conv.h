@@ -65,4 +65,12 @@ typedef struct TsGpuConvStages {
 TsTileVal ts_gpu_conv_multiply(TsTileBuild *b, const TsGpuConvStages *r, TsTileVal nk,
                                TsTileVal *s, TsTileVal *parity);
 
+/* A piece of the results, shape[0] rows by shape[1] columns, goes to `memory` at (row, col) by way of
+ * this one of TS_GPU_CONV_BUFFERS buffers of `shared`. */
+typedef struct TsGpuConvPiece {
+  TsTileVal memory, shared, row, col, buffer, zero;
+  int64_t shape[2];
+} TsGpuConvPiece;
+void ts_gpu_conv_store(TsTileBuild *b, const TsGpuConvPiece *p, TsTileVal y);
+
 #endif

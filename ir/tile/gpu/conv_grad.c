@@ -121,19 +121,10 @@ static V multiply(Grad *p, V *s, V *parity) {
 }
 
 static void store_piece(Grad *p, V x, int64_t piece) {
-  TsTileBuild *b = &p->b;
-  int64_t shape[2] = {ROWS, WIDTH};
-  V zero = number(p, 0), buffer = number(p, piece % BUFFERS), at[3] = {buffer, zero, zero};
+  V zero = number(p, 0), buffer = number(p, piece % BUFFERS);
   V col = piece ? by(p, TS_OP_add, p->c0, piece * WIDTH) : p->c0;
-  ts_gpu_wait(b, TS_GPU_STORES, BUFFERS - 1);
-  ts_gpu_plain(b, TS_TILE_sync);
-  ts_tile_store(b, p->sd, at, x, NULL);
-  ts_gpu_async_fence(b);
-  ts_gpu_plain(b, TS_TILE_sync);
-  ts_gpu_plain(b, TS_TILE_await_launch);
-  ts_gpu_say(b, TS_TILE_store_bulk, TS_GPU_IN(p->d, p->sd, p->to, col, buffer, zero, zero),
-             TS_GPU_SET({"shape", ts_gpu_list(2, shape)}), NULL);
-  ts_gpu_commit(b, TS_GPU_STORES);
+  TsGpuConvPiece to = {p->d, p->sd, p->to, col, buffer, zero, {ROWS, WIDTH}};
+  ts_gpu_conv_store(&p->b, &to, x);
 }
 
 /* Columns are multiples of 64, so pieces of a tile are even in number. */

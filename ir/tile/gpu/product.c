@@ -163,6 +163,7 @@ static void sizes(Product *p) {
   V nk = p->unit ? div_up(p, p->k, number(p, x->depth)) : by(p, TS_OP_floordiv, p->k, x->depth);
   p->nk = ts_gpu_named(p->unit ? by(p, TS_OP_maximum, nk, least_stages(p)) : nk, "nk");
   p->span = ts_gpu_named(by(p, TS_OP_mul, p->tn, x->group), "span");
+  ts_gpu_order(p->b.k, "bands", x->group);
 }
 
 static V memory(Product *p, const char *name, TsDtype d, int rank, const int64_t *dim,

@@ -129,6 +129,7 @@ static void sizes(Product *p) {
                    : by(p, TS_OP_maximum, ts_gpu_div_up(&p->b, p->k, x->depth), 1);
   p->nk = ts_gpu_named(whole, "nk");
   p->span = ts_gpu_named(by(p, TS_OP_mul, p->tn, x->group), "span");
+  ts_gpu_order(p->b.k, "bands", x->group);
 }
 
 /* Stages of an operand. Rows of 128 bytes lie in the pattern that loads of 8x8 matrices read

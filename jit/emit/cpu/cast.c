@@ -179,8 +179,30 @@ static V to_bool(TsEmit *e, TsDtype from, V x) {
   return LLVMBuildICmp(e->b, LLVMIntNE, x, zero, "");
 }
 
+/* An f32 that every narrower type rounds as x: from 2^24 on, where f32 would round first, the last
+ * bits become one, so that 24 are left. At least 15 stay; bf16 looks at 9, and what has more
+ * overflows there. */
+static V integer_to_f32(TsEmit *e, V x, int bits) {
+  static const struct {
+    int from, rest;
+  } range[] = {{24, 9}, {32, 17}, {40, 25}, {48, 33}, {56, 41}};
+  LLVMTypeRef f32 = ts_emit_type(e, TS_DT_f32, ts_emit_lanes(x));
+  V y = x, minus = LLVMBuildNeg(e->b, x, ""), zero = k(e, x, 0);
+  V size = pick(e, LLVMBuildICmp(e->b, LLVMIntSLT, x, zero, ""), minus, x);
+  for (size_t i = 0; i < sizeof range / sizeof *range && range[i].from < bits; i++) {
+    int64_t rest = ((int64_t)1 << range[i].rest) - 1;
+    V none = LLVMBuildICmp(e->b, LLVMIntEQ, and(e, x, rest), zero, "");
+    V sticky = or (e, and(e, x, ~rest), pick(e, none, zero, k(e, x, (rest + 1) / 2)));
+    V large = LLVMBuildICmp(e->b, LLVMIntUGE, size, k(e, x, (int64_t)1 << range[i].from), "");
+    y = pick(e, large, sticky, y);
+  }
+  return LLVMBuildSIToFP(e->b, y, f32, "");
+}
+
 static V integer_to_small(TsEmit *e, TsDtype to, TsDtype from, V x) {
   int lanes = ts_emit_lanes(x);
+  if (e->target->single && (from == TS_DT_i64 || from == TS_DT_i32))
+    return narrow(e, to, integer_to_f32(e, x, from == TS_DT_i64 ? 64 : 32));
   LLVMTypeRef f64 = ts_emit_type(e, TS_DT_f64, lanes);
   if (from == TS_DT_i64) return narrow(e, to, odd_of_f64(e, odd_of_i64(e, x)));
   if (from == TS_DT_i32) return narrow(e, to, odd_of_f64(e, LLVMBuildSIToFP(e->b, x, f64, "")));

@@ -287,6 +287,9 @@ static void emit_phase(TsEmit *e, const TsTileStmt *loop, int index) {
 void ts_emit_module(TsEmit *e) {
   TsTileStmt *phase[TS_KERNEL_PHASES];
   int n = ts_kernel_phases(e->k, phase);
+  TsError many = {0};
+  if (ts_kernel_check_phases(e->k, n, &many))
+    ts_emit_fail(e, "%s; %s", many.message, many.hint);
   if (e->k->failed) ts_emit_fail(e, "the kernel was not built completely");
   e->value = ts_emit_take(e, sizeof *e->value * (e->k->nvalue + 1));
   memset(e->value, 0, sizeof *e->value * (e->k->nvalue + 1));

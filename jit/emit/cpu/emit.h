@@ -109,6 +109,7 @@ void ts_emit_launch(TsEmit *e, const char *attribute, const char *annotation, in
 /* The same of parameters that are read where they lie, `first` and n - 1 behind it. */
 void ts_emit_grid_constants(TsEmit *e, int first, int n);
 LLVMValueRef ts_emit_fma(TsEmit *e, TsDtype d, LLVMValueRef x, LLVMValueRef y, LLVMValueRef z);
+LLVMValueRef ts_emit_fdiv(TsEmit *e, LLVMValueRef x, LLVMValueRef y); /* rounded once */
 LLVMValueRef ts_emit_less(TsEmit *e, TsDtype d, bool or_equal, LLVMValueRef x, LLVMValueRef y);
 LLVMValueRef ts_emit_pointwise(TsEmit *e, int op, TsDtype d, LLVMValueRef *in);
 

@@ -12,7 +12,7 @@ static LLVMValueRef quotient_as(TsEmit *e, TsDtype real, bool is_signed, LLVMVal
       is_signed ? LLVMBuildSIToFP(e->b, x, f, "") : LLVMBuildUIToFP(e->b, x, f, "");
   LLVMValueRef c =
       is_signed ? LLVMBuildSIToFP(e->b, y, f, "") : LLVMBuildUIToFP(e->b, y, f, "");
-  LLVMValueRef q = LLVMBuildFPToSI(e->b, LLVMBuildFDiv(e->b, a, c, ""), wide, "");
+  LLVMValueRef q = LLVMBuildFPToSI(e->b, ts_emit_fdiv(e, a, c), wide, "");
   return t == wide ? q : LLVMBuildTrunc(e->b, q, t, "");
 }
 
@@ -27,7 +27,7 @@ static LLVMValueRef quotient(TsEmit *e, TsDtype d, LLVMValueRef x, LLVMValueRef 
     negate = LLVMBuildICmp(e->b, LLVMIntEQ, y, ts_emit_int(e, t, -1), "");
     safe = LLVMBuildSelect(e->b, negate, one, safe, "");
   }
-  if (d == TS_DT_i64)
+  if (d == TS_DT_i64 || (d == TS_DT_i32 && e->target->single))
     q = LLVMBuildSDiv(e->b, x, safe, "");
   else
     q = quotient_as(e, d == TS_DT_i32 ? TS_DT_f64 : TS_DT_f32, is_signed, x, safe);

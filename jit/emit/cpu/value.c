@@ -17,7 +17,9 @@ LLVMTypeRef ts_emit_elem(TsEmit *e, TsDtype d) {
   switch (d) {
   case TS_DT_bool: return LLVMInt1TypeInContext(e->ctx);
   case TS_DT_f32: return LLVMFloatTypeInContext(e->ctx);
-  case TS_DT_f64: return LLVMDoubleTypeInContext(e->ctx);
+  case TS_DT_f64:
+    if (e->target->single) ts_emit_fail(e, "%s has no f64", e->target->name);
+    return LLVMDoubleTypeInContext(e->ctx);
   default: return LLVMIntTypeInContext(e->ctx, 8u * ts_dtypes[d].nbytes);
   }
 }
@@ -205,16 +207,39 @@ LLVMValueRef ts_emit_less(TsEmit *e, TsDtype d, bool or_equal, LLVMValueRef x, L
   return LLVMBuildICmp(e->b, or_equal ? LLVMIntSLE : LLVMIntSLT, x, y, "");
 }
 
+/* f64 has more than twice the bits of f32 and two, so that what it rounds first rounds as the exact
+ * value does. */
+static LLVMTypeRef by_f64(TsEmit *e, LLVMValueRef x) {
+  LLVMTypeRef t = LLVMTypeOf(x);
+  return e->target->rough && t == ts_emit_elem(e, TS_DT_f32) ? ts_emit_elem(e, TS_DT_f64)
+                                                             : NULL;
+}
+
+LLVMValueRef ts_emit_fdiv(TsEmit *e, LLVMValueRef x, LLVMValueRef y) {
+  LLVMTypeRef f64 = by_f64(e, x);
+  if (!f64) return LLVMBuildFDiv(e->b, x, y, "");
+  LLVMValueRef q = LLVMBuildFDiv(e->b, LLVMBuildFPExt(e->b, x, f64, ""),
+                                 LLVMBuildFPExt(e->b, y, f64, ""), "");
+  return LLVMBuildFPTrunc(e->b, q, LLVMTypeOf(x), "");
+}
+
+static LLVMValueRef root(TsEmit *e, LLVMValueRef x) {
+  LLVMTypeRef f64 = by_f64(e, x);
+  if (!f64) return ts_emit_call1(e, "llvm.sqrt", x);
+  LLVMValueRef y = ts_emit_call1(e, "llvm.sqrt", LLVMBuildFPExt(e->b, x, f64, ""));
+  return LLVMBuildFPTrunc(e->b, y, LLVMTypeOf(x), "");
+}
+
 static LLVMValueRef float_row(TsEmit *e, int op, LLVMValueRef *in) {
   LLVMBuilderRef b = e->b;
   switch (op) {
   case TS_OP_add: return LLVMBuildFAdd(b, in[0], in[1], "");
   case TS_OP_sub: return LLVMBuildFSub(b, in[0], in[1], "");
   case TS_OP_mul: return LLVMBuildFMul(b, in[0], in[1], "");
-  case TS_OP_div: return LLVMBuildFDiv(b, in[0], in[1], "");
+  case TS_OP_div: return ts_emit_fdiv(e, in[0], in[1]);
   case TS_OP_neg: return LLVMBuildFNeg(b, in[0], "");
   case TS_OP_abs: return ts_emit_call1(e, "llvm.fabs", in[0]);
-  case TS_OP_sqrt: return ts_emit_call1(e, "llvm.sqrt", in[0]);
+  case TS_OP_sqrt: return root(e, in[0]);
   case TS_OP_floor: return ts_emit_call1(e, "llvm.floor", in[0]);
   case TS_OP_ceil: return ts_emit_call1(e, "llvm.ceil", in[0]);
   case TS_OP_trunc: return ts_emit_call1(e, "llvm.trunc", in[0]);

@@ -117,6 +117,7 @@ const TsGpuMaker ts_gpu_amd = {
     .global = 1,
     .shared = 3,
     .table = 4,
+    .constants = 1,
     .call = 91,
     .by = "byref",
     .thread = "llvm.amdgcn.workitem.id.x",

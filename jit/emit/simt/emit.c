@@ -392,8 +392,9 @@ static void put_phase(TsGpuEmit *g, int index) {
   ts_gpu_thread_close(g);
 }
 
-static const TsGpuMaker *const maker[] = {
-    [TS_MAKER_nvidia] = &ts_gpu_nvidia, [TS_MAKER_amd] = &ts_gpu_amd};
+static const TsGpuMaker *const maker[] = {[TS_MAKER_nvidia] = &ts_gpu_nvidia,
+                                          [TS_MAKER_amd] = &ts_gpu_amd,
+                                          [TS_MAKER_spirv] = &ts_gpu_spirv};
 
 void ts_gpu_emit(TsEmit *e, void *arg) {
   const TsGpuJob *job = arg;

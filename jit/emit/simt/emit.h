@@ -75,6 +75,7 @@ typedef struct TsGpuEmit {
   LLVMValueRef tid;         /* in the group, i32 */
   LLVMValueRef tid64, lane; /* lane of the warp, i32 */
   LLVMValueRef shared;      /* the group's shared memory */
+  LLVMValueRef own_shared;  /* the block's, if it is the code's own */
   LLVMValueRef env;         /* what the emulator gives */
   LLVMValueRef group;       /* i64, of the groups of a block */
   LLVMValueRef after;       /* i64, 0 once the phase before has written; NULL: it had ended */

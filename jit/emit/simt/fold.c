@@ -98,6 +98,7 @@ TsGpuItem ts_gpu_fold_none(TsGpuEmit *g, const TsGpuFold *f) {
 
 /* NaN wins, -0 is below +0. */
 V ts_gpu_extreme(TsGpuEmit *g, bool min, V x, V y) {
+  if (g->maker->extreme) return g->maker->extreme(g, min, x, y);
   return ts_emit_call2(g->e, min ? "llvm.minimum" : "llvm.maximum", x, y);
 }
 

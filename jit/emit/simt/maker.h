@@ -16,15 +16,20 @@ enum { TS_GPU_WARP = 32 /* lanes that shuffle and vote, on every GPU: half of a 
 typedef struct TsGpuMaker {
   /* Numbers of LLVM's: address spaces, and the calling convention of kernels. `table`: of a table
    * that stands among the arguments, beside the attribute that says so. */
-  int global, shared, table;
+  int global, shared, table, constants;
   unsigned call;
   const char *by;
-  const char *thread, *block; /* intrinsics: the number of either along the first axis */
+  const char *thread, *block; /* intrinsics: the number of either along the first axis; NULL: */
+  LLVMValueRef (*place)(struct TsGpuEmit *g, bool of_block); /* the same, i32 */
 
   /* ---- threads. begin: the function of a phase, up to g->tid, g->block, g->shared; most makers
    * have ts_gpu_begin for it, and `kernel` for what it says of the kernel. */
   void (*begin)(struct TsGpuEmit *g, const char *name);
   void (*kernel)(struct TsGpuEmit *g);
+  /* Shared memory that is the code's own, and of how many bytes it is, once they are known; NULL:
+   * as much as a launch says. */
+  LLVMValueRef (*memory)(struct TsGpuEmit *g);
+  void (*close_memory)(struct TsGpuEmit *g, LLVMValueRef was, int64_t nbytes);
   LLVMValueRef (*scratch)(struct TsGpuEmit *g, int i);
   LLVMValueRef (*word)(struct TsGpuEmit *g, LLVMValueRef i); /* of the table; i64 */
   void (*sync)(struct TsGpuEmit *g);                         /* all threads of the group */
@@ -55,6 +60,8 @@ typedef struct TsGpuMaker {
   LLVMValueRef (*scale_far)(struct TsGpuEmit *g, LLVMValueRef x, LLVMValueRef k, int far);
   LLVMValueRef (*scale_by_two)(struct TsGpuEmit *g, LLVMValueRef x, LLVMValueRef k);
   LLVMValueRef (*inverse)(struct TsGpuEmit *g, LLVMValueRef x); /* of moderate numbers */
+  /* The smaller or larger one: NaN wins, -0 is below +0. */
+  LLVMValueRef (*extreme)(struct TsGpuEmit *g, bool min, LLVMValueRef x, LLVMValueRef y);
   /* Two f32 rounded to bf16 in a word; then LLVM's own truncation of one is right as well. */
   LLVMValueRef (*round_two)(struct TsGpuEmit *g, LLVMValueRef high, LLVMValueRef low);
   LLVMValueRef (*extreme_two)(struct TsGpuEmit *g, bool min, LLVMValueRef x, LLVMValueRef y);
@@ -64,7 +71,7 @@ typedef struct TsGpuMaker {
   const TsGpuMatrix *(*matrix)(const struct TsGpuEmit *g);
 } TsGpuMaker;
 
-extern const TsGpuMaker ts_gpu_nvidia, ts_gpu_amd, ts_gpu_host;
+extern const TsGpuMaker ts_gpu_nvidia, ts_gpu_amd, ts_gpu_spirv, ts_gpu_host;
 
 /* For rows of devices: a kernel with pointers and sizes as its parameters; that of a scratch. */
 void ts_gpu_begin(struct TsGpuEmit *g, const char *name);

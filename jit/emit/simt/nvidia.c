@@ -217,6 +217,7 @@ const TsGpuMaker ts_gpu_nvidia = {
     .global = 1,
     .shared = 3,
     .table = 0,
+    .constants = 1,
     .call = 71,
     .by = "byval",
     .thread = "llvm.nvvm.read.ptx.sreg.tid.x",

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "jit/emit/simt/emit.h"
+#include "jit/emit/simt/fold.h"
 
 typedef LLVMValueRef V;
 
@@ -182,7 +183,7 @@ static V limit(TsGpuEmit *g, const TsTileStmt *s, V *in) {
   if (!min && !max) return NULL;
   if (min && a > 0 && ts_gpu_row_max(s->in[2])) return in[2];
   if (max && a < -86 && g->rows.now && limited_max(s->in[2]) == g->rows.now) return in[2];
-  return ts_emit_call2(g->e, min ? "llvm.minimum" : "llvm.maximum", in[1], in[2]);
+  return ts_gpu_extreme(g, min, in[1], in[2]);
 }
 
 /* ---- 1 / (1 + h 2^max(n, -100)), as gates have it: h is near 1 and n not positive */

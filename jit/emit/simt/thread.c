@@ -139,9 +139,11 @@ void ts_gpu_begin(TsGpuEmit *g, const char *name) {
   for (int i = own; i < k->ndim; i++) e->dim[i] = LLVMGetParam(e->fn, (unsigned)(n + i - own));
   for (int i = 0; !g->batch && i < k->nparam; i++)
     ts_gpu_memory_begin(g, k->param[i], behind(g, LLVMGetParam(e->fn, (unsigned)i)));
-  g->tid = special(g, m->thread);
-  g->block = LLVMBuildZExt(e->b, special(g, m->block), i64(g), "");
-  V memory = LLVMGetNamedGlobal(e->module, "shared");
+  g->tid = m->place ? m->place(g, false) : special(g, m->thread);
+  V block = m->place ? m->place(g, true) : special(g, m->block);
+  g->block = LLVMBuildZExt(e->b, block, i64(g), "");
+  V memory = m->memory ? m->memory(g) : LLVMGetNamedGlobal(e->module, "shared");
+  g->own_shared = m->memory ? memory : NULL;
   if (!memory) {
     memory = LLVMAddGlobalInAddressSpace(
         e->module, LLVMArrayType2(ts_emit_int_type(e, 8, 0), 0), "shared", (unsigned)m->shared);
@@ -187,13 +189,21 @@ void ts_gpu_thread_end(TsGpuEmit *g) {
   LLVMBuildRetVoid(g->e->b);
 }
 
+/* A launch need not say it. */
+static void close_own(TsGpuEmit *g, int64_t nbytes) {
+  if (nbytes > g->e->target->shared_bytes)
+    ts_emit_fail(g->e, "a block needs %lld bytes of shared memory", (long long)nbytes);
+  g->maker->close_memory(g, g->own_shared, nbytes);
+}
+
 void ts_gpu_thread_close(TsGpuEmit *g) {
   int64_t most = (g->shared_most + 15) & -16;
   if (g->phase->rounds > 1) {
     LLVMReplaceAllUsesWith(g->held, ts_gpu_i64(g, most));
     LLVMInstructionEraseFromParent(g->held);
   }
-  g->shared_bytes[g->phase - g->plan->phase] = most;
+  g->shared_bytes[g->phase - g->plan->phase] = g->own_shared ? 0 : most;
+  if (g->own_shared) close_own(g, most * g->phase->rounds);
 }
 
 V ts_gpu_scratch(TsGpuEmit *g, int i) { return g->maker->scratch(g, i); }

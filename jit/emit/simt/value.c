@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "jit/emit/simt/emit.h"
+#include "jit/emit/simt/fold.h"
 
 typedef LLVMValueRef V;
 
@@ -56,11 +57,11 @@ V ts_gpu_compute(TsGpuEmit *g, const TsTileStmt *s, V *in) {
   TsDtype d = (TsDtype)s->in[s->op == TS_OP_where ? 1 : 0]->type.dtype;
   if (s->op == TS_TILE_ex2 || s->op == TS_TILE_inv || s->op == TS_TILE_lg2)
     return ts_gpu_function(g, s->op, in[0]);
-  if (s->op == TS_TILE_look) return ts_emit_look(g->e, s, in[0], g->maker->global);
+  if (s->op == TS_TILE_look) return ts_emit_look(g->e, s, in[0], g->maker->constants);
   if (s->op == TS_TILE_scale) return ts_emit_scale(g->e, s, in[0], in[1]);
-  if (s->op == TS_TILE_larger)
-    return ts_emit_call2(g->e, ts_tile_attr(s, "nan")->i ? "llvm.maximum" : "llvm.maxnum",
-                         in[0], in[1]);
+  if (s->op == TS_TILE_larger && ts_tile_attr(s, "nan")->i)
+    return ts_gpu_extreme(g, false, in[0], in[1]);
+  if (s->op == TS_TILE_larger) return ts_emit_call2(g->e, "llvm.maxnum", in[0], in[1]);
   if (s->op == TS_TILE_cast)
     return ts_emit_cast(g->e, (TsDtype)s->out[0]->type.dtype, d, in[0]);
   if (s->op == TS_TILE_bitcast) return bitcast(g, s, in[0]);

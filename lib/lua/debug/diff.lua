@@ -162,29 +162,44 @@ local function ir(f, level, kernel, target, args)
   return f:ir(level, unpack(list))
 end
 
+-- Its kernels as the passes make them, or as they run: all, or the one that is meant.
+local function kernels(f, level, kernel, usual)
+  local graph = f:_runs()
+  if kernel then return graph:kernel_text(level, tostring(kernel), usual) end
+  local out, some = {}, false
+  for _, g in ipairs(graph:groups()) do
+    if g.kind ~= "vm" then out[#out + 1], some = graph:kernel_text(level, tostring(g.group), usual), true end
+  end
+  return some and table.concat(out) or graph:kernel_text(level, nil, usual) -- which says that there is none
+end
+
+local function level_word(level)
+  if level == nil then return "tile" end
+  if type(level) == "string" then return level end
+  core.fail(("f:diff: a level is a word, 'tile' where none is given, not %s%s"):format(type(level) == "table" and "a table" or tostring(level),
+    type(level) == "number" and ('\n  hint: of kernel %d: f:diff("tile", %d)'):format(level, level) or
+    type(level) == "table" and '\n  hint: options stand behind the level: f:diff("tile", {kernel = 0})' or ""))
+end
+
 --- f:diff(g, level, options) and f:diff(level, options).
 function diff.of(f, other, level, given)
   if type(other) == "function" or captured.is_kernel(other) or core.is_tensor(other) then captured.need("f:diff", other) end
   if not captured.is_function(other) then other, level, given = nil, other, level end
   if type(given) == "number" or type(given) == "string" then given = { kernel = given } end
   local o = read_diff(given)
-  level = level == nil and "tile" or level
-  core.jit_level("function", tostring(level), nil)
+  level = level_word(level)
+  core.jit_level("function", level, nil)
   local a, b, before, behind
   local named = ("%s %s"):format(f.name, level)
-  if other then
-    a, b = ir(f, level, o.kernel), ir(other, level, o.kernel)
-    before, behind = named, ("%s %s"):format(other.name, level)
-  elseif o.target then
-    a, b = ir(f, level, o.kernel, o.target[1]), ir(f, level, o.kernel, o.target[2])
-    before, behind = named .. " " .. o.target[1], named .. " " .. o.target[2]
-  elseif o.args then
-    a, b = ir(f, level, o.kernel, nil, o.args[1]), ir(f, level, o.kernel, nil, o.args[2])
-    before, behind = named .. " of the first arguments", named .. " of the second"
+  if other or o.target or o.args then
+    local targets, args, its = o.target or {}, o.args or {}, ("%s %s"):format((other or f).name, level)
+    a, b = ir(f, level, o.kernel, targets[1], args[1]), ir(other or f, level, o.kernel, targets[2], args[2])
+    before, behind = named, its
+    if o.target then before, behind = before .. " " .. targets[1], behind .. " " .. targets[2] end
+    if o.args and not other then before, behind = before .. " of the first arguments", behind .. " of the second" end
   else
     if not f.current then core.fail(f.name .. " has not run yet: call it") end
-    local kernel, graph = o.kernel and tostring(o.kernel), f:_runs()
-    a, b = graph:kernel_text(tostring(level), kernel, true), graph:kernel_text(tostring(level), kernel, false)
+    a, b = kernels(f, level, o.kernel, true), kernels(f, level, o.kernel, false)
     before, behind = named .. " as the passes make it", named .. " as it runs"
   end
   return diff.text(a, b, before, behind, o.coloured)

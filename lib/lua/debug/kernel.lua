@@ -78,14 +78,22 @@ local function split_sizes(text, n, arguments)
   local name, params, sizes, ninputs = core.debug_about(text)
   local given, inputs, last = {}, {}, arguments[n]
   if n == ninputs + 1 and type(last) == "table" and not core.is_tensor(last) then
-    for i, size in ipairs(sizes) do given[i] = last[size] or false end
+    local known = {}
+    for i, size in ipairs(sizes) do given[i], known[size] = last[size] or false, true end
+    for key in pairs(last) do
+      if not known[key] then
+        core.fail(("debug.kernel: %s has no size '%s'\n  hint: %s; options are prompt and commands"):format(name, core.shown(tostring(key), 40),
+          sizes[1] and "its sizes are " .. table.concat(sizes, ", ") or "it has no sizes that can be given"))
+      end
+    end
     n = n - 1
   end
   for i = 1, n do
     local x = arguments[i]
     if type(x) == "number" and params[i] then x = core.tensor(x, { dtype = params[i].dtype }) end
     if not core.is_tensor(x) then
-      core.fail(("debug.kernel: argument %d of %s is a %s, not a tensor"):format(i, name, type(x)))
+      core.fail(("debug.kernel: argument %d of %s is a %s, not a tensor\n  hint: %s"):format(i, name, type(x),
+        "arguments stand one behind the other, and sizes that they do not tell in a table at the end: debug.kernel(k, x, {M = 64})"))
     end
     inputs[i] = x.device == "cpu:0" and x or x:to "cpu"
   end
@@ -144,8 +152,10 @@ function debug.kernel(k, ...)
   end
   if captured.is_kernel(k) then return of_text(k.text, n, arguments, own) end
   if is_text(k) then return of_text(k, n, arguments, own) end
-  core.fail("debug.kernel: the first argument is a kernel of op.kernel, its text, or a captured function, not " ..
-    (k == nil and "nothing" or "a " .. type(k)))
+  core.fail(("debug.kernel: the first argument is a kernel of op.kernel, its text, or a captured function, not %s\n  hint: %s"):format(
+    k == nil and "nothing" or type(k) == "string" and ("'%s'"):format(core.shown(k, 30)) or "a " .. type(k),
+    type(k) == "string" and "the text of a kernel begins with tile @name" or core.callable(k) and "graph.module(f) captures a function"
+      or "debug.kernel(k, x), or debug.kernel(f, 0, x) of a captured function"))
 end
 
 -- A whole number of an option, or nothing.
@@ -174,14 +184,19 @@ function debug.peek(k, ...)
   whole("stage", options.stage)
   for _, n in ipairs(tile or {}) do whole("a coordinate of the tile", n) end
   if not options.line and not options.value then
-    core.fail "debug.peek: where is a line of the text, the name of a value, or {line =, value =, stage =}"
+    core.fail(("debug.peek: where is a line of the text, the name of a value, or {line =, value =, stage =}, not %s\n  hint: %s"):format(
+      where == nil and "nothing" or type(where) == "table" and "a table without line and value" or "a " .. type(where),
+      of == 1 and "debug.peek(f, 0, {0}, 6, x): kernel, tile, line, arguments; f:ir(\"tile\", {kernel = 0}) has the lines" or
+      "debug.peek(k, {0}, 6, x): tile, line, arguments; k.text has the lines"))
   end
   local rest = { unpack(arguments, 3 + of, n) }
   if of == 1 then
     return (caught(k, find(k, arguments[1], n - 3, rest), options, n - 3, rest))
   end
   local text = captured.is_kernel(k) and k.text or k
-  if not is_text(text) then core.fail "debug.peek: a kernel of op.kernel, its text, or a captured function comes first" end
+  if not is_text(text) then
+    core.fail("debug.peek: a kernel of op.kernel, its text, or a captured function comes first\n  hint: debug.peek(k, {0}, 6, x)")
+  end
   local _, inputs, sizes = split_sizes(text, n - 2, rest)
   return core.debug_kernel(text, inputs, sizes, options)
 end
@@ -240,10 +255,7 @@ end
 
 --- tessera --debug-kernel file.tile M=64 x=x.npy: commands come from stdin; the exit code.
 function debug.file(path, arguments)
-  local file, why = io.open(path)
-  if not file then core.fail("--debug-kernel: " .. why) end
-  local text = file:read "*a"
-  file:close()
+  local text = core.read_file(path, "--debug-kernel")
   local name, params, names, ninputs = core.debug_about(text)
   local list, own = {}, {}
   local sizes, given = read_arguments(arguments, names, params, ninputs)

@@ -4,7 +4,7 @@ local captured = require "tessera.captured"
 
 return function(prompt, wrong)
   local commands, arguments = prompt.commands, prompt.arguments
-  arguments.debug, arguments.peek = "k(x)", "k(x) (i, j) line"
+  arguments.debug, arguments.peek = "k(x) | f(x) kernel", "k(x) (i, j) line | f(x) kernel (i, j) line"
   commands.debug = "stops at the first line of a kernel of op.kernel, or of a captured function's kernel by its number, " ..
     ":debug f(x) 0; help lists what can be done there. What is wrong with it is said"
   commands.peek = "a value in the midst of a kernel: of tile (i, j) of its first result, at a line of its text or of a name: " ..
@@ -15,7 +15,7 @@ return function(prompt, wrong)
     local name, list, rest = text:match "^%s*(.-)%s*(%b())%s*(.-)%s*$"
     local f = name and loadstring("return " .. name, "=:" .. command)
     local values = list and loadstring("return " .. list:sub(2, -2), "=:" .. command)
-    if not f or not values or name == "" then wrong(command, ":%s takes a call, :%s %s", command, command, arguments[command]) end
+    if not f or not values or name == "" then wrong(command, ":%s runs a kernel, and needs the arguments of a call", command) end
     f = f()
     if not captured.is_kernel(f) and not captured.is_function(f) then
       captured.need(":" .. command, f, true, function(message) wrong(command, "%s", message) end)
@@ -56,7 +56,7 @@ return function(prompt, wrong)
     where.value = behind:match "%%([%w_.]+)"
     where.stage = tonumber(behind:match "stage%s+(%d+)")
     where.line = tonumber(behind:match "line%s+(%d+)" or behind:match "^%s*(%d+)")
-    if not where.line and not where.value then wrong("peek", ":peek takes a line or the name of a value: :peek %s", arguments.peek) end
+    if not where.line and not where.value then wrong("peek", ":peek takes a line or the name of a value") end
     if kernel then print(prompt.text(f:peek(kernel, tile or false, where, values())))
     else print(prompt.text(f:peek(tile or false, where, values()))) end
   end

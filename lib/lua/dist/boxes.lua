@@ -53,7 +53,7 @@ end
 function boxes.summed(layout)
   local mesh, axes, block, partial, leaves, pins = core.mesh_layout_facts(layout)
   if partial == 0 then return layout end
-  return core.mesh_layout(mesh, #axes, axes, block, {}, leaves, false, pins)
+  return core.mesh_layout(mesh, #axes, axes, block, {}, leaves, 0, pins)
 end
 
 --- The parts under a layout, or the one part of a tensor on one device: {runs, key, part}; part is its number in the

@@ -135,8 +135,20 @@ function spec.ShardSpec(given)
   return s
 end
 
---- The layout, a number, of a tensor of ndim axes over the mesh. what: who asks, for messages.
-function spec.layout(mesh, given, ndim, what)
+-- Layouts of lists of names alone, {"dp", nil, "tp"}, by what they say: they are asked for once more with each call.
+local known = {}
+
+local function key_of(mesh, given, ndim)
+  if type(given) ~= "table" or getmetatable(given) or ndim > 8 then return nil end
+  for k, v in pairs(given) do
+    if type(k) ~= "number" or k < 1 or k > ndim or k % 1 ~= 0 or type(v) ~= "string" then return nil end
+  end
+  local key = mesh.id .. "\0" .. ndim .. "\0" .. core.mesh_leaves()
+  for i = 1, ndim do key = key .. "\0" .. (given[i] or "") end
+  return key
+end
+
+local function found(mesh, given, ndim, what)
   local s = spec.ShardSpec(given or {})
   what = what or "ShardSpec"
   local axes, block, over, used = {}, {}, {}, {}
@@ -166,7 +178,15 @@ function spec.layout(mesh, given, ndim, what)
     end
     pins[a] = k
   end
-  return core.mesh_layout(mesh.id, ndim, axes, block, over, s.leaves or core.mesh_leaves(), false, pins)
+  return core.mesh_layout(mesh.id, ndim, axes, block, over, s.leaves or core.mesh_leaves(), 0, pins)
+end
+
+--- The layout, a number, of a tensor of ndim axes over the mesh. what: who asks, for messages.
+function spec.layout(mesh, given, ndim, what)
+  local key = key_of(mesh, given, ndim)
+  local id = key and known[key] or found(mesh, given, ndim, what)
+  if key then known[key] = id end
+  return id
 end
 
 --- The spec of a layout, and its mesh.

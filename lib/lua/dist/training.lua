@@ -20,26 +20,48 @@ local function layout(mesh, ndim, axis, stored, pin)
   local axes, block = {}, {}
   for d = 1, ndim do axes[d], block[d] = {}, 0 end
   if axis and ndim > 0 then axes[1][1] = axis end
-  return core.mesh_layout(mesh.id, ndim, axes, block, {}, core.mesh_leaves(), stored, pin)
+  return core.mesh_layout(mesh.id, ndim, axes, block, {}, core.mesh_leaves(), stored and axis and 2 ^ axis or 0, pin)
 end
 
 -- The layout of a tensor that lies on the mesh already, at one place of a pipeline.
 local function pinned(l, pin)
-  local id, axes, block, partial, leaves = core.mesh_layout_facts(l)
+  local id, axes, block, partial, leaves, _, stored = core.mesh_layout_facts(l)
   if partial ~= 0 then core.fail "graph.training_step: a parameter of summands is in no pipeline" end
-  return core.mesh_layout(id, #axes, axes, block, {}, leaves, false, pin)
+  return core.mesh_layout(id, #axes, axes, block, {}, leaves, stored, pin)
 end
 
--- The layout of a parameter's state by ZeRO's stages: what the parameter has of the first axis is split further by dp.
-local function split_further(l, dp)
-  local id, axes, block, _, leaves, pin = core.mesh_layout_facts(l)
-  local used = #axes == 0 or block[1] > 0
+-- Whether axis d of a tensor, which these axes of the mesh split, has a piece for each device along dp as well.
+local function has_pieces(mesh, list, dp, block, size, leaves)
+  local pieces = mesh.shape[dp + 1]
+  for _, a in ipairs(list) do pieces = pieces * mesh.shape[a + 1] end
+  return block == 0 and size >= pieces and (leaves == 0 or leaves >= pieces)
+end
+
+-- A tensor of layout l by ZeRO's stages: what a device has of one of its axes, the first that has enough, is split further by
+-- dp. stored: only as it is kept; calls use what it was.
+local function split_further(l, mesh, dp, shape, stored)
+  local id, axes, block, partial, leaves, pin, bits = core.mesh_layout_facts(l)
+  if id ~= mesh.id or partial ~= 0 or #axes == 0 then return l end
   for _, list in ipairs(axes) do
-    for _, a in ipairs(list) do used = used or a == dp end
+    for _, a in ipairs(list) do
+      if a == dp then return core.mesh_layout(id, #axes, axes, block, {}, leaves, stored and bits or 0, pin) end
+    end
   end
-  if used then return core.mesh_layout(id, #axes, axes, block, {}, leaves, false, pin) end
-  table.insert(axes[1], dp)
-  return core.mesh_layout(id, #axes, axes, block, {}, leaves, false, pin)
+  local at = block[1] == 0 and 1
+  for d = #axes, 1, -1 do
+    if has_pieces(mesh, axes[d], dp, block[d], shape[d], leaves) then at = d end
+  end
+  if not at then return l end
+  table.insert(axes[at], dp)
+  return core.mesh_layout(id, #axes, axes, block, {}, leaves, stored and 2 ^ dp or 0, pin)
+end
+
+local function is_split(l)
+  local _, axes = core.mesh_layout_facts(l)
+  for _, list in ipairs(axes) do
+    if #list > 0 then return true end
+  end
+  return false
 end
 
 local function same_shape(a, b)
@@ -83,11 +105,13 @@ local function spread_all(list, mesh, zero, dp, pins)
     local t, p = of[1], of[2]
     local own, pin = said(t), pins and pins[of[3] or i]
     if p then
-      core.mesh_spread(t, zero > 0 and split_further(core.mesh_layout_of(p), dp) or core.mesh_layout_of(p))
+      local l = core.mesh_layout_of(p)
+      core.mesh_spread(t, zero > 0 and split_further(l, mesh, dp, t.shape, false) or l)
     elseif not own then
       core.mesh_spread(t, layout(mesh, #t.shape, zero == 3 and dp or nil, zero == 3, pin or nil))
-    elseif pin then
-      core.mesh_spread(t, pinned(own, pin))
+    else
+      if zero == 3 and is_split(own) then own = split_further(own, mesh, dp, t.shape, true) end
+      core.mesh_spread(t, pin and pinned(own, pin) or own)
     end
   end
 end

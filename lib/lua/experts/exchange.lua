@@ -12,7 +12,7 @@ local function whole(t)
   return list
 end
 
-local function index(list) return core.tensor(list, { dtype = "i64" }) end
+local function index(list, device) return core.tensor(list, { dtype = "i64", device = device }) end
 
 -- By place along the axes: how many experts stand before those of the place.
 local function shares(mesh, names, layout, experts)
@@ -29,8 +29,8 @@ local function shares(mesh, names, layout, experts)
   return count, at
 end
 
--- Where rows that come by part, then expert, go that stand by expert, then part; and how many each expert has.
-local function merged(by_part, first, n)
+-- Where rows that come by part, then expert, go that stand by expert, then part; and how many each expert has. On a device.
+local function merged(by_part, first, n, device)
   local start, sizes, place, source, at = {}, {}, {}, {}, 0
   for e = 1, n do
     sizes[e] = 0
@@ -50,7 +50,7 @@ local function merged(by_part, first, n)
       end
     end
   end
-  return index(place), index(source), index(sizes)
+  return index(place, device), index(source, device), index(sizes, device)
 end
 
 --- What experts make of tokens x [.., d], whose choices are index [.., k], weighted, and how many rows each expert has. experts, a
@@ -73,7 +73,7 @@ return function(mesh, names, experts, x, choices, weights)
       for e = first[p] + 1, first[p] + count[p] do sent[p + 1] = sent[p + 1] + by_part[here + 1][e] end
       for e = first[here] + 1, first[here] + count[here] do got[p + 1] = got[p + 1] + by_part[p + 1][e] end
     end
-    local there, back, own_sizes = merged(by_part, first[here], count[here])
+    local there, back, own_sizes = merged(by_part, first[here], count[here], own.device)
     local rows = dist.all_to_all(op.route_rows(own, source, place, { times = k }), names, { sizes = sent })
     rows = op.route_rows(rows, back, there)
     rows = experts:compute(rows, own_sizes, up, up_bias, down, down_bias)

@@ -102,6 +102,20 @@ local function room(self, index)
   return sizes:max():item()
 end
 
+-- Where experts are spread evenly and a device has more of them than a token chooses, in a captured function: their rows stand side by
+-- side in a room of the device, as many as all tokens can choose there. By place and source of all rows in one row, the same by devices.
+local function packed(self, index, devices)
+  local n, k, rows = self.experts.experts, self.k, index.numel
+  local place, source, sizes, dropped = op.moe_places(index, { experts = n })
+  local own = sizes:reshape(devices, n / devices):sum { axis = 1 }
+  local start = op.cumsum(own) - own
+  local at = op.arange(rows):reshape(1, rows)
+  local has = at:lt(own:reshape(devices, 1))
+  local from = op.take(source, (at + start:reshape(devices, 1)):clamp { max = rows - 1 })
+  place = place + op.take(op.arange(devices) * rows - start, op.floordiv(index, n / devices))
+  return place, op.where(has, from, -1), sizes, dropped
+end
+
 -- The axes of the mesh that split the experts, nil if none do; and the mesh.
 local function split_by(self)
   local layout = core.mesh_layout_of(self.experts.up)
@@ -136,7 +150,14 @@ function MoE:forward(x)
     routing.dropped = op.zeros({}, { dtype = "i64" })
     return y, routing
   end
-  local place, source, sizes, dropped = op.moe_places(index, { experts = experts.experts, capacity = room(self, index) })
+  local place, source, sizes, dropped
+  local devices = 1
+  for _, name in ipairs(names or {}) do devices = devices * mesh:size(name) end
+  if names and core.capturing() and not self.capacity and experts.experts % devices == 0 and experts.experts / devices > k then
+    place, source, sizes, dropped = packed(self, index, devices)
+  else
+    place, source, sizes, dropped = op.moe_places(index, { experts = experts.experts, capacity = room(self, index) })
+  end
   routing.sizes, routing.dropped = sizes, dropped
   local function own(t) return names and t:reshard { names } or t end
   local rows = op.route_rows(x, own(source), place, { times = k })

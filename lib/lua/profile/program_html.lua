@@ -12,17 +12,14 @@ local escaped, percent = picture.escaped, units.percent
 local MOST_NODES, MOST_LINES = 3000, 200
 
 -- ---- the tree
+local read = {} -- by file, while a page is made
+
 local function line_text(place)
   local file, n = place:match "^(.*):(%d+)$"
-  local f = file and io.open(file)
-  if not f then return "" end
-  local at, text = 0, ""
-  for line in f:lines() do
-    at = at + 1
-    if at == tonumber(n) then text = line end
-    if at >= tonumber(n) then break end
-  end
-  f:close()
+  if file and read[file] == nil then read[file] = require("tessera.comments").lines_of("@" .. file) or false end
+  local lines = file and read[file]
+  local text = lines and lines[tonumber(n)]
+  if not text then return "" end
   return ' <span class="dim code-line">' .. escaped(text:gsub("^%s+", ""):sub(1, 90)) .. "</span>"
 end
 
@@ -100,6 +97,7 @@ end
 --- The page as text: what program_profile.lua has, its first sentence, the word for a node of its tree, and the section of
 --- kernels on devices, or "".
 function program_html.text(r, said, word_of, kernels)
+  read = {}
   local left = r.facts.events - #r.events
   return page.of("profile", "Profile: " .. units.time(r.tree.usec), table.concat { "<p>", escaped(said), "</p><h2>What called what</h2>", tree_of(r, word_of),
     "<h2>What ran when</h2>", left > 0 and ("<p>The first and the last %d of %d activities.</p>"):format(#r.events / 2, r.facts.events) or "", timeline(r), lua_lines(r), kernels })

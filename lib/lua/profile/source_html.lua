@@ -51,12 +51,7 @@ end
 
 -- ---- lines of Lua
 local function lines_of(file)
-  local f = io.open(file)
-  if not f then return nil end
-  local list = {}
-  for line in f:lines() do list[#list + 1] = line end
-  f:close()
-  return list
+  return require("tessera.comments").lines_of("@" .. file)
 end
 
 -- Numbers of the lines of each file to show: those that are mentioned, some around, and the function's own.

@@ -78,7 +78,7 @@ return function(prompt, wrong, read)
     end
     local ok, one
     if given then ok, one = pcall(of.choose, of, group, options) else ok, one = pcall(of.choose, of, group) end
-    if not ok then core.fail((tostring(one):gsub("^.-:choose: ", ":choose: "))) end
+    if not ok then core.fail((tostring(one):gsub("^.-:choose: ", ""))) end
     list[1] = one
     return list, of
   end

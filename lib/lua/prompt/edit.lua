@@ -116,7 +116,9 @@ return function(prompt, wrong, reading)
     level = level or "tile"
     if level ~= "schedule" and level ~= "tile" then wrong("edit", ":edit: the levels are schedule and tile, not '%s'", level) end
     if not given then args = f:last_arguments() end
-    if not args then wrong("edit", ":edit runs the function: its last arguments are gone; :edit f(x, y) %s", level) end
+    if not args then
+      wrong("edit", ":edit runs the function, and %s: :edit f(x, y) %s", f.current and "its last arguments are gone" or "it has not run yet", level)
+    end
     require("tessera.debug.ready")(f, unpack(args, 1, args.n or #args))
     local original = f:_runs():kernel_text(level, kernel, false)
     last = { f = f, level = level, kernel = kernel, text = original, original = original, args = given and args or nil,
@@ -142,6 +144,7 @@ return function(prompt, wrong, reading)
     if word:find "^%d+$" or word:find "/%d+$" or f.current and pcall(function() return f:_runs():kernel_text("schedule", word, false) end) then
       return word
     end
+    if has(core.jit_levels "function", word) then wrong("diff", ":diff takes one level, and '%s' is another", word) end
     local value = rawget(_G, word)
     if value ~= nil then
       captured.need(":diff", value, false, function(message)

@@ -21,11 +21,11 @@ return function(prompt, wrong)
   local commands, arguments, data = prompt.commands, prompt.arguments, prompt.data
   local levels = core.jit_levels "function"
 
-  arguments.ir, arguments.rewrites, arguments.tiles, arguments.why = "f [level [target]]", "f", "f", "f"
+  arguments.ir, arguments.rewrites, arguments.tiles, arguments.why = "f [level [kernel] [target]]", "f", "f", "f"
   arguments.tune, arguments.profile = "f(x, y)", "f(x, y)"
   commands.ir = "the text of a captured function, or of a kernel of op.kernel, at a level: graph where none is named. f, as it " ..
-    "ran last, or f(x, y), for these arguments. Behind the level may stand a target, whose kernels need no such machine here: " ..
-    ":ir f tile sm_90a"
+    "ran last, or f(x, y), for these arguments. Behind the level may stand the number of one kernel, :ir f asm 2, and a target, " ..
+    "whose kernels need no such machine here, :ir f tile sm_90a"
   commands.tiles = "the kernels of a captured function: spaces, tiles, code"
   commands.why = "what of a captured function was fused, what not, and the reason"
   commands.rewrites = "the rules that fired when a function was captured"
@@ -172,10 +172,16 @@ return function(prompt, wrong)
   -- ---- the commands
 
   -- A level of what is typed: how it is told, of a loop, of a kernel and of a captured function.
-  local function level_of(of_loop, of_kernel, of_function, f, level, target)
-    local of, given, args, words = read("ir", true, 2, f, level, target)
-    level, target = words[1], words[2]
-    local option = target and { target = target }
+  local function level_of(of_loop, of_kernel, of_function, f, ...)
+    local of, given, args, words = read("ir", true, 3, f, ...)
+    local level, target, option = words[1], nil, nil
+    for i = 2, #words do
+      local word, option_of = words[i], option or {}
+      local name = (word:find "^%d+$" or word:find "/%d+$") and "kernel" or "target"
+      if option_of[name] then wrong("ir", ":ir takes one %s, not %s and '%s'", name, option_of[name], core.shown(word, 40)) end
+      option_of[name], option = word, option_of
+    end
+    target = option and option.target
     if of.loops then return facts_of_loops(of.loops, level or "graph", function(l) return of_loop(l, level, option) end) end
     if captured.is_kernel(of) then
       if given and type(f) == "string" then of(unpack(args)) end -- its sizes
@@ -188,15 +194,61 @@ return function(prompt, wrong)
   end
   local function text_of(of, level, option) return of:ir(level, option) end
 
+  -- Levels that take long to make; the others stand in front of the kernels' names there.
+  local slow = { explicit = true, llvm = true, asm = true }
+
+  -- The kernels of a level, each of which is made when it is looked at: {{number, name, text}, ..}; nil where the text is made as
+  -- a whole. args may end with an option.
+  local function parts_of(of, level, args)
+    local last = args[#args]
+    local option = type(last) == "table" and not core.is_tensor(last) and (last.target or last.kernel) and last
+    if not slow[level] or option and option.kernel or not require("tessera.prompt.pager").shows_parts() then return nil end
+    local tile, parts, heads = "\n" .. of:ir("tile", unpack(args)), {}, {}
+    if require("tessera.dist.pieces").of(of.name, of.current) then return nil end
+    local front = { unpack(args, 1, option and #args - 1 or #args) }
+    for at in tile:gmatch "()\n// group " do heads[#heads + 1] = at + 1 end
+    for i, at in ipairs(heads) do
+      local text = tile:sub(at, (heads[i + 1] or #tile + 1) - 1)
+      local number, name = text:match "^// group ([%w_./]+): ([^\n]*)"
+      local function made()
+        if text:find "\n// no kernel" then return text end
+        local of_one = { unpack(front) }
+        of_one[#of_one + 1] = { kernel = number, target = option and option.target or nil }
+        return of:ir(level, unpack(of_one))
+      end
+      parts[i] = { number = number, name = name, text = made }
+    end
+    return #parts > 1 and { parts = parts } or nil
+  end
+
   --- Prints a captured function at a level, "graph" by default: "f tile", or "f(x, y) tile" for
-  --- these arguments; "f tile sm_90a", the kernels of another target; or f, level, target.
+  --- these arguments; "f asm 2", one of its kernels; "f tile sm_90a", the kernels of another target; or f, level, ...
   function prompt.ir(...)
-    prompt.page(tostring(level_of(text_of, text_of, function(of, level, args) return of:ir(level, unpack(args)) end, ...)))
+    local made = level_of(text_of, text_of, function(of, level, args)
+      return parts_of(of, level, args) or of:ir(level, unpack(args))
+    end, ...)
+    if type(made) == "table" and made.parts then return require("tessera.prompt.pager").parts(made.parts) end
+    prompt.page(tostring(made))
   end
 
   -- Levels of kernels are a list of them, the graph is a table, the others are text.
   local kernel_levels = {}
   for _, name in ipairs { "tile", "explicit", "llvm", "asm", "tiles", "why" } do kernel_levels[name] = true end
+
+  -- Of one kernel, which option names: its row, or its text where the level has no rows.
+  local function facts_of_one(of, level, args, option)
+    local text = of:ir(level, unpack(args)) -- says what is wrong
+    if not kernel_levels[level] then return { ["function"] = of.name, level = level, kernel = option.kernel, text = text } end
+    local others = { unpack(args, 1, #args - 1) }
+    others[#others + 1] = option.target and { target = option.target } or nil
+    local all, kept = of:facts(level, unpack(others)), {}
+    for _, k in ipairs(all.kernels) do
+      if tostring(k.group) == option.kernel then kept[#kept + 1] = k end
+    end
+    all.kernels = kept
+    return all
+  end
+
   function data.ir(...)
     local function kernel(of, level, option)
       return { kernel = of.name, level = level or "tile", text = of:ir(level, option) }
@@ -207,6 +259,9 @@ return function(prompt, wrong)
     end
     return level_of(loop, kernel, function(of, level, args)
       level = level or "graph"
+      local option = args[#args]
+      local one = type(option) == "table" and not core.is_tensor(option) and option.kernel
+      if one then return facts_of_one(of, level, args, option) end
       if kernel_levels[level] then return of:facts(level, unpack(args)) end
       local told = { ["function"] = of.name, level = level }
       if level == "json" then
@@ -297,8 +352,8 @@ return function(prompt, wrong)
       local body = plain and of.body or type(of) == "function" and of
       local info = body and debug.getinfo(body, "u")
       local n = kernel and 1 or info and info.nparams or 0
-      args = plain and of:last_arguments() or nil
-      if not args and n > 0 then
+      args = plain and of:last_arguments() or n == 0 and {} or nil
+      if not args then
         wrong("profile", ":profile runs the function, and needs its arguments%s", plain and ": " .. table.concat(of.params, ", ", 1, n) or "")
       end
     end

@@ -74,16 +74,40 @@ local function list(parts)
   return lines_of(table.concat(out, "\n"))
 end
 
-local function ask(shown, all, parts)
+-- where: "39 of 1200 lines".
+local function ask(where, parts)
   local how = parts[1] and ("Enter: on, %s-%s or a name: that kernel, l: their list, q: end"):format(parts[1].number,
     parts[#parts].number) or "Enter: on, q: end"
-  write(("-- %d of %d lines; %s: "):format(shown, all, how))
+  write(("-- %s; %s: "):format(where, how))
   io.flush()
   return io.read()
 end
 
+local show
+
+-- Asks until it is known how it goes on: "on", "end", or "input", one of the prompt that was typed here. lines(part): the
+-- lines of one part.
+local function answered(where, parts, lines, rows, width)
+  while true do
+    local answer = ask(where, parts)
+    local part = answer and answer ~= "" and find(parts, answer)
+    if not answer or answer == "q" then return "end" end
+    if answer == "" then return "on" end
+    if answer == "l" and parts[1] then
+      if show(list(parts), {}, rows, width) then return "input" end
+    elseif part then
+      if show(lines(part), {}, rows, width) then return "input" end
+    elseif is_input(answer) then
+      console.next_input(answer)
+      return "input"
+    else
+      write(("there is no part '%s' here\n"):format(core.shown(answer, 40)))
+    end
+  end
+end
+
 -- True: an input was typed.
-local function show(lines, parts, rows, width)
+function show(lines, parts, rows, width)
   local at = lines.from
   while at <= lines.to do
     local left = rows - 1
@@ -93,21 +117,32 @@ local function show(lines, parts, rows, width)
       write(line_of(lines, at), "\n")
       at = at + 1
     end
-    while at <= lines.to do
-      local answer = ask(at - lines.from, lines.to - lines.from + 1, parts)
-      local part = answer and answer ~= "" and find(parts, answer)
-      if not answer or answer == "q" then return end
-      if answer == "" then break end
-      if answer == "l" and parts[1] then
-        if show(list(parts), {}, rows, width) then return true end
-      elseif part then
-        if show({ text = lines.text, at = lines.at, from = part.from, to = part.to }, {}, rows, width) then return true end
-      elseif is_input(answer) then
-        console.next_input(answer)
-        return true
-      else
-        write(("there is no part '%s' here\n"):format(core.shown(answer, 40)))
+    if at <= lines.to then
+      local how = answered(("%d of %d lines"):format(at - lines.from, lines.to - lines.from + 1), parts,
+        function(part) return { text = lines.text, at = lines.at, from = part.from, to = part.to } end, rows, width)
+      if how ~= "on" then return how == "input" end
+    end
+  end
+end
+
+-- The same of parts whose texts are made when they are shown: parts[i].text().
+local function show_made(parts, rows, width)
+  local left, shown = rows - 1, 0
+  local function lines(part)
+    part.lines = part.lines or lines_of(part.text())
+    return part.lines
+  end
+  for i, part in ipairs(parts) do
+    local of = lines(part)
+    for at = of.from, of.to do
+      local need = rows_of(of, at, width)
+      if left < need and left < rows - 1 then
+        local where = ("%d lines, in kernel %s, the %d. of %d"):format(shown, part.number, i, #parts)
+        if answered(where, parts, lines, rows, width) ~= "on" then return end
+        left = rows - 1
       end
+      write(line_of(of, at), "\n")
+      left, shown = left - need, shown + 1
     end
   end
 end
@@ -155,5 +190,11 @@ function pager.page(text)
   if program and program ~= "" and not parts[1] and outside(text) then return end
   show(lines, parts, rows, width)
 end
+
+--- Whether parts are shown one by one: where a terminal reads and shows, by pages of ours.
+function pager.shows_parts() return pager.on and console.rows() ~= nil end
+
+--- Writes parts of a text, {number, name, text = function}, by pages; each is made when somebody comes to it.
+function pager.parts(parts) show_made(parts, console.rows(), math.max(1, console.width())) end
 
 return pager

@@ -68,8 +68,8 @@ local function whole(f, g, name, v)
   return math.min(v, MOST)
 end
 
--- {rows = 128, stages = 3} as the text of a choice.
-local function text_of(f, g, options)
+-- {tile_shape = {128}, stages = 3} as {rows = 128, stages = 3}; nil where nothing is chosen.
+local function fields_of(f, g, options)
   local all, given = names(), {}
   for name, v in pairs(options) do
     if type(name) ~= "string" or not has(all, name) then
@@ -90,11 +90,7 @@ local function text_of(f, g, options)
       given[name] = whole(f, g, name, v)
     end
   end
-  local out = {}
-  for _, c in ipairs(core.choices()) do
-    if given[c.name] then out[#out + 1] = ("%s %d"):format(c.name, given[c.name]) end
-  end
-  return out[1] and table.concat(out, " ")
+  return next(given) and given
 end
 
 -- ---- what is told
@@ -153,11 +149,11 @@ function choose.choose(f, which, ...)
     core.fail(("%s:choose: options are a table such as {rows = 128}, or \"default\", not %s"):format(f.name,
       type(options) == "string" and "'" .. options .. "'" or "a " .. type(options)))
   end
-  local text = not default and text_of(f, g, options) or nil
-  if text and not g.kernel then
+  local fields = not default and fields_of(f, g, options) or nil
+  if fields and not g.kernel then
     core.fail(("%s:choose: group %s (%s) has no kernel, so nothing can be chosen"):format(f.name, g.group, g.what))
   end
-  f:_runs():choose(g.group, text)
+  f:_runs():choose(g.group, fields)
   return told(choose.find(f, choose.groups(f), g.group))
 end
 

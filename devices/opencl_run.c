@@ -1,0 +1,210 @@
+/* What OpenCL's devices run: queues, events, programs of SPIR-V, launches. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "devices/opencl_api.h"
+
+/* ---- queues and events */
+int ts_cl_queue(TsDevice *d, cl_command_queue *out, TsError *err) {
+  static const cl_ulong properties[] = {CL_QUEUE_PROPERTIES, CL_QUEUE_PROFILING_ENABLE, 0};
+  TsCl *s = d->state;
+  cl_int code = 0;
+  *out = ts_cl.clCreateCommandQueueWithProperties(s->context, s->device, properties, &code);
+  return code ? ts_cl_fail(d, code, "clCreateCommandQueueWithProperties", err) : 0;
+}
+
+static cl_command_queue queue_of(TsDevice *d, void *stream) {
+  return stream ? stream : ((TsCl *)d->state)->work;
+}
+
+static int stream_new(TsDevice *d, void **stream, TsError *err) {
+  cl_command_queue q = NULL;
+  if (ts_cl_queue(d, &q, err)) return -1;
+  *stream = q;
+  return 0;
+}
+
+static void stream_free(TsDevice *d, void *stream) {
+  (void)d;
+  if (stream) ts_cl.clReleaseCommandQueue(stream);
+}
+
+typedef struct Event {
+  cl_event at; /* NULL: nothing was recorded */
+} Event;
+
+static int event_new(TsDevice *d, void **event, TsError *err) {
+  (void)d;
+  *event = calloc(1, sizeof(Event));
+  return *event ? 0 : (ts_error_memory(err), -1);
+}
+
+static void event_free(TsDevice *d, void *event) {
+  Event *e = event;
+  (void)d;
+  if (e && e->at) ts_cl.clReleaseEvent(e->at);
+  free(e);
+}
+
+static int event_record(TsDevice *d, void *event, void *stream, TsError *err) {
+  Event *e = event;
+  cl_event at = NULL;
+  TS_CL(d, err, clEnqueueMarkerWithWaitList, queue_of(d, stream), 0, NULL, &at);
+  if (e->at) ts_cl.clReleaseEvent(e->at);
+  e->at = at;
+  TS_CL(d, err, clFlush, queue_of(d, stream)); /* another queue may wait for it */
+  return 0;
+}
+
+static int stream_wait(TsDevice *d, void *stream, void *event, TsError *err) {
+  const Event *e = event;
+  if (e->at) TS_CL(d, err, clEnqueueBarrierWithWaitList, queue_of(d, stream), 1, &e->at, NULL);
+  return 0;
+}
+
+static int event_wait(TsDevice *d, void *event, TsError *err) {
+  const Event *e = event;
+  if (e->at) TS_CL(d, err, clWaitForEvents, 1, &e->at);
+  return 0;
+}
+
+static int end_of(TsDevice *d, const Event *e, cl_ulong *nsec, TsError *err) {
+  if (!e->at) return ts_error_set(err, TS_ERR_device, "%s: an event without a time", d->name);
+  TS_CL(d, err, clWaitForEvents, 1, &e->at);
+  TS_CL(d, err, clGetEventProfilingInfo, e->at, CL_PROFILING_COMMAND_END, sizeof *nsec, nsec,
+        NULL);
+  return 0;
+}
+
+static int event_usec(TsDevice *d, void *from, void *to, double *usec, TsError *err) {
+  cl_ulong a = 0, b = 0;
+  if (end_of(d, from, &a, err) || end_of(d, to, &b, err)) return -1;
+  *usec = ((double)b - (double)a) * 1e-3;
+  return 0;
+}
+
+/* ---- programs */
+typedef struct Module {
+  cl_program program;
+  cl_kernel *kernel; /* that were asked for: they end with it */
+  int nkernel;
+} Module;
+
+/* What SPIR-V calls capabilities, which stand in front of everything else. */
+static bool needs(const void *code, size_t nbytes, uint32_t capability) {
+  enum { HEAD = 5, OP_CAPABILITY = 17 };
+  const uint32_t *word = code;
+  for (size_t i = HEAD; i + 1 < nbytes / sizeof *word; i += 2) {
+    if (word[i] != (2u << 16 | OP_CAPABILITY)) return false;
+    if (word[i + 1] == capability) return true;
+  }
+  return false;
+}
+
+static int refused(TsDevice *d, cl_program p, cl_int code, TsError *err) {
+  TsCl *s = d->state;
+  size_t n = 0;
+  ts_cl_fail(d, code, "clBuildProgram", err);
+  size_t at = strlen(err->message), room = sizeof err->message - at;
+  if (ts_cl.clGetProgramBuildInfo(p, s->device, CL_PROGRAM_BUILD_LOG, 0, NULL, &n) || n < 2)
+    return -1;
+  char *log = calloc(1, n + 1);
+  if (log && !ts_cl.clGetProgramBuildInfo(p, s->device, CL_PROGRAM_BUILD_LOG, n, log, NULL))
+    snprintf(err->message + at, room, "\n%s", log);
+  free(log);
+  return -1;
+}
+
+static cl_program build(TsDevice *d, const void *code, size_t nbytes, TsError *err) {
+  TsCl *s = d->state;
+  const char *own = getenv("TESSERA_OPENCL_OPTIONS"); /* for tests: compilers are slow */
+  const char *options = own ? own : s->exact ? "-cl-fp32-correctly-rounded-divide-sqrt" : "";
+  cl_int failed = 0;
+  cl_program p = ts_cl.clCreateProgramWithIL(s->context, code, nbytes, &failed);
+  if (failed) return ts_cl_fail(d, failed, "clCreateProgramWithIL", err), NULL;
+  failed = ts_cl.clBuildProgram(p, 1, &s->device, options, NULL, NULL);
+  if (!failed) return p;
+  refused(d, p, failed, err);
+  ts_cl.clReleaseProgram(p);
+  return NULL;
+}
+
+static int module_new(TsDevice *d, const void *code, size_t nbytes, void **module,
+                      TsError *err) {
+  enum { FLOAT64 = 10 };
+  if (!((TsCl *)d->state)->f64 && needs(code, nbytes, FLOAT64))
+    return ts_error_set(err, TS_ERR_device, "%s has no f64", d->name);
+  Module *m = calloc(1, sizeof *m);
+  if (!m) return ts_error_memory(err), -1;
+  if (!(m->program = build(d, code, nbytes, err))) return free(m), -1;
+  *module = m;
+  return 0;
+}
+
+static void module_free(TsDevice *d, void *module) {
+  Module *m = module;
+  (void)d;
+  if (!m) return;
+  for (int i = 0; i < m->nkernel; i++) ts_cl.clReleaseKernel(m->kernel[i]);
+  ts_cl.clReleaseProgram(m->program);
+  free(m->kernel), free(m);
+}
+
+static int kernel_find(TsDevice *d, void *module, const char *name, int shared, void **kernel,
+                       TsError *err) {
+  Module *m = module;
+  cl_int code = 0;
+  (void)shared;
+  cl_kernel *more = realloc(m->kernel, sizeof *more * (size_t)(m->nkernel + 1));
+  if (!more) return ts_error_memory(err), -1;
+  m->kernel = more;
+  cl_kernel k = ts_cl.clCreateKernel(m->program, name, &code);
+  if (code) return ts_cl_fail(d, code, "clCreateKernel", err);
+  *kernel = m->kernel[m->nkernel++] = k;
+  return 0;
+}
+
+/* ---- launches */
+static int set_args(TsDevice *d, const TsLaunch *l, TsError *err) {
+  TsCl *s = d->state;
+  cl_uint i = 0;
+  for (; i < (cl_uint)l->pointers; i++) {
+    const void *at = *(void *const *)l->args[i];
+    cl_int code = s->memory.clSetKernelArgMemPointerINTEL(l->kernel, i, at);
+    if (code) return ts_cl_fail(d, code, "clSetKernelArgMemPointerINTEL", err);
+  }
+  for (; i < (cl_uint)(l->pointers + l->words); i++)
+    TS_CL(d, err, clSetKernelArg, l->kernel, i, sizeof(uint64_t), l->args[i]);
+  if (l->shared) TS_CL(d, err, clSetKernelArg, l->kernel, i, l->shared, NULL);
+  return 0;
+}
+
+static int launch(TsDevice *d, const TsLaunch *l, TsError *err) {
+  size_t global[3], local[3];
+  for (int i = 0; i < 3; i++) {
+    local[i] = l->block[i];
+    global[i] = (size_t)l->grid[i] * l->block[i];
+  }
+  if (set_args(d, l, err)) return -1;
+  d->queued++;
+  d->dependent = false;
+  TS_CL(d, err, clEnqueueNDRangeKernel, queue_of(d, l->stream), l->kernel, 3, NULL, global,
+        local, 0, NULL, NULL);
+  TS_CL(d, err, clFlush, queue_of(d, l->stream)); /* it begins while the host goes on */
+  return 0;
+}
+
+const TsDeviceRun ts_cl_run = {.stream_new = stream_new,
+                               .stream_free = stream_free,
+                               .stream_wait = stream_wait,
+                               .event_new = event_new,
+                               .event_free = event_free,
+                               .event_record = event_record,
+                               .event_wait = event_wait,
+                               .event_usec = event_usec,
+                               .module_new = module_new,
+                               .module_free = module_free,
+                               .kernel = kernel_find,
+                               .launch = launch,
+                               .hold = ts_cl_hold};

@@ -1,0 +1,7 @@
+-- The same as grouped.lua by warps that copy and multiply, as GPUs without a copy engine do
+-- it. The device is simulated, or that of `make check DEV=cuda`, where code for the oldest GPU runs as
+-- well.
+local ffi = require "ffi"
+ffi.cdef "int setenv(const char *, const char *, int);"
+ffi.C.setenv("TESSERA_GPU", "sm_80", 1)
+dofile "tests/devices/operators/grouped.lua"

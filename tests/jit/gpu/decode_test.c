@@ -1,0 +1,63 @@
+/* PTX of attention of few queries (ir/tile/gpu/decode.c): made for every head size, number of
+ * rows, mask and type, and assembled where ptxas is found, which must not spill, serialise
+ * products, or refuse. "print i" prints the PTX of case i, "llvm i" its LLVM IR. */
+#include "ir/tile/gpu/decode.h"
+#include "jit/compile/llvm.h"
+#include "tests/jit/gpu/ptxas.h"
+
+static int failed;
+
+typedef struct Case {
+  TsDtype dtype;
+  int d, rows, queries, window;
+  bool causal, sink, mask; /* mask: of each key */
+} Case;
+
+static const TsTarget hopper = {.name = "sm_90a", .shared_bytes = 232448};
+
+static TsTile *kernel(const Case *c) {
+  TsError err = {0};
+  TsGpuDecode x = ts_gpu_decode(c->dtype, c->d, c->rows, 512);
+  x.queries = c->queries, x.window = c->window, x.causal = c->causal, x.sink = c->sink;
+  TsGpuMaskFrom from = {TS_DT_bool, {2, 1, 1, 500}, {0}};
+  if (c->mask) x.mask = ts_gpu_mask(&from, 1, 500, c->rows, false);
+  TsTile *k = ts_tile_gpu_decode(&x, &err);
+  if (!k || ts_tile_check(k, &hopper, &err)) failed++, printf("%s\n", err.message);
+  return k;
+}
+
+static void say(const void *of, const char *what) {
+  const Case *c = of;
+  printf("%s d %d rows %d queries %d window %d mask %d: %s\n", ts_dtype_name(c->dtype), c->d,
+         c->rows, c->queries, c->window, c->mask, what);
+}
+
+static void one(const Case *c, bool ptxas) {
+  TsTile *k = kernel(c);
+  if (k) failed += judge_kernel(k, 3, 0, ptxas, c, say);
+}
+
+static const Case all[] = {
+    {TS_DT_bf16, 128, 8, 1, 0, true, false, false},
+    {TS_DT_bf16, 64, 8, 1, 0, true, false, false},
+    {TS_DT_f16, 128, 16, 1, 100, true, true, false},
+    {TS_DT_f16, 64, 32, 4, 0, true, false, false},
+    {TS_DT_bf16, 128, 64, 8, 100, true, false, false},
+    {TS_DT_bf16, 128, 16, 1, 0, false, true, true},
+    {TS_DT_f16, 64, 64, 8, 100, true, false, true},
+};
+
+int main(int argc, char **argv) {
+  int n = sizeof all / sizeof *all;
+  if (argc > 2) {
+    TsTile *k = kernel(&all[atoi(argv[2]) % n]);
+    print_code(k, argv[1][0] == 'l');
+    ts_tile_free(k);
+    return 0;
+  }
+  if (!ts_llvm_present()) return skip("no LLVM");
+  bool ptxas = has_ptxas();
+  for (int i = 0; i < n; i++) one(&all[i], ptxas);
+  if (failed) printf("%d failed\n", failed);
+  return failed != 0;
+}

@@ -1,0 +1,263 @@
+/* Kernels of block form as SPIR-V, for each of its targets: what modules ask of a device, what
+ * spirv-val says of them, and Intel's compiler offline, where there are these
+ * (scripts/python.sh, scripts/setup.sh). What they compute is what tests/devices/opencl*.lua
+ * compare. [target] [kernel] [llvm|asm]: prints one. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "jit/compile/llvm.h"
+#include "jit/compile/spirv.h"
+#include "jit/gpu/gpu.h"
+#include "tests/jit/gpu/families.h"
+#include "tests/skip.h"
+
+static const char *const more[] = {
+    /* a product of f32 */
+    "tile @product(%a: f32[200,300], %b: f32[300,150]) -> (%y: f32[200,150]) {\n"
+    "  for %i in 0..200 step 8 parallel {\n"
+    "    for %j in 0..150 step 64 parallel {\n"
+    "      %z = const : f32[8,64]\n"
+    "      %p = load %a[%i, 0] {edge=true} : f32[8,300]\n"
+    "      %q = load %b[0, %j] {edge=true} : f32[300,64]\n"
+    "      %r = mma %p, %q, %z : f32[8,64]\n"
+    "      store %y[%i, %j] = %r {edge=true}\n"
+    "    }\n  }\n}\n",
+    /* whole numbers: what has no f64 divides and converts them by others */
+    "tile @whole(%x: i32[4096], %y: i64[4096]) -> (%u: i32[4096], %v: bf16[4096]) {\n"
+    "  for %i in 0..4096 step 1024 parallel {\n"
+    "    %a = load %x[%i] : i32[1024]\n"
+    "    %b = load %y[%i] : i64[1024]\n"
+    "    %c = const {value=7} : i32[1024]\n"
+    "    %d = floordiv %a, %c : i32[1024]\n"
+    "    %e = cast %b : bf16[1024]\n"
+    "    store %u[%i] = %d\n"
+    "    store %v[%i] = %e\n"
+    "  }\n}\n",
+    /* products and sums are rounded each, quotients and roots once */
+    "tile @exact(%x: f32[4096], %y: f32[4096]) -> (%z: f32[4096], %w: f32[4096]) {\n"
+    "  for %i in 0..4096 step 1024 parallel {\n"
+    "    %a = load %x[%i] : f32[1024]\n"
+    "    %b = load %y[%i] : f32[1024]\n"
+    "    %p = mul %a, %b : f32[1024]\n"
+    "    %q = add %p, %a : f32[1024]\n"
+    "    %c = div %q, %b : f32[1024]\n"
+    "    %d = sqrt %a : f32[1024]\n"
+    "    store %z[%i] = %c\n"
+    "    store %w[%i] = %d\n"
+    "  }\n}\n",
+};
+
+enum { FAMILIES = sizeof families / sizeof *families, MORE = sizeof more / sizeof *more };
+
+static const char *kernel_at(int i) { return i < FAMILIES ? families[i] : more[i - FAMILIES]; }
+
+static const char *const target[] = {"spirv", "pvc", "dg2", "tgllp"};
+enum { TARGETS = sizeof target / sizeof *target };
+
+static char folder[] = "/tmp/tsXXXXXX";
+
+static int wrong(const TsTile *k, const TsTarget *t, const char *what, const char *text) {
+  printf("%s for %s: %s\n%.4000s\n", k->name, t->name, what, text ? text : "");
+  return 1;
+}
+
+/* What a command prints, complaints too. */
+static char *told(const char *command, int *failed) {
+  char line[600];
+  TsText out = {0};
+  FILE *f = popen(command, "r");
+  for (size_t n; f && (n = fread(line, 1, sizeof line, f)) > 0;) ts_text_add(&out, line, n);
+  *failed = !f || pclose(f);
+  if (!out.at) ts_text_str(&out, "");
+  return out.at;
+}
+
+static bool has_tool(const char *tool) {
+  char line[80];
+  snprintf(line, sizeof line, "command -v %s > /dev/null", tool);
+  return !system(line);
+}
+
+static void path_of(const TsTile *k, const TsTarget *t, int i, char path[100]) {
+  snprintf(path, 100, "%s/%s-%d-%s.spv", folder, t->name, i, k->name);
+}
+
+/* ---- what is asked */
+enum { INT64 = 11, FLOAT16 = 9, FLOAT64 = 10, INT16 = 22, INT8 = 39 };
+enum {
+  ADDRESSES = 4,
+  LINKAGE,
+  KERNEL,
+  VECTOR16,
+  SUBGROUP_DISPATCH = 58,
+  SUBGROUP_SHUFFLE = 5568
+};
+
+/* Of a device: nothing but what the kernel needs. */
+static int capabilities(const TsTile *k, const TsTarget *t, const TsGpuCode *code) {
+  static const uint32_t usual[] = {INT64,     FLOAT16, FLOAT64, INT16,   INT8,
+                                   ADDRESSES, LINKAGE, KERNEL,  VECTOR16};
+  static const uint32_t of_warps[] = {SUBGROUP_DISPATCH, SUBGROUP_SHUFFLE};
+  const uint32_t *word = (const uint32_t *)code->image;
+  for (size_t i = 5; word[i] == (2u << 16 | 17); i += 2) {
+    bool known = false;
+    for (size_t j = 0; j < sizeof usual / sizeof *usual; j++) known |= word[i + 1] == usual[j];
+    for (int j = 0; j < 2; j++) known |= t->lanes == 32 && word[i + 1] == of_warps[j];
+    if (t->single && word[i + 1] == FLOAT64) known = false;
+    if (!known) return printf("capability %u\n", word[i + 1]), wrong(k, t, "asks for", NULL);
+  }
+  return 0;
+}
+
+static bool all_in(const char *text, int n, const char *const *word) {
+  for (int i = 0; i < n; i++)
+    if (!strstr(text, word[i])) return printf("without %s\n", word[i]), false;
+  return true;
+}
+
+/* The text says of each function how it is launched and that nothing is contracted. */
+static int text_of(const TsTile *k, const TsTarget *t, const TsGpuCode *code) {
+  TsText text = {0};
+  TsError err = {0};
+  char size[60];
+  snprintf(size, sizeof size, " LocalSize %d 1 1", code->phase[0].threads);
+  const char *const word[] = {" ContractionOff", "OpMemoryModel Physical64 OpenCL", size,
+                              t->lanes == 32 ? " SubgroupSize 32" : size};
+  if (ts_gpu_text(k, t, "asm", &text, &err)) return wrong(k, t, "no text", err.message);
+  int bad = !all_in(text.at, 4, word) || (t->lanes < 32 && strstr(text.at, "Subgroup"));
+  bad |= !ts_spirv_sound_text(text.at, text.len);
+  if (!strcmp(k->name, "exact")) {
+    /* spirv: by f64, which every driver rounds right */
+    const char *const exact[] = {"OpFMul ", "OpFAdd ", "OpFDiv ", " sqrt "};
+    bool wide = strstr(text.at, "OpTypeFloat 64") != NULL;
+    bad |= !all_in(text.at, 4, exact) || strstr(text.at, " fma ") || wide != t->rough;
+  }
+  if (bad) wrong(k, t, "text", text.at);
+  ts_text_free(&text);
+  return bad;
+}
+
+static bool has_f64(const TsTile *k) {
+  for (int i = 0; i < k->nparam; i++)
+    if (k->param[i]->type.dtype == TS_DT_f64) return true;
+  return false;
+}
+
+static int refused(const TsTile *k, const TsTarget *t, const TsError *err) {
+  char text[60];
+  snprintf(text, sizeof text, "jit: %s has no f64", t->name);
+  if (t->single && has_f64(k) && !strcmp(err->message, text)) return 0;
+  return wrong(k, t, "no code", err->message);
+}
+
+static int check(const TsTile *k, const TsTarget *t, int i) {
+  TsGpuCode code = {0};
+  TsError err = {0};
+  char path[100];
+  if (ts_gpu_code(k, t, i % 3 ? TS_GPU_aligned : TS_GPU_loose, &code, &err))
+    return refused(k, t, &err);
+  int bad = t->single && has_f64(k) ? wrong(k, t, "code with f64", NULL) : 0;
+  if (!ts_spirv_sound(code.image, code.size)) bad = wrong(k, t, "ids are not unique", NULL);
+  bad |= capabilities(k, t, &code);
+  if (i % 4 == (int)(t->name[0] % 4) || !strcmp(k->name, "exact"))
+    bad |= i % 3 ? text_of(k, t, &code) : 0;
+  path_of(k, t, i, path);
+  FILE *f = fopen(path, "w");
+  if (!f || fwrite(code.image, 1, code.size, f) != code.size) bad = wrong(k, t, path, NULL);
+  if (f) fclose(f);
+  ts_gpu_code_free(&code);
+  return bad;
+}
+
+/* ---- others' tools */
+static int validate(void) {
+  char line[200];
+  int bad;
+  snprintf(line, sizeof line,
+           "for f in %s/*.spv; do spirv-val --target-env opencl2.2 $f || exit 1; done 2>&1",
+           folder);
+  char *text = told(line, &bad);
+  if (bad) printf("spirv-val: %.2000s\n", text);
+  free(text);
+  return bad;
+}
+
+/* Its warnings, as of registers that are spilled, are no failure. */
+static int compile_offline(const char *name) {
+  char line[400];
+  int bad;
+  snprintf(line, sizeof line,
+           "cd %s && for f in %s-*.spv; do ocloc compile -spirv_input -file $f -device %s -q "
+           "-options -cl-fp32-correctly-rounded-divide-sqrt -output x || { echo $f; exit 1; }; "
+           "done 2>&1",
+           folder, name, name);
+  char *text = told(line, &bad);
+  if (bad) printf("ocloc for %s: %.2000s\n", name, text);
+  free(text);
+  return bad;
+}
+
+/* ---- ids that are not unique */
+static int unsound(void) {
+  uint32_t module[] = {0x07230203, 0x00010200, 0, 4, 0, 2u << 16 | 19, 1, 2u << 16 | 248, 2};
+  const char *text = "\t%1 = OpTypeVoid\n\t%2 = OpLabel\n\t%2 = OpLabel\n";
+  int bad = !ts_spirv_sound(module, sizeof module);
+  module[8] = 1;
+  bad |= ts_spirv_sound(module, sizeof module);
+  module[8] = 4;
+  bad |= ts_spirv_sound(module, sizeof module) || ts_spirv_sound(module, 12);
+  module[7] = 9u << 16 | 248;
+  bad |= ts_spirv_sound(module, sizeof module);
+  bad |=
+      ts_spirv_sound_text(text, strlen(text)) || !ts_spirv_sound_text(text, strlen(text) - 14);
+  return bad ? printf("what is unsound is not found\n"), 1 : 0;
+}
+
+static int print(const char *name, int i, const char *level) {
+  TsError err = {0};
+  TsText text = {0};
+  TsTile *k = ts_tile_parse(kernel_at(i), &err);
+  if (!k || ts_gpu_text(k, ts_target(name), level, &text, &err))
+    return printf("%s\n", err.message), 1;
+  puts(text.at);
+  return 0;
+}
+
+static bool has_spirv(void) {
+  TsError err = {0};
+  TsGpuCode code = {0};
+  TsTile *k = ts_tile_parse(kernel_at(0), &err);
+  bool has = !k || !ts_gpu_code(k, ts_target("spirv"), TS_GPU_aligned, &code, &err) ||
+             !strstr(err.message, "has no SPIR-V");
+  ts_gpu_code_free(&code);
+  ts_tile_free(k);
+  return has;
+}
+
+int main(int argc, char **argv) {
+  TsError err = {0};
+  int bad = unsound();
+  if (!ts_llvm_present()) return skip("no LLVM");
+  if (!has_spirv()) return skip("this LLVM has no SPIR-V");
+  if (argc > 2) return print(argv[1], atoi(argv[2]), argc > 3 ? argv[3] : "asm");
+  if (!mkdtemp(folder)) return printf("no folder\n"), 1;
+  for (int i = 0; i < FAMILIES + MORE && !bad; i++) {
+    TsTile *k = ts_tile_parse(kernel_at(i), &err);
+    if (!k) return printf("%s\n%s\n", err.message, kernel_at(i)), 1;
+    for (int j = 0; j < TARGETS && !bad; j++) bad = check(k, ts_target(target[j]), i);
+    ts_tile_free(k);
+  }
+  if (!has_tool("spirv-val"))
+    skip("there is no spirv-val");
+  else if (!bad)
+    bad = validate();
+  if (!has_tool("ocloc"))
+    skip("there is no ocloc");
+  else
+    for (int j = 1; j < TARGETS && !bad; j++) bad = compile_offline(target[j]);
+  char line[40];
+  snprintf(line, sizeof line, "rm -rf %s", folder);
+  return system(line) || bad;
+}
