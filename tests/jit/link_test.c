@@ -25,7 +25,7 @@ static bool object_of(const char *text, TsText *out) {
   TsTile *k = ts_tile_parse(text, &err), *e = k ? ts_tile_expand(k, &err) : NULL;
   TsGpuJob job = {.plan = &plan, .form = TS_GPU_aligned, .shared = shared};
   bool made =
-      e && !ts_gpu_code_outline(e, true, &code, &plan, &err) &&
+      e && !ts_gpu_code_outline(e, ts_target("gfx942"), true, &code, &plan, &err) &&
       !ts_llvm_emit(e, ts_target("gfx942"), NULL, TS_LLVM_object, ts_gpu_emit, &job, out, &err);
   if (!made) printf("%s\n", err.message);
   ts_tile_free(k), ts_tile_free(e);
