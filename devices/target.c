@@ -20,7 +20,7 @@
  * rates by units by clock; registers and shared memory from its documents of the instruction sets. */
 #define AMD                                                                                    \
   .triple = "amdgcn-amd-amdhsa", .maker = TS_MAKER_amd, .object = true, .vector_bytes = 16,    \
-  .units = TS_UNIT_blocks, .fma = true, .half = true, .round = true
+  .units = TS_UNIT_blocks, .fma = true, .half = true, .mixes = true, .round = true
 #define CDNA AMD, .features = "", .lanes = 64
 #define RDNA AMD, .features = "+wavefrontsize32,+cumode", .lanes = 32
 
@@ -112,6 +112,7 @@ static const TsTarget target[] = {
      .registers = 128,
      .flops = 128,
      .flops64 = 128,
+     .matrix = TS_MATRIX_mfma16,
      .flops16 = 1024,
      .shared_bytes = 64 << 10},
     {.name = "gfx942", /* Instinct MI300X */
@@ -121,6 +122,7 @@ static const TsTarget target[] = {
      .registers = 128,
      .flops = 256,
      .flops64 = 128,
+     .matrix = TS_MATRIX_mfma16,
      .flops16 = 2048,
      .shared_bytes = 64 << 10},
     {.name = "gfx950", /* Instinct MI355X */
@@ -131,6 +133,7 @@ static const TsTarget target[] = {
      .brain = true,
      .flops = 256,
      .flops64 = 128,
+     .matrix = TS_MATRIX_mfma32,
      .flops16 = 4096,
      .shared_bytes = 160 << 10},
     {.name = "gfx1100", /* Radeon RX 7900 XTX */
@@ -140,6 +143,7 @@ static const TsTarget target[] = {
      .registers = 96,
      .flops = 256,
      .flops64 = 8,
+     .matrix = TS_MATRIX_wmma3,
      .flops16 = 512,
      .shared_bytes = 64 << 10},
     {.name = "gfx1200", /* Radeon RX 9060 XT */
@@ -149,6 +153,7 @@ static const TsTarget target[] = {
      .registers = 96,
      .flops = 256,
      .flops64 = 4,
+     .matrix = TS_MATRIX_wmma4,
      .flops16 = 1024,
      .shared_bytes = 64 << 10},
     {.name = "gfx9-generic", /* Radeon RX Vega 64 */
@@ -169,6 +174,7 @@ static const TsTarget target[] = {
      .registers = 128,
      .flops = 256,
      .flops64 = 128,
+     .matrix = TS_MATRIX_mfma16,
      .flops16 = 2048,
      .shared_bytes = 64 << 10},
     {.name = "gfx10-3-generic", /* Radeon RX 6900 XT */
@@ -189,6 +195,7 @@ static const TsTarget target[] = {
      .registers = 64,
      .flops = 256,
      .flops64 = 8,
+     .matrix = TS_MATRIX_wmma3,
      .flops16 = 512,
      .shared_bytes = 64 << 10},
     {.name = "gfx12-generic", /* Radeon RX 9070 XT */
@@ -199,6 +206,7 @@ static const TsTarget target[] = {
      .registers = 96,
      .flops = 256,
      .flops64 = 4,
+     .matrix = TS_MATRIX_wmma4,
      .flops16 = 1024,
      .shared_bytes = 64 << 10},
     {.name = "spirv",

@@ -18,6 +18,15 @@ typedef enum TsTargetUnit {
   TS_UNIT_roles = TS_UNIT_wgmma | TS_UNIT_copy,
 } TsTargetUnit;
 
+/* Of AMD's: squares of 16 x 16 sums in f32, of operands of 16 bits. */
+typedef enum TsTargetMatrix {
+  TS_MATRIX_none,
+  TS_MATRIX_mfma16, /* CDNA: so many steps of k, one chain */
+  TS_MATRIX_mfma32,
+  TS_MATRIX_wmma3, /* RDNA: 16 steps of k, added up before they come to the sum */
+  TS_MATRIX_wmma4,
+} TsTargetMatrix;
+
 /* Whose GPU it is: what its instructions are called (jit/emit/simt/maker.h). */
 typedef enum TsTargetMaker { TS_MAKER_nvidia, TS_MAKER_amd, TS_MAKER_spirv } TsTargetMaker;
 
@@ -28,6 +37,7 @@ typedef struct TsTarget {
   const char *features; /* "+avx2,+fma" */
   bool fma;
   bool half;        /* has instructions between f16 and f32 */
+  bool mixes;       /* LLVM fuses a product with +0 as it is rounded to f16: -0 is lost */
   bool brain;       /* between bf16 and f32 */
   bool round;       /* has floor, ceil, trunc and round as instructions */
   bool scale;       /* has x 2^n as one */
@@ -57,6 +67,7 @@ typedef struct TsTarget {
    * matrix unit with operands of 16 bits and sums in f32. As its maker publishes them. */
   int flops, flops64, flops16;
   unsigned units; /* of TsTargetUnit */
+  TsTargetMatrix matrix;
 } TsTarget;
 
 /* The row of this name; NULL: there is none. */

@@ -396,8 +396,7 @@ static void read_node(Lower *l, const TsNode *n) {
   l->nb = (l->t + KEYS - 1) / KEYS;
 }
 
-bool ts_sched_is_attention(const TsNode *n) {
-  if (ts_sched_is_attention_grad(n)) return true;
+static bool has_kernel(const TsNode *n) {
   if (n->op != TS_OP_attention) return false;
   const TsMeta *q = &n->in[0]->meta;
   int nd = q->ndim;
@@ -408,9 +407,20 @@ bool ts_sched_is_attention(const TsNode *n) {
   if (n->nin > 3 && n->in[3] && n->in[3]->meta.dtype != TS_DT_bool &&
       n->in[3]->meta.dtype != q->dtype)
     return false;
-  /* Decoding reads keys where they lie, and the VM does it. */
-  return q->dim[nd - 2] > 8 && n->in[1]->meta.dim[nd - 2] > 0 && q->dim[nd - 1] > 0;
+  return n->in[1]->meta.dim[nd - 2] > 0 && q->dim[nd - 1] > 0;
 }
+
+/* Rows of queries: with few of them a CPU reads keys where they lie. */
+static bool decodes(const TsNode *n) {
+  const TsMeta *q = &n->in[0]->meta;
+  return q->dim[q->ndim - 2] <= 8;
+}
+
+bool ts_sched_is_attention(const TsNode *n) {
+  return ts_sched_is_attention_grad(n) || (has_kernel(n) && !decodes(n));
+}
+
+bool ts_sched_is_decode(const TsNode *n) { return has_kernel(n) && decodes(n); }
 
 /* ---- the result transposed */
 /* The axes that n exchanges, where it does nothing else. */

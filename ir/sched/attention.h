@@ -6,6 +6,8 @@
 
 /* Whether n is attention of sizes and types that the kernel is made for. */
 bool ts_sched_is_attention(const TsNode *n);
+/* The same of few queries: for a GPU, where the VM has no way to them. */
+bool ts_sched_is_decode(const TsNode *n);
 
 /* Whether all that reads n's result looks at it with heads and rows exchanged, to put each
  * row's heads beside each other, and the kernel that writes it so is faster on the target than

@@ -132,7 +132,9 @@ static int put_rounds(TsProductLower *l) {
   TsProductSize size = size_of(l);
   const TsSchedChoice *c = &l->g->choice;
   ts_sched_choice_head(c, l->tile);
-  if (ts_target_gpu(l->s->target))
+  if (l->square)
+    ts_product_square_block(l, &size);
+  else if (ts_target_gpu(l->s->target))
     gpu_block(size.n, l->block);
   else
     ts_tile_product_near(l->s->target, l->d, &size, c->rows, c->columns, l->block);
@@ -168,6 +170,7 @@ static int open_product(TsProductLower *l) {
   if (ts_sched_by_pairs(l->s, l->product)) l->unit = l->s->target->pairs;
   if (l->unit) l->factor = TS_DT_bf16;
   if (ts_product_operands(l)) return -1;
+  if (!l->unit) l->square = (l->unit = ts_product_square_unit(l)) != NULL;
   ts_product_axes(l);
   return 0;
 }

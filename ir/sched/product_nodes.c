@@ -105,14 +105,19 @@ static int put_word(TsProductLower *l, const char *word, size_t n, TsTileVal *su
   return 0;
 }
 
-static int put_product(TsProductLower *l, TsTileVal *out) {
-  const TsNode *p = l->product;
+/* Along all of k at once. */
+static TsTileVal sums(TsProductLower *l) {
   TsTileType t = block_type(l, l->d);
-  const TsAttr *words = &p->attr[2];
   TsTileVal zero = ts_tile_const(&l->b, 0, &t);
   TsTileVal a = factor(l, TS_SIDE_a), b = factor(l, TS_SIDE_b);
   TsAttr unit = {.type = l->unit ? TS_ATTR_str : TS_ATTR_none, .str = l->unit};
-  TsTileVal in[3] = {a, b, zero}, sum = ts_tile_emit1(&l->b, TS_TILE_mma, 3, in, &unit, &t);
+  return ts_tile_emit1(&l->b, TS_TILE_mma, 3, (TsTileVal[]){a, b, zero}, &unit, &t);
+}
+
+static int put_product(TsProductLower *l, TsTileVal *out) {
+  const TsNode *p = l->product;
+  const TsAttr *words = &p->attr[2];
+  TsTileVal sum = l->square ? ts_product_square_sums(l) : sums(l);
   bool given = words->type == TS_ATTR_str;
   const char *w = given ? words->str : "";
   for (size_t n; *w; w += n + (w[n] == '_'))

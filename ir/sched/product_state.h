@@ -1,5 +1,5 @@
-/* A group with one matmul on its way to a kernel: what product.c, product_operands.c and product_nodes.c
- * share. */
+/* A group with one matmul on its way to a kernel: what product.c, product_operands.c,
+ * product_nodes.c and product_square.c share. */
 #ifndef TS_IR_SCHED_PRODUCT_STATE_H
 #define TS_IR_SCHED_PRODUCT_STATE_H
 
@@ -34,6 +34,7 @@ typedef struct TsProductLower {
   int64_t axis[TS_TILE_RANK], k, block[2];
   TsDtype d, factor; /* of sums; of what is multiplied */
   const char *unit;  /* whose sums they are, or NULL */
+  bool square;       /* it makes squares of them (ir/tile/square.h) */
   TsTile *tile;
   TsTileBuild b;
   TsTileVal at[TS_TILE_RANK];        /* of the round */
@@ -68,5 +69,13 @@ TsProductAccess *ts_product_access(TsProductLower *l, TsVal v, const int64_t *mo
 /* Node i of the group on the tiles of this round. */
 int ts_product_put(TsProductLower *l, int i);
 void ts_product_store(TsProductLower *l, const TsProductAccess *a);
+
+/* ---- product_square.c */
+/* The target's matrix unit, if it makes the sums, of operands as they lie in memory; NULL. */
+const char *ts_product_square_unit(const TsProductLower *l);
+/* Rows and columns of a block, and in the kernel's head the threads of one. */
+void ts_product_square_block(TsProductLower *l, const TsProductSize *size);
+/* The sums of the round's block. */
+TsTileVal ts_product_square_sums(TsProductLower *l);
 
 #endif

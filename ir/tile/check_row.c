@@ -12,6 +12,7 @@
 
 #include "ir/text/value.h"
 #include "ir/tile/pairs.h"
+#include "ir/tile/square.h"
 
 static const int INTEGER = TS_KIND_I | TS_KIND_U, NUMBER = TS_KIND_I | TS_KIND_U | TS_KIND_F;
 
@@ -376,12 +377,30 @@ static int check_pairs(Check *c, const Stmt *s) {
                ts_tile_shown(c, &s->in[0]->type));
 }
 
+/* Units of squares, in block form: whole squares, and whole steps of k. */
+static int check_square(Check *c, const Stmt *s) {
+  const Type *a = &s->in[0]->type, *b = &s->in[1]->type;
+  if (!ts_tile_square_of(s)) return 0;
+  if (c->cpu) return WRONG(TS_ERR_attribute, "unit %s is one of GPUs", ATTR("unit")->str);
+  if (c->k->form != TS_FORM_block)
+    return WRONG(TS_ERR_attribute, "unit %s stands in block form", ATTR("unit")->str);
+  if (a->dtype != TS_DT_bf16 && a->dtype != TS_DT_f16)
+    return WRONG(TS_ERR_dtype, "%s multiplies bf16 and f16, not %s", ATTR("unit")->str,
+                 ts_tile_shown(c, a));
+  int64_t size[3] = {a->dim[0], a->dim[1], b->dim[1]};
+  for (int i = 0; i < 3; i++)
+    if (ts_tile_dim_is(size[i]) || size[i] % TS_SQUARE)
+      return WRONG(TS_ERR_shape, "%s takes multiples of %d, not %s and %s", ATTR("unit")->str,
+                   TS_SQUARE, ts_tile_shown(c, a), ts_tile_shown(c, b));
+  return 0;
+}
+
 int ts_tile_rule_of_mma(Check *c, const Stmt *s) {
   const TsAttr *unit = ATTR("unit");
   bool named = unit->type == TS_ATTR_str && unit->str && *unit->str;
   if (c->k->form == TS_FORM_explicit && !named)
     return WRONG(TS_ERR_attribute, "the explicit form names the unit");
-  return check_pairs(c, s) || product(c, s, true) ? -1 : 0;
+  return check_pairs(c, s) || product(c, s, true) || check_square(c, s) ? -1 : 0;
 }
 
 int ts_tile_rule_of_dot2(Check *c, const Stmt *s) {

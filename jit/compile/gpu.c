@@ -59,9 +59,9 @@ static int emit(const TsTile *k, const TsTarget *t, TsGpuForm how, TsLlvmForm fo
   return failed;
 }
 
-/* What LLVM made becomes what a driver takes. */
+/* What LLVM made becomes what a driver takes: AMD's linked objects. */
 static int take(const TsTarget *t, TsText *text, TsGpuCode *code, TsError *err) {
-  if (t->maker != TS_MAKER_amd) {
+  if (!t->object || t->maker != TS_MAKER_amd) {
     code->image = text->at, code->size = text->len;
     return 0;
   }

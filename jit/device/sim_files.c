@@ -92,36 +92,37 @@ static void write_lines(const TsSimFile *f, const TsTarget *t, const TsGpuCode *
   fputc('\n', f->to);
 }
 
-TsSimFile *ts_sim_file_begin(TsDevice *d, const TsTile *k, bool aligned, void *const *at,
-                             const int64_t *dim) {
+static TsSimFile *new_file(const char *folder, const TsTile *k, TsError *err) {
   static atomic_uint count;
+  char path[512];
+  TsSimFile *f = calloc(1, sizeof *f);
+  if (!f) return ts_error_memory(err), NULL;
+  snprintf(path, sizeof path, "%s/%s-%u.launch", folder, k->name, atomic_fetch_add(&count, 1));
+  if ((f->to = fopen(path, "we"))) return f;
+  ts_error_set(err, TS_ERR_io, "%s cannot be written", path);
+  return free(f), NULL;
+}
+
+int ts_sim_file_begin(TsDevice *d, const TsTile *k, bool aligned, void *const *at,
+                      const int64_t *dim, TsSimFile **out, TsError *err) {
   const char *folder = getenv("TESSERA_SIM_OBJECTS");
   const TsTarget *t = ts_target_of(d);
   TsGpuCode code = {0};
   int64_t rounds[TS_GPU_PHASES];
-  TsError err;
-  char path[512];
-  if (!folder || !t->object || has_roles(k) || memory_of(k, dim) > LARGE) return NULL;
-  TsSimFile *f = calloc(1, sizeof *f);
-  if (!f || ts_gpu_code(k, t, aligned ? TS_GPU_aligned : TS_GPU_loose, &code, &err) ||
-      ts_gpu_rounds(&code, dim, rounds)) {
-    ts_gpu_code_free(&code), free(f);
-    return NULL;
-  }
-  unsigned number = atomic_fetch_add(&count, 1);
-  snprintf(path, sizeof path, "%s/%s-%u.launch", folder, k->name, number);
-  *f = (TsSimFile){.to = fopen(path, "we"), .k = k, .at = at, .dim = dim};
-  if (f->to) {
-    write_lines(f, t, &code, rounds);
-    fwrite(code.image, 1, code.size, f->to);
-    write_memory(f);
+  *out = NULL;
+  if (!folder || !t->object || has_roles(k) || memory_of(k, dim) > LARGE) return 0;
+  if (ts_gpu_code(k, t, aligned ? TS_GPU_aligned : TS_GPU_loose, &code, err)) return -1;
+  if (!ts_gpu_rounds(&code, dim, rounds) && (*out = new_file(folder, k, err))) {
+    (*out)->k = k, (*out)->at = at, (*out)->dim = dim;
+    write_lines(*out, t, &code, rounds);
+    fwrite(code.image, 1, code.size, (*out)->to);
+    write_memory(*out);
   }
   ts_gpu_code_free(&code);
-  return f;
+  return *out ? 0 : -1;
 }
 
 void ts_sim_file_end(TsSimFile *f, int failed) {
-  if (!f) return;
   if (f->to && !failed) write_memory(f);
   if (f->to) fclose(f->to);
   free(f);

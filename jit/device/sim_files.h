@@ -11,7 +11,7 @@
 void ts_sim_files_code(const TsTile *k);
 
 /* TESSERA_SIM_OBJECTS names a folder: launches go there, a file each, if the device's target takes
- * objects: lines of text, an empty one, bytes. NULL where none is wanted or the launch is large.
+ * objects: lines of text, an empty one, bytes. *out: NULL where none is wanted or the launch is large.
  *
  *   target gfx942
  *   object 8424                  bytes of the code object, which come first behind the lines
@@ -23,8 +23,8 @@ void ts_sim_files_code(const TsTile *k);
  *   dim 7                        then symbolic sizes, 8 bytes each
  */
 typedef struct TsSimFile TsSimFile;
-TsSimFile *ts_sim_file_begin(TsDevice *d, const TsTile *k, bool aligned, void *const *at,
-                             const int64_t *dim);
+int ts_sim_file_begin(TsDevice *d, const TsTile *k, bool aligned, void *const *at,
+                      const int64_t *dim, TsSimFile **out, TsError *err);
 void ts_sim_file_end(TsSimFile *f, int failed); /* NULL: nothing */
 
 #endif

@@ -22,7 +22,7 @@ typedef struct Simulated {
   TsDevice *d;
   TsTile *k; /* expanded once, for the interpreter; or as it is, for the others */
   bool emulated;
-  bool filed; /* a launch of it */
+  TsTile *kept; /* as it came, until a launch of it is in a file; NULL */
 } Simulated;
 
 static bool has_roles(const TsTile *k) { return k->form == TS_FORM_explicit && k->threads; }
@@ -34,7 +34,7 @@ static bool runs_by(const char *word) {
 
 static void release(void *of) {
   Simulated *s = of;
-  ts_tile_free(s->k);
+  ts_tile_free(s->k), ts_tile_free(s->kept);
   free(s);
 }
 
@@ -50,6 +50,7 @@ static void *open_simulated(TsDevice *d, const TsTile *k, const uint8_t *key, Ts
   ts_gpu_code_free(&code);
   bool as_it_is = s->emulated || runs_by("check");
   if (!failed) s->k = as_it_is ? ts_tile_copy(k, NULL, NULL, err) : ts_tile_expand(k, err);
+  if (s->k && getenv("TESSERA_SIM_OBJECTS")) s->kept = ts_tile_copy(k, NULL, NULL, err);
   if (s->k) return s;
   release(s);
   return NULL;
@@ -93,15 +94,16 @@ static int run_there(Simulated *s, void *const *arg, const int64_t *dim, TsError
   TsTileRunAs as = {.mark = NULL};
   TsSimMarks *marks = NULL;
   if (k->marks && !s->emulated && !(marks = ts_sim_marks_begin(s->d, k, &as, err))) return -1;
-  TsSimFile *file =
-      s->filed || k->marks ? NULL : ts_sim_file_begin(s->d, k, low % 16 == 0, at, dim);
-  s->filed = s->filed || file;
+  TsSimFile *file = NULL;
+  if (s->kept && !k->marks &&
+      ts_sim_file_begin(s->d, s->kept, low % 16 == 0, at, dim, &file, err))
+    return -1;
   ts_memory_spare(true);
   int failed = s->emulated        ? ts_gpu_emulate(k, low % 16 == 0, at, dim, err)
                : runs_by("check") ? check(k, at, dim, err)
                                   : ts_tile_run_as(k, at, dim, &as, err);
   ts_memory_spare(false);
-  ts_sim_file_end(file, failed);
+  if (file) ts_sim_file_end(file, failed), ts_tile_free(s->kept), s->kept = NULL;
   return marks ? ts_sim_marks_end(marks, failed, err) : failed;
 }
 

@@ -135,7 +135,7 @@ function Function:_runs() return runs(self) end
 --- nodes are one kernel; "tile", "explicit", "llvm", "asm", the kernels; "bytecode", of the
 --- tier that runs; "tiles", "why", "rewrites". With arguments, of the specialisation for them; without, of the last one that
 --- ran. {target = "sm_90a"} behind them: the kernels that another machine would run, which need not be here: avx512,
---- avx2, base, sm_80, sm_86, sm_90a, sm_100, sm_120; gfx942, gfx1100, for which there is no device;
+--- avx2, base, sm_80, sm_86, sm_90a, sm_100, sm_120; of AMD gfx90a, gfx942, gfx950, gfx1100, gfx1200;
 --- spirv, for any driver, and for Intel's GPUs pvc, dg2, tgllp, the last two without f64. {kernel = 2}: of the
 --- kernel with this number in :tiles, or this name, alone; its schedule has all that can be edited behind `with`.
 ---   local f = graph.module("f", op.tanh)

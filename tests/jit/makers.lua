@@ -7,6 +7,8 @@ if not jit.status() then return print "skipped: nothing is compiled here" end
 local words = { -- of LLVM's text, of the code
   gfx942 = { "amdgpu_kernel", 'amdgcn_target "amdgcn%-amd%-amdhsa%-%-gfx942"' },
   gfx1100 = { "amdgpu_kernel", 'amdgcn_target "amdgcn%-amd%-amdhsa%-%-gfx1100"' },
+  gfx950 = { "amdgpu_kernel", 'amdgcn_target "amdgcn%-amd%-amdhsa%-%-gfx950"' },
+  ["gfx12-generic"] = { "amdgpu_kernel", 'amdgcn_target "amdgcn%-amd%-amdhsa%-%-gfx12%-generic"' },
   sm_80 = { "ptx_kernel", "%.target sm_80" },
   sm_90a = { "ptx_kernel", "%.target sm_90a" },
 }

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "ir/tile/pairs.h"
+#include "ir/tile/square.h"
 #include "ir/tile/run/state.h"
 
 /* A constant is the same in every round. */
@@ -268,7 +269,7 @@ int ts_tile_do_argmin(TsTileRun *r, const TsTileStmt *s) { return reduce(r, s); 
 bool ts_tile_run_by_unit(const TsTileStmt *s) {
   const TsAttr *unit = s->op == TS_TILE_mma ? ts_tile_attr(s, "unit") : NULL;
   return unit && unit->type == TS_ATTR_str && unit->str && *unit->str &&
-         strcmp(unit->str, "fma") != 0;
+         strcmp(unit->str, "fma") != 0 && !ts_tile_square_of(s);
 }
 
 /* Whether its sums are the unit's own. */
@@ -304,8 +305,14 @@ static int product(TsTileRun *r, const TsTileStmt *s, int64_t k) {
   char *wide = ts_tile_run_work(r, s, (a->n + b->n) * size);
   if (!wide) return -1;
   if (ts_tile_run_cast(d, wide, s->in[0]->type.dtype, a->at, a->n) ||
-      ts_tile_run_cast(d, wide + a->n * size, s->in[1]->type.dtype, b->at, b->n) ||
-      ts_tile_run_mma(d, m, n, k, wide, wide + a->n * size, y->at))
+      ts_tile_run_cast(d, wide + a->n * size, s->in[1]->type.dtype, b->at, b->n))
+    return ts_tile_run_fail(r, s, TS_ERR_dtype, "not of %s", ts_dtype_name(d));
+  if (ts_tile_square_of(s) == TS_SQUARE_wmma) {
+    ts_tile_run_wmma(m, n, k, (const float *)(const void *)wide,
+                     (const float *)(const void *)(wide + a->n * size), (float *)(void *)y->at);
+    return 0;
+  }
+  if (ts_tile_run_mma(d, m, n, k, wide, wide + a->n * size, y->at))
     return ts_tile_run_fail(r, s, TS_ERR_dtype, "not of %s", ts_dtype_name(d));
   return 0;
 }

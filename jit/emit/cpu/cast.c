@@ -114,6 +114,20 @@ static V narrow_by(TsEmit *e, LLVMTypeRef type, int64_t nan, V x) {
   return pick(e, no, k(e, h, nan), h);
 }
 
+/* By the form that allows other roundings, which LLVM joins with nothing. */
+static V narrow_apart(TsEmit *e, V x) {
+  static const char nearest[] = "round.tonearest", ignore[] = "fpexcept.ignore";
+  LLVMTypeRef type[2] = {LLVMHalfTypeInContext(e->ctx), LLVMTypeOf(x)};
+  V in[3] = {
+      x,
+      LLVMMetadataAsValue(e->ctx, LLVMMDStringInContext2(e->ctx, nearest, sizeof nearest - 1)),
+      LLVMMetadataAsValue(e->ctx, LLVMMDStringInContext2(e->ctx, ignore, sizeof ignore - 1))};
+  V h = ts_emit_call(e, "llvm.experimental.constrained.fptrunc", 2, type, 3, in);
+  V no = LLVMBuildFCmp(e->b, LLVMRealUNO, x, x, "");
+  h = LLVMBuildBitCast(e->b, h, ts_emit_int_type(e, 16, 0), "");
+  return pick(e, no, k(e, h, 0x7e00), h);
+}
+
 static V narrow_bf16(TsEmit *e, V x) {
   if (e->target->brain) return narrow_by(e, LLVMBFloatTypeInContext(e->ctx), 0x7fc0, x);
   return ts_emit_rounds_itself(e, x) ? ts_emit_round_itself(e, x) : ts_emit_narrow_bf16(e, x);
@@ -129,6 +143,7 @@ static V narrow(TsEmit *e, TsDtype to, V x) {
   switch (to) {
   case TS_DT_bf16: return narrow_bf16(e, x);
   case TS_DT_f16:
+    if (e->target->mixes) return narrow_apart(e, x);
     if (e->target->half) return narrow_by(e, LLVMHalfTypeInContext(e->ctx), 0x7e00, x);
     return narrow_bits(e, &narrow_f16, x);
   case TS_DT_fp8_e5m2: return narrow_bits(e, &narrow_e5m2, x);

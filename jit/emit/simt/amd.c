@@ -42,6 +42,8 @@ static void kernel(TsGpuEmit *g) {
   ts_emit_attribute(g->e, "amdgpu-flat-work-group-size", text);
   ts_emit_attribute(g->e, "uniform-work-group-size", "true");
   ts_emit_attribute(g->e, "denormal-fp-math", "ieee,ieee");
+  /* Sums in the accumulators' half of the file are copied out and in again in each round. */
+  if (ts_gpu_matrix_used(g)) ts_emit_attribute(g->e, "amdgpu-agpr-alloc", "0");
 }
 
 /* The table lies where all arguments do, in constant memory. */
@@ -129,4 +131,5 @@ const TsGpuMaker ts_gpu_amd = {
     .shuffle = shuffle,
     .vote = vote,
     .function = function,
+    .matrix = ts_gpu_amd_matrix,
 };

@@ -173,18 +173,16 @@ static V *values_of(TsGpuEmit *g, TsTileVal v) {
   return one;
 }
 
-static V *phis(TsGpuEmit *g, TsTileVal v, V *x, LLVMBasicBlockRef from) {
-  int n = slots_of(g, v);
+static V *phis(TsGpuEmit *g, int n, V *x, LLVMBasicBlockRef from) {
   V *y = ts_emit_take(g->e, sizeof *y * (size_t)n);
   for (int i = 0; i < n; i++) {
-    y[i] = LLVMBuildPhi(g->e->b, ts_emit_elem(g->e, (TsDtype)v->type.dtype), "");
+    y[i] = LLVMBuildPhi(g->e->b, LLVMTypeOf(x[i]), "");
     LLVMAddIncoming(y[i], &x[i], &from, 1);
   }
   return y;
 }
 
-static void incoming(TsGpuEmit *g, TsTileVal v, V *phi, V *x, LLVMBasicBlockRef from) {
-  int n = slots_of(g, v);
+static void incoming(int n, V *phi, V *x, LLVMBasicBlockRef from) {
   for (int i = 0; i < n; i++) LLVMAddIncoming(phi[i], &x[i], &from, 1);
 }
 
@@ -192,35 +190,54 @@ static const TsTileStmt *yield_of(const TsTileRegion *r) {
   return r->last && r->last->op == TS_TILE_yield ? r->last : NULL;
 }
 
+/* What a loop carries of a value: its slots, or the vectors of a matrix unit. */
+typedef struct Carried {
+  int n;
+  bool whole;
+  V *x;
+} Carried;
+
+static Carried carried(TsGpuEmit *g, TsTileVal v) {
+  Carried c = {.whole = true};
+  if ((c.x = ts_gpu_matrix_wholes(g, v, &c.n))) return c;
+  return (Carried){.n = slots_of(g, v), .x = values_of(g, v)};
+}
+
+/* Behind all of them, as they come first in a block. */
+static void define(TsGpuEmit *g, TsTileVal v, const Carried *c, V *phi) {
+  if (c->whole)
+    ts_gpu_matrix_define(g, v, phi);
+  else
+    ts_gpu_define(g, v, phi);
+}
+
 static void put_loop(TsGpuEmit *g, const TsTileStmt *s) {
   LLVMBuilderRef b = g->e->b;
   const TsTileRegion *r = s->region[0];
   int n = s->nout;
-  V **first = ts_emit_take(g->e, sizeof *first * (size_t)(n + 1));
+  Carried *first = ts_emit_take(g->e, sizeof *first * (size_t)(n + 1));
+  Carried *next = ts_emit_take(g->e, sizeof *next * (size_t)(n + 1));
   V **now = ts_emit_take(g->e, sizeof *now * (size_t)(n + 1));
-  V **next = ts_emit_take(g->e, sizeof *next * (size_t)(n + 1));
   Scope scope = enter(g, s);
-  for (int i = 0; i < n; i++) first[i] = values_of(g, s->in[2 + i]);
+  for (int i = 0; i < n; i++) first[i] = carried(g, s->in[2 + i]);
   LLVMBasicBlockRef before = LLVMGetInsertBlock(b), last;
   TsGpuLoop l = ts_gpu_loop(g, ts_gpu_scalar(g, s->in[0]), ts_gpu_scalar(g, s->in[1]),
                             ts_gpu_i64(g, ts_tile_attr(s, "step")->i));
   g->scalar[r->param[0]->id] = l.i;
-  for (int i = 0; i < n; i++) {
-    now[i] = phis(g, r->param[1 + i], first[i], before);
-    ts_gpu_define(g, r->param[1 + i], now[i]);
-  }
+  for (int i = 0; i < n; i++) now[i] = phis(g, first[i].n, first[i].x, before);
+  for (int i = 0; i < n; i++) define(g, r->param[1 + i], &first[i], now[i]);
   ts_gpu_region(g, r);
   const TsTileStmt *yield = yield_of(r);
-  for (int i = 0; i < n; i++) next[i] = values_of(g, yield->in[i]);
+  for (int i = 0; i < n; i++) next[i] = carried(g, yield->in[i]);
   leave(g, &scope);
   last = LLVMGetInsertBlock(b);
-  for (int i = 0; i < n; i++) incoming(g, s->out[i], now[i], next[i], last);
+  for (int i = 0; i < n; i++) incoming(first[i].n, now[i], next[i].x, last);
   ts_gpu_loop_end(g, &l);
   for (int i = 0; i < n; i++) {
-    V *y = phis(g, s->out[i], first[i], before);
-    incoming(g, s->out[i], y, next[i], last);
-    ts_gpu_define(g, s->out[i], y);
+    now[i] = phis(g, first[i].n, first[i].x, before);
+    incoming(first[i].n, now[i], next[i].x, last);
   }
+  for (int i = 0; i < n; i++) define(g, s->out[i], &first[i], now[i]);
 }
 
 static void put_branch(TsGpuEmit *g, const TsTileStmt *s) {
@@ -245,8 +262,9 @@ static void put_branch(TsGpuEmit *g, const TsTileStmt *s) {
   LLVMMoveBasicBlockAfter(end, LLVMGetLastBasicBlock(g->e->fn));
   LLVMPositionBuilderAtEnd(b, end);
   for (int k = 0; k < s->nout; k++) {
-    V *y = phis(g, s->out[k], yield[0][k], last[0]);
-    incoming(g, s->out[k], y, yield[1][k], last[1]);
+    int n = slots_of(g, s->out[k]);
+    V *y = phis(g, n, yield[0][k], last[0]);
+    incoming(n, y, yield[1][k], last[1]);
     ts_gpu_define(g, s->out[k], y);
   }
 }

@@ -45,6 +45,8 @@ typedef struct TsGpuFrame {
   LLVMValueRef *valid;            /* by chunk: whether it is inside of the tile; NULL: it is */
   TsGpuCoord (*at)[TS_TILE_RANK]; /* by slot, V to a chunk */
   LLVMValueRef **memo;            /* by value: its slots, or NULL */
+  int whole;                      /* slots that are a vector of a matrix unit; 0: none */
+  LLVMValueRef **wholes;          /* by value: those, or NULL */
   bool laned;                     /* a row in the order of lanes */
   bool loose;                     /* of a loop over chunks: loads belong to it */
   struct TsGpuFrame *next;
@@ -163,6 +165,8 @@ void ts_gpu_frames_make(TsGpuEmit *g, const TsTileRegion *r);
 TsGpuFrame *ts_gpu_frame(TsGpuEmit *g, const TsTileType *t);
 TsGpuFrame *ts_gpu_frame_found(TsGpuEmit *g, const TsTileType *t); /* or NULL */
 bool ts_gpu_frame_fits(const TsGpuFrame *f, const TsTileType *t);
+/* With these vectors and chunks, all valid, without coordinates. */
+TsGpuFrame *ts_gpu_frame_of(TsGpuEmit *g, const TsTileType *t, int vector, int chunks);
 /* Without coordinates. */
 TsGpuFrame *ts_gpu_frame_new(TsGpuEmit *g, const TsTileType *t, int chunks);
 /* Chunk number `chunk` (i64) of a tile that has no frame. */

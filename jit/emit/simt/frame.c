@@ -89,7 +89,7 @@ int64_t ts_gpu_frame_span(const TsGpuEmit *g, const TsGpuFrame *f) {
   return (int64_t)g->threads * f->vector;
 }
 
-static TsGpuFrame *frame_with(TsGpuEmit *g, const TsTileType *t, int vector, int chunks) {
+TsGpuFrame *ts_gpu_frame_of(TsGpuEmit *g, const TsTileType *t, int vector, int chunks) {
   TsEmit *e = g->e;
   TsGpuFrame *f = ts_emit_take(e, sizeof *f);
   *f = (TsGpuFrame){.rank = t->rank, .vector = vector, .chunks = chunks};
@@ -104,7 +104,7 @@ static TsGpuFrame *frame_with(TsGpuEmit *g, const TsTileType *t, int vector, int
 }
 
 TsGpuFrame *ts_gpu_frame_new(TsGpuEmit *g, const TsTileType *t, int chunks) {
-  return frame_with(g, t, vector_of(g, t), chunks);
+  return ts_gpu_frame_of(g, t, vector_of(g, t), chunks);
 }
 
 /* Elements of a chunk differ along the last axis alone. */
@@ -175,7 +175,7 @@ TsGpuFrame *ts_gpu_frame_at(TsGpuEmit *g, const TsTileType *t, const TsGpuCoord 
 }
 
 TsGpuFrame *ts_gpu_frame_row(TsGpuEmit *g, const TsTileType *t, V first, int vector) {
-  TsGpuFrame *f = frame_with(g, t, vector, 1);
+  TsGpuFrame *f = ts_gpu_frame_of(g, t, vector, 1);
   TsGpuCoord at[TS_TILE_RANK] = {{first, 0, 0}};
   spread_chunk(f, 0, at);
   f->loose = true;
@@ -203,7 +203,8 @@ TsGpuFrame *ts_gpu_frame_found(TsGpuEmit *g, const TsTileType *t) {
 static void add_frame(TsGpuEmit *g, TsTileVal v) {
   if (!ts_gpu_is_tile(v) || ts_gpu_frame_found(g, &v->type) || !ts_gpu_resident(g, &v->type))
     return;
-  TsGpuFrame *f = resident_frame(g, &v->type);
+  TsGpuFrame *f = ts_gpu_matrix_frame(g, &v->type);
+  if (!f) f = resident_frame(g, &v->type);
   f->next = g->frames;
   g->frames = f;
 }

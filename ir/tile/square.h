@@ -1,0 +1,26 @@
+/* Matrix units that make squares of 16 x 16 sums in f32 from operands of 16 bits, in block form by
+ * their names in `mma`:
+ *
+ *   "mfma"  one chain of fused multiply-adds an element, k ascending
+ *   "wmma"  for each 16 steps of k a chain from +0, which is added to the element
+ *
+ * So their makers' documents and the public emulators of these units describe them (AMD's of the
+ * instruction sets of CDNA 2 to 4 and RDNA 3 and 4); what their adders keep between steps these do not
+ * say, so a processor may round otherwise, alike for all tiles. Products of 16-bit floats are exact
+ * in f32. Steps behind k are zeros of both operands. */
+#ifndef TS_IR_TILE_SQUARE_H
+#define TS_IR_TILE_SQUARE_H
+
+#include "ir/tile/tile.h"
+
+enum { TS_SQUARE = 16 /* rows, columns; steps of k of a chain of "wmma" */ };
+
+typedef enum TsSquare { TS_SQUARE_none, TS_SQUARE_mfma, TS_SQUARE_wmma } TsSquare;
+
+/* Of a statement's unit. */
+TsSquare ts_tile_square_of(const TsTileStmt *s);
+/* For the interpreter, "wmma": acc[m,n] and the products of a[m,k] and b[k,n], widened. */
+void ts_tile_run_wmma(int64_t m, int64_t n, int64_t k, const float *a, const float *b,
+                      float *acc);
+
+#endif

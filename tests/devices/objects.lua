@@ -1,0 +1,124 @@
+-- Every family of kernels for a maker's GPU that is not here (TESSERA_GPU, else gfx942): results are the CPU's, and
+-- each launch is kept as an object with its memory before and behind it. With TESSERA_EMULATOR, the path of a
+-- checkout of tinygrad, its emulator of such GPUs runs them (scripts/emulate_amd.py): minutes, so no test does;
+-- KEEP names a folder that stays.
+local tessera = require "tessera"
+local core, op, graph, rng, nn = tessera.core, tessera.op, tessera.graph, tessera.rng, tessera.nn
+if not tessera.jit.status() then return print "skipped: nothing is compiled here" end
+local ffi = require "ffi"
+ffi.cdef "int setenv(const char *, const char *, int);"
+local folder = os.getenv "KEEP" or os.tmpname()
+os.remove(folder)
+assert(os.execute("mkdir -p " .. folder) == 0)
+ffi.C.setenv("TESSERA_SIM_OBJECTS", folder, 1)
+ffi.C.setenv("TESSERA_GPU", "gfx942", 0)
+core.jit_later(false)
+
+local called = 0
+local function random(shape, d) return op.cast(op.mul(rng.normal(shape), 3), d or "f32") end
+-- Units of gfx11 and gfx12 add up 16 products before they come to the sum: another chain than the CPU's.
+local chain = not (os.getenv "TESSERA_GPU" or ""):find "^gfx1[12]"
+local function same(what, got, want)
+  if got:hash() == want:hash() then return true end
+  if chain or not what:find "^unit" then return false end
+  local x, y = op.cast(got:to "cpu", "f32"), op.cast(want, "f32")
+  return op.max(op.abs(x - y)):item() <= op.max(op.abs(y)):item() / 128
+end
+local function check(what, f, ...)
+  local x, there = { ... }, {}
+  for i, t in ipairs(x) do there[i] = t:to "sim" end
+  local before = core.jit_device()
+  local got, want = { f(unpack(there)) }, { f(unpack(x)) }
+  local after = core.jit_device()
+  called = called + 1
+  assert(after.fallback == before.fallback and after.refused == before.refused, what .. ": no kernel ran")
+  for i, y in ipairs(want) do
+    assert(got[i].device == "sim:0", what .. ": not on the device")
+    assert(same(what, got[i], y), ("%s: output %d differs"):format(what, i))
+  end
+end
+
+for _, d in ipairs { "f32", "bf16", "f16", "f64" } do
+  local x, y = random({ 3, 70 }, d), random({ 3, 70 }, d)
+  check("map", function(a, b) return op.gelu(a) * b + a, op.exp(a) / b, op.sqrt(op.abs(a)) end, x, y)
+end
+check("functions", function(a) return op.sin(a), op.tanh(a), op.log(op.abs(a)), op.erf(a), op.floor(a) end, random { 99 })
+check("integers", function(a, b) return a * b + a, op.maximum(a, b), op.floordiv(a, b) end, random({ 99 }, "i32"),
+  op.abs(random({ 99 }, "i32")) + 1)
+for _, d in ipairs { "f32", "bf16" } do
+  for _, n in ipairs { 40, 700, 5000 } do
+    local x, w = random({ 3, n }, d), random({ n }, d)
+    check("rows", function(a, b) return op.softmax(a), op.layernorm(a, b, b), op.rmsnorm(a, b), op.logsumexp(a, { axis = 1 }) end,
+      x, w)
+    check("reductions", function(a) return op.sum(a, { axis = 1 }), op.sum(a, { axis = 0 }), op.mean(a), op.max(a, { axis = 1 }),
+      op.argmax(a, { axis = 1 }), op.var(a, { axis = 1 }) end, x)
+  end
+end
+for _, d in ipairs { "f32", "f64" } do
+  local a, b = random({ 20, 40 }, d), random({ 40, 36 }, d)
+  check("product", function(x, y) return op.matmul(x, y) end, a, b)
+  check("product with rows", function(x, y) return op.relu(op.matmul(x, y) + 1) end, a, b)
+  check("conv", function(x, y) return op.conv2d(x, y) end, random({ 1, 2, 7, 8 }, d), random({ 3, 2, 3, 3 }, d))
+  check("fft", function(x) return op.fft(x), op.irfft(op.rfft(x)) end, random({ 2, 32 }, d))
+end
+-- By the matrix unit, where there is one. Denormal f16 the emulator takes for zeros.
+for _, d in ipairs { "bf16", "f16" } do
+  for _, n in ipairs { { 5, 40, 64 }, { 70, 96, 80 } } do
+    local function whole(shape)
+      if d == "bf16" then return random(shape, "bf16") end
+      return op.cast(op.round(rng.normal(shape) * 16) / 16, d)
+    end
+    local a, b, c = whole { n[1], n[2] }, whole { n[2], n[3] }, whole { n[3] }
+    check("unit", function(x, y) return op.matmul(x, y) end, a, b)
+    check("unit with rows", function(x, y, z) return op.gelu(op.matmul(x, y) + z) end, a, b, c)
+    check("unit transposed", function(x, y) return op.matmul(x, y:transpose(0, 1)) end, a, whole { n[3], n[2] })
+  end
+end
+check("fft of a prime", function(x) return op.fft(x) end, random { 2, 31 })
+for _, d in ipairs { "f32", "i32", "bf16" } do
+  for axis = 0, 1 do
+    check("scan", function(x) return op.cumsum(x, { axis = axis }), op.cummax(x, { axis = axis }) end, random({ 9, 70 }, d))
+    check("sort", function(x) return op.sort(x, { axis = axis }), op.argsort(x, { axis = axis }) end, random({ 9, 70 }, d))
+  end
+  check("topk", function(x) return op.topk(x, 5) end, random({ 4, 90 }, d))
+end
+local at = op.cast(op.floor(op.mul(rng.uniform { 60 }, 7)), "i64")
+check("scatter", function(x, i, y) return op.index_add(x, i, y, { axis = 0 }), op.gather(y, i:reshape(60, 1), { axis = 0 }) end,
+  random { 7, 9 }, at, random { 60, 9 })
+check("transpose", function(x) return op.clone(x:permute { 1, 0 }) end, random { 40, 33 })
+for _, causal in ipairs { false, true } do
+  local q, k = random { 1, 2, 20, 16 }, random { 1, 1, 33, 16 }
+  check("attention", function(x, y, z) return op.attention(x, y, z, nil, nil, { causal = causal }) end, q, k, k)
+  for _, d in ipairs { "f32", "bf16" } do -- of blocks of 32 rows and 128 keys
+    local x, y = op.cast(rng.normal { 1, 2, 32, 16 }, d), op.cast(rng.normal { 1, 1, 128, 16 }, d)
+    local o = op.attention(x, y, y, nil, nil, { causal = causal })
+    check("attention_grad", function(a, b, c, e) return op.attention_grad(a, b, b, nil, nil, c, e, { causal = causal }) end,
+      x, y, o, x)
+  end
+end
+check("decode", function(x, y, z) return op.attention(x, y, z) end, random { 2, 4, 1, 16 }, random { 2, 2, 50, 16 },
+  random { 2, 2, 50, 16 })
+check("draws", function(x) rng.seed(7) return op.dropout(x, { p = 0.3 }) + rng.normal { 70 }:to(x.device) end, random { 70 })
+
+-- The optimiser's step and gradients, as a captured step of training.
+local function train(device)
+  rng.seed(5)
+  return tessera.device(device, function()
+    local model = nn.Sequential(nn.Linear(12, 16), op.gelu, nn.LayerNorm(16), nn.Linear(16, 8))
+    local step = graph.training_step(model, function(m, x, y) return op.mse(m(x), y) end,
+      tessera.optim.AdamW(model:parameters(), { lr = 1e-3 }))
+    local loss
+    for _ = 1, 3 do loss = step(rng.normal { 8, 12 }, rng.normal { 8, 8 }) end
+    return loss:to "cpu":hash()
+  end)
+end
+assert(train "sim:0" == train "cpu", "a step of training differs")
+
+local files = 0
+for _ in io.popen("ls " .. folder):lines() do files = files + 1 end
+print(("%d launches of %d calls are kept"):format(files, called))
+assert(files > 60, "launches are missing")
+local emulator, failed = os.getenv "TESSERA_EMULATOR", 0
+if emulator then failed = os.execute(("python3 scripts/emulate_amd.py %s %s"):format(emulator, folder)) end
+if not os.getenv "KEEP" then os.execute("rm -r " .. folder) end
+assert(failed == 0, "the emulator says otherwise")

@@ -1,0 +1,78 @@
+/* Units of squares (ir/tile/square.h) in the interpreter: chains as they are defined, and what the
+ * check says of tiles that a unit does not take. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ir/tile/check.h"
+#include "lib/convert_bits.h"
+
+enum { M = 16, N = 32, K = 48 };
+
+static const char text[] = "tile @square(%%a: %s[16,48], %%b: %s[48,32], %%c: f32[16,32]) -> "
+                           "(%%y: f32[16,32]) target %s {\n"
+                           "  for %%i in 0..1 parallel {\n"
+                           "    %%p = load %%a[0, 0] : %s[16,%d]\n"
+                           "    %%q = load %%b[0, 0] : %s[%d,32]\n"
+                           "    %%z = load %%c[0, 0] : f32[16,32]\n"
+                           "    %%r = mma %%p, %%q, %%z {unit=\"%s\"} : f32[16,32]\n"
+                           "    store %%y[0, 0] = %%r\n"
+                           "  }\n}\n";
+
+static TsTile *kernel(const char *d, int depth, const char *unit, const char *target,
+                      TsError *err) {
+  char k[900];
+  snprintf(k, sizeof k, text, d, d, target, d, depth, d, depth, unit);
+  return ts_tile_parse(k, err);
+}
+
+static float element(const float *a, const float *b, float sum, int i, int j, bool dots) {
+  for (int from = 0; from < K; from += 16) {
+    float part = dots ? 0 : sum;
+    for (int k = from; k < from + 16; k++) part = fmaf(a[i * K + k], b[k * N + j], part);
+    sum = dots ? part + sum : part;
+  }
+  return sum;
+}
+
+static int chain(const char *unit, const char *target, bool dots) {
+  static uint16_t a[M * K], b[K * N];
+  static float wide_a[M * K], wide_b[K * N], c[M * N], y[M * N];
+  TsError err = {0};
+  int bad = 0;
+  srand(5);
+  for (int i = 0; i < M * K; i++)
+    a[i] = (uint16_t)(0x3e00 + rand() % 0x300 + (rand() & 1) * 0x8000),
+    wide_a[i] = f32_of_bf16(a[i]);
+  for (int i = 0; i < K * N; i++)
+    b[i] = (uint16_t)(0x3e00 + rand() % 0x300), wide_b[i] = f32_of_bf16(b[i]);
+  for (int i = 0; i < M * N; i++) c[i] = (float)(rand() % 100) / 7;
+  TsTile *k = kernel("bf16", K, unit, target, &err);
+  bad =
+      !k || ts_tile_check(k, NULL, &err) || ts_tile_run(k, (void *[]){a, b, c, y}, NULL, &err);
+  if (bad) printf("%s: %s\n", unit, err.message);
+  for (int i = 0; !bad && i < M * N; i++)
+    bad = y[i] != element(wide_a, wide_b, c[i], i / N, i % N, dots);
+  if (bad) printf("%s: another chain\n", unit);
+  ts_tile_free(k);
+  return bad;
+}
+
+static int refused(const char *d, int depth, const char *unit, const char *target,
+                   const char *why) {
+  TsError err = {0};
+  TsTile *k = kernel(d, depth, unit, target, &err);
+  int bad = k && !ts_tile_check(k, NULL, &err);
+  if (!bad) bad = !strstr(err.message, why);
+  if (bad) printf("%s of %s for %s: %s\n", unit, d, target, err.message);
+  ts_tile_free(k);
+  return bad;
+}
+
+int main(void) {
+  return chain("mfma", "gfx942", false) || chain("wmma", "gfx1200", true) ||
+         refused("f32", K, "mfma", "gfx942", "multiplies bf16 and f16, not f32") ||
+         refused("bf16", 40, "wmma", "gfx1200", "multiples of 16") ||
+         refused("bf16", K, "mfma", "avx2", "is one of GPUs");
+}
