@@ -257,7 +257,7 @@ end]]
 
 local function said(f, rounds)
   local start, w = rng.normal({ 4 }, { seed = 1 }), rng.normal({ 4 }, { seed = 2 })
-  local function where(e) return { e, debug.traceback("", 2):gsub("\n[^\n]*_errors.lua.*", "") } end
+  local function where(e) return { e, debug.traceback("", 2):gsub("\n[^\n]*trace/errors.lua.*", "") } end
   local r = { xpcall(f, where, core, op, rng, tessera, start, w, rounds) }
   if not r[1] then r = { r[1], r[2][1], r[2][2] } end
   for i = 1, table.maxn(r) do
