@@ -227,7 +227,7 @@ op.rearrange(x, "(a (b)) -> a")              --! parentheses inside parentheses
 
 -- ---- files
 tessera.load "no-such-file.npy"              --! no-such-file.npy
-tessera.load "x.txt"                         --! the name must end in .safetensors or .npy
+tessera.load "x.txt"                         --! the name must end in .safetensors, .npy, .npz or .gguf
 tessera.save("x.npy", 3)                     --! a number is not a tensor
 tessera.save("no/such/folder.npy", x)        --! cannot write
 
