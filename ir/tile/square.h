@@ -4,9 +4,9 @@
  *   "mfma"  one chain of fused multiply-adds an element, k ascending
  *   "wmma"  for each 16 steps of k a chain from +0, which is added to the element
  *
- * So their makers' documents and the public emulators of these units describe them (AMD's of the
- * instruction sets of CDNA 2 to 4 and RDNA 3 and 4); what their adders keep between steps these do not
- * say, so a processor may round otherwise, alike for all tiles. Products of 16-bit floats are exact
+ * So a public software emulator of AMD's CDNA 3 and 4 and RDNA 3 and 4 computes them (tinygrad's). How
+ * their adders round between steps their maker does not say, so a processor may round otherwise, alike
+ * for all tiles. Products of 16-bit floats are exact
  * in f32. Steps behind k are zeros of both operands. */
 #ifndef TS_IR_TILE_SQUARE_H
 #define TS_IR_TILE_SQUARE_H

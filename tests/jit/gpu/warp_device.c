@@ -344,9 +344,9 @@ static void find_blas(void) {
   f[2] = dlsym(library, "cublasGemmEx");
   int (*create)(void **), (*set_stream)(void *, void *);
   memcpy(&create, &f[0], sizeof create), memcpy(&set_stream, &f[1], sizeof set_stream);
-  if (!f[0] || !f[1] || !f[2] || ts_cuda_enter(gpu, &err) || create(&blas_handle)) return;
+  if (!f[0] || !f[1] || !f[2] || ts_driver_enter(gpu, &err) || create(&blas_handle)) return;
   memcpy(&blas, &f[2], sizeof blas);
-  set_stream(blas_handle, ((TsCuda *)gpu->state)->work);
+  set_stream(blas_handle, ((TsDriven *)gpu->state)->work);
 }
 
 typedef struct Shape {
