@@ -37,6 +37,6 @@ p:close()
 said:match "no OpenCL: /none cannot be opened" --> no OpenCL: /none cannot be opened
 
 dofile "tests/devices/agree.lua"
-for _, name in ipairs { "numbers", "indices", "draws", "steady" } do
+for _, name in ipairs { "numbers", "operators/indices", "operators/draws", "steady" } do
   opencl.run(program, name)
 end

@@ -110,5 +110,5 @@ op.ones({ 31 }):cast "mxfp4" --! last axis of a multiple of 32
 local block = core.from_bytes(("\0"):rep(34), "mxfp4", { 2, 32 })
 block:cast("f32"):sum():item() --> 0
 block[0] --! mxfp4
-op.linear(op.ones { 1, 32 }, block) --! mxfp4 is a storage format
+op.matmul(op.ones { 1, 32 }, block) --! mxfp4 is a storage format
 select(2, core.graph_parse "graph @f(%x: mxfp4[5]) -> %x {\n}"):match "^[^\n]*" --> line 1: parameter: mxfp4 needs a last axis of a multiple of 32 elements, not mxfp4[5]

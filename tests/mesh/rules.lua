@@ -122,6 +122,12 @@ local lies = tessera.op.reshard(dist.shard(z, meshes[2], { nil, "c" }), { spec =
 note("reshard", { lies })
 lies:hash() == z:hash() --> true
 
+-- Weights in blocks are whole, rows of x are not.
+local few, w = tessera.op.normal { 7, 32 }, tessera.op.normal({ 6, 32 }):cast "q8_0"
+local spread = dist.shard(few, meshes[2], { "c" })
+note("quantized_matmul", { tessera.op.quantized_matmul(spread, dist.replicate(w, meshes[2])) })
+tessera.op.quantized_matmul(spread, dist.replicate(w, meshes[2])):hash() == tessera.op.quantized_matmul(few, w):hash() --> true
+
 -- What no case has reached, and what is never split in any.
 local unreached, whole = {}, 0
 for _, o in ipairs(core.operators()) do

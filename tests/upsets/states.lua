@@ -154,7 +154,7 @@ local function interrupted(code, seconds)
   return status, ((out:match "^%s*(.-)\n" or out):gsub("%(command line%)", ""))
 end
 interrupted([[os.execute "sleep 60"]], 0.5) --> 130, :1: os.execute: interrupted
-interrupted([[local op = require "tessera".op op.svd(op.normal({1500, 1500}, {seed = 1}))]], 1) --> 130, :1: svd: interrupted
+interrupted([[local op = require "tessera".op op.svd(op.normal({3500, 3500}, {seed = 1}))]], 1) --> 130, :1: svd: interrupted
 local status, said = interrupted([[local op = require "tessera".op local function loop() while true do op.ones(9) end end error(select(2, xpcall(loop, function(e) for i = 1, 50 do tostring(i) end return e end)), 0)]], 0.5)
 status --> 130
 said:match "^:1: .*interrupted$" ~= nil --> true

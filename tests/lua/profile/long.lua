@@ -42,7 +42,7 @@ for i = 1, 60000 do
   at = at + n
 end
 tree.usec = usec + 1000
-local r = { tree = tree, events = events, facts = { events = 480000, lost = 0, kernels = 0 }, lines = {}, left = 1000 }
+local r = { tree = tree, events = events, facts = { events = 480000, lost = 0, kernels = 0 }, lines = {}, collectives = {}, left = 1000 }
 for i = 1, 5000 do r.lines[i] = { line = tree[i].place, n = 1, usec = 1, of = { N = 1, I = 0, C = 0, G = 0, J = 0 } } end
 local program = require "tessera.program_profile"
 local core = tessera.core
