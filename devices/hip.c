@@ -43,12 +43,11 @@ static void find_code(TsDriven *s) {
 static const TsTarget *target_of(const char *code) {
   static const struct {
     const char *begin, *target; /* the first that fits */
-  } family[] = {{"gfx94", "gfx9-4-generic"},   {"gfx950", "gfx9-4-generic"},
-                {"gfx900", "gfx9-generic"},    {"gfx902", "gfx9-generic"},
-                {"gfx904", "gfx9-generic"},    {"gfx906", "gfx9-generic"},
-                {"gfx909", "gfx9-generic"},    {"gfx90c", "gfx9-generic"},
-                {"gfx103", "gfx10-3-generic"}, {"gfx101", "gfx10-1-generic"},
-                {"gfx11", "gfx11-generic"},    {"gfx120", "gfx12-generic"}};
+  } family[] = {
+      {"gfx94", "gfx9-4-generic"}, {"gfx950", "gfx9-4-generic"}, {"gfx900", "gfx9-generic"},
+      {"gfx902", "gfx9-generic"},  {"gfx904", "gfx9-generic"},   {"gfx906", "gfx9-generic"},
+      {"gfx909", "gfx9-generic"},  {"gfx90c", "gfx9-generic"},   {"gfx103", "gfx10-3-generic"},
+      {"gfx11", "gfx11-generic"},  {"gfx120", "gfx12-generic"}};
   const TsTarget *t = ts_target(code);
   for (size_t i = 0; i < sizeof family / sizeof *family && !t; i++)
     if (!strncmp(code, family[i].begin, strlen(family[i].begin)))

@@ -1,4 +1,5 @@
 /* The list of devices. */
+#include <pthread.h>
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,14 +82,24 @@ const char *ts_device_missing(int i, const char **why) {
   return k < NDRIVER ? driver[k].kind : NULL;
 }
 
-int ts_device_use(TsDevice *d, TsError *err) {
+/* Threads that compile kernels open devices, too: the first one does, others wait for it. */
+static int open_once(TsDevice *d, TsError *err) {
   if (d->opened) return 0;
   TsActivity *a = d->open ? ts_activity_begin(TS_ACTIVITY_open, d->name, NULL) : NULL;
   int failed = d->open ? d->open(d, err) : 0;
   ts_activity_end(a, 0, 0);
   if (failed) return -1;
-  d->opened = true;
+  __atomic_store_n(&d->opened, true, __ATOMIC_RELEASE);
   return 0;
+}
+
+int ts_device_use(TsDevice *d, TsError *err) {
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  if (__atomic_load_n(&d->opened, __ATOMIC_ACQUIRE)) return 0;
+  pthread_mutex_lock(&lock);
+  int failed = open_once(d, err);
+  pthread_mutex_unlock(&lock);
+  return failed;
 }
 
 int ts_device_full(TsDevice *d, int64_t nbytes, TsError *err) {

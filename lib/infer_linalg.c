@@ -115,7 +115,7 @@ int ts_shape_rule_quantized_matmul(TsInfer *inf) {
   inf->out[0].dtype = (uint8_t)dtype, inf->out[0].weak = 0;
   inf->out[0].dim[last] = w->dim[0];
   const TsMeta *bias = inf->nin > 2 ? inf->in[2] : NULL;
-  if (!bias || bias->weak || (bias->ndim == 1 && bias->dim[0] == w->dim[0])) return 0;
+  if (!bias || (bias->ndim == 1 && bias->dim[0] == w->dim[0])) return 0;
   return ts_error_set(inf->err, TS_ERR_shape,
                       "%s: bias must be [%lld], a number for each row "
                       "of w, not %s",

@@ -25,7 +25,13 @@ bool ts_script_read(lua_State *L, FILE *f, const char *name) {
     luaL_addsize(&b, n);
     all += n;
   } while (n > 0 && all <= MOST);
+  int wrong = ferror(f) ? errno : 0;
   luaL_pushresult(&b);
+  if (wrong) {
+    lua_pop(L, 1);
+    lua_pushfstring(L, "cannot read %s: %s", name, strerror(wrong));
+    return false;
+  }
   if (all <= MOST) return true;
   lua_pop(L, 1);
   lua_pushfstring(L, "cannot read %s: it goes on after %d MB; a script ends before", name,
@@ -58,7 +64,11 @@ static int load_pipe(lua_State *L, const char *path, int fd) {
   if (quiet && n == 0) return close(fd), refuse(L, path, "nobody writes to this pipe");
   fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
   FILE *f = fdopen(fd, "r");
-  if (!f) return close(fd), refuse(L, path, strerror(errno));
+  if (!f) {
+    int why = errno;
+    close(fd);
+    return refuse(L, path, strerror(why));
+  }
   if (quiet && n == 1) ungetc((unsigned char)first, f);
   bool whole = ts_script_read(L, f, path);
   fclose(f);

@@ -1,8 +1,9 @@
 /* Assignments: elements of tensors that exist become others, of one tensor or of several, all or none.
  *
  * Of several everything that may be wrong or need memory comes first. Then launches on devices, which
- * these may still refuse; then copies by the CPU, and last new values that are given away, whose
- * storages exchange what they hold (ts_tensor_exchange): neither can fail. */
+ * alone may still be refused, and the second one leaves what the first one did; then copies by the CPU,
+ * and last new values that are given away, whose storages exchange what they hold
+ * (ts_tensor_exchange): neither can fail. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -163,6 +164,7 @@ static TsTensor *fitting(TsContext *c, TsTensor *dst, TsTensor *src) {
 /* ---- several */
 typedef struct Change {
   TsTensor *dst, *from; /* of one device; a reference of from, ready to be read */
+  TsRecord *record;     /* of the tape; or NULL */
   bool given;
 } Change;
 
@@ -188,14 +190,33 @@ static int add(Changes *w, TsTensor *dst, TsTensor *src, bool give) {
   }
   Change *e = &w->change[w->n];
   *e = (Change){.dst = dst};
+  if (!w->c->capture && ts_write_check(w->c, dst)) return -1;
   if (give && ts_tensor_exchanges(dst, src)) {
-    if (ts_defer_touch(dst->storage)) return -1;
-    e->from = ts_tensor_ref(src), e->given = true;
-  } else if (!(e->from = prepared(w->c, dst, fitting(w->c, dst, src)))) {
-    return -1;
+    /* By a view, so that who else is to have it gets a copy. */
+    e->from = ts_tensor_view(src, &src->meta, src->stride, src->offset);
+    if (!e->from || ts_defer_touch(dst->storage)) return ts_tensor_unref(e->from), -1;
+    e->given = true;
+  } else {
+    if (!(e->from = prepared(w->c, dst, fitting(w->c, dst, src)))) return -1;
+    bool taped = !w->c->capture && is_taped(w->c, dst, e->from);
+    if (taped && !(e->record = begin_taped(w->c, dst, e->from)))
+      return ts_tensor_unref(e->from), -1;
   }
   w->n++;
   return 0;
+}
+
+/* Of a list all of which was checked. */
+static int put(TsContext *c, Change *e) {
+  if (c->capture) return ts_vm_assign(c, e->dst, e->from);
+  TsActivity *a = ts_activity_begin_call(c, TS_ACTIVITY_operator, "assignment");
+  if (c->watched) c->defer->wrote(e->dst);
+  e->dst->storage->version++;
+  int failed = copy_elements(c, e->dst, e->from);
+  if (!failed && e->record) ts_tape_end_write(e->record, e->dst), e->record = NULL;
+  TsCall call = {.op = TS_OP_COUNT, .nin = 1, .nout = 1, .in = &e->from, .out = &e->dst};
+  ts_activity_end_call(a, failed ? NULL : &call);
+  return failed;
 }
 
 /* Parts may be one tensor: it is given once. */
@@ -258,8 +279,7 @@ static int run(Changes *w) {
   for (int here = 0; here < 2; here++)
     for (int i = 0; i < w->n && !failed; i++) {
       Change *e = &w->change[i];
-      if (!e->given && here == !ts_offload_on(c, e->dst->meta.device))
-        failed = ts_vm_assign(c, e->dst, e->from);
+      if (!e->given && here == !ts_offload_on(c, e->dst->meta.device)) failed = put(c, e);
     }
   for (int i = 0; i < w->n && !failed; i++)
     if (w->change[i].given) give(c, &w->change[i]);
@@ -275,7 +295,10 @@ static int run(Changes *w) {
 }
 
 static int end(Changes *w, int failed) {
-  for (int i = 0; i < w->n; i++) ts_tensor_unref(w->change[i].from);
+  for (int i = 0; i < w->n; i++) {
+    ts_tensor_unref(w->change[i].from);
+    ts_record_free(w->change[i].record);
+  }
   for (int i = 0; i < w->nspread; i++) {
     ts_tensor_unref(w->spread[i].lying);
     ts_record_free(w->spread[i].record);

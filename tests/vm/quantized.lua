@@ -54,5 +54,7 @@ gx:hash() == sx:hash() and gb:hash() == sb:hash() --> true
 op.linear(normal({ 2, 32 }, 1), w) --! linear: x [.., in] does not fit w [out, in]: f32[2,32] x q5_1[24,64]
 op.quantized_matmul(x, normal({ 24, 64 }, 1)) --! w must be stored in blocks, not f32[24,64]
 op.linear(x, w, normal({ 23 }, 1)) --! bias must be [24]
+op.linear(x, w, { bias = 0.5 }) --! bias must be [24]
+op.quantized_matmul(x, w, tessera.tensor(0.5)) --! bias must be [24]
 op.linear(x, w, b, { epilogue = "bias_silu" }) --! no epilogue where w is stored in blocks
 op.matmul(x, w) --! q5_1 is a storage format

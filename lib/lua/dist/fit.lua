@@ -96,7 +96,7 @@ end
 local function tried(step, mesh, plan, args)
   local ok, peak, where = pcall(peak_of, step, mesh, plan, args)
   if ok then return peak, where end
-  if core.is_interrupt and core.is_interrupt(peak) or tostring(peak):find("interrupted", 1, true) then error(peak, 0) end
+  if tostring(peak):find("interrupted", 1, true) then error(peak, 0) end
   return nil, tostring(peak)
 end
 

@@ -24,6 +24,10 @@ local OTHER = {
   [19] = "IQ1_S", [21] = "IQ3_S", [22] = "IQ2_S", [23] = "IQ4_XS", [29] = "IQ1_M", [34] = "TQ1_0", [35] = "TQ2_0",
 }
 local DEEPEST = 8 -- arrays in arrays
+local LONGEST = 16 * 1024 * 1024 -- bytes of a text
+
+local nbytes_of, block_of = {}, {}
+for _, d in ipairs(core.dtypes()) do nbytes_of[d.name], block_of[d.name] = d.nbytes, d.block end
 
 -- What is read from the header, piece by piece: text is a window of the file.
 local Cursor = {}
@@ -57,6 +61,7 @@ end
 
 function Cursor:string(what)
   local n = self:integer(8, what)
+  if n > LONGEST then self:fail("%s at byte %.0f has %.0f bytes, a text has %.0f at most", what, self.at - 8, n, LONGEST) end
   local text, i = self:take(n, what)
   return text:sub(i, i + n - 1)
 end
@@ -131,7 +136,13 @@ local function entry(c, i)
   end
   if n >= 2 ^ 53 then c:fail("%s has a bad shape", what) end
   local kind = c:integer(4, what)
-  return { name = name, what = what, shape = shape, kind = kind, at = c:integer(8, what) }
+  local dtype = TENSOR[kind]
+  local e = { name = name, what = what, shape = shape, kind = kind, at = c:integer(8, what) }
+  if dtype and (shape[rank] or 1) % block_of[dtype] ~= 0 then
+    c:fail("%s: rows of %s are of whole blocks of %d, not of %.0f", what, dtype, block_of[dtype], shape[rank] or 1)
+  end
+  e.nbytes = dtype and n / block_of[dtype] * nbytes_of[dtype]
+  return e
 end
 
 local function tensor(c, e, base)
@@ -144,14 +155,9 @@ local function tensor(c, e, base)
   end
   local t
   if dtype == "mxfp4" then
-    local n = 1
-    for _, d in ipairs(e.shape) do n = n * d end
-    if (e.shape[#e.shape] or 1) % 32 ~= 0 then c:fail("%s: rows of mxfp4 are of whole blocks of 32", e.what) end
-    e.nbytes = n / 32 * 17
     t = neighbours(made("u8", { e.nbytes }, base + e.at), e.shape)
   else
     t = made(dtype, e.shape, base + e.at)
-    e.nbytes = t.nbytes
   end
   return t
 end
@@ -199,12 +205,12 @@ function gguf.read(path, map)
       table.concat(unknown, ", ", 1, math.min(#unknown, 4)), #unknown > 4 and (", and %d more"):format(#unknown - 4) or "")
   end
   local base = math.ceil(c.at / alignment) * alignment
+  check_places(c, list, alignment)
   local tensors = {}
   for _, e in ipairs(list) do
     if tensors[e.name] then c:fail("%s stands twice in it", e.what) end
     tensors[e.name] = tensor(c, e, base)
   end
-  check_places(c, list, alignment)
   return tensors, meta
 end
 
