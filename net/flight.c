@@ -28,10 +28,12 @@ typedef struct Head {
       keep; /* ranks of this host that came, that went; somebody wants it read */
 } Head;
 
+enum { HERE, OVER, ENDING, WELL };
+
 typedef struct Slot {
   atomic_int pid;
   int32_t rank;
-  atomic_int over;
+  atomic_int over; /* HERE, .. */
   _Atomic int64_t heartbeat,
       seen; /* the same by the clock that only goes forward, and the world's */
   _Atomic uint64_t begun;
@@ -155,14 +157,17 @@ const char *ts_flight_path(const TsFlight *f) { return f->path; }
 void ts_flight_over(TsFlight *f, const char *words) {
   Slot *s = slot_of(f->head, f->rank);
   if (words && *words) snprintf(s->words, sizeof s->words, "%s", words), s->words_of = 0;
-  atomic_store(&s->over, 1);
+  atomic_store(&s->over, OVER);
 }
+
+void ts_flight_ending(TsFlight *f) { atomic_store(&slot_of(f->head, f->rank)->over, ENDING); }
 
 void ts_flight_close(TsFlight *f, bool keep) {
   if (!f) return;
   Head *h = f->head;
   if (keep) atomic_store(&h->keep, 1);
-  atomic_store(&slot_of(h, f->rank)->over, 1);
+  atomic_int *over = &slot_of(h, f->rank)->over;
+  atomic_store(over, atomic_load(over) == ENDING && !keep ? WELL : OVER);
   int gone = atomic_fetch_add(&h->gone, 1) + 1;
   if (gone == atomic_load(&h->here) && !atomic_load(&h->keep)) unlink(f->path);
   munmap(h, f->nbytes);
@@ -204,11 +209,14 @@ static TsFlightLife life(const Slot *s) {
   int pid = atomic_load(&s->pid);
   uint64_t born;
   if (!pid) return TS_FLIGHT_unknown;
-  if (atomic_load(&s->over)) return TS_FLIGHT_over;
+  int over = atomic_load(&s->over);
+  if (over == OVER) return TS_FLIGHT_over;
+  if (over == WELL) return TS_FLIGHT_ending;
   char state = process(pid, &born);
   if (!state || state == 'Z' || state == 'X' || (s->born && born != s->born))
     return TS_FLIGHT_dead;
   if (state == 'T' || state == 't') return TS_FLIGHT_stopped;
+  if (over == ENDING) return TS_FLIGHT_ending;
   return ts_clock_nsec() - atomic_load(&s->heartbeat) > SILENT_NS ? TS_FLIGHT_silent
                                                                   : TS_FLIGHT_alive;
 }
@@ -264,7 +272,8 @@ static void time_text(int64_t ns, char text[40]) {
 
 static void say_rank(const Slot *s, int rank, TsText *t) {
   static const char *const lives[] = {"not on this host", "alive", "stopped by a signal",
-                                      "silent",           "ended", "dead"};
+                                      "silent",           "ended", "dead",
+                                      "at its end"};
   static const char *const states[] = {"?", "not done", "done", "failed"};
   TsFlightLife l = life(s);
   char at[40], word[512];

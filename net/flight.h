@@ -38,6 +38,7 @@ typedef enum TsFlightLife {
   TS_FLIGHT_silent,  /* its process is there, and gives no sign */
   TS_FLIGHT_over,    /* the program has ended */
   TS_FLIGHT_dead,
+  TS_FLIGHT_ending, /* the program has ended well, and waits for the others (ts_flight_ending) */
 } TsFlightLife;
 
 typedef struct TsFlight TsFlight;
@@ -47,6 +48,7 @@ TsFlight *ts_flight_open(uint64_t job, int rank, int size, const char *host, TsE
 const char *ts_flight_path(const TsFlight *f);
 /* This rank comes to no more collectives; its last words. */
 void ts_flight_over(TsFlight *f, const char *words);
+void ts_flight_ending(TsFlight *f); /* it has ended well, and leaves with the others */
 /* keep: something went wrong, and somebody will want to read it; else it goes with the last rank. */
 void ts_flight_close(TsFlight *f, bool keep);
 

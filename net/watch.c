@@ -93,6 +93,7 @@ static int look_at(const TsWatch *w, const TsBatch *b, int rank, int64_t waited,
   }
   switch (ts_flight_life(w->flight, rank)) {
   case TS_FLIGHT_dead: return sent ? 0 : lost(w, rank, "is dead", err);
+  case TS_FLIGHT_ending:
   case TS_FLIGHT_over: return sent ? 0 : lost(w, rank, "has ended", err);
   case TS_FLIGHT_stopped:
     return waited > LOST_NS ? lost(w, rank, "was stopped by a signal", err) : 0;

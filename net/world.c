@@ -494,10 +494,30 @@ static void wait_for_others(void) {
   }
 }
 
+/* MPI's end waits for all, and some never come to it: where somebody of this host has ended otherwise
+ * nobody goes there. */
+static bool all_end_well(void) {
+  const TsWatch *w = &world.watch;
+  if (!w->flight) return true;
+  ts_flight_ending(w->flight);
+  for (bool wait = true; wait;) {
+    wait = false;
+    for (int r = 0; r < w->size; r++) {
+      TsFlightLife l = r == w->rank ? TS_FLIGHT_ending : ts_flight_life(w->flight, r);
+      if (l == TS_FLIGHT_over || l == TS_FLIGHT_dead || l == TS_FLIGHT_stopped) return false;
+      wait |= l == TS_FLIGHT_alive || l == TS_FLIGHT_silent;
+    }
+    if (wait && ts_cpu_interrupted()) return false;
+    if (wait) usleep(2000);
+  }
+  return true;
+}
+
 void ts_world_close(bool good, const char *words) {
   if (!world.open) return;
   world.open = false;
   good = good && !(world.failed && somebody_is_lost());
+  if (good && world.mpi) good = all_end_well();
   ts_watch_stop();
   if (!good && world.watch.flight) ts_flight_over(world.watch.flight, words);
   if (!good) wait_for_others();
