@@ -144,7 +144,9 @@ static bool is_kind(const char *name, const char *kind) {
 static const char *some_gpu(void) {
   for (int i = 0; i < count; i++)
     for (int k = 0; k < NDRIVER; k++)
-      if (device[i].kind == driver[k].kind) return device[i].name;
+      if (device[i].kind == driver[k].kind && ts_target_gpu(device[i].target) &&
+          strcmp(device[i].kind, "opencl"))
+        return device[i].name;
   return "cuda:0";
 }
 

@@ -39,7 +39,6 @@ json:find('"name":"waits for ', 1, true) ~= nil, json:find('"name":"computes"', 
 read "f.html":find("What devices sent each other", 1, true) ~= nil --> true
 
 -- Calls at once, by hand, gathered: what dist.sent() says, in its order, with the same bytes.
-local _, before = nil, core.mesh_sent()
 local function eager()
   local y = op.matmul(x, w, { out = { "dp", "tp" } })
   y:reshard { nil, "tp" }:gather()

@@ -57,7 +57,6 @@ static int give_carries(TsContext *c, int n, TsTensor **v, TsTensor *const *in, 
   return failed;
 }
 
-/* Inputs are the nout values that change, then what both functions also read. */
 /* A plan does not know how often: one round stands for all. */
 static int plan_while(TsContext *c, const TsInstr *i, TsFrame *const *sub, TsTensor **v,
                       TsTensor **out) {
@@ -71,6 +70,7 @@ static int plan_while(TsContext *c, const TsInstr *i, TsFrame *const *sub, TsTen
   return failed ? -1 : 0;
 }
 
+/* Inputs are the nout values that change, then what both functions also read. */
 static int run_while(TsContext *c, const TsInstr *i, const TsCode *code, TsFrame *const *sub,
                      TsTensor *const *in, TsTensor **out) {
   int n = (int)i->nout, all = (int)i->nin;

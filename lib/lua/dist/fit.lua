@@ -146,7 +146,8 @@ function Fit.__tostring(f)
   for _, c in ipairs(f.changes) do lines[#lines + 1] = ("  with %s: at most %s"):format(c.text, units.size(c.peak)) end
   if #f.changes == 0 then
     local least = f.least and (", which needs least: %s with %s"):format(units.size(f.least.peak), f.least.text) or ""
-    lines[#lines + 1] = ("  none of %d other plans that were tried fits%s"):format(f.tried, least)
+    lines[#lines + 1] = ("  none of %d other plans that were tried fits%s"):format(f.tried - (f.unmade or 0), least)
+    if f.unmade then lines[#lines + 1] = ("  %d could not be made, the first since: %s"):format(f.unmade, f.why) end
   end
   return table.concat(lines, "\n")
 end
@@ -164,8 +165,9 @@ end
 local function first_that_fits(f, step, args, list)
   for _, c in ipairs(list) do
     local plan = with(step.plan, c.changes)
-    local peak = tried(step, c.mesh or step.mesh, plan, args)
+    local peak, why = tried(step, c.mesh or step.mesh, plan, args)
     f.tried = f.tried + 1
+    if not peak then f.unmade, f.why = (f.unmade or 0) + 1, f.why or why:match "^[^\n]*" end
     if peak then
       c.peak, c.plan, c.text = peak, plan, words(c.changes, c.mesh)
       if not f.least or peak < f.least.peak then f.least = c end
