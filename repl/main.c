@@ -332,7 +332,10 @@ int main(int argc, char **argv) {
     free(o.step);
     return code;
   }
-  if (o.flight) return show_flight(o.flight);
+  if (o.flight) {
+    free(o.step);
+    return show_flight(o.flight);
+  }
   ts_forget_start();
   lua_State *L = new_state();
   TsContext *c = ts_context_open();

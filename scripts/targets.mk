@@ -91,6 +91,8 @@ $(foreach t,$(CTEST) tests/jit/speed tests/jit/speed_kernels tests/vm/speed,$(ev
 # an open state refers to, so scripts run by tests must not end by a plain os.exit.
 ifeq ($(VARIANT),asan)
 export ASAN_OPTIONS := allocator_may_return_null=1:detect_leaks=1
+# Intel's driver is opened in a way that the sanitizer forbids.
+export TESSERA_LIBZE := /none
 endif
 
 # The command that CI runs, on a fresh Debian as root too: installs what is missing,

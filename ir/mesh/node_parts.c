@@ -253,9 +253,10 @@ static void run_parts(TsSlots *a, Call *k, TsMeta *out) {
     if (!lacks(k, o)) continue;
     const TsFactor *f = &k->s.factor[k->f];
     TsLayout of = factor_layout(a, f->naxis, f->axis);
+    TsMeta m = a->p->slot[slot[o]].meta; /* a copy: slots move as they become more */
     int first = -1, n = 0;
     if (ts_layout_pieces(&of, 0) > 1)
-      n = new_sums(a, &a->p->slot[slot[o]].meta, k->leaves, &of, k->group, k->r.place, &first);
+      n = new_sums(a, &m, k->leaves, &of, k->group, k->r.place, &first);
     for (int i = 0; i < n; i++) sum[o][i] = first + i;
   }
   for (int p = 0; p < ts_slots_parts(a) && !a->failed; p += ts_slots_step(a, k->micro))
