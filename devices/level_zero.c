@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "devices/level_zero_api.h"
+#include "devices/spirv.h"
 
 static char none[160];
 static TsZe gpu[TS_MAX_DEVICES];
@@ -89,24 +90,19 @@ static bool has_warps(const ZeComputeProperties *c) {
   return false;
 }
 
-/* The best row whose needs it has, by what it says of itself: one that nobody listed runs as
- * well. */
 static const TsTarget *target_of(TsZe *s) {
-  static const char *const best[] = {"pvc", "dg2", "tgllp"};
   ZeComputeProperties c = {.head = {ZE_TYPE_COMPUTE, NULL}};
   ZeModuleProperties m = {.head = {ZE_TYPE_MODULE_PROPERTIES, NULL}};
   if (ts_ze.zeDeviceGetComputeProperties(s->device, &c) ||
       ts_ze.zeDeviceGetModuleProperties(s->device, &m) || !m.spirv)
     return NULL;
   s->f64 = m.flags & ZE_HAS_FP64;
-  for (size_t i = 0; i < sizeof best / sizeof *best && has_warps(&c); i++) {
-    const TsTarget *t = ts_target(best[i]);
-    if (!t || t->single == s->f64 || (t->half && !(m.flags & ZE_HAS_FP16))) continue;
-    if (t->shared_bytes <= c.shared && c.threads >= (uint32_t)(t->threads ? t->threads : 1024))
-      return t;
-  }
-  const TsTarget *any = ts_target("spirv");
-  return any && any->shared_bytes <= c.shared ? any : NULL;
+  TsSpirvDevice d = {.f64 = s->f64,
+                     .half = m.flags & ZE_HAS_FP16,
+                     .warps = has_warps(&c),
+                     .shared = c.shared,
+                     .threads = c.threads};
+  return ts_spirv_target(&d);
 }
 
 /* All of its memories; the bandwidth of the first. */

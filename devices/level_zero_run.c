@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "devices/level_zero_api.h"
+#include "devices/spirv.h"
 
 /* Kernels end before their module, and hold the arguments of the next launch: one thread
  * launches. */
@@ -30,23 +31,11 @@ static int refused(TsDevice *d, void *log, ZeResult code, TsError *err) {
   return -1;
 }
 
-/* What SPIR-V calls capabilities, which stand in front of everything else. */
-static bool needs(const void *code, size_t nbytes, uint32_t capability) {
-  enum { HEAD = 5, OP_CAPABILITY = 17 };
-  const uint32_t *word = code;
-  for (size_t i = HEAD; i + 1 < nbytes / sizeof *word; i += 2) {
-    if (word[i] != (2u << 16 | OP_CAPABILITY)) return false;
-    if (word[i + 1] == capability) return true;
-  }
-  return false;
-}
-
 static int module_new(TsDevice *d, const void *code, size_t nbytes, void **module,
                       TsError *err) {
-  enum { FLOAT64 = 10 };
   const TsZe *s = d->state;
   void *log = NULL;
-  if (!s->f64 && needs(code, nbytes, FLOAT64))
+  if (!s->f64 && ts_spirv_wants_f64(code, nbytes))
     return ts_error_set(err, TS_ERR_device, "%s has no f64", d->name);
   ZeModuleDesc desc = {.head = {ZE_TYPE_MODULE_DESC, NULL},
                        .format = ZE_MODULE_SPIRV,

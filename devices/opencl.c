@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "devices/opencl_api.h"
+#include "devices/spirv.h"
 #include "lib/activity.h"
 
 TsClApi ts_cl;
@@ -151,23 +152,14 @@ static bool has_warps(const TsCl *s, const char *extensions) {
   return false;
 }
 
-/* The best row whose needs it has: by what it says of itself, so a GPU that nobody listed runs
- * as well. On a CPU sub-groups are a compiler's business. */
+/* On a CPU sub-groups are a compiler's business. */
 static const TsTarget *target_of(const TsCl *s, const char *extensions) {
-  enum { TOLD = 4 << 10 };
-  static const char *const best[] = {"pvc", "dg2", "tgllp"};
-  cl_ulong shared = number(s->device, CL_DEVICE_LOCAL_MEM_SIZE);
-  cl_ulong threads = number(s->device, CL_DEVICE_MAX_WORK_GROUP_SIZE);
-  bool half = has(extensions, "cl_khr_fp16");
-  for (size_t i = 0; i < sizeof best / sizeof *best && !s->cpu && s->exact; i++) {
-    const TsTarget *t = ts_target(best[i]);
-    if (t->single == s->f64 || (t->half && !half) || !has_warps(s, extensions)) continue;
-    if ((cl_ulong)t->shared_bytes <= shared &&
-        threads >= (cl_ulong)(t->threads ? t->threads : 1024))
-      return t;
-  }
-  const TsTarget *plain = ts_target("spirv");
-  return (cl_ulong)plain->shared_bytes + TOLD <= shared ? plain : NULL;
+  TsSpirvDevice d = {.f64 = s->f64,
+                     .half = has(extensions, "cl_khr_fp16"),
+                     .warps = !s->cpu && s->exact && has_warps(s, extensions),
+                     .shared = (int64_t)number(s->device, CL_DEVICE_LOCAL_MEM_SIZE),
+                     .threads = (int64_t)number(s->device, CL_DEVICE_MAX_WORK_GROUP_SIZE)};
+  return ts_spirv_target(&d);
 }
 
 static char *extensions_of(cl_device_id d) {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "devices/opencl_api.h"
+#include "devices/spirv.h"
 
 /* ---- queues and events */
 int ts_cl_queue(TsDevice *d, cl_command_queue *out, TsError *err) {
@@ -91,17 +92,6 @@ typedef struct Module {
   int nkernel;
 } Module;
 
-/* What SPIR-V calls capabilities, which stand in front of everything else. */
-static bool needs(const void *code, size_t nbytes, uint32_t capability) {
-  enum { HEAD = 5, OP_CAPABILITY = 17 };
-  const uint32_t *word = code;
-  for (size_t i = HEAD; i + 1 < nbytes / sizeof *word; i += 2) {
-    if (word[i] != (2u << 16 | OP_CAPABILITY)) return false;
-    if (word[i + 1] == capability) return true;
-  }
-  return false;
-}
-
 static int refused(TsDevice *d, cl_program p, cl_int code, TsError *err) {
   TsCl *s = d->state;
   size_t n = 0;
@@ -132,8 +122,7 @@ static cl_program build(TsDevice *d, const void *code, size_t nbytes, TsError *e
 
 static int module_new(TsDevice *d, const void *code, size_t nbytes, void **module,
                       TsError *err) {
-  enum { FLOAT64 = 10 };
-  if (!((TsCl *)d->state)->f64 && needs(code, nbytes, FLOAT64))
+  if (!((TsCl *)d->state)->f64 && ts_spirv_wants_f64(code, nbytes))
     return ts_error_set(err, TS_ERR_device, "%s has no f64", d->name);
   Module *m = calloc(1, sizeof *m);
   if (!m) return ts_error_memory(err), -1;

@@ -1,0 +1,20 @@
+/* What drivers that take SPIR-V, Level Zero's and OpenCL's, are given: which code a device runs, by what
+ * it says of itself, and what a module wants. */
+#ifndef TS_DEVICES_SPIRV_H
+#define TS_DEVICES_SPIRV_H
+
+#include <stddef.h>
+
+#include "devices/target.h"
+
+typedef struct TsSpirvDevice {
+  bool f64, half;
+  bool warps;              /* sub-groups of 32 may be asked for */
+  int64_t shared, threads; /* of a block, at most: bytes of memory, threads */
+} TsSpirvDevice;
+
+/* The best row whose needs it has, so that a GPU that nobody listed runs as well; NULL: none. */
+const TsTarget *ts_spirv_target(const TsSpirvDevice *d);
+bool ts_spirv_wants_f64(const void *module, size_t nbytes);
+
+#endif
