@@ -167,6 +167,11 @@ static int read_list(TsLuaArgs *a, const TsAttrSpec *s, int index, TsAttr *out) 
   return 0;
 }
 
+static const char *dtype_name(const void *arg, int i) {
+  (void)arg;
+  return ts_dtype_name((TsDtype)i);
+}
+
 static int read_word(TsLuaArgs *a, const TsAttrSpec *s, int index, TsAttr *out) {
   if (lua_type(a->L, index) != LUA_TSTRING) return wrong_type(a, s, index);
   const char *word = ts_lua_word(a->L, index);
@@ -183,6 +188,8 @@ static int read_word(TsLuaArgs *a, const TsAttrSpec *s, int index, TsAttr *out) 
   }
   if (s->type == TS_ATTR_dtype && out->i == TS_DT_none) {
     ts_error_set(&a->c->err, TS_ERR_dtype, "%s: there is no dtype '%s'", a->o->name, word);
+    const char *guess = ts_text_closest(word, TS_DT_COUNT, dtype_name, NULL);
+    if (guess) return ts_error_hint(&a->c->err, "did you mean '%s'?", guess);
     return ts_error_hint(&a->c->err, "f32 f64 f16 bf16 i64 i32 i16 i8 u8 bool complex64 ...");
   }
   return 0;

@@ -43,3 +43,4 @@ left(numbers:cast("q5_k"):cast "f32") < left(numbers:cast("q4_k"):cast "f32") --
 op.zeros({2, 128}):cast "q4_k" --! cast: q4_k needs a last axis of a multiple of 256 elements, not f32[2,128]
 op.zeros({2, 256}, {dtype = "f64"}):cast "q6_k" --! cast: no conversion from f64 to q6_k
 op.zeros({2, 32}):cast "q8_0" + 1 --! q8_0 is a storage format
+op.zeros({2, 256}):cast "q4k" --! did you mean 'q4_k'?
