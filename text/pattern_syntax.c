@@ -9,9 +9,10 @@
 
 #include "text/char.h"
 
-/* White_Space without what PCRE2 has beside it, and words as Unicode has them. */
+/* White_Space without what PCRE2 has beside it; words as Unicode has them, with the six numbers of
+ * Latin-1 that Oniguruma counts among them. */
 #define SPACE "\\x{9}-\\x{d}\\x{85}\\p{Z}"
-#define WORD  "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
+#define WORD  "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"
 
 typedef struct Translator {
   const char *s;

@@ -9,6 +9,7 @@ local shown = core.shown
 
 local Encoding = {}
 local Tokenizer = core.tokenizer_class -- objects are the core's, with methods from here
+local owner = setmetatable({}, { __mode = "k" }) -- of each encoding
 local about = setmetatable({}, { __mode = "k" }) -- what each one's file says of truncation and padding
 
 -- ---- options
@@ -67,9 +68,9 @@ end
 -- The strings of the tokens, when they are asked for.
 function Encoding.__index(e, key)
   if key ~= "tokens" then return nil end
-  local list, of = {}, rawget(e, "of")
+  local list, of = {}, owner[e]
   local ids = core.is_tensor(e.ids) and e.ids:reshape(-1):totable() or e.ids
-  for i, id in ipairs(ids) do list[i] = of:token(id) or "" end
+  for i, id in ipairs(ids) do list[i] = of:string_of(id) or "" end
   rawset(e, "tokens", list)
   return list
 end
@@ -83,7 +84,7 @@ end
 
 local function encode_one(self, text, pair, plan)
   local e = self:encoded(text, pair, plan)
-  e.of = self
+  owner[e] = self
   return setmetatable(e, Encoding)
 end
 
@@ -127,7 +128,8 @@ local NUMBERS = { "ids", "types", "mask", "special" }
 -- One encoding whose lists are tensors; of several ones a matrix with a row each.
 local function tensors_of(self, list, what)
   local first = list[1]
-  local all = { of = self }
+  local all = {}
+  owner[all] = self
   for _, e in ipairs(list) do
     if #e.ids ~= #first.ids then
       core.fail(("%s: tensors need one length, and texts have %d and %d tokens\n  hint: padding = true makes them equal"):format(what,
@@ -183,7 +185,7 @@ end
 local function ids_of(what, ids)
   if getmetatable(ids) == Encoding then ids = ids.ids end
   if core.is_tensor(ids) then
-    if #ids:shape() > 1 then core.fail(("%s: ids are of one text, %s are of more"):format(what, core.type_text(ids))) end
+    if #ids.shape > 1 then core.fail(("%s: ids are of one text, %s are of more"):format(what, core.type_text(ids))) end
     ids = ids:reshape(-1):totable()
     for i, v in ipairs(ids) do ids[i] = tonumber(v) end
   end
