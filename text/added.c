@@ -16,8 +16,8 @@ static int in_word(const TsAdded *all, const char *s, size_t n, size_t i, bool b
                    TsError *err) {
   if (before ? !i : i == n) return 0;
   size_t from = i;
-  if (before)
-    do from--;
+  if (before) do
+      from--;
     while (!ts_char_begins(s[from]));
   TsMatches m = ts_pattern_matches(all->word, s + from, ts_char_len((unsigned char)s[from]));
   return ts_matches_next(&m, err);
@@ -84,23 +84,26 @@ int ts_added_divide(const TsAdded *all, const TsTrie *trie, bool special, const 
     }
     if (t->rstrip) stop = space_to(s, n, stop);
     uint32_t at = p.from + (uint32_t)from;
-    if (done < from &&
-        ts_pieces_add(to, (TsPiece){p.from + (uint32_t)done, (uint32_t)(from - done),
-                                    l->track ? l->at[p.from + done].from : 0, -1}, err))
+    if (done < from && ts_pieces_add(to,
+                                     (TsPiece){p.from + (uint32_t)done, (uint32_t)(from - done),
+                                               l->track ? l->at[p.from + done].from : 0, -1},
+                                     err))
       return -1;
-    if (ts_pieces_add(to, (TsPiece){at, (uint32_t)(stop - from), l->track ? l->at[at].from : 0,
-                                    t->id}, err))
+    if (ts_pieces_add(
+            to, (TsPiece){at, (uint32_t)(stop - from), l->track ? l->at[at].from : 0, t->id},
+            err))
       return -1;
     done = stop;
   }
   if (done >= n) return 0;
   uint32_t at = p.from + (uint32_t)done;
-  return ts_pieces_add(to, (TsPiece){at, (uint32_t)(n - done), l->track ? l->at[at].from : 0, -1},
-                       err);
+  return ts_pieces_add(
+      to, (TsPiece){at, (uint32_t)(n - done), l->track ? l->at[at].from : 0, -1}, err);
 }
 
 /* ---- reading */
-static int read_one(TsAddedToken *t, TsArena *a, const TsTree *e, TsNormals *normal, TsError *err) {
+static int read_one(TsAddedToken *t, TsArena *a, const TsTree *e, TsNormals *normal,
+                    TsError *err) {
   const TsTree *v;
   t->normalized = true;
   if (e->kind != TS_TREE_object)
@@ -141,8 +144,8 @@ static int make_trie(TsAdded *all, TsTrie *t, bool normalized, TsError *err) {
   return bad;
 }
 
-int ts_added_read(TsAdded *all, TsArena *a, const TsTree *list, const TsModel *m, TsNormals *normal,
-                  TsError *err) {
+int ts_added_read(TsAdded *all, TsArena *a, const TsTree *list, const TsModel *m,
+                  TsNormals *normal, TsError *err) {
   static const char word[] = "[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200c}\\x{200d}]";
   uint32_t n = list ? list->n : 0, i = 0;
   int64_t next = m->vocab.n;
@@ -167,8 +170,9 @@ int ts_added_read(TsAdded *all, TsArena *a, const TsTree *list, const TsModel *m
     all->of_id[t->id] = (int32_t)i++;
     all->n = (int32_t)i;
   }
-  return make_trie(all, &all->given, false, err) || make_trie(all, &all->normalized, true, err) ? -1
-                                                                                               : 0;
+  return make_trie(all, &all->given, false, err) || make_trie(all, &all->normalized, true, err)
+             ? -1
+             : 0;
 }
 
 void ts_added_free(TsAdded *all) {

@@ -1,5 +1,6 @@
-/* Added tokens: strings that are tokens wherever they stand in a text, whatever the model makes of the
- * rest. Some are looked for in the text as it is given, others in the normalized one. */
+/* Added tokens: strings that are tokens wherever they stand in a text, whatever the model
+ * makes of the rest. Some are looked for in the text as it is given, others in the normalized
+ * one. */
 #ifndef TS_TEXT_ADDED_H
 #define TS_TEXT_ADDED_H
 
@@ -16,17 +17,18 @@ typedef struct TsAddedToken {
 typedef struct TsAdded {
   TsAddedToken *at;
   int32_t n;
-  TsVocab vocab;    /* what they are called: ids */
-  TsVocab special;  /* what special ones are called */
+  TsVocab vocab;            /* what they are called: ids */
+  TsVocab special;          /* what special ones are called */
   TsTrie given, normalized; /* positions in `at` */
-  int32_t *of_id;   /* position in `at` by id, or -1 */
-  uint32_t end;     /* ids are below it */
-  TsPattern *word;  /* a character of words */
+  int32_t *of_id;           /* position in `at` by id, or -1 */
+  uint32_t end;             /* ids are below it */
+  TsPattern *word;          /* a character of words */
 } TsAdded;
 
-/* Of the list "added_tokens"; what stands in the model's vocabulary has its id, others follow it. */
-int ts_added_read(TsAdded *all, TsArena *a, const TsTree *list, const TsModel *m, TsNormals *normal,
-                  TsError *err);
+/* Of the list "added_tokens"; what stands in the model's vocabulary has its id, others follow
+ * it. */
+int ts_added_read(TsAdded *all, TsArena *a, const TsTree *list, const TsModel *m,
+                  TsNormals *normal, TsError *err);
 void ts_added_free(TsAdded *all);
 
 /* The token with this id, or NULL. */

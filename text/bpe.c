@@ -1,6 +1,7 @@
-/* Byte pair encoding: characters, of which the two neighbours with the least rank become one token, of
- * equal ranks the first, until there are no such two. Short words look for the least among all; long
- * ones keep what can be joined in a heap, so that no text costs more than n log n. */
+/* Byte pair encoding: characters, of which the two neighbours with the least rank become one
+ * token, of equal ranks the first, until there are no such two. Short words look for the least
+ * among all; long ones keep what can be joined in a heap, so that no text costs more than n
+ * log n. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,7 +72,8 @@ static void join(const TsModel *m, const char *s, Symbol *sym, uint32_t i, uint3
   if (sym[i].before < n) look(m, s, sym, sym[i].before, n);
 }
 
-/* In a few symbols the least is found by looking at all; those that are left stay side by side. */
+/* In a few symbols the least is found by looking at all; those that are left stay side by
+ * side. */
 static void join_short(const TsModel *m, const char *s, Symbol *sym, uint32_t n) {
   for (;;) {
     uint32_t least = NEVER, at = 0;
@@ -82,7 +84,9 @@ static void join_short(const TsModel *m, const char *s, Symbol *sym, uint32_t n)
   }
 }
 
-static bool before(Entry a, Entry b) { return a.rank != b.rank ? a.rank < b.rank : a.at < b.at; }
+static bool before(Entry a, Entry b) {
+  return a.rank != b.rank ? a.rank < b.rank : a.at < b.at;
+}
 
 static void push(Entry *heap, uint32_t *n, Entry e) {
   uint32_t i = (*n)++;
@@ -118,7 +122,8 @@ static int join_long(TsModel *m, const char *s, Symbol *sym, uint32_t n, TsError
     join(m, s, sym, i, n);
     if (sym[i].rank != NEVER) push(heap, &nheap, (Entry){sym[i].rank, i, sym[i].joined});
     uint32_t b = sym[i].before;
-    if (b < n && sym[b].rank != NEVER) push(heap, &nheap, (Entry){sym[b].rank, b, sym[b].joined});
+    if (b < n && sym[b].rank != NEVER)
+      push(heap, &nheap, (Entry){sym[b].rank, b, sym[b].joined});
   }
   return 0;
 }
@@ -141,7 +146,8 @@ static void add_unknown(const TsModel *m, Start *w) {
   w->unknown = false;
 }
 
-/* A character that no token is: as bytes if all of them are tokens; else unknown, or nothing. */
+/* A character that no token is: as bytes if all of them are tokens; else unknown, or
+ * nothing. */
 static int no_token(const TsModel *m, Start *w, const char *s, size_t n, uint32_t nbytes,
                     TsError *err) {
   bool bytes = m->byte_fallback;
@@ -180,7 +186,8 @@ static int begin(TsModel *m, Start *w, const char *s, uint32_t n, TsError *err) 
       if (i) memcpy(with, m->prefix ? m->prefix : "", m->nprefix), nc = m->nprefix;
       memcpy(with + nc, s + i, len);
       nc += len;
-      if (i + len == n) memcpy(with + nc, m->suffix ? m->suffix : "", m->nsuffix), nc += m->nsuffix;
+      if (i + len == n)
+        memcpy(with + nc, m->suffix ? m->suffix : "", m->nsuffix), nc += m->nsuffix;
       c = with;
     }
     int32_t id = ts_vocab_find(&m->vocab, c, nc);
@@ -219,8 +226,8 @@ int ts_bpe_tokens(TsModel *m, const char *s, uint32_t n, TsTokens *to, TsError *
 }
 
 /* ---- reading */
-static int add_merge(TsModel *m, const char *a, size_t na, const char *b, size_t nb, uint32_t rank,
-                     char *both, TsError *err) {
+static int add_merge(TsModel *m, const char *a, size_t na, const char *b, size_t nb,
+                     uint32_t rank, char *both, TsError *err) {
   char name[64];
   int32_t left = ts_vocab_find(&m->vocab, a, na), right = ts_vocab_find(&m->vocab, b, nb);
   if (left < 0 || right < 0)
@@ -279,10 +286,13 @@ typedef struct Scored {
 
 static int by_score(const void *a, const void *b) {
   const Scored *p = a, *q = b;
-  return p->score != q->score ? (p->score > q->score ? -1 : 1) : p->id < q->id ? -1 : p->id > q->id;
+  return p->score != q->score ? (p->score > q->score ? -1 : 1)
+         : p->id < q->id      ? -1
+                              : p->id > q->id;
 }
 
-/* "scores", a list by id, as GGUF has them: equal ones are of one rank. Without, ids are ranks. */
+/* "scores", a list by id, as GGUF has them: equal ones are of one rank. Without, ids are
+ * ranks. */
 static int read_ranks(TsModel *m, const TsTree *t, TsError *err) {
   const TsTree *list;
   uint32_t n = m->vocab.end;
@@ -334,7 +344,8 @@ int ts_bpe_read(TsModel *m, TsArena *a, const TsTree *t, TsError *err) {
     return -1;
   if (v && v->number != 0) {
     ts_error_set(err, TS_ERR_value, "BPE: 'dropout' is %g: tokens would be random", v->number);
-    return ts_error_hint(err, "write null in its place: what is tokenized here is not for training");
+    return ts_error_hint(err,
+                         "write null in its place: what is tokenized here is not for training");
   }
   if (m->by_vocab ? read_ranks(m, t, err) : read_merges(m, t, err)) return -1;
   m->apart = is_apart(m);

@@ -1,5 +1,5 @@
-/* Reading and applying a map of characters. Its trie is Darts': a unit has a label, the distance to
- * its children, and whether a string ends there. */
+/* Reading and applying a map of characters. Its trie is Darts': a unit has a label, the
+ * distance to its children, and whether a string ends there. */
 #include "text/charsmap.h"
 
 #include <stdlib.h>
@@ -20,7 +20,8 @@ void ts_charsmap_free(TsCharsmap *m) {
 }
 
 static int value_of(char c) {
-  static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  static const char digits[] =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   const char *at = c ? strchr(digits, c) : NULL;
   return at ? (int)(at - digits) : -1;
 }
@@ -53,7 +54,8 @@ TsCharsmap *ts_charsmap_read(const char *base64, size_t n, TsError *err) {
   if (!m || !bytes || size < 4 || trie % 4 || trie > size - 4 || trie < 4) {
     free(bytes);
     free(m);
-    return ts_error_set(err, TS_ERR_format, "precompiled_charsmap is no map of characters"), NULL;
+    return ts_error_set(err, TS_ERR_format, "precompiled_charsmap is no map of characters"),
+           NULL;
   }
   m->nunit = trie / 4;
   m->nto = size - 4 - trie;
@@ -75,8 +77,10 @@ TsCharsmap *ts_charsmap_read(const char *base64, size_t n, TsError *err) {
 
 static uint32_t children(uint32_t unit) { return (unit >> 10) << ((unit & 1u << 9) >> 6); }
 
-/* What the shortest, or longest, string at s becomes that the map has, and how long it is; or NULL. */
-static const char *find(const TsCharsmap *m, const char *s, size_t n, bool longest, size_t *len) {
+/* What the shortest, or longest, string at s becomes that the map has, and how long it is; or
+ * NULL. */
+static const char *find(const TsCharsmap *m, const char *s, size_t n, bool longest,
+                        size_t *len) {
   const char *found = NULL;
   uint32_t at = children(m->unit[0]);
   for (size_t i = 0; i < n && s[i]; i++) {
@@ -95,8 +99,9 @@ static const char *find(const TsCharsmap *m, const char *s, size_t n, bool longe
   return found;
 }
 
-/* The last character is held back: where nothing comes in place of a string, it takes that in. In
- * front of all nothing does, and what follows has places that are too early, as tokenizers has it. */
+/* The last character is held back: where nothing comes in place of a string, it takes that in.
+ * In front of all nothing does, and what follows has places that are too early, as tokenizers
+ * has it. */
 typedef struct Writer {
   TsEdit *to;
   bool holds;

@@ -51,7 +51,10 @@ static void put_lossy(TsText *to, const char *text, size_t n) {
     if (i == n) break;
     /* As many bytes as could begin a character. */
     unsigned char c = s[i];
-    size_t len = c >= 0xc2 && c < 0xe0 ? 2 : c >= 0xe0 && c < 0xf0 ? 3 : c >= 0xf0 && c < 0xf5 ? 4 : 1;
+    size_t len = c >= 0xc2 && c < 0xe0   ? 2
+                 : c >= 0xe0 && c < 0xf0 ? 3
+                 : c >= 0xf0 && c < 0xf5 ? 4
+                                         : 1;
     size_t k = 1;
     for (; k < len && i + k < n; k++) {
       unsigned char lo = 0x80, hi = 0xbf;
@@ -122,14 +125,15 @@ static void replaced(TsText *to, const char *s, size_t n, const char *from, size
 
 /* English as it is written. */
 static void tidy(TsText *t) {
-  static const char *const rule[][2] = {
-      {" .", "."},     {" ?", "?"},     {" !", "!"},   {" ,", ","},
-      {" ' ", "'"},    {" n't", "n't"}, {" 'm", "'m"}, {" do not", " don't"},
-      {" 's", "'s"},   {" 've", "'ve"}, {" 're", "'re"}};
+  static const char *const rule[][2] = {{" .", "."},     {" ?", "?"},           {" !", "!"},
+                                        {" ,", ","},     {" ' ", "'"},          {" n't", "n't"},
+                                        {" 'm", "'m"},   {" do not", " don't"}, {" 's", "'s"},
+                                        {" 've", "'ve"}, {" 're", "'re"}};
   for (size_t i = 0; i < sizeof rule / sizeof *rule && t->len; i++) {
     if (!memmem(t->at, t->len, rule[i][0], strlen(rule[i][0]))) continue;
     TsText out = {0};
-    replaced(&out, t->at, t->len, rule[i][0], strlen(rule[i][0]), rule[i][1], strlen(rule[i][1]));
+    replaced(&out, t->at, t->len, rule[i][0], strlen(rule[i][0]), rule[i][1],
+             strlen(rule[i][1]));
     out.failed |= t->failed;
     ts_text_free(t);
     *t = out;
@@ -205,12 +209,12 @@ static void strip(const TsDecode *k, const TsStrings *s, TsStrings *to) {
   for (uint32_t i = 0; i < s->n; i++) {
     String t = nth(s, i);
     size_t from = 0, end = t.n;
-    for (int64_t c = 0; c < k->start && t.n - from >= k->ntext &&
-                        !memcmp(t.s + from, k->text, k->ntext);
-         c++)
+    for (int64_t c = 0;
+         c < k->start && t.n - from >= k->ntext && !memcmp(t.s + from, k->text, k->ntext); c++)
       from += k->ntext;
     for (int64_t c = 0;
-         c < k->stop && end >= k->ntext && !memcmp(t.s + end - k->ntext, k->text, k->ntext); c++)
+         c < k->stop && end >= k->ntext && !memcmp(t.s + end - k->ntext, k->text, k->ntext);
+         c++)
       end -= k->ntext;
     ts_strings_add(to, t.s + from, end > from ? end - from : 0);
   }
@@ -243,8 +247,8 @@ static void ctc(const TsDecode *k, const TsStrings *s, TsStrings *to) {
     replaced(&one, t.s, t.n, k->text, k->ntext, "", 0);
     if (k->cleanup) tidy(&one);
     if (one.len)
-      replaced(&two, one.at, one.len, k->cleanup ? k->other : "", k->cleanup ? k->nother : 0, " ",
-               1);
+      replaced(&two, one.at, one.len, k->cleanup ? k->other : "", k->cleanup ? k->nother : 0,
+               " ", 1);
     if (two.len) ts_strings_add(to, two.at, two.len);
     to->failed |= one.failed || two.failed;
     ts_text_free(&one);
@@ -259,9 +263,7 @@ static int apply(const TsDecode *k, const TsStrings *s, TsStrings *to, TsError *
   case TS_DECODE_WordPiece: return wordpiece(k, s, to), 0;
   case TS_DECODE_BPEDecoder: return bpe(k, s, to), 0;
   case TS_DECODE_ByteFallback: return byte_fallback(s, to), 0;
-  case TS_DECODE_Fuse:
-    ts_strings_add(to, s->text.at ? s->text.at : "", s->text.len);
-    return 0;
+  case TS_DECODE_Fuse: ts_strings_add(to, s->text.at ? s->text.at : "", s->text.len); return 0;
   case TS_DECODE_Strip: return strip(k, s, to), 0;
   case TS_DECODE_Replace: return replace(k, s, to, err);
   case TS_DECODE_CTC: return ctc(k, s, to), 0;

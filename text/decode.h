@@ -26,7 +26,8 @@ typedef enum TsDecodeKind {
 
 typedef struct TsDecode {
   TsDecodeKind kind;
-  const char *text, *other; /* prefix, suffix, content, replacement, pad token; word delimiter */
+  const char *text,
+      *other; /* prefix, suffix, content, replacement, pad token; word delimiter */
   size_t ntext, nother;
   int64_t start, stop; /* Strip */
   bool cleanup, prepended;

@@ -11,9 +11,10 @@ typedef struct TsItem {
   uint32_t type;     /* of the sequence */
   uint32_t from, to; /* bytes of the given text; both 0 for what was put in */
   uint32_t word;     /* its number in the text, or TS_NO_WORD */
-  uint32_t lead, trail; /* characters of white space at both ends of the token, where somebody asks */
-  bool special;      /* put in by a post-processor */
-  uint8_t text;      /* of which text `from` and `to` are: 0, or 1 for the second of a pair */
+  uint32_t lead,
+      trail;    /* characters of white space at both ends of the token, where somebody asks */
+  bool special; /* put in by a post-processor */
+  uint8_t text; /* of which text `from` and `to` are: 0, or 1 for the second of a pair */
 } TsItem;
 
 /* Tokens in parts, one behind the other: those of a text, or what a post-processor put in. */

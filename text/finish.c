@@ -5,11 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint32_t begin_of(const TsEncoding *e, uint32_t part) { return part ? e->end[part - 1] : 0; }
+static uint32_t begin_of(const TsEncoding *e, uint32_t part) {
+  return part ? e->end[part - 1] : 0;
+}
 
 static int put_in(TsEncoding *to, int32_t id, uint32_t type, TsError *err) {
-  return ts_encoding_add(to, (TsItem){.id = id, .type = type, .word = TS_NO_WORD, .special = true},
-                         err);
+  return ts_encoding_add(
+      to, (TsItem){.id = id, .type = type, .word = TS_NO_WORD, .special = true}, err);
 }
 
 static int copy(TsEncoding *to, const TsEncoding *e, uint32_t part, TsError *err) {
@@ -21,12 +23,14 @@ static int copy(TsEncoding *to, const TsEncoding *e, uint32_t part, TsError *err
 static int by_template(const TsFinish *k, bool special, TsEncoding *e, TsEncoding *to,
                        TsError *err) {
   if (e->nend < 1 || e->nend > 2)
-    return ts_error_set(err, TS_ERR_value, "TemplateProcessing: %u sequences are too many", e->nend);
+    return ts_error_set(err, TS_ERR_value, "TemplateProcessing: %u sequences are too many",
+                        e->nend);
   const TsSlotPiece *slot = k->slots[e->nend - 1];
   for (uint32_t i = 0; i < k->nslots[e->nend - 1]; i++) {
     if (slot[i].text >= 0) {
       if ((uint32_t)slot[i].text >= e->nend)
-        return ts_error_set(err, TS_ERR_value, "TemplateProcessing: there is no second sequence");
+        return ts_error_set(err, TS_ERR_value,
+                            "TemplateProcessing: there is no second sequence");
       uint32_t part = (uint32_t)slot[i].text;
       for (uint32_t t = begin_of(e, part); t < e->end[part]; t++) e->at[t].type = slot[i].type;
       if (copy(to, e, part, err)) return -1;
@@ -45,7 +49,8 @@ static int by_template(const TsFinish *k, bool special, TsEncoding *e, TsEncodin
 static int by_bert(const TsFinish *k, const TsEncoding *e, TsEncoding *to, TsError *err) {
   bool roberta = k->kind == TS_FINISH_RobertaProcessing;
   for (uint32_t part = 0; part < e->nend; part++) {
-    if (!part ? put_in(to, k->cls, 0, err) : roberta ? put_in(to, k->sep, 0, err) : 0) return -1;
+    if (!part ? put_in(to, k->cls, 0, err) : roberta ? put_in(to, k->sep, 0, err) : 0)
+      return -1;
     if (copy(to, e, part, err) || put_in(to, k->sep, part && !roberta, err) ||
         ts_encoding_part(to, err))
       return -1;
@@ -53,8 +58,8 @@ static int by_bert(const TsFinish *k, const TsEncoding *e, TsEncoding *to, TsErr
   return 0;
 }
 
-/* Offsets without the white space of a token, as GPT-2's have it. Counts of characters are taken off
- * bytes there, and here. */
+/* Offsets without the white space of a token, as GPT-2's have it. Counts of characters are
+ * taken off bytes there, and here. */
 static void trim(const TsFinish *k, TsEncoding *e) {
   for (uint32_t part = 0; part < e->nend; part++)
     for (uint32_t i = begin_of(e, part); i < e->end[part]; i++) {
@@ -161,8 +166,9 @@ static int read_slots(TsFinish *k, int pair, TsArena *a, const TsTree *t, TsErro
     bool text = (body = ts_tree_get(v, "Sequence")) != NULL;
     if (!body) body = ts_tree_get(v, "SpecialToken");
     if (!body || body->kind != TS_TREE_object)
-      return ts_error_set(err, TS_ERR_format,
-                          "a template consists of {\"Sequence\": ..} and {\"SpecialToken\": ..}");
+      return ts_error_set(
+          err, TS_ERR_format,
+          "a template consists of {\"Sequence\": ..} and {\"SpecialToken\": ..}");
     if (ts_tree_find(body, "id", TS_TREE_string, true, &id, err) ||
         ts_tree_whole(body, "type_id", &type, err))
       return -1;

@@ -46,7 +46,8 @@ void ts_finish_free(TsFinishes *all);
 
 /* How many tokens are put in, for one text or two. */
 int64_t ts_finish_count(const TsFinishes *all, bool pair);
-/* e has one part a text. `other` is room for the work. `special`: with tokens that are put in. */
+/* e has one part a text. `other` is room for the work. `special`: with tokens that are put
+ * in. */
 int ts_finish_apply(const TsFinishes *all, bool special, TsEncoding *e, TsEncoding *other,
                     TsError *err);
 

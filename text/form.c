@@ -1,5 +1,6 @@
-/* Normal forms (Unicode's Annex 15) that say what became of which character: decomposed characters
- * are one in place of theirs and inserted ones; a composed one takes in what it consists of. */
+/* Normal forms (Unicode's Annex 15) that say what became of which character: decomposed
+ * characters are one in place of theirs and inserted ones; a composed one takes in what it
+ * consists of. */
 #include "text/form.h"
 
 #include <stdlib.h>
@@ -36,7 +37,9 @@ static uint8_t class_of(uint32_t c) {
 
 bool ts_form_is(TsForm form, const char *s, size_t n) {
   size_t i = ts_char_ascii(s, n);
-  uint32_t least = form.composed ? form.compatible ? 0xa0 : 0x300 : form.compatible ? 0xa0 : 0xc0;
+  uint32_t least = form.composed     ? form.compatible ? 0xa0 : 0x300
+                   : form.compatible ? 0xa0
+                                     : 0xc0;
   for (uint32_t len; i < n; i += len) {
     uint32_t c = ts_char_get(s + i, &len);
     if (c < least) continue;
@@ -136,10 +139,10 @@ static void decompose(Composer *k, uint32_t c) {
   utf8proc_ssize_t n = 1;
   parts[0] = (utf8proc_int32_t)c;
   if (c >= 0xa0) {
-    n = utf8proc_decompose_char((utf8proc_int32_t)c, parts, 32,
-                                UTF8PROC_DECOMPOSE |
-                                    (k->form.compatible ? UTF8PROC_COMPAT : (utf8proc_option_t)0),
-                                NULL);
+    n = utf8proc_decompose_char(
+        (utf8proc_int32_t)c, parts, 32,
+        UTF8PROC_DECOMPOSE | (k->form.compatible ? UTF8PROC_COMPAT : (utf8proc_option_t)0),
+        NULL);
     if (n < 0 || n > 32) n = 1, parts[0] = (utf8proc_int32_t)c;
   }
   for (utf8proc_ssize_t i = 0; i < n; i++) {

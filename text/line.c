@@ -54,14 +54,14 @@ int ts_pieces_add(TsPieces *p, TsPiece piece, TsError *err) {
 }
 
 static void skip(TsEdit *e, uint32_t count) {
-  for (; count && e->read < e->n; count--)
-    e->read += ts_char_len((unsigned char)e->s[e->read]);
+  for (; count && e->read < e->n; count--) e->read += ts_char_len((unsigned char)e->s[e->read]);
 }
 
 void ts_edit_begin(TsEdit *e, TsLine *to, const char *s, const TsSpan *at, uint32_t n,
                    uint32_t origin, uint32_t removed) {
   *e = (TsEdit){s, at, n, origin, 0, to, false};
-  /* What was inserted in front of everything belongs to no byte of the given text, and stays. */
+  /* What was inserted in front of everything belongs to no byte of the given text, and
+   * stays. */
   if (to->track) {
     uint32_t front = 0;
     while (front < n && at[front].from == at[front].to) front++;

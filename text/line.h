@@ -1,10 +1,10 @@
-/* Text on its way from what was given to what the model sees, and of each of its bytes where in the
- * given text it comes from. A line holds pieces one behind the other; who changes them writes another
- * line.
+/* Text on its way from what was given to what the model sees, and of each of its bytes where
+ * in the given text it comes from. A line holds pieces one behind the other; who changes them
+ * writes another line.
  *
  * A change is told character by character, as the field's libraries do, since what they say of
- * offsets follows from it: a character that replaces one has its place, an inserted one that of the
- * byte before, one in front of removed ones its own. */
+ * offsets follows from it: a character that replaces one has its place, an inserted one that
+ * of the byte before, one in front of removed ones its own. */
 #ifndef TS_TEXT_LINE_H
 #define TS_TEXT_LINE_H
 
@@ -61,8 +61,8 @@ typedef struct TsEdit {
 /* `removed` characters at the front are left out. */
 void ts_edit_begin(TsEdit *e, TsLine *to, const char *s, const TsSpan *at, uint32_t n,
                    uint32_t origin, uint32_t removed);
-/* change 0: c replaces the next character; 1: it is inserted; -k: it replaces it, and k behind it
- * are left out. */
+/* change 0: c replaces the next character; 1: it is inserted; -k: it replaces it, and k behind
+ * it are left out. */
 void ts_edit_put(TsEdit *e, uint32_t c, int change);
 /* 0, or -1 with the error of the line. */
 int ts_edit_end(TsEdit *e);

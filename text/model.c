@@ -139,7 +139,8 @@ static int read_words(TsModel *m, TsArena *a, const TsTree *t, TsError *err) {
   int64_t most = 100;
   m->unk = m->kind == TS_MODEL_WordPiece ? "[UNK]" : "<unk>";
   m->nunk = 5;
-  if (read_vocab(m, t, err) || ts_tree_text(a, t, "unk_token", &m->unk, &m->nunk, err)) return -1;
+  if (read_vocab(m, t, err) || ts_tree_text(a, t, "unk_token", &m->unk, &m->nunk, err))
+    return -1;
   if (m->kind == TS_MODEL_WordLevel) return 0;
   m->prefix = "##";
   m->nprefix = 2;
@@ -162,7 +163,8 @@ static int find_bytes(TsModel *m) {
 /* Files of old have no type: it follows from what else there is. */
 static int kind_of(const TsTree *t, TsError *err) {
   const TsTree *vocab = t->kind == TS_TREE_object ? ts_tree_get(t, "vocab") : NULL;
-  if (!vocab || ts_tree_get(t, "type")) return ts_normal_kind(t, names, TS_MODEL_n, "model", err);
+  if (!vocab || ts_tree_get(t, "type"))
+    return ts_normal_kind(t, names, TS_MODEL_n, "model", err);
   if (vocab->kind == TS_TREE_list) return TS_MODEL_Unigram;
   if (ts_tree_get(t, "merges")) return TS_MODEL_BPE;
   return ts_tree_get(t, "max_input_chars_per_word") ? TS_MODEL_WordPiece : TS_MODEL_WordLevel;
@@ -184,7 +186,8 @@ int ts_model_read(TsModel *m, TsArena *a, const TsTree *t, TsError *err) {
   } else if (read_words(m, a, t, err)) {
     return -1;
   }
-  if (m->unk && m->kind != TS_MODEL_Unigram) m->unk_id = ts_vocab_find(&m->vocab, m->unk, m->nunk);
+  if (m->unk && m->kind != TS_MODEL_Unigram)
+    m->unk_id = ts_vocab_find(&m->vocab, m->unk, m->nunk);
   return find_bytes(m);
 }
 

@@ -1,4 +1,5 @@
-/* Models: what makes tokens of a word, that is of a piece of text that was not divided further. */
+/* Models: what makes tokens of a word, that is of a piece of text that was not divided
+ * further. */
 #ifndef TS_TEXT_MODEL_H
 #define TS_TEXT_MODEL_H
 
@@ -35,25 +36,25 @@ typedef struct TsModel {
   size_t nunk;
   int32_t unk_id; /* -1: there is none in the vocabulary */
   bool fuse_unk, byte_fallback, ignore_merges;
-  int32_t byte[256]; /* ids of <0x00> .., or -1 */
+  int32_t byte[256];           /* ids of <0x00> .., or -1 */
   const char *prefix, *suffix; /* of continuing subwords; of the end of a word; or NULL */
   size_t nprefix, nsuffix;
   size_t longest_word; /* WordPiece: characters */
 
-  /* BPE: what two tokens become. `by_vocab`: any two whose bytes are a token, the least rank first;
-   * else those that are listed. */
+  /* BPE: what two tokens become. `by_vocab`: any two whose bytes are a token, the least rank
+   * first; else those that are listed. */
   bool by_vocab;
   uint32_t *rank; /* by id, of by_vocab */
   struct TsMerge *merge;
   uint32_t nmerge; /* slots, a power of two, or 0 */
-  bool apart;      /* no token has ▁ behind another character: words may be cut in front of it */
+  bool apart; /* no token has ▁ behind another character: words may be cut in front of it */
 
   double *score; /* Unigram, by id */
   double unk_score;
   TsTrie trie;
 
-  bool raw; /* words are bytes that stand for GPT-2's characters */
-  struct TsWords *words;  /* those of before */
+  bool raw;                 /* words are bytes that stand for GPT-2's characters */
+  struct TsWords *words;    /* those of before */
   struct TsModelRoom *room; /* while it works */
 } TsModel;
 

@@ -24,7 +24,8 @@ static int lower(Piece p, TsLine *to) {
   return ts_edit_end(&e);
 }
 
-/* Without the characters that are not kept: each of the others takes in those that follow it. */
+/* Without the characters that are not kept: each of the others takes in those that follow
+ * it. */
 static int keep(Piece p, bool (*keeps)(uint32_t), TsLine *to) {
   TsEdit e;
   uint32_t i = 0, len, front = 0, c = 0;
@@ -50,7 +51,8 @@ static int keep(Piece p, bool (*keeps)(uint32_t), TsLine *to) {
 static int map(Piece p, uint32_t (*as)(uint32_t), TsLine *to) {
   TsEdit e;
   ts_edit_begin(&e, to, p.s, p.at, p.n, p.origin, 0);
-  for (uint32_t i = 0, len; i < p.n; i += len) ts_edit_put(&e, as(ts_char_get(p.s + i, &len)), 0);
+  for (uint32_t i = 0, len; i < p.n; i += len)
+    ts_edit_put(&e, as(ts_char_get(p.s + i, &len)), 0);
   return ts_edit_end(&e);
 }
 
@@ -119,8 +121,8 @@ static bool bert_plain(const TsNormal *k, Piece p, TsLine *to, int *bad) {
 
 /* ---- SentencePiece's NMT */
 static bool nmt_keeps(uint32_t c) {
-  return !((c >= 1 && c <= 8) || c == 0xb || (c >= 0xe && c <= 0x1f) || c == 0x7f || c == 0x8f ||
-           c == 0x9f);
+  return !((c >= 1 && c <= 8) || c == 0xb || (c >= 0xe && c <= 0x1f) || c == 0x7f ||
+           c == 0x8f || c == 0x9f);
 }
 
 static uint32_t nmt_as(uint32_t c) {
@@ -148,8 +150,8 @@ int ts_normal_replace(const TsPattern *pattern, const char *text, size_t ntext, 
   return more < 0 ? -1 : ts_line_add(to, s + last, at ? at + last : NULL, n - last);
 }
 
-int ts_normal_prepend(const char *text, size_t ntext, const char *s, const TsSpan *at, uint32_t n,
-                      uint32_t origin, TsLine *to) {
+int ts_normal_prepend(const char *text, size_t ntext, const char *s, const TsSpan *at,
+                      uint32_t n, uint32_t origin, TsLine *to) {
   if (!n) return 0;
   if (ntext) {
     if (ts_line_room(to, ntext)) return -1;
@@ -186,9 +188,15 @@ static Piece whole(const TsLine *l, uint32_t origin) {
 }
 
 typedef int Step(const TsNormal *, Piece, TsLine *);
-static int bert_clean(const TsNormal *k, Piece p, TsLine *to) { return (void)k, keep(p, is_clean, to); }
-static int bert_spaces(const TsNormal *k, Piece p, TsLine *to) { return (void)k, map(p, as_space, to); }
-static int bert_chinese(const TsNormal *k, Piece p, TsLine *to) { return (void)k, chinese(p, to); }
+static int bert_clean(const TsNormal *k, Piece p, TsLine *to) {
+  return (void)k, keep(p, is_clean, to);
+}
+static int bert_spaces(const TsNormal *k, Piece p, TsLine *to) {
+  return (void)k, map(p, as_space, to);
+}
+static int bert_chinese(const TsNormal *k, Piece p, TsLine *to) {
+  return (void)k, chinese(p, to);
+}
 static int bert_nfd(const TsNormal *k, Piece p, TsLine *to) {
   return (void)k, form((TsForm){false, false}, p, to);
 }
@@ -196,8 +204,12 @@ static int bert_marks(const TsNormal *k, Piece p, TsLine *to) {
   return (void)k, keep(p, is_spacing, to);
 }
 static int bert_lower(const TsNormal *k, Piece p, TsLine *to) { return (void)k, lower(p, to); }
-static int nmt_keep(const TsNormal *k, Piece p, TsLine *to) { return (void)k, keep(p, nmt_keeps, to); }
-static int nmt_map(const TsNormal *k, Piece p, TsLine *to) { return (void)k, map(p, nmt_as, to); }
+static int nmt_keep(const TsNormal *k, Piece p, TsLine *to) {
+  return (void)k, keep(p, nmt_keeps, to);
+}
+static int nmt_map(const TsNormal *k, Piece p, TsLine *to) {
+  return (void)k, map(p, nmt_as, to);
+}
 
 /* Steps in turn, by way of two lines of their own. */
 static int steps(const TsNormal *k, Piece p, Step *const *step, TsLine *to) {
@@ -253,8 +265,8 @@ static int apply(const TsNormal *k, Piece p, TsLine *to) {
   return 0;
 }
 
-int ts_normal_apply(TsNormals *all, const char *s, const TsSpan *at, uint32_t n, uint32_t origin,
-                    TsLine *to) {
+int ts_normal_apply(TsNormals *all, const char *s, const TsSpan *at, uint32_t n,
+                    uint32_t origin, TsLine *to) {
   Piece p = {s, at, n, origin};
   if (!all->n) return ts_line_add(to, s, at, n);
   for (int i = 0; i < all->n; i++) {

@@ -33,11 +33,11 @@ typedef enum TsNormalKind {
 
 typedef struct TsNormal {
   TsNormalKind kind;
-  bool left, right;                     /* Strip */
-  bool clean, chinese, accents, lower;  /* BertNormalizer; accents: they are stripped */
-  bool longest;                         /* Precompiled: as SentencePiece */
-  TsPattern *pattern;                   /* Replace */
-  const char *text;                     /* Replace, Prepend */
+  bool left, right;                    /* Strip */
+  bool clean, chinese, accents, lower; /* BertNormalizer; accents: they are stripped */
+  bool longest;                        /* Precompiled: as SentencePiece */
+  TsPattern *pattern;                  /* Replace */
+  const char *text;                    /* Replace, Prepend */
   size_t ntext;
   TsCharsmap *map; /* Precompiled */
 } TsNormal;
@@ -45,7 +45,7 @@ typedef struct TsNormal {
 typedef struct TsNormals {
   TsNormal *at;
   int n;
-  bool exact; /* what is made of text depends on where it comes from */
+  bool exact;     /* what is made of text depends on where it comes from */
   TsLine line[2]; /* while it works */
 } TsNormals;
 
@@ -54,8 +54,8 @@ int ts_normal_read(TsNormals *all, TsArena *a, const TsTree *t, TsError *err);
 void ts_normal_free(TsNormals *all);
 
 /* n bytes at s through all of them, behind `to`. */
-int ts_normal_apply(TsNormals *all, const char *s, const TsSpan *at, uint32_t n, uint32_t origin,
-                    TsLine *to);
+int ts_normal_apply(TsNormals *all, const char *s, const TsSpan *at, uint32_t n,
+                    uint32_t origin, TsLine *to);
 
 /* What several kinds of steps read: {"String": ..} or {"Regex": ..}. */
 TsPattern *ts_normal_pattern(const TsTree *object, TsError *err);
@@ -63,8 +63,8 @@ TsPattern *ts_normal_pattern(const TsTree *object, TsError *err);
 int ts_normal_replace(const TsPattern *p, const char *text, size_t ntext, const char *s,
                       const TsSpan *at, uint32_t n, uint32_t origin, TsLine *to);
 /* Text in front of it, unless it is empty. */
-int ts_normal_prepend(const char *text, size_t ntext, const char *s, const TsSpan *at, uint32_t n,
-                      uint32_t origin, TsLine *to);
+int ts_normal_prepend(const char *text, size_t ntext, const char *s, const TsSpan *at,
+                      uint32_t n, uint32_t origin, TsLine *to);
 /* Bytes as GPT-2's characters. */
 int ts_normal_bytes(const char *s, const TsSpan *at, uint32_t n, uint32_t origin, TsLine *to);
 /* The row of a table of names, or -1 with an error that lists what there is. */

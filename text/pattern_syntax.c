@@ -1,5 +1,5 @@
-/* Oniguruma's syntax of regular expressions as PCRE2's. They differ in what \s, \w, \h and \b mean, in
- * flags, in {,n}, and in a + behind an interval. */
+/* Oniguruma's syntax of regular expressions as PCRE2's. They differ in what \s, \w, \h and \b
+ * mean, in flags, in {,n}, and in a + behind an interval. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "text/pattern.h"
 
@@ -9,17 +9,18 @@
 
 #include "text/char.h"
 
-/* White_Space without what PCRE2 has beside it; words as Unicode has them, with the six numbers of
- * Latin-1 that Oniguruma counts among them. */
+/* White_Space without what PCRE2 has beside it; words as Unicode has them, with the six
+ * numbers of Latin-1 that Oniguruma counts among them outside of classes. */
 #define SPACE "\\x{9}-\\x{d}\\x{85}\\p{Z}"
-#define WORD  "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"
+#define CLASS "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
+#define WORD  CLASS "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"
 
 typedef struct Translator {
   const char *s;
   size_t n, at;
   TsText *to;
-  size_t atom;            /* where the last atom begins in `to` */
-  size_t group[64];       /* where the open groups begin */
+  size_t atom;      /* where the last atom begins in `to` */
+  size_t group[64]; /* where the open groups begin */
   int depth;
   TsError *err;
 } Translator;
@@ -34,8 +35,8 @@ static void copy(Translator *t, size_t n) {
   t->at += n;
 }
 
-/* PCRE2 takes the name of a script for all characters that are used with it, too: sc: is what others
- * mean. */
+/* PCRE2 takes the name of a script for all characters that are used with it, too: sc: is what
+ * others mean. */
 static bool is_script(const char *name, size_t n) {
   char pattern[40];
   int code;
@@ -52,7 +53,7 @@ static void property(Translator *t) {
   size_t from = t->at + 3, not = from < t->n && t->s[from] == '^';
   const char *end = memchr(t->s + t->at, '}', t->n - t->at);
   size_t name = from + not, n = end ? (size_t)(end - t->s) - name : 0;
-  copy(t, 3 + not);
+  copy(t, 3 + not );
   if (end && is_script(t->s + name, n)) ts_text_str(t->to, "sc:");
   copy(t, end ? n + 1 : t->n);
 }
@@ -62,12 +63,14 @@ static const char *class_of(int c, bool inside) {
   switch (c) {
   case 's': return inside ? SPACE : "[" SPACE "]";
   case 'S': return inside ? NULL : "[^" SPACE "]";
-  case 'w': return inside ? WORD : "[" WORD "]";
+  case 'w': return inside ? CLASS : "[" WORD "]";
   case 'W': return inside ? NULL : "[^" WORD "]";
   case 'h': return inside ? "0-9a-fA-F" : "[0-9a-fA-F]";
   case 'H': return inside ? NULL : "[^0-9a-fA-F]";
-  case 'b': return inside ? NULL : "(?:(?<=[" WORD "])(?![" WORD "])|(?<![" WORD "])(?=[" WORD "]))";
-  case 'B': return inside ? NULL : "(?:(?<=[" WORD "])(?=[" WORD "])|(?<![" WORD "])(?![" WORD "]))";
+  case 'b':
+    return inside ? NULL : "(?:(?<=[" WORD "])(?![" WORD "])|(?<![" WORD "])(?=[" WORD "]))";
+  case 'B':
+    return inside ? NULL : "(?:(?<=[" WORD "])(?=[" WORD "])|(?<![" WORD "])(?![" WORD "]))";
   default: return NULL;
   }
 }
@@ -137,11 +140,13 @@ static int open_group(Translator *t) {
 /* {2,3} and {,3}; it is text where it is none. A + behind it repeats the whole in Ruby. */
 static void interval(Translator *t) {
   size_t end = t->at + 1, comma = 0;
-  while (end < t->n && ((t->s[end] >= '0' && t->s[end] <= '9') || (t->s[end] == ',' && !comma))) {
+  while (end < t->n &&
+         ((t->s[end] >= '0' && t->s[end] <= '9') || (t->s[end] == ',' && !comma))) {
     if (t->s[end] == ',') comma = end;
     end++;
   }
-  if (end >= t->n || t->s[end] != '}' || end == t->at + 1 || (comma && comma + 1 == end && comma == t->at + 1)) {
+  if (end >= t->n || t->s[end] != '}' || end == t->at + 1 ||
+      (comma && comma + 1 == end && comma == t->at + 1)) {
     t->atom = t->to->len;
     ts_text_str(t->to, "\\");
     copy(t, 1);

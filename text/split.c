@@ -1,5 +1,5 @@
-/* How each pre-tokenizer divides text. Matches and what stands between them come one after the other,
- * and a divider makes pieces of them by what is to become of matches. */
+/* How each pre-tokenizer divides text. Matches and what stands between them come one after the
+ * other, and a divider makes pieces of them by what is to become of matches. */
 #include "text/split.h"
 
 #include <stdlib.h>
@@ -12,8 +12,8 @@ typedef struct Divider {
   TsPieces *to;
   TsError *err;
   TsBehavior behavior;
-  bool match;        /* the last part was one */
-  bool open;         /* a piece that may still grow */
+  bool match; /* the last part was one */
+  bool open;  /* a piece that may still grow */
   uint32_t from, end;
   bool failed;
 } Divider;
@@ -87,14 +87,16 @@ static int by_length(Divider *d, uint32_t length, uint32_t from, uint32_t n) {
   uint32_t i = 0;
   while (i < n && !d->failed) {
     uint32_t first = i;
-    for (uint32_t k = 0; k < length && i < n; k++) i += ts_char_len((unsigned char)d->l->s[from + i]);
+    for (uint32_t k = 0; k < length && i < n; k++)
+      i += ts_char_len((unsigned char)d->l->s[from + i]);
     emit(d, from + first, from + i);
   }
   return d->failed ? -1 : 0;
 }
 
 /* ---- steps that change text: a piece of `l` behind `to` */
-static int changed(const TsSplit *k, const TsPattern *space, const TsLine *l, TsPiece p, TsLine *to) {
+static int changed(const TsSplit *k, const TsPattern *space, const TsLine *l, TsPiece p,
+                   TsLine *to) {
   const char *s = l->s + p.from;
   const TsSpan *at = l->track ? l->at + p.from : NULL;
   if (k->kind == TS_SPLIT_ByteLevel) {
@@ -102,11 +104,11 @@ static int changed(const TsSplit *k, const TsPattern *space, const TsLine *l, Ts
     return ts_line_add(to, s, at, p.n);
   }
   TsLine spaced = {.track = to->track, .most = to->most, .err = to->err};
-  bool prepends = k->prepend == TS_PREPEND_always || (k->prepend == TS_PREPEND_first && !p.origin);
+  bool prepends =
+      k->prepend == TS_PREPEND_always || (k->prepend == TS_PREPEND_first && !p.origin);
   if (prepends && (s[0] == ' ' || (p.n >= k->nmark && !memcmp(s, k->mark, k->nmark))))
     prepends = false;
-  if (!prepends)
-    return ts_normal_replace(space, k->mark, k->nmark, s, at, p.n, p.origin, to);
+  if (!prepends) return ts_normal_replace(space, k->mark, k->nmark, s, at, p.n, p.origin, to);
   int bad = ts_normal_replace(space, k->mark, k->nmark, s, at, p.n, p.origin, &spaced) ||
             ts_normal_prepend(k->mark, k->nmark, spaced.s, spaced.at, spaced.n, p.origin, to);
   ts_line_free(&spaced);
@@ -120,8 +122,7 @@ static bool changes(const TsSplit *k) {
 static int divide(Divider *d, const TsSplit *k, TsPiece p) {
   switch (k->kind) {
   case TS_SPLIT_WhitespaceSplit:
-  case TS_SPLIT_BertPreTokenizer:
-    return by_char(d, ts_char_is_space, p.from, p.n);
+  case TS_SPLIT_BertPreTokenizer: return by_char(d, ts_char_is_space, p.from, p.n);
   case TS_SPLIT_Digits: return by_char(d, ts_char_is_number, p.from, p.n);
   case TS_SPLIT_Punctuation: return by_char(d, ts_char_is_punctuation, p.from, p.n);
   case TS_SPLIT_FixedLength: return by_length(d, k->length, p.from, p.n);
@@ -195,7 +196,8 @@ int ts_split_apply(TsSplits *all, const TsLine **l, const TsPieces **p, TsError 
     const TsSplit *k = &all->at[i];
     if (apply_one(all, k, l, p, err)) return -1;
     if (k->kind == TS_SPLIT_BertPreTokenizer) {
-      static const TsSplit signs = {.kind = TS_SPLIT_Punctuation, .behavior = TS_BEHAVIOR_Isolated};
+      static const TsSplit signs = {.kind = TS_SPLIT_Punctuation,
+                                    .behavior = TS_BEHAVIOR_Isolated};
       if (apply_one(all, &signs, l, p, err)) return -1;
     }
     if (k->kind != TS_SPLIT_ByteLevel || (all->raw && i + 1 == all->n)) continue;

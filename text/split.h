@@ -1,4 +1,5 @@
-/* Pre-tokenizers: steps that divide text into what the model sees at once, some of which change it. */
+/* Pre-tokenizers: steps that divide text into what the model sees at once, some of which
+ * change it. */
 #ifndef TS_TEXT_SPLIT_H
 #define TS_TEXT_SPLIT_H
 
@@ -38,19 +39,19 @@ typedef struct TsSplit {
   TsSplitKind kind;
   TsPattern *pattern; /* or NULL: nothing is divided by one */
   TsBehavior behavior;
-  bool invert;        /* what stands between the matches are the matches */
-  bool prefix;        /* ByteLevel: a space in front of text without one */
+  bool invert; /* what stands between the matches are the matches */
+  bool prefix; /* ByteLevel: a space in front of text without one */
   enum { TS_PREPEND_never, TS_PREPEND_first, TS_PREPEND_always } prepend; /* Metaspace */
-  char mark[5];       /* Metaspace: in place of a space */
+  char mark[5];           /* Metaspace: in place of a space */
   uint32_t nmark, length; /* FixedLength: characters */
-  bool individual;    /* Digits */
+  bool individual;        /* Digits */
 } TsSplit;
 
 typedef struct TsSplits {
   TsSplit *at;
   int n;
-  bool exact;     /* what is made of text depends on where it comes from */
-  bool raw;       /* the last one makes characters of bytes, which is left to the model */
+  bool exact;       /* what is made of text depends on where it comes from */
+  bool raw;         /* the last one makes characters of bytes, which is left to the model */
   TsPattern *space; /* " " */
   TsLine line[2];
   TsPieces pieces[2];

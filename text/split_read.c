@@ -17,17 +17,19 @@ static const char GPT2[] =
 static const char WORDS[] = "[" WORD "]+|[^" WORD "\\s]+";
 
 static int read_behavior(TsSplit *k, const TsTree *t, bool needed, TsError *err) {
-  static const char *const of[] = {"Removed", "Isolated", "MergedWithPrevious", "MergedWithNext",
-                                   "Contiguous"};
+  static const char *const of[] = {"Removed", "Isolated", "MergedWithPrevious",
+                                   "MergedWithNext", "Contiguous"};
   const TsTree *v;
   if (ts_tree_find(t, "behavior", TS_TREE_string, needed, &v, err)) return -1;
   if (!v) return 0;
   for (int i = 0; i < TS_BEHAVIOR_n; i++)
     if (ts_tree_is(v, of[i])) return k->behavior = (TsBehavior)i, 0;
   char shown[64];
-  ts_error_set(err, TS_ERR_format, "there is no behavior '%s'", ts_tree_shown(v->s, v->n, shown));
-  return ts_error_hint(err, "there are Removed, Isolated, MergedWithPrevious, MergedWithNext and "
-                            "Contiguous");
+  ts_error_set(err, TS_ERR_format, "there is no behavior '%s'",
+               ts_tree_shown(v->s, v->n, shown));
+  return ts_error_hint(err,
+                       "there are Removed, Isolated, MergedWithPrevious, MergedWithNext and "
+                       "Contiguous");
 }
 
 /* One character. */
@@ -54,7 +56,8 @@ static int read_metaspace(TsSplit *k, const TsTree *t, TsError *err) {
       return ts_error_set(err, TS_ERR_format,
                           "'prepend_scheme' must be \"first\", \"never\" or \"always\"");
   }
-  if (ts_tree_flag(t, "split", &split, err) || ts_tree_flag(t, "add_prefix_space", &prefix, err))
+  if (ts_tree_flag(t, "split", &split, err) ||
+      ts_tree_flag(t, "add_prefix_space", &prefix, err))
     return -1;
   if (!prefix && v && k->prepend != TS_PREPEND_never)
     return ts_error_set(err, TS_ERR_format, "'add_prefix_space' contradicts 'prepend_scheme'");

@@ -25,8 +25,8 @@ static int extract(TsTokenizer *t, const TsEncodeInput *in, const char *s, size_
     for (uint32_t k = 0; k < len; k++) given->at[i + k] = (TsSpan){i, i + len};
   }
   given->n = (uint32_t)n;
-  if (ts_added_divide(&t->added, &t->added.given, in->in_text, given, (TsPiece){0, (uint32_t)n, 0, -1},
-                      &t->first, err))
+  if (ts_added_divide(&t->added, &t->added.given, in->in_text, given,
+                      (TsPiece){0, (uint32_t)n, 0, -1}, &t->first, err))
     return -1;
   for (uint32_t i = 0; i < t->first.n; i++) {
     TsPiece p = t->first.at[i];
@@ -96,8 +96,9 @@ static TsSpan span_of(const TsLine *l, TsPiece p, uint32_t from, uint32_t to) {
   return (TsSpan){l->at[p.from + from].from, l->at[p.from + to - 1].to};
 }
 
-static int tokens_of(TsTokenizer *t, const TsEncodeInput *in, const TsLine *l, const TsPieces *p,
-                     uint8_t which, const Places *places, TsEncoding *to, TsError *err) {
+static int tokens_of(TsTokenizer *t, const TsEncodeInput *in, const TsLine *l,
+                     const TsPieces *p, uint8_t which, const Places *places, TsEncoding *to,
+                     TsError *err) {
   bool trims = in->offsets && t->finishes.trims;
   for (uint32_t i = 0; i < p->n; i++) {
     TsPiece one = p->at[i];
@@ -127,8 +128,8 @@ static int tokens_of(TsTokenizer *t, const TsEncodeInput *in, const TsLine *l, c
   return ts_encoding_part(to, err);
 }
 
-static int one_text(TsTokenizer *t, const TsEncodeInput *in, const char *s, size_t n, uint8_t which,
-                    TsError *err) {
+static int one_text(TsTokenizer *t, const TsEncodeInput *in, const char *s, size_t n,
+                    uint8_t which, TsError *err) {
   size_t bad = ts_char_check(s, n);
   if (bad < n) {
     ts_error_set(err, TS_ERR_value, "the text is no UTF-8 from byte %zu on", bad + 1);
@@ -193,7 +194,8 @@ static int truncated(TsTokenizer *t, const TsEncodeInput *in, TsError *err) {
   int64_t added = in->special ? ts_finish_count(&t->finishes, in->pair != NULL) : 0;
   if (!in->truncation.on) return 0;
   if (added > most)
-    return ts_error_set(err, TS_ERR_value, "truncation: %lld tokens are put in, %lld are the most",
+    return ts_error_set(err, TS_ERR_value,
+                        "truncation: %lld tokens are put in, %lld are the most",
                         (long long)added, (long long)most);
   return truncate_to(&in->truncation, most - added, &t->encoding, err);
 }
@@ -243,8 +245,8 @@ const char *ts_tokenizer_token(const TsTokenizer *t, int64_t id, size_t *n, bool
   return s;
 }
 
-int ts_tokenizer_decode(TsTokenizer *t, const int64_t *ids, size_t n, bool skip_special, TsText *to,
-                        TsError *err) {
+int ts_tokenizer_decode(TsTokenizer *t, const int64_t *ids, size_t n, bool skip_special,
+                        TsText *to, TsError *err) {
   TsStrings s = {0};
   bool first = true;
   for (size_t i = 0; i < n; i++) {

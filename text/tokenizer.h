@@ -1,6 +1,7 @@
 /* A tokenizer as tokenizer.json describes one: text becomes tokens, and tokens text.
  *
- *   text -> added tokens -> normalizers -> added tokens -> pre-tokenizers -> model -> post-processors
+ *   text -> added tokens -> normalizers -> added tokens -> pre-tokenizers -> model
+ *        -> post-processors
  *   ids -> strings -> decoders -> text
  *
  * It is exact where the package `tokenizers` is: the same ids, the same places. */
@@ -41,20 +42,21 @@ const TsPadding *ts_tokenizer_padding(const TsTokenizer *t);
 typedef struct TsEncodeInput {
   const char *text, *pair; /* pair NULL: there is none */
   size_t ntext, npair;
-  bool special; /* tokens are put in by the post-processor */
-  bool in_text; /* special tokens that stand in the text are tokens, not text */
+  bool special;        /* tokens are put in by the post-processor */
+  bool in_text;        /* special tokens that stand in the text are tokens, not text */
   bool offsets, chars; /* the places are wanted; in characters, not bytes */
   TsTruncation truncation;
 } TsEncodeInput;
 
-/* The tokens, which last until the next call. -1 with the error: no UTF-8, no memory, Ctrl-C, or what
- * a part of the tokenizer says. */
+/* The tokens, which last until the next call. -1 with the error: no UTF-8, no memory, Ctrl-C,
+ * or what a part of the tokenizer says. */
 int ts_tokenizer_encode(TsTokenizer *t, const TsEncodeInput *in, const TsEncoding **out,
                         TsError *err);
 
-/* The text of n ids; those of no token are left out, as special ones are where that is asked for. */
-int ts_tokenizer_decode(TsTokenizer *t, const int64_t *ids, size_t n, bool skip_special, TsText *to,
-                        TsError *err);
+/* The text of n ids; those of no token are left out, as special ones are where that is asked
+ * for. */
+int ts_tokenizer_decode(TsTokenizer *t, const int64_t *ids, size_t n, bool skip_special,
+                        TsText *to, TsError *err);
 
 /* How many tokens there are; ids may reach further, below _end. */
 int64_t ts_tokenizer_size(const TsTokenizer *t);

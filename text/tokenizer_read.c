@@ -23,10 +23,12 @@ static int read_padding(TsTokenizer *t, const TsTree *v, TsError *err) {
   const TsTree *word, *how = ts_tree_get(v, "strategy");
   size_t n;
   k->on = true;
-  if (how && how->kind == TS_TREE_object && ts_tree_whole(how, "Fixed", &k->length, err)) return -1;
+  if (how && how->kind == TS_TREE_object && ts_tree_whole(how, "Fixed", &k->length, err))
+    return -1;
   if (ts_tree_find(v, "direction", TS_TREE_string, false, &word, err) ||
       ts_tree_whole(v, "pad_to_multiple_of", &k->multiple, err) ||
-      ts_tree_whole(v, "pad_id", &k->id, err) || ts_tree_whole(v, "pad_type_id", &k->type, err) ||
+      ts_tree_whole(v, "pad_id", &k->id, err) ||
+      ts_tree_whole(v, "pad_type_id", &k->type, err) ||
       ts_tree_text(&t->arena, v, "pad_token", &k->token, &n, err))
     return -1;
   k->left = word && ts_tree_is(word, "Left");
@@ -57,7 +59,8 @@ static int read_all(TsTokenizer *t, const TsTree *tree, TsError *err) {
   const TsTree *v;
   if (tree->kind != TS_TREE_object) return ts_error_set(err, TS_ERR_format, "no object");
   if (ts_tree_find(tree, "version", TS_TREE_string, false, &v, err)) return -1;
-  if (v && !ts_tree_is(v, "1.0")) return ts_error_set(err, TS_ERR_format, "'version' is not 1.0");
+  if (v && !ts_tree_is(v, "1.0"))
+    return ts_error_set(err, TS_ERR_format, "'version' is not 1.0");
   if (ts_tree_find(tree, "model", TS_TREE_object, true, &v, err)) return -1;
   for (int i = 0; i < 7; i++) {
     if (!(v = ts_tree_get(tree, part[i])) || !read_part(t, i, v, err)) continue;

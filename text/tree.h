@@ -20,9 +20,9 @@ typedef enum TsTreeKind {
 
 typedef struct TsTree {
   TsTreeKind kind;
-  uint32_t n;    /* bytes of a string; values of a list or an object */
-  uint32_t len;  /* of the name */
-  bool yes;      /* the boolean */
+  uint32_t n;       /* bytes of a string; values of a list or an object */
+  uint32_t len;     /* of the name */
+  bool yes;         /* the boolean */
   const char *name; /* in an object, else NULL */
   struct TsTree *next;
   union {
@@ -32,11 +32,12 @@ typedef struct TsTree {
   };
 } TsTree;
 
-/* Of n bytes with a NUL behind them, which the tree refers to as long as it lives, as its nodes are
- * in the arena. NULL with the error: the byte and what is wrong there. */
+/* Of n bytes with a NUL behind them, which the tree refers to as long as it lives, as its
+ * nodes are in the arena. NULL with the error: the byte and what is wrong there. */
 TsTree *ts_tree_read(TsArena *a, const char *text, size_t n, TsError *err);
 
-/* The value of this name in an object (of several the last), or NULL: it is missing, or null. */
+/* The value of this name in an object (of several the last), or NULL: it is missing, or
+ * null. */
 const TsTree *ts_tree_get(const TsTree *object, const char *name);
 
 /* The same, of one kind: -1 with the error where it is another, or missing though `needed`. */

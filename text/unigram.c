@@ -1,5 +1,6 @@
-/* Unigram: of all ways to make tokens of a word the one with the greatest sum of their scores. Sums
- * grow from the left, and of equal ones the first stays, so that rounding is as in tokenizers. */
+/* Unigram: of all ways to make tokens of a word the one with the greatest sum of their scores.
+ * Sums grow from the left, and of equal ones the first stays, so that rounding is as in
+ * tokenizers. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 enum { FOREIGN = 10 }; /* an unknown character costs so much more than the dearest token */
 
 typedef struct Node {
-  double score; /* of the best way to here */
+  double score;  /* of the best way to here */
   uint32_t from; /* where its last token begins; or UINT32_MAX */
   int32_t id;
 } Node;
@@ -111,6 +112,7 @@ int ts_unigram_read(TsModel *m, const TsTree *t, TsError *err) {
     bad = ts_error_set(err, TS_ERR_format, "'unk_id' is no token: there are %u", n);
   if (!bad) bad = ts_trie_make(&m->trie, strings, n, err);
   free(strings);
-  /* All that are in the list are tokens, of which equal ones have the last's id, but have ids, too. */
+  /* All that are in the list are tokens, of which equal ones have the last's id, but have ids,
+   * too. */
   return bad;
 }

@@ -26,8 +26,8 @@ typedef struct TsVocab {
 uint64_t ts_vocab_salt(void);
 uint64_t ts_vocab_hash(const char *s, size_t n, uint64_t salt);
 
-/* Adds or changes a token; of two with one id the later is the id's. -1 with the error: memory, or
- * an id far above the number of tokens. */
+/* Adds or changes a token; of two with one id the later is the id's. -1 with the error:
+ * memory, or an id far above the number of tokens. */
 int ts_vocab_add(TsVocab *v, const char *s, size_t n, int64_t id, TsError *err);
 /* Its id, or -1. */
 int32_t ts_vocab_find(const TsVocab *v, const char *s, size_t n);

@@ -1,5 +1,5 @@
-/* WordPiece: the longest token that a word begins with, and so on with its rest; a word that has a
- * rest which begins with none is unknown as a whole. WordLevel: words that are tokens. */
+/* WordPiece: the longest token that a word begins with, and so on with its rest; a word that
+ * has a rest which begins with none is unknown as a whole. WordLevel: words that are tokens. */
 #include <string.h>
 
 #include "devices/cpu_pool.h"

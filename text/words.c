@@ -1,5 +1,6 @@
-/* The table of words: each has one of two places by its hash, where the older one makes room. Bytes
- * and tokens lie in one room; when it is full all is forgotten, which bounds the memory. */
+/* The table of words: each has one of two places by its hash, where the older one makes
+ * room. Bytes and tokens lie in one room; when it is full all is forgotten, which bounds the
+ * memory. */
 #include "text/words.h"
 
 #include <stdlib.h>

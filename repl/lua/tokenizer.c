@@ -40,7 +40,9 @@ static void list(lua_State *L, const TsEncoding *e, const char *name,
 static double id_of(const TsItem *t) { return t->id; }
 static double type_of(const TsItem *t) { return t->type; }
 static double special_of(const TsItem *t) { return t->special; }
-static double word_of(const TsItem *t) { return t->word == TS_NO_WORD ? 0 : (double)t->word + 1; }
+static double word_of(const TsItem *t) {
+  return t->word == TS_NO_WORD ? 0 : (double)t->word + 1;
+}
 
 /* Places as string.sub takes them; {1, 0}, which is nothing, of what was put in. */
 static void offsets(lua_State *L, const TsEncoding *e) {
@@ -70,8 +72,9 @@ static const char *word(lua_State *L, const char *name) {
   return s ? s : "";
 }
 
-/* t:encoded(text, [pair], {add, in_text, offsets = "bytes" or "chars", truncate, most, strategy, left})
- * -> {ids, types, special, offsets, words}: the last two where offsets are asked for */
+/* t:encoded(text, [pair], {add, in_text, offsets = "bytes" or "chars", truncate, most,
+ * strategy, left}) -> {ids, types, special, offsets, words}: the last two where offsets are
+ * asked for */
 static int encode(lua_State *L) {
   TsTokenizer *t = check(L);
   TsEncodeInput in = {0};
@@ -158,7 +161,6 @@ static void number(lua_State *L, const char *name, int64_t v) {
   set(L, name);
 }
 
-
 /* t:about() -> {truncation = {..} or nil, padding = {..} or nil}: what the file says */
 static int about(lua_State *L) {
   static const char *const strategies[] = {"longest", "first", "second"};
@@ -207,11 +209,13 @@ static int shown(lua_State *L) {
   return 1;
 }
 
-/* core.tokenizer(json), and core.tokenizer_class, the metatable, to which the library adds methods. */
+/* core.tokenizer(json), and core.tokenizer_class, the metatable, to which the library adds
+ * methods. */
 void ts_lua_open_tokenizer(lua_State *L) {
-  static const luaL_Reg method[] = {{"encoded", encode}, {"decoded", decode},     {"string_of", token},
-                                    {"id_of", id},       {"about", about},        {"__len", size},
-                                    {"__gc", collect},   {"__tostring", shown},   {NULL, NULL}};
+  static const luaL_Reg method[] = {
+      {"encoded", encode}, {"decoded", decode},   {"string_of", token},
+      {"id_of", id},       {"about", about},      {"__len", size},
+      {"__gc", collect},   {"__tostring", shown}, {NULL, NULL}};
   ts_lua_metatable(L, TYPE, method);
   lua_pushcfunction(L, tokenizer);
   lua_setfield(L, -2, "tokenizer");
