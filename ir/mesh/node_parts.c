@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ir/graph/copy.h"
+#include "ir/mesh/buckets.h"
 #include "ir/mesh/delays.h"
 #include "ir/mesh/leaves.h"
 #include "ir/text/value.h"
@@ -141,7 +142,8 @@ static void join_sums(TsSlots *a, Call *k, const int *slot, int (*sum)[TS_LEAF_S
       if (j) j->nto = nto, j->micro = true;
       from = to, n = nto;
     }
-    if (!a->failed) new_sum(a, k, TS_JOIN_sum, level, from, slot[o], n);
+    if (!a->failed && new_sum(a, k, TS_JOIN_sum, level, from, slot[o], n))
+      ts_buckets_sum(a, k->n, k->group, slot[o]);
   }
 }
 

@@ -72,6 +72,7 @@ int ts_step_reads(const TsMeshPlan *p, const TsMeshStep *s, int *out) {
 
 int ts_step_writes(const TsMeshPlan *p, const TsMeshStep *s, int *out) {
   int n = 0;
+  if (s->does == TS_STEP_start) return 0;
   if (s->join) {
     const TsMeshJoin *j = &p->join[s->at];
     for (int i = 0; i < j->nto; i++) n = add_slot(p, out, n, j->to + i, s->k);
@@ -385,8 +386,16 @@ static void number_stages(TsMeshPlan *p) {
   for (int i = 0; i < p->nstep; i++) {
     int *stage =
         p->step[i].join ? &p->join[p->step[i].at].stage : &p->group[p->step[i].at].stage;
-    if (*stage < 0) *stage = p->step[i].join ? n : n++;
+    bool begins = p->step[i].does == TS_STEP_start; /* it is of the group that waits for it */
+    if (*stage < 0 && !begins) *stage = p->step[i].join ? n : n++;
   }
+}
+
+static int fly(TsMeshPlan *p) {
+  double *cost = p->overlap.on ? ts_mesh_step_costs(p) : NULL;
+  int failed = p->overlap.on && (!cost || ts_mesh_fly(p, cost));
+  free(cost);
+  return failed;
 }
 
 int ts_mesh_order(TsMeshPlan *p, TsError *err) {
@@ -396,6 +405,7 @@ int ts_mesh_order(TsMeshPlan *p, TsError *err) {
   if (!o.failed && (p->space.nmicro > 1 || p->how.chunks)) make_turns(&o);
   for (int i = 0; i < o.n && !o.failed; i++) put_all(&o, &o.step[i]);
   p->step = o.list, p->nstep = o.nlist;
+  if (!o.failed) o.failed = fly(p) != 0;
   if (!o.failed) find_deaths(&o);
   if (!o.failed) number_stages(p);
   for (int i = 0; i < o.n; i++) free(o.step[i].dep);

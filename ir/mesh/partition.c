@@ -7,6 +7,7 @@
 
 #include "ir/graph/copy.h"
 #include "ir/mesh/arguments.h"
+#include "ir/mesh/buckets.h"
 #include "ir/mesh/delays.h"
 #include "ir/mesh/node_parts.h"
 #include "ir/mesh/order.h"
@@ -114,8 +115,9 @@ static void add_nodes(TsSlots *a, const unsigned char *live, const TsChunks *c) 
 }
 
 static bool open_plan(TsMeshPlan *p, const TsGraph *g, const TsMesh *mesh, const TsMeshHow *how,
-                      TsError *err) {
+                      const TsOverlap *overlap, TsError *err) {
   p->g = g;
+  if (overlap) p->overlap = *overlap;
   if (how) p->how = *how, p->how.seed = NULL, p->how.nseed = 0;
   if (ts_space_open(&p->space, mesh, how, err)) return false;
   for (int q = 0; q < mesh->n; q++) p->sampled |= mesh->device[q] < 0;
@@ -162,6 +164,7 @@ typedef struct Way {
   bool alike; /* pieces of the first micro-batch alone; false behind it where that does not do */
   TsDelays *delays;
   const int *least;
+  const TsOverlap *overlap;
 } Way;
 
 static TsMeshPlan *partition(const TsGraph *g, const TsMesh *mesh, int leaves,
@@ -177,9 +180,10 @@ static TsMeshPlan *partition(const TsGraph *g, const TsMesh *mesh, int leaves,
   unsigned char *live = ts_graph_live(g);
   if (!p || !live)
     ts_slots_fail(&a);
-  else if (!open_plan(p, g, mesh, how, err) || ts_chunks_find(&c, g, live, how, err))
+  else if (!open_plan(p, g, mesh, how, way->overlap, err) || ts_chunks_find(&c, g, live, how, err))
     a.failed = true;
   if (!a.failed) p->alike = way->alike, p->chunk = c.param, c.param = NULL;
+  if (!a.failed) a.failed = ts_buckets_open(&a, live) != 0;
   if (!a.failed) ts_arguments_add(&a);
   if (!a.failed) add_nodes(&a, live, &c);
   for (int i = 0; i < g->nresult && !a.failed && !a.unlike; i++)
@@ -193,6 +197,7 @@ static TsMeshPlan *partition(const TsGraph *g, const TsMesh *mesh, int leaves,
   if (!a.failed) a.failed = ts_mesh_order(p, err) != 0;
   free(live);
   ts_chunks_free(&c);
+  ts_buckets_close(&a);
   ts_slots_free(&a);
   if (!a.failed) return p;
   ts_mesh_plan_free(p);
@@ -210,13 +215,13 @@ static bool stores(const TsGraph *g) {
 }
 
 TsMeshPlan *ts_mesh_partition(const TsGraph *g, int leaves, const TsMeshHow *how,
-                              TsError *err) {
+                              const TsOverlap *overlap, TsError *err) {
   TsMeshHow implied;
   const TsMesh *mesh = mesh_of(g, err);
   if (!how && pinned_axis(g, &implied)) how = &implied;
   for (int i = 0; i < g->nnode; i++)
     if (!mesh || !runs_in_parts(g->node[i])) return whole(g, g->node[i], how, &implied, err);
-  Way way = {.alike = how && how->micro > 1};
+  Way way = {.alike = how && how->micro > 1, .overlap = overlap};
   if (how || stores(g)) {
     bool tried = way.alike;
     TsMeshPlan *p = partition(g, mesh, leaves, how, &way, err);
@@ -226,7 +231,7 @@ TsMeshPlan *ts_mesh_partition(const TsGraph *g, int leaves, const TsMeshHow *how
   if (ts_delays_open(&d, g->nnode, err)) return NULL;
   way.delays = &d;
   TsMeshPlan *early = partition(g, mesh, leaves, NULL, &way, err), *late = early;
-  way = (Way){.least = early ? ts_delays_least(&d, err) : NULL};
+  way = (Way){.least = early ? ts_delays_least(&d, err) : NULL, .overlap = overlap};
   if (early && (!way.least || d.moved)) { /* the other one has fewer pieces */
     ts_mesh_plan_free(early);
     late = way.least ? partition(g, mesh, leaves, NULL, &way, err) : NULL;

@@ -26,6 +26,7 @@ struct TsSlots {
   bool timed;         /* there are micro-batches, or a pipeline */
   struct TsDelays *delays; /* of nodes, as they are found; or NULL */
   const int *least;        /* by node: a level that it does not come before; or NULL */
+  double *rest; /* by node: microseconds of the backward pass behind it; or NULL */
   bool unlike;        /* micro-batches turned out to need pieces of their own */
   bool failed;
   TsError *err;

@@ -444,7 +444,7 @@ static bool sums_at_once(const TsMeshRun *r, const TsMeshStep *s) {
 
 int ts_mesh_run_at_once(const TsMeshRun *r, const TsMeshStep *s, int most) {
   int n = 0;
-  while (n < most && s[n].join && sums_at_once(r, &s[n])) n++;
+  while (n < most && s[n].join && s[n].does == s->does && sums_at_once(r, &s[n])) n++;
   return n ? n : 1;
 }
 

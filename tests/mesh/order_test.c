@@ -138,7 +138,7 @@ static void seed(const TsMeshPlan *p, int parts, int i, TsMeshJoinKind kind,
 static void check_programs(void) {
   TsGraph *g = graph_of(2, 2, " pp=0", " pp=1");
   TsMeshHow how = {.micro = 3, .chunks = 2, .axis = 1, .turns = TS_TURNS_1f1b};
-  TsMeshPlan *p = g ? ts_mesh_partition(g, 24, &how, &err) : NULL;
+  TsMeshPlan *p = g ? ts_mesh_partition(g, 24, &how, NULL, &err) : NULL;
   CHECK(p != NULL, "%s", err.message);
   if (!p) return;
   /* The second place takes the second micro-batch first, which the first one sends behind the first. */
@@ -154,7 +154,7 @@ static void check_programs(void) {
   ts_mesh_plan_free(p);
   ts_graph_free(g);
   g = graph_of(2, 2, "", "");
-  p = g ? ts_mesh_partition(g, 24, &how, &err) : NULL;
+  p = g ? ts_mesh_partition(g, 24, &how, NULL, &err) : NULL;
   if (p) seed(p, 4, 2, TS_JOIN_sum, other, end);
   ts_mesh_plan_free(p);
   ts_graph_free(g);
@@ -177,7 +177,7 @@ int main(void) {
               .micro = micro, .chunks = chunks, .axis = 1, .turns = (TsTurns)turns};
           for (int i = 0; i < chunks; i++) how.again[i] = again;
           check_turns(&how, places);
-          TsMeshPlan *p = ts_mesh_partition(g, 24, &how, &err);
+          TsMeshPlan *p = ts_mesh_partition(g, 24, &how, NULL, &err);
           CHECK(p != NULL, "%s", err.message);
           if (!p) continue;
           CHECK(said(ts_mesh_check_steps, p, NULL), "steps");

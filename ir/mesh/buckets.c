@@ -1,0 +1,34 @@
+/* See ir/mesh/buckets.h. */
+#include "ir/mesh/buckets.h"
+
+#include <stdlib.h>
+
+int ts_buckets_open(TsSlots *a, const unsigned char *live) {
+  const TsGraph *g = a->p->g;
+  const TsOverlap *o = &a->p->overlap;
+  if (!o->on) return 0;
+  if (!(a->rest = calloc((size_t)g->nnode + 1, sizeof *a->rest)))
+    return ts_error_memory(a->err);
+  double sum = 0;
+  for (int i = g->nnode; i-- > 0;) {
+    const TsNode *n = g->node[i];
+    a->rest[i] = sum / a->p->space.n;
+    if (live[i] && n->backward && n->op < TS_OP_COUNT)
+      sum += ts_chunks_cost_at(n, o->flops, o->memory);
+  }
+  return 0;
+}
+
+void ts_buckets_close(TsSlots *a) { free(a->rest); }
+
+void ts_buckets_sum(TsSlots *a, const TsNode *n, int group, int slot) {
+  const TsOverlap *o = &a->p->overlap;
+  if (!o->on || !n->backward || group < 0) return;
+  TsMeshGroup *g = &a->p->group[group];
+  TsMeta part = ts_layout_part(ts_layout_of(&a->p->slot[slot].meta), &a->p->slot[slot].meta, 0);
+  g->bytes += ts_meta_nbytes(&part);
+  double takes = (double)g->bytes / o->link, left = a->rest[n->id];
+  double hidden = takes < left ? takes : left;
+  int times = g->micro ? a->p->space.nmicro : 1; /* it is launched so often, and summed once */
+  if (g->bytes >= o->bucket && hidden > 0 && hidden >= o->least * times) g->closed = true;
+}
