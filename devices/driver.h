@@ -39,6 +39,8 @@
        (void *to, const void *from, size_t nbytes, void *stream))                              \
   CALL(stream_new, cuStreamCreate, "", hipStreamCreateWithFlags,                               \
        (void **stream, unsigned flags))                                                        \
+  CALL(stream_first, cuStreamCreateWithPriority, "", hipStreamCreateWithPriority,              \
+       (void **stream, unsigned flags, int priority))                                          \
   CALL(stream_free, cuStreamDestroy, "_v2", hipStreamDestroy, (void *stream))                  \
   CALL(stream_wait, cuStreamSynchronize, "", hipStreamSynchronize, (void *stream))             \
   CALL(stream_after, cuStreamWaitEvent, "", hipStreamWaitEvent,                                \
@@ -63,6 +65,7 @@
        (int *blocks, void *kernel, int threads, size_t shared))
 
 /* Arguments of these that have the same numbers with these makers. */
+enum { TS_STREAM_FIRST = -5 }; /* the nearest priority that the device has */
 enum { TS_STREAM_NON_BLOCKING = 1, TS_EVENT_TIMED = 0, TS_EVENT_UNTIMED = 2 };
 enum {
   TS_KERNEL_FACT_SHARED = 1,

@@ -1,5 +1,6 @@
 /* The second order of a GPU (devices/aside.h): a stream that takes the place of the work stream for a
- * while. It is made by its first use. Events of the last sections are kept; who rejoins an older one
+ * while. It is made by its first use, and of a higher priority, so that its few blocks find a place as soon
+ * as a block of the other stream ends. Events of the last sections are kept; who rejoins an older one
  * waits for the oldest of these, which comes behind it. */
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,8 @@ typedef struct TsDriverLate {
 static int make(TsDevice *d, TsError *err) {
   TsDriven *s = d->state;
   if (ts_driver_enter(d, err)) return -1;
-  if (!s->side) TS_DRIVER(d, err, stream_new, &s->side, TS_STREAM_NON_BLOCKING);
+  if (!s->side)
+    TS_DRIVER(d, err, stream_first, &s->side, TS_STREAM_NON_BLOCKING, TS_STREAM_FIRST);
   if (!s->turned) TS_DRIVER(d, err, event_new, &s->turned, TS_EVENT_UNTIMED);
   for (int i = 0; i < TS_DRIVER_NSECTION; i++)
     if (!s->section[i].at) TS_DRIVER(d, err, event_new, &s->section[i].at, TS_EVENT_UNTIMED);

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "ir/mesh/delays.h"
+
 int ts_buckets_open(TsSlots *a, const unsigned char *live) {
   const TsGraph *g = a->p->g;
   const TsOverlap *o = &a->p->overlap;
@@ -24,6 +26,7 @@ void ts_buckets_close(TsSlots *a) { free(a->rest); }
 void ts_buckets_sum(TsSlots *a, const TsNode *n, int group, int slot) {
   const TsOverlap *o = &a->p->overlap;
   if (!o->on || !n->backward || group < 0) return;
+  if (a->delays) ts_delays_keep(a->delays, n->id);
   TsMeshGroup *g = &a->p->group[group];
   TsMeta part = ts_layout_part(ts_layout_of(&a->p->slot[slot].meta), &a->p->slot[slot].meta, 0);
   g->bytes += ts_meta_nbytes(&part);

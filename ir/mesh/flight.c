@@ -100,11 +100,12 @@ static void find_dones(Flight *f) {
   }
 }
 
-/* Moves keep their order, and while more than so many bytes are on their way one waits for the next that
- * is done. moving: those that may be on their way still. */
+/* Moves keep their order, and while so many bytes are on their way one waits for the next that is done, if
+ * it is more than a small part of them. moving: those that may be on their way still. */
 static void keep_within(Flight *f, Join *j, int *moving, int *nmoving) {
+  enum { SMALL = 64 };
   while (j->start < j->at) {
-    int64_t bytes = j->bytes;
+    int64_t bytes = 0;
     int next = j->at, n = 0;
     for (int i = 0; i < *nmoving; i++) {
       const Join *k = &f->join[moving[i]];
@@ -114,7 +115,7 @@ static void keep_within(Flight *f, Join *j, int *moving, int *nmoving) {
       if (k->done < next) next = k->done;
     }
     *nmoving = n;
-    if (!n || bytes <= f->p->overlap.ahead) break;
+    if (bytes < f->p->overlap.ahead || j->bytes <= f->p->overlap.ahead / SMALL) break;
     j->start = next;
   }
   moving[(*nmoving)++] = (int)(j - f->join);
@@ -137,6 +138,17 @@ static void find_starts(Flight *f) {
     if (!j->moves) continue;
     keep_within(f, j, f->list, &nmoving);
     before = j->start;
+  }
+}
+
+/* One that stays is waited for at once, so it goes first. */
+static void let_first(Flight *f) {
+  bool *stays = f->often; /* by step from here on: values that are written twice are known */
+  for (int i = 0; i < f->p->nstep; i++) stays[i] = false;
+  for (int i = 0; i < f->njoin; i++) stays[f->join[i].at] = f->join[i].stays;
+  for (int i = 0; i < f->njoin; i++) {
+    Join *j = &f->join[i];
+    while (!j->stays && j->start + 1 < j->done && stays[j->start]) j->start++;
   }
 }
 
@@ -205,7 +217,7 @@ int ts_mesh_fly(TsMeshPlan *p, const double *cost) {
   }
   Flight f = {.p = p};
   f.writer = malloc(3 * n * sizeof *f.writer);
-  f.often = calloc(n, sizeof *f.often);
+  f.often = calloc(n > steps ? n : steps, sizeof *f.often);
   f.until = malloc(steps * sizeof *f.until);
   f.join = malloc(steps * sizeof *f.join);
   f.list = malloc(steps * sizeof *f.list);
@@ -217,6 +229,7 @@ int ts_mesh_fly(TsMeshPlan *p, const double *cost) {
       find_dones(&f);
       find_starts(&f);
     } while (more_stay(&f));
+    let_first(&f);
     failed = write_list(&f);
   }
   free(f.writer);

@@ -259,6 +259,7 @@ void ts_mesh_plan_free(TsMeshPlan *p) {
   free(p->chunk);
   free(p->peak);
   free(p->turns);
+  ts_text_free(&p->remarks);
   free(p);
 }
 

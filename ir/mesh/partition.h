@@ -111,6 +111,7 @@ typedef struct TsMeshPlan {
   int64_t *peak,
       *held;   /* bytes by part of the graph's mesh: at most, and of what it begins with */
   char *turns; /* the schedule, a line for each place */
+  TsText remarks; /* lines on what is sent beside what is computed, and why not */
 } TsMeshPlan;
 
 /* The plan of g, whose parameters have layouts of one mesh, or none: those are the same for all.

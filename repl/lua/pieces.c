@@ -137,7 +137,7 @@ static void add_outside(void *arg, const TsNode *n, const char *why) {
 /* g:pieces() -> nil: it is of no mesh; false: it has loops and the like, and a list of these, {what, place, why},
  * why being nil of those whose functions run in pieces; else what its devices run, a row for
  * those that are alike {stage, parts, devices, at}, with `mesh`, and what they send each other
- * before a stage, `sent`. */
+ * before a stage, `sent`; `remarks` are lines on how that is done. */
 static int pieces(lua_State *L) {
   TsMeshRun *r;
   if (!ts_lua_graph_spread(L, 1, &r)) return 0;
@@ -162,6 +162,8 @@ static int pieces(lua_State *L) {
   for (int i = 0; i < n; i++) ts_text_free(&text[i]);
   ts_lua_push_mesh(L, p->space.real), lua_setfield(L, -2, "mesh");
   push_sent(L, r), lua_setfield(L, -2, "sent");
+  lua_pushlstring(L, p->remarks.at ? p->remarks.at : "", p->remarks.len);
+  lua_setfield(L, -2, "remarks");
   return 1;
 }
 

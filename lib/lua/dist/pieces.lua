@@ -114,6 +114,14 @@ local function each(p, sent, piece)
   upto(math.huge)
 end
 
+-- On its mesh, and on what is sent beside what is computed.
+local function remarks_of(p)
+  local list = {}
+  for _, r in ipairs(inspect.remarks(p.list.mesh)) do list[#list + 1] = r end
+  for line in (p.list.remarks or ""):gmatch "[^\n]+" do list[#list + 1] = line end
+  return list
+end
+
 -- A text of parts: the mesh, stages with what `of(row)` gives, and what is sent between them.
 local function text_of(p, of)
   if not p.cut then
@@ -123,7 +131,7 @@ local function text_of(p, of)
     return table.concat(said)
   end
   local out = { ("// %s on %s: what its devices run, stage by stage\n"):format(p.name, tostring(p.list.mesh)) }
-  for _, r in ipairs(inspect.remarks(p.list.mesh)) do out[#out + 1] = ("// remark: %s\n"):format(r) end
+  for _, r in ipairs(remarks_of(p)) do out[#out + 1] = ("// remark: %s\n"):format(r) end
   each(p, function(s) out[#out + 1] = sent_line(s) end, function(row)
     out[#out + 1] = ("// stage %d on %s: kernels %s/..\n"):format(row.stage, of_devices(row), row.label)
     out[#out + 1] = of(row)
@@ -168,7 +176,7 @@ end
 --- "tiles", "why" and levels of kernels as a table: stages, each with the table of a captured function, and what is sent.
 function Pieces:facts(level, target)
   local told = { ["function"] = self.name, level = level, mesh = tostring(self.list.mesh or ""), stages = {}, sent = {},
-    remarks = self.cut and inspect.remarks(self.list.mesh) or {} }
+    remarks = self.cut and remarks_of(self) or {} }
   if not self.cut then
     local lines
     told.mesh = nil
