@@ -218,3 +218,13 @@ local words = {}
 for _, s in ipairs(kernels.describe(lost, 0).roles[1].stages) do words[#words + 1] = s.name end
 table.sort(words)
 table.concat(words, ", ") --> load issue, not recorded, wait barrier
+
+-- A warp is idle that works in no block: blocks without a tile of their own (here 0 and 2) say nothing of it.
+local empty = launch_of(4, 12, 2)
+at = ffi.cast("char *", empty.records)
+for i = 0, 11 do
+  local r = ffi.cast("TsGpuRecord *", at + i * empty.record_bytes)
+  if r.block % 2 == 0 or r.warp == 2 then r.nturn = 1 end
+end
+local roles = kernels.describe(empty, 0).roles
+roles[1].idle, roles[2].idle --> 0, 1
