@@ -1,5 +1,5 @@
 -- A mesh of the GPUs of one machine, or of virtual CPUs: `tessera scripts/bench/mesh/ours.lua KIND N [SECTION..]`. A line a
--- row: its name, a number, its unit. Sections: bits, sums, moves, mlp, gpt, large, seven, scale. Times are medians of rounds of
+-- row: its name, a number, its unit. Sections: bits, small, sums, moves, mlp, gpt, large, seven, scale. Times are medians of rounds of
 -- repeated calls, between two waits for all devices. Virtual CPUs get small models, and rows say so.
 
 local T = require "tessera"
@@ -49,6 +49,11 @@ local function loss_of(m, x, y) return op.cross_entropy(m(x), y) end
 
 function sections.bits()
   dofile "scripts/bench/mesh/bits.lua"(devices, large, function(name, equal) row(name, equal, "of 1") end)
+end
+
+-- The same of models that take a second, on whatever devices there are.
+function sections.small()
+  dofile "scripts/bench/mesh/bits.lua"(devices, false, function(name, equal) row("small, " .. name, equal, "of 1") end)
 end
 
 -- ---- collectives
@@ -166,7 +171,7 @@ function sections.seven()
   end
 end
 
-local order = { "bits", "sums", "moves", "mlp", "gpt", "large", "seven", "scale" }
+local order = { "bits", "small", "sums", "moves", "mlp", "gpt", "large", "seven", "scale" }
 for name in pairs(wanted) do
   if not sections[name] then
     io.stderr:write(("there is no section %s; there are %s\n"):format(name, table.concat(order, ", ")))
