@@ -109,6 +109,7 @@ void ts_driver_aside_wait(TsDevice *d) {
   TsDriven *s = d->state;
   if (!s->side) return;
   s->driver->stream_wait(s->side);
+  if (s->aside) s->driver->stream_wait(s->own);
   for (int i = 0; i < s->nlate; i++)
     if (!s->late[i].ticket) s->late[i].ticket = 1;
   let_go(d, UINT64_MAX);

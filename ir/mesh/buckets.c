@@ -21,6 +21,22 @@ int ts_buckets_open(TsSlots *a, const unsigned char *live) {
   return 0;
 }
 
+bool ts_buckets_last(const TsSlots *a, const TsMeshJoin *j, const TsSlotReader *r) {
+  const TsMeshPlan *p = a->p;
+  if (!p->overlap.on || !r->node || r->node->backward || !j) return false;
+  if (j->kind != TS_JOIN_sum || !j->node || p->slot[j->from].group < 0) return false;
+  const TsMeshGroup *g = &p->group[p->slot[j->from].group];
+  if (g->closed || !g->bytes) return false;
+  for (int i = 0; i < p->ngroup; i++)
+    if (p->group[i].closed && p->group[i].level <= g->level && p->group[i].bytes) return true;
+  return false;
+}
+
+bool ts_buckets_early(const TsSlots *a, const TsMeshJoin *j) {
+  return j && j->kind == TS_JOIN_sum && a->p->slot[j->from].group >= 0 &&
+         a->p->group[a->p->slot[j->from].group].closed;
+}
+
 void ts_buckets_close(TsSlots *a) { free(a->rest); }
 
 void ts_buckets_sum(TsSlots *a, const TsNode *n, int group, int slot) {

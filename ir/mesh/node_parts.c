@@ -106,6 +106,7 @@ static TsMeshJoin *new_sum(TsSlots *a, const Call *k, TsMeshJoinKind kind, int l
   TsMeshJoin *j = ts_slots_join(a, kind, &k->r, level, from, to);
   if (!j) return NULL;
   j->combine = f->kind, j->leaves = k->leaves, j->nfrom = nfrom;
+  if (k->nchunk > 1) j->row = k->chunk, j->nrow = k->nchunk, j->along = k->axis;
   for (int i = 0; i < f->naxis; i++)
     if (kind == TS_JOIN_fold || f->axis[i] != a->p->space.micro)
       j->axis[j->naxis++] = f->axis[i];
@@ -180,6 +181,18 @@ static bool is_timed(const TsSlots *a, const Call *k) {
   return false;
 }
 
+/* It updates by sums that are there while others are on their way, or by what does. */
+static bool is_early(const TsSlots *a, const Call *k) {
+  for (int i = 0; i < k->n->nin && !k->n->backward; i++) {
+    const TsNode *of = k->in[i] >= 0 ? k->n->in[i]->node : NULL;
+    if (!of || of->op >= TS_OP_COUNT) continue;
+    if (of->backward ? ts_buckets_early(a, ts_slots_join_of(a, k->in[i]))
+                     : a->delays->stays[of->id])
+      return true;
+  }
+  return false;
+}
+
 static void operands(TsSlots *a, Call *k) {
   const TsMesh *mesh = a->p->space.mesh;
   for (int i = 0; i < k->n->nin && !a->failed; i++) {
@@ -200,6 +213,7 @@ static void operands(TsSlots *a, Call *k) {
     if (l > level) level = l;
   }
   if (a->delays) ts_delays_found(a->delays, k->n->id, level);
+  if (a->delays && is_early(a, k)) ts_delays_keep(a->delays, k->n->id);
   k->level = level, k->group = -1;
 }
 

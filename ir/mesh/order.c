@@ -382,12 +382,14 @@ static void find_deaths(Order *o) {
 static void number_stages(TsMeshPlan *p) {
   int n = 0;
   for (int i = 0; i < p->ngroup; i++) p->group[i].stage = -1;
-  for (int j = 0; j < p->njoin; j++) p->join[j].stage = -1;
+  for (int j = 0; j < p->njoin; j++) p->join[j].stage = p->join[j].begins = -1;
   for (int i = 0; i < p->nstep; i++) {
+    int *begins = p->step[i].join ? &p->join[p->step[i].at].begins : NULL;
+    if (begins && *begins < 0) *begins = n;
     int *stage =
         p->step[i].join ? &p->join[p->step[i].at].stage : &p->group[p->step[i].at].stage;
-    bool begins = p->step[i].does == TS_STEP_start; /* it is of the group that waits for it */
-    if (*stage < 0 && !begins) *stage = p->step[i].join ? n : n++;
+    bool starts = p->step[i].does == TS_STEP_start; /* it is of the group that waits for it */
+    if (*stage < 0 && !starts) *stage = p->step[i].join ? n : n++;
   }
 }
 

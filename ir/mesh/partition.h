@@ -70,7 +70,9 @@ typedef struct TsMeshJoin {
   uint8_t naxis, axis[TS_MESH_AXES]; /* and who has which: the mesh axes of the factor */
   int nfrom;                         /* slots from there on that are read: of a fold, a sum */
   int nto;                           /* and written: of a fold */
-  int stage;                         /* of the group that runs behind it */
+  int stage;                         /* of the group that runs behind it, */
+  int begins;                        /* and of the first that runs beside it, or the same */
+  int row, nrow, along; /* of a sum that is sent in nrow chunks along an axis: which; else nrow 0 */
   const TsNode *node;                /* that asks for it */
 } TsMeshJoin;
 

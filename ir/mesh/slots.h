@@ -56,6 +56,7 @@ void ts_slots_set_local(TsSlots *a, int slot, int group, int part, TsVal v);
 TsVal ts_slots_made(const TsSlots *a, int slot, int group, int part);
 /* Results of the group that makes it, for every part that has it. */
 void ts_slots_give_out(TsSlots *a, int slot);
+TsMeshJoin *ts_slots_join_of(const TsSlots *a, int slot); /* that gives the slot, or NULL */
 TsMeshJoin *ts_slots_join(TsSlots *a, TsMeshJoinKind kind, const TsSlotReader *r, int level,
                           int from, int to);
 

@@ -19,11 +19,15 @@ int ts_mesh_overlap_of(TsContext *c, const TsGraph *g, TsOverlap *o) {
     return ts_error_set(&c->err, TS_ERR_value, "TESSERA_OVERLAP is \"on\" or \"off\", not '%.40s'",
                         word);
   if (word && *word && !asked.on) asked.on = strcmp(word, "on") ? -1 : 1;
-  for (int i = 0; i < g->nparam; i++) {
-    const TsLayout *l = ts_layout_of(&g->param[i]->meta);
-    if (l && l->mesh->device[0] >= 0) kind = ts_device_at(l->mesh->device[0])->kind;
-    if (l) break;
-  }
+  const TsMesh *m = NULL;
+  for (int i = 0; i < g->nparam && !m; i++)
+    m = ts_layout_of(&g->param[i]->meta) ? ts_layout_of(&g->param[i]->meta)->mesh : NULL;
+  bool away = false; /* what others' devices are is not known here, and all have to plan the same */
+  for (int p = 0; m && p < m->n; p++) away |= ts_mesh_away(m, p);
+  if (away)
+    kind = "away";
+  else if (m && m->device[0] >= 0)
+    kind = ts_device_at(m->device[0])->kind;
   *o = ts_overlap_of(kind, &asked);
   return 0;
 }

@@ -84,7 +84,7 @@ static void add_row(lua_State *L, int row, int stage) {
   lua_rawseti(L, -2, row);
 }
 
-/* Joins in the order in which they first run. */
+/* Joins in the order in which they are first done. */
 static void push_sent(lua_State *L, TsMeshRun *r) {
   const TsMeshPlan *p = ts_mesh_run_plan(r);
   unsigned char *told = lua_newuserdata(L, (size_t)p->njoin + 1);
@@ -95,11 +95,12 @@ static void push_sent(lua_State *L, TsMeshRun *r) {
     int j = p->step[i].at;
     const TsNode *node = p->step[i].join ? p->join[j].node : NULL;
     const char *where = node ? ts_graph_where(node) : "";
-    if (!p->step[i].join || told[j]++ || !ts_mesh_run_sent(r, j, &sent)) continue;
+    if (!p->step[i].join || p->step[i].does == TS_STEP_start || told[j]++ || !ts_mesh_run_sent(r, j, &sent)) continue;
     ts_lua_push_collective(L, &sent);
     lua_pushstring(L, node ? ts_node_name(node) : ""), lua_setfield(L, -2, "operator");
     lua_pushstring(L, where ? where : ""), lua_setfield(L, -2, "place");
     lua_pushinteger(L, p->join[j].stage), lua_setfield(L, -2, "stage");
+    lua_pushinteger(L, p->join[j].begins), lua_setfield(L, -2, "begins");
     lua_rawseti(L, -2, ++n);
   }
   lua_remove(L, -2);

@@ -105,16 +105,18 @@ local function short(how, plan)
   end)
 end
 short({ bucket = 2048 }, {}) --> stage 0
---> start sum f32[]
 --> start sum f32[16,16]
 --> start sum f32[16,16]
 --> stage 1
---> sum f32[16,16]
---> sum f32[16,16]
---> done sum f32[]
+--> start sum f32[16,16]
+--> start sum f32[16,16]
 --> done sum f32[16,16]
 --> done sum f32[16,16]
 --> stage 2
+--> sum f32[]
+--> done sum f32[16,16]
+--> done sum f32[16,16]
+--> stage 3
 short(false, {}) --> stage 0
 --> sum f32[]
 --> sum f32[16,16]

@@ -93,8 +93,9 @@ local function of_devices(row)
 end
 
 local function sent_line(s)
-  return ("// %s over %s, %s: %s -> %s%s%s\n"):format(s.kind, table.concat(s.axes, ","), units.size(s.bytes), s.from, s.to,
-    s.operator ~= "" and ", for " .. s.operator or "", s.place ~= "" and " at " .. s.place or "")
+  return ("// %s over %s, %s: %s -> %s%s%s%s\n"):format(s.kind, table.concat(s.axes, ","), units.size(s.bytes), s.from, s.to,
+    s.operator ~= "" and ", for " .. s.operator or "", s.place ~= "" and " at " .. s.place or "",
+    s.begins < s.stage and ("; it starts in front of stage %d"):format(s.begins) or "")
 end
 
 -- Calls sent(row) and piece(row), in the order in which they run.
@@ -185,7 +186,7 @@ function Pieces:facts(level, target)
   end
   local of = { of = self, shown = {} }
   each(self, function(s)
-    local one = { stage = s.stage, kind = s.kind, operator = s.operator, axes = s.axes, bytes = s.bytes, from = s.from, to = s.to }
+    local one = { stage = s.stage, starts = s.begins, kind = s.kind, operator = s.operator, axes = s.axes, bytes = s.bytes, from = s.from, to = s.to }
     if s.place ~= "" then one.where = s.place else one.where_reason = "it comes from no line of the program" end
     told.sent[#told.sent + 1] = one
   end, function(row)
