@@ -23,8 +23,9 @@ int ts_buckets_open(TsSlots *a, const unsigned char *live) {
 
 bool ts_buckets_last(const TsSlots *a, const TsMeshJoin *j, const TsSlotReader *r) {
   const TsMeshPlan *p = a->p;
-  if (!p->overlap.on || !r->node || r->node->backward || !j) return false;
-  if (j->kind != TS_JOIN_sum || !j->node || p->slot[j->from].group < 0) return false;
+  if (!p->overlap.on || !r->node || !j || !j->node || p->slot[j->from].group < 0) return false;
+  bool updates = j->kind == TS_JOIN_sum && !r->node->backward; /* or it is in their way */
+  if (!updates && (j->kind != TS_JOIN_move || !r->node->backward)) return false;
   const TsMeshGroup *g = &p->group[p->slot[j->from].group];
   if (g->closed || !g->bytes) return false;
   for (int i = 0; i < p->ngroup; i++)

@@ -12,8 +12,8 @@
 int ts_buckets_open(TsSlots *a, const unsigned char *live); /* -1 with the error */
 /* The group has made the summands of a sum over devices, which gives the slot, for node n. */
 void ts_buckets_sum(TsSlots *a, const TsNode *n, int group, int slot);
-/* r reads a sum, which j gives, of a piece behind which no bucket was full: it is the last to be there, so
- * whoever updates parameters by it stands behind those that do by sums of earlier pieces. */
+/* r reads what j gives of a piece behind which no bucket was full: it is the last to be there, so r stands
+ * behind those that update parameters by sums of earlier pieces. */
 bool ts_buckets_last(const TsSlots *a, const TsMeshJoin *j, const TsSlotReader *r);
 /* It gives a sum of an earlier one. */
 bool ts_buckets_early(const TsSlots *a, const TsMeshJoin *j);

@@ -18,23 +18,10 @@ static bool is_parameter(const TsGraph *g, TsVal v) {
   return v && v->node->op == TS_NODE_param && g->nparam > 0;
 }
 
-/* A sum that is then cut is added up piece by piece (slots.c), which sends less than its chunks would. */
-static bool is_cut(const TsSlots *a, const TsNodeCall *k) {
-  const TsGraph *g = a->p->g;
-  const TsLayout *gives = ts_shard_gives(&k->s, a->p->space.mesh, 0);
-  TsVal y = (TsVal)&k->n->out[0];
+/* The value of an update is given, not put together first. */
+static bool is_update(const TsGraph *g, TsVal y) {
   for (int u = 0; u < g->nupdate; u++)
     if (g->update[u].value == y) return true;
-  for (int i = 0; i < g->nresult; i++) {
-    if (g->result[i] != y) continue;
-    const TsLayout *l = ts_layout_of(&y->meta);
-    l = l ? ts_space_onto(l, a->p->space.mesh, a->err)
-          : ts_layout_replicated(a->p->space.mesh, y->meta.ndim, a->err);
-    if (l != gives) return true;
-  }
-  for (int i = 0; i < g->nnode; i++)
-    for (int x = 0; x < g->node[i]->nin; x++)
-      if (g->node[i]->in[x] == y && g->node[i]->op == TS_OP_reshard) return true;
   return false;
 }
 
@@ -47,7 +34,7 @@ static bool is_product(const TsSlots *a, const TsNodeCall *k, const TsMeta *out)
   if (ts_shard_axis(&k->s, 0, k->f) >= 0) return false; /* it is no sum */
   if (a->p->space.micro >= 0 && memchr(f->axis, a->p->space.micro, f->naxis)) return false;
   bool weight = is_parameter(a->p->g, n->in[0]) || is_parameter(a->p->g, n->in[1]);
-  return weight && !is_cut(a, k);
+  return weight && !is_update(a->p->g, (TsVal)&n->out[0]);
 }
 
 /* Each part has as many rows of every chunk, along axis d. */
@@ -120,8 +107,23 @@ int ts_chunked_count(TsSlots *a, TsNodeCall *k, const TsMeta *out) {
     if (axis_of(a, k, out, i) >= 0 && (!best || takes(o, c, i) < takes(o, c, best))) best = i;
   if (o->chunks > 1 && axis_of(a, k, out, o->chunks) >= 0) n = o->chunks;
   if (!o->chunks && best && takes(o, c, best) + o->meets < takes(o, c, 1)) n = best;
+  if (n > 1 && !a->chunked) a->could[k->n->id] = true;
+  if (n > 1 && !(a->chunked && a->chunked[k->n->id])) return 1;
   if (best || n > 1) note(a, k, n, best, c);
   if (n > 1) k->axis = axis_of(a, k, out, n);
+  return n;
+}
+
+int ts_chunked_settle(TsSlots *a) {
+  const TsMeshPlan *p = a->p;
+  int n = 0;
+  for (int i = 0; i < p->njoin; i++) {
+    const TsMeshJoin *j = &p->join[i];
+    if (j->kind == TS_JOIN_sum && j->node && j->node->op < TS_OP_COUNT &&
+        p->slot[j->from].meta.layout != p->slot[j->to].meta.layout)
+      a->could[j->node->id] = false;
+  }
+  for (int i = 0; i < p->g->nnode; i++) n += a->could[i];
   return n;
 }
 

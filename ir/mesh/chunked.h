@@ -22,8 +22,12 @@ typedef struct TsNodeCall {
   TsVal *operand;    /* of one part */
 } TsNodeCall;
 
-/* Into how many; 1: it is none, or it does not pay. Why is noted in the plan. */
+/* Into how many; 1: it is none, it does not pay, or nobody has looked yet who reads the sum
+ * (TsSlots.chunked). Why is noted in the plan. */
 int ts_chunked_count(TsSlots *a, TsNodeCall *k, const TsMeta *out);
+/* Of those that might be sent in chunks the others go, whose sum somebody cuts: that is added up piece by
+ * piece (slots.c), which sends less. How many are left. */
+int ts_chunked_settle(TsSlots *a);
 /* The operands of a part become those of the chunk. */
 void ts_chunked_operands(TsNodeCall *k, TsMeshPiece *piece, TsShardPart *of);
 /* Sums of chunks, in these slots, become the value where it is read. */

@@ -363,10 +363,11 @@ static void find_deaths(Order *o) {
     bool fold = s->join && p->join[s->at].kind == TS_JOIN_fold;
     int n = fold && folded[s->at] ? 0 : ts_step_writes(p, s, own);
     if (fold) folded[s->at] = true;
-    for (int k = 0; k < n; k++) {
+    for (int k = 0; k < n; k++)
       if (!needed[own[k]]) p->die[total++] = own[k];
-      needed[own[k]] = false;
-    }
+    TsMeshStep made = *s; /* what is on its way is there from its start on, for joins behind it */
+    if (s->does == TS_STEP_start) made.does = TS_STEP_all, n = ts_step_writes(p, &made, own);
+    for (int k = 0; k < n && s->does != TS_STEP_done; k++) needed[own[k]] = false;
     n = ts_step_reads(p, s, own);
     for (int k = 0; k < n; k++) {
       if (!needed[own[k]]) p->die[total++] = own[k];

@@ -27,6 +27,8 @@ struct TsSlots {
   struct TsDelays *delays; /* of nodes, as they are found; or NULL */
   const int *least;        /* by node: a level that it does not come before; or NULL */
   double *rest; /* by node: microseconds of the backward pass behind it; or NULL */
+  bool *chunked;      /* by node: products whose sum may be sent in chunks; or NULL: they are looked for */
+  bool *could;        /* by node: such that might, once it is known who reads their sums */
   bool unlike;        /* micro-batches turned out to need pieces of their own */
   bool failed;
   TsError *err;
