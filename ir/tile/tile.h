@@ -328,6 +328,11 @@ typedef struct TsTileRunAs {
   bool (*stop)(
       void *stopper); /* asked at each round of each loop: true ends the run; or NULL */
   void *stopper;
+  /* A meeting of `meet`: words of n devices, the rank of this one, the slot. NULL: there is nobody
+   * to meet, which is an error where n is not 1. */
+  int (*meet)(void *meeting, int n, int32_t *const *word, int rank, int64_t slot,
+              TsError *err);
+  void *meeting;
 } TsTileRunAs;
 
 /* As that target would. as NULL: ts_tile_run. */

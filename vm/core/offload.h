@@ -9,6 +9,7 @@
 #include "vm/core/vm.h"
 
 struct TsGuard;
+struct TsMeshSum;
 
 /* 1: it was queued on the device; 0: it is not for the device, and nothing happened; -1: the
  * error is filled. */
@@ -37,6 +38,9 @@ typedef struct TsOffload {
   /* Calls in a row that need nothing of each other, as call with in_place: how many of them,
    * from the first on, were queued; -1 with the error. */
   int (*group)(TsContext *c, int n, TsCall *const *call, int device);
+  /* A sum of summands of several devices (vm/mesh/combine.h), the nth of n that are done at once, by
+   * kernels that meet each other; its results are made. Optional. */
+  int (*sum)(TsContext *c, const struct TsMeshSum *s, int nth, int n);
 } TsOffload;
 
 /* Whether calls on tensors of this device are asked for. */
