@@ -8,6 +8,8 @@
 /* 1: queued, and s->out is filled; 0: not for these devices or types, and nothing happened; -1 with
  * the error. nth of n that are done at once. */
 int ts_collective_sum(TsContext *c, const TsMeshSum *s, int nth, int n);
+/* Boxes of tensors go from device to device; as ts_collective_sum. */
+int ts_collective_exchange(TsContext *c, int n, const TsMeshBox *box);
 /* Whether a device was waited for in vain, since the last time: -1 with the error, which names it.
  * Of whoever waits for a device. */
 int ts_collective_tell(TsContext *c);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "devices/flags.h"
+#include "jit/collective/state.h"
 
 typedef TsTileVal V;
 
@@ -34,13 +35,13 @@ static V root(Sum *x) {
   return subtree(x, level, 0);
 }
 
-static V size_of(TsTileBuild *b, int index) {
+V ts_collective_size(TsTileBuild *b, int index) {
   TsTileType t = ts_tile_scalar(TS_DT_i64);
   TsAttr a = {.type = TS_ATTR_int, .i = index};
   return ts_tile_emit1(b, TS_TILE_dim, 0, NULL, &a, &t);
 }
 
-static void meet(TsTileBuild *b, int n, const V *words, V rank, V slot) {
+void ts_collective_meet(TsTileBuild *b, int n, const V *words, V rank, V slot) {
   V in[TS_SUM_MOST + 2];
   TsAttr patience = {.type = TS_ATTR_int, .i = TS_FLAGS_PATIENCE};
   for (int i = 0; i < n; i++) in[i] = words[i];
@@ -87,11 +88,11 @@ static void build(Sum *x, TsTile *k) {
   }
   TsTileBuild *b = &x->b;
   *b = ts_tile_build(k);
-  for (int i = 0; i < TS_SUM_NDIM; i++) dim[i] = size_of(b, i);
+  for (int i = 0; i < TS_SUM_NDIM; i++) dim[i] = ts_collective_size(b, i);
   TsTileLoop block =
       ts_tile_for(b, ts_tile_index(b, 0), dim[TS_SUM_blocks], 1, true, 0, NULL);
   TsTileLoop go = ts_tile_for(b, ts_tile_index(b, 0), dim[TS_SUM_go], 1, false, 0, NULL);
-  meet(b, s->n, words, dim[TS_SUM_rank], block.i);
+  ts_collective_meet(b, s->n, words, dim[TS_SUM_rank], block.i);
   TsTileLoop round =
       ts_tile_for(b, ts_tile_index(b, 0), dim[TS_SUM_rounds], 1, false, 0, NULL);
   V tile = ts_tile_op2(b, TS_OP_mul, round.i, dim[TS_SUM_blocks]);
@@ -99,7 +100,7 @@ static void build(Sum *x, TsTile *k) {
   add_tile(x, from, to,
            ts_tile_op2(b, TS_OP_mul, tile, ts_tile_index(b, TS_SUM_TILE / s->width)));
   ts_tile_for_end(b, &round, NULL, NULL);
-  meet(b, s->n, words, dim[TS_SUM_rank], block.i);
+  ts_collective_meet(b, s->n, words, dim[TS_SUM_rank], block.i);
   ts_tile_for_end(b, &go, NULL, NULL);
   ts_tile_for_end(b, &block, NULL, NULL);
 }

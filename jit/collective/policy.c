@@ -19,6 +19,11 @@ const TsWayRow *ts_way_of_sum(int devices, int64_t bytes) {
   return row;
 }
 
+const TsWayRow *ts_way_of_move(void) {
+  static const TsWayRow row = {0, 0, TS_WAY_share, 128, "who has it writes it"};
+  return &row;
+}
+
 int64_t ts_way_blocks(const TsWayRow *row, int64_t tiles) {
   int64_t most = row->blocks < TS_FLAGS_SLOTS ? row->blocks : TS_FLAGS_SLOTS;
   return tiles < 1 ? 1 : tiles < most ? tiles : most;

@@ -20,6 +20,8 @@ typedef struct TsWayRow {
 
 /* The row of a sum that all devices get. */
 const TsWayRow *ts_way_of_sum(int devices, int64_t bytes);
+/* Of a move. */
+const TsWayRow *ts_way_of_move(void);
 /* Of tiles that a device has to do, at most: so many blocks, alike on all. */
 int64_t ts_way_blocks(const TsWayRow *row, int64_t tiles);
 

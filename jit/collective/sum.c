@@ -49,10 +49,11 @@ typedef struct Plan {
 static Plan *bucket[BUCKETS];
 static int nplan;
 static bool off;
-static int64_t count;
+int64_t ts_collectives;
 
 void ts_collective_use(bool on) { off = !on; }
-int64_t ts_collective_count(void) { return count; }
+bool ts_collective_off(void) { return off; }
+int64_t ts_collective_count(void) { return ts_collectives; }
 
 static void free_plan(Plan *p) {
   for (int i = 0; i < PARTS; i++) ts_device_kernel_free(p->device[i].kernel);
@@ -64,6 +65,7 @@ void ts_collective_close(void) {
   for (int i = 0; i < BUCKETS; i++)
     for (Plan *p = bucket[i], *next; (bucket[i] = p); p = next) next = p->next, free_plan(p);
   nplan = 0;
+  ts_exchange_close();
 }
 
 /* ---- what a sum is */
@@ -381,7 +383,7 @@ int ts_collective_sum(TsContext *c, const TsMeshSum *s, int nth, int n) {
   if (ts_launch_flush(c) || words_there(c, p)) return -1;
   int done = prepare(c, s, p, arg);
   if (done == 1 && launch(c, p, arg, nth, n)) done = -1;
-  if (done == 1) count++, l->guarded = c->waiting = true;
+  if (done == 1) ts_collectives++, l->guarded = c->waiting = true;
   for (int q = 0; q < s->from->mesh->n && done != 1; q++) {
     ts_tensor_unref(s->out[q]);
     s->out[q] = NULL;

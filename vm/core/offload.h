@@ -10,6 +10,7 @@
 
 struct TsGuard;
 struct TsMeshSum;
+struct TsMeshBox;
 
 /* 1: it was queued on the device; 0: it is not for the device, and nothing happened; -1: the
  * error is filled. */
@@ -41,6 +42,8 @@ typedef struct TsOffload {
   /* A sum of summands of several devices (vm/mesh/combine.h), the nth of n that are done at once, by
    * kernels that meet each other; its results are made. Optional. */
   int (*sum)(TsContext *c, const struct TsMeshSum *s, int nth, int n);
+  /* And boxes that go from device to device. */
+  int (*exchange)(TsContext *c, int n, const struct TsMeshBox *box);
 } TsOffload;
 
 /* Whether calls on tensors of this device are asked for. */

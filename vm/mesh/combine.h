@@ -19,6 +19,12 @@ struct TsMeshSum {
   TsTensor **out; /* by part, on its device: a reference each */
 };
 
+/* Elements of one device that go where `into` is, which is of the same shape and dtype. */
+typedef struct TsMeshBox TsMeshBox;
+struct TsMeshBox {
+  TsTensor *from, *into;
+};
+
 /* Sums that need nothing of each other. 0, or -1 with nothing in their out. */
 int ts_mesh_combine(TsContext *c, int n, const TsMeshSum *s);
 
