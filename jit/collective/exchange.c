@@ -182,19 +182,23 @@ static Plan *plan_of(TsContext *c, int n, const Pusher *list) {
 
 /* ---- a call */
 static int launch(TsContext *c, Plan *p, Pusher *list, void *const *from, void *const *to) {
-  for (int i = 0; i < p->n; i++) {
+  int failed = 0;
+  ts_device_together(true);
+  for (int i = 0; i < p->n && !failed; i++) {
     const Pusher *d = &list[i];
     void *arg[MOST_ARGS];
     int k = 0;
     for (int b = 0; b < d->k.nin; b++) arg[k++] = from[d->box[b]];
     for (int b = 0; b < d->nbox; b++) arg[k++] = to[d->box[b]];
     for (int q = 0; q < p->n; q++) arg[k++] = p->flags->words[q];
-    if (!ts_device_kernel_run(p->kernel[i], arg, d->dim, &c->err)) continue;
-    ts_flags_drop(p->flags);
-    return -1;
+    failed = ts_device_kernel_run(p->kernel[i], arg, d->dim, &c->err);
   }
-  ts_collective_queued(p->flags, 0, 1);
-  return 1;
+  ts_device_together(false);
+  if (failed)
+    ts_flags_drop(p->flags);
+  else
+    ts_collective_queued(p->flags, 0, 1);
+  return failed ? -1 : 1;
 }
 
 static int addresses(int n, const TsMeshBox *box, void **from, void **to) {
@@ -218,7 +222,6 @@ int ts_collective_exchange(TsContext *c, int n, const TsMeshBox *box) {
   int npusher = 0;
   if (ts_collective_off() || l->prepares || ts_marks_collecting() || ts_world_size() > 1) return 0;
   if (n < 2 || n > BOXES || !deal(n, box, &npusher, list)) return 0;
-  if (ts_launch_flush(c)) return -1;
   int done = addresses(n, box, from, to);
   if (done != 1) return done;
   int64_t most = 0;
@@ -237,6 +240,7 @@ int ts_collective_exchange(TsContext *c, int n, const TsMeshBox *box) {
   if (!p) return -1;
   if (p->refused) return 0;
   if (!p->flags->words[0] && !ts_flags_of(p->n, p->device, 0, &c->err)) return -1;
+  if (ts_launch_flush(c)) return -1;
   done = launch(c, p, list, from, to);
   if (done == 1) ts_collectives++, l->guarded = c->waiting = true;
   return done;

@@ -19,9 +19,11 @@ static void copy_tile(TsTileBuild *b, const TsPushKernel *p, const V *from, cons
   V at[3] = {op(b, TS_OP_mul, row, ts_tile_index(b, runs)),
              op(b, TS_OP_mul, column, ts_tile_index(b, p->across)), ts_tile_index(b, 0)};
   TsTileType tile = ts_tile_type(p->word, 3, (int64_t[]){runs, p->across, p->width});
-  V x[TS_PUSH_MOST];
-  for (int i = 0; i < p->nin; i++) x[i] = ts_tile_load(b, from[i], at, &tile, &edge);
-  for (int i = 0; i < p->nout; i++) ts_tile_store(b, to[i], at, x[p->nin > 1 ? i : 0], &edge);
+  V x = NULL;
+  for (int i = 0; i < p->nout; i++) {
+    if (i < p->nin) x = ts_tile_load(b, from[i], at, &tile, &edge);
+    ts_tile_store(b, to[i], at, x, &edge);
+  }
 }
 
 static void copy(TsTileBuild *b, const TsPushKernel *p, const V *from, const V *to, const V *dim,

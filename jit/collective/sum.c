@@ -223,7 +223,7 @@ static int warm(const Group *g, const Device *d, const int64_t *dim, TsError *er
 static int open_group(const TsMeshSum *s, Plan *p, Group *g, TsError *err) {
   int width = width_of(s, g);
   int64_t bytes = elements_of(s, g->part[0]) * ts_dtypes[first_of(s)->meta.dtype].nbytes;
-  g->shares = is_whole(s) && ts_way_of_sum(g->n, bytes)->way == TS_WAY_share;
+  g->shares = is_whole(s) && width > 1 && ts_way_of_sum(g->n, bytes)->way == TS_WAY_share;
   if (g->nsum + 2 * g->n > 64) return 1;
   if (!(g->flags = ts_flags_of(g->n, g->list, 0, err))) return -1;
   make_sizes(s, p, g, width);
@@ -351,17 +351,21 @@ static int prepare(TsContext *c, const TsMeshSum *s, Plan *p, void *(*arg)[TS_SU
 }
 
 static int launch(TsContext *c, Plan *p, void *(*arg)[TS_SUM_MOST * 2], int nth, int n) {
-  for (int i = 0; i < p->ngroup; i++) {
+  int failed = 0;
+  for (int i = 0; i < p->ngroup && !failed; i++) {
     Group *g = &p->group[i];
-    for (int r = 0; r < g->n; r++) {
+    ts_device_together(true);
+    for (int r = 0; r < g->n && !failed; r++) {
       const Device *d = &p->device[g->part[r]];
-      if (!ts_device_kernel_run(d->kernel, arg[d->p], d->dim, &c->err)) continue;
-      ts_flags_drop(g->flags);
-      return -1;
+      failed = ts_device_kernel_run(d->kernel, arg[d->p], d->dim, &c->err);
     }
-    ts_collective_queued(g->flags, nth, n);
+    ts_device_together(false);
+    if (failed)
+      ts_flags_drop(g->flags);
+    else
+      ts_collective_queued(g->flags, nth, n);
   }
-  return 0;
+  return failed;
 }
 
 /* Words that were dropped are made again. */
@@ -380,9 +384,9 @@ int ts_collective_sum(TsContext *c, const TsMeshSum *s, int nth, int n) {
   Plan *p = plan_of(c, s);
   if (!p) return -1;
   if (p->refused) return 0;
-  if (ts_launch_flush(c) || words_there(c, p)) return -1;
+  if (words_there(c, p)) return -1;
   int done = prepare(c, s, p, arg);
-  if (done == 1 && launch(c, p, arg, nth, n)) done = -1;
+  if (done == 1 && (ts_launch_flush(c) || launch(c, p, arg, nth, n))) done = -1;
   if (done == 1) ts_collectives++, l->guarded = c->waiting = true;
   for (int q = 0; q < s->from->mesh->n && done != 1; q++) {
     ts_tensor_unref(s->out[q]);

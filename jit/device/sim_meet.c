@@ -163,7 +163,9 @@ static int come_to(const Launch *of) {
 
 int ts_sim_meet_launch(TsDevice *d, const TsTile *k, const TsTileStmt *meeting, void *const *arg,
                        const int64_t *dim, TsError *err) {
+  ts_memory_spare(true);
   Launch *l = malloc(sizeof *l);
+  ts_memory_spare(false);
   if (!l) return ts_error_memory(err);
   if (k->nparam > MOST_ARGS) {
     free(l);
