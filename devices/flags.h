@@ -19,8 +19,8 @@ typedef struct TsFlags {
   int n, lane;
   TsDevice *device[TS_MAX_DEVICES]; /* by rank */
   int32_t *words[TS_MAX_DEVICES];   /* on it */
-  bool used;        /* since it was looked at last */
-  uint64_t done;    /* operations that all have been given */
+  bool used;                        /* since it was looked at last */
+  uint64_t done;                    /* operations that all have been given */
 } TsFlags;
 
 static inline int64_t ts_flags_words(int n) { return 1 + (int64_t)TS_FLAGS_SLOTS * (n + 1); }

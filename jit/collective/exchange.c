@@ -162,7 +162,8 @@ static int open_plan(Plan *p, TsError *err) {
     int64_t none[TS_PUSH_NDIM] = {[TS_PUSH_blocks] = 1, [TS_PUSH_rank] = i};
     void *arg[MOST_ARGS];
     for (int k = 0; k < MOST_ARGS; k++) arg[k] = p->flags->words[i];
-    if (!p->device[i]->simulated && ts_device_kernel_run(p->kernel[i], arg, none, err)) return -1;
+    if (!p->device[i]->simulated && ts_device_kernel_run(p->kernel[i], arg, none, err))
+      return -1;
   }
   return 0;
 }
@@ -220,7 +221,8 @@ int ts_collective_exchange(TsContext *c, int n, const TsMeshBox *box) {
   void *from[BOXES], *to[BOXES];
   TsLaunches *l = ts_launches(c);
   int npusher = 0;
-  if (ts_collective_off() || l->prepares || ts_marks_collecting() || ts_world_size() > 1) return 0;
+  if (ts_collective_off() || l->prepares || ts_marks_collecting() || ts_world_size() > 1)
+    return 0;
   if (n < 2 || n > BOXES || !deal(n, box, &npusher, list)) return 0;
   int done = addresses(n, box, from, to);
   if (done != 1) return done;

@@ -54,12 +54,10 @@ static void add_tile(Sum *x, V const *from, V const *to, V row) {
   const TsSumKernel *s = x->s;
   TsTileAccess edge = {.edge = true};
   V at[2] = {row, ts_tile_index(&x->b, 0)};
-  TsTileType tile =
-      ts_tile_type(s->of, 2, (int64_t[]){TS_SUM_TILE / s->width, s->width});
+  TsTileType tile = ts_tile_type(s->of, 2, (int64_t[]){TS_SUM_TILE / s->width, s->width});
   for (int i = 0; i < s->nsum; i++)
     x->value[i] = ts_tile_load(&x->b, from[i], at, &tile, &edge);
-  for (int i = 0; i < s->nsum; i++)
-    x->value[i] = ts_tile_cast(&x->b, x->value[i], wide(s->of));
+  for (int i = 0; i < s->nsum; i++) x->value[i] = ts_tile_cast(&x->b, x->value[i], wide(s->of));
   V sum = ts_tile_cast(&x->b, root(x), s->to);
   for (int i = 0; i < s->nout; i++) ts_tile_store(&x->b, to[i], at, sum, &edge);
 }
@@ -89,12 +87,10 @@ static void build(Sum *x, TsTile *k) {
   TsTileBuild *b = &x->b;
   *b = ts_tile_build(k);
   for (int i = 0; i < TS_SUM_NDIM; i++) dim[i] = ts_collective_size(b, i);
-  TsTileLoop block =
-      ts_tile_for(b, ts_tile_index(b, 0), dim[TS_SUM_blocks], 1, true, 0, NULL);
+  TsTileLoop block = ts_tile_for(b, ts_tile_index(b, 0), dim[TS_SUM_blocks], 1, true, 0, NULL);
   TsTileLoop go = ts_tile_for(b, ts_tile_index(b, 0), dim[TS_SUM_go], 1, false, 0, NULL);
   ts_collective_meet(b, s->n, words, dim[TS_SUM_rank], block.i);
-  TsTileLoop round =
-      ts_tile_for(b, ts_tile_index(b, 0), dim[TS_SUM_rounds], 1, false, 0, NULL);
+  TsTileLoop round = ts_tile_for(b, ts_tile_index(b, 0), dim[TS_SUM_rounds], 1, false, 0, NULL);
   V tile = ts_tile_op2(b, TS_OP_mul, round.i, dim[TS_SUM_blocks]);
   tile = ts_tile_op2(b, TS_OP_add, tile, block.i);
   add_tile(x, from, to,

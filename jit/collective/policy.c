@@ -10,7 +10,8 @@ static const TsWayRow sums[] = {
      "two devices read as much of each other in shares as whole, and wait for less"},
     {2, 0, TS_WAY_share, 128, "shares are written in the direction in which links are faster"},
     {0, 256 << 10, TS_WAY_whole, 64, "so little is read whole before a share could be told of"},
-    {0, 0, TS_WAY_share, 128, "a link carries each element twice, however many devices there are"},
+    {0, 0, TS_WAY_share, 128,
+     "a link carries each element twice, however many devices there are"},
 };
 
 const TsWayRow *ts_way_of_sum(int devices, int64_t bytes) {

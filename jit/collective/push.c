@@ -26,8 +26,8 @@ static void copy_tile(TsTileBuild *b, const TsPushKernel *p, const V *from, cons
   }
 }
 
-static void copy(TsTileBuild *b, const TsPushKernel *p, const V *from, const V *to, const V *dim,
-                 V block) {
+static void copy(TsTileBuild *b, const TsPushKernel *p, const V *from, const V *to,
+                 const V *dim, V block) {
   int runs = TS_SUM_TILE / (p->width * p->across);
   V up = op(b, TS_OP_add, dim[TS_PUSH_outer], ts_tile_index(b, runs - 1));
   V down = op(b, TS_OP_floordiv, up, ts_tile_index(b, runs));
@@ -41,7 +41,8 @@ static void copy(TsTileBuild *b, const TsPushKernel *p, const V *from, const V *
   ts_tile_for_end(b, &round, NULL, NULL);
 }
 
-static void params(TsTile *k, const char *name, int n, const TsTileType *t, bool written, V *v) {
+static void params(TsTile *k, const char *name, int n, const TsTileType *t, bool written,
+                   V *v) {
   char text[24];
   for (int i = 0; i < n; i++) {
     snprintf(text, sizeof text, "%s%d", name, i);
@@ -64,7 +65,8 @@ static void build(TsTile *k, const TsPushKernel *p) {
   params(k, "words", p->n, &word, true, words);
   TsTileBuild b = ts_tile_build(k);
   for (int i = 0; i < TS_PUSH_NDIM; i++) dim[i] = ts_collective_size(&b, i);
-  TsTileLoop block = ts_tile_for(&b, ts_tile_index(&b, 0), dim[TS_PUSH_blocks], 1, true, 0, NULL);
+  TsTileLoop block =
+      ts_tile_for(&b, ts_tile_index(&b, 0), dim[TS_PUSH_blocks], 1, true, 0, NULL);
   TsTileLoop go = ts_tile_for(&b, ts_tile_index(&b, 0), dim[TS_PUSH_go], 1, false, 0, NULL);
   ts_collective_meet(&b, p->n, words, dim[TS_PUSH_rank], block.i);
   if (p->nout) copy(&b, p, from, to, dim, block.i);

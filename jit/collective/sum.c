@@ -23,7 +23,7 @@ typedef struct Device {
   int p, rank;
   TsDeviceKernel *kernel;
   int64_t dim[TS_SUM_NDIM];
-  int64_t first;    /* bytes of a summand and ... */
+  int64_t first;     /* bytes of a summand and ... */
   int64_t out_first; /* .. of the sum before its share */
 } Device;
 
@@ -98,8 +98,8 @@ static bool words_of(const TsMeshSum *s, int64_t *w, int *n) {
   uint64_t h = 0;
   for (int p = 0; p < m->n; p++)
     for (int i = 0; i < s->nsum[p]; i++)
-      h = h * 1099511628211u + (uint64_t)(p + 1) * 257 +
-          (uint64_t)s->sum[p][i].level * 65537 + (uint64_t)s->sum[p][i].place;
+      h = h * 1099511628211u + (uint64_t)(p + 1) * 257 + (uint64_t)s->sum[p][i].level * 65537 +
+          (uint64_t)s->sum[p][i].place;
   w[k++] = (int64_t)h;
   *n = k;
   return true;
@@ -188,7 +188,8 @@ static void make_sizes(const TsMeshSum *s, Plan *p, const Group *g, int width) {
   const TsMesh *m = s->from->mesh;
   (void)m;
   int64_t most = 0, tile = TS_SUM_TILE / width;
-  int64_t of = ts_dtypes[first_of(s)->meta.dtype].nbytes, to = ts_dtypes[s->whole->dtype].nbytes;
+  int64_t of = ts_dtypes[first_of(s)->meta.dtype].nbytes,
+          to = ts_dtypes[s->whole->dtype].nbytes;
   int64_t bytes = elements_of(s, g->part[0]) * of;
   const TsWayRow *row = ts_way_of_sum(g->n, is_whole(s) ? bytes : INT64_MAX);
   for (int i = 0; i < g->n; i++) {
@@ -244,7 +245,8 @@ static int open_plan(const TsMeshSum *s, Plan *p, TsError *err) {
   const TsMesh *m = s->from->mesh;
   const TsTensor *x = first_of(s);
   bool seen[PARTS] = {false};
-  if (!takes(ts_tensor_dtype(x), (TsDtype)s->whole->dtype, s->kind) || !has_devices(s)) return 1;
+  if (!takes(ts_tensor_dtype(x), (TsDtype)s->whole->dtype, s->kind) || !has_devices(s))
+    return 1;
   if (!(p->group = calloc(PARTS, sizeof *p->group))) return ts_error_memory(err);
   for (int f = 0; f < m->n; f++) {
     if (seen[f]) continue;

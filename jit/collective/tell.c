@@ -40,11 +40,11 @@ static int say(TsContext *c, const TsFlags *f, int who, int missing, const TsCol
     ts_error_set(&c->err, TS_ERR_device, "%s did not come to a collective in which %s waited",
                  f->device[missing]->name, f->device[who]->name);
   else
-    ts_error_set(&c->err, TS_ERR_device, "%s did not come to %s of %s: %s -> %s%s%s%s: %s waited",
-                 f->device[missing]->name, ts_collective_name(k->kind),
-                 k->asks ? k->asks : "a call", ts_meta_text(&k->before, before),
-                 ts_meta_text(&k->meta, after), *k->place ? " (" : "", k->place,
-                 *k->place ? ")" : "", f->device[who]->name);
+    ts_error_set(
+        &c->err, TS_ERR_device, "%s did not come to %s of %s: %s -> %s%s%s%s: %s waited",
+        f->device[missing]->name, ts_collective_name(k->kind), k->asks ? k->asks : "a call",
+        ts_meta_text(&k->before, before), ts_meta_text(&k->meta, after), *k->place ? " (" : "",
+        k->place, *k->place ? ")" : "", f->device[who]->name);
   return ts_error_hint(&c->err,
                        "for %d ms; sums since then are wrong, and so is what was made of them",
                        TS_FLAGS_PATIENCE);

@@ -55,7 +55,8 @@ static void *open_simulated(TsDevice *d, const TsTile *k, const uint8_t *key, Ts
   bool as_it_is = s->emulated || (runs_by("check") && !ts_sim_meeting(k));
   if (!failed) s->k = as_it_is ? ts_tile_copy(k, NULL, NULL, err) : ts_tile_expand(k, err);
   if (s->k) s->meeting = ts_sim_meeting(s->k);
-  if (s->k && !s->meeting && getenv("TESSERA_SIM_OBJECTS")) s->kept = ts_tile_copy(k, NULL, NULL, err);
+  if (s->k && !s->meeting && getenv("TESSERA_SIM_OBJECTS"))
+    s->kept = ts_tile_copy(k, NULL, NULL, err);
   if (s->k) return s;
   release(s);
   return NULL;

@@ -114,8 +114,10 @@ static int run_group(int n, Launch **list, TsError *err) {
   memset(m, 0, sizeof m);
   for (int i = 0; i < n; i++) m[i].g = &g, m[i].of = list[i];
   for (int i = 1; i < n; i++)
-    if (pthread_create(&thread[i], NULL, run_member, &m[i])) break;
-    else started = i;
+    if (pthread_create(&thread[i], NULL, run_member, &m[i]))
+      break;
+    else
+      started = i;
   if (started < n - 1) { /* the others time out */
     pthread_mutex_lock(&g.lock);
     g.alive -= n - 1 - started;
@@ -161,8 +163,8 @@ static int come_to(const Launch *of) {
   return n;
 }
 
-int ts_sim_meet_launch(TsDevice *d, const TsTile *k, const TsTileStmt *meeting, void *const *arg,
-                       const int64_t *dim, TsError *err) {
+int ts_sim_meet_launch(TsDevice *d, const TsTile *k, const TsTileStmt *meeting,
+                       void *const *arg, const int64_t *dim, TsError *err) {
   ts_memory_spare(true);
   Launch *l = malloc(sizeof *l);
   ts_memory_spare(false);

@@ -13,8 +13,8 @@
 const TsTileStmt *ts_sim_meeting(const TsTile *k);
 /* k, which has `meeting`, is expanded and stays; arg: addresses of the host. A failure of a kernel
  * that waited is the error of whoever makes it run. */
-int ts_sim_meet_launch(TsDevice *d, const TsTile *k, const TsTileStmt *meeting, void *const *arg,
-                       const int64_t *dim, TsError *err);
+int ts_sim_meet_launch(TsDevice *d, const TsTile *k, const TsTileStmt *meeting,
+                       void *const *arg, const int64_t *dim, TsError *err);
 /* What waits on d runs now; of all devices if d is NULL. */
 void ts_sim_meet_end(TsDevice *d);
 

@@ -414,10 +414,17 @@ int ts_offload_ready(TsOffloader *o, TsCall *call, int device, TsOffloadLaunch *
   return 1;
 }
 
-static const TsOffload hook = {call_there,      ts_offload_assign, assign_ready,
-                               ts_launch_enter, ts_launch_leave,   ts_launch_forget,
-                               flush,           ts_offload_guard,  ts_offload_group,
-                               ts_collective_sum, ts_collective_exchange};
+static const TsOffload hook = {call_there,
+                               ts_offload_assign,
+                               assign_ready,
+                               ts_launch_enter,
+                               ts_launch_leave,
+                               ts_launch_forget,
+                               flush,
+                               ts_offload_guard,
+                               ts_offload_group,
+                               ts_collective_sum,
+                               ts_collective_exchange};
 
 /* ---- life */
 /* The program goes on meanwhile. */

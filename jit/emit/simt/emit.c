@@ -68,8 +68,7 @@ static void program(TsGpuEmit *g, const TsTileStmt *s) {
 static void meet(TsGpuEmit *g, const TsTileStmt *s) {
   int n = s->nin - 2;
   if (!g->maker->meet)
-    ts_emit_fail(g->e, "meet: kernels of %s see no words of other devices",
-                 g->e->target->name);
+    ts_emit_fail(g->e, "meet: kernels of %s see no words of other devices", g->e->target->name);
   if (n > g->threads)
     ts_emit_fail(g->e, "meet: %d devices, and blocks of %d threads", n, g->threads);
   V *word = ts_emit_take(g->e, sizeof *word * (size_t)n);

@@ -147,7 +147,8 @@ static void count_on(TsGpuEmit *g, V count) {
 static void meet_devices(TsGpuEmit *g, int n, const V *word, V rank, V slot, int64_t patience) {
   LLVMBuilderRef b = g->e->b;
   V first = ts_gpu_add(g, ts_gpu_mul(g, slot, n + 1), ts_gpu_i64(g, 1));
-  V own = chosen(g, n, word, rank), count = word_at(g, own, ts_gpu_add(g, first, ts_gpu_i64(g, n)));
+  V own = chosen(g, n, word, rank),
+    count = word_at(g, own, ts_gpu_add(g, first, ts_gpu_i64(g, n)));
   ts_gpu_sync(g);
   V asks = ts_gpu_below(g, g->tid64, ts_gpu_i64(g, n));
   LLVMBasicBlockRef after = ts_gpu_if(g, asks);

@@ -92,9 +92,9 @@ static void check_sums(void) {
           char what[80];
           TsError err = {0};
           if (n > 3 && i > 1) continue;
-          TsSumKernel s = sum_of(n, eight ? 8 : n, shares ? n : 1,
-                                 ts_dtypes[types[i][0]].nbytes == 8 ? 4 : 8, types[i][0],
-                                 types[i][1]);
+          TsSumKernel s =
+              sum_of(n, eight ? 8 : n, shares ? n : 1,
+                     ts_dtypes[types[i][0]].nbytes == 8 ? 4 : 8, types[i][0], types[i][1]);
           snprintf(what, sizeof what, "%d devices, %d leaves, %s to %s, %s", n, s.leaves,
                    ts_dtype_name(s.of), ts_dtype_name(s.to), shares ? "shares" : "whole");
           check(what, ts_sum_kernel(&s, "sm_80", &err), &err);
@@ -102,9 +102,9 @@ static void check_sums(void) {
 }
 
 static void check_pushes(void) {
-  static const TsPushKernel list[] = {{2, 1, 2, 4, 1, TS_DT_i32},   {2, 2, 2, 4, 64, TS_DT_i32},
-                                      {3, 3, 3, 1, 8, TS_DT_i32},   {4, 1, 4, 1, 1, TS_DT_u8},
-                                      {2, 0, 0, 1, 1, TS_DT_i32},   {8, 8, 8, 4, 1024, TS_DT_i32}};
+  static const TsPushKernel list[] = {
+      {2, 1, 2, 4, 1, TS_DT_i32}, {2, 2, 2, 4, 64, TS_DT_i32}, {3, 3, 3, 1, 8, TS_DT_i32},
+      {4, 1, 4, 1, 1, TS_DT_u8},  {2, 0, 0, 1, 1, TS_DT_i32},  {8, 8, 8, 4, 1024, TS_DT_i32}};
   for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
     char what[40];
     TsError err = {0};
