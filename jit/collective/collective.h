@@ -16,6 +16,8 @@ int ts_collective_tell(TsContext *c);
 /* For tests: whether they are used; as they are at first. */
 void ts_collective_use(bool on);
 int64_t ts_collective_count(void); /* that were queued */
-void ts_collective_close(void);    /* kernels and plans go */
+/* Why the last one that could not be opened went the other way; "": all could. */
+const char *ts_collective_why(void);
+void ts_collective_close(void); /* kernels and plans go */
 
 #endif

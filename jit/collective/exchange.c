@@ -177,6 +177,7 @@ static Plan *plan_of(TsContext *c, int n, const Pusher *list) {
   p->n = n;
   for (int i = 0; i < n; i++) p->device[i] = list[i].device, p->k[i] = list[i].k;
   p->refused = open_plan(p, &err);
+  if (p->refused) ts_collective_refused(&err);
   plan[nplan++] = p;
   return p;
 }

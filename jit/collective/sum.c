@@ -1,5 +1,6 @@
 /* See jit/collective/collective.h. What a sum is, by its layouts, is found out once and kept: a plan
  * has groups of devices, kernels, and sizes. A call looks it up, makes the results and launches. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,6 +53,11 @@ static bool off;
 int64_t ts_collectives;
 
 void ts_collective_use(bool on) { off = !on; }
+static char why[sizeof((TsError *)0)->message];
+const char *ts_collective_why(void) { return why; }
+void ts_collective_refused(const TsError *err) {
+  snprintf(why, sizeof why, "%s", err->message);
+}
 bool ts_collective_off(void) { return off; }
 int64_t ts_collective_count(void) { return ts_collectives; }
 
@@ -272,6 +278,7 @@ static Plan *make_plan(TsContext *c, const TsMeshSum *s, uint64_t hash, const in
     c->err = err;
     return NULL;
   }
+  if (failed < 0) ts_collective_refused(&err);
   p->refused = failed;
   p->hash = hash, p->nword = nword;
   memcpy(p->word, word, sizeof *word * (size_t)nword);

@@ -303,11 +303,12 @@ static int sim_fail(lua_State *L) {
 }
 
 /* meets([on]): whether GPUs add up by kernels that meet, else step by step; how many such sums were
- * queued. */
+ * queued, and why the last one that could not be opened was not. */
 static int meets(lua_State *L) {
   if (!lua_isnone(L, 1)) ts_collective_use(lua_toboolean(L, 1));
   lua_pushnumber(L, (double)ts_collective_count());
-  return 1;
+  lua_pushstring(L, ts_collective_why());
+  return 2;
 }
 
 /* interrupt_after(n): Ctrl-C at the n-th allocation from now; interrupt_after(n, "instructions"):

@@ -11,9 +11,9 @@ end
 
 -- Both ways, which have to have been gone.
 local function both(f)
-  local before = core.meets(true)
+  local before = (core.meets(true))
   local met = f()
-  local mets = core.meets(false) - before
+  local mets = (core.meets(false)) - before
   local apart = f()
   core.meets(true)
   return met, apart, mets

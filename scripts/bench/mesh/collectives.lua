@@ -37,7 +37,7 @@ local function compare(what, f)
   core.meets(true)
   tried = tried + 1
   if met == steps and again == steps then same = same + 1 else wrong[#wrong + 1] = what end
-  if went == 0 then wrong[#wrong + 1] = what .. ": no kernel met" end
+  if went == 0 then wrong[#wrong + 1] = what .. ": no kernel met: " .. select(2, core.meets()) end
 end
 
 for _, dtype in ipairs { "f32", "bf16", "f16", "f64" } do
