@@ -7,7 +7,10 @@
 enum { MOST = 64 };
 
 static TsFlags *group[MOST];
-static int ngroup;
+static int ngroup, turned;
+
+void ts_flags_turn(int lane) { turned = lane; }
+int ts_flags_lane(void) { return turned; }
 
 TsFlags *ts_flags_at(int i) { return i < ngroup ? group[i] : NULL; }
 

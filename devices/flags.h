@@ -32,6 +32,10 @@ TsFlags *ts_flags_of(int n, TsDevice *const *list, int lane, TsError *err);
 int ts_flags_look(TsFlags *f, int *who, int *missing, uint64_t *which, TsError *err);
 /* The group begins anew, as an operation was not given to all of them. */
 void ts_flags_drop(TsFlags *f);
+/* What is launched from now on is in this lane: who gives devices a second order, beside the first one,
+ * says so, and 0 at its end. */
+void ts_flags_turn(int lane);
+int ts_flags_lane(void);
 /* Group number i of those that there are; NULL: no more. */
 TsFlags *ts_flags_at(int i);
 

@@ -32,7 +32,7 @@ typedef struct Pusher {
 } Pusher;
 
 typedef struct Plan {
-  int n;
+  int n, lane;
   TsDevice *device[MOST];
   TsPushKernel k[MOST];
   TsFlags *flags;
@@ -141,7 +141,7 @@ static int64_t tiles_of(const Pusher *p) {
 /* ---- plans */
 static Plan *find(int n, const Pusher *list) {
   for (int i = 0; i < nplan; i++) {
-    bool same = plan[i]->n == n;
+    bool same = plan[i]->n == n && plan[i]->lane == ts_flags_lane();
     for (int k = 0; k < n && same; k++)
       same = plan[i]->device[k] == list[k].device &&
              !memcmp(&plan[i]->k[k], &list[k].k, sizeof list[k].k);
@@ -151,7 +151,7 @@ static Plan *find(int n, const Pusher *list) {
 }
 
 static int open_plan(Plan *p, TsError *err) {
-  if (!(p->flags = ts_flags_of(p->n, p->device, 0, err))) return -1;
+  if (!(p->flags = ts_flags_of(p->n, p->device, p->lane, err))) return -1;
   for (int i = 0; i < p->n; i++) {
     TsTile *k = ts_push_kernel(&p->k[i], ts_target_of(p->device[i])->name, err);
     if (k) p->kernel[i] = ts_device_kernel_open(p->device[i], k, err);
@@ -174,7 +174,7 @@ static Plan *plan_of(TsContext *c, int n, const Pusher *list) {
   if (p) return p;
   if (nplan == MOST_PLANS) ts_exchange_close();
   if (!(p = calloc(1, sizeof *p))) return ts_error_memory(&c->err), NULL;
-  p->n = n;
+  p->n = n, p->lane = ts_flags_lane();
   for (int i = 0; i < n; i++) p->device[i] = list[i].device, p->k[i] = list[i].k;
   p->refused = open_plan(p, &err);
   if (p->refused) ts_collective_refused(&err);
@@ -242,7 +242,7 @@ int ts_collective_exchange(TsContext *c, int n, const TsMeshBox *box) {
   Plan *p = plan_of(c, npusher, list);
   if (!p) return -1;
   if (p->refused) return 0;
-  if (!p->flags->words[0] && !ts_flags_of(p->n, p->device, 0, &c->err)) return -1;
+  if (!p->flags->words[0] && !ts_flags_of(p->n, p->device, p->lane, &c->err)) return -1;
   if (ts_launch_flush(c)) return -1;
   done = launch(c, p, list, from, to);
   if (done == 1) ts_collectives++, l->guarded = c->waiting = true;

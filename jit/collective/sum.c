@@ -99,7 +99,7 @@ static bool words_of(const TsMeshSum *s, int64_t *w, int *n) {
   if (!x || m->n > PARTS) return false;
   w[k++] = (int64_t)m->id << 32 | s->from->id << 16 | s->whole->layout;
   w[k++] = s->axes | s->kind << 8 | s->whole->dtype << 16 | x->meta.dtype << 24;
-  w[k++] = (int64_t)s->leaves << 32 | s->whole->ndim;
+  w[k++] = (int64_t)s->leaves << 32 | ts_flags_lane() << 8 | s->whole->ndim;
   for (int d = 0; d < s->whole->ndim; d++) w[k++] = s->whole->dim[d];
   uint64_t h = 0;
   for (int p = 0; p < m->n; p++)
@@ -232,7 +232,7 @@ static int open_group(const TsMeshSum *s, Plan *p, Group *g, TsError *err) {
   int64_t bytes = elements_of(s, g->part[0]) * ts_dtypes[first_of(s)->meta.dtype].nbytes;
   g->shares = is_whole(s) && width > 1 && ts_way_of_sum(g->n, bytes)->way == TS_WAY_share;
   if (g->nsum + 2 * g->n > 64) return 1;
-  if (!(g->flags = ts_flags_of(g->n, g->list, 0, err))) return -1;
+  if (!(g->flags = ts_flags_of(g->n, g->list, ts_flags_lane(), err))) return -1;
   make_sizes(s, p, g, width);
   for (int i = 0; i < g->n; i++) {
     Device *d = &p->device[g->part[i]];
