@@ -39,6 +39,12 @@ static void check_thread(void) {
     TS_BUG("another thread uses the memory of sim:0");
 }
 
+static void (*on_use)(TsDevice *d);
+void ts_sim_on_use(void (*call)(TsDevice *d)) { on_use = call; }
+void ts_sim_use(TsDevice *d) {
+  if (on_use) on_use(d);
+}
+
 /* ---- failures, for tests */
 static struct {
   TsSimCall call;
@@ -59,7 +65,7 @@ static int lost(const TsDevice *d, TsError *err) {
 }
 
 int ts_sim_fails(TsDevice *d, TsSimCall call, TsError *err) {
-  static const char *const name[] = {"launch", "upload", "download", "copy"};
+  static const char *const name[] = {"launch", "upload", "download", "copy", "miss"};
   if (fault[d->index].lost) return lost(d, err);
   if (!fault[d->index].after || fault[d->index].call != call || --fault[d->index].after)
     return 0;
@@ -103,6 +109,7 @@ static void *sim_alloc(TsDevice *d, int64_t nbytes, TsError *err) {
 
 static void sim_free(TsDevice *d, void *at, int64_t nbytes) {
   check_thread();
+  ts_sim_use(d);
   if (ts_sim_aside_keeps(d, at, nbytes)) return;
   d->live -= nbytes;
   if (held.on && held.n == held.cap) {
@@ -132,6 +139,7 @@ static const TsDeviceRun sim_run = {.hold = sim_hold,
 
 static int sim_upload(TsDevice *d, void *to, const void *from, int64_t nbytes, TsError *err) {
   check_thread();
+  ts_sim_use(d);
   if (ts_sim_fails(d, TS_SIM_upload, err)) return -1;
   ts_sim_aside_touch(d, to);
   memcpy(ts_sim_host(to), from, (size_t)nbytes);
@@ -140,6 +148,7 @@ static int sim_upload(TsDevice *d, void *to, const void *from, int64_t nbytes, T
 
 static int sim_download(TsDevice *d, void *to, const void *from, int64_t nbytes, TsError *err) {
   check_thread();
+  ts_sim_use(d);
   if (ts_sim_fails(d, TS_SIM_download, err)) return -1;
   ts_sim_aside_touch(d, from);
   memcpy(to, ts_sim_host((void *)(uintptr_t)from), (size_t)nbytes);
@@ -149,6 +158,7 @@ static int sim_download(TsDevice *d, void *to, const void *from, int64_t nbytes,
 static int sim_copy(TsDevice *d, void *to, TsDevice *source, const void *from, int64_t nbytes,
                     TsError *err) {
   check_thread();
+  ts_sim_use(d), ts_sim_use(source);
   if (ts_sim_fails(d, TS_SIM_copy, err)) return -1;
   if (fault[source->index].lost) return lost(source, err);
   ts_sim_aside_touch(d, to), ts_sim_aside_touch(d, from);
@@ -163,6 +173,7 @@ static bool sim_reach(TsDevice *d, TsDevice *other) {
 }
 
 static int sim_synchronize(TsDevice *d, TsError *err) {
+  ts_sim_use(d);
   return fault[d->index].lost ? lost(d, err) : 0;
 }
 
