@@ -1,6 +1,7 @@
 /* See devices/aside.h. */
 #include "devices/aside.h"
 
+#include "devices/flags.h"
 #include "devices/meet.h"
 
 bool ts_device_can_aside(int n, TsDevice *const *list) {
@@ -13,6 +14,9 @@ bool ts_device_can_aside(int n, TsDevice *const *list) {
 }
 
 static uint64_t last; /* ticket */
+static uint64_t ended[TS_MAX_DEVICES], joined[TS_MAX_DEVICES];
+
+bool ts_device_aside_flying(const TsDevice *d) { return ended[d->index] > joined[d->index]; }
 
 int ts_device_aside_begin(int n, TsDevice *const *list, TsError *err) {
   for (int i = 0; i < n; i++) {
@@ -24,14 +28,17 @@ int ts_device_aside_begin(int n, TsDevice *const *list, TsError *err) {
     *err = kept;
     return -1;
   }
+  ts_flags_turn(1);
   return 0;
 }
 
 int ts_device_aside_end(int n, TsDevice *const *list, uint64_t *ticket, TsError *err) {
   int failed = 0;
   *ticket = ++last;
+  ts_flags_turn(0);
   for (int i = 0; i < n; i++) {
     TsError own = {0};
+    ended[list[i]->index] = *ticket;
     if (!list[i]->run->aside_end(list[i], *ticket, &own)) continue;
     if (!failed) *err = own;
     failed = -1;
@@ -43,6 +50,7 @@ int ts_device_aside_rejoin(int n, TsDevice *const *list, uint64_t ticket, TsErro
   int failed = 0;
   for (int i = 0; i < n; i++) {
     TsError own = {0};
+    if (joined[list[i]->index] < ticket) joined[list[i]->index] = ticket;
     if (!list[i]->run->aside_rejoin(list[i], ticket, &own)) continue;
     if (!failed) *err = own;
     failed = -1;

@@ -22,4 +22,7 @@ int ts_device_aside_end(int n, TsDevice *const *list, uint64_t *ticket, TsError 
  * for, as far as they still can be. */
 int ts_device_aside_rejoin(int n, TsDevice *const *list, uint64_t ticket, TsError *err);
 
+/* A section of it is not rejoined. */
+bool ts_device_aside_flying(const TsDevice *d);
+
 #endif
