@@ -22,9 +22,10 @@ local devices = {}
 for i = 1, n do devices[i] = ("%s:%d"):format(kind, large and i - 1 or 0) end
 local function wait() for _, d in ipairs(devices) do T.synchronize(d) end end
 
-local function median(f, repeats, rounds)
+-- warm: calls before it, until memory of results goes round.
+local function median(f, repeats, rounds, warm)
   local all = {}
-  for _ = 1, 3 do f() end
+  for _ = 1, warm or 3 do f() end
   wait()
   for r = 1, rounds or 5 do
     local begin = now()
@@ -65,6 +66,7 @@ end
 
 -- ---- collectives
 local sizes = large and { 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576 } or { 16, 256, 4096 }
+local WARM = large and 120 or 3
 local function repeats_of(kib) return kib > 65536 and 5 or kib > 4096 and 20 or 100 end
 
 function sections.sums()
@@ -73,8 +75,8 @@ function sections.sums()
     local x = dist.shard(op.ones({ n, kib * 256 }, { dtype = "f32" }), mesh, { "dp" })
     local f = graph.module("sum", function(t) return op.sum(t, { axis = 0 }) end)
     local g = graph.module("pieces", function(t) return op.sum(t, { axis = 0, out = { "dp" } }) end)
-    row(("all-reduce f32 %d KiB"):format(kib), median(function() f(x) end, repeats_of(kib)) * 1e6, "us")
-    row(("reduce-scatter f32 %d KiB"):format(kib), median(function() g(x) end, repeats_of(kib)) * 1e6, "us")
+    row(("all-reduce f32 %d KiB"):format(kib), median(function() f(x) end, repeats_of(kib), 5, WARM) * 1e6, "us")
+    row(("reduce-scatter f32 %d KiB"):format(kib), median(function() g(x) end, repeats_of(kib), 5, WARM) * 1e6, "us")
   end
 end
 
@@ -82,9 +84,9 @@ function sections.moves()
   local mesh = mesh_of({ "dp" }, { n })
   for _, kib in ipairs(sizes) do
     local x = dist.shard(op.ones({ n, kib * 512 / n }, { dtype = "bf16" }), mesh, { "dp" })
-    row(("all-gather bf16 %d KiB"):format(kib), median(function() x:reshard {} end, repeats_of(kib)) * 1e6, "us")
+    row(("all-gather bf16 %d KiB"):format(kib), median(function() x:reshard {} end, repeats_of(kib), 5, WARM) * 1e6, "us")
     local y = dist.shard(op.ones({ n, kib * 512 }, { dtype = "bf16" }), mesh, { "dp" })
-    row(("all-to-all bf16 %d KiB"):format(kib), median(function() y:reshard { nil, "dp" } end, repeats_of(kib)) * 1e6, "us")
+    row(("all-to-all bf16 %d KiB"):format(kib), median(function() y:reshard { nil, "dp" } end, repeats_of(kib), 5, WARM) * 1e6, "us")
   end
 end
 
@@ -98,8 +100,7 @@ function sections.mlp()
   local w2 = dist.shard((rng.normal { h, d } * 0.02):cast "bf16", mesh, { "tp" })
   local f = graph.module("mlp", function(t, a, b) return op.matmul(op.gelu_tanh(op.matmul(t, a)), b) end)
   both(("tensor-parallel MLP %dx%dx%d"):format(m, d, h), function(name)
-    for _ = 1, large and 120 or 12 do f(x, w1, w2) end -- until memory of results goes round
-    local t = median(function() f(x, w1, w2) end, 20)
+    local t = median(function() f(x, w1, w2) end, 20, 5, WARM)
     row(name, 4 * m * d * h / n / t * 1e-12, "TFLOP/s a GPU")
   end)
 end
