@@ -40,7 +40,7 @@ int ts_words_find(const TsWords *w, uint64_t hash, const char *s, uint32_t n, Ts
         if (ts_tokens_add(to, (int32_t)at[t * 3], at[t * 3 + 1], at[t * 3 + 2], err)) return -1;
       return 1;
     }
-    memcpy(to->at + to->n, at, (size_t)k->nt * sizeof(TsToken));
+    if (k->nt) memcpy(to->at + to->n, at, (size_t)k->nt * sizeof(TsToken));
     to->n += k->nt;
     return 1;
   }
