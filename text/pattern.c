@@ -50,7 +50,9 @@ static int compile(TsPattern *p, const char *s, size_t n, TsError *err) {
     p->code = pcre2_compile((PCRE2_SPTR)(text.at ? text.at : ""), text.len,
                             PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C,
                             &code, &at, how);
-    if (!p->code) {
+    if (!p->code && code == PCRE2_ERROR_HEAP_FAILED) {
+      bad = ts_error_memory(err);
+    } else if (!p->code) {
       char what[120];
       pcre2_get_error_message(code, (PCRE2_UCHAR *)what, sizeof what);
       bad = ts_error_set(err, TS_ERR_format, "%s, at byte %zu of %.200s", what, at, text.at);

@@ -37,7 +37,7 @@ static void copy(Translator *t, size_t n) {
 
 /* PCRE2 takes the name of a script for all characters that are used with it, too: sc: is what
  * others mean. */
-static bool is_script(const char *name, size_t n) {
+static bool is_script(Translator *t, const char *name, size_t n) {
   char pattern[40];
   int code;
   size_t at;
@@ -45,6 +45,7 @@ static bool is_script(const char *name, size_t n) {
   int len = snprintf(pattern, sizeof pattern, "\\p{sc:%.*s}", (int)n, name);
   pcre2_code *c = pcre2_compile((PCRE2_SPTR)pattern, (size_t)len, PCRE2_UTF, &code, &at, NULL);
   pcre2_code_free(c);
+  if (!c && code == PCRE2_ERROR_HEAP_FAILED) t->to->failed = 1;
   return c != NULL;
 }
 
@@ -54,7 +55,7 @@ static void property(Translator *t) {
   const char *end = memchr(t->s + t->at, '}', t->n - t->at);
   size_t name = from + not, n = end ? (size_t)(end - t->s) - name : 0;
   copy(t, 3 + not );
-  if (end && is_script(t->s + name, n)) ts_text_str(t->to, "sc:");
+  if (end && is_script(t, t->s + name, n)) ts_text_str(t->to, "sc:");
   copy(t, end ? n + 1 : t->n);
 }
 
