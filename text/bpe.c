@@ -317,8 +317,8 @@ static int read_ranks(TsModel *m, const TsTree *t, TsError *err) {
   return 0;
 }
 
-/* Has no token a ▁ behind another character, and is it one itself? */
-static bool is_apart(const TsModel *m) {
+/* Is ▁ a token, so that words may be cut in front of it? Notes what stands in front of one. */
+static bool is_apart(TsModel *m) {
   static const char mark[] = "\xe2\x96\x81";
   if (m->ignore_merges || m->nprefix || m->nsuffix) return false;
   if (ts_vocab_find(&m->vocab, mark, 3) < 0) return false;
@@ -327,7 +327,9 @@ static bool is_apart(const TsModel *m) {
     uint32_t n = m->vocab.at[id].n, i = 0;
     if (!s) continue;
     while (n - i >= 3 && !memcmp(s + i, mark, 3)) i += 3;
-    if (memmem(s + i, n - i, mark, 3)) return false;
+    for (const char *at; (at = memmem(s + i, n - i, mark, 3)); i = (uint32_t)(at - s) + 3)
+      if (at > s && (at - s < 3 || memcmp(at - 3, mark, 3)))
+        m->held[(unsigned char)at[-1]] = true;
   }
   return true;
 }

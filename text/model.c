@@ -96,7 +96,7 @@ static int known(TsModel *m, const char *s, uint32_t n, TsTokens *to, TsError *e
 /* U+2581, which stands for a space. */
 static bool is_mark(const char *s) { return !memcmp(s, "\xe2\x96\x81", 3); }
 
-/* Words of a text that was not divided at spaces, where no token reaches over one. */
+/* Words of a text that was not divided at spaces, where no token reaches over the cut. */
 static int cut(TsModel *m, const char *s, uint32_t n, TsTokens *to, TsError *err) {
   uint32_t from = 0;
   bool mark = true; /* the character before is one */
@@ -104,7 +104,7 @@ static int cut(TsModel *m, const char *s, uint32_t n, TsTokens *to, TsError *err
     uint32_t end = from;
     for (; end < n; end += ts_char_len((unsigned char)s[end])) {
       bool is = n - end >= 3 && is_mark(s + end);
-      if (is && !mark && end > from) break;
+      if (is && !mark && end > from && !m->held[(unsigned char)s[end - 1]]) break;
       mark = is;
     }
     mark = false;

@@ -47,7 +47,8 @@ typedef struct TsModel {
   uint32_t *rank; /* by id, of by_vocab */
   struct TsMerge *merge;
   uint32_t nmerge; /* slots, a power of two, or 0 */
-  bool apart; /* no token has ▁ behind another character: words may be cut in front of it */
+  bool apart; /* words may be cut in front of a ▁, but behind a ▁ and behind these bytes: */
+  bool held[256]; /* some token has one in front of a ▁ */
 
   double *score; /* Unigram, by id */
   double unk_score;

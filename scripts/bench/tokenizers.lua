@@ -1,5 +1,5 @@
 -- Tokenizers beside the package tokenizers, on one thread, in processor time: tessera scripts/bench/tokenizers.lua FOLDER [TEXT]
--- with tokenizer.json files (any names) in the folder; the text is divided at empty lines, and by default Debian's licences.
+-- with tokenizer.json files (any names) in the folder; the text is divided at empty lines, and by default documents and sources of this repository.
 -- PYTHON: a python3 that has the package, else that of `make python`.
 local tessera = require "tessera"
 local folder, path = arg[1], arg[2]
@@ -7,12 +7,16 @@ if not folder then error("a folder with tokenizer.json files is needed", 0) end
 local python = os.getenv "PYTHON" or "build/python/bin/python3"
 if not path then
   path = os.tmpname()
-  os.execute("cat /usr/share/common-licenses/* 2>/dev/null | head -c 3000000 > " .. path)
+  os.execute("cat README.md docs/*.md lib/lua/*.lua lib/lua/*/*.lua vm/*/*.c jit/*/*.c > " .. path)
 end
 local file = assert(io.open(path, "rb"))
 local texts, nbytes = {}, 0
-for text in (file:read "*a" .. "\n\n"):gmatch "(.-)\n\n" do
+local all, at = file:read "*a", 1
+while at do
+  local from, to = all:find("\n\n", at, true)
+  local text = all:sub(at, from and from - 1)
   if text ~= "" then texts[#texts + 1], nbytes = text, nbytes + #text end
+  at = to and to + 1
 end
 file:close()
 
@@ -27,7 +31,7 @@ for name in io.popen("ls " .. folder .. "/*.json"):lines() do
     for i = 1, #texts do count = count + #tok:encode(texts[i], { padding = false, truncation = false }).ids end
     best = math.min(best, os.clock() - start)
   end
-  local pipe = io.popen(("%s scripts/bench/tokenizers.py %s %s 2>/dev/null"):format(python, name, path))
+  local pipe = io.popen(("%s scripts/bench/tokenizers_peer.py %s %s 2>/dev/null"):format(python, name, path))
   local theirs, seconds = (pipe:read "*l" or ""):match "(%d+) (%S+)"
   pipe:close()
   seconds = tonumber(seconds)
