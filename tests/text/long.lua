@@ -4,7 +4,8 @@ package.path = "tests/text/?.lua;" .. package.path
 local tessera = require "tessera"
 local compare = require "_compare"
 local count = tonumber(os.getenv "FUZZ_COUNT" or "") or os.getenv "LONG" and 1000000
-local python = io.open "build/python/lib/python3.11/site-packages/tokenizers/__init__.py" and "build/python/bin/python3" or os.getenv "PYTHON"
+local own = io.popen("ls -d build/python/lib/python3*/site-packages/tokenizers 2>/dev/null"):read "*l"
+local python = os.getenv "PYTHON" or own and "build/python/bin/python3"
 local folder, one = os.getenv "VOCABULARIES", os.getenv "ONE" or ""
 
 if not count or not python then
