@@ -15,6 +15,7 @@ struct TsPattern {
   pcre2_code *code;
   pcre2_match_data *data;
   pcre2_match_context *context;
+  bool fast; /* machine code */
 };
 
 /* Steps of one match, a second or so; bytes for the way back. */
@@ -72,7 +73,7 @@ TsPattern *ts_pattern_regex(const char *s, size_t n, TsError *err) {
   if (!p->data || !p->context) return ts_pattern_free(p), ts_error_memory(err), NULL;
   pcre2_set_match_limit(p->context, STEPS);
   pcre2_set_heap_limit(p->context, HEAP_KIB);
-  pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE); /* without it matches are slower, no more */
+  p->fast = !pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE); /* without it matches are slower */
   return p;
 }
 
@@ -93,11 +94,13 @@ static int next_string(TsMatches *m) {
 
 static int search(const TsMatches *m) {
   const TsPattern *p = m->p;
-  int found = pcre2_match(p->code, (PCRE2_SPTR)m->s, m->n, m->at, PCRE2_NO_UTF_CHECK, p->data,
-                          p->context);
-  if (found != PCRE2_ERROR_JIT_STACKLIMIT) return found;
-  return pcre2_match(p->code, (PCRE2_SPTR)m->s, m->n, m->at, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
-                     p->data, p->context);
+  PCRE2_SPTR s = (PCRE2_SPTR)m->s;
+  uint32_t checked = PCRE2_NO_UTF_CHECK;
+  if (p->fast) {
+    int found = pcre2_jit_match(p->code, s, m->n, m->at, checked, p->data, p->context);
+    if (found != PCRE2_ERROR_JIT_STACKLIMIT) return found;
+  }
+  return pcre2_match(p->code, s, m->n, m->at, checked | PCRE2_NO_JIT, p->data, p->context);
 }
 
 int ts_matches_next(TsMatches *m, TsError *err) {
