@@ -204,6 +204,9 @@ int ts_driver_upload(TsDevice *d, void *to, const void *from, int64_t nbytes, Ts
 int ts_driver_download(TsDevice *d, void *to, const void *from, int64_t nbytes, TsError *err);
 int ts_driver_copy(TsDevice *d, void *to, TsDevice *source, const void *from, int64_t nbytes,
                    TsError *err);
+/* Between two that do not see each other's memory. */
+int ts_device_copy_by_host(TsDevice *d, void *to, TsDevice *source, const void *from,
+                           int64_t nbytes, TsError *err);
 
 /* ---- devices/driver_record.c */
 int ts_driver_record_begin(TsDevice *d, TsError *err);

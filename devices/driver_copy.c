@@ -203,17 +203,16 @@ static int copy_peer(TsDevice *d, void *to, TsDevice *source, const void *from, 
   return 0;
 }
 
-/* Between two that do not see each other's memory. */
-static int copy_by_host(TsDevice *d, char *to, TsDevice *source, const char *from,
-                        int64_t nbytes, TsError *err) {
+int ts_device_copy_by_host(TsDevice *d, void *to, TsDevice *source, const void *from,
+                           int64_t nbytes, TsError *err) {
   enum { MOST = TS_DRIVER_STAGE_NBYTES };
   int failed = 0;
   char *meanwhile = malloc((size_t)(nbytes < MOST ? nbytes : MOST));
-  if (!meanwhile) return ts_error_memory(err), -1;
+  if (nbytes && !meanwhile) return ts_error_memory(err), -1;
   for (int64_t at = 0; at < nbytes && !failed; at += MOST) {
     int64_t n = nbytes - at < MOST ? nbytes - at : MOST;
-    failed = ts_driver_download(source, meanwhile, from + at, n, err) ||
-             ts_driver_upload(d, to + at, meanwhile, n, err);
+    failed = source->download(source, meanwhile, (const char *)from + at, n, err) ||
+             d->upload(d, (char *)to + at, meanwhile, n, err);
   }
   free(meanwhile);
   return failed ? -1 : 0;
@@ -227,7 +226,8 @@ static bool copies(TsDevice *d, TsDevice *source) {
 int ts_driver_copy(TsDevice *d, void *to, TsDevice *source, const void *from, int64_t nbytes,
                    TsError *err) {
   if (nbytes == 0) return 0;
-  if (d != source && !copies(d, source)) return copy_by_host(d, to, source, from, nbytes, err);
+  if (d != source && !copies(d, source))
+    return ts_device_copy_by_host(d, to, source, from, nbytes, err);
   if (d != source) return copy_peer(d, to, source, from, nbytes, err);
   if (ts_driver_enter(d, err)) return -1;
   ts_driver_queue(d);

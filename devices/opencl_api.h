@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-#include "devices/backends.h"
+#include "devices/driver.h"
 
 typedef struct _cl_platform_id *cl_platform_id;
 typedef struct _cl_device_id *cl_device_id;
@@ -116,18 +116,16 @@ extern TsClApi ts_cl;
 
 /* TsDevice.state. */
 typedef struct TsCl {
+  TsDriven of; /* of which memory and the device's own order are used */
   cl_platform_id platform;
   cl_device_id device;
   TsClMemoryApi memory;
-  char model[80];
-  cl_ulong total;       /* bytes of memory */
   bool cpu, f64, exact; /* exact: division and root of f32, if a program asks for it */
   cl_context context;
-  cl_command_queue work; /* the device's own order */
-  struct TsClPool *pool;
 } TsCl;
 
 /* ---- devices/opencl.c */
+const char *ts_cl_text(cl_int code);
 /* Fills err with device, call, code and text; -1. */
 int ts_cl_fail(TsDevice *d, cl_int code, const char *call, TsError *err);
 
@@ -139,12 +137,7 @@ int ts_cl_fail(TsDevice *d, cl_int code, const char *call, TsError *err);
   } while (0)
 
 /* ---- devices/opencl_memory.c: on the program's thread */
-struct TsClPool *ts_cl_pool_new(void);
-int64_t ts_cl_cached(const TsDevice *d);
-void *ts_cl_alloc(TsDevice *d, int64_t nbytes, TsError *err);
-void ts_cl_free(TsDevice *d, void *at, int64_t nbytes);
-void ts_cl_trim(TsDevice *d);
-void ts_cl_hold(TsDevice *d, bool on);
+extern const TsDriver ts_cl_driver;
 int ts_cl_upload(TsDevice *d, void *to, const void *from, int64_t nbytes, TsError *err);
 int ts_cl_download(TsDevice *d, void *to, const void *from, int64_t nbytes, TsError *err);
 int ts_cl_copy(TsDevice *d, void *to, TsDevice *source, const void *from, int64_t nbytes,

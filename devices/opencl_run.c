@@ -16,7 +16,7 @@ int ts_cl_queue(TsDevice *d, cl_command_queue *out, TsError *err) {
 }
 
 static cl_command_queue queue_of(TsDevice *d, void *stream) {
-  return stream ? stream : ((TsCl *)d->state)->work;
+  return stream ? stream : ((TsCl *)d->state)->of.work;
 }
 
 static int stream_new(TsDevice *d, void **stream, TsError *err) {
@@ -165,7 +165,6 @@ static int set_args(TsDevice *d, const TsLaunch *l, TsError *err) {
   }
   for (; i < (cl_uint)(l->pointers + l->words); i++)
     TS_CL(d, err, clSetKernelArg, l->kernel, i, sizeof(uint64_t), l->args[i]);
-  if (l->shared) TS_CL(d, err, clSetKernelArg, l->kernel, i, l->shared, NULL);
   return 0;
 }
 
@@ -196,4 +195,4 @@ const TsDeviceRun ts_cl_run = {.stream_new = stream_new,
                                .module_free = module_free,
                                .kernel = kernel_find,
                                .launch = launch,
-                               .hold = ts_cl_hold};
+                               .hold = ts_driver_hold};
