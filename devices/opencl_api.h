@@ -70,6 +70,14 @@ typedef void (*TsClBuilt)(cl_program program, void *arg);
   CALL(clFlush, cl_int, (cl_command_queue q))                                                  \
   CALL(clCreateProgramWithIL, cl_program,                                                      \
        (cl_context c, const void *il, size_t nbytes, cl_int *code))                            \
+  CALL(clCreateProgramWithSource, cl_program,                                                  \
+       (cl_context c, cl_uint n, const char **text, const size_t *size, cl_int *code))         \
+  CALL(clCompileProgram, cl_int,                                                               \
+       (cl_program p, cl_uint n, const cl_device_id *list, const char *options, cl_uint nhead, \
+        const cl_program *head, const char **name, TsClBuilt built, void *arg))                \
+  CALL(clLinkProgram, cl_program,                                                              \
+       (cl_context c, cl_uint n, const cl_device_id *list, const char *options, cl_uint nin,   \
+        const cl_program *in, TsClBuilt built, void *arg, cl_int *code))                       \
   CALL(clBuildProgram, cl_int,                                                                 \
        (cl_program p, cl_uint n, const cl_device_id *list, const char *options,                \
         TsClBuilt built, void *arg))                                                           \

@@ -35,6 +35,26 @@ static const char *const more[] = {
     "    store %u[%i] = %d\n"
     "    store %v[%i] = %e\n"
     "  }\n}\n",
+    /* by the matrix unit, where there is one */
+    "tile @square(%a: bf16[256,512], %b: bf16[512,256]) -> (%y: bf16[256,256]) threads 256 {\n"
+    "  for %i in 0..256 step 128 parallel {\n"
+    "    for %j in 0..256 step 128 parallel {\n"
+    "      %k = const : i64[]\n"
+    "      %n = const {value=512} : i64[]\n"
+    "      %z = const : f32[128,128]\n"
+    "      %p = load %a[%i, 0] : bf16[128,32]\n"
+    "      %q = load %b[0, %j] : bf16[32,128]\n"
+    "      %s, %t, %u = for %l in %k..%n step 32 carry %v = %z, %w = %p, %x = %q "
+    ": f32[128,128], bf16[128,32], bf16[32,128] {\n"
+    "        %f = load %a[%i, %l] : bf16[128,32]\n"
+    "        %g = load %b[%l, %j] : bf16[32,128]\n"
+    "        %h = mma %w, %x, %v {unit=\"dpas\"} : f32[128,128]\n"
+    "        yield %h, %f, %g\n"
+    "      }\n"
+    "      %r = relu %s : f32[128,128]\n"
+    "      %c = cast %r : bf16[128,128]\n"
+    "      store %y[%i, %j] = %c\n"
+    "    }\n  }\n}\n",
     /* products and sums are rounded each, quotients and roots once */
     "tile @exact(%x: f32[4096], %y: f32[4096]) -> (%z: f32[4096], %w: f32[4096]) {\n"
     "  for %i in 0..4096 step 1024 parallel {\n"
