@@ -93,10 +93,10 @@ end
 
 -- Rows that each expert has room for; nil: rows of all stand one behind the other. Where experts are spread, each device has
 -- room for its own, as much as the largest needs; in a captured function, as much as it could need.
-local function room(self, index)
+local function room(self, index, names)
   local n, tokens = self.experts.experts, index.numel / self.k
   if self.capacity then return math.min(math.ceil(self.capacity * index.numel / n), tokens) end
-  if not core.mesh_layout_of(self.experts.up) then return nil end
+  if not names then return nil end
   if core.capturing() then return tokens end
   local _, _, sizes = op.moe_places(index, { experts = n })
   return sizes:max():item()
@@ -157,7 +157,7 @@ function MoE:forward(x)
   if names and core.capturing() and not self.capacity and experts.experts % devices == 0 and experts.experts / devices > k then
     place, source, sizes, dropped = packed(self, index, devices, names)
   else
-    place, source, sizes, dropped = op.moe_places(index, { experts = experts.experts, capacity = room(self, index) })
+    place, source, sizes, dropped = op.moe_places(index, { experts = experts.experts, capacity = room(self, index, names) })
   end
   routing.sizes, routing.dropped = sizes, dropped
   local function own(t) return names and t:reshard { names } or t end
