@@ -33,7 +33,7 @@ static uint64_t look(Overlay *o, const TsTileStmt *s, uint64_t written) {
 
 /* written: before the region; gives what is behind it. */
 static uint64_t walk(Overlay *o, const TsTileRegion *r, uint64_t written) {
-  TsTileVal end = NULL;     /* of the last loop, and */
+  TsTileVal end = NULL;      /* of the last loop, and */
   uint64_t before = written; /* what was written when the first of its chain began */
   for (const TsTileStmt *s = r->first; s; s = s->next) {
     written = look(o, s, written);

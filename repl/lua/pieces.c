@@ -100,7 +100,9 @@ static void push_sent(lua_State *L, TsMeshRun *r) {
     int j = p->step[i].at;
     const TsNode *node = p->step[i].join ? p->join[j].node : NULL;
     const char *where = node ? ts_graph_where(node) : "";
-    if (!p->step[i].join || p->step[i].does == TS_STEP_start || told[j]++ || !ts_mesh_run_sent(r, j, &sent)) continue;
+    if (!p->step[i].join || p->step[i].does == TS_STEP_start || told[j]++ ||
+        !ts_mesh_run_sent(r, j, &sent))
+      continue;
     ts_lua_push_collective(L, &sent);
     lua_pushstring(L, node ? ts_node_name(node) : ""), lua_setfield(L, -2, "operator");
     lua_pushstring(L, where ? where : ""), lua_setfield(L, -2, "place");
