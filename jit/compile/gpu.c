@@ -7,6 +7,7 @@
 
 #include "ir/tile/pass/nearly.h"
 #include "jit/gpu/code.h"
+#include "jit/gpu/marks.h"
 #include "jit/code/link.h"
 #include "jit/compile/llvm.h"
 #include "lib/clock.h"
@@ -40,6 +41,11 @@ static TsTile *expanded(const TsTile *k, const TsTarget *t, TsError *err) {
   return e;
 }
 
+/* A thread's number of turns becomes a register: not all code generators see to that. */
+static const char *passes_of(const TsTile *k, const TsTarget *t) {
+  return k->marks && ts_gpu_marks_by_launch(t) ? "function(sroa,early-cse)" : NULL;
+}
+
 static int emit(const TsTile *k, const TsTarget *t, TsGpuForm how, TsLlvmForm form,
                 TsGpuCode *code, TsText *text, TsError *err) {
   TsGpuPlan plan;
@@ -48,7 +54,7 @@ static int emit(const TsTile *k, const TsTarget *t, TsGpuForm how, TsLlvmForm fo
   if (!e) return -1;
   int failed = ts_gpu_code_outline(e, t, how != TS_GPU_loose, code, &plan, err);
   TsGpuJob job = {.plan = &plan, .form = how, .shared = shared};
-  if (!failed) failed = ts_llvm_emit(e, t, NULL, form, ts_gpu_emit, &job, text, err);
+  if (!failed) failed = ts_llvm_emit(e, t, passes_of(k, t), form, ts_gpu_emit, &job, text, err);
   for (int i = 0; !failed && i < plan.nphase; i++) {
     code->phase[i].shared = (uint32_t)(shared[i] * plan.phase[i].rounds);
     if (code->phase[i].shared > t->shared_bytes)

@@ -37,8 +37,9 @@ static const char usual_passes[] = "function(early-cse)";
  * takes a fifth longer. */
 static const char *const options[] = {"tessera", "-disable-lsr", "-disable-cgp",
 #ifdef TS_LLVM_SPIRV
-                                      /* shuffles; what else code may need of SPIR-V 1.2 */
-                                      "-spirv-ext=+SPV_INTEL_subgroups"
+                                      /* shuffles; a clock, of profile marks; what else code
+                                       * may need of SPIR-V 1.2 */
+                                      "-spirv-ext=+SPV_INTEL_subgroups,+SPV_KHR_shader_clock"
 #endif
 };
 

@@ -188,8 +188,8 @@ static void *open(TsDevice *d, const TsTile *k, const uint8_t *digest, TsError *
 
 static const TsTile *tile(const void *of) {
   const Kernel *g = of;
-  bool marks = g->target->maker == TS_MAKER_nvidia; /* jit/emit/simt/mark.c */
-  return marks && g->d->run->variable ? g->k : NULL;
+  bool told = ts_gpu_marks_by_launch(g->target) ? !g->d->no_clock : g->d->run->variable != NULL;
+  return told ? g->k : NULL;
 }
 static bool cached(const void *of) { return ((const Kernel *)of)->cached; }
 const TsGpuCode *ts_device_threads_code(const void *of) {
