@@ -100,5 +100,11 @@ int ts_gpu_text(const TsTile *k, const TsTarget *t, const char *level, TsText *o
   bool llvm = !strcmp(level, "llvm");
   if (!llvm && strcmp(level, "asm"))
     return ts_error_set(err, TS_ERR_argument, "levels of a GPU's kernel are llvm and asm");
-  return emit(k, t, TS_GPU_aligned, llvm ? TS_LLVM_ir : TS_LLVM_assembly, &code, out, err);
+  if (emit(k, t, TS_GPU_aligned, llvm ? TS_LLVM_ir : TS_LLVM_assembly, &code, out, err))
+    return -1;
+  /* What a launch says is in no text otherwise. */
+  for (int i = 0; i < code.nphase && !llvm; i++)
+    ts_text_format(out, "// %s: blocks of %d threads, %u bytes of shared memory by the launch\n",
+                   code.phase[i].name, code.phase[i].threads, code.phase[i].shared);
+  return 0;
 }
