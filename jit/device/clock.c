@@ -2,10 +2,9 @@
  * the last launch that were recorded tell how many there are in the host's time between them. See
  * jit/device/marks.h. The thread of the context alone launches, so nothing here is locked. */
 #include "jit/device/marks.h"
-#include "lib/clock.h"
 
 /* By less the moments at which the host saw the ends are too rough. */
-enum { LEAST_NSEC = 20000000 };
+enum { LEAST_NSEC = 50000000 };
 
 static struct {
   const TsDevice *d;
@@ -13,8 +12,7 @@ static struct {
   uint64_t tick[2];
 } seen[TS_MAX_DEVICES];
 
-void ts_marks_clock(const TsDevice *d, const TsGpuRecord *r, int64_t n) {
-  int64_t now = ts_clock_nsec();
+void ts_marks_clock(const TsDevice *d, int64_t now, const TsGpuRecord *r, int64_t n) {
   uint64_t last = 0;
   int i = 0;
   for (int64_t k = 0; k < n; k++)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ir/tile/marks.h"
+#include "lib/clock.h"
 
 /* A launch has at most so many records, and lists of so many bytes. Some warps are enough to know what
  * all do, and the fewer blocks write their turns down, the less the launch is slower for it. */
@@ -251,9 +252,10 @@ static int record(TsDevice *d, void *module, const TsLaunch *l, TsMarkedLaunch *
   int failed = make_room(&room, err);
   says.records = (uintptr_t)room.there;
   says.lists = says.records + (uint64_t)room.nrecord * sizeof(TsGpuRecord);
-  failed = failed || tell(d, module, l, &says, err) ||
-           d->download(d, room.here, room.there, room.nbytes, err);
-  if (!failed && by_launch(d)) ts_marks_clock(d, (TsGpuRecord *)room.here, room.nrecord);
+  failed = failed || tell(d, module, l, &says, err);
+  int64_t over = ts_clock_nsec();
+  failed = failed || d->download(d, room.here, room.there, room.nbytes, err);
+  if (!failed && by_launch(d)) ts_marks_clock(d, over, (TsGpuRecord *)room.here, room.nrecord);
   failed = failed || gather(m, &room, err);
   leave_room(&room);
   return failed ? -1 : 0;

@@ -62,8 +62,8 @@ TsSimMarks *ts_sim_marks_begin(TsDevice *d, const TsTile *k, TsTileRunAs *as, Ts
 int ts_sim_marks_end(TsSimMarks *m, bool failed, TsError *err);
 
 /* ---- jit/device/clock.c: clocks of devices that do not count in nanoseconds */
-/* A launch is over, of which these are the records: when it was is the host's clock's to say. */
-void ts_marks_clock(const TsDevice *d, const TsGpuRecord *r, int64_t n);
+/* A launch was over at this nanosecond of the host's, of which these are the records. */
+void ts_marks_clock(const TsDevice *d, int64_t nsec, const TsGpuRecord *r, int64_t n);
 /* Nanoseconds of a tick, as launches had it that lie some time apart; 0: not known yet. */
 double ts_marks_tick_nsec(const TsDevice *d);
 /* A counter of so few bits goes around: turns, and the end, become those of one that does not, as

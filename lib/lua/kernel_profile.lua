@@ -206,14 +206,14 @@ end
 
 local RUNS = 5
 
--- Some devices count ticks, whose length two launches tell that lie 20 ms apart.
+-- Some devices count ticks, whose length two launches tell that lie 50 ms apart.
 local function with_ticks(launches, f, ...)
   local begun = os.clock()
   for _ = 1, 1000 do
     local known = true
     for _, launch in ipairs(launches) do known = known and launch.tick_nsec > 0 end
     if known then break end
-    while os.clock() < begun + 0.03 do end
+    while os.clock() < begun + 0.06 do end
     launches = collect("stages", f, ...)
   end
   return launches

@@ -55,20 +55,26 @@ local function output(command)
   return line
 end
 
+-- on_card.lua DEVICE SECTION: each section is a process of its own, as drivers may end one.
+local section = arg[2] or "head"
 local name = find(arg[1] or "")
+if section == "name" then
+  print(name)
+  os.exit(0)
+end
 local is_cpu = name:find "^cpu" ~= nil
 core.jit_later(false) -- kernels are measured, not the CPU meanwhile
 local text = ""
 for _, d in ipairs(ts.devices()) do
   if d.name == name then text = d.text end
 end
-local LEFT_OUT = "; [^;]*memory[^;]*"
-say("# Tessera ", ts.version, " on ", name, "\n")
-say("- device: ", (text:gsub(LEFT_OUT, "")))
-if core.target_of then say("- code: ", core.target_of(name)) end
-say("- machine: ", first_line("/proc/cpuinfo", "^model name%s*:%s*(.*)"), ", ", output "uname -sr")
-say("- program: ", output "git rev-parse --short HEAD 2>/dev/null", ", LuaJIT ", jit.version:match "%S+$")
-say("- when: ", os.date "!%Y-%m-%d %H:%M UTC")
+local function head()
+  say("# Tessera ", ts.version, " on ", name, "\n")
+  say("- device: ", (text:gsub(";.*", "")))
+  say("- machine: ", first_line("/proc/cpuinfo", "^model name%s*:%s*(.*)"), ", ", output "uname -sr")
+  say("- program: ", output "git rev-parse --short HEAD 2>/dev/null", ", LuaJIT ", jit.version:match "%S+$")
+  say("- when: ", os.date "!%Y-%m-%d %H:%M UTC")
+end
 
 -- ---- whether it is right: the first case of each row
 local cases = require "_cases"
@@ -126,7 +132,6 @@ local function correctness()
   for _, line in ipairs(wrong) do say("  - wrong: ", line) end
   return #wrong == 0
 end
-local right = correctness()
 
 -- ---- how fast it is
 local function now()
@@ -157,7 +162,7 @@ local rate, left_out, failed = {}, {}, false
 local function row(kind, what, work, unit, make)
   -- What the size before did says how long this one takes: compilers' time is none of it.
   if rate[kind] and work / rate[kind] > MOST then
-    left_out[#left_out + 1] = kind .. " " .. what
+    left_out[#left_out + 1] = kind .. " | " .. what
     return
   end
   local before = core.jit_device()
@@ -176,72 +181,104 @@ end
 local TFLOPS, GBYTES = { "TFLOP/s", 1e12 }, { "GB/s", 1e9 }
 local function normal(shape, dtype) return rng.normal(shape):cast(dtype or "f32"):to(name) end
 
-say "\n| what | size | time | rate | computed by |\n| --- | --- | --- | --- | --- |"
-for _, n in ipairs { 256, 512, 1024, 2048, 4096, 8192, 16384 } do
-  row("product, bf16", ("%d x %d x %d"):format(n, n, n), 2 * n ^ 3, TFLOPS, function()
-    local a, b = normal({ n, n }, "bf16"), normal({ n, n }, "bf16")
-    return function() return op.matmul(a, b) end
-  end)
+local sections = {}
+sections.head = function()
+  head()
+  if not correctness() then failed = true end
+  say "\n| what | size | time | rate | computed by |\n| --- | --- | --- | --- | --- |"
 end
-for _, n in ipairs { 256, 1024, 4096 } do
-  row("product, f32", ("%d x %d x %d"):format(n, n, n), 2 * n ^ 3, TFLOPS, function()
-    local a, b = normal { n, n }, normal { n, n }
-    return function() return op.matmul(a, b) end
-  end)
+
+sections["products"] = function()
+  for _, n in ipairs { 256, 512, 1024, 2048, 4096, 8192, 16384 } do
+    row("product, bf16", ("%d x %d x %d"):format(n, n, n), 2 * n ^ 3, TFLOPS, function()
+      local a, b = normal({ n, n }, "bf16"), normal({ n, n }, "bf16")
+      return function() return op.matmul(a, b) end
+    end)
+  end
+  for _, n in ipairs { 256, 1024, 4096 } do
+    row("product, f32", ("%d x %d x %d"):format(n, n, n), 2 * n ^ 3, TFLOPS, function()
+      local a, b = normal { n, n }, normal { n, n }
+      return function() return op.matmul(a, b) end
+    end)
+  end
 end
-for _, d in ipairs { 64, 128 } do
-  for _, causal in ipairs { false, true } do
-    local kind = ("attention, bf16, heads of %d%s"):format(d, causal and ", causal" or "")
-    for _, s in ipairs { 256, 1024, 4096, 16384 } do
-      row(kind, ("16 heads, %d keys"):format(s), 4 * 16 * s * s * d / (causal and 2 or 1), TFLOPS, function()
-        local q = normal({ 1, 16, s, d }, "bf16")
-        return function() return op.attention(q, q, q, nil, nil, { causal = causal }) end
+
+sections["attention"] = function()
+  for _, d in ipairs { 64, 128 } do
+    for _, causal in ipairs { false, true } do
+      local kind = ("attention, bf16, heads of %d%s"):format(d, causal and ", causal" or "")
+      for _, s in ipairs { 256, 1024, 4096, 16384 } do
+        row(kind, ("16 heads, %d keys"):format(s), 4 * 16 * s * s * d / (causal and 2 or 1), TFLOPS, function()
+          local q = normal({ 1, 16, s, d }, "bf16")
+          return function() return op.attention(q, q, q, nil, nil, { causal = causal }) end
+        end)
+      end
+    end
+  end
+end
+
+sections["copies"] = function()
+  for _, mib in ipairs { 1, 16, 256, 1024 } do
+    local n = mib * 2 ^ 18
+    row("copy on it", mib .. " MiB", 2 * 4 * n, GBYTES, function()
+      local x = normal { n }
+      return function() return x:clone() end
+    end)
+  end
+  for _, mib in ipairs { 1, 64 } do
+    local n = mib * 2 ^ 18
+    if not is_cpu then -- asking for its address makes the host's copy the valid one
+      row("copy to it, and x + 1", mib .. " MiB", 4 * n, GBYTES, function()
+        local x = rng.normal { n }
+        return function()
+          x:data_ptr()
+          return x:to(name) + 1
+        end
+      end)
+      row("x + 1, and copy back", mib .. " MiB", 4 * n, GBYTES, function()
+        local x = normal { n }
+        return function() return (x + 1):to "cpu":data_ptr() end
       end)
     end
   end
 end
-for _, mib in ipairs { 1, 16, 256, 1024 } do
-  local n = mib * 2 ^ 18
-  row("copy on it", mib .. " MiB", 2 * 4 * n, GBYTES, function()
-    local x = normal { n }
-    return function() return x:clone() end
-  end)
-end
-for _, mib in ipairs { 1, 64 } do
-  local n = mib * 2 ^ 18
-  if not is_cpu then
-    row("copy to it", mib .. " MiB", 4 * n, GBYTES, function()
-      local x = rng.normal { n }
-      return function() return x:to(name) end
+
+sections["element-wise"] = function()
+  for _, mib in ipairs { 1, 16, 256 } do
+    local n = mib * 2 ^ 18
+    row("gelu(x) * y, f32", mib .. " MiB each", 3 * 4 * n, GBYTES, function()
+      local f, x, y = ts.graph.module("f", function(a, b) return op.gelu(a) * b end), normal { n }, normal { n }
+      return function() return f(x, y) end
+    end)
+  end
+  for _, n in ipairs { 256, 4096 } do
+    row("softmax, f32", ("%d x 4096"):format(n), 2 * 4 * n * 4096, GBYTES, function()
+      local f, x = ts.graph.module("f", function(a) return op.softmax(a) end), normal { n, 4096 }
+      return function() return f(x) end
     end)
   end
 end
-for _, mib in ipairs { 1, 16, 256 } do
-  local n = mib * 2 ^ 18
-  row("gelu(x) * y, f32", mib .. " MiB each", 3 * 4 * n, GBYTES, function()
-    local f, x, y = ts.graph.module("f", function(a, b) return op.gelu(a) * b end), normal { n }, normal { n }
-    return function() return f(x, y) end
-  end)
-end
-for _, n in ipairs { 256, 4096 } do
-  row("softmax, f32", ("%d x 4096"):format(n), 2 * 4 * n * 4096, GBYTES, function()
-    local f, x = ts.graph.module("f", function(a) return op.softmax(a) end), normal { n, 4096 }
-    return function() return f(x) end
-  end)
-end
+
 -- Layers, width, heads, context, batch, vocabulary; GPT-2's own sizes are the last.
-for _, size in ipairs { { 2, 128, 4, 64, 2, 512 }, { 4, 256, 8, 128, 4, 2048 }, { 12, 768, 12, 1024, 4, 50304 } } do
-  local layers, width, _, context, batch, words = unpack(size)
-  local parameters = 12 * layers * width ^ 2 + width * (words + context)
-  local tokens = batch * context
-  -- Operations, so that sizes compare; tokens are said.
-  row("training step of a GPT", ("%d layers of %d, %d x %d tokens"):format(layers, width, batch, context),
-    6 * parameters * tokens, TFLOPS, function()
-      arg = {}
-      local new = dofile "scripts/bench/gpt.lua"
-      local step = ts.device(name, new, unpack(size))
-      return function() return step() end
-    end)
+sections["steps"] = function()
+  for _, size in ipairs { { 2, 128, 4, 64, 2, 512 }, { 4, 256, 8, 128, 4, 2048 }, { 12, 768, 12, 1024, 4, 50304 } } do
+    local layers, width, _, context, batch, words = unpack(size)
+    local parameters = 12 * layers * width ^ 2 + width * (words + context)
+    local tokens = batch * context
+    -- Operations, so that sizes compare; tokens are said.
+    row("training step of a GPT", ("%d layers of %d, %d x %d tokens"):format(layers, width, batch, context),
+      6 * parameters * tokens, TFLOPS, function()
+        arg = {}
+        local new = dofile "scripts/bench/gpt.lua"
+        local step = ts.device(name, new, unpack(size))
+        return function() return step() end
+      end)
+  end
 end
-if #left_out > 0 then say(("\nLeft out, as a call would take more than %g s: %s."):format(MOST, table.concat(left_out, "; "))) end
-if failed or not right then os.exit(1) end
+
+if not sections[section] then refuse("no section ", section) end
+sections[section]()
+if #left_out > 0 then
+  for _, what in ipairs(left_out) do say(("| %s | a call would take more than %g s | | |"):format(what, MOST)) end
+end
+if failed then os.exit(1) end

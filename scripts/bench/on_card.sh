@@ -21,4 +21,21 @@ case ${1:-} in
       export LD_LIBRARY_PATH="$PWD/build/python/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
     fi ;;
 esac
-exec "$program" scripts/bench/on_card.lua "${1:-}"
+name=$("$program" scripts/bench/on_card.lua "${1:-}" name) || exit $?
+status=0
+for section in head products attention copies element-wise steps; do
+  rc=0
+  "$program" scripts/bench/on_card.lua "$name" "$section" || rc=$?
+  [ "$rc" -lt 128 ] || echo "| $section | the driver ended the process by signal $((rc - 128)) | | | |"
+  # OpenCL's compilers are said by TESSERA_OPENCL_OPTIONS not to optimise.
+  if [ "$rc" -ge 128 ] && [ -z "${TESSERA_OPENCL_OPTIONS:-}" ]; then
+    case $name in opencl*)
+      rc=0
+      echo "| $section | again, by code that the driver does not optimise | | | |"
+      TESSERA_OPENCL_OPTIONS=-cl-opt-disable "$program" scripts/bench/on_card.lua "$name" "$section" || rc=$?
+      [ "$rc" -lt 128 ] || echo "| $section | the driver ended the process by signal $((rc - 128)) | | | |" ;;
+    esac
+  fi
+  [ "$rc" -eq 0 ] || status=1
+done
+exit $status
