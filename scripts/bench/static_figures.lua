@@ -173,9 +173,9 @@ local published = {
   { "gfx942", "product of f16, 256 x 256 x 64 (hipBLASLt's assembly)", "256", "512", "0", "64 KiB", "1",
     "1.86 for each MFMA (477 for 256), 2198 multiply-adds an instruction", "hipBLASLt, `tensilelite/Tensile/CustomKernels/Custom_Cijk_Ailk_Bljk_HSS_BH_Bias_GG_AS_SAV_UserArgs_shortname10_gfx942.s` at 7d9fb683: its head, and its words disassembled by llvm-mc" },
   { "pvc", "product of bf16, 256 x 256 x 32 (XeTLA)", "512 (32 of 16 lanes)", "256", "-", "none: operands by 2D block loads", "4", "-",
-    "intel/xetla, `examples/02_basic_gemm/basic_gemm.cpp`: tiles of 32 x 64 a sub-group, of which the sums alone take 128 registers" },
+    "intel/xetla, basic_gemm.cpp of its examples: tiles of 32 x 64 a sub-group, of which the sums alone take 128 registers" },
   { "pvc", "product of bf16, 256 x 256 x 32 (CUTLASS for SYCL)", "512 (32 of 16 lanes)", "256", "-", "none: operands by 2D block loads", "4", "-",
-    "intel/sycl-tla, `examples/cute/tutorial/pvc_sycl/pvc_sycl.cpp`: DPAS of 8 x 16 x 16, 8 x 4 sub-groups, three stages ahead" },
+    "intel/sycl-tla, pvc_sycl.cpp of its tutorial: DPAS of 8 x 16 x 16, 8 x 4 sub-groups, three stages ahead" },
 }
 
 local function number(x) return (("%.2f"):format(x):gsub("0$", "")) end
