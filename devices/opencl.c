@@ -172,7 +172,8 @@ static char *extensions_of(cl_device_id d) {
 
 static bool has_clock(const TsCl *s, const char *extensions) {
   return has(extensions, "cl_khr_kernel_clock") &&
-         (number(s->device, CL_DEVICE_KERNEL_CLOCK_CAPABILITIES) & CL_KERNEL_CLOCK_SCOPE_DEVICE);
+         (number(s->device, CL_DEVICE_KERNEL_CLOCK_CAPABILITIES) &
+          CL_KERNEL_CLOCK_SCOPE_DEVICE);
 }
 
 static const TsTarget *target[TS_MAX_DEVICES];
@@ -278,7 +279,8 @@ void ts_opencl_device(TsDevice *d) {
   d->target = target[i];
   d->processors = (int)number(s->device, CL_DEVICE_MAX_COMPUTE_UNITS);
   d->clock = 1e6 * (double)number(s->device, CL_DEVICE_MAX_CLOCK_FREQUENCY);
-  if (!s->clock) d->no_clock = "its driver has no cl_khr_kernel_clock (ShaderClockKHR of SPIR-V)";
+  if (!s->clock)
+    d->no_clock = "its driver has no cl_khr_kernel_clock (ShaderClockKHR of SPIR-V)";
   d->runs_kernels = d->only_named = true;
   d->open = opencl_open;
   d->alloc = ts_cl_alloc;

@@ -39,7 +39,7 @@ typedef struct Link {
   const Elf64_Shdr *sec;
   const Elf64_Sym *sym;
   size_t nsym;
-  uint32_t symbols; /* their section */
+  uint32_t symbols;          /* their section */
   const char *names, *words; /* of symbols, of sections */
   size_t nnames, nwords;
   Place place[MAX_SECTIONS], table[NTABLE];

@@ -39,11 +39,13 @@ static bool head(Linked *l) {
       h->e_ident[EI_CLASS] != ELFCLASS64 || h->e_ident[EI_DATA] != ELFDATA2LSB ||
       h->e_ident[EI_VERSION] != EV_CURRENT || h->e_machine != EM_AMD || h->e_type != ET_DYN)
     return false;
-  l->segment = (const void *)(l->at + h->e_phoff);
-  return h->e_ehsize == sizeof *h && h->e_phentsize == sizeof(Elf64_Phdr) &&
-         h->e_shentsize == sizeof(Elf64_Shdr) && h->e_phnum <= SEGMENTS && h->e_phoff % 8 == 0 &&
-         h->e_shoff % 8 == 0 && inside(l, h->e_phoff, h->e_phnum * sizeof(Elf64_Phdr)) &&
-         inside(l, h->e_shoff, h->e_shnum * sizeof(Elf64_Shdr)) && h->e_shstrndx < h->e_shnum;
+  bool sound =
+      h->e_ehsize == sizeof *h && h->e_phentsize == sizeof(Elf64_Phdr) &&
+      h->e_shentsize == sizeof(Elf64_Shdr) && h->e_phnum <= SEGMENTS && h->e_phoff % 8 == 0 &&
+      h->e_shoff % 8 == 0 && inside(l, h->e_phoff, h->e_phnum * sizeof(Elf64_Phdr)) &&
+      inside(l, h->e_shoff, h->e_shnum * sizeof(Elf64_Shdr)) && h->e_shstrndx < h->e_shnum;
+  if (sound) l->segment = (const void *)(l->at + h->e_phoff);
+  return sound;
 }
 
 /* Each of the file's own bytes, one behind another, in pages of its own. */

@@ -104,7 +104,8 @@ int ts_gpu_text(const TsTile *k, const TsTarget *t, const char *level, TsText *o
     return -1;
   /* What a launch says is in no text otherwise. */
   for (int i = 0; i < code.nphase && !llvm; i++)
-    ts_text_format(out, "// %s: blocks of %d threads, %u bytes of shared memory by the launch\n",
+    ts_text_format(out,
+                   "// %s: blocks of %d threads, %u bytes of shared memory by the launch\n",
                    code.phase[i].name, code.phase[i].threads, code.phase[i].shared);
   return 0;
 }

@@ -280,7 +280,8 @@ static void emit_cpu(TsEmit *e, void *arg) {
 
 static Work *begin(const TsTile *k, const TsTarget *t, const char *passes, TsError *err) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
-  if (!t->triple) return ts_error_set(err, TS_ERR_device, "jit: no code for this machine"), NULL;
+  if (!t->triple)
+    return ts_error_set(err, TS_ERR_device, "jit: no code for this machine"), NULL;
   Work *w = calloc(1, sizeof *w);
   if (!w) return ts_error_set(err, TS_ERR_memory, "jit: out of memory"), NULL;
   if (t->maker == TS_MAKER_spirv && !has_spirv) {

@@ -34,8 +34,9 @@ static inline bool ts_gpu_marks_by_launch(const TsTarget *t) {
 /* Of a warp; zeros where it did not run. nturn: 0 where it has no list; the first turn is when the
  * warp began. Who reads finds its turns behind it, as many as had room. */
 typedef struct TsGpuRecord {
-  uint64_t begun_ns, ended_ns; /* the device's clock; its ticks, until the host knows how long they are */
-  uint64_t begun, ended;       /* cycles of the processor */
+  uint64_t begun_ns,
+      ended_ns; /* the device's clock; its ticks, until the host knows how long they are */
+  uint64_t begun, ended; /* cycles of the processor */
   uint32_t processor, block, warp, nturn;
 } TsGpuRecord;
 

@@ -131,7 +131,16 @@ static V hardware(TsGpuEmit *g, int which, int first, int bits) {
 /* Registers and fields are those of AMD's documents of the instruction sets. Numbers have gaps: a
  * die, an engine or an array of it has fewer processors than its field has room for. */
 static V processor(TsGpuEmit *g) {
-  enum { HW_ID = 4, XCC_ID = 20, HW_ID1 = 23, CU = 8, CU_SH_SE = 7, WGP = 10, SA = 16, SE = 18 };
+  enum {
+    HW_ID = 4,
+    XCC_ID = 20,
+    HW_ID1 = 23,
+    CU = 8,
+    CU_SH_SE = 7,
+    WGP = 10,
+    SA = 16,
+    SE = 18
+  };
   LLVMBuilderRef b = g->e->b;
   TsTargetPlace place = g->e->target->place;
   if (place == TS_PLACE_pair) {

@@ -43,15 +43,15 @@ static V list(TsGpuMarks *m, V by) {
 }
 
 static void put(TsGpuMarks *m, V x, V at, size_t offset) {
-  LLVMValueRef s = LLVMBuildStore(m->e->b, x, behind(m, at, ts_emit_i64(m->e, (int64_t)offset)));
+  LLVMValueRef s =
+      LLVMBuildStore(m->e->b, x, behind(m, at, ts_emit_i64(m->e, (int64_t)offset)));
   LLVMSetAlignment(s, LLVMGetIntTypeWidth(LLVMTypeOf(x)) / 8);
 }
 
 static void turn(TsGpuMarks *m, int stage) {
   LLVMBuilderRef b = m->e->b;
   V count = LLVMBuildLoad2(b, i32(m), m->count, "");
-  LLVMBasicBlockRef after =
-      ts_gpu_if(m->g, LLVMBuildICmp(b, LLVMIntULT, count, m->room, ""));
+  LLVMBasicBlockRef after = ts_gpu_if(m->g, LLVMBuildICmp(b, LLVMIntULT, count, m->room, ""));
   V now = LLVMBuildTrunc(b, m->g->maker->cycles(m->g), i32(m), "");
   V wide = LLVMBuildZExt(b, count, ts_emit_int_type(m->e, 64, 0), "");
   V at = behind(m, m->list, ts_gpu_mul(m->g, wide, sizeof(TsGpuTurn)));
@@ -86,9 +86,5 @@ static void end(TsGpuMarks *m, V nturn) {
   ts_gpu_if_end(m->g, after);
 }
 
-const TsGpuMarkForm ts_gpu_marks_clock = {.word = word,
-                                          .record = record,
-                                          .list = list,
-                                          .begin = begin,
-                                          .turn = turn,
-                                          .end = end};
+const TsGpuMarkForm ts_gpu_marks_clock = {
+    .word = word, .record = record, .list = list, .begin = begin, .turn = turn, .end = end};

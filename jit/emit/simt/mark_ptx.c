@@ -92,9 +92,5 @@ static void end(TsGpuMarks *m, V nturn) {
   text_of(m, LLVMVoidTypeInContext(m->e->ctx), text, "l,r,~{memory}", 2, in);
 }
 
-const TsGpuMarkForm ts_gpu_marks_ptx = {.word = word,
-                                        .record = record,
-                                        .list = list,
-                                        .begin = begin,
-                                        .turn = turn,
-                                        .end = end};
+const TsGpuMarkForm ts_gpu_marks_ptx = {
+    .word = word, .record = record, .list = list, .begin = begin, .turn = turn, .end = end};

@@ -134,8 +134,7 @@ void ts_gpu_begin(TsGpuEmit *g, const char *name) {
   LLVMTypeRef *in = ts_emit_take(e, sizeof *in * (size_t)(n + words + 1));
   for (int i = 0; i < n; i++) in[i] = pointer(g, g->batch ? m->table : m->global);
   for (int i = 0; i < words; i++) in[n + i] = i64(g);
-  LLVMTypeRef t =
-      LLVMFunctionType(LLVMVoidTypeInContext(e->ctx), in, (unsigned)(n + words), 0);
+  LLVMTypeRef t = LLVMFunctionType(LLVMVoidTypeInContext(e->ctx), in, (unsigned)(n + words), 0);
   e->fn = LLVMAddFunction(e->module, name, t);
   LLVMSetFunctionCallConv(e->fn, m->call);
   if (g->batch) ts_gpu_batch_declare(g);

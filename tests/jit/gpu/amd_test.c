@@ -251,10 +251,11 @@ static int check(const TsTile *k, const TsTarget *t, TsGpuForm form) {
  * among the arguments. Registers may run out in code that few blocks run. */
 static int clocks(const TsTile *k, const TsTarget *t, const char *path) {
   bool old = t->lanes == 64 || !strncmp(t->cpu, "gfx10", 5);
-  const char *const word[] = {
-      old ? "s_memtime" : t->clock_bits ? "HW_REG_SHADER_CYCLES, 0, 20" : "SHADER_CYCLES_LO",
-      old ? "s_memrealtime" : "MSG_RTN_GET_REALTIME", "HW_ID",
-      t->place == TS_PLACE_die ? "HW_REG_XCC_ID" : "s_getreg_b32"};
+  const char *const word[] = {old             ? "s_memtime"
+                              : t->clock_bits ? "HW_REG_SHADER_CYCLES, 0, 20"
+                                              : "SHADER_CYCLES_LO",
+                              old ? "s_memrealtime" : "MSG_RTN_GET_REALTIME", "HW_ID",
+                              t->place == TS_PLACE_die ? "HW_REG_XCC_ID" : "s_getreg_b32"};
   char arguments[200];
   int bad = 0;
   snprintf(arguments, sizeof arguments, "-d %s", path);

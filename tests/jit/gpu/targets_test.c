@@ -123,7 +123,8 @@ static void times(const TsTarget **t, int n, int runs) {
   static const char *const what[] = {"a map", "a softmax"};
   double first[MOST], next[MOST];
   runs = runs < 1 ? 1 : runs > MOST ? MOST : runs;
-  printf("| target | kernel | first object of a process, ms | again, ms |\n| --- | --- | --- | --- |\n");
+  printf("| target | kernel | first object of a process, ms | again, ms |\n| --- | --- | --- | "
+         "--- |\n");
   for (int i = 0; i < n; i++)
     for (int k = 0; k < 2; k++) {
       for (int r = 0; r < runs; r++) {
