@@ -28,6 +28,15 @@ typedef enum TsTargetMatrix {
   TS_MATRIX_dpas, /* Intel's, of sub-groups of 16: 16 steps of k, two by two */
 } TsTargetMatrix;
 
+/* Of AMD's: the register that says which processor a wave is on. */
+typedef enum TsTargetPlace {
+  TS_PLACE_none,
+  TS_PLACE_engine2, /* HW_ID, with two bits of the engine; or three */
+  TS_PLACE_engine3,
+  TS_PLACE_die,  /* HW_ID, and XCC_ID */
+  TS_PLACE_pair, /* HW_ID1: of a pair of processors */
+} TsTargetPlace;
+
 /* Whose GPU it is: what its instructions are called (jit/emit/simt/maker.h). */
 typedef enum TsTargetMaker { TS_MAKER_nvidia, TS_MAKER_amd, TS_MAKER_spirv } TsTargetMaker;
 
@@ -69,6 +78,8 @@ typedef struct TsTarget {
   int flops, flops64, flops16;
   unsigned units; /* of TsTargetUnit */
   TsTargetMatrix matrix;
+  TsTargetPlace place;
+  int clock_bits; /* of the counter of cycles that code reads; 0: 64 */
 } TsTarget;
 
 /* The row of this name; NULL: there is none. */

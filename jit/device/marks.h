@@ -28,6 +28,8 @@ typedef struct TsMarkedLaunch {
   const TsDevice *device;
   int processors; /* of the device */
   double clock;   /* Hz */
+  bool placed;    /* records say on which processor */
+  bool ticks;     /* records' begun_ns, ended_ns are ticks, of ts_marks_tick_nsec each */
   double most_bytes,
       most_flops; /* a second, of the device, of the kernel's numbers; 0: not known */
   int nrole;
@@ -58,6 +60,15 @@ typedef struct TsSimMarks TsSimMarks;
 TsSimMarks *ts_sim_marks_begin(TsDevice *d, const TsTile *k, TsTileRunAs *as, TsError *err);
 /* Its launch is one of those that were collected; with failed, nothing is. */
 int ts_sim_marks_end(TsSimMarks *m, bool failed, TsError *err);
+
+/* ---- jit/device/clock.c: clocks of devices that do not count in nanoseconds */
+/* A launch was over at this nanosecond of the host's, of which these are the records. */
+void ts_marks_clock(const TsDevice *d, int64_t nsec, const TsGpuRecord *r, int64_t n);
+/* Nanoseconds of a tick, as launches had it that lie some time apart; 0: not known yet. */
+double ts_marks_tick_nsec(const TsDevice *d);
+/* A counter of so few bits goes around: turns, and the end, become those of one that does not, as
+ * long as no stay is longer than that. Without a list the end is not known: it becomes the begin. */
+void ts_marks_unwrap(TsGpuRecord *r, TsGpuTurn *list, uint32_t room, int bits);
 
 /* ---- between the two */
 int ts_marks_outline(TsMarkedLaunch *m, const TsDevice *d, const TsTile *k, uint32_t blocks,

@@ -358,6 +358,8 @@ static int jit_marks(lua_State *L) {
     set_field(L, "threads_most", m->facts.threads_most);
     lua_pushstring(L, m->device->name), lua_setfield(L, -2, "device");
     set_field(L, "processors", m->processors), set_field(L, "clock", m->clock);
+    set_field(L, "tick_nsec", m->ticks ? ts_marks_tick_nsec(m->device) : 1);
+    lua_pushboolean(L, m->placed), lua_setfield(L, -2, "placed");
     set_field(L, "most_bytes", m->most_bytes), set_field(L, "most_flops", m->most_flops);
     lua_createtable(L, m->nrole, 0);
     for (int r = 0; r < m->nrole; r++) {
