@@ -199,7 +199,7 @@ static int launch(TsContext *c, Plan *p, Pusher *list, void *const *from, void *
   if (failed)
     ts_flags_drop(p->flags);
   else
-    ts_collective_queued(p->flags, 0, 1);
+    ts_collective_queued(p->flags, 2, 0, 1);
   return failed ? -1 : 1;
 }
 
