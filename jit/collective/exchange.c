@@ -172,6 +172,7 @@ static Plan *plan_of(TsContext *c, int n, const Pusher *list) {
   Plan *p = find(n, list);
   TsError err = {0};
   if (p) return p;
+  if (ts_launch_flush(c)) return NULL;
   if (nplan == MOST_PLANS) ts_exchange_close();
   if (!(p = calloc(1, sizeof *p))) return ts_error_memory(&c->err), NULL;
   p->n = n, p->lane = ts_flags_lane();
@@ -184,23 +185,19 @@ static Plan *plan_of(TsContext *c, int n, const Pusher *list) {
 
 /* ---- a call */
 static int launch(TsContext *c, Plan *p, Pusher *list, void *const *from, void *const *to) {
-  int failed = 0;
-  ts_device_together(true);
-  for (int i = 0; i < p->n && !failed; i++) {
+  void *arg[MOST][MOST_ARGS];
+  TsReplayMeeting m[MOST];
+  for (int i = 0; i < p->n; i++) {
     const Pusher *d = &list[i];
-    void *arg[MOST_ARGS];
     int k = 0;
-    for (int b = 0; b < d->k.nin; b++) arg[k++] = from[d->box[b]];
-    for (int b = 0; b < d->nbox; b++) arg[k++] = to[d->box[b]];
-    for (int q = 0; q < p->n; q++) arg[k++] = p->flags->words[q];
-    failed = ts_device_kernel_run(p->kernel[i], arg, d->dim, &c->err);
+    for (int b = 0; b < d->k.nin; b++) arg[i][k++] = from[d->box[b]];
+    for (int b = 0; b < d->nbox; b++) arg[i][k++] = to[d->box[b]];
+    for (int q = 0; q < p->n; q++) arg[i][k++] = p->flags->words[q];
+    m[i] = (TsReplayMeeting){p->kernel[i], k, TS_PUSH_NDIM, arg[i], d->dim};
   }
-  ts_device_together(false);
-  if (failed)
-    ts_flags_drop(p->flags);
-  else
-    ts_collective_queued(p->flags, 2, 0, 1);
-  return failed ? -1 : 1;
+  if (ts_launch_meet(c, p->n, m)) return ts_flags_drop(p->flags), -1;
+  ts_collective_queued(p->flags, 2, 0, 1);
+  return 1;
 }
 
 static int addresses(int n, const TsMeshBox *box, void **from, void **to) {
@@ -242,8 +239,9 @@ int ts_collective_exchange(TsContext *c, int n, const TsMeshBox *box) {
   Plan *p = plan_of(c, npusher, list);
   if (!p) return -1;
   if (p->refused) return 0;
-  if (!p->flags->words[0] && !ts_flags_of(p->n, p->device, p->lane, &c->err)) return -1;
-  if (ts_launch_flush(c)) return -1;
+  bool there = p->flags->words[0];
+  if (!there && ts_launch_flush(c)) return -1;
+  if (!there && !ts_flags_of(p->n, p->device, p->lane, &c->err)) return -1;
   done = launch(c, p, list, from, to);
   if (done == 1) ts_collectives++, l->guarded = c->waiting = true;
   return done;

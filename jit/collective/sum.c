@@ -316,6 +316,7 @@ static int open_plan(const TsMeshSum *s, Plan *p, TsError *err) {
 static Plan *make_plan(TsContext *c, const TsMeshSum *s, uint64_t hash, const int64_t *word,
                        int nword) {
   TsError err = {0};
+  if (ts_launch_flush(c)) return NULL;
   if (nplan == MOST_PLANS) ts_collective_close();
   Plan *p = calloc(1, sizeof *p + sizeof *word * (size_t)nword);
   if (!p) return ts_error_memory(&c->err), NULL;
@@ -430,12 +431,13 @@ static int launch(TsContext *c, Plan *p, void *(*arg)[MOST_PARAMS], int nth, int
   int failed = 0;
   for (int i = 0; i < p->ngroup && !failed; i++) {
     Group *g = &p->group[i];
-    ts_device_together(true);
-    for (int r = 0; r < g->n && !failed; r++) {
+    TsReplayMeeting m[PARTS];
+    for (int r = 0; r < g->n; r++) {
       const Device *d = &p->device[g->part[r]];
-      failed = ts_device_kernel_run(d->kernel, arg[d->p], d->dim, &c->err);
+      int ndim = g->pushes ? TS_SUM_NDIM : TS_SUM_reads;
+      m[r] = (TsReplayMeeting){d->kernel, d->nparam, ndim, arg[d->p], d->dim};
     }
-    ts_device_together(false);
+    failed = ts_launch_meet(c, g->n, m);
     if (failed)
       ts_flags_drop(g->flags);
     else
@@ -444,10 +446,13 @@ static int launch(TsContext *c, Plan *p, void *(*arg)[MOST_PARAMS], int nth, int
   return failed;
 }
 
-/* Words that were dropped are made again. */
+/* Words that were dropped are made again, behind what was put off: that may still use their memory. */
 static int words_there(TsContext *c, Plan *p) {
   for (int i = 0; i < p->ngroup; i++) {
     Group *g = &p->group[i];
+    bool there = g->flags->words[0] && (!g->pushes || g->flags->room[0]);
+    if (there) continue;
+    if (ts_launch_flush(c)) return -1;
     if (!g->flags->words[0] && !ts_flags_of(g->n, g->list, g->flags->lane, &c->err)) return -1;
     if (g->pushes && ts_flags_make_room(g->flags, &c->err)) return -1;
   }
@@ -463,7 +468,7 @@ int ts_collective_sum(TsContext *c, const TsMeshSum *s, int nth, int n) {
   if (p->refused) return 0;
   if (words_there(c, p)) return -1;
   int done = prepare(c, s, p, arg);
-  if (done == 1 && (ts_launch_flush(c) || launch(c, p, arg, nth, n))) done = -1;
+  if (done == 1 && launch(c, p, arg, nth, n)) done = -1;
   if (done == 1) ts_collectives++, l->guarded = c->waiting = true;
   for (int q = 0; q < s->from->mesh->n && done != 1; q++) {
     ts_tensor_unref(s->out[q]);

@@ -2,6 +2,7 @@
 #include "jit/launch/replay.h"
 
 #include "devices/cpu_pool.h"
+#include "devices/meet.h"
 #include "jit/launch/dependent.h"
 #include "jit/launch/replay_areas.h"
 
@@ -19,6 +20,8 @@ typedef struct Launch {
   TsDeviceKernel *kernel;
   int at, nparam, ndim; /* words: addresses, sizes */
   int runs;             /* of a launch of many */
+  bool meets;           /* it waits for other devices */
+  int64_t order;        /* among those of all devices of a group */
   int access, naccess;  /* naccess < 0: it is not known what it touches */
   void *room;           /* for its scratch, or NULL */
 } Launch;
@@ -50,6 +53,16 @@ struct TsReplay {
   uint64_t clock;
   unsigned freed; /* kernels when the sequences were made */
   unsigned moved; /* areas, when the run began */
+  TsReplayGroup *group;
+  Sequence *known; /* at the end of a run of a group: what it was */
+};
+
+struct TsReplayGroup {
+  int n;
+  TsReplay *member[TS_MAX_DEVICES];
+  int64_t order;         /* launches so far */
+  bool meeting;          /* those that come wait for each other: none is launched before all are there, */
+  bool due;              /* but then */
 };
 
 static TsReplayStats stats;
@@ -114,12 +127,21 @@ static bool append(TsReplay *r, TsDeviceKernel *k, int runs, int nparam, void *c
                                .nparam = nparam,
                                .ndim = ndim,
                                .runs = runs,
+                               .meets = r->group && r->group->meeting,
+                               .order = r->group ? r->group->order++ : 0,
                                .access = s->naccess - touched,
                                .naccess = known ? touched : -1,
                                .room = room};
   for (int i = 0; i < nparam; i++) s->word[s->nword++] = (int64_t)(intptr_t)arg[i];
   for (int i = 0; i < ndim; i++) s->word[s->nword++] = dim[i];
   return true;
+}
+
+/* For a launch of so many words of which nothing is known. */
+static bool has_room(TsReplay *r, int words) {
+  Sequence *s = &r->now;
+  return reserve((void **)&s->launch, &s->cap, s->n + 1, sizeof *s->launch) &&
+         reserve((void **)&s->word, &s->capword, s->nword + words, sizeof *s->word);
 }
 
 static bool same_kernel(const Sequence *a, const Sequence *b, int i) {
@@ -164,8 +186,37 @@ static int launch(const TsReplay *r, int i, TsError *err) {
   return failed;
 }
 
+/* ---- of a group: in the order of the program */
+static TsReplay *next_of(const TsReplayGroup *g) {
+  TsReplay *next = NULL;
+  for (int i = 0; i < g->n; i++) {
+    TsReplay *r = g->member[i];
+    if (r->launched < r->now.n && (!next || r->now.launch[r->launched].order <
+                                                next->now.launch[next->launched].order))
+      next = r;
+  }
+  return next;
+}
+
+/* Those that wait for each other follow each other, with no code loaded in between. */
+static int launch_group(TsReplayGroup *g, TsError *err) {
+  int failed = 0;
+  bool together = false;
+  for (int i = 0; i < g->n; i++) g->member[i]->off = true;
+  for (TsReplay *r; !failed && (r = next_of(g)); r->launched++) {
+    bool meets = r->now.launch[r->launched].meets;
+    if (meets != together) ts_device_together(together = meets);
+    failed = launch(r, r->launched, err);
+  }
+  if (together) ts_device_together(false);
+  for (int i = 0; i < g->n; i++) g->member[i]->launched = g->member[i]->now.n;
+  return failed;
+}
+
 static int launch_rest(TsReplay *r, TsError *err) {
   int failed = 0;
+  if (r->group && r->group->meeting) return r->group->due = true, 0;
+  if (r->group) return launch_group(r->group, err);
   for (; r->launched < r->now.n && !failed; r->launched++) failed = launch(r, r->launched, err);
   r->launched = r->now.n;
   return failed;
@@ -203,6 +254,8 @@ int ts_replay_flush(TsReplay *r, TsError *err) {
   r->off = r->cut = true;
   return launch_rest(r, err);
 }
+
+void ts_replay_touch_all(TsReplay *r) { r->touched = -1; }
 
 void ts_replay_touch(TsReplay *r, const void *at, int64_t nbytes, bool write) {
   if (r->touched < 0 || nbytes <= 0) return;
@@ -354,7 +407,8 @@ static int launch_shuffled(TsReplay *r, TsError *err) {
   return failed;
 }
 
-static int run_sequence(TsReplay *r, Sequence *s, TsError *err) {
+/* It gets its record, if it is to have one. */
+static void prepare(TsReplay *r, Sequence *s) {
   s->used = ++r->clock;
   s->runs++;
   bool often = s->runs >= OFTEN && !r->refused;
@@ -373,6 +427,10 @@ static int run_sequence(TsReplay *r, Sequence *s, TsError *err) {
     stats.launches += s->n;
   }
   memcpy(s->word, r->now.word, sizeof *s->word * (size_t)s->nword);
+}
+
+static int run_sequence(TsReplay *r, Sequence *s, TsError *err) {
+  prepare(r, s);
   if (!s->record && shuffled && !r->launched) return launch_shuffled(r, err);
   if (!s->record) return launch_rest(r, err);
   r->launched = r->now.n;
@@ -392,11 +450,16 @@ static void keep(TsReplay *r) {
   r->now.n = r->now.nword = r->now.naccess = r->now.nscratch = 0;
 }
 
-int ts_replay_end(TsReplay *r, TsError *err) {
-  int failed = 0;
+static Sequence *known_of(TsReplay *r) {
   Sequence *known = NULL;
   for (int k = 0; k < KEPT && !r->off; k++)
     if (r->alive[k] && r->kept[k].n == r->now.n) known = &r->kept[k];
+  return known;
+}
+
+int ts_replay_end(TsReplay *r, TsError *err) {
+  int failed = 0;
+  Sequence *known = known_of(r);
   failed = known ? run_sequence(r, known, err) : launch_rest(r, err);
   if (!known && !r->cut && r->now.n >= LEAST) keep(r);
   hold(r, false);
@@ -404,6 +467,129 @@ int ts_replay_end(TsReplay *r, TsError *err) {
 }
 
 bool ts_replay_matches(const TsReplay *r) { return !r->off; }
+
+/* ---- groups */
+void ts_replay_group_begin(TsReplayGroup *g) {
+  g->order = 0, g->meeting = g->due = false;
+  for (int i = 0; i < g->n; i++) ts_replay_begin(g->member[i]);
+}
+
+TsReplay *ts_replay_group_of(const TsReplayGroup *g, const TsDevice *d) {
+  for (int i = 0; i < g->n; i++)
+    if (g->member[i]->d == d) return g->member[i];
+  return NULL;
+}
+
+int ts_replay_group_flush(TsReplayGroup *g, TsError *err) {
+  for (int i = 0; i < g->n; i++) g->member[i]->off = g->member[i]->cut = true;
+  return launch_group(g, err);
+}
+
+static bool all_record(const TsReplayGroup *g, int n, const TsReplayMeeting *m) {
+  for (int i = 0; i < n; i++)
+    if (m[i].nparam > MOST_ARGS || !ts_device_kernel_records(m[i].kernel, m[i].arg) ||
+        !ts_replay_group_of(g, ts_device_kernel_device(m[i].kernel)))
+      return false;
+  return true;
+}
+
+/* What cannot be put off goes behind what was. */
+static int meet_now(TsReplayGroup *g, int n, const TsReplayMeeting *m, TsError *err) {
+  int failed = ts_replay_group_flush(g, err);
+  if (failed) return -1;
+  ts_device_together(true);
+  for (int i = 0; i < n && !failed; i++)
+    failed = ts_device_kernel_run(m[i].kernel, m[i].arg, m[i].dim, err);
+  ts_device_together(false);
+  return failed;
+}
+
+/* All of them are put off or none is, whatever memory there is. */
+int ts_replay_group_meet(TsReplayGroup *g, int n, const TsReplayMeeting *m, TsError *err) {
+  int before[TS_MAX_DEVICES][3], failed = 0;
+  if (!all_record(g, n, m)) return meet_now(g, n, m, err);
+  for (int i = 0; i < g->n; i++) {
+    const Sequence *s = &g->member[i]->now;
+    before[i][0] = s->n, before[i][1] = s->nword, before[i][2] = s->naccess;
+  }
+  g->meeting = true;
+  for (int i = 0; i < n && !failed; i++) {
+    TsReplay *r = ts_replay_group_of(g, ts_device_kernel_device(m[i].kernel));
+    int had = r->now.n;
+    if (!has_room(r, m[i].nparam + m[i].ndim))
+      failed = ts_error_memory(err);
+    else
+      failed = ts_replay_launch(r, m[i].kernel, m[i].nparam, m[i].arg, m[i].ndim, m[i].dim, err);
+    TS_ASSERT(failed || r->now.n == had + 1);
+  }
+  g->meeting = false;
+  for (int i = 0; i < g->n && failed; i++) {
+    Sequence *s = &g->member[i]->now;
+    s->n = before[i][0], s->nword = before[i][1], s->naccess = before[i][2];
+  }
+  if (failed) { /* what waits by these words is launched before they go */
+    TsError ignored;
+    g->due = false;
+    (void)ts_replay_group_flush(g, &ignored);
+    return -1;
+  }
+  if (!g->due) return 0;
+  g->due = false;
+  return launch_group(g, err);
+}
+
+/* One record a device, if all have one. Code of records is there before one of them runs. */
+static int launch_records(TsReplayGroup *g, TsError *err) {
+  bool ready = true;
+  int failed = 0;
+  for (int i = 0; i < g->n; i++) {
+    TsReplay *r = g->member[i];
+    if (r->known) prepare(r, r->known);
+    ready &= !r->now.n || (r->known && r->known->record);
+  }
+  if (!ready) return launch_group(g, err);
+  ts_device_together(true);
+  for (int i = 0; i < g->n && !failed; i++) {
+    TsReplay *r = g->member[i];
+    if (r->now.n) failed = r->d->run->record_launch(r->d, r->known->record, err);
+    r->launched = r->now.n;
+  }
+  ts_device_together(false);
+  return failed;
+}
+
+int ts_replay_group_end(TsReplayGroup *g, bool *whole, TsError *err) {
+  bool known = true, cut = false;
+  for (int i = 0; i < g->n; i++) {
+    TsReplay *r = g->member[i];
+    r->known = known_of(r);
+    known &= r->known || !r->now.n;
+    cut |= r->cut;
+  }
+  int failed = known && !cut ? launch_records(g, err) : launch_group(g, err);
+  for (int i = 0; i < g->n; i++) {
+    TsReplay *r = g->member[i];
+    if (!r->known && !r->cut && r->now.n >= LEAST) keep(r);
+    hold(r, false);
+  }
+  *whole = !cut;
+  return failed;
+}
+
+void ts_replay_group_free(TsReplayGroup *g) {
+  for (int i = 0; g && i < g->n; i++) ts_replay_free(g->member[i]);
+  free(g);
+}
+
+TsReplayGroup *ts_replay_group_new(int n, TsDevice *const *list) {
+  TsReplayGroup *g = calloc(1, sizeof *g);
+  for (int i = 0; g && i < n; i++) {
+    if (!(g->member[i] = ts_replay_new(list[i]))) return ts_replay_group_free(g), NULL;
+    g->member[i]->group = g;
+    g->n++;
+  }
+  return g;
+}
 
 /* ---- life */
 TsReplay *ts_replay_new(TsDevice *d) {
