@@ -14,6 +14,12 @@ static int ngroup, turned;
 void ts_flags_turn(int lane) { turned = lane; }
 int ts_flags_lane(void) { return turned; }
 
+int64_t ts_flags_patience(int64_t ms) {
+  static int64_t patience = 4000;
+  if (ms > 0) patience = ms;
+  return patience;
+}
+
 TsFlags *ts_flags_at(int i) { return i < ngroup ? group[i] : NULL; }
 
 static int64_t nbytes(const TsFlags *f) { return ts_flags_words(f->n) * 4; }

@@ -12,8 +12,8 @@
 
 #include "devices/device.h"
 
-/* Blocks of a launch, at most; milliseconds until a device that waits for another one gives up. */
-enum { TS_FLAGS_SLOTS = 160, TS_FLAGS_PATIENCE = 4000, TS_FLAGS_RECENT = 64 };
+/* Blocks of a launch, at most. */
+enum { TS_FLAGS_SLOTS = 160, TS_FLAGS_RECENT = 64 };
 /* Memory beside the words into which the others write what a device is to work with: bytes of each
  * slot, in two halves, and slots that have some. A half is written by meeting number k of its
  * slot, where k is odd or even, and read behind it: who has come to the next one is done with it. */
@@ -43,6 +43,9 @@ void ts_flags_drop(TsFlags *f);
  * says so, and 0 at its end. */
 void ts_flags_turn(int lane);
 int ts_flags_lane(void);
+/* Milliseconds until a device that waits for another one gives up; ms > 0: of kernels that are made from
+ * now on. */
+int64_t ts_flags_patience(int64_t ms);
 /* Group number i of those that there are; NULL: no more. */
 TsFlags *ts_flags_at(int i);
 

@@ -33,6 +33,7 @@ typedef struct Pusher {
 
 typedef struct Plan {
   int n, lane;
+  int64_t patience;
   TsDevice *device[MOST];
   TsPushKernel k[MOST];
   TsFlags *flags;
@@ -141,7 +142,8 @@ static int64_t tiles_of(const Pusher *p) {
 /* ---- plans */
 static Plan *find(int n, const Pusher *list) {
   for (int i = 0; i < nplan; i++) {
-    bool same = plan[i]->n == n && plan[i]->lane == ts_flags_lane();
+    bool same = plan[i]->n == n && plan[i]->lane == ts_flags_lane() &&
+                plan[i]->patience == ts_flags_patience(0);
     for (int k = 0; k < n && same; k++)
       same = plan[i]->device[k] == list[k].device &&
              !memcmp(&plan[i]->k[k], &list[k].k, sizeof list[k].k);
@@ -175,7 +177,7 @@ static Plan *plan_of(TsContext *c, int n, const Pusher *list) {
   if (ts_launch_flush(c)) return NULL;
   if (nplan == MOST_PLANS) ts_exchange_close();
   if (!(p = calloc(1, sizeof *p))) return ts_error_memory(&c->err), NULL;
-  p->n = n, p->lane = ts_flags_lane();
+  p->n = n, p->lane = ts_flags_lane(), p->patience = ts_flags_patience(0);
   for (int i = 0; i < n; i++) p->device[i] = list[i].device, p->k[i] = list[i].k;
   p->refused = open_plan(p, &err);
   if (p->refused) ts_collective_refused(&err);

@@ -43,7 +43,7 @@ V ts_collective_size(TsTileBuild *b, int index) {
 
 void ts_collective_meet(TsTileBuild *b, int n, const V *words, V rank, V slot) {
   V in[TS_SUM_MOST + 2];
-  TsAttr patience = {.type = TS_ATTR_int, .i = TS_FLAGS_PATIENCE};
+  TsAttr patience = {.type = TS_ATTR_int, .i = ts_flags_patience(0)};
   for (int i = 0; i < n; i++) in[i] = words[i];
   in[n] = rank, in[n + 1] = slot;
   ts_tile_emit(b, TS_TILE_meet, n + 2, in, &patience, 0, NULL);

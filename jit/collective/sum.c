@@ -101,6 +101,7 @@ static bool words_of(const TsMeshSum *s, int64_t *w, int *n) {
   if (!x || m->n > PARTS) return false;
   w[k++] = (int64_t)m->id << 32 | s->from->id << 16 | s->whole->layout;
   w[k++] = s->axes | s->kind << 8 | s->whole->dtype << 16 | x->meta.dtype << 24;
+  w[k++] = ts_flags_patience(0);
   w[k++] = (int64_t)s->leaves << 32 | ts_flags_lane() << 8 | s->whole->ndim;
   for (int d = 0; d < s->whole->ndim; d++) w[k++] = s->whole->dim[d];
   uint64_t h = 0;

@@ -59,8 +59,9 @@ static int say(TsContext *c, const TsFlags *f, int who, int missing, const TsCol
         ts_meta_text(&k->before, before), ts_meta_text(&k->meta, after), *k->place ? " (" : "",
         k->place, *k->place ? ")" : "", f->device[who]->name);
   return ts_error_hint(&c->err,
-                       "for %d ms; sums since then are wrong, and so is what was made of them",
-                       TS_FLAGS_PATIENCE);
+                       "for %lld ms, as dist.patience says; sums since then are wrong, and so is what "
+                       "was made of them",
+                       (long long)ts_flags_patience(0));
 }
 
 int ts_collective_tell(TsContext *c) {

@@ -36,8 +36,9 @@ void ts_launch_touch(TsContext *c, const TsTensor *t, const void *at, bool write
     *(far < 0 ? &below : &above) += far;
   }
   bool whole = ts_dtype_in_blocks(t->meta.dtype);
-  ts_launch_touch_bytes(c, (const char *)at + below * size,
-                        whole ? t->storage->nbytes : (above - below) * size, write);
+  int64_t nbytes = whole ? t->storage->nbytes : (above - below) * size;
+  if (t->storage->lent && ts_profile_on()) ts_profile_far((double)nbytes);
+  ts_launch_touch_bytes(c, (const char *)at + below * size, nbytes, write);
 }
 
 /* ---- launches */
