@@ -1,7 +1,6 @@
 /* See jit/launch/launch.h. */
 #include "jit/launch/launch.h"
 
-#include "devices/flags.h"
 #include "devices/meet.h"
 #include "jit/device/marks.h"
 #include "jit/launch/dependent.h"
@@ -170,7 +169,6 @@ int ts_launch_group_leave(TsContext *c, bool *whole) {
   l->group = NULL;
   c->replaying = false;
   if (ts_replay_group_end(g, whole, &c->err)) failed = -1;
-  for (int i = 0; failed && ts_flags_at(i); i++) ts_flags_drop(ts_flags_at(i));
   if (kept.code) c->err = kept;
   return failed;
 }

@@ -2,6 +2,7 @@
 #include "jit/launch/replay.h"
 
 #include "devices/cpu_pool.h"
+#include "devices/flags.h"
 #include "devices/meet.h"
 #include "jit/launch/dependent.h"
 #include "jit/launch/replay_areas.h"
@@ -198,6 +199,12 @@ static TsReplay *next_of(const TsReplayGroup *g) {
   return next;
 }
 
+/* Some may wait for launches that never come: that ends, and words by which they wait begin anew, before
+ * memory that they use goes. */
+static void forsake(void) {
+  for (int i = 0; ts_flags_at(i); i++) ts_flags_drop(ts_flags_at(i));
+}
+
 /* Those that wait for each other follow each other, with no code loaded in between. */
 static int launch_group(TsReplayGroup *g, TsError *err) {
   int failed = 0;
@@ -210,6 +217,7 @@ static int launch_group(TsReplayGroup *g, TsError *err) {
   }
   if (together) ts_device_together(false);
   for (int i = 0; i < g->n; i++) g->member[i]->launched = g->member[i]->now.n;
+  if (failed) forsake();
   return failed;
 }
 
@@ -555,6 +563,7 @@ static int launch_records(TsReplayGroup *g, TsError *err) {
     r->launched = r->now.n;
   }
   ts_device_together(false);
+  if (failed) forsake();
   return failed;
 }
 

@@ -60,8 +60,8 @@ TsReplay *ts_replay_group_of(const TsReplayGroup *g, const TsDevice *d); /* NULL
 /* Of devices of the group, alike in that all or none are put off. */
 int ts_replay_group_meet(TsReplayGroup *g, int n, const TsReplayMeeting *m, TsError *err);
 int ts_replay_group_flush(TsReplayGroup *g, TsError *err);
-/* *whole: nothing was flushed in between. A device that failed may leave others waiting: the caller
- * sees to words by which they wait (devices/flags.h). */
+/* *whole: nothing was flushed in between. Where a launch failed, nobody waits any more, and words by which
+ * devices wait (devices/flags.h) are new. */
 int ts_replay_group_end(TsReplayGroup *g, bool *whole, TsError *err);
 
 typedef struct TsReplayStats {
