@@ -1,70 +1,12 @@
 /* See jit/launch/replay.h. */
-#include "jit/launch/replay.h"
+#include "jit/launch/replay_state.h"
 
 #include "devices/cpu_pool.h"
-#include "devices/flags.h"
-#include "devices/meet.h"
 #include "jit/launch/dependent.h"
 #include "jit/launch/replay_areas.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-enum {
-  KEPT = 2,  /* sequences of a function, which may branch */
-  LEAST = 4, /* launches that are worth it */
-  OFTEN = 3, /* runs of a sequence before it is recorded */
-  MOST_ARGS = 512,
-};
-
-typedef struct Launch {
-  TsDeviceKernel *kernel;
-  int at, nparam, ndim; /* words: addresses, sizes */
-  int runs;             /* of a launch of many */
-  bool meets;           /* it waits for other devices */
-  int64_t order;        /* among those of all devices of a group */
-  int access, naccess;  /* naccess < 0: it is not known what it touches */
-  void *room;           /* for its scratch, or NULL */
-} Launch;
-
-typedef struct Sequence {
-  Launch *launch;
-  int n, cap;
-  int64_t *word;
-  int nword, capword;
-  TsAccess *access;
-  int naccess, capaccess;
-  int nscratch;   /* launches that have some */
-  unsigned moved; /* areas, when it was recorded */
-  void *record;   /* of the device; of a simulated one none is needed */
-  bool ordered;   /* its launches wait for those alone that they need */
-  int64_t runs;
-  uint64_t used;
-} Sequence;
-
-struct TsReplay {
-  TsDevice *d;
-  Sequence now, kept[KEPT];
-  bool alive[KEPT]; /* what came so far is its beginning */
-  bool off;         /* nothing is put off in this run any more */
-  bool cut;         /* and it is no sequence, since bytes moved in between */
-  bool refused;     /* the device does not record */
-  int launched;     /* of now */
-  int touched;      /* accesses of now that belong to the next launch */
-  uint64_t clock;
-  unsigned freed; /* kernels when the sequences were made */
-  unsigned moved; /* areas, when the run began */
-  TsReplayGroup *group;
-  Sequence *known; /* at the end of a run of a group: what it was */
-};
-
-struct TsReplayGroup {
-  int n;
-  TsReplay *member[TS_MAX_DEVICES];
-  int64_t order;         /* launches so far */
-  bool meeting;          /* those that come wait for each other: none is launched before all are there, */
-  bool due;              /* but then */
-};
 
 static TsReplayStats stats;
 static bool overlaps, shuffled;
@@ -139,7 +81,7 @@ static bool append(TsReplay *r, TsDeviceKernel *k, int runs, int nparam, void *c
 }
 
 /* For a launch of so many words of which nothing is known. */
-static bool has_room(TsReplay *r, int words) {
+bool ts_replay_has_room(TsReplay *r, int words) {
   Sequence *s = &r->now;
   return reserve((void **)&s->launch, &s->cap, s->n + 1, sizeof *s->launch) &&
          reserve((void **)&s->word, &s->capword, s->nword + words, sizeof *s->word);
@@ -179,7 +121,7 @@ static TsAccesses accesses_of(const Sequence *s, int i) {
   return (TsAccesses){.of = s->access + l->access, .n = l->naccess};
 }
 
-static int launch(const TsReplay *r, int i, TsError *err) {
+int ts_replay_step(const TsReplay *r, int i, TsError *err) {
   TsAccesses a = accesses_of(&r->now, i);
   ts_dependent_begin(r->d, &a);
   int failed = launch_in(&r->now, i, r->now.launch[i].room, err);
@@ -187,45 +129,11 @@ static int launch(const TsReplay *r, int i, TsError *err) {
   return failed;
 }
 
-/* ---- of a group: in the order of the program */
-static TsReplay *next_of(const TsReplayGroup *g) {
-  TsReplay *next = NULL;
-  for (int i = 0; i < g->n; i++) {
-    TsReplay *r = g->member[i];
-    if (r->launched < r->now.n && (!next || r->now.launch[r->launched].order <
-                                                next->now.launch[next->launched].order))
-      next = r;
-  }
-  return next;
-}
-
-/* Some may wait for launches that never come: that ends, and words by which they wait begin anew, before
- * memory that they use goes. */
-static void forsake(void) {
-  for (int i = 0; ts_flags_at(i); i++) ts_flags_drop(ts_flags_at(i));
-}
-
-/* Those that wait for each other follow each other, with no code loaded in between. */
-static int launch_group(TsReplayGroup *g, TsError *err) {
-  int failed = 0;
-  bool together = false;
-  for (int i = 0; i < g->n; i++) g->member[i]->off = true;
-  for (TsReplay *r; !failed && (r = next_of(g)); r->launched++) {
-    bool meets = r->now.launch[r->launched].meets;
-    if (meets != together) ts_device_together(together = meets);
-    failed = launch(r, r->launched, err);
-  }
-  if (together) ts_device_together(false);
-  for (int i = 0; i < g->n; i++) g->member[i]->launched = g->member[i]->now.n;
-  if (failed) forsake();
-  return failed;
-}
-
 static int launch_rest(TsReplay *r, TsError *err) {
   int failed = 0;
   if (r->group && r->group->meeting) return r->group->due = true, 0;
-  if (r->group) return launch_group(r->group, err);
-  for (; r->launched < r->now.n && !failed; r->launched++) failed = launch(r, r->launched, err);
+  if (r->group) return ts_replay_group_rest(r->group, err);
+  for (; r->launched < r->now.n && !failed; r->launched++) failed = ts_replay_step(r, r->launched, err);
   r->launched = r->now.n;
   return failed;
 }
@@ -271,7 +179,7 @@ void ts_replay_touch(TsReplay *r, const void *at, int64_t nbytes, bool write) {
 }
 
 /* ---- a run */
-static void hold(TsReplay *r, bool on) {
+void ts_replay_hold(TsReplay *r, bool on) {
   if (r->d->run && r->d->run->hold) r->d->run->hold(r->d, on);
 }
 
@@ -284,7 +192,7 @@ void ts_replay_begin(TsReplay *r) {
   r->cut = false;
   for (int k = 0; k < KEPT; k++) r->alive[k] = r->kept[k].n > 0;
   r->off = !any_alive(r);
-  hold(r, true);
+  ts_replay_hold(r, true);
 }
 
 static bool records(const TsReplay *r, const Sequence *s) {
@@ -406,7 +314,7 @@ static int launch_shuffled(TsReplay *r, TsError *err) {
       ready = !done[i];
       for (int k = o.first[i]; ready && k < o.first[i + 1]; k++) ready = done[o.wait[k]];
     }
-    failed = launch(r, i, err);
+    failed = ts_replay_step(r, i, err);
     done[i] = true;
   }
   free(done);
@@ -416,7 +324,7 @@ static int launch_shuffled(TsReplay *r, TsError *err) {
 }
 
 /* It gets its record, if it is to have one. */
-static void prepare(TsReplay *r, Sequence *s) {
+void ts_replay_prepare(TsReplay *r, Sequence *s) {
   s->used = ++r->clock;
   s->runs++;
   bool often = s->runs >= OFTEN && !r->refused;
@@ -438,14 +346,14 @@ static void prepare(TsReplay *r, Sequence *s) {
 }
 
 static int run_sequence(TsReplay *r, Sequence *s, TsError *err) {
-  prepare(r, s);
+  ts_replay_prepare(r, s);
   if (!s->record && shuffled && !r->launched) return launch_shuffled(r, err);
   if (!s->record) return launch_rest(r, err);
   r->launched = r->now.n;
   return r->d->run->record_launch(r->d, s->record, err);
 }
 
-static void keep(TsReplay *r) {
+void ts_replay_keep(TsReplay *r) {
   Sequence *old = &r->kept[0];
   for (int k = 1; k < KEPT; k++)
     if (r->kept[k].used < old->used) old = &r->kept[k];
@@ -458,7 +366,7 @@ static void keep(TsReplay *r) {
   r->now.n = r->now.nword = r->now.naccess = r->now.nscratch = 0;
 }
 
-static Sequence *known_of(TsReplay *r) {
+Sequence *ts_replay_known(TsReplay *r) {
   Sequence *known = NULL;
   for (int k = 0; k < KEPT && !r->off; k++)
     if (r->alive[k] && r->kept[k].n == r->now.n) known = &r->kept[k];
@@ -467,138 +375,14 @@ static Sequence *known_of(TsReplay *r) {
 
 int ts_replay_end(TsReplay *r, TsError *err) {
   int failed = 0;
-  Sequence *known = known_of(r);
+  Sequence *known = ts_replay_known(r);
   failed = known ? run_sequence(r, known, err) : launch_rest(r, err);
-  if (!known && !r->cut && r->now.n >= LEAST) keep(r);
-  hold(r, false);
+  if (!known && !r->cut && r->now.n >= LEAST) ts_replay_keep(r);
+  ts_replay_hold(r, false);
   return failed;
 }
 
 bool ts_replay_matches(const TsReplay *r) { return !r->off; }
-
-/* ---- groups */
-void ts_replay_group_begin(TsReplayGroup *g) {
-  g->order = 0, g->meeting = g->due = false;
-  for (int i = 0; i < g->n; i++) ts_replay_begin(g->member[i]);
-}
-
-TsReplay *ts_replay_group_of(const TsReplayGroup *g, const TsDevice *d) {
-  for (int i = 0; i < g->n; i++)
-    if (g->member[i]->d == d) return g->member[i];
-  return NULL;
-}
-
-int ts_replay_group_flush(TsReplayGroup *g, TsError *err) {
-  for (int i = 0; i < g->n; i++) g->member[i]->off = g->member[i]->cut = true;
-  return launch_group(g, err);
-}
-
-static bool all_record(const TsReplayGroup *g, int n, const TsReplayMeeting *m) {
-  for (int i = 0; i < n; i++)
-    if (m[i].nparam > MOST_ARGS || !ts_device_kernel_records(m[i].kernel, m[i].arg) ||
-        !ts_replay_group_of(g, ts_device_kernel_device(m[i].kernel)))
-      return false;
-  return true;
-}
-
-/* What cannot be put off goes behind what was. */
-static int meet_now(TsReplayGroup *g, int n, const TsReplayMeeting *m, TsError *err) {
-  int failed = ts_replay_group_flush(g, err);
-  if (failed) return -1;
-  ts_device_together(true);
-  for (int i = 0; i < n && !failed; i++)
-    failed = ts_device_kernel_run(m[i].kernel, m[i].arg, m[i].dim, err);
-  ts_device_together(false);
-  return failed;
-}
-
-/* All of them are put off or none is, whatever memory there is. */
-int ts_replay_group_meet(TsReplayGroup *g, int n, const TsReplayMeeting *m, TsError *err) {
-  int before[TS_MAX_DEVICES][3], failed = 0;
-  if (!all_record(g, n, m)) return meet_now(g, n, m, err);
-  for (int i = 0; i < g->n; i++) {
-    const Sequence *s = &g->member[i]->now;
-    before[i][0] = s->n, before[i][1] = s->nword, before[i][2] = s->naccess;
-  }
-  g->meeting = true;
-  for (int i = 0; i < n && !failed; i++) {
-    TsReplay *r = ts_replay_group_of(g, ts_device_kernel_device(m[i].kernel));
-    int had = r->now.n;
-    if (!has_room(r, m[i].nparam + m[i].ndim))
-      failed = ts_error_memory(err);
-    else
-      failed = ts_replay_launch(r, m[i].kernel, m[i].nparam, m[i].arg, m[i].ndim, m[i].dim, err);
-    TS_ASSERT(failed || r->now.n == had + 1);
-  }
-  g->meeting = false;
-  for (int i = 0; i < g->n && failed; i++) {
-    Sequence *s = &g->member[i]->now;
-    s->n = before[i][0], s->nword = before[i][1], s->naccess = before[i][2];
-  }
-  if (failed) { /* what waits by these words is launched before they go */
-    TsError ignored;
-    g->due = false;
-    (void)ts_replay_group_flush(g, &ignored);
-    return -1;
-  }
-  if (!g->due) return 0;
-  g->due = false;
-  return launch_group(g, err);
-}
-
-/* One record a device, if all have one. Code of records is there before one of them runs. */
-static int launch_records(TsReplayGroup *g, TsError *err) {
-  bool ready = true;
-  int failed = 0;
-  for (int i = 0; i < g->n; i++) {
-    TsReplay *r = g->member[i];
-    if (r->known) prepare(r, r->known);
-    ready &= !r->now.n || (r->known && r->known->record);
-  }
-  if (!ready) return launch_group(g, err);
-  ts_device_together(true);
-  for (int i = 0; i < g->n && !failed; i++) {
-    TsReplay *r = g->member[i];
-    if (r->now.n) failed = r->d->run->record_launch(r->d, r->known->record, err);
-    r->launched = r->now.n;
-  }
-  ts_device_together(false);
-  if (failed) forsake();
-  return failed;
-}
-
-int ts_replay_group_end(TsReplayGroup *g, bool *whole, TsError *err) {
-  bool known = true, cut = false;
-  for (int i = 0; i < g->n; i++) {
-    TsReplay *r = g->member[i];
-    r->known = known_of(r);
-    known &= r->known || !r->now.n;
-    cut |= r->cut;
-  }
-  int failed = known && !cut ? launch_records(g, err) : launch_group(g, err);
-  for (int i = 0; i < g->n; i++) {
-    TsReplay *r = g->member[i];
-    if (!r->known && !r->cut && r->now.n >= LEAST) keep(r);
-    hold(r, false);
-  }
-  *whole = !cut;
-  return failed;
-}
-
-void ts_replay_group_free(TsReplayGroup *g) {
-  for (int i = 0; g && i < g->n; i++) ts_replay_free(g->member[i]);
-  free(g);
-}
-
-TsReplayGroup *ts_replay_group_new(int n, TsDevice *const *list) {
-  TsReplayGroup *g = calloc(1, sizeof *g);
-  for (int i = 0; g && i < n; i++) {
-    if (!(g->member[i] = ts_replay_new(list[i]))) return ts_replay_group_free(g), NULL;
-    g->member[i]->group = g;
-    g->n++;
-  }
-  return g;
-}
 
 /* ---- life */
 TsReplay *ts_replay_new(TsDevice *d) {
