@@ -21,7 +21,9 @@ static TsReplay *next_of(const TsReplayGroup *g) {
 /* Some may wait for launches that never come: that ends, and words by which they wait begin anew, before
  * memory that they use goes. */
 static void forsake(void) {
-  for (int i = 0; ts_flags_at(i); i++) ts_flags_drop(ts_flags_at(i));
+  TsFlags *f;
+  for (int i = 0; (f = ts_flags_at(i)); i++)
+    if (f->lane == ts_flags_lane()) ts_flags_drop(f); /* others' launches are all there */
 }
 
 /* Those that wait for each other follow each other, with no code loaded in between. */
