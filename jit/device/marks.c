@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/mesh/overlap.h"
 #include "ir/tile/marks.h"
 #include "lib/clock.h"
 
@@ -31,9 +32,9 @@ void ts_marks_collect(TsMarksOf of) {
   marks.of = of;
 }
 
-void ts_marks_label(const char *name, double bytes, double flops) {
+void ts_marks_label(const char *name, double bytes, double far, double flops) {
   snprintf(marks.next.label, sizeof marks.next.label, "%s", name);
-  marks.next.bytes = bytes, marks.next.flops = flops;
+  marks.next.bytes = bytes, marks.next.far = far, marks.next.flops = flops;
 }
 
 TsMarksOf ts_marks_collecting(void) { return marks.of; }
@@ -90,6 +91,7 @@ static void limits(TsMarkedLaunch *m, const TsDevice *d, const TsTile *k) {
   m->device = d;
   m->processors = d->processors, m->clock = d->clock;
   m->most_bytes = d->bandwidth;
+  m->most_far = ts_overlap_of(d->kind, &(TsOverlapAsked){0}).link * 1e6;
   m->most_flops = (double)flops * d->clock * d->processors;
 }
 
@@ -117,7 +119,7 @@ int ts_marks_outline(TsMarkedLaunch *m, const TsDevice *d, const TsTile *k, uint
   int n = ts_tile_marks(k, mark);
   *m = (TsMarkedLaunch){.grid = blocks, .threads = threads, .nstage = 1 + n};
   memcpy(m->label, marks.next.label, sizeof m->label);
-  m->bytes = marks.next.bytes, m->flops = marks.next.flops;
+  m->bytes = marks.next.bytes, m->far = marks.next.far, m->flops = marks.next.flops;
   snprintf(m->kernel, sizeof m->kernel, "%s", k->name);
   m->warps = (m->threads + 31) / 32;
   limits(m, d, k);

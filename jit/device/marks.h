@@ -21,7 +21,7 @@ typedef struct TsMarkedRole {
 
 typedef struct TsMarkedLaunch {
   char label[120], kernel[48];   /* operators and lines, as who launches says; its name */
-  double bytes, flops;           /* as who launches says */
+  double bytes, far, flops; /* as who launches says; far: bytes over links to other devices */
   uint32_t grid, threads, warps; /* blocks; of a block */
   uint32_t every, apart; /* of so many blocks one has records, and one the turns of its warps */
   TsKernelFacts facts;
@@ -30,7 +30,7 @@ typedef struct TsMarkedLaunch {
   double clock;   /* Hz */
   bool placed;    /* records say on which processor */
   bool ticks;     /* records' begun_ns, ended_ns are ticks, of ts_marks_tick_nsec each */
-  double most_bytes,
+  double most_bytes, most_far,
       most_flops; /* a second, of the device, of the kernel's numbers; 0: not known */
   int nrole;
   TsMarkedRole role[TS_TILE_ROLES];
@@ -45,7 +45,8 @@ typedef struct TsMarkedLaunch {
 typedef enum TsMarksOf { TS_MARKS_off, TS_MARKS_warps, TS_MARKS_stages } TsMarksOf;
 void ts_marks_collect(TsMarksOf of); /* what was collected is forgotten */
 TsMarksOf ts_marks_collecting(void);
-void ts_marks_label(const char *name, double bytes, double flops); /* of launches from now on */
+/* Of launches from now on. */
+void ts_marks_label(const char *name, double bytes, double far, double flops);
 /* Those since, in their order; they stay until the next ts_marks_collect. */
 const TsMarkedLaunch *ts_marks_launches(int *n);
 

@@ -125,7 +125,7 @@ end
 local function describe(launch, cost)
   local nsec, first = span_of(launch)
   local k = { name = launch.name ~= "" and launch.name or launch.kernel, kernel = launch.kernel, usec = nsec / 1000,
-    bytes = launch.bytes, flops = launch.flops, grid = launch.grid, threads = launch.threads, warps = launch.warps,
+    bytes = launch.bytes, far = launch.far, most_far = launch.most_far, flops = launch.flops, grid = launch.grid, threads = launch.threads, warps = launch.warps,
     registers = launch.registers, spilled = launch.spilled, shared = launch.shared, every = launch.every, apart = launch.apart,
     occupancy = launch.threads_most > 0 and math.min(1, launch.blocks * launch.threads / launch.threads_most) or nil,
     placed = launch.placed, roles = {}, lost = 0, turns = 0,
@@ -336,6 +336,12 @@ function kernels.limit(k)
   local memory = k.most_bytes > 0 and k.usec > 0 and k.bytes / (k.usec * 1e-6) / k.most_bytes or 0
   local compute = k.most_flops > 0 and k.usec > 0 and k.flops / (k.usec * 1e-6) / k.most_flops or 0
   local used, even = busy(k)
+  local far = k.far or 0
+  local link = far > 0 and k.usec > 0 and far / (k.usec * 1e-6) / k.most_far or 0
+  if far > 0 and link >= math.max(memory, compute) then
+    return ("link: %s of other devices' memory at %s, %s of what links to a device carry; fewer bytes between devices, or other work meanwhile, would make it faster"):format(
+      units.size(far), units.rate(far / (k.usec * 1e-6), "B/s"), percent(link))
+  end
   if memory >= 0.6 and memory >= compute then
     return ("memory: %s of what the device can move%s; fewer bytes would make it faster, by fusing it with what makes or reads them, or narrower types"):format(
       percent(memory), memory > 1.05 and ", so its cache holds a part of it" or "")
@@ -385,6 +391,7 @@ local function facts_lines(k, out)
   out[#out + 1] = "  " .. table.concat(parts, ", ") .. "\n"
   local seconds = k.usec * 1e-6
   local rates = { rate_text(k.bytes / seconds, k.most_bytes, "B/s") }
+  if (k.far or 0) > 0 then rates[#rates + 1] = "over links " .. rate_text(k.far / seconds, k.most_far, "B/s") end
   rates[#rates + 1] = rate_text(k.flops / seconds, k.most_flops, "FLOP/s")
   if #rates > 0 then out[#out + 1] = "  " .. table.concat(rates, ", ") .. "\n" end
 end

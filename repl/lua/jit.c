@@ -349,6 +349,7 @@ static int jit_marks(lua_State *L) {
     lua_pushstring(L, m->label), lua_setfield(L, -2, "name");
     lua_pushstring(L, m->kernel), lua_setfield(L, -2, "kernel");
     set_field(L, "bytes", m->bytes), set_field(L, "flops", m->flops);
+    set_field(L, "far", m->far), set_field(L, "most_far", m->most_far);
     set_field(L, "grid", m->grid), set_field(L, "threads", m->threads);
     set_field(L, "warps", m->warps), set_field(L, "every", m->every);
     set_field(L, "registers", m->facts.registers);
