@@ -1,0 +1,59 @@
+-- Keys and values of earlier positions, in tensors of their whole length from the start, which are written in place: no
+-- step of a generation makes them anew.
+
+local core = require "tessera.core"
+local options = require "tessera.options"
+local op = core.op
+
+local Cache = {}
+Cache.__index = Cache
+Cache.__tostring = function(c)
+  return ("cache of %d layers, %d of %d positions, batch %d, %s"):format(#c.sizes, c.length, c.room, c.batch, core.bytes_text and core.bytes_text(c.nbytes)
+    or ("%.0f bytes"):format(c.nbytes))
+end
+
+--- new(sizes, {batch, length, dtype, device}): sizes = a list of {heads, width of keys, width of values} by layer.
+function Cache.new(sizes, o)
+  local self = setmetatable({ sizes = sizes, k = {}, v = {}, mk = {}, mv = {}, length = 0, room = o.length, batch = o.batch, nbytes = 0 }, Cache)
+  for i, s in ipairs(sizes) do
+    self.k[i] = op.zeros({ o.batch, s[1], o.length, s[2] }, { dtype = o.dtype }):to(o.device)
+    self.v[i] = op.zeros({ o.batch, s[1], o.length, s[3] }, { dtype = o.dtype }):to(o.device)
+    self.nbytes = self.nbytes + self.k[i].nbytes + self.v[i].nbytes
+  end
+  return self
+end
+
+--- For a call with n more positions: an error where they have no room.
+function Cache:need(batch, n)
+  if batch ~= self.batch then core.fail(("the cache is for a batch of %d, not %d"):format(self.batch, batch)) end
+  if self.length + n > self.room then
+    core.fail(("the cache has room for %d positions: %d are there and %d come\n  hint: m:cache{length = %d}"):format(self.room, self.length, n,
+      self.length + n))
+  end
+end
+
+--- Keys and values [B, H, S, D] behind those of the layer; all of them so far.
+function Cache:append(i, k, v)
+  local n, at = k.shape[3], self.length
+  self.k[i]:narrow(2, at, n):copy_(k)
+  self.v[i]:narrow(2, at, n):copy_(v)
+  return self.k[i]:narrow(2, 0, at + n), self.v[i]:narrow(2, 0, at + n)
+end
+
+--- Of what another tensor gives once: an encoder's result.
+function Cache:remember(i, k, v) self.mk[i], self.mv[i] = k, v end
+function Cache:memory(i) return self.mk[i], self.mv[i] end
+
+--- Behind a call: n more positions count.
+function Cache:advance(n) self.length = self.length + n end
+
+--- Forgets all positions but the first n, none if it is not given.
+---   cache:reset()
+function Cache:reset(n)
+  n = options.argument("cache:reset", "the number of positions", options.whole { least = 0, most = self.length }, n or 0)
+  self.length = n
+  if n == 0 then self.mk, self.mv = {}, {} end
+  return self
+end
+
+return Cache
