@@ -132,6 +132,18 @@ end
 
 function GatedMLP:forward(x) return self.down_proj(self.activation(self.gate_proj(x)) * self.up_proj(x)) end
 
+local Group = blocks.define "Group"
+
+--- group("a", A, "b", B ..): a module with these as fields, whose names files have and which does nothing itself.
+function blocks.group(...)
+  local g = Group()
+  for i = 1, select("#", ...), 2 do
+    local name, part = select(i, ...)
+    if part then g[name] = part end
+  end
+  return g
+end
+
 --- A list of n modules, f(i) for i from 1 on.
 function blocks.list(n, f)
   local list = require("tessera.nn").List()

@@ -1,8 +1,9 @@
 -- The families: which file of this room has which of the types and architectures that configurations name. A family is a
 -- table
 --   architectures = {LlamaForCausalLM = "logits", LlamaModel = "hidden"}
---   needs    what its configuration must have;  defaults: what it may leave out
---   build    build(c, kind) makes the model of a configuration
+--   needs    what its configuration must have;  defaults: what it may leave out;  aliases: other names of theirs
+--   build    build(c, gives, has) makes the model of a configuration; has(name): whether the file has a tensor
+--   renames  {pattern, text} of names of tensors in old files
 --   prefix   what names of its tensors begin with where there is a head, and files of bodies leave out
 --   ignored  patterns of names of tensors that files have and nothing reads
 --   check    check(c), if it is there: gives what of a configuration is not supported, a list of sentences
@@ -58,6 +59,9 @@ function families.config(family, given, path)
   for k, v in pairs(family.defaults or {}) do c[k] = v end
   for k, v in pairs(given) do
     if v ~= nil and type(v) ~= "userdata" then c[k] = v end
+  end
+  for name, other in pairs(family.aliases or {}) do
+    if c[name] == nil then c[name] = c[other] end
   end
   for _, name in ipairs(family.needs) do
     local v = c[name]

@@ -145,12 +145,30 @@ local kinds = { dtype = options.one_of("f64", "f32", "bf16", "f16"), device = op
 local read = options.of("hf.load", kinds, { strict = true, batch = 1 })
 local read_plan = options.of("hf.plan", kinds, { strict = true, batch = 1 })
 
+-- Names of old files as they are called now.
+local function renamed(tensors, rows)
+  local named = {}
+  for name, t in pairs(tensors) do
+    for _, row in ipairs(rows) do name = name:gsub(row[1], row[2]) end
+    named[name] = t
+  end
+  return named
+end
+
+-- Whether the file has a tensor, by its name with the prefix.
+local function holder(tensors, prefix)
+  return function(name)
+    return tensors[name] ~= nil or prefix ~= nil and name:sub(1, #prefix + 1) == prefix .. "." and tensors[name:sub(#prefix + 2)] ~= nil
+  end
+end
+
 -- The declared model and its list, checked against the file.
 local function declared(path, o)
   local source = files.open(path)
   local family, gives = families.find(source.config, source.path)
   local c = families.config(family, source.config, source.path)
-  local ok, model = pcall(core.no_grad, family.build, c, gives)
+  if family.renames then source.tensors = renamed(source.tensors, family.renames) end
+  local ok, model = pcall(core.no_grad, family.build, c, gives, holder(source.tensors, family.prefix))
   if not ok then core.fail(("%s: %s"):format(shown(source.path), (tostring(model):gsub("^[^\n]-:%d+: ", "")))) end
   model.config = c
   local list = wanted(model, family.prefix or "", is_bare(source.tensors, family.prefix))

@@ -188,7 +188,8 @@ def make(name):
             kept = {k: f.get_tensor(k) for k in f.keys() if not f.get_tensor(k).is_floating_point()}
         state = {k: kept[k] if k in kept else weight(k, s) for k, s in shapes.items()}
         save_file(state, path, {"format": "pt"})
-        model = cls.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval().double()
+        moe = {"experts_implementation": "eager"} if any("experts" in k for k in shapes) else {}
+        model = cls.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager", **moe).eval().double()
         with open(os.path.join(folder, "config.json")) as f:
             config = json.load(f)
     for key in ["transformers_version", "id2label", "label2id"]:
