@@ -8,8 +8,8 @@ local op = core.op
 local Cache = {}
 Cache.__index = Cache
 Cache.__tostring = function(c)
-  return ("cache of %d layers, %d of %d positions, batch %d, %s"):format(#c.sizes, c.length, c.room, c.batch, core.bytes_text and core.bytes_text(c.nbytes)
-    or ("%.0f bytes"):format(c.nbytes))
+  return ("cache of %d layers, %d of %d positions, batch %d, %s"):format(#c.sizes, c.length, c.room, c.batch,
+    require("tessera.units").size(c.nbytes))
 end
 
 --- new(sizes, {batch, length, dtype, device}): sizes = a list of {heads, width of keys, width of values} by layer.
@@ -21,6 +21,18 @@ function Cache.new(sizes, o)
     self.nbytes = self.nbytes + self.k[i].nbytes + self.v[i].nbytes
   end
   return self
+end
+
+local COUNT = options.whole { least = 1 }
+local read = options.of("m:cache", { batch = COUNT, length = COUNT, dtype = options.dtype }, { batch = 1 })
+
+--- The cache of a model by its options {batch, length, dtype}; w, a weight, says where it lies, and in which type, if that is
+--- none of blocks.
+function Cache.of(model, w, o)
+  o = read(o)
+  local blocks = require "tessera.hf.blocks"
+  return Cache.new(model:cache_sizes(), { batch = o.batch, length = o.length or model:cache_length(),
+    dtype = o.dtype or (blocks.in_blocks(w.dtype) and "f32" or w.dtype), device = w.device })
 end
 
 --- For a call with n more positions: an error where they have no room.

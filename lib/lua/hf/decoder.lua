@@ -14,7 +14,6 @@ local op = core.op
 
 local decoder = {}
 
-local COUNT = options.whole { least = 1 }
 local read_call = options.of("the model", { ids = options.tensor, cache = options.table, mask = options.tensor, positions = options.tensor,
   last = options.flag, hidden = options.flag }, { last = false, hidden = false })
 
@@ -88,29 +87,22 @@ end
 
 local Text = blocks.define "Text"
 
--- Sizes of a cache's layers.
-local function cache_sizes(c)
+--- Sizes of a cache's layers: heads, widths of keys and values (cache.lua).
+function Text:cache_sizes()
+  local c, sizes = self.config, {}
   local d = c.head_dim or c.hidden_size / c.num_attention_heads
-  local sizes = {}
   for i = 1, c.num_hidden_layers do
     sizes[i] = c.cache_size or { c.num_key_value_heads or c.num_attention_heads, d, d }
   end
   return sizes
 end
-decoder.cache_sizes = cache_sizes
 
-local read_cache = options.of("m:cache", { batch = COUNT, length = COUNT, dtype = options.dtype }, { batch = 1 })
+function Text:cache_length() return self.config.max_position_embeddings or 2048 end
 
 -- cache{batch = 1, length, dtype}: keys and values of `length` positions, the most that the model knows if it is not given.
 --   local cache = m:cache{length = 512}
 --   local logits = m(ids, {cache = cache})
-function Text:cache(o)
-  o = read_cache(o)
-  local w = self:embedding().weight
-  local dtype = o.dtype or (blocks.in_blocks(w.dtype) and "f32" or w.dtype)
-  return Cache.new(cache_sizes(self.config), { batch = o.batch, length = o.length or self.config.max_position_embeddings or 2048, dtype = dtype,
-    device = w.device })
-end
+function Text:cache(o) return Cache.of(self, self:embedding().weight, o) end
 
 function Text:base() return self[self._base] end
 function Text:embedding()

@@ -54,9 +54,9 @@ local function weight_bytes(list, tensors, dtype, device)
   return all, mapped, parameters
 end
 
-local function cache_bytes(c, dtype, batch, length)
+local function cache_bytes(model, dtype, batch, length)
   local sum = 0
-  for _, s in ipairs(require("tessera.hf.decoder").cache_sizes(c)) do sum = sum + s[1] * (s[2] + s[3]) * length * batch * nbytes[dtype] end
+  for _, s in ipairs(model:cache_sizes()) do sum = sum + s[1] * (s[2] + s[3]) * length * batch * nbytes[dtype] end
   return sum
 end
 
@@ -77,9 +77,9 @@ return function(model, list, source, o)
   p.weights, p.mapped, p.parameters = weight_bytes(list, tensors, o.dtype, on)
   local first = tensors[list[1].names[1]].dtype
   local dtype = o.dtype or (is_float(first) and not blocks.in_blocks(first) and first) or "f32"
-  p.length = o.length or math.min(c.max_position_embeddings or 512, 2048)
+  p.length = o.length or math.min(model.cache_length and model:cache_length() or c.max_position_embeddings or 512, 2048)
   p.call = math.min(p.length, 512)
-  p.cache = model.cache and model.generate and cache_bytes(c, dtype, o.batch, p.length) or 0
+  p.cache = model.cache_sizes and cache_bytes(model, dtype, o.batch, p.length) or 0
   p.scratch = scratch_bytes(c, model, math.max(nbytes[dtype], 4), p.call * o.batch)
   p.total = p.weights + p.cache + p.scratch
   p.memory = o.memory and bytes_of(o.memory) or on and math.huge or core.memory_left() + (p.mapped or 0)
