@@ -10,13 +10,19 @@ local Heads = blocks.define("GPTNeoXAttention", attention.Attention)
 
 function Heads:init(c, rope, index)
   self.heads, self.index, self.rope, self.out = c.num_attention_heads, index, rope, "dense"
+  self.whole = c.qkv_whole -- all queries, then all keys: GGUF
   self.query_key_value = blocks.Linear(c.hidden_size, 3 * c.hidden_size, c.attention_bias)
   self.dense = blocks.Linear(c.hidden_size, c.hidden_size, c.attention_bias)
 end
 
 function Heads:project(x)
   local b, s, width = unpack(x.shape)
-  local y = self.query_key_value(x):reshape(b, s, self.heads, 3, width / self.heads):permute(3, 0, 2, 1, 4)
+  local y = self.query_key_value(x)
+  if self.whole then
+    y = y:reshape(b, s, 3, self.heads, width / self.heads):permute(2, 0, 3, 1, 4)
+  else
+    y = y:reshape(b, s, self.heads, 3, width / self.heads):permute(3, 0, 2, 1, 4)
+  end
   return y:select(0, 0), y:select(0, 1), y:select(0, 2)
 end
 

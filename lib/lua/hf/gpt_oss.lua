@@ -30,7 +30,14 @@ end
 function Experts:init(c)
   local n, d, h = c.num_local_experts, c.hidden_size, c.intermediate_size
   self.experts, self.limit, self.alpha = n, c.swiglu_limit, c.swiglu_alpha
-  self.turned = c.quantization_config ~= nil
+  self.turned = c.quantization_config ~= nil or c.experts_stacked
+  if c.experts_stacked then -- GGUF, where gate and up stand apart
+    for name, sizes in pairs { gate_proj = { h, d }, up_proj = { h, d }, down_proj = { d, h } } do
+      self:want(name, { n, sizes[1], sizes[2] }, { from = { name .. ".weight" }, shapes = { { n, sizes[1], sizes[2] } } })
+      self:want(name .. "_bias", { n, sizes[1] }, { from = { name .. ".bias" }, shapes = { { n, sizes[1] } } })
+    end
+    return
+  end
   want(self, "gate_up_proj", n, d, 2 * h, self.turned)
   want(self, "down_proj", n, h, d, self.turned)
   self:want("gate_up_proj_bias", { n, 2 * h })
@@ -39,10 +46,17 @@ end
 
 function Experts:forward(x, weights, index)
   local rows, sizes, place, source = op.moe_dispatch(x, index, { experts = self.experts })
-  local h = experts.product(rows, self.gate_up_proj, sizes, self.turned, self.gate_up_proj_bias)
-  local pairs_ = h:reshape(h.shape[1], h.shape[2] / 2, 2)
-  local gate, up = pairs_:select(-1, 0):clamp { max = self.limit }, pairs_:select(-1, 1):clamp(-self.limit, self.limit)
-  h = gate * op.sigmoid(gate * self.alpha) * (up + 1)
+  local gate, up
+  if self.gate_proj then
+    gate = experts.product(rows, self.gate_proj, sizes, true, self.gate_proj_bias)
+    up = experts.product(rows, self.up_proj, sizes, true, self.up_proj_bias)
+  else
+    local both = experts.product(rows, self.gate_up_proj, sizes, self.turned, self.gate_up_proj_bias)
+    both = both:reshape(both.shape[1], both.shape[2] / 2, 2)
+    gate, up = both:select(-1, 0), both:select(-1, 1)
+  end
+  gate, up = gate:clamp { max = self.limit }, up:clamp(-self.limit, self.limit)
+  local h = gate * op.sigmoid(gate * self.alpha) * (up + 1)
   return op.moe_combine(experts.product(h, self.down_proj, sizes, self.turned, self.down_proj_bias), place, source, weights)
 end
 
