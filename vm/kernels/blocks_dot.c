@@ -149,6 +149,13 @@ INLINE void q6_k_block(const u8 *s, I by, Rows *r, int m) {
 }
 
 /* ---- all blocks of some rows */
+/* Rows behind those at work, which are read next and lie in a row: gathers of lanes that are far
+ * from each other show the processor no order that it could foresee. */
+INLINE void fetch(const u8 **next, int64_t nbytes) {
+  for (int64_t i = 0; i < nbytes; i += 64) _mm_prefetch((const char *)*next + i, _MM_HINT_T0);
+  *next += nbytes;
+}
+
 /* A row of w behind the last one is the last one, and is not stored. */
 #define DOT(name, size, bytes, M)                                                              \
   static void name##_##M(const u8 *w, int64_t step, int n, int64_t k, const float *x,          \
@@ -159,7 +166,9 @@ INLINE void q6_k_block(const u8 *s, I by, Rows *r, int m) {
     for (int i = 0; i < LANES; i++) at[i] = (int32_t)((i < n ? i : n - 1) * step);             \
     for (int i = 0; i < M; i++) r.x[i] = x + i * x_step, r.acc[i] = SPLAT(0);                  \
     I by = LOAD(at);                                                                           \
+    const u8 *next = w + LANES * step;                                                         \
     for (int64_t b = 0; b < k; b += (size), w += (bytes)) {                                    \
+      fetch(&next, LANES * (bytes));                                                           \
       name##_block(w, by, &r, M);                                                              \
       for (int i = 0; i < M; i++) r.x[i] += (size);                                            \
     }                                                                                          \
