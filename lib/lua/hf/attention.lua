@@ -91,11 +91,31 @@ function Attention:forward(x, at)
   return self[self.out](attention.join(self:attend(q, k, v, at)))
 end
 
+-- Rows of several lengths see keys up to their own position, bool [B, 1, 1, T]; made once a call for each window.
+local function seen_by_rows(at, t, window)
+  local name = window or 0
+  at.seen = at.seen or {}
+  if not at.seen[name] then
+    local keys = op.arange(t):to(at.device):unsqueeze(0)
+    local seen = keys:le(at.rows)
+    if window then seen = seen:logical_and(keys:gt(at.rows - window)) end
+    at.seen[name] = seen:unsqueeze(1):unsqueeze(1)
+  end
+  return at.seen[name]
+end
+
+--- What attention of a decoder is asked for: {causal, window, mask}.
+function attention.asked(at, t, window)
+  if at.rows then return { mask = seen_by_rows(at, t, window) } end
+  return { causal = true, window = window, mask = at.mask }
+end
+
 --- Heads with those of the cache.
 function Attention:attend(q, k, v, at)
   if at.cache then k, v = at.cache:append(self.index, k, v) end
-  return attention.attend(q, k, v, { causal = true, window = self.window, scale = self.scale, softcap = self.softcap,
-    mask = at.mask, sink = self.sinks })
+  local o = attention.asked(at, k.shape[3], self.window)
+  o.scale, o.softcap, o.sink = self.scale, self.softcap, self.sinks
+  return attention.attend(q, k, v, o)
 end
 
 -- ---- of encoders, and of decoders to encoders

@@ -37,6 +37,7 @@ end
 
 --- For a call with n more positions: an error where they have no room.
 function Cache:need(batch, n)
+  if self.lengths and n ~= 1 then core.fail "the cache has rows of several lengths, and takes one position more of each at a time" end
   if batch ~= self.batch then core.fail(("the cache is for a batch of %d, not %d"):format(self.batch, batch)) end
   if self.length + n > self.room then
     core.fail(("the cache has room for %d positions: %d are there and %d come\n  hint: m:cache{length = %d}"):format(self.room, self.length, n,
@@ -44,12 +45,32 @@ function Cache:need(batch, n)
   end
 end
 
---- Keys and values [B, H, S, D] behind those of the layer; all of them so far.
+--- Keys and values [B, H, S, D] behind those of the layer; all of them so far, of rows of several lengths as many as the longest
+--- has.
 function Cache:append(i, k, v)
   local n, at = k.shape[3], self.length
-  self.k[i]:narrow(2, at, n):copy_(k)
-  self.v[i]:narrow(2, at, n):copy_(v)
+  for row, own in ipairs(self.lengths or { at }) do
+    local function put(to, from)
+      if self.lengths then to, from = to:narrow(0, row - 1, 1), from:narrow(0, row - 1, 1) end
+      to:narrow(2, own, n):copy_(from)
+    end
+    put(self.k[i], k)
+    put(self.v[i], v)
+  end
   return self.k[i]:narrow(2, 0, at + n), self.v[i]:narrow(2, 0, at + n)
+end
+
+--- The cache of a row alone, which lies in this one.
+function Cache:row(row)
+  local own = setmetatable({ sizes = self.sizes, k = {}, v = {}, mk = {}, mv = {}, length = 0, room = self.room, batch = 1, nbytes = 0 }, Cache)
+  for i in ipairs(self.sizes) do own.k[i], own.v[i] = self.k[i]:narrow(0, row, 1), self.v[i]:narrow(0, row, 1) end
+  return own
+end
+
+--- Rows have so many positions each, a list; calls behind it bring one more position for each row.
+function Cache:set_lengths(lengths)
+  self.lengths, self.length = lengths, 0
+  for _, n in ipairs(lengths) do self.length = math.max(self.length, n) end
 end
 
 --- Of what another tensor gives once: an encoder's result.
@@ -57,14 +78,21 @@ function Cache:remember(i, k, v) self.mk[i], self.mv[i] = k, v end
 function Cache:memory(i) return self.mk[i], self.mv[i] end
 
 --- Behind a call: n more positions count.
-function Cache:advance(n) self.length = self.length + n end
+function Cache:advance(n)
+  self.length = self.length + n
+  for i, own in ipairs(self.lengths or {}) do self.lengths[i] = own + n end
+end
 
 --- Forgets all positions but the first n, none if it is not given.
 ---   cache:reset()
 function Cache:reset(n)
   n = options.argument("cache:reset", "the number of positions", options.whole { least = 0, most = self.length }, n or 0)
   self.length = n
-  if n == 0 then self.mk, self.mv = {}, {} end
+  if n == 0 then
+    self.mk, self.mv, self.lengths = {}, {}, nil
+  else
+    for i, own in ipairs(self.lengths or {}) do self.lengths[i] = math.min(own, n) end
+  end
   return self
 end
 

@@ -3,6 +3,7 @@
 --   count, offset   how many positions come, and behind how many
 --   positions       where they stand, if it was said: [S] or [B, S]
 --   mask            which keys are seen, bool [B, 1, 1, T], if some are not
+--   rows            of a cache with rows of several lengths, which position comes, [B, 1]
 --   cache, length   the cache, and the length for which positions are scaled (rope.lua)
 --   tables, wide    rotary positions of the call; the dtype of its sines
 
@@ -49,8 +50,14 @@ function decoder.at(o, w)
   local b, s = unpack(o.ids.shape)
   local offset = o.cache and o.cache.length or 0
   if o.cache then o.cache:need(b, s) end
-  return { count = s, offset = offset, positions = o.positions, mask = decoder.key_mask(o.mask, b, offset + s), cache = o.cache,
+  local at = { count = s, offset = offset, positions = o.positions, mask = decoder.key_mask(o.mask, b, offset + s), cache = o.cache,
     length = o.cache and o.cache.room or offset + s, tables = {}, wide = w.dtype == "f64" and "f64" or "f32", device = o.ids.device }
+  if o.cache and o.cache.lengths then
+    if o.mask or o.positions then core.fail "the model: a cache with rows of several lengths says itself what is seen, and where positions stand" end
+    at.rows = core.tensor(o.cache.lengths, { dtype = "i64", device = at.device }):unsqueeze(1)
+    at.positions = at.rows
+  end
+  return at
 end
 
 -- ---- the model

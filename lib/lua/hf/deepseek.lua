@@ -40,7 +40,9 @@ function Heads:forward(x, at)
   local wide = attention.split(self.kv_b_proj(latent:squeeze(1)), self.heads)
   local b, h, t = unpack(wide.shape)
   k = op.concat({ wide:narrow(-1, 0, self.nope), k:broadcast_to { b, h, t, self.turns } }, { axis = -1 })
-  local y = attention.attend(q, k, wide:narrow(-1, self.nope, self.v), { causal = true, scale = self.scale, mask = at.mask })
+  local o = attention.asked(at, t)
+  o.scale = self.scale
+  local y = attention.attend(q, k, wide:narrow(-1, self.nope, self.v), o)
   return self.o_proj(attention.join(y))
 end
 
