@@ -63,6 +63,12 @@ static inline F half(I a) {
 #endif
 
 #define INLINE static inline __attribute__((always_inline))
+/* Shifts and words are constants then, and words stay in registers. */
+#ifdef __clang__
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 32")
+#endif
 
 /* What a block is added to: rows of x from its first element on, a sum each. */
 typedef struct Rows {
@@ -82,8 +88,8 @@ INLINE I code(I words, int shift, int bits) {
 INLINE void q4_0_block(const u8 *s, I by, Rows *r, int m) {
   F d = half(GATHER(s, by));
   I q[4];
-  for (int j = 0; j < 4; j++) q[j] = GATHER(s + 2 + 4 * j, by);
-  for (int k = 0; k < 32; k++) {
+  UNROLL for (int j = 0; j < 4; j++) q[j] = GATHER(s + 2 + 4 * j, by);
+  UNROLL for (int k = 0; k < 32; k++) {
     I c = code(q[k % 16 / 4], k % 4 * 8 + k / 16 * 4, 4);
     add(r, m, k, MUL(d, FLOAT(SUB(c, WORD(8)))));
   }
@@ -93,25 +99,25 @@ INLINE void q4_1_block(const u8 *s, I by, Rows *r, int m) {
   I both = GATHER(s, by);
   F d = half(both), least = half(RIGHT(both, 16));
   I q[4];
-  for (int j = 0; j < 4; j++) q[j] = GATHER(s + 4 + 4 * j, by);
-  for (int k = 0; k < 32; k++)
+  UNROLL for (int j = 0; j < 4; j++) q[j] = GATHER(s + 4 + 4 * j, by);
+  UNROLL for (int k = 0; k < 32; k++)
     add(r, m, k, FMA(d, FLOAT(code(q[k % 16 / 4], k % 4 * 8 + k / 16 * 4, 4)), least));
 }
 
 INLINE void q8_0_block(const u8 *s, I by, Rows *r, int m) {
   F d = half(GATHER(s, by));
-  for (int j = 0; j < 8; j++) {
+  UNROLL for (int j = 0; j < 8; j++) {
     I q = GATHER(s + 2 + 4 * j, by);
-    for (int b = 0; b < 4; b++)
+    UNROLL for (int b = 0; b < 4; b++)
       add(r, m, 4 * j + b, MUL(d, FLOAT(SIGNED(LEFT(q, 24 - 8 * b), 24))));
   }
 }
 
 /* 32 elements, of which the codes are the lower or the upper halves of bytes. */
 INLINE void nibbles(const u8 *s, I by, int upper, Rows *r, int m, int k, F d, F less) {
-  for (int j = 0; j < 8; j++) {
+  UNROLL for (int j = 0; j < 8; j++) {
     I q = GATHER(s + 4 * j, by);
-    for (int b = 0; b < 4; b++)
+    UNROLL for (int b = 0; b < 4; b++)
       add(r, m, k + 4 * j + b, FMS(d, FLOAT(code(q, 8 * b + 4 * upper, 4)), less));
   }
 }
@@ -120,7 +126,7 @@ INLINE void q4_k_block(const u8 *s, I by, Rows *r, int m) {
   I both = GATHER(s, by), low = GATHER(s + 4, by), min = GATHER(s + 8, by),
     rest = GATHER(s + 12, by);
   F d = half(both), least = half(RIGHT(both, 16));
-  for (int j = 0; j < 8; j++) {
+  UNROLL for (int j = 0; j < 8; j++) {
     int at = j % 4 * 8;
     I scale = j < 4 ? code(low, at, 6) : OR(code(rest, at, 4), LEFT(code(low, at + 6, 2), 4));
     I under =
@@ -136,11 +142,11 @@ INLINE void q6_k_block(const u8 *s, I by, Rows *r, int m) {
     int p = part % 4;
     const u8 *low = s + part / 4 * 64 + p % 2 * 32, *high = s + 128 + part / 4 * 32;
     I scales = GATHER(s + 192 + 4 * (part / 2), by);
-    for (int j = 0; j < 8; j++) {
+    UNROLL for (int j = 0; j < 8; j++) {
       I four = GATHER(low + 4 * j, by), two = GATHER(high + 4 * j, by);
       int at = part % 2 * 16 + j / 4 * 8;
       F by_scale = MUL(d, FLOAT(SIGNED(LEFT(scales, 24 - at), 24)));
-      for (int b = 0; b < 4; b++) {
+      UNROLL for (int b = 0; b < 4; b++) {
         I c = OR(code(four, 8 * b + p / 2 * 4, 4), LEFT(code(two, 8 * b + 2 * p, 2), 4));
         add(r, m, 32 * part + 4 * j + b, MUL(by_scale, FLOAT(SUB(c, WORD(32)))));
       }
