@@ -2,7 +2,7 @@
 -- hf.load reads.
 local tessera = require "tessera"
 local core, op = tessera.core, tessera.op
-local vectors = {}
+local vectors, json = {}, core.open_json()
 
 local function crc32(text)
   local crc = 0xFFFFFFFF
@@ -38,19 +38,16 @@ end
 
 --- {config, tensors by name, known: inputs and outputs} of a model.
 function vectors.read(name)
-  local at = "tests/hf/vectors/" .. name
-  local described = require("tessera.io").load_json(at .. ".json")
+  local stored, about = tessera.load("tests/hf/vectors/" .. name .. ".safetensors")
   local tensors = {}
-  for word, shape in pairs(described.tensors) do tensors[word] = vectors.weight(word, shape) end
+  for word, shape in pairs(json.decode(about.tensors)) do tensors[word] = vectors.weight(word, shape) end
   local ins, outs = {}, {}
-  for word, t in pairs(tessera.load(at .. ".safetensors")) do
+  for word, t in pairs(stored) do
     local side, own = word:match "^(%a+)%.(.*)$"
     if side == "in" then ins[own] = t else outs[own] = t end
   end
-  return { config = described.config, tensors = tensors, ins = ins, outs = outs }
+  return { config = json.decode(about.config), tensors = tensors, ins = ins, outs = outs }
 end
-
-local json = core.open_json()
 
 --- A folder with a model; the caller removes it.
 function vectors.folder(config, tensors)

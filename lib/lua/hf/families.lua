@@ -53,26 +53,59 @@ function families.find(config, path)
     guess and (", did you mean '%s'?"):format(guess) or "", table.concat(words, ", ")))
 end
 
---- The configuration with the family's defaults; an error that lists all that is missing or not supported.
-function families.config(family, given, path)
-  local c, missing = {}, {}
-  for k, v in pairs(family.defaults or {}) do c[k] = v end
-  for k, v in pairs(given) do
-    if v ~= nil and type(v) ~= "userdata" then c[k] = v end
+-- What JSON calls null is not there.
+local function plain(v)
+  if type(v) ~= "table" then return type(v) ~= "userdata" and type(v) ~= "cdata" and v or nil end
+  local copy = {}
+  for k, x in pairs(v) do copy[k] = plain(x) end
+  return copy
+end
+
+local TABLES = { text_config = true, vision_config = true, hidden_sizes = true, depths = true }
+
+-- What models are built by as often as a number says: a file has at least one tensor for each.
+local LAYERS = { "num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_decoder_layers", "encoder_layers", "decoder_layers" }
+local EXPERTS, MOST = { "num_local_experts", "num_experts", "n_routed_experts" }, 4096
+
+local function check_counts(c, count, fail)
+  for _, name in ipairs(LAYERS) do
+    if type(c[name]) == "number" and c[name] > count then fail("%s is %.0f, and the file has %d tensors", name, c[name], count) end
   end
+  for _, name in ipairs(EXPERTS) do
+    if type(c[name]) == "number" and c[name] > MOST then fail("%s is %.0f, and %d are possible", name, c[name], MOST) end
+  end
+  for _, n in ipairs(type(c.depths) == "table" and c.depths or {}) do
+    if type(n) ~= "number" or n > count then fail("depths has %s, and the file has %d tensors", quoted(n), count) end
+  end
+  for _, name in ipairs { "text_config", "vision_config" } do
+    if type(c[name]) == "table" then check_counts(c[name], count, fail) end
+  end
+end
+
+--- The configuration with the family's defaults, for a file with so many tensors; an error that lists all that is missing or not
+--- supported.
+function families.config(family, given, path, count)
+  local c, missing = {}, {}
+  local function fail(...) core.fail(("%s: %s"):format(core.shown(path), (...):format(select(2, ...)))) end
+  for k, v in pairs(family.defaults or {}) do c[k] = v end
+  for k, v in pairs(plain(given)) do c[k] = v end
   for name, other in pairs(family.aliases or {}) do
     if c[name] == nil then c[name] = c[other] end
   end
   for _, name in ipairs(family.needs) do
     local v = c[name]
     if v == nil then missing[#missing + 1] = name end
-    if v ~= nil and not (type(v) == "number" and v >= 0 and v % 1 == 0 and v < 2 ^ 40 or type(v) == "table") then
-      core.fail(("%s: the configuration's %s is %s, not a whole number"):format(core.shown(path), name, quoted(v)))
+    if v ~= nil and TABLES[name] and type(v) ~= "table" then fail("the configuration's %s is %s, not a table", name, quoted(v)) end
+    if v ~= nil and not TABLES[name] and not (type(v) == "number" and v >= 1 and v % 1 == 0 and v < 2 ^ 40) then
+      fail("the configuration's %s is %s, not a whole number", name, quoted(v))
     end
   end
-  if missing[1] then core.fail(("%s: the configuration lacks %s"):format(core.shown(path), table.concat(missing, ", "))) end
-  local wrong = family.check and family.check(c) or {}
-  if wrong[1] then core.fail(("%s: %s"):format(core.shown(path), table.concat(wrong, "; "))) end
+  if missing[1] then fail("the configuration lacks %s", table.concat(missing, ", ")) end
+  check_counts(c, count, fail)
+  local ok, wrong = true, {}
+  if family.check then ok, wrong = pcall(family.check, c) end
+  if not ok then fail("the configuration is damaged: %s", (tostring(wrong):gsub("^[^\n]-:%d+: ", ""))) end
+  if wrong[1] then fail("%s", table.concat(wrong, "; ")) end
   return c
 end
 

@@ -68,7 +68,11 @@ local function same(a, b)
   return true
 end
 
-local function shape_text(shape) return "[" .. table.concat(shape, ",") .. "]" end
+local function shape_text(shape)
+  local sizes = {}
+  for i, d in ipairs(shape) do sizes[i] = type(d) == "number" and ("%.14g"):format(d) or "?" end
+  return "[" .. table.concat(sizes, ",") .. "]"
+end
 
 -- Whether names of a file stand without the prefix.
 local function is_bare(tensors, prefix)
@@ -166,31 +170,36 @@ end
 local function declared(path, o)
   local source = files.open(path)
   local family, gives = families.find(source.config, source.path)
-  local c = families.config(family, source.config, source.path)
+  local count = 0
+  for _ in pairs(source.tensors) do count = count + 1 end
+  local c = families.config(family, source.config, source.path, count)
   if family.renames then source.tensors = renamed(source.tensors, family.renames) end
-  local ok, model = pcall(core.no_grad, family.build, c, gives, holder(source.tensors, family.prefix))
+  local list, plan, why, unexpected
+  local ok, model = pcall(function()
+    local model = core.no_grad(family.build, c, gives, holder(source.tensors, family.prefix))
+    model.config = c
+    list = wanted(model, family.prefix or "", is_bare(source.tensors, family.prefix))
+    why, unexpected = faults(list, source.tensors, family, o.strict)
+    if not why then plan = require "tessera.hf.plan"(model, list, source, o) end
+    return model
+  end)
   if not ok then core.fail(("%s: %s"):format(shown(source.path), (tostring(model):gsub("^[^\n]-:%d+: ", "")))) end
-  model.config = c
-  local list = wanted(model, family.prefix or "", is_bare(source.tensors, family.prefix))
-  local why, unexpected = faults(list, source.tensors, family, o.strict)
   if why then core.fail(("%s (%s): %s"):format(shown(source.path), source.config.model_type, why)) end
   model.unexpected = {}
   for i, g in ipairs(unexpected) do model.unexpected[i] = g.name end
-  return model, list, source
+  return model, list, source, plan
 end
 
 --- What a model takes before it is loaded: ? hf.plan.
 function load.plan(path, given)
   local o = read_plan(given)
-  local model, list, source = declared(path, o)
-  return require("tessera.hf.plan")(model, list, source, o)
+  return (select(4, declared(path, o)))
 end
 
 --- ? hf.load.
 function load.load(path, given)
   local o = read(given)
-  local model, list, source = declared(path, o)
-  local plan = require("tessera.hf.plan")(model, list, source, o)
+  local model, list, source, plan = declared(path, o)
   if not plan.fits then core.fail(tostring(plan)) end
   fill(list, source.tensors, o)
   model.plan, model.metadata, model.path = plan, source.metadata, source.path

@@ -1,5 +1,5 @@
-"""Makes the files beside this one: of small models of each family their config.json, names and
-shapes of the tensors of their files, and what transformers computes. The weights themselves are a
+"""Makes the files beside this one: of small models of each family what transformers computes, and, as
+metadata, their config.json with names and shapes of the tensors of their files. The weights themselves are a
 function of names and places (`weight`, and tests/hf/_vectors.lua), so nothing else is stored.
 
     python make.py [FAMILY...]      # needs torch, transformers, safetensors
@@ -201,10 +201,8 @@ def make(name):
         result = outputs(model(**theirs))
     tensors = {"in." + k: v for k, v in ours.items()}
     tensors.update(result)
-    save_file({k: v.contiguous() for k, v in tensors.items()}, os.path.join(HERE, name + ".safetensors"))
-    with open(os.path.join(HERE, name + ".json"), "w") as f:
-        listed = ",\n  ".join(f"{json.dumps(k)}: {json.dumps(s)}" for k, s in shapes.items() if k not in kept)
-        f.write('{"config": ' + json.dumps(config, sort_keys=True) + ',\n "tensors": {\n  ' + listed + "}}\n")
+    about = {"config": json.dumps(config, sort_keys=True), "tensors": json.dumps({k: s for k, s in shapes.items() if k not in kept})}
+    save_file({k: v.contiguous() for k, v in tensors.items()}, os.path.join(HERE, name + ".safetensors"), about)
     print(name, {k: tuple(v.shape) for k, v in result.items()}, len(shapes), "tensors")
 
 

@@ -1,10 +1,11 @@
 """Makes gguf_names.json: how the Python package gguf calls the tensors of the small models beside
-this file, layers and experts as *. Needs gguf."""
+this file, layers and experts as *. Needs gguf, safetensors."""
 import json
 import os
 import re
 
 import gguf
+from safetensors import safe_open
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ARCH = {"llama": "LLAMA", "mistral": "LLAMA", "mixtral": "LLAMA", "qwen2": "QWEN2", "qwen3": "QWEN3", "gemma": "GEMMA",
@@ -14,8 +15,8 @@ names = {}
 for family, arch in ARCH.items():
     arch = getattr(gguf.MODEL_ARCH, arch)
     table = gguf.get_tensor_name_map(arch, 4)
-    with open(os.path.join(HERE, family + ".json")) as f:
-        tensors = json.load(f)["tensors"]
+    with safe_open(os.path.join(HERE, family + ".safetensors"), "np") as f:
+        tensors = json.loads(f.metadata()["tensors"])
     rows = {}
     for name in tensors:
         name = re.sub(r"experts\.\d+\.", "experts.", name)
