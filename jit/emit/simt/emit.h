@@ -101,6 +101,7 @@ typedef struct TsGpuEmit {
   } rows;
   bool wrote, read; /* memory that is written, since threads last met */
   int meetings;     /* that were emitted */
+  bool meets;       /* memory that others write meanwhile is read: no cache may keep it */
   bool once;        /* what is read now is read by no other round, and other things are */
   bool single;      /* a number that is rounded now is no half of a pair */
   bool stays;       /* what is read now is read here and not where it is wanted */
