@@ -5,8 +5,8 @@ local json = tessera.core.open_json()
 
 local values = { -1, 0, 1e9, 1.5, "x", { 3 }, {}, true }
 local tried, good = 0, 0
-for _, name in ipairs { "llama_llama3", "gemma3", "gpt2", "phi3_longrope", "gpt_neox", "qwen2_moe", "gpt_oss", "deepseek_v3", "bert_classes", "t5_gated", "vit",
-  "clip", "whisper", "resnet" } do
+for _, name in ipairs { "llama_llama3", "gemma3", "gpt2", "phi3_longrope", "gpt_neox", "qwen2_moe", "gpt_oss", "deepseek_v3", "bert_classes",
+  "t5_gated", "vit", "clip", "whisper", "resnet" } do
   local v = vectors.read(name)
   local path = vectors.folder(v.config, v.tensors)
   local function try(config)
@@ -16,7 +16,8 @@ for _, name in ipairs { "llama_llama3", "gemma3", "gpt2", "phi3_longrope", "gpt_
     local ok, why = pcall(tessera.hf.load, path)
     tried = tried + 1
     good = good + (ok and 1 or 0)
-    assert(ok or tostring(why):find(path, 1, true) or tostring(why):find "it does not fit", name .. ": " .. json.encode(config) .. "\n" .. tostring(why))
+    local told = ok or tostring(why):find(path, 1, true) or tostring(why):find "it does not fit"
+    assert(told, name .. ": " .. json.encode(config) .. "\n" .. tostring(why))
   end
   local function walk(t)
     for k, x in pairs(t) do

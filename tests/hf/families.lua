@@ -63,8 +63,8 @@ local function check_other(name)
   assert(same(op.concat(parts, { axis = 1 }), y), name .. ": with a cache the bits differ")
 end
 
-local text = { "llama", "llama_tied", "llama_base", "llama_linear", "llama_dynamic", "llama_llama3", "llama_yarn", "mistral", "qwen2", "qwen3", "gemma",
-  "gemma2", "gemma3", "gpt2", "phi3", "phi3_longrope", "olmo2", "starcoder2", "gpt_neox", "gpt_neox_serial", "mixtral", "qwen2_moe", "qwen3_moe",
+local text = { "llama", "llama_tied", "llama_base", "llama_linear", "llama_dynamic", "llama_llama3", "llama_yarn", "mistral", "qwen2", "qwen3",
+  "gemma", "gemma2", "gemma3", "gpt2", "phi3", "phi3_longrope", "olmo2", "starcoder2", "gpt_neox", "gpt_neox_serial", "mixtral", "qwen2_moe", "qwen3_moe",
   "gpt_oss", "deepseek_v2", "deepseek_v3" }
 tessera.no_grad(function()
   for _, name in ipairs(text) do check_text(name) end

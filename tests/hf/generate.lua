@@ -20,7 +20,8 @@ end
 for _, name in ipairs { "llama", "mistral", "gemma2", "gemma3", "gpt2", "gpt_neox", "gpt_oss", "deepseek_v3", "qwen2_moe", "llama_yarn" } do
   local m = vectors.load(name)
   local greedy = { max_new_tokens = 8, eos = false }
-  local drawn = { max_new_tokens = 8, eos = false, temperature = 1.5, top_k = 40, top_p = 0.95, min_p = 0.01, repetition_penalty = 1.2, seed = { 3, 4, 5 } }
+  local drawn = { max_new_tokens = 8, eos = false, temperature = 1.5, top_k = 40, top_p = 0.95, min_p = 0.01, repetition_penalty = 1.2,
+    seed = { 3, 4, 5 } }
   for _, o in ipairs { greedy, drawn } do
     o.ids = prompts
     local all = m:generate(o)

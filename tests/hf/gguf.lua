@@ -145,7 +145,10 @@ tried --> 16
 -- Blocks stay blocks, of tables, of matrices and of experts; the numbers are those of their casts to f32.
 for _, family in ipairs { "llama", "qwen3_moe" } do
   local v = vectors.read(family)
-  local function quantized(name, t) return t.ndim > 1 and t.shape[t.ndim] % 32 == 0 and not name:find "gate_inp" and t:cast(name:find "embd" and "q8_0" or "q4_0") or t end
+  local function quantized(name, t)
+    if t.ndim == 1 or t.shape[t.ndim] % 32 ~= 0 or name:find "gate_inp" then return t end
+    return t:cast(name:find "embd" and "q8_0" or "q4_0")
+  end
   local function plain(name, t)
     local q = quantized(name, t)
     return q.dtype ~= "f32" and q:cast "f32" or q

@@ -112,8 +112,8 @@ loaded(with(v.config, { hidden_act = "gleu" }), v.tensors) --! the activation 'g
 loaded(with(v.config, { rope_parameters = { rope_type = "spiral" } }), v.tensors) --! rope_type 'spiral' is unknown
 loaded(with(v.config, { rope_parameters = { rope_type = "llama3" } }), v.tensors) --! rope of type 'llama3' has no factor
 
-local half = with(v.tensors, { ["model.norm.weight"] = false, ["model.layers.0.mlp.up_proj.weight"] = false, ["model.layers.1.mlp.up_proj.weight"] = false,
-  ["model.layers.0.mlp.gate_proj.weight"] = op.ones { 47, 32 }, ["model.layers.0.extra"] = op.ones { 3 }, ["model.layers.1.extra"] = op.ones { 3 } })
+local half = with(v.tensors, { ["model.norm.weight"] = false, ["model.layers.0.mlp.up_proj.weight"] = false,
+  ["model.layers.1.mlp.up_proj.weight"] = false, ["model.layers.0.mlp.gate_proj.weight"] = op.ones { 47, 32 }, ["model.layers.0.extra"] = op.ones { 3 }, ["model.layers.1.extra"] = op.ones { 3 } })
 print((select(2, pcall(loaded, v.config, half)):gsub("^.-FOLDER", "FOLDER"))) --> FOLDER (llama): tensors are missing:
 -->     model.layers.0.mlp.up_proj.weight and 1 more of the kind
 -->     model.norm.weight

@@ -31,7 +31,8 @@ function Layer:init(c)
   local function output(inputs)
     return blocks.group("dense", blocks.Linear(inputs, c.hidden_size, true), "LayerNorm", blocks.LayerNorm(c.hidden_size, c.layer_norm_eps))
   end
-  self.attention = blocks.group("self", attention.Heads(c.hidden_size, c.num_attention_heads, { "query", "key", "value" }), "output", output(c.hidden_size))
+  local heads = attention.Heads(c.hidden_size, c.num_attention_heads, { "query", "key", "value" })
+  self.attention = blocks.group("self", heads, "output", output(c.hidden_size))
   self.intermediate = blocks.group("dense", blocks.Linear(c.hidden_size, c.intermediate_size, true))
   self.output, self.activation = output(c.intermediate_size), blocks.activation(c.hidden_act)
 end
@@ -124,8 +125,8 @@ bert.ignored = { "position_ids$", "^cls%.seq_relationship%.", "^cls%.predictions
 bert.renames = { { "%.gamma$", ".weight" }, { "%.beta$", ".bias" } }
 function bert.check(c)
   local kind = c.position_embedding_type
-  return (c.is_decoder and { "BERT as a decoder is not supported" }) or (kind and kind ~= "absolute" and { ("position_embedding_type '%s' is not supported"):format(
-    tostring(kind)) }) or {}
+  if c.is_decoder then return { "BERT as a decoder is not supported" } end
+  return kind and kind ~= "absolute" and { ("position_embedding_type '%s' is not supported"):format(tostring(kind)) } or {}
 end
 function bert.build(c, gives, has) return Masked(c, gives, has, { prefix = "bert", places = encoder.count }) end
 

@@ -16,8 +16,8 @@ local FILE = {
   llama = "llama", mistral = "mistral", mixtral = "mixtral", qwen2 = "qwen2", qwen2_moe = "qwen2_moe", qwen3 = "qwen3",
   qwen3_moe = "qwen3_moe", gemma = "gemma", gemma2 = "gemma2", gemma3_text = "gemma3", gpt2 = "gpt2", gpt_neox = "gpt_neox",
   phi3 = "phi3", olmo2 = "olmo2", starcoder2 = "starcoder2", gpt_oss = "gpt_oss", deepseek_v2 = "deepseek",
-  deepseek_v3 = "deepseek", bert = "bert", roberta = "roberta", ["xlm-roberta"] = "roberta", distilbert = "distilbert", mpnet = "mpnet", t5 = "t5", vit = "vit",
-  clip = "clip", whisper = "whisper", resnet = "resnet",
+  deepseek_v3 = "deepseek", bert = "bert", roberta = "roberta", ["xlm-roberta"] = "roberta",
+  distilbert = "distilbert", mpnet = "mpnet", t5 = "t5", vit = "vit", clip = "clip", whisper = "whisper", resnet = "resnet",
 }
 
 --- The types that are known, by the alphabet.
@@ -55,7 +55,8 @@ end
 
 -- What JSON calls null is not there.
 local function plain(v)
-  if type(v) ~= "table" then return type(v) ~= "userdata" and type(v) ~= "cdata" and v or nil end
+  if type(v) == "userdata" then return nil end
+  if type(v) ~= "table" then return v end
   local copy = {}
   for k, x in pairs(v) do copy[k] = plain(x) end
   return copy

@@ -13,11 +13,16 @@ local COUNT, SIZE, SHARE = options.whole { least = 1 }, options.whole { least = 
 local PROMPT = options.kind("token ids: a tensor [batch, positions], a list of numbers, or a list of lists", function(v)
   return type(v) == "table" and #v > 0 or core.is_tensor(v)
 end)
-local END = options.kind("a token id, a list of them, or false", function(v) return v == false or type(v) == "number" or type(v) == "table" and not core.is_tensor(v) end)
-local SEED = options.kind("a whole number, or a list of them, one for each text", function(v) return type(v) == "number" and v % 1 == 0 or type(v) == "table" end)
-local read = options.of("m:generate", { ids = PROMPT, max_new_tokens = COUNT, eos = END, temperature = options.number { least = 0 }, top_k = COUNT, top_p = SHARE,
-  min_p = SHARE, repetition_penalty = options.number { above = 0 }, seed = SEED, length = COUNT, chunk = COUNT, mask = options.tensor,
-  features = options.tensor, pad = SIZE }, { max_new_tokens = 20, temperature = 0, repetition_penalty = 1, seed = 0, chunk = 512 })
+local END = options.kind("a token id, a list of them, or false", function(v)
+  return v == false or type(v) == "number" or type(v) == "table" and not core.is_tensor(v)
+end)
+local SEED = options.kind("a whole number, or a list of them, one for each text", function(v)
+  return type(v) == "number" and v % 1 == 0 or type(v) == "table"
+end)
+local read = options.of("m:generate", { ids = PROMPT, max_new_tokens = COUNT, eos = END, temperature = options.number { least = 0 },
+  top_k = COUNT, top_p = SHARE, min_p = SHARE, repetition_penalty = options.number { above = 0 }, seed = SEED, length = COUNT, chunk = COUNT,
+  mask = options.tensor, features = options.tensor, pad = SIZE },
+  { max_new_tokens = 20, temperature = 0, repetition_penalty = 1, seed = 0, chunk = 512 })
 
 -- Prompts as lists of numbers.
 local function prompts_of(ids)
@@ -101,8 +106,8 @@ local function begin_pair(model, o)
   end
   local prompts, positions = {}, {}
   for i = 1, batch do prompts[i], positions[i] = { start }, 1 end
-  return { logits = next_(column(op.full({ batch }, start):totable(), memory.device)), positions = positions, prompts = prompts, device = memory.device,
-    next = next_ }
+  local first = next_(column(op.full({ batch }, start):totable(), memory.device))
+  return { logits = first, positions = positions, prompts = prompts, device = memory.device, next = next_ }
 end
 
 -- Whether tokens stand in a text, [B, V].

@@ -125,8 +125,9 @@ function ARCHITECTURE.bert(c, m)
     outer = { ["token_embd.weight"] = "embeddings.word_embeddings.weight", ["position_embd.weight"] = "embeddings.position_embeddings.weight",
       ["token_types.weight"] = "embeddings.token_type_embeddings.weight", ["token_embd_norm.weight"] = "embeddings.LayerNorm.weight",
       ["token_embd_norm.bias"] = "embeddings.LayerNorm.bias" },
-    inner = { ["attn_q"] = "attention.self.query", ["attn_k"] = "attention.self.key", ["attn_v"] = "attention.self.value", ["attn_output"] = output .. "dense",
-      ["attn_output_norm"] = output .. "LayerNorm", ["ffn_up"] = "intermediate.dense", ["ffn_down"] = "output.dense", ["layer_output_norm"] = "output.LayerNorm" } }
+    inner = { ["attn_q"] = "attention.self.query", ["attn_k"] = "attention.self.key", ["attn_v"] = "attention.self.value",
+      ["attn_output"] = output .. "dense", ["attn_output_norm"] = output .. "LayerNorm", ["ffn_up"] = "intermediate.dense",
+      ["ffn_down"] = "output.dense", ["layer_output_norm"] = "output.LayerNorm" } }
 end
 
 --- The architectures whose files are read.
@@ -170,6 +171,16 @@ local function renamed(tensors, how)
   return named
 end
 
+-- Metadata but the vocabulary's lists, a hundred thousand strings that every collection of garbage would look at: who makes a
+-- tokenizer reads them from the file.
+local function without_lists(meta)
+  local kept = {}
+  for k, v in pairs(meta) do
+    if type(v) ~= "table" or core.is_tensor(v) or #v <= 1000 then kept[k] = v end
+  end
+  return kept
+end
+
 --- What files.lua gives of a folder, of a GGUF file.
 function models.source(path, tensors, meta)
   local name = meta["general.architecture"]
@@ -191,7 +202,7 @@ function models.source(path, tensors, meta)
   c.bos_token_id, c.eos_token_id = meta["tokenizer.ggml.bos_token_id"], meta["tokenizer.ggml.eos_token_id"]
   local how = f(c, m) or {}
   set_rope(c, m)
-  return { path = path, kind = "gguf", config = c, tensors = renamed(tensors, how), metadata = meta }
+  return { path = path, kind = "gguf", config = c, tensors = renamed(tensors, how), metadata = without_lists(meta) }
 end
 
 return models

@@ -144,8 +144,8 @@ end
 -- ---- the function
 
 local is_size = options.kind("bytes, or a text as \"8 GiB\"", function(v) return type(v) == "number" and v > 0 or type(v) == "string" end)
-local kinds = { dtype = options.one_of("f64", "f32", "bf16", "f16"), device = options.text, strict = options.flag, batch = options.whole { least = 1 },
-  length = options.whole { least = 1 }, memory = is_size }
+local kinds = { dtype = options.one_of("f64", "f32", "bf16", "f16"), device = options.text, strict = options.flag,
+  batch = options.whole { least = 1 }, length = options.whole { least = 1 }, memory = is_size }
 local read = options.of("hf.load", kinds, { strict = true, batch = 1 })
 local read_plan = options.of("hf.plan", kinds, { strict = true, batch = 1 })
 
@@ -203,7 +203,8 @@ function load.load(path, given)
   if not plan.fits then core.fail(tostring(plan)) end
   fill(list, source.tensors, o)
   model.plan, model.metadata, model.path = plan, source.metadata, source.path
-  if model.loaded then model:loaded() end
+  source = nil
+  collectgarbage() -- of files with vocabularies
   return model:eval()
 end
 

@@ -11,7 +11,8 @@ local Layer = blocks.define "MPNetLayer"
 
 function Layer:init(c)
   local width, eps = c.hidden_size, c.layer_norm_eps
-  self.attention = blocks.group("attn", attention.Heads(width, c.num_attention_heads, { "q", "k", "v", "o" }), "LayerNorm", blocks.LayerNorm(width, eps))
+  local heads = attention.Heads(width, c.num_attention_heads, { "q", "k", "v", "o" })
+  self.attention = blocks.group("attn", heads, "LayerNorm", blocks.LayerNorm(width, eps))
   self.intermediate = blocks.group("dense", blocks.Linear(width, c.intermediate_size, true))
   self.output = blocks.group("dense", blocks.Linear(c.intermediate_size, width, true), "LayerNorm", blocks.LayerNorm(width, eps))
   self.activation = blocks.activation(c.hidden_act)

@@ -89,7 +89,8 @@ local read = options.of("the model", { image = options.tensor })
 function ResNet:init(c, gives)
   self.resnet = Body(c)
   if gives == "classes" then -- behind a layer that only flattens
-    self.classifier = blocks.list(2, function(i) return i == 1 and blocks.Block() or blocks.Linear(c.hidden_sizes[#c.hidden_sizes], bert.labels(c), true) end)
+    local last = blocks.Linear(c.hidden_sizes[#c.hidden_sizes], bert.labels(c), true)
+    self.classifier = blocks.list(2, function(i) return i == 1 and blocks.Block() or last end)
   end
 end
 
@@ -109,12 +110,15 @@ end
 return {
   architectures = { ResNetModel = "hidden", ResNetForImageClassification = "classes" },
   plain = "hidden", prefix = "resnet", needs = { "embedding_size", "hidden_sizes", "depths" },
-  defaults = { num_channels = 3, layer_type = "bottleneck", hidden_act = "relu", downsample_in_first_stage = false, downsample_in_bottleneck = false },
+  defaults = { num_channels = 3, layer_type = "bottleneck", hidden_act = "relu", downsample_in_first_stage = false,
+    downsample_in_bottleneck = false },
   ignored = { "num_batches_tracked$" },
   check = function(c)
     local wrong = {}
     if #c.hidden_sizes ~= #c.depths then wrong[1] = ("hidden_sizes has %d numbers and depths %d"):format(#c.hidden_sizes, #c.depths) end
-    if c.layer_type ~= "basic" and c.layer_type ~= "bottleneck" then wrong[#wrong + 1] = ("layer_type '%s' is unknown: basic, bottleneck"):format(tostring(c.layer_type)) end
+    if c.layer_type ~= "basic" and c.layer_type ~= "bottleneck" then
+      wrong[#wrong + 1] = ("layer_type '%s' is unknown: basic, bottleneck"):format(tostring(c.layer_type))
+    end
     return wrong
   end,
   build = ResNet,

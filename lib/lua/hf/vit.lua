@@ -29,8 +29,8 @@ vit.Patches = Patches
 function vit.need_image(image, c)
   local s = image and image.ndim == 4 and image.shape
   if s and s[2] == c.num_channels and s[3] == c.image_size and s[4] == c.image_size then return image end
-  core.fail(("the model: image is %s, and has to be [batch,%d,%d,%d]"):format(image and core.type_text(image) or "not given", c.num_channels, c.image_size,
-    c.image_size))
+  core.fail(("the model: image is %s, and has to be [batch,%d,%d,%d]"):format(image and core.type_text(image) or "not given", c.num_channels,
+    c.image_size, c.image_size))
 end
 
 local Layer = blocks.define "ViTLayer"
@@ -73,7 +73,8 @@ function Body:init(c, pooled)
   self.encoder = blocks.group("layer", blocks.list(c.num_hidden_layers, function() return Layer(c) end))
   self.layernorm = blocks.LayerNorm(c.hidden_size, c.layer_norm_eps)
   if pooled then
-    self.pooler, self.activation = blocks.group("dense", blocks.Linear(c.hidden_size, c.pooler_output_size or c.hidden_size, true)), blocks.activation(c.pooler_act or "tanh")
+    self.pooler = blocks.group("dense", blocks.Linear(c.hidden_size, c.pooler_output_size or c.hidden_size, true))
+    self.activation = blocks.activation(c.pooler_act or "tanh")
   end
 end
 

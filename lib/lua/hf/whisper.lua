@@ -86,9 +86,10 @@ end
 --   local memory = m:encode(features)
 function Whisper:encode(features)
   local c = self.config
-  if not core.is_tensor(features) or features.ndim ~= 3 or features.shape[2] ~= c.num_mel_bins or features.shape[3] ~= 2 * c.max_source_positions then
-    core.fail(("the model: features are %s, and have to be [batch,%d,%d]"):format(core.is_tensor(features) and core.type_text(features) or "not given",
-      c.num_mel_bins, 2 * c.max_source_positions))
+  local s = core.is_tensor(features) and features.ndim == 3 and features.shape
+  if not s or s[2] ~= c.num_mel_bins or s[3] ~= 2 * c.max_source_positions then
+    local given = core.is_tensor(features) and core.type_text(features) or "not given"
+    core.fail(("the model: features are %s, and have to be [batch,%d,%d]"):format(given, c.num_mel_bins, 2 * c.max_source_positions))
   end
   return self.model.encoder(features)
 end
