@@ -91,7 +91,8 @@ end
 
 function RMSNorm:forward(x)
   local w = self.weight
-  return op.rmsnorm(x, self.above ~= 0 and w + self.above or w, { eps = self.eps })
+  if self.above ~= 0 then w = (w.dtype == "f64" and w or w:cast "f32") + self.above end -- in 16 bits the sum would be rounded
+  return op.rmsnorm(x, w, { eps = self.eps })
 end
 
 local LayerNorm = blocks.define "LayerNorm"

@@ -25,7 +25,8 @@ function Plan.__tostring(p)
   add("weights  %s%s", units.size(p.weights), p.mapped > 0 and (", of which %s lie over the file"):format(units.size(p.mapped)) or "")
   if p.cache > 0 then add("cache    %s, batch %d, %d positions", units.size(p.cache), p.batch, p.length) end
   add("scratch  %s, at most, of a call with %d positions", units.size(p.scratch), p.call)
-  add("%s: %s of %s", p.fits and "it fits" or "it does not fit", units.size(p.total), units.size(p.memory))
+  local room = p.memory < math.huge and units.size(p.memory) or "a memory whose size is not known: {memory = \"80 GiB\"} says it"
+  add("%s: %s of %s", p.fits and "it fits" or "it does not fit", units.size(p.total), room)
   for _, text in ipairs(p.would) do add("would fit: %s", text) end
   if not p.fits and #p.would == 0 then add("nothing that a call can choose would fit") end
   return table.concat(lines, "\n")
