@@ -127,7 +127,8 @@ blocks.GatedMLP = GatedMLP
 --- GatedMLP(width, hidden, activation [, bias]): down(activation(gate(x)) * up(x)).
 function GatedMLP:init(width, hidden, activation, bias)
   self.activation = blocks.activation(activation)
-  self.gate_proj, self.up_proj = Linear(width, hidden, bias), Linear(width, hidden, bias)
+  self.gate_proj = Linear(width, hidden, bias)
+  self.up_proj = Linear(width, hidden, bias)
   self.down_proj = Linear(hidden, width, bias)
 end
 

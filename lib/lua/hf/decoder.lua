@@ -161,7 +161,7 @@ local Layer = blocks.define "Layer"
 function Layer:init(attention, mlp, norm, names)
   names = names or { "input_layernorm", "self_attn", "post_attention_layernorm", "mlp" }
   self.names = names
-  self[names[1]], self[names[2]], self[names[3]], self[names[4]] = norm(), attention, norm(), mlp
+  for i, part in ipairs { norm(), attention, norm(), mlp } do self[names[i]] = part end
 end
 
 function Layer:forward(x, at)

@@ -23,8 +23,12 @@ gemma.defaults = { rms_norm_eps = 1e-6, max_position_embeddings = 8192, head_dim
 local Sandwich = blocks.define "SandwichLayer"
 
 function Sandwich:init(heads, mlp, norm)
-  self.input_layernorm, self.self_attn, self.post_attention_layernorm = norm(), heads, norm()
-  self.pre_feedforward_layernorm, self.mlp, self.post_feedforward_layernorm = norm(), mlp, norm()
+  self.input_layernorm = norm()
+  self.self_attn = heads
+  self.post_attention_layernorm = norm()
+  self.pre_feedforward_layernorm = norm()
+  self.mlp = mlp
+  self.post_feedforward_layernorm = norm()
 end
 
 function Sandwich:forward(x, at)

@@ -30,7 +30,10 @@ local Layer = blocks.define "GPTNeoXLayer"
 
 function Layer:init(heads, mlp, norm, parallel)
   self.parallel = parallel
-  self.input_layernorm, self.post_attention_layernorm, self.attention, self.mlp = norm(), norm(), heads, mlp
+  self.input_layernorm = norm()
+  self.post_attention_layernorm = norm()
+  self.attention = heads
+  self.mlp = mlp
 end
 
 function Layer:forward(x, at)

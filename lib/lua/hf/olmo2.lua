@@ -8,7 +8,10 @@ local Rope = require "tessera.hf.rope"
 local Layer = blocks.define "Olmo2Layer"
 
 function Layer:init(heads, mlp, norm)
-  self.self_attn, self.post_attention_layernorm, self.mlp, self.post_feedforward_layernorm = heads, norm(), mlp, norm()
+  self.self_attn = heads
+  self.post_attention_layernorm = norm()
+  self.mlp = mlp
+  self.post_feedforward_layernorm = norm()
 end
 
 function Layer:forward(x, at)
