@@ -73,6 +73,7 @@ static void undo(TsDevice *d) {
     if (s->point[i].at) v->event_free(s->point[i].at);
     s->point[i].at = NULL;
   }
+  ts_driver_aside_close(d);
   if (s->copied) v->event_free(s->copied);
   if (s->worked) v->event_free(s->worked);
   if (s->copy) v->stream_free(s->copy);

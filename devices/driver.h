@@ -39,6 +39,8 @@
        (void *to, const void *from, size_t nbytes, void *stream))                              \
   CALL(stream_new, cuStreamCreate, "", hipStreamCreateWithFlags,                               \
        (void **stream, unsigned flags))                                                        \
+  CALL(stream_first, cuStreamCreateWithPriority, "", hipStreamCreateWithPriority,              \
+       (void **stream, unsigned flags, int priority))                                          \
   CALL(stream_free, cuStreamDestroy, "_v2", hipStreamDestroy, (void *stream))                  \
   CALL(stream_wait, cuStreamSynchronize, "", hipStreamSynchronize, (void *stream))             \
   CALL(stream_after, cuStreamWaitEvent, "", hipStreamWaitEvent,                                \
@@ -63,6 +65,7 @@
        (int *blocks, void *kernel, int threads, size_t shared))
 
 /* Arguments of these that have the same numbers with these makers. */
+enum { TS_STREAM_FIRST = -5 }; /* the nearest priority that the device has */
 enum { TS_STREAM_NON_BLOCKING = 1, TS_EVENT_TIMED = 0, TS_EVENT_UNTIMED = 2 };
 enum {
   TS_KERNEL_FACT_SHARED = 1,
@@ -100,7 +103,7 @@ typedef struct TsDriver {
   int (*exec_new)(TsDevice *d, void **exec, void *graph, TsError *err);
 } TsDriver;
 
-enum { TS_DRIVER_NPOINT = 4 };
+enum { TS_DRIVER_NPOINT = 4, TS_DRIVER_NSECTION = 32 };
 enum { TS_DRIVER_NSTAGE = 3, TS_DRIVER_STAGE_NBYTES = 8 << 20 };
 enum { TS_DRIVER_SMALL_STAGE_NBYTES = 256 << 10, TS_DRIVER_FEW_NBYTES = 64 << 10 };
 
@@ -129,6 +132,17 @@ typedef struct TsDriven {
       [TS_DRIVER_NSTAGE]; /* pinned, made by the first copy, larger ones by the first large one */
   int64_t stage_nbytes;   /* of each */
   char *few;              /* pinned, for a few bytes that are fetched */
+  /* The second order (devices/driver_aside.c): while `aside`, `work` is its stream, and `own` the
+   * device's. */
+  void *side, *own, *turned; /* turned: the event at which the orders meet */
+  bool aside;
+  struct {
+    void *at; /* when it was over */
+    uint64_t ticket;
+  } section[TS_DRIVER_NSECTION]; /* the last ones */
+  uint64_t nsection, rejoined;   /* rejoined: the last ticket behind which the own order stands */
+  struct TsDriverLate *late;     /* blocks that sections have freed */
+  int nlate, caplate;
   struct TsDriverPool *pool;
   struct TsDriverRecord *recording, *patching; /* devices/driver_record.c; NULL: launches run */
   int patch_at;
@@ -188,6 +202,16 @@ int64_t ts_driver_cached(const TsDevice *d);
 uint64_t ts_driver_freed(const TsDevice *d);
 uint64_t ts_driver_freed_at(const TsDevice *d, const void *block);
 
+/* ---- devices/driver_aside.c */
+int ts_driver_aside_begin(TsDevice *d, TsError *err);
+int ts_driver_aside_end(TsDevice *d, uint64_t ticket, TsError *err);
+int ts_driver_aside_rejoin(TsDevice *d, uint64_t ticket, TsError *err);
+/* A block is freed: true where a section did that, which keeps it until it is rejoined. */
+bool ts_driver_aside_keeps(TsDevice *d, void *block, int64_t nbytes);
+/* The host waits for the sections, and what they keep is free. */
+void ts_driver_aside_wait(TsDevice *d);
+void ts_driver_aside_close(TsDevice *d);
+
 /* ---- devices/driver_fetch.c */
 int ts_driver_fetch(TsDevice *d, int n, const TsFetch *list, void *after, TsError *err);
 
@@ -216,7 +240,9 @@ static inline bool ts_driver_records(const TsDriven *s, const TsLaunch *l) {
   .stream_wait = ts_driver_stream_wait, .event_new = ts_driver_event_new,                      \
   .event_free = ts_driver_event_free, .event_record = ts_driver_event_record,                  \
   .event_wait = ts_driver_event_wait, .event_usec = ts_driver_event_usec,                      \
-  .module_free = ts_driver_module_free, .hold = ts_driver_hold
+  .module_free = ts_driver_module_free, .hold = ts_driver_hold,                                \
+  .aside_begin = ts_driver_aside_begin, .aside_end = ts_driver_aside_end,                      \
+  .aside_rejoin = ts_driver_aside_rejoin
 #define TS_DRIVER_RECORDS                                                                      \
   .record_begin = ts_driver_record_begin, .record_end = ts_driver_record_end,                  \
   .record_patch = ts_driver_record_patch, .record_launch = ts_driver_record_launch,            \

@@ -61,6 +61,11 @@ static int need_stages(TsDevice *d, int64_t nbytes, TsError *err) {
  * behind what was queued then. */
 static int stand_behind(TsDevice *d, const void *to, TsError *err) {
   TsDriven *s = d->state;
+  if (s->aside) { /* it is no point of the device's own order */
+    TS_DRIVER(d, err, event_record, s->worked, s->work);
+    TS_DRIVER(d, err, stream_after, s->copy, s->worked, 0);
+    return 0;
+  }
   uint64_t freed = to ? ts_driver_freed_at(d, to) : ts_driver_freed(d);
   int now = s->npoint++ % TS_DRIVER_NPOINT, best = now;
   TS_DRIVER(d, err, event_record, s->point[now].at, s->work);

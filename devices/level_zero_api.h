@@ -17,6 +17,7 @@ enum {
 };
 enum { ZE_INIT_GPU_ONLY = 1, ZE_DEVICE_TYPE_GPU = 1 };
 enum { ZE_QUEUE_IN_ORDER = 2, ZE_MODE_ASYNCHRONOUS = 2, ZE_GROUP_COMPUTE = 1 };
+enum { ZE_PRIORITY_HIGH = 2 };
 enum {
   ZE_POOL_HOST_VISIBLE = 1,
   ZE_POOL_TIMESTAMP = 4,
@@ -226,6 +227,7 @@ static inline TsZe *ts_ze_here(void) { return (TsZe *)(uintptr_t)ts_driver_curre
 
 /* devices/level_zero_order.c: as members of TsDriver. */
 ZeResult ts_ze_stream_new(void **stream, unsigned flags);
+ZeResult ts_ze_stream_first(void **stream, unsigned flags, int priority);
 ZeResult ts_ze_stream_free(void *stream);
 ZeResult ts_ze_stream_wait(void *stream);
 ZeResult ts_ze_stream_after(void *stream, void *event, unsigned flags);

@@ -46,15 +46,15 @@ static void drop_stream(TsZeStream *s) {
   free(s);
 }
 
-ZeResult ts_ze_stream_new(void **stream, unsigned flags) {
+static ZeResult stream_new(void **stream, unsigned priority) {
   TsZe *d = ts_ze_here();
   TsZeStream *s = calloc(1, sizeof *s);
-  (void)flags; /* there is no other kind */
   if (!s) return ZE_OUT_OF_HOST_MEMORY;
   ZeQueueDesc desc = {.head = {ZE_TYPE_QUEUE_DESC, NULL},
                       .ordinal = d->compute,
                       .flags = d->in_order ? ZE_QUEUE_IN_ORDER : 0,
-                      .mode = ZE_MODE_ASYNCHRONOUS};
+                      .mode = ZE_MODE_ASYNCHRONOUS,
+                      .priority = priority};
   ZeResult code = ZE_DO(zeCommandListCreateImmediate, d->context, d->device, &desc, &s->list);
   if (!code) code = pool_new(d, 0, 1, &s->pool);
   if (!code) code = place_new(s->pool, 0, &s->done);
@@ -66,6 +66,16 @@ ZeResult ts_ze_stream_new(void **stream, unsigned flags) {
   pthread_mutex_unlock(&lock);
   *stream = s;
   return 0;
+}
+
+ZeResult ts_ze_stream_new(void **stream, unsigned flags) {
+  (void)flags; /* there is no other kind */
+  return stream_new(stream, 0);
+}
+
+ZeResult ts_ze_stream_first(void **stream, unsigned flags, int priority) {
+  (void)flags;
+  return stream_new(stream, priority < 0 ? ZE_PRIORITY_HIGH : 0);
 }
 
 ZeResult ts_ze_stream_wait(void *stream) {
