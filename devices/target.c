@@ -224,6 +224,7 @@ static const TsTarget target[] = {
      .processors = 128,
      .half = true,
      .lanes = 32,
+     .matrix = TS_MATRIX_dpas,
      .registers = 64,
      .flops = 256,
      .flops64 = 256,

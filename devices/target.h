@@ -18,13 +18,14 @@ typedef enum TsTargetUnit {
   TS_UNIT_roles = TS_UNIT_wgmma | TS_UNIT_copy,
 } TsTargetUnit;
 
-/* Of AMD's: squares of 16 x 16 sums in f32, of operands of 16 bits. */
+/* Of AMD's and Intel's: squares of 16 x 16 sums in f32, of operands of 16 bits. */
 typedef enum TsTargetMatrix {
   TS_MATRIX_none,
   TS_MATRIX_mfma16, /* CDNA: so many steps of k, one chain */
   TS_MATRIX_mfma32,
   TS_MATRIX_wmma3, /* RDNA: 16 steps of k, added up before they come to the sum */
   TS_MATRIX_wmma4,
+  TS_MATRIX_dpas, /* Intel's, of sub-groups of 16: 16 steps of k, two by two */
 } TsTargetMatrix;
 
 /* Whose GPU it is: what its instructions are called (jit/emit/simt/maker.h). */
