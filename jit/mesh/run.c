@@ -85,7 +85,7 @@ int ts_mesh_run_tell(TsMeshRun *r, TsTensor *const *args) {
   int failed = 0;
   memset(r->told, 0, (size_t)r->plan->njoin);
   for (int i = 0; i < r->plan->g->nparam; i++)
-    if (r->plan->param[i] >= 0) tell_argument(r, i, args[i]);
+    tell_argument(r, i, args[i]);
   for (int i = 0; i < r->plan->nstep && !failed; i++)
     if (r->plan->step[i].join && r->plan->step[i].does != TS_STEP_done) failed = ts_mesh_tell_join(r, &r->plan->step[i]);
   return failed;
@@ -166,7 +166,7 @@ static int take_arguments(TsMeshRun *r, TsTensor *const *args) {
   const TsMeshPlan *plan = r->plan;
   for (int i = 0; i < plan->g->nparam; i++) {
     const TsLayout *l = argument_layout(r, i);
-    if (plan->param[i] >= 0) tell_argument(r, i, args[i]);
+    tell_argument(r, i, args[i]);
     TsTensor *t = l ? ts_mesh_move(r->c, args[i], l, TS_MESH_SHARE_source) : NULL;
     int failed = !t || take_argument(r, i, t);
     ts_tensor_unref(t);

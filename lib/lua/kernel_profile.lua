@@ -160,7 +160,7 @@ function kernels.each_warp(k, wanted, each)
   each_record(k.launch, function(r, turns, n, role)
     local block = tonumber(r.block)
     local key = block * 64 + role
-    if not wanted[block] or seen[key] or n == 0 or (r.nturn <= 1 and #k.roles > 1) then return end
+    if not k.roles[role] or not wanted[block] or seen[key] or n == 0 or (r.nturn <= 1 and #k.roles > 1) then return end
     seen[key] = true
     local start, usec = tonumber(r.begun_ns - k.first) / 1000, tonumber(r.ended_ns - r.begun_ns) / 1000
     local begun, all, stays = tonumber(r.begun % WRAP), math.max(1, tonumber(r.ended - r.begun)), {}

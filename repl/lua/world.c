@@ -238,15 +238,18 @@ static int mesh_reader(lua_State *L) {
   return failed ? ts_lua_raise(L) : 0;
 }
 
-/* mesh_sends(mesh, kind): what devices of it send each other begins. mesh_sends(): it has ended, and
- * what it was has been noted. */
+/* mesh_sends(mesh, kind) -> whether it is recorded, that devices of it send each other what comes now.
+ * mesh_sends(fine): that has ended, and what it was has been noted, or it has failed. */
 static int mesh_sends(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   if (!c->times) return 0;
-  int failed = lua_isnoneornil(L, 1)
-                   ? ts_times_close(c, 0)
-                   : ts_times_open(c, ts_lua_check_mesh(L, 1), luaL_checkstring(L, 2));
-  return failed ? ts_lua_raise(L) : 0;
+  if (lua_isboolean(L, 1)) {
+    bool fine = lua_toboolean(L, 1);
+    return ts_times_close(c, fine ? 0 : -1) && fine ? ts_lua_raise(L) : 0;
+  }
+  if (ts_times_open(c, ts_lua_check_mesh(L, 1), luaL_checkstring(L, 2))) return ts_lua_raise(L);
+  lua_pushboolean(L, true);
+  return 1;
 }
 
 /* From the one who has it to all others, on the host. */
