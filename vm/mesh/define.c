@@ -161,12 +161,13 @@ static int cross_entropy(TsCall *call, const TsMeta *out) {
   TsDtype d = (TsDtype)ts_dtypes[out[0].dtype].accum;
   TsAttr attr[TS_MAX_ATTR], all[] = {{.type = TS_ATTR_none}, ts_attr_bool(false)};
   of_rows(call, attr);
+  bool divides = call->attr[REDUCTION].i == MEAN;
+  TsTensor *n = divides ? counted(call, d) : NULL; /* first: the gradient waits for it alone */
   TsTensor *x = cast(c, ref(call->in[0]), d), *y = NULL;
   if (x) y = ts_vm_call1(c, call->op, 2, (TsTensor *[]){x, call->in[1]}, attr);
   ts_tensor_unref(x);
   y = call1(c, TS_OP_sum, y, all);
-  if (y && call->attr[REDUCTION].i == MEAN) y = call2(c, TS_OP_div, y, counted(call, d));
-  return finish(call, out, y);
+  return finish(call, out, divides ? call2(c, TS_OP_div, y, n) : y);
 }
 
 static int cross_entropy_grad(TsCall *call, const TsMeta *out) {
