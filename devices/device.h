@@ -37,6 +37,8 @@ struct TsDevice {
   int processors; /* that run blocks of threads */
   double clock,
       bandwidth; /* of a processor in Hz, of the memory in bytes a second; 0: not known */
+  /* Why no code reads a clock there, so that kernels have no profile marks; NULL: it can. */
+  const char *no_clock;
   /* It is played by the host, which interprets its kernels: block after block, so that none may
    * wait for another, and whoever makes the GPU. */
   bool simulated;

@@ -90,11 +90,14 @@ typedef struct TsDriver {
   bool reads_at_once;    /* a copy from pageable memory has read it when the call is back */
   bool (*is_fatal)(int code); /* after which a device is of no more use to this process */
   void (*say)(int code, const char **name, const char **text); /* either may be NULL */
-  const char *(*failed)(void);             /* the call, where one here is several; optional */
-  int (*open)(TsDevice *d, TsError *err);  /* before anything is made; optional */
-  void (*close)(TsDevice *d);              /* all that was made is gone; optional */
-  int (*enter)(TsDevice *d, TsError *err); /* calls of this thread are of d */
+  /* The call that gave the code to a function that has several, or `call`; optional. */
+  const char *(*failed)(int code, const char *call);
+  int (*open)(TsDevice *d, TsError *err);      /* before anything is made; optional */
+  void (*close)(TsDevice *d);                  /* all that was made is gone; optional */
+  int (*enter)(TsDevice *d, TsError *err);     /* calls of this thread are of d */
   bool (*reach)(TsDevice *d, TsDevice *other); /* opens the way; it can_reach */
+  /* Whether copies go from there to d without the host; optional: they do. */
+  bool (*copies)(TsDevice *d, TsDevice *source);
   int (*copy_peer)(TsDevice *d, void *to, TsDevice *source, const void *from, size_t nbytes,
                    void *stream, TsError *err);
   int (*node_new)(TsDevice *d, void **node, void *graph, void *const *after, size_t nafter,
@@ -154,8 +157,13 @@ static inline const TsDriver *ts_driver_of(const TsDevice *d) {
 
 /* ---- devices/driver.c: the library, errors, what a device does as a whole */
 /* A library by the first of its names that opens; of a variable of the environment, if it is
- * set: tests name one that stands for the driver there, a path, or "self" for the program. */
-void *ts_driver_library(const char *variable, const char *const *names);
+ * set: tests name one that stands for the driver there, a path, or "self" for the program.
+ * NULL: `why` says what could not be opened, behind `none`; `words` stand for the names. */
+typedef struct TsDriverLibrary {
+  const char *none, *variable, *words;
+  const char *const *names;
+} TsDriverLibrary;
+void *ts_driver_library(const TsDriverLibrary *l, char *why, size_t room);
 /* Finds the symbols, n of them; the one that is missing, or NULL. */
 typedef struct TsDriverSymbol {
   const char *name;
@@ -222,6 +230,9 @@ int ts_driver_copy_met(TsDevice *d, void *to, TsDevice *source, const void *from
                        int64_t nbytes, TsError *err); /* device.h */
 int ts_driver_copy(TsDevice *d, void *to, TsDevice *source, const void *from, int64_t nbytes,
                    TsError *err);
+/* Between two that do not see each other's memory. */
+int ts_device_copy_by_host(TsDevice *d, void *to, TsDevice *source, const void *from,
+                           int64_t nbytes, TsError *err);
 
 /* ---- devices/driver_record.c */
 int ts_driver_record_begin(TsDevice *d, TsError *err);

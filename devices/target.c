@@ -22,7 +22,7 @@
   .triple = "amdgcn-amd-amdhsa", .maker = TS_MAKER_amd, .object = true, .vector_bytes = 16,    \
   .units = TS_UNIT_blocks, .fma = true, .half = true, .mixes = true, .round = true
 #define CDNA AMD, .features = "", .lanes = 64
-#define RDNA AMD, .features = "+wavefrontsize32,+cumode", .lanes = 32
+#define RDNA AMD, .features = "+wavefrontsize32,+cumode", .lanes = 32, .place = TS_PLACE_pair
 
 /* Any driver of SPIR-V takes the code of "spirv": no sub-groups; blocks of that have 4 KiB beside what
  * is said here, for what threads tell one another. Intel's GPUs are asked for sub-groups of 32: of 16 and 32
@@ -107,6 +107,7 @@ static const TsTarget target[] = {
      .units = TS_UNIT_blocks | TS_UNIT_mma | TS_UNIT_early},
     {.name = "gfx90a", /* Instinct MI250X, of one of its two dies */
      CDNA,
+     .place = TS_PLACE_engine3,
      .processors = 110,
      .cpu = "gfx90a",
      .registers = 128,
@@ -117,6 +118,7 @@ static const TsTarget target[] = {
      .shared_bytes = 64 << 10},
     {.name = "gfx942", /* Instinct MI300X */
      CDNA,
+     .place = TS_PLACE_die,
      .processors = 304,
      .cpu = "gfx942",
      .registers = 128,
@@ -127,6 +129,7 @@ static const TsTarget target[] = {
      .shared_bytes = 64 << 10},
     {.name = "gfx950", /* Instinct MI355X */
      CDNA,
+     .place = TS_PLACE_die,
      .processors = 256,
      .cpu = "gfx950",
      .registers = 128,
@@ -138,6 +141,7 @@ static const TsTarget target[] = {
      .shared_bytes = 160 << 10},
     {.name = "gfx1100", /* Radeon RX 7900 XTX */
      RDNA,
+     .clock_bits = 20,
      .processors = 96,
      .cpu = "gfx1100",
      .registers = 96,
@@ -158,6 +162,7 @@ static const TsTarget target[] = {
      .shared_bytes = 64 << 10},
     {.name = "gfx9-generic", /* Radeon RX Vega 64 */
      CDNA,
+     .place = TS_PLACE_engine2,
      .generic = true,
      .processors = 64,
      .cpu = "gfx9-generic",
@@ -168,6 +173,7 @@ static const TsTarget target[] = {
      .shared_bytes = 64 << 10},
     {.name = "gfx9-4-generic", /* Instinct MI300X */
      CDNA,
+     .place = TS_PLACE_die,
      .generic = true,
      .processors = 304,
      .cpu = "gfx9-4-generic",
@@ -189,6 +195,7 @@ static const TsTarget target[] = {
      .shared_bytes = 64 << 10},
     {.name = "gfx11-generic", /* Radeon RX 7900 XTX */
      RDNA,
+     .clock_bits = 20,
      .generic = true,
      .processors = 96,
      .cpu = "gfx11-generic",
@@ -224,6 +231,7 @@ static const TsTarget target[] = {
      .processors = 128,
      .half = true,
      .lanes = 32,
+     .matrix = TS_MATRIX_dpas,
      .registers = 64,
      .flops = 256,
      .flops64 = 256,

@@ -18,14 +18,24 @@ typedef enum TsTargetUnit {
   TS_UNIT_roles = TS_UNIT_wgmma | TS_UNIT_copy,
 } TsTargetUnit;
 
-/* Of AMD's: squares of 16 x 16 sums in f32, of operands of 16 bits. */
+/* Of AMD's and Intel's: squares of 16 x 16 sums in f32, of operands of 16 bits. */
 typedef enum TsTargetMatrix {
   TS_MATRIX_none,
   TS_MATRIX_mfma16, /* CDNA: so many steps of k, one chain */
   TS_MATRIX_mfma32,
   TS_MATRIX_wmma3, /* RDNA: 16 steps of k, added up before they come to the sum */
   TS_MATRIX_wmma4,
+  TS_MATRIX_dpas, /* Intel's, of sub-groups of 16: 16 steps of k, two by two */
 } TsTargetMatrix;
+
+/* Of AMD's: the register that says which processor a wave is on. */
+typedef enum TsTargetPlace {
+  TS_PLACE_none,
+  TS_PLACE_engine2, /* HW_ID, with two bits of the engine; or three */
+  TS_PLACE_engine3,
+  TS_PLACE_die,  /* HW_ID, and XCC_ID */
+  TS_PLACE_pair, /* HW_ID1: of a pair of processors */
+} TsTargetPlace;
 
 /* Whose GPU it is: what its instructions are called (jit/emit/simt/maker.h). */
 typedef enum TsTargetMaker { TS_MAKER_nvidia, TS_MAKER_amd, TS_MAKER_spirv } TsTargetMaker;
@@ -68,6 +78,8 @@ typedef struct TsTarget {
   int flops, flops64, flops16;
   unsigned units; /* of TsTargetUnit */
   TsTargetMatrix matrix;
+  TsTargetPlace place;
+  int clock_bits; /* of the counter of cycles that code reads; 0: 64 */
 } TsTarget;
 
 /* The row of this name; NULL: there is none. */

@@ -10,6 +10,8 @@ enum {
   MOST = 128, /* rows, columns of a block */
   SOME = 64,
   WAVE = 1024, /* sums of a wave, at least, */
+  EACH = 64,   /* sums of a thread of Intel's, half of whose registers they take, */
+  LEAST = 64,  /* and its threads of a block */
   WIDE = 4,
   NARROW = 8 /* and waves of a block, of 64 lanes and of 32 */
 };
@@ -31,6 +33,7 @@ const char *ts_product_square_unit(const TsProductLower *l) {
     if (a->side != (TsSide)side || a->v != l->product->in[side] || !a->has[0] || !a->has[1])
       return NULL;
   }
+  if (t->matrix == TS_MATRIX_dpas) return "dpas";
   return t->matrix == TS_MATRIX_mfma16 || t->matrix == TS_MATRIX_mfma32 ? "mfma" : "wmma";
 }
 
@@ -48,6 +51,8 @@ void ts_product_square_block(TsProductLower *l, const TsProductSize *size) {
   int64_t waves = rows * cols / WAVE, most = t->lanes > 32 ? WIDE : NARROW;
   l->block[0] = rows, l->block[1] = cols;
   l->tile->threads = (int)((waves > most ? most : waves) * t->lanes);
+  if (t->matrix == TS_MATRIX_dpas)
+    l->tile->threads = (int)(rows * cols / EACH > LEAST ? rows * cols / EACH : LEAST);
 }
 
 /* From this step of k on. */

@@ -114,6 +114,16 @@ local function train(device)
 end
 assert(train "sim:0" == train "cpu", "a step of training differs")
 
+-- With profile marks: what they compute stays, and warps write down when they turned to which stage.
+do
+  local x, a, b = random { 3, 700 }, random({ 20, 40 }, "bf16"), random({ 40, 48 }, "bf16")
+  core.jit_marks "stages"
+  check("marked rows", function(t) return op.softmax(t), op.sum(t, { axis = 0 }), op.cumsum(t, { axis = 1 }) end, x)
+  check("unit, marked", function(t, u) return op.matmul(t, u) end, a, b)
+  check("marked product", function(t, u) return op.matmul(t, u) end, random { 20, 40 }, random { 40, 36 })
+  assert(#core.jit_marks(nil) >= 5, "launches with marks are missing")
+end
+
 local files = 0
 for _ in io.popen("ls " .. folder):lines() do files = files + 1 end
 print(("%d launches of %d calls are kept"):format(files, called))

@@ -71,17 +71,34 @@ typedef struct TsGpuMaker {
   LLVMValueRef (*extreme_two)(struct TsGpuEmit *g, bool min, LLVMValueRef x, LLVMValueRef y);
   /* ex2, lg2, inv: the processor's own, near to the value. */
   LLVMValueRef (*function)(struct TsGpuEmit *g, int op, LLVMValueRef x);
+  /* ---- profile marks, not of text: cycles of the processor, i64, of which the target says how many
+   * bits count; ticks of a clock that all processors share, i64; which processor this is, i32. */
+  LLVMValueRef (*cycles)(struct TsGpuEmit *g);
+  LLVMValueRef (*steady)(struct TsGpuEmit *g);
+  LLVMValueRef (*processor)(struct TsGpuEmit *g);
   /* What multiplies tiles of 16 bits; gives NULL where the target has none. */
   const TsGpuMatrix *(*matrix)(const struct TsGpuEmit *g);
+  /* Or, of a unit that lays out its operands in another way, what matrix.h has of these names. */
+  struct TsGpuFrame *(*matrix_frame)(struct TsGpuEmit *g, const TsTileType *t);
+  bool (*matrix_product)(struct TsGpuEmit *g, const TsTileStmt *s);
 } TsGpuMaker;
 
 extern const TsGpuMaker ts_gpu_nvidia, ts_gpu_amd, ts_gpu_spirv, ts_gpu_host;
 
 /* For rows of devices: a kernel with pointers and sizes as its parameters; that of a scratch. */
 void ts_gpu_begin(struct TsGpuEmit *g, const char *name);
+/* Whether a launch of this code says where its records are. */
+bool ts_gpu_marks_said(const struct TsGpuEmit *g);
 const TsGpuMatrix *
 ts_gpu_amd_matrix(const struct TsGpuEmit *g); /* jit/emit/simt/amd_matrix.c */
 LLVMValueRef ts_gpu_scratch_argument(struct TsGpuEmit *g, int i);
+/* jit/emit/simt/intel_matrix.c. Lanes of a sub-group that the unit wants; 0: it is not used. */
+int ts_gpu_intel_lanes(const struct TsGpuEmit *g);
+struct TsGpuFrame *ts_gpu_intel_frame(struct TsGpuEmit *g, const TsTileType *t);
+bool ts_gpu_intel_product(struct TsGpuEmit *g, const TsTileStmt *s);
+/* A function of OpenCL's that all lanes of a sub-group call together. */
+LLVMValueRef ts_gpu_spirv_call(struct TsGpuEmit *g, const char *name, LLVMTypeRef out, int nin,
+                               LLVMValueRef *in);
 /* Element i of a list. */
 LLVMValueRef ts_gpu_read_at(struct TsGpuEmit *g, LLVMTypeRef t, LLVMValueRef list, int i);
 

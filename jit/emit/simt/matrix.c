@@ -69,10 +69,12 @@ static const TsTileStmt *find(const TsTileRegion *r, const TsTileType *t) {
 }
 
 bool ts_gpu_matrix_used(const TsGpuEmit *g) {
+  if (ts_gpu_intel_lanes(g)) return g->maker->matrix_product;
   return unit_of(g) && find(g->phase->loop->region[0], NULL);
 }
 
 TsGpuFrame *ts_gpu_matrix_frame(TsGpuEmit *g, const TsTileType *t) {
+  if (g->maker->matrix_frame) return g->maker->matrix_frame(g, t);
   const TsGpuMatrix *u = unit_of(g);
   Waves w;
   if (!u || t->rank != 2 || !find(g->phase->loop->region[0], t) || !divide(g, u, t, &w))
@@ -241,6 +243,7 @@ static bool fits(const TsGpuMatrix *u, const TsTileStmt *s) {
 }
 
 bool ts_gpu_matrix_product(TsGpuEmit *g, const TsTileStmt *s) {
+  if (g->maker->matrix_product) return g->maker->matrix_product(g, s);
   const TsGpuMatrix *u = ts_tile_square_of(s) ? unit_of(g) : NULL;
   const TsTileType *y = &s->out[0]->type;
   Waves w;

@@ -1,14 +1,16 @@
 /* Kernels of block form for another maker's GPUs: code objects of each of its targets, and what
  * LLVM's own tools read out of them. Nothing is executed; that the code computes the right bits is
  * what the emulation says of the same emitter (kernels_test.c), and scripts/emulate_amd.py of the
- * objects. [target] [kernel] [llvm|asm]: prints one. */
+ * objects. [target] [kernel] [llvm|asm] [marks]: prints one. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "ir/tile/pass/stages.h"
 #include "jit/compile/llvm.h"
 #include "jit/gpu/gpu.h"
+#include "jit/gpu/marks.h"
 #include "tests/jit/gpu/families.h"
 
 #ifndef LLVM_TOOLS
@@ -139,11 +141,6 @@ static int symbols(const TsTile *k, const TsTarget *t, const TsGpuCode *code,
   return bad;
 }
 
-/* Half as many registers as others have for blocks of 512 threads. */
-static bool spills(const TsTile *k, const TsTarget *t) {
-  return t->registers < 96 && !strcmp(k->name, "columns");
-}
-
 /* The note tells the driver what a launch needs. */
 static int notes(const TsTile *k, const TsTarget *t, const TsGpuCode *code, bool batch,
                  const char *path) {
@@ -155,6 +152,7 @@ static int notes(const TsTile *k, const TsTarget *t, const TsGpuCode *code, bool
   if (!bad) bad = !strstr(text, word);
   const char *at = text;
   int64_t words = code->nparam + code->nscratch + code->ndim;
+  if (k->marks) words += 1 + TS_GPU_MARKS_WORDS;
   if (batch) words = TS_GPU_BATCH_WORDS + code->ndim - 1;
   for (int i = 0; i < code->nphase && !bad; i++) {
     snprintf(word, sizeof word, ".name:           %s\n", code->phase[i].name);
@@ -162,7 +160,8 @@ static int notes(const TsTile *k, const TsTarget *t, const TsGpuCode *code, bool
     for (at = name; at > text && strncmp(at, "\n  - ", 5);) at--;
     bad = !name || number_of(at, ".wavefront_size:") != t->lanes ||
           number_of(at, ".group_segment_fixed_size:") != 0 ||
-          (number_of(at, ".private_segment_fixed_size:") != 0 && !spills(k, t)) ||
+          (!k->marks && (number_of(at, ".private_segment_fixed_size:") != 0 ||
+                         number_of(at, ".vgpr_spill_count:") != 0)) ||
           number_of(at, ".kernarg_segment_size:") != 8 * words ||
           number_of(at, ".max_flat_workgroup_size:") != code->phase[i].threads;
   }
@@ -190,7 +189,7 @@ static int instructions(const TsTile *k, const TsTarget *t, const char *path) {
   int bad = 0;
   snprintf(arguments, sizeof arguments, "-d %s", path);
   char *text = told("llvm-objdump", arguments, &bad);
-  for (size_t i = 0; i < sizeof unwanted / sizeof *unwanted && !bad && !spills(k, t); i++)
+  for (size_t i = 0; i < sizeof unwanted / sizeof *unwanted && !bad; i++)
     bad = strstr(text, unwanted[i]) != NULL;
   if (!bad) bad = !strstr(text, "s_endpgm");
   for (size_t i = 0; i < sizeof fused / sizeof *fused && !strcmp(k->name, "apart") && !bad; i++)
@@ -248,6 +247,43 @@ static int check(const TsTile *k, const TsTarget *t, TsGpuForm form) {
   return bad;
 }
 
+/* With profile marks: clocks and the processor are read, turns are stored, and what says where is
+ * among the arguments. Registers may run out in code that few blocks run. */
+static int clocks(const TsTile *k, const TsTarget *t, const char *path) {
+  bool old = t->lanes == 64 || !strncmp(t->cpu, "gfx10", 5);
+  const char *const word[] = {old             ? "s_memtime"
+                              : t->clock_bits ? "HW_REG_SHADER_CYCLES, 0, 20"
+                                              : "SHADER_CYCLES_LO",
+                              old ? "s_memrealtime" : "MSG_RTN_GET_REALTIME", "HW_ID",
+                              t->place == TS_PLACE_die ? "HW_REG_XCC_ID" : "s_getreg_b32"};
+  char arguments[200];
+  int bad = 0;
+  snprintf(arguments, sizeof arguments, "-d %s", path);
+  char *text = told("llvm-objdump", arguments, &bad);
+  for (size_t i = 0; i < sizeof word / sizeof *word && !bad; i++)
+    if (!strstr(text, word[i])) bad = wrong(k, t, word[i], text);
+  free(text);
+  return bad;
+}
+
+static int marked(const TsTile *plain, const TsTarget *t) {
+  TsGpuCode code;
+  TsError err = {0};
+  char path[64] = "/tmp/tsXXXXXX";
+  TsTile *k = ts_tile_stages(plain, false, &err);
+  if (!k || ts_gpu_code(k, t, TS_GPU_aligned, &code, &err)) {
+    ts_tile_free(k);
+    return wrong(plain, t, "no code with marks", err.message);
+  }
+  int bad = keep(k, t, &code, path);
+  if (!bad) bad = notes(k, t, &code, false, path);
+  if (!bad) bad = clocks(k, t, path);
+  remove(path);
+  ts_gpu_code_free(&code);
+  ts_tile_free(k);
+  return bad;
+}
+
 static int squares(const TsTarget *t) {
   static const char *const dtype[] = {"bf16", "f16"};
   TsError err = {0};
@@ -260,15 +296,18 @@ static int squares(const TsTarget *t) {
     TsTile *k = ts_tile_parse(text, &err);
     if (!k) return printf("%s\n%s\n", err.message, text), 1;
     bad = check(k, t, TS_GPU_aligned);
+    if (!bad && !i) bad = marked(k, t);
     ts_tile_free(k);
   }
   return bad;
 }
 
-static int print(const char *target, int i, const char *level) {
+static int print(const char *target, int i, const char *level, bool marks) {
   TsText text = {0};
   TsError err = {0};
   TsTile *k = i < FAMILIES + MORE ? ts_tile_parse(kernel_at(i), &err) : NULL;
+  TsTile *plain = k;
+  if (k && marks) k = ts_tile_stages(plain, false, &err), ts_tile_free(plain);
   int bad = !k || !ts_target(target) || ts_gpu_text(k, ts_target(target), level, &text, &err);
   puts(bad ? err.message : text.at);
   ts_text_free(&text), ts_tile_free(k);
@@ -281,7 +320,7 @@ int main(int argc, char **argv) {
   TsError err = {0};
   int bad = 0;
   if (!ts_llvm_present()) return printf("skipped: no LLVM\n"), 0;
-  if (argc > 2) return print(argv[1], atoi(argv[2]), argc > 3 ? argv[3] : "asm");
+  if (argc > 2) return print(argv[1], atoi(argv[2]), argc > 3 ? argv[3] : "asm", argc > 4);
   for (int i = 0; i < 2; i++)
     if (!has_tool(tool[i]))
       return printf("skipped: there is no %s%s\n", LLVM_TOOLS, tool[i]), 0;
@@ -290,10 +329,12 @@ int main(int argc, char **argv) {
     if (!k) return printf("%s\n%s\n", err.message, kernel_at(i)), 1;
     for (int j = 0, of = 0; (t = ts_target_at(j)) && !bad; j++) {
       if (!ts_target_gpu(t) || t->maker != TS_MAKER_amd) continue;
-      if (t->generic && i % 3 != j % 3) continue; /* the same code but for a few instructions */
+      if (t->generic && t->registers >= 96 && i % 3 != j % 3)
+        continue; /* the same code but for a few instructions */
       bad = check(k, t, i % 3 ? TS_GPU_aligned : TS_GPU_loose);
       if (!bad && k->ndim && k->nparam < 6) bad = check(k, t, TS_GPU_batch);
-      if (!bad && i % 4 == of++ % 4) bad = words(k, t);
+      if (!bad && i % 4 == of % 4) bad = words(k, t);
+      if (!bad && i % 4 == (of++ + 2) % 4) bad = marked(k, t);
     }
     ts_tile_free(k);
   }

@@ -1,0 +1,41 @@
+-- Models as people have them. Each function stands in a file of the folder hf, which is loaded when it is first called.
+
+local core = require "tessera.core"
+local named = require "tessera.named"
+
+local hf = {}
+
+-- load(path, {dtype, device, strict = true, batch = 1, length, memory}): the model of a folder with config.json and
+-- safetensors, whole or in shards, or of a GGUF file. Tensors lie over the file, and blocks stay blocks; dtype ("f32", "bf16",
+-- "f16", "f64") converts them, device moves them. Before anything is loaded a plan is made, and what does not fit into memory, by
+-- default what the machine has left, is an error that says what would. Families, missing and unexpected tensors that
+-- are not known are errors that list all of them; strict = false leaves unexpected ones out (m.unexpected). The model is a module:
+-- m.config, m.plan, m:parameters(), graph.module and so on. docs/models.md has what each family takes and gives.
+--   local m = tessera.hf.load "SmolLM2"
+--   local logits = m{ids = ids}
+--   local tokens = m:generate{ids = ids, max_new_tokens = 20}
+function hf.load(path, options) return require("tessera.hf.load").load(path, options) end
+
+-- plan(path, {dtype, device, batch = 1, length, memory}): what hf.load would take: bytes of weights (mapped: over the file),
+-- cache and scratch, whether they fit into memory and what would; prints as a table.
+--   print(tessera.hf.plan("SmolLM2", {batch = 4, length = 8192}))
+function hf.plan(path, options) return require("tessera.hf.load").plan(path, options) end
+
+-- families(): the names of the families, a list: what config.json calls model_type.
+--   print(table.concat(tessera.hf.families(), " "))
+function hf.families() return require("tessera.hf.families").names() end
+
+-- tokenizer(path, {pattern, special}): the tokenizer of a folder with tokenizer.json, of such a file, of a GGUF file, or of a
+-- vocabulary of tiktoken (.tiktoken); the last needs, unless its name is known, the pattern that divides text, and special
+-- tokens with their ids. It gives the ids that the package tokenizers gives. Its methods, whose options docs/tokenizers.md has:
+-- tok:encode(text, {pair, add_special_tokens, special_in_text, offsets, truncation, padding, tensors}) gives {ids, types, mask,
+-- special}, tok:encode_batch(texts, ..) a list of these, or tensors; tok:decode(ids, {skip_special_tokens}) text again;
+-- tok:stream{skip_special_tokens} a function of one id that gives what is new as whole characters; tok:token(id) and
+-- tok:id(token) look into the vocabulary; #tok is its size.
+--   local tok = tessera.hf.tokenizer "SmolLM2"
+--   local e = tok:encode("Hello, world", {offsets = true})
+--   print(tok:decode(e.ids))
+function hf.tokenizer(path, options) return require("tessera.hf.tokenizer").load(path, options) end
+
+core.keep_line(hf, true)
+return named("tessera.hf", hf)
