@@ -208,15 +208,6 @@ static int copy_peer(TsDevice *d, void *to, TsDevice *source, const void *from, 
   return 0;
 }
 
-int ts_driver_copy_met(TsDevice *d, void *to, TsDevice *source, const void *from,
-                       int64_t nbytes, TsError *err) {
-  TsDriven *s = d->state;
-  if (nbytes == 0) return 0;
-  if (ts_driver_enter(d, err)) return -1;
-  ts_driver_queue(d);
-  return s->driver->copy_peer(d, to, source, from, (size_t)nbytes, s->work, err);
-}
-
 int ts_device_copy_by_host(TsDevice *d, void *to, TsDevice *source, const void *from,
                            int64_t nbytes, TsError *err) {
   enum { MOST = TS_DRIVER_STAGE_NBYTES };
@@ -235,6 +226,16 @@ int ts_device_copy_by_host(TsDevice *d, void *to, TsDevice *source, const void *
 static bool copies(TsDevice *d, TsDevice *source) {
   const TsDriver *v = ts_driver_of(d);
   return !v->copies || v->copies(d, source);
+}
+
+int ts_driver_copy_met(TsDevice *d, void *to, TsDevice *source, const void *from,
+                       int64_t nbytes, TsError *err) {
+  TsDriven *s = d->state;
+  if (nbytes == 0) return 0;
+  if (!copies(d, source)) return ts_device_copy_by_host(d, to, source, from, nbytes, err);
+  if (ts_driver_enter(d, err)) return -1;
+  ts_driver_queue(d);
+  return s->driver->copy_peer(d, to, source, from, (size_t)nbytes, s->work, err);
 }
 
 int ts_driver_copy(TsDevice *d, void *to, TsDevice *source, const void *from, int64_t nbytes,

@@ -9,7 +9,8 @@ static const struct {
   double meets, link, flops, memory;
   int64_t engines;
 } rows[] = {
-#define ROW(kind, meets, link, flops, memory, engines) {kind, meets, link, flops, memory, engines},
+#define ROW(kind, meets, link, flops, memory, engines)                                         \
+  {kind, meets, link, flops, memory, engines},
 #include "ir/mesh/overlap.def"
 #undef ROW
 };
