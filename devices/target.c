@@ -23,6 +23,9 @@
   .units = TS_UNIT_blocks, .fma = true, .half = true, .mixes = true, .round = true
 #define CDNA AMD, .features = "", .lanes = 64
 #define RDNA AMD, .features = "+wavefrontsize32,+cumode", .lanes = 32
+/* What units of RDNA multiply, and those of CDNA. */
+#define FEW TS_FACTOR_half | TS_FACTOR_whole
+#define MORE FEW | TS_FACTOR_single | TS_FACTOR_twice
 
 /* Any driver of SPIR-V takes the code of "spirv": no sub-groups; blocks of that have 4 KiB beside what
  * is said here, for what threads tell one another. Intel's GPUs are asked for sub-groups of 32: of 16 and 32
@@ -112,7 +115,8 @@ static const TsTarget target[] = {
      .registers = 128,
      .flops = 128,
      .flops64 = 128,
-     .matrix = TS_MATRIX_mfma16,
+     .matrix = TS_MATRIX_mfma2,
+     .factors = MORE,
      .flops16 = 1024,
      .shared_bytes = 64 << 10},
     {.name = "gfx942", /* Instinct MI300X */
@@ -122,7 +126,8 @@ static const TsTarget target[] = {
      .registers = 128,
      .flops = 256,
      .flops64 = 128,
-     .matrix = TS_MATRIX_mfma16,
+     .matrix = TS_MATRIX_mfma3,
+     .factors = MORE,
      .flops16 = 2048,
      .shared_bytes = 64 << 10},
     {.name = "gfx950", /* Instinct MI355X */
@@ -133,7 +138,8 @@ static const TsTarget target[] = {
      .brain = true,
      .flops = 256,
      .flops64 = 128,
-     .matrix = TS_MATRIX_mfma32,
+     .matrix = TS_MATRIX_mfma4,
+     .factors = MORE | TS_FACTOR_eight,
      .flops16 = 4096,
      .shared_bytes = 160 << 10},
     {.name = "gfx1100", /* Radeon RX 7900 XTX */
@@ -144,6 +150,7 @@ static const TsTarget target[] = {
      .flops = 256,
      .flops64 = 8,
      .matrix = TS_MATRIX_wmma3,
+     .factors = FEW,
      .flops16 = 512,
      .shared_bytes = 64 << 10},
     {.name = "gfx1200", /* Radeon RX 9060 XT */
@@ -154,6 +161,7 @@ static const TsTarget target[] = {
      .flops = 256,
      .flops64 = 4,
      .matrix = TS_MATRIX_wmma4,
+     .factors = FEW | TS_FACTOR_eight,
      .flops16 = 1024,
      .shared_bytes = 64 << 10},
     {.name = "gfx9-generic", /* Radeon RX Vega 64 */
@@ -174,7 +182,8 @@ static const TsTarget target[] = {
      .registers = 128,
      .flops = 256,
      .flops64 = 128,
-     .matrix = TS_MATRIX_mfma16,
+     .matrix = TS_MATRIX_mfma3,
+     .factors = MORE,
      .flops16 = 2048,
      .shared_bytes = 64 << 10},
     {.name = "gfx10-3-generic", /* Radeon RX 6900 XT */
@@ -196,6 +205,7 @@ static const TsTarget target[] = {
      .flops = 256,
      .flops64 = 8,
      .matrix = TS_MATRIX_wmma3,
+     .factors = FEW,
      .flops16 = 512,
      .shared_bytes = 64 << 10},
     {.name = "gfx12-generic", /* Radeon RX 9070 XT */
@@ -207,6 +217,7 @@ static const TsTarget target[] = {
      .flops = 256,
      .flops64 = 4,
      .matrix = TS_MATRIX_wmma4,
+     .factors = FEW | TS_FACTOR_eight,
      .flops16 = 1024,
      .shared_bytes = 64 << 10},
     {.name = "spirv",

@@ -8,6 +8,7 @@ with what the interpreter of Tile IR left there, bit by bit; a NaN is a NaN.
 The emulator decodes each instruction and takes what it does from the text of AMD's documents. It forces
 the host to flush denormal numbers; kernels ask for them, so that is taken out. One line a family; 1: some
 launch differs; 77: there is no emulator."""
+import emulate_amd_units
 import ctypes, mmap, multiprocessing, os, re, struct, sys, time
 from types import SimpleNamespace
 
@@ -118,6 +119,7 @@ def run(emu, path):
     arch = ARCH.get(family.group(0))
     if not arch: return None, f"no emulator of {l.target}"
     code, memory = Object(l.object), Memory(l)
+    emu.target = l.target
     scratch = [ctypes.create_string_buffer(b"\xff" * (n + 512)) for n in l.scratch]
     words = [memory.at(m[0]) for m in l.memory]
     words += [(ctypes.addressof(s) + 255) & ~255 for s in scratch] + l.dims
@@ -142,8 +144,8 @@ def run(emu, path):
 
 def complete(emu):
     """What the emulator does not do, or not as the documents say: the address of the next instruction, from which
-    tables are found; words from other lanes where some are off; the sign of a product of 24 bits, high half; and
-    loads of a block's memory by lanes that are off, whose addresses are anything: room for all that there are."""
+    tables are found; words from other lanes where some are off; the sign of a product of 24 bits, high half; what
+    scripts/emulate_amd_units.py has; and loads of a block's memory by lanes that are off, whose addresses are anything: room for all that there are."""
     for table in (emu.PCODE_CDNA, emu.PCODE_RDNA3, emu.PCODE_RDNA4):
         for op, text in table.items():
             if "MUL_HI_I32_I24" in op.name: table[op] = re.sub(r"64'I\((S[01][.]i24)\)", r"64'I(32'I(\1))", text)
@@ -186,6 +188,13 @@ def complete(emu):
         return (get_pc, [0]) if name == "S_GETPC_B64" else (permute, [0, 1])
 
     def here(pc, arch):
+        ours = emulate_amd_units.find(pc, emu.target, arch)
+        if ours:
+            def run(scalar, vector):
+                words = (ctypes.c_uint32 * emu.SGPR_COUNT).from_address(scalar.value)
+                words[emu.PC_LO_IDX], words[emu.PC_HI_IDX] = pc + 8 & 0xFFFFFFFF, pc + 8 >> 32
+                ours(words, vector, emu._wave_size(arch))
+            return (SimpleNamespace(arg=SimpleNamespace(globals=[0, 1])), SimpleNamespace(fxn=run)), None
         inst = emu.decode_inst(bytes((ctypes.c_char * 16).from_address(pc).raw), arch)
         name = inst.op.name.upper() if hasattr(inst, "op") else ""
         if name not in ("S_GETPC_B64", "DS_BPERMUTE_B32"): return decode(pc, arch)

@@ -32,7 +32,7 @@ static V block(TsGpuEmit *g, const TsTileStmt *s, const TsGpuCoord *at, V k, V a
 
 void ts_gpu_contract(TsGpuEmit *g, const TsTileStmt *s) {
   if (ts_gpu_matrix_product(g, s)) return;
-  bool blocks = ts_tile_square_of(s) == TS_SQUARE_wmma;
+  bool blocks = ts_tile_square_of(s) == TS_SQUARE_wmma && s->out[0]->type.dtype == TS_DT_f32;
   TsGpuFrame *f = ts_gpu_frame(g, &s->out[0]->type);
   LLVMBuilderRef b = g->e->b;
   int n = f->vector * f->chunks;

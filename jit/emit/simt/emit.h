@@ -46,6 +46,8 @@ typedef struct TsGpuFrame {
   TsGpuCoord (*at)[TS_TILE_RANK]; /* by slot, V to a chunk */
   LLVMValueRef **memo;            /* by value: its slots, or NULL */
   int whole;                      /* slots that are a vector of a matrix unit; 0: none */
+  uint8_t whole_of;               /* in tiles of this type */
+  int high;                       /* chunks that are one below the other; 0: nothing is known */
   LLVMValueRef **wholes;          /* by value: those, or NULL */
   bool laned;                     /* a row in the order of lanes */
   bool loose;                     /* of a loop over chunks: loads belong to it */
@@ -101,6 +103,7 @@ typedef struct TsGpuEmit {
   } rows;
   bool wrote, read; /* memory that is written, since threads last met */
   int meetings;     /* that were emitted */
+  int staged;       /* those of them behind which memory of two stages is read */
   bool once;        /* what is read now is read by no other round, and other things are */
   bool single;      /* a number that is rounded now is no half of a pair */
   bool stays;       /* what is read now is read here and not where it is wanted */

@@ -67,8 +67,8 @@ typedef struct TsGpuMaker {
   LLVMValueRef (*extreme_two)(struct TsGpuEmit *g, bool min, LLVMValueRef x, LLVMValueRef y);
   /* ex2, lg2, inv: the processor's own, near to the value. */
   LLVMValueRef (*function)(struct TsGpuEmit *g, int op, LLVMValueRef x);
-  /* What multiplies tiles of 16 bits; gives NULL where the target has none. */
-  const TsGpuMatrix *(*matrix)(const struct TsGpuEmit *g);
+  /* What multiplies tiles of d; gives NULL where the target has no such unit. */
+  const TsGpuMatrix *(*matrix)(const struct TsGpuEmit *g, TsDtype d);
 } TsGpuMaker;
 
 extern const TsGpuMaker ts_gpu_nvidia, ts_gpu_amd, ts_gpu_spirv, ts_gpu_host;
@@ -76,7 +76,7 @@ extern const TsGpuMaker ts_gpu_nvidia, ts_gpu_amd, ts_gpu_spirv, ts_gpu_host;
 /* For rows of devices: a kernel with pointers and sizes as its parameters; that of a scratch. */
 void ts_gpu_begin(struct TsGpuEmit *g, const char *name);
 const TsGpuMatrix *
-ts_gpu_amd_matrix(const struct TsGpuEmit *g); /* jit/emit/simt/amd_matrix.c */
+ts_gpu_amd_matrix(const struct TsGpuEmit *g, TsDtype d); /* jit/emit/simt/amd_matrix.c */
 LLVMValueRef ts_gpu_scratch_argument(struct TsGpuEmit *g, int i);
 /* Element i of a list. */
 LLVMValueRef ts_gpu_read_at(struct TsGpuEmit *g, LLVMTypeRef t, LLVMValueRef list, int i);

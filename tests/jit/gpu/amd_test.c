@@ -175,7 +175,7 @@ static int notes(const TsTile *k, const TsTarget *t, const TsGpuCode *code, bool
 /* Sums stay where they are through all rounds: a stage of a wave is so many instructions of the
  * unit, and no copies from one half of the registers to the other stand between them. */
 static int unit(const TsTarget *t, const char *text) {
-  int n = 0, wanted = t->lanes == 64 ? 16 : 8, steps = t->matrix == TS_MATRIX_mfma32 ? 1 : 2;
+  int n = 0, wanted = t->lanes == 64 ? 16 : 8, steps = t->matrix == TS_MATRIX_mfma4 ? 1 : 2;
   const char *word = t->lanes == 64 ? "\tv_mfma_f32_16x16x" : "\tv_wmma_f32_16x16x16_";
   for (const char *at = text; (at = strstr(at, word)); at++) n++;
   return n != wanted * steps || strstr(text, "accvgpr") != NULL;
