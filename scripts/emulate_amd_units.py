@@ -1,5 +1,5 @@
 """Instructions that tinygrad's emulator of AMD's GPUs has not, or not right, over the registers of a wave, for
-scripts/emulate_amd.py: matrix products of i8 and f64, of fp8 on RDNA 4, and v_mad_f32 of CDNA 2, whose encodings it
+scripts/emulate_amd.py: matrix products of i8 and f64, of fp8 on RDNA 4, on RDNA those whose sums begin with a constant, and v_mad_f32 of CDNA 2, whose encodings it
 does not know. How numbers lie in lanes is what AMD's documents of the instruction sets say; a product is one fused
 multiply-add after the other, on RDNA one chain of 16, which is added to the sum."""
 import ctypes, ctypes.util, struct
@@ -94,6 +94,26 @@ def wmma_bytes(to_a, to_b):
     return run
 
 
+def f16(h): return struct.unpack("<e", struct.pack("<H", h))[0]
+def bf16(h): return f32(h << 16)
+
+
+def wmma_halves(number, new):
+    """Whose sum begins with a constant. RDNA 4: as bytes; RDNA 3: a lane has a whole row, and sums of every other one."""
+    def run(w, f):
+        def of(o, row, k):
+            lane, at = (row + 16 * (k >> 2 & 1), k & 3 | k >> 1 & 4) if new else (row, k)
+            return number(w.word(o, lane, at // 2) >> at % 2 * 16 & 0xFFFF)
+        a, b = ([[of(o, row, k) for k in range(16)] for row in range(16)] for o in (f.a, f.b))
+        begin = f32(w.word(f.c, 0))
+        for lane in range(32):
+            for i in range(8):
+                x = 0.0
+                for p, q in zip(a[lane // 16 * 8 + i if new else 2 * i + lane // 16], b[lane % 16]): x = MATH.fmaf(p, q, x)
+                w.put(f.to + i, lane, bits32(ctypes.c_float(x + begin).value))
+    return run
+
+
 def mad(w, f):
     """A product and a sum, each rounded; both are exact enough in double precision to be rounded once."""
     def number(i, o, lane):
@@ -110,6 +130,8 @@ def mad(w, f):
 CDNA = {0xD3EE: mfma_double, 0xD3D7: mfma_bytes(32), 0xD3B6: mfma_bytes(64)}
 CDNA_2 = {0xD3EE: mfma_double, 0xD3D5: mfma_bytes(16), 0xD1C1: mad}
 RDNA_4 = {0xCC46: wmma_bytes(e4m3, e4m3), 0xCC49: wmma_bytes(e5m2, e5m2)}
+CONSTANT = {"rdna4": {0xCC41: wmma_halves(bf16, True), 0xCC40: wmma_halves(f16, True)},
+            "rdna3": {0xCC41: wmma_halves(bf16, False), 0xCC40: wmma_halves(f16, False)}}
 RENAMED = {0xD3E7: 0xD3E1} # of CDNA 2: products of bf16 that are there under another number
 
 
@@ -120,5 +142,8 @@ def find(pc, target, arch):
     if old and w0 >> 16 in RENAMED:
         ctypes.memmove(pc, struct.pack("<I", RENAMED[w0 >> 16] << 16 | w0 & 0xFFFF), 4)
         return None
+    if w1 >> 18 & 511 < LAST and w0 >> 16 in CONSTANT.get(arch, {}): # the emulator takes registers for them
+        run = CONSTANT[arch][w0 >> 16]
+        return lambda scalar, vector, wave: run(Wave(scalar, vector, wave), fields(w0, w1))
     run = (RDNA_4 if arch == "rdna4" else CDNA_2 if old else CDNA if arch == "cdna" else {}).get(w0 >> 16)
     return run and (lambda scalar, vector, wave: run(Wave(scalar, vector, wave), fields(w0, w1)))

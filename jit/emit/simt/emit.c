@@ -228,6 +228,8 @@ static void put_loop(TsGpuEmit *g, const TsTileStmt *s) {
   V **now = ts_emit_take(g->e, sizeof *now * (size_t)(n + 1));
   Scope scope = enter(g, s);
   for (int i = 0; i < n; i++) first[i] = carried(g, s->in[2 + i]);
+  struct TsGpuMatrixKept *kept = g->kept;
+  ts_gpu_matrix_before(g, r);
   LLVMBasicBlockRef before = LLVMGetInsertBlock(b), last;
   TsGpuLoop l = ts_gpu_loop(g, ts_gpu_scalar(g, s->in[0]), ts_gpu_scalar(g, s->in[1]),
                             ts_gpu_i64(g, ts_tile_attr(s, "step")->i));
@@ -247,6 +249,7 @@ static void put_loop(TsGpuEmit *g, const TsTileStmt *s) {
     incoming(first[i].n, now[i], next[i].x, last);
   }
   if (turns) ts_gpu_sync(g);
+  g->kept = kept;
   for (int i = 0; i < n; i++) define(g, s->out[i], &first[i], now[i]);
 }
 
@@ -391,7 +394,7 @@ static void put_phase(TsGpuEmit *g, int index) {
   memset(g->scalar, 0, sizeof *g->scalar * n);
   memset(g->memory, 0, sizeof *g->memory * n);
   memset(g->seen, 0, sizeof *g->seen * n);
-  g->frames = NULL, g->homes = NULL;
+  g->frames = NULL, g->homes = NULL, g->kept = NULL;
   ts_gpu_note_uses(g);
   g->wrote = g->read = false;
   memset(&g->rows, 0, sizeof g->rows);

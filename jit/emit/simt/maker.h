@@ -29,6 +29,9 @@ typedef struct TsGpuMaker {
   /* Shared memory that is the code's own, and of how many bytes it is, once they are known; NULL:
    * as much as a launch says. */
   LLVMValueRef (*memory)(struct TsGpuEmit *g);
+  /* Where it begins, i32, as a number that no pass joins with others: then what is known of an address
+   * stands in instructions. NULL: pointers do as well. */
+  LLVMValueRef (*memory_at)(struct TsGpuEmit *g);
   void (*close_memory)(struct TsGpuEmit *g, LLVMValueRef was, int64_t nbytes);
   LLVMValueRef (*scratch)(struct TsGpuEmit *g, int i);
   LLVMValueRef (*word)(struct TsGpuEmit *g, LLVMValueRef i); /* of the table; i64 */
@@ -67,6 +70,9 @@ typedef struct TsGpuMaker {
   LLVMValueRef (*extreme_two)(struct TsGpuEmit *g, bool min, LLVMValueRef x, LLVMValueRef y);
   /* ex2, lg2, inv: the processor's own, near to the value. */
   LLVMValueRef (*function)(struct TsGpuEmit *g, int op, LLVMValueRef x);
+  /* Four bytes of eight, by their numbers: those of low from 0 on, of high from 4 on. */
+  LLVMValueRef (*bytes)(struct TsGpuEmit *g, LLVMValueRef high, LLVMValueRef low,
+                        unsigned which);
   /* What multiplies tiles of d; gives NULL where the target has no such unit. */
   const TsGpuMatrix *(*matrix)(const struct TsGpuEmit *g, TsDtype d);
 } TsGpuMaker;

@@ -35,7 +35,8 @@ typedef struct Waves {
 
 static bool divide(const TsGpuEmit *g, const TsGpuMatrix *u, const TsTileType *t, Waves *w) {
   int n = g->threads / u->lanes, rows = (int)t->dim[0] / SQUARE, cols = (int)t->dim[1] / SQUARE;
-  *w = (Waves){.high = 1, .across = n};
+  bool whole = rows % (n ? n : 1) == 0 && ts_gpu_matrix_rows(g, t);
+  *w = whole ? (Waves){.high = n, .across = 1} : (Waves){.high = 1, .across = n};
   while (w->across % 2 == 0 && (cols % w->across || cols / w->across < rows / w->high))
     w->across /= 2, w->high *= 2;
   w->rows = rows / w->high, w->cols = cols / w->across;
@@ -74,17 +75,23 @@ bool ts_gpu_matrix_used(const TsGpuEmit *g) {
   return unit_of(g, find(g->phase->loop->region[0], NULL));
 }
 
+void ts_gpu_matrix_keep_wholes(TsGpuEmit *g, TsGpuFrame *f) {
+  size_t n = sizeof *f->wholes * (g->e->k->nvalue + 1);
+  f->wholes = memset(ts_emit_take(g->e, n), 0, n);
+}
+
 TsGpuFrame *ts_gpu_matrix_frame(TsGpuEmit *g, const TsTileType *t) {
   const TsTileStmt *s = t->rank == 2 ? find(g->phase->loop->region[0], t) : NULL;
   const TsGpuMatrix *u = unit_of(g, s);
   Waves w;
+  if (t->rank == 1) return ts_gpu_matrix_used(g) ? ts_gpu_matrix_row_frame(g, t) : NULL;
   if (!u || !divide(g, u, t, &w))
     return ts_gpu_matrix_used(g) ? ts_gpu_matrix_turned(g, t) : NULL;
   int vector = u->col == 1 ? u->sums : 1, runs = u->sums / vector;
   TsGpuFrame *f = ts_gpu_frame_of(g, t, vector, w.rows * w.cols * runs);
-  f->whole = u->sums, f->whole_of = s->out[0]->type.dtype;
-  f->wholes = ts_emit_take(g->e, sizeof *f->wholes * (g->e->k->nvalue + 1));
-  memset(f->wholes, 0, sizeof *f->wholes * (g->e->k->nvalue + 1));
+  f->whole = u->sums, f->whole_of = s->out[0]->type.dtype, f->factor = (uint8_t)u->of;
+  f->squares = w.across == 1 ? w.rows : 0;
+  ts_gpu_matrix_keep_wholes(g, f);
   Place p = place_of(g, u, &w);
   V row = ts_gpu_add(g, ts_gpu_mul(g, p.high, w.rows * SQUARE), p.row);
   V col = ts_gpu_add(g, ts_gpu_mul(g, p.across, w.cols * SQUARE),
@@ -165,40 +172,97 @@ typedef struct Sides {
   V row, col; /* of this thread */
 } Sides;
 
+/* An operand in shared memory that a loop around does not change. */
+typedef struct TsGpuMatrixKept {
+  const TsTileStmt *s;
+  TsGpuMatrixRows rows;
+  struct TsGpuMatrixKept *next;
+} Kept;
+
+static const Kept *kept_of(const TsGpuEmit *g, const TsTileStmt *s) {
+  for (const Kept *k = g->kept; k; k = k->next)
+    if (k->s == s) return k;
+  return NULL;
+}
+
+/* Those of A, which come from outside of the region. */
+void ts_gpu_matrix_before(TsGpuEmit *g, const TsTileRegion *r) {
+  bool any = false;
+  for (const TsTileStmt *s = r->first; s; s = s->next) {
+    bool turned;
+    if (!unit_of(g, s)) continue;
+    TsTileVal v = ts_gpu_matrix_operand(s, 0, &turned);
+    const TsTileRegion *of = v->stmt ? v->stmt->in_region : v->region;
+    if (of == r || turned) continue;
+    TsDtype d = (TsDtype)v->type.dtype;
+    Kept *k = ts_emit_take(g->e, sizeof *k);
+    int64_t pitch = ts_gpu_matrix_pitch(d, v->type.dim[1]);
+    *k = (Kept){s, {.pitch = pitch, .of = d}, g->kept};
+    k->rows.at = ts_gpu_shared_take(g, v->type.dim[0] * pitch);
+    ts_gpu_matrix_put(g, v, false, &k->rows);
+    g->kept = k, any = true;
+  }
+  if (any) ts_gpu_sync(g);
+}
+
 static void step(TsGpuEmit *g, const TsGpuMatrix *u, const Waves *w, const Place *p,
                  const Sides *o, int64_t k, V *sum) {
   V x[64];
   for (int c = 0; c < w->cols; c++)
-    x[c] = ts_gpu_matrix_numbers(
-        g, u, &o->b, ts_gpu_add(g, o->col, ts_gpu_i64(g, (int64_t)c * SQUARE)), p->group, k);
+    x[c] = ts_gpu_matrix_numbers(g, u, &o->b, (TsGpuCoord){o->col, (int64_t)c * SQUARE, 0},
+                                 p->group, k);
   for (int r = 0; r < w->rows; r++) {
-    V y = ts_gpu_matrix_numbers(
-        g, u, &o->a, ts_gpu_add(g, o->row, ts_gpu_i64(g, (int64_t)r * SQUARE)), p->group, k);
+    V y = ts_gpu_matrix_numbers(g, u, &o->a, (TsGpuCoord){o->row, (int64_t)r * SQUARE, 0},
+                                p->group, k);
     for (int c = 0; c < w->cols; c++)
       sum[r * w->cols + c] = multiply(g, u, x[c], y, sum[r * w->cols + c]);
   }
 }
 
+/* The loop over stages around a product; NULL. */
+static const TsTileStmt *loop_of(const TsTileStmt *s) {
+  const TsTileStmt *loop = s->in_region->owner;
+  return loop && loop->op == TS_TILE_for && !ts_tile_attr(loop, "parallel")->i ? loop : NULL;
+}
+
+/* Nothing, but LLVM does not know: it makes addresses that are the same in all rounds of a loop in
+ * front of it, each with what is known of it, and keeps them all in registers. */
+static V nothing(TsGpuEmit *g, const TsTileStmt *s) {
+  const TsTileStmt *loop = loop_of(s);
+  V i = loop ? g->scalar[loop->region[0]->param[0]->id] : NULL;
+  return i ? LLVMBuildLShr(g->e->b, i, ts_gpu_i64(g, 40), "") : NULL;
+}
+
 /* Stages of a loop over k take turns at two places, so that threads meet once in each. */
 static V stage_of(TsGpuEmit *g, const TsTileStmt *s, int64_t nbytes) {
-  const TsTileStmt *loop = s->in_region->owner;
-  bool two = g->e->k->stages == 2 && loop && loop->op == TS_TILE_for;
-  if (!two || ts_tile_attr(loop, "parallel")->i) return NULL;
+  const TsTileStmt *loop = loop_of(s);
+  if (g->e->k->stages != 2 || !loop) return NULL;
   V i = g->scalar[loop->region[0]->param[0]->id];
   int64_t by = ts_tile_attr(loop, "step")->i;
   V odd = LLVMBuildAnd(g->e->b, ts_gpu_div(g, i, by), ts_gpu_i64(g, 1), "");
   return ts_gpu_mul(g, odd, nbytes);
 }
 
-static void open_sides(TsGpuEmit *g, const TsTileStmt *s, Sides *o) {
+static void open_sides(TsGpuEmit *g, const TsTileStmt *s, const Kept *kept, Sides *o) {
   const TsTileType *y = &s->out[0]->type;
   TsDtype d = (TsDtype)s->in[0]->type.dtype;
-  int64_t pitch = ts_gpu_matrix_pitch(d, s->in[0]->type.dim[1]), rows = y->dim[0] + y->dim[1];
+  int64_t pitch = ts_gpu_matrix_pitch(d, s->in[0]->type.dim[1]);
+  int64_t high = kept ? 0 : y->dim[0], rows = high + y->dim[1];
   V stage = stage_of(g, s, rows * pitch);
   o->a = (TsGpuMatrixRows){.pitch = pitch, .of = d, .stage = stage};
   o->a.at = ts_gpu_shared_take(g, rows * pitch * (stage ? 2 : 1));
-  o->b = o->a, o->b.at += y->dim[0] * pitch;
+  o->b = o->a, o->b.at += high * pitch;
+  if (kept) o->a = kept->rows;
+  if (!o->a.stage) o->a.stage = nothing(g, s);
+  if (!o->b.stage) o->b.stage = o->a.stage;
   g->staged += stage != NULL;
+}
+
+/* Whether another one stands beside it, which can have its memory. */
+static bool is_one_of_several(const TsTileStmt *s) {
+  for (const TsTileStmt *other = s->in_region->first; other; other = other->next)
+    if (other != s && ts_tile_square_of(other)) return true;
+  return false;
 }
 
 bool ts_gpu_matrix_product(TsGpuEmit *g, const TsTileStmt *s) {
@@ -215,8 +279,11 @@ bool ts_gpu_matrix_product(TsGpuEmit *g, const TsTileStmt *s) {
   bool turned[2];
   TsTileVal a = ts_gpu_matrix_operand(s, 0, &turned[0]);
   TsTileVal b = ts_gpu_matrix_operand(s, 1, &turned[1]);
-  open_sides(g, s, &o);
-  ts_gpu_matrix_put(g, a, turned[0], &o.a), ts_gpu_matrix_put(g, b, turned[1], &o.b);
+  const Kept *kept = kept_of(g, s);
+  int64_t used = g->shared_used;
+  open_sides(g, s, kept, &o);
+  if (!kept) ts_gpu_matrix_put(g, a, turned[0], &o.a);
+  ts_gpu_matrix_put(g, b, turned[1], &o.b);
   ts_gpu_sync(g);
   Place p = place_of(g, u, &w);
   o.row = ts_gpu_add(g, ts_gpu_mul(g, p.high, w.rows * SQUARE), p.row);
@@ -225,5 +292,9 @@ bool ts_gpu_matrix_product(TsGpuEmit *g, const TsTileStmt *s) {
   memcpy(sum, acc, sizeof *sum * (size_t)n);
   for (int64_t k = 0; k < depth; k += u->depth) step(g, u, &w, &p, &o, k, sum);
   ts_gpu_matrix_define(g, s->out[0], sum);
+  if (is_one_of_several(s)) {
+    ts_gpu_sync(g);
+    g->shared_used = used;
+  }
   return true;
 }

@@ -8,6 +8,7 @@
 
 struct TsGpuEmit;
 struct TsGpuFrame;
+struct TsGpuCoord;
 
 /* How LLVM wants a lane's numbers of an operand. */
 typedef enum TsGpuMatrixWords {
@@ -45,9 +46,23 @@ struct TsGpuFrame *ts_gpu_matrix_frame(struct TsGpuEmit *g, const TsTileType *t)
 /* Of a tile that has such a frame its numbers as vectors of the unit, which loops carry so that they
  * stay in their registers; NULL. And defined by them. */
 LLVMValueRef *ts_gpu_matrix_wholes(struct TsGpuEmit *g, TsTileVal v, int *n);
+void ts_gpu_matrix_keep_wholes(struct TsGpuEmit *g, struct TsGpuFrame *f);
 void ts_gpu_matrix_define(struct TsGpuEmit *g, TsTileVal v, LLVMValueRef *whole);
 /* false: there is no unit, and no instruction was emitted. */
 bool ts_gpu_matrix_product(struct TsGpuEmit *g, const TsTileStmt *s);
+
+/* Operands that a loop does not change go to shared memory before it; forget: behind it. */
+void ts_gpu_matrix_before(struct TsGpuEmit *g, const TsTileRegion *r);
+
+/* ---- jit/emit/simt/matrix_row.c: what is reduced over columns of sums */
+/* Whether the phase reduces rows of tiles with as many rows: waves have whole ones then. */
+bool ts_gpu_matrix_rows(const struct TsGpuEmit *g, const TsTileType *t);
+struct TsGpuFrame *ts_gpu_matrix_row_frame(struct TsGpuEmit *g, const TsTileType *t);
+bool ts_gpu_matrix_reduce(struct TsGpuEmit *g, const TsTileStmt *s); /* false: not of that form */
+/* The frame of the operand of a broadcast along the columns of f; NULL: it is no such. */
+struct TsGpuFrame *ts_gpu_matrix_spread(struct TsGpuEmit *g, const TsTileStmt *s,
+                                        const struct TsGpuFrame *f);
+int ts_gpu_matrix_row_of(const struct TsGpuFrame *f, int slot);
 
 /* ---- jit/emit/simt/matrix_operand.c: operands in shared memory, as rows of A and columns of B
  * along k */
@@ -66,7 +81,7 @@ struct TsGpuFrame *ts_gpu_matrix_turned(struct TsGpuEmit *g, const TsTileType *t
 void ts_gpu_matrix_put(struct TsGpuEmit *g, TsTileVal v, bool turned, const TsGpuMatrixRows *to);
 /* A lane's numbers of a row, for the step of k that begins at `from`. */
 LLVMValueRef ts_gpu_matrix_numbers(struct TsGpuEmit *g, const TsGpuMatrix *u,
-                                   const TsGpuMatrixRows *of, LLVMValueRef row,
+                                   const TsGpuMatrixRows *of, struct TsGpuCoord row,
                                    LLVMValueRef group, int64_t from);
 
 #endif

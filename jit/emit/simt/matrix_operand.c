@@ -13,7 +13,7 @@
 
 typedef LLVMValueRef V;
 
-enum { BANKS = 16 /* bytes that stay together */, AT_ONCE = 8 /* bytes of one k-run, packed */ };
+enum { SQUARE = TS_SQUARE, BANKS = 16 /* bytes that stay together */, AT_ONCE = 8 /* bytes of one k-run, packed */ };
 
 static LLVMTypeRef int_type(TsGpuEmit *g, int bits) { return ts_emit_int_type(g->e, bits, 0); }
 static V i32_of(TsGpuEmit *g, int64_t i) { return ts_emit_int(g->e, int_type(g, 32), i); }
@@ -49,26 +49,39 @@ static V turn_of(TsGpuEmit *g, int64_t pitch, V row) {
   return LLVMBuildAnd(b, LLVMBuildXor(b, one, three, ""), ts_gpu_i64(g, 3), "");
 }
 
-/* Byte `in` of the row, whose number mod 16 is `low`; what lies at one address does not reach
- * beyond BANKS bytes. */
-static V place(TsGpuEmit *g, const TsGpuMatrixRows *r, V row, V low, V in) {
+static V address(TsGpuEmit *g, V to, int64_t known) {
   LLVMBuilderRef b = g->e->b;
+  if (!g->maker->memory_at || g->phase->rounds > 1)
+    return ts_gpu_shared_at(g, known, int_type(g, 8), to);
+  V at = LLVMBuildAdd(b, g->maker->memory_at(g), LLVMBuildTrunc(b, to, int_type(g, 32), ""), "");
+  at = LLVMBuildNUWAdd(b, at, i32_of(g, known), "");
+  return LLVMBuildIntToPtr(b, at, LLVMTypeOf(g->shared), "");
+}
+
+/* Byte `in` of a row; what lies at one address does not reach beyond BANKS bytes. Squares further
+ * down lie alike, so what is known of the row stands in instructions and takes no registers. */
+static V place(TsGpuEmit *g, const TsGpuMatrixRows *r, TsGpuCoord row, V in) {
+  LLVMBuilderRef b = g->e->b;
+  int64_t down = row.base && row.off % SQUARE == 0 ? row.off : 0;
+  row.off -= down;
+  V at = ts_gpu_coord(g, row);
   if (is_turned_about(r->pitch)) {
+    V low = LLVMBuildAnd(b, at, ts_gpu_i64(g, SQUARE - 1), "");
     V by = LLVMBuildShl(b, turn_of(g, r->pitch, low), ts_gpu_i64(g, 4), "");
     in = LLVMBuildXor(b, in, by, "");
   }
-  V to = ts_gpu_add(g, ts_gpu_mul(g, row, r->pitch), in);
+  V to = ts_gpu_add(g, ts_gpu_mul(g, at, r->pitch), in);
   if (r->stage) to = ts_gpu_add(g, to, r->stage);
-  return ts_gpu_shared_at(g, r->at, int_type(g, 8), to);
+  return address(g, to, r->at + down * r->pitch);
 }
 
-static V place_of(TsGpuEmit *g, const TsGpuMatrixRows *r, V row, V k) {
-  V low = LLVMBuildAnd(g->e->b, row, ts_gpu_i64(g, 15), "");
-  return place(g, r, row, low, ts_gpu_mul(g, k, ts_dtypes[r->of].nbytes));
+static V place_of(TsGpuEmit *g, const TsGpuMatrixRows *r, TsGpuCoord row, V k) {
+  return place(g, r, row, ts_gpu_mul(g, k, ts_dtypes[r->of].nbytes));
 }
 
 /* ---- storing */
-static void put(TsGpuEmit *g, const TsGpuMatrixRows *r, V row, V k, int n, const V *x) {
+static void put(TsGpuEmit *g, const TsGpuMatrixRows *r, TsGpuCoord row, V k, int n,
+                const V *x) {
   LLVMBuilderRef b = g->e->b;
   int size = ts_dtypes[r->of].nbytes, most = BANKS / size;
   for (int from = 0; from < n; from += most) {
@@ -86,9 +99,51 @@ static void put_along(TsGpuEmit *g, TsGpuFrame *f, const V *x, const TsGpuMatrix
   for (int k = 0; k < f->chunks; k++) {
     const TsGpuCoord *c = f->at[k * f->vector];
     LLVMBasicBlockRef after = f->valid[k] ? ts_gpu_if(g, f->valid[k]) : NULL;
-    put(g, r, ts_gpu_coord(g, c[0]), ts_gpu_coord(g, c[1]), f->vector, x + k * f->vector);
+    put(g, r, c[0], ts_gpu_coord(g, c[1]), f->vector, x + k * f->vector);
     if (after) ts_gpu_if_end(g, after);
   }
+}
+
+/* Word c of a chunk, four bytes. */
+static V word_of(TsGpuEmit *g, V whole, int c) {
+  bool one = LLVMGetTypeKind(LLVMTypeOf(whole)) != LLVMVectorTypeKind;
+  return one ? whole : LLVMBuildExtractElement(g->e->b, whole, i32_of(g, c), "");
+}
+
+/* Four words, of four steps of k, to four of a column each. */
+static void turn_bytes(TsGpuEmit *g, const V *x, V *out) {
+  enum { EVEN = 0x05010400, ODD = 0x07030602, LOW = 0x05040100, HIGH = 0x07060302 };
+  V pair[2][2];
+  for (int i = 0; i < 2; i++) {
+    pair[i][0] = g->maker->bytes(g, x[2 * i + 1], x[2 * i], EVEN);
+    pair[i][1] = g->maker->bytes(g, x[2 * i + 1], x[2 * i], ODD);
+  }
+  for (int i = 0; i < 4; i++)
+    out[i] = g->maker->bytes(g, pair[1][i / 2], pair[0][i / 2], i % 2 ? HIGH : LOW);
+}
+
+/* Bytes, four columns by four steps at a time. */
+static void put_bytes(TsGpuEmit *g, TsGpuFrame *f, const V *whole, const TsGpuMatrixRows *r) {
+  for (int k = 0; k < f->chunks; k += f->high)
+    for (int c = 0; c < f->vector; c += 4) {
+      V to[2][4];
+      for (int j = 0; j < f->high; j += 4) {
+        V x[4];
+        for (int i = 0; i < 4; i++) x[i] = word_of(g, whole[k + j + i], c / 4);
+        turn_bytes(g, x, to[j / 4]);
+      }
+      for (int i = 0; i < 4; i++) {
+        const TsGpuCoord *at = f->at[k * f->vector + c + i];
+        V y = to[0][i];
+        if (f->high == 8) {
+          y = LLVMGetPoison(LLVMVectorType(int_type(g, 32), 2));
+          for (int j = 0; j < 2; j++)
+            y = LLVMBuildInsertElement(g->e->b, y, to[j][i], i32_of(g, j), "");
+        }
+        V p = place_of(g, r, at[1], ts_gpu_coord(g, at[0]));
+        LLVMSetAlignment(LLVMBuildStore(g->e->b, y, p), (unsigned)f->high);
+      }
+    }
 }
 
 static void put_across(TsGpuEmit *g, TsGpuFrame *f, const V *x, const TsGpuMatrixRows *r) {
@@ -99,7 +154,7 @@ static void put_across(TsGpuEmit *g, TsGpuFrame *f, const V *x, const TsGpuMatri
       const TsGpuCoord *c = f->at[k * f->vector + i];
       V some[16];
       for (int j = 0; j < high; j++) some[j] = x[(k + j) * f->vector + i];
-      put(g, r, ts_gpu_coord(g, c[1]), ts_gpu_coord(g, c[0]), high, some);
+      put(g, r, c[1], ts_gpu_coord(g, c[0]), high, some);
     }
     if (after) ts_gpu_if_end(g, after);
   }
@@ -107,6 +162,12 @@ static void put_across(TsGpuEmit *g, TsGpuFrame *f, const V *x, const TsGpuMatri
 
 void ts_gpu_matrix_put(TsGpuEmit *g, TsTileVal v, bool turned, const TsGpuMatrixRows *to) {
   TsGpuFrame *f = ts_gpu_frame(g, &v->type);
+  bool bytes = turned && ts_dtypes[to->of].nbytes == 1 && f->vector % 4 == 0 && f->wholes;
+  int n;
+  if (bytes && (f->high == 4 || f->high == 8)) {
+    put_bytes(g, f, ts_gpu_matrix_wholes(g, v, &n), to);
+    return;
+  }
   (turned ? put_across : put_along)(g, f, ts_gpu_slots(g, f, v), to);
 }
 
@@ -144,6 +205,7 @@ TsGpuFrame *ts_gpu_matrix_turned(TsGpuEmit *g, const TsTileType *t) {
   V col = ts_gpu_mul(g, ts_gpu_mod(g, g->tid64, across), n);
   V row = ts_gpu_mul(g, ts_gpu_div(g, g->tid64, across), high);
   f->high = (int)high;
+  ts_gpu_matrix_keep_wholes(g, f);
   for (int k = 0; k < f->chunks; k++)
     for (int v = 0; v < f->vector; v++) {
       TsGpuCoord *at = f->at[k * f->vector + v];
@@ -168,19 +230,18 @@ static LLVMTypeRef type_of(TsGpuEmit *g, const TsGpuMatrix *u) {
   return n > 1 ? LLVMVectorType(t, (unsigned)n) : t;
 }
 
-V ts_gpu_matrix_numbers(TsGpuEmit *g, const TsGpuMatrix *u, const TsGpuMatrixRows *of, V row,
-                        V group, int64_t from) {
+V ts_gpu_matrix_numbers(TsGpuEmit *g, const TsGpuMatrix *u, const TsGpuMatrixRows *of,
+                        TsGpuCoord row, V group, int64_t from) {
   LLVMBuilderRef b = g->e->b;
   int64_t size = ts_dtypes[u->of].nbytes;
   int words = (int)(u->each * size / 4), run = (int)(u->run * size / 4);
   V all = LLVMGetPoison(LLVMVectorType(int_type(g, 32), (unsigned)words));
   V first = ts_gpu_mul(g, group, u->k_group * size);
-  V low = LLVMBuildAnd(b, row, ts_gpu_i64(g, 15), "");
   if (run > BANKS / 4) run = BANKS / 4;
   for (int e = 0; e < words; e += run) {
     int64_t number = e * 4 / size, far = number / u->run * u->far + number % u->run;
     V in = ts_gpu_add(g, first, ts_gpu_i64(g, (from + far) * size));
-    V p = place(g, of, row, low, in);
+    V p = place(g, of, row, in);
     LLVMTypeRef t = int_type(g, 32);
     V some = LLVMBuildLoad2(b, run > 1 ? LLVMVectorType(t, (unsigned)run) : t, p, "");
     LLVMSetAlignment(some, (unsigned)(4 * run));
