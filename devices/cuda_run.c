@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "devices/cuda_api.h"
+#include "devices/meet.h"
 
 /* The driver's own compiler says what it dislikes in a buffer: its first lines belong to the
  * message. */
@@ -49,7 +50,10 @@ static int kernel_find(TsDevice *d, void *module, const char *name, int shared, 
   CUfunction f;
   if (ts_driver_enter(d, err)) return -1;
   TS_CUDA(d, err, cuLibraryGetKernel, &k, module, name);
-  TS_CUDA(d, err, cuKernelGetFunction, &f, k);
+  ts_device_together(true);
+  CUresult loaded = ts_cuda.cuKernelGetFunction(&f, k);
+  ts_device_together(false);
+  if (loaded) return ts_driver_fail(d, loaded, "cuKernelGetFunction", err);
   if (shared > 48 << 10)
     TS_CUDA(d, err, cuFuncSetAttribute, f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
             shared);

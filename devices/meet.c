@@ -1,6 +1,8 @@
 /* See devices/meet.h. */
 #include "devices/meet.h"
 
+#include <pthread.h>
+
 static void *event[TS_MAX_DEVICES]; /* one a device, made by its first meeting */
 static signed char way[TS_MAX_DEVICES]
                       [TS_MAX_DEVICES]; /* 0: nobody has asked; -1: there is none */
@@ -28,4 +30,13 @@ int ts_device_meet(int n, TsDevice *const *list, TsError *err) {
           list[i]->run->stream_wait(list[i], NULL, event[list[k]->index], err))
         return -1;
   return 0;
+}
+
+static pthread_mutex_t together = PTHREAD_MUTEX_INITIALIZER;
+
+void ts_device_together(bool on) {
+  if (on)
+    pthread_mutex_lock(&together);
+  else
+    pthread_mutex_unlock(&together);
 }

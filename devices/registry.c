@@ -61,12 +61,15 @@ static void probe_all(void) {
     if (!driver[k].only_named) probe(k);
 }
 
-/* Two of them, for tests, on no list before one is named. */
+/* Two of them, for tests, on no list before one is named; a higher number makes more. */
 static void simulate(const char *name) {
-  static bool done;
-  if (done || strncmp(name, "sim:", 4) || count + 2 > TS_DEVICE_MESH) return;
-  done = true;
-  for (int i = 0; i < 2; i++) add("sim", i, ts_sim_device);
+  enum { MOST = 8 };
+  static int made;
+  if (strncmp(name, "sim:", 4) || !isdigit((unsigned char)name[4]) || name[5]) return;
+  int want = name[4] - '0' + 1;
+  if (want < 2) want = 2;
+  if (want > MOST || count + want - made > TS_DEVICE_MESH) return;
+  while (made < want) add("sim", made++, ts_sim_device);
 }
 
 int ts_device_count(void) {

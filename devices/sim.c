@@ -39,6 +39,12 @@ static void check_thread(void) {
     TS_BUG("another thread uses the memory of sim:0");
 }
 
+static void (*on_use)(TsDevice *d);
+void ts_sim_on_use(void (*call)(TsDevice *d)) { on_use = call; }
+void ts_sim_use(TsDevice *d) {
+  if (on_use) on_use(d);
+}
+
 /* ---- failures, for tests */
 static struct {
   TsSimCall call;
@@ -59,7 +65,7 @@ static int lost(const TsDevice *d, TsError *err) {
 }
 
 int ts_sim_fails(TsDevice *d, TsSimCall call, TsError *err) {
-  static const char *const name[] = {"launch", "upload", "download", "copy"};
+  static const char *const name[] = {"launch", "upload", "download", "copy", "miss"};
   if (fault[d->index].lost) return lost(d, err);
   if (!fault[d->index].after || fault[d->index].call != call || --fault[d->index].after)
     return 0;
@@ -102,6 +108,7 @@ static void *sim_alloc(TsDevice *d, int64_t nbytes, TsError *err) {
 
 static void sim_free(TsDevice *d, void *at, int64_t nbytes) {
   check_thread();
+  ts_sim_use(d);
   d->live -= nbytes;
   if (held.on && held.n == held.cap) {
     int cap = held.cap ? 2 * held.cap : 64;
@@ -127,6 +134,7 @@ static const TsDeviceRun sim_run = {.hold = sim_hold};
 
 static int sim_upload(TsDevice *d, void *to, const void *from, int64_t nbytes, TsError *err) {
   check_thread();
+  ts_sim_use(d);
   if (ts_sim_fails(d, TS_SIM_upload, err)) return -1;
   memcpy(ts_sim_host(to), from, (size_t)nbytes);
   return 0;
@@ -134,6 +142,7 @@ static int sim_upload(TsDevice *d, void *to, const void *from, int64_t nbytes, T
 
 static int sim_download(TsDevice *d, void *to, const void *from, int64_t nbytes, TsError *err) {
   check_thread();
+  ts_sim_use(d);
   if (ts_sim_fails(d, TS_SIM_download, err)) return -1;
   memcpy(to, ts_sim_host((void *)(uintptr_t)from), (size_t)nbytes);
   return 0;
@@ -142,6 +151,7 @@ static int sim_download(TsDevice *d, void *to, const void *from, int64_t nbytes,
 static int sim_copy(TsDevice *d, void *to, TsDevice *source, const void *from, int64_t nbytes,
                     TsError *err) {
   check_thread();
+  ts_sim_use(d), ts_sim_use(source);
   if (ts_sim_fails(d, TS_SIM_copy, err)) return -1;
   if (fault[source->index].lost) return lost(source, err);
   memcpy(ts_sim_host(to), ts_sim_host((void *)(uintptr_t)from), (size_t)nbytes);
@@ -155,6 +165,7 @@ static bool sim_reach(TsDevice *d, TsDevice *other) {
 }
 
 static int sim_synchronize(TsDevice *d, TsError *err) {
+  ts_sim_use(d);
   return fault[d->index].lost ? lost(d, err) : 0;
 }
 

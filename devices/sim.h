@@ -4,12 +4,21 @@
 
 #include "devices/device.h"
 
-typedef enum TsSimCall { TS_SIM_launch, TS_SIM_upload, TS_SIM_download, TS_SIM_copy } TsSimCall;
+typedef enum TsSimCall {
+  TS_SIM_launch,
+  TS_SIM_upload,
+  TS_SIM_download,
+  TS_SIM_copy,
+  TS_SIM_miss, /* of a launch that meets other devices: it never runs, and nobody says so */
+} TsSimCall;
 
 /* For tests: the n-th such call from now on fails on the device; 0: none does, and the device works
  * again. lost: and every call behind it, as on a GPU whose context is gone. Gives what was left of the
  * number set before. */
 int64_t ts_sim_fail_after(TsDevice *d, TsSimCall call, int64_t n, bool lost);
+/* Called before each call that comes behind what was launched on a device. */
+void ts_sim_on_use(void (*call)(TsDevice *d));
+void ts_sim_use(TsDevice *d);
 /* Whether this one fails: -1 with the error. */
 int ts_sim_fails(TsDevice *d, TsSimCall call, TsError *err);
 /* Whether kernels reach the memory of other simulated GPUs: without it bytes go over the host. */

@@ -31,6 +31,7 @@ jit/emit/cpu jit/emit/simt jit/emit/roles
 jit/compile
 jit/device
 jit/launch
+jit/collective
 jit/build
 jit/tune
 jit/eager

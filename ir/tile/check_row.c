@@ -492,6 +492,7 @@ static bool needs_gpu(int op) {
   case TS_TILE_until:
   case TS_TILE_signal:
   case TS_TILE_turn:
+  case TS_TILE_meet:
   case TS_TILE_own:
   case TS_TILE_await_launch:
   case TS_TILE_registers: return true;

@@ -103,9 +103,10 @@ int ts_tile_rule_block_only(Check *c, const Stmt *s) {
 }
 
 /* ---- memory */
-static bool is_memory_slot(int op, int i) {
-  const TsTileBrackets *b = ts_tile_brackets(op);
-  return op == TS_TILE_view || op == TS_TILE_aligned || (b && i < b->memories);
+static bool is_memory_slot(const Stmt *s, int i) {
+  const TsTileBrackets *b = ts_tile_brackets(s->op);
+  if (s->op == TS_TILE_meet) return i < s->nin - 2;
+  return s->op == TS_TILE_view || s->op == TS_TILE_aligned || (b && i < b->memories);
 }
 
 static bool is_barrier_slot(int op, int i) {
@@ -117,7 +118,7 @@ static bool is_barrier_slot(int op, int i) {
 int ts_tile_rule_memory(Check *c, const Stmt *s) {
   for (int i = 0; i < s->nin; i++) {
     const Type *t = &s->in[i]->type;
-    bool want = is_memory_slot(s->op, i), barrier = is_barrier_slot(s->op, i);
+    bool want = is_memory_slot(s, i), barrier = is_barrier_slot(s->op, i);
     if (ts_tile_memory(t) != want)
       return WRONG(TS_ERR_argument, "operand %d is %s, %s", i, ts_tile_shown(c, t),
                    want ? "not memory" : "and only memory operations take memory");

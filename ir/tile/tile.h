@@ -135,7 +135,7 @@ struct TsTile {
   /* The same of a product on a CPU: rows of its register tile, steps of k between two visits of a
    * sum, rows of A: 1 read where they lie, 2 packed. */
   int high, depth, pack;
-  bool marks;        /* profile marks are code (ir/tile/marks.h) */
+  bool marks; /* profile marks are code (ir/tile/marks.h) */
   const char
       *order; /* of the tiles on the grid, "bands:4" of a product, "heads"; NULL: unsaid */
   int ndim;
@@ -328,6 +328,10 @@ typedef struct TsTileRunAs {
   bool (*stop)(
       void *stopper); /* asked at each round of each loop: true ends the run; or NULL */
   void *stopper;
+  /* A meeting of `meet`: words of n devices, the rank of this one, the slot. NULL: there is nobody
+   * to meet, which is an error where n is not 1. */
+  int (*meet)(void *meeting, int n, int32_t *const *word, int rank, int64_t slot, TsError *err);
+  void *meeting;
 } TsTileRunAs;
 
 /* As that target would. as NULL: ts_tile_run. */

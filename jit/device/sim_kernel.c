@@ -11,6 +11,7 @@
 #include "jit/device/kind.h"
 #include "jit/device/marks.h"
 #include "jit/device/sim_files.h"
+#include "jit/device/sim_meet.h"
 #include "jit/gpu/gpu.h"
 
 /* Kernels of several phases leave something in memory of the device that they take for it.
@@ -21,6 +22,7 @@ enum { SCRATCH = 512, MOST_RUNS = 5, MOST_PARAMS = 64 };
 typedef struct Simulated {
   TsDevice *d;
   TsTile *k; /* expanded once, for the interpreter; or as it is, for the others */
+  const TsTileStmt *meeting; /* of k: it runs beside kernels of other devices; or NULL */
   bool emulated;
   TsTile *kept; /* as it came, until a launch of it is in a file; NULL */
 } Simulated;
@@ -34,6 +36,7 @@ static bool runs_by(const char *word) {
 
 static void release(void *of) {
   Simulated *s = of;
+  if (s->meeting) ts_sim_meet_end(s->d);
   ts_tile_free(s->k), ts_tile_free(s->kept);
   free(s);
 }
@@ -48,9 +51,12 @@ static void *open_simulated(TsDevice *d, const TsTile *k, const uint8_t *key, Ts
   s->d = d, s->emulated = runs_by("emulate") && !has_roles(k);
   int failed = s->emulated && ts_gpu_code(k, ts_target_of(d), TS_GPU_aligned, &code, err);
   ts_gpu_code_free(&code);
-  bool as_it_is = s->emulated || runs_by("check");
+  if (ts_sim_meeting(k)) s->emulated = false; /* its code is made all the same */
+  bool as_it_is = s->emulated || (runs_by("check") && !ts_sim_meeting(k));
   if (!failed) s->k = as_it_is ? ts_tile_copy(k, NULL, NULL, err) : ts_tile_expand(k, err);
-  if (s->k && getenv("TESSERA_SIM_OBJECTS")) s->kept = ts_tile_copy(k, NULL, NULL, err);
+  if (s->k) s->meeting = ts_sim_meeting(s->k);
+  if (s->k && !s->meeting && getenv("TESSERA_SIM_OBJECTS"))
+    s->kept = ts_tile_copy(k, NULL, NULL, err);
   if (s->k) return s;
   release(s);
   return NULL;
@@ -78,6 +84,7 @@ static int check(const TsTile *k, void *const *arg, const int64_t *dim, TsError 
 }
 
 static int run_there(Simulated *s, void *const *arg, const int64_t *dim, TsError *err) {
+  ts_sim_use(s->d);
   if (ts_sim_fails(s->d, TS_SIM_launch, err)) return -1;
   void *at[MOST_PARAMS];
   uintptr_t low = 0;
@@ -91,6 +98,9 @@ static int run_there(Simulated *s, void *const *arg, const int64_t *dim, TsError
       return ts_error_set(err, TS_ERR_device, "%s: parameter %d begins between elements",
                           k->name, i);
   }
+  TsError none = {0};
+  if (s->meeting && ts_sim_fails(s->d, TS_SIM_miss, &none)) return 0;
+  if (s->meeting) return ts_sim_meet_launch(s->d, k, s->meeting, at, dim, err);
   TsTileRunAs as = {.mark = NULL};
   TsSimMarks *marks = NULL;
   if (k->marks && !s->emulated && !(marks = ts_sim_marks_begin(s->d, k, &as, err))) return -1;
@@ -109,11 +119,12 @@ static int run_there(Simulated *s, void *const *arg, const int64_t *dim, TsError
 
 static const TsTile *tile(const void *of) {
   const Simulated *s = of;
-  return s->emulated ? NULL : s->k;
+  return s->emulated || s->meeting ? NULL : s->k;
 }
 
 static int run(void *of, void *scratch, void *const *arg, const int64_t *dim, TsError *err) {
   Simulated *s = of;
+  if (s->meeting) return run_there(s, arg, dim, err);
   void *own = scratch ? scratch : s->d->alloc(s->d, SCRATCH, err);
   if (own)
     memset(ts_sim_host(own), 0xff, SCRATCH); /* without it the kernel runs all the same */

@@ -9,6 +9,7 @@
 #include "ir/graph/failing.h"
 #include "ir/lower/index/index.h"
 #include "jit/build/build.h"
+#include "jit/collective/collective.h"
 #include "jit/eager/state.h"
 #include "jit/launch/profile.h"
 #include "jit/device/stand_in.h"
@@ -110,7 +111,8 @@ static Plan *make(TsOffloader *o, const Form *f) {
 /* ---- running */
 static int flush(TsContext *c, bool fetched) {
   int failed = ts_launch_flush(c);
-  return fetched && !failed ? ts_offload_guards_tell(of(c)) : failed;
+  if (!fetched || failed || !of(c)->launches.guarded) return failed;
+  return ts_collective_tell(c) || ts_offload_guards_tell(of(c)) ? -1 : 0;
 }
 
 static bool shares(const Form *f, const Plan *p, int k) {
@@ -412,9 +414,17 @@ int ts_offload_ready(TsOffloader *o, TsCall *call, int device, TsOffloadLaunch *
   return 1;
 }
 
-static const TsOffload hook = {call_there,      ts_offload_assign, assign_ready,
-                               ts_launch_enter, ts_launch_leave,   ts_launch_forget,
-                               flush,           ts_offload_guard,  ts_offload_group};
+static const TsOffload hook = {call_there,
+                               ts_offload_assign,
+                               assign_ready,
+                               ts_launch_enter,
+                               ts_launch_leave,
+                               ts_launch_forget,
+                               flush,
+                               ts_offload_guard,
+                               ts_offload_group,
+                               ts_collective_sum,
+                               ts_collective_exchange};
 
 /* ---- life */
 /* The program goes on meanwhile. */
@@ -445,6 +455,7 @@ void ts_offload_close(TsOffloader *o) {
   if (!o) return;
   ts_offload_stop(o);
   ts_offload_flush(o);
+  ts_collective_close();
   ts_replay_window_close(&o->launches.window);
   o->c->offload = NULL;
   o->c->offloader = NULL;

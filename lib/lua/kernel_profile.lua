@@ -129,20 +129,22 @@ local function describe(launch, cost)
     occupancy = math.min(1, launch.blocks * launch.threads / launch.threads_most), roles = {}, lost = 0, turns = 0,
     simulated = launch.device:find "^sim" ~= nil, device = launch.device, most_bytes = launch.most_bytes, most_flops = launch.most_flops, all_processors = launch.processors }
   for i, r in ipairs(launch.roles) do k.roles[i] = { name = r.name, warps = r.warps, idle = 0, cycles = 0, stages = {}, by = {} } end
-  local idle, cycles, clock_nsec = {}, 0, 0
+  local idle, cycles, clock_nsec = {}, 0, 0 -- idle: by role and warp, whether it is so in all blocks
   each_record(launch, function(r, turns, n, role, warp)
     cycles, clock_nsec = cycles + tonumber(r.ended - r.begun), clock_nsec + tonumber(r.ended_ns - r.begun_ns)
     k.turns, k.lost = k.turns + tonumber(r.nturn), k.lost + tonumber(r.nturn) - n
     if r.nturn == 0 then return end -- of a block that writes none down
     if r.nturn <= 1 and #launch.roles > 1 then -- one thread of another warp does its work
       idle[role] = idle[role] or {}
-      idle[role][warp] = true
+      if idle[role][warp] == nil then idle[role][warp] = true end
       return
     end
+    idle[role] = idle[role] or {}
+    idle[role][warp] = false
     add_turns(k.roles[role], launch, r, turns, n, cost)
   end)
   for i, role in ipairs(k.roles) do
-    for _ in pairs(idle[i] or {}) do role.idle = role.idle + 1 end
+    for _, all in pairs(idle[i] or {}) do role.idle = role.idle + (all and 1 or 0) end
     finish_role(role)
   end
   k.processors = first and processors_of(launch, first) or {}

@@ -10,6 +10,7 @@
 #include "devices/memory.h"
 #include "devices/sim.h"
 #include "devices/work.h"
+#include "jit/collective/collective.h"
 #include "jit/jit.h"
 #include "lib/arena.h"
 #include "lib/text.h"
@@ -285,10 +286,10 @@ static int fail_after(lua_State *L) {
 }
 
 /* sim_fail("sim:1", "launch", n [, "lost"]): the n-th of these calls from now fails on a simulated GPU; lost:
- * and all behind it; 0: it works again. "upload", "download", "copy" likewise. Gives what is left of the number
+ * and all behind it; 0: it works again. "upload", "download", "copy" likewise; "miss": of those that meet other devices, it never comes. Gives what is left of the number
  * before. sim_fail("link", off): simulated GPUs do not reach each other's memory, if nobody has asked yet. */
 static int sim_fail(lua_State *L) {
-  static const char *const calls[] = {"launch", "upload", "download", "copy", NULL};
+  static const char *const calls[] = {"launch", "upload", "download", "copy", "miss", NULL};
   TsContext *c = ts_lua_context(L);
   const char *name = luaL_checkstring(L, 1);
   if (!strcmp(name, "link")) return ts_sim_link(!lua_toboolean(L, 2)), 0;
@@ -299,6 +300,15 @@ static int sim_fail(lua_State *L) {
   int64_t n = (int64_t)luaL_checknumber(L, 3);
   lua_pushnumber(L, (double)ts_sim_fail_after(d, (TsSimCall)call, n, lua_isstring(L, 4)));
   return 1;
+}
+
+/* meets([on]): whether GPUs add up by kernels that meet, else step by step; how many such sums were
+ * queued, and why the last one that could not be opened was not. */
+static int meets(lua_State *L) {
+  if (!lua_isnone(L, 1)) ts_collective_use(lua_toboolean(L, 1));
+  lua_pushnumber(L, (double)ts_collective_count());
+  lua_pushstring(L, ts_collective_why());
+  return 2;
 }
 
 /* interrupt_after(n): Ctrl-C at the n-th allocation from now; interrupt_after(n, "instructions"):
@@ -530,6 +540,7 @@ void ts_lua_open_system(lua_State *L) {
                                     {"trim", trim},
                                     {"fail_after", fail_after},
                                     {"sim_fail", sim_fail},
+                                    {"meets", meets},
                                     {"poison", poison},
                                     {"interrupt_after", interrupt_after},
                                     {"memory_left", memory_left},

@@ -1,20 +1,30 @@
 #!/bin/sh
-# The mesh beside its peers, on the devices of this machine: scripts/bench/mesh.sh [KIND [N [SECTION..]]]. KIND is cuda, or
-# cpu for virtual ones; N is how many (all GPUs). Sections: bits sums moves mlp gpt large. A table of both, with ratios:
-# above 1 we are ahead. TESSERA_PEERS_PYTHON: a python3 that has PyTorch.
+# The mesh beside its peers, on the devices of this machine: scripts/bench/mesh.sh [KIND [N [SECTION..]]]. KIND is cuda, or cpu for
+# virtual ones; N is how many (all GPUs). Sections: bits small sums moves mlp gpt large seven scale killed (all). A table of both, with
+# ratios: above 1 we are ahead. TESSERA_PEERS_PYTHON: a python3 that has PyTorch.
 set -e
 cd "$(dirname "$0")/../.."
 kind=${1:-cuda}
 count=${2:-$(nvidia-smi -L 2> /dev/null | grep -c '^GPU' || true)}
 [ $# -gt 2 ] && shift 2 || shift $#
+[ $# -gt 0 ] || set -- bits small sums moves mlp gpt large seven scale killed
+killed='' sections='' # what kills processes is a program of its own
+for section; do
+  if [ "$section" = killed ]; then killed=yes; else sections="$sections $section"; fi
+done
 out=build/bench/mesh
 mkdir -p "$out"
 : > "$out/peer"
+: > "$out/ours"
 python=${TESSERA_PEERS_PYTHON:-$(command -v python3 || true)}
-if [ "$kind" = cuda ] && [ -n "$python" ] && "$python" -c 'import torch' 2> /dev/null; then
-  NCCL_NVLS_ENABLE=0 "$python" scripts/bench/mesh/peer.py "$count" "$@" > "$out/peer" 2> "$out/peer.log" || tail -3 "$out/peer.log" >&2
+if [ -n "$sections" ]; then
+  if [ "$kind" = cuda ] && [ -n "$python" ] && "$python" -c 'import torch' 2> /dev/null; then
+    NCCL_NVLS_ENABLE=0 "$python" scripts/bench/mesh/peer.py "$count" $sections > "$out/peer" 2> "$out/peer.log" || tail -3 "$out/peer.log" >&2
+  fi
+  # shellcheck disable=SC2086 # words of their own
+  bin/tessera scripts/bench/mesh/ours.lua "$kind" "$count" $sections > "$out/ours"
 fi
-bin/tessera scripts/bench/mesh/ours.lua "$kind" "$count" "$@" > "$out/ours"
+[ -z "$killed" ] || sh scripts/bench/mesh/killed.sh "$kind" "$count" >> "$out/ours" 2> "$out/killed.log" || cat "$out/killed.log" >&2
 awk -F'\t' '
   FILENAME == ARGV[1] { peer[$1] = $2; next }
   { ratio = ""

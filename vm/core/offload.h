@@ -9,6 +9,8 @@
 #include "vm/core/vm.h"
 
 struct TsGuard;
+struct TsMeshSum;
+struct TsMeshBox;
 
 /* 1: it was queued on the device; 0: it is not for the device, and nothing happened; -1: the
  * error is filled. */
@@ -37,6 +39,11 @@ typedef struct TsOffload {
   /* Calls in a row that need nothing of each other, as call with in_place: how many of them,
    * from the first on, were queued; -1 with the error. */
   int (*group)(TsContext *c, int n, TsCall *const *call, int device);
+  /* A sum of summands of several devices (vm/mesh/combine.h), the nth of n that are done at once, by
+   * kernels that meet each other; its results are made. Optional. */
+  int (*sum)(TsContext *c, const struct TsMeshSum *s, int nth, int n);
+  /* And boxes that go from device to device. */
+  int (*exchange)(TsContext *c, int n, const struct TsMeshBox *box);
 } TsOffload;
 
 /* Whether calls on tensors of this device are asked for. */

@@ -1,4 +1,5 @@
-/* See vm/mesh/combine.h. In three steps, each for all sums: devices fetch the summands of what they
+/* See vm/mesh/combine.h. Kernels of GPUs that meet add up what they can (TsOffload.sum). All else goes in
+ * three steps, each for all sums: devices fetch the summands of what they
  * are to add; they add; and they fetch from each other what they have not added themselves. Who
  * adds what makes no difference to the bits, since the tree is always the same. In memory of the
  * host the first part adds. GPUs add all of a small sum, each for itself, which saves the third
@@ -8,6 +9,7 @@
 #include <stdlib.h>
 
 #include "devices/device.h"
+#include "vm/core/offload.h"
 #include "vm/mesh/wire.h"
 
 enum { SMALL_NBYTES = 256 << 10 }; /* of a sum that more than two GPUs add, each for itself */
@@ -178,29 +180,56 @@ static void drop(Adder *a) {
   free(a->list);
 }
 
-int ts_mesh_combine(TsContext *c, int n, const TsMeshSum *s) {
+/* Step by step, of all at once. */
+static int combine(TsWire *w, int n, const TsMeshSum *s) {
+  TsContext *c = w->c;
   int total = 0, failed = 0, k = 0;
   for (int i = 0; i < n; i++) total += s[i].from->mesh->n;
   Adder *a = calloc((size_t)total + 1, sizeof *a);
   if (!a) return ts_error_memory(&c->err);
-  TsWire w = ts_wire_begin(c);
   for (int i = 0; i < n; i++)
     for (int p = 0; p < s[i].from->mesh->n; p++) a[k++] = adder_of(&s[i], p);
   for (int i = 0; i < total && !failed; i++)
-    if (a[i].share != NOTHING) failed = fetch_summands(&w, &a[i]);
-  failed = failed || ts_wire_flush(&w);
+    if (a[i].share != NOTHING) failed = fetch_summands(w, &a[i]);
+  failed = failed || ts_wire_flush(w);
   for (int i = 0; i < total && !failed; i++)
     if (a[i].share != NOTHING) failed = add(c, &a[i]);
-  for (int i = 0; i < total && !failed; i++) failed = fetch_sums(&w, a + i - a[i].p, &a[i]);
-  failed = failed || ts_wire_flush(&w);
+  for (int i = 0; i < total && !failed; i++) failed = fetch_sums(w, a + i - a[i].p, &a[i]);
+  failed = failed || ts_wire_flush(w);
   for (int i = 0; i < total && !failed; i++) failed = finish(c, a + i - a[i].p, &a[i]);
-  failed = ts_wire_end(&w, failed);
-  for (int i = 0; i < total; i++) {
-    drop(&a[i]);
-    if (!failed) continue;
-    ts_tensor_unref(a[i].s->out[a[i].p]);
-    a[i].s->out[a[i].p] = NULL;
-  }
+  for (int i = 0; i < total; i++) drop(&a[i]);
   free(a);
+  return failed ? -1 : 0;
+}
+
+/* Those of devices whose kernels meet are done by these; apart[] gets the others. */
+static int meet(TsContext *c, int n, const TsMeshSum *s, int *napart, TsMeshSum *apart) {
+  bool can = c->offload && c->offload->sum && !c->on_host;
+  for (int i = *napart = 0; i < n; i++) {
+    int done = can ? c->offload->sum(c, &s[i], i, n) : 0;
+    if (done < 0) return -1;
+    if (!done) apart[(*napart)++] = s[i];
+  }
+  return 0;
+}
+
+static void forget(int n, const TsMeshSum *s) {
+  for (int i = 0; i < n; i++)
+    for (int p = 0; p < s[i].from->mesh->n; p++) {
+      ts_tensor_unref(s[i].out[p]);
+      s[i].out[p] = NULL;
+    }
+}
+
+int ts_mesh_combine(TsContext *c, int n, const TsMeshSum *s) {
+  TsMeshSum *apart = malloc(sizeof *apart * (size_t)(n + 1));
+  int napart = 0;
+  if (!apart) return ts_error_memory(&c->err);
+  TsWire w = ts_wire_begin(c);
+  int failed = w.failed || meet(c, n, s, &napart, apart);
+  if (!failed && napart) failed = combine(&w, napart, apart);
+  failed = ts_wire_end(&w, failed);
+  if (failed) forget(n, s);
+  free(apart);
   return failed;
 }

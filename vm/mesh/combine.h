@@ -7,7 +7,8 @@
 /* One sum. Parts whose places differ along `axes` alone have summands of it: sum[p][0..nsum[p]) of
  * part p, subtrees of a tree of so many leaves. The sum is of type `whole`. Where that lies as the
  * summands do (`from`), all parts get all of it, else each its piece. */
-typedef struct TsMeshSum {
+typedef struct TsMeshSum TsMeshSum;
+struct TsMeshSum {
   const TsMeta *whole;
   const TsLayout *from;
   uint8_t axes;
@@ -16,7 +17,13 @@ typedef struct TsMeshSum {
   TsLeafSum *const *sum;
   const int *nsum;
   TsTensor **out; /* by part, on its device: a reference each */
-} TsMeshSum;
+};
+
+/* Elements of one device that go where `into` is, which is of the same shape and dtype. */
+typedef struct TsMeshBox TsMeshBox;
+struct TsMeshBox {
+  TsTensor *from, *into;
+};
 
 /* Sums that need nothing of each other. 0, or -1 with nothing in their out. */
 int ts_mesh_combine(TsContext *c, int n, const TsMeshSum *s);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "devices/device.h"
+#include "vm/core/offload.h"
 #include "vm/core/vm.h"
 #include "vm/mesh/collective.h"
 #include "vm/mesh/combine.h"
@@ -15,9 +16,10 @@
 #include "vm/mesh/times.h"
 #include "vm/mesh/wire.h"
 
-/* Elements that lie on their part's device and go into it. */
+/* Elements of part q, and where they go in part p. */
 typedef struct Box {
   TsTensor *from, *into;
+  int q, p;
 } Box;
 
 typedef struct Move {
@@ -52,17 +54,39 @@ static int note_box(Move *v, int q, const int64_t *src, const int64_t *dst,
   }
   Box *box = &v->box[v->n];
   TsTensor *part = box_view(v->from->part[q], src, size);
-  *box = (Box){NULL, part ? box_view(v->to, dst, size) : NULL};
-  int failed = !box->into || ts_wire_fetch(&v->wire, part, ts_wire_end_of(v->old->mesh, q),
-                                           ts_wire_end_of(v->new->mesh, v->p), &box->from);
-  ts_tensor_unref(part);
-  if (failed) ts_tensor_unref(box->into);
-  v->n += !failed;
-  return failed ? -1 : 0;
+  *box = (Box){part, part ? box_view(v->to, dst, size) : NULL, q, v->p};
+  if (!box->into) ts_tensor_unref(part);
+  v->n += box->into != NULL;
+  return box->into ? 0 : -1;
+}
+
+/* By kernels of the devices that meet, where they have such: 1, 0 or -1. */
+static int exchange(Move *v) {
+  const TsOffload *o = v->c->offload;
+  if (!o || !o->exchange || v->c->on_host || !v->n) return 0;
+  TsMeshBox *box = malloc(sizeof *box * (size_t)v->n);
+  if (!box) return ts_error_memory(&v->c->err);
+  for (int i = 0; i < v->n; i++) box[i] = (TsMeshBox){v->box[i].from, v->box[i].into};
+  int done = o->exchange(v->c, v->n, box);
+  free(box);
+  return done;
+}
+
+static int fetch_box(Move *v, Box *box) {
+  TsTensor *there = NULL;
+  int failed = ts_wire_fetch(&v->wire, box->from, ts_wire_end_of(v->old->mesh, box->q),
+                             ts_wire_end_of(v->new->mesh, box->p), &there);
+  if (failed) return -1;
+  ts_tensor_unref(box->from);
+  box->from = there;
+  return 0;
 }
 
 static int copy_boxes(Move *v) {
-  int failed = ts_wire_flush(&v->wire);
+  int done = v->wire.failed ? -1 : exchange(v), failed = done < 0;
+  if (done) return failed ? -1 : 0;
+  for (int i = 0; i < v->n && !failed; i++) failed = fetch_box(v, &v->box[i]);
+  failed = failed || ts_wire_flush(&v->wire);
   for (int i = 0; i < v->n && !failed; i++)
     failed = ts_vm_assign(v->c, v->box[i].into, v->box[i].from);
   return failed;

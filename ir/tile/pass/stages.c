@@ -153,6 +153,7 @@ static Stage stage_of(Known *k, const TsTileStmt *s) {
                    : (Stage){TS_STAGE_wait, of ? "stores" : "copies"};
   }
   case TS_TILE_until: return (Stage){TS_STAGE_wait, "other blocks"};
+  case TS_TILE_meet: return (Stage){TS_STAGE_wait, "other devices"};
   case TS_TILE_barrier:
   case TS_TILE_sync: return (Stage){TS_STAGE_wait, "threads"};
   case TS_TILE_await_launch: return (Stage){TS_STAGE_wait, "launch before"};

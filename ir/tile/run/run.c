@@ -136,7 +136,7 @@ int ts_tile_do_for(TsTileRun *r, const TsTileStmt *s) {
   r->depth += grid;
   int64_t every = grid && r->depth == 1 && r->as.every > 1 ? r->as.every : 1;
   for (int64_t i = lo; i < hi && !r->failed; i += step, number++) {
-    if (grid && ts_cpu_interrupted()) break; /* whoever runs kernels looks as well */
+    if (grid && !r->as.meet && ts_cpu_interrupted()) break; /* who runs kernels looks as well */
     if (r->as.stop && stopped(r, s)) break;
     if (number % every && hi - i > step) continue;
     if (grid) r->round[r->depth - 1] = number;

@@ -362,6 +362,30 @@ int ts_tile_do_pace(TsTileRun *r, const TsTileStmt *s) {
   return ts_tile_run_fail(r, s, TS_ERR_value, "step %lld of %lld rounds", (long long)step,
                           (long long)rounds);
 }
+int ts_tile_do_meet(TsTileRun *r, const TsTileStmt *s) {
+  enum { MOST = 128 };
+  int32_t *word[MOST];
+  int n = s->nin - 2;
+  int64_t rank = ts_tile_run_scalar(r, s->in[n]), slot = ts_tile_run_scalar(r, s->in[n + 1]);
+  if (n > MOST) return ts_tile_run_fail(r, s, TS_ERR_value, "more than %d devices", MOST);
+  if (rank < 0 || rank >= n)
+    return ts_tile_run_fail(r, s, TS_ERR_index, "rank %lld of %d", (long long)rank, n);
+  int64_t slots = (s->in[0]->type.dim[0] - 1) / (n + 1);
+  if (slot < 0 || slot >= slots)
+    return ts_tile_run_fail(r, s, TS_ERR_index, "slot %lld of %lld", (long long)slot,
+                            (long long)slots);
+  for (int i = 0; i < n; i++) {
+    TsTileRunPlace *p = ts_tile_run_place(r, s->in[i]);
+    if (!p) return -1;
+    word[i] = (int32_t *)(void *)p->at;
+  }
+  if (!r->as.meet && n > 1)
+    return ts_tile_run_fail(r, s, TS_ERR_argument, "the other %d devices do not run", n - 1);
+  if (!r->as.meet || !r->as.meet(r->as.meeting, n, word, (int)rank, slot, r->err))
+    return nothing(r);
+  r->failed = true;
+  return -1;
+}
 int ts_tile_do_await_launch(TsTileRun *r, const TsTileStmt *s) { return (void)s, nothing(r); }
 int ts_tile_do_registers(TsTileRun *r, const TsTileStmt *s) { return (void)s, nothing(r); }
 int ts_tile_do_mark(TsTileRun *r, const TsTileStmt *s) {

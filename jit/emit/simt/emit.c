@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "ir/tile/find.h"
 #include "jit/gpu/code.h"
 
 typedef LLVMValueRef V;
@@ -64,6 +65,18 @@ static void program(TsGpuEmit *g, const TsTileStmt *s) {
   g->scalar[s->out[0]->id] = g->number[axis];
 }
 
+static void meet(TsGpuEmit *g, const TsTileStmt *s) {
+  int n = s->nin - 2;
+  if (!g->maker->meet)
+    ts_emit_fail(g->e, "meet: kernels of %s see no words of other devices", g->e->target->name);
+  if (n > g->threads)
+    ts_emit_fail(g->e, "meet: %d devices, and blocks of %d threads", n, g->threads);
+  V *word = ts_emit_take(g->e, sizeof *word * (size_t)n);
+  for (int i = 0; i < n; i++) word[i] = g->memory[s->in[i]->id][0];
+  g->maker->meet(g, n, word, ts_gpu_scalar(g, s->in[n]), ts_gpu_scalar(g, s->in[n + 1]),
+                 ts_tile_attr(s, "patience")->i);
+}
+
 static void put_loop(TsGpuEmit *g, const TsTileStmt *s);
 static void put_branch(TsGpuEmit *g, const TsTileStmt *s);
 
@@ -90,6 +103,7 @@ static void statement(TsGpuEmit *g, const TsTileStmt *s) {
   case TS_TILE_argmax:
   case TS_TILE_argmin: ts_gpu_reduce(g, s); return;
   case TS_TILE_places: ts_gpu_places(g, s); return;
+  case TS_TILE_meet: meet(g, s); return;
   case TS_TILE_mma:
   case TS_TILE_outer: ts_gpu_contract(g, s); return;
   case TS_TILE_role:
@@ -416,6 +430,7 @@ void ts_gpu_emit(TsEmit *e, void *arg) {
   *g = (TsGpuEmit){.e = e, .plan = job->plan};
   g->maker = job->host ? &ts_gpu_host : maker[e->target->maker];
   g->aligned = job->form != TS_GPU_loose, g->batch = job->form == TS_GPU_batch;
+  g->meets = ts_tile_find(e->k->body, TS_TILE_meet) != NULL;
   g->scalar = ts_emit_take(e, sizeof *g->scalar * n);
   g->memory = ts_emit_take(e, sizeof *g->memory * n);
   g->uses = ts_emit_take(e, n);

@@ -108,6 +108,7 @@ typedef struct TsGpuEmit {
   int meetings;     /* that were emitted */
   struct TsGpuMatrixKept *kept; /* operands that loops around do not change */
   int staged;       /* those of them behind which memory of two stages is read */
+  bool meets;       /* memory that others write meanwhile is read: no cache may keep it */
   bool once;        /* what is read now is read by no other round, and other things are */
   bool single;      /* a number that is rounded now is no half of a pair */
   bool stays;       /* what is read now is read here and not where it is wanted */

@@ -56,7 +56,8 @@ static V lane_of(TsGpuEmit *g, V x, int i) {
 
 /* Two or four words of 32 bits in the memory that all blocks see. */
 static bool takes_hints(const TsGpuEmit *g, const Access *a, LLVMTypeRef t) {
-  if (!g->maker->read_hinted || a->memory->type.space != TS_SPACE_global) return false;
+  if (!g->maker->read_hinted || g->meets || a->memory->type.space != TS_SPACE_global)
+    return false;
   if (LLVMGetTypeKind(t) != LLVMVectorTypeKind) return false;
   if (LLVMGetVectorSize(t) != 2 && LLVMGetVectorSize(t) != 4) return false;
   LLVMTypeRef word = LLVMGetElementType(t);

@@ -100,6 +100,67 @@ static void sync(TsGpuEmit *g) {
   }
 }
 
+/* ---- meeting of devices
+ *
+ * Thread q of a block tells device q, and waits for what device q tells this one: a word each, and
+ * the number of the meeting, which the slot counts, so that a launch that is replayed has a number
+ * of its own. All threads of the block meet before and behind it: a release of one is behind what
+ * the others wrote, an acquire before what they read then (PTX, causality order). */
+static V word_at(TsGpuEmit *g, V words, V i) {
+  return LLVMBuildInBoundsGEP2(g->e->b, i32(g), words, &i, 1, "");
+}
+
+static V chosen(TsGpuEmit *g, int n, const V *of, V i) {
+  V x = of[0];
+  for (int q = 1; q < n; q++) {
+    V is = LLVMBuildICmp(g->e->b, LLVMIntEQ, i, ts_gpu_i64(g, q), "");
+    x = LLVMBuildSelect(g->e->b, is, of[q], x, "");
+  }
+  return x;
+}
+
+static void tell_and_wait(TsGpuEmit *g, V to, V from, V count, V failed, int64_t patience) {
+  V who = ts_gpu_add(g, g->tid64, ts_gpu_i64(g, 1));
+  V in[5] = {to, from, count, failed, LLVMBuildTrunc(g->e->b, who, i32(g), "")};
+  char text[900];
+  snprintf(text, sizeof text,
+           "{ .reg .pred p; .reg .b32 c, v; .reg .b64 s, t;\n"
+           "ld.volatile.global.b32 c, [$2]; add.s32 c, c, 1;\n"
+           "st.release.sys.global.b32 [$0], c; mov.u64 s, %%globaltimer;\n"
+           "again_${:uid}: ld.acquire.sys.global.b32 v, [$1]; sub.s32 v, v, c;\n"
+           "setp.ge.s32 p, v, 0; @p bra there_${:uid};\n"
+           "ld.volatile.global.b32 v, [$3]; setp.ne.s32 p, v, 0; @p bra there_${:uid};\n"
+           "mov.u64 t, %%globaltimer; sub.s64 t, t, s; setp.lt.s64 p, t, %lld;\n"
+           "@p bra again_${:uid}; st.volatile.global.b32 [$3], $4;\n"
+           "there_${:uid}: mov.b32 v, 0; }",
+           (long long)patience * 1000000);
+  meet(g, text, "l,l,l,l,r,~{memory}", 5, in);
+}
+
+static void count_on(TsGpuEmit *g, V count) {
+  meet(g,
+       "{ .reg .b32 c; ld.volatile.global.b32 c, [$0]; add.s32 c, c, 1;\n"
+       "st.volatile.global.b32 [$0], c; }",
+       "l,~{memory}", 1, &count);
+}
+
+static void meet_devices(TsGpuEmit *g, int n, const V *word, V rank, V slot, int64_t patience) {
+  LLVMBuilderRef b = g->e->b;
+  V first = ts_gpu_add(g, ts_gpu_mul(g, slot, n + 1), ts_gpu_i64(g, 1));
+  V own = chosen(g, n, word, rank),
+    count = word_at(g, own, ts_gpu_add(g, first, ts_gpu_i64(g, n)));
+  ts_gpu_sync(g);
+  V asks = ts_gpu_below(g, g->tid64, ts_gpu_i64(g, n));
+  LLVMBasicBlockRef after = ts_gpu_if(g, asks);
+  V to = word_at(g, chosen(g, n, word, g->tid64), ts_gpu_add(g, first, rank));
+  tell_and_wait(g, to, word_at(g, own, ts_gpu_add(g, first, g->tid64)), count, own, patience);
+  ts_gpu_if_end(g, after);
+  ts_gpu_sync(g);
+  after = ts_gpu_if(g, LLVMBuildICmp(b, LLVMIntEQ, g->tid64, ts_gpu_i64(g, 0), ""));
+  count_on(g, count);
+  ts_gpu_if_end(g, after);
+}
+
 static V shuffle(TsGpuEmit *g, V x, int mask) {
   TsEmit *e = g->e;
   V in[4] = {ts_emit_int(e, i32(g), -1), x, ts_emit_int(e, i32(g), mask),
@@ -230,6 +291,7 @@ const TsGpuMaker ts_gpu_nvidia = {
     .warp_sync = warp_sync,
     .shuffle = shuffle,
     .vote = vote,
+    .meet = meet_devices,
     .order = order,
     .await_last = await_last,
     .read_guarded = read_guarded,

@@ -1,6 +1,6 @@
 -- A mesh of the GPUs of one machine, or of virtual CPUs: `tessera scripts/bench/mesh/ours.lua KIND N [SECTION..]`. A line a
--- row: its name, a number, its unit. Sections: bits, sums, moves, mlp, gpt, large. Times are medians of rounds of repeated
--- calls, between two waits for all devices.
+-- row: its name, a number, its unit. Sections: bits, small, sums, moves, mlp, gpt, large, seven, scale. Times are medians of rounds of
+-- repeated calls, between two waits for all devices. Virtual CPUs get small models, and rows say so.
 
 local T = require "tessera"
 local op, dist, graph, rng, nn, optim = T.op, T.dist, T.graph, T.rng, T.nn, T.optim
@@ -22,9 +22,10 @@ local devices = {}
 for i = 1, n do devices[i] = ("%s:%d"):format(kind, large and i - 1 or 0) end
 local function wait() for _, d in ipairs(devices) do T.synchronize(d) end end
 
-local function median(f, repeats, rounds)
+-- warm: calls before it, until memory of results goes round.
+local function median(f, repeats, rounds, warm)
   local all = {}
-  for _ = 1, 3 do f() end
+  for _ = 1, warm or 3 do f() end
   wait()
   for r = 1, rounds or 5 do
     local begin = now()
@@ -43,37 +44,22 @@ local sections = {}
 
 -- ---- the same bits
 local _, GPT = dofile "scripts/bench/gpt.lua"
+local models = dofile "scripts/bench/mesh/models.lua"
 
 local function loss_of(m, x, y) return op.cross_entropy(m(x), y) end
 
-local function train(mesh, plan, steps)
-  rng.seed(1)
-  local model = GPT(2, 64, 4, 32, 96)
-  if not mesh and large then model:to(devices[1]) end
-  local step = graph.training_step(model, loss_of,
-    optim.AdamW(model:parameters(), { lr = 1e-3 }), mesh and { mesh = mesh, plan = plan } or nil)
-  local losses = {}
-  for i = 1, steps do
-    local x = rng.randint({ 16, 32 }, { low = 0, high = 96 })
-    if large then x = x:to(devices[1]) end
-    losses[i] = step(x, x):hash()
-  end
-  local all = {}
-  for i, p in ipairs(model:parameters()) do all[i] = tostring(p:hash()) end
-  return tostring(losses[steps]) .. table.concat(all)
+function sections.bits()
+  dofile "scripts/bench/mesh/bits.lua"(devices, large, function(name, equal) row(name, equal, "of 1") end)
 end
 
-function sections.bits()
-  dist.leaves(8, function()
-    local want = train(nil, nil, 4)
-    for zero = 0, 3 do
-      row(("bits equal, dp%d ZeRO-%d"):format(n, zero), train(mesh_of({ "dp" }, { n }), { zero = zero }, 4) == want and 1 or 0, "of 1")
-    end
-  end)
+-- The same of models that take a second, on whatever devices there are.
+function sections.small()
+  dofile "scripts/bench/mesh/bits.lua"(devices, false, function(name, equal) row("small, " .. name, equal, "of 1") end)
 end
 
 -- ---- collectives
 local sizes = large and { 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576 } or { 16, 256, 4096 }
+local WARM = large and 120 or 3
 local function repeats_of(kib) return kib > 65536 and 5 or kib > 4096 and 20 or 100 end
 
 function sections.sums()
@@ -82,8 +68,8 @@ function sections.sums()
     local x = dist.shard(op.ones({ n, kib * 256 }, { dtype = "f32" }), mesh, { "dp" })
     local f = graph.module("sum", function(t) return op.sum(t, { axis = 0 }) end)
     local g = graph.module("pieces", function(t) return op.sum(t, { axis = 0, out = { "dp" } }) end)
-    row(("all-reduce f32 %d KiB"):format(kib), median(function() f(x) end, repeats_of(kib)) * 1e6, "us")
-    row(("reduce-scatter f32 %d KiB"):format(kib), median(function() g(x) end, repeats_of(kib)) * 1e6, "us")
+    row(("all-reduce f32 %d KiB"):format(kib), median(function() f(x) end, repeats_of(kib), 5, WARM) * 1e6, "us")
+    row(("reduce-scatter f32 %d KiB"):format(kib), median(function() g(x) end, repeats_of(kib), 5, WARM) * 1e6, "us")
   end
 end
 
@@ -91,9 +77,9 @@ function sections.moves()
   local mesh = mesh_of({ "dp" }, { n })
   for _, kib in ipairs(sizes) do
     local x = dist.shard(op.ones({ n, kib * 512 / n }, { dtype = "bf16" }), mesh, { "dp" })
-    row(("all-gather bf16 %d KiB"):format(kib), median(function() x:reshard {} end, repeats_of(kib)) * 1e6, "us")
+    row(("all-gather bf16 %d KiB"):format(kib), median(function() x:reshard {} end, repeats_of(kib), 5, WARM) * 1e6, "us")
     local y = dist.shard(op.ones({ n, kib * 512 }, { dtype = "bf16" }), mesh, { "dp" })
-    row(("all-to-all bf16 %d KiB"):format(kib), median(function() y:reshard { nil, "dp" } end, repeats_of(kib)) * 1e6, "us")
+    row(("all-to-all bf16 %d KiB"):format(kib), median(function() y:reshard { nil, "dp" } end, repeats_of(kib), 5, WARM) * 1e6, "us")
   end
 end
 
@@ -106,38 +92,93 @@ function sections.mlp()
   local w1 = dist.shard((rng.normal { d, h } * 0.02):cast "bf16", mesh, { nil, "tp" })
   local w2 = dist.shard((rng.normal { h, d } * 0.02):cast "bf16", mesh, { "tp" })
   local f = graph.module("mlp", function(t, a, b) return op.matmul(op.gelu_tanh(op.matmul(t, a)), b) end)
-  for _ = 1, large and 120 or 12 do f(x, w1, w2) end -- until memory of results goes round
-  local t = median(function() f(x, w1, w2) end, 20)
+  local t = median(function() f(x, w1, w2) end, 20, 5, WARM)
   row(("tensor-parallel MLP %dx%dx%d"):format(m, d, h), 4 * m * d * h / n / t * 1e-12, "TFLOP/s a GPU")
 end
 
 -- ---- training
-local function tokens_a_second(name, model, mesh, plan, batch, context, vocabulary)
-  local step = graph.training_step(model, function(...) return T.autocast("bf16", loss_of, ...) end,
-    optim.AdamW(model:parameters(), { lr = 1e-4 }), { mesh = mesh, plan = plan })
-  local ids = rng.randint({ batch, context }, { low = 0, high = vocabulary })
+-- o: name, model, loss, mesh, plan, batch, context, vocabulary; how many tokens a second.
+local function tokens_a_second(o)
+  local step = graph.training_step(o.model, function(...) return T.autocast("bf16", o.loss, ...) end,
+    optim.AdamW(o.model:parameters(), { lr = 1e-4 }), o.mesh and { mesh = o.mesh, plan = o.plan } or nil)
+  local ids = rng.randint({ o.batch, o.context }, { low = 0, high = o.vocabulary })
   if large then ids = ids:to(devices[1]) end
-  for _ = 1, 10 do step(ids, ids) end
-  row(name, batch * context / median(function() step(ids, ids) end, 10, 3), "tokens/s")
+  for _ = 1, large and 10 or 3 do step(ids, ids) end
+  local rate = o.batch * o.context / median(function() step(ids, ids) end, o.repeats or 10, 3)
+  row(o.name, rate, "tokens/s")
+  return rate
+end
+
+local MODEL = large and "GPT-2 124M" or "small GPT-2"
+local GPT2 = large and { 12, 768, 12, 1024, 50304 } or { 2, 32, 2, 16, 97 }
+local ROWS = large and 32 or 4 -- sequences a device
+
+-- That model over the first k devices, b sequences in all.
+local function gpt2(name, k, b)
+  local own = {}
+  for i = 1, k do own[i] = devices[i] end
+  local model = GPT(unpack(GPT2))
+  if k == 1 and large then model:to(devices[1]) end
+  return tokens_a_second { name = name, model = model, loss = loss_of, batch = b, context = GPT2[4], vocabulary = GPT2[5],
+    mesh = k > 1 and dist.Mesh { axes = { "dp" }, devices = own } or nil, plan = {} }
 end
 
 function sections.gpt()
-  if not large then return end
-  local mesh = mesh_of({ "dp" }, { n })
-  local name = ("GPT-2 124M, dp%d, 32 x 1024 a GPU"):format(n)
-  tokens_a_second(name, GPT(12, 768, 12, 1024, 50304), mesh, {}, 32 * n, 1024, 50304)
+  local name = ("%s, dp%d, %d x %d a device"):format(MODEL, n, ROWS, GPT2[4])
+  gpt2(name, n, ROWS * n)
   dist.leaves(n, function() -- all sums are cut, also those that dp does not split
-    tokens_a_second(("%s, leaves(%d)"):format(name, n), GPT(12, 768, 12, 1024, 50304), mesh, {}, 32 * n, 1024, 50304)
+    gpt2(("%s, leaves(%d)"):format(name, n), n, ROWS * n)
   end)
+end
+
+-- As many sequences a device (weak), and as many in all (strong), on 1, 2, 4 .. devices: of the rate that so many times one would
+-- have, which share is there.
+function sections.scale()
+  local one
+  local k = 1
+  while k <= n do
+    local weak = gpt2(("%s, %d a device, dp%d"):format(MODEL, ROWS, k), k, ROWS * k)
+    one = one or weak
+    row(("weak scaling, dp%d"):format(k), weak / one / k, "of 1")
+    if k > 1 then
+      local strong = gpt2(("%s, %d in all, dp%d"):format(MODEL, ROWS, k), k, ROWS)
+      row(("strong scaling, dp%d"):format(k), strong / one / k, "of 1")
+    end
+    k = k * 2
+  end
 end
 
 function sections.large()
   if not large then return end
   local mesh = mesh_of({ "dp" }, { n })
-  tokens_a_second(("GPT 1.3B, ZeRO-3 over %d, 8 x 1024 a GPU"):format(n), GPT(24, 2048, 16, 1024, 50304), mesh, { zero = 3 }, 8 * n,
-    1024, 50304)
+  tokens_a_second { name = ("GPT 1.3B, ZeRO-3 over %d, 8 x 1024 a GPU"):format(n), model = GPT(24, 2048, 16, 1024, 50304), loss = loss_of,
+    mesh = mesh, plan = { zero = 3 }, batch = 8 * n, context = 1024, vocabulary = 50304 }
 end
 
-for _, name in ipairs { "bits", "sums", "moves", "mlp", "gpt", "large" } do
+-- A decoder of 7 billion parameters: weights and states spread over dp, and split by tp. Its weights are drawn where they lie.
+local SEVEN = large and { layers = 32, width = 4096, heads = 32, hidden = 11008, vocabulary = 32000 }
+  or { layers = 2, width = 32, heads = 4, hidden = 64, vocabulary = 97 }
+
+function sections.seven()
+  if large and n < 4 then return end
+  local context, batch = large and 2048 or 16, large and 4 or 2
+  for _, kind in ipairs { { "ZeRO-3 over", "dp", { zero = 3 }, {}, batch * n }, { "tp", "tp", {}, models.tp, batch } } do
+    local mesh = mesh_of({ kind[2] }, { n })
+    local model = models.Decoder(SEVEN)
+    if next(kind[4]) then dist.shard_module(model, mesh, kind[4]) end
+    tokens_a_second { name = ("%s, %s %d, %d x %d tokens"):format(large and "7B" or "small decoder", kind[1], n, kind[5], context), model = model, loss = models.loss,
+      mesh = mesh, plan = kind[3], batch = kind[5], context = context, vocabulary = SEVEN.vocabulary, repeats = 3 }
+    collectgarbage()
+  end
+end
+
+local order = { "bits", "small", "sums", "moves", "mlp", "gpt", "large", "seven", "scale" }
+for name in pairs(wanted) do
+  if not sections[name] then
+    io.stderr:write(("there is no section %s; there are %s\n"):format(name, table.concat(order, ", ")))
+    os.exit(2)
+  end
+end
+for _, name in ipairs(order) do
   if not next(wanted) or wanted[name] then sections[name]() end
 end

@@ -117,7 +117,7 @@ def tokens(say, name, model, batch, context, vocabulary, n, autocast):
 
 def gpt(say, n, rank):
     model = nn.parallel.DistributedDataParallel(GPT(12, 768, 12, 1024, 50304).cuda(), device_ids=[rank])
-    tokens(say, f"GPT-2 124M, dp{n}, 32 x 1024 a GPU", torch.compile(model), 32, 1024, 50304, n, True)
+    tokens(say, f"GPT-2 124M, dp{n}, 32 x 1024 a device", torch.compile(model), 32, 1024, 50304, n, True)
 
 
 def large(say, n):
@@ -131,6 +131,75 @@ def large(say, n):
     tokens(say, f"GPT 1.3B, ZeRO-3 over {n}, 8 x 1024 a GPU", model, 8, 1024, 50304, n, False)
 
 
+class DecoderBlock(nn.Module):
+    def __init__(self, width, heads, hidden):
+        super().__init__()
+        self.head = width // heads
+        self.norm1, self.norm2 = nn.RMSNorm(width), nn.RMSNorm(width)
+        self.q, self.k, self.v, self.o = (nn.Linear(width, width, bias=False) for _ in range(4))
+        self.gate, self.up = nn.Linear(width, hidden, bias=False), nn.Linear(width, hidden, bias=False)
+        self.down = nn.Linear(hidden, width, bias=False)
+
+    def rope(self, x):
+        half = self.head // 2
+        angle = torch.arange(x.shape[2], device=x.device)[:, None] * 10000.0 ** (-torch.arange(half, device=x.device) / half)
+        cos, sin, (a, b) = angle.cos().to(x.dtype), angle.sin().to(x.dtype), x.chunk(2, -1)
+        return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
+
+    def forward(self, x):
+        b, t, w = x.shape
+        y = self.norm1(x)
+        q, k, v = (p(y).unflatten(-1, (-1, self.head)).transpose(1, 2) for p in (self.q, self.k, self.v))
+        y = F.scaled_dot_product_attention(self.rope(q), self.rope(k), v, is_causal=True)
+        x = x + self.o(y.transpose(1, 2).flatten(2))
+        y = self.norm2(x)
+        return x + self.down(F.silu(self.gate(y)) * self.up(y))
+
+
+class Decoder(nn.Module):
+    def __init__(self, layers, width, heads, hidden, vocabulary):
+        super().__init__()
+        self.token, self.norm = nn.Embedding(vocabulary, width), nn.RMSNorm(width)
+        self.blocks = nn.ModuleList(DecoderBlock(width, heads, hidden) for _ in range(layers))
+        self.head = nn.Linear(width, vocabulary, bias=False)
+
+    def forward(self, ids):
+        x = self.token(ids)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x))
+
+
+def seven(say, n):
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+    if n < 4:
+        return
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    columns, rows = ("q", "k", "v", "gate", "up"), ("o", "down")
+    for kind, batch in ((f"ZeRO-3 over {n}", 4 * n), (f"tp {n}", 4)):
+        with torch.device("meta"):
+            model = Decoder(32, 4096, 32, 11008, 32000)
+        sharded = kind.startswith("ZeRO")
+        if not sharded:
+            mesh = init_device_mesh("cuda", (n,))
+            for block in model.blocks:
+                parallelize_module(block, mesh, {**{p: ColwiseParallel() for p in columns}, **{p: RowwiseParallel() for p in rows}})
+        for block in model.blocks:
+            if sharded:
+                fully_shard(block, mp_policy=policy)
+            block.compile()
+        if sharded:
+            fully_shard(model, mp_policy=policy)
+        model.to_empty(device="cuda")
+        for p in model.parameters():
+            nn.init.normal_(p, std=0.02)
+        tokens(say, f"7B, {kind}, {batch} x 2048 tokens", model, batch // n if sharded else batch, 2048, 32000, n if sharded else 1, not sharded)
+        del model
+        torch.cuda.empty_cache()
+
+
 def run(rank, n, wanted, port):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     torch.cuda.set_device(rank)
@@ -141,13 +210,14 @@ def run(rank, n, wanted, port):
             print(f"{name}\t{value:.6g}\t{unit}", flush=True)
 
     torch.manual_seed(0)
-    for section in ("sums", "moves", "mlp", "gpt", "large"):
+    for section in ("sums", "moves", "mlp", "gpt", "large", "seven"):
         if wanted and section not in wanted:
             continue
         if section in ("sums", "moves"):
             collectives(say, n, section)
         else:
-            {"mlp": lambda: mlp(say, n), "gpt": lambda: gpt(say, n, rank), "large": lambda: large(say, n)}[section]()
+            {"mlp": lambda: mlp(say, n), "gpt": lambda: gpt(say, n, rank), "large": lambda: large(say, n),
+             "seven": lambda: seven(say, n)}[section]()
         torch.cuda.empty_cache()
     dist.destroy_process_group()
 

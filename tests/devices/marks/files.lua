@@ -158,7 +158,8 @@ found --> mma
 
 -- ---- launches of a device that is not here, of any size: records as kernels write them
 local ffi = require "ffi"
-local function launch_of(nblocks, nturns, processors)
+-- turns_of(block, warp): how many turns a record has, if not nturns.
+local function launch_of(nblocks, nturns, processors, turns_of)
   local roles, record = { { name = "load", warps = 1 }, { name = "multiply", warps = 2 } }, {}
   local header, turn = ffi.new "TsGpuRecord", ffi.new("TsGpuTurn[?]", nturns)
   for block = 0, nblocks - 1 do
@@ -166,9 +167,10 @@ local function launch_of(nblocks, nturns, processors)
       local at = 1e9 + math.floor(block / processors / 2) * 5000
       header.begun_ns, header.ended_ns = at, at + 5000 - warp
       header.begun, header.ended = 2 ^ 32 - 100 + block, 2 ^ 32 - 100 + block + 10 * nturns
-      header.processor, header.block, header.warp, header.nturn = block % processors, block, warp, nturns
-      for i = 0, nturns - 1 do turn[i].at, turn[i].stage = (2 ^ 32 - 100 + block + 10 * i) % 2 ^ 32, warp == 0 and 1 + i % 2 or 2 + i % 2 end
-      record[#record + 1] = ffi.string(header, ffi.sizeof(header)) .. ffi.string(turn, ffi.sizeof(turn))
+      local n = turns_of and turns_of(block, warp) or nturns
+      header.processor, header.block, header.warp, header.nturn = block % processors, block, warp, n
+      for i = 0, n - 1 do turn[i].at, turn[i].stage = (2 ^ 32 - 100 + block + 10 * i) % 2 ^ 32, warp == 0 and 1 + i % 2 or 2 + i % 2 end
+      record[#record + 1] = ffi.string(header, ffi.sizeof(header)) .. ffi.string(turn, n * ffi.sizeof "TsGpuTurn")
     end
   end
   return { name = "product", kernel = "k", bytes = 1e9, flops = 1e10, grid = nblocks, threads = 96, warps = 3, every = 1, apart = 1, registers = 128,
@@ -218,3 +220,8 @@ local words = {}
 for _, s in ipairs(kernels.describe(lost, 0).roles[1].stages) do words[#words + 1] = s.name end
 table.sort(words)
 table.concat(words, ", ") --> load issue, not recorded, wait barrier
+
+-- A warp is idle that works in no block: blocks without a tile of their own (here 0 and 2) say nothing of it.
+local empty = launch_of(4, 12, 2, function(block, warp) return (block % 2 == 0 or warp == 2) and 1 or 12 end)
+local roles = kernels.describe(empty, 0).roles
+roles[1].idle, roles[2].idle --> 0, 1

@@ -1,0 +1,93 @@
+/* See devices/flags.h. */
+#include "devices/flags.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST = 64 };
+
+static TsFlags *group[MOST];
+static int ngroup, turned;
+
+void ts_flags_turn(int lane) { turned = lane; }
+int ts_flags_lane(void) { return turned; }
+
+TsFlags *ts_flags_at(int i) { return i < ngroup ? group[i] : NULL; }
+
+static int64_t nbytes(const TsFlags *f) { return ts_flags_words(f->n) * 4; }
+
+static void drop_words(TsFlags *f) {
+  for (int i = 0; i < f->n; i++) {
+    if (f->words[i]) f->device[i]->free(f->device[i], f->words[i], nbytes(f));
+    f->words[i] = NULL;
+  }
+  f->used = false, f->done = 0;
+}
+
+/* All are zeros before one of them runs anything that looks at them. */
+static int make_words(TsFlags *f, TsError *err) {
+  void *zeros = calloc(1, (size_t)nbytes(f));
+  int failed = zeros ? 0 : ts_error_memory(err);
+  for (int i = 0; i < f->n && !failed; i++) {
+    TsDevice *d = f->device[i];
+    failed = ts_device_use(d, err) || !(f->words[i] = d->alloc(d, nbytes(f), err)) ||
+             d->upload(d, f->words[i], zeros, nbytes(f), err);
+  }
+  for (int i = 0; i < f->n && !failed; i++)
+    if (f->device[i]->synchronize) failed = f->device[i]->synchronize(f->device[i], err);
+  if (failed) drop_words(f);
+  free(zeros);
+  return failed ? -1 : 0;
+}
+
+static TsFlags *find(int n, TsDevice *const *list, int lane) {
+  for (int i = 0; i < ngroup; i++)
+    if (group[i]->n == n && group[i]->lane == lane &&
+        !memcmp(group[i]->device, list, sizeof *list * (size_t)n))
+      return group[i];
+  return NULL;
+}
+
+TsFlags *ts_flags_of(int n, TsDevice *const *list, int lane, TsError *err) {
+  TsFlags *f = find(n, list, lane);
+  if (!f && ngroup == MOST)
+    return ts_error_set(err, TS_ERR_device, "more than %d groups of devices", MOST), NULL;
+  if (!f) {
+    if (!(f = calloc(1, sizeof *f))) return ts_error_memory(err), NULL;
+    f->n = n, f->lane = lane;
+    memcpy(f->device, list, sizeof *list * (size_t)n);
+    group[ngroup++] = f;
+  }
+  return f->words[0] || !make_words(f, err) ? f : NULL;
+}
+
+void ts_flags_drop(TsFlags *f) {
+  TsError ignored = {0};
+  for (int i = 0; i < f->n; i++)
+    if (f->device[i]->synchronize) f->device[i]->synchronize(f->device[i], &ignored);
+  drop_words(f);
+}
+
+/* The first word says who was missed, and slot 0, which every operation meets in twice, how many
+ * operations a device has been through. */
+int ts_flags_look(TsFlags *f, int *who, int *missing, uint64_t *which, TsError *err) {
+  int64_t own = 2 + f->n;
+  int32_t *read = malloc(sizeof *read * (size_t)(own * f->n));
+  int found = -1, failed = read ? 0 : ts_error_memory(err);
+  if (!f->words[0] || failed) return free(read), failed;
+  for (int i = 0; i < f->n && !failed; i++) {
+    TsDevice *d = f->device[i];
+    failed = d->download(d, read + i * own, f->words[i], own * 4, err);
+  }
+  for (int i = 0; i < f->n && !failed && found < 0; i++)
+    if (read[i * own] > 0 && read[i * own] <= f->n) found = i;
+  if (found >= 0) {
+    *who = found, *missing = (int)read[found * own] - 1;
+    *which = (uint32_t)read[*missing * own + 1 + f->n] / 2 + 1;
+  }
+  free(read);
+  f->used = false;
+  if (found < 0) return failed ? -1 : 0;
+  ts_flags_drop(f);
+  return 1;
+}

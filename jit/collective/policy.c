@@ -1,0 +1,31 @@
+/* See jit/collective/policy.h. Measured on four GPUs of one host that all reach each other: a meeting
+ * takes 2.9 us, a kernel 1.4; 16 blocks of 512 threads are near to what links carry, and more do no
+ * harm. */
+#include "jit/collective/policy.h"
+
+#include "devices/flags.h"
+
+static const TsWayRow sums[] = {
+    {2, 1 << 20, TS_WAY_whole, 128,
+     "two devices read as much of each other in shares as whole, and wait for less"},
+    {2, 0, TS_WAY_share, 128, "shares are written in the direction in which links are faster"},
+    {0, 256 << 10, TS_WAY_whole, 64, "so little is read whole before a share could be told of"},
+    {0, 0, TS_WAY_share, 128,
+     "a link carries each element twice, however many devices there are"},
+};
+
+const TsWayRow *ts_way_of_sum(int devices, int64_t bytes) {
+  const TsWayRow *row = sums;
+  while ((row->devices && devices > row->devices) || (row->bytes && bytes > row->bytes)) row++;
+  return row;
+}
+
+const TsWayRow *ts_way_of_move(void) {
+  static const TsWayRow row = {0, 0, TS_WAY_share, 128, "who has it writes it"};
+  return &row;
+}
+
+int64_t ts_way_blocks(const TsWayRow *row, int64_t tiles) {
+  int64_t most = row->blocks < TS_FLAGS_SLOTS ? row->blocks : TS_FLAGS_SLOTS;
+  return tiles < 1 ? 1 : tiles < most ? tiles : most;
+}

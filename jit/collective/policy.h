@@ -1,0 +1,28 @@
+/* By which way a collective goes: one table, for its size and the number of devices. No way changes a
+ * bit. */
+#ifndef TS_JIT_COLLECTIVE_POLICY_H
+#define TS_JIT_COLLECTIVE_POLICY_H
+
+#include <stdint.h>
+
+typedef enum TsWay {
+  TS_WAY_whole, /* each device adds up all of it for itself */
+  TS_WAY_share, /* each its share, which it writes to all */
+} TsWay;
+
+typedef struct TsWayRow {
+  int devices;   /* at most; 0: any number */
+  int64_t bytes; /* of the sum, at most; 0: any number */
+  TsWay way;
+  int blocks; /* at most */
+  const char *why;
+} TsWayRow;
+
+/* The row of a sum that all devices get. */
+const TsWayRow *ts_way_of_sum(int devices, int64_t bytes);
+/* Of a move. */
+const TsWayRow *ts_way_of_move(void);
+/* Of tiles that a device has to do, at most: so many blocks, alike on all. */
+int64_t ts_way_blocks(const TsWayRow *row, int64_t tiles);
+
+#endif

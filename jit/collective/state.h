@@ -1,0 +1,23 @@
+/* What the files of jit/collective share. */
+#ifndef TS_JIT_COLLECTIVE_STATE_H
+#define TS_JIT_COLLECTIVE_STATE_H
+
+#include "devices/flags.h"
+#include "ir/tile/tile.h"
+
+/* An operation was given to all devices of f: of those that are noted, that with n - 1 - nth behind
+ * it (vm/mesh/collective.h). */
+void ts_collective_queued(TsFlags *f, int nth, int n);
+void ts_collective_refused(const TsError *err); /* for ts_collective_why */
+bool ts_collective_off(void);                   /* by ts_collective_use */
+extern int64_t ts_collectives;                  /* that were queued */
+
+/* ---- jit/collective/kernel.c: symbolic size number `index`; a meeting */
+TsTileVal ts_collective_size(TsTileBuild *b, int index);
+void ts_collective_meet(TsTileBuild *b, int n, const TsTileVal *words, TsTileVal rank,
+                        TsTileVal slot);
+
+/* ---- jit/collective/exchange.c */
+void ts_exchange_close(void);
+
+#endif

@@ -1,0 +1,65 @@
+-- Models of the mesh's benchmark, with every projection a matrix of its own, so that heads and hidden numbers split over an axis
+-- "tp": a decoder as Llama's, dense or with mixtures of experts.
+
+local tessera = require "tessera"
+local op, nn = tessera.op, tessera.nn
+
+local Block, Decoder = nn.Module:extend "Block", nn.Module:extend "Decoder"
+
+local function linear(inputs, outputs) return nn.Linear(inputs, outputs, { bias = false }) end
+
+function Block:init(o)
+  self.heads = o.heads
+  self.norm1, self.norm2 = nn.RMSNorm(o.width), nn.RMSNorm(o.width)
+  self.q, self.k, self.v, self.o = linear(o.width, o.width), linear(o.width, o.width), linear(o.width, o.width), linear(o.width, o.width)
+  if o.experts then
+    self.moe = nn.MoE(o.width, o.hidden, { experts = o.experts, k = 2, activation = "swiglu", bias = false })
+  else
+    self.gate, self.up, self.down = linear(o.width, o.hidden), linear(o.width, o.hidden), linear(o.hidden, o.width)
+  end
+end
+
+function Block:forward(x)
+  local b, t, w = unpack(x.shape)
+  local y = self.norm1(x)
+  local function heads(z) return z:reshape { b, t, self.heads, w / self.heads }:permute(0, 2, 1, 3) end
+  local q, k, v = op.rope(heads(self.q(y))), op.rope(heads(self.k(y))), heads(self.v(y))
+  x = x + self.o(op.attention(q, k, v, { causal = true }):permute(0, 2, 1, 3):reshape { b, t, w })
+  y = self.norm2(x)
+  if self.moe then
+    local z, routing = self.moe(y)
+    return x + z, op.load_balance_loss(routing.logits, routing.index) * 0.01
+  end
+  return x + self.down(op.silu(self.gate(y)) * self.up(y))
+end
+
+function Decoder:init(o)
+  self.token, self.norm, self.head = nn.Embedding(o.vocabulary, o.width), nn.RMSNorm(o.width), linear(o.width, o.vocabulary)
+  self.token.weight:copy_(op.normal(self.token.weight.shape, { std = 0.02 }))
+  self.blocks = nn.List()
+  for i = 1, o.layers do self.blocks[i] = Block(o) end
+end
+
+-- Logits, and what uneven choices of experts cost.
+function Decoder:forward(ids)
+  local x, cost, more = self.token(ids), 0, nil
+  for _, block in ipairs(self.blocks) do
+    x, more = block(x)
+    cost = cost + (more or 0)
+  end
+  return self.head(self.norm(x)), cost
+end
+
+local M = { Decoder = Decoder }
+
+-- How tensor parallel devices split the decoder, and how experts lie.
+M.tp = { ["*.q.weight"] = { "tp" }, ["*.k.weight"] = { "tp" }, ["*.v.weight"] = { "tp" }, ["*.o.weight"] = { nil, "tp" },
+  ["*.gate.weight"] = { "tp" }, ["*.up.weight"] = { "tp" }, ["*.down.weight"] = { nil, "tp" } }
+M.ep = { ["*experts.*"] = { "ep" } }
+
+function M.loss(m, x, y)
+  local logits, cost = m(x)
+  return op.cross_entropy(logits, y) + cost
+end
+
+return M
