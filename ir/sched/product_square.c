@@ -14,6 +14,7 @@ enum {
   DEEP = 64,  /* bytes of k of a stage */
   MOST = 128, /* rows, columns of a block */
   SOME = 64,
+  HELD = 64,   /* numbers of an operand that a lane has at most */
   WAVE = 1024, /* sums of a wave, at least, */
   WIDE = 4,
   NARROW = 8 /* and waves of a block, of 64 lanes and of 32 */
@@ -81,6 +82,8 @@ void ts_product_square_block(TsProductLower *l, const TsProductSize *size) {
   if (cols > SOME && blocks(size, rows, cols) < t->processors) cols = SOME;
   if (rows > SOME && blocks(size, rows, cols) < t->processors) rows = SOME;
   int64_t waves = rows * cols / WAVE, most = t->lanes > 32 ? WIDE : NARROW;
+  int64_t each = (rows > cols ? rows : cols) * depth_of(l) / (t->lanes * HELD);
+  if (waves < each) waves = each;
   l->block[0] = rows, l->block[1] = cols;
   l->tile->threads = (int)((waves > most ? most : waves) * t->lanes);
   l->tile->stages = 2 * 2 * (rows + cols) * DEEP <= t->shared_bytes ? 2 : 1;
