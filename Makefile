@@ -38,8 +38,11 @@ LAPACK_LIB := $(firstword $(wildcard /usr/lib/*/lapack/liblapack.a)) \
               $(firstword $(wildcard /usr/lib/*/blas/libblas.a))
 CJSON_LIB  := $(firstword $(wildcard /usr/lib/*/liblua5.1-cjson.a))
 Z_LIB      := $(and $(wildcard /usr/include/zlib.h),$(firstword $(wildcard /usr/lib/*/libz.a /usr/lib/libz.a)))
+# Unicode's tables and regular expressions, for tokenizers.
+UTF8_LIB   := $(firstword $(wildcard /usr/lib/*/libutf8proc.a /usr/lib/libutf8proc.a) -lutf8proc)
+PCRE_LIB   := $(firstword $(wildcard /usr/lib/*/libpcre2-8.a /usr/lib/libpcre2-8.a) -lpcre2-8)
 FFI_LIB    := $(firstword $(wildcard /usr/lib/*/libffi.a /usr/lib/libffi.a) -lffi)
-LIBS       := $(CJSON_LIB) $(LUA_LIB) $(FFI_LIB) $(LAPACK_LIB) -Wl,-Bstatic -lgfortran -lquadmath -Wl,-Bdynamic \
+LIBS       := $(CJSON_LIB) $(LUA_LIB) $(FFI_LIB) $(UTF8_LIB) $(PCRE_LIB) $(LAPACK_LIB) -Wl,-Bstatic -lgfortran -lquadmath -Wl,-Bdynamic \
               $(Z_LIB) -lm -ldl -lpthread
 
 # LLVM generates code while the program runs: the newest that is there, linked statically. Without
@@ -81,7 +84,7 @@ KFLAGS     := $(if $(filter release,$(VARIANT)),$(filter-out -O2,$(CFLAGS)) -O3,
 # A folder's rooms are its folders, at most two deep.
 files = $(foreach d,$(1),$(wildcard $(foreach r,$(d) $(d)/* $(d)/*/*,$(r)/*.$(2))))
 KSRC := $(call files,vm/kernels,c)
-SRC  := $(filter-out $(KSRC) $(NO_LLVM),$(call files,lib devices net ir vm jit repl,c))
+SRC  := $(filter-out $(KSRC) $(NO_LLVM),$(call files,lib devices text net ir vm jit repl,c))
 LUA  := $(wildcard lib/lua/*.lua lib/lua/*/*.lua)
 OBJ  := $(SRC:%.c=$(BUILD)/%.o) $(foreach i,$(ISA),$(KSRC:%.c=$(BUILD)/%.$(i).o)) \
         $(BUILD)/embed.o

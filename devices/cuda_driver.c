@@ -42,11 +42,9 @@ static int version_of(void *library) {
 
 static void load(void) {
   static const char *const names[] = {"libcuda.so.1", NULL};
-  void *library = ts_driver_library("TESSERA_LIBCUDA", names);
-  if (!library) {
-    snprintf(missing, sizeof missing, "no NVIDIA driver: libcuda.so.1 cannot be opened");
-    return;
-  }
+  const TsDriverLibrary l = {"no NVIDIA driver", "TESSERA_LIBCUDA", names[0], names};
+  void *library = ts_driver_library(&l, missing, sizeof missing);
+  if (!library) return;
   int version = version_of(library);
   if (version < TS_CUDA_VERSION_MIN) {
     snprintf(missing, sizeof missing,

@@ -133,6 +133,10 @@ struct TsDeviceRun {
   int (*event_record)(TsDevice *d, void *event, void *stream, TsError *err);
   int (*event_wait)(TsDevice *d, void *event, TsError *err); /* the host waits */
   int (*event_usec)(TsDevice *d, void *from, void *to, double *usec, TsError *err);
+  /* A second order beside the device's own one (devices/aside.h). Optional. */
+  int (*aside_begin)(TsDevice *d, TsError *err);
+  int (*aside_end)(TsDevice *d, uint64_t ticket, TsError *err);
+  int (*aside_rejoin)(TsDevice *d, uint64_t ticket, TsError *err);
   /* Code of the device's kind (cubin, or PTX ended by a zero; an object of AMD's; SPIR-V), of so
    * many bytes, which stay the caller's while the module lives; a refusal quotes the log. */
   int (*module_new)(TsDevice *d, const void *code, size_t nbytes, void **module, TsError *err);

@@ -9,12 +9,18 @@
 
 #include "lib/activity.h"
 
-void *ts_driver_library(const char *variable, const char *const *names) {
-  const char *path = getenv(variable);
+void *ts_driver_library(const TsDriverLibrary *l, char *why, size_t room) {
+  const char *path = getenv(l->variable);
   void *library = NULL;
+  if (path && !*path) path = NULL;
   if (path && !strcmp(path, "self")) return dlopen(NULL, RTLD_NOW);
-  if (path) return dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  for (; *names && !library; names++) library = dlopen(*names, RTLD_NOW | RTLD_LOCAL);
+  if (path) library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  for (int i = 0; !path && l->names[i] && !library; i++)
+    library = dlopen(l->names[i], RTLD_NOW | RTLD_LOCAL);
+  if (!library && path)
+    snprintf(why, room, "%s: %s, which %s names, cannot be opened", l->none, path, l->variable);
+  else if (!library)
+    snprintf(why, room, "%s: %s cannot be opened", l->none, l->words);
   return library;
 }
 
@@ -34,7 +40,7 @@ int ts_driver_fail(TsDevice *d, int code, const char *call, TsError *err) {
   char number[16]; /* codes that are groups of bits are written as such */
   snprintf(number, sizeof number, code < 1 << 16 ? "%d" : "0x%x", (unsigned)code);
   v->say(code, &name, &text);
-  if (v->failed) call = v->failed();
+  if (v->failed) call = v->failed(code, call);
   ts_error_set(err, full ? TS_ERR_memory : TS_ERR_device, "%s%s: %s: %s (%s): %s",
                full ? "out of memory: " : "", d->name, call, name ? name : "unknown error",
                number, text ? text : "no text");
@@ -73,6 +79,7 @@ static void undo(TsDevice *d) {
     if (s->point[i].at) v->event_free(s->point[i].at);
     s->point[i].at = NULL;
   }
+  ts_driver_aside_close(d);
   if (s->copied) v->event_free(s->copied);
   if (s->worked) v->event_free(s->worked);
   if (s->copy) v->stream_free(s->copy);

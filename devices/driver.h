@@ -39,6 +39,8 @@
        (void *to, const void *from, size_t nbytes, void *stream))                              \
   CALL(stream_new, cuStreamCreate, "", hipStreamCreateWithFlags,                               \
        (void **stream, unsigned flags))                                                        \
+  CALL(stream_first, cuStreamCreateWithPriority, "", hipStreamCreateWithPriority,              \
+       (void **stream, unsigned flags, int priority))                                          \
   CALL(stream_free, cuStreamDestroy, "_v2", hipStreamDestroy, (void *stream))                  \
   CALL(stream_wait, cuStreamSynchronize, "", hipStreamSynchronize, (void *stream))             \
   CALL(stream_after, cuStreamWaitEvent, "", hipStreamWaitEvent,                                \
@@ -63,6 +65,7 @@
        (int *blocks, void *kernel, int threads, size_t shared))
 
 /* Arguments of these that have the same numbers with these makers. */
+enum { TS_STREAM_FIRST = -5 }; /* the nearest priority that the device has */
 enum { TS_STREAM_NON_BLOCKING = 1, TS_EVENT_TIMED = 0, TS_EVENT_UNTIMED = 2 };
 enum {
   TS_KERNEL_FACT_SHARED = 1,
@@ -87,11 +90,14 @@ typedef struct TsDriver {
   bool reads_at_once;    /* a copy from pageable memory has read it when the call is back */
   bool (*is_fatal)(int code); /* after which a device is of no more use to this process */
   void (*say)(int code, const char **name, const char **text); /* either may be NULL */
-  const char *(*failed)(void);             /* the call, where one here is several; optional */
-  int (*open)(TsDevice *d, TsError *err);  /* before anything is made; optional */
-  void (*close)(TsDevice *d);              /* all that was made is gone; optional */
-  int (*enter)(TsDevice *d, TsError *err); /* calls of this thread are of d */
+  /* The call that gave the code to a function that has several, or `call`; optional. */
+  const char *(*failed)(int code, const char *call);
+  int (*open)(TsDevice *d, TsError *err);      /* before anything is made; optional */
+  void (*close)(TsDevice *d);                  /* all that was made is gone; optional */
+  int (*enter)(TsDevice *d, TsError *err);     /* calls of this thread are of d */
   bool (*reach)(TsDevice *d, TsDevice *other); /* opens the way; it can_reach */
+  /* Whether copies go from there to d without the host; optional: they do. */
+  bool (*copies)(TsDevice *d, TsDevice *source);
   int (*copy_peer)(TsDevice *d, void *to, TsDevice *source, const void *from, size_t nbytes,
                    void *stream, TsError *err);
   int (*node_new)(TsDevice *d, void **node, void *graph, void *const *after, size_t nafter,
@@ -100,7 +106,7 @@ typedef struct TsDriver {
   int (*exec_new)(TsDevice *d, void **exec, void *graph, TsError *err);
 } TsDriver;
 
-enum { TS_DRIVER_NPOINT = 4 };
+enum { TS_DRIVER_NPOINT = 4, TS_DRIVER_NSECTION = 32 };
 enum { TS_DRIVER_NSTAGE = 3, TS_DRIVER_STAGE_NBYTES = 8 << 20 };
 enum { TS_DRIVER_SMALL_STAGE_NBYTES = 256 << 10, TS_DRIVER_FEW_NBYTES = 64 << 10 };
 
@@ -129,6 +135,17 @@ typedef struct TsDriven {
       [TS_DRIVER_NSTAGE]; /* pinned, made by the first copy, larger ones by the first large one */
   int64_t stage_nbytes;   /* of each */
   char *few;              /* pinned, for a few bytes that are fetched */
+  /* The second order (devices/driver_aside.c): while `aside`, `work` is its stream, and `own` the
+   * device's. */
+  void *side, *own, *turned; /* turned: the event at which the orders meet */
+  bool aside;
+  struct {
+    void *at; /* when it was over */
+    uint64_t ticket;
+  } section[TS_DRIVER_NSECTION]; /* the last ones */
+  uint64_t nsection, rejoined;   /* rejoined: the last ticket behind which the own order stands */
+  struct TsDriverLate *late;     /* blocks that sections have freed */
+  int nlate, caplate;
   struct TsDriverPool *pool;
   struct TsDriverRecord *recording, *patching; /* devices/driver_record.c; NULL: launches run */
   int patch_at;
@@ -140,8 +157,13 @@ static inline const TsDriver *ts_driver_of(const TsDevice *d) {
 
 /* ---- devices/driver.c: the library, errors, what a device does as a whole */
 /* A library by the first of its names that opens; of a variable of the environment, if it is
- * set: tests name one that stands for the driver there, a path, or "self" for the program. */
-void *ts_driver_library(const char *variable, const char *const *names);
+ * set: tests name one that stands for the driver there, a path, or "self" for the program.
+ * NULL: `why` says what could not be opened, behind `none`; `words` stand for the names. */
+typedef struct TsDriverLibrary {
+  const char *none, *variable, *words;
+  const char *const *names;
+} TsDriverLibrary;
+void *ts_driver_library(const TsDriverLibrary *l, char *why, size_t room);
 /* Finds the symbols, n of them; the one that is missing, or NULL. */
 typedef struct TsDriverSymbol {
   const char *name;
@@ -188,6 +210,16 @@ int64_t ts_driver_cached(const TsDevice *d);
 uint64_t ts_driver_freed(const TsDevice *d);
 uint64_t ts_driver_freed_at(const TsDevice *d, const void *block);
 
+/* ---- devices/driver_aside.c */
+int ts_driver_aside_begin(TsDevice *d, TsError *err);
+int ts_driver_aside_end(TsDevice *d, uint64_t ticket, TsError *err);
+int ts_driver_aside_rejoin(TsDevice *d, uint64_t ticket, TsError *err);
+/* A block is freed: true where a section did that, which keeps it until it is rejoined. */
+bool ts_driver_aside_keeps(TsDevice *d, void *block, int64_t nbytes);
+/* The host waits for the sections, and what they keep is free. */
+void ts_driver_aside_wait(TsDevice *d);
+void ts_driver_aside_close(TsDevice *d);
+
 /* ---- devices/driver_fetch.c */
 int ts_driver_fetch(TsDevice *d, int n, const TsFetch *list, void *after, TsError *err);
 
@@ -196,6 +228,9 @@ int ts_driver_upload(TsDevice *d, void *to, const void *from, int64_t nbytes, Ts
 int ts_driver_download(TsDevice *d, void *to, const void *from, int64_t nbytes, TsError *err);
 int ts_driver_copy(TsDevice *d, void *to, TsDevice *source, const void *from, int64_t nbytes,
                    TsError *err);
+/* Between two that do not see each other's memory. */
+int ts_device_copy_by_host(TsDevice *d, void *to, TsDevice *source, const void *from,
+                           int64_t nbytes, TsError *err);
 
 /* ---- devices/driver_record.c */
 int ts_driver_record_begin(TsDevice *d, TsError *err);
@@ -216,7 +251,9 @@ static inline bool ts_driver_records(const TsDriven *s, const TsLaunch *l) {
   .stream_wait = ts_driver_stream_wait, .event_new = ts_driver_event_new,                      \
   .event_free = ts_driver_event_free, .event_record = ts_driver_event_record,                  \
   .event_wait = ts_driver_event_wait, .event_usec = ts_driver_event_usec,                      \
-  .module_free = ts_driver_module_free, .hold = ts_driver_hold
+  .module_free = ts_driver_module_free, .hold = ts_driver_hold,                                \
+  .aside_begin = ts_driver_aside_begin, .aside_end = ts_driver_aside_end,                      \
+  .aside_rejoin = ts_driver_aside_rejoin
 #define TS_DRIVER_RECORDS                                                                      \
   .record_begin = ts_driver_record_begin, .record_end = ts_driver_record_end,                  \
   .record_patch = ts_driver_record_patch, .record_launch = ts_driver_record_launch,            \

@@ -7,6 +7,7 @@
  * when the source may change, a download when the bytes are there. A few bytes, numbers mostly,
  * go in the order of the work, where they take one or two calls of the driver instead of
  * seven. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "devices/cpu_pool.h"
@@ -61,6 +62,11 @@ static int need_stages(TsDevice *d, int64_t nbytes, TsError *err) {
  * behind what was queued then. */
 static int stand_behind(TsDevice *d, const void *to, TsError *err) {
   TsDriven *s = d->state;
+  if (s->aside) { /* it is no point of the device's own order */
+    TS_DRIVER(d, err, event_record, s->worked, s->work);
+    TS_DRIVER(d, err, stream_after, s->copy, s->worked, 0);
+    return 0;
+  }
   uint64_t freed = to ? ts_driver_freed_at(d, to) : ts_driver_freed(d);
   int now = s->npoint++ % TS_DRIVER_NPOINT, best = now;
   TS_DRIVER(d, err, event_record, s->point[now].at, s->work);
@@ -202,9 +208,31 @@ static int copy_peer(TsDevice *d, void *to, TsDevice *source, const void *from, 
   return 0;
 }
 
+int ts_device_copy_by_host(TsDevice *d, void *to, TsDevice *source, const void *from,
+                           int64_t nbytes, TsError *err) {
+  enum { MOST = TS_DRIVER_STAGE_NBYTES };
+  int failed = 0;
+  char *meanwhile = malloc((size_t)(nbytes < MOST ? nbytes : MOST));
+  if (nbytes && !meanwhile) return ts_error_memory(err), -1;
+  for (int64_t at = 0; at < nbytes && !failed; at += MOST) {
+    int64_t n = nbytes - at < MOST ? nbytes - at : MOST;
+    failed = source->download(source, meanwhile, (const char *)from + at, n, err) ||
+             d->upload(d, (char *)to + at, meanwhile, n, err);
+  }
+  free(meanwhile);
+  return failed ? -1 : 0;
+}
+
+static bool copies(TsDevice *d, TsDevice *source) {
+  const TsDriver *v = ts_driver_of(d);
+  return !v->copies || v->copies(d, source);
+}
+
 int ts_driver_copy(TsDevice *d, void *to, TsDevice *source, const void *from, int64_t nbytes,
                    TsError *err) {
   if (nbytes == 0) return 0;
+  if (d != source && !copies(d, source))
+    return ts_device_copy_by_host(d, to, source, from, nbytes, err);
   if (d != source) return copy_peer(d, to, source, from, nbytes, err);
   if (ts_driver_enter(d, err)) return -1;
   ts_driver_queue(d);

@@ -171,6 +171,7 @@ void ts_driver_trim(TsDevice *d) {
   if (!s->pool || ts_driver_enter(d, &ignored)) return;
   s->driver->stream_wait(s->work);
   s->driver->stream_wait(s->copy);
+  ts_driver_aside_wait(d);
   while (drop_oldest(s->pool) >= 0) {
   }
   s->pool->most = s->pool->held;
@@ -333,7 +334,7 @@ void ts_driver_free(TsDevice *d, void *block, int64_t nbytes) {
   TsDriverPool *p = ((TsDriven *)d->state)->pool;
   TsError ignored;
   uintptr_t at = (uintptr_t)block;
-  if (!block || ts_driver_enter(d, &ignored)) return;
+  if (!block || ts_driver_enter(d, &ignored) || ts_driver_aside_keeps(d, block, nbytes)) return;
   d->live -= nbytes;
   p->nlive--;
   if (nbytes <= SMALL_MAX)

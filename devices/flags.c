@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "devices/aside.h"
+
 enum { MOST = 64 };
 
 static TsFlags *group[MOST];
@@ -71,6 +73,8 @@ void ts_flags_drop(TsFlags *f) {
 /* The first word says who was missed, and slot 0, which every operation meets in twice, how many
  * operations a device has been through. */
 int ts_flags_look(TsFlags *f, int *who, int *missing, uint64_t *which, TsError *err) {
+  for (int i = 0; i < f->n && f->lane; i++) /* it is looked at when it has landed */
+    if (ts_device_aside_flying(f->device[i])) return 0;
   int64_t own = 2 + f->n;
   int32_t *read = malloc(sizeof *read * (size_t)(own * f->n));
   int found = -1, failed = read ? 0 : ts_error_memory(err);

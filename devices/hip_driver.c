@@ -39,12 +39,10 @@ static const char *find_properties(void *library) {
 static void load(void) {
   static const char *const names[] = {"libamdhip64.so.7", "libamdhip64.so.6",
                                       "libamdhip64.so.5", NULL};
-  void *library = ts_driver_library("TESSERA_LIBHIP", names);
-  if (!library) {
-    snprintf(missing, sizeof missing,
-             "no AMD driver: libamdhip64.so.7, .6 or .5 cannot be opened");
-    return;
-  }
+  const TsDriverLibrary l = {"no AMD driver", "TESSERA_LIBHIP", "libamdhip64.so.7, .6 or .5",
+                             names};
+  void *library = ts_driver_library(&l, missing, sizeof missing);
+  if (!library) return;
   const char *symbol =
       ts_driver_symbols(library, sizeof common / sizeof *common, common, &ts_hip_driver);
   if (!symbol) symbol = ts_driver_symbols(library, sizeof own / sizeof *own, own, &ts_hip);

@@ -17,6 +17,7 @@ enum {
 };
 enum { ZE_INIT_GPU_ONLY = 1, ZE_DEVICE_TYPE_GPU = 1 };
 enum { ZE_QUEUE_IN_ORDER = 2, ZE_MODE_ASYNCHRONOUS = 2, ZE_GROUP_COMPUTE = 1 };
+enum { ZE_PRIORITY_HIGH = 2 };
 enum {
   ZE_POOL_HOST_VISIBLE = 1,
   ZE_POOL_TIMESTAMP = 4,
@@ -41,6 +42,7 @@ enum {
   ZE_TYPE_DRIVER = 1,
   ZE_TYPE_CONTEXT_DESC = 0xd,
   ZE_TYPE_QUEUE_DESC = 0xe,
+  ZE_TYPE_LIST_DESC = 0xf,
   ZE_TYPE_POOL_DESC = 0x10,
   ZE_TYPE_EVENT_DESC = 0x11,
   ZE_TYPE_DEVICE_ALLOC_DESC = 0x15,
@@ -100,6 +102,10 @@ typedef struct ZeQueueDesc {
   ZeHead head;
   uint32_t ordinal, index, flags, mode, priority;
 } ZeQueueDesc;
+typedef struct ZeListDesc {
+  ZeHead head;
+  uint32_t ordinal, flags;
+} ZeListDesc;
 typedef struct ZePoolDesc {
   ZeHead head;
   uint32_t flags, count;
@@ -156,6 +162,14 @@ typedef struct ZeTimes {
   CALL(zeCommandListCreateImmediate,                                                           \
        (void *context, void *device, const ZeQueueDesc *desc, void **list))                    \
   CALL(zeCommandListDestroy, (void *list))                                                     \
+  CALL(zeCommandListCreate,                                                                    \
+       (void *context, void *device, const ZeListDesc *desc, void **list))                     \
+  CALL(zeCommandListClose, (void *list))                                                       \
+  CALL(zeCommandListReset, (void *list))                                                       \
+  CALL(zeCommandQueueCreate,                                                                   \
+       (void *context, void *device, const ZeQueueDesc *desc, void **queue))                   \
+  CALL(zeCommandQueueExecuteCommandLists, (void *queue, uint32_t n, void **list, void *fence)) \
+  CALL(zeCommandListAppendEventReset, (void *list, void *event))                               \
   CALL(zeCommandListAppendMemoryCopy, (void *list, void *to, const void *from, size_t nbytes,  \
                                        void *signal, uint32_t nwait, void **wait))             \
   CALL(zeCommandListAppendBarrier, (void *list, void *signal, uint32_t nwait, void **wait))    \
@@ -176,7 +190,6 @@ typedef struct ZeTimes {
   CALL(zeModuleDestroy, (void *module))                                                        \
   CALL(zeModuleBuildLogGetString, (void *log, size_t *n, char *text))                          \
   CALL(zeModuleBuildLogDestroy, (void *log))                                                   \
-  CALL(zeModuleGetGlobalPointer, (void *module, const char *name, size_t *nbytes, void **at))  \
   CALL(zeKernelCreate, (void *module, const ZeKernelDesc *desc, void **kernel))                \
   CALL(zeKernelDestroy, (void *kernel))                                                        \
   CALL(zeKernelSetGroupSize, (void *kernel, uint32_t x, uint32_t y, uint32_t z))               \
@@ -194,22 +207,33 @@ extern const TsDriver ts_ze_driver;
 /* NULL, or the sentence that says why there is none. */
 const char *ts_ze_load(void);
 
-/* A call of ours is several of theirs: the one of this thread that failed last has the name
- * that is said. */
-extern _Thread_local const char *ts_ze_failed;
+/* A call of ours is several of theirs: which one of this thread gave a code that comes back from
+ * ours. Those whose code nobody is told are called plainly. */
+typedef struct TsZeFailed {
+  const char *call;
+  ZeResult code;
+} TsZeFailed;
+extern _Thread_local TsZeFailed ts_ze_failed;
 static inline ZeResult ts_ze_noted(const char *call, ZeResult code) {
-  if (code) ts_ze_failed = call;
+  if (code) ts_ze_failed = (TsZeFailed){call, code};
   return code;
 }
 #define ZE_DO(call, ...) ts_ze_noted(#call, ts_ze.call(__VA_ARGS__))
 
-/* An order of work: an immediate list, which is one thread's, and an event by which the host
- * waits for it. */
+/* An order of work: an immediate list, and an event by which the host waits for it. A list is
+ * one thread's at a time: who appends to it, or waits for it, has the lock. */
 typedef struct TsZeStream {
   struct TsZeStream *next; /* of the device */
-  pthread_t thread;
+  pthread_mutex_t lock;    /* recursive */
   void *list, *pool, *done;
+  bool open;   /* the last command has no barrier behind it that it should have */
+  bool unsure; /* `done` may be signalled */
 } TsZeStream;
+/* A command of the list, and what makes the order behind it. */
+#define ZE_APPEND(stream, call, ...)                                                           \
+  ts_ze_appended(stream, ZE_DO(call, ts_ze_append(stream), __VA_ARGS__))
+void *ts_ze_append(TsZeStream *s); /* the list, locked */
+ZeResult ts_ze_appended(TsZeStream *s, ZeResult code);
 
 typedef struct TsZe {
   TsDriven of;
@@ -219,6 +243,7 @@ typedef struct TsZe {
   uint32_t compute;    /* the group of queues that run kernels */
   size_t taken;        /* bytes of memory */
   TsZeStream *streams; /* all that live */
+  void *queue;         /* of lists that are closed; NULL before the first one */
 } TsZe;
 
 /* The thread's device. */
@@ -226,6 +251,7 @@ static inline TsZe *ts_ze_here(void) { return (TsZe *)(uintptr_t)ts_driver_curre
 
 /* devices/level_zero_order.c: as members of TsDriver. */
 ZeResult ts_ze_stream_new(void **stream, unsigned flags);
+ZeResult ts_ze_stream_first(void **stream, unsigned flags, int priority);
 ZeResult ts_ze_stream_free(void *stream);
 ZeResult ts_ze_stream_wait(void *stream);
 ZeResult ts_ze_stream_after(void *stream, void *event, unsigned flags);
@@ -235,12 +261,33 @@ ZeResult ts_ze_event_free(void *event);
 ZeResult ts_ze_event_record(void *event, void *stream);
 ZeResult ts_ze_event_wait(void *event);
 ZeResult ts_ze_event_msec(float *msec, void *from, void *to);
-/* What was just put into the list ends before what comes behind it begins. */
-ZeResult ts_ze_ordered(TsZeStream *s, ZeResult code);
 
-/* devices/level_zero_run.c */
+/* Events of a thread's device: host and devices see them. */
+ZeResult ts_ze_pool_new(unsigned flags, uint32_t n, void **pool);
+ZeResult ts_ze_place_new(void *pool, uint32_t i, void **event);
+/* The list signals it; if that fails it is as it was. And back, what may be on its way. */
+ZeResult ts_ze_signal(TsZeStream *s, void *event);
+void ts_ze_unsignal(TsZeStream *s, void *event);
+
+/* devices/level_zero_record.c: as members of TsDriver. */
+ZeResult ts_ze_graph_new(void **graph, unsigned flags);
+ZeResult ts_ze_graph_free(void *graph);
+ZeResult ts_ze_graph_launch(void *exec, void *stream);
+ZeResult ts_ze_exec_free(void *exec);
+int ts_ze_node_new(TsDevice *d, void **out, void *graph, void *const *after, size_t nafter,
+                   const TsLaunch *l, TsError *err);
+int ts_ze_node_set(TsDevice *d, void *exec, void *node, const TsLaunch *l, TsError *err);
+int ts_ze_exec_new(TsDevice *d, void **exec, void *graph, TsError *err);
+
+/* devices/level_zero_run.c. A kernel ends before its module, and holds the arguments of the next
+ * launch: one thread launches. */
+typedef struct TsZeKernel {
+  struct TsZeKernel *next; /* of the module */
+  void *at;
+  uint32_t block[3];
+} TsZeKernel;
+ZeResult ts_ze_kernel_append(void *list, const TsLaunch *l);
 extern const TsDeviceRun ts_ze_run;
 ZeResult ts_ze_module_free(void *module);
-ZeResult ts_ze_variable(void **at, size_t *nbytes, void *module, const char *name);
 
 #endif

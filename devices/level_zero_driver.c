@@ -4,7 +4,7 @@
 #include "devices/level_zero_api.h"
 
 TsZeApi ts_ze;
-_Thread_local const char *ts_ze_failed;
+_Thread_local TsZeFailed ts_ze_failed;
 static char missing[240];
 
 static const TsDriverSymbol symbols[] = {
@@ -55,11 +55,9 @@ static void say(int code, const char **name, const char **text) {
 static void load(void) {
   static const char *const names[] = {"libze_loader.so.1", NULL};
   const char *name = NULL, *text = NULL;
-  void *library = ts_driver_library("TESSERA_LIBZE", names);
-  if (!library) {
-    snprintf(missing, sizeof missing, "no Level Zero: libze_loader.so.1 cannot be opened");
-    return;
-  }
+  const TsDriverLibrary l = {"no Level Zero", "TESSERA_LIBZE", names[0], names};
+  void *library = ts_driver_library(&l, missing, sizeof missing);
+  if (!library) return;
   const char *symbol =
       ts_driver_symbols(library, sizeof symbols / sizeof *symbols, symbols, &ts_ze);
   if (symbol) {
@@ -96,11 +94,12 @@ static ZeResult ze_free(void *at) {
   TsZe *s = ts_ze_here();
   void *base = NULL;
   size_t nbytes = 0;
-  if (!ZE_DO(zeMemGetAddressRange, s->context, at, &base, &nbytes))
+  if (!ts_ze.zeMemGetAddressRange(s->context, at, &base, &nbytes))
     s->taken -= nbytes < s->taken ? nbytes : s->taken;
   ZeResult code = ts_ze_synchronize(); /* what is queued may use it */
-  ZeResult freed = ZE_DO(zeMemFree, s->context, at);
-  return code ? code : freed;
+  if (!code) return ZE_DO(zeMemFree, s->context, at);
+  ts_ze.zeMemFree(s->context, at);
+  return code;
 }
 
 /* Of this process alone: others' memory is not asked for. */
@@ -120,9 +119,7 @@ static ZeResult host_alloc(void **at, size_t nbytes, unsigned flags) {
 static ZeResult host_free(void *at) { return ZE_DO(zeMemFree, ts_ze_here()->context, at); }
 
 static ZeResult copy(void *to, const void *from, size_t nbytes, void *stream) {
-  TsZeStream *s = stream;
-  return ts_ze_ordered(
-      s, ZE_DO(zeCommandListAppendMemoryCopy, s->list, to, from, nbytes, NULL, 0, NULL));
+  return ZE_APPEND(stream, zeCommandListAppendMemoryCopy, to, from, nbytes, NULL, 0, NULL);
 }
 
 /* ---- between devices, which have one context and see each other's memory or not */
@@ -132,7 +129,7 @@ static bool reach(TsDevice *d, TsDevice *other) {
   const TsZe *s = d->state, *o = other->state;
   uint8_t can = 0;
   if (s->context != o->context) return false;
-  return !ZE_DO(zeDeviceCanAccessPeer, s->device, o->device, &can) && can;
+  return !ts_ze.zeDeviceCanAccessPeer(s->device, o->device, &can) && can;
 }
 
 static ZeResult can_reach(int *can, int device, int other) {
@@ -150,7 +147,9 @@ static int copy_peer(TsDevice *d, void *to, TsDevice *source, const void *from, 
 
 static bool is_fatal(int code) { return code == ZE_DEVICE_LOST; }
 
-static const char *failed(void) { return ts_ze_failed; }
+static const char *failed(int code, const char *call) {
+  return ts_ze_failed.code == code ? ts_ze_failed.call : call;
+}
 
 const TsDriver ts_ze_driver = {
     .can_reach = can_reach,
@@ -164,6 +163,7 @@ const TsDriver ts_ze_driver = {
     .copy_from = copy,
     .copy_inside = copy,
     .stream_new = ts_ze_stream_new,
+    .stream_first = ts_ze_stream_first,
     .stream_free = ts_ze_stream_free,
     .stream_wait = ts_ze_stream_wait,
     .stream_after = ts_ze_stream_after,
@@ -173,7 +173,13 @@ const TsDriver ts_ze_driver = {
     .event_wait = ts_ze_event_wait,
     .event_msec = ts_ze_event_msec,
     .module_free = ts_ze_module_free,
-    .variable = ts_ze_variable,
+    .graph_new = ts_ze_graph_new,
+    .graph_free = ts_ze_graph_free,
+    .graph_launch = ts_ze_graph_launch,
+    .exec_free = ts_ze_exec_free,
+    .node_new = ts_ze_node_new,
+    .node_set = ts_ze_node_set,
+    .exec_new = ts_ze_exec_new,
     .name =
         {
             .synchronize = "zeEventHostSynchronize",
@@ -185,6 +191,7 @@ const TsDriver ts_ze_driver = {
             .copy_from = "zeCommandListAppendMemoryCopy",
             .copy_inside = "zeCommandListAppendMemoryCopy",
             .stream_new = "zeCommandListCreateImmediate",
+            .stream_first = "zeCommandListCreateImmediate",
             .stream_free = "zeCommandListDestroy",
             .stream_wait = "zeEventHostSynchronize",
             .stream_after = "zeCommandListAppendWaitOnEvents",
@@ -194,7 +201,8 @@ const TsDriver ts_ze_driver = {
             .event_wait = "zeEventHostSynchronize",
             .event_msec = "zeEventQueryKernelTimestamp",
             .module_free = "zeModuleDestroy",
-            .variable = "zeModuleGetGlobalPointer",
+            .graph_new = "zeCommandListCreate",
+            .graph_launch = "zeCommandQueueExecuteCommandLists",
         },
     .units = "Xe cores",
     .full = ZE_OUT_OF_DEVICE_MEMORY,
@@ -203,5 +211,6 @@ const TsDriver ts_ze_driver = {
     .failed = failed,
     .enter = enter,
     .reach = reach,
+    .copies = reach, /* by the one that receives */
     .copy_peer = copy_peer,
 };

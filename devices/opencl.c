@@ -2,7 +2,6 @@
  * looked for when somebody names one, since the libraries of a machine's makers are loaded
  * then; and nothing moves there by itself. A device must have memory at addresses
  * (cl_intel_unified_shared_memory), and f32 as IEEE has it. */
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,20 +16,15 @@ static char missing[240];
 static TsCl found[TS_MAX_DEVICES];
 static int nfound;
 
-typedef struct Symbol {
-  const char *name;
-  size_t at;
-} Symbol;
-
 #define CALL(name, result, args) {#name, offsetof(TsClApi, name)},
-static const Symbol symbols[] = {TS_CL_CALLS(CALL)};
+static const TsDriverSymbol symbols[] = {TS_CL_CALLS(CALL)};
 #undef CALL
 #define CALL(name, result, args) {#name, offsetof(TsClMemoryApi, name)},
-static const Symbol memory_symbols[] = {TS_CL_MEMORY_CALLS(CALL)};
+static const TsDriverSymbol memory_symbols[] = {TS_CL_MEMORY_CALLS(CALL)};
 #undef CALL
 
 /* ---- errors */
-static const char *text_of(cl_int code) {
+const char *ts_cl_text(cl_int code) {
   static const struct {
     int code;
     const char *text;
@@ -72,29 +66,21 @@ static const char *text_of(cl_int code) {
 }
 
 int ts_cl_fail(TsDevice *d, cl_int code, const char *call, TsError *err) {
-  return ts_error_set(err, TS_ERR_device, "%s: %s: %s (%d)", d->name, call, text_of(code),
+  return ts_error_set(err, TS_ERR_device, "%s: %s: %s (%d)", d->name, call, ts_cl_text(code),
                       code);
 }
 
 /* ---- what there is */
 static bool load(void) {
-  const char *path = getenv("TESSERA_LIBOPENCL"); /* for tests */
-  void *library = dlopen(path && *path ? path : "libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (!library) {
-    snprintf(missing, sizeof missing, "no OpenCL: %s cannot be opened",
-             path && *path ? path : "libOpenCL.so.1");
-    return false;
-  }
-  for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
-    void *f = dlsym(library, symbols[i].name);
-    if (!f) {
-      snprintf(missing, sizeof missing, "this machine's OpenCL has no %s: 2.1 is needed",
-               symbols[i].name);
-      return false;
-    }
-    memcpy((char *)&ts_cl + symbols[i].at, &f, sizeof f);
-  }
-  return true;
+  static const char *const names[] = {"libOpenCL.so.1", NULL};
+  const TsDriverLibrary l = {"no OpenCL", "TESSERA_LIBOPENCL", names[0], names};
+  void *library = ts_driver_library(&l, missing, sizeof missing);
+  if (!library) return false;
+  const char *none =
+      ts_driver_symbols(library, sizeof symbols / sizeof *symbols, symbols, &ts_cl);
+  if (none)
+    snprintf(missing, sizeof missing, "this machine's OpenCL has no %s: 2.1 is needed", none);
+  return !none;
 }
 
 static cl_ulong number(cl_device_id d, cl_uint what) {
@@ -176,9 +162,9 @@ static void look_at(cl_platform_id platform, cl_device_id device) {
   TsCl *s = &found[nfound];
   char *extensions = extensions_of(device);
   if (!extensions) return;
-  *s = (TsCl){.platform = platform, .device = device};
-  words(device, CL_DEVICE_NAME, s->model, sizeof s->model);
-  s->total = number(device, CL_DEVICE_GLOBAL_MEM_SIZE);
+  *s = (TsCl){.of.driver = &ts_cl_driver, .platform = platform, .device = device};
+  words(device, CL_DEVICE_NAME, s->of.model, sizeof s->of.model);
+  s->of.total = number(device, CL_DEVICE_GLOBAL_MEM_SIZE);
   s->cpu = number(device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU;
   s->exact = number(device, CL_DEVICE_SINGLE_FP_CONFIG) & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT;
   s->f64 = number(device, CL_DEVICE_DOUBLE_FP_CONFIG) != 0;
@@ -186,7 +172,7 @@ static void look_at(cl_platform_id platform, cl_device_id device) {
   target[nfound] = why ? NULL : target_of(s, extensions);
   if (!why && !target[nfound]) why = "has less than 68 KiB of memory for a block";
   if (why)
-    snprintf(missing, sizeof missing, "OpenCL's device '%s' %s", s->model, why);
+    snprintf(missing, sizeof missing, "OpenCL's device '%s' %s", s->of.model, why);
   else
     nfound++;
   free(extensions);
@@ -200,7 +186,7 @@ static void look(void) {
   cl_int code = ts_cl.clGetPlatformIDs(TS_MAX_DEVICES, platform, &n);
   if (code || !n) {
     snprintf(missing, sizeof missing, "OpenCL has no driver here (clGetPlatformIDs: %s, %d)",
-             code ? text_of(code) : "no platform", code);
+             code ? ts_cl_text(code) : "no platform", code);
     return;
   }
   snprintf(missing, sizeof missing, "OpenCL has no device here");
@@ -225,27 +211,28 @@ int ts_opencl_count(const char **why) {
 
 /* ---- one device */
 static void undo(TsCl *s) {
-  if (s->work) ts_cl.clReleaseCommandQueue(s->work);
+  if (s->of.work) ts_cl.clReleaseCommandQueue(s->of.work);
   if (s->context) ts_cl.clReleaseContext(s->context);
-  s->work = NULL, s->context = NULL;
+  s->of.work = NULL, s->context = NULL;
 }
 
 /* All or nothing, so that the next use can try again. */
 static int opencl_open(TsDevice *d, TsError *err) {
   TsCl *s = d->state;
   cl_int code = 0;
-  if (!s->pool && !(s->pool = ts_cl_pool_new()))
+  if (!s->of.pool && !(s->of.pool = ts_driver_pool_new(&s->of)))
     return ts_error_set(err, TS_ERR_memory, "out of memory: opening %s", d->name);
   s->context = ts_cl.clCreateContext(NULL, 1, &s->device, NULL, NULL, &code);
   if (code) return ts_cl_fail(d, code, "clCreateContext", err);
-  if (!ts_cl_queue(d, &s->work, err)) return 0;
+  cl_command_queue work = NULL;
+  if (!ts_cl_queue(d, &work, err)) return s->of.work = work, 0;
   undo(s);
   return -1;
 }
 
 static int opencl_synchronize(TsDevice *d, TsError *err) {
   TsActivity *w = ts_activity_begin(TS_ACTIVITY_wait, d->name, NULL);
-  cl_int code = ts_cl.clFinish(((TsCl *)d->state)->work);
+  cl_int code = ts_cl.clFinish(((TsCl *)d->state)->of.work);
   ts_activity_end(w, 0, 0);
   return code ? ts_cl_fail(d, code, "clFinish", err) : 0;
 }
@@ -253,7 +240,7 @@ static int opencl_synchronize(TsDevice *d, TsError *err) {
 static void opencl_describe(TsDevice *d, char *text, int size) {
   const TsCl *s = d->state;
   int n = snprintf(text, (size_t)size, "%s, OpenCL, %d units, %.2f GHz, %.1f GiB, code of %s",
-                   s->model, d->processors, d->clock * 1e-9, (double)s->total / (1 << 30),
+                   s->of.model, d->processors, d->clock * 1e-9, (double)s->of.total / (1 << 30),
                    ts_target_of(d)->name);
   if (n >= size) return;
   text += n, size -= n;
@@ -262,7 +249,7 @@ static void opencl_describe(TsDevice *d, char *text, int size) {
   else
     snprintf(text, (size_t)size, "; %.1f MiB in tensors, %.1f at most, %.1f cached",
              (double)d->live / 1048576, (double)d->peak / 1048576,
-             (double)ts_cl_cached(d) / 1048576);
+             (double)ts_driver_cached(d) / 1048576);
 }
 
 void ts_opencl_device(TsDevice *d) {
@@ -274,9 +261,9 @@ void ts_opencl_device(TsDevice *d) {
   d->clock = 1e6 * (double)number(s->device, CL_DEVICE_MAX_CLOCK_FREQUENCY);
   d->runs_kernels = d->only_named = true;
   d->open = opencl_open;
-  d->alloc = ts_cl_alloc;
-  d->free = ts_cl_free;
-  d->trim = ts_cl_trim;
+  d->alloc = ts_driver_alloc;
+  d->free = ts_driver_free;
+  d->trim = ts_driver_trim;
   d->upload = ts_cl_upload;
   d->download = ts_cl_download;
   d->copy = ts_cl_copy;

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-#include "devices/backends.h"
+#include "devices/driver.h"
 
 typedef struct _cl_platform_id *cl_platform_id;
 typedef struct _cl_device_id *cl_device_id;
@@ -70,6 +70,14 @@ typedef void (*TsClBuilt)(cl_program program, void *arg);
   CALL(clFlush, cl_int, (cl_command_queue q))                                                  \
   CALL(clCreateProgramWithIL, cl_program,                                                      \
        (cl_context c, const void *il, size_t nbytes, cl_int *code))                            \
+  CALL(clCreateProgramWithSource, cl_program,                                                  \
+       (cl_context c, cl_uint n, const char **text, const size_t *size, cl_int *code))         \
+  CALL(clCompileProgram, cl_int,                                                               \
+       (cl_program p, cl_uint n, const cl_device_id *list, const char *options, cl_uint nhead, \
+        const cl_program *head, const char **name, TsClBuilt built, void *arg))                \
+  CALL(clLinkProgram, cl_program,                                                              \
+       (cl_context c, cl_uint n, const cl_device_id *list, const char *options, cl_uint nin,   \
+        const cl_program *in, TsClBuilt built, void *arg, cl_int *code))                       \
   CALL(clBuildProgram, cl_int,                                                                 \
        (cl_program p, cl_uint n, const cl_device_id *list, const char *options,                \
         TsClBuilt built, void *arg))                                                           \
@@ -116,18 +124,16 @@ extern TsClApi ts_cl;
 
 /* TsDevice.state. */
 typedef struct TsCl {
+  TsDriven of; /* of which memory and the device's own order are used */
   cl_platform_id platform;
   cl_device_id device;
   TsClMemoryApi memory;
-  char model[80];
-  cl_ulong total;       /* bytes of memory */
   bool cpu, f64, exact; /* exact: division and root of f32, if a program asks for it */
   cl_context context;
-  cl_command_queue work; /* the device's own order */
-  struct TsClPool *pool;
 } TsCl;
 
 /* ---- devices/opencl.c */
+const char *ts_cl_text(cl_int code);
 /* Fills err with device, call, code and text; -1. */
 int ts_cl_fail(TsDevice *d, cl_int code, const char *call, TsError *err);
 
@@ -139,12 +145,7 @@ int ts_cl_fail(TsDevice *d, cl_int code, const char *call, TsError *err);
   } while (0)
 
 /* ---- devices/opencl_memory.c: on the program's thread */
-struct TsClPool *ts_cl_pool_new(void);
-int64_t ts_cl_cached(const TsDevice *d);
-void *ts_cl_alloc(TsDevice *d, int64_t nbytes, TsError *err);
-void ts_cl_free(TsDevice *d, void *at, int64_t nbytes);
-void ts_cl_trim(TsDevice *d);
-void ts_cl_hold(TsDevice *d, bool on);
+extern const TsDriver ts_cl_driver;
 int ts_cl_upload(TsDevice *d, void *to, const void *from, int64_t nbytes, TsError *err);
 int ts_cl_download(TsDevice *d, void *to, const void *from, int64_t nbytes, TsError *err);
 int ts_cl_copy(TsDevice *d, void *to, TsDevice *source, const void *from, int64_t nbytes,

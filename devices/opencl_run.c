@@ -16,7 +16,7 @@ int ts_cl_queue(TsDevice *d, cl_command_queue *out, TsError *err) {
 }
 
 static cl_command_queue queue_of(TsDevice *d, void *stream) {
-  return stream ? stream : ((TsCl *)d->state)->work;
+  return stream ? stream : ((TsCl *)d->state)->of.work;
 }
 
 static int stream_new(TsDevice *d, void **stream, TsError *err) {
@@ -106,14 +106,33 @@ static int refused(TsDevice *d, cl_program p, cl_int code, TsError *err) {
   return -1;
 }
 
+/* With functions in OpenCL C that the code calls and the driver lacks. */
+static cl_int link_with(TsCl *s, const char *text, const char *options, cl_program *p) {
+  cl_int failed = 0;
+  cl_program part[2] = {*p};
+  part[1] = ts_cl.clCreateProgramWithSource(s->context, 1, &text, NULL, &failed);
+  for (int i = 0; i < 2 && !failed; i++)
+    failed = ts_cl.clCompileProgram(part[i], 1, &s->device, options, 0, NULL, NULL, NULL, NULL);
+  cl_program all = failed ? NULL
+                          : ts_cl.clLinkProgram(s->context, 1, &s->device, options, 2, part,
+                                                NULL, NULL, &failed);
+  if (part[1]) ts_cl.clReleaseProgram(part[1]);
+  if (!all) return failed;
+  ts_cl.clReleaseProgram(*p);
+  *p = all;
+  return failed;
+}
+
 static cl_program build(TsDevice *d, const void *code, size_t nbytes, TsError *err) {
   TsCl *s = d->state;
-  const char *own = getenv("TESSERA_OPENCL_OPTIONS"); /* for tests: compilers are slow */
+  const char *own = getenv("TESSERA_OPENCL_OPTIONS");    /* for tests: compilers are slow */
+  const char *more = getenv("TESSERA_OPENCL_FUNCTIONS"); /* and lack the matrix unit's */
   const char *options = own ? own : s->exact ? "-cl-fp32-correctly-rounded-divide-sqrt" : "";
   cl_int failed = 0;
   cl_program p = ts_cl.clCreateProgramWithIL(s->context, code, nbytes, &failed);
   if (failed) return ts_cl_fail(d, failed, "clCreateProgramWithIL", err), NULL;
-  failed = ts_cl.clBuildProgram(p, 1, &s->device, options, NULL, NULL);
+  failed = more ? link_with(s, more, options, &p)
+                : ts_cl.clBuildProgram(p, 1, &s->device, options, NULL, NULL);
   if (!failed) return p;
   refused(d, p, failed, err);
   ts_cl.clReleaseProgram(p);
@@ -165,7 +184,6 @@ static int set_args(TsDevice *d, const TsLaunch *l, TsError *err) {
   }
   for (; i < (cl_uint)(l->pointers + l->words); i++)
     TS_CL(d, err, clSetKernelArg, l->kernel, i, sizeof(uint64_t), l->args[i]);
-  if (l->shared) TS_CL(d, err, clSetKernelArg, l->kernel, i, l->shared, NULL);
   return 0;
 }
 
@@ -196,4 +214,4 @@ const TsDeviceRun ts_cl_run = {.stream_new = stream_new,
                                .module_free = module_free,
                                .kernel = kernel_find,
                                .launch = launch,
-                               .hold = ts_cl_hold};
+                               .hold = ts_driver_hold};

@@ -103,12 +103,14 @@ static void *sim_alloc(TsDevice *d, int64_t nbytes, TsError *err) {
   if (!again) memset(at, 0xa5, size);
   d->live += nbytes;
   if (d->live > d->peak) d->peak = d->live;
+  ts_sim_aside_made(d, (void *)((uintptr_t)at | TAG), nbytes);
   return (void *)((uintptr_t)at | TAG);
 }
 
 static void sim_free(TsDevice *d, void *at, int64_t nbytes) {
   check_thread();
   ts_sim_use(d);
+  if (ts_sim_aside_keeps(d, at, nbytes)) return;
   d->live -= nbytes;
   if (held.on && held.n == held.cap) {
     int cap = held.cap ? 2 * held.cap : 64;
@@ -130,12 +132,16 @@ static void sim_hold(TsDevice *d, bool on) {
   while (!on && held.n) free(held.of[--held.n].at);
 }
 
-static const TsDeviceRun sim_run = {.hold = sim_hold};
+static const TsDeviceRun sim_run = {.hold = sim_hold,
+                                    .aside_begin = ts_sim_aside_begin,
+                                    .aside_end = ts_sim_aside_end,
+                                    .aside_rejoin = ts_sim_aside_rejoin};
 
 static int sim_upload(TsDevice *d, void *to, const void *from, int64_t nbytes, TsError *err) {
   check_thread();
   ts_sim_use(d);
   if (ts_sim_fails(d, TS_SIM_upload, err)) return -1;
+  ts_sim_aside_touch(d, to);
   memcpy(ts_sim_host(to), from, (size_t)nbytes);
   return 0;
 }
@@ -144,6 +150,7 @@ static int sim_download(TsDevice *d, void *to, const void *from, int64_t nbytes,
   check_thread();
   ts_sim_use(d);
   if (ts_sim_fails(d, TS_SIM_download, err)) return -1;
+  ts_sim_aside_touch(d, from);
   memcpy(to, ts_sim_host((void *)(uintptr_t)from), (size_t)nbytes);
   return 0;
 }
@@ -154,6 +161,7 @@ static int sim_copy(TsDevice *d, void *to, TsDevice *source, const void *from, i
   ts_sim_use(d), ts_sim_use(source);
   if (ts_sim_fails(d, TS_SIM_copy, err)) return -1;
   if (fault[source->index].lost) return lost(source, err);
+  ts_sim_aside_touch(d, to), ts_sim_aside_touch(d, from);
   memcpy(ts_sim_host(to), ts_sim_host((void *)(uintptr_t)from), (size_t)nbytes);
   return 0;
 }

@@ -24,6 +24,14 @@ int ts_sim_fails(TsDevice *d, TsSimCall call, TsError *err);
 /* Whether kernels reach the memory of other simulated GPUs: without it bytes go over the host. */
 void ts_sim_link(bool there);
 
+/* ---- devices/sim_aside.c: members of TsDeviceRun; and what is looked at */
+int ts_sim_aside_begin(TsDevice *d, TsError *err);
+int ts_sim_aside_end(TsDevice *d, uint64_t ticket, TsError *err);
+int ts_sim_aside_rejoin(TsDevice *d, uint64_t ticket, TsError *err);
+void ts_sim_aside_made(TsDevice *d, void *at, int64_t nbytes);
+bool ts_sim_aside_keeps(TsDevice *d, void *at, int64_t nbytes);  /* it is freed later */
+void ts_sim_aside_touch(TsDevice *d, const void *at); /* a launch or copy uses the address */
+
 /* The host's address of one of the device's, inside of a block as well. */
 void *ts_sim_host(void *at);
 

@@ -18,7 +18,8 @@ typedef enum TsTargetUnit {
   TS_UNIT_roles = TS_UNIT_wgmma | TS_UNIT_copy,
 } TsTargetUnit;
 
-/* Of AMD's: squares of 16 x 16 sums. How they lie in registers is jit/emit/simt/amd_matrix.c's. */
+/* Of AMD's and Intel's: squares of 16 x 16 sums. How they lie in registers: jit/emit/simt/amd_matrix.c,
+ * intel_matrix.c. */
 typedef enum TsTargetMatrix {
   TS_MATRIX_none,
   TS_MATRIX_mfma2, /* CDNA 2, 3, 4: one chain */
@@ -26,6 +27,7 @@ typedef enum TsTargetMatrix {
   TS_MATRIX_mfma4,
   TS_MATRIX_wmma3, /* RDNA 3, 4: 16 steps of k, added up before they come to the sum */
   TS_MATRIX_wmma4,
+  TS_MATRIX_dpas, /* Intel's, of sub-groups of 16: 16 steps of k, two by two */
 } TsTargetMatrix;
 
 /* What such a unit multiplies. */

@@ -1,11 +1,12 @@
 #!/bin/sh
-# Checks the include direction. Folders: lib <- devices <- net <- ir <- vm <- jit <- repl; rooms of a folder as
+# Checks the include direction. Folders: lib <- devices <- text <- net <- ir <- vm <- jit <- repl; rooms of a folder as
 # they stand in `rooms`, a line of which may include itself and the lines above it. Only repl
 # includes LuaJIT, only jit LLVM, only devices/ names a driver's API.
 set -eu
 cd "$(dirname "$0")/.."
 rooms="lib/elem lib/ops lib/lua lib
 devices
+text
 net
 ir/text ir/compose
 ir/graph
@@ -43,7 +44,7 @@ repl
 repl/lua"
 bad=0
 includes=$(grep -rnE --include='*.[ch]' --include='*.inc' --include='*.def' '^#include "[a-z_]+/' \
-  lib devices net ir vm jit repl | sed -E 's/^([^:]*):([0-9]+):#include "([^"]*)".*/\1 \2 \3/')
+  lib devices text net ir vm jit repl | sed -E 's/^([^:]*):([0-9]+):#include "([^"]*)".*/\1 \2 \3/')
 printf '%s\n--\n%s\n' "$rooms" "$includes" | awk '
   $1 == "--" { list = 1; next }
   !list { n++; for (i = 1; i <= NF; i++) rank[$i] = n; next }
@@ -56,7 +57,7 @@ printf '%s\n--\n%s\n' "$rooms" "$includes" | awk '
     }
   }
   END { exit bad }' >&2 || bad=1
-for from in lib devices net ir vm jit repl; do
+for from in lib devices text net ir vm jit repl; do
   if [ "$from" != repl ] && grep -rnE --include='*.[ch]' '<(lua|lualib|lauxlib|luajit)\.h>' "$from" >&2; then
     echo "layers: only repl includes LuaJIT" >&2
     bad=1

@@ -3,7 +3,7 @@
 # missing and we may. Says what to install otherwise. Arguments: more packages.
 set -eu
 packages="gcc make pkg-config libluajit-5.1-dev libluajit-5.1-common lua-cjson-dev liblapack-dev libblas-dev
-          gfortran libc6-dev libffi-dev $*"
+          gfortran libc6-dev libffi-dev libutf8proc-dev libpcre2-dev $*"
 # LLVM generates code while the program runs. The newest that this system offers; it comes from
 # Debian's security archive, and without it the program is built without a JIT.
 offered() { apt-cache policy "$1" 2>/dev/null | grep -q 'Candidate: [0-9]'; }

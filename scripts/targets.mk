@@ -118,6 +118,11 @@ test-long: $(BIN) $(CTEST_BIN) layers
 fuzz: $(BIN)
 	@$(BIN) tests/fuzz/programs/_main.lua
 
+# Tokenizers with the package tokenizers (make python): a million random strings for each of 77 vocabularies,
+# or FUZZ_COUNT from FUZZ_SEED on; VOCABULARIES=folder: tokenizer.json files and GGUF vocabularies too.
+fuzz-text: $(BIN)
+	@FUZZ_COUNT=$${FUZZ_COUNT:-1000000} $(BIN) scripts/run_test.lua tests/text/long.lua
+
 # What tests expect, rewritten to what comes out: read the difference. Of ONLY, or of all; what
 # fails all the same, such as an error that is none, is said by `make test`.
 golden: $(BIN)
@@ -186,6 +191,7 @@ help:
 	@echo "                DEV=cuda: those in tests/devices on a GPU, else on a simulated one"
 	@echo "                TIMES=1: seconds of processors by folder; SLOW=30: and of the 30 slowest tests"
 	@echo "make fuzz       generated programs in every way for an hour (FUZZ_SECONDS, FUZZ_COUNT, FUZZ_SEED, DEV)"
+	@echo "make fuzz-text  tokenizers with the package tokenizers: a million strings each (FUZZ_COUNT, VOCABULARIES)"
 	@echo "make upsets     memory that runs out, and Ctrl-C, at every point of many scenarios (FUZZ_COUNT, UPSET)"
 	@echo "make golden     rewrite what tests expect to what comes out (ONLY=word); then git diff"
 	@echo "make test-long  the tests with more cases: the slices of fuzzers, operators, layouts and models whole"
@@ -200,5 +206,5 @@ help:
 	@echo "make install    PREFIX=/usr/local DESTDIR="
 	@echo "VARIANT=asan|tsan|debug and CC=clang choose another build"
 
-.PHONY: check test test-long fuzz upsets golden ulp jit-speed rows-speed demo setup python layers bench docs format install clean help
+.PHONY: check test test-long fuzz fuzz-text upsets golden ulp jit-speed rows-speed demo setup python layers bench docs format install clean help
 .SECONDARY: $(CTEST_OBJ)

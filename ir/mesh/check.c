@@ -50,7 +50,9 @@ static void put_group(const TsMeshPlan *p, int at, TsText *t) {
 }
 
 static void put_step(const TsMeshPlan *p, int i, TsText *t) {
+  static const char *const does[] = {"", "the start of ", "the end of "};
   const TsMeshStep *s = &p->step[i];
+  ts_text_str(t, does[s->does]);
   if (s->join)
     put_join(p, &p->join[s->at], t);
   else
@@ -69,7 +71,7 @@ static void put_value(const TsMeshPlan *p, int what, TsText *t) {
 typedef struct List {
   const TsMeshPlan *p;
   TsText *why;
-  bool *there;
+  bool *there, *flies; /* flies: a join that was started will give it */
   int *times, *own;
 } List;
 
@@ -77,28 +79,52 @@ static int *times_of(const List *l, const TsMeshStep *s, int k) {
   return &l->times[(s->at + (s->join ? l->p->ngroup : 0)) * l->p->space.nmicro + k];
 }
 
+static int stands(List *l, int i, const char *what) {
+  put_step(l->p, i, l->why);
+  ts_text_str(l->why, what);
+  return -1;
+}
+
+/* A join is started, then done, each once. */
+static int check_flight(List *l, int i) {
+  const TsMeshPlan *p = l->p;
+  const TsMeshStep *s = &p->step[i];
+  TsMeshStep all = *s;
+  all.does = TS_STEP_all;
+  int n = ts_step_writes(p, &all, l->own);
+  for (int k = 0; k < n && s->does != TS_STEP_all; k++) {
+    if (l->flies[l->own[k]] == (s->does == TS_STEP_start))
+      return stands(l, i, s->does == TS_STEP_start ? " stands twice" : " has no start before it");
+    l->flies[l->own[k]] = s->does == TS_STEP_start;
+  }
+  return 0;
+}
+
 static int check_step(List *l, int i) {
   const TsMeshPlan *p = l->p;
   const TsMeshStep *s = &p->step[i];
+  if (check_flight(l, i)) return -1;
   bool fold = s->join && p->join[s->at].kind == TS_JOIN_fold, last = true;
   int n = ts_step_reads(p, s, l->own), micro = p->space.nmicro;
   for (int k = 0; k < n; k++) {
-    if (l->there[l->own[k]]) continue;
+    bool behind = s->join && p->join[s->at].kind != TS_JOIN_fold && /* in the same order */
+                  p->join[s->at].kind != TS_JOIN_call && s->does != TS_STEP_done;
+    if (l->there[l->own[k]] || (behind && l->flies[l->own[k]])) continue;
     put_step(p, i, l->why);
     ts_text_str(l->why, " reads ");
     put_value(p, l->own[k], l->why);
     ts_text_str(l->why, ", which is not there");
     return -1;
   }
-  if (++*times_of(l, s, s->k < 0 ? 0 : s->k) > 1 && !s->again) {
-    put_step(p, i, l->why);
-    ts_text_str(l->why, " stands twice");
-    return -1;
-  }
+  if (s->does != TS_STEP_start && ++*times_of(l, s, s->k < 0 ? 0 : s->k) > 1 && !s->again)
+    return stands(l, i, " stands twice");
   n = ts_step_writes(p, s, l->own);
   for (int k = 0; k < micro && fold; k++) last &= *times_of(l, s, k) > 0;
   for (int k = 0; k < n && last; k++) l->there[l->own[k]] = true;
-  for (int k = 0; k < s->ndie; k++) l->there[p->die[s->dies + k]] = false;
+  for (int k = 0; k < s->ndie; k++) {
+    if (l->flies[p->die[s->dies + k]]) return stands(l, i, " ends what is on its way");
+    l->there[p->die[s->dies + k]] = false;
+  }
   return 0;
 }
 
@@ -107,7 +133,8 @@ int ts_mesh_check_steps(const TsMeshPlan *p, TsText *why) {
   List l = {.p = p, .why = why};
   for (int i = 0; i < p->nstep; i++)
     if (ts_step_most(p, &p->step[i]) > room) room = ts_step_most(p, &p->step[i]);
-  l.there = calloc((size_t)(p->nslot * micro) + 1, sizeof *l.there);
+  l.there = calloc(2 * (size_t)(p->nslot * micro) + 1, sizeof *l.there);
+  l.flies = l.there ? l.there + p->nslot * micro : NULL;
   l.times = calloc((size_t)((p->ngroup + p->njoin) * micro) + 1, sizeof *l.times);
   l.own = malloc(sizeof *l.own * (size_t)room);
   if (!l.there || !l.times || !l.own) why->failed = true, wrong = -1;
@@ -143,9 +170,11 @@ static bool takes_part(const TsMeshPlan *p, const TsMeshStep *s, int place) {
   return j->kind == TS_JOIN_send && (to < 0 || to == place);
 }
 
-/* Each for itself, or with others: with those of its own part at other places, or all at its place. */
+/* Each for itself, or with others: with those of its own part at other places, or all at its place. A
+ * device waits for its own order alone when what was started has to be done. */
 static bool meets(const TsMeshPlan *p, const TsMeshStep *s, int part, int other) {
   if (!s->join) return part == other;
+  if (s->does == TS_STEP_done) return false;
   TsMeshJoinKind kind = p->join[s->at].kind;
   return part == other || kind == TS_JOIN_move || kind == TS_JOIN_sum;
 }
@@ -217,10 +246,35 @@ static void go_on(const TsMeshPlan *p, int parts, const TsMeshProgram *of, int *
       at[q]++;
 }
 
+/* Each device has started what it waits for. */
+static int check_starts(const TsMeshPlan *p, int parts, const TsMeshProgram *of, int i,
+                        TsText *why) {
+  int micro = p->space.nmicro, wrong = 0;
+  bool *flies = calloc((size_t)(p->njoin * micro) + 1, sizeof *flies);
+  if (!flies) return why->failed = true, -1;
+  for (int k = 0; k < of[i].n && !wrong; k++) {
+    const TsMeshStep *s = &p->step[of[i].step[k]];
+    if (!s->join || s->does == TS_STEP_all) continue;
+    bool *own = &flies[s->at * micro + (s->k < 0 ? 0 : s->k)];
+    if (s->does == TS_STEP_done && !*own) {
+      put_device(p, parts, i, why);
+      ts_text_str(why, " is at ");
+      put_step(p, of[i].step[k], why);
+      ts_text_str(why, ", and has not started it");
+      wrong = -1;
+    }
+    *own = s->does == TS_STEP_start;
+  }
+  free(flies);
+  return wrong;
+}
+
 int ts_mesh_check_programs(const TsMeshPlan *p, int parts, const TsMeshProgram *of,
                            TsText *why) {
   int n = p->space.nplace * parts, *at = calloc((size_t)n + 1, sizeof *at), waits = -1;
   if (!at) return why->failed = true, -1;
+  for (int i = 0; i < n; i++)
+    if (check_starts(p, parts, of, i, why)) return free(at), -1;
   for (bool some = true; some;) {
     some = false, waits = -1;
     for (int i = 0; i < n; i++) {

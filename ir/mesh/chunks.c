@@ -325,8 +325,9 @@ static bool contracts(const char *name) {
   return false;
 }
 
-double ts_chunks_cost(const TsNode *n) {
-  static const double flops_a_usec = 1e5, bytes_a_usec = 1e4;
+double ts_chunks_cost(const TsNode *n) { return ts_chunks_cost_at(n, 1e5, 1e4); }
+
+double ts_chunks_cost_at(const TsNode *n, double flops_a_usec, double bytes_a_usec) {
   if (n->op >= TS_OP_COUNT || ts_node_is_view(n)) return 0;
   const TsOpInfo *o = ts_op_info((TsOp)n->op);
   double bytes = 0, out = 0, flops, each = 0;

@@ -20,5 +20,6 @@ void ts_chunks_free(TsChunks *c);
 
 /* What a node costs on a machine of balanced arithmetic: microseconds, by what it adds and moves. */
 double ts_chunks_cost(const TsNode *n);
+double ts_chunks_cost_at(const TsNode *n, double flops_a_usec, double bytes_a_usec);
 
 #endif

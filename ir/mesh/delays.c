@@ -6,7 +6,11 @@
 int ts_delays_open(TsDelays *d, int nnode, TsError *err) {
   *d = (TsDelays){.n = nnode};
   d->level = malloc(sizeof *d->level * 2 * ((size_t)nnode + 1));
-  if (!d->level) return ts_error_memory(err);
+  d->stays = calloc((size_t)nnode + 1, sizeof *d->stays);
+  if (!d->level || !d->stays) {
+    ts_delays_close(d);
+    return ts_error_memory(err);
+  }
   d->least = d->level + nnode;
   for (int i = 0; i < nnode; i++) d->level[i] = -1; /* a parameter, or nobody's */
   return 0;
@@ -15,6 +19,7 @@ int ts_delays_open(TsDelays *d, int nnode, TsError *err) {
 void ts_delays_close(TsDelays *d) {
   free(d->level);
   free(d->edge);
+  free(d->stays);
 }
 
 void ts_delays_note(TsDelays *d, int from, int to, int level) {
@@ -34,12 +39,14 @@ void ts_delays_note(TsDelays *d, int from, int to, int level) {
 
 void ts_delays_found(TsDelays *d, int node, int level) { d->level[node] = level; }
 
+void ts_delays_keep(TsDelays *d, int node) { d->stays[node] = true; }
+
 const int *ts_delays_least(TsDelays *d, TsError *err) {
   int last = 0;
   if (d->failed) return ts_error_memory(err), NULL;
   for (int i = 0; i < d->n; i++)
     if (d->level[i] > last) last = d->level[i];
-  for (int i = 0; i < d->n; i++) d->least[i] = last;
+  for (int i = 0; i < d->n; i++) d->least[i] = d->stays[i] ? d->level[i] : last;
   for (int e = d->nedge; e-- > 0;) { /* readers come behind what they read */
     int at = d->least[d->edge[e].to] - d->edge[e].by, *least = &d->least[d->edge[e].from];
     if (at < *least) *least = at;

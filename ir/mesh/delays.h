@@ -17,6 +17,7 @@ typedef struct TsDelays {
   struct {
     int from, to, by; /* a node, who reads it, and by how many levels that stands behind it */
   } *edge;            /* by reader */
+  bool *stays;        /* by node: it stands as early as it can */
   bool moved, failed; /* some go elsewhere; there was no memory */
 } TsDelays;
 
@@ -25,6 +26,8 @@ void ts_delays_close(TsDelays *d);
 /* `to` reads what `from` gives, which is there at this level. */
 void ts_delays_note(TsDelays *d, int from, int to, int level);
 void ts_delays_found(TsDelays *d, int node, int level);
+/* What devices add up is sent while others are computed: such a node stays where it is. */
+void ts_delays_keep(TsDelays *d, int node);
 /* By node the level at which it is to stand at least: lives as long as d. NULL with the error. */
 const int *ts_delays_least(TsDelays *d, TsError *err);
 

@@ -5,19 +5,13 @@
 #include <string.h>
 
 #include "ir/graph/copy.h"
+#include "ir/mesh/buckets.h"
+#include "ir/mesh/chunked.h"
 #include "ir/mesh/delays.h"
 #include "ir/mesh/leaves.h"
 #include "ir/text/value.h"
 
-typedef struct Call {
-  const TsNode *n;
-  TsSlotReader r;
-  TsShard s;
-  int f, leaves, group;
-  bool micro;     /* it is done for each micro-batch */
-  int *in;        /* slots, -1 where absent, -2: a number */
-  TsVal *operand; /* of one part */
-} Call;
+typedef TsNodeCall Call;
 
 static int pieces_of(const TsSlots *a, const Call *k, int part, int *place) {
   const TsFactor *f = &k->s.factor[k->f];
@@ -67,6 +61,7 @@ static void run_part(TsSlots *a, Call *k, int part, const int *slot, int (*sum)[
   }
   piece->g->line = ts_graph_place(piece->g->module, ts_graph_where(k->n));
   piece->g->backward = k->n->backward;
+  if (k->nchunk > 1) ts_chunked_operands(k, piece, &of);
   bool split = false;
   if (k->f >= 0)
     run_leaves(a, k, part, piece, &of, sum, out);
@@ -111,6 +106,7 @@ static TsMeshJoin *new_sum(TsSlots *a, const Call *k, TsMeshJoinKind kind, int l
   TsMeshJoin *j = ts_slots_join(a, kind, &k->r, level, from, to);
   if (!j) return NULL;
   j->combine = f->kind, j->leaves = k->leaves, j->nfrom = nfrom;
+  if (k->nchunk > 1) j->row = k->chunk, j->nrow = k->nchunk, j->along = k->axis;
   for (int i = 0; i < f->naxis; i++)
     if (kind == TS_JOIN_fold || f->axis[i] != a->p->space.micro)
       j->axis[j->naxis++] = f->axis[i];
@@ -141,7 +137,8 @@ static void join_sums(TsSlots *a, Call *k, const int *slot, int (*sum)[TS_LEAF_S
       if (j) j->nto = nto, j->micro = true;
       from = to, n = nto;
     }
-    if (!a->failed) new_sum(a, k, TS_JOIN_sum, level, from, slot[o], n);
+    if (!a->failed && new_sum(a, k, TS_JOIN_sum, level, from, slot[o], n))
+      ts_buckets_sum(a, k->n, k->group, slot[o]);
   }
 }
 
@@ -184,6 +181,18 @@ static bool is_timed(const TsSlots *a, const Call *k) {
   return false;
 }
 
+/* It updates by sums that are there while others are on their way, or by what does. */
+static bool is_early(const TsSlots *a, const Call *k) {
+  for (int i = 0; i < k->n->nin && !k->n->backward; i++) {
+    const TsNode *of = k->in[i] >= 0 ? k->n->in[i]->node : NULL;
+    if (!of || of->op >= TS_OP_COUNT) continue;
+    if (of->backward ? ts_buckets_early(a, ts_slots_join_of(a, k->in[i]))
+                     : a->delays->stays[of->id])
+      return true;
+  }
+  return false;
+}
+
 static void operands(TsSlots *a, Call *k) {
   const TsMesh *mesh = a->p->space.mesh;
   for (int i = 0; i < k->n->nin && !a->failed; i++) {
@@ -204,7 +213,8 @@ static void operands(TsSlots *a, Call *k) {
     if (l > level) level = l;
   }
   if (a->delays) ts_delays_found(a->delays, k->n->id, level);
-  k->group = level;
+  if (a->delays && is_early(a, k)) ts_delays_keep(a->delays, k->n->id);
+  k->level = level, k->group = -1;
 }
 
 /* Micro-batch number i of a device does the same as the first one: on as many elements, with the same
@@ -237,17 +247,16 @@ static bool all_alike(const TsSlots *a, const Call *k) {
   return true;
 }
 
-static void run_parts(TsSlots *a, Call *k, TsMeta *out) {
+static void run_parts(TsSlots *a, Call *k, TsMeta *out, int *slot) {
   const TsMesh *mesh = a->p->space.mesh;
-  int slot[TS_MAX_OUT], sum[TS_MAX_OUT][TS_LEAF_SUMS];
+  int sum[TS_MAX_OUT][TS_LEAF_SUMS];
   memset(sum, 0xff, sizeof sum);
-  if (k->micro && a->p->alike && !all_alike(a, k)) a->unlike = true;
-  if (a->unlike || (k->group = ts_slots_group(a, &k->r, k->micro, k->group)) < 0) return;
+  if ((k->group = ts_slots_group(a, &k->r, k->micro, k->level)) < 0) return;
   for (int o = 0; o < k->s.nout && !a->failed; o++) {
     const TsLayout *l = ts_shard_gives(&k->s, mesh, o);
     out[o].layout = l ? l->id : 0;
     slot[o] = l ? ts_slots_new(a, &out[o], -1, k->group, k->r.place) : (a->failed = true, -1);
-    if (!a->failed) ts_slots_know(a, (TsVal)&k->n->out[o], slot[o]);
+    if (!a->failed && k->nchunk < 2) ts_slots_know(a, (TsVal)&k->n->out[o], slot[o]);
   }
   for (int o = 0; o < k->s.nout && !a->failed; o++) {
     if (!lacks(k, o)) continue;
@@ -262,6 +271,29 @@ static void run_parts(TsSlots *a, Call *k, TsMeta *out) {
   for (int p = 0; p < ts_slots_parts(a) && !a->failed; p += ts_slots_step(a, k->micro))
     run_part(a, k, p, slot, sum);
   if (!a->failed) join_sums(a, k, slot, sum);
+}
+
+/* In chunks of rows, each in a group behind the one before, so that its sum is sent beside the next. */
+static void run_chunks(TsSlots *a, Call *k, const TsMeta *out) {
+  int slot[TS_MAX_OUT], made[TS_CHUNKS_MOST];
+  for (k->chunk = 0; k->chunk < k->nchunk && !a->failed; k->chunk++) {
+    TsMeta m = *out;
+    m.dim[k->axis] /= k->nchunk;
+    run_parts(a, k, &m, slot);
+    made[k->chunk] = slot[0];
+    if (!a->failed && k->chunk + 1 < k->nchunk) a->p->group[k->group].closed = true;
+  }
+  if (!a->failed) ts_chunked_join(a, k, out, made);
+}
+
+static void run_all(TsSlots *a, Call *k, TsMeta *out) {
+  int slot[TS_MAX_OUT];
+  if (k->micro && a->p->alike && !all_alike(a, k)) a->unlike = true;
+  if (a->unlike) return;
+  if ((k->nchunk = ts_chunked_count(a, k, out)) > 1)
+    run_chunks(a, k, out);
+  else
+    run_parts(a, k, out, slot);
 }
 
 void ts_node_parts(TsSlots *a, const TsNode *n, const TsSlotReader *r) {
@@ -295,7 +327,7 @@ void ts_node_parts(TsSlots *a, const TsNode *n, const TsSlotReader *r) {
   if (!a->failed && draws_in_parts(a, &k))
     add_draw(a, &k);
   else if (!a->failed)
-    run_parts(a, &k, out);
+    run_all(a, &k, out);
   free(meta);
   free(type);
   free(k.in);

@@ -72,6 +72,7 @@ int ts_step_reads(const TsMeshPlan *p, const TsMeshStep *s, int *out) {
 
 int ts_step_writes(const TsMeshPlan *p, const TsMeshStep *s, int *out) {
   int n = 0;
+  if (s->does == TS_STEP_start) return 0;
   if (s->join) {
     const TsMeshJoin *j = &p->join[s->at];
     for (int i = 0; i < j->nto; i++) n = add_slot(p, out, n, j->to + i, s->k);
@@ -362,10 +363,11 @@ static void find_deaths(Order *o) {
     bool fold = s->join && p->join[s->at].kind == TS_JOIN_fold;
     int n = fold && folded[s->at] ? 0 : ts_step_writes(p, s, own);
     if (fold) folded[s->at] = true;
-    for (int k = 0; k < n; k++) {
+    for (int k = 0; k < n; k++)
       if (!needed[own[k]]) p->die[total++] = own[k];
-      needed[own[k]] = false;
-    }
+    TsMeshStep made = *s; /* what is on its way is there from its start on, for joins behind it */
+    if (s->does == TS_STEP_start) made.does = TS_STEP_all, n = ts_step_writes(p, &made, own);
+    for (int k = 0; k < n && s->does != TS_STEP_done; k++) needed[own[k]] = false;
     n = ts_step_reads(p, s, own);
     for (int k = 0; k < n; k++) {
       if (!needed[own[k]]) p->die[total++] = own[k];
@@ -381,12 +383,22 @@ static void find_deaths(Order *o) {
 static void number_stages(TsMeshPlan *p) {
   int n = 0;
   for (int i = 0; i < p->ngroup; i++) p->group[i].stage = -1;
-  for (int j = 0; j < p->njoin; j++) p->join[j].stage = -1;
+  for (int j = 0; j < p->njoin; j++) p->join[j].stage = p->join[j].begins = -1;
   for (int i = 0; i < p->nstep; i++) {
+    int *begins = p->step[i].join ? &p->join[p->step[i].at].begins : NULL;
+    if (begins && *begins < 0) *begins = n;
     int *stage =
         p->step[i].join ? &p->join[p->step[i].at].stage : &p->group[p->step[i].at].stage;
-    if (*stage < 0) *stage = p->step[i].join ? n : n++;
+    bool starts = p->step[i].does == TS_STEP_start; /* it is of the group that waits for it */
+    if (*stage < 0 && !starts) *stage = p->step[i].join ? n : n++;
   }
+}
+
+static int fly(TsMeshPlan *p) {
+  double *cost = p->overlap.on ? ts_mesh_step_costs(p) : NULL;
+  int failed = p->overlap.on && (!cost || ts_mesh_fly(p, cost));
+  free(cost);
+  return failed;
 }
 
 int ts_mesh_order(TsMeshPlan *p, TsError *err) {
@@ -396,6 +408,7 @@ int ts_mesh_order(TsMeshPlan *p, TsError *err) {
   if (!o.failed && (p->space.nmicro > 1 || p->how.chunks)) make_turns(&o);
   for (int i = 0; i < o.n && !o.failed; i++) put_all(&o, &o.step[i]);
   p->step = o.list, p->nstep = o.nlist;
+  if (!o.failed) o.failed = fly(p) != 0;
   if (!o.failed) find_deaths(&o);
   if (!o.failed) number_stages(p);
   for (int i = 0; i < o.n; i++) free(o.step[i].dep);

@@ -38,12 +38,17 @@ int ts_mesh_check_programs(const TsMeshPlan *p, int parts, const TsMeshProgram *
 int ts_mesh_check_places(const TsMeshPlan *p, TsText *why);
 
 /* Slots that a step reads, and writes; how many. out NULL: only counted. As slot * micro-batches +
- * number. */
+ * number. What a join reads it has until it is done, and what it writes is there from then on. */
 int ts_step_reads(const TsMeshPlan *p, const TsMeshStep *s, int *out);
 int ts_step_writes(const TsMeshPlan *p, const TsMeshStep *s, int *out);
 int ts_step_most(const TsMeshPlan *p, const TsMeshStep *s); /* room for either */
 
+/* Starts of joins go forward in the list (flight.c). cost: microseconds by step. 0, or -1: no memory. */
+int ts_mesh_fly(TsMeshPlan *p, const double *cost);
+
 /* ---- what is known before it runs (weigh.c) */
 int ts_mesh_weigh(TsMeshPlan *p, TsError *err);
+/* Microseconds of each step, by what operators cost on devices of the plan's row; NULL: no memory. */
+double *ts_mesh_step_costs(const TsMeshPlan *p);
 
 #endif

@@ -7,6 +7,8 @@
 
 #include "ir/graph/copy.h"
 #include "ir/mesh/arguments.h"
+#include "ir/mesh/buckets.h"
+#include "ir/mesh/chunked.h"
 #include "ir/mesh/delays.h"
 #include "ir/mesh/node_parts.h"
 #include "ir/mesh/order.h"
@@ -114,8 +116,9 @@ static void add_nodes(TsSlots *a, const unsigned char *live, const TsChunks *c) 
 }
 
 static bool open_plan(TsMeshPlan *p, const TsGraph *g, const TsMesh *mesh, const TsMeshHow *how,
-                      TsError *err) {
+                      const TsOverlap *overlap, TsError *err) {
   p->g = g;
+  if (overlap) p->overlap = *overlap;
   if (how) p->how = *how, p->how.seed = NULL, p->how.nseed = 0;
   if (ts_space_open(&p->space, mesh, how, err)) return false;
   for (int q = 0; q < mesh->n; q++) p->sampled |= mesh->device[q] < 0;
@@ -162,6 +165,9 @@ typedef struct Way {
   bool alike; /* pieces of the first micro-batch alone; false behind it where that does not do */
   TsDelays *delays;
   const int *least;
+  const TsOverlap *overlap;
+  bool *could, *chunked; /* by node: products of the first try, and of the second (chunked.h) */
+  int ncould;
 } Way;
 
 static TsMeshPlan *partition(const TsGraph *g, const TsMesh *mesh, int leaves,
@@ -172,14 +178,17 @@ static TsMeshPlan *partition(const TsGraph *g, const TsMesh *mesh, int leaves,
                .err = err,
                .timed = how != NULL,
                .delays = way->delays,
+               .could = way->could,
+               .chunked = way->chunked,
                .least = way->least};
   TsChunks c = {NULL, NULL, NULL};
   unsigned char *live = ts_graph_live(g);
   if (!p || !live)
     ts_slots_fail(&a);
-  else if (!open_plan(p, g, mesh, how, err) || ts_chunks_find(&c, g, live, how, err))
+  else if (!open_plan(p, g, mesh, how, way->overlap, err) || ts_chunks_find(&c, g, live, how, err))
     a.failed = true;
   if (!a.failed) p->alike = way->alike, p->chunk = c.param, c.param = NULL;
+  if (!a.failed) a.failed = ts_buckets_open(&a, live) != 0;
   if (!a.failed) ts_arguments_add(&a);
   if (!a.failed) add_nodes(&a, live, &c);
   for (int i = 0; i < g->nresult && !a.failed && !a.unlike; i++)
@@ -188,11 +197,13 @@ static TsMeshPlan *partition(const TsGraph *g, const TsMesh *mesh, int leaves,
     p->update[i] = ts_arguments_update(&a, i);
   if (a.unlike) way->alike = false, a.failed = true;
   if (!a.failed) drop_dead(&a);
+  if (!a.failed && !way->chunked && way->could) way->ncould = ts_chunked_settle(&a);
   if (!a.failed) end_pieces(&a);
   if (!a.failed && p->njoin) qsort(p->join, (size_t)p->njoin, sizeof *p->join, by_level);
   if (!a.failed) a.failed = ts_mesh_order(p, err) != 0;
   free(live);
   ts_chunks_free(&c);
+  ts_buckets_close(&a);
   ts_slots_free(&a);
   if (!a.failed) return p;
   ts_mesh_plan_free(p);
@@ -209,30 +220,49 @@ static bool stores(const TsGraph *g) {
   return any;
 }
 
+/* Pieces of micro-batches are alike, as far as they can be. */
+static TsMeshPlan *in_time(const TsGraph *g, const TsMesh *mesh, int leaves,
+                           const TsMeshHow *how, Way *way, TsError *err) {
+  bool tried = way->alike;
+  TsMeshPlan *p = partition(g, mesh, leaves, how, way, err);
+  if (!p && tried && !way->alike) p = partition(g, mesh, leaves, how, way, err);
+  if (!p || !way->ncould) return p;
+  ts_mesh_plan_free(p);
+  way->chunked = way->could;
+  return partition(g, mesh, leaves, how, way, err);
+}
+
+/* Nodes stand as late as they can (delays.h), by the levels of a first plan. */
+static TsMeshPlan *as_late(const TsGraph *g, const TsMesh *mesh, int leaves, Way *way,
+                           TsError *err) {
+  TsDelays d;
+  if (ts_delays_open(&d, g->nnode, err)) return NULL;
+  way->delays = &d;
+  TsMeshPlan *early = partition(g, mesh, leaves, NULL, way, err), *late = early;
+  way->delays = NULL, way->least = early ? ts_delays_least(&d, err) : NULL;
+  way->chunked = way->ncould ? way->could : NULL;
+  if (early && (!way->least || d.moved || way->ncould)) { /* the other one has fewer pieces */
+    ts_mesh_plan_free(early);
+    late = way->least ? partition(g, mesh, leaves, NULL, way, err) : NULL;
+  }
+  ts_delays_close(&d);
+  return late;
+}
+
 TsMeshPlan *ts_mesh_partition(const TsGraph *g, int leaves, const TsMeshHow *how,
-                              TsError *err) {
+                              const TsOverlap *overlap, TsError *err) {
   TsMeshHow implied;
   const TsMesh *mesh = mesh_of(g, err);
   if (!how && pinned_axis(g, &implied)) how = &implied;
   for (int i = 0; i < g->nnode; i++)
     if (!mesh || !runs_in_parts(g->node[i])) return whole(g, g->node[i], how, &implied, err);
-  Way way = {.alike = how && how->micro > 1};
-  if (how || stores(g)) {
-    bool tried = way.alike;
-    TsMeshPlan *p = partition(g, mesh, leaves, how, &way, err);
-    return p || !tried || way.alike ? p : partition(g, mesh, leaves, how, &way, err);
-  }
-  TsDelays d;
-  if (ts_delays_open(&d, g->nnode, err)) return NULL;
-  way.delays = &d;
-  TsMeshPlan *early = partition(g, mesh, leaves, NULL, &way, err), *late = early;
-  way = (Way){.least = early ? ts_delays_least(&d, err) : NULL};
-  if (early && (!way.least || d.moved)) { /* the other one has fewer pieces */
-    ts_mesh_plan_free(early);
-    late = way.least ? partition(g, mesh, leaves, NULL, &way, err) : NULL;
-  }
-  ts_delays_close(&d);
-  return late;
+  Way way = {.alike = how && how->micro > 1, .overlap = overlap};
+  if (overlap && overlap->on && !(way.could = calloc((size_t)g->nnode + 1, 1)))
+    return ts_error_memory(err), NULL;
+  TsMeshPlan *p = how || stores(g) ? in_time(g, mesh, leaves, how, &way, err)
+                                   : as_late(g, mesh, leaves, &way, err);
+  free(way.could);
+  return p;
 }
 
 void ts_mesh_plan_free(TsMeshPlan *p) {
@@ -254,6 +284,7 @@ void ts_mesh_plan_free(TsMeshPlan *p) {
   free(p->chunk);
   free(p->peak);
   free(p->turns);
+  ts_text_free(&p->remarks);
   free(p);
 }
 

@@ -11,6 +11,7 @@
 #define TS_IR_MESH_PARTITION_H
 
 #include "ir/graph/graph.h"
+#include "ir/mesh/overlap.h"
 #include "ir/mesh/space.h"
 #include "lib/shard.h"
 
@@ -37,6 +38,8 @@ typedef struct TsMeshGroup {
   TsPhase phase;           /* or of this one and an earlier phase */
   bool micro;              /* it runs for each micro-batch */
   int stage;               /* its number among groups, in the order in which they first run */
+  int64_t bytes; /* of sums of gradients that it has summands of, on one device; when they are */
+  bool closed;   /* enough (ir/mesh/buckets.h) more nodes stand in another one behind it */
 } TsMeshGroup;
 
 /* What one device runs of a group, for one micro-batch. */
@@ -67,20 +70,30 @@ typedef struct TsMeshJoin {
   uint8_t naxis, axis[TS_MESH_AXES]; /* and who has which: the mesh axes of the factor */
   int nfrom;                         /* slots from there on that are read: of a fold, a sum */
   int nto;                           /* and written: of a fold */
-  int stage;                         /* of the group that runs behind it */
+  int stage;                         /* of the group that runs behind it, */
+  int begins;                        /* and of the first that runs beside it, or the same */
+  int row, nrow, along; /* of a sum that is sent in nrow chunks along an axis: which; else nrow 0 */
   const TsNode *node;                /* that asks for it */
 } TsMeshJoin;
+
+typedef enum TsStepDoes {
+  TS_STEP_all,
+  TS_STEP_start, /* of a join: from then on it is on its way, */
+  TS_STEP_done,  /* and from then on what it gives is there, and what it reads may go */
+} TsStepDoes;
 
 /* A group or a join that runs, for one micro-batch, or as a whole (-1). Behind it nobody needs
  * the slots that die[dies..dies + ndie) names, as slot * micro-batches + number. */
 typedef struct TsMeshStep {
   bool join, again; /* again: for a backward pass that computes forward values once more */
+  TsStepDoes does;
   int at, k, dies, ndie;
 } TsMeshStep;
 
 typedef struct TsMeshPlan {
   TsMeshSpace space;
   TsMeshHow how;
+  TsOverlap overlap;
   const TsGraph *g;
   int ngroup, nslot, njoin, nstep;
   TsMeshGroup *group;
@@ -100,12 +113,15 @@ typedef struct TsMeshPlan {
   int64_t *peak,
       *held;   /* bytes by part of the graph's mesh: at most, and of what it begins with */
   char *turns; /* the schedule, a line for each place */
+  TsText remarks; /* lines on what is sent beside what is computed, and why not */
 } TsMeshPlan;
 
 /* The plan of g, whose parameters have layouts of one mesh, or none: those are the same for all.
- * leaves: declared by the program (TsContext.leaves). how: or NULL. NULL with the error, or without one
- * where the graph has nodes that run as a whole (control operators, functions from outside). */
-TsMeshPlan *ts_mesh_partition(const TsGraph *g, int leaves, const TsMeshHow *how, TsError *err);
+ * leaves: declared by the program (TsContext.leaves). how: or NULL. overlap: NULL: what is sent is sent in
+ * its place. NULL with the error, or without one where the graph has nodes that run as a whole (control
+ * operators, functions from outside). */
+TsMeshPlan *ts_mesh_partition(const TsGraph *g, int leaves, const TsMeshHow *how,
+                              const TsOverlap *overlap, TsError *err);
 void ts_mesh_plan_free(TsMeshPlan *p);
 /* How many subtrees of the tree of a sum, whose summands lie along these axes of m, part p has,
  * and leaves lo..hi. */

@@ -8,7 +8,8 @@ static void put_join(const TsMeshPlan *p, const TsMeshStep *s, TsText *t) {
   const TsMeshJoin *j = &p->join[s->at];
   const TsMeshSlot *to = &p->slot[j->to], *from = &p->slot[j->from];
   char a[TS_META_TEXT], b[TS_META_TEXT];
-  ts_text_format(t, "  %s %%%d %s -> %%%d %s", kind[j->kind], j->from,
+  static const char *const does[] = {"", "start ", "done "};
+  ts_text_format(t, "  %s%s %%%d %s -> %%%d %s", does[s->does], kind[j->kind], j->from,
                  ts_meta_text(&from->meta, a), j->to, ts_meta_text(&to->meta, b));
   if (s->k >= 0) ts_text_format(t, " micro %d", s->k);
   if (j->kind == TS_JOIN_send && to->place >= 0)

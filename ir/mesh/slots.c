@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/mesh/buckets.h"
+
 /* A value of the graph of one part: of a slot, in a group. */
 typedef struct TsLocal {
   int slot, group, part;
@@ -74,7 +76,8 @@ int ts_slots_group(TsSlots *a, const TsSlotReader *r, bool micro, int level) {
   int n = p->space.mesh->n;
   for (int i = p->ngroup; i-- > 0;) {
     const TsMeshGroup *g = &p->group[i];
-    if (g->level == level && g->chunk == r->chunk && g->phase == r->phase && g->micro == micro)
+    if (g->level == level && g->chunk == r->chunk && g->phase == r->phase && g->micro == micro &&
+        !g->closed)
       return i;
   }
   if (!ts_slots_room(a, &p->group, p->ngroup, &a->capgroup, sizeof *p->group)) return -1;
@@ -204,7 +207,7 @@ TsMeshJoin *ts_slots_join(TsSlots *a, TsMeshJoinKind kind, const TsSlotReader *r
   return j;
 }
 
-static TsMeshJoin *join_of(const TsSlots *a, int slot) {
+TsMeshJoin *ts_slots_join_of(const TsSlots *a, int slot) {
   for (int i = a->p->njoin; i-- > 0;) {
     TsMeshJoin *j = &a->p->join[i];
     if (slot >= j->to && slot < j->to + j->nto) return j;
@@ -215,13 +218,17 @@ static TsMeshJoin *join_of(const TsSlots *a, int slot) {
 /* When a join can read a slot: behind the group that makes it, or its own join. */
 static int join_level(const TsSlots *a, int slot) {
   const TsMeshSlot *s = &a->p->slot[slot];
-  const TsMeshJoin *j = s->group < 0 ? join_of(a, slot) : NULL;
+  const TsMeshJoin *j = s->group < 0 ? ts_slots_join_of(a, slot) : NULL;
   return s->group >= 0 ? a->p->group[s->group].level + 1 : j ? j->level : 0;
 }
 
 int ts_slots_level(const TsSlots *a, int slot, const TsSlotReader *r, bool micro) {
   const TsMeshSlot *s = &a->p->slot[slot];
-  if (s->group < 0) return join_level(a, slot);
+  if (s->group < 0) {
+    int level = join_level(a, slot);
+    if (!ts_buckets_last(a, ts_slots_join_of(a, slot), r)) return level;
+    return (a->timed && level < a->updates ? a->updates : level) + 1;
+  }
   const TsMeshGroup *g = &a->p->group[s->group];
   bool before = g->phase < r->phase || (g->phase == r->phase && g->micro <= micro);
   return g->level + !(g->chunk == r->chunk && before);
@@ -329,7 +336,7 @@ static bool stays(const TsMeta *m, const TsLayout *old, const TsLayout *to) {
  * it is needed: half of what is sent, and no device has the whole. */
 static int scattered(TsSlots *a, const TsSlotReader *r, const TsMeta *m, int from,
                      const TsLayout *old, const TsLayout *to) {
-  const TsMeshJoin *sum = a->p->slot[from].group < 0 ? join_of(a, from) : NULL;
+  const TsMeshJoin *sum = a->p->slot[from].group < 0 ? ts_slots_join_of(a, from) : NULL;
   if (!sum || sum->kind != TS_JOIN_sum || is_dealt(to)) return -1;
   for (int d = 0; d < m->ndim; d++) {
     int i = old->naxis[d]; /* what was split stays so */

@@ -26,6 +26,9 @@ struct TsSlots {
   bool timed;         /* there are micro-batches, or a pipeline */
   struct TsDelays *delays; /* of nodes, as they are found; or NULL */
   const int *least;        /* by node: a level that it does not come before; or NULL */
+  double *rest; /* by node: microseconds of the backward pass behind it; or NULL */
+  bool *chunked;      /* by node: products whose sum may be sent in chunks; or NULL: they are looked for */
+  bool *could;        /* by node: such that might, once it is known who reads their sums */
   bool unlike;        /* micro-batches turned out to need pieces of their own */
   bool failed;
   TsError *err;
@@ -55,6 +58,7 @@ void ts_slots_set_local(TsSlots *a, int slot, int group, int part, TsVal v);
 TsVal ts_slots_made(const TsSlots *a, int slot, int group, int part);
 /* Results of the group that makes it, for every part that has it. */
 void ts_slots_give_out(TsSlots *a, int slot);
+TsMeshJoin *ts_slots_join_of(const TsSlots *a, int slot); /* that gives the slot, or NULL */
 TsMeshJoin *ts_slots_join(TsSlots *a, TsMeshJoinKind kind, const TsSlotReader *r, int level,
                           int from, int to);
 

@@ -22,6 +22,21 @@ static double step_cost(const TsMeshPlan *p, const TsMeshStep *s, const double *
   return most;
 }
 
+double *ts_mesh_step_costs(const TsMeshPlan *p) {
+  int n = p->ngroup * p->space.mesh->n;
+  double *piece = calloc((size_t)n + 1, sizeof *piece);
+  double *step = calloc((size_t)p->nstep + 1, sizeof *step);
+  for (int i = 0; i < n && piece; i++)
+    for (int k = 0; p->piece[i].g && p->piece[i].like == i && k < p->piece[i].g->nnode; k++)
+      piece[i] +=
+          ts_chunks_cost_at(p->piece[i].g->node[k], p->overlap.flops, p->overlap.memory);
+  for (int i = 0; i < p->nstep && piece && step; i++)
+    step[i] = step_cost(p, &p->step[i], piece);
+  if (!piece) free(step);
+  free(piece);
+  return piece ? step : NULL;
+}
+
 typedef struct Weigher {
   TsMeshPlan *p;
   double *cost;         /* by piece, */
@@ -127,7 +142,9 @@ static int weigh_bytes(Weigher *w) {
   memcpy(live, now, sizeof *now * (size_t)n);
   for (int i = 0; i < p->nstep; i++) {
     const TsMeshStep *s = &p->step[i];
-    int k = ts_step_writes(p, s, w->own);
+    TsMeshStep from = *s; /* what a join gives needs room from its start on */
+    from.does = TS_STEP_all;
+    int k = ts_step_writes(p, &from, w->own);
     while (k-- > 0)
       if (!there[w->own[k]]) there[w->own[k]] = true, count(w, live, w->own[k], 1);
     for (int r = 0; r < n; r++)

@@ -530,7 +530,7 @@ static int give(Lower *l, TsSchedKernel *out) {
 static const char *unit_of(const Lower *l, const TsSched *s) {
   const TsTarget *t = s->target;
   bool half = l->dtype == TS_DT_bf16 || l->dtype == TS_DT_f16;
-  if (!t || !t->matrix || !(t->factors & TS_FACTOR_half) || !half) return NULL;
+  if (!t || !t->matrix || t->matrix == TS_MATRIX_dpas || !(t->factors & TS_FACTOR_half) || !half) return NULL;
   if (s->profile == TS_PROFILE_strict || l->s < UNIT_LEAST) return NULL;
   bool fits = l->d % 32 == 0 && l->dv % 32 == 0 && l->d <= UNIT_WIDEST && l->dv <= UNIT_WIDEST;
   return !fits ? NULL : ts_target_has_chain(t) ? "mfma" : "wmma";

@@ -16,6 +16,8 @@ enum {
   SOME = 64,
   HELD = 64,   /* numbers of an operand that a lane has at most */
   WAVE = 1024, /* sums of a wave, at least, */
+  EACH = 64,   /* sums of a thread of Intel's, half of whose registers they take, */
+  LEAST = 64,  /* and its threads of a block */
   WIDE = 4,
   NARROW = 8 /* and waves of a block, of 64 lanes and of 32 */
 };
@@ -29,6 +31,7 @@ static bool is_eight(TsDtype d) { return d == TS_DT_fp8_e4m3 || d == TS_DT_fp8_e
 /* In what the unit multiplies operands of d; false: it does not. */
 static bool factor_of(const TsTarget *t, TsProfile profile, TsDtype d, TsDtype *factor) {
   unsigned has = t->matrix ? t->factors : 0;
+  if (is_eight(d) && t->matrix == TS_MATRIX_dpas) return false;
   bool narrow = d == TS_DT_bf16 || d == TS_DT_f16 || is_eight(d);
   *factor = d;
   if (narrow && profile == TS_PROFILE_strict)
@@ -58,7 +61,7 @@ const char *ts_product_square_unit(TsProductLower *l) {
       return NULL;
   }
   l->factor = factor;
-  return ts_target_has_chain(t) ? "mfma" : "wmma";
+  return t->matrix == TS_MATRIX_dpas ? "dpas" : ts_target_has_chain(t) ? "mfma" : "wmma";
 }
 
 bool ts_sched_square_has(const TsTarget *t, TsDtype d) {
@@ -86,11 +89,17 @@ void ts_product_square_block(TsProductLower *l, const TsProductSize *size) {
   if (waves < each) waves = each;
   l->block[0] = rows, l->block[1] = cols;
   l->tile->threads = (int)((waves > most ? most : waves) * t->lanes);
-  l->tile->stages = 2 * 2 * (rows + cols) * DEEP <= t->shared_bytes ? 2 : 1;
+  bool two = 2 * 2 * (rows + cols) * DEEP <= t->shared_bytes;
+  if (t->matrix == TS_MATRIX_dpas)
+    l->tile->threads = (int)(rows * cols / EACH > LEAST ? rows * cols / EACH : LEAST);
+  else
+    l->tile->stages = two ? 2 : 1;
 }
 
 /* Whether neighbours in memory lie across the tile's rows. */
-static bool lies_across(const TsProductAccess *a) { return a->step[0] == 1 && a->step[1] != 1; }
+static bool lies_across(const TsProductLower *l, const TsProductAccess *a) {
+  return l->s->target->matrix != TS_MATRIX_dpas && a->step[0] == 1 && a->step[1] != 1;
+}
 
 /* From this step of k on, as it lies. */
 static TsTileVal load(TsProductLower *l, int side, TsTileVal k) {
@@ -107,7 +116,7 @@ static TsTileVal load(TsProductLower *l, int side, TsTileVal k) {
   bool chain = l->d == TS_DT_f64 || l->factor == TS_DT_f32;
   TsTileAccess how = {.edge = l->k % depth || l->axis[batch + side] % l->block[side]};
   if (how.edge && chain && !side) how.fill = -0.0;
-  if (lies_across(a)) {
+  if (lies_across(l, a)) {
     int64_t was = dim[0];
     dim[0] = dim[1], dim[1] = was;
     axes[0] = n + 1, axes[1] = n, how.naxis = 2, how.axes = axes;
@@ -119,7 +128,7 @@ static TsTileVal load(TsProductLower *l, int side, TsTileVal k) {
 static TsTileVal operand(TsProductLower *l, int side, TsTileVal x) {
   TsAttr perm = {.type = TS_ATTR_ints, .n = 2, .ints = (int64_t[]){1, 0}};
   x = ts_tile_cast(&l->b, x, l->factor);
-  if (!x || !lies_across(&l->access[side])) return x;
+  if (!x || !lies_across(l, &l->access[side])) return x;
   TsTileType t = ts_tile_type(l->factor, 2, (int64_t[]){x->type.dim[1], x->type.dim[0]});
   return ts_tile_emit1(&l->b, TS_TILE_transpose, 1, &x, &perm, &t);
 }

@@ -387,8 +387,9 @@ static int check_square(Check *c, const Stmt *s) {
     return WRONG(TS_ERR_attribute, "unit %s stands in block form", ATTR("unit")->str);
   if (!ts_tile_square_takes(ts_tile_square_of(s), (TsDtype)a->dtype))
     return WRONG(TS_ERR_dtype, "%s multiplies %s, not %s", ATTR("unit")->str,
-                 ts_tile_square_of(s) == TS_SQUARE_mfma ? "floats and i8"
-                                                        : "bf16, f16, fp8 and i8",
+                 ts_tile_square_of(s) == TS_SQUARE_mfma   ? "floats and i8"
+                 : ts_tile_square_of(s) == TS_SQUARE_dpas ? "bf16 and f16"
+                                                          : "bf16, f16, fp8 and i8",
                  ts_tile_shown(c, a));
   int64_t size[3] = {a->dim[0], a->dim[1], b->dim[1]};
   for (int i = 0; i < 3; i++) {

@@ -2,21 +2,28 @@
  *
  *   "mfma"  one chain of fused multiply-adds an element, k ascending; f32 and f64 multiply as well
  *   "wmma"  for each 16 steps of k a chain from +0, which is added to the element
+ *   "dpas"  for each two steps of k such a chain, which is added to the element
  *
  * of bf16, f16 and fp8 (OCP's) with sums in f32, whose products are exact there, and of i8 with sums in
- * i32, which are exact. So a public software emulator of AMD's CDNA 3 and 4 and RDNA 3 and 4
- * computes them (tinygrad's). Of f32 and f64 on CDNA 2 and 3 others measured the same chain (Xie et
- * al., MMA-Sim, 2025). How adders of narrower types round between steps their maker does not say,
- * and a processor may round otherwise, alike for all tiles. Steps behind k are zeros of both
- * operands. */
+ * i32, which are exact; "dpas" of bf16 and f16 alone. So a public software emulator of AMD's CDNA 3 and 4
+ * and RDNA 3 and 4 computes them (tinygrad's). Of f32 and f64 on CDNA 2 and 3 others measured the same
+ * chain (Xie et al., MMA-Sim, 2025). How adders of narrower types round between steps their maker does
+ * not say, and a processor may round otherwise, alike for all tiles. "dpas" is the chain of dot products
+ * of two that Intel's description of its instruction shows (DPAS of its compiler's virtual ISA), each
+ * sum rounded to f32. Steps behind k are zeros of both operands. */
 #ifndef TS_IR_TILE_SQUARE_H
 #define TS_IR_TILE_SQUARE_H
 
 #include "ir/tile/tile.h"
 
-enum { TS_SQUARE = 16 /* rows, columns; steps of k of a chain of "wmma" */ };
+enum { TS_SQUARE = 16 /* rows, columns; steps of k of a chain of "wmma" */, TS_DPAS_PAIR = 2 };
 
-typedef enum TsSquare { TS_SQUARE_none, TS_SQUARE_mfma, TS_SQUARE_wmma } TsSquare;
+typedef enum TsSquare {
+  TS_SQUARE_none,
+  TS_SQUARE_mfma,
+  TS_SQUARE_wmma,
+  TS_SQUARE_dpas
+} TsSquare;
 
 /* Of a statement's unit. */
 TsSquare ts_tile_square_of(const TsTileStmt *s);
@@ -25,6 +32,9 @@ bool ts_tile_square_takes(TsSquare unit, TsDtype d);
 int ts_tile_square_steps(TsDtype d);
 /* For the interpreter, "wmma": acc[m,n] and the products of a[m,k] and b[k,n], widened. */
 void ts_tile_run_wmma(int64_t m, int64_t n, int64_t k, const float *a, const float *b,
+                      float *acc);
+/* And "dpas". */
+void ts_tile_run_dpas(int64_t m, int64_t n, int64_t k, const float *a, const float *b,
                       float *acc);
 
 #endif

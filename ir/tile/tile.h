@@ -278,6 +278,8 @@ int ts_tile_check(const TsTile *k, const TsTarget *target, TsError *err);
  * ir/tile/tile.def. */
 bool ts_tile_primitive(int op, TsDtype operand);
 TsTile *ts_tile_expand(const TsTile *k, TsError *err);
+/* Numbers of the host in f32, rounded without f64 (ir/tile/pass/single.c). */
+TsTile *ts_tile_single(const TsTile *k, TsError *err);
 /* Symbolic sizes as numbers: dim[i] of each, -1 where it stays (ir/tile/pass/fix.c). */
 TsTile *ts_tile_fix(const TsTile *k, const int64_t *dim, TsError *err);
 /* Which sizes are extents of tiles; others are only of memory and bounds of loops. */

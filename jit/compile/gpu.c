@@ -33,7 +33,9 @@ int ts_gpu_code_outline(const TsTile *k, const TsTarget *t, bool aligned, TsGpuC
 
 /* ---- code */
 static TsTile *expanded(const TsTile *k, const TsTarget *t, TsError *err) {
-  TsTile *n = t->portable ? NULL : ts_tile_nearly(k, err), *e = NULL;
+  TsTile *n = t->single ? ts_tile_single(k, err) : NULL, *e = NULL;
+  if (t->single && !n) return NULL;
+  if (!t->portable) n = ts_tile_nearly(k, err);
   if (n || t->portable) e = ts_tile_expand(n ? n : k, err);
   ts_tile_free(n);
   if (e) ts_tile_dce(e);

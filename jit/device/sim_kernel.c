@@ -93,6 +93,7 @@ static int run_there(Simulated *s, void *const *arg, const int64_t *dim, TsError
     return ts_error_set(err, TS_ERR_value, "%s: more than %d parameters", k->name, MOST_PARAMS);
   for (int i = 0; i < k->nparam; i++) {
     at[i] = ts_sim_host(arg[i]);
+    ts_sim_aside_touch(s->d, arg[i]);
     low |= (uintptr_t)at[i];
     if (begins_between(&k->param[i]->type, at[i]))
       return ts_error_set(err, TS_ERR_device, "%s: parameter %d begins between elements",
@@ -143,12 +144,16 @@ static int most(const void *of) {
   return !has_roles(k) && k->ndim ? MOST_RUNS : 1;
 }
 
-static int emulate_many(const TsTile *k, int n, void *const *arg, const int64_t *dim,
+static int emulate_many(const Simulated *s, int n, void *const *arg, const int64_t *dim,
                         TsError *err) {
+  const TsTile *k = s->k;
   void *at[TS_GPU_BATCH_WORDS];
   if (n * k->nparam > TS_GPU_BATCH_WORDS)
     return ts_error_set(err, TS_ERR_value, "%s: too many runs in a launch", k->name);
-  for (int i = 0; i < n * k->nparam; i++) at[i] = ts_sim_host(arg[i]);
+  for (int i = 0; i < n * k->nparam; i++) {
+    at[i] = ts_sim_host(arg[i]);
+    ts_sim_aside_touch(s->d, arg[i]);
+  }
   ts_memory_spare(true);
   int failed = ts_gpu_emulate_many(k, n, at, dim, err);
   ts_memory_spare(false);
@@ -159,7 +164,7 @@ static int run_many(void *of, int n, void *const *arg, const int64_t *dim, TsErr
   Simulated *s = of;
   int failed = 0;
   if (s->emulated && ts_sim_fails(s->d, TS_SIM_launch, err)) return -1;
-  if (s->emulated) return emulate_many(s->k, n, arg, dim, err);
+  if (s->emulated) return emulate_many(s, n, arg, dim, err);
   for (int i = 0; i < n && !failed; i++)
     failed = run_there(s, arg + i * s->k->nparam, dim + i * s->k->ndim, err);
   return failed;

@@ -116,7 +116,12 @@ int ts_mesh_tell_join(TsMeshRun *r, const TsMeshStep *s) {
   unsigned char once = s->again ? 2 : 1;
   if (j->kind == TS_JOIN_call || j->kind == TS_JOIN_fold || r->told[s->at] & once) return 0;
   r->told[s->at] |= once;
+  if (j->row) return 0; /* with the first one all of them are told */
   TsCollective sent = collective_of(r, j);
+  if (j->nrow) {
+    sent.bytes *= j->nrow;
+    sent.before.dim[j->along] *= j->nrow, sent.meta.dim[j->along] *= j->nrow;
+  }
   bool asked = j->kind != TS_JOIN_move || sent.op == TS_OP_reshard || sent.op == TS_OP_COUNT;
   if (!asked && !r->c->planning && ts_collective_hidden(r->c, &sent, operand_of(r, j)))
     return -1;
@@ -444,7 +449,7 @@ static bool sums_at_once(const TsMeshRun *r, const TsMeshStep *s) {
 
 int ts_mesh_run_at_once(const TsMeshRun *r, const TsMeshStep *s, int most) {
   int n = 0;
-  while (n < most && s[n].join && sums_at_once(r, &s[n])) n++;
+  while (n < most && s[n].join && s[n].does == s->does && sums_at_once(r, &s[n])) n++;
   return n ? n : 1;
 }
 

@@ -17,6 +17,7 @@ typedef struct Way {
   TsGraph *g;
   TsMeshRun *run; /* NULL: it cannot be cut */
   int leaves, n;
+  unsigned overlap;  /* TsContext.overlap_said when it was made */
   bool busy;         /* it runs: a function that calls itself has another one */
   uint16_t layout[]; /* by argument; 0: it lies on one device */
 } Way;
@@ -34,8 +35,8 @@ static void forget(void *slot) {
   }
 }
 
-static bool fits(const Way *w, int leaves, TsTensor *const *args) {
-  if (w->leaves != leaves || w->busy) return false;
+static bool fits(const Way *w, const TsContext *c, TsTensor *const *args) {
+  if (w->leaves != c->leaves || w->overlap != c->overlap_said || w->busy) return false;
   for (int i = 0; i < w->n; i++)
     if (w->layout[i] != args[i]->meta.layout) return false;
   return true;
@@ -54,7 +55,7 @@ static void drop_oldest(void **slot) {
 static Way *made(TsContext *c, void **slot, const TsGraph *g, TsTensor *const *args) {
   Way *w = calloc(1, sizeof *w + sizeof *w->layout * (size_t)(g->nparam + 1));
   if (!w) return ts_error_memory(&c->err), NULL;
-  w->leaves = c->leaves, w->n = g->nparam;
+  w->leaves = c->leaves, w->overlap = c->overlap_said, w->n = g->nparam;
   for (int i = 0; i < g->nparam; i++) w->layout[i] = args[i]->meta.layout;
   ts_error_clear(&c->err);
   w->g = ts_mesh_region(c, g, args);
@@ -80,7 +81,7 @@ static int run(TsContext *c, void **slot, const TsGraph *g, TsTensor *const *arg
                TsTensor **results) {
   if (!is_meant(c, g, args)) return 0;
   Way *w = *slot;
-  while (w && !fits(w, c->leaves, args)) w = w->next;
+  while (w && !fits(w, c, args)) w = w->next;
   if (!w && !(w = made(c, slot, g, args))) return -1;
   if (!w->run) return 0;
   if (c->planning) return c->step_told ? 0 : ts_mesh_run_tell(w->run, args) ? -1 : 2;

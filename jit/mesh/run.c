@@ -9,6 +9,7 @@
 #include "devices/cpu_pool.h"
 #include "devices/device.h"
 #include "jit/mesh/failure.h"
+#include "jit/mesh/flight.h"
 #include "jit/mesh/state.h"
 #include "lib/clock.h"
 #include "vm/code/lower.h"
@@ -20,8 +21,11 @@
 
 /* ---- life */
 TsMeshRun *ts_mesh_run_new(TsContext *c, const TsGraph *g, const TsMeshHow *how) {
+  TsOverlap overlap;
+  if (ts_mesh_overlap_of(c, g, &overlap)) return NULL;
   TsGraph *expanded = ts_mesh_expand(c, g);
-  TsMeshPlan *plan = expanded ? ts_mesh_partition(expanded, c->leaves, how, &c->err) : NULL;
+  TsMeshPlan *plan =
+      expanded ? ts_mesh_partition(expanded, c->leaves, how, &overlap, &c->err) : NULL;
   TsMeshRun *r = plan ? calloc(1, sizeof *r) : NULL;
   if (!r) {
     if (plan) ts_error_memory(&c->err);
@@ -36,7 +40,8 @@ TsMeshRun *ts_mesh_run_new(TsContext *c, const TsGraph *g, const TsMeshHow *how)
   r->slot = calloc((size_t)(plan->nslot * s->nplace) * n + 1, sizeof *r->slot);
   r->pending = calloc((size_t)(plan->njoin * s->n) + 1, sizeof *r->pending);
   r->told = calloc((size_t)plan->njoin + 1, 1);
-  if (r->piece && r->slot && r->pending && r->told) return r;
+  r->flight = calloc((size_t)(plan->njoin * s->nmicro) + 1, sizeof *r->flight);
+  if (r->piece && r->slot && r->pending && r->told && r->flight) return r;
   ts_mesh_run_free(r);
   ts_error_memory(&c->err);
   return NULL;
@@ -53,6 +58,7 @@ void ts_mesh_run_free(TsMeshRun *r) {
   free(r->slot);
   free(r->pending);
   free(r->told);
+  free(r->flight);
   ts_mesh_plan_free(r->plan);
   ts_graph_free(r->g);
   free(r);
@@ -81,7 +87,7 @@ int ts_mesh_run_tell(TsMeshRun *r, TsTensor *const *args) {
   for (int i = 0; i < r->plan->g->nparam; i++)
     if (r->plan->param[i] >= 0) tell_argument(r, i, args[i]);
   for (int i = 0; i < r->plan->nstep && !failed; i++)
-    if (r->plan->step[i].join) failed = ts_mesh_tell_join(r, &r->plan->step[i]);
+    if (r->plan->step[i].join && r->plan->step[i].does != TS_STEP_done) failed = ts_mesh_tell_join(r, &r->plan->step[i]);
   return failed;
 }
 
@@ -287,17 +293,41 @@ static void span_of_joins(const TsMeshRun *r, int n, const TsMeshStep *s, int64_
   if (span.what) ts_spans_add(r->c->spans, &span);
 }
 
+/* The joins that are done at once from s on: n of them, or -1. */
+static int run_joins(TsMeshRun *r, int n, const TsMeshStep *s) {
+  int64_t start = r->c->spans ? ts_clock_nsec() : 0;
+  bool timed = r->c->times != NULL;
+  int failed = timed && open_times(r, n, s);
+  if (!failed) {
+    failed = ts_mesh_run_joins(r, s, n) < 0;
+    if (timed && ts_times_close(r->c, failed)) failed = -1;
+  }
+  if (!failed && r->c->spans) span_of_joins(r, n, s, start);
+  return failed ? -1 : n;
+}
+
+/* One that is sent in its place goes behind those that are on their way (flight.c). */
+static int run_join(TsMeshRun *r, const TsMeshStep *s, int left) {
+  if (s->does == TS_STEP_done) return ts_mesh_done(r, s) ? -1 : 1;
+  int n = ts_mesh_run_at_once(r, s, left);
+  TsMeshJoinKind kind = r->plan->join[s->at].kind;
+  bool sends = kind != TS_JOIN_fold && kind != TS_JOIN_call;
+  bool aside = s->does == TS_STEP_start || (sends && r->latest);
+  int beside = aside ? ts_mesh_aside(r, s) : 0;
+  if (beside < 0) return -1;
+  int failed = run_joins(r, n, s) < 0;
+  if (beside && ts_mesh_started(r, n, s, failed)) failed = -1;
+  for (int i = 0; i < n && !failed && s->does == TS_STEP_all && beside; i++)
+    failed = ts_mesh_done(r, &s[i]);
+  return failed ? -1 : n;
+}
+
 /* Step i, and those behind it that are done at once with it: how many, or -1. */
 static int run_step(TsMeshRun *r, int i, uint64_t stream) {
   const TsMeshStep *s = &r->plan->step[i];
   if (!s->join) return run_group(r, s, stream) ? -1 : 1;
-  int64_t start = r->c->spans ? ts_clock_nsec() : 0;
-  bool timed = r->c->times != NULL;
-  if (timed && open_times(r, ts_mesh_run_at_once(r, s, r->plan->nstep - i), s)) return -1;
-  int n = ts_mesh_run_joins(r, s, r->plan->nstep - i);
-  if (timed && ts_times_close(r->c, n < 0)) n = -1;
+  int n = run_join(r, s, r->plan->nstep - i);
   if (n < 0) ts_mesh_failure(r, s, -1);
-  if (n > 0 && r->c->spans) span_of_joins(r, n, s, start);
   return n;
 }
 
@@ -397,6 +427,7 @@ int ts_mesh_run(TsMeshRun *r, TsTensor *const *args, TsTensor **results) {
   int failed = take_arguments(r, args);
   if (failed) ts_mesh_failure(r, NULL, -1);
   failed = failed || run_all(r, stream);
+  if (ts_mesh_land(r)) failed = -1;
   c->stream = stream + (uint64_t)r->plan->g->module->nrandom;
   if (!failed && (failed = finish(r, args, results))) ts_mesh_failure(r, NULL, -1);
   clear_all(r);

@@ -127,7 +127,7 @@ end
 
 local parts = { nn = "tessera.nn", optim = "tessera.optim", data = "tessera.data",
   graph = "tessera.graph", dist = "tessera.dist.mesh", checkpoint = "tessera.dist.checkpoint", numerics = "tessera.numerics", einops = "tessera.einops",
-  image = "tessera.image", jit = "tessera.jit",
+  image = "tessera.image", hf = "tessera.hf", jit = "tessera.jit",
   autotune = "tessera.autotune", profile = "tessera.profile", debug = "tessera.debug.kernel" }
 
 -- load(path): what a file holds, by the name's ending: of .safetensors the tensors by name, or what tessera.save was

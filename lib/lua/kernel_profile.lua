@@ -228,6 +228,25 @@ local function cost_of(device)
   return costs[device]
 end
 
+--- times(f, ...): the launches as run has them, without stages.
+function kernels.times(f, ...)
+  collect("warps", f, ...) -- compiles
+  local runs, list = {}, {}
+  for r = 1, RUNS do runs[r] = collect("warps", f, ...) end
+  local simulated = false -- such devices count at marks alone, which cost nothing there
+  for _, launch in ipairs(runs[RUNS]) do simulated = simulated or launch.device:find "^sim" ~= nil end
+  for i, launch in ipairs(simulated and collect("stages", f, ...) or runs[RUNS]) do
+    local all = {}
+    for r = 1, RUNS do
+      if runs[r][i] then all[#all + 1] = span_of(runs[r][i]) / 1000 end
+    end
+    list[i] = describe(launch, 0)
+    list[i].usec, list[i].unmarked = not list[i].simulated and median(all) or list[i].usec, true
+    list[i].roles = {}
+  end
+  return list
+end
+
 --- run(f, ...): the launches of f(...) on devices, in their order: {name, usec, bytes, flops, grid, threads,
 --- registers, spilled, shared, occupancy, roles = {{name, warps, stages = {{name, part, median, p95, count}}}},
 --- processors}. usec: without marks, the median of several runs; marked: with them.
@@ -307,6 +326,7 @@ function kernels.limit(k)
   if even < 0.75 then
     return ("imbalance: processors work %s of the time that the busiest one does; more, smaller blocks would even that out"):format(percent(even))
   end
+  if k.unmarked then return ("none is known without marks: %s"):format(used_text(k, memory, compute)) end
   local waits = wait_part(k)
   if waits >= 0.35 then
     local while_used = used_text(k, memory, compute)
@@ -421,7 +441,7 @@ function kernels.text(list, width)
       out[#out + 1] = ("%d more kernels\n"):format(#groups - 8)
       break
     end
-    out[#out + 1] = k.simulated and ("%s  %d statements%s\n"):format(k.name, k.usec * 1000, g.count > 1 and (", %d launches"):format(g.count) or "")
+    out[#out + 1] = k.simulated and ("%s  %d statements on %s%s\n"):format(k.name, k.usec * 1000, k.device, g.count > 1 and (", %d launches"):format(g.count) or "")
       or ("%s  %s, %s of %s on %s%s\n"):format(k.name, units.time(k.usec), percent(g.usec / math.max(total, 1e-9)),
         units.time(total), k.device, g.count > 1 and (", %d launches"):format(g.count) or "")
     facts_lines(k, out)

@@ -10,7 +10,7 @@ local options = require "tessera.options"
 local topics = {}
 
 -- Parts of the library with functions and classes.
-topics.modules = { "nn", "optim", "optim.schedule", "data", "checkpoint", "graph", "rng", "image", "numerics", "profile", "autotune", "jit" }
+topics.modules = { "nn", "optim", "optim.schedule", "data", "checkpoint", "graph", "rng", "image", "hf", "numerics", "profile", "autotune", "jit" }
 
 -- Words that are no names: what the prompt shows for them, in lines of a width.
 topics.pages = {

@@ -25,6 +25,7 @@ typedef struct TsLuaFunction {
   TsGraph *cut;      /* g with sums over declared leaves, which is what runs; or NULL */
   TsMeshRun *spread; /* its pieces, once it was called on a mesh, or NULL; */
   int spread_leaves; /* with so many leaves: whether that was tried; */
+  unsigned spread_overlap; /* TsContext.overlap_said then */
   int ncut;          /* how often */
   TsGraph *loose; /* where it has loops: with functions of what stands between them; or NULL */
   TsCode *loose_code;

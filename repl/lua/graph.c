@@ -44,7 +44,7 @@ void ts_lua_push_captured(lua_State *L, TsContext *c, TsGraph *raw) {
 TsLuaFunction *ts_lua_function_at(lua_State *L, int index) {
   TsLuaFunction *f = luaL_checkudata(L, index, TS_LUA_FUNCTION);
   if (f->whole && f->whole->ncut != f->ncut)
-    ts_lua_fail(L, TS_ERR_value, "the function has other pieces now, as leaves are others");
+    ts_lua_fail(L, TS_ERR_value, "the function has other pieces now, as dist.leaves or dist.overlap are others");
   return f;
 }
 

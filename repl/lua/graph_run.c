@@ -112,11 +112,13 @@ static void note_updates(const TsLuaFunction *f, TsTensor *const *all) {
 
 /* ---- runs */
 int ts_lua_function_cut(TsContext *c, TsLuaFunction *f) {
-  if (f->spread_leaves && f->spread_leaves == 1 + c->leaves) return 0;
+  if (f->spread_leaves && f->spread_leaves == 1 + c->leaves &&
+      f->spread_overlap == c->overlap_said)
+    return 0;
   ts_mesh_run_free(f->spread);
   f->spread = NULL, f->spread_leaves = 0, f->ncut++;
   if (!(f->spread = ts_mesh_run_new(c, f->g, f->how)) && c->err.code) return -1;
-  f->spread_leaves = 1 + c->leaves;
+  f->spread_leaves = 1 + c->leaves, f->spread_overlap = c->overlap_said;
   return 0;
 }
 

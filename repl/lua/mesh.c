@@ -410,6 +410,23 @@ static int mesh_leaves(lua_State *L) {
   return 1;
 }
 
+/* mesh_overlap([on, bucket, ahead, chunks]): what is asked for of what devices do at a time, after setting
+ * it (TsOverlapAsked). */
+static int mesh_overlap(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  TsOverlapAsked *o = &c->overlap;
+  lua_pushinteger(L, o->on);
+  lua_pushnumber(L, (double)o->bucket);
+  lua_pushnumber(L, (double)o->ahead);
+  lua_pushinteger(L, o->chunks);
+  if (lua_isnumber(L, 1)) {
+    *o = (TsOverlapAsked){(int)lua_tointeger(L, 1), (int64_t)luaL_checknumber(L, 2),
+                          (int64_t)luaL_checknumber(L, 3), (int)luaL_checkinteger(L, 4)};
+    c->overlap_said++;
+  }
+  return 4;
+}
+
 /* ---- what was sent, and what may be */
 static void set_axes(lua_State *L, const TsMesh *m, uint8_t axes) {
   lua_newtable(L);
@@ -586,6 +603,7 @@ void ts_lua_open_mesh(lua_State *L) {
                                        {"mesh_run", mesh_run},
                                        {"mesh_summands", mesh_summands},
                                        {"mesh_leaves", mesh_leaves},
+                                       {"mesh_overlap", mesh_overlap},
                                        {"mesh_object", mesh_object},
                                        {"mesh_facts", mesh_facts},
                                        {"mesh_sent", mesh_sent},

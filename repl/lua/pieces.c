@@ -84,7 +84,7 @@ static void add_row(lua_State *L, int row, int stage) {
   lua_rawseti(L, -2, row);
 }
 
-/* Joins in the order in which they first run. */
+/* Joins in the order in which they are first done. */
 static void push_sent(lua_State *L, TsMeshRun *r) {
   const TsMeshPlan *p = ts_mesh_run_plan(r);
   unsigned char *told = lua_newuserdata(L, (size_t)p->njoin + 1);
@@ -95,11 +95,12 @@ static void push_sent(lua_State *L, TsMeshRun *r) {
     int j = p->step[i].at;
     const TsNode *node = p->step[i].join ? p->join[j].node : NULL;
     const char *where = node ? ts_graph_where(node) : "";
-    if (!p->step[i].join || told[j]++ || !ts_mesh_run_sent(r, j, &sent)) continue;
+    if (!p->step[i].join || p->step[i].does == TS_STEP_start || told[j]++ || !ts_mesh_run_sent(r, j, &sent)) continue;
     ts_lua_push_collective(L, &sent);
     lua_pushstring(L, node ? ts_node_name(node) : ""), lua_setfield(L, -2, "operator");
     lua_pushstring(L, where ? where : ""), lua_setfield(L, -2, "place");
     lua_pushinteger(L, p->join[j].stage), lua_setfield(L, -2, "stage");
+    lua_pushinteger(L, p->join[j].begins), lua_setfield(L, -2, "begins");
     lua_rawseti(L, -2, ++n);
   }
   lua_remove(L, -2);
@@ -137,7 +138,7 @@ static void add_outside(void *arg, const TsNode *n, const char *why) {
 /* g:pieces() -> nil: it is of no mesh; false: it has loops and the like, and a list of these, {what, place, why},
  * why being nil of those whose functions run in pieces; else what its devices run, a row for
  * those that are alike {stage, parts, devices, at}, with `mesh`, and what they send each other
- * before a stage, `sent`. */
+ * before a stage, `sent`; `remarks` are lines on how that is done. */
 static int pieces(lua_State *L) {
   TsMeshRun *r;
   if (!ts_lua_graph_spread(L, 1, &r)) return 0;
@@ -162,6 +163,8 @@ static int pieces(lua_State *L) {
   for (int i = 0; i < n; i++) ts_text_free(&text[i]);
   ts_lua_push_mesh(L, p->space.real), lua_setfield(L, -2, "mesh");
   push_sent(L, r), lua_setfield(L, -2, "sent");
+  lua_pushlstring(L, p->remarks.at ? p->remarks.at : "", p->remarks.len);
+  lua_setfield(L, -2, "remarks");
   return 1;
 }
 

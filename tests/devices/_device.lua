@@ -13,6 +13,10 @@ if missing then M.skipped = "skipped: " .. missing:gsub("\n.*", "")
 elseif not ok then error(why, 0)
 else M.name = why end
 
+-- Whether 16 bits are multiplied by a matrix unit in all operators: those that others have for it alone are the
+-- CPU's on OpenCL's devices.
+M.unit = M.kind ~= "opencl"
+
 -- Sums of a matrix unit are another chain than the CPU's: 16-bit products agree within a
 -- rounding or two, and in f32, if that is what is asked of 16-bit operands, within those of the
 -- chain. Elsewhere, and on a device that is simulated, the bits do.

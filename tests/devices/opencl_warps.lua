@@ -5,6 +5,7 @@ local opencl = require "_opencl"
 opencl.set("DEV", "opencl:0")
 opencl.set("TESSERA_GPU", "pvc")
 if not os.getenv "SAMPLE" then opencl.set("SAMPLE", "300") end
+opencl.set("TESSERA_OPENCL_FUNCTIONS", require "_dpas")
 local skipped = opencl.missing()
 if skipped then return print(skipped) end
 local tessera = require "tessera"
@@ -28,4 +29,14 @@ for _, d in ipairs { "f32", "f64", "i32" } do
   check("sort " .. d, function(t) return op.sort(t, { axis = 1 }) end, a)
 end
 check("scan", function(t) return op.cumsum(t, { axis = 1 }) end, random { 33, 500 })
+-- The matrix unit, by sub-groups of 16: the interpreter's chain, which is not the CPU's.
+for _, d in ipairs { "bf16", "f16" } do
+  local a, b = random({ 20, 70 }, d), random({ 70, 41 }, d)
+  local function f(t, u) return op.gelu(op.matmul(t, u)) end
+  local before = tessera.core.jit_device()
+  local got, want = f(a:to "opencl:0", b:to "opencl:0"), f(a:to "sim:0", b:to "sim:0")
+  local after = tessera.core.jit_device()
+  assert(after.fallback == before.fallback and after.refused == before.refused, d .. ": the CPU ran it")
+  assert(got:hash() == want:hash(), d .. ": the unit's sums differ")
+end
 dofile "tests/devices/agree.lua"

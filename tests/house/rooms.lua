@@ -1,7 +1,7 @@
 -- Every room, a folder with sources or tests, has few files, and one with 8 or more sources a README.md of one screen,
 -- which says what a newcomer asks. Smaller rooms stand in the README of the folder around them.
 local LEAST, MOST, LINES, COLUMNS = 8, 60, 60, 110
-local roots = "lib devices ir vm jit repl"
+local roots = "lib devices text ir vm jit repl"
 local answers = { "In", "Out", "Called by", "Holds", "Tests", "Open first" }
 -- Folders of other rooms have a picture of these instead.
 local pictures = { ir = true, jit = true, vm = true }

@@ -27,16 +27,18 @@ static TsTile *kernel(const char *d, int depth, const char *unit, const char *ta
   return ts_tile_parse(k, err);
 }
 
-static float element(const float *a, const float *b, float sum, int i, int j, bool dots) {
-  for (int from = 0; from < K; from += 16) {
+static float element(const float *a, const float *b, float sum, int i, int j, int dots) {
+  int by = dots ? dots : 16;
+  for (int from = 0; from < K; from += by) {
     float part = dots ? 0 : sum;
-    for (int k = from; k < from + 16; k++) part = fmaf(a[i * K + k], b[k * N + j], part);
+    for (int k = from; k < from + by; k++) part = fmaf(a[i * K + k], b[k * N + j], part);
     sum = dots ? part + sum : part;
   }
   return sum;
 }
 
-static int chain(const char *unit, const char *target, bool dots) {
+/* dots: steps of k that are added up before they come to the sum; 0: none. */
+static int chain(const char *unit, const char *target, int dots) {
   static uint16_t a[M * K], b[K * N];
   static float wide_a[M * K], wide_b[K * N], c[M * N], y[M * N];
   TsError err = {0};
@@ -97,9 +99,10 @@ static int whole(const char *unit, const char *target) {
 }
 
 int main(void) {
-  return chain("mfma", "gfx942", false) || chain("wmma", "gfx1200", true) ||
-         whole("mfma", "gfx942") || whole("wmma", "gfx1200") ||
+  return chain("mfma", "gfx942", 0) || chain("wmma", "gfx1200", 16) ||
+         chain("dpas", "pvc", 2) || whole("mfma", "gfx942") || whole("wmma", "gfx1200") ||
          refused("f32", K, "wmma", "gfx1200", "multiplies bf16, f16, fp8 and i8, not f32") ||
+         refused("f32", K, "dpas", "pvc", "multiplies bf16 and f16, not f32") ||
          refused("i16", K, "mfma", "gfx942", "i16") ||
          refused("f32", 42, "mfma", "gfx942", "multiples of 4") ||
          refused("bf16", 40, "wmma", "gfx1200", "multiples of 16") ||

@@ -17,9 +17,11 @@ end
 local here = {}
 for i = 1, 8 do here[i] = "cpu:0" end
 for _, how in ipairs { {}, { zero = 1 }, { zero = 3 }, { micro = 2 }, { zero = 2, micro = 2 } } do
-  local want, got = plan(here, false, how), plan(dist.range(1000, 1008), true, how)
-  assert(want == got, want .. got)
-  assert(want:find "dp=3 tp=1 begins with", want)
+  for _, overlap in ipairs { false, true } do -- devices that are not there are as GPUs, which send beside what they compute
+    local want, got = dist.overlap(overlap, plan, here, false, how), dist.overlap(overlap, plan, dist.range(1000, 1008), true, how)
+    assert(want == got, want .. got)
+    assert(want:find "dp=3 tp=1 begins with", want)
+  end
 end
 
 -- Many devices, and a model that no machine has room for.

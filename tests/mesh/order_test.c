@@ -138,7 +138,7 @@ static void seed(const TsMeshPlan *p, int parts, int i, TsMeshJoinKind kind,
 static void check_programs(void) {
   TsGraph *g = graph_of(2, 2, " pp=0", " pp=1");
   TsMeshHow how = {.micro = 3, .chunks = 2, .axis = 1, .turns = TS_TURNS_1f1b};
-  TsMeshPlan *p = g ? ts_mesh_partition(g, 24, &how, &err) : NULL;
+  TsMeshPlan *p = g ? ts_mesh_partition(g, 24, &how, NULL, &err) : NULL;
   CHECK(p != NULL, "%s", err.message);
   if (!p) return;
   /* The second place takes the second micro-batch first, which the first one sends behind the first. */
@@ -154,15 +154,102 @@ static void check_programs(void) {
   ts_mesh_plan_free(p);
   ts_graph_free(g);
   g = graph_of(2, 2, "", "");
-  p = g ? ts_mesh_partition(g, 24, &how, &err) : NULL;
+  p = g ? ts_mesh_partition(g, 24, &how, NULL, &err) : NULL;
   if (p) seed(p, 4, 2, TS_JOIN_sum, other, end);
   ts_mesh_plan_free(p);
   ts_graph_free(g);
 }
 
+/* ---- joins that are started and done */
+static int find_step(const TsMeshPlan *p, TsStepDoes does, int at) {
+  for (int i = 0; i < p->nstep; i++)
+    if (p->step[i].join && p->step[i].does == does && (at < 0 || p->step[i].at == at)) return i;
+  return -1;
+}
+
+static void move_step(TsMeshPlan *p, int from, int to) {
+  TsMeshStep s = p->step[from];
+  int n = from < to ? to - from : from - to;
+  if (from < to)
+    memmove(p->step + from, p->step + from + 1, sizeof s * (size_t)n);
+  else
+    memmove(p->step + to + 1, p->step + to, sizeof s * (size_t)n);
+  p->step[to] = s;
+}
+
+/* Starts and dones where they must not be. */
+static void spoil_flight(TsMeshPlan *p) {
+  int start = find_step(p, TS_STEP_start, -1), done, reader = -1, own[64], read[64];
+  CHECK(start >= 0, "nothing is started");
+  if (start < 0) return;
+  done = find_step(p, TS_STEP_done, p->step[start].at);
+  CHECK(done > start, "started at %d, done at %d", start, done);
+  CHECK(said(ts_mesh_check_steps, p, NULL) && said(ts_mesh_check_places, p, NULL), "as it is");
+  move_step(p, done, start);
+  CHECK(said(ts_mesh_check_steps, p, "has no start before it"), "done before its start");
+  CHECK(said(ts_mesh_check_places, p, "has not started it"), "a device that has no start");
+  move_step(p, start, done);
+  int n = ts_step_writes(p, &p->step[done], own);
+  for (int i = done + 1; i < p->nstep && reader < 0; i++) {
+    int m = ts_step_reads(p, &p->step[i], read);
+    for (int k = 0; k < m; k++)
+      for (int x = 0; x < n; x++)
+        if (read[k] == own[x]) reader = i;
+  }
+  if (reader < 0) return;
+  move_step(p, done, reader);
+  CHECK(said(ts_mesh_check_steps, p, "which is not there"), "read before it is done");
+  move_step(p, reader, done);
+  /* What it reads ends while it is on its way. */
+  TsMeshStep *before = &p->step[start], *at = &p->step[done];
+  int dies = at->ndie;
+  if (!dies) return;
+  TsMeshStep kept = *before;
+  before->dies = at->dies, before->ndie = dies, at->ndie = 0;
+  CHECK(!said(ts_mesh_check_steps, p, NULL), "it reads what is gone");
+  *before = kept, at->ndie = dies;
+}
+
+static void check_flight(void) {
+  static const char *const fine[] = {NULL};
+  TsOverlapAsked asked = {.on = 1, .bucket = 1, .ahead = 1};
+  TsOverlap overlap = ts_overlap_of("cuda", &asked);
+  TsGraph *g = graph_of(2, 1, "", "");
+  TsMeshPlan *p = g ? ts_mesh_partition(g, 24, NULL, &overlap, &err) : NULL;
+  CHECK(p != NULL, "%s", err.message);
+  if (p) spoil_flight(p);
+  if (p) { /* one device starts two in the other order */
+    TsMeshProgram *of = ts_mesh_programs(p, 2);
+    int a = -1, b = -1;
+    CHECK(programs_say(p, 2, of, fine), "as they are");
+    for (int i = 0; i < of[1].n; i++) {
+      const TsMeshStep *s = &p->step[of[1].step[i]];
+      if (!s->join || s->does == TS_STEP_done) continue;
+      a = b, b = i;
+    }
+    CHECK(a >= 0, "two that are sent");
+    if (a >= 0) {
+      int first = of[1].step[a];
+      of[1].step[a] = of[1].step[b], of[1].step[b] = first;
+      TsText why = {0};
+      CHECK(ts_mesh_check_programs(p, 2, of, &why), "another order");
+      ts_text_free(&why);
+    }
+    ts_mesh_programs_free(p, 2, of);
+  }
+  ts_mesh_plan_free(p);
+  asked.on = -1;
+  overlap = ts_overlap_of("cuda", &asked);
+  p = g ? ts_mesh_partition(g, 24, NULL, &overlap, &err) : NULL;
+  CHECK(p && find_step(p, TS_STEP_start, -1) < 0, "it is off");
+  ts_mesh_plan_free(p);
+  if (g) ts_graph_free(g);
+}
+
 int main(void) {
   int wrong = 0, plans = 0;
   check_programs();
+  check_flight();
   for (int places = 1; places <= 2; places++) {
     TsGraph *g = graph_of(1, places, "", "");
     if (!g) {
@@ -177,7 +264,7 @@ int main(void) {
               .micro = micro, .chunks = chunks, .axis = 1, .turns = (TsTurns)turns};
           for (int i = 0; i < chunks; i++) how.again[i] = again;
           check_turns(&how, places);
-          TsMeshPlan *p = ts_mesh_partition(g, 24, &how, &err);
+          TsMeshPlan *p = ts_mesh_partition(g, 24, &how, NULL, &err);
           CHECK(p != NULL, "%s", err.message);
           if (!p) continue;
           CHECK(said(ts_mesh_check_steps, p, NULL), "steps");

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "ir/mesh/overlap.h"
 #include "lib/error.h"
 #include "lib/profile.h"
 #include "vm/core/kernels.h"
@@ -40,6 +41,8 @@ typedef struct TsContext {
   bool trap;        /* stop at the first NaN or infinity (vm/core/trap.h) */
   int device;       /* where new tensors are made */
   int leaves;       /* into how many axes that are summed over are cut (lib/mesh.h); 0: none */
+  TsOverlapAsked overlap;  /* what devices of a mesh do at a time, by the program; and how often it has */
+  unsigned overlap_said;   /* said so */
   bool planning; /* calls on a mesh compute nothing: results are planned (vm/mesh/planned.h) */
   const struct TsMesh *abstract; /* what the program makes is planned, for this mesh; or NULL */
   bool hidden_is_error; /* moves between devices that the program did not ask for are errors */

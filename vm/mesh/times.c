@@ -191,8 +191,11 @@ static void settle_sent(Recorder *r, RawSent *raw) {
   for (int i = 0; i < s->ndevice; i++)
     for (int k = 0; k < r->nwork; k++) {
       const TsTimesWork *w = r->t.work + r->t.nwork + k;
-      if (w->device == s->of[i].device)
-        s->of[i].worked += common(w->start, w->end, s->of[i].there, s->of[i].end);
+      if (w->device == s->of[i].device) {
+        TsTimesDevice *d = &s->of[i]; /* who computes meanwhile does not wait */
+        d->worked += common(w->start, w->end, d->there, d->end);
+        d->waited -= common(w->start, w->end, d->arrived, d->arrived + d->waited);
+      }
     }
   if (add_to_row(&r->t, s)) return lose(r, "there was no memory");
   if (r->t.nsent < TS_TIMES_KEPT)

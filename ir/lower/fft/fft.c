@@ -14,6 +14,7 @@ static int64_t about(int64_t batch) {
 }
 
 void ts_fft_step(TsSteps *x, TsFftForm f, TsStepsAxis a, int in, int out) {
+  f.shared = x->s->target->shared_bytes;
   TsFftTile t = {.tile = NULL};
   int arg[TS_FFT_TABLES + 2] = {in}, table = 0;
   f.in_n = a.n, f.inner = a.inner, f.batch = about(a.outer);

@@ -139,9 +139,15 @@ void ts_fft_store_split(Make *m, V y, const TsFftTable *table, Cx *v) {
       Cx begin = {ts_fft_op(m, TS_OP_add, own.re, own.im), ts_fft_all(m, 0)};
       z = ts_fft_where(m, ts_fft_below(m, j, 1), begin, z);
     }
+    if (base < h &&
+        h < base + s->d) { /* the last term, of the first one, which `other` is there */
+      Cx last = {ts_fft_op(m, TS_OP_sub, other.re, other.im), ts_fft_all(m, 0)};
+      z = ts_fft_where(m, ts_fft_op(m, TS_OP_eq, j, ts_fft_ints(m, h)), last, z);
+    }
     V to[4] = {m->at_row, index_of(m, base), zero, m->at_col};
     ts_fft_store(m, y, to, ts_fft_scaled(m, z), NULL, ts_fft_edge(m, base + s->d, h));
   }
+  if (h % s->d) return; /* nobody else writes it */
   ts_fft_set_dim(m, m->rows, 1, 1, m->cols);
   V at[4] = {zero, zero, zero, zero}, to[4] = {m->at_row, index_of(m, h), zero, m->at_col};
   Cx z = ts_fft_get(m, view, at, &one, NULL);

@@ -58,10 +58,16 @@ static int64_t pow2_below(int64_t n) {
   return p;
 }
 
+/* Bytes of a block, some of which stand between. */
+static int64_t room_of(const Make *m) {
+  int64_t has = m->f->shared;
+  return (has && has < SHARED ? has : SHARED) / 5 * 4;
+}
+
 /* Columns that lie side by side, rows so that a group has a warp at least. */
 static void choose(Make *m, int64_t inner, int64_t batch) {
   int64_t each = 2 * m->size, length = m->length ? m->length : 1;
-  int64_t most = SHARED / 5 * 4 / each / length;
+  int64_t most = room_of(m) / each / length;
   m->cols = inner > 1 ? SEGMENT / each : 1;
   while (m->cols > 1 && (m->cols > most || m->cols / 2 >= inner)) m->cols /= 2;
   m->rows = 1;
@@ -416,7 +422,7 @@ static void two_phases(Make *m, const TsFftNode *n) {
   ts_fft_passes(m, n->right);
   cut_steps(m);
   m->cols = 1, m->transposed = true;
-  m->rows = pow2_below(SHARED / 5 * 4 / (2 * m->size) / n->n2);
+  m->rows = pow2_below(room_of(m) / (2 * m->size) / n->n2);
   if (m->rows > 8) m->rows = 8;
   rows = m->rows;
   TsTileLoop outer = ts_tile_for(&m->b, index_of(m, 0), count, 1, true, 0, NULL);
@@ -453,9 +459,7 @@ static void two_phases(Make *m, const TsFftNode *n) {
   free(v);
 }
 
-static bool fits(const Make *m, int64_t length) {
-  return length * 2 * m->size <= SHARED / 5 * 4;
-}
+static bool fits(const Make *m, int64_t length) { return length * 2 * m->size <= room_of(m); }
 
 static int build(Make *m, const TsFftPlan *p, const TsFftPlan *roots, TsError *err) {
   const TsFftForm *f = m->f;

@@ -22,6 +22,7 @@ typedef struct TsFftForm {
   bool inverse, real;     /* real: the input of c2c is real */
   int64_t n, in_n, inner; /* transform; elements along the axis; elements side by side */
   int64_t batch;          /* about how many: chooses rows of a block only */
+  int64_t shared;         /* bytes of memory that a block has; 0: as many as are of use */
   double scale;
 } TsFftForm;
 

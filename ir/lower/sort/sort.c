@@ -3,9 +3,11 @@
 #include "ir/lower/sort/sort.h"
 
 enum {
-  SHORT = 512,   /* elements of a row up to which the network is faster */
-  MOST = 16384,  /* of a row in a block */
-  WIDE = 8192,   /* the same of 64 bits */
+  SHORT = 512,  /* elements of a row up to which the network is faster */
+  MOST = 16384, /* of a row in a block, as far as there is memory for it */
+  WIDE = 8192,  /* the same of 64 bits */
+  EACH = 6,     /* bytes of an element: key and place; of 64 bits: */
+  EACH_WIDE = 10,
   BLOCK = 512,   /* elements of a block of short rows, about */
   CHOSEN = 1024, /* results of a row that are found and sorted alone */
   WARPS = 8,
@@ -47,15 +49,23 @@ bool ts_sort_takes(const TsSort *s) {
   return ts_order_has(s->dtype) && s->k > 0 && s->n <= INT32_MAX && s->count > 0;
 }
 
+/* Elements of a row that a block has room for, beside what it counts. */
+static int64_t most_of(const TsTarget *t, bool wide) {
+  int64_t counts = 2 * WARPS * TS_ORDER_BINS * (int64_t)sizeof(int32_t);
+  int64_t most = wide ? WIDE : MOST, room = t->shared_bytes - counts;
+  while (t->shared_bytes && most > SHORT && most * (wide ? EACH_WIDE : EACH) > room) most /= 2;
+  return most;
+}
+
 void ts_sort_steps(TsSteps *steps, TsSort *s, int x, int y, int place) {
   bool wide = ts_dtypes[s->dtype].nbytes > 4;
-  int64_t pieces = (s->n + MOST - 1) / MOST;
-  bool few = s->k <= CHOSEN && pieces * s->k <= MOST && !wide;
+  int64_t most = most_of(steps->s->target, wide), pieces = (s->n + most - 1) / most;
+  bool few = s->k <= CHOSEN && pieces * s->k <= most && !wide;
   s->pieces = 1;
-  if (s->n <= (wide ? WIDE : MOST))
+  if (s->n <= most)
     ts_sort_rows(steps, s, x, y, place);
   else if (few)
-    ts_sort_pieces(steps, s, x, y, place, MOST);
+    ts_sort_pieces(steps, s, x, y, place, most);
   else
     ts_sort_long(steps, s, x, y, place);
 }

@@ -8,32 +8,42 @@ TsSquare ts_tile_square_of(const TsTileStmt *s) {
   const TsAttr *unit = s->op == TS_TILE_mma ? ts_tile_attr(s, "unit") : NULL;
   if (!unit || unit->type != TS_ATTR_str || !unit->str) return TS_SQUARE_none;
   if (!strcmp(unit->str, "mfma")) return TS_SQUARE_mfma;
+  if (!strcmp(unit->str, "dpas")) return TS_SQUARE_dpas;
   return !strcmp(unit->str, "wmma") ? TS_SQUARE_wmma : TS_SQUARE_none;
 }
 
 bool ts_tile_square_takes(TsSquare unit, TsDtype d) {
+  bool half = d == TS_DT_bf16 || d == TS_DT_f16;
   switch (d) {
   case TS_DT_f32:
   case TS_DT_f64: return unit == TS_SQUARE_mfma;
-  case TS_DT_bf16:
-  case TS_DT_f16:
   case TS_DT_i8:
   case TS_DT_fp8_e4m3:
-  case TS_DT_fp8_e5m2: return unit != TS_SQUARE_none;
-  default: return false;
+  case TS_DT_fp8_e5m2: return unit == TS_SQUARE_mfma || unit == TS_SQUARE_wmma;
+  default: return half && unit != TS_SQUARE_none;
   }
 }
 
 int ts_tile_square_steps(TsDtype d) { return ts_dtypes[d].nbytes < 4 ? TS_SQUARE : 4; }
 
-void ts_tile_run_wmma(int64_t m, int64_t n, int64_t k, const float *a, const float *b,
-                      float *acc) {
+static void run_blocks(int64_t by, int64_t m, int64_t n, int64_t k, const float *a,
+                       const float *b, float *acc) {
   for (int64_t i = 0; i < m; i++)
     for (int64_t j = 0; j < n; j++)
-      for (int64_t from = 0; from < k; from += TS_SQUARE) {
+      for (int64_t from = 0; from < k; from += by) {
         float sum = 0;
-        for (int64_t s = from; s < from + TS_SQUARE && s < k; s++)
+        for (int64_t s = from; s < from + by && s < k; s++)
           sum = fmaf(a[i * k + s], b[s * n + j], sum);
         acc[i * n + j] += sum;
       }
+}
+
+void ts_tile_run_wmma(int64_t m, int64_t n, int64_t k, const float *a, const float *b,
+                      float *acc) {
+  run_blocks(TS_SQUARE, m, n, k, a, b, acc);
+}
+
+void ts_tile_run_dpas(int64_t m, int64_t n, int64_t k, const float *a, const float *b,
+                      float *acc) {
+  run_blocks(TS_DPAS_PAIR, m, n, k, a, b, acc);
 }

@@ -307,9 +307,11 @@ static int product(TsTileRun *r, const TsTileStmt *s, int64_t k) {
   if (ts_tile_run_cast(d, wide, s->in[0]->type.dtype, a->at, a->n) ||
       ts_tile_run_cast(d, wide + a->n * size, s->in[1]->type.dtype, b->at, b->n))
     return ts_tile_run_fail(r, s, TS_ERR_dtype, "not of %s", ts_dtype_name(d));
-  if (ts_tile_square_of(s) == TS_SQUARE_wmma && d == TS_DT_f32) {
-    ts_tile_run_wmma(m, n, k, (const float *)(const void *)wide,
-                     (const float *)(const void *)(wide + a->n * size), (float *)(void *)y->at);
+  TsSquare unit = ts_tile_square_of(s);
+  if ((unit == TS_SQUARE_wmma || unit == TS_SQUARE_dpas) && d == TS_DT_f32) {
+    (unit == TS_SQUARE_wmma ? ts_tile_run_wmma : ts_tile_run_dpas)(
+        m, n, k, (const float *)(const void *)wide,
+        (const float *)(const void *)(wide + a->n * size), (float *)(void *)y->at);
     return 0;
   }
   if (ts_tile_run_mma(d, m, n, k, wide, wide + a->n * size, y->at))

@@ -23,24 +23,29 @@ static V step(TsGpuEmit *g, const TsTileStmt *s, const TsGpuCoord *at, V k, V ac
 }
 
 /* Of a unit that adds up blocks of k before they come to the sum: such a block. */
+static int block_of(const TsTileStmt *s) {
+  TsSquare unit = ts_tile_square_of(s);
+  if (s->out[0]->type.dtype != TS_DT_f32) return 1; /* exact */
+  return unit == TS_SQUARE_wmma ? TS_SQUARE : unit == TS_SQUARE_dpas ? TS_DPAS_PAIR : 1;
+}
+
 static V block(TsGpuEmit *g, const TsTileStmt *s, const TsGpuCoord *at, V k, V acc) {
   V sum = ts_emit_number(g->e, TS_DT_f32, 0, 0);
-  for (int i = 0; i < TS_SQUARE; i++)
+  for (int i = 0; i < block_of(s); i++)
     sum = step(g, s, at, ts_gpu_add(g, k, ts_gpu_i64(g, i)), sum);
   return LLVMBuildFAdd(g->e->b, sum, acc, "");
 }
 
 void ts_gpu_contract(TsGpuEmit *g, const TsTileStmt *s) {
   if (ts_gpu_matrix_product(g, s)) return;
-  bool blocks = ts_tile_square_of(s) == TS_SQUARE_wmma && s->out[0]->type.dtype == TS_DT_f32;
+  int size = block_of(s);
   TsGpuFrame *f = ts_gpu_frame(g, &s->out[0]->type);
   LLVMBuilderRef b = g->e->b;
   int n = f->vector * f->chunks;
   V *acc = ts_gpu_slots(g, f, s->in[2]), *out = ts_emit_take(g->e, sizeof *out * (size_t)n);
   V *now = ts_emit_take(g->e, sizeof *now * (size_t)n);
   reach(g, s->in[0]), reach(g, s->in[1]);
-  V zero = ts_gpu_i64(g, 0), one = ts_gpu_i64(g, 1),
-    by = ts_gpu_i64(g, blocks ? TS_SQUARE : 1);
+  V zero = ts_gpu_i64(g, 0), one = ts_gpu_i64(g, 1), by = ts_gpu_i64(g, size);
   V end = s->op == TS_TILE_outer ? one : ts_emit_size(g->e, s->in[0]->type.dim[1]);
   LLVMBasicBlockRef before = LLVMGetInsertBlock(b), last;
   TsGpuLoop l = ts_gpu_loop(g, zero, end, by);
@@ -51,7 +56,7 @@ void ts_gpu_contract(TsGpuEmit *g, const TsTileStmt *s) {
   for (int i = 0; i < n; i++) {
     TsGpuCoord at[TS_TILE_RANK];
     ts_gpu_slot_at(g, f, i, at);
-    out[i] = (blocks ? block : step)(g, s, at, l.i, now[i]);
+    out[i] = (size > 1 ? block : step)(g, s, at, l.i, now[i]);
   }
   last = LLVMGetInsertBlock(b);
   for (int i = 0; i < n; i++) LLVMAddIncoming(now[i], &out[i], &last, 1);

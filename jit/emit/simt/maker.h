@@ -79,6 +79,9 @@ typedef struct TsGpuMaker {
                         unsigned which);
   /* What multiplies tiles of d; gives NULL where the target has no such unit. */
   const TsGpuMatrix *(*matrix)(const struct TsGpuEmit *g, TsDtype d);
+  /* Or, of a unit that lays out its operands in another way, what matrix.h has of these names. */
+  struct TsGpuFrame *(*matrix_frame)(struct TsGpuEmit *g, const TsTileType *t);
+  bool (*matrix_product)(struct TsGpuEmit *g, const TsTileStmt *s);
 } TsGpuMaker;
 
 extern const TsGpuMaker ts_gpu_nvidia, ts_gpu_amd, ts_gpu_spirv, ts_gpu_host;
@@ -88,6 +91,13 @@ void ts_gpu_begin(struct TsGpuEmit *g, const char *name);
 const TsGpuMatrix *
 ts_gpu_amd_matrix(const struct TsGpuEmit *g, TsDtype d); /* jit/emit/simt/amd_matrix.c */
 LLVMValueRef ts_gpu_scratch_argument(struct TsGpuEmit *g, int i);
+/* jit/emit/simt/intel_matrix.c. Lanes of a sub-group that the unit wants; 0: it is not used. */
+int ts_gpu_intel_lanes(const struct TsGpuEmit *g);
+struct TsGpuFrame *ts_gpu_intel_frame(struct TsGpuEmit *g, const TsTileType *t);
+bool ts_gpu_intel_product(struct TsGpuEmit *g, const TsTileStmt *s);
+/* A function of OpenCL's that all lanes of a sub-group call together. */
+LLVMValueRef ts_gpu_spirv_call(struct TsGpuEmit *g, const char *name, LLVMTypeRef out, int nin,
+                               LLVMValueRef *in);
 /* Element i of a list. */
 LLVMValueRef ts_gpu_read_at(struct TsGpuEmit *g, LLVMTypeRef t, LLVMValueRef list, int i);
 

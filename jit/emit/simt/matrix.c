@@ -72,6 +72,7 @@ static const TsTileStmt *find(const TsTileRegion *r, const TsTileType *t) {
 }
 
 bool ts_gpu_matrix_used(const TsGpuEmit *g) {
+  if (ts_gpu_intel_lanes(g)) return g->maker->matrix_product;
   return unit_of(g, find(g->phase->loop->region[0], NULL));
 }
 
@@ -81,6 +82,7 @@ void ts_gpu_matrix_keep_wholes(TsGpuEmit *g, TsGpuFrame *f) {
 }
 
 TsGpuFrame *ts_gpu_matrix_frame(TsGpuEmit *g, const TsTileType *t) {
+  if (g->maker->matrix_frame) return g->maker->matrix_frame(g, t);
   const TsTileStmt *s = t->rank == 2 ? find(g->phase->loop->region[0], t) : NULL;
   const TsGpuMatrix *u = unit_of(g, s);
   Waves w;
@@ -266,6 +268,7 @@ static bool is_one_of_several(const TsTileStmt *s) {
 }
 
 bool ts_gpu_matrix_product(TsGpuEmit *g, const TsTileStmt *s) {
+  if (g->maker->matrix_product) return g->maker->matrix_product(g, s);
   const TsGpuMatrix *u = unit_of(g, s);
   const TsTileType *y = &s->out[0]->type;
   int64_t depth = s->in[0]->type.rank == 2 ? s->in[0]->type.dim[1] : 0;

@@ -2,7 +2,8 @@
  * mangled names, which LLVM makes instructions of. A warp is a sub-group of 32, which the
  * kernel asks for; where a device has none of that size (lanes below 32) the threads of a
  * block meet for each shuffle and tell one another by shared memory. Shared memory is a
- * variable of the kernel, so a launch says nothing of it. */
+ * variable of the kernel, so a launch says nothing of it. A phase that multiplies by the matrix
+ * unit (intel_matrix.c) has sub-groups of the unit's size, and the rest of it does as without. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,7 +19,9 @@ enum { ACQUIRE_RELEASE = 8, OF_WORKGROUP = 0x100, OF_CROSS_WORKGROUP = 0x200 };
 static LLVMTypeRef i32(TsGpuEmit *g) { return ts_emit_int_type(g->e, 32, 0); }
 static LLVMTypeRef i64(TsGpuEmit *g) { return ts_emit_int_type(g->e, 64, 0); }
 static V number(TsGpuEmit *g, int64_t v) { return ts_emit_int(g->e, i32(g), v); }
-static bool has_warps(const TsGpuEmit *g) { return g->e->target->lanes >= TS_GPU_WARP; }
+static bool has_warps(const TsGpuEmit *g) {
+  return g->e->target->lanes >= TS_GPU_WARP && !ts_gpu_intel_lanes(g);
+}
 
 /* ---- functions of OpenCL's */
 static void mark_convergent(TsGpuEmit *g, V call) {
@@ -41,6 +44,11 @@ static V call(TsGpuEmit *g, const char *name, LLVMTypeRef out, int nin, V *in) {
   return y;
 }
 
+V ts_gpu_spirv_call(TsGpuEmit *g, const char *name, LLVMTypeRef out, int nin, V *in) {
+  V y = call(g, name, out, nin, in);
+  return mark_convergent(g, y), y;
+}
+
 static V place(TsGpuEmit *g, bool of_block) {
   V first = number(g, 0);
   V at = call(g, of_block ? "_Z12get_group_idj" : "_Z12get_local_idj", i64(g), 1, &first);
@@ -57,9 +65,10 @@ static void say(TsGpuEmit *g, const char *what, int n, const int *value) {
 }
 
 static void kernel(TsGpuEmit *g) {
-  const int block[3] = {g->threads * g->phase->rounds, 1, 1}, warp = TS_GPU_WARP;
+  const int block[3] = {g->threads * g->phase->rounds, 1, 1}, unit = ts_gpu_intel_lanes(g);
+  const int lanes = unit ? unit : TS_GPU_WARP;
   say(g, "reqd_work_group_size", 3, block);
-  if (has_warps(g)) say(g, "intel_reqd_sub_group_size", 1, &warp);
+  if (unit || has_warps(g)) say(g, "intel_reqd_sub_group_size", 1, &lanes);
 }
 
 static V shared(TsGpuEmit *g, const char *name, LLVMTypeRef elem, int64_t n) {
@@ -192,4 +201,6 @@ const TsGpuMaker ts_gpu_spirv = {
     .shuffle = shuffle,
     .equals = equals,
     .extreme = extreme,
+    .matrix_frame = ts_gpu_intel_frame,
+    .matrix_product = ts_gpu_intel_product,
 };

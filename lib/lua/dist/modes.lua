@@ -2,6 +2,7 @@
 
 local core = require "tessera.core"
 local grid = require "tessera.dist.grid"
+local options = require "tessera.options"
 local modes = {}
 
 -- leaves([n]): cuts each axis that is summed over into n leaves, whose sums are added pairwise: a program with leaves
@@ -17,6 +18,37 @@ function modes.leaves(n, f, ...)
   core.need_function(f, "dist.leaves")
   local before = core.mesh_leaves(n)
   return core.guarded(function() core.mesh_leaves(before) end, f, ...)
+end
+
+local BYTES = options.whole { least = 1 }
+local read_overlap = options.some("dist.overlap", { bucket = BYTES, ahead = BYTES, chunks = options.whole { least = 1, most = 8 } })
+local ON, STATE = { [true] = 1, [false] = -1 }, { [-1] = false, [1] = true }
+
+-- overlap([how]): whether captured functions send while devices compute. false: never, and each sum and move stands in its
+-- place; true: also where it brings nothing, as on virtual CPUs; {bucket = bytes, ahead = bytes, chunks = n} says as well behind
+-- how many bytes of gradients a piece of the backward pass ends, how many bytes are brought together before they are needed, and
+-- into how many chunks a product is cut whose sum is sent. "auto", as at first: by what devices of this kind cost. Gives what
+-- it was before; dist.overlap() asks. No bit depends on it. dist.overlap(how, f, ...) sets it while f(...) runs.
+--   dist.overlap(false)
+--   dist.overlap {bucket = 2^20, ahead = 2^24, chunks = 4}
+function modes.overlap(how, f, ...)
+  local on, o = nil, {}
+  if how == "auto" then on = 0 end
+  if type(how) == "boolean" then on = ON[how] end
+  if type(how) == "table" then on, o = 1, read_overlap(how) end
+  if how ~= nil and on == nil then
+    core.fail(("dist.overlap: it is true, false, \"auto\" or a table such as {bucket = 2^20}, not %s"):format(core.shown(tostring(how), 40)))
+  end
+  local was, bucket, ahead, chunks = core.mesh_overlap(on, o.bucket or 0, o.ahead or 0, o.chunks or 0)
+  if f == nil then
+    if bucket + ahead + chunks > 0 then
+      return { bucket = bucket > 0 and bucket or nil, ahead = ahead > 0 and ahead or nil, chunks = chunks > 0 and chunks or nil }
+    end
+    if was == 0 then return "auto" end
+    return STATE[was]
+  end
+  core.need_function(f, "dist.overlap")
+  return core.guarded(function() core.mesh_overlap(was, bucket, ahead, chunks) end, f, ...)
 end
 
 local WORDS = { allow = false, error = true }

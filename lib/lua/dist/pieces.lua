@@ -93,8 +93,9 @@ local function of_devices(row)
 end
 
 local function sent_line(s)
-  return ("// %s over %s, %s: %s -> %s%s%s\n"):format(s.kind, table.concat(s.axes, ","), units.size(s.bytes), s.from, s.to,
-    s.operator ~= "" and ", for " .. s.operator or "", s.place ~= "" and " at " .. s.place or "")
+  return ("// %s over %s, %s: %s -> %s%s%s%s\n"):format(s.kind, table.concat(s.axes, ","), units.size(s.bytes), s.from, s.to,
+    s.operator ~= "" and ", for " .. s.operator or "", s.place ~= "" and " at " .. s.place or "",
+    s.begins < s.stage and ("; it starts in front of stage %d"):format(s.begins) or "")
 end
 
 -- Calls sent(row) and piece(row), in the order in which they run.
@@ -114,6 +115,14 @@ local function each(p, sent, piece)
   upto(math.huge)
 end
 
+-- On its mesh, and on what is sent beside what is computed.
+local function remarks_of(p)
+  local list = {}
+  for _, r in ipairs(inspect.remarks(p.list.mesh)) do list[#list + 1] = r end
+  for line in (p.list.remarks or ""):gmatch "[^\n]+" do list[#list + 1] = line end
+  return list
+end
+
 -- A text of parts: the mesh, stages with what `of(row)` gives, and what is sent between them.
 local function text_of(p, of)
   if not p.cut then
@@ -123,7 +132,7 @@ local function text_of(p, of)
     return table.concat(said)
   end
   local out = { ("// %s on %s: what its devices run, stage by stage\n"):format(p.name, tostring(p.list.mesh)) }
-  for _, r in ipairs(inspect.remarks(p.list.mesh)) do out[#out + 1] = ("// remark: %s\n"):format(r) end
+  for _, r in ipairs(remarks_of(p)) do out[#out + 1] = ("// remark: %s\n"):format(r) end
   each(p, function(s) out[#out + 1] = sent_line(s) end, function(row)
     out[#out + 1] = ("// stage %d on %s: kernels %s/..\n"):format(row.stage, of_devices(row), row.label)
     out[#out + 1] = of(row)
@@ -168,7 +177,7 @@ end
 --- "tiles", "why" and levels of kernels as a table: stages, each with the table of a captured function, and what is sent.
 function Pieces:facts(level, target)
   local told = { ["function"] = self.name, level = level, mesh = tostring(self.list.mesh or ""), stages = {}, sent = {},
-    remarks = self.cut and inspect.remarks(self.list.mesh) or {} }
+    remarks = self.cut and remarks_of(self) or {} }
   if not self.cut then
     local lines
     told.mesh = nil
@@ -177,7 +186,7 @@ function Pieces:facts(level, target)
   end
   local of = { of = self, shown = {} }
   each(self, function(s)
-    local one = { stage = s.stage, kind = s.kind, operator = s.operator, axes = s.axes, bytes = s.bytes, from = s.from, to = s.to }
+    local one = { stage = s.stage, starts = s.begins, kind = s.kind, operator = s.operator, axes = s.axes, bytes = s.bytes, from = s.from, to = s.to }
     if s.place ~= "" then one.where = s.place else one.where_reason = "it comes from no line of the program" end
     told.sent[#told.sent + 1] = one
   end, function(row)

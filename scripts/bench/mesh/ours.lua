@@ -40,6 +40,13 @@ end
 local function row(name, value, unit) print(("%s\t%.6g\t%s"):format(name, value, unit)) io.stdout:flush() end
 local function mesh_of(axes, shape) return dist.Mesh { axes = axes, shape = shape, devices = devices } end
 
+-- As it is, and with what is sent in its place.
+local function both(name, f)
+  local as_it_is = f(name)
+  if os.getenv "TESSERA_OVERLAP" ~= "off" then dist.overlap(false, f, name .. ", dist.overlap(false)") end
+  return as_it_is
+end
+
 local sections = {}
 
 -- ---- the same bits
@@ -92,21 +99,26 @@ function sections.mlp()
   local w1 = dist.shard((rng.normal { d, h } * 0.02):cast "bf16", mesh, { nil, "tp" })
   local w2 = dist.shard((rng.normal { h, d } * 0.02):cast "bf16", mesh, { "tp" })
   local f = graph.module("mlp", function(t, a, b) return op.matmul(op.gelu_tanh(op.matmul(t, a)), b) end)
-  local t = median(function() f(x, w1, w2) end, 20, 5, WARM)
-  row(("tensor-parallel MLP %dx%dx%d"):format(m, d, h), 4 * m * d * h / n / t * 1e-12, "TFLOP/s a GPU")
+  both(("tensor-parallel MLP %dx%dx%d"):format(m, d, h), function(name)
+    local t = median(function() f(x, w1, w2) end, 20, 5, WARM)
+    row(name, 4 * m * d * h / n / t * 1e-12, "TFLOP/s a GPU")
+  end)
 end
 
 -- ---- training
--- o: name, model, loss, mesh, plan, batch, context, vocabulary; how many tokens a second.
+-- o: name, model, loss, mesh, plan, batch, context, vocabulary, both: how many tokens a second; both: and without overlap.
 local function tokens_a_second(o)
   local step = graph.training_step(o.model, function(...) return T.autocast("bf16", o.loss, ...) end,
     optim.AdamW(o.model:parameters(), { lr = 1e-4 }), o.mesh and { mesh = o.mesh, plan = o.plan } or nil)
   local ids = rng.randint({ o.batch, o.context }, { low = 0, high = o.vocabulary })
   if large then ids = ids:to(devices[1]) end
-  for _ = 1, large and 10 or 3 do step(ids, ids) end
-  local rate = o.batch * o.context / median(function() step(ids, ids) end, o.repeats or 10, 3)
-  row(o.name, rate, "tokens/s")
-  return rate
+  local function measure(name)
+    for _ = 1, large and 10 or 3 do step(ids, ids) end
+    local rate = o.batch * o.context / median(function() step(ids, ids) end, o.repeats or 10, 3)
+    row(name, rate, "tokens/s")
+    return rate
+  end
+  return o.both and both(o.name, measure) or measure(o.name)
 end
 
 local MODEL = large and "GPT-2 124M" or "small GPT-2"
@@ -114,18 +126,18 @@ local GPT2 = large and { 12, 768, 12, 1024, 50304 } or { 2, 32, 2, 16, 97 }
 local ROWS = large and 32 or 4 -- sequences a device
 
 -- That model over the first k devices, b sequences in all.
-local function gpt2(name, k, b)
+local function gpt2(name, k, b, both)
   local own = {}
   for i = 1, k do own[i] = devices[i] end
   local model = GPT(unpack(GPT2))
   if k == 1 and large then model:to(devices[1]) end
   return tokens_a_second { name = name, model = model, loss = loss_of, batch = b, context = GPT2[4], vocabulary = GPT2[5],
-    mesh = k > 1 and dist.Mesh { axes = { "dp" }, devices = own } or nil, plan = {} }
+    mesh = k > 1 and dist.Mesh { axes = { "dp" }, devices = own } or nil, plan = {}, both = both }
 end
 
 function sections.gpt()
   local name = ("%s, dp%d, %d x %d a device"):format(MODEL, n, ROWS, GPT2[4])
-  gpt2(name, n, ROWS * n)
+  gpt2(name, n, ROWS * n, true)
   dist.leaves(n, function() -- all sums are cut, also those that dp does not split
     gpt2(("%s, leaves(%d)"):format(name, n), n, ROWS * n)
   end)
@@ -152,7 +164,7 @@ function sections.large()
   if not large then return end
   local mesh = mesh_of({ "dp" }, { n })
   tokens_a_second { name = ("GPT 1.3B, ZeRO-3 over %d, 8 x 1024 a GPU"):format(n), model = GPT(24, 2048, 16, 1024, 50304), loss = loss_of,
-    mesh = mesh, plan = { zero = 3 }, batch = 8 * n, context = 1024, vocabulary = 50304 }
+    mesh = mesh, plan = { zero = 3 }, batch = 8 * n, context = 1024, vocabulary = 50304, both = true }
 end
 
 -- A decoder of 7 billion parameters: weights and states spread over dp, and split by tp. Its weights are drawn where they lie.

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "devices/aside.h"
 #include "devices/driver.h"
 
 #define NAME(member) ts_driver_of(d)->name.member
@@ -168,6 +169,53 @@ static void test_streams(TsDevice *d) {
   d->free(d, at, N * 4);
   free(x);
   CHECK(!d->synchronize(d, &err));
+}
+
+/* A kernel in the second order between two of the first, and what it frees there: nobody gets that before
+ * the orders have met. */
+static void test_aside(TsDevice *d) {
+  enum { N = 1 << 20 };
+  float *x = malloc(N * sizeof *x);
+  int64_t n = N, live = d->live;
+  void *module = NULL, *kernel = NULL, *at = d->alloc(d, N * 4, &err);
+  uint64_t first, second;
+  const TsDeviceRun *r = d->run;
+  for (int i = 0; i < N; i++) x[i] = (float)i;
+  CHECK(!r->module_new(d, triple, triple_nbytes, &module, &err));
+  CHECK(!r->kernel(d, module, triple_name, 64 << 10, &kernel, &err));
+  TsLaunch l = {.kernel = kernel,
+                .grid = {(uint32_t)(N / triple_elements), 1, 1},
+                .block = {triple_threads, 1, 1},
+                .args = (void *[]){&at, &n},
+                .pointers = 1,
+                .words = 1};
+  CHECK(!d->upload(d, at, x, N * 4, &err) && !r->launch(d, &l, &err));
+  CHECK(!ts_device_aside_begin(1, &d, &err));
+  void *own = d->alloc(d, N * 4, &err);
+  CHECK(!d->copy(d, own, d, at, N * 4, &err) && !d->copy(d, at, d, own, N * 4, &err));
+  CHECK(!r->launch(d, &l, &err));
+  d->free(d, own, N * 4);
+  CHECK(!ts_device_aside_end(1, &d, &first, &err));
+  void *other = d->alloc(d, N * 4, &err);
+  CHECK(other && other != own);
+  CHECK(!ts_device_aside_begin(1, &d, &err));
+  CHECK(!d->upload(d, other, x, N * 4, &err)); /* in chunks, behind the section */
+  CHECK(!ts_device_aside_end(1, &d, &second, &err) && second > first);
+  CHECK(!ts_device_aside_rejoin(1, &d, first, &err));
+  CHECK(!r->launch(d, &l, &err) && !d->download(d, x, at, N * 4, &err));
+  int wrong = 0;
+  for (int i = 0; i < N; i++) wrong += x[i] != 27.0f * (float)i;
+  CHECK(wrong == 0);
+  void *again = d->alloc(d, N * 4, &err);
+  CHECK(again == own);
+  CHECK(!ts_device_aside_rejoin(1, &d, second, &err));
+  CHECK(!ts_device_aside_rejoin(1, &d, first, &err)); /* it was */
+  d->free(d, again, N * 4);
+  d->free(d, other, N * 4);
+  d->free(d, at, N * 4);
+  r->module_free(d, module);
+  free(x);
+  CHECK(!d->synchronize(d, &err) && d->live == live);
 }
 
 /* Launches kept as one, launched twice; then one of them with another argument. */
@@ -372,6 +420,7 @@ static void test_all(TsDevice *d, bool real) {
   test_storm(d, 5000);
   if (d->run->record_begin) test_records(d);
   test_streams(d);
+  if (d->run->aside_begin) test_aside(d);
   test_peer(d);
   if (!real) test_memory_fails(d);
   if (!real) no_complaint();

@@ -151,6 +151,9 @@ int call_stream_new(void **stream, unsigned flags) {
   *stream = handle_new(sizeof(Handle), "stream");
   return 0;
 }
+int call_stream_first(void **stream, unsigned flags, int priority) {
+  return priority < 0 ? call_stream_new(stream, flags) : INVALID;
+}
 int call_stream_free(void *stream) {
   ENTER(stream_free);
   flush();

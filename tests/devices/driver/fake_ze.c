@@ -1,6 +1,7 @@
 /* A driver of Level Zero without a GPU (fake_base.h): the functions that devices/level_zero*.c
- * uses, for two devices of one context. Commands of a list run when they are appended; an event
- * is signalled once and has to be reset, and nobody may wait for one that nobody signals.
+ * uses, for two devices of one context. Commands of an immediate list run when they are appended,
+ * those of another one when a queue executes it, closed; an event is signalled once and has to be
+ * reset, and nobody may wait for one that nobody signals, or that its device does not see.
  * FAKE_ZE_VERSION is the interface's: before 1.7 (65543) each command has to have a barrier
  * behind it, later the list has to be one in order. It knows one kernel, "triple". */
 enum {
@@ -12,6 +13,7 @@ enum {
 #include "tests/devices/driver/fake_base.h"
 
 #include "devices/level_zero_api.h"
+#include "tests/devices/driver/fake_ze.h"
 
 #define CALL(name, args) ZeResult fake_##name args __asm__(#name);
 TS_ZE_CALLS(CALL)
@@ -24,6 +26,8 @@ static uint32_t version(void) {
   return text ? (uint32_t)atoi(text) : 1 << 16 | 9;
 }
 static char driver_of_all, context_of_all, device_of[NDEVICE + 1];
+static bool apart;
+void fake_apart(int on) { apart = on; }
 static int number_of(const void *device) { return (int)((const char *)device - device_of); }
 
 /* ---- what there is */
@@ -99,7 +103,7 @@ ZeResult fake_zeDeviceGetCommandQueueGroupProperties(void *device, uint32_t *n,
 }
 ZeResult fake_zeDeviceCanAccessPeer(void *device, void *other, uint8_t *can) {
   ENTER();
-  *can = device != other;
+  *can = device != other && !apart;
   return 0;
 }
 ZeResult fake_zeContextCreate(void *driver, const ZeContextDesc *desc, void **context) {
@@ -138,21 +142,52 @@ ZeResult fake_zeMemGetAddressRange(void *context, const void *at, void **base, s
 }
 
 /* ---- order */
+typedef struct Event Event;
+typedef struct Kernel {
+  Handle of;
+  struct Module *module;
+  uint32_t threads;
+  uint64_t arg[2];
+} Kernel;
+/* A command that is kept: of an event, of a kernel as it was, or a barrier. */
+typedef struct Command {
+  enum { WAIT, RESET, SIGNAL, BARRIER, LAUNCH } what;
+  Event *event;
+  Kernel *kernel, was;
+} Command;
 typedef struct List {
   Handle of;
-  bool open; /* a command has no barrier behind it */
+  bool open;          /* a command has no barrier behind it */
+  bool busy;          /* it has commands whose end nobody has waited for */
+  bool later, closed; /* not an immediate one */
+  int n;
+  Command command[64];
 } List;
-typedef struct Event {
+struct Event {
   Handle of;
   void *pool;
   List *list; /* whose last command signals it */
   bool signalled;
-} Event;
+};
 typedef struct Pool {
   Handle of;
+  int only; /* the device that sees its events; 0: all */
   unsigned flags;
   uint32_t n, used;
 } Pool;
+
+static long barriers;
+long fake_barriers(void) { return barriers; }
+long fake_busy(void) {
+  long n = 0;
+  for (Handle *h = handles; h; h = h->next) n += !strcmp(h->kind, "list") && ((List *)h)->busy;
+  return n;
+}
+static int seen(const char *call, const Event *e, int device) {
+  int only = ((const Pool *)e->pool)->only;
+  return only && only != device ? wrong(INVALID, call, "an event that the device does not see")
+                                : 0;
+}
 
 ZeResult fake_zeCommandListCreateImmediate(void *context, void *device, const ZeQueueDesc *desc,
                                            void **list) {
@@ -176,26 +211,70 @@ ZeResult fake_zeCommandListDestroy(void *list) {
 static int command(const char *call, void *list) {
   List *l = list;
   MUST(check(call, list, "list"));
-  if (version() < ZE_VERSION_IN_ORDER && l->open)
+  if (l->closed || (l->later && l->n == 64))
+    return wrong(INVALID, call, "of a list that is closed or full");
+  if (version() < ZE_VERSION_IN_ORDER && l->open && !l->later)
     return wrong(INVALID, call, "without a barrier behind the command before");
-  l->open = true;
+  l->open = true, l->busy = !l->later;
   current = l->of.device;
+  return 0;
+}
+static int keep(List *l, Command c) {
+  l->command[l->n++] = c;
   return 0;
 }
 ZeResult fake_zeCommandListAppendBarrier(void *list, void *signal, uint32_t n, void **wait) {
   ENTER();
   MUST(check(CALLED, list, "list"));
-  ((List *)list)->open = false;
-  return signal || n || wait ? INVALID : 0;
+  List *l = list;
+  l->open = false;
+  if (l->closed || signal || n || wait) return INVALID;
+  return l->later ? keep(l, (Command){.what = BARRIER}) : 0;
+}
+ZeResult fake_zeCommandListCreate(void *context, void *device, const ZeListDesc *desc,
+                                  void **list) {
+  ENTER();
+  if (context != &context_of_all || desc->head.type != ZE_TYPE_LIST_DESC || desc->ordinal != 1)
+    return wrong(INVALID, CALLED, "a context, a struct or a group without kernels");
+  current = number_of(device);
+  List *l = handle_new(sizeof *l, "list");
+  l->later = true;
+  *list = l;
+  return 0;
+}
+ZeResult fake_zeCommandListClose(void *list) {
+  ENTER();
+  MUST(check(CALLED, list, "list"));
+  List *l = list;
+  if (!l->later || l->closed) return wrong(INVALID, CALLED, "a list that cannot be closed");
+  l->closed = true;
+  return 0;
+}
+ZeResult fake_zeCommandListReset(void *list) {
+  ENTER();
+  MUST(check(CALLED, list, "list"));
+  List *l = list;
+  if (!l->later || l->busy) return wrong(INVALID, CALLED, "a list that runs");
+  l->closed = false, l->n = 0;
+  return 0;
+}
+ZeResult fake_zeCommandQueueCreate(void *context, void *device, const ZeQueueDesc *desc,
+                                   void **queue) {
+  ENTER();
+  if (context != &context_of_all || desc->head.type != ZE_TYPE_QUEUE_DESC || desc->ordinal != 1)
+    return wrong(INVALID, CALLED, "a context, a struct or a group without kernels");
+  current = number_of(device);
+  *queue = handle_new(sizeof(Handle), "queue");
+  return 0;
 }
 ZeResult fake_zeCommandListAppendMemoryCopy(void *list, void *to, const void *from, size_t n,
                                             void *signal, uint32_t nwait, void **wait) {
   ENTER();
   MUST(command(CALLED, list));
-  if (signal || nwait || wait) return INVALID;
+  if (signal || nwait || wait || ((List *)list)->later) return INVALID;
   for (int i = 0; i < 2; i++) {
     const void *at = i ? from : to;
-    if (!is_pinned(at)) MUST(is_inside(CALLED, at, n, 0));
+    if (!is_pinned(at)) MUST(is_inside(CALLED, at, n, apart ? current : 0));
   }
   put_off(to, from, n);
   return 0;
@@ -203,10 +282,11 @@ ZeResult fake_zeCommandListAppendMemoryCopy(void *list, void *to, const void *fr
 ZeResult fake_zeEventPoolCreate(void *context, const ZePoolDesc *desc, uint32_t n,
                                 void **device, void **pool) {
   ENTER();
-  if (context != &context_of_all || n != 1 || desc->head.type != ZE_TYPE_POOL_DESC)
+  if (context != &context_of_all || n > 1 || !n != !device ||
+      desc->head.type != ZE_TYPE_POOL_DESC)
     return wrong(INVALID, CALLED, "a context or a struct");
-  current = number_of(*device);
   Pool *p = handle_new(sizeof *p, "pool");
+  p->only = n ? number_of(*device) : 0;
   p->n = desc->count, p->flags = desc->flags;
   *pool = p;
   return 0;
@@ -236,21 +316,40 @@ ZeResult fake_zeEventDestroy(void *event) {
   current = ((Handle *)event)->device;
   return handle_free(CALLED, event, "event");
 }
+static int signal_event(const char *call, List *l, Event *e) {
+  if (e->signalled) return wrong(INVALID, call, "it was not reset");
+  e->signalled = true, e->list = l;
+  return 0;
+}
 ZeResult fake_zeCommandListAppendSignalEvent(void *list, void *event) {
   ENTER();
   MUST(command(CALLED, list));
   MUST(check(CALLED, event, "event"));
-  if (((Event *)event)->signalled) return wrong(INVALID, CALLED, "it was not reset");
-  ((Event *)event)->signalled = true;
-  ((Event *)event)->list = list;
+  MUST(seen(CALLED, event, current));
+  List *l = list;
+  return l->later ? keep(l, (Command){.what = SIGNAL, .event = event})
+                  : signal_event(CALLED, l, event);
+}
+ZeResult fake_zeCommandListAppendEventReset(void *list, void *event) {
+  ENTER();
+  MUST(command(CALLED, list));
+  MUST(check(CALLED, event, "event"));
+  List *l = list;
+  if (l->later) return keep(l, (Command){.what = RESET, .event = event});
+  ((Event *)event)->signalled = false;
   return 0;
 }
 ZeResult fake_zeCommandListAppendWaitOnEvents(void *list, uint32_t n, void **event) {
   ENTER();
   MUST(command(CALLED, list));
+  List *l = list;
   for (uint32_t i = 0; i < n; i++) {
     MUST(check(CALLED, event[i], "event"));
-    if (!((Event *)event[i])->signalled) return wrong(INVALID, CALLED, "nobody signals it");
+    MUST(seen(CALLED, event[i], current));
+    if (l->later)
+      keep(l, (Command){.what = WAIT, .event = event[i]});
+    else if (!((Event *)event[i])->signalled)
+      return wrong(INVALID, CALLED, "nobody signals it");
   }
   return 0;
 }
@@ -261,7 +360,7 @@ ZeResult fake_zeEventHostSynchronize(void *event, uint64_t nsec) {
   MUST(check(CALLED, event, "event"));
   if (!((Event *)event)->signalled) return wrong(INVALID, CALLED, "nobody signals it");
   List *l = ((Event *)event)->list;
-  if (handle_of(l, "list")) l->open = false; /* all of it is over */
+  if (handle_of(l, "list")) l->open = l->busy = false; /* all of it is over */
   return 0;
 }
 ZeResult fake_zeEventHostReset(void *event) {
@@ -286,12 +385,6 @@ typedef struct Module {
   Handle of;
   int kernels;
 } Module;
-typedef struct Kernel {
-  Handle of;
-  Module *module;
-  uint32_t threads;
-  uint64_t arg[2];
-} Kernel;
 
 ZeResult fake_zeModuleCreate(void *context, void *device, const ZeModuleDesc *desc,
                              void **module, void **log) {
@@ -327,11 +420,6 @@ ZeResult fake_zeModuleDestroy(void *module) {
   current = ((Handle *)module)->device;
   return handle_free(CALLED, module, "module");
 }
-ZeResult fake_zeModuleGetGlobalPointer(void *module, const char *name, size_t *n, void **at) {
-  (void)module, (void)name, (void)n, (void)at;
-  ENTER();
-  return 0x7800000e;
-}
 ZeResult fake_zeKernelCreate(void *module, const ZeKernelDesc *desc, void **kernel) {
   ENTER();
   MUST(check(CALLED, module, "module"));
@@ -366,6 +454,14 @@ ZeResult fake_zeKernelSetArgumentValue(void *kernel, uint32_t i, size_t nbytes,
   memcpy(&((Kernel *)kernel)->arg[i], value, 8);
   return 0;
 }
+static int run(const char *call, const Kernel *k) {
+  flush();
+  float *x = (void *)(uintptr_t)k->arg[0];
+  int64_t n = (int64_t)k->arg[1];
+  if (!any) MUST(is_inside(call, x, (size_t)n * sizeof *x, current));
+  for (int64_t i = 0; i < n && !any; i++) x[i] *= 3;
+  return 0;
+}
 ZeResult fake_zeCommandListAppendLaunchKernel(void *list, void *kernel, const ZeGroups *groups,
                                               void *signal, uint32_t nwait, void **wait) {
   ENTER();
@@ -373,10 +469,31 @@ ZeResult fake_zeCommandListAppendLaunchKernel(void *list, void *kernel, const Ze
   MUST(command(CALLED, list));
   MUST(check_here(CALLED, kernel, "kernel"));
   if (signal || nwait || wait || !groups->x || !k->threads) return INVALID;
-  flush();
-  float *x = (void *)(uintptr_t)k->arg[0];
-  int64_t n = (int64_t)k->arg[1];
-  if (!any) MUST(is_inside(CALLED, x, (size_t)n * sizeof *x, current));
-  for (int64_t i = 0; i < n && !any; i++) x[i] *= 3;
+  List *l = list;
+  return l->later ? keep(l, (Command){.what = LAUNCH, .kernel = k, .was = *k}) : run(CALLED, k);
+}
+/* The kernel has to live; what it was launched with is what the list was given. */
+static int run_command(const char *call, List *l, const Command *c) {
+  if (c->what != LAUNCH && c->what != BARRIER) MUST(check(call, c->event, "event"));
+  switch (c->what) {
+  case WAIT: return c->event->signalled ? 0 : wrong(INVALID, call, "nobody signals it");
+  case RESET: return c->event->signalled = false, 0;
+  case SIGNAL: return signal_event(call, l, c->event);
+  case BARRIER: return barriers++, 0;
+  case LAUNCH: MUST(check_here(call, c->kernel, "kernel")); return run(call, &c->was);
+  }
+  return INVALID;
+}
+ZeResult fake_zeCommandQueueExecuteCommandLists(void *queue, uint32_t n, void **list,
+                                                void *fence) {
+  ENTER();
+  MUST(check(CALLED, queue, "queue"));
+  MUST(check(CALLED, *list, "list"));
+  List *l = *list;
+  if (n != 1 || fence || !l->closed) return wrong(INVALID, CALLED, "a list that is open");
+  current = ((Handle *)queue)->device;
+  MUST(check_here(CALLED, l, "list"));
+  l->busy = true, barriers = 0;
+  for (int i = 0; i < l->n; i++) MUST(run_command(CALLED, l, &l->command[i]));
   return 0;
 }

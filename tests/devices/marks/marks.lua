@@ -97,3 +97,7 @@ local after = core.jit_watch()
 core.jit_watch(false)
 #core.jit_marks(nil) --> 0
 #after == #before and #after > 0 --> true
+
+-- Without marks a report has whole kernels, and no stages.
+local report = tessera.profile.measure(op.softmax, { args = { x }, runs = 1, marks = false })
+#report.kernels, report.kernels[1].roles and #report.kernels[1].roles or 0, tostring(report):find "with marks" --> 1, 0, nil

@@ -35,6 +35,26 @@ static const char *const more[] = {
     "    store %u[%i] = %d\n"
     "    store %v[%i] = %e\n"
     "  }\n}\n",
+    /* by the matrix unit, where there is one */
+    "tile @square(%a: bf16[256,512], %b: bf16[512,256]) -> (%y: bf16[256,256]) threads 256 {\n"
+    "  for %i in 0..256 step 128 parallel {\n"
+    "    for %j in 0..256 step 128 parallel {\n"
+    "      %k = const : i64[]\n"
+    "      %n = const {value=512} : i64[]\n"
+    "      %z = const : f32[128,128]\n"
+    "      %p = load %a[%i, 0] : bf16[128,32]\n"
+    "      %q = load %b[0, %j] : bf16[32,128]\n"
+    "      %s, %t, %u = for %l in %k..%n step 32 carry %v = %z, %w = %p, %x = %q "
+    ": f32[128,128], bf16[128,32], bf16[32,128] {\n"
+    "        %f = load %a[%i, %l] : bf16[128,32]\n"
+    "        %g = load %b[%l, %j] : bf16[32,128]\n"
+    "        %h = mma %w, %x, %v {unit=\"dpas\"} : f32[128,128]\n"
+    "        yield %h, %f, %g\n"
+    "      }\n"
+    "      %r = relu %s : f32[128,128]\n"
+    "      %c = cast %r : bf16[128,128]\n"
+    "      store %y[%i, %j] = %c\n"
+    "    }\n  }\n}\n",
     /* products and sums are rounded each, quotients and roots once */
     "tile @exact(%x: f32[4096], %y: f32[4096]) -> (%z: f32[4096], %w: f32[4096]) {\n"
     "  for %i in 0..4096 step 1024 parallel {\n"
@@ -121,10 +141,13 @@ static bool all_in(const char *text, int n, const char *const *word) {
 static int text_of(const TsTile *k, const TsTarget *t, const TsGpuCode *code) {
   TsText text = {0};
   TsError err = {0};
+  bool unit = t->matrix && !strcmp(k->name, "square");
   char size[60];
   snprintf(size, sizeof size, " LocalSize %d 1 1", code->phase[0].threads);
   const char *const word[] = {" ContractionOff", "OpMemoryModel Physical64 OpenCL", size,
-                              t->lanes == 32 ? " SubgroupSize 32" : size};
+                              unit             ? " SubgroupSize 16"
+                              : t->lanes == 32 ? " SubgroupSize 32"
+                                               : size};
   if (ts_gpu_text(k, t, "asm", &text, &err)) return wrong(k, t, "no text", err.message);
   int bad = !all_in(text.at, 4, word) || (t->lanes < 32 && strstr(text.at, "Subgroup"));
   bad |= !ts_spirv_sound_text(text.at, text.len);
@@ -199,6 +222,25 @@ static int compile_offline(const char *name) {
   return bad;
 }
 
+/* What the matrix unit multiplies: 32 steps of k of 8 groups of 8 columns, and nothing spilled. ocloc
+ * wants IGA by a name that the package of its library has not. */
+static int uses_unit(void) {
+  char line[700];
+  int bad;
+  snprintf(line, sizeof line,
+           "cd %s && mkdir iga && ln -s $(ldconfig -p | sed -n 's/.*libiga64.so.1 .*=> //p' | "
+           "head -n 1) iga/libiga64.so && ocloc compile -spirv_input -file pvc-*-square.spv "
+           "-device pvc -q -output unit && LD_LIBRARY_PATH=iga ocloc disasm -file unit_*.bin "
+           "-device pvc -dump text > /dev/null && cat text/*.asm 2>&1",
+           folder);
+  char *text = told(line, &bad);
+  int n = 0;
+  for (const char *at = text; (at = strstr(at, "dpas.8x8 (16|M0)")); at++) n++;
+  if (bad || n != 16 || strstr(text, "scratch")) bad = 1, printf("%d dpas: %.3000s\n", n, text);
+  free(text);
+  return bad;
+}
+
 /* ---- ids that are not unique */
 static int unsound(void) {
   uint32_t module[] = {0x07230203, 0x00010200, 0, 4, 0, 2u << 16 | 19, 1, 2u << 16 | 248, 2};
@@ -257,6 +299,7 @@ int main(int argc, char **argv) {
     skip("there is no ocloc");
   else
     for (int j = 1; j < TARGETS && !bad; j++) bad = compile_offline(target[j]);
+  if (!bad && has_tool("ocloc")) bad = uses_unit();
   char line[40];
   snprintf(line, sizeof line, "rm -rf %s", folder);
   return system(line) || bad;
