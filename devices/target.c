@@ -23,6 +23,9 @@
   .units = TS_UNIT_blocks, .fma = true, .half = true, .mixes = true, .round = true
 #define CDNA AMD, .features = "", .lanes = 64
 #define RDNA AMD, .features = "+wavefrontsize32,+cumode", .lanes = 32, .place = TS_PLACE_pair
+/* What units of RDNA multiply, and those of CDNA. */
+#define FEW TS_FACTOR_half | TS_FACTOR_whole
+#define MORE FEW | TS_FACTOR_single | TS_FACTOR_twice
 
 /* Any driver of SPIR-V takes the code of "spirv": no sub-groups; blocks of that have 4 KiB beside what
  * is said here, for what threads tell one another. Intel's GPUs are asked for sub-groups of 32: of 16 and 32
@@ -113,7 +116,8 @@ static const TsTarget target[] = {
      .registers = 128,
      .flops = 128,
      .flops64 = 128,
-     .matrix = TS_MATRIX_mfma16,
+     .matrix = TS_MATRIX_mfma2,
+     .factors = MORE,
      .flops16 = 1024,
      .shared_bytes = 64 << 10},
     {.name = "gfx942", /* Instinct MI300X */
@@ -124,7 +128,8 @@ static const TsTarget target[] = {
      .registers = 128,
      .flops = 256,
      .flops64 = 128,
-     .matrix = TS_MATRIX_mfma16,
+     .matrix = TS_MATRIX_mfma3,
+     .factors = MORE,
      .flops16 = 2048,
      .shared_bytes = 64 << 10},
     {.name = "gfx950", /* Instinct MI355X */
@@ -136,7 +141,8 @@ static const TsTarget target[] = {
      .brain = true,
      .flops = 256,
      .flops64 = 128,
-     .matrix = TS_MATRIX_mfma32,
+     .matrix = TS_MATRIX_mfma4,
+     .factors = MORE | TS_FACTOR_eight,
      .flops16 = 4096,
      .shared_bytes = 160 << 10},
     {.name = "gfx1100", /* Radeon RX 7900 XTX */
@@ -148,6 +154,7 @@ static const TsTarget target[] = {
      .flops = 256,
      .flops64 = 8,
      .matrix = TS_MATRIX_wmma3,
+     .factors = FEW,
      .flops16 = 512,
      .shared_bytes = 64 << 10},
     {.name = "gfx1200", /* Radeon RX 9060 XT */
@@ -158,6 +165,7 @@ static const TsTarget target[] = {
      .flops = 256,
      .flops64 = 4,
      .matrix = TS_MATRIX_wmma4,
+     .factors = FEW | TS_FACTOR_eight,
      .flops16 = 1024,
      .shared_bytes = 64 << 10},
     {.name = "gfx9-generic", /* Radeon RX Vega 64 */
@@ -180,7 +188,8 @@ static const TsTarget target[] = {
      .registers = 128,
      .flops = 256,
      .flops64 = 128,
-     .matrix = TS_MATRIX_mfma16,
+     .matrix = TS_MATRIX_mfma3,
+     .factors = MORE,
      .flops16 = 2048,
      .shared_bytes = 64 << 10},
     {.name = "gfx10-3-generic", /* Radeon RX 6900 XT */
@@ -203,6 +212,7 @@ static const TsTarget target[] = {
      .flops = 256,
      .flops64 = 8,
      .matrix = TS_MATRIX_wmma3,
+     .factors = FEW,
      .flops16 = 512,
      .shared_bytes = 64 << 10},
     {.name = "gfx12-generic", /* Radeon RX 9070 XT */
@@ -214,6 +224,7 @@ static const TsTarget target[] = {
      .flops = 256,
      .flops64 = 4,
      .matrix = TS_MATRIX_wmma4,
+     .factors = FEW | TS_FACTOR_eight,
      .flops16 = 1024,
      .shared_bytes = 64 << 10},
     {.name = "spirv",
@@ -232,6 +243,7 @@ static const TsTarget target[] = {
      .half = true,
      .lanes = 32,
      .matrix = TS_MATRIX_dpas,
+     .factors = TS_FACTOR_half,
      .registers = 64,
      .flops = 256,
      .flops64 = 256,

@@ -8,7 +8,8 @@ with what the interpreter of Tile IR left there, bit by bit; a NaN is a NaN.
 The emulator decodes each instruction and takes what it does from the text of AMD's documents. It forces
 the host to flush denormal numbers; kernels ask for them, so that is taken out. One line a family; 1: some
 launch differs; 77: there is no emulator."""
-import ctypes, mmap, multiprocessing, os, re, struct, sys, time
+import emulate_amd_units
+import ctypes, importlib.util, mmap, multiprocessing, os, re, struct, sys, time
 from types import SimpleNamespace
 
 FLOATS = {"f64": (8, 0x7FF0 << 48, (1 << 63) - 1), "f32": (4, 0x7F800000, 0x7FFFFFFF), "f16": (2, 0x7C00, 0x7FFF),
@@ -147,6 +148,7 @@ def run(emu, path):
     arch = ARCH.get(family.group(0))
     if not arch: return None, f"no emulator of {l.target}"
     code, memory = Object(l.object), Memory(l)
+    emu.target = l.target
     scratch = [ctypes.create_string_buffer(b"\xff" * (n + 512)) for n in l.scratch]
     pointers = [memory.at(m[0]) for m in l.memory]
     pointers += [(ctypes.addressof(s) + 255) & ~255 for s in scratch]
@@ -175,8 +177,9 @@ def run(emu, path):
 
 def complete(emu):
     """What the emulator does not do, or not as the documents say: the address of the next instruction, from which
-    tables are found; clocks, and what says where a wave is; words from other lanes where some are off; the sign of a product of 24 bits, high half; and
-    loads of a block's memory by lanes that are off, whose addresses are anything: room for all that there are."""
+    tables are found; clocks, and what says where a wave is; words from other lanes where some are off; the sign of a product of 24
+    bits, high half; what scripts/emulate_amd_units.py has; and loads of a block's memory by lanes that are off, whose addresses are
+    anything: room for all that there are."""
     for table in (emu.PCODE_CDNA, emu.PCODE_RDNA3, emu.PCODE_RDNA4):
         for op, text in table.items():
             if "MUL_HI_I32_I24" in op.name: table[op] = re.sub(r"64'I\((S[01][.]i24)\)", r"64'I(32'I(\1))", text)
@@ -232,6 +235,13 @@ def complete(emu):
         return (permute, [0, 1]) if name == "DS_BPERMUTE_B32" else (clock, [0])
 
     def here(pc, arch):
+        ours = emulate_amd_units.find(pc, emu.target, arch)
+        if ours:
+            def run(scalar, vector):
+                words = (ctypes.c_uint32 * emu.SGPR_COUNT).from_address(scalar.value)
+                words[emu.PC_LO_IDX], words[emu.PC_HI_IDX] = pc + 8 & 0xFFFFFFFF, pc + 8 >> 32
+                ours(words, vector, emu._wave_size(arch))
+            return (SimpleNamespace(arg=SimpleNamespace(globals=[0, 1])), SimpleNamespace(fxn=run)), None
         inst = emu.decode_inst(bytes((ctypes.c_char * 16).from_address(pc).raw), arch)
         name = inst.op.name.upper() if hasattr(inst, "op") else ""
         if name not in BY_HAND: return decode(pc, arch)
@@ -264,6 +274,17 @@ def results(emu, files):
         worker.join()
 
 
+def load(root):
+    """The emulator, which takes denormal f16 for zeros in products of CDNA, though CDNA 3 and 4 multiply them."""
+    spec = importlib.util.find_spec("test.mockgpu.amd.emu")
+    text = spec.loader.get_source(spec.name)
+    value = "(mant.cast(dtypes.float32) * UOp.const(2.0**-24, dtypes.float32)).bitcast(dtypes.uint32) | (sign << _c(31))"
+    text = text.replace("return exp.eq(_c(0)).where(_c(0), f32_bits)", f"return exp.eq(_c(0)).where({value}, f32_bits)")
+    emu = importlib.util.module_from_spec(spec)
+    exec(compile(text, spec.origin, "exec"), emu.__dict__)
+    return emu
+
+
 def main():
     if len(sys.argv) < 3: sys.exit(__doc__)
     root = sys.argv[1]
@@ -271,7 +292,7 @@ def main():
         print(f"skipped: no emulator in {root}")
         sys.exit(77)
     sys.path.insert(0, root)
-    from test.mockgpu.amd import emu
+    emu = load(root)
     emu._get_ftz_lib = lambda: (None, 0)
     complete(emu)
     files = []

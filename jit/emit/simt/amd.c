@@ -156,6 +156,16 @@ static V processor(TsGpuEmit *g) {
   return LLVMBuildOr(b, die, y, "");
 }
 
+/* Behind what has a size, which is nothing. */
+static V memory_at(TsGpuEmit *g) {
+  return ts_emit_call(g->e, "llvm.amdgcn.groupstaticsize", 0, NULL, 0, NULL);
+}
+
+static V bytes(TsGpuEmit *g, V high, V low, unsigned which) {
+  V in[3] = {high, low, ts_emit_int(g->e, i32(g), which)};
+  return ts_emit_call(g->e, "llvm.amdgcn.perm", 0, NULL, 3, in);
+}
+
 const TsGpuMaker ts_gpu_amd = {
     .global = 1,
     .shared = 3,
@@ -167,6 +177,7 @@ const TsGpuMaker ts_gpu_amd = {
     .block = "llvm.amdgcn.workgroup.id.x",
     .begin = ts_gpu_begin,
     .kernel = kernel,
+    .memory_at = memory_at,
     .scratch = ts_gpu_scratch_argument,
     .word = word,
     .sync = sync,
@@ -177,5 +188,6 @@ const TsGpuMaker ts_gpu_amd = {
     .cycles = cycles,
     .steady = steady,
     .processor = processor,
+    .bytes = bytes,
     .matrix = ts_gpu_amd_matrix,
 };
