@@ -17,6 +17,7 @@ local families = {
   nn = { "Layers", "What neural networks are made of." },
   gradient = { "Gradients", "First derivatives of layers and losses, as operators of their own." },
   moe = { "Mixtures of experts", "Which experts a token goes to, its rows in their order, and back; their products are grouped_matmul's." },
+  sparse = { "Sparse products", "Of matrices whose entries alone are given: by rows (CSR), as a list (COO), or as blocks (BSR)." },
   loss = { "Losses", "Distances between predictions and targets." },
   spectral = { "Spectral operators", "Fourier transforms and what rests on them." },
   differential = { "Differential operators", "Differences on regular grids." },
