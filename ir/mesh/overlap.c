@@ -7,8 +7,10 @@
 static const struct {
   const char *kind;
   double meets, link, flops, memory;
+  int64_t engines;
 } rows[] = {
-#define ROW(kind, meets, link, flops, memory) {kind, meets, link, flops, memory},
+#define ROW(kind, meets, link, flops, memory, engines)                                         \
+  {kind, meets, link, flops, memory, engines},
 #include "ir/mesh/overlap.def"
 #undef ROW
 };
@@ -30,6 +32,7 @@ TsOverlap ts_overlap_of(const char *kind, const TsOverlapAsked *asked) {
   o.bucket = asked->bucket ? asked->bucket : (int64_t)(MEETINGS * o.meets * o.link);
   o.ahead = asked->ahead ? asked->ahead : AHEAD;
   o.chunks = asked->chunks;
+  o.engines = asked->engines ? asked->engines : rows[at].engines;
   o.least = asked->on > 0 ? 0 : o.meets;
   return o;
 }
