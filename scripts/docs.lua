@@ -18,6 +18,7 @@ local families = {
   gradient = { "Gradients", "First derivatives of layers and losses, as operators of their own." },
   moe = { "Mixtures of experts", "Which experts a token goes to, its rows in their order, and back; their products are grouped_matmul's." },
   sparse = { "Sparse products", "Of matrices whose entries alone are given: by rows (CSR), as a list (COO), or as blocks (BSR)." },
+  scales = { "Scales", "Numbers of few bits with scales beside them: of a tensor, of rows, of blocks, of groups." },
   loss = { "Losses", "Distances between predictions and targets." },
   spectral = { "Spectral operators", "Fourier transforms and what rests on them." },
   differential = { "Differential operators", "Differences on regular grids." },

@@ -50,6 +50,16 @@ op.sddmm(x, x:T(), i, i, x)                  --! sddmm: values must be a vector,
 op.bsmm(x, i, i, x)                          --! bsmm: blocks must be [e, p, q], not f32[2,3]
 op.bsmm(op.zeros(3, 2, 2), i, op.arange(2), x)  --! bsmm: one column for each block is needed: f32[3,2,2] x i64[2]
 op.bsmm(op.zeros(3, 2, 4), i, i, x)          --! bsmm: rows of x are no multiple of the columns of a block: f32[3,2,4] x f32[2,3]
+op.quantize(x, {to = "i2"})                  --! quantize
+op.quantize(x, {block = {1, 0}})             --! quantize: block has the size 0
+op.quantize(x, {block = {1, 1, 3}})          --! quantize: block has 3 sizes for 2 axes
+op.quantize(x, {to = "i4"})                  --! quantize: two numbers of 4 bits are a byte, and x is f32[2,3]
+op.quantize(op.zeros(0, 2))                  --! quantize: no elements: f32[0,2]
+op.dequantize(x, x["0:1"], {block = {2, 2}})  --! dequantize: one number for each block is needed: f32[2,3] x f32[1,3]
+op.dequantize(x, op.zeros(4, 1, 1))          --! dequantize: scales do not broadcast to the numbers: f32[2,3] x f32[4,1,1]
+op.dequantize(x, 1, {packed = true})         --! dequantize: packed numbers are bytes of i8 or u8, not f32[2,3]
+op.scaled_linear(i, x, 1)                    --! scaled_linear: x must be floats, not i64
+op.scaled_linear(x, op.zeros(4, 4), 1)       --! scaled_linear: x [.., in] does not fit w [out, in]: f32[2,3] x f32[4,4]
 x + op.zeros(4)                              --! f32[2,3]
 x + op.zeros(4)                              --! f32[4]
 x - op.zeros(2)                              --! sub
