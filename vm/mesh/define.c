@@ -7,6 +7,7 @@
 
 #include "lib/mesh.h"
 #include "vm/core/exec.h"
+#include "vm/drive/epilogue.h"
 
 /* A chain of calls: each value is used up by the next; NULL once something failed. */
 static TsTensor *call1(TsContext *c, TsOp op, TsTensor *x, const TsAttr *attr) {
@@ -185,18 +186,18 @@ static int cross_entropy_grad(TsCall *call, const TsMeta *out) {
   return call->out[0] ? 1 : -1;
 }
 
-/* ---- a product to which a tensor is added, as rules make it of both: its sum has leaves of its own, as
- * that of the product alone. */
-static int epilogue_option(const TsOpInfo *o) {
+/* ---- a product with an epilogue: its sum has leaves of its own, as that of the product alone, and what the words
+ * say is done with the sum of all. Rules make such products of captured ones. */
+static int option(const TsOpInfo *o, const char *name) {
+  size_t n = strlen(name);
   for (int i = 0; i < o->nattr; i++)
-    if (o->attr[i].namelen == 8 && !memcmp(o->attr[i].name, "epilogue", 8)) return i;
+    if ((size_t)o->attr[i].namelen == n && !memcmp(o->attr[i].name, name, n)) return i;
   return -1;
 }
 
-static bool adds_alone(const TsCall *call) {
-  if (call->nin < 4 || !call->in[3] || call->in[2]) return false;
-  const TsAttr *a = &call->attr[epilogue_option(ts_op_info(call->op))];
-  return a->type == TS_ATTR_none || !strcmp(a->str, "residual");
+static bool has_epilogue(const TsCall *call) {
+  return (call->nin > 2 && call->in[2]) || (call->nin > 3 && call->in[3]) ||
+         call->attr[option(ts_op_info(call->op), "epilogue")].type == TS_ATTR_str;
 }
 
 static bool inner_spread(const TsCall *call) {
@@ -204,13 +205,37 @@ static bool inner_spread(const TsCall *call) {
   return spread(call, 0, 1u << last) || spread(call, 1, 1u << (n > 1 ? n - 2 : 0));
 }
 
+static TsTensor *with_word(TsCall *call, TsTensor *y, TsEpilogueWord word) {
+  TsContext *c = call->ctx;
+  switch (word) {
+  case TS_EPILOGUE_bias:
+  case TS_EPILOGUE_residual: {
+    TsTensor *x = ref(call->in[word == TS_EPILOGUE_bias ? 2 : 3]);
+    return y ? call2(c, TS_OP_add, y, cast(c, x, ts_tensor_dtype(y)))
+             : (ts_tensor_unref(x), NULL);
+  }
+  case TS_EPILOGUE_relu: return call1(c, TS_OP_relu, y, NULL);
+  case TS_EPILOGUE_silu: return call1(c, TS_OP_silu, y, NULL);
+  default: return call1(c, TS_OP_gelu_erf, y, NULL);
+  }
+}
+
+/* Of 16-bit numbers in f32, since the words come before the only rounding. */
 static int product(TsCall *call, const TsMeta *out) {
   TsAttr attr[TS_MAX_ATTR];
+  TsEpilogueWord word[TS_EPILOGUE_MAX];
   const TsOpInfo *o = ts_op_info(call->op);
+  int words = option(o, "epilogue");
+  TsDtype d = (TsDtype)ts_dtypes[out[0].dtype].accum;
+  if (ts_epilogue_read(call, &call->attr[words], call->nin > 2 && call->in[2],
+                       call->nin > 3 && call->in[3], d, word))
+    return -1;
   memcpy(attr, call->attr, sizeof *attr * o->nattr);
-  attr[epilogue_option(o)] = (TsAttr){.type = TS_ATTR_none};
+  attr[words] = (TsAttr){.type = TS_ATTR_none};
+  if (out[0].dtype != d) attr[option(o, "accumulate")] = ts_attr_dtype(d);
   TsTensor *y = ts_vm_call1(call->ctx, call->op, 2, call->in, attr);
-  return finish(call, out, call2(call->ctx, TS_OP_add, y, ref(call->in[3])));
+  for (const TsEpilogueWord *w = word; *w && y; w++) y = with_word(call, y, *w);
+  return finish(call, out, y);
 }
 
 /* ---- attention over sequences that are split. Heads need nothing of each other, so devices exchange
@@ -302,7 +327,7 @@ int ts_mesh_define(TsCall *call, const TsMeta *out) {
     return a[REDUCTION].i != NONE && rows_spread(call) ? cross_entropy(call, out) : 0;
   case TS_OP_cross_entropy_grad:
     return a[REDUCTION].i != NONE && rows_spread(call) ? cross_entropy_grad(call, out) : 0;
-  case TS_OP_matmul: return adds_alone(call) && inner_spread(call) ? product(call, out) : 0;
+  case TS_OP_matmul: return has_epilogue(call) && inner_spread(call) ? product(call, out) : 0;
   case TS_OP_attention:
   case TS_OP_attention_grad: return attention(call);
   default: return 0;
