@@ -10,6 +10,7 @@
 #include "devices/device.h"
 #include "jit/mesh/failure.h"
 #include "jit/mesh/flight.h"
+#include "jit/mesh/record.h"
 #include "jit/mesh/state.h"
 #include "lib/clock.h"
 #include "vm/code/lower.h"
@@ -59,6 +60,7 @@ void ts_mesh_run_free(TsMeshRun *r) {
   free(r->pending);
   free(r->told);
   free(r->flight);
+  ts_mesh_record_free(r);
   ts_mesh_plan_free(r->plan);
   ts_graph_free(r->g);
   free(r);
@@ -426,8 +428,10 @@ int ts_mesh_run(TsMeshRun *r, TsTensor *const *args, TsTensor **results) {
   c->inside++;
   int failed = take_arguments(r, args);
   if (failed) ts_mesh_failure(r, NULL, -1);
+  bool recorded = !failed && ts_mesh_record_begin(r);
   failed = failed || run_all(r, stream);
   if (ts_mesh_land(r)) failed = -1;
+  if (recorded && ts_mesh_record_end(r)) failed = -1;
   c->stream = stream + (uint64_t)r->plan->g->module->nrandom;
   if (!failed && (failed = finish(r, args, results))) ts_mesh_failure(r, NULL, -1);
   clear_all(r);

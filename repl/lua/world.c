@@ -1,8 +1,10 @@
 /* Several processes: who they are, and what parts of theirs send each other in dist.map. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "devices/flags.h"
 #include "net/world.h"
 #include "repl/lua/args.h"
 #include "repl/lua/mesh.h"
@@ -40,9 +42,12 @@ static int world(lua_State *L) {
   return 1;
 }
 
-/* world_patience([seconds]): for how long a rank is waited for, before it is set. */
+/* world_patience([seconds]): for how long a rank is waited for, before it is set; GPUs of this process
+ * wait as long for each other, once it is. */
 static int world_patience(lua_State *L) {
-  lua_pushnumber(L, ts_world_patience(luaL_optnumber(L, 1, 0)));
+  double seconds = luaL_optnumber(L, 1, 0), most = 1e6;
+  ts_flags_patience(seconds > 0 ? (int64_t)ceil((seconds < most ? seconds : most) * 1e3) : 0);
+  lua_pushnumber(L, ts_world_patience(seconds));
   return 1;
 }
 

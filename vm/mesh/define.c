@@ -162,12 +162,13 @@ static int cross_entropy(TsCall *call, const TsMeta *out) {
   TsDtype d = (TsDtype)ts_dtypes[out[0].dtype].accum;
   TsAttr attr[TS_MAX_ATTR], all[] = {{.type = TS_ATTR_none}, ts_attr_bool(false)};
   of_rows(call, attr);
+  bool divides = call->attr[REDUCTION].i == MEAN;
+  TsTensor *n = divides ? counted(call, d) : NULL; /* first: the gradient waits for it alone */
   TsTensor *x = cast(c, ref(call->in[0]), d), *y = NULL;
   if (x) y = ts_vm_call1(c, call->op, 2, (TsTensor *[]){x, call->in[1]}, attr);
   ts_tensor_unref(x);
   y = call1(c, TS_OP_sum, y, all);
-  if (y && call->attr[REDUCTION].i == MEAN) y = call2(c, TS_OP_div, y, counted(call, d));
-  return finish(call, out, y);
+  return finish(call, out, divides ? call2(c, TS_OP_div, y, n) : y);
 }
 
 static int cross_entropy_grad(TsCall *call, const TsMeta *out) {
@@ -186,18 +187,16 @@ static int cross_entropy_grad(TsCall *call, const TsMeta *out) {
   return call->out[0] ? 1 : -1;
 }
 
-/* ---- a product with an epilogue: its sum has leaves of its own, as that of the product alone, and what the words
- * say is done with the sum of all. Rules make such products of captured ones. */
-static int option(const TsOpInfo *o, const char *name) {
-  size_t n = strlen(name);
-  for (int i = 0; i < o->nattr; i++)
-    if ((size_t)o->attr[i].namelen == n && !memcmp(o->attr[i].name, name, n)) return i;
-  return -1;
+/* ---- a product with what is done to its finished sum, as rules make it of several operators: that comes
+ * behind the sum of all devices, in the type that is added in, and what comes of it is rounded once. */
+enum { ACCUMULATE = 1, EPILOGUE = 2, BIAS = 2, RESIDUAL = 3 };
+
+static TsTensor *given(const TsCall *call, int i) {
+  return call->nin > i ? call->in[i] : NULL;
 }
 
 static bool has_epilogue(const TsCall *call) {
-  return (call->nin > 2 && call->in[2]) || (call->nin > 3 && call->in[3]) ||
-         call->attr[option(ts_op_info(call->op), "epilogue")].type == TS_ATTR_str;
+  return call->attr[EPILOGUE].type == TS_ATTR_str || given(call, BIAS) || given(call, RESIDUAL);
 }
 
 static bool inner_spread(const TsCall *call) {
@@ -205,36 +204,30 @@ static bool inner_spread(const TsCall *call) {
   return spread(call, 0, 1u << last) || spread(call, 1, 1u << (n > 1 ? n - 2 : 0));
 }
 
-static TsTensor *with_word(TsCall *call, TsTensor *y, TsEpilogueWord word) {
+static TsTensor *with_word(TsCall *call, TsEpilogueWord word, TsTensor *y, TsDtype d) {
   TsContext *c = call->ctx;
+  TsTensor *x = word == TS_EPILOGUE_bias ? call->in[BIAS] : given(call, RESIDUAL);
   switch (word) {
-  case TS_EPILOGUE_bias:
-  case TS_EPILOGUE_residual: {
-    TsTensor *x = ref(call->in[word == TS_EPILOGUE_bias ? 2 : 3]);
-    return y ? call2(c, TS_OP_add, y, cast(c, x, ts_tensor_dtype(y)))
-             : (ts_tensor_unref(x), NULL);
-  }
   case TS_EPILOGUE_relu: return call1(c, TS_OP_relu, y, NULL);
   case TS_EPILOGUE_silu: return call1(c, TS_OP_silu, y, NULL);
-  default: return call1(c, TS_OP_gelu_erf, y, NULL);
+  case TS_EPILOGUE_gelu: return call1(c, TS_OP_gelu_erf, y, NULL);
+  default: return call2(c, TS_OP_add, y, cast(c, ref(x), d));
   }
 }
 
-/* Of 16-bit numbers in f32, since the words come before the only rounding. */
 static int product(TsCall *call, const TsMeta *out) {
   TsAttr attr[TS_MAX_ATTR];
   TsEpilogueWord word[TS_EPILOGUE_MAX];
-  const TsOpInfo *o = ts_op_info(call->op);
-  int words = option(o, "epilogue");
-  TsDtype d = (TsDtype)ts_dtypes[out[0].dtype].accum;
-  if (ts_epilogue_read(call, &call->attr[words], call->nin > 2 && call->in[2],
-                       call->nin > 3 && call->in[3], d, word))
+  TsDtype d = (TsDtype)out[0].dtype;
+  if (ts_dtype_is(d, TS_KIND_F)) d = added_in(d);
+  if (ts_epilogue_read(call, &call->attr[EPILOGUE], given(call, BIAS) != NULL,
+                       given(call, RESIDUAL) != NULL, d, word))
     return -1;
-  memcpy(attr, call->attr, sizeof *attr * o->nattr);
-  attr[words] = (TsAttr){.type = TS_ATTR_none};
-  if (out[0].dtype != d) attr[option(o, "accumulate")] = ts_attr_dtype(d);
+  memcpy(attr, call->attr, sizeof *attr * ts_op_info(call->op)->nattr);
+  attr[EPILOGUE] = (TsAttr){.type = TS_ATTR_none};
+  if (d != out[0].dtype) attr[ACCUMULATE] = ts_attr_dtype(d);
   TsTensor *y = ts_vm_call1(call->ctx, call->op, 2, call->in, attr);
-  for (const TsEpilogueWord *w = word; *w && y; w++) y = with_word(call, y, *w);
+  for (int i = 0; word[i] != TS_EPILOGUE_end; i++) y = with_word(call, word[i], y, d);
   return finish(call, out, y);
 }
 
