@@ -76,19 +76,13 @@ static int bring_all(TsMeshRun *r, const TsMeshStep *s) {
 
 int ts_mesh_aside(TsMeshRun *r, int n, const TsMeshStep *s) {
   TsDevice *list[TS_MAX_DEVICES];
-<<<<<<< HEAD
   int ndevice = devices_of(r, s, list);
   if (ndevice < 1 || !ts_device_can_aside(ndevice, list)) return 0;
   for (int i = 0; i < n; i++)
     if (bring_all(r, &s[i])) return -1;
-  return flush(r->c) || ts_device_aside_begin(ndevice, list, &r->c->err) ? -1 : 1;
-=======
-  int n = devices_of(r, s, list);
-  if (n < 1 || !ts_device_can_aside(n, list)) return 0;
-  if (flush(r->c) || ts_device_aside_begin(n, list, &r->c->err)) return -1;
+  if (flush(r->c) || ts_device_aside_begin(ndevice, list, &r->c->err)) return -1;
   r->c->engines = s->does == TS_STEP_start ? r->plan->overlap.engines : 0;
   return 1;
->>>>>>> w/next
 }
 
 static uint64_t *ticket_of(TsMeshRun *r, const TsMeshStep *s) {
