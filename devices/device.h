@@ -37,6 +37,8 @@ struct TsDevice {
   int processors; /* that run blocks of threads */
   double clock,
       bandwidth; /* of a processor in Hz, of the memory in bytes a second; 0: not known */
+  /* Why no code reads a clock there, so that kernels have no profile marks; NULL: it can. */
+  const char *no_clock;
   /* It is played by the host, which interprets its kernels: block after block, so that none may
    * wait for another, and whoever makes the GPU. */
   bool simulated;
@@ -63,6 +65,10 @@ struct TsDevice {
    * on either device comes after it. */
   int (*copy)(TsDevice *d, void *to, TsDevice *source, const void *from, int64_t nbytes,
               TsError *err);
+  /* The same in d's own order alone: both have met before and meet behind it (devices/meet.h), so that
+   * copies of both directions go at a time. Optional. */
+  int (*copy_met)(TsDevice *d, void *to, TsDevice *source, const void *from, int64_t nbytes,
+                  TsError *err);
   /* Opens the way for kernels of d to the memory of `other`, of the same kind; false: there is none.
    * Optional; who asks does it by ts_device_reaches. */
   bool (*reach)(TsDevice *d, TsDevice *other);

@@ -148,6 +148,7 @@ void ts_driver_device(TsDevice *d) {
   d->upload = ts_driver_upload;
   d->download = ts_driver_download;
   d->copy = ts_driver_copy;
+  d->copy_met = ts_driver_copy_met;
   d->reach = driver_reach;
   d->fetch = ts_driver_fetch;
   d->synchronize = driver_synchronize;

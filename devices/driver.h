@@ -226,6 +226,8 @@ int ts_driver_fetch(TsDevice *d, int n, const TsFetch *list, void *after, TsErro
 /* ---- devices/driver_copy.c */
 int ts_driver_upload(TsDevice *d, void *to, const void *from, int64_t nbytes, TsError *err);
 int ts_driver_download(TsDevice *d, void *to, const void *from, int64_t nbytes, TsError *err);
+int ts_driver_copy_met(TsDevice *d, void *to, TsDevice *source, const void *from,
+                       int64_t nbytes, TsError *err); /* device.h */
 int ts_driver_copy(TsDevice *d, void *to, TsDevice *source, const void *from, int64_t nbytes,
                    TsError *err);
 /* Between two that do not see each other's memory. */

@@ -228,6 +228,16 @@ static bool copies(TsDevice *d, TsDevice *source) {
   return !v->copies || v->copies(d, source);
 }
 
+int ts_driver_copy_met(TsDevice *d, void *to, TsDevice *source, const void *from,
+                       int64_t nbytes, TsError *err) {
+  TsDriven *s = d->state;
+  if (nbytes == 0) return 0;
+  if (!copies(d, source)) return ts_device_copy_by_host(d, to, source, from, nbytes, err);
+  if (ts_driver_enter(d, err)) return -1;
+  ts_driver_queue(d);
+  return s->driver->copy_peer(d, to, source, from, (size_t)nbytes, s->work, err);
+}
+
 int ts_driver_copy(TsDevice *d, void *to, TsDevice *source, const void *from, int64_t nbytes,
                    TsError *err) {
   if (nbytes == 0) return 0;

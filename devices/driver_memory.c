@@ -319,8 +319,9 @@ static void free_large(TsDriverPool *p, uintptr_t at, int64_t size) {
 void *ts_driver_alloc(TsDevice *d, int64_t nbytes, TsError *err) {
   TsDriverPool *p = ((TsDriven *)d->state)->pool;
   uintptr_t at = 0;
+  bool at_hand = nbytes <= SMALL_MAX && p->partial[small_class(nbytes)]; /* no driver is asked */
   if (ts_memory_should_fail()) return ts_device_full(d, nbytes, err), NULL;
-  if (ts_driver_enter(d, err)) return NULL;
+  if (!at_hand && ts_driver_enter(d, err)) return NULL;
   int failed = nbytes <= SMALL_MAX ? alloc_small(d, nbytes, &at, err)
                                    : alloc_large(d, large_size(nbytes), &at, err);
   if (failed) return NULL;
@@ -334,7 +335,8 @@ void ts_driver_free(TsDevice *d, void *block, int64_t nbytes) {
   TsDriverPool *p = ((TsDriven *)d->state)->pool;
   TsError ignored;
   uintptr_t at = (uintptr_t)block;
-  if (!block || ts_driver_enter(d, &ignored) || ts_driver_aside_keeps(d, block, nbytes)) return;
+  if (!block || (nbytes > SMALL_MAX && ts_driver_enter(d, &ignored))) return;
+  if (ts_driver_aside_keeps(d, block, nbytes)) return;
   d->live -= nbytes;
   p->nlive--;
   if (nbytes <= SMALL_MAX)

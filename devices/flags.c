@@ -14,15 +14,30 @@ static int ngroup, turned;
 void ts_flags_turn(int lane) { turned = lane; }
 int ts_flags_lane(void) { return turned; }
 
+int64_t ts_flags_patience(int64_t ms) {
+  static int64_t patience = 4000;
+  if (ms > 0) patience = ms;
+  return patience;
+}
+
 TsFlags *ts_flags_at(int i) { return i < ngroup ? group[i] : NULL; }
 
 static int64_t nbytes(const TsFlags *f) { return ts_flags_words(f->n) * 4; }
+
+static void drop_room(TsFlags *f) {
+  int64_t size = (int64_t)TS_FLAGS_ROOM * TS_FLAGS_ROOMS;
+  for (int i = 0; i < f->n; i++) {
+    if (f->room[i]) f->device[i]->free(f->device[i], f->room[i], size);
+    f->room[i] = NULL;
+  }
+}
 
 static void drop_words(TsFlags *f) {
   for (int i = 0; i < f->n; i++) {
     if (f->words[i]) f->device[i]->free(f->device[i], f->words[i], nbytes(f));
     f->words[i] = NULL;
   }
+  drop_room(f);
   f->used = false, f->done = 0;
 }
 
@@ -63,6 +78,18 @@ TsFlags *ts_flags_of(int n, TsDevice *const *list, int lane, TsError *err) {
   return f->words[0] || !make_words(f, err) ? f : NULL;
 }
 
+int ts_flags_make_room(TsFlags *f, TsError *err) {
+  int64_t size = (int64_t)TS_FLAGS_ROOM * TS_FLAGS_ROOMS;
+  bool failed = false;
+  if (f->room[0]) return 0;
+  for (int i = 0; i < f->n && !failed; i++) {
+    TsDevice *d = f->device[i];
+    failed = ts_device_use(d, err) || !(f->room[i] = d->alloc(d, size, err));
+  }
+  if (failed) drop_room(f);
+  return failed ? -1 : 0;
+}
+
 void ts_flags_drop(TsFlags *f) {
   TsError ignored = {0};
   for (int i = 0; i < f->n; i++)
@@ -70,8 +97,8 @@ void ts_flags_drop(TsFlags *f) {
   drop_words(f);
 }
 
-/* The first word says who was missed, and slot 0, which every operation meets in twice, how many
- * operations a device has been through. */
+/* The first word says who was missed, and slot 0, in which every operation meets, how many
+ * meetings a device has been through. */
 int ts_flags_look(TsFlags *f, int *who, int *missing, uint64_t *which, TsError *err) {
   for (int i = 0; i < f->n && f->lane; i++) /* it is looked at when it has landed */
     if (ts_device_aside_flying(f->device[i])) return 0;
@@ -87,7 +114,7 @@ int ts_flags_look(TsFlags *f, int *who, int *missing, uint64_t *which, TsError *
     if (read[i * own] > 0 && read[i * own] <= f->n) found = i;
   if (found >= 0) {
     *who = found, *missing = (int)read[found * own] - 1;
-    *which = (uint32_t)read[*missing * own + 1 + f->n] / 2 + 1;
+    *which = (uint32_t)read[*missing * own + 1 + f->n] + 1;
   }
   free(read);
   f->used = false;

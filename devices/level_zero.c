@@ -131,6 +131,7 @@ void ts_level_zero_device(TsDevice *d) {
   d->target = target_of(s);
   snprintf(s->of.code, sizeof s->of.code, "code of %s", d->target ? d->target->name : "none");
   if (!ts_ze.zeDriverGetProperties(s->driver, &driver)) d->driver = (int)driver.version;
+  d->no_clock = "Level Zero does not say whether code may have ShaderClockKHR of SPIR-V";
   ts_driver_device(d);
   d->run = &ts_ze_run;
 }

@@ -156,6 +156,12 @@ static char *extensions_of(cl_device_id d) {
   return text;
 }
 
+static bool has_clock(const TsCl *s, const char *extensions) {
+  return has(extensions, "cl_khr_kernel_clock") &&
+         (number(s->device, CL_DEVICE_KERNEL_CLOCK_CAPABILITIES) &
+          CL_KERNEL_CLOCK_SCOPE_DEVICE);
+}
+
 static const TsTarget *target[TS_MAX_DEVICES];
 
 static void look_at(cl_platform_id platform, cl_device_id device) {
@@ -170,6 +176,7 @@ static void look_at(cl_platform_id platform, cl_device_id device) {
   s->f64 = number(device, CL_DEVICE_DOUBLE_FP_CONFIG) != 0;
   const char *why = lacks(s, extensions);
   target[nfound] = why ? NULL : target_of(s, extensions);
+  s->clock = has_clock(s, extensions);
   if (!why && !target[nfound]) why = "has less than 68 KiB of memory for a block";
   if (why)
     snprintf(missing, sizeof missing, "OpenCL's device '%s' %s", s->of.model, why);
@@ -259,6 +266,8 @@ void ts_opencl_device(TsDevice *d) {
   d->target = target[i];
   d->processors = (int)number(s->device, CL_DEVICE_MAX_COMPUTE_UNITS);
   d->clock = 1e6 * (double)number(s->device, CL_DEVICE_MAX_CLOCK_FREQUENCY);
+  if (!s->clock)
+    d->no_clock = "its driver has no cl_khr_kernel_clock (ShaderClockKHR of SPIR-V)";
   d->runs_kernels = d->only_named = true;
   d->open = opencl_open;
   d->alloc = ts_driver_alloc;

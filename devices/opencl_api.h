@@ -41,9 +41,11 @@ enum {
   CL_DEVICE_EXTENSIONS = 0x1030,
   CL_DEVICE_DOUBLE_FP_CONFIG = 0x1032,
   CL_DEVICE_IL_VERSION = 0x105B,
+  CL_DEVICE_KERNEL_CLOCK_CAPABILITIES = 0x1076,
   CL_DEVICE_SUB_GROUP_SIZES_INTEL = 0x4108,
 };
 /* Of a kind of floats: denormals; division and root rounded as IEEE has it. */
+enum { CL_KERNEL_CLOCK_SCOPE_DEVICE = 1 };
 enum { CL_FP_DENORM = 1, CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT = 128 };
 enum { CL_QUEUE_PROPERTIES = 0x1093, CL_QUEUE_PROFILING_ENABLE = 2 };
 enum { CL_PROGRAM_BUILD_LOG = 0x1183, CL_PROFILING_COMMAND_END = 0x1283 };
@@ -129,6 +131,7 @@ typedef struct TsCl {
   cl_device_id device;
   TsClMemoryApi memory;
   bool cpu, f64, exact; /* exact: division and root of f32, if a program asks for it */
+  bool clock;           /* kernels can read the device's */
   cl_context context;
 } TsCl;
 

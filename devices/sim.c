@@ -194,7 +194,7 @@ void ts_sim_device(TsDevice *d) {
   d->free = sim_free;
   d->upload = sim_upload;
   d->download = sim_download;
-  d->copy = sim_copy;
+  d->copy = d->copy_met = sim_copy;
   d->reach = sim_reach;
   d->synchronize = sim_synchronize;
   d->run = &sim_run;

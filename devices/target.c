@@ -22,7 +22,10 @@
   .triple = "amdgcn-amd-amdhsa", .maker = TS_MAKER_amd, .object = true, .vector_bytes = 16,    \
   .units = TS_UNIT_blocks, .fma = true, .half = true, .mixes = true, .round = true
 #define CDNA AMD, .features = "", .lanes = 64
-#define RDNA AMD, .features = "+wavefrontsize32,+cumode", .lanes = 32
+#define RDNA AMD, .features = "+wavefrontsize32,+cumode", .lanes = 32, .place = TS_PLACE_pair
+/* What units of RDNA multiply, and those of CDNA. */
+#define FEW TS_FACTOR_half | TS_FACTOR_whole
+#define MORE FEW | TS_FACTOR_single | TS_FACTOR_twice
 
 /* Any driver of SPIR-V takes the code of "spirv": no sub-groups; blocks of that have 4 KiB beside what
  * is said here, for what threads tell one another. Intel's GPUs are asked for sub-groups of 32: of 16 and 32
@@ -107,43 +110,51 @@ static const TsTarget target[] = {
      .units = TS_UNIT_blocks | TS_UNIT_mma | TS_UNIT_early},
     {.name = "gfx90a", /* Instinct MI250X, of one of its two dies */
      CDNA,
+     .place = TS_PLACE_engine3,
      .processors = 110,
      .cpu = "gfx90a",
      .registers = 128,
      .flops = 128,
      .flops64 = 128,
-     .matrix = TS_MATRIX_mfma16,
+     .matrix = TS_MATRIX_mfma2,
+     .factors = MORE,
      .flops16 = 1024,
      .shared_bytes = 64 << 10},
     {.name = "gfx942", /* Instinct MI300X */
      CDNA,
+     .place = TS_PLACE_die,
      .processors = 304,
      .cpu = "gfx942",
      .registers = 128,
      .flops = 256,
      .flops64 = 128,
-     .matrix = TS_MATRIX_mfma16,
+     .matrix = TS_MATRIX_mfma3,
+     .factors = MORE,
      .flops16 = 2048,
      .shared_bytes = 64 << 10},
     {.name = "gfx950", /* Instinct MI355X */
      CDNA,
+     .place = TS_PLACE_die,
      .processors = 256,
      .cpu = "gfx950",
      .registers = 128,
      .brain = true,
      .flops = 256,
      .flops64 = 128,
-     .matrix = TS_MATRIX_mfma32,
+     .matrix = TS_MATRIX_mfma4,
+     .factors = MORE | TS_FACTOR_eight,
      .flops16 = 4096,
      .shared_bytes = 160 << 10},
     {.name = "gfx1100", /* Radeon RX 7900 XTX */
      RDNA,
+     .clock_bits = 20,
      .processors = 96,
      .cpu = "gfx1100",
      .registers = 96,
      .flops = 256,
      .flops64 = 8,
      .matrix = TS_MATRIX_wmma3,
+     .factors = FEW,
      .flops16 = 512,
      .shared_bytes = 64 << 10},
     {.name = "gfx1200", /* Radeon RX 9060 XT */
@@ -154,10 +165,12 @@ static const TsTarget target[] = {
      .flops = 256,
      .flops64 = 4,
      .matrix = TS_MATRIX_wmma4,
+     .factors = FEW | TS_FACTOR_eight,
      .flops16 = 1024,
      .shared_bytes = 64 << 10},
     {.name = "gfx9-generic", /* Radeon RX Vega 64 */
      CDNA,
+     .place = TS_PLACE_engine2,
      .generic = true,
      .processors = 64,
      .cpu = "gfx9-generic",
@@ -168,13 +181,15 @@ static const TsTarget target[] = {
      .shared_bytes = 64 << 10},
     {.name = "gfx9-4-generic", /* Instinct MI300X */
      CDNA,
+     .place = TS_PLACE_die,
      .generic = true,
      .processors = 304,
      .cpu = "gfx9-4-generic",
      .registers = 128,
      .flops = 256,
      .flops64 = 128,
-     .matrix = TS_MATRIX_mfma16,
+     .matrix = TS_MATRIX_mfma3,
+     .factors = MORE,
      .flops16 = 2048,
      .shared_bytes = 64 << 10},
     {.name = "gfx10-3-generic", /* Radeon RX 6900 XT */
@@ -189,6 +204,7 @@ static const TsTarget target[] = {
      .shared_bytes = 64 << 10},
     {.name = "gfx11-generic", /* Radeon RX 7900 XTX */
      RDNA,
+     .clock_bits = 20,
      .generic = true,
      .processors = 96,
      .cpu = "gfx11-generic",
@@ -196,6 +212,7 @@ static const TsTarget target[] = {
      .flops = 256,
      .flops64 = 8,
      .matrix = TS_MATRIX_wmma3,
+     .factors = FEW,
      .flops16 = 512,
      .shared_bytes = 64 << 10},
     {.name = "gfx12-generic", /* Radeon RX 9070 XT */
@@ -207,6 +224,7 @@ static const TsTarget target[] = {
      .flops = 256,
      .flops64 = 4,
      .matrix = TS_MATRIX_wmma4,
+     .factors = FEW | TS_FACTOR_eight,
      .flops16 = 1024,
      .shared_bytes = 64 << 10},
     {.name = "spirv",
@@ -225,6 +243,7 @@ static const TsTarget target[] = {
      .half = true,
      .lanes = 32,
      .matrix = TS_MATRIX_dpas,
+     .factors = TS_FACTOR_half,
      .registers = 64,
      .flops = 256,
      .flops64 = 256,

@@ -18,15 +18,35 @@ typedef enum TsTargetUnit {
   TS_UNIT_roles = TS_UNIT_wgmma | TS_UNIT_copy,
 } TsTargetUnit;
 
-/* Of AMD's and Intel's: squares of 16 x 16 sums in f32, of operands of 16 bits. */
+/* Of AMD's and Intel's: squares of 16 x 16 sums. How they lie in registers: jit/emit/simt/amd_matrix.c,
+ * intel_matrix.c. */
 typedef enum TsTargetMatrix {
   TS_MATRIX_none,
-  TS_MATRIX_mfma16, /* CDNA: so many steps of k, one chain */
-  TS_MATRIX_mfma32,
-  TS_MATRIX_wmma3, /* RDNA: 16 steps of k, added up before they come to the sum */
+  TS_MATRIX_mfma2, /* CDNA 2, 3, 4: one chain */
+  TS_MATRIX_mfma3,
+  TS_MATRIX_mfma4,
+  TS_MATRIX_wmma3, /* RDNA 3, 4: 16 steps of k, added up before they come to the sum */
   TS_MATRIX_wmma4,
   TS_MATRIX_dpas, /* Intel's, of sub-groups of 16: 16 steps of k, two by two */
 } TsTargetMatrix;
+
+/* Of AMD's: the register that says which processor a wave is on. */
+typedef enum TsTargetPlace {
+  TS_PLACE_none,
+  TS_PLACE_engine2, /* HW_ID, with two bits of the engine; or three */
+  TS_PLACE_engine3,
+  TS_PLACE_die,  /* HW_ID, and XCC_ID */
+  TS_PLACE_pair, /* HW_ID1: of a pair of processors */
+} TsTargetPlace;
+
+/* What such a unit multiplies. */
+typedef enum TsTargetFactor {
+  TS_FACTOR_half = 1 << 0,   /* bf16, f16: sums in f32 */
+  TS_FACTOR_single = 1 << 1, /* f32 */
+  TS_FACTOR_twice = 1 << 2,  /* f64 */
+  TS_FACTOR_whole = 1 << 3,  /* i8: sums in i32 */
+  TS_FACTOR_eight = 1 << 4,  /* fp8 as OCP has it: sums in f32 */
+} TsTargetFactor;
 
 /* Whose GPU it is: what its instructions are called (jit/emit/simt/maker.h). */
 typedef enum TsTargetMaker { TS_MAKER_nvidia, TS_MAKER_amd, TS_MAKER_spirv } TsTargetMaker;
@@ -69,6 +89,9 @@ typedef struct TsTarget {
   int flops, flops64, flops16;
   unsigned units; /* of TsTargetUnit */
   TsTargetMatrix matrix;
+  TsTargetPlace place;
+  int clock_bits; /* of the counter of cycles that code reads; 0: 64 */
+  unsigned factors; /* of TsTargetFactor */
 } TsTarget;
 
 /* The row of this name; NULL: there is none. */
@@ -79,6 +102,11 @@ const TsTarget *ts_target_with(unsigned units);
 const TsTarget *ts_target_at(int i);
 
 static inline bool ts_target_gpu(const TsTarget *t) { return t && t->lanes; }
+/* Whether its matrix unit adds up one chain, not blocks of it. */
+static inline bool ts_target_has_chain(const TsTarget *t) {
+  return t->matrix == TS_MATRIX_mfma2 || t->matrix == TS_MATRIX_mfma3 ||
+         t->matrix == TS_MATRIX_mfma4;
+}
 static inline bool ts_target_has(const TsTarget *t, unsigned units) {
   return t && (t->units & units) == units;
 }

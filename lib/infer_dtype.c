@@ -157,7 +157,7 @@ static TsDtype dtype_attr(TsInfer *inf) {
 }
 
 static int no_blocks(TsInfer *inf, TsDtype d) {
-  if (!ts_dtype_in_blocks(d) || inf->op == TS_OP_cast) return 0;
+  if (!ts_dtype_in_blocks(d) || inf->op == TS_OP_cast || inf->op == TS_OP_bitcast) return 0;
   ts_error_set(inf->err, TS_ERR_dtype, "%s: %s is a storage format", ts_op_info(inf->op)->name,
                ts_dtype_name(d));
   return ts_error_hint(inf->err, "make f32 and convert with x:cast(\"%s\")", ts_dtype_name(d));

@@ -324,18 +324,19 @@ int ts_shape_rule_bitcast(TsInfer *inf) {
   const TsMeta *x = inf->in[0];
   TsDtype from = (TsDtype)x->dtype, to = (TsDtype)inf->attr[0].i;
   int64_t have = ts_dtypes[from].nbytes, want = ts_dtypes[to].nbytes;
+  bool same = have == want && ts_dtypes[from].block == ts_dtypes[to].block;
   char text[TS_META_TEXT];
   if (check_bits(inf, from, to)) return -1;
   copy_meta(inf);
   TsMeta *m = &inf->out[0];
   m->dtype = (uint8_t)to;
-  if (have == want) return 0;
+  if (same) return 0;
   if (x->ndim == 0)
     return ts_error_set(inf->err, TS_ERR_shape,
                         "bitcast: %s has no last axis to become one of %s, whose elements have "
                         "another size",
                         ts_meta_text(x, text), ts_dtype_name(to));
-  int64_t bytes = x->dim[x->ndim - 1] * have;
+  int64_t bytes = ts_dtype_nbytes(from, x->dim[x->ndim - 1]);
   if (bytes % want) {
     ts_error_set(inf->err, TS_ERR_shape,
                  "bitcast: the last axis of %s has %lld bytes, not a "
@@ -343,6 +344,6 @@ int ts_shape_rule_bitcast(TsInfer *inf) {
                  ts_meta_text(x, text), (long long)bytes, (long long)want, ts_dtype_name(to));
     return -1;
   }
-  m->dim[m->ndim - 1] = bytes / want;
+  m->dim[m->ndim - 1] = bytes / want * ts_dtypes[to].block;
   return 0;
 }

@@ -357,7 +357,9 @@ static const char *kinds_text(int kinds, char buffer[80]) {
 /* Blocks are stored and converted; few look inside them. */
 static int check_blocks(TsInfer *inf, const TsOpInfo *o) {
   char text[TS_META_TEXT];
-  if (inf->op == TS_OP_cast || inf->op == TS_OP_clone || inf->op == TS_OP_contiguous) return 0;
+  if (inf->op == TS_OP_cast || inf->op == TS_OP_clone || inf->op == TS_OP_contiguous ||
+      inf->op == TS_OP_bitcast)
+    return 0;
   for (int i = 0; i < inf->nin; i++) {
     if (!inf->in[i] || !ts_dtype_in_blocks(inf->in[i]->dtype)) continue;
     if (o->stored && !strcmp(o->input[i], "w")) continue;

@@ -87,6 +87,7 @@ typedef struct TsInfer {
   double number[TS_MAX_IN];
   TsMeta out[TS_MAX_OUT];
   const struct TsLayout *want; /* how result 0 is to lie over a mesh (lib/shard.h); or NULL */
+  bool settles; /* of layouts that are equally good the first operand's: the program did not write the call */
   TsError *err;
 } TsInfer;
 

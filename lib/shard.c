@@ -340,7 +340,7 @@ static int decide(TsShard *s, const TsMesh *m, Proposal *p, int n) {
     int best = heaviest(p, n);
     Proposal won = p[best];
     p[best] = p[--n];
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n && !s->settles; i++)
       if (p[i].bytes == won.bytes && overlap(&p[i], &won) && p[i].input != won.input &&
           p[i].input >= 0 && won.input >= 0)
         return undecided(s, m, &won, &p[i]);
@@ -504,6 +504,7 @@ int ts_shard_infer(TsInfer *inf) {
                .attr = inf->attr,
                .in_axis = in_axis,
                .want = inf->want,
+               .settles = inf->settles,
                .err = inf->err};
   memset(in_axis, TS_WHOLE, sizeof in_axis);
   memset(s.out_axis, TS_WHOLE, sizeof s.out_axis);

@@ -55,6 +55,7 @@ struct TsShard {
   int8_t (*in_axis)[TS_MAX_RANK];           /* factor of each axis, or TS_WHOLE; */
   int8_t out_axis[TS_MAX_OUT][TS_MAX_RANK]; /* all TS_WHOLE before the rule */
   const TsLayout *want; /* how result 0 is to lie, where the program says so; or NULL */
+  bool settles;         /* of two ways that are equally good it is the first operand's */
   bool widens;          /* summands of 16-bit floats are made of operands in f32 */
   int spilled, spill; /* where input `spilled` is split along axes that are needed whole, factor spill - 1
                          is split instead: pieces are exchanged, not gathered; spill 0: none */

@@ -70,7 +70,7 @@ local sections = {
     "`zero_grad`, `add_param_group`, `set_rate`, `state_dict` and `load_state_dict`.", "optim", function() return true end },
   { "Schedules", "Learning rates as functions of the step, with `state_dict` and `load_state_dict`.", "optim.schedule", function() return true end },
   { "Checkpoints", "What a training goes on from (`docs/checkpoints.md`).", "checkpoint", function() return true end },
-  { "Models", "Models as people have them.", "hf", function() return true end },
+  { "Models", "Models as people have them (`docs/models.md`, `docs/tokenizers.md`).", "hf", function() return true end },
   { "Data", "Text, batches, sequences, progress.", "data", function() return true end },
 }
 

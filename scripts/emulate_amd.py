@@ -8,13 +8,15 @@ with what the interpreter of Tile IR left there, bit by bit; a NaN is a NaN.
 The emulator decodes each instruction and takes what it does from the text of AMD's documents. It forces
 the host to flush denormal numbers; kernels ask for them, so that is taken out. One line a family; 1: some
 launch differs; 77: there is no emulator."""
-import ctypes, mmap, multiprocessing, os, re, struct, sys, time
+import emulate_amd_units
+import ctypes, importlib.util, mmap, multiprocessing, os, re, struct, sys, time
 from types import SimpleNamespace
 
 FLOATS = {"f64": (8, 0x7FF0 << 48, (1 << 63) - 1), "f32": (4, 0x7F800000, 0x7FFFFFFF), "f16": (2, 0x7C00, 0x7FFF),
           "bf16": (2, 0x7F80, 0x7FFF), "complex64": (4, 0x7F800000, 0x7FFFFFFF), "complex128": (8, 0x7FF0 << 48, (1 << 63) - 1)}
 ARCH = {"gfx9": "cdna", "gfx10": None, "gfx11": "rdna3", "gfx12": "rdna4"}
 GUARD, BESIDE = b"\x5c", 4096 # what is beside memory, and bytes of it
+BY_HAND = ("S_GETPC_B64", "DS_BPERMUTE_B32", "S_MEMTIME", "S_MEMREALTIME", "S_SENDMSG_RTN_B64", "S_GETREG_B32")
 EXEC = 126 # the first of the two registers that say which lanes are on
 
 
@@ -22,7 +24,7 @@ class Launch:
     def __init__(self, path):
         data = open(path, "rb").read()
         end = data.index(b"\n\n")
-        self.phases, self.memory, self.scratch, self.dims = [], [], [], []
+        self.phases, self.memory, self.scratch, self.dims, self.stages = [], [], [], [], 0
         for line in data[:end].decode().split("\n"):
             word, *rest = line.split(" ")
             if word == "target": self.target = rest[0]
@@ -31,6 +33,7 @@ class Launch:
             elif word == "memory": self.memory.append((*map(int, rest[:3]), rest[3]))
             elif word == "scratch": self.scratch.append(int(rest[0]))
             elif word == "dim": self.dims.append(int(rest[0]))
+            elif word == "marks": self.stages = int(rest[0])
             else: raise ValueError(f"{path}: {line}")
         at = end + 2
         self.object, at = data[at:at + size], at + size
@@ -102,6 +105,33 @@ class Memory:
         raise ValueError("an address of no parameter")
 
 
+class Marks:
+    """Room for records of profile marks (jit/gpu/marks.h) of all warps of a phase, and what of a launch says where."""
+    RECORD, TURN, TURNS = struct.Struct("<QQQQIIII"), struct.Struct("<II"), 64
+
+    def __init__(self, threads, blocks):
+        self.warps, self.blocks = (threads + 31) // 32, blocks
+        self.records = self.warps * blocks
+        self.lists = self.records * self.RECORD.size
+        self.room = ctypes.create_string_buffer(self.lists + self.records * self.TURNS * self.TURN.size + 8)
+        self.pointer = (ctypes.addressof(self.room) + 7) & ~7
+        self.words = [self.lists, 1 | blocks << 32, 1 | blocks << 32, self.TURNS]
+
+    def wrong(self, stages, bits):
+        """Why the records are none that warps of so many stages can have left; or None."""
+        for i in range(self.records):
+            begun_at, ended_at, begun, ended, _, block, warp, n = self.RECORD.unpack(ctypes.string_at(self.pointer + i * self.RECORD.size, 48))
+            if (block, warp) != divmod(i, self.warps): return f"record {i} is of warp {warp} of block {block}"
+            if begun_at >= ended_at or n < 1: return f"record {i}: {n} turns from {begun_at} to {ended_at}"
+            last, wrap = begun, (1 << bits) - 1
+            for j in range(min(n, self.TURNS)):
+                at, stage = self.TURN.unpack(ctypes.string_at(self.pointer + self.lists + (i * self.TURNS + j) * 8, 8))
+                if stage >= stages or j == 0 and stage: return f"record {i}: turn {j} is to stage {stage} of {stages}"
+                if not 0 < (at - last) & wrap < wrap // 2: return f"record {i}: turn {j} at {at} is not behind the one in front of it, at {last}"
+                last = at
+            if n <= self.TURNS and not 0 < (ended - last) & wrap < wrap // 2: return f"record {i}: it ends before its last turn"
+
+
 def same(got, want, dtype):
     if got == want: return 0
     size, infinite, most = FLOATS.get(dtype, (1, None, None))
@@ -118,11 +148,14 @@ def run(emu, path):
     arch = ARCH.get(family.group(0))
     if not arch: return None, f"no emulator of {l.target}"
     code, memory = Object(l.object), Memory(l)
+    emu.target = l.target
     scratch = [ctypes.create_string_buffer(b"\xff" * (n + 512)) for n in l.scratch]
-    words = [memory.at(m[0]) for m in l.memory]
-    words += [(ctypes.addressof(s) + 255) & ~255 for s in scratch] + l.dims
-    args = (ctypes.c_uint64 * (len(words) + 1))(*[w & (1 << 64) - 1 for w in words])
+    pointers = [memory.at(m[0]) for m in l.memory]
+    pointers += [(ctypes.addressof(s) + 255) & ~255 for s in scratch]
     for name, threads, blocks, shared in l.phases:
+        marks = Marks(threads, blocks) if l.stages else None
+        words = pointers + [marks.pointer] + l.dims + marks.words if marks else pointers + l.dims
+        args = (ctypes.c_uint64 * (len(words) + 1))(*[w & (1 << 64) - 1 for w in words])
         entry, group, private, rsrc2, properties = code.kernel(name)
         # dynamic shared memory is the launch's; what lies in the descriptor comes first
         granules = (group + shared + 511) // 512
@@ -133,6 +166,8 @@ def run(emu, path):
         emu.next_is_block = True
         if emu.run_asm(entry, code_end, blocks, 1, 1, threads, 1, 1, ctypes.addressof(args), rsrc2, private, arch, user):
             return False, f"{name} did not end"
+        why = marks and marks.wrong(l.stages, 20 if arch == "rdna3" else 32)
+        if why: return False, f"{name}: marks: {why}"
     if not memory.is_whole(): return False, "it writes beside its memory"
     for i, ((at, below, above, dtype), want) in enumerate(zip(l.memory, l.after)):
         bad = same(ctypes.string_at(memory.at(at - below), below + above), want, dtype)
@@ -142,8 +177,9 @@ def run(emu, path):
 
 def complete(emu):
     """What the emulator does not do, or not as the documents say: the address of the next instruction, from which
-    tables are found; words from other lanes where some are off; the sign of a product of 24 bits, high half; and
-    loads of a block's memory by lanes that are off, whose addresses are anything: room for all that there are."""
+    tables are found; clocks, and what says where a wave is; words from other lanes where some are off; the sign of a product of 24
+    bits, high half; what scripts/emulate_amd_units.py has; and loads of a block's memory by lanes that are off, whose addresses are
+    anything: room for all that there are."""
     for table in (emu.PCODE_CDNA, emu.PCODE_RDNA3, emu.PCODE_RDNA4):
         for op, text in table.items():
             if "MUL_HI_I32_I24" in op.name: table[op] = re.sub(r"64'I\((S[01][.]i24)\)", r"64'I(32'I(\1))", text)
@@ -157,7 +193,7 @@ def complete(emu):
             ctypes.memset(emu.block_memory, 0, size * 4)
             kw = {"options": emu.BufferSpec(external_ptr=emu.block_memory)}
         return buffer(device, size, dtype, **kw)
-    emu.Buffer = new_buffer
+    emu.Buffer, emu.ticks = new_buffer, 1 << 32
     decode = emu._decode_at
 
     def by_hand(inst, name, pc, wave):
@@ -183,12 +219,32 @@ def complete(emu):
                 if not on >> i & 1: continue
                 source = (lanes[at + i] + by) // 4 % wave
                 lanes[to + i] = old[source] if on >> source & 1 else 0
-        return (get_pc, [0]) if name == "S_GETPC_B64" else (permute, [0, 1])
+
+        def clock(scalar): # whichever: each look is later
+            words, to = step(scalar), (inst.sdata if name.startswith("S_MEM") else inst.sdst).offset
+            emu.ticks += 7
+            if name == "S_GETREG_B32": words[to] = hardware(inst.simm16, words)
+            else: words[to], words[to + 1] = emu.ticks & 0xFFFFFFFF, emu.ticks >> 32
+
+        def hardware(which, words):
+            """A register of the wave's: counters of cycles; of others any bits are as good."""
+            register, offset, bits = which & 63, which >> 6 & 31, (which >> 11 & 31) + 1
+            value = emu.ticks & 0xFFFFFFFF if register == 29 else emu.ticks >> 32 if register == 30 else 0x5A5A5A5A
+            return value >> offset & (1 << bits) - 1
+        if name == "S_GETPC_B64": return get_pc, [0]
+        return (permute, [0, 1]) if name == "DS_BPERMUTE_B32" else (clock, [0])
 
     def here(pc, arch):
+        ours = emulate_amd_units.find(pc, emu.target, arch)
+        if ours:
+            def run(scalar, vector):
+                words = (ctypes.c_uint32 * emu.SGPR_COUNT).from_address(scalar.value)
+                words[emu.PC_LO_IDX], words[emu.PC_HI_IDX] = pc + 8 & 0xFFFFFFFF, pc + 8 >> 32
+                ours(words, vector, emu._wave_size(arch))
+            return (SimpleNamespace(arg=SimpleNamespace(globals=[0, 1])), SimpleNamespace(fxn=run)), None
         inst = emu.decode_inst(bytes((ctypes.c_char * 16).from_address(pc).raw), arch)
         name = inst.op.name.upper() if hasattr(inst, "op") else ""
-        if name not in ("S_GETPC_B64", "DS_BPERMUTE_B32"): return decode(pc, arch)
+        if name not in BY_HAND: return decode(pc, arch)
         run, takes = by_hand(inst, name, pc, emu._wave_size(arch))
         return (SimpleNamespace(arg=SimpleNamespace(globals=takes)), SimpleNamespace(fxn=run)), inst
     emu._decode_at = here
@@ -218,6 +274,17 @@ def results(emu, files):
         worker.join()
 
 
+def load(root):
+    """The emulator, which takes denormal f16 for zeros in products of CDNA, though CDNA 3 and 4 multiply them."""
+    spec = importlib.util.find_spec("test.mockgpu.amd.emu")
+    text = spec.loader.get_source(spec.name)
+    value = "(mant.cast(dtypes.float32) * UOp.const(2.0**-24, dtypes.float32)).bitcast(dtypes.uint32) | (sign << _c(31))"
+    text = text.replace("return exp.eq(_c(0)).where(_c(0), f32_bits)", f"return exp.eq(_c(0)).where({value}, f32_bits)")
+    emu = importlib.util.module_from_spec(spec)
+    exec(compile(text, spec.origin, "exec"), emu.__dict__)
+    return emu
+
+
 def main():
     if len(sys.argv) < 3: sys.exit(__doc__)
     root = sys.argv[1]
@@ -225,7 +292,7 @@ def main():
         print(f"skipped: no emulator in {root}")
         sys.exit(77)
     sys.path.insert(0, root)
-    from test.mockgpu.amd import emu
+    emu = load(root)
     emu._get_ftz_lib = lambda: (None, 0)
     complete(emu)
     files = []

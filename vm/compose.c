@@ -43,10 +43,11 @@ static TsVal emit(TsBuild *b, TsOp op, int nin, const TsVal *in, const TsAttr *a
   TsTensor *made[TS_MAX_VARIADIC];
   int nout = 0;
   if (b->failed) return NULL;
-  if (ts_vm_call(e->ctx, op, nin, (TsTensor *const *)in, attr, TS_MAX_VARIADIC, &nout, made)) {
-    b->failed = true;
-    return NULL;
-  }
+  e->ctx->settles++;
+  b->failed = ts_vm_call(e->ctx, op, nin, (TsTensor *const *)in, attr, TS_MAX_VARIADIC, &nout,
+                         made) != 0;
+  e->ctx->settles--;
+  if (b->failed) return NULL;
   TsVal first = NULL;
   for (int i = 0; i < nout; i++) {
     TsVal v = keep(e, made[i]);

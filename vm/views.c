@@ -227,18 +227,22 @@ int ts_view_real_view(TsCall *call) {
   return call->out[0] ? 0 : -1;
 }
 
-/* Whether elements of another size lie at whole distances; strides count them then. */
+/* Whether elements of another size lie at whole distances; strides count them then, of what is
+ * stored in blocks the elements of whole ones. */
 static bool bitcast_strides(const TsTensor *x, const TsMeta *m, int64_t *stride) {
-  int64_t have = ts_dtypes[x->meta.dtype].nbytes, want = ts_dtypes[m->dtype].nbytes;
+  TsDtype from = (TsDtype)x->meta.dtype;
+  int64_t want = ts_dtypes[m->dtype].nbytes, block = ts_dtypes[m->dtype].block;
+  bool same = ts_dtypes[from].nbytes == want && ts_dtypes[from].block == block;
   int last = m->ndim - 1;
-  if (have != want && x->meta.dim[last] > 1 && x->stride[last] != 1) return false;
-  if (have < want && x->offset % want) return false;
+  if (!same && x->meta.dim[last] > 1 && x->stride[last] != 1) return false;
+  if (!same && block == 1 && x->offset % want) return false;
   for (int i = 0; i < m->ndim; i++) {
-    bool walked = have != want && i < last && x->meta.dim[i] > 1;
-    if (walked && x->stride[i] * have % want) return false;
-    stride[i] = x->stride[i] * have / want;
+    bool walked = !same && i < last && x->meta.dim[i] > 1;
+    int64_t bytes = ts_dtype_nbytes(from, x->stride[i]);
+    if (walked && bytes % want) return false;
+    stride[i] = bytes / want * block;
   }
-  if (have != want) stride[last] = 1;
+  if (!same) stride[last] = 1;
   return true;
 }
 

@@ -253,6 +253,7 @@ static int execute(TsCall *call, const TsOpInfo *o, const TsMeta *out, bool dyna
 int ts_call_infer(TsCall *call, TsInfer *inf, const TsMeta **meta) {
   *inf = (TsInfer){
       .op = call->op, .nin = call->nin, .in = meta, .attr = call->attr, .err = &call->ctx->err};
+  inf->settles = call->ctx->settles > 0;
   if (call->ctx->want && call->ctx->want_op == (int)call->op) inf->want = call->ctx->want;
   for (int i = 0; i < call->nin; i++) {
     TsTensor *t = call->in[i];

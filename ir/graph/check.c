@@ -212,6 +212,7 @@ static int check_types(const TsNode *n, const TsInfer *inf, TsError *err) {
 static int check_op(const TsNode *n, TsError *err) {
   const TsOpInfo *o = ts_op_info((TsOp)n->op);
   TsInfer inf = {.op = (TsOp)n->op, .nin = n->nin, .attr = n->attr, .err = err};
+  inf.settles = n->as || n->backward;
   const TsMeta *few[16], **m = few;
   if (ts_class_composed(o->cls)) return wrong(n, err, "is defined by other operators");
   if (n->nregion) return wrong(n, err, "has no regions");

@@ -438,7 +438,7 @@ static TsNode *with_tensors(TsGraph *g, const TsInfer *inf, const TsVal *in,
 static TsNode *add_op(TsGraph *g, TsOp op, int nin, const TsVal *in, const TsAttr *attr) {
   const TsOpInfo *o = ts_op_info(op);
   const TsMeta *few[16], **m = nin <= 16 ? few : malloc(sizeof *m * (size_t)nin);
-  TsInfer inf = {.op = op, .nin = nin, .attr = attr};
+  TsInfer inf = {.op = op, .nin = nin, .attr = attr, .settles = g->as || g->backward};
   TsNode n = {.op = (uint16_t)op,
               .nin = nin,
               .in = in,

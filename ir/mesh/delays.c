@@ -3,6 +3,12 @@
 
 #include <stdlib.h>
 
+static int64_t bytes_of(const TsNode *n) {
+  int64_t sum = 0;
+  for (int i = 0; i < n->nout; i++) sum += ts_meta_nbytes(&n->out[i].meta);
+  return sum;
+}
+
 int ts_delays_open(TsDelays *d, int nnode, TsError *err) {
   *d = (TsDelays){.n = nnode};
   d->level = malloc(sizeof *d->level * 2 * ((size_t)nnode + 1));
@@ -41,7 +47,22 @@ void ts_delays_found(TsDelays *d, int node, int level) { d->level[node] = level;
 
 void ts_delays_keep(TsDelays *d, int node) { d->stays[node] = true; }
 
-const int *ts_delays_least(TsDelays *d, TsError *err) {
+/* One that gives less than it reads there, as a loss of logits does, stands with what it reads: that would
+ * have to be kept for it, and be read again. */
+static void come_back(TsDelays *d, const TsGraph *g) {
+  for (int e = 0, end; e < d->nedge; e = end) {
+    int to = d->edge[e].to, early = 0;
+    int64_t reads = 0;
+    for (end = e; end < d->nedge && d->edge[end].to == to; end++) {
+      int from = d->edge[end].from, at = d->least[from] + d->edge[end].by;
+      if (at > early) early = at, reads = 0;
+      if (at == early && !d->edge[end].by) reads += bytes_of(g->node[from]);
+    }
+    if (early < d->least[to] && reads > bytes_of(g->node[to])) d->least[to] = early;
+  }
+}
+
+const int *ts_delays_least(TsDelays *d, const TsGraph *g, TsError *err) {
   int last = 0;
   if (d->failed) return ts_error_memory(err), NULL;
   for (int i = 0; i < d->n; i++)
@@ -51,6 +72,7 @@ const int *ts_delays_least(TsDelays *d, TsError *err) {
     int at = d->least[d->edge[e].to] - d->edge[e].by, *least = &d->least[d->edge[e].from];
     if (at < *least) *least = at;
   }
+  come_back(d, g);
   for (int i = 0; i < d->n; i++) d->moved |= d->level[i] >= 0 && d->least[i] != d->level[i];
   return d->least;
 }

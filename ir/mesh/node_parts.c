@@ -314,7 +314,7 @@ void ts_node_parts(TsSlots *a, const TsNode *n, const TsSlotReader *r) {
     }
     for (int o = 0; o < n->nout; o++) out[o] = n->out[o].meta;
     k.s.op = (TsOp)n->op, k.s.nin = n->nin, k.s.nout = n->nout, k.s.in = meta, k.s.out = out;
-    k.s.attr = n->attr, k.s.err = a->err;
+    k.s.attr = n->attr, k.s.err = a->err, k.s.settles = n->as || n->backward;
     k.s.turns = a->p->space.micro >= 0 ? (uint8_t)(1u << a->p->space.micro) : 0;
     memset(k.s.in_axis, TS_WHOLE, sizeof *k.s.in_axis * (size_t)n->nin);
     memset(k.s.out_axis, TS_WHOLE, sizeof k.s.out_axis);

@@ -11,12 +11,13 @@ typedef struct TsOverlapAsked {
   int64_t bucket; /* bytes of sums of gradients behind which a piece ends; */
   int64_t ahead;  /* bytes that are brought together before they are needed; */
   int chunks;     /* of a product whose sum is sent in chunks; 1: none */
+  int64_t engines; /* bytes of a sum from which on copy engines bring the summands */
 } TsOverlapAsked;
 
 /* Of a plan. */
 typedef struct TsOverlap {
   bool on;
-  int64_t bucket, ahead;
+  int64_t bucket, ahead, engines;    /* engines 0: kernels bring all */
   int chunks;                        /* that were asked for, 0: as costs say */
   double meets, link, flops, memory; /* of the row (overlap.def) */
   double least; /* microseconds of computing beside which it is worth to start early */

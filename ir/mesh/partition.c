@@ -239,7 +239,7 @@ static TsMeshPlan *as_late(const TsGraph *g, const TsMesh *mesh, int leaves, Way
   if (ts_delays_open(&d, g->nnode, err)) return NULL;
   way->delays = &d;
   TsMeshPlan *early = partition(g, mesh, leaves, NULL, way, err), *late = early;
-  way->delays = NULL, way->least = early ? ts_delays_least(&d, err) : NULL;
+  way->delays = NULL, way->least = early ? ts_delays_least(&d, g, err) : NULL;
   way->chunked = way->ncould ? way->could : NULL;
   if (early && (!way->least || d.moved || way->ncould)) { /* the other one has fewer pieces */
     ts_mesh_plan_free(early);

@@ -102,7 +102,7 @@ typedef struct TsMeshPlan {
   TsMeshJoin *join;   /* by level */
   TsMeshStep *step;
   int *die;
-  int *param, *result, *update; /* slots; -1: a parameter that nobody reads */
+  int *param, *result, *update; /* slots: each parameter has one, also where nobody reads it */
   bool alike;  /* pieces are those of the first micro-batch: others would be the same */
   bool sampled; /* devices are only planned with: the first part has graphs, which stand for all */
   bool *batch; /* by parameter: micro-batches are of its first axis */

@@ -126,6 +126,7 @@ static bool infers_alike(const TsRewrite *r, TsVal const *in) {
                  .nin = r->root->nin,
                  .in = m,
                  .attr = r->root->attr,
+                 .settles = r->root->as || r->root->backward,
                  .err = &ignored};
   for (int i = 0; i < inf.nin; i++) m[i] = r->root->in[i] ? &r->root->in[i]->meta : NULL;
   if (ts_op_infer(&inf)) return false;

@@ -10,7 +10,10 @@
  * does not take part in a block that its neighbours see, all of its scores there are -inf:
  * its maximum stays, alpha is 1 (or its sum and result are still zero) and its p are +0, so
  * that only the result has to be kept by a choice, against a NaN in a hidden value. Where
- * blocks of rows and of keys are cut at the same positions there are no such rows. */
+ * blocks of rows and of keys are cut at the same positions there are no such rows.
+ *
+ * On a matrix unit that makes squares (ir/tile/square.h) keys and values of 16 bits are multiplied as
+ * they lie, p rounded to their type, so there is one phase. */
 #include "ir/sched/attention.h"
 
 #include <math.h>
@@ -18,7 +21,13 @@
 
 enum {
   KEYS = 128, /* of a block: the definition's */
-  ROWS = 32,  /* query rows of a round */
+  ROWS = 32,  /* query rows of a round; by a unit: */
+  UNIT_KEYS = 64, /* of a block; half as many as rows, so that values do not lie as sums do */
+  UNIT_NARROW = 64, /* heads for which waves of 32 have registers for as many */
+  UNIT_LEAST = 16, /* queries that are worth it */
+  UNIT_WIDEST = 128,
+  UNIT_WAVE = 16, /* rows of one */
+  UNIT_WAVES = 8,
 };
 
 typedef struct Operand {
@@ -34,10 +43,13 @@ typedef struct Lower {
   TsTile *k;
   TsTileBuild b;
   int64_t batch, heads, kv_heads, s, t, d, dv;
+  int64_t keys; /* of a block */
   int64_t rows, nq, nb; /* rows of a round, rounds of a head, blocks of keys */
   int64_t window;       /* 0: none */
   bool causal, transposed;
   double scale;
+  const char *unit; /* that multiplies, or NULL */
+  bool early;       /* lanes have registers for values that are loaded beside keys */
   TsDtype dtype, wide;
   Operand q, key, val, mask, sink, y;
   TsTileVal packed_k, packed_v; /* scratch; packed_v NULL: values are read where they lie */
@@ -85,7 +97,7 @@ static TsTileVal reduced(Lower *l, int op, TsTileVal x) {
 
 static TsTileVal product(Lower *l, TsTileVal a, TsTileVal b, TsTileVal acc) {
   TsTileVal in[3] = {a, b, acc};
-  TsAttr unit = {.type = TS_ATTR_none};
+  TsAttr unit = {.type = l->unit ? TS_ATTR_str : TS_ATTR_none, .str = l->unit};
   return acc ? ts_tile_emit1(&l->b, TS_TILE_mma, 3, in, &unit, &acc->type) : NULL;
 }
 
@@ -159,19 +171,19 @@ static TsTileVal scratch(Lower *l, int64_t nrow, int64_t ncol) {
 
 static void pack(Lower *l) {
   TsTileVal at[3];
-  bool edge = l->t % KEYS != 0;
-  l->packed_k = scratch(l, l->d, KEYS);
-  if (edge || l->dtype != l->wide) l->packed_v = scratch(l, KEYS, l->dv);
+  bool edge = l->t % l->keys != 0;
+  l->packed_k = scratch(l, l->d, l->keys);
+  if (edge || l->dtype != l->wide) l->packed_v = scratch(l, l->keys, l->dv);
   TsTileLoop r = ts_sched_attention_rounds(&l->b, l->kv_heads, l->nb, at);
-  TsTileVal row = times(l, at[2], KEYS), to[5] = {at[0], at[1], at[2], num(l, 0), num(l, 0)};
-  TsTileVal x = load_rows(l, &l->key, at[0], at[1], row, KEYS, l->d, edge);
+  TsTileVal row = times(l, at[2], l->keys), to[5] = {at[0], at[1], at[2], num(l, 0), num(l, 0)};
+  TsTileVal x = load_rows(l, &l->key, at[0], at[1], row, l->keys, l->d, edge);
   TsAttr perm = {.type = TS_ATTR_ints, .n = 2, .ints = (int64_t[]){1, 0}};
-  TsTileType transposed = tile2(l->wide, l->d, KEYS);
+  TsTileType transposed = tile2(l->wide, l->d, l->keys);
   x = ts_tile_cast(&l->b, x, l->wide);
   x = ts_tile_emit1(&l->b, TS_TILE_transpose, 1, &x, &perm, &transposed);
   ts_tile_store(&l->b, l->packed_k, to, x, NULL);
   if (l->packed_v) {
-    x = load_rows(l, &l->val, at[0], at[1], row, KEYS, l->dv, edge);
+    x = load_rows(l, &l->val, at[0], at[1], row, l->keys, l->dv, edge);
     ts_tile_store(&l->b, l->packed_v, to, ts_tile_cast(&l->b, x, l->wide), NULL);
   }
   ts_tile_for_end(&l->b, &r, NULL, NULL);
@@ -179,7 +191,7 @@ static void pack(Lower *l) {
 
 /* ---- what a row sees of a block that begins at key */
 static bool aligned(const Lower *l) {
-  return !l->window && (!l->causal || (KEYS % l->rows == 0 && (l->t - l->s) % l->rows == 0));
+  return !l->window && (!l->causal || (l->keys % l->rows == 0 && (l->t - l->s) % l->rows == 0));
 }
 
 /* For each row: its position among the keys, less that of the block, plus i. */
@@ -199,7 +211,7 @@ static Sight sight(Lower *l, TsTileVal key) {
   Sight s = {NULL, NULL};
   TsTileType t = ts_tile_vector(TS_DT_i32, l->rows);
   if (l->causal) s.hi = place(l, key, 1);
-  if (l->t % KEYS) {
+  if (l->t % l->keys) {
     TsTileVal left = ts_tile_cast(&l->b, op2(l, TS_OP_sub, num(l, l->t), key), TS_DT_i32);
     left = over(l, left, &t);
     s.hi = s.hi ? op2(l, TS_OP_minimum, s.hi, left) : left;
@@ -209,7 +221,7 @@ static Sight sight(Lower *l, TsTileVal key) {
 }
 
 static TsTileVal hide(Lower *l, const Sight *s, TsTileVal x) {
-  TsTileType t = tile2(TS_DT_i32, l->rows, KEYS);
+  TsTileType t = tile2(TS_DT_i32, l->rows, l->keys);
   TsAttr axis = {.type = TS_ATTR_int, .i = 1};
   TsTileVal least = full(l, -INFINITY, x->type);
   if (!s->lo && !s->hi) return x;
@@ -222,7 +234,7 @@ static TsTileVal hide(Lower *l, const Sight *s, TsTileVal x) {
 /* Rows that see something of the block by position. */
 static TsTileVal taking_part(Lower *l, const Sight *s) {
   TsTileType t = ts_tile_vector(TS_DT_i32, l->rows);
-  TsTileVal zero = full(l, 0, t), end = full(l, KEYS, t);
+  TsTileVal zero = full(l, 0, t), end = full(l, l->keys, t);
   TsTileVal hi = s->hi ? op2(l, TS_OP_minimum, s->hi, end) : end;
   TsTileVal lo = s->lo ? op2(l, TS_OP_maximum, s->lo, zero) : zero;
   return op2(l, TS_OP_lt, lo, hi);
@@ -232,14 +244,14 @@ static TsTileVal load_mask(Lower *l, TsTileVal key) {
   const Operand *o = &l->mask;
   TsTileVal all[4] = {l->at_b, l->at_h, l->q0, key}, at[4];
   TsTileType t = ts_tile_scalar((TsDtype)o->v->meta.dtype),
-             whole = tile2(l->wide, l->rows, KEYS);
+             whole = tile2(l->wide, l->rows, l->keys);
   int64_t axes[2];
   int n = 0;
   for (int i = 0; i < 4; i++)
     if (o->moves[i]) at[n++] = all[i];
   if (o->moves[2]) axes[t.rank] = 0, t.dim[t.rank++] = l->rows;
-  if (o->moves[3]) axes[t.rank] = 1, t.dim[t.rank++] = KEYS;
-  bool edge = (o->moves[2] && l->s % l->rows) || (o->moves[3] && l->t % KEYS);
+  if (o->moves[3]) axes[t.rank] = 1, t.dim[t.rank++] = l->keys;
+  bool edge = (o->moves[2] && l->s % l->rows) || (o->moves[3] && l->t % l->keys);
   TsTileAccess a = {.edge = edge};
   TsTileVal x = ts_tile_load(&l->b, o->param, at, &t, &a);
   if (!x) return NULL;
@@ -249,11 +261,25 @@ static TsTileVal load_mask(Lower *l, TsTileVal key) {
   return t.rank == 2 ? x : ts_tile_broadcast(&l->b, x, &whole, axes);
 }
 
-/* Scores of the block: scaled, with the mask, -inf where hidden. */
-static TsTileVal scores(Lower *l, TsTileVal q, TsTileVal block, TsTileVal key, const Sight *s) {
-  TsTileType t = tile2(l->wide, l->rows, KEYS), kt = tile2(l->wide, l->d, KEYS);
+static TsTileVal transposed(Lower *l, TsTileVal x) {
+  TsAttr perm = {.type = TS_ATTR_ints, .n = 2, .ints = (int64_t[]){1, 0}};
+  if (!x) return NULL;
+  TsTileType t = tile2((TsDtype)x->type.dtype, x->type.dim[1], x->type.dim[0]);
+  return ts_tile_emit1(&l->b, TS_TILE_transpose, 1, &x, &perm, &t);
+}
+
+/* Of the block, as [d, key]. */
+static TsTileVal load_keys(Lower *l, TsTileVal block, TsTileVal key) {
+  TsTileType t = tile2(l->wide, l->d, l->keys);
   TsTileVal at[5] = {l->at_b, l->at_kv, block, num(l, 0), num(l, 0)};
-  TsTileVal k = ts_tile_load(&l->b, l->packed_k, at, &kt, NULL);
+  if (!l->unit) return ts_tile_load(&l->b, l->packed_k, at, &t, NULL);
+  bool edge = l->t % l->keys != 0;
+  return transposed(l, load_rows(l, &l->key, l->at_b, l->at_kv, key, l->keys, l->d, edge));
+}
+
+/* Scores of the block: scaled, with the mask, -inf where hidden. */
+static TsTileVal scores(Lower *l, TsTileVal q, TsTileVal k, TsTileVal key, const Sight *s) {
+  TsTileType t = tile2(l->wide, l->rows, l->keys);
   TsTileVal x = product(l, q, k, full(l, 0, t));
   x = op2(l, TS_OP_mul, x, full(l, l->scale, t));
   if (l->mask.v) {
@@ -268,9 +294,10 @@ static TsTileVal scores(Lower *l, TsTileVal q, TsTileVal block, TsTileVal key, c
 
 static TsTileVal load_values(Lower *l, TsTileVal block, TsTileVal key) {
   TsTileVal at[5] = {l->at_b, l->at_kv, block, num(l, 0), num(l, 0)};
-  TsTileType t = tile2(l->wide, KEYS, l->dv);
+  TsTileType t = tile2(l->wide, l->keys, l->dv);
   if (l->packed_v) return ts_tile_load(&l->b, l->packed_v, at, &t, NULL);
-  return load_rows(l, &l->val, l->at_b, l->at_kv, key, KEYS, l->dv, false);
+  return load_rows(l, &l->val, l->at_b, l->at_kv, key, l->keys, l->dv,
+                   l->unit && l->t % l->keys != 0);
 }
 
 /* What is subtracted before exp: nothing while no key was seen. */
@@ -285,16 +312,19 @@ static TsTileVal exp_of(Lower *l, TsTileVal x, TsTileVal base) {
 
 /* state: maximum, sum, result */
 static void step(Lower *l, TsTileVal q, TsTileVal block, TsTileVal *state) {
-  TsTileVal key = times(l, block, KEYS), m = state[0], o = state[2];
+  TsTileVal key = times(l, block, l->keys), m = state[0], o = state[2];
   Sight s = sight(l, key);
-  TsTileVal t = scores(l, q, block, key, &s);
+  TsTileVal k = load_keys(l, block, key);
+  TsTileVal early = l->unit && l->early ? load_values(l, block, key) : NULL; /* on its way meanwhile */
+  TsTileVal t = scores(l, q, k, key, &s);
   if (!t || !m || !o) return;
   TsTileVal top = op2(l, TS_OP_maximum, m, reduced(l, TS_TILE_max, t)), base = base_of(l, top);
   TsTileVal alpha = exp_of(l, m, base), p = exp_of(l, t, over(l, base, &t->type));
   TsTileVal sum = op2(l, TS_OP_mul, state[1], alpha);
   state[0] = top;
   state[1] = op2(l, TS_OP_add, sum, reduced(l, TS_TILE_sum, p));
-  TsTileVal v = load_values(l, block, key);
+  TsTileVal v = early ? early : load_values(l, block, key);
+  if (l->unit) p = ts_tile_cast(&l->b, p, l->dtype);
   TsTileVal scaled = op2(l, TS_OP_mul, o, over(l, alpha, &o->type));
   state[2] = product(l, p, v, scaled);
   if (!aligned(l) && state[2])
@@ -332,11 +362,11 @@ static void bounds(Lower *l, TsTileVal *lo, TsTileVal *hi) {
   *lo = num(l, 0), *hi = num(l, l->nb);
   if (l->window) {
     TsTileVal first = plus(l, l->q0, l->t - l->s - l->window + 1);
-    *lo = op2(l, TS_OP_maximum, *lo, op2(l, TS_OP_floordiv, first, num(l, KEYS)));
+    *lo = op2(l, TS_OP_maximum, *lo, op2(l, TS_OP_floordiv, first, num(l, l->keys)));
   }
   if (!l->causal) return;
   TsTileVal last = plus(l, l->q0, l->rows - 1 + l->t - l->s);
-  last = plus(l, op2(l, TS_OP_floordiv, last, num(l, KEYS)), 1);
+  last = plus(l, op2(l, TS_OP_floordiv, last, num(l, l->keys)), 1);
   *hi = op2(l, TS_OP_minimum, *hi, last);
 }
 
@@ -348,7 +378,7 @@ static void attend(Lower *l) {
   l->at_kv = group > 1 ? op2(l, TS_OP_floordiv, at[1], num(l, group)) : at[1];
   l->q0 = times(l, at[2], l->rows);
   TsTileVal q = load_rows(l, &l->q, at[0], at[1], l->q0, l->rows, l->d, l->s % l->rows != 0);
-  q = ts_tile_cast(&l->b, q, l->wide);
+  if (!l->unit) q = ts_tile_cast(&l->b, q, l->wide);
   TsTileType row = ts_tile_vector(l->wide, l->rows);
   TsTileVal state[3] = {full(l, -INFINITY, row), full(l, 0, row),
                         full(l, 0, tile2(l->wide, l->rows, l->dv))};
@@ -393,7 +423,6 @@ static void read_node(Lower *l, const TsNode *n) {
     l->sink.moves[1] = true;
   }
   set_all(&l->y, (TsVal)(uintptr_t)&n->out[0]);
-  l->nb = (l->t + KEYS - 1) / KEYS;
 }
 
 static bool has_kernel(const TsNode *n) {
@@ -497,22 +526,38 @@ static int give(Lower *l, TsSchedKernel *out) {
   return 0;
 }
 
+/* Sums and results of a round have room in a wave's registers. */
+static const char *unit_of(const Lower *l, const TsSched *s) {
+  const TsTarget *t = s->target;
+  bool half = l->dtype == TS_DT_bf16 || l->dtype == TS_DT_f16;
+  if (!t || !t->matrix || t->matrix == TS_MATRIX_dpas || !(t->factors & TS_FACTOR_half) || !half) return NULL;
+  if (s->profile == TS_PROFILE_strict || l->s < UNIT_LEAST) return NULL;
+  bool fits = l->d % 32 == 0 && l->dv % 32 == 0 && l->d <= UNIT_WIDEST && l->dv <= UNIT_WIDEST;
+  return !fits ? NULL : ts_target_has_chain(t) ? "mfma" : "wmma";
+}
+
 int ts_sched_lower_attention(const TsSched *s, const TsGroup *group, TsLayoutFn *layout,
                              void *arg, TsSchedKernel *out, TsError *err) {
   Lower l = {.layout = layout, .arg = arg};
   read_node(&l, group->node[0]);
   l.transposed = group->transposed;
-  l.rows = group->choice.rows ? group->choice.rows : ROWS;
-  if (l.rows > l.s) l.rows = l.s;
+  l.unit = unit_of(&l, s);
+  l.early = s->target && s->target->lanes >= 64;
+  l.rows = l.unit ? UNIT_WAVE * UNIT_WAVES : group->choice.rows ? group->choice.rows : ROWS;
+  if (l.rows > l.s && !l.unit) l.rows = l.s;
+  bool few = !l.early && (l.d > UNIT_NARROW || l.dv > UNIT_NARROW);
+  l.keys = !l.unit ? KEYS : few ? UNIT_KEYS / 2 : UNIT_KEYS;
+  l.nb = (l.t + l.keys - 1) / l.keys;
   l.nq = (l.s + l.rows - 1) / l.rows;
   if (!(l.k = ts_tile_new("attention"))) return ts_error_memory(err);
   if (s->target) l.k->target = s->target->name;
-  l.k->ntile = 2, l.k->tile[0] = l.rows, l.k->tile[1] = KEYS;
+  l.k->ntile = 2, l.k->tile[0] = l.rows, l.k->tile[1] = l.keys;
   ts_sched_choice_head(&group->choice, l.k);
+  if (l.unit) l.k->threads = UNIT_WAVES * s->target->lanes;
   put_params(&l);
   l.b = ts_tile_build(l.k);
   l.b.line = ts_tile_place(l.k, ts_graph_where(l.n));
-  pack(&l);
+  if (!l.unit) pack(&l);
   attend(&l);
   if (!l.k->failed) return give(&l, out);
   ts_tile_free(l.k);

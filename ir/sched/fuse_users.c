@@ -293,6 +293,30 @@ static bool both_walk(const TsGroup *a, const TsGroup *b, const TsMeta *m) {
   return ts_fuse_same_space(a, &s) && ts_meta_numel(m) > n;
 }
 
+static void put_at(Fuse *f, TsGroup *g, int index) {
+  f->s->group[g->index = index] = g;
+  for (int k = 0; k < g->nnode; k++) f->s->of[g->node[k]->id] = index;
+}
+
+/* a goes to the place before the first that needs what it makes, if that is before b and all that b needs
+ * is there by then: between them may stand what counts the rows of a loss. */
+static bool goes_behind(Fuse *f, const Users *u, TsGroup *a, const TsGroup *b) {
+  int first = b->index;
+  for (int k = 0; k < a->nnode; k++)
+    for (int i = u->start[a->node[k]->id]; i < u->start[a->node[k]->id + 1]; i++) {
+      int of = u->at[i] < 0 ? -1 : f->s->of[u->at[i]];
+      if (of > a->index && of < first) first = of;
+    }
+  for (int k = 0; k < b->nnode; k++)
+    for (int i = 0; i < b->node[k]->nin; i++) {
+      int from = b->node[k]->in[i] ? ts_fuse_group_of(f, b->node[k]->in[i]) : -1;
+      if (from >= first && from != b->index) return false;
+    }
+  for (int i = a->index; i + 1 < first; i++) put_at(f, f->s->group[i + 1], i);
+  put_at(f, a, first - 1);
+  return true;
+}
+
 static void share(Fuse *f, const Users *u, const TsNode *n, TsGroup *a, TsGroup *b) {
   if (!can_share(a) || !can_share(b) || b->index - a->index > NEAR) return;
   if (!both_walk(a, b, &n->out[0].meta)) return;
@@ -302,6 +326,8 @@ static void share(Fuse *f, const Users *u, const TsNode *n, TsGroup *a, TsGroup 
     ts_fuse_join(f, b, a, &w);
   else if (wanted_from(f, u, a, b->index))
     ts_fuse_join(f, a, b, &w);
+  else if ((a->nrow || !b->nrow) && goes_behind(f, u, a, b))
+    ts_fuse_join(f, b, a, &w);
 }
 
 void ts_fuse_siblings(Fuse *f) {

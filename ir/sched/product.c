@@ -18,6 +18,7 @@ enum {
 };
 
 static TsDtype sum_type(const TsNode *n) {
+  if (n->in[0]->meta.dtype == TS_DT_i8) return TS_DT_i32;
   return n->out[0].meta.dtype == TS_DT_f64 ? TS_DT_f64 : TS_DT_f32;
 }
 

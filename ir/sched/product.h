@@ -16,7 +16,9 @@ bool ts_sched_by_pairs(const TsSched *s, const TsNode *n);
  * the time, or two thirds, for 32 or 64 rows, while relu of A with 1024 columns takes as long. */
 bool ts_sched_needs_prologue(const TsNode *n);
 /* Whether there is one at all: any sizes, on a processor where no other would be near. */
-bool ts_sched_is_any_product(const TsNode *n);
+bool ts_sched_is_any_product(const TsTarget *t, const TsNode *n);
+/* Whether its unit makes squares of sums of such operands (ir/sched/product_square.c). */
+bool ts_sched_square_has(const TsTarget *t, TsDtype d);
 double ts_sched_product_steps(const TsNode *n); /* multiply-adds */
 
 /* The size of a group's product and the type of its sums, where operands lie row-major; false:

@@ -54,8 +54,18 @@ bool ts_sched_by_pairs(const TsSched *s, const TsNode *n) {
          n->op == TS_OP_matmul && n->nin > 1 && n->in[0]->meta.dtype == TS_DT_bf16;
 }
 
-bool ts_sched_is_any_product(const TsNode *n) {
-  if (n->op != TS_OP_matmul || n->nin < 2 || !good_types(n)) return false;
+/* Of whole numbers and of 8 bits: by a unit that makes squares alone. */
+static bool is_of_squares(const TsTarget *t, const TsNode *n) {
+  TsDtype a = (TsDtype)n->in[0]->meta.dtype, y = (TsDtype)n->out[0].meta.dtype;
+  if (n->in[1]->meta.dtype != a || !t->matrix || !ts_sched_square_has(t, a)) return false;
+  if (a == TS_DT_i8) return y == TS_DT_i32 || y == a; /* which wraps */
+  bool eight = a == TS_DT_fp8_e4m3 || a == TS_DT_fp8_e5m2;
+  return eight && (y == TS_DT_f32 || y == TS_DT_bf16 || y == TS_DT_f16);
+}
+
+bool ts_sched_is_any_product(const TsTarget *t, const TsNode *n) {
+  if (n->op != TS_OP_matmul || n->nin < 2 || !(good_types(n) || is_of_squares(t, n)))
+    return false;
   const TsMeta *a = &n->in[0]->meta, *b = &n->in[1]->meta;
   return a->ndim > 0 && b->ndim > 0 && ts_meta_numel(a) > 0 && ts_meta_numel(b) > 0;
 }

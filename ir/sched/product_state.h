@@ -71,8 +71,9 @@ int ts_product_put(TsProductLower *l, int i);
 void ts_product_store(TsProductLower *l, const TsProductAccess *a);
 
 /* ---- product_square.c */
-/* The target's matrix unit, if it makes the sums, of operands as they lie in memory; NULL. */
-const char *ts_product_square_unit(const TsProductLower *l);
+/* The target's matrix unit, if it makes the sums, of operands as they lie in memory, and what it multiplies
+ * as `factor`; NULL. */
+const char *ts_product_square_unit(TsProductLower *l);
 /* Rows and columns of a block, and in the kernel's head the threads of one. */
 void ts_product_square_block(TsProductLower *l, const TsProductSize *size);
 /* The sums of the round's block. */

@@ -139,8 +139,8 @@ TsGroupKind ts_sched_kind_in(const TsSched *s, const TsNode *n) {
   if (cpu && ts_sched_is_conv(n)) return TS_GROUP_conv;
   if (cpu && ts_sched_by_pairs(s, n) && ts_sched_is_large_product(n)) return TS_GROUP_matmul;
   bool gpu = kind == TS_GROUP_vm && ts_target_gpu(t) && n->op < TS_OP_COUNT;
+  if (gpu && ts_sched_is_any_product(t, n)) return TS_GROUP_matmul;
   if (!gpu || !handled_types(n)) return kind;
-  if (ts_sched_is_any_product(n)) return TS_GROUP_matmul;
   if (ts_sched_is_decode(n)) return TS_GROUP_attention;
   return ts_sched_norm_grad(n) ? TS_GROUP_columns : kind;
 }

@@ -345,7 +345,8 @@ static int product(Check *c, const Stmt *s, bool deep) {
   int rank = 1 + deep;
   bool words = deep && a->dtype == TS_DT_i32 && a->space == TS_SPACE_fragment &&
                ts_tile_pairs_of(s) == TS_PAIRS_amx_bf16;
-  bool few = (deep && a->dtype == TS_DT_i8 && a->space == TS_SPACE_fragment) || words;
+  bool whole = a->dtype == TS_DT_i8 && (a->space == TS_SPACE_fragment || !c->cpu);
+  bool few = (deep && (whole || (a->dtype == TS_DT_i32 && !c->cpu && !words))) || words;
   bool fits = a->rank == rank && b->rank == rank && a->dtype == b->dtype &&
               a->space == b->space && (info(a)->kind == TS_KIND_F || few) &&
               (!deep || a->dim[1] == b->dim[0]);
@@ -384,14 +385,19 @@ static int check_square(Check *c, const Stmt *s) {
   if (c->cpu) return WRONG(TS_ERR_attribute, "unit %s is one of GPUs", ATTR("unit")->str);
   if (c->k->form != TS_FORM_block)
     return WRONG(TS_ERR_attribute, "unit %s stands in block form", ATTR("unit")->str);
-  if (a->dtype != TS_DT_bf16 && a->dtype != TS_DT_f16)
-    return WRONG(TS_ERR_dtype, "%s multiplies bf16 and f16, not %s", ATTR("unit")->str,
+  if (!ts_tile_square_takes(ts_tile_square_of(s), (TsDtype)a->dtype))
+    return WRONG(TS_ERR_dtype, "%s multiplies %s, not %s", ATTR("unit")->str,
+                 ts_tile_square_of(s) == TS_SQUARE_mfma   ? "floats and i8"
+                 : ts_tile_square_of(s) == TS_SQUARE_dpas ? "bf16 and f16"
+                                                          : "bf16, f16, fp8 and i8",
                  ts_tile_shown(c, a));
   int64_t size[3] = {a->dim[0], a->dim[1], b->dim[1]};
-  for (int i = 0; i < 3; i++)
-    if (ts_tile_dim_is(size[i]) || size[i] % TS_SQUARE)
+  for (int i = 0; i < 3; i++) {
+    int by = i == 1 ? ts_tile_square_steps((TsDtype)a->dtype) : TS_SQUARE;
+    if (ts_tile_dim_is(size[i]) || size[i] % by)
       return WRONG(TS_ERR_shape, "%s takes multiples of %d, not %s and %s", ATTR("unit")->str,
-                   TS_SQUARE, ts_tile_shown(c, a), ts_tile_shown(c, b));
+                   by, ts_tile_shown(c, a), ts_tile_shown(c, b));
+  }
   return 0;
 }
 

@@ -1,15 +1,16 @@
-/* Matrix units that make squares of 16 x 16 sums in f32 from operands of 16 bits, in block form by
- * their names in `mma`:
+/* Matrix units that make squares of 16 x 16 sums, in block form by their names in `mma`:
  *
- *   "mfma"  one chain of fused multiply-adds an element, k ascending
+ *   "mfma"  one chain of fused multiply-adds an element, k ascending; f32 and f64 multiply as well
  *   "wmma"  for each 16 steps of k a chain from +0, which is added to the element
  *   "dpas"  for each two steps of k such a chain, which is added to the element
  *
- * So a public software emulator of AMD's CDNA 3 and 4 and RDNA 3 and 4 computes them (tinygrad's). How
- * their adders round between steps their maker does not say, so a processor may round otherwise, alike
- * for all tiles. "dpas" is the chain of dot products of two that Intel's description of its instruction
- * shows (DPAS of its compiler's virtual ISA), each sum rounded to f32. Products of 16-bit floats are exact
- * in f32. Steps behind k are zeros of both operands. */
+ * of bf16, f16 and fp8 (OCP's) with sums in f32, whose products are exact there, and of i8 with sums in
+ * i32, which are exact; "dpas" of bf16 and f16 alone. So a public software emulator of AMD's CDNA 3 and 4
+ * and RDNA 3 and 4 computes them (tinygrad's). Of f32 and f64 on CDNA 2 and 3 others measured the same
+ * chain (Xie et al., MMA-Sim, 2025). How adders of narrower types round between steps their maker does
+ * not say, and a processor may round otherwise, alike for all tiles. "dpas" is the chain of dot products
+ * of two that Intel's description of its instruction shows (DPAS of its compiler's virtual ISA), each
+ * sum rounded to f32. Steps behind k are zeros of both operands. */
 #ifndef TS_IR_TILE_SQUARE_H
 #define TS_IR_TILE_SQUARE_H
 
@@ -26,6 +27,9 @@ typedef enum TsSquare {
 
 /* Of a statement's unit. */
 TsSquare ts_tile_square_of(const TsTileStmt *s);
+/* Whether it multiplies numbers of d; of how many steps of k operands are whole multiples. */
+bool ts_tile_square_takes(TsSquare unit, TsDtype d);
+int ts_tile_square_steps(TsDtype d);
 /* For the interpreter, "wmma": acc[m,n] and the products of a[m,k] and b[k,n], widened. */
 void ts_tile_run_wmma(int64_t m, int64_t n, int64_t k, const float *a, const float *b,
                       float *acc);

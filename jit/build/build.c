@@ -8,6 +8,7 @@
 #include "ir/sched/index.h"
 #include "ir/tile/product/product.h"
 #include "ir/tile/copy.h"
+#include "ir/tile/overlay.h"
 #include "jit/build/device.h"
 #include "jit/build/join.h"
 #include "jit/build/patched.h"
@@ -107,6 +108,7 @@ static void prepare(TsBuildJob *b, Work *w) {
   w->plain = b->how == TS_BUILD_block ? ts_tile_copy(w->k.tile, NULL, NULL, &err)
                                       : ts_build_explicit(w->k.tile, b->target, false, &err);
   if (!w->plain) return refuse(b, w->g, &err);
+  ts_tile_overlay(w->plain, w->k.over);
   if (b->how != TS_BUILD_compiled) return;
   w->kernel = ts_kernel_find(w->plain, b->target);
 }

@@ -39,6 +39,7 @@ typedef struct Link {
   const Elf64_Shdr *sec;
   const Elf64_Sym *sym;
   size_t nsym;
+  uint32_t symbols;          /* their section */
   const char *names, *words; /* of symbols, of sections */
   size_t nnames, nwords;
   Place place[MAX_SECTIONS], table[NTABLE];
@@ -71,9 +72,11 @@ static bool strings(const Link *l, uint32_t i, const char **at, size_t *n) {
 static int read_head(Link *l) {
   const Elf64_Ehdr *h = l->head = (const void *)l->elf;
   if (l->nbytes < sizeof *h || memcmp(h->e_ident, ELFMAG, SELFMAG) ||
-      h->e_ident[EI_CLASS] != ELFCLASS64 || h->e_machine != EM_AMD || h->e_type != ET_REL)
+      h->e_ident[EI_CLASS] != ELFCLASS64 || h->e_ident[EI_DATA] != ELFDATA2LSB ||
+      h->e_ident[EI_VERSION] != EV_CURRENT || h->e_machine != EM_AMD || h->e_type != ET_REL)
     return bad(l, "not an object of AMD's", NULL);
   if (h->e_shnum > MAX_SECTIONS - NTABLE || h->e_shoff % 8 ||
+      h->e_shentsize != sizeof *l->sec || h->e_ehsize != sizeof *h ||
       !inside(l, h->e_shoff, (uint64_t)h->e_shnum * sizeof *l->sec))
     return bad(l, "sections out of bounds", NULL);
   l->sec = (const void *)(l->elf + h->e_shoff);
@@ -83,12 +86,15 @@ static int read_head(Link *l) {
     if (s->sh_type != SHT_NOBITS && !inside(l, s->sh_offset, s->sh_size))
       return bad(l, "section out of bounds", NULL);
     if (s->sh_size > LARGEST || align > PAGE || align & (align - 1) ||
-        ((s->sh_type == SHT_SYMTAB || s->sh_type == SHT_RELA) && s->sh_offset % 8))
+        (s->sh_type == SHT_SYMTAB && (s->sh_offset % 8 || s->sh_entsize != sizeof *l->sym)) ||
+        (s->sh_type == SHT_RELA && (s->sh_offset % 8 || s->sh_entsize != sizeof(Elf64_Rela))))
       return bad(l, "section out of order", NULL);
   }
   for (int i = 0; i < h->e_shnum; i++) {
     const Elf64_Shdr *s = &l->sec[i];
     if (s->sh_type != SHT_SYMTAB) continue;
+    if (l->sym) return bad(l, "two tables of symbols", NULL);
+    l->symbols = (uint32_t)i;
     l->sym = (const void *)(l->elf + s->sh_offset), l->nsym = s->sh_size / sizeof *l->sym;
     if (!strings(l, s->sh_link, &l->names, &l->nnames)) return bad(l, "no names", NULL);
   }
@@ -209,6 +215,7 @@ static int relocate(Link *l) {
     if (s->sh_type == SHT_REL && is_placed(l, s->sh_info))
       return bad(l, "an unknown form of relocations", NULL);
     if (s->sh_type != SHT_RELA || !is_placed(l, s->sh_info)) continue;
+    if (s->sh_link != l->symbols) return bad(l, "relocations by other symbols", NULL);
     const Elf64_Rela *r = (const void *)(l->elf + s->sh_offset);
     for (uint64_t n = s->sh_size / sizeof *r; n; n--, r++)
       if (relocate_one(l, r, &l->place[s->sh_info])) return -1;

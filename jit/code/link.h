@@ -5,6 +5,7 @@
 #ifndef TS_JIT_LINK_H
 #define TS_JIT_LINK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "lib/error.h"
@@ -12,5 +13,10 @@
 /* *out: for free(). The bytes may be damaged: whatever they are, this gives a code object or an
  * error. In any thread. */
 int ts_link_amd(const void *object, size_t nbytes, char **out, size_t *size, TsError *err);
+
+/* jit/code/linked.c: whether these bytes are what ts_link_amd makes, with kernels of these names: tables
+ * and segments within them, names and addresses within those, no chain of the table of names
+ * that leads nowhere. A loader is given an address alone and believes all of it. */
+bool ts_link_sound(const void *linked, size_t size, int nkernel, const char *const *kernel);
 
 #endif

@@ -33,6 +33,7 @@ typedef struct Pusher {
 
 typedef struct Plan {
   int n, lane;
+  int64_t patience;
   TsDevice *device[MOST];
   TsPushKernel k[MOST];
   TsFlags *flags;
@@ -141,7 +142,8 @@ static int64_t tiles_of(const Pusher *p) {
 /* ---- plans */
 static Plan *find(int n, const Pusher *list) {
   for (int i = 0; i < nplan; i++) {
-    bool same = plan[i]->n == n && plan[i]->lane == ts_flags_lane();
+    bool same = plan[i]->n == n && plan[i]->lane == ts_flags_lane() &&
+                plan[i]->patience == ts_flags_patience(0);
     for (int k = 0; k < n && same; k++)
       same = plan[i]->device[k] == list[k].device &&
              !memcmp(&plan[i]->k[k], &list[k].k, sizeof list[k].k);
@@ -172,9 +174,10 @@ static Plan *plan_of(TsContext *c, int n, const Pusher *list) {
   Plan *p = find(n, list);
   TsError err = {0};
   if (p) return p;
+  if (ts_launch_flush(c)) return NULL;
   if (nplan == MOST_PLANS) ts_exchange_close();
   if (!(p = calloc(1, sizeof *p))) return ts_error_memory(&c->err), NULL;
-  p->n = n, p->lane = ts_flags_lane();
+  p->n = n, p->lane = ts_flags_lane(), p->patience = ts_flags_patience(0);
   for (int i = 0; i < n; i++) p->device[i] = list[i].device, p->k[i] = list[i].k;
   p->refused = open_plan(p, &err);
   if (p->refused) ts_collective_refused(&err);
@@ -184,23 +187,19 @@ static Plan *plan_of(TsContext *c, int n, const Pusher *list) {
 
 /* ---- a call */
 static int launch(TsContext *c, Plan *p, Pusher *list, void *const *from, void *const *to) {
-  int failed = 0;
-  ts_device_together(true);
-  for (int i = 0; i < p->n && !failed; i++) {
+  void *arg[MOST][MOST_ARGS];
+  TsReplayMeeting m[MOST];
+  for (int i = 0; i < p->n; i++) {
     const Pusher *d = &list[i];
-    void *arg[MOST_ARGS];
     int k = 0;
-    for (int b = 0; b < d->k.nin; b++) arg[k++] = from[d->box[b]];
-    for (int b = 0; b < d->nbox; b++) arg[k++] = to[d->box[b]];
-    for (int q = 0; q < p->n; q++) arg[k++] = p->flags->words[q];
-    failed = ts_device_kernel_run(p->kernel[i], arg, d->dim, &c->err);
+    for (int b = 0; b < d->k.nin; b++) arg[i][k++] = from[d->box[b]];
+    for (int b = 0; b < d->nbox; b++) arg[i][k++] = to[d->box[b]];
+    for (int q = 0; q < p->n; q++) arg[i][k++] = p->flags->words[q];
+    m[i] = (TsReplayMeeting){p->kernel[i], k, TS_PUSH_NDIM, arg[i], d->dim};
   }
-  ts_device_together(false);
-  if (failed)
-    ts_flags_drop(p->flags);
-  else
-    ts_collective_queued(p->flags, 0, 1);
-  return failed ? -1 : 1;
+  if (ts_launch_meet(c, p->n, m)) return ts_flags_drop(p->flags), -1;
+  ts_collective_queued(p->flags, 2, 0, 1);
+  return 1;
 }
 
 static int addresses(int n, const TsMeshBox *box, void **from, void **to) {
@@ -242,8 +241,9 @@ int ts_collective_exchange(TsContext *c, int n, const TsMeshBox *box) {
   Plan *p = plan_of(c, npusher, list);
   if (!p) return -1;
   if (p->refused) return 0;
-  if (!p->flags->words[0] && !ts_flags_of(p->n, p->device, p->lane, &c->err)) return -1;
-  if (ts_launch_flush(c)) return -1;
+  bool there = p->flags->words[0];
+  if (!there && ts_launch_flush(c)) return -1;
+  if (!there && !ts_flags_of(p->n, p->device, p->lane, &c->err)) return -1;
   done = launch(c, p, list, from, to);
   if (done == 1) ts_collectives++, l->guarded = c->waiting = true;
   return done;

@@ -8,6 +8,7 @@
 typedef enum TsWay {
   TS_WAY_whole, /* each device adds up all of it for itself */
   TS_WAY_share, /* each its share, which it writes to all */
+  TS_WAY_piece, /* each the piece that it is to have */
 } TsWay;
 
 typedef struct TsWayRow {
@@ -18,11 +19,14 @@ typedef struct TsWayRow {
   const char *why;
 } TsWayRow;
 
-/* The row of a sum that all devices get. */
+/* The row of a sum that all devices get; of one of which each gets its piece. */
 const TsWayRow *ts_way_of_sum(int devices, int64_t bytes);
+const TsWayRow *ts_way_of_pieces(void);
 /* Of a move. */
 const TsWayRow *ts_way_of_move(void);
 /* Of tiles that a device has to do, at most: so many blocks, alike on all. */
 int64_t ts_way_blocks(const TsWayRow *row, int64_t tiles);
+/* Elements that a block does at a time, where a device has so many to do. */
+int ts_way_tile(const TsWayRow *row, int64_t elements);
 
 #endif

@@ -5,9 +5,9 @@
 #include "devices/flags.h"
 #include "ir/tile/tile.h"
 
-/* An operation was given to all devices of f: of those that are noted, that with n - 1 - nth behind
- * it (vm/mesh/collective.h). */
-void ts_collective_queued(TsFlags *f, int nth, int n);
+/* An operation of so many meetings was given to all devices of f: of those that are noted, that with
+ * n - 1 - nth behind it (vm/mesh/collective.h). */
+void ts_collective_queued(TsFlags *f, int64_t meetings, int nth, int n);
 void ts_collective_refused(const TsError *err); /* for ts_collective_why */
 bool ts_collective_off(void);                   /* by ts_collective_use */
 extern int64_t ts_collectives;                  /* that were queued */

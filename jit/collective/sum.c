@@ -17,11 +17,11 @@
 #include "vm/core/context.h"
 #include "vm/mesh/wire.h"
 
-enum { WORDS = 48, BUCKETS = 256, MOST_PLANS = 1024, PARTS = 64 };
+enum { WORDS = 48, BUCKETS = 256, MOST_PLANS = 1024, PARTS = 64, MOST_PARAMS = 64 };
 
 /* Of one part. */
 typedef struct Device {
-  int p, rank;
+  int p, rank, nown, nparam;
   TsDeviceKernel *kernel;
   int64_t dim[TS_SUM_NDIM];
   int64_t first;     /* bytes of a summand and ... */
@@ -33,7 +33,9 @@ typedef struct Group {
   TsDevice *list[PARTS];
   int n, part[PARTS];
   int nsum, from[TS_SUM_MOST], nth[TS_SUM_MOST]; /* summands: part, and which of its */
-  bool shares;                                   /* each adds up its share, for all */
+  TsWay way;
+  bool pushes;
+  int width, tile;
 } Group;
 
 typedef struct Plan {
@@ -99,6 +101,7 @@ static bool words_of(const TsMeshSum *s, int64_t *w, int *n) {
   if (!x || m->n > PARTS) return false;
   w[k++] = (int64_t)m->id << 32 | s->from->id << 16 | s->whole->layout;
   w[k++] = s->axes | s->kind << 8 | s->whole->dtype << 16 | x->meta.dtype << 24;
+  w[k++] = ts_flags_patience(0);
   w[k++] = (int64_t)s->leaves << 32 | ts_flags_lane() << 8 | s->whole->ndim;
   for (int d = 0; d < s->whole->ndim; d++) w[k++] = s->whole->dim[d];
   uint64_t h = 0;
@@ -164,24 +167,6 @@ static int make_group(const TsMeshSum *s, int first, Group *g) {
   return g->n > 1 && g->nsum && g->n <= TS_MAX_DEVICES ? 0 : -1;
 }
 
-static TsTile *kernel_of(const TsMeshSum *s, const Group *g, int width, const TsTarget *t,
-                         TsError *err) {
-  TsSumKernel k = {.name = is_whole(s) ? "all_reduce" : "reduce_scatter",
-                   .n = g->n,
-                   .nsum = g->nsum,
-                   .nout = g->shares ? g->n : 1,
-                   .leaves = s->leaves,
-                   .width = width,
-                   .op = ts_factor_operator(s->kind),
-                   .of = ts_tensor_dtype(first_of(s)),
-                   .to = (TsDtype)s->whole->dtype};
-  for (int i = 0; i < g->nsum; i++) {
-    const TsLeafSum *x = &s->sum[g->from[i]][g->nth[i]];
-    k.level[i] = x->level, k.place[i] = x->place;
-  }
-  return ts_sum_kernel(&k, t->name, err);
-}
-
 /* Rows of `width` elements, so that a vector never crosses what a device has. */
 static int width_of(const TsMeshSum *s, const Group *g) {
   int size = ts_dtypes[first_of(s)->meta.dtype].nbytes, w = size == 8 ? 4 : 8;
@@ -190,59 +175,122 @@ static int width_of(const TsMeshSum *s, const Group *g) {
   return w;
 }
 
-static void make_sizes(const TsMeshSum *s, Plan *p, const Group *g, int width) {
-  const TsMesh *m = s->from->mesh;
-  (void)m;
-  int64_t most = 0, tile = TS_SUM_TILE / width;
+static TsSumKernel kernel_of(const TsMeshSum *s, const Group *g, int nown) {
+  TsSumKernel k = {.name = is_whole(s) ? "all_reduce" : "reduce_scatter",
+                   .n = g->n,
+                   .nsum = g->nsum,
+                   .nout = g->way == TS_WAY_share ? g->n : 1,
+                   .leaves = s->leaves,
+                   .width = g->width,
+                   .tile = g->tile,
+                   .pushes = g->pushes,
+                   .apart = g->way != TS_WAY_whole,
+                   .nown = nown,
+                   .op = ts_factor_operator(s->kind),
+                   .of = ts_tensor_dtype(first_of(s)),
+                   .to = (TsDtype)s->whole->dtype};
+  for (int i = 0; i < g->nsum; i++) {
+    const TsLeafSum *x = &s->sum[g->from[i]][g->nth[i]];
+    k.level[i] = x->level, k.place[i] = x->place;
+  }
+  return k;
+}
+
+/* What each device adds up. */
+static int64_t make_sizes(const TsMeshSum *s, Plan *p, const Group *g) {
+  int64_t most = 0;
   int64_t of = ts_dtypes[first_of(s)->meta.dtype].nbytes,
           to = ts_dtypes[s->whole->dtype].nbytes;
-  int64_t bytes = elements_of(s, g->part[0]) * of;
-  const TsWayRow *row = ts_way_of_sum(g->n, is_whole(s) ? bytes : INT64_MAX);
+  bool shares = g->way == TS_WAY_share;
+  int first = 0;
   for (int i = 0; i < g->n; i++) {
     Device *d = &p->device[g->part[i]];
-    int64_t rows = elements_of(s, g->part[i]) / width;
-    int64_t lo = g->shares ? rows * i / g->n : 0, hi = g->shares ? rows * (i + 1) / g->n : rows;
-    d->p = g->part[i], d->rank = i;
+    int64_t rows = elements_of(s, g->part[i]) / g->width;
+    int64_t lo = shares ? rows * i / g->n : 0, hi = shares ? rows * (i + 1) / g->n : rows;
+    d->p = g->part[i], d->rank = i, d->nown = s->nsum[g->part[i]];
     d->dim[TS_SUM_rows] = hi - lo, d->dim[TS_SUM_rank] = i, d->dim[TS_SUM_go] = 1;
-    d->first = lo * width * of, d->out_first = lo * width * to;
+    d->dim[TS_SUM_first] = first, first += d->nown;
+    d->first = lo * g->width * of, d->out_first = lo * g->width * to;
     if (hi - lo > most) most = hi - lo;
   }
-  int64_t tiles = (most + tile - 1) / tile, blocks = ts_way_blocks(row, tiles);
+  return most;
+}
+
+/* Alike on all. Of a share that is a row short the one before the last row of all is read as well: the
+ * last share is as long as any. */
+static void make_rounds(Plan *p, const Group *g, const TsWayRow *row, int64_t most,
+                        int64_t fit) {
+  int64_t by = g->tile / g->width, tiles = (most + by - 1) / by;
+  int64_t rounds = (tiles + row->blocks - 1) / row->blocks;
+  int64_t chunks = g->pushes && rounds > fit ? (rounds + fit - 1) / fit : 1;
+  rounds = rounds ? (rounds + chunks - 1) / chunks : 1;
+  int64_t blocks = ts_way_blocks(row, (tiles + chunks * rounds - 1) / (chunks * rounds));
   for (int i = 0; i < g->n; i++) {
     Device *d = &p->device[g->part[i]];
-    d->dim[TS_SUM_blocks] = blocks, d->dim[TS_SUM_rounds] = (tiles + blocks - 1) / blocks;
+    d->dim[TS_SUM_blocks] = blocks, d->dim[TS_SUM_rounds] = rounds;
+    d->dim[TS_SUM_reads] = most, d->dim[TS_SUM_chunks] = chunks;
   }
+}
+
+static int64_t meetings_of(const Plan *p, const Group *g) {
+  int64_t chunks = p->device[g->part[0]].dim[TS_SUM_chunks];
+  return g->pushes ? chunks + (g->way == TS_WAY_share) : 2;
 }
 
 /* The driver may load code with the first launch, and wait for all devices for it: so there is one
  * that does nothing, before any device waits for another. */
-static int warm(const Group *g, const Device *d, const int64_t *dim, TsError *err) {
-  void *arg[TS_SUM_MOST * 3];
+static int warm(const Group *g, const Device *d, const int64_t *dim, int nparam,
+                TsError *err) {
+  void *arg[MOST_PARAMS];
   int64_t none[TS_SUM_NDIM];
-  int n = 0;
   if (g->list[d->rank]->simulated) return 0;
   memcpy(none, dim, sizeof none);
   none[TS_SUM_go] = 0, none[TS_SUM_blocks] = 1;
-  while (n < g->nsum + (g->shares ? g->n : 1) + g->n) arg[n++] = g->flags->words[d->rank];
+  for (int i = 0; i < nparam; i++) arg[i] = g->flags->words[d->rank];
   return ts_device_kernel_run(d->kernel, arg, none, err);
 }
 
+/* Whether what it has goes into the rooms of others: pieces are of one size, and there is room for
+ * one tile of each summand. */
+static bool can_push(const TsMeshSum *s, const Group *g) {
+  for (int i = 0; i < g->n; i++) {
+    TsSumKernel k = kernel_of(s, g, s->nsum[g->part[i]]);
+    k.pushes = true;
+    if (!ts_sum_rounds(&k) || ts_sum_params(&k) > MOST_PARAMS) return false;
+    if (g->way == TS_WAY_piece &&
+        elements_of(s, g->part[i]) != elements_of(s, g->part[0]))
+      return false;
+  }
+  return true;
+}
+
 static int open_group(const TsMeshSum *s, Plan *p, Group *g, TsError *err) {
-  int width = width_of(s, g);
   int64_t bytes = elements_of(s, g->part[0]) * ts_dtypes[first_of(s)->meta.dtype].nbytes;
-  g->shares = is_whole(s) && width > 1 && ts_way_of_sum(g->n, bytes)->way == TS_WAY_share;
-  if (g->nsum + 2 * g->n > 64) return 1;
+  const TsWayRow *row = is_whole(s) ? ts_way_of_sum(g->n, bytes) : ts_way_of_pieces();
+  TsError none = {0};
+  g->width = width_of(s, g);
+  g->way = row->way == TS_WAY_share && g->width == 1 ? TS_WAY_whole : row->way;
+  g->tile = TS_SUM_TILE;
   if (!(g->flags = ts_flags_of(g->n, g->list, ts_flags_lane(), err))) return -1;
-  make_sizes(s, p, g, width);
+  int64_t most = make_sizes(s, p, g);
+  g->tile = ts_way_tile(row, most * g->width);
+  g->pushes = can_push(s, g) && !ts_flags_make_room(g->flags, &none);
+  TsSumKernel first = kernel_of(s, g, p->device[g->part[0]].nown);
+  make_rounds(p, g, row, most, ts_sum_rounds(&first));
   for (int i = 0; i < g->n; i++) {
     Device *d = &p->device[g->part[i]];
-    TsTile *k = kernel_of(s, g, width, ts_target_of(g->list[i]), err);
-    if (k) d->kernel = ts_device_kernel_open(g->list[i], k, err);
-    ts_tile_free(k);
+    TsSumKernel k = kernel_of(s, g, d->nown);
+    if (ts_sum_params(&k) > MOST_PARAMS) return 1;
+    TsTile *t = ts_sum_kernel(&k, ts_target_of(g->list[i])->name, err);
+    if (t) d->kernel = ts_device_kernel_open(g->list[i], t, err);
+    d->nparam = ts_sum_params(&k);
+    ts_tile_free(t);
     if (!d->kernel) return -1;
   }
-  for (int i = 0; i < g->n; i++)
-    if (warm(g, &p->device[g->part[i]], p->device[g->part[i]].dim, err)) return -1;
+  for (int i = 0; i < g->n; i++) {
+    const Device *d = &p->device[g->part[i]];
+    if (warm(g, d, d->dim, d->nparam, err)) return -1;
+  }
   return 0;
 }
 
@@ -269,6 +317,7 @@ static int open_plan(const TsMeshSum *s, Plan *p, TsError *err) {
 static Plan *make_plan(TsContext *c, const TsMeshSum *s, uint64_t hash, const int64_t *word,
                        int nword) {
   TsError err = {0};
+  if (ts_launch_flush(c)) return NULL;
   if (nplan == MOST_PLANS) ts_collective_close();
   Plan *p = calloc(1, sizeof *p + sizeof *word * (size_t)nword);
   if (!p) return ts_error_memory(&c->err), NULL;
@@ -318,24 +367,40 @@ static char *address(const TsMeshSum *s, int p, TsTensor *x) {
   return at ? at + by * ts_dtypes[x->meta.dtype].nbytes : NULL;
 }
 
-/* Results, and what each launch is given. 0: something does not lie as kernels want it. */
-static int prepare(TsContext *c, const TsMeshSum *s, Plan *p, void *(*arg)[TS_SUM_MOST * 2]) {
+/* What device r has of summand k, of which `to` gets its share or piece; NULL: as address. */
+static char *summand(const TsMeshSum *s, const Plan *p, const Group *g, int k, int to) {
+  TsTensor *x = s->sum[g->from[k]][g->nth[k]].value;
+  const Device *d = &p->device[g->part[to]];
+  bool there = x->meta.device == g->list[0]->index || !ts_tensor_is_away(x);
+  char *at = there ? address(s, d->p, x) : NULL;
+  return at ? at + d->first : NULL;
+}
+
+/* Where the summands lie; what comes behind them: the next parameter, or NULL. */
+static void **give_summands(const TsMeshSum *s, const Plan *p, const Group *g, int r,
+                            void **arg) {
+  const Device *d = &p->device[g->part[r]];
+  int first = g->pushes ? (int)d->dim[TS_SUM_first] : 0, n = g->pushes ? d->nown : g->nsum;
   uintptr_t low = 0;
+  for (int k = first; k < first + n; k++)
+    for (int q = 0; q < (g->pushes && g->way != TS_WAY_whole ? g->n : 1); q++) {
+      char *at = summand(s, p, g, k, g->pushes ? q : r);
+      if (!at) return NULL;
+      low |= (uintptr_t)at;
+      *arg++ = at;
+    }
+  return low % 16 ? NULL : arg;
+}
+
+/* Results, and what each launch is given. 0: something does not lie as kernels want it. */
+static int prepare(TsContext *c, const TsMeshSum *s, Plan *p, void *(*arg)[MOST_PARAMS]) {
+  void **next[PARTS];
   for (int i = 0; i < p->ngroup; i++) {
     const Group *g = &p->group[i];
     for (int r = 0; r < g->n; r++)
-      for (int k = 0; k < g->nsum; k++) {
-        TsTensor *x = s->sum[g->from[k]][g->nth[k]].value;
-        const Device *d = &p->device[g->part[r]];
-        char *at = x->meta.device == g->list[0]->index || !ts_tensor_is_away(x)
-                       ? address(s, d->p, x)
-                       : NULL;
-        if (!at) return c->err.code ? -1 : 0;
-        arg[d->p][k] = at + d->first;
-        low |= (uintptr_t)arg[d->p][k];
-      }
+      if (!(next[g->part[r]] = give_summands(s, p, g, r, arg[g->part[r]])))
+        return c->err.code ? -1 : 0;
   }
-  if (low % 16) return 0;
   for (int q = 0; q < s->from->mesh->n; q++) {
     TsMeta m = ts_layout_part(is_whole(s) ? s->from : ts_layout_of(s->whole), s->whole, q);
     if (!(s->out[q] = ts_tensor_new(c, &m))) return -1;
@@ -350,44 +415,53 @@ static int prepare(TsContext *c, const TsMeshSum *s, Plan *p, void *(*arg)[TS_SU
     }
     for (int r = 0; r < g->n; r++) {
       const Device *d = &p->device[g->part[r]];
-      void **a = arg[d->p] + g->nsum;
-      for (int k = 0; k < g->n && g->shares; k++) *a++ = out[k] + d->out_first;
-      if (!g->shares) *a++ = out[r];
+      bool shares = g->way == TS_WAY_share;
+      void **a = next[d->p];
+      if (g->pushes) *a++ = g->flags->room[r], *a++ = g->flags->words[r];
+      for (int k = 0; k < g->n && shares; k++) *a++ = out[k] + d->out_first;
+      if (!shares) *a++ = out[r];
+      for (int k = 0; k < g->n && g->pushes; k++) *a++ = g->flags->room[k];
       for (int k = 0; k < g->n; k++) *a++ = g->flags->words[k];
+      TS_ASSERT(a == arg[d->p] + d->nparam);
     }
   }
   return 1;
 }
 
-static int launch(TsContext *c, Plan *p, void *(*arg)[TS_SUM_MOST * 2], int nth, int n) {
+static int launch(TsContext *c, Plan *p, void *(*arg)[MOST_PARAMS], int nth, int n) {
   int failed = 0;
   for (int i = 0; i < p->ngroup && !failed; i++) {
     Group *g = &p->group[i];
-    ts_device_together(true);
-    for (int r = 0; r < g->n && !failed; r++) {
+    TsReplayMeeting m[PARTS];
+    for (int r = 0; r < g->n; r++) {
       const Device *d = &p->device[g->part[r]];
-      failed = ts_device_kernel_run(d->kernel, arg[d->p], d->dim, &c->err);
+      int ndim = g->pushes ? TS_SUM_NDIM : TS_SUM_reads;
+      m[r] = (TsReplayMeeting){d->kernel, d->nparam, ndim, arg[d->p], d->dim};
     }
-    ts_device_together(false);
+    failed = ts_launch_meet(c, g->n, m);
     if (failed)
       ts_flags_drop(g->flags);
     else
-      ts_collective_queued(g->flags, nth, n);
+      ts_collective_queued(g->flags, meetings_of(p, g), nth, n);
   }
   return failed;
 }
 
-/* Words that were dropped are made again. */
+/* Words that were dropped are made again, behind what was put off: that may still use their memory. */
 static int words_there(TsContext *c, Plan *p) {
   for (int i = 0; i < p->ngroup; i++) {
     Group *g = &p->group[i];
+    bool there = g->flags->words[0] && (!g->pushes || g->flags->room[0]);
+    if (there) continue;
+    if (ts_launch_flush(c)) return -1;
     if (!g->flags->words[0] && !ts_flags_of(g->n, g->list, g->flags->lane, &c->err)) return -1;
+    if (g->pushes && ts_flags_make_room(g->flags, &c->err)) return -1;
   }
   return 0;
 }
 
 int ts_collective_sum(TsContext *c, const TsMeshSum *s, int nth, int n) {
-  void *arg[PARTS][TS_SUM_MOST * 2];
+  void *arg[PARTS][MOST_PARAMS];
   TsLaunches *l = ts_launches(c);
   if (off || l->prepares || ts_marks_collecting()) return 0;
   Plan *p = plan_of(c, s);
@@ -395,7 +469,7 @@ int ts_collective_sum(TsContext *c, const TsMeshSum *s, int nth, int n) {
   if (p->refused) return 0;
   if (words_there(c, p)) return -1;
   int done = prepare(c, s, p, arg);
-  if (done == 1 && (ts_launch_flush(c) || launch(c, p, arg, nth, n))) done = -1;
+  if (done == 1 && launch(c, p, arg, nth, n)) done = -1;
   if (done == 1) ts_collectives++, l->guarded = c->waiting = true;
   for (int q = 0; q < s->from->mesh->n && done != 1; q++) {
     ts_tensor_unref(s->out[q]);

@@ -1,4 +1,6 @@
 /* Who was waited for in vain, and in what. */
+#include <string.h>
+
 #include "jit/collective/collective.h"
 #include "jit/collective/state.h"
 #include "vm/core/context.h"
@@ -6,30 +8,41 @@
 
 enum { GROUPS = 64 };
 
-/* The numbers of the last operations of each group, among those that were noted. */
+/* The last operations of each group: their meetings, begin < number <= end, and which they are of those
+ * that were noted. */
+typedef struct Operation {
+  uint64_t begin, end, noted;
+} Operation;
+
 static struct {
   const TsFlags *of;
-  uint64_t noted[TS_FLAGS_RECENT];
+  int next;
+  Operation last[TS_FLAGS_RECENT];
 } recent[GROUPS];
 
-static uint64_t *noted_of(const TsFlags *f, uint64_t which) {
+static int place_of(const TsFlags *f) {
   int i = 0;
   while (i < GROUPS - 1 && recent[i].of && recent[i].of != f) i++;
   recent[i].of = f;
-  return &recent[i].noted[which % TS_FLAGS_RECENT];
+  return i;
 }
 
-void ts_collective_queued(TsFlags *f, int nth, int n) {
-  uint64_t total = 0;
+void ts_collective_queued(TsFlags *f, int64_t meetings, int nth, int n) {
+  uint64_t total = 0, begin = f->done;
+  int i = place_of(f);
   ts_collective_noted(0, &total);
-  f->used = true, f->done++;
-  *noted_of(f, f->done) = total - (uint64_t)(n - 1 - nth);
+  f->used = true, f->done += (uint64_t)meetings;
+  if (!begin) memset(recent[i].last, 0, sizeof recent[i].last); /* words are new */
+  recent[i].last[recent[i].next++ % TS_FLAGS_RECENT] =
+      (Operation){begin, f->done, total - (uint64_t)(n - 1 - nth)};
+  recent[i].next %= TS_FLAGS_RECENT;
 }
 
-static const TsCollective *what(const TsFlags *f, uint64_t which, uint64_t done) {
-  uint64_t total = 0;
-  if (!which || which > done || which + TS_FLAGS_RECENT <= done) return NULL;
-  uint64_t number = *noted_of(f, which);
+static const TsCollective *what(const TsFlags *f, uint64_t which) {
+  uint64_t total = 0, number = 0;
+  const Operation *last = recent[place_of(f)].last;
+  for (int i = 0; i < TS_FLAGS_RECENT; i++)
+    if (last[i].begin < which && which <= last[i].end) number = last[i].noted;
   ts_collective_noted(0, &total);
   return number && number <= total ? ts_collective_noted((int)(total - number), &total) : NULL;
 }
@@ -46,18 +59,19 @@ static int say(TsContext *c, const TsFlags *f, int who, int missing, const TsCol
         ts_meta_text(&k->before, before), ts_meta_text(&k->meta, after), *k->place ? " (" : "",
         k->place, *k->place ? ")" : "", f->device[who]->name);
   return ts_error_hint(&c->err,
-                       "for %d ms; sums since then are wrong, and so is what was made of them",
-                       TS_FLAGS_PATIENCE);
+                       "for %lld ms, as dist.patience says; sums since then are wrong, and so is what "
+                       "was made of them",
+                       (long long)ts_flags_patience(0));
 }
 
 int ts_collective_tell(TsContext *c) {
   TsFlags *f;
   for (int i = 0; (f = ts_flags_at(i)); i++) {
     int who = 0, missing = 0;
-    uint64_t which = 0, done = f->done;
+    uint64_t which = 0;
     if (!f->used) continue;
     int bad = ts_flags_look(f, &who, &missing, &which, &c->err);
-    if (bad) return bad < 0 ? -1 : say(c, f, who, missing, what(f, which, done));
+    if (bad) return bad < 0 ? -1 : say(c, f, who, missing, what(f, which));
   }
   return 0;
 }

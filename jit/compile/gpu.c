@@ -7,6 +7,7 @@
 
 #include "ir/tile/pass/nearly.h"
 #include "jit/gpu/code.h"
+#include "jit/gpu/marks.h"
 #include "jit/code/link.h"
 #include "jit/compile/llvm.h"
 #include "lib/clock.h"
@@ -42,6 +43,11 @@ static TsTile *expanded(const TsTile *k, const TsTarget *t, TsError *err) {
   return e;
 }
 
+/* A thread's number of turns becomes a register: not all code generators see to that. */
+static const char *passes_of(const TsTile *k, const TsTarget *t) {
+  return k->marks && ts_gpu_marks_by_launch(t) ? "function(sroa,early-cse)" : NULL;
+}
+
 static int emit(const TsTile *k, const TsTarget *t, TsGpuForm how, TsLlvmForm form,
                 TsGpuCode *code, TsText *text, TsError *err) {
   TsGpuPlan plan;
@@ -50,7 +56,7 @@ static int emit(const TsTile *k, const TsTarget *t, TsGpuForm how, TsLlvmForm fo
   if (!e) return -1;
   int failed = ts_gpu_code_outline(e, t, how != TS_GPU_loose, code, &plan, err);
   TsGpuJob job = {.plan = &plan, .form = how, .shared = shared};
-  if (!failed) failed = ts_llvm_emit(e, t, NULL, form, ts_gpu_emit, &job, text, err);
+  if (!failed) failed = ts_llvm_emit(e, t, passes_of(k, t), form, ts_gpu_emit, &job, text, err);
   for (int i = 0; !failed && i < plan.nphase; i++) {
     code->phase[i].shared = (uint32_t)(shared[i] * plan.phase[i].rounds);
     if (code->phase[i].shared > t->shared_bytes)
@@ -96,5 +102,12 @@ int ts_gpu_text(const TsTile *k, const TsTarget *t, const char *level, TsText *o
   bool llvm = !strcmp(level, "llvm");
   if (!llvm && strcmp(level, "asm"))
     return ts_error_set(err, TS_ERR_argument, "levels of a GPU's kernel are llvm and asm");
-  return emit(k, t, TS_GPU_aligned, llvm ? TS_LLVM_ir : TS_LLVM_assembly, &code, out, err);
+  if (emit(k, t, TS_GPU_aligned, llvm ? TS_LLVM_ir : TS_LLVM_assembly, &code, out, err))
+    return -1;
+  /* What a launch says is in no text otherwise. */
+  for (int i = 0; i < code.nphase && !llvm; i++)
+    ts_text_format(out,
+                   "// %s: blocks of %d threads, %u bytes of shared memory by the launch\n",
+                   code.phase[i].name, code.phase[i].threads, code.phase[i].shared);
+  return 0;
 }

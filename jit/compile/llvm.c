@@ -37,8 +37,9 @@ static const char usual_passes[] = "function(early-cse)";
  * takes a fifth longer. */
 static const char *const options[] = {"tessera", "-disable-lsr", "-disable-cgp",
 #ifdef TS_LLVM_SPIRV
-                                      /* shuffles; what else code may need of SPIR-V 1.2 */
-                                      "-spirv-ext=+SPV_INTEL_subgroups"
+                                      /* shuffles; a clock, of profile marks; what else code
+                                       * may need of SPIR-V 1.2 */
+                                      "-spirv-ext=+SPV_INTEL_subgroups,+SPV_KHR_shader_clock"
 #endif
 };
 
@@ -279,12 +280,10 @@ static void emit_cpu(TsEmit *e, void *arg) {
 
 static Work *begin(const TsTile *k, const TsTarget *t, const char *passes, TsError *err) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
-  Work *w = t->triple ? calloc(1, sizeof *w) : NULL;
-  if (!w) {
-    ts_error_set(err, TS_ERR_device,
-                 t->triple ? "jit: out of memory" : "jit: no code for this machine");
-    return NULL;
-  }
+  if (!t->triple)
+    return ts_error_set(err, TS_ERR_device, "jit: no code for this machine"), NULL;
+  Work *w = calloc(1, sizeof *w);
+  if (!w) return ts_error_set(err, TS_ERR_memory, "jit: out of memory"), NULL;
   if (t->maker == TS_MAKER_spirv && !has_spirv) {
     free(w);
     ts_error_set(err, TS_ERR_device,
@@ -348,20 +347,22 @@ static int emit_spirv(const TsTile *k, const TsTarget *t, const char *passes, Ts
                       TsLlvmEmit *emit, void *arg, TsText *text, TsError *err) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   enum { TRIES = 16, HELD = 3 << 10 };
-  bool (*is_sound)(const void *, size_t) =
+  int (*is_sound)(const void *, size_t) =
       form == TS_LLVM_object ? ts_spirv_sound : ts_spirv_sound_text;
   void *held[TRIES];
   int failed = 0, n = 0;
   size_t from = text->len;
-  bool sound = false;
+  int sound = 0;
   pthread_mutex_lock(&lock);
   while (!sound && !failed && n < TRIES) {
     held[n] = malloc(HELD << n % 4);
     n++;
     text->len = from;
     failed = emit_once(k, t, passes, form, emit, arg, text, err);
-    sound = failed || text->failed || form == TS_LLVM_ir ||
-            is_sound(text->at + from, text->len - from);
+    sound = failed || text->failed || form == TS_LLVM_ir
+                ? 1
+                : is_sound(text->at + from, text->len - from);
+    if (sound < 0) failed = ts_error_set(err, TS_ERR_memory, "jit: out of memory");
   }
   pthread_mutex_unlock(&lock);
   while (n) free(held[--n]);

@@ -1,6 +1,7 @@
 /* See jit/compile/spirv.h. */
 #include "jit/compile/spirv.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,11 +38,12 @@ static int result_of(unsigned op) {
   return untyped ? 1 : 2;
 }
 
-bool ts_spirv_sound(const void *module, size_t nbytes) {
+int ts_spirv_sound(const void *module, size_t nbytes) {
   const uint32_t *word = module;
   size_t n = nbytes / sizeof *word, size;
   Seen seen;
-  if (n < HEAD || word[0] != MAGIC || !begin(&seen, word[BOUND])) return false;
+  if (n < HEAD || word[0] != MAGIC) return 0;
+  if (!begin(&seen, word[BOUND])) return -1;
   bool sound = true;
   for (size_t i = HEAD; i < n && sound; i += size) {
     size = word[i] >> 16;
@@ -52,9 +54,10 @@ bool ts_spirv_sound(const void *module, size_t nbytes) {
   return sound;
 }
 
-bool ts_spirv_sound_text(const void *text, size_t nbytes) {
+int ts_spirv_sound_text(const void *text, size_t nbytes) {
   Seen seen;
-  bool sound = begin(&seen, nbytes + 1); /* an id takes more than a byte */
+  bool sound = true;
+  if (!begin(&seen, nbytes + 1)) return -1; /* an id takes more than a byte */
   for (const char *at = text, *end = at + nbytes; at && at < end && sound;) {
     const char *line = at;
     at = memchr(line, '\n', (size_t)(end - line));

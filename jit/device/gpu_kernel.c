@@ -9,7 +9,9 @@
 #include "jit/code/cache.h"
 #include "jit/gpu/code.h"
 #include "jit/code/kernel.h"
+#include "jit/code/link.h"
 #include "jit/compile/llvm.h"
+#include "jit/compile/spirv.h"
 #include "jit/device/kind.h"
 #include "jit/device/marks.h"
 #include "lib/clock.h"
@@ -53,6 +55,15 @@ static bool is_sound(const Head *h, const TsGpuCode *code, const TsTarget *t) {
   return sound;
 }
 
+/* PTX is a text, which drivers compile; of the others a loader believes what they say of themselves. */
+static bool image_sound(const TsGpuCode *code, const TsTarget *t) {
+  const char *name[TS_GPU_PHASES];
+  for (int i = 0; i < code->nphase; i++) name[i] = code->phase[i].name;
+  if (t->maker == TS_MAKER_amd)
+    return ts_link_sound(code->image, code->size, code->nphase, name);
+  return t->maker != TS_MAKER_spirv || ts_spirv_sound(code->image, code->size) > 0;
+}
+
 static bool from_disk(TsGpuCode *code, const TsTarget *t, const uint8_t *key) {
   size_t n;
   Head head;
@@ -67,6 +78,8 @@ static bool from_disk(TsGpuCode *code, const TsTarget *t, const uint8_t *key) {
     memcpy(code->image, data + sizeof head, code->size);
     code->image[code->size] = 0;
     memcpy(code->phase, head.phase, sizeof code->phase);
+    whole = image_sound(code, t);
+    if (!whole) ts_gpu_code_free(code);
   }
   free(data);
   return whole;
@@ -188,8 +201,8 @@ static void *open(TsDevice *d, const TsTile *k, const uint8_t *digest, TsError *
 
 static const TsTile *tile(const void *of) {
   const Kernel *g = of;
-  bool marks = g->target->maker == TS_MAKER_nvidia; /* jit/emit/simt/mark.c */
-  return marks && g->d->run->variable ? g->k : NULL;
+  bool told = ts_gpu_marks_by_launch(g->target) ? !g->d->no_clock : g->d->run->variable != NULL;
+  return told ? g->k : NULL;
 }
 static bool cached(const void *of) { return ((const Kernel *)of)->cached; }
 const TsGpuCode *ts_device_threads_code(const void *of) {

@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/mesh/overlap.h"
 #include "ir/tile/marks.h"
+#include "lib/clock.h"
 
 /* A launch has at most so many records, and lists of so many bytes. Some warps are enough to know what
  * all do, and the fewer blocks write their turns down, the less the launch is slower for it. */
@@ -30,9 +32,9 @@ void ts_marks_collect(TsMarksOf of) {
   marks.of = of;
 }
 
-void ts_marks_label(const char *name, double bytes, double flops) {
+void ts_marks_label(const char *name, double bytes, double far, double flops) {
   snprintf(marks.next.label, sizeof marks.next.label, "%s", name);
-  marks.next.bytes = bytes, marks.next.flops = flops;
+  marks.next.bytes = bytes, marks.next.far = far, marks.next.flops = flops;
 }
 
 TsMarksOf ts_marks_collecting(void) { return marks.of; }
@@ -51,6 +53,12 @@ int ts_marks_keep(const TsMarkedLaunch *m, TsError *err) {
   }
   marks.launch[marks.n++] = *m;
   return 0;
+}
+
+/* Records of simulated launches are the interpreter's. */
+static bool by_launch(const TsDevice *d) {
+  const TsTarget *t = ts_target_of(d);
+  return d->run && t && ts_gpu_marks_by_launch(t);
 }
 
 static void add_roles(TsMarkedLaunch *m, const TsTileRegion *r) {
@@ -83,6 +91,7 @@ static void limits(TsMarkedLaunch *m, const TsDevice *d, const TsTile *k) {
   m->device = d;
   m->processors = d->processors, m->clock = d->clock;
   m->most_bytes = d->bandwidth;
+  m->most_far = ts_overlap_of(d->kind, &(TsOverlapAsked){0}).link * 1e6;
   m->most_flops = (double)flops * d->clock * d->processors;
 }
 
@@ -110,12 +119,14 @@ int ts_marks_outline(TsMarkedLaunch *m, const TsDevice *d, const TsTile *k, uint
   int n = ts_tile_marks(k, mark);
   *m = (TsMarkedLaunch){.grid = blocks, .threads = threads, .nstage = 1 + n};
   memcpy(m->label, marks.next.label, sizeof m->label);
-  m->bytes = marks.next.bytes, m->flops = marks.next.flops;
+  m->bytes = marks.next.bytes, m->far = marks.next.far, m->flops = marks.next.flops;
   snprintf(m->kernel, sizeof m->kernel, "%s", k->name);
   m->warps = (m->threads + 31) / 32;
   limits(m, d, k);
   add_roles(m, k->body);
   if (!m->nrole) m->role[m->nrole++].warps = (int)m->warps;
+  m->ticks = by_launch(d);
+  m->placed = !m->ticks || ts_target_of(d)->place;
   m->stage = calloc(1 + (size_t)n, sizeof *m->stage);
   if (!m->stage) return ts_error_memory(err), -1;
   m->stage[0].stage = "between";
@@ -164,12 +175,14 @@ static void leave_room(Room *r) {
 
 /* Of the warps that ran. */
 static int gather(TsMarkedLaunch *m, const Room *room, TsError *err) {
-  const TsGpuRecord *r = (const TsGpuRecord *)room->here;
-  const TsGpuTurn *list = (const TsGpuTurn *)(r + room->nrecord);
+  const TsTarget *t = ts_target_of(m->device);
+  TsGpuRecord *r = (TsGpuRecord *)room->here;
+  TsGpuTurn *list = (TsGpuTurn *)(r + room->nrecord);
   for (int64_t i = 0; i < room->nrecord; i++, r++) {
     int64_t number = (int64_t)(r->block / m->apart) * m->warps + r->warp;
-    if (r->ended_ns && ts_marks_add(m, r, r->nturn ? list + number * m->turns : NULL))
-      return ts_error_memory(err), -1;
+    TsGpuTurn *turns = r->nturn ? list + number * m->turns : NULL;
+    if (t && t->clock_bits) ts_marks_unwrap(r, turns, m->turns, t->clock_bits);
+    if (r->ended_ns && ts_marks_add(m, r, turns)) return ts_error_memory(err), -1;
   }
   return 0;
 }
@@ -181,15 +194,57 @@ static TsGpuSome some(const TsMarkedLaunch *m, uint32_t n) {
   return (TsGpuSome){inverse, (m->grid + n - 1) / n};
 }
 
+/* ---- who tells the code where records are */
+static int run(TsDevice *d, const TsLaunch *l, TsError *err) {
+  TsLaunch own = *l;
+  own.early = own.dependent = false;
+  if (d->run->launch(d, &own, err)) return -1;
+  return d->synchronize ? d->synchronize(d, err) : 0;
+}
+
+/* A variable of the module. */
+static int tell_module(TsDevice *d, void *module, const TsLaunch *l, const TsGpuMarksRoom *says,
+                       TsError *err) {
+  void *at;
+  int64_t size;
+  const TsGpuMarksRoom none = {.records = 0};
+  if (d->run->variable(d, module, TS_GPU_MARKS_NAME, &at, &size, err)) return -1;
+  if (size != sizeof *says)
+    return ts_error_set(err, TS_ERR_device, "marks: a variable of %lld bytes", (long long)size);
+  int failed = d->upload(d, at, says, sizeof *says, err) || run(d, l, err);
+  /* Whatever failed: a later launch of the module writes where this points. */
+  TsError second = {0};
+  return d->upload(d, at, &none, sizeof none, failed ? &second : err) || failed ? -1 : 0;
+}
+
+/* Arguments of the launch: see jit/gpu/marks.h. */
+static int tell_launch(TsDevice *d, const TsLaunch *l, const TsGpuMarksRoom *says,
+                       TsError *err) {
+  enum { MOST = 256 };
+  void *list[MOST], *records = (void *)(uintptr_t)says->records;
+  uint64_t number[TS_GPU_MARKS_WORDS];
+  TsLaunch own = *l;
+  int n = l->pointers;
+  if (l->pointers + l->words + 1 + TS_GPU_MARKS_WORDS > MOST)
+    return ts_error_set(err, TS_ERR_value, "marks: too many parameters");
+  memcpy(number, &says->lists, sizeof number);
+  if (says->records) number[0] -= says->records;
+  memcpy(list, l->args, sizeof *list * (size_t)n);
+  list[n++] = &records;
+  memcpy(list + n, l->args + l->pointers, sizeof *list * (size_t)l->words);
+  for (int i = 0; i < TS_GPU_MARKS_WORDS; i++) list[n + l->words + i] = &number[i];
+  own.args = list, own.pointers++, own.words += TS_GPU_MARKS_WORDS;
+  return says->records ? run(d, &own, err) : d->run->launch(d, &own, err);
+}
+
+static int tell(TsDevice *d, void *module, const TsLaunch *l, const TsGpuMarksRoom *says,
+                TsError *err) {
+  return by_launch(d) ? tell_launch(d, l, says, err) : tell_module(d, module, l, says, err);
+}
+
 static int record(TsDevice *d, void *module, const TsLaunch *l, TsMarkedLaunch *m,
                   TsError *err) {
-  void *says_at;
-  int64_t size;
-  if (d->run->variable(d, module, TS_GPU_MARKS_NAME, &says_at, &size, err)) return -1;
-  if (size != sizeof(TsGpuMarksRoom))
-    return ts_error_set(err, TS_ERR_device, "marks: a variable of %lld bytes", (long long)size);
-  TsGpuMarksRoom says = {.recorded = some(m, m->every), .turns = m->turns},
-                 none = {.records = 0};
+  TsGpuMarksRoom says = {.recorded = some(m, m->every), .turns = m->turns};
   if (m->nstage > 1) says.listed = some(m, m->apart);
   Room room = {.d = d};
   room.nrecord = (int64_t)says.recorded.blocks * m->warps;
@@ -199,25 +254,25 @@ static int record(TsDevice *d, void *module, const TsLaunch *l, TsMarkedLaunch *
   int failed = make_room(&room, err);
   says.records = (uintptr_t)room.there;
   says.lists = says.records + (uint64_t)room.nrecord * sizeof(TsGpuRecord);
-  TsLaunch own = *l;
-  own.early = own.dependent = false;
-  failed = failed || d->upload(d, says_at, &says, sizeof says, err) ||
-           d->run->launch(d, &own, err) || (d->synchronize && d->synchronize(d, err)) ||
-           d->download(d, room.here, room.there, room.nbytes, err);
-  /* Whatever failed: a later launch of the module writes where this points. */
-  TsError second = {0};
-  failed = d->upload(d, says_at, &none, sizeof none, failed ? &second : err) || failed ||
-           gather(m, &room, err);
+  failed = failed || tell(d, module, l, &says, err);
+  int64_t over = ts_clock_nsec();
+  failed = failed || d->download(d, room.here, room.there, room.nbytes, err);
+  if (!failed && by_launch(d)) ts_marks_clock(d, over, (TsGpuRecord *)room.here, room.nrecord);
+  failed = failed || gather(m, &room, err);
   leave_room(&room);
   return failed ? -1 : 0;
 }
 
 int ts_marks_launch(TsDevice *d, void *module, const TsTile *k, const TsLaunch *l,
                     TsError *err) {
+  static const TsGpuMarksRoom none = {.records = 0};
   TsMarkedLaunch m = {.grid = 0};
-  if (!marks.of || !d->run->variable || !d->run->facts) return d->run->launch(d, l, err);
+  bool can = by_launch(d) || (d->run->variable && d->run->facts);
+  if (!marks.of || !can)
+    return by_launch(d) ? tell_launch(d, l, &none, err) : d->run->launch(d, l, err);
   if (ts_marks_outline(&m, d, k, l->grid[0], l->block[0], err) ||
-      d->run->facts(d, l->kernel, (int)l->block[0], l->shared, &m.facts, err) ||
+      (d->run->facts &&
+       d->run->facts(d, l->kernel, (int)l->block[0], l->shared, &m.facts, err)) ||
       record(d, module, l, &m, err) || ts_marks_keep(&m, err))
     return ts_marks_forget(&m), -1;
   return 0;

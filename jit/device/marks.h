@@ -21,14 +21,16 @@ typedef struct TsMarkedRole {
 
 typedef struct TsMarkedLaunch {
   char label[120], kernel[48];   /* operators and lines, as who launches says; its name */
-  double bytes, flops;           /* as who launches says */
+  double bytes, far, flops; /* as who launches says; far: bytes over links to other devices */
   uint32_t grid, threads, warps; /* blocks; of a block */
   uint32_t every, apart; /* of so many blocks one has records, and one the turns of its warps */
   TsKernelFacts facts;
   const TsDevice *device;
   int processors; /* of the device */
   double clock;   /* Hz */
-  double most_bytes,
+  bool placed;    /* records say on which processor */
+  bool ticks;     /* records' begun_ns, ended_ns are ticks, of ts_marks_tick_nsec each */
+  double most_bytes, most_far,
       most_flops; /* a second, of the device, of the kernel's numbers; 0: not known */
   int nrole;
   TsMarkedRole role[TS_TILE_ROLES];
@@ -43,7 +45,8 @@ typedef struct TsMarkedLaunch {
 typedef enum TsMarksOf { TS_MARKS_off, TS_MARKS_warps, TS_MARKS_stages } TsMarksOf;
 void ts_marks_collect(TsMarksOf of); /* what was collected is forgotten */
 TsMarksOf ts_marks_collecting(void);
-void ts_marks_label(const char *name, double bytes, double flops); /* of launches from now on */
+/* Of launches from now on. */
+void ts_marks_label(const char *name, double bytes, double far, double flops);
 /* Those since, in their order; they stay until the next ts_marks_collect. */
 const TsMarkedLaunch *ts_marks_launches(int *n);
 
@@ -58,6 +61,15 @@ typedef struct TsSimMarks TsSimMarks;
 TsSimMarks *ts_sim_marks_begin(TsDevice *d, const TsTile *k, TsTileRunAs *as, TsError *err);
 /* Its launch is one of those that were collected; with failed, nothing is. */
 int ts_sim_marks_end(TsSimMarks *m, bool failed, TsError *err);
+
+/* ---- jit/device/clock.c: clocks of devices that do not count in nanoseconds */
+/* A launch was over at this nanosecond of the host's, of which these are the records. */
+void ts_marks_clock(const TsDevice *d, int64_t nsec, const TsGpuRecord *r, int64_t n);
+/* Nanoseconds of a tick, as launches had it that lie some time apart; 0: not known yet. */
+double ts_marks_tick_nsec(const TsDevice *d);
+/* A counter of so few bits goes around: turns, and the end, become those of one that does not, as
+ * long as no stay is longer than that. Without a list the end is not known: it becomes the begin. */
+void ts_marks_unwrap(TsGpuRecord *r, TsGpuTurn *list, uint32_t room, int bits);
 
 /* ---- between the two */
 int ts_marks_outline(TsMarkedLaunch *m, const TsDevice *d, const TsTile *k, uint32_t blocks,

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "ir/tile/marks.h"
 #include "ir/tile/pass/stages.h"
 #include "jit/gpu/gpu.h"
 #include "jit/gpu/roles.h"
@@ -74,6 +75,7 @@ static int64_t memory_of(const TsTile *k, const int64_t *dim) {
 static void write_lines(const TsSimFile *f, const TsTarget *t, const TsGpuCode *code,
                         const int64_t *rounds) {
   const TsTile *k = f->k;
+  TsTileMark mark[TS_TILE_MARKS];
   fprintf(f->to, "target %s\nobject %zu\n", t->name, code->size);
   for (int i = 0; i < code->nphase; i++) {
     const TsGpuPhase *p = &code->phase[i];
@@ -89,6 +91,7 @@ static void write_lines(const TsSimFile *f, const TsTarget *t, const TsGpuCode *
   for (int i = 0; i < code->nscratch; i++)
     fprintf(f->to, "scratch %" PRId64 "\n", ts_tile_dense_bytes(&code->scratch[i], f->dim));
   for (int i = 0; i < k->ndim; i++) fprintf(f->to, "dim %" PRId64 "\n", f->dim[i]);
+  if (k->marks) fprintf(f->to, "marks %d\n", 1 + ts_tile_marks(k, mark));
   fputc('\n', f->to);
 }
 

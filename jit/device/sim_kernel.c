@@ -106,8 +106,7 @@ static int run_there(Simulated *s, void *const *arg, const int64_t *dim, TsError
   TsSimMarks *marks = NULL;
   if (k->marks && !s->emulated && !(marks = ts_sim_marks_begin(s->d, k, &as, err))) return -1;
   TsSimFile *file = NULL;
-  if (s->kept && !k->marks &&
-      ts_sim_file_begin(s->d, s->kept, low % 16 == 0, at, dim, &file, err))
+  if (s->kept && ts_sim_file_begin(s->d, s->kept, low % 16 == 0, at, dim, &file, err))
     return -1;
   ts_memory_spare(true);
   int failed = s->emulated        ? ts_gpu_emulate(k, low % 16 == 0, at, dim, err)

@@ -164,7 +164,7 @@ static void touch(TsContext *c, const Form *f, const Plan *p, void *const *arg) 
 
 static int launch(TsContext *c, const Form *f, const Plan *p, void *const *arg,
                   const int64_t *dim) {
-  if (!ts_launches(c)->replay && !ts_profile_on() && is_brief(f, p))
+  if (!c->replaying && !ts_profile_on() && is_brief(f, p))
     return ts_launch_small(c, p->kernel, p->nparam, arg, p->ndim, dim);
   touch(c, f, p, arg);
   return ts_launch(c, p->kernel, p->nparam, arg, p->ndim, dim);

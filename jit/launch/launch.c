@@ -1,6 +1,8 @@
 /* See jit/launch/launch.h. */
 #include "jit/launch/launch.h"
 
+#include "devices/meet.h"
+#include "jit/device/marks.h"
 #include "jit/launch/dependent.h"
 #include "jit/launch/profile.h"
 #include "vm/core/tensor.h"
@@ -33,8 +35,9 @@ void ts_launch_touch(TsContext *c, const TsTensor *t, const void *at, bool write
     *(far < 0 ? &below : &above) += far;
   }
   bool whole = ts_dtype_in_blocks(t->meta.dtype);
-  ts_launch_touch_bytes(c, (const char *)at + below * size,
-                        whole ? t->storage->nbytes : (above - below) * size, write);
+  int64_t nbytes = whole ? t->storage->nbytes : (above - below) * size;
+  if (t->storage->lent && ts_profile_on()) ts_profile_far((double)nbytes);
+  ts_launch_touch_bytes(c, (const char *)at + below * size, nbytes, write);
 }
 
 /* ---- launches */
@@ -57,14 +60,27 @@ static int run_touching(TsContext *c, TsDeviceKernel *k, void *const *arg, const
   return failed;
 }
 
+/* Who puts launches of k off, or NULL. What was said of the next one is of that. */
+static TsReplay *replay_of(TsLaunches *l, const TsDeviceKernel *k) {
+  TsLaunchTouched *t = &l->touched;
+  if (l->replay || !l->group) return l->replay;
+  TsReplay *r = ts_replay_group_of(l->group, ts_device_kernel_device(k));
+  if (r && t->n < 0) ts_replay_touch_all(r);
+  for (int i = 0; r && i < t->n; i++)
+    ts_replay_touch(r, (const void *)t->of[i].at, (int64_t)t->of[i].nbytes, t->of[i].write);
+  if (r) t->n = 0;
+  return r;
+}
+
 int ts_launch(TsContext *c, TsDeviceKernel *k, int nparam, void *const *arg, int ndim,
               const int64_t *dim) {
   TsLaunches *l = ts_launches(c);
   if (l->prepares) return 0;
   int failed = ts_launch_small_ones(c);
+  TsReplay *r = failed || ts_profile_on() ? NULL : replay_of(l, k);
   if (!failed)
     failed = ts_profile_on() ? ts_profile_launch(k, arg, dim, &c->err)
-             : l->replay     ? ts_replay_launch(l->replay, k, nparam, arg, ndim, dim, &c->err)
+             : r             ? ts_replay_launch(r, k, nparam, arg, ndim, dim, &c->err)
                              : run_touching(c, k, arg, dim);
   l->touched.n = 0;
   return failed;
@@ -72,9 +88,10 @@ int ts_launch(TsContext *c, TsDeviceKernel *k, int nparam, void *const *arg, int
 
 int ts_launch_many(TsContext *c, TsDeviceKernel *k, int n, int nparam, void *const *arg,
                    int ndim, const int64_t *dim) {
-  TsReplay *r = ts_launches(c)->replay;
+  TsLaunches *l = ts_launches(c);
   if (n == 1) return ts_launch(c, k, nparam, arg, ndim, dim);
-  ts_launches(c)->touched.n = 0;
+  TsReplay *r = ts_profile_on() ? NULL : replay_of(l, k);
+  l->touched.n = 0;
   if (ts_launch_small_ones(c)) return -1;
   if (ts_profile_on()) return ts_profile_launch_many(k, n, arg, dim, &c->err);
   return r ? ts_replay_launch_many(r, k, n, n * nparam, arg, n * ndim, dim, &c->err)
@@ -88,6 +105,20 @@ int ts_launch_small(TsContext *c, TsDeviceKernel *k, int nparam, void *const *ar
   int failed = ts_replay_window_launch(&l->window, ts_device_kernel_device(k), k, nparam, arg,
                                        ndim, dim, &c->err);
   c->waiting = l->window.on || l->guarded;
+  return failed;
+}
+
+int ts_launch_meet(TsContext *c, int n, const TsReplayMeeting *m) {
+  TsLaunches *l = ts_launches(c);
+  l->touched.n = 0;
+  if (l->group && !l->replay)
+    return ts_launch_small_ones(c) || ts_replay_group_meet(l->group, n, m, &c->err) ? -1 : 0;
+  int failed = ts_launch_flush(c);
+  if (failed) return -1;
+  ts_device_together(true);
+  for (int i = 0; i < n && !failed; i++)
+    failed = ts_device_kernel_run(m[i].kernel, m[i].arg, m[i].dim, &c->err);
+  ts_device_together(false);
   return failed;
 }
 
@@ -112,7 +143,32 @@ int ts_launch_leave(TsContext *c) {
 void ts_launch_forget(void *slot) { ts_replay_free(slot); }
 
 int ts_launch_flush(TsContext *c) {
-  TsReplay *r = ts_launches(c)->replay;
+  const TsLaunches *l = ts_launches(c);
+  if (ts_launch_small_ones(c)) return -1;
+  if (l->group && ts_replay_group_flush(l->group, &c->err)) return -1;
+  return l->replay ? ts_replay_flush(l->replay, &c->err) : 0;
+}
+
+/* ---- over several devices */
+bool ts_launch_group_enter(TsContext *c, int n, TsDevice *const *list, TsReplayGroup **slot) {
+  TsLaunches *l = ts_launches(c);
+  if (c->replaying || l->prepares || ts_profile_on() || ts_marks_collecting()) return false;
+  if (ts_launch_small_ones(c)) ts_error_clear(&c->err); /* as above */
+  if (!*slot && !(*slot = ts_replay_group_new(n, list))) return false;
+  l->group = *slot;
+  c->replaying = true;
+  ts_replay_group_begin(l->group);
+  return true;
+}
+
+int ts_launch_group_leave(TsContext *c, bool *whole) {
+  TsLaunches *l = ts_launches(c);
+  TsReplayGroup *g = l->group;
+  TsError kept = c->err; /* of what failed before */
   int failed = ts_launch_small_ones(c);
-  return r && !failed ? ts_replay_flush(r, &c->err) : failed;
+  l->group = NULL;
+  c->replaying = false;
+  if (ts_replay_group_end(g, whole, &c->err)) failed = -1;
+  if (kept.code) c->err = kept;
+  return failed;
 }

@@ -18,6 +18,7 @@ typedef struct TsLaunchTouched {
 /* Of a context, whose offloader begins with it. */
 typedef struct TsLaunches {
   TsReplay *replay;      /* of the function that runs, or NULL */
+  TsReplayGroup *group;  /* of the function over several devices that runs, or NULL */
   TsReplayWindow window; /* of small eager calls */
   TsLaunchTouched touched;
   bool guarded;  /* indices were looked at of which nobody knows yet */
@@ -41,11 +42,18 @@ int ts_launch_many(TsContext *c, TsDeviceKernel *k, int n, int nparam, void *con
 int ts_launch_small(TsContext *c, TsDeviceKernel *k, int nparam, void *const *arg, int ndim,
                     const int64_t *dim);
 int ts_launch_small_ones(TsContext *c); /* those that were put off */
+/* n kernels of as many devices that wait for each other: nothing comes between them. On failure words
+ * by which they wait are to begin anew (devices/flags.h). */
+int ts_launch_meet(TsContext *c, int n, const TsReplayMeeting *m);
 
 /* Of a function, as enter, leave and forget of vm/core/offload.h. */
 void ts_launch_enter(TsContext *c, int device, void **slot);
 int ts_launch_leave(TsContext *c);
 void ts_launch_forget(void *slot);
 int ts_launch_flush(TsContext *c); /* all that was put off */
+/* A function over several devices: its launches on all of them are put off together, in records of
+ * *slot. false: that cannot be, and nothing is to be left. */
+bool ts_launch_group_enter(TsContext *c, int n, TsDevice *const *list, TsReplayGroup **slot);
+int ts_launch_group_leave(TsContext *c, bool *whole); /* as ts_replay_group_end */
 
 #endif

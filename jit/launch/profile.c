@@ -12,6 +12,7 @@
 static struct {
   bool on;
   TsProfileRow next; /* what is launched next */
+  double far;        /* bytes of it over links */
   TsProfileRow *row;
   int n, cap;
 } profile;
@@ -19,7 +20,7 @@ static struct {
 bool ts_profile_on(void) { return profile.on || ts_activities; }
 
 void ts_profile_start(void) {
-  profile.n = 0;
+  profile.n = 0, profile.far = 0;
   profile.on = true;
 }
 
@@ -30,6 +31,8 @@ void ts_profile_label(const char *name, double bytes, double flops) {
   profile.next = (TsProfileRow){.bytes = bytes, .flops = flops};
   snprintf(profile.next.name, sizeof profile.next.name, "%s", name ? name : "");
 }
+
+void ts_profile_far(double bytes) { profile.far += bytes; }
 
 static TsProfileRow *row_of(const char *name) {
   for (int i = 0; i < profile.n; i++)
@@ -82,7 +85,8 @@ int ts_profile_launch_many(TsDeviceKernel *k, int n, void *const *arg, const int
   void *event[2];
   bool events = events_of(d, event);
   if (ts_marks_collecting())
-    ts_marks_label(profile.next.name, profile.next.bytes, profile.next.flops);
+    ts_marks_label(profile.next.name, profile.next.bytes, profile.far, profile.next.flops);
+  profile.far = 0;
   double usec = ts_clock_usec();
   if (events && d->run->event_record(d, event[0], NULL, err)) return -1;
   if (run(k, n, arg, dim, err)) return -1;

@@ -16,6 +16,8 @@ void ts_profile_start(void); /* forgets what there was */
 void ts_profile_stop(void);
 /* What the next launch is. */
 void ts_profile_label(const char *name, double bytes, double flops);
+/* So many bytes of it lie in the memory of other devices. */
+void ts_profile_far(double bytes);
 /* As ts_device_kernel_run, measured. */
 int ts_profile_launch(TsDeviceKernel *k, void *const *arg, const int64_t *dim, TsError *err);
 int ts_profile_launch_many(TsDeviceKernel *k, int n, void *const *arg, const int64_t *dim,

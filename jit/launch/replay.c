@@ -1,5 +1,5 @@
 /* See jit/launch/replay.h. */
-#include "jit/launch/replay.h"
+#include "jit/launch/replay_state.h"
 
 #include "devices/cpu_pool.h"
 #include "jit/launch/dependent.h"
@@ -7,50 +7,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-
-enum {
-  KEPT = 2,  /* sequences of a function, which may branch */
-  LEAST = 4, /* launches that are worth it */
-  OFTEN = 3, /* runs of a sequence before it is recorded */
-  MOST_ARGS = 512,
-};
-
-typedef struct Launch {
-  TsDeviceKernel *kernel;
-  int at, nparam, ndim; /* words: addresses, sizes */
-  int runs;             /* of a launch of many */
-  int access, naccess;  /* naccess < 0: it is not known what it touches */
-  void *room;           /* for its scratch, or NULL */
-} Launch;
-
-typedef struct Sequence {
-  Launch *launch;
-  int n, cap;
-  int64_t *word;
-  int nword, capword;
-  TsAccess *access;
-  int naccess, capaccess;
-  int nscratch;   /* launches that have some */
-  unsigned moved; /* areas, when it was recorded */
-  void *record;   /* of the device; of a simulated one none is needed */
-  bool ordered;   /* its launches wait for those alone that they need */
-  int64_t runs;
-  uint64_t used;
-} Sequence;
-
-struct TsReplay {
-  TsDevice *d;
-  Sequence now, kept[KEPT];
-  bool alive[KEPT]; /* what came so far is its beginning */
-  bool off;         /* nothing is put off in this run any more */
-  bool cut;         /* and it is no sequence, since bytes moved in between */
-  bool refused;     /* the device does not record */
-  int launched;     /* of now */
-  int touched;      /* accesses of now that belong to the next launch */
-  uint64_t clock;
-  unsigned freed; /* kernels when the sequences were made */
-  unsigned moved; /* areas, when the run began */
-};
 
 static TsReplayStats stats;
 static bool overlaps, shuffled;
@@ -114,12 +70,21 @@ static bool append(TsReplay *r, TsDeviceKernel *k, int runs, int nparam, void *c
                                .nparam = nparam,
                                .ndim = ndim,
                                .runs = runs,
+                               .meets = r->group && r->group->meeting,
+                               .order = r->group ? r->group->order++ : 0,
                                .access = s->naccess - touched,
                                .naccess = known ? touched : -1,
                                .room = room};
   for (int i = 0; i < nparam; i++) s->word[s->nword++] = (int64_t)(intptr_t)arg[i];
   for (int i = 0; i < ndim; i++) s->word[s->nword++] = dim[i];
   return true;
+}
+
+/* For a launch of so many words of which nothing is known. */
+bool ts_replay_has_room(TsReplay *r, int words) {
+  Sequence *s = &r->now;
+  return reserve((void **)&s->launch, &s->cap, s->n + 1, sizeof *s->launch) &&
+         reserve((void **)&s->word, &s->capword, s->nword + words, sizeof *s->word);
 }
 
 static bool same_kernel(const Sequence *a, const Sequence *b, int i) {
@@ -156,7 +121,7 @@ static TsAccesses accesses_of(const Sequence *s, int i) {
   return (TsAccesses){.of = s->access + l->access, .n = l->naccess};
 }
 
-static int launch(const TsReplay *r, int i, TsError *err) {
+int ts_replay_step(const TsReplay *r, int i, TsError *err) {
   TsAccesses a = accesses_of(&r->now, i);
   ts_dependent_begin(r->d, &a);
   int failed = launch_in(&r->now, i, r->now.launch[i].room, err);
@@ -166,7 +131,9 @@ static int launch(const TsReplay *r, int i, TsError *err) {
 
 static int launch_rest(TsReplay *r, TsError *err) {
   int failed = 0;
-  for (; r->launched < r->now.n && !failed; r->launched++) failed = launch(r, r->launched, err);
+  if (r->group && r->group->meeting) return r->group->due = true, 0;
+  if (r->group) return ts_replay_group_rest(r->group, err);
+  for (; r->launched < r->now.n && !failed; r->launched++) failed = ts_replay_step(r, r->launched, err);
   r->launched = r->now.n;
   return failed;
 }
@@ -204,13 +171,15 @@ int ts_replay_flush(TsReplay *r, TsError *err) {
   return launch_rest(r, err);
 }
 
+void ts_replay_touch_all(TsReplay *r) { r->touched = -1; }
+
 void ts_replay_touch(TsReplay *r, const void *at, int64_t nbytes, bool write) {
   if (r->touched < 0 || nbytes <= 0) return;
   r->touched = add_access(&r->now, at, nbytes, write) ? r->touched + 1 : -1;
 }
 
 /* ---- a run */
-static void hold(TsReplay *r, bool on) {
+void ts_replay_hold(TsReplay *r, bool on) {
   if (r->d->run && r->d->run->hold) r->d->run->hold(r->d, on);
 }
 
@@ -223,7 +192,7 @@ void ts_replay_begin(TsReplay *r) {
   r->cut = false;
   for (int k = 0; k < KEPT; k++) r->alive[k] = r->kept[k].n > 0;
   r->off = !any_alive(r);
-  hold(r, true);
+  ts_replay_hold(r, true);
 }
 
 static bool records(const TsReplay *r, const Sequence *s) {
@@ -345,7 +314,7 @@ static int launch_shuffled(TsReplay *r, TsError *err) {
       ready = !done[i];
       for (int k = o.first[i]; ready && k < o.first[i + 1]; k++) ready = done[o.wait[k]];
     }
-    failed = launch(r, i, err);
+    failed = ts_replay_step(r, i, err);
     done[i] = true;
   }
   free(done);
@@ -354,7 +323,8 @@ static int launch_shuffled(TsReplay *r, TsError *err) {
   return failed;
 }
 
-static int run_sequence(TsReplay *r, Sequence *s, TsError *err) {
+/* It gets its record, if it is to have one. */
+void ts_replay_prepare(TsReplay *r, Sequence *s) {
   s->used = ++r->clock;
   s->runs++;
   bool often = s->runs >= OFTEN && !r->refused;
@@ -373,13 +343,17 @@ static int run_sequence(TsReplay *r, Sequence *s, TsError *err) {
     stats.launches += s->n;
   }
   memcpy(s->word, r->now.word, sizeof *s->word * (size_t)s->nword);
+}
+
+static int run_sequence(TsReplay *r, Sequence *s, TsError *err) {
+  ts_replay_prepare(r, s);
   if (!s->record && shuffled && !r->launched) return launch_shuffled(r, err);
   if (!s->record) return launch_rest(r, err);
   r->launched = r->now.n;
   return r->d->run->record_launch(r->d, s->record, err);
 }
 
-static void keep(TsReplay *r) {
+void ts_replay_keep(TsReplay *r) {
   Sequence *old = &r->kept[0];
   for (int k = 1; k < KEPT; k++)
     if (r->kept[k].used < old->used) old = &r->kept[k];
@@ -392,14 +366,19 @@ static void keep(TsReplay *r) {
   r->now.n = r->now.nword = r->now.naccess = r->now.nscratch = 0;
 }
 
-int ts_replay_end(TsReplay *r, TsError *err) {
-  int failed = 0;
+Sequence *ts_replay_known(TsReplay *r) {
   Sequence *known = NULL;
   for (int k = 0; k < KEPT && !r->off; k++)
     if (r->alive[k] && r->kept[k].n == r->now.n) known = &r->kept[k];
+  return known;
+}
+
+int ts_replay_end(TsReplay *r, TsError *err) {
+  int failed = 0;
+  Sequence *known = ts_replay_known(r);
   failed = known ? run_sequence(r, known, err) : launch_rest(r, err);
-  if (!known && !r->cut && r->now.n >= LEAST) keep(r);
-  hold(r, false);
+  if (!known && !r->cut && r->now.n >= LEAST) ts_replay_keep(r);
+  ts_replay_hold(r, false);
   return failed;
 }
 

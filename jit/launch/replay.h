@@ -39,6 +39,30 @@ int ts_replay_launch_many(TsReplay *r, TsDeviceKernel *k, int n, int nparam, voi
 int ts_replay_flush(TsReplay *r, TsError *err); /* what was put off is launched now */
 int ts_replay_end(TsReplay *r, TsError *err);
 bool ts_replay_matches(const TsReplay *r); /* launches so far were those of an earlier run */
+/* Nothing is known of what the next launch touches. */
+void ts_replay_touch_all(TsReplay *r);
+
+/* ---- several devices, whose kernels may wait for each other: all of them put launches off, or none. At
+ * the end there is one record a device, or all is launched in the order of the program. */
+typedef struct TsReplayGroup TsReplayGroup;
+/* A launch of one device among those of others, which wait for each other. */
+typedef struct TsReplayMeeting {
+  TsDeviceKernel *kernel;
+  int nparam, ndim;
+  void *const *arg;
+  const int64_t *dim;
+} TsReplayMeeting;
+
+TsReplayGroup *ts_replay_group_new(int n, TsDevice *const *list); /* NULL: out of memory */
+void ts_replay_group_free(TsReplayGroup *g);
+void ts_replay_group_begin(TsReplayGroup *g);
+TsReplay *ts_replay_group_of(const TsReplayGroup *g, const TsDevice *d); /* NULL: not of it */
+/* Of devices of the group, alike in that all or none are put off. */
+int ts_replay_group_meet(TsReplayGroup *g, int n, const TsReplayMeeting *m, TsError *err);
+int ts_replay_group_flush(TsReplayGroup *g, TsError *err);
+/* *whole: nothing was flushed in between. Where a launch failed, nobody waits any more, and words by which
+ * devices wait (devices/flags.h) are new. */
+int ts_replay_group_end(TsReplayGroup *g, bool *whole, TsError *err);
 
 typedef struct TsReplayStats {
   int64_t runs, launches; /* of records; of kernels in them */

@@ -106,17 +106,49 @@ static void add(Holdings *h, TsMeshRun *r, int slot, int part, int64_t bytes) {
   }
 }
 
-static void find_held(TsMeshRun *r, int device, Holdings *h) {
+typedef struct Where {
+  int slot, place, part, k;
+} Where;
+
+/* The next entry of the run's slots, those of parameters first. false: there is none. */
+static bool next(const TsMeshRun *r, Where *w) {
   const TsMeshSpace *s = &r->plan->space;
-  for (int slot = 0; slot < r->plan->nslot; slot++)
-    for (int place = 0; place < s->nplace; place++)
-      for (int part = 0; part < s->n; part++) {
-        if (s->real->device[ts_space_part(s, place, part)] != device) continue;
-        for (int k = 0; k < (r->plan->slot[slot].micro ? s->nmicro : 1); k++) {
-          const TsTensor *t = *ts_mesh_slot(r, slot, place, part, k);
-          if (t) add(h, r, slot, ts_space_part(s, place, part), ts_meta_nbytes(&t->meta));
-        }
-      }
+  if (++w->k < (r->plan->slot[w->slot].micro ? s->nmicro : 1)) return true;
+  w->k = 0;
+  if (++w->part < s->n) return true;
+  w->part = 0;
+  if (++w->place < s->nplace) return true;
+  w->place = 0;
+  return ++w->slot < r->plan->nslot;
+}
+
+/* What entry w has there, if it is on the device. */
+static const TsTensor *held_at(TsMeshRun *r, Where w, int device) {
+  const TsMeshSpace *s = &r->plan->space;
+  if (s->real->device[ts_space_part(s, w.place, w.part)] != device) return NULL;
+  return *ts_mesh_slot(r, w.slot, w.place, w.part, w.k);
+}
+
+/* Whether an entry before this one has the same memory. What nobody else holds has not to be looked
+ * for. */
+static bool counted(TsMeshRun *r, Where until, int device, const TsTensor *t) {
+  Where w = {.k = -1};
+  if (t->refs == 1 && t->storage->refs == 1) return false;
+  while (next(r, &w) && memcmp(&w, &until, sizeof w)) {
+    const TsTensor *u = held_at(r, w, device);
+    if (u && u->storage == t->storage) return true;
+  }
+  return false;
+}
+
+/* Memory counts once, as that of the first slot that has some of it. */
+static void find_held(TsMeshRun *r, int device, Holdings *h) {
+  Where w = {.k = -1};
+  while (r->plan->nslot && next(r, &w)) {
+    const TsTensor *t = held_at(r, w, device);
+    if (t && !counted(r, w, device, t))
+      add(h, r, w.slot, ts_space_part(&r->plan->space, w.place, w.part), t->storage->nbytes);
+  }
 }
 
 /* The operator that it comes from, or NULL. */
@@ -141,7 +173,7 @@ static void say_slot(Line *l, const TsMeshPlan *p, int slot) {
 static void say_held(Line *l, TsMeshRun *r, const Holdings *h, const char *name) {
   say(l, "; of the plan %s holds ", name);
   say_bytes(l, h->bytes);
-  say(l, " in %d tensors", h->n);
+  say(l, " in %d tensor%s", h->n, h->n == 1 ? "" : "s");
   for (int i = 0; i < FEW && h->most[i].bytes; i++) {
     size_t before = l->n;
     say(l, i ? ", " : ": ");

@@ -55,7 +55,9 @@ int ts_mesh_aside(TsMeshRun *r, const TsMeshStep *s) {
   TsDevice *list[TS_MAX_DEVICES];
   int n = devices_of(r, s, list);
   if (n < 1 || !ts_device_can_aside(n, list)) return 0;
-  return flush(r->c) || ts_device_aside_begin(n, list, &r->c->err) ? -1 : 1;
+  if (flush(r->c) || ts_device_aside_begin(n, list, &r->c->err)) return -1;
+  r->c->engines = s->does == TS_STEP_start ? r->plan->overlap.engines : 0;
+  return 1;
 }
 
 static uint64_t *ticket_of(TsMeshRun *r, const TsMeshStep *s) {
@@ -67,6 +69,7 @@ int ts_mesh_started(TsMeshRun *r, int n, const TsMeshStep *s, int failed) {
   TsError own = {0};
   uint64_t ticket;
   int ndevice = devices_of(r, s, list);
+  r->c->engines = 0;
   if (!failed) failed = flush(r->c);
   int ended = ts_device_aside_end(ndevice, list, &ticket, &own);
   if (ended && !failed) r->c->err = own;

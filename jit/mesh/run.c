@@ -10,6 +10,7 @@
 #include "devices/device.h"
 #include "jit/mesh/failure.h"
 #include "jit/mesh/flight.h"
+#include "jit/mesh/record.h"
 #include "jit/mesh/state.h"
 #include "lib/clock.h"
 #include "vm/code/lower.h"
@@ -59,6 +60,7 @@ void ts_mesh_run_free(TsMeshRun *r) {
   free(r->pending);
   free(r->told);
   free(r->flight);
+  ts_mesh_record_free(r);
   ts_mesh_plan_free(r->plan);
   ts_graph_free(r->g);
   free(r);
@@ -85,7 +87,7 @@ int ts_mesh_run_tell(TsMeshRun *r, TsTensor *const *args) {
   int failed = 0;
   memset(r->told, 0, (size_t)r->plan->njoin);
   for (int i = 0; i < r->plan->g->nparam; i++)
-    if (r->plan->param[i] >= 0) tell_argument(r, i, args[i]);
+    tell_argument(r, i, args[i]);
   for (int i = 0; i < r->plan->nstep && !failed; i++)
     if (r->plan->step[i].join && r->plan->step[i].does != TS_STEP_done) failed = ts_mesh_tell_join(r, &r->plan->step[i]);
   return failed;
@@ -166,7 +168,7 @@ static int take_arguments(TsMeshRun *r, TsTensor *const *args) {
   const TsMeshPlan *plan = r->plan;
   for (int i = 0; i < plan->g->nparam; i++) {
     const TsLayout *l = argument_layout(r, i);
-    if (plan->param[i] >= 0) tell_argument(r, i, args[i]);
+    tell_argument(r, i, args[i]);
     TsTensor *t = l ? ts_mesh_move(r->c, args[i], l, TS_MESH_SHARE_source) : NULL;
     int failed = !t || take_argument(r, i, t);
     ts_tensor_unref(t);
@@ -426,8 +428,10 @@ int ts_mesh_run(TsMeshRun *r, TsTensor *const *args, TsTensor **results) {
   c->inside++;
   int failed = take_arguments(r, args);
   if (failed) ts_mesh_failure(r, NULL, -1);
+  bool recorded = !failed && ts_mesh_record_begin(r);
   failed = failed || run_all(r, stream);
   if (ts_mesh_land(r)) failed = -1;
+  if (recorded && ts_mesh_record_end(r)) failed = -1;
   c->stream = stream + (uint64_t)r->plan->g->module->nrandom;
   if (!failed && (failed = finish(r, args, results))) ts_mesh_failure(r, NULL, -1);
   clear_all(r);

@@ -17,6 +17,7 @@ typedef struct TsPending {
   TsLeafSum sum[2 * TS_LEAF_SUMS];
 } TsPending;
 
+struct TsReplayGroup;
 struct TsMeshRun {
   TsContext *c;
   TsGraph *g; /* in which rows that are done by others are these */
@@ -29,6 +30,8 @@ struct TsMeshRun {
   uint64_t *flight;    /* by join and micro-batch: the ticket of its start (devices/aside.h), or 0; */
   uint64_t latest;     /* the last ticket that is not rejoined; 0: nothing is on its way */
   uint64_t stream;     /* the stream at which it began */
+  struct TsReplayGroup *records; /* of its launches (record.h), or NULL */
+  int cuts;               /* runs one behind the other in which they were cut */
 };
 
 /* The tensors of a slot on one device; its own one, or the one that all micro-batches share. */

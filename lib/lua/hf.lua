@@ -5,6 +5,26 @@ local named = require "tessera.named"
 
 local hf = {}
 
+-- load(path, {dtype, device, strict = true, batch = 1, length, memory}): the model of a folder with config.json and
+-- safetensors, whole or in shards, or of a GGUF file. Tensors lie over the file, and blocks stay blocks; dtype ("f32", "bf16",
+-- "f16", "f64") converts them, device moves them. Before anything is loaded a plan is made, and what does not fit into memory, by
+-- default what the machine has left, is an error that says what would. Families, missing and unexpected tensors that
+-- are not known are errors that list all of them; strict = false leaves unexpected ones out (m.unexpected). The model is a module:
+-- m.config, m.plan, m:parameters(), graph.module and so on. docs/models.md has what each family takes and gives.
+--   local m = tessera.hf.load "SmolLM2"
+--   local logits = m{ids = ids}
+--   local tokens = m:generate{ids = ids, max_new_tokens = 20}
+function hf.load(path, options) return require("tessera.hf.load").load(path, options) end
+
+-- plan(path, {dtype, device, batch = 1, length, memory}): what hf.load would take: bytes of weights (mapped: over the file),
+-- cache and scratch, whether they fit into memory and what would; prints as a table.
+--   print(tessera.hf.plan("SmolLM2", {batch = 4, length = 8192}))
+function hf.plan(path, options) return require("tessera.hf.load").plan(path, options) end
+
+-- families(): the names of the families, a list: what config.json calls model_type.
+--   print(table.concat(tessera.hf.families(), " "))
+function hf.families() return require("tessera.hf.families").names() end
+
 -- tokenizer(path, {pattern, special}): the tokenizer of a folder with tokenizer.json, of such a file, of a GGUF file, or of a
 -- vocabulary of tiktoken (.tiktoken); the last needs, unless its name is known, the pattern that divides text, and special
 -- tokens with their ids. It gives the ids that the package tokenizers gives. Its methods, whose options docs/tokenizers.md has:

@@ -50,7 +50,7 @@ local function span_of(launch)
     if not first or r.begun_ns < first then first = r.begun_ns end
     if not last or r.ended_ns > last then last = r.ended_ns end
   end)
-  return first and tonumber(last - first) or 0, first
+  return first and tonumber(last - first) * launch.tick_nsec or 0, first
 end
 
 local function new_stage(of)
@@ -100,14 +100,15 @@ local function finish_role(role)
   table.sort(role.stages, function(a, b) return a.cycles > b.cycles end)
 end
 
--- By processor: how long some block of it ran, how many there were.
+-- By processor: how long some block of it ran, how many there were. Where records do not say which one it was, none.
 local function processors_of(launch, first)
-  local list = {}
+  local list, tick = {}, launch.tick_nsec
+  if not launch.placed then return list end
   each_record(launch, function(r, _, _, _, _)
     local number = tonumber(r.processor)
     local p = list[number] or { number = number, blocks = {}, count = 0, begun = math.huge, ended = 0 }
     list[number] = p
-    local begun, ended = tonumber(r.begun_ns - first), tonumber(r.ended_ns - first)
+    local begun, ended = tonumber(r.begun_ns - first) * tick, tonumber(r.ended_ns - first) * tick
     p.begun, p.ended = math.min(p.begun, begun), math.max(p.ended, ended)
     local block = tonumber(r.block)
     local b = p.blocks[block]
@@ -124,14 +125,17 @@ end
 local function describe(launch, cost)
   local nsec, first = span_of(launch)
   local k = { name = launch.name ~= "" and launch.name or launch.kernel, kernel = launch.kernel, usec = nsec / 1000,
-    bytes = launch.bytes, flops = launch.flops, grid = launch.grid, threads = launch.threads, warps = launch.warps,
+    bytes = launch.bytes, far = launch.far, most_far = launch.most_far, flops = launch.flops, grid = launch.grid, threads = launch.threads, warps = launch.warps,
     registers = launch.registers, spilled = launch.spilled, shared = launch.shared, every = launch.every, apart = launch.apart,
-    occupancy = math.min(1, launch.blocks * launch.threads / launch.threads_most), roles = {}, lost = 0, turns = 0,
+    occupancy = launch.threads_most > 0 and math.min(1, launch.blocks * launch.threads / launch.threads_most) or nil,
+    placed = launch.placed, roles = {}, lost = 0, turns = 0,
     simulated = launch.device:find "^sim" ~= nil, device = launch.device, most_bytes = launch.most_bytes, most_flops = launch.most_flops, all_processors = launch.processors }
   for i, r in ipairs(launch.roles) do k.roles[i] = { name = r.name, warps = r.warps, idle = 0, cycles = 0, stages = {}, by = {} } end
   local idle, cycles, clock_nsec = {}, 0, 0 -- idle: by role and warp, whether it is so in all blocks
   each_record(launch, function(r, turns, n, role, warp)
-    cycles, clock_nsec = cycles + tonumber(r.ended - r.begun), clock_nsec + tonumber(r.ended_ns - r.begun_ns)
+    if r.ended ~= r.begun then -- else a counter of few bits, and no turns to count its rounds by
+      cycles, clock_nsec = cycles + tonumber(r.ended - r.begun), clock_nsec + tonumber(r.ended_ns - r.begun_ns) * launch.tick_nsec
+    end
     k.turns, k.lost = k.turns + tonumber(r.nturn), k.lost + tonumber(r.nturn) - n
     if r.nturn == 0 then return end -- of a block that writes none down
     if r.nturn <= 1 and #launch.roles > 1 then -- one thread of another warp does its work
@@ -160,9 +164,10 @@ function kernels.each_warp(k, wanted, each)
   each_record(k.launch, function(r, turns, n, role)
     local block = tonumber(r.block)
     local key = block * 64 + role
-    if not wanted[block] or seen[key] or n == 0 or (r.nturn <= 1 and #k.roles > 1) then return end
+    if not k.roles[role] or not wanted[block] or seen[key] or n == 0 or (r.nturn <= 1 and #k.roles > 1) then return end
     seen[key] = true
-    local start, usec = tonumber(r.begun_ns - k.first) / 1000, tonumber(r.ended_ns - r.begun_ns) / 1000
+    local tick = k.launch.tick_nsec / 1000
+    local start, usec = tonumber(r.begun_ns - k.first) * tick, tonumber(r.ended_ns - r.begun_ns) * tick
     local begun, all, stays = tonumber(r.begun % WRAP), math.max(1, tonumber(r.ended - r.begun)), {}
     local function at_of(cycles) return start + usec * math.min(1, (cycles - begun) % WRAP / all) end
     each_stay(r, turns, n, function(stage, at, stop)
@@ -202,6 +207,19 @@ local function collect(of, f, ...)
 end
 
 local RUNS = 5
+
+-- Some devices count ticks, whose length two launches tell that lie 50 ms apart.
+local function with_ticks(launches, f, ...)
+  local begun = os.clock()
+  for _ = 1, 1000 do
+    local known = true
+    for _, launch in ipairs(launches) do known = known and launch.tick_nsec > 0 end
+    if known then break end
+    while os.clock() < begun + 0.06 do end
+    launches = collect("stages", f, ...)
+  end
+  return launches
+end
 
 -- Cycles of a stay in which nothing happens, measured once a device.
 local costs = {}
@@ -259,7 +277,15 @@ function kernels.run(f, ...)
     marked[r] = collect("stages", f, ...)
     last = marked[r]
   end
+  marked[RUNS] = with_ticks(last, f, ...)
+  last = marked[RUNS]
   local list = {}
+  for r = 1, RUNS do
+    for i, launch in ipairs(last) do
+      if plain[r][i] then plain[r][i].tick_nsec = launch.tick_nsec end
+      if marked[r][i] then marked[r][i].tick_nsec = launch.tick_nsec end
+    end
+  end
   for i, launch in ipairs(last) do
     local a, b = {}, {}
     for r = 1, RUNS do
@@ -299,8 +325,8 @@ local percent = units.percent
 -- How far memory and arithmetic are used, as far as that is known.
 local function used_text(k, memory, compute)
   local parts = {}
-  if k.bytes > 0 then parts[1] = "memory is used to " .. percent(memory) end
-  if k.flops > 0 then parts[#parts + 1] = (parts[1] and "arithmetic to " or "arithmetic is used to ") .. percent(compute) end
+  if k.bytes > 0 and k.most_bytes > 0 then parts[1] = "memory is used to " .. percent(memory) end
+  if k.flops > 0 and k.most_flops > 0 then parts[#parts + 1] = (parts[1] and "arithmetic to " or "arithmetic is used to ") .. percent(compute) end
   return table.concat(parts, " and ")
 end
 
@@ -310,6 +336,12 @@ function kernels.limit(k)
   local memory = k.most_bytes > 0 and k.usec > 0 and k.bytes / (k.usec * 1e-6) / k.most_bytes or 0
   local compute = k.most_flops > 0 and k.usec > 0 and k.flops / (k.usec * 1e-6) / k.most_flops or 0
   local used, even = busy(k)
+  local far = k.far or 0
+  local link = far > 0 and k.usec > 0 and far / (k.usec * 1e-6) / k.most_far or 0
+  if far > 0 and link >= math.max(memory, compute) then
+    return ("link: %s of other devices' memory at %s, %s of what links to a device carry; fewer bytes between devices, or other work meanwhile, would make it faster"):format(
+      units.size(far), units.rate(far / (k.usec * 1e-6), "B/s"), percent(link))
+  end
   if memory >= 0.6 and memory >= compute then
     return ("memory: %s of what the device can move%s; fewer bytes would make it faster, by fusing it with what makes or reads them, or narrower types"):format(
       percent(memory), memory > 1.05 and ", so its cache holds a part of it" or "")
@@ -317,7 +349,7 @@ function kernels.limit(k)
   if compute >= 0.6 then
     return ("arithmetic: %s of what the device can do in these types; fewer operations or narrower types would make it faster"):format(percent(compute))
   end
-  if k.every == 1 and used < 0.75 * k.all_processors then
+  if k.placed and k.every == 1 and used < 0.75 * k.all_processors then
     return ("too few blocks: %d of %d processors have one; larger operands, or smaller tiles, would fill the others"):format(used, k.all_processors)
   end
   if k.usec < 4 then
@@ -347,17 +379,19 @@ local function rate_text(x, most, unit)
 end
 
 local function facts_lines(k, out)
-  local parts = { ("%d blocks of %d threads%s"):format(k.grid, k.threads, kernels.recorded(k)), ("%d registers"):format(k.registers) }
+  local parts = { ("%d blocks of %d threads%s"):format(k.grid, k.threads, kernels.recorded(k)) }
+  if k.registers > 0 then parts[2] = ("%d registers"):format(k.registers) end
   if k.simulated then
     out[#out + 1] = ("  %d blocks\n"):format(k.grid)
     return
   end
   if k.spilled > 0 then parts[#parts + 1] = ("%d bytes spilled"):format(k.spilled) end
   if k.shared > 0 then parts[#parts + 1] = units.size(k.shared) .. " shared" end
-  parts[#parts + 1] = ("occupancy %s"):format(percent(k.occupancy))
+  if k.occupancy then parts[#parts + 1] = ("occupancy %s"):format(percent(k.occupancy)) end
   out[#out + 1] = "  " .. table.concat(parts, ", ") .. "\n"
   local seconds = k.usec * 1e-6
   local rates = { rate_text(k.bytes / seconds, k.most_bytes, "B/s") }
+  if (k.far or 0) > 0 then rates[#rates + 1] = "over links " .. rate_text(k.far / seconds, k.most_far, "B/s") end
   rates[#rates + 1] = rate_text(k.flops / seconds, k.most_flops, "FLOP/s")
   if #rates > 0 then out[#out + 1] = "  " .. table.concat(rates, ", ") .. "\n" end
 end

@@ -370,6 +370,18 @@ end
 local Measured = {}
 function Measured.__tostring(r) return texts[r] end
 
+-- Devices of these arguments whose kernels cannot tell their stages, and why.
+local function unmarked(args)
+  local on, out = {}, {}
+  for i = 1, args.n do
+    if core.is_tensor(args[i]) then on[args[i].device] = true end
+  end
+  for _, d in ipairs(core.devices()) do
+    if on[d.name] and d.no_clock then out[#out + 1] = ("\nstages of kernels on %s are not known: %s\n"):format(d.name, d.no_clock) end
+  end
+  return table.concat(out)
+end
+
 --- measure(f, options): what report tells, as a table; docs/commands.md has its fields. It prints as the report.
 --   print(profile.measure(f, {args = {x, y}}).instructions[1].time_ns)
 function profile.measure(f, given)
@@ -391,6 +403,7 @@ function profile.measure(f, given)
   local inside = (o.marks and kernels.run or kernels.times)(f, unpack(args, 1, args.n))
   local text, write, r = (of_instructions and instructions_report or program_report)(f, args, o, inside)
   if #inside > 0 then text = text .. "\n" .. kernels.text(inside, o.width) end
+  text = text .. unmarked(args)
   r.collectives = sent.facts(write.collectives)
   r.kernels = facts.kernels(kernels.groups(inside), kernels.limit)
   texts[r] = text .. write_files(o, write, inside)

@@ -378,7 +378,14 @@ return function(graph, derivative, scalar, specialise, plan_bytes)
         return self.f[name](self.f, unpack(args, 1, all))
       end
     end
+    -- One that fails and has changed nothing has drawn nothing: it can be done again.
     function step.run(...)
+      local commits, seed, stream = core.commits(), core.rng_state()
+      return core.guarded(function(fine)
+        if not fine and core.commits() == commits then core.rng_state(seed, stream) end
+      end, step.now, ...)
+    end
+    function step.now(...)
       optimizer:check_places()
       moving(self)
       if self.at == self.accumulate then core.no_grad(finish, self) end

@@ -194,6 +194,13 @@ static int collectives(lua_State *L) {
   return 1;
 }
 
+/* A run that failed and has changed nothing can be done again, with the draws that it would have had. */
+static int fail_run(lua_State *L, uint64_t stream, uint64_t commits) {
+  TsContext *c = ts_lua_context(L);
+  if (c->commits == commits) c->stream = stream;
+  return ts_lua_raise(L);
+}
+
 /* f:run({arguments}) -> results; the arguments are the parameters that are not captured. */
 static int run(lua_State *L) {
   TsLuaFunction *f = ts_lua_function_at(L, 1);
@@ -204,6 +211,7 @@ static int run(lua_State *L) {
   TsTensor **all = take_arguments(L, f, &args, &k), **results = all + code->nparam;
   TsContext *c = ts_lua_context(L);
   Taped taped = {NULL, NULL};
+  uint64_t stream = c->stream, commits = c->commits;
   bool record = ts_tape_wants(c, code->nparam, all);
   check_apart(L, f, all, k, args);
   for (int u = 0; u < f->g->nupdate; u++) check_update(L, all[f->g->update[u].param]);
@@ -218,10 +226,10 @@ static int run(lua_State *L) {
   ts_activity_end_call(w, NULL);
   if (!failed) note_updates(f, all);
   if (failed && record) drop_taped(f, &taped);
-  if (failed) return ts_lua_raise(L);
+  if (failed) return fail_run(L, stream, commits);
   if (record && end_taped(c, &taped, all, results)) {
     for (int i = 0; i < code->nresult; i++) ts_tensor_unref(results[i]);
-    return ts_lua_raise(L);
+    return fail_run(L, stream, commits);
   }
   luaL_checkstack(L, code->nresult + 4, "results");
   for (int i = 0; i < code->nresult; i++) ts_lua_push(L, results[i]);

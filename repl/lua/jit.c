@@ -349,6 +349,7 @@ static int jit_marks(lua_State *L) {
     lua_pushstring(L, m->label), lua_setfield(L, -2, "name");
     lua_pushstring(L, m->kernel), lua_setfield(L, -2, "kernel");
     set_field(L, "bytes", m->bytes), set_field(L, "flops", m->flops);
+    set_field(L, "far", m->far), set_field(L, "most_far", m->most_far);
     set_field(L, "grid", m->grid), set_field(L, "threads", m->threads);
     set_field(L, "warps", m->warps), set_field(L, "every", m->every);
     set_field(L, "registers", m->facts.registers);
@@ -358,6 +359,8 @@ static int jit_marks(lua_State *L) {
     set_field(L, "threads_most", m->facts.threads_most);
     lua_pushstring(L, m->device->name), lua_setfield(L, -2, "device");
     set_field(L, "processors", m->processors), set_field(L, "clock", m->clock);
+    set_field(L, "tick_nsec", m->ticks ? ts_marks_tick_nsec(m->device) : 1);
+    lua_pushboolean(L, m->placed), lua_setfield(L, -2, "placed");
     set_field(L, "most_bytes", m->most_bytes), set_field(L, "most_flops", m->most_flops);
     lua_createtable(L, m->nrole, 0);
     for (int r = 0; r < m->nrole; r++) {

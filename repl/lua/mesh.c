@@ -410,7 +410,7 @@ static int mesh_leaves(lua_State *L) {
   return 1;
 }
 
-/* mesh_overlap([on, bucket, ahead, chunks]): what is asked for of what devices do at a time, after setting
+/* mesh_overlap([on, bucket, ahead, chunks, engines]): what is asked for of what devices do at a time, after setting
  * it (TsOverlapAsked). */
 static int mesh_overlap(lua_State *L) {
   TsContext *c = ts_lua_context(L);
@@ -419,12 +419,14 @@ static int mesh_overlap(lua_State *L) {
   lua_pushnumber(L, (double)o->bucket);
   lua_pushnumber(L, (double)o->ahead);
   lua_pushinteger(L, o->chunks);
+  lua_pushnumber(L, (double)o->engines);
   if (lua_isnumber(L, 1)) {
     *o = (TsOverlapAsked){(int)lua_tointeger(L, 1), (int64_t)luaL_checknumber(L, 2),
-                          (int64_t)luaL_checknumber(L, 3), (int)luaL_checkinteger(L, 4)};
+                          (int64_t)luaL_checknumber(L, 3), (int)luaL_checkinteger(L, 4),
+                          (int64_t)luaL_checknumber(L, 5)};
     c->overlap_said++;
   }
-  return 4;
+  return 5;
 }
 
 /* ---- what was sent, and what may be */

@@ -5,6 +5,7 @@
 #include "ir/mesh/outline.h"
 #include "jit/mesh/run.h"
 #include "lib/text.h"
+#include "net/world.h"
 #include "repl/lua/graph.h"
 #include "repl/lua/mesh.h"
 
@@ -38,12 +39,14 @@ static int plan_bytes(lua_State *L) {
   return 3;
 }
 
-/* Of piece number at: pieces that differ in their micro-batch alone are the first one. */
-static const char *device_of(const TsMeshPlan *p, int at) {
+/* Of piece number at: pieces that differ in their micro-batch alone are the first one. Of several
+ * processes with the rank. */
+static const char *device_of(const TsMeshPlan *p, int at, char name[48]) {
   const TsMeshSpace *s = &p->space;
   int place = p->group[at / s->mesh->n].place, part = at % s->mesh->n / s->nmicro;
-  int device = s->at[place]->device[part];
-  return device >= 0 ? ts_device_at(device)->name : "elsewhere";
+  const TsMesh *m = s->at[place];
+  if (m->rank[part] >= 0) return ts_world_place_name(m->rank[part], m->index[part], name);
+  return m->device[part] >= 0 ? ts_device_at(m->device[part])->name : "elsewhere";
 }
 
 /* cuda:0 and cuda:1 run the same kernels. */
@@ -54,8 +57,9 @@ static bool same_kind(const char *a, const char *b) {
 
 /* The first piece of the stage that is as this one: the same graph on the same kind of device. */
 static int alike(const TsMeshPlan *p, const TsText *text, int at) {
+  char a[48], b[48];
   for (int i = at - at % p->space.mesh->n; i < at; i++)
-    if (text[i].at && text[at].at && same_kind(device_of(p, i), device_of(p, at)) &&
+    if (text[i].at && text[at].at && same_kind(device_of(p, i, a), device_of(p, at, b)) &&
         !strcmp(text[i].at, text[at].at))
       return i;
   return at;
@@ -64,13 +68,14 @@ static int alike(const TsMeshPlan *p, const TsText *text, int at) {
 /* Adds a piece to its row: the lists `parts`, `devices`, `at`. */
 static void add_part(lua_State *L, int row, const TsMeshPlan *p, int at) {
   int group = at / p->space.mesh->n, part = at % p->space.mesh->n / p->space.nmicro, n;
+  char name[48];
   lua_rawgeti(L, -1, row);
   lua_getfield(L, -1, "parts");
   n = (int)lua_objlen(L, -1) + 1;
   lua_pushinteger(L, ts_space_part(&p->space, p->group[group].place, part));
   lua_rawseti(L, -2, n), lua_pop(L, 1);
   lua_getfield(L, -1, "devices");
-  lua_pushstring(L, device_of(p, at)), lua_rawseti(L, -2, n), lua_pop(L, 1);
+  lua_pushstring(L, device_of(p, at, name)), lua_rawseti(L, -2, n), lua_pop(L, 1);
   lua_getfield(L, -1, "at");
   lua_pushinteger(L, at), lua_rawseti(L, -2, n), lua_pop(L, 2);
 }
@@ -95,7 +100,9 @@ static void push_sent(lua_State *L, TsMeshRun *r) {
     int j = p->step[i].at;
     const TsNode *node = p->step[i].join ? p->join[j].node : NULL;
     const char *where = node ? ts_graph_where(node) : "";
-    if (!p->step[i].join || p->step[i].does == TS_STEP_start || told[j]++ || !ts_mesh_run_sent(r, j, &sent)) continue;
+    if (!p->step[i].join || p->step[i].does == TS_STEP_start || told[j]++ ||
+        !ts_mesh_run_sent(r, j, &sent))
+      continue;
     ts_lua_push_collective(L, &sent);
     lua_pushstring(L, node ? ts_node_name(node) : ""), lua_setfield(L, -2, "operator");
     lua_pushstring(L, where ? where : ""), lua_setfield(L, -2, "place");

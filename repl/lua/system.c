@@ -363,6 +363,7 @@ static int devices(lua_State *L) {
     lua_setfield(L, -2, "name");
     lua_pushstring(L, text);
     lua_setfield(L, -2, "text");
+    if (d->no_clock) lua_pushstring(L, d->no_clock), lua_setfield(L, -2, "no_clock");
     lua_rawseti(L, -2, i + 1);
   }
   lua_newtable(L);

@@ -1,4 +1,4 @@
-/* What vm/mesh/times.h recorded, as tables: {sent, rows, work, more, lost, reason}, times in microseconds. */
+/* What vm/mesh/times.h recorded, as tables: {sent, rows, work, more, more_work, lost, reason}, times in microseconds. */
 #include "devices/device.h"
 #include "repl/lua/mesh.h"
 #include "repl/lua_api.h"
@@ -87,7 +87,7 @@ static void push_row(lua_State *L, const TsTimesRow *row) {
 
 void ts_lua_push_times(lua_State *L, const TsTimes *t) {
   luaL_checkstack(L, 12, "what was sent");
-  lua_createtable(L, 0, 6);
+  lua_createtable(L, 0, 7);
   lua_createtable(L, t->nsent, 0);
   for (int i = 0; i < t->nsent; i++) {
     push_one(L, &t->sent[i]);
@@ -111,6 +111,7 @@ void ts_lua_push_times(lua_State *L, const TsTimes *t) {
   }
   lua_setfield(L, -2, "work");
   set_number(L, "more", (double)t->more);
+  set_number(L, "more_work", (double)t->more_work);
   set_number(L, "lost", (double)t->lost);
   set_text(L, "reason", t->reason);
 }

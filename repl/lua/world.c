@@ -1,8 +1,10 @@
 /* Several processes: who they are, and what parts of theirs send each other in dist.map. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "devices/flags.h"
 #include "net/world.h"
 #include "repl/lua/args.h"
 #include "repl/lua/mesh.h"
@@ -40,9 +42,12 @@ static int world(lua_State *L) {
   return 1;
 }
 
-/* world_patience([seconds]): for how long a rank is waited for, before it is set. */
+/* world_patience([seconds]): for how long a rank is waited for, before it is set; GPUs of this process
+ * wait as long for each other, once it is. */
 static int world_patience(lua_State *L) {
-  lua_pushnumber(L, ts_world_patience(luaL_optnumber(L, 1, 0)));
+  double seconds = luaL_optnumber(L, 1, 0), most = 1e6;
+  ts_flags_patience(seconds > 0 ? (int64_t)ceil((seconds < most ? seconds : most) * 1e3) : 0);
+  lua_pushnumber(L, ts_world_patience(seconds));
   return 1;
 }
 
@@ -238,15 +243,18 @@ static int mesh_reader(lua_State *L) {
   return failed ? ts_lua_raise(L) : 0;
 }
 
-/* mesh_sends(mesh, kind): what devices of it send each other begins. mesh_sends(): it has ended, and
- * what it was has been noted. */
+/* mesh_sends(mesh, kind) -> whether it is recorded, that devices of it send each other what comes now.
+ * mesh_sends(fine): that has ended, and what it was has been noted, or it has failed. */
 static int mesh_sends(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   if (!c->times) return 0;
-  int failed = lua_isnoneornil(L, 1)
-                   ? ts_times_close(c, 0)
-                   : ts_times_open(c, ts_lua_check_mesh(L, 1), luaL_checkstring(L, 2));
-  return failed ? ts_lua_raise(L) : 0;
+  if (lua_isboolean(L, 1)) {
+    bool fine = lua_toboolean(L, 1);
+    return ts_times_close(c, fine ? 0 : -1) && fine ? ts_lua_raise(L) : 0;
+  }
+  if (ts_times_open(c, ts_lua_check_mesh(L, 1), luaL_checkstring(L, 2))) return ts_lua_raise(L);
+  lua_pushboolean(L, true);
+  return 1;
 }
 
 /* From the one who has it to all others, on the host. */

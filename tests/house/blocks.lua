@@ -9,7 +9,7 @@
 local tessera = arg[-1] or "bin/tessera"
 local languages = { lua = true, console = true, sh = true, text = true }
 local SIM = "sim for cuda"
-local reasons = { ["it installs"] = true, ["it needs a GPU"] = true, ["it takes minutes"] = true }
+local reasons = { ["it installs"] = true, ["it needs a GPU"] = true, ["it needs a model"] = true, ["it takes minutes"] = true }
 
 local function read(path)
   local file = assert(io.open(path, "rb"))

@@ -72,10 +72,39 @@ static int refused(const char *d, int depth, const char *unit, const char *targe
   return bad;
 }
 
+/* i8: sums are exact, and wrap. */
+static int whole(const char *unit, const char *target) {
+  static int8_t a[M * K], b[K * N];
+  static int32_t c[M * N], y[M * N];
+  TsError err = {0};
+  char k[900], form[900];
+  snprintf(form, sizeof form, "%s", text);
+  for (char *at = form; (at = strstr(at, "f32")); at += 3) memcpy(at, "i32", 3);
+  snprintf(k, sizeof k, form, "i8", "i8", target, "i8", K, "i8", K, unit);
+  for (int i = 0; i < M * K; i++) a[i] = (int8_t)rand();
+  for (int i = 0; i < K * N; i++) b[i] = (int8_t)rand();
+  for (int i = 0; i < M * N; i++) c[i] = i % 7 ? rand() : INT32_MAX;
+  TsTile *t = ts_tile_parse(k, &err);
+  int bad =
+      !t || ts_tile_check(t, NULL, &err) || ts_tile_run(t, (void *[]){a, b, c, y}, NULL, &err);
+  if (bad) printf("%s: %s\n", unit, err.message);
+  for (int i = 0; !bad && i < M * N; i++) {
+    uint32_t sum = (uint32_t)c[i];
+    for (int s = 0; s < K; s++) sum += (uint32_t)(a[i / N * K + s] * b[s * N + i % N]);
+    bad = (uint32_t)y[i] != sum;
+  }
+  if (bad) printf("%s of i8: another sum\n", unit);
+  ts_tile_free(t);
+  return bad;
+}
+
 int main(void) {
   return chain("mfma", "gfx942", 0) || chain("wmma", "gfx1200", 16) ||
-         chain("dpas", "pvc", 2) ||
-         refused("f32", K, "mfma", "gfx942", "multiplies bf16 and f16, not f32") ||
+         chain("dpas", "pvc", 2) || whole("mfma", "gfx942") || whole("wmma", "gfx1200") ||
+         refused("f32", K, "wmma", "gfx1200", "multiplies bf16, f16, fp8 and i8, not f32") ||
+         refused("f32", K, "dpas", "pvc", "multiplies bf16 and f16, not f32") ||
+         refused("i16", K, "mfma", "gfx942", "i16") ||
+         refused("f32", 42, "mfma", "gfx942", "multiples of 4") ||
          refused("bf16", 40, "wmma", "gfx1200", "multiples of 16") ||
          refused("bf16", K, "mfma", "avx2", "is one of GPUs");
 }

@@ -91,6 +91,71 @@ static void damage(const TsText *object) {
   free(copy);
 }
 
+/* As it comes from a disk where anybody may write. */
+static const char *const phases[] = {"phase0", "phase1", "phase2", "phase3"};
+
+static int phases_of(const char *linked, size_t size) {
+  int n = 0;
+  while (n < 4 && ts_link_sound(linked, size, n + 1, phases)) n++;
+  return n;
+}
+
+/* Each of these is a place that a loader goes to without looking. */
+static void forge(const char *linked, size_t size) {
+  char *copy = malloc(size);
+  Elf64_Ehdr *h = (void *)copy;
+  const char *at = section(linked, ".dynsym") ? linked : NULL;
+  const Elf64_Shdr *sym = section(linked, ".dynsym"), *hash = section(linked, ".hash"),
+                   *dynamic = section(linked, ".dynamic"), *note = section(linked, ".note"),
+                   *rodata = section(linked, ".rodata");
+  check(at && hash && dynamic && note && rodata, "a table is missing");
+  for (int i = 0; i < 14; i++) {
+    memcpy(copy, linked, size);
+    Elf64_Phdr *p = (void *)(copy + h->e_phoff);
+    Elf64_Sym *s = (void *)(copy + sym->sh_offset);
+    Elf64_Dyn *d = (void *)(copy + dynamic->sh_offset);
+    uint32_t *table = (void *)(copy + hash->sh_offset), *n = (void *)(copy + note->sh_offset);
+    switch (i) {
+    case 0: h->e_phoff = size; break;
+    case 1: h->e_shoff = size - 8; break;
+    case 2: p[1].p_filesz = p[1].p_memsz = size + 1; break;
+    case 3: p[1].p_memsz += (uint64_t)1 << 40; break;
+    case 4: p[2].p_vaddr = p[1].p_vaddr; break;
+    case 5: s[1].st_value = (uint64_t)1 << 40; break;
+    case 6: s[1].st_name = 1 << 30; break;
+    case 7: s[1].st_size = size; break;
+    case 8: d[0].d_un.d_val = (uint64_t)-8; break;
+    case 9: table[1] = 1 << 28; break;
+    case 10: table[2 + table[0] + 1] = 1; break; /* a chain without an end */
+    case 11: n[1] = 1 << 30; break;
+    case 12: h->e_phentsize = 8; break;
+    case 13: copy[rodata->sh_offset + 17] ^= 1; break; /* the way to the code */
+    }
+    check(!ts_link_sound(copy, size, 1, phases), "a forged object is sound");
+    if (ts_link_sound(copy, size, 1, phases)) printf("case %d\n", i);
+  }
+  free(copy);
+}
+
+static void from_disk(const char *linked, size_t size) {
+  int n = phases_of(linked, size);
+  check(n > 0, "what was linked is not sound");
+  check(!ts_link_sound(linked, size, 4, phases), "kernels that are not in it");
+  forge(linked, size);
+  for (size_t i = 0; i < size; i += i < 4096 ? 1 : 61)
+    check(!ts_link_sound(linked, i, n, phases), "a part of an object is sound");
+  char *copy = malloc(size);
+  for (int i = 0; i < 20000; i++) { /* whatever it says, nothing beyond is read */
+    memcpy(copy, linked, size);
+    for (int k = rand() % 4; k >= 0; k--) {
+      size_t at = rand() % 2 ? (size_t)rand() % size : (size_t)rand() % 1024;
+      copy[at] = (char)rand();
+    }
+    ts_link_sound(copy, size, n, phases);
+  }
+  free(copy);
+}
+
 int main(void) {
   TsError err = {0};
   if (!ts_llvm_present()) return printf("skipped: no LLVM\n"), 0;
@@ -106,6 +171,7 @@ int main(void) {
             "no code object");
       if (i != 0) kept(object.at, linked);
       descriptor(linked);
+      from_disk(linked, size);
     }
     if (i == 0) damage(&object);
     free(linked), ts_text_free(&object);

@@ -1,8 +1,11 @@
 -- Layouts to try a call's operands under: each axis of each operand by each axis of a mesh, alone and with all axes
 -- of that size, and pairs of axes. Library of the tests.
+local tessera = require "tessera"
+local dist = tessera.dist
 local M = {}
 
--- Specs of all operands: a list with, for each, {axis of the tensor from 1 = axis of the mesh or a list}, or false.
+-- Specs of all operands: a list with, for each, {axis of the tensor from 1 = axis of the mesh or a list}, with `block`, or `over`:
+-- summands that devices along it have; or false.
 local function alone(x, i, spec)
   local s = {}
   for j = 1, #x do s[j] = j == i and spec end
@@ -36,12 +39,21 @@ local function key_of(x, s)
       local n = s[i] and s[i][d]
       t[d] = type(n) == "table" and table.concat(n, "*") or n or "-"
     end
-    text[i] = s[i] and table.concat(t, ",") or "."
+    text[i] = s[i] and table.concat(t, ",") .. (s[i].block and "/" .. s[i].block or "") .. (s[i].over and "+" .. s[i].over or "") or "."
   end
   return table.concat(text, " ")
 end
 
--- axes: the names of the mesh's. A list of {name, specs}, no layout twice.
+--- x as summands along an axis of the mesh: one is x, the others -0, so that their sum is x to the bit.
+function M.summands(x, mesh, axis)
+  local none = x.dtype:find "^[iu]%d" and tessera.op.zeros_like(x) or -tessera.op.zeros_like(x)
+  return dist.map(mesh, { {}, {} }, { { reduce = "sum", over = { axis } } }, function(t, z)
+    return dist.place(axis) == 0 and t or z
+  end)(x, none)
+end
+
+-- axes: the names of the mesh's. A list of {name, specs}, no layout twice. LONG=1: summands and pieces in turn as well.
+local long = os.getenv "LONG"
 function M.of(x, axes)
   local list, seen = {}, {}
   local function add(s)
@@ -52,9 +64,11 @@ function M.of(x, axes)
     end
   end
   for i = 1, #x do
+    if long and x[i] and x[i].dtype ~= "bool" then add(alone(x, i, { over = axes[1] })) end -- summands
     for d = 1, x[i] and x[i].ndim or 0 do
       if x[i].shape[d] > 1 then
         add(alone(x, i, { [d] = axes[#axes] }))
+        if long then add(alone(x, i, { [d] = axes[#axes], block = 1 })) end
         add(alike(x, i, { [d] = axes[1] }))
         if axes[2] then
           add(alone(x, i, { [d] = { axes[1], axes[2] } }))

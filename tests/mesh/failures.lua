@@ -92,3 +92,25 @@ whole --> true
 said:match "out of memory[^\n]* a piece of training_step on mesh dp=3[^\n]*; of the plan cpu:0 holds [^\n]* in %d+ tensors: parameter [^\n]*" ~= nil --> true
 said:match "hint: the plan needs [^\n]* there; [^\n]*more devices make parts smaller" ~= nil --> true
 dist.leaves(0)
+
+-- What of the plan a device holds is memory: views of it, and what stands in several slots, count once.
+local two = dist.Mesh { axes = { "dp" }, devices = { "cpu:0", "cpu:0" } }
+local tall = dist.shard(rng.normal { 1024, 16 }, two, { "dp" })
+local f = graph.module("f", function(t)
+  local turned = t:T()
+  return op.matmul(op.matmul(turned, t), turned):sum()
+end)
+f(tall)
+local held, last = {}, 0
+for n = 1, 1000 do
+  core.fail_after(n)
+  local fine, why = pcall(f, tall)
+  local left = core.fail_after(0)
+  local kib, tensors = tostring(why):match "of the plan cpu:0 holds (%d+) KiB in (%d+) tensors?: "
+  if kib then held[#held + 1] = kib .. " " .. tensors end
+  last = n
+  if fine and left > 0 then break end
+end
+held = " " .. table.concat(held, " ") .. " "
+last < 1000, held:find(" 65 3 ", 1, true) ~= nil, held:find(" 64 1 ", 1, true) ~= nil --> true, true, true
+held:find(" 97 ", 1, true) or held:find(" 128 ", 1, true) --> nil

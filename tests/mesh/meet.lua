@@ -123,3 +123,55 @@ core.sim_fail("sim:1", "launch", 2)
 op.matmul(xs, ws) --! sim:1: launch failed: as a test wants it
 core.sim_fail("sim:1", "launch", 0)
 op.matmul(xs, ws):gather():hash() == good --> true
+
+-- Large sums go chunk by chunk through the room of a slot.
+wrong = {}
+dist.leaves(8, function()
+  local x = rng.normal { 8, 1100000 }
+  local spread, alone = dist.shard(x, two, { "tp" }), op.sum(x, { axis = 0 }):hash()
+  for k = 1, 3 do
+    if op.sum(spread, { axis = 0 }):gather():hash() ~= alone then wrong[#wrong + 1] = "all " .. k end
+    if op.sum(spread, { axis = 0, out = { "tp" } }):gather():hash() ~= alone then wrong[#wrong + 1] = "pieces " .. k end
+  end
+end)
+table.concat(wrong, "; ") -->
+
+-- The launches of a captured function over devices are put off and replayed on all of them; what cuts a run, or fails in it, leaves
+-- nothing behind.
+local s = dist.shard(rng.normal { 2, 3000 }, two, { "tp" })
+local loop = graph.module("loop", function(t)
+  local y = op.sum(t, { axis = 0 })
+  for _ = 2, 10 do y = op.sum(t * y, { axis = 0 }) * 0.5 end
+  return y
+end)
+core.meets(false)
+local first = loop(s):gather():hash()
+core.meets(true)
+local function others(n)
+  local bad = 0
+  for _ = 1, n do bad = bad + (loop(s):gather():hash() == first and 0 or 1) end
+  return bad
+end
+local before = core.jit_device()
+others(8) --> 0
+local after = core.jit_device()
+after.replays - before.replays >= 4, after.replayed - before.replayed >= 80 --> true, true
+core.sim_fail("sim:1", "launch", 9)
+loop(s) --! sim:1: launch failed: as a test wants it
+core.sim_fail("sim:1", "launch", 0)
+others(5) --> 0
+core.sim_fail("sim:1", "miss", 3)
+loop(s):gather():hash() --! sim:1 did not come to all_reduce of sum
+core.sim_fail("sim:1", "miss", 0)
+others(5) --> 0
+core.meets(false)
+others(2) --> 0
+core.meets(true)
+others(5) --> 0
+
+-- For as long as the program says.
+local usual = dist.patience(2.5)
+core.sim_fail("sim:1", "miss", 1)
+local ok, message = pcall(function() return op.matmul(xs, ws):gather():hash() end)
+core.sim_fail("sim:1", "miss", 0)
+ok, tostring(message):find("2500 ms", 1, true) ~= nil --> false, true

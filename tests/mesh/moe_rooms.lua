@@ -59,13 +59,14 @@ dist.leaves(8, function()
 end)
 
 -- ---- room grows with tokens, not with experts
-local function most(experts)
+local function most(experts, whole)
   local mesh = dist.Mesh { axes = { "dp", "ep" }, shape = { 1, 2 }, devices = dist.range(1000, 1002) }
   local moe = dist.abstract(mesh, nn.MoE, 12, 10, { experts = experts, k = 2, bias = false })
-  dist.shard_module(moe, mesh, { ["experts.*"] = { "ep" } })
+  if not whole then dist.shard_module(moe, mesh, { ["experts.*"] = { "ep" } }) end
   local t = dist.tensor { shape = { 4096, 12 }, mesh = mesh, layout = {}, abstract = true }
   local step = graph.training_step(moe, function(m, v) return (m(v)):square():mean() end, tessera.optim.SGD(moe:parameters(), { lr = 1 }), { mesh = mesh })
   local n, unit = tostring(step:plan(t)):match "has at most ([%d.]+) (%a+)"
   return tonumber(n) * ({ KiB = 1, MiB = 1024, GiB = 2 ^ 20 })[unit]
 end
 most(64) < 2 * most(8) --> true
+most(64, true) < 2 * most(8, true) --> true

@@ -61,6 +61,17 @@ for i, c in ipairs(cases) do
 end
 dist.leaves(0)
 
+-- Copy engines bring summands, however few bytes these are: of two devices each adds all, of three a range of it.
+dist.leaves(8)
+for _, n in ipairs { 2, 3 } do
+  local engines = { bucket = 2000, ahead = 3000, chunks = 2, engines = 1 }
+  local want = train(false, "cpu", { n }, { "dp" }, {})
+  assert(train(engines, "sim", { n }, { "dp" }, {}) == want, "engines, " .. n)
+  assert(train(engines, "sim", { n }, { "dp" }, { zero = 3 }) == want, "engines, zero = 3, " .. n)
+end
+dist.leaves(0)
+dist.overlap({ engines = 4096 }, dist.overlap).engines --> 4096
+
 -- Experts.
 local function experts(how, kind)
   return dist.overlap(how, function()

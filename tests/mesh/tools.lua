@@ -82,6 +82,7 @@ tostring(uneven:tiles()):match "// stage 0 on cpu:0: kernels s0.0/..\n.-// stage
 local loops = graph.module("loops", function(a) return op.while_loop(function(_, i) return op.lt(i, 3) end, function(s, i) return s * 2, i + 1 end, a, tessera.tensor(0)) end)
 loops(xs)
 tostring(loops:tiles()):gsub("\n$", "") --> // loops: its loops and branches (while_loop at tests/mesh/tools.lua:82) run round by round on its mesh; their functions, and what stands between them, in pieces; :profile shows what runs, 1
+loops:choose(0, { grain = 2 }) --! f:choose: loops has no kernels of its own: its loops and branches (while_loop at tests/mesh/tools.lua:82) run round by round
 loops:tune() --! loops has no kernels of its own: its loops and branches (while_loop at tests/mesh/tools.lua:82) run round by round on its mesh
 list = tessera.profile.measure(loops, { args = { xs }, runs = 2 }).instructions
 list[1].what, named(list, "mul").calls --> while_loop, 12

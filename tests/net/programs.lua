@@ -39,6 +39,22 @@ if first then
     local out = jobs.run(first, 4, ("scripts/run_test.lua tests/mesh/%s.lua"):format(name))
     assert(count(out, "checks %d+ failed 0") == 4 and count(out, "checks 0") == 0, out)
   end
+  -- Twenty steps of a GPT-2 and of a mixture of experts; LONG=1: over all arrangements.
+  local models = dofile "tests/mesh/_models.lua"
+  local function arrangements(kind, k)
+    local list = {}
+    for i, text in ipairs(models.arrangements[kind]) do
+      if os.getenv "LONG" or i % 8 == k then list[#list + 1] = "'" .. text .. "'" end
+    end
+    return table.concat(list, " ")
+  end
+  for k, kind in ipairs { "gpt2", "moe" } do
+    for n, cast in ipairs { "f32", "bf16" } do
+      local l = jobs.launchers[(k + n) % #jobs.launchers + 1]
+      local out = jobs.run(l, 2 * n, ("tests/net/_models.lua %s %s %s %s"):format(jobs.folder, kind, cast, arrangements(kind, 2 * k + n)))
+      assert(out:find "compared %d+ over %d ranks, wrong 0" and not out:find "rank %d:", l.name .. "\n" .. out)
+    end
+  end
   local out = jobs.run(first, 2, "tests/net/_pipeline.lua")
   assert(count(out, "equal\ttrue\ttrue\ttrue") == 2, out)
   -- A training with checkpoints, which others go on from.
@@ -50,5 +66,19 @@ if first then
   out = jobs.run(first, 2, "--devices=cpu:2 " .. train(2, "of4", 16))
   assert(out == want:rep(2), out)
   assert(jobs.alone("--devices=cpu:4 " .. train(1, "of2", 16)) == want)
+end
+
+-- The same where NCCL carries everything: a library that stands for it, beside a driver without GPUs.
+local built = jobs.shell(("cc -shared -fPIC -w -o %s/libnccl.so.2 tests/net/fake_nccl.c && cc -std=gnu11 -D_GNU_SOURCE -I. -shared -fPIC -w -o %s/cuda.so tests/devices/driver/fake_cuda.c")
+  :format(jobs.folder, jobs.folder))
+if built:find "exit" then
+  print("skipped: there is no C compiler for a library that stands for NCCL")
+else
+  local ranks = ([[for r in 0 1; do RANK=$r WORLD_SIZE=2 LOCAL_RANK=$r LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29%d FAKE_NCCL=%s TESSERA_NCCL=%s/libnccl.so.2 TESSERA_LIBCUDA=%s/cuda.so TESSERA_FLIGHT=%s timeout 120 %s --threads=1 tests/net/_models.lua %s %s & done; wait]])
+  for k, what in ipairs { "gpt2 f32 'dp2 tp2 zero0' 'dp2 pp2 micro2 zero1'", "moe bf16 ep2 'dp2 zero2'" } do
+    local d = jobs.folder
+    local out = jobs.shell(ranks:format(310 + k, d, d, d, d, arg[-1] or "bin/tessera", d, what))
+    assert(out:find "compared 3 over 2 ranks, wrong 0" and not out:find "rank %d:", out)
+  end
 end
 jobs.finish()

@@ -87,6 +87,7 @@ local given = { vorticity = x, x = x, y = x, w = x, q = x, k = x, v = x, X = x, 
   steps = 2, step = 1, print = tostring, train = function() end, batches = tessera.data.batches({ x, x }, { batch = 2 }),
   mesh = tessera.dist.Mesh { axes = { "dp", "tp", "pp", "ep" }, shape = { 1, 1, 1, 1 }, devices = { "cpu:0" } },
   loss = function(m, x, y) return op.mse(m(x), y) end, f = graph.module("f", function(x, y) return (x * y):sum() end) }
+given.ids = op.zeros({ 1, 3 }, { dtype = "i64" })
 local function fresh() -- what examples may change: model:to(..)
   given.model, given.gradients = nn.Linear(4, 4), {}
   given.opt = tessera.optim.SGD(given.model:parameters(), 0.1)
@@ -146,6 +147,15 @@ print(blocks)
 local told
 tiers.directory(function(dir)
   local program = tiers.program:sub(1, 1) == "/" and tiers.program or "$OLDPWD/" .. tiers.program
+  -- A model that is called SmolLM2 there.
+  local vectors = dofile "tests/hf/_vectors.lua"
+  local small = vectors.read "llama"
+  local folder = vectors.folder(small.config, small.tensors)
+  local words = io.open(folder .. "/tokenizer.json", "w")
+  words:write [=[{"added_tokens": [], "model": {"type": "BPE", "merges": [], "vocab": {"H": 0, "e": 1, "l": 2, "o": 3, ",": 4, " ": 5,
+    "w": 6, "r": 7, "d": 8}}}]=]
+  words:close()
+  os.execute(("mv %s %s/SmolLM2"):format(folder, dir))
   local file = io.open(dir .. "/pages.lua", "w")
   file:write(child)
   file:close()

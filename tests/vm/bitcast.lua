@@ -30,6 +30,19 @@ op.bitcast(2, "i32") --! bitcast: of tensors, not of a bare number
 x:bitcast "bool" --! hint: x:bitcast("u8"):ne(0)
 x:view "i32" --! x:bitcast("i32")
 
+-- What is stored in blocks as its bytes, of which rows and matrices can be taken, and back.
+local w = op.normal({ 3, 4, 64 }, { seed = 1, stream = 2 })
+local q = w:cast "q4_1"
+local bytes = q:bitcast "u8"
+bytes.shape[3] --> 40
+bytes:bitcast("q4_1"):cast("f32"):hash() == q:cast("f32"):hash() --> true
+bytes[1]:bitcast("q4_1"):cast("f32"):hash() == w[1]:cast("q4_1"):cast("f32"):hash() --> true
+local rows = tessera.tensor({ 2, 0, 2 }, { dtype = "i64" })
+op.embedding(bytes[2], rows):bitcast("q4_1"):cast("f32"):hash() == op.embedding(q:cast("f32")[2], rows):hash() --> true
+local rows_of = graph.module(function(t, i) return op.embedding(t:bitcast "u8", i):bitcast("q4_1"):cast "f32" end)
+rows_of(bytes[2]:bitcast "q4_1", rows):hash() == op.embedding(q:cast("f32")[2], rows):hash() --> true
+op.zeros({ 4 }, { dtype = "u8" }):bitcast "q8_0" --! not a multiple of the 34 of an q8_0
+
 -- Absolute values by their bits, and a change of bits in place.
 local function f(x)
   local z = x * 1

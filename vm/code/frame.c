@@ -106,8 +106,11 @@ static int run_group(TsFrame *f, TsStep *s) {
   int n = (int)s->instr->sub;
   TsCall *few[64] = {NULL}, **call = n <= 64 ? few : malloc(sizeof *call * (size_t)n);
   if (!call) return ts_error_memory(&f->ctx->err);
+  int failed = 0;
   for (int i = 0; i < n; i++) call[i] = &s[1 + i].call;
-  int failed = f->device ? run_group_there(f, n, s + 1, call) : run_group_here(n, call);
+  for (int i = 1; i <= n && !failed; i++) failed = s[i].fresh && allocate_fresh(f, &s[i]);
+  if (!failed)
+    failed = f->device ? run_group_there(f, n, s + 1, call) : run_group_here(n, call);
   if (call != few) free(call);
   return failed;
 }

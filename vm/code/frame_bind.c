@@ -126,6 +126,7 @@ static int bind_call(TsFrame *f, TsStep *s, const TsInstr *i) {
                  .nin = (int)i->nin,
                  .in = m,
                  .attr = s->call.attr,
+                 .settles = i->as || i->backward,
                  .err = &f->ctx->err};
   int failed = ts_op_infer(&inf);
   free(m);

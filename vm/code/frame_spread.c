@@ -137,7 +137,10 @@ static int run_instruction(Spread *s, const TsInstr *i) {
   if (known) c->step_place = code->place[i->line];
   int64_t start = c->spans ? ts_clock_nsec() : 0;
   if (c->spans) c->spans->depth++;
+  bool settles = i->op < TS_OP_COUNT && (i->as || i->backward);
+  c->settles += settles;
   int failed = i->op < TS_OP_COUNT ? run_operator(s, i) : run_control(s, i);
+  c->settles -= settles;
   if (c->spans) c->spans->depth--;
   if (!failed && c->spans && !nothing) add_span(s, i, start);
   c->step_place = place;

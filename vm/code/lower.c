@@ -133,8 +133,9 @@ static int lower_node(TsLowering *l, const TsNode *n) {
   return is_view(n) ? put_view(l, n) : put_node(l, n);
 }
 
-/* ---- groups: in a row, with equal attributes, steps of one optimiser in place, or casts of
- * parameters on a device */
+/* ---- groups: in a row, with equal attributes, steps of one optimiser, or casts of parameters on a
+ * device. What such steps give lies in parameters, or leaves: in memory that steps before have read
+ * it would be written too early. */
 static bool same_attrs(const TsNode *a, const TsNode *b) {
   for (int i = 0; i < a->nattr; i++)
     if (a->attr[i].type != b->attr[i].type || a->attr[i].i != b->attr[i].i) return false;
@@ -146,12 +147,20 @@ static bool is_gathered(const TsLowering *l, const TsNode *n) {
   return k >= 0 && ts_sched_gathered(l->fusion->sched, l->fusion->sched->group[k]);
 }
 
+static bool is_result(const TsLowering *l, TsVal v) {
+  for (int i = 0; i < l->g->nresult; i++)
+    if (l->g->result[i] == v) return true;
+  return false;
+}
+
 static bool groups(const TsLowering *l, const TsNode *n) {
   if (is_gathered(l, n)) return true;
   if (!row_of(n) || !ts_optim_groups((TsOp)n->op)) return false;
-  for (int i = 0; i < n->nout; i++)
-    if (l->target[l->start[n->id] + i] == TS_CODE_NONE) return false;
-  return true;
+  for (int i = 0; i < n->nout; i++) {
+    TsVal v = (TsVal)(uintptr_t)&n->out[i];
+    if (l->target[value_index(l, v)] == TS_CODE_NONE && !is_result(l, v)) return false;
+  }
+  return !l->rooms.parts.n || l->rooms.parts.of[n->id] < 0;
 }
 
 /* The last place of the group that begins at this one, which is itself where there is none. */
@@ -162,7 +171,7 @@ static int group_end(const TsLowering *l, int at) {
   for (int k = at + 1; k < l->norder; k++) {
     const TsNode *n = l->g->node[l->order[k]];
     if (n->op != first->op || n->nin != first->nin || n->nout != first->nout || !groups(l, n) ||
-        !same_attrs(n, first))
+        !same_attrs(n, first) || l->late[n->id] != l->late[first->id])
       break;
     end = k;
   }

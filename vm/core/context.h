@@ -43,6 +43,8 @@ typedef struct TsContext {
   int leaves;       /* into how many axes that are summed over are cut (lib/mesh.h); 0: none */
   TsOverlapAsked overlap;  /* what devices of a mesh do at a time, by the program; and how often it has */
   unsigned overlap_said;   /* said so */
+  int64_t engines; /* while sums are on their way beside kernels: from so many bytes on copy engines
+                    * bring summands; 0: never */
   bool planning; /* calls on a mesh compute nothing: results are planned (vm/mesh/planned.h) */
   const struct TsMesh *abstract; /* what the program makes is planned, for this mesh; or NULL */
   bool hidden_is_error; /* moves between devices that the program did not ask for are errors */
@@ -78,6 +80,7 @@ typedef struct TsContext {
   struct TsSpans *spans; /* where what runs is recorded (vm/core/profile.h), or NULL */
   struct TsTimes *times; /* and when devices of a mesh send what (vm/mesh/times.h), or NULL */
   bool watched;          /* calls are shown to it */
+  int settles;           /* > 0: calls are not as the program wrote them (lib/shard.h) */
   int inside;            /* > 0: a handler or a compiler runs, whose calls are its own matter */
   int64_t npending;      /* tensors without bytes */
   const char *choice; /* what the program chooses for the kernel of the call at hand, or NULL */

@@ -92,6 +92,7 @@ TsTensor *ts_tensor_lent(TsContext *c, TsTensor *x, int device) {
   }
   s->copies->at = ts_storage_copy(of, x->meta.device)->at;
   s->valid = (uint16_t)(1u << device);
+  s->lent = device != x->meta.device;
   s->release = give_back, s->release_arg = ts_tensor_ref(x);
   t->meta.device = (uint8_t)device, t->meta.layout = 0;
   t->contiguous = x->contiguous, t->offset = x->offset;

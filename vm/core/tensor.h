@@ -42,6 +42,7 @@ typedef struct TsStorage {
   uint8_t taped : 1; /* and what it holds as a whole is known to the tape (vm/tape_write.c) */
   uint8_t pending : 1; /* of calls that are put off: no bytes yet (vm/core/defer.h) */
   uint8_t away : 1; /* another process has what it holds (vm/mesh/away.h) */
+  uint8_t lent : 1; /* its bytes lie on another device than its copy says (ts_tensor_lent) */
   uint8_t snapped : 1; /* a snapshot will read it: whoever writes asks first (vm/core/snapshot.h) */
   uint16_t held;     /* calls put off read it: whoever writes asks first (vm/core/defer.h) */
 } TsStorage;

@@ -92,6 +92,7 @@ static int split(MeshCall *m, const TsMeta *out) {
   TsShard *s = &m->s;
   s->op = call->op, s->nin = call->nin, s->nout = call->nout;
   s->in = m->meta, s->out = out, s->attr = call->attr, s->err = &m->c->err;
+  s->settles = m->c->settles > 0;
   memset(s->in_axis, TS_WHOLE, sizeof *s->in_axis * (size_t)call->nin);
   memset(s->out_axis, TS_WHOLE, sizeof s->out_axis);
   ts_op_info(call->op)->shard(s);

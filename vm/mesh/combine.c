@@ -202,11 +202,19 @@ static int combine(TsWire *w, int n, const TsMeshSum *s) {
   return failed ? -1 : 0;
 }
 
+/* Kernels that wait for other devices would keep those that compute from some of the processors all the
+ * while; copy engines keep none, and what adds then waits for nobody. */
+static bool by_engines(const TsContext *c, const TsMeshSum *s) {
+  TsMeta part = ts_layout_part(s->from, s->whole, 0);
+  return c->engines && !c->on_host && ts_meta_nbytes(&part) >= c->engines &&
+         ts_layout_of(s->whole) == s->from;
+}
+
 /* Those of devices whose kernels meet are done by these; apart[] gets the others. */
 static int meet(TsContext *c, int n, const TsMeshSum *s, int *napart, TsMeshSum *apart) {
   bool can = c->offload && c->offload->sum && !c->on_host;
   for (int i = *napart = 0; i < n; i++) {
-    int done = can ? c->offload->sum(c, &s[i], i, n) : 0;
+    int done = can && !by_engines(c, &s[i]) ? c->offload->sum(c, &s[i], i, n) : 0;
     if (done < 0) return -1;
     if (!done) apart[(*napart)++] = s[i];
   }
@@ -226,6 +234,7 @@ int ts_mesh_combine(TsContext *c, int n, const TsMeshSum *s) {
   int napart = 0;
   if (!apart) return ts_error_memory(&c->err);
   TsWire w = ts_wire_begin(c);
+  w.engines = c->engines > 0;
   int failed = w.failed || meet(c, n, s, &napart, apart);
   if (!failed && napart) failed = combine(&w, napart, apart);
   failed = ts_wire_end(&w, failed);

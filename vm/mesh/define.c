@@ -7,6 +7,7 @@
 
 #include "lib/mesh.h"
 #include "vm/core/exec.h"
+#include "vm/drive/epilogue.h"
 
 /* A chain of calls: each value is used up by the next; NULL once something failed. */
 static TsTensor *call1(TsContext *c, TsOp op, TsTensor *x, const TsAttr *attr) {
@@ -161,12 +162,13 @@ static int cross_entropy(TsCall *call, const TsMeta *out) {
   TsDtype d = (TsDtype)ts_dtypes[out[0].dtype].accum;
   TsAttr attr[TS_MAX_ATTR], all[] = {{.type = TS_ATTR_none}, ts_attr_bool(false)};
   of_rows(call, attr);
+  bool divides = call->attr[REDUCTION].i == MEAN;
+  TsTensor *n = divides ? counted(call, d) : NULL; /* first: the gradient waits for it alone */
   TsTensor *x = cast(c, ref(call->in[0]), d), *y = NULL;
   if (x) y = ts_vm_call1(c, call->op, 2, (TsTensor *[]){x, call->in[1]}, attr);
   ts_tensor_unref(x);
   y = call1(c, TS_OP_sum, y, all);
-  if (y && call->attr[REDUCTION].i == MEAN) y = call2(c, TS_OP_div, y, counted(call, d));
-  return finish(call, out, y);
+  return finish(call, out, divides ? call2(c, TS_OP_div, y, n) : y);
 }
 
 static int cross_entropy_grad(TsCall *call, const TsMeta *out) {
@@ -185,18 +187,16 @@ static int cross_entropy_grad(TsCall *call, const TsMeta *out) {
   return call->out[0] ? 1 : -1;
 }
 
-/* ---- a product to which a tensor is added, as rules make it of both: its sum has leaves of its own, as
- * that of the product alone. */
-static int epilogue_option(const TsOpInfo *o) {
-  for (int i = 0; i < o->nattr; i++)
-    if (o->attr[i].namelen == 8 && !memcmp(o->attr[i].name, "epilogue", 8)) return i;
-  return -1;
+/* ---- a product with what is done to its finished sum, as rules make it of several operators: that comes
+ * behind the sum of all devices, in the type that is added in, and what comes of it is rounded once. */
+enum { ACCUMULATE = 1, EPILOGUE = 2, BIAS = 2, RESIDUAL = 3 };
+
+static TsTensor *given(const TsCall *call, int i) {
+  return call->nin > i ? call->in[i] : NULL;
 }
 
-static bool adds_alone(const TsCall *call) {
-  if (call->nin < 4 || !call->in[3] || call->in[2]) return false;
-  const TsAttr *a = &call->attr[epilogue_option(ts_op_info(call->op))];
-  return a->type == TS_ATTR_none || !strcmp(a->str, "residual");
+static bool has_epilogue(const TsCall *call) {
+  return call->attr[EPILOGUE].type == TS_ATTR_str || given(call, BIAS) || given(call, RESIDUAL);
 }
 
 static bool inner_spread(const TsCall *call) {
@@ -204,13 +204,31 @@ static bool inner_spread(const TsCall *call) {
   return spread(call, 0, 1u << last) || spread(call, 1, 1u << (n > 1 ? n - 2 : 0));
 }
 
+static TsTensor *with_word(TsCall *call, TsEpilogueWord word, TsTensor *y, TsDtype d) {
+  TsContext *c = call->ctx;
+  TsTensor *x = word == TS_EPILOGUE_bias ? call->in[BIAS] : given(call, RESIDUAL);
+  switch (word) {
+  case TS_EPILOGUE_relu: return call1(c, TS_OP_relu, y, NULL);
+  case TS_EPILOGUE_silu: return call1(c, TS_OP_silu, y, NULL);
+  case TS_EPILOGUE_gelu: return call1(c, TS_OP_gelu_erf, y, NULL);
+  default: return call2(c, TS_OP_add, y, cast(c, ref(x), d));
+  }
+}
+
 static int product(TsCall *call, const TsMeta *out) {
   TsAttr attr[TS_MAX_ATTR];
-  const TsOpInfo *o = ts_op_info(call->op);
-  memcpy(attr, call->attr, sizeof *attr * o->nattr);
-  attr[epilogue_option(o)] = (TsAttr){.type = TS_ATTR_none};
+  TsEpilogueWord word[TS_EPILOGUE_MAX];
+  TsDtype d = (TsDtype)out[0].dtype;
+  if (ts_dtype_is(d, TS_KIND_F)) d = added_in(d);
+  if (ts_epilogue_read(call, &call->attr[EPILOGUE], given(call, BIAS) != NULL,
+                       given(call, RESIDUAL) != NULL, d, word))
+    return -1;
+  memcpy(attr, call->attr, sizeof *attr * ts_op_info(call->op)->nattr);
+  attr[EPILOGUE] = (TsAttr){.type = TS_ATTR_none};
+  if (d != out[0].dtype) attr[ACCUMULATE] = ts_attr_dtype(d);
   TsTensor *y = ts_vm_call1(call->ctx, call->op, 2, call->in, attr);
-  return finish(call, out, call2(call->ctx, TS_OP_add, y, ref(call->in[3])));
+  for (int i = 0; word[i] != TS_EPILOGUE_end; i++) y = with_word(call, word[i], y, d);
+  return finish(call, out, y);
 }
 
 /* ---- attention over sequences that are split. Heads need nothing of each other, so devices exchange
@@ -302,7 +320,7 @@ int ts_mesh_define(TsCall *call, const TsMeta *out) {
     return a[REDUCTION].i != NONE && rows_spread(call) ? cross_entropy(call, out) : 0;
   case TS_OP_cross_entropy_grad:
     return a[REDUCTION].i != NONE && rows_spread(call) ? cross_entropy_grad(call, out) : 0;
-  case TS_OP_matmul: return adds_alone(call) && inner_spread(call) ? product(call, out) : 0;
+  case TS_OP_matmul: return has_epilogue(call) && inner_spread(call) ? product(call, out) : 0;
   case TS_OP_attention:
   case TS_OP_attention_grad: return attention(call);
   default: return 0;

@@ -38,7 +38,7 @@ static TsTensor *whole_moved(TsContext *c, TsOp op, const TsAttr *attr, const Ts
   return y;
 }
 
-TsTensor *ts_mesh_draw(TsContext *c, TsOp op, const TsAttr *attr, const TsLayout *l) {
+static TsTensor *draw(TsContext *c, TsOp op, const TsAttr *attr, const TsLayout *l) {
   const TsOpInfo *o = ts_op_info(op);
   TsInfer inf = {.op = op, .attr = attr, .err = &c->err};
   TsAttr own[TS_MAX_ATTR];
@@ -61,5 +61,12 @@ TsTensor *ts_mesh_draw(TsContext *c, TsOp op, const TsAttr *attr, const TsLayout
   inf.out[0].layout = l->id;
   TsTensor *t = failed ? NULL : ts_mesh_tensor(c, &inf.out[0], part);
   free(part);
+  return t;
+}
+
+TsTensor *ts_mesh_draw(TsContext *c, TsOp op, const TsAttr *attr, const TsLayout *l) {
+  uint64_t stream = c->stream;
+  TsTensor *t = draw(c, op, attr, l);
+  if (!t) c->stream = stream;
   return t;
 }

@@ -44,7 +44,7 @@ typedef struct Recorder {
   RawSent *sent;    /* the last of them while it is open */
   RawWork *work;
   int nsent, nwork;
-  bool working[TS_MAX_DEVICES];
+  int working[TS_MAX_DEVICES]; /* how many of what it computes stand in each other */
   Mark began[TS_MAX_DEVICES];
   TsCollective noted[NOTED];
   int nnoted;
@@ -204,8 +204,18 @@ static void settle_sent(Recorder *r, RawSent *raw) {
     r->t.more++;
 }
 
+/* What began and goes on has its time now: its event is had again. */
+static void settle_begun(Recorder *r) {
+  for (int d = 0; d < TS_DEVICE_MESH; d++) {
+    if (!r->working[d] || !r->began[d].event) continue;
+    int64_t at = read_mark(r, d, r->began[d]);
+    r->began[d] = (Mark){.nsec = at < 0 ? 0 : r->t.began + at};
+  }
+}
+
 /* Marks become times. Work of this batch stands behind what is kept until all of it was read. */
 static void settle(Recorder *r) {
+  settle_begun(r);
   for (int i = 0; i < r->nwork; i++) {
     const RawWork *raw = &r->work[i];
     TsTimesWork w = {raw->device, read_mark(r, raw->device, raw->start),
@@ -215,9 +225,12 @@ static void settle(Recorder *r) {
   }
   for (int i = 0; i < r->nsent; i++) settle_sent(r, &r->sent[i]);
   r->t.nwork += r->nwork;
-  if (r->t.nwork > TS_TIMES_KEPT) r->t.nwork = TS_TIMES_KEPT;
+  if (r->t.nwork > TS_TIMES_KEPT) {
+    r->t.more_work += r->t.nwork - TS_TIMES_KEPT;
+    r->t.nwork = TS_TIMES_KEPT;
+  }
   r->nsent = r->nwork = 0;
-  for (int d = 0; d < TS_MAX_DEVICES; d++) r->clock[d].used = 0, r->working[d] = false;
+  for (int d = 0; d < TS_MAX_DEVICES; d++) r->clock[d].used = 0;
 }
 
 /* ---- life */
@@ -238,8 +251,45 @@ TsTimes *ts_times_start(TsContext *c) {
   r->t.began = ts_clock_nsec();
   for (int d = 0; d < TS_MAX_DEVICES; d++) r->clock[d].idle_since = r->t.began;
   r->outer = c->times;
+  Recorder *around = (Recorder *)r->outer;
+  if (around && !around->depth) settle(around); /* what it has comes before */
   c->times = &r->t;
   return &r->t;
+}
+
+static void add_row(Recorder *to, const TsTimesRow *from) {
+  TsTimesRow *row = row_of(&to->t, &from->first);
+  if (!row) return lose(to, "there was no memory");
+  row->count += from->count, row->nsec += from->nsec;
+  row->worked += from->worked, row->busy += from->busy;
+  for (int a = 0; a < TS_MAX_DEVICES; a++)
+    for (int b = 0; b < TS_MAX_DEVICES; b++) row->wait[a][b] += from->wait[a][b];
+}
+
+/* A recording is a part of the one around it, whose times begin earlier. */
+static void add_recording(Recorder *to, const TsTimes *t) {
+  int64_t later = t->began - to->t.began;
+  for (int i = 0; i < t->nrow; i++) add_row(to, &t->row[i]);
+  if (to->depth) { /* what is open there comes before, and has no times yet */
+    to->t.more += t->nsent, to->t.more_work += t->nwork;
+  } else {
+    settle(to);
+    for (int i = 0; i < t->nsent; i++) {
+      if (to->t.nsent == TS_TIMES_KEPT && ++to->t.more) continue;
+      TsTimesSent *s = &to->t.sent[to->t.nsent++];
+      *s = t->sent[i];
+      for (int d = 0; d < s->ndevice; d++)
+        s->of[d].arrived += later, s->of[d].there += later, s->of[d].end += later;
+    }
+    for (int i = 0; i < t->nwork; i++) {
+      if (to->t.nwork == TS_TIMES_KEPT && ++to->t.more_work) continue;
+      const TsTimesWork *w = &t->work[i];
+      to->t.work[to->t.nwork++] = (TsTimesWork){w->device, w->start + later, w->end + later};
+    }
+  }
+  to->t.more += t->more, to->t.more_work += t->more_work;
+  to->t.lost += t->lost;
+  if (t->lost) snprintf(to->t.reason, sizeof to->t.reason, "%s", t->reason);
 }
 
 void ts_times_stop(TsContext *c, TsTimes *t) {
@@ -247,14 +297,7 @@ void ts_times_stop(TsContext *c, TsTimes *t) {
   if (r->depth) abandon(r);
   settle(r);
   c->times = r->outer;
-  for (int i = 0; c->times && i < t->nrow; i++) {
-    TsTimesRow *row = row_of(c->times, &t->row[i].first);
-    if (!row) continue;
-    row->count += t->row[i].count, row->nsec += t->row[i].nsec;
-    row->worked += t->row[i].worked, row->busy += t->row[i].busy;
-    for (int a = 0; a < TS_MAX_DEVICES; a++)
-      for (int b = 0; b < TS_MAX_DEVICES; b++) row->wait[a][b] += t->row[i].wait[a][b];
-  }
+  if (c->times) add_recording(recorder(c), t);
 }
 
 void ts_times_free(TsTimes *t) {
@@ -358,7 +401,6 @@ static void begin_activity(Recorder *r, const char *what) {
 
 int ts_times_open(TsContext *c, const TsMesh *m, const char *what) {
   Recorder *r = recorder(c);
-  if (m && r->depth) abandon(r); /* an error jumped out of the last one */
   if (r->depth++) return 0;
   r->said = r->nnoted > 0;
   r->takes = r->said || m;
@@ -414,20 +456,28 @@ int ts_times_close(TsContext *c, int failed) {
 int ts_times_work_begin(TsContext *c, int device) {
   Recorder *r = recorder(c);
   if (device < 0 || device >= TS_DEVICE_MESH) return 0;
+  if (r->working[device]) return r->working[device]++, 0;
   if (flush(c)) return -1;
-  if (r->nwork == RAW_WORK && !r->depth) settle(r);
   r->began[device] = mark(r, device);
-  r->working[device] = true;
+  r->working[device] = 1;
   return 0;
+}
+
+static void add_work(Recorder *r, int device) {
+  if (r->nwork == RAW_WORK && !r->depth) settle(r);
+  if (r->nwork == RAW_WORK)
+    lose(r, "too much was computed while something was sent");
+  else
+    r->work[r->nwork++] = (RawWork){device, r->began[device], mark(r, device)};
 }
 
 int ts_times_work_end(TsContext *c, int device, int failed) {
   Recorder *r = recorder(c);
   if (device < 0 || device >= TS_DEVICE_MESH || !r->working[device]) return failed;
+  if (r->working[device] > 1) return r->working[device]--, failed;
   if (!failed) failed = flush(c);
-  r->working[device] = false;
+  if (!failed) add_work(r, device);
+  r->working[device] = 0;
   r->clock[device].idle_since = ts_clock_nsec();
-  if (!failed && r->nwork < RAW_WORK)
-    r->work[r->nwork++] = (RawWork){device, r->began[device], mark(r, device)};
   return failed;
 }

@@ -55,8 +55,9 @@ typedef struct TsTimes TsTimes;
 struct TsTimes {
   int64_t began;     /* of the clock */
   int nsent, nwork;  /* the first ones, at most TS_TIMES_KEPT each; */
-  int64_t more;      /* of collectives that are in rows alone */
-  int64_t lost;      /* collectives of which a device gave no times, or memory none */
+  int64_t more;      /* of collectives that are in rows alone; */
+  int64_t more_work; /* of what was computed, that is in no list */
+  int64_t lost;      /* marks that a device did not give, or for which there was no room */
   char reason[160];  /* why the last one was lost */
   TsTimesSent *sent; /* in their order */
   TsTimesWork *work;

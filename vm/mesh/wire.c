@@ -27,6 +27,48 @@ static int keep(TsWire *w, TsTensor *x) {
   return 0;
 }
 
+/* ---- copy engines */
+typedef struct TsWireCopy {
+  TsTensor *from, *to;
+} Copy;
+
+static int bring(TsWire *w, TsTensor *x, int device, TsTensor **there) {
+  TsMeta m = x->meta;
+  m.device = (uint8_t)device, m.weak = 0, m.layout = 0;
+  if (w->ncopy == w->capcopy) {
+    int cap = w->capcopy ? 2 * w->capcopy : 16;
+    Copy *more = realloc(w->copy, sizeof *more * (size_t)cap);
+    if (!more) return *there = NULL, ts_error_memory(&w->c->err);
+    w->copy = more, w->capcopy = cap;
+  }
+  if (!(*there = ts_tensor_new(w->c, &m))) return -1;
+  if (!ts_tensor_read_on(x, x->meta.device) || !ts_tensor_write_on(*there, device, true)) {
+    ts_tensor_unref(*there);
+    return *there = NULL, -1;
+  }
+  w->copy[w->ncopy++] = (Copy){x, ts_tensor_ref(*there)}; /* x is lent */
+  return 0;
+}
+
+static void drop_copies(TsWire *w) {
+  while (w->ncopy) ts_tensor_unref(w->copy[--w->ncopy].to);
+}
+
+static int run_copies(TsWire *w) {
+  int failed = 0;
+  for (int i = 0; i < w->ncopy; i++) {
+    TsTensor *x = w->copy[i].from, *y = w->copy[i].to;
+    TsDevice *d = ts_device_at(y->meta.device);
+    if (!failed)
+      failed = d->copy_met(d, ts_tensor_write_on(y, d->index, true),
+                           ts_device_at(x->meta.device), ts_tensor_read_on(x, x->meta.device),
+                           ts_meta_nbytes(&y->meta), &w->c->err);
+    ts_tensor_unref(y);
+  }
+  w->ncopy = 0;
+  return failed;
+}
+
 /* Over the host or the copy engine a storage goes whole: what is only some of it is packed. */
 static TsTensor *copied(TsContext *c, TsTensor *x, int device) {
   bool some = ts_tensor_numel(x) * ts_dtypes[x->meta.dtype].nbytes != x->storage->nbytes;
@@ -153,6 +195,8 @@ int ts_wire_fetch(TsWire *w, TsTensor *x, TsWireEnd out, TsWireEnd in, TsTensor 
   bool lends = !here && !from->host_memory && ts_device_reaches(to, from);
   if (lends && keep(w, x)) return *there = NULL, -1;
   if (lends) w->devices |= 1u << to->index | 1u << from->index;
+  if (lends && w->engines && x->contiguous && to->copy_met && ts_tensor_numel(x))
+    return bring(w, x, in.device, there);
   *there = lends  ? ts_tensor_lent(w->c, x, in.device)
            : here ? ts_tensor_to(w->c, x, in.device)
                   : copied(w->c, x, in.device);
@@ -166,17 +210,19 @@ int ts_wire_flush(TsWire *w) {
     if (w->devices >> d & 1) list[n++] = ts_device_at(d);
   if (n && w->c->offload && w->c->offload->flush(w->c, false)) return -1;
   if (w->npost && exchange(w)) return -1;
-  return ts_device_meet(n, list, &w->c->err);
+  return ts_device_meet(n, list, &w->c->err) || run_copies(w) ? -1 : 0;
 }
 
 int ts_wire_end(TsWire *w, int failed) {
   failed = failed || w->failed;
   TsError kept = w->c->err; /* of what failed before */
-  if (failed) drop_posts(w);
+  if (failed) drop_posts(w), drop_copies(w);
   int apart = ts_wire_flush(w);
   if (w->rounds && !apart && !failed) ts_world_done();
   for (int i = 0; i < w->n; i++) ts_tensor_unref(w->lent[i]);
+  drop_copies(w);
   free(w->lent);
+  free(w->copy);
   free(w->post);
   if (failed) w->c->err = kept;
   failed = failed || apart ? -1 : 0;

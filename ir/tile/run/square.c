@@ -12,6 +12,20 @@ TsSquare ts_tile_square_of(const TsTileStmt *s) {
   return !strcmp(unit->str, "wmma") ? TS_SQUARE_wmma : TS_SQUARE_none;
 }
 
+bool ts_tile_square_takes(TsSquare unit, TsDtype d) {
+  bool half = d == TS_DT_bf16 || d == TS_DT_f16;
+  switch (d) {
+  case TS_DT_f32:
+  case TS_DT_f64: return unit == TS_SQUARE_mfma;
+  case TS_DT_i8:
+  case TS_DT_fp8_e4m3:
+  case TS_DT_fp8_e5m2: return unit == TS_SQUARE_mfma || unit == TS_SQUARE_wmma;
+  default: return half && unit != TS_SQUARE_none;
+  }
+}
+
+int ts_tile_square_steps(TsDtype d) { return ts_dtypes[d].nbytes < 4 ? TS_SQUARE : 4; }
+
 static void run_blocks(int64_t by, int64_t m, int64_t n, int64_t k, const float *a,
                        const float *b, float *acc) {
   for (int64_t i = 0; i < m; i++)

@@ -308,7 +308,7 @@ static int product(TsTileRun *r, const TsTileStmt *s, int64_t k) {
       ts_tile_run_cast(d, wide + a->n * size, s->in[1]->type.dtype, b->at, b->n))
     return ts_tile_run_fail(r, s, TS_ERR_dtype, "not of %s", ts_dtype_name(d));
   TsSquare unit = ts_tile_square_of(s);
-  if (unit == TS_SQUARE_wmma || unit == TS_SQUARE_dpas) {
+  if ((unit == TS_SQUARE_wmma || unit == TS_SQUARE_dpas) && d == TS_DT_f32) {
     (unit == TS_SQUARE_wmma ? ts_tile_run_wmma : ts_tile_run_dpas)(
         m, n, k, (const float *)(const void *)wide,
         (const float *)(const void *)(wide + a->n * size), (float *)(void *)y->at);

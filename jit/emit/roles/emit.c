@@ -231,7 +231,8 @@ void ts_roles_module(TsEmit *e, TsGpuRoles *info) {
   m.smem = dynamic_memory(&m);
   m.tid = special(&m, "tid.x");
   m.rank = info->cluster > 1 ? special(&m, "cluster_ctarank") : ts_roles_int(&m, 0);
-  ts_gpu_marks_begin(&m.marks, e, m.tid, special(&m, "ctaid.x"), info->threads / 32);
+  ts_gpu_marks_begin(&m.marks, &ts_gpu_marks_ptx, e, m.tid, special(&m, "ctaid.x"),
+                     info->threads / 32);
   const TsTileStmt *grid = grid_of(&m);
   for (const TsTileStmt *s = k->body->first; s != grid; s = s->next) statement(&m, s);
   block_of(&m, grid);

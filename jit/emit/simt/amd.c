@@ -113,6 +113,59 @@ static V function(TsGpuEmit *g, int op, V x) {
                        x);
 }
 
+/* ---- profile marks */
+static V cycles(TsGpuEmit *g) {
+  return ts_emit_call(g->e, "llvm.readcyclecounter", 0, NULL, 0, NULL);
+}
+
+static V steady(TsGpuEmit *g) {
+  return ts_emit_call(g->e, "llvm.readsteadycounter", 0, NULL, 0, NULL);
+}
+
+/* So many bits of a register of the wave's, from `first` on. */
+static V hardware(TsGpuEmit *g, int which, int first, int bits) {
+  V in = ts_emit_int(g->e, i32(g), (bits - 1) << 11 | first << 6 | which);
+  return ts_emit_call(g->e, "llvm.amdgcn.s.getreg", 0, NULL, 1, &in);
+}
+
+/* Registers and fields are those of AMD's documents of the instruction sets. Numbers have gaps: a
+ * die, an engine or an array of it has fewer processors than its field has room for. */
+static V processor(TsGpuEmit *g) {
+  enum {
+    HW_ID = 4,
+    XCC_ID = 20,
+    HW_ID1 = 23,
+    CU = 8,
+    CU_SH_SE = 7,
+    WGP = 10,
+    SA = 16,
+    SE = 18
+  };
+  LLVMBuilderRef b = g->e->b;
+  TsTargetPlace place = g->e->target->place;
+  if (place == TS_PLACE_pair) {
+    V unit = hardware(g, HW_ID1, CU, 1), pair = hardware(g, HW_ID1, WGP, 4);
+    V array = hardware(g, HW_ID1, SA, 1), engine = hardware(g, HW_ID1, SE, 3);
+    V y = LLVMBuildOr(b, unit, LLVMBuildShl(b, pair, ts_emit_int(g->e, i32(g), 1), ""), "");
+    y = LLVMBuildOr(b, y, LLVMBuildShl(b, array, ts_emit_int(g->e, i32(g), 5), ""), "");
+    return LLVMBuildOr(b, y, LLVMBuildShl(b, engine, ts_emit_int(g->e, i32(g), 6), ""), "");
+  }
+  V y = hardware(g, HW_ID, CU, CU_SH_SE + (place == TS_PLACE_engine3));
+  if (place != TS_PLACE_die) return y;
+  V die = LLVMBuildShl(b, hardware(g, XCC_ID, 0, 4), ts_emit_int(g->e, i32(g), CU_SH_SE), "");
+  return LLVMBuildOr(b, die, y, "");
+}
+
+/* Behind what has a size, which is nothing. */
+static V memory_at(TsGpuEmit *g) {
+  return ts_emit_call(g->e, "llvm.amdgcn.groupstaticsize", 0, NULL, 0, NULL);
+}
+
+static V bytes(TsGpuEmit *g, V high, V low, unsigned which) {
+  V in[3] = {high, low, ts_emit_int(g->e, i32(g), which)};
+  return ts_emit_call(g->e, "llvm.amdgcn.perm", 0, NULL, 3, in);
+}
+
 const TsGpuMaker ts_gpu_amd = {
     .global = 1,
     .shared = 3,
@@ -124,6 +177,7 @@ const TsGpuMaker ts_gpu_amd = {
     .block = "llvm.amdgcn.workgroup.id.x",
     .begin = ts_gpu_begin,
     .kernel = kernel,
+    .memory_at = memory_at,
     .scratch = ts_gpu_scratch_argument,
     .word = word,
     .sync = sync,
@@ -131,5 +185,9 @@ const TsGpuMaker ts_gpu_amd = {
     .shuffle = shuffle,
     .vote = vote,
     .function = function,
+    .cycles = cycles,
+    .steady = steady,
+    .processor = processor,
+    .bytes = bytes,
     .matrix = ts_gpu_amd_matrix,
 };

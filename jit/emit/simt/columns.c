@@ -11,10 +11,38 @@ typedef LLVMValueRef V;
 
 enum { WIDE = 8, VECTOR = 16, UNDER_WAY = 32 }; /* elements that are asked for together */
 
+/* Loads that an element is made of, as far as they are seen at once. */
+static int loads_of(const TsTileValue *x, int deep) {
+  const TsTileStmt *s = x->stmt;
+  int n = 0;
+  if (!s || !deep || !ts_gpu_is_tile(x)) return 0;
+  if (s->op == TS_TILE_load) return 1;
+  for (int i = 0; i < s->nin; i++) n += loads_of(s->in[i], deep - 1);
+  return n;
+}
+
+/* Whether a thread's registers have room for so many lanes side by side of so many columns: their
+ * chains, what is under way for them, and what else lives meanwhile: addresses of each column,
+ * within the tile and at its edge, and what other reductions of the round gave. A target's number
+ * of registers is that of blocks with all threads. */
+static bool has_room(const TsGpuEmit *g, const TsGpuReduce *r, int64_t lanes, int vector) {
+  enum { DEEP = 6, OF_COLUMN = 8, ELSE = 24, THREADS = 1024 };
+  const TsTarget *t = g->e->target;
+  int64_t room = (int64_t)t->registers * THREADS / (g->threads * g->phase->rounds);
+  int64_t used = lanes * vector * (1 + loads_of(r->x, DEEP)) + OF_COLUMN * vector + ELSE;
+  return !ts_target_gpu(t) || used <= room;
+}
+
 static int vector_of(const TsGpuEmit *g, const TsGpuReduce *r) {
   int v = g->phase->vector;
-  while (v > 1 && r->outs % v) v /= 2;
+  while (v > 1 && (r->outs % v || !has_room(g, r, WIDE / 2, v))) v /= 2;
   return v;
+}
+
+static int64_t wide_of(const TsGpuEmit *g, const TsGpuReduce *r, int64_t most) {
+  int64_t n = most < WIDE ? most : WIDE;
+  while (n > 1 && !has_room(g, r, n, vector_of(g, r))) n /= 2;
+  return n;
 }
 
 static int64_t deep_of(const TsGpuEmit *g, const TsGpuReduce *r) {
@@ -34,7 +62,7 @@ bool ts_gpu_columns(TsGpuEmit *g, TsGpuReduce *r) {
   if (t->rank != 2 || r->axis || (ts_gpu_resident(g, t) && !is_loaded(g, r->x))) return false;
   int64_t across = r->outs / vector_of(g, r), deep = across ? g->threads / across : 0;
   if (!deep || g->threads % across || deep & (deep - 1) || deep > lanes) return false;
-  r->wide = (int)(lanes / deep < WIDE ? lanes / deep : WIDE);
+  r->wide = (int)wide_of(g, r, lanes / deep);
   r->lanes = lanes / r->wide;
   int64_t most = r->length < 0 || r->length > TS_RED_LEAF ? TS_RED_LEAF : r->length;
   r->steps = (most + lanes - 1) / lanes;

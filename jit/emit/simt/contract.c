@@ -25,6 +25,7 @@ static V step(TsGpuEmit *g, const TsTileStmt *s, const TsGpuCoord *at, V k, V ac
 /* Of a unit that adds up blocks of k before they come to the sum: such a block. */
 static int block_of(const TsTileStmt *s) {
   TsSquare unit = ts_tile_square_of(s);
+  if (s->out[0]->type.dtype != TS_DT_f32) return 1; /* exact */
   return unit == TS_SQUARE_wmma ? TS_SQUARE : unit == TS_SQUARE_dpas ? TS_DPAS_PAIR : 1;
 }
 

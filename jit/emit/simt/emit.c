@@ -151,7 +151,7 @@ static void see(TsGpuEmit *g, const TsTileRegion *r, const TsTileStmt *until) {
 typedef struct Scope {
   TsGpuHome *homes;
   int64_t used, most;
-  int meetings;
+  int meetings, staged;
   typeof(((TsGpuEmit *)0)->rows) rows;
 } Scope;
 
@@ -161,13 +161,21 @@ static Scope enter(TsGpuEmit *g, const TsTileStmt *s) {
   for (int i = 0; i < s->nin; i++)
     if (is_tile(s->in[i])) ts_gpu_force(g, s->in[i]);
   if (g->wrote || g->read) ts_gpu_sync(g);
-  return (Scope){g->homes, g->shared_used, g->shared_most, g->meetings, g->rows};
+  return (Scope){g->homes, g->shared_used, g->shared_most, g->meetings, g->staged, g->rows};
+}
+
+/* Stages that take turns are all that threads share: what one writes nobody reads that has not met
+ * the others since. */
+static bool takes_turns(const TsGpuEmit *g, const Scope *s) {
+  int n = g->staged - s->staged;
+  return n && g->meetings - s->meetings == n && !g->wrote && !g->read && g->homes == s->homes;
 }
 
 /* Threads meet at the end, so that memory can be used again; where they never met, they share
  * none. */
 static void leave(TsGpuEmit *g, const Scope *s) {
-  if (g->wrote || g->read || g->meetings > s->meetings || g->shared_used > s->used)
+  if (!takes_turns(g, s) &&
+      (g->wrote || g->read || g->meetings > s->meetings || g->shared_used > s->used))
     ts_gpu_sync(g);
   g->homes = s->homes;
   g->shared_used = s->used;
@@ -234,6 +242,8 @@ static void put_loop(TsGpuEmit *g, const TsTileStmt *s) {
   V **now = ts_emit_take(g->e, sizeof *now * (size_t)(n + 1));
   Scope scope = enter(g, s);
   for (int i = 0; i < n; i++) first[i] = carried(g, s->in[2 + i]);
+  struct TsGpuMatrixKept *kept = g->kept;
+  ts_gpu_matrix_before(g, r);
   LLVMBasicBlockRef before = LLVMGetInsertBlock(b), last;
   TsGpuLoop l = ts_gpu_loop(g, ts_gpu_scalar(g, s->in[0]), ts_gpu_scalar(g, s->in[1]),
                             ts_gpu_i64(g, ts_tile_attr(s, "step")->i));
@@ -243,6 +253,7 @@ static void put_loop(TsGpuEmit *g, const TsTileStmt *s) {
   ts_gpu_region(g, r);
   const TsTileStmt *yield = yield_of(r);
   for (int i = 0; i < n; i++) next[i] = carried(g, yield->in[i]);
+  bool turns = takes_turns(g, &scope);
   leave(g, &scope);
   last = LLVMGetInsertBlock(b);
   for (int i = 0; i < n; i++) incoming(first[i].n, now[i], next[i].x, last);
@@ -251,6 +262,8 @@ static void put_loop(TsGpuEmit *g, const TsTileStmt *s) {
     now[i] = phis(g, first[i].n, first[i].x, before);
     incoming(first[i].n, now[i], next[i].x, last);
   }
+  if (turns) ts_gpu_sync(g);
+  g->kept = kept;
   for (int i = 0; i < n; i++) define(g, s->out[i], &first[i], now[i]);
 }
 
@@ -395,7 +408,7 @@ static void put_phase(TsGpuEmit *g, int index) {
   memset(g->scalar, 0, sizeof *g->scalar * n);
   memset(g->memory, 0, sizeof *g->memory * n);
   memset(g->seen, 0, sizeof *g->seen * n);
-  g->frames = NULL, g->homes = NULL;
+  g->frames = NULL, g->homes = NULL, g->kept = NULL;
   ts_gpu_note_uses(g);
   g->wrote = g->read = false;
   memset(&g->rows, 0, sizeof g->rows);

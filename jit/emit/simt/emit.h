@@ -46,6 +46,11 @@ typedef struct TsGpuFrame {
   TsGpuCoord (*at)[TS_TILE_RANK]; /* by slot, V to a chunk */
   LLVMValueRef **memo;            /* by value: its slots, or NULL */
   int whole;                      /* slots that are a vector of a matrix unit; 0: none */
+  uint8_t whole_of;               /* in tiles of this type */
+  uint8_t factor;                 /* what the unit multiplies for them */
+  int squares;                    /* of whole rows that a wave has, below each other; 0: parts */
+  bool of_rows;                   /* numbers of rows: all lanes that have one's columns */
+  int high;                       /* chunks that are one below the other; 0: nothing is known */
   LLVMValueRef **wholes;          /* by value: those, or NULL */
   bool laned;                     /* a row in the order of lanes */
   bool loose;                     /* of a loop over chunks: loads belong to it */
@@ -101,6 +106,8 @@ typedef struct TsGpuEmit {
   } rows;
   bool wrote, read; /* memory that is written, since threads last met */
   int meetings;     /* that were emitted */
+  struct TsGpuMatrixKept *kept; /* operands that loops around do not change */
+  int staged;       /* those of them behind which memory of two stages is read */
   bool meets;       /* memory that others write meanwhile is read: no cache may keep it */
   bool once;        /* what is read now is read by no other round, and other things are */
   bool single;      /* a number that is rounded now is no half of a pair */

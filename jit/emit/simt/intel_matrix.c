@@ -85,7 +85,7 @@ TsGpuFrame *ts_gpu_intel_frame(TsGpuEmit *g, const TsTileType *t) {
   if (!has_unit(g) || t->rank != 2 || !find(g->phase->loop->region[0], t) || !divide(g, t, &w))
     return NULL;
   TsGpuFrame *f = ts_gpu_frame_of(g, t, RUN, w.bands * w.strips);
-  f->whole = RUN;
+  f->whole = RUN, f->whole_of = TS_DT_f32;
   f->wholes = ts_emit_take(g->e, sizeof *f->wholes * (g->e->k->nvalue + 1));
   memset(f->wholes, 0, sizeof *f->wholes * (g->e->k->nvalue + 1));
   Place p = place_of(g, &w);

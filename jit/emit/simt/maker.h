@@ -29,6 +29,9 @@ typedef struct TsGpuMaker {
   /* Shared memory that is the code's own, and of how many bytes it is, once they are known; NULL:
    * as much as a launch says. */
   LLVMValueRef (*memory)(struct TsGpuEmit *g);
+  /* Where it begins, i32, as a number that no pass joins with others: then what is known of an address
+   * stands in instructions. NULL: pointers do as well. */
+  LLVMValueRef (*memory_at)(struct TsGpuEmit *g);
   void (*close_memory)(struct TsGpuEmit *g, LLVMValueRef was, int64_t nbytes);
   LLVMValueRef (*scratch)(struct TsGpuEmit *g, int i);
   LLVMValueRef (*word)(struct TsGpuEmit *g, LLVMValueRef i); /* of the table; i64 */
@@ -71,8 +74,16 @@ typedef struct TsGpuMaker {
   LLVMValueRef (*extreme_two)(struct TsGpuEmit *g, bool min, LLVMValueRef x, LLVMValueRef y);
   /* ex2, lg2, inv: the processor's own, near to the value. */
   LLVMValueRef (*function)(struct TsGpuEmit *g, int op, LLVMValueRef x);
-  /* What multiplies tiles of 16 bits; gives NULL where the target has none. */
-  const TsGpuMatrix *(*matrix)(const struct TsGpuEmit *g);
+  /* ---- profile marks, not of text: cycles of the processor, i64, of which the target says how many
+   * bits count; ticks of a clock that all processors share, i64; which processor this is, i32. */
+  LLVMValueRef (*cycles)(struct TsGpuEmit *g);
+  LLVMValueRef (*steady)(struct TsGpuEmit *g);
+  LLVMValueRef (*processor)(struct TsGpuEmit *g);
+  /* Four bytes of eight, by their numbers: those of low from 0 on, of high from 4 on. */
+  LLVMValueRef (*bytes)(struct TsGpuEmit *g, LLVMValueRef high, LLVMValueRef low,
+                        unsigned which);
+  /* What multiplies tiles of d; gives NULL where the target has no such unit. */
+  const TsGpuMatrix *(*matrix)(const struct TsGpuEmit *g, TsDtype d);
   /* Or, of a unit that lays out its operands in another way, what matrix.h has of these names. */
   struct TsGpuFrame *(*matrix_frame)(struct TsGpuEmit *g, const TsTileType *t);
   bool (*matrix_product)(struct TsGpuEmit *g, const TsTileStmt *s);
@@ -82,8 +93,10 @@ extern const TsGpuMaker ts_gpu_nvidia, ts_gpu_amd, ts_gpu_spirv, ts_gpu_host;
 
 /* For rows of devices: a kernel with pointers and sizes as its parameters; that of a scratch. */
 void ts_gpu_begin(struct TsGpuEmit *g, const char *name);
+/* Whether a launch of this code says where its records are. */
+bool ts_gpu_marks_said(const struct TsGpuEmit *g);
 const TsGpuMatrix *
-ts_gpu_amd_matrix(const struct TsGpuEmit *g); /* jit/emit/simt/amd_matrix.c */
+ts_gpu_amd_matrix(const struct TsGpuEmit *g, TsDtype d); /* jit/emit/simt/amd_matrix.c */
 LLVMValueRef ts_gpu_scratch_argument(struct TsGpuEmit *g, int i);
 /* jit/emit/simt/intel_matrix.c. Lanes of a sub-group that the unit wants; 0: it is not used. */
 int ts_gpu_intel_lanes(const struct TsGpuEmit *g);

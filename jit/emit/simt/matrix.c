@@ -2,11 +2,9 @@
  *
  * Tiles of the sums' shape have a frame of their own in a phase that has such a product: waves
  * stand in rows and columns of the tile, and a lane has of each square what the unit gives it, so
- * that what follows the product computes where the sums are. Operands come in frames as all tiles
- * do and go to shared memory, rows of A and columns of B, each along k with some bytes between
- * them, so that the lanes that read numbers of one k are not at one bank; a lane reads its numbers
- * of a row at once. Where operands are carried by a loop whose body loads those of the next round
- * first, these are on their way meanwhile. */
+ * that what follows the product computes where the sums are. Operands go to shared memory
+ * (matrix_operand.c); a lane reads its numbers of a row at once. Where operands are carried by a loop
+ * whose body loads those of the next round first, these are on their way meanwhile. */
 #include "jit/emit/simt/matrix.h"
 
 #include <string.h>
@@ -16,13 +14,17 @@
 
 typedef LLVMValueRef V;
 
-enum { SQUARE = TS_SQUARE, GAP = 16 /* bytes between rows */, BYTES = 2 };
+enum { SQUARE = TS_SQUARE };
 
 static LLVMTypeRef i32(TsGpuEmit *g) { return ts_emit_int_type(g->e, 32, 0); }
-static LLVMTypeRef i16(TsGpuEmit *g) { return ts_emit_int_type(g->e, 16, 0); }
 
-static const TsGpuMatrix *unit_of(const TsGpuEmit *g) {
-  return g->maker->matrix ? g->maker->matrix(g) : NULL;
+const TsGpuMatrix *ts_gpu_matrix_of(const TsGpuEmit *g, TsDtype d) {
+  return g->maker->matrix ? g->maker->matrix(g, d) : NULL;
+}
+
+/* Of a product. */
+static const TsGpuMatrix *unit_of(const TsGpuEmit *g, const TsTileStmt *s) {
+  return s && ts_tile_square_of(s) ? ts_gpu_matrix_of(g, (TsDtype)s->in[0]->type.dtype) : NULL;
 }
 
 /* ---- waves: side by side as long as they are no narrower than high */
@@ -33,7 +35,8 @@ typedef struct Waves {
 
 static bool divide(const TsGpuEmit *g, const TsGpuMatrix *u, const TsTileType *t, Waves *w) {
   int n = g->threads / u->lanes, rows = (int)t->dim[0] / SQUARE, cols = (int)t->dim[1] / SQUARE;
-  *w = (Waves){.high = 1, .across = n};
+  bool whole = rows % (n ? n : 1) == 0 && ts_gpu_matrix_rows(g, t);
+  *w = whole ? (Waves){.high = n, .across = 1} : (Waves){.high = 1, .across = n};
   while (w->across % 2 == 0 && (cols % w->across || cols / w->across < rows / w->high))
     w->across /= 2, w->high *= 2;
   w->rows = rows / w->high, w->cols = cols / w->across;
@@ -70,20 +73,27 @@ static const TsTileStmt *find(const TsTileRegion *r, const TsTileType *t) {
 
 bool ts_gpu_matrix_used(const TsGpuEmit *g) {
   if (ts_gpu_intel_lanes(g)) return g->maker->matrix_product;
-  return unit_of(g) && find(g->phase->loop->region[0], NULL);
+  return unit_of(g, find(g->phase->loop->region[0], NULL));
+}
+
+void ts_gpu_matrix_keep_wholes(TsGpuEmit *g, TsGpuFrame *f) {
+  size_t n = sizeof *f->wholes * (g->e->k->nvalue + 1);
+  f->wholes = memset(ts_emit_take(g->e, n), 0, n);
 }
 
 TsGpuFrame *ts_gpu_matrix_frame(TsGpuEmit *g, const TsTileType *t) {
   if (g->maker->matrix_frame) return g->maker->matrix_frame(g, t);
-  const TsGpuMatrix *u = unit_of(g);
+  const TsTileStmt *s = t->rank == 2 ? find(g->phase->loop->region[0], t) : NULL;
+  const TsGpuMatrix *u = unit_of(g, s);
   Waves w;
-  if (!u || t->rank != 2 || !find(g->phase->loop->region[0], t) || !divide(g, u, t, &w))
-    return NULL;
+  if (t->rank == 1) return ts_gpu_matrix_used(g) ? ts_gpu_matrix_row_frame(g, t) : NULL;
+  if (!u || !divide(g, u, t, &w))
+    return ts_gpu_matrix_used(g) ? ts_gpu_matrix_turned(g, t) : NULL;
   int vector = u->col == 1 ? u->sums : 1, runs = u->sums / vector;
   TsGpuFrame *f = ts_gpu_frame_of(g, t, vector, w.rows * w.cols * runs);
-  f->whole = u->sums;
-  f->wholes = ts_emit_take(g->e, sizeof *f->wholes * (g->e->k->nvalue + 1));
-  memset(f->wholes, 0, sizeof *f->wholes * (g->e->k->nvalue + 1));
+  f->whole = u->sums, f->whole_of = s->out[0]->type.dtype, f->factor = (uint8_t)u->of;
+  f->squares = w.across == 1 ? w.rows : 0;
+  ts_gpu_matrix_keep_wholes(g, f);
   Place p = place_of(g, u, &w);
   V row = ts_gpu_add(g, ts_gpu_mul(g, p.high, w.rows * SQUARE), p.row);
   V col = ts_gpu_add(g, ts_gpu_mul(g, p.across, w.cols * SQUARE),
@@ -104,9 +114,17 @@ TsGpuFrame *ts_gpu_matrix_frame(TsGpuEmit *g, const TsTileType *t) {
 /* Slots of a vector: of sums those of a square, of operands those that were loaded together, which
  * nobody takes apart before they have come. */
 static int whole_of(const TsGpuEmit *g, const TsGpuFrame *f, TsTileVal v) {
-  if (v->type.dtype == TS_DT_f32) return f->whole;
-  bool half = v->type.dtype == TS_DT_bf16 || v->type.dtype == TS_DT_f16;
-  return half && f->vector > 1 && ts_gpu_matrix_used(g) ? f->vector : 0;
+  if (f->whole && v->type.dtype == f->whole_of) return f->whole;
+  bool short_one = ts_dtypes[v->type.dtype].nbytes < 4 && v->type.dtype != TS_DT_bool;
+  return short_one && f->vector > 1 && ts_gpu_matrix_used(g) ? f->vector : 0;
+}
+
+/* Bytes go in words, as LLVM would keep each in one of its own. */
+static V in_words(TsGpuEmit *g, V x) {
+  LLVMTypeRef t = LLVMTypeOf(x);
+  unsigned n = LLVMGetVectorSize(t);
+  if (LLVMGetElementType(t) != ts_emit_int_type(g->e, 8, 0) || n % 4) return x;
+  return LLVMBuildBitCast(g->e->b, x, n == 4 ? i32(g) : LLVMVectorType(i32(g), n / 4), "");
 }
 
 V *ts_gpu_matrix_wholes(TsGpuEmit *g, TsTileVal v, int *n) {
@@ -122,6 +140,7 @@ V *ts_gpu_matrix_wholes(TsGpuEmit *g, TsTileVal v, int *n) {
     for (int k = 0; k < each; k++)
       y[i] = LLVMBuildInsertElement(g->e->b, y[i], x[i * each + k],
                                     ts_emit_int(g->e, i32(g), k), "");
+    y[i] = in_words(g, y[i]);
   }
   return y;
 }
@@ -129,144 +148,156 @@ V *ts_gpu_matrix_wholes(TsGpuEmit *g, TsTileVal v, int *n) {
 void ts_gpu_matrix_define(TsGpuEmit *g, TsTileVal v, V *whole) {
   TsGpuFrame *f = ts_gpu_frame(g, &v->type);
   int n = f->vector * f->chunks, each = whole_of(g, f, v);
-  V *out = ts_emit_take(g->e, sizeof *out * (size_t)n);
-  for (int i = 0; i < n; i++)
-    out[i] = LLVMBuildExtractElement(g->e->b, whole[i / each],
-                                     ts_emit_int(g->e, i32(g), i % each), "");
+  V *out = ts_emit_take(g->e, sizeof *out * (size_t)n), x = NULL;
+  LLVMTypeRef t = LLVMVectorType(ts_emit_elem(g->e, (TsDtype)v->type.dtype), (unsigned)each);
+  for (int i = 0; i < n; i++) {
+    if (i % each == 0) x = LLVMBuildBitCast(g->e->b, whole[i / each], t, "");
+    out[i] = LLVMBuildExtractElement(g->e->b, x, ts_emit_int(g->e, i32(g), i % each), "");
+  }
   if (f->wholes) f->wholes[v->id] = whole;
   ts_gpu_define(g, v, out);
 }
 
-/* ---- operands in shared memory */
-static int64_t pitch_of(int64_t depth) { return depth + GAP / BYTES; }
-
-static V at(TsGpuEmit *g, int64_t offset, V index) {
-  return ts_gpu_shared_at(g, offset, i16(g), index);
-}
-
-/* Rows of A as they come, in vectors. */
-static void put_rows(TsGpuEmit *g, TsGpuFrame *f, const V *x, int64_t offset, int64_t pitch) {
-  LLVMBuilderRef b = g->e->b;
-  for (int k = 0; k < f->chunks; k++) {
-    const TsGpuCoord *c = f->at[k * f->vector];
-    LLVMBasicBlockRef after = f->valid[k] ? ts_gpu_if(g, f->valid[k]) : NULL;
-    V to =
-        at(g, offset,
-           ts_gpu_add(g, ts_gpu_mul(g, ts_gpu_coord(g, c[0]), pitch), ts_gpu_coord(g, c[1])));
-    V y = LLVMGetPoison(LLVMVectorType(i16(g), (unsigned)f->vector));
-    for (int i = 0; i < f->vector; i++)
-      y = LLVMBuildInsertElement(b, y, x[k * f->vector + i], ts_emit_int(g->e, i32(g), i), "");
-    LLVMSetAlignment(LLVMBuildStore(b, y, to), (unsigned)(BYTES * f->vector));
-    if (after) ts_gpu_if_end(g, after);
-  }
-}
-
-/* Numbers of B one by one, each to its column. */
-static void put_columns(TsGpuEmit *g, TsGpuFrame *f, const V *x, int64_t offset,
-                        int64_t pitch) {
-  for (int k = 0; k < f->chunks; k++) {
-    LLVMBasicBlockRef after = f->valid[k] ? ts_gpu_if(g, f->valid[k]) : NULL;
-    for (int i = 0; i < f->vector; i++) {
-      const TsGpuCoord *c = f->at[k * f->vector + i];
-      V to = ts_gpu_add(g, ts_gpu_mul(g, ts_gpu_coord(g, c[1]), pitch), ts_gpu_coord(g, c[0]));
-      LLVMBuildStore(g->e->b, x[k * f->vector + i], at(g, offset, to));
-    }
-    if (after) ts_gpu_if_end(g, after);
-  }
-}
-
-/* How many numbers lie one behind the other in a lane's row. */
-static int run_of(const TsGpuMatrix *u) {
-  int n = 1;
-  while (n < u->each && u->k[n] == n) n++;
-  return n;
-}
-
-/* A lane's numbers of the row `first` + its own, for the step of k that begins at `from`. */
-static V numbers(TsGpuEmit *g, const TsGpuMatrix *u, const Place *p, int64_t offset, V row,
-                 int64_t pitch, int64_t from, TsDtype d) {
-  LLVMBuilderRef b = g->e->b;
-  int run = run_of(u);
-  V all = LLVMGetPoison(LLVMVectorType(i16(g), (unsigned)u->each));
-  V first = ts_gpu_add(g, ts_gpu_mul(g, row, pitch), ts_gpu_mul(g, p->group, u->k_group));
-  for (int e = 0; e < u->each; e += run) {
-    V from_here = ts_gpu_add(g, first, ts_gpu_i64(g, from + u->k[e]));
-    V some =
-        LLVMBuildLoad2(b, LLVMVectorType(i16(g), (unsigned)run), at(g, offset, from_here), "");
-    int align = run * BYTES;
-    LLVMSetAlignment(some, (unsigned)(align < 16 ? align : 16));
-    if (run == u->each) {
-      all = some;
-      continue;
-    }
-    for (int i = 0; i < run; i++) {
-      V x = LLVMBuildExtractElement(b, some, ts_emit_int(g->e, i32(g), i), "");
-      all = LLVMBuildInsertElement(b, all, x, ts_emit_int(g->e, i32(g), e + i), "");
-    }
-  }
-  if (d == TS_DT_bf16 && u->bits) return all;
-  LLVMTypeRef t =
-      d == TS_DT_bf16 ? LLVMBFloatTypeInContext(g->e->ctx) : LLVMHalfTypeInContext(g->e->ctx);
-  return LLVMBuildBitCast(b, all, LLVMVectorType(t, (unsigned)u->each), "");
-}
-
 /* ---- the product */
-static V multiply(TsGpuEmit *g, const TsGpuMatrix *u, TsDtype d, V x, V w, V sum) {
+static V multiply(TsGpuEmit *g, const TsGpuMatrix *u, V x, V w, V sum) {
   V zero = ts_emit_int(g->e, i32(g), 0), in[6] = {x, w, sum, zero, zero, zero};
+  V yes = ts_emit_int(g->e, ts_emit_int_type(g->e, 1, 0), 1);
+  V no = ts_emit_int(g->e, ts_emit_int_type(g->e, 1, 0), 0);
   LLVMTypeRef type[2] = {LLVMTypeOf(sum), LLVMTypeOf(x)};
-  return ts_emit_call(g->e, d == TS_DT_bf16 ? u->bf16 : u->f16, u->typed ? 2 : 0, type,
-                      u->flags ? 6 : 3, in);
+  int n = u->flags || u->signs ? 6 : 3;
+  if (u->signs) memcpy(in, (V[]){yes, x, yes, w, sum, no}, sizeof in);
+  return ts_emit_call(g->e, u->name, u->typed ? 2 : 0, type, n, in);
 }
 
 typedef struct Sides {
-  int64_t a, b, pitch; /* in shared memory */
-  V row, col;          /* of this thread */
+  TsGpuMatrixRows a, b;
+  V row, col; /* of this thread */
 } Sides;
 
+/* An operand in shared memory that a loop around does not change. */
+typedef struct TsGpuMatrixKept {
+  const TsTileStmt *s;
+  TsGpuMatrixRows rows;
+  struct TsGpuMatrixKept *next;
+} Kept;
+
+static const Kept *kept_of(const TsGpuEmit *g, const TsTileStmt *s) {
+  for (const Kept *k = g->kept; k; k = k->next)
+    if (k->s == s) return k;
+  return NULL;
+}
+
+/* Those of A, which come from outside of the region. */
+void ts_gpu_matrix_before(TsGpuEmit *g, const TsTileRegion *r) {
+  bool any = false;
+  for (const TsTileStmt *s = r->first; s; s = s->next) {
+    bool turned;
+    if (!unit_of(g, s)) continue;
+    TsTileVal v = ts_gpu_matrix_operand(s, 0, &turned);
+    const TsTileRegion *of = v->stmt ? v->stmt->in_region : v->region;
+    if (of == r || turned) continue;
+    TsDtype d = (TsDtype)v->type.dtype;
+    Kept *k = ts_emit_take(g->e, sizeof *k);
+    int64_t pitch = ts_gpu_matrix_pitch(d, v->type.dim[1]);
+    *k = (Kept){s, {.pitch = pitch, .of = d}, g->kept};
+    k->rows.at = ts_gpu_shared_take(g, v->type.dim[0] * pitch);
+    ts_gpu_matrix_put(g, v, false, &k->rows);
+    g->kept = k, any = true;
+  }
+  if (any) ts_gpu_sync(g);
+}
+
 static void step(TsGpuEmit *g, const TsGpuMatrix *u, const Waves *w, const Place *p,
-                 const Sides *o, int64_t k, TsDtype d, V *sum) {
+                 const Sides *o, int64_t k, V *sum) {
   V x[64];
   for (int c = 0; c < w->cols; c++)
-    x[c] = numbers(g, u, p, o->b, ts_gpu_add(g, o->col, ts_gpu_i64(g, (int64_t)c * SQUARE)),
-                   o->pitch, k, d);
+    x[c] = ts_gpu_matrix_numbers(g, u, &o->b, (TsGpuCoord){o->col, (int64_t)c * SQUARE, 0},
+                                 p->group, k);
   for (int r = 0; r < w->rows; r++) {
-    V y = numbers(g, u, p, o->a, ts_gpu_add(g, o->row, ts_gpu_i64(g, (int64_t)r * SQUARE)),
-                  o->pitch, k, d);
+    V y = ts_gpu_matrix_numbers(g, u, &o->a, (TsGpuCoord){o->row, (int64_t)r * SQUARE, 0},
+                                p->group, k);
     for (int c = 0; c < w->cols; c++)
-      sum[r * w->cols + c] = multiply(g, u, d, x[c], y, sum[r * w->cols + c]);
+      sum[r * w->cols + c] = multiply(g, u, x[c], y, sum[r * w->cols + c]);
   }
 }
 
-static bool fits(const TsGpuMatrix *u, const TsTileStmt *s) {
-  const TsTileType *a = &s->in[0]->type;
-  return (a->dtype == TS_DT_bf16 || a->dtype == TS_DT_f16) && a->dim[1] % u->depth == 0;
+/* The loop over stages around a product; NULL. */
+static const TsTileStmt *loop_of(const TsTileStmt *s) {
+  const TsTileStmt *loop = s->in_region->owner;
+  return loop && loop->op == TS_TILE_for && !ts_tile_attr(loop, "parallel")->i ? loop : NULL;
+}
+
+/* Nothing, but LLVM does not know: it makes addresses that are the same in all rounds of a loop in
+ * front of it, each with what is known of it, and keeps them all in registers. */
+static V nothing(TsGpuEmit *g, const TsTileStmt *s) {
+  const TsTileStmt *loop = loop_of(s);
+  V i = loop ? g->scalar[loop->region[0]->param[0]->id] : NULL;
+  return i ? LLVMBuildLShr(g->e->b, i, ts_gpu_i64(g, 40), "") : NULL;
+}
+
+/* Stages of a loop over k take turns at two places, so that threads meet once in each. */
+static V stage_of(TsGpuEmit *g, const TsTileStmt *s, int64_t nbytes) {
+  const TsTileStmt *loop = loop_of(s);
+  if (g->e->k->stages != 2 || !loop) return NULL;
+  V i = g->scalar[loop->region[0]->param[0]->id];
+  int64_t by = ts_tile_attr(loop, "step")->i;
+  V odd = LLVMBuildAnd(g->e->b, ts_gpu_div(g, i, by), ts_gpu_i64(g, 1), "");
+  return ts_gpu_mul(g, odd, nbytes);
+}
+
+static void open_sides(TsGpuEmit *g, const TsTileStmt *s, const Kept *kept, Sides *o) {
+  const TsTileType *y = &s->out[0]->type;
+  TsDtype d = (TsDtype)s->in[0]->type.dtype;
+  int64_t pitch = ts_gpu_matrix_pitch(d, s->in[0]->type.dim[1]);
+  int64_t high = kept ? 0 : y->dim[0], rows = high + y->dim[1];
+  V stage = stage_of(g, s, rows * pitch);
+  o->a = (TsGpuMatrixRows){.pitch = pitch, .of = d, .stage = stage};
+  o->a.at = ts_gpu_shared_take(g, rows * pitch * (stage ? 2 : 1));
+  o->b = o->a, o->b.at += high * pitch;
+  if (kept) o->a = kept->rows;
+  if (!o->a.stage) o->a.stage = nothing(g, s);
+  if (!o->b.stage) o->b.stage = o->a.stage;
+  g->staged += stage != NULL;
+}
+
+/* Whether another one stands beside it, which can have its memory. */
+static bool is_one_of_several(const TsTileStmt *s) {
+  for (const TsTileStmt *other = s->in_region->first; other; other = other->next)
+    if (other != s && ts_tile_square_of(other)) return true;
+  return false;
 }
 
 bool ts_gpu_matrix_product(TsGpuEmit *g, const TsTileStmt *s) {
   if (g->maker->matrix_product) return g->maker->matrix_product(g, s);
-  const TsGpuMatrix *u = ts_tile_square_of(s) ? unit_of(g) : NULL;
+  const TsGpuMatrix *u = unit_of(g, s);
   const TsTileType *y = &s->out[0]->type;
+  int64_t depth = s->in[0]->type.rank == 2 ? s->in[0]->type.dim[1] : 0;
   Waves w;
   if (!u) return false;
-  if (!fits(u, s) || !divide(g, u, y, &w) || w.cols > 64)
+  if (depth % u->depth || !divide(g, u, y, &w) || w.cols > 64)
     ts_emit_fail(g->e, "the unit has no product of these tiles");
-  TsDtype d = (TsDtype)s->in[0]->type.dtype;
-  TsGpuFrame *fa = ts_gpu_frame(g, &s->in[0]->type), *fb = ts_gpu_frame(g, &s->in[1]->type);
   int n = 0;
   V *acc = ts_gpu_matrix_wholes(g, s->in[2], &n);
-  V *left = ts_gpu_slots(g, fa, s->in[0]), *right = ts_gpu_slots(g, fb, s->in[1]);
-  int64_t depth = s->in[0]->type.dim[1], pitch = pitch_of(depth);
-  Sides o = {.pitch = pitch};
-  o.a = ts_gpu_shared_take(g, y->dim[0] * pitch * BYTES);
-  o.b = ts_gpu_shared_take(g, y->dim[1] * pitch * BYTES);
-  put_rows(g, fa, left, o.a, pitch), put_columns(g, fb, right, o.b, pitch);
+  Sides o;
+  bool turned[2];
+  TsTileVal a = ts_gpu_matrix_operand(s, 0, &turned[0]);
+  TsTileVal b = ts_gpu_matrix_operand(s, 1, &turned[1]);
+  const Kept *kept = kept_of(g, s);
+  int64_t used = g->shared_used;
+  open_sides(g, s, kept, &o);
+  if (!kept) ts_gpu_matrix_put(g, a, turned[0], &o.a);
+  ts_gpu_matrix_put(g, b, turned[1], &o.b);
   ts_gpu_sync(g);
   Place p = place_of(g, u, &w);
   o.row = ts_gpu_add(g, ts_gpu_mul(g, p.high, w.rows * SQUARE), p.row);
   o.col = ts_gpu_add(g, ts_gpu_mul(g, p.across, w.cols * SQUARE), p.row);
   V *sum = ts_emit_take(g->e, sizeof *sum * (size_t)n);
   memcpy(sum, acc, sizeof *sum * (size_t)n);
-  for (int64_t k = 0; k < depth; k += u->depth) step(g, u, &w, &p, &o, k, d, sum);
+  for (int64_t k = 0; k < depth; k += u->depth) step(g, u, &w, &p, &o, k, sum);
   ts_gpu_matrix_define(g, s->out[0], sum);
+  if (is_one_of_several(s)) {
+    ts_gpu_sync(g);
+    g->shared_used = used;
+  }
   return true;
 }

@@ -242,7 +242,7 @@ void ts_gpu_reduce(TsGpuEmit *g, const TsTileStmt *s) {
   Reduce r = {
       .s = s, .x = s->in[0], .f = ts_gpu_fold(g, s), .axis = (int)ts_tile_attr(s, "axis")->i};
   if (!s->out[0]->type.rank && g->scalar[s->out[0]->id]) return; /* with an earlier one */
-  if (ts_gpu_reduce_row(g, s) || ts_gpu_walk_reduce(g, s)) return;
+  if (ts_gpu_matrix_reduce(g, s) || ts_gpu_reduce_row(g, s) || ts_gpu_walk_reduce(g, s)) return;
   if (s->op == TS_TILE_pairs) {
     ts_gpu_pairs(g, s);
     return;

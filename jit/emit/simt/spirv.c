@@ -13,7 +13,7 @@ typedef LLVMValueRef V;
 
 enum { SPIR_FUNC = 75, SPIR_KERNEL = 76 };
 /* Of SPIR-V's specification: scopes, and the bits of memory semantics. */
-enum { WORKGROUP = 2, SUBGROUP = 3 };
+enum { DEVICE = 1, WORKGROUP = 2, SUBGROUP = 3 };
 enum { ACQUIRE_RELEASE = 8, OF_WORKGROUP = 0x100, OF_CROSS_WORKGROUP = 0x200 };
 
 static LLVMTypeRef i32(TsGpuEmit *g) { return ts_emit_int_type(g->e, 32, 0); }
@@ -185,6 +185,15 @@ static V extreme(TsGpuEmit *g, bool min, V x, V y) {
   return LLVMBuildSelect(b, none, LLVMBuildFAdd(b, x, y, ""), z, "");
 }
 
+/* ---- profile marks: one clock, of the device, whose ticks nobody says the length of. Which
+ * processor runs a block is not known: the first. */
+static V clock(TsGpuEmit *g) {
+  V scope = number(g, DEVICE);
+  return call(g, "_Z20__spirv_ReadClockKHRj", i64(g), 1, &scope);
+}
+
+static V processor(TsGpuEmit *g) { return number(g, 0); }
+
 const TsGpuMaker ts_gpu_spirv = {
     .global = 1,
     .shared = 3,
@@ -203,4 +212,7 @@ const TsGpuMaker ts_gpu_spirv = {
     .extreme = extreme,
     .matrix_frame = ts_gpu_intel_frame,
     .matrix_product = ts_gpu_intel_product,
+    .cycles = clock,
+    .steady = clock,
+    .processor = processor,
 };

@@ -120,22 +120,28 @@ static V behind(TsGpuEmit *g, V p) {
   return LLVMBuildInBoundsGEP2(g->e->b, ts_emit_int_type(g->e, 8, 0), p, &g->after, 1, "");
 }
 
+bool ts_gpu_marks_said(const TsGpuEmit *g) {
+  return g->e->k->marks && g->maker->cycles && !g->batch;
+}
+
 void ts_gpu_begin(TsGpuEmit *g, const char *name) {
   TsEmit *e = g->e;
   const TsTile *k = e->k;
   const TsGpuMaker *m = g->maker;
-  int n = g->batch ? 1 : k->nparam + g->nscratch, own = g->batch; /* sizes of each run */
-  LLVMTypeRef *in = ts_emit_take(e, sizeof *in * (size_t)(n + k->ndim + 1));
+  bool said = ts_gpu_marks_said(g);
+  int n = g->batch ? 1 : k->nparam + g->nscratch + said, own = g->batch; /* sizes of each run */
+  int words = k->ndim - own + (said ? TS_GPU_MARKS_WORDS : 0);
+  LLVMTypeRef *in = ts_emit_take(e, sizeof *in * (size_t)(n + words + 1));
   for (int i = 0; i < n; i++) in[i] = pointer(g, g->batch ? m->table : m->global);
-  for (int i = own; i < k->ndim; i++) in[n + i - own] = i64(g);
-  LLVMTypeRef t =
-      LLVMFunctionType(LLVMVoidTypeInContext(e->ctx), in, (unsigned)(n + k->ndim - own), 0);
+  for (int i = 0; i < words; i++) in[n + i] = i64(g);
+  LLVMTypeRef t = LLVMFunctionType(LLVMVoidTypeInContext(e->ctx), in, (unsigned)(n + words), 0);
   e->fn = LLVMAddFunction(e->module, name, t);
   LLVMSetFunctionCallConv(e->fn, m->call);
   if (g->batch) ts_gpu_batch_declare(g);
   m->kernel(g);
   LLVMPositionBuilderAtEnd(e->b, LLVMAppendBasicBlockInContext(e->ctx, e->fn, ""));
   order_phases(g);
+  g->marks.argument = (unsigned)(n + k->ndim);
   for (int i = own; i < k->ndim; i++) e->dim[i] = LLVMGetParam(e->fn, (unsigned)(n + i - own));
   for (int i = 0; !g->batch && i < k->nparam; i++)
     ts_gpu_memory_begin(g, k->param[i], behind(g, LLVMGetParam(e->fn, (unsigned)i)));
@@ -178,8 +184,11 @@ void ts_gpu_thread_begin(TsGpuEmit *g, int phase) {
   }
   g->tid64 = LLVMBuildZExt(e->b, g->tid, i64(g), "");
   g->lane = LLVMBuildAnd(e->b, g->tid, ts_emit_int(e, i32(g), TS_GPU_WARP - 1), "");
-  if (g->maker == &ts_gpu_nvidia)
-    ts_gpu_marks_begin(&g->marks, e, thread, narrow(g, g->block),
+  bool said = ts_gpu_marks_said(g);
+  g->marks.g = g;
+  if (said || g->maker == &ts_gpu_nvidia)
+    ts_gpu_marks_begin(&g->marks, said ? &ts_gpu_marks_clock : &ts_gpu_marks_ptx, e, thread,
+                       narrow(g, g->block),
                        (g->threads * g->phase->rounds + TS_GPU_WARP - 1) / TS_GPU_WARP);
 }
 

@@ -264,7 +264,7 @@ static void prepare_moves(TsGpuEmit *g, TsTileVal v, bool free) {
   g->visit[v->id] = g->visits;
   TsGpuFrame *f = ts_gpu_frame_found(g, &v->type);
   if (!free && f && f->memo[v->id]) return;
-  if (!free && same_order(g, s, f)) {
+  if (!free && (same_order(g, s, f) || ts_gpu_matrix_spread(g, s, f))) {
     prepare_moves(g, s->in[0], false);
     return;
   }
@@ -372,6 +372,8 @@ static V elem_new(TsGpuEmit *g, TsGpuFrame *f, TsTileVal v, int slot) {
     if (!s->in[0]->type.rank) return ts_gpu_scalar(g, s->in[0]);
     TsGpuFrame *same = same_order(g, s, f);
     if (same) return ts_gpu_elem(g, same, s->in[0], slot);
+    TsGpuFrame *rows = ts_gpu_matrix_spread(g, s, f);
+    if (rows) return ts_gpu_elem(g, rows, s->in[0], ts_gpu_matrix_row_of(f, slot));
     ts_gpu_slot_at(g, f, slot, at);
     operand_coords(g, s, at, to);
     return ts_gpu_elem_at(g, s->in[0], to);

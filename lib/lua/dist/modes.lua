@@ -21,13 +21,14 @@ function modes.leaves(n, f, ...)
 end
 
 local BYTES = options.whole { least = 1 }
-local read_overlap = options.some("dist.overlap", { bucket = BYTES, ahead = BYTES, chunks = options.whole { least = 1, most = 8 } })
+local read_overlap = options.some("dist.overlap", { bucket = BYTES, ahead = BYTES, chunks = options.whole { least = 1, most = 8 }, engines = BYTES })
 local ON, STATE = { [true] = 1, [false] = -1 }, { [-1] = false, [1] = true }
 
 -- overlap([how]): whether captured functions send while devices compute. false: never, and each sum and move stands in its
 -- place; true: also where it brings nothing, as on virtual CPUs; {bucket = bytes, ahead = bytes, chunks = n} says as well behind
 -- how many bytes of gradients a piece of the backward pass ends, how many bytes are brought together before they are needed, and
--- into how many chunks a product is cut whose sum is sent. "auto", as at first: by what devices of this kind cost. Gives what
+-- into how many chunks a product is cut whose sum is sent; engines = bytes: the summands of such a sum, and of larger ones, are
+-- brought by copy engines, so that no kernel waits for them beside those that compute. "auto", as at first: by what devices of this kind cost. Gives what
 -- it was before; dist.overlap() asks. No bit depends on it. dist.overlap(how, f, ...) sets it while f(...) runs.
 --   dist.overlap(false)
 --   dist.overlap {bucket = 2^20, ahead = 2^24, chunks = 4}
@@ -39,16 +40,17 @@ function modes.overlap(how, f, ...)
   if how ~= nil and on == nil then
     core.fail(("dist.overlap: it is true, false, \"auto\" or a table such as {bucket = 2^20}, not %s"):format(core.shown(tostring(how), 40)))
   end
-  local was, bucket, ahead, chunks = core.mesh_overlap(on, o.bucket or 0, o.ahead or 0, o.chunks or 0)
+  local was, bucket, ahead, chunks, engines = core.mesh_overlap(on, o.bucket or 0, o.ahead or 0, o.chunks or 0, o.engines or 0)
+  local function said(n) return n > 0 and n or nil end
   if f == nil then
-    if bucket + ahead + chunks > 0 then
-      return { bucket = bucket > 0 and bucket or nil, ahead = ahead > 0 and ahead or nil, chunks = chunks > 0 and chunks or nil }
+    if bucket + ahead + chunks + engines > 0 then
+      return { bucket = said(bucket), ahead = said(ahead), chunks = said(chunks), engines = said(engines) }
     end
     if was == 0 then return "auto" end
     return STATE[was]
   end
   core.need_function(f, "dist.overlap")
-  return core.guarded(function() core.mesh_overlap(was, bucket, ahead, chunks) end, f, ...)
+  return core.guarded(function() core.mesh_overlap(was, bucket, ahead, chunks, engines) end, f, ...)
 end
 
 local WORDS = { allow = false, error = true }

@@ -47,8 +47,8 @@ end
 --- The error of what needs pieces, where there are none.
 function Pieces:need(what)
   if not self.cut then
-    core.fail(("%s: %s has no kernels of its own: %s\n  hint: :profile %s(..) shows what runs"):format(what, self.name, (outside_text(self)),
-      self.name))
+    core.fail(("%s: %s has no kernels of its own: %s that are made when a round first runs\n" ..
+      "  hint: a round as a function of its own has kernels to show and choose; :profile %s(..) shows what runs"):format(what, self.name, (outside_text(self)), self.name))
   end
   return self
 end
@@ -201,6 +201,7 @@ end
 -- ---- changing
 --- Its groups with what is chosen for their kernels, as of a function of one device; group is "s1/0".
 function Pieces:groups()
+  self:need "f:choose"
   local list = {}
   for _, row in ipairs(self.list) do
     for _, g in ipairs(self:first(row):groups()) do

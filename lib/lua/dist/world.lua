@@ -22,7 +22,7 @@ function world.transport() return core.world().text end
 function world.flight() return core.world().flight end
 
 -- patience([seconds]): for how long a process that lives is waited for at a collective before that is an error, 600 at first;
--- gives what it was. Those that are dead are told at once.
+-- gives what it was. Those that are dead are told at once. GPUs of one process wait as long for each other, 4 seconds at first.
 --   dist.patience(60)
 function world.patience(seconds)
   if seconds ~= nil and (type(seconds) ~= "number" or seconds <= 0) then

@@ -93,10 +93,10 @@ end
 
 -- Rows that each expert has room for; nil: rows of all stand one behind the other. Where experts are spread, each device has
 -- room for its own, as much as the largest needs; in a captured function, as much as it could need.
-local function room(self, index)
+local function room(self, index, names)
   local n, tokens = self.experts.experts, index.numel / self.k
   if self.capacity then return math.min(math.ceil(self.capacity * index.numel / n), tokens) end
-  if not core.mesh_layout_of(self.experts.up) then return nil end
+  if not names then return nil end
   if core.capturing() then return tokens end
   local _, _, sizes = op.moe_places(index, { experts = n })
   return sizes:max():item()
@@ -104,14 +104,15 @@ end
 
 -- Where experts are spread evenly and a device has more of them than a token chooses, in a captured function: their rows stand side by
 -- side in a room of the device, as many as all tokens can choose there. By place and source of all rows in one row, the same by devices.
-local function packed(self, index, devices)
+local function packed(self, index, devices, names)
   local n, k, rows = self.experts.experts, self.k, index.numel
   local place, source, sizes, dropped = op.moe_places(index, { experts = n })
   local own = sizes:reshape(devices, n / devices):sum { axis = 1 }
   local start = op.cumsum(own) - own
+  local function split(t) return t:reshape(devices, 1):reshard { names } end -- each device finds out what its own rows are
   local at = op.arange(rows):reshape(1, rows)
-  local has = at:lt(own:reshape(devices, 1))
-  local from = op.take(source, (at + start:reshape(devices, 1)):clamp { max = rows - 1 })
+  local has = at:lt(split(own))
+  local from = op.take(source, (at + split(start)):clamp { max = rows - 1 })
   place = place + op.take(op.arange(devices) * rows - start, op.floordiv(index, n / devices))
   return place, op.where(has, from, -1), sizes, dropped
 end
@@ -154,9 +155,9 @@ function MoE:forward(x)
   local devices = 1
   for _, name in ipairs(names or {}) do devices = devices * mesh:size(name) end
   if names and core.capturing() and not self.capacity and experts.experts % devices == 0 and experts.experts / devices > k then
-    place, source, sizes, dropped = packed(self, index, devices)
+    place, source, sizes, dropped = packed(self, index, devices, names)
   else
-    place, source, sizes, dropped = op.moe_places(index, { experts = experts.experts, capacity = room(self, index) })
+    place, source, sizes, dropped = op.moe_places(index, { experts = experts.experts, capacity = room(self, index, names) })
   end
   routing.sizes, routing.dropped = sizes, dropped
   local function own(t) return names and t:reshard { names } or t end

@@ -22,8 +22,8 @@ local function launch_args(k)
   if k.simulated then
     args[2] = '"simulated":"a nanosecond stands for a statement of the interpreter"'
   else
-    args[2] = ('"us_without_marks":%.3f,"registers":%d,"shared_bytes":%.0f,"spilled_bytes":%.0f,"occupancy":%.3f'):format(k.usec, k.registers,
-      k.shared, k.spilled, k.occupancy)
+    args[2] = ('"us_without_marks":%.3f,"registers":%d,"shared_bytes":%.0f,"spilled_bytes":%.0f,"occupancy":%s'):format(k.usec, k.registers,
+      k.shared, k.spilled, k.occupancy and ("%.3f"):format(k.occupancy) or "null")
   end
   if k.every > 1 then args[#args + 1] = ('"recorded":"one block in %d"'):format(k.every) end
   if k.apart > 1 then args[#args + 1] = ('"stages_recorded":"one block in %d"'):format(k.apart) end

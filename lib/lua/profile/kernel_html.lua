@@ -25,7 +25,7 @@ local function table_of(groups, total)
     out[#out + 1] = ('<tr><td>%s</td><td>%.1f%%</td><td>%d</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td>' ..
       '<td><i style="background:%s"></i>%s</td></tr>'):format(k.simulated and ("%.0f statements"):format(g.usec * 1000) or units.time(g.usec),
       total > 0 and 100 * g.usec / total or 0, g.count, rate(k.bytes, k.most_bytes, "B/s", k), rate(k.flops, k.most_flops, "FLOP/s", k),
-      real(percent(k.occupancy)), real(("%d"):format(k.registers)), real(units.size(k.shared)), real(units.size(k.spilled)), escaped(k.device),
+      real(k.occupancy and percent(k.occupancy) or ""), real(("%d"):format(k.registers)), real(units.size(k.shared)), real(units.size(k.spilled)), escaped(k.device),
       colour(i), escaped(k.name))
   end
   return table.concat(out, "\n") .. "</table>"

@@ -42,6 +42,8 @@ local function of_kernel(k)
   local real, seconds = not k.simulated, k.usec * 1e-6
   local timed, moves, works, why = real and seconds > 0, k.bytes > 0, k.flops > 0, {}
   if k.simulated then why[1] = "simulated: no times, limits and registers, and cycles are statements" end
+  local told = real and k.occupancy
+  if real and not told then why[#why + 1] = "its driver does not tell registers, shared memory and occupancy" end
   if not moves then why[#why + 1] = "bytes are not known" end
   if not works then why[#why + 1] = "no operations are counted" end
   if real and k.most_bytes <= 0 then why[#why + 1] = "the limit of memory is not known" end
@@ -52,8 +54,8 @@ local function of_kernel(k)
     most_gb_per_s = real and k.most_bytes > 0 and ("%.6g"):format(k.most_bytes / 1e9),
     gflop_per_s = timed and works and ("%.6g"):format(k.flops / seconds / 1e9),
     most_gflop_per_s = real and k.most_flops > 0 and ("%.6g"):format(k.most_flops / 1e9),
-    occupancy = real and ("%.4f"):format(k.occupancy), registers = real and ("%d"):format(k.registers),
-    shared_bytes = real and ("%.0f"):format(k.shared), spilled_bytes = real and ("%.0f"):format(k.spilled) }, why
+    occupancy = told and ("%.4f"):format(k.occupancy), registers = told and ("%d"):format(k.registers),
+    shared_bytes = told and ("%.0f"):format(k.shared), spilled_bytes = told and ("%.0f"):format(k.spilled) }, why
 end
 
 --- Rows of the launches of kernels.run.

@@ -75,11 +75,18 @@ function sent.rows(runs, so_many)
   return rows
 end
 
---- What is missing, as a sentence, or "".
+--- What is missing, as sentences, or "".
 function sent.missing(runs)
-  local lost, reason = 0, nil
-  for _, times in ipairs(runs) do lost, reason = lost + times.lost, times.reason or reason end
-  return lost > 0 and ("%d marks of what devices sent each other are missing: %s\n"):format(lost, reason or "?") or ""
+  local sum, reason = { lost = 0, more = 0, more_work = 0 }, nil
+  for _, times in ipairs(runs) do
+    for key in pairs(sum) do sum[key] = sum[key] + times[key] end
+    reason = times.reason or reason
+  end
+  local out = {}
+  if sum.lost > 0 then out[1] = ("%d marks of what devices sent each other are missing: %s\n"):format(sum.lost, reason or "?") end
+  if sum.more > 0 then out[#out + 1] = ("%d of what devices sent each other are in the table alone: traces have the first ones\n"):format(sum.more) end
+  if sum.more_work > 0 then out[#out + 1] = ("%d of what devices computed are in no trace, which have the first ones\n"):format(sum.more_work) end
+  return table.concat(out)
 end
 
 --- "all_reduce of matmul over tp".

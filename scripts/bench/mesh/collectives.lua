@@ -1,6 +1,6 @@
 -- Collectives of the GPUs of one process by kernels that meet, beside the same step by step: `tessera
 -- scripts/bench/mesh/collectives.lua KIND N [KIB_MOST]`. First that both have the same bits, for dtypes, leaves, layouts and
--- sizes, odd ones as well; then a table, microseconds a call: `meets` and `steps` in calls one behind the other, until all
+-- sizes, odd ones as well; then a table (`alone`: of tensors whose parts are summands, so that nothing else is launched), microseconds a call: `meets` and `steps` in calls one behind the other, until all
 -- devices are done; `host`, until the call returns; `between`, what devices took from when all had come until all
 -- had it; the last column is bytes over one link by the first of them.
 
@@ -124,6 +124,8 @@ while kib <= most do
   local x = dist.shard(op.ones({ n, kib * 256 }, { dtype = "f32" }), mesh, { "dp" })
   local f = graph.module("sum", function(t) return op.sum(t, { axis = 0 }) end)
   local g = graph.module("pieces", function(t) return op.sum(t, { axis = 0, out = { "dp" } }) end)
+  local u = dist.tensor { shape = { kib * 256 }, dtype = "f32", mesh = mesh, layout = { reduce = "sum", over = { "dp" } }, init = "zeros" }
+  line("all-reduce alone f32", kib, function() return u:reshard {} end, 2 * (n - 1) / n)
   line("all-reduce f32", kib, function() return f(x) end, 2 * (n - 1) / n)
   line("reduce-scatter f32", kib, function() return g(x) end, (n - 1) / n)
   local r = dist.shard(op.ones({ n, kib * 512 / n }, { dtype = "bf16" }), mesh, { "dp" })
@@ -148,9 +150,11 @@ for _, size in ipairs { 4096, 262144, 4194304 } do
       for _ = 1, 6 do loop(x) end
       local got = loop(x):gather():hash()
       want = want or got
+      local before = core.jit_device()
       local all, host = median(function() return loop(x) end, 10)
-      print(("ten sums, captured     %8d KiB  %s %9.1f a sum, host %6.1f%s"):format(size / 256, on and "meets" or "steps", all / 10, host / 10,
-        got == want and "" or "  OTHER BITS"))
+      local after = core.jit_device()
+      print(("ten sums, captured     %8d KiB  %s %9.1f a sum, host %6.1f, %d records of %d launches%s"):format(size / 256, on and "meets" or "steps",
+        all / 10, host / 10, after.replays - before.replays, after.replayed - before.replayed, got == want and "" or "  OTHER BITS"))
     end
     core.meets(true)
   end

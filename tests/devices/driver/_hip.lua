@@ -141,3 +141,24 @@ for _, call in ipairs(calls) do
   assert(not why, call .. ": " .. tostring(why))
 end
 well() -->
+
+-- Profile marks: records come with each launch's arguments, in ticks whose length the host finds out.
+do
+  local kernels = require "tessera.kernel_profile"
+  local z = rng.normal { 64, 300 }:to(one)
+  local plain = op.softmax(z):hash()
+  local list = kernels.run(op.softmax, z)
+  assert(#list == 1, #list .. " launches")
+  local k = list[1]
+  assert(k.launch.tick_nsec > 0 and k.clock > 0, "ticks without a length")
+  local part, all = {}, 0
+  for _, s in ipairs(k.roles[1].stages) do part[s.stage], all = s.part, all + s.part end
+  assert(math.abs(all - 1) < 1e-9 and math.abs(part.between - 2 / 3) < 1e-9, "stages of " .. k.kernel)
+  assert(k.occupancy and k.registers == 32 and next(k.processors) and k.usec > 0, "facts")
+  core.jit_marks "stages"
+  local marked = op.softmax(z):hash()
+  core.jit_marks(nil)
+  core.jit_profile(false)
+  assert(marked == plain and op.softmax(z):hash() == plain, "other bits")
+end
+well() -->

@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "jit/gpu/gpu.h"
+#include "jit/gpu/marks.h"
+#include "lib/clock.h"
 #include "tests/devices/driver/fake_hip.h"
 
 /* The linker puts these in the places of the functions of their names. */
@@ -97,17 +99,54 @@ static bool is_first(const TsGpuCode *code, const char *name, const int64_t *dim
   return first < code->nphase && !strcmp(code->phase[first].name, name);
 }
 
+/* What a kernel with profile marks writes down, in ticks of ten nanoseconds: each warp is a while
+ * in the first stage, and as long outside of it; one with empty stages (kernel_profile.lua
+ * measures what a turn costs by it) a few cycles. */
+static void write_marks(const FakeHipLaunch *l, const TsTile *k, int pointers, int ndim) {
+  enum { TICK_NSEC = 10, TURNS = 3 };
+  uint32_t stay = strcmp(k->name, "marks") ? 200 : 8;
+  char *records;
+  uint64_t word[TS_GPU_MARKS_WORDS];
+  memcpy(&records, l->arg[pointers], sizeof records);
+  for (int i = 0; i < TS_GPU_MARKS_WORDS; i++)
+    memcpy(&word[i], l->arg[pointers + 1 + ndim + i], sizeof *word);
+  TsGpuMarksRoom says;
+  memcpy(&says.lists, word, sizeof word);
+  uint32_t warps = (l->block[0] + 31) / 32;
+  for (uint32_t block = 0; block < l->grid[0]; block++)
+    for (uint32_t warp = 0; warp < warps; warp++) {
+      uint32_t nth = block * says.recorded.inverse, list = block * says.listed.inverse;
+      if (nth >= says.recorded.blocks) continue;
+      uint64_t now = (uint64_t)ts_clock_nsec() / TICK_NSEC;
+      bool listed = list < says.listed.blocks && says.turns >= TURNS;
+      TsGpuRecord r = {.begun_ns = now, .ended_ns = now + 4, .begun = block * 1000};
+      r.ended = r.begun + 3 * stay;
+      r.processor = block % 304, r.block = block, r.warp = warp, r.nturn = listed ? TURNS : 0;
+      memcpy(records + (nth * warps + warp) * sizeof r, &r, sizeof r);
+      TsGpuTurn turn[TURNS] = {{(uint32_t)r.begun, 0},
+                               {(uint32_t)r.begun + stay, 1},
+                               {(uint32_t)r.begun + 2 * stay, 0}};
+      if (listed)
+        memcpy(records + says.lists + (list * warps + warp) * says.turns * sizeof *turn, turn,
+               sizeof turn);
+    }
+}
+
 static int run_one(const Made *m, const FakeHipLaunch *l, TsError *err) {
   void *arg[256];
   int64_t dim[TS_TILE_DIMS];
-  int pointers = m->code.nparam + m->code.nscratch;
-  if (l->narg != pointers + m->code.ndim)
-    return ts_error_set(err, TS_ERR_device, "%d arguments, not %d", l->narg,
-                        pointers + m->code.ndim);
+  int pointers = m->code.nparam + m->code.nscratch, marks = m->k->marks ? 1 : 0;
+  int wanted = pointers + m->code.ndim + marks * (1 + TS_GPU_MARKS_WORDS);
+  if (l->narg != wanted)
+    return ts_error_set(err, TS_ERR_device, "%d arguments, not %d", l->narg, wanted);
+  pointers += marks;
   for (int i = 0; i < m->code.nparam; i++) memcpy(&arg[i], l->arg[i], sizeof *arg);
   for (int i = 0; i < m->code.ndim; i++) memcpy(&dim[i], l->arg[pointers + i], sizeof *dim);
-  if (!is_first(&m->code, l->kernel, dim)) return 0;
-  return ts_gpu_emulate(m->k, m->form == TS_GPU_aligned, arg, dim, err);
+  int failed = is_first(&m->code, l->kernel, dim)
+                   ? ts_gpu_emulate(m->k, m->form == TS_GPU_aligned, arg, dim, err)
+                   : 0;
+  if (marks && !failed) write_marks(l, m->k, pointers - 1, m->code.ndim);
+  return failed;
 }
 
 static int run(const FakeHipLaunch *l) {

@@ -174,7 +174,7 @@ local function launch_of(nblocks, nturns, processors, turns_of)
     end
   end
   return { name = "product", kernel = "k", bytes = 1e9, flops = 1e10, grid = nblocks, threads = 96, warps = 3, every = 1, apart = 1, registers = 128,
-    spilled = 0, shared = 65536, blocks = 2, threads_most = 2048, device = "cuda:0", processors = processors, clock = 1e9, most_bytes = 3e12,
+    spilled = 0, shared = 65536, blocks = 2, threads_most = 2048, device = "cuda:0", tick_nsec = 1, placed = true, processors = processors, clock = 1e9, most_bytes = 3e12,
     most_flops = 1e15, roles = roles, turns = nturns, record_bytes = ffi.sizeof(header) + ffi.sizeof(turn),
     stages = { { stage = "other", what = "between" }, { stage = "load", what = "issue" }, { stage = "wait", what = "barrier" },
       { stage = "mma", what = "" } }, records = table.concat(record) }

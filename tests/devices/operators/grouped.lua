@@ -83,7 +83,37 @@ local function own(what, d, room, k, n, sizes)
   check(what .. " behind", rest == 0)
 end
 
+-- Groups that share a room, side by side from its first row on: of one, which is what a device of a mesh has, on the device; of
+-- several by the CPU. Beside each room's rows without one.
+local function shared(what, d, rooms, room, k, n, sizes)
+  local groups, each = #sizes, #sizes / rooms
+  local s = tessera.tensor(sizes, { dtype = "i64" }):to(name)
+  local x, w, g = numbers(d, { rooms, room, k }):to(name), numbers(d, { groups, k, n }):to(name), numbers(d, { rooms, room, n }):to(name)
+  local before = core.jit_device().fallback
+  local y, dw = op.grouped_matmul(x, w, s), op.grouped_matmul_weight_grad(x, g, s)
+  check(what .. ": runs on the device", y.device == name and (rooms > 1 or core.jit_device().fallback == before))
+  for i = 0, rooms - 1 do
+    local own, its = w:narrow(0, i * each, each), s:narrow(0, i * each, each)
+    -- 16-bit products are those of the device that has them.
+    local alone, grad = op.grouped_matmul(x:select(0, i), own, its), op.grouped_matmul_weight_grad(x:select(0, i), g:select(0, i), its)
+    if rooms > 1 then
+      alone = op.grouped_matmul(x:select(0, i):to "cpu", own:to "cpu", its:to "cpu")
+      grad = op.grouped_matmul_weight_grad(x:select(0, i):to "cpu", g:select(0, i):to "cpu", its:to "cpu")
+    end
+    check(what .. ", room " .. i, device.same(y:select(0, i), alone:to "cpu"))
+    check(what .. " weights, room " .. i, device.same(dw:narrow(0, i * each, each), grad:to "cpu"))
+    if d == "f32" or d == "f64" then
+      check(what .. " as on the CPU", device.same(y:select(0, i), op.grouped_matmul(x:select(0, i):to "cpu", own:to "cpu", its:to "cpu")))
+    end
+  end
+end
+
 core.seed(11)
+for _, d in ipairs { "f32", "f64", "bf16", "f16" } do
+  shared(d .. " a shared room", d, 1, 40, 16, 24, { 7, 0, 20, 5 })
+  shared(d .. " a shared room, full", d, 1, 80, 32, 72, { 66, 0, 1, 13 })
+  shared(d .. " two shared rooms", d, 2, 24, 16, 24, { 7, 0, 20, 4 })
+end
 for _, d in ipairs { "f32", "f64", "bf16", "f16" } do
   own(d .. " own room", d, 20, 16, 24, { 7, 0, 20, 13 })
   own(d .. " own room, one", d, 40, 64, 40, { 39 })

@@ -1,14 +1,16 @@
 /* Kernels of block form for another maker's GPUs: code objects of each of its targets, and what
  * LLVM's own tools read out of them. Nothing is executed; that the code computes the right bits is
  * what the emulation says of the same emitter (kernels_test.c), and scripts/emulate_amd.py of the
- * objects. [target] [kernel] [llvm|asm]: prints one. */
+ * objects. [target] [kernel] [llvm|asm] [marks]: prints one. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "ir/tile/pass/stages.h"
 #include "jit/compile/llvm.h"
 #include "jit/gpu/gpu.h"
+#include "jit/gpu/marks.h"
 #include "tests/jit/gpu/families.h"
 
 #ifndef LLVM_TOOLS
@@ -68,26 +70,45 @@ static const char *const more[] = {
     "  }\n}\n",
 };
 
-/* By the matrix unit: sums of 128 x 128, operands of the next stage on their way. */
+/* By the matrix unit: sums of n x n, operands of the next stage on their way. In order: type of
+ * operands, steps of k of a stage, of sums, of the result. */
 static const char square[] =
-    "tile @square(%%a: %s[256,512], %%b: %s[512,256]) -> (%%y: %s[256,256]) threads %d {\n"
-    "  for %%i in 0..256 step 128 parallel {\n"
-    "    for %%j in 0..256 step 128 parallel {\n"
-    "      %%z = const : f32[128,128]\n"
-    "      %%p = load %%a[%%i, 0] : %s[128,32]\n"
-    "      %%q = load %%b[0, %%j] : %s[32,128]\n"
-    "      %%s, %%t, %%u = for %%k in 0..512 step 32 carry %%x = %%z, %%m = %%p, %%n = %%q\n"
-    "          : f32[128,128], %s[128,32], %s[32,128] {\n"
-    "        %%f = add %%k, 32 : i64[]\n"
-    "        %%g = minimum %%f, 480 : i64[]\n"
-    "        %%c = load %%a[%%i, %%g] : %s[128,32]\n"
-    "        %%d = load %%b[%%g, %%j] : %s[32,128]\n"
-    "        %%e = mma %%m, %%n, %%x {unit=\"%s\"} : f32[128,128]\n"
+    "tile @square(%%a: %1$s[256,512], %%b: %1$s[512,256]) -> (%%y: %4$s[256,256]) stages %8$d "
+    "threads %6$d {\n"
+    "  for %%i in 0..256 step %5$d parallel {\n"
+    "    for %%j in 0..256 step %5$d parallel {\n"
+    "      %%z = const : %3$s[%5$d,%5$d]\n"
+    "      %%p = load %%a[%%i, 0] : %1$s[%5$d,%2$d]\n"
+    "      %%q = load %%b[0, %%j] : %1$s[%2$d,%5$d]\n"
+    "      %%s, %%t, %%u = for %%k in 0..512 step %2$d carry %%x = %%z, %%m = %%p, %%n = %%q\n"
+    "          : %3$s[%5$d,%5$d], %1$s[%5$d,%2$d], %1$s[%2$d,%5$d] {\n"
+    "        %%f = add %%k, %2$d : i64[]\n"
+    "        %%g = minimum %%f, %9$d : i64[]\n"
+    "        %%c = load %%a[%%i, %%g] : %1$s[%5$d,%2$d]\n"
+    "        %%d = load %%b[%%g, %%j] : %1$s[%2$d,%5$d]\n"
+    "        %%e = mma %%m, %%n, %%x {unit=\"%7$s\"} : %3$s[%5$d,%5$d]\n"
     "        yield %%e, %%c, %%d\n"
     "      }\n"
-    "      %%v = cast %%s : %s[128,128]\n"
+    "      %%v = cast %%s : %4$s[%5$d,%5$d]\n"
     "      store %%y[%%i, %%j] = %%v\n"
     "    }\n  }\n}\n";
+
+/* What a unit multiplies: steps of k of an instruction, by TsTargetMatrix; 0: it does not. */
+typedef struct Square {
+  const char *of, *sums, *to;
+  unsigned factor;
+  int block, depth, steps[6];
+} Square;
+
+static const Square kind[] = {
+    {"bf16", "f32", "bf16", TS_FACTOR_half, 128, 32, {0, 16, 16, 32, 16, 16}},
+    {"f16", "f32", "f16", TS_FACTOR_half, 128, 32, {0, 16, 16, 32, 16, 16}},
+    {"i8", "i32", "i32", TS_FACTOR_whole, 128, 64, {0, 16, 32, 64, 16, 16}},
+    {"f32", "f32", "f32", TS_FACTOR_single, 128, 16, {0, 4, 4, 4}},
+    {"f64", "f64", "f64", TS_FACTOR_twice, 64, 8, {0, 4, 4, 4}},
+    {"fp8_e4m3", "f32", "f32", TS_FACTOR_eight, 128, 64, {0, 0, 0, 32, 0, 16}},
+    {"fp8_e5m2", "f32", "f32", TS_FACTOR_eight, 128, 64, {0, 0, 0, 32, 0, 16}},
+};
 
 enum { FAMILIES = sizeof families / sizeof *families, MORE = sizeof more / sizeof *more };
 
@@ -139,11 +160,6 @@ static int symbols(const TsTile *k, const TsTarget *t, const TsGpuCode *code,
   return bad;
 }
 
-/* Half as many registers as others have for blocks of 512 threads. */
-static bool spills(const TsTile *k, const TsTarget *t) {
-  return t->registers < 96 && !strcmp(k->name, "columns");
-}
-
 /* The note tells the driver what a launch needs. */
 static int notes(const TsTile *k, const TsTarget *t, const TsGpuCode *code, bool batch,
                  const char *path) {
@@ -155,6 +171,7 @@ static int notes(const TsTile *k, const TsTarget *t, const TsGpuCode *code, bool
   if (!bad) bad = !strstr(text, word);
   const char *at = text;
   int64_t words = code->nparam + code->nscratch + code->ndim;
+  if (k->marks) words += 1 + TS_GPU_MARKS_WORDS;
   if (batch) words = TS_GPU_BATCH_WORDS + code->ndim - 1;
   for (int i = 0; i < code->nphase && !bad; i++) {
     snprintf(word, sizeof word, ".name:           %s\n", code->phase[i].name);
@@ -162,7 +179,8 @@ static int notes(const TsTile *k, const TsTarget *t, const TsGpuCode *code, bool
     for (at = name; at > text && strncmp(at, "\n  - ", 5);) at--;
     bad = !name || number_of(at, ".wavefront_size:") != t->lanes ||
           number_of(at, ".group_segment_fixed_size:") != 0 ||
-          (number_of(at, ".private_segment_fixed_size:") != 0 && !spills(k, t)) ||
+          (!k->marks && (number_of(at, ".private_segment_fixed_size:") != 0 ||
+                         number_of(at, ".vgpr_spill_count:") != 0)) ||
           number_of(at, ".kernarg_segment_size:") != 8 * words ||
           number_of(at, ".max_flat_workgroup_size:") != code->phase[i].threads;
   }
@@ -173,13 +191,23 @@ static int notes(const TsTile *k, const TsTarget *t, const TsGpuCode *code, bool
 }
 
 /* Sums stay where they are through all rounds: a stage of a wave is so many instructions of the
- * unit, and no copies from one half of the registers to the other stand between them. */
-static int unit(const TsTarget *t, const char *text) {
-  int n = 0, wanted = t->lanes == 64 ? 16 : 8, steps = t->matrix == TS_MATRIX_mfma32 ? 1 : 2;
-  const char *word = t->lanes == 64 ? "\tv_mfma_f32_16x16x" : "\tv_wmma_f32_16x16x16_";
+ * unit, and no copies from one half of the registers to the other stand between them. Threads meet once
+ * in a stage of two, and behind the last one. */
+static int unit(const TsTarget *t, const Square *q, int stages, const char *text) {
+  int waves = t->lanes == 64 ? 4 : 8, n = 0, meetings = 0;
+  int squares = q->block / 16 * q->block / 16 / waves;
+  char word[40];
+  snprintf(word, sizeof word, "\tv_%s_%s_16x16x", t->lanes == 64 ? "mfma" : "wmma", q->sums);
   for (const char *at = text; (at = strstr(at, word)); at++) n++;
-  return n != wanted * steps || strstr(text, "accvgpr") != NULL;
+  const char *meets = strstr(text, "s_barrier_wait") ? "\ts_barrier_wait" : "\ts_barrier";
+  for (const char *at = text; (at = strstr(at, meets)); at++) meetings++;
+  bool eight = !strncmp(q->of, "fp8", 3) && !strstr(text, q->of[5] == '4' ? "fp8_fp8" : "bf8_bf8");
+  return n != squares * (q->depth / q->steps[t->matrix]) || eight || meetings != 2 ||
+         strstr(text, "accvgpr") != NULL || (stages == 2 && !strstr(text, "offset:"));
 }
+
+static const Square *now; /* what is checked, and in how many stages */
+static int now_stages;
 
 /* One function each, without a stack; f32 as it is. */
 static int instructions(const TsTile *k, const TsTarget *t, const char *path) {
@@ -190,13 +218,13 @@ static int instructions(const TsTile *k, const TsTarget *t, const char *path) {
   int bad = 0;
   snprintf(arguments, sizeof arguments, "-d %s", path);
   char *text = told("llvm-objdump", arguments, &bad);
-  for (size_t i = 0; i < sizeof unwanted / sizeof *unwanted && !bad && !spills(k, t); i++)
+  for (size_t i = 0; i < sizeof unwanted / sizeof *unwanted && !bad; i++)
     bad = strstr(text, unwanted[i]) != NULL;
   if (!bad) bad = !strstr(text, "s_endpgm");
   for (size_t i = 0; i < sizeof fused / sizeof *fused && !strcmp(k->name, "apart") && !bad; i++)
     bad = strstr(text, fused[i]) != NULL;
   if (!bad && !strcmp(k->name, "signs")) bad = strstr(text, "_mix") != NULL;
-  if (!bad && !strcmp(k->name, "square")) bad = unit(t, text);
+  if (!bad && !strcmp(k->name, "square")) bad = unit(t, now, now_stages, text);
   if (!bad && !strcmp(k->name, "exact"))
     bad = !strstr(text, "v_div_fixup_f32") || !strstr(text, "v_sqrt_f32");
   if (bad) wrong(k, t, "instructions", text);
@@ -248,27 +276,68 @@ static int check(const TsTile *k, const TsTarget *t, TsGpuForm form) {
   return bad;
 }
 
+/* With profile marks: clocks and the processor are read, turns are stored, and what says where is
+ * among the arguments. Registers may run out in code that few blocks run. */
+static int clocks(const TsTile *k, const TsTarget *t, const char *path) {
+  bool old = t->lanes == 64 || !strncmp(t->cpu, "gfx10", 5);
+  const char *const word[] = {old             ? "s_memtime"
+                              : t->clock_bits ? "HW_REG_SHADER_CYCLES, 0, 20"
+                                              : "SHADER_CYCLES_LO",
+                              old ? "s_memrealtime" : "MSG_RTN_GET_REALTIME", "HW_ID",
+                              t->place == TS_PLACE_die ? "HW_REG_XCC_ID" : "s_getreg_b32"};
+  char arguments[200];
+  int bad = 0;
+  snprintf(arguments, sizeof arguments, "-d %s", path);
+  char *text = told("llvm-objdump", arguments, &bad);
+  for (size_t i = 0; i < sizeof word / sizeof *word && !bad; i++)
+    if (!strstr(text, word[i])) bad = wrong(k, t, word[i], text);
+  free(text);
+  return bad;
+}
+
+static int marked(const TsTile *plain, const TsTarget *t) {
+  TsGpuCode code;
+  TsError err = {0};
+  char path[64] = "/tmp/tsXXXXXX";
+  TsTile *k = ts_tile_stages(plain, false, &err);
+  if (!k || ts_gpu_code(k, t, TS_GPU_aligned, &code, &err)) {
+    ts_tile_free(k);
+    return wrong(plain, t, "no code with marks", err.message);
+  }
+  int bad = keep(k, t, &code, path);
+  if (!bad) bad = notes(k, t, &code, false, path);
+  if (!bad) bad = clocks(k, t, path);
+  remove(path);
+  ts_gpu_code_free(&code);
+  ts_tile_free(k);
+  return bad;
+}
+
 static int squares(const TsTarget *t) {
-  static const char *const dtype[] = {"bf16", "f16"};
   TsError err = {0};
   char text[1600];
   int bad = 0;
-  for (int i = 0; i < 2 && !bad && t->matrix; i++) {
-    const char *d = dtype[i];
-    snprintf(text, sizeof text, square, d, d, d, 256, d, d, d, d, d, d,
-             t->lanes == 64 ? "mfma" : "wmma", d);
+  for (size_t i = 0; i < 2 * sizeof kind / sizeof *kind && !bad && t->matrix; i++) {
+    const Square *q = now = &kind[i / 2];
+    int stages = now_stages = 1 + i % 2;
+    if (!(t->factors & q->factor) || (t->generic && stages == 2)) continue;
+    snprintf(text, sizeof text, square, q->of, q->depth, q->sums, q->to, q->block, 256,
+             t->lanes == 64 ? "mfma" : "wmma", stages, 512 - q->depth);
     TsTile *k = ts_tile_parse(text, &err);
     if (!k) return printf("%s\n%s\n", err.message, text), 1;
     bad = check(k, t, TS_GPU_aligned);
+    if (!bad && !i) bad = marked(k, t);
     ts_tile_free(k);
   }
   return bad;
 }
 
-static int print(const char *target, int i, const char *level) {
+static int print(const char *target, int i, const char *level, bool marks) {
   TsText text = {0};
   TsError err = {0};
   TsTile *k = i < FAMILIES + MORE ? ts_tile_parse(kernel_at(i), &err) : NULL;
+  TsTile *plain = k;
+  if (k && marks) k = ts_tile_stages(plain, false, &err), ts_tile_free(plain);
   int bad = !k || !ts_target(target) || ts_gpu_text(k, ts_target(target), level, &text, &err);
   puts(bad ? err.message : text.at);
   ts_text_free(&text), ts_tile_free(k);
@@ -281,7 +350,7 @@ int main(int argc, char **argv) {
   TsError err = {0};
   int bad = 0;
   if (!ts_llvm_present()) return printf("skipped: no LLVM\n"), 0;
-  if (argc > 2) return print(argv[1], atoi(argv[2]), argc > 3 ? argv[3] : "asm");
+  if (argc > 2) return print(argv[1], atoi(argv[2]), argc > 3 ? argv[3] : "asm", argc > 4);
   for (int i = 0; i < 2; i++)
     if (!has_tool(tool[i]))
       return printf("skipped: there is no %s%s\n", LLVM_TOOLS, tool[i]), 0;
@@ -290,10 +359,12 @@ int main(int argc, char **argv) {
     if (!k) return printf("%s\n%s\n", err.message, kernel_at(i)), 1;
     for (int j = 0, of = 0; (t = ts_target_at(j)) && !bad; j++) {
       if (!ts_target_gpu(t) || t->maker != TS_MAKER_amd) continue;
-      if (t->generic && i % 3 != j % 3) continue; /* the same code but for a few instructions */
+      if (t->generic && t->registers >= 96 && i % 3 != j % 3)
+        continue; /* the same code but for a few instructions */
       bad = check(k, t, i % 3 ? TS_GPU_aligned : TS_GPU_loose);
       if (!bad && k->ndim && k->nparam < 6) bad = check(k, t, TS_GPU_batch);
-      if (!bad && i % 4 == of++ % 4) bad = words(k, t);
+      if (!bad && i % 4 == of % 4) bad = words(k, t);
+      if (!bad && i % 4 == (of++ + 2) % 4) bad = marked(k, t);
     }
     ts_tile_free(k);
   }

@@ -1,0 +1,99 @@
+-- Keys and values of earlier positions, in tensors of their whole length from the start, which are written in place: no
+-- step of a generation makes them anew.
+
+local core = require "tessera.core"
+local options = require "tessera.options"
+local op = core.op
+
+local Cache = {}
+Cache.__index = Cache
+Cache.__tostring = function(c)
+  return ("cache of %d layers, %d of %d positions, batch %d, %s"):format(#c.sizes, c.length, c.room, c.batch,
+    require("tessera.units").size(c.nbytes))
+end
+
+--- new(sizes, {batch, length, dtype, device}): sizes = a list of {heads, width of keys, width of values} by layer.
+function Cache.new(sizes, o)
+  local self = setmetatable({ sizes = sizes, k = {}, v = {}, mk = {}, mv = {}, length = 0, room = o.length, batch = o.batch, nbytes = 0 }, Cache)
+  for i, s in ipairs(sizes) do
+    self.k[i] = op.zeros({ o.batch, s[1], o.length, s[2] }, { dtype = o.dtype }):to(o.device)
+    self.v[i] = op.zeros({ o.batch, s[1], o.length, s[3] }, { dtype = o.dtype }):to(o.device)
+    self.nbytes = self.nbytes + self.k[i].nbytes + self.v[i].nbytes
+  end
+  return self
+end
+
+local COUNT = options.whole { least = 1 }
+local read = options.of("m:cache", { batch = COUNT, length = COUNT, dtype = options.dtype }, { batch = 1 })
+
+--- The cache of a model by its options {batch, length, dtype}; w, a weight, says where it lies, and in which type, if that is
+--- none of blocks.
+function Cache.of(model, w, o)
+  o = read(o)
+  local blocks = require "tessera.hf.blocks"
+  return Cache.new(model:cache_sizes(), { batch = o.batch, length = o.length or model:cache_length(),
+    dtype = o.dtype or (blocks.in_blocks(w.dtype) and "f32" or w.dtype), device = w.device })
+end
+
+--- For a call with n more positions: an error where they have no room.
+function Cache:need(batch, n)
+  if self.lengths and n ~= 1 then core.fail "the cache has rows of several lengths, and takes one position more of each at a time" end
+  if batch ~= self.batch then core.fail(("the cache is for a batch of %d, not %d"):format(self.batch, batch)) end
+  if self.length + n > self.room then
+    core.fail(("the cache has room for %d positions: %d are there and %d come\n  hint: m:cache{length = %d}"):format(self.room, self.length, n,
+      self.length + n))
+  end
+end
+
+--- Keys and values [B, H, S, D] behind those of the layer; all of them so far, of rows of several lengths as many as the longest
+--- has.
+function Cache:append(i, k, v)
+  local n, at = k.shape[3], self.length
+  for row, own in ipairs(self.lengths or { at }) do
+    local function put(to, from)
+      if self.lengths then to, from = to:narrow(0, row - 1, 1), from:narrow(0, row - 1, 1) end
+      to:narrow(2, own, n):copy_(from)
+    end
+    put(self.k[i], k)
+    put(self.v[i], v)
+  end
+  return self.k[i]:narrow(2, 0, at + n), self.v[i]:narrow(2, 0, at + n)
+end
+
+--- The cache of a row alone, which lies in this one.
+function Cache:row(row)
+  local own = setmetatable({ sizes = self.sizes, k = {}, v = {}, mk = {}, mv = {}, length = 0, room = self.room, batch = 1, nbytes = 0 }, Cache)
+  for i in ipairs(self.sizes) do own.k[i], own.v[i] = self.k[i]:narrow(0, row, 1), self.v[i]:narrow(0, row, 1) end
+  return own
+end
+
+--- Rows have so many positions each, a list; calls behind it bring one more position for each row.
+function Cache:set_lengths(lengths)
+  self.lengths, self.length = lengths, 0
+  for _, n in ipairs(lengths) do self.length = math.max(self.length, n) end
+end
+
+--- Of what another tensor gives once: an encoder's result.
+function Cache:remember(i, k, v) self.mk[i], self.mv[i] = k, v end
+function Cache:memory(i) return self.mk[i], self.mv[i] end
+
+--- Behind a call: n more positions count.
+function Cache:advance(n)
+  self.length = self.length + n
+  for i, own in ipairs(self.lengths or {}) do self.lengths[i] = own + n end
+end
+
+--- Forgets all positions but the first n, none if it is not given.
+---   cache:reset()
+function Cache:reset(n)
+  n = options.argument("cache:reset", "the number of positions", options.whole { least = 0, most = self.length }, n or 0)
+  self.length = n
+  if n == 0 then
+    self.mk, self.mv, self.lengths = {}, {}, nil
+  else
+    for i, own in ipairs(self.lengths or {}) do self.lengths[i] = math.min(own, n) end
+  end
+  return self
+end
+
+return Cache

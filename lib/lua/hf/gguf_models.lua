@@ -1,0 +1,208 @@
+-- GGUF's metadata and names of tensors as the configurations and names of safetensors that families (families.lua) read. What
+-- its writers change is said here: heads of llama turn neighbours, gemma's norms have their 1 added, experts stand in one
+-- tensor, matrices of GPT-2 lie as all others.
+
+local core = require "tessera.core"
+local models = {}
+
+local shown = core.shown
+
+-- Keys of metadata behind the architecture's name, by our names.
+local KEYS = {
+  hidden_size = "embedding_length", num_hidden_layers = "block_count", intermediate_size = "feed_forward_length",
+  num_attention_heads = "attention.head_count", num_key_value_heads = "attention.head_count_kv", head_dim = "attention.key_length",
+  rms_norm_eps = "attention.layer_norm_rms_epsilon", max_position_embeddings = "context_length", rope_theta = "rope.freq_base",
+  sliding_window = "attention.sliding_window", num_experts = "expert_count", num_experts_per_tok = "expert_used_count",
+  moe_intermediate_size = "expert_feed_forward_length", shared_expert_intermediate_size = "expert_shared_feed_forward_length",
+  attn_logit_softcapping = "attn_logit_softcapping", final_logit_softcapping = "final_logit_softcapping",
+  original_max_position_embeddings = "rope.scaling.original_context_length",
+}
+
+local OUTER = { ["token_embd.weight"] = "model.embed_tokens.weight", ["output_norm.weight"] = "model.norm.weight",
+  ["output_norm.bias"] = "model.norm.bias", ["output.weight"] = "lm_head.weight" }
+local INNER = {
+  ["attn_norm"] = "input_layernorm", ["ffn_norm"] = "post_attention_layernorm", ["attn_q"] = "self_attn.q_proj", ["attn_k"] = "self_attn.k_proj",
+  ["attn_v"] = "self_attn.v_proj", ["attn_output"] = "self_attn.o_proj", ["attn_q_norm"] = "self_attn.q_norm", ["attn_k_norm"] = "self_attn.k_norm",
+  ["ffn_gate"] = "mlp.gate_proj", ["ffn_up"] = "mlp.up_proj", ["ffn_down"] = "mlp.down_proj", ["ffn_gate_inp"] = "mlp.gate",
+  ["ffn_gate_exps"] = "mlp.experts.gate_proj", ["ffn_up_exps"] = "mlp.experts.up_proj", ["ffn_down_exps"] = "mlp.experts.down_proj",
+  ["ffn_gate_shexp"] = "mlp.shared_expert.gate_proj", ["ffn_up_shexp"] = "mlp.shared_expert.up_proj",
+  ["ffn_down_shexp"] = "mlp.shared_expert.down_proj", ["ffn_gate_inp_shexp"] = "mlp.shared_expert_gate",
+}
+local SANDWICH = { ["ffn_norm"] = "pre_feedforward_layernorm", ["post_attention_norm"] = "post_attention_layernorm",
+  ["post_ffw_norm"] = "post_feedforward_layernorm" }
+
+-- Other names of an architecture, and what its configuration has beside the keys: more(c, value).
+local function layers(text) return function(i) return text .. "." .. i .. "." end end
+local ARCHITECTURE = {}
+
+function ARCHITECTURE.llama(c, m)
+  c.model_type = m.tensors["blk.0.ffn_gate_inp.weight"] and "mixtral" or c.sliding_window and "mistral" or "llama"
+  c.rope_interleaved = true
+  if c.model_type ~= "mixtral" then return {} end
+  c.num_local_experts = c.num_experts
+  return { inner = { ["ffn_gate_inp"] = "block_sparse_moe.gate", ["ffn_gate_exps"] = "block_sparse_moe.experts.w1",
+    ["ffn_up_exps"] = "block_sparse_moe.experts.w3", ["ffn_down_exps"] = "block_sparse_moe.experts.w2" } }
+end
+
+function ARCHITECTURE.qwen2(c) c.model_type = "qwen2" end
+function ARCHITECTURE.qwen3(c) c.model_type = "qwen3" end
+
+function ARCHITECTURE.qwen2moe(c, m)
+  c.model_type = "qwen2_moe"
+  local gate = m.tensors["blk.0.ffn_gate_exps.weight"]
+  c.moe_intermediate_size = c.moe_intermediate_size or gate and gate.shape[2]
+  local shared = m.tensors["blk.0.ffn_gate_shexp.weight"]
+  c.shared_expert_intermediate_size = shared and shared.shape[1] or nil
+end
+
+function ARCHITECTURE.qwen3moe(c) c.model_type, c.norm_topk_prob = "qwen3_moe", true end
+
+function ARCHITECTURE.gemma(c) c.model_type, c.norm_weights_whole = "gemma", true end
+
+-- Scores of the largest model of Gemma 2 and of Gemma 3 are scaled by the width of a head's share of the stream.
+local function gemma(kind, largest)
+  return function(c)
+    c.model_type, c.norm_weights_whole = kind, true
+    c.query_pre_attn_scalar = c.num_hidden_layers == largest and c.hidden_size / c.num_attention_heads or c.head_dim
+    return { inner = SANDWICH }
+  end
+end
+ARCHITECTURE.gemma2, ARCHITECTURE.gemma3 = gemma("gemma2", 46), gemma("gemma3_text", 62)
+
+function ARCHITECTURE.phi3(c, m)
+  c.model_type, c.head_dim = "phi3", nil
+  local long, short = m.tensors["rope_factors_long.weight"], m.tensors["rope_factors_short.weight"]
+  if long and short then
+    c.rope_parameters = { rope_type = "longrope", rope_theta = c.rope_theta, long_factor = long:totable(), short_factor = short:totable(),
+      attention_factor = m.number "rope.scaling.attn_factor" }
+  end
+  return { inner = { ["attn_qkv"] = "self_attn.qkv_proj", ["ffn_up"] = "mlp.gate_up_proj" } }
+end
+
+function ARCHITECTURE.olmo2(c)
+  c.model_type = "olmo2"
+  return { inner = { ["post_attention_norm"] = "post_attention_layernorm", ["post_ffw_norm"] = "post_feedforward_layernorm" } }
+end
+
+function ARCHITECTURE.starcoder2(c, m)
+  c.model_type, c.norm_epsilon = "starcoder2", m.number "attention.layer_norm_epsilon"
+  return { inner = { ["ffn_up"] = "mlp.c_fc", ["ffn_down"] = "mlp.c_proj" } }
+end
+
+function ARCHITECTURE.gpt2(c, m)
+  c.model_type, c.layer_norm_epsilon, c.linear_turned = "gpt2", m.number "attention.layer_norm_epsilon", true
+  c.n_embd, c.n_layer, c.n_head, c.n_positions, c.n_inner = c.hidden_size, c.num_hidden_layers, c.num_attention_heads, c.max_position_embeddings,
+    c.intermediate_size
+  return { layer = layers "transformer.h",
+    outer = { ["token_embd.weight"] = "transformer.wte.weight", ["position_embd.weight"] = "transformer.wpe.weight",
+      ["output_norm.weight"] = "transformer.ln_f.weight", ["output_norm.bias"] = "transformer.ln_f.bias" },
+    inner = { ["attn_norm"] = "ln_1", ["ffn_norm"] = "ln_2", ["attn_qkv"] = "attn.c_attn", ["attn_output"] = "attn.c_proj", ["ffn_up"] = "mlp.c_fc",
+      ["ffn_down"] = "mlp.c_proj" } }
+end
+
+function ARCHITECTURE.gptneox(c, m)
+  c.model_type, c.layer_norm_eps, c.qkv_whole = "gpt_neox", m.number "attention.layer_norm_epsilon", true
+  c.use_parallel_residual = m.meta["gptneox.use_parallel_residual"]
+  c.partial_rotary_factor = (m.number "rope.dimension_count" or 0) / (c.hidden_size / c.num_attention_heads)
+  return { layer = layers "gpt_neox.layers",
+    outer = { ["token_embd.weight"] = "gpt_neox.embed_in.weight", ["output_norm.weight"] = "gpt_neox.final_layer_norm.weight",
+      ["output_norm.bias"] = "gpt_neox.final_layer_norm.bias", ["output.weight"] = "embed_out.weight" },
+    inner = { ["attn_qkv"] = "attention.query_key_value", ["attn_output"] = "attention.dense", ["ffn_up"] = "mlp.dense_h_to_4h",
+      ["ffn_down"] = "mlp.dense_4h_to_h" } }
+end
+
+ARCHITECTURE["gpt-oss"] = function(c)
+  c.model_type, c.num_local_experts, c.intermediate_size = "gpt_oss", c.num_experts, c.moe_intermediate_size or c.intermediate_size
+  return { inner = { ["post_attention_norm"] = "post_attention_layernorm", ["ffn_gate_inp"] = "mlp.router", ["attn_sinks"] = "self_attn.sinks" } }
+end
+
+function ARCHITECTURE.bert(c, m)
+  c.model_type, c.layer_norm_eps, c.architectures = "bert", m.number "attention.layer_norm_epsilon", { "BertModel" }
+  local types = m.tensors["token_types.weight"]
+  c.type_vocab_size = types and types.shape[1] or nil
+  local output = "attention.output."
+  return { layer = layers "encoder.layer",
+    outer = { ["token_embd.weight"] = "embeddings.word_embeddings.weight", ["position_embd.weight"] = "embeddings.position_embeddings.weight",
+      ["token_types.weight"] = "embeddings.token_type_embeddings.weight", ["token_embd_norm.weight"] = "embeddings.LayerNorm.weight",
+      ["token_embd_norm.bias"] = "embeddings.LayerNorm.bias" },
+    inner = { ["attn_q"] = "attention.self.query", ["attn_k"] = "attention.self.key", ["attn_v"] = "attention.self.value",
+      ["attn_output"] = output .. "dense", ["attn_output_norm"] = output .. "LayerNorm", ["ffn_up"] = "intermediate.dense",
+      ["ffn_down"] = "output.dense", ["layer_output_norm"] = "output.LayerNorm" } }
+end
+
+--- The architectures whose files are read.
+function models.names()
+  local list = {}
+  for name in pairs(ARCHITECTURE) do list[#list + 1] = name end
+  table.sort(list)
+  return list
+end
+
+-- ---- the source
+
+-- Rotary positions beside theta.
+local function set_rope(c, m)
+  local kind = m.meta[m.name .. ".rope.scaling.type"]
+  if kind == "linear" or kind == "yarn" then
+    c.rope_parameters = { rope_type = kind, rope_theta = c.rope_theta, factor = m.number "rope.scaling.factor" or 1,
+      original_max_position_embeddings = c.original_max_position_embeddings, truncate = m.name ~= "gpt-oss" }
+  end
+  if c.model_type == "gemma3_text" and c.rope_parameters then
+    c.rope_parameters = { full_attention = c.rope_parameters, sliding_attention = { rope_type = "default", rope_theta = 10000 } }
+  end
+  local factors = m.tensors["rope_freqs.weight"]
+  if factors then c.rope_factors = factors:totable() end
+end
+
+local NO_WEIGHT = { rope_freqs = true, rope_factors_long = true, rope_factors_short = true }
+
+local function renamed(tensors, how)
+  local named = {}
+  local layer, inner, outer = how.layer or layers "model.layers", how.inner or {}, how.outer or {}
+  for name, t in pairs(tensors) do
+    local i, part, tail = name:match "^blk%.(%d+)%.([%w_]+)%.?(%a*)$"
+    local own = i and (inner[part] or INNER[part])
+    if own then
+      named[layer(i) .. own .. ((own:find "sinks$" or tail == "") and "" or "." .. tail)] = t
+    elseif not NO_WEIGHT[name:match "^[%w_]+"] then
+      named[outer[name] or OUTER[name] or name] = t
+    end
+  end
+  return named
+end
+
+-- Metadata but the vocabulary's lists, a hundred thousand strings that every collection of garbage would look at: who makes a
+-- tokenizer reads them from the file.
+local function without_lists(meta)
+  local kept = {}
+  for k, v in pairs(meta) do
+    if type(v) ~= "table" or core.is_tensor(v) or #v <= 1000 then kept[k] = v end
+  end
+  return kept
+end
+
+--- What files.lua gives of a folder, of a GGUF file.
+function models.source(path, tensors, meta)
+  local name = meta["general.architecture"]
+  local f = type(name) == "string" and ARCHITECTURE[name]
+  if not f then
+    local guess = type(name) == "string" and core.suggest(name, models.names())
+    core.fail(("%s: there is no family for the architecture '%s'%s\n  hint: of GGUF are read %s"):format(shown(path), shown(tostring(name)),
+      guess and (", did you mean '%s'?"):format(guess) or "", table.concat(models.names(), ", ")))
+  end
+  local m = { name = name, meta = meta, tensors = tensors }
+  function m.number(key)
+    local v = meta[name .. "." .. key]
+    return type(v) == "number" and v or nil
+  end
+  local c, words = { experts_stacked = true }, tensors["token_embd.weight"]
+  for ours, key in pairs(KEYS) do c[ours] = m.number(key) end
+  c.vocab_size = words and words.shape[1]
+  c.tie_word_embeddings = tensors["output.weight"] == nil
+  c.bos_token_id, c.eos_token_id = meta["tokenizer.ggml.bos_token_id"], meta["tokenizer.ggml.eos_token_id"]
+  local how = f(c, m) or {}
+  set_rope(c, m)
+  return { path = path, kind = "gguf", config = c, tensors = renamed(tensors, how), metadata = without_lists(meta) }
+end
+
+return models

@@ -1,0 +1,175 @@
+-- GGUF files of the small models, with the names that the Python package gguf has for their tensors (vectors/gguf_names.json) and
+-- what its writers change: the numbers are those of safetensors.
+local tessera = require "tessera"
+local op, hf = tessera.op, tessera.hf
+local vectors = dofile "tests/hf/_vectors.lua"
+local all = require("tessera.io").load_json "tests/hf/vectors/gguf_names.json"
+
+-- ---- a writer
+local function u(v, n)
+  local out = {}
+  for i = 1, n do
+    out[i] = string.char(v % 256)
+    v = math.floor(v / 256)
+  end
+  return table.concat(out)
+end
+local function text(s) return u(#s, 8) .. s end
+local function value(v)
+  if type(v) == "string" then return u(8, 4) .. text(v) end
+  if type(v) == "boolean" then return u(7, 4) .. u(v and 1 or 0, 1) end
+  if v % 1 == 0 then return u(4, 4) .. u(v, 4) end
+  return u(12, 4) .. tessera.tensor(v, { dtype = "f64" }):bytes()
+end
+local KIND = { f32 = 0, q8_0 = 8, q4_0 = 2, mxfp4 = 39 }
+
+local function write(path, meta, tensors)
+  local head, list, data, at, n = {}, {}, {}, 0, 0
+  for k, v in pairs(meta) do
+    head[#head + 1] = text(k) .. value(v)
+    n = n + 1
+  end
+  local count = 0
+  for name, t in pairs(tensors) do
+    local shape = {}
+    for i = #t.shape, 1, -1 do shape[#shape + 1] = u(t.shape[i], 8) end
+    list[#list + 1] = text(name) .. u(#t.shape, 4) .. table.concat(shape) .. u(KIND[t.dtype], 4) .. u(at, 8)
+    local bytes = t:bytes()
+    bytes = bytes .. ("\0"):rep(-#bytes % 32)
+    data[#data + 1] = bytes
+    at, count = at + #bytes, count + 1
+  end
+  local all_ = "GGUF" .. u(3, 4) .. u(count, 8) .. u(n, 8) .. table.concat(head) .. table.concat(list)
+  local f = assert(io.open(path, "wb"))
+  f:write(all_, ("\0"):rep(-#all_ % 32), table.concat(data))
+  f:close()
+end
+
+-- ---- what writers change
+local function turned(w, heads) -- halves of heads as neighbours
+  local d = w.shape[1] / heads
+  return w:reshape(heads, 2, d / 2, w.shape[2]):permute(0, 2, 1, 3):reshape(w.shape)
+end
+local change = {}
+function change.llama(name, w, c)
+  if name:find "q_proj" then return turned(w, c.num_attention_heads) end
+  return name:find "k_proj" and turned(w, c.num_key_value_heads) or w
+end
+change.mistral, change.mixtral = change.llama, change.llama
+function change.gemma(name, w) return name:find "norm%.weight$" and w + 1 or w end
+change.gemma2, change.gemma3 = change.gemma, change.gemma
+function change.gpt2(name, w) return name:find "%.c_%w+%.weight$" and w:T():contiguous() or w end
+function change.gpt_neox(name, w, c)
+  if not name:find "query_key_value" then return w end
+  local h = c.num_attention_heads
+  local d = c.hidden_size / h
+  if w.ndim == 1 then return w:reshape(h, 3, d):permute(1, 0, 2):reshape(w.shape) end
+  return w:reshape(h, 3, d, w.shape[2]):permute(1, 0, 2, 3):reshape(w.shape)
+end
+
+local KEYS = { hidden_size = "embedding_length", n_embd = "embedding_length", num_hidden_layers = "block_count", n_layer = "block_count",
+  intermediate_size = "feed_forward_length", num_attention_heads = "attention.head_count", n_head = "attention.head_count",
+  num_key_value_heads = "attention.head_count_kv", head_dim = "attention.key_length", rms_norm_eps = "attention.layer_norm_rms_epsilon",
+  layer_norm_epsilon = "attention.layer_norm_epsilon", norm_epsilon = "attention.layer_norm_epsilon", layer_norm_eps = "attention.layer_norm_epsilon",
+  max_position_embeddings = "context_length", n_positions = "context_length", sliding_window = "attention.sliding_window",
+  num_experts_per_tok = "expert_used_count", num_local_experts = "expert_count", num_experts = "expert_count",
+  moe_intermediate_size = "expert_feed_forward_length", attn_logit_softcapping = "attn_logit_softcapping",
+  final_logit_softcapping = "final_logit_softcapping", use_parallel_residual = "use_parallel_residual" }
+
+local function metadata(c, arch)
+  local meta = { ["general.architecture"] = arch }
+  for name, key in pairs(KEYS) do
+    local v = c[name]
+    if type(v) == "number" and v ~= 0 or type(v) == "boolean" then meta[arch .. "." .. key] = v end
+  end
+  local rope = c.rope_parameters and (c.rope_parameters.full_attention or c.rope_parameters)
+  if rope then
+    meta[arch .. ".rope.freq_base"] = rope.rope_theta
+    if rope.partial_rotary_factor then meta[arch .. ".rope.dimension_count"] = rope.partial_rotary_factor * c.hidden_size / c.num_attention_heads end
+    if rope.rope_type == "linear" then
+      meta[arch .. ".rope.scaling.type"], meta[arch .. ".rope.scaling.factor"] = "linear", rope.factor
+    end
+  end
+  return meta
+end
+
+-- Tensors with GGUF's names, experts in one. blocks(name, t): what is stored of one.
+local function converted(family, v, blocks)
+  local rows, out, stacks = all[family].names, {}, {}
+  for name, t in pairs(v.tensors) do
+    if change[family] then t = change[family](name, t, v.config) end
+    local layer, expert = name:match "%.(%d+)%.", name:match "experts%.(%d+)%."
+    local key = name:gsub("experts%.%d+%.", "experts."):gsub("%f[%a](layers?)%.%d+%.", "%1.*."):gsub("%f[%a]h%.%d+%.", "h.*.")
+    local own = rows[key] and rows[key]:gsub("%*", layer or "")
+    if own and expert then
+      stacks[own] = stacks[own] or {}
+      stacks[own][expert + 1] = t
+    elseif own then
+      out[own] = blocks and blocks(own, t) or t
+    end
+  end
+  for name, list in pairs(stacks) do
+    local t = op.stack(list, { axis = 0 })
+    out[name] = blocks and blocks(name, t) or t
+  end
+  return out
+end
+
+local path = os.tmpname() .. ".gguf"
+
+-- What GGUF does not say, and its readers take to be so: all positions are seen in qwen2, every sixth layer of gemma3 sees them, scores
+-- of gemma are scaled by the width of heads.
+local assumed = {}
+function assumed.qwen2(c) c.layer_types, c.use_sliding_window = nil, false end
+function assumed.gemma2(c) c.query_pre_attn_scalar = c.head_dim end
+function assumed.gemma3(c) c.layer_types, c.query_pre_attn_scalar = nil, c.head_dim end
+
+local tried = 0
+for family, row in pairs(all) do
+  local v = vectors.read(family)
+  local want = v.outs.logits or v.outs.hidden
+  if assumed[family] then
+    assumed[family](v.config)
+    local at = vectors.folder(v.config, v.tensors)
+    want = hf.load(at)(v.ins.ids)
+    vectors.remove(at)
+  end
+  write(path, metadata(v.config, row.architecture), converted(family, v))
+  local m = hf.load(path)
+  local d = vectors.distance((m(v.ins)), want)
+  assert(d < 1e-5, ("%s: %g"):format(family, d))
+  tried = tried + 1
+end
+tried --> 16
+
+-- Blocks stay blocks, of tables, of matrices and of experts; the numbers are those of their casts to f32.
+for _, family in ipairs { "llama", "qwen3_moe" } do
+  local v = vectors.read(family)
+  local function quantized(name, t)
+    if t.ndim == 1 or t.shape[t.ndim] % 32 ~= 0 or name:find "gate_inp" then return t end
+    return t:cast(name:find "embd" and "q8_0" or "q4_0")
+  end
+  local function plain(name, t)
+    local q = quantized(name, t)
+    return q.dtype ~= "f32" and q:cast "f32" or q
+  end
+  local meta = metadata(v.config, all[family].architecture)
+  write(path, meta, converted(family, v, quantized))
+  local m = hf.load(path)
+  assert(m.model.embed_tokens.weight.dtype == "q8_0" and m.model.layers[1].self_attn.q_proj.weight.dtype == "q4_0")
+  local y = m(v.ins.ids)
+  assert(#m:parameters() > 0)
+  local captured = tessera.graph.module(function(t) return m(t) end)(v.ins.ids)
+  local wide = hf.load(path, { dtype = "f32" })(v.ins.ids)
+  write(path, meta, converted(family, v, plain))
+  local known = hf.load(path)(v.ins.ids)
+  assert(vectors.same(y, known), family .. " in blocks")
+  assert(vectors.same(wide, known), family .. " of blocks in f32")
+  assert(vectors.distance(captured, known) < 1e-6, family .. " captured")
+end
+
+write(path, { ["general.architecture"] = "lama" }, { x = op.ones { 2 } })
+hf.load(path) --! there is no family for the architecture 'lama', did you mean 'llama'?
+write(path, { ["general.architecture"] = "llama" }, { ["token_embd.weight"] = op.ones { 2, 2 } })
+hf.load(path) --! the configuration lacks hidden_size, num_hidden_layers, num_attention_heads, intermediate_size
+os.remove(path)
