@@ -90,6 +90,19 @@ function Template:render(given)
   return text, generated
 end
 
+--- The same with all variables as one text of JSON, whose names keep their order.
+function Template:render_json(text, now)
+  local context = { tools = values.NONE, documents = values.NONE, add_generation_prompt = false }
+  local ok, out, generated = pcall(function()
+    local all = json.read(text, "variables")
+    if type(all) ~= "table" or all.kind ~= "dict" then values.fail "variables: an object of JSON is needed" end
+    for name, v in pairs(all.map) do context[name] = v end
+    return require "tessera.hf.jinja.interpreter"(self.tree, context, now)
+  end)
+  if not ok then raise(self, out) end
+  return out, generated
+end
+
 function Template:__tostring() return ("chat template %s: %d bytes"):format(self.name, #self.source) end
 
 --- Of text.

@@ -221,7 +221,9 @@ end
 function operators.slice(env, v, from, to, step)
   if type(v) == "table" and v.kind == "undefined" then values.missing(v) end
   local k = kind(v)
-  if k ~= "str" and k ~= "list" and k ~= "tuple" and k ~= "range" then return values.undefined(values.NONE, v) end
+  if k ~= "str" and k ~= "list" and k ~= "tuple" and k ~= "range" then
+    fail(k == "dict" and "unhashable type: 'slice'" or "'%s' object is not subscriptable", values.type_name(v))
+  end
   local s = 1
   if step ~= nil and step ~= values.NONE then
     local float
