@@ -107,6 +107,7 @@ function Parser:expression(no_condition)
 end
 
 function Parser:condition()
+  local known = #self.unknown
   local node = self:logic_or()
   while self:is_name "if" do
     local line = self:next().line
@@ -118,6 +119,7 @@ function Parser:condition()
       self:shallower()
     end
     node = { t = "Condition", test = test, yes = node, no = other, line = line }
+    for i = #self.unknown, known + 1, -1 do self.unknown[i] = nil end
   end
   return node
 end
@@ -403,11 +405,11 @@ function Parser:filter(node, inline)
   return node
 end
 
--- Whether there is one by that name is asked where it stands, but within `if`, where it may not come to it.
+-- A name that is not known is an error of the template, but within what may not be come to: `if`, and its expression.
 function Parser:known(what, name)
   if self.soft then return end
   local all = require(what == "filter" and "tessera.hf.jinja.filters" or "tessera.hf.jinja.tests")
-  if not all[name] then self:fail("No %s named '%s'.", what, name) end
+  if not all[name] then self.unknown[#self.unknown + 1] = { line = self:line(), message = ("No %s named '%s'."):format(what, name) } end
 end
 
 local ARGUMENT = { name = true, string = true, integer = true, float = true, lparen = true, lbracket = true, lbrace = true }

@@ -198,6 +198,9 @@ end
 
 --- The tree of a template's text.
 return function(source)
-  local self = setmetatable({ tokens = lexer(source), at = 1, depth = 0, loops = 0, used = {}, blocks = {}, soft = false }, Parser)
-  return self:subparse()
+  local self = setmetatable({ tokens = lexer(source), at = 1, depth = 0, loops = 0, used = {}, blocks = {}, unknown = {}, soft = false }, Parser)
+  local tree = self:subparse()
+  local first = self.unknown[1]
+  if first then error({ jinja = true, line = first.line, message = first.message }, 0) end
+  return tree
 end
