@@ -14,10 +14,10 @@ count > 200 --> true
 
 -- ---- values of Lua
 local chat = hf.chat_template "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}\n{% endfor %}{{ tools }}{{ bos_token }}"
-chat:render{ messages = { { role = "user", content = " Hi " } }, bos_token = "<s>" } --> <user>Hi
+(chat:render{ messages = { { role = "user", content = " Hi " } }, bos_token = "<s>" }) --> <user>Hi
 --> None<s>
-hf.chat_template "{{ x }}{{ x is none }}":render{ x = hf.null } --> NoneTrue
-hf.chat_template "{{ messages[0] }}":render{ messages = '[{"b": 1, "a": 1.0}]' } --> {'b': 1, 'a': 1.0}
+(hf.chat_template "{{ x }}{{ x is none }}":render{ x = hf.null }) --> NoneTrue
+(hf.chat_template "{{ messages[0] }}":render{ messages = '[{"b": 1, "a": 1.0}]' }) --> {'b': 1, 'a': 1.0}
 select(2, hf.chat_template "a{% generation %}bc{% endgeneration %}":render{})[1][2] --> 3
 
 -- ---- errors and bounds

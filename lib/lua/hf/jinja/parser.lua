@@ -167,7 +167,7 @@ function Parser:statement()
   if token.value == "autoescape" then self:fail "'autoescape' is not read: nothing is escaped in chat templates" end
   if not make then self:fail("Encountered unknown tag '%s'.", token.value) end
   local soft = self.soft
-  if token.value ~= "if" then self.soft = false end
+  if token.value ~= "if" and token.value ~= "set" and token.value ~= "print" then self.soft = false end
   self:deeper()
   local node = make(self)
   self:shallower()
