@@ -498,8 +498,7 @@ int ts_shard_mesh(TsOp op, int nin, const TsMeta *const *in, const TsMesh **mesh
   for (int i = 0; i < nin; i++) {
     const TsLayout *l = in[i] && in[i]->layout ? ts_layout_of(in[i]) : NULL;
     if (!l || l->mesh == *mesh) continue;
-    if (*mesh)
-      return ts_shard_two_meshes(err, ts_op_info(op)->name, "operands", first, in[i]);
+    if (*mesh) return ts_shard_two_meshes(err, ts_op_info(op)->name, "operands", first, in[i]);
     *mesh = l->mesh, first = in[i];
   }
   return 0;
