@@ -16,13 +16,14 @@ int ts_mesh_overlap_of(TsContext *c, const TsGraph *g, TsOverlap *o) {
   const char *word = getenv("TESSERA_OVERLAP"), *kind = "cuda"; /* devices that are not there */
   TsOverlapAsked asked = c->overlap;
   if (word && *word && strcmp(word, "on") && strcmp(word, "off"))
-    return ts_error_set(&c->err, TS_ERR_value, "TESSERA_OVERLAP is \"on\" or \"off\", not '%.40s'",
-                        word);
+    return ts_error_set(&c->err, TS_ERR_value,
+                        "TESSERA_OVERLAP is \"on\" or \"off\", not '%.40s'", word);
   if (word && *word && !asked.on) asked.on = strcmp(word, "on") ? -1 : 1;
   const TsMesh *m = NULL;
   for (int i = 0; i < g->nparam && !m; i++)
     m = ts_layout_of(&g->param[i]->meta) ? ts_layout_of(&g->param[i]->meta)->mesh : NULL;
-  bool away = false; /* what others' devices are is not known here, and all have to plan the same */
+  bool away =
+      false; /* what others' devices are is not known here, and all have to plan the same */
   for (int p = 0; m && p < m->n; p++) away |= ts_mesh_away(m, p);
   if (away)
     kind = "away";
@@ -51,11 +52,35 @@ static int devices_of(const TsMeshRun *r, const TsMeshStep *s, TsDevice **list) 
 
 static int flush(TsContext *c) { return c->offload ? c->offload->flush(c, false) : 0; }
 
-int ts_mesh_aside(TsMeshRun *r, const TsMeshStep *s) {
+/* What the CPU has made of a part, as it does draws, comes to its device by the device's own work, which reads it
+ * too and would not wait for a copy that goes beside it. */
+static int bring(TsTensor *t) {
+  int device = t ? t->meta.device : 0;
+  if (!device || device >= TS_DEVICE_MESH || !ts_tensor_numel(t)) return 0;
+  bool there = !t->storage->valid || t->storage->valid >> device & 1;
+  return there || ts_tensor_read_on(t, device) ? 0 : -1;
+}
+
+static int bring_all(TsMeshRun *r, const TsMeshStep *s) {
+  const TsMeshSpace *space = &r->plan->space;
+  const TsMeshJoin *j = &r->plan->join[s->at];
+  int slots = j->nfrom > 1 ? j->nfrom : 1, failed = 0;
+  int first = s->k < 0 ? 0 : s->k, last = s->k < 0 ? space->nmicro : s->k + 1;
+  for (int i = 0; i < slots; i++)
+    for (int place = 0; place < space->nplace; place++)
+      for (int p = 0; p < space->n; p++)
+        for (int k = first; k < last && !failed; k++)
+          failed = bring(*ts_mesh_slot(r, j->from + i, place, p, k));
+  return failed;
+}
+
+int ts_mesh_aside(TsMeshRun *r, int n, const TsMeshStep *s) {
   TsDevice *list[TS_MAX_DEVICES];
-  int n = devices_of(r, s, list);
-  if (n < 1 || !ts_device_can_aside(n, list)) return 0;
-  if (flush(r->c) || ts_device_aside_begin(n, list, &r->c->err)) return -1;
+  int ndevice = devices_of(r, s, list);
+  if (ndevice < 1 || !ts_device_can_aside(ndevice, list)) return 0;
+  for (int i = 0; i < n; i++)
+    if (bring_all(r, &s[i])) return -1;
+  if (flush(r->c) || ts_device_aside_begin(ndevice, list, &r->c->err)) return -1;
   r->c->engines = s->does == TS_STEP_start ? r->plan->overlap.engines : 0;
   return 1;
 }
