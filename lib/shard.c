@@ -474,17 +474,32 @@ int ts_shard_part(const TsShard *s, const TsMesh *m, int p, TsShardPart *part) {
 /* ---- types */
 enum { MOST_INPUTS = 1024 }; /* of concat */
 
+static const char *mesh_text(const TsMesh *m, char *text, size_t size) {
+  size_t n = 0;
+  text[0] = 0;
+  for (int a = 0; a < m->naxis && n < size; a++)
+    n += (size_t)snprintf(text + n, size - n, "%s%s=%d", a ? " " : "", m->axis[a], m->size[a]);
+  return text;
+}
+
+int ts_shard_two_meshes(TsError *err, const char *who, const char *what, const TsMeta *x,
+                        const TsMeta *y) {
+  char a[TS_META_TEXT], b[TS_META_TEXT], one[200], two[200];
+  ts_error_set(err, TS_ERR_layout, "%s: %s lie on two meshes: %s over %s, %s over %s", who,
+               what, ts_meta_text(x, a), mesh_text(ts_layout_of(x)->mesh, one, sizeof one),
+               ts_meta_text(y, b), mesh_text(ts_layout_of(y)->mesh, two, sizeof two));
+  return ts_error_hint(err, "x:reshard(spec, mesh) brings one to the mesh of the other");
+}
+
 int ts_shard_mesh(TsOp op, int nin, const TsMeta *const *in, const TsMesh **mesh,
                   TsError *err) {
+  const TsMeta *first = NULL;
   *mesh = NULL;
   for (int i = 0; i < nin; i++) {
     const TsLayout *l = in[i] && in[i]->layout ? ts_layout_of(in[i]) : NULL;
     if (!l || l->mesh == *mesh) continue;
-    if (*mesh) {
-      ts_error_set(err, TS_ERR_layout, "%s: operands lie on two meshes", ts_op_info(op)->name);
-      return ts_error_hint(err, "x:reshard(spec, mesh) brings one to the mesh of the other");
-    }
-    *mesh = l->mesh;
+    if (*mesh) return ts_shard_two_meshes(err, ts_op_info(op)->name, "operands", first, in[i]);
+    *mesh = l->mesh, first = in[i];
   }
   return 0;
 }

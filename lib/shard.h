@@ -99,6 +99,9 @@ TsFactorKind ts_shard_combines(const TsShard *s, int o, uint8_t *axes);
 int ts_shard_infer(TsInfer *inf);
 /* The mesh of operands with layouts, or NULL; two of them are an error: -1. */
 int ts_shard_mesh(TsOp op, int nin, const TsMeta *const *in, const TsMesh **mesh, TsError *err);
+/* The error of two tensors over two meshes: which, and what `who` and `what` they are of. */
+int ts_shard_two_meshes(TsError *err, const char *who, const char *what, const TsMeta *x,
+                        const TsMeta *y);
 /* Into how many leaves the factor *f is cut that results are summed over, or otherwise combined;
  * 0 and *f -1: there is none. declared: by the program, for axes that the mesh does not split. -1
  * with the error: it declared fewer than there are pieces. */

@@ -19,14 +19,16 @@ static bool runs_in_parts(const TsNode *n) {
 
 static const TsMesh *mesh_of(const TsGraph *g, TsError *err) {
   const TsMesh *m = NULL;
+  const TsMeta *first = NULL;
   for (int i = 0; i < g->nparam; i++) {
-    const TsLayout *l = ts_layout_of(&g->param[i]->meta);
+    const TsMeta *meta = &g->param[i]->meta;
+    const TsLayout *l = ts_layout_of(meta);
     if (!l || l->mesh == m) continue;
     if (m) {
-      ts_error_set(err, TS_ERR_layout, "%s: arguments lie on two meshes", g->name);
+      ts_shard_two_meshes(err, g->name, "arguments", first, meta);
       return NULL;
     }
-    m = l->mesh;
+    m = l->mesh, first = meta;
   }
   return m;
 }

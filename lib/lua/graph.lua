@@ -233,6 +233,8 @@ function Function:plan(...)
   if n > 0 then
     special, list = specialise.of(self, n, ...)
     special.graph:collectives(list)
+  elseif not special then
+    fail(("%s:plan: it has not run yet: give arguments, as of a call"):format(self.name))
   end
   local text = special and special.graph:plan(level == "steps")
   return text and (text:gsub("\n$", ""))

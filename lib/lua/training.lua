@@ -345,7 +345,7 @@ return function(graph, derivative, scalar, specialise, plan_bytes)
     end
     moving(self)
     if o.plan and not o.mesh and (o.plan.pp or (o.plan.zero or 0) > 0) then
-      fail "graph.training_step: a plan is for a mesh, which is not given"
+      fail "graph.training_step: a plan is for a mesh, which is not given\n  hint: {mesh = dist.Mesh {axes = {\"dp\"}, devices = dist.range(8)}, plan = ..}"
     end
     local training = (o.mesh or o.plan) and require("tessera.dist.training")(model, optimizer, o.mesh, o.plan)
     self.training = training

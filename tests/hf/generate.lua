@@ -38,6 +38,17 @@ end
 local m, v = vectors.load "llama"
 m:generate { ids = prompts[1], max_new_tokens = 3, eos = false }.shape --> {1, 3}
 m:generate { ids = v.ins.ids, max_new_tokens = 3, eos = false }.shape --> {2, 3}
+
+-- What a tokenizer gives is its ids without padding; a list of the caller stays as it is.
+local three = m:generate { ids = prompts, max_new_tokens = 3, eos = false }:hash()
+local padded = { ids = tessera.tensor({ { 0, 7, 2 }, { 11, 59, 4 } }, { dtype = "i64" }), mask = tessera.tensor({ { 0, 1, 1 }, { 1, 1, 1 } }, { dtype = "i64" }) }
+local two = m:generate { ids = { { 7, 2 }, { 11, 59, 4 } }, max_new_tokens = 3, eos = false }:hash()
+assert(m:generate { ids = padded, max_new_tokens = 3, eos = false }:hash() == two)
+assert(m:generate { ids = { { ids = { 7, 2 } }, { ids = { 11, 59, 4, 0 }, mask = { 1, 1, 1, 0 } } }, max_new_tokens = 3, eos = false }:hash() == two)
+local own = { tessera.tensor({ 7, 2 }, { dtype = "i64" }), { 11, 59, 4 } }
+assert(m:generate { ids = own, max_new_tokens = 3, eos = false }:hash() == two and tessera.is_tensor(own[1]))
+assert(m:generate { ids = prompts, max_new_tokens = 3, eos = false }:hash() == three)
+m:generate { ids = { ids = {} } } --! text 1 has no tokens
 local steps = {}
 for step, tokens in m:stream { ids = prompts, max_new_tokens = 4, eos = false } do steps[step] = #tokens end
 steps --> {3, 3, 3, 3}
@@ -115,4 +126,9 @@ for _, name in ipairs { "t5", "whisper" } do
     ids = op.concat({ ids, y:argmax { axis = -1 } }, { axis = 1 })
   end
   assert(vectors.same(out, ids:narrow(1, 1, 5)), name)
+  if name == "t5" then
+    local rows = pair:generate { ids = w.ins.ids, max_new_tokens = 5, eos = false }:hash()
+    assert(pair:generate { ids = w.ins.ids:totable(), max_new_tokens = 5, eos = false }:hash() == rows)
+    pair:generate { ids = { { 1, 2 }, { 3 } } } --! texts 1 and 2 have 2 and 1 tokens
+  end
 end

@@ -33,7 +33,7 @@ local step = graph.training_step(large, function(m, x, y) return op.cross_entrop
 local ids = dist.tensor { shape = { 64, 4096 }, dtype = "i64", mesh = far, layout = { "dp" }, abstract = true }
 tostring(step:plan(ids, ids)):match "and so have the next %d+" --> and so have the next 511
 dist.abstract(far, function() return op.normal { 1e6, 1e6 } end) --> planned f32[1000000,1000000] on dp=64 tp=8
-dist.abstract(3, print) --! dist.abstract: mesh must be one of dist.Mesh, not a number
+dist.abstract(3, print) --! dist.abstract: mesh must be a dist.Mesh, not a number
 dist.abstract(far, 5) --! dist.abstract: a function is needed, not a number
 op.zeros({ 2 }):sum():item() --> 0
 

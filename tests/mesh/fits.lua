@@ -69,7 +69,7 @@ print(check({ "dp", "pp" }, { 2, 2 }, { pp = { micro = 2 } }, "35 KiB", true)) -
 print(check({ "dp" }, { 2 }, { zero = 3 }, "50 KiB")) --> it does not fit: dp=0 has at most 110 KiB of 50.0 KiB
 -->   with a mesh of dp=16: at most 42.6 KiB
 print((tostring(check({ "dp" }, { 2 }, {}, 1000)):gsub("%d+ other", "so many other"))) --> it does not fit: dp=0 has at most 120 KiB of 1000 bytes
--->   none of so many other plans that were tried fits, which needs least: 36.5 KiB with zero = 3, a mesh of dp=64
+-->   none of so many other plans that were tried fits; the least is 36.5 KiB, with zero = 3, a mesh of dp=64
 
 local plain = graph.training_step(nn.Linear(2, 2), function(m, x) return m(x):mean() end, optim.SGD({ op.ones { 2 } }, { lr = 1 }))
 plain:fits(op.ones { 2, 2 }, { memory = 1 }) --! step:fits: the step is on no mesh

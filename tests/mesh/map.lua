@@ -97,6 +97,7 @@ mapped(function(t) return dist.place "dp" == 1 and dist.all_reduce(t, "dp") or t
 mapped(function(t) return dist.all_reduce(t, dist.place "dp" == 1 and "tp" or "dp") end) --! all parts come to the same collectives
 mapped(function() return dist.recv("dp", 0) end) --! nobody answers
 mapped(function(t) return dist.all_reduce(t, "pp") end) --! has no axis 'pp'
+dist.map(mesh, { {} }, { {} }, function(t) return t end)(x, x) --! dist.map: 2 arguments, of which in_specs has 1: argument 2 has none
 mapped(function(t) return dist.broadcast(t, "dp", { from = 2 }) end) --! from = 2, of 2 parts
 dist.map(mesh, { { "dp" } }, { { "tp" } }, function(t) return t end)(op.ones { 5, 4 }) --! result 1 of part 2 is f32[3,4]
 mapped(function() return 1 end) --! is a number, not a tensor

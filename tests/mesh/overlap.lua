@@ -229,6 +229,7 @@ dist.overlap "auto"
 -- ---- what is said
 dist.overlap() --> auto
 dist.overlap(function() end) --! dist.overlap: it is true, false, "auto" or a table such as {bucket = 2^20}, not function
+dist.overlap "on" --! {bucket = 2^20}, not 'on'
 dist.overlap { buckets = 3 } --! dist.overlap: unknown option 'buckets'
 dist.overlap { bucket = 0.5 } --! dist.overlap: option 'bucket' must be a whole number >= 1, not 0.5
 dist.overlap { chunks = 9 } --! dist.overlap: option 'chunks' must be a whole number in [1, 8], not 9

@@ -155,6 +155,8 @@ wrong { mirco = 4 } --! did you mean 'micro'?
 wrong({ pp = {} }, small.mesh({ 2 }, { "dp" })) --! plan.pp needs an axis "pp"
 wrong({ micro = 2 }, small.mesh({ 2 }, { "dp" }), function(m, a, b) return graph.checkpoint(small.loss)(m, a, b) end) --! runs as a whole, not in micro-batches
 graph.training_step(model, small.loss, opt, { plan = { pp = {} } }) --! a plan is for a mesh
+graph.training_step(model, small.loss, opt, { mesh = { "cpu:0" } }) --! graph.training_step: mesh must be a dist.Mesh, not a table
+graph.training_step(model, small.loss, opt):plan() --! training_step:plan: it has not run yet
 local Tiny = nn.Module:extend "Tiny"
 function Tiny:init() self.weight = op.ones { 4, 4 } end
 function Tiny:forward(a) return op.matmul(a, self.weight) end

@@ -40,7 +40,7 @@ local layer = graph.module("layer", programs.layer)
 local rows = same("layer", layer)
 #rows, rows[1].kind, rows[1].bytes, rows[1].operator, rows[1].axes[1] --> 1, all_reduce, 384, matmul, tp
 tostring(rows):match "^[^\n]* matmul" --> all_reduce  over tp  384 bytes  matmul
-tostring(layer:collectives()):match "[^\n]*$" --> 1 collectives, 384 bytes
+tostring(layer:collectives()):match "[^\n]*$" --> 1 collective, 384 bytes
 tostring(graph.module("f", op.tanh):collectives(op.ones { 3 })) --> nothing is sent
 graph.module("f", op.tanh):collectives() --! give some
 

@@ -19,10 +19,19 @@ dist.ShardSpec(op.ones { 2 }) --! not a tensor
 local x = op.arange(42):reshape(7, 6):cast "f32"
 dist.shard(x, mesh, { "dp", "dp" }) --! mesh axis 'dp' stands twice
 dist.shard(x, mesh, { nil, nil, "tp" }) --! names axis 2 of a tensor of 2 axes
+dist.shard(x, mesh, { nil, nil, "tp" }) --! hint: axes count from 0: it has 0 to 1
+dist.shard(op.ones { 4 }, mesh, { nil, "tp" }) --! names axis 1 of a tensor of 1 axis
+dist.shard(op.ones { 4 }, mesh, { nil, "tp" }) --! it has axis 0 alone
+dist.shard(x, mesh, { "dp" }, { block = 2 }) --! options stand in the spec
+dist.replicate(x, mesh, { "dp" }) --! dist.shard(x, mesh, spec) splits axes
 dist.shard(x, mesh, { "pd" }) --! its axes are dp, tp
-dist.shard(x, nil, {}) --! mesh must be one of dist.Mesh, not nothing
+dist.shard(x, nil, {}) --! mesh must be a dist.Mesh, not nothing
 dist.Mesh { axes = { "a", "b" }, devices = { cpu, cpu } } --! shape says how large each is
-mesh:sub { dp = 2 } --! place 2 of axis 'dp', which has 2
+mesh:sub { dp = 2 } --! place 2 of axis 'dp', which has 2, from 0
+mesh:sub { dp = 0.5 } --! place 0.5 of axis 'dp'
+local pair = dist.Mesh { axes = { "dp" }, devices = { cpu, cpu } }
+op.add(dist.shard(x, mesh, { "dp" }), dist.shard(x, pair, { "dp" })) --! add: operands lie on two meshes: f32[7@dp,6] over dp=2 tp=2, f32[7@dp,6] over dp=2
+dist.shard(x, mesh, { "dp" }).placements --! dist.spec_of(x) says how x lies over its mesh
 
 -- ---- made in parts
 local y = dist.tensor { shape = { 7, 6 }, mesh = mesh, layout = { "dp", "tp" }, init = 2 }
@@ -126,4 +135,5 @@ dist.links(dist.Mesh { axes = { "dp" }, devices = { "cpu:0", "sim:0", "sim:1", "
 dist.links(dist.Mesh { axes = { "dp" }, devices = { "sim:0", "sim:1" } }) --> sim:0 - sim:1: direct: kernels of each read the memory of the other
 dist.links(dist.Mesh { axes = { "dp" }, devices = { "cpu:0", "cpu:0" } }) --> cpu:0 alone
 dist.links(dist.Mesh { axes = { "dp" }, devices = dist.range(100, 102) }) --> #0 - #1: not here
-dist.links(3) --! links: mesh must be one of dist.Mesh, not a number
+dist.links(dist.Mesh { axes = { "dp" }, devices = dist.range(100, 108) }) --> #0 .. #7, each two: not here
+dist.links(3) --! links: mesh must be a dist.Mesh, not a number

@@ -49,6 +49,8 @@ ids(tok:encode "") --> 0 1
 tok:decode { 0, 7, 8, 6, 5, 1 } --> there, cafe
 tok:decode({ 0, 7, 8 }, { skip_special_tokens = false }) --> [CLS] there
 tok:decode(tessera.tensor({ 7, 8 }, { dtype = "i64" })) --> there
+tok:decode(tessera.tensor({ { 7, 8 } }, { dtype = "i64" })) --> there
+tok:decode(tessera.tensor({ { 7 }, { 8 } }, { dtype = "i64" })) --! ids are of one text, i64[2,1] are of more
 tok:decode(e) --> there, cafe ab [UNK]
 tok:decode { 123456 } -->
 (tok:token(8)) --> ##re

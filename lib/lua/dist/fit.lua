@@ -145,7 +145,7 @@ function Fit.__tostring(f)
   if f.fits then return lines[1] end
   for _, c in ipairs(f.changes) do lines[#lines + 1] = ("  with %s: at most %s"):format(c.text, units.size(c.peak)) end
   if #f.changes == 0 then
-    local least = f.least and (", which needs least: %s with %s"):format(units.size(f.least.peak), f.least.text) or ""
+    local least = f.least and ("; the least is %s, with %s"):format(units.size(f.least.peak), f.least.text) or ""
     lines[#lines + 1] = ("  none of %d other plans that were tried fits%s"):format(f.tried - (f.unmade or 0), least)
     if f.unmade then lines[#lines + 1] = ("  %d could not be made, the first since: %s"):format(f.unmade, f.why) end
   end

@@ -119,7 +119,7 @@ function grid.is_mesh(m) return getmetatable(m) == Mesh end
 --- The mesh, or an error that says what is there instead.
 function grid.need_mesh(m, what)
   if not grid.is_mesh(m) then
-    core.fail(("%s: mesh must be one of dist.Mesh, not %s"):format(what, m == nil and "nothing" or core.is_tensor(m) and "a tensor"
+    core.fail(("%s: mesh must be a dist.Mesh, not %s"):format(what, m == nil and "nothing" or core.is_tensor(m) and "a tensor"
       or "a " .. type(m)))
   end
   return m
@@ -153,8 +153,8 @@ function Mesh:sub(at)
   local axes, shape, devices = {}, {}, {}
   for name, place in pairs(at) do
     local size = self.shape[grid.axis_index(self, name, "mesh:sub") + 1]
-    if type(place) ~= "number" or place < 0 or place >= size then
-      core.fail(("mesh:sub: place %s of axis '%s', which has %d"):format(tostring(place), name, size))
+    if type(place) ~= "number" or place < 0 or place >= size or place % 1 ~= 0 then
+      core.fail(("mesh:sub: place %s of axis '%s', which has %d, from 0"):format(tostring(place), name, size))
     end
   end
   for i, a in ipairs(self.axes) do

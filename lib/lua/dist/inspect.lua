@@ -143,14 +143,17 @@ function inspect.remarks(mesh)
   return list
 end
 
--- links(mesh): how bytes go between its devices, as text: a line for each two.
+-- links(mesh): how bytes go between its devices, as text: a line for each two, or one if all are alike.
 --   print(dist.links(mesh))
 function inspect.links(mesh)
   grid.need_mesh(mesh, "links")
-  local lines = {}
+  local lines, first, alike = {}, nil, true
   local names = each_link(mesh, function(a, b, way)
-    lines[#lines + 1] = ("%s - %s: %s"):format(a, b, way and WAYS[way] or "not here")
+    local words = way and WAYS[way] or "not here"
+    lines[#lines + 1], first = ("%s - %s: %s"):format(a, b, words), first or words
+    alike = alike and words == first
   end)
+  if alike and #names > 2 then return ("%s .. %s, each two: %s"):format(names[1], names[#names], first) end
   return #lines > 0 and table.concat(lines, "\n") or names[1] .. " alone"
 end
 

@@ -275,7 +275,7 @@ local function run_all(mesh, ins, outs, f, ...)
     local x = (select(i, ...))
     if core.is_tensor(x) then
       local s = ins[i] or #ins == 1 and n == 1 and ins[1]
-      if not s then core.fail(("dist.map: there are %d specs for what goes in, and argument %d"):format(#ins, i)) end
+      if not s then core.fail(("dist.map: %d arguments, of which in_specs has %d: argument %d has none\n  hint: {} is the spec of a copy on each device"):format(n, #ins, i)) end
       local layout = spec.layout(mesh, s, x.ndim, "dist.map")
       if core.mesh_layout_of(x) ~= layout then x = core.mesh_move(x, layout, "reshard") end
       if core.mesh_is_planned(x) then core.fail "dist.map: it runs on parts, of which a planned tensor has none" end

@@ -38,7 +38,9 @@ function modes.overlap(how, f, ...)
   if type(how) == "boolean" then on = ON[how] end
   if type(how) == "table" then on, o = 1, read_overlap(how) end
   if how ~= nil and on == nil then
-    core.fail(("dist.overlap: it is true, false, \"auto\" or a table such as {bucket = 2^20}, not %s"):format(core.shown(tostring(how), 40)))
+    local given = core.shown(tostring(how), 40)
+    if type(how) == "string" then given = "'" .. given .. "'" end
+    core.fail(("dist.overlap: it is true, false, \"auto\" or a table such as {bucket = 2^20}, not %s"):format(given))
   end
   local was, bucket, ahead, chunks, engines = core.mesh_overlap(on, o.bucket or 0, o.ahead or 0, o.chunks or 0, o.engines or 0)
   local function said(n) return n > 0 and n or nil end

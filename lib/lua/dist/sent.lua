@@ -22,7 +22,7 @@ function Rows.__tostring(rows)
     for c, cell in ipairs(line) do line[c] = cell .. (" "):rep(width[c] - #cell) end
     lines[i] = table.concat(line, "  "):gsub("%s+$", "")
   end
-  lines[#lines + 1] = ("%d collectives, %s%s"):format(n, units.size(sum), open and ", if each of them runs once" or "")
+  lines[#lines + 1] = ("%d collective%s, %s%s"):format(n, n == 1 and "" or "s", units.size(sum), open and ", if each of them runs once" or "")
   return table.concat(lines, "\n")
 end
 

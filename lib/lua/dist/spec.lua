@@ -160,7 +160,8 @@ local function found(mesh, given, ndim, what)
   end
   for d in pairs(s.axes) do
     if d >= ndim or d < -ndim then
-      core.fail(("%s: %s names axis %d of a tensor of %d axes"):format(what, tostring(s), d, ndim))
+      core.fail(("%s: %s names axis %d of a tensor of %d ax%s"):format(what, tostring(s), d, ndim, ndim == 1 and "is" or "es")
+        .. (ndim > 0 and ("\n  hint: axes count from 0: it has %s"):format(ndim == 1 and "axis 0 alone" or "0 to " .. ndim - 1) or ""))
     end
     if d < 0 and s.axes[d + ndim] then core.fail(("%s: %s names axis %d twice"):format(what, tostring(s), d + ndim)) end
   end

@@ -73,14 +73,20 @@ end
 -- ---- moved
 -- shard(x, mesh, spec): x spread over the mesh as a ShardSpec says, or the list that it is made of.
 --   local x = dist.shard(op.ones {8, 4}, mesh, {"dp"})
-function tensor.shard(x, mesh, given)
+function tensor.shard(x, mesh, given, ...)
   check(x, "dist.shard")
+  if select("#", ...) > 0 then
+    core.fail "dist.shard: it takes a tensor, a mesh and a spec, and nothing behind them\n  hint: options stand in the spec: {\"dp\", block = 2}"
+  end
   return core.mesh_move(x, spec.layout(grid.need_mesh(mesh, "dist.shard"), given, x.ndim, "dist.shard"), "shard")
 end
 
 -- replicate(x, mesh): x on every device of the mesh.
-function tensor.replicate(x, mesh)
+function tensor.replicate(x, mesh, ...)
   check(x, "dist.replicate")
+  if select("#", ...) > 0 then
+    core.fail "dist.replicate: it takes a tensor and a mesh, and nothing behind them\n  hint: dist.shard(x, mesh, spec) splits axes"
+  end
   return core.mesh_move(x, spec.layout(grid.need_mesh(mesh, "dist.replicate"), {}, x.ndim), "replicate")
 end
 

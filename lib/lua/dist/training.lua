@@ -2,6 +2,7 @@
 -- graph.training_step.
 
 local core = require "tessera.core"
+local grid = require "tessera.dist.grid"
 local options = require "tessera.options"
 
 local pipeline = require "tessera.dist.pipeline"
@@ -150,10 +151,11 @@ end
 -- Spreads what there is. What it gives spreads each call's arguments; waits: until the first one is captured, for a pipeline.
 -- how: as the step runs, if that is not all at once.
 return function(model, optimizer, mesh, plan)
+  if mesh then grid.need_mesh(mesh, "graph.training_step") end
   local o = read_plan(plan)
   if not mesh then
     local first = optimizer.params[1]
-    mesh = require("tessera.dist.grid").Mesh { axes = { "dp" }, shape = { 1 }, devices = { tostring(first.device) } }
+    mesh = grid.Mesh { axes = { "dp" }, shape = { 1 }, devices = { tostring(first.device) } }
   end
   local dp = axis_of(mesh, "dp")
   if o.zero > 0 and not dp then

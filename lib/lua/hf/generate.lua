@@ -10,8 +10,8 @@ local op = core.op
 local generate = {}
 
 local COUNT, SIZE, SHARE = options.whole { least = 1 }, options.whole { least = 0 }, options.number { least = 0, most = 1 }
-local PROMPT = options.kind("token ids: a tensor [batch, positions], a list of numbers, or a list of lists", function(v)
-  return type(v) == "table" and #v > 0 or core.is_tensor(v)
+local PROMPT = options.kind("token ids: a tensor [batch, positions], a list of numbers, a list of lists, or what tok:encode gives", function(v)
+  return core.is_tensor(v) or type(v) == "table" and (#v > 0 or v.ids ~= nil)
 end)
 local END = options.kind("a token id, a list of them, or false", function(v)
   return v == false or type(v) == "number" or type(v) == "table" and not core.is_tensor(v)
@@ -24,15 +24,46 @@ local read = options.of("m:generate", { ids = PROMPT, max_new_tokens = COUNT, eo
   mask = options.tensor, features = options.tensor, pad = SIZE },
   { max_new_tokens = 20, temperature = 0, repetition_penalty = 1, seed = 0, chunk = 512 })
 
+local function rows_of(x) return core.is_tensor(x) and (x.ndim == 1 and x:unsqueeze(0) or x):totable() or { x } end
+local function is_encoding(v) return type(v) == "table" and not core.is_tensor(v) and v.ids ~= nil end
+
+-- The texts of an encoding behind those of the list. What is padding is no token of a text.
+local function add_encoding(list, e)
+  local masks = e.mask ~= nil and rows_of(e.mask) or {}
+  for i, row in ipairs(rows_of(e.ids)) do
+    local own = {}
+    for k, id in ipairs(row) do
+      if not masks[i] or masks[i][k] ~= 0 then own[#own + 1] = id end
+    end
+    list[#list + 1] = own
+  end
+end
+
 -- Prompts as lists of numbers.
 local function prompts_of(ids)
-  if core.is_tensor(ids) then ids = (ids.ndim == 1 and ids:unsqueeze(0) or ids):totable() end
-  if type(ids[1]) == "number" then ids = { ids } end
-  for i, row in ipairs(ids) do
-    if core.is_tensor(row) then ids[i] = row:totable() end
-    if type(ids[i]) ~= "table" or #ids[i] == 0 then core.fail(("m:generate: text %d has no tokens"):format(i)) end
+  if is_encoding(ids) then ids = { ids } end
+  if core.is_tensor(ids) or type(ids[1]) == "number" then ids = rows_of(ids) end
+  local list = {}
+  for _, row in ipairs(ids) do
+    if is_encoding(row) then add_encoding(list, row) else list[#list + 1] = core.is_tensor(row) and row:totable() or row end
   end
-  return ids
+  for i, row in ipairs(list) do
+    if type(row) ~= "table" or #row == 0 then core.fail(("m:generate: text %d has no tokens"):format(i)) end
+  end
+  return list
+end
+
+-- The same as a tensor, of texts that are read all at once.
+local function matrix_of(ids, device)
+  if core.is_tensor(ids) then return ids end
+  local rows = prompts_of(ids)
+  for i, row in ipairs(rows) do
+    if #row ~= #rows[1] then
+      core.fail(("m:generate: texts 1 and %d have %d and %d tokens\n  hint: this model reads them at once: ids and mask as padded tensors"):format(i,
+        #rows[1], #row))
+    end
+  end
+  return core.tensor(rows, { dtype = "i64", device = device })
 end
 
 local function row_of(list, device) return core.tensor({ list }, { dtype = "i64", device = device }) end
@@ -96,7 +127,7 @@ end
 local function begin_pair(model, o)
   local c, memory = model.config, nil
   if o.features then memory = model:encode(o.features) else
-    memory = model:encode(o.ids or core.fail "m:generate: ids, or features, are not given", { mask = o.mask })
+    memory = model:encode(matrix_of(o.ids or core.fail "m:generate: ids, or features, are not given", model:parameters()[1].device), { mask = o.mask })
   end
   local batch, start = memory.shape[1], c.decoder_start_token_id or c.pad_token_id or 0
   local cache = model:cache { batch = batch, length = o.length or o.max_new_tokens + 1 }

@@ -181,11 +181,13 @@ function Tokenizer:encode_batch(texts, given)
   return tensors_of(self, list, "tok:encode_batch")
 end
 
--- A list of ids, of a list, an encoding, a tensor of one axis, or a number.
+-- A list of ids, of a list, an encoding, a tensor of one text, or a number.
 local function ids_of(what, ids)
   if getmetatable(ids) == Encoding then ids = ids.ids end
   if core.is_tensor(ids) then
-    if #ids.shape > 1 then core.fail(("%s: ids are of one text, %s are of more"):format(what, core.type_text(ids))) end
+    if #ids.shape > 1 and ids.numel ~= ids.shape[#ids.shape] then
+      core.fail(("%s: ids are of one text, %s are of more\n  hint: ids[0] are those of the first"):format(what, core.type_text(ids)))
+    end
     ids = ids:reshape(-1):totable()
     for i, v in ipairs(ids) do ids[i] = tonumber(v) end
   end
