@@ -10,5 +10,5 @@ local tok = hf.tokenizer(path)
 local text, ids = tok:chat({ { role = "user", content = "What is the capital of France?" } }, { add_generation_prompt = true })
 text:match "<|im_start|>user\nWhat is the capital of France%?<|im_end|>\n<|im_start|>assistant\n$" ~= nil --> true
 text:match "^<|im_start|>system\n[^\n]*SmolLM[^\n]*<|im_end|>\n<|im_start|>user\n" ~= nil --> true
-tok:decode(ids) == text or tok:decode(ids, { skip_special_tokens = false }) --> true
+tok:decode(ids, { skip_special_tokens = false }) == text --> true
 tok:decode(hf.load(path):generate { ids = ids, max_new_tokens = 12 }, { skip_special_tokens = true }):match "[%w ]*Paris" --> The capital of France is Paris
