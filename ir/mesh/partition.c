@@ -221,15 +221,20 @@ static bool stores(const TsGraph *g) {
 }
 
 /* Pieces of micro-batches are alike, as far as they can be. */
-static TsMeshPlan *in_time(const TsGraph *g, const TsMesh *mesh, int leaves,
-                           const TsMeshHow *how, Way *way, TsError *err) {
+static TsMeshPlan *alike_or_not(const TsGraph *g, const TsMesh *mesh, int leaves,
+                                const TsMeshHow *how, Way *way, TsError *err) {
   bool tried = way->alike;
   TsMeshPlan *p = partition(g, mesh, leaves, how, way, err);
-  if (!p && tried && !way->alike) p = partition(g, mesh, leaves, how, way, err);
+  return p || !tried || way->alike ? p : partition(g, mesh, leaves, how, way, err);
+}
+
+static TsMeshPlan *in_time(const TsGraph *g, const TsMesh *mesh, int leaves,
+                           const TsMeshHow *how, Way *way, TsError *err) {
+  TsMeshPlan *p = alike_or_not(g, mesh, leaves, how, way, err);
   if (!p || !way->ncould) return p;
   ts_mesh_plan_free(p);
   way->chunked = way->could;
-  return partition(g, mesh, leaves, how, way, err);
+  return alike_or_not(g, mesh, leaves, how, way, err);
 }
 
 /* Nodes stand as late as they can (delays.h), by the levels of a first plan. */

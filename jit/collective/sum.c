@@ -93,6 +93,11 @@ static const TsTensor *first_of(const TsMeshSum *s) {
   return NULL;
 }
 
+static uint64_t mixed(const TsLeafSum *x) {
+  uint64_t h = ((uint64_t)x->level << 32 | (uint32_t)x->place) * 0x9e3779b97f4a7c15u;
+  return h ^ h >> 31;
+}
+
 /* All on which the plan depends; false: too much. */
 static bool words_of(const TsMeshSum *s, int64_t *w, int *n) {
   const TsMesh *m = s->from->mesh;
@@ -107,8 +112,7 @@ static bool words_of(const TsMeshSum *s, int64_t *w, int *n) {
   uint64_t h = 0;
   for (int p = 0; p < m->n; p++)
     for (int i = 0; i < s->nsum[p]; i++)
-      h = h * 1099511628211u + (uint64_t)(p + 1) * 257 + (uint64_t)s->sum[p][i].level * 65537 +
-          (uint64_t)s->sum[p][i].place;
+      h = (h * 1099511628211u + (uint64_t)p) * 1099511628211u + mixed(&s->sum[p][i]);
   w[k++] = (int64_t)h;
   *n = k;
   return true;
@@ -301,7 +305,7 @@ static int open_plan(const TsMeshSum *s, Plan *p, TsError *err) {
   bool seen[PARTS] = {false};
   if (!takes(ts_tensor_dtype(x), (TsDtype)s->whole->dtype, s->kind) || !has_devices(s))
     return 1;
-  if (!(p->group = calloc(PARTS, sizeof *p->group))) return ts_error_memory(err);
+  if (!(p->group = calloc((unsigned)m->n, sizeof *p->group))) return ts_error_memory(err);
   for (int f = 0; f < m->n; f++) {
     if (seen[f]) continue;
     Group *g = &p->group[p->ngroup++];

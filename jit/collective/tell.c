@@ -1,6 +1,7 @@
 /* Who was waited for in vain, and in what. */
 #include <string.h>
 
+#include "devices/aside.h"
 #include "jit/collective/collective.h"
 #include "jit/collective/state.h"
 #include "vm/core/context.h"
@@ -31,6 +32,9 @@ void ts_collective_queued(TsFlags *f, int64_t meetings, int nth, int n) {
   uint64_t total = 0, begin = f->done;
   int i = place_of(f);
   ts_collective_noted(0, &total);
+  for (int k = 0; k < f->n; k++) /* words of a lane are of one order of a device alone */
+    if (ts_device_aside_on(f->device[k]) != (f->lane != 0))
+      TS_BUG("%s meets others in the wrong order of its work", f->device[k]->name);
   f->used = true, f->done += (uint64_t)meetings;
   if (!begin) memset(recent[i].last, 0, sizeof recent[i].last); /* words are new */
   recent[i].last[recent[i].next++ % TS_FLAGS_RECENT] =

@@ -8,9 +8,9 @@
  * with the error. */
 int ts_mesh_overlap_of(TsContext *c, const TsGraph *g, TsOverlap *o);
 
-/* From here on what devices of the join are given goes beside their own work: 1; 0: they cannot, or other
+/* From here on what devices of the n joins are given goes beside their own work: 1; 0: they cannot, or other
  * processes take part, and all stays in its place; -1 with the error. */
-int ts_mesh_aside(TsMeshRun *r, const TsMeshStep *s);
+int ts_mesh_aside(TsMeshRun *r, int n, const TsMeshStep *s);
 /* Behind it, of the n steps that ran so: 0 or -1. */
 int ts_mesh_started(TsMeshRun *r, int n, const TsMeshStep *s, int failed);
 /* The devices wait for a join that was started. */

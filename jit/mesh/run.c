@@ -315,7 +315,7 @@ static int run_join(TsMeshRun *r, const TsMeshStep *s, int left) {
   TsMeshJoinKind kind = r->plan->join[s->at].kind;
   bool sends = kind != TS_JOIN_fold && kind != TS_JOIN_call;
   bool aside = s->does == TS_STEP_start || (sends && r->latest);
-  int beside = aside ? ts_mesh_aside(r, s) : 0;
+  int beside = aside ? ts_mesh_aside(r, n, s) : 0;
   if (beside < 0) return -1;
   int failed = run_joins(r, n, s) < 0;
   if (beside && ts_mesh_started(r, n, s, failed)) failed = -1;
