@@ -16,7 +16,7 @@ static const struct {
 };
 
 enum {
-  MEETINGS = 5,     /* a bucket takes as long as so many of them, which then cost little of it */
+  MEETINGS = 5, /* a bucket takes as long as so many of them, which then cost little of it */
   AHEAD = 64 << 20, /* twice what is brought together at once (slots.c) */
 };
 

@@ -162,7 +162,7 @@ static TsMeshPlan *whole(const TsGraph *g, const TsNode *n, const TsMeshHow *how
 
 /* A first try, what it finds out, and what it is to keep to. */
 typedef struct Way {
-  bool alike; /* pieces of the first micro-batch alone; false behind it where that does not do */
+  bool alike; /* pieces of the first micro-batch alone; false where that did not do */
   TsDelays *delays;
   const int *least;
   const TsOverlap *overlap;
@@ -185,7 +185,8 @@ static TsMeshPlan *partition(const TsGraph *g, const TsMesh *mesh, int leaves,
   unsigned char *live = ts_graph_live(g);
   if (!p || !live)
     ts_slots_fail(&a);
-  else if (!open_plan(p, g, mesh, how, way->overlap, err) || ts_chunks_find(&c, g, live, how, err))
+  else if (!open_plan(p, g, mesh, how, way->overlap, err) ||
+           ts_chunks_find(&c, g, live, how, err))
     a.failed = true;
   if (!a.failed) p->alike = way->alike, p->chunk = c.param, c.param = NULL;
   if (!a.failed) a.failed = ts_buckets_open(&a, live) != 0;

@@ -23,7 +23,8 @@ const TsWayRow *ts_way_of_sum(int devices, int64_t bytes) {
 }
 
 const TsWayRow *ts_way_of_pieces(void) {
-  static const TsWayRow row = {0, 0, TS_WAY_piece, 128, "who has a summand sends each its piece"};
+  static const TsWayRow row = {0, 0, TS_WAY_piece, 128,
+                               "who has a summand sends each its piece"};
   return &row;
 }
 

@@ -243,8 +243,7 @@ static int64_t meetings_of(const Plan *p, const Group *g) {
 
 /* The driver may load code with the first launch, and wait for all devices for it: so there is one
  * that does nothing, before any device waits for another. */
-static int warm(const Group *g, const Device *d, const int64_t *dim, int nparam,
-                TsError *err) {
+static int warm(const Group *g, const Device *d, const int64_t *dim, int nparam, TsError *err) {
   void *arg[MOST_PARAMS];
   int64_t none[TS_SUM_NDIM];
   if (g->list[d->rank]->simulated) return 0;
@@ -261,8 +260,7 @@ static bool can_push(const TsMeshSum *s, const Group *g) {
     TsSumKernel k = kernel_of(s, g, s->nsum[g->part[i]]);
     k.pushes = true;
     if (!ts_sum_rounds(&k) || ts_sum_params(&k) > MOST_PARAMS) return false;
-    if (g->way == TS_WAY_piece &&
-        elements_of(s, g->part[i]) != elements_of(s, g->part[0]))
+    if (g->way == TS_WAY_piece && elements_of(s, g->part[i]) != elements_of(s, g->part[0]))
       return false;
   }
   return true;
@@ -317,7 +315,7 @@ static int open_plan(const TsMeshSum *s, Plan *p, TsError *err) {
   return 0;
 }
 
-/* What cannot be opened goes the other way; memory may be there the next time. */
+/* What cannot be opened goes the other way. No memory is an error: it may be there the next time. */
 static Plan *make_plan(TsContext *c, const TsMeshSum *s, uint64_t hash, const int64_t *word,
                        int nword) {
   TsError err = {0};

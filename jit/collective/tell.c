@@ -62,10 +62,11 @@ static int say(TsContext *c, const TsFlags *f, int who, int missing, const TsCol
         f->device[missing]->name, ts_collective_name(k->kind), k->asks ? k->asks : "a call",
         ts_meta_text(&k->before, before), ts_meta_text(&k->meta, after), *k->place ? " (" : "",
         k->place, *k->place ? ")" : "", f->device[who]->name);
-  return ts_error_hint(&c->err,
-                       "for %lld ms, as dist.patience says; sums since then are wrong, and so is what "
-                       "was made of them",
-                       (long long)ts_flags_patience(0));
+  return ts_error_hint(
+      &c->err,
+      "for %lld ms, as dist.patience says; sums since then are wrong, and so is what "
+      "was made of them",
+      (long long)ts_flags_patience(0));
 }
 
 int ts_collective_tell(TsContext *c) {

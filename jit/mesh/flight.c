@@ -16,13 +16,13 @@ int ts_mesh_overlap_of(TsContext *c, const TsGraph *g, TsOverlap *o) {
   const char *word = getenv("TESSERA_OVERLAP"), *kind = "cuda"; /* devices that are not there */
   TsOverlapAsked asked = c->overlap;
   if (word && *word && strcmp(word, "on") && strcmp(word, "off"))
-    return ts_error_set(&c->err, TS_ERR_value, "TESSERA_OVERLAP is \"on\" or \"off\", not '%.40s'",
-                        word);
+    return ts_error_set(&c->err, TS_ERR_value,
+                        "TESSERA_OVERLAP is \"on\" or \"off\", not '%.40s'", word);
   if (word && *word && !asked.on) asked.on = strcmp(word, "on") ? -1 : 1;
   const TsMesh *m = NULL;
   for (int i = 0; i < g->nparam && !m; i++)
     m = ts_layout_of(&g->param[i]->meta) ? ts_layout_of(&g->param[i]->meta)->mesh : NULL;
-  bool away = false; /* what others' devices are is not known here, and all have to plan the same */
+  bool away = false; /* what others' devices are is not known, and all plan the same */
   for (int p = 0; m && p < m->n; p++) away |= ts_mesh_away(m, p);
   if (away)
     kind = "away";
