@@ -33,8 +33,12 @@ const TsWayRow *ts_way_of_move(void) {
   return &row;
 }
 
+/* Beside other kernels few blocks: each takes a processor from these, and 16 carry what 128 do. */
+enum { BESIDE = 16 };
+
 int64_t ts_way_blocks(const TsWayRow *row, int64_t tiles) {
   int64_t most = row->blocks < TS_FLAGS_SLOTS ? row->blocks : TS_FLAGS_SLOTS;
+  if (ts_flags_lane() && most > BESIDE) most = BESIDE;
   return tiles < 1 ? 1 : tiles < most ? tiles : most;
 }
 

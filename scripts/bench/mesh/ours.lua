@@ -22,17 +22,25 @@ local devices = {}
 for i = 1, n do devices[i] = ("%s:%d"):format(kind, large and i - 1 or 0) end
 local function wait() for _, d in ipairs(devices) do T.synchronize(d) end end
 
--- warm: calls before it, until memory of results goes round.
-local function median(f, repeats, rounds, warm)
-  local all = {}
-  for _ = 1, warm or 3 do f() end
-  wait()
-  for r = 1, rounds or 5 do
+-- Seconds of a call: rounds of `repeats` calls until four in a row were no faster than the best before by a hundredth (kernels are
+-- made, and memory of results goes round, while it runs), or for MOST seconds; then the median of so many rounds.
+local MOST = 40
+local function median(f, repeats, rounds)
+  local function round()
     local begin = now()
     for _ = 1, repeats do f() end
     wait()
-    all[r] = (now() - begin) / repeats
+    return (now() - begin) / repeats
   end
+  wait()
+  local best, since, stop = math.huge, 0, now() + MOST
+  while since < (large and 4 or 1) and now() < stop do
+    local t = round()
+    since = t < 0.99 * best and 0 or since + 1
+    best = math.min(best, t)
+  end
+  local all = {}
+  for r = 1, rounds or 5 do all[r] = round() end
   table.sort(all)
   return all[math.ceil(#all / 2)]
 end
@@ -66,7 +74,6 @@ end
 
 -- ---- collectives
 local sizes = large and { 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576 } or { 16, 256, 4096 }
-local WARM = large and 120 or 3
 local function repeats_of(kib) return kib > 65536 and 5 or kib > 4096 and 20 or 100 end
 
 function sections.sums()
@@ -75,8 +82,8 @@ function sections.sums()
     local x = dist.shard(op.ones({ n, kib * 256 }, { dtype = "f32" }), mesh, { "dp" })
     local f = graph.module("sum", function(t) return op.sum(t, { axis = 0 }) end)
     local g = graph.module("pieces", function(t) return op.sum(t, { axis = 0, out = { "dp" } }) end)
-    row(("all-reduce f32 %d KiB"):format(kib), median(function() f(x) end, repeats_of(kib), 5, WARM) * 1e6, "us")
-    row(("reduce-scatter f32 %d KiB"):format(kib), median(function() g(x) end, repeats_of(kib), 5, WARM) * 1e6, "us")
+    row(("all-reduce f32 %d KiB"):format(kib), median(function() f(x) end, repeats_of(kib), 5) * 1e6, "us")
+    row(("reduce-scatter f32 %d KiB"):format(kib), median(function() g(x) end, repeats_of(kib), 5) * 1e6, "us")
   end
 end
 
@@ -84,9 +91,9 @@ function sections.moves()
   local mesh = mesh_of({ "dp" }, { n })
   for _, kib in ipairs(sizes) do
     local x = dist.shard(op.ones({ n, kib * 512 / n }, { dtype = "bf16" }), mesh, { "dp" })
-    row(("all-gather bf16 %d KiB"):format(kib), median(function() x:reshard {} end, repeats_of(kib), 5, WARM) * 1e6, "us")
+    row(("all-gather bf16 %d KiB"):format(kib), median(function() x:reshard {} end, repeats_of(kib), 5) * 1e6, "us")
     local y = dist.shard(op.ones({ n, kib * 512 }, { dtype = "bf16" }), mesh, { "dp" })
-    row(("all-to-all bf16 %d KiB"):format(kib), median(function() y:reshard { nil, "dp" } end, repeats_of(kib), 5, WARM) * 1e6, "us")
+    row(("all-to-all bf16 %d KiB"):format(kib), median(function() y:reshard { nil, "dp" } end, repeats_of(kib), 5) * 1e6, "us")
   end
 end
 
@@ -100,7 +107,7 @@ function sections.mlp()
   local w2 = dist.shard((rng.normal { h, d } * 0.02):cast "bf16", mesh, { "tp" })
   local f = graph.module("mlp", function(t, a, b) return op.matmul(op.gelu_tanh(op.matmul(t, a)), b) end)
   both(("tensor-parallel MLP %dx%dx%d"):format(m, d, h), function(name)
-    local t = median(function() f(x, w1, w2) end, 20, 5, WARM)
+    local t = median(function() f(x, w1, w2) end, 20, 5)
     row(name, 4 * m * d * h / n / t * 1e-12, "TFLOP/s a GPU")
   end)
 end
@@ -113,7 +120,6 @@ local function tokens_a_second(o)
   local ids = rng.randint({ o.batch, o.context }, { low = 0, high = o.vocabulary })
   if large then ids = ids:to(devices[1]) end
   local function measure(name)
-    for _ = 1, large and 10 or 3 do step(ids, ids) end
     local rate = o.batch * o.context / median(function() step(ids, ids) end, o.repeats or 10, 3)
     row(name, rate, "tokens/s")
     return rate
