@@ -7,10 +7,11 @@
 static const struct {
   const char *kind;
   double meets, link, flops, memory;
+  bool beside;
   int64_t engines;
 } rows[] = {
-#define ROW(kind, meets, link, flops, memory, engines)                                         \
-  {kind, meets, link, flops, memory, engines},
+#define ROW(kind, meets, link, flops, memory, beside, engines)                                 \
+  {kind, meets, link, flops, memory, beside, engines},
 #include "ir/mesh/overlap.def"
 #undef ROW
 };
@@ -27,10 +28,13 @@ TsOverlap ts_overlap_of(const char *kind, const TsOverlapAsked *asked) {
   while (at < n && strcmp(rows[at].kind, kind)) at++;
   TsOverlap o = {.on = asked->on > 0 || (!asked->on && at < n)};
   if (at == n) at = 0;
+  bool beside = asked->on > 0 || rows[at].beside;
   o.meets = rows[at].meets, o.link = rows[at].link;
   o.flops = rows[at].flops, o.memory = rows[at].memory;
-  o.bucket = asked->bucket ? asked->bucket : (int64_t)(MEETINGS * o.meets * o.link);
-  o.ahead = asked->ahead ? asked->ahead : AHEAD;
+  o.bucket = asked->bucket ? asked->bucket
+             : beside      ? (int64_t)(MEETINGS * o.meets * o.link)
+                           : INT64_MAX;
+  o.ahead = asked->ahead ? asked->ahead : beside ? AHEAD : 1;
   o.chunks = asked->chunks;
   o.engines = asked->engines ? asked->engines : rows[at].engines;
   o.least = asked->on > 0 ? 0 : o.meets;
