@@ -225,7 +225,7 @@ static int64_t make_sizes(const TsMeshSum *s, Plan *p, const Group *g) {
 static void make_rounds(Plan *p, const Group *g, const TsWayRow *row, int64_t most,
                         int64_t fit) {
   int64_t by = g->tile / g->width, tiles = (most + by - 1) / by;
-  int64_t rounds = (tiles + row->blocks - 1) / row->blocks;
+  int64_t at_once = ts_way_blocks(row, tiles), rounds = (tiles + at_once - 1) / at_once;
   int64_t chunks = g->pushes && rounds > fit ? (rounds + fit - 1) / fit : 1;
   rounds = rounds ? (rounds + chunks - 1) / chunks : 1;
   int64_t blocks = ts_way_blocks(row, (tiles + chunks * rounds - 1) / (chunks * rounds));
@@ -234,6 +234,7 @@ static void make_rounds(Plan *p, const Group *g, const TsWayRow *row, int64_t mo
     d->dim[TS_SUM_blocks] = blocks, d->dim[TS_SUM_rounds] = rounds;
     d->dim[TS_SUM_reads] = most, d->dim[TS_SUM_chunks] = chunks;
   }
+  TS_ASSERT(blocks * rounds * chunks >= tiles); /* every element is added up */
 }
 
 static int64_t meetings_of(const Plan *p, const Group *g) {

@@ -91,6 +91,22 @@ if GPU == "sim" then
   end
 end
 
+-- Sums with more elements than so many blocks as run beside other kernels add up at a time: all of them are.
+local function wide(how, mesh)
+  return dist.overlap(how, function()
+    local x = dist.replicate(op.normal({ 128, 8 }, { seed = 1 }), mesh)
+    local a, b = dist.shard(op.normal({ 8, 8 }, { seed = 2 }), mesh, { nil, "tp" }), dist.shard(op.normal({ 8, 1024 }, { seed = 3 }), mesh, { "tp" })
+    local f = graph.module("wide", function(t, u, v) return op.matmul(op.tanh(op.matmul(t, u)), v) end)
+    return f(x, a, b):gather():hash()
+  end)
+end
+if GPU == "sim" then
+  local two = dist.Mesh { axes = { "tp" }, devices = { "sim:0", "sim:1" } }
+  local want = wide(false, two)
+  local got, _, met, sections = ways(function() return wide({ chunks = 2 }, two) end)
+  assert(got == want and met > 0 and sections > 0, "wide: " .. met .. " " .. sections)
+end
+
 -- Copy engines bring summands, however few bytes these are: of two devices each adds all, of three a range of it.
 for n = 2, GPU == "sim" and 3 or 2 do
   local engines = { bucket = 2000, ahead = 3000, chunks = 2, engines = 1 }
