@@ -72,7 +72,7 @@ int ts_dtype_rule_promote(TsInfer *inf) {
 
 int ts_dtype_rule_promote_all(TsInfer *inf) { return ts_dtype_rule_promote(inf); }
 
-/* As promote, but for the places of experts among the inputs. */
+/* As promote, but for the places among the inputs. */
 int ts_dtype_rule_promote_experts(TsInfer *inf) {
   const TsMeta *in[TS_MAX_IN];
   TsInfer own = *inf;

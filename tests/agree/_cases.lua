@@ -8,7 +8,7 @@ local op = core.op
 local M = {}
 
 M.families = { "pointwise", "create", "random", "shape", "reduce", "linalg", "nn", "gradient", "loss",
-  "spectral", "differential", "optim", "composed", "moe" }
+  "spectral", "differential", "optim", "composed", "moe", "sparse", "scales" }
 
 local is_float = { fp8_e4m3 = true, fp8_e5m2 = true, f16 = true, bf16 = true, f32 = true, f64 = true }
 local is_complex = { complex64 = true, complex128 = true }

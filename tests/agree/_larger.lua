@@ -66,6 +66,11 @@ local function rest()
       add("matmul", { input(d, s[1], 1), input(d, s[2], 2) })
     end
     local sizes = { "i32", { 7 }, 3, 0, 70 }
+    if d ~= "i32" and d ~= "complex64" then
+      local v, row, column = input(d, { 9000 }, 1), { "i64", { 9000 }, 2, 0, 49 }, { "i64", { 9000 }, 3, 0, 499 }
+      add("spmm_coo", { v, row, column, input(d, { 500, 37 }, 4) }, { rows = 50 })
+      add("sddmm", { input(d, { 50, 300 }, 1), input(d, { 300, 500 }, 4), row, column, v })
+    end
     add("grouped_matmul", { input(d, { 230, 70 }, 1), input(d, { 7, 70, 130 }, 2), sizes })
     add("grouped_matmul_weight_grad", { input(d, { 230, 70 }, 1), input(d, { 230, 130 }, 2), sizes })
   end

@@ -35,6 +35,31 @@ op.moe(x, x, op.zeros({2, 3}, {dtype = "i64"}), x, x)  --! moe: up [experts, d, 
 op.route_rows(x, i, i)                       --! route_rows: source has to say where 2 rows went, not i64[3]
 op.route_rows(x, x, i)                       --! route_rows: place must be integers, not f32
 op.load_balance_loss(x, i)                   --! load_balance_loss: logits [.., experts] and index [.., k] do not fit: f32[2,3] x i64[3]
+op.csr_rows(x, 3)                            --! csr_rows: takes integers, not f32[2,3]
+op.csr_rows(op.zeros({2, 3}, {dtype = "i64"}), 3)  --! csr_rows: offsets must be [m + 1], not i64[2,3]
+op.csr_rows(i, -1)                           --! csr_rows: -1 entries
+op.spmm_csr(T{1, 2, 3}, i, i, op.zeros(2, 2, 2))  --! spmm_csr: x must be a matrix [k, n] or a vector [k], not f32[2,2,2]
+op.spmm_csr(x, i, i, x)                      --! spmm_csr: values must be a vector, not f32[2,3]
+op.spmm_csr(T{1, 2}, i, i, x)                --! spmm_csr: one value for each entry is needed: f32[2] x i64[3]
+op.spmm_csr(T{1, 2, 3}, x, i, x)             --! spmm_csr: offsets must be integers, not f32
+op.spmm_coo(T{1, 2, 3}, i, op.arange(2), x, {rows = 3})  --! spmm_coo: one number for each entry is needed: i64[3] x i64[2]
+op.spmm_coo(T{1, 2, 3}, i, i, x, {rows = -3})  --! spmm_coo: rows = -3
+op.spmm_coo(T{1, 2, 3}, i, i, x)             --! spmm_coo
+op.sddmm(x, x, i, i)                         --! sddmm: inner sizes differ: f32[2,3] x f32[2,3]
+op.sddmm(x, x:T(), i, i, x)                  --! sddmm: values must be a vector, not f32[2,3]
+op.bsmm(x, i, i, x)                          --! bsmm: blocks must be [e, p, q], not f32[2,3]
+op.bsmm(op.zeros(3, 2, 2), i, op.arange(2), x)  --! bsmm: one column for each block is needed: f32[3,2,2] x i64[2]
+op.bsmm(op.zeros(3, 2, 4), i, i, x)          --! bsmm: rows of x are no multiple of the columns of a block: f32[3,2,4] x f32[2,3]
+op.quantize(x, {to = "i2"})                  --! quantize
+op.quantize(x, {block = {1, 0}})             --! quantize: block has the size 0
+op.quantize(x, {block = {1, 1, 3}})          --! quantize: block has 3 sizes for 2 axes
+op.quantize(x, {to = "i4"})                  --! quantize: two numbers of 4 bits are a byte, and x is f32[2,3]
+op.quantize(op.zeros(0, 2))                  --! quantize: no elements: f32[0,2]
+op.dequantize(x, x["0:1"], {block = {2, 2}})  --! dequantize: one number for each block is needed: f32[2,3] x f32[1,3]
+op.dequantize(x, op.zeros(4, 1, 1))          --! dequantize: scales do not broadcast to the numbers: f32[2,3] x f32[4,1,1]
+op.dequantize(x, 1, {packed = true})         --! dequantize: packed numbers are bytes of i8 or u8, not f32[2,3]
+op.scaled_linear(i, x, 1)                    --! scaled_linear: x must be floats, not i64
+op.scaled_linear(x, op.zeros(4, 4), 1)       --! scaled_linear: x [.., in] does not fit w [out, in]: f32[2,3] x f32[4,4]
 x + op.zeros(4)                              --! f32[2,3]
 x + op.zeros(4)                              --! f32[4]
 x - op.zeros(2)                              --! sub
@@ -106,6 +131,14 @@ op.moe_places(i, 2)                          --! moe_places: expert 2 is out of 
 op.moe_places(op.neg(i), 3)                  --! moe_places: expert -1 is out of range for 3 experts
 op.route_rows(x, i, T({0, 1}, {dtype = "u8"}))  --! route_rows: place 2 is out of range for 2 rows
 op.moe_dispatch(x, T({{0}, {7}}, {dtype = "i16"}), 3)  --! moe_dispatch: expert 7 is out of range for 3 experts
+op.csr_rows(T({0, 2, 1}, {dtype = "i32"}), 1)  --! csr_rows: row 1 begins at entry 2 and ends at 1
+op.csr_rows(i, 3)                            --! csr_rows: offsets end at 2, of 3 entries
+op.csr_rows(i + 1, 3)                        --! csr_rows: offsets begin at 1, not 0
+op.spmm_csr(T{1, 2}, i, T({0, 2}, {dtype = "u8"}), x)  --! spmm_csr: index 2 is out of range for axis 0 of f32[2,3], of size 2
+op.spmm_csr(T{1, 2, 3}, i, i, x)             --! spmm_csr: offsets end at 2, of 3 entries
+op.spmm_coo(T{1, 2, 3}, i, i - 1, x, {rows = 2})  --! spmm_coo: index 2 is out of range for axis 0 of f32[2,3], of size 2
+op.sddmm(x, x:T(), i, i - 1)                 --! sddmm: index 2 is out of range for axis 0 of f32[2,3], of size 2
+op.bsmm(op.zeros(2, 2, 1), i, i["1:"], x)    --! bsmm: index 2 is out of range for axis 0 of f32[2,1,3], of size 2
 op.masked_select(x, x)                       --! masked_select
 op.split(x, {size = {1, 5}, axis = 1})       --! split
 op.chunk(x, 0)                               --! chunk

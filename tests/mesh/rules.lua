@@ -138,4 +138,4 @@ for _, o in ipairs(core.operators()) do
   end
 end
 table.concat(unreached, " ") -->
-whole --> 9
+whole --> 10

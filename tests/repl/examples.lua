@@ -5,6 +5,7 @@ local core, op = tessera.core, tessera.op
 
 local function U(...) return op.uniform({ ... }, { low = 0.1, high = 0.9, seed = 1, stream = 0 }) end
 local function I(n, ...) return op.randint({ ... }, 0, n, { seed = 2, stream = 0 }) end
+local function T(list) return tessera.tensor(list, { dtype = "i64" }) end
 local function symmetric(n) return op.eye(n) * n + op.ones { n, n } end
 local whole = { x = I(8, 4, 4), y = I(8, 4, 4) }
 local vectors = { x = U(4), y = U(4) }
@@ -32,6 +33,11 @@ local inputs = {
   masked_fill = chosen, segment_reduce = { ids = I(4, 4) }, topk = { x = U(8, 8) }, embedding = { w = U(8, 4), index = I(8, 3) },
   quantized_matmul = { x = U(4, 32), w = U(4, 32):cast "q8_0" },
   grouped_matmul = { w = U(2, 4, 4), sizes = op.ones({ 2 }, { dtype = "i64" }) * 2 },
+  csr_rows = { offsets = T { 0, 1, 2 } }, sddmm = { row = I(4, 4), column = I(4, 4), values = U(4) },
+  spmm_coo = { values = U(4), row = I(2, 4), column = I(4, 4) }, spmm_csr = { values = U(4), offsets = T { 0, 4, 4 }, index = I(4, 4) },
+  bsmm = { blocks = U(2, 3, 2), offsets = T { 0, 1, 2 }, index = I(2, 2) },
+  dequantize = { q = U(4, 4), scale = U(4, 1), zero = U(4, 1), second = { q = U(4, 4), scale = U(2, 2) } },
+  scaled_linear = { x = U(3, 4), w = U(4, 4), scale = U(4, 1), zero = U(4, 1), bias = U(4), second = { x = U(3, 4), w = U(4, 4), scale = U(2, 2) } },
   router = { logits = U(4, 8), bias = U(8) }, moe_places = { index = I(2, 4, 2) }, moe_dispatch = { x = U(4, 3), index = I(2, 4, 2) },
   route_rows = { place = I(4, 4), source = I(4, 4), second = { source = I(4, 8) } },
   moe = { x = U(4, 3), weights = U(4, 2), index = I(2, 4, 2), up = U(2, 3, 6), down = U(2, 6, 3), up_bias = U(2, 6), down_bias = U(2, 3),

@@ -10,7 +10,7 @@ import os
 import sys
 
 FAMILIES = ["pointwise", "create", "random", "shape", "reduce", "linalg", "nn", "gradient", "loss", "spectral",
-            "differential", "optim", "composed", "moe"]
+            "differential", "optim", "composed", "moe", "sparse", "scales"]
 
 
 def main():

@@ -38,6 +38,7 @@ local cases = {
   { "matmul of few rows", 4, function() return op.matmul(a["0:4"], a) end },
   { "grouped_matmul", 10, function() return op.grouped_matmul(a, normal { 2, 256, 256 }, count) end },
   { "moe_places", 6, function() return op.moe_places(at, { experts = LONG }) end, "all" },
+  { "csr_rows", 6, function() return op.csr_rows(op.arange(LONG), { entries = LONG - 1 }) end, "all" },
   { "route_rows", 3, function() return op.route_rows(long:reshape { LONG, 1 }, at, at) end, "all" },
   { "solve", 200, function() return op.solve(a, a) end },
   { "sort", 12, function() return long:sort() end },
