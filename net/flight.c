@@ -237,6 +237,8 @@ static bool record(const Slot *s, uint64_t number, TsFlightRecord *out) {
   return out->number == number;
 }
 
+int64_t ts_flight_ago(const TsFlightRecord *r) { return now_ns() - r->ended; }
+
 bool ts_flight_record(const TsFlight *f, int rank, uint64_t number, TsFlightRecord *out) {
   return record(slot_of(f->head, rank), number, out);
 }

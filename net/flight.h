@@ -61,6 +61,8 @@ void ts_flight_end(TsFlight *f, uint64_t number, bool failed, const char *words)
 /* Of other ranks. */
 TsFlightLife ts_flight_life(const TsFlight *f, int rank);
 bool ts_flight_record(const TsFlight *f, int rank, uint64_t number, TsFlightRecord *out);
+/* Nanoseconds since it ended, on this host. */
+int64_t ts_flight_ago(const TsFlightRecord *r);
 /* Whether it has come to that exchange. */
 bool ts_flight_reached(const TsFlight *f, int rank, uint64_t number, int round);
 uint64_t ts_flight_begun(const TsFlight *f, int rank); /* the number of its last one; 0: none */

@@ -89,7 +89,9 @@ static int look_at(const TsWatch *w, const TsBatch *b, int rank, int64_t waited,
     if (differs(b, &r)) return mismatch(w, rank, &r, err);
     if (r.state == TS_FLIGHT_failed) return given_up(w, rank, r.number, err);
     bool over = r.state == TS_FLIGHT_done || (int)r.rounds > b->round + 1;
-    sent = over && waited < SENT_NS;
+    /* It may be over just now: all have waited for another one before. */
+    int64_t since = r.state == TS_FLIGHT_done ? ts_flight_ago(&r) : waited;
+    sent = over && (waited < SENT_NS || since < SENT_NS);
   }
   switch (ts_flight_life(w->flight, rank)) {
   case TS_FLIGHT_dead: return sent ? 0 : lost(w, rank, "is dead", err);

@@ -59,10 +59,34 @@ static int devices_of(const TsMeshRun *r, int n, const TsMeshStep *s, TsDevice *
 
 static int flush(TsContext *c) { return c->offload ? c->offload->flush(c, false) : 0; }
 
+/* What the CPU has made of a part, as it does draws, comes to its device by the device's own work, which reads it
+ * too and would not wait for a copy that goes beside it. */
+static int bring(TsTensor *t) {
+  int device = t ? t->meta.device : 0;
+  if (!device || device >= TS_DEVICE_MESH || !ts_tensor_numel(t)) return 0;
+  bool there = !t->storage->valid || t->storage->valid >> device & 1;
+  return there || ts_tensor_read_on(t, device) ? 0 : -1;
+}
+
+static int bring_all(TsMeshRun *r, const TsMeshStep *s) {
+  const TsMeshSpace *space = &r->plan->space;
+  const TsMeshJoin *j = &r->plan->join[s->at];
+  int slots = j->nfrom > 1 ? j->nfrom : 1, failed = 0;
+  int first = s->k < 0 ? 0 : s->k, last = s->k < 0 ? space->nmicro : s->k + 1;
+  for (int i = 0; i < slots; i++)
+    for (int place = 0; place < space->nplace; place++)
+      for (int p = 0; p < space->n; p++)
+        for (int k = first; k < last && !failed; k++)
+          failed = bring(*ts_mesh_slot(r, j->from + i, place, p, k));
+  return failed;
+}
+
 int ts_mesh_aside(TsMeshRun *r, int n, const TsMeshStep *s) {
   TsDevice *list[TS_MAX_DEVICES];
   int ndevice = devices_of(r, n, s, list);
   if (ndevice < 1 || !ts_device_can_aside(ndevice, list)) return 0;
+  for (int i = 0; i < n; i++)
+    if (bring_all(r, &s[i])) return -1;
   if (flush(r->c) || ts_device_aside_begin(ndevice, list, &r->c->err)) return -1;
   r->c->engines = s->does == TS_STEP_start ? r->plan->overlap.engines : 0;
   return 1;

@@ -104,3 +104,30 @@ graph @f(%x: f32[9@c]) -> %x {
 }
 ]]
 tessera.graph.load(text) --! axis 0 in 3 pieces has 2 leaves
+
+-- What rules put behind a product in its kernel, or a program does, keeps the leaves of its sum, and devices that have pieces of
+-- it send sums and no factors.
+do
+  local graph = tessera.graph
+  local a, b, bias, more = op.normal({ 5, 16 }, { seed = 1 }), op.normal({ 16, 6 }, { seed = 2 }), op.normal({ 6 }, { seed = 3 }), op.normal({ 5, 6 }, { seed = 4 })
+  local two = dist.Mesh { axes = { "a" }, devices = { "cpu:0", "cpu:0" } }
+  for name, f in pairs {
+    relu = function(x, w) return op.relu(op.matmul(x, w)) end,
+    gelu = function(x, w) return op.gelu(op.matmul(x, w)) end,
+    silu = function(x, w) return op.silu(op.matmul(x, w) + bias) end,
+    bias = function(x, w) return op.matmul(x, w) + bias end,
+    residual = function(x, w) return op.matmul(x, w) + more end,
+    words = function(x, w) return op.matmul(x, w, bias, more, { epilogue = "residual_gelu_bias" }) end,
+    halves = function(x, w) return op.matmul(x:cast "bf16", w:cast "bf16", bias:cast "bf16", { epilogue = "bias_relu" }) end,
+  } do
+    for _, leaves in ipairs { 0, 4, 8 } do
+      dist.leaves(leaves)
+      local x, w, g = dist.shard(a, two, { nil, "a" }), dist.shard(b, two, { "a" }), graph.module(name, f)
+      local want = f(x, w):hash()
+      assert(g(x, w):hash() == want, name .. " over pieces, " .. leaves)
+      assert(tostring(g:collectives(x, w)):match "^all_reduce[^\n]*\n1 collectives", name)
+      if leaves > 0 then assert(f(a, b):hash() == want and graph.module(name, f)(a, b):hash() == want, name .. " on one device") end
+    end
+  end
+  dist.leaves(0)
+end

@@ -38,3 +38,12 @@ why:match "there are %d+ layouts, and a process has no more of them\n  hint: eac
 make(40000) --! and a process has no more of them
 type_of(make(7)) --> f32[4@a/7] over a=2
 type_of(parts[1] + parts[2]) --> f32[1,4@a,4] over a=2
+
+-- Numbers of devices and of micro-batches that nobody has.
+dist.range(0, 1e9) --! dist.range: 1000000000 devices are more than the 16777216 of a list
+dist.Mesh { axes = { "a" }, devices = dist.range(1000, 1000 + 1e5) } --! a mesh has at most 4096 devices
+local two = dist.Mesh { axes = { "dp" }, devices = { "cpu:0", "cpu:0" } }
+local model = tessera.nn.Linear(4, 4)
+local opt = tessera.optim.SGD(model:parameters(), { lr = 1 })
+local function step(plan) return tessera.graph.training_step(model, function(m, x) return m(x):mean() end, opt, { mesh = two, plan = plan }) end
+step { micro = 1e9 } --! plan: option 'micro' must be a whole number in [1, 4096], not 1000000000

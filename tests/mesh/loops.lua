@@ -55,6 +55,20 @@ for name, f in pairs { var = function(x) return op.var(x) end, logsumexp = funct
   assert(graph.module(name, looped)(X):hash() == want and graph.module(name, looped)(x):hash() == want, name)
 end
 
+-- So have sums of what lies on one device, between loops and in them, where another argument is spread.
+do
+  local function mixed(x, y)
+    local c = op.cond(y:sum():gt(0), function(v) return v * v:sum { axis = 0 } end, function(v) return v - v:mean { axis = 0 } end, y)
+    local _, z = op.while_loop(function(i) return i:lt(2) end, function(i, v) return i + 1, op.tanh(op.matmul(v, v)) end,
+      op.zeros({}, { dtype = "i64" }), op.matmul(c, y:T()))
+    return op.matmul(z, c), x * 2
+  end
+  local y = rng.normal { 5, 17 }
+  local want = mixed(X, y):hash()
+  assert(graph.module("mixed", mixed)(X, y):hash() == want)
+  for _, spread in ipairs { x, dist.replicate(X, mesh) } do assert(graph.module("mixed", mixed)(spread, y):hash() == want) end
+end
+
 -- What is sent is what was told, wherever that is known before: calls, their order in a round, and bytes.
 local function sums(rows)
   local n, bytes = 0, 0

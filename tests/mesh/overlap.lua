@@ -134,6 +134,19 @@ local function experts(how, kind)
 end
 experts(EAGER, "cpu") == experts(false, "cpu") --> true
 
+-- What the CPU makes of a part, as it does draws, is sent and computed with: here rows of uneven parts that gradients need whole.
+local function drawn(how)
+  return dist.leaves(8, dist.overlap, how, function()
+    rng.seed(3)
+    local model = nn.Linear(4, 5)
+    local step = graph.training_step(model, function(m, x) return op.dropout(m(x), { p = 0.1 }):square():mean() end,
+      optim.SGD(model:parameters(), { lr = 0.1 }), { mesh = mesh_of("sim", { 2 }, { "dp" }) })
+    local x = rng.normal { 5, 2, 4 }
+    return step(x):hash() .. step(x):hash() .. model.weight:hash()
+  end)
+end
+drawn { bucket = 1 } == drawn(false) --> true
+
 -- ---- the plan
 local Net = nn.Module:extend "Net"
 function Net:init()

@@ -51,6 +51,8 @@ if first then
   out = run(first, 2, "late")
   has(out, "tessera: rank 0 %([^)]+%) waits since 3 s for rank 1 %([^)]+%) at all_reduce of max: i64%[%] %-> i64%[%] %(tests/net/_faults.lua:%d+%)",
     "0: false [^\n]*max: interrupted", "0: alive 3", "1: false [^\n]*rank 0 %([^)]+%) gave it up: [^\n]*interrupted", "1: alive 3")
+  out = run(first, 4, "comes")
+  has(out, "0: max %d", "1: max %d", "2: max %d", "3: max %d")
   out = run(first, 2, "patience")
   has(out, "0: false [^\n]*waited 1 s for rank 1", "dist.patience")
   out = run(first, 2, "away")

@@ -369,7 +369,7 @@ static int run_owned(TsFrame *f, TsTensor *const *args, TsTensor **results) {
 
 static int run_again(TsFrame *f, TsTensor *const *args, TsTensor **results) {
   TsFrame *own = ts_frame_bind(f->ctx, f->code, f->device);
-  if (own) own->owner = f->owner, own->moved = f->moved;
+  if (own) own->owner = f->owner, own->moved = f->moved, own->by_calls = f->by_calls;
   int failed = own ? ts_frame_run(own, args, results) : -1;
   ts_frame_free(own);
   return failed;
@@ -439,7 +439,7 @@ int ts_frame_run(TsFrame *f, TsTensor *const *args, TsTensor **results) {
   TsContext *c = f->ctx;
   int device = ts_frame_place(c, f->code, args);
   if (device < 0) return -1;
-  if (device == TS_DEVICE_MESH) return ts_frame_run_spread(f, args, results);
+  if (device == TS_DEVICE_MESH || f->by_calls) return ts_frame_run_spread(f, args, results);
   bool moved = f->device && !device;
   if (device && !f->device && !(f = ts_frame_there(f, device))) return -1;
   bool outermost = f->device && c->offload && !c->replaying && !f->busy;

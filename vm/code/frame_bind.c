@@ -243,7 +243,7 @@ void ts_frame_free(TsFrame *f) {
 
 TsFrame *ts_frame_sub(TsFrame *f, uint32_t k, bool body) {
   TsFrame *sub = f->sub[k];
-  if (sub) sub->moved = f->moved;
+  if (sub) sub->moved = f->moved, sub->by_calls = false;
   if (sub || !(sub = ts_frame_bind(f->ctx, f->code->sub[k], f->device))) return sub;
   sub->moved = f->moved;
   sub->owner = body ? sub : f->owner;

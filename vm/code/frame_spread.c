@@ -40,13 +40,21 @@ static int run_operator(Spread *s, const TsInstr *i) {
   return ts_vm_call(s->f->ctx, (TsOp)i->op, (int)i->nin, s->in, attr, (int)i->nout, &n, s->out);
 }
 
+/* A function of this one: where leaves are declared it runs call by call too, though nothing of it lies on the
+ * mesh, since kernels of its code add up in one. */
+static TsFrame *sub_of(Spread *s, uint32_t k) {
+  TsFrame *to = ts_frame_sub(s->f, k, false);
+  if (to) to->by_calls = s->f->ctx->leaves > 1;
+  return to;
+}
+
 /* A plan does not know which: it has both. */
 static int plan_branches(Spread *s, const TsInstr *i) {
   TsContext *c = s->f->ctx;
   const char *before = c->step_if;
   int failed = 0;
   for (uint32_t k = 0; k < 2 && !failed; k++) {
-    TsFrame *to = ts_frame_sub(s->f, i->sub + k, false);
+    TsFrame *to = sub_of(s, i->sub + k);
     for (uint32_t o = 0; o < i->nout && k; o++) ts_tensor_unref(s->out[o]);
     c->step_if = k ? "where a cond is false" : "where a cond is true";
     failed = !to || ts_frame_run(to, s->in + 1, s->out);
@@ -71,7 +79,7 @@ static int run_call(Spread *s, const TsInstr *i) {
                         "%s: a recursion does not run on tensors that are spread over a mesh",
                         f->code->name);
   }
-  return (to = ts_frame_sub(f, k, false)) ? ts_frame_run(to, args, s->out) : -1;
+  return (to = sub_of(s, k)) ? ts_frame_run(to, args, s->out) : -1;
 }
 
 static int run_control(Spread *s, const TsInstr *i) {
@@ -88,7 +96,7 @@ static int run_control(Spread *s, const TsInstr *i) {
   case TS_VM_custom: break;
   default:
     for (uint32_t k = 0; k < (i->op == TS_VM_while_loop ? 2 : 1); k++)
-      if (!ts_frame_sub(f, i->sub + k, false)) return -1;
+      if (!sub_of(s, i->sub + k)) return -1;
   }
   return ts_control_run(f->ctx, i, f->code, f->sub, s->in, s->out);
 }

@@ -33,7 +33,8 @@ struct TsFrame {
   int64_t *shortest; /* nanoseconds, by instruction; or NULL */
   bool measured;     /* they are being measured */
   bool busy;
-  bool moved; /* it runs on the device, and what it was given belongs to the CPU */
+  bool by_calls; /* whoever calls it runs over a mesh, and leaves are declared */
+  bool moved;    /* it runs on the device, and what it was given belongs to the CPU */
   /* while it runs */
   TsStep *at;
   TsFrame *caller;

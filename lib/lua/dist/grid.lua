@@ -24,6 +24,7 @@ end
 -- begins with number a and ends before b. Where there are fewer, all are false: devices that are only planned with. In a job of
 -- several processes they are those of all of them, rank by rank: "cpu:0@1" is the CPU of rank 1.
 --   dist.range(8)
+local MOST = 2 ^ 24 -- devices of a list; a mesh has fewer
 function grid.range(first, stop)
   for _, n in ipairs { first or false, stop } do
     if type(n) ~= "number" or n % 1 ~= 0 or n < 0 then
@@ -31,12 +32,20 @@ function grid.range(first, stop)
     end
   end
   if not stop then first, stop = 0, first end
+  if stop - first > MOST then core.fail(("dist.range: %.0f devices are more than the %d of a list"):format(stop - first, MOST)) end
   local names = {}
   for _, kind in ipairs { "cuda", "hip", "level_zero", "cpu" } do
     if #names < stop then names = names_of(kind) end
   end
   local list = {}
   for i = first, stop - 1 do list[#list + 1] = #names >= stop and names[i + 1] or false end
+  return list
+end
+
+-- unpack has room for some thousands alone.
+local function list_of(devices)
+  local list = {}
+  for i = 1, #devices do list[i] = devices[i] end
   return list
 end
 
@@ -102,7 +111,7 @@ function grid.Mesh(given)
       core.fail(("dist.Mesh: device %d must be a name such as \"cpu:0\", not a %s"):format(i, type(d)))
     end
   end
-  return make_mesh({ unpack(o.axes) }, { unpack(shape) }, { unpack(devices) })
+  return make_mesh({ unpack(o.axes) }, { unpack(shape) }, list_of(devices))
 end
 
 function grid.is_mesh(m) return getmetatable(m) == Mesh end

@@ -6,7 +6,7 @@ local options = require "tessera.options"
 
 local pipeline = {}
 
-local WHOLE, SCHEDULES = options.whole { least = 1 }, { "gpipe", "1f1b", "interleaved" }
+local WHOLE, SCHEDULES = options.whole { least = 1, most = 4096 }, { "gpipe", "1f1b", "interleaved" }
 local MOST = 60 -- chunks
 
 local function is_stages(v)

@@ -7,7 +7,7 @@ local options = require "tessera.options"
 local pipeline = require "tessera.dist.pipeline"
 
 local read_plan = options.of("graph.training_step: plan", { zero = options.whole { least = 0, most = 3 },
-  micro = options.whole { least = 1 }, pp = options.table }, { zero = 0 })
+  micro = options.whole { least = 1, most = 4096 }, pp = options.table }, { zero = 0 })
 
 local function axis_of(mesh, name)
   for i, a in ipairs(mesh.axes) do
