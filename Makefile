@@ -85,7 +85,7 @@ KFLAGS     := $(if $(filter release,$(VARIANT)),$(filter-out -O2,$(CFLAGS)) -O3,
 files = $(foreach d,$(1),$(wildcard $(foreach r,$(d) $(d)/* $(d)/*/*,$(r)/*.$(2))))
 KSRC := $(call files,vm/kernels,c)
 SRC  := $(filter-out $(KSRC) $(NO_LLVM),$(call files,lib devices text net ir vm jit repl,c))
-LUA  := $(wildcard lib/lua/*.lua lib/lua/*/*.lua)
+LUA  := $(wildcard lib/lua/*.lua lib/lua/*/*.lua lib/lua/*/*/*.lua)
 OBJ  := $(SRC:%.c=$(BUILD)/%.o) $(foreach i,$(ISA),$(KSRC:%.c=$(BUILD)/%.$(i).o)) \
         $(BUILD)/embed.o
 CORE := $(filter-out $(BUILD)/repl/main.o,$(OBJ))

@@ -72,6 +72,17 @@ int ts_char_lower(uint32_t c, uint32_t to[2]) {
   return 1;
 }
 
+int ts_char_upper(uint32_t c, bool title, uint32_t to[2]) {
+  utf8proc_int32_t one = (utf8proc_int32_t)c;
+  if (c == 0xdf) { /* the one small letter of Latin-1 whose capital is two letters */
+    to[0] = 'S';
+    to[1] = title ? 's' : 'S';
+    return 2;
+  }
+  to[0] = (uint32_t)(title ? utf8proc_totitle(one) : utf8proc_toupper(one));
+  return 1;
+}
+
 /* Bytes that can be seen in Latin-1 stand for themselves, the others follow from U+0100 on. */
 static bool shows(uint32_t byte) {
   return (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte != 0xad);

@@ -75,6 +75,8 @@ bool ts_char_is_nonspacing(uint32_t c);
 bool ts_char_is_other(uint32_t c);
 /* The small letters of c into to, and how many they are: 1 or 2. */
 int ts_char_lower(uint32_t c, uint32_t to[2]);
+/* Its capital letters, or with `title` those that begin a word. */
+int ts_char_upper(uint32_t c, bool title, uint32_t to[2]);
 
 /* GPT-2's characters for bytes, and back: -1 where there is none. */
 uint32_t ts_char_of_byte(unsigned char byte);

@@ -23,7 +23,14 @@ int ts_mesh_overlap_of(TsContext *c, const TsGraph *g, TsOverlap *o) {
   for (int i = 0; i < g->nparam && !m; i++)
     m = ts_layout_of(&g->param[i]->meta) ? ts_layout_of(&g->param[i]->meta)->mesh : NULL;
   bool away = false; /* what others' devices are is not known, and all plan the same */
-  for (int p = 0; m && p < m->n; p++) away |= ts_mesh_away(m, p);
+  bool mixed = false; /* what one kind has made reaches another by the order of its own work */
+  for (int p = 0; m && p < m->n; p++) {
+    bool known = !ts_mesh_away(m, p) && m->device[p] >= 0 && m->device[0] >= 0;
+    away |= ts_mesh_away(m, p);
+    mixed |= known && !away &&
+             strcmp(ts_device_at(m->device[p])->kind, ts_device_at(m->device[0])->kind) != 0;
+  }
+  if (mixed) asked.on = -1;
   if (away)
     kind = "away";
   else if (m && m->device[0] >= 0)

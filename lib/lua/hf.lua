@@ -37,5 +37,17 @@ function hf.families() return require("tessera.hf.families").names() end
 --   print(tok:decode(e.ids))
 function hf.tokenizer(path, options) return require("tessera.hf.tokenizer").load(path, options) end
 
+-- chat_template(text_or_path): a conversation as the text that a model has learned, by a template of Jinja as published with models:
+-- its text, a file (.jinja, .gguf, tokenizer_config.json), or a folder of a model. template:render{messages = .., tools = ..,
+-- add_generation_prompt = .., bos_token = .., ..} gives the text that transformers makes of it, and a list of {from, to}, what
+-- stood in generation blocks. messages, tools and documents are tables, or JSON whose names keep their order; hf.null is None.
+-- tok:chat(messages, {tools, add_generation_prompt, ..}) of a tokenizer gives text and ids. docs/chat.md has what templates can do.
+--   local template = tessera.hf.chat_template "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}{% endfor %}"
+--   print(template:render{ messages = { { role = "user", content = " Hello " } } })
+function hf.chat_template(text_or_path) return require("tessera.hf.chat_template").load(text_or_path) end
+
+-- null: what is None in a template, where a variable of it is not merely missing
+hf.null = setmetatable({}, { __tostring = function() return "null" end })
+
 core.keep_line(hf, true)
 return named("tessera.hf", hf)

@@ -147,6 +147,16 @@ local function drawn(how)
 end
 drawn { bucket = 1 } == drawn(false) --> true
 
+-- A mesh of several kinds of devices does all in its place.
+local function starts(devices)
+  local mesh = dist.Mesh { axes = { "dp" }, devices = devices }
+  local model, x = nn.Linear(64, 64), rng.normal { 8, 64 }
+  local step = graph.training_step(model, function(m, y) return op.tanh(m(op.tanh(m(y)))):mean() end, optim.SGD(model:parameters(), { lr = 0.1 }), { mesh = mesh })
+  local text = dist.overlap({ bucket = 1 }, step.plan, step, x, "steps")
+  return text:find "\n  start " ~= nil
+end
+starts { "sim:0", "sim:1" }, starts { "cpu:0", "sim:0" } --> true, false
+
 -- ---- the plan
 local Net = nn.Module:extend "Net"
 function Net:init()

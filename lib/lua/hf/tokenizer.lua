@@ -249,6 +249,13 @@ function Tokenizer:stream(given)
   return setmetatable(stream, { __call = stream.push, __tostring = function() return "stream of " .. tostring(self) end })
 end
 
+-- A conversation by the model's own template: text, its ids, and where generation blocks stand.
+function Tokenizer:chat(messages, given)
+  local own = about[self]
+  own.chat = own.chat or {}
+  return require("tessera.hf.chat_template").chat(self, own.path, own.chat, messages, given)
+end
+
 core.keep_line(Tokenizer, true)
 
 -- ---- files
@@ -256,6 +263,13 @@ local function made(path, json)
   local ok, t = pcall(core.tokenizer, json)
   if not ok then core.fail(("%s: %s"):format(shown(path), (tostring(t):gsub("^[^\n]-:%d+: ", "")))) end
   about[t] = t:about()
+  return t
+end
+
+-- With the path beside which a chat template stands.
+local function made_at(path, json)
+  local t = made(path, json)
+  about[t].path = path
   return t
 end
 
@@ -280,7 +294,7 @@ function tokenizer.load(path, given)
     core.fail(("hf.tokenizer: '%s' is for vocabularies of tiktoken; %s says all by itself"):format(o.pattern and "pattern" or "special", shown(path)))
   end
   if ext == "tiktoken" then return made(path, require("tessera.hf.tokenizer_tiktoken").json(path, o)) end
-  if ext == "gguf" then return made(path, require("tessera.hf.tokenizer_gguf").of_file(path)) end
+  if ext == "gguf" then return made_at(path, require("tessera.hf.tokenizer_gguf").of_file(path)) end
   if ext ~= "json" then
     local inside = path:gsub("/$", "") .. "/tokenizer.json"
     if not exists(inside) then
@@ -288,7 +302,7 @@ function tokenizer.load(path, given)
     end
     path = inside
   end
-  return made(path, core.read_file(path, "hf.tokenizer"))
+  return made_at(path, core.read_file(path, "hf.tokenizer"))
 end
 
 return tokenizer
