@@ -18,11 +18,14 @@ int ts_device_aside_begin(int n, TsDevice *const *list, TsError *err);
 /* Whatever happens the devices' own orders are back. The ticket is larger than those before; after an
  * error it has to be rejoined all the same. */
 int ts_device_aside_end(int n, TsDevice *const *list, uint64_t *ticket, TsError *err);
-/* What the devices are given from now on comes behind that section. After an error they were waited
+/* What the devices are given from now on comes behind that section, and behind those before it: of a device
+ * that took no part in it, behind its last one before. After an error they were waited
  * for, as far as they still can be. */
 int ts_device_aside_rejoin(int n, TsDevice *const *list, uint64_t ticket, TsError *err);
 
 /* A section of it is not rejoined. */
 bool ts_device_aside_flying(const TsDevice *d);
+bool ts_device_aside_on(const TsDevice *d); /* it is within a section */
+uint64_t ts_device_aside_count(void);       /* sections so far */
 
 #endif

@@ -83,9 +83,8 @@ int ts_driver_aside_rejoin(TsDevice *d, uint64_t ticket, TsError *err) {
   int at = section_of(s, ticket);
   if (at < 0 || s->rejoined >= s->section[at].ticket) return 0;
   ts_driver_queue(d);
-  int code = ts_driver_enter(d, err)
-                 ? -1
-                 : s->driver->stream_after(s->work, s->section[at].at, 0);
+  int code =
+      ts_driver_enter(d, err) ? -1 : s->driver->stream_after(s->work, s->section[at].at, 0);
   if (code) ts_driver_aside_wait(d);
   s->rejoined = s->section[at].ticket;
   let_go(d, s->rejoined);

@@ -29,7 +29,7 @@ int ts_sim_aside_begin(TsDevice *d, TsError *err);
 int ts_sim_aside_end(TsDevice *d, uint64_t ticket, TsError *err);
 int ts_sim_aside_rejoin(TsDevice *d, uint64_t ticket, TsError *err);
 void ts_sim_aside_made(TsDevice *d, void *at, int64_t nbytes);
-bool ts_sim_aside_keeps(TsDevice *d, void *at, int64_t nbytes);  /* it is freed later */
+bool ts_sim_aside_keeps(TsDevice *d, void *at, int64_t nbytes); /* it is freed later */
 void ts_sim_aside_touch(TsDevice *d, const void *at); /* a launch or copy uses the address */
 
 /* The host's address of one of the device's, inside of a block as well. */

@@ -94,7 +94,8 @@ static int check_flight(List *l, int i) {
   int n = ts_step_writes(p, &all, l->own);
   for (int k = 0; k < n && s->does != TS_STEP_all; k++) {
     if (l->flies[l->own[k]] == (s->does == TS_STEP_start))
-      return stands(l, i, s->does == TS_STEP_start ? " stands twice" : " has no start before it");
+      return stands(l, i,
+                    s->does == TS_STEP_start ? " stands twice" : " has no start before it");
     l->flies[l->own[k]] = s->does == TS_STEP_start;
   }
   return 0;

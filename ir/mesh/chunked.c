@@ -68,7 +68,7 @@ static Costs costs_of(const TsSlots *a, const TsNodeCall *k, const TsMeta *out) 
   TsMeta part = l ? ts_layout_part(l, &m, 0) : m;
   double group = pieces_of(a, &k->s.factor[k->f]), parts = 1;
   for (int f = 0; f < k->s.nfactor; f++) parts *= pieces_of(a, &k->s.factor[f]);
-  double summand = 4.0 * (double)ts_meta_numel(&part); /* it is not rounded before it is added */
+  double summand = 4.0 * (double)ts_meta_numel(&part); /* unrounded until it is added */
   return (Costs){.product = ts_chunks_cost_at(k->n, o->flops, o->memory) / parts,
                  .sum = 2 * (group - 1) / group * summand / o->link,
                  .together = 2 * (double)ts_meta_nbytes(&part) / o->memory};
@@ -85,7 +85,8 @@ static void note(TsSlots *a, const TsNodeCall *k, int n, int best, Costs c) {
   const TsOverlap *o = &a->p->overlap;
   const char *where = ts_graph_where(k->n);
   TsText *t = &a->p->remarks;
-  ts_text_format(t, "%s%s%s: its sum is sent ", ts_node_name(k->n), *where ? " at " : "", where);
+  ts_text_format(t, "%s%s%s: its sum is sent ", ts_node_name(k->n), *where ? " at " : "",
+                 where);
   if (n > 1)
     ts_text_format(t, "in %d chunks of rows", n);
   else
@@ -133,7 +134,8 @@ void ts_chunked_operands(TsNodeCall *k, TsMeshPiece *piece, TsShardPart *of) {
   for (int i = 0; i < k->s.nin; i++)
     for (int d = 0; k->operand[i] && d < k->s.in[i]->ndim; d++)
       if (k->s.in_axis[i][d] == row)
-        k->operand[i] = ts_build_narrow(&piece->g->b, k->operand[i], d, k->chunk * count, count);
+        k->operand[i] =
+            ts_build_narrow(&piece->g->b, k->operand[i], d, k->chunk * count, count);
   of->start[row] += k->chunk * count, of->count[row] = count;
 }
 

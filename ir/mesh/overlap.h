@@ -7,10 +7,10 @@
 
 /* By the program; 0: as costs say. */
 typedef struct TsOverlapAsked {
-  int on;         /* 1: on any device; -1: never */
-  int64_t bucket; /* bytes of sums of gradients behind which a piece ends; */
-  int64_t ahead;  /* bytes that are brought together before they are needed; */
-  int chunks;     /* of a product whose sum is sent in chunks; 1: none */
+  int on;          /* 1: on any device; -1: never */
+  int64_t bucket;  /* bytes of sums of gradients behind which a piece ends; */
+  int64_t ahead;   /* bytes that are brought together before they are needed; */
+  int chunks;      /* of a product whose sum is sent in chunks; 1: none */
   int64_t engines; /* bytes of a sum from which on copy engines bring the summands */
 } TsOverlapAsked;
 

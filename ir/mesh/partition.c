@@ -164,7 +164,7 @@ static TsMeshPlan *whole(const TsGraph *g, const TsNode *n, const TsMeshHow *how
 
 /* A first try, what it finds out, and what it is to keep to. */
 typedef struct Way {
-  bool alike; /* pieces of the first micro-batch alone; false behind it where that does not do */
+  bool alike; /* pieces of the first micro-batch alone; false where that did not do */
   TsDelays *delays;
   const int *least;
   const TsOverlap *overlap;
@@ -187,7 +187,8 @@ static TsMeshPlan *partition(const TsGraph *g, const TsMesh *mesh, int leaves,
   unsigned char *live = ts_graph_live(g);
   if (!p || !live)
     ts_slots_fail(&a);
-  else if (!open_plan(p, g, mesh, how, way->overlap, err) || ts_chunks_find(&c, g, live, how, err))
+  else if (!open_plan(p, g, mesh, how, way->overlap, err) ||
+           ts_chunks_find(&c, g, live, how, err))
     a.failed = true;
   if (!a.failed) p->alike = way->alike, p->chunk = c.param, c.param = NULL;
   if (!a.failed) a.failed = ts_buckets_open(&a, live) != 0;
@@ -223,15 +224,20 @@ static bool stores(const TsGraph *g) {
 }
 
 /* Pieces of micro-batches are alike, as far as they can be. */
-static TsMeshPlan *in_time(const TsGraph *g, const TsMesh *mesh, int leaves,
-                           const TsMeshHow *how, Way *way, TsError *err) {
+static TsMeshPlan *alike_or_not(const TsGraph *g, const TsMesh *mesh, int leaves,
+                                const TsMeshHow *how, Way *way, TsError *err) {
   bool tried = way->alike;
   TsMeshPlan *p = partition(g, mesh, leaves, how, way, err);
-  if (!p && tried && !way->alike) p = partition(g, mesh, leaves, how, way, err);
+  return p || !tried || way->alike ? p : partition(g, mesh, leaves, how, way, err);
+}
+
+static TsMeshPlan *in_time(const TsGraph *g, const TsMesh *mesh, int leaves,
+                           const TsMeshHow *how, Way *way, TsError *err) {
+  TsMeshPlan *p = alike_or_not(g, mesh, leaves, how, way, err);
   if (!p || !way->ncould) return p;
   ts_mesh_plan_free(p);
   way->chunked = way->could;
-  return partition(g, mesh, leaves, how, way, err);
+  return alike_or_not(g, mesh, leaves, how, way, err);
 }
 
 /* Nodes stand as late as they can (delays.h), by the levels of a first plan. */

@@ -76,8 +76,8 @@ int ts_slots_group(TsSlots *a, const TsSlotReader *r, bool micro, int level) {
   int n = p->space.mesh->n;
   for (int i = p->ngroup; i-- > 0;) {
     const TsMeshGroup *g = &p->group[i];
-    if (g->level == level && g->chunk == r->chunk && g->phase == r->phase && g->micro == micro &&
-        !g->closed)
+    if (g->level == level && g->chunk == r->chunk && g->phase == r->phase &&
+        g->micro == micro && !g->closed)
       return i;
   }
   if (!ts_slots_room(a, &p->group, p->ngroup, &a->capgroup, sizeof *p->group)) return -1;

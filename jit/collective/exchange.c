@@ -44,12 +44,13 @@ typedef struct Plan {
 static Plan *plan[MOST_PLANS];
 static int nplan;
 
+static void free_plan(Plan *p) {
+  for (int k = 0; k < p->n; k++) ts_device_kernel_free(p->kernel[k]);
+  free(p);
+}
+
 void ts_exchange_close(void) {
-  for (int i = 0; i < nplan; i++) {
-    for (int k = 0; k < plan[i]->n; k++) ts_device_kernel_free(plan[i]->kernel[k]);
-    free(plan[i]);
-  }
-  nplan = 0;
+  while (nplan) free_plan(plan[--nplan]);
 }
 
 /* ---- boxes */
@@ -180,6 +181,11 @@ static Plan *plan_of(TsContext *c, int n, const Pusher *list) {
   p->n = n, p->lane = ts_flags_lane(), p->patience = ts_flags_patience(0);
   for (int i = 0; i < n; i++) p->device[i] = list[i].device, p->k[i] = list[i].k;
   p->refused = open_plan(p, &err);
+  if (p->refused && err.code == TS_ERR_memory) { /* it may be there the next time */
+    free_plan(p);
+    c->err = err;
+    return NULL;
+  }
   if (p->refused) ts_collective_refused(&err);
   plan[nplan++] = p;
   return p;

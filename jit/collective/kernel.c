@@ -128,8 +128,7 @@ static void pull(Sum *x, const Given *g, V block) {
   TsTileLoop round = ts_tile_for(b, number(x, 0), g->dim[TS_SUM_rounds], 1, false, 0, NULL);
   V t = add(x, mul(x, round.i, g->dim[TS_SUM_blocks]), block);
   V at[2] = {row_of(x, t), number(x, 0)};
-  for (int i = 0; i < s->nsum; i++)
-    x->value[i] = ts_tile_load(b, g->from[i], at, &tile, &edge);
+  for (int i = 0; i < s->nsum; i++) x->value[i] = ts_tile_load(b, g->from[i], at, &tile, &edge);
   add_up(x, g, at);
   ts_tile_for_end(b, &round, NULL, NULL);
   ts_collective_meet(b, s->n, g->words, g->dim[TS_SUM_rank], block);

@@ -93,6 +93,11 @@ static const TsTensor *first_of(const TsMeshSum *s) {
   return NULL;
 }
 
+static uint64_t mixed(const TsLeafSum *x) {
+  uint64_t h = ((uint64_t)x->level << 32 | (uint32_t)x->place) * 0x9e3779b97f4a7c15u;
+  return h ^ h >> 31;
+}
+
 /* All on which the plan depends; false: too much. */
 static bool words_of(const TsMeshSum *s, int64_t *w, int *n) {
   const TsMesh *m = s->from->mesh;
@@ -107,8 +112,7 @@ static bool words_of(const TsMeshSum *s, int64_t *w, int *n) {
   uint64_t h = 0;
   for (int p = 0; p < m->n; p++)
     for (int i = 0; i < s->nsum[p]; i++)
-      h = h * 1099511628211u + (uint64_t)(p + 1) * 257 + (uint64_t)s->sum[p][i].level * 65537 +
-          (uint64_t)s->sum[p][i].place;
+      h = (h * 1099511628211u + (uint64_t)p) * 1099511628211u + mixed(&s->sum[p][i]);
   w[k++] = (int64_t)h;
   *n = k;
   return true;
@@ -221,7 +225,7 @@ static int64_t make_sizes(const TsMeshSum *s, Plan *p, const Group *g) {
 static void make_rounds(Plan *p, const Group *g, const TsWayRow *row, int64_t most,
                         int64_t fit) {
   int64_t by = g->tile / g->width, tiles = (most + by - 1) / by;
-  int64_t rounds = (tiles + row->blocks - 1) / row->blocks;
+  int64_t at_once = ts_way_blocks(row, tiles), rounds = (tiles + at_once - 1) / at_once;
   int64_t chunks = g->pushes && rounds > fit ? (rounds + fit - 1) / fit : 1;
   rounds = rounds ? (rounds + chunks - 1) / chunks : 1;
   int64_t blocks = ts_way_blocks(row, (tiles + chunks * rounds - 1) / (chunks * rounds));
@@ -230,6 +234,7 @@ static void make_rounds(Plan *p, const Group *g, const TsWayRow *row, int64_t mo
     d->dim[TS_SUM_blocks] = blocks, d->dim[TS_SUM_rounds] = rounds;
     d->dim[TS_SUM_reads] = most, d->dim[TS_SUM_chunks] = chunks;
   }
+  TS_ASSERT(blocks * rounds * chunks >= tiles); /* every element is added up */
 }
 
 static int64_t meetings_of(const Plan *p, const Group *g) {
@@ -239,8 +244,7 @@ static int64_t meetings_of(const Plan *p, const Group *g) {
 
 /* The driver may load code with the first launch, and wait for all devices for it: so there is one
  * that does nothing, before any device waits for another. */
-static int warm(const Group *g, const Device *d, const int64_t *dim, int nparam,
-                TsError *err) {
+static int warm(const Group *g, const Device *d, const int64_t *dim, int nparam, TsError *err) {
   void *arg[MOST_PARAMS];
   int64_t none[TS_SUM_NDIM];
   if (g->list[d->rank]->simulated) return 0;
@@ -257,8 +261,7 @@ static bool can_push(const TsMeshSum *s, const Group *g) {
     TsSumKernel k = kernel_of(s, g, s->nsum[g->part[i]]);
     k.pushes = true;
     if (!ts_sum_rounds(&k) || ts_sum_params(&k) > MOST_PARAMS) return false;
-    if (g->way == TS_WAY_piece &&
-        elements_of(s, g->part[i]) != elements_of(s, g->part[0]))
+    if (g->way == TS_WAY_piece && elements_of(s, g->part[i]) != elements_of(s, g->part[0]))
       return false;
   }
   return true;
@@ -301,7 +304,7 @@ static int open_plan(const TsMeshSum *s, Plan *p, TsError *err) {
   bool seen[PARTS] = {false};
   if (!takes(ts_tensor_dtype(x), (TsDtype)s->whole->dtype, s->kind) || !has_devices(s))
     return 1;
-  if (!(p->group = calloc(PARTS, sizeof *p->group))) return ts_error_memory(err);
+  if (!(p->group = calloc((unsigned)m->n, sizeof *p->group))) return ts_error_memory(err);
   for (int f = 0; f < m->n; f++) {
     if (seen[f]) continue;
     Group *g = &p->group[p->ngroup++];
@@ -313,7 +316,7 @@ static int open_plan(const TsMeshSum *s, Plan *p, TsError *err) {
   return 0;
 }
 
-/* What cannot be opened goes the other way; memory may be there the next time. */
+/* What cannot be opened goes the other way. No memory is an error: it may be there the next time. */
 static Plan *make_plan(TsContext *c, const TsMeshSum *s, uint64_t hash, const int64_t *word,
                        int nword) {
   TsError err = {0};

@@ -1,6 +1,7 @@
 /* Who was waited for in vain, and in what. */
 #include <string.h>
 
+#include "devices/aside.h"
 #include "jit/collective/collective.h"
 #include "jit/collective/state.h"
 #include "vm/core/context.h"
@@ -31,6 +32,9 @@ void ts_collective_queued(TsFlags *f, int64_t meetings, int nth, int n) {
   uint64_t total = 0, begin = f->done;
   int i = place_of(f);
   ts_collective_noted(0, &total);
+  for (int k = 0; k < f->n; k++) /* words of a lane are of one order of a device alone */
+    if (ts_device_aside_on(f->device[k]) != (f->lane != 0))
+      TS_BUG("%s meets others in the wrong order of its work", f->device[k]->name);
   f->used = true, f->done += (uint64_t)meetings;
   if (!begin) memset(recent[i].last, 0, sizeof recent[i].last); /* words are new */
   recent[i].last[recent[i].next++ % TS_FLAGS_RECENT] =
@@ -58,10 +62,11 @@ static int say(TsContext *c, const TsFlags *f, int who, int missing, const TsCol
         f->device[missing]->name, ts_collective_name(k->kind), k->asks ? k->asks : "a call",
         ts_meta_text(&k->before, before), ts_meta_text(&k->meta, after), *k->place ? " (" : "",
         k->place, *k->place ? ")" : "", f->device[who]->name);
-  return ts_error_hint(&c->err,
-                       "for %lld ms, as dist.patience says; sums since then are wrong, and so is what "
-                       "was made of them",
-                       (long long)ts_flags_patience(0));
+  return ts_error_hint(
+      &c->err,
+      "for %lld ms, as dist.patience says; sums since then are wrong, and so is what "
+      "was made of them",
+      (long long)ts_flags_patience(0));
 }
 
 int ts_collective_tell(TsContext *c) {

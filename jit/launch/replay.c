@@ -133,7 +133,8 @@ static int launch_rest(TsReplay *r, TsError *err) {
   int failed = 0;
   if (r->group && r->group->meeting) return r->group->due = true, 0;
   if (r->group) return ts_replay_group_rest(r->group, err);
-  for (; r->launched < r->now.n && !failed; r->launched++) failed = ts_replay_step(r, r->launched, err);
+  for (; r->launched < r->now.n && !failed; r->launched++)
+    failed = ts_replay_step(r, r->launched, err);
   r->launched = r->now.n;
   return failed;
 }

@@ -11,8 +11,8 @@ static TsReplay *next_of(const TsReplayGroup *g) {
   TsReplay *next = NULL;
   for (int i = 0; i < g->n; i++) {
     TsReplay *r = g->member[i];
-    if (r->launched < r->now.n && (!next || r->now.launch[r->launched].order <
-                                                next->now.launch[next->launched].order))
+    if (r->launched < r->now.n &&
+        (!next || r->now.launch[r->launched].order < next->now.launch[next->launched].order))
       next = r;
   }
   return next;
@@ -93,7 +93,8 @@ int ts_replay_group_meet(TsReplayGroup *g, int n, const TsReplayMeeting *m, TsEr
     if (!ts_replay_has_room(r, m[i].nparam + m[i].ndim))
       failed = ts_error_memory(err);
     else
-      failed = ts_replay_launch(r, m[i].kernel, m[i].nparam, m[i].arg, m[i].ndim, m[i].dim, err);
+      failed =
+          ts_replay_launch(r, m[i].kernel, m[i].nparam, m[i].arg, m[i].ndim, m[i].dim, err);
     TS_ASSERT(failed || r->now.n == had + 1);
   }
   g->meeting = false;

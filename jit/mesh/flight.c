@@ -22,8 +22,7 @@ int ts_mesh_overlap_of(TsContext *c, const TsGraph *g, TsOverlap *o) {
   const TsMesh *m = NULL;
   for (int i = 0; i < g->nparam && !m; i++)
     m = ts_layout_of(&g->param[i]->meta) ? ts_layout_of(&g->param[i]->meta)->mesh : NULL;
-  bool away =
-      false; /* what others' devices are is not known here, and all have to plan the same */
+  bool away = false; /* what others' devices are is not known, and all plan the same */
   bool mixed = false; /* what one kind has made reaches another by the order of its own work */
   for (int p = 0; m && p < m->n; p++) {
     bool known = !ts_mesh_away(m, p) && m->device[p] >= 0 && m->device[0] >= 0;
@@ -40,11 +39,12 @@ int ts_mesh_overlap_of(TsContext *c, const TsGraph *g, TsOverlap *o) {
   return 0;
 }
 
-/* The devices of a join, each once; -1: some are of other processes. */
-static int devices_of(const TsMeshRun *r, const TsMeshStep *s, TsDevice **list) {
+/* The devices of a join are added to the n of the list, each once: how many these are then; -1: some are of
+ * other processes. */
+static int add_devices(const TsMeshRun *r, const TsMeshStep *s, int n, TsDevice **list) {
   const TsMeshSpace *space = &r->plan->space;
   const TsMeshJoin *j = &r->plan->join[s->at];
-  int from = r->plan->slot[j->from].place, to = r->plan->slot[j->to].place, n = 0;
+  int from = r->plan->slot[j->from].place, to = r->plan->slot[j->to].place;
   for (int place = 0; place < space->nplace; place++)
     for (int p = 0; p < space->n; p++) {
       int part = ts_space_part(space, place, p), k = 0;
@@ -55,6 +55,13 @@ static int devices_of(const TsMeshRun *r, const TsMeshStep *s, TsDevice **list) 
       if (k == n) list[n++] = d;
     }
   return n;
+}
+
+/* Of n joins, which may be at several places of a pipeline. */
+static int devices_of(const TsMeshRun *r, int n, const TsMeshStep *s, TsDevice **list) {
+  int ndevice = 0;
+  for (int i = 0; i < n && ndevice >= 0; i++) ndevice = add_devices(r, &s[i], ndevice, list);
+  return ndevice;
 }
 
 static int flush(TsContext *c) { return c->offload ? c->offload->flush(c, false) : 0; }
@@ -83,7 +90,7 @@ static int bring_all(TsMeshRun *r, const TsMeshStep *s) {
 
 int ts_mesh_aside(TsMeshRun *r, int n, const TsMeshStep *s) {
   TsDevice *list[TS_MAX_DEVICES];
-  int ndevice = devices_of(r, s, list);
+  int ndevice = devices_of(r, n, s, list);
   if (ndevice < 1 || !ts_device_can_aside(ndevice, list)) return 0;
   for (int i = 0; i < n; i++)
     if (bring_all(r, &s[i])) return -1;
@@ -100,7 +107,7 @@ int ts_mesh_started(TsMeshRun *r, int n, const TsMeshStep *s, int failed) {
   TsDevice *list[TS_MAX_DEVICES];
   TsError own = {0};
   uint64_t ticket;
-  int ndevice = devices_of(r, s, list);
+  int ndevice = devices_of(r, n, s, list);
   r->c->engines = 0;
   if (!failed) failed = flush(r->c);
   int ended = ts_device_aside_end(ndevice, list, &ticket, &own);
@@ -114,7 +121,7 @@ int ts_mesh_done(TsMeshRun *r, const TsMeshStep *s) {
   TsDevice *list[TS_MAX_DEVICES];
   uint64_t *ticket = ticket_of(r, s), own = *ticket;
   if (!own) return 0; /* it was sent in its place */
-  int n = devices_of(r, s, list);
+  int n = devices_of(r, 1, s, list);
   *ticket = 0;
   if (r->latest == own) r->latest = 0;
   return flush(r->c) || ts_device_aside_rejoin(n, list, own, &r->c->err) ? -1 : 0;

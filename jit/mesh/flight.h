@@ -8,7 +8,7 @@
  * with the error. */
 int ts_mesh_overlap_of(TsContext *c, const TsGraph *g, TsOverlap *o);
 
-/* From here on what devices of these n joins are given goes beside their own work: 1; 0: they cannot, or other
+/* From here on what devices of the n joins are given goes beside their own work: 1; 0: they cannot, or other
  * processes take part, and all stays in its place; -1 with the error. */
 int ts_mesh_aside(TsMeshRun *r, int n, const TsMeshStep *s);
 /* Behind it, of the n steps that ran so: 0 or -1. */

@@ -86,10 +86,10 @@ static void tell_argument(TsMeshRun *r, int i, const TsTensor *t) {
 int ts_mesh_run_tell(TsMeshRun *r, TsTensor *const *args) {
   int failed = 0;
   memset(r->told, 0, (size_t)r->plan->njoin);
-  for (int i = 0; i < r->plan->g->nparam; i++)
-    tell_argument(r, i, args[i]);
+  for (int i = 0; i < r->plan->g->nparam; i++) tell_argument(r, i, args[i]);
   for (int i = 0; i < r->plan->nstep && !failed; i++)
-    if (r->plan->step[i].join && r->plan->step[i].does != TS_STEP_done) failed = ts_mesh_tell_join(r, &r->plan->step[i]);
+    if (r->plan->step[i].join && r->plan->step[i].does != TS_STEP_done)
+      failed = ts_mesh_tell_join(r, &r->plan->step[i]);
   return failed;
 }
 

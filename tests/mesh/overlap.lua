@@ -23,7 +23,7 @@ end
 local function train(how, kind, shape, axes, plan, steps)
   return dist.overlap(how, function()
     rng.seed(3)
-    local mesh = mesh_of(kind, shape, axes)
+    local mesh = type(kind) == "string" and mesh_of(kind, shape, axes) or kind
     local model = small.Model()
     for _, axis in ipairs(axes) do
       if axis == "tp" then small.split(mesh)(model) end
@@ -61,13 +61,62 @@ for i, c in ipairs(cases) do
 end
 dist.leaves(0)
 
--- Copy engines bring summands, however few bytes these are: of two devices each adds all, of three a range of it.
+-- A device for each part: what is started goes in sections beside its own work, also of several places of a pipeline at once.
+-- Copies, sums by kernels that meet, and sections, of what f does.
+local function ways(f)
+  local most = 1e9
+  local met, _, sections = core.meets()
+  if GPU == "sim" then core.sim_fail("sim:1", "copy", most) end
+  local got = f()
+  local copies = GPU == "sim" and most - core.sim_fail("sim:1", "copy", 0) or 0
+  local met_now, _, sections_now = core.meets()
+  return got, copies, met_now - met, sections_now - sections
+end
+local function apart(how, shape, axes, plan)
+  local n, devices = 1, {}
+  for _, size in ipairs(shape) do n = n * size end
+  for i = 1, n do devices[i] = GPU .. ":" .. i - 1 end
+  return ways(function()
+    return (train(how, dist.Mesh { axes = axes, shape = shape, devices = devices }, shape, axes, plan))
+  end)
+end
 dist.leaves(8)
-for _, n in ipairs { 2, 3 } do
+if GPU == "sim" then
+  for _, c in ipairs { cases[1], cases[4], cases[6], cases[9], { { 2, 2 }, { "dp", "pp" }, { pp = { micro = 2 } } } } do
+    local want = train(false, "cpu", c[1], c[2], c[3])
+    local got, _, met, sections = apart(EAGER, c[1], c[2], c[3])
+    assert(got == want and met > 0 and sections > 0)
+    got, _, met, sections = apart(false, c[1], c[2], c[3])
+    assert(got == want and met > 0 and sections == 0)
+  end
+end
+
+-- Sums with more elements than so many blocks as run beside other kernels add up at a time: all of them are.
+local function wide(how, mesh)
+  return dist.overlap(how, function()
+    local x = dist.replicate(op.normal({ 128, 8 }, { seed = 1 }), mesh)
+    local a, b = dist.shard(op.normal({ 8, 8 }, { seed = 2 }), mesh, { nil, "tp" }), dist.shard(op.normal({ 8, 1024 }, { seed = 3 }), mesh, { "tp" })
+    local f = graph.module("wide", function(t, u, v) return op.matmul(op.tanh(op.matmul(t, u)), v) end)
+    return f(x, a, b):gather():hash()
+  end)
+end
+if GPU == "sim" then
+  local two = dist.Mesh { axes = { "tp" }, devices = { "sim:0", "sim:1" } }
+  local want = wide(false, two)
+  local got, _, met, sections = ways(function() return wide({ chunks = 2 }, two) end)
+  assert(got == want and met > 0 and sections > 0, "wide: " .. met .. " " .. sections)
+end
+
+-- Copy engines bring summands, however few bytes these are: of two devices each adds all, of three a range of it.
+for n = 2, GPU == "sim" and 3 or 2 do
   local engines = { bucket = 2000, ahead = 3000, chunks = 2, engines = 1 }
-  local want = train(false, "cpu", { n }, { "dp" }, {})
-  assert(train(engines, "sim", { n }, { "dp" }, {}) == want, "engines, " .. n)
-  assert(train(engines, "sim", { n }, { "dp" }, { zero = 3 }) == want, "engines, zero = 3, " .. n)
+  for _, plan in ipairs { {}, { zero = 3 } } do
+    local want = train(false, "cpu", { n }, { "dp" }, plan)
+    local _, few, all = apart(EAGER, { n }, { "dp" }, plan)
+    local got, copies, met = apart(engines, { n }, { "dp" }, plan)
+    assert(got == want, "engines, " .. n)
+    assert(GPU ~= "sim" or (plan.zero or (copies > few and met < all)), "no engine, " .. n)
+  end
 end
 dist.leaves(0)
 dist.overlap({ engines = 4096 }, dist.overlap).engines --> 4096

@@ -1,6 +1,7 @@
-/* See vm/mesh/combine.h. Kernels of GPUs that meet add up what they can (TsOffload.sum). All else goes in
- * three steps, each for all sums: devices fetch the summands of what they
- * are to add; they add; and they fetch from each other what they have not added themselves. Who
+/* See vm/mesh/combine.h. Kernels of GPUs that meet add up what they can (TsOffload.sum), unless copy
+ * engines are to (by_engines). All else goes in three steps, each for all sums: devices fetch the
+ * summands of what they are to add, by kernels that read them where they lie or by copies (wire.h);
+ * they add; and they fetch from each other what they have not added themselves. Who
  * adds what makes no difference to the bits, since the tree is always the same. In memory of the
  * host the first part adds. GPUs add all of a small sum, each for itself, which saves the third
  * step, and of a large one each a range of its elements, which saves bytes. */

@@ -191,9 +191,7 @@ static int cross_entropy_grad(TsCall *call, const TsMeta *out) {
  * behind the sum of all devices, in the type that is added in, and what comes of it is rounded once. */
 enum { ACCUMULATE = 1, EPILOGUE = 2, BIAS = 2, RESIDUAL = 3 };
 
-static TsTensor *given(const TsCall *call, int i) {
-  return call->nin > i ? call->in[i] : NULL;
-}
+static TsTensor *given(const TsCall *call, int i) { return call->nin > i ? call->in[i] : NULL; }
 
 static bool has_epilogue(const TsCall *call) {
   return call->attr[EPILOGUE].type == TS_ATTR_str || given(call, BIAS) || given(call, RESIDUAL);

@@ -47,7 +47,7 @@ typedef struct TsWire {
   int n, cap;
   TsWirePost *post;
   int npost, cappost, rounds; /* rounds: of posts that went */
-  struct TsWireCopy *copy; /* what copy engines bring at the next flush */
+  struct TsWireCopy *copy;    /* what copy engines bring at the next flush */
   int ncopy, capcopy;
   bool engines;       /* whole tensors of other devices are copied, not read where they are */
   bool timed, failed; /* it is recorded (vm/mesh/times.h); it could not begin */

@@ -210,6 +210,14 @@ static void test_aside(TsDevice *d) {
   CHECK(again == own);
   CHECK(!ts_device_aside_rejoin(1, &d, second, &err));
   CHECK(!ts_device_aside_rejoin(1, &d, first, &err)); /* it was */
+  CHECK(!ts_device_aside_begin(1, &d, &err));
+  void *more = d->alloc(d, N * 4, &err);
+  d->free(d, more, N * 4);
+  CHECK(!ts_device_aside_end(1, &d, &first, &err));
+  CHECK(!ts_device_aside_rejoin(1, &d, first + 5, &err)); /* a later one, of other devices */
+  void *back = d->alloc(d, N * 4, &err);
+  CHECK(back == more);
+  d->free(d, back, N * 4);
   d->free(d, again, N * 4);
   d->free(d, other, N * 4);
   d->free(d, at, N * 4);
