@@ -26,15 +26,12 @@ enum {
 TsOverlap ts_overlap_of(const char *kind, const TsOverlapAsked *asked) {
   size_t n = sizeof rows / sizeof *rows, at = 0;
   while (at < n && strcmp(rows[at].kind, kind)) at++;
-  TsOverlap o = {.on = asked->on > 0 || (!asked->on && at < n)};
+  TsOverlap o = {.on = asked->on > 0 || (!asked->on && at < n && rows[at].beside)};
   if (at == n) at = 0;
-  bool beside = asked->on > 0 || rows[at].beside;
   o.meets = rows[at].meets, o.link = rows[at].link;
   o.flops = rows[at].flops, o.memory = rows[at].memory;
-  o.bucket = asked->bucket ? asked->bucket
-             : beside      ? (int64_t)(MEETINGS * o.meets * o.link)
-                           : INT64_MAX;
-  o.ahead = asked->ahead ? asked->ahead : beside ? AHEAD : 1;
+  o.bucket = asked->bucket ? asked->bucket : (int64_t)(MEETINGS * o.meets * o.link);
+  o.ahead = asked->ahead ? asked->ahead : AHEAD;
   o.chunks = asked->chunks;
   o.engines = asked->engines ? asked->engines : rows[at].engines;
   o.least = asked->on > 0 ? 0 : o.meets;
