@@ -125,7 +125,7 @@ do
       local x, w, g = dist.shard(a, two, { nil, "a" }), dist.shard(b, two, { "a" }), graph.module(name, f)
       local want = f(x, w):hash()
       assert(g(x, w):hash() == want, name .. " over pieces, " .. leaves)
-      assert(tostring(g:collectives(x, w)):match "^all_reduce[^\n]*\n1 collectives", name)
+      assert(tostring(g:collectives(x, w)):match "^all_reduce[^\n]*\n1 collective,", name)
       if leaves > 0 then assert(f(a, b):hash() == want and graph.module(name, f)(a, b):hash() == want, name .. " on one device") end
     end
   end

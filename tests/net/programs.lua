@@ -6,7 +6,7 @@ local count = jobs.count
 
 for _, l in ipairs(jobs.launchers) do
   local out = jobs.run(l, 4, "scripts/run_test.lua tests/mesh/map.lua")
-  assert(count(out, "checks 17 failed 0") == 4, l.name .. "\n" .. out)
+  assert(count(out, "checks 18 failed 0") == 4, l.name .. "\n" .. out)
 end
 
 local first = jobs.launchers[1]
@@ -28,7 +28,7 @@ if first then
     end
   end
   both(function() return "scripts/run_test.lua tests/mesh/map.lua" end, function(out, n)
-    assert(count(out, "checks 17 failed 0") == n, out)
+    assert(count(out, "checks 18 failed 0") == n, out)
   end)
   -- Losses and weights of a transformer, f32 and bf16, by ZeRO's stages and split by columns and rows, beside one device.
   both(function() return "scripts/run_test.lua tests/mesh/training.lua" end, function(out, n)
