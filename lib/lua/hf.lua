@@ -42,7 +42,7 @@ function hf.tokenizer(path, options) return require("tessera.hf.tokenizer").load
 -- add_generation_prompt = .., bos_token = .., ..} gives the text that transformers makes of it, and a list of {from, to}, what
 -- stood in generation blocks. messages, tools and documents are tables, or JSON whose names keep their order; hf.null is None.
 -- tok:chat(messages, {tools, add_generation_prompt, ..}) of a tokenizer gives text and ids. docs/chat.md has what templates can do.
---   local template = tessera.hf.chat_template "{{ messages[0].content | trim }}"
+--   local template = tessera.hf.chat_template "{{ messages[0].content|trim }}"
 --   print((template:render{messages = {{content = " Hello "}}}))
 function hf.chat_template(text_or_path) return require("tessera.hf.chat_template").load(text_or_path) end
 
