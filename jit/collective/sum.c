@@ -77,14 +77,6 @@ void ts_collective_close(void) {
 }
 
 /* ---- what a sum is */
-static bool in_group(const TsMeshSum *s, int p, int q) {
-  const TsMesh *m = s->from->mesh;
-  for (int a = 0; a < m->naxis; a++)
-    if (!(s->axes >> a & 1) && ts_mesh_coordinate(m, p, a) != ts_mesh_coordinate(m, q, a))
-      return false;
-  return true;
-}
-
 static bool is_whole(const TsMeshSum *s) { return ts_layout_of(s->whole) == s->from; }
 
 static const TsTensor *first_of(const TsMeshSum *s) {
@@ -143,7 +135,7 @@ static bool has_devices(const TsMeshSum *s) {
     const TsTarget *t = d ? ts_target_of(d) : NULL;
     if (!d || !d->runs_kernels || !t || t->maker != TS_MAKER_nvidia) return false;
     for (int q = 0; q < m->n; q++)
-      if (q != p && in_group(s, p, q) &&
+      if (q != p && ts_mesh_sum_joins(s, p, q) &&
           (m->device[q] < 0 || m->device[q] == m->device[p] ||
            !ts_device_reaches(d, ts_device_at(m->device[q]))))
         return false;
@@ -160,7 +152,7 @@ static int64_t elements_of(const TsMeshSum *s, int p) {
 static int make_group(const TsMeshSum *s, int first, Group *g) {
   const TsMesh *m = s->from->mesh;
   for (int q = first; q < m->n; q++) {
-    if (!in_group(s, first, q)) continue;
+    if (!ts_mesh_sum_joins(s, first, q)) continue;
     g->list[g->n] = ts_device_at(m->device[q]);
     g->part[g->n++] = q;
     for (int i = 0; i < s->nsum[q]; i++) {

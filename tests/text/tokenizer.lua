@@ -120,4 +120,9 @@ hf.tokenizer(write("c.tiktoken", "aGk=\n"), { pattern = "x" }) --! c.tiktoken:1:
 local slow = hf.tokenizer(dir .. "/b.tiktoken", { pattern = [[(\p{L}+)+$]] })
 slow:encode(("x"):rep(40) .. "!") --! a match at byte 0 takes too many steps
 
+-- ---- words that are misspelt: methods, and options that neither tok:chat nor the template has
+tok.encod --! a tokenizer has no 'encod'
+tok:chat({}, { template = "{{ greeting }}", greting = 1 }) --! unknown option 'greting', which the template does not name either
+select(2, pcall(tok.chat, tok, {}, { template = "{{ greeting }}", greting = 1 })):match "did you mean '(%w+)'" --> greeting
+
 os.execute("rm -r " .. dir)

@@ -28,7 +28,7 @@ typedef struct Adder {
   TsTensor **other; /* then what the others have, by part */
 } Adder;
 
-static bool in_group(const TsMeshSum *s, int p, int q) {
+bool ts_mesh_sum_joins(const TsMeshSum *s, int p, int q) {
   const TsMesh *m = s->from->mesh;
   for (int a = 0; a < m->naxis; a++)
     if (!(s->axes >> a & 1) && ts_mesh_coordinate(m, p, a) != ts_mesh_coordinate(m, q, a))
@@ -42,7 +42,7 @@ static Adder adder_of(const TsMeshSum *s, int p) {
   Adder a = {.s = s, .p = p, .first = -1};
   TsMeta part = ts_layout_part(s->from, s->whole, p);
   for (int q = 0; q < s->from->mesh->n; q++) {
-    if (!in_group(s, p, q)) continue;
+    if (!ts_mesh_sum_joins(s, p, q)) continue;
     if (a.first < 0) a.first = q;
     if (q == p) a.place = a.n;
     a.n++;
@@ -98,11 +98,12 @@ static TsTensor *wanted_of(TsContext *c, const Adder *a, TsTensor *summand) {
 static int fetch_summands(TsWire *w, Adder *a) {
   const TsMeshSum *s = a->s;
   int all = 0, failed = 0;
-  for (int q = 0; q < s->from->mesh->n; q++) all += in_group(s, a->p, q) ? s->nsum[q] : 0;
+  for (int q = 0; q < s->from->mesh->n; q++)
+    all += ts_mesh_sum_joins(s, a->p, q) ? s->nsum[q] : 0;
   if (!(a->list = malloc(sizeof *a->list * (size_t)(all + 1))))
     return ts_error_memory(&w->c->err);
   for (int q = 0; q < s->from->mesh->n; q++)
-    for (int k = 0; k < s->nsum[q] && in_group(s, a->p, q) && !failed; k++) {
+    for (int k = 0; k < s->nsum[q] && ts_mesh_sum_joins(s, a->p, q) && !failed; k++) {
       TsTensor *x = wanted_of(w->c, a, s->sum[q][k].value);
       TsLeafSum *to = &a->list[a->nlist];
       *to = s->sum[q][k];
@@ -142,7 +143,7 @@ static int fetch_sums(TsWire *w, Adder *all, Adder *a) {
   if (a->share == WHOLE || a->share == PIECE) return 0;
   if (!(a->other = calloc((size_t)n, sizeof *a->other))) return ts_error_memory(&w->c->err);
   for (int q = 0; q < n && !failed; q++)
-    if (q != a->p && in_group(a->s, a->p, q) && all[q].made)
+    if (q != a->p && ts_mesh_sum_joins(a->s, a->p, q) && all[q].made)
       failed = ts_wire_fetch(w, all[q].made, end_of(a->s, q), end_of(a->s, a->p), &a->other[q]);
   return failed;
 }

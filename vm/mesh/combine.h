@@ -19,6 +19,9 @@ struct TsMeshSum {
   TsTensor **out; /* by part, on its device: a reference each */
 };
 
+/* Whether parts p and q have summands of the same sum. */
+bool ts_mesh_sum_joins(const TsMeshSum *s, int p, int q);
+
 /* Elements of one device that go where `into` is, which is of the same shape and dtype. */
 typedef struct TsMeshBox TsMeshBox;
 struct TsMeshBox {

@@ -185,6 +185,26 @@ function chat_template.load(what)
   return chat_template.of_text(found.text, found.name)
 end
 
+local OPTIONS = { template = true, tools = true, documents = true, add_generation_prompt = true, now = true, bos_token = true,
+  eos_token = true, pad_token = true, unk_token = true }
+
+-- Templates have options of their own; one that this template does not name is misspelt.
+local function need_known(given, template)
+  local names = {}
+  for name in pairs(OPTIONS) do names[name] = true end
+  for name in template.source:gmatch "[%a_][%w_]*" do names[name] = true end
+  for name in pairs(given or {}) do
+    if type(name) == "string" and not names[name] then
+      local words = {}
+      for word in pairs(names) do words[#words + 1] = word end
+      table.sort(words)
+      local guess = core.suggest(name, words)
+      fail("tok:chat: unknown option '%s', which the template does not name either%s", shown(name),
+        guess and ("\n  hint: did you mean '%s'?"):format(guess) or "")
+    end
+  end
+end
+
 --- tok:chat: text and ids. from: the path of the tokenizer.
 function chat_template.chat(tok, from, kept, messages, given)
   if given ~= nil and type(given) ~= "table" then fail("tok:chat: options are a table, not a %s", type(given)) end
@@ -212,6 +232,7 @@ function chat_template.chat(tok, from, kept, messages, given)
   elseif getmetatable(template) ~= Template then
     fail("tok:chat: option 'template' must be a template or a text, not a %s", type(template))
   end
+  need_known(given, template)
   local text, generated = template:render(variables)
   return text, tok:encode(text, { add_special_tokens = false }).ids, generated
 end

@@ -2,6 +2,7 @@
 -- not tokenizer.json become one (tokenizer_gguf.lua, tokenizer_tiktoken.lua).
 
 local core = require "tessera.core"
+local named = require "tessera.named"
 local options = require "tessera.options"
 
 local tokenizer = {}
@@ -9,6 +10,9 @@ local shown = core.shown
 
 local Encoding = {}
 local Tokenizer = core.tokenizer_class -- objects are the core's, with methods from here
+setmetatable(Tokenizer, { __index = function(_, name)
+  if type(name) == "string" and not name:find "^__" then core.fail(named.missing("a tokenizer", name, Tokenizer)) end
+end })
 local owner = setmetatable({}, { __mode = "k" }) -- of each encoding
 local about = setmetatable({}, { __mode = "k" }) -- what each one's file says of truncation and padding
 
