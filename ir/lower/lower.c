@@ -22,6 +22,7 @@ static const Row row[] = {
     {TS_OP_attention, TS_UNIT_roles, ALONE, ts_lower_decode},
     {TS_OP_attention, TS_UNIT_mma, ALONE, ts_lower_attention},
     {TS_OP_attention_grad, TS_UNIT_mma, ALONE, ts_lower_attention_grad},
+    {TS_OP_attention_grad, TS_UNIT_blocks, ALONE, ts_lower_attention_grad_unit},
     {TS_OP_attention_grad, TS_UNIT_blocks, ALONE, ts_lower_attention_wide},
     {TS_OP_grouped_matmul, TS_UNIT_mma, ALONE, ts_lower_grouped},
     {TS_OP_grouped_matmul_weight_grad, TS_UNIT_mma, ALONE, ts_lower_grouped},
