@@ -2,16 +2,18 @@
  * (ir/tile/square.h), in block form. The definition is vm/drive/attention_grad.c's, but that p and
  * dt are rounded to the inputs' type before they are multiplied, and that products are the unit's.
  *
- * Three phases. The first leaves delta of each row. In the second a round is a block of query rows
- * of one head: it makes u and r over blocks of keys in order, as the forward pass does, leaves
- * them, and walks the keys once more for dq. In the third a round is a block of keys of one key
- * head: it walks the query heads and blocks of rows upwards and carries dk and dv. There tiles
- * have keys as their rows, so p and dt are operands as they are made. Each element is one chain of
- * one round, and what a row does not see adds +0, so that no bit depends on how blocks are cut; on
- * the blocks of keys over which l is summed alone, which the target and the heads decide.
+ * Four phases. The first leaves delta of each row, the second u and r, over blocks of keys in order
+ * as the forward pass walks them (ir/sched/attention.c): they are its numbers. In the third a round
+ * is a block of query rows of one head, which walks the keys for dq; in the fourth a block of keys of
+ * one key head, which walks the query heads and blocks of rows upwards and carries dk and dv. There
+ * tiles have keys as their rows, so p and dt are operands as they are made. Each element is one
+ * chain of one round, and what a row does not see adds +0, so that no bit depends on how blocks are
+ * cut; on the blocks of keys over which l is summed alone, which the target and the heads decide.
  *
  * Operands that a loop does not change (queries and their gradients, keys and values) lie in shared
- * memory before it. Rounds have so many rows that these and what a step adds fit in 64 KiB. */
+ * memory before it. Rounds have so many rows that these and what a step adds fit in 64 KiB. Rows of
+ * the second phase are whole ones of a wave; those of later phases are shared by two waves where heads
+ * are wide, since a lane has half as many sums then. */
 #include <math.h>
 #include <string.h>
 
@@ -21,11 +23,12 @@
 typedef TsTileVal V;
 
 enum {
-  WAVE = 16,    /* rows of one */
-  OWN = 128,    /* rows of a round; of wide heads half as many */
+  WAVES = 8,    /* of a block */
+  OWN = 128,    /* rows of a round, 16 for each of them; of wide heads half as many */
   NARROW = 64,  /* heads up to this are not wide */
   WIDEST = 128, /* heads for which lanes have registers */
-  FEW = 32,     /* rows of a step where a wave of 32 lanes has a square's sums */
+  MEETING = 64, /* keys of a block of the forward pass; of wide heads half as many on waves of 32 */
+  FEW = 32,     /* of a step on waves of 32 lanes, each of which has twice as many sums */
   SUMS = 32,    /* rows of a round that makes delta; blocks of rows are multiples */
   WHOLE = 32,   /* of which heads are multiples: steps of the deepest unit */
 };
@@ -37,8 +40,8 @@ typedef struct Lower {
   TsTile *k;
   TsTileBuild b;
   int64_t batch, heads, kv_heads, s, t, d, dv, window;
-  int64_t own, step; /* rows of a round, and of what goes by; both of queries or of keys */
-  bool causal, apart; /* apart: dk and dv in rounds of their own */
+  int64_t own, step; /* of a phase: rows of a round, and of what goes by, queries or keys */
+  bool wide, causal;
   double scale;
   const char *unit;
   TsDtype dtype;
@@ -129,7 +132,7 @@ static void put_params(Lower *l) {
 static int64_t blocks(int64_t n, int64_t each) { return (n + each - 1) / each; }
 
 static void put_scratch(Lower *l) {
-  int64_t dim[] = {ts_tile_dim(0), l->heads, blocks(l->s, l->own) * l->own};
+  int64_t dim[] = {ts_tile_dim(0), l->heads, blocks(l->s, OWN) * OWN};
   TsTileType t = ts_tile_type(TS_DT_f32, 3, dim);
   V *list[3] = {&l->u, &l->r, &l->delta};
   for (int i = 0; i < 3; i++) *list[i] = ts_tile_alloc(&l->b, TS_SPACE_scratch, &t);
@@ -138,9 +141,9 @@ static void put_scratch(Lower *l) {
 /* Behind the last row are zeros. */
 static V load(Lower *l, V m, V h, V row, int64_t nrow, int64_t ncol) {
   V at[4] = {l->at_b, h, row, num(l, 0)};
-  int64_t all = m == l->in[1] || m == l->in[2] ? l->t : l->s;
+  bool keys = m == l->in[1] || m == l->in[2];
   TsTileType t = tile2(l->dtype, nrow, ncol);
-  TsTileAccess a = {.edge = all % l->own != 0};
+  TsTileAccess a = {.edge = keys ? l->t % nrow != 0 : l->s % (nrow == SUMS ? OWN : nrow) != 0};
   return ts_tile_load(&l->b, m, at, &t, &a);
 }
 
@@ -259,17 +262,28 @@ static void queries_seen(Lower *l, V key, V *lo, V *hi) {
 }
 
 /* ---- the first phase */
-static TsTileLoop open(Lower *l, int64_t outer, int64_t inner, V at[3]) {
-  TsTileLoop r = ts_sched_attention_rounds(&l->b, outer, inner, at);
-  l->at_b = at[0], l->at_h = l->at_kv = at[1];
+/* Rounds of a phase: of blocks of queries or keys of each head. */
+static TsTileLoop open(Lower *l, int64_t heads, int64_t rows, V at[3]) {
+  TsTileLoop r = ts_sched_attention_rounds(&l->b, heads, blocks(rows, l->own), at);
+  l->at_b = at[0], l->at_h = at[1];
   return r;
 }
 
+static TsTileLoop open_queries(Lower *l, int64_t rows, V at[3]) {
+  TsTileLoop r = open(l, l->heads, rows, at);
+  int64_t group = l->heads / l->kv_heads;
+  l->at_kv = group > 1 ? op2(l, TS_OP_floordiv, at[1], num(l, group)) : at[1];
+  return r;
+}
+
+/* All that are there, for rounds of any size behind it. */
+static int64_t padded(const Lower *l) { return blocks(l->s, OWN) * OWN; }
+
 static void deltas(Lower *l) {
   V at[3];
-  TsTileLoop r = open(l, l->heads, blocks(l->s, l->own) * (l->own / SUMS), at);
-  V row = times(l, at[2], SUMS), g = load_slopes(l, row, SUMS);
-  V out = load(l, l->in[3], l->at_h, row, SUMS, l->dv);
+  TsTileLoop r = open_queries(l, padded(l), at);
+  V row = times(l, at[2], l->own), g = load_slopes(l, row, l->own);
+  V out = load(l, l->in[3], l->at_h, row, l->own, l->dv);
   g = ts_tile_cast(&l->b, g, TS_DT_f32), out = ts_tile_cast(&l->b, out, TS_DT_f32);
   store_numbers(l, l->delta, row, reduced(l, TS_TILE_sum, op2(l, TS_OP_mul, g, out)));
   ts_tile_for_end(&l->b, &r, NULL, NULL);
@@ -287,10 +301,12 @@ static V base_of(Lower *l, V m) {
   return choose(l, op2(l, TS_OP_eq, m, full(l, -INFINITY, t)), full(l, 0, t), m);
 }
 
-/* u and r */
-static void statistics(Lower *l, V q, V row, V *u, V *r) {
+static void statistics(Lower *l) {
+  V at[3], lo, hi;
+  TsTileLoop round = open_queries(l, padded(l), at);
   TsTileType t = ts_tile_vector(TS_DT_f32, l->own);
-  V state[2] = {full(l, -INFINITY, t), full(l, 0, t)}, lo, hi;
+  V state[2] = {full(l, -INFINITY, t), full(l, 0, t)}, row = times(l, at[2], l->own);
+  V q = load_queries(l, row, l->own);
   keys_seen(l, row, &lo, &hi);
   TsTileLoop j = ts_tile_for(&l->b, lo, hi, 1, false, 2, state);
   if (!j.carry) return;
@@ -303,11 +319,13 @@ static void statistics(Lower *l, V q, V row, V *u, V *r) {
   V sum = op2(l, TS_OP_mul, j.carry[1], alpha);
   V next[2] = {m, op2(l, TS_OP_add, sum, reduced(l, TS_TILE_sum, e))};
   ts_tile_for_end(&l->b, &j, next, state);
-  *u = base_of(l, state[0]);
   V none = op2(l, TS_OP_eq, state[1], full(l, 0, t)), one = full(l, 1, t);
-  *r = choose(l, none, full(l, 0, t), op2(l, TS_OP_div, one, state[1]));
+  V r = choose(l, none, full(l, 0, t), op2(l, TS_OP_div, one, state[1]));
+  store_numbers(l, l->u, row, base_of(l, state[0])), store_numbers(l, l->r, row, r);
+  ts_tile_for_end(&l->b, &round, NULL, NULL);
 }
 
+/* ---- the third phase */
 /* Numbers of the queries, which are rows of a tile (axis 0) or its columns. */
 typedef struct Numbers {
   V u, r, delta;
@@ -325,19 +343,17 @@ static void slopes(Lower *l, const Numbers *n, const Sight *s, V x, V dp, V *p, 
   *dt = narrow(l, shown(l, s, op2(l, TS_OP_mul, e, by), 0));
 }
 
+static Numbers numbers(Lower *l, V row, int64_t n, int64_t axis) {
+  return (Numbers){load_numbers(l, l->u, row, n), load_numbers(l, l->r, row, n),
+                   load_numbers(l, l->delta, row, n), axis};
+}
+
 static void of_queries(Lower *l) {
   V at[3], lo, hi, p = NULL, dt = NULL, dq = NULL;
-  TsTileLoop round = open(l, l->heads, blocks(l->s, l->own), at);
-  int64_t group = l->heads / l->kv_heads;
-  if (group > 1) l->at_kv = op2(l, TS_OP_floordiv, at[1], num(l, group));
-  V row = times(l, at[2], l->own);
-  Numbers n = {.delta = NULL};
-  statistics(l, load_queries(l, row, l->own), row, &n.u, &n.r);
-  store_numbers(l, l->u, row, n.u), store_numbers(l, l->r, row, n.r);
-  /* Once more: registers are dearer than what the cache has. */
-  V q = load_queries(l, row, l->own), g = load_slopes(l, row, l->own);
-  n.delta = load_numbers(l, l->delta, row, l->own);
-  V start = full(l, 0, tile2(TS_DT_f32, l->own, l->d));
+  TsTileLoop round = open_queries(l, l->s, at);
+  V row = times(l, at[2], l->own), q = load_queries(l, row, l->own);
+  V g = load_slopes(l, row, l->own), start = full(l, 0, tile2(TS_DT_f32, l->own, l->d));
+  Numbers n = numbers(l, row, l->own, 0);
   keys_seen(l, row, &lo, &hi);
   TsTileLoop j = ts_tile_for(&l->b, lo, hi, 1, false, 1, &start);
   if (!j.carry) return;
@@ -353,51 +369,42 @@ static void of_queries(Lower *l) {
   ts_tile_for_end(&l->b, &round, NULL, NULL);
 }
 
-/* ---- the third phase */
-/* Which of dk and dv a round makes; a sum that it does not make is NULL. */
-typedef struct Keys {
-  V k, v, key;
-  bool dk, dv;
-} Keys;
-
-static void step(Lower *l, const Keys *o, V row, V *sum) {
+/* ---- the fourth phase */
+static void step(Lower *l, V k, V v, V key, V row, V *sum) {
   V p = NULL, dt = NULL, q = load_queries(l, row, l->step), g = load_slopes(l, row, l->step);
-  Numbers n = {load_numbers(l, l->u, row, l->step), load_numbers(l, l->r, row, l->step),
-               o->dk ? load_numbers(l, l->delta, row, l->step) : NULL, 1};
-  Sight s = of_key(l, o->key, row);
-  TsTileType t = tile2(TS_DT_f32, l->own, l->step);
-  V x = scores(l, o->k, q), dp = NULL;
-  if (o->dk) dp = product(l, o->v, transposed(l, g), full(l, 0, t));
+  Numbers n = numbers(l, row, l->step, 1);
+  Sight s = of_key(l, key, row);
+  V x = scores(l, k, q);
+  V dp = product(l, v, transposed(l, g), full(l, 0, tile2(TS_DT_f32, l->own, l->step)));
   slopes(l, &n, &s, x, dp, &p, &dt);
-  if (o->dv) sum[o->dk] = taken(l, &s, product(l, p, g, sum[o->dk]), sum[o->dk]);
-  if (o->dk) sum[0] = taken(l, &s, product(l, dt, q, sum[0]), sum[0]);
+  sum[1] = taken(l, &s, product(l, p, g, sum[1]), sum[1]);
+  sum[0] = taken(l, &s, product(l, dt, q, sum[0]), sum[0]);
 }
 
 /* One loop over all blocks of all query heads, so that keys and values go to shared memory once;
  * where it is, it carries. */
-static void of_keys(Lower *l, bool dk, bool dv) {
-  V at[3], lo, hi, now[4], zero = num(l, 0);
-  int n = dk + dv;
-  TsTileLoop round = open(l, l->kv_heads, blocks(l->t, l->own), at);
+static void of_keys(Lower *l) {
+  V at[3], lo, hi, zero = num(l, 0);
+  TsTileLoop round = open(l, l->kv_heads, l->t, at);
+  l->at_kv = at[1];
   int64_t group = l->heads / l->kv_heads;
-  Keys o = {.key = times(l, at[2], l->own), .dk = dk, .dv = dv};
-  o.k = load_keys(l, o.key, l->own), o.v = dk ? load_values(l, o.key, l->own) : NULL;
-  if (dk) now[0] = full(l, 0, tile2(TS_DT_f32, l->own, l->d));
-  if (dv) now[dk] = full(l, 0, tile2(TS_DT_f32, l->own, l->dv));
-  queries_seen(l, o.key, &lo, &hi);
+  V key = times(l, at[2], l->own);
+  V k = load_keys(l, key, l->own), v = load_values(l, key, l->own);
+  queries_seen(l, key, &lo, &hi);
   V each = op2(l, TS_OP_maximum, op2(l, TS_OP_sub, hi, lo), zero);
-  now[n] = group > 1 ? times(l, at[1], group) : at[1], now[n + 1] = lo;
-  TsTileLoop j = ts_tile_for(&l->b, zero, times(l, each, group), 1, false, n + 2, now);
+  V now[4] = {full(l, 0, tile2(TS_DT_f32, l->own, l->d)),
+              full(l, 0, tile2(TS_DT_f32, l->own, l->dv)), times(l, at[1], group), lo};
+  TsTileLoop j = ts_tile_for(&l->b, zero, times(l, each, group), 1, false, 4, now);
   if (!j.carry) return;
-  memcpy(now, j.carry, sizeof *now * (size_t)(n + 2));
-  l->at_h = now[n];
-  step(l, &o, times(l, now[n + 1], l->step), now);
-  V next = plus(l, now[n + 1], 1), ends = op2(l, TS_OP_ge, next, hi);
-  now[n] = choose(l, ends, plus(l, now[n], 1), now[n]);
-  now[n + 1] = choose(l, ends, lo, next);
+  memcpy(now, j.carry, sizeof now);
+  l->at_h = now[2];
+  step(l, k, v, key, times(l, now[3], l->step), now);
+  V next = plus(l, now[3], 1), ends = op2(l, TS_OP_ge, next, hi);
+  now[2] = choose(l, ends, plus(l, now[2], 1), now[2]);
+  now[3] = choose(l, ends, lo, next);
   ts_tile_for_end(&l->b, &j, now, now);
-  if (dk) store(l, l->out[1], at[1], o.key, now[0], l->scale);
-  if (dv) store(l, l->out[2], at[1], o.key, now[dk], 1);
+  store(l, l->out[1], at[1], key, now[0], l->scale);
+  store(l, l->out[2], at[1], key, now[1], 1);
   ts_tile_for_end(&l->b, &round, NULL, NULL);
 }
 
@@ -429,8 +436,7 @@ static bool read_node(Lower *l, const TsSched *sched, const TsNode *n) {
   if ((n->attr[4].i && l->s != l->t) || ts_meta_numel(q) == 0 || ts_meta_numel(k) == 0)
     return false;
   if (l->d % WHOLE || l->dv % WHOLE || !l->dv || l->d > WIDEST || l->dv > WIDEST) return false;
-  bool wide = l->d > NARROW || l->dv > NARROW, few = sched->target->lanes < 64;
-  l->own = wide ? OWN / 2 : OWN, l->step = !few ? l->own / 2 : wide ? FEW / 2 : FEW, l->apart = wide && few;
+  l->wide = l->d > NARROW || l->dv > NARROW;
   return (l->unit = unit_of(sched, l->dtype)) != NULL;
 }
 
@@ -440,16 +446,17 @@ int ts_lower_attention_grad_unit(const TsSched *s, const TsGroup *group, TsLayou
   if (!read_node(&l, s, group->node[0])) return 0;
   if (!(l.k = ts_tile_new("attention_grad"))) return ts_error_memory(err), -1;
   l.k->target = s->target->name;
-  l.k->ntile = 2, l.k->tile[0] = l.own, l.k->tile[1] = l.step;
-  l.k->threads = (int)(l.own / WAVE) * s->target->lanes;
+  bool few = s->target->lanes < 64;
+  int64_t own = l.wide ? OWN / 2 : OWN, step = few ? FEW : own / 2;
+  l.k->ntile = 2, l.k->tile[0] = own, l.k->tile[1] = step;
+  l.k->threads = WAVES * s->target->lanes;
   put_params(&l);
   l.b = ts_tile_build(l.k);
   l.b.line = ts_tile_place(l.k, ts_graph_where(l.n));
   put_scratch(&l);
-  deltas(&l);
-  of_queries(&l);
-  of_keys(&l, true, !l.apart);
-  if (l.apart) of_keys(&l, false, true);
+  l.own = SUMS, deltas(&l);
+  l.own = OWN, l.step = l.wide && few ? MEETING / 2 : MEETING, statistics(&l);
+  l.own = own, l.step = step, of_queries(&l), of_keys(&l);
   if (l.k->failed) {
     ts_tile_free(l.k);
     return ts_error_memory(err), -1;

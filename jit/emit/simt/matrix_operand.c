@@ -13,7 +13,12 @@
 
 typedef LLVMValueRef V;
 
-enum { SQUARE = TS_SQUARE, BANKS = 16 /* bytes that stay together */, AT_ONCE = 8 /* bytes of one k-run, packed */ };
+enum {
+  SQUARE = TS_SQUARE,
+  BANKS = 16,         /* bytes that stay together */
+  TURNED = 8 * BANKS, /* that rows turn about */
+  AT_ONCE = 8         /* bytes of one k-run, packed */
+};
 
 static LLVMTypeRef int_type(TsGpuEmit *g, int bits) { return ts_emit_int_type(g->e, bits, 0); }
 static V i32_of(TsGpuEmit *g, int64_t i) { return ts_emit_int(g->e, int_type(g, 32), i); }
@@ -58,9 +63,10 @@ static V address(TsGpuEmit *g, V to, int64_t known) {
   return LLVMBuildIntToPtr(b, at, LLVMTypeOf(g->shared), "");
 }
 
-/* Byte `in` of a row; what lies at one address does not reach beyond BANKS bytes. Squares further
- * down lie alike, so what is known of the row stands in instructions and takes no registers. */
-static V place(TsGpuEmit *g, const TsGpuMatrixRows *r, TsGpuCoord row, V in) {
+/* Byte `in` of a row, and so many `further` on, of which no bit is turned (TURNED); what lies at one
+ * address does not reach beyond BANKS bytes. Squares further down lie alike, so what is known of row
+ * and column stands in instructions and takes no registers. */
+static V place(TsGpuEmit *g, const TsGpuMatrixRows *r, TsGpuCoord row, V in, int64_t further) {
   LLVMBuilderRef b = g->e->b;
   int64_t down = row.base && row.off % SQUARE == 0 ? row.off : 0;
   row.off -= down;
@@ -72,11 +78,11 @@ static V place(TsGpuEmit *g, const TsGpuMatrixRows *r, TsGpuCoord row, V in) {
   }
   V to = ts_gpu_add(g, ts_gpu_mul(g, at, r->pitch), in);
   if (r->stage) to = ts_gpu_add(g, to, r->stage);
-  return address(g, to, r->at + down * r->pitch);
+  return address(g, to, r->at + down * r->pitch + further);
 }
 
 static V place_of(TsGpuEmit *g, const TsGpuMatrixRows *r, TsGpuCoord row, V k) {
-  return place(g, r, row, ts_gpu_mul(g, k, ts_dtypes[r->of].nbytes));
+  return place(g, r, row, ts_gpu_mul(g, k, ts_dtypes[r->of].nbytes), 0);
 }
 
 /* ---- storing */
@@ -240,8 +246,9 @@ V ts_gpu_matrix_numbers(TsGpuEmit *g, const TsGpuMatrix *u, const TsGpuMatrixRow
   if (run > BANKS / 4) run = BANKS / 4;
   for (int e = 0; e < words; e += run) {
     int64_t number = e * 4 / size, far = number / u->run * u->far + number % u->run;
-    V in = ts_gpu_add(g, first, ts_gpu_i64(g, (from + far) * size));
-    V p = place(g, of, row, in);
+    int64_t at = from * size, low = at % TURNED;
+    V in = ts_gpu_add(g, first, ts_gpu_i64(g, low + far * size));
+    V p = place(g, of, row, in, at - low);
     LLVMTypeRef t = int_type(g, 32);
     V some = LLVMBuildLoad2(b, run > 1 ? LLVMVectorType(t, (unsigned)run) : t, p, "");
     LLVMSetAlignment(some, (unsigned)(4 * run));
