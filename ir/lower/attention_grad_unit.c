@@ -409,22 +409,10 @@ static void of_keys(Lower *l) {
 }
 
 /* ---- the node */
-static const char *unit_of(const TsSched *s, TsDtype d) {
-  const TsTarget *t = s->target;
-  bool half = d == TS_DT_bf16 || d == TS_DT_f16;
-  if (!half || !t->matrix || t->matrix == TS_MATRIX_dpas || !(t->factors & TS_FACTOR_half))
-    return NULL;
-  if (s->profile == TS_PROFILE_strict) return NULL;
-  return ts_target_has_chain(t) ? "mfma" : "wmma";
-}
-
-static bool read_node(Lower *l, const TsSched *sched, const TsNode *n) {
+static void read_node(Lower *l, const TsNode *n) {
   const TsMeta *q = &n->in[0]->meta, *k = &n->in[1]->meta;
   int nd = q->ndim;
   l->n = n, l->dtype = (TsDtype)q->dtype;
-  if (n->nin != 7 || n->nout != 3 || n->in[3] || n->in[4] || nd < 2 || nd > 4) return false;
-  for (int i = 0; i < 5; i++)
-    if (n->in[place[i]]->meta.dtype != q->dtype) return false;
   l->batch = nd > 3 ? q->dim[0] : 1;
   l->heads = nd > 2 ? q->dim[nd - 3] : 1, l->kv_heads = nd > 2 ? k->dim[nd - 3] : 1;
   l->s = q->dim[nd - 2], l->t = k->dim[nd - 2], l->d = q->dim[nd - 1];
@@ -433,17 +421,38 @@ static bool read_node(Lower *l, const TsSched *sched, const TsNode *n) {
   l->window = n->attr[1].type == TS_ATTR_int ? n->attr[1].i : 0;
   l->scale = n->attr[2].type == TS_ATTR_f ? n->attr[2].f : 1 / sqrt((double)l->d);
   l->scale = (double)(float)l->scale;
-  if ((n->attr[4].i && l->s != l->t) || ts_meta_numel(q) == 0 || ts_meta_numel(k) == 0)
-    return false;
-  if (l->d % WHOLE || l->dv % WHOLE || !l->dv || l->d > WIDEST || l->dv > WIDEST) return false;
   l->wide = l->d > NARROW || l->dv > NARROW;
-  return (l->unit = unit_of(sched, l->dtype)) != NULL;
+}
+
+const char *ts_lower_attention_grad_without(const TsSched *s, const TsNode *n) {
+  const TsTarget *t = s->target;
+  const TsMeta *q = &n->in[0]->meta, *k = &n->in[1]->meta, *v = &n->in[2]->meta;
+  int nd = q->ndim;
+  if (q->dtype != TS_DT_bf16 && q->dtype != TS_DT_f16) return "its numbers have no 16 bits";
+  if (t->matrix == TS_MATRIX_none || !(t->factors & TS_FACTOR_half))
+    return "the target has no unit for 16 bits";
+  if (t->matrix == TS_MATRIX_dpas) return "gradients have no form for DPAS";
+  if (s->profile == TS_PROFILE_strict) return "sums are those of the CPU in profile strict";
+  if (n->in[3]) return "gradients with a mask have no form for it";
+  if (n->in[4] || n->nout != 3) return "gradients with a sink have no form for it";
+  for (int i = 0; i < 5; i++)
+    if (n->in[place[i]]->meta.dtype != q->dtype) return "operands have several types";
+  if (nd < 2 || nd > 4 || !ts_meta_numel(q) || !ts_meta_numel(k) || !ts_meta_numel(v))
+    return "there is nothing to multiply";
+  if (n->attr[4].i && q->dim[nd - 2] != k->dim[nd - 2])
+    return "there are not as many keys as queries";
+  int64_t d = q->dim[nd - 1], dv = v->dim[nd - 1];
+  if (d % WHOLE || dv % WHOLE || d > WIDEST || dv > WIDEST)
+    return "heads are not of 32, 64, 96 or 128 numbers";
+  return NULL;
 }
 
 int ts_lower_attention_grad_unit(const TsSched *s, const TsGroup *group, TsLayoutFn *layout,
                                  void *arg, TsSchedKernel *out, TsError *err) {
   Lower l = {.layout = layout, .arg = arg};
-  if (!read_node(&l, s, group->node[0])) return 0;
+  if (ts_lower_attention_grad_without(s, group->node[0])) return 0;
+  read_node(&l, group->node[0]);
+  l.unit = ts_target_has_chain(s->target) ? "mfma" : "wmma";
   if (!(l.k = ts_tile_new("attention_grad"))) return ts_error_memory(err), -1;
   l.k->target = s->target->name;
   bool few = s->target->lanes < 64;
