@@ -13,7 +13,7 @@
  * Operands that a loop does not change (queries and their gradients, keys and values) lie in shared
  * memory before it. Rounds have so many rows that these and what a step adds fit in 64 KiB. Rows of
  * the second phase are whole ones of a wave; those of later phases are shared by two waves where heads
- * are wide, since a lane has half as many sums then. */
+ * are wide or waves narrow, since a lane has half as many sums then. */
 #include <math.h>
 #include <string.h>
 
@@ -24,11 +24,12 @@ typedef TsTileVal V;
 
 enum {
   WAVES = 8,    /* of a block */
-  OWN = 128,    /* rows of a round, 16 for each of them; of wide heads half as many */
+  OWN = 128,    /* rows of a round, 16 for each of them; half as many of wide heads */
   NARROW = 64,  /* heads up to this are not wide */
   WIDEST = 128, /* heads for which lanes have registers */
   MEETING = 64, /* keys of a block of the forward pass; of wide heads half as many on waves of 32 */
-  FEW = 32,     /* of a step on waves of 32 lanes, each of which has twice as many sums */
+  FEW = 32,     /* of a step on waves of 32 lanes, each of which has twice as many sums; of a round as
+                   of wide heads */
   SUMS = 32,    /* rows of a round that makes delta; blocks of rows are multiples */
   WHOLE = 32,   /* of which heads are multiples: steps of the deepest unit */
 };
@@ -370,41 +371,50 @@ static void of_queries(Lower *l) {
 }
 
 /* ---- the fourth phase */
-static void step(Lower *l, V k, V v, V key, V row, V *sum) {
+/* What a round makes: dk, dv, or both. */
+typedef struct Keys {
+  V k, v, key;
+  bool dk, dv;
+} Keys;
+
+static void step(Lower *l, const Keys *o, V row, V *sum) {
   V p = NULL, dt = NULL, q = load_queries(l, row, l->step), g = load_slopes(l, row, l->step);
   Numbers n = numbers(l, row, l->step, 1);
-  Sight s = of_key(l, key, row);
-  V x = scores(l, k, q);
-  V dp = product(l, v, transposed(l, g), full(l, 0, tile2(TS_DT_f32, l->own, l->step)));
+  Sight s = of_key(l, o->key, row);
+  TsTileType t = tile2(TS_DT_f32, l->own, l->step);
+  V x = scores(l, o->k, q), dp = NULL;
+  if (o->dk) dp = product(l, o->v, transposed(l, g), full(l, 0, t));
   slopes(l, &n, &s, x, dp, &p, &dt);
-  sum[1] = taken(l, &s, product(l, p, g, sum[1]), sum[1]);
-  sum[0] = taken(l, &s, product(l, dt, q, sum[0]), sum[0]);
+  if (o->dv) sum[o->dk] = taken(l, &s, product(l, p, g, sum[o->dk]), sum[o->dk]);
+  if (o->dk) sum[0] = taken(l, &s, product(l, dt, q, sum[0]), sum[0]);
 }
 
 /* One loop over all blocks of all query heads, so that keys and values go to shared memory once;
  * where it is, it carries. */
-static void of_keys(Lower *l) {
-  V at[3], lo, hi, zero = num(l, 0);
+static void of_keys(Lower *l, bool dk, bool dv) {
+  V at[3], lo, hi, now[4], zero = num(l, 0);
+  int n = dk + dv;
   TsTileLoop round = open(l, l->kv_heads, l->t, at);
   l->at_kv = at[1];
   int64_t group = l->heads / l->kv_heads;
-  V key = times(l, at[2], l->own);
-  V k = load_keys(l, key, l->own), v = load_values(l, key, l->own);
-  queries_seen(l, key, &lo, &hi);
+  Keys o = {.key = times(l, at[2], l->own), .dk = dk, .dv = dv};
+  o.k = load_keys(l, o.key, l->own), o.v = dk ? load_values(l, o.key, l->own) : NULL;
+  queries_seen(l, o.key, &lo, &hi);
   V each = op2(l, TS_OP_maximum, op2(l, TS_OP_sub, hi, lo), zero);
-  V now[4] = {full(l, 0, tile2(TS_DT_f32, l->own, l->d)),
-              full(l, 0, tile2(TS_DT_f32, l->own, l->dv)), times(l, at[1], group), lo};
-  TsTileLoop j = ts_tile_for(&l->b, zero, times(l, each, group), 1, false, 4, now);
+  if (dk) now[0] = full(l, 0, tile2(TS_DT_f32, l->own, l->d));
+  if (dv) now[dk] = full(l, 0, tile2(TS_DT_f32, l->own, l->dv));
+  now[n] = times(l, at[1], group), now[n + 1] = lo;
+  TsTileLoop j = ts_tile_for(&l->b, zero, times(l, each, group), 1, false, n + 2, now);
   if (!j.carry) return;
-  memcpy(now, j.carry, sizeof now);
-  l->at_h = now[2];
-  step(l, k, v, key, times(l, now[3], l->step), now);
-  V next = plus(l, now[3], 1), ends = op2(l, TS_OP_ge, next, hi);
-  now[2] = choose(l, ends, plus(l, now[2], 1), now[2]);
-  now[3] = choose(l, ends, lo, next);
+  memcpy(now, j.carry, sizeof *now * (size_t)(n + 2));
+  l->at_h = now[n];
+  step(l, &o, times(l, now[n + 1], l->step), now);
+  V next = plus(l, now[n + 1], 1), ends = op2(l, TS_OP_ge, next, hi);
+  now[n] = choose(l, ends, plus(l, now[n], 1), now[n]);
+  now[n + 1] = choose(l, ends, lo, next);
   ts_tile_for_end(&l->b, &j, now, now);
-  store(l, l->out[1], at[1], key, now[0], l->scale);
-  store(l, l->out[2], at[1], key, now[1], 1);
+  if (dk) store(l, l->out[1], at[1], o.key, now[0], l->scale);
+  if (dv) store(l, l->out[2], at[1], o.key, now[dk], 1);
   ts_tile_for_end(&l->b, &round, NULL, NULL);
 }
 
@@ -456,7 +466,7 @@ int ts_lower_attention_grad_unit(const TsSched *s, const TsGroup *group, TsLayou
   if (!(l.k = ts_tile_new("attention_grad"))) return ts_error_memory(err), -1;
   l.k->target = s->target->name;
   bool few = s->target->lanes < 64;
-  int64_t own = l.wide ? OWN / 2 : OWN, step = few ? FEW : own / 2;
+  int64_t own = l.wide || few ? OWN / 2 : OWN, step = few ? FEW : own / 2;
   l.k->ntile = 2, l.k->tile[0] = own, l.k->tile[1] = step;
   l.k->threads = WAVES * s->target->lanes;
   put_params(&l);
@@ -465,7 +475,10 @@ int ts_lower_attention_grad_unit(const TsSched *s, const TsGroup *group, TsLayou
   put_scratch(&l);
   l.own = SUMS, deltas(&l);
   l.own = OWN, l.step = l.wide && few ? MEETING / 2 : MEETING, statistics(&l);
-  l.own = own, l.step = step, of_queries(&l), of_keys(&l);
+  l.own = own, l.step = step, of_queries(&l);
+  bool apart = l.wide && few; /* both together spill there */
+  of_keys(&l, true, !apart);
+  if (apart) of_keys(&l, false, true);
   if (l.k->failed) {
     ts_tile_free(l.k);
     return ts_error_memory(err), -1;

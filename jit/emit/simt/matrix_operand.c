@@ -15,9 +15,8 @@ typedef LLVMValueRef V;
 
 enum {
   SQUARE = TS_SQUARE,
-  BANKS = 16,         /* bytes that stay together */
-  TURNED = 8 * BANKS, /* that rows turn about */
-  AT_ONCE = 8         /* bytes of one k-run, packed */
+  BANKS = 16, /* bytes that stay together */
+  AT_ONCE = 8 /* bytes of one k-run, packed */
 };
 
 static LLVMTypeRef int_type(TsGpuEmit *g, int bits) { return ts_emit_int_type(g->e, bits, 0); }
@@ -63,10 +62,9 @@ static V address(TsGpuEmit *g, V to, int64_t known) {
   return LLVMBuildIntToPtr(b, at, LLVMTypeOf(g->shared), "");
 }
 
-/* Byte `in` of a row, and so many `further` on, of which no bit is turned (TURNED); what lies at one
- * address does not reach beyond BANKS bytes. Squares further down lie alike, so what is known of row
- * and column stands in instructions and takes no registers. */
-static V place(TsGpuEmit *g, const TsGpuMatrixRows *r, TsGpuCoord row, V in, int64_t further) {
+/* Byte `in` of a row; what lies at one address does not reach beyond BANKS bytes. Squares further
+ * down lie alike, so what is known of the row stands in instructions and takes no registers. */
+static V place(TsGpuEmit *g, const TsGpuMatrixRows *r, TsGpuCoord row, V in) {
   LLVMBuilderRef b = g->e->b;
   int64_t down = row.base && row.off % SQUARE == 0 ? row.off : 0;
   row.off -= down;
@@ -78,11 +76,11 @@ static V place(TsGpuEmit *g, const TsGpuMatrixRows *r, TsGpuCoord row, V in, int
   }
   V to = ts_gpu_add(g, ts_gpu_mul(g, at, r->pitch), in);
   if (r->stage) to = ts_gpu_add(g, to, r->stage);
-  return address(g, to, r->at + down * r->pitch + further);
+  return address(g, to, r->at + down * r->pitch);
 }
 
 static V place_of(TsGpuEmit *g, const TsGpuMatrixRows *r, TsGpuCoord row, V k) {
-  return place(g, r, row, ts_gpu_mul(g, k, ts_dtypes[r->of].nbytes), 0);
+  return place(g, r, row, ts_gpu_mul(g, k, ts_dtypes[r->of].nbytes));
 }
 
 /* ---- storing */
@@ -200,7 +198,7 @@ TsGpuFrame *ts_gpu_matrix_turned(TsGpuEmit *g, const TsTileType *t) {
   int64_t most = g->phase->vector < 16 / size ? g->phase->vector : 16 / size, n = 0, high;
   if (t->dim[0] * t->dim[1] % g->threads) return NULL;
   for (high = size < AT_ONCE ? AT_ONCE / size : 1; high > 0; high /= 2) {
-    n = each / high < most ? each / high : most;
+    for (n = 1; 2 * n <= each / high && 2 * n <= most;) n *= 2; /* vectors lie in no gap */
     bool words = n * size >= 4 || n == most || high == 1;
     if (n && words && each % (n * high) == 0 && t->dim[0] % high == 0 && t->dim[1] % n == 0)
       break;
@@ -246,9 +244,8 @@ V ts_gpu_matrix_numbers(TsGpuEmit *g, const TsGpuMatrix *u, const TsGpuMatrixRow
   if (run > BANKS / 4) run = BANKS / 4;
   for (int e = 0; e < words; e += run) {
     int64_t number = e * 4 / size, far = number / u->run * u->far + number % u->run;
-    int64_t at = from * size, low = at % TURNED;
-    V in = ts_gpu_add(g, first, ts_gpu_i64(g, low + far * size));
-    V p = place(g, of, row, in, at - low);
+    V in = ts_gpu_add(g, first, ts_gpu_i64(g, (from + far) * size));
+    V p = place(g, of, row, in);
     LLVMTypeRef t = int_type(g, 32);
     V some = LLVMBuildLoad2(b, run > 1 ? LLVMVectorType(t, (unsigned)run) : t, p, "");
     LLVMSetAlignment(some, (unsigned)(4 * run));
