@@ -114,7 +114,7 @@ for _, causal in ipairs { false, true } do
 end
 -- By the unit: p is rounded to the type of the values.
 for _, d in ipairs { "bf16", "f16" } do
-  for _, size in ipairs { 32, 64, 128 } do
+  for _, size in ipairs { 32, 64, 96, 128 } do
     local q, k, v = whole({ 1, 2, 70, size }, d), whole({ 1, 1, 200, size }, d), whole({ 1, 1, 200, size }, d)
     check("unit attention", function(x, y, z) return op.attention(x, y, z, nil, nil, { causal = size > 32 }) end, q, k, v)
   end

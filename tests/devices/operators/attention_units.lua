@@ -86,7 +86,7 @@ local spilled, multiplied = {}, 0
 for _, size in ipairs { 64, 128 } do
   for _, sizes in ipairs { { 70, 200 }, { 128, 256 } } do
     local f = module(size, sizes[1], sizes[2], { causal = true })
-    for _, t in ipairs { "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1200", "gfx9-4-generic", "gfx11-generic", "gfx12-generic" } do
+    for _, t in ipairs { "gfx942", "gfx950", "gfx1100", "gfx1200" } do
       local text = f:ir("asm", { target = t })
       if text:find "v_mfma_f32" or text:find "v_wmma_f32" then multiplied = multiplied + 1 end
       for bytes in text:gmatch "%.private_segment_fixed_size: (%d+)" do
@@ -95,8 +95,16 @@ for _, size in ipairs { 64, 128 } do
     end
   end
 end
-multiplied --> 32
+multiplied --> 16
 table.concat(spilled, "; ") --> 
+
+-- Heads of 96 in blocks of 512 threads leave three numbers a thread, which are no vector that lies at its own multiples.
+do
+  local q = op.zeros { 1, 1, 128, 96 }:cast "bf16"
+  local f = graph.module("attention", function(x) return op.attention(x, x, x) end)
+  f(q)
+  f:ir("llvm", { target = "gfx942" }):find "store <3 x" == nil --> true
+end
 
 -- Who leaves the unit alone says why.
 local function why(f, t, options) return f:ir("why", { target = t or target }):match ": ([^\n]*), [%d.]+ us" end
