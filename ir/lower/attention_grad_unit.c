@@ -1,19 +1,21 @@
 /* The gradients of attention of 16-bit floats on a matrix unit that makes squares
- * (ir/tile/square.h), in block form. The definition is vm/drive/attention_grad.c's, but that p and
- * dt are rounded to the inputs' type before they are multiplied, and that products are the unit's.
+ * (ir/tile/square.h), in block form. The definition is vm/drive/attention_grad.c's, but that p
+ * and dt are rounded to the inputs' type before they are multiplied, and that products are the
+ * unit's.
  *
- * Four phases. The first leaves delta of each row, the second u and r, over blocks of keys in order
- * as the forward pass walks them (ir/sched/attention.c): they are its numbers. In the third a round
- * is a block of query rows of one head, which walks the keys for dq; in the fourth a block of keys of
- * one key head, which walks the query heads and blocks of rows upwards and carries dk and dv. There
- * tiles have keys as their rows, so p and dt are operands as they are made. Each element is one
- * chain of one round, and what a row does not see adds +0, so that no bit depends on how blocks are
- * cut; on the blocks of keys over which l is summed alone, which the target and the heads decide.
+ * Four phases. The first leaves delta of each row, the second u and r, over blocks of keys in
+ * order as the forward pass walks them (ir/sched/attention.c): they are its numbers. In the
+ * third a round is a block of query rows of one head, which walks the keys for dq; in the
+ * fourth a block of keys of one key head, which walks the query heads and blocks of rows
+ * upwards and carries dk and dv. There tiles have keys as their rows, so p and dt are operands
+ * as they are made. Each element is one chain of one round, and what a row does not see adds
+ * +0, so that no bit depends on how blocks are cut; on the blocks of keys over which l is
+ * summed alone, which the target and the heads decide.
  *
- * Operands that a loop does not change (queries and their gradients, keys and values) lie in shared
- * memory before it. Rounds have so many rows that these and what a step adds fit in 64 KiB. Rows of
- * the second phase are whole ones of a wave; those of later phases are shared by two waves where heads
- * are wide or waves narrow, since a lane has half as many sums then. */
+ * Operands that a loop does not change (queries and their gradients, keys and values) lie in
+ * shared memory before it. Rounds have so many rows that these and what a step adds fit in 64
+ * KiB. Rows of the second phase are whole ones of a wave; those of later phases are shared by
+ * two waves where heads are wide or waves narrow, since a lane has half as many sums then. */
 #include <math.h>
 #include <string.h>
 
@@ -27,11 +29,13 @@ enum {
   OWN = 128,    /* rows of a round, 16 for each of them; half as many of wide heads */
   NARROW = 64,  /* heads up to this are not wide */
   WIDEST = 128, /* heads for which lanes have registers */
-  MEETING = 64, /* keys of a block of the forward pass; of wide heads half as many on waves of 32 */
-  FEW = 32,     /* of a step on waves of 32 lanes, each of which has twice as many sums; of a round as
+  MEETING =
+      64, /* keys of a block of the forward pass; of wide heads half as many on waves of 32 */
+  FEW =
+      32, /* of a step on waves of 32 lanes, each of which has twice as many sums; of a round as
                    of wide heads */
-  SUMS = 32,    /* rows of a round that makes delta; blocks of rows are multiples */
-  WHOLE = 32,   /* of which heads are multiples: steps of the deepest unit */
+  SUMS = 32,  /* rows of a round that makes delta; blocks of rows are multiples */
+  WHOLE = 32, /* of which heads are multiples: steps of the deepest unit */
 };
 
 typedef struct Lower {
@@ -46,8 +50,8 @@ typedef struct Lower {
   double scale;
   const char *unit;
   TsDtype dtype;
-  V in[5], out[3];   /* q k v out g; dq dk dv */
-  V u, r, delta;     /* scratch, of whole rounds */
+  V in[5], out[3];     /* q k v out g; dq dk dv */
+  V u, r, delta;       /* scratch, of whole rounds */
   V at_b, at_h, at_kv; /* of a round */
 } Lower;
 
@@ -255,8 +259,7 @@ static void keys_seen(Lower *l, V row, V *lo, V *hi) {
 static void queries_seen(Lower *l, V key, V *lo, V *hi) {
   *lo = num(l, 0), *hi = num(l, blocks(l->s, l->step));
   V at = plus(l, key, l->s - l->t);
-  if (l->causal)
-    *lo = op2(l, TS_OP_maximum, *lo, op2(l, TS_OP_floordiv, at, num(l, l->step)));
+  if (l->causal) *lo = op2(l, TS_OP_maximum, *lo, op2(l, TS_OP_floordiv, at, num(l, l->step)));
   if (!l->window) return;
   V last = op2(l, TS_OP_floordiv, plus(l, at, l->own + l->window - 2), num(l, l->step));
   *hi = op2(l, TS_OP_minimum, *hi, plus(l, last, 1));
@@ -389,8 +392,8 @@ static void step(Lower *l, const Keys *o, V row, V *sum) {
   if (o->dk) sum[0] = taken(l, &s, product(l, dt, q, sum[0]), sum[0]);
 }
 
-/* One loop over all blocks of all query heads, so that keys and values go to shared memory once;
- * where it is, it carries. */
+/* One loop over all blocks of all query heads, so that keys and values go to shared memory
+ * once; where it is, it carries. */
 static void of_keys(Lower *l, bool dk, bool dv) {
   V at[3], lo, hi, now[4], zero = num(l, 0);
   int n = dk + dv;

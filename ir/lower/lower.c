@@ -141,8 +141,9 @@ static int from_table(const TsSched *s, const TsGroup *g, TsLayoutFn *layout, vo
 static int no_gradients(const TsSched *s, const TsNode *n, TsError *err) {
   const char *why = s->target->matrix ? ts_lower_attention_grad_without(s, n) : NULL;
   return ts_error_set(err, TS_ERR_value,
-                      "there is no kernel of these gradients of attention: %s%sothers take multiples of "
-                      "32 queries and of 128 keys, without a mask, a window or a sink",
+                      "there is no kernel of these gradients of attention: %s%sothers take "
+                      "multiples of 32 queries and of 128 keys, without a mask, a window or "
+                      "a sink",
                       why ? why : "", why ? "; " : "");
 }
 
