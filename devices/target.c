@@ -111,6 +111,7 @@ static const TsTarget target[] = {
     {.name = "gfx90a", /* Instinct MI250X, of one of its two dies */
      CDNA,
      .place = TS_PLACE_engine3,
+     .direct = 4,
      .processors = 110,
      .cpu = "gfx90a",
      .registers = 128,
@@ -123,6 +124,7 @@ static const TsTarget target[] = {
     {.name = "gfx942", /* Instinct MI300X */
      CDNA,
      .place = TS_PLACE_die,
+     .direct = 4,
      .processors = 304,
      .cpu = "gfx942",
      .registers = 128,
@@ -135,6 +137,9 @@ static const TsTarget target[] = {
     {.name = "gfx950", /* Instinct MI355X */
      CDNA,
      .place = TS_PLACE_die,
+     .direct = 16,
+     .turns = true,
+     .paired = 2,
      .processors = 256,
      .cpu = "gfx950",
      .registers = 128,
@@ -182,6 +187,7 @@ static const TsTarget target[] = {
     {.name = "gfx9-4-generic", /* Instinct MI300X */
      CDNA,
      .place = TS_PLACE_die,
+     .direct = 4,
      .generic = true,
      .processors = 304,
      .cpu = "gfx9-4-generic",

@@ -91,6 +91,10 @@ typedef struct TsTarget {
   TsTargetMatrix matrix;
   TsTargetPlace place;
   int clock_bits; /* of the counter of cycles that code reads; 0: 64 */
+  int direct; /* bytes that a lane copies past its registers into shared memory at most; 0: none */
+  bool turns; /* reads tiles of 16 bits turned from shared memory */
+  /* Waves of a SIMD that take turns, one multiplies while the other loads; 0: they go as they come. */
+  int paired;
   unsigned factors; /* of TsTargetFactor */
 } TsTarget;
 

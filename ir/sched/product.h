@@ -25,6 +25,8 @@ double ts_sched_product_steps(const TsNode *n); /* multiply-adds */
  * there is none. */
 bool ts_sched_product_size(const TsSched *s, const TsGroup *group, TsProductSize *size,
                            TsDtype *d);
+/* In a few words how the target's unit makes squares of its sums; none if it does not. */
+void ts_sched_product_how(const TsSched *s, const TsGroup *group, TsText *text);
 
 /* ts_sched_lower of a group of kind matmul. */
 int ts_sched_lower_product(const TsSched *s, const TsGroup *group, TsLayoutFn *layout,

@@ -221,7 +221,7 @@ int ts_tile_rule_of_meet(Check *c, const Stmt *s) {
 }
 
 int ts_tile_rule_of_turn(Check *c, const Stmt *s) {
-  if (!c->roles) return WRONG(TS_ERR_argument, "stands in no role");
+  if (!c->roles && c->k->form != TS_FORM_block) return WRONG(TS_ERR_argument, "stands in no role");
   return ts_tile_rule_gives_nothing(c, s);
 }
 
