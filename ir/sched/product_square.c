@@ -66,6 +66,13 @@ const char *ts_product_square_unit(TsProductLower *l) {
   return t->matrix == TS_MATRIX_dpas ? "dpas" : ts_target_has_chain(t) ? "mfma" : "wmma";
 }
 
+const char *ts_sched_square_unit(const TsSched *s, TsDtype d, TsDtype *factor) {
+  const TsTarget *t = s->target;
+  if (!t->matrix || t->matrix == TS_MATRIX_dpas || !factor_of(t, s->profile, d, factor))
+    return NULL;
+  return ts_target_has_chain(t) ? "mfma" : "wmma";
+}
+
 bool ts_sched_square_has(const TsTarget *t, TsDtype d) {
   TsDtype factor;
   return factor_of(t, TS_PROFILE_deterministic, d, &factor);
