@@ -20,9 +20,12 @@
  * rates by units by clock; registers and shared memory from its documents of the instruction sets. */
 #define AMD                                                                                    \
   .triple = "amdgcn-amd-amdhsa", .maker = TS_MAKER_amd, .object = true, .vector_bytes = 16,    \
-  .units = TS_UNIT_blocks, .fma = true, .half = true, .mixes = true, .round = true
-#define CDNA AMD, .features = "", .lanes = 64
-#define RDNA AMD, .features = "+wavefrontsize32,+cumode", .lanes = 32, .place = TS_PLACE_pair
+  .fma = true, .half = true, .mixes = true, .round = true
+#define GCN  AMD, .features = "", .lanes = 64
+#define NAVI AMD, .features = "+wavefrontsize32,+cumode", .lanes = 32, .place = TS_PLACE_pair
+/* With a matrix unit. */
+#define CDNA GCN, .units = TS_UNIT_blocks | TS_UNIT_squares
+#define RDNA NAVI, .units = TS_UNIT_blocks | TS_UNIT_squares
 /* What units of RDNA multiply, and those of CDNA. */
 #define FEW TS_FACTOR_half | TS_FACTOR_whole
 #define MORE FEW | TS_FACTOR_single | TS_FACTOR_twice
@@ -174,7 +177,8 @@ static const TsTarget target[] = {
      .flops16 = 1024,
      .shared_bytes = 64 << 10},
     {.name = "gfx9-generic", /* Radeon RX Vega 64 */
-     CDNA,
+     GCN,
+     .units = TS_UNIT_blocks,
      .place = TS_PLACE_engine2,
      .generic = true,
      .processors = 64,
@@ -199,7 +203,8 @@ static const TsTarget target[] = {
      .flops16 = 2048,
      .shared_bytes = 64 << 10},
     {.name = "gfx10-3-generic", /* Radeon RX 6900 XT */
-     RDNA,
+     NAVI,
+     .units = TS_UNIT_blocks,
      .generic = true,
      .processors = 80,
      .cpu = "gfx10-3-generic",

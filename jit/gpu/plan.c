@@ -169,7 +169,8 @@ static void look(Look *l, const TsTileRegion *r) {
     l->work += s->nout && s->out[0]->type.rank && s->op != TS_TILE_load;
     switch (s->op) {
     case TS_TILE_load:
-    case TS_TILE_store: {
+    case TS_TILE_store:
+    case TS_TILE_store_below: {
       int w = ts_gpu_alignment(s);
       if (w > 8) w = 8;
       if (w > l->vector) l->vector = w;

@@ -88,7 +88,8 @@ static void statement(TsGpuEmit *g, const TsTileStmt *s) {
   case TS_TILE_alloc: put_alloc(g, s); return;
   case TS_TILE_view: ts_gpu_memory_begin(g, s->out[0], g->memory[s->in[0]->id][0]); return;
   case TS_TILE_load: ts_gpu_load(g, s); return;
-  case TS_TILE_store: ts_gpu_store(g, s); return;
+  case TS_TILE_store:
+  case TS_TILE_store_below: ts_gpu_store(g, s); return;
   case TS_TILE_gather: ts_gpu_gather(g, s); return;
   case TS_TILE_scatter: ts_gpu_scatter(g, s); return;
   case TS_TILE_prefetch:
