@@ -13,7 +13,11 @@
 
 typedef TsTileVal V;
 
-enum { DEEP = 64 /* bytes of k of a stage */, MOST = 64 /* rows, columns of a block, */, THREADS = 256 };
+enum {
+  DEEP = 64 /* bytes of k of a stage */,
+  MOST = 64 /* rows, columns of a block, */,
+  THREADS = 256
+};
 
 typedef struct Make {
   const TsGroupedSquare *x;
@@ -74,7 +78,8 @@ static Stage fetch(Make *m, V k) {
 static V transposed(Make *m, V v) {
   TsAttr perm = {.type = TS_ATTR_ints, .n = 2, .ints = (int64_t[]){1, 0}};
   if (!v) return NULL;
-  TsTileType t = ts_tile_type((TsDtype)v->type.dtype, 2, (int64_t[]){v->type.dim[1], v->type.dim[0]});
+  TsTileType t =
+      ts_tile_type((TsDtype)v->type.dtype, 2, (int64_t[]){v->type.dim[1], v->type.dim[0]});
   return ts_tile_emit1(&m->b, TS_TILE_transpose, 1, &v, &perm, &t);
 }
 
@@ -137,7 +142,8 @@ static void one_item(Make *m, V items, V item) {
   m->end = ts_gpu_place(b, m->places, items, TS_GPU_PLACE_end, item);
   m->group = ts_gpu_place(b, m->places, items, TS_GPU_PLACE_group, item);
   m->from = ts_gpu_place(b, m->places, items, TS_GPU_PLACE_from, item);
-  V count = ts_gpu_place(b, m->places, items, TS_GPU_PLACE_count, item), zero = ts_tile_index(b, 0);
+  V count = ts_gpu_place(b, m->places, items, TS_GPU_PLACE_count, item),
+    zero = ts_tile_index(b, 0);
   V is = ts_tile_op2(b, TS_OP_lt, item, count);
   m->last = ts_tile_op3(b, TS_OP_where, is, ts_tile_index(b, m->x->k), zero);
   m->end = ts_tile_op3(b, TS_OP_where, is, m->end, zero);

@@ -206,7 +206,8 @@ void ts_sched_product_how(const TsSched *s, const TsGroup *group, TsText *text) 
   ts_text_format(text, "by %s of %s: %lldx%lld by %d threads", l.unit, ts_dtype_name(l.factor),
                  (long long)l.block[0], (long long)l.block[1], l.how.threads);
   if (l.how.stages) ts_text_format(text, ", %d stages", l.how.stages);
-  if (l.how.direct) ts_text_format(text, " copied past registers, %d bytes a lane", l.how.direct);
+  if (l.how.direct)
+    ts_text_format(text, " copied past registers, %d bytes a lane", l.how.direct);
   if (l.how.paired) ts_text_str(text, ", waves in pairs take turns");
 }
 

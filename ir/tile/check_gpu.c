@@ -76,7 +76,10 @@ int ts_tile_rule_of_copy_async(Check *c, const Stmt *s) {
   if (ATTR("bytes")->type != TS_ATTR_none && bytes != 4 && bytes != 8 && bytes != 16)
     return WRONG(TS_ERR_attribute, "copies 4, 8 or 16 bytes at a time, not %lld",
                  (long long)bytes);
-  return between(c, s, is_of_block(to) && is_of_device(from)) || copy(c, s, 2, false, !ATTR("inside")->i) ? -1 : 0;
+  return between(c, s, is_of_block(to) && is_of_device(from)) ||
+                 copy(c, s, 2, false, !ATTR("inside")->i)
+             ? -1
+             : 0;
 }
 
 int ts_tile_rule_of_copy_bulk(Check *c, const Stmt *s) {
@@ -222,7 +225,8 @@ int ts_tile_rule_of_meet(Check *c, const Stmt *s) {
 }
 
 int ts_tile_rule_of_turn(Check *c, const Stmt *s) {
-  if (!c->roles && c->k->form != TS_FORM_block) return WRONG(TS_ERR_argument, "stands in no role");
+  if (!c->roles && c->k->form != TS_FORM_block)
+    return WRONG(TS_ERR_argument, "stands in no role");
   return ts_tile_rule_gives_nothing(c, s);
 }
 

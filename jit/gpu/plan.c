@@ -22,7 +22,8 @@ enum {
   ROOM = 96,        /* registers, then; a transform of 64 numbers a thread would spill */
   HEAVY = 24,       /* operations on a tile, from which on a map computes much */
   RESIDENT = 65536, /* bytes of a tile that registers hold */
-  PAIRED = 4 * RESIDENT, /* with twice as many threads, each of which has twice as many of them */
+  PAIRED =
+      4 * RESIDENT, /* with twice as many threads, each of which has twice as many of them */
   WARPS = 16,       /* of a row that is walked */
   MOST_LEAVES = 64, /* and leaves of it */
 };

@@ -136,8 +136,11 @@ local a, b = random({ 300, 96 }, "bf16"), random({ 96, 264 }, "bf16")
 local want = op.matmul(a, b):hash()
 local k = op.kernel(paired)
 assert(k(a:to "sim", b:to "sim"):hash() == want, "turns differ")
--- One that waits for too little reads what has not come; one that says it is inside has to be.
-local early = op.kernel((paired:gsub("pending=1", "pending=2"):gsub("@paired", "@early")))
-assert(early(a:to "sim", b:to "sim"):hash() ~= want, "nobody waited")
-local _, why = pcall(function() return op.kernel((paired:gsub("shape=%[256,32%]", "%0 inside=true"):gsub("@paired", "@outside")))(a:to "sim", b:to "sim"):hash() end)
-print((tostring(why):match "position %d+ is outside of axis 0, which has 300")) --> position 511 is outside of axis 0, which has 300
+-- By the interpreter, one that waits for too little reads what has not come; one that says it is inside has to be.
+if os.getenv "TESSERA_SIM" ~= "emulate" then
+  local early = op.kernel((paired:gsub("pending=1", "pending=2"):gsub("@paired", "@early")))
+  assert(early(a:to "sim", b:to "sim"):hash() ~= want, "nobody waited")
+  local outside = op.kernel((paired:gsub("shape=%[256,32%]", "%0 inside=true"):gsub("@paired", "@outside")))
+  local ok, why = pcall(function() return outside(a:to "sim", b:to "sim"):hash() end)
+  assert(not ok and tostring(why):find("position 511 is outside of axis 0, which has 300", 1, true), why)
+end

@@ -36,9 +36,9 @@ enum {
   FEW_KC = 64,
   BLOCKS = 264,
   PIECE = 1024,
-  DEEP = 64,        /* bytes of k of a stage of a unit, */
-  MOST = 64,        /* rows, columns of its block, */
-  THREADS = 256     /* and threads */
+  DEEP = 64,    /* bytes of k of a stage of a unit, */
+  MOST = 64,    /* rows, columns of its block, */
+  THREADS = 256 /* and threads */
 };
 
 typedef struct Chain {

@@ -113,7 +113,8 @@ static Copy copy_of(TsGpuEmit *g, const TsTileStmt *s) {
       s->nin != 2 + 3 + m->rank)
     ts_emit_fail(g->e, "copy_async: in block form a matrix goes to a ring of stages");
   c.rows = shape->ints[0], c.cols = shape->ints[1];
-  c.from = (TsGpuAccess){.memory = s->in[1], .at = s->in + 5, .rank = 2, .d = (TsDtype)m->dtype};
+  c.from =
+      (TsGpuAccess){.memory = s->in[1], .at = s->in + 5, .rank = 2, .d = (TsDtype)m->dtype};
   c.from.part = g->memory[s->in[1]->id];
   c.from.axis[0] = m->rank - 2, c.from.axis[1] = m->rank - 1;
   c.stage = ts_gpu_mul(g, ts_gpu_scalar(g, s->in[2]), c.ring->rows.pitch * c.rows);
@@ -143,8 +144,8 @@ static V place_of(TsGpuEmit *g, const Copy *c, V row, V col) {
 static void copy_elements(TsGpuEmit *g, const Copy *c) {
   LLVMBuilderRef b = g->e->b;
   LLVMTypeRef t = int_type(g, (int)(8 * c->size));
-  TsGpuLoop l = ts_gpu_loop(g, g->tid64, ts_gpu_i64(g, c->rows * c->cols),
-                            ts_gpu_i64(g, g->threads));
+  TsGpuLoop l =
+      ts_gpu_loop(g, g->tid64, ts_gpu_i64(g, c->rows * c->cols), ts_gpu_i64(g, g->threads));
   V row = ts_gpu_div(g, l.i, c->cols), col = ts_gpu_mod(g, l.i, c->cols);
   TsGpuCoord at[TS_TILE_RANK] = {{row, 0, 0}, {col, 0, 0}};
   V in = is_inside(g, c, at), x = NULL, zero = LLVMConstInt(t, 0, 0);

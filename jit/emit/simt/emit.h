@@ -109,7 +109,8 @@ typedef struct TsGpuEmit {
   struct TsGpuMatrixKept *kept; /* operands that loops around do not change */
   int staged;       /* those of them behind which memory of two stages is read */
   struct TsGpuMatrixRing *rings; /* stages that are copied */
-  int copies, of_group, ngroup;     /* of this thread: since the last group, of one, how many there were */
+  int copies, of_group,
+      ngroup; /* of this thread: since the last group, of one, how many there were */
   struct TsGpuMatrixFetched *fetched; /* operands of the next product, or NULL */
   bool meets;       /* memory that others write meanwhile is read: no cache may keep it */
   bool once;        /* what is read now is read by no other round, and other things are */
