@@ -93,12 +93,20 @@ static int stages_of(const TsProductLower *l, int most) {
   return n < 1 ? 1 : n < most ? (int)n : most;
 }
 
+/* What follows the sums reads something: sums and operands leave no registers for it. */
+static bool reads_more(const TsProductLower *l) {
+  for (int i = 0; i < l->naccess; i++)
+    if (l->access[i].side == TS_SIDE_result && !l->access[i].written) return true;
+  return false;
+}
+
 /* Two waves of a SIMD, of which one multiplies while the other reads, with a block as large as all
  * registers: each number that is read is multiplied most often. The third stage is on its way. */
 static bool pairs(TsProductLower *l, const TsProductSize *size) {
   const TsTarget *t = l->s->target;
   int64_t bytes = 3 * 2 * PAIRED * DEEP;
   if (t->paired != 2 || ts_dtypes[l->d].nbytes > 4 || bytes > t->shared_bytes) return false;
+  if (reads_more(l)) return false;
   if (size->m <= MOST || size->n <= MOST || blocks(size, PAIRED, PAIRED) < t->processors)
     return false;
   TsProductLower was = *l;

@@ -33,6 +33,13 @@ has(across:ir("asm", { target = "gfx950" }), { "buffer_load_dwordx4", "offen lds
   { "ds_write", "s_setprio" })
 has(large:ir("schedule", { target = "gfx950" }), { "256x256 by 512 threads", "waves in pairs take turns" })
 has(large:ir("asm", { target = "gfx950" }), { "s_setprio 1", "s_setprio 0", "vmcnt(4)", "vgpr_spill_count: 0" }, { "ds_write" })
+-- What reads more behind the product has no registers for that.
+do
+  local function zeros(...) return op.cast(op.zeros { ... }, "bf16") end
+  local f = graph.module("p", function(x, y, b, r) return op.gelu(op.matmul(x, y) + b) + r end)
+  f(zeros(4096, 512), zeros(512, 4096), zeros(4096), zeros(4096, 4096))
+  has(f:ir("asm", { target = "gfx950" }), { "offen lds", "vgpr_spill_count: 0" }, { "s_setprio" })
+end
 -- In a turn stands nothing but products.
 do
   local turn = large:ir("asm", { target = "gfx950" }):match "s_setprio 1\n(.-)s_setprio 0"

@@ -71,6 +71,29 @@ static bool is_multiplied(const TsTileRegion *r, TsTileVal memory, bool ways[2])
   return true;
 }
 
+/* Whether a copy to the ring has whole addresses, and waves whole rows. */
+static bool is_direct(const TsGpuEmit *g, const TsTileStmt *s, const TsGpuMatrixRing *r) {
+  const TsTileType *m = &s->in[1]->type;
+  const TsAttr *bytes = ts_tile_attr(s, "bytes"), *shape = ts_tile_attr(s, "shape");
+  int64_t turn = bytes->type == TS_ATTR_int ? g->threads * bytes->i : 0;
+  if (!turn || shape->type != TS_ATTR_ints || shape->n != 2 || g->e->target->direct < bytes->i)
+    return false;
+  bool along = m->rank > 1 && (!m->strided || m->stride[m->rank - 1] == 1);
+  return along && ts_gpu_alignment(s) * ts_dtypes[m->dtype].nbytes >= bytes->i &&
+         turn % r->rows.pitch == 0 && shape->ints[0] * r->rows.pitch % turn == 0;
+}
+
+/* All copies to the ring, so that each wait counts as many. */
+static bool are_direct(const TsGpuEmit *g, const TsTileRegion *in, const TsGpuMatrixRing *r) {
+  for (const TsTileStmt *s = in->first; s; s = s->next) {
+    bool copies = s->op == TS_TILE_copy_async && s->in[0] == r->memory;
+    if (copies && !is_direct(g, s, r)) return false;
+    for (int i = 0; i < s->nregion; i++)
+      if (!are_direct(g, s->region[i], r)) return false;
+  }
+  return true;
+}
+
 void ts_gpu_ring_begin(TsGpuEmit *g, TsTileVal memory, int64_t at) {
   const TsTileType *t = &memory->type;
   TsDtype d = (TsDtype)t->dtype;
@@ -84,6 +107,9 @@ void ts_gpu_ring_begin(TsGpuEmit *g, TsTileVal memory, int64_t at) {
             is_multiplied(g->phase->loop->region[0], memory, ways) && ways[0] != ways[1];
   r->rows.across = ways[1];
   if (ways[1] && (!g->maker->read_turned || !g->e->target->turns || size != 2)) r->unit = false;
+  r->direct = r->unit && g->maker->direct && g->aligned && g->phase->rounds == 1 &&
+              g->threads % g->e->target->lanes == 0 &&
+              are_direct(g, g->phase->loop->region[0], r);
   g->rings = r;
 }
 
@@ -165,15 +191,6 @@ static void copy_elements(TsGpuEmit *g, const Copy *c) {
 }
 
 /* ---- past registers */
-static bool is_direct(const TsGpuEmit *g, const Copy *c) {
-  const TsAttr *bytes = ts_tile_attr(c->s, "bytes");
-  int64_t turn = bytes->type == TS_ATTR_int ? g->threads * bytes->i : 0;
-  return turn && g->maker->direct && g->e->target->direct >= bytes->i && c->ring->unit &&
-         g->aligned && g->phase->rounds == 1 && g->threads % g->e->target->lanes == 0 &&
-         ts_gpu_along(&c->from) && ts_gpu_alignment(c->s) * c->size >= bytes->i &&
-         turn % c->ring->rows.pitch == 0 && c->rows * c->ring->rows.pitch % turn == 0;
-}
-
 /* A position that is another in each round of the loop that the copy stands in. */
 static bool moves(const TsTileStmt *s, TsTileVal p) {
   const TsTileStmt *loop = s->in_region->owner;
@@ -223,7 +240,7 @@ static void copy_direct(TsGpuEmit *g, const Copy *c) {
 
 void ts_gpu_ring_copy(TsGpuEmit *g, const TsTileStmt *s) {
   Copy c = copy_of(g, s);
-  if (is_direct(g, &c))
+  if (c.ring->direct)
     copy_direct(g, &c);
   else
     copy_elements(g, &c);

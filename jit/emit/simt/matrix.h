@@ -101,6 +101,7 @@ typedef struct TsGpuMatrixRing {
   TsTileVal memory;
   TsGpuMatrixRows rows; /* of its first stage */
   bool unit;            /* they lie as the unit reads them; else one element behind the other */
+  bool direct;          /* and come past registers */
   struct TsGpuMatrixRing *next;
 } TsGpuMatrixRing;
 
