@@ -235,7 +235,7 @@ def complete(emu):
         return (permute, [0, 1]) if name == "DS_BPERMUTE_B32" else (clock, [0])
 
     def here(pc, arch):
-        ours = emulate_amd_units.find(pc, emu.target, arch)
+        ours = emulate_amd_units.find(pc, emu, arch)
         if ours:
             def run(scalar, vector):
                 words = (ctypes.c_uint32 * emu.SGPR_COUNT).from_address(scalar.value)

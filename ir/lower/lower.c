@@ -27,6 +27,8 @@ static const Row row[] = {
     {TS_OP_attention_grad, TS_UNIT_blocks, ALONE, ts_lower_attention_wide},
     {TS_OP_grouped_matmul, TS_UNIT_mma, ALONE, ts_lower_grouped},
     {TS_OP_grouped_matmul_weight_grad, TS_UNIT_mma, ALONE, ts_lower_grouped},
+    {TS_OP_grouped_matmul, TS_UNIT_squares, ALONE, ts_lower_grouped},
+    {TS_OP_grouped_matmul_weight_grad, TS_UNIT_squares, ALONE, ts_lower_grouped},
     {TS_OP_conv1d, TS_UNIT_blocks, ALONE, ts_lower_conv},
     {TS_OP_conv2d, TS_UNIT_blocks, ALONE, ts_lower_conv},
     {TS_OP_conv3d, TS_UNIT_blocks, ALONE, ts_lower_conv},

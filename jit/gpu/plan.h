@@ -13,6 +13,7 @@ typedef struct TsGpuPhasePlan {
   int rounds;      /* of a block */
   int vector;      /* most elements of a memory access */
   int64_t most;    /* elements of the largest tile in registers */
+  bool paired;     /* halves of a block take turns: a thread has twice as many */
   int64_t row;     /* tiles of this one dimension lie in the order of lanes; 0: none */
   int lanes, each; /* of a leaf then, and threads of one */
   int registers;   /* the driver's compiler has so many, or 0: it knows best */

@@ -50,6 +50,7 @@ end
 
 -- ---- AMD: registers of a SIMD for a lane, in steps of so many; the most waves of one; SIMDs and bytes of a unit
 local amd = { gfx942 = { file = 512, step = 8, most = 8, simds = 4, lanes = 64, shared = 65536 },
+  gfx950 = { file = 512, step = 8, most = 8, simds = 4, lanes = 64, shared = 163840 },
   gfx1200 = { file = 1536, step = 24, most = 16, simds = 2, lanes = 32, shared = 65536 } }
 
 local function amd_works(word)
@@ -81,7 +82,7 @@ local function amd_row(target, text)
     local blocks = math.floor(waves * t.simds / of_block)
     if shared > 0 then blocks = math.min(blocks, math.floor(t.shared / shared)) end
     rows[#rows + 1] = { phase = phase, threads = threads, registers = registers, spills = field "vgpr_spill_count", shared = shared,
-      held = blocks * of_block / t.simds, loop = main_loop(amd_code(text, phase), amd_works), word = target == "gfx942" and "MFMA" or "WMMA" }
+      held = blocks * of_block / t.simds, loop = main_loop(amd_code(text, phase), amd_works), word = target:find "^gfx9" and "MFMA" or "WMMA" }
   end
   return rows
 end
@@ -163,6 +164,8 @@ end
 local function zeros(...) return op.zeros({ ... }):cast "bf16" end
 local product = graph.module("product", function(x, y) return op.matmul(x, y) end)
 product(zeros(4096, 4096), zeros(4096, 4096))
+local along = graph.module("along", function(x, y) return op.matmul(x, y:transpose(0, 1)) end)
+along(zeros(4096, 4096), zeros(4096, 4096))
 local q = zeros(1, 16, 2048, 64)
 local attention = graph.module("attention", function(x, y, z) return op.attention(x, y, z) end)
 attention(q, q, q)
@@ -171,7 +174,8 @@ local attention_wide = graph.module("attention_wide", function(x, y, z) return o
 attention_wide(wide, wide, wide)
 local gradients = graph.module("gradients", function(x, y, g) return op.attention_grad(x, y, y, nil, nil, g, g, { causal = true }) end)
 gradients(wide, wide, wide)
-local kernels = { { "product of bf16, 4096 x 4096 x 4096", product }, { "attention of bf16, heads of 64, 2048 keys", attention },
+local kernels = { { "product of bf16, 4096 x 4096 x 4096", product }, { "the same, B along k", along },
+  { "attention of bf16, heads of 64, 2048 keys", attention },
   { "attention of bf16, causal, heads of 128, 2048 keys", attention_wide }, { "its gradients", gradients, "amd" } } -- on pvc several modules of f32
 
 -- Published kernels: {target, what, threads, registers, spilled, bytes, held, instructions, source}.
@@ -192,7 +196,7 @@ local function number(x) return (("%.2f"):format(x):gsub("0$", "")) end
 local lines = { "| target | kernel | threads | registers | spilled | memory of a block | waves held by a SIMD or engine | instructions of the main loop | from |",
   "| --- | --- | --- | --- | --- | --- | --- | --- | --- |" }
 local function put(...) lines[#lines + 1] = "| " .. table.concat({ ... }, " | ") .. " |" end
-for _, target in ipairs { "gfx942", "gfx1200", "pvc" } do
+for _, target in ipairs { "gfx942", "gfx950", "gfx1200", "pvc" } do
   for _, k in ipairs(kernels) do if not k[3] or amd[target] then
     local text = k[2]:ir("asm", { target = target })
     local none = text:match "// no kernel: ([^\n]*)"

@@ -70,6 +70,7 @@ local function whole(shape, d)
   if d == "i8" then return op.cast(op.clamp(x * 3, -128, 127), d) end
   return op.cast(x / 16, d)
 end
+local units = not (os.getenv "TESSERA_GPU" or ""):find "^gfx9%-g" and not (os.getenv "TESSERA_GPU" or ""):find "^gfx10"
 for _, d in ipairs { "bf16", "f16", "f32", "f64", "i8", "fp8_e4m3", "fp8_e5m2" } do
   local eight = d:find "^fp8"
   -- without a unit for them these are the CPU's
@@ -82,6 +83,16 @@ for _, d in ipairs { "bf16", "f16", "f32", "f64", "i8", "fp8_e4m3", "fp8_e5m2" }
       check("unit", product, a, b)
       check("unit transposed", function(x, y) return product(x, y:transpose(0, 1)) end, a, whole({ n[3], n[2] }, d))
       check("unit of columns", function(x, y) return product(x:transpose(0, 1), y) end, whole({ n[2], n[1] }, d), b)
+    end
+    if runs and (d == "bf16" or d == "f16") and n[1] == 70 then
+      check("unit conv", function(x, y) return op.conv2d(x, y, nil, { padding = 1 }) end, whole({ 2, 6, 8, 11 }, d), whole({ 20, 6, 3, 3 }, d))
+      check("unit conv", function(x, y) return op.conv_weight_grad(x, y, { 3, 3 }, { padding = 1 }) end, whole({ 2, 4, 10, 8 }, d),
+        whole({ 2, 18, 10, 8 }, d))
+    end
+    if runs and units and (d == "bf16" or d == "f16") and n[1] == 70 then
+      local sizes = tessera.tensor({ 3, 0, 50, 10, 1 }, { dtype = "i64" })
+      check("unit of groups", op.grouped_matmul, whole({ 70, 40 }, d), whole({ 5, 40, 72 }, d), sizes)
+      check("unit of groups", op.grouped_matmul_weight_grad, whole({ 70, 40 }, d), whole({ 70, 72 }, d), sizes)
     end
     if d == "i8" and runs then check("unit that wraps", function(x, y) return op.matmul(x, y) end, a, b) end
     if d == "bf16" or d == "f16" then

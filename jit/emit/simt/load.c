@@ -144,6 +144,8 @@ void ts_gpu_read_row(TsGpuEmit *g, TsDtype d, V p, int n, V *out) {
 /* Loads stand before branches that they are wanted behind: these stay there. */
 void ts_gpu_load(TsGpuEmit *g, const TsTileStmt *s) {
   TsTileVal y = s->out[0];
+  const TsGpuMatrixRing *ring = ts_gpu_ring_of(g, s->in[0]);
+  if (ring && ring->unit) return; /* the unit reads it */
   ts_gpu_before_read(g, s->in[0]);
   if (!y->type.rank) {
     TsGpuCoord at[TS_TILE_RANK] = {{0}};

@@ -61,6 +61,19 @@ typedef struct TsGpuMaker {
   /* 16 bytes to shared memory meanwhile, and until they have come; both or none. */
   void (*copy)(struct TsGpuEmit *g, LLVMValueRef to, LLVMValueRef from);
   void (*wait_copies)(struct TsGpuEmit *g);
+  /* So many bytes of each lane past its registers: from a pointer that all lanes have, its own and all
+   * lanes' bytes behind it (i32; below 0: zeros come) to where the wave's begin; until at most so many of
+   * a thread are under way; all or none. */
+  void (*direct)(struct TsGpuEmit *g, LLVMValueRef to, LLVMValueRef from, LLVMValueRef own,
+                 LLVMValueRef by, int bytes);
+  void (*wait_direct)(struct TsGpuEmit *g, int pending);
+  /* As sync, where those that are under way stay so. */
+  void (*sync_direct)(struct TsGpuEmit *g);
+  LLVMValueRef (*uniform)(struct TsGpuEmit *g, LLVMValueRef x); /* i32 that all lanes have */
+  /* Four numbers of 16 bits, each from another lane's place: jit/emit/simt/matrix_operand.c. */
+  LLVMValueRef (*read_turned)(struct TsGpuEmit *g, LLVMValueRef p);
+  /* This wave is first where a SIMD has others, or no more. */
+  void (*first)(struct TsGpuEmit *g, bool is);
 
   /* ---- numbers: the same bits as the form for all gives, if nothing else is said. x times
    * 2^(k + far), then times 2^-far; x 2^k by two factors. */
