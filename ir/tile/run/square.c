@@ -37,8 +37,7 @@ static int64_t stride_of(const TsTileType *m, int axis) {
 }
 
 /* As Intel's description of the loads has it (cl_intel_subgroup_2d_block_io). */
-bool ts_tile_dpas_boxes(const TsTileType *m, int rows, int cols, int side,
-                        int *which) {
+bool ts_tile_dpas_boxes(const TsTileType *m, int rows, int cols, int side, int *which) {
   enum { ALIGN = 16, LEAST = 64, MOST = 1 << 24 };
   const int64_t box = TS_BOX_ALIGN;
   int64_t size = ts_dtypes[m->dtype].nbytes;

@@ -17,9 +17,7 @@ enum { WORD = 4 };
 
 static LLVMTypeRef int_type(TsGpuEmit *g, int bits) { return ts_emit_int_type(g->e, bits, 0); }
 static V i32_of(TsGpuEmit *g, int64_t v) { return ts_emit_int(g->e, int_type(g, 32), v); }
-static V short_of(TsGpuEmit *g, V x) {
-  return LLVMBuildTrunc(g->e->b, x, int_type(g, 32), "");
-}
+static V short_of(TsGpuEmit *g, V x) { return LLVMBuildTrunc(g->e->b, x, int_type(g, 32), ""); }
 
 static int64_t known(V x) { return LLVMConstIntGetSExtValue(x); }
 

@@ -76,8 +76,8 @@ static bool divide(const TsGpuEmit *g, const TsTileType *t, Groups *best) {
   for (int across = 1; n * LANES == g->threads && across <= n; across *= 2) {
     int64_t rows = (int64_t)(n / across) * high, cols = (int64_t)across * wide;
     if (n % across || t->dim[0] % rows || t->dim[1] % cols) continue;
-    Groups w = {n / across, across, (int)(t->dim[0] / rows), (int)(t->dim[1] / cols),
-                high,       wide,   boxes};
+    Groups w = {n / across, across, (int)(t->dim[0] / rows), (int)(t->dim[1] / cols), high,
+                wide,       boxes};
     int reads = w.bands * high + w.strips * wide;
     if (least && reads >= least) continue;
     least = reads, *best = w;
@@ -95,8 +95,8 @@ static V group_of(TsGpuEmit *g, const Groups *w) {
   V group = ts_gpu_div(g, g->tid64, LANES);
   if (!w->boxes) return group;
   V number = LLVMBuildTrunc(g->e->b, group, i32(g), ""), first = ts_emit_int(g->e, i32(g), 0);
-  number = ts_gpu_spirv_call(g, "_Z23intel_sub_group_shufflejj", i32(g), 2,
-                             (V[]){number, first});
+  number =
+      ts_gpu_spirv_call(g, "_Z23intel_sub_group_shufflejj", i32(g), 2, (V[]){number, first});
   return LLVMBuildZExt(g->e->b, number, int_type(g, 64), "");
 }
 
