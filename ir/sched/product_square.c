@@ -2,8 +2,8 @@
  * block is made in stages of 64 bytes of k. What the next stage needs is loaded before a stage is
  * multiplied and carried to it, so that it is on its way meanwhile; an operand whose elements along k
  * are neighbours in memory is loaded so, and stands transposed before the product. Where the target
- * copies past registers, stages are copies under way (product_direct.c). The order of sums is k
- * ascending; no block changes it.
+ * copies past registers, stages are copies under way (product_direct.c); where Intel's GPUs read operands
+ * as the unit wants them, nothing is carried. The order of sums is k ascending; no block changes it.
  *
  * What is multiplied has all numbers of the operands: fp8 are bf16 where the unit has no such product,
  * and in strict, where sums are the CPU's chain, 16 bits and 8 are f32. Steps behind k add nothing: of
@@ -177,9 +177,35 @@ static TsTileVal operand(TsProductLower *l, int side, TsTileVal x) {
   return ts_tile_emit1(&l->b, TS_TILE_transpose, 1, &x, &perm, &t);
 }
 
+/* Whether both operands are read in boxes, as the unit wants them: where they are multiplied. */
+static bool reads_boxes(const TsProductLower *l) {
+  for (int side = 0, along; side < 2; side++) {
+    const TsTileType *m = l->access[side].param ? &l->access[side].param->type : NULL;
+    if (l->s->target->matrix != TS_MATRIX_dpas || !m || m->rank < 2 || l->factor != m->dtype ||
+        !ts_tile_dpas_boxes(m, m->rank - 2, m->rank - 1, side, &along))
+      return false;
+  }
+  return true;
+}
+
+static TsTileVal sums_of_boxes(TsProductLower *l) {
+  TsTileBuild *b = &l->b;
+  TsTileType t = ts_tile_type(l->d, 2, l->block);
+  TsTileVal zero = ts_tile_index(b, 0), first = ts_tile_const(b, 0, &t), out;
+  TsAttr unit = {.type = TS_ATTR_str, .str = l->unit};
+  TsTileLoop stage =
+      ts_tile_for(b, zero, ts_tile_index(b, l->k), ts_product_square_depth(l), false, 1, &first);
+  if (!stage.carry) return NULL;
+  TsTileVal in[3] = {load(l, 0, stage.i), load(l, 1, stage.i), stage.carry[0]};
+  TsTileVal next = ts_tile_emit1(b, TS_TILE_mma, 3, in, &unit, &t);
+  ts_tile_for_end(b, &stage, &next, &out);
+  return out;
+}
+
 TsTileVal ts_product_square_sums(TsProductLower *l) {
   TsTileBuild *b = &l->b;
   if (l->how.direct) return ts_product_direct_sums(l);
+  if (reads_boxes(l)) return sums_of_boxes(l);
   int64_t depth = ts_product_square_depth(l);
   TsTileType t = ts_tile_type(l->d, 2, l->block);
   TsTileVal zero = ts_tile_index(b, 0), end = ts_tile_index(b, l->k);

@@ -35,17 +35,17 @@ static int low_bit(int64_t v) {
   return n;
 }
 
-static int divisor(const TsTileValue *v, int depth) {
+int ts_gpu_divisor(const TsTileValue *v, int depth) {
   const TsTileStmt *s = v->stmt;
   if (depth > 12) return 1;
   if (v->region && v->region->owner && v->region->owner->op == TS_TILE_for && v->index == 0) {
-    int lo = divisor(v->region->owner->in[0], depth + 1);
+    int lo = ts_gpu_divisor(v->region->owner->in[0], depth + 1);
     int step = low_bit(ts_tile_attr(v->region->owner, "step")->i);
     return lo < step ? lo : step;
   }
   if (!s) return 1;
-  int a = s->nin > 0 ? divisor(s->in[0], depth + 1) : 1;
-  int b = s->nin > 1 ? divisor(s->in[1], depth + 1) : 1;
+  int a = s->nin > 0 ? ts_gpu_divisor(s->in[0], depth + 1) : 1;
+  int b = s->nin > 1 ? ts_gpu_divisor(s->in[1], depth + 1) : 1;
   switch (s->op) {
   case TS_TILE_const: return low_bit((int64_t)ts_tile_attr(s, "value")->f);
   case TS_OP_mul: return a * b < 16 ? a * b : 16;
@@ -103,7 +103,7 @@ int ts_gpu_alignment(const TsTileStmt *s) {
   if (!unit_stride(m, last)) return 1;
   for (int a = 0; a < m->rank; a++) {
     int64_t step = stride_of(m, a);
-    int at = divisor(s->in[1 + a], 0);
+    int at = ts_gpu_divisor(s->in[1 + a], 0);
     if (a == last) step = 1;
     if (within[a] && a != last) at = 1;
     while (w > 1 && step * at % w) w /= 2;

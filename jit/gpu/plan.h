@@ -31,6 +31,8 @@ int ts_gpu_plan(const TsTile *k, const TsTarget *t, bool aligned, TsGpuPlan *pla
 /* Elements of which every position that an access begins at is a multiple: a power of two, as
  * far as it can be seen, and no more than 16 bytes have. */
 int ts_gpu_alignment(const TsTileStmt *s);
+/* A power of two, at most 16, that divides this whole number. depth: 0. */
+int ts_gpu_divisor(const TsTileValue *v, int depth);
 /* The host's steps and what else of TsGpuCode the kernel itself tells. */
 int ts_gpu_outline(const TsTile *k, const TsGpuPlan *plan, TsGpuCode *code, TsError *err);
 

@@ -113,6 +113,8 @@ ts_gpu_amd_matrix(const struct TsGpuEmit *g, TsDtype d); /* jit/emit/simt/amd_ma
 LLVMValueRef ts_gpu_scratch_argument(struct TsGpuEmit *g, int i);
 /* jit/emit/simt/intel_matrix.c. Lanes of a sub-group that the unit wants; 0: it is not used. */
 int ts_gpu_intel_lanes(const struct TsGpuEmit *g);
+/* Whether operands of the phase's products come in boxes (jit/gpu/boxes.h). */
+bool ts_gpu_intel_boxes(const struct TsGpuEmit *g);
 struct TsGpuFrame *ts_gpu_intel_frame(struct TsGpuEmit *g, const TsTileType *t);
 bool ts_gpu_intel_product(struct TsGpuEmit *g, const TsTileStmt *s);
 /* A function of OpenCL's that all lanes of a sub-group call together. */
