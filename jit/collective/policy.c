@@ -39,8 +39,8 @@ const TsWayRow *ts_way_of_sum(int devices, int64_t bytes, bool narrow) {
 }
 
 const TsWayRow *ts_way_of_pieces(void) {
-  static const TsWayRow row = {0, 0, false, TS_WAY_piece, true, 128,
-                               "who has a summand sends each its piece"};
+  static const TsWayRow row = {
+      0, 0, false, TS_WAY_piece, true, 128, "who has a summand sends each its piece"};
   return ts_flags_lane() ? &beside[1] : &row;
 }
 

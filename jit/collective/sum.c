@@ -266,7 +266,8 @@ static bool is_narrowed(const TsMeshSum *s) {
 
 static int open_group(const TsMeshSum *s, Plan *p, Group *g, TsError *err) {
   int64_t bytes = elements_of(s, g->part[0]) * ts_dtypes[first_of(s)->meta.dtype].nbytes;
-  const TsWayRow *row = is_whole(s) ? ts_way_of_sum(g->n, bytes, is_narrowed(s)) : ts_way_of_pieces();
+  const TsWayRow *row =
+      is_whole(s) ? ts_way_of_sum(g->n, bytes, is_narrowed(s)) : ts_way_of_pieces();
   TsError none = {0};
   g->width = width_of(s, g);
   g->way = row->way == TS_WAY_share && g->width == 1 ? TS_WAY_whole : row->way;
