@@ -133,9 +133,11 @@ static int launch_rest(TsReplay *r, TsError *err) {
   int failed = 0;
   if (r->group && r->group->meeting) return r->group->due = true, 0;
   if (r->group) return ts_replay_group_rest(r->group, err);
+  r->busy = true;
   for (; r->launched < r->now.n && !failed; r->launched++)
     failed = ts_replay_step(r, r->launched, err);
   r->launched = r->now.n;
+  r->busy = false;
   return failed;
 }
 
@@ -180,8 +182,22 @@ void ts_replay_touch(TsReplay *r, const void *at, int64_t nbytes, bool write) {
 }
 
 /* ---- a run */
+/* Nothing is put off any more, so memory that is free may go. Not where a launch asks for it, or between
+ * launches that wait for each other. */
+static int let_go(void *holder, TsError *err) {
+  TsReplay *r = holder;
+  TsReplayGroup *g = r->group;
+  if (r->busy || (g && g->meeting)) return 0;
+  int failed = g ? ts_replay_group_flush(g, err) : ts_replay_flush(r, err);
+  for (int i = 0; g && i < g->n; i++) ts_replay_hold(g->member[i], false);
+  if (!g) ts_replay_hold(r, false);
+  return failed;
+}
+
 void ts_replay_hold(TsReplay *r, bool on) {
-  if (r->d->run && r->d->run->hold) r->d->run->hold(r->d, on);
+  if (!r->d->run || !r->d->run->hold) return;
+  r->d->run->hold(r->d, on);
+  r->d->let_go = on ? let_go : NULL, r->d->holder = on ? r : NULL;
 }
 
 void ts_replay_begin(TsReplay *r) {
@@ -347,8 +363,11 @@ void ts_replay_prepare(TsReplay *r, Sequence *s) {
 }
 
 static int run_sequence(TsReplay *r, Sequence *s, TsError *err) {
+  r->busy = true;
   ts_replay_prepare(r, s);
-  if (!s->record && shuffled && !r->launched) return launch_shuffled(r, err);
+  int failed = !s->record && shuffled && !r->launched && launch_shuffled(r, err);
+  r->busy = false;
+  if (failed || r->launched == r->now.n) return failed ? -1 : 0;
   if (!s->record) return launch_rest(r, err);
   r->launched = r->now.n;
   return r->d->run->record_launch(r->d, s->record, err);
@@ -396,6 +415,7 @@ TsReplay *ts_replay_new(TsDevice *d) {
 
 void ts_replay_free(TsReplay *r) {
   if (!r) return;
+  if (r->d->holder == r) ts_replay_hold(r, false);
   for (int k = 0; k < KEPT; k++) {
     clear(r, &r->kept[k]);
     free(r->kept[k].launch);

@@ -43,6 +43,7 @@ struct TsReplay {
   bool off;         /* nothing is put off in this run any more */
   bool cut;         /* and it is no sequence, since bytes moved in between */
   bool refused;     /* the device does not record */
+  bool busy;        /* launches of it are being made, so that memory for them cannot wait for that */
   int launched;     /* of now */
   int touched;      /* accesses of now that belong to the next launch */
   uint64_t clock;
