@@ -26,7 +26,7 @@ typedef uint8_t u8;
 #endif
 
 enum {
-  SIDES = 4,   /* vectors of rows side by side, for one row of x */
+  SIDES = 4,   /* vectors of rows side by side, for one row of x, at most */
   PART = 32,   /* elements whose codes are made at once */
   BLOCKS = 16, /* of 32 elements, whose first words are read ahead */
   HEADS = 2    /* words at most that a block of 32 has in front of its codes */
@@ -229,12 +229,18 @@ INLINE void q6_k_part(const At *a, int i, Part *p) {
 
 /* ---- steps */
 /* What four bits stand for, times 2^24. */
-#define FOUR_BITS(X) \
-  {X(0), X(1), X(2), X(3), X(4), X(5), X(6), X(7), X(8), X(9), X(10), X(11), X(12), X(13), X(14), X(15)}
-#define WHOLE(c)     (float)(c)*0x1p24f
-#define AROUND(c)    ((float)(c)-8) * 0x1p24f
-static const float whole[16] = FOUR_BITS(WHOLE), around[16] = FOUR_BITS(AROUND);
-static const float iq4[16] = {-127 * 0x1p24f, -104 * 0x1p24f, -83 * 0x1p24f, -65 * 0x1p24f, -49 * 0x1p24f, -35 * 0x1p24f, -22 * 0x1p24f, -10 * 0x1p24f, 1 * 0x1p24f, 13 * 0x1p24f, 25 * 0x1p24f, 38 * 0x1p24f, 53 * 0x1p24f, 69 * 0x1p24f, 89 * 0x1p24f, 113 * 0x1p24f};
+#define FOUR_BITS(X)                                                                           \
+  {                                                                                            \
+    X(0), X(1), X(2), X(3), X(4), X(5), X(6), X(7), X(8), X(9), X(10), X(11), X(12), X(13),    \
+        X(14), X(15)                                                                           \
+  }
+#define WHOLE(c)  (float)(c)*0x1p24f
+#define AROUND(c) ((float)(c)-8) * 0x1p24f
+static const float from_0[16] = FOUR_BITS(WHOLE), around[16] = FOUR_BITS(AROUND);
+static const float iq4[16] = {-127 * 0x1p24f, -104 * 0x1p24f, -83 * 0x1p24f, -65 * 0x1p24f,
+                              -49 * 0x1p24f,  -35 * 0x1p24f,  -22 * 0x1p24f, -10 * 0x1p24f,
+                              1 * 0x1p24f,    13 * 0x1p24f,   25 * 0x1p24f,  38 * 0x1p24f,
+                              53 * 0x1p24f,   69 * 0x1p24f,   89 * 0x1p24f,  113 * 0x1p24f};
 
 INLINE F code_of(const Part *p, Codes codes, F table, int k) {
   I word = p->code[k / 4];
@@ -246,8 +252,8 @@ typedef struct Sums {
   F of[SIDES][TS_BLOCKS_DOT_ROWS];
 } Sums;
 
-INLINE void add_part(const Part *p, int sides, Codes codes, F table, bool from, const float *x, int64_t x_step, int m,
-                     Sums *sums) {
+INLINE void add_part(const Part *p, int sides, Codes codes, F table, bool from, const float *x,
+                     int64_t x_step, int m, Sums *sums) {
   UNROLL for (int k = 0; k < PART; k++) {
     UNROLL for (int c = 0; c < sides; c++) {
       F code = code_of(&p[c], codes, table, k), by = p[c].by[k / 16];
@@ -279,29 +285,29 @@ INLINE void read_heads(const u8 *s, const int32_t *row, int64_t blocks, int nbyt
 }
 
 /* A row of w behind the last one is the last one, and is not stored. */
-#define DOT(name, size, bytes, words, h0, h1, from, codes, table, S, M)                                      \
+#define DOT(name, size, bytes, words, h0, h1, from, codes, table, S, M)                        \
   static void name##_##S##_##M(const u8 *w, int64_t step, int n, int64_t k, const float *x,    \
                                int64_t x_step, float *y, int64_t y_step) {                     \
     int32_t row[LANES];                                                                        \
-    uint32_t heads[words ? BLOCKS * (S) * HEADS * LANES : 1];                                  \
+    uint32_t heads[words ? BLOCKS * (S)*HEADS * LANES : 1];                                    \
     static const int where[HEADS] = {h0, h1};                                                  \
     float out[LANES];                                                                          \
     Sums sums;                                                                                 \
     Part p[S];                                                                                 \
     F in = SPLAT(0);                                                                           \
     if ((codes) != ALONE) in = LOAD_F(table);                                                  \
-                                                                                     \
+                                                                                               \
     for (int i = 0; i < LANES; i++) row[i] = (int32_t)((i < n ? i : n - 1) * step);            \
-    UNROLL for (int c = 0; c < (S); c++)                                                       \
-        UNROLL for (int i = 0; i < (M); i++) sums.of[c][i] = SPLAT(0);                         \
-    const u8 *next = w + (S) * LANES * step;                                                   \
+    UNROLL for (int c = 0; c < (S); c++) UNROLL for (int i = 0; i < (M); i++) sums.of[c][i] =  \
+        SPLAT(0);                                                                              \
+    const u8 *next = w + (S)*LANES * step;                                                     \
     int64_t count = k / (size);                                                                \
     for (int64_t b = 0; b < count; b++, w += (bytes)) {                                        \
-      int64_t lot = b % BLOCKS, some = count - b < BLOCKS ? count - b : BLOCKS;                 \
-      if (words && lot == 0)                                                                    \
+      int64_t lot = b % BLOCKS, some = count - b < BLOCKS ? count - b : BLOCKS;                \
+      if (words && lot == 0)                                                                   \
         for (int c = 0; c < (S); c++)                                                          \
           read_heads(w + c * LANES * step, row, some, bytes, words, where, S, c, heads);       \
-      fetch(&next, (S) * LANES * (bytes));                                                     \
+      fetch(&next, (S)*LANES *(bytes));                                                        \
       At at[S];                                                                                \
       UNROLL for (int c = 0; c < (S); c++) {                                                   \
         at[c].s = w + c * LANES * step, at[c].row = row;                                       \
@@ -310,7 +316,7 @@ INLINE void read_heads(const u8 *s, const int32_t *row, int64_t blocks, int nbyt
       }                                                                                        \
       for (int i = 0; i < (size) / PART; i++, x += PART) {                                     \
         UNROLL for (int c = 0; c < (S); c++) name##_part(&at[c], i, &p[c]);                    \
-        add_part(p, S, codes, in, from, x, x_step, M, &sums);                                             \
+        add_part(p, S, codes, in, from, x, x_step, M, &sums);                                  \
       }                                                                                        \
     }                                                                                          \
     UNROLL for (int c = 0; c < (S); c++) {                                                     \
@@ -322,21 +328,21 @@ INLINE void read_heads(const u8 *s, const int32_t *row, int64_t blocks, int nbyt
       }                                                                                        \
     }                                                                                          \
   }
-#define DOTS(name, size, bytes, words, h0, h1, from, codes, table)                                           \
-  DOT(name, size, bytes, words, h0, h1, from, codes, table, 4, 1)                                            \
-  DOT(name, size, bytes, words, h0, h1, from, codes, table, 1, 1)                                            \
-  DOT(name, size, bytes, words, h0, h1, from, codes, table, 2, 2)                                            \
-  DOT(name, size, bytes, words, h0, h1, from, codes, table, 1, 2)                                            \
-  DOT(name, size, bytes, words, h0, h1, from, codes, table, 1, 3)                                            \
-  DOT(name, size, bytes, words, h0, h1, from, codes, table, 1, 4)                                            \
+#define DOTS(name, S, size, bytes, words, h0, h1, from, codes, table)                          \
+  DOT(name, size, bytes, words, h0, h1, from, codes, table, S, 1)                              \
+  DOT(name, size, bytes, words, h0, h1, from, codes, table, 1, 1)                              \
+  DOT(name, size, bytes, words, h0, h1, from, codes, table, 2, 2)                              \
+  DOT(name, size, bytes, words, h0, h1, from, codes, table, 1, 2)                              \
+  DOT(name, size, bytes, words, h0, h1, from, codes, table, 1, 3)                              \
+  DOT(name, size, bytes, words, h0, h1, from, codes, table, 1, 4)                              \
   static void name(const void *w, int64_t step, int64_t n, int64_t k, int m, const float *x,   \
                    int64_t x_step, float *y, int64_t y_step) {                                 \
-    int64_t sides = m == 1 ? 4 : m == 2 ? 2 : 1;                                               \
+    int64_t sides = m == 1 ? (S) : m == 2 ? 2 : 1;                                             \
     for (int64_t j = 0; j < n;) {                                                              \
       const u8 *at = (const u8 *)w + j * step;                                                 \
       bool whole = n - j >= sides * LANES;                                                     \
       int some = (int)(whole ? sides * LANES : n - j < LANES ? n - j : LANES);                 \
-      if (m == 1 && whole) name##_4_1(at, step, some, k, x, x_step, y + j, y_step);            \
+      if (m == 1 && whole) name##_##S##_1(at, step, some, k, x, x_step, y + j, y_step);        \
       if (m == 1 && !whole) name##_1_1(at, step, some, k, x, x_step, y + j, y_step);           \
       if (m == 2 && whole) name##_2_2(at, step, some, k, x, x_step, y + j, y_step);            \
       if (m == 2 && !whole) name##_1_2(at, step, some, k, x, x_step, y + j, y_step);           \
@@ -345,16 +351,17 @@ INLINE void read_heads(const u8 *s, const int32_t *row, int64_t blocks, int nbyt
       j += some;                                                                               \
     }                                                                                          \
   }
-/*   format  elements bytes  words in front, where  minimum */
-DOTS(q4_0, 32, 18, 1, 0, 0, false, IN_BYTES_OF(16), around)
-DOTS(q4_1, 32, 20, 1, 0, 0, true, IN_BYTES_OF(16), whole)
-DOTS(q5_0, 32, 22, 2, 0, 2, false, ALONE, whole)
-DOTS(q5_1, 32, 24, 2, 0, 4, true, ALONE, whole)
-DOTS(q8_0, 32, 34, 1, 0, 0, false, ALONE, whole)
-DOTS(iq4_nl, 32, 18, 1, 0, 0, false, IN_BYTES_OF(16), iq4)
-DOTS(q4_k, 256, 144, 0, 0, 0, true, IN_BYTES_OF(32), whole)
-DOTS(q5_k, 256, 176, 0, 0, 0, true, ALONE, whole)
-DOTS(q6_k, 256, 210, 0, 0, 0, false, ALONE, whole)
+/* format, vectors side by side, elements, bytes; words in front, where; whether there is a minimum; codes. Where a part takes more
+ * work, what more vectors need does not stay in registers. */
+DOTS(q4_0, 4, 32, 18, 1, 0, 0, false, IN_BYTES_OF(16), around)
+DOTS(q4_1, 4, 32, 20, 1, 0, 0, true, IN_BYTES_OF(16), from_0)
+DOTS(q5_0, 2, 32, 22, 2, 0, 2, false, ALONE, from_0)
+DOTS(q5_1, 2, 32, 24, 2, 0, 4, true, ALONE, from_0)
+DOTS(q8_0, 4, 32, 34, 1, 0, 0, false, ALONE, from_0)
+DOTS(iq4_nl, 4, 32, 18, 1, 0, 0, false, IN_BYTES_OF(16), iq4)
+DOTS(q4_k, 2, 256, 144, 0, 0, 0, true, IN_BYTES_OF(32), from_0)
+DOTS(q5_k, 2, 256, 176, 0, 0, 0, true, ALONE, from_0)
+DOTS(q6_k, 2, 256, 210, 0, 0, 0, false, ALONE, from_0)
 
 void TS_ISA(ts_kernels_blocks_dot)(TsBlocksDotKernels *k) {
   *k = (TsBlocksDotKernels){.lanes = LANES,
