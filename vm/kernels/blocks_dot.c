@@ -26,10 +26,9 @@ typedef uint8_t u8;
 #endif
 
 enum {
-  SIDES = 4,   /* vectors of rows side by side, for one row of x, at most */
-  PART = 32,   /* elements whose codes are made at once */
-  BLOCKS = 16, /* of 32 elements, whose first words are read ahead */
-  HEADS = 2    /* words at most that a block of 32 has in front of its codes */
+  SIDES = 4,  /* vectors of rows side by side, for one row of x, at most */
+  PART = 32,  /* elements whose codes are made at once */
+  BLOCKS = 16 /* of 32 elements, whose first words are read ahead */
 };
 
 /* How the codes of a part stand: each a byte, which may be signed; or as four bits of table's element, below and above in
@@ -39,17 +38,23 @@ typedef enum Codes { ALONE, HALVES, BELOW } Codes;
 /* 32 elements of a vector of rows: code k is byte k % 4 of word k / 4. */
 typedef struct Part {
   I code[8];
-  F by[2]; /* times 2^-24, of 16 elements each */
+  F by[2]; /* of 16 elements each; times 2^-24 where codes are ALONE, since they stand in a top byte */
   F from;
 } Part;
 
 #define IN_BYTES_OF(n) (!TABLES ? ALONE : (n) == 16 ? HALVES : BELOW)
 
+/* What a block of 32 has in front of its codes, lane by lane. */
+typedef struct Head {
+  uint16_t d[LANES], least[LANES];
+  uint32_t bits[LANES];
+} Head;
+
 typedef struct At {
-  const u8 *s;          /* the block of lane 0 */
-  const int32_t *row;   /* of the lanes' rows in w, bytes */
-  const uint32_t *head; /* words in front of the codes, lane by lane; of blocks of 256: q */
-  I q[4];               /* what their parts have in common */
+  const u8 *s;        /* the block of lane 0 */
+  const int32_t *row; /* of the lanes' rows in w, bytes */
+  const Head *head;   /* of blocks of 32; of those of 256: */
+  I q[4];             /* what their parts have in common */
   F d;
 } At;
 
@@ -82,17 +87,15 @@ INLINE F float_of(I words, int j) { return FLOAT(AND(RIGHT(words, 8 * j), WORD(2
 /* What a code that stands in the top byte of a word is scaled by. */
 INLINE F scale_of(F d) { return MUL(d, SPLAT(0x1p-24f)); }
 
-INLINE I head_word(const At *a, int i) { return LOAD(a->head + i * LANES); }
-
-/* Four bits of each byte, and one bit more of each from a word that has one a lane for 32 elements. */
-INLINE I low_four(I words) { return AND(words, BYTES(15)); }
-INLINE I high_four(I words) { return AND(RIGHT(words, 4), BYTES(15)); }
-INLINE I fifth(I bits, int j) {
-  I four = AND(RIGHT(bits, 4 * j), WORD(15)); /* bit i goes to bit 4 of byte i */
-  I spread = OR(OR(LEFT(four, 4), LEFT(four, 11)), OR(LEFT(four, 18), LEFT(four, 25)));
-  return AND(spread, BYTES(16));
+/* The scale of a block of 32. */
+INLINE void scale_from(const At *a, Codes codes, Part *p) {
+  F d = halves(a->head->d);
+  p->by[0] = p->by[1] = codes == ALONE ? scale_of(d) : d;
 }
 
+/* Four bits of each byte. */
+INLINE I low_four(I words) { return AND(words, BYTES(15)); }
+INLINE I high_four(I words) { return AND(RIGHT(words, 4), BYTES(15)); }
 /* The codes of 16 bytes, whose lower halves come first. */
 INLINE void sixteen(const At *a, int from, Codes codes, Part *p) {
   I q[4];
@@ -105,8 +108,15 @@ INLINE void sixteen(const At *a, int from, Codes codes, Part *p) {
 INLINE void from_zero(Part *p, int zero) {
   UNROLL for (int j = 0; j < 8; j++) p->code[j] = LESS(p->code[j], BYTES(zero));
 }
-INLINE void with_fifth(Part *p, I bits) {
-  UNROLL for (int j = 0; j < 8; j++) p->code[j] = OR(p->code[j], fifth(bits, j));
+/* A fifth bit of each, from a word a lane with one for each of 32 elements: the byte with the bits of four goes to all
+ * bytes of the lane, each of which looks at its own. Codes are from 16 on, or from 0 on. */
+INLINE void with_fifth(Part *p, I bits, bool from_16) {
+  UNROLL for (int j = 0; j < 8; j++) {
+    I own = SHUFFLE(bits, SAME_BYTE(j / 2));
+    int one = j % 2 ? (int)0x80402010 : 0x08040201;
+    p->code[j] =
+        from_16 ? less_unless(p->code[j], own, WORD(one)) : more_if(p->code[j], own, WORD(one));
+  }
 }
 
 /* ---- blocks of 32, in one part each */
@@ -122,36 +132,35 @@ INLINE void q4_0_part(const At *a, int i, Part *p) {
   (void)i;
   sixteen(a, 2, IN_BYTES_OF(16), p);
   if (!TABLES) from_zero(p, 8);
-  p->by[0] = p->by[1] = scale_of(half(head_word(a, 0)));
+  scale_from(a, IN_BYTES_OF(16), p);
 }
 
 INLINE void q4_1_part(const At *a, int i, Part *p) {
   (void)i;
   sixteen(a, 4, IN_BYTES_OF(16), p);
-  p->by[0] = p->by[1] = scale_of(half(head_word(a, 0)));
-  p->from = half(RIGHT(head_word(a, 0), 16));
+  scale_from(a, IN_BYTES_OF(16), p);
+  p->from = halves(a->head->least);
 }
 
 INLINE void q5_0_part(const At *a, int i, Part *p) {
   (void)i;
   sixteen(a, 6, ALONE, p);
-  with_fifth(p, head_word(a, 1));
-  from_zero(p, 16);
-  p->by[0] = p->by[1] = scale_of(half(head_word(a, 0)));
+  with_fifth(p, LOAD(a->head->bits), true);
+  scale_from(a, ALONE, p);
 }
 
 INLINE void q5_1_part(const At *a, int i, Part *p) {
   (void)i;
   sixteen(a, 8, ALONE, p);
-  with_fifth(p, head_word(a, 1));
-  p->by[0] = p->by[1] = scale_of(half(head_word(a, 0)));
-  p->from = half(RIGHT(head_word(a, 0), 16));
+  with_fifth(p, LOAD(a->head->bits), false);
+  scale_from(a, ALONE, p);
+  p->from = halves(a->head->least);
 }
 
 INLINE void q8_0_part(const At *a, int i, Part *p) {
   (void)i;
   quads(a, 2, p->code), quads(a, 18, p->code + 4);
-  p->by[0] = p->by[1] = scale_of(half(head_word(a, 0)));
+  scale_from(a, ALONE, p);
 }
 
 INLINE void iq4_nl_part(const At *a, int i, Part *p) {
@@ -160,7 +169,7 @@ INLINE void iq4_nl_part(const At *a, int i, Part *p) {
   if (!TABLES) {
     UNROLL for (int j = 0; j < 8; j++) p->code[j] = LOOK_UP(ts_block_iq4, p->code[j]);
   }
-  p->by[0] = p->by[1] = scale_of(half(head_word(a, 0)));
+  scale_from(a, IN_BYTES_OF(16), p);
 }
 
 /* ---- blocks of 256, in eight parts */
@@ -168,7 +177,7 @@ INLINE void iq4_nl_part(const At *a, int i, Part *p) {
 INLINE void q4_k_open(At *a) { quads(a, 0, a->q); }
 INLINE void q5_k_open(At *a) { quads(a, 0, a->q); }
 
-INLINE void k_scales(const At *a, int i, Part *p) {
+INLINE void k_scales(const At *a, int i, Codes codes, Part *p) {
   const I *q = a->q;
   I scale, under;
   if (i < 4) {
@@ -179,7 +188,8 @@ INLINE void k_scales(const At *a, int i, Part *p) {
     scale = OR(AND(rest, WORD(15)), AND(RIGHT(RIGHT(q[1], at), 2), WORD(48)));
     under = OR(AND(RIGHT(rest, 4), WORD(15)), AND(RIGHT(RIGHT(q[2], at), 2), WORD(48)));
   }
-  p->by[0] = p->by[1] = scale_of(MUL(half(q[0]), FLOAT(scale)));
+  F d = MUL(half(q[0]), FLOAT(scale));
+  p->by[0] = p->by[1] = codes == ALONE ? scale_of(d) : d;
   p->from = FNMADD(half(RIGHT(q[0], 16)), FLOAT(under), SPLAT(-0.0f));
 }
 
@@ -192,12 +202,12 @@ INLINE void thirty_two(const At *a, int from, int upper, Codes codes, Part *p) {
 }
 
 INLINE void q4_k_part(const At *a, int i, Part *p) {
-  k_scales(a, i, p);
+  k_scales(a, i, IN_BYTES_OF(32), p);
   thirty_two(a, 16 + i / 2 * 32, i % 2, IN_BYTES_OF(32), p);
 }
 
 INLINE void q5_k_part(const At *a, int i, Part *p) {
-  k_scales(a, i, p);
+  k_scales(a, i, ALONE, p);
   thirty_two(a, 48 + i / 2 * 32, i % 2, ALONE, p);
   I high[8];
   quads(a, 16, high), quads(a, 32, high + 4);
@@ -228,19 +238,11 @@ INLINE void q6_k_part(const At *a, int i, Part *p) {
 }
 
 /* ---- steps */
-/* What four bits stand for, times 2^24. */
-#define FOUR_BITS(X)                                                                           \
-  {                                                                                            \
-    X(0), X(1), X(2), X(3), X(4), X(5), X(6), X(7), X(8), X(9), X(10), X(11), X(12), X(13),    \
-        X(14), X(15)                                                                           \
-  }
-#define WHOLE(c)  (float)(c)*0x1p24f
-#define AROUND(c) ((float)(c)-8) * 0x1p24f
-static const float from_0[16] = FOUR_BITS(WHOLE), around[16] = FOUR_BITS(AROUND);
-static const float iq4[16] = {-127 * 0x1p24f, -104 * 0x1p24f, -83 * 0x1p24f, -65 * 0x1p24f,
-                              -49 * 0x1p24f,  -35 * 0x1p24f,  -22 * 0x1p24f, -10 * 0x1p24f,
-                              1 * 0x1p24f,    13 * 0x1p24f,   25 * 0x1p24f,  38 * 0x1p24f,
-                              53 * 0x1p24f,   69 * 0x1p24f,   89 * 0x1p24f,  113 * 0x1p24f};
+/* What four bits stand for. */
+static const float from_0[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+static const float around[16] = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
+static const float iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                              1,    13,   25,  38,  53,  69,  89,  113};
 
 INLINE F code_of(const Part *p, Codes codes, F table, int k) {
   I word = p->code[k / 4];
@@ -272,25 +274,26 @@ INLINE void fetch(const u8 **next, int64_t nbytes) {
   *next += nbytes;
 }
 
-/* The words in front of some blocks' codes, which are words of their lanes then. It is the loads of integers that do this, which
- * have nothing else to do; a gather takes vectors' time. */
-INLINE void read_heads(const u8 *s, const int32_t *row, int64_t blocks, int nbytes, int words,
-                       const int *where, int sides, int c, uint32_t *to) {
+/* What some blocks have in front of their codes. Loads of integers do this, which have nothing else to do; a gather takes
+ * the time of vectors. Below 0: there is none. */
+INLINE void read_heads(const u8 *s, const int32_t *row, int64_t blocks, int nbytes, int least,
+                       int bits, int sides, Head *to) {
   for (int i = 0; i < LANES; i++) {
     const u8 *at = s + row[i];
-    for (int64_t b = 0; b < blocks; b++, at += nbytes)
-      for (int h = 0; h < words; h++)
-        memcpy(to + ((b * sides + c) * HEADS + h) * LANES + i, at + where[h], 4);
+    for (int64_t b = 0; b < blocks; b++, at += nbytes) {
+      memcpy(&to[b * sides].d[i], at, 2);
+      if (least >= 0) memcpy(&to[b * sides].least[i], at + least, 2);
+      if (bits >= 0) memcpy(&to[b * sides].bits[i], at + bits, 4);
+    }
   }
 }
 
 /* A row of w behind the last one is the last one, and is not stored. */
-#define DOT(name, size, bytes, words, h0, h1, from, codes, table, S, M)                        \
+#define DOT(name, size, bytes, least, bits, from, codes, table, S, M)                          \
   static void name##_##S##_##M(const u8 *w, int64_t step, int n, int64_t k, const float *x,    \
                                int64_t x_step, float *y, int64_t y_step) {                     \
     int32_t row[LANES];                                                                        \
-    uint32_t heads[words ? BLOCKS * (S)*HEADS * LANES : 1];                                    \
-    static const int where[HEADS] = {h0, h1};                                                  \
+    Head heads[(size) == PART ? BLOCKS * (S) : 1];                                             \
     float out[LANES];                                                                          \
     Sums sums;                                                                                 \
     Part p[S];                                                                                 \
@@ -304,14 +307,14 @@ INLINE void read_heads(const u8 *s, const int32_t *row, int64_t blocks, int nbyt
     int64_t count = k / (size);                                                                \
     for (int64_t b = 0; b < count; b++, w += (bytes)) {                                        \
       int64_t lot = b % BLOCKS, some = count - b < BLOCKS ? count - b : BLOCKS;                \
-      if (words && lot == 0)                                                                   \
+      if ((size) == PART && lot == 0)                                                          \
         for (int c = 0; c < (S); c++)                                                          \
-          read_heads(w + c * LANES * step, row, some, bytes, words, where, S, c, heads);       \
+          read_heads(w + c * LANES * step, row, some, bytes, least, bits, S, heads + c);       \
       fetch(&next, (S)*LANES *(bytes));                                                        \
       At at[S];                                                                                \
       UNROLL for (int c = 0; c < (S); c++) {                                                   \
         at[c].s = w + c * LANES * step, at[c].row = row;                                       \
-        at[c].head = heads + (lot * (S) + c) * HEADS * LANES;                                  \
+        at[c].head = heads + ((size) == PART ? lot * (S) + c : 0);                             \
         name##_open(&at[c]);                                                                   \
       }                                                                                        \
       for (int i = 0; i < (size) / PART; i++, x += PART) {                                     \
@@ -328,13 +331,13 @@ INLINE void read_heads(const u8 *s, const int32_t *row, int64_t blocks, int nbyt
       }                                                                                        \
     }                                                                                          \
   }
-#define DOTS(name, S, size, bytes, words, h0, h1, from, codes, table)                          \
-  DOT(name, size, bytes, words, h0, h1, from, codes, table, S, 1)                              \
-  DOT(name, size, bytes, words, h0, h1, from, codes, table, 1, 1)                              \
-  DOT(name, size, bytes, words, h0, h1, from, codes, table, 2, 2)                              \
-  DOT(name, size, bytes, words, h0, h1, from, codes, table, 1, 2)                              \
-  DOT(name, size, bytes, words, h0, h1, from, codes, table, 1, 3)                              \
-  DOT(name, size, bytes, words, h0, h1, from, codes, table, 1, 4)                              \
+#define DOTS(name, S, size, bytes, least, bits, from, codes, table)                            \
+  DOT(name, size, bytes, least, bits, from, codes, table, S, 1)                                \
+  DOT(name, size, bytes, least, bits, from, codes, table, 1, 1)                                \
+  DOT(name, size, bytes, least, bits, from, codes, table, 2, 2)                                \
+  DOT(name, size, bytes, least, bits, from, codes, table, 1, 2)                                \
+  DOT(name, size, bytes, least, bits, from, codes, table, 1, 3)                                \
+  DOT(name, size, bytes, least, bits, from, codes, table, 1, 4)                                \
   static void name(const void *w, int64_t step, int64_t n, int64_t k, int m, const float *x,   \
                    int64_t x_step, float *y, int64_t y_step) {                                 \
     int64_t sides = m == 1 ? (S) : m == 2 ? 2 : 1;                                             \
@@ -351,17 +354,18 @@ INLINE void read_heads(const u8 *s, const int32_t *row, int64_t blocks, int nbyt
       j += some;                                                                               \
     }                                                                                          \
   }
-/* format, vectors side by side, elements, bytes; words in front, where; whether there is a minimum; codes. Where a part takes more
+/* format, vectors side by side, elements, bytes; where the least number stands and a fifth bit of codes; whether there is a
+ * least number; codes. Where a part takes more
  * work, what more vectors need does not stay in registers. */
-DOTS(q4_0, 4, 32, 18, 1, 0, 0, false, IN_BYTES_OF(16), around)
-DOTS(q4_1, 4, 32, 20, 1, 0, 0, true, IN_BYTES_OF(16), from_0)
-DOTS(q5_0, 2, 32, 22, 2, 0, 2, false, ALONE, from_0)
-DOTS(q5_1, 2, 32, 24, 2, 0, 4, true, ALONE, from_0)
-DOTS(q8_0, 4, 32, 34, 1, 0, 0, false, ALONE, from_0)
-DOTS(iq4_nl, 4, 32, 18, 1, 0, 0, false, IN_BYTES_OF(16), iq4)
-DOTS(q4_k, 2, 256, 144, 0, 0, 0, true, IN_BYTES_OF(32), from_0)
-DOTS(q5_k, 2, 256, 176, 0, 0, 0, true, ALONE, from_0)
-DOTS(q6_k, 2, 256, 210, 0, 0, 0, false, ALONE, from_0)
+DOTS(q4_0, 4, 32, 18, -1, -1, false, IN_BYTES_OF(16), around)
+DOTS(q4_1, 4, 32, 20, 2, -1, true, IN_BYTES_OF(16), from_0)
+DOTS(q5_0, 2, 32, 22, -1, 2, false, ALONE, from_0)
+DOTS(q5_1, 2, 32, 24, 2, 4, true, ALONE, from_0)
+DOTS(q8_0, 4, 32, 34, -1, -1, false, ALONE, from_0)
+DOTS(iq4_nl, 4, 32, 18, -1, -1, false, IN_BYTES_OF(16), iq4)
+DOTS(q4_k, 2, 256, 144, -1, -1, true, IN_BYTES_OF(32), from_0)
+DOTS(q5_k, 2, 256, 176, -1, -1, true, ALONE, from_0)
+DOTS(q6_k, 2, 256, 210, -1, -1, false, ALONE, from_0)
 
 void TS_ISA(ts_kernels_blocks_dot)(TsBlocksDotKernels *k) {
   *k = (TsBlocksDotKernels){.lanes = LANES,

@@ -31,6 +31,16 @@ typedef __m512i I;
 #define IN_TABLE(t, a)  _mm512_permutexvar_ps(a, t) /* by the lowest four bits of each word */
 /* f16 in the lower half of each word. */
 static inline F half(I a) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(a)); }
+/* 16 more where bytes have a bit of one's, 16 less where they have none. */
+static inline I more_if(I a, I bytes, I one) {
+  return _mm512_mask_add_epi8(a, _mm512_test_epi8_mask(bytes, one), a, BYTES(16));
+}
+static inline I less_unless(I a, I bytes, I one) {
+  return _mm512_mask_sub_epi8(a, _mm512_testn_epi8_mask(bytes, one), a, BYTES(16));
+}
+static inline F halves(const uint16_t *at) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)at));
+}
 #else
 enum { LANES = 8, TABLES = 0 };
 typedef __m256 F;
@@ -61,12 +71,24 @@ static inline F half(I a) {
       _mm_packus_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1));
   return _mm256_cvtph_ps(both);
 }
+static inline I has(I bytes, I one) { return _mm256_cmpeq_epi8(AND(bytes, one), one); }
+static inline I more_if(I a, I bytes, I one) { return OR(a, AND(has(bytes, one), BYTES(16))); }
+static inline I less_unless(I a, I bytes, I one) {
+  return LESS(a, _mm256_andnot_si256(has(bytes, one), BYTES(16)));
+}
+static inline F halves(const uint16_t *at) {
+  return _mm256_cvtph_ps(_mm_loadu_si128((const void *)at));
+}
 #endif
 
 /* Byte j of each word at its top, nothing below. */
 #define TOP_OF(j)                                                                              \
   FOUR(_mm_setr_epi8(-1, -1, -1, j, -1, -1, -1, 4 + (j), -1, -1, -1, 8 + (j), -1, -1, -1,      \
                      12 + (j)))
+/* Byte j of each word in all its bytes. */
+#define SAME_BYTE(j)                                                                           \
+  FOUR(_mm_setr_epi8(j, j, j, j, 4 + (j), 4 + (j), 4 + (j), 4 + (j), 8 + (j), 8 + (j),         \
+                     8 + (j), 8 + (j), 12 + (j), 12 + (j), 12 + (j), 12 + (j)))
 #define TOP_BYTE(a, j) SHUFFLE(a, TOP_OF(j))
 /* What a table of 16 bytes has for each byte. */
 #define LOOK_UP(table, a) SHUFFLE(FOUR(_mm_loadu_si128((const void *)(table))), a)
