@@ -175,8 +175,12 @@ local function check_places(c, list, alignment)
   end
 end
 
+--- Types of tensors by number.
+gguf.types = TENSOR
+
 --- The tensors of a mapped file by name, and its metadata by name: numbers (of 64 bits that no number of Lua's holds, cdata),
---- truth values, strings, lists of strings, tensors of numbers.
+--- truth values, strings, lists of strings, tensors of numbers. Then how they stand: {names = of tensors, in order, count, from, to =
+--- bytes of the metadata, places = by name where the type of a value stands}.
 function gguf.read(path, map)
   local c = setmetatable({ path = path, map = map, size = map:size(), at = 0, from = 0, text = "" }, Cursor)
   if c.size < 24 or map:read(0, 4) ~= "GGUF" then c:fail("not a GGUF file") end
@@ -185,17 +189,20 @@ function gguf.read(path, map)
   if version ~= 2 and version ~= 3 then c:fail("GGUF of version %.0f; 2 and 3 are read", version) end
   local ntensor, nmeta = c:integer(8, "the number of tensors"), c:integer(8, "the length of the metadata")
   c:need(ntensor * 24 + nmeta * 13, "the header")
-  local meta = {}
+  local meta, stands = {}, { names = {}, count = nmeta, from = c.at, places = {} }
   for i = 1, nmeta do
     local name = c:string(("the name of entry %d of the metadata"):format(i))
     if meta[name] ~= nil then c:fail("'%s' stands twice in the metadata", shown(name)) end
+    stands.places[name] = c.at
     meta[name] = value(c, ("'%s'"):format(shown(name)))
   end
+  stands.to = c.at
   local alignment = meta["general.alignment"] or 32
   if type(alignment) ~= "number" or alignment < 1 or alignment % 8 ~= 0 then c:fail("general.alignment is no multiple of 8") end
   local list, unknown = {}, {}
   for i = 1, ntensor do
     list[i] = entry(c, i)
+    stands.names[i] = list[i].name
     if not TENSOR[list[i].kind] then
       unknown[#unknown + 1] = ("%s is %s"):format(list[i].what, OTHER[list[i].kind] or ("of the unknown type %.0f"):format(list[i].kind))
     end
@@ -211,7 +218,7 @@ function gguf.read(path, map)
     if tensors[e.name] then c:fail("%s stands twice in it", e.what) end
     tensors[e.name] = tensor(c, e, base)
   end
-  return tensors, meta
+  return tensors, meta, stands
 end
 
 return gguf
