@@ -270,7 +270,7 @@ INLINE void add_part(const Part *p, int sides, Codes codes, F table, bool from, 
 /* Rows behind those at work, which are read next and lie in a row: loads of lanes that are far
  * from each other show the processor no order that it could foresee. */
 INLINE void fetch(const u8 **next, int64_t nbytes) {
-  for (int64_t i = 0; i < nbytes; i += 64) _mm_prefetch((const char *)*next + i, _MM_HINT_T0);
+  for (int64_t i = 0; i < nbytes; i += 64) _mm_prefetch((const char *)*next + i, _MM_HINT_T1);
   *next += nbytes;
 }
 

@@ -93,7 +93,14 @@ class Onnx:
         path = FOLDER + "minilm.onnx"
         if not os.path.exists(path):
             os.makedirs(FOLDER, exist_ok=True)
-            model, ids = minilm(), self.t.tensor(texts(2, 64))
+            class Hidden(self.t.nn.Module):
+                def __init__(self, model):
+                    super().__init__()
+                    self.model = model
+
+                def forward(self, ids, mask):
+                    return self.model(input_ids=ids, attention_mask=mask).last_hidden_state
+            model, ids = Hidden(minilm()), self.t.tensor(texts(2, 64))
             names = {0: "batch", 1: "positions"}
             self.t.onnx.export(model, (ids, self.t.ones_like(ids)), path + ".part", input_names=["ids", "mask"], output_names=["hidden"],
                                dynamic_axes={"ids": names, "mask": names}, dynamo=False)
