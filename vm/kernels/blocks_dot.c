@@ -254,9 +254,15 @@ typedef struct Sums {
   F of[SIDES][TS_BLOCKS_DOT_ROWS];
 } Sums;
 
+/* next: nbytes of the rows behind those at work, which are read next and lie in a row: loads of lanes that are far from each other
+ * show the processor no order that it could foresee. They are asked for one by one between steps, since it waits for as many
+ * at once as it has places for what is on its way. */
 INLINE void add_part(const Part *p, int sides, Codes codes, F table, bool from, const float *x,
-                     int64_t x_step, int m, Sums *sums) {
+                     int64_t x_step, int m, Sums *sums, const u8 *next, int64_t nbytes) {
   UNROLL for (int k = 0; k < PART; k++) {
+    for (int64_t at = 64 * k; at < nbytes; at += 64 * PART) {
+      _mm_prefetch((const char *)next + at, _MM_HINT_T1);
+    }
     UNROLL for (int c = 0; c < sides; c++) {
       F code = code_of(&p[c], codes, table, k), by = p[c].by[k / 16];
       F w = from ? FMA(by, code, p[c].from) : MUL(by, code);
@@ -265,13 +271,6 @@ INLINE void add_part(const Part *p, int sides, Codes codes, F table, bool from, 
       }
     }
   }
-}
-
-/* Rows behind those at work, which are read next and lie in a row: loads of lanes that are far
- * from each other show the processor no order that it could foresee. */
-INLINE void fetch(const u8 **next, int64_t nbytes) {
-  for (int64_t i = 0; i < nbytes; i += 64) _mm_prefetch((const char *)*next + i, _MM_HINT_T1);
-  *next += nbytes;
 }
 
 /* What some blocks have in front of their codes. Loads of integers do this, which have nothing else to do; a gather takes
@@ -310,7 +309,6 @@ INLINE void read_heads(const u8 *s, const int32_t *row, int64_t blocks, int nbyt
       if ((size) == PART && lot == 0)                                                          \
         for (int c = 0; c < (S); c++)                                                          \
           read_heads(w + c * LANES * step, row, some, bytes, least, bits, S, heads + c);       \
-      fetch(&next, (S)*LANES *(bytes));                                                        \
       At at[S];                                                                                \
       UNROLL for (int c = 0; c < (S); c++) {                                                   \
         at[c].s = w + c * LANES * step, at[c].row = row;                                       \
@@ -319,7 +317,9 @@ INLINE void read_heads(const u8 *s, const int32_t *row, int64_t blocks, int nbyt
       }                                                                                        \
       for (int i = 0; i < (size) / PART; i++, x += PART) {                                     \
         UNROLL for (int c = 0; c < (S); c++) name##_part(&at[c], i, &p[c]);                    \
-        add_part(p, S, codes, in, from, x, x_step, M, &sums);                                  \
+        add_part(p, S, codes, in, from, x, x_step, M, &sums, next,                             \
+                 (S)*LANES *(bytes)*PART / (size));                                            \
+        next += (S)*LANES * (bytes)*PART / (size);                                             \
       }                                                                                        \
     }                                                                                          \
     UNROLL for (int c = 0; c < (S); c++) {                                                     \
