@@ -331,7 +331,8 @@ INLINE void read_heads(const u8 *s, const int32_t *row, int64_t blocks, int nbyt
       }                                                                                        \
     }                                                                                          \
   }
-#define DOTS(name, S, size, bytes, least, bits, from, codes, table)                            \
+#define DOTS(...) DOTS_OF(__VA_ARGS__)
+#define DOTS_OF(name, S, size, bytes, least, bits, from, codes, table)                         \
   DOT(name, size, bytes, least, bits, from, codes, table, S, 1)                                \
   DOT(name, size, bytes, least, bits, from, codes, table, 1, 1)                                \
   DOT(name, size, bytes, least, bits, from, codes, table, 2, 2)                                \
@@ -361,7 +362,7 @@ DOTS(q4_0, 4, 32, 18, -1, -1, false, IN_BYTES_OF(16), around)
 DOTS(q4_1, 4, 32, 20, 2, -1, true, IN_BYTES_OF(16), from_0)
 DOTS(q5_0, 2, 32, 22, -1, 2, false, ALONE, from_0)
 DOTS(q5_1, 2, 32, 24, 2, 4, true, ALONE, from_0)
-DOTS(q8_0, 4, 32, 34, -1, -1, false, ALONE, from_0)
+DOTS(q8_0, WIDE_SIDES, 32, 34, -1, -1, false, ALONE, from_0)
 DOTS(iq4_nl, 4, 32, 18, -1, -1, false, IN_BYTES_OF(16), iq4)
 DOTS(q4_k, 2, 256, 144, -1, -1, true, IN_BYTES_OF(32), from_0)
 DOTS(q5_k, 2, 256, 176, -1, -1, true, ALONE, from_0)
