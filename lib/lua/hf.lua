@@ -26,12 +26,13 @@ function hf.plan(path, options) return require("tessera.hf.load").plan(path, opt
 -- of one axis. Tensors stay as they are; with dtype (f32, f16, bf16, q4_0, q4_1, q5_0, q5_1, q8_0, iq4_nl, q4_k, q5_k, q6_k) those of two axes
 -- and more are converted, all but those whose names match a pattern of keep, by the reference rules of these formats. Rows that are
 -- no whole blocks of 256 take q5_0, q5_1 or q8_0 instead of q4_k, q5_k or q6_k; rows that are no whole blocks of 32 are an error.
---   tessera.hf.save_gguf("w.gguf", {["w.weight"] = w}, {["general.architecture"] = "llama"}, {dtype = "q8_0"})
+--   tessera.hf.save_gguf("w.gguf", {w = w}, {["a.b"] = 1}, {dtype = "bf16"})
 function hf.save_gguf(path, tensors, metadata, options) return require("tessera.hf.gguf_write").save(path, tensors, metadata, options) end
 
 -- requantize(from, to, {dtype, keep = {}}): a GGUF file again with its matrices in dtype, as save_gguf has it. Blocks are read as
 -- numbers first; metadata stays byte by byte, but for general.file_type.
---   tessera.hf.requantize("m.Q8_0.gguf", "m.Q4_K.gguf", {dtype = "q4_k", keep = {"^token_embd", "^output"}})
+--   tessera.hf.save_gguf("a.gguf", {w = w})
+--   tessera.hf.requantize("a.gguf", "b.gguf", {dtype = "f16", keep = {"^head"}})
 function hf.requantize(from, to, options) return require("tessera.hf.gguf_write").requantize(from, to, options) end
 
 -- families(): the names of the families, a list: what config.json calls model_type.
