@@ -32,7 +32,7 @@ function hf.save_gguf(path, tensors, metadata, options) return require("tessera.
 -- requantize(from, to, {dtype, keep = {}}): a GGUF file again with its matrices in dtype, as save_gguf has it. Blocks are read as
 -- numbers first; metadata stays byte by byte, but for general.file_type.
 --   tessera.hf.save_gguf("a.gguf", {w = w})
---   tessera.hf.requantize("a.gguf", "b.gguf", {dtype = "f16", keep = {"^head"}})
+--   tessera.hf.requantize("a.gguf", "b.gguf", {dtype = "f16"})
 function hf.requantize(from, to, options) return require("tessera.hf.gguf_write").requantize(from, to, options) end
 
 -- families(): the names of the families, a list: what config.json calls model_type.
