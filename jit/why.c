@@ -3,6 +3,7 @@
 
 #include "jit/facts.h"
 #include "jit/jit_state.h"
+#include "jit/launch/replay.h"
 #include "jit/level.h"
 #include "lib/facts.h"
 
@@ -81,6 +82,13 @@ static int show(const TsJitFunction *f, const TsBuildJob *b, const Shown *s, TsE
   return s->facts ? facts_of(f, b, s, err) : ts_build_text(b, s->level, s->text, err);
 }
 
+/* How what runs is launched on a device: a line, with the tasks of a persistent launch in the schedule. */
+static void launches_text(const TsJitFunction *f, const Shown *s) {
+  bool schedule = !strcmp(s->level, "schedule");
+  const TsReplay *r = f->state == LIVE && f->device ? ts_frame_launches(f->frame) : NULL;
+  if (r && (schedule || !strcmp(s->level, "why"))) ts_replay_persistent_text(r, schedule, s->text);
+}
+
 static int show_what_runs(TsJitFunction *f, const TsTarget *target, const Shown *s) {
   TsError *err = &f->jit->c->err;
   f = ts_jit_shown(f);
@@ -94,6 +102,7 @@ static int show_what_runs(TsJitFunction *f, const TsTarget *target, const Shown 
   }
   TsJitBuild x; /* what another machine would run is made, and not compiled */
   int failed = ts_jit_open_build(f, target, &x) || show(target ? NULL : f, x.b, s, err);
+  if (!failed && !target && !s->facts) launches_text(f, s);
   ts_jit_close_build(&x);
   return failed ? -1 : 0;
 }

@@ -64,6 +64,10 @@ int ts_replay_group_flush(TsReplayGroup *g, TsError *err);
  * devices wait (devices/flags.h) are new. */
 int ts_replay_group_end(TsReplayGroup *g, bool *whole, TsError *err);
 
+/* How its launches go and why so, a line; whole: and the program of a persistent one, for whom
+ * jit/launch/replay_persistent.c is. */
+void ts_replay_persistent_text(const TsReplay *r, bool whole, TsText *text);
+
 typedef struct TsReplayStats {
   int64_t runs, launches; /* of records; of kernels in them */
 } TsReplayStats;
