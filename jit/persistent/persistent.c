@@ -5,21 +5,29 @@
 #include <string.h>
 
 #include "devices/sim.h"
-#include "jit/gpu/plan.h"
+#include "jit/gpu/persistent.h"
 
-enum { ALIGN = 16, ROOM = 256 };
+enum { ALIGN = 16, ROOM = 256, MOST_SEEN = 64 };
 
 struct TsPersistentRun {
+  TsPersistentRun *next; /* of all */
+  bool launched;         /* since somebody looked */
   TsDevice *d;
   const TsPersistentKind *kind;
   void *of;
   TsPersistent *p;
   int nown, capown;
+  int nseen;
+  struct Seen {
+    const TsTile *k;
+    TsPersistentPhase phase[TS_GPU_PHASES];
+  } seen[MOST_SEEN];
   void **own; /* scratch of simulated kernels, in order */
 };
 
 static TsPersistentWanted wanted;
 static int64_t launches;
+static TsPersistentRun *first; /* on the context's thread, as all of it is */
 
 TsPersistentWanted *ts_persistent_wanted(void) { return &wanted; }
 int64_t ts_persistent_count(void) { return launches; }
@@ -39,17 +47,16 @@ typedef struct Gather {
   int nown; /* of r->own, that are taken */
 } Gather;
 
-/* Blocks as the kernel has them alone. */
-static int plan_of(const TsTarget *t, const TsTile *k, TsPersistentPhase *phase, TsError *err) {
-  TsGpuPlan plan;
-  if (k->form == TS_FORM_explicit) {
-    phase[0] = (TsPersistentPhase){.side = 1, .threads = k->threads};
-    return 0;
-  }
-  if (ts_gpu_plan(k, t, true, &plan, err)) return -1;
-  for (int i = 0; i < plan.nphase; i++)
-    phase[i] = (TsPersistentPhase){plan.phase[i].rounds, plan.phase[i].threads * plan.phase[i].rounds};
-  return 0;
+/* Blocks as the kernel's code has them, looked at once a kernel. */
+static const TsPersistentPhase *phases_of(TsPersistentRun *r, const TsTile *k, TsError *err) {
+  for (int i = 0; i < r->nseen; i++)
+    if (r->seen[i].k == k) return r->seen[i].phase;
+  if (r->nseen == MOST_SEEN)
+    return ts_error_set(err, TS_ERR_value, "there are more than %d different kernels", MOST_SEEN), NULL;
+  struct Seen *s = &r->seen[r->nseen];
+  if (ts_gpu_persistent_phases(k, ts_target_of(r->d), s->phase, err)) return NULL;
+  s->k = k, r->nseen++;
+  return s->phase;
 }
 
 static bool keep_own(TsPersistentRun *r, void *p) {
@@ -74,8 +81,10 @@ static void *own_scratch(Gather *g, const TsTile *k, int64_t nbytes, TsError *er
   return NULL;
 }
 
+/* As code of either kind has them one behind the other. */
 static int64_t spread(const TsTile *k, int64_t nbytes) {
-  return k->form == TS_FORM_explicit ? nbytes : (nbytes + ROOM - 1) / ROOM * ROOM;
+  int64_t step = k->form == TS_FORM_explicit ? ALIGN : ROOM;
+  return (nbytes + step - 1) / step * step;
 }
 
 static int put_scratch(Gather *g, const TsDeviceLeaf *leaf, uint64_t *scratch, TsError *err) {
@@ -98,7 +107,6 @@ static int take(void *with, const TsDeviceLeaf *leaf, TsError *err) {
   Gather *g = with;
   TsDevice *d = g->r->d;
   uint64_t arg[MOST], scratch[TS_PERSISTENT_SCRATCH], low = 0;
-  TsPersistentPhase plan[TS_GPU_PHASES];
   const TsTile *k = leaf->k;
   if (!k) return ts_error_set(err, TS_ERR_value, "a kernel is not ready, or its program is not at hand");
   if (k->nparam > MOST) return ts_error_set(err, TS_ERR_value, "@%.40s has too many parameters", k->name);
@@ -109,7 +117,8 @@ static int take(void *with, const TsDeviceLeaf *leaf, TsError *err) {
   if (low % ALIGN)
     return ts_error_set(err, TS_ERR_value, "@%.40s has a parameter that begins at no multiple of %d bytes",
                         k->name, ALIGN);
-  if (plan_of(ts_target_of(d), k, plan, err) || put_scratch(g, leaf, scratch, err)) return -1;
+  const TsPersistentPhase *plan = phases_of(g->r, k, err);
+  if (!plan || put_scratch(g, leaf, scratch, err)) return -1;
   return ts_persistent_add(g->p, k, arg, scratch, leaf->dim, plan, err);
 }
 
@@ -139,7 +148,7 @@ TsPersistentRun *ts_persistent_open(TsDevice *d, TsPersistentEach *each, void *w
   TsPersistentRun *r = kind ? calloc(1, sizeof *r) : NULL;
   int64_t resident = 0;
   if (!r) return kind ? (ts_error_memory(err), NULL) : NULL;
-  r->d = d, r->kind = kind;
+  r->d = d, r->kind = kind, r->next = first, first = r;
   bool well = (r->p = gathered(r, each, with, err)) != NULL;
   well = well && (r->of = kind->open(d, r->p, &resident, err)) != NULL;
   if (well && !plan(r->p, resident, err) && !kind->load(r->of, r->p, err)) return r;
@@ -167,13 +176,32 @@ int ts_persistent_again(TsPersistentRun *r, TsPersistentEach *each, void *with, 
 
 int ts_persistent_launch(TsPersistentRun *r, TsError *err) {
   launches++;
+  r->launched = true;
   return r->kind->launch(r->of, r->p, err);
+}
+
+bool ts_persistent_asks(void) {
+  for (const TsPersistentRun *r = first; r; r = r->next)
+    if (r->launched && r->kind->look) return true;
+  return false;
+}
+
+int ts_persistent_tell(TsError *err) {
+  int failed = 0;
+  for (TsPersistentRun *r = first; r; r = r->next) {
+    if (r->launched && r->kind->look && r->kind->look(r->of, r->p, err)) failed = -1;
+    r->launched = false;
+  }
+  return failed;
 }
 
 const TsPersistent *ts_persistent_of(const TsPersistentRun *r) { return r->p; }
 
 void ts_persistent_close(TsPersistentRun *r) {
   if (!r) return;
+  TsPersistentRun **at = &first;
+  while (*at != r) at = &(*at)->next;
+  *at = r->next;
   if (r->of) r->kind->close(r->of);
   ts_persistent_free(r->p);
   while (r->nown) free(r->own[--r->nown]);

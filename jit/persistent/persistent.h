@@ -20,6 +20,9 @@ TsPersistentRun *ts_persistent_open(TsDevice *d, TsPersistentEach *each, void *w
 /* The same launches with other addresses or sizes. -1: they are none of this launch any more. */
 int ts_persistent_again(TsPersistentRun *r, TsPersistentEach *each, void *with, TsError *err);
 int ts_persistent_launch(TsPersistentRun *r, TsError *err);
+bool ts_persistent_asks(void); /* there are launches of which nobody knows yet whether they went well */
+/* Of all launches since it was asked last: -1 with the error, as what was made is wrong. */
+int ts_persistent_tell(TsError *err);
 const TsPersistent *ts_persistent_of(const TsPersistentRun *r);
 void ts_persistent_close(TsPersistentRun *r);
 
@@ -40,6 +43,8 @@ typedef struct TsPersistentKind {
   /* Another program of the same codes. */
   int (*load)(void *of, const TsPersistent *p, TsError *err);
   int (*launch)(void *of, const TsPersistent *p, TsError *err);
+  /* Whether all that was waited for came; -1 with the error. NULL: a launch says so itself. */
+  int (*look)(void *of, const TsPersistent *p, TsError *err);
   void (*close)(void *of);
 } TsPersistentKind;
 

@@ -9,7 +9,7 @@
 #include "devices/sim.h"
 #include "jit/persistent/persistent.h"
 
-enum { BLOCKS = 4, MOST_BLOCKS = 64, MOST_PARAMS = 64 };
+enum { BLOCKS = 4, MOST_BLOCKS = 160, MOST_PARAMS = 64 };
 
 typedef struct Simulated {
   TsDevice *d;
@@ -177,10 +177,12 @@ static int launch(void *of, const TsPersistent *p, TsError *err) {
 static void *open(TsDevice *d, const TsPersistent *p, int64_t *resident, TsError *err) {
   int64_t want = ts_persistent_wanted()->blocks;
   Simulated *s = calloc(1, sizeof *s);
-  (void)p;
   if (!s) return ts_error_memory(err), NULL;
   s->d = d;
   *resident = want > 0 && want <= MOST_BLOCKS ? want : BLOCKS;
+  for (int i = 0; i < p->ntask && !want; i++) /* as many as wait for each other */
+    if (p->task[i].chained && p->task[i].turns > *resident && p->task[i].turns <= MOST_BLOCKS)
+      *resident = p->task[i].turns;
   return s;
 }
 
