@@ -64,8 +64,8 @@ int ts_replay_group_flush(TsReplayGroup *g, TsError *err);
  * devices wait (devices/flags.h) are new. */
 int ts_replay_group_end(TsReplayGroup *g, bool *whole, TsError *err);
 
-/* How its launches go and why so, a line; whole: and the program of a persistent one, for whom
- * jit/launch/replay_persistent.c is. */
+/* How its launches go and why so, in words; whole: as a comment, and the program of a persistent one
+ * (jit/launch/replay_persistent.c). */
 void ts_replay_persistent_text(const TsReplay *r, bool whole, TsText *text);
 
 typedef struct TsReplayStats {

@@ -61,7 +61,7 @@ void ts_replay_persistent_text(const TsReplay *r, bool whole, TsText *text) {
   for (int k = 0; k < KEPT; k++)
     if (r->kept[k].n && (!s || r->kept[k].used > s->used)) s = &r->kept[k];
   bool on = ts_persistent_wanted()->on;
-  ts_text_str(text, "// launches: ");
+  if (whole) ts_text_str(text, "// launches: ");
   if (s && s->persistent)
     ts_persistent_summary(ts_persistent_of(s->persistent), text);
   else if (s && s->record)
@@ -74,6 +74,6 @@ void ts_replay_persistent_text(const TsReplay *r, bool whole, TsText *text) {
     ts_text_str(text, "; no persistent kernel: jit.persistent is off");
   else if (r->why[0] && !(s && s->persistent))
     ts_text_format(text, "; no persistent kernel: %s", r->why);
-  ts_text_char(text, '\n');
+  if (whole) ts_text_char(text, '\n');
   if (whole && s && s->persistent) ts_persistent_text(ts_persistent_of(s->persistent), text);
 }
