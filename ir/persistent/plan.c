@@ -12,8 +12,9 @@
 
 enum {
   PAIRS = 1 << 16,   /* of turns that are compared for one wait */
+  LOOK = 1,          /* tasks that a block comes to before the one for which it fetches */
   AHEAD = 4096,      /* bytes that are worth a request */
-  MOST_AHEAD = 24 << 20, /* of a task: half of what the second cache of a large GPU holds */
+  MOST_AHEAD = 8 << 20, /* of a task. 24 MiB, or for a task further on, takes longer on an H100 */
 };
 
 static bool overlap(const TsPersistentBytes *x, const TsPersistentBytes *y) {
@@ -134,17 +135,26 @@ static bool is_written(const TsPersistent *p, const TsPersistentBytes *b) {
   return false;
 }
 
-static int put_ahead(TsPersistent *p, TsPersistentTask *t, TsError *err) {
+/* Of one task, into the list of the one at which blocks come by before. */
+static void add_ahead(const TsPersistent *p, TsPersistentTask *to, const TsPersistentTask *t) {
   uint64_t room = MOST_AHEAD;
-  t->ahead = ts_arena_alloc(&p->arena, sizeof *t->ahead * (size_t)(t->ntouch + 1));
-  if (!t->ahead) return ts_error_memory(err);
   for (int i = 0; i < t->ntouch && t->nwait; i++) {
     TsPersistentBytes b = t->touch[i].all;
     if (t->touch[i].write || b.nbytes < AHEAD || is_written(p, &b)) continue;
     if (b.nbytes > room) b.nbytes = room;
     room -= b.nbytes;
-    if (b.nbytes) t->ahead[t->nahead++] = b;
+    if (b.nbytes) to->ahead[to->nahead++] = b;
   }
+}
+
+static int put_ahead(TsPersistent *p, int i, TsError *err) {
+  TsPersistentTask *to = &p->task[i];
+  int first = i ? i + LOOK : 0, most = 0;
+  for (int k = first; k <= i + LOOK && k < p->ntask; k++) most += p->task[k].ntouch;
+  to->nahead = 0;
+  to->ahead = ts_arena_alloc(&p->arena, sizeof *to->ahead * (size_t)(most + 1));
+  if (!to->ahead) return ts_error_memory(err);
+  for (int k = first; k <= i + LOOK && k < p->ntask; k++) add_ahead(p, to, &p->task[k]);
   return 0;
 }
 
@@ -166,11 +176,11 @@ int ts_persistent_plan(TsPersistent *p, int64_t blocks, int64_t resident, TsErro
   w.list = malloc(sizeof *w.list * (n + 1));
   int failed = !w.behind || !w.list ? ts_error_memory(err) : 0;
   for (int i = 0; i < p->ntask && !failed; i++) {
-    p->task[i].nwait = p->task[i].nahead = 0;
+    p->task[i].nwait = 0;
     cut(&p->task[i]);
     failed = put_waits(&w, i, err);
-    if (!failed) failed = put_ahead(p, &p->task[i], err);
   }
+  for (int i = 0; i < p->ntask && !failed; i++) failed = put_ahead(p, i, err);
   if (!failed) join(p), place(p);
   free(w.behind);
   free(w.list);

@@ -68,6 +68,7 @@ typedef struct TsPersistent {
   int64_t resident; /* that the device holds at the same time, of such blocks */
   int threads;      /* of a block: as many as the largest task's */
   int ntask, captask, nrun, ncode, ncounter;
+  int nspare;        /* tasks that were left out */
   int nwhole, nfine; /* waits for a whole task, and for parts of one */
   TsPersistentTask *task;
 } TsPersistent;
@@ -91,6 +92,9 @@ int ts_persistent_rounds(const TsTile *k, const int64_t *dim, int most, int64_t 
  * (at, nbytes). False: of this turn nothing is known. */
 bool ts_persistent_footprint(const TsTile *k, int phase, int64_t from, int64_t to,
                              const int64_t *dim, TsPersistentBytes *touch);
+
+/* ---- ir/persistent/spare.c: tasks that an earlier one has done are left out */
+int ts_persistent_spare(TsPersistent *p);
 
 /* ---- ir/persistent/plan.c */
 /* Who waits for whom, as few waits as are needed; blocks of the launch, of which the device holds

@@ -43,6 +43,10 @@ void ts_persistent_summary(const TsPersistent *p, TsText *text) {
   ts_text_str(text, " in one launch of ");
   plural(text, p->blocks, "block");
   ts_text_format(text, ": %d programs, ", p->ncode);
+  if (p->nspare) {
+    plural(text, p->nspare, "task");
+    ts_text_str(text, " left out as done before, ");
+  }
   plural(text, p->nwhole, "wait");
   ts_text_format(text, " for a task, %d for parts of one", p->nfine);
 }

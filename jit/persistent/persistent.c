@@ -130,6 +130,7 @@ static TsPersistent *gathered(TsPersistentRun *r, TsPersistentEach *each, void *
   ts_device_kernel_gather(take, &g);
   int failed = each(with, err);
   ts_device_kernel_gather(NULL, NULL);
+  if (!failed) ts_persistent_spare(g.p);
   if (!failed && g.p->ntask < 2)
     failed = ts_error_set(err, TS_ERR_value, "there is one kernel, or none");
   if (!failed) return g.p;

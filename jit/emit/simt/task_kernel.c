@@ -134,7 +134,7 @@ static void tell(Kernel *m, V counter) {
   snprintf(text, sizeof text,
            "{ .reg .pred p; bar.warp.sync 0xffffffff; %s bar.sync %d, %d;\n"
            "setp.ne.s32 p, $1, 0; @p bra done_${:uid};\n"
-           "fence.acq_rel.gpu; red.release.gpu.global.add.u32 [$0], 1;\n"
+           "fence.acq_rel.gpu; red.relaxed.gpu.global.add.u32 [$0], 1;\n"
            "done_${:uid}: bar.warp.sync 0xffffffff; }",
            m->engine ? "cp.async.bulk.wait_group 0; fence.proxy.async;" : "", MEETING, m->threads);
   V in[2] = {counter, thread(m)};
