@@ -1,17 +1,20 @@
 /* The proof that a program may be launched.
  *
- * Needs: tasks with what they touch, waits, counters, blocks. Keeps the program. Gives 0, or -1 with
- * what is wrong. Four things are proven, in the order of the functions:
+ * Needs: tasks with what they touch, waits, counters, blocks. Keeps the program. Gives 0, or -1
+ * with what is wrong. Four things are proven, in the order of the functions:
  *
- *   counters   each has one task, whose turns add up to what is waited for
- *   no deadlock  all blocks run at the same time, each does its turns in the order of the tasks, and
- *              waits for earlier tasks alone: of those that wait the one with the earliest task waits
- *              for turns that nobody keeps from being done. Turns of a task that wait for each other
- *              have a block each, and begin without waiting for one another
- *   order      of two tasks of which one writes what the other touches, the later one's turns come
- *              behind those of the earlier one that touch the same: by a wait for all of its turns, or
- *              for the counters of those turns, or behind a task that came behind all of it
- *   ahead      nobody writes what is fetched before a wait
+ *   counters: each has one task, whose turns add up to what is waited for.
+ *
+ *   No deadlock: all blocks run at the same time, each does its turns in the order of the tasks,
+ *   and waits for earlier tasks alone. Of those that wait the one with the earliest task waits for
+ *   turns that nobody keeps from being done. Turns of a task that wait for each other have a block
+ *   each, and begin without waiting for one another.
+ *
+ *   Order: of two tasks of which one writes what the other touches, the later one's turns come
+ *   behind those of the earlier one that touch the same: by a wait for all of its turns, or for
+ *   the counters of those turns, or behind a task that came behind all of it.
+ *
+ *   Ahead: nobody writes what is fetched before a wait.
  *
  * What tasks touch is what ir/persistent/footprint.c finds in their kernels. */
 #include <stdlib.h>
@@ -30,9 +33,10 @@ static int wrong(const Check *c, const char *rule, int a, int b) {
   const TsPersistent *p = c->p;
   const char *name[2] = {p->task[a].k->name, b >= 0 ? p->task[b].k->name : ""};
   if (b < 0)
-    return ts_error_set(c->err, TS_ERR_value, "persistent: task %d (@%.40s) %s", a, name[0], rule);
-  return ts_error_set(c->err, TS_ERR_value, "persistent: task %d (@%.40s) %s task %d (@%.40s)", a,
-                      name[0], rule, b, name[1]);
+    return ts_error_set(c->err, TS_ERR_value, "persistent: task %d (@%.40s) %s", a, name[0],
+                        rule);
+  return ts_error_set(c->err, TS_ERR_value, "persistent: task %d (@%.40s) %s task %d (@%.40s)",
+                      a, name[0], rule, b, name[1]);
 }
 
 /* ---- counters */
@@ -50,7 +54,8 @@ static int counters(const Check *c) {
     next += t->npiece;
   }
   if (next == p->ncounter) return 0;
-  return ts_error_set(c->err, TS_ERR_value, "persistent: %d counters, not %d", p->ncounter, next);
+  return ts_error_set(c->err, TS_ERR_value, "persistent: %d counters, not %d", p->ncounter,
+                      next);
 }
 
 /* ---- deadlock */
@@ -60,7 +65,8 @@ static int waits(const Check *c, int i) {
     const TsPersistentWait *w = &t->wait[k];
     if (w->task < 0 || w->task >= c->p->ntask)
       return wrong(c, "waits for a task that there is not", i, -1);
-    if (w->task >= i) return wrong(c, "waits for a task that is not in front of it:", i, w->task);
+    if (w->task >= i)
+      return wrong(c, "waits for a task that is not in front of it:", i, w->task);
     for (int64_t s = 0; w->range && s < t->turns; s++)
       if (w->range[2 * s] < 0 || w->range[2 * s] > w->range[2 * s + 1] ||
           w->range[2 * s + 1] > c->p->task[w->task].npiece)
@@ -72,9 +78,10 @@ static int waits(const Check *c, int i) {
 static int deadlocks(const Check *c) {
   const TsPersistent *p = c->p;
   if (p->blocks < 1 || p->blocks > p->resident)
-    return ts_error_set(c->err, TS_ERR_value,
-                        "persistent: %lld blocks wait for each other, of which %lld run at a time",
-                        (long long)p->blocks, (long long)p->resident);
+    return ts_error_set(
+        c->err, TS_ERR_value,
+        "persistent: %lld blocks wait for each other, of which %lld run at a time",
+        (long long)p->blocks, (long long)p->resident);
   for (int i = 0; i < p->ntask; i++) {
     const TsPersistentTask *t = &p->task[i];
     if (t->first < 0 || t->first >= p->blocks)
@@ -121,7 +128,8 @@ static void close(const Check *c, int i) {
 static bool comes_behind(const TsPersistentTask *t, int64_t s, int a, int64_t piece) {
   for (int k = 0; k < t->nwait; k++) {
     const TsPersistentWait *w = &t->wait[k];
-    if (w->task == a && (!w->range || (w->range[2 * s] <= piece && piece < w->range[2 * s + 1])))
+    if (w->task == a &&
+        (!w->range || (w->range[2 * s] <= piece && piece < w->range[2 * s + 1])))
       return true;
   }
   return false;

@@ -1,8 +1,8 @@
 /* What a turn of a kernel touches: positions as intervals.
  *
- * The round is known, so are sizes; a loop inside has an interval as its index, what it carries is
- * anything. An access is the hull of its tile at all positions that it may have, in bytes from the first
- * element of its memory on. What is anything means all of the memory. */
+ * The round is known, so are sizes; a loop inside has an interval as its index, what it carries
+ * is anything. An access is the hull of its tile at all positions that it may have, in bytes
+ * from the first element of its memory on. What is anything means all of the memory. */
 #include <string.h>
 
 #include "ir/persistent/program.h"
@@ -17,10 +17,10 @@ typedef struct Interval {
 typedef struct Walk {
   const TsTile *k;
   const int64_t *dim;
-  Interval *of;              /* by value */
-  int16_t *memory;           /* by value: 1 + the number of the touch that it is */
-  TsPersistentBytes *touch;  /* hulls so far, or NULL */
-  bool lost;                 /* nothing is known */
+  Interval *of;             /* by value */
+  int16_t *memory;          /* by value: 1 + the number of the touch that it is */
+  TsPersistentBytes *touch; /* hulls so far, or NULL */
+  bool lost;                /* nothing is known */
 } Walk;
 
 static const Interval anything = {.known = false};
@@ -28,7 +28,9 @@ static const Interval anything = {.known = false};
 static Interval exactly(int64_t v) { return (Interval){v, v, true}; }
 
 /* ---- arithmetic */
-static bool is_small(Interval x) { return x.known && x.lo > -((int64_t)FAR << 12) && x.hi < (int64_t)FAR << 12; }
+static bool is_small(Interval x) {
+  return x.known && x.lo > -((int64_t)FAR << 12) && x.hi < (int64_t)FAR << 12;
+}
 
 static int64_t floor_div(int64_t a, int64_t b) {
   return a / b - (a % b != 0 && (a < 0) != (b < 0));
@@ -55,9 +57,9 @@ static Interval apply(int op, Interval x, Interval y) {
   switch (op) {
   case TS_OP_add: return (Interval){x.lo + y.lo, x.hi + y.hi, true};
   case TS_OP_sub: return (Interval){x.lo - y.hi, x.hi - y.lo, true};
-  case TS_OP_mul: return is_small(x) && x.hi < FAR && y.hi < FAR && x.lo > -FAR && y.lo > -FAR
-                             ? product(x, y)
-                             : anything;
+  case TS_OP_mul:
+    return is_small(x) && x.hi < FAR && y.hi < FAR && x.lo > -FAR && y.lo > -FAR ? product(x, y)
+                                                                                 : anything;
   case TS_OP_floordiv:
     return y.lo == y.hi && y.lo > 0
                ? (Interval){floor_div(x.lo, y.lo), floor_div(x.hi, y.lo), true}
@@ -188,11 +190,13 @@ static const TsTileStmt *inner_grid(const TsTileStmt *loop) {
 static int64_t rounds_of(const Walk *w, const TsTileStmt *loop) {
   Interval lo = w->of[loop->in[0]->id], hi = w->of[loop->in[1]->id];
   int64_t step = ts_tile_attr(loop, "step")->i;
-  if (!is_small(lo) || !is_small(hi) || lo.lo != lo.hi || hi.lo != hi.hi || step <= 0) return -1;
+  if (!is_small(lo) || !is_small(hi) || lo.lo != lo.hi || hi.lo != hi.hi || step <= 0)
+    return -1;
   return hi.lo > lo.lo ? (hi.lo - lo.lo + step - 1) / step : 0;
 }
 
-/* Rounds of the axes inside of this one, whose bounds do not depend on its position; -1: not known. */
+/* Rounds of the axes inside of this one, whose bounds do not depend on its position; -1: not
+ * known. */
 static int64_t all_rounds(Walk *w, const TsTileStmt *loop);
 
 static int64_t inner_rounds(Walk *w, const TsTileStmt *loop, const TsTileStmt *next) {

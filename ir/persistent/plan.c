@@ -1,20 +1,21 @@
 /* Who waits for whom.
  *
- * A task comes behind each earlier one that writes what it touches, or touches what it writes. It waits
- * for the nearest of them; who is behind those by their own waits has been waited for. Where each turn
- * of both tells what bytes it touches and a turn needs some of the other's turns alone, it waits for the
- * counters of those (a fine wait); who comes behind that task through such a wait is not known to come
- * behind all of it, so only whole waits carry on. */
+ * A task comes behind each earlier one that writes what it touches, or touches what it writes.
+ * It waits for the nearest of them; who is behind those by their own waits has been waited for.
+ * Where each turn of both tells what bytes it touches and a turn needs some of the other's
+ * turns alone, it waits for the counters of those (a fine wait); who comes behind that task
+ * through such a wait is not known to come behind all of it, so only whole waits carry on. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "ir/persistent/program.h"
 
 enum {
-  PAIRS = 1 << 16,   /* of turns that are compared for one wait */
-  LOOK = 1,          /* tasks that a block comes to before the one for which it fetches */
-  AHEAD = 4096,      /* bytes that are worth a request */
-  MOST_AHEAD = 8 << 20, /* of a task. 24 MiB, or for a task further on, takes longer on an H100 */
+  PAIRS = 1 << 16, /* of turns that are compared for one wait */
+  LOOK = 1,        /* tasks that a block comes to before the one for which it fetches */
+  AHEAD = 4096,    /* bytes that are worth a request */
+  MOST_AHEAD =
+      8 << 20, /* of a task. 24 MiB, or for a task further on, takes longer on an H100 */
 };
 
 static bool overlap(const TsPersistentBytes *x, const TsPersistentBytes *y) {
@@ -24,13 +25,15 @@ static bool overlap(const TsPersistentBytes *x, const TsPersistentBytes *y) {
 static bool conflict(const TsPersistentTask *a, const TsPersistentTask *b) {
   for (int i = 0; i < a->ntouch; i++)
     for (int k = 0; k < b->ntouch; k++)
-      if ((a->touch[i].write || b->touch[k].write) && overlap(&a->touch[i].all, &b->touch[k].all))
+      if ((a->touch[i].write || b->touch[k].write) &&
+          overlap(&a->touch[i].all, &b->touch[k].all))
         return true;
   return false;
 }
 
 /* ---- fine waits */
-static bool turns_meet(const TsPersistentTask *a, int64_t s, const TsPersistentTask *b, int64_t t) {
+static bool turns_meet(const TsPersistentTask *a, int64_t s, const TsPersistentTask *b,
+                       int64_t t) {
   for (int i = 0; i < a->ntouch; i++)
     for (int k = 0; k < b->ntouch; k++)
       if ((a->touch[i].write || b->touch[k].write) &&
@@ -58,7 +61,8 @@ static void range_of(const TsPersistentTask *a, const TsPersistentTask *b, int64
 }
 
 /* The ranges of all turns, or NULL: each needs all, or it is not known. */
-static const int32_t *ranges(TsPersistent *p, const TsPersistentTask *a, const TsPersistentTask *b) {
+static const int32_t *ranges(TsPersistent *p, const TsPersistentTask *a,
+                             const TsPersistentTask *b) {
   bool fine = false;
   if (a->npiece < 2 || !says_turns(a) || !says_turns(b) || a->turns > PAIRS / b->turns)
     return NULL;

@@ -71,11 +71,11 @@ static int put_touches(TsPersistent *p, TsPersistentTask *t, TsError *err) {
   t->touch = ts_arena_alloc(&p->arena, sizeof *t->touch * (size_t)(k->nparam + n + 1));
   if (!t->touch) return ts_error_memory(err);
   for (int i = 0; i < k->nparam; i++)
-    t->touch[t->ntouch++] = (TsPersistentTouch){.all = reach_of(&k->param[i]->type, t->arg[i], t->dim),
-                                                .write = i >= k->nin};
-  for (int i = 0; i < n; i++)
     t->touch[t->ntouch++] = (TsPersistentTouch){
-        .all = {t->scratch[i], (uint64_t)nbytes[i]}, .write = true};
+        .all = reach_of(&k->param[i]->type, t->arg[i], t->dim), .write = i >= k->nin};
+  for (int i = 0; i < n; i++)
+    t->touch[t->ntouch++] =
+        (TsPersistentTouch){.all = {t->scratch[i], (uint64_t)nbytes[i]}, .write = true};
   return put_turns(p, t, err);
 }
 

@@ -1,7 +1,9 @@
-/* Tasks that an earlier one has done: the same program over the same memory and sizes, of which nobody has
- * written anything since. Tables of angles, which each layer of a model would make anew, are made once.
+/* Tasks that an earlier one has done: the same program over the same memory and sizes, of which
+ * nobody has written anything since. Tables of angles, which each layer of a model would make
+ * anew, are made once.
  *
- * Needs: tasks in their order. Keeps: what is in memory behind each task that stays. Gives how many went. */
+ * Needs: tasks in their order. Keeps: what is in memory behind each task that stays. Gives how
+ * many went. */
 #include <string.h>
 
 #include "ir/persistent/program.h"
@@ -14,7 +16,8 @@ static bool overlap(const TsPersistentBytes *x, const TsPersistentBytes *y) {
 static bool reads_its_own(const TsPersistentTask *t) {
   for (int i = 0; i < t->ntouch; i++)
     for (int k = 0; k < t->ntouch; k++)
-      if (i != k && t->touch[i].write && overlap(&t->touch[i].all, &t->touch[k].all)) return true;
+      if (i != k && t->touch[i].write && overlap(&t->touch[i].all, &t->touch[k].all))
+        return true;
   return false;
 }
 
@@ -33,7 +36,8 @@ static bool writes_to(const TsPersistentTask *t, const TsPersistentTask *of) {
   return false;
 }
 
-/* From the nearest back: who writes there in between is another task, or the same one once more. */
+/* From the nearest back: who writes there in between is another task, or the same one once
+ * more. */
 static bool is_done(const TsPersistent *p, int n, const TsPersistentTask *t) {
   if (t->chained || t->ntouch > t->k->nparam || reads_its_own(t)) return false;
   for (int i = n; i-- > 0;) {

@@ -30,8 +30,8 @@ static void task_text(const TsPersistent *p, int i, TsText *text) {
 }
 
 void ts_persistent_text(const TsPersistent *p, TsText *text) {
-  ts_text_format(text, "persistent blocks %lld threads %d counters %d {\n", (long long)p->blocks,
-                 p->threads, p->ncounter);
+  ts_text_format(text, "persistent blocks %lld threads %d counters %d {\n",
+                 (long long)p->blocks, p->threads, p->ncounter);
   for (int i = 0; i < p->ntask; i++) task_text(p, i, text);
   ts_text_str(text, "}\n");
 }

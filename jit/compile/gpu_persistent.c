@@ -110,7 +110,8 @@ static int prepare(Job *job, const TsPersistentTask *task, const TsTarget *t, Ts
     const TsGpuPhasePlan *p = &plan->phase[c->phase];
     c->threads = p->threads * p->rounds;
     if (p->rounds != task->side)
-      return ts_error_set(err, TS_ERR_device, "jit: @%.40s has other blocks as code", c->k->name);
+      return ts_error_set(err, TS_ERR_device, "jit: @%.40s has other blocks as code",
+                          c->k->name);
   }
   int whole = (c->threads + 31) / 32 * 32;
   if (whole > out->threads) out->threads = whole;
@@ -122,8 +123,8 @@ int ts_gpu_persistent_text(const TsPersistent *p, const TsTarget *t, TsGpuPersis
   Job job = {.out = out};
   memset(out, 0, sizeof *out);
   if (p->ncode > TS_GPU_TASK_CODES)
-    return ts_error_set(err, TS_ERR_device, "there are %d different kernels, of %d at most", p->ncode,
-                        TS_GPU_TASK_CODES);
+    return ts_error_set(err, TS_ERR_device, "there are %d different kernels, of %d at most",
+                        p->ncode, TS_GPU_TASK_CODES);
   int failed = 0;
   for (int i = 0; i < p->ntask && !failed; i++) failed = prepare(&job, &p->task[i], t, err);
   out->ncode = p->ncode;

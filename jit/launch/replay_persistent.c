@@ -1,5 +1,5 @@
-/* A sequence of launches as one persistent launch (jit/persistent/persistent.h), where that is wanted;
- * else, and where there is none, it is recorded. */
+/* A sequence of launches as one persistent launch (jit/persistent/persistent.h), where that is
+ * wanted; else, and where there is none, it is recorded. */
 #include "jit/launch/replay_state.h"
 
 #include <stdio.h>
@@ -50,7 +50,8 @@ bool ts_replay_persistent(TsReplay *r, Sequence *s) {
   if (!wanted && s->persistent) ts_replay_persistent_drop(s);
   if (!wanted || s->alone) return false;
   if (s->persistent) return again(r, s);
-  if (!(s->persistent = ts_persistent_open(r->d, each, r, &err))) return without(r, s, err.message);
+  if (!(s->persistent = ts_persistent_open(r->d, each, r, &err)))
+    return without(r, s, err.message);
   r->why[0] = 0;
   return true;
 }

@@ -72,8 +72,8 @@ int ts_replay_step(const TsReplay *r, int i, TsError *err);
 bool ts_replay_has_room(TsReplay *r, int words);
 /* The device's memory stays where launches that are put off may find it. */
 void ts_replay_hold(TsReplay *r, bool on);
-/* At the end of a run: the sequence that it was, or NULL; it gets its record, if it is to have one; what
- * came is kept. */
+/* At the end of a run: the sequence that it was, or NULL; it gets its record, if it is to have
+ * one; what came is kept. */
 Sequence *ts_replay_known(TsReplay *r);
 void ts_replay_prepare(TsReplay *r, Sequence *s);
 void ts_replay_keep(TsReplay *r);
@@ -81,8 +81,8 @@ void ts_replay_keep(TsReplay *r);
 /* Launch i of s, now. */
 int ts_replay_launch_in(const Sequence *s, int i, void *scratch, TsError *err);
 
-/* ---- jit/launch/replay_persistent.c: s, which this run is once more, has a persistent launch, which
- * does what r->now does; before what is kept of s is what r->now is. */
+/* ---- jit/launch/replay_persistent.c: s, which this run is once more, has a persistent launch,
+ * which does what r->now does; before what is kept of s is what r->now is. */
 bool ts_replay_persistent(TsReplay *r, Sequence *s);
 void ts_replay_persistent_drop(Sequence *s);
 

@@ -1,5 +1,5 @@
-/* Persistent programs on NVIDIA's GPUs: their code, the table that it walks, launches. What lies where
- * jit/gpu/persistent.h says. */
+/* Persistent programs on NVIDIA's GPUs: their code, the table that it walks, launches. What
+ * lies where jit/gpu/persistent.h says. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +14,8 @@ typedef struct Code {
   void *module, *kernel;
   char *table; /* on the device, as the others; behind it words, waits and what is ahead */
   int64_t room;
-  char *counters; /* the word that says who was waited for in vain, then a line on the counters */
+  char *
+      counters; /* the word that says who was waited for in vain, then a line on the counters */
   int64_t counters_room;
   uint64_t targets;
   int32_t launch;
@@ -54,8 +55,8 @@ static uint64_t put_words(Code *c, Table *t, const TsPersistentTask *task, TsErr
   uint64_t at = put(t, all.word, sizeof *all.word * (size_t)n);
   for (int i = 0; code->roles && i < code->info.nmap; i++) {
     const TsGpuMap *m = &code->info.map[i];
-    if (t->at && ts_gpu_roles_map(c->d, task->k, m, (void *)(uintptr_t)task->arg[m->param], task->dim,
-                                  all.map[i], err))
+    if (t->at && ts_gpu_roles_map(c->d, task->k, m, (void *)(uintptr_t)task->arg[m->param],
+                                  task->dim, all.map[i], err))
       return 0;
     put(t, all.map[i], sizeof all.map[i]);
   }
@@ -68,7 +69,8 @@ static uint64_t put_waits(const TsPersistent *p, Table *t, const TsPersistentTas
   for (int i = 0; i < task->nwait; i++) {
     const TsPersistentWait *w = &task->wait[i];
     const TsPersistentTask *of = &p->task[w->task];
-    uint64_t range = w->range ? put(t, w->range, sizeof *w->range * 2 * (size_t)task->turns) : 0;
+    uint64_t range =
+        w->range ? put(t, w->range, sizeof *w->range * 2 * (size_t)task->turns) : 0;
     set(t, first + 16 * (uint64_t)i, 0, (uint64_t)of->counter, 4);
     set(t, first + 16 * (uint64_t)i, 4, (uint64_t)of->npiece, 4);
     set(t, first + 16 * (uint64_t)i, 8, range, 8);
@@ -91,6 +93,10 @@ static int fill(Code *c, const TsPersistent *p, Table *t, TsError *err) {
     set(t, row, TS_GPU_TASK_piece, (uint64_t)k->piece, 4);
     set(t, row, TS_GPU_TASK_nwait, (uint64_t)k->nwait, 4);
     set(t, row, TS_GPU_TASK_nahead, (uint64_t)k->nahead, 4);
+    const TsGpuTaskCode *code = &c->code.code[k->code];
+    uint64_t nword = (uint64_t)(k->ntouch + k->k->ndim) * 8;
+    set(t, row, TS_GPU_TASK_nmap, code->roles ? (uint64_t)code->info.nmap : 0, 4);
+    set(t, row, TS_GPU_TASK_maps, words + (nword + LINE - 1) / LINE * LINE, 8);
     set(t, row, TS_GPU_TASK_words, words, 8);
     set(t, row, TS_GPU_TASK_waits, put_waits(p, t, k), 8);
     set(t, row, TS_GPU_TASK_ahead, put(t, k->ahead, sizeof *k->ahead * (size_t)k->nahead), 8);
@@ -119,7 +125,8 @@ static int make_room(Code *c, char **at, int64_t *room, int64_t nbytes, TsError 
 static int zero(Code *c, const TsPersistent *p, TsError *err) {
   int64_t n = LINE + 4 * (int64_t)p->ncounter;
   void *zeros = calloc(1, (size_t)n);
-  int failed = zeros ? make_room(c, &c->counters, &c->counters_room, n, err) : ts_error_memory(err);
+  int failed =
+      zeros ? make_room(c, &c->counters, &c->counters_room, n, err) : ts_error_memory(err);
   if (!failed) failed = c->d->upload(c->d, c->counters, zeros, n, err);
   free(zeros);
   c->launch = 0;
@@ -163,7 +170,8 @@ static void *open(TsDevice *d, const TsPersistent *p, int64_t *resident, TsError
   TsKernelFacts facts;
   if (!c) return ts_error_memory(err), NULL;
   c->d = d;
-  if (!d->run->facts) ts_error_set(err, TS_ERR_device, "%s does not say what it holds", d->name);
+  if (!d->run->facts)
+    ts_error_set(err, TS_ERR_device, "%s does not say what it holds", d->name);
   if (!d->run->facts || compile(c, p, err) ||
       d->run->facts(d, c->kernel, c->code.threads, (uint32_t)c->code.shared, &facts, err))
     return release(c), NULL;
@@ -173,7 +181,8 @@ static void *open(TsDevice *d, const TsPersistent *p, int64_t *resident, TsError
 
 static int launch(void *of, const TsPersistent *p, TsError *err) {
   Code *c = of;
-  uint64_t table = (uintptr_t)c->table, failed = (uintptr_t)c->counters, counters = failed + LINE;
+  uint64_t table = (uintptr_t)c->table, failed = (uintptr_t)c->counters,
+           counters = failed + LINE;
   int32_t ntask = p->ntask, blocks = (int32_t)p->blocks;
   if (c->launch == INT16_MAX && zero(c, p, err)) return -1; /* long before numbers run out */
   c->launch++;
@@ -196,8 +205,9 @@ static int look(void *of, const TsPersistent *p, TsError *err) {
   if (c->d->download(c->d, &task, c->counters, sizeof task, err)) return -1;
   if (!task) return 0;
   if (zero(c, p, err)) return -1;
-  return ts_error_set(err, TS_ERR_device, "task %d (@%.40s) of a persistent kernel waited in vain",
-                      task - 1, p->task[task - 1].k->name);
+  return ts_error_set(err, TS_ERR_device,
+                      "task %d (@%.40s) of a persistent kernel waited in vain", task - 1,
+                      p->task[task - 1].k->name);
 }
 
 const TsPersistentKind ts_persistent_nvidia = {

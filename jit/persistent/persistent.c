@@ -52,7 +52,9 @@ static const TsPersistentPhase *phases_of(TsPersistentRun *r, const TsTile *k, T
   for (int i = 0; i < r->nseen; i++)
     if (r->seen[i].k == k) return r->seen[i].phase;
   if (r->nseen == MOST_SEEN)
-    return ts_error_set(err, TS_ERR_value, "there are more than %d different kernels", MOST_SEEN), NULL;
+    return ts_error_set(err, TS_ERR_value, "there are more than %d different kernels",
+                        MOST_SEEN),
+           NULL;
   struct Seen *s = &r->seen[r->nseen];
   if (ts_gpu_persistent_phases(k, ts_target_of(r->d), s->phase, err)) return NULL;
   s->k = k, r->nseen++;
@@ -70,7 +72,8 @@ static bool keep_own(TsPersistentRun *r, void *p) {
   return true;
 }
 
-/* A simulated kernel's, which its interpreter would make: zeros where counters are, else nothing. */
+/* A simulated kernel's, which its interpreter would make: zeros where counters are, else
+ * nothing. */
 static void *own_scratch(Gather *g, const TsTile *k, int64_t nbytes, TsError *err) {
   if (g->nown < g->r->nown) return g->r->own[g->nown++];
   void *p = malloc((size_t)nbytes + 1);
@@ -95,7 +98,8 @@ static int put_scratch(Gather *g, const TsDeviceLeaf *leaf, uint64_t *scratch, T
   if (n && !at && !g->r->d->simulated)
     return ts_error_set(err, TS_ERR_value, "@%.40s has no memory yet", leaf->k->name);
   for (int i = 0; i < n; i++) {
-    if (g->r->d->simulated && !(at = (uintptr_t)own_scratch(g, leaf->k, nbytes[i], err))) return -1;
+    if (g->r->d->simulated && !(at = (uintptr_t)own_scratch(g, leaf->k, nbytes[i], err)))
+      return -1;
     scratch[i] = at;
     at += (uint64_t)spread(leaf->k, nbytes[i]);
   }
@@ -108,14 +112,18 @@ static int take(void *with, const TsDeviceLeaf *leaf, TsError *err) {
   TsDevice *d = g->r->d;
   uint64_t arg[MOST], scratch[TS_PERSISTENT_SCRATCH], low = 0;
   const TsTile *k = leaf->k;
-  if (!k) return ts_error_set(err, TS_ERR_value, "a kernel is not ready, or its program is not at hand");
-  if (k->nparam > MOST) return ts_error_set(err, TS_ERR_value, "@%.40s has too many parameters", k->name);
+  if (!k)
+    return ts_error_set(err, TS_ERR_value,
+                        "a kernel is not ready, or its program is not at hand");
+  if (k->nparam > MOST)
+    return ts_error_set(err, TS_ERR_value, "@%.40s has too many parameters", k->name);
   for (int i = 0; i < k->nparam; i++) {
     arg[i] = (uintptr_t)(d->simulated ? ts_sim_host(leaf->arg[i]) : leaf->arg[i]);
     low |= arg[i];
   }
   if (low % ALIGN)
-    return ts_error_set(err, TS_ERR_value, "@%.40s has a parameter that begins at no multiple of %d bytes",
+    return ts_error_set(err, TS_ERR_value,
+                        "@%.40s has a parameter that begins at no multiple of %d bytes",
                         k->name, ALIGN);
   const TsPersistentPhase *plan = phases_of(g->r, k, err);
   if (!plan || put_scratch(g, leaf, scratch, err)) return -1;

@@ -1,8 +1,8 @@
-/* The launches of a function as one launch of a persistent kernel (ir/persistent/program.h), above
- * their replay as a record.
+/* The launches of a function as one launch of a persistent kernel (ir/persistent/program.h),
+ * above their replay as a record.
  *
- * Whoever puts launches off gives them here once more; each kernel of them becomes tasks, or the reason
- * why there is no such launch is told. Everything is on the context's thread. */
+ * Whoever puts launches off gives them here once more; each kernel of them becomes tasks, or
+ * the reason why there is no such launch is told. Everything is on the context's thread. */
 #ifndef TS_JIT_PERSISTENT_H
 #define TS_JIT_PERSISTENT_H
 
@@ -17,17 +17,19 @@ typedef int TsPersistentEach(void *with, TsError *err);
 /* NULL with the reason. Memory that kernels touch stays where it is while this is there. */
 TsPersistentRun *ts_persistent_open(TsDevice *d, TsPersistentEach *each, void *with,
                                     TsError *err);
-/* The same launches with other addresses or sizes. -1: they are none of this launch any more. */
+/* The same launches with other addresses or sizes. -1: they are none of this launch any more.
+ */
 int ts_persistent_again(TsPersistentRun *r, TsPersistentEach *each, void *with, TsError *err);
 int ts_persistent_launch(TsPersistentRun *r, TsError *err);
-bool ts_persistent_asks(void); /* there are launches of which nobody knows yet whether they went well */
+bool ts_persistent_asks(
+    void); /* there are launches of which nobody knows yet whether they went well */
 /* Of all launches since it was asked last: -1 with the error, as what was made is wrong. */
 int ts_persistent_tell(TsError *err);
 const TsPersistent *ts_persistent_of(const TsPersistentRun *r);
 void ts_persistent_close(TsPersistentRun *r);
 
-/* Whether functions are to have such launches, and with how many blocks, 0: as many as the device
- * holds; a simulated one 4. Off at first. */
+/* Whether functions are to have such launches, and with how many blocks, 0: as many as the
+ * device holds; a simulated one 4. Off at first. */
 typedef struct TsPersistentWanted {
   bool on;
   int64_t blocks;

@@ -1,6 +1,6 @@
-/* Programs on the simulated device: a thread a block, which runs its turns by the interpreter of Tile IR
- * and waits for the same counters as code does. Turns that wait for others of their task run in their
- * order: the interpreter has a turn alone before it. */
+/* Programs on the simulated device: a thread a block, which runs its turns by the interpreter
+ * of Tile IR and waits for the same counters as code does. Turns that wait for others of their
+ * task run in their order: the interpreter has a turn alone before it. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ typedef struct Launch {
   pthread_mutex_t lock;
   pthread_cond_t news;
   int64_t *count, *chain; /* by counter; by task, turns that are over of one that is chained */
-  int alive, nwaiter; /* blocks that run; of these, that wait */
+  int alive, nwaiter;     /* blocks that run; of these, that wait */
   struct Waiter {
     int task;
     int64_t turn;
@@ -50,7 +50,8 @@ static bool has_come(const Launch *l, int task, int64_t turn) {
   return true;
 }
 
-/* All that run wait for turns that nobody is left to do: the check has let something through. */
+/* All that run wait for turns that nobody is left to do: the check has let something through.
+ */
 static bool is_stuck(const Launch *l) {
   bool stuck = l->nwaiter == l->alive;
   for (int i = 0; i < l->nwaiter && stuck; i++)
@@ -60,8 +61,8 @@ static bool is_stuck(const Launch *l) {
 
 static void say_stuck(Launch *l, int task) {
   l->failed = true;
-  ts_error_set(&l->err, TS_ERR_value, "persistent: deadlock: all blocks wait, one of them for task %d",
-               task);
+  ts_error_set(&l->err, TS_ERR_value,
+               "persistent: deadlock: all blocks wait, one of them for task %d", task);
   pthread_cond_broadcast(&l->news);
 }
 
@@ -190,7 +191,8 @@ static int load(void *of, const TsPersistent *p, TsError *err) {
   Simulated *s = of;
   for (int i = 0; i < p->ntask; i++) {
     if (p->task[i].k->nparam > MOST_PARAMS || p->blocks > MOST_BLOCKS)
-      return ts_error_set(err, TS_ERR_value, "@%.40s has too many parameters", p->task[i].k->name);
+      return ts_error_set(err, TS_ERR_value, "@%.40s has too many parameters",
+                          p->task[i].k->name);
   }
   (void)s;
   return 0;

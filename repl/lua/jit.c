@@ -46,9 +46,9 @@ static int jit_overlap(lua_State *L) {
   return 0;
 }
 
-/* jit_persistent([on [, blocks]]): whether functions on a device launch all their kernels as one
- * persistent kernel; blocks: of a simulated one, for tests. Returns what it was, and how many such launches
- * there were. */
+/* jit_persistent([on [, blocks]]): whether functions on a device launch all kernels as one
+ * persistent kernel; blocks: of a simulated one, for tests. Returns what it was, and how many such
+ * launches there were. */
 static int jit_persistent(lua_State *L) {
   TsPersistentWanted *w = ts_persistent_wanted();
   bool before = w->on;

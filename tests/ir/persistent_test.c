@@ -1,14 +1,22 @@
-/* Persistent programs (ir/persistent): generated ones are planned, and the check takes them; faults are
- * put into them, and each that is a race or a deadlock is refused. What is a race or a deadlock is found
- * here by other means: by reachability among all turns, from what templates are known to touch, and by
- * walking blocks until nothing moves. */
+/* Persistent programs (ir/persistent): generated ones are planned, and the check takes them;
+ * faults are put into them, and each that is a race or a deadlock is refused. What is a race or
+ * a deadlock is found here by other means: by reachability among all turns, from what templates
+ * are known to touch, and by walking blocks until nothing moves. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ir/persistent/program.h"
 
-enum { BUFFERS = 5, CELLS = 64, TILE = 8, TURNS = CELLS / TILE, TASKS = 10, PROGRAMS = 400, FAULTS = 60 };
+enum {
+  BUFFERS = 5,
+  CELLS = 64,
+  TILE = 8,
+  TURNS = CELLS / TILE,
+  TASKS = 10,
+  PROGRAMS = 400,
+  FAULTS = 60
+};
 
 static int failures;
 
@@ -31,7 +39,8 @@ static const char *const text[] = {
     "  }\n}\n",
     "tile @back(%x: f32[64]) -> (%y: f32[64]) target sm_90a {\n"
     "  %n = const {value=64} : i64[]\n  %z = const : i64[]\n  %e = const {value=56} : i64[]\n"
-    "  for %r in %z..%n step 8 parallel {\n    %q = sub %e, %r : i64[]\n    %a = load %x[%q] : f32[8]\n"
+    "  for %r in %z..%n step 8 parallel {\n    %q = sub %e, %r : i64[]\n    %a = load %x[%q] : "
+    "f32[8]\n"
     "    store %y[%r] = %a\n  }\n}\n",
 };
 enum { MAP, ALL, BACK, KINDS };
@@ -101,13 +110,15 @@ static bool waits(const TsPersistent *p, int j, int s, int i, int r) {
   for (int k = 0; k < t->nwait; k++) {
     const TsPersistentWait *w = &t->wait[k];
     int piece = (int)(r / of->piece);
-    if (w->task == i && (!w->range || (w->range[2 * s] <= piece && piece < w->range[2 * s + 1])))
+    if (w->task == i &&
+        (!w->range || (w->range[2 * s] <= piece && piece < w->range[2 * s + 1])))
       return true;
   }
   return false;
 }
 
-static bool before[TASKS + 1][TURNS][TASKS + 1][TURNS]; /* the latter's turn comes before the former's */
+static bool before[TASKS + 1][TURNS][TASKS + 1]
+                  [TURNS]; /* the latter's turn comes before the former's */
 
 static bool has_race(const TsPersistent *p) {
   memset(before, 0, sizeof before);
@@ -156,7 +167,8 @@ static bool has_deadlock(const TsPersistent *p) {
   for (bool moved = true; moved && running;) {
     moved = false;
     for (int64_t b = 0; b < running; b++) {
-      while (at[b].task < p->ntask && at[b].turn >= (at[b].task < 0 ? 0 : p->task[at[b].task].turns)) {
+      while (at[b].task < p->ntask &&
+             at[b].turn >= (at[b].task < 0 ? 0 : p->task[at[b].task].turns)) {
         if (++at[b].task == p->ntask) break;
         int64_t turn = block[b] - p->task[at[b].task].first;
         at[b].turn = turn < 0 ? turn + p->blocks : turn;
@@ -200,9 +212,7 @@ static void spoil(TsPersistent *p, Fault *f) {
   case 1: /* it is for another task, perhaps a later one */
     if (k >= 0) f->wait[k] = (TsPersistentWait){.task = chosen(ntask + 1)};
     break;
-  case 2: /* one more */
-    f->wait[t->nwait++] = (TsPersistentWait){.task = chosen(ntask)};
-    break;
+  case 2: /* one more */ f->wait[t->nwait++] = (TsPersistentWait){.task = chosen(ntask)}; break;
   case 3: /* it is for fewer counters, or for some that are not there */
     if (k < 0) break;
     for (int s = 0; s < TURNS; s++) {
@@ -263,19 +273,22 @@ int main(void) {
     if (!p) break;
     fine += p->nfine;
     err = (TsError){0};
-    if (has_race(p) || has_deadlock(p)) failures++, printf("program %d: the plan is wrong\n", n);
+    if (has_race(p) || has_deadlock(p))
+      failures++, printf("program %d: the plan is wrong\n", n);
     if (ts_persistent_check(p, &err)) failures++, printf("program %d: %s\n", n, err.message);
     for (int k = 0; k < FAULTS; k++) {
       Fault f;
       spoil(p, &f);
       bool accepted = !ts_persistent_check(p, &err), lost = odd_turns(p);
       bool late = false;
-      for (int i = 0; i < p->task[f.task].nwait; i++) late |= p->task[f.task].wait[i].task >= f.task;
+      for (int i = 0; i < p->task[f.task].nwait; i++)
+        late |= p->task[f.task].wait[i].task >= f.task;
       bool deadlock = lost || late || has_deadlock(p), race = !late && has_race(p);
       bool bad = deadlock || race;
       races += race, deadlocks += deadlock, harmless += !bad, refused += !accepted && !bad;
       if (accepted && bad)
-        failures++, printf("program %d, fault %d: a %s is accepted\n", n, k, race ? "race" : "deadlock");
+        failures++, printf("program %d, fault %d: a %s is accepted\n", n, k,
+                           race ? "race" : "deadlock");
       mend(p, &f);
     }
     ts_persistent_free(p);
@@ -283,7 +296,9 @@ int main(void) {
   rules();
   for (int i = 0; i < KINDS; i++) ts_tile_free(kernel[i]);
   if (races < 1000 || deadlocks < 1000 || harmless < 1000 || fine < 100)
-    failures++, printf("%d races, %d deadlocks, %d harmless, %d fine waits\n", races, deadlocks, harmless, fine);
-  printf("%d races and %d deadlocks refused, %d of %d harmless faults too\n", races, deadlocks, refused, harmless);
+    failures++, printf("%d races, %d deadlocks, %d harmless, %d fine waits\n", races, deadlocks,
+                       harmless, fine);
+  printf("%d races and %d deadlocks refused, %d of %d harmless faults too\n", races, deadlocks,
+         refused, harmless);
   return failures != 0;
 }

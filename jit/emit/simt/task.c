@@ -1,5 +1,5 @@
-/* Functions of tasks: those of kernels, but for where arguments are, which block this is, and how many
- * threads meet. See jit/emit/simt/task.h. */
+/* Functions of tasks: those of kernels, but for where arguments are, which block this is, and
+ * how many threads meet. See jit/emit/simt/task.h. */
 #include "jit/emit/simt/task.h"
 
 #include <stdio.h>
@@ -37,12 +37,14 @@ static void begin(TsGpuEmit *g, const char *name) {
   const TsTile *k = e->k;
   ts_gpu_task_function(e, name);
   g->after = NULL, g->awaited_in = NULL, g->awaited = g->dependent = false;
-  for (int i = 0; i < k->ndim; i++) e->dim[i] = ts_gpu_task_word(e, k->nparam + g->nscratch + i);
+  for (int i = 0; i < k->ndim; i++)
+    e->dim[i] = ts_gpu_task_word(e, k->nparam + g->nscratch + i);
   for (int i = 0; i < k->nparam; i++)
     ts_gpu_memory_begin(g, k->param[i], ts_gpu_task_pointer(e, i));
   g->tid = ts_emit_call(e, g->maker->thread, 0, NULL, 0, NULL);
   if (g->task_from)
-    g->tid = LLVMBuildSub(e->b, g->tid, ts_emit_int(e, ts_emit_int_type(e, 32, 0), g->task_from), "");
+    g->tid = LLVMBuildSub(e->b, g->tid,
+                          ts_emit_int(e, ts_emit_int_type(e, 32, 0), g->task_from), "");
   g->block = LLVMBuildZExt(e->b, LLVMGetParam(e->fn, 1), ts_emit_int_type(e, 64, 0), "");
   g->shared = ts_gpu_shared_memory(g);
   g->own_shared = NULL;
@@ -59,7 +61,8 @@ static void sync(TsGpuEmit *g) {
   char text[32];
   snprintf(text, sizeof text, "bar.sync 0, %d;", g->threads);
   LLVMTypeRef t = LLVMFunctionType(LLVMVoidTypeInContext(g->e->ctx), NULL, 0, 0);
-  V f = LLVMGetInlineAsm(t, text, strlen(text), "~{memory}", 9, true, 0, LLVMInlineAsmDialectATT, 0);
+  V f = LLVMGetInlineAsm(t, text, strlen(text), "~{memory}", 9, true, 0,
+                         LLVMInlineAsmDialectATT, 0);
   V call = LLVMBuildCall2(g->e->b, t, f, NULL, 0, "");
   unsigned kind = LLVMGetEnumAttributeKindForName("convergent", 10);
   LLVMAddCallSiteAttribute(call, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,

@@ -1,12 +1,12 @@
-/* The kernel of a persistent program: its blocks walk the tasks, and do the turns that are theirs. See
- * jit/gpu/persistent.h for what it is given.
+/* The kernel of a persistent program: its blocks walk the tasks, and do the turns that are
+ * theirs. See jit/gpu/persistent.h for what it is given.
  *
- * A warp waits for all counters of a wait at a time, a lane each. All threads of the block meet behind
- * a wait and behind a turn, at a barrier that tasks do not use: an acquire of one is then before what
- * the others read, their writes are before the release of one (PTX, causality order). What the copy
- * engine reads and writes is behind a proxy, so there is a fence of it on both sides. Who waits longer
- * than PATIENCE looks says so in a word, and nobody waits any more: results are wrong then, and the host
- * looks at that word. */
+ * A warp waits for all counters of a wait at a time, a lane each. All threads of the block meet
+ * behind a wait and behind a turn, at a barrier that tasks do not use: an acquire of one is
+ * then before what the others read, their writes are before the release of one (PTX, causality
+ * order). What the copy engine reads and writes is behind a proxy, so there is a fence of it on
+ * both sides. Who waits longer than PATIENCE looks says so in a word, and nobody waits any
+ * more: results are wrong then, and the host looks at that word. */
 #include "jit/emit/simt/task.h"
 
 #include <stdio.h>
@@ -34,7 +34,8 @@ static V text_of(Kernel *m, LLVMTypeRef out, const char *text, const char *const
                  V *in) {
   LLVMTypeRef of[12];
   for (int i = 0; i < n; i++) of[i] = LLVMTypeOf(in[i]);
-  LLVMTypeRef t = LLVMFunctionType(out ? out : LLVMVoidTypeInContext(m->e->ctx), of, (unsigned)n, 0);
+  LLVMTypeRef t =
+      LLVMFunctionType(out ? out : LLVMVoidTypeInContext(m->e->ctx), of, (unsigned)n, 0);
   V f = LLVMGetInlineAsm(t, text, strlen(text), constraints, strlen(constraints), true, false,
                          LLVMInlineAsmDialectATT, false);
   V call = LLVMBuildCall2(m->e->b, t, f, in, (unsigned)n, "");
@@ -44,8 +45,8 @@ static V text_of(Kernel *m, LLVMTypeRef out, const char *text, const char *const
   return call;
 }
 
-/* Arguments and numbers of threads are read where they are wanted: registers that would hold them belong
- * to tasks. */
+/* Arguments and numbers of threads are read where they are wanted: registers that would hold
+ * them belong to tasks. */
 static V argument(Kernel *m, int i) {
   char text[64];
   bool address = i < NTASK;
@@ -56,7 +57,9 @@ static V argument(Kernel *m, int i) {
 }
 
 static V thread(Kernel *m) { return text_of(m, i32(m), "mov.u32 $0, %tid.x;", "=r", 0, NULL); }
-static V this_block(Kernel *m) { return text_of(m, i32(m), "mov.u32 $0, %ctaid.x;", "=r", 0, NULL); }
+static V this_block(Kernel *m) {
+  return text_of(m, i32(m), "mov.u32 $0, %ctaid.x;", "=r", 0, NULL);
+}
 
 static LLVMBasicBlockRef block(Kernel *m) {
   return LLVMAppendBasicBlockInContext(m->e->ctx, m->e->fn, "");
@@ -86,39 +89,60 @@ static void ahead(Kernel *m, V list, V n) {
   text_of(m, NULL, text, "l,r,r,r,r,~{memory}", 5, in);
 }
 
+/* Views are read by the copy engine, which has a cache of its own for them. */
+static void ahead_maps(Kernel *m, V maps, V n) {
+  if (!m->engine || m->part) return;
+  V in[3] = {thread(m), n, maps};
+  text_of(m, NULL,
+          "{ .reg .pred p; .reg .b64 at; setp.lt.u32 p, $0, $1; mad.wide.u32 at, $0, 128, $2;\n"
+          "@p prefetch.tensormap [at]; bar.warp.sync 0xffffffff; }",
+          "r,r,l,~{memory}", 3, in);
+}
+
 /* ---- waits */
-/* Gives the words of the task, which come out of the waiting, so that no load is moved before it. */
+/* Gives the words of the task, which come out of the waiting, so that no load is moved before
+ * it. */
 static V await(Kernel *m, V waits, V nwait, V turn, V task, V words) {
   char text[2200];
   if (m->part) { /* the first part waits for it */
     snprintf(text, sizeof text, "bar.sync %d, %d; %s mov.b64 $0, $1;", MEETING, m->threads,
              m->engine ? "fence.proxy.async;" : "");
-    return text_of(m, LLVMPointerTypeInContext(m->e->ctx, 1), text, "=l,l,~{memory}", 1, &words);
+    return text_of(m, LLVMPointerTypeInContext(m->e->ctx, 1), text, "=l,l,~{memory}", 1,
+                   &words);
   }
-  snprintf(text, sizeof text,
-           "{ .reg .pred p; .reg .b32 n, base, from, to, c, v, want, tries; .reg .b64 w, r, at;\n"
-           "setp.ge.u32 p, $2, %d; @p bra done_${:uid};\n"
-           "mov.b32 n, $4; mov.b64 w, $3; mov.b32 tries, 0;\n"
-           "next_${:uid}: setp.eq.s32 p, n, 0; @p bra done_${:uid};\n"
-           "ld.global.v2.b32 {base, to}, [w]; ld.global.b64 r, [w+8]; mov.b32 from, 0;\n"
-           "setp.eq.s64 p, r, 0; @p bra all_${:uid};\n"
-           "mad.wide.u32 at, $5, 8, r; ld.global.v2.b32 {from, to}, [at];\n"
-           "all_${:uid}: add.s32 c, from, $2; setp.ge.s32 p, c, to; @p bra there_${:uid};\n"
-           "add.s32 c, c, base; mad.wide.u32 at, c, 4, $8; ld.global.b32 want, [at];\n"
-           "mul.lo.s32 want, want, $6; mad.wide.u32 at, c, 4, $7;\n"
-           "again_${:uid}: ld.acquire.gpu.global.b32 v, [at]; sub.s32 v, v, want;\n"
-           "setp.ge.s32 p, v, 0; @p bra there_${:uid};\n"
-           "add.s32 tries, tries, 1; and.b32 v, tries, 1023; setp.ne.s32 p, v, 0;\n"
-           "@p bra again_${:uid};\n"
-           "ld.relaxed.gpu.global.b32 v, [$9]; setp.ne.s32 p, v, 0; @p bra there_${:uid};\n"
-           "setp.lt.s32 p, tries, %d; @p bra again_${:uid};\n"
-           "add.s32 v, $10, 1; st.relaxed.gpu.global.b32 [$9], v;\n"
-           "there_${:uid}: add.s64 w, w, 16; sub.s32 n, n, 1; bra next_${:uid};\n"
-           "done_${:uid}: bar.warp.sync 0xffffffff;\n"
-           "bar.sync %d, %d; %s mov.b64 $0, $1; }",
-           WARP, PATIENCE, MEETING, m->threads, m->engine ? "fence.proxy.async;" : "");
-  V in[10] = {words, thread(m), waits, nwait, turn, argument(m, LAUNCH), argument(m, COUNTERS),
-              argument(m, TARGETS), argument(m, FAILED), task};
+  snprintf(
+      text, sizeof text,
+      "{ .reg .pred p; .reg .b32 n, base, from, to, c, v, want, tries; .reg .b64 w, r, at;\n"
+      "setp.ge.u32 p, $2, %d; @p bra done_${:uid};\n"
+      "mov.b32 n, $4; mov.b64 w, $3; mov.b32 tries, 0;\n"
+      "next_${:uid}: setp.eq.s32 p, n, 0; @p bra done_${:uid};\n"
+      "ld.global.v2.b32 {base, to}, [w]; ld.global.b64 r, [w+8]; mov.b32 from, 0;\n"
+      "setp.eq.s64 p, r, 0; @p bra all_${:uid};\n"
+      "mad.wide.u32 at, $5, 8, r; ld.global.v2.b32 {from, to}, [at];\n"
+      "all_${:uid}: add.s32 c, from, $2; setp.ge.s32 p, c, to; @p bra there_${:uid};\n"
+      "add.s32 c, c, base; mad.wide.u32 at, c, 4, $8; ld.global.b32 want, [at];\n"
+      "mul.lo.s32 want, want, $6; mad.wide.u32 at, c, 4, $7;\n"
+      "again_${:uid}: ld.acquire.gpu.global.b32 v, [at]; sub.s32 v, v, want;\n"
+      "setp.ge.s32 p, v, 0; @p bra there_${:uid};\n"
+      "add.s32 tries, tries, 1; and.b32 v, tries, 1023; setp.ne.s32 p, v, 0;\n"
+      "@p bra again_${:uid};\n"
+      "ld.relaxed.gpu.global.b32 v, [$9]; setp.ne.s32 p, v, 0; @p bra there_${:uid};\n"
+      "setp.lt.s32 p, tries, %d; @p bra again_${:uid};\n"
+      "add.s32 v, $10, 1; st.relaxed.gpu.global.b32 [$9], v;\n"
+      "there_${:uid}: add.s64 w, w, 16; sub.s32 n, n, 1; bra next_${:uid};\n"
+      "done_${:uid}: bar.warp.sync 0xffffffff;\n"
+      "bar.sync %d, %d; %s mov.b64 $0, $1; }",
+      WARP, PATIENCE, MEETING, m->threads, m->engine ? "fence.proxy.async;" : "");
+  V in[10] = {words,
+              thread(m),
+              waits,
+              nwait,
+              turn,
+              argument(m, LAUNCH),
+              argument(m, COUNTERS),
+              argument(m, TARGETS),
+              argument(m, FAILED),
+              task};
   return text_of(m, LLVMPointerTypeInContext(m->e->ctx, 1), text,
                  "=l,l,r,l,r,r,r,l,l,l,r,~{memory}", 10, in);
 }
@@ -127,7 +151,8 @@ static void tell(Kernel *m, V counter) {
   char text[400];
   if (m->part) {
     snprintf(text, sizeof text, "bar.warp.sync 0xffffffff; %s bar.sync %d, %d;",
-             m->engine ? "cp.async.bulk.wait_group 0; fence.proxy.async;" : "", MEETING, m->threads);
+             m->engine ? "cp.async.bulk.wait_group 0; fence.proxy.async;" : "", MEETING,
+             m->threads);
     text_of(m, NULL, text, "~{memory}", 0, NULL);
     return;
   }
@@ -136,7 +161,8 @@ static void tell(Kernel *m, V counter) {
            "setp.ne.s32 p, $1, 0; @p bra done_${:uid};\n"
            "fence.acq_rel.gpu; red.relaxed.gpu.global.add.u32 [$0], 1;\n"
            "done_${:uid}: bar.warp.sync 0xffffffff; }",
-           m->engine ? "cp.async.bulk.wait_group 0; fence.proxy.async;" : "", MEETING, m->threads);
+           m->engine ? "cp.async.bulk.wait_group 0; fence.proxy.async;" : "", MEETING,
+           m->threads);
   V in[2] = {counter, thread(m)};
   text_of(m, NULL, text, "l,r,~{memory}", 2, in);
 }
@@ -177,7 +203,8 @@ static void call(Kernel *m, int n, const TsGpuTaskFunction *of, V code, V words,
 
 static V record_of(Kernel *m, V task) {
   LLVMBuilderRef b = m->e->b;
-  V at = LLVMBuildMul(b, LLVMBuildZExt(b, task, i64(m), ""), ts_emit_i64(m->e, TS_GPU_TASK_BYTES), "");
+  V at = LLVMBuildMul(b, LLVMBuildZExt(b, task, i64(m), ""),
+                      ts_emit_i64(m->e, TS_GPU_TASK_BYTES), "");
   return LLVMBuildInBoundsGEP2(b, ts_emit_int_type(m->e, 8, 0), argument(m, TABLE), &at, 1, "");
 }
 
@@ -191,6 +218,8 @@ static V first_turn(Kernel *m, V record) {
 static void turn_of(Kernel *m, int n, const TsGpuTaskFunction *of, V task, V turn) {
   LLVMBuilderRef b = m->e->b;
   V record = record_of(m, task);
+  ahead_maps(m, pointer_field(m, record, TS_GPU_TASK_maps),
+             field(m, record, i32(m), TS_GPU_TASK_nmap));
   V words = await(m, pointer_field(m, record, TS_GPU_TASK_waits),
                   field(m, record, i32(m), TS_GPU_TASK_nwait), turn, task,
                   pointer_field(m, record, TS_GPU_TASK_words));
@@ -205,9 +234,11 @@ static void turn_of(Kernel *m, int n, const TsGpuTaskFunction *of, V task, V tur
 static void turns(Kernel *m, int n, const TsGpuTaskFunction *of, V task) {
   LLVMBuilderRef b = m->e->b;
   V record = record_of(m, task);
-  ahead(m, pointer_field(m, record, TS_GPU_TASK_ahead), field(m, record, i32(m), TS_GPU_TASK_nahead));
+  ahead(m, pointer_field(m, record, TS_GPU_TASK_ahead),
+        field(m, record, i32(m), TS_GPU_TASK_nahead));
   V own = first_turn(m, record);
-  LLVMBasicBlockRef before = LLVMGetInsertBlock(b), head = block(m), body = block(m), after = block(m);
+  LLVMBasicBlockRef before = LLVMGetInsertBlock(b), head = block(m), body = block(m),
+                    after = block(m);
   LLVMBuildBr(b, head);
   LLVMPositionBuilderAtEnd(b, head);
   V turn = LLVMBuildPhi(b, i32(m), "");
@@ -225,7 +256,8 @@ static void turns(Kernel *m, int n, const TsGpuTaskFunction *of, V task) {
 
 static void walk(Kernel *m, int n, const TsGpuTaskFunction *of) {
   LLVMBuilderRef b = m->e->b;
-  LLVMBasicBlockRef before = LLVMGetInsertBlock(b), head = block(m), body = block(m), after = block(m);
+  LLVMBasicBlockRef before = LLVMGetInsertBlock(b), head = block(m), body = block(m),
+                    after = block(m);
   V zero = number(m, 0);
   LLVMBuildBr(b, head);
   LLVMPositionBuilderAtEnd(b, head);
@@ -265,8 +297,12 @@ static void walks(Kernel *m, int n, const TsGpuTaskFunction *of) {
 
 void ts_gpu_task_kernel(TsEmit *e, const char *name, int n, const TsGpuTaskFunction *of,
                         int threads, int parts) {
-  Kernel m = {.e = e, .threads = threads, .parts = parts, .engine = ts_target_has(e->target, TS_UNIT_copy)};
-  LLVMTypeRef p = LLVMPointerTypeInContext(e->ctx, 1), w = i32(&m), in[ARGUMENTS] = {p, p, p, p, w, w, w};
+  Kernel m = {.e = e,
+              .threads = threads,
+              .parts = parts,
+              .engine = ts_target_has(e->target, TS_UNIT_copy)};
+  LLVMTypeRef p = LLVMPointerTypeInContext(e->ctx, 1), w = i32(&m),
+              in[ARGUMENTS] = {p, p, p, p, w, w, w};
   e->fn = LLVMAddFunction(e->module, name,
                           LLVMFunctionType(LLVMVoidTypeInContext(e->ctx), in, ARGUMENTS, 0));
   LLVMSetFunctionCallConv(e->fn, PTX_KERNEL);
