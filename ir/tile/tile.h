@@ -334,8 +334,9 @@ typedef struct TsTileRunAs {
    * to meet, which is an error where n is not 1. */
   int (*meet)(void *meeting, int n, int32_t *const *word, int rank, int64_t slot, TsError *err);
   void *meeting;
-  /* One round of one phase, by number, of a kernel whose other rounds run elsewhere; each scratch, in
-   * the order of its statements, is memory of the caller's, which stays as it is. NULL: all of it. */
+  /* One round of one phase, by number, of a kernel whose other rounds run elsewhere; each scratch,
+   * in the order of its statements, is memory of the caller's, which stays as it is. NULL: all of
+   * it. */
   const struct TsTileRunOne *one;
 } TsTileRunAs;
 

@@ -66,8 +66,8 @@ typedef struct TsDeviceLeaf {
   const int64_t *dim;
 } TsDeviceLeaf;
 
-/* Instead of being launched, runs of this thread are given to `by`, one kernel after the other, until
- * by is NULL. */
+/* Instead of being launched, runs of this thread are given to `by`, one kernel after the other,
+ * until by is NULL. */
 typedef int TsDeviceGather(void *with, const TsDeviceLeaf *leaf, TsError *err);
 void ts_device_kernel_gather(TsDeviceGather *by, void *with);
 void ts_device_kernel_free(TsDeviceKernel *k);

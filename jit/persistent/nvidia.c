@@ -205,9 +205,8 @@ static int look(void *of, const TsPersistent *p, TsError *err) {
   if (c->d->download(c->d, &task, c->counters, sizeof task, err)) return -1;
   if (!task) return 0;
   if (zero(c, p, err)) return -1;
-  return ts_error_set(err, TS_ERR_device,
-                      "task %d (@%.40s) of a persistent kernel waited in vain", task - 1,
-                      p->task[task - 1].k->name);
+  return ts_error_set(err, TS_ERR_device, "task %d of a persistent kernel waited in vain",
+                      task - 1);
 }
 
 const TsPersistentKind ts_persistent_nvidia = {

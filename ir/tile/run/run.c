@@ -145,7 +145,8 @@ int ts_tile_do_for(TsTileRun *r, const TsTileStmt *s) {
   bool counted = grid && r->as.one && !has_axis(s);
   int64_t every = grid && r->depth == 1 && r->as.every > 1 ? r->as.every : 1;
   for (int64_t i = lo; i < hi && !r->failed; i += step, number++) {
-    if (grid && !r->as.meet && !r->as.one && ts_cpu_interrupted()) break; /* who runs kernels looks as well */
+    bool alone = !r->as.meet && !r->as.one; /* who runs kernels looks as well */
+    if (grid && alone && ts_cpu_interrupted()) break;
     if (r->as.stop && stopped(r, s)) break;
     if (number % every && hi - i > step) continue;
     if (counted && r->rounds++ != r->as.one->round) continue;

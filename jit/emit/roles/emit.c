@@ -250,7 +250,8 @@ static const TsTileStmt *body(TsRoles *m, int nmap) {
   for (const TsTileStmt *s = m->e->k->body->first; s != grid; s = s->next) statement(m, s);
   block_of(m, grid);
   bool whole = !m->task || m->part < 0;
-  if (whole && m->info->nmap != nmap) ts_emit_fail(m->e, "%d views, not %d", m->info->nmap, nmap);
+  if (whole && m->info->nmap != nmap)
+    ts_emit_fail(m->e, "%d views, not %d", m->info->nmap, nmap);
   return grid;
 }
 
@@ -285,7 +286,8 @@ int64_t ts_roles_task(TsEmit *e, TsGpuRoles *info, const char *name, int threads
     nscratch += s->op == TS_TILE_alloc && s->out[0]->type.space == TS_SPACE_scratch;
   if (info->cluster > 1) ts_emit_fail(e, "blocks of a cluster are no tasks");
   ts_gpu_task_function(e, name);
-  for (int i = 0; i < k->nparam; i++) *ts_roles_define(&m, k->param[i], 1) = ts_gpu_task_pointer(e, i);
+  for (int i = 0; i < k->nparam; i++)
+    *ts_roles_define(&m, k->param[i], 1) = ts_gpu_task_pointer(e, i);
   if (info->scratch) m.scratch = ts_gpu_task_pointer(e, k->nparam); /* one behind the other */
   for (int i = 0; i < k->ndim; i++) e->dim[i] = ts_gpu_task_word(e, k->nparam + nscratch + i);
   for (int i = 0; i < nmap; i++) map_word(&m, i, k->nparam + nscratch + k->ndim);

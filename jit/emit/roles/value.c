@@ -30,13 +30,14 @@ V ts_roles_equal(TsRoles *m, V x, int64_t y) {
   return LLVMBuildICmp(m->e->b, LLVMIntEQ, x, ts_roles_int(m, y), "");
 }
 
-/* In a persistent kernel others write meanwhile what a kernel by itself only reads: loads go by no
- * cache that does not see that, and stay where they are. */
+/* In a persistent kernel others write meanwhile what a kernel by itself only reads: loads go by
+ * no cache that does not see that, and stay where they are. */
 static const char *coherent(TsRoles *m, const char *text) {
   static const char word[] = ".nc";
   char *own = ts_emit_take(m->e, strlen(text) + 1);
   char *at = strcpy(own, text);
-  while ((at = strstr(at, word))) memmove(at, at + sizeof word - 1, strlen(at + sizeof word - 1) + 1);
+  size_t n = strlen(word);
+  while ((at = strstr(at, word))) memmove(at, at + n, strlen(at + n) + 1);
   return own;
 }
 

@@ -435,7 +435,8 @@ static void prepare(TsGpuEmit *g) {
 
 int64_t ts_gpu_task(TsEmit *e, const TsGpuPlan *plan, int phase, const char *name, int from) {
   TsGpuEmit *g = ts_emit_take(e, sizeof *g);
-  *g = (TsGpuEmit){.e = e, .plan = plan, .task = name, .task_from = from, .aligned = true, .meets = true};
+  *g = (TsGpuEmit){.e = e, .plan = plan, .task = name, .task_from = from};
+  g->aligned = g->meets = true;
   g->maker = ts_gpu_task_maker(e);
   prepare(g);
   put_phase(g, phase);
