@@ -95,6 +95,7 @@ typedef struct TsLaunch {
   uint32_t cluster[3]; /* blocks that share their memory; 0: none */
   uint32_t shared;     /* bytes of dynamic shared memory */
   bool early;          /* may begin before the last launch ends, for which its code waits */
+  bool together;       /* all blocks run at the same time, or it is refused */
   bool dependent;      /* its code reads before it waits: so if TsDevice.dependent says so */
   void **args;         /* the address of each argument */
   /* How many of them are addresses of the device, and how many words of 8 bytes stand behind those:

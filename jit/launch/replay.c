@@ -20,6 +20,7 @@ TsReplayStats ts_replay_stats(void) { return stats; }
 static void clear(TsReplay *r, Sequence *s) {
   if (s->record) r->d->run->record_free(r->d, s->record);
   s->record = NULL;
+  ts_replay_persistent_drop(s);
   s->n = s->nword = s->naccess = s->nscratch = 0;
   s->runs = 0;
 }
@@ -106,7 +107,7 @@ static int run_kernel(TsDeviceKernel *k, int runs, void *scratch, void *const *a
 }
 
 /* Done whole, by a simulated GPU too: the program may have the result since long. */
-static int launch_in(const Sequence *s, int i, void *scratch, TsError *err) {
+int ts_replay_launch_in(const Sequence *s, int i, void *scratch, TsError *err) {
   const Launch *l = &s->launch[i];
   void *arg[MOST_ARGS];
   int before = ts_cpu_hold_interrupts();
@@ -124,7 +125,7 @@ static TsAccesses accesses_of(const Sequence *s, int i) {
 int ts_replay_step(const TsReplay *r, int i, TsError *err) {
   TsAccesses a = accesses_of(&r->now, i);
   ts_dependent_begin(r->d, &a);
-  int failed = launch_in(&r->now, i, r->now.launch[i].room, err);
+  int failed = ts_replay_launch_in(&r->now, i, r->now.launch[i].room, err);
   ts_dependent_end(r->d, &a, failed);
   return failed;
 }
@@ -254,7 +255,7 @@ static int launch_ordered(TsReplay *r, TsError *err) {
   int *last = malloc(sizeof *last * ((size_t)r->now.n + 1)), failed = !last, node = 0;
   for (int i = 0; i < r->now.n && !failed; i++) {
     if (ordered) failed = put_after(r, &o, last, i, err);
-    if (!failed) failed = launch_in(&r->now, i, r->now.launch[i].room, err);
+    if (!failed) failed = ts_replay_launch_in(&r->now, i, r->now.launch[i].room, err);
     node += launches_of(&r->now, i);
     last[i] = node - 1;
   }
@@ -313,7 +314,7 @@ static void patch(TsReplay *r, Sequence *s) {
   for (int i = 0, at = 0; i < s->n && !failed; at += launches_of(s, i), i++) {
     if (same_arguments(s, &r->now, i)) continue;
     failed = run->record_patch(r->d, s->record, at, &err) ||
-             launch_in(&r->now, i, r->now.launch[i].room, &err);
+             ts_replay_launch_in(&r->now, i, r->now.launch[i].room, &err);
   }
   run->record_patch(r->d, NULL, 0, &err);
   if (failed) return refuse(r, s);
@@ -340,11 +341,22 @@ static int launch_shuffled(TsReplay *r, TsError *err) {
   return failed;
 }
 
+/* What came is what s is from now on. */
+static void settle(TsReplay *r, Sequence *s) {
+  if (!keep_accesses(s, &r->now)) refuse(r, s);
+  for (int i = 0; i < s->n; i++) s->launch[i].room = r->now.launch[i].room;
+  memcpy(s->word, r->now.word, sizeof *s->word * (size_t)s->nword);
+}
+
 /* It gets its record, if it is to have one. */
 void ts_replay_prepare(TsReplay *r, Sequence *s) {
   s->used = ++r->clock;
   s->runs++;
   bool often = s->runs >= OFTEN && !r->refused;
+  if (s->runs >= OFTEN && ts_replay_persistent(r, s)) {
+    settle(r, s);
+    return;
+  }
   bool fits = !s->record || !s->ordered || same_order(s, &r->now);
   if (s->record && (!fits || s->moved != ts_replay_areas_moved(r->d))) {
     r->d->run->record_free(r->d, s->record);
@@ -354,23 +366,27 @@ void ts_replay_prepare(TsReplay *r, Sequence *s) {
     patch(r, s);
   else if (records(r, s))
     record(r, s);
-  if (!keep_accesses(s, &r->now)) refuse(r, s);
+  settle(r, s);
   if (often) {
     stats.runs++;
     stats.launches += s->n;
   }
-  memcpy(s->word, r->now.word, sizeof *s->word * (size_t)s->nword);
 }
 
 static int run_sequence(TsReplay *r, Sequence *s, TsError *err) {
   r->busy = true;
   ts_replay_prepare(r, s);
-  int failed = !s->record && shuffled && !r->launched && launch_shuffled(r, err);
+  bool whole = s->persistent || s->record, mixed = !whole && shuffled && !r->launched;
+  int failed = 0;
+  if (whole) r->launched = r->now.n;
+  if (s->persistent)
+    failed = ts_persistent_launch(s->persistent, err);
+  else if (s->record)
+    failed = r->d->run->record_launch(r->d, s->record, err);
+  else if (mixed)
+    failed = launch_shuffled(r, err);
   r->busy = false;
-  if (failed || r->launched == r->now.n) return failed ? -1 : 0;
-  if (!s->record) return launch_rest(r, err);
-  r->launched = r->now.n;
-  return r->d->run->record_launch(r->d, s->record, err);
+  return whole || mixed ? failed : launch_rest(r, err);
 }
 
 void ts_replay_keep(TsReplay *r) {
