@@ -16,8 +16,10 @@ end)
 local SEED = options.kind("a whole number, or a list of them, one for each text", function(v)
   return type(v) == "number" and v % 1 == 0 or type(v) == "table"
 end)
+local EARLY = options.kind('true, false or "never"', function(v) return type(v) == "boolean" or v == "never" end)
 local read = options.of("m:generate", chosen.with({ ids = PROMPT, seed = SEED, length = COUNT, chunk = COUNT, mask = options.tensor,
-  features = options.tensor, pad = SIZE }, { chunk = 512 }))
+  features = options.tensor, pad = SIZE, beams = COUNT, length_penalty = options.number(), early_stopping = EARLY },
+  { chunk = 512, length_penalty = 1, early_stopping = false }))
 
 -- The tokenizer that stands beside the model, read when it is needed.
 local function tokenizer_of(model)
@@ -71,25 +73,52 @@ local function begin(model, o)
 end
 
 --- ? hf: m:stream.
-function generate.stream(model, given) return (begin(model, read(given))) end
+function generate.stream(model, given)
+  local o = read(given)
+  if o.beams then core.fail "m:stream: the tokens of a beam search are known at its end\n  hint: m:generate{beams = ..}" end
+  return (begin(model, o))
+end
 
---- ? hf: m:generate.
-function generate.generate(model, given)
-  local o, rows, n = read(given), {}, 0
-  local pad = o.pad or model.config.pad_token_id
-  if type(pad) ~= "number" then pad = type(model.config.eos_token_id) == "number" and model.config.eos_token_id or 0 end
+local function pad_of(model, o)
+  local c = model.config
+  if o.pad or type(c.pad_token_id) == "number" then return o.pad or c.pad_token_id end
+  return type(c.eos_token_id) == "number" and c.eos_token_id or 0
+end
+
+-- Tokens of each text, filled up.
+local function matrix_of(about, pad)
+  local rows, n = {}, 0
+  for _, a in ipairs(about) do n = math.max(n, #a.tokens) end
+  for i, a in ipairs(about) do
+    rows[i] = {}
+    for k = 1, n do rows[i][k] = a.tokens[k] or pad end
+  end
+  return core.tensor(rows, { dtype = "i64" })
+end
+
+local function of_beams(model, o)
+  local about = {}
+  for i, list in ipairs(require("tessera.hf.generation.beams").search(model, o)) do
+    about[i] = { tokens = list[1].tokens, reason = list[1].reason, score = list[1].score, beams = list }
+  end
+  return about
+end
+
+local function of_choosers(model, o)
   local steps, choosers = begin(model, o)
   for _ in steps do end
   local about = {}
   for i, c in ipairs(choosers) do
-    rows[i], n = {}, math.max(n, c.count)
-    for k, id in ipairs(c.tokens) do rows[i][k] = id end
     about[i] = { tokens = c.tokens, reason = c:finished(), text = c:whole_text(), logprobs = c.logprobs, logits = c.logits }
   end
-  for _, row in ipairs(rows) do
-    for k = #row + 1, n do row[k] = pad end
-  end
-  return core.tensor(rows, { dtype = "i64" }), about
+  return about
+end
+
+--- ? hf: m:generate.
+function generate.generate(model, given)
+  local o = read(given)
+  local about = (o.beams and of_beams or of_choosers)(model, o)
+  return matrix_of(about, pad_of(model, o)), about
 end
 
 return generate

@@ -72,7 +72,8 @@ local function read_prompts(model, prompts, cache, chunk, device)
   return op.concat(parts, { axis = 0 })
 end
 
--- {next(tokens), logits, prompts, cache, device}: logits of what comes first, and how a model goes on.
+-- {logits, prompts, cache, device, next(tokens), take(rows)}: logits of what comes first, how a model goes on, and how rows
+-- become others (cache.lua).
 local function begin_text(model, o)
   local texts = prompts_of(o.ids or core.fail "m:generate: ids is not given\n  hint: m:generate{ids = {1, 2, 3}}")
   local longest = 0
@@ -80,9 +81,8 @@ local function begin_text(model, o)
   local device = model:embedding().weight.device
   local cache = model:cache { batch = #texts, length = o.length or longest + o.max_new_tokens }
   local logits = read_prompts(model, texts, cache, o.chunk, device)
-  return { logits = logits, prompts = texts, cache = cache, device = device, next = function(tokens)
-    return model({ ids = tokens, cache = cache, last = true }):select(1, 0)
-  end }
+  local function next_(tokens) return model({ ids = tokens, cache = cache, last = true }):select(1, 0) end
+  return { logits = logits, prompts = texts, cache = cache, device = device, next = next_, take = function(rows) cache:take(rows) end }
 end
 
 local function begin_pair(model, o)
@@ -92,17 +92,23 @@ local function begin_pair(model, o)
   end
   local batch, start = memory.shape[1], c.decoder_start_token_id or c.pad_token_id or 0
   local cache = model:cache { batch = batch, length = o.length or o.max_new_tokens + 1 }
+  local mask = not o.features and o.mask or nil
   local function next_(tokens)
-    local mask = not o.features and o.mask or nil
     return model({ decoder_ids = tokens, memory = memory, mask = mask, cache = cache, last = true }):select(1, 0)
   end
   local texts = {}
   for i = 1, batch do texts[i] = { start } end
   local first = next_(column(op.full({ batch }, start):totable(), memory.device))
-  return { logits = first, prompts = texts, cache = cache, device = memory.device, next = next_ }
+  local function take(rows)
+    cache:take(rows)
+    if #rows == batch then return end -- a text's rows have one memory
+    local index = core.tensor(rows, { dtype = "i64", device = memory.device })
+    memory, mask, batch = op.index_select(memory, index, { axis = 0 }), mask and op.index_select(mask, index, { axis = 0 }), #rows
+  end
+  return { logits = first, prompts = texts, cache = cache, device = memory.device, next = next_, take = take }
 end
 
---- How a model goes on behind what o says: {logits [B, V], prompts, cache, device, next(tokens)}.
+--- How a model goes on behind what o says: {logits [B, V], prompts, cache, device, next(tokens), take(rows)}.
 function prompts.begin(model, o) return core.no_grad(model.encode and begin_pair or begin_text, model, o) end
 
 prompts.lists, prompts.read, prompts.column, prompts.row = prompts_of, read_prompts, column, row_of
