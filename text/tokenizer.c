@@ -266,6 +266,13 @@ int ts_tokenizer_decode(TsTokenizer *t, const int64_t *ids, size_t n, bool skip_
   return bad;
 }
 
+int ts_tokenizer_bytes(TsTokenizer *t, int64_t id, TsText *to, TsError *err) {
+  size_t n;
+  bool special;
+  const char *s = ts_tokenizer_token(t, id, &n, &special);
+  return s ? ts_decode_token(&t->decodes, s, n, to, err) : 0;
+}
+
 int64_t ts_tokenizer_id(const TsTokenizer *t, const char *s, size_t n) {
   int32_t id = ts_vocab_find(&t->added.vocab, s, n);
   return id >= 0 ? id : ts_vocab_find(&t->model.vocab, s, n);

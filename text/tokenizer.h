@@ -63,6 +63,9 @@ int64_t ts_tokenizer_size(const TsTokenizer *t);
 int64_t ts_tokenizer_end(const TsTokenizer *t);
 /* The string of a token, NULL where there is none; whether it is special. */
 const char *ts_tokenizer_token(const TsTokenizer *t, int64_t id, size_t *n, bool *special);
+/* The bytes of the text that a token becomes behind others, none where it has none; they need
+ * not be whole characters. */
+int ts_tokenizer_bytes(TsTokenizer *t, int64_t id, TsText *to, TsError *err);
 /* The id of a string, or -1. */
 int64_t ts_tokenizer_id(const TsTokenizer *t, const char *s, size_t n);
 /* The names of its parts, one line: "BPE, 32000 tokens, ..". */

@@ -145,6 +145,21 @@ static int token(lua_State *L) {
   return 2;
 }
 
+/* t:bytes_of(id) -> the bytes that it is behind others */
+static int bytes_of(lua_State *L) {
+  TsTokenizer *t = check(L);
+  int64_t id;
+  TsText text = {0};
+  if (!ts_lua_whole(luaL_checknumber(L, 2), &id))
+    return ts_lua_fail(L, TS_ERR_argument, "token: an id is a whole number");
+  if (ts_tokenizer_bytes(t, id, &text, &ts_lua_context(L)->err)) {
+    ts_text_free(&text);
+    return ts_lua_raise(L);
+  }
+  ts_lua_push_text(L, &text);
+  return 1;
+}
+
 /* t:id_of(string) -> id, or nil */
 static int id(lua_State *L) {
   TsTokenizer *t = check(L);
@@ -213,9 +228,9 @@ static int shown(lua_State *L) {
  * methods. */
 void ts_lua_open_tokenizer(lua_State *L) {
   static const luaL_Reg method[] = {
-      {"encoded", encode}, {"decoded", decode},   {"string_of", token},
-      {"id_of", id},       {"about", about},      {"__len", size},
-      {"__gc", collect},   {"__tostring", shown}, {NULL, NULL}};
+      {"encoded", encode},   {"decoded", decode}, {"string_of", token}, {"bytes_of", bytes_of},
+      {"id_of", id},         {"about", about},    {"__len", size},      {"__gc", collect},
+      {"__tostring", shown}, {NULL, NULL}};
   ts_lua_metatable(L, TYPE, method);
   lua_pushcfunction(L, tokenizer);
   lua_setfield(L, -2, "tokenizer");
