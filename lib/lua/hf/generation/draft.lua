@@ -86,7 +86,7 @@ Text.__index = Text
 local function new_text(model, o, prompt, chooser)
   local device = model:embedding().weight.device
   local length = o.length or #prompt + o.max_new_tokens
-  local cache = model:cache { batch = 1, length = length }
+  local cache = model:cache { batch = 1, length = length, dtype = o.cache_dtype }
   local logits = prompts.read(model, { prompt }, cache, o.chunk, device)
   local tokens = {}
   for i, id in ipairs(prompt) do tokens[i] = id end
