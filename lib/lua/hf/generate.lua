@@ -30,6 +30,7 @@ local function tokenizer_of(model)
     local own = rawget(model, "_tokenizer")
     if own == nil and type(model.path) == "string" then
       local ok, tok = pcall(require("tessera.hf.tokenizer").load, model.path)
+      if not ok and tostring(tok):find "interrupted" then error(tok, 0) end
       own = ok and tok or false
       rawset(model, "_tokenizer", own)
     end

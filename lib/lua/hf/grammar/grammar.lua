@@ -70,14 +70,26 @@ local function masks_of(self)
 end
 
 local RECENT = 32
+local words = setmetatable({}, { __mode = "k" }) -- of sets of ends, the same word for equal ones
 
---- bool [1, V]: the tokens that may come, with those that end a text where it may end. ends: a set of ids.
+local function word_of(ends)
+  if not words[ends] then
+    local list = {}
+    for id in pairs(ends) do list[#list + 1] = id end
+    table.sort(list)
+    words[ends] = table.concat(list, " ")
+  end
+  return words[ends]
+end
+
+--- bool [1, V]: the tokens that may come, with those that end a text where it may end. ends: a set of ids, which
+--- stays as it is.
 function Place:mask(ends, device)
   local masks, trie = masks_of(self)
   local set = self.set
   set.masks = set.masks or {}
   local t = set.masks[trie]
-  if t and t.device == device and t.ends == ends then return t.tensor end
+  if t and t.device == device and t.ends == word_of(ends) then return t.tensor end
   local mark, count = masks:of(set), self.vocabulary.count
   local any = false
   for id in pairs(ends) do -- such a token may have a text as well
@@ -91,7 +103,7 @@ function Place:mask(ends, device)
   end
   if not any then core.fail(("%s: no token of the vocabulary goes on from here, nor one that ends the text"):format(self.grammar.kind)) end
   local tensor = core.from_bytes(ffi.string(mark, count), "bool", { 1, count }):to(device)
-  set.masks[trie] = { tensor = tensor, device = device, ends = ends }
+  set.masks[trie] = { tensor = tensor, device = device, ends = word_of(ends) }
   -- Sets that nobody holds are forgotten; a few are held, since texts come back to the same places.
   local recent = self.grammar.recent
   recent[#recent + 1] = set

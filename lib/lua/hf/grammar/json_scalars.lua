@@ -33,6 +33,7 @@ local function quoted(node) return nodes.seq { nodes.text '"', values.inside(nod
 -- A pattern is looked for anywhere, unless it says where a text begins and ends.
 local function of_pattern(maker, pattern, where)
   local ok, node, begins, ends = pcall(regex, pattern, "pattern")
+  if not ok and tostring(node):find "interrupted" then error(node, 0) end
   if not ok then return maker:problem(where, "a pattern that is not read (%s)", (tostring(node):gsub("^[^\n]-:%d+: ", ""):gsub("\n.*", ""))) end
   local any = nodes.rep(nodes.set(sets.all), 0)
   local list = {}
