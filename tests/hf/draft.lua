@@ -28,7 +28,8 @@ local function check(name, m, guesser, n)
   end
 end
 
-for _, name in ipairs { "llama", "mistral", "gemma3", "gpt2", "gpt_oss", "deepseek_v3", "qwen2_moe", "llama_yarn" } do
+for _, name in ipairs { "llama", "mistral", "gemma3", "gpt2", "gpt_oss", "deepseek_v3", "qwen2_moe", "llama_yarn", "llama_dynamic",
+  "phi3_longrope" } do
   check(name, (vectors.load(name)), "ngram", 3)
 end
 local m = vectors.load "llama"

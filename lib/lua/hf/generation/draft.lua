@@ -83,9 +83,9 @@ end
 local Text = {}
 Text.__index = Text
 
-local function new_text(model, o, prompt, chooser)
+-- length: of the cache, the same for all texts as without guesses, since some positions are scaled by it.
+local function new_text(model, o, prompt, chooser, length)
   local device = model:embedding().weight.device
-  local length = o.length or #prompt + o.max_new_tokens
   local cache = model:cache { batch = 1, length = length, dtype = o.cache_dtype }
   local logits = prompts.read(model, { prompt }, cache, o.chunk, device)
   local tokens = {}
@@ -148,8 +148,9 @@ end
 
 --- An iterator of steps, tokens and texts, as m:stream has it; each text is read by itself. about: gets what guesses were good for.
 function draft.begin(model, o, choosers, about)
-  local list = {}
-  for i, c in ipairs(choosers) do list[i] = core.no_grad(new_text, model, o, c.prompt, c) end
+  local list, longest = {}, 0
+  for _, c in ipairs(choosers) do longest = math.max(longest, #c.prompt) end
+  for i, c in ipairs(choosers) do list[i] = core.no_grad(new_text, model, o, c.prompt, c, o.length or longest + o.max_new_tokens) end
   local step = 0
   return function()
     local told, texts, any = {}, choosers[1].stream and {} or nil, false
