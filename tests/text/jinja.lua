@@ -26,6 +26,8 @@ select(2, hf.chat_template "a{% generation %}bc{% endgeneration %}":render{})[1]
 (hf.chat_template "{% macro f() %}{{ a }}{% endmacro %}{{ f() }}{% set a = 3 %}{{ f() }}":render{ a = "x" }) --> 3
 (hf.chat_template "{{ 1e99999_000 }} {{ '1e-99999000'|float }}":render{}) --> inf 0.0
 (hf.chat_template "{{ [{'b': 1}, {'b': 2}]|sort(attribute='a') }}":render{}) --> [{'b': 1}, {'b': 2}]
+(hf.chat_template "{% if true %}a{% elif 1|nofilter %}b{% endif %}":render{}) --> a
+hf.chat_template "{% if 1|nofilter %}b{% endif %}":render{} --! No filter named 'nofilter'
 hf.chat_template "{{ missing|float }}":render{} --! 'missing' is undefined
 hf.chat_template "{{ missing|int }}":render{} --! 'missing' is undefined
 hf.chat_template "{{ 1.5|indent }}":render{} --! it is no text

@@ -8,7 +8,7 @@ local python = os.getenv "PYTHON" or own and "build/python/bin/python3"
 if not python then
   print "skipped: the package jinja2 is not in build/python"
 else
-  local count = tonumber(os.getenv "FUZZ_COUNT" or "") or os.getenv "LONG" and 200000 or 1500
+  local count = tonumber(os.getenv "FUZZ_COUNT" or "") or os.getenv "LONG" and 200000 or 300
   local seed = tonumber(os.getenv "FUZZ_SEED" or "") or 20
   local n, wrong = 0, {}
   local commands = { ("fuzz %d %d"):format(seed, count), ("scopes %d %d"):format(seed, count), "templates tests/text/templates" }

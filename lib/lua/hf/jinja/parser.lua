@@ -47,9 +47,9 @@ end
 statements["if"] = function(self)
   local node = { t = "If", branches = {} }
   while true do
-    local test = self:tuple { no_condition = true }
     local soft = self.soft
     self.soft = true
+    local test = self:tuple { no_condition = true }
     local body = self:body({ ["elif"] = true, ["else"] = true, endif = true }, "if")
     node.branches[#node.branches + 1] = { test = test, body = body }
     local word = self:next().value
