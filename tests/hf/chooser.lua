@@ -108,3 +108,7 @@ run("end", { id.a, first, second, id.b }) --> a||ä|b nil 4
 run("ä", { id.a, first, second, id.b }) --> a|| stop 3
 run("<|over|>", { id.a, over, id.b }) --> a| stop 2
 run("end", { id.e, over, id.n }) --> || nil 3
+
+-- Places of the greatest logits that are known are taken where nothing else is asked for.
+local plain, biased = sampling.chooser({}, {}), sampling.chooser({ logit_bias = { [2] = 10 } }, {})
+table.concat(sampling.choose_all({ plain, biased }, op.concat({ flat:unsqueeze(0), flat:unsqueeze(0) }, { axis = 0 }), { 7, 7 }), " ") --> 7 2

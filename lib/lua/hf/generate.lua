@@ -49,7 +49,7 @@ local function choosers_of(model, o, texts)
 end
 
 -- All texts a step at a time.
-local function step_by_step(s, choosers)
+local function step_by_step(s, choosers, most)
   local function alive()
     for _, c in ipairs(choosers) do
       if not c:finished() then return true end
@@ -60,8 +60,9 @@ local function step_by_step(s, choosers)
   return function()
     if not alive() then return nil end
     return core.no_grad(function()
-      if last then s.logits = s.next(prompts.column(last, s.device)) end
-      local told, texts = sampling.choose_all(choosers, s.logits), nil
+      local greatest
+      if last then s.logits, greatest = s.next(last, step + 1 < most) end
+      local told, texts = sampling.choose_all(choosers, s.logits, greatest), nil
       last = last or {}
       for i, id in ipairs(told) do last[i] = id or last[i] end
       if choosers[1].stream then
@@ -89,7 +90,7 @@ local function begin(model, o)
     local s = prompts.begin(model, o)
     choosers = choosers_of(model, o, s.prompts)
     known()
-    steps = step_by_step(s, choosers)
+    steps = step_by_step(s, choosers, o.max_new_tokens)
   end
   return function()
     local step, told, texts = steps()

@@ -68,8 +68,8 @@ local function rows_of(group, logits)
 end
 
 --- The next tokens of several texts by logits [B, V], a list; those of texts that have ended are false. Texts that filter alike are
---- one call.
-function sampling.choose_all(choosers, logits)
+--- one call. greatest: the places of the greatest logits, where they are known, a list.
+function sampling.choose_all(choosers, logits, greatest)
   local groups, order, ids = {}, {}, {}
   for i, c in ipairs(choosers) do
     ids[i] = false
@@ -87,9 +87,10 @@ function sampling.choose_all(choosers, logits)
   for _, g in ipairs(order) do
     local seeds, positions = {}, {}
     for i, r in ipairs(g) do seeds[i], positions[i] = r.chooser.options.seed, r.chooser.position end
-    local chosen = sampling.choose(rows_of(g, logits), g.o, seeds, positions):totable()
+    local known = greatest and not g.adjusts and g[1].chooser.is_greedy
+    local chosen = not known and sampling.choose(rows_of(g, logits), g.o, seeds, positions):totable()
     for i, r in ipairs(g) do
-      local id = chosen[i]
+      local id = known and greatest[r.row] or chosen[i]
       ids[r.row] = r.chooser:accept(id, (r.chooser.logprobs or r.chooser.logits) and logits:narrow(0, r.row - 1, 1))
     end
   end

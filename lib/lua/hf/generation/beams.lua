@@ -125,7 +125,7 @@ function beams.search(model, o)
     end
     s.logits = core.no_grad(function()
       s.take(rows)
-      return s.next(prompts.column(tokens, s.device))
+      return (s.next(tokens))
     end)
   end
   local found = {}

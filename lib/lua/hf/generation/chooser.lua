@@ -77,8 +77,7 @@ function Chooser.new(given, context)
   if self.tokenizer then self.stream = self.tokenizer:stream() end
   if o.logprobs then self.logprobs = {} end
   if o.logits then self.logits = {} end
-  self.adjusts = o.repetition_penalty ~= 1 or o.frequency_penalty ~= 0 or o.presence_penalty ~= 0 or o.logit_bias ~= nil or
-    self.grammar ~= nil
+  self.adjusts, self.is_greedy = own.changes(o), own.is_greedy(o)
   return self
 end
 

@@ -50,6 +50,15 @@ function own.of(o, row)
   return mine
 end
 
+--- Whether the logits are changed before a token is chosen: by penalties, a bias, a grammar.
+function own.changes(o)
+  return o.repetition_penalty ~= 1 or o.frequency_penalty ~= 0 or o.presence_penalty ~= 0 or o.logit_bias ~= nil or o.json or
+    o.json_schema ~= nil or o.grammar ~= nil or o.regex ~= nil
+end
+
+--- Whether each token is the one with the greatest of the model's own logits, whatever the text.
+function own.is_greedy(o) return o.temperature == 0 and not own.changes(o) end
+
 --- The kinds and defaults of a function that has these and more.
 function own.with(kinds, defaults)
   local k, d = {}, {}

@@ -76,7 +76,8 @@ end
 function prompts.of(o) return prompts_of(o.ids or core.fail "m:generate: ids is not given\n  hint: m:generate{ids = {1, 2, 3}}") end
 
 -- {logits, prompts, cache, device, next(tokens), take(rows)}: logits of what comes first, how a model goes on, and how rows
--- become others (cache.lua).
+-- become others (cache.lua). tokens are a list, with one for each row; next(tokens, more), where more says whether there will be
+-- another step, may give the tokens with the greatest logits as well, a list.
 local function begin_text(model, o)
   local texts = prompts.of(o)
   local longest = 0
@@ -84,7 +85,7 @@ local function begin_text(model, o)
   local device = model:embedding().weight.device
   local cache = model:cache { batch = #texts, length = o.length or longest + o.max_new_tokens }
   local logits = read_prompts(model, texts, cache, o.chunk, device)
-  local function next_(tokens) return model({ ids = tokens, cache = cache, last = true }):select(1, 0) end
+  local function next_(tokens) return model({ ids = column(tokens, device), cache = cache, last = true }):select(1, 0) end
   return { logits = logits, prompts = texts, cache = cache, device = device, next = next_, take = function(rows) cache:take(rows) end }
 end
 
@@ -97,11 +98,11 @@ local function begin_pair(model, o)
   local cache = model:cache { batch = batch, length = o.length or o.max_new_tokens + 1 }
   local mask = not o.features and o.mask or nil
   local function next_(tokens)
-    return model({ decoder_ids = tokens, memory = memory, mask = mask, cache = cache, last = true }):select(1, 0)
+    return model({ decoder_ids = column(tokens, memory.device), memory = memory, mask = mask, cache = cache, last = true }):select(1, 0)
   end
   local texts = {}
   for i = 1, batch do texts[i] = { start } end
-  local first = next_(column(op.full({ batch }, start):totable(), memory.device))
+  local first = next_(op.full({ batch }, start):totable())
   local function take(rows)
     cache:take(rows)
     if #rows == batch then return end -- a text's rows have one memory
