@@ -28,6 +28,9 @@ of([[{"pattern": "^[\"\\\\\\n\\x01]$"}]], [["\""]], [["\\"]], [["\n"]], [["\u000
 of('{"format": "date"}', '"2024-02-28"', '"2024-02-30"', '"2024-13-01"', '"2024-04-31"') --> "2024-02-28"
 of('{"format": "date-time"}', '"2024-02-28T23:59:59.5+01:00"', '"2024-02-28T24:00:00Z"') --> "2024-02-28T23:59:59.5+01:00"
 of('{"format": "uuid"}', '"00000000-0000-4000-8000-000000000000"', '"0"') --> "00000000-0000-4000-8000-000000000000"
+of('{"format": "ipv4"}', '"192.168.0.255"', '"256.0.0.1"', '"01.0.0.1"') --> "192.168.0.255"
+of('{"format": "email"}', '"a.b+c@de-f.org"', '"a@b"', '".a@b.c"') --> "a.b+c@de-f.org"
+of('{"format": "uri"}', '"https://a.b.org:80/x/?q=1#top"', '"a.b"', '"http://-a.b/"') --> "https://a.b.org:80/x/?q=1#top"
 
 -- ---- numbers
 of('{"type": "integer"}', "0", "-12", "01", "1.5", "-0") --> 0 -12 -0
@@ -75,13 +78,13 @@ of({}, "1", "{}") --> 1 {}
 
 -- ---- what is not read
 local _, why = pcall(Grammar.of, "json_schema", [[{"type": "object", "minProperties": 1, "properties": {
-  "a": {"type": "string", "format": "email"}, "b": {"type": "array", "uniqueItems": true, "contains": {}}, "c": {"multipleOf": 5},
+  "a": {"type": "string", "format": "hostname"}, "b": {"type": "array", "uniqueItems": true, "contains": {}}, "c": {"multipleOf": 5},
   "d": {"oneOf": [{"type": "integer"}, {"type": "number"}]}, "e": {"not": {}}, "f": {"$ref": "other.json"}, "g": {"$ref": "#/x"}, "h": {"type": "str"},
   "i": {"pattern": "(?=a)"}, "j": {"minLength": 2, "maxLength": 1}, "k": {"anyOf": [], "type": "null"}, "l": false}}]])
 why = why:gsub("^[^\n]-:%d+: ", "")
 why --> json_schema: this is not read:
 -->   'minProperties' at #
--->   the format 'email' at #/properties/a
+-->   the format 'hostname' at #/properties/a
 -->   'contains' at #/properties/b
 -->   'uniqueItems' at #/properties/b
 -->   'multipleOf' other than 1 at #/properties/c

@@ -23,7 +23,7 @@ function KINDS.boolean() return '{"type": "boolean", "description": "d"}' end
 function KINDS.string()
   return one_of { '{"type": "string"}', '{"type": "string", "minLength": 1, "maxLength": 3}', '{"type": "string", "pattern": "^[a-c\\"]+\\\\d{2}$"}',
     '{"type": "string", "pattern": "a.|[^b]{2}"}', '{"type": "string", "format": "date"}', '{"type": "string", "format": "date-time"}',
-    '{"type": "string", "format": "uuid"}', '{"type": "string", "maxLength": 0}', '{"type": "string", "pattern": "\\\\w\\\\S\\\\D$"}' }
+    '{"type": "string", "format": "uuid"}', '{"type": "string", "format": "ipv4"}', '{"format": "email"}', '{"format": "uri"}', '{"type": "string", "maxLength": 0}', '{"type": "string", "pattern": "\\\\w\\\\S\\\\D$"}' }
 end
 function KINDS.integer()
   local low = random(400) - 200
