@@ -28,6 +28,9 @@ select(2, hf.chat_template "a{% generation %}bc{% endgeneration %}":render{})[1]
 (hf.chat_template "{{ [{'b': 1}, {'b': 2}]|sort(attribute='a') }}":render{}) --> [{'b': 1}, {'b': 2}]
 (hf.chat_template "{% if true %}a{% elif 1|nofilter %}b{% endif %}":render{}) --> a
 hf.chat_template "{% if 1|nofilter %}b{% endif %}":render{} --! No filter named 'nofilter'
+-- Safe text makes what is joined to it safe.
+(hf.chat_template "{{ '<'|safe + '<' }} {{ '<'|safe ~ '<' }} {{ '<'|e|e }} {{ ['<'|e] }} {{ '<%s>'|safe % '<' }} {{ ('<'|safe).upper() + '&' }}":render{}) --> <&lt; << &lt; [Markup('&lt;')] <&lt;> <&amp;
+(hf.chat_template "{{ '<'|safe == '<' }} {{ '<'|safe is escaped }} {{ '<'|safe|tojson }} {{ {'<'|safe: 1}['<'] }}":render{}) --> True True "<" 1
 hf.chat_template "{{ missing|float }}":render{} --! 'missing' is undefined
 hf.chat_template "{{ missing|int }}":render{} --! 'missing' is undefined
 hf.chat_template "{{ 1.5|indent }}":render{} --! it is no text

@@ -1,5 +1,6 @@
 """Prints templates with variables and what jinja2 renders, a line of JSON each, for jinja.lua:
-jinja_cases.py fuzz SEED COUNT (scopes: templates that set and read few names in every scope), or jinja_cases.py templates FOLDER.."""
+jinja_cases.py fuzz SEED COUNT (scopes: templates that set and read few names in every scope; safes: text that is
+safe), or jinja_cases.py templates FOLDER.."""
 import glob
 import json
 import os
@@ -242,6 +243,32 @@ def scopes(seed, count):
         yield scoped(r), {k: "<%s>" % k for k in "abc" if r.random() < 0.7}
 
 
+# ---- text that is safe, joined to text that is not
+def safe_text(r, depth=0):
+    e = lambda: safe_text(r, depth + 1)
+    k = r.randrange(16) if depth < 3 else r.randrange(4)
+    if k < 2:
+        return r.choice(["a", "b", "'<x>'", "'&'", "\"it's\"", "'p %s'"])
+    if k < 5:
+        return "(%s)|%s" % (e(), r.choice(["safe", "e", "escape", "forceescape"]))
+    if k < 8:
+        return "(%s %s %s)" % (e(), r.choice(["+", "+", "~", "%"]), e())
+    if k < 11:
+        return "(%s)|%s" % (e(), r.choice(["upper", "trim", "replace('x', '<')", "string", "default('<')", "indent", "truncate(3)", "length", "list", "first", "capitalize", "center(9)", "reverse", "tojson", "join('<')",
+                                           "format('<')", "title"]))
+    if k < 14:
+        return "(%s).%s" % (e(), r.choice(["upper()", "strip()", "replace('x', '<')", "split('x')", "join(['<', 'y'])", "startswith('<')", "partition('x')", "format('<')", "title()", "find('&')"]))
+    if k == 14:
+        return "(%s|safe)[%s]" % (r.choice("ab"), r.choice(["0", ":2", "1:"]))
+    return r.choice(["[%s, %s]", "(%s if %s else '<')", "(%s == %s)", "(%s in %s)", "(%s or %s)", "{%s: %s}"]) % (e(), e())
+
+
+def safes(seed, count):
+    for i in range(count):
+        r = random.Random(seed * 1000003 + i)
+        yield "{%% set c = %s %%}{{ c }},{{ c is string }},{{ c is escaped }},{{ %s }}" % (safe_text(r), safe_text(r)), {"a": "<a&b>", "b": "plain 'x'"}
+
+
 def emit(source, v, name):
     kind, out = render(source, v)
     if kind != "late" and " at 0x" not in out:  # a place in memory
@@ -252,6 +279,9 @@ if __name__ == "__main__":
     if sys.argv[1] == "fuzz":
         for source, v in fuzz(int(sys.argv[2]), int(sys.argv[3])):
             emit(source, v, "fuzz")
+    elif sys.argv[1] == "safes":
+        for source, v in safes(int(sys.argv[2]), int(sys.argv[3])):
+            emit(source, v, "safes")
     elif sys.argv[1] == "scopes":
         for source, v in scopes(int(sys.argv[2]), int(sys.argv[3])):
             emit(source, v, "scopes")

@@ -11,7 +11,7 @@ else
   local count = tonumber(os.getenv "FUZZ_COUNT" or "") or os.getenv "LONG" and 200000 or 300
   local seed = tonumber(os.getenv "FUZZ_SEED" or "") or 20
   local n, wrong = 0, {}
-  local commands = { ("fuzz %d %d"):format(seed, count), ("scopes %d %d"):format(seed, count), "templates tests/text/templates" }
+  local commands = { ("fuzz %d %d"):format(seed, count), ("scopes %d %d"):format(seed, count), ("safes %d %d"):format(seed, count), "templates tests/text/templates" }
   for _, command in ipairs(commands) do
     local pipe = io.popen(("CASES=%d %s tests/text/jinja_cases.py %s"):format(math.max(60, count / 20), python, command))
     for line in pipe:lines() do

@@ -216,9 +216,8 @@ function filters.wordcount(env, v)
   return n
 end
 
-local HTML = { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ["'"] = "&#39;", ['"'] = "&#34;" }
 function filters.escape(env, v)
-  local s = str(v, env):gsub("[&<>'\"]", HTML)
+  local s = require("tessera.hf.jinja.markup").escape(str(v, env))
   env:room(#s)
   return s
 end

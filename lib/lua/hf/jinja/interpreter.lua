@@ -5,6 +5,7 @@ local values = require "tessera.hf.jinja.values"
 local operators = require "tessera.hf.jinja.operators"
 local print_ = require "tessera.hf.jinja.print"
 local globals = require "tessera.hf.jinja.globals"
+local markup = require "tessera.hf.jinja.markup"
 
 local fail, truth = values.fail, values.truth
 local NONE = values.NONE
@@ -178,6 +179,9 @@ function Env:call(f, args, named)
     if f.call then
       self.depth = self.depth + 1
       if self.depth > DEEPEST then fail "maximum recursion depth exceeded" end
+      if f.kind == "function" or f.kind == "dict_class" then
+        for i = 1, args.n do args[i] = markup.text(args[i]) end
+      end
       local v = f.call(self, args, named)
       self.depth = self.depth - 1
       return v
@@ -196,12 +200,15 @@ end
 function Env:filter(name, v, args, named)
   local f = require("tessera.hf.jinja.filters")[name]
   if not f then fail("No filter named '%s'.", name) end
-  return f(self, v, args, named)
+  return markup.filter(name, f, self, v, args, named, print_.str)
 end
 function Env:test(name, v, args, named)
   local f = require("tessera.hf.jinja.tests")[name]
   if not f then fail("No test named '%s'.", name) end
-  return truth(f(self, v, args, named))
+  if name == "escaped" then return markup.is(v) end -- all others see a text
+  local own = { n = args.n }
+  for i = 1, args.n do own[i] = markup.text(args[i]) end
+  return truth(f(self, markup.text(v), own, named))
 end
 
 function E.Filter(env, node, scope)

@@ -63,6 +63,7 @@ function statements.set(self)
   local target = self:target(nil, true)
   if self:skip "assign" then return { t = "Set", target = target, value = self:tuple {} } end
   local filter
+  self.soft = false -- a scope of its own
   if self:kind() == "pipe" then filter = self:filter(nil) end
   return { t = "SetBlock", target = target, filter = filter, body = self:body_to("endset", "set") }
 end
