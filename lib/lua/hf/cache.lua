@@ -30,7 +30,7 @@ function Cache.new(sizes, o)
 end
 
 local COUNT = options.whole { least = 1 }
-local read = options.of("m:cache", { batch = COUNT, length = COUNT, dtype = options.dtype }, { batch = 1 })
+local read = options.of("m:cache", { batch = COUNT, length = COUNT, dtype = fp8.kind }, { batch = 1 })
 
 --- The cache of a model by its options {batch, length, dtype}; w, a weight, says where it lies, and in which type, if that is
 --- none of blocks.

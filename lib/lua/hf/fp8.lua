@@ -9,6 +9,9 @@ local fp8 = {}
 
 local MOST = { fp8_e4m3 = 448, fp8_e5m2 = 57344 }
 
+--- What keys and values may be stored as.
+fp8.kind = require("tessera.options").one_of("f64", "f32", "bf16", "f16", "fp8_e4m3", "fp8_e5m2")
+
 --- Whether a dtype is one of these.
 function fp8.is(dtype) return MOST[dtype] ~= nil end
 

@@ -3,6 +3,7 @@
 
 local core = require "tessera.core"
 local chosen = require "tessera.hf.generation.options"
+local fp8 = require "tessera.hf.fp8"
 local options = require "tessera.options"
 local prompts = require "tessera.hf.generation.prompts"
 local sampling = require "tessera.hf.sampling"
@@ -18,7 +19,7 @@ local SEED = options.kind("a whole number, or a list of them, one for each text"
 end)
 local EARLY = options.kind('true, false or "never"', function(v) return type(v) == "boolean" or v == "never" end)
 local read = options.of("m:generate", chosen.with({ ids = PROMPT, seed = SEED, length = COUNT, chunk = COUNT, mask = options.tensor,
-  features = options.tensor, pad = SIZE, beams = COUNT, length_penalty = options.number(), early_stopping = EARLY },
+  features = options.tensor, pad = SIZE, cache_dtype = fp8.kind, beams = COUNT, length_penalty = options.number(), early_stopping = EARLY },
   { chunk = 512, length_penalty = 1, early_stopping = false }))
 
 -- The tokenizer that stands beside the model, read when it is needed.

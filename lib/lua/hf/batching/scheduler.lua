@@ -9,6 +9,7 @@
 local core = require "tessera.core"
 local blocks = require "tessera.hf.blocks"
 local chosen = require "tessera.hf.generation.options"
+local fp8 = require "tessera.hf.fp8"
 local named = require "tessera.named"
 local options = require "tessera.options"
 local Pages = require "tessera.hf.batching.pages"
@@ -21,8 +22,7 @@ local units = require "tessera.units"
 local Batch = {}
 
 local COUNT = options.whole { least = 1 }
-local FLOATS = options.one_of("f64", "f32", "bf16", "f16", "fp8_e4m3", "fp8_e5m2")
-local read = options.of("hf.batch", { max_batch = COUNT, length = COUNT, pages = COUNT, page = COUNT, chunk = COUNT, cache_dtype = FLOATS,
+local read = options.of("hf.batch", { max_batch = COUNT, length = COUNT, pages = COUNT, page = COUNT, chunk = COUNT, cache_dtype = fp8.kind,
   share = options.flag, tokenizer = chosen.kinds.tokenizer }, { max_batch = 8, page = 32, chunk = 256, share = true })
 local PROMPT = options.kind("the token ids of one text: a list, a tensor [positions], or what tok:encode gives", function(v)
   return core.is_tensor(v) or type(v) == "table" and (#v > 0 or v.ids ~= nil)
@@ -147,16 +147,16 @@ local function admit(self)
       return
     end
     pages:tell(found, #r.all - 1)
-    table.remove(self.queue, 1)
     r.pages, r.written = text, found
     self.active[#self.active + 1] = r
+    table.remove(self.queue, 1)
   end
 end
 
 -- The text waits again, before all others, and will read its tokens once more.
 local function preempt(self, r)
-  leave(self, r)
   table.insert(self.queue, 1, r)
+  leave(self, r)
   self.pages.told.preempted = self.pages.told.preempted + 1
 end
 
@@ -254,14 +254,26 @@ local function commit(self, list, ids)
   end
 end
 
+-- After a step that was broken off: who goes on, who waits, who holds what.
 local function repair(self)
-  local texts = {}
+  local texts, active, queue, known = {}, {}, {}, {}
   for _, r in ipairs(self.active) do
-    r:repair()
-    texts[#texts + 1] = r.pages
+    if not r.done then
+      known[r] = true
+      r:repair()
+      if r.pages then
+        active[#active + 1], texts[#texts + 1] = r, r.pages
+      else
+        r.written = 0
+        queue[#queue + 1] = r
+      end
+    end
+  end
+  for _, r in ipairs(self.queue) do
+    if not r.done and not known[r] then queue[#queue + 1] = r end
   end
   self.pages:recount(texts)
-  self.torn = false
+  self.active, self.queue, self.torn = active, queue, false
 end
 
 local function step(self)
