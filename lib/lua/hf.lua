@@ -16,8 +16,9 @@ local hf = {}
 --   local tokens = m:generate{ids = ids, max_new_tokens = 20}
 function hf.load(path, options) return require("tessera.hf.load").load(path, options) end
 
--- plan(path, {dtype, device, batch = 1, length, memory}): what hf.load would take: bytes of weights (mapped: over the file),
--- cache and scratch, whether they fit into memory and what would; prints as a table.
+-- plan(path, {dtype, device, batch = 1, length, memory, cache_dtype, pages, page, chunk}): what hf.load would take: bytes of weights
+-- (mapped: over the file), cache and scratch, whether they fit into memory and what would; prints as a table. With pages, or page,
+-- the cache is that of hf.batch with these options for `batch` texts.
 --   print(tessera.hf.plan("SmolLM2", {batch = 4, length = 8192}))
 function hf.plan(path, options) return require("tessera.hf.load").plan(path, options) end
 
