@@ -96,7 +96,13 @@ tessera.hf.batch(m, { max_batch = 2, length = 32, page = 8, cache_dtype = "fp8_e
 -- On a device.
 for _, name in ipairs { "llama", "gemma3", "deepseek_v3" } do
   local there = vectors.load(name, { device = "sim:0" })
-  churn(there, { max_batch = 3, length = 32, page = 4, chunk = 5 }, 3, long)
+  churn(there, { max_batch = 3, length = 32, page = 4, chunk = 5 }, 2, long)
+  local b = tessera.hf.batch(there, { max_batch = 2, length = 32, page = 16 }) -- steps are captured
+  local o = { { ids = { 5, 17, 60 }, max_new_tokens = 8, eos = false }, { ids = { 7, 2 }, max_new_tokens = 8, eos = false } }
+  local one, two = b:submit(o[1]), b:submit(o[2])
+  b:run()
+  assert(words(one.tokens) == alone(there, o[1]) and words(two.tokens) == alone(there, o[2]))
+  assert(not b.captured.off and tostring(b.captured.run):find "%(1 spec", b.captured.off)
 end
 
 -- Layers with a window hold as many pages as it needs, however long a text is.

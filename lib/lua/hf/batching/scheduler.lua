@@ -8,6 +8,7 @@
 
 local core = require "tessera.core"
 local blocks = require "tessera.hf.blocks"
+local Captured = require "tessera.hf.batching.captured"
 local chosen = require "tessera.hf.generation.options"
 local fp8 = require "tessera.hf.fp8"
 local named = require "tessera.named"
@@ -51,6 +52,7 @@ function Batch.new(model, given)
   local self = setmetatable({ model = model, options = o, length = s.length, chunk = s.chunk, max_batch = o.max_batch, tokenizer = o.tokenizer or false,
     queue = {}, active = {}, serial = 0, torn = false }, Batch)
   self.store = core.no_grad(Store.new, model, s)
+  self.captured = Captured.new(model, self.store) or false
   local groups = {}
   for g, group in ipairs(self.store.groups) do groups[g] = { window = group.window, count = self.store.counts[g] } end
   self.pages = Pages.new(groups, { size = s.size, share = o.share })
@@ -236,6 +238,10 @@ local function call(self, list)
     for i = 1, n do ids[b][i] = r.all[r.written + i] end
   end
   for b = #list + 1, n == 1 and rows_of(self, #list) or 0 do texts[b], starts[b], ids[b] = false, 0, { 0 } end
+  if self.captured and n == 1 then
+    local y = self.captured:call(ids, texts, starts, list[1].root == "" and 1 or list[1]:room())
+    if y then return choose(self, list, y:narrow(0, 0, #list)) end
+  end
   local view = self.store:view(texts, starts, n, list[1]:room())
   local y = self.model { ids = core.tensor(ids, { dtype = "i64", device = self.store.device }), cache = view, last = true, hidden = not ends }
   return ends and choose(self, list, y:select(1, 0):narrow(0, 0, #list))

@@ -1,5 +1,5 @@
--- Keys and values in pages, as tensors: of each layer all pages [heads, pages, positions, width], of which page 0 is nobody's. A call
--- sees them as a cache (decoder.lua): `view` of some texts, each of which brings the same number of positions. Where texts
+-- Keys and values in pages, as tensors: of each layer all pages one behind the other, [heads, pages * positions, width], of which page 0
+-- is nobody's. A call sees them as a cache (decoder.lua): `view` of some texts, each of which brings the same number of positions. Where texts
 -- stand, and their tables, are tensors of the device, so that a call's operators are the same from step to step.
 
 local attention = require "tessera.hf.attention"
@@ -72,12 +72,15 @@ function Store.new(model, o)
       local heads, keys, values = unpack(sizes[i])
       local n = self.counts[g] + 1
       self.group[i] = g
-      self.k[i], self.v[i] = zeros({ heads, n, o.size, keys }, o.dtype), zeros({ heads, n, o.size, values }, o.dtype)
-      if fp8.is(o.dtype) then self.ks[i], self.vs[i] = zeros({ heads, n, o.size }, "f32"), zeros({ heads, n, o.size }, "f32") end
+      self.k[i], self.v[i] = zeros({ heads, n * o.size, keys }, o.dtype), zeros({ heads, n * o.size, values }, o.dtype)
+      if fp8.is(o.dtype) then self.ks[i], self.vs[i] = zeros({ heads, n * o.size }, "f32"), zeros({ heads, n * o.size }, "f32") end
     end
   end
   return self
 end
+
+--- A tensor of pages as [heads, pages, positions, ..].
+function Store:pages_of(x) return x:reshape(x.shape[1], x.shape[2] / self.size, self.size, x.shape[3]) end
 
 -- ---- what a call sees
 
@@ -97,7 +100,7 @@ local function table_of(texts, g, count, device)
   return integers(rows, device)
 end
 
--- Runs of positions that lie in one page: {text from 0 on, first of the call, count, page, place in it}.
+-- Runs of positions that lie in one page: {text from 0 on, first of the call, count, place among those of all pages}.
 local function runs_of(self, texts, starts, count, g)
   local runs, size = {}, self.size
   for b, text in ipairs(texts) do
@@ -106,29 +109,53 @@ local function runs_of(self, texts, starts, count, g)
       local at = starts[b] + n
       local place = at % size
       local some = math.min(count - n, size - place)
-      runs[#runs + 1] = { b - 1, n, some, text.tables[g][(at - place) / size + 1], place }
+      runs[#runs + 1] = { b - 1, n, some, text.tables[g][(at - place) / size + 1] * size + place }
       n = n + some
     end
   end
   return runs
 end
 
---- view(texts, starts, count, room): a cache for texts that bring `count` positions each, behind `starts` of them; pages are there.
---- room: the length for which positions are scaled.
-function Store:view(texts, starts, count, room)
-  local rows, most = {}, 0
+-- Tables of all groups, and where texts stand, as tensors.
+local function place(self, texts, starts, count)
+  local rows, most, tables = {}, 0, {}
   for b, start in ipairs(starts) do
     rows[b] = {}
     for i = 1, count do rows[b][i] = start + i - 1 end
     most = math.max(most, start + count)
   end
-  local view = setmetatable({ store = self, batch = #texts, room = room, length = 0, count = count, tables = {}, runs = {} }, View)
-  view.rows, view.start = integers(rows, self.device), integers(starts, self.device)
+  for g in ipairs(self.groups) do tables[g] = table_of(texts, g, math.ceil(most / self.size), self.device) end
+  return integers(rows, self.device), integers(starts, self.device), tables
+end
+
+--- view(texts, starts, count, room): a cache for texts that bring `count` positions each, behind `starts` of them; pages are there. A
+--- text may be false: a row that is nobody's. room: the length for which positions are scaled.
+function Store:view(texts, starts, count, room)
+  local rows, start, tables = place(self, texts, starts, count)
+  local runs = {}
+  for g in ipairs(self.groups) do runs[g] = runs_of(self, texts, starts, count, g) end
+  return setmetatable({ store = self, room = room, length = 0, count = count, rows = rows, start = start, tables = tables, runs = runs }, View)
+end
+
+--- The same for texts that bring one position each, as what a captured function takes (captured.lua): rows, start, tables, and slots,
+--- where among all positions of all pages what comes is written.
+function Store:arguments(texts, starts)
+  local rows, start, tables = place(self, texts, starts, 1)
+  local slots = {}
   for g in ipairs(self.groups) do
-    view.tables[g] = table_of(texts, g, math.ceil(most / self.size), self.device)
-    view.runs[g] = runs_of(self, texts, starts, count, g)
+    local own = {}
+    for b, at in ipairs(starts) do
+      own[b] = texts[b] and texts[b].tables[g][math.floor(at / self.size) + 1] * self.size + at % self.size or 0
+    end
+    slots[g] = integers(own, self.device)
   end
-  return view
+  return rows, start, tables, slots
+end
+
+--- The view within such a function: pools = {k, v, ks, vs}, lists by layer.
+function Store:view_of(pools, room, rows, start, tables, slots)
+  local store = setmetatable({ k = pools.k, v = pools.v, ks = pools.ks, vs = pools.vs }, { __index = self })
+  return setmetatable({ store = store, room = room, length = 0, count = 1, rows = rows, start = start, tables = tables, slots = slots }, View)
 end
 
 function View:need() end
@@ -137,32 +164,45 @@ function View:advance() end
 -- Rows [B, H, S, D] into their pages.
 local function put(pool, x, runs)
   for _, r in ipairs(runs) do
-    local b, first, n, page, place = unpack(r)
-    pool:select(1, page):narrow(1, place, n):copy_(x:select(0, b):narrow(1, first, n))
+    local b, first, n, place = unpack(r)
+    pool:narrow(1, place, n):copy_(x:select(0, b):narrow(1, first, n))
   end
 end
 
+-- The same of rows that bring one position each, wherever a tensor says: in place, in captured functions.
+local function scatter(pool, x, slots)
+  x = x:narrow(2, 0, 1):squeeze { axis = 2 }:transpose(0, 1):contiguous()
+  local n = slots.shape[1]
+  local index = x.ndim == 3 and slots:reshape(1, n, 1) or slots:reshape(1, n)
+  pool:scatter_(index:broadcast_to(x.shape):contiguous(), x, { axis = 1 })
+end
+
 function View:write(i, k, v)
-  local s, runs = self.store, self.runs[self.store.group[i]]
+  local s, g = self.store, self.store.group[i]
+  local function write(pool, x)
+    if x.dtype ~= pool.dtype then x = x:cast(pool.dtype) end
+    if self.slots then scatter(pool, x, self.slots[g]) else put(pool, x, self.runs[g]) end
+  end
   if s.ks[i] then
     local scale
     k, scale = fp8.narrow(k, s.dtype)
-    put(s.ks[i], scale, runs)
+    write(s.ks[i], scale)
     v, scale = fp8.narrow(v, s.dtype)
-    put(s.vs[i], scale, runs)
+    write(s.vs[i], scale)
   end
-  put(s.k[i], k, runs)
-  put(s.v[i], v, runs)
+  write(s.k[i], k)
+  write(s.v[i], v)
 end
 
 -- All positions of the texts one behind the other, [B, H, T, D]; zeros where no query looks.
 local function together(self, i, pool, scale, dtype, window)
+  pool, scale = self.store:pages_of(pool), scale and self.store:pages_of(scale)
   local index = self.tables[self.store.group[i]]
   local y = op.index_select(pool, index, { axis = 1 })
   if scale then y = fp8.wide(y, op.index_select(scale, index, { axis = 1 }), dtype) elseif y.dtype ~= dtype then y = y:cast(dtype) end
   local h, b, m, size, d = unpack(y.shape)
   y = y:reshape(h, b, m * size, d):permute(1, 0, 2, 3)
-  local keys, start = op.arange(m * size):to(self.store.device), self.start:unsqueeze(1)
+  local keys, start = op.arange(m * size):to(self.start.device), self.start:unsqueeze(1)
   local read = keys:lt(start + self.count)
   if window then read = read:logical_and(keys:gt(start - window)) end
   return op.where(read:unsqueeze(1):unsqueeze(-1), y, op.zeros_like(y))
@@ -186,7 +226,9 @@ function View:attend(i, q, k, v, o, at)
   end
   local s = self.store
   self:write(i, k, v)
-  return op.paged_attention(q, s.k[i], s.v[i], self.tables[s.group[i]], self.start, o.sink, s.ks[i], s.vs[i], { window = o.window, scale = o.scale })
+  local ks, vs = s.ks[i] and s:pages_of(s.ks[i]), s.vs[i] and s:pages_of(s.vs[i])
+  return op.paged_attention(q, s:pages_of(s.k[i]), s:pages_of(s.v[i]), self.tables[s.group[i]], self.start, o.sink, ks, vs,
+    { window = o.window, scale = o.scale })
 end
 
 return Store
