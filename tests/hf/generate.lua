@@ -130,3 +130,8 @@ for _, name in ipairs { "t5", "whisper" } do
     pair:generate { ids = { { 1, 2 }, { 3 } } } --! texts 1 and 2 have 2 and 1 tokens
   end
 end
+
+-- Names of other libraries' options.
+m:generate { ids = prompts, num_beams = 2 } --! it is 'beams' here
+m:generate { ids = prompts, assistant_model = m } --! it is 'draft' here
+m:generate { ids = prompts, do_sample = true } --! a token is drawn where temperature is above 0

@@ -18,9 +18,12 @@ local SEED = options.kind("a whole number, or a list of them, one for each text"
   return type(v) == "number" and v % 1 == 0 or type(v) == "table"
 end)
 local EARLY = options.kind('true, false or "never"', function(v) return type(v) == "boolean" or v == "never" end)
+local DRAFT = options.kind('a model that reads from left to right, or "ngram"', function(v)
+  return v == "ngram" or type(v) == "table" and v.is_module ~= nil and v.cache_sizes ~= nil and not v.encode
+end)
 local read = options.of("m:generate", chosen.with({ ids = PROMPT, seed = SEED, length = COUNT, chunk = COUNT, mask = options.tensor,
-  features = options.tensor, pad = SIZE, cache_dtype = fp8.kind, beams = COUNT, length_penalty = options.number(), early_stopping = EARLY },
-  { chunk = 512, length_penalty = 1, early_stopping = false }))
+  features = options.tensor, pad = SIZE, cache_dtype = fp8.kind, beams = COUNT, length_penalty = options.number(), early_stopping = EARLY,
+  draft = DRAFT, draft_tokens = COUNT }, { chunk = 512, length_penalty = 1, early_stopping = false, draft_tokens = 4 }))
 
 -- The tokenizer that stands beside the model, read when it is needed.
 local function tokenizer_of(model)
@@ -28,6 +31,7 @@ local function tokenizer_of(model)
     local own = rawget(model, "_tokenizer")
     if own == nil and type(model.path) == "string" then
       local ok, tok = pcall(require("tessera.hf.tokenizer").load, model.path)
+      if not ok and tostring(tok):find "interrupted" then error(tok, 0) end
       own = ok and tok or false
       rawset(model, "_tokenizer", own)
     end
@@ -45,10 +49,8 @@ local function choosers_of(model, o, texts)
   return list
 end
 
--- An iterator of steps, tokens and texts; and the choosers.
-local function begin(model, o)
-  local s = prompts.begin(model, o)
-  local choosers = choosers_of(model, o, s.prompts)
+-- All texts a step at a time.
+local function step_by_step(s, choosers)
   local function alive()
     for _, c in ipairs(choosers) do
       if not c:finished() then return true end
@@ -70,14 +72,41 @@ local function begin(model, o)
       step = step + 1
       return step, told, texts
     end)
-  end, choosers
+  end
+end
+
+-- An iterator of steps, tokens and texts; and what is known of each text, which grows with it.
+local function begin(model, o)
+  local choosers, about, steps = nil, {}, nil
+  local function known()
+    for i in ipairs(choosers) do about[i] = {} end
+  end
+  if o.draft then
+    if model.encode then core.fail "m:generate: option 'draft' is for models that read from left to right, not for an encoder with a decoder" end
+    choosers = choosers_of(model, o, prompts.of(o))
+    known()
+    steps = require("tessera.hf.generation.draft").begin(model, o, choosers, about)
+  else
+    local s = prompts.begin(model, o)
+    choosers = choosers_of(model, o, s.prompts)
+    known()
+    steps = step_by_step(s, choosers)
+  end
+  return function()
+    local step, told, texts = steps()
+    for i, c in ipairs(choosers) do
+      local a = about[i]
+      a.tokens, a.reason, a.text, a.logprobs, a.logits = c.tokens, c:finished(), c:whole_text(), c.logprobs, c.logits
+    end
+    return step, told, texts
+  end, about
 end
 
 --- ? hf: m:stream.
 function generate.stream(model, given)
   local o = read(given)
   if o.beams then core.fail "m:stream: the tokens of a beam search are known at its end\n  hint: m:generate{beams = ..}" end
-  return (begin(model, o))
+  return begin(model, o)
 end
 
 local function pad_of(model, o)
@@ -106,12 +135,8 @@ local function of_beams(model, o)
 end
 
 local function of_choosers(model, o)
-  local steps, choosers = begin(model, o)
+  local steps, about = begin(model, o)
   for _ in steps do end
-  local about = {}
-  for i, c in ipairs(choosers) do
-    about[i] = { tokens = c.tokens, reason = c:finished(), text = c:whole_text(), logprobs = c.logprobs, logits = c.logits }
-  end
   return about
 end
 

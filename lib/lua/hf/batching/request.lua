@@ -2,6 +2,7 @@
 -- (generation/chooser.lua); which positions are written is known here, so a step that fails is repeated from what stands here.
 
 local core = require "tessera.core"
+local op = core.op
 local chosen = require "tessera.hf.generation.options"
 local sampling = require "tessera.hf.sampling"
 
@@ -20,9 +21,10 @@ end
 local meta = { __index = field, __tostring = shown }
 Request.meta = meta
 
---- new(id, prompt, options, {config, tokenizer}).
+--- new(id, prompt, options, {config, tokenizer, device}).
 function Request.new(id, prompt, o, context)
   local r = setmetatable({ id = id, prompt = prompt, count = #prompt, tokens = {}, done = false, given = chosen.of(o, 1), written = 0, seen = 0 }, meta)
+  r.device = context.device
   r.context = { prompt = prompt, config = context.config, tokenizer = context.tokenizer }
   r.chooser = sampling.chooser(r.given, r.context)
   r.all = {}
@@ -61,6 +63,9 @@ function Request:repair()
   local old, new = self.chooser, nil
   new = sampling.chooser(self.given, self.context)
   new.logprobs, new.logits = nil, nil
+  if new.adjusts then -- what it counts of tokens begins with logits
+    core.no_grad(new.adjusted, new, op.zeros({ 1, self.context.config.vocab_size }):to(self.device))
+  end
   for _, t in ipairs(self.tokens) do new:accept(t) end
   if self.pieces then self.pieces = { new:text() } end
   for _, name in ipairs { "logprobs", "logits" } do

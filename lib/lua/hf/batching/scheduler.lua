@@ -62,7 +62,7 @@ end
 -- ---- texts come and go
 
 local function prompt_of(self, ids)
-  local list = prompts.lists(ids)
+  local list = prompts.of { ids = ids }
   if #list ~= 1 then core.fail(("b:submit: %d texts are given, and a request is one"):format(#list)) end
   local prompt, most = {}, self.model.config.vocab_size
   for i, id in ipairs(list[1]) do
@@ -99,7 +99,8 @@ function Batch:submit(given)
   local o = read_request(given)
   local prompt = prompt_of(self, o.ids)
   need_room(self, prompt, o)
-  local r = Request.new(self.serial + 1, prompt, o, { config = self.model.config, tokenizer = o.tokenizer or self.tokenizer })
+  local r = Request.new(self.serial + 1, prompt, o, { config = self.model.config, device = self.store.device,
+    tokenizer = o.tokenizer or self.tokenizer })
   r.root = self.model:length_kind(r:room())
   self.serial = self.serial + 1
   self.queue[#self.queue + 1] = r
@@ -213,12 +214,14 @@ local function choose(self, list, logits)
   if is_upset(ids) then error(ids, 0) end
   local each = {}
   for i, r in ipairs(list) do
-    r:repair()
-    r.choosing = true
-    local fine, id = pcall(sampling.choose_all, { r.chooser }, logits:narrow(0, i - 1, 1))
+    local fine, id = pcall(function()
+      r:repair()
+      r.choosing = true
+      return sampling.choose_all({ r.chooser }, logits:narrow(0, i - 1, 1))[1]
+    end)
     if not fine and is_upset(id) then error(id, 0) end
-    each[i] = fine and id[1]
-    if not fine then each[i], r.failed = false, id end
+    each[i] = fine and id
+    if not fine then r.failed = id end
   end
   return each
 end
@@ -266,8 +269,12 @@ local function repair(self)
   for _, r in ipairs(self.active) do
     if not r.done then
       known[r] = true
-      r:repair()
-      if r.pages then
+      local fine, why = pcall(r.repair, r)
+      if not fine and is_upset(why) then error(why, 0) end
+      if not fine then
+        r.pages = nil
+        r:finish("error", tostring(why))
+      elseif r.pages then
         active[#active + 1], texts[#texts + 1] = r, r.pages
       else
         r.written = 0

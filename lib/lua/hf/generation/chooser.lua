@@ -47,6 +47,16 @@ local function stops_of(self, o, tok)
   return Stop.new(texts)
 end
 
+-- What the text has to be, by the one option that says it; nil: anything.
+local function grammar_of(o)
+  local kinds = {}
+  for _, kind in ipairs { "json", "json_schema", "grammar", "regex" } do
+    if o[kind] then kinds[#kinds + 1] = kind end
+  end
+  if #kinds > 1 then core.fail(("options '%s' and '%s': a text is held to one of them"):format(kinds[1], kinds[2])) end
+  return kinds[1] and require("tessera.hf.grammar.grammar").of(kinds[1], o[kinds[1]]), kinds[1]
+end
+
 --- new(options, {prompt, config, tokenizer}): prompt is the list of tokens that the text begins with, tokenizer one, or a function
 --- that gives it when it is needed.
 function Chooser.new(given, context)
@@ -61,10 +71,14 @@ function Chooser.new(given, context)
   else
     self.tokenizer = o.tokenizer or type(context.tokenizer) ~= "function" and context.tokenizer or nil
   end
+  local kind
+  self.grammar, kind = grammar_of(o)
+  if self.grammar then self.tokenizer = self.tokenizer or tokenizer_of(o, context, kind) end
   if self.tokenizer then self.stream = self.tokenizer:stream() end
   if o.logprobs then self.logprobs = {} end
   if o.logits then self.logits = {} end
-  self.adjusts = o.repetition_penalty ~= 1 or o.frequency_penalty ~= 0 or o.presence_penalty ~= 0 or o.logit_bias ~= nil
+  self.adjusts = o.repetition_penalty ~= 1 or o.frequency_penalty ~= 0 or o.presence_penalty ~= 0 or o.logit_bias ~= nil or
+    self.grammar ~= nil
   return self
 end
 
@@ -90,6 +104,7 @@ local function begin(self, logits)
     end
   end
   if o.frequency_penalty ~= 0 or o.presence_penalty ~= 0 then self.counts = zeros "f32" end
+  if self.grammar then self.place = self.grammar:place(self.tokenizer, n) end
   if o.logit_bias then
     self.bias = zeros "f32"
     for id, x in pairs(o.logit_bias) do
@@ -114,6 +129,7 @@ function Chooser:adjusted(logits)
     if o.presence_penalty ~= 0 then logits = op.where(self.counts:gt(0), logits - o.presence_penalty, logits) end
   end
   if self.bias then logits = logits + self.bias end
+  if self.place then logits = op.where(self.place:mask(self.ends, logits.device), logits, -math.huge) end
   return logits
 end
 
@@ -177,7 +193,8 @@ function Chooser:accept(id, logits)
     self.reason = "stop"
   else
     if self.stream then read_text(self, id) end
-    if self.stop and self.stop.found then self.reason = "stop"
+    if self.place then self.place:accept(id) end
+    if (self.stop and self.stop.found) or (self.place and self.place:has_ended()) then self.reason = "stop"
     elseif self.count == self.options.max_new_tokens then self.reason = "length" end
   end
   if self.reason then finish_text(self) end

@@ -28,6 +28,7 @@ local BIAS = options.kind("a table of numbers by token, {[id] = number}, -math.h
   return true
 end)
 
+local SCHEMA = options.kind("a schema: a table, or its text in JSON", function(v) return type(v) == "string" or type(v) == "table" and not core.is_tensor(v) end)
 local TOKENIZER = options.kind("a tokenizer, as hf.tokenizer gives it", function(v) return getmetatable(v) == core.tokenizer_class end)
 
 own.kinds = {
@@ -35,10 +36,11 @@ own.kinds = {
   temperature = options.number { least = 0 }, top_k = COUNT, top_p = SHARE, min_p = SHARE, seed = options.whole(),
   repetition_penalty = options.number { above = 0 }, frequency_penalty = options.number(), presence_penalty = options.number(),
   logit_bias = BIAS, logprobs = options.whole { least = 0 }, logits = options.flag,
+  json = options.flag, json_schema = SCHEMA, grammar = options.text, regex = options.text,
 }
 
 own.defaults = { max_new_tokens = 20, temperature = 0, repetition_penalty = 1, frequency_penalty = 0, presence_penalty = 0, seed = 0,
-  logits = false }
+  logits = false, json = false }
 
 --- Those of a table that are a chooser's, with the seed of a text of several.
 function own.of(o, row)

@@ -72,10 +72,13 @@ local function read_prompts(model, prompts, cache, chunk, device)
   return op.concat(parts, { axis = 0 })
 end
 
+--- The prompts of options, lists of tokens.
+function prompts.of(o) return prompts_of(o.ids or core.fail "m:generate: ids is not given\n  hint: m:generate{ids = {1, 2, 3}}") end
+
 -- {logits, prompts, cache, device, next(tokens), take(rows)}: logits of what comes first, how a model goes on, and how rows
 -- become others (cache.lua).
 local function begin_text(model, o)
-  local texts = prompts_of(o.ids or core.fail "m:generate: ids is not given\n  hint: m:generate{ids = {1, 2, 3}}")
+  local texts = prompts.of(o)
   local longest = 0
   for _, row in ipairs(texts) do longest = math.max(longest, #row) end
   local device = model:embedding().weight.device
@@ -111,6 +114,6 @@ end
 --- How a model goes on behind what o says: {logits [B, V], prompts, cache, device, next(tokens), take(rows)}.
 function prompts.begin(model, o) return core.no_grad(model.encode and begin_pair or begin_text, model, o) end
 
-prompts.lists, prompts.read, prompts.column, prompts.row = prompts_of, read_prompts, column, row_of
+prompts.read, prompts.column, prompts.row = read_prompts, column, row_of
 
 return prompts

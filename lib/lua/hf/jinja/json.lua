@@ -183,7 +183,7 @@ function json.read(text, what)
     if not frac:find "^%.%d" then frac = "" end
     if frac == "" then exp = text:match("^[eE][-+]?%d+", at + #int) or "" elseif not exp:find "%d" then exp = "" end
     at = at + #int + #frac + #exp
-    local v = tonumber(int .. frac .. exp)
+    local v = strings.number(int .. frac .. exp)
     if frac ~= "" or exp ~= "" or math.abs(v) > 2 ^ 53 then return values.float(v) end
     return v + 0
   end

@@ -3,6 +3,8 @@
 local lexer = require "tessera.hf.jinja.lexer"
 local Parser = require "tessera.hf.jinja.expressions"
 
+local scopes = require "tessera.hf.jinja.scopes"
+
 local statements = {}
 
 -- Statements up to a block that begins with one of the words, which is current then.
@@ -202,5 +204,6 @@ return function(source)
   local tree = self:subparse()
   local first = self.unknown[1]
   if first then error({ jinja = true, line = first.line, message = first.message }, 0) end
+  scopes(tree)
   return tree
 end
