@@ -149,9 +149,30 @@ words((told:read())) == words { good.tokens[3], good.tokens[4] } --> true
 #told:read() --> 0
 told.text --> nil
 
+-- Texts, and what ends them.
+local letters, vocabulary = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345678", {}
+for i = 1, #letters do vocabulary[i] = ('"%s": %d'):format(letters:sub(i, i), i - 1) end
+local tok = require("tessera.hf.tokenizer").of_json(([[{"decoder": {"type": "Fuse"}, "model": {"type": "BPE", "vocab": {%s}, "merges": []}}]]):format(table.concat(vocabulary, ", ")))
+local texts = tessera.hf.batch(m, { max_batch = 3, length = 32, page = 4, tokenizer = tok })
+local asked = { { ids = { 5, 17 }, max_new_tokens = 12, eos = false, temperature = 3, seed = 1 },
+  { ids = { 5, 17 }, max_new_tokens = 12, eos = false, temperature = 3, seed = 1, stop = { "q", "z", "P", "A", "b" } },
+  { ids = { 7 }, max_new_tokens = 12, eos = false, eos = 60, regex = "[a-c]{3}[0-7]" } }
+local given = {}
+for i, o in ipairs(asked) do given[i] = texts:submit(o) end
+local read_so_far = ""
+while texts:step() do read_so_far = read_so_far .. select(2, given[1]:read()) end
+for i, o in ipairs(asked) do
+  o.tokenizer = tok
+  local about = select(2, m:generate(o))[1]
+  assert(given[i].text == about.text and given[i].reason == about.reason, ("%d: %s, %s"):format(i, given[i].text, about.text))
+end
+read_so_far == given[1].text and #read_so_far == 12 --> true
+given[2].reason --> stop
+given[3].text:match "^[a-c][a-c][a-c][0-7]$" ~= nil --> true
+
 -- ---- memory that runs out and Ctrl-C lose nothing
 local requests = { { ids = { 5, 17, 60, 3, 9, 42 }, max_new_tokens = 5, eos = false },
-  { ids = { 5, 17, 60, 3, 7 }, max_new_tokens = 6, eos = false, temperature = 1.2, seed = 3, repetition_penalty = 1.3, frequency_penalty = 0.2 },
+  { ids = { 5, 17, 60, 3, 7 }, max_new_tokens = 6, eos = false, repetition_penalty = 2, frequency_penalty = 3 },
   { ids = { 1, 2 }, max_new_tokens = 4, eos = false, logprobs = 2 } }
 local wants = {}
 for i, o in ipairs(requests) do wants[i] = alone(m, o) end
