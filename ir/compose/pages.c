@@ -1,7 +1,7 @@
-/* Attention over pages out of its parts: pages are brought together, then it is attention with a mask. The
- * function of calls that run at once reads them where they lie: vm/exec/paged_attention.c. */
+/* Attention over pages out of its parts: pages are brought together, then it is attention with
+ * a mask. The function of calls that run at once reads them where they lie:
+ * vm/exec/paged_attention.c. */
 #include <math.h>
-#include <stdlib.h>
 
 #include "ir/compose/compose.h"
 
@@ -15,7 +15,8 @@ static int refuse(const TsMeta *const in[8], TsError *err, int a, int b, const c
 }
 
 static int check_types(const TsMeta *const in[8], TsError *err) {
-  static const char *const name[] = {"q", "k", "v", "table", "start", "sink", "k_scale", "v_scale"};
+  static const char *const name[] = {"q",     "k",    "v",       "table",
+                                     "start", "sink", "k_scale", "v_scale"};
   for (int i = 0; i < INPUTS; i++) {
     if (!in[i]) continue;
     bool index = i == TABLE || i == START, wide = i == K_SCALE || i == V_SCALE;
@@ -24,9 +25,11 @@ static int check_types(const TsMeta *const in[8], TsError *err) {
                        : ts_dtype_is((TsDtype)in[i]->dtype, TS_KIND_F);
     char text[TS_META_TEXT];
     if (!fine)
-      return ts_error_set(err, TS_ERR_dtype, "paged_attention: %s is %s, and has to be %s", name[i],
-                          ts_meta_text(in[i], text),
-                          index ? "whole numbers" : wide ? "f32" : "of floats");
+      return ts_error_set(err, TS_ERR_dtype, "paged_attention: %s is %s, and has to be %s",
+                          name[i], ts_meta_text(in[i], text),
+                          index  ? "whole numbers"
+                          : wide ? "f32"
+                                 : "of floats");
   }
   return 0;
 }
@@ -65,7 +68,8 @@ int ts_paged_check(const TsMeta *const in[8], const TsAttr *attr, TsError *err) 
 
 typedef struct Texts {
   TsBuild *b;
-  TsVal table, keys, first, low, end; /* positions: keys [T]; of texts [B,1]: query 0, of keys .. */
+  TsVal table, keys, first, low,
+      end; /* positions: keys [T]; of texts [B,1]: query 0, of keys .. */
   int64_t batch, queries, count;
 } Texts;
 
@@ -77,7 +81,7 @@ static TsVal upto(TsBuild *b, int64_t n) {
   return ts_build(b, TS_OP_arange, 0, NULL, TS_ATTRS({"start", ts_b_f((double)n)}), NULL);
 }
 
-/* Pages of texts one behind the other, [B,Hk,T,D] in the type of q; zeros where no query looks. */
+/* Pages of texts in order, [B,Hk,T,D] in the type of q; zeros where no query looks. */
 static TsVal together(const Texts *t, TsVal x, TsVal scale, TsDtype d) {
   TsBuild *b = t->b;
   TsMeta m = *b->meta(b, x);
@@ -94,7 +98,8 @@ static TsVal together(const Texts *t, TsVal x, TsVal scale, TsDtype d) {
   y = ts_build_reshape(b, y, (int64_t[]){m.dim[0], t->batch, all, m.dim[3]}, 4);
   y = ts_build_permute(b, y, (int64_t[]){1, 0, 2, 3}, 4);
   TsVal read = ts_build2(b, TS_OP_lt, t->keys, t->end);
-  if (t->low) read = ts_build2(b, TS_OP_logical_and, read, ts_build2(b, TS_OP_gt, t->keys, t->low));
+  if (t->low)
+    read = ts_build2(b, TS_OP_logical_and, read, ts_build2(b, TS_OP_gt, t->keys, t->low));
   read = ts_build_reshape(b, read, (int64_t[]){t->batch, 1, all, 1}, 4);
   return ts_build_where(b, read, y, ts_build_zeros_like(b, y));
 }

@@ -58,15 +58,15 @@ typedef struct Job {
   const TsAttention *a;
   const TsKernels *k;
   const TsGemmAcc *acc;
-  TsGemmPack *pack, *pack_wide; /* panels of b's from the storage type; of a's from W */
-  TsGemmSkinny *dots, *rows;    /* for few rows, or NULL */
+  TsGemmPack *pack, *pack_wide;        /* panels of b's from the storage type; of a's from W */
+  TsGemmSkinny *dots, *rows;           /* for few rows, or NULL */
   TsGemmSkinny *wide_dots, *wide_rows; /* for few rows of widened keys */
-  TsGemmPack *pack_read;        /* panels of b's from widened keys */
-  TsConvertFn *load, *store;    /* NULL where the storage type is W */
-  TsConvertFn *load_page;       /* from the type of pages; NULL where it is W */
-  bool widens, rounds;          /* pages are not of the storage type, or have scales */
-  int w;                        /* index of W's kernels */
-  int64_t size, wide;           /* bytes of an element in storage, in W */
+  TsGemmPack *pack_read;               /* panels of b's from widened keys */
+  TsConvertFn *load, *store;           /* NULL where the storage type is W */
+  TsConvertFn *load_page;              /* from the type of pages; NULL where it is W */
+  bool widens, rounds;                 /* pages are not of the storage type, or have scales */
+  int w;                               /* index of W's kernels */
+  int64_t size, wide;                  /* bytes of an element in storage, in W */
   int64_t group, item_rows, items_per_head; /* query rows of a kv head: group * s */
   int64_t slots, slot_bytes; /* packed blocks: keys, values, whether these are all finite */
   int64_t k_bytes, kv_bytes;
@@ -86,7 +86,7 @@ typedef struct Item {
   int rows;
   char *q, *qp, *s, *p, *m, *l, *o, *slot, *read;
   int64_t place, low, end; /* of query 0; keys below low and from end on nobody sees */
-  bool finite;                          /* the values of the block */
+  bool finite;             /* the values of the block */
   int64_t lo[MOST_ROWS], hi[MOST_ROWS]; /* keys that each row sees */
 } Item;
 
@@ -374,7 +374,8 @@ static void pack_block(const Item *t, int64_t first, char *to) {
   int64_t n = min64(KEYS, t->end - first), nr = j->acc->nr, step, size;
   const char *k = rows_at(t, OF_KEYS, first, n, &step, &size);
   for (int64_t i = 0; i < n; i += nr)
-    pack(to + i * a->d * j->wide, (int)nr, k + i * step * size, step, 1, min64(nr, n - i), a->d);
+    pack(to + i * a->d * j->wide, (int)nr, k + i * step * size, step, 1, min64(nr, n - i),
+         a->d);
   char *values = to + j->k_bytes;
   const char *v = rows_at(t, OF_VALUES, first, n, &step, &size);
   bool finite = true;
@@ -446,8 +447,8 @@ static void run_item(Item *t) {
   load_rows(t);
   clear_rows(t);
   for (int r = 0; r < t->rows; r++) lo = min64(lo, t->lo[r]), hi = max64(hi, t->hi[r]);
-  bool few = t->rows <= FEW_ROWS &&
-             (j->widens ? j->wide_dots && j->wide_rows : j->dots && j->rows);
+  bool few =
+      t->rows <= FEW_ROWS && (j->widens ? j->wide_dots && j->wide_rows : j->dots && j->rows);
   int64_t width = few ? ts_gemm_skinny_width(t->rows) : j->acc->mr;
   for (int r = 0; r < t->rows; r += (int)width)
     j->pack_wide(t->qp + r * a->d * j->wide, (int)width, t->q + r * a->d * j->wide, a->d, 1,

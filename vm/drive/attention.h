@@ -8,7 +8,7 @@
 #include "vm/core/kernels.h"
 
 /* Keys and values that lie in pages, [kv_heads][all][size][d], one after the other in a text by
- * a table. Of a text, which is an entry of the batch, nothing is read that no query of it sees. */
+ * a table. Nothing is read that no query of the text, an entry of the batch, sees. */
 typedef struct TsAttentionPages {
   TsDtype dtype;            /* of k and v, whose numbers are read as q's */
   const int64_t *table;     /* [batch][count]: each in 0 .. all - 1 */
@@ -35,10 +35,10 @@ typedef struct TsAttention {
   int mask_key_step;                 /* 1, or 0 for one value for all keys */
   const void *sink;                  /* [heads] in the wide type, or NULL */
   bool causal;
-  int64_t place; /* of query 0 among the keys: t - s, or 0 */
+  int64_t place;  /* of query 0 among the keys: t - s, or 0 */
   int64_t window; /* 0: none */
   double scale;
-  const TsAttentionPages *pages; /* or NULL; then k_at, v_at, steps and place are not looked at */
+  const TsAttentionPages *pages; /* or NULL; k_at, v_at, steps, place are of keys without */
 } TsAttention;
 
 /* 0, or -1 when there is no memory for scratch. */

@@ -1,5 +1,5 @@
-/* paged_attention of calls that run at once: the definition (ir/compose/pages.c) by the driver of attention,
- * which reads pages where they lie. */
+/* paged_attention of calls that run at once: the definition (ir/compose/pages.c) by the driver
+ * of attention, which reads pages where they lie. */
 #include <math.h>
 #include <string.h>
 

@@ -263,6 +263,21 @@ local function commit(self, list, ids)
   end
 end
 
+-- A call and what follows from it. What fails for another reason than an upset is one text's fault: each is tried by itself, and who
+-- fails alone has ended.
+local function attempt(self, list)
+  local fine, ids = pcall(call, self, list)
+  if fine then
+    commit(self, list, ids)
+  elseif is_upset(ids) then
+    error(ids, 0)
+  elseif #list == 1 then
+    finish(self, list[1], "error", tostring(ids))
+  else
+    for _, r in ipairs(list) do attempt(self, { r, n = list.n }) end
+  end
+end
+
 -- After a step that was broken off: who goes on, who waits, who holds what.
 local function repair(self)
   local texts, active, queue, known = {}, {}, {}, {}
@@ -293,10 +308,7 @@ local function step(self)
   if self.torn then repair(self) end
   self.torn = true
   admit(self)
-  for _, list in ipairs(plan(self)) do
-    local ids = call(self, list)
-    commit(self, list, ids)
-  end
+  for _, list in ipairs(plan(self)) do attempt(self, list) end
   self.torn = false
 end
 
