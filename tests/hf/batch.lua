@@ -216,7 +216,7 @@ local function walk(set, clear, most)
     n = n < 12 and n + 1 or math.floor(n * 1.3)
   end
 end
-walk(function(n) core.fail_after(n) end, function() return core.fail_after(0) < 0 end, 4000) > 20 --> true
+walk(function(n) core.fail_after(n) end, function() return core.fail_after(0) < 0 end, 4000) > 12 --> true
 walk(function(n) core.interrupt_after(n) end, function() return core.interrupt_after(0) < 0 end, 4000) > 20 --> true
 walk(function(n) core.interrupt_after(n, "looks") end, function() return core.interrupt_after(0, "looks") <= 0 end, 2000) > 10 --> true
 walk(function(n) core.interrupt_after(n, "instructions") end, function() core.interrupt_after(0) return true end, 30000) > 10 --> true
