@@ -80,7 +80,7 @@ static int copy_alignment(const TsTileStmt *s) {
   const TsTileVal *at = s->in + s->nin - n;
   if (n < 2 || !unit_stride(m, n - 1)) return 1;
   for (int a = 0; a < n; a++) {
-    int64_t step = a == n - 1 ? divisor(at[a], 0) : stride_of(m, a);
+    int64_t step = a == n - 1 ? ts_gpu_divisor(at[a], 0) : stride_of(m, a);
     while (w > 1 && step % w) w /= 2;
   }
   return w;
