@@ -48,6 +48,11 @@ TsGpuWarpProduct ts_gpu_warp_product(TsDtype in, TsDtype out, TsGpuWarpUnit unit
 TsGpuWarpProduct ts_gpu_warp_product_for(TsDtype in, TsDtype out, TsGpuWarpUnit unit,
                                          bool transposed_a, bool transposed_b, int64_t m,
                                          int64_t n, const TsGpuMachine *gpu);
+/* Of so few rows that the time is that of reading B: tiles as high as the rows, and as narrow as
+ * keeps all processors reading. The unit's sums, so the bits are those of any tile. False: there
+ * are too many rows; else p, whose types and layouts are known, becomes it. */
+bool ts_gpu_warp_product_few(TsGpuWarpProduct *p, int64_t m, int64_t n,
+                             const TsGpuMachine *gpu);
 /* So many rows, columns and stages, or those nearest to them that there are; 0: as it is. */
 void ts_gpu_warp_product_near(TsGpuWarpProduct *p, int rows, int cols, int stages,
                               const TsGpuMachine *gpu);

@@ -5,6 +5,7 @@
 local core = require "tessera.core"
 local options = require "tessera.options"
 local sampling = require "tessera.hf.sampling"
+local Step = require "tessera.hf.decode_step"
 local op = core.op
 
 local generate = {}
@@ -119,9 +120,9 @@ local function begin_text(model, o)
   local device = model:embedding().weight.device
   local cache = model:cache { batch = #prompts, length = o.length or longest + o.max_new_tokens }
   local logits = read_prompts(model, prompts, cache, o.chunk, device)
-  return { logits = logits, positions = positions, prompts = prompts, device = device, next = function(tokens)
-    return model({ ids = tokens, cache = cache, last = true }):select(1, 0)
-  end }
+  local greedy = o.temperature == 0 and o.repetition_penalty == 1
+  return { logits = logits, positions = positions, prompts = prompts, device = device,
+    next = Step.steps(model, cache, device, greedy, o.max_new_tokens) }
 end
 
 local function begin_pair(model, o)
@@ -132,6 +133,7 @@ local function begin_pair(model, o)
   local batch, start = memory.shape[1], c.decoder_start_token_id or c.pad_token_id or 0
   local cache = model:cache { batch = batch, length = o.length or o.max_new_tokens + 1 }
   local function next_(tokens)
+    if not core.is_tensor(tokens) then tokens = column(tokens, memory.device) end
     local mask = not o.features and o.mask or nil
     return model({ decoder_ids = tokens, memory = memory, mask = mask, cache = cache, last = true }):select(1, 0)
   end
@@ -159,8 +161,8 @@ function generate.stream(model, given)
   local seeds = seeds_of(o, batch)
   local seen = o.repetition_penalty ~= 1 and seen_of(s, s.logits.shape[2]) or nil
   local step, alive, done = 0, batch, {}
-  local function choose()
-    local ids = sampling.choose(s.logits, seen, o, seeds, s.positions):totable()
+  local function choose(ids)
+    ids = ids or sampling.choose(s.logits, seen, o, seeds, s.positions):totable()
     local told = {}
     for i, id in ipairs(ids) do
       if not done[i] then
@@ -176,8 +178,9 @@ function generate.stream(model, given)
   return function()
     if step == o.max_new_tokens or alive == 0 then return nil end
     return core.no_grad(function()
-      if last then s.logits = s.next(column(last, s.device)) end
-      local ids, told = choose()
+      local chosen
+      if last then s.logits, chosen = s.next(last, step + 1 < o.max_new_tokens) end
+      local ids, told = choose(chosen)
       last, step = ids, step + 1
       if seen then
         seen = op.scatter(seen, column(ids, s.device), op.ones({ batch, 1 }, { dtype = "bool" }):to(s.device), { axis = 1 })
