@@ -45,13 +45,17 @@ static void params(Decode *a) {
   a->v = matrix(a, "v", size[0], size[2], false);
   TsTileType line = ts_tile_vector(TS_DT_f32, size[6]);
   if (a->x.mask.some) a->mask = ts_gpu_mask_param(k, &a->x.mask, a->x.dtype);
+  if (a->x.last) {
+    TsTileType t = ts_tile_vector(TS_DT_i64, ts_tile_size(k, "B"));
+    a->last = ts_tile_param(k, "last", &t, false);
+  }
   if (a->x.sink) a->sink = ts_tile_param(k, "sink", &line, false);
   a->y = matrix(a, "y", size[0], size[1], true);
 }
 
 /* The block of keys that the first query sees first. */
 static V lowest_block(Decode *a) {
-  if (!a->x.window) return number(a, 0);
+  if (!a->x.window || a->x.last) return number(a, 0);
   V low = by(a, TS_OP_sub, a->t, a->x.queries + a->x.window - 1);
   return by(a, TS_OP_floordiv, by(a, TS_OP_maximum, low, 0), KEYS);
 }
@@ -244,7 +248,7 @@ static int legal(const TsGpuDecode *x, TsError *err) {
   bool rows = x->rows == 8 || x->rows == 16 || x->rows == 32 || x->rows == 64;
   if (half && rows && (x->d == 64 || x->d == 128) && x->queries > 0 && x->queries <= x->rows &&
       x->stages > 1 && x->stages < 9 && x->window >= 0 && x->scale > 0 && x->room > 0 &&
-      (!x->sink || x->queries == 1) &&
+      (!x->sink || x->queries == 1) && (!x->last || (x->queries == 1 && !x->mask.some)) &&
       (!x->mask.some || (x->mask.dim[1] == 1 && x->mask.dim[2] == 1)))
     return 0;
   return ts_error_set(err, TS_ERR_argument, "no attention of %s with %d rows of %d",
