@@ -234,10 +234,18 @@ static void copy_piece(Product *p, V to, V from, bool along_k, V at, const V *c,
              NULL);
 }
 
+/* As many parts as pieces, or fewer, so that all threads have a copy of each. */
+static int parts_of(const Product *p, int64_t wide, int pieces) {
+  int64_t copies = wide * p->x.depth * bytes_of(p) / p->x.bytes, threads = 32 * p->x.warps;
+  while (pieces > 1 && copies / pieces < threads) pieces /= 2;
+  return pieces;
+}
+
 static void copy_pieces(Product *p, const V *c, int piece, int pieces) {
   const TsGpuWarpProduct *x = &p->x;
-  copy_piece(p, p->sa, p->a, !x->transposed_a, c[C_m], c, x->rows, piece, pieces);
-  copy_piece(p, p->sb, p->bm, x->transposed_b, c[C_n], c, x->cols, piece, pieces);
+  int a = parts_of(p, x->rows, pieces), b = parts_of(p, x->cols, pieces);
+  if (piece < a) copy_piece(p, p->sa, p->a, !x->transposed_a, c[C_m], c, x->rows, piece, a);
+  if (piece < b) copy_piece(p, p->sb, p->bm, x->transposed_b, c[C_n], c, x->cols, piece, b);
 }
 
 static V next_slot(Product *p, V slot) {

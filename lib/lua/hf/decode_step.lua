@@ -54,6 +54,17 @@ function Step.can(model, cache)
   return not model.encode and getmetatable(cache) == Cache and next(cache.mk) == nil and not has_experts_in_blocks(model)
 end
 
+-- The captured function of a model, which later texts find as it is.
+local function captured(model, greedy)
+  local own = rawget(model, "_steps")
+  if not own then
+    own = {}
+    rawset(model, "_steps", own)
+  end
+  own[greedy] = own[greedy] or graph.module("decode_step", body(model, greedy), { donate = { 3, 4 } })
+  return own[greedy]
+end
+
 --- new(model, cache, positions, greedy): steps go on where the cache is, which is theirs from here on; positions: how many
 --- each text has in it, a list. greedy: steps give tokens [B, 1], else logits [B, V].
 function Step.new(model, cache, positions, greedy)
@@ -63,7 +74,7 @@ function Step.new(model, cache, positions, greedy)
   local rows = {}
   for i, n in ipairs(positions) do rows[i] = { n } end
   self.rows = core.tensor(rows, { dtype = "i64", device = device })
-  self.run = graph.module("decode_step", body(model, greedy), { donate = { 3, 4 } })
+  self.run = captured(model, greedy and true or false)
   cache.k, cache.v = {}, {}
   collectgarbage() -- views of the cache, which would have it copied once
   return self

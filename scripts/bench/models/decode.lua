@@ -10,7 +10,8 @@ local ffi = require "ffi"
 ffi.cdef "typedef struct { long s, n; } decode_time; int clock_gettime(int, decode_time *);"
 
 local device = arg[1] or "cuda:0"
-local BATCHES, PROMPT = { 1, 7, 64 }, 16
+local PROMPT, BATCHES = 16, {}
+for n in (os.getenv "BATCHES" or "1 7 64"):gmatch "%d+" do BATCHES[#BATCHES + 1] = tonumber(n) end
 local STEPS = tonumber(os.getenv "STEPS") or 200
 
 local time = ffi.new "decode_time"
@@ -187,6 +188,8 @@ local function prefill(name, model, n)
   local flops = 2 * weights * n + attention
   say("%s\tprefill %d\t%.1f ms\t%.1f TFLOP/s\t%.3f of 8192 cubed (%.1f TFLOP/s)", name, n, t * 1e3, flops / t / 1e12, flops / t / product, product / 1e12)
 end
+
+if DECODE_LIBRARY then return { model_of = model_of, prompts_of = prompts_of } end
 
 core.no_grad(function()
   local names = { unpack(arg, 2) }
