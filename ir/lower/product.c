@@ -389,6 +389,7 @@ static bool by_warps(Problem *p, bool alone, const TsSched *s, const TsGroup *gr
   if (reads) ts_gpu_warp_product_few(&w, p->rows, p->cols, &gpu);
   w.bytes = p->bytes;
   while (w.bytes > 4 && p->cols * ts_dtypes[y].nbytes % w.bytes) w.bytes /= 2;
+  w.bulk = reads && w.bytes == ALIGN;
   const TsSchedChoice *c = &group->choice;
   ts_gpu_warp_product_near(&w, c->rows, c->columns, c->stages, &gpu);
   if (c->group) w.group = c->group;

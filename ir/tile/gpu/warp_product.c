@@ -584,6 +584,7 @@ static void begin_rows(Product *p) {
 
 TsTile *ts_tile_gpu_warp_product(const TsGpuWarpProduct *x, const TsTarget *target,
                                  TsError *err) {
+  if (x->bulk) return ts_tile_gpu_reading_product(x, target, err);
   if (legal(x, err)) return NULL;
   TsTile *k = ts_tile_new("matmul");
   if (!k) return ts_error_memory(err), NULL;

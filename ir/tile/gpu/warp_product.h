@@ -24,6 +24,7 @@ typedef struct TsGpuWarpProduct {
   int warps, stages;
   int group;           /* tiles of rows that are done column by column */
   int bytes;           /* of one copy, 16, 8 or 4: rows of A, B and C are multiples of it */
+  bool bulk; /* the copy engine brings stages (reading_product.c), for unit "mma" along k alone */
   bool bias, residual; /* more inputs: [N] and [M,N], of type out */
   int activation;      /* a pointwise row of one operand, or 0 */
   const TsGpuEpilogue
@@ -60,6 +61,10 @@ int ts_gpu_warp_product_blocks(const TsGpuWarpProduct *p, const TsGpuMachine *gp
 /* NULL with the error. */
 TsTile *ts_tile_gpu_warp_product(const TsGpuWarpProduct *p, const TsTarget *target,
                                  TsError *err);
+
+/* The same where `bulk`. */
+TsTile *ts_tile_gpu_reading_product(const TsGpuWarpProduct *p, const TsTarget *target,
+                                    TsError *err);
 
 /* Warps of a block that stand side by side: each has up to 64 rows of the tile, and of its
  * columns every so many'th block of 16. */
