@@ -374,7 +374,7 @@ static bool is_reading(const Problem *p, bool roles, TsProfile profile, int64_t 
   bool half = ts_dtypes[p->n->in[0]->meta.dtype].nbytes == 2;
   if (!roles || !half || profile == TS_PROFILE_strict || !along_k(p) || is_apart(p))
     return false;
-  return p->rows <= FEW || (p->rows <= SOME && p->cols < SOME * nsm);
+  return p->rows <= FEW || (p->rows <= SOME && p->cols < 2 * SOME * nsm);
 }
 
 /* Two columns are stored at a time by the unit. */
@@ -389,10 +389,10 @@ static bool by_warps(Problem *p, bool alone, const TsSched *s, const TsGroup *gr
   if (reads) ts_gpu_warp_product_few(&w, p->rows, p->cols, &gpu);
   w.bytes = p->bytes;
   while (w.bytes > 4 && p->cols * ts_dtypes[y].nbytes % w.bytes) w.bytes /= 2;
-  w.bulk = reads && w.bytes == ALIGN;
   const TsSchedChoice *c = &group->choice;
   ts_gpu_warp_product_near(&w, c->rows, c->columns, c->stages, &gpu);
   if (c->group) w.group = c->group;
+  w.bulk = reads && w.bytes == ALIGN;
   if (!made(p, &(Chosen){.w = &w, .gpu = &gpu}, alone, s, group, out, err)) return false;
   out->dim[0] = p->rows, out->dim[1] = p->cols, out->dim[2] = p->k;
   out->dim[3] = ts_gpu_warp_product_blocks(&w, &gpu);

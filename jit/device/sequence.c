@@ -440,9 +440,13 @@ int ts_device_sequence_run(TsDeviceSequence *p, void *scratch, void *const *arg,
   return failed ? -1 : 0;
 }
 
-int ts_device_sequence_launches(const TsDeviceSequence *p) {
+int ts_device_sequence_launches(const TsDeviceSequence *p, void *const *arg) {
+  void *list[TS_TILE_STEP_PARAMS];
   int n = 0;
-  for (int i = 0; i < p->of.n; i++) n += runs(p, i) ? ts_device_kernel_launches(p->step[i]) : 0;
+  for (int i = 0; i < p->of.n; i++) {
+    arguments(p, i, arg, p->nowhere, list);
+    if (runs(p, i) && !is_there(p, i, list)) n += ts_device_kernel_launches(p->step[i], list);
+  }
   return n;
 }
 

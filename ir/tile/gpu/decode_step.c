@@ -17,9 +17,11 @@ typedef struct State {
 } State;
 
 /* ---- scores, and which of them are seen */
-/* With a mask scores are scaled when it is added. */
+/* With a mask of numbers scores are scaled when it is added; one of bools changes no bit of those that are seen. */
+static bool scales_first(const Decode *a) { return a->x.mask.some && !a->x.mask.bools; }
+
 static double log2_scale(const Decode *a) {
-  return (a->x.mask.some ? 1 : a->x.scale) * 1.4426950408889634;
+  return (scales_first(a) ? 1 : a->x.scale) * 1.4426950408889634;
 }
 
 static V scores(Decode *a, const Ring *q, const Ring *k) {
@@ -89,7 +91,8 @@ static V batch_of(Decode *a) {
 /* One number for each key of the batch. */
 static V with_mask(Decode *a, V x, V k0) {
   V zero = number(a, 0), batch = batch_of(a);
-  return ts_gpu_mask_add(&a->b, &a->x.mask, a->mask, batch, zero, zero, k0, 1, x, a->x.scale);
+  return ts_gpu_mask_add(&a->b, &a->x.mask, a->mask, batch, zero, zero, k0, 1, x,
+                         scales_first(a) ? a->x.scale : 1);
 }
 
 static V masked(Decode *a, V x, V i) {

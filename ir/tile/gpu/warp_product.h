@@ -49,8 +49,8 @@ TsGpuWarpProduct ts_gpu_warp_product(TsDtype in, TsDtype out, TsGpuWarpUnit unit
 TsGpuWarpProduct ts_gpu_warp_product_for(TsDtype in, TsDtype out, TsGpuWarpUnit unit,
                                          bool transposed_a, bool transposed_b, int64_t m,
                                          int64_t n, const TsGpuMachine *gpu);
-/* Of so few rows that the time is that of reading B: tiles as high as the rows, and as narrow as
- * keeps all processors reading. The unit's sums, so the bits are those of any tile. False: there
+/* Of so few rows that the time is that of reading B: tiles as high as the rows, and of the widest
+ * that there are, or the narrowest of which each processor has one at most. The unit's sums, so the bits are those of any tile. False: there
  * are too many rows; else p, whose types and layouts are known, becomes it. */
 bool ts_gpu_warp_product_few(TsGpuWarpProduct *p, int64_t m, int64_t n,
                              const TsGpuMachine *gpu);

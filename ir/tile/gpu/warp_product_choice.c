@@ -24,10 +24,12 @@ static const Tile tile[] = {
     {64, 128, 4, 2, 0.75},
     {64, 64, 4, 3, 0.6},
     /* For few rows, which nobody else takes: see ts_gpu_warp_product_few. */
+    {64, 64, 4, 2, 0},
     {64, 32, 2, 4, 0},
     {64, 16, 1, 6, 0},
-    {32, 64, 4, 4, 0},
-    {32, 32, 2, 6, 0},
+    {32, 64, 4, 2, 0},
+    {32, 32, 2, 4, 0},
+    {32, 16, 1, 6, 0},
     {16, 64, 4, 2, 0},
     {16, 32, 2, 4, 0},
     {16, 16, 1, 8, 0},
@@ -136,8 +138,8 @@ bool ts_gpu_warp_product_few(TsGpuWarpProduct *p, int64_t m, int64_t n,
   for (int i = 0; i < NTILE; i++) {
     const Tile *t = &tile[i];
     if (t->speed || t->rows < m) continue;
-    bool fills = best && (n + best->cols - 1) / best->cols >= 2 * (int64_t)gpu->processors;
-    if (!best || (t->rows <= best->rows && !(fills && t->rows == best->rows))) best = t;
+    bool narrow = (n + t->cols - 1) / t->cols <= gpu->processors;
+    if (!best || t->rows < best->rows || (t->rows == best->rows && narrow)) best = t;
   }
   if (!best) return false;
   *p = ts_gpu_warp_product(p->in, p->out, p->unit, p->transposed_a, p->transposed_b, best->rows,

@@ -2,8 +2,8 @@
 -- come out, on the device of the model. How far texts are is a tensor, and keys and values are written in place at
 -- that position of tensors which are given away at each call and come back; so a step is the same code as the one before
 -- it, gets kernels of its own while text goes on without them, and its launches repeat. What lies behind a text's
--- end is masked, which changes no bit (cache.lua), so a step reads the first 128, 256, 512 .. positions that hold all texts, and
--- is captured once for each of these.
+-- end is masked, which changes no bit (cache.lua), so those tensors have 128, 256, 512 .. positions, as many as hold all
+-- texts, and a step is captured once for each of these.
 
 local blocks = require "tessera.hf.blocks"
 local Cache = require "tessera.hf.cache"
@@ -28,12 +28,26 @@ function row:append(i, k, v)
     return op.scatter(all, self.places[name], one, { axis = 2 })
   end
   self.k[i], self.v[i] = put(self.k[i], k), put(self.v[i], v)
-  return self.k[i]:narrow(2, 0, self.length), self.v[i]:narrow(2, 0, self.length)
+  return self.k[i], self.v[i]
+end
+
+-- The length for which steps are captured that write behind so many positions.
+local function fitting(n)
+  local length = LEAST
+  while length <= n do length = 2 * length end
+  return length
+end
+
+-- Two kinds of rotary positions depend on the positions that there will be (rope.lua), so those are captured.
+local BY_LENGTH = { dynamic = true, longrope = true, su = true }
+local function depends_on_room(c)
+  local r = c.rope_parameters or c.rope_scaling or {}
+  return BY_LENGTH[r.rope_type or r.type] or false
 end
 
 local function body(model, greedy)
-  return function(tokens, rows, keys, values, length)
-    local cache = setmetatable({ rows = rows, k = { unpack(keys) }, v = { unpack(values) }, length = length, room = length, places = {} }, ROW)
+  return function(tokens, rows, keys, values, room)
+    local cache = setmetatable({ rows = rows, k = { unpack(keys) }, v = { unpack(values) }, length = keys[1].shape[3], room = room, places = {} }, ROW)
     local y = model { ids = tokens, cache = cache, last = true }:select(1, 0)
     local next_ = greedy and y:cast "f32":argmax { axis = -1, keepdims = true } or nil
     return next_ or y, rows + 1, cache.k, cache.v
@@ -75,9 +89,26 @@ function Step.new(model, cache, positions, greedy)
   for i, n in ipairs(positions) do rows[i] = { n } end
   self.rows = core.tensor(rows, { dtype = "i64", device = device })
   self.run = captured(model, greedy and true or false)
+  self.known_room = depends_on_room(model.config) and self.room or 0
   cache.k, cache.v = {}, {}
+  self:resize(math.min(fitting(self.most), self.room))
   collectgarbage() -- views of the cache, which would have it copied once
   return self
+end
+
+-- Keys and values for `length` positions, one tensor after the other, so that not all are there twice.
+function Step:resize(length)
+  local function resized(list)
+    for i, t in ipairs(list) do
+      local b, h, have, d = unpack(t.shape)
+      if have > length then list[i] = t:narrow(2, 0, length):clone() end
+      if have < length then
+        list[i] = op.concat({ t, op.zeros({ b, h, length - have, d }, { dtype = t.dtype, device = t.device }) }, { axis = 2 })
+      end
+    end
+  end
+  resized(self.keys)
+  resized(self.values)
 end
 
 --- Whether there is room for one position more.
@@ -85,10 +116,9 @@ function Step:has_room() return self.most < self.room end
 
 --- One step: tokens i64 [B, 1] on the device.
 function Step:__call(tokens)
-  local length = LEAST
-  while length <= self.most do length = 2 * length end
   local y
-  y, self.rows, self.keys, self.values = self.run(tokens, self.rows, self.keys, self.values, math.min(length, self.room))
+  if self.most == self.keys[1].shape[3] then self:resize(math.min(fitting(self.most), self.room)) end
+  y, self.rows, self.keys, self.values = self.run(tokens, self.rows, self.keys, self.values, self.known_room)
   self.most = self.most + 1
   return y
 end
