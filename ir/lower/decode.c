@@ -187,9 +187,9 @@ int ts_lower_decode(const TsSched *s, const TsGroup *group, TsLayoutFn *layout, 
   if (p.last) out->value[n++] = p.last;
   if (p.sink) out->value[n++] = p.sink;
   out->value[n] = (TsVal)(uintptr_t)&p.n->out[0];
-  int64_t dim[] = {p.key_heads,  rows,    p.t,     chunk, splits.n,
-                   splits.longs, p.heads, splits.all < nsm ? splits.all : nsm,
-                   p.all / p.heads};
+  int64_t dim[9] = {p.key_heads, rows, p.t, chunk, splits.n, splits.longs, p.heads};
+  dim[7] = p.all / p.heads;
+  dim[p.last ? 8 : 7] = splits.all < nsm ? splits.all : nsm;
   memcpy(out->dim, dim, sizeof dim);
   out->told = true, out->took = (TsSchedChoice){.rows = -1, .stages = x.stages};
   if (p.mask) out->tile = behind_mask(&p, &x, out->tile, dim, err);

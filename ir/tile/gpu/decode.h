@@ -10,7 +10,7 @@
  * Sizes: J key heads of all batches, E query rows of a key head (its heads, each with the same
  * queries), T keys, C blocks of TS_GPU_DECODE_KEYS keys in a chunk, N chunks in each of the
  * first L parts of a head, others have one, H query heads of a batch, P blocks that run at a
- * time, at most the number of parts (ts_gpu_decode_splits).
+ * time, at most the number of parts (ts_gpu_decode_splits); with `last` B batches before P.
  * Parameters: q [J,E,D], k [J,T,D], v [J,T,D], with a mask that, the last keys of batches if they
  * are known later, [J E / H], with a sink that [H] in f32;
  * y [J,E,D]. */
