@@ -126,15 +126,16 @@ static TsTile *build_few(const Product *p) {
 }
 
 /* ---- many rows: the matrix as f32 */
-static bool multiply_many(TsSteps *x, const TsSched *s, const TsNode *n, int64_t rows, bool bias) {
+static bool multiply_many(TsSteps *x, const TsSched *s, const TsNode *n, int64_t rows,
+                          bool bias) {
   const TsMeta *w = &n->in[1]->meta, *y = &n->out[0].meta;
   int64_t cols = w->dim[0], k = w->dim[1];
   TsGpuMachine gpu;
   if (!ts_lower_warps(s, (double)(rows * cols * k), &gpu)) return false;
   int all = ts_steps_temp(x, cols * k * 4), a = ts_steps_in_as(x, 0, NULL, TS_DT_f32);
   cast(x, (TsDtype)w->dtype, w, TS_DT_f32, ts_steps_in(x, 1, NULL), all);
-  TsGpuWarpProduct p = ts_gpu_warp_product_for(TS_DT_f32, TS_DT_f32, TS_GPU_UNIT_fma, false, true,
-                                               rows, cols, &gpu);
+  TsGpuWarpProduct p = ts_gpu_warp_product_for(TS_DT_f32, TS_DT_f32, TS_GPU_UNIT_fma, false,
+                                               true, rows, cols, &gpu);
   while (p.bytes > 4 && (k * 4 % p.bytes || cols * 4 % p.bytes)) p.bytes /= 2;
   p.bias = bias;
   bool same = y->dtype == TS_DT_f32;
@@ -151,8 +152,8 @@ static bool multiply_many(TsSteps *x, const TsSched *s, const TsNode *n, int64_t
   return true;
 }
 
-int ts_lower_blocks_product(const TsSched *sched, const TsGroup *g, TsLayoutFn *layout, void *arg,
-                            TsSchedKernel *out, TsError *err) {
+int ts_lower_blocks_product(const TsSched *sched, const TsGroup *g, TsLayoutFn *layout,
+                            void *arg, TsSchedKernel *out, TsError *err) {
   const TsNode *n = g->node[0];
   const TsMeta *xm = &n->in[0]->meta, *w = &n->in[1]->meta, *y = &n->out[0].meta;
   Product p = {.w = (TsDtype)w->dtype, .x = (TsDtype)xm->dtype, .y = (TsDtype)y->dtype};

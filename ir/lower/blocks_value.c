@@ -20,7 +20,8 @@ static V pair(TsTileBuild *b, int op, V x, V y) {
 }
 
 static V low_bits(TsTileBuild *b, V x, int64_t y) {
-  return x ? ts_tile_op2(b, TS_OP_bitwise_and, x, ts_tile_bits(b, (uint64_t)y, &x->type)) : NULL;
+  return x ? ts_tile_op2(b, TS_OP_bitwise_and, x, ts_tile_bits(b, (uint64_t)y, &x->type))
+           : NULL;
 }
 
 static V joined(TsTileBuild *b, V x, V y) { return ts_tile_op2(b, TS_OP_bitwise_or, x, y); }
@@ -49,7 +50,8 @@ static V nibble(TsTileBuild *b, const TsBlocksSpan *s, V at, V up) {
 }
 
 static V less(TsTileBuild *b, V code, int64_t n) {
-  return code ? ts_tile_op2(b, TS_OP_sub, code, ts_tile_bits(b, (uint64_t)n, &code->type)) : NULL;
+  return code ? ts_tile_op2(b, TS_OP_sub, code, ts_tile_bits(b, (uint64_t)n, &code->type))
+              : NULL;
 }
 
 /* ---- scales */
@@ -71,9 +73,10 @@ static void six_bits(TsTileBuild *b, TsBlocksSpan *s) {
   V first = by(b, TS_OP_lt, s->sub, 4);
   V low = byte(b, s, at), mid = byte(b, s, by(b, TS_OP_add, at, 4)),
     rest = byte(b, s, by(b, TS_OP_add, at, 8));
-  V scale = joined(b, low_bits(b, rest, 15), bits(b, TS_TILE_shl, bits(b, TS_TILE_shr, low, 6), 4));
+  V scale =
+      joined(b, low_bits(b, rest, 15), bits(b, TS_TILE_shl, bits(b, TS_TILE_shr, low, 6), 4));
   V least = joined(b, bits(b, TS_TILE_shr, rest, 4),
-               bits(b, TS_TILE_shl, bits(b, TS_TILE_shr, mid, 6), 4));
+                   bits(b, TS_TILE_shl, bits(b, TS_TILE_shr, mid, 6), 4));
   scale = ts_tile_op3(b, TS_OP_where, first, low_bits(b, low, 63), scale);
   least = ts_tile_op3(b, TS_OP_where, first, low_bits(b, mid, 63), least);
   s->scale = ts_tile_op2(b, TS_OP_mul, half(b, s, 0), f32(b, scale));
@@ -142,7 +145,8 @@ static V of_six(TsTileBuild *b, const TsBlocksSpan *s, V i) {
                       by(b, TS_OP_mul, by(b, TS_OP_mod, part, 2), 32));
   V four = nibble(b, s, offset(b, s, 0, ts_tile_op2(b, TS_OP_add, low, i)),
                   by(b, TS_OP_floordiv, part, 2));
-  V high = byte(b, s, offset(b, s, 128, ts_tile_op2(b, TS_OP_add, by(b, TS_OP_mul, half_of, 32), i)));
+  V high = byte(b, s,
+                offset(b, s, 128, ts_tile_op2(b, TS_OP_add, by(b, TS_OP_mul, half_of, 32), i)));
   V two = low_bits(b, pair(b, TS_TILE_shr, high, bits(b, TS_TILE_shl, i32(b, part), 1)), 3);
   return less(b, joined(b, four, bits(b, TS_TILE_shl, two, 4)), 32);
 }
@@ -169,23 +173,22 @@ bool ts_blocks_known(TsDtype d) {
 }
 
 V ts_blocks_value(TsTileBuild *b, const TsBlocksSpan *s, V i) {
-  static const double e2m1[32] = {0,    .5,  1,  1.5,  2,  3,  4,  6,  -0.0, -.5, -1,
-                                  -1.5, -2,  -3, -4,   -6, 0,  .5, 1,  1.5,  2,   3,
-                                  4,    6,   -0.0, -.5, -1, -1.5, -2, -3, -4, -6};
-  static const double iq4[32] = {-127, -104, -83, -65, -49, -35, -22, -10, 1,   13,  25,
+  static const double e2m1[32] = {0,    .5, 1,    1.5, 2,  3,    4,  6,  -0.0, -.5, -1,
+                                  -1.5, -2, -3,   -4,  -6, 0,    .5, 1,  1.5,  2,   3,
+                                  4,    6,  -0.0, -.5, -1, -1.5, -2, -3, -4,   -6};
+  static const double iq4[32] = {-127, -104, -83, -65, -49, -35,  -22,  -10, 1,   13,  25,
                                  38,   53,   69,  89,  113, -127, -104, -83, -65, -49, -35,
-                                 -22,  -10,  1,   13,  25,  38,  53,  69,  89,  113};
+                                 -22,  -10,  1,   13,  25,  38,   53,   69,  89,  113};
   V scale = s->scale, x = NULL;
   switch (s->d) {
   case TS_DT_mxfp4:
-    x = looked(b, nibble(b, s, offset(b, s, 1, by(b, TS_OP_floordiv, i, 2)), by(b, TS_OP_mod, i, 2)),
-               e2m1);
+    x = looked(
+        b, nibble(b, s, offset(b, s, 1, by(b, TS_OP_floordiv, i, 2)), by(b, TS_OP_mod, i, 2)),
+        e2m1);
     break;
   case TS_DT_q4_0: x = f32(b, less(b, of_halves(b, s, 2, i), 8)); break;
   case TS_DT_q4_1: x = f32(b, of_halves(b, s, 4, i)); break;
-  case TS_DT_q5_0:
-    x = f32(b, less(b, with_bit(b, s, 2, i, of_halves(b, s, 6, i)), 16));
-    break;
+  case TS_DT_q5_0: x = f32(b, less(b, with_bit(b, s, 2, i, of_halves(b, s, 6, i)), 16)); break;
   case TS_DT_q5_1: x = f32(b, with_bit(b, s, 4, i, of_halves(b, s, 8, i))); break;
   case TS_DT_q8_0: x = f32(b, signed_byte(b, s, offset(b, s, 2, i))); break;
   case TS_DT_iq4_nl: x = looked(b, of_halves(b, s, 2, i), iq4); break;

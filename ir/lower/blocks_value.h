@@ -5,14 +5,17 @@
 
 #include "ir/tile/tile.h"
 
-enum { TS_BLOCKS_SPAN = 32 }; /* elements whose scales are found together; blocks are whole spans */
+enum {
+  TS_BLOCKS_SPAN = 32
+}; /* elements whose scales are found together; blocks are whole spans */
 
 /* Of one span each: where its block begins, in bytes, and which of the block's spans it is; i64 tiles. */
 typedef struct TsBlocksSpan {
   TsDtype d;
   TsTileVal memory; /* bytes */
   TsTileVal at, sub;
-  TsTileVal scale, least; /* f32, of elements; least is taken away or added where the format has one */
+  TsTileVal scale,
+      least; /* f32, of elements; least is taken away or added where the format has one */
 } TsBlocksSpan;
 
 bool ts_blocks_known(TsDtype d);

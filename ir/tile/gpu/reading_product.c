@@ -20,9 +20,9 @@ typedef TsTileVal V;
 typedef struct Product {
   TsGpuWarpProduct x;
   TsTileBuild b;
-  V a, bm, bias, residual, c;               /* memory */
-  V m, n, k, p, tm, tn, total, nk;          /* sizes */
-  V round, rounds, m0, n0;                  /* of this block; of a tile */
+  V a, bm, bias, residual, c;      /* memory */
+  V m, n, k, p, tm, tn, total, nk; /* sizes */
+  V round, rounds, m0, n0;         /* of this block; of a tile */
   V sa, sb, full, empty;
   TsGpuEpiloguePiece rows_of;
   V param[TS_GPU_EPILOGUE_PARAMS];
@@ -33,7 +33,8 @@ static V op2(Product *p, int op, V x, V y) { return ts_tile_op2(&p->b, op, x, y)
 static V by(Product *p, int op, V x, int64_t y) { return ts_gpu_by(&p->b, op, x, y); }
 
 /* ---- parameters, sizes, memory */
-static V matrix(Product *p, const char *name, TsDtype d, int64_t rows, int64_t cols, bool written) {
+static V matrix(Product *p, const char *name, TsDtype d, int64_t rows, int64_t cols,
+                bool written) {
   TsTileType t = ts_tile_type(d, 2, (int64_t[]){rows, cols});
   return ts_tile_param(p->b.k, name, &t, written);
 }
@@ -109,7 +110,8 @@ static void load_role(Product *p) {
   TsTileBuild *b = &p->b;
   TsTileRegion *before = ts_gpu_role(b, "load", 1);
   V out[2] = {0}, in[2] = {0};
-  TsTileLoop l = ts_tile_for(b, number(p, 0), p->rounds, 1, false, 2, (V[]){number(p, 0), number(p, 1)});
+  TsTileLoop l =
+      ts_tile_for(b, number(p, 0), p->rounds, 1, false, 2, (V[]){number(p, 0), number(p, 1)});
   if (!l.stmt) return;
   corner(p, l.i);
   TsTileLoop k = ts_tile_for(b, number(p, 0), p->nk, 1, false, 2, l.carry);
@@ -129,7 +131,8 @@ static V fragment(Product *p, V memory, V slot, int64_t k, bool transposed) {
   static const int64_t axes[2] = {2, 1};
   int64_t wide = transposed ? p->x.cols : p->x.rows;
   V at[3] = {slot, number(p, 0), number(p, k)};
-  TsTileType t = transposed ? ts_gpu_fragment(p->x.in, STEP, wide) : ts_gpu_fragment(p->x.in, wide, STEP);
+  TsTileType t =
+      transposed ? ts_gpu_fragment(p->x.in, STEP, wide) : ts_gpu_fragment(p->x.in, wide, STEP);
   TsTileAccess how = {.naxis = transposed ? 2 : 0, .axes = axes};
   return ts_tile_load(&p->b, memory, at, &t, transposed ? &how : NULL);
 }
@@ -241,7 +244,8 @@ static int legal(const TsGpuWarpProduct *x, TsError *err) {
       x->depth * ts_dtypes[x->in].nbytes == TS_GPU_PATTERN && x->stages > 1 && !x->ragged &&
       x->bytes == 16)
     return 0;
-  return ts_error_set(err, TS_ERR_argument, "no product of %s in tiles of %dx%d by the copy engine",
+  return ts_error_set(err, TS_ERR_argument,
+                      "no product of %s in tiles of %dx%d by the copy engine",
                       ts_dtype_name(x->in), x->rows, x->cols);
 }
 
@@ -267,8 +271,12 @@ TsTile *ts_tile_gpu_reading_product(const TsGpuWarpProduct *x, const TsTarget *t
   Product p = {.x = *x, .b = ts_tile_build(k)};
   int64_t piece = 16 * x->warps;
   V *made = x->epilogue ? calloc(x->epilogue->block->nvalue + 1, sizeof *made) : NULL;
-  p.rows_of = (TsGpuEpiloguePiece){
-      .f = x->epilogue, .b = &p.b, .param = p.param, .rows = x->rows, .width = piece, .made = made};
+  p.rows_of = (TsGpuEpiloguePiece){.f = x->epilogue,
+                                   .b = &p.b,
+                                   .param = p.param,
+                                   .rows = x->rows,
+                                   .width = piece,
+                                   .made = made};
   k->form = TS_FORM_explicit;
   k->target = target->name;
   k->ntile = 3;

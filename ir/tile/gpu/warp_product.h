@@ -22,9 +22,10 @@ typedef struct TsGpuWarpProduct {
   bool transposed_a, transposed_b; /* A lies in memory as [K,M], B as [N,K] */
   int rows, cols, depth;           /* of a block's tile and of one stage */
   int warps, stages;
-  int group;           /* tiles of rows that are done column by column */
-  int bytes;           /* of one copy, 16, 8 or 4: rows of A, B and C are multiples of it */
-  bool bulk; /* the copy engine brings stages (reading_product.c), for unit "mma" along k alone */
+  int group; /* tiles of rows that are done column by column */
+  int bytes; /* of one copy, 16, 8 or 4: rows of A, B and C are multiples of it */
+  bool
+      bulk; /* the copy engine brings stages (reading_product.c), for unit "mma" along k alone */
   bool bias, residual; /* more inputs: [N] and [M,N], of type out */
   int activation;      /* a pointwise row of one operand, or 0 */
   const TsGpuEpilogue
