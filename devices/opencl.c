@@ -237,9 +237,12 @@ static int opencl_open(TsDevice *d, TsError *err) {
   return -1;
 }
 
+/* All queues: a stream may have work that the device's own order does not wait for. */
 static int opencl_synchronize(TsDevice *d, TsError *err) {
+  const TsCl *s = d->state;
   TsActivity *w = ts_activity_begin(TS_ACTIVITY_wait, d->name, NULL);
-  cl_int code = ts_cl.clFinish(((TsCl *)d->state)->of.work);
+  cl_int code = ts_cl.clFinish(s->of.work);
+  for (int i = 0; i < s->queues.n && !code; i++) code = ts_cl.clFinish(s->queues.list[i]);
   ts_activity_end(w, 0, 0);
   return code ? ts_cl_fail(d, code, "clFinish", err) : 0;
 }

@@ -133,6 +133,10 @@ typedef struct TsCl {
   bool cpu, f64, exact; /* exact: division and root of f32, if a program asks for it */
   bool clock;           /* kernels can read the device's */
   cl_context context;
+  struct { /* of the device's streams, which synchronizing waits for */
+    cl_command_queue *list;
+    int n, room;
+  } queues;
 } TsCl;
 
 /* ---- devices/opencl.c */

@@ -20,15 +20,25 @@ static cl_command_queue queue_of(TsDevice *d, void *stream) {
 }
 
 static int stream_new(TsDevice *d, void **stream, TsError *err) {
+  TsCl *s = d->state;
   cl_command_queue q = NULL;
+  if (s->queues.n == s->queues.room) {
+    int room = 2 * s->queues.room + 2;
+    cl_command_queue *more = realloc(s->queues.list, sizeof *more * (size_t)room);
+    if (!more) return ts_error_memory(err), -1;
+    s->queues.list = more, s->queues.room = room;
+  }
   if (ts_cl_queue(d, &q, err)) return -1;
-  *stream = q;
+  *stream = s->queues.list[s->queues.n++] = q;
   return 0;
 }
 
 static void stream_free(TsDevice *d, void *stream) {
-  (void)d;
-  if (stream) ts_cl.clReleaseCommandQueue(stream);
+  TsCl *s = d->state;
+  if (!stream) return;
+  for (int i = 0; i < s->queues.n; i++)
+    if (s->queues.list[i] == stream) s->queues.list[i--] = s->queues.list[--s->queues.n];
+  ts_cl.clReleaseCommandQueue(stream);
 }
 
 typedef struct Event {
@@ -123,11 +133,23 @@ static cl_int link_with(TsCl *s, const char *text, const char *options, cl_progr
   return failed;
 }
 
+/* Intel's compiler for CPUs, of 2026, is wrong about kernels in which threads meet: values known before
+ * are 0 behind it, or the process ends (its pass sycl-kernel-reduce-cross-barrier-values, and others
+ * of its optimiser, on the gradient of layernorm). Without the optimiser, and with such values in
+ * memory (jit/compile/gpu.c), it is right, and takes a tenth of the time. Sub-groups, which nobody asks
+ * a CPU for but tests, are made by it. */
+static const char *options_of(TsDevice *d) {
+  const TsCl *s = d->state;
+  const char *own = getenv("TESSERA_OPENCL_OPTIONS"); /* for tests */
+  if (own) return own;
+  if (s->cpu && ts_target_of(d)->lanes == 1) return "-cl-opt-disable";
+  return s->exact ? "-cl-fp32-correctly-rounded-divide-sqrt" : "";
+}
+
 static cl_program build(TsDevice *d, const void *code, size_t nbytes, TsError *err) {
   TsCl *s = d->state;
-  const char *own = getenv("TESSERA_OPENCL_OPTIONS");    /* for tests: compilers are slow */
-  const char *more = getenv("TESSERA_OPENCL_FUNCTIONS"); /* and lack the matrix unit's */
-  const char *options = own ? own : s->exact ? "-cl-fp32-correctly-rounded-divide-sqrt" : "";
+  const char *more = getenv("TESSERA_OPENCL_FUNCTIONS"); /* compilers lack the matrix unit's */
+  const char *options = options_of(d);
   cl_int failed = 0;
   cl_program p = ts_cl.clCreateProgramWithIL(s->context, code, nbytes, &failed);
   if (failed) return ts_cl_fail(d, failed, "clCreateProgramWithIL", err), NULL;

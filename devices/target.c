@@ -20,9 +20,12 @@
  * rates by units by clock; registers and shared memory from its documents of the instruction sets. */
 #define AMD                                                                                    \
   .triple = "amdgcn-amd-amdhsa", .maker = TS_MAKER_amd, .object = true, .vector_bytes = 16,    \
-  .units = TS_UNIT_blocks, .fma = true, .half = true, .mixes = true, .round = true
-#define CDNA AMD, .features = "", .lanes = 64
-#define RDNA AMD, .features = "+wavefrontsize32,+cumode", .lanes = 32, .place = TS_PLACE_pair
+  .fma = true, .half = true, .mixes = true, .round = true
+#define GCN  AMD, .features = "", .lanes = 64
+#define NAVI AMD, .features = "+wavefrontsize32,+cumode", .lanes = 32, .place = TS_PLACE_pair
+/* With a matrix unit. */
+#define CDNA GCN, .units = TS_UNIT_blocks | TS_UNIT_squares
+#define RDNA NAVI, .units = TS_UNIT_blocks | TS_UNIT_squares
 /* What units of RDNA multiply, and those of CDNA. */
 #define FEW TS_FACTOR_half | TS_FACTOR_whole
 #define MORE FEW | TS_FACTOR_single | TS_FACTOR_twice
@@ -111,6 +114,7 @@ static const TsTarget target[] = {
     {.name = "gfx90a", /* Instinct MI250X, of one of its two dies */
      CDNA,
      .place = TS_PLACE_engine3,
+     .direct = 4,
      .processors = 110,
      .cpu = "gfx90a",
      .registers = 128,
@@ -123,6 +127,7 @@ static const TsTarget target[] = {
     {.name = "gfx942", /* Instinct MI300X */
      CDNA,
      .place = TS_PLACE_die,
+     .direct = 4,
      .processors = 304,
      .cpu = "gfx942",
      .registers = 128,
@@ -135,6 +140,9 @@ static const TsTarget target[] = {
     {.name = "gfx950", /* Instinct MI355X */
      CDNA,
      .place = TS_PLACE_die,
+     .direct = 16,
+     .turns = true,
+     .paired = 2,
      .processors = 256,
      .cpu = "gfx950",
      .registers = 128,
@@ -169,7 +177,8 @@ static const TsTarget target[] = {
      .flops16 = 1024,
      .shared_bytes = 64 << 10},
     {.name = "gfx9-generic", /* Radeon RX Vega 64 */
-     CDNA,
+     GCN,
+     .units = TS_UNIT_blocks,
      .place = TS_PLACE_engine2,
      .generic = true,
      .processors = 64,
@@ -182,6 +191,7 @@ static const TsTarget target[] = {
     {.name = "gfx9-4-generic", /* Instinct MI300X */
      CDNA,
      .place = TS_PLACE_die,
+     .direct = 4,
      .generic = true,
      .processors = 304,
      .cpu = "gfx9-4-generic",
@@ -193,7 +203,8 @@ static const TsTarget target[] = {
      .flops16 = 2048,
      .shared_bytes = 64 << 10},
     {.name = "gfx10-3-generic", /* Radeon RX 6900 XT */
-     RDNA,
+     NAVI,
+     .units = TS_UNIT_blocks,
      .generic = true,
      .processors = 80,
      .cpu = "gfx10-3-generic",
@@ -243,7 +254,7 @@ static const TsTarget target[] = {
      .half = true,
      .lanes = 32,
      .matrix = TS_MATRIX_dpas,
-     .factors = TS_FACTOR_half,
+     .factors = FEW,
      .registers = 64,
      .flops = 256,
      .flops64 = 256,

@@ -13,7 +13,8 @@ typedef enum TsTargetUnit {
   TS_UNIT_wgmma = 1 << 1, /* of four warps, operands in shared memory: 64 x 8 .. 256 */
   TS_UNIT_copy = 1 << 2,  /* an engine that copies boxes of a matrix, and signals a barrier */
   TS_UNIT_early = 1 << 3, /* a launch may begin before the one in front of it ends, and waits */
-  TS_UNIT_blocks = 1 << 4, /* threads of a block share memory, meet, and vote */
+  TS_UNIT_blocks = 1 << 4,  /* threads of a block share memory, meet, and vote */
+  TS_UNIT_squares = 1 << 5, /* a matrix unit of AMD's */
   /* Both that kernels with roles are made of. */
   TS_UNIT_roles = TS_UNIT_wgmma | TS_UNIT_copy,
 } TsTargetUnit;
@@ -91,6 +92,10 @@ typedef struct TsTarget {
   TsTargetMatrix matrix;
   TsTargetPlace place;
   int clock_bits; /* of the counter of cycles that code reads; 0: 64 */
+  int direct; /* bytes that a lane copies past its registers into shared memory at most; 0: none */
+  bool turns; /* reads tiles of 16 bits turned from shared memory */
+  /* Waves of a SIMD that take turns, one multiplies while the other loads; 0: they go as they come. */
+  int paired;
   unsigned factors; /* of TsTargetFactor */
 } TsTarget;
 

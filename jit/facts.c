@@ -5,6 +5,7 @@
 
 #include "devices/device.h"
 #include "ir/graph/names.h"
+#include "ir/lower/lower.h"
 #include "ir/sched/why.h"
 #include "ir/tile/sequence.h"
 #include "jit/build/build.h"
@@ -41,6 +42,30 @@ static void gpu_reason(const TsBuildJob *b, const TsFusion *f, const TsGroup *g,
   }
 }
 
+static void tell_kernel(const TsFusion *f, const TsGroup *g, const char *is, TsText *text) {
+  const char *why = ts_lower_without(f->sched, g);
+  ts_text_format(text, "%s of %d operator%s", is, g->nnode, g->nnode == 1 ? "" : "s");
+  if (why) ts_text_format(text, ", without the matrix unit: %s", why);
+}
+
+/* Of a GPU that is not here. */
+static const char *would_be(const TsBuildJob *b, const TsFusion *f, const TsGroup *g,
+                            TsText *text) {
+  TsSchedKernel k;
+  TsError err = {0};
+  if (g->node[0]->nregion || g->node[0]->op >= TS_OP_COUNT) {
+    ts_text_str(text, vm_reason(g->node[0]));
+    return "operator";
+  }
+  if (ts_build_tile(b, f, g, &k, &err)) {
+    ts_text_format(text, "its call has copies, or the CPU runs it: %s", err.message);
+    return "call";
+  }
+  ts_tile_free(k.tile);
+  tell_kernel(f, g, "would be a kernel", text);
+  return "would be";
+}
+
 /* A concat whose parts a kernel writes into its result (jit/build/join.h). */
 static bool is_joined(const TsFusion *f, const TsGroup *g) {
   for (int i = 0; i < f->sched->ngroup; i++)
@@ -57,7 +82,7 @@ static const char *state_of(const TsBuildJob *b, const TsFusion *f, const TsGrou
     return "in place";
   }
   if (u->fused) {
-    ts_text_format(text, "kernel of %d operator%s", g->nnode, g->nnode == 1 ? "" : "s");
+    tell_kernel(f, g, "kernel", text);
     return "kernel";
   }
   if (ts_target_gpu(ts_build_target(b)) && !ts_build_worth_on(b, g)) {
@@ -69,6 +94,8 @@ static const char *state_of(const TsBuildJob *b, const TsFusion *f, const TsGrou
                    u->usec_without);
     return "returned";
   }
+  if (g->kind == TS_GROUP_vm && ts_target_gpu(ts_build_target(b)))
+    return would_be(b, f, g, text);
   if (g->kind == TS_GROUP_vm) {
     ts_text_str(text, vm_reason(g->node[0]));
     return "operator";
@@ -77,8 +104,7 @@ static const char *state_of(const TsBuildJob *b, const TsFusion *f, const TsGrou
     ts_text_str(text, "one operator: the VM's own kernel is as good");
     return "operator";
   }
-  ts_text_format(text, "would be a kernel of %d operator%s", g->nnode,
-                 g->nnode == 1 ? "" : "s");
+  tell_kernel(f, g, "would be a kernel", text);
   return "would be";
 }
 

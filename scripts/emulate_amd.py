@@ -235,7 +235,7 @@ def complete(emu):
         return (permute, [0, 1]) if name == "DS_BPERMUTE_B32" else (clock, [0])
 
     def here(pc, arch):
-        ours = emulate_amd_units.find(pc, emu.target, arch)
+        ours = emulate_amd_units.find(pc, emu, arch)
         if ours:
             def run(scalar, vector):
                 words = (ctypes.c_uint32 * emu.SGPR_COUNT).from_address(scalar.value)
@@ -274,12 +274,19 @@ def results(emu, files):
         worker.join()
 
 
+# What the emulator takes as RDNA has it, though CDNA has not: halves of registers in the eighth bit of a register's number.
+HALVES = ("if bits['s0'] == 16:  # src0 >= 384", "write_hi_half = bits['d'] == 16", "vsrc1_hi = bits['s0'] == 16 and",
+          "if bits['s0'] == 16:\n      vsrc1_hi")
+
+
 def load(root):
-    """The emulator, which takes denormal f16 for zeros in products of CDNA, though CDNA 3 and 4 multiply them."""
+    """The emulator, which takes denormal f16 for zeros in products of CDNA, though CDNA 3 and 4 multiply them; and
+    16-bit numbers of v128 and above for high halves of v0 and above, there too."""
     spec = importlib.util.find_spec("test.mockgpu.amd.emu")
     text = spec.loader.get_source(spec.name)
     value = "(mant.cast(dtypes.float32) * UOp.const(2.0**-24, dtypes.float32)).bitcast(dtypes.uint32) | (sign << _c(31))"
     text = text.replace("return exp.eq(_c(0)).where(_c(0), f32_bits)", f"return exp.eq(_c(0)).where({value}, f32_bits)")
+    for old in HALVES: text = text.replace(old, old.replace("bits[", "ctx.wave_size == 32 and bits[", 1))
     emu = importlib.util.module_from_spec(spec)
     exec(compile(text, spec.origin, "exec"), emu.__dict__)
     return emu

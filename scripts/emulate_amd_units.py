@@ -1,6 +1,6 @@
 """Instructions that tinygrad's emulator of AMD's GPUs has not, or not right, over the registers of a wave, for
-scripts/emulate_amd.py: matrix products of i8 and f64, of fp8 on RDNA 4, on RDNA those whose sums begin with a constant, and v_mad_f32 of CDNA 2, whose encodings it
-does not know. How numbers lie in lanes is what AMD's documents of the instruction sets say; a product is one fused
+scripts/emulate_amd.py: matrix products of i8 and f64, of fp8 on RDNA 4, on RDNA those whose sums begin with a constant, v_mad_f32 of CDNA 2, whose encodings it
+does not know, loads past registers whose lanes may be out of range, and CDNA 4's reads that turn. How numbers lie in lanes is what AMD's documents of the instruction sets say; a product is one fused
 multiply-add after the other, on RDNA one chain of 16, which is added to the sum."""
 import ctypes, ctypes.util, struct
 from types import SimpleNamespace
@@ -127,6 +127,38 @@ def mad(w, f):
         w.put(f.to, lane, bits32(ctypes.c_float(ctypes.c_float(a * b).value + c).value))
 
 
+def load_past(w0, w1, emu):
+    """Words of memory to the block's, one behind the other from where M0 says; zeros out of range."""
+    words = {20: 1, 23: 4}.get(w0 >> 18 & 127)
+    own, table, by, offset = w1 & 255, (w1 >> 16 & 31) * 4, w1 >> 24, w0 & 0xFFF
+    if not words or not w0 >> 12 & 1 or w0 >> 13 & 1: return None
+
+    def run(w):
+        on = w.scalar[126] | w.scalar[127] << 32
+        base = w.scalar[table] | (w.scalar[table + 1] & 0xFFFF) << 32
+        more = w.scalar[by] if by < 128 else by - 128
+        for lane in range(w.wave):
+            if not on >> lane & 1: continue
+            at = w.word(LAST + own, lane) + offset
+            to = emu.block_memory + (w.scalar[124] & 0x3FFFF) + offset + lane * 4 * words
+            if at >= w.scalar[table + 2]: ctypes.memset(to, 0, 4 * words)
+            else: ctypes.memmove(to, base + more + at, 4 * words)
+    return run
+
+
+def read_turned(w0, w1, emu):
+    """16 lanes read four numbers of 16 bits each, and lane l gets number l mod 4 of each fourth lane from l / 4 on."""
+    at, to, offset = w1 & 255, w1 >> 24, w0 & 0xFFFF
+
+    def run(w):
+        read = [ctypes.string_at(emu.block_memory + w.word(LAST + at, lane) + offset, 8) for lane in range(w.wave)]
+        for lane in range(w.wave):
+            first, l = lane & ~15, lane & 15
+            x = b"".join(read[first + 4 * k + l // 4][l % 4 * 2:l % 4 * 2 + 2] for k in range(4))
+            for i in range(2): w.put(to + i, lane, int.from_bytes(x[4 * i:4 * i + 4], "little"))
+    return run
+
+
 CDNA = {0xD3EE: mfma_double, 0xD3D7: mfma_bytes(32), 0xD3B6: mfma_bytes(64)}
 CDNA_2 = {0xD3EE: mfma_double, 0xD3D5: mfma_bytes(16), 0xD1C1: mad}
 RDNA_4 = {0xCC46: wmma_bytes(e4m3, e4m3), 0xCC49: wmma_bytes(e5m2, e5m2)}
@@ -135,9 +167,13 @@ CONSTANT = {"rdna4": {0xCC41: wmma_halves(bf16, True), 0xCC40: wmma_halves(f16, 
 RENAMED = {0xD3E7: 0xD3E1} # of CDNA 2: products of bf16 that are there under another number
 
 
-def find(pc, target, arch):
+def find(pc, emu, arch):
     """What does the instruction at pc; None: the emulator has it."""
     w0, w1 = struct.unpack("<II", ctypes.string_at(pc, 8))
+    target, own = emu.target, None
+    if arch == "cdna" and w0 >> 26 == 0x38 and w0 >> 16 & 1: own = load_past(w0, w1, emu)
+    if arch == "cdna" and w0 >> 17 == 0xD9C6 >> 1: own = read_turned(w0, w1, emu)
+    if own: return lambda scalar, vector, wave: own(Wave(scalar, vector, wave))
     old = target in ("gfx90a", "gfx9-generic")
     if old and w0 >> 16 in RENAMED:
         ctypes.memmove(pc, struct.pack("<I", RENAMED[w0 >> 16] << 16 | w0 & 0xFFFF), 4)

@@ -9,9 +9,11 @@
  *
  * Rejected: rows moved so that groups begin with a tile (x and the result go through memory once
  * more), and one launch a group (the host would have to know the sizes). */
+#include "ir/lower/grouped_square.h"
 #include "ir/lower/index/index.h"
 #include "ir/lower/short.h"
 #include "ir/lower/steps.h"
+#include "ir/sched/product.h"
 #include "ir/tile/gpu/build.h"
 #include "ir/tile/gpu/product.h"
 #include "ir/tile/gpu/ragged.h"
@@ -240,6 +242,19 @@ static void by_warps(Grouped *g, const TsGpuMachine *gpu) {
   ts_steps_add(s, ts_tile_gpu_warp_product(&w, gpu->target, s->err), list, dim);
 }
 
+/* By a unit that makes squares of sums. */
+static void by_squares(Grouped *g, const char *unit, TsDtype factor) {
+  TsSteps *s = &g->steps;
+  TsGroupedSquare x = {.unit = unit, .in = g->in, .factor = factor, .out = g->out};
+  x.depth = g->depth, x.transposed = g->transposed, x.lanes = g->s->target->lanes;
+  x.groups = g->groups, x.m = g->m, x.n = g->n, x.k = g->k;
+  x.rows = ts_grouped_square_rows(g->depth ? g->m : mean_rows(g));
+  make_places(g, g->depth ? 0 : x.rows);
+  int list[4] = {g->of_x, g->of_w, g->places, ts_steps_out(s, 0, NULL)};
+  int64_t dim[2] = {g->rows, g->nplace};
+  ts_steps_add(s, ts_grouped_square(&x), list, dim);
+}
+
 static bool wants_warps(const Grouped *g) {
   bool exact = ts_dtypes[g->in].nbytes == 2 && !is_free(g);
   return !g->nsm || exact || step_of(g) < ALIGN;
@@ -286,8 +301,11 @@ int ts_lower_grouped(const TsSched *s, const TsGroup *group, TsLayoutFn *layout,
   TsGpuMachine gpu;
   if (!takes(g.node) || !find_sizes(&g)) return 0;
   g.transposed = !g.depth && is_transposed(&g, layout, arg);
+  TsDtype factor;
+  const char *unit = ts_sched_square_unit(s, g.in, &factor);
+  if (!unit && !ts_target_has(s->target, TS_UNIT_mma)) return 0;
   g.nsm = ts_lower_roles(s, (double)(g.rows * g.n * (g.depth ? g.m : g.k)));
-  bool warps = wants_warps(&g);
+  bool warps = !unit && wants_warps(&g);
   double work = (double)((g.depth ? g.m * g.groups : g.rows) * g.n * g.k);
   if (warps && (step_of(&g) < 4 || !ts_lower_warps(s, work, &gpu))) return 0;
   ts_steps_begin(x, s, layout, arg, g.node, err);
@@ -295,7 +313,9 @@ int ts_lower_grouped(const TsSched *s, const TsGroup *group, TsLayoutFn *layout,
   g.of_x = ts_steps_in(x, 0, NULL);
   g.of_w = ts_steps_in(x, 1, g.transposed ? &across : NULL);
   g.of_sizes = ts_steps_in(x, 2, NULL);
-  if (warps)
+  if (unit)
+    by_squares(&g, unit, factor);
+  else if (warps)
     by_warps(&g, &gpu);
   else
     by_roles(&g);

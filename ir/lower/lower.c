@@ -2,6 +2,7 @@
 #include "ir/lower/row.h"
 
 #include "devices/device.h"
+#include "ir/sched/attention.h"
 #include "ir/sched/index.h"
 
 /* Of a node, alone or with others in its group; the first one that takes the operands makes the
@@ -22,9 +23,12 @@ static const Row row[] = {
     {TS_OP_attention, TS_UNIT_roles, ALONE, ts_lower_decode},
     {TS_OP_attention, TS_UNIT_mma, ALONE, ts_lower_attention},
     {TS_OP_attention_grad, TS_UNIT_mma, ALONE, ts_lower_attention_grad},
+    {TS_OP_attention_grad, TS_UNIT_blocks, ALONE, ts_lower_attention_grad_unit},
     {TS_OP_attention_grad, TS_UNIT_blocks, ALONE, ts_lower_attention_wide},
     {TS_OP_grouped_matmul, TS_UNIT_mma, ALONE, ts_lower_grouped},
     {TS_OP_grouped_matmul_weight_grad, TS_UNIT_mma, ALONE, ts_lower_grouped},
+    {TS_OP_grouped_matmul, TS_UNIT_squares, ALONE, ts_lower_grouped},
+    {TS_OP_grouped_matmul_weight_grad, TS_UNIT_squares, ALONE, ts_lower_grouped},
     {TS_OP_conv1d, TS_UNIT_blocks, ALONE, ts_lower_conv},
     {TS_OP_conv2d, TS_UNIT_blocks, ALONE, ts_lower_conv},
     {TS_OP_conv3d, TS_UNIT_blocks, ALONE, ts_lower_conv},
@@ -138,6 +142,15 @@ static int from_table(const TsSched *s, const TsGroup *g, TsLayoutFn *layout, vo
   return 0;
 }
 
+static int no_gradients(const TsSched *s, const TsNode *n, TsError *err) {
+  const char *why = s->target->matrix ? ts_lower_attention_grad_without(s, n) : NULL;
+  return ts_error_set(err, TS_ERR_value,
+                      "there is no kernel of these gradients of attention: %s%sothers take "
+                      "multiples of 32 queries and of 128 keys, without a mask, a window or "
+                      "a sink",
+                      why ? why : "", why ? "; " : "");
+}
+
 int ts_lower_group(const TsSched *s, const TsGroup *g, TsLayoutFn *layout, void *arg,
                    TsSchedKernel *out, TsError *err) {
   int made = from_table(s, g, layout, arg, out, err);
@@ -145,7 +158,15 @@ int ts_lower_group(const TsSched *s, const TsGroup *g, TsLayoutFn *layout, void 
   if (g->kind != TS_GROUP_vm) return ts_sched_lower(s, g, layout, arg, out, err);
   if (ts_sched_is_index(s->target, g->node[0]))
     return ts_sched_lower_index(s, g, layout, arg, out, err);
+  if (g->node[0]->op == TS_OP_attention_grad) return no_gradients(s, g->node[0], err);
   return ts_error_set(err, TS_ERR_value, "there is no kernel of this operator");
+}
+
+const char *ts_lower_without(const TsSched *s, const TsGroup *g) {
+  if (g->nnode != 1 || !s->target || !s->target->matrix) return NULL;
+  if (g->node[0]->op == TS_OP_attention) return ts_sched_attention_without(s, g->node[0]);
+  if (g->node[0]->op != TS_OP_attention_grad) return NULL;
+  return ts_lower_attention_grad_without(s, g->node[0]);
 }
 
 bool ts_lower_has(const TsTarget *t, const TsNode *n) {

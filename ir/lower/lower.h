@@ -20,6 +20,9 @@ int ts_lower_group(const TsSched *s, const TsGroup *g, TsLayoutFn *layout, void 
  * its kernel has, and what of it could not be had is told in its remarks. */
 void ts_lower_settle(TsSched *s, TsGroup *g, TsLayoutFn *layout, void *arg);
 void ts_lower_settle_none(TsSched *s, TsGroup *g); /* where there is no kernel */
+/* Why attention or its gradients have a kernel that leaves the target's unit of squares alone; NULL:
+ * they use it, or there is none. */
+const char *ts_lower_without(const TsSched *s, const TsGroup *g);
 /* Whether a node that is a group by itself may have a kernel there that functions launch; steps of
  * optimisers, which stand together, are launched by their calls. */
 bool ts_lower_has(const TsTarget *t, const TsNode *n);

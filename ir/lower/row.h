@@ -14,7 +14,7 @@ typedef int TsLowerFn(const TsSched *s, const TsGroup *g, TsLayoutFn *layout, vo
  * that copy and multiply (ir/tile/gpu/warp_product.h). Attention, with a few queries by
  * pieces of the keys, and its gradients, which are several kernels. */
 TsLowerFn ts_lower_product, ts_lower_decode, ts_lower_attention, ts_lower_attention_grad,
-    ts_lower_attention_wide;
+    ts_lower_attention_grad_unit, ts_lower_attention_wide;
 
 /* Families of operators, each in the file of its name. */
 TsLowerFn ts_lower_adaptive, ts_lower_at_index, ts_lower_columns, ts_lower_complex,
@@ -23,6 +23,9 @@ TsLowerFn ts_lower_adaptive, ts_lower_at_index, ts_lower_columns, ts_lower_compl
     ts_lower_pool_grad, ts_lower_quantile, ts_lower_reduce, ts_lower_rope, ts_lower_scan,
     ts_lower_blocks_cast, ts_lower_blocks_product, ts_lower_scatter, ts_lower_sort,
     ts_lower_transpose;
+
+/* Why gradients of attention are not made by a unit of squares (ir/tile/square.h); NULL: they are. */
+const char *ts_lower_attention_grad_without(const TsSched *s, const TsNode *n);
 
 /* What a generator refused: 0, or -1 where memory ran out. */
 int ts_lower_refused(TsError *err);

@@ -526,14 +526,25 @@ static int give(Lower *l, TsSchedKernel *out) {
   return 0;
 }
 
-/* Sums and results of a round have room in a wave's registers. */
-static const char *unit_of(const Lower *l, const TsSched *s) {
+/* Sums and results of a round of wider heads have no room in a wave's registers. */
+const char *ts_sched_attention_without(const TsSched *s, const TsNode *n) {
   const TsTarget *t = s->target;
-  bool half = l->dtype == TS_DT_bf16 || l->dtype == TS_DT_f16;
-  if (!t || !t->matrix || t->matrix == TS_MATRIX_dpas || !(t->factors & TS_FACTOR_half) || !half) return NULL;
-  if (s->profile == TS_PROFILE_strict || l->s < UNIT_LEAST) return NULL;
-  bool fits = l->d % 32 == 0 && l->dv % 32 == 0 && l->d <= UNIT_WIDEST && l->dv <= UNIT_WIDEST;
-  return !fits ? NULL : ts_target_has_chain(t) ? "mfma" : "wmma";
+  const TsMeta *q = &n->in[0]->meta;
+  int64_t d = q->dim[q->ndim - 1], dv = n->in[2]->meta.dim[q->ndim - 1];
+  if (q->dtype != TS_DT_bf16 && q->dtype != TS_DT_f16) return "its numbers have no 16 bits";
+  if (!t || !t->matrix || !(t->factors & TS_FACTOR_half))
+    return "the target has no unit for 16 bits";
+  if (t->matrix == TS_MATRIX_dpas) return "attention has no form for DPAS";
+  if (s->profile == TS_PROFILE_strict) return "sums are those of the CPU in profile strict";
+  if (q->dim[q->ndim - 2] < UNIT_LEAST) return "there are fewer than 16 queries";
+  if (d % 32 || dv % 32 || d > UNIT_WIDEST || dv > UNIT_WIDEST)
+    return "heads are not of 32, 64, 96 or 128 numbers";
+  return NULL;
+}
+
+static const char *unit_of(const TsSched *s, const TsNode *n) {
+  if (ts_sched_attention_without(s, n)) return NULL;
+  return ts_target_has_chain(s->target) ? "mfma" : "wmma";
 }
 
 int ts_sched_lower_attention(const TsSched *s, const TsGroup *group, TsLayoutFn *layout,
@@ -541,7 +552,7 @@ int ts_sched_lower_attention(const TsSched *s, const TsGroup *group, TsLayoutFn 
   Lower l = {.layout = layout, .arg = arg};
   read_node(&l, group->node[0]);
   l.transposed = group->transposed;
-  l.unit = unit_of(&l, s);
+  l.unit = unit_of(s, l.n);
   l.early = s->target && s->target->lanes >= 64;
   l.rows = l.unit ? UNIT_WAVE * UNIT_WAVES : group->choice.rows ? group->choice.rows : ROWS;
   if (l.rows > l.s && !l.unit) l.rows = l.s;

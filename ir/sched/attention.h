@@ -14,6 +14,9 @@ bool ts_sched_is_decode(const TsNode *n);
  * the VM's with the copy behind it. */
 bool ts_sched_transposed(const TsSched *s, const unsigned char *live, const TsNode *n);
 
+/* Why attention is not multiplied by the target's unit of squares; NULL: it is. */
+const char *ts_sched_attention_without(const TsSched *s, const TsNode *n);
+
 /* Whether n is a gradient of attention of sizes and options that the kernel is made for. */
 bool ts_sched_is_attention_grad(const TsNode *n);
 int ts_sched_lower_attention_grad(const TsSched *s, const TsGroup *group, TsLayoutFn *layout,

@@ -39,10 +39,13 @@ static TsTileType type_of(const TsProductLower *l, const TsProductAccess *a) {
   bool result = a->side == TS_SIDE_result;
   int64_t size[2] = {l->axis[batch], l->axis[batch + 1]};
   if (!result) size[a->side == TS_SIDE_a] = l->k;
+  bool turned = !result && l->how.direct && ts_product_lies_across(a) == (a->side == TS_SIDE_a);
   for (int i = 0; i < (result ? l->naxis : batch); i++)
     if (a->moves[i]) add_axis(&t, l->axis[i], a->moves[i]);
-  for (int i = 0; i < 2; i++)
+  for (int n = 0; n < 2; n++) { /* copies lie along the last axis */
+    int i = turned ? 1 - n : n;
     if (a->has[i]) add_axis(&t, size[i], a->step[i]);
+  }
   settle(&t);
   return t;
 }
@@ -134,7 +137,7 @@ static int put_rounds(TsProductLower *l) {
   const TsSchedChoice *c = &l->g->choice;
   ts_sched_choice_head(c, l->tile);
   if (l->square)
-    ts_product_square_block(l, &size);
+    l->tile->threads = l->how.threads, l->tile->stages = l->how.stages;
   else if (ts_target_gpu(l->s->target))
     gpu_block(size.n, l->block);
   else
@@ -173,6 +176,8 @@ static int open_product(TsProductLower *l) {
   if (ts_product_operands(l)) return -1;
   if (!l->unit) l->square = (l->unit = ts_product_square_unit(l)) != NULL;
   ts_product_axes(l);
+  TsProductSize size = size_of(l);
+  if (l->square) ts_product_square_block(l, &size);
   return 0;
 }
 
@@ -192,6 +197,18 @@ static int lower(TsProductLower *l) {
   l->tile->target = l->s->target->name;
   put_params(l);
   return put_rounds(l);
+}
+
+void ts_sched_product_how(const TsSched *s, const TsGroup *group, TsText *text) {
+  TsError ignored = {0};
+  TsProductLower l = {.s = s, .g = group, .err = &ignored};
+  if (group->kind != TS_GROUP_matmul || open_product(&l) || !l.square) return;
+  ts_text_format(text, "by %s of %s: %lldx%lld by %d threads", l.unit, ts_dtype_name(l.factor),
+                 (long long)l.block[0], (long long)l.block[1], l.how.threads);
+  if (l.how.stages) ts_text_format(text, ", %d stages", l.how.stages);
+  if (l.how.direct)
+    ts_text_format(text, " copied past registers, %d bytes a lane", l.how.direct);
+  if (l.how.paired) ts_text_str(text, ", waves in pairs take turns");
 }
 
 int ts_sched_lower_product(const TsSched *s, const TsGroup *group, TsLayoutFn *layout,

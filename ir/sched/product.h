@@ -19,12 +19,16 @@ bool ts_sched_needs_prologue(const TsNode *n);
 bool ts_sched_is_any_product(const TsTarget *t, const TsNode *n);
 /* Whether its unit makes squares of sums of such operands (ir/sched/product_square.c). */
 bool ts_sched_square_has(const TsTarget *t, TsDtype d);
+/* The name of AMD's, where it makes sums of such numbers in this profile, of `factor`; NULL. */
+const char *ts_sched_square_unit(const TsSched *s, TsDtype d, TsDtype *factor);
 double ts_sched_product_steps(const TsNode *n); /* multiply-adds */
 
 /* The size of a group's product and the type of its sums, where operands lie row-major; false:
  * there is none. */
 bool ts_sched_product_size(const TsSched *s, const TsGroup *group, TsProductSize *size,
                            TsDtype *d);
+/* In a few words how the target's unit makes squares of its sums; none if it does not. */
+void ts_sched_product_how(const TsSched *s, const TsGroup *group, TsText *text);
 
 /* ts_sched_lower of a group of kind matmul. */
 int ts_sched_lower_product(const TsSched *s, const TsGroup *group, TsLayoutFn *layout,

@@ -20,6 +20,13 @@ typedef struct TsProductAccess {
 
 enum { TS_PRODUCT_OPERANDS = TS_SCHED_PARAMS };
 
+/* How operands of a unit that makes squares come: through registers, or past them. */
+typedef struct TsProductStages {
+  int threads, stages;
+  int direct;  /* bytes that a lane copies at a time to shared memory; 0: through registers */
+  bool paired; /* halves of the block's waves take turns at the unit */
+} TsProductStages;
+
 typedef struct TsProductLower {
   const TsSched *s;
   const TsGroup *g;
@@ -35,6 +42,7 @@ typedef struct TsProductLower {
   TsDtype d, factor; /* of sums; of what is multiplied */
   const char *unit;  /* whose sums they are, or NULL */
   bool square;       /* it makes squares of them (ir/tile/square.h) */
+  TsProductStages how;
   TsTile *tile;
   TsTileBuild b;
   TsTileVal at[TS_TILE_RANK];        /* of the round */
@@ -74,9 +82,19 @@ void ts_product_store(TsProductLower *l, const TsProductAccess *a);
 /* The target's matrix unit, if it makes the sums, of operands as they lie in memory, and what it multiplies
  * as `factor`; NULL. */
 const char *ts_product_square_unit(TsProductLower *l);
-/* Rows and columns of a block, and in the kernel's head the threads of one. */
+/* Rows and columns of a block, its threads, how its operands come. */
 void ts_product_square_block(TsProductLower *l, const TsProductSize *size);
 /* The sums of the round's block. */
 TsTileVal ts_product_square_sums(TsProductLower *l);
+/* Steps of k of a stage. */
+int64_t ts_product_square_depth(const TsProductLower *l);
+
+/* ---- product_direct.c */
+/* Bytes that a lane can copy at a time past its registers, if block, threads and stages are those of l;
+ * 0: it cannot. */
+int ts_product_direct_bytes(const TsProductLower *l);
+/* Whether neighbours in memory lie across k. */
+bool ts_product_lies_across(const TsProductAccess *a);
+TsTileVal ts_product_direct_sums(TsProductLower *l);
 
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ir/graph/names.h"
+#include "ir/sched/product.h"
 #include "ir/sched/sched.h"
 #include "ir/text/value.h"
 
@@ -84,13 +85,16 @@ void ts_sched_where(const TsGroup *g, TsText *text) {
   }
 }
 
-static void costs(TsText *t, const TsGroup *g) {
+static void costs(TsText *t, const TsSched *s, const TsGroup *g) {
   TsText where = {0};
   TsText choice = {0};
+  TsText how = {0};
   ts_text_str(t, "  // ");
   ts_sched_what(g, t);
   ts_sched_choice_text(&g->choice, &choice);
   ts_text_take(t, " with ", &choice);
+  ts_sched_product_how(s, g, &how);
+  ts_text_take(t, " ", &how);
   ts_text_str(t, ": ");
   amount(t, g->bytes, "B");
   ts_text_str(t, ", ");
@@ -101,7 +105,8 @@ static void costs(TsText *t, const TsGroup *g) {
   ts_text_take(t, " at ", &where);
 }
 
-static void group(TsText *t, const TsNames *names, const TsGroup *g, bool notes) {
+static void group(TsText *t, const TsNames *names, const TsSched *s, const TsGroup *g,
+                  bool notes) {
   ts_text_format(t, "  %-4s ", kind_name[g->kind]);
   nodes(t, names, g);
   if (g->kind != TS_GROUP_vm) {
@@ -118,7 +123,7 @@ static void group(TsText *t, const TsNames *names, const TsGroup *g, bool notes)
     if (!notes) ts_sched_choice_text(&g->choice, &choice); /* else the note has it */
     ts_text_take(t, " with ", &choice);
   }
-  if (notes) costs(t, g);
+  if (notes) costs(t, s, g);
   ts_text_char(t, '\n');
 }
 
@@ -133,7 +138,7 @@ static void text_of(const TsSched *s, const TsGroup *only, TsText *text, bool no
     ts_text_format(text, " pairs %s", s->target->pairs);
   ts_text_str(text, " {\n");
   for (int i = 0; i < s->ngroup; i++)
-    if (!only || only->index == i) group(text, &names, only ? only : s->group[i], notes);
+    if (!only || only->index == i) group(text, &names, s, only ? only : s->group[i], notes);
   ts_text_str(text, "}\n");
   ts_names_close(&names);
 }

@@ -47,8 +47,9 @@ static int copied(Check *c, const Stmt *s, Type *tile) {
   return 0;
 }
 
-/* first: where positions begin; in what is written there may be none. */
-static int copy(Check *c, const Stmt *s, int first, bool edge) {
+/* first: where positions begin; in what is written there may be none. edge, behind: the tile may be larger
+ * than what is written, than what is read. */
+static int copy(Check *c, const Stmt *s, int first, bool edge, bool behind) {
   const Type *to = &s->in[0]->type, *from = &s->in[1]->type;
   Type tile;
   int nto = s->nin - first - from->rank;
@@ -58,7 +59,7 @@ static int copy(Check *c, const Stmt *s, int first, bool edge) {
     if (ts_tile_rule_positions_in(c, s, 0, first, nto)) return -1;
   if (ts_tile_rule_positions_in(c, s, 1, first + nto, s->nin - first - nto)) return -1;
   return ts_tile_rule_extent(c, s, to, &tile, edge, NULL) ||
-                 ts_tile_rule_extent(c, s, from, &tile, edge, NULL)
+                 ts_tile_rule_extent(c, s, from, &tile, behind, NULL)
              ? -1
              : 0;
 }
@@ -75,7 +76,10 @@ int ts_tile_rule_of_copy_async(Check *c, const Stmt *s) {
   if (ATTR("bytes")->type != TS_ATTR_none && bytes != 4 && bytes != 8 && bytes != 16)
     return WRONG(TS_ERR_attribute, "copies 4, 8 or 16 bytes at a time, not %lld",
                  (long long)bytes);
-  return between(c, s, is_of_block(to) && is_of_device(from)) || copy(c, s, 2, false) ? -1 : 0;
+  return between(c, s, is_of_block(to) && is_of_device(from)) ||
+                 copy(c, s, 2, false, !ATTR("inside")->i)
+             ? -1
+             : 0;
 }
 
 int ts_tile_rule_of_copy_bulk(Check *c, const Stmt *s) {
@@ -83,7 +87,7 @@ int ts_tile_rule_of_copy_bulk(Check *c, const Stmt *s) {
   if (ts_tile_rule_positions_in(c, s, 2, 3, 1)) return -1;
   bool fits =
       (is_of_block(to) && is_of_device(from)) || (is_of_device(to) && is_of_block(from));
-  return between(c, s, fits) || copy(c, s, 4, true) ? -1 : 0;
+  return between(c, s, fits) || copy(c, s, 4, true, true) ? -1 : 0;
 }
 
 int ts_tile_rule_of_store_bulk(Check *c, const Stmt *s) {
@@ -91,7 +95,7 @@ int ts_tile_rule_of_store_bulk(Check *c, const Stmt *s) {
   bool fits = to->space > TS_SPACE_fragment && is_of_device(to) && is_of_block(from);
   if (ATTR("add")->i && to->dtype != TS_DT_f32)
     return WRONG(TS_ERR_dtype, "adds f32, not %s", ts_tile_shown(c, to));
-  return between(c, s, fits) || copy(c, s, 2, true) ? -1 : 0;
+  return between(c, s, fits) || copy(c, s, 2, true, true) ? -1 : 0;
 }
 
 int ts_tile_rule_of_commit(Check *c, const Stmt *s) { return ts_tile_rule_gives_nothing(c, s); }
@@ -221,7 +225,8 @@ int ts_tile_rule_of_meet(Check *c, const Stmt *s) {
 }
 
 int ts_tile_rule_of_turn(Check *c, const Stmt *s) {
-  if (!c->roles) return WRONG(TS_ERR_argument, "stands in no role");
+  if (!c->roles && c->k->form != TS_FORM_block)
+    return WRONG(TS_ERR_argument, "stands in no role");
   return ts_tile_rule_gives_nothing(c, s);
 }
 

@@ -5,7 +5,7 @@
  *   "dpas"  for each two steps of k such a chain, which is added to the element
  *
  * of bf16, f16 and fp8 (OCP's) with sums in f32, whose products are exact there, and of i8 with sums in
- * i32, which are exact; "dpas" of bf16 and f16 alone. So a public software emulator of AMD's CDNA 3 and 4
+ * i32, which are exact; "dpas" of no fp8. So a public software emulator of AMD's CDNA 3 and 4
  * and RDNA 3 and 4 computes them (tinygrad's). Of f32 and f64 on CDNA 2 and 3 others measured the same
  * chain (Xie et al., MMA-Sim, 2025). How adders of narrower types round between steps their maker does
  * not say, and a processor may round otherwise, alike for all tiles. "dpas" is the chain of dot products
@@ -29,7 +29,14 @@ typedef enum TsSquare {
 TsSquare ts_tile_square_of(const TsTileStmt *s);
 /* Whether it multiplies numbers of d; of how many steps of k operands are whole multiples. */
 bool ts_tile_square_takes(TsSquare unit, TsDtype d);
-int ts_tile_square_steps(TsDtype d);
+int ts_tile_square_steps(TsSquare unit, TsDtype d);
+/* 2D block loads of Intel's GPUs, which read boxes of a matrix as "dpas" wants them: zeros are outside of
+ * it. Where memory is such a matrix, or many: lines of 64 bytes to 16 MiB at multiples of 16, the
+ * first one of each matrix at one of TS_BOX_ALIGN if the memory's is. Of the left operand (side 0) k
+ * is along the lines, of the right one columns are, or k. rows, cols: axes of the memory; along: 0
+ * or 1, which of these lines are along. */
+enum { TS_BOX_ALIGN = 64 /* bytes */ };
+bool ts_tile_dpas_boxes(const TsTileType *memory, int rows, int cols, int side, int *along);
 /* For the interpreter, "wmma": acc[m,n] and the products of a[m,k] and b[k,n], widened. */
 void ts_tile_run_wmma(int64_t m, int64_t n, int64_t k, const float *a, const float *b,
                       float *acc);

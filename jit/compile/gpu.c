@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "ir/tile/pass/nearly.h"
+#include "ir/tile/square.h"
+#include "jit/gpu/boxes.h"
 #include "jit/gpu/code.h"
 #include "jit/gpu/marks.h"
 #include "jit/code/link.h"
@@ -24,11 +26,14 @@ static void put_phases(const TsGpuPlan *plan, TsGpuCode *code) {
 
 int ts_gpu_code_outline(const TsTile *k, const TsTarget *t, bool aligned, TsGpuCode *code,
                         TsGpuPlan *plan, TsError *err) {
+  enum { ALIGN = 16 };
   *code = (TsGpuCode){0};
   if (k->form != TS_FORM_block)
     return ts_error_set(err, TS_ERR_device, "jit: no kernel in block form");
   if (ts_gpu_plan(k, t, aligned, plan, err) || ts_gpu_outline(k, plan, code, err)) return -1;
   put_phases(plan, code);
+  bool boxes = t->matrix == TS_MATRIX_dpas && ts_gpu_boxes_all(k->body);
+  code->align = boxes ? TS_BOX_ALIGN : ALIGN;
   return 0;
 }
 
@@ -43,8 +48,10 @@ static TsTile *expanded(const TsTile *k, const TsTarget *t, TsError *err) {
   return e;
 }
 
-/* A thread's number of turns becomes a register: not all code generators see to that. */
+/* A thread's number of turns becomes a register: not all code generators see to that. What threads know
+ * when they meet is in memory of their own for drivers that nobody knows (jit/emit/simt/spirv.c). */
 static const char *passes_of(const TsTile *k, const TsTarget *t) {
+  if (t->lanes == 1) return "function(early-cse,reg2mem)";
   return k->marks && ts_gpu_marks_by_launch(t) ? "function(sroa,early-cse)" : NULL;
 }
 

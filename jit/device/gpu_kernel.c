@@ -248,7 +248,7 @@ static int launch(Kernel *g, Variant *v, void **args, const int64_t *dim, TsErro
 static Variant *variant_for(Kernel *g, void *const *arg, TsError *err) {
   uintptr_t low = 0;
   for (int i = 0; i < g->aligned.code.nparam; i++) low |= (uintptr_t)arg[i];
-  if (low % 16 == 0) return &g->aligned;
+  if (low % (unsigned)g->aligned.code.align == 0) return &g->aligned;
   pthread_mutex_lock(&g->lock);
   int failed = make(g, &g->other, TS_GPU_loose, err);
   pthread_mutex_unlock(&g->lock);

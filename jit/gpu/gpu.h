@@ -33,6 +33,7 @@ typedef struct TsGpuCode {
   char *image; /* PTX, which ends with NUL, or a code object (TsTarget.object) */
   size_t size;
   int nphase, nparam, ndim, nscratch;
+  int align; /* bytes: of TS_GPU_aligned all parameters begin at multiples of it */
   TsGpuPhase phase[TS_GPU_PHASES];
   int count[TS_GPU_PHASES]; /* the step that is the number of rounds of a phase */
   TsTileType scratch[TS_GPU_SCRATCH];
@@ -44,7 +45,7 @@ typedef struct TsGpuCode {
 /* Forms of the same kernel. */
 typedef enum TsGpuForm {
   TS_GPU_loose,
-  TS_GPU_aligned, /* all parameters begin at multiples of 16 bytes */
+  TS_GPU_aligned, /* all parameters begin at multiples of `align` bytes, 16 for most */
   TS_GPU_batch,   /* so do they, and a launch is many runs (jit/emit/simt/batch.c) */
 } TsGpuForm;
 

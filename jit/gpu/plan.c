@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "ir/tile/find.h"
 #include "vm/kernels/rows/reduce.h"
 
 enum {
@@ -21,6 +22,8 @@ enum {
   ROOM = 96,        /* registers, then; a transform of 64 numbers a thread would spill */
   HEAVY = 24,       /* operations on a tile, from which on a map computes much */
   RESIDENT = 65536, /* bytes of a tile that registers hold */
+  PAIRED =
+      4 * RESIDENT, /* with twice as many threads, each of which has twice as many of them */
   WARPS = 16,       /* of a row that is walked */
   MOST_LEAVES = 64, /* and leaves of it */
 };
@@ -32,17 +35,17 @@ static int low_bit(int64_t v) {
   return n;
 }
 
-static int divisor(const TsTileValue *v, int depth) {
+int ts_gpu_divisor(const TsTileValue *v, int depth) {
   const TsTileStmt *s = v->stmt;
   if (depth > 12) return 1;
   if (v->region && v->region->owner && v->region->owner->op == TS_TILE_for && v->index == 0) {
-    int lo = divisor(v->region->owner->in[0], depth + 1);
+    int lo = ts_gpu_divisor(v->region->owner->in[0], depth + 1);
     int step = low_bit(ts_tile_attr(v->region->owner, "step")->i);
     return lo < step ? lo : step;
   }
   if (!s) return 1;
-  int a = s->nin > 0 ? divisor(s->in[0], depth + 1) : 1;
-  int b = s->nin > 1 ? divisor(s->in[1], depth + 1) : 1;
+  int a = s->nin > 0 ? ts_gpu_divisor(s->in[0], depth + 1) : 1;
+  int b = s->nin > 1 ? ts_gpu_divisor(s->in[1], depth + 1) : 1;
   switch (s->op) {
   case TS_TILE_const: return low_bit((int64_t)ts_tile_attr(s, "value")->f);
   case TS_OP_mul: return a * b < 16 ? a * b : 16;
@@ -70,7 +73,21 @@ static bool unit_stride(const TsTileType *m, int axis) {
   return true;
 }
 
+/* Of a copy the memory that is read. */
+static int copy_alignment(const TsTileStmt *s) {
+  const TsTileType *m = &s->in[1]->type;
+  int size = ts_dtypes[m->dtype].nbytes, w = size < 16 ? 16 / size : 1, n = m->rank;
+  const TsTileVal *at = s->in + s->nin - n;
+  if (n < 2 || !unit_stride(m, n - 1)) return 1;
+  for (int a = 0; a < n; a++) {
+    int64_t step = a == n - 1 ? ts_gpu_divisor(at[a], 0) : stride_of(m, a);
+    while (w > 1 && step % w) w /= 2;
+  }
+  return w;
+}
+
 int ts_gpu_alignment(const TsTileStmt *s) {
+  if (s->op == TS_TILE_copy_async) return copy_alignment(s);
   const TsTileType *m = &s->in[0]->type;
   const TsTileType *t = s->op == TS_TILE_load ? &s->out[0]->type : &s->in[s->nin - 1]->type;
   const TsAttr *axes = ts_tile_attr(s, "axes");
@@ -86,7 +103,7 @@ int ts_gpu_alignment(const TsTileStmt *s) {
   if (!unit_stride(m, last)) return 1;
   for (int a = 0; a < m->rank; a++) {
     int64_t step = stride_of(m, a);
-    int at = divisor(s->in[1 + a], 0);
+    int at = ts_gpu_divisor(s->in[1 + a], 0);
     if (a == last) step = 1;
     if (within[a] && a != last) at = 1;
     while (w > 1 && step * at % w) w /= 2;
@@ -109,6 +126,7 @@ typedef struct Look {
   TsDtype of;
   bool large;   /* there is a tile that does not fit */
   int64_t walk; /* and it is a row of this length; -1: there are others */
+  bool paired;  /* halves of the block take turns */
 } Look;
 
 static void look_large(Look *l, const TsTileType *t) {
@@ -129,7 +147,7 @@ static void look_tile(Look *l, const TsTileValue *v) {
     n *= t->dim[i];
   }
   if (size < 4) size = 4;
-  if (n * size > RESIDENT) {
+  if (n * size > (l->paired ? PAIRED : RESIDENT)) {
     look_large(l, t);
     return;
   }
@@ -152,7 +170,8 @@ static void look(Look *l, const TsTileRegion *r) {
     l->work += s->nout && s->out[0]->type.rank && s->op != TS_TILE_load;
     switch (s->op) {
     case TS_TILE_load:
-    case TS_TILE_store: {
+    case TS_TILE_store:
+    case TS_TILE_store_below: {
       int w = ts_gpu_alignment(s);
       if (w > 8) w = 8;
       if (w > l->vector) l->vector = w;
@@ -253,6 +272,7 @@ static void plan_phase(TsGpuPhasePlan *p, const TsTile *k, const TsTarget *t,
   for (const TsTileStmt *s = loop; s && p->nloop < 4 && ts_tile_attr(s, "parallel")->i;
        s = inner_axis(s))
     p->axis[p->nloop++] = s;
+  l.paired = p->paired = ts_tile_find(loop->region[0], TS_TILE_turn) != NULL;
   look(&l, (p->nloop ? p->axis[p->nloop - 1] : loop)->region[0]);
   p->vector = aligned ? l.vector : 1;
   obey_vector(p, k, &l);

@@ -13,6 +13,7 @@ typedef struct TsGpuPhasePlan {
   int rounds;      /* of a block */
   int vector;      /* most elements of a memory access */
   int64_t most;    /* elements of the largest tile in registers */
+  bool paired;     /* halves of a block take turns: a thread has twice as many */
   int64_t row;     /* tiles of this one dimension lie in the order of lanes; 0: none */
   int lanes, each; /* of a leaf then, and threads of one */
   int registers;   /* the driver's compiler has so many, or 0: it knows best */
@@ -30,6 +31,8 @@ int ts_gpu_plan(const TsTile *k, const TsTarget *t, bool aligned, TsGpuPlan *pla
 /* Elements of which every position that an access begins at is a multiple: a power of two, as
  * far as it can be seen, and no more than 16 bytes have. */
 int ts_gpu_alignment(const TsTileStmt *s);
+/* A power of two, at most 16, that divides this whole number. depth: 0. */
+int ts_gpu_divisor(const TsTileValue *v, int depth);
 /* The host's steps and what else of TsGpuCode the kernel itself tells. */
 int ts_gpu_outline(const TsTile *k, const TsGpuPlan *plan, TsGpuCode *code, TsError *err);
 

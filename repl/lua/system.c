@@ -351,6 +351,15 @@ static int poison(lua_State *L) {
   return 0;
 }
 
+/* Of a GPU: the row of its code (devices/target.h), whether it has the matrix unit for which all of 16
+ * bits is made, and whether launches are of many runs. */
+static void put_target(lua_State *L, const TsTarget *t) {
+  if (!ts_target_gpu(t)) return;
+  lua_pushstring(L, t->name), lua_setfield(L, -2, "target");
+  lua_pushboolean(L, ts_target_has(t, TS_UNIT_mma)), lua_setfield(L, -2, "mma");
+  lua_pushboolean(L, !t->portable), lua_setfield(L, -2, "together");
+}
+
 static int devices(lua_State *L) {
   lua_newtable(L);
   for (int i = 0; i < ts_device_count(); i++) {
@@ -367,6 +376,7 @@ static int devices(lua_State *L) {
     lua_pushstring(L, text);
     lua_setfield(L, -2, "text");
     if (d->no_clock) lua_pushstring(L, d->no_clock), lua_setfield(L, -2, "no_clock");
+    put_target(L, ts_target_of(d));
     lua_rawseti(L, -2, i + 1);
   }
   lua_newtable(L);

@@ -50,6 +50,7 @@ end
 
 -- ---- AMD: registers of a SIMD for a lane, in steps of so many; the most waves of one; SIMDs and bytes of a unit
 local amd = { gfx942 = { file = 512, step = 8, most = 8, simds = 4, lanes = 64, shared = 65536 },
+  gfx950 = { file = 512, step = 8, most = 8, simds = 4, lanes = 64, shared = 163840 },
   gfx1200 = { file = 1536, step = 24, most = 16, simds = 2, lanes = 32, shared = 65536 } }
 
 local function amd_works(word)
@@ -81,7 +82,7 @@ local function amd_row(target, text)
     local blocks = math.floor(waves * t.simds / of_block)
     if shared > 0 then blocks = math.min(blocks, math.floor(t.shared / shared)) end
     rows[#rows + 1] = { phase = phase, threads = threads, registers = registers, spills = field "vgpr_spill_count", shared = shared,
-      held = blocks * of_block / t.simds, loop = main_loop(amd_code(text, phase), amd_works), word = target == "gfx942" and "MFMA" or "WMMA" }
+      held = blocks * of_block / t.simds, loop = main_loop(amd_code(text, phase), amd_works), word = target:find "^gfx9" and "MFMA" or "WMMA" }
   end
   return rows
 end
@@ -163,15 +164,28 @@ end
 local function zeros(...) return op.zeros({ ... }):cast "bf16" end
 local product = graph.module("product", function(x, y) return op.matmul(x, y) end)
 product(zeros(4096, 4096), zeros(4096, 4096))
+local along = graph.module("along", function(x, y) return op.matmul(x, y:transpose(0, 1)) end)
+along(zeros(4096, 4096), zeros(4096, 4096))
 local q = zeros(1, 16, 2048, 64)
 local attention = graph.module("attention", function(x, y, z) return op.attention(x, y, z) end)
 attention(q, q, q)
-local kernels = { { "product of bf16, 4096 x 4096 x 4096", product }, { "attention of bf16, heads of 64, 2048 keys", attention } }
+local wide = zeros(1, 16, 2048, 128)
+local attention_wide = graph.module("attention_wide", function(x, y, z) return op.attention(x, y, z, nil, nil, { causal = true }) end)
+attention_wide(wide, wide, wide)
+local gradients = graph.module("gradients", function(x, y, g) return op.attention_grad(x, y, y, nil, nil, g, g, { causal = true }) end)
+gradients(wide, wide, wide)
+local kernels = { { "product of bf16, 4096 x 4096 x 4096", product }, { "the same, B along k", along },
+  { "attention of bf16, heads of 64, 2048 keys", attention },
+  { "attention of bf16, causal, heads of 128, 2048 keys", attention_wide }, { "its gradients", gradients, "amd" } } -- on pvc several modules of f32
 
 -- Published kernels: {target, what, threads, registers, spilled, bytes, held, instructions, source}.
 local published = {
   { "gfx942", "product of f16, 256 x 256 x 64 (hipBLASLt's assembly)", "256", "512", "0", "64 KiB", "1",
     "1.86 for each MFMA (477 for 256), 2198 multiply-adds an instruction", "hipBLASLt, `tensilelite/Tensile/CustomKernels/Custom_Cijk_Ailk_Bljk_HSS_BH_Bias_GG_AS_SAV_UserArgs_shortname10_gfx942.s` at 7d9fb683: its head, and its words disassembled by llvm-mc" },
+  { "gfx942", "attention of bf16, causal, heads of 128 (AITER's assembly)", "512", "256", "-", "64 KiB", "2",
+    "17.16 for each MFMA (3020 for 176 of 32 x 32 x 8), 477 multiply-adds an instruction", "ROCm/aiter, `hsa/gfx942/fmha_v3_fwd/MI300/fwd_hd128_bf16_causal_rtne.co` at e4048607: its notes, and its words disassembled by llvm-objdump" },
+  { "gfx942", "its gradients (AITER's assembly)", "256", "512", "-", "64 KiB", "1",
+    "9.62 for each MFMA (4617 for 480), 426 multiply-adds an instruction", "ROCm/aiter, `hsa/gfx942/fmha_v3_bwd/bwd_hd128_bf16_causal_a32_rtne.co` at e4048607, likewise" },
   { "pvc", "product of bf16, 256 x 256 x 32 (XeTLA)", "512 (32 of 16 lanes)", "256", "-", "none: operands by 2D block loads", "4", "-",
     "intel/xetla, basic_gemm.cpp of its examples: tiles of 32 x 64 a sub-group, of which the sums alone take 128 registers" },
   { "pvc", "product of bf16, 256 x 256 x 32 (CUTLASS for SYCL)", "512 (32 of 16 lanes)", "256", "-", "none: operands by 2D block loads", "4", "-",
@@ -182,8 +196,8 @@ local function number(x) return (("%.2f"):format(x):gsub("0$", "")) end
 local lines = { "| target | kernel | threads | registers | spilled | memory of a block | waves held by a SIMD or engine | instructions of the main loop | from |",
   "| --- | --- | --- | --- | --- | --- | --- | --- | --- |" }
 local function put(...) lines[#lines + 1] = "| " .. table.concat({ ... }, " | ") .. " |" end
-for _, target in ipairs { "gfx942", "gfx1200", "pvc" } do
-  for _, k in ipairs(kernels) do
+for _, target in ipairs { "gfx942", "gfx950", "gfx1200", "pvc" } do
+  for _, k in ipairs(kernels) do if not k[3] or amd[target] then
     local text = k[2]:ir("asm", { target = target })
     local none = text:match "// no kernel: ([^\n]*)"
     local rows, why
@@ -196,7 +210,7 @@ for _, target in ipairs { "gfx942", "gfx1200", "pvc" } do
         l and ("%s for each %s (%d for %d), %.0f multiply-adds an instruction"):format(number(l.n / l.units), r.word, l.n, l.units, l.macs / l.n) or "no loop that multiplies",
         "ours")
     end
-  end
+  end end
   for _, p in ipairs(published) do
     if p[1] == target then put(unpack(p)) end
   end

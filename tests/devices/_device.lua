@@ -13,9 +13,12 @@ if missing then M.skipped = "skipped: " .. missing:gsub("\n.*", "")
 elseif not ok then error(why, 0)
 else M.name = why end
 
--- Whether 16 bits are multiplied by a matrix unit in all operators: those that others have for it alone are the
--- CPU's on OpenCL's devices.
-M.unit = M.kind ~= "opencl"
+-- By the row of its code: whether it has the matrix unit for which all of 16 bits has kernels, of which those that are
+-- for it alone are the CPU's elsewhere (gradients of attention, grouped products, choices of a schedule); whether launches are
+-- of many runs.
+for _, d in ipairs(tessera.devices()) do
+  if d.name == M.name then M.unit, M.together, M.target = d.mma, d.together, d.target end
+end
 
 -- Sums of a matrix unit are another chain than the CPU's: 16-bit products agree within a
 -- rounding or two, and in f32, if that is what is asked of 16-bit operands, within those of the

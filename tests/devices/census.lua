@@ -79,4 +79,5 @@ table.sort(gone)
 io.stderr:write(#all, " rows have cases that the CPU runs: ", table.concat(all, " "), "\n")
 if #gone > 0 and each == 1 then io.stderr:write("fewer: ", table.concat(gone, " "), "\n") end
 assert(#wrong == 0, "errors that the CPU does not have:\n" .. table.concat(wrong, "\n"))
+if not device.unit then return end -- the list is of a GPU with a matrix unit for all of 16 bits
 assert(#new == 0, "fall back, and did not: " .. table.concat(new, " "))

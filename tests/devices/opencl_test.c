@@ -1,5 +1,6 @@
 /* OpenCL's devices by their functions alone: memory, queues, events, programs that are none.
  * With the runtime of scripts/python.sh, or what OCL_ICD_VENDORS says. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,6 +105,21 @@ static void test_programs(TsDevice *d) {
   CHECK(!d->download(d, y, b, N * 4, &err));
   for (int i = 0; i < N; i++)
     if (y[i] != 2 * x[i]) bad = 1;
+  /* Synchronizing waits for streams: b and a become twice the other, by turns, in one. */
+  void *back[] = {&b, &a, &n}, *stream = NULL;
+  enum { TURNS = 40 };
+  CHECK(!d->run->stream_new(d, &stream, &err));
+  l.stream = stream;
+  for (int i = 0; i < TURNS; i++) {
+    l.args = args;
+    CHECK(!d->run->launch(d, &l, &err));
+    l.args = back;
+    CHECK(!d->run->launch(d, &l, &err));
+  }
+  CHECK(!d->synchronize(d, &err) && !d->download(d, y, a, N * 4, &err));
+  for (int i = 0; i < N; i++) CHECK(y[i] == ldexpf(x[i], 2 * TURNS));
+  d->run->stream_free(d, stream);
+  l.stream = NULL, l.args = args;
   l.block[0] *= 2; /* the code says how many it has */
   CHECK(d->run->launch(d, &l, &err) &&
         strstr(err.message, "clEnqueueNDRangeKernel: CL_INVALID_WORK_GROUP_SIZE (-54)"));

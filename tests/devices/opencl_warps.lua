@@ -29,14 +29,38 @@ for _, d in ipairs { "f32", "f64", "i32" } do
   check("sort " .. d, function(t) return op.sort(t, { axis = 1 }) end, a)
 end
 check("scan", function(t) return op.cumsum(t, { axis = 1 }) end, random { 33, 500 })
--- The matrix unit, by sub-groups of 16: the interpreter's chain, which is not the CPU's.
-for _, d in ipairs { "bf16", "f16" } do
-  local a, b = random({ 20, 70 }, d), random({ 70, 41 }, d)
-  local function f(t, u) return op.gelu(op.matmul(t, u)) end
+-- The matrix unit, by sub-groups of 16: the interpreter's chain, which is not the CPU's. Operands that 2D block loads
+-- reach (lines of 64 bytes and more, at multiples of 16, along k or along columns of the right one), inside and over the
+-- edge, and others, which go by shared memory: numbers of it say which way was taken.
+local function numbers(d, ...)
+  if d == "i8" then return op.cast(rng.randint({ ... }, { low = -128, high = 128 }), "i8") end
+  return random({ ... }, d)
+end
+local function unit(what, boxes, d, f, a, b)
+  local function g(t, u) return d == "i8" and f(t, u) or op.gelu(f(t, u)) end
   local before = tessera.core.jit_device()
-  local got, want = f(a:to "opencl:0", b:to "opencl:0"), f(a:to "sim:0", b:to "sim:0")
+  local got, want = g(a:to "opencl:0", b:to "opencl:0"), g(a:to "sim:0", b:to "sim:0")
   local after = tessera.core.jit_device()
-  assert(after.fallback == before.fallback and after.refused == before.refused, d .. ": the CPU ran it")
-  assert(got:hash() == want:hash(), d .. ": the unit's sums differ")
+  what = d .. " " .. what
+  assert(after.fallback == before.fallback and after.refused == before.refused, what .. ": the CPU ran it")
+  assert(got:hash() == want:hash(), what .. ": the unit's sums differ")
+  local m = tessera.graph.module("product", f)
+  m(a, b)
+  local code = m:ir("llvm", { target = "pvc" })
+  assert(code:find "matrix_mad" and (code:find "block_read_flat" ~= nil) == boxes, what .. ": " .. code)
+end
+local function plain(t, u) return op.matmul(t, u) end
+local function right_along(t, u) return op.matmul(t, u:transpose(0, 1)) end
+local function left_across(t, u) return op.matmul(t:transpose(0, 1), u) end
+for _, d in ipairs { "bf16", "f16", "i8" } do
+  unit("odd", false, d, plain, numbers(d, 20, 70), numbers(d, 70, 41))
+  unit("whole", true, d, plain, numbers(d, 64, 128), numbers(d, 128, 64))
+  unit("edges", true, d, plain, numbers(d, 70, 80), numbers(d, 80, 112))
+  unit("right along k", true, d, right_along, numbers(d, 33, 96), numbers(d, 70, 96))
+  unit("left across k", false, d, left_across, numbers(d, 96, 64), numbers(d, 96, 64))
+  unit("batch", true, d, plain, numbers(d, 3, 32, 64), numbers(d, 3, 64, 64))
+  -- Parameters that begin elsewhere: nothing reads boxes of them.
+  local function later(t, u) return op.matmul(t["1:33"], u) end
+  unit("a part", true, d, later, numbers(d, 40, 96), numbers(d, 96, 64))
 end
 dofile "tests/devices/agree.lua"

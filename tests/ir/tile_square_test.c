@@ -8,9 +8,9 @@
 #include "ir/tile/check.h"
 #include "lib/convert_bits.h"
 
-enum { M = 16, N = 32, K = 48 };
+enum { M = 16, N = 32, K = 96 };
 
-static const char text[] = "tile @square(%%a: %s[16,48], %%b: %s[48,32], %%c: f32[16,32]) -> "
+static const char text[] = "tile @square(%%a: %s[16,96], %%b: %s[96,32], %%c: f32[16,32]) -> "
                            "(%%y: f32[16,32]) target %s {\n"
                            "  for %%i in 0..1 parallel {\n"
                            "    %%p = load %%a[0, 0] : %s[16,%d]\n"
@@ -101,8 +101,9 @@ static int whole(const char *unit, const char *target) {
 int main(void) {
   return chain("mfma", "gfx942", 0) || chain("wmma", "gfx1200", 16) ||
          chain("dpas", "pvc", 2) || whole("mfma", "gfx942") || whole("wmma", "gfx1200") ||
+         whole("dpas", "pvc") ||
          refused("f32", K, "wmma", "gfx1200", "multiplies bf16, f16, fp8 and i8, not f32") ||
-         refused("f32", K, "dpas", "pvc", "multiplies bf16 and f16, not f32") ||
+         refused("f32", K, "dpas", "pvc", "multiplies bf16, f16 and i8, not f32") ||
          refused("i16", K, "mfma", "gfx942", "i16") ||
          refused("f32", 42, "mfma", "gfx942", "multiples of 4") ||
          refused("bf16", 40, "wmma", "gfx1200", "multiples of 16") ||

@@ -13,10 +13,17 @@
  * padded before, so that nobody asks whether it is inside, and what k says is a table in
  * memory, since to find it takes longer than to multiply. A block has 8 x 16 threads, each with
  * up to 8 x 8 sums, fewer where blocks would be few: sums are chains, so k is never divided.
- * Steps of k go through shared memory, and the next step's elements are under way meanwhile. */
+ * Steps of k go through shared memory, and the next step's elements are under way meanwhile.
+ *
+ * Where the target has a unit that makes squares of sums of that type (ir/tile/square.h), a block is
+ * one tile of its sums, in stages of 64 bytes of k; behind the end of k stand -0 and +0, whose product
+ * leaves any sum as it is. */
 #include "ir/lower/conv/conv.h"
 
 #include <string.h>
+
+#include "ir/sched/product.h"
+#include "ir/tile/square.h"
 
 typedef TsTileVal V;
 
@@ -28,7 +35,10 @@ enum {
   FEW = 4,
   FEW_KC = 64,
   BLOCKS = 264,
-  PIECE = 1024
+  PIECE = 1024,
+  DEEP = 64,    /* bytes of k of a stage of a unit, */
+  MOST = 64,    /* rows, columns of its block, */
+  THREADS = 256 /* and threads */
 };
 
 typedef struct Chain {
@@ -38,7 +48,11 @@ typedef struct Chain {
   int64_t rows, cols, k;     /* of the product */
   int64_t at_n, at_c, at[3]; /* strides of x */
   int64_t first;             /* where position 0 of the window's place 0 is */
-  int down, across, step;    /* sums of a thread; of k at once */
+  int down, across, step;    /* tiles of sums; of k at once */
+  int tile[2];               /* rows, columns of one */
+  const char *unit;          /* that multiplies numbers of `factor`, or NULL */
+  TsDtype factor;
+  int threads, lanes; /* of a block then, of a wave */
   TsConvPadded x;
 } Chain;
 
@@ -49,7 +63,7 @@ typedef struct Make {
   V image, group, row, col; /* positions of the block */
   V base;                   /* of a step's columns: where in x */
   V buffer[2], view[2];
-  TsTileType sums, line, side; /* [DOWN, ACROSS]; the right and the left operand's step */
+  TsTileType sums, line, side; /* a tile; the right and the left operand's step */
 } Make;
 
 /* ---- x at the places of a step */
@@ -104,20 +118,38 @@ static void columns(Make *m) {
   m->base = plus(m, offsets(b, s, i, true), ts_short_splat(b, &m->line, first));
 }
 
+/* Whether steps of k behind the last one are numbers of their own. */
+static bool has_end(const Chain *s) { return s->unit && s->k % s->step; }
+
+/* Elements at `at`, where i, steps of k, are not behind the last one; else this number. */
+static V gather_until(Make *m, V memory, V at, V i, double behind) {
+  TsTileBuild *b = &m->b;
+  if (!has_end(m->s)) return ts_short_gather(b, memory, at, false);
+  V in = ts_tile_op2(b, TS_OP_lt, i, ts_short_int(b, &i->type, m->s->k));
+  at = ts_tile_op3(b, TS_OP_where, in, at, ts_short_int(b, &i->type, -1));
+  TsAttr attr[3] = {{.type = TS_ATTR_int},
+                    {.type = TS_ATTR_bool, .i = true},
+                    {.type = TS_ATTR_f, .f = behind}};
+  if (!memory || !at) return NULL;
+  TsTileType t = at->type;
+  t.dtype = memory->type.dtype;
+  return ts_tile_emit1(b, TS_TILE_gather, 2, (V[]){memory, at}, attr, &t);
+}
+
 /* From k on; behind the last one it is that one again. */
 static V right_at(Make *m, V k) {
   TsTileBuild *b = &m->b;
-  V i = plus(m, ts_short_iota(b, &m->line, 0), ts_short_splat(b, &m->line, k));
-  i = ts_short_by(b, TS_OP_minimum, i, m->s->k - 1);
+  V all = plus(m, ts_short_iota(b, &m->line, 0), ts_short_splat(b, &m->line, k));
+  V i = ts_short_by(b, TS_OP_minimum, all, m->s->k - 1);
   V at = ts_tile_cast(b, ts_short_gather(b, m->table, i, false), TS_DT_i64);
-  return ts_short_gather(b, m->x, plus(m, m->base, at), false);
+  return gather_until(m, m->x, plus(m, m->base, at), all, 0);
 }
 
 /* ---- the left operand: [rows, step] from k on */
 static V left_at(Make *m, V k) {
   const Chain *s = m->s;
   TsTileBuild *b = &m->b;
-  TsTileAccess edge = {.edge = true};
+  TsTileAccess edge = {.edge = true, .fill = has_end(s) ? -0.0 : 0};
   TsTileType t = m->side;
   t.dtype = (uint8_t)s->w->d;
   if (!s->w->grad && !s->w->transposed) {
@@ -125,23 +157,23 @@ static V left_at(Make *m, V k) {
     return ts_tile_load(b, m->left, at, &t, &edge);
   }
   V o = plus(m, ts_short_iota(b, &t, 0), ts_short_splat(b, &t, m->row));
-  V i = plus(m, ts_short_iota(b, &t, 1), ts_short_splat(b, &t, k));
+  V all = plus(m, ts_short_iota(b, &t, 1), ts_short_splat(b, &t, k));
   o = ts_short_by(b, TS_OP_minimum, o, s->c.og - 1);
-  i = ts_short_by(b, TS_OP_minimum, i, s->k - 1);
+  V i = ts_short_by(b, TS_OP_minimum, all, s->k - 1);
   if (s->w->transposed) { /* [groups, channels in, channels out, window] */
     V c = plus(m, ts_short_by(b, TS_OP_floordiv, i, s->window),
                ts_short_splat(b, &t, scalar(m, TS_OP_mul, m->group, s->c.cg)));
     V at = plus(m, ts_short_by(b, TS_OP_mul, c, s->c.og), o);
     at = plus(m, ts_short_by(b, TS_OP_mul, at, s->window),
               ts_short_by(b, TS_OP_mod, i, s->window));
-    return ts_short_gather(b, m->left, at, false);
+    return gather_until(m, m->left, at, all, -0.0);
   }
   V first = ts_short_splat(b, &t, scalar(m, TS_OP_mul, m->group, s->c.og));
   V n = ts_short_by(b, TS_OP_floordiv, i, s->positions),
     p = ts_short_by(b, TS_OP_mod, i, s->positions);
   V at = plus(m, ts_short_by(b, TS_OP_mul, n, s->c.og * s->c.groups), plus(m, first, o));
-  return ts_short_gather(b, m->left, plus(m, ts_short_by(b, TS_OP_mul, at, s->positions), p),
-                         false);
+  at = plus(m, ts_short_by(b, TS_OP_mul, at, s->positions), p);
+  return gather_until(m, m->left, at, all, -0.0);
 }
 
 /* ---- steps */
@@ -214,6 +246,25 @@ static void all_steps(Make *m, V *acc) {
   multiply(m, rest, acc);
 }
 
+/* The next stage is under way while one is multiplied. */
+static void all_stages(Make *m, V *acc) {
+  const Chain *s = m->s;
+  TsTileBuild *b = &m->b;
+  TsAttr unit = {.type = TS_ATTR_str, .str = s->unit};
+  V zero = ts_tile_index(b, 0), out[3];
+  Held h;
+  fetch(m, zero, &h);
+  TsTileLoop l = ts_tile_for(b, zero, ts_tile_index(b, s->k), s->step, false, 3,
+                             (V[]){*acc, h.left, h.right});
+  if (m->b.k->failed) return;
+  fetch(m, plus(m, l.i, ts_tile_index(b, s->step)), &h);
+  V in[3] = {ts_tile_cast(b, l.carry[1], s->factor), ts_tile_cast(b, l.carry[2], s->factor),
+             l.carry[0]};
+  V sums = ts_tile_emit1(b, TS_TILE_mma, 3, in, &unit, &m->sums);
+  ts_tile_for_end(b, &l, (V[]){sums, h.left, h.right}, out);
+  *acc = out[0];
+}
+
 static void results(Make *m, const V *acc) {
   const Chain *s = m->s;
   TsTileBuild *b = &m->b;
@@ -221,11 +272,11 @@ static void results(Make *m, const V *acc) {
   TsTileAccess edge = {.edge = true};
   for (int j = 0; j < s->down; j++)
     for (int i = 0; i < s->across; i++) {
-      V row = plus(m, m->row, ts_tile_index(b, j * DOWN));
-      V col = plus(m, m->col, ts_tile_index(b, i * ACROSS)), x = acc[j * s->across + i];
+      V row = plus(m, m->row, ts_tile_index(b, j * s->tile[0]));
+      V col = plus(m, m->col, ts_tile_index(b, i * s->tile[1])), x = acc[j * s->across + i];
       V at[4] = {m->image, m->group, row, col}, to[2] = {m->group, row};
       if (s->w->bias) {
-        TsTileType t = ts_tile_vector(s->w->d, DOWN);
+        TsTileType t = ts_tile_vector(s->w->d, s->tile[0]);
         V bias = ts_tile_cast(b, ts_tile_load(b, m->bias, to, &t, &edge), s->c.acc);
         x = plus(m, x, ts_tile_broadcast(b, bias, &m->sums, rows));
       }
@@ -279,26 +330,27 @@ static TsTile *build(const Chain *s) {
   TsTile *k = ts_tile_new(s->w->grad ? "conv_weight_grad" : "conv");
   if (!k) return NULL;
   Make m = {.s = s};
-  int64_t sums[2] = {DOWN, ACROSS}, side[2] = {s->down * DOWN, s->step};
+  int64_t sums[2] = {s->tile[0], s->tile[1]}, side[2] = {s->down * s->tile[0], s->step};
   m.sums = ts_tile_type(s->c.acc, 2, sums), m.side = ts_tile_type(s->w->d, 2, side);
-  int64_t line[2] = {s->step, s->across * ACROSS};
+  int64_t line[2] = {s->step, s->across * s->tile[1]};
   m.line = ts_tile_type(s->w->d, 2, line);
   parameters(&m, k);
   m.b = ts_tile_build(k);
-  k->threads = DOWN * ACROSS, k->vector = 1;
+  k->threads = s->unit ? s->threads : DOWN * ACROSS, k->vector = !s->unit;
+  if (s->unit) k->stages = 2;
   TsTileBuild *b = &m.b;
   V zero = ts_tile_index(b, 0);
   int64_t end[4] = {s->w->grad ? 1 : s->c.batch, s->c.groups, s->rows, s->cols};
-  int64_t step[4] = {1, 1, s->down * DOWN, s->across * ACROSS};
+  int64_t step[4] = {1, 1, s->down * s->tile[0], s->across * s->tile[1]};
   TsTileLoop l[4];
   for (int i = 0; i < 4; i++)
     l[i] = ts_tile_for(b, zero, ts_tile_index(b, end[i]), step[i], true, 0, NULL);
   m.image = l[0].i, m.group = l[1].i, m.row = l[2].i, m.col = l[3].i;
-  buffers(&m);
+  if (!s->unit) buffers(&m);
   columns(&m);
   V acc[EACH * EACH];
   for (int i = 0; i < s->down * s->across; i++) acc[i] = ts_tile_const(b, 0, &m.sums);
-  all_steps(&m, acc);
+  (s->unit ? all_stages : all_steps)(&m, acc);
   results(&m, acc);
   for (int i = 4; i-- > 0;) ts_tile_for_end(b, &l[i], NULL, NULL);
   return k;
@@ -312,12 +364,22 @@ static int fit(int64_t n, int unit) {
 }
 
 static int64_t blocks(const Chain *s) {
-  int64_t rows = s->down * DOWN, cols = s->across * ACROSS;
+  int64_t rows = s->down * s->tile[0], cols = s->across * s->tile[1];
   return (s->w->grad ? 1 : s->c.batch) * s->c.groups * ((s->rows + rows - 1) / rows) *
          ((s->cols + cols - 1) / cols);
 }
 
 static void choose(Chain *s) {
+  s->tile[0] = DOWN, s->tile[1] = ACROSS;
+  if (s->unit) {
+    s->tile[0] = TS_SQUARE, s->tile[1] = MOST, s->down = s->across = 1;
+    while (s->tile[0] < s->rows && s->tile[0] < MOST) s->tile[0] *= 2;
+    s->step = DEEP / ts_dtypes[s->factor].nbytes;
+    /* a square for each wave at least */
+    int squares = s->tile[0] / TS_SQUARE * (MOST / TS_SQUARE) * s->lanes;
+    s->threads = squares < THREADS ? squares : THREADS;
+    return;
+  }
   s->down = fit(s->rows, DOWN), s->across = fit(s->cols, ACROSS);
   while (blocks(s) < BLOCKS && s->down * s->across > 1)
     *(s->down > s->across ? &s->down : &s->across) /= 2;
@@ -384,7 +446,8 @@ static bool plan(Chain *s) {
 
 int ts_conv_chain(const TsConvWork *w, const TsSched *sched, TsLayoutFn *layout, void *arg,
                   TsSchedKernel *out, TsError *err) {
-  Chain s = {.w = w, .c = w->c};
+  Chain s = {.w = w, .c = w->c, .lanes = sched->target->lanes};
+  if (w->c.og >= TS_SQUARE) s.unit = ts_sched_square_unit(sched, w->d, &s.factor);
   if (w->last || !plan(&s)) return 0;
   int64_t dim[2] = {ts_conv_padded_numel(&s.x), ts_meta_numel(&w->n->in[1]->meta)};
   int list[6], n = 0;

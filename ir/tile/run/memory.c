@@ -338,6 +338,8 @@ int ts_tile_run_copy(TsTileRun *r, const TsTileRunCopy *c) {
   ts_tile_run_look(&out, y, to->type.rank, c->to, rank, dim, NULL);
   ts_tile_run_look(&in, x, from->type.rank, c->from, rank, dim, NULL);
   if (s->op == TS_TILE_copy_async && leaves(r, s, &out)) return -1;
+  bool inside = s->op == TS_TILE_copy_async && ts_tile_attr(s, "inside")->i;
+  if (inside && leaves(r, s, &in)) return -1;
   bool adds = s->op == TS_TILE_store_bulk && ts_tile_attr(s, "add")->i;
   void *tile = ts_tile_run_work(r, s, out.n * size);
   if (!tile) return -1;

@@ -16,9 +16,14 @@ static TsTileVal memory_of(TsTileVal memory) {
 
 static void note_uses(uint8_t *uses, const TsTileRegion *r) {
   for (const TsTileStmt *s = r->first; s; s = s->next) {
-    bool write = s->op == TS_TILE_store || s->op == TS_TILE_scatter;
+    bool write =
+        s->op == TS_TILE_store || s->op == TS_TILE_store_below || s->op == TS_TILE_scatter;
     bool read = s->op == TS_TILE_load || s->op == TS_TILE_gather;
     if (write || read) uses[memory_of(s->in[0])->id] |= write ? TS_GPU_WRITTEN : TS_GPU_READ;
+    if (s->op == TS_TILE_copy_async) {
+      uses[memory_of(s->in[0])->id] |= TS_GPU_WRITTEN | TS_GPU_COPIED;
+      uses[memory_of(s->in[1])->id] |= TS_GPU_READ;
+    }
     for (int i = 0; i < s->nregion; i++) note_uses(uses, s->region[i]);
   }
 }

@@ -166,6 +166,57 @@ static V bytes(TsGpuEmit *g, V high, V low, unsigned which) {
   return ts_emit_call(g->e, "llvm.amdgcn.perm", 0, NULL, 3, in);
 }
 
+/* ---- copies past registers. The unit of memory takes a table of four words: where it begins, bytes,
+ * form; and puts what lanes read one behind the other, from the address that all have on. */
+static void direct(TsGpuEmit *g, V to, V from, V own, V by, int bytes) {
+  enum { BYTES = INT32_MAX, PLAIN = 0x20000, HIGH = 0xFFFF };
+  LLVMBuilderRef b = g->e->b;
+  V at = LLVMBuildPtrToInt(b, from, i64(g), ""), zero = ts_emit_int(g->e, i32(g), 0);
+  V high = LLVMBuildTrunc(b, LLVMBuildLShr(b, at, ts_gpu_i64(g, 32), ""), i32(g), "");
+  V word[4] = {LLVMBuildTrunc(b, at, i32(g), ""),
+               LLVMBuildAnd(b, high, ts_emit_int(g->e, i32(g), HIGH), ""),
+               ts_emit_int(g->e, i32(g), BYTES), ts_emit_int(g->e, i32(g), PLAIN)};
+  V table = LLVMGetPoison(LLVMVectorType(i32(g), 4));
+  for (int i = 0; i < 4; i++)
+    table = LLVMBuildInsertElement(b, table, word[i], ts_emit_int(g->e, i32(g), i), "");
+  V in[7] = {table, to, ts_emit_int(g->e, i32(g), bytes), own, by, zero, zero};
+  V y = ts_emit_call(g->e, "llvm.amdgcn.raw.buffer.load.lds", 0, NULL, 7, in);
+  ts_gpu_apart(g, y, true);
+}
+
+/* Until counters are no more than these: of loads, which counts to 63, and of shared memory, to 15. */
+static void wait_for(TsGpuEmit *g, int loads, int shared) {
+  enum { MOST = 63, LOW = 15, STORES = 7 << 4 };
+  int n = loads < MOST ? loads : MOST;
+  V in = ts_emit_int(g->e, i32(g), (n & LOW) | (n >> 4) << 14 | STORES | shared << 8);
+  ts_emit_call(g->e, "llvm.amdgcn.s.waitcnt", 0, NULL, 1, &in);
+}
+
+static void wait_direct(TsGpuEmit *g, int pending) { wait_for(g, pending, 15); }
+
+/* A fence that releases to the block would wait for copies too. */
+static void sync_direct(TsGpuEmit *g) {
+  fence(g, LLVMAtomicOrderingRelease, "wavefront");
+  wait_for(g, 63, 0);
+  ts_emit_call(g->e, "llvm.amdgcn.s.barrier", 0, NULL, 0, NULL);
+  fence(g, LLVMAtomicOrderingAcquire, "workgroup");
+}
+
+static V uniform(TsGpuEmit *g, V x) {
+  LLVMTypeRef t = LLVMTypeOf(x);
+  return ts_emit_call(g->e, "llvm.amdgcn.readfirstlane", LLVM_VERSION_MAJOR >= 20, &t, 1, &x);
+}
+
+static V read_turned(TsGpuEmit *g, V p) {
+  LLVMTypeRef t = LLVMVectorType(ts_emit_int_type(g->e, 16, 0), 4);
+  return ts_emit_call(g->e, "llvm.amdgcn.ds.read.tr16.b64", 1, &t, 1, &p);
+}
+
+static void first(TsGpuEmit *g, bool is) {
+  V in = ts_emit_int(g->e, ts_emit_int_type(g->e, 16, 0), is);
+  ts_emit_call(g->e, "llvm.amdgcn.s.setprio", 0, NULL, 1, &in);
+}
+
 const TsGpuMaker ts_gpu_amd = {
     .global = 1,
     .shared = 3,
@@ -189,5 +240,11 @@ const TsGpuMaker ts_gpu_amd = {
     .steady = steady,
     .processor = processor,
     .bytes = bytes,
+    .direct = direct,
+    .wait_direct = wait_direct,
+    .sync_direct = sync_direct,
+    .uniform = uniform,
+    .read_turned = read_turned,
+    .first = first,
     .matrix = ts_gpu_amd_matrix,
 };

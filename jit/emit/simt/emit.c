@@ -57,6 +57,7 @@ static void put_alloc(TsGpuEmit *g, const TsTileStmt *s) {
     if (ts_tile_dim_is(v->type.dim[i])) ts_emit_fail(g->e, "alloc: of symbolic size");
   int64_t at = ts_gpu_shared_take(g, ts_tile_numel(&v->type) * ts_dtypes[v->type.dtype].nbytes);
   ts_gpu_memory_begin(g, v, ts_gpu_shared_at(g, at, NULL, NULL));
+  ts_gpu_ring_begin(g, v, at);
 }
 
 static void program(TsGpuEmit *g, const TsTileStmt *s) {
@@ -87,7 +88,8 @@ static void statement(TsGpuEmit *g, const TsTileStmt *s) {
   case TS_TILE_alloc: put_alloc(g, s); return;
   case TS_TILE_view: ts_gpu_memory_begin(g, s->out[0], g->memory[s->in[0]->id][0]); return;
   case TS_TILE_load: ts_gpu_load(g, s); return;
-  case TS_TILE_store: ts_gpu_store(g, s); return;
+  case TS_TILE_store:
+  case TS_TILE_store_below: ts_gpu_store(g, s); return;
   case TS_TILE_gather: ts_gpu_gather(g, s); return;
   case TS_TILE_scatter: ts_gpu_scatter(g, s); return;
   case TS_TILE_prefetch:
@@ -106,15 +108,16 @@ static void statement(TsGpuEmit *g, const TsTileStmt *s) {
   case TS_TILE_meet: meet(g, s); return;
   case TS_TILE_mma:
   case TS_TILE_outer: ts_gpu_contract(g, s); return;
+  case TS_TILE_copy_async: ts_gpu_ring_copy(g, s); return;
+  case TS_TILE_commit: ts_gpu_ring_commit(g); return;
+  case TS_TILE_wait: ts_gpu_ring_wait(g, s); return;
+  case TS_TILE_barrier: ts_gpu_ring_meet(g); return;
+  case TS_TILE_turn: ts_gpu_ring_turn(g, s); return;
   case TS_TILE_role:
-  case TS_TILE_copy_async:
   case TS_TILE_copy_bulk:
-  case TS_TILE_commit:
-  case TS_TILE_wait:
   case TS_TILE_expect:
   case TS_TILE_arrive:
   case TS_TILE_await:
-  case TS_TILE_barrier:
   case TS_TILE_fence:
   case TS_TILE_await_launch:
   case TS_TILE_registers:
@@ -244,6 +247,7 @@ static void put_loop(TsGpuEmit *g, const TsTileStmt *s) {
   for (int i = 0; i < n; i++) first[i] = carried(g, s->in[2 + i]);
   struct TsGpuMatrixKept *kept = g->kept;
   ts_gpu_matrix_before(g, r);
+  ts_gpu_ring_turns(g, s, false);
   LLVMBasicBlockRef before = LLVMGetInsertBlock(b), last;
   TsGpuLoop l = ts_gpu_loop(g, ts_gpu_scalar(g, s->in[0]), ts_gpu_scalar(g, s->in[1]),
                             ts_gpu_i64(g, ts_tile_attr(s, "step")->i));
@@ -262,6 +266,7 @@ static void put_loop(TsGpuEmit *g, const TsTileStmt *s) {
     now[i] = phis(g, first[i].n, first[i].x, before);
     incoming(first[i].n, now[i], next[i].x, last);
   }
+  ts_gpu_ring_turns(g, s, true);
   if (turns) ts_gpu_sync(g);
   g->kept = kept;
   for (int i = 0; i < n; i++) define(g, s->out[i], &first[i], now[i]);
@@ -408,7 +413,8 @@ static void put_phase(TsGpuEmit *g, int index) {
   memset(g->scalar, 0, sizeof *g->scalar * n);
   memset(g->memory, 0, sizeof *g->memory * n);
   memset(g->seen, 0, sizeof *g->seen * n);
-  g->frames = NULL, g->homes = NULL, g->kept = NULL;
+  g->frames = NULL, g->homes = NULL, g->kept = NULL, g->rings = NULL, g->fetched = NULL;
+  g->copies = g->of_group = g->ngroup = 0;
   ts_gpu_note_uses(g);
   g->wrote = g->read = false;
   memset(&g->rows, 0, sizeof g->rows);

@@ -67,7 +67,7 @@ typedef struct TsGpuHome {
   struct TsGpuHome *next;
 } TsGpuHome;
 
-enum { TS_GPU_WRITTEN = 1, TS_GPU_READ = 2 }; /* of TsGpuEmit.uses */
+enum { TS_GPU_WRITTEN = 1, TS_GPU_READ = 2, TS_GPU_COPIED = 4 }; /* of TsGpuEmit.uses */
 
 typedef struct TsGpuEmit {
   TsEmit *e;
@@ -108,6 +108,10 @@ typedef struct TsGpuEmit {
   int meetings;     /* that were emitted */
   struct TsGpuMatrixKept *kept; /* operands that loops around do not change */
   int staged;       /* those of them behind which memory of two stages is read */
+  struct TsGpuMatrixRing *rings; /* stages that are copied */
+  int copies, of_group,
+      ngroup; /* of this thread: since the last group, of one, how many there were */
+  struct TsGpuMatrixFetched *fetched; /* operands of the next product, or NULL */
   bool meets;       /* memory that others write meanwhile is read: no cache may keep it */
   bool once;        /* what is read now is read by no other round, and other things are */
   bool single;      /* a number that is rounded now is no half of a pair */
@@ -224,6 +228,9 @@ void ts_gpu_memory_begin(TsGpuEmit *g, TsTileVal memory, LLVMValueRef pointer);
 LLVMTypeRef ts_gpu_stored(TsGpuEmit *g, TsDtype d);
 LLVMValueRef ts_gpu_to_stored(TsGpuEmit *g, TsDtype d, LLVMValueRef x);
 LLVMValueRef ts_gpu_from_stored(TsGpuEmit *g, TsDtype d, LLVMValueRef x);
+
+/* A read of stages that are copied, or a copy to them: neither is of what the other is. */
+void ts_gpu_apart(TsGpuEmit *g, LLVMValueRef instruction, bool copies);
 
 /* ---- jit/emit/simt/load.c */
 void ts_gpu_load(TsGpuEmit *g, const TsTileStmt *s);

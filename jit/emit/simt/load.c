@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "jit/emit/simt/memory.h"
+#include "jit/gpu/boxes.h"
 #include "ir/tile/find.h"
 
 typedef LLVMValueRef V;
@@ -144,6 +145,8 @@ void ts_gpu_read_row(TsGpuEmit *g, TsDtype d, V p, int n, V *out) {
 /* Loads stand before branches that they are wanted behind: these stay there. */
 void ts_gpu_load(TsGpuEmit *g, const TsTileStmt *s) {
   TsTileVal y = s->out[0];
+  const TsGpuMatrixRing *ring = ts_gpu_ring_of(g, s->in[0]);
+  if (ring && ring->unit) return; /* the unit reads it */
   ts_gpu_before_read(g, s->in[0]);
   if (!y->type.rank) {
     TsGpuCoord at[TS_TILE_RANK] = {{0}};
@@ -158,6 +161,7 @@ void ts_gpu_load(TsGpuEmit *g, const TsTileStmt *s) {
     return; /* whoever wants elements reads them */
   }
   if (ts_gpu_for_all_rounds(g, s)) return;
+  if (ts_gpu_intel_boxes(g) && ts_gpu_boxes_only(s)) return; /* its product reads it */
   const TsTileRegion *all = g->phase->loop->region[0];
   g->stays = ts_gpu_reads_only(g, s->in[0]) && ts_tile_find(all, TS_TILE_rare);
   g->once = g->stays || (ts_gpu_reads_only(g, s->in[0]) && ts_gpu_some_for_all_rounds(g, all));

@@ -61,6 +61,19 @@ typedef struct TsGpuMaker {
   /* 16 bytes to shared memory meanwhile, and until they have come; both or none. */
   void (*copy)(struct TsGpuEmit *g, LLVMValueRef to, LLVMValueRef from);
   void (*wait_copies)(struct TsGpuEmit *g);
+  /* So many bytes of each lane past its registers: from a pointer that all lanes have, its own and all
+   * lanes' bytes behind it (i32; below 0: zeros come) to where the wave's begin; until at most so many of
+   * a thread are under way; all or none. */
+  void (*direct)(struct TsGpuEmit *g, LLVMValueRef to, LLVMValueRef from, LLVMValueRef own,
+                 LLVMValueRef by, int bytes);
+  void (*wait_direct)(struct TsGpuEmit *g, int pending);
+  /* As sync, where those that are under way stay so. */
+  void (*sync_direct)(struct TsGpuEmit *g);
+  LLVMValueRef (*uniform)(struct TsGpuEmit *g, LLVMValueRef x); /* i32 that all lanes have */
+  /* Four numbers of 16 bits, each from another lane's place: jit/emit/simt/matrix_operand.c. */
+  LLVMValueRef (*read_turned)(struct TsGpuEmit *g, LLVMValueRef p);
+  /* This wave is first where a SIMD has others, or no more. */
+  void (*first)(struct TsGpuEmit *g, bool is);
 
   /* ---- numbers: the same bits as the form for all gives, if nothing else is said. x times
    * 2^(k + far), then times 2^-far; x 2^k by two factors. */
@@ -100,6 +113,8 @@ ts_gpu_amd_matrix(const struct TsGpuEmit *g, TsDtype d); /* jit/emit/simt/amd_ma
 LLVMValueRef ts_gpu_scratch_argument(struct TsGpuEmit *g, int i);
 /* jit/emit/simt/intel_matrix.c. Lanes of a sub-group that the unit wants; 0: it is not used. */
 int ts_gpu_intel_lanes(const struct TsGpuEmit *g);
+/* Whether operands of the phase's products come in boxes (jit/gpu/boxes.h). */
+bool ts_gpu_intel_boxes(const struct TsGpuEmit *g);
 struct TsGpuFrame *ts_gpu_intel_frame(struct TsGpuEmit *g, const TsTileType *t);
 bool ts_gpu_intel_product(struct TsGpuEmit *g, const TsTileStmt *s);
 /* A function of OpenCL's that all lanes of a sub-group call together. */

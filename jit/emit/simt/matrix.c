@@ -207,15 +207,30 @@ void ts_gpu_matrix_before(TsGpuEmit *g, const TsTileRegion *r) {
   if (any) ts_gpu_sync(g);
 }
 
+/* What a step multiplies: columns of B, rows of A. */
+typedef struct Step {
+  V *x, *y;
+} Step;
+
+static V of_column(TsGpuEmit *g, const TsGpuMatrix *u, const Place *p, const Sides *o, int c,
+                   int64_t k) {
+  TsGpuCoord at = {o->col, (int64_t)c * SQUARE, 0};
+  return ts_gpu_matrix_numbers(g, u, &o->b, at, p->row, p->group, k);
+}
+
+static V of_row(TsGpuEmit *g, const TsGpuMatrix *u, const Place *p, const Sides *o, int r,
+                int64_t k) {
+  TsGpuCoord at = {o->row, (int64_t)r * SQUARE, 0};
+  return ts_gpu_matrix_numbers(g, u, &o->a, at, p->row, p->group, k);
+}
+
+/* came: what was read before; NULL: it is read now. */
 static void step(TsGpuEmit *g, const TsGpuMatrix *u, const Waves *w, const Place *p,
-                 const Sides *o, int64_t k, V *sum) {
+                 const Sides *o, const Step *came, int64_t k, V *sum) {
   V x[64];
-  for (int c = 0; c < w->cols; c++)
-    x[c] = ts_gpu_matrix_numbers(g, u, &o->b, (TsGpuCoord){o->col, (int64_t)c * SQUARE, 0},
-                                 p->group, k);
+  for (int c = 0; c < w->cols; c++) x[c] = came ? came->x[c] : of_column(g, u, p, o, c, k);
   for (int r = 0; r < w->rows; r++) {
-    V y = ts_gpu_matrix_numbers(g, u, &o->a, (TsGpuCoord){o->row, (int64_t)r * SQUARE, 0},
-                                p->group, k);
+    V y = came ? came->y[r] : of_row(g, u, p, o, r, k);
     for (int c = 0; c < w->cols; c++)
       sum[r * w->cols + c] = multiply(g, u, x[c], y, sum[r * w->cols + c]);
   }
@@ -267,6 +282,57 @@ static bool is_one_of_several(const TsTileStmt *s) {
   return false;
 }
 
+/* ---- stages that are copied */
+typedef struct TsGpuMatrixFetched {
+  const TsTileStmt *s;
+  Step *step;
+} Fetched;
+
+static bool are_stages(TsGpuEmit *g, const TsTileStmt *s, Sides *o) {
+  bool turned;
+  return ts_gpu_ring_rows(g, ts_gpu_matrix_operand(s, 0, &turned), &o->a) &&
+         ts_gpu_ring_rows(g, ts_gpu_matrix_operand(s, 1, &turned), &o->b);
+}
+
+static Place place_sides(TsGpuEmit *g, const TsGpuMatrix *u, const Waves *w, Sides *o) {
+  Place p = place_of(g, u, w);
+  o->row = ts_gpu_mul(g, p.high, w->rows * SQUARE);
+  o->col = ts_gpu_mul(g, p.across, w->cols * SQUARE);
+  return p;
+}
+
+void ts_gpu_matrix_fetch(TsGpuEmit *g, const TsTileStmt *s) {
+  const TsGpuMatrix *u = unit_of(g, s);
+  Waves w;
+  Sides o;
+  if (!u || !divide(g, u, &s->out[0]->type, &w) || !are_stages(g, s, &o)) return;
+  Place p = place_sides(g, u, &w, &o);
+  int n = (int)(s->in[0]->type.dim[1] / u->depth);
+  Fetched *f = ts_emit_take(g->e, sizeof *f);
+  *f = (Fetched){s, ts_emit_take(g->e, sizeof *f->step * (size_t)(n + 1))};
+  for (int k = 0; k < n; k++) {
+    Step *at = &f->step[k];
+    at->x = ts_emit_take(g->e, sizeof *at->x * (size_t)w.cols);
+    at->y = ts_emit_take(g->e, sizeof *at->y * (size_t)w.rows);
+    for (int c = 0; c < w.cols; c++) at->x[c] = of_column(g, u, &p, &o, c, k * u->depth);
+    for (int r = 0; r < w.rows; r++) at->y[r] = of_row(g, u, &p, &o, r, k * u->depth);
+  }
+  g->fetched = f;
+}
+
+/* Operands go to shared memory, if they do not lie there. */
+static void put_sides(TsGpuEmit *g, const TsTileStmt *s, Sides *o) {
+  bool turned[2];
+  const Kept *kept = kept_of(g, s);
+  if (are_stages(g, s, o)) return;
+  TsTileVal a = ts_gpu_matrix_operand(s, 0, &turned[0]);
+  TsTileVal b = ts_gpu_matrix_operand(s, 1, &turned[1]);
+  open_sides(g, s, kept, o);
+  if (!kept) ts_gpu_matrix_put(g, a, turned[0], &o->a);
+  ts_gpu_matrix_put(g, b, turned[1], &o->b);
+  ts_gpu_sync(g);
+}
+
 bool ts_gpu_matrix_product(TsGpuEmit *g, const TsTileStmt *s) {
   if (g->maker->matrix_product) return g->maker->matrix_product(g, s);
   const TsGpuMatrix *u = unit_of(g, s);
@@ -279,21 +345,14 @@ bool ts_gpu_matrix_product(TsGpuEmit *g, const TsTileStmt *s) {
   int n = 0;
   V *acc = ts_gpu_matrix_wholes(g, s->in[2], &n);
   Sides o;
-  bool turned[2];
-  TsTileVal a = ts_gpu_matrix_operand(s, 0, &turned[0]);
-  TsTileVal b = ts_gpu_matrix_operand(s, 1, &turned[1]);
-  const Kept *kept = kept_of(g, s);
   int64_t used = g->shared_used;
-  open_sides(g, s, kept, &o);
-  if (!kept) ts_gpu_matrix_put(g, a, turned[0], &o.a);
-  ts_gpu_matrix_put(g, b, turned[1], &o.b);
-  ts_gpu_sync(g);
-  Place p = place_of(g, u, &w);
-  o.row = ts_gpu_add(g, ts_gpu_mul(g, p.high, w.rows * SQUARE), p.row);
-  o.col = ts_gpu_add(g, ts_gpu_mul(g, p.across, w.cols * SQUARE), p.row);
+  const Fetched *f = g->fetched && g->fetched->s == s ? g->fetched : NULL;
+  if (!f) put_sides(g, s, &o);
+  Place p = place_sides(g, u, &w, &o);
   V *sum = ts_emit_take(g->e, sizeof *sum * (size_t)n);
   memcpy(sum, acc, sizeof *sum * (size_t)n);
-  for (int64_t k = 0; k < depth; k += u->depth) step(g, u, &w, &p, &o, k, sum);
+  for (int64_t k = 0; k < depth; k += u->depth)
+    step(g, u, &w, &p, &o, f ? &f->step[k / u->depth] : NULL, k, sum);
   ts_gpu_matrix_define(g, s->out[0], sum);
   if (is_one_of_several(s)) {
     ts_gpu_sync(g);

@@ -51,6 +51,9 @@ void ts_gpu_matrix_define(struct TsGpuEmit *g, TsTileVal v, LLVMValueRef *whole)
 /* false: there is no unit, and no instruction was emitted. */
 bool ts_gpu_matrix_product(struct TsGpuEmit *g, const TsTileStmt *s);
 
+/* The operands of a product that stands behind, if they are stages of rings, come now. */
+void ts_gpu_matrix_fetch(struct TsGpuEmit *g, const TsTileStmt *s);
+
 /* Operands that a loop does not change go to shared memory before it; forget: behind it. */
 void ts_gpu_matrix_before(struct TsGpuEmit *g, const TsTileRegion *r);
 
@@ -71,7 +74,15 @@ typedef struct TsGpuMatrixRows {
   int64_t pitch; /* bytes of a row */
   TsDtype of;
   LLVMValueRef stage; /* bytes that the stage adds, or NULL */
+  bool across;        /* rows are steps of k instead, which are read turned */
+  bool copied;        /* by copies that others are under way beside */
 } TsGpuMatrixRows;
+
+/* Byte `in` of a row: its address; where it lies in the row. */
+LLVMValueRef ts_gpu_matrix_place(struct TsGpuEmit *g, const TsGpuMatrixRows *r,
+                                 struct TsGpuCoord row, LLVMValueRef in);
+LLVMValueRef ts_gpu_matrix_turned_in(struct TsGpuEmit *g, const TsGpuMatrixRows *r,
+                                     struct TsGpuCoord row, LLVMValueRef in);
 
 /* What is multiplied: the tile as it comes, and whether k is its first axis. */
 TsTileVal ts_gpu_matrix_operand(const TsTileStmt *s, int side, bool *turned);
@@ -79,9 +90,31 @@ int64_t ts_gpu_matrix_pitch(TsDtype d, int64_t depth);
 /* The frame in which a thread has numbers of several steps of k of a column; NULL: none. */
 struct TsGpuFrame *ts_gpu_matrix_turned(struct TsGpuEmit *g, const TsTileType *t);
 void ts_gpu_matrix_put(struct TsGpuEmit *g, TsTileVal v, bool turned, const TsGpuMatrixRows *to);
-/* A lane's numbers of a row, for the step of k that begins at `from`. */
+/* A lane's numbers of a row, for the step of k that begins at `from`; of `across` the row is that of the
+ * first lane, of which this is number `lane` of 16. */
 LLVMValueRef ts_gpu_matrix_numbers(struct TsGpuEmit *g, const TsGpuMatrix *u,
                                    const TsGpuMatrixRows *of, struct TsGpuCoord row,
-                                   LLVMValueRef group, int64_t from);
+                                   LLVMValueRef lane, LLVMValueRef group, int64_t from);
+
+/* ---- jit/emit/simt/direct.c: stages that are copied to shared memory */
+typedef struct TsGpuMatrixRing {
+  TsTileVal memory;
+  TsGpuMatrixRows rows; /* of its first stage */
+  bool unit;            /* they lie as the unit reads them; else one element behind the other */
+  bool direct;          /* and come past registers */
+  struct TsGpuMatrixRing *next;
+} TsGpuMatrixRing;
+
+void ts_gpu_ring_begin(struct TsGpuEmit *g, TsTileVal memory, int64_t at);
+const TsGpuMatrixRing *ts_gpu_ring_of(const struct TsGpuEmit *g, TsTileVal memory);
+/* Of a load of such a stage, which nobody has to do: the unit reads it; false: it is none. */
+bool ts_gpu_ring_rows(struct TsGpuEmit *g, TsTileVal v, TsGpuMatrixRows *rows);
+void ts_gpu_ring_copy(struct TsGpuEmit *g, const TsTileStmt *s);
+void ts_gpu_ring_commit(struct TsGpuEmit *g);
+void ts_gpu_ring_wait(struct TsGpuEmit *g, const TsTileStmt *s);
+void ts_gpu_ring_meet(struct TsGpuEmit *g); /* `barrier` */
+void ts_gpu_ring_turn(struct TsGpuEmit *g, const TsTileStmt *s);
+/* Around a loop with turns: one half comes a meeting later, and in the end the other waits for it. */
+void ts_gpu_ring_turns(struct TsGpuEmit *g, const TsTileStmt *loop, bool end);
 
 #endif

@@ -13,7 +13,12 @@
 
 typedef LLVMValueRef V;
 
-enum { SQUARE = TS_SQUARE, BANKS = 16 /* bytes that stay together */, AT_ONCE = 8 /* bytes of one k-run, packed */ };
+enum {
+  SQUARE = TS_SQUARE,
+  BANKS = 16,  /* bytes that stay together */
+  AT_ONCE = 8, /* bytes of one k-run, packed */
+  FOUR = 4     /* steps of k, and columns of a lane, that are read turned at once */
+};
 
 static LLVMTypeRef int_type(TsGpuEmit *g, int bits) { return ts_emit_int_type(g->e, bits, 0); }
 static V i32_of(TsGpuEmit *g, int64_t i) { return ts_emit_int(g->e, int_type(g, 32), i); }
@@ -58,25 +63,44 @@ static V address(TsGpuEmit *g, V to, int64_t known) {
   return LLVMBuildIntToPtr(b, at, LLVMTypeOf(g->shared), "");
 }
 
-/* Byte `in` of a row; what lies at one address does not reach beyond BANKS bytes. Squares further
- * down lie alike, so what is known of the row stands in instructions and takes no registers. */
-static V place(TsGpuEmit *g, const TsGpuMatrixRows *r, TsGpuCoord row, V in) {
+/* Of steps of k in rows, four of which are read together, 16 columns of each. */
+static V turn_across(TsGpuEmit *g, V in, V row) {
   LLVMBuilderRef b = g->e->b;
-  int64_t down = row.base && row.off % SQUARE == 0 ? row.off : 0;
+  V by = LLVMBuildAnd(b, row, ts_gpu_i64(g, FOUR - 1), "");
+  return LLVMBuildXor(b, in, LLVMBuildShl(b, by, ts_gpu_i64(g, 5), ""), "");
+}
+
+/* Rows that are so far apart lie alike. */
+static int64_t known_of(const TsGpuMatrixRows *r, TsGpuCoord row) {
+  int64_t far = r->across ? FOUR : SQUARE;
+  return row.base && row.off % far == 0 ? row.off : 0;
+}
+
+V ts_gpu_matrix_turned_in(TsGpuEmit *g, const TsGpuMatrixRows *r, TsGpuCoord row, V in) {
+  LLVMBuilderRef b = g->e->b;
+  if (!is_turned_about(r->pitch) || (r->across && r->pitch < FOUR * 2 * BANKS)) return in;
+  row.off -= known_of(r, row);
+  V at = ts_gpu_coord(g, row);
+  if (r->across) return turn_across(g, in, at);
+  V low = LLVMBuildAnd(b, at, ts_gpu_i64(g, SQUARE - 1), "");
+  V by = LLVMBuildShl(b, turn_of(g, r->pitch, low), ts_gpu_i64(g, 4), "");
+  return LLVMBuildXor(b, in, by, "");
+}
+
+/* What lies at one address does not reach beyond BANKS bytes. Squares further down lie alike, so
+ * what is known of the row stands in instructions and takes no registers. */
+V ts_gpu_matrix_place(TsGpuEmit *g, const TsGpuMatrixRows *r, TsGpuCoord row, V in) {
+  int64_t down = known_of(r, row);
+  in = ts_gpu_matrix_turned_in(g, r, row, in);
   row.off -= down;
   V at = ts_gpu_coord(g, row);
-  if (is_turned_about(r->pitch)) {
-    V low = LLVMBuildAnd(b, at, ts_gpu_i64(g, SQUARE - 1), "");
-    V by = LLVMBuildShl(b, turn_of(g, r->pitch, low), ts_gpu_i64(g, 4), "");
-    in = LLVMBuildXor(b, in, by, "");
-  }
   V to = ts_gpu_add(g, ts_gpu_mul(g, at, r->pitch), in);
   if (r->stage) to = ts_gpu_add(g, to, r->stage);
   return address(g, to, r->at + down * r->pitch);
 }
 
 static V place_of(TsGpuEmit *g, const TsGpuMatrixRows *r, TsGpuCoord row, V k) {
-  return place(g, r, row, ts_gpu_mul(g, k, ts_dtypes[r->of].nbytes));
+  return ts_gpu_matrix_place(g, r, row, ts_gpu_mul(g, k, ts_dtypes[r->of].nbytes));
 }
 
 /* ---- storing */
@@ -194,7 +218,7 @@ TsGpuFrame *ts_gpu_matrix_turned(TsGpuEmit *g, const TsTileType *t) {
   int64_t most = g->phase->vector < 16 / size ? g->phase->vector : 16 / size, n = 0, high;
   if (t->dim[0] * t->dim[1] % g->threads) return NULL;
   for (high = size < AT_ONCE ? AT_ONCE / size : 1; high > 0; high /= 2) {
-    n = each / high < most ? each / high : most;
+    for (n = 1; 2 * n <= each / high && 2 * n <= most;) n *= 2; /* vectors lie in no gap */
     bool words = n * size >= 4 || n == most || high == 1;
     if (n && words && each % (n * high) == 0 && t->dim[0] % high == 0 && t->dim[1] % n == 0)
       break;
@@ -230,10 +254,31 @@ static LLVMTypeRef type_of(TsGpuEmit *g, const TsGpuMatrix *u) {
   return n > 1 ? LLVMVectorType(t, (unsigned)n) : t;
 }
 
+/* Four steps of k at a time: a lane asks for four columns of one, and gets its column of all. */
+static V numbers_across(TsGpuEmit *g, const TsGpuMatrix *u, const TsGpuMatrixRows *of,
+                        TsGpuCoord col, V lane, V group, int64_t from) {
+  LLVMBuilderRef b = g->e->b;
+  V all = LLVMGetPoison(LLVMVectorType(int_type(g, 16), (unsigned)u->each));
+  V k = ts_gpu_add(g, ts_gpu_mul(g, group, u->k_group), ts_gpu_div(g, lane, FOUR));
+  V in = ts_gpu_add(g, ts_gpu_coord(g, col), ts_gpu_mul(g, ts_gpu_mod(g, lane, FOUR), FOUR));
+  in = ts_gpu_mul(g, in, ts_dtypes[u->of].nbytes);
+  for (int e = 0; e < u->each; e += FOUR) {
+    V p = ts_gpu_matrix_place(g, of, (TsGpuCoord){k, from + e, 0}, in);
+    V four = g->maker->read_turned(g, p);
+    ts_gpu_apart(g, four, false);
+    for (int i = 0; i < FOUR; i++)
+      all = LLVMBuildInsertElement(b, all, LLVMBuildExtractElement(b, four, i32_of(g, i), ""),
+                                   i32_of(g, e + i), "");
+  }
+  return LLVMBuildBitCast(b, all, type_of(g, u), "");
+}
+
 V ts_gpu_matrix_numbers(TsGpuEmit *g, const TsGpuMatrix *u, const TsGpuMatrixRows *of,
-                        TsGpuCoord row, V group, int64_t from) {
+                        TsGpuCoord row, V lane, V group, int64_t from) {
   LLVMBuilderRef b = g->e->b;
   int64_t size = ts_dtypes[u->of].nbytes;
+  if (of->across) return numbers_across(g, u, of, row, lane, group, from);
+  if (row.base || lane) row.base = ts_gpu_add(g, row.base, lane);
   int words = (int)(u->each * size / 4), run = (int)(u->run * size / 4);
   V all = LLVMGetPoison(LLVMVectorType(int_type(g, 32), (unsigned)words));
   V first = ts_gpu_mul(g, group, u->k_group * size);
@@ -241,10 +286,11 @@ V ts_gpu_matrix_numbers(TsGpuEmit *g, const TsGpuMatrix *u, const TsGpuMatrixRow
   for (int e = 0; e < words; e += run) {
     int64_t number = e * 4 / size, far = number / u->run * u->far + number % u->run;
     V in = ts_gpu_add(g, first, ts_gpu_i64(g, (from + far) * size));
-    V p = place(g, of, row, in);
+    V p = ts_gpu_matrix_place(g, of, row, in);
     LLVMTypeRef t = int_type(g, 32);
     V some = LLVMBuildLoad2(b, run > 1 ? LLVMVectorType(t, (unsigned)run) : t, p, "");
     LLVMSetAlignment(some, (unsigned)(4 * run));
+    if (of->copied) ts_gpu_apart(g, some, false);
     if (run == words) {
       all = some;
       break;

@@ -15,6 +15,7 @@ typedef struct TsGpuAccess {
   TsDtype d;
   int rank, axis[TS_TILE_RANK]; /* of the memory, for the tile's axes */
   bool edge;
+  TsTileVal below; /* rows from there on are dropped, or NULL */
   bool all;  /* read by all rounds, written by none */
   int width; /* elements of a vector that positions allow */
 } TsGpuAccess;

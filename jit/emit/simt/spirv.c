@@ -31,7 +31,7 @@ static void mark_convergent(TsGpuEmit *g, V call) {
 }
 
 static V call(TsGpuEmit *g, const char *name, LLVMTypeRef out, int nin, V *in) {
-  LLVMTypeRef list[4];
+  LLVMTypeRef list[6];
   for (int i = 0; i < nin; i++) list[i] = LLVMTypeOf(in[i]);
   LLVMTypeRef t = LLVMFunctionType(out, list, (unsigned)nin, 0);
   V f = LLVMGetNamedFunction(g->e->module, name);
@@ -97,6 +97,10 @@ static void barrier(TsGpuEmit *g, int scope) {
              number(g, ACQUIRE_RELEASE | OF_WORKGROUP | OF_CROSS_WORKGROUP)};
   mark_convergent(
       g, call(g, "_Z22__spirv_ControlBarrierjjj", LLVMVoidTypeInContext(g->e->ctx), 3, in));
+  if (g->e->target->lanes > 1) return;
+  LLVMBasicBlockRef behind = LLVMAppendBasicBlockInContext(g->e->ctx, g->e->fn, "");
+  LLVMBuildBr(g->e->b, behind);
+  LLVMPositionBuilderAtEnd(g->e->b, behind);
 }
 
 static void warp_sync(TsGpuEmit *g) { barrier(g, has_warps(g) ? SUBGROUP : WORKGROUP); }

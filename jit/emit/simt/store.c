@@ -70,11 +70,20 @@ static void store_scalar(TsGpuEmit *g, const TsTileStmt *s, const Access *a) {
   write_elems(g, a, first, (const TsGpuCoord(*)[TS_TILE_RANK])at, 1, &x);
 }
 
+/* A chunk that is valid, and not behind the last row that may be written. */
+static V valid_chunk(TsGpuEmit *g, const Access *a, TsGpuFrame *f, int k) {
+  if (!a->below) return f->valid[k];
+  V row = ts_gpu_axis_position(g, a, 0, f->at[k * f->vector]);
+  V in = LLVMBuildICmp(g->e->b, LLVMIntSLT, row, ts_gpu_scalar(g, a->below), "");
+  return ts_gpu_and(g, f->valid[k], in);
+}
+
 static void store_frame(TsGpuEmit *g, const Access *a, TsGpuFrame *f, TsTileVal x) {
   V *list = ts_gpu_slots(g, f, x);
   for (int k = 0; k < f->chunks; k++)
-    write_elems(g, a, f->valid[k], (const TsGpuCoord(*)[TS_TILE_RANK])f->at + k * f->vector,
-                f->vector, list + k * f->vector);
+    write_elems(g, a, valid_chunk(g, a, f, k),
+                (const TsGpuCoord(*)[TS_TILE_RANK])f->at + k * f->vector, f->vector,
+                list + k * f->vector);
 }
 
 /* Chunk after chunk of a tile that has no frame. */
@@ -106,6 +115,11 @@ void ts_gpu_store(TsGpuEmit *g, const TsTileStmt *s) {
   TsTileVal x = s->in[s->nin - 1];
   Access a = ts_gpu_access(g, s, &x->type);
   bool here = x->type.rank && ts_gpu_resident(g, &x->type);
+  if (s->op == TS_TILE_store_below) {
+    a.below = s->in[s->nin - 2];
+    if (x->type.rank != 2 || a.axis[0] != 0 || a.axis[1] != 1 || !here)
+      ts_emit_fail(g->e, "store_below: rows of a matrix are told, of tiles in registers");
+  }
   if (here) ts_gpu_force(g, x);
   ts_gpu_before_write(g, s->in[0]);
   if (!x->type.rank)

@@ -22,7 +22,7 @@ local function on_device(what, f)
   local before = core.jit_device().fallback
   local out = { f() }
   local more = core.jit_device().fallback - before
-  if more > 0 then failed = failed + 1 print("FAILED " .. what .. " ran on the CPU") end
+  if more > 0 and device.unit then failed = failed + 1 print("FAILED " .. what .. " ran on the CPU") end
   return unpack(out)
 end
 

@@ -91,7 +91,7 @@ for _, d in ipairs(types) do
   local v = op.cast(rng.normal { 21 }, d)
   local moved = v:to(name)
   check(d .. " a vector by itself", op.matmul(moved, moved), op.matmul(v, v))
-  local on_cpu = core.jit_device().fallback - before
+  local on_cpu = device.unit and core.jit_device().fallback - before or 0
   passed, failed = passed + (on_cpu == 0 and 1 or 0), failed + (on_cpu > 0 and 1 or 0)
   if on_cpu > 0 then print("FAILED " .. on_cpu .. " of any sizes by the CPU") end
   for _, s in ipairs { { { 3, 24, 16 }, { 3, 16, 32 } }, { { 3, 2, 24, 16 }, { 2, 16, 32 } },
@@ -190,7 +190,7 @@ for _, d in ipairs { "bf16", "f16" } do
       local before = core.jit_device()
       close(what, call(at[1], at[2], at[3], s), want)
       local after = core.jit_device()
-      assert(after.fallback == before.fallback, what .. " ran on the device")
+      assert(not device.unit or after.fallback == before.fallback, what .. " ran on the device")
       if not sink then
         local f = graph.module("attention", function(q, k, v) return call(q, k, v) * 0.5 end)
         close(what .. " in a function", f(at[1], at[2], at[3]), want * 0.5)
@@ -221,7 +221,7 @@ for layout = 0, 3 do
   local a, b = numbers("f32", { 72, 40 }, layout % 2 == 1), numbers("f32", { 40, 136 }, layout > 1)
   close("fast f32, layout " .. layout, op.matmul(a:to(name), b:to(name)), op.matmul(a, b))
 end
-assert(core.jit_device().fallback == fallback, "products ran on the CPU")
+assert(not device.unit or core.jit_device().fallback == fallback, "products ran on the CPU")
 
 -- In the strict profile nothing takes another chain than the CPU's.
 core.profile "strict"

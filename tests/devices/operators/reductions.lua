@@ -74,7 +74,8 @@ do -- each row of few is written out, but not a long function of each
   end
   local f = graph.module("gates of few rows", down)
   f(x:to(on.name), y:to(on.name))
-  assert(#f:ir "explicit" < 10000, "gates of few rows: a long kernel")
+  local explicit = require("_device").unit -- form of NVIDIA's
+  assert(not explicit or #f:ir "explicit" < 10000, "gates of few rows: a long kernel")
   check("sum of gates of few rows", f, x, y)
 end
 for _, d in ipairs { "f32", "bf16" } do

@@ -55,6 +55,26 @@ static const char *const more[] = {
     "      %c = cast %r : bf16[128,128]\n"
     "      store %y[%i, %j] = %c\n"
     "    }\n  }\n}\n",
+#define BOXES(name, d, acc, k, step, lies)                                                     \
+  "tile @" name "(%a: " d "[256," k "], %b: " d "[" k ",256]" lies ") -> (%y: " acc            \
+  "[256,256]) threads 256 {\n"                                                                 \
+  "  for %i in 0..256 step 128 parallel {\n"                                                   \
+  "    for %j in 0..256 step 128 parallel {\n"                                                 \
+  "      %k = const : i64[]\n"                                                                 \
+  "      %n = const {value=" k "} : i64[]\n"                                                   \
+  "      %z = const : " acc "[128,128]\n"                                                      \
+  "      %s = for %l in %k..%n step " step " carry %v = %z : " acc "[128,128] {\n"             \
+  "        %f = load %a[%i, %l] : " d "[128," step "]\n"                                       \
+  "        %g = load %b[%l, %j] : " d "[" step ",128]\n"                                       \
+  "        %h = mma %f, %g, %v {unit=\"dpas\"} : " acc "[128,128]\n"                           \
+  "        yield %h\n"                                                                         \
+  "      }\n"                                                                                  \
+  "      store %y[%i, %j] = %s\n"                                                              \
+  "    }\n  }\n}\n"
+    /* and of operands that come by 2D block loads: the right one across k, or along it */
+    BOXES("boxes", "f16", "f32", "512", "32", ""),
+    BOXES("boxes_along", "bf16", "f32", "512", "32", " strides [1,512]"),
+    BOXES("boxes_whole", "i8", "i32", "1024", "64", ""),
     /* products and sums are rounded each, quotients and roots once */
     "tile @exact(%x: f32[4096], %y: f32[4096]) -> (%z: f32[4096], %w: f32[4096]) {\n"
     "  for %i in 0..4096 step 1024 parallel {\n"
@@ -141,7 +161,7 @@ static bool all_in(const char *text, int n, const char *const *word) {
 static int text_of(const TsTile *k, const TsTarget *t, const TsGpuCode *code) {
   TsText text = {0};
   TsError err = {0};
-  bool unit = t->matrix && !strcmp(k->name, "square");
+  bool unit = t->matrix && (!strcmp(k->name, "square") || !strncmp(k->name, "boxes", 5));
   char size[60];
   snprintf(size, sizeof size, " LocalSize %d 1 1", code->phase[0].threads);
   const char *const word[] = {" ContractionOff", "OpMemoryModel Physical64 OpenCL", size,
@@ -175,11 +195,13 @@ static int refused(const TsTile *k, const TsTarget *t, const TsError *err) {
   return wrong(k, t, "no code", err->message);
 }
 
+static bool of_boxes(const TsTile *k) { return !strncmp(k->name, "boxes", 5); }
+
 static int check(const TsTile *k, const TsTarget *t, int i) {
   TsGpuCode code = {0};
   TsError err = {0};
   char path[100];
-  if (ts_gpu_code(k, t, i % 3 ? TS_GPU_aligned : TS_GPU_loose, &code, &err))
+  if (ts_gpu_code(k, t, i % 3 || of_boxes(k) ? TS_GPU_aligned : TS_GPU_loose, &code, &err))
     return refused(k, t, &err);
   int bad = t->single && has_f64(k) ? wrong(k, t, "code with f64", NULL) : 0;
   if (!ts_spirv_sound(code.image, code.size)) bad = wrong(k, t, "ids are not unique", NULL);
@@ -222,21 +244,32 @@ static int compile_offline(const char *name) {
   return bad;
 }
 
-/* What the matrix unit multiplies: 32 steps of k of 8 groups of 8 columns, and nothing spilled. ocloc
- * wants IGA by a name that the package of its library has not. */
-static int uses_unit(void) {
+static int count(const char *text, const char *word) {
+  int n = 0;
+  for (const char *at = text; (at = strstr(at, word)); at++) n++;
+  return n;
+}
+
+/* What the matrix unit multiplies: stages of 64 bytes of k of 32 x 32 sums, or some of them, and nothing
+ * spilled; what 2D block loads read for it, 8 for 16 products. ocloc wants IGA by a name that the
+ * package of its library has not. */
+static int uses_unit(const char *kernel, const char *dpas, const char *load) {
   char line[700];
   int bad;
   snprintf(line, sizeof line,
-           "cd %s && mkdir iga && ln -s $(ldconfig -p | sed -n 's/.*libiga64.so.1 .*=> //p' | "
-           "head -n 1) iga/libiga64.so && ocloc compile -spirv_input -file pvc-*-square.spv "
-           "-device pvc -q -output unit && LD_LIBRARY_PATH=iga ocloc disasm -file unit_*.bin "
-           "-device pvc -dump text > /dev/null && cat text/*.asm 2>&1",
-           folder);
+           "cd %s && rm -rf iga text unit* && mkdir iga && ln -s $(ldconfig -p | sed -n "
+           "'s/.*libiga64.so.1 .*=> //p' | head -n 1) iga/libiga64.so && ocloc compile "
+           "-spirv_input -file pvc-*-%s.spv -device pvc -q -output unit && "
+           "LD_LIBRARY_PATH=iga ocloc disasm -file unit_*.bin -device pvc -dump text "
+           "> /dev/null && cat text/*.asm 2>&1",
+           folder, kernel);
   char *text = told(line, &bad);
-  int n = 0;
-  for (const char *at = text; (at = strstr(at, "dpas.8x8 (16|M0)")); at++) n++;
-  if (bad || n != 16 || strstr(text, "scratch")) bad = 1, printf("%d dpas: %.3000s\n", n, text);
+  int n = count(text, "dpas.8x8 (16|M0)"), loads = count(text, "load_block2d.ugm.");
+  if (n % 16 || !n || loads != (load ? n / 2 : 0) || count(text, dpas) != n ||
+      strstr(text, "scratch"))
+    bad = 1;
+  if (load && count(text, load) != n / 4) bad = 1;
+  if (bad) printf("%s: %d dpas, %d loads: %.3000s\n", kernel, n, loads, text);
   free(text);
   return bad;
 }
@@ -299,7 +332,11 @@ int main(int argc, char **argv) {
     skip("there is no ocloc");
   else
     for (int j = 1; j < TARGETS && !bad; j++) bad = compile_offline(target[j]);
-  if (!bad && has_tool("ocloc")) bad = uses_unit();
+  if (!bad && has_tool("ocloc"))
+    bad = uses_unit("square", ".0:bf ", NULL) ||
+          uses_unit("boxes", ".0:hf ", "load_block2d.ugm.d16v.a64") ||
+          uses_unit("boxes_along", ".0:bf ", "load_block2d.ugm.d32t.a64") ||
+          uses_unit("boxes_whole", ".0:b ", "load_block2d.ugm.d8v.a64");
   char line[40];
   snprintf(line, sizeof line, "rm -rf %s", folder);
   return system(line) || bad;

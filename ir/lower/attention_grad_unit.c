@@ -1,0 +1,493 @@
+/* The gradients of attention of 16-bit floats on a matrix unit that makes squares
+ * (ir/tile/square.h), in block form. The definition is vm/drive/attention_grad.c's, but that p
+ * and dt are rounded to the inputs' type before they are multiplied, and that products are the
+ * unit's.
+ *
+ * Four phases. The first leaves delta of each row, the second u and r, over blocks of keys in
+ * order as the forward pass walks them (ir/sched/attention.c): they are its numbers. In the
+ * third a round is a block of query rows of one head, which walks the keys for dq; in the
+ * fourth a block of keys of one key head, which walks the query heads and blocks of rows
+ * upwards and carries dk and dv. There tiles have keys as their rows, so p and dt are operands
+ * as they are made. Each element is one chain of one round, and what a row does not see adds
+ * +0, so that no bit depends on how blocks are cut; on the blocks of keys over which l is
+ * summed alone, which the target and the heads decide.
+ *
+ * Operands that a loop does not change (queries and their gradients, keys and values) lie in
+ * shared memory before it. Rounds have so many rows that these and what a step adds fit in 64
+ * KiB. Rows of the second phase are whole ones of a wave; those of later phases are shared by
+ * two waves where heads are wide or waves narrow, since a lane has half as many sums then. */
+#include <math.h>
+#include <string.h>
+
+#include "ir/lower/row.h"
+#include "ir/sched/attention.h"
+
+typedef TsTileVal V;
+
+enum {
+  WAVES = 8,    /* of a block */
+  OWN = 128,    /* rows of a round, 16 for each of them; half as many of wide heads */
+  NARROW = 64,  /* heads up to this are not wide */
+  WIDEST = 128, /* heads for which lanes have registers */
+  MEETING =
+      64, /* keys of a block of the forward pass; of wide heads half as many on waves of 32 */
+  FEW =
+      32, /* of a step on waves of 32 lanes, each of which has twice as many sums; of a round as
+                   of wide heads */
+  SUMS = 32,  /* rows of a round that makes delta; blocks of rows are multiples */
+  WHOLE = 32, /* of which heads are multiples: steps of the deepest unit */
+};
+
+typedef struct Lower {
+  const TsNode *n;
+  TsLayoutFn *layout;
+  void *arg;
+  TsTile *k;
+  TsTileBuild b;
+  int64_t batch, heads, kv_heads, s, t, d, dv, window;
+  int64_t own, step; /* of a phase: rows of a round, and of what goes by, queries or keys */
+  bool wide, causal;
+  double scale;
+  const char *unit;
+  TsDtype dtype;
+  V in[5], out[3];     /* q k v out g; dq dk dv */
+  V u, r, delta;       /* scratch, of whole rounds */
+  V at_b, at_h, at_kv; /* of a round */
+} Lower;
+
+/* ---- short forms */
+static V num(Lower *l, int64_t i) { return ts_tile_index(&l->b, i); }
+static V op2(Lower *l, int op, V x, V y) { return ts_tile_op2(&l->b, op, x, y); }
+static V times(Lower *l, V x, int64_t i) { return op2(l, TS_OP_mul, x, num(l, i)); }
+static V plus(Lower *l, V x, int64_t i) { return i ? op2(l, TS_OP_add, x, num(l, i)) : x; }
+static V full(Lower *l, double value, TsTileType t) { return ts_tile_const(&l->b, value, &t); }
+static TsTileType tile2(TsDtype d, int64_t m, int64_t n) {
+  return ts_tile_type(d, 2, (int64_t[]){m, n});
+}
+static V choose(Lower *l, V cond, V x, V y) {
+  return ts_tile_op3(&l->b, TS_OP_where, cond, x, y);
+}
+
+/* A number for each row (axis 0) or column over the shape of `like`. */
+static V over(Lower *l, V x, const TsTileType *like, int64_t axis) {
+  TsTileType t = *like;
+  if (!x) return NULL;
+  t.dtype = x->type.dtype;
+  return ts_tile_broadcast(&l->b, x, &t, &axis);
+}
+
+static V reduced(Lower *l, int op, V x) {
+  TsAttr axis = {.type = TS_ATTR_int, .i = 1};
+  TsTileType t = ts_tile_vector(TS_DT_f32, x ? x->type.dim[0] : 0);
+  return x ? ts_tile_emit1(&l->b, op, 1, &x, &axis, &t) : NULL;
+}
+
+static V product(Lower *l, V a, V b, V acc) {
+  V in[3] = {a, b, acc};
+  TsAttr unit = {.type = TS_ATTR_str, .str = l->unit};
+  return a && b && acc ? ts_tile_emit1(&l->b, TS_TILE_mma, 3, in, &unit, &acc->type) : NULL;
+}
+
+static V transposed(Lower *l, V x) {
+  TsAttr perm = {.type = TS_ATTR_ints, .n = 2, .ints = (int64_t[]){1, 0}};
+  if (!x) return NULL;
+  TsTileType t = tile2((TsDtype)x->type.dtype, x->type.dim[1], x->type.dim[0]);
+  return ts_tile_emit1(&l->b, TS_TILE_transpose, 1, &x, &perm, &t);
+}
+
+static V exp_of(Lower *l, V x, V base) {
+  return ts_tile_op1(&l->b, TS_OP_exp, op2(l, TS_OP_sub, x, base));
+}
+
+static V narrow(Lower *l, V x) { return ts_tile_cast(&l->b, x, l->dtype); }
+
+static V iota(Lower *l, int64_t axis, TsTileType t) {
+  TsAttr a = {.type = TS_ATTR_int, .i = axis};
+  return ts_tile_emit1(&l->b, TS_TILE_iota, 0, NULL, &a, &t);
+}
+
+/* ---- memory */
+static V param(Lower *l, TsVal v, const char *name, bool written) {
+  const TsMeta *m = &v->meta;
+  int64_t own[TS_MAX_RANK], size = ts_tile_size(l->k, "M");
+  TsTileType t = {.dtype = m->dtype, .rank = 4};
+  bool known = !written && l->layout && l->layout(l->arg, v, own);
+  if (!known) ts_meta_strides(m, own);
+  for (int i = 0; i < 4; i++) {
+    int axis = i - (4 - m->ndim);
+    t.dim[i] = axis < 0 ? 1 : m->dim[axis];
+    t.stride[i] = axis < 0 ? ts_meta_numel(m) : own[axis];
+  }
+  t.dim[0] = size;
+  t.strided = known;
+  if (!known) memset(t.stride, 0, sizeof t.stride);
+  return ts_tile_param(l->k, name, &t, written);
+}
+
+static const int place[] = {0, 1, 2, 5, 6}; /* of what is read, among the node's operands */
+
+static void put_params(Lower *l) {
+  static const char *const in[] = {"q", "k", "v", "out", "g"}, *const out[] = {"dq", "dk",
+                                                                               "dv"};
+  for (int i = 0; i < 5; i++) l->in[i] = param(l, l->n->in[place[i]], in[i], false);
+  for (int i = 0; i < 3; i++)
+    l->out[i] = param(l, (TsVal)(uintptr_t)&l->n->out[i], out[i], true);
+}
+
+static int64_t blocks(int64_t n, int64_t each) { return (n + each - 1) / each; }
+
+static void put_scratch(Lower *l) {
+  int64_t dim[] = {ts_tile_dim(0), l->heads, blocks(l->s, OWN) * OWN};
+  TsTileType t = ts_tile_type(TS_DT_f32, 3, dim);
+  V *list[3] = {&l->u, &l->r, &l->delta};
+  for (int i = 0; i < 3; i++) *list[i] = ts_tile_alloc(&l->b, TS_SPACE_scratch, &t);
+}
+
+/* Behind the last row are zeros. */
+static V load(Lower *l, V m, V h, V row, int64_t nrow, int64_t ncol) {
+  V at[4] = {l->at_b, h, row, num(l, 0)};
+  bool keys = m == l->in[1] || m == l->in[2];
+  TsTileType t = tile2(l->dtype, nrow, ncol);
+  TsTileAccess a = {.edge = keys ? l->t % nrow != 0 : l->s % (nrow == SUMS ? OWN : nrow) != 0};
+  return ts_tile_load(&l->b, m, at, &t, &a);
+}
+
+static V load_queries(Lower *l, V row, int64_t n) {
+  return load(l, l->in[0], l->at_h, row, n, l->d);
+}
+static V load_slopes(Lower *l, V row, int64_t n) {
+  return load(l, l->in[4], l->at_h, row, n, l->dv);
+}
+static V load_keys(Lower *l, V key, int64_t n) {
+  return load(l, l->in[1], l->at_kv, key, n, l->d);
+}
+static V load_values(Lower *l, V key, int64_t n) {
+  return load(l, l->in[2], l->at_kv, key, n, l->dv);
+}
+
+static V load_numbers(Lower *l, V m, V row, int64_t n) {
+  V at[3] = {l->at_b, l->at_h, row};
+  TsTileType t = ts_tile_vector(TS_DT_f32, n);
+  return ts_tile_load(&l->b, m, at, &t, NULL);
+}
+
+static void store_numbers(Lower *l, V m, V row, V x) {
+  V at[3] = {l->at_b, l->at_h, row};
+  if (x) ts_tile_store(&l->b, m, at, x, NULL);
+}
+
+/* x scale + 0 */
+static void store(Lower *l, V m, V h, V row, V x, double scale) {
+  V at[4] = {l->at_b, h, row, num(l, 0)};
+  TsTileAccess a = {.edge = (m == l->out[0] ? l->s : l->t) % l->own != 0};
+  if (!x) return;
+  if (scale != 1) x = op2(l, TS_OP_mul, x, full(l, scale, x->type));
+  x = narrow(l, op2(l, TS_OP_add, x, full(l, 0, x->type)));
+  ts_tile_store(&l->b, m, at, x, &a);
+}
+
+/* ---- what is seen */
+/* Columns [lo, hi) of a tile that each of its rows sees; NULL: no limit. */
+typedef struct Sight {
+  V lo, hi;
+} Sight;
+
+/* For each row of a round: first + i. */
+static V numbered(Lower *l, V first) {
+  TsTileType t = ts_tile_vector(TS_DT_i32, l->own);
+  TsTileVal x = ts_tile_broadcast(&l->b, ts_tile_cast(&l->b, first, TS_DT_i32), &t, NULL);
+  return op2(l, TS_OP_add, x, iota(l, 0, t));
+}
+
+static V least(Lower *l, V x, V y) { return x ? op2(l, TS_OP_minimum, x, y) : y; }
+
+/* Of rows that are queries: keys of the block. */
+static Sight of_query(Lower *l, V row, V key) {
+  Sight s = {NULL, NULL};
+  V at = op2(l, TS_OP_sub, plus(l, row, l->t - l->s), key);
+  TsTileType t = ts_tile_vector(TS_DT_i32, l->own);
+  if (l->causal) s.hi = numbered(l, plus(l, at, 1));
+  if (l->window) s.lo = numbered(l, plus(l, at, 1 - l->window));
+  if (l->t % l->step) {
+    V left = ts_tile_cast(&l->b, op2(l, TS_OP_sub, num(l, l->t), key), TS_DT_i32);
+    s.hi = least(l, s.hi, ts_tile_broadcast(&l->b, left, &t, NULL));
+  }
+  return s;
+}
+
+/* Of rows that are keys: queries of the block. Those behind the last one are zeros. */
+static Sight of_key(Lower *l, V key, V row) {
+  Sight s = {NULL, NULL};
+  V at = op2(l, TS_OP_sub, plus(l, key, l->s - l->t), row);
+  if (l->causal) s.lo = numbered(l, at);
+  if (l->window) s.hi = numbered(l, plus(l, at, l->window));
+  return s;
+}
+
+static V shown(Lower *l, const Sight *s, V x, double hidden) {
+  TsTileType t = tile2(TS_DT_i32, l->own, l->step);
+  if (!x || (!s->lo && !s->hi)) return x;
+  V i = iota(l, 1, t), none = full(l, hidden, x->type);
+  if (s->hi) x = choose(l, op2(l, TS_OP_lt, i, over(l, s->hi, &t, 0)), x, none);
+  if (s->lo) x = choose(l, op2(l, TS_OP_ge, i, over(l, s->lo, &t, 0)), x, none);
+  return x;
+}
+
+/* What rows that see nothing of the block had: a NaN there does them no harm. */
+static V taken(Lower *l, const Sight *s, V now, V before) {
+  TsTileType t = ts_tile_vector(TS_DT_i32, l->own);
+  if (!now || (!l->causal && !l->window)) return now;
+  V zero = full(l, 0, t), end = full(l, l->step, t);
+  V hi = least(l, s->hi, end), lo = s->lo ? op2(l, TS_OP_maximum, s->lo, zero) : zero;
+  return choose(l, over(l, op2(l, TS_OP_lt, lo, hi), &now->type, 0), now, before);
+}
+
+/* Blocks of keys that some query of a round sees: [*lo, *hi). */
+static void keys_seen(Lower *l, V row, V *lo, V *hi) {
+  *lo = num(l, 0), *hi = num(l, blocks(l->t, l->step));
+  if (l->window) {
+    V first = plus(l, row, l->t - l->s - l->window + 1);
+    *lo = op2(l, TS_OP_maximum, *lo, op2(l, TS_OP_floordiv, first, num(l, l->step)));
+  }
+  if (!l->causal) return;
+  V last = plus(l, row, l->own - 1 + l->t - l->s);
+  last = plus(l, op2(l, TS_OP_floordiv, last, num(l, l->step)), 1);
+  *hi = op2(l, TS_OP_minimum, *hi, last);
+}
+
+/* Blocks of queries that see some key of a round. */
+static void queries_seen(Lower *l, V key, V *lo, V *hi) {
+  *lo = num(l, 0), *hi = num(l, blocks(l->s, l->step));
+  V at = plus(l, key, l->s - l->t);
+  if (l->causal) *lo = op2(l, TS_OP_maximum, *lo, op2(l, TS_OP_floordiv, at, num(l, l->step)));
+  if (!l->window) return;
+  V last = op2(l, TS_OP_floordiv, plus(l, at, l->own + l->window - 2), num(l, l->step));
+  *hi = op2(l, TS_OP_minimum, *hi, plus(l, last, 1));
+}
+
+/* ---- the first phase */
+/* Rounds of a phase: of blocks of queries or keys of each head. */
+static TsTileLoop open(Lower *l, int64_t heads, int64_t rows, V at[3]) {
+  TsTileLoop r = ts_sched_attention_rounds(&l->b, heads, blocks(rows, l->own), at);
+  l->at_b = at[0], l->at_h = at[1];
+  return r;
+}
+
+static TsTileLoop open_queries(Lower *l, int64_t rows, V at[3]) {
+  TsTileLoop r = open(l, l->heads, rows, at);
+  int64_t group = l->heads / l->kv_heads;
+  l->at_kv = group > 1 ? op2(l, TS_OP_floordiv, at[1], num(l, group)) : at[1];
+  return r;
+}
+
+/* All that are there, for rounds of any size behind it. */
+static int64_t padded(const Lower *l) { return blocks(l->s, OWN) * OWN; }
+
+static void deltas(Lower *l) {
+  V at[3];
+  TsTileLoop r = open_queries(l, padded(l), at);
+  V row = times(l, at[2], l->own), g = load_slopes(l, row, l->own);
+  V out = load(l, l->in[3], l->at_h, row, l->own, l->dv);
+  g = ts_tile_cast(&l->b, g, TS_DT_f32), out = ts_tile_cast(&l->b, out, TS_DT_f32);
+  store_numbers(l, l->delta, row, reduced(l, TS_TILE_sum, op2(l, TS_OP_mul, g, out)));
+  ts_tile_for_end(&l->b, &r, NULL, NULL);
+}
+
+/* ---- the second phase */
+static V scores(Lower *l, V a, V b) {
+  TsTileType t = tile2(TS_DT_f32, l->own, l->step);
+  V x = product(l, a, transposed(l, b), full(l, 0, t));
+  return x ? op2(l, TS_OP_mul, x, full(l, l->scale, t)) : NULL;
+}
+
+static V base_of(Lower *l, V m) {
+  TsTileType t = ts_tile_vector(TS_DT_f32, l->own);
+  return choose(l, op2(l, TS_OP_eq, m, full(l, -INFINITY, t)), full(l, 0, t), m);
+}
+
+static void statistics(Lower *l) {
+  V at[3], lo, hi;
+  TsTileLoop round = open_queries(l, padded(l), at);
+  TsTileType t = ts_tile_vector(TS_DT_f32, l->own);
+  V state[2] = {full(l, -INFINITY, t), full(l, 0, t)}, row = times(l, at[2], l->own);
+  V q = load_queries(l, row, l->own);
+  keys_seen(l, row, &lo, &hi);
+  TsTileLoop j = ts_tile_for(&l->b, lo, hi, 1, false, 2, state);
+  if (!j.carry) return;
+  V key = times(l, j.i, l->step);
+  Sight s = of_query(l, row, key);
+  V x = shown(l, &s, scores(l, q, load_keys(l, key, l->step)), -INFINITY);
+  V m = op2(l, TS_OP_maximum, j.carry[0], reduced(l, TS_TILE_max, x)), base = base_of(l, m);
+  if (!x || !base) return;
+  V alpha = exp_of(l, j.carry[0], base), e = exp_of(l, x, over(l, base, &x->type, 0));
+  V sum = op2(l, TS_OP_mul, j.carry[1], alpha);
+  V next[2] = {m, op2(l, TS_OP_add, sum, reduced(l, TS_TILE_sum, e))};
+  ts_tile_for_end(&l->b, &j, next, state);
+  V none = op2(l, TS_OP_eq, state[1], full(l, 0, t)), one = full(l, 1, t);
+  V r = choose(l, none, full(l, 0, t), op2(l, TS_OP_div, one, state[1]));
+  store_numbers(l, l->u, row, base_of(l, state[0])), store_numbers(l, l->r, row, r);
+  ts_tile_for_end(&l->b, &round, NULL, NULL);
+}
+
+/* ---- the third phase */
+/* Numbers of the queries, which are rows of a tile (axis 0) or its columns. */
+typedef struct Numbers {
+  V u, r, delta;
+  int64_t axis;
+} Numbers;
+
+/* p of scores x, and dt with dp, or NULL */
+static void slopes(Lower *l, const Numbers *n, const Sight *s, V x, V dp, V *p, V *dt) {
+  if (!x) return;
+  V e = exp_of(l, x, over(l, n->u, &x->type, n->axis));
+  e = op2(l, TS_OP_mul, e, over(l, n->r, &x->type, n->axis));
+  *p = narrow(l, shown(l, s, e, 0));
+  if (!dp) return;
+  V by = op2(l, TS_OP_sub, dp, over(l, n->delta, &x->type, n->axis));
+  *dt = narrow(l, shown(l, s, op2(l, TS_OP_mul, e, by), 0));
+}
+
+static Numbers numbers(Lower *l, V row, int64_t n, int64_t axis) {
+  return (Numbers){load_numbers(l, l->u, row, n), load_numbers(l, l->r, row, n),
+                   load_numbers(l, l->delta, row, n), axis};
+}
+
+static void of_queries(Lower *l) {
+  V at[3], lo, hi, p = NULL, dt = NULL, dq = NULL;
+  TsTileLoop round = open_queries(l, l->s, at);
+  V row = times(l, at[2], l->own), q = load_queries(l, row, l->own);
+  V g = load_slopes(l, row, l->own), start = full(l, 0, tile2(TS_DT_f32, l->own, l->d));
+  Numbers n = numbers(l, row, l->own, 0);
+  keys_seen(l, row, &lo, &hi);
+  TsTileLoop j = ts_tile_for(&l->b, lo, hi, 1, false, 1, &start);
+  if (!j.carry) return;
+  V key = times(l, j.i, l->step), k = load_keys(l, key, l->step);
+  V v = load_values(l, key, l->step);
+  Sight s = of_query(l, row, key);
+  TsTileType t = tile2(TS_DT_f32, l->own, l->step);
+  V x = scores(l, q, k), dp = product(l, g, transposed(l, v), full(l, 0, t));
+  slopes(l, &n, &s, x, dp, &p, &dt);
+  V next = taken(l, &s, product(l, dt, k, j.carry[0]), j.carry[0]);
+  ts_tile_for_end(&l->b, &j, &next, &dq);
+  store(l, l->out[0], at[1], row, dq, l->scale);
+  ts_tile_for_end(&l->b, &round, NULL, NULL);
+}
+
+/* ---- the fourth phase */
+/* What a round makes: dk, dv, or both. */
+typedef struct Keys {
+  V k, v, key;
+  bool dk, dv;
+} Keys;
+
+static void step(Lower *l, const Keys *o, V row, V *sum) {
+  V p = NULL, dt = NULL, q = load_queries(l, row, l->step), g = load_slopes(l, row, l->step);
+  Numbers n = numbers(l, row, l->step, 1);
+  Sight s = of_key(l, o->key, row);
+  TsTileType t = tile2(TS_DT_f32, l->own, l->step);
+  V x = scores(l, o->k, q), dp = NULL;
+  if (o->dk) dp = product(l, o->v, transposed(l, g), full(l, 0, t));
+  slopes(l, &n, &s, x, dp, &p, &dt);
+  if (o->dv) sum[o->dk] = taken(l, &s, product(l, p, g, sum[o->dk]), sum[o->dk]);
+  if (o->dk) sum[0] = taken(l, &s, product(l, dt, q, sum[0]), sum[0]);
+}
+
+/* One loop over all blocks of all query heads, so that keys and values go to shared memory
+ * once; where it is, it carries. */
+static void of_keys(Lower *l, bool dk, bool dv) {
+  V at[3], lo, hi, now[4], zero = num(l, 0);
+  int n = dk + dv;
+  TsTileLoop round = open(l, l->kv_heads, l->t, at);
+  l->at_kv = at[1];
+  int64_t group = l->heads / l->kv_heads;
+  Keys o = {.key = times(l, at[2], l->own), .dk = dk, .dv = dv};
+  o.k = load_keys(l, o.key, l->own), o.v = dk ? load_values(l, o.key, l->own) : NULL;
+  queries_seen(l, o.key, &lo, &hi);
+  V each = op2(l, TS_OP_maximum, op2(l, TS_OP_sub, hi, lo), zero);
+  if (dk) now[0] = full(l, 0, tile2(TS_DT_f32, l->own, l->d));
+  if (dv) now[dk] = full(l, 0, tile2(TS_DT_f32, l->own, l->dv));
+  now[n] = times(l, at[1], group), now[n + 1] = lo;
+  TsTileLoop j = ts_tile_for(&l->b, zero, times(l, each, group), 1, false, n + 2, now);
+  if (!j.carry) return;
+  memcpy(now, j.carry, sizeof *now * (size_t)(n + 2));
+  l->at_h = now[n];
+  step(l, &o, times(l, now[n + 1], l->step), now);
+  V next = plus(l, now[n + 1], 1), ends = op2(l, TS_OP_ge, next, hi);
+  now[n] = choose(l, ends, plus(l, now[n], 1), now[n]);
+  now[n + 1] = choose(l, ends, lo, next);
+  ts_tile_for_end(&l->b, &j, now, now);
+  if (dk) store(l, l->out[1], at[1], o.key, now[0], l->scale);
+  if (dv) store(l, l->out[2], at[1], o.key, now[dk], 1);
+  ts_tile_for_end(&l->b, &round, NULL, NULL);
+}
+
+/* ---- the node */
+static void read_node(Lower *l, const TsNode *n) {
+  const TsMeta *q = &n->in[0]->meta, *k = &n->in[1]->meta;
+  int nd = q->ndim;
+  l->n = n, l->dtype = (TsDtype)q->dtype;
+  l->batch = nd > 3 ? q->dim[0] : 1;
+  l->heads = nd > 2 ? q->dim[nd - 3] : 1, l->kv_heads = nd > 2 ? k->dim[nd - 3] : 1;
+  l->s = q->dim[nd - 2], l->t = k->dim[nd - 2], l->d = q->dim[nd - 1];
+  l->dv = n->in[2]->meta.dim[nd - 1];
+  l->causal = n->attr[0].i;
+  l->window = n->attr[1].type == TS_ATTR_int ? n->attr[1].i : 0;
+  l->scale = n->attr[2].type == TS_ATTR_f ? n->attr[2].f : 1 / sqrt((double)l->d);
+  l->scale = (double)(float)l->scale;
+  l->wide = l->d > NARROW || l->dv > NARROW;
+}
+
+const char *ts_lower_attention_grad_without(const TsSched *s, const TsNode *n) {
+  const TsTarget *t = s->target;
+  const TsMeta *q = &n->in[0]->meta, *k = &n->in[1]->meta, *v = &n->in[2]->meta;
+  int nd = q->ndim;
+  if (q->dtype != TS_DT_bf16 && q->dtype != TS_DT_f16) return "its numbers have no 16 bits";
+  if (t->matrix == TS_MATRIX_none || !(t->factors & TS_FACTOR_half))
+    return "the target has no unit for 16 bits";
+  if (t->matrix == TS_MATRIX_dpas) return "gradients have no form for DPAS";
+  if (s->profile == TS_PROFILE_strict) return "sums are those of the CPU in profile strict";
+  if (n->in[3]) return "gradients with a mask have no form for it";
+  if (n->in[4] || n->nout != 3) return "gradients with a sink have no form for it";
+  for (int i = 0; i < 5; i++)
+    if (n->in[place[i]]->meta.dtype != q->dtype) return "operands have several types";
+  if (nd < 2 || nd > 4 || !ts_meta_numel(q) || !ts_meta_numel(k) || !ts_meta_numel(v))
+    return "there is nothing to multiply";
+  if (n->attr[4].i && q->dim[nd - 2] != k->dim[nd - 2])
+    return "there are not as many keys as queries";
+  int64_t d = q->dim[nd - 1], dv = v->dim[nd - 1];
+  if (d % WHOLE || dv % WHOLE || d > WIDEST || dv > WIDEST)
+    return "heads are not of 32, 64, 96 or 128 numbers";
+  return NULL;
+}
+
+int ts_lower_attention_grad_unit(const TsSched *s, const TsGroup *group, TsLayoutFn *layout,
+                                 void *arg, TsSchedKernel *out, TsError *err) {
+  Lower l = {.layout = layout, .arg = arg};
+  if (ts_lower_attention_grad_without(s, group->node[0])) return 0;
+  read_node(&l, group->node[0]);
+  l.unit = ts_target_has_chain(s->target) ? "mfma" : "wmma";
+  if (!(l.k = ts_tile_new("attention_grad"))) return ts_error_memory(err), -1;
+  l.k->target = s->target->name;
+  bool few = s->target->lanes < 64;
+  int64_t own = l.wide || few ? OWN / 2 : OWN, step = few ? FEW : own / 2;
+  l.k->ntile = 2, l.k->tile[0] = own, l.k->tile[1] = step;
+  l.k->threads = WAVES * s->target->lanes;
+  put_params(&l);
+  l.b = ts_tile_build(l.k);
+  l.b.line = ts_tile_place(l.k, ts_graph_where(l.n));
+  put_scratch(&l);
+  l.own = SUMS, deltas(&l);
+  l.own = OWN, l.step = l.wide && few ? MEETING / 2 : MEETING, statistics(&l);
+  l.own = own, l.step = step, of_queries(&l);
+  bool apart = l.wide && few; /* both together spill there */
+  of_keys(&l, true, !apart);
+  if (apart) of_keys(&l, false, true);
+  if (l.k->failed) {
+    ts_tile_free(l.k);
+    return ts_error_memory(err), -1;
+  }
+  *out = (TsSchedKernel){.tile = l.k, .dim = {l.batch}};
+  for (int i = 0; i < 5; i++) out->value[i] = l.n->in[place[i]];
+  for (int i = 0; i < 3; i++) out->value[5 + i] = (TsVal)(uintptr_t)&l.n->out[i];
+  return 1;
+}
