@@ -39,8 +39,7 @@ for _, name in ipairs { "llama", "mistral", "gemma2", "gemma3", "gpt2", "gpt_neo
 end
 made > 0 --> true
 check("llama", nil, 140) -- beyond the first length
-check("llama", "sim:0", steps)
-check("gpt_oss", "sim:0", steps)
+check("llama", "sim:0", 17)
 
 -- Draws, and texts that end meanwhile; the state of a stream that is left early troubles nobody.
 local m = vectors.load "llama"
@@ -50,13 +49,15 @@ drawn.ids, drawn.seed = { prompts[2] }, 2
 assert(table.concat(m:generate(drawn)[0]:totable(), " ") == table.concat(all[1]:totable(), " "))
 local greedy = m:generate { ids = prompts, max_new_tokens = steps, eos = false }
 local stop = greedy[1][12]:item()
-local ended = m:generate { ids = prompts, max_new_tokens = steps, eos = stop, pad = 0 }
+local ended = m:generate { ids = prompts, max_new_tokens = steps, eos = stop, pad = 60 }
 for i = 0, 2 do
-  for k, id in ipairs(greedy[i]:totable()) do
-    if ended[i][k - 1]:item() ~= id then break end
-    if id == stop then break end
+  local all_, cut, over = greedy[i]:totable(), ended[i]:totable(), false
+  for k, id in ipairs(cut) do
+    assert(id == (over and 60 or all_[k]))
+    over = over or id == stop
   end
 end
 for step in m:stream { ids = prompts[1], max_new_tokens = steps, eos = false } do
   if step == 6 then break end
 end
+m:generate { ids = prompts[1], max_new_tokens = steps, eos = false, length = 8 } --! the cache has room for 8 positions

@@ -299,15 +299,14 @@ static V fragment(Product *p, V memory, const V *at, int64_t rows, int64_t cols,
 }
 
 /* depth steps of k of a stage, from `k` on. */
+static const int64_t transposed[2] = {2, 1};
 static V of_a(Product *p, V slot, int64_t k, int64_t depth) {
-  static const int64_t transposed[2] = {2, 1};
   bool t = p->x.transposed_a;
   V at[3] = {slot, number(p, t ? k : 0), number(p, t ? 0 : k)};
   return fragment(p, p->sa, at, p->x.rows, depth, t ? transposed : NULL);
 }
 
 static V of_b(Product *p, V slot, int64_t k, int64_t depth) {
-  static const int64_t transposed[2] = {2, 1};
   bool t = p->x.transposed_b;
   V at[3] = {slot, number(p, t ? 0 : k), number(p, t ? k : 0)};
   return fragment(p, p->sb, at, depth, p->x.cols, t ? transposed : NULL);
@@ -357,7 +356,6 @@ static void fma_stage(Product *p, V *v) {
 }
 
 static int carried(const Product *p) { return p->cursor + (p->fma ? 1 : 3); }
-
 static TsDtype sum_of(const TsGpuWarpProduct *x) {
   return x->in == TS_DT_f64 ? TS_DT_f64 : x->in == TS_DT_i8 ? TS_DT_i32 : TS_DT_f32;
 }

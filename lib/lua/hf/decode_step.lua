@@ -83,7 +83,7 @@ end
 --- each text has in it, a list. greedy: steps give tokens [B, 1], else logits [B, V].
 function Step.new(model, cache, positions, greedy)
   local device = cache.k[1].device
-  local self = setmetatable({ keys = cache.k, values = cache.v, room = cache.room, most = 0 }, Step)
+  local self = setmetatable({ keys = cache.k, values = cache.v, cache = cache, room = cache.room, most = 0 }, Step)
   for _, n in ipairs(positions) do self.most = math.max(self.most, n) end
   local rows = {}
   for i, n in ipairs(positions) do rows[i] = { n } end
@@ -92,7 +92,6 @@ function Step.new(model, cache, positions, greedy)
   self.known_room = depends_on_room(model.config) and self.room or 0
   cache.k, cache.v = {}, {}
   self:resize(math.min(fitting(self.most), self.room))
-  collectgarbage() -- views of the cache, which would have it copied once
   return self
 end
 
@@ -103,12 +102,14 @@ function Step:resize(length)
       local b, h, have, d = unpack(t.shape)
       if have > length then list[i] = t:narrow(2, 0, length):clone() end
       if have < length then
-        list[i] = op.concat({ t, op.zeros({ b, h, length - have, d }, { dtype = t.dtype, device = t.device }) }, { axis = 2 })
+        list[i] = op.zeros({ b, h, length, d }, { dtype = t.dtype, device = t.device })
+        list[i]:narrow(2, 0, have):copy_(t)
       end
     end
   end
   resized(self.keys)
   resized(self.values)
+  collectgarbage() -- views of them, which would have them copied once
 end
 
 --- Whether there is room for one position more.
@@ -117,6 +118,8 @@ function Step:has_room() return self.most < self.room end
 --- One step: tokens i64 [B, 1] on the device.
 function Step:__call(tokens)
   local y
+  self.cache.length, self.cache.lengths = self.most, nil
+  self.cache:need(self.cache.batch, 1)
   if self.most == self.keys[1].shape[3] then self:resize(math.min(fitting(self.most), self.room)) end
   y, self.rows, self.keys, self.values = self.run(tokens, self.rows, self.keys, self.values, self.known_room)
   self.most = self.most + 1
