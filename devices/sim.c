@@ -66,10 +66,11 @@ static int lost(const TsDevice *d, TsError *err) {
 }
 
 int ts_sim_fails(TsDevice *d, TsSimCall call, TsError *err) {
-  static const char *const name[] = {"launch", "upload", "download", "copy", "miss"};
+  static const char *const name[] = {"launch", "upload", "download", "copy", "open", "miss"};
   if (fault[d->index].lost) return lost(d, err);
   if (!fault[d->index].after || fault[d->index].call != call || --fault[d->index].after)
     return 0;
+  if (call == TS_SIM_open) fault[d->index].after = 1; /* who is refused asks again */
   fault[d->index].lost = fault[d->index].loses;
   ts_error_set(err, TS_ERR_device, "%s: %s failed: as a test wants it", d->name, name[call]);
   return fault[d->index].lost

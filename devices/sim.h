@@ -9,6 +9,7 @@ typedef enum TsSimCall {
   TS_SIM_upload,
   TS_SIM_download,
   TS_SIM_copy,
+  TS_SIM_open, /* of a kernel: this one and all behind it, until there are to be none */
   TS_SIM_miss, /* of a launch that meets other devices: it never runs, and nobody says so */
 } TsSimCall;
 

@@ -8,6 +8,7 @@
  * the next attempt. */
 #include "jit/jit_state.h"
 
+#include <string.h>
 #include <stdlib.h>
 
 #include "devices/cpu_pool.h"
@@ -190,8 +191,10 @@ static void take_kernels(TsJitFunction *f, Job *job) {
   }
   double msec = held_up(j, start);
   if (!f->build.nkernel) {
-    ts_jit_say(f, "refused", "%s, in %.1f ms",
-               f->build.nfailed ? "no group has a kernel" : "nothing to fuse", f->build.msec);
+    const char *why = f->build.nfailed && f->build.why.at ? f->build.why.at : "";
+    ts_jit_say(f, "refused", "%s, in %.1f ms%s%.*s",
+               f->build.nfailed ? "no group has a kernel" : "nothing to fuse", f->build.msec,
+               *why ? "; " : "", (int)strcspn(why, "\n"), why);
     ts_jit_say_lines(j, f->build.why.at);
     ts_jit_say_remarks(j, &f->build);
     ts_jit_drop(f);

@@ -54,7 +54,9 @@ static void tier_facts(const TsJitFunction *f, TsText *t) {
     ts_facts_number(t, "spent_ns", (double)f->nsec);
     ts_facts_number(t, "needed_ns", (double)f->need_nsec);
   }
-  if (*f->told) ts_facts_text(t, "told", f->told);
+  const char *told = f->told; /* of one that was refused on its device nothing else is shown */
+  for (const TsJitFunction *d = f->there; d && !*told; d = d->there) told = d->told;
+  if (*told) ts_facts_text(t, "told", told);
   const TsReplay *r = live && f->device ? ts_frame_launches(f->frame) : NULL;
   TsText launches = {0};
   if (r) ts_replay_persistent_text(r, false, &launches);

@@ -170,7 +170,7 @@ int ts_lower_decode(const TsSched *s, const TsGroup *group, TsLayoutFn *layout, 
   int64_t nsm = taken(&p, s, group, layout, arg), n = 0;
   if (!nsm) return 0;
   if (nsm > TS_GPU_DECODE_BLOCKS) nsm = TS_GPU_DECODE_BLOCKS;
-  int64_t rows = p.all / p.key_heads * p.s, chunk = ts_gpu_decode_chunk(p.t);
+  int64_t rows = p.all / p.key_heads * p.s, chunk = TS_GPU_DECODE_CHUNK;
   TsGpuDecode x = {.queries = (int)p.s, .window = p.window, .last = p.last != NULL};
   int64_t chunks = ts_gpu_decode_chunks(&x, p.key_heads, p.t, chunk);
   TsGpuDecodeSplits splits = ts_gpu_decode_splits(&x, p.key_heads, p.t, chunk, nsm);

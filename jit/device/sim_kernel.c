@@ -44,7 +44,7 @@ static void release(void *of) {
 static void *open_simulated(TsDevice *d, const TsTile *k, const uint8_t *key, TsError *err) {
   TsGpuCode code = {0};
   (void)key;
-  if (ts_tile_check(k, NULL, err)) return NULL;
+  if (ts_tile_check(k, NULL, err) || ts_sim_fails(d, TS_SIM_open, err)) return NULL;
   Simulated *s = calloc(1, sizeof *s);
   if (!s) return ts_error_memory(err), NULL;
   ts_sim_files_code(k);

@@ -3,9 +3,9 @@
  * values, so the query rows that share them go together, and the keys are divided into chunks,
  * of which blocks take some at a time: a part. Sums of a chunk are as in
  * ir/tile/gpu/attention.h; those of chunks are joined in the order of the keys. Chunks begin at
- * multiples of their length, which only the number of keys decides (ts_gpu_decode_chunk): bits
- * are the same whatever else is computed beside it, in parts of any length, and on however many
- * blocks.
+ * multiples of their length, which is TS_GPU_DECODE_CHUNK for any number of keys: bits are the
+ * same whatever else is computed beside it, also where the longest text of a batch decides how
+ * many keys there are, in parts of any length, and on however many blocks.
  *
  * Sizes: J key heads of all batches, E query rows of a key head (its heads, each with the same
  * queries), T keys, C blocks of TS_GPU_DECODE_KEYS keys in a chunk, N chunks in each of the
@@ -21,6 +21,7 @@
 
 enum {
   TS_GPU_DECODE_KEYS = 128,
+  TS_GPU_DECODE_CHUNK = 4,   /* blocks of keys, so that few heads keep all blocks busy */
   TS_GPU_DECODE_ROWS = 64,   /* most of a key head */
   TS_GPU_DECODE_BLOCKS = 256 /* most that run at a time */
 };
@@ -47,8 +48,7 @@ TsGpuDecode ts_gpu_decode(TsDtype dtype, int d, int rows, int64_t chunks);
 /* NULL with the error. */
 TsTile *ts_tile_gpu_decode(const TsGpuDecode *x, TsError *err);
 
-/* C for so many keys; chunks of all key heads. */
-int64_t ts_gpu_decode_chunk(int64_t t);
+/* Chunks of all key heads. */
 int64_t ts_gpu_decode_chunks(const TsGpuDecode *x, int64_t j, int64_t t, int64_t chunk);
 
 typedef struct TsGpuDecodeSplits {

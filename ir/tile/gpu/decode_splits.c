@@ -15,14 +15,6 @@ TsGpuDecode ts_gpu_decode(TsDtype dtype, int d, int rows, int64_t chunks) {
   return x;
 }
 
-/* A sixteenth of the keys, so that few heads still keep all blocks busy; not so short that
- * chunks would be much of what moves. */
-int64_t ts_gpu_decode_chunk(int64_t t) {
-  int64_t c = 4;
-  while (c < 32 && c * KEYS * 16 < t) c *= 2;
-  return c;
-}
-
 static int64_t chunks_of_head(const TsGpuDecode *x, int64_t t, int64_t chunk) {
   int64_t blocks = (t + KEYS - 1) / KEYS, low = t - x->queries - x->window + 1;
   if (!x->window || x->last || low < 0) low = 0;

@@ -188,6 +188,11 @@ static V dynamic_memory(TsRoles *m) {
   return LLVMBuildPtrToInt(e->b, memory, ts_roles_i32(m), "");
 }
 
+static bool is_last_size(const TsRoles *m, TsTileVal n) {
+  return n->stmt && n->stmt->op == TS_TILE_dim &&
+         ts_tile_attr(n->stmt, "index")->i == m->e->k->ndim - 1;
+}
+
 static const TsTileStmt *grid_of(TsRoles *m) {
   const TsTileStmt *grid = NULL;
   for (const TsTileStmt *s = m->e->k->body->first; s; s = s->next) {
@@ -196,6 +201,8 @@ static const TsTileStmt *grid_of(TsRoles *m) {
     grid = s;
   }
   if (!grid || !ts_roles_find(grid->region[0], TS_TILE_role)) ts_emit_fail(m->e, "no roles");
+  if (!is_last_size(m, grid->in[1]))
+    ts_emit_fail(m->e, "the grid's rounds are not the last size, which launches take them from");
   return grid;
 }
 

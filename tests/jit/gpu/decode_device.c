@@ -166,7 +166,7 @@ static void same(const Problem *p, const Shape *s, int64_t head, const char *wha
 
 static void check(TsDtype dtype, int d, int queries, bool causal, int64_t window, bool sink,
                   int64_t j, int64_t e, int64_t t) {
-  Shape s = {.j = j, .e = e, .t = t, .c = ts_gpu_decode_chunk(t)};
+  Shape s = {.j = j, .e = e, .t = t, .c = TS_GPU_DECODE_CHUNK};
   TsGpuDecode x = ts_gpu_decode(dtype, d, (int)e, 1);
   x.queries = queries, x.causal = causal, x.window = window, x.sink = sink;
   while (x.room < ts_gpu_decode_chunks(&x, j, t, s.c)) x.room *= 2;
@@ -251,7 +251,7 @@ static double speed(const Kernel *k, const Shape *s, void *(*arg)[4], int sets) 
 }
 
 static void bench(int d, int64_t b, int64_t t, char **more, int nmore) {
-  Shape s = {.j = b * 8, .e = 8, .t = t, .c = ts_gpu_decode_chunk(t)};
+  Shape s = {.j = b * 8, .e = 8, .t = t, .c = TS_GPU_DECODE_CHUNK};
   int64_t nk = s.j * t * d, nq = s.j * s.e * d;
   double bytes = 4.0 * (double)nk;
   int sets = (int)(400e6 / bytes) + 1;
