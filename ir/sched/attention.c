@@ -23,7 +23,6 @@ enum {
   KEYS = 128, /* of a block: the definition's */
   ROWS = 32,  /* query rows of a round; by a unit: */
   UNIT_KEYS = 64, /* of a block; half as many as rows, so that values do not lie as sums do */
-  UNIT_NARROW = 64, /* heads for which waves of 32 have registers for as many */
   UNIT_LEAST = 16, /* queries that are worth it */
   UNIT_WIDEST = 128,
   UNIT_WAVE = 16, /* rows of one */
@@ -547,6 +546,10 @@ static const char *unit_of(const TsSched *s, const TsNode *n) {
   return ts_target_has_chain(s->target) ? "mfma" : "wmma";
 }
 
+int64_t ts_sched_attention_keys(const TsTarget *t) {
+  return t->lanes < 64 ? UNIT_KEYS / 2 : UNIT_KEYS;
+}
+
 int ts_sched_lower_attention(const TsSched *s, const TsGroup *group, TsLayoutFn *layout,
                              void *arg, TsSchedKernel *out, TsError *err) {
   Lower l = {.layout = layout, .arg = arg};
@@ -556,8 +559,7 @@ int ts_sched_lower_attention(const TsSched *s, const TsGroup *group, TsLayoutFn 
   l.early = s->target && s->target->lanes >= 64;
   l.rows = l.unit ? UNIT_WAVE * UNIT_WAVES : group->choice.rows ? group->choice.rows : ROWS;
   if (l.rows > l.s && !l.unit) l.rows = l.s;
-  bool few = !l.early && (l.d > UNIT_NARROW || l.dv > UNIT_NARROW);
-  l.keys = !l.unit ? KEYS : few ? UNIT_KEYS / 2 : UNIT_KEYS;
+  l.keys = l.unit ? ts_sched_attention_keys(s->target) : KEYS;
   l.nb = (l.t + l.keys - 1) / l.keys;
   l.nq = (l.s + l.rows - 1) / l.rows;
   if (!(l.k = ts_tile_new("attention"))) return ts_error_memory(err);
