@@ -474,7 +474,7 @@ int ts_lower_attention_grad_unit(const TsSched *s, const TsGroup *group, TsLayou
   l.b.line = ts_tile_place(l.k, ts_graph_where(l.n));
   put_scratch(&l);
   l.own = SUMS, deltas(&l);
-  l.own = OWN, l.step = ts_sched_attention_keys(s->target), statistics(&l);
+  l.own = OWN, l.step = ts_sched_attention_keys(s->target, l.n), statistics(&l);
   l.own = own, l.step = step, of_queries(&l);
   bool apart = l.wide && few; /* both together spill there */
   of_keys(&l, true, !apart);
