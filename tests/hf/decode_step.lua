@@ -13,8 +13,8 @@ function Step.new(...)
 end
 
 -- Token by token, never captured.
-local function plain(m, prompt, n)
-  local cache, ids, out = m:cache { length = #prompt + n }, tessera.tensor({ prompt }, { dtype = "i64", device = m:embedding().weight.device }), {}
+local function plain(m, prompt, n, dtype)
+  local cache, ids, out = m:cache { length = #prompt + n, dtype = dtype }, tessera.tensor({ prompt }, { dtype = "i64", device = m:embedding().weight.device }), {}
   for i = 1, n do
     ids = m { ids = ids, cache = cache, last = true }:select(1, 0):argmax { axis = -1, keepdims = true }
     out[i] = ids:item()
@@ -40,6 +40,17 @@ end
 made > 0 --> true
 check("llama", nil, 140) -- beyond the first length
 check("llama", "sim:0", 17)
+
+-- Caches of another type than the model, with scales or without.
+do
+  local m = vectors.load "llama"
+  for _, dtype in ipairs { "bf16", "f16", "fp8_e4m3" } do
+    tessera.no_grad(function()
+      local told = m:generate { ids = { prompts[1] }, max_new_tokens = steps, eos = false, cache_dtype = dtype }
+      assert(table.concat(told[0]:totable(), " ") == plain(m, prompts[1], steps, dtype), dtype)
+    end)
+  end
+end
 
 -- Draws, and texts that end meanwhile; the state of a stream that is left early troubles nobody.
 local m = vectors.load "llama"

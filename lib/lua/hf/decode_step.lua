@@ -25,10 +25,11 @@ function row:append(i, k, v)
     local b, h, _, d = unpack(one.shape)
     local name = h .. " " .. d
     self.places[name] = self.places[name] or self.rows:unsqueeze(-1):unsqueeze(-1):broadcast_to { b, h, 1, d }:contiguous()
-    return op.scatter(all, self.places[name], one, { axis = 2 })
+    return op.scatter(all, self.places[name], one:cast(all.dtype), { axis = 2 })
   end
+  local dtype = k.dtype
   self.k[i], self.v[i] = put(self.k[i], k), put(self.v[i], v)
-  return self.k[i], self.v[i]
+  return self.k[i]:cast(dtype), self.v[i]:cast(dtype)
 end
 
 -- The length for which steps are captured that write behind so many positions.
@@ -62,10 +63,10 @@ local function has_experts_in_blocks(model)
   return false
 end
 
---- Whether a model's steps can be captured: its cache is made of keys and values that calls append to, and Lua decides nothing
+--- Whether a model's steps can be captured: its cache is made of keys and values that calls append to, without scales, and Lua decides nothing
 --- by what is in tensors.
 function Step.can(model, cache)
-  return not model.encode and getmetatable(cache) == Cache and next(cache.mk) == nil and not has_experts_in_blocks(model)
+  return not model.encode and getmetatable(cache) == Cache and next(cache.mk) == nil and not cache.ks and not has_experts_in_blocks(model)
 end
 
 -- The captured function of a model, which later texts find as it is.
