@@ -57,6 +57,19 @@ int ts_device_kernel_run_many(TsDeviceKernel *k, int n, void *const *arg, const 
  * many; gives how many there are. */
 void ts_device_kernel_watch(bool on);
 int ts_device_kernel_watched(uint8_t (*keys)[32], int most);
+/* A run of one kernel, of those that a run is made of. */
+typedef struct TsDeviceLeaf {
+  TsDeviceKernel *kernel;
+  const TsTile *k; /* of it, or NULL: there is none at hand */
+  void *scratch;   /* that it runs in; NULL: it would take some, or needs none */
+  void *const *arg;
+  const int64_t *dim;
+} TsDeviceLeaf;
+
+/* Instead of being launched, runs of this thread are given to `by`, one kernel after the other,
+ * until by is NULL. */
+typedef int TsDeviceGather(void *with, const TsDeviceLeaf *leaf, TsError *err);
+void ts_device_kernel_gather(TsDeviceGather *by, void *with);
 void ts_device_kernel_free(TsDeviceKernel *k);
 /* How many were freed so far: who remembers addresses of kernels forgets them when it
  * changes. */
@@ -68,7 +81,7 @@ int64_t ts_device_kernel_scratch_bytes(const TsDeviceKernel *k, const int64_t *d
 const void *ts_device_kernel_memory(const TsDeviceKernel *k);
 /* Whether it is one launch, and waits for nothing that only it knows. */
 bool ts_device_kernel_simple(const TsDeviceKernel *k);
-int ts_device_kernel_launches(const TsDeviceKernel *k); /* of a run, at most */
+int ts_device_kernel_launches(const TsDeviceKernel *k, void *const *arg); /* of a run */
 /* Whether a run with these parameters is launches and nothing else: copies are not recorded. */
 bool ts_device_kernel_records(const TsDeviceKernel *k, void *const *arg);
 TsDevice *ts_device_kernel_device(const TsDeviceKernel *k);

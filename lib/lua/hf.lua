@@ -16,14 +16,43 @@ local hf = {}
 --   local tokens = m:generate{ids = ids, max_new_tokens = 20}
 function hf.load(path, options) return require("tessera.hf.load").load(path, options) end
 
--- plan(path, {dtype, device, batch = 1, length, memory}): what hf.load would take: bytes of weights (mapped: over the file),
--- cache and scratch, whether they fit into memory and what would; prints as a table.
+-- plan(path, {dtype, device, batch = 1, length, memory, cache_dtype, pages, page, chunk}): what hf.load would take: bytes of weights
+-- (mapped: over the file), cache and scratch, whether they fit into memory and what would; prints as a table. With pages, or page,
+-- the cache is that of hf.batch with these options for `batch` texts.
 --   print(tessera.hf.plan("SmolLM2", {batch = 4, length = 8192}))
 function hf.plan(path, options) return require("tessera.hf.load").plan(path, options) end
+
+-- save_gguf(path, tensors [, metadata, {dtype, keep = {}}]): writes a GGUF file, whole or not at all. tensors is a table by name; metadata one
+-- of strings, numbers (whole ones as u32, i32 or i64, others as f32, or f64 if that is another number), truth values, lists of these, and tensors
+-- of one axis. Tensors stay as they are; with dtype (f32, f16, bf16, q4_0, q4_1, q5_0, q5_1, q8_0, iq4_nl, q4_k, q5_k, q6_k) those of two axes
+-- and more are converted, all but those whose names match a pattern of keep, by the reference rules of these formats. Rows that are
+-- no whole blocks of 256 take q5_0, q5_1 or q8_0 instead of q4_k, q5_k or q6_k; rows that are no whole blocks of 32 are an error.
+--   tessera.hf.save_gguf("w.gguf", {w = w}, {["a.b"] = 1}, {dtype = "bf16"})
+function hf.save_gguf(path, tensors, metadata, options) return require("tessera.hf.gguf_write").save(path, tensors, metadata, options) end
+
+-- requantize(from, to, {dtype, keep = {}}): a GGUF file again with its matrices in dtype, as save_gguf has it. Blocks are read as
+-- numbers first; metadata stays byte by byte, but for general.file_type.
+--   tessera.hf.save_gguf("a.gguf", {w = w})
+--   tessera.hf.requantize("a.gguf", "b.gguf", {dtype = "f16"})
+function hf.requantize(from, to, options) return require("tessera.hf.gguf_write").requantize(from, to, options) end
 
 -- families(): the names of the families, a list: what config.json calls model_type.
 --   print(table.concat(tessera.hf.families(), " "))
 function hf.families() return require("tessera.hf.families").names() end
+
+-- batch(model, {max_batch = 8, length, pages, page = 32, chunk = 256, cache_dtype, share = true, tokenizer}): several texts of a
+-- decoder that go on beside each other and come and end at any time, each with the tokens that m:generate gives it alone.
+-- b:submit{ids = .., max_new_tokens = .., ..} gives a request: request.tokens, request.text, request.done, request.reason,
+-- request:read(); b:step() brings every text one token further and reads `chunk` tokens of prompts, false if there is none; b:run()
+-- steps until all have ended; b:cancel(request); b:statistics(). Keys and values lie in `pages` of `page` positions, by default
+-- enough for max_batch texts of `length`; texts that begin alike share pages (share), layers with a window keep their window. Where
+-- pages are short, texts wait. cache_dtype: "f32", "bf16", "f16", "f64", "fp8_e4m3", "fp8_e5m2", by default the type of the weights.
+--   local m = tessera.hf.load "SmolLM2"
+--   local b = tessera.hf.batch(m, {max_batch = 16, length = 4096})
+--   local request = b:submit{ids = {1, 2, 3}, max_new_tokens = 20}
+--   b:run()
+--   print(table.concat(request.tokens, " "))
+function hf.batch(model, options) return require("tessera.hf.batching.scheduler").new(model, options) end
 
 -- tokenizer(path, {pattern, special}): the tokenizer of a folder with tokenizer.json, of such a file, of a GGUF file, or of a
 -- vocabulary of tiktoken (.tiktoken); the last needs, unless its name is known, the pattern that divides text, and special
