@@ -100,6 +100,11 @@ typedef struct TsGpuMaker {
   /* Or, of a unit that lays out its operands in another way, what matrix.h has of these names. */
   struct TsGpuFrame *(*matrix_frame)(struct TsGpuEmit *g, const TsTileType *t);
   bool (*matrix_product)(struct TsGpuEmit *g, const TsTileStmt *s);
+  /* Of a unit of which nobody says how sums lie: vectors of lanes as what loops carry, which stays
+   * as it is where it is no other; and back. Both or none. */
+  void (*matrix_join)(struct TsGpuEmit *g, int n, LLVMValueRef *x);
+  void (*matrix_split)(struct TsGpuEmit *g, LLVMTypeRef number, int n, const LLVMValueRef *x,
+                       LLVMValueRef *out);
 } TsGpuMaker;
 
 extern const TsGpuMaker ts_gpu_nvidia, ts_gpu_amd, ts_gpu_spirv, ts_gpu_host;
