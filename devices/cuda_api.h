@@ -31,6 +31,7 @@ enum {
 enum { CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8 };
 enum { CU_JIT_ERROR_LOG_BUFFER = 5, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6 };
 enum {
+  CU_LAUNCH_ATTRIBUTE_COOPERATIVE = 2,
   CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4,
   CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6
 };
@@ -53,7 +54,8 @@ typedef struct CUlaunchAttribute {
     struct {
       unsigned x, y, z;
     } cluster;
-    int early; /* PROGRAMMATIC_STREAM_SERIALIZATION */
+    int early;    /* PROGRAMMATIC_STREAM_SERIALIZATION */
+    int together; /* COOPERATIVE */
   } value;
 } CUlaunchAttribute;
 

@@ -64,7 +64,7 @@ static int kernel_find(TsDevice *d, void *module, const char *name, int shared, 
 static int launch(TsDevice *d, const TsLaunch *l, TsError *err) {
   const TsDriven *s = d->state;
   if (ts_driver_records(s, l)) return ts_driver_record_add(d, l, err);
-  CUlaunchAttribute list[2] = {{.id = 0}};
+  CUlaunchAttribute list[3] = {{.id = 0}};
   CUlaunchConfig config = {.gridDimX = l->grid[0],
                            .gridDimY = l->grid[1],
                            .gridDimZ = l->grid[2],
@@ -86,6 +86,11 @@ static int launch(TsDevice *d, const TsLaunch *l, TsError *err) {
     CUlaunchAttribute *a = &list[config.numAttrs++];
     a->id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
     a->value.early = 1;
+  }
+  if (l->together) {
+    CUlaunchAttribute *a = &list[config.numAttrs++];
+    a->id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+    a->value.together = 1;
   }
   if (ts_driver_enter(d, err)) return -1;
   TS_CUDA(d, err, cuLaunchKernelEx, &config, l->kernel, l->args, NULL);

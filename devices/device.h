@@ -48,6 +48,10 @@ struct TsDevice {
   int64_t live, peak; /* bytes allocated now, and at most */
   uint64_t queued;    /* how often something was put into its order */
   uint64_t skipped;   /* launches that had nothing to do, of kernels that may have had more */
+  /* Whoever puts launches off, whose memory has to stay until then: launches them now, so that what was freed
+   * may go back to the driver. NULL: nobody does. -1 with the error of a launch. */
+  int (*let_go)(void *holder, TsError *err);
+  void *holder;
   bool dependent; /* what is put there next touches nothing that the launch before it writes */
 
   /* Makes the device usable; called once, before its first allocation (ts_device_use).
@@ -91,6 +95,7 @@ typedef struct TsLaunch {
   uint32_t cluster[3]; /* blocks that share their memory; 0: none */
   uint32_t shared;     /* bytes of dynamic shared memory */
   bool early;          /* may begin before the last launch ends, for which its code waits */
+  bool together;       /* all blocks run at the same time, or it is refused */
   bool dependent;      /* its code reads before it waits: so if TsDevice.dependent says so */
   void **args;         /* the address of each argument */
   /* How many of them are addresses of the device, and how many words of 8 bytes stand behind those:

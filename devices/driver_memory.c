@@ -8,8 +8,8 @@
  * their own, rounded to 1/8 of their power of two, and kept while live + cached stays below the
  * most that the program ever had live, or cached below 1/16 of the memory. What was given back
  * and is wanted again would have been worth keeping, so the limit grows by it: a program that
- * does the same again and again soon asks no more. When the driver has nothing left, all that
- * is cached goes back and it is asked once more. */
+ * does the same again and again soon asks no more. When the driver has nothing left, launches that were
+ * put off are made, all that is cached goes back and it is asked once more. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -202,6 +202,7 @@ static int ask(TsDevice *d, int64_t nbytes, uintptr_t *at, TsError *err) {
   void *block = NULL;
   int code = v->alloc(&block, (size_t)nbytes);
   if (code == v->full) {
+    if (d->let_go && d->let_go(d->holder, err)) return -1;
     ts_driver_trim(d);
     code = v->alloc(&block, (size_t)nbytes);
   }
@@ -319,7 +320,8 @@ static void free_large(TsDriverPool *p, uintptr_t at, int64_t size) {
 void *ts_driver_alloc(TsDevice *d, int64_t nbytes, TsError *err) {
   TsDriverPool *p = ((TsDriven *)d->state)->pool;
   uintptr_t at = 0;
-  bool at_hand = nbytes <= SMALL_MAX && p->partial[small_class(nbytes)]; /* no driver is asked */
+  bool at_hand =
+      nbytes <= SMALL_MAX && p->partial[small_class(nbytes)]; /* no driver is asked */
   if (ts_memory_should_fail()) return ts_device_full(d, nbytes, err), NULL;
   if (!at_hand && ts_driver_enter(d, err)) return NULL;
   int failed = nbytes <= SMALL_MAX ? alloc_small(d, nbytes, &at, err)

@@ -20,10 +20,11 @@ void *ts_sim_host(void *at) { return (void *)((uintptr_t)at & ~TAG); }
 /* Memory freed while launches are still to come. As on a GPU it may be had again at once, since
  * all work is in one order: what is put off must not ask for memory when it runs. */
 static struct {
-  bool on;
+  bool on[TS_MAX_DEVICES]; /* by index */
   int n, cap;
   struct {
     void *at;
+    const TsDevice *d;
     size_t size;
   } * of;
 } held;
@@ -81,14 +82,21 @@ static size_t size_of(int64_t nbytes) {
 }
 
 /* With what put-off launches will find there. */
-static void *held_again(size_t size) {
+static void *held_again(const TsDevice *d, size_t size) {
   for (int i = held.n; i-- > 0;) {
-    if (held.of[i].size < size) continue;
+    if (held.of[i].size < size || held.of[i].d != d) continue;
     void *at = held.of[i].at;
     held.of[i] = held.of[--held.n];
     return at;
   }
   return NULL;
+}
+
+/* What put-off launches will find counts as well; without room for that they are made. */
+static int make_room(TsDevice *d, int64_t nbytes, TsError *err) {
+  int64_t all = d->live + nbytes;
+  for (int i = 0; i < held.n; i++) all += held.of[i].d == d ? (int64_t)held.of[i].size : 0;
+  return limit && all > limit && d->let_go ? d->let_go(d->holder, err) : 0;
 }
 
 static void *sim_alloc(TsDevice *d, int64_t nbytes, TsError *err) {
@@ -97,7 +105,8 @@ static void *sim_alloc(TsDevice *d, int64_t nbytes, TsError *err) {
   if (fault[d->index].lost) return lost(d, err), NULL;
   bool full = limit && d->live + nbytes > limit;
   if (ts_memory_should_fail()) full = true;
-  void *again = full || !held.on ? NULL : held_again(size);
+  void *again = full || !held.on[d->index] ? NULL : held_again(d, size);
+  if (!full && !again && make_room(d, nbytes, err)) return NULL;
   void *at = full || again ? again : malloc(size);
   if (!at) return ts_device_full(d, nbytes, err), NULL;
   if (!again) memset(at, 0xa5, size);
@@ -112,14 +121,16 @@ static void sim_free(TsDevice *d, void *at, int64_t nbytes) {
   ts_sim_use(d);
   if (ts_sim_aside_keeps(d, at, nbytes)) return;
   d->live -= nbytes;
-  if (held.on && held.n == held.cap) {
+  bool on = held.on[d->index];
+  if (on && held.n == held.cap) {
     int cap = held.cap ? 2 * held.cap : 64;
     void *more = realloc(held.of, sizeof *held.of * (size_t)cap);
     if (!more) return; /* lost */
     held.of = more, held.cap = cap;
   }
-  if (held.on) {
+  if (on) {
     held.of[held.n].at = ts_sim_host(at);
+    held.of[held.n].d = d;
     held.of[held.n++].size = size_of(nbytes);
   } else {
     free(ts_sim_host(at));
@@ -127,9 +138,12 @@ static void sim_free(TsDevice *d, void *at, int64_t nbytes) {
 }
 
 static void sim_hold(TsDevice *d, bool on) {
-  (void)d;
-  held.on = on;
-  while (!on && held.n) free(held.of[--held.n].at);
+  held.on[d->index] = on;
+  for (int i = held.n; !on && i-- > 0;) {
+    if (held.of[i].d != d) continue;
+    free(held.of[i].at);
+    held.of[i] = held.of[--held.n];
+  }
 }
 
 static const TsDeviceRun sim_run = {.hold = sim_hold,

@@ -3,6 +3,7 @@
 
 #include "jit/facts.h"
 #include "jit/jit_state.h"
+#include "jit/launch/replay.h"
 #include "jit/level.h"
 #include "lib/facts.h"
 
@@ -54,6 +55,11 @@ static void tier_facts(const TsJitFunction *f, TsText *t) {
     ts_facts_number(t, "needed_ns", (double)f->need_nsec);
   }
   if (*f->told) ts_facts_text(t, "told", f->told);
+  const TsReplay *r = live && f->device ? ts_frame_launches(f->frame) : NULL;
+  TsText launches = {0};
+  if (r) ts_replay_persistent_text(r, false, &launches);
+  if (launches.at && !launches.failed) ts_facts_text(t, "launches", launches.at);
+  ts_text_free(&launches);
   time_fact(t, "best_operators_ns", f->best[0]);
   if (live)
     time_fact(t, "best_kernels_ns", f->best[1]);
@@ -81,6 +87,12 @@ static int show(const TsJitFunction *f, const TsBuildJob *b, const Shown *s, TsE
   return s->facts ? facts_of(f, b, s, err) : ts_build_text(b, s->level, s->text, err);
 }
 
+/* How what runs is launched on a device, with the tasks of a persistent launch. */
+static void launches_text(const TsJitFunction *f, const Shown *s) {
+  const TsReplay *r = f->state == LIVE && f->device ? ts_frame_launches(f->frame) : NULL;
+  if (r && !strcmp(s->level, "schedule")) ts_replay_persistent_text(r, true, s->text);
+}
+
 static int show_what_runs(TsJitFunction *f, const TsTarget *target, const Shown *s) {
   TsError *err = &f->jit->c->err;
   f = ts_jit_shown(f);
@@ -94,6 +106,7 @@ static int show_what_runs(TsJitFunction *f, const TsTarget *target, const Shown 
   }
   TsJitBuild x; /* what another machine would run is made, and not compiled */
   int failed = ts_jit_open_build(f, target, &x) || show(target ? NULL : f, x.b, s, err);
+  if (!failed && !target && !s->facts) launches_text(f, s);
   ts_jit_close_build(&x);
   return failed ? -1 : 0;
 }

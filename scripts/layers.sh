@@ -12,7 +12,7 @@ ir/text ir/compose
 ir/graph
 ir/mesh
 ir/adjoint ir/tile
-ir/rules ir/tile/gpu ir/tile/product ir/tile/run
+ir/rules ir/tile/gpu ir/tile/product ir/tile/run ir/persistent
 ir/tile/debug
 ir/tile/pass ir/sched
 ir/lower ir/lower/conv ir/lower/fft ir/lower/index ir/lower/sort
@@ -31,6 +31,7 @@ jit/gpu
 jit/emit/cpu jit/emit/simt jit/emit/roles
 jit/compile
 jit/device
+jit/persistent
 jit/launch
 jit/collective
 jit/build

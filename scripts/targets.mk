@@ -123,6 +123,12 @@ fuzz: $(BIN)
 fuzz-text: $(BIN)
 	@FUZZ_COUNT=$${FUZZ_COUNT:-1000000} $(BIN) scripts/run_test.lua tests/text/long.lua
 
+# Files and texts of models, damaged: safetensors, GGUF, tokenizer.json, chat templates, GBNF, expressions, JSON schemas; a million, or
+# FUZZ_COUNT from FUZZ_SEED on, FUZZ_FORMAT=word for some. Texts of random schemas with the package jsonschema (make python).
+fuzz-models: $(BIN)
+	@FUZZ_COUNT=$${FUZZ_COUNT:-1000000} $(BIN) scripts/run_test.lua tests/fuzz/models.lua
+	@FUZZ_COUNT=$$(($${FUZZ_COUNT:-1000000} / 50)) $(BIN) scripts/run_test.lua tests/hf/grammar/long.lua
+
 # What tests expect, rewritten to what comes out: read the difference. Of ONLY, or of all; what
 # fails all the same, such as an error that is none, is said by `make test`.
 golden: $(BIN)
@@ -191,6 +197,7 @@ help:
 	@echo "                DEV=cuda: those in tests/devices on a GPU, else on a simulated one"
 	@echo "                TIMES=1: seconds of processors by folder; SLOW=30: and of the 30 slowest tests"
 	@echo "make fuzz       generated programs in every way for an hour (FUZZ_SECONDS, FUZZ_COUNT, FUZZ_SEED, DEV)"
+	@echo "make fuzz-models  files, templates, grammars and schemas of models, damaged: a million (FUZZ_COUNT, FUZZ_FORMAT)"
 	@echo "make fuzz-text  tokenizers with the package tokenizers: a million strings each (FUZZ_COUNT, VOCABULARIES)"
 	@echo "make upsets     memory that runs out, and Ctrl-C, at every point of many scenarios (FUZZ_COUNT, UPSET)"
 	@echo "make golden     rewrite what tests expect to what comes out (ONLY=word); then git diff"
@@ -206,5 +213,5 @@ help:
 	@echo "make install    PREFIX=/usr/local DESTDIR="
 	@echo "VARIANT=asan|tsan|debug and CC=clang choose another build"
 
-.PHONY: check test test-long fuzz fuzz-text upsets golden ulp jit-speed rows-speed demo setup python layers bench docs format install clean help
+.PHONY: check test test-long fuzz fuzz-text fuzz-models upsets golden ulp jit-speed rows-speed demo setup python layers bench docs format install clean help
 .SECONDARY: $(CTEST_OBJ)

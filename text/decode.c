@@ -284,3 +284,63 @@ int ts_decode_apply(const TsDecodes *all, TsStrings *s, TsError *err) {
   }
   return 0;
 }
+
+/* ---- one token alone */
+static void token_bytes(const TsDecode *k, String t, TsText *to) {
+  bool continues = t.n >= k->ntext && !memcmp(t.s, k->text, k->ntext);
+  int byte = k->kind == TS_DECODE_ByteFallback ? byte_of(t) : -1;
+  size_t at = 0;
+  uint32_t len;
+  switch (k->kind) {
+  case TS_DECODE_ByteLevel:
+    for (; at < t.n; at += len) {
+      byte = ts_char_to_byte(ts_char_get(t.s + at, &len));
+      if (byte < 0) break;
+      ts_text_char(to, (char)byte);
+    }
+    if (at == t.n) return;
+    to->len = 0;
+    break;
+  case TS_DECODE_Metaspace:
+  case TS_DECODE_BPEDecoder: replaced(to, t.s, t.n, k->text, k->ntext, " ", 1); return;
+  case TS_DECODE_WordPiece:
+    if (!continues) ts_text_char(to, ' ');
+    if (continues) t.s += k->ntext, t.n -= k->ntext;
+    break;
+  default: break;
+  }
+  if (byte >= 0 && k->kind == TS_DECODE_ByteFallback)
+    ts_text_char(to, (char)byte);
+  else if (t.n)
+    ts_text_add(to, t.s, t.n);
+}
+
+int ts_decode_token(const TsDecodes *all, const char *s, size_t n, TsText *to, TsError *err) {
+  TsText now = {0};
+  if (!all->n) ts_text_char(&now, ' ');
+  if (n) ts_text_add(&now, s, n);
+  for (int i = 0; i < all->n && !now.failed; i++) {
+    const TsDecode *k = &all->at[i];
+    TsStrings in = {0}, out = {0};
+    int bad = 0;
+    if (k->kind == TS_DECODE_Replace) {
+      ts_strings_add(&in, now.at ? now.at : "", now.len);
+      bad = in.failed || in.text.failed ? ts_error_memory(err) : replace(k, &in, &out, err);
+    } else {
+      token_bytes(k, (String){now.at ? now.at : "", now.len}, &out.text);
+    }
+    ts_text_free(&now);
+    now = out.text;
+    out.text = (TsText){0};
+    ts_strings_free(&in);
+    ts_strings_free(&out);
+    if (bad) {
+      ts_text_free(&now);
+      return -1;
+    }
+  }
+  if (now.len) ts_text_add(to, now.at, now.len);
+  int bad = now.failed || to->failed;
+  ts_text_free(&now);
+  return bad ? ts_error_memory(err) : 0;
+}

@@ -58,4 +58,8 @@ void ts_strings_free(TsStrings *s);
 /* The tokens' strings through all decoders. `s` is what comes out. */
 int ts_decode_apply(const TsDecodes *all, TsStrings *s, TsError *err);
 
+/* The bytes that a token is behind others, which need not be whole characters; what decoders do
+ * at the ends of a text (Strip) or with its neighbours is left out. */
+int ts_decode_token(const TsDecodes *all, const char *s, size_t n, TsText *to, TsError *err);
+
 #endif

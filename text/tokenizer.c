@@ -146,22 +146,11 @@ static int one_text(TsTokenizer *t, const TsEncodeInput *in, const char *s, size
   return tokens_of(t, in, l, p, which, &places, &t->encoding, err);
 }
 
-/* ---- truncation: of each part the first, or the last, `keep` tokens */
-static void cut(TsEncoding *e, const uint32_t keep[2], bool left) {
-  uint32_t to = 0, from = 0;
-  for (uint32_t part = 0; part < e->nend; part++) {
-    uint32_t end = e->end[part], n = end - from;
-    uint32_t kept = keep[part] < n ? keep[part] : n;
-    memmove(e->at + to, e->at + (left ? end - kept : from), kept * sizeof *e->at);
-    from = end;
-    to += kept;
-    e->end[part] = to;
-  }
-  e->n = to;
-}
-
-static int truncate_to(const TsTruncation *how, int64_t most, TsEncoding *e, TsError *err) {
-  uint32_t keep[2] = {e->end[0], e->nend > 1 ? e->end[1] - e->end[0] : 0};
+/* ---- truncation: how many tokens of each part are kept */
+static int room_of(const TsTruncation *how, int64_t most, const TsEncoding *e, uint32_t keep[2],
+                   TsError *err) {
+  keep[0] = e->end[0];
+  keep[1] = e->nend > 1 ? e->end[1] - e->end[0] : 0;
   if (e->n <= most) return 0;
   if (!most) {
     keep[0] = keep[1] = 0;
@@ -185,19 +174,69 @@ static int truncate_to(const TsTruncation *how, int64_t most, TsEncoding *e, TsE
     keep[swapped] = (uint32_t)a;
     keep[!swapped] = (uint32_t)b;
   }
-  cut(e, keep, how->left);
   return 0;
 }
 
+/* The tokens of a part's i-th piece, which begins `step` tokens behind the one before. */
+static TsSpan piece_at(const TsTruncation *how, uint32_t i, uint32_t keep, uint32_t n) {
+  if (n <= keep) return (TsSpan){0, n};
+  if (!keep) return (TsSpan){0, i ? n : 0};
+  uint32_t gone = i * (keep - (uint32_t)how->stride);
+  if (how->left) return (TsSpan){n - gone > keep ? n - gone - keep : 0, n - gone};
+  return (TsSpan){gone, n - gone > keep ? gone + keep : n};
+}
+
+static uint32_t pieces_of(const TsTruncation *how, uint32_t keep, uint32_t n) {
+  if (n <= keep) return 1;
+  if (!keep) return 2;
+  uint32_t step = keep - (uint32_t)how->stride;
+  return 1 + (n - keep + step - 1) / step;
+}
+
+/* The pieces of both parts that come next, with what is put in. */
+static int put_pieces(TsTokenizer *t, const TsEncodeInput *in, TsError *err) {
+  const TsEncoding *from = &t->uncut;
+  TsEncoding *to = &t->encoding;
+  ts_encoding_clear(to);
+  for (uint32_t part = 0, begin = 0; part < from->nend; begin = from->end[part++]) {
+    TsSpan own = piece_at(&in->truncation, t->piece[part].at, t->piece[part].keep,
+                          from->end[part] - begin);
+    for (uint32_t i = own.from; i < own.to; i++)
+      if (ts_encoding_add(to, from->at[begin + i], err)) return -1;
+    if (ts_encoding_part(to, err)) return -1;
+  }
+  return ts_finish_apply(&t->finishes, in->special, to, &t->other, err);
+}
+
+/* What there is before it is cut moves to `uncut`; the first pieces come next. */
 static int truncated(TsTokenizer *t, const TsEncodeInput *in, TsError *err) {
-  int64_t most = in->truncation.most;
+  const TsTruncation *how = &in->truncation;
+  int64_t most = how->most;
   int64_t added = in->special ? ts_finish_count(&t->finishes, in->pair != NULL) : 0;
-  if (!in->truncation.on) return 0;
+  uint32_t keep[2];
+  t->piece[0] = t->piece[1] = (struct TsPieceOf){.count = 1};
+  if (!how->on || (added <= most && t->encoding.n <= most - added))
+    return ts_finish_apply(&t->finishes, in->special, &t->encoding, &t->other, err);
   if (added > most)
     return ts_error_set(err, TS_ERR_value,
                         "truncation: %lld tokens are put in, %lld are the most",
                         (long long)added, (long long)most);
-  return truncate_to(&in->truncation, most - added, &t->encoding, err);
+  if (room_of(how, most - added, &t->encoding, keep, err)) return -1;
+  for (uint32_t part = 0, begin = 0; part < t->encoding.nend; begin = t->encoding.end[part++]) {
+    uint32_t n = t->encoding.end[part] - begin;
+    if (in->overflow && n > keep[part] && keep[part] && how->stride >= keep[part])
+      return ts_error_set(
+          err, TS_ERR_value,
+          "truncation: pieces of %u tokens cannot have %lld in common with those "
+          "before",
+          keep[part], (long long)how->stride);
+    t->piece[part].keep = keep[part];
+    if (in->overflow) t->piece[part].count = pieces_of(how, keep[part], n);
+  }
+  TsEncoding whole = t->encoding;
+  t->encoding = t->uncut;
+  t->uncut = whole;
+  return put_pieces(t, in, err);
 }
 
 /* From characters to bytes again. */
@@ -218,16 +257,38 @@ static int in_bytes(TsTokenizer *t, const TsEncodeInput *in, uint8_t which, TsEr
   return 0;
 }
 
+static int placed(TsTokenizer *t, const TsEncodeInput *in, TsError *err) {
+  if (!in->offsets || in->chars) return 0;
+  return in_bytes(t, in, 0, err) || (in->pair && in_bytes(t, in, 1, err)) ? -1 : 0;
+}
+
 int ts_tokenizer_encode(TsTokenizer *t, const TsEncodeInput *in, const TsEncoding **out,
                         TsError *err) {
   ts_encoding_clear(&t->encoding);
   *out = &t->encoding;
   if (one_text(t, in, in->text, in->ntext, 0, err)) return -1;
   if (in->pair && one_text(t, in, in->pair, in->npair, 1, err)) return -1;
-  if (truncated(t, in, err)) return -1;
-  if (ts_finish_apply(&t->finishes, in->special, &t->encoding, &t->other, err)) return -1;
-  if (!in->offsets || in->chars) return 0;
-  return in_bytes(t, in, 0, err) || (in->pair && in_bytes(t, in, 1, err)) ? -1 : 0;
+  return truncated(t, in, err) || placed(t, in, err) ? -1 : 0;
+}
+
+/* All pieces of the first text but its first, each with all of the second; then the first with those
+ * of the second that are left. */
+int ts_tokenizer_more(TsTokenizer *t, const TsEncodeInput *in, const TsEncoding **out,
+                      TsError *err) {
+  struct TsPieceOf *a = &t->piece[0], *b = &t->piece[1];
+  *out = &t->encoding;
+  if (!a->at && !b->at && a->count > 1) {
+    a->at = 1;
+  } else if (++b->at == b->count) {
+    if (!a->at) return b->at--, 0;
+    b->at = 0;
+    if (++a->at == a->count) {
+      a->at = 0;
+      if (b->count == 1) return 0;
+      b->at = 1;
+    }
+  }
+  return put_pieces(t, in, err) || placed(t, in, err) ? -1 : 1;
 }
 
 /* ---- and back */
@@ -264,6 +325,13 @@ int ts_tokenizer_decode(TsTokenizer *t, const int64_t *ids, size_t n, bool skip_
   if (!bad && to->failed) bad = ts_error_memory(err);
   ts_strings_free(&s);
   return bad;
+}
+
+int ts_tokenizer_bytes(TsTokenizer *t, int64_t id, TsText *to, TsError *err) {
+  size_t n;
+  bool special;
+  const char *s = ts_tokenizer_token(t, id, &n, &special);
+  return s ? ts_decode_token(&t->decodes, s, n, to, err) : 0;
 }
 
 int64_t ts_tokenizer_id(const TsTokenizer *t, const char *s, size_t n) {

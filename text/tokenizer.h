@@ -25,7 +25,8 @@ void ts_tokenizer_free(TsTokenizer *t);
 typedef struct TsTruncation {
   bool on, left; /* left: the first ones go */
   enum { TS_TRUNCATE_longest, TS_TRUNCATE_first, TS_TRUNCATE_second } strategy;
-  int64_t most; /* of all, those that are put in too */
+  int64_t most;   /* of all, those that are put in too */
+  int64_t stride; /* tokens that pieces of what is cut off have in common with those before */
 } TsTruncation;
 
 typedef struct TsPadding {
@@ -45,6 +46,7 @@ typedef struct TsEncodeInput {
   bool special;        /* tokens are put in by the post-processor */
   bool in_text;        /* special tokens that stand in the text are tokens, not text */
   bool offsets, chars; /* the places are wanted; in characters, not bytes */
+  bool overflow;       /* what a truncation cuts off is kept for ts_tokenizer_more */
   TsTruncation truncation;
 } TsEncodeInput;
 
@@ -52,6 +54,12 @@ typedef struct TsEncodeInput {
  * or what a part of the tokenizer says. */
 int ts_tokenizer_encode(TsTokenizer *t, const TsEncodeInput *in, const TsEncoding **out,
                         TsError *err);
+
+/* After ts_tokenizer_encode with the same input: the next piece of what a truncation cut off, with
+ * what is put in, as long as it may be; of a pair each piece of one text with each of the other.
+ * 1, or 0: there is no more. -1 with the error. */
+int ts_tokenizer_more(TsTokenizer *t, const TsEncodeInput *in, const TsEncoding **out,
+                      TsError *err);
 
 /* The text of n ids; those of no token are left out, as special ones are where that is asked
  * for. */
@@ -63,6 +71,9 @@ int64_t ts_tokenizer_size(const TsTokenizer *t);
 int64_t ts_tokenizer_end(const TsTokenizer *t);
 /* The string of a token, NULL where there is none; whether it is special. */
 const char *ts_tokenizer_token(const TsTokenizer *t, int64_t id, size_t *n, bool *special);
+/* The bytes of the text that a token becomes behind others, none where it has none; they need
+ * not be whole characters. */
+int ts_tokenizer_bytes(TsTokenizer *t, int64_t id, TsText *to, TsError *err);
 /* The id of a string, or -1. */
 int64_t ts_tokenizer_id(const TsTokenizer *t, const char *s, size_t n);
 /* The names of its parts, one line: "BPE, 32000 tokens, ..". */

@@ -9,6 +9,7 @@ static int read_truncation(TsTokenizer *t, const TsTree *v, TsError *err) {
   TsTruncation *k = &t->truncation;
   k->on = true;
   if (ts_tree_whole(v, "max_length", &k->most, err) ||
+      ts_tree_whole(v, "stride", &k->stride, err) ||
       ts_tree_find(v, "strategy", TS_TREE_string, false, &word, err))
     return -1;
   if (word && ts_tree_is(word, "OnlyFirst")) k->strategy = TS_TRUNCATE_first;
@@ -105,6 +106,7 @@ void ts_tokenizer_free(TsTokenizer *t) {
   ts_line_free(&t->normal_line);
   ts_encoding_free(&t->encoding);
   ts_encoding_free(&t->other);
+  ts_encoding_free(&t->uncut);
   free(t->first.at);
   free(t->pieces.at);
   free(t->tokens.at);

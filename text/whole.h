@@ -25,6 +25,12 @@ struct TsTokenizer {
   TsPieces first, pieces;
   TsTokens tokens;
   TsEncoding encoding, other;
+  TsEncoding uncut; /* before a truncation */
+  struct TsPieceOf {
+    uint32_t keep;  /* tokens of a text that a piece may have */
+    uint32_t count; /* of pieces */
+    uint32_t at;    /* the one that comes next */
+  } piece[2];
   uint32_t *place;
   size_t nplace;
 };

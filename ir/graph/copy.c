@@ -79,7 +79,7 @@ int ts_graph_map_node(TsGraphMap *m, const TsNode *n) {
 TsGraph *ts_graph_map_shell(TsGraphMap *m, TsModule *u, const TsGraph *from, TsError *err) {
   TsGraph *g = u ? ts_graph_in_module(u, from->name, err) : ts_graph_new(from->name, err);
   if (!g) return NULL;
-  m->to = g;
+  m->to = g, g->spare = from->spare;
   for (int i = 0; i < from->nparam; i++) {
     TsVal p = from->param[i];
     TsVal made = ts_graph_param(g, &p->meta, p->name, from->bound[i]);

@@ -122,6 +122,7 @@ struct TsGraph {
   bool backward; /* as well: a reverse pass runs */
   bool replaced; /* some value has another one instead */
   bool apart;    /* nodes to come are new ones, although equal ones are there */
+  int spare;     /* processors of a device that its kernels leave to what is sent beside them */
   bool runs_all; /* what depends on no parameter is computed at each run as well */
   bool numbers_fit; /* bare numbers beside integers fit their types: who calls looks */
   bool calling;     /* nodes to come are a call of the program: numbers are looked at now */

@@ -269,7 +269,7 @@ static void put_sizes(const Problem *p, const TsGpuProduct *x, int nsm, TsSchedK
   int n = 3;
   out->dim[0] = p->rows, out->dim[1] = p->cols, out->dim[2] = p->k;
   for (int i = 0; i < 2 && p->batch; i++) out->dim[n++] = p->many[i];
-  out->dim[n] = nsm / x->cluster;
+  out->dim[n] = nsm > x->cluster ? nsm / x->cluster : 1;
 }
 
 /* One of the two kinds of kernels, with what follows: x of one that has roles, or w. */

@@ -19,6 +19,7 @@ typedef struct TsOverlap {
   bool on;
   int64_t bucket, ahead, engines;    /* engines 0: kernels bring all */
   int chunks;                        /* that were asked for, 0: as costs say */
+  int spare;                         /* processors that what is computed leaves alone */
   double meets, link, flops, memory; /* of the row (overlap.def) */
   double least; /* microseconds of computing beside which it is worth to start early */
 } TsOverlap;

@@ -96,8 +96,10 @@ int ts_slots_group(TsSlots *a, const TsSlotReader *r, bool micro, int level) {
 TsMeshPiece *ts_slots_piece(TsSlots *a, int group, int part) {
   if (a->failed) return NULL;
   TsMeshPiece *piece = &a->p->piece[group * a->p->space.mesh->n + part];
-  if (!piece->g && !(piece->g = ts_graph_new(a->p->g->name, a->err))) a->failed = true;
-  return piece->g ? piece : NULL;
+  if (piece->g) return piece;
+  if (!(piece->g = ts_graph_new(a->p->g->name, a->err))) return a->failed = true, NULL;
+  if (a->p->overlap.on) piece->g->spare = a->p->overlap.spare;
+  return piece;
 }
 
 static uint32_t hash_of(int slot, int group, int part) {

@@ -334,7 +334,17 @@ typedef struct TsTileRunAs {
    * to meet, which is an error where n is not 1. */
   int (*meet)(void *meeting, int n, int32_t *const *word, int rank, int64_t slot, TsError *err);
   void *meeting;
+  /* One round of one phase, by number, of a kernel whose other rounds run elsewhere; each scratch,
+   * in the order of its statements, is memory of the caller's, which stays as it is. NULL: all of
+   * it. */
+  const struct TsTileRunOne *one;
 } TsTileRunAs;
+
+typedef struct TsTileRunOne {
+  int phase;
+  int64_t round;
+  void *const *scratch;
+} TsTileRunOne;
 
 /* As that target would. as NULL: ts_tile_run. */
 int ts_tile_run_as(const TsTile *k, void *const *arg, const int64_t *dim, const TsTileRunAs *as,

@@ -307,6 +307,7 @@ static int schedule(TsBuildJob *b, TsFusion *f, const TsGraph *g, TsError *err) 
     ts_lower_for(s, b->device);
   else if (is_gpu(b))
     s->processors = b->target->processors;
+  if (s->processors > b->g->spare) s->processors -= b->g->spare;
   s->marks = b->marks;
   if (ts_sched_fuse(s, err)) return ts_sched_free(s), -1;
   ts_sched_cost(s);

@@ -7,34 +7,47 @@
 #include "jit/collective/kernel.h"
 
 static const TsWayRow sums[] = {
-    {2, 1 << 20, TS_WAY_whole, 128,
+    {2, 1 << 20, false, TS_WAY_whole, true, 128,
      "two devices send each other as much in shares as whole, and meet once instead of twice"},
-    {2, 0, TS_WAY_share, 128, "each element is added up once"},
-    {0, 256 << 10, TS_WAY_whole, 128,
+    {2, 0, false, TS_WAY_share, true, 128, "each element is added up once"},
+    {0, 256 << 10, false, TS_WAY_whole, true, 128,
      "so little is sent whole before a share could be told of"},
-    {0, 0, TS_WAY_share, 128,
+    {0, 0, true, TS_WAY_share, false, 128,
+     "what is read passes the links while what is rounded is written, which is half of it"},
+    {0, 0, false, TS_WAY_share, true, 128,
      "a link carries each element twice, however many devices there are"},
 };
 
-const TsWayRow *ts_way_of_sum(int devices, int64_t bytes) {
+/* Beside other kernels few blocks, since each takes a processor from these or lives in those that are left to it
+ * (ir/mesh/overlap.def), and by reading, which 8 blocks do as fast as all; pushing by 8 takes 1.6 times as
+ * long. */
+enum { BESIDE = 8 };
+static const TsWayRow beside[] = {
+    {0, 0, false, TS_WAY_share, false, BESIDE, "8 blocks read as fast as all could"},
+    {0, 0, false, TS_WAY_piece, false, BESIDE, "8 blocks read as fast as all could"},
+};
+
+static bool is_of(const TsWayRow *row, int devices, int64_t bytes, bool narrow) {
+  return !(row->devices && devices > row->devices) && !(row->bytes && bytes > row->bytes) &&
+         narrow >= row->narrow;
+}
+
+const TsWayRow *ts_way_of_sum(int devices, int64_t bytes, bool narrow) {
   const TsWayRow *row = sums;
-  while ((row->devices && devices > row->devices) || (row->bytes && bytes > row->bytes)) row++;
-  return row;
+  while (!is_of(row, devices, bytes, narrow)) row++;
+  return row->way == TS_WAY_share && ts_flags_lane() ? &beside[0] : row;
 }
 
 const TsWayRow *ts_way_of_pieces(void) {
-  static const TsWayRow row = {0, 0, TS_WAY_piece, 128,
-                               "who has a summand sends each its piece"};
-  return &row;
+  static const TsWayRow row = {
+      0, 0, false, TS_WAY_piece, true, 128, "who has a summand sends each its piece"};
+  return ts_flags_lane() ? &beside[1] : &row;
 }
 
 const TsWayRow *ts_way_of_move(void) {
-  static const TsWayRow row = {0, 0, TS_WAY_share, 128, "who has it writes it"};
+  static const TsWayRow row = {0, 0, false, TS_WAY_share, true, 128, "who has it writes it"};
   return &row;
 }
-
-/* Beside other kernels few blocks: each takes a processor from these, and 16 carry what 128 do. */
-enum { BESIDE = 16 };
 
 int64_t ts_way_blocks(const TsWayRow *row, int64_t tiles) {
   int64_t most = row->blocks < TS_FLAGS_SLOTS ? row->blocks : TS_FLAGS_SLOTS;

@@ -3,6 +3,7 @@
 #ifndef TS_JIT_COLLECTIVE_POLICY_H
 #define TS_JIT_COLLECTIVE_POLICY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef enum TsWay {
@@ -14,13 +15,15 @@ typedef enum TsWay {
 typedef struct TsWayRow {
   int devices;   /* at most; 0: any number */
   int64_t bytes; /* of the sum, at most; 0: any number */
+  bool narrow;   /* of sums that are rounded to fewer bytes than summands have */
   TsWay way;
-  int blocks; /* at most */
+  bool pushes; /* what is added up is written to who adds it up; else read by that */
+  int blocks;  /* at most */
   const char *why;
 } TsWayRow;
 
 /* The row of a sum that all devices get; of one of which each gets its piece. */
-const TsWayRow *ts_way_of_sum(int devices, int64_t bytes);
+const TsWayRow *ts_way_of_sum(int devices, int64_t bytes, bool narrow);
 const TsWayRow *ts_way_of_pieces(void);
 /* Of a move. */
 const TsWayRow *ts_way_of_move(void);

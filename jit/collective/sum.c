@@ -259,9 +259,15 @@ static bool can_push(const TsMeshSum *s, const Group *g) {
   return true;
 }
 
+/* Sums are rounded to fewer bytes than summands have. */
+static bool is_narrowed(const TsMeshSum *s) {
+  return ts_dtypes[s->whole->dtype].nbytes < ts_dtypes[first_of(s)->meta.dtype].nbytes;
+}
+
 static int open_group(const TsMeshSum *s, Plan *p, Group *g, TsError *err) {
   int64_t bytes = elements_of(s, g->part[0]) * ts_dtypes[first_of(s)->meta.dtype].nbytes;
-  const TsWayRow *row = is_whole(s) ? ts_way_of_sum(g->n, bytes) : ts_way_of_pieces();
+  const TsWayRow *row =
+      is_whole(s) ? ts_way_of_sum(g->n, bytes, is_narrowed(s)) : ts_way_of_pieces();
   TsError none = {0};
   g->width = width_of(s, g);
   g->way = row->way == TS_WAY_share && g->width == 1 ? TS_WAY_whole : row->way;
@@ -269,7 +275,7 @@ static int open_group(const TsMeshSum *s, Plan *p, Group *g, TsError *err) {
   if (!(g->flags = ts_flags_of(g->n, g->list, ts_flags_lane(), err))) return -1;
   int64_t most = make_sizes(s, p, g);
   g->tile = ts_way_tile(row, most * g->width);
-  g->pushes = can_push(s, g) && !ts_flags_make_room(g->flags, &none);
+  g->pushes = row->pushes && can_push(s, g) && !ts_flags_make_room(g->flags, &none);
   TsSumKernel first = kernel_of(s, g, p->device[g->part[0]].nown);
   make_rounds(p, g, row, most, ts_sum_rounds(&first));
   for (int i = 0; i < g->n; i++) {

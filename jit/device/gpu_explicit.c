@@ -143,6 +143,8 @@ static const void *memory(const void *of) {
   return ((const Kernel *)of)->info.scratch > 0 ? of : NULL;
 }
 
+static void *room(const void *of) { return ((const Kernel *)of)->scratch; }
+
 static void times(const void *of, double *llvm_usec, double *driver_usec) {
   const Kernel *g = of;
   *llvm_usec = g->llvm_usec, *driver_usec = g->driver_usec;
@@ -232,6 +234,7 @@ const TsDeviceKind ts_device_roles = {.name = "roles",
                                       .times = times,
                                       .run = run,
                                       .memory = memory,
+                                      .room = room,
                                       .simple = simple,
                                       .records = records,
                                       .tile = tile};

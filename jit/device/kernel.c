@@ -348,9 +348,29 @@ static int run_marked(TsDeviceKernel *k, void *scratch, void *const *arg, const 
   return *marked ? k->kind->run(*marked, scratch, arg, dim, err) : -1;
 }
 
+/* ---- runs that are looked at */
+static _Thread_local struct {
+  TsDeviceGather *take;
+  void *with;
+} gather;
+
+void ts_device_kernel_gather(TsDeviceGather *by, void *with) {
+  gather.take = by, gather.with = with;
+}
+
+static int give(TsDeviceKernel *k, void *scratch, void *const *arg, const int64_t *dim,
+                TsError *err) {
+  const TsDeviceKind *kind = is_open(k) ? k->kind : NULL;
+  TsDeviceLeaf leaf = {.kernel = k, .scratch = scratch, .arg = arg, .dim = dim};
+  if (kind && kind->tile) leaf.k = kind->tile(k->of);
+  if (kind && kind->room) leaf.scratch = kind->room(k->of);
+  return gather.take(gather.with, &leaf, err);
+}
+
 int ts_device_kernel_run_in(TsDeviceKernel *k, void *scratch, void *const *arg,
                             const int64_t *dim, TsError *err) {
   if (k->sequence) return ts_device_sequence_run(k->sequence, scratch, arg, dim, err);
+  if (gather.take) return give(k, scratch, arg, dim, err);
   note(k);
   if (ts_catch_wants(k->key) && ts_catch->look(ts_catch->with, k->device, arg, dim, err))
     return -1;
@@ -371,6 +391,13 @@ int ts_device_kernel_most(const TsDeviceKernel *k) {
 int ts_device_kernel_run_many(TsDeviceKernel *k, int n, void *const *arg, const int64_t *dim,
                               TsError *err) {
   TS_ASSERT(is_open(k));
+  if (gather.take) {
+    const TsTile *one = k->kind->tile ? k->kind->tile(k->of) : NULL;
+    int failed = one ? 0 : give(k, NULL, arg, dim, err);
+    for (int i = 0; one && i < n && !failed; i++)
+      failed = give(k, NULL, arg + i * one->nparam, dim + i * one->ndim, err);
+    return failed;
+  }
   note(k);
   const TsTile *t = to_mark(k);
   if (t) { /* one by one: their records are of one run */

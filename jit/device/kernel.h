@@ -57,6 +57,19 @@ int ts_device_kernel_run_many(TsDeviceKernel *k, int n, void *const *arg, const 
  * many; gives how many there are. */
 void ts_device_kernel_watch(bool on);
 int ts_device_kernel_watched(uint8_t (*keys)[32], int most);
+/* A run of one kernel, of those that a run is made of. */
+typedef struct TsDeviceLeaf {
+  TsDeviceKernel *kernel;
+  const TsTile *k; /* of it, or NULL: there is none at hand */
+  void *scratch;   /* that it runs in; NULL: it would take some, or needs none */
+  void *const *arg;
+  const int64_t *dim;
+} TsDeviceLeaf;
+
+/* Instead of being launched, runs of this thread are given to `by`, one kernel after the other,
+ * until by is NULL. */
+typedef int TsDeviceGather(void *with, const TsDeviceLeaf *leaf, TsError *err);
+void ts_device_kernel_gather(TsDeviceGather *by, void *with);
 void ts_device_kernel_free(TsDeviceKernel *k);
 /* How many were freed so far: who remembers addresses of kernels forgets them when it
  * changes. */

@@ -22,6 +22,8 @@ typedef struct TsDeviceKind {
   int64_t (*scratch)(const void *of, const int64_t *dim);
   /* Memory that its runs share. NULL: none. */
   const void *(*memory)(const void *of);
+  /* Its own memory for scratch, on the device. NULL: the caller's. */
+  void *(*room)(const void *of);
   bool (*simple)(const void *of);                    /* as ts_device_kernel_simple. NULL: yes */
   int (*launches)(const void *of);                   /* of a run, at most. NULL: 1 */
   bool (*records)(const void *of, void *const *arg); /* a run is launches alone. NULL: yes */

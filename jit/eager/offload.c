@@ -10,6 +10,7 @@
 #include "ir/lower/index/index.h"
 #include "jit/build/build.h"
 #include "jit/collective/collective.h"
+#include "jit/persistent/persistent.h"
 #include "jit/eager/state.h"
 #include "jit/launch/profile.h"
 #include "jit/device/stand_in.h"
@@ -112,7 +113,8 @@ static Plan *make(TsOffloader *o, const Form *f) {
 static int flush(TsContext *c, bool fetched) {
   int failed = ts_launch_flush(c);
   if (!fetched || failed || !of(c)->launches.guarded) return failed;
-  return ts_collective_tell(c) || ts_offload_guards_tell(of(c)) ? -1 : 0;
+  return ts_collective_tell(c) || ts_persistent_tell(&c->err) || ts_offload_guards_tell(of(c)) ? -1
+                                                                                              : 0;
 }
 
 static bool shares(const Form *f, const Plan *p, int k) {

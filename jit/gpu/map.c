@@ -20,8 +20,8 @@ static TsTensorMap shape_of(const TsTileType *t, const TsGpuMap *map, const int6
   return view;
 }
 
-static int view_of(TsDevice *d, const TsTile *k, const TsGpuMap *map, void *at,
-                   const int64_t *dim, void *out, TsError *err) {
+int ts_gpu_roles_map(TsDevice *d, const TsTile *k, const TsGpuMap *map, void *at,
+                     const int64_t *dim, void *out, TsError *err) {
   const TsTileType *t = &k->param[map->param]->type;
   TsTensorMap view = shape_of(t, map, dim);
   view.at = at;
@@ -55,7 +55,7 @@ int ts_gpu_roles_launch_by(TsDevice *d, TsGpuLaunchFn *launch, void *of, void *k
   if (info->scratch) list[n++] = &scratch;
   for (int i = 0; i < info->nmap; i++) {
     int p = info->map[i].param;
-    if (view_of(d, k, &info->map[i], arg[p], dim, map[i].at, err)) return -1;
+    if (ts_gpu_roles_map(d, k, &info->map[i], arg[p], dim, map[i].at, err)) return -1;
     list[n++] = map[i].at;
   }
   for (int i = 0; i < info->ndim; i++) list[n++] = (void *)(uintptr_t)&dim[i];

@@ -40,6 +40,9 @@ int ts_gpu_roles_text(const TsTile *k, bool llvm, TsGpuRoles *info, TsText *text
 bool ts_gpu_roles_sound(const TsGpuRoles *r, const TsTile *k, const TsTarget *t);
 
 /* ---- jit/gpu/map.c: on a device */
+/* A view as an argument, TS_TENSOR_MAP_NBYTES, for the parameter at this address. */
+int ts_gpu_roles_map(TsDevice *d, const TsTile *k, const TsGpuMap *map, void *at,
+                     const int64_t *dim, void *out, TsError *err);
 /* Queued: a kernel of this outline. arg: addresses of the parameters on the device; dim: the
  * sizes, of which the last says how many rounds the grid has; scratch: on the device, which one
  * launch at a time uses, or NULL if it needs none. */

@@ -5,6 +5,7 @@
 #include "jit/device/marks.h"
 #include "jit/launch/dependent.h"
 #include "jit/launch/profile.h"
+#include "jit/persistent/persistent.h"
 #include "vm/core/tensor.h"
 
 int ts_launch_small_ones(TsContext *c) {
@@ -137,7 +138,9 @@ int ts_launch_leave(TsContext *c) {
   TsReplay *r = ts_launches(c)->replay;
   ts_launches(c)->replay = NULL;
   c->replaying = false;
-  return r ? ts_replay_end(r, &c->err) : 0;
+  int failed = r ? ts_replay_end(r, &c->err) : 0;
+  if (r && ts_persistent_asks()) ts_launches(c)->guarded = c->waiting = true;
+  return failed;
 }
 
 void ts_launch_forget(void *slot) { ts_replay_free(slot); }

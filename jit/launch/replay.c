@@ -20,6 +20,7 @@ TsReplayStats ts_replay_stats(void) { return stats; }
 static void clear(TsReplay *r, Sequence *s) {
   if (s->record) r->d->run->record_free(r->d, s->record);
   s->record = NULL;
+  ts_replay_persistent_drop(s);
   s->n = s->nword = s->naccess = s->nscratch = 0;
   s->runs = 0;
 }
@@ -106,7 +107,7 @@ static int run_kernel(TsDeviceKernel *k, int runs, void *scratch, void *const *a
 }
 
 /* Done whole, by a simulated GPU too: the program may have the result since long. */
-static int launch_in(const Sequence *s, int i, void *scratch, TsError *err) {
+int ts_replay_launch_in(const Sequence *s, int i, void *scratch, TsError *err) {
   const Launch *l = &s->launch[i];
   void *arg[MOST_ARGS];
   int before = ts_cpu_hold_interrupts();
@@ -124,7 +125,7 @@ static TsAccesses accesses_of(const Sequence *s, int i) {
 int ts_replay_step(const TsReplay *r, int i, TsError *err) {
   TsAccesses a = accesses_of(&r->now, i);
   ts_dependent_begin(r->d, &a);
-  int failed = launch_in(&r->now, i, r->now.launch[i].room, err);
+  int failed = ts_replay_launch_in(&r->now, i, r->now.launch[i].room, err);
   ts_dependent_end(r->d, &a, failed);
   return failed;
 }
@@ -133,9 +134,11 @@ static int launch_rest(TsReplay *r, TsError *err) {
   int failed = 0;
   if (r->group && r->group->meeting) return r->group->due = true, 0;
   if (r->group) return ts_replay_group_rest(r->group, err);
+  r->busy = true;
   for (; r->launched < r->now.n && !failed; r->launched++)
     failed = ts_replay_step(r, r->launched, err);
   r->launched = r->now.n;
+  r->busy = false;
   return failed;
 }
 
@@ -180,8 +183,22 @@ void ts_replay_touch(TsReplay *r, const void *at, int64_t nbytes, bool write) {
 }
 
 /* ---- a run */
+/* Nothing is put off any more, so memory that is free may go. Not where a launch asks for it, or between
+ * launches that wait for each other. */
+static int let_go(void *holder, TsError *err) {
+  TsReplay *r = holder;
+  TsReplayGroup *g = r->group;
+  if (r->busy || (g && g->meeting)) return 0;
+  int failed = g ? ts_replay_group_flush(g, err) : ts_replay_flush(r, err);
+  for (int i = 0; g && i < g->n; i++) ts_replay_hold(g->member[i], false);
+  if (!g) ts_replay_hold(r, false);
+  return failed;
+}
+
 void ts_replay_hold(TsReplay *r, bool on) {
-  if (r->d->run && r->d->run->hold) r->d->run->hold(r->d, on);
+  if (!r->d->run || !r->d->run->hold) return;
+  r->d->run->hold(r->d, on);
+  r->d->let_go = on ? let_go : NULL, r->d->holder = on ? r : NULL;
 }
 
 void ts_replay_begin(TsReplay *r) {
@@ -238,7 +255,7 @@ static int launch_ordered(TsReplay *r, TsError *err) {
   int *last = malloc(sizeof *last * ((size_t)r->now.n + 1)), failed = !last, node = 0;
   for (int i = 0; i < r->now.n && !failed; i++) {
     if (ordered) failed = put_after(r, &o, last, i, err);
-    if (!failed) failed = launch_in(&r->now, i, r->now.launch[i].room, err);
+    if (!failed) failed = ts_replay_launch_in(&r->now, i, r->now.launch[i].room, err);
     node += launches_of(&r->now, i);
     last[i] = node - 1;
   }
@@ -297,7 +314,7 @@ static void patch(TsReplay *r, Sequence *s) {
   for (int i = 0, at = 0; i < s->n && !failed; at += launches_of(s, i), i++) {
     if (same_arguments(s, &r->now, i)) continue;
     failed = run->record_patch(r->d, s->record, at, &err) ||
-             launch_in(&r->now, i, r->now.launch[i].room, &err);
+             ts_replay_launch_in(&r->now, i, r->now.launch[i].room, &err);
   }
   run->record_patch(r->d, NULL, 0, &err);
   if (failed) return refuse(r, s);
@@ -324,11 +341,22 @@ static int launch_shuffled(TsReplay *r, TsError *err) {
   return failed;
 }
 
+/* What came is what s is from now on. */
+static void settle(TsReplay *r, Sequence *s) {
+  if (!keep_accesses(s, &r->now)) refuse(r, s);
+  for (int i = 0; i < s->n; i++) s->launch[i].room = r->now.launch[i].room;
+  memcpy(s->word, r->now.word, sizeof *s->word * (size_t)s->nword);
+}
+
 /* It gets its record, if it is to have one. */
 void ts_replay_prepare(TsReplay *r, Sequence *s) {
   s->used = ++r->clock;
   s->runs++;
   bool often = s->runs >= OFTEN && !r->refused;
+  if (s->runs >= OFTEN && ts_replay_persistent(r, s)) {
+    settle(r, s);
+    return;
+  }
   bool fits = !s->record || !s->ordered || same_order(s, &r->now);
   if (s->record && (!fits || s->moved != ts_replay_areas_moved(r->d))) {
     r->d->run->record_free(r->d, s->record);
@@ -338,20 +366,27 @@ void ts_replay_prepare(TsReplay *r, Sequence *s) {
     patch(r, s);
   else if (records(r, s))
     record(r, s);
-  if (!keep_accesses(s, &r->now)) refuse(r, s);
+  settle(r, s);
   if (often) {
     stats.runs++;
     stats.launches += s->n;
   }
-  memcpy(s->word, r->now.word, sizeof *s->word * (size_t)s->nword);
 }
 
 static int run_sequence(TsReplay *r, Sequence *s, TsError *err) {
+  r->busy = true;
   ts_replay_prepare(r, s);
-  if (!s->record && shuffled && !r->launched) return launch_shuffled(r, err);
-  if (!s->record) return launch_rest(r, err);
-  r->launched = r->now.n;
-  return r->d->run->record_launch(r->d, s->record, err);
+  bool whole = s->persistent || s->record, mixed = !whole && shuffled && !r->launched;
+  int failed = 0;
+  if (whole) r->launched = r->now.n;
+  if (s->persistent)
+    failed = ts_persistent_launch(s->persistent, err);
+  else if (s->record)
+    failed = r->d->run->record_launch(r->d, s->record, err);
+  else if (mixed)
+    failed = launch_shuffled(r, err);
+  r->busy = false;
+  return whole || mixed ? failed : launch_rest(r, err);
 }
 
 void ts_replay_keep(TsReplay *r) {
@@ -396,6 +431,7 @@ TsReplay *ts_replay_new(TsDevice *d) {
 
 void ts_replay_free(TsReplay *r) {
   if (!r) return;
+  if (r->d->holder == r) ts_replay_hold(r, false);
   for (int k = 0; k < KEPT; k++) {
     clear(r, &r->kept[k]);
     free(r->kept[k].launch);

@@ -42,8 +42,9 @@ bool ts_replay_matches(const TsReplay *r); /* launches so far were those of an e
 /* Nothing is known of what the next launch touches. */
 void ts_replay_touch_all(TsReplay *r);
 
-/* ---- several devices, whose kernels may wait for each other: all of them put launches off, or none. At
- * the end there is one record a device, or all is launched in the order of the program. */
+/* ---- several devices, whose kernels may wait for each other: all of them put launches off, or
+ * none. At the end there is one record a device, or all is launched in the order of the
+ * program. */
 typedef struct TsReplayGroup TsReplayGroup;
 /* A launch of one device among those of others, which wait for each other. */
 typedef struct TsReplayMeeting {
@@ -60,9 +61,13 @@ TsReplay *ts_replay_group_of(const TsReplayGroup *g, const TsDevice *d); /* NULL
 /* Of devices of the group, alike in that all or none are put off. */
 int ts_replay_group_meet(TsReplayGroup *g, int n, const TsReplayMeeting *m, TsError *err);
 int ts_replay_group_flush(TsReplayGroup *g, TsError *err);
-/* *whole: nothing was flushed in between. Where a launch failed, nobody waits any more, and words by which
- * devices wait (devices/flags.h) are new. */
+/* *whole: nothing was flushed in between. Where a launch failed, nobody waits any more, and
+ * words by which devices wait (devices/flags.h) are new. */
 int ts_replay_group_end(TsReplayGroup *g, bool *whole, TsError *err);
+
+/* How its launches go and why so, in words; whole: as a comment, and the program of a
+ * persistent one (jit/launch/replay_persistent.c). */
+void ts_replay_persistent_text(const TsReplay *r, bool whole, TsText *text);
 
 typedef struct TsReplayStats {
   int64_t runs, launches; /* of records; of kernels in them */

@@ -30,14 +30,15 @@ static void forsake(void) {
 int ts_replay_group_rest(TsReplayGroup *g, TsError *err) {
   int failed = 0;
   bool together = false;
-  for (int i = 0; i < g->n; i++) g->member[i]->off = true;
+  for (int i = 0; i < g->n; i++) g->member[i]->off = g->member[i]->busy = true;
   for (TsReplay *r; !failed && (r = next_of(g)); r->launched++) {
     bool meets = r->now.launch[r->launched].meets;
     if (meets != together) ts_device_together(together = meets);
     failed = ts_replay_step(r, r->launched, err);
   }
   if (together) ts_device_together(false);
-  for (int i = 0; i < g->n; i++) g->member[i]->launched = g->member[i]->now.n;
+  for (int i = 0; i < g->n; i++)
+    g->member[i]->launched = g->member[i]->now.n, g->member[i]->busy = false;
   if (failed) forsake();
   return failed;
 }
@@ -119,7 +120,9 @@ static int launch_records(TsReplayGroup *g, TsError *err) {
   int failed = 0;
   for (int i = 0; i < g->n; i++) {
     TsReplay *r = g->member[i];
+    r->busy = true;
     if (r->known) ts_replay_prepare(r, r->known);
+    r->busy = false;
     ready &= !r->now.n || (r->known && r->known->record);
   }
   if (!ready) return ts_replay_group_rest(g, err);

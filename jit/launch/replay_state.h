@@ -3,6 +3,7 @@
 #define TS_JIT_REPLAY_STATE_H
 
 #include "jit/launch/replay.h"
+#include "jit/persistent/persistent.h"
 
 enum {
   KEPT = 2,  /* sequences of a function, which may branch */
@@ -32,6 +33,9 @@ typedef struct Sequence {
   unsigned moved; /* areas, when it was recorded */
   void *record;   /* of the device; of a simulated one none is needed */
   bool ordered;   /* its launches wait for those alone that they need */
+  TsPersistentRun *persistent; /* one launch of all of them, or NULL */
+  bool alone;                  /* there is none, and there will be none */
+  int changed;                 /* runs in a row with other addresses or sizes */
   int64_t runs;
   uint64_t used;
 } Sequence;
@@ -43,12 +47,14 @@ struct TsReplay {
   bool off;         /* nothing is put off in this run any more */
   bool cut;         /* and it is no sequence, since bytes moved in between */
   bool refused;     /* the device does not record */
+  bool busy;        /* launches of it are being made, so that memory for them cannot wait for that */
   int launched;     /* of now */
   int touched;      /* accesses of now that belong to the next launch */
   uint64_t clock;
   unsigned freed; /* kernels when the sequences were made */
   unsigned moved; /* areas, when the run began */
   TsReplayGroup *group;
+  char why[512];   /* there is no persistent launch, or "" */
   Sequence *known; /* at the end of a run of a group: what it was */
 };
 
@@ -67,11 +73,19 @@ int ts_replay_step(const TsReplay *r, int i, TsError *err);
 bool ts_replay_has_room(TsReplay *r, int words);
 /* The device's memory stays where launches that are put off may find it. */
 void ts_replay_hold(TsReplay *r, bool on);
-/* At the end of a run: the sequence that it was, or NULL; it gets its record, if it is to have one; what
- * came is kept. */
+/* At the end of a run: the sequence that it was, or NULL; it gets its record, if it is to have
+ * one; what came is kept. */
 Sequence *ts_replay_known(TsReplay *r);
 void ts_replay_prepare(TsReplay *r, Sequence *s);
 void ts_replay_keep(TsReplay *r);
+
+/* Launch i of s, now. */
+int ts_replay_launch_in(const Sequence *s, int i, void *scratch, TsError *err);
+
+/* ---- jit/launch/replay_persistent.c: s, which this run is once more, has a persistent launch,
+ * which does what r->now does; before what is kept of s is what r->now is. */
+bool ts_replay_persistent(TsReplay *r, Sequence *s);
+void ts_replay_persistent_drop(Sequence *s);
 
 /* ---- jit/launch/replay_group.c: what was put off on any device is launched */
 int ts_replay_group_rest(TsReplayGroup *g, TsError *err);

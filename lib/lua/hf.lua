@@ -21,6 +21,20 @@ function hf.load(path, options) return require("tessera.hf.load").load(path, opt
 --   print(tessera.hf.plan("SmolLM2", {batch = 4, length = 8192}))
 function hf.plan(path, options) return require("tessera.hf.load").plan(path, options) end
 
+-- save_gguf(path, tensors [, metadata, {dtype, keep = {}}]): writes a GGUF file, whole or not at all. tensors is a table by name; metadata one
+-- of strings, numbers (whole ones as u32, i32 or i64, others as f32, or f64 if that is another number), truth values, lists of these, and tensors
+-- of one axis. Tensors stay as they are; with dtype (f32, f16, bf16, q4_0, q4_1, q5_0, q5_1, q8_0, iq4_nl, q4_k, q5_k, q6_k) those of two axes
+-- and more are converted, all but those whose names match a pattern of keep, by the reference rules of these formats. Rows that are
+-- no whole blocks of 256 take q5_0, q5_1 or q8_0 instead of q4_k, q5_k or q6_k; rows that are no whole blocks of 32 are an error.
+--   tessera.hf.save_gguf("w.gguf", {w = w}, {["a.b"] = 1}, {dtype = "bf16"})
+function hf.save_gguf(path, tensors, metadata, options) return require("tessera.hf.gguf_write").save(path, tensors, metadata, options) end
+
+-- requantize(from, to, {dtype, keep = {}}): a GGUF file again with its matrices in dtype, as save_gguf has it. Blocks are read as
+-- numbers first; metadata stays byte by byte, but for general.file_type.
+--   tessera.hf.save_gguf("a.gguf", {w = w})
+--   tessera.hf.requantize("a.gguf", "b.gguf", {dtype = "f16"})
+function hf.requantize(from, to, options) return require("tessera.hf.gguf_write").requantize(from, to, options) end
+
 -- families(): the names of the families, a list: what config.json calls model_type.
 --   print(table.concat(tessera.hf.families(), " "))
 function hf.families() return require("tessera.hf.families").names() end

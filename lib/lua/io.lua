@@ -477,7 +477,10 @@ function read.npz(path, map)
   return tensors
 end
 
-function read.gguf(path, map) return require("tessera.hf.gguf").read(path, map) end
+function read.gguf(path, map)
+  local tensors, meta = require("tessera.hf.gguf").read(path, map)
+  return tensors, meta
+end
 
 -- ---- by the file's name
 

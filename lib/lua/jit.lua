@@ -64,6 +64,12 @@ jit.device = core.jit_device
 --   tessera.jit.overlap(true)
 jit.overlap = core.jit_overlap
 
+-- persistent(on): kernels of a function on an NVIDIA GPU, or a simulated one, are one launch, whose blocks wait for each
+-- other by counters, where a check proves that they may; else they are replayed as a record. f:why() says which, and why;
+-- f:ir "schedule" has the tasks. The bits are the same. Off at first: on an H100 the record is faster so far.
+--   tessera.jit.persistent(true)
+function jit.persistent(on) return (core.jit_persistent(on)) end
+
 -- later(on): the CPU runs small calls on a GPU (meanwhile) until their kernels are compiled, with the same bits; on at
 -- first. wait() waits for these kernels as well.
 --   tessera.jit.later(false)

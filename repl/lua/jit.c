@@ -12,6 +12,7 @@
 #include "jit/device/marks.h"
 #include "jit/launch/profile.h"
 #include "jit/launch/replay.h"
+#include "jit/persistent/persistent.h"
 #include "jit/trace/trace.h"
 #include "jit/tune/tune.h"
 #include "jit/tune/device.h"
@@ -43,6 +44,19 @@ static int jit(lua_State *L) {
 static int jit_overlap(lua_State *L) {
   ts_replay_overlap(check_on(L, "jit.overlap"));
   return 0;
+}
+
+/* jit_persistent([on [, blocks]]): whether functions on a device launch all kernels as one
+ * persistent kernel; blocks: of a simulated one, for tests. Returns what it was, and how many such
+ * launches there were. */
+static int jit_persistent(lua_State *L) {
+  TsPersistentWanted *w = ts_persistent_wanted();
+  bool before = w->on;
+  if (!lua_isnoneornil(L, 1)) w->on = check_on(L, "jit.persistent");
+  if (!lua_isnoneornil(L, 2)) w->blocks = (int64_t)luaL_checknumber(L, 2);
+  lua_pushboolean(L, before);
+  lua_pushnumber(L, (double)ts_persistent_count());
+  return 2;
 }
 
 /* jit_shuffle(on): functions on a device that is simulated launch in another order; for
@@ -551,6 +565,7 @@ void ts_lua_open_jit(lua_State *L) {
                                        {"jit_prepare", jit_prepare},
                                        {"jit_loop_facts", jit_loop_facts},
                                        {"jit_overlap", jit_overlap},
+                                       {"jit_persistent", jit_persistent},
                                        {"jit_shuffle", jit_shuffle},
                                        {"jit_profile", jit_profile},
                                        {"jit_marks", jit_marks},

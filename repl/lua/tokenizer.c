@@ -72,9 +72,27 @@ static const char *word(lua_State *L, const char *name) {
   return s ? s : "";
 }
 
-/* t:encoded(text, [pair], {add, in_text, offsets = "bytes" or "chars", truncate, most,
- * strategy, left}) -> {ids, types, special, offsets, words}: the last two where offsets are
- * asked for */
+/* The encoding as a table. */
+static void push(lua_State *L, const TsEncodeInput *in, const TsEncoding *e) {
+  lua_createtable(L, 0, 8);
+  list(L, e, "ids", id_of);
+  list(L, e, "types", type_of);
+  list(L, e, "special", special_of);
+  if (!in->offsets) return;
+  list(L, e, "words", word_of);
+  offsets(L, e);
+}
+
+static int64_t whole(lua_State *L, const char *name) {
+  lua_getfield(L, 4, name);
+  int64_t v = (int64_t)lua_tonumber(L, -1);
+  lua_pop(L, 1);
+  return v;
+}
+
+/* t:encoded(text, [pair], {add, in_text, offsets = "bytes" or "chars", truncate, most, stride,
+ * strategy, left, overflow}) -> {ids, types, special, offsets, words, overflow}: offsets and
+ * words where offsets are asked for, a list of what was cut off where that is */
 static int encode(lua_State *L) {
   TsTokenizer *t = check(L);
   TsEncodeInput in = {0};
@@ -92,16 +110,20 @@ static int encode(lua_State *L) {
   in.truncation.strategy = !strcmp(strategy, "first")    ? TS_TRUNCATE_first
                            : !strcmp(strategy, "second") ? TS_TRUNCATE_second
                                                          : TS_TRUNCATE_longest;
-  lua_getfield(L, 4, "most");
-  in.truncation.most = (int64_t)lua_tonumber(L, -1);
-  if (ts_tokenizer_encode(t, &in, &e, &ts_lua_context(L)->err)) return ts_lua_raise(L);
-  lua_createtable(L, 0, 8);
-  list(L, e, "ids", id_of);
-  list(L, e, "types", type_of);
-  list(L, e, "special", special_of);
-  if (!in.offsets) return 1;
-  list(L, e, "words", word_of);
-  offsets(L, e);
+  in.truncation.most = whole(L, "most");
+  in.truncation.stride = whole(L, "stride");
+  in.overflow = flag(L, "overflow");
+  TsError *err = &ts_lua_context(L)->err;
+  if (ts_tokenizer_encode(t, &in, &e, err)) return ts_lua_raise(L);
+  push(L, &in, e);
+  if (!in.overflow) return 1;
+  lua_newtable(L);
+  for (int i = 1, more; (more = ts_tokenizer_more(t, &in, &e, err)) != 0; i++) {
+    if (more < 0) return ts_lua_raise(L);
+    push(L, &in, e);
+    lua_rawseti(L, -2, i);
+  }
+  set(L, "overflow");
   return 1;
 }
 
@@ -145,6 +167,21 @@ static int token(lua_State *L) {
   return 2;
 }
 
+/* t:bytes_of(id) -> the bytes that it is behind others */
+static int bytes_of(lua_State *L) {
+  TsTokenizer *t = check(L);
+  int64_t id;
+  TsText text = {0};
+  if (!ts_lua_whole(luaL_checknumber(L, 2), &id))
+    return ts_lua_fail(L, TS_ERR_argument, "token: an id is a whole number");
+  if (ts_tokenizer_bytes(t, id, &text, &ts_lua_context(L)->err)) {
+    ts_text_free(&text);
+    return ts_lua_raise(L);
+  }
+  ts_lua_push_text(L, &text);
+  return 1;
+}
+
 /* t:id_of(string) -> id, or nil */
 static int id(lua_State *L) {
   TsTokenizer *t = check(L);
@@ -171,6 +208,7 @@ static int about(lua_State *L) {
   if (k->on) {
     lua_createtable(L, 0, 4);
     number(L, "length", k->most);
+    number(L, "stride", k->stride);
     lua_pushstring(L, strategies[k->strategy]);
     set(L, "strategy");
     lua_pushstring(L, k->left ? "left" : "right");
@@ -213,9 +251,9 @@ static int shown(lua_State *L) {
  * methods. */
 void ts_lua_open_tokenizer(lua_State *L) {
   static const luaL_Reg method[] = {
-      {"encoded", encode}, {"decoded", decode},   {"string_of", token},
-      {"id_of", id},       {"about", about},      {"__len", size},
-      {"__gc", collect},   {"__tostring", shown}, {NULL, NULL}};
+      {"encoded", encode},   {"decoded", decode}, {"string_of", token}, {"bytes_of", bytes_of},
+      {"id_of", id},         {"about", about},    {"__len", size},      {"__gc", collect},
+      {"__tostring", shown}, {NULL, NULL}};
   ts_lua_metatable(L, TYPE, method);
   lua_pushcfunction(L, tokenizer);
   lua_setfield(L, -2, "tokenizer");

@@ -37,6 +37,8 @@ local PEERS = {
   { name = "numpy", title = "NumPy", cpu = true, python = "numpy" },
   { name = "scipy", title = "SciPy", cpu = true, python = "scipy" },
   { name = "jax", title = "JAX", python = "jax" },
+  { name = "llama", title = "llama.cpp", cpu = true, python = "llama" },
+  { name = "onnx", title = "onnxruntime", cpu = true, python = "onnx" },
 }
 
 PEERS.against = {} -- by name
@@ -217,6 +219,7 @@ local START = {
   prompt = { ours = OURS, luajit = "luajit" },
   run = { ours = OURS .. " -e x=1", luajit = "luajit -e x=1", numpy = "import_numpy",
     torch = "import_torch", jax = "import_jax" },
+  first = { ours = OURS .. " scripts/bench/models/cpu.lua first" },
 }
 
 -- Python peers count as a program that imports the library.

@@ -1,13 +1,13 @@
 #!/bin/sh
 # The mesh beside its peers, on the devices of this machine: scripts/bench/mesh.sh [KIND [N [SECTION..]]]. KIND is cuda, or cpu for
-# virtual ones; N is how many (all GPUs). Sections: bits small sums moves mlp gpt large seven scale killed (all). A table of both, with
+# virtual ones; N is how many (all GPUs). Sections: bits small sums moves mlp gpt large seven oss scale killed (all). A table of both, with
 # ratios: above 1 we are ahead. TESSERA_PEERS_PYTHON: a python3 that has PyTorch.
 set -e
 cd "$(dirname "$0")/../.."
 kind=${1:-cuda}
 count=${2:-$(nvidia-smi -L 2> /dev/null | grep -c '^GPU' || true)}
 [ $# -gt 2 ] && shift 2 || shift $#
-[ $# -gt 0 ] || set -- bits small sums moves mlp gpt large seven scale killed
+[ $# -gt 0 ] || set -- bits small sums moves mlp gpt large seven oss scale killed
 killed='' sections='' # what kills processes is a program of its own
 for section; do
   if [ "$section" = killed ]; then killed=yes; else sections="$sections $section"; fi

@@ -314,6 +314,10 @@ function row.svd(n)
   end
 end
 
+for name, f in pairs(dofile "scripts/bench/models/cpu.lua") do
+  if name:find "^model_" then row[name] = f end
+end
+
 -- Whole programs, captured, or eager in a worker of their own. Warm as a captured function is.
 local eager = arg[2] == "eager"
 function row.program(name)

@@ -1,4 +1,4 @@
-"""The worker for a peer in Python: `peer.py torch|numpy|scipy|jax THREADS`.
+"""The worker for a peer in Python: `peer.py torch|numpy|scipy|jax|llama|onnx THREADS`.
 
 Protocol: scripts/bench/worker.h; rows and sizes: rows.lua. A row is a method that takes
 the sizes and returns the call to measure. `peer.py peak LIBRARY MIB` prints the peak
@@ -12,15 +12,16 @@ import time
 from peer_jax import Jax
 from peer_numpy import Numpy, Scipy
 from peer_torch import Compiled, Torch
+from models.peer import Llama, Onnx
 
 now = time.process_time if os.environ.get("CLOCK") == "cpu" else time.perf_counter
 
 PATIENCE = 240  # seconds for one answer
-LIBRARIES = {"numpy": Numpy, "scipy": Scipy, "torch": Torch, "compile": Compiled, "jax": Jax}
+LIBRARIES = {"numpy": Numpy, "scipy": Scipy, "torch": Torch, "compile": Compiled, "jax": Jax, "llama": Llama, "onnx": Onnx}
 if os.environ.get("DEV"):
     from gpu_peer import LIBRARIES
 HIDDEN = {"about", "wait", "done", "mean", "heads", "attend", "seconds_of", "wrapped", "normal", "complex", "uniform", "positive", "garbage", "jit",
-          "run", "prepared", "gradients"}
+          "run", "prepared", "gradients", "of", "generate", "exported"}
 
 
 class Worker:

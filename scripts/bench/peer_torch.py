@@ -92,6 +92,10 @@ class Torch(Operators):
         xs, f = [x.requires_grad_() for x in xs], self.prepared(f)
         return lambda: self.t.autograd.grad(f(*xs), xs, g)[0]
 
+    def model_embed(self, batch, n):
+        from models.peer import torch_embed
+        return torch_embed(self.t, batch, n)
+
     def program(self, name):
         import program_peer
         call, self.checked = program_peer.set_up(name)

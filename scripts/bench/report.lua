@@ -59,8 +59,8 @@ end
 -- ---- goals
 
 local SHORT = { onednn = "oneDNN", torch = "PyTorch", compile = "torch.compile", numpy = "NumPy", scipy = "SciPy",
-  jax = "JAX", vm = "VM alone", eager = "eager" }
-local ORDER = { "eager", "vm", "onednn", "torch", "compile", "numpy", "scipy", "jax" }
+  jax = "JAX", llama = "llama.cpp", onnx = "onnxruntime", vm = "VM alone", eager = "eager" }
+local ORDER = { "eager", "vm", "onednn", "torch", "compile", "numpy", "scipy", "jax", "llama", "onnx" }
 
 -- The goal in words, and what is missing for it: "" when met, nil without a goal that
 -- was measured. Peers that have no such row, or were not found, are no part of it.

@@ -118,6 +118,22 @@ local function program(name, title, within)
   return { title, "program " .. name, per = ms(), within = within or 1e-3, goals = { peers = { torch = 1.2, eager = 1 } } }
 end
 
+-- Real models (models/cpu.lua): tokens that a text of 8 goes on with, and a text of 256 that is read.
+local function model_rows()
+  local section = { name = "models, running", title = "Models of Python packages, running" }
+  for _, format in ipairs { "q4_1", "q8_0", "q4_k" } do
+    section[#section + 1] = { "SmolLM2 135M " .. format .. ", decode", ("model_decode %s 64"):format(format), noisy = true,
+      per = { unit = "tokens/s", n = 64 }, goals = { peers = { llama = 1 } } }
+    section[#section + 1] = { "SmolLM2 135M " .. format .. ", prompt", ("model_prompt %s 256"):format(format), noisy = true,
+      per = { unit = "tokens/s", n = 256 }, goals = { peers = { llama = 1 } } }
+  end
+  for _, batch in ipairs { 1, 32 } do
+    section[#section + 1] = { ("MiniLM, %d x 64 tokens"):format(batch), ("model_embed %d 64"):format(batch),
+      per = { unit = "texts/s", n = batch }, goals = { peers = { torch = 1.2, onnx = 1.2 } } }
+  end
+  return section
+end
+
 local function transform(n, count) return flops(5 * n * count * math.log(n) / math.log(2)) end
 local LIBRARIES = { peers = { torch = 1, numpy = 1, scipy = 1 } }
 
@@ -255,6 +271,12 @@ return {
     program("gaussian_process", "Gaussian process of 200 points, gradient"),
     program("gpt", "GPT 4 x 128, 64 characters, step of 8"),
     program("heat", "heat on 128x128, 20 steps") },
+
+  model_rows(),
+
+  { name = "models, whole process", title = "SmolLM2 135M q4_1, a process that gives the first token of a text", kind = "start",
+    { "first token", "first", goals = { most = 300 }, per = ms() },
+    { "resident", "first", goals = { most = 1.15 * 98.362432 }, per = { unit = "MB" } } },
 
   { name = "training memory", title = "Growth of the peak resident memory by training steps", kind = "peak",
     { "4 layers of 128, 12 x 128 tokens", "gpt peak", train = "4 128 4 128 12 76", goals = { peers = { torch = 1 } },

@@ -51,6 +51,12 @@ for _, path in ipairs { "nn", "optim", "optim.schedule", "data" } do
   end
 end
 for _, option in ipairs { "scale", "growth", "backoff", "interval", "mask", "weights", "key_padding_mask", "causal" } do named_here[option] = true end
+-- Of files that are read when they are first called.
+require "tessera.hf.generate"
+require "tessera.hf.tokenizer"
+for _, what in ipairs { "m:generate", "tok:encode" } do
+  for option in pairs(require("tessera.options").known(what)) do named_here[option] = true end
+end
 for line in io.lines "repl/lua/elsewhere.def" do
   local name, hint = line:match '^ELSEWHERE%(option, ([%w_]+), "(.*)"%)$'
   for part in (hint or ""):gmatch "[^|]+" do assert(part:find " " or named_here[part], name .. ": no option " .. part) end

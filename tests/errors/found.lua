@@ -51,6 +51,7 @@ core.autotune_records(-5) --> {}
 -- Switches take true and false: "off" would be true.
 tessera.jit.overlap("off") --! jit.overlap takes true or false, not string
 tessera.jit.overlap() --! jit.overlap takes true or false, not no value
+tessera.jit.persistent("on") --! jit.persistent takes true or false, not string
 tessera.jit.later(3) --! jit.later takes true or false, not number
 tessera.jit.eager(1) --! jit.eager takes true or false, not number
 tessera.jit.traces("on") --! jit.traces takes true or false

@@ -86,15 +86,19 @@ function M.deep(pieces)
   end
 end
 
+--- The trace gets a text before it is read.
+function M.note(text)
+  if not trace then return end
+  local file = assert(io.open(trace, "wb"))
+  file:write(text)
+  file:close()
+end
+
 --- The text after one to three of the changes, without zero bytes; the trace gets it.
 function M.changed(text, changes)
   for _ = 1, pick { 1, 1, 2, 3 } do text = pick(changes)(text) end
   text = text:gsub("%z", "")
-  if trace then
-    local file = assert(io.open(trace, "wb"))
-    file:write(text)
-    file:close()
-  end
+  M.note(text)
   return text
 end
 

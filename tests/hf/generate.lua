@@ -80,8 +80,8 @@ m:generate { ids = prompts[1], length = 7, max_new_tokens = 5, eos = false } --!
 local V = 50
 local logits = op.normal({ 3, V }, { std = 2, seed = 7, stream = 1 })
 local function kept(o)
-  o.temperature, o.repetition_penalty = o.temperature or 1, 1
-  return sampling.filter(logits, nil, o):gt(-math.huge):totable()
+  o.temperature = o.temperature or 1
+  return sampling.filter(logits, o):gt(-math.huge):totable()
 end
 local rows = logits:totable()
 for i, row_ in ipairs(rows) do
@@ -99,15 +99,13 @@ for i, row_ in ipairs(rows) do
   local by_k, by_p, by_min = kept { top_k = 7 }[i], kept { top_p = 0.8 }[i], kept { min_p = 0.1 }[i]
   for k = 1, V do assert(by_k[k] == top_k[k] and by_p[k] == top_p[k] and by_min[k] == min_p[k], i .. " " .. k) end
 end
-local seen = op.zeros({ 1, 4 }, { dtype = "bool" })
-seen["0, :2"]:copy_(true)
-sampling.filter(tessera.tensor { { 2, -2, 2, -2 } }, seen, { temperature = 1, repetition_penalty = 2 }):totable() --> {{1, -4, 2, -2}}
+sampling.chooser({ repetition_penalty = 2 }, { prompt = { 0, 1 } }):adjusted(tessera.tensor { 2, -2, 2, -2 }):totable() --> {{1, -4, 2, -2}}
 
 -- As often as their probabilities say.
 local few = tessera.tensor { { 0, 1, 2, -math.huge } }
 local count = { 0, 0, 0, 0 }
 for i = 1, 3000 do
-  local id = sampling.choose(few, nil, { temperature = 1, repetition_penalty = 1 }, { 1 }, { i }):item() + 1
+  local id = sampling.choose(few, { temperature = 1 }, { 1 }, { i }):item() + 1
   count[id] = count[id] + 1
 end
 count[4] --> 0
@@ -132,3 +130,8 @@ for _, name in ipairs { "t5", "whisper" } do
     pair:generate { ids = { { 1, 2 }, { 3 } } } --! texts 1 and 2 have 2 and 1 tokens
   end
 end
+
+-- Names of other libraries' options.
+m:generate { ids = prompts, num_beams = 2 } --! it is 'beams' here
+m:generate { ids = prompts, assistant_model = m } --! it is 'draft' here
+m:generate { ids = prompts, do_sample = true } --! a token is drawn where temperature is above 0

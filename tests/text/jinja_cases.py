@@ -1,5 +1,6 @@
 """Prints templates with variables and what jinja2 renders, a line of JSON each, for jinja.lua:
-jinja_cases.py fuzz SEED COUNT, or jinja_cases.py templates FOLDER.."""
+jinja_cases.py fuzz SEED COUNT (scopes: templates that set and read few names in every scope; safes: text that is
+safe), or jinja_cases.py templates FOLDER.."""
 import glob
 import json
 import os
@@ -201,9 +202,76 @@ def fuzz(seed, count):
         yield body(r), v
 
 
+# ---- who sees what: few names, set and read in scopes of every kind
+def scoped(r, depth=0):
+    out = []
+    name = lambda: r.choice("abc")
+    for _ in range(r.randrange(1, 5)):
+        k = r.randrange(14) if depth < 4 else r.randrange(6)
+        if k < 3:
+            out.append("{{ %s }}," % name())
+        elif k < 5:
+            out.append("{%% set %s = %s ~ '%s' %%}" % (name(), r.choice(["1", "'q'", name()]), r.choice("xyz")))
+        elif k == 5:
+            out.append("{%% set %s, %s = 1, 2 %%}" % (name(), name()))
+        elif k < 8:
+            out.append("{%% if %s %%}%s" % (r.choice(["true", "false", name() + " is defined"]), scoped(r, depth + 1)))
+            for _ in range(r.choice([0, 0, 1, 2])):
+                out.append("{%% elif %s %%}%s" % (r.choice(["true", "false"]), scoped(r, depth + 1)))
+            if r.random() < 0.5:
+                out.append("{% else %}" + scoped(r, depth + 1))
+            out.append("{% endif %}")
+        elif k < 10:
+            out.append("{%% for %s in %s%s %%}%s%s{%% endfor %%}" % (r.choice(["i", name()]), r.choice(["[1, 2]", "[]", "'ab'"]), r.choice(["", "", " if %s is defined" % name()]),
+                                                             scoped(r, depth + 1), r.choice(["", "{% else %}" + scoped(r, depth + 1)])))
+        elif k == 10:
+            m = r.choice("fg")
+            out.append("{%% macro %s(%s) %%}%s{%% endmacro %%}%s" % (m, r.choice(["", "a", "b, c=a", "c='d'"]), scoped(r, depth + 1), r.choice(["", "{{ %s(5) }}" % m, "{{ %s() }}" % m])))
+        elif k == 11:
+            out.append("{%% with %s = %s %%}%s{%% endwith %%}" % (name(), r.choice(["1", name()]), scoped(r, depth + 1)))
+        elif k == 12:
+            out.append("{%% set %s %%}%s{%% endset %%}" % (name(), scoped(r, depth + 1)))
+        else:
+            out.append(r.choice(["{% filter upper %}" + scoped(r, depth + 1) + "{% endfilter %}", "{% generation %}" + scoped(r, depth + 1) + "{% endgeneration %}",
+                                 "{% macro h() %}{{ caller() }}{% endmacro %}{% call h() %}" + scoped(r, depth + 1) + "{% endcall %}"]))
+    return "".join(out)
+
+
+def scopes(seed, count):
+    for i in range(count):
+        r = random.Random(seed * 1000003 + i)
+        yield scoped(r), {k: "<%s>" % k for k in "abc" if r.random() < 0.7}
+
+
+# ---- text that is safe, joined to text that is not
+def safe_text(r, depth=0):
+    e = lambda: safe_text(r, depth + 1)
+    k = r.randrange(16) if depth < 3 else r.randrange(4)
+    if k < 2:
+        return r.choice(["a", "b", "'<x>'", "'&'", "\"it's\"", "'p %s'"])
+    if k < 5:
+        return "(%s)|%s" % (e(), r.choice(["safe", "e", "escape", "forceescape"]))
+    if k < 8:
+        return "(%s %s %s)" % (e(), r.choice(["+", "+", "~", "%"]), e())
+    if k < 11:
+        return "(%s)|%s" % (e(), r.choice(["upper", "trim", "replace('x', '<')", "string", "default('<')", "indent", "truncate(3)", "length", "list", "first", "capitalize", "center(9)", "reverse", "tojson", "join('<')",
+                                           "format('<')", "title"]))
+    if k < 14:
+        return "(%s).%s" % (e(), r.choice(["upper()", "strip()", "replace('x', '<')", "split('x')", "join(['<', 'y'])", "startswith('<')", "partition('x')", "format('<')", "title()", "find('&')"]))
+    if k == 14:
+        return "(%s|safe)[%s]" % (r.choice("ab"), r.choice(["0", ":2", "1:"]))
+    return r.choice(["[%s, %s]", "(%s if %s else '<')", "(%s == %s)", "(%s in %s)", "(%s or %s)", "{%s: %s}"]) % (e(), e())
+
+
+def safes(seed, count):
+    for i in range(count):
+        r = random.Random(seed * 1000003 + i)
+        yield "{%% set c = %s %%}{{ c }},{{ c is string }},{{ c is escaped }},{{ %s }}" % (safe_text(r), safe_text(r)), {"a": "<a&b>", "b": "plain 'x'"}
+
+
 def emit(source, v, name):
     kind, out = render(source, v)
-    if kind != "late":
+    if kind != "late" and " at 0x" not in out:  # a place in memory
         print(json.dumps({"name": name, "template": source, "json": json.dumps(v), "kind": kind, "out": out}))
 
 
@@ -211,6 +279,12 @@ if __name__ == "__main__":
     if sys.argv[1] == "fuzz":
         for source, v in fuzz(int(sys.argv[2]), int(sys.argv[3])):
             emit(source, v, "fuzz")
+    elif sys.argv[1] == "safes":
+        for source, v in safes(int(sys.argv[2]), int(sys.argv[3])):
+            emit(source, v, "safes")
+    elif sys.argv[1] == "scopes":
+        for source, v in scopes(int(sys.argv[2]), int(sys.argv[3])):
+            emit(source, v, "scopes")
     else:
         count = int(os.environ.get("CASES", "60"))
         files = sorted(f for folder in sys.argv[2:] for f in glob.glob(folder + "/**/*.jinja", recursive=True))

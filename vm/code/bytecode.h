@@ -123,6 +123,8 @@ int ts_frame_place(TsContext *c, const TsCode *code, TsTensor *const *args);
  * its arguments are, and gives results that belong where they do. */
 TsFrame *ts_frame_there(TsFrame *f, int device);
 int ts_frame_device(const TsFrame *f);
+/* What its device remembers of its launches (vm/core/offload.h), or NULL. */
+void *ts_frame_launches(const TsFrame *f);
 /* While on, the shortest time of each instruction of a run is kept. -1: no memory. */
 int ts_frame_measure(TsFrame *f, bool on);
 /* Nanoseconds of the instructions of a node, 0 where it has none; -1: not all have been

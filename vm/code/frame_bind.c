@@ -287,3 +287,6 @@ TsFrame *ts_frame_there(TsFrame *f, int device) {
 }
 
 int ts_frame_device(const TsFrame *f) { return f->device; }
+void *ts_frame_launches(const TsFrame *f) {
+  return !f->launches && f->there ? f->there->launches : f->launches;
+}

@@ -65,13 +65,13 @@ typedef struct Few {
   float *y;
 } Few;
 
-enum { FEW = 2 * TS_BLOCKS_DOT_ROWS, GRAIN_NBYTES = 16 << 10, PAIR = 2 /* lots of lanes */ };
+enum { FEW = 2 * TS_BLOCKS_DOT_ROWS, GRAIN_NBYTES = 16 << 10, SIDES = 4 /* lots of lanes */ };
 
 static void multiply_some(void *arg, int64_t lo, int64_t hi, int worker) {
   const Few *f = arg;
   (void)worker;
-  for (int64_t at = lo; at < hi && !ts_cpu_interrupted(); at += PAIR) {
-    int64_t j = at * f->lanes, end = (hi - at < PAIR ? hi : at + PAIR) * f->lanes,
+  for (int64_t at = lo; at < hi && !ts_cpu_interrupted(); at += SIDES) {
+    int64_t j = at * f->lanes, end = (hi - at < SIDES ? hi : at + SIDES) * f->lanes,
             n = (end < f->n ? end : f->n) - j;
     for (int i = 0; i < f->m; i += TS_BLOCKS_DOT_ROWS) {
       int m = f->m - i < TS_BLOCKS_DOT_ROWS ? f->m - i : TS_BLOCKS_DOT_ROWS;

@@ -1,7 +1,9 @@
-/* See vm/kernels/blocks_dot.h. Lanes are rows of the matrix, so a lane's chain is one element of the result. Four bytes of
- * each row are a word of its lane, and codes are shifted out of them in the order of k: a byte holds two that are
- * 16 or 32 apart, so the lower halves of some bytes come first and then the upper ones. A step of a chain takes
- * as long as a fused multiply-add, so one row of x goes through two chains side by side. */
+/* See vm/kernels/blocks_dot.h. Lanes are rows of the matrix, so a lane's chain is one element of the result. 32 elements of
+ * each row become eight vectors of codes, whose bytes are four elements of the lane's row: they are cut out of 4, 5 or 6 bits
+ * for four elements at once, and none of that is left for the step of a chain: a byte goes to the top of its lane, becomes a
+ * float, is scaled, and is multiplied and added. Where a vector has 16 lanes, and so a register is a table of what four bits stand
+ * for, such codes are not cut out: a look-up takes the lowest four bits of a lane. A step has to wait for the one before, as long as a fused
+ * multiply-add takes, so several vectors of rows, or several rows of x, go side by side. */
 #include "vm/kernels/blocks_dot.h"
 
 #include <string.h>
@@ -11,83 +13,55 @@
 #include "vm/kernels/simd/isa.h"
 
 #if defined TS_ISA_avx512 || defined TS_ISA_avx2
-#include <immintrin.h>
+#include "vm/kernels/blocks_dot_simd.h"
 
 typedef uint8_t u8;
 
-#if defined TS_ISA_avx512
-enum { LANES = 16 };
-typedef __m512 F;
-typedef __m512i I;
-#define ZIP(how, a, b) _mm512_unpack##how(a, b)
-#define SPLAT(x)       _mm512_set1_ps(x)
-#define WORD(x)        _mm512_set1_epi32(x)
-#define GATHER(at, by) _mm512_i32gather_epi32(by, at, 1)
-#define AND(a, b)      _mm512_and_si512(a, b)
-#define OR(a, b)       _mm512_or_si512(a, b)
-#define SUB(a, b)      _mm512_sub_epi32(a, b)
-#define RIGHT(a, n)    _mm512_srli_epi32(a, (unsigned)(n))
-#define LEFT(a, n)     _mm512_slli_epi32(a, (unsigned)(n))
-#define SIGNED(a, n)   _mm512_srai_epi32(a, (unsigned)(n))
-#define FLOAT(a)       _mm512_cvtepi32_ps(a)
-#define MUL(a, b)      _mm512_mul_ps(a, b)
-#define FMA(a, b, c)   _mm512_fmadd_ps(a, b, c)
-#define FMS(a, b, c)   _mm512_fmsub_ps(a, b, c)
-#define LOAD(p)        _mm512_loadu_si512(p)
-#define STORE(p, x)    _mm512_storeu_ps(p, x)
-/* f16 in the lower half of each word. */
-static inline F half(I a) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(a)); }
-#else
-enum { LANES = 8 };
-typedef __m256 F;
-typedef __m256i I;
-#define ZIP(how, a, b) _mm256_unpack##how(a, b)
-#define SPLAT(x)       _mm256_set1_ps(x)
-#define WORD(x)        _mm256_set1_epi32(x)
-#define GATHER(at, by) _mm256_i32gather_epi32((const int *)(at), by, 1)
-#define AND(a, b)      _mm256_and_si256(a, b)
-#define OR(a, b)       _mm256_or_si256(a, b)
-#define SUB(a, b)      _mm256_sub_epi32(a, b)
-#define RIGHT(a, n)    _mm256_srli_epi32(a, n)
-#define LEFT(a, n)     _mm256_slli_epi32(a, n)
-#define SIGNED(a, n)   _mm256_srai_epi32(a, n)
-#define FLOAT(a)       _mm256_cvtepi32_ps(a)
-#define MUL(a, b)      _mm256_mul_ps(a, b)
-#define FMA(a, b, c)   _mm256_fmadd_ps(a, b, c)
-#define FMS(a, b, c)   _mm256_fmsub_ps(a, b, c)
-#define LOAD(p)        _mm256_loadu_si256((const void *)(p))
-#define STORE(p, x)    _mm256_storeu_ps(p, x)
-static inline F half(I a) {
-  I low = AND(a, WORD(0xffff));
-  __m128i both =
-      _mm_packus_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1));
-  return _mm256_cvtph_ps(both);
-}
-#endif
-
 #define INLINE static inline __attribute__((always_inline))
-/* Shifts and words are constants then, and words stay in registers. */
+/* Shifts and words are constants then, and sums stay in registers. */
 #ifdef __clang__
 #define UNROLL _Pragma("clang loop unroll(full)")
 #else
 #define UNROLL _Pragma("GCC unroll 32")
 #endif
 
-/* What a block is added to: rows of x from its first element on, a sum each. */
-typedef struct Rows {
-  const int32_t *at; /* of the lanes' rows in w, bytes */
-  const float *x[TS_BLOCKS_DOT_ROWS];
-  F acc[TS_BLOCKS_DOT_ROWS];
-} Rows;
+enum {
+  SIDES = 4,  /* vectors of rows side by side, for one row of x, at most */
+  PART = 32,  /* elements whose codes are made at once */
+  BLOCKS = 16 /* of 32 elements, whose first words are read ahead */
+};
 
-INLINE void add(Rows *r, int m, int k, F w) {
-  for (int i = 0; i < m; i++) r->acc[i] = FMA(SPLAT(r->x[i][k]), w, r->acc[i]);
-}
+/* How the codes of a part stand: each a byte, which may be signed; or as four bits of table's element, below and above in
+ * the bytes of 16 elements, or below in those of all 32. */
+typedef enum Codes { ALONE, HALVES, BELOW } Codes;
+
+/* 32 elements of a vector of rows: code k is byte k % 4 of word k / 4. */
+typedef struct Part {
+  I code[8];
+  F by[2]; /* of 16 elements each; times 2^-24 where codes are ALONE, since they stand in a top byte */
+  F from;
+} Part;
+
+#define IN_BYTES_OF(n) (!TABLES ? ALONE : (n) == 16 ? HALVES : BELOW)
+
+/* What a block of 32 has in front of its codes, lane by lane. */
+typedef struct Head {
+  uint16_t d[LANES], least[LANES];
+  uint32_t bits[LANES];
+} Head;
+
+typedef struct At {
+  const u8 *s;        /* the block of lane 0 */
+  const int32_t *row; /* of the lanes' rows in w, bytes */
+  const Head *head;   /* of blocks of 32; of those of 256: */
+  I q[4];             /* what their parts have in common */
+  F d;
+} At;
 
 /* 16 bytes of each lane's row as four words a lane: loads and a transpose of four by four, which are
  * less work than four gathers. */
-INLINE I every_fourth(const u8 *s, const int32_t *at) {
-#define ROW(i) _mm_loadu_si128((const void *)(s + at[4 * (i)]))
+INLINE I every_fourth(const u8 *s, const int32_t *row) {
+#define ROW(i) _mm_loadu_si128((const void *)(s + row[4 * (i)]))
 #if defined TS_ISA_avx512
   I a = _mm512_inserti32x4(_mm512_castsi128_si512(ROW(0)), ROW(1), 1);
   return _mm512_inserti32x4(_mm512_inserti32x4(a, ROW(2), 2), ROW(3), 3);
@@ -97,171 +71,313 @@ INLINE I every_fourth(const u8 *s, const int32_t *at) {
 #undef ROW
 }
 
-INLINE void quads(const u8 *s, const int32_t *at, I *q) {
-  I a = every_fourth(s, at), b = every_fourth(s, at + 1), c = every_fourth(s, at + 2),
-    d = every_fourth(s, at + 3);
-  I ab = ZIP(lo_epi32, a, b), cd = ZIP(lo_epi32, c, d), ef = ZIP(hi_epi32, a, b),
-    gh = ZIP(hi_epi32, c, d);
-  q[0] = ZIP(lo_epi64, ab, cd), q[1] = ZIP(hi_epi64, ab, cd);
-  q[2] = ZIP(lo_epi64, ef, gh), q[3] = ZIP(hi_epi64, ef, gh);
+INLINE void quads(const At *a, int from, I *q) {
+  const u8 *s = a->s + from;
+  I x = every_fourth(s, a->row), y = every_fourth(s, a->row + 1),
+    z = every_fourth(s, a->row + 2), t = every_fourth(s, a->row + 3);
+  I xy = ZIP(lo_epi32, x, y), zt = ZIP(lo_epi32, z, t), XY = ZIP(hi_epi32, x, y),
+    ZT = ZIP(hi_epi32, z, t);
+  q[0] = ZIP(lo_epi64, xy, zt), q[1] = ZIP(hi_epi64, xy, zt);
+  q[2] = ZIP(lo_epi64, XY, ZT), q[3] = ZIP(hi_epi64, XY, ZT);
 }
 
-INLINE I code(I words, int shift, int bits) {
-  return AND(RIGHT(words, shift), WORD((1 << bits) - 1));
+/* Byte j of each word, which is a number from 0 on, as a float. */
+INLINE F float_of(I words, int j) { return FLOAT(AND(RIGHT(words, 8 * j), WORD(255))); }
+
+/* What a code that stands in the top byte of a word is scaled by. */
+INLINE F scale_of(F d) { return MUL(d, SPLAT(0x1p-24f)); }
+
+/* The scale of a block of 32. */
+INLINE void scale_from(const At *a, Codes codes, Part *p) {
+  F d = halves(a->head->d);
+  p->by[0] = p->by[1] = codes == ALONE ? scale_of(d) : d;
 }
 
-/* ---- a block of each format, at s for lane 0 */
-INLINE void q4_0_block(const u8 *s, I by, Rows *r, int m) {
-  F d = half(GATHER(s, by));
+/* Four bits of each byte. */
+INLINE I low_four(I words) { return AND(words, BYTES(15)); }
+INLINE I high_four(I words) { return AND(RIGHT(words, 4), BYTES(15)); }
+/* The codes of 16 bytes, whose lower halves come first. */
+INLINE void sixteen(const At *a, int from, Codes codes, Part *p) {
   I q[4];
-  quads(s + 2, r->at, q);
-  UNROLL for (int k = 0; k < 32; k++) {
-    I c = code(q[k % 16 / 4], k % 4 * 8 + k / 16 * 4, 4);
-    add(r, m, k, MUL(d, FLOAT(SUB(c, WORD(8)))));
+  quads(a, from, q);
+  UNROLL for (int j = 0; j < 4; j++) {
+    p->code[j] = codes == ALONE ? low_four(q[j]) : q[j];
+    p->code[4 + j] = codes == ALONE ? high_four(q[j]) : q[j];
   }
 }
-
-INLINE void q4_1_block(const u8 *s, I by, Rows *r, int m) {
-  I both = GATHER(s, by);
-  F d = half(both), least = half(RIGHT(both, 16));
-  I q[4];
-  quads(s + 4, r->at, q);
-  UNROLL for (int k = 0; k < 32; k++)
-      add(r, m, k, FMA(d, FLOAT(code(q[k % 16 / 4], k % 4 * 8 + k / 16 * 4, 4)), least));
+INLINE void from_zero(Part *p, int zero) {
+  UNROLL for (int j = 0; j < 8; j++) p->code[j] = LESS(p->code[j], BYTES(zero));
 }
-
-INLINE void q8_0_block(const u8 *s, I by, Rows *r, int m) {
-  F d = half(GATHER(s, by));
-  I q[8];
-  quads(s + 2, r->at, q), quads(s + 18, r->at, q + 4);
+/* A fifth bit of each, from a word a lane with one for each of 32 elements: the byte with the bits of four goes to all
+ * bytes of the lane, each of which looks at its own. Codes are from 16 on, or from 0 on. */
+INLINE void with_fifth(Part *p, I bits, bool from_16) {
   UNROLL for (int j = 0; j < 8; j++) {
-    UNROLL for (int b = 0; b < 4; b++)
-        add(r, m, 4 * j + b, MUL(d, FLOAT(SIGNED(LEFT(q[j], 24 - 8 * b), 24))));
+    I own = SHUFFLE(bits, SAME_BYTE(j / 2));
+    int one = j % 2 ? (int)0x80402010 : 0x08040201;
+    p->code[j] =
+        from_16 ? less_unless(p->code[j], own, WORD(one)) : more_if(p->code[j], own, WORD(one));
   }
 }
 
-/* 32 elements, of which the codes are the lower or the upper halves of bytes. */
-INLINE void nibbles(const u8 *s, int upper, Rows *r, int m, int k, F d, F less) {
-  I q[8];
-  quads(s, r->at, q), quads(s + 16, r->at, q + 4);
+/* ---- blocks of 32, in one part each */
+INLINE void one_part(At *a) { (void)a; }
+#define q4_0_open   one_part
+#define q4_1_open   one_part
+#define q5_0_open   one_part
+#define q5_1_open   one_part
+#define q8_0_open   one_part
+#define iq4_nl_open one_part
+
+INLINE void q4_0_part(const At *a, int i, Part *p) {
+  (void)i;
+  sixteen(a, 2, IN_BYTES_OF(16), p);
+  if (!TABLES) from_zero(p, 8);
+  scale_from(a, IN_BYTES_OF(16), p);
+}
+
+INLINE void q4_1_part(const At *a, int i, Part *p) {
+  (void)i;
+  sixteen(a, 4, IN_BYTES_OF(16), p);
+  scale_from(a, IN_BYTES_OF(16), p);
+  p->from = halves(a->head->least);
+}
+
+INLINE void q5_0_part(const At *a, int i, Part *p) {
+  (void)i;
+  sixteen(a, 6, ALONE, p);
+  with_fifth(p, LOAD(a->head->bits), true);
+  scale_from(a, ALONE, p);
+}
+
+INLINE void q5_1_part(const At *a, int i, Part *p) {
+  (void)i;
+  sixteen(a, 8, ALONE, p);
+  with_fifth(p, LOAD(a->head->bits), false);
+  scale_from(a, ALONE, p);
+  p->from = halves(a->head->least);
+}
+
+INLINE void q8_0_part(const At *a, int i, Part *p) {
+  (void)i;
+  quads(a, 2, p->code), quads(a, 18, p->code + 4);
+  scale_from(a, ALONE, p);
+}
+
+INLINE void iq4_nl_part(const At *a, int i, Part *p) {
+  (void)i;
+  sixteen(a, 2, IN_BYTES_OF(16), p);
+  if (!TABLES) {
+    UNROLL for (int j = 0; j < 8; j++) p->code[j] = LOOK_UP(ts_block_iq4, p->code[j]);
+  }
+  scale_from(a, IN_BYTES_OF(16), p);
+}
+
+/* ---- blocks of 256, in eight parts */
+/* Both f16, then scales and minima as ts_block_scale has them. */
+INLINE void q4_k_open(At *a) { quads(a, 0, a->q); }
+INLINE void q5_k_open(At *a) { quads(a, 0, a->q); }
+
+INLINE void k_scales(const At *a, int i, Codes codes, Part *p) {
+  const I *q = a->q;
+  I scale, under;
+  if (i < 4) {
+    scale = AND(RIGHT(q[1], 8 * i), WORD(63)), under = AND(RIGHT(q[2], 8 * i), WORD(63));
+  } else {
+    int at = 8 * (i - 4);
+    I rest = RIGHT(q[3], at);
+    scale = OR(AND(rest, WORD(15)), AND(RIGHT(RIGHT(q[1], at), 2), WORD(48)));
+    under = OR(AND(RIGHT(rest, 4), WORD(15)), AND(RIGHT(RIGHT(q[2], at), 2), WORD(48)));
+  }
+  F d = MUL(half(q[0]), FLOAT(scale));
+  p->by[0] = p->by[1] = codes == ALONE ? scale_of(d) : d;
+  p->from = FNMADD(half(RIGHT(q[0], 16)), FLOAT(under), SPLAT(-0.0f));
+}
+
+INLINE void thirty_two(const At *a, int from, int upper, Codes codes, Part *p) {
+  quads(a, from, p->code), quads(a, from + 16, p->code + 4);
   UNROLL for (int j = 0; j < 8; j++) {
-    UNROLL for (int b = 0; b < 4; b++)
-        add(r, m, k + 4 * j + b, FMS(d, FLOAT(code(q[j], 8 * b + 4 * upper, 4)), less));
+    if (upper) p->code[j] = RIGHT(p->code[j], 4);
+    if (codes == ALONE) p->code[j] = low_four(p->code[j]);
   }
 }
 
-INLINE void q4_k_block(const u8 *s, I by, Rows *r, int m) {
-  I both = GATHER(s, by), low = GATHER(s + 4, by), min = GATHER(s + 8, by),
-    rest = GATHER(s + 12, by);
-  F d = half(both), least = half(RIGHT(both, 16));
+INLINE void q4_k_part(const At *a, int i, Part *p) {
+  k_scales(a, i, IN_BYTES_OF(32), p);
+  thirty_two(a, 16 + i / 2 * 32, i % 2, IN_BYTES_OF(32), p);
+}
+
+INLINE void q5_k_part(const At *a, int i, Part *p) {
+  k_scales(a, i, ALONE, p);
+  thirty_two(a, 48 + i / 2 * 32, i % 2, ALONE, p);
+  I high[8];
+  quads(a, 16, high), quads(a, 32, high + 4);
   UNROLL for (int j = 0; j < 8; j++) {
-    int at = j % 4 * 8;
-    I scale = j < 4 ? code(low, at, 6) : OR(code(rest, at, 4), LEFT(code(low, at + 6, 2), 4));
-    I under =
-        j < 4 ? code(min, at, 6) : OR(code(rest, at + 4, 4), LEFT(code(min, at + 6, 2), 4));
-    nibbles(s + 16 + j / 2 * 32, j % 2, r, m, 32 * j, MUL(d, FLOAT(scale)),
-            MUL(least, FLOAT(under)));
+    p->code[j] = OR(p->code[j], LEFT(AND(RIGHT(high[j], i), BYTES(1)), 4));
   }
 }
 
-INLINE void q6_k_block(const u8 *s, I by, Rows *r, int m) {
-  F d = half(RIGHT(GATHER(s + 206, by), 16));
-  for (int part = 0; part < 8; part++) { /* of 32 elements */
-    int p = part % 4;
-    const u8 *low = s + part / 4 * 64 + p % 2 * 32, *high = s + 128 + part / 4 * 32;
-    I scales = GATHER(s + 192 + 4 * (part / 2), by);
-    UNROLL for (int j = 0; j < 8; j++) {
-      I four = GATHER(low + 4 * j, by), two = GATHER(high + 4 * j, by);
-      int at = part % 2 * 16 + j / 4 * 8;
-      F by_scale = MUL(d, FLOAT(SIGNED(LEFT(scales, 24 - at), 24)));
-      UNROLL for (int b = 0; b < 4; b++) {
-        I c = OR(code(four, 8 * b + p / 2 * 4, 4), LEFT(code(two, 8 * b + 2 * p, 2), 4));
-        add(r, m, 32 * part + 4 * j + b, MUL(by_scale, FLOAT(SUB(c, WORD(32)))));
+INLINE void q6_k_open(At *a) {
+  quads(a, 194, a->q);
+  a->d = half(RIGHT(a->q[3], 16)); /* of bytes 206 to 209 */
+  quads(a, 192, a->q);
+}
+
+INLINE void q6_k_part(const At *a, int i, Part *p) {
+  int quarter = i % 4;
+  I high[8];
+  UNROLL for (int j = 0; j < 2; j++) {
+    I scale = SIGNED(LEFT(a->q[i / 2], 24 - 16 * (i % 2) - 8 * j), 24);
+    p->by[j] = scale_of(MUL(a->d, FLOAT(scale)));
+  }
+  thirty_two(a, i / 4 * 64 + i % 2 * 32, quarter / 2, ALONE, p);
+  quads(a, 128 + i / 4 * 32, high), quads(a, 144 + i / 4 * 32, high + 4);
+  UNROLL for (int j = 0; j < 8; j++) {
+    p->code[j] = OR(p->code[j], LEFT(AND(RIGHT(high[j], 2 * quarter), BYTES(3)), 4));
+  }
+  from_zero(p, 32);
+}
+
+/* ---- steps */
+/* What four bits stand for. */
+static const float from_0[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+static const float around[16] = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
+static const float iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                              1,    13,   25,  38,  53,  69,  89,  113};
+
+INLINE F code_of(const Part *p, Codes codes, F table, int k) {
+  I word = p->code[k / 4];
+  if (codes == ALONE) return FLOAT(TOP_BYTE(word, k % 4));
+  return IN_TABLE(table, RIGHT(word, k % 4 * 8 + (codes == HALVES ? k / 16 * 4 : 0)));
+}
+
+typedef struct Sums {
+  F of[SIDES][TS_BLOCKS_DOT_ROWS];
+} Sums;
+
+/* next: nbytes of the rows behind those at work, which are read next and lie in a row: loads of lanes that are far from each other
+ * show the processor no order that it could foresee. They are asked for one by one between steps, since it waits for as many
+ * at once as it has places for what is on its way. */
+INLINE void add_part(const Part *p, int sides, Codes codes, F table, bool from, const float *x,
+                     int64_t x_step, int m, Sums *sums, const u8 *next, int64_t nbytes) {
+  UNROLL for (int k = 0; k < PART; k++) {
+    for (int64_t at = 64 * k; at < nbytes; at += 64 * PART) {
+      _mm_prefetch((const char *)next + at, _MM_HINT_T1);
+    }
+    UNROLL for (int c = 0; c < sides; c++) {
+      F code = code_of(&p[c], codes, table, k), by = p[c].by[k / 16];
+      F w = from ? FMA(by, code, p[c].from) : MUL(by, code);
+      UNROLL for (int i = 0; i < m; i++) {
+        sums->of[c][i] = FMA(SPLAT(x[i * x_step + k]), w, sums->of[c][i]);
       }
     }
   }
 }
 
-/* ---- all blocks of some rows */
-/* Rows behind those at work, which are read next and lie in a row: gathers of lanes that are far
- * from each other show the processor no order that it could foresee. */
-INLINE void fetch(const u8 **next, int64_t nbytes) {
-  for (int64_t i = 0; i < nbytes; i += 64) _mm_prefetch((const char *)*next + i, _MM_HINT_T0);
-  *next += nbytes;
+/* What some blocks have in front of their codes. Loads of integers do this, which have nothing else to do; a gather takes
+ * the time of vectors. Below 0: there is none. */
+INLINE void read_heads(const u8 *s, const int32_t *row, int64_t blocks, int nbytes, int least,
+                       int bits, int sides, Head *to) {
+  for (int i = 0; i < LANES; i++) {
+    const u8 *at = s + row[i];
+    for (int64_t b = 0; b < blocks; b++, at += nbytes) {
+      memcpy(&to[b * sides].d[i], at, 2);
+      if (least >= 0) memcpy(&to[b * sides].least[i], at + least, 2);
+      if (bits >= 0) memcpy(&to[b * sides].bits[i], at + bits, 4);
+    }
+  }
 }
 
 /* A row of w behind the last one is the last one, and is not stored. */
-#define DOT(name, size, bytes, M)                                                              \
-  static void name##_##M(const u8 *w, int64_t step, int n, int64_t k, const float *x,          \
-                         int64_t x_step, float *y, int64_t y_step) {                           \
-    int32_t at[LANES];                                                                         \
+#define DOT(name, size, bytes, least, bits, from, codes, table, S, M)                          \
+  static void name##_##S##_##M(const u8 *w, int64_t step, int n, int64_t k, const float *x,    \
+                               int64_t x_step, float *y, int64_t y_step) {                     \
+    int32_t row[LANES];                                                                        \
+    Head heads[(size) == PART ? BLOCKS * (S) : 1];                                             \
     float out[LANES];                                                                          \
-    Rows r;                                                                                    \
-    for (int i = 0; i < LANES; i++) at[i] = (int32_t)((i < n ? i : n - 1) * step);             \
-    for (int i = 0; i < M; i++) r.x[i] = x + i * x_step, r.acc[i] = SPLAT(0);                  \
-    r.at = at;                                                                                 \
-    I by = LOAD(at);                                                                           \
-    const u8 *next = w + LANES * step;                                                         \
-    for (int64_t b = 0; b < k; b += (size), w += (bytes)) {                                    \
-      fetch(&next, LANES *(bytes));                                                            \
-      name##_block(w, by, &r, M);                                                              \
-      for (int i = 0; i < M; i++) r.x[i] += (size);                                            \
+    Sums sums;                                                                                 \
+    Part p[S];                                                                                 \
+    F in = SPLAT(0);                                                                           \
+    if ((codes) != ALONE) in = LOAD_F(table);                                                  \
+                                                                                               \
+    for (int i = 0; i < LANES; i++) row[i] = (int32_t)((i < n ? i : n - 1) * step);            \
+    UNROLL for (int c = 0; c < (S); c++) UNROLL for (int i = 0; i < (M); i++) sums.of[c][i] =  \
+        SPLAT(0);                                                                              \
+    const u8 *next = w + (S)*LANES * step;                                                     \
+    int64_t count = k / (size);                                                                \
+    for (int64_t b = 0; b < count; b++, w += (bytes)) {                                        \
+      int64_t lot = b % BLOCKS, some = count - b < BLOCKS ? count - b : BLOCKS;                \
+      if ((size) == PART && lot == 0)                                                          \
+        for (int c = 0; c < (S); c++)                                                          \
+          read_heads(w + c * LANES * step, row, some, bytes, least, bits, S, heads + c);       \
+      At at[S];                                                                                \
+      UNROLL for (int c = 0; c < (S); c++) {                                                   \
+        at[c].s = w + c * LANES * step, at[c].row = row;                                       \
+        at[c].head = heads + ((size) == PART ? lot * (S) + c : 0);                             \
+        name##_open(&at[c]);                                                                   \
+      }                                                                                        \
+      for (int i = 0; i < (size) / PART; i++, x += PART) {                                     \
+        UNROLL for (int c = 0; c < (S); c++) name##_part(&at[c], i, &p[c]);                    \
+        add_part(p, S, codes, in, from, x, x_step, M, &sums, next,                             \
+                 (S)*LANES *(bytes)*PART / (size));                                            \
+        next += (S)*LANES * (bytes)*PART / (size);                                             \
+      }                                                                                        \
     }                                                                                          \
-    for (int i = 0; i < M; i++) {                                                              \
-      STORE(out, r.acc[i]);                                                                    \
-      memcpy(y + i * y_step, out, sizeof *out * (size_t)n);                                    \
+    UNROLL for (int c = 0; c < (S); c++) {                                                     \
+      UNROLL for (int i = 0; i < (M); i++) {                                                   \
+        STORE(out, sums.of[c][i]);                                                             \
+        int64_t left = n - c * LANES;                                                          \
+        memcpy(y + i * y_step + c * LANES, out,                                                \
+               sizeof *out * (size_t)(left < LANES ? left : LANES));                           \
+      }                                                                                        \
     }                                                                                          \
   }
-/* One row of x and twice as many rows of w: two chains, of which one goes on while the other waits. */
-#define PAIR(name, size, bytes)                                                                \
-  static void name##_pair(const u8 *w, int64_t step, int64_t k, const float *x, float *y) {    \
-    int32_t at[LANES];                                                                         \
-    Rows r[2];                                                                                 \
-    for (int i = 0; i < LANES; i++) at[i] = (int32_t)(i * step);                               \
-    for (int i = 0; i < 2; i++) r[i].x[0] = x, r[i].acc[0] = SPLAT(0), r[i].at = at;           \
-    I by = LOAD(at);                                                                           \
-    const u8 *other = w + LANES * step, *next = other + LANES * step;                          \
-    for (int64_t b = 0; b < k; b += (size), w += (bytes), other += (bytes)) {                  \
-      fetch(&next, 2 * LANES * (bytes));                                                       \
-      name##_block(w, by, &r[0], 1);                                                           \
-      name##_block(other, by, &r[1], 1);                                                       \
-      r[0].x[0] += (size), r[1].x[0] += (size);                                                \
-    }                                                                                          \
-    STORE(y, r[0].acc[0]);                                                                     \
-    STORE(y + LANES, r[1].acc[0]);                                                             \
-  }
-#define DOTS(name, size, bytes)                                                                \
-  DOT(name, size, bytes, 1)                                                                    \
-  DOT(name, size, bytes, 2)                                                                    \
-  DOT(name, size, bytes, 3)                                                                    \
-  DOT(name, size, bytes, 4)                                                                    \
-  PAIR(name, size, bytes)                                                                      \
+#define DOTS(...) DOTS_OF(__VA_ARGS__)
+#define DOTS_OF(name, S, size, bytes, least, bits, from, codes, table)                         \
+  DOT(name, size, bytes, least, bits, from, codes, table, S, 1)                                \
+  DOT(name, size, bytes, least, bits, from, codes, table, 1, 1)                                \
+  DOT(name, size, bytes, least, bits, from, codes, table, 2, 2)                                \
+  DOT(name, size, bytes, least, bits, from, codes, table, 1, 2)                                \
+  DOT(name, size, bytes, least, bits, from, codes, table, 1, 3)                                \
+  DOT(name, size, bytes, least, bits, from, codes, table, 1, 4)                                \
   static void name(const void *w, int64_t step, int64_t n, int64_t k, int m, const float *x,   \
                    int64_t x_step, float *y, int64_t y_step) {                                 \
-    int64_t j = 0;                                                                             \
-    for (; m == 1 && n - j >= 2 * LANES; j += 2 * LANES)                                       \
-      name##_pair((const u8 *)w + j * step, step, k, x, y + j);                                \
-    for (; j < n; j += LANES) {                                                                \
+    int64_t sides = m == 1 ? (S) : m == 2 ? 2 : 1;                                             \
+    for (int64_t j = 0; j < n;) {                                                              \
       const u8 *at = (const u8 *)w + j * step;                                                 \
-      int some = (int)(n - j < LANES ? n - j : LANES);                                         \
-      if (m == 1) name##_1(at, step, some, k, x, x_step, y + j, y_step);                       \
-      if (m == 2) name##_2(at, step, some, k, x, x_step, y + j, y_step);                       \
-      if (m == 3) name##_3(at, step, some, k, x, x_step, y + j, y_step);                       \
-      if (m == 4) name##_4(at, step, some, k, x, x_step, y + j, y_step);                       \
+      bool whole = n - j >= sides * LANES;                                                     \
+      int some = (int)(whole ? sides * LANES : n - j < LANES ? n - j : LANES);                 \
+      if (m == 1 && whole) name##_##S##_1(at, step, some, k, x, x_step, y + j, y_step);        \
+      if (m == 1 && !whole) name##_1_1(at, step, some, k, x, x_step, y + j, y_step);           \
+      if (m == 2 && whole) name##_2_2(at, step, some, k, x, x_step, y + j, y_step);            \
+      if (m == 2 && !whole) name##_1_2(at, step, some, k, x, x_step, y + j, y_step);           \
+      if (m == 3) name##_1_3(at, step, some, k, x, x_step, y + j, y_step);                     \
+      if (m == 4) name##_1_4(at, step, some, k, x, x_step, y + j, y_step);                     \
+      j += some;                                                                               \
     }                                                                                          \
   }
-DOTS(q4_0, 32, 18)
-DOTS(q4_1, 32, 20)
-DOTS(q8_0, 32, 34)
-DOTS(q4_k, 256, 144)
-DOTS(q6_k, 256, 210)
+/* format, vectors side by side, elements, bytes; where the least number stands and a fifth bit of codes; whether there is a
+ * least number; codes. Where a part takes more
+ * work, what more vectors need does not stay in registers. */
+DOTS(q4_0, 4, 32, 18, -1, -1, false, IN_BYTES_OF(16), around)
+DOTS(q4_1, 4, 32, 20, 2, -1, true, IN_BYTES_OF(16), from_0)
+DOTS(q5_0, 2, 32, 22, -1, 2, false, ALONE, from_0)
+DOTS(q5_1, 2, 32, 24, 2, 4, true, ALONE, from_0)
+DOTS(q8_0, WIDE_SIDES, 32, 34, -1, -1, false, ALONE, from_0)
+DOTS(iq4_nl, 4, 32, 18, -1, -1, false, IN_BYTES_OF(16), iq4)
+DOTS(q4_k, 2, 256, 144, -1, -1, true, IN_BYTES_OF(32), from_0)
+DOTS(q5_k, 2, 256, 176, -1, -1, true, ALONE, from_0)
+DOTS(q6_k, 2, 256, 210, -1, -1, false, ALONE, from_0)
 
 void TS_ISA(ts_kernels_blocks_dot)(TsBlocksDotKernels *k) {
   *k = (TsBlocksDotKernels){.lanes = LANES,
                             .dot = {[TS_DT_q4_0] = q4_0,
                                     [TS_DT_q4_1] = q4_1,
+                                    [TS_DT_q5_0] = q5_0,
+                                    [TS_DT_q5_1] = q5_1,
                                     [TS_DT_q8_0] = q8_0,
+                                    [TS_DT_iq4_nl] = iq4_nl,
                                     [TS_DT_q4_k] = q4_k,
+                                    [TS_DT_q5_k] = q5_k,
                                     [TS_DT_q6_k] = q6_k}};
 }
 

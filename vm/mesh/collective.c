@@ -163,11 +163,9 @@ TsCollective ts_collective_of_summands(const TsMeta *m) {
   return c;
 }
 
-bool ts_collective_scatters(const TsShard *s, const TsMesh *m, int o, const TsLayout *want) {
-  const TsLayout *l = want ? ts_shard_gives(s, m, o) : NULL;
-  uint8_t axes, more = 0;
-  ts_shard_combines(s, o, &axes);
-  if (!l || !axes || want->mesh != m || want->partial || want->ndim != l->ndim) return false;
+bool ts_layout_scatters(const TsLayout *l, uint8_t axes, const TsLayout *want) {
+  uint8_t more = 0;
+  if (!axes || want->mesh != l->mesh || want->partial || want->ndim != l->ndim) return false;
   for (int d = 0; d < l->ndim; d++) {
     if (want->naxis[d] < l->naxis[d] || want->block[d] || l->block[d] ||
         memcmp(want->axis[d], l->axis[d], l->naxis[d]))
@@ -177,6 +175,13 @@ bool ts_collective_scatters(const TsShard *s, const TsMesh *m, int o, const TsLa
       more |= (uint8_t)(1u << want->axis[d][i]);
   }
   return more && !(more & ~axes);
+}
+
+bool ts_collective_scatters(const TsShard *s, const TsMesh *m, int o, const TsLayout *want) {
+  const TsLayout *l = want ? ts_shard_gives(s, m, o) : NULL;
+  uint8_t axes;
+  ts_shard_combines(s, o, &axes);
+  return l && l->mesh == m && ts_layout_scatters(l, axes, want);
 }
 
 static TsCollective scattered(const TsMesh *m, const TsLayout *l, const TsMeta *whole,
@@ -280,6 +285,11 @@ void ts_collective_note_move(TsContext *c, const TsMeta *m, const TsLayout *to,
   const TsLayout *l = ts_layout_of(m);
   if (l && l->partial) {
     TsCollective sum = ts_collective_of_summands(m);
+    const TsLayout *after = ts_layout_of(&sum.meta);
+    if (ts_layout_scatters(after, l->partial, to)) {
+      sum = scattered(l->mesh, to, m, l->partial, true);
+      sum.before = *m;
+    }
     now.layout = sum.meta.layout;
     sum.asks = asks;
     ts_collective_note(c, &sum);

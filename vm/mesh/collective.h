@@ -48,6 +48,9 @@ const TsLayout *ts_layout_summed(const TsLayout *l, TsError *err);
 TsCollective ts_collective_of_summed(const TsMeta *to, const TsMeta *from, uint8_t axes);
 /* What adds up result o of a call that is solved. */
 TsCollective ts_collective_of_sum(const TsShard *s, const TsMesh *m, int o);
+/* Summands along these axes, whose sum would lie as l, become a sum that lies as `want`, a piece of l's:
+ * each device gets the summands of its piece alone. */
+bool ts_layout_scatters(const TsLayout *l, uint8_t axes, const TsLayout *want);
 /* Result o of a call that is solved is a sum of which each device is to have what it has under
  * `want`: it gets the summands of that alone. */
 bool ts_collective_scatters(const TsShard *s, const TsMesh *m, int o, const TsLayout *want);

@@ -35,5 +35,7 @@ int ts_leaves_fold(TsContext *c, TsFactorKind kind, int n, int *nsum, TsLeafSum 
 TsTensor *ts_mesh_summed(TsContext *c, TsTensor *t);
 struct TsParts;
 TsTensor *ts_mesh_summed_parts(TsContext *c, const struct TsParts *of);
+/* The same, of which each gets its piece: the sum lies as `to` (ts_layout_scatters). */
+TsTensor *ts_mesh_summed_into(TsContext *c, const struct TsParts *of, const TsLayout *to);
 
 #endif

@@ -316,7 +316,12 @@ static TsTensor *brought(TsContext *c, TsTensor *t, const TsLayout *l, TsMeshSha
     ts_tensor_unref(all);
     return y;
   }
-  TsTensor *sum = ts_layout_of(&t->meta)->partial ? ts_mesh_summed(c, t) : ts_tensor_ref(t);
+  const TsLayout *old = ts_layout_of(&t->meta);
+  const TsLayout *after = old->partial ? ts_layout_summed(old, &c->err) : old;
+  if (!after) return NULL;
+  if (old->partial && ts_layout_scatters(after, old->partial, l))
+    return ts_mesh_summed_into(c, ts_mesh_parts(t), l);
+  TsTensor *sum = old->partial ? ts_mesh_summed(c, t) : ts_tensor_ref(t);
   TsTensor *y = sum ? moved(c, sum, l, share) : NULL;
   ts_tensor_unref(sum);
   return y;
@@ -404,6 +409,10 @@ static int sums_of_part(TsContext *c, const TsParts *of, int p, TsLeafSum *sum, 
 }
 
 TsTensor *ts_mesh_summed_parts(TsContext *c, const TsParts *of) {
+  return ts_mesh_summed_into(c, of, NULL);
+}
+
+TsTensor *ts_mesh_summed_into(TsContext *c, const TsParts *of, const TsLayout *to) {
   const TsLayout *l = ts_layout_of(&of->meta), *made = ts_layout_summed(l, &c->err);
   size_t n = (size_t)of->n;
   TsTensor **part = made ? calloc(n, sizeof *part) : NULL, *whole = NULL;
@@ -414,7 +423,7 @@ TsTensor *ts_mesh_summed_parts(TsContext *c, const TsParts *of) {
   for (int p = 0; p < of->n && !failed; p++)
     failed = sums_of_part(c, of, p, sum[p] = all + p * TS_LEAF_SUMS, &nsum[p]);
   TsMeta m = of->meta;
-  if (!failed) m.layout = made->id;
+  if (!failed) m.layout = to ? to->id : made->id;
   TsMeshSum job = {.whole = &m,
                    .from = made,
                    .axes = l->partial,

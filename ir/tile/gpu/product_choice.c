@@ -1,9 +1,10 @@
 /* Which tile, how many stages, one block or two together: the numbers of a product for a
  * GPU. */
+#include "ir/tile/gpu/product.h"
+
 #include <math.h>
 
 #include "ir/tile/gpu/build.h"
-#include "ir/tile/gpu/product.h"
 
 enum { MOST = 12 /* stages; more do not help */ };
 
@@ -83,6 +84,7 @@ static const Tile tile[] = {
 static double usec_of(const Tile *t, int64_t m, int64_t n, int64_t k, int64_t batch, int nsm) {
   const double flop = 6.15e6, memory = 4.0e6; /* of one multiprocessor, of all, in a usec */
   int64_t rows = (int64_t)t->rows * t->cluster, at_a_time = nsm / t->cluster;
+  if (!at_a_time) return HUGE_VAL; /* fewer multiprocessors than a cluster has */
   int64_t tiles = ((m + rows - 1) / rows) * ((n + t->cols - 1) / t->cols) * batch;
   int64_t rounds = (tiles + at_a_time - 1) / at_a_time;
   double work = (double)rounds * (double)k * 2.0 * t->rows * t->cols / (flop * t->speed);

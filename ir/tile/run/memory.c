@@ -164,6 +164,8 @@ static void fill_number(TsTileRunPlace *y, TsDtype d, double number) {
 /* ---- rows */
 int ts_tile_do_alloc(TsTileRun *r, const TsTileStmt *s) {
   TsTileVal v = s->out[0];
+  if (v->type.space == TS_SPACE_scratch && r->as.one)
+    return ts_tile_run_alias(r, v, r->as.one->scratch[r->allocs++]) ? 0 : -1;
   TsTileRunPlace *p = ts_tile_run_place(r, v);
   if (!p) return -1;
   bool counters = r->k->form == TS_FORM_explicit && v->type.space == TS_SPACE_scratch &&

@@ -125,6 +125,13 @@ static int stopped(TsTileRun *r, const TsTileStmt *s) {
   return ts_tile_run_fail(r, s, TS_ERR_interrupt, "the run was ended");
 }
 
+/* Whether a further axis of the grid stands in this one. */
+static bool has_axis(const TsTileStmt *loop) {
+  for (const TsTileStmt *s = loop->region[0]->first; s; s = s->next)
+    if (s->op == TS_TILE_for && ts_tile_attr(s, "parallel")->i) return true;
+  return false;
+}
+
 int ts_tile_do_for(TsTileRun *r, const TsTileStmt *s) {
   bool grid =
       ts_tile_attr(s, "parallel")->i && r->now == &r->self && r->depth < TS_TILE_RUN_AXES;
@@ -133,12 +140,16 @@ int ts_tile_do_for(TsTileRun *r, const TsTileStmt *s) {
   if (step <= 0) return ts_tile_run_fail(r, s, TS_ERR_value, "step %lld", (long long)step);
   for (int c = 0; c < s->nout; c++)
     if (copy_value(r, s->out[c], s->in[2 + c])) return -1;
+  if (grid && !r->depth && r->as.one && r->phases++ != r->as.one->phase) return 0;
   r->depth += grid;
+  bool counted = grid && r->as.one && !has_axis(s);
   int64_t every = grid && r->depth == 1 && r->as.every > 1 ? r->as.every : 1;
   for (int64_t i = lo; i < hi && !r->failed; i += step, number++) {
-    if (grid && !r->as.meet && ts_cpu_interrupted()) break; /* who runs kernels looks as well */
+    bool alone = !r->as.meet && !r->as.one; /* who runs kernels looks as well */
+    if (grid && alone && ts_cpu_interrupted()) break;
     if (r->as.stop && stopped(r, s)) break;
     if (number % every && hi - i > step) continue;
+    if (counted && r->rounds++ != r->as.one->round) continue;
     if (grid) r->round[r->depth - 1] = number;
     if (round_of(r, s, i)) break;
     if (grid && r->depth == 1 && ts_tile_run_drain(r)) break;

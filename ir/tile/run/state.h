@@ -69,6 +69,8 @@ struct TsTileRun {
   ucontext_t scheduler;
   bool progress;       /* somebody went on */
   int64_t step, block; /* statements that ran; rounds of the grid that are over */
+  int phases, allocs;  /* of one round: loops over grids, and scratch, that were met */
+  int64_t rounds;      /* of its phase */
   struct {
     int64_t arrived, generation;
   } barrier[TS_TILE_RUN_BARRIERS];

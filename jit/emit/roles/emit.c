@@ -1,6 +1,9 @@
 /* The walk over a kernel with roles: its statements, its function. See jit/emit/roles/emit.h. */
 #include "jit/emit/roles/emit.h"
 
+#include "jit/emit/simt/task.h"
+#include "jit/gpu/persistent.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -118,7 +121,8 @@ static void without_turns(TsRoles *m, const TsTileStmt *first, LLVMBasicBlockRef
 /* A round of the grid's loop. */
 static void block_of(TsRoles *m, const TsTileStmt *s) {
   LLVMBuilderRef b = m->e->b;
-  V number = LLVMBuildUDiv(b, special(m, "ctaid.x"), ts_roles_int(m, m->info->cluster), "");
+  V block = m->task ? LLVMGetParam(m->e->fn, 1) : special(m, "ctaid.x");
+  V number = LLVMBuildUDiv(b, block, ts_roles_int(m, m->info->cluster), "");
   V step = ts_roles_muli(m, number, ts_tile_attr(s, "step")->i);
   *ts_roles_define(m, s->region[0]->param[0], 1) =
       ts_roles_add(m, ts_emit_scalar(m->e, s->in[0]), step);
@@ -176,7 +180,9 @@ static void function(TsRoles *m, int nmap) {
 static V dynamic_memory(TsRoles *m) {
   TsEmit *e = m->e;
   LLVMTypeRef t = LLVMArrayType2(LLVMInt8TypeInContext(e->ctx), 0);
-  V memory = LLVMAddGlobalInAddressSpace(e->module, t, "shared_memory", 3);
+  V memory = LLVMGetNamedGlobal(e->module, "shared_memory");
+  if (memory) return LLVMBuildPtrToInt(e->b, memory, ts_roles_i32(m), "");
+  memory = LLVMAddGlobalInAddressSpace(e->module, t, "shared_memory", 3);
   LLVMSetLinkage(memory, LLVMExternalLinkage);
   LLVMSetAlignment(memory, TS_ROLES_SWIZZLED);
   return LLVMBuildPtrToInt(e->b, memory, ts_roles_i32(m), "");
@@ -209,36 +215,83 @@ static int count_maps(const TsTileRegion *r, bool *known) {
   return n;
 }
 
-void ts_roles_module(TsEmit *e, TsGpuRoles *info) {
-  TsRoles m = {.e = e, .info = info};
+/* The outline of e->k. Gives the number of views. */
+static int begin(TsRoles *m) {
+  TsEmit *e = m->e;
   const TsTile *k = e->k;
-  *info = (TsGpuRoles){.threads = k->threads, .cluster = k->cluster > 1 ? k->cluster : 1};
+  TsGpuRoles *info = m->info;
+  bool again = m->task && m->part > 0; /* views of parts before are there */
+  if (!again) memset(info, 0, sizeof *info);
+  info->threads = k->threads, info->cluster = k->cluster > 1 ? k->cluster : 1;
   info->nparam = k->nparam, info->ndim = k->ndim;
   snprintf(info->name, sizeof info->name, "%s", k->name);
   e->value = ts_emit_take(e, sizeof *e->value * (k->nvalue + 1));
   memset(e->value, 0, sizeof *e->value * (k->nvalue + 1));
-  m.axis = ts_emit_take(e, k->nvalue + 1);
-  memset(m.axis, 0, k->nvalue + 1);
-  ts_roles_axes(&m, k->body);
+  m->axis = ts_emit_take(e, k->nvalue + 1);
+  memset(m->axis, 0, k->nvalue + 1);
+  ts_roles_axes(m, k->body);
   bool *known = ts_emit_take(e, 2 * (size_t)k->nparam + 1);
   memset(known, 0, 2 * (size_t)k->nparam + 1);
   int nmap = count_maps(k->body, known);
-  info->scratch = ts_roles_scratch_bytes(&m, NULL);
-  info->dependent =
-      ts_roles_find(k->body, TS_TILE_await_launch) && ts_target_has(e->target, TS_UNIT_early);
+  info->scratch = ts_roles_scratch_bytes(m, NULL);
   if (nmap > TS_GPU_MAPS || k->nparam + nmap + k->ndim > 39) ts_emit_fail(e, "too many views");
+  return nmap;
+}
+
+/* Gives the loop over the grid. */
+static const TsTileStmt *body(TsRoles *m, int nmap) {
+  const TsTileStmt *grid = grid_of(m);
+  m->smem = dynamic_memory(m);
+  m->tid = special(m, "tid.x");
+  m->rank = m->info->cluster > 1 ? special(m, "cluster_ctarank") : ts_roles_int(m, 0);
+  if (!m->task)
+    ts_gpu_marks_begin(&m->marks, &ts_gpu_marks_ptx, m->e, m->tid, special(m, "ctaid.x"),
+                       m->info->threads / 32);
+  for (const TsTileStmt *s = m->e->k->body->first; s != grid; s = s->next) statement(m, s);
+  block_of(m, grid);
+  bool whole = !m->task || m->part < 0;
+  if (whole && m->info->nmap != nmap)
+    ts_emit_fail(m->e, "%d views, not %d", m->info->nmap, nmap);
+  return grid;
+}
+
+void ts_roles_module(TsEmit *e, TsGpuRoles *info) {
+  TsRoles m = {.e = e, .info = info};
+  int nmap = begin(&m);
+  info->dependent =
+      ts_roles_find(e->k->body, TS_TILE_await_launch) && ts_target_has(e->target, TS_UNIT_early);
   function(&m, nmap);
-  m.smem = dynamic_memory(&m);
-  m.tid = special(&m, "tid.x");
-  m.rank = info->cluster > 1 ? special(&m, "cluster_ctarank") : ts_roles_int(&m, 0);
-  ts_gpu_marks_begin(&m.marks, &ts_gpu_marks_ptx, e, m.tid, special(&m, "ctaid.x"),
-                     info->threads / 32);
-  const TsTileStmt *grid = grid_of(&m);
-  for (const TsTileStmt *s = k->body->first; s != grid; s = s->next) statement(&m, s);
-  block_of(&m, grid);
-  if (info->nmap != nmap) ts_emit_fail(e, "%d views, not %d", info->nmap, nmap);
+  body(&m, nmap);
   if (info->cluster > 1) ts_roles_meet(&m); /* others still write into this block's memory */
   ts_gpu_marks_end(&m.marks);
   LLVMBuildRetVoid(e->b);
   info->shared = m.shared;
+}
+
+/* ---- as a function of a persistent kernel */
+static void map_word(TsRoles *m, int i, int words) {
+  LLVMBuilderRef b = m->e->b;
+  int64_t first = (words * 8 + TS_GPU_TASK_MAPS - 1) / TS_GPU_TASK_MAPS * TS_GPU_TASK_MAPS;
+  V at = LLVMBuildPtrToInt(b, LLVMGetParam(m->e->fn, 0), ts_emit_int_type(m->e, 64, 0), "");
+  at = LLVMBuildAdd(b, at, ts_emit_i64(m->e, first + (int64_t)i * TS_TENSOR_MAP_NBYTES), "");
+  m->map[i] = LLVMBuildIntToPtr(b, at, LLVMPointerTypeInContext(m->e->ctx, 0), "");
+}
+
+int64_t ts_roles_task(TsEmit *e, TsGpuRoles *info, const char *name, int threads,
+                      int part) {
+  TsRoles m = {.e = e, .info = info, .task = threads, .part = part};
+  const TsTile *k = e->k;
+  int nmap = begin(&m), nscratch = 0;
+  for (const TsTileStmt *s = k->body->first; s; s = s->next)
+    nscratch += s->op == TS_TILE_alloc && s->out[0]->type.space == TS_SPACE_scratch;
+  if (info->cluster > 1) ts_emit_fail(e, "blocks of a cluster are no tasks");
+  ts_gpu_task_function(e, name);
+  for (int i = 0; i < k->nparam; i++)
+    *ts_roles_define(&m, k->param[i], 1) = ts_gpu_task_pointer(e, i);
+  if (info->scratch) m.scratch = ts_gpu_task_pointer(e, k->nparam); /* one behind the other */
+  for (int i = 0; i < k->ndim; i++) e->dim[i] = ts_gpu_task_word(e, k->nparam + nscratch + i);
+  for (int i = 0; i < nmap; i++) map_word(&m, i, k->nparam + nscratch + k->ndim);
+  ts_roles_barriers_end(&m, body(&m, nmap)->region[0]);
+  LLVMBuildRetVoid(e->b);
+  return info->shared = m.shared;
 }

@@ -37,6 +37,8 @@ typedef struct TsRoles {
   TsEmit *e;
   TsGpuRoles *info;
   LLVMValueRef smem, tid, rank, scratch;
+  int task; /* threads of the persistent kernel that this is a function of, or 0 */
+  int part; /* of that: the group of four warps whose code this is; -1: all of them */
   LLVMValueRef map[TS_GPU_MAPS];
   uint32_t shared; /* bytes taken so far */
   /* By id: of a fragment of rank 1, 1 + the axis of the tile along which it lies; of an operand
@@ -63,6 +65,10 @@ typedef struct TsRoles {
 
 /* Adds the kernel to an empty module; leaves by e->out on failure. e->k, its primitive rows. */
 void ts_roles_module(TsEmit *e, TsGpuRoles *info);
+/* The same as a function of a persistent kernel (jit/emit/simt/task.h), whose blocks have so many
+ * threads: bytes of shared memory. part: of one group of four warps, whose registers the kernel has
+ * set; -1: of all. */
+int64_t ts_roles_task(TsEmit *e, TsGpuRoles *info, const char *name, int threads, int part);
 void ts_roles_region(TsRoles *m, const TsTileRegion *r);
 
 /* ---- jit/emit/roles/value.c: small things, memory of the block, values */
@@ -110,6 +116,8 @@ void ts_roles_emit(TsRoles *m, const TsTileStmt *s, LLVMBasicBlockRef end);
 
 /* ---- jit/emit/roles/sync.c: barriers */
 void ts_roles_barriers(TsRoles *m, const TsTileRegion *block);
+/* All threads of the roles meet; their barriers may be memory for others. */
+void ts_roles_barriers_end(TsRoles *m, const TsTileRegion *block);
 /* A role whose first thread does it all: others have fragments. */
 bool ts_roles_is_single(const TsTileStmt *role);
 void ts_roles_await(TsRoles *m, const TsTileStmt *s);

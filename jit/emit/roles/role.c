@@ -19,14 +19,30 @@ const TsTileStmt *ts_roles_find(const TsTileRegion *r, int op) {
   return NULL;
 }
 
+/* Of the block: those of a persistent kernel are more. */
+static int threads_of(const TsRoles *m) { return m->task ? m->task : m->info->threads; }
+
 /* The pool has what threads get at the start; a role that wants fewer gives some back. */
 static void set_registers(TsRoles *m) {
   const TsTileStmt *s = ts_roles_find(m->role->region[0], TS_TILE_registers);
   char text[80];
-  if (!s) return;
+  if (!s || (m->task && m->part >= 0)) return;
   int64_t count = ts_tile_attr(s, "count")->i;
   snprintf(text, sizeof text, "setmaxnreg.%s.sync.aligned.u32 %d;",
-           count < 65536 / m->info->threads ? "dec" : "inc", (int)count);
+           count < 65536 / threads_of(m) ? "dec" : "inc", (int)count);
+  ts_roles_asm(m, NULL, text, "~{memory}", 0, NULL, true);
+}
+
+/* In a persistent kernel the group of warps goes on with what it began with. */
+static void restore_registers(TsRoles *m, const TsTileStmt *role) {
+  const TsTileStmt *s = ts_roles_find(role->region[0], TS_TILE_registers);
+  char text[80];
+  if (!m->task) return;
+  ts_roles_asm(m, NULL, "bar.warp.sync 0xffffffff;", "~{memory}", 0, NULL, true);
+  if (!s || m->part >= 0) return;
+  int begun = 65536 / m->task / 8 * 8;
+  snprintf(text, sizeof text, "setmaxnreg.%s.sync.aligned.u32 %d;",
+           ts_tile_attr(s, "count")->i < begun ? "inc" : "dec", begun);
   ts_roles_asm(m, NULL, text, "~{memory}", 0, NULL, true);
 }
 
@@ -74,27 +90,43 @@ static int together(const TsTileStmt *s, int *count) {
   return warps;
 }
 
+/* Whether warps from first to below behind are in this group of four. */
+static bool is_of_part(const TsRoles *m, int first, int behind) {
+  return first < (m->part + 1) * GROUP_WARPS && behind > m->part * GROUP_WARPS;
+}
+
 void ts_roles_emit(TsRoles *m, const TsTileStmt *s, LLVMBasicBlockRef end) {
   LLVMBuilderRef b = m->e->b;
   V warp = ts_roles_shri(m, m->tid, 5);
   int first = 0, count;
   while (s && s->op == TS_TILE_role) {
     int behind = first + together(s, &count);
+    if (m->task && m->part >= 0 && !is_of_part(m, first, behind)) {
+      for (; count > 0; count--) s = s->next;
+      first = behind;
+      continue;
+    }
     LLVMBasicBlockRef mine = ts_roles_block(m), next = ts_roles_block(m);
     V in = LLVMBuildICmp(b, LLVMIntULT, warp, ts_roles_int(m, behind), "");
     LLVMBuildCondBr(b, in, mine, next);
     LLVMPositionBuilderAtEnd(b, mine);
-    m->role = s;
+    const TsTileStmt *leads = m->role = s;
+    LLVMBasicBlockRef done = m->task ? ts_roles_block(m) : end;
     if (count > 1) set_registers(m); /* by the whole group */
     for (; count > 0; count--, s = s->next) {
       int warps = (int)ts_tile_attr(s, "warps")->i;
-      LLVMBasicBlockRef one = ts_roles_block(m), others = count > 1 ? ts_roles_block(m) : end;
+      LLVMBasicBlockRef one = ts_roles_block(m), others = count > 1 ? ts_roles_block(m) : done;
       in = LLVMBuildICmp(b, LLVMIntULT, warp, ts_roles_int(m, first + warps), "");
       LLVMBuildCondBr(b, in, one, others);
       LLVMPositionBuilderAtEnd(b, one);
-      role(m, s, first, end);
+      role(m, s, first, done);
       LLVMPositionBuilderAtEnd(b, others);
       first += warps;
+    }
+    if (m->task) {
+      LLVMPositionBuilderAtEnd(b, done);
+      restore_registers(m, leads);
+      LLVMBuildBr(b, end);
     }
     LLVMPositionBuilderAtEnd(b, next);
   }

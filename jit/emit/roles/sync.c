@@ -110,6 +110,22 @@ static void begin_barriers(TsRoles *m, const TsTileStmt *s) {
   }
 }
 
+static void end_barriers(TsRoles *m, const TsTileStmt *s) {
+  int64_t slots = s->out[0]->type.dim[0];
+  V in[3] = {ts_roles_slot(m, s->out[0], m->tid), m->tid, ts_roles_int(m, slots)};
+  if (slots > m->info->threads) ts_emit_fail(m->e, "more barriers than threads");
+  ts_roles_asm(m, NULL,
+               "{\n\t.reg .pred p;\n\tsetp.lt.u32 p, $1, $2;\n\t"
+               "@p mbarrier.inval.shared::cta.b64 [$0];\n\t}",
+               "r,r,r,~{memory}", 3, in, true);
+}
+
+static void meet_all(TsRoles *m) {
+  char text[32];
+  snprintf(text, sizeof text, "bar.sync 0, %d;", m->info->threads);
+  plain(m, m->task ? text : "bar.sync 0;");
+}
+
 static bool has_barriers(const TsTileRegion *block) {
   for (const TsTileStmt *s = block->first; s; s = s->next)
     if (s->op == TS_TILE_alloc && s->out[0]->type.space == TS_SPACE_barrier) return true;
@@ -120,6 +136,10 @@ static bool has_barriers(const TsTileRegion *block) {
 void ts_roles_barriers(TsRoles *m, const TsTileRegion *block) {
   TsEmit *e = m->e;
   if (!has_barriers(block) && m->info->cluster == 1) return;
+  if (m->task && m->part > 0) { /* the first group begins them */
+    meet_all(m);
+    return;
+  }
   LLVMBasicBlockRef begin = LLVMAppendBasicBlockInContext(e->ctx, e->fn, "");
   LLVMBasicBlockRef all = LLVMAppendBasicBlockInContext(e->ctx, e->fn, "");
   V first = LLVMBuildICmp(e->b, LLVMIntULT, m->tid, ts_roles_int(m, WARP), "");
@@ -135,7 +155,16 @@ void ts_roles_barriers(TsRoles *m, const TsTileRegion *block) {
     plain(m,
           "barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;");
   else
-    plain(m, "bar.sync 0;");
+    meet_all(m);
+}
+
+/* Where threads of other tasks belong to the block, so many meet. */
+void ts_roles_barriers_end(TsRoles *m, const TsTileRegion *block) {
+  if (!has_barriers(block)) return;
+  plain(m, "bar.warp.sync 0xffffffff;");
+  meet_all(m);
+  for (const TsTileStmt *s = m->part > 0 ? NULL : block->first; s; s = s->next)
+    if (s->op == TS_TILE_alloc && s->out[0]->type.space == TS_SPACE_barrier) end_barriers(m, s);
 }
 
 void ts_roles_meet(TsRoles *m) {

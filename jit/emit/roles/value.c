@@ -30,10 +30,22 @@ V ts_roles_equal(TsRoles *m, V x, int64_t y) {
   return LLVMBuildICmp(m->e->b, LLVMIntEQ, x, ts_roles_int(m, y), "");
 }
 
+/* In a persistent kernel others write meanwhile what a kernel by itself only reads: loads go by
+ * no cache that does not see that, and stay where they are. */
+static const char *coherent(TsRoles *m, const char *text) {
+  static const char word[] = ".nc";
+  char *own = ts_emit_take(m->e, strlen(text) + 1);
+  char *at = strcpy(own, text);
+  size_t n = strlen(word);
+  while ((at = strstr(at, word))) memmove(at, at + n, strlen(at + n) + 1);
+  return own;
+}
+
 V ts_roles_asm(TsRoles *m, LLVMTypeRef type, const char *text, const char *constraints, int n,
                V *in, bool side) {
   LLVMTypeRef of[300];
   TsEmit *e = m->e;
+  if (m->task && strstr(text, ".global")) text = coherent(m, text), side = true;
   if (n > 300) ts_emit_fail(e, "too many operands");
   for (int i = 0; i < n; i++) of[i] = LLVMTypeOf(in[i]);
   LLVMTypeRef t =

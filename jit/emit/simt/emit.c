@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ir/tile/find.h"
+#include "jit/emit/simt/task.h"
 #include "jit/gpu/code.h"
 
 typedef LLVMValueRef V;
@@ -425,18 +426,9 @@ static void put_phase(TsGpuEmit *g, int index) {
   ts_gpu_thread_close(g);
 }
 
-static const TsGpuMaker *const maker[] = {[TS_MAKER_nvidia] = &ts_gpu_nvidia,
-                                          [TS_MAKER_amd] = &ts_gpu_amd,
-                                          [TS_MAKER_spirv] = &ts_gpu_spirv};
-
-void ts_gpu_emit(TsEmit *e, void *arg) {
-  const TsGpuJob *job = arg;
+static void prepare(TsGpuEmit *g) {
+  TsEmit *e = g->e;
   size_t n = e->k->nvalue + 1;
-  TsGpuEmit *g = ts_emit_take(e, sizeof *g);
-  *g = (TsGpuEmit){.e = e, .plan = job->plan};
-  g->maker = job->host ? &ts_gpu_host : maker[e->target->maker];
-  g->aligned = job->form != TS_GPU_loose, g->batch = job->form == TS_GPU_batch;
-  g->meets = ts_tile_find(e->k->body, TS_TILE_meet) != NULL;
   g->scalar = ts_emit_take(e, sizeof *g->scalar * n);
   g->memory = ts_emit_take(e, sizeof *g->memory * n);
   g->uses = ts_emit_take(e, n);
@@ -445,6 +437,30 @@ void ts_gpu_emit(TsEmit *e, void *arg) {
   memset(g->visit, 0, sizeof *g->visit * n);
   for (const TsTileStmt *s = e->k->body->first; s; s = s->next)
     g->nscratch += s->op == TS_TILE_alloc && s->out[0]->type.space == TS_SPACE_scratch;
+}
+
+int64_t ts_gpu_task(TsEmit *e, const TsGpuPlan *plan, int phase, const char *name, int from) {
+  TsGpuEmit *g = ts_emit_take(e, sizeof *g);
+  *g = (TsGpuEmit){.e = e, .plan = plan, .task = name, .task_from = from};
+  g->aligned = g->meets = true;
+  g->maker = ts_gpu_task_maker(e);
+  prepare(g);
+  put_phase(g, phase);
+  return g->shared_bytes[phase] * plan->phase[phase].rounds;
+}
+
+static const TsGpuMaker *const maker[] = {[TS_MAKER_nvidia] = &ts_gpu_nvidia,
+                                          [TS_MAKER_amd] = &ts_gpu_amd,
+                                          [TS_MAKER_spirv] = &ts_gpu_spirv};
+
+void ts_gpu_emit(TsEmit *e, void *arg) {
+  const TsGpuJob *job = arg;
+  TsGpuEmit *g = ts_emit_take(e, sizeof *g);
+  *g = (TsGpuEmit){.e = e, .plan = job->plan};
+  g->maker = job->host ? &ts_gpu_host : maker[e->target->maker];
+  g->aligned = job->form != TS_GPU_loose, g->batch = job->form == TS_GPU_batch;
+  g->meets = ts_tile_find(e->k->body, TS_TILE_meet) != NULL;
+  prepare(g);
   for (int i = 0; i < g->plan->nphase; i++) put_phase(g, i);
   for (int i = 0; i < g->plan->nphase; i++) job->shared[i] = g->shared_bytes[i];
 }

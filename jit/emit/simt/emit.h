@@ -74,6 +74,8 @@ typedef struct TsGpuEmit {
   const TsGpuPlan *plan;
   const TsGpuMaker *maker; /* of the target, or the emulation */
   bool batch;              /* many runs in one launch */
+  int task_from;    /* of that: the first thread */
+  const char *task; /* the name of a phase that is a task of a persistent kernel; or NULL */
   bool aligned;            /* parameters begin at multiples of 16 bytes */
   const TsGpuPhasePlan *phase;
   int threads;              /* of a group: T */

@@ -111,6 +111,7 @@ extern const TsGpuMaker ts_gpu_nvidia, ts_gpu_amd, ts_gpu_spirv, ts_gpu_host;
 
 /* For rows of devices: a kernel with pointers and sizes as its parameters; that of a scratch. */
 void ts_gpu_begin(struct TsGpuEmit *g, const char *name);
+LLVMValueRef ts_gpu_shared_memory(struct TsGpuEmit *g); /* as much as a launch says */
 /* Whether a launch of this code says where its records are. */
 bool ts_gpu_marks_said(const struct TsGpuEmit *g);
 const TsGpuMatrix *

@@ -124,6 +124,16 @@ bool ts_gpu_marks_said(const TsGpuEmit *g) {
   return g->e->k->marks && g->maker->cycles && !g->batch;
 }
 
+V ts_gpu_shared_memory(TsGpuEmit *g) {
+  TsEmit *e = g->e;
+  V memory = LLVMGetNamedGlobal(e->module, "shared");
+  if (memory) return memory;
+  LLVMTypeRef t = LLVMArrayType2(ts_emit_int_type(e, 8, 0), 0);
+  memory = LLVMAddGlobalInAddressSpace(e->module, t, "shared", (unsigned)g->maker->shared);
+  LLVMSetAlignment(memory, 16);
+  return memory;
+}
+
 void ts_gpu_begin(TsGpuEmit *g, const char *name) {
   TsEmit *e = g->e;
   const TsTile *k = e->k;
@@ -148,13 +158,8 @@ void ts_gpu_begin(TsGpuEmit *g, const char *name) {
   g->tid = m->place ? m->place(g, false) : special(g, m->thread);
   V block = m->place ? m->place(g, true) : special(g, m->block);
   g->block = LLVMBuildZExt(e->b, block, i64(g), "");
-  V memory = m->memory ? m->memory(g) : LLVMGetNamedGlobal(e->module, "shared");
+  V memory = m->memory ? m->memory(g) : ts_gpu_shared_memory(g);
   g->own_shared = m->memory ? memory : NULL;
-  if (!memory) {
-    memory = LLVMAddGlobalInAddressSpace(
-        e->module, LLVMArrayType2(ts_emit_int_type(e, 8, 0), 0), "shared", (unsigned)m->shared);
-    LLVMSetAlignment(memory, 16);
-  }
   g->shared = memory;
 }
 
@@ -166,9 +171,10 @@ void ts_gpu_thread_begin(TsGpuEmit *g, int phase) {
   TsEmit *e = g->e;
   char name[32];
   snprintf(name, sizeof name, "phase%d", phase);
+  const char *own = g->task ? g->task : name;
   g->threads = g->phase->threads;
   g->shared_used = g->shared_most = 0;
-  g->maker->begin(g, name);
+  g->maker->begin(g, own);
   if (g->batch) ts_gpu_batch_begin(g);
   g->round = g->block;
   V thread = g->tid; /* of the block */

@@ -21,6 +21,7 @@ local function tier_lines(w, out)
   if w.told then say("%s", w.told) end
   if w.best_operators_ns then say("at tier 0: %.4g us at best", w.best_operators_ns / 1e3) end
   if w.best_kernels_ns then say("with kernels: %.4g us at best", w.best_kernels_ns / 1e3) end
+  if w.launches then say("launches: %s", w.launches) end
 end
 
 -- "add, gelu: element by element ..": members one after the other with the same reason share a line.

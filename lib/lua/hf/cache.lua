@@ -73,6 +73,37 @@ function Cache:set_lengths(lengths)
   for _, n in ipairs(lengths) do self.length = math.max(self.length, n) end
 end
 
+--- Rows become copies of others: the i-th that of rows[i], from 0 on; there may be more or fewer of them. Only positions that
+--- count are moved.
+function Cache:take(rows)
+  local same = #rows == self.batch
+  for i, row in ipairs(rows) do same = same and row == i - 1 end
+  if same or #self.k == 0 then return self end
+  local index = core.tensor(rows, { dtype = "i64", device = self.k[1].device })
+  for _, name in ipairs { "k", "v" } do
+    for i, t in ipairs(self[name]) do
+      local own = op.index_select(t:narrow(2, 0, self.length), index, { axis = 0 })
+      if #rows ~= self.batch then
+        local shape = t.shape
+        t = op.zeros({ #rows, shape[2], shape[3], shape[4] }, { dtype = t.dtype }):to(t.device)
+      end
+      t:narrow(2, 0, self.length):copy_(own)
+      self[name][i] = t
+    end
+  end
+  for _, name in ipairs { "mk", "mv" } do
+    for i, t in pairs(self[name]) do self[name][i] = op.index_select(t, index, { axis = 0 }) end
+  end
+  if self.lengths then
+    local lengths = {}
+    for i, row in ipairs(rows) do lengths[i] = self.lengths[row + 1] end
+    self.lengths = lengths
+  end
+  self.nbytes = self.nbytes / self.batch * #rows
+  self.batch = #rows
+  return self
+end
+
 --- Of what another tensor gives once: an encoder's result.
 function Cache:remember(i, k, v) self.mk[i], self.mv[i] = k, v end
 function Cache:memory(i) return self.mk[i], self.mv[i] end

@@ -8,6 +8,10 @@ local files = {}
 
 local shown = core.shown
 
+-- Texts of a list that a GGUF file's metadata may have here: vocabularies have a hundred thousand, which every collection of garbage would
+-- look at; who makes a tokenizer reads them from the file.
+local LONGEST_LIST = 1000
+
 local function exists(path)
   local f = io.open(path, "rb")
   if f then f:close() end
@@ -78,7 +82,9 @@ end
 function files.open(path)
   if type(path) ~= "string" or path == "" then core.fail "hf.load: the path is a text: hf.load \"folder\"" end
   if path:find "%.gguf$" then
-    local tensors, meta = io_.load(path)
+    local map = core.map_file(path)
+    local tensors, meta = require("tessera.hf.gguf").read(path, map, LONGEST_LIST)
+    map:close()
     return require("tessera.hf.gguf_models").source(path, tensors, meta)
   end
   return folder((path:gsub("(.)/+$", "%1")))

@@ -88,11 +88,22 @@ end
 
 local value
 
+-- Past a list of texts, of which there may be some hundred thousand.
+local function pass_texts(c, n, what)
+  for _ = 1, n do
+    local length = c:integer(8, what)
+    c:need(length, what)
+    c.at = c.at + length
+  end
+  return nil
+end
+
 local function array(c, what, depth)
   if depth > DEEPEST then c:fail("%s: arrays stand more than %d deep", what, DEEPEST) end
   local kind, n = c:integer(4, what), c:integer(8, what)
   if kind == STRING or kind == ARRAY then
     c:need(n * (kind == STRING and 8 or 12), what) -- before a list of that length is made
+    if kind == STRING and n > c.most then return pass_texts(c, n, what) end
     local list = {}
     for i = 1, n do list[i] = kind == STRING and c:string(what) or array(c, what, depth + 1) end
     return list
@@ -175,27 +186,34 @@ local function check_places(c, list, alignment)
   end
 end
 
+--- Types of tensors by number.
+gguf.types = TENSOR
+
 --- The tensors of a mapped file by name, and its metadata by name: numbers (of 64 bits that no number of Lua's holds, cdata),
---- truth values, strings, lists of strings, tensors of numbers.
-function gguf.read(path, map)
-  local c = setmetatable({ path = path, map = map, size = map:size(), at = 0, from = 0, text = "" }, Cursor)
+--- truth values, strings, lists of strings, tensors of numbers. Then how they stand: {names = of tensors, in order, count, from, to =
+--- bytes of the metadata, places = by name where the type of a value stands}. Lists of more than `most` texts are left out, none if it is not given.
+function gguf.read(path, map, most)
+  local c = setmetatable({ path = path, map = map, size = map:size(), at = 0, from = 0, text = "", most = most or math.huge }, Cursor)
   if c.size < 24 or map:read(0, 4) ~= "GGUF" then c:fail("not a GGUF file") end
   c.at = 4
   local version = c:integer(4, "the version")
   if version ~= 2 and version ~= 3 then c:fail("GGUF of version %.0f; 2 and 3 are read", version) end
   local ntensor, nmeta = c:integer(8, "the number of tensors"), c:integer(8, "the length of the metadata")
   c:need(ntensor * 24 + nmeta * 13, "the header")
-  local meta = {}
+  local meta, stands = {}, { names = {}, count = nmeta, from = c.at, places = {} }
   for i = 1, nmeta do
     local name = c:string(("the name of entry %d of the metadata"):format(i))
-    if meta[name] ~= nil then c:fail("'%s' stands twice in the metadata", shown(name)) end
+    if stands.places[name] then c:fail("'%s' stands twice in the metadata", shown(name)) end
+    stands.places[name] = c.at
     meta[name] = value(c, ("'%s'"):format(shown(name)))
   end
+  stands.to = c.at
   local alignment = meta["general.alignment"] or 32
   if type(alignment) ~= "number" or alignment < 1 or alignment % 8 ~= 0 then c:fail("general.alignment is no multiple of 8") end
   local list, unknown = {}, {}
   for i = 1, ntensor do
     list[i] = entry(c, i)
+    stands.names[i] = list[i].name
     if not TENSOR[list[i].kind] then
       unknown[#unknown + 1] = ("%s is %s"):format(list[i].what, OTHER[list[i].kind] or ("of the unknown type %.0f"):format(list[i].kind))
     end
@@ -211,7 +229,7 @@ function gguf.read(path, map)
     if tensors[e.name] then c:fail("%s stands twice in it", e.what) end
     tensors[e.name] = tensor(c, e, base)
   end
-  return tensors, meta
+  return tensors, meta, stands
 end
 
 return gguf

@@ -171,16 +171,6 @@ local function renamed(tensors, how)
   return named
 end
 
--- Metadata but the vocabulary's lists, a hundred thousand strings that every collection of garbage would look at: who makes a
--- tokenizer reads them from the file.
-local function without_lists(meta)
-  local kept = {}
-  for k, v in pairs(meta) do
-    if type(v) ~= "table" or core.is_tensor(v) or #v <= 1000 then kept[k] = v end
-  end
-  return kept
-end
-
 --- What files.lua gives of a folder, of a GGUF file.
 function models.source(path, tensors, meta)
   local name = meta["general.architecture"]
@@ -202,7 +192,7 @@ function models.source(path, tensors, meta)
   c.bos_token_id, c.eos_token_id = meta["tokenizer.ggml.bos_token_id"], meta["tokenizer.ggml.eos_token_id"]
   local how = f(c, m) or {}
   set_rope(c, m)
-  return { path = path, kind = "gguf", config = c, tensors = renamed(tensors, how), metadata = without_lists(meta) }
+  return { path = path, kind = "gguf", config = c, tensors = renamed(tensors, how), metadata = meta }
 end
 
 return models

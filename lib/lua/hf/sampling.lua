@@ -6,12 +6,6 @@ local op = core.op
 
 local sampling = {}
 
--- Scores of tokens that stand in the text lose: divided by the penalty above 0, times it below.
-local function penalised(logits, seen, penalty)
-  local less = op.where(logits:gt(0), logits / penalty, logits * penalty)
-  return op.where(seen, less, logits)
-end
-
 -- Those that are less than the k-th greatest are out.
 local function keep_top(logits, k)
   k = math.min(k, logits.shape[2])
@@ -33,10 +27,8 @@ local function keep_near(logits, p)
   return op.where(logits:ge(logits:max { axis = -1, keepdims = true } + math.log(p)), logits, -math.huge)
 end
 
---- What remains of logits [B, V] by {temperature, top_k, top_p, min_p, repetition_penalty}, in this order: penalty, temperature,
---- top_k, top_p, min_p. seen: bool [B, V], tokens of the text.
-function sampling.filter(logits, seen, o)
-  if seen then logits = penalised(logits, seen, o.repetition_penalty) end
+--- What remains of logits [B, V] by {temperature, top_k, top_p, min_p}, in this order.
+function sampling.filter(logits, o)
   if o.temperature > 0 then logits = logits / o.temperature end
   if o.top_k then logits = keep_top(logits, o.top_k) end
   if o.top_p and o.top_p < 1 then logits = keep_share(logits, o.top_p) end
@@ -53,14 +45,59 @@ end
 
 --- Tokens [B] of logits [B, V]: the greatest where temperature is 0, else the one at which the running sum of probabilities passes a
 --- random number. seeds, positions: lists by row.
-function sampling.choose(logits, seen, o, seeds, positions)
-  logits = sampling.filter(logits:cast "f32", seen, o)
+function sampling.choose(logits, o, seeds, positions)
+  logits = logits:cast "f32"
   if o.temperature == 0 then return logits:argmax { axis = -1 } end
+  logits = sampling.filter(logits, o)
   local sum = op.cumsum(op.softmax(logits:cast "f64"))
   local most = sum:narrow(-1, sum.shape[2] - 1, 1)
   local u = numbers(seeds, positions):to(logits.device) * most
   -- The first whose sum is above; a probability of 0 is never it.
   return sum:gt(u):cast("i64"):argmax { axis = -1 }
 end
+
+-- The rows of logits, as each chooser changes them, of choosers that filter alike.
+local function rows_of(group, logits)
+  if #group == logits.shape[1] and not group.adjusts then return logits end
+  local rows = {}
+  for i, r in ipairs(group) do
+    local row = logits:narrow(0, r.row - 1, 1)
+    rows[i] = r.chooser.adjusts and r.chooser:adjusted(row) or row:cast "f32"
+  end
+  return #rows == 1 and rows[1] or op.concat(rows, { axis = 0 })
+end
+
+--- The next tokens of several texts by logits [B, V], a list; those of texts that have ended are false. Texts that filter alike are
+--- one call. greatest: the places of the greatest logits, where they are known, a list.
+function sampling.choose_all(choosers, logits, greatest)
+  local groups, order, ids = {}, {}, {}
+  for i, c in ipairs(choosers) do
+    ids[i] = false
+    if not c:finished() then
+      local key = c:filter_key()
+      local g = groups[key]
+      if not g then
+        g = { o = c.options }
+        groups[key], order[#order + 1] = g, g
+      end
+      g[#g + 1] = { chooser = c, row = i }
+      g.adjusts = g.adjusts or c.adjusts
+    end
+  end
+  for _, g in ipairs(order) do
+    local seeds, positions = {}, {}
+    for i, r in ipairs(g) do seeds[i], positions[i] = r.chooser.options.seed, r.chooser.position end
+    local known = greatest and not g.adjusts and g[1].chooser.is_greedy
+    local chosen = not known and sampling.choose(rows_of(g, logits), g.o, seeds, positions):totable()
+    for i, r in ipairs(g) do
+      local id = known and greatest[r.row] or chosen[i]
+      ids[r.row] = r.chooser:accept(id, (r.chooser.logprobs or r.chooser.logits) and logits:narrow(0, r.row - 1, 1))
+    end
+  end
+  return ids
+end
+
+--- chooser(options, {prompt, config, tokenizer}): who chooses the tokens of one text (generation/chooser.lua).
+function sampling.chooser(options, context) return require("tessera.hf.generation.chooser").new(options, context) end
 
 return sampling

@@ -18,8 +18,8 @@ local about = setmetatable({}, { __mode = "k" }) -- what each one's file says of
 
 -- ---- options
 local SIDE = options.one_of("left", "right")
-local read_truncation = options.of("truncation", { length = options.needed(options.whole { least = 0 }),
-  strategy = options.one_of("longest", "first", "second"), side = SIDE }, { strategy = "longest", side = "right" })
+local read_truncation = options.of("truncation", { length = options.needed(options.whole { least = 0 }), stride = options.whole { least = 0 },
+  strategy = options.one_of("longest", "first", "second"), side = SIDE }, { stride = 0, strategy = "longest", side = "right" })
 local read_padding = options.of("padding", { length = options.whole { least = 1 }, multiple = options.whole { least = 1 },
   id = options.whole { least = 0 }, type = options.whole { least = 0 }, side = SIDE })
 
@@ -33,11 +33,11 @@ local PAD = options.kind("a boolean, a number of tokens, or a table", function(v
   return is_flag(v) or is_length(v) or (type(v) == "table" and not core.is_tensor(v))
 end)
 local read_encode = options.of("tok:encode", { pair = options.text, add_special_tokens = options.flag, special_in_text = options.flag,
-  offsets = OFFSETS, truncation = CUT, padding = PAD, tensors = options.flag },
-  { add_special_tokens = true, special_in_text = true, offsets = false, tensors = false })
+  offsets = OFFSETS, truncation = CUT, overflow = options.flag, padding = PAD, tensors = options.flag },
+  { add_special_tokens = true, special_in_text = true, offsets = false, overflow = false, tensors = false })
 local read_batch = options.of("tok:encode_batch", { pairs = options.list(options.text), add_special_tokens = options.flag,
-  special_in_text = options.flag, offsets = OFFSETS, truncation = CUT, padding = PAD, tensors = options.flag },
-  { add_special_tokens = true, special_in_text = true, offsets = false, tensors = false })
+  special_in_text = options.flag, offsets = OFFSETS, truncation = CUT, overflow = options.flag, padding = PAD,
+  tensors = options.flag }, { add_special_tokens = true, special_in_text = true, offsets = false, overflow = false, tensors = false })
 local read_decode = options.of("tok:decode", { skip_special_tokens = options.flag }, { skip_special_tokens = true })
 local read_stream = options.of("tok:stream", { skip_special_tokens = options.flag }, { skip_special_tokens = true })
 
@@ -49,7 +49,10 @@ local function plan_of(self, o)
   local p = { add = o.add_special_tokens, in_text = o.special_in_text }
   if t then
     t = read_truncation(t)
-    p.truncate, p.most, p.strategy, p.left = true, t.length, t.strategy, t.side == "left"
+    p.truncate, p.most, p.stride, p.strategy, p.left = true, t.length, t.stride, t.strategy, t.side == "left"
+    p.overflow = o.overflow
+  elseif o.overflow then
+    core.fail "tok:encode: 'overflow' is what a truncation cuts off, and there is none\n  hint: truncation = {length = 128, stride = 16}"
   end
   if o.offsets then p.offsets = o.offsets == "chars" and "chars" or "bytes" end
   return p
@@ -88,6 +91,10 @@ end
 
 local function encode_one(self, text, pair, plan)
   local e = self:encoded(text, pair, plan)
+  for _, one in ipairs(e.overflow or {}) do
+    owner[one] = self
+    setmetatable(one, Encoding)
+  end
   owner[e] = self
   return setmetatable(e, Encoding)
 end
@@ -102,10 +109,20 @@ local function fill(list, n, v, left, make)
   end
 end
 
--- The mask, and all lists as long as padding wants them.
-local function finish(list, padding)
-  local n = 0
-  for _, e in ipairs(list) do n = math.max(n, #e.ids) end
+-- Encodings and what was cut off of each, and whose they are.
+local function with_overflow(list)
+  local all, sample = {}, {}
+  for i, e in ipairs(list) do
+    all[#all + 1], sample[#sample + 1] = e, i
+    for _, one in ipairs(rawget(e, "overflow") or {}) do all[#all + 1], sample[#sample + 1] = one, i end
+  end
+  return all, sample
+end
+
+-- The mask, and all lists as long as padding wants them: as the longest text, by what is kept of it.
+local function finish(given, padding)
+  local list, n = with_overflow(given), 0
+  for _, e in ipairs(given) do n = math.max(n, #e.ids) end
   if padding then
     n = padding.length or n
     if padding.multiple then n = math.ceil(n / padding.multiple) * padding.multiple end
@@ -124,7 +141,7 @@ local function finish(list, padding)
       if e.offsets then fill(e.offsets, n, nil, left, function() return { 1, 0 } end) end
     end
   end
-  return list
+  return given
 end
 
 local NUMBERS = { "ids", "types", "mask", "special" }
@@ -165,6 +182,7 @@ function Tokenizer:encode(text, given)
   local o = read_encode(given)
   local list = finish({ encode_one(self, text, o.pair, plan_of(self, o)) }, padding_of(self, o))
   if not o.tensors then return list[1] end
+  if o.overflow then return tensors_of(self, (with_overflow(list)), "tok:encode") end
   local all = tensors_of(self, list, "tok:encode")
   for _, name in ipairs(NUMBERS) do all[name] = all[name]:reshape(-1) end
   if all.offsets then all.offsets, all.words = all.offsets[1], all.words[1] end
@@ -182,7 +200,10 @@ function Tokenizer:encode_batch(texts, given)
   finish(list, padding_of(self, o))
   if not o.tensors then return list end
   if #list == 0 then core.fail("tok:encode_batch: no texts make no tensors") end
-  return tensors_of(self, list, "tok:encode_batch")
+  local rows, sample = with_overflow(list)
+  local all = tensors_of(self, rows, "tok:encode_batch")
+  all.sample = o.overflow and core.tensor(sample, { dtype = "i64" }) or nil
+  return all
 end
 
 -- A list of ids, of a list, an encoding, a tensor of one text, or a number.

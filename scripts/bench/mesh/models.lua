@@ -9,11 +9,12 @@ local Block, Decoder = nn.Module:extend "Block", nn.Module:extend "Decoder"
 local function linear(inputs, outputs) return nn.Linear(inputs, outputs, { bias = false }) end
 
 function Block:init(o)
-  self.heads = o.heads
+  self.heads, self.head = o.heads, o.head or o.width / o.heads
+  local all, few = o.heads * self.head, (o.key_heads or o.heads) * self.head
   self.norm1, self.norm2 = nn.RMSNorm(o.width), nn.RMSNorm(o.width)
-  self.q, self.k, self.v, self.o = linear(o.width, o.width), linear(o.width, o.width), linear(o.width, o.width), linear(o.width, o.width)
+  self.q, self.k, self.v, self.o = linear(o.width, all), linear(o.width, few), linear(o.width, few), linear(all, o.width)
   if o.experts then
-    self.moe = nn.MoE(o.width, o.hidden, { experts = o.experts, k = 2, activation = "swiglu", bias = false })
+    self.moe = nn.MoE(o.width, o.hidden, { experts = o.experts, k = o.k or 2, activation = o.activation or "swiglu", bias = false, dtype = o.dtype })
   else
     self.gate, self.up, self.down = linear(o.width, o.hidden), linear(o.width, o.hidden), linear(o.hidden, o.width)
   end
@@ -22,9 +23,9 @@ end
 function Block:forward(x)
   local b, t, w = unpack(x.shape)
   local y = self.norm1(x)
-  local function heads(z) return z:reshape { b, t, self.heads, w / self.heads }:permute(0, 2, 1, 3) end
+  local function heads(z) return z:reshape { b, t, z.shape[3] / self.head, self.head }:permute(0, 2, 1, 3) end
   local q, k, v = op.rope(heads(self.q(y))), op.rope(heads(self.k(y))), heads(self.v(y))
-  x = x + self.o(op.attention(q, k, v, { causal = true }):permute(0, 2, 1, 3):reshape { b, t, w })
+  x = x + self.o(op.attention(q, k, v, { causal = true }):permute(0, 2, 1, 3):reshape { b, t, self.heads * self.head })
   y = self.norm2(x)
   if self.moe then
     local z, routing = self.moe(y)
@@ -55,6 +56,9 @@ local M = { Decoder = Decoder }
 -- How tensor parallel devices split the decoder, and how experts lie.
 M.tp = { ["*.q.weight"] = { "tp" }, ["*.k.weight"] = { "tp" }, ["*.v.weight"] = { "tp" }, ["*.o.weight"] = { nil, "tp" },
   ["*.gate.weight"] = { "tp" }, ["*.up.weight"] = { "tp" }, ["*.down.weight"] = { nil, "tp" } }
+-- Of mixtures heads and the rows of all experts.
+M.tp_experts = { ["*.q.weight"] = { "tp" }, ["*.k.weight"] = { "tp" }, ["*.v.weight"] = { "tp" }, ["*.o.weight"] = { nil, "tp" },
+  ["*experts.up"] = { nil, nil, "tp" }, ["*experts.down"] = { nil, "tp" } }
 M.ep = { ["*experts.*"] = { "ep" } }
 
 function M.loss(m, x, y)

@@ -1,5 +1,5 @@
 -- A mesh of the GPUs of one machine, or of virtual CPUs: `tessera scripts/bench/mesh/ours.lua KIND N [SECTION..]`. A line a
--- row: its name, a number, its unit. Sections: bits, small, sums, moves, mlp, gpt, large, seven, scale. Times are medians of rounds of
+-- row: its name, a number, its unit. Sections: bits, small, sums, moves, mlp, gpt, large, seven, oss, scale. Times are medians of rounds of
 -- repeated calls, between two waits for all devices. Virtual CPUs get small models, and rows say so.
 
 local T = require "tessera"
@@ -76,14 +76,13 @@ end
 local sizes = large and { 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576 } or { 16, 256, 4096 }
 local function repeats_of(kib) return kib > 65536 and 5 or kib > 4096 and 20 or 100 end
 
+-- Of tensors whose parts are summands, so that nothing else is computed.
 function sections.sums()
   local mesh = mesh_of({ "dp" }, { n })
   for _, kib in ipairs(sizes) do
-    local x = dist.shard(op.ones({ n, kib * 256 }, { dtype = "f32" }), mesh, { "dp" })
-    local f = graph.module("sum", function(t) return op.sum(t, { axis = 0 }) end)
-    local g = graph.module("pieces", function(t) return op.sum(t, { axis = 0, out = { "dp" } }) end)
-    row(("all-reduce f32 %d KiB"):format(kib), median(function() f(x) end, repeats_of(kib), 5) * 1e6, "us")
-    row(("reduce-scatter f32 %d KiB"):format(kib), median(function() g(x) end, repeats_of(kib), 5) * 1e6, "us")
+    local x = dist.tensor { shape = { kib * 256 }, dtype = "f32", mesh = mesh, layout = { reduce = "sum", over = { "dp" } } }
+    row(("all-reduce f32 %d KiB"):format(kib), median(function() x:reshard {} end, repeats_of(kib), 5) * 1e6, "us")
+    row(("reduce-scatter f32 %d KiB"):format(kib), median(function() x:reshard { "dp" } end, repeats_of(kib), 5) * 1e6, "us")
   end
 end
 
@@ -190,7 +189,38 @@ function sections.seven()
   end
 end
 
-local order = { "bits", "small", "sums", "moves", "mlp", "gpt", "large", "seven", "scale" }
+-- The shape of gpt-oss-120b, without windows and sinks: what it makes of texts, with heads and rows of experts split by tp, or experts
+-- spread over ep. One device has no room for all layers in bf16, so tokens are compared of some.
+local OSS = large and { layers = 36, some = 8, width = 2880, heads = 64, key_heads = 8, head = 64, hidden = 2880, experts = 128, k = 4, vocabulary = 201088 }
+  or { layers = 3, some = 2, width = 32, heads = 8, key_heads = 4, head = 8, hidden = 32, experts = 8, k = 2, vocabulary = 97 }
+
+function sections.oss()
+  OSS.activation, OSS.dtype = "clamped_swiglu", "bf16"
+  local context, batch = large and 2048 or 16, large and 4 or 2
+  local function model_of(layers, axis)
+    rng.seed(1)
+    local o = setmetatable({ layers = layers }, { __index = OSS })
+    local model = models.Decoder(o)
+    local mesh = axis and mesh_of({ axis }, { n })
+    if mesh then dist.shard_module(model, mesh, axis == "tp" and models.tp_experts or models.ep) end
+    if not mesh and large then model:to(devices[1]) end
+    local f = graph.module("tokens", function(ids) return op.argmax((model(ids)), { axis = -1 }) end)
+    local ids = rng.randint({ batch, context }, { low = 0, high = OSS.vocabulary })
+    if mesh then ids = dist.replicate(ids, mesh) elseif large then ids = ids:to(devices[1]) end
+    return function() return T.no_grad(f, ids) end
+  end
+  local want = model_of(OSS.some)():gather():hash()
+  for _, axis in ipairs { "tp", "ep" } do
+    row(("gpt-oss-120b shape, %d layers, tokens equal, %s%d"):format(OSS.some, axis, n), model_of(OSS.some, axis)():gather():hash() == want and 1 or 0, "of 1")
+    collectgarbage()
+    local f = model_of(OSS.layers, axis)
+    row(("gpt-oss-120b shape, %d x %d tokens read, %s%d"):format(batch, context, axis, n), batch * context / median(f, 3, 3), "tokens/s")
+    f = nil
+    collectgarbage()
+  end
+end
+
+local order = { "bits", "small", "sums", "moves", "mlp", "gpt", "large", "seven", "oss", "scale" }
 for name in pairs(wanted) do
   if not sections[name] then
     io.stderr:write(("there is no section %s; there are %s\n"):format(name, table.concat(order, ", ")))

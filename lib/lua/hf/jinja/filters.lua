@@ -87,7 +87,7 @@ end
 -- The number a text is, as Python reads it, or nil.
 local function read_float(s)
   s = strings.strip(s):gsub("(%d)_(%d)", "%1%2")
-  if s:find "^[-+]?%.?%d[%d.]*[eE]?[-+]?%d*$" then return tonumber((s:gsub("^%+", ""))) end
+  if s:find "^[-+]?%.?%d[%d.]*[eE]?[-+]?%d*$" then return strings.number((s:gsub("^%+", ""))) end
   local sign, word = s:lower():match "^([-+]?)(%a+)$"
   if word == "inf" or word == "infinity" then return sign == "-" and -math.huge or math.huge end
   if word == "nan" then return 0 / 0 end
@@ -97,6 +97,7 @@ function filters.int(_, v, args, named)
   local default, base = read("int", args, named, { "default", "base" })
   default = given(default, 0)
   base = base == nil and 10 or number(base)
+  values.defined(v)
   if type(v) == "string" then
     local s = strings.strip(v):gsub("(%d)_(%d)", "%1%2")
     local sign, prefix, digits = s:match "^([-+]?)(0?[xXbBoO]?)(%w+)$"
@@ -119,7 +120,7 @@ end
 
 function filters.float(_, v, args, named)
   local default = read("float", args, named, { "default" })
-  local n = number(v)
+  local n = number(values.defined(v))
   if type(v) == "string" then n = read_float(v) end
   if n then return values.float(n) end
   return given(default, values.float(0))
@@ -169,7 +170,8 @@ function filters.indent(env, v, args, named)
     env:room(math.max(n, 0))
     step = (" "):rep(n)
   end
-  local lines = strings.lines(str(v, env) .. "\n")
+  if type(values.defined(v)) ~= "string" then fail("'%s' object cannot be indented: it is no text", values.type_name(v)) end
+  local lines = strings.lines(v .. "\n")
   env:room(#lines * #step)
   local out = {}
   for i, line in ipairs(lines) do
@@ -196,12 +198,12 @@ end
 
 function filters.truncate(env, v, args, named)
   local length, all, tail, leeway = read("truncate", args, named, { "length", "killwords", "end", "leeway" })
-  local s = str(v, env)
   local n = number(given(length, 255)) or fail "a length is a number"
   tail = given(tail, "...")
   local slack = number(given(leeway, 5)) or 5
-  if strings.length(s) <= n + slack then return s end
-  local cut = strings.slice(s, 0, math.max(0, n - strings.length(tail)), 1)
+  if filters.length(env, v) <= n + slack then return v end
+  if type(v) ~= "string" then fail("'%s' object has no attribute 'rsplit'", values.type_name(v)) end
+  local cut = strings.slice(v, 0, math.max(0, n - strings.length(tail)), 1)
   if not values.truth(given(all, false)) then cut = cut:match "^(.*) " or cut end
   return cut .. tail
 end
@@ -214,9 +216,8 @@ function filters.wordcount(env, v)
   return n
 end
 
-local HTML = { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ["'"] = "&#39;", ['"'] = "&#34;" }
 function filters.escape(env, v)
-  local s = str(v, env):gsub("[&<>'\"]", HTML)
+  local s = require("tessera.hf.jinja.markup").escape(str(v, env))
   env:room(#s)
   return s
 end

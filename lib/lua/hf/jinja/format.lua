@@ -87,7 +87,9 @@ function format.percent(env, text, args, is_tuple, map)
     end
   end
   out[#out + 1] = text:sub(at)
-  if not map and used < args.n and (is_tuple or used < args.n) then fail "not all arguments converted during string formatting" end
+  -- A list stands for a mapping as well, of which nothing need be taken.
+  if not is_tuple and args.n == 1 and values.kind(args[1]) == "list" then map = args[1] end
+  if not map and used < args.n then fail "not all arguments converted during string formatting" end
   local all = table.concat(out)
   env:room(#all)
   return all

@@ -5,6 +5,7 @@ local values = require "tessera.hf.jinja.values"
 local operators = require "tessera.hf.jinja.operators"
 local print_ = require "tessera.hf.jinja.print"
 local globals = require "tessera.hf.jinja.globals"
+local markup = require "tessera.hf.jinja.markup"
 
 local fail, truth = values.fail, values.truth
 local NONE = values.NONE
@@ -28,11 +29,18 @@ function Env:room(n)
 end
 
 -- ---- scopes: variables by name, and the scope around
-local function inner(scope) return { vars = {}, parent = scope } end
+local UNSET = {} -- of a name that a scope will set (scopes.lua)
+
+local function inner(scope, unset)
+  local vars = {}
+  for _, name in ipairs(unset or {}) do vars[name] = UNSET end
+  return { vars = vars, parent = scope }
+end
 
 local function lookup(env, scope, name)
   while scope do
     local v = scope.vars[name]
+    if v == UNSET then return values.undefined(name) end
     if v ~= nil then return v end
     scope = scope.parent
   end
@@ -171,6 +179,9 @@ function Env:call(f, args, named)
     if f.call then
       self.depth = self.depth + 1
       if self.depth > DEEPEST then fail "maximum recursion depth exceeded" end
+      if f.kind == "function" or f.kind == "dict_class" then
+        for i = 1, args.n do args[i] = markup.text(args[i]) end
+      end
       local v = f.call(self, args, named)
       self.depth = self.depth - 1
       return v
@@ -189,12 +200,15 @@ end
 function Env:filter(name, v, args, named)
   local f = require("tessera.hf.jinja.filters")[name]
   if not f then fail("No filter named '%s'.", name) end
-  return f(self, v, args, named)
+  return markup.filter(name, f, self, v, args, named, print_.str)
 end
 function Env:test(name, v, args, named)
   local f = require("tessera.hf.jinja.tests")[name]
   if not f then fail("No test named '%s'.", name) end
-  return truth(f(self, v, args, named))
+  if name == "escaped" then return markup.is(v) end -- all others see a text
+  local own = { n = args.n }
+  for i = 1, args.n do own[i] = markup.text(args[i]) end
+  return truth(f(self, markup.text(v), own, named))
 end
 
 function E.Filter(env, node, scope)
@@ -255,7 +269,7 @@ function S.Set(env, node, scope) assign(env, node.target, eval(env, node.value, 
 
 function S.SetBlock(env, node, scope)
   local text = buffer()
-  run(env, node.body, inner(scope), text)
+  run(env, node.body, inner(scope, node.unset), text)
   local v = text_of(text)
   if node.filter then v = filter_text(env, node.filter, v, scope) end
   assign(env, node.target, v, scope)
@@ -263,12 +277,12 @@ end
 
 function S.FilterBlock(env, node, scope, out)
   local text = buffer()
-  run(env, node.body, inner(scope), text)
+  run(env, node.body, inner(scope, node.unset), text)
   write(env, out, print_.str(filter_text(env, node.filter, text_of(text), scope), env))
 end
 
 function S.With(env, node, scope, out)
-  local new, list = inner(scope), {}
+  local new, list = inner(scope, node.unset), {}
   for i, e in ipairs(node.values) do list[i] = eval(env, e, scope) end
   for i, t in ipairs(node.targets) do assign(env, t, list[i], new) end
   return run(env, node.body, new, out)
@@ -277,14 +291,14 @@ end
 -- What the body of the template gives is known from where to where.
 function S.Generation(env, node, scope, out)
   local text = buffer()
-  run(env, node.body, inner(scope), text)
+  run(env, node.body, inner(scope, node.unset), text)
   local whole = text_of(text)
   local from = env.root.bytes
   env.generated[#env.generated + 1] = { from + 1, from + #whole }
   write(env, out, whole)
 end
 
-function S.Block(env, node, _, out) return run(env, node.body, inner(env.top), out) end
+function S.Block(env, node, _, out) return run(env, node.body, inner(env.top, node.unset), out) end
 function S.Break() return "break" end
 function S.Continue() return "continue" end
 
@@ -316,13 +330,13 @@ local function walk(env, node, over, scope, out, depth)
   end
   for i = 1, list.n do
     loop.at = i
-    local new = inner(scope)
+    local new = inner(scope, node.unset)
     new.vars.loop = loop
     assign(env, node.target, list[i], new)
     env:spend(1)
     if run(env, node.body, new, out) == "break" then return end
   end
-  if list.n == 0 and node.otherwise then return run(env, node.otherwise, inner(scope), out) end
+  if list.n == 0 and node.otherwise then return run(env, node.otherwise, inner(scope, node.otherwise_unset), out) end
 end
 
 function S.For(env, node, scope, out)
@@ -333,7 +347,7 @@ end
 -- A macro: what is not given has its default, which may speak of parameters before it.
 local function macro(node, scope, name)
   local function call(env, args, named)
-    local new = inner(scope)
+    local new = inner(scope, node.unset)
     local by_name, rest = {}, values.dict()
     for _, p in ipairs(named) do
       if by_name[p[1]] ~= nil then fail("got multiple values for keyword argument '%s'", p[1]) end
@@ -408,7 +422,7 @@ end
 --- Renders a tree: context is variables by name. Gives the text, and {from, to} of what stood in generation blocks.
 return function(tree, context, now)
   local out = buffer()
-  local env = setmetatable({ work = 0, depth = 0, line = 1, context = context, generated = {}, root = out, top = inner(nil), now = now }, Env)
+  local env = setmetatable({ work = 0, depth = 0, line = 1, context = context, generated = {}, root = out, top = inner(nil, tree.unset), now = now }, Env)
   env.truth = truth
   local ok, why = pcall(run, env, tree, env.top, out)
   if not ok then

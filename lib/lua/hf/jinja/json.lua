@@ -65,7 +65,7 @@ function json.write(env, v, o)
   function write(x, depth)
     if depth > DEEPEST then fail "maximum recursion depth exceeded while encoding a JSON object" end
     local k = values.kind(x)
-    if k == "str" then put(quoted(x, o.ascii))
+    if k == "str" or k == "markup" then put(quoted(k == "str" and x or x.s, o.ascii))
     elseif k == "int" then put(("%.0f"):format(x))
     elseif k == "bool" then put(x and "true" or "false")
     elseif k == "none" then put "null"
@@ -183,7 +183,7 @@ function json.read(text, what)
     if not frac:find "^%.%d" then frac = "" end
     if frac == "" then exp = text:match("^[eE][-+]?%d+", at + #int) or "" elseif not exp:find "%d" then exp = "" end
     at = at + #int + #frac + #exp
-    local v = tonumber(int .. frac .. exp)
+    local v = strings.number(int .. frac .. exp)
     if frac ~= "" or exp ~= "" or math.abs(v) > 2 ^ 53 then return values.float(v) end
     return v + 0
   end

@@ -67,7 +67,7 @@ local function number(s, at)
     local _, x = s:find("^[eE][+-]?", last + 1)
     local p = x and digits(x + 1)
     if p then last, float = p, true end
-    if float then return "float", values.float(tonumber((s:sub(at, last):gsub("_", "")))), last end
+    if float then return "float", values.float(strings.number((s:sub(at, last):gsub("_", "")))), last end
   end
   local prefix = s:match("^0[xXbBoO]", at)
   if prefix then

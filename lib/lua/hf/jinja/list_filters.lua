@@ -131,15 +131,17 @@ return function(filters)
     local reverse, sensitive, attribute = read("sort", args, named, { "reverse", "case_sensitive", "attribute" })
     local list = values.items(v, env)
     local after = not is(sensitive) and lowered or nil
-    local key = getter(env, attribute, after)
+    local gets = {}
     if type(attribute) == "string" and attribute:find(",", 1, true) then
-      local gets = {}
       for word in attribute:gmatch "[^,]+" do gets[#gets + 1] = getter(env, word, after) end
-      key = function(item)
-        local out = { n = #gets }
-        for i, g in ipairs(gets) do out[i] = g(item) end
-        return values.list(out)
-      end
+    else
+      gets[1] = getter(env, attribute, after)
+    end
+    -- Keys are lists, of which equal parts are not compared further, such as undefined ones.
+    local function key(item)
+      local out = { n = #gets }
+      for i, g in ipairs(gets) do out[i] = g(item) end
+      return values.list(out)
     end
     return sorted(env, list, key, is(reverse))
   end

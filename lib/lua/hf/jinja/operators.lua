@@ -3,6 +3,7 @@
 local values = require "tessera.hf.jinja.values"
 local print_ = require "tessera.hf.jinja.print"
 local strings = require "tessera.hf.jinja.strings"
+local markup = require "tessera.hf.jinja.markup"
 
 local operators = {}
 local fail, kind, number, defined = values.fail, values.kind, values.number, values.defined
@@ -49,6 +50,7 @@ local function power(x, y, float)
 end
 
 function operators.binary(env, op, a, b)
+  if markup.is(a) or markup.is(b) then return markup.binary(env, op, a, b, operators.binary) end
   defined(a)
   if not (op == "%" and type(a) == "string") then defined(b) end
   local x, xf = number(a)
@@ -116,6 +118,7 @@ function operators.contains(env, item, of)
 end
 
 function operators.compare(env, op, a, b)
+  a, b = markup.text(a), markup.text(b)
   if op == "==" then return values.equal(a, b)
   elseif op == "!=" then return not values.equal(a, b)
   elseif op == "<" then return values.less(a, b, "<")
@@ -169,6 +172,7 @@ end
 local DUNDER_OF_UNDEFINED = "^__.*__$"
 
 function operators.attribute(env, v, name)
+  if markup.is(v) then return markup.method(name, operators.attribute(env, v.s, name)) end
   if type(v) == "table" and v.kind == "undefined" and not name:find(DUNDER_OF_UNDEFINED) then values.missing(v) end
   local found = attribute_only(env, v, name)
   if found ~= nil then return found end
@@ -184,7 +188,15 @@ local function index_of(i, n)
   return i >= 0 and i < n and i or nil
 end
 
+-- A part of safe text is safe.
+local function part(v) return type(v) == "string" and markup.of(v) or v end
+
 function operators.item(env, v, key)
+  key = markup.text(key)
+  if markup.is(v) then
+    local own = operators.item(env, v.s, key)
+    return type(own) == "table" and own.kind == "method" and markup.method(own.name, own) or part(own)
+  end
   if type(v) == "table" and v.kind == "undefined" then values.missing(v) end
   local k = kind(v)
   local i, float = number(key)
@@ -219,6 +231,7 @@ local function bound(v, n, low, high, default)
 end
 
 function operators.slice(env, v, from, to, step)
+  if markup.is(v) then return part(operators.slice(env, v.s, from, to, step)) end
   if type(v) == "table" and v.kind == "undefined" then values.missing(v) end
   local k = kind(v)
   if k ~= "str" and k ~= "list" and k ~= "tuple" and k ~= "range" then

@@ -3,6 +3,8 @@
 local lexer = require "tessera.hf.jinja.lexer"
 local Parser = require "tessera.hf.jinja.expressions"
 
+local scopes = require "tessera.hf.jinja.scopes"
+
 local statements = {}
 
 -- Statements up to a block that begins with one of the words, which is current then.
@@ -45,9 +47,9 @@ end
 statements["if"] = function(self)
   local node = { t = "If", branches = {} }
   while true do
-    local test = self:tuple { no_condition = true }
     local soft = self.soft
     self.soft = true
+    local test = self:tuple { no_condition = true }
     local body = self:body({ ["elif"] = true, ["else"] = true, endif = true }, "if")
     node.branches[#node.branches + 1] = { test = test, body = body }
     local word = self:next().value
@@ -61,6 +63,7 @@ function statements.set(self)
   local target = self:target(nil, true)
   if self:skip "assign" then return { t = "Set", target = target, value = self:tuple {} } end
   local filter
+  self.soft = false -- a scope of its own
   if self:kind() == "pipe" then filter = self:filter(nil) end
   return { t = "SetBlock", target = target, filter = filter, body = self:body_to("endset", "set") }
 end
@@ -202,5 +205,6 @@ return function(source)
   local tree = self:subparse()
   local first = self.unknown[1]
   if first then error({ jinja = true, line = first.line, message = first.message }, 0) end
+  scopes(tree)
   return tree
 end

@@ -79,6 +79,7 @@ function repr(v, env, depth)
     if env then env:spend(#v / 16) end
     return print_.quoted(v)
   end
+  if k == "markup" then return "Markup(" .. repr(v.s, env, depth) .. ")" end
   if k == "int" then return ("%.0f"):format(v) end
   if k == "bool" then return v and "True" or "False" end
   if k == "none" then return "None" end
@@ -106,6 +107,7 @@ print_.repr = repr
 function print_.str(v, env)
   if type(v) == "string" then return v end
   if type(v) == "table" and v.kind == "undefined" then return "" end
+  if type(v) == "table" and v.kind == "markup" then return v.s end
   local text = repr(v, env)
   if env then env:spend(#text / 16) end
   return text

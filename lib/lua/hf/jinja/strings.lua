@@ -141,4 +141,9 @@ function strings.slice(s, from, to, step, n)
   return table.concat(out), n
 end
 
+--- The number that a text is, as tonumber has it, which does not read exponents of many digits.
+function strings.number(text)
+  return tonumber((text:gsub("([eE][-+]?)%d%d%d%d%d+$", "%19999")))
+end
+
 return strings

@@ -12,7 +12,7 @@ local fail = values.fail
 
 -- Names of Python's types, for messages.
 local NAMES = { none = "NoneType", undefined = "Undefined", namespace = "Namespace", loop = "LoopContext", macro = "Macro",
-  dict_class = "TemplateDict", method = "builtin_function_or_method" }
+  dict_class = "TemplateDict", method = "builtin_function_or_method", markup = "Markup" }
 
 function values.kind(v)
   local t = type(v)
@@ -61,6 +61,7 @@ local number = values.number
 function values.dict() return { kind = "dict", keys = {}, map = {}, n = 0 } end
 
 local function key_of(k)
+  if type(k) == "table" and k.kind == "markup" then k = k.s end
   if type(k) == "string" then return k end
   local n = number(k)
   if n then return n == n and n or k end
@@ -93,6 +94,7 @@ function values.truth(v)
   if t == "boolean" then return v elseif t == "string" then return v ~= "" elseif t == "number" then return v ~= 0 end
   local k = v.kind
   if k == "none" or k == "undefined" then return false end
+  if k == "markup" then return v.s ~= "" end
   if k == "float" then return v.v ~= 0 end
   if k == "generator" then return true end
   if SEQUENCE[k] or k == "dict" then return v.n > 0 end
@@ -101,7 +103,11 @@ end
 
 local DEEPEST = 200
 
+-- Safe text is compared as text.
+local function plain(v) return type(v) == "table" and v.kind == "markup" and v.s or v end
+
 function values.equal(a, b, depth)
+  a, b = plain(a), plain(b)
   if a == b and not (type(a) == "table" and a.kind == "float") then return true end
   depth = (depth or 0) + 1
   if depth > DEEPEST then fail("maximum recursion depth exceeded in comparison") end
@@ -132,8 +138,7 @@ end
 function values.less(a, b, op, depth)
   op, depth = op or "<", (depth or 0) + 1
   if depth > DEEPEST then fail("maximum recursion depth exceeded in comparison") end
-  values.defined(a)
-  values.defined(b)
+  a, b = plain(values.defined(a)), plain(values.defined(b))
   local x, y = number(a), number(b)
   if x and y then return x < y end
   if type(a) == "string" and type(b) == "string" then
@@ -194,6 +199,7 @@ function values.items(v, env)
     end
     if k == "undefined" then return values.list {} end
     if k == "loop" then return v.items end
+    if k == "markup" then return values.items(v.s, env) end
   end
   fail("'%s' object is not iterable", values.type_name(v))
 end

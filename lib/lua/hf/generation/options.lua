@@ -1,0 +1,72 @@
+-- What may be said of how the tokens of a text are chosen and when it ends: for generate and stream, batches and servers alike.
+
+local core = require "tessera.core"
+local options = require "tessera.options"
+
+local own = {}
+
+local COUNT, SHARE = options.whole { least = 1 }, options.number { least = 0, most = 1 }
+
+local END = options.kind("a token id, a list of them, or false", function(v)
+  return v == false or type(v) == "number" or type(v) == "table" and not core.is_tensor(v)
+end)
+
+local STOP = options.kind("a text, or a list of texts, none of them empty", function(v)
+  if type(v) == "string" then return v ~= "" end
+  if type(v) ~= "table" or core.is_tensor(v) then return false end
+  for _, s in pairs(v) do
+    if type(s) ~= "string" or s == "" then return false end
+  end
+  return true
+end)
+
+local BIAS = options.kind("a table of numbers by token, {[id] = number}, -math.huge for never", function(v)
+  if type(v) ~= "table" or core.is_tensor(v) then return false end
+  for id, x in pairs(v) do
+    if type(id) ~= "number" or id < 0 or id % 1 ~= 0 or type(x) ~= "number" or x ~= x or x == math.huge then return false end
+  end
+  return true
+end)
+
+local SCHEMA = options.kind("a schema: a table, or its text in JSON", function(v) return type(v) == "string" or type(v) == "table" and not core.is_tensor(v) end)
+local TOKENIZER = options.kind("a tokenizer, as hf.tokenizer gives it", function(v) return getmetatable(v) == core.tokenizer_class end)
+
+own.kinds = {
+  max_new_tokens = COUNT, eos = END, stop = STOP, tokenizer = TOKENIZER,
+  temperature = options.number { least = 0 }, top_k = COUNT, top_p = SHARE, min_p = SHARE, seed = options.whole(),
+  repetition_penalty = options.number { above = 0 }, frequency_penalty = options.number(), presence_penalty = options.number(),
+  logit_bias = BIAS, logprobs = options.whole { least = 0 }, logits = options.flag,
+  json = options.flag, json_schema = SCHEMA, grammar = options.text, regex = options.text,
+}
+
+own.defaults = { max_new_tokens = 20, temperature = 0, repetition_penalty = 1, frequency_penalty = 0, presence_penalty = 0, seed = 0,
+  logits = false, json = false }
+
+--- Those of a table that are a chooser's, with the seed of a text of several.
+function own.of(o, row)
+  local mine = {}
+  for name in pairs(own.kinds) do mine[name] = o[name] end
+  if type(o.seed) == "table" then mine.seed = o.seed[row] end
+  return mine
+end
+
+--- Whether the logits are changed before a token is chosen: by penalties, a bias, a grammar.
+function own.changes(o)
+  return o.repetition_penalty ~= 1 or o.frequency_penalty ~= 0 or o.presence_penalty ~= 0 or o.logit_bias ~= nil or o.json or
+    o.json_schema ~= nil or o.grammar ~= nil or o.regex ~= nil
+end
+
+--- Whether each token is the one with the greatest of the model's own logits, whatever the text.
+function own.is_greedy(o) return o.temperature == 0 and not own.changes(o) end
+
+--- The kinds and defaults of a function that has these and more.
+function own.with(kinds, defaults)
+  local k, d = {}, {}
+  for name, v in pairs(own.kinds) do k[name] = v end
+  for name, v in pairs(own.defaults) do d[name] = v end
+  for name, v in pairs(kinds) do k[name] = v end
+  for name, v in pairs(defaults or {}) do d[name] = v end
+  return k, d
+end
+
+return own
