@@ -27,18 +27,18 @@
 #define CDNA GCN, .units = TS_UNIT_blocks | TS_UNIT_squares
 #define RDNA NAVI, .units = TS_UNIT_blocks | TS_UNIT_squares
 /* What units of RDNA multiply, and those of CDNA. */
-#define FEW TS_FACTOR_half | TS_FACTOR_whole
+#define FEW  TS_FACTOR_half | TS_FACTOR_whole
 #define MORE FEW | TS_FACTOR_single | TS_FACTOR_twice
 
-/* Any driver of SPIR-V takes the code of "spirv", and one of a CPU that of "spirv_cpu": no sub-groups; blocks of that have 4 KiB beside what
- * is said here, for what threads tell one another. Intel's GPUs are asked for sub-groups of 32: of 16 and 32
+/* Any driver of SPIR-V takes the code of "spirv", and one of a CPU that of "spirv_cpu": no sub-groups;
+ * blocks of these have 4 KiB beside what is said here, for what threads tell one another. Intel's GPUs are asked for sub-groups of 32: of 16 and 32
  * that pvc has, of 8, 16 and 32 of the others. Registers are words of a thread then. */
 #define SPIRV                                                                                  \
   .triple = "spirv64v1.2-unknown-unknown", .cpu = "", .features = "", .maker = TS_MAKER_spirv, \
   .object = true, .portable = true, .vector_bytes = 16, .units = TS_UNIT_blocks, .fma = true,  \
   .round = true
 
-/* Numbers of neither are anybody's: those of a CPU with 16 cores. */
+/* Of whom that is nobody knows: numbers are those of a CPU with 16 cores. */
 #define ANY_SPIRV                                                                              \
   SPIRV, .processors = 16, .lanes = 1, .rough = true, .registers = 64, .flops = 32,            \
          .flops64 = 16, .flops16 = 32, .shared_bytes = 64 << 10
@@ -257,7 +257,7 @@ static const TsTarget target[] = {
      .flops64 = 256,
      .flops16 = 4096,
      .shared_bytes = 128 << 10},
-    {.name = "cooperative", /* one whose driver has such matrices; its numbers are those of an Arc A770 */
+    {.name = "cooperative", /* whose driver has such matrices; numbers of an Arc A770 */
      SPIRV,
      .processors = 32,
      .half = true,

@@ -79,15 +79,15 @@ typedef struct TsTarget {
 
   /* Of a GPU, whose rounds are blocks of threads. */
   TsTargetMaker maker;
-  bool object;    /* drivers take code as an object that is linked; else as text */
-  bool generic;   /* of a family: where no row has the GPU's own name */
-  bool portable;  /* code for drivers whose functions have errors that nobody says */
-  bool rough;     /* drivers may round division and root of f32 anyhow, those of f64 not */
-  bool single;    /* has no f64 */
-  bool forgets;   /* drivers' compilers lose what threads know before they meet, but in memory */
-  int lanes;      /* threads that run together; 0: a CPU; 1: nobody says */
-  int threads;    /* that a block has at most; 0: 1024 */
-  int processors; /* of the usual one: where no device says how many it has */
+  bool object;   /* drivers take code as an object that is linked; else as text */
+  bool generic;  /* of a family: where no row has the GPU's own name */
+  bool portable; /* code for drivers whose functions have errors that nobody says */
+  bool rough;    /* drivers may round division and root of f32 anyhow, those of f64 not */
+  bool single;   /* has no f64 */
+  bool forgets;  /* drivers' compilers lose what threads know before they meet, but in memory */
+  int lanes;     /* threads that run together; 0: a CPU; 1: nobody says */
+  int threads;   /* that a block has at most; 0: 1024 */
+  int processors;       /* of the usual one: where no device says how many it has */
   int64_t shared_bytes; /* of a block */
   /* Floating-point operations that a processor does in a cycle, at most: of f32 and f64, and of a
    * matrix unit with operands of 16 bits and sums in f32. As its maker publishes them. */

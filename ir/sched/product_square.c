@@ -55,8 +55,7 @@ static bool factor_of(const TsTarget *t, TsProfile profile, TsDtype d, TsDtype *
 const char *ts_product_square_unit(TsProductLower *l) {
   const TsTarget *t = l->s->target;
   TsDtype factor;
-  if (type_of(l, 1) != type_of(l, 0) ||
-      !factor_of(t, l->s->profile, type_of(l, 0), &factor))
+  if (type_of(l, 1) != type_of(l, 0) || !factor_of(t, l->s->profile, type_of(l, 0), &factor))
     return NULL;
   for (int side = 0; side < 2; side++) {
     const TsProductAccess *a = &l->access[side];
@@ -70,8 +69,7 @@ const char *ts_product_square_unit(TsProductLower *l) {
 
 const char *ts_sched_square_unit(const TsSched *s, TsDtype d, TsDtype *factor) {
   const TsTarget *t = s->target;
-  if (!t->matrix || ts_target_by_groups(t) || !factor_of(t, s->profile, d, factor))
-    return NULL;
+  if (!t->matrix || ts_target_by_groups(t) || !factor_of(t, s->profile, d, factor)) return NULL;
   return ts_target_has_chain(t) ? "mfma" : "wmma";
 }
 
@@ -195,8 +193,8 @@ static TsTileVal sums_of_boxes(TsProductLower *l) {
   TsTileType t = ts_tile_type(l->d, 2, l->block);
   TsTileVal zero = ts_tile_index(b, 0), first = ts_tile_const(b, 0, &t), out;
   TsAttr unit = {.type = TS_ATTR_str, .str = l->unit};
-  TsTileLoop stage =
-      ts_tile_for(b, zero, ts_tile_index(b, l->k), ts_product_square_depth(l), false, 1, &first);
+  TsTileLoop stage = ts_tile_for(b, zero, ts_tile_index(b, l->k), ts_product_square_depth(l),
+                                 false, 1, &first);
   if (!stage.carry) return NULL;
   TsTileVal in[3] = {load(l, 0, stage.i), load(l, 1, stage.i), stage.carry[0]};
   TsTileVal next = ts_tile_emit1(b, TS_TILE_mma, 3, in, &unit, &t);

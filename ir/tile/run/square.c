@@ -26,7 +26,8 @@ bool ts_tile_square_takes(TsSquare unit, TsDtype d) {
 }
 
 int ts_tile_square_steps(TsSquare unit, TsDtype d) {
-  if (unit == TS_SQUARE_dpas || unit == TS_SQUARE_cooperative) return 2 * TS_SQUARE / ts_dtypes[d].nbytes;
+  if (unit == TS_SQUARE_dpas || unit == TS_SQUARE_cooperative)
+    return 2 * TS_SQUARE / ts_dtypes[d].nbytes;
   return ts_dtypes[d].nbytes < 4 ? TS_SQUARE : 4;
 }
 

@@ -37,7 +37,7 @@ typedef struct Kind {
 } Kind;
 
 #define LOAD(number, stride) "_Z32__spirv_CooperativeMatrixLoadKHRPU3AS3" number "j" stride "j"
-#define MULTIPLY(in) "_Z34__spirv_CooperativeMatrixMulAddKHR" in
+#define MULTIPLY(in)         "_Z34__spirv_CooperativeMatrixMulAddKHR" in
 static const Kind kinds[] = {
     {TS_DT_bf16, FLOATS, LOAD("t", "m"), LOAD("t", "l"), MULTIPLY("ttfj")},
     {TS_DT_f16, FLOATS, LOAD("s", "m"), LOAD("s", "l"), MULTIPLY("ssfj")},
@@ -88,8 +88,8 @@ static Between between(TsGpuEmit *g, LLVMTypeRef number) {
   V first = ts_gpu_mul(g, ts_gpu_intel_group(g), ROWS * COLS);
   Between b = {.number = number, .floats = LLVMGetTypeKind(number) == LLVMFloatTypeKind};
   b.matrix = ts_gpu_shared_at(g, at, number, first);
-  b.column = ts_gpu_shared_at(g, at, number,
-                              ts_gpu_add(g, first, ts_gpu_mod(g, g->tid64, COLS)));
+  b.column =
+      ts_gpu_shared_at(g, at, number, ts_gpu_add(g, first, ts_gpu_mod(g, g->tid64, COLS)));
   return b;
 }
 
@@ -155,7 +155,8 @@ static V read(TsGpuEmit *g, const Operand *o, V row, V col) {
 
 static V from(TsGpuEmit *g, V x, int64_t by) { return ts_gpu_add(g, x, ts_gpu_i64(g, by)); }
 
-void ts_gpu_cooperative_sums(TsGpuEmit *g, const TsTileStmt *s, const TsIntelGroups *w, V *sum) {
+void ts_gpu_cooperative_sums(TsGpuEmit *g, const TsTileStmt *s, const TsIntelGroups *w,
+                             V *sum) {
   const TsTileType *a = &s->in[0]->type;
   const Kind *kind = kind_of((TsDtype)a->dtype);
   int depth = TS_INTEL_STEP_BYTES / ts_dtypes[a->dtype].nbytes;

@@ -106,7 +106,8 @@ Place ts_gpu_intel_place(TsGpuEmit *g, const Groups *w) {
 
 TsGpuFrame *ts_gpu_intel_frame(TsGpuEmit *g, const TsTileType *t) {
   Groups w;
-  const TsTileStmt *s = has_unit(g) && t->rank == 2 ? find(g, g->phase->loop->region[0], t) : NULL;
+  const TsTileStmt *s =
+      has_unit(g) && t->rank == 2 ? find(g, g->phase->loop->region[0], t) : NULL;
   if (!s || !divide(g, t, &w)) return NULL;
   int vector = w.columns ? 1 : RUN;
   TsGpuFrame *f = ts_gpu_frame_of(g, t, vector, w.bands * w.strips * RUN / vector);
@@ -121,7 +122,8 @@ TsGpuFrame *ts_gpu_intel_frame(TsGpuEmit *g, const TsTileType *t) {
         TsGpuCoord *at = f->at[k];
         memset(at, 0, sizeof *at * TS_TILE_RANK);
         at[0] = (TsGpuCoord){row, (int64_t)r * w.rows + (w.columns ? v : 0), 0};
-        at[1] = (TsGpuCoord){col, (int64_t)c * w.cols + (w.columns ? 0 : v), w.columns ? 0 : RUN};
+        at[1] =
+            (TsGpuCoord){col, (int64_t)c * w.cols + (w.columns ? 0 : v), w.columns ? 0 : RUN};
       }
   return f;
 }

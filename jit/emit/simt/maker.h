@@ -114,8 +114,8 @@ void ts_gpu_begin(struct TsGpuEmit *g, const char *name);
 LLVMValueRef ts_gpu_shared_memory(struct TsGpuEmit *g); /* as much as a launch says */
 /* Whether a launch of this code says where its records are. */
 bool ts_gpu_marks_said(const struct TsGpuEmit *g);
-const TsGpuMatrix *
-ts_gpu_amd_matrix(const struct TsGpuEmit *g, TsDtype d); /* jit/emit/simt/amd_matrix.c */
+const TsGpuMatrix *ts_gpu_amd_matrix(const struct TsGpuEmit *g,
+                                     TsDtype d); /* jit/emit/simt/amd_matrix.c */
 LLVMValueRef ts_gpu_scratch_argument(struct TsGpuEmit *g, int i);
 /* jit/emit/simt/intel_matrix.c. Lanes of a sub-group that the unit wants; 0: it is not used. */
 int ts_gpu_intel_lanes(const struct TsGpuEmit *g);

@@ -55,7 +55,7 @@ static const char *const more[] = {
     "      %c = cast %r : bf16[128,128]\n"
     "      store %y[%i, %j] = %c\n"
     "    }\n  }\n}\n",
-#define SQUARES(name, unit, d, acc, k, step, lies)                                                     \
+#define SQUARES(name, unit, d, acc, k, step, lies)                                             \
   "tile @" name "(%a: " d "[256," k "], %b: " d "[" k ",256]" lies ") -> (%y: " acc            \
   "[256,256]) threads 256 {\n"                                                                 \
   "  for %i in 0..256 step 128 parallel {\n"                                                   \
@@ -66,7 +66,7 @@ static const char *const more[] = {
   "      %s = for %l in %k..%n step " step " carry %v = %z : " acc "[128,128] {\n"             \
   "        %f = load %a[%i, %l] : " d "[128," step "]\n"                                       \
   "        %g = load %b[%l, %j] : " d "[" step ",128]\n"                                       \
-  "        %h = mma %f, %g, %v {unit=\"" unit "\"} : " acc "[128,128]\n"                           \
+  "        %h = mma %f, %g, %v {unit=\"" unit "\"} : " acc "[128,128]\n"                       \
   "        yield %h\n"                                                                         \
   "      }\n"                                                                                  \
   "      store %y[%i, %j] = %s\n"                                                              \
@@ -98,7 +98,8 @@ enum { FAMILIES = sizeof families / sizeof *families, MORE = sizeof more / sizeo
 static const char *kernel_at(int i) { return i < FAMILIES ? families[i] : more[i - FAMILIES]; }
 
 /* Intel's compiler here has the last three. */
-static const char *const target[] = {"spirv", "spirv_cpu", "cooperative", "pvc", "dg2", "tgllp"};
+static const char *const target[] = {"spirv", "spirv_cpu", "cooperative",
+                                     "pvc",   "dg2",       "tgllp"};
 enum { TARGETS = sizeof target / sizeof *target, OFFLINE = TARGETS - 3 };
 
 static char folder[] = "/tmp/tsXXXXXX";
@@ -218,7 +219,8 @@ static int text_of_matrices(const TsTile *k, const TsTarget *t) {
   if (ts_gpu_text(k, t, "asm", &text, &err)) return wrong(k, t, "no text", err.message);
   const char *store = strstr(text.at, "OpCooperativeMatrixStoreKHR");
   const char *last = NULL;
-  for (const char *at = text.at; (at = strstr(at, "OpCooperativeMatrixMulAddKHR")); at++) last = at;
+  for (const char *at = text.at; (at = strstr(at, "OpCooperativeMatrixMulAddKHR")); at++)
+    last = at;
   bool whole = strstr(k->name, "i8"), typed = strstr(text.at, "MatrixASignedComponentsKHR");
   int bad = count(text.at, "= OpCooperativeMatrixMulAddKHR ") != 16 ||
             count(text.at, "OpCooperativeMatrixLoadKHR ") != 2 * (4 + 2) ||
