@@ -73,8 +73,8 @@ function blocks.in_blocks(dtype) return in_blocks[dtype] end
 
 function Embedding:forward(ids)
   local w = self.weight
-  if not in_blocks[w.dtype] then return op.embedding(w, ids) end
-  return op.embedding(w:bitcast "u8", ids):bitcast(w.dtype):cast "f32"
+  if not in_blocks[w.dtype] or w.device == "cpu" then return op.embedding(w, ids) end
+  return op.embedding(w:bitcast "u8", ids):bitcast(w.dtype):cast "f32" -- of a device come the bytes of those rows, not all
 end
 function Embedding:extra() return ("count = %d, width = %d"):format(self.count, self.width) end
 
