@@ -122,6 +122,7 @@ static int multiply(TsCall *call, TsTensor *v, TsTensor *x, const int64_t *colum
     if (!failed && !ascend(j.first, j.rows, entries)) failed = explain(call);
   } else if (!failed) {
     failed = ts_index_open(call, ROW, 0, j.rows, &row);
+    if (failed) row.t = NULL; /* nothing is open */
     if (failed && call->ctx->err.code == TS_ERR_index) failed = explain(call);
     if (!failed && !(own = ts_work_take((2 * j.rows + 1 + entries) * 8 + entries * j.size)))
       failed = ts_scratch_failed(call);
