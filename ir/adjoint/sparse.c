@@ -23,10 +23,9 @@ static int of_entries(TsAdjoint *a, TsVal row) {
   if (b->failed) return -1;
   TsMeta m = *b->meta(b, x);
   if (ts_wanted(a, 0))
-    a->grad_in[0] =
-        m.ndim == 2
-            ? ts_build(b, TS_OP_sddmm, TS_IN(g, turned(b, x), row, column), TS_NO_ATTRS, NULL)
-            : ts_build_mul(b, rows_at(b, g, row), rows_at(b, x, column));
+    a->grad_in[0] = m.ndim == 2 ? ts_build(b, TS_OP_sddmm, TS_IN(g, turned(b, x), row, column),
+                                           TS_NO_ATTRS, NULL)
+                                : ts_build_mul(b, rows_at(b, g, row), rows_at(b, x, column));
   if (ts_wanted(a, 3)) a->grad_in[3] = product(b, a->in[0], column, row, g, m.dim[0]);
   return b->failed ? -1 : 0;
 }
@@ -49,8 +48,8 @@ int ts_adjoint_sddmm(TsAdjoint *a) {
   if (ts_wanted(a, 1))
     a->grad_in[1] = turned(b, product(b, by, column, row, a->in[0], columns));
   if (ts_wanted(a, 4)) {
-    TsVal plain = ts_build(b, TS_OP_sddmm, TS_IN(a->in[0], a->in[1], row, column), TS_NO_ATTRS,
-                           NULL);
+    TsVal plain =
+        ts_build(b, TS_OP_sddmm, TS_IN(a->in[0], a->in[1], row, column), TS_NO_ATTRS, NULL);
     a->grad_in[4] = ts_build_mul(b, g, plain);
   }
   return b->failed ? -1 : 0;

@@ -195,7 +195,7 @@ static int select_stored(TsCall *call) {
 
 int ts_exec_embedding(TsCall *call) {
   return ts_dtype_in_blocks(call->in[0]->meta.dtype) ? select_stored(call)
-                                                      : select_slices(call, 0, false);
+                                                     : select_slices(call, 0, false);
 }
 
 int ts_exec_index_select(TsCall *call) {

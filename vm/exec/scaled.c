@@ -11,9 +11,9 @@
 
 enum { X, W, SCALE, ZERO, BIAS };
 enum {
-  FEW = 8,          /* rows of x for which tiles are made */
-  TILE = 64 << 10,  /* bytes of a tile, about */
-  ROWS = 8,         /* of a panel, at a time */
+  FEW = 8,         /* rows of x for which tiles are made */
+  TILE = 64 << 10, /* bytes of a tile, about */
+  ROWS = 8,        /* of a panel, at a time */
   STEPS = 512
 };
 
@@ -66,7 +66,8 @@ static bool open_weights(const TsCall *call, Weights *w) {
     return false;
   if (m->ndim != 2 || !ts_meta_numel(m)) return false;
   if (call->nin > ZERO && call->in[ZERO]) zero = &call->in[ZERO]->meta;
-  *w = (Weights){.n = m->dim[0], .row_nbytes = m->dim[1], .depth = m->dim[1] * (packed ? 2 : 1)};
+  *w =
+      (Weights){.n = m->dim[0], .row_nbytes = m->dim[1], .depth = m->dim[1] * (packed ? 2 : 1)};
   if (!is_float(&call->in[SCALE]->meta)) return false;
   if (zero && !is_float(zero) && zero->dtype != TS_DT_i8 && zero->dtype != TS_DT_u8)
     return false;
