@@ -2,7 +2,7 @@
 -- silero_vad/data/silero_vad_16k.safetensors in it (pip download --no-deps silero-vad, which is a zip archive).
 --   tessera examples/voice_activity.lua silero_vad_16k.safetensors sound.raw    # i16 samples, 16000 a second
 -- A window of 32 ms gives a probability; 4 ms before it and a state of an LSTM are all that goes on from one to the
--- next, so sound is followed as it comes. Returns {load = function(path) -> detector}.
+-- next, so sound is followed as it comes. Returns {load, read, spans}.
 
 local tessera = require "tessera"
 local op = tessera.op
@@ -69,14 +69,18 @@ function vad.spans(probabilities, threshold)
   return spans
 end
 
-local path, sound = ...
-if type(path) == "string" and path:find "%.safetensors$" and sound then
-  local file = assert(io.open(sound, "rb"))
+--- read(path): a file of i16 samples as sound, f32[samples].
+function vad.read(path)
+  local file = assert(io.open(path, "rb"))
   local bytes = file:read "*a"
   file:close()
-  local samples = tessera.from_bytes(bytes, { math.floor(#bytes / 2) }, "i16"):cast "f32" / 32768
+  return tessera.core.from_bytes(bytes, "i16", { math.floor(#bytes / 2) }):cast "f32" / 32768
+end
+
+local path, sound = ...
+if type(path) == "string" and path:find "%.safetensors$" and sound then
   tessera.no_grad(function()
-    for _, s in ipairs(vad.spans(vad.load(path):run(samples))) do print(("speech from %.2f s to %.2f s"):format(s[1], s[2])) end
+    for _, s in ipairs(vad.spans(vad.load(path):run(vad.read(sound)))) do print(("speech from %.2f s to %.2f s"):format(s[1], s[2])) end
   end)
 end
 return vad
