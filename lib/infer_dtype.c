@@ -66,6 +66,13 @@ int ts_dtype_rule_same(TsInfer *inf) {
 
 int ts_dtype_rule_first(TsInfer *inf) { return ts_dtype_rule_same(inf); }
 
+/* Of what is stored in blocks the numbers, as its cast to f32 has them. */
+int ts_dtype_rule_unblocked(TsInfer *inf) {
+  if (!ts_dtype_in_blocks(inf->in[0]->dtype)) return ts_dtype_rule_same(inf);
+  inf->compute = TS_DT_f32;
+  return all_out(inf, TS_DT_f32);
+}
+
 int ts_dtype_rule_promote(TsInfer *inf) {
   return promote_exact(inf, 0) ? -1 : all_out(inf, inf->compute);
 }

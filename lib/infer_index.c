@@ -174,9 +174,8 @@ int ts_shape_rule_repeat_interleave(TsInfer *inf) {
 
 /* ---- indexing */
 
-static int index_type(TsInfer *inf) {
+static int index_is_whole(TsInfer *inf) {
   const TsMeta *index = inf->in[1];
-  if (no_blocks(inf)) return -1;
   if (ts_dtype_is((TsDtype)index->dtype, TS_KIND_I | TS_KIND_U)) return 0;
   ts_error_set(inf->err, TS_ERR_dtype, "%s: the index must be integers, not %s", opname(inf),
                ts_dtype_name((TsDtype)index->dtype));
@@ -185,6 +184,8 @@ static int index_type(TsInfer *inf) {
   if (index->dtype != TS_DT_bool) return ts_error_hint(inf->err, "x:cast(\"i64\") truncates");
   return ts_error_hint(inf->err, "a mask selects with x:masked_select(mask)");
 }
+
+static int index_type(TsInfer *inf) { return no_blocks(inf) ? -1 : index_is_whole(inf); }
 
 /* The index lies within x but for its axis, where any length is fine. */
 static int index_fits(TsInfer *inf) {
@@ -258,9 +259,10 @@ int ts_shape_rule_index_add(TsInfer *inf) {
   return source_type(inf) ? -1 : same_shape(inf, inf->in[0]);
 }
 
+/* Rows of blocks are whole blocks, so that those alone are read. */
 int ts_shape_rule_embedding(TsInfer *inf) {
   char text[TS_META_TEXT];
-  if (index_type(inf)) return -1;
+  if (index_is_whole(inf)) return -1;
   if (inf->in[0]->ndim != 2)
     return ts_error_set(inf->err, TS_ERR_shape, "embedding: w must be [n, d], not %s",
                         ts_meta_text(inf->in[0], text));

@@ -46,7 +46,15 @@ void ts_shard_index_select(TsShard *s) {
   if (ndim) indexed(s, ts_shard_axis_of(s, "axis", ndim));
 }
 
-void ts_shard_embedding(TsShard *s) { indexed(s, 0); }
+/* A table in blocks is whole. */
+void ts_shard_embedding(TsShard *s) {
+  const TsMeta *index = s->in[1];
+  if (!ts_dtype_in_blocks(s->in[0]->dtype)) {
+    indexed(s, 0);
+    return;
+  }
+  for (int d = 0; d < index->ndim; d++) ts_shard_along(s, 1, d, 0, d);
+}
 
 void ts_shard_index_add(TsShard *s) {
   int ndim = s->in[0]->ndim, axis = ndim ? ts_shard_axis_of(s, "axis", ndim) : 0;

@@ -27,6 +27,7 @@ static const Sentence dtype_sentence[] = {
     {"first", "the dtype of the first input"},
     {"float1", "the dtype of the first input, f32 for integers"},
     {"promote", "the common dtype of the inputs"},
+    {"unblocked", "the dtype of the first input, f32 of one stored in blocks"},
     {"promote_all", "the common dtype of the inputs"},
     {"promote_experts", "the common dtype of the inputs that are no places"},
     {"arith", "the common dtype of the inputs (i64 for two bools)"},

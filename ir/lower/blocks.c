@@ -1,5 +1,5 @@
-/* Numbers that are stored in blocks, on a device: casts of them, and products with them. The numbers are those that their cast
- * to f32 has, and each element of a product is a chain in increasing k, so bits are the VM's.
+/* Numbers that are stored in blocks, on a device: casts of them, rows of tables, and products with them. The numbers are
+ * those that their cast to f32 has, and each element of a product is a chain in increasing k, so bits are the VM's.
  *
  * A product of a few rows reads the matrix once: a thread has a column of the result, whose blocks lie one behind the
  * other, and finds scales once for each span. For more rows the matrix is written as f32 first, and multiplied as any other
@@ -59,6 +59,52 @@ int ts_lower_blocks_cast(const TsSched *sched, const TsGroup *g, TsLayoutFn *lay
   TsSteps x;
   ts_steps_begin(&x, sched, layout, arg, n, err);
   cast(&x, (TsDtype)w->dtype, w, to, ts_steps_in(&x, 0, NULL), ts_steps_out(&x, 0, NULL));
+  return ts_steps_end(&x, out);
+}
+
+/* ---- rows of a table [n, width]: sizes Y elements, I of the index, B bytes */
+static TsTile *build_rows(TsDtype from, TsDtype of_index, int64_t n, int64_t width) {
+  TsTile *k = ts_tile_new("stored_rows");
+  if (!k) return NULL;
+  int64_t ny = ts_tile_size(k, "Y"), ni = ts_tile_size(k, "I"), bytes = ts_tile_size(k, "B");
+  TsTileType tw = ts_tile_vector(TS_DT_u8, bytes), ti = ts_tile_vector(of_index, ni),
+             ty = ts_tile_vector(TS_DT_f32, ny), t = ts_tile_vector(TS_DT_i64, PIECE);
+  V w = ts_tile_param(k, "w", &tw, false), index = ts_tile_param(k, "index", &ti, false);
+  V y = ts_tile_param(k, "y", &ty, true);
+  TsTileBuild build = ts_tile_build(k), *b = &build;
+  k->threads = PIECE / 4, k->vector = 4;
+  TsTileLoop l = ts_tile_for(b, ts_tile_index(b, 0), ts_short_dim(b, 0), PIECE, true, 0, NULL);
+  V e = ts_short_positions(b, &t, l.i);
+  e = ts_tile_op2(b, TS_OP_minimum, e,
+                  ts_short_splat(b, &t, by(b, TS_OP_sub, ts_short_dim(b, 0), 1)));
+  V i = ts_short_gather(b, index, by(b, TS_OP_floordiv, e, width), false);
+  i = ts_tile_cast(b, i, TS_DT_i64);
+  i = ts_tile_op3(b, TS_OP_where, by(b, TS_OP_lt, i, 0), by(b, TS_OP_add, i, n), i);
+  V inside = by(b, TS_TILE_ult, i, n); /* the guard has told of others */
+  i = ts_tile_op3(b, TS_OP_where, inside, i, by(b, TS_OP_mul, i, 0));
+  V span = by(b, TS_OP_floordiv, by(b, TS_OP_mod, e, width), SPAN);
+  span = ts_tile_op2(b, TS_OP_add, by(b, TS_OP_mul, i, width / SPAN), span);
+  TsBlocksSpan s = ts_blocks_span(b, from, w, span);
+  V x = ts_blocks_value(b, &s, by(b, TS_OP_mod, e, SPAN));
+  TsTileAccess edge = {.edge = true};
+  if (x) ts_tile_store(b, y, &l.i, x, &edge);
+  ts_tile_for_end(b, &l, NULL, NULL);
+  return k;
+}
+
+int ts_lower_blocks_rows(const TsSched *sched, const TsGroup *g, TsLayoutFn *layout, void *arg,
+                         TsSchedKernel *out, TsError *err) {
+  const TsNode *n = g->node[0];
+  const TsMeta *w = &n->in[0]->meta, *index = &n->in[1]->meta, *y = &n->out[0].meta;
+  TsDtype of_index = (TsDtype)index->dtype;
+  if (!ts_blocks_known((TsDtype)w->dtype) || !ts_meta_numel(y) || !ts_meta_numel(w)) return 0;
+  if (!ts_dtype_is(of_index, TS_KIND_I | TS_KIND_U)) return 0;
+  TsSteps x;
+  ts_steps_begin(&x, sched, layout, arg, n, err);
+  int list[3] = {ts_steps_in(&x, 0, NULL), ts_steps_in(&x, 1, NULL), ts_steps_out(&x, 0, NULL)};
+  int64_t dim[3] = {ts_meta_numel(y), ts_meta_numel(index), ts_meta_nbytes(w)};
+  ts_steps_guard(&x, 1);
+  ts_steps_add(&x, build_rows((TsDtype)w->dtype, of_index, w->dim[0], w->dim[1]), list, dim);
   return ts_steps_end(&x, out);
 }
 

@@ -202,9 +202,14 @@ TsVal ts_rule_make_cast_expand(TsRewrite *r) {
 
 bool ts_rule_guard_not_weak_x(const TsRewrite *r) { return !ts_rule_var(r, 'x')->meta.weak; }
 
+/* Parts of what is stored in blocks are f32, which not all numbers of mxfp4 are. */
+static bool keeps_numbers(const TsRewrite *r) {
+  return ts_rule_var(r, 'x')->meta.dtype != TS_DT_mxfp4 || ts_rule_type(r)->dtype != TS_DT_f64;
+}
+
 /* A part of a cast tensor, the cast read by nothing else: less is cast. */
 bool ts_rule_guard_part_of_cast(const TsRewrite *r) {
-  return single_inner(r) && !ts_rule_var(r, 'x')->meta.weak &&
+  return single_inner(r) && keeps_numbers(r) && !ts_rule_var(r, 'x')->meta.weak &&
          ts_meta_numel(ts_rule_type(r)) < ts_meta_numel(&ts_rule_var(r, 'x')->meta);
 }
 

@@ -27,6 +27,8 @@
 #include "vm/kernels/rope.h"
 #include "vm/kernels/rows/rows.h"
 #include "vm/kernels/rows/grad.h"
+#include "vm/kernels/scaled.h"
+#include "vm/kernels/sparse.h"
 
 /* Every group of kernels: a folder of functions that vm/kernels/<group>*.c fill
  * in, once for each instruction set. */
@@ -53,7 +55,9 @@
   X(reduce, TsReduceKernels)                                                                   \
   X(rope, TsRopeKernels)                                                                       \
   X(rows, TsRowsKernels)                                                                       \
-  X(rows_grad, TsRowsGradKernels)
+  X(rows_grad, TsRowsGradKernels)                                                              \
+  X(scaled, TsScaledKernels)                                                                   \
+  X(sparse, TsSparseKernels)
 
 typedef struct TsKernels {
   const char *isa; /* "avx512", "avx2", "base" */

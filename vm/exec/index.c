@@ -1,5 +1,5 @@
 /* Reading by index: gather, take, index_select, embedding. Slices that are contiguous
- * move whole; single elements by their size. */
+ * move whole; single elements by their size; rows in blocks as the numbers they stand for. */
 #include <string.h>
 
 #include "devices/cpu_pool.h"
@@ -158,7 +158,45 @@ static int select_slices(TsCall *call, int axis, bool flat) {
 }
 
 int ts_exec_take(TsCall *call) { return select_slices(call, 0, true); }
-int ts_exec_embedding(TsCall *call) { return select_slices(call, 0, false); }
+
+/* ---- rows of a table stored in blocks, as f32 */
+typedef struct Rows {
+  TsConvertFn *read;
+  const int64_t *index;
+  const char *x;
+  float *y;
+  int64_t width, nbytes; /* of a row: elements, bytes as stored */
+} Rows;
+
+static void read_rows(void *arg, int64_t lo, int64_t hi, int worker) {
+  const Rows *r = arg;
+  (void)worker;
+  for (int64_t i = lo; i < hi; i++) {
+    if (i + 1 < hi) fetch(r->x + r->index[i + 1] * r->nbytes, r->nbytes);
+    r->read(r->width, r->y + i * r->width, r->x + r->index[i] * r->nbytes);
+  }
+}
+
+static int select_stored(TsCall *call) {
+  TsTensor *x = call->in[0], *y = call->out[0];
+  TsDtype d = (TsDtype)x->meta.dtype;
+  TsIndex ix;
+  if (ts_index_open(call, 1, 0, x->meta.dim[0], &ix)) return -1;
+  Rows r = {.read = call->ctx->k->convert.convert[d][TS_DT_f32],
+            .index = ix.at,
+            .width = x->meta.dim[1],
+            .nbytes = ts_dtype_nbytes(d, x->meta.dim[1])};
+  r.x = ts_tensor_read(x); /* it has no views */
+  r.y = r.x ? ts_tensor_write(y) : NULL;
+  if (r.y && r.width) ts_cpu_parallel(ix.n, GRAIN / r.width + 1, read_rows, &r);
+  ts_index_close(&ix);
+  return r.y ? 0 : -1;
+}
+
+int ts_exec_embedding(TsCall *call) {
+  return ts_dtype_in_blocks(call->in[0]->meta.dtype) ? select_stored(call)
+                                                     : select_slices(call, 0, false);
+}
 
 int ts_exec_index_select(TsCall *call) {
   int64_t axis = call->attr[0].i, nd = call->in[0]->meta.ndim;

@@ -60,7 +60,7 @@ function Linear:extra() return ("inputs = %d, outputs = %d"):format(self.inputs,
 local Embedding = blocks.define "Embedding"
 blocks.Embedding = Embedding
 
---- Embedding(count, width): rows of a table by index. Of one stored in blocks, the blocks of those rows.
+--- Embedding(count, width): rows of a table by index; of one stored in blocks as f32.
 function Embedding:init(count, width)
   self.count, self.width = count, width
   self:want("weight", { count, width })
@@ -71,11 +71,7 @@ for _, d in ipairs(core.dtypes()) do in_blocks[d.name] = d.block > 1 end
 --- Whether tensors of a dtype are stored in blocks.
 function blocks.in_blocks(dtype) return in_blocks[dtype] end
 
-function Embedding:forward(ids)
-  local w = self.weight
-  if not in_blocks[w.dtype] then return op.embedding(w, ids) end
-  return op.embedding(w:bitcast "u8", ids):bitcast(w.dtype):cast "f32"
-end
+function Embedding:forward(ids) return op.embedding(self.weight, ids) end
 function Embedding:extra() return ("count = %d, width = %d"):format(self.count, self.width) end
 
 -- ---- norms

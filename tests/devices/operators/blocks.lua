@@ -22,7 +22,10 @@ tessera.no_grad(function()
     end
     local ids = tessera.tensor({ { 3, 1, 60 } }, { dtype = "i64" })
     local function rows(table_, index) return op.embedding(table_:bitcast "u8", index):bitcast(d):cast "f32" end
-    same(rows(w, ids), rows(there, ids:to(device)), d .. ": rows of a table")
+    same(rows(w, ids), rows(there, ids:to(device)), d .. ": rows of bytes")
+    for _, index in ipairs { ids, tessera.tensor({ -1, 69, 0, -70 }, { dtype = "i32" }), tessera.tensor(5, { dtype = "u8" }) } do
+      same(op.embedding(w, index), op.embedding(there, index:to(device)), d .. ": rows of a table")
+    end
     assert(tessera.jit.device().fallback == before, d .. " goes to the CPU")
   end
 
@@ -32,4 +35,9 @@ tessera.no_grad(function()
     op.full({ 1, 16 }, 0x9a, { dtype = "u8" }) }, { axis = 1 }):bitcast "mxfp4"
   local y, z = block:cast "f32", block:to(device):cast("f32"):to "cpu"
   assert(y:isnan():eq(z:isnan()):all():item() and y:narrow(1, 32, 32):contiguous():hash() == z:narrow(1, 32, 32):contiguous():hash())
+
+  -- No row of the table.
+  local q = op.zeros({ 4, 32 }):cast("q8_0"):to(device)
+  local ok, why = pcall(function() return op.embedding(q, tessera.tensor({ 4 }, { dtype = "i64" }):to(device)):to "cpu" end)
+  assert(not ok and tostring(why):find "index 4 is out of range for axis 0 of q8_0%[4,32%], of size 4", why)
 end)

@@ -1,0 +1,153 @@
+/* spmm_csr and spmm_coo where nobody asks for the steps of their definition: a row of the result is
+ * summed in registers over the entries of its row, in their order, so nothing of entries x columns is
+ * made. Entries in another order than that of rows are sorted by row first, by a count of each, which
+ * keeps the order within rows. */
+#include <string.h>
+
+#include "devices/cpu_pool.h"
+#include "devices/work.h"
+#include "vm/core/exec.h"
+#include "vm/core/scratch.h"
+#include "vm/drive/index.h"
+
+enum { VALUES, ROW, COLUMN, X };
+enum { GRAIN = 1 << 15 }; /* products of a thread */
+
+typedef struct Job {
+  TsSparseRowFn *row;
+  const int64_t *first, *column;
+  const char *values, *x;
+  char *y;
+  int64_t rows, n, size;
+} Job;
+
+static int64_t rows_of(const TsCall *call) {
+  return call->op == TS_OP_spmm_csr ? call->in[ROW]->meta.dim[0] - 1 : call->attr[0].i;
+}
+
+static bool whole(const TsMeta *m) {
+  return m->ndim == 1 && ts_dtype_is((TsDtype)m->dtype, TS_KIND_I | TS_KIND_U);
+}
+
+/* Values and x of one type that is summed as it is. */
+static bool fits(TsCall *call, TsMeta *out) {
+  const TsMeta *v = &call->in[VALUES]->meta, *r = &call->in[ROW]->meta,
+               *c = &call->in[COLUMN]->meta, *x = &call->in[X]->meta;
+  bool csr = call->op == TS_OP_spmm_csr;
+  if ((x->dtype != TS_DT_f32 && x->dtype != TS_DT_f64) || v->dtype != x->dtype) return false;
+  if (!whole(r) || !whole(c) || v->ndim != 1 || x->ndim < 1 || x->ndim > 2) return false;
+  if (v->dim[0] != c->dim[0] || (csr ? r->dim[0] < 1 : r->dim[0] != c->dim[0])) return false;
+  if (rows_of(call) < 0) return false;
+  call->compute = (TsDtype)x->dtype;
+  call->nout = 1;
+  out[0] = *x;
+  out[0].dim[0] = rows_of(call);
+  return true;
+}
+
+bool ts_fits_spmm_csr(TsCall *call, TsMeta *out) { return fits(call, out); }
+bool ts_fits_spmm_coo(TsCall *call, TsMeta *out) { return fits(call, out); }
+
+static void some_rows(void *arg, int64_t lo, int64_t hi, int worker) {
+  const Job *j = arg;
+  (void)worker;
+  TS_CPU_LOOKING(i, lo, hi) {
+    int64_t at = j->first[i];
+    j->row(j->first[i + 1] - at, j->values + at * j->size, j->column + at, j->x, j->n,
+           j->y + i * j->n * j->size);
+  }
+}
+
+static void run(const Job *j) {
+  int64_t each = j->rows ? j->first[j->rows] / j->rows * j->n + 1 : 1;
+  if (j->n) ts_cpu_parallel(j->rows, GRAIN / each + 1, some_rows, (void *)j);
+}
+
+/* What the definition says of entries that are wrong; it has the words for it. */
+static int explain(TsCall *call) {
+  TsTensor *out[TS_MAX_OUT];
+  TsCall again = *call;
+  int n = 0;
+  ts_error_clear(&call->ctx->err);
+  again.out = out;
+  int failed = ts_vm_compose(&again, TS_MAX_OUT, &n);
+  for (int i = 0; i < n; i++) ts_tensor_unref(out[i]);
+  TS_ASSERT(failed);
+  return -1;
+}
+
+static bool ascend(const int64_t *first, int64_t rows, int64_t entries) {
+  bool fine = !first[0] && first[rows] == entries;
+  for (int64_t i = 0; i < rows && fine; i++) fine = first[i] <= first[i + 1];
+  return fine;
+}
+
+/* Entries by rows: where those of each row begin, and, unless they stand so, columns and values in
+ * that order. `own` is room for them. */
+static void by_rows(Job *j, const int64_t *row, int64_t entries, int64_t *own) {
+  int64_t *first = own, *at = first + j->rows + 1, *column = at + j->rows;
+  char *values = (char *)(column + entries);
+  bool sorted = true;
+  memset(first, 0, sizeof *first * (size_t)(j->rows + 1));
+  for (int64_t e = 0; e < entries; e++) {
+    first[row[e] + 1]++;
+    sorted &= !e || row[e - 1] <= row[e];
+  }
+  for (int64_t i = 0; i < j->rows; i++) first[i + 1] += first[i], at[i] = first[i];
+  j->first = first;
+  if (sorted) return;
+  for (int64_t e = 0; e < entries; e++) {
+    int64_t to = at[row[e]]++;
+    column[to] = j->column[e];
+    memcpy(values + to * j->size, j->values + e * j->size, (size_t)j->size);
+  }
+  j->column = column, j->values = values;
+}
+
+static int multiply(TsCall *call, TsTensor *v, TsTensor *x, const int64_t *column) {
+  const TsMeta *m = &call->in[X]->meta;
+  Job j = {.row = call->ctx->k->sparse.row[m->dtype == TS_DT_f64],
+           .column = column,
+           .rows = rows_of(call),
+           .n = m->ndim == 2 ? m->dim[1] : 1,
+           .size = ts_dtypes[m->dtype].nbytes};
+  int64_t entries = call->in[VALUES]->meta.dim[0];
+  TsIndex row = {NULL};
+  TsTensor *offsets = NULL;
+  int64_t *own = NULL;
+  int failed = !(j.values = ts_tensor_read(v)) || !(j.x = ts_tensor_read(x));
+  if (!failed && call->op == TS_OP_spmm_csr) {
+    offsets = ts_tensor_cast(call->ctx, call->in[ROW], TS_DT_i64);
+    failed = !offsets || !(j.first = ts_tensor_read(offsets));
+    if (!failed && !ascend(j.first, j.rows, entries)) failed = explain(call);
+  } else if (!failed) {
+    failed = ts_index_open(call, ROW, 0, j.rows, &row);
+    if (failed) row.t = NULL; /* nothing is open */
+    if (failed && call->ctx->err.code == TS_ERR_index) failed = explain(call);
+    if (!failed && !(own = ts_work_take((2 * j.rows + 1 + entries) * 8 + entries * j.size)))
+      failed = ts_scratch_failed(call);
+    if (!failed) by_rows(&j, row.at, entries, own);
+  }
+  if (!failed && !(j.y = ts_tensor_write(call->out[0]))) failed = -1;
+  if (!failed) run(&j);
+  ts_work_give(own);
+  ts_index_close(&row);
+  ts_tensor_unref(offsets);
+  return failed ? -1 : 0;
+}
+
+static int exec(TsCall *call) {
+  TsIndex column;
+  if (ts_index_open(call, COLUMN, 0, call->in[X]->meta.dim[0], &column))
+    return call->ctx->err.code == TS_ERR_index ? explain(call) : -1;
+  TsTensor *v = ts_tensor_contiguous(call->ctx, call->in[VALUES]);
+  TsTensor *x = v ? ts_tensor_contiguous(call->ctx, call->in[X]) : NULL;
+  int failed = !x || multiply(call, v, x, column.at);
+  ts_tensor_unref(v);
+  ts_tensor_unref(x);
+  ts_index_close(&column);
+  return failed ? -1 : 0;
+}
+
+int ts_exec_spmm_csr(TsCall *call) { return exec(call); }
+int ts_exec_spmm_coo(TsCall *call) { return exec(call); }
