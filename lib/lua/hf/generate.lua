@@ -115,7 +115,7 @@ local function begin(model, o)
   end, about
 end
 
---- ? hf: m:stream.
+--- ? m.stream (decoder.lua).
 function generate.stream(model, given)
   local o = options_of(given)
   if o.beams then core.fail "m:stream: the tokens of a beam search are known at its end\n  hint: m:generate{beams = ..}" end
@@ -153,7 +153,7 @@ local function of_choosers(model, o)
   return about
 end
 
---- ? hf: m:generate.
+--- ? m.generate (decoder.lua).
 function generate.generate(model, given)
   local o = options_of(given)
   local about = (o.beams and of_beams or of_choosers)(model, o)
