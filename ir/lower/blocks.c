@@ -1,14 +1,12 @@
-/* Numbers that are stored in blocks, on a device: casts of them, and products with them. The
- * numbers are those that their cast to f32 has, and each element of a product is a chain in
- * increasing k, so bits are the VM's.
+/* Numbers that are stored in blocks, on a device: casts of them, and products with them. The numbers are those that their cast
+ * to f32 has, and each element of a product is a chain in increasing k, so bits are the VM's.
  *
- * A product of a few rows reads the matrix once: a thread has a column of the result, whose
- * blocks lie one behind the other, and finds scales once for each span. For more rows the
- * matrix is written as f32 first, and multiplied as any other one: that takes longer than
- * reading it and no longer than such a product.
+ * A product of a few rows reads the matrix once: a thread has a column of the result, whose blocks lie one behind the
+ * other, and finds scales once for each span. For more rows the matrix is written as f32 first, and multiplied as any other
+ * one: that takes longer than reading it and no longer than such a product.
  *
- * Rejected: codes as operands of a matrix unit (its sums are others than those of the CPU's
- * chains, and a result may not depend on how many rows there are). */
+ * Rejected: codes as operands of a matrix unit (its sums are others than those of the CPU's chains, and a result may not depend on
+ * how many rows there are). */
 #include "ir/lower/blocks_value.h"
 #include "ir/lower/short.h"
 #include "ir/lower/steps.h"
