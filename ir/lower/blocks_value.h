@@ -1,5 +1,5 @@
-/* Numbers that are stored in blocks (vm/kernels/blocks.h), in Tile IR: f32 of codes and scales, with the roundings of the VM's
- * readers, so the same bits. */
+/* Numbers that are stored in blocks (vm/kernels/blocks.h), in Tile IR: f32 of codes and
+ * scales, with the roundings of the VM's readers, so the same bits. */
 #ifndef TS_IR_LOWER_BLOCKS_VALUE_H
 #define TS_IR_LOWER_BLOCKS_VALUE_H
 
@@ -9,7 +9,8 @@ enum {
   TS_BLOCKS_SPAN = 32
 }; /* elements whose scales are found together; blocks are whole spans */
 
-/* Of one span each: where its block begins, in bytes, and which of the block's spans it is; i64 tiles. */
+/* Of one span each: where its block begins, in bytes, and which of the block's spans it is;
+ * i64 tiles. */
 typedef struct TsBlocksSpan {
   TsDtype d;
   TsTileVal memory; /* bytes */

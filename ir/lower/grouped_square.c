@@ -1,9 +1,9 @@
 /* See ir/lower/grouped_square.h.
  *
- * A block is some rows of one group by some columns, or some of each of a group's matrix, in stages of
- * 64 bytes of k; what the next stage needs is loaded before a stage is multiplied. Rows behind a group
- * are the next one's: they are multiplied and dropped, or, along k, become -0 times +0, which leaves any
- * sum as it is. So sums are those of a product of the group's rows alone. */
+ * A block is some rows of one group by some columns, or some of each of a group's matrix, in
+ * stages of 64 bytes of k; what the next stage needs is loaded before a stage is multiplied. Rows
+ * behind a group are the next one's: they are multiplied and dropped, or, along k, become -0 times
+ * +0, which leaves any sum as it is. So sums are those of a product of the group's rows alone. */
 #include "ir/lower/grouped_square.h"
 
 #include "ir/lower/short.h"
@@ -14,8 +14,8 @@
 typedef TsTileVal V;
 
 enum {
-  DEEP = 64 /* bytes of k of a stage */,
-  MOST = 64 /* rows, columns of a block, */,
+  DEEP = 64, /* bytes of k of a stage */
+  MOST = 64, /* rows, columns of a block, at most */
   THREADS = 256
 };
 

@@ -1,5 +1,6 @@
-/* Products of groups of rows, and the gradients of their matrices, by a unit that makes squares of sums
- * (ir/tile/square.h), in block form. Where groups are says `places` (ir/tile/gpu/ragged.h). */
+/* Products of groups of rows, and the gradients of their matrices, by a unit that makes
+ * squares of sums (ir/tile/square.h), in block form. Where groups are says `places`
+ * (ir/tile/gpu/ragged.h). */
 #ifndef TS_IR_LOWER_GROUPED_SQUARE_H
 #define TS_IR_LOWER_GROUPED_SQUARE_H
 
@@ -16,8 +17,8 @@ typedef struct TsGroupedSquare {
 
 /* Rows of a block, for about so many of a group. */
 int ts_grouped_square_rows(int64_t rows);
-/* Sizes: rows of x, numbers of places. Parameters: x, w (depth: the other operand), places, the result.
- * NULL: out of memory. */
+/* Sizes: rows of x, numbers of places. Parameters: x, w (depth: the other operand), places,
+ * the result. NULL: out of memory. */
 TsTile *ts_grouped_square(const TsGroupedSquare *x);
 
 #endif

@@ -98,10 +98,6 @@ static int deadlocks(const Check *c) {
 }
 
 /* ---- order */
-static bool overlap(TsPersistentBytes x, TsPersistentBytes y) {
-  return x.nbytes && y.nbytes && x.at < y.at + y.nbytes && y.at < x.at + x.nbytes;
-}
-
 static uint64_t *row(const Check *c, int i) { return c->behind + (size_t)i * (size_t)c->words; }
 static bool has(const uint64_t *set, int i) { return set[i / 64] >> i % 64 & 1; }
 
@@ -151,7 +147,7 @@ static bool in_order(const TsPersistentTask *a, int number, int x, const TsPersi
                      int y) {
   for (int64_t s = 0; s < b->turns; s++)
     for (int64_t r = 0; r < a->turns; r++)
-      if (overlap(bytes_of(a, x, r), bytes_of(b, y, s)) &&
+      if (ts_persistent_overlap(bytes_of(a, x, r), bytes_of(b, y, s)) &&
           !comes_behind(b, s, number, r / a->piece))
         return false;
   return true;
@@ -162,7 +158,8 @@ static int pair(const Check *c, int i, int k) {
   for (int x = 0; x < a->ntouch; x++)
     for (int y = 0; y < b->ntouch; y++) {
       bool writes = a->touch[x].write, after = b->touch[y].write;
-      if (!(writes || after) || !overlap(a->touch[x].all, b->touch[y].all)) continue;
+      if (!(writes || after) || !ts_persistent_overlap(a->touch[x].all, b->touch[y].all))
+        continue;
       if (waits_fine(b, k) && in_order(a, k, x, b, y)) continue;
       return wrong(c,
                    writes && after ? "writes what no wait puts behind the writes of"
@@ -190,7 +187,7 @@ static int ahead(const Check *c) {
       for (int k = 0; k < p->ntask; k++)
         for (int x = 0; x < p->task[k].ntouch; x++)
           if (p->task[k].touch[x].write &&
-              overlap(p->task[k].touch[x].all, p->task[i].ahead[a]))
+              ts_persistent_overlap(p->task[k].touch[x].all, p->task[i].ahead[a]))
             return wrong(c, "fetches before it waits what is written by", i, k);
   return 0;
 }

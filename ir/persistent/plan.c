@@ -18,15 +18,11 @@ enum {
       8 << 20, /* of a task. 24 MiB, or for a task further on, takes longer on an H100 */
 };
 
-static bool overlap(const TsPersistentBytes *x, const TsPersistentBytes *y) {
-  return x->nbytes && y->nbytes && x->at < y->at + y->nbytes && y->at < x->at + x->nbytes;
-}
-
 static bool conflict(const TsPersistentTask *a, const TsPersistentTask *b) {
   for (int i = 0; i < a->ntouch; i++)
     for (int k = 0; k < b->ntouch; k++)
       if ((a->touch[i].write || b->touch[k].write) &&
-          overlap(&a->touch[i].all, &b->touch[k].all))
+          ts_persistent_overlap(a->touch[i].all, b->touch[k].all))
         return true;
   return false;
 }
@@ -37,7 +33,7 @@ static bool turns_meet(const TsPersistentTask *a, int64_t s, const TsPersistentT
   for (int i = 0; i < a->ntouch; i++)
     for (int k = 0; k < b->ntouch; k++)
       if ((a->touch[i].write || b->touch[k].write) &&
-          overlap(&a->touch[i].turn[s], &b->touch[k].turn[t]))
+          ts_persistent_overlap(a->touch[i].turn[s], b->touch[k].turn[t]))
         return true;
   return false;
 }
@@ -135,7 +131,8 @@ static void join(TsPersistent *p) {
 static bool is_written(const TsPersistent *p, const TsPersistentBytes *b) {
   for (int i = 0; i < p->ntask; i++)
     for (int k = 0; k < p->task[i].ntouch; k++)
-      if (p->task[i].touch[k].write && overlap(&p->task[i].touch[k].all, b)) return true;
+      if (p->task[i].touch[k].write && ts_persistent_overlap(p->task[i].touch[k].all, *b))
+        return true;
   return false;
 }
 

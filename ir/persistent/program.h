@@ -26,6 +26,10 @@ typedef struct TsPersistentBytes {
   uint64_t at, nbytes;
 } TsPersistentBytes;
 
+static inline bool ts_persistent_overlap(TsPersistentBytes x, TsPersistentBytes y) {
+  return x.nbytes && y.nbytes && x.at < y.at + y.nbytes && y.at < x.at + x.nbytes;
+}
+
 /* What a parameter or a scratch of the kernel is to a task. */
 typedef struct TsPersistentTouch {
   TsPersistentBytes all;

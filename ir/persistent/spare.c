@@ -8,15 +8,12 @@
 
 #include "ir/persistent/program.h"
 
-static bool overlap(const TsPersistentBytes *x, const TsPersistentBytes *y) {
-  return x->nbytes && y->nbytes && x->at < y->at + y->nbytes && y->at < x->at + x->nbytes;
-}
-
 /* Once more over its own results it would give others. */
 static bool reads_its_own(const TsPersistentTask *t) {
   for (int i = 0; i < t->ntouch; i++)
     for (int k = 0; k < t->ntouch; k++)
-      if (i != k && t->touch[i].write && overlap(&t->touch[i].all, &t->touch[k].all))
+      if (i != k && t->touch[i].write &&
+          ts_persistent_overlap(t->touch[i].all, t->touch[k].all))
         return true;
   return false;
 }
@@ -32,7 +29,8 @@ static bool same(const TsPersistentTask *a, const TsPersistentTask *b) {
 static bool writes_to(const TsPersistentTask *t, const TsPersistentTask *of) {
   for (int i = 0; i < t->ntouch; i++)
     for (int k = 0; k < of->ntouch; k++)
-      if (t->touch[i].write && overlap(&t->touch[i].all, &of->touch[k].all)) return true;
+      if (t->touch[i].write && ts_persistent_overlap(t->touch[i].all, of->touch[k].all))
+        return true;
   return false;
 }
 

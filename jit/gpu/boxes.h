@@ -1,7 +1,7 @@
-/* Products of "dpas" (ir/tile/square.h) whose operands are read out of memory as the unit wants
- * them, by 2D block loads, and never come to shared memory: a load stands in front of the product,
- * in its region, and is of boxes. What such code needs of a kernel's parameters, and what is left
- * out of it. The code itself: jit/emit/simt/intel_matrix.c. */
+/* Products of "dpas" (ir/tile/square.h) whose operands are read out of memory as the unit
+ * wants them, by 2D block loads, and never come to shared memory: a load stands in front of
+ * the product, in its region, and is of boxes. What such code needs of a kernel's parameters,
+ * and what is left out of it. The code itself: jit/emit/simt/intel_matrix.c. */
 #ifndef TS_JIT_GPU_BOXES_H
 #define TS_JIT_GPU_BOXES_H
 

@@ -48,6 +48,7 @@ local straight = m(tessera.tensor({ { 3, 4, 5 }, { 1, 2, 5 }, { 3, 4, 5 } }, { d
 vectors.same(swapped, straight) --> true
 
 m:generate { ids = ids, beams = 2, temperature = 1, stop = "x" } --! 'beams' goes without 'stop', 'temperature'
+m:generate { ids = ids, beams = 2, seed = 3 } --! 'beams' goes without 'seed'
 m:generate { ids = ids, beams = 40 } --! 40 beams need 80 tokens to choose from, and the model has 61
 m:generate { ids = ids, beams = 2, early_stopping = "always" } --! must be true, false or "never"
 m:stream { ids = ids, beams = 2 } --! known at its end

@@ -44,6 +44,12 @@ local three = m:generate { ids = prompts, max_new_tokens = 3, eos = false }:hash
 local padded = { ids = tessera.tensor({ { 0, 7, 2 }, { 11, 59, 4 } }, { dtype = "i64" }), mask = tessera.tensor({ { 0, 1, 1 }, { 1, 1, 1 } }, { dtype = "i64" }) }
 local two = m:generate { ids = { { 7, 2 }, { 11, 59, 4 } }, max_new_tokens = 3, eos = false }:hash()
 assert(m:generate { ids = padded, max_new_tokens = 3, eos = false }:hash() == two)
+assert(m:generate { ids = padded.ids, mask = padded.mask, max_new_tokens = 3, eos = false }:hash() == two)
+m:generate { ids = { { 7, 2 } }, mask = padded.mask } --! the mask is i64[2,3], and has to be as ids are, which are no tensor
+m:generate { ids = padded.ids, mask = padded.mask["1:1"] } --! and has to be as ids are, which are i64[2,3]
+m:generate { ids = prompts, features = padded.ids } --! option 'features' is for models that encode them
+m:generate { ids = prompts, length_penalty = 2 } --! option 'length_penalty' says how 'beams' goes, which is not given
+m:generate { ids = prompts, draft_tokens = 2 } --! option 'draft_tokens' says how 'draft' goes, which is not given
 assert(m:generate { ids = { { ids = { 7, 2 } }, { ids = { 11, 59, 4, 0 }, mask = { 1, 1, 1, 0 } } }, max_new_tokens = 3, eos = false }:hash() == two)
 local own = { tessera.tensor({ 7, 2 }, { dtype = "i64" }), { 11, 59, 4 } }
 assert(m:generate { ids = own, max_new_tokens = 3, eos = false }:hash() == two and tessera.is_tensor(own[1]))

@@ -1,12 +1,15 @@
-/* The explicit form of a product that is bound by reading B, for a GPU with a copy engine: ir/tile/gpu/warp_product.h, `bulk`.
+/* The explicit form of a product that is bound by reading B, for a GPU with a copy engine:
+ * ir/tile/gpu/warp_product.h, `bulk`.
  *
- * Of few rows a tile's time is its chain: each step of the unit waits for the one before. So whoever multiplies does
- * nothing else: role `load`, one thread, has the copy engine bring stages of A and B, and role `mma` waits for a stage,
- * reads operands one step ahead and multiplies. Stages go round across tiles of a block. Behind the last tile one more
- * stage is asked for, outside of the matrices, since the first operands of the next stage are read beside the last step of
- * each.
+ * Of few rows a tile's time is its chain: each step of the unit waits for the one before. So
+ * whoever multiplies does nothing else: role `load`, one thread, has the copy engine bring
+ * stages of A and B, and role `mma` waits for a stage, reads operands one step ahead and
+ * multiplies. Stages go round across tiles of a block. Behind the last tile one more stage is
+ * asked for, outside of the matrices, since the first operands of the next stage are read
+ * beside the last step of each.
  *
- * Sums are k ascending in steps of the instruction, as in all tiles of the unit: zeros behind the end of k add nothing there. */
+ * Sums are k ascending in steps of the instruction, as in all tiles of the unit: zeros behind
+ * the end of k add nothing there. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -144,7 +147,8 @@ static void read(Product *p, V slot, int64_t k, V *v) {
   v[S_a] = fragment(p, p->sa, slot, k, false), v[S_b] = fragment(p, p->sb, slot, k, true);
 }
 
-/* A stage in steps. Before the last product all of it is in registers, so it is left, and the next one's operands come. */
+/* A stage in steps. Before the last product all of it is in registers, so it is left, and the
+ * next one's operands come. */
 static V stage(Product *p, V *v, V acc) {
   int n = p->x.depth / STEP;
   V slot = v[S_slot], next = slot, parity = v[S_parity];

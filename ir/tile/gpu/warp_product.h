@@ -24,8 +24,7 @@ typedef struct TsGpuWarpProduct {
   int warps, stages;
   int group; /* tiles of rows that are done column by column */
   int bytes; /* of one copy, 16, 8 or 4: rows of A, B and C are multiples of it */
-  bool
-      bulk; /* the copy engine brings stages (reading_product.c), for unit "mma" along k alone */
+  bool bulk; /* the copy engine brings stages (reading_product.c); "mma" along k alone */
   bool bias, residual; /* more inputs: [N] and [M,N], of type out */
   int activation;      /* a pointwise row of one operand, or 0 */
   const TsGpuEpilogue
@@ -50,9 +49,10 @@ TsGpuWarpProduct ts_gpu_warp_product(TsDtype in, TsDtype out, TsGpuWarpUnit unit
 TsGpuWarpProduct ts_gpu_warp_product_for(TsDtype in, TsDtype out, TsGpuWarpUnit unit,
                                          bool transposed_a, bool transposed_b, int64_t m,
                                          int64_t n, const TsGpuMachine *gpu);
-/* Of so few rows that the time is that of reading B: tiles as high as the rows, and of the widest
- * that there are, or the narrowest of which each processor has one at most. The unit's sums, so the bits are those of any tile. False: there
- * are too many rows; else p, whose types and layouts are known, becomes it. */
+/* Of so few rows that the time is that of reading B: tiles as high as the rows, and of the
+ * widest that there are, or the narrowest of which each processor has one at most. The unit's
+ * sums, so the bits are those of any tile. False: there are too many rows; else p, whose types
+ * and layouts are known, becomes it. */
 bool ts_gpu_warp_product_few(TsGpuWarpProduct *p, int64_t m, int64_t n,
                              const TsGpuMachine *gpu);
 /* So many rows, columns and stages, or those nearest to them that there are; 0: as it is. */

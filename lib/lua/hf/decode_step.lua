@@ -5,9 +5,9 @@
 -- end is masked, which changes no bit (cache.lua), so those tensors have 128, 256, 512 .. positions, as many as hold all
 -- texts, and a step is captured once for each of these.
 
-local blocks = require "tessera.hf.blocks"
 local Cache = require "tessera.hf.cache"
 local core = require "tessera.core"
+local experts = require "tessera.hf.experts"
 local graph = require "tessera.graph"
 local op = core.op
 
@@ -55,18 +55,17 @@ local function body(model, greedy)
   end
 end
 
--- Experts that stay blocks are chosen by Lua, each with a product of its own (experts.lua).
-local function has_experts_in_blocks(model)
-  for _, field in ipairs(model:tensors()) do
-    if blocks.in_blocks(field.tensor.dtype) and field.tensor.ndim > 2 then return true end
-  end
-  return false
-end
-
 --- Whether a model's steps can be captured: its cache is made of keys and values that calls append to, without scales, and Lua decides nothing
 --- by what is in tensors.
 function Step.can(model, cache)
-  return not model.encode and getmetatable(cache) == Cache and next(cache.mk) == nil and not cache.ks and not has_experts_in_blocks(model)
+  return not model.encode and getmetatable(cache) == Cache and next(cache.mk) == nil and not cache.ks and not experts.in_blocks(model)
+end
+
+--- Whole numbers, one for each text, as a tensor [B, 1].
+function Step.column(list, device)
+  local rows = {}
+  for i, v in ipairs(list) do rows[i] = { v } end
+  return core.tensor(rows, { dtype = "i64", device = device })
 end
 
 -- The captured function of a model, which later texts find as it is.
@@ -86,9 +85,7 @@ function Step.new(model, cache, positions, greedy)
   local device = cache.k[1].device
   local self = setmetatable({ keys = cache.k, values = cache.v, cache = cache, room = cache.room, most = 0 }, Step)
   for _, n in ipairs(positions) do self.most = math.max(self.most, n) end
-  local rows = {}
-  for i, n in ipairs(positions) do rows[i] = { n } end
-  self.rows = core.tensor(rows, { dtype = "i64", device = device })
+  self.rows = Step.column(positions, device)
   self.run = captured(model, greedy and true or false)
   self.known_room = depends_on_room(model.config) and self.room or 0
   cache.k, cache.v = {}, {}
@@ -132,12 +129,6 @@ end
 local EAGER = 2   -- steps until a captured one
 local WORTH = 16  -- of fewer steps none is captured
 
-local function column(list, device)
-  local rows = {}
-  for i, v in ipairs(list) do rows[i] = { v } end
-  return core.tensor(rows, { dtype = "i64", device = device })
-end
-
 local function positions_of(cache)
   if cache.lengths then return cache.lengths end
   local list = {}
@@ -154,8 +145,8 @@ function Step.steps(model, cache, device, greedy, count)
   return function(tokens, more)
     n = n + 1
     if n == EAGER + 1 and captures then step = Step.new(model, cache, positions_of(cache), greedy) end
-    if not step then return model({ ids = column(tokens, device), cache = cache, last = true }):select(1, 0) end
-    local now = ahead or step(column(tokens, device))
+    if not step then return model({ ids = Step.column(tokens, device), cache = cache, last = true }):select(1, 0) end
+    local now = ahead or step(Step.column(tokens, device))
     if not greedy then return now end
     ahead = more and step:has_room() and step(now) or nil
     local ids = now:totable()

@@ -168,7 +168,16 @@ function Text:logits(x)
   return y
 end
 
+-- generate{ids, max_new_tokens = 20, temperature = 0, top_k, top_p, min_p, seed = 0, eos, stop, ..}: the new tokens, i64 [texts, steps], and
+-- a list of {tokens, reason, text, ..}, one for each text: reason is "eos", "stop" or "length". ids are a tensor [texts, positions], with mask
+-- where rows are padded, a list of numbers, a list of lists, or what tok:encode gives; each text is as it is alone. docs/models.md has all
+-- options: penalties, logit_bias, logprobs, json, json_schema, grammar, regex, beams, draft, cache_dtype, length, chunk.
+--   local tokens, about = m:generate{ids = tok:encode "The capital of France is", max_new_tokens = 8}
 function Text:generate(o) return require("tessera.hf.generate").generate(self, o) end
+
+-- stream{ids, ..}: an iterator of the step, a list with a token for each text, false for those that have ended, and a list with what is new of each
+-- text, where there is a tokenizer; and what m:generate says of each text, which grows. Options are those of m:generate but beams.
+--   for _, _, texts in m:stream{ids = tok:encode "Once upon a time"} do io.write(texts[1]) end
 function Text:stream(o) return require("tessera.hf.generate").stream(self, o) end
 
 --- build(prefix, base [, head = "lm_head"]): a family's function that makes a model of a configuration: base(c), in files under

@@ -49,6 +49,15 @@ function experts.product(rows, w, sizes, turned, bias)
   return y + op.grouped_matmul(op.ones_like(rows:narrow(-1, 0, 1)), bias:unsqueeze(1), sizes)
 end
 
+--- Whether a model has experts that stay blocks. Its calls ask which experts somebody chose, so they are made one by one: a captured
+--- one would make numbers of all of them.
+function experts.in_blocks(model)
+  for _, field in ipairs(model:tensors()) do
+    if blocks.in_blocks(field.tensor.dtype) and field.tensor.ndim > 2 then return true end
+  end
+  return false
+end
+
 --- Tokens x [.., width] by their choices index [.., k] and weights [.., k].
 function Experts:forward(x, weights, index)
   local rows, sizes, place, source = op.moe_dispatch(x, index, { experts = self.experts })

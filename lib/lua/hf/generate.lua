@@ -25,6 +25,18 @@ local read = options.of("m:generate", chosen.with({ ids = PROMPT, seed = SEED, l
   features = options.tensor, pad = SIZE, cache_dtype = fp8.kind, beams = COUNT, length_penalty = options.number(), early_stopping = EARLY,
   draft = DRAFT, draft_tokens = COUNT }, { chunk = 512, length_penalty = 1, early_stopping = false, draft_tokens = 4 }))
 
+-- Options that say how another one goes: what is said without it would be lost.
+local BESIDE = { { "length_penalty", 1, "beams" }, { "early_stopping", false, "beams" }, { "draft_tokens", 4, "draft" } }
+
+local function options_of(given)
+  local o = read(given)
+  for _, row in ipairs(BESIDE) do
+    local name, default, of = unpack(row)
+    if o[name] ~= default and not o[of] then core.fail(("m:generate: option '%s' says how '%s' goes, which is not given"):format(name, of)) end
+  end
+  return o
+end
+
 -- The tokenizer that stands beside the model, read when it is needed.
 local function tokenizer_of(model)
   return function()
@@ -103,9 +115,9 @@ local function begin(model, o)
   end, about
 end
 
---- ? hf: m:stream.
+--- ? m.stream (decoder.lua).
 function generate.stream(model, given)
-  local o = read(given)
+  local o = options_of(given)
   if o.beams then core.fail "m:stream: the tokens of a beam search are known at its end\n  hint: m:generate{beams = ..}" end
   return begin(model, o)
 end
@@ -141,9 +153,9 @@ local function of_choosers(model, o)
   return about
 end
 
---- ? hf: m:generate.
+--- ? m.generate (decoder.lua).
 function generate.generate(model, given)
-  local o = read(given)
+  local o = options_of(given)
   local about = (o.beams and of_beams or of_choosers)(model, o)
   return matrix_of(about, pad_of(model, o)), about
 end

@@ -13,10 +13,10 @@ local ALIGNMENT = 32
 local U32, I32, F32, BOOL, STRING, ARRAY, I64, F64 = 4, 5, 6, 7, 8, 9, 11, 12
 local ELEMENT = { u8 = 0, i8 = 1, i16 = 3, i32 = I32, f32 = F32, bool = BOOL, i64 = I64, f64 = F64 }
 
-local number_of, block_of = {}, {}
+local number_of, block_of, nbytes_of = {}, {}, {}
 for number, dtype in pairs(gguf.types) do number_of[dtype] = number end
 number_of.mxfp4 = nil -- its elements stand in another order there
-for _, d in ipairs(core.dtypes()) do block_of[d.name] = d.block end
+for _, d in ipairs(core.dtypes()) do block_of[d.name], nbytes_of[d.name] = d.block, d.nbytes end
 
 -- What a file is said to be by most of its matrices.
 local FILE_TYPE = { f32 = 0, f16 = 1, q4_0 = 2, q4_1 = 3, q8_0 = 7, q5_0 = 8, q5_1 = 9, q4_k = 14, q5_k = 16, q6_k = 18, iq4_nl = 25, bf16 = 32 }
@@ -152,7 +152,7 @@ local function write_all(path, names, tensors, count, head, o)
     infos[i] = text(name) .. whole(t.ndim, 4) .. table.concat(dims) .. whole(number_of[dtype[i]], 4) .. whole(at, 8)
     local last = t.shape[t.ndim] or 1
     local rows = last == 0 and 0 or t.numel / last
-    local nbytes = rows * write.row_nbytes(dtype[i], last)
+    local nbytes = rows * last / block_of[dtype[i]] * nbytes_of[dtype[i]]
     at = math.ceil((at + nbytes) / ALIGNMENT) * ALIGNMENT
   end
   local header = "GGUF" .. whole(3, 4) .. whole(#names, 8) .. whole(count, 8) .. head .. table.concat(infos)
@@ -164,10 +164,6 @@ local function write_all(path, names, tensors, count, head, o)
   end
   core.write_file(path, parts)
 end
-
-local nbytes_of = {}
-for _, d in ipairs(core.dtypes()) do nbytes_of[d.name] = d.nbytes end
-function write.row_nbytes(dtype, n) return n / block_of[dtype] * nbytes_of[dtype] end
 
 local function check_path(what, path)
   if type(path) ~= "string" or not path:find "%.gguf$" then

@@ -2,8 +2,8 @@
 -- are tensors, pages are written in place, so a step is the same code as the one before it. One is captured for each number of rows
 -- and width of tables, both powers of two, when these have come a few times. Processors read pages where they lie without it.
 
-local blocks = require "tessera.hf.blocks"
 local core = require "tessera.core"
+local experts = require "tessera.hf.experts"
 local graph = require "tessera.graph"
 
 local Captured = {}
@@ -11,19 +11,15 @@ Captured.__index = Captured
 
 local EAGER = 3 -- calls of the same sizes before a captured one
 
--- Experts that stay blocks are chosen by Lua, each with a product of its own (experts.lua).
-local function decides(model)
-  for _, field in ipairs(model:tensors()) do
-    if blocks.in_blocks(field.tensor.dtype) and field.tensor.ndim > 2 then return true end
-  end
-  return false
+--- Whether an error is no fault of a call, which may be made again: Ctrl-C, and memory that ran out.
+function Captured.is_upset(why)
+  why = tostring(why)
+  return why:find "interrupted" ~= nil or why:find "out of memory" ~= nil
 end
-
-local function upset(why) return tostring(why):find "interrupted" ~= nil or tostring(why):find "out of memory" ~= nil end
 
 --- new(model, store), or nil where calls are better one by one.
 function Captured.new(model, store)
-  if store.device:find "^cpu" or decides(model) then return nil end
+  if store.device:find "^cpu" or experts.in_blocks(model) then return nil end
   local function body(ids, rows, start, tables, slots, pools, room)
     local view = store:view_of(pools, room, rows, start, tables, slots)
     return model { ids = ids, cache = view, last = true }:select(1, 0)
@@ -47,7 +43,7 @@ function Captured:call(ids, texts, starts, room)
   local tokens = core.tensor(ids, { dtype = "i64", device = s.device })
   local ok, y = pcall(self.run, tokens, rows, start, tables, slots, { k = s.k, v = s.v, ks = s.ks, vs = s.vs }, room)
   if ok then return y end
-  if upset(y) then error(y, 0) end
+  if Captured.is_upset(y) then error(y, 0) end
   self.off = tostring(y) -- the model decides by what is in tensors: its calls are made one by one
   return nil
 end

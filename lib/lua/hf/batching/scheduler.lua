@@ -200,10 +200,7 @@ local function plan(self)
   return calls
 end
 
-local function is_upset(why)
-  why = tostring(why)
-  return why:find "interrupted" ~= nil or why:find "out of memory" ~= nil
-end
+local is_upset = Captured.is_upset
 
 -- Tokens by logits [B, V]; where one text's options are what fails, it alone ends.
 local function choose(self, list, logits)

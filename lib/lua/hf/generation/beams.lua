@@ -2,6 +2,7 @@
 -- going on can become better than the k best that have ended. Scores are sums of logarithms, divided by length^length_penalty; what
 -- is kept, and when a search ends, is as in the transformers library, and of each text as if it were alone.
 
+local chosen = require "tessera.hf.generation.options"
 local core = require "tessera.core"
 local prompts = require "tessera.hf.generation.prompts"
 local op = core.op
@@ -10,7 +11,7 @@ local beams = {}
 
 -- Of options that say how one token is chosen; a beam search chooses by sums.
 local ALONE = { temperature = 0, top_k = false, top_p = false, min_p = false, repetition_penalty = 1, frequency_penalty = 0,
-  presence_penalty = 0, logit_bias = false, logprobs = false, logits = false, stop = false, draft = false, json = false, json_schema = false,
+  presence_penalty = 0, seed = 0, logit_bias = false, logprobs = false, logits = false, stop = false, draft = false, json = false, json_schema = false,
   grammar = false, regex = false }
 
 local function need_alone(o)
@@ -20,16 +21,6 @@ local function need_alone(o)
   end
   table.sort(words)
   if words[1] then core.fail(("m:generate: 'beams' goes without %s"):format(table.concat(words, ", "))) end
-end
-
-local function ends_of(o, config)
-  local eos, set, n = o.eos, {}, 0
-  if eos == nil then eos = config.eos_token_id end
-  if type(eos) == "number" then eos = { eos } end
-  for _, id in ipairs(type(eos) == "table" and eos or {}) do
-    if not set[id] then set[id], n = true, n + 1 end
-  end
-  return set, n
 end
 
 -- {running = {{score, tokens}, ..}, ended = {{score, tokens, reason}, .. the best first}, done}
@@ -99,7 +90,7 @@ end
 --- Of each text its k beams, {tokens, score, reason}, the best first.
 function beams.search(model, o)
   need_alone(o)
-  local ends, nends = ends_of(o, model.config)
+  local ends, nends = chosen.ends(o, model.config)
   local k = o.beams
   local s = prompts.begin(model, o)
   local count, texts = math.max(2, 1 + nends) * k, {}

@@ -21,15 +21,6 @@ end
 
 local read = options.of("sampling.chooser", own.kinds, own.defaults)
 
--- Tokens that end a text.
-local function ends_of(o, config)
-  local eos, set = o.eos, {}
-  if eos == nil then eos = config and config.eos_token_id end
-  if type(eos) == "number" then eos = { eos } end
-  for _, id in ipairs(type(eos) == "table" and eos or {}) do set[id] = true end
-  return set
-end
-
 local function tokenizer_of(o, context, why)
   local tok = o.tokenizer or context.tokenizer
   if type(tok) == "function" then tok = tok() end
@@ -63,7 +54,7 @@ function Chooser.new(given, context)
   local o = read(given)
   context = context or {}
   local prompt = context.prompt or {}
-  local self = setmetatable({ options = o, prompt = prompt, tokens = {}, count = 0, position = #prompt, ends = ends_of(o, context.config),
+  local self = setmetatable({ options = o, prompt = prompt, tokens = {}, count = 0, position = #prompt, ends = own.ends(o, context.config),
     stop_ids = {}, shown = {}, pending = "" }, Chooser)
   if o.stop and (type(o.stop) == "string" or #o.stop > 0) then
     self.tokenizer = tokenizer_of(o, context, "stop")
@@ -219,12 +210,6 @@ end
 --- The text so far, as it was shown and may be; nil without a tokenizer.
 function Chooser:whole_text()
   return self.stream and table.concat(self.shown) .. self.pending or nil
-end
-
---- The text ends here, for another reason.
-function Chooser:stop_here(reason)
-  self.reason = self.reason or reason
-  finish_text(self)
 end
 
 return Chooser

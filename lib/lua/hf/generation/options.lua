@@ -59,6 +59,17 @@ end
 --- Whether each token is the one with the greatest of the model's own logits, whatever the text.
 function own.is_greedy(o) return o.temperature == 0 and not own.changes(o) end
 
+--- Tokens that end a text, as a set, and how many there are: of the option, else of the model's configuration.
+function own.ends(o, config)
+  local eos, set, n = o.eos, {}, 0
+  if eos == nil then eos = config and config.eos_token_id end
+  if type(eos) == "number" then eos = { eos } end
+  for _, id in ipairs(type(eos) == "table" and eos or {}) do
+    if not set[id] then set[id], n = true, n + 1 end
+  end
+  return set, n
+end
+
 --- The kinds and defaults of a function that has these and more.
 function own.with(kinds, defaults)
   local k, d = {}, {}

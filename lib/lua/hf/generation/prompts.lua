@@ -50,11 +50,7 @@ local function matrix_of(ids, device)
 end
 
 local function row_of(list, device) return core.tensor({ list }, { dtype = "i64", device = device }) end
-local function column(list, device)
-  local rows = {}
-  for i, v in ipairs(list) do rows[i] = { v } end
-  return core.tensor(rows, { dtype = "i64", device = device })
-end
+local column = Step.column
 
 -- A decoder's prompts in pieces; gives logits of the last position of each, [B, V].
 local function read_prompts(model, prompts, cache, chunk, device)
@@ -74,8 +70,22 @@ local function read_prompts(model, prompts, cache, chunk, device)
   return op.concat(parts, { axis = 0 })
 end
 
+-- ids as they are, or, with a mask, as an encoding, whose padding is none of it.
+local function masked(ids, mask)
+  if not mask then return ids end
+  if not core.is_tensor(ids) or table.concat(mask.shape, " ") ~= table.concat(ids.shape, " ") then
+    core.fail(("m:generate: the mask is %s, and has to be as ids are, which are %s"):format(core.type_text(mask),
+      core.is_tensor(ids) and core.type_text(ids) or "no tensor"))
+  end
+  return { ids = ids, mask = mask }
+end
+
 --- The prompts of options, lists of tokens.
-function prompts.of(o) return prompts_of(o.ids or core.fail "m:generate: ids is not given\n  hint: m:generate{ids = {1, 2, 3}}") end
+function prompts.of(o)
+  local ids = o.ids or core.fail "m:generate: ids is not given\n  hint: m:generate{ids = {1, 2, 3}}"
+  if o.features then core.fail "m:generate: option 'features' is for models that encode them, and this one reads tokens alone" end
+  return prompts_of(masked(ids, o.mask))
+end
 
 -- {logits, prompts, cache, device, next(tokens), take(rows)}: logits of what comes first, how a model goes on, and how rows
 -- become others (cache.lua). tokens are a list, with one for each row; next(tokens, more), where more says whether there will be
@@ -122,6 +132,6 @@ end
 --- How a model goes on behind what o says: {logits [B, V], prompts, cache, device, next(tokens), take(rows)}.
 function prompts.begin(model, o) return core.no_grad(model.encode and begin_pair or begin_text, model, o) end
 
-prompts.read, prompts.column, prompts.row = read_prompts, column, row_of
+prompts.read, prompts.row = read_prompts, row_of
 
 return prompts
