@@ -168,11 +168,25 @@ local function first_wrong(kinds, given)
   return first
 end
 
-local known = {}
+local known, methods, later = {}, {}, {}
 
---- What options.of was told of a name: "nn.Linear" as well as "Linear".
+-- "generate" of "m:generate".
+local function method_of(name) return name:match "^[%w_.]+:([%w_]+)$" end
+
+--- Options of these names are told by a module that is loaded when somebody asks for them, as functions are when they are first called.
+function options.later(module, ...)
+  for _, name in ipairs { ... } do later[method_of(name) or name] = module end
+end
+
+--- What options.of was told of a name: "nn.Linear" as well as "Linear", "model:generate" as "m:generate".
 function options.known(name)
-  local own = known[name] or known[name:match "[%w_]+%.[%w_]+$" or name] or known[name:match "[%w_]+$"]
+  local short = name:match "[%w_]+%.[%w_]+$" or name
+  local module = later[method_of(name) or short]
+  if module then
+    later[method_of(name) or short] = nil
+    require(module)
+  end
+  local own = known[name] or methods[method_of(name)] or known[short] or known[name:match "[%w_]+$"]
   if own then return own.kinds, own.defaults end
 end
 
@@ -180,6 +194,11 @@ end
 --- beside others that it does not name. defaults are told to who gives a wrong value.
 function options.some(what, kinds, defaults)
   known[what] = known[what] or { kinds = kinds, defaults = defaults }
+  local method = method_of(what)
+  if method then -- of two classes it is neither's
+    if methods[method] == nil then methods[method] = known[what] end
+    if methods[method] ~= known[what] then methods[method] = false end
+  end
   return function(given)
     if given == nil then given = {} end
     if type(given) ~= "table" or core.is_tensor(given) then

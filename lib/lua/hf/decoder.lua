@@ -168,7 +168,18 @@ function Text:logits(x)
   return y
 end
 
+options.later("tessera.hf.generate", "m:generate", "m:stream")
+
+-- m:generate{ids = .., max_new_tokens = 20, ..}: the new tokens, i64 [texts, steps], and a list of what is known of each text: tokens,
+-- text, reason ("eos", "stop", "length"), and what options add. ids: what tok:encode or tok:encode_batch gives, a list of tokens, a
+-- list of lists, or a tensor. Without a temperature the greatest logit is taken. docs/models.md has all options.
+--   local tokens, about = m:generate{ids = tok:encode "The capital of France is", max_new_tokens = 8}
+--   print(about[1].text, about[1].reason)
 function Text:generate(o) return require("tessera.hf.generate").generate(self, o) end
+
+-- m:stream{ids = .., ..}: m:generate a step at a time: an iterator of the step, a list with a token for each text (false: it has ended),
+-- and a list with what is new of each text.
+--   for step, tokens, texts in m:stream{ids = tok:encode "Once upon a time"} do io.write(texts[1]) io.flush() end
 function Text:stream(o) return require("tessera.hf.generate").stream(self, o) end
 
 --- build(prefix, base [, head = "lm_head"]): a family's function that makes a model of a configuration: base(c), in files under

@@ -23,9 +23,10 @@ local EARLY = options.kind('true, false or "never"', function(v) return type(v) 
 local DRAFT = options.kind('a model that reads from left to right, or "ngram"', function(v)
   return v == "ngram" or type(v) == "table" and v.is_module ~= nil and v.cache_sizes ~= nil and not v.encode
 end, function(v) return type(v) == "string" and (v:find "gram" and 'draft = "ngram"' or ("draft = hf.load \"%s\""):format(core.shown(v, 60))) end)
-local read_options = options.of("m:generate", chosen.with({ ids = PROMPT, seed = SEED, length = COUNT, chunk = COUNT, mask = options.tensor,
+local kinds, defaults = chosen.with({ ids = PROMPT, seed = SEED, length = COUNT, chunk = COUNT, mask = options.tensor,
   features = options.tensor, pad = SIZE, cache_dtype = fp8.kind, beams = COUNT, length_penalty = options.number(), early_stopping = EARLY,
-  draft = DRAFT, draft_tokens = COUNT }, { chunk = 512, length_penalty = 1, early_stopping = false, draft_tokens = 4 }))
+  draft = DRAFT, draft_tokens = COUNT }, { chunk = 512, length_penalty = 1, early_stopping = false, draft_tokens = 4 })
+local read_options = { ["m:generate"] = options.of("m:generate", kinds, defaults), ["m:stream"] = options.of("m:stream", kinds, defaults) }
 
 -- The options of a call of m:generate or m:stream.
 local function read(what, model, given)
@@ -35,7 +36,7 @@ local function read(what, model, given)
   if type(given) == "table" and not core.is_tensor(given) and given.ids ~= nil and given.special ~= nil and given.types ~= nil then
     core.fail(("%s: what tok:encode gives stands by name\n  hint: %s{ids = tok:encode \"..\"}"):format(what, what))
   end
-  local o = read_options(given)
+  local o = read_options[what](given)
   chosen.check(what, given or {}, o, model.config.vocab_size)
   return o
 end

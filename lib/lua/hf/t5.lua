@@ -133,7 +133,14 @@ function T5:forward(ids, o)
   return self.lm_head and self.lm_head(x) or op.linear(x, self.shared.weight)
 end
 
+options.later("tessera.hf.generate", "m:generate", "m:stream")
+
+-- m:generate{..}: the new tokens, i64 [texts, steps], and a list of what is known of each text; docs/models.md has the options.
+--   local tokens, about = m:generate{ids = ids, max_new_tokens = 20}
 function T5:generate(o) return require("tessera.hf.generate").generate(self, o) end
+
+-- m:stream{..}: m:generate a step at a time: an iterator of the step, a list of tokens and a list of new texts.
+--   for step, tokens in m:stream{ids = ids} do print(tokens[1]) end
 function T5:stream(o) return require("tessera.hf.generate").stream(self, o) end
 
 return {
