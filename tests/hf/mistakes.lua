@@ -55,6 +55,11 @@ m:stream { ids = ids, top_k = 2 } --! m:stream: option 'top_k' does nothing
 m:generate({ ids = ids, top_p = 0.9, temperature = 0, max_new_tokens = 1 }).shape --> {1, 1}
 m:generate({ ids = tessera.tensor { ids }, max_new_tokens = 2 }):totable()[1][1] == m:generate({ ids = ids, max_new_tokens = 1 }):item() --> true
 
+m "a text" --! hint: ids = tok:encode("..", {tensors = true}).ids
+m { ids = ids } --! hint: ids = tessera.tensor({{1, 2, 3}}, {dtype = "i64"})
+m { ids } --! hint: options stand by name, as {ids = ...}
+vectors.load "bert" { ids = ids } --! hint: ids = tessera.tensor
+
 -- A share of nothing leaves the greatest.
 local sampling = require "tessera.hf.sampling"
 sampling.filter(tessera.tensor { { 1, 3, 2 } }, { temperature = 1, top_p = 0 }):totable() --> {{-inf, 3, -inf}}

@@ -219,6 +219,9 @@ function chat_template.chat(tok, from, kept, messages, given)
     if name ~= "template" then variables[name] = v end
   end
   if messages == nil then fail "tok:chat: messages are needed: a list of {role = .., content = ..}" end
+  if type(messages) == "string" and not messages:find "^%s*[%[{]" or type(messages) == "table" and messages.role ~= nil then
+    fail("tok:chat: messages are a list, or its JSON, not %s\n  hint: tok:chat{{role = \"user\", content = \"..\"}}", type(messages) == "string" and "a text" or "one message")
+  end
   variables.messages = messages
   template = given and given.template
   if template == nil then

@@ -15,7 +15,14 @@ local op = core.op
 
 local decoder = {}
 
-local read_call = options.of("the model", { ids = options.tensor, cache = options.table, mask = options.tensor, positions = options.tensor,
+--- The kind of an option that takes tokens of a call.
+decoder.tokens = options.kind("a tensor", core.is_tensor, function(v)
+  if type(v) == "string" or type(v) == "table" and v.ids ~= nil then return "ids = tok:encode(\"..\", {tensors = true}).ids, where tok = hf.tokenizer(path)" end
+  return type(v) == "table" and 'ids = tessera.tensor({{1, 2, 3}}, {dtype = "i64"})' or nil
+end)
+decoder.tokens.leads = true -- in examples
+
+local read_call = options.of("the model", { ids = decoder.tokens, cache = options.table, mask = options.tensor, positions = options.tensor,
   last = options.flag, hidden = options.flag }, { last = false, hidden = false })
 
 --- The arguments of a call: m(ids, {..}) or m{ids = .., ..}; ids [B, S] of integers.

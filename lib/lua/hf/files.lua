@@ -91,10 +91,18 @@ local function sharded(folder, index)
   return tensors
 end
 
+-- An error of a file that is there and may not be read.
+local function need_readable(path)
+  local f, why = io.open(path, "rb")
+  if f then f:close() elseif not why:find "No such file" and not why:find "Not a directory" then files.need(path) end
+end
+files.need_readable = need_readable
+
 local function folder(path)
   local config = path .. "/config.json"
   if not exists(config) then
     files.need(path)
+    need_readable(config)
     if not is_folder(path) then
       local beside = path:match "^(.*)/[^/]*$" or "."
       fail(path, "a file that is none of GGUF%s", exists(beside .. "/config.json") and ("\n  hint: the folder is given: hf.load \"%s\""):format(shown(beside)) or
@@ -109,6 +117,7 @@ local function folder(path)
   elseif exists(path .. "/" .. SINGLE) then
     source.tensors = io_.load(path .. "/" .. SINGLE)
   else
+    need_readable(path .. "/" .. SINGLE)
     local other = exists(path .. "/pytorch_model.bin") and "; pytorch_model.bin is a pickle, which is not read" or ""
     fail(path, "there is neither %s nor %s%s", SINGLE, INDEX, other)
   end

@@ -322,6 +322,7 @@ function tokenizer.load(path, given)
     local inside = path:gsub("/$", "") .. "/tokenizer.json"
     if not files.exists(inside) then
       files.need(path)
+      files.need_readable(inside)
       if not files.is_folder(path) then
         core.fail(("hf.tokenizer: %s is no tokenizer by its name\n  hint: a folder with tokenizer.json, such a file, a .gguf or a .tiktoken file"):format(shown(path)))
       end
