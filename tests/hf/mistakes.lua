@@ -56,6 +56,7 @@ m:generate({ ids = ids, top_p = 0.9, temperature = 0, max_new_tokens = 1 }).shap
 m:generate({ ids = tessera.tensor { ids }, max_new_tokens = 2 }):totable()[1][1] == m:generate({ ids = ids, max_new_tokens = 1 }):item() --> true
 
 m "a text" --! hint: ids = tok:encode("..", {tensors = true}).ids
+m { ids = ids, mask = ids, types = ids, special = ids } --! hint: m{ids = e.ids, mask = e.mask}
 m { ids = ids } --! hint: ids = tessera.tensor({{1, 2, 3}}, {dtype = "i64"})
 m { ids } --! hint: options stand by name, as {ids = ...}
 vectors.load "bert" { ids = ids } --! hint: ids = tessera.tensor

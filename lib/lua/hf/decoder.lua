@@ -31,6 +31,9 @@ function decoder.arguments(ids, o, read)
   local given = {}
   for k, v in pairs(o or {}) do given[k] = v end
   given.ids = given.ids or ids
+  if given.special ~= nil and given.types ~= nil then -- an encoding
+    core.fail "the model: what tok:encode gives stands by name\n  hint: m{ids = e.ids, mask = e.mask}, where e = tok:encode(\"..\", {tensors = true})"
+  end
   given = (read or read_call)(given)
   ids = given.ids
   if not ids then core.fail "the model: ids is not given\n  hint: m{ids = tokens}, tokens [batch, positions] of integers" end
