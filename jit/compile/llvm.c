@@ -40,6 +40,10 @@ static const char *const options[] = {"tessera", "-disable-lsr", "-disable-cgp",
                                       /* shuffles; a clock, of profile marks; what else code
                                        * may need of SPIR-V 1.2 */
                                       "-spirv-ext=+SPV_INTEL_subgroups,+SPV_KHR_shader_clock"
+#if LLVM_VERSION_MAJOR >= 22
+                                      /* the target "cooperative" */
+                                      ",+SPV_KHR_cooperative_matrix,+SPV_KHR_bfloat16"
+#endif
 #endif
 };
 
