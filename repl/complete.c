@@ -279,7 +279,9 @@ static bool is_called(const char *text, const Around *a, Called *c) {
     while (end > 0 && text[end - 1] == ' ') end--;
     size_t start = name_start(text, end);
     if (start == end) continue;
-    *c = (Called){path_start(text, end), start, end};
+    size_t path = path_start(text, end);
+    if (path > 1 && text[path - 1] == ':') path = path_start(text, path - 1); /* m:f{ */
+    *c = (Called){path, start, end};
     return start > 0 && (text[start - 1] == '.' || text[start - 1] == ':');
   }
   return false;

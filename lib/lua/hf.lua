@@ -2,6 +2,7 @@
 
 local core = require "tessera.core"
 local named = require "tessera.named"
+local options = require "tessera.options"
 
 local hf = {}
 
@@ -77,6 +78,11 @@ function hf.chat_template(text_or_path) return require("tessera.hf.chat_template
 
 -- null: what is None in a template, where a variable of it is not merely missing
 hf.null = setmetatable({}, { __tostring = function() return "null" end })
+
+options.later("tessera.hf.load", "hf.load", "hf.plan")
+options.later("tessera.hf.gguf_write", "hf.save_gguf", "hf.requantize")
+options.later("tessera.hf.batching.scheduler", "hf.batch", "b:submit")
+options.later("tessera.hf.tokenizer", "hf.tokenizer")
 
 core.keep_line(hf, true)
 return named("tessera.hf", hf)

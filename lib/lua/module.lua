@@ -363,16 +363,23 @@ function Module:extra() return rawget(self, "_told") or "" end
 function Module:describe(indent)
   indent = type(indent) == "string" and indent or ""
   local lines = { ("%s(%s)"):format(self.class, self:extra()) }
-  local function add(name, part)
+  local function add(name, part, count)
     local text = is_module(part) and part:describe(indent .. "  ") or
       type(part) == "function" and function_name.text(part) or tostring(part)
-    lines[#lines + 1] = ("%s  %s: %s"):format(indent, name, text)
+    lines[#lines + 1] = ("%s  %s: %s%s"):format(indent, name, (count or 1) > 1 and ("%d x "):format(count) or "", text)
   end
   for _, key in ipairs(rawget(self, ORDER)) do
     if type(key) ~= "number" and is_module(rawget(self, key)) then add(key, rawget(self, key)) end
   end
-  for i = 1, #self do -- of lists, functions as well
-    if core.callable(rawget(self, i)) then add(path_name(i), rawget(self, i)) end
+  local i = 1
+  while i <= #self do -- of lists, functions as well
+    local part, last = rawget(self, i), i
+    if is_module(part) then
+      local text = part:describe()
+      while last < #self and is_module(rawget(self, last + 1)) and rawget(self, last + 1):describe() == text do last = last + 1 end
+    end
+    if core.callable(part) then add(last > i and path_name(i) .. " to " .. path_name(last) or path_name(i), part, last - i + 1) end
+    i = last + 1
   end
   return table.concat(lines, "\n")
 end

@@ -13,11 +13,12 @@ local options = {}
 
 -- ---- kinds
 
-local function kind(text, holds) return { text = text, holds = holds } end
+-- hint(v) may say what is right instead of a wrong value, or nil.
+local function kind(text, holds, hint) return { text = text, holds = holds, hint = hint } end
 options.kind = kind
 
 -- What is left of a kind when the option may not be missing.
-function options.needed(k) return { text = k.text, holds = k.holds, needed = true } end
+function options.needed(k) return { text = k.text, holds = k.holds, hint = k.hint, needed = true } end
 
 options.any = kind("something", function(v) return v ~= nil end)
 options.flag = kind("a boolean", function(v) return type(v) == "boolean" end)
@@ -101,13 +102,15 @@ local function shown(v)
   if type(v) == "string" then return "'" .. core.shown(v, 60) .. "'" end
   if type(v) == "number" then return ("%.14g"):format(v) end
   if type(v) == "boolean" then return tostring(v) end
+  if type(v) == "table" and next(v) == nil and not getmetatable(v) then return "an empty table" end
   return v == nil and "nothing" or core.is_tensor(v) and "a tensor" or "a " .. type(v)
 end
 
 local function wrong(what, name, k, v, default)
   local guess = k.words and type(v) == "string" and core.suggest(v, k.words)
+  local better = k.hint and k.hint(v)
   core.fail(("%s: %s must be %s, not %s%s"):format(what, name, k.text, shown(v),
-    guess and ("\n  hint: did you mean '%s'?"):format(guess) or default ~= nil and ("\n  hint: %s if it is not given"):format(type(default) == "table" and "{" .. table.concat(default, ", ") .. "}" or
+    better and "\n  hint: " .. better or guess and ("\n  hint: did you mean '%s'?"):format(guess) or default ~= nil and ("\n  hint: %s if it is not given"):format(type(default) == "table" and "{" .. table.concat(default, ", ") .. "}" or
       tostring(default)) or ""))
 end
 
@@ -128,8 +131,20 @@ local function known_elsewhere(name, kinds)
   end
 end
 
+-- The option that stands in an example: one that has to be given, or the first.
+local function example_of(kinds)
+  local words = names_of(kinds)
+  for _, word in ipairs(words) do
+    if kinds[word].needed or kinds[word].leads then return word end
+  end
+  return words[1]
+end
+
 local function unknown(what, name, kinds)
   local words = names_of(kinds)
+  if type(name) == "number" and words[1] then
+    core.fail(("%s: value %s has no name\n  hint: options stand by name, as {%s = ...}"):format(what, core.shown(tostring(name), 60), example_of(kinds)))
+  end
   local known = known_elsewhere(name, kinds)
   local guess = not known and type(name) == "string" and core.suggest(name, words)
   local list = #words == 0 and "it has no options" or "options are " .. table.concat(words, ", ")
@@ -153,11 +168,25 @@ local function first_wrong(kinds, given)
   return first
 end
 
-local known = {}
+local known, methods, later = {}, {}, {}
 
---- What options.of was told of a name: "nn.Linear" as well as "Linear".
+-- "generate" of "m:generate".
+local function method_of(name) return name:match "^[%w_.]+:([%w_]+)$" end
+
+--- Options of these names are told by a module that is loaded when somebody asks for them, as functions are when they are first called.
+function options.later(module, ...)
+  for _, name in ipairs { ... } do later[method_of(name) or name] = module end
+end
+
+--- What options.of was told of a name: "nn.Linear" as well as "Linear", "model:generate" as "m:generate".
 function options.known(name)
-  local own = known[name] or known[name:match "[%w_]+%.[%w_]+$" or name] or known[name:match "[%w_]+$"]
+  local short = name:match "[%w_]+%.[%w_]+$" or name
+  local module = later[method_of(name) or short]
+  if module then
+    later[method_of(name) or short] = nil
+    require(module)
+  end
+  local own = known[name] or methods[method_of(name)] or known[short] or known[name:match "[%w_]+$"]
   if own then return own.kinds, own.defaults end
 end
 
@@ -165,10 +194,15 @@ end
 --- beside others that it does not name. defaults are told to who gives a wrong value.
 function options.some(what, kinds, defaults)
   known[what] = known[what] or { kinds = kinds, defaults = defaults }
+  local method = method_of(what)
+  if method then -- of two classes it is neither's
+    if methods[method] == nil then methods[method] = known[what] end
+    if methods[method] ~= known[what] then methods[method] = false end
+  end
   return function(given)
     if given == nil then given = {} end
     if type(given) ~= "table" or core.is_tensor(given) then
-      core.fail(("%s: options are a table, as {%s = ...}, not %s"):format(what, names_of(kinds)[1], shown(given)))
+      core.fail(("%s: options are a table, as {%s = ...}, not %s"):format(what, example_of(kinds), shown(given)))
     end
     local name = first_wrong(kinds, given)
     if name == nil then return given end

@@ -132,10 +132,10 @@ two:cancel {} --! must be a request
 tessera.hf.batch {} --! must be a model
 tessera.hf.batch(m, { max_batch = 0 }) --! option 'max_batch' must be a whole number >= 1
 tessera.hf.batch(m, { pages = 1e12 }) --! hint: fewer {pages = ..}
-local bad = two:submit { ids = { 4, 5 }, max_new_tokens = 6, logit_bias = { [100] = 1 } }
+two:submit { ids = { 4, 5 }, max_new_tokens = 6, logit_bias = { [100] = 1 } } --! option 'logit_bias': token 100, and the model has 61
+two:submit { ids = { 4, 5 }, top_p = 0.5 } --! option 'top_p' does nothing at temperature 0
+two:submit { ids = "a text" } --! hint: ids = tok:encode
 two:run()
-bad.reason --> error
-bad.error:match "token 100" --> token 100
 words(good.tokens) == alone(m, { ids = { 1, 2, 3 }, max_new_tokens = 6, eos = false }) --> true
 two:step() --> false
 

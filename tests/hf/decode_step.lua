@@ -71,4 +71,4 @@ end
 for step in m:stream { ids = prompts[1], max_new_tokens = steps, eos = false } do
   if step == 6 then break end
 end
-m:generate { ids = prompts[1], max_new_tokens = steps, eos = false, length = 8 } --! the cache has room for 8 positions
+m:generate { ids = prompts[1], max_new_tokens = steps, eos = false, length = 8 } --! length is 8, and

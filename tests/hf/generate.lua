@@ -80,7 +80,7 @@ m:generate { max_new_tokens = 2 } --! ids is not given
 m:generate { ids = {} } --! must be token ids
 m:generate { ids = prompts, seed = { 1 } } --! 1 seeds for 3 texts
 m:generate { ids = prompts, top_q = 1 } --! did you mean 'top_k'?
-m:generate { ids = prompts[1], length = 7, max_new_tokens = 5, eos = false } --! the cache has room for 7 positions
+m:generate { ids = prompts[1], length = 7, max_new_tokens = 5, eos = false } --! length is 7, and 6 tokens and 5 new ones need 11 positions
 
 -- ---- filters beside their definitions
 local V = 50

@@ -96,8 +96,8 @@ hf.load(path) --! '../model-3.safetensors' is no name of a file beside it
 write("model.safetensors.index.json", "[]")
 hf.load(path) --! weight_map is missing
 vectors.remove(path)
-hf.load(path) --! there is no config.json
-hf.load(3) --! the path is a text
+hf.load(path) --! there is no such file or folder
+hf.load(3) --! a path is needed, not a number
 
 -- What is wrong with a configuration or its tensors.
 local function loaded(config, tensors, options)

@@ -58,6 +58,11 @@ static void test_completion(void) {
   expect("f32[1,1,4]");
   type("op.nanquantile(x, 0.5, {keep\ttrue}).ndim\r"); /* loaded when it is named */
   expect("keepdims = true");
+  type("hf.batch(1, {max_b\t4})\r"); /* options that are told where the function is first called */
+  expect("max_batch = 4");
+  expect("must be a model");
+  type("b:submit{max_\t1}\r"); /* those of a method, whatever it is called on */
+  expect("max_new_tokens = 1");
   type("setmetatable(_G, nil) t = setmetatable({}, {__index = function() print('RAN') end}) "
        "print('it ' .. 'is there')\r");
   expect("it is there"); /* else the terminal itself would answer what follows */

@@ -94,7 +94,7 @@ tok:decode { -1 } --! decode: id 1 is -1, ids begin with 0
 tok:token "a" --! tok:token: an id is a number, not a string
 hf.tokenizer(3) --! hf.tokenizer: a path is needed, not a number
 hf.tokenizer(dir, { pattern = "x" }) --! hf.tokenizer: 'pattern' is for vocabularies of tiktoken
-hf.tokenizer "/nowhere" --! hf.tokenizer: there is no /nowhere/tokenizer.json
+hf.tokenizer "/nowhere" --! /nowhere: there is no such file or folder
 
 -- ---- streams: no half characters
 local bytes = hf.tokenizer(write("b.tiktoken", (function()

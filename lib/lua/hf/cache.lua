@@ -4,6 +4,7 @@
 local core = require "tessera.core"
 local fp8 = require "tessera.hf.fp8"
 local options = require "tessera.options"
+local units = require "tessera.units"
 local op = core.op
 
 local Cache = {}
@@ -32,13 +33,34 @@ end
 local COUNT = options.whole { least = 1 }
 local read = options.of("m:cache", { batch = COUNT, length = COUNT, dtype = fp8.kind }, { batch = 1 })
 
+local nbytes = {}
+for _, d in ipairs(core.dtypes()) do nbytes[d.name] = d.nbytes end
+
+--- Bytes of a cache of these sizes.
+function Cache.bytes(sizes, dtype, batch, length)
+  local sum, scales = 0, fp8.is(dtype) and 2 * fp8.scale_bytes or 0
+  for _, s in ipairs(sizes) do sum = sum + s[1] * ((s[2] + s[3]) * nbytes[dtype] + scales) * length * batch end
+  return sum
+end
+
+-- Before anything is taken: a cache of which half is there is of no use.
+local function need_memory(sizes, o)
+  local bytes = Cache.bytes(sizes, o.dtype, o.batch, o.length)
+  if o.device:find "^cpu" and bytes > core.memory_left() then
+    core.fail(("a cache of %d x %d positions takes %s, and %s are left\n  hint: fewer positions (length, max_new_tokens), fewer texts, or keys and values in \"fp8_e4m3\""):format(
+      o.batch, o.length, units.size(bytes), units.size(core.memory_left())))
+  end
+end
+
 --- The cache of a model by its options {batch, length, dtype}; w, a weight, says where it lies, and in which type, if that is
 --- none of blocks.
 function Cache.of(model, w, o)
   o = read(o)
   local blocks = require "tessera.hf.blocks"
-  return Cache.new(model:cache_sizes(), { batch = o.batch, length = o.length or model:cache_length(),
-    dtype = o.dtype or (blocks.in_blocks(w.dtype) and "f32" or w.dtype), device = w.device })
+  local sizes, all = model:cache_sizes(), { batch = o.batch, length = o.length or model:cache_length(),
+    dtype = o.dtype or (blocks.in_blocks(w.dtype) and "f32" or w.dtype), device = w.device }
+  need_memory(sizes, all)
+  return Cache.new(sizes, all)
 end
 
 --- For a call with n more positions: an error where they have no room.

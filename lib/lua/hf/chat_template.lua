@@ -1,6 +1,7 @@
 -- hf.chat_template: conversations as the text that a model has learned (jinja/).
 
 local core = require "tessera.core"
+local files = require "tessera.hf.files"
 local values = require "tessera.hf.jinja.values"
 local json = require "tessera.hf.jinja.json"
 
@@ -141,7 +142,7 @@ end
 --- {text, tool_use, name, tokens = {bos_token = ..}} of the model at a path: a folder, or one of its files; nil if it has none.
 function chat_template.of_model(path)
   local found = { tokens = {}, name = path }
-  if path:match "%.gguf$" then
+  if files.is_gguf(path) then
     local map = core.map_file(path)
     local _, meta = require("tessera.hf.gguf").read(path, map)
     map:close()
@@ -175,9 +176,10 @@ function chat_template.load(what)
     fail("hf.chat_template: the text of a template or a path is needed, not %s", what == nil and "nothing" or core.is_tensor(what) and "a tensor" or "a " .. type(what))
   end
   if what:find "{[{%%#]" or what:find "\n" then return chat_template.of_text(what) end
-  if what:match "%.jinja2?$" or (readable(what) and not what:match "%.json$" and not what:match "%.gguf$") then
+  if what:match "%.jinja2?$" or (readable(what) and not what:match "%.json$" and not files.is_gguf(what)) then
     return chat_template.of_text(core.read_file(what, "hf.chat_template"), what)
   end
+  files.need(what)
   local found = chat_template.of_model(what)
   if type(found.text) ~= "string" then
     fail("hf.chat_template: there is no template at %s\n  hint: its text, a .jinja or .gguf file, tokenizer_config.json, or a folder with one of them", shown(what))
@@ -217,6 +219,9 @@ function chat_template.chat(tok, from, kept, messages, given)
     if name ~= "template" then variables[name] = v end
   end
   if messages == nil then fail "tok:chat: messages are needed: a list of {role = .., content = ..}" end
+  if type(messages) == "string" and not messages:find "^%s*[%[{]" or type(messages) == "table" and messages.role ~= nil then
+    fail("tok:chat: messages are a list, or its JSON, not %s\n  hint: tok:chat{{role = \"user\", content = \"..\"}}", type(messages) == "string" and "a text" or "one message")
+  end
   variables.messages = messages
   template = given and given.template
   if template == nil then

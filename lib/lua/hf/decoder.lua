@@ -15,7 +15,14 @@ local op = core.op
 
 local decoder = {}
 
-local read_call = options.of("the model", { ids = options.tensor, cache = options.table, mask = options.tensor, positions = options.tensor,
+--- The kind of an option that takes tokens of a call.
+decoder.tokens = options.kind("a tensor", core.is_tensor, function(v)
+  if type(v) == "string" or type(v) == "table" and v.ids ~= nil then return "ids = tok:encode(\"..\", {tensors = true}).ids, where tok = hf.tokenizer(path)" end
+  return type(v) == "table" and 'ids = tessera.tensor({{1, 2, 3}}, {dtype = "i64"})' or nil
+end)
+decoder.tokens.leads = true -- in examples
+
+local read_call = options.of("the model", { ids = decoder.tokens, cache = options.table, mask = options.tensor, positions = options.tensor,
   last = options.flag, hidden = options.flag }, { last = false, hidden = false })
 
 --- The arguments of a call: m(ids, {..}) or m{ids = .., ..}; ids [B, S] of integers.
@@ -24,6 +31,9 @@ function decoder.arguments(ids, o, read)
   local given = {}
   for k, v in pairs(o or {}) do given[k] = v end
   given.ids = given.ids or ids
+  if given.special ~= nil and given.types ~= nil then -- an encoding
+    core.fail "the model: what tok:encode gives stands by name\n  hint: m{ids = e.ids, mask = e.mask}, where e = tok:encode(\"..\", {tensors = true})"
+  end
   given = (read or read_call)(given)
   ids = given.ids
   if not ids then core.fail "the model: ids is not given\n  hint: m{ids = tokens}, tokens [batch, positions] of integers" end
@@ -168,16 +178,18 @@ function Text:logits(x)
   return y
 end
 
--- generate{ids, max_new_tokens = 20, temperature = 0, top_k, top_p, min_p, seed = 0, eos, stop, ..}: the new tokens, i64 [texts, steps], and
--- a list of {tokens, reason, text, ..}, one for each text: reason is "eos", "stop" or "length". ids are a tensor [texts, positions], with mask
--- where rows are padded, a list of numbers, a list of lists, or what tok:encode gives; each text is as it is alone. docs/models.md has all
--- options: penalties, logit_bias, logprobs, json, json_schema, grammar, regex, beams, draft, cache_dtype, length, chunk.
+options.later("tessera.hf.generate", "m:generate", "m:stream")
+
+-- m:generate{ids = .., max_new_tokens = 20, ..}: the new tokens, i64 [texts, steps], and a list of what is known of each text: tokens,
+-- text, reason ("eos", "stop", "length"), and what options add. ids: what tok:encode or tok:encode_batch gives, a list of tokens, a
+-- list of lists, or a tensor, with mask where its rows are padded. Without a temperature the greatest logit is taken. docs/models.md has all options.
 --   local tokens, about = m:generate{ids = tok:encode "The capital of France is", max_new_tokens = 8}
+--   print(about[1].text, about[1].reason)
 function Text:generate(o) return require("tessera.hf.generate").generate(self, o) end
 
--- stream{ids, ..}: an iterator of the step, a list with a token for each text, false for those that have ended, and a list with what is new of each
--- text, where there is a tokenizer; and what m:generate says of each text, which grows. Options are those of m:generate but beams.
---   for _, _, texts in m:stream{ids = tok:encode "Once upon a time"} do io.write(texts[1]) end
+-- m:stream{ids = .., ..}: m:generate a step at a time: an iterator of the step, a list with a token for each text (false: it has ended),
+-- and a list with what is new of each text.
+--   for step, tokens, texts in m:stream{ids = tok:encode "Once upon a time"} do io.write(texts[1]) io.flush() end
 function Text:stream(o) return require("tessera.hf.generate").stream(self, o) end
 
 --- build(prefix, base [, head = "lm_head"]): a family's function that makes a model of a configuration: base(c), in files under

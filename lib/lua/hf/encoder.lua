@@ -8,7 +8,7 @@ local op = core.op
 
 local encoder = {}
 
-local read = options.of("the model", { ids = options.tensor, mask = options.tensor, types = options.tensor, positions = options.tensor })
+local read = options.of("the model", { ids = decoder.tokens, mask = options.tensor, types = options.tensor, positions = options.tensor })
 
 --- m(ids, {mask, types, positions}) or m{ids = .., ..}: ids [B, S]; o.seen: the mask as attention takes it, or nil.
 function encoder.arguments(ids, o)

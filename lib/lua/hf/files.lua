@@ -12,6 +12,8 @@ local shown = core.shown
 -- look at; who makes a tokenizer reads them from the file.
 local LONGEST_LIST = 1000
 
+local EISDIR = 21 -- on Linux
+
 local function exists(path)
   local f = io.open(path, "rb")
   if f then f:close() end
@@ -20,6 +22,36 @@ end
 files.exists = exists
 
 local function fail(path, what, ...) core.fail(("%s: %s"):format(shown(path), what:format(...))) end
+
+-- A folder can be opened and not be read, whatever is in it.
+local function is_folder(path)
+  local f = io.open(path, "rb")
+  local what = f and select(3, f:read(1))
+  if f then f:close() end
+  return what == EISDIR
+end
+files.is_folder = is_folder
+
+--- The error of a path at which nothing can be read; nothing where something can.
+function files.need(path)
+  local f, why = io.open(path, "rb")
+  if f then return f:close() end
+  if why:find "No such file" then
+    local hint = path:find "^[%w._-]+/[%w._-]+$" and
+      "\n  hint: a path of this machine is needed; models are not fetched, so a name of the Hugging Face hub has to be downloaded first" or ""
+    fail(path, "there is no such file or folder%s", hint)
+  end
+  core.fail("cannot open " .. (why:gsub("^.*: ", shown(path) .. ": ")))
+end
+
+--- Whether a file begins as one of GGUF, whatever its name.
+function files.is_gguf(path)
+  if path:find "%.gguf$" then return true end
+  local f = io.open(path, "rb")
+  local magic = f and f:read(4)
+  if f then f:close() end
+  return magic == "GGUF"
+end
 
 local SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 
@@ -59,9 +91,23 @@ local function sharded(folder, index)
   return tensors
 end
 
+-- An error of a file that is there and may not be read.
+local function need_readable(path)
+  local f, why = io.open(path, "rb")
+  if f then f:close() elseif not why:find "No such file" and not why:find "Not a directory" then files.need(path) end
+end
+files.need_readable = need_readable
+
 local function folder(path)
   local config = path .. "/config.json"
   if not exists(config) then
+    files.need(path)
+    need_readable(config)
+    if not is_folder(path) then
+      local beside = path:match "^(.*)/[^/]*$" or "."
+      fail(path, "a file that is none of GGUF%s", exists(beside .. "/config.json") and ("\n  hint: the folder is given: hf.load \"%s\""):format(shown(beside)) or
+        "\n  hint: a model is a folder with config.json and " .. SINGLE .. ", or a GGUF file")
+    end
     fail(path, "there is no config.json\n  hint: a folder of a model has config.json and %s, or the file is one of GGUF", SINGLE)
   end
   local source = { path = path, kind = "safetensors", config = io_.load_json(config) }
@@ -71,6 +117,7 @@ local function folder(path)
   elseif exists(path .. "/" .. SINGLE) then
     source.tensors = io_.load(path .. "/" .. SINGLE)
   else
+    need_readable(path .. "/" .. SINGLE)
     local other = exists(path .. "/pytorch_model.bin") and "; pytorch_model.bin is a pickle, which is not read" or ""
     fail(path, "there is neither %s nor %s%s", SINGLE, INDEX, other)
   end
@@ -80,8 +127,9 @@ end
 --- {path, kind, config, tensors}: the configuration as config.json has it, tensors by name. Of GGUF as they are named in
 --- safetensors (gguf_models.lua), and its metadata.
 function files.open(path)
-  if type(path) ~= "string" or path == "" then core.fail "hf.load: the path is a text: hf.load \"folder\"" end
-  if path:find "%.gguf$" then
+  if type(path) ~= "string" or path == "" then core.fail(("hf.load: a path is needed, not %s\n  hint: hf.load \"folder\", or a GGUF file"):format(path == "" and "''" or type(path) == "nil" and "nothing" or "a " .. type(path)))
+  end
+  if files.is_gguf(path) then
     local map = core.map_file(path)
     local tensors, meta = require("tessera.hf.gguf").read(path, map, LONGEST_LIST)
     map:close()

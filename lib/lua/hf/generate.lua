@@ -2,6 +2,7 @@
 -- writes their keys and values in place and chooses the next ones (generation/chooser.lua).
 
 local core = require "tessera.core"
+local beside = require "tessera.hf.generation.beside"
 local chosen = require "tessera.hf.generation.options"
 local fp8 = require "tessera.hf.fp8"
 local options = require "tessera.options"
@@ -13,42 +14,31 @@ local generate = {}
 local COUNT, SIZE = options.whole { least = 1 }, options.whole { least = 0 }
 local PROMPT = options.kind("token ids: a tensor [batch, positions], a list of numbers, a list of lists, or what tok:encode gives", function(v)
   return core.is_tensor(v) or type(v) == "table" and (#v > 0 or v.ids ~= nil)
-end)
+end, prompts.hint)
+PROMPT.leads = true -- in examples
 local SEED = options.kind("a whole number, or a list of them, one for each text", function(v)
   return type(v) == "number" and v % 1 == 0 or type(v) == "table"
 end)
 local EARLY = options.kind('true, false or "never"', function(v) return type(v) == "boolean" or v == "never" end)
 local DRAFT = options.kind('a model that reads from left to right, or "ngram"', function(v)
   return v == "ngram" or type(v) == "table" and v.is_module ~= nil and v.cache_sizes ~= nil and not v.encode
-end)
-local read = options.of("m:generate", chosen.with({ ids = PROMPT, seed = SEED, length = COUNT, chunk = COUNT, mask = options.tensor,
+end, function(v) return type(v) == "string" and (v:find "gram" and 'draft = "ngram"' or ("draft = hf.load \"%s\""):format(core.shown(v, 60))) end)
+local kinds, defaults = chosen.with({ ids = PROMPT, seed = SEED, length = COUNT, chunk = COUNT, mask = options.tensor,
   features = options.tensor, pad = SIZE, cache_dtype = fp8.kind, beams = COUNT, length_penalty = options.number(), early_stopping = EARLY,
-  draft = DRAFT, draft_tokens = COUNT }, { chunk = 512, length_penalty = 1, early_stopping = false, draft_tokens = 4 }))
+  draft = DRAFT, draft_tokens = COUNT }, { chunk = 512, length_penalty = 1, early_stopping = false, draft_tokens = 4 })
+local read_options = { ["m:generate"] = options.of("m:generate", kinds, defaults), ["m:stream"] = options.of("m:stream", kinds, defaults) }
 
--- Options that say how another one goes: what is said without it would be lost.
-local BESIDE = { { "length_penalty", 1, "beams" }, { "early_stopping", false, "beams" }, { "draft_tokens", 4, "draft" } }
-
-local function options_of(given)
-  local o = read(given)
-  for _, row in ipairs(BESIDE) do
-    local name, default, of = unpack(row)
-    if o[name] ~= default and not o[of] then core.fail(("m:generate: option '%s' says how '%s' goes, which is not given"):format(name, of)) end
+-- The options of a call of m:generate or m:stream.
+local function read(what, model, given)
+  if type(model) ~= "table" or not model.config then
+    core.fail(("%s: it is called without the model\n  hint: %s{..}, with a colon"):format(what, what))
   end
+  if type(given) == "table" and not core.is_tensor(given) and given.ids ~= nil and given.special ~= nil and given.types ~= nil then
+    core.fail(("%s: what tok:encode gives stands by name\n  hint: %s{ids = tok:encode \"..\"}"):format(what, what))
+  end
+  local o = read_options[what](given)
+  chosen.check(what, given or {}, o, model.config.vocab_size)
   return o
-end
-
--- The tokenizer that stands beside the model, read when it is needed.
-local function tokenizer_of(model)
-  return function()
-    local own = rawget(model, "_tokenizer")
-    if own == nil and type(model.path) == "string" then
-      local ok, tok = pcall(require("tessera.hf.tokenizer").load, model.path)
-      if not ok and tostring(tok):find "interrupted" then error(tok, 0) end
-      own = ok and tok or false
-      rawset(model, "_tokenizer", own)
-    end
-    return own or nil
-  end
 end
 
 -- A chooser for each text.
@@ -56,7 +46,7 @@ local function choosers_of(model, o, texts)
   if type(o.seed) == "table" and #o.seed ~= #texts then core.fail(("m:generate: %d seeds for %d texts"):format(#o.seed, #texts)) end
   local list = {}
   for i, prompt in ipairs(texts) do
-    list[i] = sampling.chooser(chosen.of(o, i), { prompt = prompt, config = model.config, tokenizer = tokenizer_of(model) })
+    list[i] = sampling.chooser(chosen.of(o, i), { prompt = prompt, config = model.config, tokenizer = beside.tokenizer(model) })
   end
   return list
 end
@@ -117,7 +107,7 @@ end
 
 --- ? m.stream (decoder.lua).
 function generate.stream(model, given)
-  local o = options_of(given)
+  local o = read("m:stream", model, given)
   if o.beams then core.fail "m:stream: the tokens of a beam search are known at its end\n  hint: m:generate{beams = ..}" end
   return begin(model, o)
 end
@@ -155,7 +145,7 @@ end
 
 --- ? m.generate (decoder.lua).
 function generate.generate(model, given)
-  local o = options_of(given)
+  local o = read("m:generate", model, given)
   local about = (o.beams and of_beams or of_choosers)(model, o)
   return matrix_of(about, pad_of(model, o)), about
 end

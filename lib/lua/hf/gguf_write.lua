@@ -139,6 +139,19 @@ local function converted(path, name, t, dtype)
   return quantize.blocks(x, dtype)
 end
 
+-- A function of how many tensors are done that tells it on a terminal, if all of them take longer than half a second.
+local function waiting(path, n)
+  local start, bar = core.now(), nil
+  return function(i)
+    if not bar and i < n and core.is_terminal(2) and core.now() - start > 0.5 then
+      bar = require("tessera.data").progress(n, { label = shown(path), unit = "tensors" })
+    end
+    if not bar then return end
+    bar:update(i)
+    if i == n then bar:finish() end
+  end
+end
+
 -- head: bytes of the metadata, in count entries.
 local function write_all(path, names, tensors, count, head, o)
   local infos, at, dtype = {}, 0, {}
@@ -157,8 +170,10 @@ local function write_all(path, names, tensors, count, head, o)
   end
   local header = "GGUF" .. whole(3, 4) .. whole(#names, 8) .. whole(count, 8) .. head .. table.concat(infos)
   local parts = { header .. ("\0"):rep(-#header % ALIGNMENT) }
+  local bar = waiting(path, #names)
   for i, name in ipairs(names) do
     local t = converted(path, name, tensors[name], dtype[i])
+    bar(i)
     parts[#parts + 1] = t
     if t.nbytes % ALIGNMENT ~= 0 then parts[#parts + 1] = ("\0"):rep(-t.nbytes % ALIGNMENT) end
   end

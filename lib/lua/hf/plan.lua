@@ -3,7 +3,7 @@
 
 local core = require "tessera.core"
 local blocks = require "tessera.hf.blocks"
-local fp8 = require "tessera.hf.fp8"
+local Cache = require "tessera.hf.cache"
 local Store = require "tessera.hf.batching.store"
 local units = require "tessera.units"
 
@@ -66,9 +66,7 @@ local function cache_bytes(model, dtype, o)
     return Store.nbytes(model, { pages = pages, size = size, length = o.length, chunk = o.chunk or 256, texts = o.batch, dtype = dtype }),
       ("%d pages of %d positions, "):format(pages, size)
   end
-  local sum, scales = 0, fp8.is(dtype) and 2 * fp8.scale_bytes or 0
-  for _, s in ipairs(model:cache_sizes()) do sum = sum + s[1] * ((s[2] + s[3]) * nbytes[dtype] + scales) * o.length * o.batch end
-  return sum, ""
+  return Cache.bytes(model:cache_sizes(), dtype, o.batch, o.length), ""
 end
 
 -- The largest tensors that stand beside each other in a call: a layer's widest rows twice, the stream, logits.

@@ -13,12 +13,12 @@ local function keep_top(logits, k)
   return op.where(logits:ge(best:narrow(-1, k - 1, 1)), logits, -math.huge)
 end
 
--- The greatest until their probabilities reach p, the one that reaches it as well.
+-- The greatest until their probabilities reach p, the one that reaches it as well: of p = 0 the greatest alone.
 local function keep_share(logits, p)
   local sorted = op.sort(logits, { descending = true })
   local probability = op.softmax(sorted)
   local before = op.cumsum(probability) - probability
-  local least = op.where(before:lt(p), sorted, math.huge):min { axis = -1, keepdims = true }
+  local least = op.where(before:lt(math.max(p, 1e-30)), sorted, math.huge):min { axis = -1, keepdims = true }
   return op.where(logits:ge(least), logits, -math.huge)
 end
 

@@ -133,15 +133,15 @@ function T5:forward(ids, o)
   return self.lm_head and self.lm_head(x) or op.linear(x, self.shared.weight)
 end
 
--- generate{ids or features, mask, max_new_tokens = 20, ..}: the new tokens of the decoder, i64 [texts, steps], and a list of
--- {tokens, reason, text, ..}, one for each text. ids, or features, are what the encoder reads, all at once; options are those of
--- other models' generate (docs/models.md) but draft.
---   local tokens = m:generate{ids = e.ids, mask = e.mask, max_new_tokens = 8}
+options.later("tessera.hf.generate", "m:generate", "m:stream")
+
+-- m:generate{ids or features, mask, ..}: the new tokens of the decoder, i64 [texts, steps], and a list of what is known of each text. ids, or
+-- features, are what the encoder reads, all at once; docs/models.md has the options, of which draft is for other models.
+--   local tokens, about = m:generate{ids = ids, max_new_tokens = 20}
 function T5:generate(o) return require("tessera.hf.generate").generate(self, o) end
 
--- stream{ids or features, mask, ..}: an iterator of the step, a list with a token for each text, false for those that have ended, and a list
--- with what is new of each text, where there is a tokenizer. Options are those of generate but beams.
---   for _, tokens in m:stream{ids = e.ids} do print(tokens[1]) end
+-- m:stream{..}: m:generate a step at a time: an iterator of the step, a list of tokens and a list of new texts.
+--   for step, tokens in m:stream{ids = ids} do print(tokens[1]) end
 function T5:stream(o) return require("tessera.hf.generate").stream(self, o) end
 
 return {

@@ -2,6 +2,7 @@
 -- not tokenizer.json become one (tokenizer_gguf.lua, tokenizer_tiktoken.lua).
 
 local core = require "tessera.core"
+local files = require "tessera.hf.files"
 local named = require "tessera.named"
 local options = require "tessera.options"
 
@@ -303,11 +304,6 @@ end
 --- Of the text of a tokenizer.json.
 function tokenizer.of_json(json, name) return made(name or "tokenizer.json", json) end
 
-local function exists(path)
-  local file = io.open(path, "rb")
-  if file then file:close() end
-  return file ~= nil
-end
 
 local read_load = options.of("hf.tokenizer", { pattern = options.text, special = options.table })
 
@@ -321,10 +317,15 @@ function tokenizer.load(path, given)
     core.fail(("hf.tokenizer: '%s' is for vocabularies of tiktoken; %s says all by itself"):format(o.pattern and "pattern" or "special", shown(path)))
   end
   if ext == "tiktoken" then return made(path, require("tessera.hf.tokenizer_tiktoken").json(path, o)) end
-  if ext == "gguf" then return made_at(path, require("tessera.hf.tokenizer_gguf").of_file(path)) end
+  if files.is_gguf(path) then return made_at(path, require("tessera.hf.tokenizer_gguf").of_file(path)) end
   if ext ~= "json" then
     local inside = path:gsub("/$", "") .. "/tokenizer.json"
-    if not exists(inside) then
+    if not files.exists(inside) then
+      files.need(path)
+      files.need_readable(inside)
+      if not files.is_folder(path) then
+        core.fail(("hf.tokenizer: %s is no tokenizer by its name\n  hint: a folder with tokenizer.json, such a file, a .gguf or a .tiktoken file"):format(shown(path)))
+      end
       core.fail(("hf.tokenizer: there is no %s\n  hint: a folder with tokenizer.json, such a file, a .gguf or a .tiktoken file"):format(shown(inside)))
     end
     path = inside

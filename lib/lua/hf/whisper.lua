@@ -123,7 +123,14 @@ function Whisper:forward(o)
   return op.linear(x, self.model.decoder.embed_tokens.weight)
 end
 
+options.later("tessera.hf.generate", "m:generate", "m:stream")
+
+-- m:generate{..}: the new tokens, i64 [texts, steps], and a list of what is known of each text; docs/models.md has the options.
+--   local tokens, about = m:generate{features = features, max_new_tokens = 20}
 function Whisper:generate(o) return require("tessera.hf.generate").generate(self, o) end
+
+-- m:stream{..}: m:generate a step at a time: an iterator of the step, a list of tokens and a list of new texts.
+--   for step, tokens in m:stream{features = features} do print(tokens[1]) end
 function Whisper:stream(o) return require("tessera.hf.generate").stream(self, o) end
 
 return {

@@ -7,6 +7,7 @@
 -- them as they were, and the next step does it again.
 
 local core = require "tessera.core"
+local beside = require "tessera.hf.generation.beside"
 local blocks = require "tessera.hf.blocks"
 local Captured = require "tessera.hf.batching.captured"
 local chosen = require "tessera.hf.generation.options"
@@ -27,7 +28,7 @@ local read = options.of("hf.batch", { max_batch = COUNT, length = COUNT, pages =
   share = options.flag, tokenizer = chosen.kinds.tokenizer }, { max_batch = 8, page = 32, chunk = 256, share = true })
 local PROMPT = options.kind("the token ids of one text: a list, a tensor [positions], or what tok:encode gives", function(v)
   return core.is_tensor(v) or type(v) == "table" and (#v > 0 or v.ids ~= nil)
-end)
+end, prompts.hint)
 local read_request = options.of("b:submit", chosen.with { ids = options.needed(PROMPT) })
 
 local function store_options(model, o)
@@ -64,14 +65,8 @@ end
 local function prompt_of(self, ids)
   local list = prompts.of { ids = ids }
   if #list ~= 1 then core.fail(("b:submit: %d texts are given, and a request is one"):format(#list)) end
-  local prompt, most = {}, self.model.config.vocab_size
-  for i, id in ipairs(list[1]) do
-    if type(id) ~= "number" or id % 1 ~= 0 or id < 0 or id >= most then
-      core.fail(("b:submit: token %d of the prompt is %s, and has to be a whole number from 0 to %d"):format(i, core.shown(tostring(id)), most - 1))
-    end
-    prompt[i] = id
-  end
-  return prompt
+  prompts.check("b:submit", "the prompt", list[1], self.model.config.vocab_size)
+  return { unpack(list[1]) }
 end
 
 local function need_room(self, prompt, o)
@@ -97,10 +92,11 @@ end
 --   local request = b:submit{ids = tok:encode "The capital of France is", max_new_tokens = 8}
 function Batch:submit(given)
   local o = read_request(given)
+  chosen.check("b:submit", given, o, self.model.config.vocab_size)
   local prompt = prompt_of(self, o.ids)
   need_room(self, prompt, o)
   local r = Request.new(self.serial + 1, prompt, o, { config = self.model.config, device = self.store.device,
-    tokenizer = o.tokenizer or self.tokenizer })
+    tokenizer = o.tokenizer or self.tokenizer or beside.tokenizer(self.model) })
   r.root = self.model:length_kind(r:room())
   self.serial = self.serial + 1
   self.queue[#self.queue + 1] = r

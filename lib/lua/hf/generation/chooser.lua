@@ -60,7 +60,8 @@ function Chooser.new(given, context)
     self.tokenizer = tokenizer_of(o, context, "stop")
     self.stop = stops_of(self, o, self.tokenizer)
   else
-    self.tokenizer = o.tokenizer or type(context.tokenizer) ~= "function" and context.tokenizer or nil
+    self.tokenizer = o.tokenizer or context.tokenizer or nil
+    if type(self.tokenizer) == "function" then self.tokenizer = self.tokenizer() end
   end
   local kind
   self.grammar, kind = grammar_of(o)

@@ -29,7 +29,8 @@ local BIAS = options.kind("a table of numbers by token, {[id] = number}, -math.h
 end)
 
 local SCHEMA = options.kind("a schema: a table, or its text in JSON", function(v) return type(v) == "string" or type(v) == "table" and not core.is_tensor(v) end)
-local TOKENIZER = options.kind("a tokenizer, as hf.tokenizer gives it", function(v) return getmetatable(v) == core.tokenizer_class end)
+local TOKENIZER = options.kind("a tokenizer, as hf.tokenizer gives it", function(v) return getmetatable(v) == core.tokenizer_class end,
+  function(v) return type(v) == "string" and ("hf.tokenizer \"%s\""):format(core.shown(v, 60)) end)
 
 own.kinds = {
   max_new_tokens = COUNT, eos = END, stop = STOP, tokenizer = TOKENIZER,
@@ -48,6 +49,46 @@ function own.of(o, row)
   for name in pairs(own.kinds) do mine[name] = o[name] end
   if type(o.seed) == "table" then mine.seed = o.seed[row] end
   return mine
+end
+
+-- What says how something is done that another option asks for; what draws, where nothing is drawn.
+local BELONGS = { { "length_penalty", "beams" }, { "early_stopping", "beams" }, { "draft_tokens", "draft" } }
+local DRAWS = { "min_p", "top_k", "top_p" }
+
+-- The first token of an option's that a vocabulary of `most` has not, and the option.
+local function foreign(o, most)
+  local function is_foreign(id) return type(id) ~= "number" or id < 0 or id % 1 ~= 0 or id >= most end
+  for _, name in ipairs { "eos", "pad" } do
+    for _, id in ipairs(type(o[name]) == "table" and o[name] or { o[name] or nil }) do
+      if is_foreign(id) then return name, id end
+    end
+  end
+  for id in pairs(o.logit_bias or {}) do
+    if is_foreign(id) then return "logit_bias", id end
+  end
+end
+
+--- Options, as they were given to a function and as it read them, of which each has to have an effect, and tokens have to be of the
+--- vocabulary.
+function own.check(what, given, o, vocabulary)
+  for _, pair in ipairs(BELONGS) do
+    if given[pair[1]] ~= nil and not o[pair[2]] then
+      core.fail(("%s: option '%s' does nothing without '%s'\n  hint: leave it out, or give {%s = ..}"):format(what, pair[1], pair[2], pair[2]))
+    end
+  end
+  for _, name in ipairs(DRAWS) do
+    if given[name] ~= nil and given.temperature == nil and not o.beams then
+      core.fail(("%s: option '%s' does nothing at temperature 0, where the greatest logit is taken\n  hint: {temperature = 1, %s = %s}, or {temperature = 0} as well"):format(
+        what, name, name, tostring(given[name])))
+    end
+  end
+  local held = {}
+  for _, kind in ipairs { "json", "json_schema", "grammar", "regex" } do held[#held + 1] = o[kind] and kind or nil end
+  if #held > 1 then core.fail(("%s: options '%s' and '%s': a text is held to one of them"):format(what, held[1], held[2])) end
+  local name, id = foreign(o, vocabulary or math.huge)
+  if name then
+    core.fail(("%s: option '%s': token %s, and the model has %d, from 0 on"):format(what, name, core.shown(tostring(id), 60), vocabulary))
+  end
 end
 
 --- Whether the logits are changed before a token is chosen: by penalties, a bias, a grammar.

@@ -7,6 +7,11 @@ local op = core.op
 
 local prompts = {}
 
+--- The hint where a text stands for its tokens, of an option that takes tokens; nil of what is no text.
+function prompts.hint(v)
+  return type(v) == "string" and "ids = tok:encode \"..\", where tok = hf.tokenizer(path)" or nil
+end
+
 local function rows_of(x) return core.is_tensor(x) and (x.ndim == 1 and x:unsqueeze(0) or x):totable() or { x } end
 local function is_encoding(v) return type(v) == "table" and not core.is_tensor(v) and v.ids ~= nil end
 
@@ -31,9 +36,20 @@ local function prompts_of(ids)
     if is_encoding(row) then add_encoding(list, row) else list[#list + 1] = core.is_tensor(row) and row:totable() or row end
   end
   for i, row in ipairs(list) do
+    if type(row) == "string" then core.fail(("m:generate: text %d is a string\n  hint: ids = tok:encode_batch{..}, where tok = hf.tokenizer(path)"):format(i)) end
     if type(row) ~= "table" or #row == 0 then core.fail(("m:generate: text %d has no tokens"):format(i)) end
   end
   return list
+end
+
+--- What is no token of a vocabulary of `most` is an error with its place: of which call, and where in it.
+function prompts.check(what, place, row, most)
+  for i, id in ipairs(row) do
+    if type(id) ~= "number" or id % 1 ~= 0 or id < 0 or id >= most then
+      local text = type(id) == "string" and "'" .. core.shown(id, 60) .. "'" or type(id) == "number" and ("%.14g"):format(id) or "a " .. type(id)
+      core.fail(("%s: token %d of %s is %s, and has to be a whole number from 0 to %d"):format(what, i, place, text, most - 1))
+    end
+  end
 end
 
 -- The same as a tensor, of texts that are read all at once.
@@ -82,20 +98,33 @@ end
 
 --- The prompts of options, lists of tokens.
 function prompts.of(o)
-  local ids = o.ids or core.fail "m:generate: ids is not given\n  hint: m:generate{ids = {1, 2, 3}}"
+  local ids = o.ids or core.fail "m:generate: ids is not given\n  hint: m:generate{ids = tok:encode \"text\"}, or {ids = {1, 2, 3}}"
   if o.features then core.fail "m:generate: option 'features' is for models that encode them, and this one reads tokens alone" end
   return prompts_of(masked(ids, o.mask))
+end
+
+-- Texts of a model, of which each has room in the cache.
+local function texts_of(model, o)
+  local texts, longest = prompts.of(o), 0
+  for i, row in ipairs(texts) do
+    prompts.check("m:generate", ("text %d"):format(i), row, model.config.vocab_size)
+    longest = math.max(longest, #row)
+  end
+  local needed = longest + o.max_new_tokens
+  if o.length and o.length < needed then
+    core.fail(("m:generate: length is %d, and %d tokens and %d new ones need %d positions\n  hint: without {length = ..} there are as many as are needed"):format(
+      o.length, longest, o.max_new_tokens, needed))
+  end
+  return texts, o.length or needed
 end
 
 -- {logits, prompts, cache, device, next(tokens), take(rows)}: logits of what comes first, how a model goes on, and how rows
 -- become others (cache.lua). tokens are a list, with one for each row; next(tokens, more), where more says whether there will be
 -- another step, may give the tokens with the greatest logits as well, a list.
 local function begin_text(model, o)
-  local texts = prompts.of(o)
-  local longest = 0
-  for _, row in ipairs(texts) do longest = math.max(longest, #row) end
+  local texts, length = texts_of(model, o)
   local device = model:embedding().weight.device
-  local cache = model:cache { batch = #texts, length = o.length or longest + o.max_new_tokens, dtype = o.cache_dtype }
+  local cache = model:cache { batch = #texts, length = length, dtype = o.cache_dtype }
   local logits = read_prompts(model, texts, cache, o.chunk, device)
   local next_
   if o.beams then -- which take rows of the cache
