@@ -16,8 +16,9 @@ local hf = {}
 --   local tokens = m:generate{ids = ids, max_new_tokens = 20}
 function hf.load(path, options) return require("tessera.hf.load").load(path, options) end
 
--- plan(path, {dtype, device, batch = 1, length, memory}): what hf.load would take: bytes of weights (mapped: over the file),
--- cache and scratch, whether they fit into memory and what would; prints as a table.
+-- plan(path, {dtype, device, batch = 1, length, memory, cache_dtype, pages, page, chunk}): what hf.load would take: bytes of weights
+-- (mapped: over the file), cache and scratch, whether they fit into memory and what would; prints as a table. With pages, or page,
+-- the cache is that of hf.batch with these options for `batch` texts.
 --   print(tessera.hf.plan("SmolLM2", {batch = 4, length = 8192}))
 function hf.plan(path, options) return require("tessera.hf.load").plan(path, options) end
 
@@ -38,6 +39,19 @@ function hf.requantize(from, to, options) return require("tessera.hf.gguf_write"
 -- families(): the names of the families, a list: what config.json calls model_type.
 --   print(table.concat(tessera.hf.families(), " "))
 function hf.families() return require("tessera.hf.families").names() end
+
+-- batch(model, {max_batch = 8, length, pages, page = 32, chunk = 256, cache_dtype, share = true, tokenizer}): several texts of a
+-- decoder that go on beside each other and come and end at any time, each with the tokens that m:generate gives it alone.
+-- b:submit{ids = .., max_new_tokens = .., ..} gives a request: request.tokens, request.text, request.done, request.reason,
+-- request:read(); b:step() brings every text one token further and reads `chunk` tokens of prompts, false if there is none; b:run()
+-- steps until all have ended; b:cancel(request); b:statistics(). Keys and values lie in `pages` of `page` positions, by default
+-- enough for max_batch texts of `length`; texts that begin alike share pages (share), layers with a window keep their window. Where
+-- pages are short, texts wait. cache_dtype: "f32", "bf16", "f16", "f64", "fp8_e4m3", "fp8_e5m2", by default the type of the weights.
+--   local b = tessera.hf.batch(m, {max_batch = 16, length = 4096})
+--   local request = b:submit{ids = {504, 3575, 282}, max_new_tokens = 20}
+--   b:run()
+--   print(table.concat(request.tokens, " "))
+function hf.batch(model, options) return require("tessera.hf.batching.scheduler").new(model, options) end
 
 -- tokenizer(path, {pattern, special}): the tokenizer of a folder with tokenizer.json, of such a file, of a GGUF file, or of a
 -- vocabulary of tiktoken (.tiktoken); the last needs, unless its name is known, the pattern that divides text, and special

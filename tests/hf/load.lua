@@ -56,6 +56,17 @@ plan.cache --> 1048576
 #plan.would > 0 --> true
 tostring(plan):match "^llama: 19424 parameters" ~= nil --> true
 tostring(plan):match "it does not fit" ~= nil --> true
+-- What pages take is what hf.batch has then.
+for _, dtype in ipairs { "f32", "fp8_e4m3" } do
+  local o = { batch = 3, length = 96, page = 16, chunk = 8, cache_dtype = dtype }
+  local b = hf.batch(m, { max_batch = 3, length = 96, page = 16, chunk = 8, cache_dtype = dtype })
+  assert(hf.plan(path, o).cache == b:statistics().nbytes)
+  o.pages = 5
+  assert(hf.plan(path, o).cache == hf.batch(m, { max_batch = 3, length = 96, page = 16, chunk = 8, pages = 5, cache_dtype = dtype }):statistics().nbytes)
+end
+hf.plan(path, { batch = 4, length = 1024, cache_dtype = "fp8_e4m3" }).cache --> 393216
+tostring(hf.plan(path, { pages = 1000, memory = "400 KiB" })):match "would fit: {pages = %d+}" ~= nil --> true
+hf.load(path, { pages = 3 }) --! option 'pages'
 
 -- In shards.
 local function write(name, text)

@@ -36,7 +36,8 @@
  * An item of work is one kv head and some of its query rows, heads of the group one
  * after the other. A worker packs the keys and values of a kv head once for all its
  * items in a row, as long as they are not too many. Few rows (decoding) read keys and
- * values where they lie. */
+ * values where they lie, also in pages, if these hold the type of q: chains of sums go on from
+ * one page to the next. Pages of other types are widened first, a block at a time. */
 #include "vm/drive/attention.h"
 
 #include <stdlib.h>
@@ -57,11 +58,15 @@ typedef struct Job {
   const TsAttention *a;
   const TsKernels *k;
   const TsGemmAcc *acc;
-  TsGemmPack *pack, *pack_wide; /* panels of b's from the storage type; of a's from W */
-  TsGemmSkinny *dots, *rows;    /* for few rows, or NULL */
-  TsConvertFn *load, *store;    /* NULL where the storage type is W */
-  int w;                        /* index of W's kernels */
-  int64_t size, wide;           /* bytes of an element in storage, in W */
+  TsGemmPack *pack, *pack_wide;        /* panels of b's from the storage type; of a's from W */
+  TsGemmSkinny *dots, *rows;           /* for few rows, or NULL */
+  TsGemmSkinny *wide_dots, *wide_rows; /* for few rows of widened keys */
+  TsGemmPack *pack_read;               /* panels of b's from widened keys */
+  TsConvertFn *load, *store;           /* NULL where the storage type is W */
+  TsConvertFn *load_page;              /* from the type of pages; NULL where it is W */
+  bool widens, rounds;                 /* pages are not of the storage type, or have scales */
+  int w;                               /* index of W's kernels */
+  int64_t size, wide;                  /* bytes of an element in storage, in W */
   int64_t group, item_rows, items_per_head; /* query rows of a kv head: group * s */
   int64_t slots, slot_bytes; /* packed blocks: keys, values, whether these are all finite */
   int64_t k_bytes, kv_bytes;
@@ -79,8 +84,9 @@ typedef struct Item {
   Worker *w;
   int64_t head, first; /* kv head; first of its query rows */
   int rows;
-  char *q, *qp, *s, *p, *m, *l, *o, *slot;
-  bool finite;                          /* the values of the block */
+  char *q, *qp, *s, *p, *m, *l, *o, *slot, *read;
+  int64_t place, low, end; /* of query 0; keys below low and from end on nobody sees */
+  bool finite;             /* the values of the block */
   int64_t lo[MOST_ROWS], hi[MOST_ROWS]; /* keys that each row sees */
 } Item;
 
@@ -99,11 +105,21 @@ static int64_t query_head(const Item *t, int r) {
 
 static int64_t query_index(const Item *t, int r) { return (t->first + r) % t->j->a->s; }
 
+/* Where the text stands, and what its queries see of the keys together. */
+static void find_place(Item *t) {
+  const TsAttention *a = t->j->a;
+  t->place = a->place, t->low = 0, t->end = a->t;
+  if (!a->pages) return;
+  t->place = a->pages->start[t->head / a->kv_heads];
+  t->end = max64(0, min64(a->t, t->place + a->s));
+  if (a->window) t->low = max64(0, min64(a->t, t->place - a->window + 1));
+}
+
 /* The rows in W, and what they see. */
 static void load_rows(Item *t) {
   const TsAttention *a = t->j->a;
   for (int r = 0; r < t->rows; r++) {
-    int64_t i = query_index(t, r), at = i + a->place;
+    int64_t i = query_index(t, r), at = i + t->place;
     const char *q =
         (const char *)a->q + (a->q_at[query_head(t, r)] + i * a->q_step) * t->j->size;
     char *to = t->q + r * a->d * t->j->wide;
@@ -198,10 +214,118 @@ static void add_values(Item *t, const Block *b, AddValues *add) {
   }
 }
 
+/* ---- pages */
+enum { OF_KEYS, OF_VALUES };
+
+static int64_t width_of(const TsAttention *a, int of) { return of == OF_KEYS ? a->d : a->dv; }
+
+/* The row of a key among all rows of its kv head and those before. */
+static int64_t row_of(const Item *t, int64_t key) {
+  const TsAttention *a = t->j->a;
+  const TsAttentionPages *p = a->pages;
+  int64_t page = p->table[t->head / a->kv_heads * p->count + key / p->size];
+  return (t->head % a->kv_heads * p->all + page) * p->size + key % p->size;
+}
+
+/* How many of the keys lie side by side, to - at at most. */
+static int64_t run_of(const Item *t, int64_t at, int64_t to) {
+  int64_t size = t->j->a->pages->size;
+  return min64(to - at, size - at % size);
+}
+
+static const char *row_at(const Item *t, int of, int64_t row) {
+  const TsAttention *a = t->j->a;
+  const char *x = of == OF_KEYS ? a->k : a->v;
+  return x + row * width_of(a, of) * ts_dtypes[a->pages->dtype].nbytes;
+}
+
+/* Products are f32's, whatever W is. */
+static void scale_rows(const Job *j, char *to, int64_t n, int64_t width, const float *scale) {
+  for (int64_t i = 0; i < n; i++)
+    for (int64_t at = i * width, end = at + width; at < end; at++) {
+      double *d = (double *)(void *)to + at;
+      float *f = (float *)(void *)to + at;
+      if (j->w)
+        *d = (double)((float)*d * scale[i]);
+      else
+        *f *= scale[i];
+    }
+}
+
+/* To numbers of q's type. */
+static void round_rows(const Job *j, char *to, int64_t n) {
+  enum { SOME = 128 };
+  _Alignas(64) char narrow[SOME * 8];
+  for (int64_t i = 0, some; i < n; i += some, to += some * j->wide) {
+    some = min64(SOME, n - i);
+    j->store(some, narrow, to);
+    j->load(some, to, narrow);
+  }
+}
+
+/* Keys or values [first, first + n) in W, one behind the other; zeros where nobody looks. */
+static void read_rows(const Item *t, int of, int64_t first, int64_t n, char *to) {
+  const Job *j = t->j;
+  const float *scale = j->a->pages->scale[of];
+  int64_t width = width_of(j->a, of), end = first + n;
+  for (int64_t at = first, some; at < end; at += some, to += some * width * j->wide) {
+    bool below = at < t->low;
+    some = below ? min64(end, t->low) - at : run_of(t, at, end);
+    if (below || at >= t->end) {
+      memset(to, 0, (size_t)(some * width * j->wide));
+      continue;
+    }
+    int64_t row = row_of(t, at);
+    if (j->load_page)
+      j->load_page(some * width, to, row_at(t, of, row));
+    else
+      memcpy(to, row_at(t, of, row), (size_t)(some * width * j->wide));
+    if (scale) scale_rows(j, to, some, width, scale + row);
+    if (j->rounds) round_rows(j, to, some * width);
+  }
+}
+
+/* ---- few rows in pages: products of the keys that some row sees, and their values */
+static void page_dots(Item *t, const Block *b) {
+  const Job *j = t->j;
+  const TsAttention *a = j->a;
+  char *s = t->s + b->from * j->wide;
+  if (j->widens) {
+    read_rows(t, OF_KEYS, b->first + b->from, b->to - b->from, t->read);
+    j->wide_dots(t->rows, b->to - b->from, a->d, t->qp, t->read, a->d, s, KEYS, false);
+    return;
+  }
+  int64_t to = b->first + b->to;
+  for (int64_t at = b->first + b->from, n; at < to; at += n, s += n * j->wide) {
+    n = run_of(t, at, to);
+    j->dots(t->rows, n, a->d, t->qp, row_at(t, OF_KEYS, row_of(t, at)), a->d, s, KEYS, false);
+  }
+}
+
+static void add_pages(Item *t, const Block *b, int row, int rows) {
+  const Job *j = t->j;
+  const TsAttention *a = j->a;
+  char *o = t->o + (b->row + row) * a->dv * j->wide;
+  int64_t to = b->first + b->to;
+  for (int64_t at = b->first + b->from, n; at < to; at += n) {
+    const char *s = t->s + (row * KEYS + at - b->first) * j->wide;
+    n = j->widens ? to - at : run_of(t, at, to);
+    j->pack_wide(t->p, ts_gemm_skinny_width(rows), s, KEYS, 1, rows, n);
+    if (j->widens)
+      j->wide_rows(rows, a->dv, n, t->p, t->read, a->dv, o, a->dv, true);
+    else
+      j->rows(rows, a->dv, n, t->p, row_at(t, OF_VALUES, row_of(t, at)), a->dv, o, a->dv, true);
+  }
+}
+
 /* ---- few rows: keys and values stay where they lie */
 static void add_few(Item *t, const Block *b, int row, int rows) {
   const Job *j = t->j;
   const TsAttention *a = j->a;
+  if (a->pages) {
+    add_pages(t, b, row, rows);
+    return;
+  }
   const char *v = (const char *)a->v + (a->v_at[t->head] + b->first * a->v_step) * j->size;
   char *o = t->o + (b->row + row) * a->dv * j->wide;
   j->pack_wide(t->p, ts_gemm_skinny_width(rows), t->s + row * KEYS * j->wide, KEYS, 1, rows,
@@ -214,27 +338,50 @@ static void few_rows(Item *t, Block *b) {
   const TsAttention *a = j->a;
   b->row = 0, b->rows = t->rows;
   if (!look(t, b)) return;
-  const char *k = (const char *)a->k + (a->k_at[t->head] + b->first * a->k_step) * j->size;
-  j->dots(t->rows, b->n, a->d, t->qp, k, a->k_step, t->s, KEYS, false);
+  if (a->pages) {
+    page_dots(t, b);
+  } else {
+    const char *k = (const char *)a->k + (a->k_at[t->head] + b->first * a->k_step) * j->size;
+    j->dots(t->rows, b->n, a->d, t->qp, k, a->k_step, t->s, KEYS, false);
+  }
   softmax_step(t, b);
+  if (j->widens) read_rows(t, OF_VALUES, b->first + b->from, b->to - b->from, t->read);
   add_values(t, b, add_few);
 }
 
 /* ---- many rows: packed panels */
+/* n rows of keys or of values from `first` on as they are packed: where they lie, or read into
+ * t->read, from one to the next *step elements of *size bytes. */
+static const char *rows_at(const Item *t, int of, int64_t first, int64_t n, int64_t *step,
+                           int64_t *size) {
+  const TsAttention *a = t->j->a;
+  *size = t->j->size;
+  if (a->pages) {
+    read_rows(t, of, first, n, t->read);
+    *step = width_of(a, of), *size = t->j->wide;
+    return t->read;
+  }
+  const int64_t *at = of == OF_KEYS ? a->k_at : a->v_at;
+  const char *x = of == OF_KEYS ? a->k : a->v;
+  *step = of == OF_KEYS ? a->k_step : a->v_step;
+  return x + (at[t->head] + first * *step) * t->j->size;
+}
+
 static void pack_block(const Item *t, int64_t first, char *to) {
   const Job *j = t->j;
   const TsAttention *a = j->a;
-  int64_t n = min64(KEYS, a->t - first), nr = j->acc->nr;
-  const char *k = (const char *)a->k + (a->k_at[t->head] + first * a->k_step) * j->size;
-  const char *v = (const char *)a->v + (a->v_at[t->head] + first * a->v_step) * j->size;
+  TsGemmPack *pack = a->pages ? j->pack_read : j->pack;
+  int64_t n = min64(KEYS, t->end - first), nr = j->acc->nr, step, size;
+  const char *k = rows_at(t, OF_KEYS, first, n, &step, &size);
   for (int64_t i = 0; i < n; i += nr)
-    j->pack(to + i * a->d * j->wide, (int)nr, k + i * a->k_step * j->size, a->k_step, 1,
-            min64(nr, n - i), a->d);
+    pack(to + i * a->d * j->wide, (int)nr, k + i * step * size, step, 1, min64(nr, n - i),
+         a->d);
   char *values = to + j->k_bytes;
+  const char *v = rows_at(t, OF_VALUES, first, n, &step, &size);
   bool finite = true;
   for (int64_t c = 0; c < a->dv; c += nr) {
     char *panel = values + c * KEYS * j->wide;
-    j->pack(panel, (int)nr, v + c * j->size, 1, a->v_step, min64(nr, a->dv - c), n);
+    pack(panel, (int)nr, v + c * size, 1, step, min64(nr, a->dv - c), n);
     finite = finite && j->k->attention.finite[j->w](panel, n * nr);
   }
   to[j->kv_bytes] = finite;
@@ -296,16 +443,18 @@ static void run_item(Item *t) {
   const Job *j = t->j;
   const TsAttention *a = j->a;
   int64_t lo = a->t, hi = 0;
+  find_place(t);
   load_rows(t);
   clear_rows(t);
   for (int r = 0; r < t->rows; r++) lo = min64(lo, t->lo[r]), hi = max64(hi, t->hi[r]);
-  bool few = j->dots && j->rows && t->rows <= FEW_ROWS;
+  bool few =
+      t->rows <= FEW_ROWS && (j->widens ? j->wide_dots && j->wide_rows : j->dots && j->rows);
   int64_t width = few ? ts_gemm_skinny_width(t->rows) : j->acc->mr;
   for (int r = 0; r < t->rows; r += (int)width)
     j->pack_wide(t->qp + r * a->d * j->wide, (int)width, t->q + r * a->d * j->wide, a->d, 1,
                  min64(width, t->rows - r), a->d);
   for (int64_t first = lo / KEYS * KEYS; first < hi && !ts_cpu_interrupted(); first += KEYS) {
-    Block b = {.first = first, .n = (int)min64(KEYS, a->t - first)};
+    Block b = {.first = first, .n = (int)min64(KEYS, t->end - first)};
     if (few)
       few_rows(t, &b);
     else
@@ -328,6 +477,7 @@ static int64_t lay_out(const Job *j, char *mem, Item *t) {
   t->l = ts_scratch_carve(&mem, rows * j->wide);
   t->o = ts_scratch_carve(&mem, rows * a->dv * j->wide);
   t->slot = ts_scratch_carve(&mem, j->slots * j->slot_bytes);
+  t->read = ts_scratch_carve(&mem, a->pages ? KEYS * max64(a->d, a->dv) * j->wide : 0);
   return mem - start;
 }
 
@@ -354,10 +504,21 @@ static void set_kernels(Job *j) {
   j->pack = j->acc->pack_b[type], j->pack_wide = j->acc->pack_a[wide_type];
   j->dots = j->acc->skinny_dots[type], j->rows = j->acc->skinny_rows[type];
   j->size = ts_dtypes[d].nbytes, j->wide = ts_dtypes[wide].nbytes;
+  j->pack_read = j->acc->pack_b[wide_type];
+  j->wide_dots = j->acc->skinny_dots[wide_type], j->wide_rows = j->acc->skinny_rows[wide_type];
   if (d != wide) {
     j->load = j->k->convert.convert[d][wide];
     j->store = j->k->convert.convert[wide][d];
   }
+}
+
+static void set_pages(Job *j) {
+  const TsAttentionPages *p = j->a->pages;
+  TsDtype wide = (TsDtype)ts_dtypes[j->a->dtype].accum;
+  if (!p) return;
+  j->widens = p->dtype != j->a->dtype || p->scale[OF_KEYS] || p->scale[OF_VALUES];
+  j->rounds = j->widens && j->store;
+  if (p->dtype != wide) j->load_page = j->k->convert.convert[p->dtype][wide];
 }
 
 /* Rows of an item and blocks that stay packed: few enough rows that the pool is busy. */
@@ -382,6 +543,7 @@ int ts_attention(const TsAttention *a, const TsKernels *k) {
   int threads = ts_cpu_threads();
   if (a->batch * a->heads * a->s * a->dv == 0) return 0;
   set_kernels(&j);
+  set_pages(&j);
   set_blocks(&j, threads);
   j.worker_bytes = up(lay_out(&j, NULL, &t), 64);
   j.mem = ts_work_take(threads * j.worker_bytes);

@@ -7,6 +7,16 @@
 
 #include "vm/core/kernels.h"
 
+/* Keys and values that lie in pages, [kv_heads][all][size][d], one after the other in a text by
+ * a table. Nothing is read that no query of the text, an entry of the batch, sees. */
+typedef struct TsAttentionPages {
+  TsDtype dtype;            /* of k and v, whose numbers are read as q's */
+  const int64_t *table;     /* [batch][count]: each in 0 .. all - 1 */
+  int64_t count, size, all; /* pages of a text; keys of a page; pages */
+  const int64_t *start;     /* [batch]: the position of query 0 */
+  const float *scale[2];    /* [kv_heads][all][size]: of rows of k and v, or NULL */
+} TsAttentionPages;
+
 /* Statistics and sums are f32 for f32 and narrower floats, else f64: the wide type.
  * Offsets and strides count elements; the last axis of q, k and v is adjacent. Query
  * heads are numbered through all batches, b * heads + h; head h uses kv head
@@ -25,9 +35,10 @@ typedef struct TsAttention {
   int mask_key_step;                 /* 1, or 0 for one value for all keys */
   const void *sink;                  /* [heads] in the wide type, or NULL */
   bool causal;
-  int64_t place; /* of query 0 among the keys: t - s, or 0 */
+  int64_t place;  /* of query 0 among the keys: t - s, or 0 */
   int64_t window; /* 0: none */
   double scale;
+  const TsAttentionPages *pages; /* or NULL; k_at, v_at, steps, place are of keys without */
 } TsAttention;
 
 /* 0, or -1 when there is no memory for scratch. */

@@ -91,15 +91,15 @@ function Attention:forward(x, at)
   return self[self.out](attention.join(self:attend(q, k, v, at)))
 end
 
--- Rows of several lengths see keys up to their own position, bool [B, 1, 1, T]; made once a call for each window.
+-- Rows of several lengths see keys up to their own position, bool [B, 1, S, T]; made once a call for each window.
 local function seen_by_rows(at, t, window)
   local name = window or 0
   at.seen = at.seen or {}
   if not at.seen[name] then
-    local keys = op.arange(t):to(at.device):unsqueeze(0)
-    local seen = keys:le(at.rows)
-    if window then seen = seen:logical_and(keys:gt(at.rows - window)) end
-    at.seen[name] = seen:unsqueeze(1):unsqueeze(1)
+    local keys, rows = op.arange(t):to(at.device), at.rows:unsqueeze(-1)
+    local seen = keys:le(rows)
+    if window then seen = seen:logical_and(keys:gt(rows - window)) end
+    at.seen[name] = seen:unsqueeze(1)
   end
   return at.seen[name]
 end
@@ -112,6 +112,9 @@ end
 
 --- Heads with those of the cache.
 function Attention:attend(q, k, v, at)
+  if at.cache and at.cache.attend then -- of pages
+    return at.cache:attend(self.index, q, k, v, { window = self.window, scale = self.scale, softcap = self.softcap, sink = self.sinks }, at)
+  end
   if at.cache then k, v = at.cache:append(self.index, k, v) end
   local o = attention.asked(at, k.shape[3], self.window)
   o.scale, o.softcap, o.sink = self.scale, self.softcap, self.sinks

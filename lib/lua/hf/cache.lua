@@ -2,6 +2,7 @@
 -- step of a generation makes them anew.
 
 local core = require "tessera.core"
+local fp8 = require "tessera.hf.fp8"
 local options = require "tessera.options"
 local op = core.op
 
@@ -15,16 +16,21 @@ end
 --- new(sizes, {batch, length, dtype, device}): sizes = a list of {heads, width of keys, width of values} by layer.
 function Cache.new(sizes, o)
   local self = setmetatable({ sizes = sizes, k = {}, v = {}, mk = {}, mv = {}, length = 0, room = o.length, batch = o.batch, nbytes = 0 }, Cache)
+  local function zeros(shape, dtype)
+    local t = op.zeros(shape, { dtype = dtype }):to(o.device)
+    self.nbytes = self.nbytes + t.nbytes
+    return t
+  end
+  if fp8.is(o.dtype) then self.ks, self.vs = {}, {} end
   for i, s in ipairs(sizes) do
-    self.k[i] = op.zeros({ o.batch, s[1], o.length, s[2] }, { dtype = o.dtype }):to(o.device)
-    self.v[i] = op.zeros({ o.batch, s[1], o.length, s[3] }, { dtype = o.dtype }):to(o.device)
-    self.nbytes = self.nbytes + self.k[i].nbytes + self.v[i].nbytes
+    self.k[i], self.v[i] = zeros({ o.batch, s[1], o.length, s[2] }, o.dtype), zeros({ o.batch, s[1], o.length, s[3] }, o.dtype)
+    if self.ks then self.ks[i], self.vs[i] = zeros({ o.batch, s[1], o.length }, "f32"), zeros({ o.batch, s[1], o.length }, "f32") end
   end
   return self
 end
 
 local COUNT = options.whole { least = 1 }
-local read = options.of("m:cache", { batch = COUNT, length = COUNT, dtype = options.dtype }, { batch = 1 })
+local read = options.of("m:cache", { batch = COUNT, length = COUNT, dtype = fp8.kind }, { batch = 1 })
 
 --- The cache of a model by its options {batch, length, dtype}; w, a weight, says where it lies, and in which type, if that is
 --- none of blocks.
@@ -46,24 +52,38 @@ function Cache:need(batch, n)
 end
 
 --- Keys and values [B, H, S, D] behind those of the layer; all of them so far, of rows of several lengths as many as the longest
---- has.
+--- has, as numbers of the type that comes.
 function Cache:append(i, k, v)
-  local n, at = k.shape[3], self.length
-  for row, own in ipairs(self.lengths or { at }) do
-    local function put(to, from)
-      if self.lengths then to, from = to:narrow(0, row - 1, 1), from:narrow(0, row - 1, 1) end
-      to:narrow(2, own, n):copy_(from)
+  local n, at, dtype = k.shape[3], self.length, k.dtype
+  local function put(to, from)
+    for row, own in ipairs(self.lengths or { at }) do
+      if self.lengths then
+        to:narrow(0, row - 1, 1):narrow(2, own, n):copy_(from:narrow(0, row - 1, 1))
+      else
+        to:narrow(2, own, n):copy_(from)
+      end
     end
-    put(self.k[i], k)
-    put(self.v[i], v)
+    return to:narrow(2, 0, at + n)
   end
-  return self.k[i]:narrow(2, 0, at + n), self.v[i]:narrow(2, 0, at + n)
+  local function put_narrow(to, scales, from)
+    local q, scale = fp8.narrow(from, to.dtype)
+    return fp8.wide(put(to, q), put(scales, scale), from.dtype)
+  end
+  if self.ks then return put_narrow(self.k[i], self.ks[i], k), put_narrow(self.v[i], self.vs[i], v) end
+  k, v = put(self.k[i], k), put(self.v[i], v)
+  if k.dtype ~= dtype then return k:cast(dtype), v:cast(dtype) end
+  return k, v
 end
 
 --- The cache of a row alone, which lies in this one.
 function Cache:row(row)
   local own = setmetatable({ sizes = self.sizes, k = {}, v = {}, mk = {}, mv = {}, length = 0, room = self.room, batch = 1, nbytes = 0 }, Cache)
-  for i in ipairs(self.sizes) do own.k[i], own.v[i] = self.k[i]:narrow(0, row, 1), self.v[i]:narrow(0, row, 1) end
+  for _, name in ipairs { "k", "v", "ks", "vs" } do
+    if self[name] then
+      own[name] = {}
+      for i, t in ipairs(self[name]) do own[name][i] = t:narrow(0, row, 1) end
+    end
+  end
   return own
 end
 
@@ -80,12 +100,13 @@ function Cache:take(rows)
   for i, row in ipairs(rows) do same = same and row == i - 1 end
   if same or #self.k == 0 then return self end
   local index = core.tensor(rows, { dtype = "i64", device = self.k[1].device })
-  for _, name in ipairs { "k", "v" } do
-    for i, t in ipairs(self[name]) do
+  for _, name in ipairs { "k", "v", "ks", "vs" } do
+    for i, t in ipairs(self[name] or {}) do
       local own = op.index_select(t:narrow(2, 0, self.length), index, { axis = 0 })
       if #rows ~= self.batch then
         local shape = t.shape
-        t = op.zeros({ #rows, shape[2], shape[3], shape[4] }, { dtype = t.dtype }):to(t.device)
+        shape[1] = #rows
+        t = op.zeros(shape, { dtype = t.dtype }):to(t.device)
       end
       t:narrow(2, 0, self.length):copy_(own)
       self[name][i] = t

@@ -3,7 +3,7 @@
 --   count, offset   how many positions come, and behind how many
 --   positions       where they stand, if it was said: [S] or [B, S]
 --   mask            which keys are seen, bool [B, 1, 1, T], if some are not
---   rows            of a cache with rows of several lengths, which position comes, [B, 1]
+--   rows            of a cache with rows of several lengths, which positions come, [B, S]
 --   cache, length   the cache, and the length for which positions are scaled (rope.lua)
 --   tables, wide    rotary positions of the call; the dtype of its sines
 
@@ -52,7 +52,9 @@ function decoder.at(o, w)
   if o.cache then o.cache:need(b, s) end
   local at = { count = s, offset = offset, positions = o.positions, mask = decoder.key_mask(o.mask, b, offset + s), cache = o.cache,
     length = o.cache and o.cache.room or offset + s, tables = {}, wide = w.dtype == "f64" and "f64" or "f32", device = o.ids.device }
-  if o.cache and o.cache.lengths then
+  if o.cache and o.cache.rows then -- whose positions the device has
+    at.rows, at.positions, at.offset = o.cache.rows, o.cache.rows, 0
+  elseif o.cache and o.cache.lengths then
     if o.mask or o.positions then core.fail "the model: a cache with rows of several lengths says itself what is seen, and where positions stand" end
     at.rows = core.tensor(o.cache.lengths, { dtype = "i64", device = at.device }):unsqueeze(1)
     at.positions = at.rows
@@ -102,6 +104,36 @@ function Text:cache_sizes()
     sizes[i] = c.cache_size or { c.num_key_value_heads or c.num_attention_heads, d, d }
   end
   return sizes
+end
+
+-- The modules of layers that have a place in the cache, in its order.
+local function attentions(self)
+  local base, list = self:base(), {}
+  for _, layer in ipairs(base[base.names.layers]) do
+    for _, part in ipairs(layer:children()) do
+      local index = rawget(part[2], "index")
+      if index then list[index] = part[2] end
+    end
+  end
+  return list
+end
+
+--- How many positions each layer sees, a list; false: all.
+function Text:cache_windows()
+  local windows = {}
+  for i, part in ipairs(attentions(self)) do windows[i] = rawget(part, "window") or false end
+  return windows
+end
+
+--- A word that is the same for lengths for which positions are scaled alike.
+function Text:length_kind(length)
+  local words = {}
+  for _, part in ipairs(attentions(self)) do
+    local rope = rawget(part, "rope")
+    local word = rope and rope:length_kind(length) or ""
+    if word ~= "" and words[#words] ~= word then words[#words + 1] = word end
+  end
+  return table.concat(words, " ")
 end
 
 function Text:cache_length() return self.config.max_position_embeddings or 2048 end

@@ -3,6 +3,7 @@
 
 local core = require "tessera.core"
 local chosen = require "tessera.hf.generation.options"
+local fp8 = require "tessera.hf.fp8"
 local options = require "tessera.options"
 local prompts = require "tessera.hf.generation.prompts"
 local sampling = require "tessera.hf.sampling"
@@ -21,7 +22,7 @@ local DRAFT = options.kind('a model that reads from left to right, or "ngram"', 
   return v == "ngram" or type(v) == "table" and v.is_module ~= nil and v.cache_sizes ~= nil and not v.encode
 end)
 local read = options.of("m:generate", chosen.with({ ids = PROMPT, seed = SEED, length = COUNT, chunk = COUNT, mask = options.tensor,
-  features = options.tensor, pad = SIZE, beams = COUNT, length_penalty = options.number(), early_stopping = EARLY,
+  features = options.tensor, pad = SIZE, cache_dtype = fp8.kind, beams = COUNT, length_penalty = options.number(), early_stopping = EARLY,
   draft = DRAFT, draft_tokens = COUNT }, { chunk = 512, length_penalty = 1, early_stopping = false, draft_tokens = 4 }))
 
 -- The tokenizer that stands beside the model, read when it is needed.

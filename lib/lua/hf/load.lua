@@ -5,6 +5,7 @@ local core = require "tessera.core"
 local blocks = require "tessera.hf.blocks"
 local families = require "tessera.hf.families"
 local files = require "tessera.hf.files"
+local fp8 = require "tessera.hf.fp8"
 local options = require "tessera.options"
 
 local load = {}
@@ -147,7 +148,10 @@ local is_size = options.kind("bytes, or a text as \"8 GiB\"", function(v) return
 local kinds = { dtype = options.one_of("f64", "f32", "bf16", "f16"), device = options.text, strict = options.flag,
   batch = options.whole { least = 1 }, length = options.whole { least = 1 }, memory = is_size }
 local read = options.of("hf.load", kinds, { strict = true, batch = 1 })
-local read_plan = options.of("hf.plan", kinds, { strict = true, batch = 1 })
+local plan_kinds = { cache_dtype = fp8.kind, pages = options.whole { least = 1 }, page = options.whole { least = 1 },
+  chunk = options.whole { least = 1 } }
+for name, kind in pairs(kinds) do plan_kinds[name] = kind end
+local read_plan = options.of("hf.plan", plan_kinds, { strict = true, batch = 1 })
 
 -- Names of old files as they are called now.
 local function renamed(tensors, rows)

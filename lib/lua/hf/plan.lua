@@ -3,6 +3,8 @@
 
 local core = require "tessera.core"
 local blocks = require "tessera.hf.blocks"
+local fp8 = require "tessera.hf.fp8"
+local Store = require "tessera.hf.batching.store"
 local units = require "tessera.units"
 
 local nbytes, block = {}, {}
@@ -23,7 +25,7 @@ function Plan.__tostring(p)
   local lines = { ("%s: %.0f parameters in %s"):format(p.family, p.parameters, units.size(p.weights)) }
   local function add(...) lines[#lines + 1] = "  " .. (...):format(select(2, ...)) end
   add("weights  %s%s", units.size(p.weights), p.mapped > 0 and (", of which %s lie over the file"):format(units.size(p.mapped)) or "")
-  if p.cache > 0 then add("cache    %s, batch %d, %d positions", units.size(p.cache), p.batch, p.length) end
+  if p.cache > 0 then add("cache    %s in %s, %sbatch %d, %d positions", units.size(p.cache), p.cache_dtype, p.paged, p.batch, p.length) end
   add("scratch  %s, at most, of a call with %d positions", units.size(p.scratch), p.call)
   local room = p.memory < math.huge and units.size(p.memory) or "a memory whose size is not known: {memory = \"80 GiB\"} says it"
   add("%s: %s of %s", p.fits and "it fits" or "it does not fit", units.size(p.total), room)
@@ -55,10 +57,18 @@ local function weight_bytes(list, tensors, dtype, device)
   return all, mapped, parameters
 end
 
-local function cache_bytes(model, dtype, batch, length)
-  local sum = 0
-  for _, s in ipairs(model:cache_sizes()) do sum = sum + s[1] * (s[2] + s[3]) * length * batch * nbytes[dtype] end
-  return sum
+-- Keys and values of a batch: side by side, or in the pages of hf.batch.
+local function cache_bytes(model, dtype, o)
+  if o.pages or o.page then
+    if not model.cache_windows then core.fail "hf.plan: pages are of models that read text from left to right (hf.batch)" end
+    local size = o.page or 32
+    local pages = o.pages or o.batch * math.ceil(o.length / size)
+    return Store.nbytes(model, { pages = pages, size = size, length = o.length, chunk = o.chunk or 256, texts = o.batch, dtype = dtype }),
+      ("%d pages of %d positions, "):format(pages, size)
+  end
+  local sum, scales = 0, fp8.is(dtype) and 2 * fp8.scale_bytes or 0
+  for _, s in ipairs(model:cache_sizes()) do sum = sum + s[1] * ((s[2] + s[3]) * nbytes[dtype] + scales) * o.length * o.batch end
+  return sum, ""
 end
 
 -- The largest tensors that stand beside each other in a call: a layer's widest rows twice, the stream, logits.
@@ -80,21 +90,33 @@ return function(model, list, source, o)
   local dtype = o.dtype or (is_float(first) and not blocks.in_blocks(first) and first) or "f32"
   p.length = o.length or math.min(model.cache_length and model:cache_length() or c.max_position_embeddings or 512, 2048)
   p.call = math.min(p.length, 512)
-  p.cache = model.cache_sizes and cache_bytes(model, dtype, o.batch, p.length) or 0
+  p.cache_dtype, p.cache, p.paged = o.cache_dtype or dtype, 0, ""
+  local function cache_of(changed)
+    if not model.cache_sizes then return 0, "" end
+    local own = { batch = o.batch, length = p.length, pages = o.pages, page = o.page, chunk = o.chunk, dtype = p.cache_dtype }
+    for k, v in pairs(changed or {}) do own[k] = v end
+    return cache_bytes(model, own.dtype, own)
+  end
+  p.cache, p.paged = cache_of()
   p.scratch = scratch_bytes(c, model, math.max(nbytes[dtype], 4), p.call * o.batch)
   p.total = p.weights + p.cache + p.scratch
   p.memory = o.memory and bytes_of(o.memory) or on and math.huge or core.memory_left() + (p.mapped or 0)
   p.fits, p.would = p.total <= p.memory, {}
+  local rest = p.weights + p.scratch
   local function try(text, total)
     if not p.fits and total <= p.memory then p.would[#p.would + 1] = ("%s, %s"):format(text, units.size(total)) end
   end
-  local short = p.length
-  while short > 128 and p.weights + p.cache * short / p.length + p.scratch > p.memory do short = math.floor(short / 2) end
-  if short < p.length then try(("{length = %d}"):format(short), p.weights + p.cache * short / p.length + p.scratch) end
-  if o.batch > 1 then try("{batch = 1}", p.weights + (p.cache + p.scratch) / o.batch) end
-  for _, name in ipairs { "bf16" } do
-    local weights = weight_bytes(list, tensors, name, on)
-    if weights < p.weights then try(("{dtype = \"%s\"}"):format(name), weights + p.cache * nbytes[name] / nbytes[dtype] + p.scratch) end
+  local name, least = o.pages and "pages" or "length", o.pages and 1 or 128
+  local short = o.pages or p.length
+  while short > least and rest + cache_of { [name] = short } > p.memory do short = math.floor(short / 2) end
+  if short < (o.pages or p.length) then try(("{%s = %d}"):format(name, short), rest + cache_of { [name] = short }) end
+  if o.batch > 1 then try("{batch = 1}", p.weights + cache_of { batch = 1 } + p.scratch / o.batch) end
+  if not o.cache_dtype and model.cache_windows then
+    try('{cache_dtype = "fp8_e4m3"}', rest + cache_of { dtype = "fp8_e4m3" })
+  end
+  local weights = weight_bytes(list, tensors, "bf16", on)
+  if weights < p.weights then
+    try('{dtype = "bf16"}', weights + cache_of { dtype = o.cache_dtype or "bf16" } + p.scratch)
   end
   return setmetatable(p, Plan)
 end

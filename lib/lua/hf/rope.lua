@@ -116,6 +116,13 @@ function Rope:frequencies(length)
   return list, concentration
 end
 
+--- A word for what a sequence of that length makes of the frequencies; "" where it makes nothing.
+function Rope:length_kind(length)
+  local r = self.r
+  if r.kind == "dynamic" then return length > r.most and tostring(length) or "" end
+  return r.kind == "longrope" and length > r.original and "long" or ""
+end
+
 -- Cosines and sines [S, dims / 2] or [B, 1, S, dims / 2] of the call's positions, in f64 until the last rounding.
 function Rope:tables(at)
   local made = at.tables[self]

@@ -83,7 +83,7 @@ local function begin_text(model, o)
   local longest = 0
   for _, row in ipairs(texts) do longest = math.max(longest, #row) end
   local device = model:embedding().weight.device
-  local cache = model:cache { batch = #texts, length = o.length or longest + o.max_new_tokens }
+  local cache = model:cache { batch = #texts, length = o.length or longest + o.max_new_tokens, dtype = o.cache_dtype }
   local logits = read_prompts(model, texts, cache, o.chunk, device)
   local function next_(tokens) return model({ ids = column(tokens, device), cache = cache, last = true }):select(1, 0) end
   return { logits = logits, prompts = texts, cache = cache, device = device, next = next_, take = function(rows) cache:take(rows) end }
@@ -95,7 +95,7 @@ local function begin_pair(model, o)
     memory = model:encode(matrix_of(o.ids or core.fail "m:generate: ids, or features, are not given", model:parameters()[1].device), { mask = o.mask })
   end
   local batch, start = memory.shape[1], c.decoder_start_token_id or c.pad_token_id or 0
-  local cache = model:cache { batch = batch, length = o.length or o.max_new_tokens + 1 }
+  local cache = model:cache { batch = batch, length = o.length or o.max_new_tokens + 1, dtype = o.cache_dtype }
   local mask = not o.features and o.mask or nil
   local function next_(tokens)
     return model({ decoder_ids = column(tokens, memory.device), memory = memory, mask = mask, cache = cache, last = true }):select(1, 0)

@@ -1,0 +1,94 @@
+/* paged_attention of calls that run at once: the definition (ir/compose/pages.c) by the driver
+ * of attention, which reads pages where they lie. */
+#include <math.h>
+#include <string.h>
+
+#include "ir/compose/compose.h"
+#include "vm/core/exec.h"
+#include "vm/core/scratch.h"
+#include "vm/drive/attention.h"
+#include "vm/drive/attention_operands.h"
+#include "vm/drive/index.h"
+
+enum { Q, K, V, TABLE, START, SINK, K_SCALE, V_SCALE, INPUTS };
+enum { WINDOW, SCALE };
+
+typedef struct Operands {
+  TsTensor *in[INPUTS];
+  TsIndex table;
+  int64_t *q_at;
+} Operands;
+
+bool ts_fits_paged_attention(TsCall *call, TsMeta *out) {
+  const TsMeta *in[INPUTS] = {NULL};
+  TsError unsaid = {0};
+  for (int i = 0; i < call->nin; i++) in[i] = call->in[i] ? &call->in[i]->meta : NULL;
+  if (ts_paged_check(in, call->attr, &unsaid)) return false;
+  TsDtype d = (TsDtype)in[Q]->dtype;
+  if (d != TS_DT_f32 && d != TS_DT_f64 && d != TS_DT_f16 && d != TS_DT_bf16) return false;
+  if (in[K]->dtype != in[V]->dtype || (in[SINK] && in[SINK]->ndim != 1)) return false;
+  if (!call->in[K]->contiguous || !call->in[V]->contiguous) return false;
+  call->compute = d;
+  call->nout = 1;
+  out[0] = *in[Q];
+  out[0].dim[3] = in[V]->dim[3];
+  return !ts_meta_check_size(&out[0], "paged_attention", &unsaid);
+}
+
+/* All in row-major order, those that are computed with in their types. */
+static int open(TsCall *call, Operands *o, TsDtype wide) {
+  TsContext *c = call->ctx;
+  for (int i = 0; i < call->nin; i++) {
+    TsTensor *x = call->in[i];
+    if (!x || i == TABLE) continue;
+    o->in[i] = i == Q       ? ts_attention_adjacent(c, x)
+               : i == START ? ts_tensor_cast(c, x, TS_DT_i64)
+               : i == SINK  ? ts_tensor_cast(c, x, wide)
+                            : ts_tensor_contiguous(c, x);
+    if (!o->in[i] || !ts_tensor_read(o->in[i])) return -1;
+  }
+  const TsMeta *k = &call->in[K]->meta;
+  TsMeta lead = o->in[Q]->meta;
+  lead.ndim = 2;
+  o->q_at = ts_attention_offsets(o->in[Q], &lead, lead.dim[0] * lead.dim[1]);
+  if (!o->q_at) return ts_scratch_failed(call);
+  if (!ts_index_open(call, TABLE, 1, k->dim[1], &o->table)) return 0;
+  o->table.t = NULL; /* which it has given back */
+  return -1;
+}
+
+static void close(Operands *o) {
+  for (int i = 0; i < INPUTS; i++) ts_tensor_unref(o->in[i]);
+  ts_work_give(o->q_at);
+  if (o->table.t) ts_index_close(&o->table);
+}
+
+static int run(TsCall *call, const Operands *o) {
+  TsTensor *const *in = o->in;
+  const TsMeta *q = &in[Q]->meta, *k = &in[K]->meta;
+  TsAttentionPages p = {.dtype = (TsDtype)k->dtype, .table = o->table.at};
+  p.count = call->in[TABLE]->meta.dim[1], p.size = k->dim[2], p.all = k->dim[1];
+  p.start = ts_tensor_read(in[START]);
+  p.scale[0] = in[K_SCALE] ? ts_tensor_read(in[K_SCALE]) : NULL;
+  p.scale[1] = in[V_SCALE] ? ts_tensor_read(in[V_SCALE]) : NULL;
+  TsAttention a = {.dtype = (TsDtype)q->dtype, .batch = q->dim[0], .heads = q->dim[1]};
+  a.kv_heads = k->dim[0], a.s = q->dim[2], a.t = p.count * p.size, a.d = q->dim[3];
+  a.dv = in[V]->meta.dim[3], a.q_at = o->q_at, a.q_step = in[Q]->stride[2];
+  a.q = ts_tensor_read(in[Q]), a.k = ts_tensor_read(in[K]), a.v = ts_tensor_read(in[V]);
+  a.sink = in[SINK] ? ts_tensor_read(in[SINK]) : NULL;
+  a.causal = true, a.pages = &p;
+  a.window = call->attr[WINDOW].type == TS_ATTR_int ? call->attr[WINDOW].i : 0;
+  a.scale = call->attr[SCALE].type == TS_ATTR_f ? call->attr[SCALE].f
+                                                : 1 / sqrt((double)(a.d ? a.d : 1));
+  if (!a.q || !a.k || !a.v || !p.start || !(a.y = ts_tensor_write(call->out[0]))) return -1;
+  return ts_attention(&a, call->ctx->k) ? ts_scratch_failed(call) : 0;
+}
+
+int ts_exec_paged_attention(TsCall *call) {
+  Operands o = {.q_at = NULL};
+  if (ts_tensor_numel(call->out[0]) == 0) return 0;
+  TsDtype wide = (TsDtype)ts_dtypes[ts_tensor_dtype(call->out[0])].accum;
+  int failed = open(call, &o, wide) || run(call, &o);
+  close(&o);
+  return failed ? -1 : 0;
+}
