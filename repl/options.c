@@ -214,7 +214,7 @@ static bool is_of_command(const TsOptions *o, const char *arg) {
 }
 
 static int need_together(const TsOptions *o) {
-  const char *other = o->interactive     ? "-i"
+  const char *other = o->interactive    ? "-i"
                       : o->hash         ? "--hash"
                       : o->debug_kernel ? "--debug-kernel"
                       : o->flight       ? "--flight"

@@ -23,11 +23,11 @@ typedef struct TsOptions {
   bool no_hints;
   bool nan_trap; /* stop at the first NaN or infinity */
   bool debug_kernel;
-  int threads;   /* -1: not given */
+  int threads; /* -1: not given */
   const char *devices, *isa;
-  const char *flight; /* is shown, and that is all */
+  const char *flight;          /* is shown, and that is all */
   const char *command, *model; /* "generate", "embed", "chat", and of which path; or NULL */
-  TsStep *word; /* of the command */
+  TsStep *word;                /* of the command */
   int nwords;
   bool profile; /* of the whole program, also into these files */
   int nprofile_to;

@@ -20,14 +20,12 @@ local function json_of(path)
   return v
 end
 
--- ---- hidden states [B, S, H] and mask [B, S, 1] in their dtype as [B, H]
+-- ---- hidden states [B, S, H] and mask [B, S, 1] in their dtype, padding behind the texts, as [B, H]
 
 local function count(mask) return op.maximum(mask:sum { axis = 1 }, 1e-9) end
 
 local MODES = {
-  { "cls_token", function(x, mask) -- the first that is no padding
-    return op.take_along(x, mask:argmax({ axis = 1, keepdims = true }):expand(x.shape[1], 1, x.shape[3]), { axis = 1 }):select(1, 0)
-  end },
+  { "cls_token", function(x) return x:select(1, 0) end },
   { "max_tokens", function(x, mask) return op.where(mask:gt(0), x, -math.huge):max { axis = 1 } end },
   { "mean_tokens", function(x, mask) return (x * mask):sum { axis = 1 } / count(mask) end },
   { "mean_sqrt_len_tokens", function(x, mask) return (x * mask):sum { axis = 1 } / op.sqrt(count(mask)) end },
@@ -36,8 +34,8 @@ local MODES = {
     return (x * w):sum { axis = 1 } / w:sum { axis = 1 }
   end },
   { "lasttoken", function(x, mask)
-    local at = (mask * op.arange(x.shape[2]):cast(x.dtype):to(x.device):reshape(1, -1, 1)):argmax { axis = 1, keepdims = true }
-    return op.take_along(x, at:expand(x.shape[1], 1, x.shape[3]), { axis = 1 }):select(1, 0)
+    local behind = op.concat({ mask:narrow(1, 1, x.shape[2] - 1), op.zeros_like(mask:narrow(1, 0, 1)) }, { axis = 1 })
+    return (x * (mask - behind)):sum { axis = 1 }
   end },
 }
 
