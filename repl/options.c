@@ -32,6 +32,7 @@ typedef enum Id {
   GENERATE,
   EMBED,
   CHAT,
+  SERVE,
 } Id;
 
 /* Short options are letters, long ones words; `value` names what follows. */
@@ -65,6 +66,8 @@ static const struct {
     {CHAT, 0, "chat", "PATH", "a conversation with a model; --chat=PATH --help"},
     {EMBED, 0, "embed", "PATH",
      "texts, or lines of standard input, as vectors; --embed=PATH --help"},
+    {SERVE, 0, "serve", "PATH",
+     "a model behind HTTP, by the interface of chat completions; --serve=PATH --help"},
     {VERSION, 'v', "version", NULL, "print the version"},
     {HELP, 'h', "help", NULL, "print this text"},
 };
@@ -177,7 +180,8 @@ static int set(TsOptions *o, Id id, const char *value) {
   case FLIGHT: o->flight = value; break;
   case GENERATE:
   case EMBED:
-  case CHAT: return set_command(o, id, value);
+  case CHAT:
+  case SERVE: return set_command(o, id, value);
   case VERSION:
     if (!o->version) printf("Tessera %s with %s\n", TS_VERSION, LUAJIT_VERSION);
     o->version = true;

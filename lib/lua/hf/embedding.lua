@@ -78,9 +78,8 @@ end
 
 -- ---- the object
 
---- load(path, options of hf.load, length): length, or what the files say, is how many tokens of a text count.
-function Embedding.load(path, of_load, length)
-  local m = hf.load(path, of_load)
+--- of(model, path, length): length, or what the files beside it say, is how many tokens of a text count.
+function Embedding.of(m, path, length)
   local folder = path:match "%.%w+$" and not exists(path .. "/config.json") and (path:match "^(.*)/[^/]*$" or ".") or (path:gsub("/$", ""))
   if m.encode then core.fail(("%s: %s is an encoder with a decoder, whose texts have no one vector"):format(core.shown(path), m.config.model_type)) end
   if not m.config.vocab_size then core.fail(("%s: %s reads no text"):format(core.shown(path), m.config.model_type)) end
@@ -94,6 +93,9 @@ function Embedding.load(path, of_load, length)
   if self.length and most and self.length > most then core.fail(("a length of %d tokens, and the model has %d positions"):format(self.length, most)) end
   return self
 end
+
+--- load(path, options of hf.load, length).
+function Embedding.load(path, of_load, length) return Embedding.of(hf.load(path, of_load), path, length) end
 
 --- Vectors [B, D] of texts, and how many tokens these are.
 function Embedding:tensor(texts)
