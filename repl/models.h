@@ -1,4 +1,4 @@
-/* Models at the command line: --generate, --embed, --chat. What they do is in lib/lua/hf/cli. */
+/* Models at the command line: --generate, --embed, --chat, --serve. What they do is in lib/lua/hf/cli. */
 #ifndef TS_REPL_MODELS_H
 #define TS_REPL_MODELS_H
 

@@ -26,7 +26,7 @@ typedef struct TsOptions {
   int threads; /* -1: not given */
   const char *devices, *isa;
   const char *flight;          /* is shown, and that is all */
-  const char *command, *model; /* "generate", "embed", "chat", and of which path; or NULL */
+  const char *command, *model; /* "generate", "embed", "chat", "serve", and of which path; or NULL */
   TsStep *word;                /* of the command */
   int nwords;
   bool profile; /* of the whole program, also into these files */

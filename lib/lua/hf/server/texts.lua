@@ -56,7 +56,12 @@ function Texts:begin(id, text, chat)
     created = os.time(), began = self.clock() }
   for _, name in ipairs(NOT_BATCH) do o[name] = nil end
   for name, v in pairs(o) do own[name] = v end
-  own.max_new_tokens = own.max_new_tokens or math.max(self.batch.length - #own.ids, 1)
+  local left = self.batch.length - #own.ids
+  if left < (own.max_new_tokens or 1) then
+    body.fail(400, ("%d tokens and %d new ones are %d, and a text here has %d at most"):format(#own.ids, own.max_new_tokens or 1,
+      #own.ids + (own.max_new_tokens or 1), self.batch.length), chat and "messages" or "prompt")
+  end
+  own.max_new_tokens = own.max_new_tokens or left
   own.temperature = own.temperature or 1
   own.seed = own.seed or any_seed()
   local ok, r = pcall(self.batch.submit, self.batch, own)
