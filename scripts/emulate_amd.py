@@ -274,6 +274,9 @@ def results(emu, files):
         worker.join()
 
 
+# Waves of a block have one memory for what their lanes spill, each over the other's; here each has its own.
+SPILLS = (("Buffer('CPU', scratch_size * wave_size,", "Buffer('CPU', scratch_size * -(-total_threads // wave_size) * wave_size,"),
+          ("scratch_buf._buf.va_addr if", "scratch_buf._buf.va_addr + wave_start * scratch_size if"))
 # What the emulator takes as RDNA has it, though CDNA has not: halves of registers in the eighth bit of a register's number.
 HALVES = ("if bits['s0'] == 16:  # src0 >= 384", "write_hi_half = bits['d'] == 16", "vsrc1_hi = bits['s0'] == 16 and",
           "if bits['s0'] == 16:\n      vsrc1_hi")
@@ -281,12 +284,16 @@ HALVES = ("if bits['s0'] == 16:  # src0 >= 384", "write_hi_half = bits['d'] == 1
 
 def load(root):
     """The emulator, which takes denormal f16 for zeros in products of CDNA, though CDNA 3 and 4 multiply them; and
-    16-bit numbers of v128 and above for high halves of v0 and above, there too."""
+    16-bit numbers of v128 and above for high halves of v0 and above, there too; and lets waves of a block spill
+    to the same place."""
     spec = importlib.util.find_spec("test.mockgpu.amd.emu")
     text = spec.loader.get_source(spec.name)
     value = "(mant.cast(dtypes.float32) * UOp.const(2.0**-24, dtypes.float32)).bitcast(dtypes.uint32) | (sign << _c(31))"
     text = text.replace("return exp.eq(_c(0)).where(_c(0), f32_bits)", f"return exp.eq(_c(0)).where({value}, f32_bits)")
     for old in HALVES: text = text.replace(old, old.replace("bits[", "ctx.wave_size == 32 and bits[", 1))
+    for old, new in SPILLS:
+        if text.count(old) != 1: print(f"the emulator has no {old}: what waves spill may not stay")
+        text = text.replace(old, new)
     emu = importlib.util.module_from_spec(spec)
     exec(compile(text, spec.origin, "exec"), emu.__dict__)
     return emu

@@ -29,11 +29,8 @@ enum {
   OWN = 128,    /* rows of a round, 16 for each of them; half as many of wide heads */
   NARROW = 64,  /* heads up to this are not wide */
   WIDEST = 128, /* heads for which lanes have registers */
-  MEETING =
-      64, /* keys of a block of the forward pass; of wide heads half as many on waves of 32 */
-  FEW =
-      32, /* of a step on waves of 32 lanes, each of which has twice as many sums; of a round as
-                   of wide heads */
+  FEW = 32,     /* of a step on waves of 32 lanes, each of which has twice as many sums; of a round
+                   as of wide heads */
   SUMS = 32,  /* rows of a round that makes delta; blocks of rows are multiples */
   WHOLE = 32, /* of which heads are multiples: steps of the deepest unit */
 };
@@ -477,7 +474,7 @@ int ts_lower_attention_grad_unit(const TsSched *s, const TsGroup *group, TsLayou
   l.b.line = ts_tile_place(l.k, ts_graph_where(l.n));
   put_scratch(&l);
   l.own = SUMS, deltas(&l);
-  l.own = OWN, l.step = l.wide && few ? MEETING / 2 : MEETING, statistics(&l);
+  l.own = OWN, l.step = ts_sched_attention_keys(s->target, l.n), statistics(&l);
   l.own = own, l.step = step, of_queries(&l);
   bool apart = l.wide && few; /* both together spill there */
   of_keys(&l, true, !apart);

@@ -16,6 +16,7 @@ typedef struct Problem {
   bool causal;
   double scale;
   TsVal mask, sink; /* or NULL */
+  TsVal last;       /* instead of a mask, which key of its batch the one query sees last */
   TsGpuMaskFrom from;
 } Problem;
 
@@ -53,11 +54,56 @@ static bool are_few(const Problem *p) {
   return p->all / p->key_heads * p->s <= TS_GPU_DECODE_ROWS && (!p->sink || p->s == 1);
 }
 
+/* ---- masks that are comparisons with positions, as those of steps that go on: not looked at, but done again */
+static TsVal under_views(TsVal v) {
+  while (ts_sched_is_view(v->node)) v = v->node->in[0];
+  return v;
+}
+
+/* 0, 1, .. along the last axis. */
+static bool counts_keys(TsVal v, int64_t t) {
+  const TsNode *n = under_views(v)->node;
+  if (n->op != TS_OP_arange || n->attr[2].f != 1) return false;
+  bool from_zero = n->attr[1].type == TS_ATTR_none || n->attr[0].f == 0;
+  return from_zero && n->out[0].meta.dim[0] == t && v->meta.dim[v->meta.ndim - 1] == t;
+}
+
+static bool is_compared(TsVal v, int op, int64_t t, TsVal *with) {
+  const TsNode *n = v->node;
+  if (n->op != op || n->nin != 2 || !counts_keys(n->in[0], t)) return false;
+  *with = under_views(n->in[1]);
+  return true;
+}
+
+/* keys <= last, and with a window also keys > last - window. */
+static bool find_last(Problem *p, TsLayoutFn *layout, void *arg) {
+  TsVal v = under_views(p->mask), last, low;
+  int64_t window = 0;
+  if (v->node->op == TS_OP_logical_and) {
+    const TsNode *n = v->node;
+    v = under_views(n->in[0]);
+    if (!is_compared(under_views(n->in[1]), TS_OP_gt, p->t, &low)) return false;
+    const TsNode *less = low->node;
+    if (less->op != TS_OP_sub || less->in[1]->node->op != TS_NODE_number) return false;
+    window = (int64_t)less->in[1]->node->number, low = under_views(less->in[0]);
+    if (window < 1 || (double)window != less->in[1]->node->number) return false;
+  } else {
+    low = NULL;
+  }
+  if (p->causal || p->window || p->s != 1 || p->n->in[0]->meta.ndim != 4) return false;
+  if (!is_compared(v, TS_OP_le, p->t, &last) || (low && low != last)) return false;
+  if (last->meta.dtype != TS_DT_i64 || !ts_sched_row_major(layout, arg, last) ||
+      ts_meta_numel(&last->meta) != p->all / p->heads)
+    return false;
+  p->last = last, p->mask = NULL, p->window = window;
+  return true;
+}
+
 /* One number for each key of a batch, which all its heads have. */
 static bool find_mask(Problem *p, TsLayoutFn *layout, void *arg) {
   const TsNode *n = p->n;
   p->mask = n->nin > 3 ? n->in[3] : NULL;
-  if (!p->mask) return true;
+  if (!p->mask || find_last(p, layout, arg)) return true;
   return n->in[0]->meta.ndim <= 4 &&
          ts_lower_mask(&p->from, p->mask, (TsDtype)n->in[0]->meta.dtype, layout, arg) &&
          p->from.dim[1] == 1 && p->from.dim[2] == 1;
@@ -77,7 +123,7 @@ static bool describe(Problem *p, TsLayoutFn *layout, void *arg) {
     if (!ts_sched_row_major(layout, arg, n->in[i])) return false;
   return find_mask(p, layout, arg) && are_few(p) &&
          ts_sched_row_major(layout, arg, (TsVal)(uintptr_t)&n->out[0]) && p->scale > 0 &&
-         (p->causal ? p->t >= p->s && p->window >= 0 : p->window == 0) &&
+         (p->causal ? p->t >= p->s && p->window >= 0 : p->last || p->window == 0) &&
          !has_gradient(n->out[0].graph);
 }
 
@@ -125,11 +171,11 @@ int ts_lower_decode(const TsSched *s, const TsGroup *group, TsLayoutFn *layout, 
   if (!nsm) return 0;
   if (nsm > TS_GPU_DECODE_BLOCKS) nsm = TS_GPU_DECODE_BLOCKS;
   int64_t rows = p.all / p.key_heads * p.s, chunk = ts_gpu_decode_chunk(p.t);
-  TsGpuDecode x = {.queries = (int)p.s, .window = p.window};
+  TsGpuDecode x = {.queries = (int)p.s, .window = p.window, .last = p.last != NULL};
   int64_t chunks = ts_gpu_decode_chunks(&x, p.key_heads, p.t, chunk);
   TsGpuDecodeSplits splits = ts_gpu_decode_splits(&x, p.key_heads, p.t, chunk, nsm);
   x = ts_gpu_decode((TsDtype)p.n->in[0]->meta.dtype, (int)p.d, (int)rows, chunks);
-  x.queries = (int)p.s, x.causal = p.causal, x.window = p.window;
+  x.queries = (int)p.s, x.causal = p.causal, x.window = p.window, x.last = p.last != NULL;
   x.sink = p.sink != NULL, x.scale = p.scale;
   int stages = group->choice.stages > 1 ? group->choice.stages : 2; /* no more than fit */
   if (group->choice.stages && stages < x.stages) x.stages = stages;
@@ -138,10 +184,12 @@ int ts_lower_decode(const TsSched *s, const TsGroup *group, TsLayoutFn *layout, 
   if (!(out->tile = ts_tile_gpu_decode(&x, err))) return ts_lower_refused(err);
   for (; n < 3; n++) out->value[n] = p.n->in[n];
   if (p.mask) out->value[n++] = p.mask;
+  if (p.last) out->value[n++] = p.last;
   if (p.sink) out->value[n++] = p.sink;
   out->value[n] = (TsVal)(uintptr_t)&p.n->out[0];
-  int64_t dim[] = {p.key_heads, rows,         p.t,     chunk,
-                   splits.n,    splits.longs, p.heads, splits.all < nsm ? splits.all : nsm};
+  int64_t dim[9] = {p.key_heads, rows, p.t, chunk, splits.n, splits.longs, p.heads};
+  dim[7] = p.all / p.heads;
+  dim[p.last ? 8 : 7] = splits.all < nsm ? splits.all : nsm;
   memcpy(out->dim, dim, sizeof dim);
   out->told = true, out->took = (TsSchedChoice){.rows = -1, .stages = x.stages};
   if (p.mask) out->tile = behind_mask(&p, &x, out->tile, dim, err);

@@ -68,6 +68,8 @@ static const Row row[] = {
     {TS_OP_complex, TS_UNIT_blocks, ALONE, ts_lower_complex},
     {TS_OP_eq, TS_UNIT_blocks, ALONE, ts_lower_complex},
     {TS_OP_ne, TS_UNIT_blocks, ALONE, ts_lower_complex},
+    {TS_OP_cast, TS_UNIT_blocks, ALONE, ts_lower_blocks_cast},
+    {TS_OP_quantized_matmul, TS_UNIT_blocks, ALONE, ts_lower_blocks_product},
     {TS_OP_cast, TS_UNIT_blocks, ALONE, ts_lower_transpose},
     {TS_OP_cast, TS_UNIT_blocks, ALONE, ts_lower_complex},
     {TS_OP_fft, TS_UNIT_blocks, ALONE, ts_lower_fft},

@@ -11,6 +11,8 @@
 enum {
   LEAST_STAGES = 2,
   ALIGN = 16,   /* bytes that rows and addresses are multiples of */
+  FEW = 16,     /* rows beside which B is all that moves */
+  SOME = 64,    /* of a tile of a role */
   EPILOGUE = 2, /* the attribute of matmul */
 };
 
@@ -366,20 +368,31 @@ static bool made(Problem *p, const Chosen *c, bool alone, const TsSched *s,
   return with_words(p, c, out, err);
 }
 
+/* Products that read B and do little else go by warps, whose tiles can be so low and narrow that
+ * all processors read: of tokens one by one. The unit adds up as that of roles does. */
+static bool is_reading(const Problem *p, bool roles, TsProfile profile, int64_t nsm) {
+  bool half = ts_dtypes[p->n->in[0]->meta.dtype].nbytes == 2;
+  if (!roles || !half || profile == TS_PROFILE_strict || !along_k(p) || is_apart(p))
+    return false;
+  return p->rows <= FEW || (p->rows <= SOME && p->cols < 2 * SOME * nsm);
+}
+
 /* Two columns are stored at a time by the unit. */
 static bool by_warps(Problem *p, bool alone, const TsSched *s, const TsGroup *group,
-                     TsGpuWarpUnit unit, TsSchedKernel *out, TsError *err) {
+                     TsGpuWarpUnit unit, bool reads, TsSchedKernel *out, TsError *err) {
   TsDtype in = (TsDtype)p->n->in[0]->meta.dtype, y = (TsDtype)p->n->out[0].meta.dtype;
   TsGpuMachine gpu;
   bool fits = p->bytes >= 4 && (unit == TS_GPU_UNIT_fma || p->cols % 2 == 0);
   if (!fits || !ts_lower_warps(s, (double)(p->rows * p->cols * p->k), &gpu)) return false;
   TsGpuWarpProduct w = ts_gpu_warp_product_for(in, y, unit, p->transposed[0], p->transposed[1],
                                                p->rows, p->cols, &gpu);
+  if (reads) ts_gpu_warp_product_few(&w, p->rows, p->cols, &gpu);
   w.bytes = p->bytes;
   while (w.bytes > 4 && p->cols * ts_dtypes[y].nbytes % w.bytes) w.bytes /= 2;
   const TsSchedChoice *c = &group->choice;
   ts_gpu_warp_product_near(&w, c->rows, c->columns, c->stages, &gpu);
   if (c->group) w.group = c->group;
+  w.bulk = reads && w.bytes == ALIGN;
   if (!made(p, &(Chosen){.w = &w, .gpu = &gpu}, alone, s, group, out, err)) return false;
   out->dim[0] = p->rows, out->dim[1] = p->cols, out->dim[2] = p->k;
   out->dim[3] = ts_gpu_warp_product_blocks(&w, &gpu);
@@ -407,8 +420,9 @@ static bool multiply(Problem *p, const TsSched *s, const TsGroup *group, int nsm
   int64_t count = p->many[0] ? p->many[0] * p->many[1] : 1;
   bool alone = group->nnode == 1 && find_epilogue(p);
   if (in == TS_DT_i8 && !along_k(p)) return false;
-  if (wants_warps(p, nsm > 0, s->profile, &unit))
-    return !is_apart(p) && by_warps(p, alone, s, group, unit, out, err);
+  bool reads = is_reading(p, nsm > 0, s->profile, nsm);
+  if (wants_warps(p, nsm > 0, s->profile, &unit) || reads)
+    return !is_apart(p) && by_warps(p, alone, s, group, unit, reads, out, err);
   if (!nsm || !in_whole_rows(p) || (is_eight(in) && s->profile == TS_PROFILE_strict))
     return false;
   bool tf32 = unit == TS_GPU_UNIT_tf32;

@@ -59,6 +59,8 @@ static bool has_layout(const TsSteps *x, TsVal v, const TsStepsOrder *order) {
 }
 
 static TsTileType memory_of(const TsSteps *x, TsVal v) {
+  if (ts_dtype_in_blocks(v->meta.dtype)) /* its bytes */
+    return ts_tile_vector(TS_DT_u8, ts_meta_nbytes(&v->meta));
   if (v->meta.ndim > TS_TILE_RANK) /* steps have their own view of it */
     return ts_tile_vector((TsDtype)v->meta.dtype, ts_meta_numel(&v->meta));
   TsTileType t = ts_tile_type((TsDtype)v->meta.dtype, v->meta.ndim, v->meta.dim);

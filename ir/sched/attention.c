@@ -20,11 +20,11 @@
 #include <string.h>
 
 enum {
-  KEYS = 128, /* of a block: the definition's */
-  ROWS = 32,  /* query rows of a round; by a unit: */
-  UNIT_KEYS = 64, /* of a block; half as many as rows, so that values do not lie as sums do */
-  UNIT_NARROW = 64, /* heads for which waves of 32 have registers for as many */
-  UNIT_LEAST = 16, /* queries that are worth it */
+  KEYS = 128,       /* of a block: the definition's */
+  ROWS = 32,        /* query rows of a round; by a unit: */
+  UNIT_KEYS = 64,   /* of a block; half as many as rows, so that values do not lie as sums do */
+  UNIT_NARROW = 64, /* heads that are not wide */
+  UNIT_LEAST = 16,  /* queries that are worth it */
   UNIT_WIDEST = 128,
   UNIT_WAVE = 16, /* rows of one */
   UNIT_WAVES = 8,
@@ -43,7 +43,7 @@ typedef struct Lower {
   TsTile *k;
   TsTileBuild b;
   int64_t batch, heads, kv_heads, s, t, d, dv;
-  int64_t keys; /* of a block */
+  int64_t keys;         /* of a block */
   int64_t rows, nq, nb; /* rows of a round, rounds of a head, blocks of keys */
   int64_t window;       /* 0: none */
   bool causal, transposed;
@@ -315,7 +315,8 @@ static void step(Lower *l, TsTileVal q, TsTileVal block, TsTileVal *state) {
   TsTileVal key = times(l, block, l->keys), m = state[0], o = state[2];
   Sight s = sight(l, key);
   TsTileVal k = load_keys(l, block, key);
-  TsTileVal early = l->unit && l->early ? load_values(l, block, key) : NULL; /* on its way meanwhile */
+  TsTileVal early =
+      l->unit && l->early ? load_values(l, block, key) : NULL; /* on its way meanwhile */
   TsTileVal t = scores(l, q, k, key, &s);
   if (!t || !m || !o) return;
   TsTileVal top = op2(l, TS_OP_maximum, m, reduced(l, TS_TILE_max, t)), base = base_of(l, top);
@@ -547,6 +548,16 @@ static const char *unit_of(const TsSched *s, const TsNode *n) {
   return ts_target_has_chain(s->target) ? "mfma" : "wmma";
 }
 
+/* A lane of a wave of 32 has twice as many scores and sums, and registers for fewer keys; of wide
+ * heads for fewer still beside a mask, or sums that rows which take no part keep. */
+int64_t ts_sched_attention_keys(const TsTarget *t, const TsNode *n) {
+  const TsMeta *q = &n->in[0]->meta, *v = &n->in[2]->meta;
+  bool wide = q->dim[q->ndim - 1] > UNIT_NARROW || v->dim[v->ndim - 1] > UNIT_NARROW;
+  bool window = n->attr[1].type == TS_ATTR_int && n->attr[1].i;
+  if (t->lanes >= 64) return UNIT_KEYS;
+  return wide && (window || (n->nin > 3 && n->in[3])) ? UNIT_KEYS / 4 : UNIT_KEYS / 2;
+}
+
 int ts_sched_lower_attention(const TsSched *s, const TsGroup *group, TsLayoutFn *layout,
                              void *arg, TsSchedKernel *out, TsError *err) {
   Lower l = {.layout = layout, .arg = arg};
@@ -556,8 +567,7 @@ int ts_sched_lower_attention(const TsSched *s, const TsGroup *group, TsLayoutFn 
   l.early = s->target && s->target->lanes >= 64;
   l.rows = l.unit ? UNIT_WAVE * UNIT_WAVES : group->choice.rows ? group->choice.rows : ROWS;
   if (l.rows > l.s && !l.unit) l.rows = l.s;
-  bool few = !l.early && (l.d > UNIT_NARROW || l.dv > UNIT_NARROW);
-  l.keys = !l.unit ? KEYS : few ? UNIT_KEYS / 2 : UNIT_KEYS;
+  l.keys = l.unit ? ts_sched_attention_keys(s->target, l.n) : KEYS;
   l.nb = (l.t + l.keys - 1) / l.keys;
   l.nq = (l.s + l.rows - 1) / l.rows;
   if (!(l.k = ts_tile_new("attention"))) return ts_error_memory(err);

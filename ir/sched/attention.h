@@ -16,6 +16,9 @@ bool ts_sched_transposed(const TsSched *s, const unsigned char *live, const TsNo
 
 /* Why attention is not multiplied by the target's unit of squares; NULL: it is. */
 const char *ts_sched_attention_without(const TsSched *s, const TsNode *n);
+/* Keys of a block that the unit makes scores of, over which sums of rows are made in turn, for
+ * attention n or its gradients. */
+int64_t ts_sched_attention_keys(const TsTarget *t, const TsNode *n);
 
 /* Whether n is a gradient of attention of sizes and options that the kernel is made for. */
 bool ts_sched_is_attention_grad(const TsNode *n);

@@ -10,12 +10,15 @@ enum {
   ALIGN = 8,     /* elements of 16 bytes */
   MOST_OWN = 8,  /* nodes behind a product */
   MOST_READ = 6, /* tensors that they read */
-  LONG = 8192
+  LONG = 8192,
+  FEW = 16 /* rows of a product that waits for memory */
 };
 
 static bool is_half(const TsMeta *m) { return m->dtype == TS_DT_bf16 || m->dtype == TS_DT_f16; }
 
 static int64_t last(const TsMeta *m) { return m->dim[m->ndim - 1]; }
+
+static bool reads_alone(const TsMeta *y) { return ts_meta_numel(y) <= FEW * last(y); }
 
 /* Products of 8 bits have a kernel with roles alone. */
 static bool has_eight(const TsTarget *t) { return ts_target_has(t, TS_UNIT_roles); }
@@ -98,7 +101,8 @@ bool ts_sched_epilogue_takes(const TsGroup *g, const TsNode *n, TsWhy *w) {
   }
   if (ts_sched_draws(n)) return ts_why_not(w, TS_WHY_draws, 0, 0);
   int64_t depth = last(&p->in[0]->meta);
-  if (!is_light(n) && depth < LONG) return ts_why_not(w, TS_WHY_unit_heavy, depth, LONG);
+  if (!is_light(n) && depth < LONG && !reads_alone(y))
+    return ts_why_not(w, TS_WHY_unit_heavy, depth, LONG);
   for (int i = 0; i < n->nin; i++)
     if (!n->in[i] || !can_read(g, y, n->in[i])) return ts_why_not(w, TS_WHY_unit_operand, 0, 0);
   if (tensors_read(g) + n->nin > MOST_READ)

@@ -25,8 +25,8 @@ TsTileVal *ts_nodes_made(TsLower *l, TsVal v) {
 
 /* A number that is a size of the kernel. */
 static TsTileVal varying(TsLower *l, TsVal v, TsDtype d) {
-  static const char *const name[TS_TILE_DIMS] = {"a0", "a1", "a2", "a3",
-                                                 "a4", "a5", "a6", "a7"};
+  static const char *const name[TS_TILE_DIMS] = {"a0", "a1", "a2", "a3", "a4",
+                                                 "a5", "a6", "a7", "a8"};
   TsTileType index = ts_tile_scalar(TS_DT_i64);
   int k = 0;
   while (k < l->k->ndim && l->number[k] != v) k++;

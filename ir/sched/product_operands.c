@@ -181,12 +181,35 @@ static void insert_axis(TsProductLower *l, int at, int64_t stride) {
   l->naxis++;
 }
 
+/* One row for each matrix of A, and one B for all: the last axis of the batch has the rows. */
+static bool are_rows(const TsProductLower *l) {
+  int last = l->g->naxis - 2; /* of the batch; behind it are the columns */
+  for (int x = 0; x < l->naccess && last >= 0; x++) {
+    const TsProductAccess *a = &l->access[x];
+    if (a->side == TS_SIDE_b ? a->moves[last] != 0 : a->side == TS_SIDE_a && !a->has[0])
+      return false;
+  }
+  return last >= 0;
+}
+
+static void be_rows(TsProductLower *l) {
+  int last = l->g->naxis - 2;
+  for (int x = 0; x < l->naccess; x++) {
+    TsProductAccess *a = &l->access[x];
+    if (a->side != TS_SIDE_a) continue;
+    a->step[0] = a->moves[last], a->moves[last] = 0;
+  }
+}
+
 void ts_product_axes(TsProductLower *l) {
   int64_t rows = ts_product_rows(l->product), cols = ts_product_columns(l->product);
   l->naxis = l->g->naxis;
   memcpy(l->axis, l->g->axis, sizeof l->axis);
   if (cols == 1) insert_axis(l, l->naxis, 1);
-  if (rows == 1) insert_axis(l, l->naxis - 1, cols);
+  if (rows == 1 && cols > 1 && are_rows(l))
+    be_rows(l);
+  else if (rows == 1)
+    insert_axis(l, l->naxis - 1, cols);
   for (int i = l->naxis - 3; i >= 0; i--)
     if (joins(l, i)) join_axis(l, i);
 }

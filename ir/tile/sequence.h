@@ -9,7 +9,8 @@ enum { TS_TILE_STEP_PARAMS = 16 };
 
 typedef struct TsTileStep {
   TsTile *k;
-  int unless; /* a shared temporary: it runs only if no other kernel writes that; 0: always */
+  int unless;  /* a shared temporary: it runs only if no other kernel writes that; 0: always */
+  bool copies; /* its first argument to its second: nothing to do where these are one */
   int arg[TS_TILE_STEP_PARAMS];      /* a parameter of the whole, or -1 - a temporary */
   int64_t byte[TS_TILE_STEP_PARAMS]; /* where in it the step's own parameter begins */
   int64_t dim[TS_TILE_DIMS];         /* the symbolic sizes */

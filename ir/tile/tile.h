@@ -114,7 +114,7 @@ struct TsTileStmt {
 
 typedef enum TsTileForm { TS_FORM_block, TS_FORM_explicit } TsTileForm;
 
-enum { TS_TILE_DIMS = 8, TS_TILE_ROLES = 4 };
+enum { TS_TILE_DIMS = 9, TS_TILE_ROLES = 4 };
 
 struct TsTile {
   TsArena arena;

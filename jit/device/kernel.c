@@ -445,8 +445,8 @@ bool ts_device_kernel_simple(const TsDeviceKernel *k) {
   return ts_device_kernel_ready(k) && k->kind && (!k->kind->simple || k->kind->simple(k->of));
 }
 
-int ts_device_kernel_launches(const TsDeviceKernel *k) {
-  if (k->sequence) return ts_device_sequence_launches(k->sequence);
+int ts_device_kernel_launches(const TsDeviceKernel *k, void *const *arg) {
+  if (k->sequence) return ts_device_sequence_launches(k->sequence, arg);
   return is_open(k) && k->kind->launches ? k->kind->launches(k->of) : 1;
 }
 

@@ -81,7 +81,7 @@ int64_t ts_device_kernel_scratch_bytes(const TsDeviceKernel *k, const int64_t *d
 const void *ts_device_kernel_memory(const TsDeviceKernel *k);
 /* Whether it is one launch, and waits for nothing that only it knows. */
 bool ts_device_kernel_simple(const TsDeviceKernel *k);
-int ts_device_kernel_launches(const TsDeviceKernel *k); /* of a run, at most */
+int ts_device_kernel_launches(const TsDeviceKernel *k, void *const *arg); /* of a run */
 /* Whether a run with these parameters is launches and nothing else: copies are not recorded. */
 bool ts_device_kernel_records(const TsDeviceKernel *k, void *const *arg);
 TsDevice *ts_device_kernel_device(const TsDeviceKernel *k);

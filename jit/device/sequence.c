@@ -383,6 +383,11 @@ int64_t ts_device_sequence_scratch_bytes(TsDeviceSequence *p, const int64_t *who
   return find_temps(p, NULL, NULL) + most;
 }
 
+/* What is changed in place is not copied before. */
+static bool is_there(const TsDeviceSequence *p, int i, void *const *list) {
+  return p->of.step[i].copies && list[0] == list[1];
+}
+
 static int run_steps(TsDeviceSequence *p, char *scratch, void *const *arg, const int64_t *whole,
                      TsError *err) {
   void *list[TS_TILE_STEP_PARAMS];
@@ -393,6 +398,7 @@ static int run_steps(TsDeviceSequence *p, char *scratch, void *const *arg, const
   for (int i = 0; i < p->of.n && !failed; i++) {
     if (!runs(p, i)) continue;
     arguments(p, i, arg, p->at, list);
+    if (is_there(p, i, list)) continue;
     sizes(p, i, whole, dim);
     failed =
         ts_device_kernel_run_in(p->step[i], scratch ? scratch + rest : NULL, list, dim, err);
@@ -434,9 +440,13 @@ int ts_device_sequence_run(TsDeviceSequence *p, void *scratch, void *const *arg,
   return failed ? -1 : 0;
 }
 
-int ts_device_sequence_launches(const TsDeviceSequence *p) {
+int ts_device_sequence_launches(const TsDeviceSequence *p, void *const *arg) {
+  void *list[TS_TILE_STEP_PARAMS];
   int n = 0;
-  for (int i = 0; i < p->of.n; i++) n += runs(p, i) ? ts_device_kernel_launches(p->step[i]) : 0;
+  for (int i = 0; i < p->of.n; i++) {
+    arguments(p, i, arg, p->nowhere, list);
+    if (runs(p, i) && !is_there(p, i, list)) n += ts_device_kernel_launches(p->step[i], list);
+  }
   return n;
 }
 

@@ -19,7 +19,7 @@ bool ts_device_sequence_stand_in(const TsDeviceSequence *p);
 int ts_device_sequence_run(TsDeviceSequence *p, void *scratch, void *const *arg,
                            const int64_t *dim, TsError *err);
 void ts_device_sequence_free(TsDeviceSequence *p); /* NULL is fine */
-int ts_device_sequence_launches(const TsDeviceSequence *p);
+int ts_device_sequence_launches(const TsDeviceSequence *p, void *const *arg);
 /* Bytes that a run takes beside what is its own. */
 int64_t ts_device_sequence_scratch_bytes(TsDeviceSequence *p, const int64_t *dim);
 bool ts_device_sequence_cached(const TsDeviceSequence *p);

@@ -219,7 +219,10 @@ static bool records(const TsReplay *r, const Sequence *s) {
 }
 
 static int launches_of(const Sequence *s, int i) {
-  return ts_device_kernel_launches(s->launch[i].kernel);
+  const Launch *l = &s->launch[i];
+  void *arg[MOST_ARGS];
+  for (int k = 0; k < l->nparam; k++) arg[k] = (void *)(intptr_t)s->word[l->at + k];
+  return ts_device_kernel_launches(l->kernel, arg);
 }
 
 /* What the device does not like is no error: launches go on one by one. */

@@ -47,8 +47,9 @@ function hf.families() return require("tessera.hf.families").names() end
 -- steps until all have ended; b:cancel(request); b:statistics(). Keys and values lie in `pages` of `page` positions, by default
 -- enough for max_batch texts of `length`; texts that begin alike share pages (share), layers with a window keep their window. Where
 -- pages are short, texts wait. cache_dtype: "f32", "bf16", "f16", "f64", "fp8_e4m3", "fp8_e5m2", by default the type of the weights.
+--   local m = tessera.hf.load "SmolLM2"
 --   local b = tessera.hf.batch(m, {max_batch = 16, length = 4096})
---   local request = b:submit{ids = {504, 3575, 282}, max_new_tokens = 20}
+--   local request = b:submit{ids = {1, 2, 3}, max_new_tokens = 20}
 --   b:run()
 --   print(table.concat(request.tokens, " "))
 function hf.batch(model, options) return require("tessera.hf.batching.scheduler").new(model, options) end

@@ -56,6 +56,8 @@ local inputs = {
   bincount = { x = I(2, 6) }, cross = { x = U(3, 3), y = U(3, 3) }, prelu = { weight = U(4) }, pixel_shuffle = { x = U(1, 4, 2, 2) },
   pixel_unshuffle = image, grid_sample = { x = U(1, 2, 4, 4), grid = U(1, 3, 3, 2) }, im2col = image,
   lstm = { x = U(3, 2, 16), w = U(16, 4), h = U(2, 4), c = U(2, 4) },
+  paged_attention = { q = U(2, 4, 1, 8), k = U(2, 3, 4, 8), v = U(2, 3, 4, 8), table = I(3, 2, 2), start = I(4, 2), sink = U(4), k_scale = U(2, 3, 4),
+    v_scale = U(2, 3, 4) },
   lstm_grad = { x = U(3, 2, 16), w = U(16, 4), h = U(2, 4), c = U(2, 4), y = U(3, 2, 4), gy = U(3, 2, 4) }, weighted_cross_entropy = { target = I(4, 4), weight = U(4) },
 }
 

@@ -75,10 +75,15 @@ static bool kernel_takes(const TsFusedGroup *u, TsVal v, TsVal p) {
   return own >= 0 && out >= 0 && ts_fused_over(u->fused, out, own, root);
 }
 
+/* What looks at its indices first may refuse them: never behind all that may fail, but in memory
+ * that the caller gave away. */
+static bool is_scatter(const TsNode *n) { return n->op == TS_OP_scatter; }
+
 static bool takes_operand(const TsLowering *l, TsVal v, TsVal p) {
   const TsFusedGroup *u = fused_group(l, v->node);
   if (u) return kernel_takes(u, v, p);
-  return writes_in_place(v->node) && reads_directly(v->node, p);
+  bool first = is_scatter(v->node) && v->node->in[0] == p;
+  return (first || writes_in_place(v->node)) && reads_directly(v->node, p);
 }
 
 /* v may be written over p where it is made: p has its type, is read no later and in no other
@@ -98,7 +103,7 @@ bool ts_lower_may_update(const TsLowering *l, int u) {
   int param = g->update[u].param;
   TsVal v = g->update[u].value;
   const TsTensor *bound = l->code->bound[param];
-  return bound && bound->contiguous && !leaves(g, v, param) &&
+  return bound && bound->contiguous && !is_scatter(v->node) && !leaves(g, v, param) &&
          could_take(l, v, g->param[param]);
 }
 

@@ -145,7 +145,8 @@ static int scatter(TsCall *call, bool add) {
   if (ts_index_open(call, 1, axis, x->meta.dim[axis], &ix)) return -1;
   TsTensor *y = NULL, *src = ts_tensor_cast(c, call->in[2], sum);
   if (src) y = sum == d ? ts_tensor_ref(out) : ts_tensor_cast(c, x, sum);
-  int failed = !y || (sum == d && ts_vm_assign(c, out, x)) ||
+  bool there = out->storage == x->storage && out->offset == x->offset && out->contiguous;
+  int failed = !y || (sum == d && !there && ts_vm_assign(c, out, x)) ||
                scatter_into(call, y, src, &ix, axis, add) ||
                (sum != d && ts_vm_assign(c, out, y));
   ts_tensor_unref(src);

@@ -19,6 +19,7 @@ typedef struct Job {
   const TsNode *n;
   int64_t count; /* elements of the map */
   int64_t numel; /* places that they lead to: elements of y, or its slices */
+  bool over;     /* the result may lie over x */
   int of_src;    /* the operand that is read: the last one, of segments the first */
 } Job;
 
@@ -74,13 +75,14 @@ static void slices(Job *j) {
   ts_steps_add(x, ts_scatter_slices(&j->s), list, dim);
 }
 
-/* y is x before. */
+/* y is x before, and may lie over it. */
 static void lines(Job *j) {
   TsSteps *x = &j->x;
   int y = ts_steps_out(x, 0, NULL);
   int64_t all = j->numel;
   TsStepsView to = {y, j->s.d, {1}}, from = {ts_steps_in(x, 0, NULL), j->s.d, {1}};
   ts_steps_copy(x, 1, &all, &to, &from);
+  if (!x->failed) x->sequence->step[x->sequence->n - 1].copies = j->over = true;
   int64_t dim[4] = {numel(j, 1), j->count, all, j->count / j->s.map.dim[j->s.axis]};
   ts_steps_add(x, ts_scatter_lines(&j->s), (int[]){ts_steps_in(x, 1, NULL), src(j), y}, dim);
 }
@@ -196,5 +198,8 @@ int ts_lower_scatter(const TsSched *sched, const TsGroup *g, TsLayoutFn *layout,
   ts_steps_begin(&j.x, sched, layout, arg, n, err);
   ts_steps_guard(&j.x, 1);
   steps(&j);
-  return ts_steps_end(&j.x, out);
+  int made = ts_steps_end(&j.x, out);
+  for (int i = 0; made > 0 && j.over && i < out->tile->nin; i++)
+    if (out->value[i] == n->in[0]) out->over[0] |= 1ull << i;
+  return made;
 }

@@ -17,7 +17,9 @@ static bool is_line(const TsGpuMask *m) { return m->dim[2] == 1; }
 
 TsGpuMask ts_gpu_mask(const TsGpuMaskFrom *from, int64_t s, int64_t t, int rows,
                       bool transposed) {
-  TsGpuMask m = {.some = true, .dim = {from->dim[0], from->dim[1], 1, up(t, KEYS)}};
+  TsGpuMask m = {.some = true,
+                 .bools = from->dtype == TS_DT_bool,
+                 .dim = {from->dim[0], from->dim[1], 1, up(t, KEYS)}};
   if (from->dim[2] == 1) return m;
   m.dim[transposed ? 3 : 2] = up(s, rows), m.dim[transposed ? 2 : 3] = up(t, KEYS);
   return m;

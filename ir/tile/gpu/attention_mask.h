@@ -16,7 +16,7 @@ enum { TS_GPU_MASK_KEYS = 128 /* that keys are filled up to a multiple of */ };
 /* As kernels read it: [batches, heads, rows, columns], of which the first two are 1 where all
  * have the same. rows are 1 of one for each key, whose columns are keys always. */
 typedef struct TsGpuMask {
-  bool some;
+  bool some, bools;
   int64_t dim[4];
 } TsGpuMask;
 

@@ -36,22 +36,28 @@ static V matrix(Decode *a, const char *name, int64_t n, int64_t rows, bool writt
 }
 
 static void params(Decode *a) {
-  static const char *const names[] = {"J", "E", "T", "C", "N", "L", "H", "P"};
+  static const char *const names[] = {"J", "E", "T", "C", "N", "L", "H"};
   TsTile *k = a->b.k;
-  int64_t size[8];
-  for (int i = 0; i < 8; i++) size[i] = ts_tile_size(k, names[i]);
+  int64_t size[7], batches = 0;
+  for (int i = 0; i < 7; i++) size[i] = ts_tile_size(k, names[i]);
+  if (a->x.last) batches = ts_tile_size(k, "B");
+  ts_tile_size(k, "P"); /* the last one: of the grid */
   a->q = matrix(a, "q", size[0], size[1], false);
   a->k = matrix(a, "k", size[0], size[2], false);
   a->v = matrix(a, "v", size[0], size[2], false);
   TsTileType line = ts_tile_vector(TS_DT_f32, size[6]);
   if (a->x.mask.some) a->mask = ts_gpu_mask_param(k, &a->x.mask, a->x.dtype);
+  if (a->x.last) {
+    TsTileType t = ts_tile_vector(TS_DT_i64, batches);
+    a->last = ts_tile_param(k, "last", &t, false);
+  }
   if (a->x.sink) a->sink = ts_tile_param(k, "sink", &line, false);
   a->y = matrix(a, "y", size[0], size[1], true);
 }
 
 /* The block of keys that the first query sees first. */
 static V lowest_block(Decode *a) {
-  if (!a->x.window) return number(a, 0);
+  if (!a->x.window || a->x.last) return number(a, 0);
   V low = by(a, TS_OP_sub, a->t, a->x.queries + a->x.window - 1);
   return by(a, TS_OP_floordiv, by(a, TS_OP_maximum, low, 0), KEYS);
 }
@@ -59,7 +65,7 @@ static V lowest_block(Decode *a) {
 static void sizes(Decode *a) {
   static const char *const names[] = {"j", "e", "t", "c", "n", "l", "h", "p"};
   V *to[] = {&a->j, &a->e, &a->t, &a->c, &a->n, &a->l, &a->h, &a->p};
-  for (int i = 0; i < 8; i++) *to[i] = ts_gpu_size(&a->b, i, names[i]);
+  for (int i = 0; i < 8; i++) *to[i] = ts_gpu_size(&a->b, i + (i == 7 && a->x.last), names[i]);
   a->blocks = ts_gpu_named(ts_gpu_div_up(&a->b, a->t, KEYS), "blocks");
   a->from = ts_gpu_named(op2(a, TS_OP_floordiv, lowest_block(a), a->c), "from");
   V end = op2(a, TS_OP_floordiv, by(a, TS_OP_sub, op2(a, TS_OP_add, a->blocks, a->c), 1), a->c);
@@ -244,7 +250,7 @@ static int legal(const TsGpuDecode *x, TsError *err) {
   bool rows = x->rows == 8 || x->rows == 16 || x->rows == 32 || x->rows == 64;
   if (half && rows && (x->d == 64 || x->d == 128) && x->queries > 0 && x->queries <= x->rows &&
       x->stages > 1 && x->stages < 9 && x->window >= 0 && x->scale > 0 && x->room > 0 &&
-      (!x->sink || x->queries == 1) &&
+      (!x->sink || x->queries == 1) && (!x->last || (x->queries == 1 && !x->mask.some)) &&
       (!x->mask.some || (x->mask.dim[1] == 1 && x->mask.dim[2] == 1)))
     return 0;
   return ts_error_set(err, TS_ERR_argument, "no attention of %s with %d rows of %d",

@@ -10,8 +10,9 @@
  * Sizes: J key heads of all batches, E query rows of a key head (its heads, each with the same
  * queries), T keys, C blocks of TS_GPU_DECODE_KEYS keys in a chunk, N chunks in each of the
  * first L parts of a head, others have one, H query heads of a batch, P blocks that run at a
- * time, at most the number of parts (ts_gpu_decode_splits).
- * Parameters: q [J,E,D], k [J,T,D], v [J,T,D], with a mask that, with a sink that [H] in f32;
+ * time, at most the number of parts (ts_gpu_decode_splits); with `last` B batches before P.
+ * Parameters: q [J,E,D], k [J,T,D], v [J,T,D], with a mask that, the last keys of batches if they
+ * are known later, [J E / H], with a sink that [H] in f32;
  * y [J,E,D]. */
 #ifndef TS_IR_TILE_GPU_DECODE_H
 #define TS_IR_TILE_GPU_DECODE_H
@@ -32,6 +33,9 @@ typedef struct TsGpuDecode {
   int rows;       /* of a partial result: 8, 16, 32, 64, at least E */
   bool sink;      /* of one query only */
   int64_t window; /* 0: none */
+  /* One query a head, which sees keys up to a position that is known when the kernel runs: of each batch
+   * one, i64, behind the mask. */
+  bool last;
   double scale;   /* above 0 */
   int stages;     /* of keys, and of values */
   TsGpuMask mask; /* one number for each key, of all heads */

@@ -25,7 +25,7 @@ int64_t ts_gpu_decode_chunk(int64_t t) {
 
 static int64_t chunks_of_head(const TsGpuDecode *x, int64_t t, int64_t chunk) {
   int64_t blocks = (t + KEYS - 1) / KEYS, low = t - x->queries - x->window + 1;
-  if (!x->window || low < 0) low = 0;
+  if (!x->window || x->last || low < 0) low = 0;
   return (blocks + chunk - 1) / chunk - low / KEYS / chunk;
 }
 

@@ -14,7 +14,8 @@ enum {
 typedef struct TsGpuDecoding {
   TsGpuDecode x;
   TsTileBuild b;
-  TsTileVal q, k, v, mask, sink, y; /* parameters */
+  TsTileVal q, k, v, mask, last, sink, y; /* parameters */
+  TsTileVal seen; /* keys that the last query of the part sees: T, or up to `last` */
   TsTileVal j, e, t, c, n, l, h, p; /* sizes */
   TsTileVal blocks;                 /* of keys */
   TsTileVal from, chunks, total;    /* the first chunk, how many; all parts */

@@ -17,9 +17,11 @@ typedef struct State {
 } State;
 
 /* ---- scores, and which of them are seen */
-/* With a mask scores are scaled when it is added. */
+/* With a mask of numbers scores are scaled when it is added; one of bools changes no bit of those that are seen. */
+static bool scales_first(const Decode *a) { return a->x.mask.some && !a->x.mask.bools; }
+
 static double log2_scale(const Decode *a) {
-  return (a->x.mask.some ? 1 : a->x.scale) * 1.4426950408889634;
+  return (scales_first(a) ? 1 : a->x.scale) * 1.4426950408889634;
 }
 
 static V scores(Decode *a, const Ring *q, const Ring *k) {
@@ -43,7 +45,7 @@ static V spread_index(Decode *a, V x, V like) {
 /* The last key that a row sees, from the block's first one on, by row; the same for all if
  * there is one query or no order. */
 static V limits(Decode *a, V k0) {
-  V last = op2(a, TS_OP_sub, by(a, TS_OP_sub, a->t, 1), k0), row;
+  V last = op2(a, TS_OP_sub, by(a, TS_OP_sub, a->seen, 1), k0), row;
   bool ordered = (a->x.causal || a->x.window) && a->x.queries > 1;
   if (!(row = along(a, 0))) return NULL;
   if (!ordered) return spread_index(a, last, row);
@@ -61,7 +63,7 @@ static V whole(Decode *a, V x, int axis) {
 static V visible(Decode *a, V k0) {
   V col = whole(a, along(a, 1), 1), at = limits(a, k0), last = at;
   if (!a->x.causal && a->x.queries > 1) {
-    last = spread_index(a, op2(a, TS_OP_sub, by(a, TS_OP_sub, a->t, 1), k0), at);
+    last = spread_index(a, op2(a, TS_OP_sub, by(a, TS_OP_sub, a->seen, 1), k0), at);
   }
   V seen = op2(a, TS_OP_le, col, whole(a, last, 0));
   if (!a->x.window) return seen;
@@ -73,19 +75,24 @@ static V visible(Decode *a, V k0) {
 /* Whether some row does not see the whole block. */
 static V is_partial(Decode *a, V k0) {
   int hidden = a->x.causal ? a->x.queries - 1 : 0;
-  V end = by(a, TS_OP_sub, a->t, hidden);
+  V end = by(a, TS_OP_sub, a->seen, hidden);
   V partial = op2(a, TS_OP_gt, by(a, TS_OP_add, k0, KEYS), end);
   if (!a->x.window) return partial;
-  V low = by(a, TS_OP_sub, a->t, a->x.window + 1);
+  V low = by(a, TS_OP_sub, a->seen, a->x.window + 1);
   return op2(a, TS_OP_logical_or, partial, op2(a, TS_OP_le, k0, low));
 }
 
-/* One number for each key of the batch that the key head is of. */
-static V with_mask(Decode *a, V x, V k0) {
-  V zero = number(a, 0);
+/* That the key head is of. */
+static V batch_of(Decode *a) {
   V of = op2(a, TS_OP_floordiv, by(a, TS_OP_mul, a->h, a->x.queries), a->e);
-  V batch = op2(a, TS_OP_floordiv, a->head, of);
-  return ts_gpu_mask_add(&a->b, &a->x.mask, a->mask, batch, zero, zero, k0, 1, x, a->x.scale);
+  return op2(a, TS_OP_floordiv, a->head, of);
+}
+
+/* One number for each key of the batch. */
+static V with_mask(Decode *a, V x, V k0) {
+  V zero = number(a, 0), batch = batch_of(a);
+  return ts_gpu_mask_add(&a->b, &a->x.mask, a->mask, batch, zero, zero, k0, 1, x,
+                         scales_first(a) ? a->x.scale : 1);
 }
 
 static V masked(Decode *a, V x, V i) {
@@ -320,6 +327,12 @@ void ts_gpu_decode_mma(Decode *a) {
   q = (Ring){l.carry[1], l.carry[2]}, k = (Ring){l.carry[3], l.carry[4]};
   v = (Ring){l.carry[5], l.carry[6]}, done = (Ring){l.carry[7], l.carry[8]};
   ts_gpu_decode_split_of(a, n);
+  a->seen = a->t;
+  if (a->x.last) {
+    TsTileType scalar = ts_tile_scalar(TS_DT_i64);
+    V batch = batch_of(a), last = ts_tile_load(&a->b, a->last, &batch, &scalar, NULL);
+    a->seen = ts_gpu_named(by(a, TS_OP_add, last, 1), "seen");
+  }
   all_blocks(a, &q, &k, &v, &done);
   ts_gpu_decode_advance(a, &q, TS_GPU_DECODE_SLOTS);
   V next = ts_gpu_decode_receive(a, &q);

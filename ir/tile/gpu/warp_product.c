@@ -234,10 +234,18 @@ static void copy_piece(Product *p, V to, V from, bool along_k, V at, const V *c,
              NULL);
 }
 
+/* As many parts as pieces, or fewer, so that all threads have a copy of each. */
+static int parts_of(const Product *p, int64_t wide, int pieces) {
+  int64_t copies = wide * p->x.depth * bytes_of(p) / p->x.bytes, threads = 32 * p->x.warps;
+  while (pieces > 1 && copies / pieces < threads) pieces /= 2;
+  return pieces;
+}
+
 static void copy_pieces(Product *p, const V *c, int piece, int pieces) {
   const TsGpuWarpProduct *x = &p->x;
-  copy_piece(p, p->sa, p->a, !x->transposed_a, c[C_m], c, x->rows, piece, pieces);
-  copy_piece(p, p->sb, p->bm, x->transposed_b, c[C_n], c, x->cols, piece, pieces);
+  int a = parts_of(p, x->rows, pieces), b = parts_of(p, x->cols, pieces);
+  if (piece < a) copy_piece(p, p->sa, p->a, !x->transposed_a, c[C_m], c, x->rows, piece, a);
+  if (piece < b) copy_piece(p, p->sb, p->bm, x->transposed_b, c[C_n], c, x->cols, piece, b);
 }
 
 static V next_slot(Product *p, V slot) {
@@ -291,15 +299,14 @@ static V fragment(Product *p, V memory, const V *at, int64_t rows, int64_t cols,
 }
 
 /* depth steps of k of a stage, from `k` on. */
+static const int64_t transposed[2] = {2, 1};
 static V of_a(Product *p, V slot, int64_t k, int64_t depth) {
-  static const int64_t transposed[2] = {2, 1};
   bool t = p->x.transposed_a;
   V at[3] = {slot, number(p, t ? k : 0), number(p, t ? 0 : k)};
   return fragment(p, p->sa, at, p->x.rows, depth, t ? transposed : NULL);
 }
 
 static V of_b(Product *p, V slot, int64_t k, int64_t depth) {
-  static const int64_t transposed[2] = {2, 1};
   bool t = p->x.transposed_b;
   V at[3] = {slot, number(p, t ? 0 : k), number(p, t ? k : 0)};
   return fragment(p, p->sb, at, depth, p->x.cols, t ? transposed : NULL);
@@ -349,7 +356,6 @@ static void fma_stage(Product *p, V *v) {
 }
 
 static int carried(const Product *p) { return p->cursor + (p->fma ? 1 : 3); }
-
 static TsDtype sum_of(const TsGpuWarpProduct *x) {
   return x->in == TS_DT_f64 ? TS_DT_f64 : x->in == TS_DT_i8 ? TS_DT_i32 : TS_DT_f32;
 }
@@ -576,6 +582,7 @@ static void begin_rows(Product *p) {
 
 TsTile *ts_tile_gpu_warp_product(const TsGpuWarpProduct *x, const TsTarget *target,
                                  TsError *err) {
+  if (x->bulk) return ts_tile_gpu_reading_product(x, target, err);
   if (legal(x, err)) return NULL;
   TsTile *k = ts_tile_new("matmul");
   if (!k) return ts_error_memory(err), NULL;

@@ -22,8 +22,10 @@ typedef struct TsGpuWarpProduct {
   bool transposed_a, transposed_b; /* A lies in memory as [K,M], B as [N,K] */
   int rows, cols, depth;           /* of a block's tile and of one stage */
   int warps, stages;
-  int group;           /* tiles of rows that are done column by column */
-  int bytes;           /* of one copy, 16, 8 or 4: rows of A, B and C are multiples of it */
+  int group; /* tiles of rows that are done column by column */
+  int bytes; /* of one copy, 16, 8 or 4: rows of A, B and C are multiples of it */
+  bool
+      bulk; /* the copy engine brings stages (reading_product.c), for unit "mma" along k alone */
   bool bias, residual; /* more inputs: [N] and [M,N], of type out */
   int activation;      /* a pointwise row of one operand, or 0 */
   const TsGpuEpilogue
@@ -48,6 +50,11 @@ TsGpuWarpProduct ts_gpu_warp_product(TsDtype in, TsDtype out, TsGpuWarpUnit unit
 TsGpuWarpProduct ts_gpu_warp_product_for(TsDtype in, TsDtype out, TsGpuWarpUnit unit,
                                          bool transposed_a, bool transposed_b, int64_t m,
                                          int64_t n, const TsGpuMachine *gpu);
+/* Of so few rows that the time is that of reading B: tiles as high as the rows, and of the widest
+ * that there are, or the narrowest of which each processor has one at most. The unit's sums, so the bits are those of any tile. False: there
+ * are too many rows; else p, whose types and layouts are known, becomes it. */
+bool ts_gpu_warp_product_few(TsGpuWarpProduct *p, int64_t m, int64_t n,
+                             const TsGpuMachine *gpu);
 /* So many rows, columns and stages, or those nearest to them that there are; 0: as it is. */
 void ts_gpu_warp_product_near(TsGpuWarpProduct *p, int rows, int cols, int stages,
                               const TsGpuMachine *gpu);
@@ -55,6 +62,10 @@ int ts_gpu_warp_product_blocks(const TsGpuWarpProduct *p, const TsGpuMachine *gp
 /* NULL with the error. */
 TsTile *ts_tile_gpu_warp_product(const TsGpuWarpProduct *p, const TsTarget *target,
                                  TsError *err);
+
+/* The same where `bulk`. */
+TsTile *ts_tile_gpu_reading_product(const TsGpuWarpProduct *p, const TsTarget *target,
+                                    TsError *err);
 
 /* Warps of a block that stand side by side: each has up to 64 rows of the tile, and of its
  * columns every so many'th block of 16. */

@@ -2,7 +2,13 @@
 #include "ir/tile/gpu/build.h"
 #include "ir/tile/gpu/warp_product.h"
 
-enum { KEPT = 1024 /* bytes of a multiprocessor's shared memory that each block costs */ };
+enum {
+  KEPT = 1024, /* bytes of a multiprocessor's shared memory that each block costs */
+  /* Stages, at most: of most tiles, of one that is alone, of tiles that are bound by reading. */
+  USUAL = 4,
+  ALONE = 8,
+  READING = 16,
+};
 
 /* What of the largest tile's speed a tile reaches when its operands come in time (measured on
  * an H200), and how many blocks are side by side on a multiprocessor. Loads of operands bound
@@ -17,6 +23,16 @@ static const Tile tile[] = {
     {128, 128, 4, 2, 0.98},
     {64, 128, 4, 2, 0.75},
     {64, 64, 4, 3, 0.6},
+    /* For few rows, which nobody else takes: see ts_gpu_warp_product_few. */
+    {64, 64, 4, 2, 0},
+    {64, 32, 2, 4, 0},
+    {64, 16, 1, 6, 0},
+    {32, 64, 4, 2, 0},
+    {32, 32, 2, 4, 0},
+    {32, 16, 1, 6, 0},
+    {16, 64, 4, 2, 0},
+    {16, 32, 2, 4, 0},
+    {16, 16, 1, 8, 0},
 };
 enum { NTILE = sizeof tile / sizeof *tile };
 
@@ -27,9 +43,8 @@ static int stage_bytes(const TsGpuWarpProduct *p) {
 /* As many as fit beside each other. A fifth one helps only a block that is alone and small: it
  * waits for memory, and more of its operands are under way then. */
 static int stages_that_fit(const TsGpuWarpProduct *p, const TsGpuMachine *gpu, int beside,
-                           bool alone) {
-  int n = (int)((gpu->target->shared_bytes / beside - KEPT) / stage_bytes(p)),
-      most = alone ? 8 : 4;
+                           int most) {
+  int n = (int)((gpu->target->shared_bytes / beside - KEPT) / stage_bytes(p));
   return n < 2 ? 2 : n > most ? most : n;
 }
 
@@ -58,7 +73,7 @@ static void chains(TsGpuWarpProduct *p, int rows, int cols, const TsGpuMachine *
   int wide = p->in == TS_DT_f64 ? 64 : 128;
   p->rows = rows ? rows : 128, p->cols = cols ? cols : 2 * wide;
   p->warps = p->rows / 32 * (p->cols / wide);
-  p->stages = stages_that_fit(p, gpu, 1, false);
+  p->stages = stages_that_fit(p, gpu, 1, USUAL);
 }
 
 TsGpuWarpProduct ts_gpu_warp_product(TsDtype in, TsDtype out, TsGpuWarpUnit unit,
@@ -69,7 +84,7 @@ TsGpuWarpProduct ts_gpu_warp_product(TsDtype in, TsDtype out, TsGpuWarpUnit unit
   if (unit == TS_GPU_UNIT_fma) return chains(&p, rows, cols, gpu), p;
   p.rows = rows, p.cols = cols;
   p.warps = t ? t->warps : 4;
-  p.stages = stages_that_fit(&p, gpu, t ? t->beside : 1, false);
+  p.stages = stages_that_fit(&p, gpu, t ? t->beside : 1, USUAL);
   return p;
 }
 
@@ -107,14 +122,32 @@ TsGpuWarpProduct ts_gpu_warp_product_for(TsDtype in, TsDtype out, TsGpuWarpUnit 
   for (int i = 0; i < NTILE; i++) {
     TsGpuWarpProduct p = ts_gpu_warp_product(in, out, unit, transposed_a, transposed_b,
                                              tile[i].rows, tile[i].cols, gpu);
-    if (!is_possible(&p, gpu)) continue;
+    if (!tile[i].speed || !is_possible(&p, gpu)) continue;
     double time = time_of(&tile[i], &p, m, n, gpu);
     if (least && time >= least) continue;
     best = p, least = time;
   }
   int64_t tiles = ((m + best.rows - 1) / best.rows) * ((n + best.cols - 1) / best.cols);
-  if (tiles <= gpu->processors) best.stages = stages_that_fit(&best, gpu, 1, true);
+  if (tiles <= gpu->processors) best.stages = stages_that_fit(&best, gpu, 1, ALONE);
   return best;
+}
+
+bool ts_gpu_warp_product_few(TsGpuWarpProduct *p, int64_t m, int64_t n,
+                             const TsGpuMachine *gpu) {
+  const Tile *best = NULL;
+  for (int i = 0; i < NTILE; i++) {
+    const Tile *t = &tile[i];
+    if (t->speed || t->rows < m) continue;
+    bool narrow = (n + t->cols - 1) / t->cols <= gpu->processors;
+    if (!best || t->rows < best->rows || (t->rows == best->rows && narrow)) best = t;
+  }
+  if (!best) return false;
+  *p = ts_gpu_warp_product(p->in, p->out, p->unit, p->transposed_a, p->transposed_b, best->rows,
+                           best->cols, gpu);
+  int64_t blocks = (n + best->cols - 1) / best->cols, beside = blocks / gpu->processors + 1;
+  if (beside > best->beside) beside = best->beside;
+  p->stages = stages_that_fit(p, gpu, (int)beside, READING);
+  return true;
 }
 
 /* How many times larger or smaller one number is than another. */
@@ -137,6 +170,6 @@ void ts_gpu_warp_product_near(TsGpuWarpProduct *p, int rows, int cols, int stage
     best = q, least = away;
   }
   *p = best;
-  int fit = stages_that_fit(p, gpu, 1, true);
+  int fit = stages_that_fit(p, gpu, 1, READING);
   if (stages) p->stages = stages < 2 ? 2 : stages < fit ? stages : fit;
 }

@@ -52,7 +52,7 @@ function decoder.at(o, w)
   if o.cache then o.cache:need(b, s) end
   local at = { count = s, offset = offset, positions = o.positions, mask = decoder.key_mask(o.mask, b, offset + s), cache = o.cache,
     length = o.cache and o.cache.room or offset + s, tables = {}, wide = w.dtype == "f64" and "f64" or "f32", device = o.ids.device }
-  if o.cache and o.cache.rows then -- whose positions the device has
+  if o.cache and o.cache.rows then -- of captured steps, whose positions the device has (decode_step.lua, batching/captured.lua)
     at.rows, at.positions, at.offset = o.cache.rows, o.cache.rows, 0
   elseif o.cache and o.cache.lengths then
     if o.mask or o.positions then core.fail "the model: a cache with rows of several lengths says itself what is seen, and where positions stand" end

@@ -137,18 +137,24 @@ function Rope:tables(at)
   return made
 end
 
+-- Both halves of pairs, computed in the dtype of the sines: parts become wide, and narrow again, by themselves, so that all of it is
+-- one kernel.
 local function turned(x, cos, sin, interleaved)
-  local d = x.shape[x.ndim] / 2
+  local d, wide = x.shape[x.ndim] / 2, cos.dtype
   local a, b
+  local function both()
+    a, b = a:cast(wide), b:cast(wide)
+    return { (a * cos - b * sin):cast(x.dtype), (b * cos + a * sin):cast(x.dtype) }
+  end
   if interleaved then
     local shape = { unpack(x.shape) }
     shape[#shape], shape[#shape + 1] = d, 2
     local pairs_ = x:reshape(shape)
     a, b = pairs_:select(-1, 0), pairs_:select(-1, 1)
-    return op.stack({ a * cos - b * sin, b * cos + a * sin }, { axis = -1 }):reshape(x.shape)
+    return op.stack(both(), { axis = -1 }):reshape(x.shape)
   end
   a, b = x:narrow(-1, 0, d), x:narrow(-1, d, d)
-  return op.concat({ a * cos - b * sin, b * cos + a * sin }, { axis = -1 })
+  return op.concat(both(), { axis = -1 })
 end
 
 --- Heads x [B, H, S, D] turned by the positions of the call (decoder.lua).
@@ -162,7 +168,7 @@ function Rope:turn(x, at)
   local t = self:tables(at)
   local d = x.shape[x.ndim]
   local part = self.dims < d and x:narrow(-1, 0, self.dims) or x
-  local y = turned(part:cast(at.wide), t[1], t[2], self.interleaved):cast(x.dtype)
+  local y = turned(part, t[1], t[2], self.interleaved)
   return self.dims < d and op.concat({ y, x:narrow(-1, self.dims, d - self.dims) }, { axis = -1 }) or y
 end
 

@@ -1,6 +1,8 @@
 -- Prompts as they are given, and read: each text begins at position 0 of its row, so that it has the bits that it has alone.
 
+local chosen = require "tessera.hf.generation.options"
 local core = require "tessera.core"
+local Step = require "tessera.hf.decode_step"
 local op = core.op
 
 local prompts = {}
@@ -85,7 +87,12 @@ local function begin_text(model, o)
   local device = model:embedding().weight.device
   local cache = model:cache { batch = #texts, length = o.length or longest + o.max_new_tokens, dtype = o.cache_dtype }
   local logits = read_prompts(model, texts, cache, o.chunk, device)
-  local function next_(tokens) return model({ ids = column(tokens, device), cache = cache, last = true }):select(1, 0) end
+  local next_
+  if o.beams then -- which take rows of the cache
+    next_ = function(tokens) return model({ ids = column(tokens, device), cache = cache, last = true }):select(1, 0) end
+  else
+    next_ = Step.steps(model, cache, device, chosen.is_greedy(o) and not (o.logits or o.logprobs), o.max_new_tokens)
+  end
   return { logits = logits, prompts = texts, cache = cache, device = device, next = next_, take = function(rows) cache:take(rows) end }
 end
 

@@ -1,0 +1,74 @@
+-- Steps of text that goes on are captured behind the first ones: with the tokens of calls one by one, alone and in a batch, also where
+-- texts have several lengths, across the lengths for which a step is captured, and with draws.
+local tessera = require "tessera"
+local vectors = dofile "tests/hf/_vectors.lua"
+local Step = require "tessera.hf.decode_step"
+
+local prompts = { { 5, 17, 60, 3, 9, 42 }, { 7, 2 }, { 11, 59, 4, 30 } }
+local steps, made = 20, 0
+local new = Step.new
+function Step.new(...)
+  made = made + 1
+  return new(...)
+end
+
+-- Token by token, never captured.
+local function plain(m, prompt, n, dtype)
+  local cache, ids, out = m:cache { length = #prompt + n, dtype = dtype }, tessera.tensor({ prompt }, { dtype = "i64", device = m:embedding().weight.device }), {}
+  for i = 1, n do
+    ids = m { ids = ids, cache = cache, last = true }:select(1, 0):argmax { axis = -1, keepdims = true }
+    out[i] = ids:item()
+  end
+  return table.concat(out, " ")
+end
+
+local function check(name, device, n)
+  local m = vectors.load(name, { device = device })
+  tessera.no_grad(function()
+    local all = m:generate { ids = prompts, max_new_tokens = n, eos = false }
+    for i, prompt in ipairs(prompts) do
+      local one = table.concat(all[i - 1]:totable(), " ")
+      assert(one == plain(m, prompt, n), name .. ": a captured step has other tokens")
+      assert(one == table.concat(m:generate { ids = { prompt }, max_new_tokens = n, eos = false, length = n + 6 }[0]:totable(), " "), name)
+    end
+  end)
+end
+
+for _, name in ipairs { "llama", "mistral", "gemma2", "gemma3", "gpt2", "gpt_neox", "gpt_oss", "deepseek_v3", "qwen2_moe", "llama_yarn" } do
+  check(name, nil, steps)
+end
+made > 0 --> true
+check("llama", nil, 140) -- beyond the first length
+check("llama", "sim:0", 17)
+
+-- Caches of another type than the model, with scales or without.
+do
+  local m = vectors.load "llama"
+  for _, dtype in ipairs { "bf16", "f16", "fp8_e4m3" } do
+    tessera.no_grad(function()
+      local told = m:generate { ids = { prompts[1] }, max_new_tokens = steps, eos = false, cache_dtype = dtype }
+      assert(table.concat(told[0]:totable(), " ") == plain(m, prompts[1], steps, dtype), dtype)
+    end)
+  end
+end
+
+-- Draws, and texts that end meanwhile; the state of a stream that is left early troubles nobody.
+local m = vectors.load "llama"
+local drawn = { ids = prompts, max_new_tokens = steps, eos = false, temperature = 1.2, seed = { 1, 2, 3 }, repetition_penalty = 1.1 }
+local all = m:generate(drawn)
+drawn.ids, drawn.seed = { prompts[2] }, 2
+assert(table.concat(m:generate(drawn)[0]:totable(), " ") == table.concat(all[1]:totable(), " "))
+local greedy = m:generate { ids = prompts, max_new_tokens = steps, eos = false }
+local stop = greedy[1][12]:item()
+local ended = m:generate { ids = prompts, max_new_tokens = steps, eos = stop, pad = 60 }
+for i = 0, 2 do
+  local all_, cut, over = greedy[i]:totable(), ended[i]:totable(), false
+  for k, id in ipairs(cut) do
+    assert(id == (over and 60 or all_[k]))
+    over = over or id == stop
+  end
+end
+for step in m:stream { ids = prompts[1], max_new_tokens = steps, eos = false } do
+  if step == 6 then break end
+end
+m:generate { ids = prompts[1], max_new_tokens = steps, eos = false, length = 8 } --! the cache has room for 8 positions
