@@ -25,9 +25,10 @@ typedef struct TsOptions {
   bool debug_kernel;
   int threads; /* -1: not given */
   const char *devices, *isa;
-  const char *flight;          /* is shown, and that is all */
-  const char *command, *model; /* "generate", "embed", "chat", "serve", and of which path; or NULL */
-  TsStep *word;                /* of the command */
+  const char *flight;  /* is shown, and that is all */
+  const char *command; /* "generate", "embed", "chat", "serve", or NULL */
+  const char *model;   /* its path */
+  TsStep *word;        /* its words */
   int nwords;
   bool profile; /* of the whole program, also into these files */
   int nprofile_to;
