@@ -125,24 +125,64 @@ static const char *lacks(TsCl *s, const char *extensions) {
   return NULL;
 }
 
-/* Sub-groups of 32 are asked for where they can be. */
-static bool has_warps(const TsCl *s, const char *extensions) {
-  enum { WARP = 32 };
+/* Sub-groups of a size are asked for where they can be. */
+static bool has_groups(const TsCl *s, const char *extensions, size_t lanes) {
   size_t size[16] = {0}, n = 0;
   if (!has(extensions, "cl_intel_subgroups") ||
       !has(extensions, "cl_intel_required_subgroup_size") ||
       ts_cl.clGetDeviceInfo(s->device, CL_DEVICE_SUB_GROUP_SIZES_INTEL, sizeof size, size, &n))
     return false;
   for (size_t i = 0; i < n / sizeof *size; i++)
-    if (size[i] == WARP) return true;
+    if (size[i] == lanes) return true;
   return false;
+}
+
+/* A list that a device tells, and of how many bytes; NULL: none. */
+static void *list_of(cl_device_id d, cl_uint what, size_t *n) {
+  if (ts_cl.clGetDeviceInfo(d, what, 0, NULL, n) || !*n) return NULL;
+  void *list = calloc(1, *n);
+  if (list && !ts_cl.clGetDeviceInfo(d, what, *n, list, NULL)) return list;
+  free(list);
+  return NULL;
+}
+
+/* What modules may be made of, as the driver lists it (cl_khr_spirv_queries). */
+static bool takes_extension(cl_device_id d, const char *name) {
+  size_t n = 0;
+  bool takes = false;
+  const char **list = list_of(d, CL_DEVICE_SPIRV_EXTENSIONS_KHR, &n);
+  for (size_t i = 0; list && i < n / sizeof *list; i++)
+    takes |= list[i] && !strcmp(list[i], name);
+  free(list);
+  return takes;
+}
+
+static bool takes_capability(cl_device_id d, cl_uint capability) {
+  size_t n = 0;
+  bool takes = false;
+  cl_uint *list = list_of(d, CL_DEVICE_SPIRV_CAPABILITIES_KHR, &n);
+  for (size_t i = 0; list && i < n / sizeof *list; i++) takes |= list[i] == capability;
+  free(list);
+  return takes;
+}
+
+/* Which sizes it multiplies no query of OpenCL's tells: it refuses a module of others. */
+static bool has_cooperative(const TsCl *s, const char *extensions) {
+  enum { MATRIX = 6022, MATRIX_BF16 = 5118, LANES = 16 }; /* capabilities */
+  cl_device_id d = s->device;
+  return has(extensions, "cl_khr_spirv_queries") && has_groups(s, extensions, LANES) &&
+         takes_extension(d, "SPV_KHR_cooperative_matrix") && takes_capability(d, MATRIX) &&
+         takes_extension(d, "SPV_KHR_bfloat16") && takes_capability(d, MATRIX_BF16);
 }
 
 /* On a CPU sub-groups are a compiler's business. */
 static const TsTarget *target_of(const TsCl *s, const char *extensions) {
+  enum { WARP = 32 };
   TsSpirvDevice d = {.f64 = s->f64,
+                     .cpu = s->cpu,
                      .half = has(extensions, "cl_khr_fp16"),
-                     .warps = !s->cpu && s->exact && has_warps(s, extensions),
+                     .warps = !s->cpu && s->exact && has_groups(s, extensions, WARP),
+                     .cooperative = has_cooperative(s, extensions),
                      .shared = (int64_t)number(s->device, CL_DEVICE_LOCAL_MEM_SIZE),
                      .threads = (int64_t)number(s->device, CL_DEVICE_MAX_WORK_GROUP_SIZE)};
   return ts_spirv_target(&d);

@@ -42,6 +42,8 @@ enum {
   CL_DEVICE_DOUBLE_FP_CONFIG = 0x1032,
   CL_DEVICE_IL_VERSION = 0x105B,
   CL_DEVICE_KERNEL_CLOCK_CAPABILITIES = 0x1076,
+  CL_DEVICE_SPIRV_EXTENSIONS_KHR = 0x12BA,   /* char pointers */
+  CL_DEVICE_SPIRV_CAPABILITIES_KHR = 0x12BB, /* cl_uint */
   CL_DEVICE_SUB_GROUP_SIZES_INTEL = 0x4108,
 };
 /* Of a kind of floats: denormals; division and root rounded as IEEE has it. */

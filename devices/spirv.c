@@ -3,14 +3,15 @@
 
 const TsTarget *ts_spirv_target(const TsSpirvDevice *d) {
   enum { THREADS = 1024, TOLD = 4 << 10 /* bytes by which threads without sub-groups tell */ };
-  static const char *const best[] = {"pvc", "dg2", "tgllp"};
+  static const char *const best[] = {"pvc", "cooperative", "dg2", "tgllp"};
   for (size_t i = 0; i < sizeof best / sizeof *best && d->warps; i++) {
     const TsTarget *t = ts_target(best[i]);
     if (!t || t->single == d->f64 || (t->half && !d->half)) continue;
+    if (t->matrix == TS_MATRIX_cooperative && !d->cooperative) continue;
     if (t->shared_bytes <= d->shared && d->threads >= (t->threads ? t->threads : THREADS))
       return t;
   }
-  const TsTarget *plain = ts_target("spirv");
+  const TsTarget *plain = ts_target(d->cpu ? "spirv_cpu" : "spirv");
   return plain && plain->shared_bytes + TOLD <= d->shared ? plain : NULL;
 }
 

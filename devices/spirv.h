@@ -9,7 +9,9 @@
 
 typedef struct TsSpirvDevice {
   bool f64, half;
+  bool cpu;
   bool warps;              /* sub-groups of 32 may be asked for */
+  bool cooperative;        /* and of 16, which multiply cooperative matrices of bf16, f16, i8 */
   int64_t shared, threads; /* of a block, at most: bytes of memory, threads */
 } TsSpirvDevice;
 

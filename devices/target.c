@@ -27,16 +27,21 @@
 #define CDNA GCN, .units = TS_UNIT_blocks | TS_UNIT_squares
 #define RDNA NAVI, .units = TS_UNIT_blocks | TS_UNIT_squares
 /* What units of RDNA multiply, and those of CDNA. */
-#define FEW TS_FACTOR_half | TS_FACTOR_whole
+#define FEW  TS_FACTOR_half | TS_FACTOR_whole
 #define MORE FEW | TS_FACTOR_single | TS_FACTOR_twice
 
-/* Any driver of SPIR-V takes the code of "spirv": no sub-groups; blocks of that have 4 KiB beside what
- * is said here, for what threads tell one another. Intel's GPUs are asked for sub-groups of 32: of 16 and 32
+/* Any driver of SPIR-V takes the code of "spirv", and one of a CPU that of "spirv_cpu": no sub-groups;
+ * blocks of these have 4 KiB beside what is said here, for what threads tell one another. Intel's GPUs are asked for sub-groups of 32: of 16 and 32
  * that pvc has, of 8, 16 and 32 of the others. Registers are words of a thread then. */
 #define SPIRV                                                                                  \
   .triple = "spirv64v1.2-unknown-unknown", .cpu = "", .features = "", .maker = TS_MAKER_spirv, \
   .object = true, .portable = true, .vector_bytes = 16, .units = TS_UNIT_blocks, .fma = true,  \
   .round = true
+
+/* Of whom that is nobody knows: numbers are those of a CPU with 16 cores. */
+#define ANY_SPIRV                                                                              \
+  SPIRV, .processors = 16, .lanes = 1, .rough = true, .registers = 64, .flops = 32,            \
+         .flops64 = 16, .flops16 = 32, .shared_bytes = 64 << 10
 
 /* Code for sm_90a runs there alone; the driver compiles that of sm_80 and sm_90 for all that came
  * later. */
@@ -238,16 +243,8 @@ static const TsTarget target[] = {
      .factors = FEW | TS_FACTOR_eight,
      .flops16 = 1024,
      .shared_bytes = 64 << 10},
-    {.name = "spirv",
-     SPIRV,
-     .processors = 16,
-     .lanes = 1,
-     .rough = true,
-     .registers = 64,
-     .flops = 32,
-     .flops64 = 16,
-     .flops16 = 32,
-     .shared_bytes = 64 << 10},
+    {.name = "spirv", ANY_SPIRV},
+    {.name = "spirv_cpu", ANY_SPIRV, .forgets = true},
     {.name = "pvc", /* Data Center GPU Max 1550 */
      SPIRV,
      .processors = 128,
@@ -260,6 +257,18 @@ static const TsTarget target[] = {
      .flops64 = 256,
      .flops16 = 4096,
      .shared_bytes = 128 << 10},
+    {.name = "cooperative", /* whose driver has such matrices; numbers of an Arc A770 */
+     SPIRV,
+     .processors = 32,
+     .half = true,
+     .single = true,
+     .lanes = 32,
+     .matrix = TS_MATRIX_cooperative,
+     .factors = FEW,
+     .registers = 32,
+     .flops = 256,
+     .flops16 = 2048,
+     .shared_bytes = 64 << 10},
     {.name = "dg2", /* Arc A770 */
      SPIRV,
      .processors = 32,

@@ -20,7 +20,7 @@ typedef enum TsTargetUnit {
 } TsTargetUnit;
 
 /* Of AMD's and Intel's: squares of 16 x 16 sums. How they lie in registers: jit/emit/simt/amd_matrix.c,
- * intel_matrix.c. */
+ * intel_matrix.c; or nobody says, cooperative.c. */
 typedef enum TsTargetMatrix {
   TS_MATRIX_none,
   TS_MATRIX_mfma2, /* CDNA 2, 3, 4: one chain */
@@ -29,6 +29,9 @@ typedef enum TsTargetMatrix {
   TS_MATRIX_wmma3, /* RDNA 3, 4: 16 steps of k, added up before they come to the sum */
   TS_MATRIX_wmma4,
   TS_MATRIX_dpas, /* Intel's, of sub-groups of 16: 16 steps of k, two by two */
+  /* SPV_KHR_cooperative_matrix, of sub-groups of 16: in an order that is the driver's own, so floats
+   * are multiplied in the profile "fast" alone. */
+  TS_MATRIX_cooperative,
 } TsTargetMatrix;
 
 /* Of AMD's: the register that says which processor a wave is on. */
@@ -76,14 +79,15 @@ typedef struct TsTarget {
 
   /* Of a GPU, whose rounds are blocks of threads. */
   TsTargetMaker maker;
-  bool object;    /* drivers take code as an object that is linked; else as text */
-  bool generic;   /* of a family: where no row has the GPU's own name */
-  bool portable;  /* code for drivers whose functions have errors that nobody says */
-  bool rough;     /* drivers may round division and root of f32 anyhow, those of f64 not */
-  bool single;    /* has no f64 */
-  int lanes;      /* threads that run together; 0: a CPU; 1: nobody says */
-  int threads;    /* that a block has at most; 0: 1024 */
-  int processors; /* of the usual one: where no device says how many it has */
+  bool object;   /* drivers take code as an object that is linked; else as text */
+  bool generic;  /* of a family: where no row has the GPU's own name */
+  bool portable; /* code for drivers whose functions have errors that nobody says */
+  bool rough;    /* drivers may round division and root of f32 anyhow, those of f64 not */
+  bool single;   /* has no f64 */
+  bool forgets;  /* drivers' compilers lose what threads know before they meet, but in memory */
+  int lanes;     /* threads that run together; 0: a CPU; 1: nobody says */
+  int threads;   /* that a block has at most; 0: 1024 */
+  int processors;       /* of the usual one: where no device says how many it has */
   int64_t shared_bytes; /* of a block */
   /* Floating-point operations that a processor does in a cycle, at most: of f32 and f64, and of a
    * matrix unit with operands of 16 bits and sums in f32. As its maker publishes them. */
@@ -111,6 +115,10 @@ static inline bool ts_target_gpu(const TsTarget *t) { return t && t->lanes; }
 static inline bool ts_target_has_chain(const TsTarget *t) {
   return t->matrix == TS_MATRIX_mfma2 || t->matrix == TS_MATRIX_mfma3 ||
          t->matrix == TS_MATRIX_mfma4;
+}
+/* Whether it multiplies by sub-groups: 8 x 16 sums of 16 lanes. */
+static inline bool ts_target_by_groups(const TsTarget *t) {
+  return t->matrix == TS_MATRIX_dpas || t->matrix == TS_MATRIX_cooperative;
 }
 static inline bool ts_target_has(const TsTarget *t, unsigned units) {
   return t && (t->units & units) == units;

@@ -347,7 +347,11 @@ static void look_on_disk(TsJitFunction *f) {
 }
 
 void ts_jit_advance(TsJitFunction *f, const TsFrame *own) {
-  if (f->device && !f->looked) look_on_disk(f);
+  if (f->device && !f->looked) {
+    look_on_disk(f);
+    ts_jit_step(
+        f); /* cold again where kernels are others now: a call that is hot begins anew */
+  }
   if (f->state == COLD && hot(f) && ts_jit_begin(f)) cool_longer(f);
   ts_jit_step(f);
   if (f->tuning && is_done(f->tuning)) finish_tuning(f);

@@ -442,6 +442,7 @@ const char *ts_lower_attention_grad_without(const TsSched *s, const TsNode *n) {
   if (t->matrix == TS_MATRIX_none || !(t->factors & TS_FACTOR_half))
     return "the target has no unit for 16 bits";
   if (t->matrix == TS_MATRIX_dpas) return "gradients have no form for DPAS";
+  if (t->matrix == TS_MATRIX_cooperative) return "gradients have no form for cooperative matrices";
   if (s->profile == TS_PROFILE_strict) return "sums are those of the CPU in profile strict";
   if (n->in[3]) return "gradients with a mask have no form for it";
   if (n->in[4] || n->nout != 3) return "gradients with a sink have no form for it";

@@ -536,6 +536,7 @@ const char *ts_sched_attention_without(const TsSched *s, const TsNode *n) {
   if (!t || !t->matrix || !(t->factors & TS_FACTOR_half))
     return "the target has no unit for 16 bits";
   if (t->matrix == TS_MATRIX_dpas) return "attention has no form for DPAS";
+  if (t->matrix == TS_MATRIX_cooperative) return "attention has no form for cooperative matrices";
   if (s->profile == TS_PROFILE_strict) return "sums are those of the CPU in profile strict";
   if (q->dim[q->ndim - 2] < UNIT_LEAST) return "there are fewer than 16 queries";
   if (d % 32 || dv % 32 || d > UNIT_WIDEST || dv > UNIT_WIDEST)

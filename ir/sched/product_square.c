@@ -33,8 +33,9 @@ static bool is_eight(TsDtype d) { return d == TS_DT_fp8_e4m3 || d == TS_DT_fp8_e
 /* In what the unit multiplies operands of d; false: it does not. */
 static bool factor_of(const TsTarget *t, TsProfile profile, TsDtype d, TsDtype *factor) {
   unsigned has = t->matrix ? t->factors : 0;
-  if (is_eight(d) && t->matrix == TS_MATRIX_dpas) return false;
+  if (is_eight(d) && ts_target_by_groups(t)) return false;
   bool narrow = d == TS_DT_bf16 || d == TS_DT_f16 || is_eight(d);
+  if (narrow && t->matrix == TS_MATRIX_cooperative && profile != TS_PROFILE_fast) return false;
   *factor = d;
   if (narrow && profile == TS_PROFILE_strict)
     *factor = TS_DT_f32;
@@ -54,8 +55,7 @@ static bool factor_of(const TsTarget *t, TsProfile profile, TsDtype d, TsDtype *
 const char *ts_product_square_unit(TsProductLower *l) {
   const TsTarget *t = l->s->target;
   TsDtype factor;
-  if (type_of(l, 1) != type_of(l, 0) ||
-      !factor_of(t, l->s->profile, type_of(l, 0), &factor))
+  if (type_of(l, 1) != type_of(l, 0) || !factor_of(t, l->s->profile, type_of(l, 0), &factor))
     return NULL;
   for (int side = 0; side < 2; side++) {
     const TsProductAccess *a = &l->access[side];
@@ -63,13 +63,13 @@ const char *ts_product_square_unit(TsProductLower *l) {
       return NULL;
   }
   l->factor = factor;
+  if (t->matrix == TS_MATRIX_cooperative) return "cooperative";
   return t->matrix == TS_MATRIX_dpas ? "dpas" : ts_target_has_chain(t) ? "mfma" : "wmma";
 }
 
 const char *ts_sched_square_unit(const TsSched *s, TsDtype d, TsDtype *factor) {
   const TsTarget *t = s->target;
-  if (!t->matrix || t->matrix == TS_MATRIX_dpas || !factor_of(t, s->profile, d, factor))
-    return NULL;
+  if (!t->matrix || ts_target_by_groups(t) || !factor_of(t, s->profile, d, factor)) return NULL;
   return ts_target_has_chain(t) ? "mfma" : "wmma";
 }
 
@@ -131,7 +131,7 @@ void ts_product_square_block(TsProductLower *l, const TsProductSize *size) {
   if (waves < each) waves = each;
   l->block[0] = rows, l->block[1] = cols;
   l->how = (TsProductStages){.threads = (int)((waves > most ? most : waves) * t->lanes)};
-  if (t->matrix == TS_MATRIX_dpas) {
+  if (ts_target_by_groups(t)) {
     l->how.threads = (int)(rows * cols / EACH > LEAST ? rows * cols / EACH : LEAST);
     return;
   }
@@ -142,7 +142,7 @@ void ts_product_square_block(TsProductLower *l, const TsProductSize *size) {
 
 /* Whether neighbours in memory lie across the tile's rows. */
 static bool lies_across(const TsProductLower *l, const TsProductAccess *a) {
-  return l->s->target->matrix != TS_MATRIX_dpas && a->step[0] == 1 && a->step[1] != 1;
+  return !ts_target_by_groups(l->s->target) && a->step[0] == 1 && a->step[1] != 1;
 }
 
 /* From this step of k on, as it lies. */
@@ -193,8 +193,8 @@ static TsTileVal sums_of_boxes(TsProductLower *l) {
   TsTileType t = ts_tile_type(l->d, 2, l->block);
   TsTileVal zero = ts_tile_index(b, 0), first = ts_tile_const(b, 0, &t), out;
   TsAttr unit = {.type = TS_ATTR_str, .str = l->unit};
-  TsTileLoop stage =
-      ts_tile_for(b, zero, ts_tile_index(b, l->k), ts_product_square_depth(l), false, 1, &first);
+  TsTileLoop stage = ts_tile_for(b, zero, ts_tile_index(b, l->k), ts_product_square_depth(l),
+                                 false, 1, &first);
   if (!stage.carry) return NULL;
   TsTileVal in[3] = {load(l, 0, stage.i), load(l, 1, stage.i), stage.carry[0]};
   TsTileVal next = ts_tile_emit1(b, TS_TILE_mma, 3, in, &unit, &t);

@@ -381,19 +381,20 @@ static int check_pairs(Check *c, const Stmt *s) {
 /* Units of squares, in block form: whole squares, and whole steps of k. */
 static int check_square(Check *c, const Stmt *s) {
   const Type *a = &s->in[0]->type, *b = &s->in[1]->type;
-  if (!ts_tile_square_of(s)) return 0;
+  TsSquare unit = ts_tile_square_of(s);
+  if (!unit) return 0;
   if (c->cpu) return WRONG(TS_ERR_attribute, "unit %s is one of GPUs", ATTR("unit")->str);
   if (c->k->form != TS_FORM_block)
     return WRONG(TS_ERR_attribute, "unit %s stands in block form", ATTR("unit")->str);
-  if (!ts_tile_square_takes(ts_tile_square_of(s), (TsDtype)a->dtype))
+  if (!ts_tile_square_takes(unit, (TsDtype)a->dtype))
     return WRONG(TS_ERR_dtype, "%s multiplies %s, not %s", ATTR("unit")->str,
-                 ts_tile_square_of(s) == TS_SQUARE_mfma   ? "floats and i8"
-                 : ts_tile_square_of(s) == TS_SQUARE_dpas ? "bf16, f16 and i8"
-                                                          : "bf16, f16, fp8 and i8",
+                 unit == TS_SQUARE_mfma   ? "floats and i8"
+                 : unit == TS_SQUARE_wmma ? "bf16, f16, fp8 and i8"
+                                          : "bf16, f16 and i8",
                  ts_tile_shown(c, a));
   int64_t size[3] = {a->dim[0], a->dim[1], b->dim[1]};
   for (int i = 0; i < 3; i++) {
-    int by = i == 1 ? ts_tile_square_steps(ts_tile_square_of(s), (TsDtype)a->dtype) : TS_SQUARE;
+    int by = i == 1 ? ts_tile_square_steps(unit, (TsDtype)a->dtype) : TS_SQUARE;
     if (ts_tile_dim_is(size[i]) || size[i] % by)
       return WRONG(TS_ERR_shape, "%s takes multiples of %d, not %s and %s", ATTR("unit")->str,
                    by, ts_tile_shown(c, a), ts_tile_shown(c, b));

@@ -3,9 +3,11 @@
  *   "mfma"  one chain of fused multiply-adds an element, k ascending; f32 and f64 multiply as well
  *   "wmma"  for each 16 steps of k a chain from +0, which is added to the element
  *   "dpas"  for each two steps of k such a chain, which is added to the element
+ *   "cooperative"  any order: the driver's, so it stands in the profile "fast" alone, but of i8; here
+ *           that of "mfma"
  *
  * of bf16, f16 and fp8 (OCP's) with sums in f32, whose products are exact there, and of i8 with sums in
- * i32, which are exact; "dpas" of no fp8. So a public software emulator of AMD's CDNA 3 and 4
+ * i32, which are exact; "dpas" and "cooperative" of no fp8. So a public software emulator of AMD's CDNA 3 and 4
  * and RDNA 3 and 4 computes them (tinygrad's). Of f32 and f64 on CDNA 2 and 3 others measured the same
  * chain (Xie et al., MMA-Sim, 2025). How adders of narrower types round between steps their maker does
  * not say, and a processor may round otherwise, alike for all tiles. "dpas" is the chain of dot products
@@ -22,7 +24,8 @@ typedef enum TsSquare {
   TS_SQUARE_none,
   TS_SQUARE_mfma,
   TS_SQUARE_wmma,
-  TS_SQUARE_dpas
+  TS_SQUARE_dpas,
+  TS_SQUARE_cooperative
 } TsSquare;
 
 /* Of a statement's unit. */

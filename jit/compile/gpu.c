@@ -48,10 +48,12 @@ static TsTile *expanded(const TsTile *k, const TsTarget *t, TsError *err) {
   return e;
 }
 
-/* A thread's number of turns becomes a register: not all code generators see to that. What threads know
- * when they meet is in memory of their own for drivers that nobody knows (jit/emit/simt/spirv.c). */
+/* A thread's number of turns becomes a register: not all code generators see to that. Intel's compiler
+ * for CPUs (of 2026) loses what threads know before they meet, so it is in memory of their own there: a
+ * block ends at each meeting (jit/emit/simt/spirv.c), and what another one reads is stored. Compilers of
+ * GPUs are spared that (docs/performance_devices.md has what it costs). */
 static const char *passes_of(const TsTile *k, const TsTarget *t) {
-  if (t->lanes == 1) return "function(early-cse,reg2mem)";
+  if (t->forgets) return "function(early-cse,reg2mem)";
   return k->marks && ts_gpu_marks_by_launch(t) ? "function(sroa,early-cse)" : NULL;
 }
 

@@ -40,6 +40,10 @@ static const char *const options[] = {"tessera", "-disable-lsr", "-disable-cgp",
                                       /* shuffles; a clock, of profile marks; what else code
                                        * may need of SPIR-V 1.2 */
                                       "-spirv-ext=+SPV_INTEL_subgroups,+SPV_KHR_shader_clock"
+#if LLVM_VERSION_MAJOR >= 22
+                                      /* the target "cooperative" */
+                                      ",+SPV_KHR_cooperative_matrix,+SPV_KHR_bfloat16"
+#endif
 #endif
 };
 
@@ -341,22 +345,29 @@ static int emit_once(const TsTile *k, const TsTarget *t, const char *passes, TsL
   return how ? -1 : 0;
 }
 
-/* LLVM's SPIR-V has one state for the whole process, of which something stays: it goes on here one
- * at a time, and is looked at. What is not sound is made again with other addresses. */
+/* LLVM's SPIR-V has one state for the whole process: by the address of a machine function it knows
+ * ids of blocks for ever. So modules are made one at a time, and looked at. What is not sound is
+ * made again at another address: each time twice as many blocks of that size are held, until none
+ * is left that was there before. */
 static int emit_spirv(const TsTile *k, const TsTarget *t, const char *passes, TsLlvmForm form,
                       TsLlvmEmit *emit, void *arg, TsText *text, TsError *err) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-  enum { TRIES = 16, HELD = 3 << 10 };
+  enum { TRIES = 14, LEAST = 1 << 10, STEP = 16, SIZES = 8 }; /* LLVM 22's has 1072 bytes */
   int (*is_sound)(const void *, size_t) =
       form == TS_LLVM_object ? ts_spirv_sound : ts_spirv_sound_text;
-  void *held[TRIES];
-  int failed = 0, n = 0;
+  struct Held {
+    struct Held *last;
+  } *held = NULL;
+  int failed = 0, tries = 0, sound = 0;
   size_t from = text->len;
-  int sound = 0;
   pthread_mutex_lock(&lock);
-  while (!sound && !failed && n < TRIES) {
-    held[n] = malloc(HELD << n % 4);
-    n++;
+  while (!sound && !failed && tries < TRIES) {
+    for (int n = 1 << tries; tries && n; n--) {
+      struct Held *next = malloc(LEAST + n % SIZES * STEP);
+      if (!next) break;
+      next->last = held, held = next;
+    }
+    tries++;
     text->len = from;
     failed = emit_once(k, t, passes, form, emit, arg, text, err);
     sound = failed || text->failed || form == TS_LLVM_ir
@@ -365,7 +376,7 @@ static int emit_spirv(const TsTile *k, const TsTarget *t, const char *passes, Ts
     if (sound < 0) failed = ts_error_set(err, TS_ERR_memory, "jit: out of memory");
   }
   pthread_mutex_unlock(&lock);
-  while (n) free(held[--n]);
+  for (struct Held *last; held; held = last) last = held->last, free(held);
   if (!sound) ts_error_set(err, TS_ERR_device, "jit: LLVM: SPIR-V in which ids are not unique");
   return failed || !sound ? -1 : 0;
 }

@@ -31,10 +31,11 @@ static int result_of(unsigned op) {
   static const uint16_t none[] = {0,   2,   3,   4,   5,   6,   8,   10,  14,  15,
                                   16,  17,  39,  56,  62,  63,  64,  71,  72,  74,
                                   75,  224, 225, 228, 246, 247, 249, 250, 251, 252,
-                                  253, 254, 255, 256, 257, 317, 330, 331};
+                                  253, 254, 255, 256, 257, 317, 330, 331, 4458};
   for (size_t i = 0; i < sizeof none / sizeof *none; i++)
     if (op == none[i]) return 0;
-  bool untyped = op == 7 || op == 11 || (op >= 19 && op <= 38) || op == 73 || op == 248;
+  bool untyped = op == 7 || op == 11 || (op >= 19 && op <= 38) || op == 73 || op == 248 ||
+                 op == 4456; /* a type of cooperative matrices */
   return untyped ? 1 : 2;
 }
 

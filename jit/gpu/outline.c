@@ -86,10 +86,11 @@ static int scratch(const TsTile *k, TsGpuCode *code, TsError *err) {
 int ts_gpu_outline(const TsTile *k, const TsGpuPlan *plan, TsGpuCode *code, TsError *err) {
   TsArena arena = {0};
   Outline o = {.code = code, .of = ts_arena_alloc(&arena, sizeof *o.of * (k->nvalue + 1))};
-  bool known = o.of != NULL;
+  if (!o.of) return ts_error_set(err, TS_ERR_memory, "jit: out of memory");
+  bool known = true;
   code->nparam = k->nparam, code->ndim = k->ndim, code->nphase = plan->nphase;
-  if (known) memset(o.of, 0xff, sizeof *o.of * (k->nvalue + 1));
-  if (known) numbers(&o, k->body, NULL);
+  memset(o.of, 0xff, sizeof *o.of * (k->nvalue + 1));
+  numbers(&o, k->body, NULL);
   for (int i = 0; known && i < plan->nphase; i++)
     known = (code->count[i] = phase(&o, &plan->phase[i])) >= 0;
   ts_arena_free(&arena);

@@ -1,11 +1,11 @@
 -- SPIR-V that is run: operators, rows, functions and gradients on OpenCL's CPU against the CPU's own
--- kernels, bit by bit, with the code for any driver, whose threads tell one another by shared
+-- kernels, bit by bit, with the code for a CPU's driver, whose threads tell one another by shared
 -- memory; and what is said of the device. A sixth of the cases; LONG=1: all of them, each half by a program
 -- of its own, as the driver keeps what it compiled, and the families of operators.
 package.path = "tests/devices/?.lua;" .. package.path
 local opencl = require "_opencl"
 opencl.set("DEV", "opencl:0")
-opencl.set("TESSERA_GPU", "spirv")
+opencl.set("TESSERA_GPU", "spirv_cpu")
 local all = os.getenv "LONG" and not os.getenv "SAMPLE"
 if not os.getenv "SAMPLE" then opencl.set("SAMPLE", all and "2" or "6") end
 local skipped = opencl.missing()
@@ -19,7 +19,7 @@ local function of_device(i)
     if d.name == "opencl:0" then return d[i] end
   end
 end
-of_device "text":match "code of spirv; [%d.]+ MiB in tensors" ~= nil --> true
+of_device "text":match "code of spirv_cpu; [%d.]+ MiB in tensors" ~= nil --> true
 collectgarbage()
 local before = of_device "live"
 local x = op.ones({ 1000, 100 }):to "opencl:0"

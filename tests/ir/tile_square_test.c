@@ -101,7 +101,9 @@ static int whole(const char *unit, const char *target) {
 int main(void) {
   return chain("mfma", "gfx942", 0) || chain("wmma", "gfx1200", 16) ||
          chain("dpas", "pvc", 2) || whole("mfma", "gfx942") || whole("wmma", "gfx1200") ||
-         whole("dpas", "pvc") ||
+         whole("dpas", "pvc") || chain("cooperative", "cooperative", 0) ||
+         whole("cooperative", "cooperative") ||
+         refused("f32", K, "cooperative", "cooperative", "multiplies bf16, f16 and i8") ||
          refused("f32", K, "wmma", "gfx1200", "multiplies bf16, f16, fp8 and i8, not f32") ||
          refused("f32", K, "dpas", "pvc", "multiplies bf16, f16 and i8, not f32") ||
          refused("i16", K, "mfma", "gfx942", "i16") ||

@@ -9,6 +9,7 @@ TsSquare ts_tile_square_of(const TsTileStmt *s) {
   if (!unit || unit->type != TS_ATTR_str || !unit->str) return TS_SQUARE_none;
   if (!strcmp(unit->str, "mfma")) return TS_SQUARE_mfma;
   if (!strcmp(unit->str, "dpas")) return TS_SQUARE_dpas;
+  if (!strcmp(unit->str, "cooperative")) return TS_SQUARE_cooperative;
   return !strcmp(unit->str, "wmma") ? TS_SQUARE_wmma : TS_SQUARE_none;
 }
 
@@ -25,7 +26,8 @@ bool ts_tile_square_takes(TsSquare unit, TsDtype d) {
 }
 
 int ts_tile_square_steps(TsSquare unit, TsDtype d) {
-  if (unit == TS_SQUARE_dpas) return 2 * TS_SQUARE / ts_dtypes[d].nbytes;
+  if (unit == TS_SQUARE_dpas || unit == TS_SQUARE_cooperative)
+    return 2 * TS_SQUARE / ts_dtypes[d].nbytes;
   return ts_dtypes[d].nbytes < 4 ? TS_SQUARE : 4;
 }
 

@@ -1,5 +1,5 @@
-/* The matrix unit of Intel's GPUs, and the 2D block loads that feed it. Shared by
- * jit/emit/simt/intel_matrix.c, which says how numbers lie in lanes, and intel_boxes.c. */
+/* The matrix unit of Intel's GPUs, the 2D block loads that feed it, and cooperative matrices. Shared by
+ * jit/emit/simt/intel_matrix.c, which says how numbers lie in lanes, intel_boxes.c and cooperative.c. */
 #ifndef TS_JIT_EMIT_SIMT_INTEL_H
 #define TS_JIT_EMIT_SIMT_INTEL_H
 
@@ -27,5 +27,40 @@ void ts_gpu_intel_left(TsGpuEmit *g, const TsIntelBoxes *of, LLVMValueRef row, i
 /* Of the right one 16 columns, of one. */
 LLVMValueRef ts_gpu_intel_right(TsGpuEmit *g, const TsIntelBoxes *of, int64_t k,
                                 LLVMValueRef col);
+
+/* ---- how sub-groups divide a tile of sums (intel_matrix.c) */
+typedef struct TsIntelGroups {
+  int high, across;
+  int bands, strips; /* of one: of a lane's rows and columns */
+  int rows, cols;    /* of an instruction: those of a band, of a strip */
+  bool columns;      /* a lane has a column of an instruction; else a row */
+} TsIntelGroups;
+
+/* Where this thread is: its sub-group's first row and column, its lane. */
+typedef struct TsIntelPlace {
+  LLVMValueRef row, col, lane;
+} TsIntelPlace;
+
+/* An operand in shared memory. */
+typedef struct TsIntelSide {
+  int64_t at, pitch; /* bytes from the group's memory; numbers of a row */
+  LLVMTypeRef number;
+} TsIntelSide;
+
+LLVMValueRef ts_gpu_intel_group(TsGpuEmit *g); /* its number, which all lanes have alike */
+TsIntelPlace ts_gpu_intel_place(TsGpuEmit *g, const TsIntelGroups *w);
+TsIntelSide ts_gpu_intel_put(TsGpuEmit *g, TsTileVal v);
+LLVMValueRef ts_gpu_intel_at(TsGpuEmit *g, const TsIntelSide *o, LLVMValueRef row,
+                             LLVMValueRef col);
+
+/* ---- cooperative.c */
+bool ts_gpu_cooperative(const TsGpuEmit *g); /* whether that is the target's unit */
+/* Of a product these sums, and what it adds. */
+void ts_gpu_cooperative_sums(TsGpuEmit *g, const TsTileStmt *s, const TsIntelGroups *w,
+                             LLVMValueRef *sum);
+/* A lane's columns of 8 become matrices, and back. */
+void ts_gpu_cooperative_join(TsGpuEmit *g, int n, LLVMValueRef *x);
+void ts_gpu_cooperative_split(TsGpuEmit *g, LLVMTypeRef number, int n, const LLVMValueRef *x,
+                              LLVMValueRef *out);
 
 #endif

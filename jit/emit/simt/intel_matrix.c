@@ -30,7 +30,7 @@ enum {
   MOST = 64
 };
 
-static bool has_unit(const TsGpuEmit *g) { return g->e->target->matrix == TS_MATRIX_dpas; }
+static bool has_unit(const TsGpuEmit *g) { return ts_target_by_groups(g->e->target); }
 
 static LLVMTypeRef int_type(TsGpuEmit *g, int bits) { return ts_emit_int_type(g->e, bits, 0); }
 static LLVMTypeRef i32(TsGpuEmit *g) { return int_type(g, 32); }
@@ -38,14 +38,19 @@ static LLVMTypeRef words(TsGpuEmit *g, int n, int bits) {
   return LLVMVectorType(int_type(g, bits), (unsigned)n);
 }
 
+static bool by_unit(const TsGpuEmit *g, const TsTileStmt *s) {
+  return ts_tile_square_of(s) ==
+         (ts_gpu_cooperative(g) ? TS_SQUARE_cooperative : TS_SQUARE_dpas);
+}
+
 /* A product by the unit, of sums of this shape; NULL: of any. */
-static const TsTileStmt *find(const TsTileRegion *r, const TsTileType *t) {
+static const TsTileStmt *find(const TsGpuEmit *g, const TsTileRegion *r, const TsTileType *t) {
   for (const TsTileStmt *s = r->first; s; s = s->next) {
-    const TsTileType *y = ts_tile_square_of(s) ? &s->out[0]->type : NULL;
+    const TsTileType *y = by_unit(g, s) ? &s->out[0]->type : NULL;
     if (y && (!t || (t->rank == 2 && y->dim[0] == t->dim[0] && y->dim[1] == t->dim[1])))
       return s;
     for (int i = 0; i < s->nregion; i++) {
-      const TsTileStmt *found = find(s->region[i], t);
+      const TsTileStmt *found = find(g, s->region[i], t);
       if (found) return found;
     }
   }
@@ -53,31 +58,28 @@ static const TsTileStmt *find(const TsTileRegion *r, const TsTileType *t) {
 }
 
 int ts_gpu_intel_lanes(const TsGpuEmit *g) {
-  return has_unit(g) && find(g->phase->loop->region[0], NULL) ? LANES : 0;
+  return has_unit(g) && find(g, g->phase->loop->region[0], NULL) ? LANES : 0;
 }
 
 bool ts_gpu_intel_boxes(const TsGpuEmit *g) {
-  return g->aligned && g->maker->matrix_product && has_unit(g) &&
+  return g->aligned && g->maker->matrix_product && g->e->target->matrix == TS_MATRIX_dpas &&
          ts_gpu_boxes_all(g->phase->loop->region[0]);
 }
 
 /* ---- sub-groups: of their rows and columns those for which least is read */
-typedef struct Groups {
-  int high, across;
-  int bands, strips; /* of one: of a lane's rows and columns */
-  int rows, cols;    /* of an instruction: those of a band, of a strip */
-  bool boxes;
-} Groups;
+typedef TsIntelGroups Groups;
+typedef TsIntelPlace Place;
+typedef TsIntelSide Side;
 
 static bool divide(const TsGpuEmit *g, const TsTileType *t, Groups *best) {
   int n = g->threads / LANES, least = 0;
-  bool boxes = ts_gpu_intel_boxes(g);
-  int high = boxes ? RUN : LANES, wide = boxes ? LANES : RUN;
+  bool columns = ts_gpu_cooperative(g) || ts_gpu_intel_boxes(g);
+  int high = columns ? RUN : LANES, wide = columns ? LANES : RUN;
   for (int across = 1; n * LANES == g->threads && across <= n; across *= 2) {
     int64_t rows = (int64_t)(n / across) * high, cols = (int64_t)across * wide;
     if (n % across || t->dim[0] % rows || t->dim[1] % cols) continue;
     Groups w = {n / across, across, (int)(t->dim[0] / rows), (int)(t->dim[1] / cols), high,
-                wide,       boxes};
+                wide,       columns};
     int reads = w.bands * high + w.strips * wide;
     if (least && reads >= least) continue;
     least = reads, *best = w;
@@ -85,23 +87,18 @@ static bool divide(const TsGpuEmit *g, const TsTileType *t, Groups *best) {
   return least && best->strips <= MOST && best->bands <= MOST;
 }
 
-/* Where this thread is: its sub-group's first row and column, its lane. */
-typedef struct Place {
-  V row, col, lane;
-} Place;
-
 /* The sub-group's number is told by its first lane: boxes are of all lanes alike. */
-static V group_of(TsGpuEmit *g, const Groups *w) {
+V ts_gpu_intel_group(TsGpuEmit *g) {
   V group = ts_gpu_div(g, g->tid64, LANES);
-  if (!w->boxes) return group;
   V number = LLVMBuildTrunc(g->e->b, group, i32(g), ""), first = ts_emit_int(g->e, i32(g), 0);
   number =
       ts_gpu_spirv_call(g, "_Z23intel_sub_group_shufflejj", i32(g), 2, (V[]){number, first});
   return LLVMBuildZExt(g->e->b, number, int_type(g, 64), "");
 }
 
-static Place place_of(TsGpuEmit *g, const Groups *w) {
-  V group = group_of(g, w), lane = ts_gpu_mod(g, g->tid64, LANES);
+Place ts_gpu_intel_place(TsGpuEmit *g, const Groups *w) {
+  V group = w->columns ? ts_gpu_intel_group(g) : ts_gpu_div(g, g->tid64, LANES);
+  V lane = ts_gpu_mod(g, g->tid64, LANES);
   V high = ts_gpu_div(g, group, w->across), across = ts_gpu_mod(g, group, w->across);
   return (Place){ts_gpu_mul(g, high, (int64_t)w->bands * w->rows),
                  ts_gpu_mul(g, across, (int64_t)w->strips * w->cols), lane};
@@ -109,38 +106,35 @@ static Place place_of(TsGpuEmit *g, const Groups *w) {
 
 TsGpuFrame *ts_gpu_intel_frame(TsGpuEmit *g, const TsTileType *t) {
   Groups w;
-  const TsTileStmt *s = has_unit(g) && t->rank == 2 ? find(g->phase->loop->region[0], t) : NULL;
+  const TsTileStmt *s =
+      has_unit(g) && t->rank == 2 ? find(g, g->phase->loop->region[0], t) : NULL;
   if (!s || !divide(g, t, &w)) return NULL;
-  int vector = w.boxes ? 1 : RUN;
+  int vector = w.columns ? 1 : RUN;
   TsGpuFrame *f = ts_gpu_frame_of(g, t, vector, w.bands * w.strips * RUN / vector);
   f->whole = RUN, f->whole_of = s->out[0]->type.dtype;
   ts_gpu_matrix_keep_wholes(g, f);
-  Place p = place_of(g, &w);
-  V row = w.boxes ? p.row : ts_gpu_add(g, p.row, p.lane);
-  V col = w.boxes ? ts_gpu_add(g, p.col, p.lane) : p.col;
+  Place p = ts_gpu_intel_place(g, &w);
+  V row = w.columns ? p.row : ts_gpu_add(g, p.row, p.lane);
+  V col = w.columns ? ts_gpu_add(g, p.col, p.lane) : p.col;
   for (int r = 0, k = 0; r < w.bands; r++)
     for (int c = 0; c < w.strips; c++)
       for (int v = 0; v < RUN; v++, k++) {
         TsGpuCoord *at = f->at[k];
         memset(at, 0, sizeof *at * TS_TILE_RANK);
-        at[0] = (TsGpuCoord){row, (int64_t)r * w.rows + (w.boxes ? v : 0), 0};
-        at[1] = (TsGpuCoord){col, (int64_t)c * w.cols + (w.boxes ? 0 : v), w.boxes ? 0 : RUN};
+        at[0] = (TsGpuCoord){row, (int64_t)r * w.rows + (w.columns ? v : 0), 0};
+        at[1] =
+            (TsGpuCoord){col, (int64_t)c * w.cols + (w.columns ? 0 : v), w.columns ? 0 : RUN};
       }
   return f;
 }
 
 /* ---- operands in shared memory */
-typedef struct Side {
-  int64_t at, pitch; /* bytes from the group's memory; numbers of a row */
-  LLVMTypeRef number;
-} Side;
-
-static V at(TsGpuEmit *g, const Side *o, V row, V col) {
+V ts_gpu_intel_at(TsGpuEmit *g, const Side *o, V row, V col) {
   return ts_gpu_shared_at(g, o->at, o->number,
                           ts_gpu_add(g, ts_gpu_mul(g, row, o->pitch), col));
 }
 
-static Side put(TsGpuEmit *g, TsTileVal v) {
+Side ts_gpu_intel_put(TsGpuEmit *g, TsTileVal v) {
   TsGpuFrame *f = ts_gpu_frame(g, &v->type);
   V *x = ts_gpu_slots(g, f, v);
   int nbytes = ts_dtypes[v->type.dtype].nbytes;
@@ -153,7 +147,7 @@ static Side put(TsGpuEmit *g, TsTileVal v) {
     for (int i = 0; i < f->vector; i++)
       y = LLVMBuildInsertElement(g->e->b, y, x[k * f->vector + i], ts_emit_int(g->e, i32(g), i),
                                  "");
-    V to = at(g, &o, ts_gpu_coord(g, c[0]), ts_gpu_coord(g, c[1]));
+    V to = ts_gpu_intel_at(g, &o, ts_gpu_coord(g, c[0]), ts_gpu_coord(g, c[1]));
     LLVMSetAlignment(LLVMBuildStore(g->e->b, y, to), (unsigned)(nbytes * f->vector));
     if (after) ts_gpu_if_end(g, after);
   }
@@ -161,7 +155,7 @@ static Side put(TsGpuEmit *g, TsTileVal v) {
 }
 
 static V read(TsGpuEmit *g, const Side *o, V row, V col, LLVMTypeRef t, int align) {
-  V x = LLVMBuildLoad2(g->e->b, t, at(g, o, row, col), "");
+  V x = LLVMBuildLoad2(g->e->b, t, ts_gpu_intel_at(g, o, row, col), "");
   LLVMSetAlignment(x, (unsigned)align);
   return x;
 }
@@ -201,9 +195,9 @@ static void by_shared(TsGpuEmit *g, const TsTileStmt *s, const Groups *w, V *sum
   const TsTileType *a = &s->in[0]->type;
   TsDtype d = (TsDtype)a->dtype;
   V x[MOST];
-  Side l = put(g, s->in[0]), r = put(g, s->in[1]);
+  Side l = ts_gpu_intel_put(g, s->in[0]), r = ts_gpu_intel_put(g, s->in[1]);
   ts_gpu_sync(g);
-  Place p = place_of(g, w);
+  Place p = ts_gpu_intel_place(g, w);
   V row = ts_gpu_add(g, p.row, p.lane);
   for (int64_t k = 0; k < a->dim[1]; k += BYTES / ts_dtypes[d].nbytes) {
     for (int c = 0; c < w->strips; c++)
@@ -223,7 +217,7 @@ static void by_boxes(TsGpuEmit *g, const TsTileStmt *s, const Groups *w, V *sum)
   int64_t step = BYTES / ts_dtypes[d].nbytes;
   V x[MOST][2];
   TsIntelBoxes l = ts_gpu_intel_boxes_of(g, s, 0), r = ts_gpu_intel_boxes_of(g, s, 1);
-  Place p = place_of(g, w);
+  Place p = ts_gpu_intel_place(g, w);
   for (int64_t k = 0; k < a->dim[1]; k += step) {
     int half = (int)(k / step % 2);
     for (int b = 0; b < w->bands && !half; b++)
@@ -242,7 +236,7 @@ static void by_boxes(TsGpuEmit *g, const TsTileStmt *s, const Groups *w, V *sum)
 bool ts_gpu_intel_product(TsGpuEmit *g, const TsTileStmt *s) {
   Groups w;
   int n = 0;
-  if (!has_unit(g) || !ts_tile_square_of(s)) return false;
+  if (!has_unit(g) || !by_unit(g, s)) return false;
   const TsTileType *a = &s->in[0]->type;
   TsDtype d = (TsDtype)a->dtype;
   if (!name_of(d) || a->dim[1] % (BYTES / ts_dtypes[d].nbytes) ||
@@ -251,7 +245,8 @@ bool ts_gpu_intel_product(TsGpuEmit *g, const TsTileStmt *s) {
   V *acc = ts_gpu_matrix_wholes(g, s->in[2], &n);
   V *sum = ts_emit_take(g->e, sizeof *sum * (size_t)n);
   memcpy(sum, acc, sizeof *sum * (size_t)n);
-  (w.boxes ? by_boxes : by_shared)(g, s, &w, sum);
+  bool own = ts_gpu_cooperative(g);
+  (own ? ts_gpu_cooperative_sums : w.columns ? by_boxes : by_shared)(g, s, &w, sum);
   ts_gpu_matrix_define(g, s->out[0], sum);
   return true;
 }

@@ -100,6 +100,11 @@ typedef struct TsGpuMaker {
   /* Or, of a unit that lays out its operands in another way, what matrix.h has of these names. */
   struct TsGpuFrame *(*matrix_frame)(struct TsGpuEmit *g, const TsTileType *t);
   bool (*matrix_product)(struct TsGpuEmit *g, const TsTileStmt *s);
+  /* Of a unit of which nobody says how sums lie: vectors of lanes as what loops carry, which stays
+   * as it is where it is no other; and back. Both or none. */
+  void (*matrix_join)(struct TsGpuEmit *g, int n, LLVMValueRef *x);
+  void (*matrix_split)(struct TsGpuEmit *g, LLVMTypeRef number, int n, const LLVMValueRef *x,
+                       LLVMValueRef *out);
 } TsGpuMaker;
 
 extern const TsGpuMaker ts_gpu_nvidia, ts_gpu_amd, ts_gpu_spirv, ts_gpu_host;
@@ -109,8 +114,8 @@ void ts_gpu_begin(struct TsGpuEmit *g, const char *name);
 LLVMValueRef ts_gpu_shared_memory(struct TsGpuEmit *g); /* as much as a launch says */
 /* Whether a launch of this code says where its records are. */
 bool ts_gpu_marks_said(const struct TsGpuEmit *g);
-const TsGpuMatrix *
-ts_gpu_amd_matrix(const struct TsGpuEmit *g, TsDtype d); /* jit/emit/simt/amd_matrix.c */
+const TsGpuMatrix *ts_gpu_amd_matrix(const struct TsGpuEmit *g,
+                                     TsDtype d); /* jit/emit/simt/amd_matrix.c */
 LLVMValueRef ts_gpu_scratch_argument(struct TsGpuEmit *g, int i);
 /* jit/emit/simt/intel_matrix.c. Lanes of a sub-group that the unit wants; 0: it is not used. */
 int ts_gpu_intel_lanes(const struct TsGpuEmit *g);

@@ -111,10 +111,14 @@ TsGpuFrame *ts_gpu_matrix_frame(TsGpuEmit *g, const TsTileType *t) {
   return f;
 }
 
+static bool is_sums(const TsGpuFrame *f, TsTileVal v) {
+  return f->whole && v->type.dtype == f->whole_of;
+}
+
 /* Slots of a vector: of sums those of a square, of operands those that were loaded together, which
  * nobody takes apart before they have come. */
 static int whole_of(const TsGpuEmit *g, const TsGpuFrame *f, TsTileVal v) {
-  if (f->whole && v->type.dtype == f->whole_of) return f->whole;
+  if (is_sums(f, v)) return f->whole;
   bool short_one = ts_dtypes[v->type.dtype].nbytes < 4 && v->type.dtype != TS_DT_bool;
   return short_one && f->vector > 1 && ts_gpu_matrix_used(g) ? f->vector : 0;
 }
@@ -142,16 +146,44 @@ V *ts_gpu_matrix_wholes(TsGpuEmit *g, TsTileVal v, int *n) {
                                     ts_emit_int(g->e, i32(g), k), "");
     y[i] = in_words(g, y[i]);
   }
+  if (is_sums(f, v) && g->maker->matrix_join) g->maker->matrix_join(g, *n, y);
   return y;
+}
+
+/* Whether somebody wants its numbers, and not what loops carry of it. */
+static bool is_taken_apart(const TsTileRegion *r, TsTileVal v) {
+  for (const TsTileStmt *s = r->first; s; s = s->next) {
+    for (int i = 0; i < s->nin; i++) {
+      const TsTileStmt *loop = s->op == TS_TILE_yield ? r->owner : s;
+      bool carries = loop && loop->op == TS_TILE_for;
+      if (s->in[i] == v && !carries && !(i == 2 && ts_tile_square_of(s))) return true;
+    }
+    for (int i = 0; i < s->nregion; i++)
+      if (is_taken_apart(s->region[i], v)) return true;
+  }
+  return false;
+}
+
+/* Sums of which nobody knows where they lie are matrices until they are wanted. */
+static bool keeps(TsGpuEmit *g, TsGpuFrame *f, TsTileVal v, V *whole) {
+  if (LLVMGetTypeKind(LLVMTypeOf(whole[0])) != LLVMTargetExtTypeKind) return false;
+  f->wholes[v->id] = whole;
+  return !is_taken_apart(g->phase->loop->region[0], v);
 }
 
 void ts_gpu_matrix_define(TsGpuEmit *g, TsTileVal v, V *whole) {
   TsGpuFrame *f = ts_gpu_frame(g, &v->type);
   int n = f->vector * f->chunks, each = whole_of(g, f, v);
-  V *out = ts_emit_take(g->e, sizeof *out * (size_t)n), x = NULL;
-  LLVMTypeRef t = LLVMVectorType(ts_emit_elem(g->e, (TsDtype)v->type.dtype), (unsigned)each);
+  if (keeps(g, f, v, whole)) return;
+  V *out = ts_emit_take(g->e, sizeof *out * (size_t)n), x = NULL, *part = whole;
+  LLVMTypeRef number = ts_emit_elem(g->e, (TsDtype)v->type.dtype);
+  LLVMTypeRef t = LLVMVectorType(number, (unsigned)each);
+  if (LLVMGetTypeKind(LLVMTypeOf(whole[0])) == LLVMTargetExtTypeKind) {
+    part = ts_emit_take(g->e, sizeof *part * (size_t)(n / each));
+    g->maker->matrix_split(g, number, n / each, whole, part);
+  }
   for (int i = 0; i < n; i++) {
-    if (i % each == 0) x = LLVMBuildBitCast(g->e->b, whole[i / each], t, "");
+    if (i % each == 0) x = LLVMBuildBitCast(g->e->b, part[i / each], t, "");
     out[i] = LLVMBuildExtractElement(g->e->b, x, ts_emit_int(g->e, i32(g), i % each), "");
   }
   if (f->wholes) f->wholes[v->id] = whole;

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "jit/emit/simt/emit.h"
+#include "jit/emit/simt/intel.h"
 
 typedef LLVMValueRef V;
 
@@ -97,7 +97,7 @@ static void barrier(TsGpuEmit *g, int scope) {
              number(g, ACQUIRE_RELEASE | OF_WORKGROUP | OF_CROSS_WORKGROUP)};
   mark_convergent(
       g, call(g, "_Z22__spirv_ControlBarrierjjj", LLVMVoidTypeInContext(g->e->ctx), 3, in));
-  if (g->e->target->lanes > 1) return;
+  if (!g->e->target->forgets) return; /* jit/compile/gpu.c: passes_of */
   LLVMBasicBlockRef behind = LLVMAppendBasicBlockInContext(g->e->ctx, g->e->fn, "");
   LLVMBuildBr(g->e->b, behind);
   LLVMPositionBuilderAtEnd(g->e->b, behind);
@@ -198,6 +198,10 @@ static V clock(TsGpuEmit *g) {
 
 static V processor(TsGpuEmit *g) { return number(g, 0); }
 
+static void join(TsGpuEmit *g, int n, V *x) {
+  if (ts_gpu_cooperative(g)) ts_gpu_cooperative_join(g, n, x);
+}
+
 const TsGpuMaker ts_gpu_spirv = {
     .global = 1,
     .shared = 3,
@@ -216,6 +220,8 @@ const TsGpuMaker ts_gpu_spirv = {
     .extreme = extreme,
     .matrix_frame = ts_gpu_intel_frame,
     .matrix_product = ts_gpu_intel_product,
+    .matrix_join = join,
+    .matrix_split = ts_gpu_cooperative_split,
     .cycles = clock,
     .steady = clock,
     .processor = processor,

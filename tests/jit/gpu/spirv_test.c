@@ -55,7 +55,7 @@ static const char *const more[] = {
     "      %c = cast %r : bf16[128,128]\n"
     "      store %y[%i, %j] = %c\n"
     "    }\n  }\n}\n",
-#define BOXES(name, d, acc, k, step, lies)                                                     \
+#define SQUARES(name, unit, d, acc, k, step, lies)                                             \
   "tile @" name "(%a: " d "[256," k "], %b: " d "[" k ",256]" lies ") -> (%y: " acc            \
   "[256,256]) threads 256 {\n"                                                                 \
   "  for %i in 0..256 step 128 parallel {\n"                                                   \
@@ -66,15 +66,19 @@ static const char *const more[] = {
   "      %s = for %l in %k..%n step " step " carry %v = %z : " acc "[128,128] {\n"             \
   "        %f = load %a[%i, %l] : " d "[128," step "]\n"                                       \
   "        %g = load %b[%l, %j] : " d "[" step ",128]\n"                                       \
-  "        %h = mma %f, %g, %v {unit=\"dpas\"} : " acc "[128,128]\n"                           \
+  "        %h = mma %f, %g, %v {unit=\"" unit "\"} : " acc "[128,128]\n"                       \
   "        yield %h\n"                                                                         \
   "      }\n"                                                                                  \
   "      store %y[%i, %j] = %s\n"                                                              \
   "    }\n  }\n}\n"
     /* and of operands that come by 2D block loads: the right one across k, or along it */
-    BOXES("boxes", "f16", "f32", "512", "32", ""),
-    BOXES("boxes_along", "bf16", "f32", "512", "32", " strides [1,512]"),
-    BOXES("boxes_whole", "i8", "i32", "1024", "64", ""),
+    SQUARES("boxes", "dpas", "f16", "f32", "512", "32", ""),
+    SQUARES("boxes_along", "dpas", "bf16", "f32", "512", "32", " strides [1,512]"),
+    SQUARES("boxes_whole", "dpas", "i8", "i32", "1024", "64", ""),
+    /* and by cooperative matrices */
+    SQUARES("matrices_bf16", "cooperative", "bf16", "f32", "512", "32", ""),
+    SQUARES("matrices_f16", "cooperative", "f16", "f32", "512", "32", " strides [1,512]"),
+    SQUARES("matrices_i8", "cooperative", "i8", "i32", "1024", "64", ""),
     /* products and sums are rounded each, quotients and roots once */
     "tile @exact(%x: f32[4096], %y: f32[4096]) -> (%z: f32[4096], %w: f32[4096]) {\n"
     "  for %i in 0..4096 step 1024 parallel {\n"
@@ -93,8 +97,10 @@ enum { FAMILIES = sizeof families / sizeof *families, MORE = sizeof more / sizeo
 
 static const char *kernel_at(int i) { return i < FAMILIES ? families[i] : more[i - FAMILIES]; }
 
-static const char *const target[] = {"spirv", "pvc", "dg2", "tgllp"};
-enum { TARGETS = sizeof target / sizeof *target };
+/* Intel's compiler here has the last three. */
+static const char *const target[] = {"spirv", "spirv_cpu", "cooperative",
+                                     "pvc",   "dg2",       "tgllp"};
+enum { TARGETS = sizeof target / sizeof *target, OFFLINE = TARGETS - 3 };
 
 static char folder[] = "/tmp/tsXXXXXX";
 
@@ -132,19 +138,36 @@ enum {
   KERNEL,
   VECTOR16,
   SUBGROUP_DISPATCH = 58,
-  SUBGROUP_SHUFFLE = 5568
+  SUBGROUP_SHUFFLE = 5568,
+  MATRIX = 6022,
+  BF16 = 5116,
+  MATRIX_BF16 = 5118
 };
+
+static bool of_boxes(const TsTile *k) { return !strncmp(k->name, "boxes", 5); }
+
+/* Whether it multiplies by the target's unit. */
+static bool by_matrices(const TsTile *k, const TsTarget *t) {
+  return t->matrix == TS_MATRIX_cooperative && !strncmp(k->name, "matrices", 8);
+}
+
+static bool by_unit(const TsTile *k, const TsTarget *t) {
+  bool dpas = !strcmp(k->name, "square") || of_boxes(k);
+  return by_matrices(k, t) || (t->matrix == TS_MATRIX_dpas && dpas);
+}
 
 /* Of a device: nothing but what the kernel needs. */
 static int capabilities(const TsTile *k, const TsTarget *t, const TsGpuCode *code) {
   static const uint32_t usual[] = {INT64,     FLOAT16, FLOAT64, INT16,   INT8,
                                    ADDRESSES, LINKAGE, KERNEL,  VECTOR16};
   static const uint32_t of_warps[] = {SUBGROUP_DISPATCH, SUBGROUP_SHUFFLE};
+  static const uint32_t of_matrices[] = {MATRIX, BF16, MATRIX_BF16};
   const uint32_t *word = (const uint32_t *)code->image;
   for (size_t i = 5; word[i] == (2u << 16 | 17); i += 2) {
     bool known = false;
     for (size_t j = 0; j < sizeof usual / sizeof *usual; j++) known |= word[i + 1] == usual[j];
     for (int j = 0; j < 2; j++) known |= t->lanes == 32 && word[i + 1] == of_warps[j];
+    for (int j = 0; j < 3; j++) known |= by_matrices(k, t) && word[i + 1] == of_matrices[j];
     if (t->single && word[i + 1] == FLOAT64) known = false;
     if (!known) return printf("capability %u\n", word[i + 1]), wrong(k, t, "asks for", NULL);
   }
@@ -161,7 +184,7 @@ static bool all_in(const char *text, int n, const char *const *word) {
 static int text_of(const TsTile *k, const TsTarget *t, const TsGpuCode *code) {
   TsText text = {0};
   TsError err = {0};
-  bool unit = t->matrix && (!strcmp(k->name, "square") || !strncmp(k->name, "boxes", 5));
+  bool unit = by_unit(k, t);
   char size[60];
   snprintf(size, sizeof size, " LocalSize %d 1 1", code->phase[0].threads);
   const char *const word[] = {" ContractionOff", "OpMemoryModel Physical64 OpenCL", size,
@@ -182,6 +205,33 @@ static int text_of(const TsTile *k, const TsTarget *t, const TsGpuCode *code) {
   return bad;
 }
 
+static int count(const char *text, const char *word) {
+  int n = 0;
+  for (const char *at = text; (at = strstr(at, word)); at++) n++;
+  return n;
+}
+
+/* Of a sub-group's 32 x 32 sums 8 matrices, twice of a stage: they are matrices from the first zero on
+ * until the loop has ended, and of their numbers each lane has a column then. */
+static int text_of_matrices(const TsTile *k, const TsTarget *t) {
+  TsText text = {0};
+  TsError err = {0};
+  if (ts_gpu_text(k, t, "asm", &text, &err)) return wrong(k, t, "no text", err.message);
+  const char *store = strstr(text.at, "OpCooperativeMatrixStoreKHR");
+  const char *last = NULL;
+  for (const char *at = text.at; (at = strstr(at, "OpCooperativeMatrixMulAddKHR")); at++)
+    last = at;
+  bool whole = strstr(k->name, "i8"), typed = strstr(text.at, "MatrixASignedComponentsKHR");
+  int bad = count(text.at, "= OpCooperativeMatrixMulAddKHR ") != 16 ||
+            count(text.at, "OpCooperativeMatrixLoadKHR ") != 2 * (4 + 2) ||
+            count(text.at, "OpCooperativeMatrixStoreKHR ") != 8 ||
+            count(text.at, "= OpTypeCooperativeMatrixKHR ") != 3 || !store || store < last ||
+            whole != typed;
+  if (bad) wrong(k, t, "matrices", text.at);
+  ts_text_free(&text);
+  return bad;
+}
+
 static bool has_f64(const TsTile *k) {
   for (int i = 0; i < k->nparam; i++)
     if (k->param[i]->type.dtype == TS_DT_f64) return true;
@@ -195,8 +245,6 @@ static int refused(const TsTile *k, const TsTarget *t, const TsError *err) {
   return wrong(k, t, "no code", err->message);
 }
 
-static bool of_boxes(const TsTile *k) { return !strncmp(k->name, "boxes", 5); }
-
 static int check(const TsTile *k, const TsTarget *t, int i) {
   TsGpuCode code = {0};
   TsError err = {0};
@@ -208,6 +256,7 @@ static int check(const TsTile *k, const TsTarget *t, int i) {
   bad |= capabilities(k, t, &code);
   if (i % 4 == (int)(t->name[0] % 4) || !strcmp(k->name, "exact"))
     bad |= i % 3 ? text_of(k, t, &code) : 0;
+  if (by_matrices(k, t)) bad |= text_of_matrices(k, t);
   path_of(k, t, i, path);
   FILE *f = fopen(path, "w");
   if (!f || fwrite(code.image, 1, code.size, f) != code.size) bad = wrong(k, t, path, NULL);
@@ -242,12 +291,6 @@ static int compile_offline(const char *name) {
   if (bad) printf("ocloc for %s: %.2000s\n", name, text);
   free(text);
   return bad;
-}
-
-static int count(const char *text, const char *word) {
-  int n = 0;
-  for (const char *at = text; (at = strstr(at, word)); at++) n++;
-  return n;
 }
 
 /* What the matrix unit multiplies: stages of 64 bytes of k of 32 x 32 sums, or some of them, and nothing
@@ -331,7 +374,7 @@ int main(int argc, char **argv) {
   if (!has_tool("ocloc"))
     skip("there is no ocloc");
   else
-    for (int j = 1; j < TARGETS && !bad; j++) bad = compile_offline(target[j]);
+    for (int j = OFFLINE; j < TARGETS && !bad; j++) bad = compile_offline(target[j]);
   if (!bad && has_tool("ocloc"))
     bad = uses_unit("square", ".0:bf ", NULL) ||
           uses_unit("boxes", ".0:hf ", "load_block2d.ugm.d16v.a64") ||
