@@ -41,8 +41,11 @@ Z_LIB      := $(and $(wildcard /usr/include/zlib.h),$(firstword $(wildcard /usr/
 # Unicode's tables and regular expressions, for tokenizers.
 UTF8_LIB   := $(firstword $(wildcard /usr/lib/*/libutf8proc.a /usr/lib/libutf8proc.a) -lutf8proc)
 PCRE_LIB   := $(firstword $(wildcard /usr/lib/*/libpcre2-8.a /usr/lib/libpcre2-8.a) -lpcre2-8)
+# A server of HTTP, for --serve; without it the program is the same but for that.
+EVENT_HAVE := $(shell pkg-config --exists 'libevent >= 2.1' 2>/dev/null && echo yes)
+EVENT_LIB  := $(if $(EVENT_HAVE),$(firstword $(wildcard /usr/lib/*/libevent.a /usr/lib/libevent.a) -levent))
 FFI_LIB    := $(firstword $(wildcard /usr/lib/*/libffi.a /usr/lib/libffi.a) -lffi)
-LIBS       := $(CJSON_LIB) $(LUA_LIB) $(FFI_LIB) $(UTF8_LIB) $(PCRE_LIB) $(LAPACK_LIB) -Wl,-Bstatic -lgfortran -lquadmath -Wl,-Bdynamic \
+LIBS       := $(CJSON_LIB) $(LUA_LIB) $(FFI_LIB) $(UTF8_LIB) $(PCRE_LIB) $(EVENT_LIB) $(LAPACK_LIB) -Wl,-Bstatic -lgfortran -lquadmath -Wl,-Bdynamic \
               $(Z_LIB) -lm -ldl -lpthread
 
 # LLVM generates code while the program runs: the newest that is there, linked statically. Without
@@ -100,6 +103,7 @@ $(BIN): $(OBJ)
 $(BUILD)/repl/%.o $(BUILD)/tests/repl/%.o: CPPFLAGS += $(LUA_CFLAGS)
 $(BUILD)/jit/%.o: CPPFLAGS += $(LLVM_CFLAGS)
 $(BUILD)/lib/inflate.o: CPPFLAGS += $(if $(Z_LIB),-DTS_ZLIB)
+$(BUILD)/net/http/%.o: CPPFLAGS += $(if $(EVENT_HAVE),-DTS_EVENT $(shell pkg-config --cflags libevent))
 $(BUILD)/embed.o: CPPFLAGS += $(LUA_CFLAGS)
 
 # `make install PREFIX=..` after a plain make rebuilds what knows the prefix.

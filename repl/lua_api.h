@@ -98,6 +98,7 @@ void ts_lua_open_custom(lua_State *L);        /* functions from outside as opera
 void ts_lua_open_files(lua_State *L);         /* mapping and writing files */
 void ts_lua_open_tokenizer(lua_State *L);     /* text as tokens */
 void ts_lua_open_unicode(lua_State *L);       /* cases of letters */
+void ts_lua_open_http(lua_State *L);          /* a server of HTTP */
 void ts_lua_open_system(lua_State *L);        /* threads, memory, hash, isa, ... */
 void ts_lua_open_ir(lua_State *L);            /* the text of graphs */
 void ts_lua_open_choose(lua_State *L);        /* what is free in kernels */

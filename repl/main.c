@@ -23,6 +23,7 @@
 #include "repl/globals.h"
 #include "repl/interrupt.h"
 #include "repl/lua_api.h"
+#include "repl/models.h"
 #include "repl/options.h"
 #include "repl/prompt.h"
 #include "repl/run.h"
@@ -222,6 +223,7 @@ static int run(lua_State *L, const TsOptions *o) {
   for (int i = 0; i < o->nsteps; i++) code_given |= o->step[i].kind == 'e';
   int code = o->ignore_environment ? TS_EXIT_OK : run_init(L);
   if (!code) code = run_steps(L, o);
+  if (!code && o->command) return ts_models_run(L, o);
   if (!code && o->debug_kernel) return debug_kernels(L, o);
   if (!code && script) code = run_file(L, o, o->argv[o->script]);
   if (code && !o->interactive) return code;
@@ -324,16 +326,21 @@ static int show_flight(const char *path) {
   return failed ? TS_EXIT_ERROR : TS_EXIT_OK;
 }
 
+static void forget(TsOptions *o) {
+  free(o->step);
+  free(o->word);
+}
+
 int main(int argc, char **argv) {
   TsOptions o;
   on_exit(at_exit, NULL);
   int code = ts_options_read(&o, argc, argv);
   if (code >= 0) {
-    free(o.step);
+    forget(&o);
     return code;
   }
   if (o.flight) {
-    free(o.step);
+    forget(&o);
     return show_flight(o.flight);
   }
   ts_forget_start();
@@ -369,7 +376,7 @@ int main(int argc, char **argv) {
   lua_close(L);
   ts_jit_close(c->jit);
   ts_context_close(c);
-  free(o.step);
+  forget(&o);
   exit(code); /* looks for leaks */
 #endif
   ts_checkpoint_finish();

@@ -29,6 +29,10 @@ typedef enum Id {
   DEBUG_KERNEL,
   PROFILE_TO,
   FLIGHT,
+  GENERATE,
+  EMBED,
+  CHAT,
+  SERVE,
 } Id;
 
 /* Short options are letters, long ones words; `value` names what follows. */
@@ -57,6 +61,13 @@ static const struct {
     {PROFILE_TO, 0, "profile-to", "FILE",
      "the same, also into a file: a page .html, .json for Perfetto, .csv, .txt"},
     {FLIGHT, 0, "flight", "FILE", "show what processes of a job noted of their collectives"},
+    {GENERATE, 0, "generate", "PATH",
+     "a text, the next word or standard input, goes on by a model; --generate=PATH --help"},
+    {CHAT, 0, "chat", "PATH", "a conversation with a model; --chat=PATH --help"},
+    {EMBED, 0, "embed", "PATH",
+     "texts, or lines of standard input, as vectors; --embed=PATH --help"},
+    {SERVE, 0, "serve", "PATH",
+     "a model behind HTTP, by the interface of chat completions; --serve=PATH --help"},
     {VERSION, 'v', "version", NULL, "print the version"},
     {HELP, 'h', "help", NULL, "print this text"},
 };
@@ -125,6 +136,15 @@ static const char *value_of(int which, const char *arg, char **argv, int *i) {
   return argv[*i + 1] ? argv[++*i] : NULL;
 }
 
+/* The option that runs a model; words behind it that are no options of the program are its own. */
+static int set_command(TsOptions *o, Id id, const char *path) {
+  if (o->command) return wrong("--%s is a command already, and there is one", o->command);
+  for (int i = 0; i < OPTIONS; i++)
+    if (options[i].id == id) o->command = options[i].word;
+  o->model = path;
+  return -1;
+}
+
 static int set_threads(TsOptions *o, const char *value) {
   char *end;
   long n = strtol(value, &end, 10);
@@ -158,6 +178,10 @@ static int set(TsOptions *o, Id id, const char *value) {
     break;
   case PROFILE: o->profile = true; break;
   case FLIGHT: o->flight = value; break;
+  case GENERATE:
+  case EMBED:
+  case CHAT:
+  case SERVE: return set_command(o, id, value);
   case VERSION:
     if (!o->version) printf("Tessera %s with %s\n", TS_VERSION, LUAJIT_VERSION);
     o->version = true;
@@ -181,20 +205,53 @@ static int read_one(TsOptions *o, char **argv, int *i) {
   return set(o, options[which].id, value);
 }
 
+const char *ts_options_word(int i) {
+  while (i < OPTIONS && !options[i].word) i++;
+  return i < OPTIONS ? options[i].word : NULL;
+}
+
+/* Behind a command: its texts, and options that the program has not, --help among them. */
+static bool is_of_command(const TsOptions *o, const char *arg) {
+  if (!o->command) return false;
+  int which = find(arg);
+  return which < 0 || options[which].id == HELP;
+}
+
+static int need_together(const TsOptions *o) {
+  const char *other = o->interactive    ? "-i"
+                      : o->hash         ? "--hash"
+                      : o->debug_kernel ? "--debug-kernel"
+                      : o->flight       ? "--flight"
+                                        : NULL;
+  if (!o->command || !other) return -1;
+  fprintf(stderr, "tessera: --%s does not go together with %s\n", o->command, other);
+  return 1;
+}
+
 int ts_options_read(TsOptions *o, int argc, char **argv) {
   *o = (TsOptions){.argc = argc, .argv = argv, .threads = -1};
   o->step = calloc((size_t)argc * 2 + 1, sizeof *o->step);
-  if (!o->step) return wrong("%s", "out of memory");
+  o->word = calloc((size_t)argc + 1, sizeof *o->word);
+  if (!o->step || !o->word) return wrong("%s", "out of memory");
   int i = 1;
-  for (; i < argc && argv[i][0] == '-' && argv[i][1]; i++) {
+  for (; i < argc; i++) {
+    bool option = argv[i][0] == '-' && argv[i][1];
+    if (!option && !o->command) break;
     if (!strcmp(argv[i], "--")) {
       i++;
       break;
     }
+    if (!option || is_of_command(o, argv[i])) {
+      o->word[o->nwords++] = (TsStep){option ? 'o' : 't', argv[i]};
+      continue;
+    }
     int code = read_one(o, argv, &i);
     if (code >= 0) return code;
   }
+  for (; o->command && i < argc; i++) o->word[o->nwords++] = (TsStep){'t', argv[i]};
   o->script = i < argc ? i : argc;
-  bool runs = o->nsteps || o->script < argc || o->interactive;
+  int code = need_together(o);
+  if (code >= 0) return code;
+  bool runs = o->nsteps || o->script < argc || o->interactive || o->command;
   return o->version && !runs ? 0 : -1;
 }

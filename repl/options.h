@@ -4,9 +4,9 @@
 
 #include <stdbool.h>
 
-/* -e code, -l module, -j command, -O level: done in the order given. */
+/* -e code, -l module, -j command, -O level: done in the order given; words of a command. */
 typedef struct TsStep {
-  char kind; /* 'e', 'l', 'j', 'O' */
+  char kind; /* 'e', 'l', 'j', 'O'; 'o' an option, 't' a text */
   const char *value;
 } TsStep;
 
@@ -23,9 +23,13 @@ typedef struct TsOptions {
   bool no_hints;
   bool nan_trap; /* stop at the first NaN or infinity */
   bool debug_kernel;
-  int threads;   /* -1: not given */
+  int threads; /* -1: not given */
   const char *devices, *isa;
-  const char *flight; /* is shown, and that is all */
+  const char *flight;  /* is shown, and that is all */
+  const char *command; /* "generate", "embed", "chat", "serve", or NULL */
+  const char *model;   /* its path */
+  TsStep *word;        /* its words */
+  int nwords;
   bool profile; /* of the whole program, also into these files */
   int nprofile_to;
   const char *profile_to[TS_OPTIONS_PROFILES];
@@ -34,5 +38,7 @@ typedef struct TsOptions {
 /* Reads the options. -1: go on; else the exit code, after --help, --version or a
  * message about what is wrong. */
 int ts_options_read(TsOptions *o, int argc, char **argv);
+/* The long name of an option from the i-th on, which has one; NULL behind the last. */
+const char *ts_options_word(int i);
 
 #endif

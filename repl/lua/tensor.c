@@ -562,6 +562,7 @@ static int open_core(lua_State *L) {
   ts_lua_open_files(L);
   ts_lua_open_tokenizer(L);
   ts_lua_open_unicode(L);
+  ts_lua_open_http(L);
   ts_lua_open_guard(L);
   ts_lua_open_together(L);
   ts_lua_open_graph(L);
