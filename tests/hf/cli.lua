@@ -78,8 +78,7 @@ run "--generate {L} abc --seed=1 --seed=2" --> tessera: --generate: option '--se
 run "--generate {L} abc def" --> tessera: --generate: 2 texts are given, and one goes on
 -->   hint: in quotes spaces are part of a text
 --> exit 1
-run "--generate /nosuch abc" --> tessera: --generate: /nosuch: there is no config.json
--->   hint: a folder of a model has config.json and model.safetensors, or the file is one of GGUF
+run "--generate /nosuch abc" --> tessera: --generate: /nosuch: there is no such file or folder
 --> exit 1
 run "--generate {L} abc --grammar=@/nosuch":match "[^\n]*" --> tessera: --generate: cannot open /nosuch: No such file or directory
 run "--generate" --> tessera: option '--generate' needs a value

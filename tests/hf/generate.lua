@@ -48,8 +48,8 @@ assert(m:generate { ids = padded.ids, mask = padded.mask, max_new_tokens = 3, eo
 m:generate { ids = { { 7, 2 } }, mask = padded.mask } --! the mask is i64[2,3], and has to be as ids are, which are no tensor
 m:generate { ids = padded.ids, mask = padded.mask["1:1"] } --! and has to be as ids are, which are i64[2,3]
 m:generate { ids = prompts, features = padded.ids } --! option 'features' is for models that encode them
-m:generate { ids = prompts, length_penalty = 2 } --! option 'length_penalty' says how 'beams' goes, which is not given
-m:generate { ids = prompts, draft_tokens = 2 } --! option 'draft_tokens' says how 'draft' goes, which is not given
+m:generate { ids = prompts, length_penalty = 2 } --! option 'length_penalty' does nothing without 'beams'
+m:generate { ids = prompts, draft_tokens = 2 } --! option 'draft_tokens' does nothing without 'draft'
 assert(m:generate { ids = { { ids = { 7, 2 } }, { ids = { 11, 59, 4, 0 }, mask = { 1, 1, 1, 0 } } }, max_new_tokens = 3, eos = false }:hash() == two)
 local own = { tessera.tensor({ 7, 2 }, { dtype = "i64" }), { 11, 59, 4 } }
 assert(m:generate { ids = own, max_new_tokens = 3, eos = false }:hash() == two and tessera.is_tensor(own[1]))

@@ -41,8 +41,7 @@ vectors.remove(llama)
 vectors.remove(bert)
 
 -- what is wrong with the command
-missing --> tessera: --serve: /nosuch: there is no config.json
--->   hint: a folder of a model has config.json and model.safetensors, or the file is one of GGUF
+missing --> tessera: --serve: /nosuch: there is no such file or folder
 shell(program .. " --serve /nosuch --prot=1") --> tessera: --serve: unknown option '--prot'
 -->   hint: did you mean '--port'?
 shell(program .. " --serve /nosuch --port=70000") --> tessera: --serve: option '--port' must be a whole number in [0, 65535], not '70000'

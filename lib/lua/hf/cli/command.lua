@@ -21,7 +21,7 @@ local function try(name, f, ...)
 end
 
 local function run(own, path, given, others)
-  local kinds, defaults = own.kinds()
+  local kinds, defaults, theirs = own.kinds()
   for _, g in ipairs(given) do
     if g[1] and (g[2] == "--help" or g[2] == "-h") then
       print(("usage: %s\n\n%s\n\n%s"):format(own.usage, own.about, words.help(kinds, defaults)))
@@ -30,7 +30,7 @@ local function run(own, path, given, others)
   end
   local o, texts = words.read(given, kinds, { many = own.many, files = own.files, others = others })
   for option, v in pairs(defaults) do
-    if o[option] == nil then o[option] = v end
+    if o[option] == nil and not (theirs and theirs[option] == v) then o[option] = v end -- theirs they know, and that nobody gave it
   end
   local on = own.run(path, o, texts)
   if not on then return 0 end

@@ -17,7 +17,7 @@ end
 -- Of m:generate, what is no word: tensors, and what would not be printed.
 local NO_WORDS = { ids = true, mask = true, features = true, tokenizer = true, pad = true, logits = true, logprobs = true, draft = true }
 
---- How tokens are chosen: options of m:generate with their defaults, and those of a model.
+--- How tokens are chosen: options of m:generate with their defaults, and those of a model; and what m:generate takes by default.
 function common.generate_kinds()
   require "tessera.hf.generate"
   local all, defaults = options.known "m:generate"
@@ -25,7 +25,7 @@ function common.generate_kinds()
   for name, kind in pairs(all) do
     if not NO_WORDS[name] then kinds[name], own[name] = kind, defaults[name] end
   end
-  return kinds, own
+  return kinds, own, defaults
 end
 
 --- What of `o` is a model's, and the rest.

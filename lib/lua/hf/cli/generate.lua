@@ -11,9 +11,9 @@ local generate = { usage = 'tessera --generate PATH [options] ["text"]', about =
 local DRAFT = options.kind('the path of a smaller model, or "ngram"', function(v) return type(v) == "string" and v ~= "" end)
 
 function generate.kinds()
-  local kinds, defaults = common.generate_kinds()
+  local kinds, defaults, theirs = common.generate_kinds()
   kinds.draft, defaults.max_new_tokens = DRAFT, 200
-  return kinds, defaults
+  return kinds, defaults, theirs
 end
 
 function generate.run(path, o, texts)
