@@ -8,8 +8,8 @@
  * the next attempt. */
 #include "jit/jit_state.h"
 
-#include <string.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "devices/cpu_pool.h"
 #include "jit/device/known.h"
@@ -195,7 +195,8 @@ static void take_kernels(TsJitFunction *f, Job *job) {
     ts_jit_say(f, "refused", "%s, in %.1f ms%s%.*s",
                f->build.nfailed ? "no group has a kernel" : "nothing to fuse", f->build.msec,
                *why ? "; " : "", (int)strcspn(why, "\n"), why);
-    ts_jit_say_lines(j, f->build.why.at);
+    ts_jit_say_lines(j, *why ? why + strcspn(why, "\n") + (strchr(why, '\n') != NULL)
+                             : f->build.why.at);
     ts_jit_say_remarks(j, &f->build);
     ts_jit_drop(f);
     return cool_longer(f);
@@ -352,8 +353,7 @@ static void look_on_disk(TsJitFunction *f) {
 void ts_jit_advance(TsJitFunction *f, const TsFrame *own) {
   if (f->device && !f->looked) {
     look_on_disk(f);
-    ts_jit_step(
-        f); /* cold again where kernels are others now: a call that is hot begins anew */
+    ts_jit_step(f); /* cold again where kernels are others now: a hot call begins anew */
   }
   if (f->state == COLD && hot(f) && ts_jit_begin(f)) cool_longer(f);
   ts_jit_step(f);

@@ -156,7 +156,6 @@ static void finish(TsBuildJob *b, Work *w) {
   TsFusedGroup *u = &w->f->of[w->g->index];
   if (b->device ? !w->k.tile : !w->plain) return;
   int cached = compile(b, w, &err);
-  if (cached < 0 && b->device) ts_device_kernel_missing(b->device, w->k.tile->name, &err);
   if (cached < 0) return refuse(b, w->g, &err);
   u->group = w->g;
   u->value = ts_arena_copy(arena, w->k.value, sizeof w->k.value);

@@ -133,25 +133,6 @@ static TsDeviceKernel *put(TsDeviceKernel *made, const uint8_t *key, double usec
   return rival;
 }
 
-/* ---- kernels that there are not */
-void ts_device_kernel_missing(const TsDevice *d, const char *name, const TsError *why) {
-  enum { MOST = 64, NAME = 48 };
-  static char said[MOST][NAME];
-  static int n;
-  if (why->code == TS_ERR_memory) return;
-  pthread_mutex_lock(&table.lock);
-  int i = 0;
-  while (i < n && strncmp(said[i], name, NAME - 1)) i++;
-  bool is_new = i == n && n < MOST;
-  if (is_new) snprintf(said[n++], NAME, "%s", name);
-  pthread_mutex_unlock(&table.lock);
-  if (is_new)
-    fprintf(stderr,
-            "tessera: warning: there is no kernel of %s on %s, and the CPU computes it, maybe "
-            "with other bits: %s\n",
-            name, d->name, why->message);
-}
-
 /* ---- kernels that another thread opens */
 bool ts_device_kernel_ready(const TsDeviceKernel *k) {
   return !atomic_load(&k->pending) && (!k->sequence || ts_device_sequence_ready(k->sequence));

@@ -29,9 +29,6 @@ bool ts_device_kernel_ready(const TsDeviceKernel *k); /* or it could not be open
 /* Until it is; what has not begun this thread does. -1 with the error: it could not be
  * opened. */
 int ts_device_kernel_wait(TsDeviceKernel *k, TsError *err);
-/* To stderr, once for each name: there is no code of a kernel, so the CPU computes instead, and of
- * some types with other bits. Not of a want of memory, which may pass. */
-void ts_device_kernel_missing(const TsDevice *d, const char *name, const TsError *why);
 bool ts_device_kernel_takes_time(const TsDevice *d); /* to open, there: no simulation */
 /* The queue is stopped: what it did not begin cannot be opened. */
 void ts_device_kernel_abandon(TsQueue *queue);

@@ -44,7 +44,6 @@ bool ts_offload_can(TsOffloader *o, int op, int device, TsDeviceKernel **k) {
   if (o->launches.prepares && o->at.call) return true; /* it is not launched */
   if (!ts_device_kernel_wait(*k, &err)) return true;
   o->stats.refused++;
-  ts_device_kernel_missing(ts_device_at(device), ts_op_info((TsOp)op)->name, &err);
   ts_offload_refused(o, (TsOp)op, device, err.message);
   *k = NULL;
   return false;
@@ -60,7 +59,6 @@ static TsDeviceKernel *open_kernel(TsOffloader *o, TsDevice *d, const TsTile *k,
   if (s) return found(s, later, err);
   TsDeviceKernel *kernel = later ? ts_device_kernel_open_later(d, k, key, o->queue, how, err)
                                  : ts_device_kernel_open_as(d, k, key, err);
-  if (!kernel) ts_device_kernel_missing(d, k->name, err);
   return kernel ? added(o, d, key, kernel, err) : NULL;
 }
 

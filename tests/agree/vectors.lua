@@ -24,6 +24,13 @@ local whole, codes = core.op.arange(3 * 64):reshape(3, 64):mod(7) - 3, core.op.a
 local product = core.op.quantized_matmul(whole:cast "f32", codes:cast("f32"):cast "mxfp4")
 covered.quantized_matmul = core.op.all(product:cast("i64"):eq(whole:matmul(codes:T()))):item()
 
+-- Pages side by side in the order of a table are keys and values as others have them. More of it: tests/vm/paged_attention.lua.
+local pool_k, pool_v = core.op.normal { 2, 3, 4, 8 }, core.op.normal { 2, 3, 4, 8 }
+local query, order = core.op.normal { 1, 4, 2, 8 }, core.tensor({ { 2, 0 } }, { dtype = "i64" })
+local function side_by_side(pool) return core.op.concat({ pool:select(1, 2), pool:select(1, 0) }, { axis = 1 }):unsqueeze(0) end
+covered.paged_attention = core.op.paged_attention(query, pool_k, pool_v, order, core.tensor({ 6 }, { dtype = "i64" })):hash() ==
+  core.op.attention(query, side_by_side(pool_k), side_by_side(pool_v), nil, nil, { causal = true }):hash()
+
 local missing = {}
 for _, o in ipairs(core.operators()) do
   if not covered[o.name] then missing[#missing + 1] = o.name end

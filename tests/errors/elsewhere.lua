@@ -52,9 +52,11 @@ for _, path in ipairs { "nn", "optim", "optim.schedule", "data" } do
 end
 for _, option in ipairs { "scale", "growth", "backoff", "interval", "mask", "weights", "key_padding_mask", "causal" } do named_here[option] = true end
 -- Of files that are read when they are first called.
+require "tessera.hf.batching.scheduler"
 require "tessera.hf.generate"
+require "tessera.hf.load"
 require "tessera.hf.tokenizer"
-for _, what in ipairs { "m:generate", "tok:encode" } do
+for _, what in ipairs { "m:generate", "tok:encode", "hf.batch", "hf.load" } do
   for option in pairs(require("tessera.options").known(what)) do named_here[option] = true end
 end
 for line in io.lines "repl/lua/elsewhere.def" do

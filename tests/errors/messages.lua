@@ -281,7 +281,7 @@ f:ir "tile\0x"                               --! there is no level 'tile\x00x'; 
 f:ir("asm", {target = "sm_90a\0"})           --! there is no target 'sm_90a\x00'; targets are
 k:ir "tile\0x"                               --! there is no level 'tile\x00x'; levels are
 k:ir("asm", {target = "sm_90a\0"})           --! there is no target 'sm_90a\x00'; targets are
-k:ir({})                                     --! k:ir: level must be a string, not a table
+k:ir({})                                     --! k:ir: level must be a string, not an empty table
 k:ir(false)                                  --! k:ir: level must be a string, not false
 x:to "cpu:0\0x"                              --! there is no device 'cpu:0\x00x'
 x:to "f64\0"                                 --! there is no device 'f64\x00'

@@ -6,6 +6,7 @@
 #include "vm/core/exec.h"
 #include "vm/core/scratch.h"
 #include "vm/drive/index.h"
+#include "vm/exec/sparse.h"
 
 enum { A, B, ROW, COLUMN, VALUES };
 enum { GRAIN = 1 << 15, SOME = 16 /* entries at a time */ };
@@ -99,10 +100,11 @@ int ts_exec_sddmm(TsCall *call) {
   Job j = {.k = c->k, .wide = a->dtype == TS_DT_f64, .n = a->dim[1]};
   j.size = j.wide ? 8 : 4;
   j.multiply = j.wide ? c->k->pointwise.f64[TS_PW_mul] : c->k->pointwise.f32[TS_PW_mul];
-  if (ts_index_open(call, ROW, 0, a->dim[0], &row)) return -1;
+  if (ts_index_open(call, ROW, 0, a->dim[0], &row))
+    return c->err.code == TS_ERR_index ? ts_sparse_explain(call) : -1;
   if (ts_index_open(call, COLUMN, 1, call->in[B]->meta.dim[1], &column)) {
     ts_index_close(&row);
-    return -1;
+    return c->err.code == TS_ERR_index ? ts_sparse_explain(call) : -1;
   }
   j.row = row.at, j.column = column.at;
   int failed = !(in[0] = ts_tensor_contiguous(c, call->in[A])) ||

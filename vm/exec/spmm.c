@@ -9,6 +9,7 @@
 #include "vm/core/exec.h"
 #include "vm/core/scratch.h"
 #include "vm/drive/index.h"
+#include "vm/exec/sparse.h"
 
 enum { VALUES, ROW, COLUMN, X };
 enum { GRAIN = 1 << 15 }; /* products of a thread */
@@ -64,7 +65,7 @@ static void run(const Job *j) {
 }
 
 /* What the definition says of entries that are wrong; it has the words for it. */
-static int explain(TsCall *call) {
+int ts_sparse_explain(TsCall *call) {
   TsTensor *out[TS_MAX_OUT];
   TsCall again = *call;
   int n = 0;
@@ -119,11 +120,11 @@ static int multiply(TsCall *call, TsTensor *v, TsTensor *x, const int64_t *colum
   if (!failed && call->op == TS_OP_spmm_csr) {
     offsets = ts_tensor_cast(call->ctx, call->in[ROW], TS_DT_i64);
     failed = !offsets || !(j.first = ts_tensor_read(offsets));
-    if (!failed && !ascend(j.first, j.rows, entries)) failed = explain(call);
+    if (!failed && !ascend(j.first, j.rows, entries)) failed = ts_sparse_explain(call);
   } else if (!failed) {
     failed = ts_index_open(call, ROW, 0, j.rows, &row);
     if (failed) row.t = NULL; /* nothing is open */
-    if (failed && call->ctx->err.code == TS_ERR_index) failed = explain(call);
+    if (failed && call->ctx->err.code == TS_ERR_index) failed = ts_sparse_explain(call);
     if (!failed && !(own = ts_work_take((2 * j.rows + 1 + entries) * 8 + entries * j.size)))
       failed = ts_scratch_failed(call);
     if (!failed) by_rows(&j, row.at, entries, own);
@@ -139,7 +140,7 @@ static int multiply(TsCall *call, TsTensor *v, TsTensor *x, const int64_t *colum
 static int exec(TsCall *call) {
   TsIndex column;
   if (ts_index_open(call, COLUMN, 0, call->in[X]->meta.dim[0], &column))
-    return call->ctx->err.code == TS_ERR_index ? explain(call) : -1;
+    return call->ctx->err.code == TS_ERR_index ? ts_sparse_explain(call) : -1;
   TsTensor *v = ts_tensor_contiguous(call->ctx, call->in[VALUES]);
   TsTensor *x = v ? ts_tensor_contiguous(call->ctx, call->in[X]) : NULL;
   int failed = !x || multiply(call, v, x, column.at);
