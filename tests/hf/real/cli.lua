@@ -37,8 +37,8 @@ said --> The capital of France is Paris.
 -- In a terminal Ctrl-C ends the answer, and what came of it stays; Ctrl-D ends the program.
 if not shell("python3 -c 'import pty' && echo yes"):find "yes" then return print "skipped: python3 is missing: a terminal" end
 local file = os.tmpname()
-local steps = ([=[[["> ", "Tell me a very long story about a dog.\r"], [" been ", "\u0003"], ["> ", "/save %s\r"], ["> ", "\u0003"], ["> ", "What is 1+1?\r"],
-  ["2", ""], ["> ", "\u0004"]]]=]):format(file)
+local steps = ([=[[["> ", "Tell me a very long story about a dog.\r"], [" been ", "\u0003"], ["> ", "\u0003"], ["> ", "/save %s\r"], ["> ", "What is 1+1?\r"],
+  [" 2", ""], ["> ", "\u0004"]]]=]):format(file)
 local seen = shell(("python3 tests/hf/real/terminal.py '%s' %s --chat %s --max-new-tokens=400"):format(steps, program, gguf))
 assert(seen:match "exit 0$", seen)
 local saved = io.open(file):read "*a"
