@@ -386,7 +386,8 @@ int64_t ts_device_kernel_scratch_bytes(const TsDeviceKernel *k, const int64_t *d
 }
 
 uint64_t ts_device_kernel_ahead(const TsDeviceKernel *k, void *const *arg, const int64_t *dim) {
-  bool known = !k->sequence && is_open(k) && k->kind->ahead;
+  if (k->sequence) return ts_device_sequence_ahead(k->sequence, arg, dim);
+  bool known = is_open(k) && k->kind->ahead;
   return known ? k->kind->ahead(k->of, arg, dim) : TS_TILE_AHEAD_ALL;
 }
 

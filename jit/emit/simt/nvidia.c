@@ -60,13 +60,15 @@ static void say_next(TsGpuEmit *g) {
   text_of(g, "@$0 griddepcontrol.launch_dependents;", "b,~{memory}", true, nothing(g), 1, &in);
 }
 
-/* Gives 0 behind the wait, for addresses. */
+/* Gives 0 behind the wait, for addresses. What waits first lets the next launch come at once. */
 static V wait_if_few(TsGpuEmit *g) {
   V all = ts_emit_call(g->e, "llvm.nvvm.read.ptx.sreg.nctaid.x", 0, NULL, 0, NULL);
   V many = ts_emit_int(g->e, i32(g), TS_GPU_MANY_BLOCKS);
   V few = LLVMBuildICmp(g->e->b, LLVMIntULT, all, many, "");
-  return text_of(g, "@$1 griddepcontrol.wait; mov.u64 $0, 0;", "=l,b,~{memory}", true, i64(g),
-                 1, &few);
+  return text_of(g,
+                 "@$1 griddepcontrol.wait; @$1 griddepcontrol.launch_dependents; "
+                 "mov.u64 $0, 0;",
+                 "=l,b,~{memory}", true, i64(g), 1, &few);
 }
 
 static bool is_last(const TsGpuEmit *g) {

@@ -4,6 +4,7 @@
 
 local core = require "tessera.core"
 local blocks = require "tessera.hf.blocks"
+local side_by_side = require "tessera.hf.side_by_side"
 local op = core.op
 
 local attention = {}
@@ -84,10 +85,26 @@ function Attention:project(x)
   return q, k, v
 end
 
+--- Layers whose matrices may stand side by side (side_by_side.lua).
+function Attention:beside() return self.q_proj and { self.q_proj, self.k_proj, self.v_proj } or {} end
+
+-- The same of matrices side by side: queries and keys are heads of one tensor, which is turned at once. nil: they are not.
+function Attention:project_beside(x, at)
+  local y = at.cache and self.q_proj and not self.q_norm and side_by_side.of(self, self:beside(), x)
+  if not y then return nil end
+  local h, k, d = self.heads, self.kv_heads, self.head_dim
+  local qk, v = attention.split(y:narrow(-1, 0, (h + k) * d), h + k), attention.split(y:narrow(-1, (h + k) * d, k * d), k)
+  if self.rope then qk = self.rope:turn(qk, at) end
+  return qk:narrow(1, 0, h), qk:narrow(1, h, k), v
+end
+
 --- at: of the call (decoder.lua).
 function Attention:forward(x, at)
-  local q, k, v = self:project(x)
-  if self.rope then q, k = self.rope:turn(q, at), self.rope:turn(k, at) end
+  local q, k, v = self:project_beside(x, at)
+  if not q then
+    q, k, v = self:project(x)
+    if self.rope then q, k = self.rope:turn(q, at), self.rope:turn(k, at) end
+  end
   return self[self.out](attention.join(self:attend(q, k, v, at)))
 end
 

@@ -9,6 +9,7 @@ local Cache = require "tessera.hf.cache"
 local core = require "tessera.core"
 local experts = require "tessera.hf.experts"
 local graph = require "tessera.graph"
+local side_by_side = require "tessera.hf.side_by_side"
 local op = core.op
 
 local Step = {}
@@ -86,6 +87,7 @@ function Step.new(model, cache, positions, greedy)
   local self = setmetatable({ keys = cache.k, values = cache.v, cache = cache, room = cache.room, most = 0 }, Step)
   for _, n in ipairs(positions) do self.most = math.max(self.most, n) end
   self.rows = Step.column(positions, device)
+  side_by_side.model(model, device)
   self.run = captured(model, greedy and true or false)
   self.known_room = depends_on_room(model.config) and self.room or 0
   cache.k, cache.v = {}, {}
