@@ -39,7 +39,7 @@ for _, name in ipairs { "llama", "mistral", "gemma2", "gemma3", "gpt2", "gpt_neo
 end
 made > 0 --> true
 check("llama", nil, 140) -- beyond the first length
-check("llama", "sim:0", 17)
+for _, name in ipairs { "llama", "llama_yarn", "qwen3" } do check(name, "sim:0", 17) end
 
 -- Caches of another type than the model, with scales or without.
 do

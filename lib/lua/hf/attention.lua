@@ -88,14 +88,28 @@ end
 --- Layers whose matrices may stand side by side (side_by_side.lua).
 function Attention:beside() return self.q_proj and { self.q_proj, self.k_proj, self.v_proj } or {} end
 
--- The same of matrices side by side: queries and keys are heads of one tensor, which is turned at once. nil: they are not.
+-- Which heads turn, bool [H, 1, 1]; made once a call for each number of heads.
+local function turning(at, all, count)
+  local name = all .. " " .. count
+  at.turning = at.turning or {}
+  at.turning[name] = at.turning[name] or op.arange(all):to(at.device):lt(count):reshape { all, 1, 1 }
+  return at.turning[name]
+end
+
+-- The same of matrices side by side: heads of one tensor, of which queries and keys are turned at once. A step's cache takes keys and
+-- values as they stand. nil: the matrices are apart.
 function Attention:project_beside(x, at)
   local y = at.cache and self.q_proj and not self.q_norm and side_by_side.of(self, self:beside(), x)
   if not y then return nil end
-  local h, k, d = self.heads, self.kv_heads, self.head_dim
-  local qk, v = attention.split(y:narrow(-1, 0, (h + k) * d), h + k), attention.split(y:narrow(-1, (h + k) * d, k * d), k)
-  if self.rope then qk = self.rope:turn(qk, at) end
-  return qk:narrow(1, 0, h), qk:narrow(1, h, k), v
+  local h, k = self.heads, self.kv_heads
+  local all = attention.split(y, h + 2 * k)
+  if at.cache.is_pair and at.cache:is_pair(self.index) then
+    if self.rope then all = op.where(turning(at, h + 2 * k, h + k), self.rope:turn(all, at), all) end
+    return all:narrow(1, 0, h), all:narrow(1, h, 2 * k)
+  end
+  local turned = all:narrow(1, 0, h + k)
+  if self.rope then turned = self.rope:turn(turned, at) end
+  return turned:narrow(1, 0, h), turned:narrow(1, h, k), all:narrow(1, h + k, k)
 end
 
 --- at: of the call (decoder.lua).
@@ -127,12 +141,16 @@ function attention.asked(at, t, window)
   return { causal = true, window = window, mask = at.mask }
 end
 
---- Heads with those of the cache.
+--- Heads with those of the cache. v nil: k has keys and values, for append_beside.
 function Attention:attend(q, k, v, at)
   if at.cache and at.cache.attend then -- of pages
     return at.cache:attend(self.index, q, k, v, { window = self.window, scale = self.scale, softcap = self.softcap, sink = self.sinks }, at)
   end
-  if at.cache then k, v = at.cache:append(self.index, k, v) end
+  if at.cache and not v then
+    k, v = at.cache:append_beside(self.index, k)
+  elseif at.cache then
+    k, v = at.cache:append(self.index, k, v)
+  end
   local o = attention.asked(at, k.shape[3], self.window)
   o.scale, o.softcap, o.sink = self.scale, self.softcap, self.sinks
   return attention.attend(q, k, v, o)
