@@ -6,10 +6,13 @@
 
 static bool is_param(const TsTileValue *v) { return !v->stmt && !v->region; }
 
+/* Scratch is of all runs of the kernel: nobody says who writes it. */
 static uint64_t touched(const TsTileStmt *s) {
   uint64_t bits = 0;
-  for (int i = 0; i < s->nin; i++)
+  for (int i = 0; i < s->nin; i++) {
     if (is_param(s->in[i])) bits |= 1ull << s->in[i]->index;
+    if (s->in[i]->type.space == TS_SPACE_scratch) bits = TS_TILE_AHEAD_ALL;
+  }
   return bits;
 }
 

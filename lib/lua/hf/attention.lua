@@ -96,8 +96,10 @@ local function turning(at, all, count)
   return at.turning[name]
 end
 
+local function straight(x) return x.shape[1] * x.shape[3] > 1 and x:contiguous() or x end
+
 -- The same of matrices side by side: heads of one tensor, of which queries and keys are turned at once. A step's cache takes keys and
--- values as they stand. nil: the matrices are apart.
+-- values as they stand. Queries of several texts are laid straight, as attention of few queries takes them. nil: the matrices are apart.
 function Attention:project_beside(x, at)
   local y = at.cache and self.q_proj and not self.q_norm and side_by_side.of(self, self:beside(), x)
   if not y then return nil end
@@ -105,11 +107,11 @@ function Attention:project_beside(x, at)
   local all = attention.split(y, h + 2 * k)
   if at.cache.is_pair and at.cache:is_pair(self.index) then
     if self.rope then all = op.where(turning(at, h + 2 * k, h + k), self.rope:turn(all, at), all) end
-    return all:narrow(1, 0, h), all:narrow(1, h, 2 * k)
+    return straight(all:narrow(1, 0, h)), all:narrow(1, h, 2 * k)
   end
   local turned = all:narrow(1, 0, h + k)
   if self.rope then turned = self.rope:turn(turned, at) end
-  return turned:narrow(1, 0, h), turned:narrow(1, h, k), all:narrow(1, h + k, k)
+  return straight(turned:narrow(1, 0, h)), straight(turned:narrow(1, h, k)), straight(all:narrow(1, h + k, k))
 end
 
 --- at: of the call (decoder.lua).
