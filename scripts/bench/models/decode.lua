@@ -154,19 +154,19 @@ end
 
 local function decode(name, model, read, bandwidth, first)
   for _, batch in ipairs(BATCHES) do
-    local best, texts, usual, each = math.huge, nil, nil, nil
+    local best, texts, usual, each, same = math.huge, nil, nil, nil, math.huge
     for _ = 1, 4 do -- until no faster
       local t
       texts, t, each = generate(model, batch, STEPS)
       usual = t
+      local n = 0
+      for i, text in ipairs(first or texts) do n = n + (text == texts[i] and 1 or 0) end
+      first, same = first or texts, math.min(same, n)
       if t > 0.99 * best then break end
       best = math.min(best, t)
     end
-    local same = 0
-    for i, text in ipairs(first or texts) do same = same + (text == texts[i] and 1 or 0) end
-    say("%s\tbatch %d\t%.1f tokens/s\t%.3f ms a step\t%.3f of the weights at the copy's bandwidth\t%g launches replayed in %g records a step, %g begin early\t%d of %d texts have the tokens of the first batch",
-      name, batch, batch / usual, usual * 1e3, read / bandwidth / usual, each "replayed", each "replays", each "early", same, #(first or texts))
-    first = first or texts
+    say("%s\tbatch %d\t%.1f tokens/s\t%.3f ms a step\t%.3f of the weights at the copy's bandwidth\t%g launches replayed in %g records a step, %g begin early\t%d of %d texts have the tokens of the first batch in each run",
+      name, batch, batch / usual, usual * 1e3, read / bandwidth / usual, each "replayed", each "replays", each "early", same, #first)
   end
   return first
 end
