@@ -98,7 +98,7 @@ typedef struct TsLaunch {
   bool early;          /* may begin before the last launch ends, for which its code waits */
   bool together;       /* all blocks run at the same time, or it is refused */
   bool dependent;      /* its code reads before it waits: so if TsDevice.dependent says so */
-  bool small;          /* that is worth it in a record alone: to say it takes longer than it gives */
+  bool small; /* that is worth it in a record alone: to say it takes longer than it gives */
   void **args;         /* the address of each argument */
   /* How many of them are addresses of the device, and how many words of 8 bytes stand behind those:
    * for drivers that take arguments one by one. */

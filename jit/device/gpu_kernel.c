@@ -268,8 +268,8 @@ static uint64_t ahead(const void *of, void *const *arg, const int64_t *dim) {
   if (!aligned || !ts_target_has(g->target, TS_UNIT_early) ||
       ts_gpu_rounds(&g->aligned.code, dim, rounds))
     return TS_TILE_AHEAD_ALL;
-  int64_t blocks = (rounds[0] + g->aligned.code.phase[0].rounds - 1) /
-                   g->aligned.code.phase[0].rounds;
+  int64_t blocks =
+      (rounds[0] + g->aligned.code.phase[0].rounds - 1) / g->aligned.code.phase[0].rounds;
   return blocks && blocks < TS_GPU_MANY_BLOCKS ? 0 : TS_TILE_AHEAD_ALL;
 }
 

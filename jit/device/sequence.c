@@ -466,7 +466,8 @@ uint64_t ts_device_sequence_ahead(const TsDeviceSequence *p, void *const *arg,
   uint64_t own = ts_device_kernel_ahead(p->step[i], list, dim), bits = 0;
   for (int a = 0; a < p->nparam[i] && own != TS_TILE_AHEAD_ALL; a++) {
     int from = p->of.step[i].arg[a];
-    if (own >> a & 1 && from < 0) return TS_TILE_AHEAD_ALL; /* others write where temporaries lie */
+    if (own >> a & 1 && from < 0)
+      return TS_TILE_AHEAD_ALL; /* others write where temporaries lie */
     if (own >> a & 1) bits |= 1ull << from;
   }
   return own == TS_TILE_AHEAD_ALL ? own : bits;

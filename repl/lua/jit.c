@@ -294,7 +294,7 @@ static int jit_device(lua_State *L) {
              {"kernels", (double)s.kernels},     {"from_disk", (double)s.cached},
              {"refused", (double)s.refused},     {"compile_ms", s.compile_msec},
              {"meanwhile", (double)s.meanwhile}, {"replays", (double)r.runs},
-             {"replayed", (double)r.launches}, {"early", (double)r.early}};
+             {"replayed", (double)r.launches},   {"early", (double)r.early}};
   lua_newtable(L);
   for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
     lua_pushnumber(L, row[i].v);
