@@ -13,7 +13,7 @@ local tessera = require "tessera"
 local op, nn, optim, data, graph, rng = tessera.op, tessera.nn, tessera.optim, tessera.data, tessera.graph, tessera.rng
 
 local options = { size = "small", steps = false, batch = false, width = false, image = false, samples = 32, denoise = 40, device = "cpu",
-  dtype = "f32", lr = false, ema = false, seed = 1, target = 0.9, picture = false, save = false }
+  dtype = "f32", lr = false, ema = false, seed = 1, target = 0.75, picture = false, save = false }
 for i = 1, #(arg or {}), 2 do
   local name = arg[i]:match "^%-%-(%a+)$"
   if options[name] == nil then error("unknown option " .. arg[i] .. "; the file begins with a list of them", 0) end
