@@ -46,6 +46,7 @@ local tokens = hf.generate(own, { ids = uneven, max_new_tokens = 3 })
 hf.generate(7, { ids = { 1 } }) --! hf.generate: the model is a number, not a module
 hf.stream(nn.Linear(2, 2), { ids = { 1 } }) --! hf.stream: the model has no config.vocab_size
 hf.generate(own, { ids = { 1 }, beems = 2 }) --! unknown option 'beems'
+hf.generate(own, { ids = { 1 }, cache_dtype = "f16" }) --! option 'cache_dtype' is of models that keep keys and values
 hf.generate(own, { ids = { 61 } }) --! token 1 of text 1 is 61, and has to be a whole number from 0 to 60
 local Narrow = nn.Module:extend "Narrow"
 function Narrow:init() self.w, self.config = op.ones { 2 }, { vocab_size = 2 } end

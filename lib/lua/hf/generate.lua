@@ -39,6 +39,11 @@ local function read(what, model, given)
     core.fail(("%s: what tok:encode gives stands by name\n  hint: %s{ids = tok:encode \"..\"}"):format(what, what))
   end
   local o = read_options[what](given)
+  for _, name in ipairs { "length", "chunk", "cache_dtype", "draft" } do
+    if not model.cache and given[name] ~= nil then
+      core.fail(("%s: option '%s' is of models that keep keys and values, and this one has no m:cache"):format(what, name))
+    end
+  end
   chosen.check(what, given or {}, o, model.config.vocab_size)
   return o
 end
