@@ -226,4 +226,4 @@ if test_x then
   assert(share >= options.target, ("%g%% were hoped for"):format(options.target))
 end
 if options.save then tessera.save(options.save, model:state_dict()) end
-return { state = model:state_dict(), loss = last, ResNet = ResNet, loss_of = loss_of, step = step, batch = { images, labels } }
+return { state = model:state_dict(), loss = last, model = model, ResNet = ResNet, loss_of = loss_of, step = step, batch = { images, labels } }

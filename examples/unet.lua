@@ -253,4 +253,4 @@ if options.samples > 0 then
   assert(score >= options.target, ("%g was hoped for"):format(options.target))
 end
 if options.save then tessera.save(options.save, { model = model:state_dict(), ema = ema:state_dict() }) end
-return { state = model:state_dict(), loss = loss, UNet = UNet, loss_of = loss_of, step = step, batch = { images } }
+return { state = model:state_dict(), loss = loss, model = model, UNet = UNet, loss_of = loss_of, step = step, batch = { images } }

@@ -108,6 +108,8 @@ static const Row row[] = {
     {TS_OP_max, TS_UNIT_blocks, ALONE, ts_lower_reduce},
     {TS_OP_sum, TS_UNIT_blocks, ALONE, ts_lower_columns},
     {TS_OP_mean, TS_UNIT_blocks, ALONE, ts_lower_columns},
+    {TS_OP_mean, TS_UNIT_blocks, ALONE, ts_lower_reduce},
+    {TS_OP_prod, TS_UNIT_blocks, ALONE, ts_lower_reduce},
     {TS_OP_max_pool, TS_UNIT_blocks, ALONE, ts_lower_pool},
     {TS_OP_max_pool_index, TS_UNIT_blocks, ALONE, ts_lower_pool},
     {TS_OP_avg_pool, TS_UNIT_blocks, ALONE, ts_lower_pool},
