@@ -56,6 +56,7 @@ static const Row row[] = {
     {TS_OP_uniform, TS_UNIT_blocks, ALONE, ts_lower_draw},
     {TS_OP_normal, TS_UNIT_blocks, ALONE, ts_lower_draw},
     {TS_OP_bernoulli, TS_UNIT_blocks, ALONE, ts_lower_draw},
+    {TS_OP_randint, TS_UNIT_blocks, ALONE, ts_lower_draw},
     {TS_OP_dropout, TS_UNIT_blocks, ALONE, ts_lower_draw},
     {TS_OP_add, TS_UNIT_blocks, ALONE, ts_lower_complex},
     {TS_OP_sub, TS_UNIT_blocks, ALONE, ts_lower_complex},
