@@ -118,6 +118,7 @@ static const Row row[] = {
     {TS_OP_adaptive_avg_pool, TS_UNIT_blocks, ALONE, ts_lower_adaptive},
     {TS_OP_adaptive_avg_pool_grad, TS_UNIT_blocks, ALONE, ts_lower_adaptive},
     {TS_OP_interpolate, TS_UNIT_blocks, ALONE, ts_lower_interpolate},
+    {TS_OP_interpolate_grad, TS_UNIT_blocks, ALONE, ts_lower_interpolate_grad},
 };
 enum { ROWS = sizeof row / sizeof *row };
 
