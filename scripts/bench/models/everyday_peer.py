@@ -81,6 +81,8 @@ def steps_of(name, batch, dtype, layout):
             loss = f(x)
             optimizer.zero_grad()
             loss.backward()
+            if averages:  # the U-Net
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 1)
             optimizer.step()
             if averages:
                 with torch.no_grad():
