@@ -47,14 +47,18 @@ function hf.families() return require("tessera.hf.families").names() end
 -- Without m:cache, which models of hf.load have, each step reads a text from its beginning. Gives the new tokens, i64 [texts, steps],
 -- filled up with config.pad_token_id, and a list of what is known of each text: tokens, reason, and of beams score and beams.
 --   local Bigram = nn.Module:extend "Bigram"
---   function Bigram:init(n) self.next, self.config = nn.Embedding(n, n), {vocab_size = n} end
+--   function Bigram:init()
+--     self.next, self.config = nn.Embedding(8, 8), {vocab_size = 8}
+--   end
 --   function Bigram:forward(o) return self.next(o.ids) end
---   local tokens = tessera.hf.generate(Bigram(8), {ids = {1, 2}, beams = 2})
+--   local tokens = tessera.hf.generate(Bigram(), {ids = {1, 2}, beams = 2})
 function hf.generate(model, options) return require("tessera.hf.generate").of_own("hf.generate", model, options) end
 
 -- stream(model, {ids, ..}): the same a step at a time: an iterator of the step, a list of tokens and a list of new texts.
 --   local m = tessera.hf.load "SmolLM2"
---   for step, tokens in tessera.hf.stream(m, {ids = {1, 2, 3}}) do print(tokens[1]) end
+--   for _, tokens in tessera.hf.stream(m, {ids = {1, 2}}) do
+--     print(tokens[1])
+--   end
 function hf.stream(model, options) return require("tessera.hf.generate").of_own("hf.stream", model, options) end
 
 -- batch(model, {max_batch = 8, length, pages, page = 32, chunk = 256, cache_dtype, share = true, tokenizer}): several texts of a
