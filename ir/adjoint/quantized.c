@@ -15,7 +15,7 @@ int ts_adjoint_quantized_matmul(TsAdjoint *a) {
 }
 
 /* ---- of experts */
-/* The matrices as numbers, [experts, out, in]. */
+/* The matrices as numbers, [experts, out, in]. Codes come as the floats that all integers are for adjoints. */
 static TsVal numbers(TsAdjoint *a, TsDtype d) {
   TsBuild *b = a->b;
   TsVal w = a->in[1];
@@ -25,7 +25,8 @@ static TsVal numbers(TsAdjoint *a, TsDtype d) {
     memcpy(each, apart, sizeof each), memcpy(whole, apart, sizeof whole);
     each[3] = ts_dtypes[TS_DT_mxfp4].block / 2, whole[2] *= each[3] + 1;
     w = ts_build(b, TS_OP_concat,
-                 TS_IN(ts_build_reshape(b, a->in[4], apart, 4), ts_build_reshape(b, w, each, 4)),
+                 TS_IN(ts_build_reshape(b, a->in[4], apart, 4),
+                       ts_build_reshape(b, ts_build_cast(b, w, TS_DT_u8), each, 4)),
                  TS_ATTRS({"axis", ts_b_int(-1)}), NULL);
     w = ts_build(b, TS_OP_bitcast, TS_IN(ts_build_reshape(b, w, whole, 3)),
                  TS_ATTRS({"dtype", ts_b_dtype(TS_DT_mxfp4)}), NULL);
