@@ -43,16 +43,16 @@ static int warps_of(int cols) { return cols >= 64 ? 4 : cols / 16; }
 TsGpuExperts ts_gpu_experts(int64_t rows, int64_t experts, int64_t n, int64_t k,
                             const TsGpuMachine *gpu) {
   TsGpuExperts x = {.n = n, .k = k, .times = 1, .sorted = rows > 8};
-  x.rows = rows > 16 * experts ? 64 : 16;
+  x.rows = rows > 16 * experts ? 32 : 16;
   int64_t most = rows / x.rows + experts + 1; /* those of no expert are one more */
   x.items = x.sorted && rows > most ? most : rows;
-  for (x.cols = x.rows == 64 ? 128 : 64; x.cols >= 16; x.cols /= 2) {
+  for (x.cols = 64; x.cols >= 16; x.cols /= 2) {
     bool few = x.rows == 16 && x.items * (n / x.cols) < 2 * gpu->processors && x.cols > 32;
     if (n % x.cols == 0 && !few) break;
   }
   if (x.cols < 16) return x.cols = 0, x;
   x.warps = warps_of(x.cols);
-  x.beside = x.rows == 64 ? 2 : x.cols > 32 ? 3 : 4;
+  x.beside = x.rows > 16 ? 2 : x.cols > 32 ? 3 : 4;
   int64_t room = gpu->target->shared_bytes / x.beside - 2048 - LINES * x.cols * k / DEEP;
   x.stages = (int)(room / (x.cols * STAGE / 2));
   int enough = (int)((k + STAGE - 1) / STAGE) + 1;
