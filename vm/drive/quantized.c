@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "devices/cpu_pool.h"
+#include "vm/core/scratch.h"
 #include "vm/gemm/gemm.h"
 
 enum { ROWS = 8, STEPS = 512 /* whole blocks */ };
@@ -80,28 +81,38 @@ typedef struct Few {
   int64_t n;
   const float *x, *bias;
   float *y;
+  TsScratch joined; /* of codes apart from scales: room for a lot of rows in blocks */
 } Few;
 
 enum { FEW = 2 * TS_BLOCKS_DOT_ROWS, GRAIN_NBYTES = 16 << 10, SIDES = 4 /* lots of lanes */ };
 
+/* Rows j .. j + n - 1 in blocks: where they lie, or are put. */
+static const char *rows_at(const Few *f, int64_t j, int64_t n, int worker) {
+  const Weights *w = f->w;
+  if (!w->scales) return w->at + j * w->row_nbytes;
+  char *to = ts_scratch_part(&f->joined, worker);
+  for (int64_t i = 0; i < n; i++)
+    join(w, j + i, 0, w->k / w->block, to + i * w->row_nbytes);
+  return to;
+}
+
 static void multiply_some(void *arg, int64_t lo, int64_t hi, int worker) {
   const Few *f = arg;
-  (void)worker;
   for (int64_t at = lo; at < hi && !ts_cpu_interrupted(); at += SIDES) {
     int64_t j = at * f->lanes, end = (hi - at < SIDES ? hi : at + SIDES) * f->lanes,
             n = (end < f->n ? end : f->n) - j;
+    const char *w = rows_at(f, j, n, worker);
     for (int i = 0; i < f->m; i += TS_BLOCKS_DOT_ROWS) {
       int m = f->m - i < TS_BLOCKS_DOT_ROWS ? f->m - i : TS_BLOCKS_DOT_ROWS;
       float *y = f->y + i * f->n + j;
-      f->dot(f->w->at + j * f->w->row_nbytes, f->w->row_nbytes, n, f->w->k, m,
-             f->x + i * f->w->k, f->w->k, y, f->n);
+      f->dot(w, f->w->row_nbytes, n, f->w->k, m, f->x + i * f->w->k, f->w->k, y, f->n);
       for (int r = 0; f->bias && r < m; r++)
         for (int64_t c = 0; c < n; c++) y[r * f->n + c] += f->bias[j + c];
     }
   }
 }
 
-/* False: there is no such way. */
+/* False: there is no such way, or no room for it. */
 static bool multiply_few(const TsKernels *k, const Weights *w, TsDtype d, const TsGemm *g) {
   Few f = {.w = w,
            .dot = k->blocks_dot.dot[d],
@@ -111,14 +122,13 @@ static bool multiply_few(const TsKernels *k, const Weights *w, TsDtype d, const 
            .x = g->a,
            .bias = g->bias,
            .y = g->c};
-  if (w->scales || !f.dot || g->m > FEW || g->in != TS_GEMM_f32 || g->out != TS_GEMM_f32) return false;
+  if (!f.dot || g->m > FEW || g->in != TS_GEMM_f32 || g->out != TS_GEMM_f32) return false;
   if (w->row_nbytes > INT32_MAX / f.lanes) return false;
   int64_t step = f.lanes * w->row_nbytes, grain = (GRAIN_NBYTES + step - 1) / (step ? step : 1);
+  if (w->scales && ts_scratch_open(&f.joined, SIDES * step)) return false;
   int64_t lots = (f.n + f.lanes - 1) / f.lanes;
-  if (g->alone)
-    multiply_some(&f, 0, lots, 0);
-  else
-    ts_cpu_parallel(lots, grain, multiply_some, &f);
+  ts_cpu_parallel(lots, grain, multiply_some, &f);
+  if (w->scales) ts_scratch_close(&f.joined);
   return true;
 }
 
@@ -147,7 +157,6 @@ int ts_quantized(const TsQuantized *q, const TsKernels *k) {
               .fill_b = fill,
               .fill_b_arg = &of,
               .bias = q->bias,
-              .bias_stride = 1,
-              .alone = q->alone};
+              .bias_stride = 1};
   return multiply_few(k, &of, d, &g) ? 0 : ts_gemm(&g, &k->gemm);
 }

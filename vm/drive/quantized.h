@@ -11,7 +11,6 @@ typedef struct TsQuantized {
   const void *scales; /* of mxfp4 whose codes w are, or NULL: [n, k / 32] */
   const void *bias;   /* f32 (f64 of such x) [n], or NULL */
   void *y;
-  bool alone; /* on this thread */
 } TsQuantized;
 
 /* Not 0: out of memory. */
