@@ -1,5 +1,5 @@
 -- Decoding of language models of their true shapes, with weights drawn on the device:
---   tessera scripts/bench/models/decode.lua [DEVICE [MODEL ..]]     models: llama1b llama8b gpt_oss20b gpt_oss120b, tiny
+--   tessera scripts/bench/models/decode.lua [DEVICE [MODEL ..]]     models: llama1b llama8b gpt_oss20b gpt_oss120b, tiny tiny_oss
 -- For batches of 1, 7 and 64 a line each: tokens a second, the part of a step that its weights take at the bandwidth of a copy
 -- of the same run, launches a step; whether texts have the same tokens in all batches; for SHOW=1 what takes a step's time. PREFILL=8192
 -- adds a prompt of so many tokens, beside a product of 8192 cubed. Steps are timed as users meet them, in the loop of
@@ -44,6 +44,8 @@ local MODELS = {
     rope_scaling = { rope_type = "llama3", factor = 8, low_freq_factor = 1, high_freq_factor = 4, original_max_position_embeddings = 8192 } }),
   gpt_oss20b = like(GPT_OSS, { num_hidden_layers = 24, num_local_experts = 32 }),
   gpt_oss120b = like(GPT_OSS, { num_hidden_layers = 36, num_local_experts = 128 }),
+  tiny_oss = like(GPT_OSS, { hidden_size = 128, intermediate_size = 64, num_hidden_layers = 2, num_attention_heads = 4, num_key_value_heads = 2,
+    vocab_size = 512, num_local_experts = 8, num_experts_per_tok = 2 }),
   tiny = like(LLAMA, { hidden_size = 256, intermediate_size = 512, num_hidden_layers = 2, num_attention_heads = 4, num_key_value_heads = 2,
     head_dim = 64, vocab_size = 512, tie_word_embeddings = true }),
 }
@@ -55,35 +57,41 @@ local function drawn(shape, std, mean)
   return op.normal(shape, { std = std, mean = mean, dtype = "bf16", seed = 1, stream = stream, device = device })
 end
 
--- Codes of 4 bits at random; scales of which the weights have the size of those beside them.
+-- Codes of 4 bits at random, some experts at a time, so that no more of their numbers stand beside them; scales of which the
+-- weights have the size of those beside them.
 local function blocks_of(shape)
-  stream = stream + 1
-  local rows = { unpack(shape) }
-  rows[#rows] = shape[#shape] / 32
-  local codes = { unpack(rows) }
-  codes[#codes + 1] = 16
-  local bytes = (op.uniform(codes, { seed = 1, stream = stream, device = device }) * 256):cast "u8"
-  local scales = op.full(rows, 119, { dtype = "u8", device = device })
-  return bytes, scales
+  local n, rows, k = unpack(shape)
+  local codes = op.zeros({ n, rows, k / 32, 16 }, { dtype = "u8", device = device })
+  local some = math.max(1, math.floor(2 ^ 28 / (rows * k)))
+  for e = 0, n - 1, some do
+    stream = stream + 1
+    local part = codes:narrow(0, e, math.min(some, n - e))
+    part:copy_((op.uniform(part.shape, { seed = 1, stream = stream, device = device }) * 256):cast "u8")
+  end
+  return codes, op.full({ n, rows, k / 32 }, 119, { dtype = "u8", device = device })
 end
 
 local function fill(model)
   local bytes, read = 0, 0
+  local function add(path, part, ...)
+    for _, t in ipairs { ... } do
+      bytes = bytes + t.nbytes
+      if not path:find "embed" or model.config.tie_word_embeddings then read = read + t.nbytes * part end
+    end
+  end
   model:apply(function(m, path)
     for _, w in ipairs(rawget(m, "_wants") or {}) do
-      local t
-      if w.join then
-        t = w.join(blocks_of(w.shape))
-      elseif #w.shape == 1 then
-        t = drawn(w.shape, 0.02, w.name == "weight" and 1 or 0)
-        if w.name == "sinks" then t = t:cast "f32" end
+      if w.apart then
+        local codes, scales = blocks_of(w.shape)
+        m:buffer(w.from[1], codes)
+        m:buffer(w.from[2], scales)
+        add(path, model.config.num_experts_per_tok / model.config.num_local_experts, codes, scales)
       else
-        t = drawn(w.shape, 0.02)
+        local t = #w.shape == 1 and drawn(w.shape, 0.02, w.name == "weight" and 1 or 0) or drawn(w.shape, 0.02)
+        if w.name == "sinks" then t = t:cast "f32" end
+        m[w.name] = t
+        add(path, 1, t)
       end
-      if w.join then m:buffer(w.name, t) else m[w.name] = t end
-      bytes = bytes + t.nbytes
-      local part = w.join and model.config.num_experts_per_tok / model.config.num_local_experts or 1
-      if not path:find "embed" or model.config.tie_word_embeddings then read = read + t.nbytes * part end
       collectgarbage()
     end
   end)
