@@ -6,6 +6,7 @@ local options = {
   cnn = "--steps 400 --train 6000 --test 500 --target 88",
   gpt2 = "--steps 2",
   gpt_char = "--steps 2",
+  gpt_oss = "--steps 60 --tokens 24",
   moe = "--steps 8",
   pinn = "--steps 300 --rounds 2 --points 256 --tolerance 0.1 --picture " .. name .. ".png",
 }

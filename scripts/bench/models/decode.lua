@@ -50,64 +50,13 @@ local MODELS = {
     head_dim = 64, vocab_size = 512, tie_word_embeddings = true }),
 }
 
--- ---- weights: the stream is a number of each tensor
-local stream = 0
-local function drawn(shape, std, mean)
-  stream = stream + 1
-  return op.normal(shape, { std = std, mean = mean, dtype = "bf16", seed = 1, stream = stream, device = device })
-end
-
--- Codes of 4 bits at random, some experts at a time, so that no more of their numbers stand beside them; scales of which the
--- weights have the size of those beside them.
-local function blocks_of(shape)
-  local n, rows, k = unpack(shape)
-  local codes = op.zeros({ n, rows, k / 32, 16 }, { dtype = "u8", device = device })
-  local some = math.max(1, math.floor(2 ^ 28 / (rows * k)))
-  for e = 0, n - 1, some do
-    stream = stream + 1
-    local part = codes:narrow(0, e, math.min(some, n - e))
-    part:copy_((op.uniform(part.shape, { seed = 1, stream = stream, device = device }) * 256):cast "u8")
-  end
-  return codes, op.full({ n, rows, k / 32 }, 119, { dtype = "u8", device = device })
-end
-
-local function fill(model)
-  local bytes, read = 0, 0
-  local function add(path, part, ...)
-    for _, t in ipairs { ... } do
-      bytes = bytes + t.nbytes
-      if not path:find "embed" or model.config.tie_word_embeddings then read = read + t.nbytes * part end
-    end
-  end
-  model:apply(function(m, path)
-    for _, w in ipairs(rawget(m, "_wants") or {}) do
-      if w.apart then
-        local codes, scales = blocks_of(w.shape)
-        m:buffer(w.from[1], codes)
-        m:buffer(w.from[2], scales)
-        add(path, model.config.num_experts_per_tok / model.config.num_local_experts, codes, scales)
-      else
-        local t = #w.shape == 1 and drawn(w.shape, 0.02, w.name == "weight" and 1 or 0) or drawn(w.shape, 0.02)
-        if w.name == "sinks" then t = t:cast "f32" end
-        m[w.name] = t
-        add(path, 1, t)
-      end
-      collectgarbage()
-    end
-  end)
-  return bytes, read
-end
+local function drawn(shape, stream) return op.normal(shape, { dtype = "bf16", seed = 1, stream = stream, device = device }) end
 
 local function model_of(name)
   local given = MODELS[name] or core.fail("decode: there is no model " .. name)
-  local families = require "tessera.hf.families"
-  local family, gives = families.find(given, name)
-  local c = families.config(family, given, name, math.huge)
-  local m = family.build(c, gives, function() return true end)
-  m.config = c
-  local bytes, read = fill(m)
+  local m, bytes, read = require("tessera.hf.drawn").model(given, { device = device })
   T.synchronize(device)
-  return m:eval(), bytes, read
+  return m, bytes, read
 end
 
 -- ---- what the device does
@@ -179,7 +128,7 @@ end
 local function prefill(name, model, n)
   local ids = op.full({ 1, n }, 11, { dtype = "i64", device = device }) -- their values cost nothing
   local f = graph.module("prefill", function(x) return model { ids = x, last = true } end)
-  local a, b = drawn({ 8192, 8192 }, 1), drawn({ 8192, 8192 }, 1)
+  local a, b = drawn({ 8192, 8192 }, 1), drawn({ 8192, 8192 }, 2)
   local g = graph.module("product", function(x, y) return op.linear(x, y) end)
   for _ = 1, 3 do f(ids) end
   T.jit.wait()
