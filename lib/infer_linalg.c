@@ -123,7 +123,8 @@ int ts_shape_rule_quantized_matmul(TsInfer *inf) {
                       opname(inf), (long long)w->dim[0], ts_meta_text(bias, text));
 }
 
-/* w [experts, out, in] in blocks, or codes of mxfp4 with scales beside them: sizes of the numbers. */
+/* w [experts, out, in] in blocks, or codes of mxfp4 with scales beside them: sizes of the
+ * numbers. */
 static int experts_matrices(TsInfer *inf, int64_t dim[3]) {
   const TsMeta *w = inf->in[1], *scales = inf->nin > 4 ? inf->in[4] : NULL;
   char text[TS_META_TEXT];
@@ -231,9 +232,9 @@ int ts_shape_rule_grouped_matmul_weight_grad(TsInfer *inf) {
 
 /* ---- linear algebra */
 
-/* LAPACK counts rows, columns and the numbers of its workspace in 32 bits, and what it would answer
- * about a larger one has wrapped. Whether m, and so many numbers for each matrix, can be counted.
- * */
+/* LAPACK counts rows, columns and the numbers of its workspace in 32 bits, and what it would
+ * answer about a larger one has wrapped. Whether m, and so many numbers for each matrix, can
+ * be counted. */
 static int counted(TsInfer *inf, const TsMeta *m, double numbers) {
   char text[TS_META_TEXT];
   bool good = numbers <= INT_MAX;

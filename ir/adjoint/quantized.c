@@ -15,7 +15,8 @@ int ts_adjoint_quantized_matmul(TsAdjoint *a) {
 }
 
 /* ---- of experts */
-/* The matrices as numbers, [experts, out, in]. Codes come as the floats that all integers are for adjoints. */
+/* The matrices as numbers, [experts, out, in]. Codes come as the floats that all integers are
+ * for adjoints. */
 static TsVal numbers(TsAdjoint *a, TsDtype d) {
   TsBuild *b = a->b;
   TsVal w = a->in[1];
@@ -63,8 +64,8 @@ int ts_adjoint_experts_linear(TsAdjoint *a) {
     a->grad_in[3] = ts_build_reshape(b, sum, (int64_t[]){w.dim[0], out}, 2);
   }
   if (!a->wanted[0]) return b->failed ? -1 : 0;
-  TsVal y = ts_build(b, TS_OP_grouped_matmul,
-                     TS_IN(of[0], numbers(a, (TsDtype)x.dtype), of[1]), TS_NO_ATTRS, NULL);
+  TsVal y = ts_build(b, TS_OP_grouped_matmul, TS_IN(of[0], numbers(a, (TsDtype)x.dtype), of[1]),
+                     TS_NO_ATTRS, NULL);
   y = ts_build(b, TS_OP_route_rows, TS_IN(y, of[2], of[3]), TS_ATTRS({"times", ts_b_int(1)}),
                NULL);
   int64_t dim[TS_MAX_RANK], last = x.dim[x.ndim - 1];

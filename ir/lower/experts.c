@@ -1,9 +1,12 @@
-/* experts_linear on a device: rows times the matrices of the experts that were chosen for them, in blocks.
+/* experts_linear on a device: rows times the matrices of the experts that were chosen for
+ * them, in blocks.
  *
- * bf16 rows and mxfp4 whose scales lie beside the codes are multiplied by the matrix unit (ir/tile/gpu/experts.h), however
- * many rows there are: bits of a row are the unit's chain of it. A few rows are items of their own; more are brought
- * together by expert first, by counting: how many rows of its expert stand before a row, and how many items before
- * its own. All else has the VM's chain, a thread a column of a row, which reads what it needs of the blocks. */
+ * bf16 rows and mxfp4 whose scales lie beside the codes are multiplied by the matrix unit
+ * (ir/tile/gpu/experts.h), however many rows there are: bits of a row are the unit's chain of
+ * it. A few rows are items of their own; more are brought together by expert first, by
+ * counting: how many rows of its expert stand before a row, and how many items before its own.
+ * All else has the VM's chain, a thread a column of a row, which reads what it needs of the
+ * blocks. */
 #include "ir/lower/blocks_value.h"
 #include "ir/lower/short.h"
 #include "ir/lower/steps.h"
@@ -39,8 +42,8 @@ static void column_of(TsTileBuild *b, const Experts *e, V x, V w, V scales, V bi
   if (!in.stmt) return;
   sum = in.carry[0];
   V span = ts_tile_op2(b, TS_OP_add, from, ts_short_splat(b, &t, in.i));
-  TsBlocksSpan s = e->apart ? ts_blocks_span_apart(b, w, scales, span)
-                            : ts_blocks_span(b, e->w, w, span);
+  TsBlocksSpan s =
+      e->apart ? ts_blocks_span_apart(b, w, scales, span) : ts_blocks_span(b, e->w, w, span);
   V k0 = by(b, TS_OP_mul, in.i, SPAN);
   for (int i = 0; i < SPAN; i++) {
     V each = ts_tile_load(b, x, (V[]){of, by(b, TS_OP_add, k0, i)}, &one, NULL);
@@ -65,7 +68,8 @@ static TsTile *build_columns(const Experts *e) {
   TsTileType tw = ts_tile_vector(TS_DT_u8, bytes), ts = ts_tile_vector(TS_DT_u8, nscale),
              ti = ts_tile_vector(e->index, rows), tb = ts_tile_vector(e->x, nbias);
   TsTileType tx = ts_tile_type(e->x, 2, (int64_t[]){all, e->k}),
-             ty = ts_tile_type(e->x, 2, (int64_t[]){rows, e->n}), one = ts_tile_scalar(e->index);
+             ty = ts_tile_type(e->x, 2, (int64_t[]){rows, e->n}),
+             one = ts_tile_scalar(e->index);
   V x = ts_tile_param(k, "x", &tx, false), w = ts_tile_param(k, "w", &tw, false);
   V index = ts_tile_param(k, "index", &ti, false), bias = NULL, scales = NULL;
   if (e->bias) bias = ts_tile_param(k, "bias", &tb, false);
@@ -86,7 +90,8 @@ static TsTile *build_columns(const Experts *e) {
 /* ---- rows by expert */
 static V chosen(TsTileBuild *b, const Experts *e, V expert) {
   V is = by(b, TS_TILE_ult, expert, e->experts);
-  return is ? ts_tile_op3(b, TS_OP_where, is, expert, ts_short_int(b, &expert->type, e->experts))
+  return is ? ts_tile_op3(b, TS_OP_where, is, expert,
+                          ts_short_int(b, &expert->type, e->experts))
             : NULL;
 }
 
@@ -137,15 +142,16 @@ static TsTile *build_ranks(const Experts *e) {
 
 static void put(TsTileBuild *b, V memory, V at, V v) {
   TsAttr edge = {.type = TS_ATTR_bool, .i = 1};
-  if (memory && at && v) ts_tile_emit(b, TS_TILE_scatter, 3, (V[]){memory, at, v}, &edge, 0, NULL);
+  if (memory && at && v)
+    ts_tile_emit(b, TS_TILE_scatter, 3, (V[]){memory, at, v}, &edge, 0, NULL);
 }
 
 static V only(TsTileBuild *b, V is, V at) {
   return is && at ? ts_tile_op3(b, TS_OP_where, is, at, ts_short_int(b, &at->type, -1)) : NULL;
 }
 
-/* Places of ir/tile/gpu/experts.h. A row whose rank is a multiple of `rows` begins an item; before an item stand those
- * of lower experts and of its own. Sizes: R, I. */
+/* Places of ir/tile/gpu/experts.h. A row whose rank is a multiple of `rows` begins an item;
+ * before an item stand those of lower experts and of its own. Sizes: R, I. */
 static TsTile *build_items(const Experts *e, const TsGpuExperts *p) {
   TsTile *k = ts_tile_new("experts_items");
   if (!k) return NULL;
@@ -171,7 +177,8 @@ static TsTile *build_items(const Experts *e, const TsGpuExperts *p) {
       V other = chosen(b, e, for_all(b, &t, index, in)), its = for_all(b, &t, ranks, in);
       V there = ts_tile_op2(b, TS_OP_eq, ts_short_splat(b, &t, at), ts_short_splat(b, &t, in));
       V begins = both(b, by(b, TS_OP_eq, by(b, TS_OP_mod, its, p->rows), 0), there);
-      V own = both(b, ts_tile_op2(b, TS_OP_eq, other, mine), ts_tile_op2(b, TS_OP_lt, its, first));
+      V own =
+          both(b, ts_tile_op2(b, TS_OP_eq, other, mine), ts_tile_op2(b, TS_OP_lt, its, first));
       V lower = ts_tile_op2(b, TS_OP_logical_or, ts_tile_op2(b, TS_OP_lt, other, mine), own);
       before = counted(b, both(b, begins, lower), before), all = counted(b, begins, all);
     }
@@ -219,8 +226,12 @@ static void by_unit(TsSteps *x, const Experts *e, const TsGpuExperts *p,
   list[n++] = ts_steps_in(x, 4, NULL), list[n++] = places;
   if (e->bias) list[n++] = ts_steps_in(x, 3, NULL);
   list[n++] = ts_steps_out(x, 0, NULL);
-  int64_t dim[6] = {e->rows / e->times, e->experts * e->n, e->experts * e->n / p->cols,
-                    nplace,             e->rows,           blocks};
+  int64_t dim[6] = {e->rows / e->times,
+                    e->experts * e->n,
+                    e->experts * e->n / p->cols,
+                    nplace,
+                    e->rows,
+                    blocks};
   ts_steps_add(x, ts_tile_gpu_experts(p, gpu->target, x->err), list, dim);
 }
 
@@ -228,7 +239,8 @@ static void by_unit(TsSteps *x, const Experts *e, const TsGpuExperts *p,
 static bool find(const TsNode *n, Experts *e) {
   const TsMeta *x = &n->in[0]->meta, *w = &n->in[1]->meta, *index = &n->in[2]->meta,
                *y = &n->out[0].meta;
-  *e = (Experts){.w = (TsDtype)w->dtype, .x = (TsDtype)x->dtype, .index = (TsDtype)index->dtype};
+  *e =
+      (Experts){.w = (TsDtype)w->dtype, .x = (TsDtype)x->dtype, .index = (TsDtype)index->dtype};
   e->bias = n->nin > 3 && n->in[3], e->apart = n->nin > 4 && n->in[4];
   e->experts = w->dim[0], e->n = w->dim[1], e->k = e->apart ? 2 * w->dim[2] : w->dim[2];
   e->rows = ts_meta_numel(index);

@@ -1,5 +1,6 @@
-/* See vm/drive/quantized.h. The panels of vm/gemm/gemm.h are filled with weights as they are read from their
- * blocks. So a weight has the number that its cast to f32 has, and the chains are matmul's. */
+/* See vm/drive/quantized.h. The panels of vm/gemm/gemm.h are filled with weights as they are
+ * read from their blocks. So a weight has the number that its cast to f32 has, and the chains
+ * are matmul's. */
 #include "vm/drive/quantized.h"
 
 #include <stdint.h>
@@ -14,7 +15,7 @@ enum { ROWS = 8, STEPS = 512 /* whole blocks */ };
 typedef struct Weights {
   const char *at;
   const uint8_t *scales; /* or NULL; codes then */
-  TsConvertFn *read; /* to f32, or f64 */
+  TsConvertFn *read;     /* to f32, or f64 */
   int64_t row_nbytes, k;
   int block, nbytes; /* elements and bytes of a block */
   bool wide;
@@ -91,8 +92,7 @@ static const char *rows_at(const Few *f, int64_t j, int64_t n, int worker) {
   const Weights *w = f->w;
   if (!w->scales) return w->at + j * w->row_nbytes;
   char *to = ts_scratch_part(&f->joined, worker);
-  for (int64_t i = 0; i < n; i++)
-    join(w, j + i, 0, w->k / w->block, to + i * w->row_nbytes);
+  for (int64_t i = 0; i < n; i++) join(w, j + i, 0, w->k / w->block, to + i * w->row_nbytes);
   return to;
 }
 

@@ -1,6 +1,6 @@
-/* experts_linear: rows of each expert times its matrix, which is stored in blocks, by vm/drive/quantized.h. Rows
- * of an expert are brought together, and their products to where the choices stand. Experts that nobody
- * chose are not read. */
+/* experts_linear: rows of each expert times its matrix, which is stored in blocks, by
+ * vm/drive/quantized.h. Rows of an expert are brought together, and their products to where
+ * the choices stand. Experts that nobody chose are not read. */
 #include <stdlib.h>
 #include <string.h>
 

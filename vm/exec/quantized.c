@@ -1,4 +1,4 @@
-/* quantized_matmul: a product with weights that are stored in blocks, by vm/drive/quantized.h. */
+/* quantized_matmul: a product with weights stored in blocks, by vm/drive/quantized.h. */
 #include "vm/core/exec.h"
 #include "vm/drive/quantized.h"
 

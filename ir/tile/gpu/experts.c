@@ -1,17 +1,19 @@
 /* See ir/tile/gpu/experts.h.
  *
- * Of few rows the time is that of reading codes. One thread (role `load`) has the copy engine bring stages of them, and of
- * each tile the scales as one line; whoever multiplies makes numbers of codes in registers (unpack), reads rows of x,
- * which are few and in the first cache, as it needs them, and hands the stage back. Stages go round
- * across tiles of a block, so the next tile's come in while this one's sums are written. Neighbouring
- * blocks have the same columns of different items: rows of one expert that fill several items read its
- * codes from the second cache.
+ * Of few rows the time is that of reading codes. One thread (role `load`) has the copy engine
+ * bring stages of them, and of each tile the scales as one line; whoever multiplies makes
+ * numbers of codes in registers (unpack), reads rows of x, which are few and in the first
+ * cache, as it needs them, and hands the stage back. Stages go round across tiles of a block,
+ * so the next tile's come in while this one's sums are written. Neighbouring blocks have the
+ * same columns of different items: rows of one expert that fill several items read its codes
+ * from the second cache.
  *
- * Sums are k ascending in steps of the unit, as those of ir/tile/gpu/warp_product.c of the same numbers in bf16: codes
- * behind the end of k are zeros, which add nothing there.
+ * Sums are k ascending in steps of the unit, as those of ir/tile/gpu/warp_product.c of the
+ * same numbers in bf16: codes behind the end of k are zeros, which add nothing there.
  *
- * Rejected: numbers written to shared memory for the unit to read (four times the bytes of the codes, there and back),
- * and the scale in the block, 17 bytes (no copy of such rows is aligned). */
+ * Rejected: numbers written to shared memory for the unit to read (four times the bytes of the
+ * codes, there and back), and the scale in the block, 17 bytes (no copy of such rows is
+ * aligned). */
 #include "ir/tile/gpu/experts.h"
 
 #include <string.h>
@@ -25,9 +27,9 @@ typedef TsTileVal V;
 typedef struct Product {
   TsGpuExperts x;
   TsTileBuild b;
-  V rows, codes, scales, places, bias, y;                /* memory */
+  V rows, codes, scales, places, bias, y;                 /* memory */
   V matrices, items, p, tn, total, nk, round, rounds, n0; /* sizes; of a tile */
-  V item, first, line, length;                           /* of a tile: of codes, stages */
+  V item, first, line, length;                            /* of a tile: of codes, stages */
   V sq, ss, full, empty, there, left;
 } Product;
 
@@ -38,8 +40,8 @@ static V by(Product *p, int op, V x, int64_t y) { return ts_gpu_by(&p->b, op, x,
 /* ---- which tile */
 static int warps_of(int cols) { return cols >= 64 ? 4 : cols / 16; }
 
-/* The widest tile that divides the columns; few rows have narrower ones where there would be less than two a
- * processor. */
+/* The widest tile that divides the columns; few rows have narrower ones where there would be
+ * less than two a processor. */
 TsGpuExperts ts_gpu_experts(int64_t rows, int64_t experts, int64_t n, int64_t k,
                             const TsGpuMachine *gpu) {
   TsGpuExperts x = {.n = n, .k = k, .times = 1, .sorted = rows > 8};
@@ -114,7 +116,8 @@ static void tiles(Product *p) {
   p->rounds = ts_gpu_named(op2(p, TS_OP_floordiv, op2(p, TS_OP_add, left, up), p->p), "rounds");
 }
 
-/* The block's tile number nth: all items, then the next columns. Of no expert there is nothing to add up. */
+/* The block's tile number nth: all items, then the next columns. Of no expert there is nothing
+ * to add up. */
 static void corner(Product *p, V nth) {
   V t = op2(p, TS_OP_add, p->round, op2(p, TS_OP_mul, nth, p->p));
   V col = op2(p, TS_OP_floordiv, t, p->items);
@@ -212,9 +215,10 @@ static V multiply(Product *p, V acc, V rows, V slot, V line, V stage, int i) {
   TsTileType ta = ts_gpu_fragment(TS_DT_bf16, p->x.rows, DEEP),
              tb = ts_gpu_fragment(TS_DT_bf16, DEEP, p->x.cols);
   V left = ts_gpu_give(b, TS_TILE_load_rows, TS_GPU_IN(p->rows, rows, k), TS_GPU_PLAIN, &ta);
-  V right = ts_gpu_give(b, TS_TILE_unpack,
-                        TS_GPU_IN(p->sq, p->ss, slot, number(p, (int64_t)i * DEEP), line, scale),
-                        TS_GPU_PLAIN, &tb);
+  V right =
+      ts_gpu_give(b, TS_TILE_unpack,
+                  TS_GPU_IN(p->sq, p->ss, slot, number(p, (int64_t)i * DEEP), line, scale),
+                  TS_GPU_PLAIN, &tb);
   if (!left || !right || !acc) return NULL;
   return ts_gpu_give(b, TS_TILE_mma, TS_GPU_IN(left, right, acc),
                      TS_GPU_SET({"unit", ts_gpu_word("mma")}), &acc->type);
@@ -234,8 +238,7 @@ static V sums(Product *p, V rows, V *v) {
   if (!l.stmt) return NULL;
   V acc = l.carry[0], slot = l.carry[1], parity = l.carry[2];
   ts_gpu_await(b, p->full, slot, parity);
-  for (int i = 0; i < STAGE / DEEP; i++)
-    acc = multiply(p, acc, rows, slot, v[C_line], l.i, i);
+  for (int i = 0; i < STAGE / DEEP; i++) acc = multiply(p, acc, rows, slot, v[C_line], l.i, i);
   leave(p, p->empty, slot);
   ts_gpu_advance(b, &slot, &parity, p->x.stages);
   ts_tile_for_end(b, &l, (V[]){acc, slot, parity}, out);
@@ -252,11 +255,12 @@ static void store(Product *p, V rows, V acc) {
     TsTileType t = ts_tile_vector(TS_DT_bf16, p->x.cols);
     t.space = TS_SPACE_fragment;
     V v = ts_tile_cast(b, ts_tile_load(b, p->bias, &p->first, &t, &edge), TS_DT_f32);
-    acc = op2(p, TS_OP_add, acc,
-              v ? ts_tile_broadcast(b, v, &acc->type, (int64_t[]){1}) : NULL);
+    acc =
+        op2(p, TS_OP_add, acc, v ? ts_tile_broadcast(b, v, &acc->type, (int64_t[]){1}) : NULL);
   }
   ts_gpu_say(b, TS_TILE_store_rows,
-             TS_GPU_IN(p->y, rows, p->n0, ts_tile_cast(b, acc, TS_DT_bf16)), TS_GPU_PLAIN, NULL);
+             TS_GPU_IN(p->y, rows, p->n0, ts_tile_cast(b, acc, TS_DT_bf16)), TS_GPU_PLAIN,
+             NULL);
 }
 
 static void mma_role(Product *p) {

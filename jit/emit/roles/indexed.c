@@ -1,11 +1,13 @@
 /* Rows by their numbers, and codes of 4 bits as operands of a product of warps.
  *
- * The unit adds 16 products at once, so which of its registers has which of 16 neighbouring k is free, if both
- * operands agree. Here a thread has four neighbours: of a row of bf16 they are one load of 8 bytes, of a row of
- * codes one of 2. (Operands that jit/emit/roles/warp.c reads have pairs, 8 apart: the two do not meet.)
+ * The unit adds 16 products at once, so which of its registers has which of 16 neighbouring k
+ * is free, if both operands agree. Here a thread has four neighbours: of a row of bf16 they
+ * are one load of 8 bytes, of a row of codes one of 2. (Operands that jit/emit/roles/warp.c
+ * reads have pairs, 8 apart: the two do not meet.)
  *
- * Four codes become four numbers by permutes of bytes, whose selectors they are: the upper byte of the
- * number, the lower one, and the sign, which the permute spreads over a byte. Times the scale they are exact. */
+ * Four codes become four numbers by permutes of bytes, whose selectors they are: the upper
+ * byte of the number, the lower one, and the sign, which the permute spreads over a byte.
+ * Times the scale they are exact. */
 #include "jit/emit/roles/emit.h"
 
 typedef LLVMValueRef V;
@@ -52,7 +54,8 @@ void ts_roles_load_numbers(TsRoles *m, const TsTileStmt *s) {
 
 /* Whether there is such a row: of negative numbers, none. */
 static V is_row(TsRoles *m, TsTileVal memory, V row) {
-  V rows = LLVMBuildTrunc(m->e->b, ts_emit_size(m->e, memory->type.dim[0]), ts_roles_i32(m), "");
+  V rows =
+      LLVMBuildTrunc(m->e->b, ts_emit_size(m->e, memory->type.dim[0]), ts_roles_i32(m), "");
   return LLVMBuildICmp(m->e->b, LLVMIntULT, row, rows, "");
 }
 
@@ -89,7 +92,8 @@ void ts_roles_load_rows(TsRoles *m, const TsTileStmt *s) {
     ts_emit_fail(m->e, "rows by numbers are left operands of warps, of 16 bits");
   V *row = ts_emit_registers(m->e, s->in[1]), *to = ts_roles_define(m, y, 4 * blocks * steps);
   V own = ts_roles_muli(m, ts_roles_andi(m, m->lane, 3), 4);
-  V col = ts_roles_add(m, ts_emit_scalar(m->e, s->in[2]), own), left = columns_left(m, memory, col);
+  V col = ts_roles_add(m, ts_emit_scalar(m->e, s->in[2]), own),
+    left = columns_left(m, memory, col);
   for (int r = 0; r < 2 * blocks; r++) {
     V start = start_of(m, memory, row[r], col), there = is_row(m, memory, row[r]);
     for (int k = 0; k < steps; k++) {

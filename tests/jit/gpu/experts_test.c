@@ -1,5 +1,6 @@
-/* PTX of products of experts (ir/tile/gpu/experts.c) in the sizes of gpt-oss, of one row to thousands: assembled where
- * ptxas is found, without spills. "print i" prints the PTX of case i. */
+/* PTX of products of experts (ir/tile/gpu/experts.c) in the sizes of gpt-oss, of one row to
+ * thousands: assembled where ptxas is found, without spills. "print i" prints the PTX of case
+ * i. */
 #include "ir/tile/gpu/experts.h"
 #include "jit/compile/llvm.h"
 #include "tests/jit/gpu/ptxas.h"
@@ -8,7 +9,7 @@ typedef struct Case {
   int64_t rows, experts, n, k;
 } Case;
 
-static const Case all[] = {{4, 32, 5760, 2880},   {4, 128, 2880, 2880}, {28, 32, 5760, 2880},
+static const Case all[] = {{4, 32, 5760, 2880},   {4, 128, 2880, 2880},   {28, 32, 5760, 2880},
                            {256, 32, 2880, 2880}, {2048, 32, 5760, 2880}, {8, 4, 96, 64}};
 enum { CASES = sizeof all / sizeof *all };
 
