@@ -90,6 +90,17 @@ int ts_dtype_rule_promote_experts(TsInfer *inf) {
   return all_out(inf, inf->compute);
 }
 
+/* Of rows and biases: w are numbers in blocks, or their codes. */
+int ts_dtype_rule_experts_linear(TsInfer *inf) {
+  const TsMeta *in[TS_MAX_IN] = {inf->in[0]};
+  TsInfer own = *inf;
+  if (inf->nin > 3) in[3] = inf->in[3];
+  own.in = in;
+  if (promote_exact(&own, 0)) return -1;
+  inf->compute = own.compute;
+  return all_out(inf, inf->compute);
+}
+
 /* Arithmetic of two bools counts: it is done in i64. */
 int ts_dtype_rule_arith(TsInfer *inf) {
   if (promote(inf, 0)) return -1;

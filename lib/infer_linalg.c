@@ -1,6 +1,7 @@
 /* Shape rules of contractions and linear algebra. Leading axes are a batch. */
 #include <limits.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "lib/infer.h"
 
@@ -122,6 +123,68 @@ int ts_shape_rule_quantized_matmul(TsInfer *inf) {
                       opname(inf), (long long)w->dim[0], ts_meta_text(bias, text));
 }
 
+/* w [experts, out, in] in blocks, or codes of mxfp4 with scales beside them: sizes of the
+ * numbers. */
+static int experts_matrices(TsInfer *inf, int64_t dim[3]) {
+  const TsMeta *w = inf->in[1], *scales = inf->nin > 4 ? inf->in[4] : NULL;
+  char text[TS_META_TEXT];
+  if (check_rank(inf, 1, 3, "a matrix of each expert [experts, out, in]")) return -1;
+  memcpy(dim, w->dim, 3 * sizeof *dim);
+  if (!scales && !ts_dtype_in_blocks(w->dtype)) {
+    ts_error_set(inf->err, TS_ERR_dtype, "%s: w must be stored in blocks, not %s", opname(inf),
+                 ts_meta_text(w, text));
+    return ts_error_hint(inf->err, w->dtype == TS_DT_u8
+                                       ? "codes of mxfp4 go with their scales: scales = .."
+                                       : "moe and grouped_matmul take numbers");
+  }
+  if (!scales) return 0;
+  if (w->dtype != TS_DT_u8 || scales->dtype != TS_DT_u8)
+    return ts_infer_mismatch(inf, "codes and scales are u8", 1, 4);
+  dim[2] *= 2;
+  int64_t blocks = dim[2] / ts_dtypes[TS_DT_mxfp4].block;
+  if (scales->ndim == 3 && scales->dim[0] == dim[0] && scales->dim[1] == dim[1] &&
+      scales->dim[2] == blocks && dim[2] % ts_dtypes[TS_DT_mxfp4].block == 0)
+    return 0;
+  return ts_infer_mismatch(
+      inf, "a scale for 32 numbers of each row is needed, [experts, out, in / 32]", 1, 4);
+}
+
+static int experts_bias(TsInfer *inf, const int64_t *dim) {
+  const TsMeta *bias = inf->nin > 3 ? inf->in[3] : NULL;
+  char text[TS_META_TEXT];
+  if (!bias || (bias->ndim == 2 && bias->dim[0] == dim[0] && bias->dim[1] == dim[1])) return 0;
+  return ts_error_set(inf->err, TS_ERR_shape,
+                      "%s: bias must be [%lld,%lld], a number for each row of each w, not %s",
+                      opname(inf), (long long)dim[0], (long long)dim[1],
+                      ts_meta_text(bias, text));
+}
+
+int ts_shape_rule_experts_linear(TsInfer *inf) {
+  const TsMeta *x = inf->in[0], *index = inf->in[2];
+  int64_t dim[3];
+  if (experts_matrices(inf, dim) || experts_bias(inf, dim)) return -1;
+  if (!ts_dtype_is((TsDtype)index->dtype, TS_KIND_I | TS_KIND_U))
+    return ts_error_set(inf->err, TS_ERR_dtype, "%s: index must be integers, not %s",
+                        opname(inf), ts_dtype_name((TsDtype)index->dtype));
+  if (x->ndim < 1 || x->dim[x->ndim - 1] != dim[2])
+    return ts_infer_mismatch(inf, "x [.., in] does not fit w [experts, out, in]", 0, 1);
+  int lead = x->ndim - 1;
+  bool fits = index->ndim >= 1 && (lead == index->ndim || lead + 1 == index->ndim);
+  for (int i = 0; i < lead && fits; i++) fits = x->dim[i] == index->dim[i];
+  if (!fits)
+    return ts_infer_mismatch(inf, "index [.., k] does not fit x [.., in] or [.., k, in]", 0, 2);
+  int dtype = inf->out[0].dtype;
+  inf->out[0] = *x;
+  inf->out[0].dtype = (uint8_t)dtype, inf->out[0].weak = 0;
+  inf->out[0].ndim = index->ndim;
+  memcpy(inf->out[0].dim, index->dim, sizeof *index->dim * index->ndim);
+  if (index->ndim == TS_MAX_RANK)
+    return ts_error_set(inf->err, TS_ERR_shape, "%s: more than %d axes", opname(inf),
+                        TS_MAX_RANK);
+  inf->out[0].dim[inf->out[0].ndim++] = dim[1];
+  return 0;
+}
+
 static int set_grouped(TsInfer *inf, int ndim, const int64_t *dim) {
   TsMeta *m = &inf->out[0];
   int dtype = m->dtype;
@@ -169,9 +232,9 @@ int ts_shape_rule_grouped_matmul_weight_grad(TsInfer *inf) {
 
 /* ---- linear algebra */
 
-/* LAPACK counts rows, columns and the numbers of its workspace in 32 bits, and what it would answer
- * about a larger one has wrapped. Whether m, and so many numbers for each matrix, can be counted.
- * */
+/* LAPACK counts rows, columns and the numbers of its workspace in 32 bits, and what it would
+ * answer about a larger one has wrapped. Whether m, and so many numbers for each matrix, can
+ * be counted. */
 static int counted(TsInfer *inf, const TsMeta *m, double numbers) {
   char text[TS_META_TEXT];
   bool good = numbers <= INT_MAX;

@@ -50,6 +50,18 @@ void ts_shard_quantized_matmul(TsShard *s) {
   for (int d = 0; d < s->in[0]->ndim - 1; d++) ts_shard_along(s, 0, d, 0, d);
 }
 
+/* Tokens, and columns of results; what is in blocks is whole along them. */
+void ts_shard_experts_linear(TsShard *s) {
+  int last = s->out[0].ndim - 1;
+  for (int d = 0; d < s->in[2]->ndim; d++) {
+    int f = ts_shard_along(s, 2, d, 0, d);
+    if (d < s->in[0]->ndim - 1) ts_shard_in(s, 0, d, f);
+  }
+  int n = ts_shard_along(s, 1, 1, 0, last);
+  if (s->nin > 3 && s->in[3]) ts_shard_in(s, 3, 1, n);
+  if (s->nin > 4 && s->in[4]) ts_shard_in(s, 4, 1, n);
+}
+
 /* Groups that have room of their own are done one by one. */
 static void groups(TsShard *s, int by) {
   if (s->in[0]->ndim != 3) return;

@@ -23,8 +23,9 @@ TsShardRule ts_shard_one_hot, ts_shard_gather, ts_shard_scatter, ts_shard_take,
 /* lib/shard_reduce.c */
 TsShardRule ts_shard_reduce; /* by `axis`, of those that are reduced the first is summed in parts */
 /* lib/shard_linalg.c */
-TsShardRule ts_shard_matmul, ts_shard_grouped_matmul, ts_shard_quantized_matmul, ts_shard_grouped_matmul_weight_grad,
-    ts_shard_matrices, ts_shard_solution, ts_shard_filter;
+TsShardRule ts_shard_matmul, ts_shard_grouped_matmul, ts_shard_quantized_matmul,
+    ts_shard_experts_linear, ts_shard_grouped_matmul_weight_grad, ts_shard_matrices,
+    ts_shard_solution, ts_shard_filter;
 /* lib/shard_conv.c: convolutions and what else works on images */
 TsShardRule ts_shard_conv, ts_shard_conv_transpose, ts_shard_conv_weight_grad, ts_shard_images;
 /* lib/shard_nn.c: other layers, losses, steps of optimisers */

@@ -56,8 +56,7 @@ static V less(TsTileBuild *b, V code, int64_t n) {
 
 /* ---- scales */
 /* Of mxfp4: 2^(b - 127), 0xff NaN, 0 the half of the smallest normal number. */
-static V power(TsTileBuild *b, const TsBlocksSpan *s) {
-  V e = byte(b, s, s->at);
+static V power(TsTileBuild *b, V e) {
   if (!e) return NULL;
   V is_zero = ts_tile_op2(b, TS_OP_eq, e, ts_tile_bits(b, 0, &e->type));
   V is_nan = ts_tile_op2(b, TS_OP_eq, e, ts_tile_bits(b, 0xff, &e->type));
@@ -90,7 +89,7 @@ TsBlocksSpan ts_blocks_span(TsTileBuild *b, TsDtype d, V memory, V span) {
   s.sub = spans > 1 ? by(b, TS_OP_mod, span, spans) : NULL;
   s.at = by(b, TS_OP_mul, block, ts_dtypes[d].nbytes);
   switch (d) {
-  case TS_DT_mxfp4: s.scale = power(b, &s); break;
+  case TS_DT_mxfp4: s.scale = power(b, byte(b, &s, s.at)); break;
   case TS_DT_q4_1:
   case TS_DT_q5_1: s.scale = half(b, &s, 0), s.least = half(b, &s, 2); break;
   case TS_DT_q4_k:
@@ -98,6 +97,13 @@ TsBlocksSpan ts_blocks_span(TsTileBuild *b, TsDtype d, V memory, V span) {
   case TS_DT_q6_k: s.scale = half(b, &s, 208); break;
   default: s.scale = half(b, &s, 0); break;
   }
+  return s;
+}
+
+TsBlocksSpan ts_blocks_span_apart(TsTileBuild *b, V codes, V scales, V span) {
+  TsBlocksSpan s = {.d = TS_DT_mxfp4, .memory = codes};
+  s.at = by(b, TS_OP_sub, by(b, TS_OP_mul, span, ts_dtypes[s.d].nbytes - 1), 1);
+  s.scale = power(b, i32(b, ts_short_gather(b, scales, span, false)));
   return s;
 }
 

@@ -22,6 +22,9 @@ typedef struct TsBlocksSpan {
 bool ts_blocks_known(TsDtype d);
 /* Span number `span`, i64, of memory. */
 TsBlocksSpan ts_blocks_span(TsTileBuild *b, TsDtype d, TsTileVal memory, TsTileVal span);
+/* Of mxfp4 whose codes lie without their scales, which are bytes of their own. */
+TsBlocksSpan ts_blocks_span_apart(TsTileBuild *b, TsTileVal codes, TsTileVal scales,
+                                  TsTileVal span);
 /* Elements i of spans, an i64 tile of 0..31, as f32. */
 TsTileVal ts_blocks_value(TsTileBuild *b, const TsBlocksSpan *s, TsTileVal i);
 

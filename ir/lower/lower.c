@@ -72,6 +72,7 @@ static const Row row[] = {
     {TS_OP_cast, TS_UNIT_blocks, ALONE, ts_lower_blocks_cast},
     {TS_OP_embedding, TS_UNIT_blocks, ALONE, ts_lower_blocks_rows},
     {TS_OP_quantized_matmul, TS_UNIT_blocks, ALONE, ts_lower_blocks_product},
+    {TS_OP_experts_linear, TS_UNIT_blocks, ALONE, ts_lower_experts},
     {TS_OP_cast, TS_UNIT_blocks, ALONE, ts_lower_transpose},
     {TS_OP_cast, TS_UNIT_blocks, ALONE, ts_lower_complex},
     {TS_OP_fft, TS_UNIT_blocks, ALONE, ts_lower_fft},

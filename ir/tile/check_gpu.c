@@ -240,3 +240,43 @@ int ts_tile_rule_of_own(Check *c, const Stmt *s) {
 }
 
 int ts_tile_rule_of_mark(Check *c, const Stmt *s) { return ts_tile_rule_gives_nothing(c, s); }
+
+/* ---- rows by their numbers, and codes as operands of a product */
+/* Operands 1 and 2 are the rows of tile t and the column it begins at. */
+static int rows_of(Check *c, const Stmt *s, const Type *t) {
+  const Type *memory = &s->in[0]->type;
+  if (memory->rank != 2 || t->rank != 2 || memory->dtype != t->dtype)
+    return WRONG(TS_ERR_shape, "rows of %s as %s", ts_tile_shown(c, memory),
+                 ts_tile_shown(c, t));
+  Type rows = ts_tile_type(TS_DT_i64, 1, t->dim);
+  rows.space = t->space;
+  return ts_tile_rule_operand(c, s, 1, &rows) || ts_tile_rule_index(c, s, 2) ? -1 : 0;
+}
+
+int ts_tile_rule_of_load_rows(Check *c, const Stmt *s) {
+  return ts_tile_rule_gives_tile(c, s) || rows_of(c, s, &s->out[0]->type) ? -1 : 0;
+}
+
+int ts_tile_rule_of_store_rows(Check *c, const Stmt *s) {
+  return ts_tile_rule_gives_nothing(c, s) || ts_tile_rule_written(c, s) ||
+                 rows_of(c, s, &s->in[3]->type)
+             ? -1
+             : 0;
+}
+
+int ts_tile_rule_of_unpack(Check *c, const Stmt *s) {
+  if (ts_tile_rule_gives_tile(c, s)) return -1;
+  const Type *codes = &s->in[0]->type, *scales = &s->in[1]->type, *t = &s->out[0]->type;
+  int64_t block = ts_dtypes[TS_DT_mxfp4].block;
+  bool fits = codes->rank == 3 && scales->rank == 2 && t->rank == 2 &&
+              codes->dtype == TS_DT_u8 && scales->dtype == TS_DT_u8 && is_of_block(codes) &&
+              is_of_block(scales) && t->dtype == TS_DT_bf16;
+  fits = fits && codes->dim[1] == t->dim[1] && scales->dim[1] % t->dim[1] == 0 &&
+         t->dim[0] % block == 0 && 2 * codes->dim[2] % t->dim[0] == 0;
+  if (!fits)
+    return WRONG(TS_ERR_shape, "no %s of codes %s and scales %s", ts_tile_shown(c, t),
+                 ts_tile_shown(c, codes), ts_tile_shown(c, scales));
+  for (int i = 2; i < 6; i++)
+    if (ts_tile_rule_index(c, s, i)) return -1;
+  return 0;
+}

@@ -127,7 +127,8 @@ typedef struct Pieces {
 
 static bool writes(const TsTileRegion *r, TsTileVal memory) {
   for (const TsTileStmt *s = r->first; s; s = s->next) {
-    bool reads = s->op == TS_TILE_load || s->op == TS_TILE_gather || s->op == TS_TILE_prefetch;
+    bool reads = s->op == TS_TILE_load || s->op == TS_TILE_gather ||
+                 s->op == TS_TILE_load_rows || s->op == TS_TILE_prefetch;
     if (s->nin && s->in[0] == memory && !reads) return true;
     for (int i = 0; i < s->nregion; i++)
       if (writes(s->region[i], memory)) return true;

@@ -23,6 +23,9 @@ end
 local whole, codes = core.op.arange(3 * 64):reshape(3, 64):mod(7) - 3, core.op.arange(5 * 64):reshape(5, 64):mod(4)
 local product = core.op.quantized_matmul(whole:cast "f32", codes:cast("f32"):cast "mxfp4")
 covered.quantized_matmul = core.op.all(product:cast("i64"):eq(whole:matmul(codes:T()))):item()
+local of_experts = core.op.experts_linear(whole:cast "f32", codes:cast("f32"):cast("mxfp4"):bitcast("u8"):unsqueeze(0):bitcast "mxfp4",
+  core.op.zeros({ 3, 1 }, { dtype = "i64" })):select(1, 0)
+covered.experts_linear = core.op.all(of_experts:cast("i64"):eq(whole:matmul(codes:T()))):item()
 
 -- Pages side by side in the order of a table are keys and values as others have them. More of it: tests/vm/paged_attention.lua.
 local pool_k, pool_v = core.op.normal { 2, 3, 4, 8 }, core.op.normal { 2, 3, 4, 8 }

@@ -6,6 +6,7 @@ local options = {
   cnn = "--steps 400 --train 6000 --test 500 --target 88",
   gpt2 = "--steps 2",
   gpt_char = "--steps 2",
+  gpt_oss = "--steps 60 --tokens 24",
   moe = "--steps 8",
   resnet18 = "--steps 120 --train 2000 --test 300 --target 55 --picture " .. name .. "2.png",
   seq2seq = "--steps 200 --train 4000 --test 40 --target 80",

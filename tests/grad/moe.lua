@@ -37,3 +37,11 @@ end
 check.narrow("grouped_matmul", { x(2, 5, 3), x(2, 3, 4), ints { 2, 5 } })
 check.narrow("grouped_matmul_weight_grad", { x(2, 5, 3), x(2, 5, 4), ints { 2, 5 } })
 check.narrow("moe_dispatch", { x(4, 3), index }, { experts = 3 })
+
+-- Experts in blocks, which have no gradient; rows and biases do. -1 is no expert.
+do
+  local w = check.random({ 3, 5, 64 }):cast("f32"):cast "mxfp4"
+  local index = core.tensor({ { 2, 0 }, { 1, -1 }, { 2, 1 } }, { dtype = "i64" })
+  check("experts_linear", { check.random { 3, 64 }, w, index, check.random { 3, 5 } })
+  check("experts_linear", { check.random { 3, 2, 64 }, w, index })
+end

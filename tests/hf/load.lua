@@ -157,6 +157,6 @@ for name, t in pairs(oss.tensors) do
   end
 end
 local packed = loaded(with(oss.config, { quantization_config = { quant_method = "mxfp4" } }), blocks)
-packed.model.layers[1].mlp.experts.gate_up_proj.dtype --> mxfp4
+packed.model.layers[1].mlp.experts.gate_up_proj_blocks.dtype --> u8
 vectors.distance(packed(ids), loaded(oss.config, whole)(ids)) < 1e-6 --> true
 loaded(with(oss.config, { quantization_config = { quant_method = "gptq" } }), blocks) --! weights quantised by 'gptq' are not read, mxfp4 is

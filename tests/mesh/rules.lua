@@ -127,6 +127,10 @@ local few, w = tessera.op.normal { 7, 32 }, tessera.op.normal({ 6, 32 }):cast "q
 local spread = dist.shard(few, meshes[2], { "c" })
 note("quantized_matmul", { tessera.op.quantized_matmul(spread, dist.replicate(w, meshes[2])) })
 tessera.op.quantized_matmul(spread, dist.replicate(w, meshes[2])):hash() == tessera.op.quantized_matmul(few, w):hash() --> true
+local three, at = tessera.op.normal({ 4, 6, 32 }):cast "q8_0", tessera.op.arange(14):cast("i64"):mod(4):reshape(7, 2)
+local of_experts = tessera.op.experts_linear(spread, dist.replicate(three, meshes[2]), dist.shard(at, meshes[2], { "c" }))
+note("experts_linear", { of_experts })
+of_experts:hash() == tessera.op.experts_linear(few, three, at):hash() --> true
 
 -- What no case has reached, and what is never split in any.
 local unreached, whole = {}, 0

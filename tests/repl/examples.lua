@@ -32,6 +32,7 @@ local inputs = {
   index_select = { index = I(4, 3) }, index_add = { index = I(4, 4) }, masked_select = chosen, masked_scatter = chosen,
   masked_fill = chosen, segment_reduce = { ids = I(4, 4) }, topk = { x = U(8, 8) }, embedding = { w = U(8, 4), index = I(8, 3) },
   quantized_matmul = { x = U(4, 32), w = U(4, 32):cast "q8_0" },
+  experts_linear = { x = U(4, 32), w = U(2, 4, 32):cast "q8_0", index = I(2, 4, 2) },
   grouped_matmul = { w = U(2, 4, 4), sizes = op.ones({ 2 }, { dtype = "i64" }) * 2 },
   csr_rows = { offsets = T { 0, 1, 2 } }, sddmm = { row = I(4, 4), column = I(4, 4), values = U(4) },
   spmm_coo = { values = U(4), row = I(2, 4), column = I(4, 4) }, spmm_csr = { values = U(4), offsets = T { 0, 4, 4 }, index = I(4, 4) },

@@ -25,6 +25,7 @@ double ts_flops(TsOp op, int nin, const TsMeta *const *in, const TsMeta *out) {
   switch (op) {
   case TS_OP_matmul:
   case TS_OP_quantized_matmul:
+  case TS_OP_experts_linear:
   case TS_OP_grouped_matmul: return product(a, n);
   case TS_OP_grouped_matmul_weight_grad:
     return 2 * (double)ts_meta_numel(a) * (double)out->dim[2];

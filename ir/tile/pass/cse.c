@@ -29,6 +29,8 @@ static bool plain(const TsTileStmt *s) {
   switch (s->op) {
   case TS_TILE_load:
   case TS_TILE_gather:
+  case TS_TILE_load_rows:
+  case TS_TILE_unpack:
   case TS_TILE_alloc:
   case TS_TILE_mma:
   case TS_TILE_outer: return false;

@@ -26,6 +26,8 @@ bool ts_tile_effect(const TsTileStmt *s) {
   case TS_TILE_aligned:
   case TS_TILE_load:
   case TS_TILE_gather:
+  case TS_TILE_load_rows:
+  case TS_TILE_unpack:
   case TS_TILE_const:
   case TS_TILE_bits:
   case TS_TILE_dim:

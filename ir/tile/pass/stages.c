@@ -139,6 +139,8 @@ static Stage stage_of(Known *k, const TsTileStmt *s) {
   case TS_TILE_if: return branch(k, s);
   case TS_TILE_load:
   case TS_TILE_gather:
+  case TS_TILE_load_rows:
+  case TS_TILE_unpack:
     return of_device(s->in[0]) ? (Stage){TS_STAGE_load, NULL} : (Stage){WITHIN, NULL};
   case TS_TILE_copy_async: return told(k, s);
   case TS_TILE_copy_bulk:
@@ -161,6 +163,7 @@ static Stage stage_of(Known *k, const TsTileStmt *s) {
   case TS_TILE_outer: return (Stage){TS_STAGE_mma, NULL};
   case TS_TILE_store:
   case TS_TILE_store_below:
+  case TS_TILE_store_rows:
   case TS_TILE_scatter:
     return of_device(s->in[0]) ? (Stage){TS_STAGE_store, NULL} : (Stage){WITHIN, NULL};
   case TS_TILE_store_bulk:

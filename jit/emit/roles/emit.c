@@ -39,6 +39,9 @@ static void statement(TsRoles *m, const TsTileStmt *s) {
   case TS_TILE_load: ts_roles_load(m, s); return;
   case TS_TILE_store:
   case TS_TILE_store_below: ts_roles_store(m, s); return;
+  case TS_TILE_load_rows: ts_roles_load_rows(m, s); return;
+  case TS_TILE_store_rows: ts_roles_put_rows(m, s); return;
+  case TS_TILE_unpack: ts_roles_unpack(m, s); return;
   case TS_TILE_cast: ts_roles_cast(m, s); return;
   case TS_TILE_part: ts_roles_part(m, s); return;
   case TS_TILE_broadcast: ts_roles_broadcast(m, s); return;

@@ -158,6 +158,12 @@ void ts_roles_warps_product(TsRoles *m, const TsTileStmt *s);
 void ts_roles_warps_part(TsRoles *m, const TsTileStmt *s);
 void ts_roles_copy_tile(TsRoles *m, const TsTileStmt *s);
 
+/* ---- jit/emit/roles/indexed.c: of unit warps: rows by their numbers, codes as numbers */
+void ts_roles_load_numbers(TsRoles *m, const TsTileStmt *s); /* i64 along rows */
+void ts_roles_load_rows(TsRoles *m, const TsTileStmt *s);    /* a left operand */
+void ts_roles_put_rows(TsRoles *m, const TsTileStmt *s);
+void ts_roles_unpack(TsRoles *m, const TsTileStmt *s); /* a right operand */
+
 /* ---- jit/emit/roles/move.c: fragments and memory */
 void ts_roles_load(TsRoles *m, const TsTileStmt *s);
 void ts_roles_store(TsRoles *m, const TsTileStmt *s);

@@ -287,6 +287,11 @@ void ts_roles_load(TsRoles *m, const TsTileStmt *s) {
     ts_roles_load_whole(m, s);
     return;
   }
+  if (from->space == TS_SPACE_global && from->rank == 1 && m->axis[s->out[0]->id] == 1 &&
+      from->dtype == TS_DT_i64) {
+    ts_roles_load_numbers(m, s);
+    return;
+  }
   if (from->space != TS_SPACE_global || from->strided || from->rank != s->out[0]->type.rank)
     ts_emit_fail(m->e, "a fragment from other memory");
   load_parameter(m, s);

@@ -31,7 +31,8 @@ static bool same(TsRoles *m, TsTileVal x, TsTileVal y) {
 
 /* What warps read from shared memory, perhaps a round before. */
 static bool told_operand(TsRoles *m, TsTileVal v, int side) {
-  bool loaded = !v->stmt || v->stmt->op == TS_TILE_load || v->stmt->op == TS_TILE_for;
+  bool loaded = !v->stmt || v->stmt->op == TS_TILE_load || v->stmt->op == TS_TILE_for ||
+                v->stmt->op == TS_TILE_load_rows || v->stmt->op == TS_TILE_unpack;
   if (!loaded || m->axis[v->id]) return false;
   m->axis[v->id] = (uint8_t)side;
   return true;
@@ -73,6 +74,9 @@ static bool of_statement(TsRoles *m, const TsTileStmt *s) {
     return told_operand(m, s->in[1], TS_ROLES_RIGHT) || more;
   case TS_TILE_pairs:
   case TS_TILE_row: return told(m, s->out[0], 1);
+  case TS_TILE_load_rows:
+  case TS_TILE_store_rows: return told(m, s->in[1], 1);
+  case TS_TILE_unpack: return false;
   case TS_TILE_store: return told(m, s->in[s->nin - 1], 1);
   case TS_TILE_broadcast:
     return s->in[0]->type.rank ? told(m, s->in[0], 1 + (int)ts_tile_attr(s, "axes")->ints[0])

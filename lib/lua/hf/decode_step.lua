@@ -8,7 +8,6 @@
 
 local Cache = require "tessera.hf.cache"
 local core = require "tessera.core"
-local experts = require "tessera.hf.experts"
 local graph = require "tessera.graph"
 local side_by_side = require "tessera.hf.side_by_side"
 local op = core.op
@@ -90,7 +89,7 @@ end
 --- Whether a model's steps can be captured: its cache is made of keys and values that calls append to, without scales, and Lua decides nothing
 --- by what is in tensors.
 function Step.can(model, cache)
-  return not model.encode and getmetatable(cache) == Cache and next(cache.mk) == nil and not cache.ks and not experts.in_blocks(model)
+  return not model.encode and getmetatable(cache) == Cache and next(cache.mk) == nil and not cache.ks
 end
 
 --- Whole numbers, one for each text, as a tensor [B, 1].

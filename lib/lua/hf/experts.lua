@@ -1,10 +1,9 @@
 -- Experts of language models: rows of each times its own matrices. In files they stand one by one; here each kind of matrix is one
 -- tensor [experts, inputs, outputs]. Those of GGUF, and MXFP4, lie as in the file, [experts, outputs, inputs], and blocks stay
--- blocks: then each expert that has rows is a product of its own, as many as somebody chose.
+-- blocks, of which products read those that somebody chose (op.experts_linear).
 
 local blocks = require "tessera.hf.blocks"
-local core = require "tessera.core"
-local op = core.op
+local op = require("tessera.core").op
 
 local experts = {}
 
@@ -29,37 +28,33 @@ function Experts:init(o)
   want(self, self.names[3], o.experts, o.width, o.hidden, o.stacked)
 end
 
---- Rows by expert times its matrix w: [experts, inputs, outputs], or turned [experts, outputs, inputs], also in blocks.
---- bias [experts, outputs].
+--- Rows by expert times its matrix w: [experts, inputs, outputs], or turned [experts, outputs, inputs]. bias [experts, outputs].
 function experts.product(rows, w, sizes, turned, bias)
-  local y
-  if blocks.in_blocks(w.dtype) and not core.capturing() then
-    local bytes, parts, at = w:bitcast "u8", {}, 0
-    for e, n in ipairs(sizes:totable()) do
-      if n > 0 then
-        parts[#parts + 1] = op.linear(rows:narrow(0, at, n), bytes:select(0, e - 1):bitcast(w.dtype), bias and bias:select(0, e - 1))
-        at = at + n
-      end
-    end
-    return op.concat(parts, { axis = 0 })
-  end
-  if blocks.in_blocks(w.dtype) then w = w:cast(rows.dtype == "f64" and "f32" or rows.dtype) end
-  y = op.grouped_matmul(rows, turned and w:T() or w, sizes)
+  local y = op.grouped_matmul(rows, turned and w:T() or w, sizes)
   if not bias then return y end
   return y + op.grouped_matmul(op.ones_like(rows:narrow(-1, 0, 1)), bias:unsqueeze(1), sizes)
 end
 
---- Whether a model has experts that stay blocks. Its calls ask which experts somebody chose, so they are made one by one: a captured
---- one would make numbers of all of them.
-function experts.in_blocks(model)
-  for _, field in ipairs(model:tensors()) do
-    if blocks.in_blocks(field.tensor.dtype) and field.tensor.ndim > 2 then return true end
-  end
-  return false
+--- What the experts of index [.., k] make of x [.., inputs] or [.., k, inputs]: [.., k, outputs]. w [experts, outputs, inputs], in blocks or
+--- as numbers, which stand beside blocks where their rows are no whole ones.
+function experts.chosen(x, w, index, bias)
+  if blocks.in_blocks(w.dtype) then return op.experts_linear(x, w, index, bias) end
+  local shape, count = { unpack(index.shape) }, index.numel
+  shape[#shape + 1] = x.shape[x.ndim]
+  if x.ndim == index.ndim then x = x:unsqueeze(-2):expand(shape) end
+  local rows, sizes, place, source = op.moe_dispatch(x:reshape(count, x.shape[x.ndim]), index:reshape(count, 1), { experts = w.shape[1] })
+  local y = op.moe_combine(experts.product(rows, w, sizes, true, bias), place, source)
+  shape[#shape] = w.shape[2]
+  return y:reshape(shape)
 end
 
 --- Tokens x [.., width] by their choices index [.., k] and weights [.., k].
 function Experts:forward(x, weights, index)
+  if blocks.in_blocks(self[self.names[1]].dtype) then
+    local function chosen(y, i) return experts.chosen(y, self[self.names[i]], index) end
+    local y = chosen(self.activation(chosen(x, 1)) * chosen(x, 2), 3)
+    return op.moe_combine(y, { weights = weights })
+  end
   local rows, sizes, place, source = op.moe_dispatch(x, index, { experts = self.experts })
   local function times(y, i) return experts.product(y, self[self.names[i]], sizes, self.stacked) end
   local y = times(self.activation(times(rows, 1)) * times(rows, 2), 3)

@@ -1,6 +1,6 @@
 -- GPT-OSS: attention with biases, sinks and every other layer a window; a mixture of experts with biases and clamped swiglu, whose
--- gate and up are neighbours. Matrices of experts are stored [inputs, outputs], or in MXFP4, [outputs, inputs], which stay
--- as they are.
+-- gate and up are neighbours. Matrices of experts are stored [inputs, outputs], or in MXFP4, [outputs, inputs], whose codes and
+-- scales stay as they are, side by side.
 
 local blocks = require "tessera.hf.blocks"
 local core = require "tessera.core"
@@ -21,7 +21,7 @@ end
 local function want(self, name, n, inputs, outputs, quantized)
   if quantized then
     self:want(name, { n, outputs, inputs }, { from = { name .. "_blocks", name .. "_scales" },
-      shapes = { { n, outputs, inputs / 32, 16 }, { n, outputs, inputs / 32 } }, join = mxfp4 })
+      shapes = { { n, outputs, inputs / 32, 16 }, { n, outputs, inputs / 32 } }, join = mxfp4, apart = true })
   else
     self:want(name, { n, inputs, outputs })
   end
@@ -44,19 +44,45 @@ function Experts:init(c)
   self:want("down_proj_bias", { n, d })
 end
 
-function Experts:forward(x, weights, index)
-  local rows, sizes, place, source = op.moe_dispatch(x, index, { experts = self.experts })
-  local gate, up
-  if self.gate_proj then
-    gate = experts.product(rows, self.gate_proj, sizes, true, self.gate_proj_bias)
-    up = experts.product(rows, self.up_proj, sizes, true, self.up_proj_bias)
-  else
-    local both = experts.product(rows, self.gate_up_proj, sizes, self.turned, self.gate_up_proj_bias)
-    both = both:reshape(both.shape[1], both.shape[2] / 2, 2)
-    gate, up = both:select(-1, 0), both:select(-1, 1)
-  end
+-- A matrix of the experts that were chosen times x [.., inputs] or [.., k, inputs].
+function Experts:chosen(name, x, index)
+  local codes, bias = self[name .. "_blocks"], self[name .. "_bias"]
+  if codes then return op.experts_linear(x, codes:flatten(2), index, bias, self[name .. "_scales"]) end
+  return experts.chosen(x, self[name], index, bias)
+end
+
+-- Of gate and up: limited, and joined.
+function Experts:swiglu(gate, up)
   gate, up = gate:clamp { max = self.limit }, up:clamp(-self.limit, self.limit)
-  local h = gate * op.sigmoid(gate * self.alpha) * (up + 1)
+  return gate * op.sigmoid(gate * self.alpha) * (up + 1)
+end
+
+local function neighbours(both)
+  local shape = { unpack(both.shape) }
+  shape[#shape], shape[#shape + 1] = shape[#shape] / 2, 2
+  both = both:reshape(shape)
+  return both:select(-1, 0), both:select(-1, 1)
+end
+
+function Experts:forward(x, weights, index)
+  local first = self.gate_proj or self.gate_up_proj
+  if not first or blocks.in_blocks(first.dtype) then
+    local h
+    if self.gate_proj then
+      h = self:swiglu(self:chosen("gate_proj", x, index), self:chosen("up_proj", x, index))
+    else
+      h = self:swiglu(neighbours(self:chosen("gate_up_proj", x, index)))
+    end
+    return op.moe_combine(self:chosen("down_proj", h, index), { weights = weights })
+  end
+  local rows, sizes, place, source = op.moe_dispatch(x, index, { experts = self.experts })
+  local h
+  if self.gate_proj then
+    h = self:swiglu(experts.product(rows, self.gate_proj, sizes, true, self.gate_proj_bias),
+      experts.product(rows, self.up_proj, sizes, true, self.up_proj_bias))
+  else
+    h = self:swiglu(neighbours(experts.product(rows, first, sizes, self.turned, self.gate_up_proj_bias)))
+  end
   return op.moe_combine(experts.product(h, self.down_proj, sizes, self.turned, self.down_proj_bias), place, source, weights)
 end
 

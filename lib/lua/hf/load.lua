@@ -128,16 +128,22 @@ local function placed(t, o)
   return t
 end
 
+local function put(module, name, t)
+  if is_float(t.dtype) and not blocks.in_blocks(t.dtype) then
+    module[name] = t
+  else
+    module:buffer(name, t)
+  end
+end
+
 local function fill(list, tensors, o)
   for _, e in ipairs(list) do
     local parts = {}
     for i, name in ipairs(e.names) do parts[i] = tensors[name] end
-    local t = e.want.join and e.want.join(unpack(parts)) or parts[1]
-    t = placed(t, o)
-    if is_float(t.dtype) and not blocks.in_blocks(t.dtype) then
-      e.module[e.want.name] = t
+    if e.want.apart and not o.dtype then
+      for i, name in ipairs(e.want.from) do e.module:buffer(name, placed(parts[i], o)) end
     else
-      e.module:buffer(e.want.name, t)
+      put(e.module, e.want.name, placed(e.want.join and e.want.join(unpack(parts)) or parts[1], o))
     end
   end
 end

@@ -1,5 +1,5 @@
 -- Decoding of language models of their true shapes, with weights drawn on the device:
---   tessera scripts/bench/models/decode.lua [DEVICE [MODEL ..]]     models: llama1b llama8b gpt_oss20b gpt_oss120b, tiny
+--   tessera scripts/bench/models/decode.lua [DEVICE [MODEL ..]]     models: llama1b llama8b gpt_oss20b gpt_oss120b, tiny tiny_oss
 -- For batches of 1, 7 and 64 a line each: tokens a second, the part of a step that its weights take at the bandwidth of a copy
 -- of the same run, launches a step and how many of them begin before the one in front ends; whether texts have the same tokens
 -- in all batches; for SHOW=1 what takes a step's time. VARIANTS="record ahead overlap" measures launches of a record that wait for
@@ -46,62 +46,19 @@ local MODELS = {
     rope_scaling = { rope_type = "llama3", factor = 8, low_freq_factor = 1, high_freq_factor = 4, original_max_position_embeddings = 8192 } }),
   gpt_oss20b = like(GPT_OSS, { num_hidden_layers = 24, num_local_experts = 32 }),
   gpt_oss120b = like(GPT_OSS, { num_hidden_layers = 36, num_local_experts = 128 }),
+  tiny_oss = like(GPT_OSS, { hidden_size = 128, intermediate_size = 64, num_hidden_layers = 2, num_attention_heads = 4, num_key_value_heads = 2,
+    vocab_size = 512, num_local_experts = 8, num_experts_per_tok = 2 }),
   tiny = like(LLAMA, { hidden_size = 256, intermediate_size = 512, num_hidden_layers = 2, num_attention_heads = 4, num_key_value_heads = 2,
     head_dim = 64, vocab_size = 512, tie_word_embeddings = true }),
 }
 
--- ---- weights: the stream is a number of each tensor
-local stream = 0
-local function drawn(shape, std, mean)
-  stream = stream + 1
-  return op.normal(shape, { std = std, mean = mean, dtype = "bf16", seed = 1, stream = stream, device = device })
-end
-
--- Codes of 4 bits at random; scales of which the weights have the size of those beside them.
-local function blocks_of(shape)
-  stream = stream + 1
-  local rows = { unpack(shape) }
-  rows[#rows] = shape[#shape] / 32
-  local codes = { unpack(rows) }
-  codes[#codes + 1] = 16
-  local bytes = (op.uniform(codes, { seed = 1, stream = stream, device = device }) * 256):cast "u8"
-  local scales = op.full(rows, 119, { dtype = "u8", device = device })
-  return bytes, scales
-end
-
-local function fill(model)
-  local bytes, read = 0, 0
-  model:apply(function(m, path)
-    for _, w in ipairs(rawget(m, "_wants") or {}) do
-      local t
-      if w.join then
-        t = w.join(blocks_of(w.shape))
-      elseif #w.shape == 1 then
-        t = drawn(w.shape, 0.02, w.name == "weight" and 1 or 0)
-        if w.name == "sinks" then t = t:cast "f32" end
-      else
-        t = drawn(w.shape, 0.02)
-      end
-      if w.join then m:buffer(w.name, t) else m[w.name] = t end
-      bytes = bytes + t.nbytes
-      local part = w.join and model.config.num_experts_per_tok / model.config.num_local_experts or 1
-      if not path:find "embed" or model.config.tie_word_embeddings then read = read + t.nbytes * part end
-      collectgarbage()
-    end
-  end)
-  return bytes, read
-end
+local function drawn(shape, stream) return op.normal(shape, { dtype = "bf16", seed = 1, stream = stream, device = device }) end
 
 local function model_of(name)
   local given = MODELS[name] or core.fail("decode: there is no model " .. name)
-  local families = require "tessera.hf.families"
-  local family, gives = families.find(given, name)
-  local c = families.config(family, given, name, math.huge)
-  local m = family.build(c, gives, function() return true end)
-  m.config = c
-  local bytes, read = fill(m)
+  local m, bytes, read = require("tessera.hf.drawn").model(given, { device = device })
   T.synchronize(device)
-  return m:eval(), bytes, read
+  return m, bytes, read
 end
 
 -- ---- what the device does
@@ -188,7 +145,7 @@ end
 local function prefill(name, model, n)
   local ids = op.full({ 1, n }, 11, { dtype = "i64", device = device }) -- their values cost nothing
   local f = graph.module("prefill", function(x) return model { ids = x, last = true } end)
-  local a, b = drawn({ 8192, 8192 }, 1), drawn({ 8192, 8192 }, 1)
+  local a, b = drawn({ 8192, 8192 }, 1), drawn({ 8192, 8192 }, 2)
   local g = graph.module("product", function(x, y) return op.linear(x, y) end)
   for _ = 1, 3 do f(ids) end
   T.jit.wait()

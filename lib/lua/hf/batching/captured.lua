@@ -3,7 +3,6 @@
 -- and width of tables, both powers of two, when these have come a few times. Processors read pages where they lie without it.
 
 local core = require "tessera.core"
-local experts = require "tessera.hf.experts"
 local graph = require "tessera.graph"
 local side_by_side = require "tessera.hf.side_by_side"
 
@@ -20,7 +19,7 @@ end
 
 --- new(model, store), or nil where calls are better one by one.
 function Captured.new(model, store)
-  if store.device:find "^cpu" or experts.in_blocks(model) then return nil end
+  if store.device:find "^cpu" then return nil end
   local function body(ids, rows, start, tables, slots, pools, room)
     local view = store:view_of(pools, room, rows, start, tables, slots)
     return model { ids = ids, cache = view, last = true }:select(1, 0)
