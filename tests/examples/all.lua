@@ -8,6 +8,7 @@ local options = {
   gpt_char = "--steps 2",
   moe = "--steps 8",
   pinn = "--steps 300 --rounds 2 --points 256 --tolerance 0.1 --picture " .. name .. ".png",
+  spectral_moe = "--steps 300",
 }
 local list = io.popen("ls examples/*.lua")
 local n = 0

@@ -13,6 +13,7 @@ local options = {
   mlp = "--steps 5 --target 0",
   moe = "--steps 1",
   pinn = "--steps 2 --rounds 1 --points 64 --tolerance 99 --dtype f64",
+  spectral_moe = "--steps 1 --n 32 --width 8 --hidden 16 --batch 2",
 }
 local ways = {
   { "the VM", "tessera.jit.off()" },
