@@ -10,6 +10,7 @@ local options = {
   gpt2 = "--steps 1",
   gpt2_generate = "tests/examples/gpt2_tiny --prompt 1,2,3 --tokens 3",
   gpt_char = "--steps 1",
+  graph_network = "--steps 1 --nodes 100",
   mlp = "--steps 5 --target 0",
   moe = "--steps 1",
   pinn = "--steps 2 --rounds 1 --points 64 --tolerance 99 --dtype f64",
