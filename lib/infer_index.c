@@ -355,16 +355,3 @@ int ts_shape_rule_route_rows(TsInfer *inf) {
   inf->out[0].dim[inf->out[0].ndim++] = d;
   return 0;
 }
-
-/* ---- sparse matrices */
-int ts_shape_rule_csr_rows(TsInfer *inf) {
-  const TsMeta *offsets = inf->in[0];
-  char text[TS_META_TEXT];
-  if (offsets->ndim != 1 || !offsets->dim[0])
-    return ts_error_set(inf->err, TS_ERR_shape, "csr_rows: offsets must be [m + 1], not %s",
-                        ts_meta_text(offsets, text));
-  if (inf->attr[0].i < 0)
-    return ts_error_set(inf->err, TS_ERR_value, "csr_rows: %lld entries",
-                        (long long)inf->attr[0].i);
-  return vector(inf, inf->attr[0].i);
-}
