@@ -6,7 +6,8 @@
 -- Signals [batch, n, width] go to n / 2 + 1 frequencies, each a token of 2 width numbers; three times the same experts add to
 -- it; back to signals. To be learned is a filter that mixes the channels, bends what comes out and mixes again, with matrices and
 -- a bend of their own in each band. Beside it learns a dense network of as many multiplications a token, which is told the
--- frequency as the router is. MESH says where it runs, and no bit; several virtual devices: tessera --devices=cpu:4 .. --ep 4
+-- frequency as the router is. MESH says where it runs, and no bit; several virtual devices: tessera --devices=cpu:4 .. --ep 4;
+-- several GPUs: --device cuda:0,cuda:1 --ep 2
 
 local tessera = require "tessera"
 local op, nn, optim, data, graph, rng, dist = tessera.op, tessera.nn, tessera.optim, tessera.data, tessera.graph, tessera.rng,
@@ -22,6 +23,10 @@ for i = 1, #(arg or {}), 2 do
   options[name] = tonumber(arg[i + 1]) or arg[i + 1]
 end
 for name, value in pairs(sizes[options.size]) do options[name] = options[name] or value end
+
+local places = {} -- devices that the program names, of which a mesh may take one several times
+for name in options.device:gmatch "[^,]+" do places[#places + 1] = name end
+local HOME = places[1]
 
 local MESH = { dp = options.dp, ep = options.ep }
 
@@ -46,7 +51,7 @@ end
 local bends = { op.tanh, op.softsign, op.erf, op.atan }
 local first, mixers = {}, {} -- where bands begin
 for b = 0, BANDS do first[b] = math.floor(b * F / BANDS + 0.5) end
-local function mixer() return rng.normal({ W, W }, { std = 1 / math.sqrt(W), device = options.device }) end
+local function mixer() return rng.normal({ W, W }, { std = 1 / math.sqrt(W), device = HOME }) end
 for b = 1, BANDS do mixers[b] = { before = mixer(), behind = mixer() } end
 
 local function filtered(x)
@@ -58,7 +63,7 @@ local function filtered(x)
   return signals(op.concat(out, { axis = 1 }))
 end
 
--- ---- the networks: signals to signals; what uneven experts cost, how many choices were dropped, the choices
+-- ---- the networks: signals to signals, and what uneven experts cost; how many choices were dropped, the choices
 local Mixture, Dense = nn.Module:extend "Mixture", nn.Module:extend "Dense"
 local networks = { mixture = Mixture, dense = Dense }
 
@@ -87,26 +92,28 @@ end
 function Dense:forward(x)
   local z = frequencies(x)
   for _ = 1, DEPTH do z = z + self.layers(op.rmsnorm(z) + self.place) end
-  return signals(z), op.zeros {}, op.zeros({}, { dtype = "i64" })
+  return signals(z), 0
 end
 
 -- ---- training
 local mesh
 if MESH.dp * MESH.ep > 1 then
   local count, devices = #tessera.core.devices(), {}
-  for i = 1, MESH.dp * MESH.ep do devices[i] = count >= MESH.dp * MESH.ep and dist.range(i - 1, i)[1] or "cpu:0" end
+  for i = 1, MESH.dp * MESH.ep do
+    devices[i] = HOME ~= "cpu" and places[(i - 1) % #places + 1] or count >= MESH.dp * MESH.ep and dist.range(i - 1, i)[1] or "cpu:0"
+  end
   mesh = dist.Mesh { axes = { "dp", "ep" }, shape = { MESH.dp, MESH.ep }, devices = devices }
 end
 
 local function batch(n)
-  local x = rng.normal({ n, N, D }, { device = options.device })
+  local x = rng.normal({ n, N, D }, { device = HOME })
   return x, filtered(x)
 end
 
 local function trained(name, Net)
   rng.seed(2)
   local model = Net()
-  if options.device ~= "cpu" then model:to(options.device) end
+  if HOME ~= "cpu" then model:to(HOME) end
   if mesh then dist.shard_module(model, mesh, { ["*experts.*"] = { "ep" } }) end
   local step = graph.training_step(model, function(m, x, y)
     local made, cost, dropped = m(x)
@@ -120,7 +127,7 @@ local function trained(name, Net)
   for i = 1, options.steps do
     local _, loss, gone = step(batch(B))
     bar:update(i, { loss = loss })
-    if options.capacity then dropped = dropped + gone:item() end
+    if options.capacity and gone then dropped = dropped + gone:item() end
   end
   bar:finish()
   return model, dropped
