@@ -44,8 +44,8 @@ if options.device ~= "cpu" then
 end
 local EDGES = sender.numel
 local receiver = op.csr_rows(offsets, { entries = EDGES })
-local share = op.take(op.rsqrt((offsets:narrow(0, 1, NODES) - offsets:narrow(0, 0, NODES)):cast "f32"), receiver)
-  * op.take(op.rsqrt((offsets:narrow(0, 1, NODES) - offsets:narrow(0, 0, NODES)):cast "f32"), sender)
+local degrees = op.rsqrt((offsets:narrow(0, 1, NODES) - offsets:narrow(0, 0, NODES)):cast "f32")
+local share = op.take(degrees, receiver) * op.take(degrees, sender)
 
 -- ---- the model
 local Layer, Net = nn.Module:extend "Layer", nn.Module:extend "Net"
@@ -60,7 +60,7 @@ function Layer:forward(x)
   if not self.edges then return y end
   local ends = self.ends(x) -- what a member says of its edges as a receiver, and as a sender
   local gate = op.sigmoid(op.take(ends:select(1, 0), receiver) + op.take(ends:select(1, 1), sender))
-  return y + op.spmm_csr(gate * share * 2, offsets, sender, self.sent(x))
+  return y + op.spmm_coo(gate * share * 2, receiver, sender, self.sent(x), { rows = NODES })
 end
 
 function Net:init(edges)
