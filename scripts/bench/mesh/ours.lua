@@ -209,14 +209,20 @@ function sections.oss()
     if mesh then ids = dist.replicate(ids, mesh) elseif large then ids = ids:to(devices[1]) end
     return function() return T.no_grad(f, ids) end
   end
+  local function drop() -- models whose functions were compiled beside what ran are held until that is done
+    T.jit.wait()
+    collectgarbage()
+    collectgarbage()
+  end
   local want = model_of(OSS.some)():gather():hash()
+  drop()
   for _, axis in ipairs { "tp", "ep" } do
     row(("gpt-oss-120b shape, %d layers, tokens equal, %s%d"):format(OSS.some, axis, n), model_of(OSS.some, axis)():gather():hash() == want and 1 or 0, "of 1")
-    collectgarbage()
+    drop()
     local f = model_of(OSS.layers, axis)
     row(("gpt-oss-120b shape, %d x %d tokens read, %s%d"):format(batch, context, axis, n), batch * context / median(f, 3, 3), "tokens/s")
     f = nil
-    collectgarbage()
+    drop()
   end
 end
 
