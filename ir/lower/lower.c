@@ -90,6 +90,8 @@ static const Row row[] = {
     {TS_OP_lion_step, TS_UNIT_blocks, SHOWN, ts_lower_optim},
     {TS_OP_gather, TS_UNIT_blocks, ALONE, ts_lower_at_index},
     {TS_OP_one_hot, TS_UNIT_blocks, ALONE, ts_lower_at_index},
+    {TS_OP_take, TS_UNIT_blocks, ALONE, ts_lower_at_index},
+    {TS_OP_index_select, TS_UNIT_blocks, ALONE, ts_lower_at_index},
     {TS_OP_scatter, TS_UNIT_blocks, ALONE, ts_lower_scatter},
     {TS_OP_scatter_add, TS_UNIT_blocks, ALONE, ts_lower_scatter},
     {TS_OP_index_add, TS_UNIT_blocks, ALONE, ts_lower_scatter},
