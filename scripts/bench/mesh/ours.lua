@@ -200,10 +200,16 @@ function sections.oss()
   local function model_of(layers, axis)
     rng.seed(1)
     local o = setmetatable({ layers = layers }, { __index = OSS })
-    local model = models.Decoder(o)
     local mesh = axis and mesh_of({ axis }, { n })
-    if mesh then dist.shard_module(model, mesh, axis == "tp" and models.tp_experts or models.ep) end
-    if not mesh and large then model:to(devices[1]) end
+    local specs = axis == "tp" and models.tp_experts or models.ep
+    if mesh then
+      function o.spread(block)
+        dist.shard_module(block, mesh, specs)
+        collectgarbage()
+      end
+    end
+    local model = T.device(devices[1], models.Decoder, o)
+    if mesh then dist.shard_module(model, mesh, specs) end
     local f = graph.module("tokens", function(ids) return op.argmax((model(ids)), { axis = -1 }) end)
     local ids = rng.randint({ batch, context }, { low = 0, high = OSS.vocabulary })
     if mesh then ids = dist.replicate(ids, mesh) elseif large then ids = ids:to(devices[1]) end
