@@ -100,7 +100,8 @@ static void by_rows(Job *j, const int64_t *row, int64_t entries, int64_t *own) {
 }
 
 /* y: row-major, of v's and x's type. */
-static int multiply(TsCall *call, TsTensor *v, TsTensor *x, const int64_t *column, TsTensor *y) {
+static int multiply(TsCall *call, TsTensor *v, TsTensor *x, const int64_t *column,
+                    TsTensor *y) {
   const TsMeta *m = &x->meta;
   Job j = {.row = call->ctx->k->sparse.row[m->dtype == TS_DT_f64],
            .column = column,

@@ -125,7 +125,8 @@ static bool set_view(Reading *r, const TsNode *n, TsLayoutFn *layout, void *arg)
   TsDtype d = (TsDtype)n->out[0].meta.dtype;
   int64_t stride[TS_MAX_RANK], count = ts_meta_numel(&n->in[1]->meta);
   bool views = layout && (layout(arg, n->in[0], stride) || layout(arg, n->in[1], stride));
-  if (!views || ts_dtype_in_blocks(d) || ts_dtypes[d].nbytes > 8 || !ts_meta_numel(m)) return false;
+  if (!views || ts_dtype_in_blocks(d) || ts_dtypes[d].nbytes > 8 || !ts_meta_numel(m))
+    return false;
   if (n->in[0]->node->op == TS_NODE_number || m->dtype != d) return false;
   TsStepsAxis flat = {0, 1, ts_meta_numel(m), 1};
   if (n->op == TS_OP_index_select) flat = ts_steps_axis(m, n->attr[0].i);

@@ -46,8 +46,8 @@ static V param(TsTile *k, const char *name, TsDtype d, int64_t n, bool written) 
 static V place_at(Make *m, V places, V at, int64_t size) {
   V i = ts_tile_cast(&m->b, gather(m, places, at), TS_DT_i64);
   i = i ? pick(m, by(m, TS_OP_lt, i, 0), by(m, TS_OP_add, i, size), i) : NULL;
-  V in = i ? op2(m, TS_OP_logical_and, by(m, TS_TILE_ult, i, size), by(m, TS_OP_ge, at, 0))
-           : NULL;
+  V in =
+      i ? op2(m, TS_OP_logical_and, by(m, TS_TILE_ult, i, size), by(m, TS_OP_ge, at, 0)) : NULL;
   return in ? pick(m, in, i, ts_short_int(&m->b, &i->type, -1)) : NULL;
 }
 
@@ -83,8 +83,7 @@ static V walk(Make *m, const Entries *from, V lo, V hi, V col) {
     V x = gather(m, from->x, pick(m, some, c, none));
     product[i] = op2(m, TS_OP_mul, gather(m, from->values, e), x);
   }
-  for (int i = 0; i < STEPS; i++)
-    acc = pick(m, in[i], op2(m, TS_OP_add, acc, product[i]), acc);
+  for (int i = 0; i < STEPS; i++) acc = pick(m, in[i], op2(m, TS_OP_add, acc, product[i]), acc);
   ts_tile_for_end(&m->b, &l, &acc, &end);
   return end;
 }
