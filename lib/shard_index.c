@@ -71,6 +71,18 @@ void ts_shard_segment(TsShard *s) {
   for (int d = 1; d < s->in[0]->ndim; d++) ts_shard_along(s, 0, d, 0, d);
 }
 
+/* All entries of a row are added in their order: columns alone are split. */
+void ts_shard_spmm(TsShard *s) {
+  if (s->in[3]->ndim == 2) ts_shard_along(s, 3, 1, 0, 1);
+}
+
+/* Entry by entry. */
+void ts_shard_sddmm(TsShard *s) {
+  int f = ts_shard_along(s, 2, 0, 0, 0);
+  ts_shard_in(s, 3, 0, f);
+  if (s->nin > 4 && s->in[4]) ts_shard_in(s, 4, 0, f);
+}
+
 /* ---- random numbers of elements by their places in the whole: the part's box is told to the
  * generator (vm/drive/random.h), so pieces have to be in one piece */
 static int box(const TsShard *s, TsShardPart *part) {

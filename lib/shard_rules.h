@@ -19,7 +19,7 @@ TsShardRule ts_shard_reshape, ts_shard_permute, ts_shard_expand, ts_shard_slice,
 /* lib/shard_index.c: elements by their places; random ones */
 TsShardRule ts_shard_one_hot, ts_shard_gather, ts_shard_scatter, ts_shard_take,
     ts_shard_index_select, ts_shard_index_add, ts_shard_embedding, ts_shard_segment,
-    ts_shard_dropout, ts_shard_categorical, ts_shard_route_rows;
+    ts_shard_dropout, ts_shard_categorical, ts_shard_route_rows, ts_shard_spmm, ts_shard_sddmm;
 /* lib/shard_reduce.c */
 TsShardRule ts_shard_reduce; /* by `axis`, of those that are reduced the first is summed in parts */
 /* lib/shard_linalg.c */

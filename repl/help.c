@@ -115,6 +115,8 @@ static const Sentence shape_sentence[] = {
     {"moe_places",
      "places in the shape of index, a choice for each place, sizes, and a number"},
     {"csr_rows", "a vector of the entries"},
+    {"spmm_coo", "x with `rows` rows"},
+    {"sddmm", "a vector of the entries"},
     {"route_rows", "the shape of place, then the size of a row"},
     {"masked_scatter", "the shape of x"},
     {"fold", "x without its last axis, with length elements along axis"},

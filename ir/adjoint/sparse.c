@@ -1,6 +1,5 @@
-/* Adjoints of products with sparse matrices where a tape has them as one call: such products
- * themselves, with the bits of the derivatives of their steps, and like them without memory of entries
- * x columns. */
+/* Adjoints of products with sparse matrices: such products themselves, so without memory of entries x
+ * columns. */
 #include "ir/adjoint/common.h"
 
 static TsVal rows_at(TsBuild *b, TsVal x, TsVal index) {

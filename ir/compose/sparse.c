@@ -1,11 +1,5 @@
-/* Products with sparse matrices: rows of x are taken, multiplied and added at others, by rows that
- * have kernels and derivatives of their own. What stands between them is made where entries are
- * used, in loops that are fused.
- *
- * index_add sums in the order of entries whatever the threads are, which is all that the results
- * rest on. Rejected: an operator of its own for each format, which would be derived, spread over
- * meshes and written for each device once more; calls that run at once have functions with the same
- * bits (vm/exec/spmm.c, vm/exec/sddmm.c), which make nothing of entries x columns. */
+/* Products with sparse matrices by offsets of rows: the same by the rows of entries, or blocks taken,
+ * multiplied and added where they lead, in the order of blocks. */
 #include "ir/compose/compose.h"
 
 static const char *name_of(const TsCompose *k) { return ts_op_info(k->op)->name; }
@@ -32,17 +26,6 @@ static int places(TsCompose *k, int i, int64_t *n) {
                          ts_op_info(k->op)->input[i], ts_dtype_name((TsDtype)m->dtype));
   *n = m->ndim ? m->dim[0] : 0;
   return m->ndim == 1 ? 0 : wrong(k, i, "a vector");
-}
-
-/* Inputs i and j are vectors with a number for each entry. */
-static int of_entries(TsCompose *k, int i, int j) {
-  int64_t n, other;
-  if (places(k, i, &n) || places(k, j, &other)) return -1;
-  return n == other ? 0 : mismatch(k, "one number for each entry is needed", i, j);
-}
-
-static TsVal unsqueezed(TsBuild *b, TsVal x, int64_t axis) {
-  return ts_build(b, TS_OP_unsqueeze, TS_IN(x), TS_ATTRS({"axis", ts_b_int(axis)}), NULL);
 }
 
 static TsVal rows_at(TsBuild *b, TsVal x, TsVal index) {
@@ -81,22 +64,6 @@ static int check_values(TsCompose *k, int i, int column) {
   return 0;
 }
 
-static TsVal product(TsCompose *k, TsVal row, TsVal column, int64_t rows) {
-  TsBuild *b = k->b;
-  TsVal values = k->in[0], x = k->in[3];
-  if (b->failed) return NULL;
-  if (b->meta(b, x)->ndim == 2) values = unsqueezed(b, values, 1);
-  return added_at(b, ts_build_mul(b, values, rows_at(b, x, column)), row, rows);
-}
-
-int ts_compose_spmm_coo(TsCompose *k) {
-  int64_t rows = k->attr[0].i;
-  if (of_entries(k, 1, 2) || check_values(k, 0, 2) || check_dense(k, 3)) return -1;
-  if (rows < 0)
-    return ts_build_fail(k->b, TS_ERR_value, "spmm_coo: rows = %lld", (long long)rows);
-  return ts_compose_finish(k, product(k, k->given[1], k->given[2], rows));
-}
-
 /* Offsets of rows and columns of entries; how many rows. */
 static int check_rows(TsCompose *k, int64_t *rows) {
   int64_t entries;
@@ -108,22 +75,10 @@ int ts_compose_spmm_csr(TsCompose *k) {
   int64_t rows;
   if (check_rows(k, &rows) || check_values(k, 0, 2) || check_dense(k, 3)) return -1;
   TsVal row = rows_of(k->b, k->given[1], k->b->meta(k->b, k->given[2])->dim[0]);
-  return ts_compose_finish(k, product(k, row, k->given[2], rows));
-}
-
-/* ---- elements of a product */
-int ts_compose_sddmm(TsCompose *k) {
-  TsBuild *b = k->b;
-  TsVal values = k->nin > 4 ? k->in[4] : NULL;
-  TsMeta m = *b->meta(b, k->given[0]), n = *b->meta(b, k->given[1]);
-  if (m.ndim != 2) return wrong(k, 0, "a matrix [m, k]");
-  if (n.ndim != 2) return wrong(k, 1, "a matrix [k, n]");
-  if (m.dim[1] != n.dim[0]) return mismatch(k, "inner sizes differ", 0, 1);
-  if (of_entries(k, 2, 3) || (values && check_values(k, 4, 3))) return -1;
-  TsVal left = rows_at(b, k->in[0], k->given[2]);
-  TsVal right = rows_at(b, ts_build1(b, TS_OP_transpose, k->in[1]), k->given[3]);
-  TsVal sum = ts_build_sum(b, ts_build_mul(b, left, right), (int64_t[]){1}, 1, false);
-  return ts_compose_finish(k, values ? ts_build_mul(b, values, sum) : sum);
+  if (k->b->failed) return -1;
+  return ts_compose_finish(k, ts_build(k->b, TS_OP_spmm_coo,
+                                       TS_IN(k->in[0], row, k->given[2], k->in[3]),
+                                       TS_ATTRS({"rows", ts_b_int(rows)}), NULL));
 }
 
 /* ---- blocks */

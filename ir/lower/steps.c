@@ -342,7 +342,7 @@ void ts_steps_guard(TsSteps *x, int i) {
     return;
   }
   if (x->failed) return;
-  x->kernel.guard[x->kernel.nguard++] = (TsSchedGuard){param(x->in, &x->nin, v), x->n};
+  x->kernel.guard[x->kernel.nguard++] = (TsSchedGuard){param(x->in, &x->nin, v), x->n, i};
 }
 
 /* ---- the end */

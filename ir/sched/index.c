@@ -358,6 +358,6 @@ int ts_sched_lower_index(const TsSched *s, const TsGroup *g, TsLayoutFn *layout,
   for (int i = 0; i < nin; i++)
     if (i || !x.adds || x.x) out->value[count++] = n->in[i];
   out->value[count] = (TsVal)(uintptr_t)&n->out[0];
-  out->guard[out->nguard++] = (TsSchedGuard){x.adds && !x.x ? 0 : 1, n};
+  out->guard[out->nguard++] = (TsSchedGuard){x.adds && !x.x ? 0 : 1, n, 1};
   return 0;
 }

@@ -325,7 +325,7 @@ void ts_loss_guards(const TsLower *l, TsSchedKernel *out) {
     if (n->nin < 2 || !ts_sched_indexes(n, n->in[1])) continue;
     for (int i = 0; i < l->k->nin; i++)
       if (out->value[i] == n->in[1] && out->nguard < TS_SCHED_GUARDS) {
-        out->guard[out->nguard++] = (TsSchedGuard){i, n};
+        out->guard[out->nguard++] = (TsSchedGuard){i, n, 1};
         break;
       }
   }

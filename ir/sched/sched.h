@@ -139,11 +139,13 @@ typedef struct TsSchedDraw {
   int dim;
 } TsSchedDraw;
 
-/* Parameter `param` holds places in rows of node's first operand, which must be in range. */
+/* Parameter `param` holds places in rows of node's first operand, or what else its operand `input`
+ * counts, which must be in range. */
 enum { TS_SCHED_GUARDS = 4 };
 typedef struct TsSchedGuard {
   int param;
   const TsNode *node;
+  int input;
 } TsSchedGuard;
 
 /* The kernel of a group, in block form. value: for each parameter the value of the graph that it

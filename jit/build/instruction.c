@@ -22,7 +22,8 @@ void ts_instruction_needs(TsInstructionNeeds *u, const TsSchedKernel *from) {
   memcpy(u->draw, from->draw, sizeof u->draw);
   for (int i = 0; i < from->nguard; i++) {
     u->guarded[i] = from->guard[i].param;
-    u->guard[i] = ts_guard_of(from->guard[i].node, from->function ? from->function : "");
+    const TsSchedGuard *g = &from->guard[i];
+    u->guard[i] = ts_guard_of(g->node, g->input, from->function ? from->function : "");
   }
 }
 

@@ -111,7 +111,7 @@ static void find_guards(const TsSchedKernel *k, Plan *p) {
   p->nguard = 0;
   for (int i = 0; i < k->nguard; i++) {
     int at = p->arg[k->guard[i].param];
-    TsGuard g = ts_guard_of(k->guard[i].node, "");
+    TsGuard g = ts_guard_of(k->guard[i].node, k->guard[i].input, "");
     if (at < 0) continue;
     p->guarded[p->nguard] = (int8_t)at;
     p->guard[p->nguard++] = g;

@@ -12,6 +12,7 @@ local options = {
   seq2seq = "--steps 200 --train 4000 --test 40 --target 80",
   unet = "--steps 120 --ema 0.95 --samples 16 --denoise 20 --target 0 --picture " .. name .. "3.png",
   pinn = "--steps 300 --rounds 2 --points 256 --tolerance 0.1 --picture " .. name .. ".png",
+  spectral_moe = "--steps 300",
 }
 local list = io.popen("ls examples/*.lua")
 local n = 0

@@ -24,3 +24,9 @@ local v, d, g = x(5), x(4, 3), x(4, 3)
 local function value(v, d) return op.sum(op.spmm_coo(v, row, column, d, { rows = 4 }) * g) end
 graph.grad(function(v) return value(v, d) end)(v):hash() == op.sddmm(g, d:T(), row, column):hash() --> true
 graph.grad(function(d) return value(v, d) end)(d):hash() == op.spmm_coo(v, column, row, g, { rows = 4 }):hash() --> true
+
+-- Captured, both make nothing of entries x columns.
+local entries, wide = ints { 4, 0, 1, 2, 3, 0, 1 }, x(5, 11)
+local slopes = graph.grad(function(w, d) return op.sum(op.square(op.spmm_csr(w, ints { 0, 3, 3, 7 }, entries, d))) end, { 1, 2 })
+slopes(x(7), wide)
+slopes:ir("graph"):find("7,11", 1, true) --> nil

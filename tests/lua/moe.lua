@@ -62,6 +62,15 @@ y[0]:hash() == y[1]:hash() --> true
 y:narrow(0, 2, 4):abs():max():item() --> 0
 nn.MoE(8, 12, { experts = 4, capacity = 4 })(same)[0]:hash() ~= y[0]:hash() --> true
 
+-- ---- a router that looks at something else
+local moe, seen = nn.MoE(8, 12, { experts = 4 }), rng.normal { 11, 8 }
+local y, r = moe(x, seen)
+local w, index = op.router(moe.router(seen), { k = 2 })
+r.index:hash() == index:hash(), r.weights:hash() == w:hash() --> true, true
+moe(x, x):hash() == moe(x):hash(), y:hash() ~= moe(x):hash() --> true, true
+moe(x, rng.normal { 5, 8 }) --! MoE: tokens and what the router sees of them do not fit: f32[11,8] x f32[5,8]
+moe(x, 3) --! seen
+
 -- ---- losses of routers
 local even, uneven = op.zeros { 4, 2 }, tessera.tensor { { 50, 0 }, { 50, 0 }, { 50, 0 }, { 50, 0 } }
 op.load_balance_loss(even, tessera.tensor({ { 0 }, { 1 }, { 0 }, { 1 } }, { dtype = "i64" })):item() --> 1

@@ -37,6 +37,10 @@ double ts_flops(TsOp op, int nin, const TsMeta *const *in, const TsMeta *out) {
   case TS_OP_conv_weight_grad: return 2 * (double)ts_meta_numel(b) * n / (double)out->dim[0];
   case TS_OP_attention: return attention(a, b, 2);
   case TS_OP_attention_grad: return attention(a, b, 5);
+  case TS_OP_sddmm: return product(a, n);
+  case TS_OP_spmm_coo:
+  case TS_OP_spmm_csr:
+    return 2 * (double)ts_meta_numel(a) * (out->ndim == 2 ? (double)out->dim[1] : 1);
   case TS_OP_fft:
   case TS_OP_ifft: return transforms(n, (double)out->dim[out->ndim - 1]);
   default: return ts_op_info(op)->cls == TS_CLASS_POINTWISE ? n : 0;

@@ -27,8 +27,17 @@ static int axis_of(const TsNode *n) {
   return (int)(n->attr[0].i < 0 ? n->attr[0].i + nd : n->attr[0].i);
 }
 
-TsGuard ts_guard_of(const TsNode *n, const char *function) {
-  TsGuard g = {.as = n->as, .op = (TsOp)n->op, .x = n->in[0]->meta, .axis = axis_of(n)};
+/* What places of entries are places in. */
+static const TsMeta *sparse(const TsNode *n, int input) {
+  if (n->op == TS_OP_spmm_coo) return input == 1 ? &n->out[0].meta : &n->in[3]->meta;
+  return &n->in[input - 2]->meta;
+}
+
+TsGuard ts_guard_of(const TsNode *n, int input, const char *function) {
+  TsGuard g = {.as = n->as, .op = (TsOp)n->op};
+  bool entries = n->op == TS_OP_spmm_coo || n->op == TS_OP_sddmm;
+  g.x = entries ? *sparse(n, input) : n->in[0]->meta;
+  g.axis = entries ? n->op == TS_OP_sddmm && input == 3 : axis_of(n);
   g.size = g.axis >= 0               ? g.x.dim[g.axis]
            : g.axis == TS_INDEX_FLAT ? ts_meta_numel(&g.x)
                                      : n->attr[0].i;

@@ -17,7 +17,8 @@ typedef struct TsGuard {
   char function[40], place[56]; /* where the operator stands */
 } TsGuard;
 
-TsGuard ts_guard_of(const TsNode *n, const char *function);
+/* Of operand `input` of n. */
+TsGuard ts_guard_of(const TsNode *n, int input, const char *function);
 /* 0, or -1 with the operator's own error. */
 int ts_guard_check(const TsGuard *g, TsContext *c, TsTensor *index);
 /* Of numbers that may be negative: counted from the end. */

@@ -1,12 +1,12 @@
-/* sddmm where nobody asks for the steps of its definition: products of a few entries at a time, which
- * the kernel of sums adds in the canonical order. */
+/* sddmm: products of a few entries at a time, which the kernel of sums adds in the canonical
+ * order. */
 #include "devices/cpu_pool.h"
 #include "devices/work.h"
 #include "vm/core/copy.h"
 #include "vm/core/exec.h"
 #include "vm/core/scratch.h"
-#include "vm/drive/index.h"
 #include "vm/exec/sparse.h"
+#include "vm/rows/leaf_sum.h"
 
 enum { A, B, ROW, COLUMN, VALUES };
 enum { GRAIN = 1 << 15, SOME = 16 /* entries at a time */ };
@@ -21,45 +21,48 @@ typedef struct Job {
   bool wide;
 } Job;
 
-static bool whole(const TsMeta *m, int64_t n) {
-  return m->ndim == 1 && m->dim[0] == n &&
-         ts_dtype_is((TsDtype)m->dtype, TS_KIND_I | TS_KIND_U);
+static void add_rows(const Job *j, const char *products, int64_t rows, int64_t n, char *y) {
+  TsReduceRows r = {.op = TS_RED_SUM,
+                    .map = TS_MAP_none,
+                    .x = products,
+                    .rows = rows,
+                    .ld = n,
+                    .n = n,
+                    .out = y};
+  j->k->reduce.rows[j->wide ? TS_RED_F64 : TS_RED_F32](&r);
 }
 
-bool ts_fits_sddmm(TsCall *call, TsMeta *out) {
-  const TsMeta *a = &call->in[A]->meta, *b = &call->in[B]->meta, *r = &call->in[ROW]->meta;
-  const TsMeta *v = call->nin > VALUES && call->in[VALUES] ? &call->in[VALUES]->meta : NULL;
-  if ((a->dtype != TS_DT_f32 && a->dtype != TS_DT_f64) || b->dtype != a->dtype) return false;
-  if (a->ndim != 2 || b->ndim != 2 || a->dim[1] != b->dim[0] || r->ndim != 1) return false;
-  if (a->dim[1] < 1 || a->dim[1] > TS_RED_LEAF) return false;
-  if (!whole(r, r->dim[0]) || !whole(&call->in[COLUMN]->meta, r->dim[0])) return false;
-  if (v && (v->dtype != a->dtype || v->ndim != 1 || v->dim[0] != r->dim[0])) return false;
-  call->compute = (TsDtype)a->dtype;
-  call->nout = 1;
-  out[0] = *a;
-  out[0].ndim = 1, out[0].dim[0] = r->dim[0];
-  return true;
+/* Columns of a leaf at a time, of one entry. */
+static void add_leaves(const Job *j, int64_t e, char *products, char *y) {
+  TsLeafSum sum = {.f64 = j->wide};
+  for (int64_t i = 0; i < j->n; i += TS_RED_LEAF) {
+    int64_t n = j->n - i < TS_RED_LEAF ? j->n - i : TS_RED_LEAF;
+    const void *in[2] = {j->a + (j->row[e] * j->n + i) * j->size,
+                         j->b + (j->column[e] * j->n + i) * j->size};
+    j->multiply(n, products, in, NULL, 0);
+    add_rows(j, products, 1, n, y);
+    ts_leaf_push(&sum, ts_leaf_get(j->wide, y, 0));
+  }
+  ts_leaf_put(j->wide, y, 0, j->n ? ts_leaf_total(&sum) : 0);
 }
 
 static void entries(void *arg, int64_t lo, int64_t hi, int worker) {
   const Job *j = arg;
+  bool whole = j->n && j->n <= TS_RED_LEAF;
   int64_t row = j->n * j->size;
-  char *products = j->products + worker * SOME * row;
+  char *products =
+      j->products + worker * SOME * (j->n < TS_RED_LEAF ? j->n : TS_RED_LEAF) * j->size;
   for (int64_t e = lo; e < hi && !ts_cpu_interrupted(); e += SOME) {
     int64_t some = hi - e < SOME ? hi - e : SOME;
+    char *y = j->y + e * j->size;
     for (int64_t i = 0; i < some; i++) {
       const void *in[2] = {j->a + j->row[e + i] * row, j->b + j->column[e + i] * row};
-      j->multiply(j->n, products + i * row, in, NULL, 0);
+      if (whole)
+        j->multiply(j->n, products + i * row, in, NULL, 0);
+      else
+        add_leaves(j, e + i, products, y + i * j->size);
     }
-    char *y = j->y + e * j->size;
-    TsReduceRows r = {.op = TS_RED_SUM,
-                      .map = TS_MAP_none,
-                      .x = products,
-                      .rows = some,
-                      .ld = j->n,
-                      .n = j->n,
-                      .out = y};
-    j->k->reduce.rows[j->wide ? TS_RED_F64 : TS_RED_F32](&r);
+    if (whole) add_rows(j, products, some, j->n, y);
     const void *in[2] = {j->values + e * j->size, y};
     if (j->values) j->multiply(some, y, in, NULL, 0);
   }
@@ -76,41 +79,56 @@ static const char *columns(const Job *j, TsTensor *b, char *own) {
   return own;
 }
 
-static int sums(TsCall *call, Job *j, TsTensor *const *in) {
-  TsTensor *b = call->in[B];
+/* in: a, b, values, of y's type; a and values row-major. */
+static int sums(TsCall *call, Job *j, TsTensor *const *in, TsTensor *y) {
+  TsTensor *b = in[1];
   bool lie = b->stride[0] == 1 && b->stride[1] == j->n;
-  int64_t turned = lie ? 0 : b->meta.dim[1] * j->n * j->size, n = call->out[0]->meta.dim[0];
-  int64_t each = SOME * j->n * j->size;
+  int64_t turned = lie ? 0 : b->meta.dim[1] * j->n * j->size, n = y->meta.dim[0];
+  int64_t each = SOME * (j->n < TS_RED_LEAF ? j->n : TS_RED_LEAF) * j->size;
   char *own = ts_work_take(turned + ts_cpu_threads() * each + 64);
   if (!own) return ts_scratch_failed(call);
   j->products = own + turned;
-  j->a = ts_tensor_read(in[0]), j->values = in[1] ? ts_tensor_read(in[1]) : NULL;
-  j->b = columns(j, b, lie ? NULL : own), j->y = ts_tensor_write(call->out[0]);
-  int failed = !j->a || !j->b || !j->y || (in[1] && !j->values);
-  if (!failed) ts_cpu_parallel(n, GRAIN / j->n + SOME, entries, j);
+  j->a = ts_tensor_read(in[0]), j->values = in[2] ? ts_tensor_read(in[2]) : NULL;
+  j->b = columns(j, b, lie ? NULL : own), j->y = ts_tensor_write(y);
+  int failed = !j->a || !j->b || !j->y || (in[2] && !j->values);
+  if (!failed) ts_cpu_parallel(n, GRAIN / (j->n + 1) + SOME, entries, j);
   ts_work_give(own);
   return failed ? -1 : 0;
 }
 
-int ts_exec_sddmm(TsCall *call) {
+static int run(TsCall *call, Job *j) {
   TsContext *c = call->ctx;
-  const TsMeta *a = &call->in[A]->meta;
-  TsTensor *values = call->nin > VALUES ? call->in[VALUES] : NULL, *in[2] = {NULL};
+  TsTensor *out = call->out[0], *values = call->nin > VALUES ? call->in[VALUES] : NULL;
+  TsDtype d = ts_tensor_dtype(out), sum = ts_sparse_sum(d);
+  TsMeta m = out->meta;
+  m.dtype = (uint8_t)sum;
+  TsTensor *in[3] = {ts_tensor_cast(c, call->in[A], sum)}, *y = NULL;
+  bool as_is = ts_tensor_dtype(call->in[B]) == sum; /* it may be a view */
+  if (in[0]) in[1] = as_is ? ts_tensor_ref(call->in[B]) : ts_tensor_cast(c, call->in[B], sum);
+  if (in[1] && values) in[2] = ts_tensor_cast(c, values, sum);
+  if (in[1] && (!values || in[2])) y = sum == d ? ts_tensor_ref(out) : ts_tensor_new(c, &m);
+  int failed = !y || sums(call, j, in, y) || (sum != d && ts_vm_assign(c, out, y));
+  for (int i = 0; i < 3; i++) ts_tensor_unref(in[i]);
+  ts_tensor_unref(y);
+  return failed ? -1 : 0;
+}
+
+int ts_exec_sddmm(TsCall *call) {
+  const TsContext *c = call->ctx;
+  const TsMeta *a = &call->in[A]->meta, *b = &call->in[B]->meta;
   TsIndex row, column;
-  Job j = {.k = c->k, .wide = a->dtype == TS_DT_f64, .n = a->dim[1]};
+  Job j = {.k = c->k,
+           .wide = ts_sparse_sum((TsDtype)call->out[0]->meta.dtype) == TS_DT_f64,
+           .n = a->dim[1]};
   j.size = j.wide ? 8 : 4;
   j.multiply = j.wide ? c->k->pointwise.f64[TS_PW_mul] : c->k->pointwise.f32[TS_PW_mul];
-  if (ts_index_open(call, ROW, 0, a->dim[0], &row))
-    return c->err.code == TS_ERR_index ? ts_sparse_explain(call) : -1;
-  if (ts_index_open(call, COLUMN, 1, call->in[B]->meta.dim[1], &column)) {
+  if (ts_sparse_open(call, ROW, a, 0, &row)) return -1;
+  if (ts_sparse_open(call, COLUMN, b, 1, &column)) {
     ts_index_close(&row);
-    return c->err.code == TS_ERR_index ? ts_sparse_explain(call) : -1;
+    return -1;
   }
   j.row = row.at, j.column = column.at;
-  int failed = !(in[0] = ts_tensor_contiguous(c, call->in[A])) ||
-               (values && !(in[1] = ts_tensor_contiguous(c, values))) || sums(call, &j, in);
-  ts_tensor_unref(in[0]);
-  ts_tensor_unref(in[1]);
+  int failed = run(call, &j);
   ts_index_close(&row);
   ts_index_close(&column);
   return failed ? -1 : 0;

@@ -1,6 +1,7 @@
-/* csr_rows: the row of each entry, out of where rows begin. */
+/* csr_rows: the row of each entry, out of where rows begin; places of entries. */
 #include "devices/cpu_pool.h"
 #include "vm/core/exec.h"
+#include "vm/exec/sparse.h"
 
 enum { GRAIN = 1 << 12 }; /* rows of a thread */
 
@@ -43,5 +44,14 @@ int ts_exec_csr_rows(TsCall *call) {
       !r.first || check(call, r.first, rows) || !(r.row = ts_tensor_write(call->out[0]));
   if (!failed) ts_cpu_parallel(rows, GRAIN, put_rows, &r);
   ts_tensor_unref(t);
+  return failed ? -1 : 0;
+}
+
+int ts_sparse_open(TsCall *call, int input, const TsMeta *x, int axis, TsIndex *ix) {
+  TsTensor *like = ts_tensor_symbol(call->ctx, x, NULL), *in[2] = {like, call->in[input]};
+  TsCall of = *call;
+  of.nin = 2, of.in = in;
+  int failed = !like || ts_index_open(&of, 1, axis, x->dim[axis], ix);
+  ts_tensor_unref(like);
   return failed ? -1 : 0;
 }

@@ -1,4 +1,4 @@
-/* spmm_csr and spmm_coo where nobody asks for the steps of their definition: a row of the result is
+/* spmm_coo, and spmm_csr where nobody asks for the steps of its definition: a row of the result is
  * summed in registers over the entries of its row, in their order, so nothing of entries x columns is
  * made. Entries in another order than that of rows are sorted by row first, by a count of each, which
  * keeps the order within rows. */
@@ -8,7 +8,6 @@
 #include "devices/work.h"
 #include "vm/core/exec.h"
 #include "vm/core/scratch.h"
-#include "vm/drive/index.h"
 #include "vm/exec/sparse.h"
 
 enum { VALUES, ROW, COLUMN, X };
@@ -30,24 +29,19 @@ static bool whole(const TsMeta *m) {
   return m->ndim == 1 && ts_dtype_is((TsDtype)m->dtype, TS_KIND_I | TS_KIND_U);
 }
 
-/* Values and x of one type that is summed as it is. */
-static bool fits(TsCall *call, TsMeta *out) {
+/* Of CSR: values and x of one type that is summed as it is. */
+bool ts_fits_spmm_csr(TsCall *call, TsMeta *out) {
   const TsMeta *v = &call->in[VALUES]->meta, *r = &call->in[ROW]->meta,
                *c = &call->in[COLUMN]->meta, *x = &call->in[X]->meta;
-  bool csr = call->op == TS_OP_spmm_csr;
   if ((x->dtype != TS_DT_f32 && x->dtype != TS_DT_f64) || v->dtype != x->dtype) return false;
   if (!whole(r) || !whole(c) || v->ndim != 1 || x->ndim < 1 || x->ndim > 2) return false;
-  if (v->dim[0] != c->dim[0] || (csr ? r->dim[0] < 1 : r->dim[0] != c->dim[0])) return false;
-  if (rows_of(call) < 0) return false;
+  if (v->dim[0] != c->dim[0] || r->dim[0] < 1) return false;
   call->compute = (TsDtype)x->dtype;
   call->nout = 1;
   out[0] = *x;
   out[0].dim[0] = rows_of(call);
   return true;
 }
-
-bool ts_fits_spmm_csr(TsCall *call, TsMeta *out) { return fits(call, out); }
-bool ts_fits_spmm_coo(TsCall *call, TsMeta *out) { return fits(call, out); }
 
 static void some_rows(void *arg, int64_t lo, int64_t hi, int worker) {
   const Job *j = arg;
@@ -64,8 +58,8 @@ static void run(const Job *j) {
   if (j->n) ts_cpu_parallel(j->rows, GRAIN / each + 1, some_rows, (void *)j);
 }
 
-/* What the definition says of entries that are wrong; it has the words for it. */
-int ts_sparse_explain(TsCall *call) {
+/* What the definition says of offsets or an index that is wrong; it has the words for it. */
+static int explain(TsCall *call) {
   TsTensor *out[TS_MAX_OUT];
   TsCall again = *call;
   int n = 0;
@@ -105,14 +99,16 @@ static void by_rows(Job *j, const int64_t *row, int64_t entries, int64_t *own) {
   j->column = column, j->values = values;
 }
 
-static int multiply(TsCall *call, TsTensor *v, TsTensor *x, const int64_t *column) {
-  const TsMeta *m = &call->in[X]->meta;
+/* y: row-major, of v's and x's type. */
+static int multiply(TsCall *call, TsTensor *v, TsTensor *x, const int64_t *column,
+                    TsTensor *y) {
+  const TsMeta *m = &x->meta;
   Job j = {.row = call->ctx->k->sparse.row[m->dtype == TS_DT_f64],
            .column = column,
            .rows = rows_of(call),
            .n = m->ndim == 2 ? m->dim[1] : 1,
            .size = ts_dtypes[m->dtype].nbytes};
-  int64_t entries = call->in[VALUES]->meta.dim[0];
+  int64_t entries = v->meta.dim[0];
   TsIndex row = {NULL};
   TsTensor *offsets = NULL;
   int64_t *own = NULL;
@@ -120,16 +116,15 @@ static int multiply(TsCall *call, TsTensor *v, TsTensor *x, const int64_t *colum
   if (!failed && call->op == TS_OP_spmm_csr) {
     offsets = ts_tensor_cast(call->ctx, call->in[ROW], TS_DT_i64);
     failed = !offsets || !(j.first = ts_tensor_read(offsets));
-    if (!failed && !ascend(j.first, j.rows, entries)) failed = ts_sparse_explain(call);
+    if (!failed && !ascend(j.first, j.rows, entries)) failed = explain(call);
   } else if (!failed) {
-    failed = ts_index_open(call, ROW, 0, j.rows, &row);
+    failed = ts_sparse_open(call, ROW, &y->meta, 0, &row);
     if (failed) row.t = NULL; /* nothing is open */
-    if (failed && call->ctx->err.code == TS_ERR_index) failed = ts_sparse_explain(call);
     if (!failed && !(own = ts_work_take((2 * j.rows + 1 + entries) * 8 + entries * j.size)))
       failed = ts_scratch_failed(call);
     if (!failed) by_rows(&j, row.at, entries, own);
   }
-  if (!failed && !(j.y = ts_tensor_write(call->out[0]))) failed = -1;
+  if (!failed && !(j.y = ts_tensor_write(y))) failed = -1;
   if (!failed) run(&j);
   ts_work_give(own);
   ts_index_close(&row);
@@ -138,14 +133,22 @@ static int multiply(TsCall *call, TsTensor *v, TsTensor *x, const int64_t *colum
 }
 
 static int exec(TsCall *call) {
+  TsContext *c = call->ctx;
+  TsTensor *out = call->out[0], *y = NULL;
+  TsDtype d = ts_tensor_dtype(out), sum = ts_sparse_sum(d);
+  TsMeta m = out->meta;
+  m.dtype = (uint8_t)sum;
   TsIndex column;
-  if (ts_index_open(call, COLUMN, 0, call->in[X]->meta.dim[0], &column))
-    return call->ctx->err.code == TS_ERR_index ? ts_sparse_explain(call) : -1;
-  TsTensor *v = ts_tensor_contiguous(call->ctx, call->in[VALUES]);
-  TsTensor *x = v ? ts_tensor_contiguous(call->ctx, call->in[X]) : NULL;
-  int failed = !x || multiply(call, v, x, column.at);
+  if (ts_sparse_open(call, COLUMN, &call->in[X]->meta, 0, &column))
+    return call->op == TS_OP_spmm_csr && c->err.code == TS_ERR_index ? explain(call) : -1;
+  TsTensor *v = ts_tensor_cast(c, call->in[VALUES], sum);
+  TsTensor *x = v ? ts_tensor_cast(c, call->in[X], sum) : NULL;
+  if (x) y = sum == d ? ts_tensor_ref(out) : ts_tensor_new(c, &m);
+  int failed =
+      !y || multiply(call, v, x, column.at, y) || (sum != d && ts_vm_assign(c, out, y));
   ts_tensor_unref(v);
   ts_tensor_unref(x);
+  ts_tensor_unref(y);
   ts_index_close(&column);
   return failed ? -1 : 0;
 }

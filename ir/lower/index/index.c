@@ -1,4 +1,4 @@
-/* gather, one_hot on a device, and where indices lead. See ir/lower/index/index.h. */
+/* gather, one_hot on a device, what is read of views, and where indices lead. See ir/lower/index/index.h. */
 #include "ir/lower/index/index.h"
 
 typedef TsTileVal V;
@@ -118,6 +118,23 @@ static bool set_gather(Reading *r, const TsNode *n) {
   return true;
 }
 
+/* take and index_select of what lies otherwise than row-major, which is copied first: of others
+ * slices are read as they are (ir/sched/index.c). */
+static bool set_view(Reading *r, const TsNode *n, TsLayoutFn *layout, void *arg) {
+  const TsMeta *m = &n->in[0]->meta;
+  TsDtype d = (TsDtype)n->out[0].meta.dtype;
+  int64_t stride[TS_MAX_RANK], count = ts_meta_numel(&n->in[1]->meta);
+  bool views = layout && (layout(arg, n->in[0], stride) || layout(arg, n->in[1], stride));
+  if (!views || ts_dtype_in_blocks(d) || ts_dtypes[d].nbytes > 8 || !ts_meta_numel(m))
+    return false;
+  if (n->in[0]->node->op == TS_NODE_number || m->dtype != d) return false;
+  TsStepsAxis flat = {0, 1, ts_meta_numel(m), 1};
+  if (n->op == TS_OP_index_select) flat = ts_steps_axis(m, n->attr[0].i);
+  r->d = ts_short_bits(d);
+  r->map = ts_index_map_slices(&flat, count, (TsDtype)n->in[1]->meta.dtype);
+  return true;
+}
+
 static bool set_one_hot(Reading *r, const TsNode *n) {
   r->d = (TsDtype)n->out[0].meta.dtype, r->classes = n->attr[0].i;
   r->map.index = (TsDtype)n->in[0]->meta.dtype;
@@ -127,11 +144,14 @@ static bool set_one_hot(Reading *r, const TsNode *n) {
 int ts_lower_at_index(const TsSched *sched, const TsGroup *g, TsLayoutFn *layout, void *arg,
                       TsSchedKernel *out, TsError *err) {
   const TsNode *n = g->node[0];
-  int which = n->op == TS_OP_gather;
+  int which = n->op != TS_OP_one_hot;
   const TsMeta *index = &n->in[which]->meta, *y = &n->out[0].meta;
   Reading r = {.op = (TsOp)n->op};
   if (!ts_meta_numel(y) || !ts_index_takes(index)) return 0;
-  if (!(which ? set_gather(&r, n) : set_one_hot(&r, n))) return 0;
+  bool reads = n->op == TS_OP_gather ? set_gather(&r, n)
+               : which               ? set_view(&r, n, layout, arg)
+                                     : set_one_hot(&r, n);
+  if (!reads) return 0;
   TsSteps x;
   ts_steps_begin(&x, sched, layout, arg, n, err);
   int list[3], count = 0;

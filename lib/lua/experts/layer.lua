@@ -73,7 +73,7 @@ local read = options.of("MoE", kinds, defaults)
 -- logits, of which op.router chooses k experts for each token by softmax; noise of that deviation is added to them while
 -- training. activation: an operator, or "swiglu", or "clamped_swiglu" as in GPT-OSS, whose first layer is twice as wide.
 -- capacity: no expert takes more than capacity * tokens * k / experts rows, and what is more is dropped; without it nothing is.
--- y, routing = moe(x): y as x [.., width], and a table: logits, index and weights of the choices, sizes (rows of each expert),
+-- y, routing = moe(x, seen): y as x [.., width]; seen, of that shape, is what the router looks at instead of x. routing is a table: logits, index and weights of the choices, sizes (rows of each expert),
 -- dropped (how many choices were). The experts' weights are moe.experts.up [experts, width, hidden], up_bias, down, down_bias;
 -- dist.shard_module(moe, mesh, {["experts.*"] = {"ep"}}) splits them over a mesh, and each device does its experts' rows.
 --   moe = nn.MoE(8, 16, {experts = 4})
@@ -139,9 +139,15 @@ local function as_tokens(index)
   return layout and { out = (require("tessera.dist.spec").of_layout(layout)) } or {}
 end
 
-function MoE:forward(x)
+function MoE:forward(x, seen)
   local experts, k = self.experts, self.k
-  local logits = self.router(x)
+  if seen then
+    options.argument("MoE", "seen", options.tensor, seen)
+    if seen.numel / seen.shape[seen.ndim] ~= x.numel / x.shape[x.ndim] then
+      core.fail(("MoE: tokens and what the router sees of them do not fit: %s x %s"):format(core.type_text(x), core.type_text(seen)))
+    end
+  end
+  local logits = self.router(seen or x)
   local weights, index = op.router(logits, { k = k, softmax = self.softmax, noise = self.training and self.noise or 0 })
   local routing = { logits = logits, index = index, weights = weights }
   local names, mesh = split_by(self)

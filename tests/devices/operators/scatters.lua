@@ -7,6 +7,14 @@ local op, rng = tessera.op, tessera.rng
 local check, random = on.check, on.random
 local name = on.name
 
+-- ---- what is read of views
+for _, d in ipairs { "f32", "bf16", "i64" } do
+  local x, i = random({ 7, 9, 11 }, d), tessera.tensor({ 3, 0, -1, 5 }, { dtype = "i64" })
+  check("take of a view " .. d, function(a, b) return op.take(a:select(1, 2), b) end, x, i)
+  check("take of a transposed one " .. d, function(a, b) return op.take(a:transpose(0, 2), b) end, x, i)
+  check("index_select of a view " .. d, function(a, b) return op.index_select(a:transpose(0, 2), b, { axis = 1 }) end, x, i)
+end
+
 -- ---- indices: chains side by side, runs of one place, slices
 local function ids(shape, n, d)
   return op.cast(op.floor(op.mul(rng.uniform(shape), n)), d or "i64")
