@@ -535,7 +535,6 @@ const char *ts_sched_attention_without(const TsSched *s, const TsNode *n) {
   if (q->dtype != TS_DT_bf16 && q->dtype != TS_DT_f16) return "its numbers have no 16 bits";
   if (!t || !t->matrix || !(t->factors & TS_FACTOR_half))
     return "the target has no unit for 16 bits";
-  if (t->matrix == TS_MATRIX_dpas) return "attention has no form for DPAS";
   if (t->matrix == TS_MATRIX_cooperative) return "attention has no form for cooperative matrices";
   if (s->profile == TS_PROFILE_strict) return "sums are those of the CPU in profile strict";
   if (q->dim[q->ndim - 2] < UNIT_LEAST) return "there are fewer than 16 queries";
@@ -544,8 +543,11 @@ const char *ts_sched_attention_without(const TsSched *s, const TsNode *n) {
   return NULL;
 }
 
+static bool is_dpas(const TsTarget *t) { return t->matrix == TS_MATRIX_dpas; }
+
 static const char *unit_of(const TsSched *s, const TsNode *n) {
   if (ts_sched_attention_without(s, n)) return NULL;
+  if (is_dpas(s->target)) return "dpas";
   return ts_target_has_chain(s->target) ? "mfma" : "wmma";
 }
 
@@ -575,7 +577,7 @@ int ts_sched_lower_attention(const TsSched *s, const TsGroup *group, TsLayoutFn 
   if (s->target) l.k->target = s->target->name;
   l.k->ntile = 2, l.k->tile[0] = l.rows, l.k->tile[1] = l.keys;
   ts_sched_choice_head(&group->choice, l.k);
-  if (l.unit) l.k->threads = UNIT_WAVES * s->target->lanes;
+  if (l.unit) l.k->threads = UNIT_WAVES * (is_dpas(s->target) ? UNIT_WAVE : s->target->lanes);
   put_params(&l);
   l.b = ts_tile_build(l.k);
   l.b.line = ts_tile_place(l.k, ts_graph_where(l.n));

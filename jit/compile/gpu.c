@@ -32,7 +32,7 @@ int ts_gpu_code_outline(const TsTile *k, const TsTarget *t, bool aligned, TsGpuC
     return ts_error_set(err, TS_ERR_device, "jit: no kernel in block form");
   if (ts_gpu_plan(k, t, aligned, plan, err) || ts_gpu_outline(k, plan, code, err)) return -1;
   put_phases(plan, code);
-  bool boxes = t->matrix == TS_MATRIX_dpas && ts_gpu_boxes_all(k->body);
+  bool boxes = t->matrix == TS_MATRIX_dpas && ts_gpu_boxes_used(k->body);
   code->align = boxes ? TS_BOX_ALIGN : ALIGN;
   return 0;
 }

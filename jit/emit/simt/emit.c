@@ -140,7 +140,7 @@ static void force_outer(TsGpuEmit *g, const TsTileRegion *r) {
   for (const TsTileStmt *s = r->first; s; s = s->next) {
     for (int i = 0; i < s->nin; i++) {
       TsTileVal v = s->in[i];
-      if (is_tile(v) && g->seen[v->id]) ts_gpu_force(g, v);
+      if (is_tile(v) && g->seen[v->id] && !ts_gpu_intel_box(g, v)) ts_gpu_force(g, v);
     }
     for (int i = 0; i < s->nregion; i++) force_outer(g, s->region[i]);
   }

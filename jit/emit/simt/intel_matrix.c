@@ -61,9 +61,23 @@ int ts_gpu_intel_lanes(const TsGpuEmit *g) {
   return has_unit(g) && find(g, g->phase->loop->region[0], NULL) ? LANES : 0;
 }
 
+static bool is_dpas(const TsGpuEmit *g) {
+  return g->maker->matrix_product && g->e->target->matrix == TS_MATRIX_dpas;
+}
+
+/* Lanes have whole rows of sums: intel_rows.c. */
+static bool has_rows(const TsGpuEmit *g) {
+  return is_dpas(g) && ts_gpu_whole_rows(g->phase->loop->region[0]);
+}
+
 bool ts_gpu_intel_boxes(const TsGpuEmit *g) {
-  return g->aligned && g->maker->matrix_product && g->e->target->matrix == TS_MATRIX_dpas &&
-         ts_gpu_boxes_all(g->phase->loop->region[0]);
+  return g->aligned && is_dpas(g) &&
+         (has_rows(g) || ts_gpu_boxes_all(g->phase->loop->region[0]));
+}
+
+bool ts_gpu_intel_box(const TsGpuEmit *g, TsTileVal v) {
+  return v->stmt && v->stmt->op == TS_TILE_load && ts_gpu_intel_boxes(g) &&
+         ts_gpu_boxes_only(v->stmt);
 }
 
 /* ---- sub-groups: of their rows and columns those for which least is read */
@@ -73,12 +87,12 @@ typedef TsIntelSide Side;
 
 static bool divide(const TsGpuEmit *g, const TsTileType *t, Groups *best) {
   int n = g->threads / LANES, least = 0;
-  bool columns = ts_gpu_cooperative(g) || ts_gpu_intel_boxes(g);
+  bool rows = has_rows(g), columns = ts_gpu_cooperative(g) || (!rows && ts_gpu_intel_boxes(g));
   int high = columns ? RUN : LANES, wide = columns ? LANES : RUN;
-  for (int across = 1; n * LANES == g->threads && across <= n; across *= 2) {
-    int64_t rows = (int64_t)(n / across) * high, cols = (int64_t)across * wide;
-    if (n % across || t->dim[0] % rows || t->dim[1] % cols) continue;
-    Groups w = {n / across, across, (int)(t->dim[0] / rows), (int)(t->dim[1] / cols), high,
+  for (int across = 1; n * LANES == g->threads && across <= (rows ? 1 : n); across *= 2) {
+    int64_t down = (int64_t)(n / across) * high, cols = (int64_t)across * wide;
+    if (n % across || t->dim[0] % down || t->dim[1] % cols) continue;
+    Groups w = {n / across, across, (int)(t->dim[0] / down), (int)(t->dim[1] / cols), high,
                 wide,       columns};
     int reads = w.bands * high + w.strips * wide;
     if (least && reads >= least) continue;
@@ -97,7 +111,8 @@ V ts_gpu_intel_group(TsGpuEmit *g) {
 }
 
 Place ts_gpu_intel_place(TsGpuEmit *g, const Groups *w) {
-  V group = w->columns ? ts_gpu_intel_group(g) : ts_gpu_div(g, g->tid64, LANES);
+  bool boxes = w->columns || ts_gpu_intel_boxes(g);
+  V group = boxes ? ts_gpu_intel_group(g) : ts_gpu_div(g, g->tid64, LANES);
   V lane = ts_gpu_mod(g, g->tid64, LANES);
   V high = ts_gpu_div(g, group, w->across), across = ts_gpu_mod(g, group, w->across);
   return (Place){ts_gpu_mul(g, high, (int64_t)w->bands * w->rows),
@@ -106,12 +121,14 @@ Place ts_gpu_intel_place(TsGpuEmit *g, const Groups *w) {
 
 TsGpuFrame *ts_gpu_intel_frame(TsGpuEmit *g, const TsTileType *t) {
   Groups w;
+  if (t->rank == 1) return has_rows(g) ? ts_gpu_matrix_row_frame(g, t) : NULL;
   const TsTileStmt *s =
       has_unit(g) && t->rank == 2 ? find(g, g->phase->loop->region[0], t) : NULL;
   if (!s || !divide(g, t, &w)) return NULL;
   int vector = w.columns ? 1 : RUN;
   TsGpuFrame *f = ts_gpu_frame_of(g, t, vector, w.bands * w.strips * RUN / vector);
   f->whole = RUN, f->whole_of = s->out[0]->type.dtype;
+  f->squares = has_rows(g) ? w.bands : 0;
   ts_gpu_matrix_keep_wholes(g, f);
   Place p = ts_gpu_intel_place(g, &w);
   V row = w.columns ? p.row : ts_gpu_add(g, p.row, p.lane);
@@ -187,7 +204,7 @@ static const char *name_of(TsDtype d) {
   }
 }
 
-static V multiply(TsGpuEmit *g, TsDtype d, V a, V b, V sum) {
+V ts_gpu_intel_multiply(TsGpuEmit *g, TsDtype d, V a, V b, V sum) {
   return ts_gpu_spirv_call(g, name_of(d), LLVMTypeOf(sum), 3, (V[]){a, b, sum});
 }
 
@@ -204,7 +221,7 @@ static void by_shared(TsGpuEmit *g, const TsTileStmt *s, const Groups *w, V *sum
       x[c] = right(g, &r, d, p.lane, ts_gpu_add(g, p.col, ts_gpu_i64(g, (int64_t)c * RUN)), k);
     for (int b = 0, i = 0; b < w->bands; b++) {
       V y = left(g, &l, ts_gpu_add(g, row, ts_gpu_i64(g, (int64_t)b * LANES)), k);
-      for (int c = 0; c < w->strips; c++, i++) sum[i] = multiply(g, d, x[c], y, sum[i]);
+      for (int c = 0; c < w->strips; c++, i++) sum[i] = ts_gpu_intel_multiply(g, d, x[c], y, sum[i]);
     }
   }
 }
@@ -227,7 +244,7 @@ static void by_boxes(TsGpuEmit *g, const TsTileStmt *s, const Groups *w, V *sum)
           ts_gpu_intel_right(g, &r, k, ts_gpu_add(g, p.col, ts_gpu_i64(g, (int64_t)c * LANES)));
       for (int b = 0; b < w->bands; b++) {
         V *to = &sum[b * w->strips + c];
-        *to = multiply(g, d, x[b][half], y, *to);
+        *to = ts_gpu_intel_multiply(g, d, x[b][half], y, *to);
       }
     }
   }
@@ -245,8 +262,10 @@ bool ts_gpu_intel_product(TsGpuEmit *g, const TsTileStmt *s) {
   V *acc = ts_gpu_matrix_wholes(g, s->in[2], &n);
   V *sum = ts_emit_take(g->e, sizeof *sum * (size_t)n);
   memcpy(sum, acc, sizeof *sum * (size_t)n);
-  bool own = ts_gpu_cooperative(g);
-  (own ? ts_gpu_cooperative_sums : w.columns ? by_boxes : by_shared)(g, s, &w, sum);
+  (ts_gpu_cooperative(g) ? ts_gpu_cooperative_sums
+   : has_rows(g)         ? ts_gpu_intel_rows_product
+   : w.columns           ? by_boxes
+                         : by_shared)(g, s, &w, sum);
   ts_gpu_matrix_define(g, s->out[0], sum);
   return true;
 }

@@ -177,9 +177,22 @@ static V bits(TsGpuEmit *g, V x) {
   return LLVMBuildBitCast(g->e->b, x, wide ? i64(g) : i32(g), "");
 }
 
+/* Neither 0 nor NaN: what equals it has its bits, and no order of it and another number is undefined but
+ * by that one. */
+static bool is_plain_number(V x) {
+  LLVMBool lost;
+  double v = LLVMIsAConstantFP(x) ? LLVMConstRealGetDouble(x, &lost) : 0;
+  return v < 0 || v > 0;
+}
+
 /* fmin and fmax of OpenCL pass over NaN. Equal numbers differ in their signs at most. */
 static V extreme(TsGpuEmit *g, bool min, V x, V y) {
   LLVMBuilderRef b = g->e->b;
+  if (is_plain_number(x) || is_plain_number(y)) {
+    V limit = is_plain_number(y) ? y : x, z = limit == y ? x : y;
+    V beyond = LLVMBuildFCmp(b, min ? LLVMRealOGT : LLVMRealOLT, z, limit, "");
+    return LLVMBuildSelect(b, beyond, limit, z, "");
+  }
   V first = LLVMBuildFCmp(b, min ? LLVMRealOLT : LLVMRealOGT, x, y, "");
   V same = LLVMBuildFCmp(b, LLVMRealOEQ, x, y, ""),
     none = LLVMBuildFCmp(b, LLVMRealUNO, x, y, "");

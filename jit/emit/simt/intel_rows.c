@@ -1,0 +1,168 @@
+/* Products by DPAS where rows of sums are reduced, or what is computed is multiplied: attention and its
+ * gradients.
+ *
+ * D is given 8 columns of our sums, turned, as in intel_matrix.c, and a sub-group has all columns of its 16
+ * rows: a lane has a row. So what is reduced over columns stays with its lane, a number of each row is
+ * one of each lane, and sums that were rounded are an operand as they are, words of neighbours. Nobody
+ * meets. What lies in memory comes by 2D block loads, each sub-group its own:
+ *
+ *   rows of the left operand      turned, of words: a lane has its row's along k
+ *   of the right one, k along     8 lines, which are columns of ours
+ *   the lines
+ *   columns along the lines       turned, of words: a lane has a step of k, 16 columns, which are
+ *                                 numbers of two instructions
+ *
+ * Operands that are in no boxes (parameters that begin elsewhere, lines of few bytes) go by shared
+ * memory. */
+#include <string.h>
+
+#include "ir/tile/square.h"
+#include "jit/emit/simt/intel.h"
+#include "jit/gpu/boxes.h"
+
+typedef LLVMValueRef V;
+
+enum {
+  LANES = TS_INTEL_LANES,
+  RUN = TS_INTEL_RUN,
+  STEP = TS_INTEL_STEP_BYTES / 2, /* of k of an instruction, of 16 bits */
+  MOST = 16                       /* bands, or pairs of strips */
+};
+
+static LLVMTypeRef int_type(TsGpuEmit *g, int bits) { return ts_emit_int_type(g->e, bits, 0); }
+static LLVMTypeRef words(TsGpuEmit *g, int n, int bits) {
+  return LLVMVectorType(int_type(g, bits), (unsigned)n);
+}
+static V plus(TsGpuEmit *g, V x, int64_t by) { return ts_gpu_add(g, x, ts_gpu_i64(g, by)); }
+
+typedef struct Side {
+  enum { REGISTERS, BOXES, SHARED } in;
+  V *slots; /* of lanes, `each` of a row */
+  int each;
+  TsIntelBoxes boxes;
+  TsIntelSide shared;
+  bool along_k; /* of the right one: k is along the lines */
+} Side;
+
+/* ---- where an operand is */
+static V *registers_of(TsGpuEmit *g, TsTileVal v, int *each) {
+  TsGpuFrame *f = ts_gpu_frame_found(g, &v->type);
+  if (!f || !f->whole || !f->squares) return NULL;
+  *each = f->vector * f->chunks / f->squares;
+  return ts_gpu_slots(g, f, v);
+}
+
+static Side open_side(TsGpuEmit *g, const TsTileStmt *s, int side) {
+  TsGpuBox box;
+  bool turned;
+  Side o = {.in = BOXES};
+  TsTileVal v = ts_gpu_matrix_operand(s, side, &turned);
+  o.along_k = side && !turned;
+  if (ts_gpu_intel_boxes(g) && ts_gpu_box_of(s, side, &box)) {
+    o.boxes = ts_gpu_intel_boxes_of(g, s, side);
+    o.along_k = side && !box.along;
+    return o;
+  }
+  o.in = REGISTERS;
+  if (!side && (o.slots = registers_of(g, s->in[0], &o.each))) return o;
+  o.in = SHARED;
+  if (!side) v = s->in[0];
+  o.shared = ts_gpu_intel_put(g, v);
+  return o;
+}
+
+/* ---- of the left operand: words of a lane's row along k */
+static V of_registers(TsGpuEmit *g, const Side *o, int band, int64_t k) {
+  V x = LLVMGetPoison(words(g, STEP, 16));
+  for (int i = 0; i < STEP; i++)
+    x = LLVMBuildInsertElement(g->e->b, x, o->slots[band * o->each + k + i],
+                               ts_emit_int(g->e, int_type(g, 32), i), "");
+  return LLVMBuildBitCast(g->e->b, x, words(g, RUN, 32), "");
+}
+
+static V left(TsGpuEmit *g, const Side *o, const TsIntelPlace *p, int band, int64_t k) {
+  V row = plus(g, p->row, (int64_t)band * LANES);
+  if (o->in == REGISTERS) return of_registers(g, o, band, k);
+  if (o->in == BOXES) return ts_gpu_intel_words(g, &o->boxes, row, ts_gpu_i64(g, k));
+  V at = ts_gpu_intel_at(g, &o->shared, ts_gpu_add(g, row, p->lane), ts_gpu_i64(g, k));
+  V x = LLVMBuildLoad2(g->e->b, words(g, RUN, 32), at, "");
+  return LLVMSetAlignment(x, 16), x;
+}
+
+/* ---- of the right one: 8 columns of a lane's step of k */
+static V half_of(TsGpuEmit *g, V x, int half) {
+  V pick[RUN];
+  for (int i = 0; i < RUN; i++)
+    pick[i] = ts_emit_int(g->e, int_type(g, 32), half * RUN + i);
+  return LLVMBuildShuffleVector(g->e->b, x, x, LLVMConstVector(pick, RUN), "");
+}
+
+static V from_shared(TsGpuEmit *g, const Side *o, V lane, int64_t k, int64_t col) {
+  V x = LLVMGetPoison(words(g, RUN, 16)), step = plus(g, lane, k);
+  if (!o->along_k) {
+    V at = ts_gpu_intel_at(g, &o->shared, step, ts_gpu_i64(g, col));
+    x = LLVMBuildLoad2(g->e->b, words(g, RUN, 16), at, "");
+    return LLVMSetAlignment(x, 16), x;
+  }
+  for (int i = 0; i < RUN; i++) {
+    V at = ts_gpu_intel_at(g, &o->shared, ts_gpu_i64(g, col + i), step);
+    V one = LLVMBuildLoad2(g->e->b, int_type(g, 16), at, "");
+    x = LLVMBuildInsertElement(g->e->b, x, one, ts_emit_int(g->e, int_type(g, 32), i), "");
+  }
+  return x;
+}
+
+/* Of two strips, x[strip], two steps each: [step]. */
+static void right(TsGpuEmit *g, const Side *o, const TsIntelPlace *p, int64_t k, int64_t col,
+                  int strips, int steps, V x[2][2]) {
+  if (o->in == SHARED) {
+    for (int c = 0; c < strips; c++)
+      for (int i = 0; i < steps; i++)
+        x[c][i] = from_shared(g, o, p->lane, k + (int64_t)i * STEP, col + (int64_t)c * RUN);
+  } else if (o->along_k) {
+    for (int c = 0; c < strips; c++)
+      for (int i = 0; i < steps; i++)
+        x[c][i] = ts_gpu_intel_lines(g, &o->boxes, k + (int64_t)i * STEP,
+                                     ts_gpu_i64(g, col + (int64_t)c * RUN));
+  } else {
+    for (int i = 0; i < steps; i++) {
+      V at = ts_gpu_i64(g, k + (int64_t)i * STEP);
+      V both = ts_gpu_intel_words(g, &o->boxes, at, ts_gpu_i64(g, col));
+      both = LLVMBuildBitCast(g->e->b, both, words(g, 2 * RUN, 16), "");
+      for (int c = 0; c < strips; c++) x[c][i] = half_of(g, both, c);
+    }
+  }
+}
+
+/* ---- the product */
+void ts_gpu_intel_rows_product(TsGpuEmit *g, const TsTileStmt *s, const TsIntelGroups *w,
+                               V *sum) {
+  const TsTileType *a = &s->in[0]->type;
+  TsDtype d = (TsDtype)a->dtype;
+  if (w->across != 1 || w->bands > MOST || ts_dtypes[d].nbytes != 2)
+    ts_emit_fail(g->e, "the unit has no product of these rows");
+  int64_t used = g->shared_used;
+  Side l = open_side(g, s, 0), r = open_side(g, s, 1);
+  bool meets = l.in == SHARED || r.in == SHARED;
+  if (meets) ts_gpu_sync(g);
+  TsIntelPlace p = ts_gpu_intel_place(g, w);
+  for (int64_t k = 0; k < a->dim[1]; k += 2 * STEP) {
+    int steps = k + STEP < a->dim[1] ? 2 : 1;
+    V y[MOST][2];
+    for (int b = 0; b < w->bands; b++)
+      for (int i = 0; i < steps; i++) y[b][i] = left(g, &l, &p, b, k + (int64_t)i * STEP);
+    for (int c = 0; c < w->strips; c += 2) {
+      int strips = c + 1 < w->strips ? 2 : 1;
+      V x[2][2];
+      right(g, &r, &p, k, (int64_t)c * RUN, strips, steps, x);
+      for (int b = 0; b < w->bands; b++)
+        for (int i = 0; i < steps * strips; i++) {
+          V *to = &sum[b * w->strips + c + i % strips];
+          *to = ts_gpu_intel_multiply(g, d, x[i % strips][i / strips], y[b][i / strips], *to);
+        }
+    }
+  }
+  if (!meets) return;
+  ts_gpu_sync(g); /* another product can have its memory */
+  g->shared_used = used;
+}
