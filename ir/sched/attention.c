@@ -561,6 +561,16 @@ int64_t ts_sched_attention_keys(const TsTarget *t, const TsNode *n) {
   return wide && (window || (n->nin > 3 && n->in[3])) ? UNIT_KEYS / 4 : UNIT_KEYS / 2;
 }
 
+/* Sub-groups of 16 lanes have 16 rows, or 32 of heads for which their registers have room: what is read of
+ * keys and values is used twice then. */
+static int threads_of(const TsTarget *t, const TsNode *n) {
+  int64_t d = n->in[0]->meta.dim[n->in[0]->meta.ndim - 1];
+  int64_t dv = n->in[2]->meta.dim[n->in[2]->meta.ndim - 1];
+  bool twice = d <= UNIT_NARROW && dv <= UNIT_NARROW && d + dv > UNIT_NARROW;
+  if (!is_dpas(t)) return UNIT_WAVES * t->lanes;
+  return UNIT_WAVES * UNIT_WAVE / (twice ? 2 : 1);
+}
+
 int ts_sched_lower_attention(const TsSched *s, const TsGroup *group, TsLayoutFn *layout,
                              void *arg, TsSchedKernel *out, TsError *err) {
   Lower l = {.layout = layout, .arg = arg};
@@ -577,7 +587,7 @@ int ts_sched_lower_attention(const TsSched *s, const TsGroup *group, TsLayoutFn 
   if (s->target) l.k->target = s->target->name;
   l.k->ntile = 2, l.k->tile[0] = l.rows, l.k->tile[1] = l.keys;
   ts_sched_choice_head(&group->choice, l.k);
-  if (l.unit) l.k->threads = UNIT_WAVES * (is_dpas(s->target) ? UNIT_WAVE : s->target->lanes);
+  if (l.unit) l.k->threads = threads_of(s->target, l.n);
   put_params(&l);
   l.b = ts_tile_build(l.k);
   l.b.line = ts_tile_place(l.k, ts_graph_where(l.n));

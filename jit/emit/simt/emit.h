@@ -29,8 +29,6 @@
 #include "jit/gpu/gpu.h"
 #include "jit/gpu/plan.h"
 
-enum { TS_GPU_ELEMS = 64 /* most elements of a tile in one thread's registers */ };
-
 /* A coordinate: a number that is known, plus one that is not (NULL: none). */
 typedef struct TsGpuCoord {
   LLVMValueRef base; /* i64 */
@@ -199,6 +197,8 @@ void ts_gpu_split(TsGpuEmit *g, const TsTileType *t, LLVMValueRef linear, TsGpuC
 /* ---- jit/emit/simt/value.c: elements */
 LLVMValueRef ts_gpu_elem(TsGpuEmit *g, TsGpuFrame *f, TsTileVal v, int slot);
 LLVMValueRef *ts_gpu_slots(TsGpuEmit *g, TsGpuFrame *f, TsTileVal v); /* made if missing */
+/* Before elements of v are made one by one in its frame, where threads can meet. */
+void ts_gpu_slots_begin(TsGpuEmit *g, TsTileVal v);
 void ts_gpu_force(TsGpuEmit *g, TsTileVal v);
 /* Whether elements of v can be computed in f where the code stands, without shared memory. */
 bool ts_gpu_ready(const TsGpuEmit *g, TsGpuFrame *f, TsTileVal v);

@@ -62,7 +62,7 @@ TsIntelSide ts_gpu_intel_put(TsGpuEmit *g, TsTileVal v);
 LLVMValueRef ts_gpu_intel_at(TsGpuEmit *g, const TsIntelSide *o, LLVMValueRef row,
                              LLVMValueRef col);
 
-/* ---- intel_rows.c: where lanes have whole rows */
+/* ---- intel_rows.c: where lanes have whole rows. What it adds to it makes itself. */
 void ts_gpu_intel_rows_product(TsGpuEmit *g, const TsTileStmt *s, const TsIntelGroups *w,
                                LLVMValueRef *sum);
 

@@ -259,11 +259,13 @@ bool ts_gpu_intel_product(TsGpuEmit *g, const TsTileStmt *s) {
   if (!name_of(d) || a->dim[1] % (BYTES / ts_dtypes[d].nbytes) ||
       !divide(g, &s->out[0]->type, &w))
     ts_emit_fail(g->e, "the unit has no product of these tiles");
-  V *acc = ts_gpu_matrix_wholes(g, s->in[2], &n);
+  bool rows = has_rows(g);
+  V *acc = rows ? NULL : ts_gpu_matrix_wholes(g, s->in[2], &n);
+  if (rows) n = w.bands * w.strips;
   V *sum = ts_emit_take(g->e, sizeof *sum * (size_t)n);
-  memcpy(sum, acc, sizeof *sum * (size_t)n);
+  if (acc) memcpy(sum, acc, sizeof *sum * (size_t)n);
   (ts_gpu_cooperative(g) ? ts_gpu_cooperative_sums
-   : has_rows(g)         ? ts_gpu_intel_rows_product
+   : rows                ? ts_gpu_intel_rows_product
    : w.columns           ? by_boxes
                          : by_shared)(g, s, &w, sum);
   ts_gpu_matrix_define(g, s->out[0], sum);

@@ -135,33 +135,71 @@ static void right(TsGpuEmit *g, const Side *o, const TsIntelPlace *p, int64_t k,
 }
 
 /* ---- the product */
+typedef struct Product {
+  const TsTileStmt *s;
+  const TsIntelGroups *w;
+  Side left, right;
+  TsIntelPlace p;
+  V *sum;
+} Product;
+
+/* Words of the rows, of two steps from k on at most. */
+static void read_left(TsGpuEmit *g, const Product *o, int64_t k, int steps, V (*y)[2]) {
+  for (int b = 0; b < o->w->bands; b++)
+    for (int i = 0; i < steps; i++)
+      y[b][i] = left(g, &o->left, &o->p, b, k + (int64_t)i * STEP);
+}
+
+static int steps_of(const Product *o, int64_t k) {
+  return k + STEP < o->s->in[0]->type.dim[1] ? 2 : 1;
+}
+
+/* Two strips from c on, and as many steps from k on. */
+static void piece(TsGpuEmit *g, const Product *o, int64_t k, int c, V (*y)[2]) {
+  int strips = c + 1 < o->w->strips ? 2 : 1, steps = steps_of(o, k);
+  TsDtype d = (TsDtype)o->s->in[0]->type.dtype;
+  V x[2][2];
+  right(g, &o->right, &o->p, k, (int64_t)c * RUN, strips, steps, x);
+  for (int b = 0; b < o->w->bands; b++)
+    for (int i = 0; i < strips; i++) {
+      int at = b * o->w->strips + c + i;
+      if (!k) o->sum[at] = ts_gpu_matrix_whole(g, o->s->in[2], at);
+      for (int j = 0; j < steps; j++)
+        o->sum[at] = ts_gpu_intel_multiply(g, d, x[i][j], y[b][j], o->sum[at]);
+    }
+}
+
+/* What is in registers is there for all strips, and each of these is done with before the next one: what
+ * it was and what it becomes are never there together. */
+static void by_strips(TsGpuEmit *g, const Product *o) {
+  int64_t depth = o->s->in[0]->type.dim[1];
+  V(*y)[MOST][2] = ts_emit_take(g->e, sizeof *y * (size_t)(depth / STEP + 1));
+  for (int64_t k = 0; k < depth; k += 2 * STEP)
+    read_left(g, o, k, steps_of(o, k), y[k / STEP]);
+  for (int c = 0; c < o->w->strips; c += 2)
+    for (int64_t k = 0; k < depth; k += 2 * STEP) piece(g, o, k, c, y[k / STEP]);
+}
+
+static void by_steps(TsGpuEmit *g, const Product *o) {
+  V y[MOST][2];
+  for (int64_t k = 0; k < o->s->in[0]->type.dim[1]; k += 2 * STEP) {
+    read_left(g, o, k, steps_of(o, k), y);
+    for (int c = 0; c < o->w->strips; c += 2) piece(g, o, k, c, y);
+  }
+}
+
 void ts_gpu_intel_rows_product(TsGpuEmit *g, const TsTileStmt *s, const TsIntelGroups *w,
                                V *sum) {
-  const TsTileType *a = &s->in[0]->type;
-  TsDtype d = (TsDtype)a->dtype;
-  if (w->across != 1 || w->bands > MOST || ts_dtypes[d].nbytes != 2)
+  if (w->across != 1 || w->bands > MOST || ts_dtypes[s->in[0]->type.dtype].nbytes != 2)
     ts_emit_fail(g->e, "the unit has no product of these rows");
   int64_t used = g->shared_used;
-  Side l = open_side(g, s, 0), r = open_side(g, s, 1);
-  bool meets = l.in == SHARED || r.in == SHARED;
+  Product o = {.s = s, .w = w, .sum = sum};
+  ts_gpu_slots_begin(g, s->in[2]);
+  o.left = open_side(g, s, 0), o.right = open_side(g, s, 1);
+  bool meets = o.left.in == SHARED || o.right.in == SHARED;
   if (meets) ts_gpu_sync(g);
-  TsIntelPlace p = ts_gpu_intel_place(g, w);
-  for (int64_t k = 0; k < a->dim[1]; k += 2 * STEP) {
-    int steps = k + STEP < a->dim[1] ? 2 : 1;
-    V y[MOST][2];
-    for (int b = 0; b < w->bands; b++)
-      for (int i = 0; i < steps; i++) y[b][i] = left(g, &l, &p, b, k + (int64_t)i * STEP);
-    for (int c = 0; c < w->strips; c += 2) {
-      int strips = c + 1 < w->strips ? 2 : 1;
-      V x[2][2];
-      right(g, &r, &p, k, (int64_t)c * RUN, strips, steps, x);
-      for (int b = 0; b < w->bands; b++)
-        for (int i = 0; i < steps * strips; i++) {
-          V *to = &sum[b * w->strips + c + i % strips];
-          *to = ts_gpu_intel_multiply(g, d, x[i % strips][i / strips], y[b][i / strips], *to);
-        }
-    }
-  }
+  o.p = ts_gpu_intel_place(g, w);
+  (o.left.in == REGISTERS ? by_strips : by_steps)(g, &o);
   if (!meets) return;
   ts_gpu_sync(g); /* another product can have its memory */
   g->shared_used = used;

@@ -46,6 +46,8 @@ struct TsGpuFrame *ts_gpu_matrix_frame(struct TsGpuEmit *g, const TsTileType *t)
 /* Of a tile that has such a frame its numbers as vectors of the unit, which loops carry so that they
  * stay in their registers; NULL. And defined by them. */
 LLVMValueRef *ts_gpu_matrix_wholes(struct TsGpuEmit *g, TsTileVal v, int *n);
+/* One of them. */
+LLVMValueRef ts_gpu_matrix_whole(struct TsGpuEmit *g, TsTileVal v, int i);
 void ts_gpu_matrix_keep_wholes(struct TsGpuEmit *g, struct TsGpuFrame *f);
 void ts_gpu_matrix_define(struct TsGpuEmit *g, TsTileVal v, LLVMValueRef *whole);
 /* false: there is no unit, and no instruction was emitted. */

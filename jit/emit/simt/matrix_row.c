@@ -82,12 +82,11 @@ static V largest(TsGpuEmit *g, const V *x, int n) {
   static const char *const name[ORDERS] = {"llvm.smax", "llvm.umin", "llvm.umax"};
   LLVMBuilderRef b = g->e->b;
   LLVMTypeRef word = ts_emit_int_type(g->e, 32, 0);
-  V best[ORDERS], *y = ts_emit_take(g->e, sizeof *y * (size_t)n);
-  for (int i = 0; i < ORDERS; i++) {
-    for (int k = 0; k < n; k++) y[k] = LLVMBuildBitCast(b, x[k], word, "");
-    for (int half = n / 2; half; half /= 2)
-      for (int k = 0; k < half; k++) y[k] = ts_emit_call2(g->e, name[i], y[k], y[k + half]);
-    best[i] = y[0];
+  V best[ORDERS];
+  for (int k = 0; k < n; k++) {
+    V y = LLVMBuildBitCast(b, x[k], word, "");
+    for (int i = 0; i < ORDERS; i++)
+      best[i] = k ? ts_emit_call2(g->e, name[i], best[i], y) : y;
   }
   V none = LLVMBuildICmp(b, LLVMIntSLT, best[SIGNED], LLVMConstNull(word), "");
   V z = LLVMBuildSelect(b, none, best[NEGATIVE], best[SIGNED], "");
