@@ -47,6 +47,7 @@ typedef struct Lower {
   int64_t rows, nq, nb; /* rows of a round, rounds of a head, blocks of keys */
   int64_t window;       /* 0: none */
   bool causal, transposed;
+  bool gpu;
   double scale;
   const char *unit; /* that multiplies, or NULL */
   bool early;       /* lanes have registers for values that are loaded beside keys */
@@ -163,6 +164,13 @@ static TsTileVal load_rows(Lower *l, const Operand *o, TsTileVal b, TsTileVal h,
 }
 
 /* ---- the first phase */
+static TsTileVal transposed(Lower *l, TsTileVal x) {
+  TsAttr perm = {.type = TS_ATTR_ints, .n = 2, .ints = (int64_t[]){1, 0}};
+  if (!x) return NULL;
+  TsTileType t = tile2((TsDtype)x->type.dtype, x->type.dim[1], x->type.dim[0]);
+  return ts_tile_emit1(&l->b, TS_TILE_transpose, 1, &x, &perm, &t);
+}
+
 static TsTileVal scratch(Lower *l, int64_t nrow, int64_t ncol) {
   int64_t dim[5] = {ts_tile_dim(0), l->kv_heads, l->nb, nrow, ncol};
   TsTileType t = ts_tile_type(l->wide, 5, dim);
@@ -177,10 +185,9 @@ static void pack(Lower *l) {
   TsTileLoop r = ts_sched_attention_rounds(&l->b, l->kv_heads, l->nb, at);
   TsTileVal row = times(l, at[2], l->keys), to[5] = {at[0], at[1], at[2], num(l, 0), num(l, 0)};
   TsTileVal x = load_rows(l, &l->key, at[0], at[1], row, l->keys, l->d, edge);
-  TsAttr perm = {.type = TS_ATTR_ints, .n = 2, .ints = (int64_t[]){1, 0}};
-  TsTileType transposed = tile2(l->wide, l->d, l->keys);
-  x = ts_tile_cast(&l->b, x, l->wide);
-  x = ts_tile_emit1(&l->b, TS_TILE_transpose, 1, &x, &perm, &transposed);
+  if (!l->gpu) x = ts_tile_cast(&l->b, x, l->wide);
+  x = transposed(l, x);
+  if (l->gpu) x = ts_tile_cast(&l->b, x, l->wide); /* what is turned lies in shared memory */
   ts_tile_store(&l->b, l->packed_k, to, x, NULL);
   if (l->packed_v) {
     x = load_rows(l, &l->val, at[0], at[1], row, l->keys, l->dv, edge);
@@ -259,13 +266,6 @@ static TsTileVal load_mask(Lower *l, TsTileVal key) {
   if (!seen) x = ts_tile_cast(&l->b, x, l->wide);
   if (seen) whole.dtype = TS_DT_bool;
   return t.rank == 2 ? x : ts_tile_broadcast(&l->b, x, &whole, axes);
-}
-
-static TsTileVal transposed(Lower *l, TsTileVal x) {
-  TsAttr perm = {.type = TS_ATTR_ints, .n = 2, .ints = (int64_t[]){1, 0}};
-  if (!x) return NULL;
-  TsTileType t = tile2((TsDtype)x->type.dtype, x->type.dim[1], x->type.dim[0]);
-  return ts_tile_emit1(&l->b, TS_TILE_transpose, 1, &x, &perm, &t);
 }
 
 /* Of the block, as [d, key]. */
@@ -577,8 +577,9 @@ int ts_sched_lower_attention(const TsSched *s, const TsGroup *group, TsLayoutFn 
   read_node(&l, group->node[0]);
   l.transposed = group->transposed;
   l.unit = unit_of(s, l.n);
-  l.early = s->target && s->target->lanes >= 64;
+  l.gpu = ts_target_gpu(s->target), l.early = l.gpu && s->target->lanes >= 64;
   l.rows = l.unit ? UNIT_WAVE * UNIT_WAVES : group->choice.rows ? group->choice.rows : ROWS;
+  if (l.gpu && l.wide == TS_DT_f64 && l.rows == ROWS) l.rows /= 2; /* as many bytes */
   if (l.rows > l.s && !l.unit) l.rows = l.s;
   l.keys = l.unit ? ts_sched_attention_keys(s->target, l.n) : KEYS;
   l.nb = (l.t + l.keys - 1) / l.keys;

@@ -64,8 +64,14 @@ static int emit(const TsTile *k, const TsTarget *t, TsGpuForm how, TsLlvmForm fo
   TsTile *e = expanded(k, t, err);
   if (!e) return -1;
   int failed = ts_gpu_code_outline(e, t, how != TS_GPU_loose, code, &plan, err);
-  TsGpuJob job = {.plan = &plan, .form = how, .shared = shared};
+  bool crowded = false;
+  TsGpuJob job = {.plan = &plan, .form = how, .shared = shared, .crowded = &crowded};
   if (!failed) failed = ts_llvm_emit(e, t, passes_of(k, t), form, ts_gpu_emit, &job, text, err);
+  if (failed && crowded) { /* caches have to do then */
+    ts_error_clear(err);
+    job.lean = true;
+    failed = ts_llvm_emit(e, t, passes_of(k, t), form, ts_gpu_emit, &job, text, err);
+  }
   for (int i = 0; !failed && i < plan.nphase; i++) {
     code->phase[i].shared = (uint32_t)(shared[i] * plan.phase[i].rounds);
     if (code->phase[i].shared > t->shared_bytes)

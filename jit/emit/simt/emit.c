@@ -456,7 +456,7 @@ static const TsGpuMaker *const maker[] = {[TS_MAKER_nvidia] = &ts_gpu_nvidia,
 void ts_gpu_emit(TsEmit *e, void *arg) {
   const TsGpuJob *job = arg;
   TsGpuEmit *g = ts_emit_take(e, sizeof *g);
-  *g = (TsGpuEmit){.e = e, .plan = job->plan};
+  *g = (TsGpuEmit){.e = e, .plan = job->plan, .lean = job->lean, .crowded = job->crowded};
   g->maker = job->host ? &ts_gpu_host : maker[e->target->maker];
   g->aligned = job->form != TS_GPU_loose, g->batch = job->form == TS_GPU_batch;
   g->meets = ts_tile_find(e->k->body, TS_TILE_meet) != NULL;

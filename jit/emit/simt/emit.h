@@ -74,6 +74,8 @@ typedef struct TsGpuEmit {
   bool batch;              /* many runs in one launch */
   int task_from;    /* of that: the first thread */
   const char *task; /* the name of a phase that is a task of a persistent kernel; or NULL */
+  bool lean;               /* operands of products are read where they lie */
+  bool *crowded;           /* set where shared memory is too small; or NULL */
   bool aligned;            /* parameters begin at multiples of 16 bytes */
   const TsGpuPhasePlan *phase;
   int threads;              /* of a group: T */
