@@ -441,7 +441,6 @@ const char *ts_lower_attention_grad_without(const TsSched *s, const TsNode *n) {
   if (q->dtype != TS_DT_bf16 && q->dtype != TS_DT_f16) return "its numbers have no 16 bits";
   if (t->matrix == TS_MATRIX_none || !(t->factors & TS_FACTOR_half))
     return "the target has no unit for 16 bits";
-  if (t->matrix == TS_MATRIX_dpas) return "gradients have no form for DPAS";
   if (t->matrix == TS_MATRIX_cooperative) return "gradients have no form for cooperative matrices";
   if (s->profile == TS_PROFILE_strict) return "sums are those of the CPU in profile strict";
   if (n->in[3]) return "gradients with a mask have no form for it";
@@ -463,13 +462,14 @@ int ts_lower_attention_grad_unit(const TsSched *s, const TsGroup *group, TsLayou
   Lower l = {.layout = layout, .arg = arg};
   if (ts_lower_attention_grad_without(s, group->node[0])) return 0;
   read_node(&l, group->node[0]);
-  l.unit = ts_target_has_chain(s->target) ? "mfma" : "wmma";
+  bool dpas = s->target->matrix == TS_MATRIX_dpas;
+  l.unit = dpas ? "dpas" : ts_target_has_chain(s->target) ? "mfma" : "wmma";
   if (!(l.k = ts_tile_new("attention_grad"))) return ts_error_memory(err), -1;
   l.k->target = s->target->name;
   bool few = s->target->lanes < 64;
   int64_t own = l.wide || few ? OWN / 2 : OWN, step = few ? FEW : own / 2;
   l.k->ntile = 2, l.k->tile[0] = own, l.k->tile[1] = step;
-  l.k->threads = WAVES * s->target->lanes;
+  l.k->threads = dpas ? (int)own : WAVES * s->target->lanes; /* sub-groups of 16 rows */
   put_params(&l);
   l.b = ts_tile_build(l.k);
   l.b.line = ts_tile_place(l.k, ts_graph_where(l.n));

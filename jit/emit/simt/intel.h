@@ -62,9 +62,10 @@ TsIntelSide ts_gpu_intel_put(TsGpuEmit *g, TsTileVal v);
 LLVMValueRef ts_gpu_intel_at(TsGpuEmit *g, const TsIntelSide *o, LLVMValueRef row,
                              LLVMValueRef col);
 
-/* ---- intel_rows.c: where lanes have whole rows. What it adds to it makes itself. */
-void ts_gpu_intel_rows_product(TsGpuEmit *g, const TsTileStmt *s, const TsIntelGroups *w,
-                               LLVMValueRef *sum);
+/* ---- intel_rows.c: where lanes have whole rows. What sums are added to it makes itself, and gives what
+ * they are: the product, or what a `where` behind it makes of it. */
+TsTileVal ts_gpu_intel_rows_product(TsGpuEmit *g, const TsTileStmt *s, const TsIntelGroups *w,
+                                    LLVMValueRef *sum);
 
 /* ---- cooperative.c */
 bool ts_gpu_cooperative(const TsGpuEmit *g); /* whether that is the target's unit */

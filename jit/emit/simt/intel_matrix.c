@@ -43,12 +43,12 @@ static bool by_unit(const TsGpuEmit *g, const TsTileStmt *s) {
          (ts_gpu_cooperative(g) ? TS_SQUARE_cooperative : TS_SQUARE_dpas);
 }
 
-/* A product by the unit, of sums of this shape; NULL: of any. */
+/* A product by the unit, of sums of this shape, or as many rows; NULL: of any. */
 static const TsTileStmt *find(const TsGpuEmit *g, const TsTileRegion *r, const TsTileType *t) {
   for (const TsTileStmt *s = r->first; s; s = s->next) {
     const TsTileType *y = by_unit(g, s) ? &s->out[0]->type : NULL;
-    if (y && (!t || (t->rank == 2 && y->dim[0] == t->dim[0] && y->dim[1] == t->dim[1])))
-      return s;
+    bool fits = y && (!t || y->dim[0] == t->dim[0]);
+    if (fits && (!t || t->rank == 1 || y->dim[1] == t->dim[1])) return s;
     for (int i = 0; i < s->nregion; i++) {
       const TsTileStmt *found = find(g, s->region[i], t);
       if (found) return found;
@@ -119,9 +119,16 @@ Place ts_gpu_intel_place(TsGpuEmit *g, const Groups *w) {
                  ts_gpu_mul(g, across, (int64_t)w->strips * w->cols), lane};
 }
 
+/* A number of each row is one of the lane that has it. */
+static TsGpuFrame *row_frame(TsGpuEmit *g, const TsTileType *t) {
+  const TsTileStmt *s = has_rows(g) ? find(g, g->phase->loop->region[0], t) : NULL;
+  TsGpuFrame *of = s ? ts_gpu_intel_frame(g, &s->out[0]->type) : NULL;
+  return ts_gpu_matrix_rows_of(g, t, of);
+}
+
 TsGpuFrame *ts_gpu_intel_frame(TsGpuEmit *g, const TsTileType *t) {
   Groups w;
-  if (t->rank == 1) return has_rows(g) ? ts_gpu_matrix_row_frame(g, t) : NULL;
+  if (t->rank == 1) return row_frame(g, t);
   const TsTileStmt *s =
       has_unit(g) && t->rank == 2 ? find(g, g->phase->loop->region[0], t) : NULL;
   if (!s || !divide(g, t, &w)) return NULL;
@@ -259,13 +266,14 @@ bool ts_gpu_intel_product(TsGpuEmit *g, const TsTileStmt *s) {
   if (!name_of(d) || a->dim[1] % (BYTES / ts_dtypes[d].nbytes) ||
       !divide(g, &s->out[0]->type, &w))
     ts_emit_fail(g->e, "the unit has no product of these tiles");
-  bool rows = has_rows(g);
-  V *acc = rows ? NULL : ts_gpu_matrix_wholes(g, s->in[2], &n);
-  if (rows) n = w.bands * w.strips;
-  V *sum = ts_emit_take(g->e, sizeof *sum * (size_t)n);
-  if (acc) memcpy(sum, acc, sizeof *sum * (size_t)n);
+  V *sum = ts_emit_take(g->e, sizeof *sum * (size_t)(w.bands * w.strips));
+  if (has_rows(g)) {
+    TsTileVal made = ts_gpu_intel_rows_product(g, s, &w, sum);
+    return ts_gpu_matrix_define(g, made, sum), true;
+  }
+  V *acc = ts_gpu_matrix_wholes(g, s->in[2], &n);
+  memcpy(sum, acc, sizeof *sum * (size_t)n);
   (ts_gpu_cooperative(g) ? ts_gpu_cooperative_sums
-   : rows                ? ts_gpu_intel_rows_product
    : w.columns           ? by_boxes
                          : by_shared)(g, s, &w, sum);
   ts_gpu_matrix_define(g, s->out[0], sum);

@@ -138,10 +138,39 @@ static void right(TsGpuEmit *g, const Side *o, const TsIntelPlace *p, int64_t k,
 typedef struct Product {
   const TsTileStmt *s;
   const TsIntelGroups *w;
+  const TsTileStmt *chosen; /* what the sums are for; NULL: nothing is known */
   Side left, right;
   TsIntelPlace p;
   V *sum;
 } Product;
+
+/* ---- `where` behind it, of rows: those that keep what they had */
+static int uses(const TsTileRegion *r, TsTileVal v) {
+  int n = 0;
+  for (const TsTileStmt *s = r->first; s; s = s->next) {
+    for (int i = 0; i < s->nin; i++) n += s->in[i] == v;
+    for (int i = 0; i < s->nregion; i++) n += uses(s->region[i], v);
+  }
+  return n;
+}
+
+/* Only where every lane knows its rows' conditions by itself. */
+static const TsTileStmt *choice_of(TsGpuEmit *g, const TsTileStmt *product) {
+  TsTileVal v = product->out[0];
+  const TsTileStmt *s = product->next;
+  while (s && !(s->op == TS_OP_where && s->in[1] == v)) s = s->next;
+  if (!s || uses(g->phase->loop->region[0], v) != 1 || !s->in[0]->stmt) return NULL;
+  TsGpuFrame *f = ts_gpu_frame(g, &v->type);
+  return ts_gpu_matrix_spread(g, s->in[0]->stmt, f) ? s : NULL;
+}
+
+static void choose(TsGpuEmit *g, const Product *o, int band, int strip) {
+  TsTileVal cond = o->chosen->in[0];
+  TsGpuFrame *f = ts_gpu_frame(g, &cond->type);
+  int at = band * o->w->strips + strip;
+  V holds = ts_gpu_elem(g, f, cond, at * RUN), was = ts_gpu_matrix_whole(g, o->chosen->in[2], at);
+  o->sum[at] = LLVMBuildSelect(g->e->b, holds, o->sum[at], was, "");
+}
 
 /* Words of the rows, of two steps from k on at most. */
 static void read_left(TsGpuEmit *g, const Product *o, int64_t k, int steps, V (*y)[2]) {
@@ -176,8 +205,11 @@ static void by_strips(TsGpuEmit *g, const Product *o) {
   V(*y)[MOST][2] = ts_emit_take(g->e, sizeof *y * (size_t)(depth / STEP + 1));
   for (int64_t k = 0; k < depth; k += 2 * STEP)
     read_left(g, o, k, steps_of(o, k), y[k / STEP]);
-  for (int c = 0; c < o->w->strips; c += 2)
+  for (int c = 0; c < o->w->strips; c += 2) {
     for (int64_t k = 0; k < depth; k += 2 * STEP) piece(g, o, k, c, y[k / STEP]);
+    for (int b = 0; o->chosen && b < o->w->bands; b++)
+      for (int i = c; i < c + 2 && i < o->w->strips; i++) choose(g, o, b, i);
+  }
 }
 
 static void by_steps(TsGpuEmit *g, const Product *o) {
@@ -188,8 +220,8 @@ static void by_steps(TsGpuEmit *g, const Product *o) {
   }
 }
 
-void ts_gpu_intel_rows_product(TsGpuEmit *g, const TsTileStmt *s, const TsIntelGroups *w,
-                               V *sum) {
+TsTileVal ts_gpu_intel_rows_product(TsGpuEmit *g, const TsTileStmt *s, const TsIntelGroups *w,
+                                    V *sum) {
   if (w->across != 1 || w->bands > MOST || ts_dtypes[s->in[0]->type.dtype].nbytes != 2)
     ts_emit_fail(g->e, "the unit has no product of these rows");
   int64_t used = g->shared_used;
@@ -199,8 +231,12 @@ void ts_gpu_intel_rows_product(TsGpuEmit *g, const TsTileStmt *s, const TsIntelG
   bool meets = o.left.in == SHARED || o.right.in == SHARED;
   if (meets) ts_gpu_sync(g);
   o.p = ts_gpu_intel_place(g, w);
+  if (o.left.in == REGISTERS && (o.chosen = choice_of(g, s)))
+    ts_gpu_slots_begin(g, o.chosen->in[0]), ts_gpu_slots_begin(g, o.chosen->in[2]);
   (o.left.in == REGISTERS ? by_strips : by_steps)(g, &o);
-  if (!meets) return;
-  ts_gpu_sync(g); /* another product can have its memory */
-  g->shared_used = used;
+  if (meets) {
+    ts_gpu_sync(g); /* another product can have its memory */
+    g->shared_used = used;
+  }
+  return o.chosen ? o.chosen->out[0] : s->out[0];
 }

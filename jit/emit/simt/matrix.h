@@ -63,6 +63,9 @@ void ts_gpu_matrix_before(struct TsGpuEmit *g, const TsTileRegion *r);
 /* Whether the phase reduces rows of tiles with as many rows: waves have whole ones then. */
 bool ts_gpu_matrix_rows(const struct TsGpuEmit *g, const TsTileType *t);
 struct TsGpuFrame *ts_gpu_matrix_row_frame(struct TsGpuEmit *g, const TsTileType *t);
+/* The same of rows of sums in such a frame; NULL: waves do not have whole ones. */
+struct TsGpuFrame *ts_gpu_matrix_rows_of(struct TsGpuEmit *g, const TsTileType *t,
+                                         const struct TsGpuFrame *of);
 bool ts_gpu_matrix_reduce(struct TsGpuEmit *g, const TsTileStmt *s); /* false: not of that form */
 /* The frame of the operand of a broadcast along the columns of f; NULL: it is no such. */
 struct TsGpuFrame *ts_gpu_matrix_spread(struct TsGpuEmit *g, const TsTileStmt *s,

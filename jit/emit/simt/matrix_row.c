@@ -42,7 +42,10 @@ bool ts_gpu_matrix_rows(const TsGpuEmit *g, const TsTileType *t) {
 
 TsGpuFrame *ts_gpu_matrix_row_frame(TsGpuEmit *g, const TsTileType *t) {
   const TsTileStmt *s = find(g->phase->loop->region[0], t);
-  TsGpuFrame *of = s ? ts_gpu_matrix_frame(g, &s->in[0]->type) : NULL;
+  return s ? ts_gpu_matrix_rows_of(g, t, ts_gpu_matrix_frame(g, &s->in[0]->type)) : NULL;
+}
+
+TsGpuFrame *ts_gpu_matrix_rows_of(TsGpuEmit *g, const TsTileType *t, const TsGpuFrame *of) {
   if (!of || !of->whole || !of->squares) return NULL;
   TsGpuFrame *f = ts_gpu_frame_of(g, t, 1, of->squares);
   int each = of->vector * of->chunks / of->squares;
