@@ -478,6 +478,7 @@ int ts_lower_attention_grad_unit(const TsSched *s, const TsGroup *group, TsLayou
   l.own = OWN, l.step = ts_sched_attention_keys(s->target, l.n), statistics(&l);
   l.own = own, l.step = step, of_queries(&l);
   bool apart = l.wide && few; /* both together spill there */
+  if (dpas && !apart) l.step = step / 2;
   of_keys(&l, true, !apart);
   if (apart) of_keys(&l, false, true);
   if (l.k->failed) {

@@ -527,6 +527,8 @@ static int give(Lower *l, TsSchedKernel *out) {
   return 0;
 }
 
+static bool is_dpas(const TsTarget *t) { return t->matrix == TS_MATRIX_dpas; }
+
 /* Sums and results of a round of wider heads have no room in a wave's registers. */
 const char *ts_sched_attention_without(const TsSched *s, const TsNode *n) {
   const TsTarget *t = s->target;
@@ -543,8 +545,6 @@ const char *ts_sched_attention_without(const TsSched *s, const TsNode *n) {
   return NULL;
 }
 
-static bool is_dpas(const TsTarget *t) { return t->matrix == TS_MATRIX_dpas; }
-
 static const char *unit_of(const TsSched *s, const TsNode *n) {
   if (ts_sched_attention_without(s, n)) return NULL;
   if (is_dpas(s->target)) return "dpas";
@@ -558,15 +558,17 @@ int64_t ts_sched_attention_keys(const TsTarget *t, const TsNode *n) {
   bool wide = q->dim[q->ndim - 1] > UNIT_NARROW || v->dim[v->ndim - 1] > UNIT_NARROW;
   bool window = n->attr[1].type == TS_ATTR_int && n->attr[1].i;
   if (t->lanes >= 64) return UNIT_KEYS;
+  if (is_dpas(t)) return UNIT_KEYS / 2; /* with as many registers as two threads have */
   return wide && (window || (n->nin > 3 && n->in[3])) ? UNIT_KEYS / 4 : UNIT_KEYS / 2;
 }
 
-/* Sub-groups of 16 lanes have 16 rows, or 32 of heads for which their registers have room: what is read of
- * keys and values is used twice then. */
+/* Sub-groups of 16 lanes have 16 rows, or 32 where their registers have room: what is read of keys and
+ * values is used twice then. */
 static int threads_of(const TsTarget *t, const TsNode *n) {
   int64_t d = n->in[0]->meta.dim[n->in[0]->meta.ndim - 1];
   int64_t dv = n->in[2]->meta.dim[n->in[2]->meta.ndim - 1];
-  bool twice = d <= UNIT_NARROW && dv <= UNIT_NARROW && d + dv > UNIT_NARROW;
+  bool mask = n->nin > 3 && n->in[3];
+  bool twice = d <= UNIT_NARROW && dv <= UNIT_NARROW && d + dv > UNIT_NARROW && !mask;
   if (!is_dpas(t)) return UNIT_WAVES * t->lanes;
   return UNIT_WAVES * UNIT_WAVE / (twice ? 2 : 1);
 }

@@ -164,12 +164,22 @@ static const TsTileStmt *choice_of(TsGpuEmit *g, const TsTileStmt *product) {
   return ts_gpu_matrix_spread(g, s->in[0]->stmt, f) ? s : NULL;
 }
 
-static void choose(TsGpuEmit *g, const Product *o, int band, int strip) {
+static V holds(TsGpuEmit *g, const Product *o, int at) {
   TsTileVal cond = o->chosen->in[0];
-  TsGpuFrame *f = ts_gpu_frame(g, &cond->type);
-  int at = band * o->w->strips + strip;
-  V holds = ts_gpu_elem(g, f, cond, at * RUN), was = ts_gpu_matrix_whole(g, o->chosen->in[2], at);
-  o->sum[at] = LLVMBuildSelect(g->e->b, holds, o->sum[at], was, "");
+  return ts_gpu_elem(g, ts_gpu_frame(g, &cond->type), cond, at * RUN);
+}
+
+static void choose(TsGpuEmit *g, const Product *o, int at) {
+  V was = ts_gpu_matrix_whole(g, o->chosen->in[2], at);
+  o->sum[at] = LLVMBuildSelect(g->e->b, holds(g, o, at), o->sum[at], was, "");
+}
+
+/* Rows that keep what they had begin anywhere: at 0, as Intel's compiler would copy all sums at once, and
+ * have no registers for them, to have those of before behind an instruction that adds to them. */
+static V begun(TsGpuEmit *g, const Product *o, int at) {
+  V sum = ts_gpu_matrix_whole(g, o->s->in[2], at);
+  if (!o->chosen || o->chosen->in[2] != o->s->in[2]) return sum;
+  return LLVMBuildSelect(g->e->b, holds(g, o, at), sum, LLVMConstNull(LLVMTypeOf(sum)), "");
 }
 
 /* Words of the rows, of two steps from k on at most. */
@@ -192,7 +202,7 @@ static void piece(TsGpuEmit *g, const Product *o, int64_t k, int c, V (*y)[2]) {
   for (int b = 0; b < o->w->bands; b++)
     for (int i = 0; i < strips; i++) {
       int at = b * o->w->strips + c + i;
-      if (!k) o->sum[at] = ts_gpu_matrix_whole(g, o->s->in[2], at);
+      if (!k) o->sum[at] = begun(g, o, at);
       for (int j = 0; j < steps; j++)
         o->sum[at] = ts_gpu_intel_multiply(g, d, x[i][j], y[b][j], o->sum[at]);
     }
@@ -208,7 +218,7 @@ static void by_strips(TsGpuEmit *g, const Product *o) {
   for (int c = 0; c < o->w->strips; c += 2) {
     for (int64_t k = 0; k < depth; k += 2 * STEP) piece(g, o, k, c, y[k / STEP]);
     for (int b = 0; o->chosen && b < o->w->bands; b++)
-      for (int i = c; i < c + 2 && i < o->w->strips; i++) choose(g, o, b, i);
+      for (int i = c; i < c + 2 && i < o->w->strips; i++) choose(g, o, b * o->w->strips + i);
   }
 }
 
