@@ -15,7 +15,9 @@
  * Operands that a loop does not change (queries and their gradients, keys and values) lie in
  * shared memory before it. Rounds have so many rows that these and what a step adds fit in 64
  * KiB. Rows of the second phase are whole ones of a wave; those of later phases are shared by
- * two waves where heads are wide or waves narrow, since a lane has half as many sums then. */
+ * two waves where heads are wide or waves narrow, since a lane has half as many sums then. Of "dpas" a
+ * sub-group of 16 lanes has whole rows in all phases (jit/emit/simt/intel_rows.c), 16 of them, of the
+ * second 32. */
 #include <math.h>
 #include <string.h>
 
@@ -29,9 +31,9 @@ enum {
   OWN = 128,    /* rows of a round, 16 for each of them; half as many of wide heads */
   NARROW = 64,  /* heads up to this are not wide */
   WIDEST = 128, /* heads for which lanes have registers */
-  FEW = 32,     /* of a step on waves of 32 lanes, each of which has twice as many sums; of a round
+  FEW = 32,  /* of a step on waves of 32 lanes, each of which has twice as many sums; of a round
                    as of wide heads */
-  SUMS = 32,  /* rows of a round that makes delta; blocks of rows are multiples */
+  SUMS = 32, /* rows of a round that makes delta; blocks of rows are multiples */
   WHOLE = 32, /* of which heads are multiples: steps of the deepest unit */
 };
 
@@ -441,7 +443,8 @@ const char *ts_lower_attention_grad_without(const TsSched *s, const TsNode *n) {
   if (q->dtype != TS_DT_bf16 && q->dtype != TS_DT_f16) return "its numbers have no 16 bits";
   if (t->matrix == TS_MATRIX_none || !(t->factors & TS_FACTOR_half))
     return "the target has no unit for 16 bits";
-  if (t->matrix == TS_MATRIX_cooperative) return "gradients have no form for cooperative matrices";
+  if (t->matrix == TS_MATRIX_cooperative)
+    return "gradients have no form for cooperative matrices";
   if (s->profile == TS_PROFILE_strict) return "sums are those of the CPU in profile strict";
   if (n->in[3]) return "gradients with a mask have no form for it";
   if (n->in[4] || n->nout != 3) return "gradients with a sink have no form for it";

@@ -537,7 +537,8 @@ const char *ts_sched_attention_without(const TsSched *s, const TsNode *n) {
   if (q->dtype != TS_DT_bf16 && q->dtype != TS_DT_f16) return "its numbers have no 16 bits";
   if (!t || !t->matrix || !(t->factors & TS_FACTOR_half))
     return "the target has no unit for 16 bits";
-  if (t->matrix == TS_MATRIX_cooperative) return "attention has no form for cooperative matrices";
+  if (t->matrix == TS_MATRIX_cooperative)
+    return "attention has no form for cooperative matrices";
   if (s->profile == TS_PROFILE_strict) return "sums are those of the CPU in profile strict";
   if (q->dim[q->ndim - 2] < UNIT_LEAST) return "there are fewer than 16 queries";
   if (d % 32 || dv % 32 || d > UNIT_WIDEST || dv > UNIT_WIDEST)
@@ -551,26 +552,25 @@ static const char *unit_of(const TsSched *s, const TsNode *n) {
   return ts_target_has_chain(s->target) ? "mfma" : "wmma";
 }
 
+static bool is_wide(const TsNode *n) {
+  const TsMeta *q = &n->in[0]->meta, *v = &n->in[2]->meta;
+  return q->dim[q->ndim - 1] > UNIT_NARROW || v->dim[v->ndim - 1] > UNIT_NARROW;
+}
+
 /* A lane of a wave of 32 has twice as many scores and sums, and registers for fewer keys; of wide
  * heads for fewer still beside a mask, or sums that rows which take no part keep. */
 int64_t ts_sched_attention_keys(const TsTarget *t, const TsNode *n) {
-  const TsMeta *q = &n->in[0]->meta, *v = &n->in[2]->meta;
-  bool wide = q->dim[q->ndim - 1] > UNIT_NARROW || v->dim[v->ndim - 1] > UNIT_NARROW;
   bool window = n->attr[1].type == TS_ATTR_int && n->attr[1].i;
   if (t->lanes >= 64) return UNIT_KEYS;
   if (is_dpas(t)) return UNIT_KEYS / 2; /* with as many registers as two threads have */
-  return wide && (window || (n->nin > 3 && n->in[3])) ? UNIT_KEYS / 4 : UNIT_KEYS / 2;
+  return is_wide(n) && (window || (n->nin > 3 && n->in[3])) ? UNIT_KEYS / 4 : UNIT_KEYS / 2;
 }
 
 /* Sub-groups of 16 lanes have 16 rows, or 32 where their registers have room: what is read of keys and
  * values is used twice then. */
 static int threads_of(const TsTarget *t, const TsNode *n) {
-  int64_t d = n->in[0]->meta.dim[n->in[0]->meta.ndim - 1];
-  int64_t dv = n->in[2]->meta.dim[n->in[2]->meta.ndim - 1];
-  bool mask = n->nin > 3 && n->in[3];
-  bool twice = d <= UNIT_NARROW && dv <= UNIT_NARROW && d + dv > UNIT_NARROW && !mask;
-  if (!is_dpas(t)) return UNIT_WAVES * t->lanes;
-  return UNIT_WAVES * UNIT_WAVE / (twice ? 2 : 1);
+  bool twice = !is_wide(n) && !(n->nin > 3 && n->in[3]);
+  return UNIT_WAVES * (!is_dpas(t) ? t->lanes : twice ? UNIT_WAVE / 2 : UNIT_WAVE);
 }
 
 int ts_sched_lower_attention(const TsSched *s, const TsGroup *group, TsLayoutFn *layout,

@@ -121,8 +121,7 @@ static bool some(const TsTileRegion *r) {
 bool ts_gpu_boxes_used(const TsTileRegion *body) {
   for (const TsTileStmt *s = body->first; s; s = s->next)
     for (int i = 0; i < s->nregion; i++)
-      if (ts_gpu_whole_rows(s->region[i]) ? some(s->region[i])
-                                          : ts_gpu_boxes_all(s->region[i]))
+      if (ts_gpu_whole_rows(s->region[i]) ? some(s->region[i]) : ts_gpu_boxes_all(s->region[i]))
         return true;
   return false;
 }

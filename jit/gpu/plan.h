@@ -7,7 +7,8 @@
 
 enum {
   TS_GPU_ELEMS = 64, /* most elements of a tile in one thread's registers */
-  TS_GPU_LARGE = 256 /* registers of a thread of Intel's that has all of two, and twice as many */
+  TS_GPU_LARGE =
+      256 /* registers of a thread of Intel's that has all of two, and twice as many */
 };
 
 typedef struct TsGpuPhasePlan {

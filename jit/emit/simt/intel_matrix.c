@@ -13,7 +13,8 @@
  * between rows. D is given 8 columns of our sums, turned: a lane has a row of the tile, of which 8 sums
  * are neighbours, as an epilogue wants them; its numbers of the left operand are neighbours along
  * k, and those of the right one are 8 neighbours of a row, as they lie in memory. No operand is
- * turned on its way then. Sub-groups stand in rows and columns of the tile. */
+ * turned on its way then. Sub-groups stand in rows and columns of the tile. Where rows are reduced or
+ * what is computed is multiplied, a sub-group has whole rows: intel_rows.c. */
 #include <string.h>
 
 #include "ir/tile/square.h"
@@ -228,7 +229,8 @@ static void by_shared(TsGpuEmit *g, const TsTileStmt *s, const Groups *w, V *sum
       x[c] = right(g, &r, d, p.lane, ts_gpu_add(g, p.col, ts_gpu_i64(g, (int64_t)c * RUN)), k);
     for (int b = 0, i = 0; b < w->bands; b++) {
       V y = left(g, &l, ts_gpu_add(g, row, ts_gpu_i64(g, (int64_t)b * LANES)), k);
-      for (int c = 0; c < w->strips; c++, i++) sum[i] = ts_gpu_intel_multiply(g, d, x[c], y, sum[i]);
+      for (int c = 0; c < w->strips; c++, i++)
+        sum[i] = ts_gpu_intel_multiply(g, d, x[c], y, sum[i]);
     }
   }
 }

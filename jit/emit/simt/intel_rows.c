@@ -92,8 +92,7 @@ static V left(TsGpuEmit *g, const Side *o, const TsIntelPlace *p, int band, int6
 /* ---- of the right one: 8 columns of a lane's step of k */
 static V half_of(TsGpuEmit *g, V x, int half) {
   V pick[RUN];
-  for (int i = 0; i < RUN; i++)
-    pick[i] = ts_emit_int(g->e, int_type(g, 32), half * RUN + i);
+  for (int i = 0; i < RUN; i++) pick[i] = ts_emit_int(g->e, int_type(g, 32), half * RUN + i);
   return LLVMBuildShuffleVector(g->e->b, x, x, LLVMConstVector(pick, RUN), "");
 }
 
@@ -213,8 +212,7 @@ static void piece(TsGpuEmit *g, const Product *o, int64_t k, int c, V (*y)[2]) {
 static void by_strips(TsGpuEmit *g, const Product *o) {
   int64_t depth = o->s->in[0]->type.dim[1];
   V(*y)[MOST][2] = ts_emit_take(g->e, sizeof *y * (size_t)(depth / STEP + 1));
-  for (int64_t k = 0; k < depth; k += 2 * STEP)
-    read_left(g, o, k, steps_of(o, k), y[k / STEP]);
+  for (int64_t k = 0; k < depth; k += 2 * STEP) read_left(g, o, k, steps_of(o, k), y[k / STEP]);
   for (int c = 0; c < o->w->strips; c += 2) {
     for (int64_t k = 0; k < depth; k += 2 * STEP) piece(g, o, k, c, y[k / STEP]);
     for (int b = 0; o->chosen && b < o->w->bands; b++)

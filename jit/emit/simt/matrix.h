@@ -25,7 +25,7 @@ typedef enum TsGpuMatrixWords {
  * col_group. */
 typedef struct TsGpuMatrix {
   TsTargetMatrix unit;
-  TsDtype of; /* what is multiplied */
+  TsDtype of;       /* what is multiplied */
   const char *name; /* of the intrinsic */
   int lanes, depth;
   int each, run, far, k_group;
@@ -66,7 +66,8 @@ struct TsGpuFrame *ts_gpu_matrix_row_frame(struct TsGpuEmit *g, const TsTileType
 /* The same of rows of sums in such a frame; NULL: waves do not have whole ones. */
 struct TsGpuFrame *ts_gpu_matrix_rows_of(struct TsGpuEmit *g, const TsTileType *t,
                                          const struct TsGpuFrame *of);
-bool ts_gpu_matrix_reduce(struct TsGpuEmit *g, const TsTileStmt *s); /* false: not of that form */
+bool ts_gpu_matrix_reduce(struct TsGpuEmit *g,
+                          const TsTileStmt *s); /* false: not of that form */
 /* The frame of the operand of a broadcast along the columns of f; NULL: it is no such. */
 struct TsGpuFrame *ts_gpu_matrix_spread(struct TsGpuEmit *g, const TsTileStmt *s,
                                         const struct TsGpuFrame *f);
@@ -94,7 +95,8 @@ TsTileVal ts_gpu_matrix_operand(const TsTileStmt *s, int side, bool *turned);
 int64_t ts_gpu_matrix_pitch(TsDtype d, int64_t depth);
 /* The frame in which a thread has numbers of several steps of k of a column; NULL: none. */
 struct TsGpuFrame *ts_gpu_matrix_turned(struct TsGpuEmit *g, const TsTileType *t);
-void ts_gpu_matrix_put(struct TsGpuEmit *g, TsTileVal v, bool turned, const TsGpuMatrixRows *to);
+void ts_gpu_matrix_put(struct TsGpuEmit *g, TsTileVal v, bool turned,
+                       const TsGpuMatrixRows *to);
 /* A lane's numbers of a row, for the step of k that begins at `from`; of `across` the row is that of the
  * first lane, of which this is number `lane` of 16. */
 LLVMValueRef ts_gpu_matrix_numbers(struct TsGpuEmit *g, const TsGpuMatrix *u,

@@ -88,8 +88,7 @@ static V largest(TsGpuEmit *g, const V *x, int n) {
   V best[ORDERS];
   for (int k = 0; k < n; k++) {
     V y = LLVMBuildBitCast(b, x[k], word, "");
-    for (int i = 0; i < ORDERS; i++)
-      best[i] = k ? ts_emit_call2(g->e, name[i], best[i], y) : y;
+    for (int i = 0; i < ORDERS; i++) best[i] = k ? ts_emit_call2(g->e, name[i], best[i], y) : y;
   }
   V none = LLVMBuildICmp(b, LLVMIntSLT, best[SIGNED], LLVMConstNull(word), "");
   V z = LLVMBuildSelect(b, none, best[NEGATIVE], best[SIGNED], "");
