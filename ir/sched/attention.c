@@ -408,8 +408,7 @@ static void set_all(Operand *o, TsVal v) {
 static void read_node(Lower *l, const TsNode *n) {
   const TsMeta *q = &n->in[0]->meta, *k = &n->in[1]->meta;
   int nd = q->ndim;
-  l->n = n;
-  l->batch = nd > 3 ? q->dim[0] : 1;
+  l->n = n, l->batch = nd > 3 ? q->dim[0] : 1;
   l->heads = nd > 2 ? q->dim[nd - 3] : 1, l->kv_heads = nd > 2 ? k->dim[nd - 3] : 1;
   l->s = q->dim[nd - 2], l->t = k->dim[nd - 2], l->d = q->dim[nd - 1];
   l->dv = n->in[2]->meta.dim[nd - 1];
@@ -527,8 +526,6 @@ static int give(Lower *l, TsSchedKernel *out) {
   return 0;
 }
 
-static bool is_dpas(const TsTarget *t) { return t->matrix == TS_MATRIX_dpas; }
-
 /* Sums and results of a round of wider heads have no room in a wave's registers. */
 const char *ts_sched_attention_without(const TsSched *s, const TsNode *n) {
   const TsTarget *t = s->target;
@@ -548,7 +545,7 @@ const char *ts_sched_attention_without(const TsSched *s, const TsNode *n) {
 
 static const char *unit_of(const TsSched *s, const TsNode *n) {
   if (ts_sched_attention_without(s, n)) return NULL;
-  if (is_dpas(s->target)) return "dpas";
+  if (s->target->matrix == TS_MATRIX_dpas) return "dpas";
   return ts_target_has_chain(s->target) ? "mfma" : "wmma";
 }
 
@@ -562,7 +559,8 @@ static bool is_wide(const TsNode *n) {
 int64_t ts_sched_attention_keys(const TsTarget *t, const TsNode *n) {
   bool window = n->attr[1].type == TS_ATTR_int && n->attr[1].i;
   if (t->lanes >= 64) return UNIT_KEYS;
-  if (is_dpas(t)) return UNIT_KEYS / 2; /* with as many registers as two threads have */
+  if (t->matrix == TS_MATRIX_dpas)
+    return UNIT_KEYS / 2; /* with as many registers as two threads have */
   return is_wide(n) && (window || (n->nin > 3 && n->in[3])) ? UNIT_KEYS / 4 : UNIT_KEYS / 2;
 }
 
@@ -570,22 +568,22 @@ int64_t ts_sched_attention_keys(const TsTarget *t, const TsNode *n) {
  * values is used twice then. */
 static int threads_of(const TsTarget *t, const TsNode *n) {
   bool twice = !is_wide(n) && !(n->nin > 3 && n->in[3]);
-  return UNIT_WAVES * (!is_dpas(t) ? t->lanes : twice ? UNIT_WAVE / 2 : UNIT_WAVE);
+  return UNIT_WAVES * (t->matrix != TS_MATRIX_dpas ? t->lanes
+                       : twice                     ? UNIT_WAVE / 2
+                                                   : UNIT_WAVE);
 }
 
 int ts_sched_lower_attention(const TsSched *s, const TsGroup *group, TsLayoutFn *layout,
                              void *arg, TsSchedKernel *out, TsError *err) {
   Lower l = {.layout = layout, .arg = arg};
   read_node(&l, group->node[0]);
-  l.transposed = group->transposed;
-  l.unit = unit_of(s, l.n);
+  l.transposed = group->transposed, l.unit = unit_of(s, l.n);
   l.gpu = ts_target_gpu(s->target), l.early = l.gpu && s->target->lanes >= 64;
   l.rows = l.unit ? UNIT_WAVE * UNIT_WAVES : group->choice.rows ? group->choice.rows : ROWS;
   if (l.gpu && l.wide == TS_DT_f64 && l.rows == ROWS) l.rows /= 2; /* as many bytes */
   if (l.rows > l.s && !l.unit) l.rows = l.s;
   l.keys = l.unit ? ts_sched_attention_keys(s->target, l.n) : KEYS;
-  l.nb = (l.t + l.keys - 1) / l.keys;
-  l.nq = (l.s + l.rows - 1) / l.rows;
+  l.nb = (l.t + l.keys - 1) / l.keys, l.nq = (l.s + l.rows - 1) / l.rows;
   if (!(l.k = ts_tile_new("attention"))) return ts_error_memory(err);
   if (s->target) l.k->target = s->target->name;
   l.k->ntile = 2, l.k->tile[0] = l.rows, l.k->tile[1] = l.keys;

@@ -22,7 +22,8 @@ local function check(what, make, list, later)
     for i = 1, 5 do
       local x = list[i]
       if x and later then
-        local n = x:numel()
+        local n = 1
+        for _, size in ipairs(x.shape) do n = n * size end
         x = op.concat({ op.zeros({ 1 }):cast(x.dtype), x:reshape { n } }):to(device)["1:"]:reshape(x.shape)
       end
       moved[i] = x and x:to(device)
