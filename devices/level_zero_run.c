@@ -34,6 +34,8 @@ static int module_new(TsDevice *d, const void *code, size_t nbytes, void **modul
                        .nbytes = nbytes,
                        .code = code,
                        .options = "-ze-opt-greater-than-4GB-buffer-required"};
+  if (ts_spirv_wants_large(code, nbytes))
+    desc.options = "-ze-opt-greater-than-4GB-buffer-required -ze-opt-large-register-file";
   if (ts_driver_enter(d, err)) return -1;
   Module *m = calloc(1, sizeof *m);
   if (!m) return ts_error_memory(err);

@@ -138,18 +138,21 @@ static cl_int link_with(TsCl *s, const char *text, const char *options, cl_progr
  * of its optimiser, on the gradient of layernorm). Without the optimiser, and with such values in
  * memory (jit/compile/gpu.c), it is right, and takes a tenth of the time. Sub-groups, which nobody asks
  * a CPU for but tests, are made by it. */
-static const char *options_of(TsDevice *d) {
+static const char *options_of(TsDevice *d, bool large) {
   const TsCl *s = d->state;
   const char *own = getenv("TESSERA_OPENCL_OPTIONS"); /* for tests */
   if (own) return own;
   if (s->cpu && ts_target_of(d)->lanes == 1) return "-cl-opt-disable";
+  if (large && !s->cpu)
+    return s->exact ? "-cl-fp32-correctly-rounded-divide-sqrt -cl-intel-256-GRF-per-thread"
+                    : "-cl-intel-256-GRF-per-thread";
   return s->exact ? "-cl-fp32-correctly-rounded-divide-sqrt" : "";
 }
 
 static cl_program build(TsDevice *d, const void *code, size_t nbytes, TsError *err) {
   TsCl *s = d->state;
   const char *more = getenv("TESSERA_OPENCL_FUNCTIONS"); /* compilers lack the matrix unit's */
-  const char *options = options_of(d);
+  const char *options = options_of(d, ts_spirv_wants_large(code, nbytes));
   cl_int failed = 0;
   cl_program p = ts_cl.clCreateProgramWithIL(s->context, code, nbytes, &failed);
   if (failed) return ts_cl_fail(d, failed, "clCreateProgramWithIL", err), NULL;

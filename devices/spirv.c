@@ -1,6 +1,8 @@
 /* See devices/spirv.h. */
 #include "devices/spirv.h"
 
+#include <string.h>
+
 const TsTarget *ts_spirv_target(const TsSpirvDevice *d) {
   enum { THREADS = 1024, TOLD = 4 << 10 /* bytes by which threads without sub-groups tell */ };
   static const char *const best[] = {"pvc", "cooperative", "dg2", "tgllp"};
@@ -22,6 +24,21 @@ bool ts_spirv_wants_f64(const void *module, size_t nbytes) {
   for (size_t i = HEAD; i + 1 < nbytes / sizeof *word; i += 2) {
     if (word[i] != (2u << 16 | OP_CAPABILITY)) return false;
     if (word[i + 1] == FLOAT64) return true;
+  }
+  return false;
+}
+
+/* Names stand in front of all functions. */
+bool ts_spirv_wants_large(const void *module, size_t nbytes) {
+  enum { HEAD = 5, OP_NAME = 5, OP_FUNCTION = 54, AT = 2 /* where the text begins */ };
+  const uint32_t *word = module;
+  size_t n = nbytes / sizeof *word, size, own = sizeof TS_SPIRV_LARGE;
+  for (size_t i = HEAD; i < n && (word[i] & 0xffff) != OP_FUNCTION; i += size) {
+    size = word[i] >> 16;
+    if (!size || i + size > n) return false;
+    bool fits = size > AT && (size - AT) * sizeof *word >= own;
+    if ((word[i] & 0xffff) == OP_NAME && fits && !memcmp(word + i + AT, TS_SPIRV_LARGE, own))
+      return true;
   }
   return false;
 }

@@ -18,5 +18,9 @@ typedef struct TsSpirvDevice {
 /* The best row whose needs it has, so that a GPU that nobody listed runs as well; NULL: none. */
 const TsTarget *ts_spirv_target(const TsSpirvDevice *d);
 bool ts_spirv_wants_f64(const void *module, size_t nbytes);
+/* Whether a parameter of its kernels has this name: threads of Intel's GPUs are to have 256 registers, half
+ * as many of them at a time, which a driver is told beside the module. */
+#define TS_SPIRV_LARGE "large_registers"
+bool ts_spirv_wants_large(const void *module, size_t nbytes);
 
 #endif

@@ -15,7 +15,9 @@
  * Operands that a loop does not change (queries and their gradients, keys and values) lie in
  * shared memory before it. Rounds have so many rows that these and what a step adds fit in 64
  * KiB. Rows of the second phase are whole ones of a wave; those of later phases are shared by
- * two waves where heads are wide or waves narrow, since a lane has half as many sums then. */
+ * two waves where heads are wide or waves narrow, since a lane has half as many sums then. Of "dpas" a
+ * sub-group of 16 lanes has whole rows in all phases (jit/emit/simt/intel_rows.c), 16 of them, of the
+ * second 32. */
 #include <math.h>
 #include <string.h>
 
@@ -29,9 +31,9 @@ enum {
   OWN = 128,    /* rows of a round, 16 for each of them; half as many of wide heads */
   NARROW = 64,  /* heads up to this are not wide */
   WIDEST = 128, /* heads for which lanes have registers */
-  FEW = 32,     /* of a step on waves of 32 lanes, each of which has twice as many sums; of a round
+  FEW = 32,  /* of a step on waves of 32 lanes, each of which has twice as many sums; of a round
                    as of wide heads */
-  SUMS = 32,  /* rows of a round that makes delta; blocks of rows are multiples */
+  SUMS = 32, /* rows of a round that makes delta; blocks of rows are multiples */
   WHOLE = 32, /* of which heads are multiples: steps of the deepest unit */
 };
 
@@ -441,8 +443,8 @@ const char *ts_lower_attention_grad_without(const TsSched *s, const TsNode *n) {
   if (q->dtype != TS_DT_bf16 && q->dtype != TS_DT_f16) return "its numbers have no 16 bits";
   if (t->matrix == TS_MATRIX_none || !(t->factors & TS_FACTOR_half))
     return "the target has no unit for 16 bits";
-  if (t->matrix == TS_MATRIX_dpas) return "gradients have no form for DPAS";
-  if (t->matrix == TS_MATRIX_cooperative) return "gradients have no form for cooperative matrices";
+  if (t->matrix == TS_MATRIX_cooperative)
+    return "gradients have no form for cooperative matrices";
   if (s->profile == TS_PROFILE_strict) return "sums are those of the CPU in profile strict";
   if (n->in[3]) return "gradients with a mask have no form for it";
   if (n->in[4] || n->nout != 3) return "gradients with a sink have no form for it";
@@ -463,13 +465,14 @@ int ts_lower_attention_grad_unit(const TsSched *s, const TsGroup *group, TsLayou
   Lower l = {.layout = layout, .arg = arg};
   if (ts_lower_attention_grad_without(s, group->node[0])) return 0;
   read_node(&l, group->node[0]);
-  l.unit = ts_target_has_chain(s->target) ? "mfma" : "wmma";
+  bool dpas = s->target->matrix == TS_MATRIX_dpas;
+  l.unit = dpas ? "dpas" : ts_target_has_chain(s->target) ? "mfma" : "wmma";
   if (!(l.k = ts_tile_new("attention_grad"))) return ts_error_memory(err), -1;
   l.k->target = s->target->name;
   bool few = s->target->lanes < 64;
   int64_t own = l.wide || few ? OWN / 2 : OWN, step = few ? FEW : own / 2;
   l.k->ntile = 2, l.k->tile[0] = own, l.k->tile[1] = step;
-  l.k->threads = WAVES * s->target->lanes;
+  l.k->threads = dpas ? (int)own : WAVES * s->target->lanes; /* sub-groups of 16 rows */
   put_params(&l);
   l.b = ts_tile_build(l.k);
   l.b.line = ts_tile_place(l.k, ts_graph_where(l.n));
@@ -478,6 +481,7 @@ int ts_lower_attention_grad_unit(const TsSched *s, const TsGroup *group, TsLayou
   l.own = OWN, l.step = ts_sched_attention_keys(s->target, l.n), statistics(&l);
   l.own = own, l.step = step, of_queries(&l);
   bool apart = l.wide && few; /* both together spill there */
+  if (dpas && !apart) l.step = step / 2;
   of_keys(&l, true, !apart);
   if (apart) of_keys(&l, false, true);
   if (l.k->failed) {

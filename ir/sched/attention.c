@@ -47,6 +47,7 @@ typedef struct Lower {
   int64_t rows, nq, nb; /* rows of a round, rounds of a head, blocks of keys */
   int64_t window;       /* 0: none */
   bool causal, transposed;
+  bool gpu;
   double scale;
   const char *unit; /* that multiplies, or NULL */
   bool early;       /* lanes have registers for values that are loaded beside keys */
@@ -163,6 +164,13 @@ static TsTileVal load_rows(Lower *l, const Operand *o, TsTileVal b, TsTileVal h,
 }
 
 /* ---- the first phase */
+static TsTileVal transposed(Lower *l, TsTileVal x) {
+  TsAttr perm = {.type = TS_ATTR_ints, .n = 2, .ints = (int64_t[]){1, 0}};
+  if (!x) return NULL;
+  TsTileType t = tile2((TsDtype)x->type.dtype, x->type.dim[1], x->type.dim[0]);
+  return ts_tile_emit1(&l->b, TS_TILE_transpose, 1, &x, &perm, &t);
+}
+
 static TsTileVal scratch(Lower *l, int64_t nrow, int64_t ncol) {
   int64_t dim[5] = {ts_tile_dim(0), l->kv_heads, l->nb, nrow, ncol};
   TsTileType t = ts_tile_type(l->wide, 5, dim);
@@ -177,10 +185,9 @@ static void pack(Lower *l) {
   TsTileLoop r = ts_sched_attention_rounds(&l->b, l->kv_heads, l->nb, at);
   TsTileVal row = times(l, at[2], l->keys), to[5] = {at[0], at[1], at[2], num(l, 0), num(l, 0)};
   TsTileVal x = load_rows(l, &l->key, at[0], at[1], row, l->keys, l->d, edge);
-  TsAttr perm = {.type = TS_ATTR_ints, .n = 2, .ints = (int64_t[]){1, 0}};
-  TsTileType transposed = tile2(l->wide, l->d, l->keys);
-  x = ts_tile_cast(&l->b, x, l->wide);
-  x = ts_tile_emit1(&l->b, TS_TILE_transpose, 1, &x, &perm, &transposed);
+  if (!l->gpu) x = ts_tile_cast(&l->b, x, l->wide);
+  x = transposed(l, x);
+  if (l->gpu) x = ts_tile_cast(&l->b, x, l->wide); /* what is turned lies in shared memory */
   ts_tile_store(&l->b, l->packed_k, to, x, NULL);
   if (l->packed_v) {
     x = load_rows(l, &l->val, at[0], at[1], row, l->keys, l->dv, edge);
@@ -259,13 +266,6 @@ static TsTileVal load_mask(Lower *l, TsTileVal key) {
   if (!seen) x = ts_tile_cast(&l->b, x, l->wide);
   if (seen) whole.dtype = TS_DT_bool;
   return t.rank == 2 ? x : ts_tile_broadcast(&l->b, x, &whole, axes);
-}
-
-static TsTileVal transposed(Lower *l, TsTileVal x) {
-  TsAttr perm = {.type = TS_ATTR_ints, .n = 2, .ints = (int64_t[]){1, 0}};
-  if (!x) return NULL;
-  TsTileType t = tile2((TsDtype)x->type.dtype, x->type.dim[1], x->type.dim[0]);
-  return ts_tile_emit1(&l->b, TS_TILE_transpose, 1, &x, &perm, &t);
 }
 
 /* Of the block, as [d, key]. */
@@ -408,8 +408,7 @@ static void set_all(Operand *o, TsVal v) {
 static void read_node(Lower *l, const TsNode *n) {
   const TsMeta *q = &n->in[0]->meta, *k = &n->in[1]->meta;
   int nd = q->ndim;
-  l->n = n;
-  l->batch = nd > 3 ? q->dim[0] : 1;
+  l->n = n, l->batch = nd > 3 ? q->dim[0] : 1;
   l->heads = nd > 2 ? q->dim[nd - 3] : 1, l->kv_heads = nd > 2 ? k->dim[nd - 3] : 1;
   l->s = q->dim[nd - 2], l->t = k->dim[nd - 2], l->d = q->dim[nd - 1];
   l->dv = n->in[2]->meta.dim[nd - 1];
@@ -535,8 +534,8 @@ const char *ts_sched_attention_without(const TsSched *s, const TsNode *n) {
   if (q->dtype != TS_DT_bf16 && q->dtype != TS_DT_f16) return "its numbers have no 16 bits";
   if (!t || !t->matrix || !(t->factors & TS_FACTOR_half))
     return "the target has no unit for 16 bits";
-  if (t->matrix == TS_MATRIX_dpas) return "attention has no form for DPAS";
-  if (t->matrix == TS_MATRIX_cooperative) return "attention has no form for cooperative matrices";
+  if (t->matrix == TS_MATRIX_cooperative)
+    return "attention has no form for cooperative matrices";
   if (s->profile == TS_PROFILE_strict) return "sums are those of the CPU in profile strict";
   if (q->dim[q->ndim - 2] < UNIT_LEAST) return "there are fewer than 16 queries";
   if (d % 32 || dv % 32 || d > UNIT_WIDEST || dv > UNIT_WIDEST)
@@ -546,36 +545,50 @@ const char *ts_sched_attention_without(const TsSched *s, const TsNode *n) {
 
 static const char *unit_of(const TsSched *s, const TsNode *n) {
   if (ts_sched_attention_without(s, n)) return NULL;
+  if (s->target->matrix == TS_MATRIX_dpas) return "dpas";
   return ts_target_has_chain(s->target) ? "mfma" : "wmma";
+}
+
+static bool is_wide(const TsNode *n) {
+  const TsMeta *q = &n->in[0]->meta, *v = &n->in[2]->meta;
+  return q->dim[q->ndim - 1] > UNIT_NARROW || v->dim[v->ndim - 1] > UNIT_NARROW;
 }
 
 /* A lane of a wave of 32 has twice as many scores and sums, and registers for fewer keys; of wide
  * heads for fewer still beside a mask, or sums that rows which take no part keep. */
 int64_t ts_sched_attention_keys(const TsTarget *t, const TsNode *n) {
-  const TsMeta *q = &n->in[0]->meta, *v = &n->in[2]->meta;
-  bool wide = q->dim[q->ndim - 1] > UNIT_NARROW || v->dim[v->ndim - 1] > UNIT_NARROW;
   bool window = n->attr[1].type == TS_ATTR_int && n->attr[1].i;
   if (t->lanes >= 64) return UNIT_KEYS;
-  return wide && (window || (n->nin > 3 && n->in[3])) ? UNIT_KEYS / 4 : UNIT_KEYS / 2;
+  if (t->matrix == TS_MATRIX_dpas)
+    return UNIT_KEYS / 2; /* with as many registers as two threads have */
+  return is_wide(n) && (window || (n->nin > 3 && n->in[3])) ? UNIT_KEYS / 4 : UNIT_KEYS / 2;
+}
+
+/* Sub-groups of 16 lanes have 16 rows, or 32 where their registers have room: what is read of keys and
+ * values is used twice then. */
+static int threads_of(const TsTarget *t, const TsNode *n) {
+  bool twice = !is_wide(n) && !(n->nin > 3 && n->in[3]);
+  return UNIT_WAVES * (t->matrix != TS_MATRIX_dpas ? t->lanes
+                       : twice                     ? UNIT_WAVE / 2
+                                                   : UNIT_WAVE);
 }
 
 int ts_sched_lower_attention(const TsSched *s, const TsGroup *group, TsLayoutFn *layout,
                              void *arg, TsSchedKernel *out, TsError *err) {
   Lower l = {.layout = layout, .arg = arg};
   read_node(&l, group->node[0]);
-  l.transposed = group->transposed;
-  l.unit = unit_of(s, l.n);
-  l.early = s->target && s->target->lanes >= 64;
+  l.transposed = group->transposed, l.unit = unit_of(s, l.n);
+  l.gpu = ts_target_gpu(s->target), l.early = l.gpu && s->target->lanes >= 64;
   l.rows = l.unit ? UNIT_WAVE * UNIT_WAVES : group->choice.rows ? group->choice.rows : ROWS;
+  if (l.gpu && l.wide == TS_DT_f64 && l.rows == ROWS) l.rows /= 2; /* as many bytes */
   if (l.rows > l.s && !l.unit) l.rows = l.s;
   l.keys = l.unit ? ts_sched_attention_keys(s->target, l.n) : KEYS;
-  l.nb = (l.t + l.keys - 1) / l.keys;
-  l.nq = (l.s + l.rows - 1) / l.rows;
+  l.nb = (l.t + l.keys - 1) / l.keys, l.nq = (l.s + l.rows - 1) / l.rows;
   if (!(l.k = ts_tile_new("attention"))) return ts_error_memory(err);
   if (s->target) l.k->target = s->target->name;
   l.k->ntile = 2, l.k->tile[0] = l.rows, l.k->tile[1] = l.keys;
   ts_sched_choice_head(&group->choice, l.k);
-  if (l.unit) l.k->threads = UNIT_WAVES * s->target->lanes;
+  if (l.unit) l.k->threads = threads_of(s->target, l.n);
   put_params(&l);
   l.b = ts_tile_build(l.k);
   l.b.line = ts_tile_place(l.k, ts_graph_where(l.n));

@@ -32,7 +32,7 @@ int ts_gpu_code_outline(const TsTile *k, const TsTarget *t, bool aligned, TsGpuC
     return ts_error_set(err, TS_ERR_device, "jit: no kernel in block form");
   if (ts_gpu_plan(k, t, aligned, plan, err) || ts_gpu_outline(k, plan, code, err)) return -1;
   put_phases(plan, code);
-  bool boxes = t->matrix == TS_MATRIX_dpas && ts_gpu_boxes_all(k->body);
+  bool boxes = t->matrix == TS_MATRIX_dpas && ts_gpu_boxes_used(k->body);
   code->align = boxes ? TS_BOX_ALIGN : ALIGN;
   return 0;
 }
@@ -64,8 +64,14 @@ static int emit(const TsTile *k, const TsTarget *t, TsGpuForm how, TsLlvmForm fo
   TsTile *e = expanded(k, t, err);
   if (!e) return -1;
   int failed = ts_gpu_code_outline(e, t, how != TS_GPU_loose, code, &plan, err);
-  TsGpuJob job = {.plan = &plan, .form = how, .shared = shared};
+  bool crowded = false;
+  TsGpuJob job = {.plan = &plan, .form = how, .shared = shared, .crowded = &crowded};
   if (!failed) failed = ts_llvm_emit(e, t, passes_of(k, t), form, ts_gpu_emit, &job, text, err);
+  if (failed && crowded) { /* caches have to do then */
+    ts_error_clear(err);
+    job.lean = true;
+    failed = ts_llvm_emit(e, t, passes_of(k, t), form, ts_gpu_emit, &job, text, err);
+  }
   for (int i = 0; !failed && i < plan.nphase; i++) {
     code->phase[i].shared = (uint32_t)(shared[i] * plan.phase[i].rounds);
     if (code->phase[i].shared > t->shared_bytes)

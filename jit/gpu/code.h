@@ -11,7 +11,9 @@ typedef struct TsGpuJob {
   const TsGpuPlan *plan;
   TsGpuForm form;
   bool host;
+  bool lean;       /* what is multiplied is read where it lies, and has no shared memory */
   int64_t *shared; /* out, by phase: bytes of a round */
+  bool *crowded;   /* out: a round had too few of them; or NULL */
 } TsGpuJob;
 
 /* For ts_llvm_emit: the functions of all phases; arg is a TsGpuJob. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ir/tile/find.h"
+#include "jit/gpu/boxes.h"
 #include "vm/kernels/rows/reduce.h"
 
 enum {
@@ -294,6 +295,8 @@ static void plan_phase(TsGpuPhasePlan *p, const TsTile *k, const TsTarget *t,
   p->most = l.elems;
   bool fit = l.loads * l.elems <= (int64_t)LOADED * p->threads;
   if (l.loads >= LOADS && fit && !l.meets && !l.rare) p->registers = ROOM;
+  bool rows = t->matrix == TS_MATRIX_dpas && ts_gpu_whole_rows(loop->region[0]);
+  if (rows && l.elems >= (int64_t)TS_GPU_ELEMS * p->threads) p->registers = TS_GPU_LARGE;
 }
 
 int ts_gpu_plan(const TsTile *k, const TsTarget *t, bool aligned, TsGpuPlan *plan,

@@ -5,6 +5,12 @@
 #include "ir/tile/tile.h"
 #include "jit/gpu/gpu.h"
 
+enum {
+  TS_GPU_ELEMS = 64, /* most elements of a tile in one thread's registers */
+  TS_GPU_LARGE =
+      256 /* registers of a thread of Intel's that has all of two, and twice as many */
+};
+
 typedef struct TsGpuPhasePlan {
   const TsTileStmt *loop; /* the phase's outermost */
   int nloop;              /* parallel loops directly in one another: axes of the grid */

@@ -49,6 +49,12 @@ ushort16 __builtin_IB_subgroup_block_read_flat_u16_m8k16v2(MATRIX) {
   for (int i = 0; i < 16; i++) ((ushort *)&y)[i] = read_ushort(OF, at.x + i / 8 * 16 + lane, at.y + i % 8);
   return y;
 }
+ushort8 __builtin_IB_subgroup_block_read_flat_u16_m8k16v1(MATRIX) {
+  ushort8 y;
+  int lane = get_sub_group_local_id();
+  for (int i = 0; i < 8; i++) ((ushort *)&y)[i] = read_ushort(OF, at.x + lane, at.y + i);
+  return y;
+}
 ushort16 __builtin_IB_subgroup_block_read_flat_u8_m8k32v2(MATRIX) {
   ushort16 y;
   int lane = get_sub_group_local_id();

@@ -32,6 +32,6 @@ function M.run(program, name)
   local r = io.popen(("%s scripts/run_test.lua tests/devices/%s.lua 2>&1; echo exit $?"):format(program, name))
   local out = r:read "*a"
   r:close()
-  assert(out:match "exit 0\n$", name .. " on " .. os.getenv "DEV" .. ":\n" .. out)
+  assert(out:match "exit 0\n$", name .. " on " .. (os.getenv "DEV" or os.getenv "TESSERA_GPU") .. ":\n" .. out)
 end
 return M

@@ -43,13 +43,15 @@ bool ts_tile_dpas_boxes(const TsTileType *m, int rows, int cols, int side, int *
   enum { ALIGN = 16, LEAST = 64, MOST = 1 << 24 };
   const int64_t box = TS_BOX_ALIGN;
   int64_t size = ts_dtypes[m->dtype].nbytes;
-  for (int i = 0; i < m->rank; i++)
-    if (ts_tile_dim_is(m->dim[i])) return false;
+  for (int i = 0; i < m->rank; i++) { /* how many matrices there are may be a size */
+    bool first = i == 0 && rows && cols;
+    if (ts_tile_dim_is(m->dim[i]) && !first) return false;
+  }
   bool across = side && stride_of(m, cols) != 1;
   int along = across ? rows : cols, other = across ? cols : rows;
   *which = !across;
   for (int i = 0; i < m->rank; i++)
-    if (i != rows && i != cols && m->dim[i] > 1 && stride_of(m, i) * size % box) return false;
+    if (i != rows && i != cols && m->dim[i] != 1 && stride_of(m, i) * size % box) return false;
   int64_t pitch = stride_of(m, other) * size, width = m->dim[along] * size;
   return stride_of(m, along) == 1 && width >= LEAST && width % 4 == 0 && pitch >= width &&
          pitch % ALIGN == 0 && pitch <= MOST && m->dim[other] <= MOST;

@@ -5,8 +5,14 @@
 
 typedef LLVMValueRef V;
 
+static bool lies_in_memory(const TsGpuEmit *g, TsTileVal v) {
+  const TsTileStmt *s = v->stmt;
+  if (s && s->op == TS_TILE_cast) s = s->in[0]->stmt;
+  return s && s->op == TS_TILE_load && ts_gpu_reads_only(g, s->in[0]);
+}
+
 static void reach(TsGpuEmit *g, TsTileVal v) {
-  if (ts_gpu_resident(g, &v->type))
+  if (ts_gpu_resident(g, &v->type) && !(g->lean && lies_in_memory(g, v)))
     ts_gpu_home(g, v);
   else
     ts_gpu_prepare(g, v);

@@ -140,7 +140,7 @@ static void force_outer(TsGpuEmit *g, const TsTileRegion *r) {
   for (const TsTileStmt *s = r->first; s; s = s->next) {
     for (int i = 0; i < s->nin; i++) {
       TsTileVal v = s->in[i];
-      if (is_tile(v) && g->seen[v->id]) ts_gpu_force(g, v);
+      if (is_tile(v) && g->seen[v->id] && !ts_gpu_intel_box(g, v)) ts_gpu_force(g, v);
     }
     for (int i = 0; i < s->nregion; i++) force_outer(g, s->region[i]);
   }
@@ -456,7 +456,7 @@ static const TsGpuMaker *const maker[] = {[TS_MAKER_nvidia] = &ts_gpu_nvidia,
 void ts_gpu_emit(TsEmit *e, void *arg) {
   const TsGpuJob *job = arg;
   TsGpuEmit *g = ts_emit_take(e, sizeof *g);
-  *g = (TsGpuEmit){.e = e, .plan = job->plan};
+  *g = (TsGpuEmit){.e = e, .plan = job->plan, .lean = job->lean, .crowded = job->crowded};
   g->maker = job->host ? &ts_gpu_host : maker[e->target->maker];
   g->aligned = job->form != TS_GPU_loose, g->batch = job->form == TS_GPU_batch;
   g->meets = ts_tile_find(e->k->body, TS_TILE_meet) != NULL;

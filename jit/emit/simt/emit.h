@@ -29,8 +29,6 @@
 #include "jit/gpu/gpu.h"
 #include "jit/gpu/plan.h"
 
-enum { TS_GPU_ELEMS = 64 /* most elements of a tile in one thread's registers */ };
-
 /* A coordinate: a number that is known, plus one that is not (NULL: none). */
 typedef struct TsGpuCoord {
   LLVMValueRef base; /* i64 */
@@ -48,12 +46,12 @@ typedef struct TsGpuFrame {
   int whole;                      /* slots that are a vector of a matrix unit; 0: none */
   uint8_t whole_of;               /* in tiles of this type */
   uint8_t factor;                 /* what the unit multiplies for them */
-  int squares;                    /* of whole rows that a wave has, below each other; 0: parts */
-  bool of_rows;                   /* numbers of rows: all lanes that have one's columns */
-  int high;                       /* chunks that are one below the other; 0: nothing is known */
-  LLVMValueRef **wholes;          /* by value: those, or NULL */
-  bool laned;                     /* a row in the order of lanes */
-  bool loose;                     /* of a loop over chunks: loads belong to it */
+  int squares;           /* of whole rows that a wave has, below each other; 0: parts */
+  bool of_rows;          /* numbers of rows: all lanes that have one's columns */
+  int high;              /* chunks that are one below the other; 0: nothing is known */
+  LLVMValueRef **wholes; /* by value: those, or NULL */
+  bool laned;            /* a row in the order of lanes */
+  bool loose;            /* of a loop over chunks: loads belong to it */
   struct TsGpuFrame *next;
 } TsGpuFrame;
 
@@ -74,9 +72,11 @@ typedef struct TsGpuEmit {
   const TsGpuPlan *plan;
   const TsGpuMaker *maker; /* of the target, or the emulation */
   bool batch;              /* many runs in one launch */
-  int task_from;    /* of that: the first thread */
+  int task_from;           /* of that: the first thread */
   const char *task; /* the name of a phase that is a task of a persistent kernel; or NULL */
-  bool aligned;            /* parameters begin at multiples of 16 bytes */
+  bool lean;        /* operands of products are read where they lie */
+  bool *crowded;    /* set where shared memory is too small; or NULL */
+  bool aligned;     /* parameters begin at multiples of 16 bytes */
   const TsGpuPhasePlan *phase;
   int threads;              /* of a group: T */
   LLVMValueRef tid;         /* in the group, i32 */
@@ -106,18 +106,18 @@ typedef struct TsGpuEmit {
     const TsTileStmt *now;     /* max, where code is for rows of which that holds */
     const TsTileStmt *else_of; /* a `where` whose third operand is asked for */
   } rows;
-  bool wrote, read; /* memory that is written, since threads last met */
-  int meetings;     /* that were emitted */
-  struct TsGpuMatrixKept *kept; /* operands that loops around do not change */
-  int staged;       /* those of them behind which memory of two stages is read */
+  bool wrote, read;              /* memory that is written, since threads last met */
+  int meetings;                  /* that were emitted */
+  struct TsGpuMatrixKept *kept;  /* operands that loops around do not change */
+  int staged;                    /* those of them behind which memory of two stages is read */
   struct TsGpuMatrixRing *rings; /* stages that are copied */
   int copies, of_group,
       ngroup; /* of this thread: since the last group, of one, how many there were */
   struct TsGpuMatrixFetched *fetched; /* operands of the next product, or NULL */
-  bool meets;       /* memory that others write meanwhile is read: no cache may keep it */
-  bool once;        /* what is read now is read by no other round, and other things are */
-  bool single;      /* a number that is rounded now is no half of a pair */
-  bool stays;       /* what is read now is read here and not where it is wanted */
+  bool meets;  /* memory that others write meanwhile is read: no cache may keep it */
+  bool once;   /* what is read now is read by no other round, and other things are */
+  bool single; /* a number that is rounded now is no half of a pair */
+  bool stays;  /* what is read now is read here and not where it is wanted */
   int nscratch;
   uint8_t *uses;          /* by value: of memory that is no view, what the phase does with it */
   bool *seen;             /* by value: it stands around the region that is entered */
@@ -199,6 +199,8 @@ void ts_gpu_split(TsGpuEmit *g, const TsTileType *t, LLVMValueRef linear, TsGpuC
 /* ---- jit/emit/simt/value.c: elements */
 LLVMValueRef ts_gpu_elem(TsGpuEmit *g, TsGpuFrame *f, TsTileVal v, int slot);
 LLVMValueRef *ts_gpu_slots(TsGpuEmit *g, TsGpuFrame *f, TsTileVal v); /* made if missing */
+/* Before elements of v are made one by one in its frame, where threads can meet. */
+void ts_gpu_slots_begin(TsGpuEmit *g, TsTileVal v);
 void ts_gpu_force(TsGpuEmit *g, TsTileVal v);
 /* Whether elements of v can be computed in f where the code stands, without shared memory. */
 bool ts_gpu_ready(const TsGpuEmit *g, TsGpuFrame *f, TsTileVal v);

@@ -30,7 +30,8 @@ static int vector_of(const TsGpuEmit *g, const TsTileType *t) {
 bool ts_gpu_resident(const TsGpuEmit *g, const TsTileType *t) {
   if (!is_static(t)) return false;
   int64_t span = (int64_t)g->threads * vector_of(g, t), n = ts_tile_numel(t);
-  int64_t most = TS_GPU_ELEMS * (g->phase->paired ? 2 : 1);
+  bool twice = g->phase->paired || g->phase->registers == TS_GPU_LARGE;
+  int64_t most = TS_GPU_ELEMS * (twice ? 2 : 1);
   return n <= g->phase->most && (n + span - 1) / span * vector_of(g, t) <= most;
 }
 

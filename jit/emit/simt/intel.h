@@ -28,6 +28,15 @@ void ts_gpu_intel_left(TsGpuEmit *g, const TsIntelBoxes *of, LLVMValueRef row, i
 LLVMValueRef ts_gpu_intel_right(TsGpuEmit *g, const TsIntelBoxes *of, int64_t k,
                                 LLVMValueRef col);
 
+/* Of the right one, whose lines are along k, 8 columns, as the left one of a product that is turned. */
+LLVMValueRef ts_gpu_intel_lines(TsGpuEmit *g, const TsIntelBoxes *of, int64_t k,
+                                LLVMValueRef col);
+/* 16 lines from this row or column of the operand on: a lane has eight words of its own. */
+LLVMValueRef ts_gpu_intel_words(TsGpuEmit *g, const TsIntelBoxes *of, LLVMValueRef row,
+                                LLVMValueRef col);
+LLVMValueRef ts_gpu_intel_multiply(TsGpuEmit *g, TsDtype d, LLVMValueRef a, LLVMValueRef b,
+                                   LLVMValueRef sum);
+
 /* ---- how sub-groups divide a tile of sums (intel_matrix.c) */
 typedef struct TsIntelGroups {
   int high, across;
@@ -52,6 +61,11 @@ TsIntelPlace ts_gpu_intel_place(TsGpuEmit *g, const TsIntelGroups *w);
 TsIntelSide ts_gpu_intel_put(TsGpuEmit *g, TsTileVal v);
 LLVMValueRef ts_gpu_intel_at(TsGpuEmit *g, const TsIntelSide *o, LLVMValueRef row,
                              LLVMValueRef col);
+
+/* ---- intel_rows.c: where lanes have whole rows. What sums are added to it makes itself, and gives what
+ * they are: the product, or what a `where` behind it makes of it. */
+TsTileVal ts_gpu_intel_rows_product(TsGpuEmit *g, const TsTileStmt *s, const TsIntelGroups *w,
+                                    LLVMValueRef *sum);
 
 /* ---- cooperative.c */
 bool ts_gpu_cooperative(const TsGpuEmit *g); /* whether that is the target's unit */

@@ -61,12 +61,28 @@ static V half_of(TsGpuEmit *g, V x, int half) {
   return LLVMBuildShuffleVector(g->e->b, x, x, LLVMConstVector(pick, TS_INTEL_RUN), "");
 }
 
-void ts_gpu_intel_left(TsGpuEmit *g, const TsIntelBoxes *o, V row, int64_t k, V out[2]) {
+static void lines(TsGpuEmit *g, const TsIntelBoxes *o, V row, V col, V out[2]) {
   const char *name = o->nbytes == 1 ? "__builtin_IB_subgroup_block_read_flat_u8_m8k32v2"
                                     : "__builtin_IB_subgroup_block_read_flat_u16_m8k16v2";
   LLVMTypeRef t = LLVMVectorType(int_type(g, 16), 2 * TS_INTEL_RUN);
-  V x = box_at(g, o, name, t, row, ts_gpu_i64(g, k), o->nbytes);
+  V x = box_at(g, o, name, t, row, col, o->nbytes);
   for (int i = 0; i < 2; i++) out[i] = half_of(g, x, i);
+}
+
+void ts_gpu_intel_left(TsGpuEmit *g, const TsIntelBoxes *o, V row, int64_t k, V out[2]) {
+  lines(g, o, row, ts_gpu_i64(g, k), out);
+}
+
+V ts_gpu_intel_lines(TsGpuEmit *g, const TsIntelBoxes *o, int64_t k, V col) {
+  LLVMTypeRef t = LLVMVectorType(int_type(g, 16), TS_INTEL_RUN);
+  return box_at(g, o, "__builtin_IB_subgroup_block_read_flat_u16_m8k16v1", t, ts_gpu_i64(g, k),
+                col, o->nbytes);
+}
+
+V ts_gpu_intel_words(TsGpuEmit *g, const TsIntelBoxes *o, V row, V col) {
+  LLVMTypeRef t = LLVMVectorType(int_type(g, 32), TS_INTEL_RUN);
+  return box_at(g, o, "__builtin_IB_subgroup_block_read_flat_transpose_u32_k8", t, row, col,
+                WORD);
 }
 
 V ts_gpu_intel_right(TsGpuEmit *g, const TsIntelBoxes *o, int64_t k, V col) {

@@ -13,7 +13,8 @@
  * between rows. D is given 8 columns of our sums, turned: a lane has a row of the tile, of which 8 sums
  * are neighbours, as an epilogue wants them; its numbers of the left operand are neighbours along
  * k, and those of the right one are 8 neighbours of a row, as they lie in memory. No operand is
- * turned on its way then. Sub-groups stand in rows and columns of the tile. */
+ * turned on its way then. Sub-groups stand in rows and columns of the tile. Where rows are reduced or
+ * what is computed is multiplied, a sub-group has whole rows: intel_rows.c. */
 #include <string.h>
 
 #include "ir/tile/square.h"
@@ -43,12 +44,12 @@ static bool by_unit(const TsGpuEmit *g, const TsTileStmt *s) {
          (ts_gpu_cooperative(g) ? TS_SQUARE_cooperative : TS_SQUARE_dpas);
 }
 
-/* A product by the unit, of sums of this shape; NULL: of any. */
+/* A product by the unit, of sums of this shape, or as many rows; NULL: of any. */
 static const TsTileStmt *find(const TsGpuEmit *g, const TsTileRegion *r, const TsTileType *t) {
   for (const TsTileStmt *s = r->first; s; s = s->next) {
     const TsTileType *y = by_unit(g, s) ? &s->out[0]->type : NULL;
-    if (y && (!t || (t->rank == 2 && y->dim[0] == t->dim[0] && y->dim[1] == t->dim[1])))
-      return s;
+    bool fits = y && (!t || y->dim[0] == t->dim[0]);
+    if (fits && (!t || t->rank == 1 || y->dim[1] == t->dim[1])) return s;
     for (int i = 0; i < s->nregion; i++) {
       const TsTileStmt *found = find(g, s->region[i], t);
       if (found) return found;
@@ -61,9 +62,23 @@ int ts_gpu_intel_lanes(const TsGpuEmit *g) {
   return has_unit(g) && find(g, g->phase->loop->region[0], NULL) ? LANES : 0;
 }
 
+static bool is_dpas(const TsGpuEmit *g) {
+  return g->maker->matrix_product && g->e->target->matrix == TS_MATRIX_dpas;
+}
+
+/* Lanes have whole rows of sums: intel_rows.c. */
+static bool has_rows(const TsGpuEmit *g) {
+  return is_dpas(g) && ts_gpu_whole_rows(g->phase->loop->region[0]);
+}
+
 bool ts_gpu_intel_boxes(const TsGpuEmit *g) {
-  return g->aligned && g->maker->matrix_product && g->e->target->matrix == TS_MATRIX_dpas &&
-         ts_gpu_boxes_all(g->phase->loop->region[0]);
+  return g->aligned && is_dpas(g) &&
+         (has_rows(g) || ts_gpu_boxes_all(g->phase->loop->region[0]));
+}
+
+bool ts_gpu_intel_box(const TsGpuEmit *g, TsTileVal v) {
+  return v->stmt && v->stmt->op == TS_TILE_load && ts_gpu_intel_boxes(g) &&
+         ts_gpu_boxes_only(v->stmt);
 }
 
 /* ---- sub-groups: of their rows and columns those for which least is read */
@@ -73,12 +88,12 @@ typedef TsIntelSide Side;
 
 static bool divide(const TsGpuEmit *g, const TsTileType *t, Groups *best) {
   int n = g->threads / LANES, least = 0;
-  bool columns = ts_gpu_cooperative(g) || ts_gpu_intel_boxes(g);
+  bool rows = has_rows(g), columns = ts_gpu_cooperative(g) || (!rows && ts_gpu_intel_boxes(g));
   int high = columns ? RUN : LANES, wide = columns ? LANES : RUN;
-  for (int across = 1; n * LANES == g->threads && across <= n; across *= 2) {
-    int64_t rows = (int64_t)(n / across) * high, cols = (int64_t)across * wide;
-    if (n % across || t->dim[0] % rows || t->dim[1] % cols) continue;
-    Groups w = {n / across, across, (int)(t->dim[0] / rows), (int)(t->dim[1] / cols), high,
+  for (int across = 1; n * LANES == g->threads && across <= (rows ? 1 : n); across *= 2) {
+    int64_t down = (int64_t)(n / across) * high, cols = (int64_t)across * wide;
+    if (n % across || t->dim[0] % down || t->dim[1] % cols) continue;
+    Groups w = {n / across, across, (int)(t->dim[0] / down), (int)(t->dim[1] / cols), high,
                 wide,       columns};
     int reads = w.bands * high + w.strips * wide;
     if (least && reads >= least) continue;
@@ -97,21 +112,31 @@ V ts_gpu_intel_group(TsGpuEmit *g) {
 }
 
 Place ts_gpu_intel_place(TsGpuEmit *g, const Groups *w) {
-  V group = w->columns ? ts_gpu_intel_group(g) : ts_gpu_div(g, g->tid64, LANES);
+  bool boxes = w->columns || ts_gpu_intel_boxes(g);
+  V group = boxes ? ts_gpu_intel_group(g) : ts_gpu_div(g, g->tid64, LANES);
   V lane = ts_gpu_mod(g, g->tid64, LANES);
   V high = ts_gpu_div(g, group, w->across), across = ts_gpu_mod(g, group, w->across);
   return (Place){ts_gpu_mul(g, high, (int64_t)w->bands * w->rows),
                  ts_gpu_mul(g, across, (int64_t)w->strips * w->cols), lane};
 }
 
+/* A number of each row is one of the lane that has it. */
+static TsGpuFrame *row_frame(TsGpuEmit *g, const TsTileType *t) {
+  const TsTileStmt *s = has_rows(g) ? find(g, g->phase->loop->region[0], t) : NULL;
+  TsGpuFrame *of = s ? ts_gpu_intel_frame(g, &s->out[0]->type) : NULL;
+  return ts_gpu_matrix_rows_of(g, t, of);
+}
+
 TsGpuFrame *ts_gpu_intel_frame(TsGpuEmit *g, const TsTileType *t) {
   Groups w;
+  if (t->rank == 1) return row_frame(g, t);
   const TsTileStmt *s =
       has_unit(g) && t->rank == 2 ? find(g, g->phase->loop->region[0], t) : NULL;
   if (!s || !divide(g, t, &w)) return NULL;
   int vector = w.columns ? 1 : RUN;
   TsGpuFrame *f = ts_gpu_frame_of(g, t, vector, w.bands * w.strips * RUN / vector);
   f->whole = RUN, f->whole_of = s->out[0]->type.dtype;
+  f->squares = has_rows(g) ? w.bands : 0;
   ts_gpu_matrix_keep_wholes(g, f);
   Place p = ts_gpu_intel_place(g, &w);
   V row = w.columns ? p.row : ts_gpu_add(g, p.row, p.lane);
@@ -187,7 +212,7 @@ static const char *name_of(TsDtype d) {
   }
 }
 
-static V multiply(TsGpuEmit *g, TsDtype d, V a, V b, V sum) {
+V ts_gpu_intel_multiply(TsGpuEmit *g, TsDtype d, V a, V b, V sum) {
   return ts_gpu_spirv_call(g, name_of(d), LLVMTypeOf(sum), 3, (V[]){a, b, sum});
 }
 
@@ -204,7 +229,8 @@ static void by_shared(TsGpuEmit *g, const TsTileStmt *s, const Groups *w, V *sum
       x[c] = right(g, &r, d, p.lane, ts_gpu_add(g, p.col, ts_gpu_i64(g, (int64_t)c * RUN)), k);
     for (int b = 0, i = 0; b < w->bands; b++) {
       V y = left(g, &l, ts_gpu_add(g, row, ts_gpu_i64(g, (int64_t)b * LANES)), k);
-      for (int c = 0; c < w->strips; c++, i++) sum[i] = multiply(g, d, x[c], y, sum[i]);
+      for (int c = 0; c < w->strips; c++, i++)
+        sum[i] = ts_gpu_intel_multiply(g, d, x[c], y, sum[i]);
     }
   }
 }
@@ -227,7 +253,7 @@ static void by_boxes(TsGpuEmit *g, const TsTileStmt *s, const Groups *w, V *sum)
           ts_gpu_intel_right(g, &r, k, ts_gpu_add(g, p.col, ts_gpu_i64(g, (int64_t)c * LANES)));
       for (int b = 0; b < w->bands; b++) {
         V *to = &sum[b * w->strips + c];
-        *to = multiply(g, d, x[b][half], y, *to);
+        *to = ts_gpu_intel_multiply(g, d, x[b][half], y, *to);
       }
     }
   }
@@ -242,11 +268,16 @@ bool ts_gpu_intel_product(TsGpuEmit *g, const TsTileStmt *s) {
   if (!name_of(d) || a->dim[1] % (BYTES / ts_dtypes[d].nbytes) ||
       !divide(g, &s->out[0]->type, &w))
     ts_emit_fail(g->e, "the unit has no product of these tiles");
+  V *sum = ts_emit_take(g->e, sizeof *sum * (size_t)(w.bands * w.strips));
+  if (has_rows(g)) {
+    TsTileVal made = ts_gpu_intel_rows_product(g, s, &w, sum);
+    return ts_gpu_matrix_define(g, made, sum), true;
+  }
   V *acc = ts_gpu_matrix_wholes(g, s->in[2], &n);
-  V *sum = ts_emit_take(g->e, sizeof *sum * (size_t)n);
   memcpy(sum, acc, sizeof *sum * (size_t)n);
-  bool own = ts_gpu_cooperative(g);
-  (own ? ts_gpu_cooperative_sums : w.columns ? by_boxes : by_shared)(g, s, &w, sum);
+  (ts_gpu_cooperative(g) ? ts_gpu_cooperative_sums
+   : w.columns           ? by_boxes
+                         : by_shared)(g, s, &w, sum);
   ts_gpu_matrix_define(g, s->out[0], sum);
   return true;
 }

@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "jit/emit/simt/memory.h"
-#include "jit/gpu/boxes.h"
 #include "ir/tile/find.h"
 
 typedef LLVMValueRef V;
@@ -161,7 +160,7 @@ void ts_gpu_load(TsGpuEmit *g, const TsTileStmt *s) {
     return; /* whoever wants elements reads them */
   }
   if (ts_gpu_for_all_rounds(g, s)) return;
-  if (ts_gpu_intel_boxes(g) && ts_gpu_boxes_only(s)) return; /* its product reads it */
+  if (ts_gpu_intel_box(g, y)) return; /* its product reads it */
   const TsTileRegion *all = g->phase->loop->region[0];
   g->stays = ts_gpu_reads_only(g, s->in[0]) && ts_tile_find(all, TS_TILE_rare);
   g->once = g->stays || (ts_gpu_reads_only(g, s->in[0]) && ts_gpu_some_for_all_rounds(g, all));

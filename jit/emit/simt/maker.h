@@ -121,6 +121,8 @@ LLVMValueRef ts_gpu_scratch_argument(struct TsGpuEmit *g, int i);
 int ts_gpu_intel_lanes(const struct TsGpuEmit *g);
 /* Whether operands of the phase's products come in boxes (jit/gpu/boxes.h). */
 bool ts_gpu_intel_boxes(const struct TsGpuEmit *g);
+/* Whether this is a load that products alone want, by boxes: nobody makes it. */
+bool ts_gpu_intel_box(const struct TsGpuEmit *g, TsTileVal v);
 struct TsGpuFrame *ts_gpu_intel_frame(struct TsGpuEmit *g, const TsTileType *t);
 bool ts_gpu_intel_product(struct TsGpuEmit *g, const TsTileStmt *s);
 /* A function of OpenCL's that all lanes of a sub-group call together. */

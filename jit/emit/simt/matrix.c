@@ -131,21 +131,28 @@ static V in_words(TsGpuEmit *g, V x) {
   return LLVMBuildBitCast(g->e->b, x, n == 4 ? i32(g) : LLVMVectorType(i32(g), n / 4), "");
 }
 
+V ts_gpu_matrix_whole(TsGpuEmit *g, TsTileVal v, int i) {
+  TsGpuFrame *f = ts_gpu_frame(g, &v->type);
+  int each = whole_of(g, f, v);
+  if (f->wholes && f->wholes[v->id]) return f->wholes[v->id][i];
+  V y = NULL;
+  for (int k = 0; k < each; k++) {
+    V x = ts_gpu_elem(g, f, v, i * each + k);
+    if (!y) y = LLVMGetPoison(LLVMVectorType(LLVMTypeOf(x), (unsigned)each));
+    y = LLVMBuildInsertElement(g->e->b, y, x, ts_emit_int(g->e, i32(g), k), "");
+  }
+  return in_words(g, y);
+}
+
 V *ts_gpu_matrix_wholes(TsGpuEmit *g, TsTileVal v, int *n) {
   TsGpuFrame *f = v->type.rank ? ts_gpu_frame_found(g, &v->type) : NULL;
   int each = f ? whole_of(g, f, v) : 0;
   if (!each) return NULL;
   *n = f->vector * f->chunks / each;
   if (f->wholes && f->wholes[v->id]) return f->wholes[v->id];
-  V *x = ts_gpu_slots(g, f, v), *y = ts_emit_take(g->e, sizeof *y * (size_t)*n);
-  LLVMTypeRef t = LLVMVectorType(LLVMTypeOf(x[0]), (unsigned)each);
-  for (int i = 0; i < *n; i++) {
-    y[i] = LLVMGetPoison(t);
-    for (int k = 0; k < each; k++)
-      y[i] = LLVMBuildInsertElement(g->e->b, y[i], x[i * each + k],
-                                    ts_emit_int(g->e, i32(g), k), "");
-    y[i] = in_words(g, y[i]);
-  }
+  V *y = ts_emit_take(g->e, sizeof *y * (size_t)*n);
+  ts_gpu_slots(g, f, v);
+  for (int i = 0; i < *n; i++) y[i] = ts_gpu_matrix_whole(g, v, i);
   if (is_sums(f, v) && g->maker->matrix_join) g->maker->matrix_join(g, *n, y);
   return y;
 }

@@ -25,7 +25,7 @@ typedef enum TsGpuMatrixWords {
  * col_group. */
 typedef struct TsGpuMatrix {
   TsTargetMatrix unit;
-  TsDtype of; /* what is multiplied */
+  TsDtype of;       /* what is multiplied */
   const char *name; /* of the intrinsic */
   int lanes, depth;
   int each, run, far, k_group;
@@ -46,6 +46,8 @@ struct TsGpuFrame *ts_gpu_matrix_frame(struct TsGpuEmit *g, const TsTileType *t)
 /* Of a tile that has such a frame its numbers as vectors of the unit, which loops carry so that they
  * stay in their registers; NULL. And defined by them. */
 LLVMValueRef *ts_gpu_matrix_wholes(struct TsGpuEmit *g, TsTileVal v, int *n);
+/* One of them. */
+LLVMValueRef ts_gpu_matrix_whole(struct TsGpuEmit *g, TsTileVal v, int i);
 void ts_gpu_matrix_keep_wholes(struct TsGpuEmit *g, struct TsGpuFrame *f);
 void ts_gpu_matrix_define(struct TsGpuEmit *g, TsTileVal v, LLVMValueRef *whole);
 /* false: there is no unit, and no instruction was emitted. */
@@ -61,7 +63,11 @@ void ts_gpu_matrix_before(struct TsGpuEmit *g, const TsTileRegion *r);
 /* Whether the phase reduces rows of tiles with as many rows: waves have whole ones then. */
 bool ts_gpu_matrix_rows(const struct TsGpuEmit *g, const TsTileType *t);
 struct TsGpuFrame *ts_gpu_matrix_row_frame(struct TsGpuEmit *g, const TsTileType *t);
-bool ts_gpu_matrix_reduce(struct TsGpuEmit *g, const TsTileStmt *s); /* false: not of that form */
+/* The same of rows of sums in such a frame; NULL: waves do not have whole ones. */
+struct TsGpuFrame *ts_gpu_matrix_rows_of(struct TsGpuEmit *g, const TsTileType *t,
+                                         const struct TsGpuFrame *of);
+bool ts_gpu_matrix_reduce(struct TsGpuEmit *g,
+                          const TsTileStmt *s); /* false: not of that form */
 /* The frame of the operand of a broadcast along the columns of f; NULL: it is no such. */
 struct TsGpuFrame *ts_gpu_matrix_spread(struct TsGpuEmit *g, const TsTileStmt *s,
                                         const struct TsGpuFrame *f);
@@ -89,7 +95,8 @@ TsTileVal ts_gpu_matrix_operand(const TsTileStmt *s, int side, bool *turned);
 int64_t ts_gpu_matrix_pitch(TsDtype d, int64_t depth);
 /* The frame in which a thread has numbers of several steps of k of a column; NULL: none. */
 struct TsGpuFrame *ts_gpu_matrix_turned(struct TsGpuEmit *g, const TsTileType *t);
-void ts_gpu_matrix_put(struct TsGpuEmit *g, TsTileVal v, bool turned, const TsGpuMatrixRows *to);
+void ts_gpu_matrix_put(struct TsGpuEmit *g, TsTileVal v, bool turned,
+                       const TsGpuMatrixRows *to);
 /* A lane's numbers of a row, for the step of k that begins at `from`; of `across` the row is that of the
  * first lane, of which this is number `lane` of 16. */
 LLVMValueRef ts_gpu_matrix_numbers(struct TsGpuEmit *g, const TsGpuMatrix *u,

@@ -42,7 +42,10 @@ bool ts_gpu_matrix_rows(const TsGpuEmit *g, const TsTileType *t) {
 
 TsGpuFrame *ts_gpu_matrix_row_frame(TsGpuEmit *g, const TsTileType *t) {
   const TsTileStmt *s = find(g->phase->loop->region[0], t);
-  TsGpuFrame *of = s ? ts_gpu_matrix_frame(g, &s->in[0]->type) : NULL;
+  return s ? ts_gpu_matrix_rows_of(g, t, ts_gpu_matrix_frame(g, &s->in[0]->type)) : NULL;
+}
+
+TsGpuFrame *ts_gpu_matrix_rows_of(TsGpuEmit *g, const TsTileType *t, const TsGpuFrame *of) {
   if (!of || !of->whole || !of->squares) return NULL;
   TsGpuFrame *f = ts_gpu_frame_of(g, t, 1, of->squares);
   int each = of->vector * of->chunks / of->squares;
@@ -75,6 +78,40 @@ static void halve(const Fold *f, int by, V *x) {
       if (x[i]) x[i] = both(f, x[i], ts_gpu_shuffle(f->g, x[i], SQUARE * j));
 }
 
+/* The largest of n numbers of f32 by their bits: as whole numbers with a sign they are in order from +0 on,
+ * without one below -0 the other way round. What is negative and beyond -inf is NaN. */
+static V largest(TsGpuEmit *g, const V *x, int n) {
+  enum { SIGNED, NEGATIVE, BEYOND, ORDERS };
+  static const char *const name[ORDERS] = {"llvm.smax", "llvm.umin", "llvm.umax"};
+  LLVMBuilderRef b = g->e->b;
+  LLVMTypeRef word = ts_emit_int_type(g->e, 32, 0);
+  V best[ORDERS];
+  for (int k = 0; k < n; k++) {
+    V y = LLVMBuildBitCast(b, x[k], word, "");
+    for (int i = 0; i < ORDERS; i++) best[i] = k ? ts_emit_call2(g->e, name[i], best[i], y) : y;
+  }
+  V none = LLVMBuildICmp(b, LLVMIntSLT, best[SIGNED], LLVMConstNull(word), "");
+  V z = LLVMBuildSelect(b, none, best[NEGATIVE], best[SIGNED], "");
+  V below = LLVMConstInt(word, 0xff800000, 0);
+  V wrong = LLVMBuildICmp(b, LLVMIntUGT, best[BEYOND], below, "");
+  z = LLVMBuildSelect(b, wrong, best[BEYOND], z, "");
+  return LLVMBuildBitCast(b, z, LLVMTypeOf(x[0]), "");
+}
+
+/* Of a unit whose lanes have all columns of their rows (intel_rows.c). */
+static V *own_rows(const Fold *f, const TsTileStmt *s, TsGpuFrame *from) {
+  int n = from->vector * from->chunks / from->squares;
+  V *x = ts_gpu_slots(f->g, from, s->in[0]);
+  V *out = ts_emit_take(f->g->e, sizeof *out * (size_t)from->squares);
+  for (int r = 0; r < from->squares; r++, x += n) {
+    if (s->op == TS_TILE_max && f->how.plain) x[0] = largest(f->g, x, n);
+    for (int half = s->op == TS_TILE_max && f->how.plain ? 0 : n / 2; half; half /= 2)
+      for (int i = 0; i < half; i++) x[i] = both(f, x[i], x[i + half]);
+    out[r] = ts_gpu_fold_result(f->g, &f->how, (TsGpuItem){.x = x[0]});
+  }
+  return out;
+}
+
 bool ts_gpu_matrix_reduce(TsGpuEmit *g, const TsTileStmt *s) {
   const TsTileType *t = &s->in[0]->type;
   if (!is_reduction(s) || t->rank != 2 || !ts_gpu_frame_found(g, t)) return false;
@@ -83,6 +120,10 @@ bool ts_gpu_matrix_reduce(TsGpuEmit *g, const TsTileStmt *s) {
     return false;
   const TsGpuMatrix *u = ts_gpu_matrix_of(g, (TsDtype)from->factor);
   Fold f = {g, ts_gpu_fold(g, s), u};
+  if (!u) {
+    ts_gpu_define(g, s->out[0], own_rows(&f, s, from));
+    return true;
+  }
   int cols = from->vector * from->chunks / from->squares / u->sums;
   V *all = ts_gpu_slots(g, from, s->in[0]);
   V *out = ts_emit_take(g->e, sizeof *out * (size_t)from->squares);

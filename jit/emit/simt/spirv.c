@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "devices/spirv.h"
 #include "jit/emit/simt/intel.h"
 
 typedef LLVMValueRef V;
@@ -64,11 +65,20 @@ static void say(TsGpuEmit *g, const char *what, int n, const int *value) {
                         LLVMMDNodeInContext2(g->e->ctx, list, (size_t)n));
 }
 
+/* SPIR-V 1.2 has no other words for it that all drivers take. */
+static void ask_for_registers(TsGpuEmit *g) {
+  bool was = LLVMContextShouldDiscardValueNames(g->e->ctx);
+  LLVMContextSetDiscardValueNames(g->e->ctx, false);
+  LLVMSetValueName2(LLVMGetParam(g->e->fn, 0), TS_SPIRV_LARGE, strlen(TS_SPIRV_LARGE));
+  LLVMContextSetDiscardValueNames(g->e->ctx, was);
+}
+
 static void kernel(TsGpuEmit *g) {
   const int block[3] = {g->threads * g->phase->rounds, 1, 1}, unit = ts_gpu_intel_lanes(g);
   const int lanes = unit ? unit : TS_GPU_WARP;
   say(g, "reqd_work_group_size", 3, block);
   if (unit || has_warps(g)) say(g, "intel_reqd_sub_group_size", 1, &lanes);
+  if (g->phase->registers == TS_GPU_LARGE) ask_for_registers(g);
 }
 
 static V shared(TsGpuEmit *g, const char *name, LLVMTypeRef elem, int64_t n) {
@@ -177,9 +187,22 @@ static V bits(TsGpuEmit *g, V x) {
   return LLVMBuildBitCast(g->e->b, x, wide ? i64(g) : i32(g), "");
 }
 
+/* Neither 0 nor NaN: what equals it has its bits, and no order of it and another number is undefined but
+ * by that one. */
+static bool is_plain_number(V x) {
+  LLVMBool lost;
+  double v = LLVMIsAConstantFP(x) ? LLVMConstRealGetDouble(x, &lost) : 0;
+  return v < 0 || v > 0;
+}
+
 /* fmin and fmax of OpenCL pass over NaN. Equal numbers differ in their signs at most. */
 static V extreme(TsGpuEmit *g, bool min, V x, V y) {
   LLVMBuilderRef b = g->e->b;
+  if (is_plain_number(x) || is_plain_number(y)) {
+    V limit = is_plain_number(y) ? y : x, z = limit == y ? x : y;
+    V beyond = LLVMBuildFCmp(b, min ? LLVMRealOGT : LLVMRealOLT, z, limit, "");
+    return LLVMBuildSelect(b, beyond, limit, z, "");
+  }
   V first = LLVMBuildFCmp(b, min ? LLVMRealOLT : LLVMRealOGT, x, y, "");
   V same = LLVMBuildFCmp(b, LLVMRealOEQ, x, y, ""),
     none = LLVMBuildFCmp(b, LLVMRealUNO, x, y, "");

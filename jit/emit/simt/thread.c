@@ -282,9 +282,9 @@ int64_t ts_gpu_shared_take(TsGpuEmit *g, int64_t nbytes) {
   int64_t at = g->shared_used;
   g->shared_used = (at + nbytes + 15) & -16;
   if (g->shared_used > g->shared_most) g->shared_most = g->shared_used;
-  if (g->shared_most > ts_gpu_shared_most(g))
-    ts_emit_fail(g->e, "a round needs %lld bytes of shared memory", (long long)g->shared_most);
-  return at;
+  if (g->shared_most <= ts_gpu_shared_most(g)) return at;
+  if (g->crowded) *g->crowded = true;
+  ts_emit_fail(g->e, "a round needs %lld bytes of shared memory", (long long)g->shared_most);
 }
 
 V ts_gpu_shared_at(TsGpuEmit *g, int64_t offset, LLVMTypeRef elem, V i) {

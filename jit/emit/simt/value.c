@@ -418,9 +418,14 @@ V ts_gpu_elem(TsGpuEmit *g, TsGpuFrame *f, TsTileVal v, int slot) {
   return list[slot] = elem_new(g, f, v, slot);
 }
 
+void ts_gpu_slots_begin(TsGpuEmit *g, TsTileVal v) {
+  g->visits++;
+  prepare_moves(g, v, false);
+}
+
 V *ts_gpu_slots(TsGpuEmit *g, TsGpuFrame *f, TsTileVal v) {
   V *out = ts_emit_take(g->e, sizeof *out * (size_t)(f->vector * f->chunks));
-  if (!f->loose) g->visits++, prepare_moves(g, v, false);
+  if (!f->loose) ts_gpu_slots_begin(g, v);
   for (int i = 0; i < f->vector * f->chunks; i++) out[i] = ts_gpu_elem(g, f, v, i);
   return out;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "devices/spirv.h"
 #include "jit/compile/llvm.h"
 #include "jit/compile/spirv.h"
 #include "jit/gpu/gpu.h"
@@ -333,6 +334,23 @@ static int unsound(void) {
   return bad ? printf("what is unsound is not found\n"), 1 : 0;
 }
 
+/* ---- a name that asks for registers, in front of functions, whole and within the module */
+static int names(void) {
+  uint32_t module[] = {0x07230203, 0x00010200, 0, 9, 0, 6u << 16 | 5,
+                       1,          0,          0, 0, 0, 5u << 16 | 54};
+  memcpy(module + 7, "large_registers", 16);
+  bool all = ts_spirv_wants_large(module, sizeof module);
+  bool cut = ts_spirv_wants_large(module, 10 * sizeof *module);
+  module[5] = 0;
+  bool none = ts_spirv_wants_large(module, sizeof module);
+  module[5] = 6u << 16 | 54;
+  bool late = ts_spirv_wants_large(module, sizeof module);
+  module[5] = 6u << 16 | 5, module[10] |= 'x' << 24;
+  bool longer = ts_spirv_wants_large(module, sizeof module);
+  if (all && !cut && !none && !late && !longer) return 0;
+  return printf("names: %d %d %d %d %d\n", all, cut, none, late, longer), 1;
+}
+
 static int print(const char *name, int i, const char *level) {
   TsError err = {0};
   TsText text = {0};
@@ -356,7 +374,7 @@ static bool has_spirv(void) {
 
 int main(int argc, char **argv) {
   TsError err = {0};
-  int bad = unsound();
+  int bad = unsound() | names();
   if (!ts_llvm_present()) return skip("no LLVM");
   if (!has_spirv()) return skip("this LLVM has no SPIR-V");
   if (argc > 2) return print(argv[1], atoi(argv[2]), argc > 3 ? argv[3] : "asm");
