@@ -60,6 +60,7 @@ static int each(TsTileCopy *c, const TsTileStmt *s, void *arg) {
 
 TsTile *ts_tile_single(const TsTile *k, TsError *err) {
   TsTile *y = ts_tile_copy(k, each, NULL, err);
-  if (y) ts_tile_dce(y);
-  return y;
+  if (!y || ts_tile_dce(y, err) >= 0) return y;
+  ts_tile_free(y);
+  return NULL;
 }
