@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "devices/spirv.h"
 #include "jit/compile/llvm.h"
 #include "jit/compile/spirv.h"
 #include "jit/gpu/gpu.h"
@@ -266,7 +267,18 @@ static int check(const TsTile *k, const TsTarget *t, int i) {
 }
 
 /* ---- others' tools */
+/* What drivers are asked before they are given cooperative matrices. */
+static void write_probe(void) {
+  uint32_t word[TS_SPIRV_PROBE_WORDS];
+  char path[100];
+  snprintf(path, sizeof path, "%s/probe.spv", folder);
+  FILE *f = fopen(path, "wb");
+  if (f) fwrite(word, 1, ts_spirv_probe(word), f);
+  if (f) fclose(f);
+}
+
 static int validate(void) {
+  write_probe();
   char line[200];
   int bad;
   snprintf(line, sizeof line,
