@@ -15,6 +15,14 @@
 #include "tests/skip.h"
 
 static const char *const more[] = {
+    /* from 64 bits to 8 and back to 32 */
+    "tile @shortened(%x: i64[2048]) -> (%y: i32[2048]) {\n"
+    "  for %i in 0..2048 step 1024 parallel {\n"
+    "    %a = load %x[%i] : i64[1024]\n"
+    "    %b = cast %a : u8[1024]\n"
+    "    %c = cast %b : i32[1024]\n"
+    "    store %y[%i] = %c\n"
+    "  }\n}\n",
     /* a product of f32 */
     "tile @product(%a: f32[200,300], %b: f32[300,150]) -> (%y: f32[200,150]) {\n"
     "  for %i in 0..200 step 8 parallel {\n"
