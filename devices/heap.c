@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "devices/held.h"
 #include "devices/memory.h"
 
 void *__real_malloc(size_t n);
@@ -23,10 +24,12 @@ char *__wrap_strdup(const char *text);
 char *__wrap_strndup(const char *text, size_t n);
 
 static _Thread_local TsRefusal *refusal;
+static _Thread_local int held_before; /* of ts_held, when it was set */
 
 TsRefusal *ts_memory_on_refusal(TsRefusal *now) {
   TsRefusal *before = refusal;
   refusal = now;
+  held_before = ts_held;
   return before;
 }
 
@@ -40,7 +43,7 @@ static void *none(void) {
 static _Thread_local bool needed;
 
 static bool refused(size_t n) {
-  if (needed) return false;
+  if (needed || (refusal && ts_held > held_before)) return false;
   if (!ts_memory_should_fail() && n <= INT64_MAX && ts_memory_may_grow((int64_t)n))
     return false;
   if (refusal && n <= INT64_MAX) return refusal(n), false;

@@ -83,23 +83,54 @@ int ts_level_zero_count(const char **why) {
 }
 
 /* ---- one device */
-static bool has_warps(const ZeComputeProperties *c) {
-  enum { WARP = 32 };
+static bool has_groups(const ZeComputeProperties *c, uint32_t lanes) {
   for (uint32_t i = 0; i < c->nsubgroup && i < 8; i++)
-    if (c->subgroup[i] == WARP) return true;
+    if (c->subgroup[i] == lanes) return true;
   return false;
+}
+
+static bool has_extension(void *driver, const char *name) {
+  uint32_t n = 0;
+  bool has = false;
+  if (ts_ze.zeDriverGetExtensionProperties(driver, &n, NULL) || !n) return false;
+  ZeExtension *list = calloc(n, sizeof *list);
+  if (list && !ts_ze.zeDriverGetExtensionProperties(driver, &n, list))
+    for (uint32_t i = 0; i < n; i++) has |= !strncmp(list[i].name, name, sizeof list[i].name);
+  free(list);
+  return has;
+}
+
+/* Which matrices, and of which sizes, no query tells: whether the compiler takes those that kernels have. */
+static bool takes_probe(TsZe *s) {
+  uint32_t word[TS_SPIRV_PROBE_WORDS];
+  void *module = NULL, *log = NULL;
+  ZeModuleDesc desc = {.head = {ZE_TYPE_MODULE_DESC, NULL},
+                       .format = ZE_MODULE_SPIRV,
+                       .nbytes = ts_spirv_probe(word),
+                       .code = (const void *)word,
+                       .options = ""};
+  bool takes = !ts_ze.zeModuleCreate(s->context, s->device, &desc, &module, &log);
+  if (log) ts_ze.zeModuleBuildLogDestroy(log);
+  if (takes) ts_ze.zeModuleDestroy(module);
+  return takes;
 }
 
 static const TsTarget *target_of(TsZe *s) {
   ZeComputeProperties c = {.head = {ZE_TYPE_COMPUTE, NULL}};
-  ZeModuleProperties m = {.head = {ZE_TYPE_MODULE_PROPERTIES, NULL}};
+  bool said = has_extension(s->driver, ZE_DOT_PRODUCTS);
+  ZeDotProperties dot = {.head = {ZE_TYPE_DOT_PRODUCTS, NULL}};
+  ZeModuleProperties m = {.head = {ZE_TYPE_MODULE_PROPERTIES, said ? &dot : NULL}};
+  enum { WARP = 32, LANES = 16 };
   if (ts_ze.zeDeviceGetComputeProperties(s->device, &c) ||
       ts_ze.zeDeviceGetModuleProperties(s->device, &m) || !m.spirv)
     return NULL;
   s->f64 = m.flags & ZE_HAS_FP64;
+  bool dpas = dot.flags & ZE_HAS_DPAS; /* what multiplies cooperative matrices as well */
   TsSpirvDevice d = {.f64 = s->f64,
                      .half = m.flags & ZE_HAS_FP16,
-                     .warps = has_warps(&c),
+                     .warps = has_groups(&c, WARP),
+                     .no_dpas = said && !dpas,
+                     .cooperative = !s->f64 && dpas && has_groups(&c, LANES) && takes_probe(s),
                      .shared = c.shared,
                      .threads = c.threads};
   return ts_spirv_target(&d);

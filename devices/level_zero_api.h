@@ -24,7 +24,8 @@ enum {
   ZE_SCOPE_DEVICE = 2,
   ZE_SCOPE_HOST = 4
 };
-enum { ZE_MODULE_SPIRV = 0, ZE_HAS_FP16 = 1, ZE_HAS_FP64 = 2 };
+enum { ZE_MODULE_SPIRV = 0, ZE_HAS_FP16 = 1, ZE_HAS_FP64 = 2, ZE_HAS_DPAS = 2 };
+#define ZE_DOT_PRODUCTS "ZE_intel_experimental_device_module_dp_properties"
 /* The first version of the interface whose immediate lists keep their order by themselves. */
 enum { ZE_VERSION_IN_ORDER = 1 << 16 | 7 };
 
@@ -50,6 +51,7 @@ enum {
   ZE_TYPE_MODULE_DESC = 0x1b,
   ZE_TYPE_KERNEL_DESC = 0x1d,
   ZE_TYPE_LARGE_ALLOC_DESC = 0x20001,
+  ZE_TYPE_DOT_PRODUCTS = 0x30013, /* of the extension ZE_DOT_PRODUCTS, of Intel's driver from 2024 on */
 };
 
 typedef struct ZeDriverProperties {
@@ -79,6 +81,16 @@ typedef struct ZeModuleProperties {
   uint32_t spirv, flags, fp16, fp32, fp64, arguments, printf_bytes;
   uint8_t native[16];
 } ZeModuleProperties;
+
+typedef struct ZeDotProperties {
+  ZeHead head;
+  uint32_t flags;
+} ZeDotProperties;
+
+typedef struct ZeExtension {
+  char name[256];
+  uint32_t version;
+} ZeExtension;
 
 typedef struct ZeMemoryProperties {
   ZeHead head;
@@ -144,6 +156,7 @@ typedef struct ZeTimes {
   CALL(zeDriverGet, (uint32_t * n, void **driver))                                             \
   CALL(zeDriverGetApiVersion, (void *driver, uint32_t *version))                               \
   CALL(zeDriverGetProperties, (void *driver, ZeDriverProperties *out))                         \
+  CALL(zeDriverGetExtensionProperties, (void *driver, uint32_t *n, ZeExtension *list))         \
   CALL(zeDeviceGet, (void *driver, uint32_t *n, void **device))                                \
   CALL(zeDeviceGetSubDevices, (void *device, uint32_t *n, void **part))                        \
   CALL(zeDeviceGetProperties, (void *device, ZeDeviceProperties *out))                         \

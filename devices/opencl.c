@@ -166,13 +166,26 @@ static bool takes_capability(cl_device_id d, cl_uint capability) {
   return takes;
 }
 
-/* Which sizes it multiplies no query of OpenCL's tells: it refuses a module of others. */
+/* Which sizes it multiplies no query of OpenCL's tells: whether its compiler takes those that kernels have. */
+static bool takes_probe(const TsCl *s) {
+  uint32_t word[TS_SPIRV_PROBE_WORDS];
+  cl_int code = 0;
+  cl_context context = ts_cl.clCreateContext(NULL, 1, &s->device, NULL, NULL, &code);
+  if (code) return false;
+  cl_program p = ts_cl.clCreateProgramWithIL(context, word, ts_spirv_probe(word), &code);
+  if (!code) code = ts_cl.clBuildProgram(p, 1, &s->device, "", NULL, NULL);
+  if (p) ts_cl.clReleaseProgram(p);
+  ts_cl.clReleaseContext(context);
+  return !code;
+}
+
 static bool has_cooperative(const TsCl *s, const char *extensions) {
   enum { MATRIX = 6022, MATRIX_BF16 = 5118, LANES = 16 }; /* capabilities */
   cl_device_id d = s->device;
   return has(extensions, "cl_khr_spirv_queries") && has_groups(s, extensions, LANES) &&
          takes_extension(d, "SPV_KHR_cooperative_matrix") && takes_capability(d, MATRIX) &&
-         takes_extension(d, "SPV_KHR_bfloat16") && takes_capability(d, MATRIX_BF16);
+         takes_extension(d, "SPV_KHR_bfloat16") && takes_capability(d, MATRIX_BF16) &&
+         takes_probe(s);
 }
 
 /* On a CPU sub-groups are a compiler's business. */

@@ -10,6 +10,7 @@ const TsTarget *ts_spirv_target(const TsSpirvDevice *d) {
     const TsTarget *t = ts_target(best[i]);
     if (!t || t->single == d->f64 || (t->half && !d->half)) continue;
     if (t->matrix == TS_MATRIX_cooperative && !d->cooperative) continue;
+    if (t->matrix == TS_MATRIX_dpas && d->no_dpas) continue;
     if (t->shared_bytes <= d->shared && d->threads >= (t->threads ? t->threads : THREADS))
       return t;
   }

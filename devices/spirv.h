@@ -12,6 +12,7 @@ typedef struct TsSpirvDevice {
   bool cpu;
   bool warps;              /* sub-groups of 32 may be asked for */
   bool cooperative;        /* and of 16, which multiply cooperative matrices of bf16, f16, i8 */
+  bool no_dpas;            /* its driver says that it has no such unit */
   int64_t shared, threads; /* of a block, at most: bytes of memory, threads */
 } TsSpirvDevice;
 
@@ -22,5 +23,10 @@ bool ts_spirv_wants_f64(const void *module, size_t nbytes);
  * as many of them at a time, which a driver is told beside the module. */
 #define TS_SPIRV_LARGE "large_registers"
 bool ts_spirv_wants_large(const void *module, size_t nbytes);
+
+/* devices/spirv_probe.c. A module that a driver makes code of if it has the cooperative matrices of the row
+ * "cooperative": fills words, gives bytes. */
+enum { TS_SPIRV_PROBE_WORDS = 512 };
+size_t ts_spirv_probe(uint32_t word[TS_SPIRV_PROBE_WORDS]);
 
 #endif

@@ -4,6 +4,7 @@
 #include "devices/device.h"
 #include "ir/sched/attention.h"
 #include "ir/sched/index.h"
+#include "ir/sched/product.h"
 
 /* Of a node, alone or with others in its group; the first one that takes the operands makes the
  * kernel. */
@@ -161,6 +162,35 @@ static int no_gradients(const TsSched *s, const TsNode *n, TsError *err) {
                       why ? why : "", why ? "; " : "");
 }
 
+/* Of i8 and fp8, which matrix units alone multiply on a GPU, with sums of other types. */
+static int no_product(const TsSched *s, const TsNode *n, TsError *err) {
+  TsDtype a = (TsDtype)n->in[0]->meta.dtype, b = (TsDtype)n->in[1]->meta.dtype;
+  TsDtype y = (TsDtype)n->out[0].meta.dtype;
+  bool eight = a == TS_DT_fp8_e4m3 || a == TS_DT_fp8_e5m2, whole = a == TS_DT_i8;
+  unsigned units = eight ? TS_UNIT_roles : TS_UNIT_mma;
+  const char *is = ts_dtypes[a].name, *sums = whole ? "i32" : "f32";
+  static const char none[] = "there is no kernel of this product";
+  if (a != b)
+    return ts_error_set(err, TS_ERR_value, "%s: its factors are %s and %s", none, is,
+                        ts_dtypes[b].name);
+  if (!eight && !whole)
+    return ts_error_set(err, TS_ERR_value, "%s of %s with a result of %s", none, is,
+                        ts_dtypes[y].name);
+  if (!ts_target_has(s->target, units) && !ts_sched_square_has(s->target, a))
+    return ts_error_set(err, TS_ERR_value, "%s: %s has no matrix unit that multiplies %s", none,
+                        s->target->name, is);
+  if (y != (whole ? TS_DT_i32 : TS_DT_f32) && (whole || y == a))
+    return ts_error_set(
+        err, TS_ERR_value,
+        "%s: its result is %s, and the matrix unit of %s adds up %s in %s: with "
+        "accumulate = \"%s\" there is one",
+        none, ts_dtypes[y].name, s->target->name, is, sums, sums);
+  return ts_error_set(
+      err, TS_ERR_value,
+      "%s: the matrix unit of %s takes %s that lies along k, in rows of whole words", none,
+      s->target->name, is);
+}
+
 int ts_lower_group(const TsSched *s, const TsGroup *g, TsLayoutFn *layout, void *arg,
                    TsSchedKernel *out, TsError *err) {
   int made = from_table(s, g, layout, arg, out, err);
@@ -169,6 +199,8 @@ int ts_lower_group(const TsSched *s, const TsGroup *g, TsLayoutFn *layout, void 
   if (ts_sched_is_index(s->target, g->node[0]))
     return ts_sched_lower_index(s, g, layout, arg, out, err);
   if (g->node[0]->op == TS_OP_attention_grad) return no_gradients(s, g->node[0], err);
+  if (s->target && g->node[0]->op == TS_OP_matmul && g->node[0]->nin > 1)
+    return no_product(s, g->node[0], err);
   return ts_error_set(err, TS_ERR_value, "there is no kernel of this operator");
 }
 

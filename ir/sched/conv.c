@@ -359,11 +359,10 @@ int ts_sched_lower_conv(const TsSched *s, const TsGroup *group, TsLayoutFn *layo
                         TsSchedKernel *out, TsError *err) {
   TsConvKernel p = {.s = s, .g = group, .layout = layout, .arg = arg, .err = err};
   int n = 0;
-  if (lower(&p)) {
+  if (lower(&p) || ts_tile_cse(p.k, err) < 0) {
     ts_tile_free(p.k);
     return -1;
   }
-  ts_tile_cse(p.k);
   *out = (TsSchedKernel){.tile = p.k, .function = s->g->name, .told = true};
   out->took = (TsSchedChoice){.rows = (int)p.rows, .columns = (int)p.some, .high = p.mr};
   values_of(&p.pre, false, out, &n);

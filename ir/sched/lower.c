@@ -354,11 +354,10 @@ int ts_sched_lower(const TsSched *s, const TsGroup *group, TsLayoutFn *layout, v
                .columns = group->kind == TS_GROUP_columns,
                .across = group->kind == TS_GROUP_columns ? 0 : -1,
                .one_size = ts_loss_counts(group)};
-  if (lower(&l)) {
+  if (lower(&l) || ts_tile_cse(l.k, err) < 0) {
     ts_tile_free(l.k);
     return -1;
   }
-  ts_tile_cse(l.k);
   *out = (TsSchedKernel){.tile = l.k, .dim = {ts_access_symbolic(&l, 0) ? l.space.axis[0] : 0}};
   out->function = s->g->name;
   out->ndraw = l.ndraw;

@@ -67,6 +67,7 @@ static void file_lines(const TsGroup *g, const TsNode *n, TsText *text) {
   TsText file = {0};
   ts_text_add(&file, ts_graph_where(n), file_of(n));
   if (file.at) ts_text_place_text(text, file.at);
+  text->failed |= file.failed;
   ts_text_free(&file);
   ts_text_char(text, ':');
   for (int line = 0; (line = next_line(g, n, line)) > 0 && count <= MOST_LINES; count++)

@@ -284,12 +284,12 @@ TsTile *ts_tile_single(const TsTile *k, TsError *err);
 TsTile *ts_tile_fix(const TsTile *k, const int64_t *dim, TsError *err);
 /* Which sizes are extents of tiles; others are only of memory and bounds of loops. */
 void ts_tile_sizes_of_tiles(const TsTile *k, bool used[TS_TILE_DIMS]);
-/* Removes what has no effect and whose results nobody uses, in place; how many statements went
- * (ir/tile/pass/dce.c). */
-int ts_tile_dce(TsTile *k);
-/* Removes statements that say what others before them say; gives their number
+/* Removes what has no effect and whose results nobody uses, in place; how many statements went, or
+ * -1: out of memory, and k is legal, and does what it did (ir/tile/pass/dce.c). */
+int ts_tile_dce(TsTile *k, TsError *err);
+/* Removes statements that say what others before them say; gives their number, or -1 as dce does
  * (ir/tile/pass/cse.c). */
-int ts_tile_cse(TsTile *k);
+int ts_tile_cse(TsTile *k, TsError *err);
 /* Whether a statement does more than make its results. */
 bool ts_tile_effect(const TsTileStmt *s);
 /* Loops over rows with the stages of several rows in one walk, for a CPU

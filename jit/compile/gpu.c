@@ -44,8 +44,9 @@ static TsTile *expanded(const TsTile *k, const TsTarget *t, TsError *err) {
   if (!t->portable) n = ts_tile_nearly(k, err);
   if (n || t->portable) e = ts_tile_expand(n ? n : k, err);
   ts_tile_free(n);
-  if (e) ts_tile_dce(e);
-  return e;
+  if (!e || ts_tile_dce(e, err) >= 0) return e;
+  ts_tile_free(e);
+  return NULL;
 }
 
 /* A thread's number of turns becomes a register: not all code generators see to that. Intel's compiler

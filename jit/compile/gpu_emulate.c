@@ -145,8 +145,7 @@ static int emulate(const TsTile *k, TsGpuForm form, int n, void *const *arg, con
   void *fn[TS_GPU_PHASES];
   if (!t) return ts_error_set(err, TS_ERR_device, "jit: no host to emulate on");
   TsTile *e = ts_tile_expand(k, err);
-  if (!e) return -1;
-  ts_tile_dce(e);
+  if (!e || ts_tile_dce(e, err) < 0) return ts_tile_free(e), -1;
   TsGpuJob job = {.plan = &plan, .form = form, .host = true, .shared = shared};
   int failed = ts_gpu_code_outline(e, t, form != TS_GPU_loose, &code, &plan, err) ||
                ts_llvm_emit(e, t, NULL, TS_LLVM_object, ts_gpu_emit, &job, &object, err);

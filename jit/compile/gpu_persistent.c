@@ -17,8 +17,9 @@ static TsTile *expanded(const TsTile *k, const TsTarget *t, bool roles, TsError 
   TsTile *n = roles || t->portable ? NULL : ts_tile_nearly(k, err), *e = NULL;
   if (roles || t->portable || n) e = ts_tile_expand(n ? n : k, err);
   ts_tile_free(n);
-  if (e && !roles) ts_tile_dce(e);
-  return e;
+  if (!e || roles || ts_tile_dce(e, err) >= 0) return e;
+  ts_tile_free(e);
+  return NULL;
 }
 
 int ts_gpu_persistent_phases(const TsTile *k, const TsTarget *t, TsPersistentPhase *phase,

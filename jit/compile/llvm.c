@@ -80,6 +80,10 @@ static void refused(size_t n) {
   longjmp(current->out, 2);
 }
 
+/* Back ends begin once, and cannot be left: they have what they ask for. The system was asked before
+ * whether it has that. */
+static void given(size_t n) { (void)n; }
+
 /* What the system would give now, if it were asked. */
 static bool is_room(void) {
   void *p = ts_memory_map(LEAST_LEFT);
@@ -301,8 +305,10 @@ static Work *begin(const TsTile *k, const TsTarget *t, const char *passes, TsErr
     ts_error_set(err, TS_ERR_memory, "jit: out of memory, before LLVM begins");
     return NULL;
   }
+  ts_memory_on_refusal(given);
   pthread_once(&once, start);
   if (ts_target_gpu(t)) start_gpu(t->maker);
+  ts_memory_on_refusal(NULL);
   w->emit = emit_cpu;
   w->passes = passes ? passes : usual_passes;
   w->err = err;

@@ -80,8 +80,8 @@ static TsTile *after_pass(TsTile *k, const char *pass, const char *isa, TsError 
   const TsTarget *row = ts_target(isa);
   if (!strcmp(pass, "expand")) return ts_tile_expand(k, e);
   if (!strcmp(pass, "fix")) return fixed(k, e);
-  if (!strcmp(pass, "cse")) return ts_tile_cse(k), k;
-  if (!strcmp(pass, "dce")) return ts_tile_dce(k), k;
+  if (!strcmp(pass, "cse")) return ts_tile_cse(k, e) < 0 ? NULL : k;
+  if (!strcmp(pass, "dce")) return ts_tile_dce(k, e) < 0 ? NULL : k;
   bool pipeline = !strcmp(pass, "pipeline");
   if (!pipeline && strcmp(pass, "vectorise") && strcmp(pass, "product"))
     return ts_error_set(e, TS_ERR_argument, "there is no pass '%s'", pass), NULL;

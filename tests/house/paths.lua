@@ -5,7 +5,7 @@ local roots = { devices = true, docs = true, examples = true, ir = true, jit = t
   scripts = true, tests = true, vm = true }
 local sources = { c = true, h = true, inc = true, def = true }
 local foreign = { ["lj_bcdump.h"] = true } -- LuaJIT's
-local recipes = { ["vm/kernels/x"] = true, ["jit/emit/simt/toy"] = true, ["tests/vm/x_test"] = true, -- what pages make up
+local recipes = { ["vm/kernels/x"] = true, ["jit/emit/simt/toy"] = true, ["devices/toy"] = true, ["tests/vm/x_test"] = true, -- what pages make up
   ["vm/kernels/diagonal"] = true, ["vm/exec/trace"] = true }
 
 local files, names, paths = {}, {}, {}

@@ -185,9 +185,9 @@ static void dead(void) {
   ts_tile_op1(&b, TS_OP_abs, v);
   ts_tile_store(&b, py, &l.i, v, NULL);
   ts_tile_for_end(&b, &l, NULL, NULL);
-  int gone = ts_tile_dce(k), left = 0;
+  int gone = ts_tile_dce(k, &err), left = 0;
   for (TsTileStmt *s = k->body->last->region[0]->first; s; s = s->next) left++;
-  check(gone == 4 && left == 4 && ts_tile_dce(k) == 0, "dead statements", gone, left);
+  check(gone == 4 && left == 4 && ts_tile_dce(k, &err) == 0, "dead statements", gone, left);
   check(!run(k, (void *[]){x, y}, NULL) && !memcmp(x, y, sizeof x), "dead runs", 0, 0);
 }
 
@@ -207,7 +207,7 @@ static void equal(void) {
   ts_tile_store(&b, py, &zero, ts_tile_op2(&b, TS_OP_mul, s[1], s[0]), NULL);
   ts_tile_for_end(&b, &l, NULL, NULL);
   ts_tile_store(&b, py, &zero, ts_tile_op2(&b, TS_OP_mul, s[0], s[0]), NULL);
-  int gone = ts_tile_cse(k), left = ts_tile_cse(k);
+  int gone = ts_tile_cse(k, &err), left = ts_tile_cse(k, &err);
   check(gone >= 3 && left == 0, "equal statements", gone, left);
   check(twice->stmt->in[0] == twice->stmt->in[1] && v != again, "one sum", 0, 0);
   check(!run(k, (void *[]){x, y}, NULL) && y[0] == 4 && y[1] == 16, "equal runs", 0, 0);

@@ -72,11 +72,13 @@ for line in out:gmatch "[^\n]+" do
   if line:sub(1, 1) ~= "[" then lines[#lines + 1] = line end
 end
 local said = table.concat(lines, "\n"):gsub("in [%d.]+ ms", "in no time"):gsub("\t", " ")
+-- A loop begins with the operator at which it got hot.
+said = said:gsub("(0 refused: [^\n]*)%(%l+ %.%. %l+%)", "%1(one round)")
 said --> refused: no group has a kernel, in no time; group 0 (mul .. sum): jit: LLVM: Cannot select: intrinsic %llvm.nvvm.membar.gl
 --> no kernel: jit: LLVM: Cannot select: intrinsic %llvm.nvvm.membar.gl
 --> interpreted jit: LLVM: Cannot select: intrinsic %llvm.nvvm.membar.gl
 --> then compiled
 --> its kernel could not be compiled
---> 0 refused: no group has a kernel, in no time; group 0 (add .. tanh): jit: LLVM: Cannot select: intrinsic %llvm.nvvm.membar.gl
+--> 0 refused: no group has a kernel, in no time; group 0 (one round): jit: LLVM: Cannot select: intrinsic %llvm.nvvm.membar.gl
 --> promoted: 1 kernel of 6 operators
 out:find "%[jit refused f%(f32%[64,512%]%) [^\n]*: no group has a kernel, in [%d.]+ ms; group 0 %(mul .. sum%): jit: LLVM: Cannot select: " ~= nil --> true

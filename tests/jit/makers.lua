@@ -39,7 +39,7 @@ for name, case in pairs(functions) do
     local where = name .. " for " .. target .. ":\n"
     assert(code:find(word[1]) and text:find(word[2]), where .. code .. text)
     assert(not code:find "no kernel" and not text:find "no kernel", where .. code)
-    assert(not code:find(target:find "^gfx" and "nvvm" or "amdg"), where .. code)
+    assert(not code:find(word[1]:find "^amdgpu" and "nvvm" or "amdg"), where .. code)
     if word == spirv then assert(not code:find "nvvm" and not text:find "OpTypeFloat 64" or target:find "^spirv", where .. text) end
     -- nothing is called, and nothing lies on a stack
     for bytes in text:gmatch "%.private_segment_fixed_size: (%d+)" do assert(bytes == "0", where .. text) end

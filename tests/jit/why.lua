@@ -123,3 +123,19 @@ local function on_sim(f, ...)
 end
 local found = on_sim(module(function(a, b) return op.softmax(op.gelu(a:matmul(b)) + 1):sum(0) end), f32(64, 64), f32(64, 64))
 next(found) ~= nil --> true
+
+-- Why a product of few bits has no kernel on a target: what its unit multiplies, and into what it adds up.
+local function product(d, to, target)
+  local function values() return op.ones({ 64, 64 }):cast(d) end
+  local f = module(function(a, b) return op.matmul(a, b, { accumulate = to }) end)
+  f(values(), values())
+  return f:ir("why", { target = target }):match "product[^\n]*" or "a kernel"
+end
+product("i8", "i32", "gfx942") --> a kernel
+product("i8", "i8", "sm_80") --> product: its result is i8, and the matrix unit of sm_80 adds up i8 in i32: with accumulate = "i32" there is one, 22 us expected
+product("i8", "i32", "sm_80") --> a kernel
+product("i8", "i32", "dg2") --> product: dg2 has no matrix unit that multiplies i8, 22 us expected
+product("fp8_e4m3", "fp8_e4m3", "gfx950") --> product: its result is fp8_e4m3, and the matrix unit of gfx950 adds up fp8_e4m3 in f32: with accumulate = "f32" there is one, 22 us expected
+product("fp8_e4m3", "f32", "gfx950") --> a kernel
+product("fp8_e4m3", "f32", "sm_90a") --> product: the matrix unit of sm_90a takes fp8_e4m3 that lies along k, in rows of whole words, 22 us expected
+product("i32", "i32", "sm_90a") --> product of i32 with a result of i32, 22 us expected

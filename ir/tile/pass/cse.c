@@ -119,10 +119,11 @@ static void walk(Cse *c, TsTileRegion *r) {
   }
 }
 
-int ts_tile_cse(TsTile *k) {
+int ts_tile_cse(TsTile *k, TsError *err) {
   Cse c = {.k = k, .is = calloc((size_t)k->nvalue + 1, sizeof *c.is)};
+  c.failed = !c.is;
   if (c.is) walk(&c, k->body);
   free(c.is);
   free(c.slot);
-  return c.gone;
+  return c.failed ? ts_error_memory(err), -1 : c.gone;
 }

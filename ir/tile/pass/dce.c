@@ -97,9 +97,10 @@ static int sweep(TsTileRegion *r, bool *used) {
   return gone;
 }
 
-int ts_tile_dce(TsTile *k) {
+int ts_tile_dce(TsTile *k, TsError *err) {
   bool *used = calloc((size_t)k->nvalue + 1, sizeof *used);
-  int gone = used ? sweep(k->body, used) : 0;
+  if (!used) return ts_error_memory(err), -1;
+  int gone = sweep(k->body, used);
   free(used);
   return gone;
 }

@@ -182,6 +182,7 @@ TsTile *ts_tile_expand(const TsTile *k, TsError *err) {
                     .rare = k->form == TS_FORM_block && gpu};
   TsTile *y = ts_tile_copy(k, each, &x, err);
   free(x.constant);
-  if (y) ts_tile_cse(y), ts_tile_dce(y);
-  return y;
+  if (!y || (ts_tile_cse(y, err) >= 0 && ts_tile_dce(y, err) >= 0)) return y;
+  ts_tile_free(y);
+  return NULL;
 }

@@ -227,7 +227,8 @@ TsTile *ts_tile_product(const TsTile *k, const TsTarget *target, TsError *err) {
   if (!y) return NULL;
   y->form = TS_FORM_explicit;
   y->target = ts_arena_text(&y->arena, target->name);
-  if (y->target) return ts_tile_dce(y), y;
+  if (!y->target) ts_error_memory(err);
+  if (y->target && ts_tile_dce(y, err) >= 0) return y;
   ts_tile_free(y);
-  return ts_error_memory(err), NULL;
+  return NULL;
 }

@@ -209,11 +209,20 @@ static V integer_to_small(TsEmit *e, TsDtype to, TsDtype from, V x) {
   return narrow(e, to, ts_emit_cast(e, TS_DT_f32, from, x));
 }
 
+/* LLVM's SPIR-V loses a step from 64 bits to 8 or 16 that is widened again: what is "and"ed with the mask
+ * has 64 bits then. So it goes by 32. */
+static V shortened(TsEmit *e, V x, LLVMTypeRef t) {
+  int lanes = ts_emit_lanes(x);
+  if (e->target->maker == TS_MAKER_spirv && LLVMTypeOf(x) == ts_emit_type(e, TS_DT_i64, lanes))
+    x = LLVMBuildTrunc(e->b, x, ts_emit_type(e, TS_DT_i32, lanes), "");
+  return LLVMBuildTrunc(e->b, x, t, "");
+}
+
 static V integer_to_integer(TsEmit *e, TsDtype to, TsDtype from, V x) {
   LLVMTypeRef t = ts_emit_type(e, to, ts_emit_lanes(x));
   int nto = ts_dtypes[to].nbytes, nfrom = from == TS_DT_bool ? 0 : ts_dtypes[from].nbytes;
   if (nto == nfrom) return x;
-  if (nto < nfrom) return LLVMBuildTrunc(e->b, x, t, "");
+  if (nto < nfrom) return shortened(e, x, t);
   return is_unsigned(from) ? LLVMBuildZExt(e->b, x, t, "") : LLVMBuildSExt(e->b, x, t, "");
 }
 

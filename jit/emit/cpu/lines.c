@@ -54,7 +54,10 @@ static void note_location(Lines *l, const char *s) {
   if (node >= l->n) {
     int n = 2 * node + 64;
     int *more = realloc(l->line, (size_t)n * sizeof *more);
-    if (!more) return;
+    if (!more) {
+      l->out->failed = 1;
+      return;
+    }
     memset(more + l->n, 0, (size_t)(n - l->n) * sizeof *more);
     l->line = more, l->n = n;
   }

@@ -3,7 +3,9 @@
  * those of another one when a queue executes it, closed; an event is signalled once and has to be
  * reset, and nobody may wait for one that nobody signals, or that its device does not see.
  * FAKE_ZE_VERSION is the interface's: before 1.7 (65543) each command has to have a barrier
- * behind it, later the list has to be one in order. It knows one kernel, "triple". */
+ * behind it, later the list has to be one in order. It knows one kernel, "triple". FAKE_ZE_MATRIX: it says of
+ * devices that they have a matrix unit ("dpas"), which multiplies none of our matrices ("few"), or no unit ("none");
+ * without f64. */
 enum {
   INVALID = 0x78000004,
   OUT_OF_MEMORY = 0x70000003,
@@ -51,6 +53,19 @@ ZeResult fake_zeDriverGetProperties(void *driver, ZeDriverProperties *out) {
   out->version = 7;
   return out->head.type == ZE_TYPE_DRIVER ? 0 : INVALID;
 }
+static bool matrix_is(const char *word) {
+  const char *text = getenv("FAKE_ZE_MATRIX");
+  return word ? text && !strcmp(text, word) : text != NULL;
+}
+ZeResult fake_zeDriverGetExtensionProperties(void *driver, uint32_t *n, ZeExtension *list) {
+  (void)driver;
+  const ZeExtension all[] = {{"ZE_extension_float_atomics", 1 << 16},
+                             {ZE_DOT_PRODUCTS, 1 << 16}};
+  uint32_t has = matrix_is(NULL) ? 2 : 1;
+  for (uint32_t i = 0; list && i < *n && i < has; i++) list[i] = all[i];
+  *n = has;
+  return 0;
+}
 ZeResult fake_zeDeviceGet(void *driver, uint32_t *n, void **device) {
   (void)driver;
   for (int i = 0; device && i < NDEVICE; i++) device[i] = &device_of[i + 1];
@@ -84,7 +99,13 @@ ZeResult fake_zeDeviceGetComputeProperties(void *device, ZeComputeProperties *ou
 }
 ZeResult fake_zeDeviceGetModuleProperties(void *device, ZeModuleProperties *out) {
   (void)device;
-  out->spirv = 1 << 16 | 2 << 8, out->flags = ZE_HAS_FP16 | ZE_HAS_FP64;
+  out->spirv = 1 << 16 | 2 << 8;
+  out->flags = ZE_HAS_FP16 | (matrix_is(NULL) && !getenv("FAKE_ZE_FP64") ? 0 : ZE_HAS_FP64);
+  ZeDotProperties *dot = (ZeDotProperties *)(uintptr_t)out->head.next;
+  if (!dot != !matrix_is(NULL))
+    return wrong(INVALID, CALLED, "an extension that is not listed");
+  if (dot && dot->head.type != ZE_TYPE_DOT_PRODUCTS) return INVALID;
+  if (dot) dot->flags = matrix_is("none") ? 1 : 3;
   return out->head.type == ZE_TYPE_MODULE_PROPERTIES ? 0 : INVALID;
 }
 ZeResult fake_zeDeviceGetMemoryProperties(void *device, uint32_t *n, ZeMemoryProperties *out) {
@@ -393,7 +414,12 @@ ZeResult fake_zeModuleCreate(void *context, void *device, const ZeModuleDesc *de
   if (context != &context_of_all || desc->head.type != ZE_TYPE_MODULE_DESC ||
       desc->format != ZE_MODULE_SPIRV)
     return wrong(INVALID, CALLED, "a context, a struct or a format");
-  if (desc->nbytes < 20 || *(const uint32_t *)desc->code != 0x07230203) {
+  enum { BRAIN_MATRIX = 5118 };
+  bool matrices = false;
+  for (size_t i = 5; i < desc->nbytes / 4 && i < 30; i++)
+    matrices |= ((const uint32_t *)desc->code)[i] == BRAIN_MATRIX;
+  if (desc->nbytes < 20 || (matrices && !matrix_is("dpas")) ||
+      *(const uint32_t *)desc->code != 0x07230203) {
     *log = handle_new(sizeof(Handle), "log");
     return 0x70000004;
   }

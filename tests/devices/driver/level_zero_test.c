@@ -210,10 +210,42 @@ static int test(const char *version) {
   return failures != 0;
 }
 
+/* Which code a device is given, by what its driver says of its matrix unit and takes. */
+static int test_matrix(const char *matrix, const char *f64, const char *row) {
+  setenv("FAKE_ZE_MATRIX", matrix, 1);
+  setenv("TESSERA_LIBZE", "self", 1);
+  if (f64) setenv("FAKE_ZE_FP64", f64, 1);
+  TsDevice *d = ts_device_find("level_zero:0", &err);
+  if (!d) return printf("level_zero: %s\n", err.message), 1;
+  if (d->target != ts_target(row)) printf("%s: code of %s\n", matrix, d->target->name);
+  CHECK(d->target == ts_target(row) && !ts_device_use(d, &err));
+  no_complaint();
+  fflush(stdout);
+  return failures != 0;
+}
+
+static int matrices(void) {
+  static const struct {
+    const char *matrix, *f64, *row;
+  } has[] = {{"dpas", NULL, "cooperative"},
+             {"few", NULL, "dg2"},
+             {"none", NULL, "dg2"},
+             {"dpas", "yes", "pvc"},
+             {"none", "yes", "spirv"}};
+  int bad = 0, status = 0;
+  for (size_t i = 0; i < sizeof has / sizeof *has; i++) {
+    pid_t one = fork();
+    if (!one) _exit(test_matrix(has[i].matrix, has[i].f64, has[i].row));
+    waitpid(one, &status, 0);
+    bad |= status;
+  }
+  return bad;
+}
+
 int main(void) {
-  int status = 0;
+  int status = 0, bad = matrices();
   pid_t old = fork();
   if (!old) _exit(test("65540"));
   waitpid(old, &status, 0);
-  return test("65545") || status;
+  return test("65545") || status || bad;
 }

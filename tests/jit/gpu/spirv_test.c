@@ -15,6 +15,14 @@
 #include "tests/skip.h"
 
 static const char *const more[] = {
+    /* from 64 bits to 8 and back to 32 */
+    "tile @shortened(%x: i64[2048]) -> (%y: i32[2048]) {\n"
+    "  for %i in 0..2048 step 1024 parallel {\n"
+    "    %a = load %x[%i] : i64[1024]\n"
+    "    %b = cast %a : u8[1024]\n"
+    "    %c = cast %b : i32[1024]\n"
+    "    store %y[%i] = %c\n"
+    "  }\n}\n",
     /* a product of f32 */
     "tile @product(%a: f32[200,300], %b: f32[300,150]) -> (%y: f32[200,150]) {\n"
     "  for %i in 0..200 step 8 parallel {\n"
@@ -267,7 +275,18 @@ static int check(const TsTile *k, const TsTarget *t, int i) {
 }
 
 /* ---- others' tools */
+/* What drivers are asked before they are given cooperative matrices. */
+static void write_probe(void) {
+  uint32_t word[TS_SPIRV_PROBE_WORDS];
+  char path[100];
+  snprintf(path, sizeof path, "%s/probe.spv", folder);
+  FILE *f = fopen(path, "wb");
+  if (f) fwrite(word, 1, ts_spirv_probe(word), f);
+  if (f) fclose(f);
+}
+
 static int validate(void) {
+  write_probe();
   char line[200];
   int bad;
   snprintf(line, sizeof line,
