@@ -5,7 +5,7 @@
 --       [--warmup N] [--explore X] [--dtype bf16|f32] [--device cuda:0] [--dp N] [--seed N] [--target PART]
 --
 -- `laptop` learns 4 x 4 in minutes; `gpu` is the model of 5 million parameters on 9 x 9, whose blocks mix places by an MLP instead
--- of attention (--mixer 1). --dp N spreads a step over N devices, with the bits of one. The other options are those of examples/hrm.lua.
+-- of attention (--mixer 1). --dp N spreads a step over N devices, with the bits of --dp 1. The other options are those of examples/hrm.lua.
 --
 -- One small stack does all: it changes a latent state several times, then the answer by the latent state. Such recursions follow each
 -- other; gradients are those of the whole last one, and a segment ends in a loss and an update, as there. A puzzle halts when the
@@ -20,7 +20,7 @@ local blocks, supervision, task = require "blocks", require "supervision", requi
 
 local o = task.options({ size = "laptop", box = 2, steps = 2000, batch = 64, width = 64, layers = 2, heads = 4, expansion = 4, multiple = 256,
   cycles = 2, inner = 3, segments = 16, explore = 0.1, mixer = 0, ema = 0.99, rate = 1e-3, decay = 1, warmup = 100, clues = 4, most = 8, pool = 0,
-  test = 256, every = 100, dtype = "f32", device = "cpu", dp = 1, seed = 1, target = 0.97 }, {
+  test = 256, every = 100, dtype = "f32", device = "cpu", dp = 0, seed = 1, target = 0.97 }, {
   laptop = {},
   tiny = { width = 16, layers = 1, heads = 2, multiple = 16, batch = 16, test = 16, steps = 8, every = 4 },
   gpu = { box = 3, width = 512, heads = 8, cycles = 3, inner = 6, mixer = 1, ema = 0.999, batch = 768, rate = 1e-4, warmup = 2000, steps = 20000,

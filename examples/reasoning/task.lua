@@ -58,10 +58,11 @@ function task.puzzles(o)
   return game, fresh, tests:to(o.device), answers:to(o.device)
 end
 
---- A mesh of n devices along "dp", or nil for one; where there are fewer, the CPU stands for all.
+--- A mesh of n devices along "dp", or nil for 0 and 1; where there are fewer, the CPU stands for all. From 1 on sums are cut into 8, so
+-- that their bits are the same for each n.
 function task.mesh(n)
-  if n == 1 then return nil end
-  dist.leaves(8) -- sums are cut into so many, whatever the mesh
+  if n > 0 then dist.leaves(8) end
+  if n <= 1 then return nil end
   local count, devices = #tessera.core.devices(), {}
   for i = 1, n do devices[i] = count >= n and dist.range(i - 1, i)[1] or "cpu:0" end
   return dist.Mesh { axes = { "dp" }, devices = devices }
