@@ -141,13 +141,6 @@ end
 
 -- ---- batches
 
---- n puzzles and their solutions, i64[n, cells] each; options of Game:puzzle.
-function Game:batch(n, o)
-  local puzzles, solutions = {}, {}
-  for i = 1, n do puzzles[i], solutions[i] = self:puzzle(o) end
-  return tessera.tensor(puzzles, { dtype = "i64" }), tessera.tensor(solutions, { dtype = "i64" })
-end
-
 -- For each of n puzzles an order of rows (or columns) that keeps bands together, i64[n, side].
 local function orders(self, n, device)
   local bands = op.argsort(op.uniform({ n, self.box, 1 }, { device = device }), { axis = 1 })

@@ -41,21 +41,21 @@ function task.puzzles(o)
   local game = sudoku.new(o.box)
   math.randomseed(o.seed)
   local function learned(grid) return not is_kept(grid) end
-  local function made(n)
+  local function made(n, accept)
     local puzzles, answers = {}, {}
-    for i = 1, n do puzzles[i], answers[i] = game:puzzle { clues = math.random(o.clues, o.most), accept = learned } end
+    for i = 1, n do puzzles[i], answers[i] = game:puzzle { clues = math.random(o.clues, o.most), accept = accept } end
     return tessera.tensor(puzzles, { dtype = "i64" }):to(o.device), tessera.tensor(answers, { dtype = "i64" }):to(o.device)
   end
-  local tests, answers = game:batch(o.test, { clues = o.clues, accept = is_kept })
-  local fresh = function() return made(o.batch) end
+  local tests, answers = made(o.test, is_kept)
+  local fresh = function() return made(o.batch, learned) end
   if o.pool > 0 then
-    local puzzles, solutions = made(o.pool)
+    local puzzles, solutions = made(o.pool, learned)
     fresh = function()
       local index = rng.randint({ o.batch }, { low = 0, high = o.pool, device = o.device })
       return game:vary(puzzles:index_select(index, { axis = 0 }), solutions:index_select(index, { axis = 0 }))
     end
   end
-  return game, fresh, tests:to(o.device), answers:to(o.device)
+  return game, fresh, tests, answers
 end
 
 --- A mesh of n devices along "dp", or nil for 0 and 1; where there are fewer, the CPU stands for all. From 1 on sums are cut into 8, so

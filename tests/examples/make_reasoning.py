@@ -12,7 +12,7 @@ sys.path.insert(0, os.path.join(here, "..", "..", "scripts", "bench", "models"))
 import reasoning  # noqa: E402
 
 BATCH, CELLS = 6, 16
-COMMON = dict(width=16, layers=1, heads=2, expansion=4, multiple=16, words=5, dtype=torch.float64)
+COMMON = dict(width=16, layers=1, heads=2, expansion=4, multiple=16, words=5, cells=CELLS, dtype=torch.float64)
 MODELS = {"hrm": (reasoning.HRM, dict(COMMON, cycles=2)), "trm": (reasoning.TRM, dict(COMMON, layers=2, cycles=2, inner=3, mixer=CELLS))}
 out = {}
 for name, (kind, o) in MODELS.items():
@@ -22,7 +22,7 @@ for name, (kind, o) in MODELS.items():
         for p in model.parameters():  # as they are stored
             p.copy_(p.float())
         for b in model.buffers():
-            b.copy_(b.float())
+            b.copy_(b.float() if b.dim() == 1 else b)
         model.heads.halt.copy_((torch.randn_like(model.heads.halt) * 0.3).float())
         model.heads.halt_bias.fill_(-0.5)
     for key, value in model.state_dict().items():

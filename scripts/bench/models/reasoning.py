@@ -26,14 +26,16 @@ def rmsnorm(x):
     return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + 1e-5)).to(x.dtype)
 
 
-def turned(x):
-    """Rotary positions of heads [B, H, L, D], pairs (i, i + D / 2)."""
-    length, half = x.shape[2], x.shape[3] // 2
-    frequency = 10000.0 ** (-torch.arange(half, dtype=torch.float64, device=x.device) / half)
-    angle = torch.arange(length, dtype=torch.float64, device=x.device)[:, None] * frequency
-    wide = x if x.dtype == torch.float64 else x.float()
-    cos, sin = angle.cos().to(wide.dtype), angle.sin().to(wide.dtype)
-    a, b = wide[..., :half], wide[..., half:]
+def tables(length, dims):
+    """Cosines and sines of rotary positions, [length, dims / 2] each."""
+    frequency = 10000.0 ** (-torch.arange(dims // 2, dtype=torch.float64) / (dims // 2))
+    angle = torch.arange(length, dtype=torch.float64)[:, None] * frequency
+    return angle.cos(), angle.sin()
+
+
+def turned(x, cos, sin):
+    """Heads [B, H, L, D] turned by their positions, pairs (i, i + D / 2)."""
+    a, b = x.to(cos.dtype).chunk(2, -1)
     return torch.cat([a * cos - b * sin, b * cos + a * sin], -1).to(x.dtype)
 
 
@@ -42,11 +44,15 @@ class Attention(nn.Module):
         super().__init__()
         self.heads = o["heads"]
         self.qkv, self.out = Linear(o["width"], 3 * o["width"], o["dtype"]), Linear(o["width"], o["width"], o["dtype"])
+        cos, sin = tables(o["cells"], o["width"] // o["heads"])
+        wide = torch.promote_types(o["dtype"], torch.float32)
+        self.register_buffer("cos", cos.to(wide), persistent=False)
+        self.register_buffer("sin", sin.to(wide), persistent=False)
 
     def forward(self, x):
         b, n, width = x.shape
         q, k, v = self.qkv(x).view(b, n, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
-        y = F.scaled_dot_product_attention(turned(q), turned(k), v)
+        y = F.scaled_dot_product_attention(turned(q, self.cos, self.sin), turned(k, self.cos, self.sin), v)
         return self.out(y.transpose(1, 2).reshape(b, n, width))
 
 
