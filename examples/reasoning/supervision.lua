@@ -65,7 +65,7 @@ local function supervised(model, o, state, fresh)
 end
 
 --- train(puzzles, answers) is a segment and an update of a batch, the arguments being what halted puzzles make room for, i64[batch, cells]
---- each; it returns the loss, an f32 scalar. train.told() is a text on what has halted since it was last called. o: batch, cells, segments, explore, device, and options of graph.training_step.
+--- each; it returns the loss, an f32 scalar. train.told() gives a text on what has halted since it was last called, and the part of cells that was right. o: batch, cells, segments, explore, device, and options of graph.training_step.
 function supervision.trainer(model, optimizer, o)
   local step = graph.training_step(model, function(m, state, puzzles, answers)
     return supervised(m, o, state, { puzzles = puzzles, answers = answers })
@@ -84,8 +84,9 @@ function supervision.trainer(model, optimizer, o)
   function train.told()
     local n, solved, cells, steps = unpack(state.counts:totable())
     state.counts = state.counts * 0
-    if n == 0 then return "no puzzle has halted" end
-    return ("%d puzzles in %.1f segments each: %4.1f%% solved, %4.1f%% of cells"):format(n, steps / n, 100 * solved / n, 100 * cells / n)
+    if n == 0 then return "no puzzle has halted", 0 end
+    return ("%d puzzles in %.1f segments each: %4.1f%% solved, %4.1f%% of cells"):format(n, steps / n, 100 * solved / n, 100 * cells / n),
+      cells / n
   end
   return setmetatable(train, { __call = function(_, puzzles, answers)
     local loss

@@ -6,8 +6,10 @@ local options = {
   cnn = "--steps 400 --train 6000 --test 500 --target 88",
   gpt2 = "--steps 2",
   gpt_char = "--steps 2",
+  hrm = "--size tiny --steps 120 --every 40",
   moe = "--steps 8",
   pinn = "--steps 300 --rounds 2 --points 256 --tolerance 0.1 --picture " .. name .. ".png",
+  trm = "--size tiny --steps 120 --every 40",
 }
 local list = io.popen("ls examples/*.lua")
 local n = 0

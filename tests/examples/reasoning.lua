@@ -67,3 +67,54 @@ local function check(name, options)
 end
 check("hrm", {}) --> 12
 check("trm", { "--layers", "2", "--inner", "3", "--mixer", "1" }) --> 12
+
+-- Random puzzles have one solution, of which they are a part; varied ones too.
+math.randomseed(1)
+for _, box in ipairs { 2, 3 } do
+  local game = sudoku.new(box)
+  local puzzles, answers = {}, {}
+  for i = 1, 4 do puzzles[i], answers[i] = game:puzzle { clues = 4 } end
+  local list = { puzzles, answers }
+  local p, a = game:vary(tessera.tensor(puzzles, { dtype = "i64" }), tessera.tensor(answers, { dtype = "i64" }))
+  for k, both in ipairs { list, { p:totable(), a:totable() } } do
+    for i, puzzle in ipairs(both[1]) do
+      assert(game:solutions(puzzle) == 1 and game:is_solved(both[2][i]) and not game:is_solved(puzzle))
+      for c = 1, game.cells do assert(puzzle[c] == 0 or puzzle[c] == both[2][i][c]) end
+      assert(k == 1 or table.concat(puzzle) ~= table.concat(puzzles[i]))
+    end
+  end
+end
+sudoku.new(2):solutions { 1, 2, 3, 0, 0, 0, 0, 4, unpack { 0, 0, 0, 0, 0, 0, 0, 0 } } --> 0
+sudoku.new(2):solutions { 1, 2, 3, 4, unpack { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 } } --> 2
+
+-- Over meshes.
+for _, name in ipairs { "hrm", "trm" } do
+  local said
+  for _, n in ipairs { 1, 2, 4 } do
+    local p = io.popen(("%s --devices=cpu:4 --hash examples/%s.lua --size tiny --steps 3 --every 3 --dp %d 2>&1; echo \"exit $?\""):format(program, name, n))
+    local text = p:read "*a"
+    p:close()
+    assert(text:match "exit 0%s*$", text)
+    said = said or text
+    assert(text == said, name .. " over " .. n)
+  end
+end
+
+-- Solving is one function whose loop runs functions, which become kernels.
+local real, solve = supervision.solver, nil
+function supervision.solver(...)
+  solve = solve or real(...)
+  return solve
+end
+local print_ = print
+print, arg = function() end, { "--size", "tiny", "--steps", "1" }
+dofile "examples/hrm.lua"
+print, supervision.solver = print_, real
+tostring(solve:why()):find "while_loop at [^\n]*it runs functions" ~= nil --> true
+if tessera.jit.status() then
+  local x = tessera.rng.randint({ 64, 16 }, { low = 0, high = 5 })
+  for _ = 1, 40 do tessera.no_grad(solve, x) end
+  tessera.jit.wait()
+  tessera.no_grad(solve, x)
+  assert(tostring(solve:tiles()):find "rmsnorm")
+end

@@ -10,9 +10,11 @@ local options = {
   gpt2 = "--steps 1",
   gpt2_generate = "tests/examples/gpt2_tiny --prompt 1,2,3 --tokens 3",
   gpt_char = "--steps 1",
+  hrm = "--size tiny --steps 2",
   mlp = "--steps 5 --target 0",
   moe = "--steps 1",
   pinn = "--steps 2 --rounds 1 --points 64 --tolerance 99 --dtype f64",
+  trm = "--size tiny --steps 2",
 }
 local ways = {
   { "the VM", "tessera.jit.off()" },

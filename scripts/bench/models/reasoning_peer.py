@@ -1,6 +1,6 @@
 """A step of training of the reasoning models in PyTorch (reasoning.py), compiled; reasoning.lua is ours:
     python scripts/bench/models/reasoning_peer.py [cuda|cpu [hrm|trm [BATCH]]]
-SIZE=laptop: that of examples/hrm.lua. MODE: of torch.compile, or eager."""
+SIZE=laptop: that of examples/hrm.lua. MODE: of torch.compile; "blocks", which compiles in seconds: transformer blocks alone, once for all; or "eager"."""
 import os
 import statistics
 import sys
@@ -50,7 +50,10 @@ def main():
         halted = last | (model.halts(q) & (steps >= least))
         return loss, dict(z=z, ids=ids, answers=answers, steps=steps, halted=halted)
 
-    if MODE != "eager":
+    if MODE == "blocks":
+        reasoning.Block.forward = torch.compile(reasoning.Block.forward)
+        optimizer.step = torch.compile(optimizer.step)
+    elif MODE != "eager":
         forward = torch.compile(forward, mode=None if MODE == "default" else MODE)
         optimizer.step = torch.compile(optimizer.step) if DEVICE.startswith("cuda") else optimizer.step
 
