@@ -1,8 +1,9 @@
 -- The tiny recursive model (arXiv 2510.04871), what remains of the hierarchical one, learns Sudoku.
 --
 --   tessera examples/trm.lua [--size laptop|gpu|tiny] [--steps N] [--batch N] [--width N] [--layers N] [--heads N] [--multiple N]
---       [--cycles N] [--inner N] [--mixer 0|1] [--ema X] [--clues N] [--most N] [--pool N] [--test N] [--every N] [--rate X] [--final X] [--decay X]
---       [--warmup N] [--segments N] [--longest N] [--explore X] [--dtype bf16|f32] [--device cuda:0] [--dp N] [--seed N] [--target PART]
+--       [--cycles N] [--inner N] [--mixer 0|1] [--ema X] [--clues N] [--most N] [--pool N] [--test N] [--every N]
+--       [--rate X] [--final X] [--decay X] [--warmup N] [--segments N] [--longest N] [--explore X] [--dtype bf16|f32]
+--       [--device cuda:0] [--dp N] [--seed N] [--target PART]
 --
 -- `laptop` learns 4 x 4 in minutes; `gpu` is the model of 5 million parameters on 9 x 9, whose blocks mix places by an MLP instead
 -- of attention (--mixer 1). --dp N spreads a step over N devices, with the bits of --dp 1. The other options are those of examples/hrm.lua.
@@ -18,13 +19,15 @@ local tessera = require "tessera"
 local op, nn, optim, rng = tessera.op, tessera.nn, tessera.optim, tessera.rng
 local blocks, supervision, task = require "blocks", require "supervision", require "task"
 
-local o = task.options({ size = "laptop", box = 2, steps = 2000, batch = 64, width = 64, layers = 2, heads = 4, expansion = 4, multiple = 256,
-  cycles = 2, inner = 3, segments = 4, longest = 16, explore = 0.1, mixer = 0, ema = 0.99, rate = 2e-3, final = 0.05, decay = 0.1, warmup = 100, clues = 4, most = 8, pool = 0,
-  test = 256, every = 100, dtype = "f32", device = "cpu", dp = 0, seed = 1, target = 0.97 }, {
+local o = task.options({ size = "laptop", box = 2, steps = 5000, batch = 64, width = 64, layers = 2, heads = 4, expansion = 4,
+  multiple = 256, cycles = 2, inner = 3, segments = 4, longest = 16, explore = 0.1, mixer = 0, ema = 0.99, rate = 1e-3, final = 0.05,
+  decay = 0.1, warmup = 100, clues = 4, most = 8, pool = 0, test = 256, every = 100, dtype = "f32", device = "cpu", dp = 0, seed = 1,
+  target = 0.97 }, {
   laptop = {},
   tiny = { width = 16, layers = 1, heads = 2, multiple = 16, batch = 16, test = 16, steps = 8, every = 4 },
-  gpu = { box = 3, segments = 16, decay = 1, width = 512, heads = 8, cycles = 3, inner = 6, mixer = 1, ema = 0.999, batch = 768, rate = 1e-4, final = 1, warmup = 2000, steps = 20000,
-    every = 500, clues = 26, most = 34, pool = 10000, test = 1024, dtype = "bf16", device = "cuda:0" },
+  gpu = { box = 3, segments = 16, decay = 1, width = 512, heads = 8, cycles = 3, inner = 6, mixer = 1, ema = 0.999, batch = 768,
+    rate = 1e-4, final = 1, warmup = 2000, steps = 20000, every = 500, clues = 26, most = 34, pool = 10000, test = 1024, dtype = "bf16",
+    device = "cuda:0" },
 }, arg or {})
 local cells = o.box ^ 4
 o.mixer = o.mixer == 1 and cells or nil
@@ -69,8 +72,9 @@ local mesh = task.mesh(o.dp)
 if mesh then tessera.dist.shard_module(model, mesh, {}) end
 local optimizer = optim.AdamAtan2(model:parameters(), { lr = o.rate, betas = { 0.9, 0.95 }, weight_decay = o.decay })
 local ema = optim.EMA(model:parameters(), o.ema)
-local train = supervision.trainer(model, optimizer, { batch = o.batch, cells = cells, segments = o.segments, explore = o.explore, device = o.device,
-  mesh = mesh, ema = ema, schedule = optim.schedule.cosine { lr = o.rate, final = o.rate * o.final, warmup = o.warmup, steps = o.steps } })
+local train = supervision.trainer(model, optimizer, { batch = o.batch, cells = cells, segments = o.segments, explore = o.explore,
+  device = o.device, mesh = mesh, ema = ema,
+  schedule = optim.schedule.cosine { lr = o.rate, final = o.rate * o.final, warmup = o.warmup, steps = o.steps } })
 local solve = supervision.solver(model, o.longest)
 
 print(("%d parameters, %d steps of %d puzzles, %d x %d"):format(model:num_parameters(), o.steps, o.batch, game.side, game.side))
@@ -90,5 +94,5 @@ ema:copy()
 local text, part = task.report(game, model, o.longest, tests, answers)
 print(text)
 if o.box == 2 and o.steps >= 100 then assert(right > 0.4, "it has learned too little") end
-if o.size == "laptop" and o.steps >= 2000 then assert(part >= 0.95, "it solves too few puzzles") end
+if o.size == "laptop" and o.steps >= 5000 then assert(part >= 0.95, "it solves too few puzzles") end
 return model:state_dict()

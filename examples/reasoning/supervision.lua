@@ -65,7 +65,8 @@ local function supervised(model, o, state, fresh)
 end
 
 --- train(puzzles, answers) is a segment and an update of a batch, the arguments being what halted puzzles make room for, i64[batch, cells]
---- each; it returns the loss, an f32 scalar. train.told() gives a text on what has halted since it was last called, and the part of cells that was right. o: batch, cells, segments, explore, device, and options of graph.training_step.
+--- each; it returns the loss, an f32 scalar. train.told() gives a text on what has halted since it was last called, and the part of its
+--- cells that was right. o: batch, cells, segments, explore, device, and options of graph.training_step.
 function supervision.trainer(model, optimizer, o)
   local step = graph.training_step(model, function(m, state, puzzles, answers)
     return supervised(m, o, state, { puzzles = puzzles, answers = answers })
@@ -104,7 +105,7 @@ function supervision.solver(model, segments)
     local batch, cells = unpack(puzzles.shape)
     local z = {}
     for i, first in ipairs(model:start()) do z[i] = first:cast(model.dtype):broadcast_to { batch, cells, first.shape[1] } end
-    local halted = op.zeros({ batch }, { dtype = "bool", device = puzzles.device })
+    local none = op.zeros({ batch }, { dtype = "i64", device = puzzles.device })
     local function going(_, _, _, done, n) return n:lt(segments):logical_and(done:all():logical_not()) end
     local function segment(z, digits, steps, done, n)
       local logits, q
@@ -113,8 +114,7 @@ function supervision.solver(model, segments)
       steps = steps + done:logical_not():cast "i64"
       return z, digits, steps, done:logical_or(model:halts(q)), n + 1
     end
-    local _, digits, steps = op.while_loop(going, segment, z, puzzles, op.zeros({ batch }, { dtype = "i64", device = puzzles.device }), halted,
-      tessera.tensor(0, { dtype = "i64" }))
+    local _, digits, steps = op.while_loop(going, segment, z, puzzles, none, none:ne(0), tessera.tensor(0, { dtype = "i64" }))
     return digits, steps
   end)
 end

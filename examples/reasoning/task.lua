@@ -87,7 +87,8 @@ function task.report(game, model, segments, puzzles, answers)
     if n > most then at, most = i, n end
   end
   for n = 1, segments do
-    if counts[n] then lines[#lines + 1] = ("  %2d segments %s %d"):format(n, ("#"):rep(math.ceil(counts[n] * 50 / puzzles.shape[1])), counts[n]) end
+    local bar = ("#"):rep(math.ceil((counts[n] or 0) * 50 / puzzles.shape[1]))
+    if counts[n] then lines[#lines + 1] = ("  %2d segments %s %d"):format(n, bar, counts[n]) end
   end
   local puzzle, answer = puzzles[at - 1]:totable(), answers[at - 1]:totable()
   local early, late = first[at - 1]:totable(), digits[at - 1]:totable()
