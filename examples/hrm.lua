@@ -4,9 +4,10 @@
 --       [--clues N] [--most N] [--pool N] [--test N] [--every N] [--rate X] [--final X] [--decay X]
 --       [--warmup N] [--segments N] [--longest N] [--explore X] [--dtype bf16|f32] [--device cuda:0] [--dp N] [--seed N] [--target PART]
 --
--- `laptop` learns 4 x 4 in five minutes of processor time; `gpu` is the model of 27 million parameters on 9 x 9. --dp N spreads a step over N devices, with
--- the bits of --dp 1 (tessera --devices=cpu:4 where there are no GPUs). --clues to --most are the clues of puzzles, --segments
--- the most that it works on one while it learns, --longest while it solves, --target the part of the test at which training ends.
+-- `laptop` learns 4 x 4 in five minutes of processor time; `gpu` is the model of 27 million parameters on 9 x 9. --dp N spreads a step
+-- over N devices, with the bits of --dp 1 (tessera --devices=cpu:4 where there are no GPUs). --clues to --most are the clues of puzzles,
+-- --segments the most that it works on one while it learns, --longest while it solves, --target the part of the test at which training
+-- ends.
 --
 -- Two stacks of transformer blocks work on a puzzle: a fast one several times for each time of a slow one. Such a segment is followed by
 -- a loss and an update, whose gradients are those of the last step of each stack; the next segment goes on from where it was. A head says
