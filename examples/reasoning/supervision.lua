@@ -3,8 +3,9 @@
 -- loop that ends when every puzzle has halted: the loop depends on data and stays in the virtual machine, its body, whose
 -- shapes never change, becomes kernels.
 --
--- A model has start() -> z (a list of tensors that a puzzle begins with), segment(z, puzzles) -> z, logits, q; halts(q) -> bool[B];
--- halt_loss(q, right, last, ahead), ahead being the q of one more segment, or nil if model.looks_ahead is not set.
+-- A model has start() -> z (a list of tensors that a puzzle begins with), segment(z, puzzles) -> z, logits, q; halts(q) -> bool[B],
+-- and sure(q), where solving asks for more than learning; halt_loss(q, right, last, ahead), ahead being the q of one more segment, or
+-- nil if model.looks_ahead is not set.
 
 local tessera = require "tessera"
 local op, graph = tessera.op, tessera.graph
@@ -112,7 +113,7 @@ function supervision.solver(model, segments)
       z, logits, q = model:segment(z, puzzles)
       digits = op.where(done:unsqueeze(1), digits, logits:argmax { axis = 2 })
       steps = steps + done:logical_not():cast "i64"
-      return z, digits, steps, done:logical_or(model:halts(q)), n + 1
+      return z, digits, steps, done:logical_or((model.sure or model.halts)(model, q)), n + 1
     end
     local _, digits, steps = op.while_loop(going, segment, z, puzzles, none, none:ne(0), tessera.tensor(0, { dtype = "i64" }))
     return digits, steps
