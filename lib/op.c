@@ -205,7 +205,7 @@ static void derive(TsOpInfo *o) {
   o->gives_bool = o->dtype == ts_dtype_rule_compare || o->dtype == ts_dtype_rule_bool;
   o->moves =
       view && o->nin == 1 && o->dtype == ts_dtype_rule_same && strcmp(o->adjoint, "zero");
-  o->keeps_order = o->moves && !strcmp(o->adjoint, "reshape");
+  o->keeps_order |= o->moves && !strcmp(o->adjoint, "reshape");
   if (!o->steps) o->steps = USUAL_STEPS;
   if (!o->code) o->code = USUAL_CODE;
   if (!o->fails) o->fails = takes_places(o) ? TS_FAILS_ELEMENTS : TS_FAILS_NOTHING;

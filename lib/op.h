@@ -135,7 +135,7 @@ typedef struct TsOpInfo {
   bool keeps_float; /* float inputs of one dtype give that dtype */
   bool gives_bool;  /* whatever the inputs are */
   bool moves;       /* a view of one input: its elements elsewhere */
-  bool keeps_order; /* a view of them in the same order, in another shape */
+  bool keeps_order; /* a view of them in the same order, in another shape or none */
   const char *varies, *refuses;
   int8_t varying; /* the index of that attribute, or -1 */
   char input[TS_MAX_IN][16];

@@ -14,6 +14,7 @@
 #include "jit/mesh/state.h"
 #include "lib/clock.h"
 #include "vm/code/lower.h"
+#include "vm/core/offload.h"
 #include "vm/core/profile.h"
 #include "vm/mesh/collective.h"
 #include "vm/mesh/expand.h"
@@ -209,6 +210,13 @@ TsJitFunction *ts_mesh_run_piece(TsMeshRun *r, int at, TsCode **code, TsFrame **
   return piece->hot;
 }
 
+/* What a virtual device's piece has made is that device's, though the CPU has run it. */
+static void label(TsContext *c, int device, int n, TsTensor **out) {
+  if (device <= 0 || ts_offload_on(c, device)) return;
+  for (int i = 0; i < n; i++)
+    if (out[i]->refs == 1 && !out[i]->meta.device) out[i]->meta.device = (uint8_t)device;
+}
+
 static int run_piece(TsMeshRun *r, int group, int part, int k, uint64_t stream) {
   TsContext *c = r->c;
   int at = ts_mesh_piece(r->plan, group, part, k < 0 ? 0 : k),
@@ -236,6 +244,7 @@ static int run_piece(TsMeshRun *r, int group, int part, int k, uint64_t stream) 
       failed = -1;
     }
   }
+  if (!failed) label(c, whose, of->nout, out);
   for (int i = 0; i < of->nout && !failed; i++) {
     TsTensor **t = ts_mesh_slot(r, of->out[i], place, part, k);
     ts_tensor_unref(*t);

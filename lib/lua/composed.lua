@@ -1,5 +1,5 @@
 -- Optimisers whose step is composed of operators, which a captured step compiles as it does the rest:
--- RMSprop, Adagrad, NAdam, RAdam, Adamax, Adadelta, ASGD, Rprop, by PyTorch's formulas. Rate and step number are read from the clock
+-- RMSprop, Adagrad, NAdam, RAdam, Adamax, Adadelta, ASGD, Rprop, by PyTorch's formulas; AdamAtan2. Rate and step number are read from the clock
 -- always, so that eager steps have the bits of captured ones; sums and roots are f64 where parameters
 -- are, else f32, each result rounded once to its tensor's type.
 
@@ -170,6 +170,28 @@ return function(define)
       put(self, s.m, m)
       put(self, s.u, u)
       put(self, p, x - m / u * n[3]:cast(wide))
+    end)
+
+  -- AdamAtan2(params, {lr = 1e-4, betas = {0.9, 0.999}, weight_decay = 0, clip}): optim.AdamW with atan2(m, sqrt(v)) in place of
+  -- m / (sqrt(v) + eps) (arXiv 2407.05872): a step is the same when gradients are all multiplied by a number, no element moves by more than
+  -- pi / 2 times the rate, and where both are 0 nothing moves. Groups, clip and places as of optim.SGD.
+  --   opt = optim.AdamAtan2(model:parameters(), {lr = 1e-4, betas = {0.9, 0.95}, weight_decay = 1})
+  composed("AdamAtan2", { lr = 1e-4, betas = { 0.9, 0.999 }, weight_decay = 0 }, { "lr", "betas", "weight_decay" }, { "m", "v" },
+    zeros("m", "v"),
+    function(self, o, i, p, g)
+      local n = numbers_of(self, o, function(n)
+        n[3] = 1 / (1 - op.pow(o.betas[1], n[2]))
+        n[4] = 1 / (1 - op.pow(o.betas[2], n[2])):sqrt()
+      end)
+      parameters.check_gradient(o.name, p, g)
+      local s, wide = self:state_of(i), wide_of(p)
+      local x, d = p:cast(wide), g:cast(wide)
+      if o.weight_decay ~= 0 then x = x * (1 - n[1] * o.weight_decay):cast(wide) end
+      local m = s.m:cast(wide) * o.betas[1] + d * (1 - o.betas[1])
+      local v = s.v:cast(wide) * o.betas[2] + d:square() * (1 - o.betas[2])
+      put(self, s.m, m)
+      put(self, s.v, v)
+      put(self, p, x - op.atan2(m * n[3]:cast(wide), v:sqrt() * n[4]:cast(wide)) * n[1]:cast(wide))
     end)
 
   -- Adadelta(params, {lr = 1, rho = 0.9, eps = 1e-6, weight_decay = 0, clip}): each gradient times the root of the

@@ -73,9 +73,29 @@ function tessera.devices()
   return setmetatable(list, Devices)
 end
 
--- no_grad(f, ...): f(...), without recording what it computes for backward(). Gives what f gives.
+-- A value of a captured function as a constant of its derivatives: tensors, also those in tables.
+local function constant(value)
+  if core.is_tensor(value) then return core.op.stop_gradient(value) end
+  if type(value) ~= "table" then return value end
+  local tree, list = require "tessera.tree", {}
+  local spec = tree.flatten(value, list)
+  for i, t in ipairs(list) do list[i] = core.op.stop_gradient(t) end
+  return list[1] and tree.unflatten(spec, list) or value
+end
+
+local function constants(...)
+  local n, list = select("#", ...), { ... }
+  for i = 1, n do list[i] = constant(list[i]) end
+  return unpack(list, 1, n)
+end
+
+-- no_grad(f, ...): f(...), without recording what it computes for backward(). Gives what f gives, through which no gradient
+-- flows, in a captured function as well.
 --   local loss = tessera.no_grad(function() return op.mse(model(x), y) end)
-tessera.no_grad = core.no_grad
+function tessera.no_grad(f, ...)
+  if core.capturing() then return constants(core.no_grad(f, ...)) end
+  return core.no_grad(f, ...)
+end
 
 -- autocast(dtype, f, ...): f(...) with automatic casts to dtype, "bf16" or "f16": operators that are as good in 16 bits
 -- (products, convolutions, attention, recurrent steps) get operands of it, operators that need their range or add many

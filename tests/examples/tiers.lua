@@ -11,6 +11,7 @@ local options = {
   gpt2_generate = "tests/examples/gpt2_tiny --prompt 1,2,3 --tokens 3",
   gpt_char = "--steps 1",
   graph_network = "--steps 1 --nodes 100",
+  hrm = "--size tiny --steps 2",
   mlp = "--steps 5 --target 0",
   moe = "--steps 1",
   resnet18 = "--steps 1 --batch 2 --width 4 --image 16 --train 8 --test 4 --target 0",
@@ -18,6 +19,7 @@ local options = {
   unet = "--steps 1 --batch 2 --width 8 --image 8 --samples 2 --denoise 2 --target -99",
   pinn = "--steps 2 --rounds 1 --points 64 --tolerance 99 --dtype f64",
   spectral_moe = "--steps 1 --n 32 --width 8 --hidden 16 --batch 2",
+  trm = "--size tiny --steps 2",
 }
 local ways = {
   { "the VM", "tessera.jit.off()" },

@@ -25,7 +25,7 @@ local function told(v)
 end
 local function text(opt) return told(opt:state_dict()) end
 
-for _, name in ipairs { "SGD", "Adam", "AdamW", "Lion", "Adafactor", "RMSprop", "Adagrad", "NAdam", "RAdam", "Adamax", "Adadelta", "ASGD", "Rprop" } do
+for _, name in ipairs { "SGD", "Adam", "AdamW", "Lion", "Adafactor", "RMSprop", "Adagrad", "NAdam", "RAdam", "Adamax", "Adadelta", "ASGD", "Rprop", "AdamAtan2" } do
   -- The state of a new one is that of before the first step, wherever it is loaded.
   local new, p, step = trained(name, 0)
   local old, q, again = trained(name, 3)

@@ -27,7 +27,7 @@ return function(add, hashes)
   end
 
   local options = { RMSprop = { momentum = 0.9, centered = true, weight_decay = 0.1 }, Adagrad = { lr_decay = 0.1 }, NAdam = { decoupled = true, weight_decay = 0.1 },
-    RAdam = { clip = 0.1 }, Adamax = {}, Adadelta = {}, ASGD = { t0 = 0 }, Rprop = {}, SGD = { momentum = 0.9, nesterov = true, clip = 0.1 } }
+    RAdam = { clip = 0.1 }, Adamax = {}, AdamAtan2 = { weight_decay = 0.1 }, Adadelta = {}, ASGD = { t0 = 0 }, Rprop = {}, SGD = { momentum = 0.9, nesterov = true, clip = 0.1 } }
   local names = {}
   for name in pairs(options) do names[#names + 1] = name end
   table.sort(names)
