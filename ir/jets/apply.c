@@ -41,7 +41,8 @@ static TsVal of_sum(TsJets *j, TsVal v, const TsOperator *p) {
     for (int a = 0; a < p->n; a++)
       for (int b = 0; b < q->n; b++) {
         TsMonomial m;
-        if (!ts_monomial_product(&p->term[a].m, &q->term[b].m, &m)) return j->unfit = true, NULL;
+        if (!ts_monomial_product(&p->term[a].m, &q->term[b].m, &m))
+          return j->unfit = true, NULL;
         ts_operator_add(&both, &m, p->term[a].c * q->term[b].c);
       }
     j->failed |= both.failed;

@@ -245,8 +245,10 @@ static int summands(const TsNode *n, TsVal v[2], double c[2]) {
   case TS_OP_sub: c[1] = -1; /* fallthrough */
   case TS_OP_add: return alike(n, v[0]) && alike(n, v[1]) ? 2 : 0;
   case TS_OP_mul:
-    if (number_of(v[0], &k)) v[0] = v[1];
-    else if (!number_of(v[1], &k)) return 0;
+    if (number_of(v[0], &k))
+      v[0] = v[1];
+    else if (!number_of(v[1], &k))
+      return 0;
     c[0] = k;
     return alike(n, v[0]);
   case TS_OP_div:
@@ -270,7 +272,8 @@ static const TsJetPart *origin_of(TsJets *j, TsVal v) {
 
 bool ts_jets_has(TsJets *j, TsVal v) {
   if (origin_of(j, v) || noted(j, v, NULL)) return true;
-  if (!(ts_jets_mark(j, v) & TS_JET_reads) && !(ts_jets_mark(j, v) & TS_JET_moves)) return false;
+  if (!(ts_jets_mark(j, v) & TS_JET_reads) && !(ts_jets_mark(j, v) & TS_JET_moves))
+    return false;
   TsJetEntry *e = ts_jets_entry(j, v, TS_JET_has);
   if (!e || e->known) return e && e->is;
   TsVal of[2];
@@ -331,7 +334,8 @@ TsVal ts_jets_fit(TsJets *j, TsVal made, const TsMeta *m) {
   TsBuild *b = &j->g->b;
   if (made && (made->meta.weak || made->meta.dtype != m->dtype))
     made = ts_build_cast(b, made, (TsDtype)m->dtype);
-  if (made && !ts_meta_same_shape(&made->meta, m)) made = ts_build_expand(b, made, m->dim, m->ndim);
+  if (made && !ts_meta_same_shape(&made->meta, m))
+    made = ts_build_expand(b, made, m->dim, m->ndim);
   return made;
 }
 
@@ -362,8 +366,7 @@ static TsVal sum_of(TsJets *j, TsVal v) {
     if (jet) made = made ? ts_build_add(b, made, jet) : jet;
     if (made) sum = sum ? ts_build_add(b, sum, made) : made;
   }
-  return sum || ts_jets_fails(j) ? ts_jets_fit(j, sum, &v->meta)
-                                : ts_jets_zeros(j, &v->meta);
+  return sum || ts_jets_fails(j) ? ts_jets_fit(j, sum, &v->meta) : ts_jets_zeros(j, &v->meta);
 }
 
 TsVal ts_jets_again(TsJets *j, TsVal v) {
@@ -459,7 +462,8 @@ int ts_jets_collapse(TsGraph *g, int n, TsVal *v, int nx, const TsVal *x, TsText
   if (g->nderived < 2 || g->b.failed) return 0;
   TsError was = *g->err;
   j.alone.arena = &j.arena;
-  if (find_directions(&j, n, v) > 1 && !ts_jets_fails(&j) && independent(&j) && apart(&j, nx, x))
+  if (find_directions(&j, n, v) > 1 && !ts_jets_fails(&j) && independent(&j) &&
+      apart(&j, nx, x))
     changed = collapse(&j, n, v);
   bool memory = j.failed || g->err->code == TS_ERR_memory;
   if (ts_jets_fails(&j)) changed = 0;

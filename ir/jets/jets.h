@@ -50,7 +50,7 @@ typedef struct TsJets {
   TsArena arena;
   const TsDerived **direction; /* one of those noted along it */
   int ndirection;
-  int *along; /* by g->derived: its direction */
+  int *along;             /* by g->derived: its direction */
   TsOperator **operators; /* without their common factor; the index is `about` */
   int noperator, capoperator;
   TsOperator alone; /* the monomials that are computed one by one */
@@ -59,7 +59,7 @@ typedef struct TsJets {
   unsigned char *mark; /* by node: TS_JET_moves, TS_JET_reads */
   int nmark, capmark;
   int depth, sums, terms, asked; /* the line that asks for derivatives */
-  bool failed, unfit; /* unfit: not to be collapsed after all */
+  bool failed, unfit;            /* unfit: not to be collapsed after all */
 } TsJets;
 
 /* Marks: depends on what moves; depends on a noted derivative. */
@@ -71,8 +71,8 @@ enum {
   TS_JET_origin = -3,
   TS_JET_has = -4,
   TS_JET_form_made = -5, /* of what the pass made */
-  TS_JET_slope = -16, /* and below: the nth derivative of a function */
-  TS_JET_along = -64  /* and below: an operator's derivative along a direction */
+  TS_JET_slope = -16,    /* and below: the nth derivative of a function */
+  TS_JET_along = -64     /* and below: an operator's derivative along a direction */
 };
 
 void *ts_jets_alloc(TsJets *j, size_t nbytes);
@@ -101,6 +101,8 @@ int ts_jets_operator(TsJets *j, const TsOperator *p); /* its number */
 static inline TsMonomial ts_jets_first(int direction) {
   return (TsMonomial){.n = 1, .d = {(uint8_t)direction}};
 }
-static inline bool ts_jets_fails(const TsJets *j) { return j->failed || j->unfit || j->g->b.failed; }
+static inline bool ts_jets_fails(const TsJets *j) {
+  return j->failed || j->unfit || j->g->b.failed;
+}
 
 #endif

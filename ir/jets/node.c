@@ -162,7 +162,8 @@ static TsVal by_turns(TsJets *j, TsVal v, TsVal z, int nth) {
   TsBuild *b = &j->g->b;
   bool cosine = v->node->op == TS_OP_cos;
   int turn = (nth + cosine) % 4;
-  TsVal at = nth % 2 == 0 ? function(j, v, z, 0) : ts_build1(b, cosine ? TS_OP_sin : TS_OP_cos, z);
+  TsVal at =
+      nth % 2 == 0 ? function(j, v, z, 0) : ts_build1(b, cosine ? TS_OP_sin : TS_OP_cos, z);
   /* sin, cos, -sin, -cos; cos, -sin, -cos, sin */
   return turn >= 2 ? ts_build_neg(b, at) : at;
 }

@@ -129,7 +129,8 @@ static TsTensor *whole_of(TsMeshRun *r, int slot) {
     for (int p = 0; p < s->n && !failed; p++) {
       int k = ts_space_part(s, place, p), device = s->real->device[k];
       /* What is made of constants alone was made on no device in particular. */
-      part[k] = ts_tensor_to(r->c, *ts_mesh_slot(r, slot, place, p, 0), device < 0 ? 0 : device);
+      part[k] =
+          ts_tensor_to(r->c, *ts_mesh_slot(r, slot, place, p, 0), device < 0 ? 0 : device);
       failed = !part[k];
     }
   m.layout = l->id;

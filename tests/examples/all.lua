@@ -7,6 +7,7 @@ local options = {
   gpt2 = "--steps 2",
   gpt_char = "--steps 2",
   moe = "--steps 8",
+  navier_stokes = "--steps 60 --rounds 3 --points 256 --tolerance 0.9 --picture " .. name .. ".cavity.png",
   pinn = "--steps 300 --rounds 2 --points 256 --tolerance 0.1 --picture " .. name .. ".png",
 }
 local list = io.popen("ls examples/*.lua")
@@ -23,4 +24,6 @@ list:close()
 n >= 10 --> true
 require "tessera".data.text(name .. ".png"):sub(2, 4) --> PNG
 os.remove(name)
+require "tessera".data.text(name .. ".cavity.png"):sub(2, 4) --> PNG
 os.remove(name .. ".png")
+os.remove(name .. ".cavity.png")

@@ -12,6 +12,7 @@ local options = {
   gpt_char = "--steps 1",
   mlp = "--steps 5 --target 0",
   moe = "--steps 1",
+  navier_stokes = "--steps 2 --rounds 1 --points 64 --tolerance 99 --dtype f64 --form vorticity",
   pinn = "--steps 2 --rounds 1 --points 64 --tolerance 99 --dtype f64",
 }
 local ways = {
