@@ -147,26 +147,30 @@ static void read(Product *p, V slot, int64_t k, V *v) {
   v[S_a] = fragment(p, p->sa, slot, k, false), v[S_b] = fragment(p, p->sb, slot, k, true);
 }
 
-/* A stage in steps. Before the last product all of it is in registers, so it is left, and the
- * next one's operands come. */
+static V multiply(Product *p, V a, V b, V acc) {
+  if (!a || !b || !acc) return NULL;
+  return ts_gpu_give(&p->b, TS_TILE_mma, TS_GPU_IN(a, b, acc),
+                     TS_GPU_SET({"unit", ts_gpu_word("mma")}), &acc->type);
+}
+
+/* A stage in steps; operands of the next one come beside a product. The stage is left behind its
+ * last product: what says so (arrive) does not wait for reads whose values nobody has used yet,
+ * and where two blocks share a processor such a read was seen to come behind the copy that
+ * refills the stage. */
 static V stage(Product *p, V *v, V acc) {
   int n = p->x.depth / STEP;
   V slot = v[S_slot], next = slot, parity = v[S_parity];
   ts_gpu_advance(&p->b, &next, &parity, p->x.stages);
-  for (int i = 0; i < n; i++) {
+  for (int i = 0; i + 1 < n; i++) {
     V a = v[S_a], b = v[S_b];
-    if (i + 1 == n) {
-      ts_gpu_say(&p->b, TS_TILE_arrive, TS_GPU_IN(p->empty, slot),
-                 TS_GPU_SET({"apart", (TsAttr){.type = TS_ATTR_bool, .i = 1}}), NULL);
-      ts_gpu_await(&p->b, p->full, next, parity);
-      read(p, next, 0, v);
-    } else {
-      read(p, slot, (int64_t)(i + 1) * STEP, v);
-    }
-    if (!a || !b || !acc) return NULL;
-    acc = ts_gpu_give(&p->b, TS_TILE_mma, TS_GPU_IN(a, b, acc),
-                      TS_GPU_SET({"unit", ts_gpu_word("mma")}), &acc->type);
+    read(p, slot, (int64_t)(i + 1) * STEP, v);
+    acc = multiply(p, a, b, acc);
   }
+  ts_gpu_await(&p->b, p->full, next, parity);
+  acc = multiply(p, v[S_a], v[S_b], acc);
+  ts_gpu_say(&p->b, TS_TILE_arrive, TS_GPU_IN(p->empty, slot),
+             TS_GPU_SET({"apart", (TsAttr){.type = TS_ATTR_bool, .i = 1}}), NULL);
+  read(p, next, 0, v);
   v[S_slot] = next, v[S_parity] = parity;
   return acc;
 }

@@ -38,7 +38,10 @@ function Decoder:init(o)
   self.token, self.norm, self.head = nn.Embedding(o.vocabulary, o.width), nn.RMSNorm(o.width), linear(o.width, o.vocabulary)
   self.token.weight:copy_(op.normal(self.token.weight.shape, { std = 0.02 }))
   self.blocks = nn.List()
-  for i = 1, o.layers do self.blocks[i] = Block(o) end
+  for i = 1, o.layers do
+    self.blocks[i] = Block(o)
+    if o.spread then o.spread(self.blocks[i]) end -- before the next one is drawn
+  end
 end
 
 -- Logits, and what uneven choices of experts cost.
@@ -54,10 +57,10 @@ end
 local M = { Decoder = Decoder }
 
 -- How tensor parallel devices split the decoder, and how experts lie.
-M.tp = { ["*.q.weight"] = { "tp" }, ["*.k.weight"] = { "tp" }, ["*.v.weight"] = { "tp" }, ["*.o.weight"] = { nil, "tp" },
-  ["*.gate.weight"] = { "tp" }, ["*.up.weight"] = { "tp" }, ["*.down.weight"] = { nil, "tp" } }
+M.tp = { ["*q.weight"] = { "tp" }, ["*k.weight"] = { "tp" }, ["*v.weight"] = { "tp" }, ["*o.weight"] = { nil, "tp" },
+  ["*gate.weight"] = { "tp" }, ["*up.weight"] = { "tp" }, ["*down.weight"] = { nil, "tp" } }
 -- Of mixtures heads and the rows of all experts.
-M.tp_experts = { ["*.q.weight"] = { "tp" }, ["*.k.weight"] = { "tp" }, ["*.v.weight"] = { "tp" }, ["*.o.weight"] = { nil, "tp" },
+M.tp_experts = { ["*q.weight"] = { "tp" }, ["*k.weight"] = { "tp" }, ["*v.weight"] = { "tp" }, ["*o.weight"] = { nil, "tp" },
   ["*experts.up"] = { nil, nil, "tp" }, ["*experts.down"] = { nil, "tp" } }
 M.ep = { ["*experts.*"] = { "ep" } }
 

@@ -200,23 +200,35 @@ function sections.oss()
   local function model_of(layers, axis)
     rng.seed(1)
     local o = setmetatable({ layers = layers }, { __index = OSS })
-    local model = models.Decoder(o)
     local mesh = axis and mesh_of({ axis }, { n })
-    if mesh then dist.shard_module(model, mesh, axis == "tp" and models.tp_experts or models.ep) end
-    if not mesh and large then model:to(devices[1]) end
+    local specs = axis == "tp" and models.tp_experts or models.ep
+    if mesh then
+      function o.spread(block)
+        dist.shard_module(block, mesh, specs)
+        collectgarbage()
+      end
+    end
+    local model = T.device(devices[1], models.Decoder, o)
+    if mesh then dist.shard_module(model, mesh, specs) end
     local f = graph.module("tokens", function(ids) return op.argmax((model(ids)), { axis = -1 }) end)
     local ids = rng.randint({ batch, context }, { low = 0, high = OSS.vocabulary })
     if mesh then ids = dist.replicate(ids, mesh) elseif large then ids = ids:to(devices[1]) end
     return function() return T.no_grad(f, ids) end
   end
+  local function drop() -- models whose functions were compiled beside what ran are held until that is done
+    T.jit.wait()
+    collectgarbage()
+    collectgarbage()
+  end
   local want = model_of(OSS.some)():gather():hash()
+  drop()
   for _, axis in ipairs { "tp", "ep" } do
     row(("gpt-oss-120b shape, %d layers, tokens equal, %s%d"):format(OSS.some, axis, n), model_of(OSS.some, axis)():gather():hash() == want and 1 or 0, "of 1")
-    collectgarbage()
+    drop()
     local f = model_of(OSS.layers, axis)
     row(("gpt-oss-120b shape, %d x %d tokens read, %s%d"):format(batch, context, axis, n), batch * context / median(f, 3, 3), "tokens/s")
     f = nil
-    collectgarbage()
+    drop()
   end
 end
 

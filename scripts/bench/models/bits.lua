@@ -1,13 +1,14 @@
 -- Whether rows of a batch have the bits that they have alone, operator by operator, in the shapes of Llama 8B:
 --   tessera scripts/bench/models/bits.lua [DEVICE [small]]
 -- A line each: the operator, how many elements of rows alone differ in the batch, the first of them, and whether the same batch
--- twice has the same bits. BATCH=64 says how many rows; ONLY=word takes operators whose name holds it. small: sizes for the
--- simulated device, which keep numbers of columns, heads and keys, and take short sums. The exit code is 1 if some row differs.
+-- again has the same bits, TIMES=50 times over. BATCH=64 says how many rows; ONLY=word takes operators whose name holds it. small:
+-- sizes for the simulated device, which keep numbers of columns, heads and keys, and take short sums. The exit code is 1 if some
+-- row differs.
 local T = require "tessera"
 local core, op, graph = T.core, T.op, T.graph
 
 local device, small = arg[1] or "cuda:0", arg[2] == "small"
-local BATCH = tonumber(os.getenv "BATCH") or 64
+local BATCH, TIMES = tonumber(os.getenv "BATCH") or 64, tonumber(os.getenv "TIMES") or small and 2 or 50
 local PROMPT, HEADS, KEY_HEADS, D = 16, 32, 8, 128
 local function size(usual, little) return small and little or usual end
 local WIDTH, HIDDEN, VOCABULARY = 4096, 14336, size(128256, 17024)
@@ -94,7 +95,9 @@ end
 local function compare(c)
   local f = graph.module(c.name:gsub("[^%w]+", "_"), c.f)
   local y = compiled(f, c.inputs)
-  local again = tonumber(differ(y, f(unpack(c.inputs))):sum():item())
+  local again = 0
+  for _ = 1, TIMES do again = again + differ(y, f(unpack(c.inputs))):sum() end
+  again = tonumber(again:item())
   local wrong, first = 0, nil
   for _, row in ipairs(ROWS) do
     if row < BATCH then

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "jit/gpu/roles.h"
+#include "tests/jit/gpu/cubin.h"
 #include "tests/skip.h"
 
 /* Asked once by a test. */
@@ -19,18 +20,19 @@ static inline bool has_ptxas(void) {
 
 typedef struct Assembled {
   int spills, registers; /* bytes; spills -1: ptxas did not say */
-  char complaint[512];   /* "" if it is right, serialised products being wrong as well */
+  char complaint[512];   /* "" if it is right; serialised products and late reads are wrong */
 } Assembled;
 
 static inline Assembled assemble(const TsText *ptx, const char *target) {
   Assembled a = {.spills = -1};
-  char path[64] = "/tmp/tessera-ptx-XXXXXX", command[256], line[512];
+  char path[64] = "/tmp/tessera-ptx-XXXXXX", code[80], command[256], line[512];
   int fd = mkstemp(path);
   FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
   if (!f) return strcpy(a.complaint, "no temporary file"), a;
   fwrite(ptx->at, 1, ptx->len, f);
   fclose(f);
-  snprintf(command, sizeof command, "ptxas -v -arch=%s %s -o /dev/null 2>&1", target, path);
+  snprintf(code, sizeof code, "%s.cubin", path);
+  snprintf(command, sizeof command, "ptxas -v -arch=%s %s -o %s 2>&1", target, path, code);
   FILE *out = popen(command, "r");
   while (out && fgets(line, sizeof line, out)) {
     char *at = strstr(line, "bytes spill stores");
@@ -42,7 +44,8 @@ static inline Assembled assemble(const TsText *ptx, const char *target) {
     if (strstr(line, "(C75") || strstr(line, "error")) strcpy(a.complaint, line);
   }
   if ((!out || pclose(out)) && !*a.complaint) strcpy(a.complaint, "not assembled");
-  unlink(path);
+  if (!*a.complaint) late_reads(code, a.complaint, sizeof a.complaint);
+  unlink(path), unlink(code);
   return a;
 }
 

@@ -69,6 +69,27 @@ static void one(const Case *c, bool ptxas) {
   ts_tile_free(k);
 }
 
+/* Of few rows, where the copy engine brings stages. */
+static void reading(bool ptxas) {
+  static const int64_t cols[] = {1024, 4096, 14336, 128256};
+  const TsGpuMachine hopper = {ts_target("sm_90a"), 132};
+  for (int rows = 16; rows <= 64; rows += 16)
+    for (int i = 0; i < 4; i++) {
+      TsError err = {0};
+      Case c = {TS_GPU_UNIT_mma, TS_DT_bf16, TS_DT_bf16, rows, (int)cols[i], 16, false, true,
+                false,           -1,         0};
+      TsGpuWarpProduct p = ts_gpu_warp_product_for(TS_DT_bf16, TS_DT_bf16, TS_GPU_UNIT_mma,
+                                                   false, true, rows, cols[i], &hopper);
+      p.bulk = ts_gpu_warp_product_few(&p, rows, cols[i], &hopper);
+      p.bytes = 16;
+      TsTile *k = p.bulk ? ts_tile_gpu_warp_product(&p, hopper.target, &err) : NULL;
+      if (!k)
+        failed++, say(&c, p.bulk ? err.message : "these are no few rows");
+      else
+        failed += judge_kernel(k, 2, 0, ptxas, &c, say);
+    }
+}
+
 /* What is chosen for any sizes can be made, and fits a block of any GPU. */
 static void chosen(TsGpuWarpUnit unit, TsDtype in, TsDtype out) {
   static const int64_t size[] = {1, 40, 130, 600, 1024, 5000};
@@ -141,6 +162,7 @@ int main(int argc, char **argv) {
   if (!ts_llvm_present()) return skip("no LLVM");
   bool ptxas = has_ptxas();
   for (int i = 0; i < n; i++) one(&all[i], ptxas);
+  reading(ptxas);
   chosen(MMA, BF16, BF16), chosen(MMA, TS_DT_i8, TS_DT_i32), chosen(TF32, F32, F32);
   chosen(FMA, F32, F32), chosen(FMA, TS_DT_f64, TS_DT_f64), chosen(FMA, F16, F32);
   if (failed) printf("%d failed\n", failed);
