@@ -137,6 +137,7 @@ local options = {
   mlp = { "--steps", "5", "--target", "0" },
   cnn = { "--steps", "2", "--train", "128", "--test", "64", "--target", "0" },
   moe = { "--steps", "1" },
+  navier_stokes = { "--steps", "2", "--rounds", "1", "--points", "64", "--tolerance", "99" },
   pinn = { "--steps", "2", "--rounds", "1", "--points", "64", "--tolerance", "99" },
   gpt2_generate = { "tests/examples/gpt2_tiny", "--prompt", "1,2,3", "--tokens", "3" },
 }

@@ -10,10 +10,15 @@ local losses = {
   slope = function(m, x) return (along(m)(x) - 1):square():mean() end,
   bend = function(m, x) return (along(along(m))(x) + m(x)):square():mean() end,
 }
+local function devices_of(kind, n)
+  local list = {}
+  for i = 1, n do list[i] = kind == "sim" and "sim:" .. i - 1 or "cpu:0" end
+  return list
+end
 local function trained(loss, devices)
   rng.seed(4)
   local model = nn.Sequential { nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 1) }
-  local mesh = devices and dist.Mesh { axes = { "dp" }, shape = { devices }, devices = dist.range(devices) }
+  local mesh = devices and dist.Mesh { axes = { "dp" }, shape = { #devices }, devices = devices }
   local step = graph.training_step(model, loss, optim.LBFGS(model:parameters(), { iterations = 4 }), { mesh = mesh })
   local x, out = rng.normal { 16, 3 }, {}
   for i = 1, 3 do out[i] = step(x):item() end
@@ -23,12 +28,13 @@ local function trained(loss, devices)
 end
 for name, loss in pairs(losses) do
   local want = trained(loss)
-  for _, devices in ipairs { 1, 2, 4 } do assert(trained(loss, devices) == want, name .. " on " .. devices) end
+  for _, n in ipairs { 1, 2, 4 } do assert(trained(loss, devices_of("cpu", n)) == want, name .. " on " .. n) end
+  assert(trained(loss, devices_of("sim", 2)) == want, name .. " on devices with memories of their own")
 end
 
-local mesh = dist.Mesh { axes = { "dp" }, shape = { 2 }, devices = dist.range(2) }
+local mesh = dist.Mesh { axes = { "dp" }, shape = { 2 }, devices = devices_of("sim", 2) }
 local w = nn.Linear(4, 4)
 local step = graph.training_step(w, function(m, x) return m(x):mean(), op.ones { 3, 4 } * 2 end, optim.SGD(w:parameters(), { lr = 0.1 }), { mesh = mesh })
 local _, constant = step(rng.normal { 8, 4 })
-constant:parts()[2].device --> cpu:1
+constant:parts()[2].device --> sim:1
 dist.leaves(0)
