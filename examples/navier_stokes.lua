@@ -177,12 +177,10 @@ tessera.dist.leaves(8) -- sums are cut into so many, whatever the mesh
 if options.dp > 1 then
   spread.mesh = tessera.dist.Mesh { axes = { "dp" }, shape = { options.dp }, devices = tessera.dist.range(options.dp) }
 end
-local function run(label, optimizer, count, more, places)
-  for k, v in pairs(spread) do more[k] = v end
-  local step, value = graph.training_step(model, loss, optimizer, more), nil
+local function run(label, step, count, places)
   local bar = data.progress(count, { label = label })
   for i = 1, count do
-    value = step(places())
+    local value = step(places())
     if i % 20 == 0 or i == 1 or i == count then bar:update(i, { loss = value }) end
   end
   bar:finish()
@@ -223,14 +221,15 @@ way[#way + 1] = options.re
 local function flow_at(re) viscosity:copy_(tessera.tensor(1 / re, { dtype = options.dtype })) end
 
 flow_at(way[1])
-run("Adam", optim.Adam(model:parameters()), options.steps,
-  { schedule = optim.schedule.cosine { lr = 3e-3, warmup = 100, steps = options.steps } },
-  function() return sample(options.points) end)
+local rate = optim.schedule.cosine { lr = 3e-3, warmup = 100, steps = options.steps }
+local adam = graph.training_step(model, loss, optim.Adam(model:parameters()), { schedule = rate, mesh = spread.mesh })
+run("Adam", adam, options.steps, function() return sample(options.points) end)
 print(("after Adam: %.2e from Ghia's profiles"):format(off()))
 local x, y, wall = sample(2 * options.points)
 for _, re in ipairs(way) do
   flow_at(re)
-  run("L-BFGS, Re " .. re, optim.LBFGS(model:parameters(), { history = 50 }), options.rounds, {}, function() return x, y, wall end)
+  local step = graph.training_step(model, loss, optim.LBFGS(model:parameters(), { history = 50 }), { mesh = spread.mesh })
+  run("L-BFGS, Re " .. re, step, options.rounds, function() return x, y, wall end)
 end
 local apart = off(true)
 print(("after L-BFGS: %.2e"):format(apart))
