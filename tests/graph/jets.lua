@@ -211,3 +211,17 @@ check("cond", function(x, y) return op.cond(square:sum():gt(0), function(t) retu
 -- Of order 7 there are no jets.
 local high = nested(function(x, y) return (x * y):sin() end, "xxxxxxx")
 off(graph.module(high)(x, y), strictly(high, x, y)) < 1e-9 --> true
+
+-- ---- sizes as symbols; chains too long to be walked down are left as they are
+local sized = graph.module("sized", operator_on(psi, { "xx", "yy" }))
+for _, n in ipairs { 5, 6, 9, 1 } do
+  local a, b = weights({ n, 1 }, 20, 1), weights({ n, 1 }, 21, 1)
+  assert(off(sized(a, b), strictly(operator_on(psi, { "xx", "yy" }), a, b)) < 1e-12, n)
+end
+sized:ir("graph"):match "%-> [^\n]*\n.*f64%[B,1%]" ~= nil --> true
+local function chain(x)
+  for _ = 1, 1000 do x = (x * 1.01):sin() + x * 0.1 end
+  return x
+end
+local long = graph.module("long", operator_on(chain, { "xx", "xx" }))
+off(long(x, y), strictly(operator_on(chain, { "xx", "xx" }), x, y)) --> 0
