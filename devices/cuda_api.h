@@ -110,6 +110,20 @@ typedef struct CUkernelNodeParams {
   CALL(cuLaunchKernelEx, "",                                                                   \
        (const CUlaunchConfig *config, CUfunction function, void **args, void **extra))
 
+/* Of an edge of a graph: where it leaves, and what it stands for. */
+typedef struct CUgraphEdgeData {
+  unsigned char from_port, to_port, reserved[5], type;
+} CUgraphEdgeData;
+enum { CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC = 1, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC = 1 };
+
+/* What drivers have from CUDA 12.3 on; NULL: this one has not. */
+typedef struct TsCudaEdges {
+  CUresult (*cuGraphAddDependencies)(CUgraph graph, const CUgraphNode *from,
+                                     const CUgraphNode *to, const CUgraphEdgeData *edge,
+                                     size_t n);
+} TsCudaEdges;
+extern TsCudaEdges ts_cuda_edges;
+
 typedef struct TsCudaApi {
 #define CALL(name, version, args) CUresult(*name) args;
   TS_CUDA_CALLS(CALL)

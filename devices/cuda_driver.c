@@ -5,6 +5,7 @@
 #include "devices/cuda_api.h"
 
 TsCudaApi ts_cuda;
+TsCudaEdges ts_cuda_edges;
 static char missing[240];
 
 static const TsDriverSymbol common[] = {
@@ -18,6 +19,9 @@ static const TsDriverSymbol own[] = {
     TS_CUDA_CALLS(CALL)
 #undef CALL
 };
+
+static const TsDriverSymbol edges[] = {
+    {"cuGraphAddDependencies_v2", offsetof(TsCudaEdges, cuGraphAddDependencies)}};
 
 static void say(int code, const char **name, const char **text) {
   ts_cuda.cuGetErrorName(code, name);
@@ -60,6 +64,7 @@ static void load(void) {
     snprintf(missing, sizeof missing, "the NVIDIA driver has no %s", symbol);
     return;
   }
+  if (ts_driver_symbols(library, 1, edges, &ts_cuda_edges)) ts_cuda_edges = (TsCudaEdges){NULL};
   int code = ts_cuda_driver.init(0);
   if (code) say_code("cuInit", code);
 }

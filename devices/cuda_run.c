@@ -82,7 +82,7 @@ static int launch(TsDevice *d, const TsLaunch *l, TsError *err) {
     a->value.cluster.z = l->cluster[2];
   }
   bool dependent = !l->stream && ts_driver_queue(d) && l->dependent;
-  if (l->early || dependent) {
+  if ((l->early || dependent) && !l->small) {
     CUlaunchAttribute *a = &list[config.numAttrs++];
     a->id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
     a->value.early = 1;
@@ -110,11 +110,22 @@ static CUkernelNodeParams params_of(const TsLaunch *l) {
                               .kernelParams = l->args};
 }
 
+/* The edge leaves from where all blocks have said that the next launch may come, or have ended, and
+ * code behind it waits for the rest. */
+static int begin_early(TsDevice *d, void *graph, void *front, void *node, TsError *err) {
+  CUgraphEdgeData edge = {.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
+                          .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC};
+  CUresult code = ts_cuda_edges.cuGraphAddDependencies(graph, &front, &node, &edge, 1);
+  return code ? ts_driver_fail(d, code, "cuGraphAddDependencies", err) : 0;
+}
+
 int ts_cuda_node_new(TsDevice *d, void **node, void *graph, void *const *after, size_t nafter,
                      const TsLaunch *l, TsError *err) {
   CUkernelNodeParams p = params_of(l);
   CUlaunchAttribute cluster = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION};
-  TS_CUDA(d, err, cuGraphAddKernelNode, node, graph, after, nafter, &p);
+  bool early = l->early && nafter == 1 && ts_cuda_edges.cuGraphAddDependencies;
+  TS_CUDA(d, err, cuGraphAddKernelNode, node, graph, after, early ? 0 : nafter, &p);
+  if (early && begin_early(d, graph, after[0], *node, err)) return -1;
   if (!l->cluster[0]) return 0;
   cluster.value.cluster.x = l->cluster[0];
   cluster.value.cluster.y = l->cluster[1];

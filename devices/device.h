@@ -52,7 +52,8 @@ struct TsDevice {
    * may go back to the driver. NULL: nobody does. -1 with the error of a launch. */
   int (*let_go)(void *holder, TsError *err);
   void *holder;
-  bool dependent; /* what is put there next touches nothing that the launch before it writes */
+  /* What is put there next touches nothing, before it waits, that the launch in front of it writes. */
+  bool dependent;
 
   /* Makes the device usable; called once, before its first allocation (ts_device_use).
    * One that failed is tried again by the next use. */
@@ -97,6 +98,7 @@ typedef struct TsLaunch {
   bool early;          /* may begin before the last launch ends, for which its code waits */
   bool together;       /* all blocks run at the same time, or it is refused */
   bool dependent;      /* its code reads before it waits: so if TsDevice.dependent says so */
+  bool small; /* that is worth it in a record alone: to say it takes longer than it gives */
   void **args;         /* the address of each argument */
   /* How many of them are addresses of the device, and how many words of 8 bytes stand behind those:
    * for drivers that take arguments one by one. */

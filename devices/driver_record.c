@@ -1,6 +1,7 @@
 /* Launches that are made again and again, as one: graphs of the driver. They are built node by
  * node, each after the one before, which needs no capture of a stream and no rules about what
- * may happen meanwhile; and a node's arguments can be changed. */
+ * may happen meanwhile; and a node's arguments can be changed. A node behind one other may begin
+ * before that one ends, as launches in the device's order may. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,8 +47,11 @@ static int add(TsDevice *d, TsDriverRecord *r, const TsLaunch *l, TsError *err) 
   }
   void *const *after = r->said ? r->after : r->n ? &r->node[r->n - 1] : NULL;
   size_t nafter = r->said ? (size_t)r->nafter : r->n > 0;
-  r->said = false;
-  if (ts_driver_of(d)->node_new(d, &r->node[r->n], r->graph, after, nafter, l, err)) return -1;
+  TsLaunch own = *l;
+  own.early = nafter == 1 && ((l->early && !r->said) || (l->dependent && d->dependent));
+  r->said = d->dependent = false;
+  if (ts_driver_of(d)->node_new(d, &r->node[r->n], r->graph, after, nafter, &own, err))
+    return -1;
   r->n++;
   return 0;
 }

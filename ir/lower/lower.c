@@ -56,6 +56,7 @@ static const Row row[] = {
     {TS_OP_uniform, TS_UNIT_blocks, ALONE, ts_lower_draw},
     {TS_OP_normal, TS_UNIT_blocks, ALONE, ts_lower_draw},
     {TS_OP_bernoulli, TS_UNIT_blocks, ALONE, ts_lower_draw},
+    {TS_OP_randint, TS_UNIT_blocks, ALONE, ts_lower_draw},
     {TS_OP_dropout, TS_UNIT_blocks, ALONE, ts_lower_draw},
     {TS_OP_add, TS_UNIT_blocks, ALONE, ts_lower_complex},
     {TS_OP_sub, TS_UNIT_blocks, ALONE, ts_lower_complex},
@@ -108,6 +109,8 @@ static const Row row[] = {
     {TS_OP_max, TS_UNIT_blocks, ALONE, ts_lower_reduce},
     {TS_OP_sum, TS_UNIT_blocks, ALONE, ts_lower_columns},
     {TS_OP_mean, TS_UNIT_blocks, ALONE, ts_lower_columns},
+    {TS_OP_mean, TS_UNIT_blocks, ALONE, ts_lower_reduce},
+    {TS_OP_prod, TS_UNIT_blocks, ALONE, ts_lower_reduce},
     {TS_OP_max_pool, TS_UNIT_blocks, ALONE, ts_lower_pool},
     {TS_OP_max_pool_index, TS_UNIT_blocks, ALONE, ts_lower_pool},
     {TS_OP_avg_pool, TS_UNIT_blocks, ALONE, ts_lower_pool},
@@ -115,6 +118,7 @@ static const Row row[] = {
     {TS_OP_adaptive_avg_pool, TS_UNIT_blocks, ALONE, ts_lower_adaptive},
     {TS_OP_adaptive_avg_pool_grad, TS_UNIT_blocks, ALONE, ts_lower_adaptive},
     {TS_OP_interpolate, TS_UNIT_blocks, ALONE, ts_lower_interpolate},
+    {TS_OP_interpolate_grad, TS_UNIT_blocks, ALONE, ts_lower_interpolate_grad},
 };
 enum { ROWS = sizeof row / sizeof *row };
 

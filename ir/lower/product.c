@@ -377,6 +377,10 @@ static bool is_reading(const Problem *p, bool roles, TsProfile profile, int64_t 
   return p->rows <= FEW || (p->rows <= SOME && p->cols < 2 * SOME * nsm);
 }
 
+static int64_t tiles_of(const TsGpuWarpProduct *w, const Problem *p) {
+  return (p->rows + w->rows - 1) / w->rows * ((p->cols + w->cols - 1) / w->cols);
+}
+
 /* Two columns are stored at a time by the unit. */
 static bool by_warps(Problem *p, bool alone, const TsSched *s, const TsGroup *group,
                      TsGpuWarpUnit unit, bool reads, TsSchedKernel *out, TsError *err) {
@@ -396,6 +400,7 @@ static bool by_warps(Problem *p, bool alone, const TsSched *s, const TsGroup *gr
   if (!made(p, &(Chosen){.w = &w, .gpu = &gpu}, alone, s, group, out, err)) return false;
   out->dim[0] = p->rows, out->dim[1] = p->cols, out->dim[2] = p->k;
   out->dim[3] = ts_gpu_warp_product_blocks(&w, &gpu);
+  if (w.bulk && out->dim[3] > tiles_of(&w, p)) out->dim[3] = tiles_of(&w, p);
   say_warps(&w, out);
   return true;
 }

@@ -1,7 +1,8 @@
 /* Reductions that schedules have no kernels for: argmin, argmax, any, all, count_nonzero,
- * var, std, norm, logsumexp, and sums and extremes of whole numbers. The reduced axes come
- * last, as a copy where they do not lie so; then a round of the kernel is a row, or some
- * short ones. What is computed stands in vm/rows/reduce.c. */
+ * var, std, norm, logsumexp, sums and extremes of whole numbers, and sums, products, means and
+ * extremes of floats along axes between which others lie, as a batch's by channel. The reduced
+ * axes come last, as a copy where they do not lie so; then a round of the kernel is a row, or
+ * some short ones. What is computed stands in vm/rows/reduce.c. */
 #include "ir/lower/short.h"
 #include "ir/lower/steps.h"
 
@@ -74,11 +75,14 @@ static V or_small(Make *m, V (*make)(Make *, V), V x, int times) {
   return ts_tile_op3(&m->b, TS_OP_where, finite, y, small);
 }
 
+static V mean(Make *m, V x) {
+  V sum = reduced(m, TS_TILE_sum, x);
+  return op2(m, TS_OP_div, sum, number(m, sum, (double)m->s->n));
+}
+
 static V variance(Make *m, V x) {
   double count = (double)m->s->n - m->s->number;
-  V sum = reduced(m, TS_TILE_sum, x);
-  V mean = op2(m, TS_OP_div, sum, number(m, sum, (double)m->s->n));
-  V d = op2(m, TS_OP_sub, x, spread(m, mean));
+  V d = op2(m, TS_OP_sub, x, spread(m, mean(m, x)));
   V y = reduced(m, TS_TILE_sum, op2(m, TS_OP_mul, d, d));
   y = op2(m, TS_OP_div, y, number(m, y, count > 0 ? count : 0));
   return m->s->op == TS_OP_std ? ts_tile_op1(&m->b, TS_OP_sqrt, y) : y;
@@ -112,6 +116,8 @@ static V value(Make *m, V x) {
   switch (m->s->op) {
   case TS_OP_argmax: return reduced(m, TS_TILE_argmax, x);
   case TS_OP_sum: return reduced(m, TS_TILE_sum, x);
+  case TS_OP_prod: return reduced(m, TS_TILE_prod, x);
+  case TS_OP_mean: return mean(m, x);
   case TS_OP_max: return reduced(m, TS_TILE_max, x);
   case TS_OP_min: return reduced(m, TS_TILE_min, x);
   case TS_OP_any:
@@ -188,7 +194,25 @@ static TsDtype working(TsOp op, TsDtype d) {
   return d == TS_DT_bool ? TS_DT_i32 : d;
 }
 
+/* Those that schedules have kernels of where floats are. */
+static bool is_plain(TsOp op) {
+  return op == TS_OP_sum || op == TS_OP_prod || op == TS_OP_mean || op == TS_OP_min ||
+         op == TS_OP_max;
+}
+
 static bool is_whole(TsOp op) { return op == TS_OP_sum || op == TS_OP_min || op == TS_OP_max; }
+
+/* Whether other elements lie between those of a row, the last axes of the order with n elements. */
+static bool is_apart(const TsMeta *m, const TsStepsOrder *o, int64_t n, const int64_t *stride) {
+  int64_t next = 0; /* how far the axis before has to step */
+  for (int i = m->ndim; i-- > 0 && n > 1;) {
+    int64_t size = m->dim[o->at[i]], step = stride[o->at[i]];
+    if (size == 1) continue;
+    if (next && step != next) return true;
+    next = step * size, n /= size;
+  }
+  return false;
+}
 
 static void choose_rows(Rows *s, int64_t count) {
   while (s->n <= SHORT && 2 * s->rows * s->n <= TOGETHER && 2 * s->rows <= count) s->rows *= 2;
@@ -205,7 +229,7 @@ static int pieces_of(const Rows *s, int64_t count) {
 }
 
 static void add_rows(TsSteps *x, Rows s, int64_t count, int from, int to) {
-  int pieces = is_whole(s.op) ? pieces_of(&s, count) : 1;
+  int pieces = ts_dtype_is(s.acc, TS_KIND_F) ? 1 : is_whole(s.op) ? pieces_of(&s, count) : 1;
   if (pieces > 1) {
     Rows first = s;
     int64_t many = count * pieces;
@@ -226,13 +250,17 @@ int ts_lower_reduce(const TsSched *sched, const TsGroup *g, TsLayoutFn *layout, 
   const TsMeta *m = &n->in[0]->meta, *y = &n->out[0].meta;
   TsDtype d = (TsDtype)m->dtype;
   if (ts_dtype_is(d, TS_KIND_C) || ts_dtype_in_blocks(d)) return 0;
-  if (is_whole(op) && !ts_dtype_is(d, TS_KIND_B | TS_KIND_U | TS_KIND_I)) return 0;
+  bool whole = ts_dtype_is(d, TS_KIND_B | TS_KIND_U | TS_KIND_I);
+  if (is_plain(op) && whole && !is_whole(op)) return 0;
   int64_t count = ts_meta_numel(y);
   if (!ts_meta_numel(m) || !count) return 0;
   Rows s = {.op = op, .in = d, .acc = working(op, d), .out = (TsDtype)y->dtype, .rows = 1};
   if (op == TS_OP_norm) s.number = n->attr[0].f;
   if (op == TS_OP_var || op == TS_OP_std) s.number = n->attr[2].f;
   TsStepsOrder order = reduced_last(m, &n->attr[op == TS_OP_norm ? 1 : 0], &s.n);
+  int64_t stride[TS_MAX_RANK];
+  ts_sched_strides(layout, arg, n->in[0], stride);
+  if (is_plain(op) && !whole && !is_apart(m, &order, s.n, stride)) return 0;
   TsSteps x;
   ts_steps_begin(&x, sched, layout, arg, n, err);
   int from = ts_steps_in(&x, 0, &order);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/tile/ahead.h"
 #include "ir/tile/copy.h"
 #include "jit/code/cache.h"
 #include "jit/code/kernel.h"
@@ -21,6 +22,7 @@ typedef struct Kernel {
   TsTile *k;
   TsGpuRoles info;
   void *module, *function, *scratch;
+  uint64_t ahead; /* of the parameters, those that it touches before it waits */
   bool cached;
   double llvm_usec, driver_usec;
 } Kernel;
@@ -132,6 +134,7 @@ static void *open(TsDevice *d, const TsTile *k, const uint8_t *digest, TsError *
   if (!g) return ts_error_set(err, TS_ERR_memory, "jit: out of memory"), NULL;
   g->d = d;
   g->k = ts_tile_share(k);
+  g->ahead = ts_tile_ahead(k);
   if (!load(g, err)) return g;
   release(g);
   return NULL;
@@ -144,6 +147,10 @@ static const void *memory(const void *of) {
 }
 
 static void *room(const void *of) { return ((const Kernel *)of)->scratch; }
+
+static uint64_t ahead(const void *of, void *const *arg, const int64_t *dim) {
+  return (void)arg, (void)dim, ((const Kernel *)of)->ahead;
+}
 
 static void times(const void *of, double *llvm_usec, double *driver_usec) {
   const Kernel *g = of;
@@ -235,6 +242,7 @@ const TsDeviceKind ts_device_roles = {.name = "roles",
                                       .run = run,
                                       .memory = memory,
                                       .room = room,
+                                      .ahead = ahead,
                                       .simple = simple,
                                       .records = records,
                                       .tile = tile};

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/tile/ahead.h"
 #include "ir/tile/check.h"
 #include "jit/code/cache.h"
 #include "jit/gpu/code.h"
@@ -18,9 +19,6 @@
 #include "lib/activity.h"
 
 enum { MOST_ARGS = 128 };
-/* For which the next launch is started early: with less to do the host is late anyway, and such
- * a launch costs it 0.3 us more. */
-enum { MANY_BLOCKS = 128 };
 
 /* Code for parameters that begin at multiples of 16 bytes, and for others once they come. */
 typedef struct Variant {
@@ -217,6 +215,7 @@ static void times(const void *of, double *llvm_usec, double *driver_usec) {
 /* ---- launches */
 static int launch(Kernel *g, Variant *v, void **args, const int64_t *dim, TsError *err) {
   int64_t rounds[TS_GPU_PHASES], before = 0;
+  bool early = ts_target_has(g->target, TS_UNIT_early);
   if (ts_gpu_rounds(&v->code, dim, rounds))
     return ts_error_set(err, TS_ERR_value, "jit: sizes are too large");
   for (int i = 0; i < v->code.nphase; i++) {
@@ -231,9 +230,9 @@ static int launch(Kernel *g, Variant *v, void **args, const int64_t *dim, TsErro
                   .grid = {(uint32_t)blocks, 1, 1},
                   .block = {(uint32_t)p->threads, 1, 1},
                   .shared = p->shared,
-                  .early = before >= MANY_BLOCKS && ts_target_has(g->target, TS_UNIT_early),
-                  .dependent = i == 0 && blocks >= MANY_BLOCKS &&
-                               ts_target_has(g->target, TS_UNIT_early),
+                  .early = before > 0 && early,
+                  .dependent = i == 0 && early,
+                  .small = (i ? before : blocks) < TS_GPU_MANY_BLOCKS,
                   .args = args,
                   .pointers = v->code.nparam + v->code.nscratch,
                   .words = v->code.ndim};
@@ -257,6 +256,21 @@ static Variant *variant_for(Kernel *g, void *const *arg, TsError *err) {
 
 static int64_t scratch_of(const TsGpuCode *c, int i, const int64_t *dim) {
   return (ts_tile_dense_bytes(&c->scratch[i], dim) + 255) & ~(int64_t)255;
+}
+
+/* Of few blocks it waits before it reads. */
+static uint64_t ahead(const void *of, void *const *arg, const int64_t *dim) {
+  const Kernel *g = of;
+  int64_t rounds[TS_GPU_PHASES];
+  uintptr_t low = 0;
+  for (int i = 0; i < g->aligned.code.nparam; i++) low |= (uintptr_t)arg[i];
+  bool aligned = low % (unsigned)g->aligned.code.align == 0;
+  if (!aligned || !ts_target_has(g->target, TS_UNIT_early) ||
+      ts_gpu_rounds(&g->aligned.code, dim, rounds))
+    return TS_TILE_AHEAD_ALL;
+  int64_t blocks =
+      (rounds[0] + g->aligned.code.phase[0].rounds - 1) / g->aligned.code.phase[0].rounds;
+  return blocks && blocks < TS_GPU_MANY_BLOCKS ? 0 : TS_TILE_AHEAD_ALL;
 }
 
 static int64_t scratch_bytes(const void *of, const int64_t *dim) {
@@ -336,6 +350,7 @@ const TsDeviceKind ts_device_threads = {.name = "threads",
                                         .times = times,
                                         .run = run,
                                         .scratch = scratch_bytes,
+                                        .ahead = ahead,
                                         .simple = simple,
                                         .launches = launches,
                                         .most = most,

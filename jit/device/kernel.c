@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/tile/ahead.h"
 #include "ir/tile/pass/stages.h"
 #include "jit/device/kind.h"
 #include "jit/device/marks.h"
@@ -382,6 +383,12 @@ int ts_device_kernel_run_in(TsDeviceKernel *k, void *scratch, void *const *arg,
 int64_t ts_device_kernel_scratch_bytes(const TsDeviceKernel *k, const int64_t *dim) {
   if (k->sequence) return ts_device_sequence_scratch_bytes(k->sequence, dim);
   return is_open(k) && k->kind->scratch ? k->kind->scratch(k->of, dim) : 0;
+}
+
+uint64_t ts_device_kernel_ahead(const TsDeviceKernel *k, void *const *arg, const int64_t *dim) {
+  if (k->sequence) return ts_device_sequence_ahead(k->sequence, arg, dim);
+  bool known = is_open(k) && k->kind->ahead;
+  return known ? k->kind->ahead(k->of, arg, dim) : TS_TILE_AHEAD_ALL;
 }
 
 int ts_device_kernel_most(const TsDeviceKernel *k) {

@@ -76,6 +76,9 @@ void ts_device_kernel_free(TsDeviceKernel *k);
 unsigned ts_device_kernel_freed(void);
 /* How many bytes a run with these sizes takes. */
 int64_t ts_device_kernel_scratch_bytes(const TsDeviceKernel *k, const int64_t *dim);
+/* Parameters, by bit, that the first launch of a run may touch before it waits for the launch in
+ * front of it (ir/tile/ahead.h). */
+uint64_t ts_device_kernel_ahead(const TsDeviceKernel *k, void *const *arg, const int64_t *dim);
 /* Memory that runs of it share and others do not see: an address that stands for it; or
  * NULL. */
 const void *ts_device_kernel_memory(const TsDeviceKernel *k);

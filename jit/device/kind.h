@@ -20,6 +20,8 @@ typedef struct TsDeviceKind {
   int (*run)(void *of, void *scratch, void *const *arg, const int64_t *dim, TsError *err);
   /* Bytes that a run takes. NULL: none. */
   int64_t (*scratch)(const void *of, const int64_t *dim);
+  /* As ts_device_kernel_ahead. NULL: all. */
+  uint64_t (*ahead)(const void *of, void *const *arg, const int64_t *dim);
   /* Memory that its runs share. NULL: none. */
   const void *(*memory)(const void *of);
   /* Its own memory for scratch, on the device. NULL: the caller's. */

@@ -7,6 +7,8 @@
  * opened by any thread, but a device's memory is the program's alone. */
 #include "jit/device/sequence.h"
 
+#include "ir/tile/ahead.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -448,6 +450,27 @@ int ts_device_sequence_launches(const TsDeviceSequence *p, void *const *arg) {
     if (runs(p, i) && !is_there(p, i, list)) n += ts_device_kernel_launches(p->step[i], list);
   }
   return n;
+}
+
+uint64_t ts_device_sequence_ahead(const TsDeviceSequence *p, void *const *arg,
+                                  const int64_t *whole) {
+  void *list[TS_TILE_STEP_PARAMS];
+  int64_t dim[TS_TILE_DIMS];
+  int i = 0;
+  for (; i < p->of.n; i++) {
+    arguments(p, i, arg, p->nowhere, list);
+    if (runs(p, i) && !is_there(p, i, list)) break;
+  }
+  if (i == p->of.n || !p->settled) return TS_TILE_AHEAD_ALL;
+  sizes(p, i, whole, dim);
+  uint64_t own = ts_device_kernel_ahead(p->step[i], list, dim), bits = 0;
+  for (int a = 0; a < p->nparam[i] && own != TS_TILE_AHEAD_ALL; a++) {
+    int from = p->of.step[i].arg[a];
+    if (own >> a & 1 && from < 0)
+      return TS_TILE_AHEAD_ALL; /* others write where temporaries lie */
+    if (own >> a & 1) bits |= 1ull << from;
+  }
+  return own == TS_TILE_AHEAD_ALL ? own : bits;
 }
 
 bool ts_device_sequence_cached(const TsDeviceSequence *p) {

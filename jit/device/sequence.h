@@ -22,6 +22,9 @@ void ts_device_sequence_free(TsDeviceSequence *p); /* NULL is fine */
 int ts_device_sequence_launches(const TsDeviceSequence *p, void *const *arg);
 /* Bytes that a run takes beside what is its own. */
 int64_t ts_device_sequence_scratch_bytes(TsDeviceSequence *p, const int64_t *dim);
+/* As ts_device_kernel_ahead, of the first step: the others come behind it. */
+uint64_t ts_device_sequence_ahead(const TsDeviceSequence *p, void *const *arg,
+                                  const int64_t *dim);
 bool ts_device_sequence_cached(const TsDeviceSequence *p);
 bool ts_device_sequence_record(const TsDeviceSequence *p, void *const *arg);
 

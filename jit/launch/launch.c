@@ -54,7 +54,7 @@ static int run_touching(TsContext *c, TsDeviceKernel *k, void *const *arg, const
   TsDevice *d = ts_device_kernel_device(k);
   TsLaunchTouched *t = &ts_launches(c)->touched;
   TsAccesses a = {t->of, t->n};
-  ts_dependent_begin(d, &a);
+  ts_dependent_begin(d, &a, &(TsDependentRun){k, arg, dim});
   int failed = run_kernel(c, k, arg, dim);
   ts_dependent_end(d, &a, failed);
   t->n = 0;

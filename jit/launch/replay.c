@@ -9,9 +9,14 @@
 #include <string.h>
 
 static TsReplayStats stats;
-static bool overlaps, shuffled;
+static bool overlaps, shuffled, ahead = true;
 
 void ts_replay_overlap(bool on) { overlaps = on; }
+bool ts_replay_ahead(int on) {
+  bool was = ahead;
+  if (on >= 0) ahead = on;
+  return was;
+}
 void ts_replay_shuffle(bool on) { shuffled = on; }
 
 TsReplayStats ts_replay_stats(void) { return stats; }
@@ -106,12 +111,17 @@ static int run_kernel(TsDeviceKernel *k, int runs, void *scratch, void *const *a
                   : ts_device_kernel_run_in(k, scratch, arg, dim, err);
 }
 
+static void arguments(const Sequence *s, int i, void **arg) {
+  const Launch *l = &s->launch[i];
+  for (int k = 0; k < l->nparam; k++) arg[k] = (void *)(intptr_t)s->word[l->at + k];
+}
+
 /* Done whole, by a simulated GPU too: the program may have the result since long. */
 int ts_replay_launch_in(const Sequence *s, int i, void *scratch, TsError *err) {
   const Launch *l = &s->launch[i];
   void *arg[MOST_ARGS];
   int before = ts_cpu_hold_interrupts();
-  for (int k = 0; k < l->nparam; k++) arg[k] = (void *)(intptr_t)s->word[l->at + k];
+  arguments(s, i, arg);
   int failed = run_kernel(l->kernel, l->runs, scratch, arg, s->word + l->at + l->nparam, err);
   ts_cpu_let_interrupts(before);
   return failed;
@@ -123,8 +133,12 @@ static TsAccesses accesses_of(const Sequence *s, int i) {
 }
 
 int ts_replay_step(const TsReplay *r, int i, TsError *err) {
+  const Launch *l = &r->now.launch[i];
   TsAccesses a = accesses_of(&r->now, i);
-  ts_dependent_begin(r->d, &a);
+  void *arg[MOST_ARGS];
+  arguments(&r->now, i, arg);
+  ts_dependent_begin(r->d, &a,
+                     &(TsDependentRun){l->kernel, arg, r->now.word + l->at + l->nparam});
   int failed = ts_replay_launch_in(&r->now, i, r->now.launch[i].room, err);
   ts_dependent_end(r->d, &a, failed);
   return failed;
@@ -219,10 +233,9 @@ static bool records(const TsReplay *r, const Sequence *s) {
 }
 
 static int launches_of(const Sequence *s, int i) {
-  const Launch *l = &s->launch[i];
   void *arg[MOST_ARGS];
-  for (int k = 0; k < l->nparam; k++) arg[k] = (void *)(intptr_t)s->word[l->at + k];
-  return ts_device_kernel_launches(l->kernel, arg);
+  arguments(s, i, arg);
+  return ts_device_kernel_launches(s->launch[i].kernel, arg);
 }
 
 /* What the device does not like is no error: launches go on one by one. */
@@ -252,13 +265,36 @@ static int put_after(TsReplay *r, const TsReplayOrder *o, const int *last, int i
   return failed;
 }
 
+/* The one launch behind which i comes, or -1: there is none, or there are several. */
+static int front_of(const TsReplayOrder *o, bool ordered, int i) {
+  if (!ordered) return i - 1;
+  return o->first[i + 1] - o->first[i] == 1 ? o->wait[o->first[i]] : -1;
+}
+
+/* Whether launch i of a record may begin before the one in front of it ends. */
+static bool may_begin(const Sequence *s, int front, int i) {
+  const Launch *l = &s->launch[i];
+  void *arg[MOST_ARGS];
+  if (front < 0 || l->runs > 1 || l->meets || s->launch[front].meets) return false;
+  TsAccesses before = accesses_of(s, front), a = accesses_of(s, i);
+  arguments(s, i, arg);
+  return ts_dependent_may(&before, &a,
+                          &(TsDependentRun){l->kernel, arg, s->word + l->at + l->nparam});
+}
+
 static int launch_ordered(TsReplay *r, TsError *err) {
   TsReplayOrder o = {.n = 0};
   bool ordered = overlaps && r->d->run->record_after && order_of(&r->now, &o);
   int *last = malloc(sizeof *last * ((size_t)r->now.n + 1)), failed = !last, node = 0;
+  uint64_t skipped = r->d->skipped;
   for (int i = 0; i < r->now.n && !failed; i++) {
+    Launch *l = &r->now.launch[i];
+    l->front = ahead && r->d->skipped == skipped ? front_of(&o, ordered, i) : -1;
+    if (!may_begin(&r->now, l->front, i)) l->front = -1;
     if (ordered) failed = put_after(r, &o, last, i, err);
-    if (!failed) failed = ts_replay_launch_in(&r->now, i, r->now.launch[i].room, err);
+    r->d->dependent = l->front >= 0;
+    if (!failed) failed = ts_replay_launch_in(&r->now, i, l->room, err);
+    r->d->dependent = false;
     node += launches_of(&r->now, i);
     last[i] = node - 1;
   }
@@ -280,6 +316,16 @@ static bool same_order(const Sequence *was, const Sequence *now) {
       TsAccesses a = accesses_of(was, k), b = accesses_of(now, k);
       if (k != i && ts_access_meet(&before, &a) != ts_access_meet(&after, &b)) return false;
     }
+  }
+  return true;
+}
+
+/* What began early in the record may do so with these arguments as well. */
+static bool same_fronts(const Sequence *was, const Sequence *now) {
+  for (int i = 0; i < now->n; i++) {
+    int front = was->launch[i].front;
+    if (front < 0 || (same_arguments(was, now, i) && same_arguments(was, now, front))) continue;
+    if (!may_begin(now, front, i)) return false;
   }
   return true;
 }
@@ -306,7 +352,8 @@ static void record(TsReplay *r, Sequence *s) {
   s->moved = ts_replay_areas_moved(r->d);
   s->ordered = overlaps;
   failed = launch_ordered(r, &err);
-  if (run->record_end(r->d, &s->record, &end) || failed) refuse(r, s);
+  if (run->record_end(r->d, &s->record, &end) || failed) return refuse(r, s);
+  for (int i = 0; i < s->n; i++) s->launch[i].front = r->now.launch[i].front;
 }
 
 /* Launches that differ take the place of the record's. */
@@ -360,7 +407,8 @@ void ts_replay_prepare(TsReplay *r, Sequence *s) {
     settle(r, s);
     return;
   }
-  bool fits = !s->record || !s->ordered || same_order(s, &r->now);
+  bool fits =
+      !s->record || ((!s->ordered || same_order(s, &r->now)) && same_fronts(s, &r->now));
   if (s->record && (!fits || s->moved != ts_replay_areas_moved(r->d))) {
     r->d->run->record_free(r->d, s->record);
     s->record = NULL;
@@ -373,6 +421,7 @@ void ts_replay_prepare(TsReplay *r, Sequence *s) {
   if (often) {
     stats.runs++;
     stats.launches += s->n;
+    for (int i = 0; i < s->n && s->record; i++) stats.early += s->launch[i].front >= 0;
   }
 }
 

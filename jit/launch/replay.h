@@ -27,6 +27,9 @@ void ts_replay_begin(TsReplay *r);
 void ts_replay_touch(TsReplay *r, const void *at, int64_t nbytes, bool write);
 /* Whether kernels of a record that need nothing of each other run side by side. */
 void ts_replay_overlap(bool on);
+/* Whether launches of a record may begin before the one in front of them ends
+ * (jit/launch/dependent.h); on < 0: as it is. Gives what it was. */
+bool ts_replay_ahead(int on);
 /* For tests: launches that are known but not recorded go in another order, in which each still
  * comes behind those that it waits for. */
 void ts_replay_shuffle(bool on);
@@ -71,6 +74,7 @@ void ts_replay_persistent_text(const TsReplay *r, bool whole, TsText *text);
 
 typedef struct TsReplayStats {
   int64_t runs, launches; /* of records; of kernels in them */
+  int64_t early;          /* of these, that begin before the one in front of them ends */
 } TsReplayStats;
 TsReplayStats ts_replay_stats(void); /* of all functions */
 

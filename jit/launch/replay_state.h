@@ -19,6 +19,7 @@ typedef struct Launch {
   bool meets;           /* it waits for other devices */
   int64_t order;        /* among those of all devices of a group */
   int access, naccess;  /* naccess < 0: it is not known what it touches */
+  int front;            /* of a record: the launch before whose end it may begin, or -1 */
   void *room;           /* for its scratch, or NULL */
 } Launch;
 

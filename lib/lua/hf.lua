@@ -41,6 +41,26 @@ function hf.requantize(from, to, options) return require("tessera.hf.gguf_write"
 --   print(table.concat(tessera.hf.families(), " "))
 function hf.families() return require("tessera.hf.families").names() end
 
+-- generate(model, {ids, ..}): m:generate, with its options (docs/models.md), for a model of one's own: a module with config =
+-- {vocab_size, eos_token_id, ..} that as m{ids = ..} gives logits [B, T, vocab_size] for tokens i64 [B, T]. One with m:encode(ids, {mask}) has
+-- an encoder; what that gives comes back to it as m{decoder_ids, memory, mask}, and texts begin with config.decoder_start_token_id.
+-- Without m:cache, which models of hf.load have, each step reads a text from its beginning. Gives the new tokens, i64 [texts, steps],
+-- filled up with config.pad_token_id, and a list of what is known of each text: tokens, reason, and of beams score and beams.
+--   local Bigram = nn.Module:extend "Bigram"
+--   function Bigram:init()
+--     self.next, self.config = nn.Embedding(8, 8), {vocab_size = 8}
+--   end
+--   function Bigram:forward(o) return self.next(o.ids) end
+--   local tokens = tessera.hf.generate(Bigram(), {ids = {1, 2}, beams = 2})
+function hf.generate(model, options) return require("tessera.hf.generate").of_own("hf.generate", model, options) end
+
+-- stream(model, {ids, ..}): the same a step at a time: an iterator of the step, a list of tokens and a list of new texts.
+--   local m = tessera.hf.load "SmolLM2"
+--   for _, tokens in tessera.hf.stream(m, {ids = {1, 2}}) do
+--     print(tokens[1])
+--   end
+function hf.stream(model, options) return require("tessera.hf.generate").of_own("hf.stream", model, options) end
+
 -- batch(model, {max_batch = 8, length, pages, page = 32, chunk = 256, cache_dtype, share = true, tokenizer}): several texts of a
 -- decoder that go on beside each other and come and end at any time, each with the tokens that m:generate gives it alone.
 -- b:submit{ids = .., max_new_tokens = .., ..} gives a request: request.tokens, request.text, request.done, request.reason,
@@ -83,6 +103,7 @@ options.later("tessera.hf.load", "hf.load", "hf.plan")
 options.later("tessera.hf.gguf_write", "hf.save_gguf", "hf.requantize")
 options.later("tessera.hf.batching.scheduler", "hf.batch", "b:submit")
 options.later("tessera.hf.tokenizer", "hf.tokenizer")
+options.later("tessera.hf.generate", "hf.generate", "hf.stream")
 
 core.keep_line(hf, true)
 return named("tessera.hf", hf)

@@ -54,7 +54,7 @@ function jit.eager(on) core.jit_eager(on) end
 --   print(tessera.jit.traces().runs)
 jit.traces = core.jit_traces
 
--- device([on]): {calls, fallback, kernels, from_disk, refused, compile_ms, meanwhile, replays, replayed} of operators on
+-- device([on]): {calls, fallback, kernels, from_disk, refused, compile_ms, meanwhile, replays, replayed, early} of operators on
 -- GPUs; on = false: the CPU runs them, over fetched bytes.
 --   print(tessera.jit.device().kernels)
 jit.device = core.jit_device
@@ -63,6 +63,12 @@ jit.device = core.jit_device
 -- their launches are recorded. Off at first.
 --   tessera.jit.overlap(true)
 jit.overlap = core.jit_overlap
+
+-- ahead([on]): whether launches of a function that are replayed as a record begin before the one in front of them ends, where
+-- what they read before they wait is not written by it: a product of few rows reads its matrix so. On at first; holds from the
+-- next record on. Gives what it was.
+--   tessera.jit.ahead(false)
+jit.ahead = core.jit_ahead
 
 -- persistent(on): kernels of a function on an NVIDIA GPU, or a simulated one, are one launch, whose blocks wait for each
 -- other by counters, where a check proves that they may; else they are replayed as a record. f:why() says which, and why;

@@ -46,6 +46,13 @@ static int jit_overlap(lua_State *L) {
   return 0;
 }
 
+/* jit_ahead([on]): whether launches of a record begin before the one in front ends; what it was */
+static int jit_ahead(lua_State *L) {
+  int on = lua_isnoneornil(L, 1) ? -1 : check_on(L, "jit.ahead");
+  lua_pushboolean(L, ts_replay_ahead(on));
+  return 1;
+}
+
 /* jit_persistent([on [, blocks]]): whether functions on a device launch all kernels as one
  * persistent kernel; blocks: of a simulated one, for tests. Returns what it was, and how many such
  * launches there were. */
@@ -287,7 +294,7 @@ static int jit_device(lua_State *L) {
              {"kernels", (double)s.kernels},     {"from_disk", (double)s.cached},
              {"refused", (double)s.refused},     {"compile_ms", s.compile_msec},
              {"meanwhile", (double)s.meanwhile}, {"replays", (double)r.runs},
-             {"replayed", (double)r.launches}};
+             {"replayed", (double)r.launches},   {"early", (double)r.early}};
   lua_newtable(L);
   for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
     lua_pushnumber(L, row[i].v);
@@ -565,6 +572,7 @@ void ts_lua_open_jit(lua_State *L) {
                                        {"jit_prepare", jit_prepare},
                                        {"jit_loop_facts", jit_loop_facts},
                                        {"jit_overlap", jit_overlap},
+                                       {"jit_ahead", jit_ahead},
                                        {"jit_persistent", jit_persistent},
                                        {"jit_shuffle", jit_shuffle},
                                        {"jit_profile", jit_profile},

@@ -11,6 +11,7 @@ long fake_blocks(void);
 long fake_roots(void);
 long fake_edges(void);
 long fake_early(void);
+long fake_ahead(void);
 void fake_limit(long nbytes);
 ]]
 

@@ -52,3 +52,28 @@ local _, v = early(function() return y + x end)
 fake.fake_fail("cuLaunchKernelEx", 1, 1)
 (pcall(function() return y * 5 end)) --> false
 count(function() return v * 2 end) --> 0
+
+-- In a record as well: a product of a row reads its matrix ahead, and what has few blocks nothing; a
+-- product whose matrix is what the launch in front makes waits.
+local function recorded(f, ...)
+  local g = tessera.graph.module("recorded", f)
+  tessera.jit.eager(true)
+  for _ = 1, 8 do g(...) end
+  tessera.jit.eager(false)
+  return tonumber(fake.fake_ahead()), tonumber(fake.fake_edges()), tonumber(fake.fake_roots())
+end
+local function half(...) return op.ones({ ... }, { dtype = "bf16" }):to "cuda:0" end
+local line, w, v = half(1, 1024), half(1024, 1024), half(1024)
+local function layers(h, p, q)
+  for _ = 1, 3 do h = op.linear(op.rmsnorm(op.linear(h, p), q), p) end
+  return h
+end
+recorded(layers, line, w, v) --> 8, 8, 1
+local function made(h, p)
+  for _ = 1, 3 do h = op.linear(h, p + h) end
+  return h
+end
+recorded(made, line, w) --> 0, 5, 1
+tessera.jit.ahead(false) --> true
+recorded(layers, line, w, v) --> 0, 8, 1
+tessera.jit.ahead(true) --> false

@@ -50,6 +50,7 @@ tessera.rng.state() --> 1.844674407371e+19, 0
 core.autotune_records(-5) --> {}
 -- Switches take true and false: "off" would be true.
 tessera.jit.overlap("off") --! jit.overlap takes true or false, not string
+tessera.jit.ahead("off") --! jit.ahead takes true or false, not string
 tessera.jit.overlap() --! jit.overlap takes true or false, not no value
 tessera.jit.persistent("on") --! jit.persistent takes true or false, not string
 tessera.jit.later(3) --! jit.later takes true or false, not number

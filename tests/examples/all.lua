@@ -7,7 +7,10 @@ local options = {
   gpt2 = "--steps 2",
   gpt_char = "--steps 2",
   moe = "--steps 8",
-  navier_stokes = "--steps 60 --rounds 3 --points 256 --tolerance 0.9 --picture " .. name .. ".cavity.png",
+  navier_stokes = "--steps 60 --rounds 3 --points 256 --tolerance 0.9 --picture " .. name .. "4.png",
+  resnet18 = "--steps 120 --train 2000 --test 300 --target 55 --picture " .. name .. "2.png",
+  seq2seq = "--steps 200 --train 4000 --test 40 --target 80",
+  unet = "--steps 120 --ema 0.95 --samples 16 --denoise 20 --target 0 --picture " .. name .. "3.png",
   pinn = "--steps 300 --rounds 2 --points 256 --tolerance 0.1 --picture " .. name .. ".png",
 }
 local list = io.popen("ls examples/*.lua")
@@ -22,8 +25,8 @@ for path in list:lines() do
 end
 list:close()
 n >= 10 --> true
-require "tessera".data.text(name .. ".png"):sub(2, 4) --> PNG
+for _, number in ipairs { "", "2", "3", "4" } do
+  assert(require "tessera".data.text(name .. number .. ".png"):sub(2, 4) == "PNG")
+  os.remove(name .. number .. ".png")
+end
 os.remove(name)
-require "tessera".data.text(name .. ".cavity.png"):sub(2, 4) --> PNG
-os.remove(name .. ".png")
-os.remove(name .. ".cavity.png")

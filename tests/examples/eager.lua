@@ -21,7 +21,10 @@ end
 local STRICT = "local t = require \"tessera\" t.numerics.profile \"strict\""
 local EAGER = STRICT .. " t.graph.eager = true"
 for _, script in ipairs { "examples/gpt_char.lua --steps 3", "examples/mlp.lua --steps 20 --target 0",
-  "examples/cnn.lua --steps 3 --train 256 --test 64 --target 0", "examples/foreign.lua" } do
+  "examples/cnn.lua --steps 3 --train 256 --test 64 --target 0", "examples/foreign.lua",
+  "examples/resnet18.lua --steps 2 --batch 4 --width 8 --image 16 --train 16 --test 8 --target 0",
+  "examples/unet.lua --steps 2 --batch 4 --width 8 --samples 2 --denoise 2 --target -99",
+  "examples/seq2seq.lua --steps 2 --batch 8 --width 32 --train 64 --test 2 --target 0" } do
   assert(hashes(STRICT, script) == hashes(EAGER, script), script)
 end
 
@@ -139,6 +142,9 @@ local options = {
   moe = { "--steps", "1" },
   navier_stokes = { "--steps", "2", "--rounds", "1", "--points", "64", "--tolerance", "99" },
   pinn = { "--steps", "2", "--rounds", "1", "--points", "64", "--tolerance", "99" },
+  resnet18 = { "--steps", "1", "--batch", "4", "--width", "8", "--image", "16", "--train", "16", "--test", "8", "--target", "0" },
+  unet = { "--steps", "1", "--batch", "4", "--width", "8", "--samples", "2", "--denoise", "2", "--target", "-99" },
+  seq2seq = { "--steps", "1", "--batch", "8", "--width", "32", "--train", "64", "--test", "2", "--target", "0" },
   gpt2_generate = { "tests/examples/gpt2_tiny", "--prompt", "1,2,3", "--tokens", "3" },
 }
 local list = io.popen "ls examples/*.lua"

@@ -39,7 +39,7 @@ for _, name in ipairs { "llama", "mistral", "gemma2", "gemma3", "gpt2", "gpt_neo
 end
 made > 0 --> true
 check("llama", nil, 140) -- beyond the first length
-check("llama", "sim:0", 17)
+for _, name in ipairs { "llama", "llama_yarn", "qwen3" } do check(name, "sim:0", 17) end
 
 -- Caches of another type than the model, with scales or without.
 do
@@ -72,3 +72,25 @@ for step in m:stream { ids = prompts[1], max_new_tokens = steps, eos = false } d
   if step == 6 then break end
 end
 m:generate { ids = prompts[1], max_new_tokens = steps, eos = false, length = 8 } --! length is 8, and
+
+-- Matrices that stand side by side on a device are the model's own: who puts another one there gets its tokens, and state is as it was.
+do
+  local there = vectors.load("llama", { device = "sim:0" })
+  local o = { ids = { prompts[1] }, max_new_tokens = 17, eos = false }
+  local before = there:state_dict()
+  local was = there:generate(o):totable()
+  local after, names = there:state_dict(), 0
+  for name, t in pairs(before) do
+    assert(vectors.same(t:to "cpu", after[name]:to "cpu"), name)
+    names = names + (rawequal(t, after[name]) and 0 or 1)
+  end
+  assert(names > 0, "nothing stands side by side")
+  local attention = there:base().layers[1].self_attn
+  attention.k_proj.weight = attention.k_proj.weight * -3
+  local here = vectors.load "llama"
+  local own = here:base().layers[1].self_attn
+  own.k_proj.weight = own.k_proj.weight * -3
+  local want = here:generate(o):totable()
+  assert(table.concat(want[1], " ") ~= table.concat(was[1], " "))
+  assert(table.concat(there:generate(o):totable()[1], " ") == table.concat(want[1], " "), "an old matrix was used")
+end

@@ -6,8 +6,8 @@
  *                k: channel in, then place in the window
  *   weight grad  rows: the same; columns: channel in, then place in the window;
  *                k: image, then position
- *   transposed   as conv, with the window walked backwards; only of stride 1, since otherwise
- *                sums of neighbouring positions have other terms
+ *   transposed   as conv, with the window walked backwards; of a stride phase by phase
+ *                (ir/lower/conv/phases.c)
  *
  * Either way the right operand is x at the sum of what the column says and what k says: x is
  * padded before, so that nobody asks whether it is inside, and what k says is a table in
@@ -444,22 +444,64 @@ static bool plan(Chain *s) {
   return fits(s);
 }
 
+/* Images, channels and positions of the result, row-major. */
+static void result_strides(const Chain *s, int64_t stride[5]) {
+  int64_t step = 1;
+  for (int a = 3; a-- > 0; step *= s->c.out[a]) stride[2 + a] = step;
+  stride[1] = step, stride[0] = step * s->c.og * s->c.groups;
+}
+
+static bool plan_of(Chain *s, const TsConvWork *w, const TsSched *sched) {
+  *s = (Chain){.w = w, .c = w->c, .lanes = sched->target->lanes};
+  if (w->c.og >= TS_SQUARE) s->unit = ts_sched_square_unit(sched, w->d, &s->factor);
+  return !w->last && plan(s);
+}
+
+static void add(TsSteps *x, const TsConvWork *w) {
+  Chain s;
+  if (!plan_of(&s, w, x->s)) return;
+  const TsMeta *weights = &w->n->in[1]->meta;
+  int64_t dim[2] = {ts_conv_padded_numel(&s.x), ts_meta_numel(weights)}, stride[5];
+  if (w->in_phases) dim[1] = weights->dim[0] * weights->dim[1] * s.window;
+  int list[6], n = 0;
+  list[n++] = ts_conv_padded_in(x, 0, &s.x);
+  int table = list[n++] = ts_steps_temp(x, s.k * ts_dtypes[TS_DT_i32].nbytes);
+  ts_steps_add(x, build_table(&s), &table, NULL);
+  list[n++] = w->in_phases ? ts_conv_phase_weights(x, w, false, 0) : ts_steps_in(x, 1, NULL);
+  if (w->bias) list[n++] = ts_steps_in(x, 2, NULL);
+  if (w->residual) list[n++] = ts_steps_in(x, 3, NULL);
+  result_strides(&s, stride);
+  int64_t nbytes = s.c.batch * stride[0] * ts_dtypes[w->d].nbytes;
+  int to = list[n++] = w->in_phases ? ts_steps_temp(x, nbytes) : ts_steps_out(x, 0, NULL);
+  ts_steps_add(x, build(&s), list, dim);
+  if (w->in_phases) ts_conv_phase_back(x, w, to, stride);
+}
+
+/* Whether all phases can be done. One that no place of the window meets is the sum of nothing, to which
+ * a bias of -0 would have to be added. */
+static bool takes_phases(const TsConvWork *w, const TsSched *sched) {
+  for (int i = 0, n = ts_conv_phases(w); i < n; i++) {
+    TsConvWork own;
+    Chain s;
+    if (ts_conv_phase(w, i, &own) ? !plan_of(&s, &own, sched) : w->bias) return false;
+  }
+  return true;
+}
+
 int ts_conv_chain(const TsConvWork *w, const TsSched *sched, TsLayoutFn *layout, void *arg,
                   TsSchedKernel *out, TsError *err) {
-  Chain s = {.w = w, .c = w->c, .lanes = sched->target->lanes};
-  if (w->c.og >= TS_SQUARE) s.unit = ts_sched_square_unit(sched, w->d, &s.factor);
-  if (w->last || !plan(&s)) return 0;
-  int64_t dim[2] = {ts_conv_padded_numel(&s.x), ts_meta_numel(&w->n->in[1]->meta)};
-  int list[6], n = 0;
+  Chain s;
   TsSteps x;
+  bool strided = ts_conv_has_phases(w);
+  if (!(strided ? takes_phases(w, sched) : plan_of(&s, w, sched))) return 0;
   ts_steps_begin(&x, sched, layout, arg, w->n, err);
-  list[n++] = ts_conv_padded_in(&x, 0, &s.x);
-  int table = list[n++] = ts_steps_temp(&x, s.k * ts_dtypes[TS_DT_i32].nbytes);
-  ts_steps_add(&x, build_table(&s), &table, NULL);
-  list[n++] = ts_steps_in(&x, 1, NULL);
-  if (w->bias) list[n++] = ts_steps_in(&x, 2, NULL);
-  if (w->residual) list[n++] = ts_steps_in(&x, 3, NULL);
-  list[n++] = ts_steps_out(&x, 0, NULL);
-  ts_steps_add(&x, build(&s), list, dim);
+  for (int i = 0, n = strided ? ts_conv_phases(w) : 0; i < n; i++) {
+    TsConvWork own;
+    if (ts_conv_phase(w, i, &own))
+      add(&x, &own);
+    else
+      ts_conv_phase_zeros(&x, &own);
+  }
+  if (!strided) add(&x, w);
   return ts_steps_end(&x, out);
 }

@@ -67,7 +67,6 @@ static bool forward(TsConvWork *w) {
          (!w->residual || is_residual(w, n->in[3]));
 }
 
-/* Of other strides sums of neighbouring positions have other terms. */
 static bool transposed(TsConvWork *w) {
   const TsNode *n = w->n;
   const TsMeta *x = &n->in[0]->meta, *weights = &n->in[1]->meta;
@@ -79,9 +78,7 @@ static bool transposed(TsConvWork *w) {
   ts_window_list(&n->attr[3], c->nd, 1, c->dilation);
   c->groups = n->attr[4].i;
   c->cg = x->dim[1] / c->groups, c->og = weights->dim[1];
-  for (int i = 0; i < 3; i++)
-    if (c->stride[i] != 1) return false;
-  return !bias || is_bias(w, bias);
+  return ts_conv_phases(w) && (!bias || is_bias(w, bias));
 }
 
 static bool weight_grad(TsConvWork *w) {

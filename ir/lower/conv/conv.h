@@ -8,8 +8,16 @@
 #include "ir/tile/gpu/conv.h"
 #include "lib/window.h"
 
-/* A node: of conv1d .. conv3d, of the gradient of their weights, or a transposed one of
- * stride 1, whose weights are [channels in, out, window]. */
+/* Of a transposed one of a stride the results that the same places of the window meet: along each
+ * axis the first of them and how far one is from the next; the first place and the same. */
+typedef struct TsConvPhase {
+  int64_t at[3], stride[3], place[3], step[3];
+} TsConvPhase;
+
+enum { TS_CONV_PHASES = 16 };
+
+/* A node: of conv1d .. conv3d, of the gradient of their weights, or a transposed one,
+ * whose weights are [channels in, out, window]; with in_phases c is the geometry of a phase. */
 typedef struct TsConvWork {
   const TsNode *n;
   TsConv c;
@@ -17,6 +25,8 @@ typedef struct TsConvWork {
   bool grad, transposed;
   bool last; /* channels are the last axis */
   bool bias, residual, relu;
+  bool in_phases;
+  TsConvPhase phase;
 } TsConvWork;
 
 /* Each as a row of the table: 1, 0 or -1. */
@@ -26,6 +36,20 @@ int ts_conv_unit(const TsConvWork *w, const TsSched *s, const TsSchedChoice *c,
                  TsLayoutFn *layout, void *arg, TsSchedKernel *out, TsError *err);
 int ts_conv_unit_grad(const TsConvWork *w, const TsSched *s, TsLayoutFn *layout, void *arg,
                       TsSchedKernel *out, TsError *err);
+
+/* ---- ir/lower/conv/phases.c: transposed convolutions of a stride, which have phases. How many, 0: too
+ * many. */
+int ts_conv_phases(const TsConvWork *w);
+bool ts_conv_has_phases(const TsConvWork *w);
+/* Phase i of w, of stride 1. False: no place of the window meets it. */
+bool ts_conv_phase(const TsConvWork *w, int i, TsConvWork *own);
+/* An argument that has the phase's weights, [in, out, places], or with taps [out, places, channels] with
+ * zeros behind those in. */
+int ts_conv_phase_weights(TsSteps *x, const TsConvWork *w, bool taps, int64_t channels);
+/* Puts its results where they belong, of an argument in which images, channels and positions are so
+ * far apart; puts zeros there. */
+void ts_conv_phase_back(TsSteps *x, const TsConvWork *w, int arg, const int64_t stride[5]);
+void ts_conv_phase_zeros(TsSteps *x, const TsConvWork *w);
 
 /* ---- ir/lower/conv/padded.c: values with padding around them, row-major in an order of their
  * axes. */

@@ -107,6 +107,7 @@ static bool round_channels(TsConvUnit *u) {
 
 /* [out, taps, channels], with zeros behind the channels. */
 static int weights(TsConvUnit *u) {
+  if (u->w->in_phases) return ts_conv_phase_weights(&u->x, u->w, true, u->k.channels);
   const TsMeta *m = &u->w->n->in[1]->meta;
   TsConvPadded r = ts_conv_padded(m, u->w->last ? m->ndim - 1 : !u->w->transposed);
   r.size[r.ndim - 1] = u->k.channels;
@@ -125,22 +126,63 @@ static void choose(TsConvUnit *u, const TsSchedChoice *c) {
   if (c->stages && stages < k->stages) k->stages = stages;
 }
 
+static bool plan_of(TsConvUnit *u, const TsConvWork *w, const TsSched *s) {
+  bool alone = !w->residual && !w->relu;
+  return alone && ts_conv_unit_plan(u, w, s) && round_channels(u) &&
+         ts_conv_unit_processors(u, s);
+}
+
+/* u.x has begun. */
+static void add(TsConvUnit *u, const TsSchedChoice *c) {
+  const TsConvWork *w = u->w;
+  TsSteps *x = &u->x;
+  int n = 0, list[4];
+  list[n++] = ts_conv_unit_image(u), list[n++] = weights(u);
+  if (w->bias) list[n++] = ts_steps_in_as(x, 2, NULL, TS_DT_f32);
+  TsConvPadded to = ts_conv_unit_padded(u, &w->n->out[0].meta);
+  int64_t nbytes = u->rows * u->n * ts_dtypes[w->d].nbytes, stride[5], step = u->n;
+  int y = list[n++] = w->in_phases ? ts_steps_temp(x, nbytes) : ts_conv_padded_out(x, &to);
+  choose(u, c);
+  int64_t dim[2] = {u->rows, ts_conv_unit_processors(u, x->s)};
+  ts_steps_add(x, ts_tile_gpu_conv(&u->k, x->err), list, dim);
+  for (int a = 3; a-- > 0; step *= u->q[a]) stride[2 + a] = step;
+  stride[0] = step, stride[1] = 1;
+  if (w->in_phases)
+    ts_conv_phase_back(x, w, y, stride);
+  else
+    ts_conv_padded_back(x, y, &to);
+}
+
+/* Whether the unit can do all phases. One that no place of the window meets has no sum to which a bias would
+ * be added. */
+static bool takes_phases(const TsConvWork *w, const TsSched *s) {
+  for (int i = 0, n = ts_conv_phases(w); i < n; i++) {
+    TsConvWork own;
+    TsConvUnit u;
+    if (ts_conv_phase(w, i, &own) ? !plan_of(&u, &own, s) : w->bias) return false;
+  }
+  return true;
+}
+
 int ts_conv_unit(const TsConvWork *w, const TsSched *s, const TsSchedChoice *c,
                  TsLayoutFn *layout, void *arg, TsSchedKernel *out, TsError *err) {
-  TsConvUnit u;
-  if (w->residual || w->relu || !ts_conv_unit_plan(&u, w, s) || !round_channels(&u)) return 0;
-  int nsm = ts_conv_unit_processors(&u, s), n = 0, list[4];
-  if (!nsm) return 0;
-  TsSteps *x = &u.x;
-  ts_steps_begin(x, s, layout, arg, w->n, err);
-  list[n++] = ts_conv_unit_image(&u), list[n++] = weights(&u);
-  if (w->bias) list[n++] = ts_steps_in_as(x, 2, NULL, TS_DT_f32);
-  TsConvPadded to = ts_conv_unit_padded(&u, &w->n->out[0].meta);
-  int y = list[n++] = ts_conv_padded_out(x, &to);
-  choose(&u, c);
-  ts_steps_add(x, ts_tile_gpu_conv(&u.k, err), list, (int64_t[]){u.rows, nsm});
-  ts_conv_padded_back(x, y, &to);
-  int made = ts_steps_end(x, out);
+  TsConvUnit u = {.w = w};
+  TsSteps x;
+  bool strided = ts_conv_has_phases(w);
+  if (!(strided ? takes_phases(w, s) : plan_of(&u, w, s))) return 0;
+  ts_steps_begin(&x, s, layout, arg, w->n, err);
+  for (int i = 0, n = strided ? ts_conv_phases(w) : 1; i < n; i++) {
+    TsConvWork own = *w;
+    if (strided && !ts_conv_phase(w, i, &own)) {
+      ts_conv_phase_zeros(&x, &own);
+      continue;
+    }
+    if (!plan_of(&u, &own, s)) break; /* it was asked before */
+    u.x = x;
+    add(&u, c);
+    x = u.x;
+  }
+  int made = ts_steps_end(&x, out);
   out->told = true;
   out->took = (TsSchedChoice){.columns = u.k.cols, .stages = u.k.stages};
   return made;

@@ -217,10 +217,13 @@ static V fetch_split(Decode *a, V n, const Ring *q, Ring *k, Ring *v) {
   return claim_beside_last(a, n, v);
 }
 
+/* Rows with ends of their own are those of a step, whose queries the launch in front makes: it is
+ * waited for before anything is read. */
 static void load_role(Decode *a) {
   TsTileBuild *b = &a->b;
   TsTileRegion *before = ts_gpu_role(b, "load", WARPS);
   ts_gpu_registers(b, 40);
+  if (a->x.last) ts_gpu_plain(b, TS_TILE_await_launch);
   V one = number(a, 1), zero = number(a, 0);
   TsGpuRepeat l = ts_gpu_repeat(b, 7, (V[]){a->block, zero, one, zero, one, zero, one});
   if (!l.stmt) return;

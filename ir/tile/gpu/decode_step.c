@@ -317,6 +317,7 @@ void ts_gpu_decode_mma(Decode *a) {
   TsTileBuild *b = &a->b;
   TsTileRegion *before = ts_gpu_role(b, "mma", TS_GPU_DECODE_WARPS);
   ts_gpu_registers(b, 232);
+  if (a->x.last) ts_gpu_plain(b, TS_TILE_await_launch);
   V zero = number(a, 0);
   Ring q = {zero, zero}, k, v, done;
   V first[9] = {

@@ -8,6 +8,10 @@
  * asked for, outside of the matrices, since the first operands of the next stage are read
  * beside the last step of each.
  *
+ * B is what a model has learned, and nothing in front of this launch writes it (whoever launches
+ * looks: ir/tile/ahead.h). So the first stages of B are asked for at once, while the launch
+ * before still runs, and those of A behind it.
+ *
  * Sums are k ascending in steps of the instruction, as in all tiles of the unit: zeros behind
  * the end of k add nothing there. */
 #include <stdlib.h>
@@ -98,26 +102,64 @@ static void fetch(Product *p, V to, V from, V s, V row, V k, int64_t wide, bool 
              NULL);
 }
 
-static void fetch_stage(Product *p, V s, V parity, V k) {
-  const TsGpuWarpProduct *x = &p->x;
-  int64_t bytes = (int64_t)(x->rows + x->cols) * x->depth * ts_dtypes[x->in].nbytes;
-  ts_gpu_await(&p->b, p->empty, s, parity);
+static void expect(Product *p, V s, int64_t lines) {
+  int64_t bytes = lines * p->x.depth * ts_dtypes[p->x.in].nbytes;
   ts_gpu_say(&p->b, TS_TILE_expect, TS_GPU_IN(p->full, s),
              TS_GPU_SET({"bytes", ts_gpu_whole(bytes)}), NULL);
+}
+
+static void fetch_a(Product *p, V s, V k) {
+  fetch(p, p->sa, p->a, s, p->m0, k, p->x.rows, false);
+}
+
+static void fetch_b(Product *p, V s, V k) {
+  fetch(p, p->sb, p->bm, s, p->n0, k, p->x.cols, p->x.rows <= 64);
+}
+
+static void fetch_stage(Product *p, V s, V parity, V k) {
+  ts_gpu_await(&p->b, p->empty, s, parity);
+  expect(p, s, p->x.rows + p->x.cols);
   ts_gpu_arrive(&p->b, p->full, s);
-  fetch(p, p->sa, p->a, s, p->m0, k, x->rows, false);
-  fetch(p, p->sb, p->bm, s, p->n0, k, x->cols, x->rows <= 64);
+  fetch_a(p, s, k);
+  fetch_b(p, s, k);
+}
+
+/* As many stages of the first tile as there is room for: B, then, behind the launch before, A.
+ * Gives their number; out: slot and parity behind them. */
+static V fetch_ahead(Product *p, V *out) {
+  TsTileBuild *b = &p->b;
+  V any = by(p, TS_OP_minimum, p->rounds, 1), zero = number(p, 0);
+  V n = by(p, TS_OP_minimum, op2(p, TS_OP_mul, any, p->nk), p->x.stages);
+  corner(p, zero);
+  TsTileLoop k = ts_tile_for(b, zero, n, 1, false, 2, (V[]){zero, number(p, 1)});
+  if (!k.stmt) return NULL;
+  V s = k.carry[0], parity = k.carry[1];
+  ts_gpu_await(b, p->empty, s, parity);
+  expect(p, s, p->x.cols);
+  fetch_b(p, s, by(p, TS_OP_mul, k.i, p->x.depth));
+  ts_gpu_advance(b, &s, &parity, p->x.stages);
+  ts_tile_for_end(b, &k, (V[]){s, parity}, out);
+  ts_gpu_plain(b, TS_TILE_await_launch);
+  k = ts_tile_for(b, zero, n, 1, false, 0, NULL);
+  if (!k.stmt) return NULL;
+  expect(p, k.i, p->x.rows);
+  ts_gpu_arrive(b, p->full, k.i);
+  fetch_a(p, k.i, by(p, TS_OP_mul, k.i, p->x.depth));
+  ts_tile_for_end(b, &k, NULL, NULL);
+  return n;
 }
 
 static void load_role(Product *p) {
   TsTileBuild *b = &p->b;
   TsTileRegion *before = ts_gpu_role(b, "load", 1);
-  V out[2] = {0}, in[2] = {0};
-  TsTileLoop l =
-      ts_tile_for(b, number(p, 0), p->rounds, 1, false, 2, (V[]){number(p, 0), number(p, 1)});
+  V first[2] = {0}, out[2] = {0}, in[2] = {0};
+  V ahead = fetch_ahead(p, first);
+  if (!ahead) return;
+  TsTileLoop l = ts_tile_for(b, number(p, 0), p->rounds, 1, false, 2, first);
   if (!l.stmt) return;
   corner(p, l.i);
-  TsTileLoop k = ts_tile_for(b, number(p, 0), p->nk, 1, false, 2, l.carry);
+  V done = op2(p, TS_OP_sub, ahead, op2(p, TS_OP_mul, ahead, l.i)); /* none of later tiles */
+  TsTileLoop k = ts_tile_for(b, by(p, TS_OP_maximum, done, 0), p->nk, 1, false, 2, l.carry);
   if (!k.stmt) return;
   V s = k.carry[0], parity = k.carry[1];
   fetch_stage(p, s, parity, by(p, TS_OP_mul, k.i, p->x.depth));
@@ -232,6 +274,7 @@ static void mma_role(Product *p) {
   TsTileBuild *b = &p->b;
   TsTileRegion *before = ts_gpu_role(b, "mma", p->x.warps);
   V zero = number(p, 0), v[S_count] = {zero, zero};
+  ts_gpu_plain(b, TS_TILE_await_launch);
   ts_gpu_await(b, p->full, zero, zero);
   read(p, zero, 0, v);
   TsTileLoop l = ts_tile_for(b, zero, p->rounds, 1, false, S_count, v);

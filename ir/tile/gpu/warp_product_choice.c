@@ -146,6 +146,7 @@ bool ts_gpu_warp_product_few(TsGpuWarpProduct *p, int64_t m, int64_t n,
                            best->cols, gpu);
   int64_t blocks = (n + best->cols - 1) / best->cols, beside = blocks / gpu->processors + 1;
   if (beside > best->beside) beside = best->beside;
+  if (beside == 1) beside = 2; /* the next launch's stages come while this one ends */
   p->stages = stages_that_fit(p, gpu, (int)beside, READING);
   return true;
 }

@@ -42,7 +42,9 @@ static V word(TsGpuEmit *g, V i) {
  *
  * Kernels on sm_90 and newer may begin while the launch before still runs. A phase behind another
  * one of its kernel waits before it reads; addresses come out of the waiting, so that no load is
- * moved before it. The first phase reads at once and waits before it writes (TsLaunch.dependent).
+ * moved before it. A first phase of many blocks reads at once and waits before it writes
+ * (TsLaunch.dependent); one of few, which is over in a moment, waits first, so that it may begin
+ * early whatever it reads.
  * Blocks say that the next launch may come: before phases of their own kernel at their begin,
  * others when they have waited, since that launch relies on all before this one being over. */
 
@@ -58,15 +60,26 @@ static void say_next(TsGpuEmit *g) {
   text_of(g, "@$0 griddepcontrol.launch_dependents;", "b,~{memory}", true, nothing(g), 1, &in);
 }
 
+/* Gives 0 behind the wait, for addresses. What waits first lets the next launch come at once. */
+static V wait_if_few(TsGpuEmit *g) {
+  V all = ts_emit_call(g->e, "llvm.nvvm.read.ptx.sreg.nctaid.x", 0, NULL, 0, NULL);
+  V many = ts_emit_int(g->e, i32(g), TS_GPU_MANY_BLOCKS);
+  V few = LLVMBuildICmp(g->e->b, LLVMIntULT, all, many, "");
+  return text_of(g,
+                 "@$1 griddepcontrol.wait; @$1 griddepcontrol.launch_dependents; "
+                 "mov.u64 $0, 0;",
+                 "=l,b,~{memory}", true, i64(g), 1, &few);
+}
+
 static bool is_last(const TsGpuEmit *g) {
   return g->phase == &g->plan->phase[g->plan->nphase - 1];
 }
 
 static void order(TsGpuEmit *g) {
   bool first = g->phase == g->plan->phase;
-  if (!first)
-    g->after = text_of(g, "griddepcontrol.wait; mov.u64 $0, 0;", "=l,~{memory}", true, i64(g),
-                       0, NULL);
+  g->after = first ? wait_if_few(g)
+                   : text_of(g, "griddepcontrol.wait; mov.u64 $0, 0;", "=l,~{memory}", true,
+                             i64(g), 0, NULL);
   if (!first || !is_last(g)) say_next(g);
   g->dependent = first;
 }

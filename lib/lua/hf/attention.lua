@@ -4,6 +4,7 @@
 
 local core = require "tessera.core"
 local blocks = require "tessera.hf.blocks"
+local side_by_side = require "tessera.hf.side_by_side"
 local op = core.op
 
 local attention = {}
@@ -84,10 +85,42 @@ function Attention:project(x)
   return q, k, v
 end
 
+--- Layers whose matrices may stand side by side (side_by_side.lua).
+function Attention:beside() return self.q_proj and { self.q_proj, self.k_proj, self.v_proj } or {} end
+
+-- Which heads turn, bool [H, 1, 1]; made once a call for each number of heads.
+local function turning(at, all, count)
+  local name = all .. " " .. count
+  at.turning = at.turning or {}
+  at.turning[name] = at.turning[name] or op.arange(all):to(at.device):lt(count):reshape { all, 1, 1 }
+  return at.turning[name]
+end
+
+local function straight(x) return x.shape[1] * x.shape[3] > 1 and x:contiguous() or x end
+
+-- The same of matrices side by side: heads of one tensor, of which queries and keys are turned at once. A step's cache takes keys and
+-- values as they stand. Queries of several texts are laid straight, as attention of few queries takes them. nil: the matrices are apart.
+function Attention:project_beside(x, at)
+  local y = at.cache and self.q_proj and not self.q_norm and side_by_side.of(self, self:beside(), x)
+  if not y then return nil end
+  local h, k = self.heads, self.kv_heads
+  local all = attention.split(y, h + 2 * k)
+  if at.cache.is_pair and at.cache:is_pair(self.index) then
+    if self.rope then all = op.where(turning(at, h + 2 * k, h + k), self.rope:turn(all, at), all) end
+    return straight(all:narrow(1, 0, h)), all:narrow(1, h, 2 * k)
+  end
+  local turned = all:narrow(1, 0, h + k)
+  if self.rope then turned = self.rope:turn(turned, at) end
+  return straight(turned:narrow(1, 0, h)), straight(turned:narrow(1, h, k)), straight(all:narrow(1, h + k, k))
+end
+
 --- at: of the call (decoder.lua).
 function Attention:forward(x, at)
-  local q, k, v = self:project(x)
-  if self.rope then q, k = self.rope:turn(q, at), self.rope:turn(k, at) end
+  local q, k, v = self:project_beside(x, at)
+  if not q then
+    q, k, v = self:project(x)
+    if self.rope then q, k = self.rope:turn(q, at), self.rope:turn(k, at) end
+  end
   return self[self.out](attention.join(self:attend(q, k, v, at)))
 end
 
@@ -110,12 +143,16 @@ function attention.asked(at, t, window)
   return { causal = true, window = window, mask = at.mask }
 end
 
---- Heads with those of the cache.
+--- Heads with those of the cache. v nil: k has keys and values, for append_beside.
 function Attention:attend(q, k, v, at)
   if at.cache and at.cache.attend then -- of pages
     return at.cache:attend(self.index, q, k, v, { window = self.window, scale = self.scale, softcap = self.softcap, sink = self.sinks }, at)
   end
-  if at.cache then k, v = at.cache:append(self.index, k, v) end
+  if at.cache and not v then
+    k, v = at.cache:append_beside(self.index, k)
+  elseif at.cache then
+    k, v = at.cache:append(self.index, k, v)
+  end
   local o = attention.asked(at, k.shape[3], self.window)
   o.scale, o.softcap, o.sink = self.scale, self.softcap, self.sinks
   return attention.attend(q, k, v, o)

@@ -3,12 +3,14 @@
 -- that position of tensors which are given away at each call and come back; so a step is the same code as the one before
 -- it, gets kernels of its own while text goes on without them, and its launches repeat. What lies behind a text's
 -- end is masked, which changes no bit (cache.lua), so those tensors have 128, 256, 512 .. positions, as many as hold all
--- texts, and a step is captured once for each of these.
+-- texts, and a step is captured once for each of these. Keys and values of a layer are halves of one tensor, which one launch
+-- writes, unless their widths differ.
 
 local Cache = require "tessera.hf.cache"
 local core = require "tessera.core"
 local experts = require "tessera.hf.experts"
 local graph = require "tessera.graph"
+local side_by_side = require "tessera.hf.side_by_side"
 local op = core.op
 
 local Step = {}
@@ -20,16 +22,36 @@ local row = ROW.__index
 
 function row:need() end
 function row:advance() end
-function row:append(i, k, v)
-  local function put(all, one)
-    local b, h, _, d = unpack(one.shape)
-    local name = h .. " " .. d
-    self.places[name] = self.places[name] or self.rows:unsqueeze(-1):unsqueeze(-1):broadcast_to { b, h, 1, d }:contiguous()
-    return op.scatter(all, self.places[name], one:cast(all.dtype), { axis = 2 })
+-- Into tensor n of the list, [P, B, H, T, D], at each text's position; all that is there, as numbers of the type that comes. one
+-- [P, B, H, 1, D]: keys and values, P = 2, or one of them.
+local function put(self, n, one)
+  local p, b, h, _, d = unpack(one.shape)
+  local name, all = p .. " " .. h .. " " .. d, self.kv[n]
+  if not self.places[name] then
+    self.places[name] = self.rows:unsqueeze(-1):unsqueeze(-1):unsqueeze(0):broadcast_to({ p, b, h, 1, d }):contiguous()
   end
-  local dtype = k.dtype
-  self.k[i], self.v[i] = put(self.k[i], k), put(self.v[i], v)
-  return self.k[i]:cast(dtype), self.v[i]:cast(dtype)
+  all = op.scatter(all, self.places[name], one:cast(all.dtype), { axis = 3 })
+  self.kv[n] = all
+  return all:cast(one.dtype)
+end
+
+--- Whether a layer's keys and values come as heads of one tensor, for append_beside.
+function row:is_pair(i) return self.kv[self.first[i]].shape[1] == 2 end
+
+--- As Cache:append, of heads [B, 2 H, 1, D]: keys, then values.
+function row:append_beside(i, heads)
+  local b, h, _, d = unpack(heads.shape)
+  local all = put(self, self.first[i], heads:reshape({ b, 2, h / 2, 1, d }):permute(1, 0, 2, 3, 4))
+  return all:select(0, 0), all:select(0, 1)
+end
+
+function row:append(i, k, v)
+  local n = self.first[i]
+  if self:is_pair(i) then
+    local all = put(self, n, op.stack({ k, v }, { axis = 0 }))
+    return all:select(0, 0), all:select(0, 1)
+  end
+  return put(self, n, k:unsqueeze(0)):select(0, 0), put(self, n + 1, v:unsqueeze(0)):select(0, 0)
 end
 
 -- The length for which steps are captured that write behind so many positions.
@@ -46,12 +68,22 @@ local function depends_on_room(c)
   return BY_LENGTH[r.rope_type or r.type] or false
 end
 
+-- Where each layer's tensors begin in the list.
+local function places_of(kv)
+  local first, n = {}, 1
+  while kv[n] do
+    first[#first + 1] = n
+    n = n + (kv[n].shape[1] == 2 and 1 or 2)
+  end
+  return first
+end
+
 local function body(model, greedy)
-  return function(tokens, rows, keys, values, room)
-    local cache = setmetatable({ rows = rows, k = { unpack(keys) }, v = { unpack(values) }, length = keys[1].shape[3], room = room, places = {} }, ROW)
+  return function(tokens, rows, kv, room)
+    local cache = setmetatable({ rows = rows, kv = { unpack(kv) }, first = places_of(kv), length = kv[1].shape[4], room = room, places = {} }, ROW)
     local y = model { ids = tokens, cache = cache, last = true }:select(1, 0)
     local next_ = greedy and y:cast "f32":argmax { axis = -1, keepdims = true } or nil
-    return next_ or y, rows + 1, cache.k, cache.v
+    return next_ or y, rows + 1, cache.kv
   end
 end
 
@@ -75,7 +107,7 @@ local function captured(model, greedy)
     own = {}
     rawset(model, "_steps", own)
   end
-  own[greedy] = own[greedy] or graph.module("decode_step", body(model, greedy), { donate = { 3, 4 } })
+  own[greedy] = own[greedy] or graph.module("decode_step", body(model, greedy), { donate = { 3 } })
   return own[greedy]
 end
 
@@ -83,31 +115,49 @@ end
 --- each text has in it, a list. greedy: steps give tokens [B, 1], else logits [B, V].
 function Step.new(model, cache, positions, greedy)
   local device = cache.k[1].device
-  local self = setmetatable({ keys = cache.k, values = cache.v, cache = cache, room = cache.room, most = 0 }, Step)
+  local self = setmetatable({ kv = {}, cache = cache, room = cache.room, most = 0 }, Step)
   for _, n in ipairs(positions) do self.most = math.max(self.most, n) end
   self.rows = Step.column(positions, device)
+  side_by_side.model(model, device)
   self.run = captured(model, greedy and true or false)
   self.known_room = depends_on_room(model.config) and self.room or 0
+  self:take(cache.k, cache.v, math.min(fitting(self.most), self.room))
   cache.k, cache.v = {}, {}
-  self:resize(math.min(fitting(self.most), self.room))
   return self
 end
 
--- Keys and values for `length` positions, one tensor after the other, so that not all are there twice.
-function Step:resize(length)
-  local function resized(list)
-    for i, t in ipairs(list) do
-      local b, h, have, d = unpack(t.shape)
-      if have > length then list[i] = t:narrow(2, 0, length):clone() end
-      if have < length then
-        list[i] = op.zeros({ b, h, length, d }, { dtype = t.dtype, device = t.device })
-        list[i]:narrow(2, 0, have):copy_(t)
-      end
-    end
+-- One tensor for `length` positions of the lists' i-th, behind which those are dropped, so that not all are there twice.
+local function joined(length, i, ...)
+  local lists = { ... }
+  local t = lists[1][i]
+  local b, h, have, d = unpack(t.shape)
+  local all = op.zeros({ #lists, b, h, length, d }, { dtype = t.dtype, device = t.device })
+  have = math.min(have, length)
+  for n, list in ipairs(lists) do
+    all:select(0, n - 1):narrow(2, 0, have):copy_(list[i]:narrow(2, 0, have))
+    list[i] = false
   end
-  resized(self.keys)
-  resized(self.values)
+  return all
+end
+
+function Step:take(keys, values, length)
+  for i = 1, #keys do
+    local k, v, kv = keys[i], values[i], self.kv
+    local alike = k.dtype == v.dtype and k.shape[2] == v.shape[2] and k.shape[4] == v.shape[4]
+    kv[#kv + 1] = alike and joined(length, i, keys, values) or joined(length, i, keys)
+    if not alike then kv[#kv + 1] = joined(length, i, values) end
+  end
   collectgarbage() -- views of them, which would have them copied once
+end
+
+-- For `length` positions, which are more, one tensor after the other.
+function Step:resize(length)
+  for i, t in ipairs(self.kv) do
+    local p, b, h, have, d = unpack(t.shape)
+    self.kv[i] = op.zeros({ p, b, h, length, d }, { dtype = t.dtype, device = t.device })
+    self.kv[i]:narrow(3, 0, have):copy_(t)
+  end
+  collectgarbage()
 end
 
 --- Whether there is room for one position more.
@@ -118,8 +168,8 @@ function Step:__call(tokens)
   local y
   self.cache.length, self.cache.lengths = self.most, nil
   self.cache:need(self.cache.batch, 1)
-  if self.most == self.keys[1].shape[3] then self:resize(math.min(fitting(self.most), self.room)) end
-  y, self.rows, self.keys, self.values = self.run(tokens, self.rows, self.keys, self.values, self.known_room)
+  if self.most == self.kv[1].shape[4] then self:resize(math.min(fitting(self.most), self.room)) end
+  y, self.rows, self.kv = self.run(tokens, self.rows, self.kv, self.known_room)
   self.most = self.most + 1
   return y
 end

@@ -5,6 +5,7 @@ local core = require "tessera.core"
 local beside = require "tessera.hf.generation.beside"
 local chosen = require "tessera.hf.generation.options"
 local fp8 = require "tessera.hf.fp8"
+local Module = require "tessera.module"
 local options = require "tessera.options"
 local prompts = require "tessera.hf.generation.prompts"
 local sampling = require "tessera.hf.sampling"
@@ -27,6 +28,7 @@ local kinds, defaults = chosen.with({ ids = PROMPT, seed = SEED, length = COUNT,
   features = options.tensor, pad = SIZE, cache_dtype = fp8.kind, beams = COUNT, length_penalty = options.number(), early_stopping = EARLY,
   draft = DRAFT, draft_tokens = COUNT }, { chunk = 512, length_penalty = 1, early_stopping = false, draft_tokens = 4 })
 local read_options = { ["m:generate"] = options.of("m:generate", kinds, defaults), ["m:stream"] = options.of("m:stream", kinds, defaults) }
+for _, name in ipairs { "hf.generate", "hf.stream" } do options.of(name, kinds, defaults) end -- which are these, and known by both names
 
 -- The options of a call of m:generate or m:stream.
 local function read(what, model, given)
@@ -37,6 +39,11 @@ local function read(what, model, given)
     core.fail(("%s: what tok:encode gives stands by name\n  hint: %s{ids = tok:encode \"..\"}"):format(what, what))
   end
   local o = read_options[what](given)
+  for _, name in ipairs { "length", "chunk", "cache_dtype", "draft" } do
+    if not model.cache and given[name] ~= nil then
+      core.fail(("%s: option '%s' is of models that keep keys and values, and this one has no m:cache"):format(what, name))
+    end
+  end
   chosen.check(what, given or {}, o, model.config.vocab_size)
   return o
 end
@@ -148,6 +155,19 @@ function generate.generate(model, given)
   local o = read("m:generate", model, given)
   local about = (o.beams and of_beams or of_choosers)(model, o)
   return matrix_of(about, pad_of(model, o)), about
+end
+
+--- hf.generate and hf.stream: ? hf.generate (../hf.lua).
+function generate.of_own(what, model, given)
+  if not Module.is_module(model) then
+    core.fail(("%s: the model is %s, not a module\n  hint: nn.Module:extend \"Model\", or hf.load \"..\""):format(what,
+      core.is_tensor(model) and core.type_text(model) or "a " .. type(model)))
+  end
+  local c = model.config
+  if type(c) ~= "table" or not COUNT.holds(c.vocab_size) then
+    core.fail(("%s: the model has no config.vocab_size\n  hint: model.config = {vocab_size = 32, eos_token_id = 2}"):format(what))
+  end
+  return generate[what:match "%a+$"](model, given)
 end
 
 return generate

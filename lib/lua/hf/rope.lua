@@ -123,7 +123,8 @@ function Rope:length_kind(length)
   return r.kind == "longrope" and length > r.original and "long" or ""
 end
 
--- Cosines and sines [S, dims / 2] or [B, 1, S, dims / 2] of the call's positions, in f64 until the last rounding.
+-- Of the call's positions, in f64 until the last rounding: cosines and sines [S, dims / 2] or [B, 1, S, dims / 2], and for pairs
+-- of halves the sines of both, [.., 2, dims / 2].
 function Rope:tables(at)
   local made = at.tables[self]
   if made then return made end
@@ -132,29 +133,30 @@ function Rope:tables(at)
   local positions = at.positions or op.arange(at.offset, at.offset + at.count):to(at.device)
   local angle = positions:cast "f64":unsqueeze(-1) * frequency
   if positions.ndim == 2 then angle = angle:unsqueeze(1) end
-  made = { (op.cos(angle) * concentration):cast(at.wide), (op.sin(angle) * concentration):cast(at.wide) }
+  made = { cos = (op.cos(angle) * concentration):cast(at.wide), sin = (op.sin(angle) * concentration):cast(at.wide) }
+  if not self.interleaved then made.both = op.stack({ -made.sin, made.sin }, { axis = -2 }) end
   at.tables[self] = made
   return made
 end
 
--- Both halves of pairs, computed in the dtype of the sines: parts become wide, and narrow again, by themselves, so that all of it is
--- one kernel.
-local function turned(x, cos, sin, interleaved)
-  local d, wide = x.shape[x.ndim] / 2, cos.dtype
-  local a, b
-  local function both()
-    a, b = a:cast(wide), b:cast(wide)
-    return { (a * cos - b * sin):cast(x.dtype), (b * cos + a * sin):cast(x.dtype) }
-  end
-  if interleaved then
-    local shape = { unpack(x.shape) }
-    shape[#shape], shape[#shape + 1] = d, 2
-    local pairs_ = x:reshape(shape)
-    a, b = pairs_:select(-1, 0), pairs_:select(-1, 1)
-    return op.stack(both(), { axis = -1 }):reshape(x.shape)
-  end
-  a, b = x:narrow(-1, 0, d), x:narrow(-1, d, d)
-  return op.concat(both(), { axis = -1 })
+-- Computed in the dtype of the sines. The other half of each pair is a view of x, with the sign on its sine, so that all of it is
+-- one kernel with one result: a cos - b sin, b cos + a sin.
+local function turned_halves(x, t)
+  local shape = { unpack(x.shape) }
+  shape[#shape], shape[#shape + 1] = x.shape[x.ndim] / 2, x.shape[x.ndim] / 2
+  shape[#shape - 1] = 2
+  local halves, wide = x:reshape(shape), t.cos.dtype
+  local y = halves:cast(wide) * t.cos:unsqueeze(-2) + halves:flip(-2):cast(wide) * t.both
+  return y:cast(x.dtype):reshape(x.shape)
+end
+
+-- Neighbours: parts become wide, and narrow again, by themselves.
+local function turned_neighbours(x, t)
+  local shape, cos, sin = { unpack(x.shape) }, t.cos, t.sin
+  shape[#shape], shape[#shape + 1] = x.shape[x.ndim] / 2, 2
+  local pairs_ = x:reshape(shape)
+  local a, b = pairs_:select(-1, 0):cast(cos.dtype), pairs_:select(-1, 1):cast(cos.dtype)
+  return op.stack({ (a * cos - b * sin):cast(x.dtype), (b * cos + a * sin):cast(x.dtype) }, { axis = -1 }):reshape(x.shape)
 end
 
 --- Heads x [B, H, S, D] turned by the positions of the call (decoder.lua).
@@ -168,7 +170,7 @@ function Rope:turn(x, at)
   local t = self:tables(at)
   local d = x.shape[x.ndim]
   local part = self.dims < d and x:narrow(-1, 0, self.dims) or x
-  local y = turned(part, t[1], t[2], self.interleaved)
+  local y = (self.interleaved and turned_neighbours or turned_halves)(part, t)
   return self.dims < d and op.concat({ y, x:narrow(-1, self.dims, d - self.dims) }, { axis = -1 }) or y
 end
 

@@ -1,7 +1,9 @@
 -- Decoding of language models of their true shapes, with weights drawn on the device:
 --   tessera scripts/bench/models/decode.lua [DEVICE [MODEL ..]]     models: llama1b llama8b gpt_oss20b gpt_oss120b, tiny
 -- For batches of 1, 7 and 64 a line each: tokens a second, the part of a step that its weights take at the bandwidth of a copy
--- of the same run, launches a step; whether texts have the same tokens in all batches; for SHOW=1 what takes a step's time. PREFILL=8192
+-- of the same run, launches a step and how many of them begin before the one in front ends; whether texts have the same tokens
+-- in all batches; for SHOW=1 what takes a step's time. VARIANTS="record ahead overlap" measures launches of a record that wait for
+-- the one in front, that begin before it ends (as they do by default), and that wait for those alone that they need. PREFILL=8192
 -- adds a prompt of so many tokens, beside a product of 8192 cubed. Steps are timed as users meet them, in the loop of
 -- m:stream, when they are no longer getting faster.
 local T = require "tessera"
@@ -146,16 +148,16 @@ local function generate(model, batch, steps)
   end
   local after = T.jit.device()
   for i = 1, batch do texts[i] = table.concat(texts[i], " ") end
-  return texts, median(times), before and (after.replayed - before.replayed) / 8, before and (after.replays - before.replays) / 8
+  local function each(name) return before and (after[name] - before[name]) / 8 or 0 end
+  return texts, median(times), each
 end
 
-local function decode(name, model, read, bandwidth)
-  local first
+local function decode(name, model, read, bandwidth, first)
   for _, batch in ipairs(BATCHES) do
-    local best, texts, usual, launches, replays, same = math.huge, nil, nil, nil, nil, math.huge
+    local best, texts, usual, each, same = math.huge, nil, nil, nil, math.huge
     for _ = 1, 4 do -- until no faster
       local t
-      texts, t, launches, replays = generate(model, batch, STEPS)
+      texts, t, each = generate(model, batch, STEPS)
       usual = t
       local n = 0
       for i, text in ipairs(first or texts) do n = n + (text == texts[i] and 1 or 0) end
@@ -163,8 +165,23 @@ local function decode(name, model, read, bandwidth)
       if t > 0.99 * best then break end
       best = math.min(best, t)
     end
-    say("%s\tbatch %d\t%.1f tokens/s\t%.3f ms a step\t%.3f of the weights at the copy's bandwidth\t%g launches replayed in %g records a step\t%d of %d texts have the tokens of the first batch in each run",
-      name, batch, batch / usual, usual * 1e3, read / bandwidth / usual, launches or 0, replays or 0, same, #first)
+    say("%s\tbatch %d\t%.1f tokens/s\t%.3f ms a step\t%.3f of the weights at the copy's bandwidth\t%g launches replayed in %g records a step, %g begin early\t%d of %d texts have the tokens of the first batch in each run",
+      name, batch, batch / usual, usual * 1e3, read / bandwidth / usual, each "replayed", each "replays", each "early", same, #first)
+  end
+  return first
+end
+
+-- How launches go, by name: whether they begin early, and whether they wait for those alone that they need.
+local VARIANTS = { record = { false, false }, ahead = { true, false }, overlap = { true, true } }
+
+local function decode_in_all_ways(name, model, read, bandwidth)
+  local first
+  for variant in (os.getenv "VARIANTS" or "ahead"):gmatch "%S+" do
+    local how = VARIANTS[variant] or core.fail("decode: there is no variant " .. variant)
+    T.jit.ahead(how[1])
+    T.jit.overlap(how[2])
+    rawset(model, "_steps", nil) -- records are made anew
+    first = decode(name .. " " .. variant, model, read, bandwidth, first)
   end
 end
 
@@ -200,7 +217,7 @@ core.no_grad(function()
     local begin = now()
     local model, bytes, read = model_of(name)
     say("%s\t%.2f GB of weights, %.2f GB for a token, drawn in %.1f s", name, bytes / 1e9, read / 1e9, now() - begin)
-    decode(name, model, read, bandwidth)
+    decode_in_all_ways(name, model, read, bandwidth)
     if os.getenv "SHOW" then
       for _, batch in ipairs(BATCHES) do
         print(T.profile.report(function() generate(model, batch, 24) end))

@@ -8,6 +8,7 @@ enum { FAKE_VERSION = 13000, FAKE_FIRST = 0 };
 #include "devices/cuda_api.h"
 
 long fake_early(void); /* launches that may begin before the last one ends */
+long fake_ahead(void); /* those of the record that was made last */
 
 #define CALL(name, version, args) CUresult fake_##name args __asm__(#name version);
 TS_CUDA_CALLS(CALL)
@@ -67,6 +68,7 @@ CUresult fake_cuMemcpyPeerAsync(void *to, CUcontext there, const void *from, CUc
 }
 
 /* ---- graphs of launches */
+static long ahead;
 static void keep(FakeLaunch *l, const CUkernelNodeParams *p) {
   *l = (FakeLaunch){.kernel = p->func};
   for (int i = 0; i < 2 && !any; i++) memcpy(&l->word[i], p->kernelParams[i], i ? 4 : 8);
@@ -76,9 +78,29 @@ CUresult fake_cuGraphAddKernelNode(CUgraphNode *node, CUgraph graph, const CUgra
   ENTER_HERE();
   int code;
   FakeLaunch *l = node_behind("cuGraphAddKernelNode", graph, after, nafter, &code);
+  if (l && l == ((Graph *)graph)->node) ahead = 0;
   if (l) keep(l, params);
   *node = l;
   return code;
+}
+/* An edge from where a launch lets the next one come, to one that has none yet. */
+CUresult fake_cuGraphAddDependencies(CUgraph graph, const CUgraphNode *from,
+                                     const CUgraphNode *to, const CUgraphEdgeData *edge,
+                                     size_t n) __asm__("cuGraphAddDependencies_v2");
+long fake_ahead(void) { return ahead; }
+CUresult fake_cuGraphAddDependencies(CUgraph graph, const CUgraphNode *from,
+                                     const CUgraphNode *to, const CUgraphEdgeData *edge,
+                                     size_t n) {
+  ENTER_AS("cuGraphAddDependencies_v2");
+  Graph *g = graph;
+  MUST(check("cuGraphAddDependencies_v2", graph, "graph"));
+  const FakeLaunch *a = from[0], *b = to[0];
+  bool inside = a >= g->node && a < b && b == g->node + g->n - 1;
+  if (n != 1 || !inside || edge->from_port != CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC ||
+      edge->to_port || edge->type != CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC)
+    return wrong(INVALID, "cuGraphAddDependencies_v2", "an edge of another kind");
+  roots--, edges++, ahead++;
+  return 0;
 }
 CUresult fake_cuGraphKernelNodeSetAttribute(CUgraphNode node, int attribute,
                                             const void *value) {

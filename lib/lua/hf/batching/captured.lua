@@ -5,6 +5,7 @@
 local core = require "tessera.core"
 local experts = require "tessera.hf.experts"
 local graph = require "tessera.graph"
+local side_by_side = require "tessera.hf.side_by_side"
 
 local Captured = {}
 Captured.__index = Captured
@@ -24,6 +25,7 @@ function Captured.new(model, store)
     local view = store:view_of(pools, room, rows, start, tables, slots)
     return model { ids = ids, cache = view, last = true }:select(1, 0)
   end
+  side_by_side.model(model, store.device)
   return setmetatable({ store = store, seen = {}, run = graph.module("batch_step", body) }, Captured)
 end
 

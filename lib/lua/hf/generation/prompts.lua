@@ -3,6 +3,7 @@
 local chosen = require "tessera.hf.generation.options"
 local core = require "tessera.core"
 local Step = require "tessera.hf.decode_step"
+local whole = require "tessera.hf.generation.whole"
 local op = core.op
 
 local prompts = {}
@@ -123,6 +124,12 @@ end
 -- another step, may give the tokens with the greatest logits as well, a list.
 local function begin_text(model, o)
   local texts, length = texts_of(model, o)
+  if not model.cache then
+    local device = model:parameters()[1].device
+    local s = whole.begin(model, texts, device, function(ids) return (model { ids = ids }) end)
+    s.prompts, s.device = texts, device
+    return s
+  end
   local device = model:embedding().weight.device
   local cache = model:cache { batch = #texts, length = length, dtype = o.cache_dtype }
   local logits = read_prompts(model, texts, cache, o.chunk, device)
@@ -141,21 +148,27 @@ local function begin_pair(model, o)
     memory = model:encode(matrix_of(o.ids or core.fail "m:generate: ids, or features, are not given", model:parameters()[1].device), { mask = o.mask })
   end
   local batch, start = memory.shape[1], c.decoder_start_token_id or c.pad_token_id or 0
-  local cache = model:cache { batch = batch, length = o.length or o.max_new_tokens + 1, dtype = o.cache_dtype }
-  local mask = not o.features and o.mask or nil
-  local function next_(tokens)
-    return model({ decoder_ids = column(tokens, memory.device), memory = memory, mask = mask, cache = cache, last = true }):select(1, 0)
-  end
-  local texts = {}
+  local mask, texts, device = not o.features and o.mask or nil, {}, memory.device
   for i = 1, batch do texts[i] = { start } end
-  local first = next_(op.full({ batch }, start):totable())
-  local function take(rows)
-    cache:take(rows)
+  local s
+  if model.cache then
+    local cache = model:cache { batch = batch, length = o.length or o.max_new_tokens + 1, dtype = o.cache_dtype }
+    local function next_(tokens)
+      return model({ decoder_ids = column(tokens, device), memory = memory, mask = mask, cache = cache, last = true }):select(1, 0)
+    end
+    s = { cache = cache, logits = next_(op.full({ batch }, start):totable()), next = next_, take = function(rows) cache:take(rows) end }
+  else
+    s = whole.begin(model, texts, device, function(ids) return (model { decoder_ids = ids, memory = memory, mask = mask }) end)
+  end
+  local take = s.take
+  function s.take(rows)
+    take(rows)
     if #rows == batch then return end -- a text's rows have one memory
-    local index = core.tensor(rows, { dtype = "i64", device = memory.device })
+    local index = core.tensor(rows, { dtype = "i64", device = device })
     memory, mask, batch = op.index_select(memory, index, { axis = 0 }), mask and op.index_select(mask, index, { axis = 0 }), #rows
   end
-  return { logits = first, prompts = texts, cache = cache, device = memory.device, next = next_, take = take }
+  s.prompts, s.device = texts, device
+  return s
 end
 
 --- How a model goes on behind what o says: {logits [B, V], prompts, cache, device, next(tokens), take(rows)}.
