@@ -13,7 +13,7 @@ ir/text ir/compose
 ir/graph
 ir/mesh
 ir/adjoint ir/tile
-ir/rules ir/tile/gpu ir/tile/product ir/tile/run ir/persistent
+ir/jets ir/rules ir/tile/gpu ir/tile/product ir/tile/run ir/persistent
 ir/tile/debug
 ir/tile/pass ir/sched
 ir/lower ir/lower/conv ir/lower/fft ir/lower/index ir/lower/sort

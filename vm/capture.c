@@ -7,6 +7,7 @@
 #include "ir/graph/failing.h"
 #include "ir/rules/recognise.h"
 #include "vm/code/alias.h"
+#include "vm/compile.h"
 #include "vm/code/control.h"
 #include "vm/core/defer.h"
 #include "vm/capture_state.h"
@@ -387,6 +388,7 @@ static int set_results(TsContext *c, TsGraph *g, int n, TsTensor *const *result)
   for (int i = 0; i < n && !failed; i++)
     failed = !(v[i] = ts_capture_value(c, result[i])) || ts_capture_use(c, 1, &v[i]) ||
              !(v[i] = ts_graph_now(v[i]));
+  if (!failed) failed = ts_compile_jets(c, g, n, v, 0, NULL);
   /* A bare number is a tensor when it leaves. */
   g->b.failed = false;
   for (int i = 0; i < n && !failed; i++)

@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "ir/jets/jets.h"
 #include "ir/rules/recognise.h"
 #include "ir/text/value.h"
 #include "vm/code/alias.h"
@@ -64,6 +65,11 @@ TsGraph *ts_compile_rewrite(TsContext *c, TsGraph *g, TsText *log) {
 
 TsGraph *ts_compile_exact(TsContext *c, const TsGraph *g) {
   return rewrite(c, g, TS_REWRITE_exact, NULL);
+}
+
+int ts_compile_jets(TsContext *c, TsGraph *g, int n, TsVal *v, int nx, const TsVal *x) {
+  if (c->profile == TS_PROFILE_strict) return 0;
+  return ts_jets_collapse(g, n, v, nx, x, &g->module->recognised) < 0 ? -1 : 0;
 }
 
 int ts_compile_recognise(TsContext *c, TsGraph *g, int n, TsVal *v, int nx, const TsVal *x) {

@@ -11,6 +11,11 @@
  * those of g do (vm/code/alias.h). */
 TsGraph *ts_compile_rewrite(TsContext *c, TsGraph *g, TsText *log);
 
+/* n values of g, of which some are sums of derivatives of derivatives, by collapsed jets
+ * (ir/jets/jets.h): v[i] becomes the new value. nx others may be differentiated by. Not in the
+ * profile strict. 0, or -1 with the error. */
+int ts_compile_jets(TsContext *c, TsGraph *g, int n, TsVal *v, int nx, const TsVal *x);
+
 /* n values of g, to be differentiated by nx others or kept, by recognised operators
  * (ir/rules/recognise.h), while g is captured. Not in the strict profile: there a gradient is
  * that of the operators that the program wrote. -1 with the error. */

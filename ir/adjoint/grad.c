@@ -145,8 +145,8 @@ static int check_linear(const TsGraph *g, int from, int n, const TsVal *v) {
                        "an adjoint for jvp and hvp may scale, add and move gradients only");
 }
 
-int ts_graph_jvp(TsGraph *g, int nx, const TsVal *x, const TsVal *v, int ny, const TsVal *y,
-                 TsVal *dy) {
+static int forward(TsGraph *g, int nx, const TsVal *x, const TsVal *v, int ny, const TsVal *y,
+                   TsVal *dy, int nheld) {
   int from = g->nnode, n = 0;
   TsVal *u = calloc((size_t)(2 * ny + 3 * nx + 1), sizeof *u);
   if (!u) return ts_error_memory(g->err);
@@ -155,7 +155,7 @@ int ts_graph_jvp(TsGraph *g, int nx, const TsVal *x, const TsVal *v, int ny, con
   for (int i = 0; i < ny && !failed; i++) failed = !(u[i] = cotangent(g, y[i]));
   bool nested = g->forward;
   g->forward = true;
-  if (!failed) failed = ts_graph_gradient(g, ny, y, u, nx, x, dx);
+  if (!failed) failed = ts_graph_gradient_held(g, ny, y, u, nx, x, dx, nheld, x);
   for (int i = 0; i < nx && !failed; i++)
     if (dx[i]) back[n] = dx[i], along[n++] = v[i];
   if (!failed) failed = ts_graph_gradient(g, n, back, along, ny, u, du);
@@ -164,4 +164,19 @@ int ts_graph_jvp(TsGraph *g, int nx, const TsVal *x, const TsVal *v, int ny, con
   for (int i = 0; i < ny; i++) dy[i] = failed ? NULL : du[i];
   free(u);
   return failed ? -1 : 0;
+}
+
+int ts_graph_jvp_held(TsGraph *g, int nx, const TsVal *x, const TsVal *v, int ny,
+                      const TsVal *y, TsVal *dy) {
+  return forward(g, nx, x, v, ny, y, dy, nx);
+}
+
+int ts_graph_jvp(TsGraph *g, int nx, const TsVal *x, const TsVal *v, int ny, const TsVal *y,
+                 TsVal *dy) {
+  int failed = forward(g, nx, x, v, ny, y, dy, 0);
+  for (int i = 0; i < ny && !failed; i++)
+    if (dy[i])
+      failed = ts_graph_note_derived(
+          g, &(TsDerived){.value = dy[i], .of = y[i], .nx = nx, .x = x, .v = v});
+  return failed;
 }

@@ -377,6 +377,17 @@ static int note_call(TsGraph *g, const TsCompose *k) {
   return 0;
 }
 
+int ts_graph_note_derived(TsGraph *g, const TsDerived *d) {
+  TsArena *a = &g->module->arena;
+  TsDerived own = *d;
+  own.x = ts_arena_copy(a, d->x, sizeof *d->x * (size_t)d->nx);
+  own.v = ts_arena_copy(a, d->v, sizeof *d->v * (size_t)d->nx);
+  if (!own.x || !own.v) return no_memory(g);
+  if (!grow(g, &g->derived, g->nderived, &g->capderived, sizeof *g->derived)) return -1;
+  g->derived[g->nderived++] = own;
+  return 0;
+}
+
 static int expand(TsGraph *g, TsOp op, int nin, const TsVal *in, const TsAttr *attr, TsVal *out,
                   int *nout) {
   TsCompose k = {.b = &g->b,

@@ -78,6 +78,13 @@ typedef struct TsCalled {
   const char *choice;
 } TsCalled;
 
+/* A value that is the derivative of another one when x moves along v (ir/jets/jets.h). */
+typedef struct TsDerived {
+  TsVal value, of;
+  int nx;
+  const TsVal *x, *v;
+} TsDerived;
+
 /* What the graphs of one function share. */
 typedef struct TsModule {
   TsArena arena;
@@ -113,6 +120,8 @@ struct TsGraph {
   int nupdate, capupdate;
   TsCalled *called;
   int ncalled, capcalled;
+  TsDerived *derived; /* what forward mode made */
+  int nderived, capderived;
   uint64_t since;  /* while it is captured: tensors made from then on are its own */
   int64_t streams; /* a region's: how many the function had before it */
   int line;        /* of the nodes to come */
@@ -170,6 +179,8 @@ int ts_graph_results(TsGraph *g, int n, const TsVal *v);
 int ts_graph_result_bytes(TsGraph *g, const int *bytes);
 int ts_graph_result_spread(TsGraph *g, const bool *spread); /* for the same reason */
 int ts_graph_update(TsGraph *g, int param, TsVal v);
+/* Notes that value is a derivative; what d points to is copied. */
+int ts_graph_note_derived(TsGraph *g, const TsDerived *d);
 
 /* v as a value of g: itself, or the parameter of the region g that stands for it, entered
  * where it is new (and in the regions between). NULL with the error if v is from elsewhere. */
@@ -203,6 +214,10 @@ int ts_graph_gradient_held(TsGraph *g, int ny, const TsVal *y, const TsVal *dy, 
  * reverse pass, which is linear in the gradients it starts from. */
 int ts_graph_jvp(TsGraph *g, int nx, const TsVal *x, const TsVal *v, int ny, const TsVal *y,
                  TsVal *dy);
+/* The same where each x moves along its v whatever it was computed from, and nothing is noted:
+ * of single operators. */
+int ts_graph_jvp_held(TsGraph *g, int nx, const TsVal *x, const TsVal *v, int ny,
+                      const TsVal *y, TsVal *dy);
 
 /* ---- text (ir/graph/text.c, ir/graph/parse.c): parse(print(g)) is g. Graphs that g calls
  * stand before it. Parameters behind ";" are captured; the text does not say by what, nor what

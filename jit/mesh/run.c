@@ -125,11 +125,18 @@ static TsTensor *whole_of(TsMeshRun *r, int slot) {
   const TsLayout *l = ts_space_real(s, ts_layout_of(&m), at, &r->c->err);
   TsTensor **part = l ? calloc((size_t)s->real->n, sizeof *part) : NULL;
   if (!part) return l ? (ts_error_memory(&r->c->err), NULL) : NULL;
+  int failed = 0;
   for (int place = at < 0 ? 0 : at; place < (at < 0 ? s->nplace : at + 1); place++)
-    for (int p = 0; p < s->n; p++)
-      part[ts_space_part(s, place, p)] = ts_tensor_ref(*ts_mesh_slot(r, slot, place, p, 0));
+    for (int p = 0; p < s->n && !failed; p++) {
+      int k = ts_space_part(s, place, p), device = s->real->device[k];
+      /* What is made of constants alone was made on no device in particular. */
+      part[k] =
+          ts_tensor_to(r->c, *ts_mesh_slot(r, slot, place, p, 0), device < 0 ? 0 : device);
+      failed = !part[k];
+    }
   m.layout = l->id;
-  TsTensor *whole = ts_mesh_tensor(r->c, &m, part);
+  TsTensor *whole = failed ? NULL : ts_mesh_tensor(r->c, &m, part);
+  for (int p = 0; failed && p < s->real->n; p++) ts_tensor_unref(part[p]);
   free(part);
   return whole;
 }

@@ -267,7 +267,8 @@ static int recognise(lua_State *L, TsContext *c, TsGraph *g, int ny, TsVal *y, i
   for (int i = 0; i < nother; i++)
     if (other[i] && !other[i]->meta.weak) all[n++] = other[i];
   n += ts_capture_updated(c, all + n);
-  if (ts_compile_recognise(c, g, n, all, nx, x)) return -1;
+  if (ts_compile_jets(c, g, n, all, nx, x) || ts_compile_recognise(c, g, n, all, nx, x))
+    return -1;
   memcpy(y, all, sizeof *y * (size_t)ny);
   return 0;
 }

@@ -9,6 +9,7 @@ local options = {
   gpt_oss = "--steps 60 --tokens 24",
   hrm = "--size tiny --steps 120 --every 40",
   moe = "--steps 8",
+  navier_stokes = "--steps 60 --rounds 3 --points 256 --tolerance 0.9 --picture " .. name .. "4.png",
   resnet18 = "--steps 120 --train 2000 --test 300 --target 55 --picture " .. name .. "2.png",
   seq2seq = "--steps 200 --train 4000 --test 40 --target 80",
   unet = "--steps 120 --ema 0.95 --samples 16 --denoise 20 --target 0 --picture " .. name .. "3.png",
@@ -28,7 +29,7 @@ for path in list:lines() do
 end
 list:close()
 n >= 10 --> true
-for _, number in ipairs { "", "2", "3" } do
+for _, number in ipairs { "", "2", "3", "4" } do
   assert(require "tessera".data.text(name .. number .. ".png"):sub(2, 4) == "PNG")
   os.remove(name .. number .. ".png")
 end

@@ -140,6 +140,7 @@ local options = {
   mlp = { "--steps", "5", "--target", "0" },
   cnn = { "--steps", "2", "--train", "128", "--test", "64", "--target", "0" },
   moe = { "--steps", "1" },
+  navier_stokes = { "--steps", "2", "--rounds", "1", "--points", "64", "--tolerance", "99" },
   pinn = { "--steps", "2", "--rounds", "1", "--points", "64", "--tolerance", "99" },
   resnet18 = { "--steps", "1", "--batch", "4", "--width", "8", "--image", "16", "--train", "16", "--test", "8", "--target", "0" },
   unet = { "--steps", "1", "--batch", "4", "--width", "8", "--samples", "2", "--denoise", "2", "--target", "-99" },

@@ -14,6 +14,7 @@ local options = {
   hrm = "--size tiny --steps 2",
   mlp = "--steps 5 --target 0",
   moe = "--steps 1",
+  navier_stokes = "--steps 2 --rounds 1 --points 64 --tolerance 99 --dtype f64 --form vorticity",
   resnet18 = "--steps 1 --batch 2 --width 4 --image 16 --train 8 --test 4 --target 0",
   seq2seq = "--steps 1 --batch 4 --width 16 --layers 1 --train 16 --test 2 --target 0",
   unet = "--steps 1 --batch 2 --width 8 --image 8 --samples 2 --denoise 2 --target -99",

@@ -136,6 +136,16 @@ add("directional derivative", function()
   return { run = function() return hashes(j(x, x)) end }
 end)
 
+add("derivatives of derivatives", function()
+  local w = normal({ 2, 12 }, 7)
+  local function net(a, b) return (op.concat({ a, b }, { axis = 1 }):matmul(w):tanh() * a):sum { axis = 1 } end
+  local function along(f, i) return function(a, b) return (select(2, graph.jvp(f)(a, b, i == 1 and 1, i == 2 and 1))) end end
+  local function laplacian(a, b) return along(along(net, 1), 1)(a, b) + along(along(net, 2), 2)(a, b) end
+  local slope = graph.value_and_grad(function(a, b) return laplacian(a, b):square():sum() end)
+  local a, b = normal({ 5, 1 }, 8), normal({ 5, 1 }, 9)
+  return { run = function() return hashes(slope(a, b)) end }
+end)
+
 add("update of captured state", function()
   local mean, count = op.zeros { 40 }, op.zeros { 1 }
   local f = graph.module("state", function(a)

@@ -82,7 +82,7 @@ local function tensors_of(model, optimizer)
   end
   optimizer:prepare()
   for i, p in ipairs(optimizer.params) do
-    for _, t in pairs(optimizer.state[i] or {}) do
+    for _, t in pairs(optimizer.state and optimizer.state[i] or {}) do -- L-BFGS has vectors of all
       if core.is_tensor(t) and same_shape(t, p) then list[#list + 1] = { t, p, i } end
     end
   end

@@ -140,7 +140,8 @@ return function(graph)
   end
 
   --- jvp(f)(args..., v...): the value and its derivative when the arguments move along v. An
-  --- argument whose v is false stays where it is; a number stands for all elements of v.
+  --- argument whose v is false stays where it is; a number stands for all elements of v. Derivatives of derivatives
+  --- are computed as jets, and sums of them (a Laplacian) as one.
   --   local moved = graph.jvp(function(x) return op.sin(x) end)
   --   local y, dy = moved(x, op.ones_like(x))
   function graph.jvp(f)
