@@ -21,6 +21,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ir/lower/attention_mask.h"
 #include "ir/lower/row.h"
 #include "ir/sched/attention.h"
 
@@ -49,7 +50,9 @@ typedef struct Lower {
   double scale;
   const char *unit;
   TsDtype dtype;
-  V in[5], out[3];     /* q k v out g; dq dk dv */
+  V in[5], out[3]; /* q k v out g; dq dk dv */
+  V scores;        /* all of dt, or NULL */
+  TsAttentionMask mask;
   V u, r, delta;       /* scratch, of whole rounds */
   V at_b, at_h, at_kv; /* of a round */
 } Lower;
@@ -140,6 +143,19 @@ static void put_scratch(Lower *l) {
   TsTileType t = ts_tile_type(TS_DT_f32, 3, dim);
   V *list[3] = {&l->u, &l->r, &l->delta};
   for (int i = 0; i < 3; i++) *list[i] = ts_tile_alloc(&l->b, TS_SPACE_scratch, &t);
+}
+
+/* In front of what is written. */
+static void put_mask(Lower *l, TsLayoutFn *layout, void *arg) {
+  int64_t size[] = {l->batch, l->heads, l->s, l->t};
+  ts_attention_mask_params(&l->mask, l->k, l->n->in[3], layout, arg, size);
+}
+
+static void put_all_slopes(Lower *l) {
+  if (!l->n->attr[3].i) return;
+  TsTileType t =
+      ts_tile_type(l->dtype, 4, (int64_t[]){ts_tile_size(l->k, "M"), l->heads, l->s, l->t});
+  l->scores = ts_tile_param(l->k, "scores", &t, true);
 }
 
 /* Behind the last row are zeros. */
@@ -241,9 +257,10 @@ static V taken(Lower *l, const Sight *s, V now, V before) {
   return choose(l, over(l, op2(l, TS_OP_lt, lo, hi), &now->type, 0), now, before);
 }
 
-/* Blocks of keys that some query of a round sees: [*lo, *hi). */
-static void keys_seen(Lower *l, V row, V *lo, V *hi) {
+/* Blocks of keys that some query of a round sees, or all: [*lo, *hi). */
+static void keys_seen(Lower *l, V row, bool all, V *lo, V *hi) {
   *lo = num(l, 0), *hi = num(l, blocks(l->t, l->step));
+  if (all) return;
   if (l->window) {
     V first = plus(l, row, l->t - l->s - l->window + 1);
     *lo = op2(l, TS_OP_maximum, *lo, op2(l, TS_OP_floordiv, first, num(l, l->step)));
@@ -293,10 +310,15 @@ static void deltas(Lower *l) {
 }
 
 /* ---- the second phase */
-static V scores(Lower *l, V a, V b) {
+static V scores(Lower *l, V a, V b, const TsMaskBlock *at) {
   TsTileType t = tile2(TS_DT_f32, l->own, l->step);
   V x = product(l, a, transposed(l, b), full(l, 0, t));
-  return x ? op2(l, TS_OP_mul, x, full(l, l->scale, t)) : NULL;
+  x = x ? op2(l, TS_OP_mul, x, full(l, l->scale, t)) : NULL;
+  return ts_attention_mask_apply(&l->mask, &l->b, at, x);
+}
+
+static TsMaskBlock of_rows(const Lower *l, V row, V key) {
+  return (TsMaskBlock){l->at_b, l->at_h, row, key, l->own, l->step, false};
 }
 
 static V base_of(Lower *l, V m) {
@@ -310,12 +332,13 @@ static void statistics(Lower *l) {
   TsTileType t = ts_tile_vector(TS_DT_f32, l->own);
   V state[2] = {full(l, -INFINITY, t), full(l, 0, t)}, row = times(l, at[2], l->own);
   V q = load_queries(l, row, l->own);
-  keys_seen(l, row, &lo, &hi);
+  keys_seen(l, row, false, &lo, &hi);
   TsTileLoop j = ts_tile_for(&l->b, lo, hi, 1, false, 2, state);
   if (!j.carry) return;
   V key = times(l, j.i, l->step);
   Sight s = of_query(l, row, key);
-  V x = shown(l, &s, scores(l, q, load_keys(l, key, l->step)), -INFINITY);
+  TsMaskBlock at_mask = of_rows(l, row, key);
+  V x = shown(l, &s, scores(l, q, load_keys(l, key, l->step), &at_mask), -INFINITY);
   V m = op2(l, TS_OP_maximum, j.carry[0], reduced(l, TS_TILE_max, x)), base = base_of(l, m);
   if (!x || !base) return;
   V alpha = exp_of(l, j.carry[0], base), e = exp_of(l, x, over(l, base, &x->type, 0));
@@ -351,21 +374,29 @@ static Numbers numbers(Lower *l, V row, int64_t n, int64_t axis) {
                    load_numbers(l, l->delta, row, n), axis};
 }
 
+static void store_slopes(Lower *l, V row, V key, V dt) {
+  V at[4] = {l->at_b, l->at_h, row, key};
+  TsTileAccess a = {.edge = l->s % l->own || l->t % l->step};
+  ts_tile_store(&l->b, l->scores, at, dt, &a);
+}
+
 static void of_queries(Lower *l) {
   V at[3], lo, hi, p = NULL, dt = NULL, dq = NULL;
   TsTileLoop round = open_queries(l, l->s, at);
   V row = times(l, at[2], l->own), q = load_queries(l, row, l->own);
   V g = load_slopes(l, row, l->own), start = full(l, 0, tile2(TS_DT_f32, l->own, l->d));
   Numbers n = numbers(l, row, l->own, 0);
-  keys_seen(l, row, &lo, &hi);
+  keys_seen(l, row, l->scores != NULL, &lo, &hi);
   TsTileLoop j = ts_tile_for(&l->b, lo, hi, 1, false, 1, &start);
   if (!j.carry) return;
   V key = times(l, j.i, l->step), k = load_keys(l, key, l->step);
   V v = load_values(l, key, l->step);
   Sight s = of_query(l, row, key);
   TsTileType t = tile2(TS_DT_f32, l->own, l->step);
-  V x = scores(l, q, k), dp = product(l, g, transposed(l, v), full(l, 0, t));
+  TsMaskBlock at_mask = of_rows(l, row, key);
+  V x = scores(l, q, k, &at_mask), dp = product(l, g, transposed(l, v), full(l, 0, t));
   slopes(l, &n, &s, x, dp, &p, &dt);
+  if (l->scores && dt) store_slopes(l, row, key, dt);
   V next = taken(l, &s, product(l, dt, k, j.carry[0]), j.carry[0]);
   ts_tile_for_end(&l->b, &j, &next, &dq);
   store(l, l->out[0], at[1], row, dq, l->scale);
@@ -384,7 +415,8 @@ static void step(Lower *l, const Keys *o, V row, V *sum) {
   Numbers n = numbers(l, row, l->step, 1);
   Sight s = of_key(l, o->key, row);
   TsTileType t = tile2(TS_DT_f32, l->own, l->step);
-  V x = scores(l, o->k, q), dp = NULL;
+  TsMaskBlock at_mask = {l->at_b, l->at_h, row, o->key, l->step, l->own, true};
+  V x = scores(l, o->k, q, &at_mask), dp = NULL;
   if (o->dk) dp = product(l, o->v, transposed(l, g), full(l, 0, t));
   slopes(l, &n, &s, x, dp, &p, &dt);
   if (o->dv) sum[o->dk] = taken(l, &s, product(l, p, g, sum[o->dk]), sum[o->dk]);
@@ -446,8 +478,9 @@ const char *ts_lower_attention_grad_without(const TsSched *s, const TsNode *n) {
   if (t->matrix == TS_MATRIX_cooperative)
     return "gradients have no form for cooperative matrices";
   if (s->profile == TS_PROFILE_strict) return "sums are those of the CPU in profile strict";
-  if (n->in[3]) return "gradients with a mask have no form for it";
-  if (n->in[4] || n->nout != 3) return "gradients with a sink have no form for it";
+  if (n->in[3] && n->in[3]->meta.dtype != TS_DT_bool && n->in[3]->meta.dtype != q->dtype)
+    return "the mask is of another type";
+  if (n->in[4]) return "gradients with a sink have no form for it";
   for (int i = 0; i < 5; i++)
     if (n->in[place[i]]->meta.dtype != q->dtype) return "operands have several types";
   if (nd < 2 || nd > 4 || !ts_meta_numel(q) || !ts_meta_numel(k) || !ts_meta_numel(v))
@@ -473,7 +506,9 @@ int ts_lower_attention_grad_unit(const TsSched *s, const TsGroup *group, TsLayou
   int64_t own = l.wide || few ? OWN / 2 : OWN, step = few ? FEW : own / 2;
   l.k->ntile = 2, l.k->tile[0] = own, l.k->tile[1] = step;
   l.k->threads = dpas ? (int)own : WAVES * s->target->lanes; /* sub-groups of 16 rows */
+  put_mask(&l, layout, arg);
   put_params(&l);
+  put_all_slopes(&l);
   l.b = ts_tile_build(l.k);
   l.b.line = ts_tile_place(l.k, ts_graph_where(l.n));
   put_scratch(&l);
@@ -489,7 +524,8 @@ int ts_lower_attention_grad_unit(const TsSched *s, const TsGroup *group, TsLayou
     return ts_error_memory(err), -1;
   }
   *out = (TsSchedKernel){.tile = l.k, .dim = {l.batch}};
-  for (int i = 0; i < 5; i++) out->value[i] = l.n->in[place[i]];
-  for (int i = 0; i < 3; i++) out->value[5 + i] = (TsVal)(uintptr_t)&l.n->out[i];
+  TsVal *value = out->value + ts_attention_mask_values(&l.mask, out->value);
+  for (int i = 0; i < 5; i++) value[i] = l.n->in[place[i]];
+  for (int i = 0; i < l.n->nout; i++) value[5 + i] = (TsVal)(uintptr_t)&l.n->out[i];
   return 1;
 }
