@@ -10,7 +10,8 @@
  * upwards and carries dk and dv. There tiles have keys as their rows, so p and dt are operands
  * as they are made. Each element is one chain of one round, and what a row does not see adds
  * +0, so that no bit depends on how blocks are cut; on the blocks of keys over which l is
- * summed alone, which the target and the heads decide.
+ * summed alone, which the target and the heads decide. Where dt is wanted as the gradient of the
+ * scores, the third phase walks all keys and leaves it.
  *
  * Operands that a loop does not change (queries and their gradients, keys and values) lie in
  * shared memory before it. Rounds have so many rows that these and what a step adds fit in 64

@@ -1,6 +1,7 @@
-/* Blocks of the mask of attention. A matrix unit's tiles have queries as rows, or keys where p and dt are operands as they are
- * made: then the mask is read through a second parameter, the same memory with its last axes
- * exchanged, rather than turned in shared memory, of which operands leave none. */
+/* Blocks of the mask of attention. A matrix unit's tiles have queries as rows, or keys where p
+ * and dt are operands as they are made: then the mask is read through a second parameter, the
+ * same memory with its last axes exchanged, rather than turned in shared memory, of which
+ * operands leave none. */
 #include "ir/lower/attention_mask.h"
 
 #include <math.h>
