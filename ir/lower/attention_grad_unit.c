@@ -53,6 +53,7 @@ typedef struct Lower {
   TsDtype dtype;
   V in[5], out[3]; /* q k v out g; dq dk dv */
   V scores;        /* all of dt, or NULL */
+  V sink, dsink;   /* of each head, or NULL */
   TsAttentionMask mask;
   V u, r, delta;       /* scratch, of whole rounds */
   V at_b, at_h, at_kv; /* of a round */
@@ -150,6 +151,23 @@ static void put_scratch(Lower *l) {
 static void put_mask(Lower *l, TsLayoutFn *layout, void *arg) {
   int64_t size[] = {l->batch, l->heads, l->s, l->t};
   ts_attention_mask_params(&l->mask, l->k, l->n->in[3], layout, arg, size);
+}
+
+/* The same. */
+static void put_sink(Lower *l, TsLayoutFn *layout, void *arg) {
+  int64_t stride[TS_MAX_RANK];
+  TsVal v = l->n->in[4];
+  if (!v) return;
+  TsTileType t = ts_tile_vector((TsDtype)v->meta.dtype, l->heads);
+  ts_sched_strides(layout, arg, v, stride);
+  if (l->heads > 1 && stride[0] != 1) t.strided = true, t.stride[0] = stride[0];
+  l->sink = ts_tile_param(l->k, "sink", &t, false);
+}
+
+static void put_sink_slope(Lower *l) {
+  if (!l->sink) return;
+  TsTileType t = ts_tile_vector((TsDtype)l->n->out[l->n->nout - 1].meta.dtype, l->heads);
+  l->dsink = ts_tile_param(l->k, "dsink", &t, true);
 }
 
 static void put_all_slopes(Lower *l) {
@@ -327,6 +345,21 @@ static V base_of(Lower *l, V m) {
   return choose(l, op2(l, TS_OP_eq, m, full(l, -INFINITY, t)), full(l, 0, t), m);
 }
 
+/* The head's, for each of a round's rows. */
+static V sink_of(Lower *l) {
+  TsTileType one = ts_tile_scalar((TsDtype)l->sink->type.dtype),
+             t = ts_tile_vector(TS_DT_f32, l->own);
+  V x = ts_tile_load(&l->b, l->sink, &l->at_h, &one, NULL);
+  return ts_tile_broadcast(&l->b, ts_tile_cast(&l->b, x, TS_DT_f32), &t, NULL);
+}
+
+/* As of one more key, which comes last. state: maximum, sum */
+static void add_sink(Lower *l, V state[2]) {
+  V x = sink_of(l), m = op2(l, TS_OP_maximum, state[0], x), base = base_of(l, m);
+  V sum = op2(l, TS_OP_mul, state[1], exp_of(l, state[0], base));
+  state[0] = m, state[1] = op2(l, TS_OP_add, sum, exp_of(l, x, base));
+}
+
 static void statistics(Lower *l) {
   V at[3], lo, hi;
   TsTileLoop round = open_queries(l, padded(l), at);
@@ -346,6 +379,7 @@ static void statistics(Lower *l) {
   V sum = op2(l, TS_OP_mul, j.carry[1], alpha);
   V next[2] = {m, op2(l, TS_OP_add, sum, reduced(l, TS_TILE_sum, e))};
   ts_tile_for_end(&l->b, &j, next, state);
+  if (l->sink) add_sink(l, state);
   V none = op2(l, TS_OP_eq, state[1], full(l, 0, t)), one = full(l, 1, t);
   V r = choose(l, none, full(l, 0, t), op2(l, TS_OP_div, one, state[1]));
   store_numbers(l, l->u, row, base_of(l, state[0])), store_numbers(l, l->r, row, r);
@@ -453,6 +487,33 @@ static void of_keys(Lower *l, bool dk, bool dv) {
   ts_tile_for_end(&l->b, &round, NULL, NULL);
 }
 
+/* ---- the fifth phase */
+/* Of a head's sink: row i of each block of rows, of all batches upwards, to lane i. Rows behind
+ * the last one have delta 0. */
+static void of_sinks(Lower *l) {
+  int64_t each = padded(l) / l->own;
+  TsTileType t = ts_tile_vector(TS_DT_f32, l->own);
+  V start = full(l, 0, t), sum = NULL;
+  TsTileLoop round = ts_tile_for(&l->b, num(l, 0), num(l, l->heads), 1, true, 0, NULL);
+  l->at_h = round.i;
+  V x = sink_of(l);
+  TsAttr first = {.type = TS_ATTR_int, .i = 0};
+  TsTileType index = ts_tile_scalar(TS_DT_i64), one = ts_tile_scalar(TS_DT_f32);
+  V batch = ts_tile_emit1(&l->b, TS_TILE_dim, 0, NULL, &first, &index);
+  TsTileLoop j = ts_tile_for(&l->b, num(l, 0), times(l, batch, each), 1, false, 1, &start);
+  if (!j.carry) return;
+  l->at_b = op2(l, TS_OP_floordiv, j.i, num(l, each));
+  V row = times(l, op2(l, TS_OP_mod, j.i, num(l, each)), l->own);
+  Numbers n = numbers(l, row, l->own, 0);
+  V p = op2(l, TS_OP_mul, exp_of(l, x, n.u), n.r);
+  V next = op2(l, TS_OP_sub, j.carry[0], op2(l, TS_OP_mul, p, n.delta));
+  ts_tile_for_end(&l->b, &j, &next, &sum);
+  sum = sum ? ts_tile_emit1(&l->b, TS_TILE_sum, 1, &sum, &first, &one) : NULL;
+  sum = ts_tile_cast(&l->b, sum, (TsDtype)l->dsink->type.dtype);
+  if (sum) ts_tile_store(&l->b, l->dsink, &round.i, sum, NULL);
+  ts_tile_for_end(&l->b, &round, NULL, NULL);
+}
+
 /* ---- the node */
 static void read_node(Lower *l, const TsNode *n) {
   const TsMeta *q = &n->in[0]->meta, *k = &n->in[1]->meta;
@@ -481,7 +542,6 @@ const char *ts_lower_attention_grad_without(const TsSched *s, const TsNode *n) {
   if (s->profile == TS_PROFILE_strict) return "sums are those of the CPU in profile strict";
   if (n->in[3] && n->in[3]->meta.dtype != TS_DT_bool && n->in[3]->meta.dtype != q->dtype)
     return "the mask is of another type";
-  if (n->in[4]) return "gradients with a sink have no form for it";
   for (int i = 0; i < 5; i++)
     if (n->in[place[i]]->meta.dtype != q->dtype) return "operands have several types";
   if (nd < 2 || nd > 4 || !ts_meta_numel(q) || !ts_meta_numel(k) || !ts_meta_numel(v))
@@ -508,8 +568,10 @@ int ts_lower_attention_grad_unit(const TsSched *s, const TsGroup *group, TsLayou
   l.k->ntile = 2, l.k->tile[0] = own, l.k->tile[1] = step;
   l.k->threads = dpas ? (int)own : WAVES * s->target->lanes; /* sub-groups of 16 rows */
   put_mask(&l, layout, arg);
+  put_sink(&l, layout, arg);
   put_params(&l);
   put_all_slopes(&l);
+  put_sink_slope(&l);
   l.b = ts_tile_build(l.k);
   l.b.line = ts_tile_place(l.k, ts_graph_where(l.n));
   put_scratch(&l);
@@ -520,12 +582,14 @@ int ts_lower_attention_grad_unit(const TsSched *s, const TsGroup *group, TsLayou
   if (dpas && !apart) l.step = step / 2;
   of_keys(&l, true, !apart);
   if (apart) of_keys(&l, false, true);
+  if (l.sink) l.own = OWN, of_sinks(&l);
   if (l.k->failed) {
     ts_tile_free(l.k);
     return ts_error_memory(err), -1;
   }
   *out = (TsSchedKernel){.tile = l.k, .dim = {l.batch}};
   TsVal *value = out->value + ts_attention_mask_values(&l.mask, out->value);
+  if (l.sink) *value++ = l.n->in[4];
   for (int i = 0; i < 5; i++) value[i] = l.n->in[place[i]];
   for (int i = 0; i < l.n->nout; i++) value[5 + i] = (TsVal)(uintptr_t)&l.n->out[i];
   return 1;
