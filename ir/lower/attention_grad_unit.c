@@ -11,7 +11,8 @@
  * as they are made. Each element is one chain of one round, and what a row does not see adds
  * +0, so that no bit depends on how blocks are cut; on the blocks of keys over which l is
  * summed alone, which the target and the heads decide. Where dt is wanted as the gradient of the
- * scores, the third phase walks all keys and leaves it.
+ * scores, the third phase walks all keys and leaves it. With a sink a fifth phase has a round for each
+ * head, which adds up what all rows give.
  *
  * Operands that a loop does not change (queries and their gradients, keys and values) lie in
  * shared memory before it. Rounds have so many rows that these and what a step adds fit in 64

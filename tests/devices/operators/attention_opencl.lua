@@ -19,7 +19,7 @@ local function check(what, make, list, later)
   local before = tessera.core.jit_device()
   local function on(device)
     local moved = {}
-    for i = 1, 5 do
+    for i = 1, 7 do
       local x = list[i]
       if x and later then
         local n = 1
@@ -48,11 +48,14 @@ local function attention(what, size, d, o, mask, sink, later)
   local code = m:ir("llvm", { target = "pvc" })
   assert(code:find "matrix_mad" and code:find "block_read_flat" and not code:find "ControlBarrier", code)
 end
-local function gradients(what, size, d, o, later)
+local function gradients(what, size, d, o, mask, sink)
   local b, h, j, s, t, e, v = unpack(size)
   local list = { random(d, b, h, s, e), random(d, b, j, t, e), random(d, b, j, t, v) }
-  list[4], list[5] = op.attention(list[1], list[2], list[3], o), random(d, b, h, s, v)
-  check(what, function(x) return op.attention_grad(x[1], x[2], x[3], nil, nil, x[4], x[5], o) end, list, later)
+  mask = mask == "bool" and op.gt(rng.normal { b, 1, s, t }, -0.5) or mask and random(d, b, 1, s, t)
+  sink = sink and rng.normal { h }
+  list[4] = op.attention(list[1], list[2], list[3], mask, sink, { causal = o.causal, window = o.window })
+  list[5], list[6], list[7] = random(d, b, h, s, v), mask, sink
+  check(what, function(x) return op.attention_grad(x[1], x[2], x[3], x[6], x[7], x[4], x[5], o) end, list)
 end
 
 -- Intel's compiler for CPUs takes seconds for each of these kernels, and more for wider heads.
@@ -67,3 +70,5 @@ attention("mask that is added", { 1, 1, 1, 20, 50, 64, 64 }, "f16", {}, "added")
 gradients("gradients, heads of 64", { 1, 2, 1, 70, 90, 64, 64 }, "bf16", {})
 gradients("gradients, heads of 128", { 1, 1, 1, 20, 40, 128, 128 }, "f16", { causal = true })
 gradients("gradients, window", { 1, 2, 2, 70, 70, 32, 96 }, "bf16", { causal = true, window = 20 })
+gradients("gradients, mask of bool and sink", { 2, 2, 1, 40, 50, 32, 32 }, "bf16", {}, "bool", true)
+gradients("gradients, mask that is added", { 1, 1, 1, 20, 50, 64, 64 }, "f16", { causal = true, scores = true }, "added")

@@ -47,27 +47,29 @@ fallbacks --> 0
 worst < 2 ^ -6 --> true
 cut --> 0
 
--- With a mask, as bool and added, of all its axes and of some; slopes of all scores; parts of the batch.
+-- With a mask, as bool and added, of all its axes and of some; a sink; slopes of all scores; parts of the batch.
 fallbacks, worst, cut = 0, 0, 0
 for _, case in ipairs {
-  { "bf16", 64, 64, { 2, 70 }, { 1, 200 }, { 1, 1, 70, 200 }, true },
-  { "bf16", 64, 64, { 2, 70 }, { 1, 200 }, { 2, 2, 70, 200 }, false, { causal = true, scores = true } },
+  { "bf16", 64, 64, { 2, 70 }, { 1, 200 }, { 1, 1, 70, 200 }, true, nil, "bf16" },
+  { "bf16", 64, 64, { 2, 70 }, { 1, 200 }, { 2, 2, 70, 200 }, false, { causal = true, scores = true }, "f32" },
   { "f16", 128, 96, { 2, 33 }, { 2, 50 }, { 2, 1, 1, 50 }, false },
   { "f16", 32, 32, { 2, 140 }, { 1, 150 }, { 140, 1 }, true, { window = 9, scores = true } },
   { "bf16", 128, 128, { 1, 64 }, { 1, 64 }, { 1, 64, 64 }, false, { window = 20 } },
+  { "f16", 64, 128, { 4, 300 }, { 2, 300 }, nil, false, { causal = true, window = 40 }, "f16" },
 } do
-  local d, size, dv, a, b, shape, seen, o = unpack(case, 1, 8)
+  local d, size, dv, a, b, shape, seen, o, sinks = unpack(case, 1, 9)
   local q, k, v = random({ 2, a[1], a[2], size }, d), random({ 2, b[1], b[2], size }, d), random({ 2, b[1], b[2], dv }, d)
-  local mask = seen and op.gt(rng.normal(shape), -0.5) or random(shape, d)
-  local y = op.attention(q, k, v, mask, nil, o and { causal = o.causal, window = o.window })
+  local mask = seen and op.gt(rng.normal(shape), -0.5) or shape and random(shape, d) or nil
+  local sink = sinks and random({ a[1] }, sinks)
+  local y = op.attention(q, k, v, mask, sink, o and { causal = o.causal, window = o.window })
   local g = random({ 2, a[1], a[2], dv }, d)
-  local got, fell = gradients(q, k, v, y, g, o, nil, mask)
-  local want = { op.attention_grad(q, k, v, mask, nil, y, g, o) }
+  local got, fell = gradients(q, k, v, y, g, o, sink, mask)
+  local want = { op.attention_grad(q, k, v, mask, sink, y, g, o) }
   fallbacks = fallbacks + fell
   for i = 1, #want do worst = math.max(worst, off(got[i], want[i]) * (d == "f16" and 8 or 1)) end
   local function last(x) return x["1:2"]:contiguous() end
-  local alone = gradients(last(q), last(k), last(v), last(y), last(g), o, nil, shape[1] == 2 and last(mask) or mask)
-  for i = 1, #want do if alone[i]:hash() ~= last(got[i]:to "cpu"):hash() then cut = cut + 1 end end
+  local alone = gradients(last(q), last(k), last(v), last(y), last(g), o, sink, shape and shape[1] == 2 and last(mask) or mask)
+  for i = 1, #want - (sink and 1 or 0) do if alone[i]:hash() ~= last(got[i]:to "cpu"):hash() then cut = cut + 1 end end
 end
 fallbacks --> 0
 worst < 2 ^ -6 --> true
