@@ -134,13 +134,19 @@ end
 for _, case in ipairs {
   { "bf16", 64, { 2, 70 }, { 1, 200 }, { causal = true } }, { "f16", 128, { 2, 70 }, { 1, 130 } },
   { "bf16", 32, { 4, 33 }, { 2, 50 }, { causal = true, window = 20 } }, { "bf16", 128, { 1, 64 }, { 1, 128 }, { causal = true } },
-  { "f16", 96, { 1, 96 }, { 1, 96 } },
+  { "f16", 96, { 1, 96 }, { 1, 96 } }, { "bf16", 64, { 2, 70 }, { 1, 100 }, { causal = true }, "bool", true },
+  { "f16", 32, { 2, 40 }, { 2, 50 }, { scores = true }, "added" }, { "bf16", 128, { 2, 64 }, { 1, 128 }, {}, "added", true },
 } do
-  local d, size, q, k, o = unpack(case, 1, 5)
+  local d, size, q, k, o, kind, sunk = unpack(case, 1, 7)
   if has_unit then
     local x, y = op.cast(rng.normal { 1, q[1], q[2], size }, d), op.cast(rng.normal { 1, k[1], k[2], size }, d)
-    local g, r = op.cast(rng.normal { 1, q[1], q[2], size }, d), op.attention(x, y, y, nil, nil, o)
-    check("unit attention_grad", function(a, b, c, e) return op.attention_grad(a, b, b, nil, nil, c, e, o) end, x, y, r, g)
+    local mask, sink = kind and rng.normal { 1, 1, q[2], k[2] }, rng.normal { q[1] }
+    mask = kind == "bool" and op.gt(mask, -0.5) or mask and op.cast(mask, d) or nil
+    local g, f = op.cast(rng.normal { 1, q[1], q[2], size }, d), { causal = o and o.causal, window = o and o.window }
+    local r = op.attention(x, y, y, mask, sunk and sink, f)
+    check("unit attention_grad", function(a, b, c, e, s, m)
+      return op.attention_grad(a, b, b, m, sunk and s or nil, c, e, o)
+    end, x, y, r, g, sink, mask)
   end
 end
 check("decode", function(x, y, z) return op.attention(x, y, z) end, random { 2, 4, 1, 16 }, random { 2, 2, 50, 16 },
