@@ -1,7 +1,7 @@
 -- SPIR-V that is run: operators, rows, functions and gradients on OpenCL's CPU against the CPU's own
 -- kernels, bit by bit, with the code for a CPU's driver, whose threads tell one another by shared
 -- memory; and what is said of the device. A sixth of the cases; LONG=1: all of them, each half by a program
--- of its own, as the driver keeps what it compiled, and the families of operators.
+-- of its own, as the driver keeps what it compiled, the families of operators, and which the CPU runs.
 package.path = "tests/devices/?.lua;" .. package.path
 local opencl = require "_opencl"
 opencl.set("DEV", "opencl:0")
@@ -64,10 +64,14 @@ if all then
   opencl.set("SAMPLE_AT", "1")
   opencl.run(program, "agree")
   for _, name in ipairs { "join", "numbers", "operators/convolutions", "operators/draws", "operators/indices",
-    "operators/scatters", "operators/slices", "operators/sorts", "operators/transforms", "operators/transposed" } do
+    "operators/scatters", "operators/slices", "operators/sorts", "operators/transforms", "operators/transposed",
+    "operators/products", "operators/grouped", "census" } do
     opencl.run(program, name)
   end
 end
+opencl.set("SAMPLE_AT", "0")
+if not all then opencl.set("SAMPLE", tostring(4 * tonumber(os.getenv "SAMPLE"))) end
+opencl.run(program, "functions")
 for _, name in ipairs { "numbers", "operators/indices", "operators/draws", "steady" } do
   opencl.run(program, name)
 end
