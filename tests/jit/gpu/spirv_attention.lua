@@ -41,10 +41,10 @@ local function attention(d, e, o, mask)
   m(x, x, x, mask and zeros(e, 1, 1, 1000, 1000) or nil)
   return m:ir("asm", { target = "pvc" })
 end
-local function gradients(d, o)
+local function gradients(d, o, mask, sink)
   local x = zeros("bf16", 1, 4, 1000, d)
-  local m = graph.module("gradients", function(q, k, g) return op.attention_grad(q, k, k, nil, nil, g, g, o) end)
-  m(x, x, x)
+  local m = graph.module("gradients", function(q, k, g, seen, s) return op.attention_grad(q, k, k, seen, s, g, g, o) end)
+  m(x, x, x, mask and zeros("bf16", 1, 1, 1000, 1000) or nil, sink and zeros("f32", 4) or nil)
   return m:ir("asm", { target = "pvc" })
 end
 
@@ -66,6 +66,8 @@ for _, d in ipairs { 64, 128 } do
   local code = compile("gradients of " .. d, gradients(d, { causal = true }))
   assert(code:find "dpas%.8x8" and not code:find "scratch" and not code:find "barrier", "gradients of " .. d)
 end
+assert(compile("gradients with a mask", gradients(64, {}, true)):find "dpas%.8x8")
+assert(compile("gradients with a sink", gradients(128, {}, false, true)):find "dpas%.8x8")
 os.execute("rm -rf " .. dir)
 
 -- Few queries, f32 and heads of 128 have kernels on every target, whatever memory a block has.
