@@ -37,7 +37,7 @@ for row, n in ([[
 ]]):gmatch "([%w_]+)=(%d+)" do known[row] = tonumber(n) end
 
 local seen, fell, wrong = {}, {}, {}
-local number, each = 0, os.getenv "LONG" and 1 or 2 -- cases; what is too much shows with one half, too
+local number, each = 0, tonumber(os.getenv "SAMPLE") or os.getenv "LONG" and 1 or 2 -- cases; what is too much shows with a part, too
 for c in cases.each() do
   number = number + 1
   if number % each ~= 0 then goto next_case end
