@@ -10,12 +10,8 @@ local tessera = require "tessera"
 local op, nn, optim, data, graph, rng = tessera.op, tessera.nn, tessera.optim, tessera.data, tessera.graph,
   tessera.rng
 
-local options = { steps = 1200, text = "/usr/share/common-licenses/GPL-3", checkpoint = nil, seed = 1 }
-for i = 1, #(arg or {}) do
-  local name = arg[i]:match "^%-%-(%a+)$"
-  if name == "resume" then options.resume = true
-  elseif name and arg[i + 1] then options[name] = tonumber(arg[i + 1]) or arg[i + 1] end
-end
+local options = tessera.arguments { steps = 1200, stop = math.huge, text = "/usr/share/common-licenses/GPL-3", checkpoint = false,
+  resume = { false, true }, seed = 1 }
 
 local LAYERS, WIDTH, HEADS, CONTEXT, BATCH, DROPOUT = 4, 128, 4, 128, 12, 0.2
 
@@ -94,7 +90,7 @@ print(("%s: %d characters, %d different; %d parameters, %d steps of %d x %d"):fo
 
 local batches = data.windows(train, { batch = BATCH, length = CONTEXT, seed = options.seed, start = optimizer.steps })
 local bar = data.progress(options.steps, { label = "train", unit = "tok", scale = BATCH * CONTEXT })
-local stop = tonumber(options.stop) or options.steps
+local stop = math.min(options.stop, options.steps)
 while optimizer.steps < stop do
   local loss = step(batches())
   bar:update(optimizer.steps, { loss = loss })

@@ -21,14 +21,14 @@ local tessera = require "tessera"
 local op, nn, optim, rng = tessera.op, tessera.nn, tessera.optim, tessera.rng
 local blocks, supervision, task = require "blocks", require "supervision", require "task"
 
-local o = task.options({ size = "laptop", box = 2, steps = 5000, batch = 64, width = 64, layers = 2, heads = 4, expansion = 4,
+local o = tessera.arguments({ size = "laptop", box = 2, steps = 5000, batch = 64, width = 64, layers = 2, heads = 4, expansion = 4,
   multiple = 256, cycles = 2, segments = 4, longest = 16, explore = 0.1, rate = 1e-3, final = 0.05, decay = 0.1, warmup = 100, clues = 4,
   most = 8, pool = 0, test = 256, every = 100, dtype = "f32", device = "cpu", dp = 0, seed = 1, target = 0.97 }, {
   laptop = {},
   tiny = { width = 16, layers = 1, heads = 2, multiple = 16, batch = 16, test = 16, steps = 8, every = 4 },
   gpu = { box = 3, segments = 16, decay = 1, width = 512, layers = 4, heads = 8, batch = 384, rate = 1e-4, final = 1, warmup = 2000,
     steps = 20000, every = 500, clues = 26, most = 34, pool = 10000, test = 1024, dtype = "bf16", device = "cuda:0" },
-}, arg or {})
+})
 
 -- ---- the model
 local HRM = nn.Module:extend "HRM"

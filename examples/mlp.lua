@@ -9,8 +9,7 @@ local tessera = require "tessera"
 local op, nn, optim, data, graph, rng = tessera.op, tessera.nn, tessera.optim, tessera.data, tessera.graph,
   tessera.rng
 
-local options = { steps = 1500, seed = 1, target = 98 }
-for i = 1, #(arg or {}), 2 do options[arg[i]:match "^%-%-(%a+)$" or ""] = tonumber(arg[i + 1]) end
+local options = tessera.arguments { steps = 1500, seed = 1, target = 98 }
 
 -- Two arms of two turns each, with noise: points [2n, 2] and classes 0 and 1.
 local function spirals(n)

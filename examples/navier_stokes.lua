@@ -14,19 +14,11 @@ local tessera = require "tessera"
 local op, nn, optim, data, graph, rng, image = tessera.op, tessera.nn, tessera.optim, tessera.data, tessera.graph,
   tessera.rng, tessera.image
 
-local options = {
-  re = 100, form = "momentum", steps = 2000, rounds = 200, points = 768, width = 48, seed = 1, dtype = "f32",
-  tolerance = 0.03, dp = 1, size = "laptop", device = "cpu",
-}
-local gpu = { steps = 20000, rounds = 500, points = 131072, width = 256, device = "cuda:0" }
-for i = 1, #(arg or {}), 2 do
-  local name = arg[i]:match "^%-%-(%a+)$"
-  if not name or options[name] == nil and name ~= "picture" then error("what is " .. arg[i] .. "?") end
-  if arg[i + 1] == "gpu" then
-    for k, v in pairs(gpu) do options[k] = v end
-  end
-  options[name] = tonumber(arg[i + 1]) or arg[i + 1]
-end
+local options = tessera.arguments({ re = { 100, 1000 }, form = { "momentum", "vorticity" }, steps = 2000, rounds = 200, points = 768, width = 48,
+  seed = 1, dtype = { "f32", "f64" }, tolerance = 0.03, dp = 1, size = "laptop", device = "cpu", picture = false }, {
+  laptop = {},
+  gpu = { steps = 20000, rounds = 500, points = 131072, width = 256, device = "cuda:0" },
+})
 local viscosity = tessera.tensor(0, { dtype = options.dtype }):to(options.device)
 local WALLS = 20 -- weight of the walls beside the equations
 local LID = 50 -- the lid's speed falls to 0 within 1 / LID of the corners
@@ -162,7 +154,7 @@ local function sample(n) -- half of the places evenly, half nearer to the walls,
   return place(), place(), wall
 end
 
-local residual = residuals[options.form] or error("what is --form " .. options.form .. "?")
+local residual = residuals[options.form]
 -- Near the ends of the lid the pressure has no bound: what is asked for there counts little.
 local function loss(flow, x, y, wall)
   local weight = op.tanh((x:square() + (1 - y):square()) * ((1 - x):square() + (1 - y):square()) * 100)

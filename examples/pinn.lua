@@ -11,11 +11,8 @@ local tessera = require "tessera"
 local op, nn, optim, data, graph, rng, image = tessera.op, tessera.nn, tessera.optim, tessera.data, tessera.graph,
   tessera.rng, tessera.image
 
-local options = { steps = 1000, rounds = 30, points = 512, width = 32, seed = 1, dtype = "f32", tolerance = 1e-2 }
-for i = 1, #(arg or {}), 2 do
-  local name = arg[i]:match "^%-%-(%a+)$" or error("what is " .. arg[i] .. "?")
-  options[name] = tonumber(arg[i + 1]) or arg[i + 1]
-end
+local options = tessera.arguments { steps = 1000, rounds = 30, points = 512, width = 32, seed = 1, dtype = { "f32", "f64" }, tolerance = 1e-2,
+  picture = false }
 
 local NU, SIDE, TIME = 0.05, 2 * math.pi, 1
 local KNOWN = 10 -- weight of known values beside the equations

@@ -10,14 +10,8 @@
 local tessera = require "tessera"
 local op, nn, optim, data, graph, hf, rng = tessera.op, tessera.nn, tessera.optim, tessera.data, tessera.graph, tessera.hf, tessera.rng
 
-local options = { steps = 400, batch = 64, width = 64, layers = 2, train = 8000, test = 200, beams = 4, device = "cpu", dtype = "f32",
+local options = tessera.arguments { steps = 400, batch = 64, width = 64, layers = 2, train = 8000, test = 200, beams = 4, device = "cpu", dtype = "f32",
   lr = 2e-3, seed = 1, target = 95, save = false }
-for i = 1, #(arg or {}), 2 do
-  local name = arg[i]:match "^%-%-(%a+)$"
-  if options[name] == nil then error("unknown option " .. arg[i] .. "; the file begins with a list of them", 0) end
-  if not arg[i + 1] then error(arg[i] .. " wants a value", 0) end
-  options[name] = tonumber(arg[i + 1]) or arg[i + 1]
-end
 
 -- ---- the two languages: lists of words
 

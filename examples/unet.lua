@@ -12,22 +12,17 @@
 local tessera = require "tessera"
 local op, nn, optim, data, graph, rng = tessera.op, tessera.nn, tessera.optim, tessera.data, tessera.graph, tessera.rng
 
-local options = { size = "small", steps = false, batch = false, width = false, image = false, samples = 32, denoise = 40, device = "cpu",
+local usual = { size = "small", steps = false, batch = false, width = false, image = false, samples = 32, denoise = 40, device = "cpu",
   dtype = "f32", lr = false, ema = false, seed = 1, target = 0.75, picture = false, save = false }
-for i = 1, #(arg or {}), 2 do
-  local name = arg[i]:match "^%-%-(%a+)$"
-  if options[name] == nil then error("unknown option " .. arg[i] .. "; the file begins with a list of them", 0) end
-  if not arg[i + 1] then error(arg[i] .. " wants a value", 0) end
-  options[name] = tonumber(arg[i + 1]) or arg[i + 1]
-end
 
 -- widths: channels of each size, by which each halves; attention where pictures are not larger than `attend`.
 local sizes = {
   small = { steps = 500, batch = 32, image = 16, width = 24, times = { 1, 2, 2 }, blocks = 1, attend = 4, groups = 8, dropout = 0, lr = 2e-3, ema = 0.99 },
   full = { steps = 50, batch = 128, image = 32, width = 128, times = { 1, 2, 2, 2 }, blocks = 2, attend = 16, groups = 32, dropout = 0.1, lr = 2e-4, ema = 0.9999 },
 }
-local size = sizes[options.size] or error("--size is small or full", 0)
-for name, value in pairs(size) do size[name] = options[name] or value end
+local options = tessera.arguments(usual, sizes)
+local size = sizes[options.size]
+for name in pairs(size) do size[name] = options[name] or size[name] end
 
 -- ---- the net
 
