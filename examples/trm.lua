@@ -16,7 +16,7 @@ local here = debug.getinfo(1, "S").source:match "^@(.*)trm%.lua$" or "examples/"
 package.path = here .. "reasoning/?.lua;" .. package.path
 
 local tessera = require "tessera"
-local op, nn, optim, rng = tessera.op, tessera.nn, tessera.optim, tessera.rng
+local op, nn, data, optim, rng = tessera.op, tessera.nn, tessera.data, tessera.optim, tessera.rng
 local blocks, supervision, task = require "blocks", require "supervision", require "task"
 
 local o = tessera.arguments({ size = "laptop", box = 2, steps = 5000, batch = 64, width = 64, layers = 2, heads = 4, expansion = 4,
@@ -80,17 +80,20 @@ local train = supervision.trainer(model, optimizer, { batch = o.batch, cells = c
 local solve = supervision.solver(model, o.longest)
 
 print(("%d parameters, %d steps of %d puzzles, %d x %d"):format(model:num_parameters(), o.steps, o.batch, game.side, game.side))
-local right
+local bar, right = data.progress(o.steps, { label = "train", unit = "puzzle", scale = o.batch })
 for i = 1, o.steps do
   local loss = train(fresh())
+  bar:update(i, { loss = loss })
   if i % o.every == 0 then
     local part, segments = ema:with(supervision.tested, solve, tests, answers)
     local told
     told, right = train.told()
+    bar:clear()
     print(("step %5d  loss %.4f  %s  test: %5.1f%% in %.1f segments"):format(i, loss:item(), told, 100 * part, segments))
     if part >= o.target then break end
   end
 end
+bar:finish()
 
 ema:copy()
 local text, part = task.report(game, model, o.longest, tests, answers)
