@@ -27,7 +27,7 @@ local sizes = {
 }
 local options = tessera.arguments({ size = "tiny", dtype = "bf16", text = "/usr/share/common-licenses/GPL-3", device = "cpu", seed = 1,
   lr = 6e-4, dp = 1, pp = 1, micro = 1, steps = false, batch = false, context = false, synthetic = { false, true }, init = false,
-  save = false }, sizes)
+  save = ">.safetensors" }, sizes)
 local config, steps, batch, context = sizes[options.size], options.steps, options.batch, options.context
 
 -- ---- tokens

@@ -10,7 +10,7 @@ local tessera = require "tessera"
 local op, nn, optim, data, graph, rng = tessera.op, tessera.nn, tessera.optim, tessera.data, tessera.graph,
   tessera.rng
 
-local options = tessera.arguments { steps = 1200, stop = math.huge, text = "/usr/share/common-licenses/GPL-3", checkpoint = false,
+local options = tessera.arguments { steps = 1200, stop = math.huge, text = "/usr/share/common-licenses/GPL-3", checkpoint = ">",
   resume = { false, true }, seed = 1 }
 
 local LAYERS, WIDTH, HEADS, CONTEXT, BATCH, DROPOUT = 4, 128, 4, 128, 12, 0.2

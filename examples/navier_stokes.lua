@@ -15,7 +15,7 @@ local op, nn, optim, data, graph, rng, image = tessera.op, tessera.nn, tessera.o
   tessera.rng, tessera.image
 
 local options = tessera.arguments({ re = { 100, 1000 }, form = { "momentum", "vorticity" }, steps = 2000, rounds = 200, points = 768, width = 48,
-  seed = 1, dtype = { "f32", "f64" }, tolerance = 0.03, dp = 1, size = "laptop", device = "cpu", picture = false }, {
+  seed = 1, dtype = { "f32", "f64" }, tolerance = 0.03, dp = 1, size = "laptop", device = "cpu", picture = ">.png" }, {
   laptop = {},
   gpu = { steps = 20000, rounds = 500, points = 131072, width = 256, device = "cuda:0" },
 })

@@ -12,7 +12,7 @@ local op, nn, optim, data, graph, rng, image = tessera.op, tessera.nn, tessera.o
   tessera.rng, tessera.image
 
 local options = tessera.arguments { steps = 1000, rounds = 30, points = 512, width = 32, seed = 1, dtype = { "f32", "f64" }, tolerance = 1e-2,
-  picture = false }
+  picture = ">.png" }
 
 local NU, SIDE, TIME = 0.05, 2 * math.pi, 1
 local KNOWN = 10 -- weight of known values beside the equations

@@ -11,7 +11,7 @@ local tessera = require "tessera"
 local op, nn, optim, data, graph, hf, rng = tessera.op, tessera.nn, tessera.optim, tessera.data, tessera.graph, tessera.hf, tessera.rng
 
 local options = tessera.arguments { steps = 400, batch = 64, width = 64, layers = 2, train = 8000, test = 200, beams = 4, device = "cpu", dtype = "f32",
-  lr = 2e-3, seed = 1, target = 95, save = false }
+  lr = 2e-3, seed = 1, target = 95, save = ">.safetensors" }
 
 -- ---- the two languages: lists of words
 

@@ -111,7 +111,7 @@ local function trained(name, Net)
   rng.seed(2)
   local model = Net()
   if HOME ~= "cpu" then model:to(HOME) end
-  if mesh then dist.shard_module(model, mesh, { ["*experts.*"] = { "ep" } }) end
+  if mesh then dist.shard_module(model, mesh, name == "mixture" and { ["*experts.*"] = { "ep" } } or {}) end
   local step = graph.training_step(model, function(m, x, y)
     local made, cost, dropped = m(x)
     local loss = op.mse(made, y)

@@ -13,7 +13,7 @@ local tessera = require "tessera"
 local op, nn, optim, data, graph, rng = tessera.op, tessera.nn, tessera.optim, tessera.data, tessera.graph, tessera.rng
 
 local usual = { size = "small", steps = false, batch = false, width = false, image = false, samples = 32, denoise = 40, device = "cpu",
-  dtype = "f32", lr = false, ema = false, seed = 1, target = 0.75, picture = false, save = false }
+  dtype = "f32", lr = false, ema = false, seed = 1, target = 0.75, picture = ">.png", save = ">.safetensors" }
 
 -- widths: channels of each size, by which each halves; attention where pictures are not larger than `attend`.
 local sizes = {

@@ -9,7 +9,7 @@ file:write [[
 --   usage
 
 local tessera = require "tessera"
-local o = tessera.arguments({ size = "small", steps = 100, device = "cpu", save = false, batch = false, resume = { false, true },
+local o = tessera.arguments({ size = "small", steps = 100, device = "cpu", save = false, picture = ">.png", batch = false, resume = { false, true },
   dtype = { "f32", "bf16" }, target = 0.5, stop = math.huge }, { small = { batch = 4 }, gpu = { steps = 1000, batch = 64, device = "cuda:99" } })
 local names = {}
 for name, value in pairs(o) do names[#names + 1] = name .. "=" .. tostring(value) end
@@ -25,9 +25,9 @@ local function run(words)
   return (out:gsub("exit 0\n$", ""):gsub("\n$", ""))
 end
 
-run() --> batch=4 device=cpu dtype=f32 resume=false save=false size=small steps=100 stop=inf target=0.5
-run "--steps=3 --resume --save x.npy --target -9 --dtype bf16 --batch 2" --> batch=2 device=cpu dtype=bf16 resume=true save=x.npy size=small steps=3 stop=inf target=-9
-run "--size gpu --device sim:0" --> batch=64 device=sim:0 dtype=f32 resume=false save=false size=gpu steps=1000 stop=inf target=0.5
+run() --> batch=4 device=cpu dtype=f32 picture=false resume=false save=false size=small steps=100 stop=inf target=0.5
+run "--steps=3 --resume --save x.npy --target -9 --dtype bf16 --batch 2" --> batch=2 device=cpu dtype=bf16 picture=false resume=true save=x.npy size=small steps=3 stop=inf target=-9
+run "--size gpu --device sim:0" --> batch=64 device=sim:0 dtype=f32 picture=false resume=false save=false size=gpu steps=1000 stop=inf target=0.5
 
 -- An error is a line and a hint, without the library's places.
 local function wrong(words)
@@ -49,6 +49,12 @@ wrong "here" --> 'here' belongs to no option, options are --name value; with --h
 select(2, wrong "--device foo:0"):match "[^;]*$" -->  --device cpu is always there
 wrong("--size gpu"):match "^%-%-size gpu: there is no device 'cuda:99'" --> --size gpu: there is no device 'cuda:99'
 wrong("--device foo:0"):match "^[^;]*" --> --device: there is no device 'foo:0'
+
+-- What is written in the end is looked at first, and not made.
+wrong "--picture /nope/a.png" --> --picture: cannot be written: /nope/a.png: No such file or directory, nil
+wrong "--picture a.xyz" --> option '--picture' must be the name of a file to write, .png, not 'a.xyz', nil
+run("--picture " .. path .. ".png"):match "picture=(%S+)" --> SCRIPT.png
+io.open(path .. ".png") == nil --> true
 
 -- --help: how the file begins, and options with what they are for the size that is named.
 local help = run "--help --size gpu"

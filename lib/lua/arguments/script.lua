@@ -16,6 +16,24 @@ local function known_values(name, usual, sizes)
   return list
 end
 
+-- ">.png": a file that is written in the end, so it is looked at in the beginning whether it can be.
+local function written(ending)
+  local k = options.kind("the name of a file to write" .. (ending ~= "" and ", " .. ending or ""), function(v)
+    return type(v) == "string" and #v > #ending and v:sub(#v - #ending + 1) == ending
+  end)
+  k.is_written = true
+  return k
+end
+
+local function need_writable(name, path, fail)
+  local was = io.open(path, "rb")
+  if was then was:close() end
+  local file, why = io.open(path, "ab")
+  if not file then fail(("%s: cannot be written: %s"):format(words.spelt(name), core.shown(why, 300))) end
+  file:close()
+  if not was then os.remove(path) end
+end
+
 -- false stands for "nothing, if it is not given": a text, or a number where a size has one. Whole numbers are counts, not below 0.
 local function kind_of(name, usual, sizes)
   if type(usual[name]) == "table" then
@@ -27,6 +45,7 @@ local function kind_of(name, usual, sizes)
     if type(v) == "number" then is_number, is_count = true, is_count and v >= 0 and (v == math.huge or v % 1 == 0) end
   end
   if is_number then return options.number { least = is_count and 0 or nil } end
+  if type(usual[name]) == "string" and usual[name]:sub(1, 1) == ">" then return written(usual[name]:sub(2)) end
   if name == "dtype" then return options.dtype end
   return options.text
 end
@@ -101,6 +120,7 @@ return function(usual, sizes, given, source)
   local size = has_sizes and sizes[own.size or usual.size] or {}
   for name, v in pairs(usual) do
     if type(v) == "table" then v = v[1] end
+    if kinds[name].is_written then v = false end
     if size[name] ~= nil then v = size[name] end
     defaults[name] = v
   end
@@ -115,6 +135,9 @@ return function(usual, sizes, given, source)
   local o = {}
   for name, v in pairs(defaults) do
     if own[name] ~= nil then o[name] = own[name] else o[name] = v end
+  end
+  for name, kind in pairs(kinds) do
+    if kind.is_written and own[name] then need_writable(name, own[name], fail) end
   end
   if has_sizes then o.size = own.size or usual.size end
   if type(o.device) == "string" then
