@@ -53,7 +53,7 @@ local optimizer = optim.AdamW(model:parameters(), { lr = 2e-3, betas = { 0.9, 0.
 local function loss_of(m, x, y) return op.cross_entropy(m(x), y) end
 
 local step = graph.training_step(model, loss_of, optimizer, {
-  schedule = optim.schedule.cosine { lr = 2e-3, final = 1e-4, warmup = 50, steps = options.steps },
+  schedule = optim.schedule.cosine { lr = 2e-3, final = 1e-4, warmup = 50, steps = math.max(1, options.steps) },
 })
 local evaluate = graph.module("evaluate", function(x, y) return loss_of(model, x, y) end)
 

@@ -64,7 +64,7 @@ local function large(size)
   collectgarbage()
   local model, bytes, read
   local t = timed(function() model, bytes, read = drawn.model(config, { device = device }) end)
-  print(("gpt-oss %s: %.2f GB of weights, drawn in %.1f s; a token reads %.2f GB"):format(size, bytes / 1e9, t, read / 1e9))
+  print(("gpt-oss %s: %.3g GB of weights, drawn in %.1f s; a token reads %.3g GB"):format(size, bytes / 1e9, t, read / 1e9))
   local prompts = {}
   for i = 1, options.batch do prompts[i] = { i, (1000 + i) % config.vocab_size, 77 * i % config.vocab_size } end
   local texts
@@ -126,7 +126,9 @@ local function compare()
 end
 
 local function tiny()
-  if options.device and options.device ~= "cpu" then error("--device: the tiny one learns on the CPU; with --size small, 20b or 120b it is asked", 0) end
+  if options.device and options.device ~= "cpu" then
+    error("--device: the tiny one learns on the CPU; with --size small, 20b or 120b it is asked", 0)
+  end
   local CONTEXT, BATCH = 32, 8
   local text = data.text(options.text)
   local tokenizer = data.CharTokenizer(text)

@@ -29,7 +29,8 @@ local Block, Model = nn.Module:extend "Block", nn.Module:extend "Model"
 function Block:init()
   self.before, self.between = nn.RMSNorm(WIDTH), nn.RMSNorm(WIDTH)
   self.attention = nn.MultiHeadAttention(WIDTH, HEADS, { causal = true, rope = {} })
-  self.moe = nn.MoE(WIDTH, HIDDEN, { experts = EXPERTS, k = CHOSEN, activation = "swiglu", bias = false, capacity = options.capacity > 0 and options.capacity or nil })
+  self.moe = nn.MoE(WIDTH, HIDDEN, { experts = EXPERTS, k = CHOSEN, activation = "swiglu", bias = false,
+    capacity = options.capacity > 0 and options.capacity or nil })
 end
 
 function Block:forward(x)

@@ -147,7 +147,7 @@ end
 
 local adam = optim.Adam(model:parameters())
 local step = graph.training_step(model, loss, adam, {
-  schedule = optim.schedule.cosine { lr = 5e-3, warmup = 100, steps = options.steps },
+  schedule = optim.schedule.cosine { lr = 5e-3, warmup = 100, steps = math.max(1, options.steps) },
 })
 local bar = data.progress(options.steps, { label = "Adam" })
 for i = 1, options.steps do bar:update(i, { loss = step(sample(options.points)) }) end
@@ -179,5 +179,6 @@ if options.picture then
   image.save(options.picture, op.where(line, 0.2, colour))
   print("wrote " .. options.picture)
 end
-assert(off <= options.tolerance, "the flow is too far from the exact one")
+assert(off <= options.tolerance,
+  ("the flow is %.3g from the exact one, and --tolerance allows %g; more steps and rounds would help"):format(off, options.tolerance))
 return model:state_dict()

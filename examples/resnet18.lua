@@ -202,6 +202,7 @@ local function share_right(px, py)
   return 100 * right / px.shape[1]
 end
 
+if options.save then tessera.save(options.save, model:state_dict()) end
 if test_x then
   local share = share_right(normalised(test_x), test_y:to(options.device))
   print(("%.1f%% of %d other pictures are named right"):format(share, test_x.shape[1]))
@@ -216,7 +217,6 @@ if test_x then
       print(table.concat(names, " "))
     end
   end
-  assert(share >= options.target, ("%g%% were hoped for"):format(options.target))
+  assert(share >= options.target, ("%.1f%% are right, and --target asks for %g%%; more steps would help"):format(share, options.target))
 end
-if options.save then tessera.save(options.save, model:state_dict()) end
 return { state = model:state_dict(), loss = last, model = model, ResNet = ResNet, loss_of = loss_of, step = step, batch = { images, labels } }

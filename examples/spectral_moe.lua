@@ -17,8 +17,8 @@ local sizes = {
   laptop = { steps = 1000, batch = 8, n = 256, width = 32, hidden = 64, experts = 4, bands = 4, lr = 2e-2 },
   gpu = { steps = 200, batch = 1, n = 16384, width = 1024, hidden = 4096, experts = 16, bands = 8, lr = 1e-3 },
 }
-local options = tessera.arguments({ size = "laptop", device = "cpu", dtype = "f32", dp = 1, ep = 1, capacity = 0, only = { "both", "mixture", "dense" },
-  steps = false, batch = false, n = false, width = false, hidden = false, experts = false, bands = false, lr = false }, sizes)
+local options = tessera.arguments({ size = "laptop", device = "cpu", dtype = "f32", dp = 1, ep = 1, capacity = 0,
+  only = { "both", "mixture", "dense" }, steps = false, batch = false, n = false, width = false, hidden = false, experts = false, bands = false, lr = false }, sizes)
 local CAPACITY = options.capacity > 0 and options.capacity or nil
 
 local places = {} -- devices that the program names, of which a mesh may take one several times

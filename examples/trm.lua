@@ -76,7 +76,7 @@ local optimizer = optim.AdamAtan2(model:parameters(), { lr = o.rate, betas = { 0
 local ema = optim.EMA(model:parameters(), o.ema)
 local train = supervision.trainer(model, optimizer, { batch = o.batch, cells = cells, segments = o.segments, explore = o.explore,
   device = o.device, mesh = mesh, ema = ema,
-  schedule = optim.schedule.cosine { lr = o.rate, final = o.rate * o.final, warmup = o.warmup, steps = o.steps } })
+  schedule = optim.schedule.cosine { lr = o.rate, final = o.rate * o.final, warmup = o.warmup, steps = math.max(1, o.steps) } })
 local solve = supervision.solver(model, o.longest)
 
 print(("%d parameters, %d steps of %d puzzles, %d x %d"):format(model:num_parameters(), o.steps, o.batch, game.side, game.side))
@@ -98,6 +98,6 @@ bar:finish()
 ema:copy()
 local text, part = task.report(game, model, o.longest, tests, answers)
 print(text)
-if o.box == 2 and o.steps >= 100 then assert(right > 0.4, "it has learned too little") end
+if o.box == 2 and o.steps >= 100 and right then assert(right > 0.4, "it has learned too little") end
 if o.size == "laptop" and o.steps >= 5000 then assert(part >= 0.85, "it solves too few puzzles") end
 return model:state_dict()

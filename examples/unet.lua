@@ -235,6 +235,7 @@ bar:finish()
 
 model:eval()
 local score
+if options.save then tessera.save(options.save, { model = model:state_dict(), ema = ema:state_dict() }) end
 if options.samples > 0 then
   local made = ema:with(function() return tessera.no_grad(sample, model, options.samples, options.denoise) end):to "cpu"
   score = likeness(made):median():item()
@@ -245,7 +246,6 @@ if options.samples > 0 then
     local grid = (made:narrow(0, 0, across * down) + 1):reshape(down, across, 3, size.image, size.image):permute(0, 3, 1, 4, 2) / 2
     require("tessera.image").save(options.picture, grid:reshape(down * size.image, across * size.image, 3))
   end
-  assert(score >= options.target, ("%g was hoped for"):format(options.target))
+  assert(score >= options.target, ("a likeness of %.3f, and --target asks for %g; more steps would help"):format(score, options.target))
 end
-if options.save then tessera.save(options.save, { model = model:state_dict(), ema = ema:state_dict() }) end
 return { state = model:state_dict(), loss = loss, model = model, UNet = UNet, loss_of = loss_of, step = step, batch = { images } }
