@@ -17,22 +17,23 @@ local sizes = {
   laptop = { steps = 1000, batch = 8, n = 256, width = 32, hidden = 64, experts = 4, bands = 4, lr = 2e-2 },
   gpu = { steps = 200, batch = 1, n = 16384, width = 1024, hidden = 4096, experts = 16, bands = 8, lr = 1e-3 },
 }
-local options = tessera.arguments({ size = "laptop", device = "cpu", dtype = "f32", dp = 1, ep = 1, capacity = 0,
-  only = { "both", "mixture", "dense" }, steps = false, batch = false, n = false, width = false, hidden = false, experts = false, bands = false, lr = false }, sizes)
+local options = tessera.arguments({ size = "laptop", device = "cpu", dtype = "f32", dp = 0, ep = 0, capacity = 0,
+  only = { "both", "mixture", "dense" },
+  steps = false, batch = false, n = false, width = false, hidden = false, experts = false, bands = false, lr = false }, sizes)
 local CAPACITY = options.capacity > 0 and options.capacity or nil
 
 local places = {} -- devices that the program names, of which a mesh may take one several times
 for name in options.device:gmatch "[^,]+" do places[#places + 1] = name end
 local HOME = places[1]
 
-local MESH = { dp = options.dp, ep = options.ep }
+local MESH = { dp = math.max(1, options.dp), ep = math.max(1, options.ep) }
 
 local B, N, D, HIDDEN, EXPERTS, BANDS = options.batch, options.n, options.width, options.hidden, options.experts, options.bands
 local DEPTH, CHOSEN = 3, 2
 local F, W = N / 2 + 1, 2 * D -- tokens of a signal, and numbers of each
 
 rng.seed(1)
-dist.leaves(8) -- sums are cut into so many, whatever the mesh
+if options.dp + options.ep > 0 then dist.leaves(8) end -- sums are cut into so many, whatever the mesh: --ep 1, 2 and 4 have the same bits
 
 -- ---- signals as tokens, and back
 local function frequencies(x)
