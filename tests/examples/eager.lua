@@ -67,9 +67,11 @@ for name, t in pairs(captured) do
 end
 
 -- ---- every function of every example
-local function tensors(value, list)
-  if type(value) == "table" then
-    for _, v in pairs(value) do tensors(v, list) end
+local function tensors(value, list, seen)
+  seen = seen or {}
+  if type(value) == "table" and not seen[value] then -- a module may hold itself
+    seen[value] = true
+    for _, v in pairs(value) do tensors(v, list, seen) end
   elseif tessera.is_tensor(value) then
     list[#list + 1] = value:hash()
   end
