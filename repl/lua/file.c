@@ -12,6 +12,7 @@
 #include "lib/json.h"
 #include "lib/text.h"
 #include "repl/lua_api.h"
+#include "repl/report_line.h"
 #include "vm/core/mapped.h"
 #include "lib/clock.h"
 
@@ -294,6 +295,19 @@ static int is_terminal(lua_State *L) {
   return 1;
 }
 
+/* columns() -> those of the terminal that standard error is, or 0. */
+static int columns(lua_State *L) {
+  lua_pushinteger(L, ts_report_columns());
+  return 1;
+}
+
+/* open_line(open): whether the terminal's line has text without an end, behind which a report begins
+ * on the next one. */
+static int open_line(lua_State *L) {
+  ts_report_set_open_line(lua_toboolean(L, 1));
+  return 0;
+}
+
 /* Seconds on a clock that only goes forward. */
 static int now(lua_State *L) {
   lua_pushnumber(L, (double)ts_clock_nsec() * 1e-9);
@@ -406,6 +420,8 @@ void ts_lua_open_files(lua_State *L) {
                                       {"json_string", json_string},
                                       {"is_utf8", is_utf8},
                                       {"is_terminal", is_terminal},
+                                      {"columns", columns},
+                                      {"open_line", open_line},
                                       {"now", now},
                                       {NULL, NULL}};
   ts_lua_metatable(L, FILE_TYPE, method);
