@@ -101,8 +101,11 @@ int ts_index_open(TsCall *call, int input, int axis, int64_t size, TsIndex *ix) 
   if (!failed && (c.bad || (c.negative && !wraps)))
     failed = find_bad(call, axis, size, ix, wraps);
   if (!failed && c.negative) failed = wrap(call, size, ix);
-  if (failed) ts_tensor_unref(ix->t);
+  if (failed) ts_index_close(ix);
   return failed;
 }
 
-void ts_index_close(TsIndex *ix) { ts_tensor_unref(ix->t); }
+void ts_index_close(TsIndex *ix) {
+  ts_tensor_unref(ix->t);
+  *ix = (TsIndex){0};
+}

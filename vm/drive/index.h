@@ -38,8 +38,9 @@ typedef struct TsIndex {
 enum { TS_INDEX_FLAT = -1, TS_INDEX_CLASS = -2, TS_INDEX_SEGMENT = -3 };
 
 /* Opens call->in[input], numbers below size. The error names the number, the axis and
- * its size. */
+ * its size; after it ix is empty. */
 int ts_index_open(TsCall *call, int input, int axis, int64_t size, TsIndex *ix);
+/* Once or more often; of {0} nothing. */
 void ts_index_close(TsIndex *ix);
 /* The error of the number v; -1. */
 int ts_index_wrong(TsCall *call, int axis, int64_t size, int64_t v);
