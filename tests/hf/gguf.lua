@@ -74,7 +74,13 @@ local KEYS = { hidden_size = "embedding_length", n_embd = "embedding_length", nu
   max_position_embeddings = "context_length", n_positions = "context_length", sliding_window = "attention.sliding_window",
   num_experts_per_tok = "expert_used_count", num_local_experts = "expert_count", num_experts = "expert_count",
   moe_intermediate_size = "expert_feed_forward_length", attn_logit_softcapping = "attn_logit_softcapping",
-  final_logit_softcapping = "final_logit_softcapping", use_parallel_residual = "use_parallel_residual" }
+  final_logit_softcapping = "final_logit_softcapping", use_parallel_residual = "use_parallel_residual",
+  q_lora_rank = "attention.q_lora_rank", kv_lora_rank = "attention.kv_lora_rank", first_k_dense_replace = "leading_dense_block_count",
+  n_routed_experts = "expert_count", n_shared_experts = "expert_shared_count", routed_scaling_factor = "expert_weights_scale",
+  norm_topk_prob = "expert_weights_norm", n_group = "expert_group_count", topk_group = "expert_group_used_count",
+  qk_rope_head_dim = "rope.dimension_count", d_model = "embedding_length", d_ff = "feed_forward_length", d_kv = "attention.key_length",
+  num_heads = "attention.head_count", num_layers = "block_count", num_decoder_layers = "decoder_block_count",
+  relative_attention_num_buckets = "attention.relative_buckets_count" }
 
 local function metadata(c, arch)
   local meta = { ["general.architecture"] = arch }
@@ -88,7 +94,18 @@ local function metadata(c, arch)
     if rope.partial_rotary_factor then meta[arch .. ".rope.dimension_count"] = rope.partial_rotary_factor * c.hidden_size / c.num_attention_heads end
     if rope.rope_type == "linear" then
       meta[arch .. ".rope.scaling.type"], meta[arch .. ".rope.scaling.factor"] = "linear", rope.factor
+    elseif rope.rope_type == "yarn" then
+      meta[arch .. ".rope.scaling.type"], meta[arch .. ".rope.scaling.factor"] = "yarn", rope.factor
+      meta[arch .. ".rope.scaling.original_context_length"] = rope.original_max_position_embeddings
+      meta[arch .. ".rope.scaling.yarn_log_multiplier"] = tessera.tensor(rope.mscale_all_dim / 10):item() -- in f32
     end
+  end
+  if c.model_type == "deepseek_v2" then -- as older writers have it
+    meta["deepseek2.attention.key_length"], meta["deepseek2.attention.value_length"] = c.qk_nope_head_dim + c.qk_rope_head_dim, c.v_head_dim
+  elseif c.model_type == "deepseek_v3" then
+    meta["deepseek2.attention.key_length"], meta["deepseek2.attention.value_length"] = c.kv_lora_rank + c.qk_rope_head_dim, c.kv_lora_rank
+    meta["deepseek2.attention.key_length_mla"], meta["deepseek2.attention.value_length_mla"] = c.qk_nope_head_dim + c.qk_rope_head_dim, c.v_head_dim
+    meta["deepseek2.expert_gating_func"], meta["deepseek2.attention.head_count_kv"] = 2, 1
   end
   return meta
 end
@@ -100,8 +117,13 @@ local function converted(family, v, blocks)
     if change[family] then t = change[family](name, t, v.config) end
     local layer, expert = name:match "%.(%d+)%.", name:match "experts%.(%d+)%."
     local key = name:gsub("experts%.%d+%.", "experts."):gsub("%f[%a](layers?)%.%d+%.", "%1.*."):gsub("%f[%a]h%.%d+%.", "h.*.")
-    local own = rows[key] and rows[key]:gsub("%*", layer or "")
-    if own and expert then
+    local own = rows[name] or rows[key] and rows[key]:gsub("%*", layer or "")
+    if family == "deepseek_v3" and own and own:find "attn_kv_b" then
+      local c = v.config
+      local both = t:reshape(c.num_attention_heads, c.qk_nope_head_dim + c.v_head_dim, c.kv_lora_rank)
+      local keys, values = both:narrow(1, 0, c.qk_nope_head_dim):T():contiguous(), both:narrow(1, c.qk_nope_head_dim, c.v_head_dim):contiguous()
+      out[own:gsub("kv_b", "k_b")], out[own:gsub("kv_b", "v_b")] = blocks and blocks(own, keys) or keys, blocks and blocks(own, values) or values
+    elseif own and expert then
       stacks[own] = stacks[own] or {}
       stacks[own][expert + 1] = t
     elseif own then
@@ -122,6 +144,8 @@ local path = os.tmpname() .. ".gguf"
 local assumed = {}
 function assumed.qwen2(c) c.layer_types, c.use_sliding_window = nil, false end
 function assumed.gemma2(c) c.query_pre_attn_scalar = c.head_dim end
+function assumed.t5(c) c.relative_attention_max_distance = nil end
+function assumed.t5_gated(c) c.scale_decoder_outputs = nil end
 function assumed.gemma3(c) c.layer_types, c.query_pre_attn_scalar = nil, c.head_dim end
 
 local tried = 0
@@ -131,16 +155,16 @@ for family, row in pairs(all) do
   if assumed[family] then
     assumed[family](v.config)
     local at = vectors.folder(v.config, v.tensors)
-    want = hf.load(at)(v.ins.ids)
+    want = hf.load(at) { ids = v.ins.ids, decoder_ids = v.ins.decoder_ids, mask = v.ins.mask }
     vectors.remove(at)
   end
   write(path, metadata(v.config, row.architecture), converted(family, v))
   local m = hf.load(path)
-  local d = vectors.distance((m(v.ins)), want)
+  local d = vectors.distance((m { ids = v.ins.ids, decoder_ids = v.ins.decoder_ids, mask = v.ins.mask }), want)
   assert(d < 1e-5, ("%s: %g"):format(family, d))
   tried = tried + 1
 end
-tried --> 16
+tried --> 20
 
 -- Blocks stay blocks, of tables, of matrices and of experts; the numbers are those of their casts to f32.
 for _, family in ipairs { "llama", "qwen3_moe" } do
