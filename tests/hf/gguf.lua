@@ -155,12 +155,12 @@ for family, row in pairs(all) do
   if assumed[family] then
     assumed[family](v.config)
     local at = vectors.folder(v.config, v.tensors)
-    want = hf.load(at) { ids = v.ins.ids, decoder_ids = v.ins.decoder_ids, mask = v.ins.mask }
+    want = hf.load(at)(v.ins)
     vectors.remove(at)
   end
   write(path, metadata(v.config, row.architecture), converted(family, v))
   local m = hf.load(path)
-  local d = vectors.distance((m { ids = v.ins.ids, decoder_ids = v.ins.decoder_ids, mask = v.ins.mask }), want)
+  local d = vectors.distance((m(v.ins)), want)
   assert(d < 1e-5, ("%s: %g"):format(family, d))
   tried = tried + 1
 end
