@@ -21,6 +21,7 @@ static int axis_of(const TsNode *n) {
   if (is_grouped(n->op)) return nd - 2;
   if (n->op == TS_OP_take) return TS_INDEX_FLAT;
   if (n->op == TS_OP_one_hot) return TS_INDEX_CLASS;
+  if (n->op == TS_OP_moe_places) return TS_INDEX_EXPERT;
   if (n->op == TS_OP_segment_reduce) return TS_INDEX_SEGMENT;
   if (n->op == TS_OP_embedding) return 0;
   if (is_loss(n->op)) return nd - 1;
