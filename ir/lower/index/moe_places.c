@@ -74,8 +74,10 @@ static TsTile *places(const Experts *e) {
   TsTile *k = ts_tile_new("moe_places");
   if (!k) return NULL;
   int64_t n = ts_tile_size(k, "N"), ends = ts_tile_size(k, "ends");
-  V index = param(k, "index", e->index, n, false), order = param(k, "order", TS_DT_i32, n, false);
-  V start = param(k, "start", TS_DT_i32, ends, false), y = param(k, "place", TS_DT_i64, n, true);
+  V index = param(k, "index", e->index, n, false),
+    order = param(k, "order", TS_DT_i32, n, false);
+  V start = param(k, "start", TS_DT_i32, ends, false),
+    y = param(k, "place", TS_DT_i64, n, true);
   Make m = begin(e, k);
   V count = ts_short_dim(&m.b, 0), size;
   TsTileLoop l = ts_tile_for(&m.b, ts_tile_index(&m.b, 0), count, PIECE, true, 0, NULL);
@@ -132,7 +134,8 @@ static TsTile *sizes(const Experts *e) {
   int64_t ends = ts_tile_size(k, "ends"), experts = ts_tile_size(k, "E");
   int64_t one = ts_tile_size(k, "one"), width = 32;
   V start = param(k, "start", TS_DT_i32, ends, false);
-  V y = param(k, "size", TS_DT_i64, experts, true), gone = param(k, "dropped", TS_DT_i64, one, true);
+  V y = param(k, "size", TS_DT_i64, experts, true),
+    gone = param(k, "dropped", TS_DT_i64, one, true);
   Make m = begin(e, k);
   while (width < e->experts) width *= 2;
   m.t = ts_tile_vector(TS_DT_i64, width);
