@@ -26,6 +26,16 @@ same("one expert has all", op.full({ 400, 2 }, 6):cast "i64", { experts = 9 })
 same("one expert has too many", op.full({ 400, 2 }, 6):cast "i64", { experts = 9, capacity = 33 })
 same("choices that do not lie in a row", choices(50, 6, 5, 3, "i64"):T(), { experts = 5 })
 
+-- Rows of all types there and back, short and long, some of them nobody's.
+for _, d in ipairs { "f32", "bf16", "f16", "f64", "i64", "u8" } do
+  for _, n in ipairs { 3, 64, 1000 } do
+    local rows = (rng.normal({ 10, n }, { seed = 2, stream = n }) * 50):abs():cast(d)
+    local place, source = op.moe_places(choices(5, 2, 3, 4, "i64"), { experts = 3, capacity = 3 })
+    on.check("rows of " .. d, op.route_rows, rows:narrow(0, 0, 9):reshape(3, 3, n), place, source)
+    on.check("there and back of " .. d, function(x, p, s) return op.route_rows(x, s, p, { times = 2 }) end, rows:narrow(0, 0, 5), place, source)
+  end
+end
+
 -- A mixture in one function.
 local x, logits = rng.normal({ 33, 16 }, { seed = 1, stream = 1 }), rng.normal({ 33, 6 }, { seed = 1, stream = 2 })
 local up, down = rng.normal({ 6, 16, 24 }, { seed = 1, stream = 3 }), rng.normal({ 6, 24, 16 }, { seed = 1, stream = 4 })
