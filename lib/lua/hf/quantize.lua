@@ -9,7 +9,8 @@ local op = core.op
 
 local quantize = {}
 
-local PIECE = 2 ^ 20 -- elements at once
+-- Elements at once, and of what is left behind the last such piece: with zeros it is as many, too, so that a captured function of either is all.
+local PIECE, SHORT = 2 ^ 20, 2 ^ 17
 
 local function bytes_of(x) return x:bitcast "u8" end
 local function half_bytes(x) return bytes_of(x:cast "f16") end
@@ -240,13 +241,13 @@ local captured = {}
 function quantize.blocks(x, dtype)
   local size, made = block_of[dtype], {}
   local rows = x:reshape { x.numel / size, size }
-  local step = PIECE / size
-  local function whole(piece) return op.concat(rule[dtype](piece), { axis = 1 }) end
-  captured[dtype] = captured[dtype] or graph.module("quantize", whole)
-  local of_piece = captured[dtype]
-  for at = 0, rows.shape[1] - 1, step do
-    local piece = rows:narrow(0, at, math.min(step, rows.shape[1] - at)):contiguous()
-    made[#made + 1] = (piece.shape[1] == step and of_piece or whole)(piece)
+  captured[dtype] = captured[dtype] or graph.module("quantize", function(piece) return op.concat(rule[dtype](piece), { axis = 1 }) end)
+  local at, n = 0, rows.shape[1]
+  while at < n do
+    local step = n - at >= PIECE / size and PIECE / size or SHORT / size
+    local piece = rows:narrow(0, at, math.min(step, n - at)):contiguous()
+    if piece.shape[1] < step then piece = op.concat({ piece, op.zeros { step - piece.shape[1], size } }, { axis = 0 }) end
+    made[#made + 1], at = captured[dtype](piece):narrow(0, 0, math.min(step, n - at)), at + step
   end
   local shape = { unpack(x.shape) }
   shape[#shape] = shape[#shape] / size * nbytes_of[dtype]
