@@ -234,7 +234,7 @@ static bool write_pieces(TsContext *c, int fd, const char *s, size_t len) {
   return true;
 }
 
-/* One part of the file: a string, or a tensor's bytes in row-major order. */
+/* The part of the file on the stack: a string, or a tensor's bytes in row-major order. */
 static bool write_part(lua_State *L, int fd) {
   size_t len = 0;
   const char *s = NULL;
@@ -256,7 +256,9 @@ static bool write_part(lua_State *L, int fd) {
   return good;
 }
 
-/* write_file(path, {parts}): path is either the old file or the whole new one. */
+/* write_file(path, {parts}): path is either the old file or the whole new one. A part is a string,
+ * a tensor, or a function of nothing that gives one of them when its turn comes, so that not all of a
+ * file has to be in memory at once. */
 static int write_file(lua_State *L) {
   const char *path = check_path(L, "save");
   TsReplace r;
@@ -266,6 +268,10 @@ static int write_file(lua_State *L) {
   bool good = true;
   for (int i = 1; i <= n && good; i++) {
     lua_rawgeti(L, 2, i);
+    if (lua_isfunction(L, -1) && lua_pcall(L, 0, 1, 0)) {
+      ts_replace_end(&r, false);
+      return lua_error(L);
+    }
     good = write_part(L, r.fd);
     lua_pop(L, 1);
   }
