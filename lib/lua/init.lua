@@ -157,7 +157,7 @@ local parts = { nn = "tessera.nn", optim = "tessera.optim", data = "tessera.data
 -- written. sizes: options by the words of --size; usual.size is the one that nobody
 -- has to name. --help shows the comment with which the script begins, and its options. What is wrong, a device that is
 -- not there as well, is told before anything else is done.
---   local o = tessera.arguments({size = "small", steps = 100, device = "cpu", save = false},
+--   local o = tessera.arguments({size = "small", steps = 100, device = "cpu"},
 --     {small = {}, gpu = {steps = 1000, device = "cuda:0"}})
 function tessera.arguments(usual, sizes)
   local about = debug.getinfo(2, "S") -- nil behind a tail call
