@@ -109,13 +109,11 @@ static void copy_stage(TsProductLower *l, const Ring *r, TsTileVal slot, TsTileV
 }
 
 static TsTileVal operand(TsProductLower *l, const Ring *r, int side, TsTileVal slot) {
-  TsAttr perm = {.type = TS_ATTR_ints, .n = 2, .ints = (int64_t[]){1, 0}};
   TsTileType t = ts_tile_type(l->factor, 2, r->tile[side]);
   TsTileVal at[3] = {slot, zero(l), zero(l)};
   TsTileVal x = ts_tile_load(&l->b, r->memory[side], at, &t, NULL);
-  if (!x || r->across[side] == (side == 1)) return x; /* [rows, k], [k, columns] */
-  TsTileType turned = ts_tile_type(l->factor, 2, (int64_t[]){t.dim[1], t.dim[0]});
-  return ts_tile_emit1(&l->b, TS_TILE_transpose, 1, &x, &perm, &turned);
+  bool across = r->across[side] != (side == 1); /* wanted: [rows, k], [k, columns] */
+  return across ? ts_tile_transposed(&l->b, x) : x;
 }
 
 /* The slot behind, of the ring. */

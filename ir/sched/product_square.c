@@ -170,11 +170,8 @@ static TsTileVal load(TsProductLower *l, int side, TsTileVal k) {
 }
 
 static TsTileVal operand(TsProductLower *l, int side, TsTileVal x) {
-  TsAttr perm = {.type = TS_ATTR_ints, .n = 2, .ints = (int64_t[]){1, 0}};
   x = ts_tile_cast(&l->b, x, l->factor);
-  if (!x || !lies_across(l, &l->access[side])) return x;
-  TsTileType t = ts_tile_type(l->factor, 2, (int64_t[]){x->type.dim[1], x->type.dim[0]});
-  return ts_tile_emit1(&l->b, TS_TILE_transpose, 1, &x, &perm, &t);
+  return lies_across(l, &l->access[side]) ? ts_tile_transposed(&l->b, x) : x;
 }
 
 /* Whether both operands are read in boxes, as the unit wants them: where they are multiplied. */
