@@ -1,4 +1,4 @@
-/* What follows a product in its kernel: the pointwise rows of a block form (ir/sched/product.c)
+/* What follows a product in its kernel: the pointwise rows of a block form (ir/sched/product/product.c)
  * made again on pieces of the sums. */
 #ifndef TS_IR_TILE_GPU_EPILOGUE_H
 #define TS_IR_TILE_GPU_EPILOGUE_H

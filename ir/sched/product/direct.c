@@ -1,5 +1,5 @@
 /* Stages of a product by a unit that makes squares, copied past registers into shared memory
- * (ir/sched/product_square.c): a ring of them, all but one under way. Threads meet once a stage, when
+ * (ir/sched/product/square.c): a ring of them, all but one under way. Threads meet once a stage, when
  * it has come: then all have left the one in front of it, whose place the next copies take. Behind the
  * end of k the last stage is copied once more, which nobody reads.
  *
@@ -8,7 +8,7 @@
  * one in front, so a place is free two meetings later: three stages. Rejected: two stages of such
  * blocks, which would fit 64 KiB; the copies of the half that comes last would be waited for where they
  * are asked for. */
-#include "ir/sched/product_state.h"
+#include "ir/sched/product/state.h"
 #include "ir/tile/square.h"
 
 enum { WIDEST = 16, WORD = 4 /* bytes of a copy of a lane */ };
