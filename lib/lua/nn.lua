@@ -166,7 +166,7 @@ function GroupNorm:forward(x)
 end
 
 require "tessera.nn.convolution"(nn)
-require "tessera.nn.layers"(nn, require "tessera.activation"(nn))
+require "tessera.nn.layers"(nn, require "tessera.nn.activation"(nn))
 
 -- ---- containers
 
