@@ -36,16 +36,14 @@ typedef struct TsContext {
   TsProfile profile;
   uint64_t commits; /* how often something that the program has was changed as a whole */
   uint64_t assigned, exchanged; /* tensors, or parts, whose elements were copied into; given */
-  int no_grad;                  /* > 0: calls are not recorded (vm/core/tape.h) */
+  int no_grad;      /* > 0: calls are not recorded (vm/core/tape.h) */
   uint8_t autocast; /* TS_DT_f16 or bf16: operands of calls are cast (vm/autocast.c); 0 */
   bool trap;        /* stop at the first NaN or infinity (vm/core/trap.h) */
   int device;       /* where new tensors are made */
   int leaves;       /* into how many axes that are summed over are cut (lib/mesh.h); 0: none */
-  TsOverlapAsked
-      overlap; /* what devices of a mesh do at a time, by the program; and how often it has */
-  unsigned overlap_said; /* said so */
-  int64_t
-      engines; /* while sums are on their way beside kernels: from so many bytes on copy engines
+  TsOverlapAsked overlap;  /* what devices of a mesh do at a time, by the program; and how often it has */
+  unsigned overlap_said;   /* said so */
+  int64_t engines; /* while sums are on their way beside kernels: from so many bytes on copy engines
                     * bring summands; 0: never */
   bool planning; /* calls on a mesh compute nothing: results are planned (vm/mesh/planned.h) */
   const struct TsMesh *abstract; /* what the program makes is planned, for this mesh; or NULL */
@@ -59,8 +57,8 @@ typedef struct TsContext {
   int step_told;          /* > 0: what is sent has been told */
   const char *step_if;    /* and on what it depends whether, or how often, it runs; or NULL */
   const struct TsRandomBox *box; /* what is drawn is this part of a larger tensor; or NULL */
-  bool device_auto;              /* and what gets hot may move elsewhere by itself */
-  bool sizes_read; /* by the program while a function is captured: it may branch on them */
+  bool device_auto; /* and what gets hot may move elsewhere by itself */
+  bool sizes_read;  /* by the program while a function is captured: it may branch on them */
   /* Of functions that run for an operator (vm/core/region.h), or NULL. */
   struct TsRegion *region;
   struct TsRegion *regions;   /* room for the outermost one, or NULL */
@@ -71,8 +69,7 @@ typedef struct TsContext {
   /* Who runs calls on other devices (vm/core/offload.h), or NULL. */
   const struct TsOffload *offload;
   void *offloader;
-  const struct TsSpread
-      *spread;    /* who runs functions over a mesh in pieces (vm/core/spread.h), or NULL */
+  const struct TsSpread *spread; /* who runs functions over a mesh in pieces (vm/core/spread.h), or NULL */
   bool replaying; /* it may put launches of a function off, */
   bool waiting;   /* or has put off eager ones */
   int on_host; /* > 0: what runs and what it makes is on the CPU, whatever device its inputs have */
