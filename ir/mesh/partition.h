@@ -38,9 +38,8 @@ typedef struct TsMeshGroup {
   TsPhase phase;           /* or of this one and an earlier phase */
   bool micro;              /* it runs for each micro-batch */
   int stage;               /* its number among groups, in the order in which they first run */
-  int64_t
-      bytes;   /* of sums of gradients that it has summands of, on one device; when they are */
-  bool closed; /* enough (ir/mesh/buckets.h) more nodes stand in another one behind it */
+  int64_t bytes; /* of sums of gradients that it has summands of, on one device; when they are */
+  bool closed;   /* enough (ir/mesh/buckets.h) more nodes stand in another one behind it */
 } TsMeshGroup;
 
 /* What one device runs of a group, for one micro-batch. */
@@ -73,9 +72,8 @@ typedef struct TsMeshJoin {
   int nto;                           /* and written: of a fold */
   int stage;                         /* of the group that runs behind it, */
   int begins;                        /* and of the first that runs beside it, or the same */
-  int row, nrow,
-      along; /* of a sum that is sent in nrow chunks along an axis: which; else nrow 0 */
-  const TsNode *node; /* that asks for it */
+  int row, nrow, along; /* of a sum that is sent in nrow chunks along an axis: which; else nrow 0 */
+  const TsNode *node;                /* that asks for it */
 } TsMeshJoin;
 
 typedef enum TsStepDoes {
@@ -105,17 +103,16 @@ typedef struct TsMeshPlan {
   TsMeshStep *step;
   int *die;
   int *param, *result, *update; /* slots: each parameter has one, also where nobody reads it */
-  bool alike; /* pieces are those of the first micro-batch: others would be the same */
-  bool
-      sampled; /* devices are only planned with: the first part has graphs, which stand for all */
+  bool alike;  /* pieces are those of the first micro-batch: others would be the same */
+  bool sampled; /* devices are only planned with: the first part has graphs, which stand for all */
   bool *batch; /* by parameter: micro-batches are of its first axis */
   int *chunk;  /* by parameter, of the pipeline; -1: it is of none */
   /* What is known of its steps before they run: */
   int turned;    /* steps that were not in the order of the schedule; */
   double bubble; /* share of the time in which places wait, by what operators cost; */
   int64_t *peak,
-      *held;      /* bytes by part of the graph's mesh: at most, and of what it begins with */
-  char *turns;    /* the schedule, a line for each place */
+      *held;   /* bytes by part of the graph's mesh: at most, and of what it begins with */
+  char *turns; /* the schedule, a line for each place */
   TsText remarks; /* lines on what is sent beside what is computed, and why not */
 } TsMeshPlan;
 

@@ -57,8 +57,7 @@ struct TsShard {
   const TsLayout *want; /* how result 0 is to lie, where the program says so; or NULL */
   bool settles;         /* of two ways that are equally good it is the first operand's */
   bool widens;          /* summands of 16-bit floats are made of operands in f32 */
-  int spilled,
-      spill; /* where input `spilled` is split along axes that are needed whole, factor spill - 1
+  int spilled, spill; /* where input `spilled` is split along axes that are needed whole, factor spill - 1
                          is split instead: pieces are exchanged, not gathered; spill 0: none */
   uint8_t turns; /* bits of mesh axes along which the same devices take turns: none of that */
   /* Options of a part; NULL: those of the call. 0 or -1 with the error. */

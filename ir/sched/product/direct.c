@@ -1,6 +1,6 @@
 /* Stages of a product by a unit that makes squares, copied past registers into shared memory
- * (ir/sched/product/square.c): a ring of them, all but one under way. Threads meet once a stage, when
- * it has come: then all have left the one in front of it, whose place the next copies take. Behind the
+ * (ir/sched/product/square.c): a ring of them, all but one under way. Threads meet once a stage,
+ * when it has come: then all have left the one in front of it, whose place the next copies take. Behind the
  * end of k the last stage is copied once more, which nobody reads.
  *
  * In pairs, half of the waves multiply a stage while the other half reads the next one into registers,
