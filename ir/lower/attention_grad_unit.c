@@ -42,8 +42,6 @@ enum {
 
 typedef struct Lower {
   const TsNode *n;
-  TsLayoutFn *layout;
-  void *arg;
   TsTile *k;
   TsTileBuild b;
   int64_t batch, heads, kv_heads, s, t, d, dv, window;
@@ -93,13 +91,6 @@ static V product(Lower *l, V a, V b, V acc) {
   return a && b && acc ? ts_tile_emit1(&l->b, TS_TILE_mma, 3, in, &unit, &acc->type) : NULL;
 }
 
-static V transposed(Lower *l, V x) {
-  TsAttr perm = {.type = TS_ATTR_ints, .n = 2, .ints = (int64_t[]){1, 0}};
-  if (!x) return NULL;
-  TsTileType t = tile2((TsDtype)x->type.dtype, x->type.dim[1], x->type.dim[0]);
-  return ts_tile_emit1(&l->b, TS_TILE_transpose, 1, &x, &perm, &t);
-}
-
 static V exp_of(Lower *l, V x, V base) {
   return ts_tile_op1(&l->b, TS_OP_exp, op2(l, TS_OP_sub, x, base));
 }
@@ -112,33 +103,6 @@ static V iota(Lower *l, int64_t axis, TsTileType t) {
 }
 
 /* ---- memory */
-static V param(Lower *l, TsVal v, const char *name, bool written) {
-  const TsMeta *m = &v->meta;
-  int64_t own[TS_MAX_RANK], size = ts_tile_size(l->k, "M");
-  TsTileType t = {.dtype = m->dtype, .rank = 4};
-  bool known = !written && l->layout && l->layout(l->arg, v, own);
-  if (!known) ts_meta_strides(m, own);
-  for (int i = 0; i < 4; i++) {
-    int axis = i - (4 - m->ndim);
-    t.dim[i] = axis < 0 ? 1 : m->dim[axis];
-    t.stride[i] = axis < 0 ? ts_meta_numel(m) : own[axis];
-  }
-  t.dim[0] = size;
-  t.strided = known;
-  if (!known) memset(t.stride, 0, sizeof t.stride);
-  return ts_tile_param(l->k, name, &t, written);
-}
-
-static const int place[] = {0, 1, 2, 5, 6}; /* of what is read, among the node's operands */
-
-static void put_params(Lower *l) {
-  static const char *const in[] = {"q", "k", "v", "out", "g"}, *const out[] = {"dq", "dk",
-                                                                               "dv"};
-  for (int i = 0; i < 5; i++) l->in[i] = param(l, l->n->in[place[i]], in[i], false);
-  for (int i = 0; i < 3; i++)
-    l->out[i] = param(l, (TsVal)(uintptr_t)&l->n->out[i], out[i], true);
-}
-
 static int64_t blocks(int64_t n, int64_t each) { return (n + each - 1) / each; }
 
 static void put_scratch(Lower *l) {
@@ -332,7 +296,7 @@ static void deltas(Lower *l) {
 /* ---- the second phase */
 static V scores(Lower *l, V a, V b, const TsMaskBlock *at) {
   TsTileType t = tile2(TS_DT_f32, l->own, l->step);
-  V x = product(l, a, transposed(l, b), full(l, 0, t));
+  V x = product(l, a, ts_tile_transposed(&l->b, b), full(l, 0, t));
   x = x ? op2(l, TS_OP_mul, x, full(l, l->scale, t)) : NULL;
   return ts_attention_mask_apply(&l->mask, &l->b, at, x);
 }
@@ -430,7 +394,8 @@ static void of_queries(Lower *l) {
   Sight s = of_query(l, row, key);
   TsTileType t = tile2(TS_DT_f32, l->own, l->step);
   TsMaskBlock at_mask = of_rows(l, row, key);
-  V x = scores(l, q, k, &at_mask), dp = product(l, g, transposed(l, v), full(l, 0, t));
+  V x = scores(l, q, k, &at_mask),
+    dp = product(l, g, ts_tile_transposed(&l->b, v), full(l, 0, t));
   slopes(l, &n, &s, x, dp, &p, &dt);
   if (l->scores && dt) store_slopes(l, row, key, dt);
   V next = taken(l, &s, product(l, dt, k, j.carry[0]), j.carry[0]);
@@ -453,7 +418,7 @@ static void step(Lower *l, const Keys *o, V row, V *sum) {
   TsTileType t = tile2(TS_DT_f32, l->own, l->step);
   TsMaskBlock at_mask = {l->at_b, l->at_h, row, o->key, l->step, l->own, true};
   V x = scores(l, o->k, q, &at_mask), dp = NULL;
-  if (o->dk) dp = product(l, o->v, transposed(l, g), full(l, 0, t));
+  if (o->dk) dp = product(l, o->v, ts_tile_transposed(&l->b, g), full(l, 0, t));
   slopes(l, &n, &s, x, dp, &p, &dt);
   if (o->dv) sum[o->dk] = taken(l, &s, product(l, p, g, sum[o->dk]), sum[o->dk]);
   if (o->dk) sum[0] = taken(l, &s, product(l, dt, q, sum[0]), sum[0]);
@@ -544,7 +509,8 @@ const char *ts_lower_attention_grad_without(const TsSched *s, const TsNode *n) {
   if (n->in[3] && n->in[3]->meta.dtype != TS_DT_bool && n->in[3]->meta.dtype != q->dtype)
     return "the mask is of another type";
   for (int i = 0; i < 5; i++)
-    if (n->in[place[i]]->meta.dtype != q->dtype) return "operands have several types";
+    if (n->in[ts_sched_attention_grad_reads[i]]->meta.dtype != q->dtype)
+      return "operands have several types";
   if (nd < 2 || nd > 4 || !ts_meta_numel(q) || !ts_meta_numel(k) || !ts_meta_numel(v))
     return "there is nothing to multiply";
   if (n->attr[4].i && q->dim[nd - 2] != k->dim[nd - 2])
@@ -557,7 +523,7 @@ const char *ts_lower_attention_grad_without(const TsSched *s, const TsNode *n) {
 
 int ts_lower_attention_grad_unit(const TsSched *s, const TsGroup *group, TsLayoutFn *layout,
                                  void *arg, TsSchedKernel *out, TsError *err) {
-  Lower l = {.layout = layout, .arg = arg};
+  Lower l = {.n = NULL};
   if (ts_lower_attention_grad_without(s, group->node[0])) return 0;
   read_node(&l, group->node[0]);
   bool dpas = s->target->matrix == TS_MATRIX_dpas;
@@ -570,7 +536,7 @@ int ts_lower_attention_grad_unit(const TsSched *s, const TsGroup *group, TsLayou
   l.k->threads = dpas ? (int)own : WAVES * s->target->lanes; /* sub-groups of 16 rows */
   put_mask(&l, layout, arg);
   put_sink(&l, layout, arg);
-  put_params(&l);
+  ts_sched_attention_grad_params(l.n, l.k, layout, arg, l.in, l.out);
   put_all_slopes(&l);
   put_sink_slope(&l);
   l.b = ts_tile_build(l.k);
@@ -591,7 +557,7 @@ int ts_lower_attention_grad_unit(const TsSched *s, const TsGroup *group, TsLayou
   *out = (TsSchedKernel){.tile = l.k, .dim = {l.batch}};
   TsVal *value = out->value + ts_attention_mask_values(&l.mask, out->value);
   if (l.sink) *value++ = l.n->in[4];
-  for (int i = 0; i < 5; i++) value[i] = l.n->in[place[i]];
-  for (int i = 0; i < l.n->nout; i++) value[5 + i] = (TsVal)(uintptr_t)&l.n->out[i];
+  ts_sched_attention_grad_values(l.n, value);
+  for (int i = 3; i < l.n->nout; i++) value[5 + i] = (TsVal)(uintptr_t)&l.n->out[i];
   return 1;
 }

@@ -52,3 +52,15 @@ local Narrow = nn.Module:extend "Narrow"
 function Narrow:init() self.w, self.config = op.ones { 2 }, { vocab_size = 2 } end
 function Narrow:forward() return op.ones { 1, 2 } end
 hf.generate(Narrow(), { ids = { 1 } }) --! gives f32[1,2] of tokens i64[1,1], and has to give logits [1,1,2], config.vocab_size being 2
+local plain = nn.Sequential(nn.Embedding(4, 8), nn.Linear(8, 4))
+plain.config = { vocab_size = 4 }
+hf.generate(plain, { ids = { 1 } }) --! the model is called as m{ids = tokens}, and takes that table for a tensor
+local Failing = nn.Module:extend "Failing"
+function Failing:init() self.config = { vocab_size = 4 } end
+function Failing:forward(o) return op.matmul(o.ids:cast "f32", op.ones { 7, 7 }) end
+hf.generate(Failing(), { ids = { 1 } }) --! matmul: inner sizes differ
+-- A model without weights.
+local Next = nn.Module:extend "Next"
+function Next:init() self.config = { vocab_size = 4 } end
+function Next:forward(o) return op.one_hot((o.ids + 1) % 4, { classes = 4 }):cast "f32" end
+hf.generate(Next(), { ids = { 1 }, max_new_tokens = 5 }):flatten():totable() --> {2, 3, 0, 1, 2}

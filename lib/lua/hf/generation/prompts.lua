@@ -119,13 +119,19 @@ local function texts_of(model, o)
   return texts, o.length or needed
 end
 
+-- Where a model's weights are; one that has none, such as a table of a program's own, is asked on the CPU.
+local function device_of(model)
+  local first = model:tensors()[1]
+  return first and first.tensor.device or "cpu"
+end
+
 -- {logits, prompts, cache, device, next(tokens), take(rows)}: logits of what comes first, how a model goes on, and how rows
 -- become others (cache.lua). tokens are a list, with one for each row; next(tokens, more), where more says whether there will be
 -- another step, may give the tokens with the greatest logits as well, a list.
 local function begin_text(model, o)
   local texts, length = texts_of(model, o)
   if not model.cache then
-    local device = model:parameters()[1].device
+    local device = device_of(model)
     local s = whole.begin(model, texts, device, function(ids) return (model { ids = ids }) end)
     s.prompts, s.device = texts, device
     return s
@@ -145,7 +151,7 @@ end
 local function begin_pair(model, o)
   local c, memory = model.config, nil
   if o.features then memory = model:encode(o.features) else
-    memory = model:encode(matrix_of(o.ids or core.fail "m:generate: ids, or features, are not given", model:parameters()[1].device), { mask = o.mask })
+    memory = model:encode(matrix_of(o.ids or core.fail "m:generate: ids, or features, are not given", device_of(model)), { mask = o.mask })
   end
   local batch, start = memory.shape[1], c.decoder_start_token_id or c.pad_token_id or 0
   local mask, texts, device = not o.features and o.mask or nil, {}, memory.device
