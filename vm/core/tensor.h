@@ -141,6 +141,12 @@ bool ts_tensor_exchanges(const TsTensor *to, const TsTensor *from);
  * of `to`. It cannot fail. */
 void ts_tensor_exchange(TsTensor *to, TsTensor *from);
 
+/* Whether t can lie elsewhere: nothing but t itself sees its memory. */
+bool ts_tensor_moves(const TsTensor *t);
+/* t lies where `at` does, a view of its type, where that was true; `at` has the memory of t from then
+ * on. It cannot fail. */
+void ts_tensor_move(TsTensor *t, TsTensor *at);
+
 static inline int64_t ts_tensor_numel(const TsTensor *t) { return ts_meta_numel(&t->meta); }
 static inline TsDtype ts_tensor_dtype(const TsTensor *t) { return (TsDtype)t->meta.dtype; }
 /* Of a bare number that is no symbol. */
