@@ -13,7 +13,12 @@ function prompts.hint(v)
   return type(v) == "string" and "ids = tok:encode \"..\", where tok = hf.tokenizer(path)" or nil
 end
 
-local function rows_of(x) return core.is_tensor(x) and (x.ndim == 1 and x:unsqueeze(0) or x):totable() or { x } end
+local function rows_of(x)
+  if core.is_tensor(x) and x.ndim ~= 1 and x.ndim ~= 2 then
+    core.fail(("m:generate: tokens are %s, and have to be [texts, positions] or [positions]"):format(core.type_text(x)))
+  end
+  return core.is_tensor(x) and (x.ndim == 1 and x:unsqueeze(0) or x):totable() or { x }
+end
 local function is_encoding(v) return type(v) == "table" and not core.is_tensor(v) and v.ids ~= nil end
 
 -- The texts of an encoding behind those of the list. What is padding is no token of a text.
@@ -119,13 +124,19 @@ local function texts_of(model, o)
   return texts, o.length or needed
 end
 
+-- Where a model of one's own computes: where the first of its tensors is.
+local function device_of(model)
+  local first = model:tensors()[1]
+  return first and first.tensor.device or "cpu"
+end
+
 -- {logits, prompts, cache, device, next(tokens), take(rows)}: logits of what comes first, how a model goes on, and how rows
 -- become others (cache.lua). tokens are a list, with one for each row; next(tokens, more), where more says whether there will be
 -- another step, may give the tokens with the greatest logits as well, a list.
 local function begin_text(model, o)
   local texts, length = texts_of(model, o)
   if not model.cache then
-    local device = model:parameters()[1].device
+    local device = device_of(model)
     local s = whole.begin(model, texts, device, function(ids) return (model { ids = ids }) end)
     s.prompts, s.device = texts, device
     return s
@@ -145,10 +156,15 @@ end
 local function begin_pair(model, o)
   local c, memory = model.config, nil
   if o.features then memory = model:encode(o.features) else
-    memory = model:encode(matrix_of(o.ids or core.fail "m:generate: ids, or features, are not given", model:parameters()[1].device), { mask = o.mask })
+    memory = model:encode(matrix_of(o.ids or core.fail "m:generate: ids, or features, are not given", device_of(model)), { mask = o.mask })
+  end
+  if not core.is_tensor(memory) or memory.ndim == 0 then
+    core.fail(("m:generate: m:encode gives %s, and has to give a tensor [texts, ..]"):format(core.is_tensor(memory) and core.type_text(memory)
+      or memory == nil and "nothing" or "a " .. type(memory)))
   end
   local batch, start = memory.shape[1], c.decoder_start_token_id or c.pad_token_id or 0
   local mask, texts, device = not o.features and o.mask or nil, {}, memory.device
+  prompts.check("m:generate", "config.decoder_start_token_id", { start }, c.vocab_size or math.huge)
   for i = 1, batch do texts[i] = { start } end
   local s
   if model.cache then
