@@ -112,7 +112,7 @@ typedef struct CUkernelNodeParams {
 
 /* Of an edge of a graph: where it leaves, and what it stands for. */
 typedef struct CUgraphEdgeData {
-  unsigned char from_port, to_port, reserved[5], type;
+  unsigned char from_port, to_port, type, reserved[5];
 } CUgraphEdgeData;
 enum { CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC = 1, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC = 1 };
 

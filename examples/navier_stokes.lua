@@ -16,7 +16,7 @@ local op, nn, optim, data, graph, rng, image = tessera.op, tessera.nn, tessera.o
 
 local options = {
   re = 100, form = "momentum", steps = 2000, rounds = 200, points = 768, width = 48, seed = 1, dtype = "f32",
-  tolerance = 0.03, dp = 1, size = "laptop", device = "cpu",
+  tolerance = 0.03, dp = 0, size = "laptop", device = "cpu",
 }
 local gpu = { steps = 20000, rounds = 500, points = 131072, width = 256, device = "cuda:0" }
 for i = 1, #(arg or {}), 2 do
@@ -173,7 +173,7 @@ local function loss(flow, x, y, wall)
 end
 
 local spread = {}
-tessera.dist.leaves(8) -- sums are cut into so many, whatever the mesh
+if options.dp > 0 then tessera.dist.leaves(8) end -- sums are cut into so many, whatever the mesh: --dp 1, 2 and 4 have the same bits
 if options.dp > 1 then
   spread.mesh = tessera.dist.Mesh { axes = { "dp" }, shape = { options.dp }, devices = tessera.dist.range(options.dp) }
 end

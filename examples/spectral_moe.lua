@@ -21,6 +21,7 @@ local options = { size = "laptop", device = "cpu", dtype = "f32", dp = 1, ep = 1
 for i = 1, #(arg or {}), 2 do
   local name = arg[i]:match "^%-%-(%a+)$" or error("what is " .. arg[i] .. "?")
   options[name] = tonumber(arg[i + 1]) or arg[i + 1]
+  options.cut = options.cut or name == "dp" or name == "ep"
 end
 for name, value in pairs(sizes[options.size]) do options[name] = options[name] or value end
 
@@ -35,7 +36,7 @@ local DEPTH, CHOSEN = 3, 2
 local F, W = N / 2 + 1, 2 * D -- tokens of a signal, and numbers of each
 
 rng.seed(1)
-dist.leaves(8) -- sums are cut into so many, whatever the mesh
+if options.cut then dist.leaves(8) end -- sums are cut into so many, whatever the mesh: --ep 1, 2 and 4 have the same bits
 
 -- ---- signals as tokens, and back
 local function frequencies(x)

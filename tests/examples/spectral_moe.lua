@@ -38,7 +38,7 @@ local function told(options)
   return (out:gsub("@%a+", ""))
 end
 for _, capacity in ipairs { "", "--capacity 1" } do
-  local alone = told(capacity)
+  local alone = told("--ep 1 " .. capacity)
   for _, mesh in ipairs { "--ep 2", "--ep 4", "--dp 2 --ep 2" } do assert(told(mesh .. " " .. capacity) == alone, mesh) end
   assert((alone:match "(%d+) choices dropped" or "0") ~= "0" == (capacity ~= ""))
 end
