@@ -175,7 +175,7 @@ return function(define)
   -- AdamAtan2(params, {lr = 1e-4, betas = {0.9, 0.999}, weight_decay = 0, clip}): optim.AdamW with atan2(m, sqrt(v)) in place of
   -- m / (sqrt(v) + eps) (arXiv 2407.05872): a step is the same when gradients are all multiplied by a number, no element moves by more than
   -- pi / 2 times the rate, and where both are 0 nothing moves. Groups, clip and places as of optim.SGD.
-  --   opt = optim.AdamAtan2(model:parameters(), {lr = 1e-4, betas = {0.9, 0.95}, weight_decay = 1})
+  --   opt = optim.AdamAtan2(model:parameters(), {lr = 1e-4, weight_decay = 1})
   composed("AdamAtan2", { lr = 1e-4, betas = { 0.9, 0.999 }, weight_decay = 0 }, { "lr", "betas", "weight_decay" }, { "m", "v" },
     zeros("m", "v"),
     function(self, o, i, p, g)

@@ -185,14 +185,9 @@ static int assignments(lua_State *L) {
 }
 
 void ts_lua_open_together(lua_State *L) {
-  static const luaL_Reg functions[] = {{"together", together},
-                                       {"assign_all", assign_all},
-                                       {"movable", movable},
-                                       {"move_all", move_all},
-                                       {"fill_numbers", fill_numbers},
-                                       {"snapshot", snapshot},
-                                       {"commits", commits},
-                                       {"assignments", assignments},
-                                       {NULL, NULL}};
+  static const luaL_Reg functions[] = {
+      {"together", together}, {"assign_all", assign_all},     {"movable", movable},
+      {"move_all", move_all}, {"fill_numbers", fill_numbers}, {"snapshot", snapshot},
+      {"commits", commits},   {"assignments", assignments},   {NULL, NULL}};
   luaL_register(L, NULL, functions);
 }

@@ -39,12 +39,13 @@ typedef struct TsStorage {
   uint8_t raw : 1;  /* of bools that the program writes by address: any byte may stand there */
   uint8_t leaf : 1; /* of a tensor whose requires_grad was set */
   uint8_t computed : 1; /* a record of the tape has made what it holds, or some of it */
-  uint8_t taped : 1; /* and what it holds as a whole is known to the tape (vm/tape_write.c) */
+  uint8_t taped : 1;   /* and what it holds as a whole is known to the tape (vm/tape_write.c) */
   uint8_t pending : 1; /* of calls that are put off: no bytes yet (vm/core/defer.h) */
-  uint8_t away : 1; /* another process has what it holds (vm/mesh/away.h) */
-  uint8_t lent : 1; /* its bytes lie on another device than its copy says (ts_tensor_lent) */
-  uint8_t snapped : 1; /* a snapshot will read it: whoever writes asks first (vm/core/snapshot.h) */
-  uint16_t held;     /* calls put off read it: whoever writes asks first (vm/core/defer.h) */
+  uint8_t away : 1;    /* another process has what it holds (vm/mesh/away.h) */
+  uint8_t lent : 1;    /* its bytes lie on another device than its copy says (ts_tensor_lent) */
+  uint8_t
+      snapped : 1; /* a snapshot will read it: whoever writes asks first (vm/core/snapshot.h) */
+  uint16_t held;   /* calls put off read it: whoever writes asks first (vm/core/defer.h) */
 } TsStorage;
 
 /* Fields stand in the order of use, so that small tensors touch few cache lines. */
