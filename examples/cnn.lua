@@ -7,8 +7,7 @@ local tessera = require "tessera"
 local op, nn, optim, data, graph, rng = tessera.op, tessera.nn, tessera.optim, tessera.data, tessera.graph,
   tessera.rng
 
-local options = { steps = 1500, train = 16000, test = 2000, seed = 1, target = 97 }
-for i = 1, #(arg or {}), 2 do options[arg[i]:match "^%-%-(%a+)$" or ""] = tonumber(arg[i + 1]) end
+local options = tessera.arguments { steps = 1500, train = 16000, test = 2000, seed = 1, target = 97 }
 local SIZE, BATCH = 20, 64
 
 -- ---- the pictures
@@ -70,7 +69,7 @@ local model = nn.Sequential {
 }
 local optimizer = optim.AdamW(model:parameters())
 local step = graph.training_step(model, function(m, px, py) return op.cross_entropy(m(px), py) end, optimizer, {
-  schedule = optim.schedule.cosine { lr = 4e-3, warmup = 50, steps = options.steps },
+  schedule = optim.schedule.cosine { lr = 4e-3, warmup = 50, steps = math.max(1, options.steps) },
 })
 
 local function train()
@@ -99,5 +98,5 @@ for digit, row in ipairs(confusion:reshape(10, 10):totable()) do
   print(("%d |%s"):format(digit - 1, table.concat(row)))
 end
 print(("%.1f%% of the other pictures are read right"):format(right))
-assert(right >= options.target, ("%g%% were hoped for"):format(options.target))
+assert(right >= options.target, ("%.1f%% are right, and --target asks for %g%%; more steps would help"):format(right, options.target))
 return model:state_dict()

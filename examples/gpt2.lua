@@ -21,22 +21,14 @@ local tessera = require "tessera"
 local op, nn, optim, data, graph, rng = tessera.op, tessera.nn, tessera.optim, tessera.data, tessera.graph,
   tessera.rng
 
-local options = { size = "tiny", dtype = "bf16", text = "/usr/share/common-licenses/GPL-3", device = "cpu", seed = 1,
-  lr = 6e-4, dp = 1, pp = 1, micro = 1, steps = false, batch = false, context = false, synthetic = false, init = false, save = false }
-for i = 1, #(arg or {}), 2 do
-  local name = arg[i]:match "^%-%-(%a+)$"
-  if options[name] == nil then error("unknown option " .. arg[i] .. "; the file begins with a list of them", 0) end
-  if not arg[i + 1] then error(arg[i] .. " wants a value", 0) end
-  options[name] = tonumber(arg[i + 1]) or arg[i + 1]
-end
-
 local sizes = {
   tiny = { n_layer = 4, n_embd = 128, n_head = 4, steps = 100, batch = 8, context = 128 },
   small = { n_layer = 12, n_embd = 768, n_head = 12, steps = 100, batch = 32, context = 1024, vocab_size = 50304 },
 }
-local config = sizes[options.size] or error("--size is tiny or small", 0)
-local steps, batch = options.steps or config.steps, options.batch or config.batch
-local context = options.context or config.context
+local options = tessera.arguments({ size = "tiny", dtype = "bf16", text = "/usr/share/common-licenses/GPL-3", device = "cpu", seed = 1,
+  lr = 6e-4, dp = 1, pp = 1, micro = 1, steps = false, batch = false, context = false, synthetic = { false, true }, init = false,
+  save = ">.safetensors" }, sizes)
+local config, steps, batch, context = sizes[options.size], options.steps, options.batch, options.context
 
 -- ---- tokens
 local tokens

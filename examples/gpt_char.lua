@@ -10,12 +10,8 @@ local tessera = require "tessera"
 local op, nn, optim, data, graph, rng = tessera.op, tessera.nn, tessera.optim, tessera.data, tessera.graph,
   tessera.rng
 
-local options = { steps = 1200, text = "/usr/share/common-licenses/GPL-3", checkpoint = nil, seed = 1 }
-for i = 1, #(arg or {}) do
-  local name = arg[i]:match "^%-%-(%a+)$"
-  if name == "resume" then options.resume = true
-  elseif name and arg[i + 1] then options[name] = tonumber(arg[i + 1]) or arg[i + 1] end
-end
+local options = tessera.arguments { steps = 1200, stop = math.huge, text = "/usr/share/common-licenses/GPL-3", checkpoint = ">",
+  resume = { false, true }, seed = 1 }
 
 local LAYERS, WIDTH, HEADS, CONTEXT, BATCH, DROPOUT = 4, 128, 4, 128, 12, 0.2
 
@@ -57,7 +53,7 @@ local optimizer = optim.AdamW(model:parameters(), { lr = 2e-3, betas = { 0.9, 0.
 local function loss_of(m, x, y) return op.cross_entropy(m(x), y) end
 
 local step = graph.training_step(model, loss_of, optimizer, {
-  schedule = optim.schedule.cosine { lr = 2e-3, final = 1e-4, warmup = 50, steps = options.steps },
+  schedule = optim.schedule.cosine { lr = 2e-3, final = 1e-4, warmup = 50, steps = math.max(1, options.steps) },
 })
 local evaluate = graph.module("evaluate", function(x, y) return loss_of(model, x, y) end)
 
@@ -94,7 +90,7 @@ print(("%s: %d characters, %d different; %d parameters, %d steps of %d x %d"):fo
 
 local batches = data.windows(train, { batch = BATCH, length = CONTEXT, seed = options.seed, start = optimizer.steps })
 local bar = data.progress(options.steps, { label = "train", unit = "tok", scale = BATCH * CONTEXT })
-local stop = tonumber(options.stop) or options.steps
+local stop = math.min(options.stop, options.steps)
 while optimizer.steps < stop do
   local loss = step(batches())
   bar:update(optimizer.steps, { loss = loss })

@@ -11,15 +11,6 @@ local tessera = require "tessera"
 local op, data, graph, hf, optim = tessera.op, tessera.data, tessera.graph, tessera.hf, tessera.optim
 local drawn = require "tessera.hf.drawn"
 
-local options = { steps = 120, text = "/usr/share/common-licenses/GPL-3", size = "tiny", tokens = 48, batch = 1, device = "cuda:0", model = false,
-  prompt = "The capital of France is" }
-for i = 1, #(arg or {}), 2 do
-  local name = arg[i]:match "^%-%-(%a+)$"
-  if options[name] == nil then error("unknown option " .. arg[i] .. "; the file begins with a list of them", 0) end
-  if not arg[i + 1] then error(arg[i] .. " wants a value", 0) end
-  options[name] = tonumber(arg[i + 1]) or arg[i + 1]
-end
-
 local YARN = { rope_type = "yarn", factor = 32, beta_fast = 32, beta_slow = 1, original_max_position_embeddings = 4096, truncate = false }
 local MXFP4 = { quant_method = "mxfp4" }
 
@@ -32,10 +23,13 @@ end
 
 local TRUE = { model_type = "gpt_oss", hidden_size = 2880, intermediate_size = 2880, head_dim = 64, num_attention_heads = 64, num_key_value_heads = 8,
   vocab_size = 201088, num_experts_per_tok = 4, quantization_config = MXFP4, rope_scaling = YARN }
-local SIZES = { small = like(TRUE, { hidden_size = 128, intermediate_size = 64, num_hidden_layers = 2, num_attention_heads = 4,
+local SIZES = { tiny = {}, small = like(TRUE, { device = "cuda:0", hidden_size = 128, intermediate_size = 64, num_hidden_layers = 2, num_attention_heads = 4,
   num_key_value_heads = 2, vocab_size = 512, num_local_experts = 8 }), -- for a simulated device, --device sim:0
-  ["20b"] = like(TRUE, { num_hidden_layers = 24, num_local_experts = 32 }),
-  ["120b"] = like(TRUE, { num_hidden_layers = 36, num_local_experts = 128 }) }
+  ["20b"] = like(TRUE, { device = "cuda:0", num_hidden_layers = 24, num_local_experts = 32 }),
+  ["120b"] = like(TRUE, { device = "cuda:0", num_hidden_layers = 36, num_local_experts = 128 }) }
+
+local options = tessera.arguments({ steps = 120, text = "/usr/share/common-licenses/GPL-3", size = "tiny", tokens = 48, batch = 1, device = false,
+  model = false, prompt = "The capital of France is" }, SIZES)
 
 -- ---- the true shapes
 local ffi = require "ffi"
@@ -65,12 +59,12 @@ end
 
 local function large(size)
   local device = options.device
-  local config = SIZES[size] or error("--size is tiny, small, 20b or 120b, not " .. tostring(size), 0)
+  local config = SIZES[size]
   local bandwidth = copy_bandwidth(device)
   collectgarbage()
   local model, bytes, read
   local t = timed(function() model, bytes, read = drawn.model(config, { device = device }) end)
-  print(("gpt-oss %s: %.2f GB of weights, drawn in %.1f s; a token reads %.2f GB"):format(size, bytes / 1e9, t, read / 1e9))
+  print(("gpt-oss %s: %.3g GB of weights, drawn in %.1f s; a token reads %.3g GB"):format(size, bytes / 1e9, t, read / 1e9))
   local prompts = {}
   for i = 1, options.batch do prompts[i] = { i, (1000 + i) % config.vocab_size, 77 * i % config.vocab_size } end
   local texts
@@ -84,8 +78,7 @@ end
 
 -- ---- as published
 local function published(folder)
-  local device = options.device ~= "cuda:0" and options.device or nil
-  local model, tokenizer = hf.load(folder, { device = device }), hf.tokenizer(folder)
+  local model, tokenizer = hf.load(folder, { device = options.device or nil }), hf.tokenizer(folder)
   print(model.plan)
   for _, _, about in model:stream { ids = tokenizer:encode(options.prompt), max_new_tokens = options.tokens, tokenizer = tokenizer } do
     io.write(about[1] or "")
@@ -133,6 +126,9 @@ local function compare()
 end
 
 local function tiny()
+  if options.device and options.device ~= "cpu" then
+    error("--device: the tiny one learns on the CPU; with --size small, 20b or 120b it is asked", 0)
+  end
   local CONTEXT, BATCH = 32, 8
   local text = data.text(options.text)
   local tokenizer = data.CharTokenizer(text)

@@ -10,11 +10,7 @@
 local tessera = require "tessera"
 local op, nn, optim, data, graph, rng = tessera.op, tessera.nn, tessera.optim, tessera.data, tessera.graph, tessera.rng
 
-local options = { steps = 150, nodes = 2000, degree = 8, groups = 5, features = 16, width = 32, told = 20, device = "cpu" }
-for i = 1, #(arg or {}), 2 do
-  local name = arg[i]:match "^%-%-(%a+)$" or error("what is " .. arg[i] .. "?")
-  options[name] = tonumber(arg[i + 1]) or arg[i + 1]
-end
+local options = tessera.arguments { steps = 150, nodes = 2000, degree = 8, groups = 5, features = 16, width = 32, told = 20, device = "cpu" }
 local NODES, GROUPS, FEATURES, WIDTH = options.nodes, options.groups, options.features, options.width
 local KIN = 0.7 -- of the edges that a member begins, so many stay in its group
 

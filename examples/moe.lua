@@ -10,11 +10,7 @@ local tessera = require "tessera"
 local op, nn, optim, data, graph, rng, dist = tessera.op, tessera.nn, tessera.optim, tessera.data, tessera.graph, tessera.rng,
   tessera.dist
 
-local options = { steps = 300, text = "/usr/share/common-licenses/GPL-3", dp = 1, ep = 1 }
-for i = 1, #(arg or {}) do
-  local name = arg[i]:match "^%-%-(%a+)$"
-  if name and arg[i + 1] then options[name] = tonumber(arg[i + 1]) or arg[i + 1] end
-end
+local options = tessera.arguments { steps = 300, text = "/usr/share/common-licenses/GPL-3", dp = 1, ep = 1, capacity = 0 }
 
 local MESH = { dp = options.dp, ep = options.ep }
 
@@ -33,7 +29,8 @@ local Block, Model = nn.Module:extend "Block", nn.Module:extend "Model"
 function Block:init()
   self.before, self.between = nn.RMSNorm(WIDTH), nn.RMSNorm(WIDTH)
   self.attention = nn.MultiHeadAttention(WIDTH, HEADS, { causal = true, rope = {} })
-  self.moe = nn.MoE(WIDTH, HIDDEN, { experts = EXPERTS, k = CHOSEN, activation = "swiglu", bias = false, capacity = options.capacity })
+  self.moe = nn.MoE(WIDTH, HIDDEN, { experts = EXPERTS, k = CHOSEN, activation = "swiglu", bias = false,
+    capacity = options.capacity > 0 and options.capacity or nil })
 end
 
 function Block:forward(x)

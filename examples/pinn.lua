@@ -11,11 +11,8 @@ local tessera = require "tessera"
 local op, nn, optim, data, graph, rng, image = tessera.op, tessera.nn, tessera.optim, tessera.data, tessera.graph,
   tessera.rng, tessera.image
 
-local options = { steps = 1000, rounds = 30, points = 512, width = 32, seed = 1, dtype = "f32", tolerance = 1e-2 }
-for i = 1, #(arg or {}), 2 do
-  local name = arg[i]:match "^%-%-(%a+)$" or error("what is " .. arg[i] .. "?")
-  options[name] = tonumber(arg[i + 1]) or arg[i + 1]
-end
+local options = tessera.arguments { steps = 1000, rounds = 30, points = 512, width = 32, seed = 1, dtype = { "f32", "f64" }, tolerance = 1e-2,
+  picture = ">.png" }
 
 local NU, SIDE, TIME = 0.05, 2 * math.pi, 1
 local KNOWN = 10 -- weight of known values beside the equations
@@ -150,7 +147,7 @@ end
 
 local adam = optim.Adam(model:parameters())
 local step = graph.training_step(model, loss, adam, {
-  schedule = optim.schedule.cosine { lr = 5e-3, warmup = 100, steps = options.steps },
+  schedule = optim.schedule.cosine { lr = 5e-3, warmup = 100, steps = math.max(1, options.steps) },
 })
 local bar = data.progress(options.steps, { label = "Adam" })
 for i = 1, options.steps do bar:update(i, { loss = step(sample(options.points)) }) end
@@ -182,5 +179,6 @@ if options.picture then
   image.save(options.picture, op.where(line, 0.2, colour))
   print("wrote " .. options.picture)
 end
-assert(off <= options.tolerance, "the flow is too far from the exact one")
+assert(off <= options.tolerance,
+  ("the flow is %.3g from the exact one, and --tolerance allows %g; more steps and rounds would help"):format(off, options.tolerance))
 return model:state_dict()

@@ -15,21 +15,14 @@
 local tessera = require "tessera"
 local op, nn, optim, data, graph, rng = tessera.op, tessera.nn, tessera.optim, tessera.data, tessera.graph, tessera.rng
 
-local options = { size = "small", steps = false, batch = false, width = false, image = false, classes = false, train = 6000, test = 1000,
-  data = false, device = "cpu", dtype = "f32", lr = 3e-3, seed = 1, target = 90, picture = false, save = false }
-for i = 1, #(arg or {}), 2 do
-  local name = arg[i]:match "^%-%-(%a+)$"
-  if options[name] == nil then error("unknown option " .. arg[i] .. "; the file begins with a list of them", 0) end
-  if not arg[i + 1] then error(arg[i] .. " wants a value", 0) end
-  options[name] = tonumber(arg[i + 1]) or arg[i + 1]
-end
+local usual = { size = "small", steps = false, batch = false, width = false, image = false, classes = false, train = 6000, test = 1000,
+  data = false, device = "cpu", dtype = "f32", lr = 3e-3, seed = 1, target = 90, picture = ">.png", save = ">.safetensors" }
 
 local sizes = {
   small = { steps = 300, batch = 32, width = 16, image = 32, classes = 10 },
   full = { steps = 50, batch = 128, width = 64, image = 224, classes = 1000 },
 }
-local size = sizes[options.size] or error("--size is small or full", 0)
-for name, value in pairs(size) do size[name] = options[name] or value end
+local options = tessera.arguments(usual, sizes)
 
 -- ---- the net, with the names of torchvision's
 
@@ -133,7 +126,7 @@ local function read(path)
   end
   local x, y = part "train"
   local test_x, test_y = part "test"
-  size.image, size.classes = x.shape[4], math.max(y:max():item(), test_y:max():item()) + 1
+  options.image, options.classes = x.shape[4], math.max(y:max():item(), test_y:max():item()) + 1
   return x, y, test_x, test_y
 end
 
@@ -161,38 +154,38 @@ local x, y, test_x, test_y
 if options.data then
   x, y, test_x, test_y = read(options.data)
 elseif options.size == "small" then
-  x, y = pictures(options.train, size.image)
-  test_x, test_y = pictures(options.test, size.image)
+  x, y = pictures(options.train, options.image)
+  test_x, test_y = pictures(options.test, options.image)
 else
-  x = rng.normal { 2 * size.batch, 3, size.image, size.image }
-  y = rng.randint({ 2 * size.batch }, { low = 0, high = size.classes })
+  x = rng.normal { 2 * options.batch, 3, options.image, options.image }
+  y = rng.randint({ 2 * options.batch }, { low = 0, high = options.classes })
 end
 -- What the pictures of training have in common, by colour.
 local mean, deviation = x:mean { axis = { 0, 2, 3 }, keepdims = true }, x:std { axis = { 0, 2, 3 }, keepdims = true }
 local function normalised(images) return ((images - mean) / deviation):to(options.device) end
 
-local model = tessera.no_grad(ResNet, size)
+local model = tessera.no_grad(ResNet, options)
 model:to(options.device)
 local optimizer = optim.AdamW(model:parameters(), { weight_decay = 0.02 })
 local step = graph.training_step(model, augmented_loss, optimizer, { autocast = options.dtype == "bf16" and "bf16" or nil,
-  schedule = optim.schedule.cosine { lr = options.lr, warmup = math.floor(size.steps / 10), steps = math.max(1, size.steps) } })
+  schedule = optim.schedule.cosine { lr = options.lr, warmup = math.floor(options.steps / 10), steps = math.max(1, options.steps) } })
 
 local function train(images, labels)
-  local bar = data.progress(size.steps, { label = "train", unit = "picture", scale = size.batch })
+  local bar = data.progress(options.steps, { label = "train", unit = "picture", scale = options.batch })
   local loss
-  while optimizer.steps < size.steps do
-    for px, py in data.batches({ images, labels }, { batch = size.batch, shuffle = true, drop_last = true, seed = optimizer.steps }) do
+  while optimizer.steps < options.steps do
+    for px, py in data.batches({ images, labels }, { batch = options.batch, shuffle = true, drop_last = true, seed = optimizer.steps }) do
       loss = step(px, py)
       bar:update(optimizer.steps, { loss = loss })
-      if optimizer.steps >= size.steps then break end
+      if optimizer.steps >= options.steps then break end
     end
   end
   bar:finish()
   return loss
 end
 
-print(("%d pictures of %d x %d, %d classes; %d parameters, %d steps of %d, %s"):format(x.shape[1], size.image, size.image, size.classes,
-  model:num_parameters(), size.steps, size.batch, options.dtype))
+print(("%d pictures of %d x %d, %d classes; %d parameters, %d steps of %d, %s"):format(x.shape[1], options.image, options.image, options.classes,
+  model:num_parameters(), options.steps, options.batch, options.dtype))
 local images, labels = normalised(x), y:to(options.device)
 local last = train(images, labels)
 
@@ -203,19 +196,20 @@ local predict = graph.module("predict", function(px) return model(px):argmax { a
 
 local function share_right(px, py)
   local right = 0
-  for bx, by in data.batches({ px, py }, { batch = size.batch }) do
+  for bx, by in data.batches({ px, py }, { batch = options.batch }) do
     right = right + tessera.no_grad(predict, bx):eq(by):cast("i64"):sum():item()
   end
   return 100 * right / px.shape[1]
 end
 
+if options.save then tessera.save(options.save, model:state_dict()) end
 if test_x then
   local share = share_right(normalised(test_x), test_y:to(options.device))
   print(("%.1f%% of %d other pictures are named right"):format(share, test_x.shape[1]))
   if options.picture then
     local n = math.min(4, math.floor(test_x.shape[1] / 8))
-    local grid = test_x:narrow(0, 0, n * 8):reshape(n, 8, 3, size.image, size.image):permute(0, 3, 1, 4, 2)
-    require("tessera.image").save(options.picture, grid:reshape(n * size.image, 8 * size.image, 3))
+    local grid = test_x:narrow(0, 0, n * 8):reshape(n, 8, 3, options.image, options.image):permute(0, 3, 1, 4, 2)
+    require("tessera.image").save(options.picture, grid:reshape(n * options.image, 8 * options.image, 3))
     local seen = tessera.no_grad(predict, normalised(test_x:narrow(0, 0, n * 8))):totable()
     for i = 1, n * 8, 8 do
       local names = {}
@@ -223,7 +217,6 @@ if test_x then
       print(table.concat(names, " "))
     end
   end
-  assert(share >= options.target, ("%g%% were hoped for"):format(options.target))
+  assert(share >= options.target, ("%.1f%% are right, and --target asks for %g%%; more steps would help"):format(share, options.target))
 end
-if options.save then tessera.save(options.save, model:state_dict()) end
 return { state = model:state_dict(), loss = last, model = model, ResNet = ResNet, loss_of = loss_of, step = step, batch = { images, labels } }

@@ -17,26 +17,23 @@ local sizes = {
   laptop = { steps = 1000, batch = 8, n = 256, width = 32, hidden = 64, experts = 4, bands = 4, lr = 2e-2 },
   gpu = { steps = 200, batch = 1, n = 16384, width = 1024, hidden = 4096, experts = 16, bands = 8, lr = 1e-3 },
 }
-local options = { size = "laptop", device = "cpu", dtype = "f32", dp = 1, ep = 1 }
-for i = 1, #(arg or {}), 2 do
-  local name = arg[i]:match "^%-%-(%a+)$" or error("what is " .. arg[i] .. "?")
-  options[name] = tonumber(arg[i + 1]) or arg[i + 1]
-  options.cut = options.cut or name == "dp" or name == "ep"
-end
-for name, value in pairs(sizes[options.size]) do options[name] = options[name] or value end
+local options = tessera.arguments({ size = "laptop", device = "cpu", dtype = "f32", dp = 0, ep = 0, capacity = 0,
+  only = { "both", "mixture", "dense" },
+  steps = false, batch = false, n = false, width = false, hidden = false, experts = false, bands = false, lr = false }, sizes)
+local CAPACITY = options.capacity > 0 and options.capacity or nil
 
 local places = {} -- devices that the program names, of which a mesh may take one several times
 for name in options.device:gmatch "[^,]+" do places[#places + 1] = name end
 local HOME = places[1]
 
-local MESH = { dp = options.dp, ep = options.ep }
+local MESH = { dp = math.max(1, options.dp), ep = math.max(1, options.ep) }
 
 local B, N, D, HIDDEN, EXPERTS, BANDS = options.batch, options.n, options.width, options.hidden, options.experts, options.bands
 local DEPTH, CHOSEN = 3, 2
 local F, W = N / 2 + 1, 2 * D -- tokens of a signal, and numbers of each
 
 rng.seed(1)
-if options.cut then dist.leaves(8) end -- sums are cut into so many, whatever the mesh: --ep 1, 2 and 4 have the same bits
+if options.dp + options.ep > 0 then dist.leaves(8) end -- sums are cut into so many, whatever the mesh: --ep 1, 2 and 4 have the same bits
 
 -- ---- signals as tokens, and back
 local function frequencies(x)
@@ -70,7 +67,7 @@ local networks = { mixture = Mixture, dense = Dense }
 
 function Mixture:init()
   self.place = rng.normal { F, W }
-  self.moe = nn.MoE(W, HIDDEN, { experts = EXPERTS, k = CHOSEN, capacity = options.capacity })
+  self.moe = nn.MoE(W, HIDDEN, { experts = EXPERTS, k = CHOSEN, capacity = CAPACITY })
 end
 
 function Mixture:forward(x)
@@ -115,7 +112,7 @@ local function trained(name, Net)
   rng.seed(2)
   local model = Net()
   if HOME ~= "cpu" then model:to(HOME) end
-  if mesh then dist.shard_module(model, mesh, { ["*experts.*"] = { "ep" } }) end
+  if mesh then dist.shard_module(model, mesh, name == "mixture" and { ["*experts.*"] = { "ep" } } or {}) end
   local step = graph.training_step(model, function(m, x, y)
     local made, cost, dropped = m(x)
     local loss = op.mse(made, y)
@@ -128,7 +125,7 @@ local function trained(name, Net)
   for i = 1, options.steps do
     local _, loss, gone = step(batch(B))
     bar:update(i, { loss = loss })
-    if options.capacity and gone then dropped = dropped + gone:item() end
+    if CAPACITY and gone then dropped = dropped + gone:item() end
   end
   bar:finish()
   return model, dropped
@@ -165,11 +162,11 @@ end
 
 local result, losses = {}, {}
 for _, name in ipairs { "mixture", "dense" } do
-  if not options.only or options.only == name then
+  if options.only == "both" or options.only == name then
     local model, dropped = trained(name, networks[name])
     for key, t in pairs(model:state_dict()) do result[name .. "." .. key] = t end
     print(("%s: %d weights, %d multiplications a token and layer%s"):format(name, model:num_parameters(),
-      CHOSEN * 2 * W * HIDDEN + W * EXPERTS, options.capacity and (", %d choices dropped"):format(dropped) or ""))
+      CHOSEN * 2 * W * HIDDEN + W * EXPERTS, CAPACITY and (", %d choices dropped"):format(dropped) or ""))
     rng.seed(3) -- other signals
     local x, y = batch(2 * B)
     local power = y:square():mean():item()

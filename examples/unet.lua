@@ -12,22 +12,17 @@
 local tessera = require "tessera"
 local op, nn, optim, data, graph, rng = tessera.op, tessera.nn, tessera.optim, tessera.data, tessera.graph, tessera.rng
 
-local options = { size = "small", steps = false, batch = false, width = false, image = false, samples = 32, denoise = 40, device = "cpu",
-  dtype = "f32", lr = false, ema = false, seed = 1, target = 0.75, picture = false, save = false }
-for i = 1, #(arg or {}), 2 do
-  local name = arg[i]:match "^%-%-(%a+)$"
-  if options[name] == nil then error("unknown option " .. arg[i] .. "; the file begins with a list of them", 0) end
-  if not arg[i + 1] then error(arg[i] .. " wants a value", 0) end
-  options[name] = tonumber(arg[i + 1]) or arg[i + 1]
-end
+local usual = { size = "small", steps = false, batch = false, width = false, image = false, samples = 32, denoise = 40, device = "cpu",
+  dtype = "f32", lr = false, ema = false, seed = 1, target = 0.75, picture = ">.png", save = ">.safetensors" }
 
 -- widths: channels of each size, by which each halves; attention where pictures are not larger than `attend`.
 local sizes = {
   small = { steps = 500, batch = 32, image = 16, width = 24, times = { 1, 2, 2 }, blocks = 1, attend = 4, groups = 8, dropout = 0, lr = 2e-3, ema = 0.99 },
   full = { steps = 50, batch = 128, image = 32, width = 128, times = { 1, 2, 2, 2 }, blocks = 2, attend = 16, groups = 32, dropout = 0.1, lr = 2e-4, ema = 0.9999 },
 }
-local size = sizes[options.size] or error("--size is small or full", 0)
-for name, value in pairs(size) do size[name] = options[name] or value end
+local options = tessera.arguments(usual, sizes)
+local size = sizes[options.size]
+for name in pairs(size) do size[name] = options[name] or size[name] end
 
 -- ---- the net
 
@@ -240,6 +235,7 @@ bar:finish()
 
 model:eval()
 local score
+if options.save then tessera.save(options.save, { model = model:state_dict(), ema = ema:state_dict() }) end
 if options.samples > 0 then
   local made = ema:with(function() return tessera.no_grad(sample, model, options.samples, options.denoise) end):to "cpu"
   score = likeness(made):median():item()
@@ -250,7 +246,6 @@ if options.samples > 0 then
     local grid = (made:narrow(0, 0, across * down) + 1):reshape(down, across, 3, size.image, size.image):permute(0, 3, 1, 4, 2) / 2
     require("tessera.image").save(options.picture, grid:reshape(down * size.image, across * size.image, 3))
   end
-  assert(score >= options.target, ("%g was hoped for"):format(options.target))
+  assert(score >= options.target, ("a likeness of %.3f, and --target asks for %g; more steps would help"):format(score, options.target))
 end
-if options.save then tessera.save(options.save, { model = model:state_dict(), ema = ema:state_dict() }) end
 return { state = model:state_dict(), loss = loss, model = model, UNet = UNet, loss_of = loss_of, step = step, batch = { images } }

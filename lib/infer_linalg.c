@@ -135,7 +135,7 @@ static int experts_matrices(TsInfer *inf, int64_t dim[3]) {
                  ts_meta_text(w, text));
     return ts_error_hint(inf->err, w->dtype == TS_DT_u8
                                        ? "codes of mxfp4 go with their scales: scales = .."
-                                       : "moe and grouped_matmul take numbers");
+                                       : "w:cast(\"mxfp4\") is; moe and grouped_matmul take numbers");
   }
   if (!scales) return 0;
   if (w->dtype != TS_DT_u8 || scales->dtype != TS_DT_u8)

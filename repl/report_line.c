@@ -16,6 +16,12 @@ int ts_report_columns(void) {
   return !known || !size.ws_col ? 0 : size.ws_col < NARROW ? NARROW : size.ws_col;
 }
 
+static bool open_line;
+
+void ts_report_set_open_line(bool open) { open_line = open; }
+
+bool ts_report_open_line(void) { return open_line; }
+
 /* ---- words */
 static void put_broken(TsText *out, const char *line, size_t n, int columns) {
   size_t lead = 0;

@@ -18,6 +18,7 @@
 #include "repl/interrupt_places.h"
 #include "repl/lua_api.h"
 #include "repl/report.h"
+#include "repl/report_line.h"
 #include "repl/script.h"
 #include "repl/tail.h"
 
@@ -226,8 +227,9 @@ void ts_run_print(lua_State *L) {
   const char *text = lua_tostring(L, -1);
   ts_run_keep_report(L);
   fflush(stdout);
-  if (ts_interrupt_stopped() && isatty(STDERR_FILENO))
-    fputc('\n', stderr); /* behind the "^C" */
+  if ((ts_interrupt_stopped() || ts_report_open_line()) && isatty(STDERR_FILENO))
+    fputc('\n', stderr); /* behind the "^C", or a bar */
+  ts_report_set_open_line(false);
   fprintf(stderr, "%s\n", text ? text : "tessera: unknown error");
   fflush(stderr);
   lua_pop(L, 1);

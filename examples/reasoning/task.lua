@@ -1,4 +1,4 @@
--- Sudoku as a task for models that reason: options of a program, puzzles to learn and to be tested by, and how a model does. No solved
+-- Sudoku as a task for models that reason: puzzles to learn and to be tested by, and how a model does. No solved
 -- grid of the test is ever learned (4 x 4: of its 288 grids one in nine is kept for the test).
 
 local tessera = require "tessera"
@@ -7,25 +7,6 @@ local sudoku = require "sudoku"
 local supervision = require "supervision"
 
 local task = {}
-
---- Options from the command line over those of --size, which are over `usual`; an unknown one is an error.
-function task.options(usual, sizes, given)
-  local own, o = {}, {}
-  for i = 1, #given, 2 do
-    local name = given[i]:match "^%-%-(%a+)$"
-    if not name or usual[name] == nil then error("unknown option " .. given[i] .. "; the file begins with a list of them", 0) end
-    if given[i + 1] == nil then error(given[i] .. " wants a value", 0) end
-    own[name] = tonumber(given[i + 1]) or given[i + 1]
-  end
-  local size = sizes[own.size or usual.size]
-  if not size then error("--size is one of those that the file begins with, not " .. tostring(own.size), 0) end
-  for name, value in pairs(usual) do
-    o[name] = value
-    if size[name] ~= nil then o[name] = size[name] end
-    if own[name] ~= nil then o[name] = own[name] end
-  end
-  return o
-end
 
 -- Whether a solved grid is for the test: one in nine, by all of its digits.
 local function is_kept(grid)

@@ -450,7 +450,8 @@ static void report(const TsJets *j, TsText *log) {
   const TsModule *u = j->g->module;
   const char *where = j->asked > 0 && j->asked < u->nplace ? u->place[j->asked] : "";
   ts_text_format(log, "collapsed_jets%s%s: ", *where ? " at " : "", where);
-  if (j->sums) ts_text_format(log, "%d derivatives in %d sums, ", j->terms, j->sums);
+  if (j->sums)
+    ts_text_format(log, "%d derivatives in %d sum%s, ", j->terms, j->sums, j->sums == 1 ? "" : "s");
   ts_text_format(log, "jets along %d directions instead of nested derivatives (rounding)\n",
                  j->ndirection);
 }

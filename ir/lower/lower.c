@@ -101,6 +101,8 @@ static const Row row[] = {
     {TS_OP_segment_reduce, TS_UNIT_blocks, ALONE, ts_lower_scatter},
     {TS_OP_spmm_coo, TS_UNIT_blocks, ALONE, ts_lower_spmm},
     {TS_OP_sddmm, TS_UNIT_blocks, ALONE, ts_lower_sddmm},
+    {TS_OP_csr_rows, TS_UNIT_blocks, ALONE, ts_lower_csr_rows},
+    {TS_OP_moe_places, TS_UNIT_blocks, ALONE, ts_lower_moe_places},
     {TS_OP_roll, TS_UNIT_blocks, ALONE, ts_lower_places},
     {TS_OP_pad, TS_UNIT_blocks, ALONE, ts_lower_places},
     {TS_OP_repeat_interleave, TS_UNIT_blocks, ALONE, ts_lower_places},

@@ -117,10 +117,15 @@ static TsTileVal safe(Index *x, TsTileVal i) {
 static TsTileVal unless_absent(Index *x, TsTileVal index, TsTileVal v) {
   if (!x->times || !index || !v || !(index = ts_tile_cast(&x->b, index, TS_DT_i64))) return v;
   TsTileVal none = op2(x, TS_OP_lt, index, like(x, index, 0));
+  TsDtype d = (TsDtype)v->type.dtype;
+  bool narrow = ts_dtype_is(d, TS_KIND_F) && ts_dtypes[d].nbytes < 4; /* which are only moved */
   TsTileType t = v->type;
   t.dtype = TS_DT_bool;
+  if (narrow) v = ts_tile_bitcast(&x->b, v, ts_dtypes[d].nbytes == 2 ? TS_DT_i16 : TS_DT_u8);
+  if (!v) return NULL;
   if (!index->type.rank && v->type.rank) none = ts_tile_broadcast(&x->b, none, &t, NULL);
-  return ts_tile_op3(&x->b, TS_OP_where, none, ts_tile_const(&x->b, 0, &v->type), v);
+  v = ts_tile_op3(&x->b, TS_OP_where, none, ts_tile_const(&x->b, 0, &v->type), v);
+  return narrow && v ? ts_tile_bitcast(&x->b, v, d) : v;
 }
 
 static TsTileVal index_at(Index *x, TsTileVal i) {

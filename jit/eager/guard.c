@@ -19,30 +19,52 @@
 typedef TsTileVal V;
 
 /* Guards that are told apart; parts of an index, which blocks look at; numbers of a part. */
-enum { SLOTS = 8, PARTS = 512, NUMBERS = 2, PIECE = 1024 };
+enum { SLOTS = 8, PARTS = 512, NUMBERS = 3, PIECE = 1024 };
 
 typedef struct TsGuards {
   int device, n;
   bool telling;
-  TsTensor *found; /* [SLOTS, PARTS, NUMBERS]: place and number; place -1: none */
+  TsTensor *found; /* [SLOTS, PARTS, NUMBERS]: place, number, the next one; place -1: none */
   TsGuard of[SLOTS];
-  TsDeviceKernel *kernel[TS_DT_COUNT][2][2]; /* of the table of kernels, by what it looks at */
+  TsDeviceKernel *kernel[TS_DT_COUNT][2][3]; /* of the table of kernels, by what it looks at */
 } TsGuards;
 
 /* ---- the kernel */
 typedef struct Look {
   TsDtype index;
-  bool wraps, loss;
+  bool wraps;
+  enum { LOOK_range, LOOK_loss, LOOK_offsets } kind;
 } Look;
 
-static V outside(TsTileBuild *b, const Look *k, V v) {
+/* Numbers behind those at `at`; of the last one itself. */
+static V following(TsTileBuild *b, V index, V at, V last) {
+  V next = ts_tile_op2(b, TS_OP_minimum, ts_short_by(b, TS_OP_add, at, 1), last);
+  return ts_tile_cast(b, ts_short_gather(b, index, next, true), TS_DT_i64);
+}
+
+/* The first is 0, the last the size, and none is greater than the next one. */
+static V falls(TsTileBuild *b, V index, V at, V v) {
+  if (!v || !at) return NULL;
+  V one = ts_tile_index(b, 1), end = ts_tile_op2(b, TS_OP_sub, ts_short_dim(b, 0), one);
+  V last = ts_short_splat(b, &at->type, end),
+    size = ts_short_splat(b, &at->type, ts_short_dim(b, 2));
+  V down = ts_tile_op2(b, TS_OP_lt, following(b, index, at, last), v);
+  V begins = ts_tile_op2(b, TS_OP_logical_and, ts_short_by(b, TS_OP_eq, at, 0),
+                         ts_short_by(b, TS_OP_ne, v, 0));
+  V ends = ts_tile_op2(b, TS_OP_logical_and, ts_tile_op2(b, TS_OP_eq, at, last),
+                       ts_tile_op2(b, TS_OP_ne, v, size));
+  return ts_tile_op2(b, TS_OP_logical_or, down, ts_tile_op2(b, TS_OP_logical_or, begins, ends));
+}
+
+static V outside(TsTileBuild *b, const Look *k, V index, V place, V v) {
   if (!v) return NULL;
+  if (k->kind == LOOK_offsets) return falls(b, index, place, v);
   V size = ts_short_splat(b, &v->type, ts_short_dim(b, 2)), at = v;
   V below = ts_short_by(b, TS_OP_lt, v, 0);
   if (k->wraps) at = ts_tile_op3(b, TS_OP_where, below, ts_tile_op2(b, TS_OP_add, v, size), v);
   V wrong = ts_tile_op1(b, TS_OP_logical_not, ts_tile_op2(b, TS_TILE_ult, at, size));
   V ignored = ts_short_splat(b, &v->type, ts_short_dim(b, 3));
-  return k->loss
+  return k->kind == LOOK_loss
              ? ts_tile_op2(b, TS_OP_logical_and, wrong, ts_tile_op2(b, TS_OP_ne, v, ignored))
              : wrong;
 }
@@ -59,7 +81,7 @@ static V first_wrong(TsTileBuild *b, const Look *k, V index, V first) {
   V at = ts_tile_op2(b, TS_OP_add, ts_short_iota(b, &t, 0), ts_short_splat(b, &t, start));
   V v = ts_tile_cast(b, ts_tile_load(b, index, &start, &own, &edge), TS_DT_i64);
   V in = ts_tile_op2(b, TS_OP_lt, at, ts_short_splat(b, &t, count));
-  V wrong = ts_tile_op2(b, TS_OP_logical_and, in, outside(b, k, v));
+  V wrong = ts_tile_op2(b, TS_OP_logical_and, in, outside(b, k, index, at, v));
   at = ts_tile_op3(b, TS_OP_where, wrong, at, l.carry[0]);
   V next = ts_tile_op2(b, TS_OP_minimum, at, l.carry[0]);
   ts_tile_for_end(b, &l, &next, &least);
@@ -91,6 +113,13 @@ static TsTile *build(const Look *how) {
   V zero = ts_tile_index(&b, 0);
   ts_tile_store(&b, found, (V[]){l.i, zero}, place, NULL);
   ts_tile_store(&b, found, (V[]){l.i, ts_tile_index(&b, 1)}, value, NULL);
+  if (how->kind == LOOK_offsets) {
+    V end = ts_tile_op2(&b, TS_OP_sub, count, ts_tile_index(&b, 1));
+    V next = ts_tile_op2(&b, TS_OP_add, place, ts_tile_index(&b, 1));
+    next = ts_tile_op2(&b, TS_OP_minimum, next, end);
+    value = ts_tile_cast(&b, ts_tile_load(&b, index, &next, &one, NULL), TS_DT_i64);
+    ts_tile_store(&b, found, (V[]){l.i, ts_tile_index(&b, 2)}, value, NULL);
+  }
   ts_tile_for_end(&b, &once, NULL, NULL);
   ts_tile_for_end(&b, &l, NULL, NULL);
   return k;
@@ -147,7 +176,7 @@ static int tell(TsOffloader *o, TsGuards *g) {
   if (wrong) memcpy(at, wrong, sizeof at);
   int failed = !found || (wrong && forget(g)) ? -1 : 0;
   g->telling = false;
-  return failed || !wrong ? failed : ts_guard_wrong(&of, o->c, at[0], at[1]);
+  return failed || !wrong ? failed : ts_guard_wrong(&of, o->c, at[0], at[1], at[2]);
 }
 
 int ts_offload_guards_tell(TsOffloader *o) {
@@ -180,7 +209,7 @@ static int slot_of(TsOffloader *o, TsGuards *g, const TsGuard *guard) {
 
 /* NULL: there is none, or it is compiled in the background and the CPU may look as well. */
 static TsDeviceKernel *kernel_of(TsOffloader *o, TsGuards *g, const Look *how, TsOp op) {
-  TsDeviceKernel **k = &g->kernel[how->index][how->wraps][how->loss];
+  TsDeviceKernel **k = &g->kernel[how->index][how->wraps][how->kind];
   TsError err = {0};
   TsTile *t = *k && !o->shows ? NULL : build(how);
   if (t && o->shows)
@@ -195,7 +224,9 @@ static int look(TsOffloader *o, TsGuards *g, int slot, TsTensor *index) {
   const TsGuard *guard = &g->of[slot];
   int64_t n = ts_tensor_numel(index), each = (n + PARTS - 1) / PARTS;
   int64_t bytes = (int64_t)PARTS * NUMBERS * 8;
-  Look how = {ts_tensor_dtype(index), ts_guard_wraps(guard), ts_guard_of_loss(guard)};
+  Look how = {ts_tensor_dtype(index), ts_guard_wraps(guard), LOOK_range};
+  if (ts_guard_of_loss(guard)) how.kind = LOOK_loss;
+  if (ts_guard_of_offsets(guard)) how.kind = LOOK_offsets;
   bool outermost = ts_offload_begin(o, (Meanwhile){.dst = index});
   TsDeviceKernel *k = kernel_of(o, g, &how, guard->op);
   ts_offload_end(o, outermost);

@@ -313,9 +313,11 @@ local read_progress = options.of("data.progress", { label = options.text, unit =
 local TOTAL = options.number { least = 0 }
 
 -- progress(total, {label, unit = "it", scale = 1, out, terminal}): a bar on a terminal, plain lines now and
--- then in a pipe, on stderr, or out. scale: units of a step; terminal says what out is.
+-- then in a pipe, on stderr, or out. scale: units of a step; terminal says what out is. bar:clear() stands before what
+-- the program prints between.
 --   bar = data.progress(steps, {label = "train", unit = "tok"})
 --   bar:update(step, {loss = 1.23})
+--   bar:clear() print "a line"
 --   bar:finish()
 function data.progress(total, o)
   o = read_progress(o)
@@ -325,6 +327,12 @@ function data.progress(total, o)
   self.terminal = o.terminal
   if o.terminal == nil then self.terminal = core.is_terminal(2) and os.getenv("TERM") ~= "dumb" end
   return self
+end
+
+-- What the program's user says, or the terminal.
+local function columns_of(out)
+  local known = out == io.stderr and core.columns() or 0
+  return tonumber(os.getenv "COLUMNS" or "") or (known > 0 and known or 80)
 end
 
 local function fields_text(fields)
@@ -350,10 +358,24 @@ function Progress:text(now, fields, width)
   local extra = fields_text(fields)
   if extra ~= "" then tail = tail .. "  " .. extra end
   if not (self.terminal and self.total) then return head .. tail end
-  local room = math.min(30, width - #head - #tail - 4)
-  if room < 4 then return (head .. tail):sub(1, width - 1) end
+  local room = math.min(self.room or 30, width - #head - #tail - 6) -- what follows may grow; "^C" has room behind it
+  if room < 4 then return (head .. tail):sub(1, width - 3) end
+  self.room = room
   local full = math.floor(room * math.min(self.at / math.max(self.total, 1), 1))
   return ("%s[%s%s] %s"):format(head, ("="):rep(full), (" "):rep(room - full), tail)
+end
+
+-- Makes room for a line of the program's own, which in a pipe stands for the next one.
+function Progress:clear()
+  if self.terminal then
+    io.stdout:flush()
+    self.out:write "\r\27[K"
+    self.out:flush()
+    if self.out == io.stderr then core.open_line(false) end
+  else
+    self.next_line = self.total and self.at + self.total / 10 or 0
+  end
+  self.shown = self.terminal and 0 or core.now()
 end
 
 -- at: how many steps are done. Costs nothing between two displays.
@@ -363,8 +385,8 @@ function Progress:update(at, fields)
   if self.terminal then
     if now - self.shown < 0.1 and at ~= self.total then return end
     self.shown = now
-    local width = tonumber(os.getenv("COLUMNS") or "") or 80
-    self.out:write("\r", self:text(now, self.fields, width), "\27[K")
+    if self.out == io.stderr then core.open_line(true) end
+    self.out:write("\r", self:text(now, self.fields, columns_of(self.out)), "\27[K")
   else
     local due = self.total and at >= self.next_line or now - self.shown >= 10
     if not due and at ~= self.total then return end
@@ -377,6 +399,7 @@ end
 
 function Progress:finish()
   if self.terminal then self.out:write("\n") end
+  if self.out == io.stderr then core.open_line(false) end
   self.out:flush()
 end
 

@@ -259,13 +259,14 @@ end
 ---   print(f:marks(true))
 function Function:marks(on) return self.current ~= nil and runs(self):marks(on) end
 
---- The rules that fired when it was captured, a line each.
+--- The rules that fired when it was captured, a line each, or that none did.
 ---   local f = graph.module("f", function(x) return x * 1 end)
 ---   f(op.ones{3})
 ---   print(f:rewrites())
 function Function:rewrites()
   if not self.current then fail(("%s has not run yet: call it"):format(self.name)) end
-  return self.current.graph:text("rewrites")
+  local text = self.current.graph:text("rewrites")
+  return text ~= "" and text or "no rule fired\n"
 end
 
 --- One of its kernels, by its number or name in f:ir "tile", is run in the interpreter on what the function gives it, and

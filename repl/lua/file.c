@@ -12,6 +12,7 @@
 #include "lib/json.h"
 #include "lib/text.h"
 #include "repl/lua_api.h"
+#include "repl/report_line.h"
 #include "vm/core/mapped.h"
 #include "lib/clock.h"
 
@@ -233,7 +234,7 @@ static bool write_pieces(TsContext *c, int fd, const char *s, size_t len) {
   return true;
 }
 
-/* One part of the file: a string, or a tensor's bytes in row-major order. */
+/* The part of the file on the stack: a string, or a tensor's bytes in row-major order. */
 static bool write_part(lua_State *L, int fd) {
   size_t len = 0;
   const char *s = NULL;
@@ -255,7 +256,9 @@ static bool write_part(lua_State *L, int fd) {
   return good;
 }
 
-/* write_file(path, {parts}): path is either the old file or the whole new one. */
+/* write_file(path, {parts}): path is either the old file or the whole new one. A part is a string,
+ * a tensor, or a function of nothing that gives one of them when its turn comes, so that not all of a
+ * file has to be in memory at once. */
 static int write_file(lua_State *L) {
   const char *path = check_path(L, "save");
   TsReplace r;
@@ -265,6 +268,10 @@ static int write_file(lua_State *L) {
   bool good = true;
   for (int i = 1; i <= n && good; i++) {
     lua_rawgeti(L, 2, i);
+    if (lua_isfunction(L, -1) && lua_pcall(L, 0, 1, 0)) {
+      ts_replace_end(&r, false);
+      return lua_error(L);
+    }
     good = write_part(L, r.fd);
     lua_pop(L, 1);
   }
@@ -292,6 +299,19 @@ static int is_utf8(lua_State *L) {
 static int is_terminal(lua_State *L) {
   lua_pushboolean(L, isatty((int)luaL_checkinteger(L, 1)));
   return 1;
+}
+
+/* columns() -> those of the terminal that standard error is, or 0. */
+static int columns(lua_State *L) {
+  lua_pushinteger(L, ts_report_columns());
+  return 1;
+}
+
+/* open_line(open): whether the terminal's line has text without an end, behind which a report begins
+ * on the next one. */
+static int open_line(lua_State *L) {
+  ts_report_set_open_line(lua_toboolean(L, 1));
+  return 0;
 }
 
 /* Seconds on a clock that only goes forward. */
@@ -406,6 +426,8 @@ void ts_lua_open_files(lua_State *L) {
                                       {"json_string", json_string},
                                       {"is_utf8", is_utf8},
                                       {"is_terminal", is_terminal},
+                                      {"columns", columns},
+                                      {"open_line", open_line},
                                       {"now", now},
                                       {NULL, NULL}};
   ts_lua_metatable(L, FILE_TYPE, method);

@@ -135,7 +135,7 @@ end
 -- One step of examples/gpt2.lua at its small size.
 function row.gpt2(batch, context)
   local kept, print_ = {}, print
-  print, arg = function() end, { "--size", "small", "--synthetic", "true", "--steps", "1", "--batch", tostring(batch),
+  print, arg = function() end, { "--size", "small", "--synthetic", "--steps", "1", "--batch", tostring(batch),
     "--context", tostring(context), "--device", device }
   local training_step = ts.graph.training_step
   ts.graph.training_step = function(...)

@@ -2,6 +2,7 @@
 -- forward mode (the profile strict), on the same points, in turn. Beside it: jets_peer.py.
 --   tessera scripts/bench/jets.lua [points] [width] [device] [dtype]
 local tessera = require "tessera"
+io.stdout:setvbuf "line" -- whoever ends it has what was measured
 local op, nn, graph, numerics = tessera.op, tessera.nn, tessera.graph, tessera.numerics
 local points, width = tonumber(arg and arg[1]) or 1024, tonumber(arg and arg[2]) or 64
 local device, dtype = arg and arg[3] or "cpu", arg and arg[4] or "f32"

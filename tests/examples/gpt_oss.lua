@@ -10,5 +10,5 @@ local out = told "--steps 60 --tokens 20"
 assert(out:find "logits of transformers: off by %d" and out:find "MXFP4: the ", out)
 out = told "--size small --device sim:0 --tokens 18"
 assert(out:find "round 2: .-tokens of the first text: [%d ]+\n$", out)
-assert(told("--size huge"):find("--size is tiny, small, 20b or 120b, not huge", 1, true))
-assert(told("--sise tiny"):find("unknown option --sise; the file begins with a list of them", 1, true))
+assert(told("--size huge"):find("option '--size' must be one of '120b', '20b', 'small', 'tiny', not 'huge'", 1, true))
+assert(told("--sise tiny"):find("unknown option '--sise'\n  hint: did you mean '--size'?", 1, true))

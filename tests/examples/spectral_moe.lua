@@ -30,11 +30,11 @@ for i, name in ipairs { "mixture", "dense" } do
 end
 
 local program = arg[-1] or "bin/tessera"
-local function told(options)
-  local p = io.popen(("%s --hash examples/spectral_moe.lua --steps 6 --only mixture %s 2>/dev/null"):format(program, options))
+local function told(options, only)
+  local p = io.popen(("%s --hash examples/spectral_moe.lua --steps 6 --only %s %s 2>/dev/null"):format(program, only or "mixture", options))
   local out = p:read "*a"
   p:close()
-  assert(out:find "mixture.place f32%[129,64%] %x+\n", out)
+  assert(out:find((only or "mixture") .. ".place f32%[129,64%] %x+\n"), out)
   return (out:gsub("@%a+", ""))
 end
 for _, capacity in ipairs { "", "--capacity 1" } do
@@ -42,3 +42,4 @@ for _, capacity in ipairs { "", "--capacity 1" } do
   for _, mesh in ipairs { "--ep 2", "--ep 4", "--dp 2 --ep 2" } do assert(told(mesh .. " " .. capacity) == alone, mesh) end
   assert((alone:match "(%d+) choices dropped" or "0") ~= "0" == (capacity ~= ""))
 end
+assert(told("--ep 2", "dense") == told("--ep 1", "dense"))

@@ -150,7 +150,7 @@ end)
 count(read, x, y) --> 5
 local lap = of("xx", "yy")
 lap(x, y)
-lap:rewrites():match "collapsed_jets at [^:]*:%d+: (.*) %(rounding%)" --> 2 derivatives in 1 sums, jets along 2 directions instead of nested derivatives
+lap:rewrites():match "collapsed_jets at [^:]*:%d+: (.*) %(rounding%)" --> 2 derivatives in 1 sum, jets along 2 directions instead of nested derivatives
 
 -- ---- one reverse pass over it
 local function loss(m, x, y)

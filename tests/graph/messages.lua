@@ -20,3 +20,12 @@ tessera.optim.AdamW({}) --! the list of parameters is empty
 tessera.nn.Sequential(1) --! modules or functions are needed
 graph.jvp(op.exp)(x) --! as many directions as arguments are needed
 graph.module("f", op.exp):ir() --! has not run yet
+
+-- Arguments of what a function gives, given to the function itself.
+local function square(x) return (x * x):sum() end
+graph.jvp(square, op.ones { 3 }, op.ones { 3 }) --! graph.jvp takes a function, and what it gives takes its arguments
+graph.vjp(square, { op.ones { 3 } }) --! hint: graph.vjp(f)(x, u)
+graph.hvp(square, op.ones { 3 }) --! hint: graph.hvp(f)(x, v)
+graph.checkpoint(square, op.ones { 3 }) --! hint: graph.checkpoint(f)(x)
+graph.grad(square, op.ones { 3 }) --! hint: graph.grad(f)(x)
+graph.value_and_grad(square, { op.ones { 3 } }) --! hint: graph.value_and_grad(f)(x)

@@ -55,6 +55,30 @@ table.concat(its["a.b"], " ") --> x y
 hf.requantize(other, other, { dtype = "f16" })
 tessera.load(other).w.dtype --> f16
 
+-- Tensors go piece by piece, of numbers and of blocks, with matrices of experts: bits are those of rows by themselves.
+local wide = (op.mod(op.arange(4200 * 1024) * 37, 1013) - 500):cast "f32":reshape { 4200, 1024 } / 64
+hf.save_gguf(path, { w = wide, e = wide:reshape { 3, 1400, 1024 } }, nil, { dtype = "q5_0" })
+hf.requantize(path, other, { dtype = "iq4_nl" })
+local big = tessera.load(other)
+hf.save_gguf(path, { w = wide:cast "f32"["4196:"] }, nil, { dtype = "q5_0" })
+hf.requantize(path, path, { dtype = "iq4_nl" })
+local end_ = tessera.load(path).w:cast "f32"
+op.all(op.eq(big.w:cast "f32"["4196:"], end_)):item() --> true
+op.all(op.eq(big.e:cast "f32":reshape { 4200, 1024 }["4196:"], end_)):item() --> true
+op.all(op.eq(big.e:cast "f32":reshape { 4200, 1024 }, big.w:cast "f32")):item() --> true
+
+-- Parts of a file may be functions; where one fails, the old file is there.
+local core = tessera.core
+local calls = 0
+local function part() calls = calls + 1 return calls == 1 and "b" or op.ones({ 2 }, { dtype = "u8" }) end
+core.write_file(other, { "a", part, part, "c" })
+bytes(other) == "ab\1\1c" --> true
+core.write_file(other, { "a", function() error("no part", 0) end }) --! no part
+bytes(other) == "ab\1\1c" --> true
+hf.save_gguf(other, { w = x, z = x * (1 / 0) }, nil, { dtype = "q8_0" }) --! 'z' has numbers that are not finite
+bytes(other) == "ab\1\1c" --> true
+hf.save_gguf(path, { w = x, v = v })
+
 -- What is wrong, and nothing is written.
 hf.save_gguf("x.safetensors", {}) --! a file that ends in .gguf is needed, not 'x.safetensors'
 hf.save_gguf(path, { w = op.zeros { 2, 30 } }, nil, { dtype = "q8_0" }) --! 'w' has rows of 30, which are no whole blocks of q8_0

@@ -56,10 +56,12 @@ plan.cache --> 1048576
 #plan.would > 0 --> true
 tostring(plan):match "^llama: 19424 parameters" ~= nil --> true
 tostring(plan):match "it does not fit" ~= nil --> true
--- What pages take is what hf.batch has then.
+-- What pages take is what hf.batch has when its texts are as long as they may be.
 for _, dtype in ipairs { "f32", "fp8_e4m3" } do
   local o = { batch = 3, length = 96, page = 16, chunk = 8, cache_dtype = dtype }
   local b = hf.batch(m, { max_batch = 3, length = 96, page = 16, chunk = 8, cache_dtype = dtype })
+  for i = 1, 3 do b:submit { ids = { i }, max_new_tokens = 95, eos = false } end
+  b:run()
   assert(hf.plan(path, o).cache == b:statistics().nbytes)
   o.pages = 5
   assert(hf.plan(path, o).cache == hf.batch(m, { max_batch = 3, length = 96, page = 16, chunk = 8, pages = 5, cache_dtype = dtype }):statistics().nbytes)

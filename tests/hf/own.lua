@@ -66,3 +66,15 @@ local Encoding = Constant:extend "Encoding"
 function Encoding:encode() return self.given end
 hf.generate(Encoding(nil, 1), { ids = { 1 } }) --! m:encode gives nothing, and has to give a tensor [texts, ..]
 hf.generate(Encoding(op.ones { 1, 2 }, 3), { ids = { 1 } }) --! config.decoder_start_token_id is 3, and has to be a whole number from 0 to 2
+local plain = nn.Sequential(nn.Embedding(4, 8), nn.Linear(8, 4))
+plain.config = { vocab_size = 4 }
+hf.generate(plain, { ids = { 1 } }) --! the model is called as m{ids = tokens}, and takes that table for a tensor
+local Failing = nn.Module:extend "Failing"
+function Failing:init() self.config = { vocab_size = 4 } end
+function Failing:forward(o) return op.matmul(o.ids:cast "f32", op.ones { 7, 7 }) end
+hf.generate(Failing(), { ids = { 1 } }) --! matmul: inner sizes differ
+-- A model without weights.
+local Next = nn.Module:extend "Next"
+function Next:init() self.config = { vocab_size = 4 } end
+function Next:forward(o) return op.one_hot((o.ids + 1) % 4, { classes = 4 }):cast "f32" end
+hf.generate(Next(), { ids = { 1 }, max_new_tokens = 5 }):flatten():totable() --> {2, 3, 0, 1, 2}

@@ -43,6 +43,21 @@ lines, out = collect()
 bar = data.progress(4, { out = out, terminal = true })
 bar:update(4)
 assert(lines[1]:match("^\r%[=+%] 4/4"), lines[1])
+for _, width in ipairs { 10, 30, 50, 80, 200 } do assert(#bar:text(1e6, { loss = 0.125 }, width) <= width - 3, width) end
+-- Lines between: the bar goes, and is there again at once.
+bar = data.progress(1000, { out = out, terminal = true })
+bar:update(1)
+bar:clear()
+bar:update(2)
+lines[#lines - 1] == "\r\27[K", lines[#lines]:match "2/1000" --> true, 2/1000
+bar = data.progress(1000, { out = out, terminal = false })
+bar:update(1)
+local before = #lines
+bar:clear()
+bar:update(90) -- not due: the line stood for it
+#lines - before --> 0
+bar:update(102)
+#lines - before --> 1
 local n = 0
 for _ in data.range(5, { out = out, terminal = false }) do n = n + 1 end
 n --> 5

@@ -114,6 +114,9 @@ f:ir "tlie" --! hint: did you mean 'tile'?
 f:ir "tile" --! f has not run yet: call it, or give arguments
 f:rewrites() --! f has not run yet
 f(x)
+local plain = graph.module("plain", op.gelu)
+plain(x)
+plain:rewrites():match "[^\n]+" --> no rule fired
 f:ir("tile", "sm_90a") --! the target is an option: f:ir("tile", {target = "sm_90a"})
 f:ir("graph", { target = "sm_90a" }) --! level 'graph' is of what runs here, not of sm_90a
 f.ir "tile" --! f:ir: it is called with a colon, f:ir(..), on a captured function

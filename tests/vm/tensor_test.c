@@ -7,6 +7,7 @@
 #include "devices/memory.h"
 #include "vm/core/scratch.h"
 #include "vm/core/vm.h"
+#include "vm/drive/index.h"
 
 static int failures;
 #define CHECK(x)                                                                               \
@@ -103,8 +104,28 @@ static void test_scratch(void) {
   CHECK(!ts_work_take(-1));
 }
 
+/* What could not be opened may be closed like all else. */
+static void test_index(TsContext *c) {
+  TsMeta m = {.dtype = TS_DT_i64, .ndim = 1, .dim = {2}};
+  TsTensor *in[2] = {vector(c, 4), ts_tensor_new(c, &m)};
+  TsCall call = {.ctx = c, .op = TS_OP_index_select, .nin = 2, .in = in};
+  TsIndex ix;
+  for (int64_t bad = 3; bad <= 4; bad++) {
+    int64_t *at = ts_tensor_write(in[1]);
+    at[0] = -1, at[1] = bad;
+    CHECK((ts_index_open(&call, 1, 0, 4, &ix) != 0) == (bad == 4));
+    CHECK(bad == 4 ? !ix.t && !ix.at && !ix.n : ix.n == 2 && ix.at[0] == 3);
+    ts_index_close(&ix);
+    ts_index_close(&ix);
+    ts_error_clear(&c->err);
+  }
+  ts_tensor_unref(in[0]);
+  ts_tensor_unref(in[1]);
+}
+
 int main(void) {
   TsContext *c = ts_context_open();
+  test_index(c);
   test_sizes(c);
   test_residency(c);
   test_foreign_memory(c);

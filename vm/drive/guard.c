@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "devices/cpu_pool.h"
 #include "vm/core/exec.h"
 #include "vm/drive/index.h"
 #include "vm/core/offload.h"
@@ -17,10 +18,11 @@ static bool is_grouped(int op) {
 
 static int axis_of(const TsNode *n) {
   int nd = n->in[0]->meta.ndim;
-  if (n->op == TS_OP_route_rows) return 0;
+  if (n->op == TS_OP_route_rows || n->op == TS_OP_csr_rows) return 0;
   if (is_grouped(n->op)) return nd - 2;
   if (n->op == TS_OP_take) return TS_INDEX_FLAT;
   if (n->op == TS_OP_one_hot) return TS_INDEX_CLASS;
+  if (n->op == TS_OP_moe_places) return TS_INDEX_EXPERT;
   if (n->op == TS_OP_segment_reduce) return TS_INDEX_SEGMENT;
   if (n->op == TS_OP_embedding) return 0;
   if (is_loss(n->op)) return nd - 1;
@@ -42,6 +44,7 @@ TsGuard ts_guard_of(const TsNode *n, int input, const char *function) {
            : g.axis == TS_INDEX_FLAT ? ts_meta_numel(&g.x)
                                      : n->attr[0].i;
   if (is_grouped(n->op)) g.size++; /* all rows may be one group's */
+  if (n->op == TS_OP_csr_rows) g.size = n->attr[0].i;
   if (n->op == TS_OP_route_rows)
     g.size = ts_meta_numel(&n->in[2]->meta); /* rows, as often as each goes somewhere */
   if (is_loss(n->op)) g.ignored = n->attr[1].i;
@@ -119,16 +122,54 @@ static int groups(const TsGuard *g, TsContext *c, TsTensor *sizes) {
   return failed;
 }
 
+bool ts_guard_of_offsets(const TsGuard *g) { return g->op == TS_OP_csr_rows; }
+
+static int wrong_offset(TsContext *c, int64_t rows, int64_t entries, int64_t row, int64_t value,
+                        int64_t next) {
+  TsError *e = &c->err;
+  if (row == 0 && value)
+    return ts_error_set(e, TS_ERR_index, "csr_rows: offsets begin at %lld, not 0",
+                        (long long)value);
+  if (row == rows)
+    return ts_error_set(e, TS_ERR_index, "csr_rows: offsets end at %lld, of %lld entries",
+                        (long long)value, (long long)entries);
+  return ts_error_set(e, TS_ERR_index,
+                      "csr_rows: row %lld begins at entry %lld and ends at %lld",
+                      (long long)row, (long long)value, (long long)next);
+}
+
+int ts_guard_offsets(TsContext *c, const int64_t *first, int64_t rows, int64_t entries) {
+  if (first[0]) return wrong_offset(c, rows, entries, 0, first[0], 0);
+  TS_CPU_LOOKING(i, 0, rows) {
+    if (first[i + 1] >= first[i]) continue;
+    return wrong_offset(c, rows, entries, i, first[i], first[i + 1]);
+  }
+  if (ts_cpu_interrupted())
+    return ts_error_set(&c->err, TS_ERR_interrupt, "csr_rows: interrupted");
+  return first[rows] == entries ? 0 : wrong_offset(c, rows, entries, rows, first[rows], 0);
+}
+
+static int offsets(const TsGuard *g, TsContext *c, TsTensor *index) {
+  TsTensor *t = ts_tensor_cast(c, index, TS_DT_i64);
+  const int64_t *at = t ? ts_tensor_read(t) : NULL;
+  int failed = at ? ts_guard_offsets(c, at, g->x.dim[0] - 1, g->size) : -1;
+  ts_tensor_unref(t);
+  return failed;
+}
+
 bool ts_guard_wraps(const TsGuard *g) {
-  return !is_loss(g->op) && !is_grouped(g->op) && g->axis >= TS_INDEX_FLAT;
+  return !is_loss(g->op) && !ts_guard_of_offsets(g) && !is_grouped(g->op) &&
+         g->axis >= TS_INDEX_FLAT;
 }
 bool ts_guard_of_loss(const TsGuard *g) { return is_loss(g->op); }
 
-int ts_guard_wrong(const TsGuard *g, TsContext *c, int64_t row, int64_t value) {
+int ts_guard_wrong(const TsGuard *g, TsContext *c, int64_t row, int64_t value, int64_t next) {
   if (is_loss(g->op)) {
     wrong_target(g, c, row, value);
   } else if (g->op == TS_OP_route_rows) {
     ts_guard_place(c, g->size, value);
+  } else if (ts_guard_of_offsets(g)) {
+    wrong_offset(c, g->x.dim[0] - 1, g->size, row, value, next);
   } else if (is_grouped(g->op)) {
     wrong_group(c, g->op, g->size - 1, row, value);
   } else {
@@ -153,6 +194,7 @@ int ts_guard_check(const TsGuard *g, TsContext *c, TsTensor *index) {
   int failed = is_loss(g->op)              ? targets(g, c, index)
                : is_grouped(g->op)         ? groups(g, c, index)
                : g->op == TS_OP_route_rows ? places(g, c, index)
+               : ts_guard_of_offsets(g)    ? offsets(g, c, index)
                                            : gathered(g, c, index);
   c->on_host--;
   return failed ? explain(g, c) : 0;

@@ -11,8 +11,9 @@ typedef struct TsGuard {
   uint16_t as; /* see TsNode */
   TsOp op; /* whose message it is: of a loss, of groups, or one that reads or adds at indices */
   TsMeta x;
-  int axis;     /* or of vm/drive/index.h what the numbers stand for */
-  int64_t size; /* the numbers are below it: of groups one more than x has rows */
+  int axis; /* or of vm/drive/index.h what the numbers stand for */
+  int64_t
+      size; /* the numbers are below it: of groups one more than x has rows; of offsets the last */
   int64_t ignored;
   char function[40], place[56]; /* where the operator stands */
 } TsGuard;
@@ -28,7 +29,11 @@ bool ts_guard_of_loss(const TsGuard *g); /* which ignores one number */
 int ts_guard_groups(TsContext *c, TsOp op, int64_t rows, const int64_t *size, int64_t n);
 /* The error of route_rows of a place beyond its rows; -1. */
 int ts_guard_place(TsContext *c, int64_t rows, int64_t value);
-/* The operator's error of element `row`, which is `value`; -1. */
-int ts_guard_wrong(const TsGuard *g, TsContext *c, int64_t row, int64_t value);
+/* The operator's error of element `row`, which is `value`, of offsets before `next`; -1. */
+int ts_guard_wrong(const TsGuard *g, TsContext *c, int64_t row, int64_t value, int64_t next);
+/* Of offsets, which go up from 0 to the size: each is looked at beside the next one. */
+bool ts_guard_of_offsets(const TsGuard *g);
+/* The same of offsets of rows at hand. 0, or -1 with the error of csr_rows. */
+int ts_guard_offsets(TsContext *c, const int64_t *first, int64_t rows, int64_t entries);
 
 #endif

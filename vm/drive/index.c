@@ -50,6 +50,9 @@ int ts_index_wrong(TsCall *call, int axis, int64_t size, int64_t v) {
   else if (axis == TS_INDEX_SEGMENT)
     ts_error_set(e, TS_ERR_index, "%s: id %lld is out of range for %lld segments", name,
                  (long long)v, (long long)size);
+  else if (axis == TS_INDEX_EXPERT)
+    ts_error_set(e, TS_ERR_index, "%s: expert %lld is out of range for %lld experts", name,
+                 (long long)v, (long long)size);
   else if (axis == TS_INDEX_FLAT)
     ts_error_set(e, TS_ERR_index, "%s: index %lld is out of range for the %lld elements of %s",
                  name, (long long)v, (long long)size, text);
@@ -101,8 +104,11 @@ int ts_index_open(TsCall *call, int input, int axis, int64_t size, TsIndex *ix) 
   if (!failed && (c.bad || (c.negative && !wraps)))
     failed = find_bad(call, axis, size, ix, wraps);
   if (!failed && c.negative) failed = wrap(call, size, ix);
-  if (failed) ts_tensor_unref(ix->t);
+  if (failed) ts_index_close(ix);
   return failed;
 }
 
-void ts_index_close(TsIndex *ix) { ts_tensor_unref(ix->t); }
+void ts_index_close(TsIndex *ix) {
+  ts_tensor_unref(ix->t);
+  *ix = (TsIndex){0};
+}

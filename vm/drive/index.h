@@ -34,12 +34,13 @@ typedef struct TsIndex {
 } TsIndex;
 
 /* What the numbers stand for, beside an axis (>= 0) of call->in[0]. Negative ones count
- * from the end, but those of a class or a segment are errors. */
-enum { TS_INDEX_FLAT = -1, TS_INDEX_CLASS = -2, TS_INDEX_SEGMENT = -3 };
+ * from the end, but those of a class, a segment or an expert are errors. */
+enum { TS_INDEX_FLAT = -1, TS_INDEX_CLASS = -2, TS_INDEX_SEGMENT = -3, TS_INDEX_EXPERT = -4 };
 
 /* Opens call->in[input], numbers below size. The error names the number, the axis and
- * its size. */
+ * its size; after it ix is empty. */
 int ts_index_open(TsCall *call, int input, int axis, int64_t size, TsIndex *ix);
+/* Once or more often; of {0} nothing. */
 void ts_index_close(TsIndex *ix);
 /* The error of the number v; -1. */
 int ts_index_wrong(TsCall *call, int axis, int64_t size, int64_t v);

@@ -8,6 +8,7 @@
 #include "vm/core/exec.h"
 #include "vm/core/scratch.h"
 #include "vm/drive/guard.h"
+#include "vm/drive/index.h"
 
 enum { GRAIN = 1 << 16 }; /* bytes that one thread moves at least */
 
@@ -29,9 +30,7 @@ typedef struct Places {
 static int check_experts(TsCall *call, const Places *p) {
   TS_CPU_LOOKING(i, 0, p->n) {
     if ((uint64_t)p->expert[i] < (uint64_t)p->experts) continue;
-    return ts_error_set(&call->ctx->err, TS_ERR_index,
-                        "moe_places: expert %lld is out of range for %lld experts",
-                        (long long)p->expert[i], (long long)p->experts);
+    return ts_index_wrong(call, TS_INDEX_EXPERT, p->experts, p->expert[i]);
   }
   return left(call);
 }

@@ -52,15 +52,13 @@ static int open(TsCall *call, Operands *o, TsDtype wide) {
   lead.ndim = 2;
   o->q_at = ts_attention_offsets(o->in[Q], &lead, lead.dim[0] * lead.dim[1]);
   if (!o->q_at) return ts_scratch_failed(call);
-  if (!ts_index_open(call, TABLE, 1, k->dim[1], &o->table)) return 0;
-  o->table.t = NULL; /* which it has given back */
-  return -1;
+  return ts_index_open(call, TABLE, 1, k->dim[1], &o->table);
 }
 
 static void close(Operands *o) {
   for (int i = 0; i < INPUTS; i++) ts_tensor_unref(o->in[i]);
   ts_work_give(o->q_at);
-  if (o->table.t) ts_index_close(&o->table);
+  ts_index_close(&o->table);
 }
 
 static int run(TsCall *call, const Operands *o) {

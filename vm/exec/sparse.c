@@ -1,6 +1,7 @@
 /* csr_rows: the row of each entry, out of where rows begin; places of entries. */
 #include "devices/cpu_pool.h"
 #include "vm/core/exec.h"
+#include "vm/drive/guard.h"
 #include "vm/exec/sparse.h"
 
 enum { GRAIN = 1 << 12 }; /* rows of a thread */
@@ -18,30 +19,12 @@ static void put_rows(void *arg, int64_t lo, int64_t hi, int worker) {
   }
 }
 
-static int check(TsCall *call, const int64_t *first, int64_t rows) {
-  TsError *e = &call->ctx->err;
-  int64_t entries = call->attr[0].i;
-  if (first[0])
-    return ts_error_set(e, TS_ERR_index, "csr_rows: offsets begin at %lld, not 0",
-                        (long long)first[0]);
-  TS_CPU_LOOKING(i, 0, rows) {
-    if (first[i + 1] >= first[i]) continue;
-    return ts_error_set(e, TS_ERR_index,
-                        "csr_rows: row %lld begins at entry %lld and ends at %lld",
-                        (long long)i, (long long)first[i], (long long)first[i + 1]);
-  }
-  if (ts_cpu_interrupted()) return ts_error_set(e, TS_ERR_interrupt, "csr_rows: interrupted");
-  if (first[rows] == entries) return 0;
-  return ts_error_set(e, TS_ERR_index, "csr_rows: offsets end at %lld, of %lld entries",
-                      (long long)first[rows], (long long)entries);
-}
-
 int ts_exec_csr_rows(TsCall *call) {
   TsTensor *t = ts_tensor_cast(call->ctx, call->in[0], TS_DT_i64);
   int64_t rows = call->in[0]->meta.dim[0] - 1;
   Rows r = {.first = t ? ts_tensor_read(t) : NULL};
-  int failed =
-      !r.first || check(call, r.first, rows) || !(r.row = ts_tensor_write(call->out[0]));
+  int failed = !r.first || ts_guard_offsets(call->ctx, r.first, rows, call->attr[0].i) ||
+               !(r.row = ts_tensor_write(call->out[0]));
   if (!failed) ts_cpu_parallel(rows, GRAIN, put_rows, &r);
   ts_tensor_unref(t);
   return failed ? -1 : 0;

@@ -119,7 +119,6 @@ static int multiply(TsCall *call, TsTensor *v, TsTensor *x, const int64_t *colum
     if (!failed && !ascend(j.first, j.rows, entries)) failed = explain(call);
   } else if (!failed) {
     failed = ts_sparse_open(call, ROW, &y->meta, 0, &row);
-    if (failed) row.t = NULL; /* nothing is open */
     if (!failed && !(own = ts_work_take((2 * j.rows + 1 + entries) * 8 + entries * j.size)))
       failed = ts_scratch_failed(call);
     if (!failed) by_rows(&j, row.at, entries, own);

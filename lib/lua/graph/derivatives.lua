@@ -3,6 +3,7 @@
 
 local captured = require "tessera.captured"
 local core = require "tessera.core"
+local options = require "tessera.options"
 local specialise = require "tessera.graph.specialise"
 local tree = require "tessera.tree"
 local fail, flatten, unflatten = core.fail, tree.flatten, tree.unflatten
@@ -10,10 +11,11 @@ local fail, flatten, unflatten = core.fail, tree.flatten, tree.unflatten
 -- Which arguments: the first, or a number, or a list of numbers.
 local function positions(wrt, what)
   if wrt == nil then return { 1 } end
-  local list, n = type(wrt) == "table" and wrt or { wrt }, 0
+  local list, n = type(wrt) == "table" and not core.is_tensor(wrt) and wrt or { wrt }, 0
   for k, i in pairs(list) do
     n = n + 1
     if type(k) ~= "number" or type(i) ~= "number" or i < 1 or i % 1 ~= 0 then
+      if core.is_tensor(i) then fail(("%s takes a function, and what it gives takes tensors\n  hint: %s(f)(x)"):format(what, what)) end
       local given = type(k) == "number" and core.shown(tostring(i)) or "'" .. core.shown(tostring(k)) .. "'"
       fail(("%s: the arguments to differentiate by are numbers from 1 on, not %s\n  hint: %s(f, {1, 2})"):format(what, given, what))
     end
@@ -71,6 +73,17 @@ local function scalar(y, what)
     core.is_tensor(y) and core.type_text(y) or type(y)))
 end
 
+-- graph.name of a function alone: arguments beside it belong to what it gives.
+local function alone(name, usage, make)
+  local made = options.described(function(f, ...)
+    if select("#", ...) > 0 then
+      fail(("graph.%s takes a function, and what it gives takes its arguments\n  hint: graph.%s%s"):format(name, name, usage))
+    end
+    return make(f)
+  end)
+  return made
+end
+
 local function gradient_of(f, wrt, with_value)
   wrt = positions(wrt, with_value and "graph.value_and_grad" or "graph.grad")
   return function(...)
@@ -124,7 +137,7 @@ return function(graph)
 
   --- vjp(f)(args..., u): u times the Jacobian, one result for each argument.
   --   local dx = graph.vjp(function(x) return op.sin(x) end)(x, op.ones_like(x))
-  function graph.vjp(f)
+  graph.vjp = alone("vjp", "(f)(x, u)", function(f)
     local body = body_of(f, "vjp")
     return derivative(name_of(f, "vjp"), function(...)
       local n = select("#", ...)
@@ -137,14 +150,14 @@ return function(graph)
       local y = body(unpack(args, 1, n - 1))
       return as_results(specs, filled(core.gradient({ y }, { u }, xs), xs))
     end, { body })
-  end
+  end)
 
   --- jvp(f)(args..., v...): the value and its derivative when the arguments move along v. An
   --- argument whose v is false stays where it is; a number stands for all elements of v. Derivatives of derivatives
   --- are computed as jets, and sums of them (a Laplacian) as one.
   --   local moved = graph.jvp(function(x) return op.sin(x) end)
   --   local y, dy = moved(x, op.ones_like(x))
-  function graph.jvp(f)
+  graph.jvp = alone("jvp", "(f)(x, v)", function(f)
     local body = body_of(f, "jvp")
     return derivative(name_of(f, "jvp"), function(...)
       local n = select("#", ...)
@@ -163,22 +176,22 @@ return function(graph)
       local y = body(unpack(args, 1, n / 2))
       return y, filled(core.jvp(xs, vs, { y }), { y })[1]
     end, { body })
-  end
+  end)
 
   --- hvp(f)(x, v): the Hessian of a function with one number as result, times v.
   --   local hv = graph.hvp(function(x) return (x ^ 3):sum() end)
   --   print(hv(x, op.ones_like(x)))
-  function graph.hvp(f)
+  graph.hvp = alone("hvp", "(f)(x, v)", function(f)
     local slope = gradient_of(body_of(f, "hvp"), 1, false)
     return derivative(name_of(f, "hvp"), function(x, v)
       local g = slope(x)
       return filled(core.jvp({ x }, { v }, { g }), { g })[1]
     end, { body_of(f, "hvp") })
-  end
+  end)
 
-  --- f whose inner values are computed again for the derivative instead of being kept.
+  --- checkpoint(f): f whose inner values are computed again for the derivative instead of being kept.
   --   local y = graph.checkpoint(function(x) return op.gelu(x) end)(x)
-  function graph.checkpoint(f) return require("tessera.control").checkpoint(body_of(f, "checkpoint")) end
+  graph.checkpoint = alone("checkpoint", "(f)(x)", function(f) return require("tessera.control").checkpoint(body_of(f, "checkpoint")) end)
 
   --- f with another derivative: adjoint(arguments..., results..., gradients...) returns a
   --- gradient for each argument. Other tensors that f uses get none.

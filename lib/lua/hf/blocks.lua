@@ -8,8 +8,8 @@ local op = core.op
 local blocks = {}
 
 --- A class of such modules. self:want(name, shape [, make]) declares a tensor, [..] in the order of the file. make =
---- {from = names, shapes = .., join = f, apart}: it is what f makes of several tensors of the file, whose names are told. apart: they
---- stay as they are, by their names, unless another dtype is asked for.
+--- {from = names, shapes = .., join = f, apart, split}: it is what f makes of several tensors of the file, whose names are told. apart: they
+--- stay as they are, by their names, unless another dtype is asked for. split: MXFP4 becomes NAME_blocks and NAME_scales on a device.
 local Block = Module:extend "Block"
 blocks.Block = Block
 
@@ -20,7 +20,7 @@ function Block:want(name, shape, make)
     rawset(self, "_wants", wants)
   end
   wants[#wants + 1] = { name = name, shape = shape, from = make and make.from, shapes = make and make.shapes, join = make and make.join,
-    apart = make and make.apart }
+    apart = make and make.apart, split = make and make.split }
 end
 
 function blocks.define(name, parent) return (parent or Block):extend(name) end

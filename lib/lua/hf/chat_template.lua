@@ -144,7 +144,7 @@ function chat_template.of_model(path)
   local found = { tokens = {}, name = path }
   if files.is_gguf(path) then
     local map = core.map_file(path)
-    local _, meta = require("tessera.hf.gguf").read(path, map)
+    local _, meta = require("tessera.hf.gguf").read(path, map, { later = true })
     map:close()
     found.text, found.tool_use = meta["tokenizer.chat_template"], meta["tokenizer.chat_template.tool_use"]
     local tokens = meta["tokenizer.ggml.tokens"]

@@ -10,6 +10,23 @@ local experts = require "tessera.hf.experts"
 local Rope = require "tessera.hf.rope"
 local op = core.op
 
+-- Keys and values of all heads out of latents. In GGUF their matrices stand apart, that of keys turned, and blocks of it go along the other
+-- axis, so that it is made of their numbers.
+local function joined(keys, values)
+  local wide = keys.dtype
+  if blocks.in_blocks(wide) or wide ~= values.dtype then wide = "f32" end
+  return op.concat({ keys:cast(wide):T(), values:cast(wide) }, { axis = 1 }):flatten(0, 1)
+end
+
+local Latents = blocks.define("Latents", blocks.Linear)
+
+function Latents:init(c, h, nope, v)
+  if not c.latent_apart then return blocks.Linear.init(self, c.kv_lora_rank, h * (nope + v)) end
+  self.inputs, self.outputs = c.kv_lora_rank, h * (nope + v)
+  self:want("weight", { self.outputs, self.inputs }, { from = { "k_b.weight", "v_b.weight" },
+    shapes = { { h, c.kv_lora_rank, nope }, { h, v, c.kv_lora_rank } }, join = joined })
+end
+
 local Heads = blocks.define "LatentAttention"
 
 function Heads:init(c, rope, index)
@@ -25,7 +42,7 @@ function Heads:init(c, rope, index)
   end
   self.kv_a_proj_with_mqa = blocks.Linear(c.hidden_size, c.kv_lora_rank + turns, c.attention_bias)
   self.kv_a_layernorm = blocks.RMSNorm(c.kv_lora_rank, c.rms_norm_eps)
-  self.kv_b_proj = blocks.Linear(c.kv_lora_rank, h * (nope + v))
+  self.kv_b_proj = Latents(c, h, nope, v)
   self.o_proj = blocks.Linear(h * v, c.hidden_size, c.attention_bias)
 end
 

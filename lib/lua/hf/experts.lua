@@ -13,7 +13,7 @@ local function turned_stack(...) return op.stack({ ... }, { axis = 0 }):T():cont
 
 -- A kind of matrix [outputs, inputs] of all experts.
 local function want(self, name, n, outputs, inputs, stacked)
-  if stacked then return self:want(name, { n, outputs, inputs }, { from = { name .. ".weight" }, shapes = { { n, outputs, inputs } } }) end
+  if stacked then return self:want(name, { n, outputs, inputs }, { from = { name .. ".weight" }, shapes = { { n, outputs, inputs } }, split = true }) end
   local from, shapes = {}, {}
   for e = 1, n do from[e], shapes[e] = ("%d.%s.weight"):format(e - 1, name), { outputs, inputs } end
   self:want(name, { n, inputs, outputs }, { from = from, shapes = shapes, join = turned_stack })
@@ -48,10 +48,26 @@ function experts.chosen(x, w, index, bias)
   return y:reshape(shape)
 end
 
+--- Whether one of a module's matrices of experts is stored in blocks, whole or as codes and scales.
+function experts.in_blocks(module, names)
+  for _, name in ipairs(names) do
+    local w = module[name]
+    if w == nil or blocks.in_blocks(w.dtype) then return true end
+  end
+  return false
+end
+
+--- experts.chosen of a module's matrix, however it is stored.
+function experts.of(module, name, x, index, bias)
+  local codes = module[name .. "_blocks"]
+  if codes then return op.experts_linear(x, codes:flatten(2), index, bias, module[name .. "_scales"]) end
+  return experts.chosen(x, module[name], index, bias)
+end
+
 --- Tokens x [.., width] by their choices index [.., k] and weights [.., k].
 function Experts:forward(x, weights, index)
-  if blocks.in_blocks(self[self.names[1]].dtype) then
-    local function chosen(y, i) return experts.chosen(y, self[self.names[i]], index) end
+  if experts.in_blocks(self, self.names) then
+    local function chosen(y, i) return experts.of(self, self.names[i], y, index) end
     local y = chosen(self.activation(chosen(x, 1)) * chosen(x, 2), 3)
     return op.moe_combine(y, { weights = weights })
   end

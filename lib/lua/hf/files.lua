@@ -131,7 +131,7 @@ function files.open(path)
   end
   if files.is_gguf(path) then
     local map = core.map_file(path)
-    local tensors, meta = require("tessera.hf.gguf").read(path, map, LONGEST_LIST)
+    local tensors, meta = require("tessera.hf.gguf").read(path, map, { most = LONGEST_LIST, later = true })
     map:close()
     return require("tessera.hf.gguf_models").source(path, tensors, meta)
   end

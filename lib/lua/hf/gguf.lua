@@ -3,6 +3,7 @@
 -- behind the list of them, their sizes with the fastest axis first.
 
 local core = require "tessera.core"
+local Mxfp4 = require "tessera.hf.mxfp4"
 local gguf = {}
 
 local shown = core.shown
@@ -126,16 +127,6 @@ function value(c, what)
 end
 
 -- ---- tensors
--- In blocks of GGUF the first 16 elements stand below the others; ours are neighbours.
-local function neighbours(bytes, shape)
-  local op = core.op
-  local b = bytes:reshape(-1, 17)
-  local codes = b[":, 1:"]
-  local all = op.concat({ codes:bitwise_and(15), codes:shift_right(4) }, { axis = 1 })
-  local ours = op.concat({ b[":, :1"], all[":, ::2"]:bitwise_or(all[":, 1::2"]:shift_left(4)) }, { axis = 1 })
-  return core.from_bytes(ours:bytes(), "mxfp4", shape)
-end
-
 local function entry(c, i)
   local name = c:string(("the name of tensor %d"):format(i))
   local what = ("tensor '%s'"):format(shown(name))
@@ -164,13 +155,9 @@ local function tensor(c, e, base)
     if not ok then c:fail("%s: %s", e.what, (tostring(t):gsub("^[^\n]-:%d+: ", ""))) end
     return t
   end
-  local t
-  if dtype == "mxfp4" then
-    t = neighbours(made("u8", { e.nbytes }, base + e.at), e.shape)
-  else
-    t = made(dtype, e.shape, base + e.at)
-  end
-  return t
+  if dtype ~= "mxfp4" then return made(dtype, e.shape, base + e.at) end
+  local later = Mxfp4.later(made("u8", { e.nbytes }, base + e.at), e.shape)
+  return c.later and later or later:whole()
 end
 
 local function check_places(c, list, alignment)
@@ -191,9 +178,11 @@ gguf.types = TENSOR
 
 --- The tensors of a mapped file by name, and its metadata by name: numbers (of 64 bits that no number of Lua's holds, cdata),
 --- truth values, strings, lists of strings, tensors of numbers. Then how they stand: {names = of tensors, in order, count, from, to =
---- bytes of the metadata, places = by name where the type of a value stands}. Lists of more than `most` texts are left out, none if it is not given.
-function gguf.read(path, map, most)
-  local c = setmetatable({ path = path, map = map, size = map:size(), at = 0, from = 0, text = "", most = most or math.huge }, Cursor)
+--- bytes of the metadata, places = by name where the type of a value stands}. o = {most, later}: lists of more than `most` texts are left out; with later, tensors in MXFP4
+--- are what mxfp4.lua has of them.
+function gguf.read(path, map, o)
+  o = o or {}
+  local c = setmetatable({ path = path, map = map, size = map:size(), at = 0, from = 0, text = "", most = o.most or math.huge, later = o.later }, Cursor)
   if c.size < 24 or map:read(0, 4) ~= "GGUF" then c:fail("not a GGUF file") end
   c.at = 4
   local version = c:integer(4, "the version")

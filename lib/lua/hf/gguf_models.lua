@@ -130,6 +130,62 @@ function ARCHITECTURE.bert(c, m)
       ["ffn_down"] = "output.dense", ["layer_output_norm"] = "output.LayerNorm" } }
 end
 
+-- Attention by latents is written for a cache of latents: as many keys and values as one head has, and the matrix that makes heads
+-- of latents in two parts, of which that of keys is turned. Older files have it whole.
+function ARCHITECTURE.deepseek2(c, m)
+  local turns, apart = m.number "rope.dimension_count", m.number "attention.key_length_mla"
+  local key = apart or c.head_dim
+  c.model_type = m.number "expert_gating_func" == 2 and "deepseek_v3" or "deepseek_v2"
+  c.head_dim, c.rope_interleave = nil, true
+  c.q_lora_rank, c.kv_lora_rank = m.number "attention.q_lora_rank", m.number "attention.kv_lora_rank"
+  c.qk_rope_head_dim, c.qk_nope_head_dim = turns, key and turns and key - turns
+  c.v_head_dim = apart and m.number "attention.value_length_mla" or m.number "attention.value_length"
+  c.first_k_dense_replace, c.n_routed_experts, c.n_shared_experts = m.number "leading_dense_block_count", c.num_experts, m.number "expert_shared_count"
+  if c.n_shared_experts == 0 then c.n_shared_experts = nil end
+  if c.q_lora_rank == 0 then c.q_lora_rank = nil end
+  c.routed_scaling_factor, c.norm_topk_prob = m.number "expert_weights_scale", m.meta[m.name .. ".expert_weights_norm"] or false
+  c.n_group, c.topk_group = m.number "expert_group_count", m.number "expert_group_used_count"
+  if (c.n_group or 1) > 1 then c.topk_method = "group_limited_greedy" end
+  c.latent_apart = m.tensors["blk.0.attn_k_b.weight"] ~= nil
+  return { inner = { ["attn_q_a"] = "self_attn.q_a_proj", ["attn_q_b"] = "self_attn.q_b_proj", ["attn_q_a_norm"] = "self_attn.q_a_layernorm",
+    ["attn_kv_a_mqa"] = "self_attn.kv_a_proj_with_mqa", ["attn_kv_a_norm"] = "self_attn.kv_a_layernorm", ["attn_kv_b"] = "self_attn.kv_b_proj",
+    ["attn_k_b"] = "self_attn.kv_b_proj.k_b", ["attn_v_b"] = "self_attn.kv_b_proj.v_b", ["exp_probs_b"] = "mlp.gate.e_score_correction_bias",
+    ["ffn_gate_shexp"] = "mlp.shared_experts.gate_proj", ["ffn_up_shexp"] = "mlp.shared_experts.up_proj",
+    ["ffn_down_shexp"] = "mlp.shared_experts.down_proj" } }
+end
+
+-- Of T5, whose layers stand in two stacks. Biases by distance of attention to the encoder's text are in some files and nowhere read. How far
+-- distances are told apart, and that logits of tied words are scaled, files do not say.
+local T5_OUTER = { ["token_embd.weight"] = "shared.weight", ["output.weight"] = "lm_head.weight",
+  ["enc.output_norm.weight"] = "encoder.final_layer_norm.weight", ["dec.output_norm.weight"] = "decoder.final_layer_norm.weight" }
+local T5_INNER = { ["attn_rel_b"] = "0.SelfAttention.relative_attention_bias", ["attn_norm"] = "0.layer_norm", ["cross_attn_norm"] = "1.layer_norm",
+  ["cross_attn_rel_b"] = "1.EncDecAttention.relative_attention_bias" }
+for _, name in ipairs { "q", "k", "v", "o" } do
+  T5_INNER["attn_" .. name], T5_INNER["cross_attn_" .. name] = "0.SelfAttention." .. name, "1.EncDecAttention." .. name
+end
+
+local function t5(encoder_alone)
+  return function(c, m)
+    local gated = m.tensors["enc.blk.0.ffn_gate.weight"] ~= nil
+    c.model_type, c.architectures = "t5", { encoder_alone and "T5EncoderModel" or "T5ForConditionalGeneration" }
+    c.d_model, c.d_ff, c.d_kv, c.num_heads, c.num_layers = c.hidden_size, c.intermediate_size, c.head_dim, c.num_attention_heads, c.num_hidden_layers
+    c.num_decoder_layers = m.number "decoder_block_count"
+    c.layer_norm_epsilon = c.rms_norm_eps or m.number "attention.layer_norm_epsilon"
+    c.relative_attention_num_buckets = m.number "attention.relative_buckets_count"
+    c.feed_forward_proj = gated and "gated-gelu" or "relu"
+    c.pad_token_id, c.decoder_start_token_id = m.meta["tokenizer.ggml.padding_token_id"], m.number "decoder_start_token_id"
+    local feed = { ["ffn_norm"] = "layer_norm", ["ffn_gate"] = "DenseReluDense.wi_0", ["ffn_up"] = gated and "DenseReluDense.wi_1" or "DenseReluDense.wi",
+      ["ffn_down"] = "DenseReluDense.wo" }
+    return { name = function(name)
+      local stack, i, part, tail = name:match "^(%a+)%.blk%.(%d+)%.([%w_]+)(%.%a+)$"
+      if stack ~= "enc" and stack ~= "dec" then return T5_OUTER[name] end
+      local own = T5_INNER[part] or feed[part] and (stack == "enc" and "1." or "2.") .. feed[part]
+      return own and ("%scoder.block.%s.layer.%s%s"):format(stack == "enc" and "en" or "de", i, own, tail)
+    end }
+  end
+end
+ARCHITECTURE.t5, ARCHITECTURE.t5encoder = t5(false), t5(true)
+
 --- The architectures whose files are read.
 function models.names()
   local list = {}
@@ -145,7 +201,13 @@ local function set_rope(c, m)
   local kind = m.meta[m.name .. ".rope.scaling.type"]
   if kind == "linear" or kind == "yarn" then
     c.rope_parameters = { rope_type = kind, rope_theta = c.rope_theta, factor = m.number "rope.scaling.factor" or 1,
-      original_max_position_embeddings = c.original_max_position_embeddings, truncate = m.name ~= "gpt-oss" }
+      original_max_position_embeddings = c.original_max_position_embeddings, truncate = m.name ~= "gpt-oss",
+      beta_fast = m.number "rope.scaling.yarn_beta_fast", beta_slow = m.number "rope.scaling.yarn_beta_slow" }
+  end
+  local scaled = kind == "yarn" and m.name == "deepseek2" and m.number "rope.scaling.yarn_log_multiplier"
+  if scaled then -- a tenth of the number, in f32
+    local all = tonumber(("%.6g"):format(scaled * 10))
+    c.rope_parameters.mscale, c.rope_parameters.mscale_all_dim = all, all
   end
   if c.model_type == "gemma3_text" and c.rope_parameters then
     c.rope_parameters = { full_attention = c.rope_parameters, sliding_attention = { rope_type = "default", rope_theta = 10000 } }
@@ -163,7 +225,9 @@ local function renamed(tensors, how)
     local i, part, tail = name:match "^blk%.(%d+)%.([%w_]+)%.?(%a*)$"
     local own = i and (inner[part] or INNER[part])
     if own then
-      named[layer(i) .. own .. ((own:find "sinks$" or tail == "") and "" or "." .. tail)] = t
+      named[layer(i) .. own .. ((own:find "sinks$" or own:find "_bias$" or tail == "") and "" or "." .. tail)] = t
+    elseif how.name and how.name(name) then
+      named[how.name(name)] = t
     elseif not NO_WEIGHT[name:match "^[%w_]+"] then
       named[outer[name] or OUTER[name] or name] = t
     end

@@ -131,12 +131,35 @@ local function dtype_for(path, name, t, o)
   return d
 end
 
+local PIECE = 2 ^ 22 -- numbers of a tensor that are converted at once
+
 local function converted(path, name, t, dtype)
-  if t.dtype == dtype then return t end
   local x = t:to "cpu":cast "f32"
   if not quantize.has(dtype) then return x:cast(dtype) end
   if not core.op.all(core.op.isfinite(x)):item() then failed(path, "'%s' has numbers that are not finite, which no block holds", shown(name)) end
   return quantize.blocks(x, dtype)
+end
+
+-- Adds the parts of a tensor in the file: itself, or functions that convert a piece of its first axis when its turn comes, so that no more
+-- than this is in memory. done is called by the last one.
+local function add_parts(parts, path, name, t, dtype, done)
+  if t.dtype == dtype or t.numel == 0 then
+    parts[#parts + 1] = function()
+      done()
+      return t.dtype == dtype and t or ""
+    end
+    return
+  end
+  local n = t.shape[1]
+  local step = math.max(1, math.floor(PIECE / (t.numel / n)))
+  local own = t.dtype
+  local stored = block_of[own] > 1 and t:bitcast "u8" or t -- blocks have no parts
+  for at = 0, n - 1, step do
+    parts[#parts + 1] = function()
+      if at + step >= n then done() end
+      return converted(path, name, stored:narrow(0, at, math.min(step, n - at)):contiguous():bitcast(own), dtype)
+    end
+  end
 end
 
 -- A function of how many tensors are done that tells it on a terminal, if all of them take longer than half a second.
@@ -154,7 +177,7 @@ end
 
 -- head: bytes of the metadata, in count entries.
 local function write_all(path, names, tensors, count, head, o)
-  local infos, at, dtype = {}, 0, {}
+  local infos, at, dtype, sizes = {}, 0, {}, {}
   for i, name in ipairs(names) do
     local t = tensors[name]
     if not core.is_tensor(t) then failed(path, "'%s' is a %s, not a tensor", shown(name), type(t)) end
@@ -165,17 +188,15 @@ local function write_all(path, names, tensors, count, head, o)
     infos[i] = text(name) .. whole(t.ndim, 4) .. table.concat(dims) .. whole(number_of[dtype[i]], 4) .. whole(at, 8)
     local last = t.shape[t.ndim] or 1
     local rows = last == 0 and 0 or t.numel / last
-    local nbytes = rows * last / block_of[dtype[i]] * nbytes_of[dtype[i]]
-    at = math.ceil((at + nbytes) / ALIGNMENT) * ALIGNMENT
+    sizes[i] = rows * last / block_of[dtype[i]] * nbytes_of[dtype[i]]
+    at = math.ceil((at + sizes[i]) / ALIGNMENT) * ALIGNMENT
   end
   local header = "GGUF" .. whole(3, 4) .. whole(#names, 8) .. whole(count, 8) .. head .. table.concat(infos)
   local parts = { header .. ("\0"):rep(-#header % ALIGNMENT) }
   local bar = waiting(path, #names)
   for i, name in ipairs(names) do
-    local t = converted(path, name, tensors[name], dtype[i])
-    bar(i)
-    parts[#parts + 1] = t
-    if t.nbytes % ALIGNMENT ~= 0 then parts[#parts + 1] = ("\0"):rep(-t.nbytes % ALIGNMENT) end
+    add_parts(parts, path, name, tensors[name], dtype[i], function() bar(i) end)
+    if sizes[i] % ALIGNMENT ~= 0 then parts[#parts + 1] = ("\0"):rep(-sizes[i] % ALIGNMENT) end
   end
   core.write_file(path, parts)
 end

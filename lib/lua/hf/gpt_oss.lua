@@ -33,7 +33,7 @@ function Experts:init(c)
   self.turned = c.quantization_config ~= nil or c.experts_stacked
   if c.experts_stacked then -- GGUF, where gate and up stand apart
     for name, sizes in pairs { gate_proj = { h, d }, up_proj = { h, d }, down_proj = { d, h } } do
-      self:want(name, { n, sizes[1], sizes[2] }, { from = { name .. ".weight" }, shapes = { { n, sizes[1], sizes[2] } } })
+      self:want(name, { n, sizes[1], sizes[2] }, { from = { name .. ".weight" }, shapes = { { n, sizes[1], sizes[2] } }, split = true })
       self:want(name .. "_bias", { n, sizes[1] }, { from = { name .. ".bias" }, shapes = { { n, sizes[1] } } })
     end
     return
@@ -45,11 +45,7 @@ function Experts:init(c)
 end
 
 -- A matrix of the experts that were chosen times x [.., inputs] or [.., k, inputs].
-function Experts:chosen(name, x, index)
-  local codes, bias = self[name .. "_blocks"], self[name .. "_bias"]
-  if codes then return op.experts_linear(x, codes:flatten(2), index, bias, self[name .. "_scales"]) end
-  return experts.chosen(x, self[name], index, bias)
-end
+function Experts:chosen(name, x, index) return experts.of(self, name, x, index, self[name .. "_bias"]) end
 
 -- Of gate and up: limited, and joined.
 function Experts:swiglu(gate, up)
@@ -65,10 +61,10 @@ local function neighbours(both)
 end
 
 function Experts:forward(x, weights, index)
-  local first = self.gate_proj or self.gate_up_proj
-  if not first or blocks.in_blocks(first.dtype) then
+  local apart = self.gate_proj_bias ~= nil
+  if experts.in_blocks(self, apart and { "gate_proj", "up_proj", "down_proj" } or { "gate_up_proj", "down_proj" }) then
     local h
-    if self.gate_proj then
+    if apart then
       h = self:swiglu(self:chosen("gate_proj", x, index), self:chosen("up_proj", x, index))
     else
       h = self:swiglu(neighbours(self:chosen("gate_up_proj", x, index)))
@@ -77,11 +73,11 @@ function Experts:forward(x, weights, index)
   end
   local rows, sizes, place, source = op.moe_dispatch(x, index, { experts = self.experts })
   local h
-  if self.gate_proj then
+  if apart then
     h = self:swiglu(experts.product(rows, self.gate_proj, sizes, true, self.gate_proj_bias),
       experts.product(rows, self.up_proj, sizes, true, self.up_proj_bias))
   else
-    h = self:swiglu(neighbours(experts.product(rows, first, sizes, self.turned, self.gate_up_proj_bias)))
+    h = self:swiglu(neighbours(experts.product(rows, self.gate_up_proj, sizes, self.turned, self.gate_up_proj_bias)))
   end
   return op.moe_combine(experts.product(h, self.down_proj, sizes, self.turned, self.down_proj_bias), place, source, weights)
 end

@@ -6,6 +6,7 @@ local blocks = require "tessera.hf.blocks"
 local families = require "tessera.hf.families"
 local files = require "tessera.hf.files"
 local fp8 = require "tessera.hf.fp8"
+local Mxfp4 = require "tessera.hf.mxfp4"
 local options = require "tessera.options"
 
 local load = {}
@@ -136,11 +137,25 @@ local function put(module, name, t)
   end
 end
 
+-- Codes and scales of MXFP4 apart, as products on a device read them.
+local function put_apart(module, name, t, o)
+  local codes, scales = t:apart()
+  module:buffer(name .. "_blocks", placed(codes, o))
+  module:buffer(name .. "_scales", placed(scales, o))
+end
+
 local function fill(list, tensors, o)
+  local splits = o.device and not o.device:find "^cpu" and not o.dtype
   for _, e in ipairs(list) do
     local parts = {}
-    for i, name in ipairs(e.names) do parts[i] = tensors[name] end
-    if e.want.apart and not o.dtype then
+    for i, name in ipairs(e.names) do
+      local t = tensors[name]
+      if Mxfp4.is(t) and not (splits and e.want.split) then t = t:whole() end
+      parts[i] = t
+    end
+    if Mxfp4.is(parts[1]) then
+      put_apart(e.module, e.want.name, parts[1], o)
+    elseif e.want.apart and not o.dtype then
       for i, name in ipairs(e.want.from) do e.module:buffer(name, placed(parts[i], o)) end
     else
       put(e.module, e.want.name, placed(e.want.join and e.want.join(unpack(parts)) or parts[1], o))

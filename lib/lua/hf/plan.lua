@@ -5,6 +5,7 @@ local core = require "tessera.core"
 local blocks = require "tessera.hf.blocks"
 local Cache = require "tessera.hf.cache"
 local Store = require "tessera.hf.batching.store"
+local Mxfp4 = require "tessera.hf.mxfp4"
 local units = require "tessera.units"
 
 local nbytes, block = {}, {}
@@ -51,7 +52,7 @@ local function weight_bytes(list, tensors, dtype, device)
       local kept = not dtype or not is_float(t.dtype) or t.dtype == dtype
       local bytes = kept and t.nbytes or t.numel * nbytes[dtype]
       all, parameters = all + bytes, parameters + t.numel
-      if kept and not device and (not e.want.join or e.want.apart and not dtype) then mapped = mapped + bytes end
+      if kept and not device and not Mxfp4.is(t) and (not e.want.join or e.want.apart and not dtype) then mapped = mapped + bytes end
     end
   end
   return all, mapped, parameters

@@ -4,11 +4,13 @@
 -- gguf; sums of searches are added up in the order of op.sum.
 
 local core = require "tessera.core"
+local graph = require "tessera.graph"
 local op = core.op
 
 local quantize = {}
 
-local PIECE = 2 ^ 20 -- elements at once
+-- Elements at once, and of what is left behind the last such piece: with zeros it is as many, too, so that a captured function of either is all.
+local PIECE, SHORT = 2 ^ 20, 2 ^ 17
 
 local function bytes_of(x) return x:bitcast "u8" end
 local function half_bytes(x) return bytes_of(x:cast "f16") end
@@ -71,10 +73,20 @@ function rule.q8_0(x)
 end
 
 local IQ4 = { -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113 }
-local function iq4_codes(x)
-  local q = op.zeros(x.shape)
-  for i = 2, 16 do q = q + x:ge((IQ4[i - 1] + IQ4[i]) / 2):cast "f32" end
-  return q
+-- Halfway between two of the numbers lie halves of whole numbers, so the whole part of 2 y says which is the nearest: its place in a
+-- table of what is at -256 to 255.
+local function iq4_table(of)
+  local list, q = {}, 1
+  for i = -256, 255 do
+    while q < 16 and i >= IQ4[q] + IQ4[q + 1] do q = q + 1 end
+    list[#list + 1] = of(q)
+  end
+  return core.tensor(list, { dtype = "f32" })
+end
+local function iq4_of(list, y)
+  y = op.floor(y * 2)
+  y = op.where(y:ge(-256), y, -256) -- of no number, too
+  return op.take(list, op.minimum(y, 255):cast "i64" + 256)
 end
 
 -- The scale for which the codes' numbers, weighed by x^2, lie nearest to x: of several, where its codes are those of another scale.
@@ -100,11 +112,11 @@ function rule.iq4_nl(x)
   local far = farthest(x)
   local over, tries = inverse(far), {}
   for i = -7, 7 do tries[#tries + 1] = over * (i + IQ4[1]) end
-  local list = core.tensor(IQ4, { dtype = "f32" })
-  local function values(y) return op.take(list, iq4_codes(y):cast "i64") end
+  local list = iq4_table(function(q) return IQ4[q] end)
+  local function values(y) return iq4_of(list, y) end
   local d = search(x, values, over * -IQ4[1], tries)
   d = op.where(far:abs():lt(1e-15), 0, d)
-  return { half_bytes(d), fours(u8(iq4_codes(x * inverse(d)))) }
+  return { half_bytes(d), fours(u8(iq4_of(iq4_table(function(q) return q - 1 end), x * inverse(d)))) }
 end
 
 -- ---- blocks of 256
@@ -223,14 +235,19 @@ for _, d in ipairs(core.dtypes()) do block_of[d.name], nbytes_of[d.name] = d.blo
 --- Whether there is a rule for a dtype.
 function quantize.has(dtype) return rule[dtype] ~= nil end
 
+local captured = {}
+
 --- x [.., k] of f32, finite, k a multiple of the block, as dtype.
 function quantize.blocks(x, dtype)
   local size, made = block_of[dtype], {}
   local rows = x:reshape { x.numel / size, size }
-  local step = PIECE / size
-  for at = 0, rows.shape[1] - 1, step do
-    local piece = rows:narrow(0, at, math.min(step, rows.shape[1] - at)):contiguous()
-    made[#made + 1] = op.concat(rule[dtype](piece), { axis = 1 })
+  captured[dtype] = captured[dtype] or graph.module("quantize", function(piece) return op.concat(rule[dtype](piece), { axis = 1 }) end)
+  local at, n = 0, rows.shape[1]
+  while at < n do
+    local step = n - at >= PIECE / size and PIECE / size or SHORT / size
+    local piece = rows:narrow(0, at, math.min(step, n - at)):contiguous()
+    if piece.shape[1] < step then piece = op.concat({ piece, op.zeros { step - piece.shape[1], size } }, { axis = 0 }) end
+    made[#made + 1], at = captured[dtype](piece):narrow(0, 0, math.min(step, n - at)), at + step
   end
   local shape = { unpack(x.shape) }
   shape[#shape] = shape[#shape] / size * nbytes_of[dtype]

@@ -193,7 +193,7 @@ end
 --- Of a file.
 function tokenizer_gguf.of_file(path)
   local map = core.map_file(path)
-  local _, meta = gguf.read(path, map)
+  local _, meta = gguf.read(path, map, { later = true })
   local text = tokenizer_gguf.json(path, meta)
   map:close()
   return text

@@ -3,6 +3,7 @@
 -- A line for each: pictures a second, ms a step (the median of STEPS, behind as many until it is no faster), calls that the CPU
 -- did. Beside everyday_peer.py, which has the rows of PyTorch.
 local T = require "tessera"
+io.stdout:setvbuf "line" -- whoever ends it has what was measured
 local ffi = require "ffi"
 ffi.cdef "typedef struct { long s, n; } everyday_time; int clock_gettime(int, everyday_time *);"
 

@@ -3,6 +3,7 @@
 -- The step is that of examples/hrm.lua or trm.lua. SIZE=laptop and so on, and OPTIONS, are theirs. Prints a line: milliseconds, the
 -- median of rounds when steps are no longer getting faster, and FLOP/s of products; SHOW=1: what takes the time.
 local tessera = require "tessera"
+io.stdout:setvbuf "line" -- whoever ends it has what was measured
 local core, op, rng = tessera.core, tessera.op, tessera.rng
 local device, name, batch = arg[1] or "cuda:0", arg[2] or "hrm", arg[3]
 package.path = "examples/reasoning/?.lua;" .. package.path
@@ -51,7 +52,7 @@ local function measure(train, model, o)
   print(("%s\tbatch %d\t%.2f ms a step\t%.1f TFLOP/s of products\tfirst step %.1f s"):format(name, o.batch, t * 1e3, flops / t / 1e12, first))
   if os.getenv "SHOW" then
     print(train.step:tiles())
-    print(tessera.profile.program(function() round() end))
+    print(tessera.profile.report(function() round() end))
   end
 end
 

@@ -3,6 +3,7 @@
 --   bin/tessera scripts/bench/models/spectral.lua [cuda:0] [transforms|steps|edges]
 -- Environment: SIZES: lengths of signals; WIDTH: channels; DTYPE: bf16 or f32; NODES: members. spectral_peer.py is PyTorch's side.
 local T = require "tessera"
+io.stdout:setvbuf "line" -- whoever ends it has what was measured
 local op, graph = T.op, T.graph
 local ffi = require "ffi"
 ffi.cdef "typedef struct { long s, n; } spectral_time; int clock_gettime(int, spectral_time *);"

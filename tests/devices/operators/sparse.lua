@@ -35,11 +35,22 @@ local want, got = { slopes(values, x, offsets, column, by) }, nil
 for _ = 1, 3 do got = { slopes(unpack(there)) } end
 got[1]:to("cpu"):hash() == want[1]:hash(), got[2]:to("cpu"):hash() == want[2]:hash() --> true, true
 
+-- Rows of entries: empty ones, one, many.
+for i, counts in ipairs { { 3 }, { 0, 0, 4, 0, 1, 0 }, { 700 }, { 0, 1 } } do
+  for _, d in ipairs { "i64", "i32" } do
+    local first = op.concat { op.zeros({ 1 }, { dtype = "i64" }), tessera.tensor(counts, { dtype = "i64" }):cumsum() }
+    check("csr_rows " .. i, function(o) return op.csr_rows(o, first[-1]:item()) end, first:cast(d))
+  end
+end
+check("csr_rows", function(o) return op.csr_rows(o, ENTRIES) end, offsets)
+local many = op.concat { op.zeros({ 1 }, { dtype = "i64" }), (rng.uniform { 3000 } * 4):cast("i64"):cumsum() }
+check("csr_rows of many", function(o) return op.csr_rows(o, many[-1]:item()) end, many)
+
 local function wrong(f, ...)
   local t = {}
   for i, v in ipairs { ... } do t[i] = v:to(name) end
   local _, why = pcall(function() return f(unpack(t)):sum():item() end)
-  return tostring(why):match "(%S+: index[^\n]*)"
+  return tostring(why):match "(%S+: index[^\n]*)" or tostring(why):match "(%S+: row[^\n]*)" or tostring(why):match "(%S+: offsets[^\n]*)"
 end
 local v, bad, fine = op.ones { 3 }, tessera.tensor({ 0, 1, 9 }, { dtype = "i64" }), op.zeros({ 3 }, { dtype = "i64" })
 local function product(w, r, c, y) return op.spmm_coo(w, r, c, y, { rows = 3 }) end
@@ -47,3 +58,12 @@ wrong(product, v, bad, fine, op.ones { 2, 2 }) --> spmm_coo: index 9 is out of r
 wrong(product, v, fine, bad, op.ones { 2, 2 }) --> spmm_coo: index 9 is out of range for axis 0 of f32[2,2], of size 2
 wrong(op.sddmm, op.ones { 2, 2 }, op.ones { 2, 12 }, bad, bad) --> sddmm: index 9 is out of range for axis 0 of f32[2,2], of size 2
 wrong(op.sddmm, op.ones { 12, 2 }, op.ones { 2, 2 }, bad, bad) --> sddmm: index 9 is out of range for axis 1 of f32[2,2], of size 2
+
+local function rows(list, n)
+  return wrong(function(o) return op.csr_rows(o, n) end, tessera.tensor(list, { dtype = "i64" }))
+end
+rows({ 0, 2, 1 }, 1) --> csr_rows: row 1 begins at entry 2 and ends at 1
+rows({ 0, -1, 1 }, 1) --> csr_rows: row 0 begins at entry 0 and ends at -1
+rows({ 1, 2 }, 2) --> csr_rows: offsets begin at 1, not 0
+rows({ 0, 1, 2 }, 3) --> csr_rows: offsets end at 2, of 3 entries
+wrong(op.spmm_csr, v, tessera.tensor({ 0, 3, 2 }, { dtype = "i64" }), fine, op.ones { 2, 2 }) --> spmm_csr: row 1 begins at entry 3 and ends at 2

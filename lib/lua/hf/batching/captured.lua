@@ -49,4 +49,10 @@ function Captured:call(ids, texts, starts, room)
   return nil
 end
 
+--- Why steps are made of calls one by one; nil where they are captured. captured: what new gave.
+function Captured.why_not(captured)
+  if not captured then return "processors read pages where they lie" end
+  return captured.off and captured.off:match "^[^\n]*" or nil
+end
+
 return Captured

@@ -15,12 +15,13 @@
 local Pages = {}
 Pages.__index = Pages
 
---- new(groups, {size, share}): groups = a list of {window, count}, window 0: all positions. share: whether prefixes are found again.
+--- new(groups, {size, share, grow}): groups = a list of {window, count, most}, window 0: all positions; of `most` pages, if that is given, count
+--- are there, and more when grow(group, count) has come back. share: whether prefixes are found again.
 function Pages.new(groups, o)
-  local self = setmetatable({ size = o.size, share = o.share, groups = {}, index = {}, serial = 0, clock = 0,
+  local self = setmetatable({ size = o.size, share = o.share, grow = o.grow, groups = {}, index = {}, serial = 0, clock = 0,
     told = { hits = 0, misses = 0, reused = 0, dropped = 0, preempted = 0 } }, Pages)
   for g, row in ipairs(groups) do
-    self.groups[g] = { window = row.window, count = row.count, refs = {}, node = {}, stamp = {} }
+    self.groups[g] = { window = row.window, count = row.count, most = row.most or row.count, refs = {}, node = {}, stamp = {} }
   end
   self:recount {}
   return self
@@ -101,8 +102,20 @@ local function take_idle(self, i)
   end
 end
 
+-- Twice as many pages, before one goes that somebody may ask for again. Nothing is changed if there is no memory for them.
+local function extend(self, i)
+  local g = self.groups[i]
+  local count = math.min(g.most, 2 * g.count)
+  self.grow(i, count)
+  for page = count, g.count + 1, -1 do
+    g.free[#g.free + 1], g.refs[page] = page, 0
+  end
+  g.count = count
+end
+
 local function take(self, i)
   local g = self.groups[i]
+  if #g.free == 0 and g.count < g.most then extend(self, i) end
   local n = #g.free
   local page = g.free[n]
   if page then g.free[n] = nil else page = take_idle(self, i) end
@@ -245,7 +258,7 @@ end
 --- Whether so many pages of group i can be had.
 function Pages:has(i, n)
   local g = self.groups[i]
-  return #g.free + g.nidle >= n
+  return #g.free + g.nidle + g.most - g.count >= n
 end
 
 --- How many pages of group i a text with `length` positions holds at most, of which `step` come at once.
@@ -283,13 +296,13 @@ function Pages:recount(texts)
   end
 end
 
---- {size, pages, used, idle, free, hits, misses, reused, dropped, preempted}: pages in all groups, those that texts hold, that are
---- kept for prefixes, and that are empty; full pages of prompts that were found, and that were not; positions that were not
+--- {size, pages, most, used, idle, free, hits, misses, reused, dropped, preempted}: pages in all groups, how many there may be, those that
+--- texts hold, that are kept for prefixes, and that are empty; full pages of prompts that were found, and that were not; positions that were not
 --- computed again; pages that made room for others; texts that had to wait again.
 function Pages:statistics()
-  local s = { size = self.size, pages = 0, used = 0, idle = 0, free = 0 }
+  local s = { size = self.size, pages = 0, most = 0, used = 0, idle = 0, free = 0 }
   for _, g in ipairs(self.groups) do
-    s.pages, s.idle, s.free = s.pages + g.count, s.idle + g.nidle, s.free + #g.free
+    s.pages, s.most, s.idle, s.free = s.pages + g.count, s.most + g.most, s.idle + g.nidle, s.free + #g.free
   end
   s.used = s.pages - s.idle - s.free
   for k, v in pairs(self.told) do s[k] = v end

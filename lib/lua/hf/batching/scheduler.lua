@@ -34,7 +34,8 @@ local read_request = options.of("b:submit", chosen.with { ids = options.needed(P
 local function store_options(model, o)
   local w = model:embedding().weight
   local length = o.length or math.min(model:cache_length(), 2048)
-  return { pages = o.pages or o.max_batch * math.ceil(length / o.page), size = o.page, length = length, chunk = math.max(o.chunk, 1),
+  -- Of a device all pages are there at once: a captured step is one of tensors of their size.
+  return { first = w.device:find "^cpu" and 2 * o.max_batch or nil, pages = o.pages or o.max_batch * math.ceil(length / o.page), size = o.page, length = length, chunk = math.max(o.chunk, 1),
     texts = o.max_batch, device = w.device, dtype = o.cache_dtype or (blocks.in_blocks(w.dtype) and "f32" or w.dtype) }
 end
 
@@ -55,8 +56,9 @@ function Batch.new(model, given)
   self.store = core.no_grad(Store.new, model, s)
   self.captured = Captured.new(model, self.store) or false
   local groups = {}
-  for g, group in ipairs(self.store.groups) do groups[g] = { window = group.window, count = self.store.counts[g] } end
-  self.pages = Pages.new(groups, { size = s.size, share = o.share })
+  for g, group in ipairs(self.store.groups) do groups[g] = { window = group.window, count = self.store.counts[g], most = self.store.most[g] } end
+  local store = self.store
+  self.pages = Pages.new(groups, { size = s.size, share = o.share, grow = function(g, count) store:grow(g, count) end })
   return self
 end
 
@@ -77,9 +79,9 @@ local function need_room(self, prompt, o)
   end
   for g, group in ipairs(self.store.groups) do
     local pages = Pages.most(group.window, self.store.size, n, self.chunk)
-    if pages > self.store.counts[g] then
+    if pages > self.store.most[g] then
       core.fail(("b:submit: the text needs %d pages of %d positions, and there are %d\n  hint: hf.batch(m, {pages = %d})"):format(pages,
-        self.store.size, self.store.counts[g], pages))
+        self.store.size, self.store.most[g], pages))
     end
   end
 end
@@ -321,23 +323,26 @@ function Batch:run()
   return self
 end
 
--- statistics(): {active, waiting, nbytes, dtype, size, pages, used, idle, free, hits, misses, reused, dropped, preempted}: texts that go
--- on, and that wait; bytes of all pages, and their type; positions of a page; pages of all groups of layers: those that texts hold,
--- that are kept for prefixes, and that are empty; full pages of prompts that were found, and that were not; positions that were not
--- computed again; pages that were taken from prefixes; texts that had to begin again.
+-- statistics(): {active, waiting, nbytes, dtype, size, pages, most, used, idle, free, hits, misses, reused, dropped, preempted, captured,
+-- uncaptured}: texts that go on, and that wait; bytes of all pages, and their type; positions of a page; pages of all groups of layers,
+-- and how many there may be: those that texts hold, that are kept for prefixes, and that are empty; full pages of prompts that were
+-- found, and that were not; positions that were not computed again; pages that were taken from prefixes; texts that had to begin
+-- again; whether steps are captured functions, and if not, why.
 --   print(b:statistics().reused)
 function Batch:statistics()
   local s = self.pages:statistics()
   s.active, s.waiting, s.nbytes, s.dtype = #self.active, #self.queue, self.store.nbytes, self.store.dtype
+  s.uncaptured = Captured.why_not(self.captured)
+  s.captured = s.uncaptured == nil
   return s
 end
 
 function Batch.__tostring(b)
   local s = b:statistics()
-  return ("batch of %s: %d texts go on, %d wait\n  cache: %d pages of %d positions, %s in %s; %d used, %d kept for prefixes, %d free\n"):format(
-    b.model.config.model_type, s.active, s.waiting, s.pages, s.size, units.size(s.nbytes), s.dtype, s.used, s.idle, s.free) ..
+  return ("batch of %s: %d texts go on, %d wait\n  cache: %d of %d pages of %d positions, %s in %s; %d used, %d kept for prefixes, %d free\n"):format(
+    b.model.config.model_type, s.active, s.waiting, s.pages, s.most, s.size, units.size(s.nbytes), s.dtype, s.used, s.idle, s.free) ..
     ("  prefixes: %d positions reused, %d of %d pages found, %d dropped; %d texts began again"):format(s.reused, s.hits, s.hits + s.misses,
-      s.dropped, s.preempted)
+      s.dropped, s.preempted) .. (b.captured and s.uncaptured and "\n  steps are not captured: " .. s.uncaptured or "")
 end
 
 function Batch.__index(_, name)

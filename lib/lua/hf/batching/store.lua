@@ -56,14 +56,42 @@ function Store.nbytes(model, o)
   return sum
 end
 
---- new(model, {pages, size, length, chunk, texts, dtype, device}).
+-- Zeros as o says: pages of a layer.
+local function zeros(o, shape, dtype) return op.zeros(shape, { dtype = dtype }):to(o.device) end
+
+-- Takes pages of a group that are there as first ones of `count`: each layer by itself, so that what fails in between has lost nothing.
+-- Layers that have as many are left as they are.
+local function stretch(self, g, count)
+  local n = (count + 1) * self.size
+  for _, i in ipairs(self.groups[g].layers) do
+    for _, pools in ipairs { self.k, self.v, self.ks, self.vs } do
+      local old = pools[i]
+      if old and old.shape[2] < n then
+        local shape = { unpack(old.shape) }
+        shape[2] = n
+        local new = zeros(self, shape, old.dtype)
+        new:narrow(1, 0, old.shape[2]):copy_(old)
+        pools[i], self.nbytes = new, self.nbytes + new.nbytes - old.nbytes
+      end
+    end
+  end
+end
+
+--- Pages of group g become `count`; those that are there stay.
+function Store:grow(g, count)
+  core.no_grad(stretch, self, g, count)
+  self.counts[g] = count
+end
+
+--- new(model, {pages, size, length, chunk, texts, dtype, device, first}): first: how many pages of a group there are in the beginning.
 function Store.new(model, o)
   local self = setmetatable({ size = o.size, device = o.device, dtype = o.dtype, groups = Store.groups_of(model), group = {}, k = {}, v = {},
     ks = {}, vs = {}, nbytes = 0 }, Store)
-  self.counts = Store.counts(self.groups, o)
+  self.most, self.counts = Store.counts(self.groups, o), {}
+  for g, most in ipairs(self.most) do self.counts[g] = math.min(most, o.first or most) end
   local sizes = model:cache_sizes()
-  local function zeros(shape, dtype)
-    local t = op.zeros(shape, { dtype = dtype }):to(o.device)
+  local function pool(heads, n, width, dtype)
+    local t = zeros(o, { heads, n * o.size, width }, dtype)
     self.nbytes = self.nbytes + t.nbytes
     return t
   end
@@ -72,8 +100,8 @@ function Store.new(model, o)
       local heads, keys, values = unpack(sizes[i])
       local n = self.counts[g] + 1
       self.group[i] = g
-      self.k[i], self.v[i] = zeros({ heads, n * o.size, keys }, o.dtype), zeros({ heads, n * o.size, values }, o.dtype)
-      if fp8.is(o.dtype) then self.ks[i], self.vs[i] = zeros({ heads, n * o.size }, "f32"), zeros({ heads, n * o.size }, "f32") end
+      self.k[i], self.v[i] = pool(heads, n, keys, o.dtype), pool(heads, n, values, o.dtype)
+      if fp8.is(o.dtype) then self.ks[i], self.vs[i] = pool(heads, n, nil, "f32"), pool(heads, n, nil, "f32") end
     end
   end
   return self

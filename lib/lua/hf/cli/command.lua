@@ -1,7 +1,7 @@
 -- Models at the command line: tessera --generate, --embed, --chat, --serve. Each command is a file with its options and what it does; errors are
 -- one line and a hint, as of every option of the program.
 
-local words = require "tessera.hf.cli.words"
+local words = require "tessera.arguments.words"
 
 local command = {}
 

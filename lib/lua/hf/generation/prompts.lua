@@ -124,7 +124,7 @@ local function texts_of(model, o)
   return texts, o.length or needed
 end
 
--- Where a model of one's own computes: where the first of its tensors is.
+-- Where a model's weights are; one that has none, such as a table of a program's own, is asked on the CPU.
 local function device_of(model)
   local first = model:tensors()[1]
   return first and first.tensor.device or "cpu"

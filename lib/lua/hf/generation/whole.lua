@@ -31,6 +31,18 @@ local function at_ends(y, texts)
   return op.index_select(y:reshape { y.shape[1] * y.shape[2], y.shape[3] }, core.tensor(index, { dtype = "i64", device = y.device }), { axis = 0 })
 end
 
+-- The first call of a model. One that hands its argument on as if it were tokens, as a Sequential does, fails in an operator that
+-- knows nothing of this, so it is said here.
+local function first(logits)
+  local ok, got = xpcall(logits, core.keep_calls)
+  if ok then return got end
+  if tostring(got):find("unknown option 'ids'", 1, true) then
+    core.fail("m:generate: the model is called as m{ids = tokens}, and takes that table for a tensor\n" ..
+      "  hint: function Model:forward(o) return self.layers(o.ids) end")
+  end
+  error(got, 0)
+end
+
 --- begin(model, prompts, device, read): {logits, next(tokens), take(rows)} as prompts.begin gives them, of prompts, lists of tokens.
 --- read(ids) are the logits [texts, positions, V] that the model has for tokens i64 [texts, positions].
 function whole.begin(model, prompts, device, read)
@@ -51,7 +63,7 @@ function whole.begin(model, prompts, device, read)
     for i, row in ipairs(rows) do taken[i] = { unpack(texts[row + 1]) } end
     texts = taken
   end
-  return { logits = logits(), next = next_, take = take }
+  return { logits = first(logits), next = next_, take = take }
 end
 
 return whole

@@ -56,11 +56,11 @@ local function unknown(word, kinds, others)
   return ("unknown option '%s'\n  hint: %s"):format(core.shown(word, 60), guess and ("did you mean '%s'?"):format(guess) or "with --help it lists its options")
 end
 
---- read(given, kinds, {many, others, files}): given are pairs {is_option, word}; gives options by name, and the texts that are no options.
+--- read(given, kinds, {many, others, files, fail}): given are pairs {is_option, word}; gives options by name, and the texts that are no options.
 --- many: names that may stand several times, which then are a list; files: those that are a file's text behind "@"; others: options of
---- the program, which may have been meant.
+--- the program, which may have been meant; fail: what tells the user, core.fail otherwise.
 function words.read(given, kinds, rules)
-  local options, texts, i = {}, {}, 1
+  local options, texts, i, fail = {}, {}, 1, rules.fail or core.fail
   while given[i] do
     local is_option, word = given[i][1], given[i][2]
     if not is_option then
@@ -70,10 +70,10 @@ function words.read(given, kinds, rules)
       name = name or word:match "^%-%-(.+)$"
       local own = name and not name:find "_" and name:gsub("%-", "_")
       local kind = own and kinds[own]
-      if not kind then core.fail(unknown(word:match "^[^=]*", kinds, rules.others or {})) end
+      if not kind then fail(unknown(word:match "^[^=]*", kinds, rules.others or {})) end
       if not value and is_needy(kind) then
         i = i + 1
-        if not given[i] then core.fail(("option '%s' needs a value: %s"):format(words.spelt(own), kind.text)) end
+        if not given[i] then fail(("option '%s' needs a value: %s"):format(words.spelt(own), kind.text)) end
         value = given[i][2]
       end
       local v = true
@@ -82,9 +82,9 @@ function words.read(given, kinds, rules)
         v = value_of(kind, file and core.read_file(file, words.spelt(own)) or value)
       end
       if not kind.holds(v) then
-        core.fail(("option '%s' must be %s, not '%s'"):format(words.spelt(own), kind.text, core.shown(tostring(v), 60)))
+        fail(("option '%s' must be %s, not '%s'"):format(words.spelt(own), kind.text, core.shown(tostring(v), 60)))
       end
-      if options[own] ~= nil and not (rules.many and rules.many[own]) then core.fail(("option '%s' is given twice"):format(words.spelt(own))) end
+      if options[own] ~= nil and not (rules.many and rules.many[own]) then fail(("option '%s' is given twice"):format(words.spelt(own))) end
       if options[own] == nil then
         options[own] = v
       else
