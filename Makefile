@@ -26,8 +26,9 @@ LDFLAGS  += -no-pie -Wl,--gc-sections $(if $(filter asan tsan,$(VARIANT)),,-stat
 # Every malloc of the program, and of the libraries in it, is that of devices/heap.c; every lock goes by
 # devices/held.c.
 HEAP := $(foreach f,malloc calloc realloc aligned_alloc posix_memalign strdup strndup __register_frame \
-        pthread_mutex_lock pthread_mutex_unlock pthread_rwlock_rdlock pthread_rwlock_wrlock \
-        pthread_rwlock_unlock pthread_once __cxa_guard_acquire __cxa_guard_release __cxa_guard_abort, \
+        pthread_mutex_lock pthread_mutex_trylock pthread_mutex_unlock pthread_rwlock_rdlock \
+        pthread_rwlock_tryrdlock pthread_rwlock_wrlock pthread_rwlock_trywrlock pthread_rwlock_unlock \
+        pthread_once __cxa_guard_acquire __cxa_guard_release __cxa_guard_abort, \
         -Wl,--wrap=$(strip $(f)))
 # The one call by which LuaJIT draws a seed (repl/main.c).
 SEED := -Wl,--wrap=syscall

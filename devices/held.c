@@ -7,18 +7,24 @@
 #include <pthread.h>
 
 int __real_pthread_mutex_lock(pthread_mutex_t *m);
+int __real_pthread_mutex_trylock(pthread_mutex_t *m);
 int __real_pthread_mutex_unlock(pthread_mutex_t *m);
 int __real_pthread_rwlock_rdlock(pthread_rwlock_t *l);
 int __real_pthread_rwlock_wrlock(pthread_rwlock_t *l);
+int __real_pthread_rwlock_tryrdlock(pthread_rwlock_t *l);
+int __real_pthread_rwlock_trywrlock(pthread_rwlock_t *l);
 int __real_pthread_rwlock_unlock(pthread_rwlock_t *l);
 int __real_pthread_once(pthread_once_t *once, void (*make)(void));
 int __real___cxa_guard_acquire(void *guard);
 void __real___cxa_guard_release(void *guard);
 void __real___cxa_guard_abort(void *guard);
 int __wrap_pthread_mutex_lock(pthread_mutex_t *m);
+int __wrap_pthread_mutex_trylock(pthread_mutex_t *m);
 int __wrap_pthread_mutex_unlock(pthread_mutex_t *m);
 int __wrap_pthread_rwlock_rdlock(pthread_rwlock_t *l);
 int __wrap_pthread_rwlock_wrlock(pthread_rwlock_t *l);
+int __wrap_pthread_rwlock_tryrdlock(pthread_rwlock_t *l);
+int __wrap_pthread_rwlock_trywrlock(pthread_rwlock_t *l);
 int __wrap_pthread_rwlock_unlock(pthread_rwlock_t *l);
 int __wrap_pthread_once(pthread_once_t *once, void (*make)(void));
 int __wrap___cxa_guard_acquire(void *guard);
@@ -29,6 +35,12 @@ _Thread_local int ts_held;
 
 int __wrap_pthread_mutex_lock(pthread_mutex_t *m) {
   int failed = __real_pthread_mutex_lock(m);
+  ts_held += !failed;
+  return failed;
+}
+
+int __wrap_pthread_mutex_trylock(pthread_mutex_t *m) {
+  int failed = __real_pthread_mutex_trylock(m);
   ts_held += !failed;
   return failed;
 }
@@ -46,6 +58,18 @@ int __wrap_pthread_rwlock_rdlock(pthread_rwlock_t *l) {
 
 int __wrap_pthread_rwlock_wrlock(pthread_rwlock_t *l) {
   int failed = __real_pthread_rwlock_wrlock(l);
+  ts_held += !failed;
+  return failed;
+}
+
+int __wrap_pthread_rwlock_tryrdlock(pthread_rwlock_t *l) {
+  int failed = __real_pthread_rwlock_tryrdlock(l);
+  ts_held += !failed;
+  return failed;
+}
+
+int __wrap_pthread_rwlock_trywrlock(pthread_rwlock_t *l) {
+  int failed = __real_pthread_rwlock_trywrlock(l);
   ts_held += !failed;
   return failed;
 }

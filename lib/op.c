@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "lib/infer.h"
-#include "lib/shard.h"
+#include "lib/shard/shard.h"
 #include "lib/text.h"
 
 /* TYPES column: letters of dtype kinds. */

@@ -86,15 +86,18 @@ typedef struct TsInfer {
   unsigned known;          /* bit i: input i is the bare number number[i] */
   double number[TS_MAX_IN];
   TsMeta out[TS_MAX_OUT];
-  const struct TsLayout *want; /* how result 0 is to lie over a mesh (lib/shard.h); or NULL */
-  bool settles; /* of layouts that are equally good the first operand's: the program did not write the call */
+  /* How result 0 is to lie over a mesh (lib/shard/shard.h), or NULL. */
+  const struct TsLayout *want;
+  /* Of layouts that are equally good the first operand's: the program did not write the call. */
+  bool settles;
   TsError *err;
 } TsInfer;
 
 typedef int TsRule(TsInfer *);
 
 struct TsShard;
-typedef void TsShardRule(struct TsShard *s); /* how a call is done in parts: lib/shard.h */
+/* How a call is done in parts: lib/shard/shard.h. */
+typedef void TsShardRule(struct TsShard *s);
 
 /* ---- the row; its facts stand in lib/ops.def */
 typedef enum TsFails {

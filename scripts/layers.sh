@@ -4,7 +4,7 @@
 # includes LuaJIT, only jit LLVM, only devices/ names a driver's API.
 set -eu
 cd "$(dirname "$0")/.."
-rooms="lib/elem lib/ops lib/lua lib
+rooms="lib/elem lib/ops lib/lua lib lib/shard
 devices
 text
 net/http
@@ -15,7 +15,7 @@ ir/mesh
 ir/adjoint ir/tile
 ir/jets ir/rules ir/tile/gpu ir/tile/product ir/tile/run ir/persistent
 ir/tile/debug
-ir/tile/pass ir/sched
+ir/tile/pass ir/sched ir/sched/product
 ir/lower ir/lower/conv ir/lower/fft ir/lower/index ir/lower/sort
 vm/kernels/simd
 vm/kernels

@@ -59,7 +59,7 @@ ARGS_tests/vm/gemm_test  := 8
 ARGS_tests/repl/stops_test := 20
 LONG_tests/repl/stops_test := 200
 LONG_tests/vm/gemm_test  := 400
-LONG_tests/vm/blas_test  := 400
+LONG_tests/vm/linalg/blas_test  := 400
 
 CTEST_OBJ := $(foreach t,$(CTEST),$(patsubst %.c,$(BUILD)/%.o,$(t).c $(WITH_$(t))))
 CTEST_RUN := $(foreach t,$(CTEST),"$(strip $(BUILD)/$(t) $(ARGS_$(t)))")

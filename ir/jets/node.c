@@ -263,7 +263,8 @@ static TsVal along(TsJets *j, TsVal v, int direction) {
   TsJetEntry *e = ts_jets_entry(j, v, TS_JET_along - direction);
   if (!e || e->known) return e ? e->is : NULL;
   int nx = 0;
-  TsVal *x = ts_jets_alloc(j, 2 * sizeof *x * (size_t)(n->nin + 1)), *dx = x + n->nin;
+  TsVal *x = ts_jets_alloc(j, 2 * sizeof *x * (size_t)(n->nin + 1));
+  TsVal *dx = x ? x + n->nin : NULL;
   for (int i = 0; x && i < n->nin && !ts_jets_fails(j); i++) {
     bool again = !moves(j, n->in[i]);
     for (int k = 0; k < nx && !again; k++) again = x[k] == n->in[i];

@@ -39,8 +39,6 @@ enum {
 
 typedef struct Lower {
   const TsNode *n;
-  TsLayoutFn *layout;
-  void *arg;
   TsTile *k;
   TsTileBuild b;
   int64_t batch, heads, kv_heads, s, t, d, dv, window;
@@ -87,13 +85,6 @@ static V product(Lower *l, V a, V b, V acc) {
   return a && b && acc ? ts_tile_emit1(&l->b, TS_TILE_mma, 3, in, &unit, &acc->type) : NULL;
 }
 
-static V transposed(Lower *l, V x) {
-  TsAttr perm = {.type = TS_ATTR_ints, .n = 2, .ints = (int64_t[]){1, 0}};
-  if (!x) return NULL;
-  TsTileType t = tile2((TsDtype)x->type.dtype, x->type.dim[1], x->type.dim[0]);
-  return ts_tile_emit1(&l->b, TS_TILE_transpose, 1, &x, &perm, &t);
-}
-
 static V exp_of(Lower *l, V x, V base) {
   return ts_tile_op1(&l->b, TS_OP_exp, op2(l, TS_OP_sub, x, base));
 }
@@ -106,33 +97,6 @@ static V iota(Lower *l, int64_t axis, TsTileType t) {
 }
 
 /* ---- memory */
-static V param(Lower *l, TsVal v, const char *name, bool written) {
-  const TsMeta *m = &v->meta;
-  int64_t own[TS_MAX_RANK], size = ts_tile_size(l->k, "M");
-  TsTileType t = {.dtype = m->dtype, .rank = 4};
-  bool known = !written && l->layout && l->layout(l->arg, v, own);
-  if (!known) ts_meta_strides(m, own);
-  for (int i = 0; i < 4; i++) {
-    int axis = i - (4 - m->ndim);
-    t.dim[i] = axis < 0 ? 1 : m->dim[axis];
-    t.stride[i] = axis < 0 ? ts_meta_numel(m) : own[axis];
-  }
-  t.dim[0] = size;
-  t.strided = known;
-  if (!known) memset(t.stride, 0, sizeof t.stride);
-  return ts_tile_param(l->k, name, &t, written);
-}
-
-static const int place[] = {0, 1, 2, 5, 6}; /* of what is read, among the node's operands */
-
-static void put_params(Lower *l) {
-  static const char *const in[] = {"q", "k", "v", "out", "g"}, *const out[] = {"dq", "dk",
-                                                                               "dv"};
-  for (int i = 0; i < 5; i++) l->in[i] = param(l, l->n->in[place[i]], in[i], false);
-  for (int i = 0; i < 3; i++)
-    l->out[i] = param(l, (TsVal)(uintptr_t)&l->n->out[i], out[i], true);
-}
-
 static int64_t blocks(int64_t n, int64_t each) { return (n + each - 1) / each; }
 
 static void put_scratch(Lower *l) {
@@ -295,7 +259,7 @@ static void deltas(Lower *l) {
 /* ---- the second phase */
 static V scores(Lower *l, V a, V b) {
   TsTileType t = tile2(TS_DT_f32, l->own, l->step);
-  V x = product(l, a, transposed(l, b), full(l, 0, t));
+  V x = product(l, a, ts_tile_transposed(&l->b, b), full(l, 0, t));
   return x ? op2(l, TS_OP_mul, x, full(l, l->scale, t)) : NULL;
 }
 
@@ -364,7 +328,7 @@ static void of_queries(Lower *l) {
   V v = load_values(l, key, l->step);
   Sight s = of_query(l, row, key);
   TsTileType t = tile2(TS_DT_f32, l->own, l->step);
-  V x = scores(l, q, k), dp = product(l, g, transposed(l, v), full(l, 0, t));
+  V x = scores(l, q, k), dp = product(l, g, ts_tile_transposed(&l->b, v), full(l, 0, t));
   slopes(l, &n, &s, x, dp, &p, &dt);
   V next = taken(l, &s, product(l, dt, k, j.carry[0]), j.carry[0]);
   ts_tile_for_end(&l->b, &j, &next, &dq);
@@ -385,7 +349,7 @@ static void step(Lower *l, const Keys *o, V row, V *sum) {
   Sight s = of_key(l, o->key, row);
   TsTileType t = tile2(TS_DT_f32, l->own, l->step);
   V x = scores(l, o->k, q), dp = NULL;
-  if (o->dk) dp = product(l, o->v, transposed(l, g), full(l, 0, t));
+  if (o->dk) dp = product(l, o->v, ts_tile_transposed(&l->b, g), full(l, 0, t));
   slopes(l, &n, &s, x, dp, &p, &dt);
   if (o->dv) sum[o->dk] = taken(l, &s, product(l, p, g, sum[o->dk]), sum[o->dk]);
   if (o->dk) sum[0] = taken(l, &s, product(l, dt, q, sum[0]), sum[0]);
@@ -449,7 +413,8 @@ const char *ts_lower_attention_grad_without(const TsSched *s, const TsNode *n) {
   if (n->in[3]) return "gradients with a mask have no form for it";
   if (n->in[4] || n->nout != 3) return "gradients with a sink have no form for it";
   for (int i = 0; i < 5; i++)
-    if (n->in[place[i]]->meta.dtype != q->dtype) return "operands have several types";
+    if (n->in[ts_sched_attention_grad_reads[i]]->meta.dtype != q->dtype)
+      return "operands have several types";
   if (nd < 2 || nd > 4 || !ts_meta_numel(q) || !ts_meta_numel(k) || !ts_meta_numel(v))
     return "there is nothing to multiply";
   if (n->attr[4].i && q->dim[nd - 2] != k->dim[nd - 2])
@@ -462,7 +427,7 @@ const char *ts_lower_attention_grad_without(const TsSched *s, const TsNode *n) {
 
 int ts_lower_attention_grad_unit(const TsSched *s, const TsGroup *group, TsLayoutFn *layout,
                                  void *arg, TsSchedKernel *out, TsError *err) {
-  Lower l = {.layout = layout, .arg = arg};
+  Lower l = {.n = NULL};
   if (ts_lower_attention_grad_without(s, group->node[0])) return 0;
   read_node(&l, group->node[0]);
   bool dpas = s->target->matrix == TS_MATRIX_dpas;
@@ -473,7 +438,7 @@ int ts_lower_attention_grad_unit(const TsSched *s, const TsGroup *group, TsLayou
   int64_t own = l.wide || few ? OWN / 2 : OWN, step = few ? FEW : own / 2;
   l.k->ntile = 2, l.k->tile[0] = own, l.k->tile[1] = step;
   l.k->threads = dpas ? (int)own : WAVES * s->target->lanes; /* sub-groups of 16 rows */
-  put_params(&l);
+  ts_sched_attention_grad_params(l.n, l.k, layout, arg, l.in, l.out);
   l.b = ts_tile_build(l.k);
   l.b.line = ts_tile_place(l.k, ts_graph_where(l.n));
   put_scratch(&l);
@@ -489,7 +454,6 @@ int ts_lower_attention_grad_unit(const TsSched *s, const TsGroup *group, TsLayou
     return ts_error_memory(err), -1;
   }
   *out = (TsSchedKernel){.tile = l.k, .dim = {l.batch}};
-  for (int i = 0; i < 5; i++) out->value[i] = l.n->in[place[i]];
-  for (int i = 0; i < 3; i++) out->value[5 + i] = (TsVal)(uintptr_t)&l.n->out[i];
+  ts_sched_attention_grad_values(l.n, out->value);
   return 1;
 }

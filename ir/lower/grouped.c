@@ -13,7 +13,7 @@
 #include "ir/lower/index/index.h"
 #include "ir/lower/short.h"
 #include "ir/lower/steps.h"
-#include "ir/sched/product.h"
+#include "ir/sched/product/product.h"
 #include "ir/tile/gpu/build.h"
 #include "ir/tile/gpu/product.h"
 #include "ir/tile/gpu/ragged.h"

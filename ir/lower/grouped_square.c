@@ -75,14 +75,6 @@ static Stage fetch(Make *m, V k) {
   return (Stage){a, load(m, m->w, (V[]){m->group, k, m->col}, s, MOST, 0)};
 }
 
-static V transposed(Make *m, V v) {
-  TsAttr perm = {.type = TS_ATTR_ints, .n = 2, .ints = (int64_t[]){1, 0}};
-  if (!v) return NULL;
-  TsTileType t =
-      ts_tile_type((TsDtype)v->type.dtype, 2, (int64_t[]){v->type.dim[1], v->type.dim[0]});
-  return ts_tile_emit1(&m->b, TS_TILE_transpose, 1, &v, &perm, &t);
-}
-
 /* Of rows of k those that are the group's. */
 static V own(Make *m, V v, V k, double behind) {
   TsTileBuild *b = &m->b;
@@ -102,11 +94,11 @@ static V multiply(Make *m, const Stage *s, V k, V sums) {
   TsAttr unit = {.type = TS_ATTR_str, .str = x->unit};
   V in[3] = {NULL, NULL, sums};
   if (x->depth) {
-    in[0] = transposed(m, own(m, s->a, k, -0.0));
+    in[0] = ts_tile_transposed(&m->b, own(m, s->a, k, -0.0));
     in[1] = own(m, s->w, k, 0);
   } else {
     in[0] = ts_tile_cast(&m->b, s->a, x->factor), in[1] = ts_tile_cast(&m->b, s->w, x->factor);
-    if (x->transposed) in[1] = transposed(m, in[1]);
+    if (x->transposed) in[1] = ts_tile_transposed(&m->b, in[1]);
   }
   return sums ? ts_tile_emit1(&m->b, TS_TILE_mma, 3, in, &unit, &sums->type) : NULL;
 }

@@ -4,7 +4,7 @@
 #include "devices/device.h"
 #include "ir/sched/attention.h"
 #include "ir/sched/index.h"
-#include "ir/sched/product.h"
+#include "ir/sched/product/product.h"
 
 /* Of a node, alone or with others in its group; the first one that takes the operands makes the
  * kernel. */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "ir/graph/graph.h"
-#include "ir/sched/product.h"
+#include "ir/sched/product/product.h"
 #include "ir/tile/gpu/product.h"
 #include "ir/lower/transpose.h"
 

@@ -19,11 +19,6 @@ typedef struct Rope {
   int64_t n, half;
 } Rope;
 
-static V param(TsTile *k, const char *name, TsDtype d, int64_t n, bool written) {
-  TsTileType t = ts_tile_vector(d, n);
-  return ts_tile_param(k, name, &t, written);
-}
-
 /* ---- frequencies: f64 [half] */
 typedef struct Frequencies {
   const Rope *r;
@@ -68,7 +63,7 @@ static TsTile *build_frequencies(const Rope *r) {
   TsTile *k = ts_tile_new("rope_frequencies");
   if (!k) return NULL;
   Frequencies m = {.r = r, .t = ts_tile_vector(TS_DT_f64, PIECE)};
-  V to = param(k, "frequency", TS_DT_f64, r->half, true);
+  V to = ts_short_param(k, "frequency", TS_DT_f64, r->half, true);
   TsTileBuild *b = &m.b;
   TsTileType places = ts_tile_vector(TS_DT_i64, PIECE);
   TsTileAccess edge = {.edge = true};
@@ -120,9 +115,10 @@ static TsTile *build_tables(const Rope *r) {
   if (!k) return NULL;
   int64_t all = ts_tile_size(k, "all"), n = ts_tile_size(k, "positions");
   ts_tile_size(k, "offset");
-  V f = param(k, "frequency", TS_DT_f64, r->half, false);
-  V p = r->given ? param(k, "position", r->positions, n, false) : NULL;
-  V cos = param(k, "cos", r->wide, all, true), sin = param(k, "sin", r->wide, all, true);
+  V f = ts_short_param(k, "frequency", TS_DT_f64, r->half, false);
+  V p = r->given ? ts_short_param(k, "position", r->positions, n, false) : NULL;
+  V cos = ts_short_param(k, "cos", r->wide, all, true),
+    sin = ts_short_param(k, "sin", r->wide, all, true);
   TsTileBuild b = ts_tile_build(k);
   TsTileType t = ts_tile_vector(TS_DT_i64, PIECE);
   TsTileAccess edge = {.edge = true};

@@ -1,6 +1,11 @@
 /* See ir/lower/short.h. */
 #include "ir/lower/short.h"
 
+TsTileVal ts_short_param(TsTile *k, const char *name, TsDtype d, int64_t n, bool written) {
+  TsTileType t = ts_tile_vector(d, n);
+  return ts_tile_param(k, name, &t, written);
+}
+
 TsTileVal ts_short_dim(TsTileBuild *b, int i) {
   TsTileType index = ts_tile_scalar(TS_DT_i64);
   TsAttr which = {.type = TS_ATTR_int, .i = i};

@@ -5,6 +5,8 @@
 
 #include "ir/tile/tile.h"
 
+/* A vector in memory. */
+TsTileVal ts_short_param(TsTile *k, const char *name, TsDtype d, int64_t n, bool written);
 TsTileVal ts_short_dim(TsTileBuild *b, int i);
 TsTileVal ts_short_iota(TsTileBuild *b, const TsTileType *t, int axis); /* i64 */
 TsTileVal ts_short_int(TsTileBuild *b, const TsTileType *like, int64_t v);

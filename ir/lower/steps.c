@@ -153,6 +153,15 @@ void ts_steps_copy(TsSteps *x, int ndim, const int64_t *dim, const TsStepsView *
   ts_steps_add(x, k.tile, (int[]){a.arg, b.arg}, k.dim);
 }
 
+void ts_steps_along(TsStepsMove *m, int64_t dim, int64_t to, int64_t from) {
+  m->dim[m->ndim] = dim;
+  m->to.stride[m->ndim] = to, m->from.stride[m->ndim++] = from;
+}
+
+void ts_steps_move(TsSteps *x, const TsStepsMove *m) {
+  ts_steps_copy(x, m->ndim, m->dim, &m->to, &m->from);
+}
+
 /* From one argument to another, of which one lies as v does, the other row-major in that
  * order and of type d. */
 static void add_copy(TsSteps *x, TsVal v, const TsStepsOrder *order, TsDtype d, int from,

@@ -93,6 +93,14 @@ TsStepsView ts_steps_out_view(TsSteps *x, int i);
 /* to becomes from, converted as operator cast does. */
 void ts_steps_copy(TsSteps *x, int ndim, const int64_t *dim, const TsStepsView *to,
                    const TsStepsView *from);
+/* The same of axes that are named one after the other, with their strides. */
+typedef struct TsStepsMove {
+  int ndim;
+  int64_t dim[TS_MAX_RANK];
+  TsStepsView to, from;
+} TsStepsMove;
+void ts_steps_along(TsStepsMove *m, int64_t dim, int64_t to, int64_t from);
+void ts_steps_move(TsSteps *x, const TsStepsMove *m);
 /* Operand i row-major in type d. */
 int ts_steps_in_as(TsSteps *x, int i, const TsStepsOrder *order, TsDtype d);
 /* Operand i, which is of type d or a bare number, broadcast to the axes of `like`, row-major. */

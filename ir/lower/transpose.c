@@ -79,8 +79,7 @@ static TsTile *build(const Transpose *t) {
   TsTileType in = memory_of(t, t->x), out = memory_of(t, t->y);
   V x = ts_tile_param(k, "x", &in, false), y = ts_tile_param(k, "y", &out, true);
   TsTileBuild b = ts_tile_build(k);
-  TsTileType tile = ts_tile_type(d, 2, dim),
-             transposed = ts_tile_type(d, 2, (int64_t[]){dim[1], dim[0]});
+  TsTileType tile = ts_tile_type(d, 2, dim);
   bool edge = m->dim[to] % dim[0] || m->dim[from] % dim[1];
   TsTileAccess read = {.edge = edge, .naxis = 2, .axes = (int64_t[]){to, from}};
   TsTileAccess write = {.edge = edge, .naxis = 2, .axes = (int64_t[]){from, to}};
@@ -91,8 +90,7 @@ static TsTile *build(const Transpose *t) {
   TsTileLoop j = ts_tile_for(&b, zero, ts_tile_index(&b, m->dim[to]), dim[0], true, 0, NULL);
   at[from] = i.i, at[to] = j.i;
   V v = ts_tile_load(&b, x, at, &tile, &read);
-  TsAttr perm = ts_b_ints((int64_t[]){1, 0}, 2);
-  if (v) v = ts_tile_emit1(&b, TS_TILE_transpose, 1, &v, &perm, &transposed);
+  v = ts_tile_transposed(&b, v);
   if (v) ts_tile_store(&b, y, at, v, &write);
   ts_tile_for_end(&b, &j, NULL, NULL);
   ts_tile_for_end(&b, &i, NULL, NULL);

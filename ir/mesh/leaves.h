@@ -3,7 +3,7 @@
 #define TS_IR_MESH_LEAVES_H
 
 #include "ir/compose/build.h"
-#include "lib/shard.h"
+#include "lib/shard/shard.h"
 
 /* Leaves lo..hi of the factor f, of `leaves`: results that have the factor are joined in out[o];
  * of others sum[o][0..) are the subtrees' sums, as many as it returns. in: the operands of the

@@ -13,7 +13,7 @@
 #include "ir/graph/graph.h"
 #include "ir/mesh/overlap.h"
 #include "ir/mesh/space.h"
-#include "lib/shard.h"
+#include "lib/shard/shard.h"
 
 typedef enum TsPhase {
   TS_PHASE_data, /* numbers of the batch alone, as of the rows that count: all there before others */

@@ -226,11 +226,8 @@ static void place_of(const TsLower *l, const TsAccess *a, Place *p) {
 static TsTileVal load_transposed(TsLower *l, TsAccess *a, Place *p) {
   TsDtype d = (TsDtype)a->v->meta.dtype;
   TsTileType there = ts_tile_type(d, 2, (int64_t[]){p->dim[1], p->dim[0]});
-  TsTileType here = ts_tile_type(d, 2, p->dim);
-  TsAttr perm = {.type = TS_ATTR_ints, .n = 2, .ints = (int64_t[]){1, 0}};
   p->how.naxis = 2, p->how.axes = (int64_t[]){p->axes[1], p->axes[0]};
-  TsTileVal x = ts_tile_load(&l->b, a->param, p->at, &there, &p->how);
-  return x ? ts_tile_emit1(&l->b, TS_TILE_transpose, 1, &x, &perm, &here) : NULL;
+  return ts_tile_transposed(&l->b, ts_tile_load(&l->b, a->param, p->at, &there, &p->how));
 }
 
 TsTileVal ts_access_load(TsLower *l, TsAccess *a) {

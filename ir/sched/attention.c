@@ -164,13 +164,6 @@ static TsTileVal load_rows(Lower *l, const Operand *o, TsTileVal b, TsTileVal h,
 }
 
 /* ---- the first phase */
-static TsTileVal transposed(Lower *l, TsTileVal x) {
-  TsAttr perm = {.type = TS_ATTR_ints, .n = 2, .ints = (int64_t[]){1, 0}};
-  if (!x) return NULL;
-  TsTileType t = tile2((TsDtype)x->type.dtype, x->type.dim[1], x->type.dim[0]);
-  return ts_tile_emit1(&l->b, TS_TILE_transpose, 1, &x, &perm, &t);
-}
-
 static TsTileVal scratch(Lower *l, int64_t nrow, int64_t ncol) {
   int64_t dim[5] = {ts_tile_dim(0), l->kv_heads, l->nb, nrow, ncol};
   TsTileType t = ts_tile_type(l->wide, 5, dim);
@@ -186,7 +179,7 @@ static void pack(Lower *l) {
   TsTileVal row = times(l, at[2], l->keys), to[5] = {at[0], at[1], at[2], num(l, 0), num(l, 0)};
   TsTileVal x = load_rows(l, &l->key, at[0], at[1], row, l->keys, l->d, edge);
   if (!l->gpu) x = ts_tile_cast(&l->b, x, l->wide);
-  x = transposed(l, x);
+  x = ts_tile_transposed(&l->b, x);
   if (l->gpu) x = ts_tile_cast(&l->b, x, l->wide); /* what is turned lies in shared memory */
   ts_tile_store(&l->b, l->packed_k, to, x, NULL);
   if (l->packed_v) {
@@ -274,7 +267,8 @@ static TsTileVal load_keys(Lower *l, TsTileVal block, TsTileVal key) {
   TsTileVal at[5] = {l->at_b, l->at_kv, block, num(l, 0), num(l, 0)};
   if (!l->unit) return ts_tile_load(&l->b, l->packed_k, at, &t, NULL);
   bool edge = l->t % l->keys != 0;
-  return transposed(l, load_rows(l, &l->key, l->at_b, l->at_kv, key, l->keys, l->d, edge));
+  return ts_tile_transposed(&l->b,
+                            load_rows(l, &l->key, l->at_b, l->at_kv, key, l->keys, l->d, edge));
 }
 
 /* Scores of the block: scaled, with the mask, -inf where hidden. */

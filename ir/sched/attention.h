@@ -22,6 +22,13 @@ int64_t ts_sched_attention_keys(const TsTarget *t, const TsNode *n);
 
 /* Whether n is a gradient of attention of sizes and options that the kernel is made for. */
 bool ts_sched_is_attention_grad(const TsNode *n);
+/* Parameters of k, which is to make the gradients n: q, k, v, out and its gradient, where the
+ * layout has them, and dq, dk, dv, row-major; all [M, heads, rows, numbers]. And the values that
+ * they are, in their order; which of the node's operands are read. */
+void ts_sched_attention_grad_params(const TsNode *n, TsTile *k, TsLayoutFn *layout, void *arg,
+                                    TsTileVal in[5], TsTileVal out[3]);
+void ts_sched_attention_grad_values(const TsNode *n, TsVal value[8]);
+extern const int ts_sched_attention_grad_reads[5];
 int ts_sched_lower_attention_grad(const TsSched *s, const TsGroup *group, TsLayoutFn *layout,
                                   void *arg, TsSchedKernel *out, TsError *err);
 

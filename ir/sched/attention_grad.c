@@ -19,10 +19,10 @@
 
 enum { KEYS = 128, GROUP = 32 };
 
+const int ts_sched_attention_grad_reads[5] = {0, 1, 2, 5, 6};
+
 typedef struct Lower {
   const TsNode *n;
-  TsLayoutFn *layout;
-  void *arg;
   TsTile *k;
   TsTileBuild b;
   int64_t batch, heads, kv_heads, s, t, d, dv;
@@ -78,13 +78,6 @@ static TsTileVal product(Lower *l, TsTileVal a, TsTileVal b, TsTileVal acc) {
   return a && b && acc ? ts_tile_emit1(&l->b, TS_TILE_mma, 3, in, &unit, &acc->type) : NULL;
 }
 
-static TsTileVal transposed(Lower *l, TsTileVal x) {
-  TsAttr perm = {.type = TS_ATTR_ints, .n = 2, .ints = (int64_t[]){1, 0}};
-  if (!x) return NULL;
-  TsTileType t = tile2(x->type.dim[1], x->type.dim[0]);
-  return ts_tile_emit1(&l->b, TS_TILE_transpose, 1, &x, &perm, &t);
-}
-
 static TsTileVal load(Lower *l, TsTileVal m, TsTileVal b, TsTileVal h, TsTileVal row,
                       int64_t nrow, int64_t ncol) {
   TsTileVal at[4] = {b, h, row, num(l, 0)};
@@ -105,11 +98,13 @@ static TsTileVal ended(Lower *l, TsTileVal x, double scale) {
 }
 
 /* ---- parameters */
-static TsTileVal param(Lower *l, TsVal v, const char *name, bool written) {
+/* [M, heads, rows, numbers], where what reads v has it. */
+static TsTileVal param(TsTile *k, TsVal v, const char *name, TsLayoutFn *layout, void *arg,
+                       bool written) {
   const TsMeta *m = &v->meta;
-  int64_t own[TS_MAX_RANK], size = ts_tile_size(l->k, "M");
+  int64_t own[TS_MAX_RANK], size = ts_tile_size(k, "M");
   TsTileType t = {.dtype = m->dtype, .rank = 4};
-  bool known = !written && l->layout && l->layout(l->arg, v, own);
+  bool known = layout && layout(arg, v, own);
   if (!known) ts_meta_strides(m, own);
   for (int i = 0; i < 4; i++) {
     int axis = i - (4 - m->ndim);
@@ -119,16 +114,22 @@ static TsTileVal param(Lower *l, TsVal v, const char *name, bool written) {
   t.dim[0] = size;
   t.strided = known;
   if (!known) memset(t.stride, 0, sizeof t.stride);
-  return ts_tile_param(l->k, name, &t, written);
+  return ts_tile_param(k, name, &t, written);
 }
 
-static void put_params(Lower *l) {
-  static const char *const in[] = {"q", "k", "v", "out", "g"}, *const out[] = {"dq", "dk",
-                                                                               "dv"};
-  static const int place[] = {0, 1, 2, 5, 6};
-  for (int i = 0; i < 5; i++) l->in[i] = param(l, l->n->in[place[i]], in[i], false);
+void ts_sched_attention_grad_params(const TsNode *n, TsTile *k, TsLayoutFn *layout, void *arg,
+                                    TsTileVal in[5], TsTileVal out[3]) {
+  static const char *const read[] = {"q", "k", "v", "out", "g"}, *const made[] = {"dq", "dk",
+                                                                                  "dv"};
+  for (int i = 0; i < 5; i++)
+    in[i] = param(k, n->in[ts_sched_attention_grad_reads[i]], read[i], layout, arg, false);
   for (int i = 0; i < 3; i++)
-    l->out[i] = param(l, (TsVal)(uintptr_t)&l->n->out[i], out[i], true);
+    out[i] = param(k, (TsVal)(uintptr_t)&n->out[i], made[i], NULL, NULL, true);
+}
+
+void ts_sched_attention_grad_values(const TsNode *n, TsVal value[8]) {
+  for (int i = 0; i < 5; i++) value[i] = n->in[ts_sched_attention_grad_reads[i]];
+  for (int i = 0; i < 3; i++) value[5 + i] = (TsVal)(uintptr_t)&n->out[i];
 }
 
 static TsTileVal scratch(Lower *l, int rank, const int64_t *dim) {
@@ -150,9 +151,9 @@ static void pack(Lower *l) {
   TsTileLoop r = ts_sched_attention_rounds(&l->b, l->kv_heads, l->t / KEYS, at);
   TsTileVal row = times(l, at[2], KEYS), to[5] = {at[0], at[1], at[2], num(l, 0), num(l, 0)};
   TsTileVal k = load(l, l->in[1], at[0], at[1], row, KEYS, l->d);
-  ts_tile_store(&l->b, l->transposed_k, to, transposed(l, k), NULL);
+  ts_tile_store(&l->b, l->transposed_k, to, ts_tile_transposed(&l->b, k), NULL);
   TsTileVal v = load(l, l->in[2], at[0], at[1], row, KEYS, l->dv);
-  ts_tile_store(&l->b, l->transposed_v, to, transposed(l, v), NULL);
+  ts_tile_store(&l->b, l->transposed_v, to, ts_tile_transposed(&l->b, v), NULL);
   ts_tile_for_end(&l->b, &r, NULL, NULL);
 }
 
@@ -296,8 +297,8 @@ static void of_keys(Lower *l) {
   p.u = load_numbers(l, l->u, &p), p.r = load_numbers(l, l->r, &p);
   p.delta = load_numbers(l, l->delta, &p);
   slopes(l, &p, &prob, &dt);
-  TsTileVal next[2] = {product(l, transposed(l, dt), p.q, j.carry[0]),
-                       product(l, transposed(l, prob), p.g, j.carry[1])};
+  TsTileVal next[2] = {product(l, ts_tile_transposed(&l->b, dt), p.q, j.carry[0]),
+                       product(l, ts_tile_transposed(&l->b, prob), p.g, j.carry[1])};
   ts_tile_for_end(&l->b, &j, next, sums);
   ts_tile_for_end(&l->b, &h, sums, sums);
   store(l, l->out[1], p.b, p.kv, p.key, ended(l, sums[0], l->scale));
@@ -333,8 +334,7 @@ static void read_node(Lower *l, const TsNode *n) {
 
 int ts_sched_lower_attention_grad(const TsSched *s, const TsGroup *group, TsLayoutFn *layout,
                                   void *arg, TsSchedKernel *out, TsError *err) {
-  static const int place[] = {0, 1, 2, 5, 6};
-  Lower l = {.layout = layout, .arg = arg};
+  Lower l = {.n = NULL};
   if (group->nout != 3)
     return ts_error_set(err, TS_ERR_value, "a gradient of attention that nobody wants");
   read_node(&l, group->node[0]);
@@ -342,7 +342,7 @@ int ts_sched_lower_attention_grad(const TsSched *s, const TsGroup *group, TsLayo
   if (s->target) l.k->target = s->target->name;
   l.k->ntile = 2, l.k->tile[0] = GROUP, l.k->tile[1] = GROUP;
   ts_sched_choice_head(&group->choice, l.k);
-  put_params(&l);
+  ts_sched_attention_grad_params(l.n, l.k, layout, arg, l.in, l.out);
   l.b = ts_tile_build(l.k);
   l.b.line = ts_tile_place(l.k, ts_graph_where(l.n));
   put_scratch(&l);
@@ -354,7 +354,6 @@ int ts_sched_lower_attention_grad(const TsSched *s, const TsGroup *group, TsLayo
     return ts_error_memory(err);
   }
   *out = (TsSchedKernel){.tile = l.k, .dim = {l.batch}};
-  for (int i = 0; i < 5; i++) out->value[i] = l.n->in[place[i]];
-  for (int i = 0; i < 3; i++) out->value[5 + i] = (TsVal)(uintptr_t)&l.n->out[i];
+  ts_sched_attention_grad_values(l.n, out->value);
   return 0;
 }

@@ -9,7 +9,7 @@
 #include "ir/sched/choice.h"
 #include "ir/sched/conv.h"
 #include "ir/sched/prologue.h"
-#include "ir/sched/product.h"
+#include "ir/sched/product/product.h"
 
 enum { LEAST_STEPS = 128, MOST_STEPS = 2048, LEAST_COLUMNS = 64 };
 

@@ -2,7 +2,7 @@
  * two times on the target. A roofline: it orders candidates, nothing depends on it. */
 #include "ir/sched/sched.h"
 #include "ir/sched/conv.h"
-#include "ir/sched/product.h"
+#include "ir/sched/product/product.h"
 
 /* Of one core and of the machine; good for ratios. */
 enum {

@@ -13,7 +13,7 @@
 #include "ir/sched/epilogue.h"
 #include "ir/sched/prologue.h"
 #include "ir/sched/norm_grad.h"
-#include "ir/sched/product.h"
+#include "ir/sched/product/product.h"
 #include "ir/sched/rows.h"
 #include "ir/sched/space.h"
 #include "ir/sched/why.h"

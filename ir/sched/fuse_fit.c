@@ -6,7 +6,7 @@
 #include "ir/sched/epilogue.h"
 #include "ir/sched/fuse_state.h"
 #include "ir/sched/norm_grad.h"
-#include "ir/sched/product.h"
+#include "ir/sched/product/product.h"
 #include "ir/sched/prologue.h"
 #include "ir/sched/random.h"
 #include "ir/sched/rows.h"

@@ -4,7 +4,7 @@
 
 #include "ir/sched/conv.h"
 #include "ir/sched/fuse_state.h"
-#include "ir/sched/product.h"
+#include "ir/sched/product/product.h"
 #include "ir/sched/prologue.h"
 
 /* Groups further apart would keep what one of them makes, or reads, for long. */

@@ -17,7 +17,7 @@
 #include "ir/sched/conv.h"
 #include "ir/sched/lower.h"
 #include "ir/sched/loss.h"
-#include "ir/sched/product.h"
+#include "ir/sched/product/product.h"
 #include "ir/sched/random.h"
 #include "ir/sched/rows.h"
 

@@ -5,7 +5,7 @@
  * join nearly always, and functions where there is one block the other way. */
 #include "ir/sched/prologue.h"
 
-#include "ir/sched/product.h"
+#include "ir/sched/product/product.h"
 
 enum {
   MOST_READ = 24,     /* operands of all nodes: a kernel takes TS_SCHED_PARAMS */

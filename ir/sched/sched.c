@@ -8,7 +8,7 @@
 #include "ir/sched/attention.h"
 #include "ir/sched/conv.h"
 #include "ir/sched/norm_grad.h"
-#include "ir/sched/product.h"
+#include "ir/sched/product/product.h"
 #include "ir/sched/rows.h"
 
 TsSched *ts_sched_open(const TsGraph *g, const TsTarget *target, int threads, TsError *err) {

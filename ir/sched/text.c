@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "ir/graph/names.h"
-#include "ir/sched/product.h"
+#include "ir/sched/product/product.h"
 #include "ir/sched/sched.h"
 #include "ir/text/value.h"
 

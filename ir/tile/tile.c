@@ -334,6 +334,14 @@ TsTileVal ts_tile_alloc(TsTileBuild *b, TsSpace space, const TsTileType *type) {
   return ts_tile_emit1(b, TS_TILE_alloc, 0, NULL, NULL, &t);
 }
 
+TsTileVal ts_tile_transposed(TsTileBuild *b, TsTileVal x) {
+  if (!x) return b->k->failed = true, NULL;
+  int64_t dim[2] = {x->type.dim[1], x->type.dim[0]};
+  TsTileType t = ts_tile_type((TsDtype)x->type.dtype, 2, dim);
+  TsAttr perm = list(2, (int64_t[]){1, 0});
+  return ts_tile_emit1(b, TS_TILE_transpose, 1, &x, &perm, &t);
+}
+
 TsTileVal ts_tile_broadcast(TsTileBuild *b, TsTileVal x, const TsTileType *type,
                             const int64_t *axes) {
   if (!x) return b->k->failed = true, NULL;

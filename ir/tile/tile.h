@@ -200,6 +200,7 @@ TsTileVal ts_tile_cast(TsTileBuild *b, TsTileVal x, TsDtype d); /* x itself if i
 TsTileVal ts_tile_bitcast(TsTileBuild *b, TsTileVal x, TsDtype d);
 TsTileVal ts_tile_alloc(TsTileBuild *b, TsSpace space, const TsTileType *type);
 /* A scalar, or a tile of lower rank whose axes are `axes` of the result, to type's shape. */
+TsTileVal ts_tile_transposed(TsTileBuild *b, TsTileVal x); /* a tile of two axes */
 TsTileVal ts_tile_broadcast(TsTileBuild *b, TsTileVal x, const TsTileType *type,
                             const int64_t *axes);
 

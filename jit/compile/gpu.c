@@ -38,7 +38,7 @@ int ts_gpu_code_outline(const TsTile *k, const TsTarget *t, bool aligned, TsGpuC
 }
 
 /* ---- code */
-static TsTile *expanded(const TsTile *k, const TsTarget *t, TsError *err) {
+TsTile *ts_gpu_code_expanded(const TsTile *k, const TsTarget *t, TsError *err) {
   TsTile *n = t->single ? ts_tile_single(k, err) : NULL, *e = NULL;
   if (t->single && !n) return NULL;
   if (!t->portable) n = ts_tile_nearly(k, err);
@@ -62,7 +62,7 @@ static int emit(const TsTile *k, const TsTarget *t, TsGpuForm how, TsLlvmForm fo
                 TsGpuCode *code, TsText *text, TsError *err) {
   TsGpuPlan plan;
   int64_t shared[TS_GPU_PHASES];
-  TsTile *e = expanded(k, t, err);
+  TsTile *e = ts_gpu_code_expanded(k, t, err);
   if (!e) return -1;
   int failed = ts_gpu_code_outline(e, t, how != TS_GPU_loose, code, &plan, err);
   bool crowded = false;

@@ -5,21 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ir/tile/pass/nearly.h"
+#include "jit/gpu/code.h"
 #include "jit/compile/llvm.h"
 
 static void phase_of(const TsGpuPhasePlan *p, TsPersistentPhase *out) {
   *out = (TsPersistentPhase){p->rounds, p->threads * p->rounds};
-}
-
-/* As jit/compile/gpu.c and gpu_roles.c have them. */
-static TsTile *expanded(const TsTile *k, const TsTarget *t, bool roles, TsError *err) {
-  TsTile *n = roles || t->portable ? NULL : ts_tile_nearly(k, err), *e = NULL;
-  if (roles || t->portable || n) e = ts_tile_expand(n ? n : k, err);
-  ts_tile_free(n);
-  if (!e || roles || ts_tile_dce(e, err) >= 0) return e;
-  ts_tile_free(e);
-  return NULL;
 }
 
 int ts_gpu_persistent_phases(const TsTile *k, const TsTarget *t, TsPersistentPhase *phase,
@@ -29,7 +19,7 @@ int ts_gpu_persistent_phases(const TsTile *k, const TsTarget *t, TsPersistentPha
     phase[0] = (TsPersistentPhase){.side = 1, .threads = k->threads};
     return 0;
   }
-  TsTile *e = expanded(k, t, false, err);
+  TsTile *e = ts_gpu_code_expanded(k, t, err);
   int failed = !e || ts_gpu_plan(e, t, true, &plan, err);
   for (int i = 0; !failed && i < plan.nphase; i++) phase_of(&plan.phase[i], &phase[i]);
   ts_tile_free(e);
@@ -102,7 +92,8 @@ static int prepare(Job *job, const TsPersistentTask *task, const TsTarget *t, Ts
   if (c->k) return 0;
   *c = (TsGpuTaskCode){.k = task->k, .phase = task->phase};
   c->roles = task->k->form == TS_FORM_explicit;
-  job->expanded[task->code] = expanded(c->k, t, c->roles, err);
+  job->expanded[task->code] =
+      c->roles ? ts_tile_expand(c->k, err) : ts_gpu_code_expanded(c->k, t, err);
   if (!job->expanded[task->code]) return -1;
   c->threads = c->k->threads;
   if (!c->roles) {

@@ -7,11 +7,11 @@
  * opened by any thread, but a device's memory is the program's alone. */
 #include "jit/device/sequence.h"
 
-#include "ir/tile/ahead.h"
-
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "ir/tile/ahead.h"
 
 enum {
   ALIGN = 256,

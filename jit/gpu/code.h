@@ -19,6 +19,10 @@ typedef struct TsGpuJob {
 /* For ts_llvm_emit: the functions of all phases; arg is a TsGpuJob. */
 void ts_gpu_emit(struct TsEmit *e, void *arg);
 
+/* The kernel as code is made of it: operators of the target alone, and nothing without use.
+ * NULL with the error. */
+TsTile *ts_gpu_code_expanded(const TsTile *k, const TsTarget *t, TsError *err);
+
 /* Everything of the code but its image and the bytes of shared memory. */
 int ts_gpu_code_outline(const TsTile *k, const TsTarget *t, bool aligned, TsGpuCode *code,
                         TsGpuPlan *plan, TsError *err);

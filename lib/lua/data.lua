@@ -1,7 +1,7 @@
 -- Text, tokens, batches, and the progress bar of long loops.
 
 local core = require "tessera.core"
-local lengths_of = require "tessera.lengths"
+local lengths_of = require "tessera.nn.lengths"
 local options = require "tessera.options"
 local op = core.op
 local data = {}

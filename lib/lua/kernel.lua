@@ -16,7 +16,7 @@
 -- one is written.
 
 local core = require "tessera.core"
-local build = require "tessera.kernel_build"
+local build = require "tessera.kernel.build"
 local captured = require "tessera.captured"
 local foreign = require "tessera.foreign"
 local named = require "tessera.named"

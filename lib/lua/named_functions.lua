@@ -17,6 +17,6 @@ return {
     control = "cond while_loop scan map fixed_point recursive",
     foreign = "foreign custom",
     kernel = "kernel",
-    losses = "ctc_loss",
+    ["nn.losses"] = "ctc_loss",
   },
 }

@@ -49,7 +49,7 @@ end
 
 function Linear:forward(x) return op.linear(x, self.weight, self.bias) end
 
-require "tessera.embedding"(nn)
+require "tessera.nn.embedding"(nn)
 
 -- ---- normalisation
 
@@ -165,8 +165,8 @@ function GroupNorm:forward(x)
   return op.group_norm(x, self.weight, self.bias, { groups = self.groups, eps = self.eps })
 end
 
-require "tessera.convolution"(nn)
-require "tessera.layers"(nn, require "tessera.activation"(nn))
+require "tessera.nn.convolution"(nn)
+require "tessera.nn.layers"(nn, require "tessera.nn.activation"(nn))
 
 -- ---- containers
 
@@ -202,9 +202,9 @@ function List:init(modules)
   for i, m in ipairs(modules or {}) do self[i] = m end
 end
 
-for name, class in pairs(require "tessera.recurrent") do nn[name] = class end
-require "tessera.transformer"(nn)
+for name, class in pairs(require "tessera.nn.recurrent") do nn[name] = class end
+require "tessera.nn.transformer"(nn)
 require "tessera.experts.layer"(nn)
-require("tessera.losses").into(nn)
+require("tessera.nn.losses").into(nn)
 
 return require("tessera.named")("tessera.nn", nn)

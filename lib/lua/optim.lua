@@ -14,9 +14,9 @@
 -- each group, so that one graph serves all steps; opt:tick() sets it before each run.
 
 local core = require "tessera.core"
-local optim_state = require "tessera.optim_state"
+local states = require "tessera.optim.state"
 local options = require "tessera.options"
-local parameters = require "tessera.parameters"
+local parameters = require "tessera.optim.parameters"
 local op = core.op
 local optim = {}
 
@@ -50,7 +50,7 @@ local function add_group(self, given)
   parameters.check_new(self, params)
   local group = setmetatable(own, { __index = self })
   own.params = params
-  optim_state.set_share(self, group)
+  states.set_share(self, group)
   self.groups[at] = group
   for _, p in ipairs(params) do
     self.params[#self.params + 1] = p
@@ -210,7 +210,7 @@ end
 -- All that a step depends on, a table that tessera.save takes: name, number of steps, options, those of each group with
 -- the shapes of its parameters, and the tensors of each parameter.
 function Optimizer:state_dict()
-  local state = optim_state.of(self, self.kinds)
+  local state = states.of(self, self.kinds)
   state.state = {}
   for i, s in pairs(self.state) do
     local own = {}
@@ -245,7 +245,7 @@ end
 -- All of it, or an error and nothing. In place where it exists: a captured step holds these tensors, and one that holds
 -- other options is captured again.
 function Optimizer:load_state_dict(state)
-  local set, given = optim_state.reader(self, self.kinds, self.check, state)
+  local set, given = states.reader(self, self.kinds, self.check, state)
   local loaded = options.argument(self.name .. ":load_state_dict", "the part 'state'", options.table, state.state)
   local to, from, own = {}, {}, {}
   for i in pairs(loaded) do
@@ -285,7 +285,7 @@ local function moments(o, p)
   return { m = op.zeros_like(p), v = op.zeros_like(p), most = o.amsgrad and op.zeros_like(p) or nil }
 end
 
-local composed = require "tessera.composed"(define)
+local composed = require "tessera.optim.composed"(define)
 
 local function adam(decoupled)
   return function(self, o, i, p, g)
@@ -356,8 +356,8 @@ define("Adafactor", { lr = 1e-2, decay = 0.8, eps1 = 1e-30, eps2 = 1e-3, clip_th
   end)
 
 -- Needs a closure, see there.
-optim.LBFGS = require "tessera.lbfgs"
-for name, make in pairs(require "tessera.average") do optim[name] = make end
+optim.LBFGS = require "tessera.optim.lbfgs"
+for name, make in pairs(require "tessera.optim.average") do optim[name] = make end
 
 -- ---- gradients
 
@@ -431,7 +431,7 @@ end
 -- Learning rates as functions of the step, which is counted from 0; ? optim.schedule.cosine and so on.
 --   local rate = optim.schedule.cosine{lr = 1e-3, steps = 1000}
 --   print(rate(0), rate(50))
-optim.schedule = require "tessera.schedule"
+optim.schedule = require "tessera.optim.schedule"
 
 core.keep_line(Optimizer, true)
 return require("tessera.named")("tessera.optim", optim)

@@ -399,7 +399,7 @@ function profile.measure(f, given)
   args = args or {}
   args.n = args.n or table.maxn(args)
   for _ = 1, o.warm do f(unpack(args, 1, args.n)) end
-  local kernels = require "tessera.kernel_profile"
+  local kernels = require "tessera.kernel.profile"
   local inside = (o.marks and kernels.run or kernels.times)(f, unpack(args, 1, args.n))
   local text, write, r = (of_instructions and instructions_report or program_report)(f, args, o, inside)
   if #inside > 0 then text = text .. "\n" .. kernels.text(inside, o.width) end

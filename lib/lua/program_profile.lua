@@ -159,7 +159,7 @@ local function text_of(r, width)
 end
 
 -- ---- files
--- The page; inside: launches of kernels on devices, as kernel_profile.lua has them.
+-- The page; inside: launches of kernels on devices, as kernel/profile.lua has them.
 local function html_text(r, inside)
   return require("tessera.profile.html").program(r, parts_line(r.tree, r.facts, r.left, math.huge), function(node) return words[node.kind](node) end, inside)
 end

@@ -23,7 +23,11 @@ int ts_lua_to_mesh(lua_State *L, TsTensor *x, const TsMesh *m);
  * next call; raises. */
 TsTensor *ts_lua_told(lua_State *L, TsTensor *x);
 
-/* The mesh of the number at `at`; raises. */
+/* The mesh, the layout of the number at `at`; raises. */
 const TsMesh *ts_lua_check_mesh(lua_State *L, int at);
+const TsLayout *ts_lua_check_layout(lua_State *L, int at);
+
+/* Puts what repl/lua/mesh_sent.c has into the table on top, for ts_lua_open_mesh. */
+void ts_lua_open_sent(lua_State *L);
 
 #endif

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "lib/mesh.h"
-#include "lib/shard.h"
+#include "lib/shard/shard.h"
 #include "repl/lua/mesh.h"
 #include "vm/mesh/parts.h"
 

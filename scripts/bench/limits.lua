@@ -4,7 +4,7 @@
 --   bin/tessera scripts/bench/limits.lua --names
 --   sh scripts/bench/limits.sh                      the table of both, where ncu is found
 local tessera = require "tessera"
-local kernels = require "tessera.kernel_profile"
+local kernels = require "tessera.kernel.profile"
 local op, rng, graph = tessera.op, tessera.rng, tessera.graph
 
 local device = os.getenv "DEV" or "cuda:0"

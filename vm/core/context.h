@@ -80,7 +80,7 @@ typedef struct TsContext {
   struct TsSpans *spans; /* where what runs is recorded (vm/core/profile.h), or NULL */
   struct TsTimes *times; /* and when devices of a mesh send what (vm/mesh/times.h), or NULL */
   bool watched;          /* calls are shown to it */
-  int settles;           /* > 0: calls are not as the program wrote them (lib/shard.h) */
+  int settles;           /* > 0: calls are not as the program wrote them (lib/shard/shard.h) */
   int inside;            /* > 0: a handler or a compiler runs, whose calls are its own matter */
   int64_t npending;      /* tensors without bytes */
   const char *choice; /* what the program chooses for the kernel of the call at hand, or NULL */

@@ -11,6 +11,7 @@
 #include "vm/gemm/gemm.h"
 
 enum { ROWS = 8, STEPS = 512 /* whole blocks */ };
+enum { MXFP4_STEPS = 32, MXFP4_NBYTES = 17 }; /* of a block whose scale stands apart */
 
 typedef struct Weights {
   const char *at;
@@ -38,7 +39,7 @@ static const char *join(const Weights *w, int64_t row, int64_t first, int64_t la
 static void read_row(const Weights *w, int64_t row, int64_t k0, int64_t nk, void *to) {
   int64_t first = k0 / w->block, last = (k0 + nk + w->block - 1) / w->block;
   const char *at = w->at + row * w->row_nbytes + first * w->nbytes;
-  char joined[STEPS / 32 * 17];
+  char joined[STEPS / MXFP4_STEPS * MXFP4_NBYTES];
   if (w->scales) at = join(w, row, first, last, joined);
   w->read((last - first) * w->block, to, at);
 }

@@ -1,4 +1,4 @@
-/* See vm/mesh/call.h. The rule of the row says which axes hang together (lib/shard.h), the layouts
+/* See vm/mesh/call.h. The rule of the row says which axes hang together (lib/shard/shard.h), the layouts
  * of the operands which of them are split; operands that lie otherwise are moved, each device
  * does the call on its parts, and summands are combined. */
 #include "vm/mesh/call.h"
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/shard.h"
+#include "lib/shard/shard.h"
 #include "vm/drive/random.h"
 #include "vm/mesh/collective.h"
 #include "vm/mesh/combine.h"

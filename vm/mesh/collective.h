@@ -3,7 +3,7 @@
 #ifndef TS_VM_MESH_COLLECTIVE_H
 #define TS_VM_MESH_COLLECTIVE_H
 
-#include "lib/shard.h"
+#include "lib/shard/shard.h"
 #include "net/world.h"
 #include "vm/core/vm.h"
 

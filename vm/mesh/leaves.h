@@ -6,7 +6,7 @@
 #ifndef TS_VM_MESH_LEAVES_H
 #define TS_VM_MESH_LEAVES_H
 
-#include "lib/shard.h"
+#include "lib/shard/shard.h"
 #include "vm/core/vm.h"
 
 /* The sum, or other combination, of a subtree. */

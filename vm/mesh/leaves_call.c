@@ -1,7 +1,7 @@
 /* Calls of one device over leaves, so that the bits are those of a mesh: vm/mesh/leaves.h. */
 #include <string.h>
 
-#include "lib/shard.h"
+#include "lib/shard/shard.h"
 #include "vm/mesh/call.h"
 #include "vm/mesh/define.h"
 #include "vm/mesh/leaves.h"

@@ -22,7 +22,7 @@
 
 #include <string.h>
 
-#include "ir/sched/product.h"
+#include "ir/sched/product/product.h"
 #include "ir/tile/square.h"
 
 typedef TsTileVal V;

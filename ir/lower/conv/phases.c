@@ -58,18 +58,6 @@ bool ts_conv_phase(const TsConvWork *w, int i, TsConvWork *own) {
   return met;
 }
 
-/* Memory of which an axis follows the other. */
-typedef struct Axes {
-  int n;
-  int64_t dim[TS_MAX_RANK];
-  TsStepsView to, from;
-} Axes;
-
-static void axis(Axes *v, int64_t dim, int64_t to, int64_t from) {
-  v->dim[v->n] = dim;
-  v->to.stride[v->n] = to, v->from.stride[v->n++] = from;
-}
-
 int ts_conv_phase_weights(TsSteps *x, const TsConvWork *w, bool taps, int64_t channels) {
   const TsConv *c = &w->c;
   const TsConvPhase *p = &w->phase;
@@ -79,23 +67,25 @@ int ts_conv_phase_weights(TsSteps *x, const TsConvWork *w, bool taps, int64_t ch
   int nbytes = ts_dtypes[w->d].nbytes;
   for (int a = 0; a < 3; a++) window *= c->window[a];
   n = taps ? out * window * channels : in * out * window;
-  Axes v = {.to = {.arg = ts_steps_temp(x, n * nbytes), .dtype = w->d}};
+  TsStepsMove v = {.to = {.arg = ts_steps_temp(x, n * nbytes), .dtype = w->d}};
   if (taps && channels > in) ts_steps_fill(x, v.to.arg, w->d, n, 0);
   step = taps ? window * channels : window;
-  if (taps) axis(&v, out, step, own.stride[1]);
-  if (!taps) axis(&v, in, out * step, own.stride[0]), axis(&v, out, step, own.stride[1]);
+  if (taps) ts_steps_along(&v, out, step, own.stride[1]);
+  if (!taps)
+    ts_steps_along(&v, in, out * step, own.stride[0]),
+        ts_steps_along(&v, out, step, own.stride[1]);
   step = taps ? channels : 1;
   for (int a = 0; a < 3; a++) {
     int at = 2 + a - (3 - c->nd);
     if (a < 3 - c->nd) continue;
     int64_t inner = step;
     for (int b = a + 1; b < 3; b++) inner *= c->window[b];
-    axis(&v, c->window[a], inner, own.stride[at] * p->step[a]);
+    ts_steps_along(&v, c->window[a], inner, own.stride[at] * p->step[a]);
     first += own.stride[at] * p->place[a];
   }
-  if (taps) axis(&v, in, 1, own.stride[0]);
+  if (taps) ts_steps_along(&v, in, 1, own.stride[0]);
   v.from.arg = ts_steps_from(x, own.arg, first * nbytes), v.from.dtype = w->d;
-  ts_steps_copy(x, v.n, v.dim, &v.to, &v.from);
+  ts_steps_move(x, &v);
   return v.to.arg;
 }
 
@@ -104,16 +94,16 @@ void ts_conv_phase_back(TsSteps *x, const TsConvWork *w, int arg, const int64_t 
   const TsConvPhase *p = &w->phase;
   TsStepsView own = ts_steps_out_view(x, 0);
   int64_t first = 0;
-  Axes v = {.from = {.arg = arg, .dtype = w->d}};
-  axis(&v, c->batch, own.stride[0], stride[0]);
-  axis(&v, w->n->out[0].meta.dim[1], own.stride[1], stride[1]);
+  TsStepsMove v = {.from = {.arg = arg, .dtype = w->d}};
+  ts_steps_along(&v, c->batch, own.stride[0], stride[0]);
+  ts_steps_along(&v, w->n->out[0].meta.dim[1], own.stride[1], stride[1]);
   for (int a = 3 - c->nd; a < 3; a++) {
     int64_t step = own.stride[2 + a - (3 - c->nd)];
-    axis(&v, c->out[a], step * p->stride[a], stride[2 + a]);
+    ts_steps_along(&v, c->out[a], step * p->stride[a], stride[2 + a]);
     first += step * p->at[a];
   }
   v.to.arg = ts_steps_from(x, own.arg, first * ts_dtypes[w->d].nbytes), v.to.dtype = w->d;
-  ts_steps_copy(x, v.n, v.dim, &v.to, &v.from);
+  ts_steps_move(x, &v);
 }
 
 void ts_conv_phase_zeros(TsSteps *x, const TsConvWork *w) {

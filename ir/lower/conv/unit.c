@@ -28,17 +28,6 @@ static TsConvPadded padded_image(const TsConvUnit *u) {
   return r;
 }
 
-typedef struct Axes {
-  int n;
-  int64_t dim[TS_MAX_RANK];
-  TsStepsView to, from;
-} Axes;
-
-static void axis(Axes *v, int64_t dim, int64_t to, int64_t from) {
-  v->dim[v->n] = dim;
-  v->to.stride[v->n] = to, v->from.stride[v->n++] = from;
-}
-
 /* Positions of a stride side by side. */
 static int phases(TsConvUnit *u, int from, int64_t numel) {
   const TsConv *c = &u->w->c;
@@ -48,14 +37,14 @@ static int phases(TsConvUnit *u, int from, int64_t numel) {
   for (int a = 3; a-- > 0; own *= u->q[a]) at[a] = own;
   TsDtype d = u->w->d;
   int to = ts_steps_temp(&u->x, numel * ts_dtypes[d].nbytes);
-  Axes v = {.to = {.arg = to, .dtype = d}, .from = {.arg = from, .dtype = d}};
-  axis(&v, c->batch, own, step);
+  TsStepsMove v = {.to = {.arg = to, .dtype = d}, .from = {.arg = from, .dtype = d}};
+  ts_steps_along(&v, c->batch, own, step);
   for (int a = 3 - c->nd; a < 3; a++) {
-    axis(&v, u->q[a], at[a], far[a] * c->stride[a]);
-    if (c->stride[a] > 1) axis(&v, c->stride[a], near[a], far[a]);
+    ts_steps_along(&v, u->q[a], at[a], far[a] * c->stride[a]);
+    if (c->stride[a] > 1) ts_steps_along(&v, c->stride[a], near[a], far[a]);
   }
-  axis(&v, u->channels, 1, 1);
-  ts_steps_copy(&u->x, v.n, v.dim, &v.to, &v.from);
+  ts_steps_along(&v, u->channels, 1, 1);
+  ts_steps_move(&u->x, &v);
   return to;
 }
 

@@ -29,11 +29,6 @@ static V dim(Make *m, int i) { return ts_short_dim(&m->b, i); }
 static V gather(Make *m, V from, V at) { return ts_short_gather(&m->b, from, at, true); }
 static V wide(Make *m, V x) { return ts_tile_cast(&m->b, x, TS_DT_i64); }
 
-static V param(TsTile *k, const char *name, TsDtype d, int64_t n, bool written) {
-  TsTileType t = ts_tile_vector(d, n);
-  return ts_tile_param(k, name, &t, written);
-}
-
 static Make begin(const TsScatter *s, TsTile *k, int64_t n) {
   Make m = {.s = s, .b = ts_tile_build(k), .t = ts_tile_vector(TS_DT_i64, n)};
   k->threads = (int)(n < 256 ? n : 256), k->vector = 4;
@@ -64,7 +59,8 @@ TsTile *ts_scatter_leads(const TsScatter *s) {
   if (!k) return NULL;
   int64_t ni = ts_tile_size(k, "I"), n = ts_tile_size(k, "N");
   ts_tile_size(k, "Y");
-  V index = param(k, "index", s->map.index, ni, false), to = param(k, "to", TS_DT_i32, n, true);
+  V index = ts_short_param(k, "index", s->map.index, ni, false),
+    to = ts_short_param(k, "to", TS_DT_i32, n, true);
   Make m = begin(s, k, PIECE);
   TsTileLoop l = ts_tile_for(&m.b, num(&m, 0), dim(&m, 1), PIECE, true, 0, NULL);
   TsTileAccess edge = {.edge = true};
@@ -93,9 +89,9 @@ TsTile *ts_scatter_lines(const TsScatter *s) {
   if (!k) return NULL;
   int64_t ni = ts_tile_size(k, "I"), ns = ts_tile_size(k, "S"), ny = ts_tile_size(k, "Y");
   ts_tile_size(k, "lines");
-  V index = param(k, "index", s->map.index, ni, false),
-    src = param(k, "src", s->src, ns, false);
-  V y = param(k, "y", s->d, ny, true);
+  V index = ts_short_param(k, "index", s->map.index, ni, false),
+    src = ts_short_param(k, "src", s->src, ns, false);
+  V y = ts_short_param(k, "y", s->d, ny, true);
   Make m = begin(s, k, LINES);
   TsTileLoop l = ts_tile_for(&m.b, num(&m, 0), dim(&m, 3), LINES, true, 0, NULL);
   V line = elements(&m, l.i), none = whole(&m, -1);
@@ -190,9 +186,11 @@ TsTile *ts_scatter_owners(const TsScatter *s) {
   if (!k) return NULL;
   int64_t n = ts_tile_size(k, "N"), ny = ts_tile_size(k, "Y"), ns = ts_tile_size(k, "S");
   ts_tile_size(k, "steps");
-  V key = param(k, "key", TS_DT_i32, n, false), place = param(k, "place", TS_DT_i32, n, false);
-  V src = param(k, "src", s->src, ns, false);
-  V x = s->begins ? NULL : param(k, "x", s->d, ny, false), y = param(k, "y", s->d, ny, true);
+  V key = ts_short_param(k, "key", TS_DT_i32, n, false),
+    place = ts_short_param(k, "place", TS_DT_i32, n, false);
+  V src = ts_short_param(k, "src", s->src, ns, false);
+  V x = s->begins ? NULL : ts_short_param(k, "x", s->d, ny, false),
+    y = ts_short_param(k, "y", s->d, ny, true);
   Make m = begin(s, k, OWNERS);
   TsTileLoop l = ts_tile_for(&m.b, num(&m, 0), dim(&m, 1), OWNERS, true, 0, NULL);
   TsTileAccess edge = {.edge = true};
@@ -215,8 +213,8 @@ TsTile *ts_scatter_starts(const TsScatter *s) {
   ts_tile_size(k, "Y");
   int64_t ends = ts_tile_size(k, "ends");
   ts_tile_size(k, "steps");
-  V key = param(k, "key", TS_DT_i32, n, false),
-    start = param(k, "start", TS_DT_i32, ends, true);
+  V key = ts_short_param(k, "key", TS_DT_i32, n, false),
+    start = ts_short_param(k, "start", TS_DT_i32, ends, true);
   Make m = begin(s, k, PIECE);
   TsTileLoop l = ts_tile_for(&m.b, num(&m, 0), dim(&m, 2), PIECE, true, 0, NULL);
   TsTileAccess edge = {.edge = true};
@@ -283,8 +281,9 @@ TsTile *ts_scatter_slices(const TsScatter *s) {
   TsTile *k = ts_tile_new(ts_op_info(s->op)->name);
   if (!k) return NULL;
   int64_t n = ts_tile_size(k, "N"), ny = ts_tile_size(k, "Y"), ends = ts_tile_size(k, "ends");
-  V start = param(k, "start", TS_DT_i32, ends, false);
-  V place = param(k, "place", TS_DT_i32, n, false), src = slices(s, k, "src", s->src, n, false);
+  V start = ts_short_param(k, "start", TS_DT_i32, ends, false);
+  V place = ts_short_param(k, "place", TS_DT_i32, n, false),
+    src = slices(s, k, "src", s->src, n, false);
   V x = s->begins ? NULL : slices(s, k, "x", s->d, ny, false);
   V y = slices(s, k, "y", s->d, ny, true);
   Make m = {.s = s, .b = ts_tile_build(k)};

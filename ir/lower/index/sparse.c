@@ -36,11 +36,6 @@ static V splat(Make *m, V x) { return ts_short_splat(&m->b, &m->t, x); }
 static V by(Make *m, int op, V x, int64_t n) { return ts_short_by(&m->b, op, x, n); }
 static V gather(Make *m, V from, V at) { return ts_short_gather(&m->b, from, at, true); }
 
-static V param(TsTile *k, const char *name, TsDtype d, int64_t n, bool written) {
-  TsTileType t = ts_tile_vector(d, n);
-  return ts_tile_param(k, name, &t, written);
-}
-
 /* The place that stands at each position, from the end where it is negative; -1 where there is none
  * of so many. */
 static V place_at(Make *m, V places, V at, int64_t size) {
@@ -94,12 +89,12 @@ static TsTile *product(const Sparse *s) {
   if (!k) return NULL;
   int64_t ends = ts_tile_size(k, "ends"), n = ts_tile_size(k, "N");
   int64_t nx = ts_tile_size(k, "X"), ny = ts_tile_size(k, "Y");
-  V start = param(k, "start", TS_DT_i32, ends, false);
-  Entries from = {.place = s->sorted ? NULL : param(k, "place", TS_DT_i32, n, false)};
-  from.values = param(k, "values", s->acc, n, false);
-  from.column = param(k, "column", s->column, n, false);
-  from.x = param(k, "x", s->acc, nx, false);
-  V y = param(k, "y", s->d, ny, true);
+  V start = ts_short_param(k, "start", TS_DT_i32, ends, false);
+  Entries from = {.place = s->sorted ? NULL : ts_short_param(k, "place", TS_DT_i32, n, false)};
+  from.values = ts_short_param(k, "values", s->acc, n, false);
+  from.column = ts_short_param(k, "column", s->column, n, false);
+  from.x = ts_short_param(k, "x", s->acc, nx, false);
+  V y = ts_short_param(k, "y", s->d, ny, true);
   Make m = {.s = s, .b = ts_tile_build(k), .t = ts_tile_vector(TS_DT_i64, ELEMENTS)};
   k->threads = ELEMENTS, k->vector = 4;
   V count = ts_short_dim(&m.b, 3);
@@ -169,10 +164,12 @@ static TsTile *elements(const Sparse *s) {
   if (!k) return NULL;
   bool many = s->rows > 1;
   int64_t na = ts_tile_size(k, "A"), nb = ts_tile_size(k, "B"), n = ts_tile_size(k, "N");
-  V a = param(k, "a", s->acc, na, false), b = param(k, "b", s->acc, nb, false);
-  V row = param(k, "row", s->row, n, false), column = param(k, "column", s->column, n, false);
-  V values = s->scaled ? param(k, "values", s->acc, n, false) : NULL;
-  V y = param(k, "y", s->d, n, true);
+  V a = ts_short_param(k, "a", s->acc, na, false),
+    b = ts_short_param(k, "b", s->acc, nb, false);
+  V row = ts_short_param(k, "row", s->row, n, false),
+    column = ts_short_param(k, "column", s->column, n, false);
+  V values = s->scaled ? ts_short_param(k, "values", s->acc, n, false) : NULL;
+  V y = ts_short_param(k, "y", s->d, n, true);
   int64_t dim[2] = {s->rows, s->n};
   Make m = {.s = s, .b = ts_tile_build(k)};
   m.t = ts_tile_type(TS_DT_i64, 1 + many, many ? dim : dim + 1);

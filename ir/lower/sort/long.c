@@ -6,11 +6,6 @@ typedef TsTileVal V;
 
 enum { PIECE = 1024 };
 
-static V param(TsTile *k, const char *name, TsDtype d, int64_t n, bool written) {
-  TsTileType t = ts_tile_vector(d, n);
-  return ts_tile_param(k, name, &t, written);
-}
-
 static TsTile *build_keys(const TsSort *s) {
   TsTile *k = ts_tile_new("sort_keys");
   if (!k) return NULL;
@@ -18,8 +13,8 @@ static TsTile *build_keys(const TsSort *s) {
   TsTileType t = ts_tile_vector(s->dtype, PIECE);
   TsTileAccess edge = {.edge = true};
   int64_t n = ts_tile_size(k, "N");
-  V x = param(k, "x", s->dtype, n, false);
-  V y = param(k, "key", how.wide ? TS_DT_i64 : TS_DT_i32, n, true);
+  V x = ts_short_param(k, "x", s->dtype, n, false);
+  V y = ts_short_param(k, "key", how.wide ? TS_DT_i64 : TS_DT_i32, n, true);
   TsTileBuild b = ts_tile_build(k);
   TsTileLoop l =
       ts_tile_for(&b, ts_tile_index(&b, 0), ts_short_dim(&b, 0), PIECE, true, 0, NULL);
@@ -36,10 +31,10 @@ static TsTile *build_values(const TsSort *s) {
   int64_t size[5];
   if (!k) return NULL;
   for (int i = 0; i < 5; i++) size[i] = ts_tile_size(k, name[i]);
-  V x = s->value ? param(k, "x", s->dtype, size[3], false) : NULL;
-  V from = param(k, "from", TS_DT_i32, size[3], false);
-  V y = s->value ? param(k, "y", s->dtype, size[4], true) : NULL;
-  V place = param(k, "place", TS_DT_i64, size[4], true);
+  V x = s->value ? ts_short_param(k, "x", s->dtype, size[3], false) : NULL;
+  V from = ts_short_param(k, "from", TS_DT_i32, size[3], false);
+  V y = s->value ? ts_short_param(k, "y", s->dtype, size[4], true) : NULL;
+  V place = ts_short_param(k, "place", TS_DT_i64, size[4], true);
   TsTileBuild b = ts_tile_build(k);
   TsTileType t = ts_tile_vector(TS_DT_i64, PIECE);
   V zero = ts_tile_index(&b, 0);
@@ -83,9 +78,9 @@ static TsTile *build_places(void) {
   int64_t size[4];
   if (!k) return NULL;
   for (int i = 0; i < 4; i++) size[i] = ts_tile_size(k, name[i]);
-  V from = param(k, "from", TS_DT_i64, size[3], false),
-    at = param(k, "at", TS_DT_i64, size[0], false);
-  V place = param(k, "place", TS_DT_i64, size[0], true);
+  V from = ts_short_param(k, "from", TS_DT_i64, size[3], false),
+    at = ts_short_param(k, "at", TS_DT_i64, size[0], false);
+  V place = ts_short_param(k, "place", TS_DT_i64, size[0], true);
   TsTileBuild b = ts_tile_build(k);
   TsTileType t = ts_tile_vector(TS_DT_i64, PIECE);
   TsTileAccess edge = {.edge = true};

@@ -249,11 +249,6 @@ static void put_block(Make *m) {
 }
 
 /* ---- kernels */
-static V param(TsTile *k, const char *name, TsDtype d, int64_t n, bool written) {
-  TsTileType t = ts_tile_vector(d, n);
-  return ts_tile_param(k, name, &t, written);
-}
-
 static void parameters(Make *m, TsTile *k) {
   static const char *const name[DIMS] = {"rows", "N",      "pieces", "all",
                                          "low",  "counts", "bases"};
@@ -263,12 +258,13 @@ static void parameters(Make *m, TsTile *k) {
   TsDtype d = s->wide ? TS_DT_i64 : TS_DT_i32;
   bool block = s->step == STEP_block, scan = s->step == STEP_scan;
   bool move = s->step == STEP_move || block;
-  if (!scan) m->key = param(k, "key", d, size[DIM_all], false);
-  if (move && !s->first) m->place = param(k, "place", TS_DT_i32, size[DIM_all], false);
-  if (!block) m->count = param(k, "count", TS_DT_i32, size[DIM_counts], !move);
-  if (!block && (scan || move)) m->base = param(k, "base", TS_DT_i32, size[DIM_bases], !move);
-  if (move) m->to_key = param(k, "sorted", d, size[DIM_all], true);
-  if (move) m->to_place = param(k, "from", TS_DT_i32, size[DIM_all], true);
+  if (!scan) m->key = ts_short_param(k, "key", d, size[DIM_all], false);
+  if (move && !s->first) m->place = ts_short_param(k, "place", TS_DT_i32, size[DIM_all], false);
+  if (!block) m->count = ts_short_param(k, "count", TS_DT_i32, size[DIM_counts], !move);
+  if (!block && (scan || move))
+    m->base = ts_short_param(k, "base", TS_DT_i32, size[DIM_bases], !move);
+  if (move) m->to_key = ts_short_param(k, "sorted", d, size[DIM_all], true);
+  if (move) m->to_place = ts_short_param(k, "from", TS_DT_i32, size[DIM_all], true);
 }
 
 static TsTile *build(const Radix *s) {

@@ -67,6 +67,13 @@ V ts_gpu_size(TsTileBuild *b, int index, const char *name) {
       name);
 }
 
+/* ---- memory */
+V ts_gpu_matrix(TsTileBuild *b, const char *name, TsDtype d, int64_t rows, int64_t cols,
+                bool written) {
+  TsTileType t = ts_tile_type(d, 2, (int64_t[]){rows, cols});
+  return ts_tile_param(b->k, name, &t, written);
+}
+
 /* ---- memory of a block */
 V ts_gpu_shared(TsTileBuild *b, const char *name, TsDtype d, int rank, const int64_t *dim,
                 int swizzle) {

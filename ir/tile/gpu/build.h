@@ -47,6 +47,10 @@ void ts_gpu_order(TsTile *k, const char *order, int64_t n);
 /* How many of `total` tiles block `first` of `blocks` has, which takes each blocks-th one. */
 TsTileVal ts_gpu_share(TsTileBuild *b, TsTileVal total, TsTileVal first, TsTileVal blocks);
 
+/* ---- memory */
+TsTileVal ts_gpu_matrix(TsTileBuild *b, const char *name, TsDtype d, int64_t rows, int64_t cols,
+                        bool written); /* a parameter */
+
 /* ---- memory of a block */
 TsTileVal ts_gpu_shared(TsTileBuild *b, const char *name, TsDtype d, int rank,
                         const int64_t *dim, int swizzle);

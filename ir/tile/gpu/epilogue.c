@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "ir/tile/gpu/build.h"
 #include "ir/tile/gpu/quick.h"
 
 typedef TsTileVal V;
@@ -238,12 +239,21 @@ V ts_gpu_epilogue(TsGpuEpiloguePiece *c, V of) {
 }
 
 void ts_gpu_epilogue_params(const TsGpuEpilogue *f, TsTile *k, int64_t m, int64_t n,
-                            TsTileVal *param) {
+                            const TsTileVal ab[2], TsTileVal *param) {
   const TsTile *from = f->block;
+  param[0] = ab[0], param[1] = ab[1];
   for (int i = 2; i < from->nparam; i++) {
     const TsTileValue *was = from->param[i];
     int64_t dim[2] = {was->type.rank == 2 ? m : n, n};
     TsTileType t = ts_tile_type((TsDtype)was->type.dtype, was->type.rank, dim);
     param[i] = ts_tile_param(k, was->name, &t, i >= from->nin);
   }
+}
+
+void ts_gpu_named_params(TsTileBuild *b, TsDtype d, int64_t m, int64_t n, TsTileVal *bias,
+                         TsTileVal *residual, TsTileVal *c) {
+  TsTileType line = ts_tile_vector(d, n);
+  if (bias) *bias = ts_tile_param(b->k, "bias", &line, false);
+  if (residual) *residual = ts_gpu_matrix(b, "residual", d, m, n, false);
+  *c = ts_gpu_matrix(b, "c", d, m, n, true);
 }

@@ -1,5 +1,5 @@
-/* What follows a product in its kernel: the pointwise rows of a block form (ir/sched/product.c)
- * made again on pieces of the sums. */
+/* What follows a product in its kernel: the pointwise rows of a block form
+ * (ir/sched/product/product.c) made again on pieces of the sums. */
 #ifndef TS_IR_TILE_GPU_EPILOGUE_H
 #define TS_IR_TILE_GPU_EPILOGUE_H
 
@@ -25,9 +25,14 @@ typedef struct TsGpuEpilogue {
 
 /* False: a kernel with roles does not do these rows. block must live as long as f is used. */
 bool ts_gpu_epilogue_find(const TsTile *block, TsGpuEpilogue *f);
-/* What the block form reads and writes beside A and B, as parameters of k, from number 2 on. */
+/* What the block form reads and writes beside A and B, as parameters of k. param: all of them
+ * by their numbers in the block form; ab: the first two. */
 void ts_gpu_epilogue_params(const TsGpuEpilogue *f, TsTile *k, int64_t m, int64_t n,
-                            TsTileVal *param);
+                            const TsTileVal ab[2], TsTileVal *param);
+/* The same where there is no block form: a number for each column and a summand of each
+ * element, unless NULL, and the result [m, n], all of type d. */
+void ts_gpu_named_params(TsTileBuild *b, TsDtype d, int64_t m, int64_t n, TsTileVal *bias,
+                         TsTileVal *residual, TsTileVal *c);
 
 /* Rows on one piece: width columns from n on, of the rows from m on. */
 typedef struct TsGpuEpiloguePiece {

@@ -64,12 +64,6 @@ TsGpuExperts ts_gpu_experts(int64_t rows, int64_t experts, int64_t n, int64_t k,
 }
 
 /* ---- parameters, sizes, memory */
-static V matrix(Product *p, const char *name, TsDtype d, int64_t rows, int64_t cols,
-                bool written) {
-  TsTileType t = ts_tile_type(d, 2, (int64_t[]){rows, cols});
-  return ts_tile_param(p->b.k, name, &t, written);
-}
-
 static void params(Product *p) {
   TsTile *k = p->b.k;
   const TsGpuExperts *x = &p->x;
@@ -78,12 +72,12 @@ static void params(Product *p) {
   for (int i = 0; i < 6; i++) size[i] = ts_tile_size(k, name[i]);
   TsTileType places = ts_tile_vector(TS_DT_i64, size[3]),
              line = ts_tile_vector(TS_DT_bf16, size[1]);
-  p->rows = matrix(p, "x", TS_DT_bf16, size[0], x->k, false);
-  p->codes = matrix(p, "codes", TS_DT_u8, size[1], x->k / 2, false);
-  p->scales = matrix(p, "scales", TS_DT_u8, size[2], x->cols * x->k / DEEP, false);
+  p->rows = ts_gpu_matrix(&p->b, "x", TS_DT_bf16, size[0], x->k, false);
+  p->codes = ts_gpu_matrix(&p->b, "codes", TS_DT_u8, size[1], x->k / 2, false);
+  p->scales = ts_gpu_matrix(&p->b, "scales", TS_DT_u8, size[2], x->cols * x->k / DEEP, false);
   p->places = ts_tile_param(k, "places", &places, false);
   if (x->bias) p->bias = ts_tile_param(k, "bias", &line, false);
-  p->y = matrix(p, "y", TS_DT_bf16, size[4], x->n, true);
+  p->y = ts_gpu_matrix(&p->b, "y", TS_DT_bf16, size[4], x->n, true);
 }
 
 static V place(Product *p, V at) {

@@ -48,12 +48,6 @@ static V size(Product *p, int i) {
 }
 
 /* ---- the kernel's parameters and memory */
-static V matrix(Product *p, const char *name, TsDtype d, int64_t rows, int64_t cols,
-                bool written) {
-  TsTileType t = ts_tile_type(d, 2, (int64_t[]){rows, cols});
-  return ts_tile_param(p->b.k, name, &t, written);
-}
-
 static V operand(Product *p, const char *name, const TsGpuOperandLayout *layout, int64_t rows,
                  int64_t cols, const int64_t *many) {
   TsTileType t = {.dtype = p->x.in};
@@ -80,16 +74,16 @@ static void ragged_params(Product *p, int64_t m, int64_t n, int64_t k, const int
   const TsGpuProduct *x = &p->x;
   bool rows = x->ragged == TS_GPU_RAGGED_rows, transposed = x->transposed_b;
   TsTileType places = ts_tile_vector(TS_DT_i64, many[1]);
-  p->a = matrix(p, "a", x->in, rows ? m : k, rows ? k : m, false);
+  p->a = ts_gpu_matrix(&p->b, "a", x->in, rows ? m : k, rows ? k : m, false);
   p->bm = rows ? matrices(p, "b", x->in, many[0], transposed ? n : k, transposed ? k : n, false)
-               : matrix(p, "b", x->in, k, n, false);
+               : ts_gpu_matrix(&p->b, "b", x->in, k, n, false);
   p->places = ts_tile_param(p->b.k, "places", &places, false);
   if (!rows && p->unit) {
-    p->tail[0] = matrix(p, "last_a", x->in, last, m, false);
-    p->tail[1] = matrix(p, "last_b", x->in, last, n, false);
+    p->tail[0] = ts_gpu_matrix(&p->b, "last_a", x->in, last, m, false);
+    p->tail[1] = ts_gpu_matrix(&p->b, "last_b", x->in, last, n, false);
   }
-  p->c =
-      rows ? matrix(p, "c", x->out, m, n, true) : matrices(p, "c", x->out, many[0], m, n, true);
+  p->c = rows ? ts_gpu_matrix(&p->b, "c", x->out, m, n, true)
+              : matrices(p, "c", x->out, many[0], m, n, true);
 }
 
 static void params(Product *p) {
@@ -115,15 +109,11 @@ static void params(Product *p) {
     p->c = ts_tile_param(k, "c", &t, true);
     return;
   }
-  if (x->epilogue) {
-    p->param[0] = p->a, p->param[1] = p->bm;
-    ts_gpu_epilogue_params(x->epilogue, k, m, n, p->param);
-    return;
-  }
-  TsTileType line = ts_tile_vector(x->out, n);
-  if (x->bias) p->bias = ts_tile_param(k, "bias", &line, false);
-  if (x->residual) p->residual = matrix(p, "residual", x->out, m, n, false);
-  p->c = matrix(p, "c", x->out, m, n, true);
+  if (x->epilogue)
+    ts_gpu_epilogue_params(x->epilogue, k, m, n, (V[]){p->a, p->bm}, p->param);
+  else
+    ts_gpu_named_params(&p->b, x->out, m, n, x->bias ? &p->bias : NULL,
+                        x->residual ? &p->residual : NULL, &p->c);
 }
 
 /* What is late stands beside the first stages of a tile. */

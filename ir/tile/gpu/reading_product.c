@@ -40,27 +40,18 @@ static V op2(Product *p, int op, V x, V y) { return ts_tile_op2(&p->b, op, x, y)
 static V by(Product *p, int op, V x, int64_t y) { return ts_gpu_by(&p->b, op, x, y); }
 
 /* ---- parameters, sizes, memory */
-static V matrix(Product *p, const char *name, TsDtype d, int64_t rows, int64_t cols,
-                bool written) {
-  TsTileType t = ts_tile_type(d, 2, (int64_t[]){rows, cols});
-  return ts_tile_param(p->b.k, name, &t, written);
-}
-
 static void params(Product *p) {
   TsTile *k = p->b.k;
   const TsGpuWarpProduct *x = &p->x;
   int64_t m = ts_tile_size(k, "M"), n = ts_tile_size(k, "N"), kk = ts_tile_size(k, "K");
   ts_tile_size(k, "P");
-  p->a = matrix(p, "a", x->in, m, kk, false), p->bm = matrix(p, "b", x->in, n, kk, false);
-  if (x->epilogue) {
-    p->param[0] = p->a, p->param[1] = p->bm;
-    ts_gpu_epilogue_params(x->epilogue, k, m, n, p->param);
-    return;
-  }
-  TsTileType line = ts_tile_vector(x->out, n);
-  if (x->bias) p->bias = ts_tile_param(k, "bias", &line, false);
-  if (x->residual) p->residual = matrix(p, "residual", x->out, m, n, false);
-  p->c = matrix(p, "c", x->out, m, n, true);
+  p->a = ts_gpu_matrix(&p->b, "a", x->in, m, kk, false),
+  p->bm = ts_gpu_matrix(&p->b, "b", x->in, n, kk, false);
+  if (x->epilogue)
+    ts_gpu_epilogue_params(x->epilogue, k, m, n, (V[]){p->a, p->bm}, p->param);
+  else
+    ts_gpu_named_params(&p->b, x->out, m, n, x->bias ? &p->bias : NULL,
+                        x->residual ? &p->residual : NULL, &p->c);
 }
 
 static void sizes(Product *p) {

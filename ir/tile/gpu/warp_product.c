@@ -60,14 +60,9 @@ static V place(Product *p, TsGpuPlace kind, V item) {
 static int bytes_of(const Product *p) { return ts_dtypes[p->x.in].nbytes; }
 
 /* ---- the kernel's parameters and memory */
-static V matrix(Product *p, const char *name, TsDtype d, int64_t rows, int64_t cols,
-                bool written) {
-  TsTileType t = ts_tile_type(d, 2, (int64_t[]){rows, cols});
-  return ts_tile_param(p->b.k, name, &t, written);
-}
-
 static V operand(Product *p, const char *name, bool transposed, int64_t rows, int64_t cols) {
-  return matrix(p, name, p->x.in, transposed ? cols : rows, transposed ? rows : cols, false);
+  return ts_gpu_matrix(&p->b, name, p->x.in, transposed ? cols : rows, transposed ? rows : cols,
+                       false);
 }
 
 /* size: M, N, K; of all places, and rows of all matrices. */
@@ -76,9 +71,10 @@ static void ragged_params(Product *p, const int64_t *size, int64_t all, int64_t 
   int64_t m = size[0], n = size[1], k = size[2];
   bool depth = x->ragged == TS_GPU_RAGGED_depth;
   TsTileType places = ts_tile_vector(TS_DT_i64, all);
-  p->bm = matrix(p, "b", x->in, depth ? k : rows, !depth && x->transposed_b ? k : n, false);
+  p->bm = ts_gpu_matrix(&p->b, "b", x->in, depth ? k : rows, !depth && x->transposed_b ? k : n,
+                        false);
   p->places = ts_tile_param(p->b.k, "places", &places, false);
-  p->c = matrix(p, "c", x->out, depth ? rows : m, n, true);
+  p->c = ts_gpu_matrix(&p->b, "c", x->out, depth ? rows : m, n, true);
 }
 
 static void params(Product *p) {
@@ -94,15 +90,11 @@ static void params(Product *p) {
     return;
   }
   p->bm = operand(p, "b", x->transposed_b, kk, n);
-  if (x->epilogue) {
-    p->param[0] = p->a, p->param[1] = p->bm;
-    ts_gpu_epilogue_params(x->epilogue, k, m, n, p->param);
-    return;
-  }
-  TsTileType line = ts_tile_vector(x->out, n);
-  if (x->bias) p->bias = ts_tile_param(k, "bias", &line, false);
-  if (x->residual) p->residual = matrix(p, "residual", x->out, m, n, false);
-  p->c = matrix(p, "c", x->out, m, n, true);
+  if (x->epilogue)
+    ts_gpu_epilogue_params(x->epilogue, k, m, n, (V[]){p->a, p->bm}, p->param);
+  else
+    ts_gpu_named_params(&p->b, x->out, m, n, x->bias ? &p->bias : NULL,
+                        x->residual ? &p->residual : NULL, &p->c);
 }
 
 /* How many tiles there are: rows of them are items, or those of all groups. */

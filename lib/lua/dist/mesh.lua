@@ -6,7 +6,7 @@
 --   print(op.matmul(x, w))                                      -- f32[8@dp,4@tp]
 --
 -- A layout (dist.ShardSpec) says which axis of a tensor is split by which axes of the mesh. lib/mesh.h defines
--- where pieces begin, lib/shard.h how calls are done in parts. The parts: grid.lua meshes, spec.lua layouts, tensor.lua tensors,
+-- where pieces begin, lib/shard/shard.h how calls are done in parts. The parts: grid.lua meshes, spec.lua layouts, tensor.lua tensors,
 -- inspect.lua pictures, modes.lua what may move, map.lua and collectives.lua programs of one part, sent.lua what is sent,
 -- world.lua several processes.
 

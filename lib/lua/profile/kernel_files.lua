@@ -7,7 +7,7 @@
 -- launches, blocks and stages the first and the last ones are shown, and one span stands for those between.
 
 local files = require "tessera.profile.files"
-local kernels = require "tessera.kernel_profile"
+local kernels = require "tessera.kernel.profile"
 
 local kernel_files = {}
 

@@ -1,7 +1,7 @@
 -- Kernels of devices on the page of a profile: a table of all, for the dearest their stages by role and what their
 -- processors did when, and the roofline of each device. html.lua puts it behind the rest.
 
-local kernels = require "tessera.kernel_profile"
+local kernels = require "tessera.kernel.profile"
 local picture = require "tessera.profile.picture"
 local units = require "tessera.units"
 

@@ -144,7 +144,7 @@ well() -->
 
 -- Profile marks: records come with each launch's arguments, in ticks whose length the host finds out.
 do
-  local kernels = require "tessera.kernel_profile"
+  local kernels = require "tessera.kernel.profile"
   local z = rng.normal { 64, 300 }:to(one)
   local plain = op.softmax(z):hash()
   local list = kernels.run(op.softmax, z)

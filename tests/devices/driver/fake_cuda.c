@@ -95,8 +95,8 @@ CUresult fake_cuGraphAddDependencies(CUgraph graph, const CUgraphNode *from,
   Graph *g = graph;
   MUST(check("cuGraphAddDependencies_v2", graph, "graph"));
   const FakeLaunch *a = from[0], *b = to[0];
-  bool inside = a >= g->node && a < b && b == g->node + g->n - 1;
-  if (n != 1 || !inside || edge->from_port != CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC ||
+  bool of_graph = a >= g->node && a < b && b == g->node + g->n - 1;
+  if (n != 1 || !of_graph || edge->from_port != CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC ||
       edge->to_port || edge->type != CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC)
     return wrong(INVALID, "cuGraphAddDependencies_v2", "an edge of another kind");
   roots--, edges++, ahead++;

@@ -100,7 +100,7 @@ static bool is_first(const TsGpuCode *code, const char *name, const int64_t *dim
 }
 
 /* What a kernel with profile marks writes down, in ticks of ten nanoseconds: each warp is a while
- * in the first stage, and as long outside of it; one with empty stages (kernel_profile.lua
+ * in the first stage, and as long outside of it; one with empty stages (kernel/profile.lua
  * measures what a turn costs by it) a few cycles. */
 static void write_marks(const FakeHipLaunch *l, const TsTile *k, int pointers, int ndim) {
   enum { TICK_NSEC = 10, TURNS = 3 };

@@ -7,7 +7,7 @@ local device = require "_device"
 local name = device.name
 if not name then return print(device.skipped) end
 if os.getenv "TESSERA_SIM" == "emulate" then return print "skipped: the emulator has no marks" end
-local kernels, kernel_files, files = require "tessera.kernel_profile", require "tessera.profile.kernel_files", require "tessera.profile.files"
+local kernels, kernel_files, files = require "tessera.kernel.profile", require "tessera.profile.kernel_files", require "tessera.profile.files"
 local kernel_html, kernel_table = require "tessera.profile.kernel_html", require "tessera.profile.kernel_table"
 local decode = core.open_json().decode
 rng.seed(1)

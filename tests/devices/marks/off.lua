@@ -33,7 +33,7 @@ local function texts()
 end
 if profiled then
   texts()
-  for _, call in ipairs(calls) do require("tessera.kernel_profile").run(unpack(call)) end
+  for _, call in ipairs(calls) do require("tessera.kernel.profile").run(unpack(call)) end
 end
 for i, text in ipairs(texts()) do
   assert(#text > 1000 and text:find "%.entry" and not text:find "tessera_marks" and not text:find "%%clock", i)

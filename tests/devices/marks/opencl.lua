@@ -6,7 +6,7 @@ local why = opencl.missing()
 if why then return print(why) end
 local tessera = require "tessera"
 local op, rng, core = tessera.op, tessera.rng, tessera.core
-local kernels = require "tessera.kernel_profile"
+local kernels = require "tessera.kernel.profile"
 core.jit_later(false)
 local name = "opencl:0"
 for _, d in ipairs(tessera.devices()) do

@@ -7,7 +7,7 @@ local device = require "_device"
 local name = device.name
 if not name then return print(device.skipped) end
 if os.getenv "TESSERA_SIM" == "emulate" then return print "skipped: the emulator has no marks" end
-local kernels = require "tessera.kernel_profile"
+local kernels = require "tessera.kernel.profile"
 rng.seed(1)
 local large = device.kind ~= "sim" -- some waves of blocks, or as few as there can be
 local function N(dtype, ...) return rng.normal({ ... }):cast(dtype):to(name) end

@@ -3,8 +3,9 @@
 local core = require "tessera.core"
 local nodes = require "tessera.hf.grammar.nodes"
 local sets = require "tessera.hf.grammar.sets"
+local times = require "tessera.hf.grammar.times"
 
-local DEEPEST, MOST_TIMES, MOST_BYTES = 200, 10000, 2 ^ 20
+local DEEPEST, MOST_BYTES = 200, 2 ^ 20
 
 local Reader = {}
 Reader.__index = Reader
@@ -91,24 +92,10 @@ end
 
 -- * + ? {n} {n,} {n,m} behind a part.
 function Reader:times(node)
-  local c = self:peek()
-  local least, most
-  if c == "*" then least = 0 elseif c == "+" then least = 1 elseif c == "?" then least, most = 0, 1 end
-  if least then
-    self.at = self.at + 1
-  elseif c == "{" then
-    local a, comma, b, stop = self.text:match("^{%s*(%d+)%s*(,?)%s*(%d*)%s*}()", self.at)
-    if not a then self:fail "repetitions are {n}, {n,} or {n,m}" end
-    least = tonumber(a)
-    most = b ~= "" and tonumber(b) or comma == "" and least or nil
-    if most and most < least or math.max(least, most or 0) > MOST_TIMES then
-      self:fail("repetitions are at most %d, and the second number is not below the first", MOST_TIMES)
-    end
-    self.at = stop
-  else
-    return node
-  end
-  return self:times(nodes.rep(node, least, most))
+  local least, most = times.read(self, "^{%s*(%d+)%s*(,?)%s*(%d*)%s*}()")
+  if least then return self:times(nodes.rep(node, least, most)) end
+  if self:peek() == "{" then self:fail "repetitions are {n}, {n,} or {n,m}" end
+  return node
 end
 
 function Reader:part(depth)

@@ -4,8 +4,9 @@
 local core = require "tessera.core"
 local nodes = require "tessera.hf.grammar.nodes"
 local sets = require "tessera.hf.grammar.sets"
+local times = require "tessera.hf.grammar.times"
 
-local DEEPEST, MOST_TIMES = 200, 10000
+local DEEPEST = 200
 
 local ASCII = { { 0, 127 } }
 local DIGIT = { { 48, 57 } }
@@ -113,21 +114,8 @@ function Reader:class()
 end
 
 function Reader:times(node)
-  local c = self:peek()
-  local least, most
-  if c == "*" then least = 0 elseif c == "+" then least = 1 elseif c == "?" then least, most = 0, 1 end
-  if least then
-    self.at = self.at + 1
-  else
-    local a, comma, b, stop = self.text:match("^{(%d+)(,?)(%d*)}()", self.at)
-    if not a then return node end
-    least = tonumber(a)
-    most = b ~= "" and tonumber(b) or comma == "" and least or nil
-    if most and most < least or math.max(least, most or 0) > MOST_TIMES then
-      self:fail("repetitions are at most %d, and the second number is not below the first", MOST_TIMES)
-    end
-    self.at = stop
-  end
+  local least, most = times.read(self, "^{(%d+)(,?)(%d*)}()")
+  if not least then return node end
   if self:peek() == "?" then self.at = self.at + 1 end -- as few as possible: the same texts
   if self:peek():find "^[*+]$" then self:fail "a repetition of a repetition" end
   return nodes.rep(node, least, most)

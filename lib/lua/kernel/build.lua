@@ -1,8 +1,8 @@
 -- A kernel's text from a Lua function: memory, loops and what else the builder t makes, which the
--- function gets before its parameters. Tiles: lib/lua/kernel_tile.lua.
+-- function gets before its parameters. Tiles: lib/lua/kernel/tile.lua.
 
 local core = require "tessera.core"
-local tile = require "tessera.kernel_tile"
+local tile = require "tessera.kernel.tile"
 local fail, type_text, parse_type, put, is_value, emit, const, describe, names, Memory =
   tile.fail, tile.type_text, tile.parse_type, tile.put, tile.is_value, tile.emit, tile.const, tile.describe,
   tile.names, tile.Memory

@@ -1,5 +1,5 @@
 /* How contractions and linear algebra are done in parts. Leading axes are a batch. */
-#include "lib/shard.h"
+#include "lib/shard/shard.h"
 
 /* Batch axes of the result and of those inputs that have them, all but the last `own` of each. */
 static void batch(TsShard *s, int nin, const int *own, int out_own) {

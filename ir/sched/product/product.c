@@ -4,12 +4,12 @@
  * the words of its epilogue attribute and the other nodes, behind it on the block. The space's
  * last two axes are the rows and columns. A batch of A over one B is one tall matrix where the
  * strides allow it. */
-#include "ir/sched/product.h"
+#include "ir/sched/product/product.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "ir/sched/product_state.h"
+#include "ir/sched/product/state.h"
 #include "ir/tile/product/product.h"
 
 enum {

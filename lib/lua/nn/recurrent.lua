@@ -3,7 +3,7 @@
 -- matmul; op.scan walks over the rest, so that a captured function has one loop for a layer.
 
 local core = require "tessera.core"
-local lengths_of = require "tessera.lengths"
+local lengths_of = require "tessera.nn.lengths"
 local Module = require "tessera.module"
 local options = require "tessera.options"
 local op, rng = core.op, core.op

@@ -4,7 +4,7 @@
 local core = require "tessera.core"
 local Module = require "tessera.module"
 local options = require "tessera.options"
-local parameters = require "tessera.parameters"
+local parameters = require "tessera.optim.parameters"
 local Average = {}
 Average.__index = Average
 Average.__tostring = function(self)

@@ -1,10 +1,10 @@
-/* A group with one matmul on its way to a kernel: what product.c, product_operands.c,
- * product_nodes.c and product_square.c share. */
+/* A group with one matmul on its way to a kernel: what product.c, operands.c,
+ * nodes.c and square.c share. */
 #ifndef TS_IR_SCHED_PRODUCT_STATE_H
 #define TS_IR_SCHED_PRODUCT_STATE_H
 
 #include "ir/sched/lower.h"
-#include "ir/sched/product.h"
+#include "ir/sched/product/product.h"
 #include "ir/sched/prologue.h"
 
 typedef struct TsProductAccess {
@@ -63,7 +63,7 @@ static inline bool ts_product_inside(const TsProductLower *l, TsVal v) {
   return l->s->of[ts_sched_root(v)->node->id] == l->g->index;
 }
 
-/* ---- product_operands.c */
+/* ---- operands.c */
 /* What the kernel reads and writes; then the axes of its space. */
 int ts_product_operands(TsProductLower *l);
 void ts_product_axes(TsProductLower *l);
@@ -73,12 +73,12 @@ int ts_product_moves(TsProductLower *l, const TsMeta *at, TsVal v, int64_t *move
 TsProductAccess *ts_product_part(TsProductLower *l, TsSide side, TsVal v);
 TsProductAccess *ts_product_access(TsProductLower *l, TsVal v, const int64_t *moves);
 
-/* ---- product_nodes.c */
+/* ---- nodes.c */
 /* Node i of the group on the tiles of this round. */
 int ts_product_put(TsProductLower *l, int i);
 void ts_product_store(TsProductLower *l, const TsProductAccess *a);
 
-/* ---- product_square.c */
+/* ---- square.c */
 /* The target's matrix unit, if it makes the sums, of operands as they lie in memory, and what it multiplies
  * as `factor`; NULL. */
 const char *ts_product_square_unit(TsProductLower *l);
@@ -89,7 +89,7 @@ TsTileVal ts_product_square_sums(TsProductLower *l);
 /* Steps of k of a stage. */
 int64_t ts_product_square_depth(const TsProductLower *l);
 
-/* ---- product_direct.c */
+/* ---- direct.c */
 /* Bytes that a lane can copy at a time past its registers, if block, threads and stages are those of l;
  * 0: it cannot. */
 int ts_product_direct_bytes(const TsProductLower *l);

@@ -1,6 +1,6 @@
-/* See lib/shard.h: what rules are made of, and which axes of a mesh split which factor. */
-#include "lib/shard.h"
-#include "lib/shard_rules.h"
+/* See lib/shard/shard.h: what rules are made of, and which axes of a mesh split which factor. */
+#include "lib/shard/shard.h"
+#include "lib/shard/rules.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* How elements are taken from and put to places in parts: what places count is whole, since any
  * part may be asked for. */
-#include "lib/shard.h"
+#include "lib/shard/shard.h"
 
 void ts_shard_one_hot(TsShard *s) {
   for (int d = 0; d < s->in[0]->ndim; d++) ts_shard_along(s, 0, d, 0, d);

@@ -4,7 +4,7 @@
 -- are, else f32, each result rounded once to its tensor's type.
 
 local core = require "tessera.core"
-local parameters = require "tessera.parameters"
+local parameters = require "tessera.optim.parameters"
 local op = core.op
 
 -- Gives updates of optimisers that optim.lua defines: amsgrad.

@@ -2,13 +2,13 @@
  * block is made in stages of 64 bytes of k. What the next stage needs is loaded before a stage is
  * multiplied and carried to it, so that it is on its way meanwhile; an operand whose elements along k
  * are neighbours in memory is loaded so, and stands transposed before the product. Where the target
- * copies past registers, stages are copies under way (product_direct.c); where Intel's GPUs read operands
+ * copies past registers, stages are copies under way (direct.c); where Intel's GPUs read operands
  * as the unit wants them, nothing is carried. The order of sums is k ascending; no block changes it.
  *
  * What is multiplied has all numbers of the operands: fp8 are bf16 where the unit has no such product,
  * and in strict, where sums are the CPU's chain, 16 bits and 8 are f32. Steps behind k add nothing: of
  * f32 and f64, whose sums are to have the CPU's bits, -0 times +0, which leaves a sum of -0 as it is. */
-#include "ir/sched/product_state.h"
+#include "ir/sched/product/state.h"
 #include "ir/tile/square.h"
 
 enum {
@@ -170,11 +170,8 @@ static TsTileVal load(TsProductLower *l, int side, TsTileVal k) {
 }
 
 static TsTileVal operand(TsProductLower *l, int side, TsTileVal x) {
-  TsAttr perm = {.type = TS_ATTR_ints, .n = 2, .ints = (int64_t[]){1, 0}};
   x = ts_tile_cast(&l->b, x, l->factor);
-  if (!x || !lies_across(l, &l->access[side])) return x;
-  TsTileType t = ts_tile_type(l->factor, 2, (int64_t[]){x->type.dim[1], x->type.dim[0]});
-  return ts_tile_emit1(&l->b, TS_TILE_transpose, 1, &x, &perm, &t);
+  return lies_across(l, &l->access[side]) ? ts_tile_transposed(&l->b, x) : x;
 }
 
 /* Whether both operands are read in boxes, as the unit wants them: where they are multiplied. */

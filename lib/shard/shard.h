@@ -12,7 +12,7 @@
 
 #include "lib/mesh.h"
 #include "lib/op.h"
-#include "lib/shard_rules.h"
+#include "lib/shard/rules.h"
 
 enum { TS_FACTORS = 40, TS_WHOLE = -1 };
 

@@ -1,6 +1,6 @@
 /* Which products can be the heart of a kernel, by their types, sizes, and what follows them. See
- * ir/sched/product.h. */
-#include "ir/sched/product.h"
+ * ir/sched/product/product.h. */
+#include "ir/sched/product/product.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@
 
 local core = require "tessera.core"
 local options = require "tessera.options"
-local optim_state = {}
+local State = {}
 
 local function copied(v) return type(v) == "table" and { unpack(v) } or v end
 
@@ -16,7 +16,7 @@ local function same(a, b)
 end
 
 --- A group's own rate beside that of the optimiser, which a schedule keeps.
-function optim_state.set_share(self, group)
+function State.set_share(self, group)
   local rate = not rawequal(group, self) and rawget(group, "lr")
   rawset(group, "share", rate and self.lr ~= 0 and rate / self.lr or nil)
 end
@@ -31,7 +31,7 @@ local function options_of(holder, names)
 end
 
 --- names: a set of those of options.
-function optim_state.of(self, names)
+function State.of(self, names)
   local state = { optimizer = self.name, steps = self.steps, options = options_of(self, names), groups = {} }
   for i, g in ipairs(self.groups) do
     local group = options_of(g, names)
@@ -57,7 +57,7 @@ end
 
 --- Looks at everything and changes nothing; gives the function that sets steps and options, and the options that
 --- each group has then. check(options): those of the optimiser, or of a group.
-function optim_state.reader(self, names, check, state)
+function State.reader(self, names, check, state)
   local title = self.name .. ":load_state_dict"
   options.argument(title, "the state", options.table, state)
   if type(state.optimizer) ~= "string" then
@@ -93,9 +93,9 @@ function optim_state.reader(self, names, check, state)
           rawset(g, name, not same(own[i][name], self[name]) and copied(own[i][name]) or nil)
         end
       end
-      optim_state.set_share(self, g)
+      State.set_share(self, g)
     end
   end, given
 end
 
-return optim_state
+return State

@@ -1,6 +1,6 @@
 /* Stages of a product by a unit that makes squares, copied past registers into shared memory
- * (ir/sched/product_square.c): a ring of them, all but one under way. Threads meet once a stage, when
- * it has come: then all have left the one in front of it, whose place the next copies take. Behind the
+ * (ir/sched/product/square.c): a ring of them, all but one under way. Threads meet once a stage,
+ * when it has come: then all have left the one in front of it, whose place the next copies take. Behind the
  * end of k the last stage is copied once more, which nobody reads.
  *
  * In pairs, half of the waves multiply a stage while the other half reads the next one into registers,
@@ -8,7 +8,7 @@
  * one in front, so a place is free two meetings later: three stages. Rejected: two stages of such
  * blocks, which would fit 64 KiB; the copies of the half that comes last would be waited for where they
  * are asked for. */
-#include "ir/sched/product_state.h"
+#include "ir/sched/product/state.h"
 #include "ir/tile/square.h"
 
 enum { WIDEST = 16, WORD = 4 /* bytes of a copy of a lane */ };
@@ -109,13 +109,11 @@ static void copy_stage(TsProductLower *l, const Ring *r, TsTileVal slot, TsTileV
 }
 
 static TsTileVal operand(TsProductLower *l, const Ring *r, int side, TsTileVal slot) {
-  TsAttr perm = {.type = TS_ATTR_ints, .n = 2, .ints = (int64_t[]){1, 0}};
   TsTileType t = ts_tile_type(l->factor, 2, r->tile[side]);
   TsTileVal at[3] = {slot, zero(l), zero(l)};
   TsTileVal x = ts_tile_load(&l->b, r->memory[side], at, &t, NULL);
-  if (!x || r->across[side] == (side == 1)) return x; /* [rows, k], [k, columns] */
-  TsTileType turned = ts_tile_type(l->factor, 2, (int64_t[]){t.dim[1], t.dim[0]});
-  return ts_tile_emit1(&l->b, TS_TILE_transpose, 1, &x, &perm, &turned);
+  bool across = r->across[side] != (side == 1); /* wanted: [rows, k], [k, columns] */
+  return across ? ts_tile_transposed(&l->b, x) : x;
 }
 
 /* The slot behind, of the ring. */

@@ -8,9 +8,9 @@
 -- Vectors are f64, whatever the parameters are; places are those that parameters can hold.
 
 local core = require "tessera.core"
-local optim_state = require "tessera.optim_state"
+local states = require "tessera.optim.state"
 local options = require "tessera.options"
-local parameters = require "tessera.parameters"
+local parameters = require "tessera.optim.parameters"
 local op = core.op
 
 local LBFGS = require("tessera.named").told("optimiser", { name = "LBFGS" })
@@ -188,7 +188,7 @@ function LBFGS:step(closure)
 end
 
 function LBFGS:state_dict()
-  local state = optim_state.of(self, kinds)
+  local state = states.of(self, kinds)
   state.moves, state.bends = { unpack(self.moves) }, { unpack(self.bends) }
   return require "tessera.state"(state)
 end
@@ -196,7 +196,7 @@ end
 --- All of it, or an error and nothing.
 function LBFGS:load_state_dict(state)
   local title = "LBFGS:load_state_dict"
-  local set = optim_state.reader(self, kinds, check, state)
+  local set = states.reader(self, kinds, check, state)
   local moves, bends, curves, n = {}, {}, {}, 0
   for _, p in ipairs(self.params) do n = n + p.numel end
   for i = 1, #options.argument(title, "moves", options.table, state.moves) do

@@ -2,7 +2,7 @@
 
 local core = require "tessera.core"
 local options = require "tessera.options"
-local lengths = require "tessera.lengths"
+local lengths = require "tessera.nn.lengths"
 local op = core.op
 local need = options.argument
 local losses = {}
@@ -182,7 +182,7 @@ function losses.into(nn)
       local logp, targets, inputs, lengths = ...
       return losses.ctc_loss(logp, targets, inputs, lengths, o)
     end)
-  require "tessera.margin"(define)
+  require "tessera.nn.margin"(define)
 end
 
 return losses

@@ -1,6 +1,6 @@
 /* What a kernel with a product reads and writes, and the axes of its space. See
- * ir/sched/product_state.h. */
-#include "ir/sched/product_state.h"
+ * ir/sched/product/state.h. */
+#include "ir/sched/product/state.h"
 
 #include <string.h>
 

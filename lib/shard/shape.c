@@ -1,6 +1,6 @@
 /* How views and other movements of elements are done in parts. Options that name sizes or places
  * of the whole are changed for each part. */
-#include "lib/shard.h"
+#include "lib/shard/shard.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* How layers, losses and steps of optimisers are done in parts. Gradients of weights are sums over
  * what the layer does alike: a factor that they lack. Leaves are of one axis, so of several such
  * axes the first is split. */
-#include "lib/shard.h"
+#include "lib/shard/shard.h"
 
 /* The first axes, up to n, of the inputs and results named by bits. */
 static int leading(TsShard *s, TsFactorKind kind, int d, unsigned in, unsigned out) {

@@ -1,6 +1,6 @@
 /* How convolutions and other work on images is done in parts: images and channels are split, what
  * windows move along is whole. */
-#include "lib/shard.h"
+#include "lib/shard/shard.h"
 
 static bool channels_last(const TsShard *s) {
   const TsOpInfo *o = ts_op_info(s->op);

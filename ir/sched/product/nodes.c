@@ -1,6 +1,6 @@
 /* Nodes of a group with a product as tiles of a round: what makes its operands, the product with its epilogue,
- * what follows it. See ir/sched/product_state.h. */
-#include "ir/sched/product_state.h"
+ * what follows it. See ir/sched/product/state.h. */
+#include "ir/sched/product/state.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Products in kernels (ir/sched/product.c). */
+/* Products in kernels (ir/sched/product/product.c). */
 #ifndef TS_IR_SCHED_PRODUCT_H
 #define TS_IR_SCHED_PRODUCT_H
 
@@ -17,7 +17,7 @@ bool ts_sched_by_pairs(const TsSched *s, const TsNode *n);
 bool ts_sched_needs_prologue(const TsNode *n);
 /* Whether there is one at all: any sizes, on a processor where no other would be near. */
 bool ts_sched_is_any_product(const TsTarget *t, const TsNode *n);
-/* Whether its unit makes squares of sums of such operands (ir/sched/product_square.c). */
+/* Whether its unit makes squares of sums of such operands (ir/sched/product/square.c). */
 bool ts_sched_square_has(const TsTarget *t, TsDtype d);
 /* The name of AMD's, where it makes sums of such numbers in this profile, of `factor`; NULL. */
 const char *ts_sched_square_unit(const TsSched *s, TsDtype d, TsDtype *factor);

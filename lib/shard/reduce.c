@@ -1,5 +1,5 @@
 /* How reductions and scans are done in parts. */
-#include "lib/shard.h"
+#include "lib/shard/shard.h"
 
 static TsFactorKind kind_of(TsOp op) {
   switch (op) {
