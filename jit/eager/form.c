@@ -97,7 +97,7 @@ static void strides_of(const Operand *o, int64_t *stride) {
 }
 
 /* Whether its kernel may be for any outermost size: not if it goes through tiles of two
- * axes, or has to bring the result to its place. */
+ * axes, has to bring the result to its place, or is told how many bytes blocks have. */
 static bool is_any_size(const Form *f) {
   int64_t x[TS_MAX_RANK], y[TS_MAX_RANK];
   const TsMeta *m = &f->out[0].meta;
@@ -106,6 +106,7 @@ static bool is_any_size(const Form *f) {
   for (int i = 0; i < f->nin; i++) {
     const Operand *o = &f->in[i];
     if (o->kind != OPERAND_tensor) continue;
+    if (ts_dtype_in_blocks(o->meta.dtype)) return false;
     tensors = true, parts |= ts_dtype_is((TsDtype)o->meta.dtype, TS_KIND_C);
     if (o->meta.ndim != m->ndim) continue;
     strides_of(o, x);

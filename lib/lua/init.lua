@@ -73,27 +73,32 @@ function tessera.devices()
   return setmetatable(list, Devices)
 end
 
--- A value of a captured function as a constant of its derivatives: tensors, also those in tables.
-local function constant(value)
-  if core.is_tensor(value) then return core.op.stop_gradient(value) end
-  if type(value) ~= "table" then return value end
-  local tree, list = require "tessera.tree", {}
-  local spec = tree.flatten(value, list)
-  for i, t in ipairs(list) do list[i] = core.op.stop_gradient(t) end
-  return list[1] and tree.unflatten(spec, list) or value
-end
-
-local function constants(...)
-  local n, list = select("#", ...), { ... }
-  for i = 1, n do list[i] = constant(list[i]) end
+-- The values with constants of derivatives in place of tensors that were made since the mark, also in tables, which stay the
+-- tables that they are; modules keep theirs.
+local function constants(since, ...)
+  local n, list, made, seen = select("#", ...), { ... }, {}, {}
+  local is_module = require("tessera.module").is_module
+  local waiting = { list }
+  while waiting[1] do
+    local t = table.remove(waiting)
+    for key, v in next, t do
+      if core.is_tensor(v) and core.tensor_young(v, since) then
+        made[v] = made[v] or core.op.stop_gradient(v)
+        rawset(t, key, made[v])
+      elseif type(v) == "table" and not seen[v] and not is_module(v) then
+        seen[v] = true
+        waiting[#waiting + 1] = v
+      end
+    end
+  end
   return unpack(list, 1, n)
 end
 
--- no_grad(f, ...): f(...), without recording what it computes for backward(). Gives what f gives, through which no gradient
--- flows, in a captured function as well.
+-- no_grad(f, ...): f(...), without recording what it computes for backward(). Gives what f gives; through what of it f has
+-- made no gradient flows, in a captured function as well.
 --   local loss = tessera.no_grad(function() return op.mse(model(x), y) end)
 function tessera.no_grad(f, ...)
-  if core.capturing() then return constants(core.no_grad(f, ...)) end
+  if core.capturing() then return constants(core.tensor_mark(), core.no_grad(f, ...)) end
   return core.no_grad(f, ...)
 end
 

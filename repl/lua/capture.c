@@ -242,12 +242,22 @@ static int tensor_mark(lua_State *L) {
   return 1;
 }
 
+static bool is_young(lua_State *L, const TsTensor *x) {
+  return x->id >= (uint64_t)luaL_checknumber(L, 2);
+}
+
+/* tensor_young(x, mark) -> whether it was made since */
+static int tensor_young(lua_State *L) {
+  lua_pushboolean(L, is_young(L, ts_lua_check_tensor(L, 1, "tensor_young")));
+  return 1;
+}
+
 /* tensor_own(x, mark) -> x if it was made since and nobody else has its bytes, else a copy. What
  * garbage still looks at is copied as well; of what is pending nobody knows. */
 static int tensor_own(lua_State *L) {
   const TsTensor *x = ts_lua_check_tensor(L, 1, "tensor_own");
   const TsStorage *s = x->storage;
-  bool young = x->id >= (uint64_t)luaL_checknumber(L, 2);
+  bool young = is_young(L, x);
   int holders = 1 + (x->origin != NULL); /* the tape looks at what it has recorded */
   lua_settop(L, 1);
   if (s->symbolic || (young && !s->pending && s->refs <= holders && x->refs == 1)) return 1;
@@ -353,6 +363,7 @@ static const luaL_Reg functions[] = {{"capture_begin", capture_begin},
                                      {"control", control},
                                      {"recur", recur},
                                      {"tensor_mark", tensor_mark},
+                                     {"tensor_young", tensor_young},
                                      {"tensor_own", tensor_own},
                                      {"capture_mark", capture_mark},
                                      {"capture_reset", capture_reset},

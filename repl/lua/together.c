@@ -6,6 +6,7 @@
 #include "devices/cpu_pool.h"
 #include "repl/guard.h"
 #include "repl/lua/together.h"
+#include "vm/core/defer.h"
 
 /* Calls that wait for the end of core.together, with references to their tensors. */
 typedef struct TsSteps {
@@ -139,6 +140,43 @@ static int commits(lua_State *L) {
   return 1;
 }
 
+/* What was put off reads first. -1 with the error. */
+static int all_move(TsTensor *const *t, int n, bool *fine) {
+  *fine = true;
+  for (int i = 0; i < n && *fine; i++) {
+    if (t[i]->storage->held != TS_HELD_NEVER && ts_defer_touch(t[i]->storage)) return -1;
+    *fine = ts_tensor_moves(t[i]);
+  }
+  return 0;
+}
+
+/* movable({t...}): whether nothing but these tensors sees their memory. */
+static int movable(lua_State *L) {
+  TsTensor **t;
+  bool fine;
+  int n = ts_lua_list(L, 1, "movable", &t);
+  if (all_move(t, n, &fine)) return ts_lua_raise(L);
+  lua_pushboolean(L, fine);
+  return 1;
+}
+
+/* move_all({t...}, {at...}): each t lies where its `at` does from now on, a view of its type with what t
+ * holds; false, and none does, where something else sees the memory of one. */
+static int move_all(lua_State *L) {
+  TsTensor **t, **at;
+  int n = ts_lua_list(L, 1, "move_all", &t), m = ts_lua_list(L, 2, "move_all", &at);
+  bool fine;
+  if (all_move(t, n < m ? n : m, &fine)) return ts_lua_raise(L);
+  fine &= n == m;
+  for (int i = 0; i < n && fine; i++)
+    fine = !at[i]->origin && !at[i]->storage->pending && at[i]->storage != t[i]->storage &&
+           at[i]->meta.dtype == t[i]->meta.dtype && at[i]->meta.device == t[i]->meta.device &&
+           ts_meta_same_shape(&at[i]->meta, &t[i]->meta);
+  for (int i = 0; i < n && fine; i++) ts_tensor_move(t[i], at[i]);
+  lua_pushboolean(L, fine);
+  return 1;
+}
+
 /* assignments(): of tensors so far whose elements were assigned, how many were copied, and how many were given. */
 static int assignments(lua_State *L) {
   lua_pushnumber(L, (double)ts_lua_context(L)->assigned);
@@ -147,12 +185,9 @@ static int assignments(lua_State *L) {
 }
 
 void ts_lua_open_together(lua_State *L) {
-  static const luaL_Reg functions[] = {{"together", together},
-                                       {"assign_all", assign_all},
-                                       {"fill_numbers", fill_numbers},
-                                       {"snapshot", snapshot},
-                                       {"commits", commits},
-                                       {"assignments", assignments},
-                                       {NULL, NULL}};
+  static const luaL_Reg functions[] = {
+      {"together", together}, {"assign_all", assign_all},     {"movable", movable},
+      {"move_all", move_all}, {"fill_numbers", fill_numbers}, {"snapshot", snapshot},
+      {"commits", commits},   {"assignments", assignments},   {NULL, NULL}};
   luaL_register(L, NULL, functions);
 }

@@ -38,3 +38,28 @@ local step = graph.training_step(nil, function() return (w * tessera.no_grad(fun
 step()
 w:detach() --> [0.5000 0.5000 0.5000]
 --> f32[3]
+
+-- What was there before is what it was: gradients flow through it, and a table that is given back is that table, with its metatable
+-- and with itself in it.
+local Class = { __index = { twice = function(t) return t.made * 2 end } }
+local function same_table(x)
+  local t = setmetatable({ x = x, [false] = x }, Class)
+  t.me = t
+  local given, again = tessera.no_grad(function()
+    t.made = x * 2
+    return t, { t }
+  end)
+  assert(rawequal(given, t) and rawequal(again[1], t) and rawequal(t.me, t) and rawequal(t[false], x))
+  return (given.x * given:twice()):sum()
+end
+local function before(x)
+  local y = x * 3
+  return (tessera.no_grad(function() return y end) * x):sum()
+end
+for i, case in ipairs { { same_table, x * 4 }, { before, x * 6 } } do
+  assert(graph.grad(case[1])(x):hash() == case[2]:hash(), "captured, of what was there " .. i)
+  local y = x:clone()
+  y.requires_grad = true
+  case[1](y):backward()
+  assert(y.grad:hash() == case[2]:hash(), "eager, of what was there " .. i)
+end

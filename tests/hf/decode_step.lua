@@ -73,24 +73,33 @@ for step in m:stream { ids = prompts[1], max_new_tokens = steps, eos = false } d
 end
 m:generate { ids = prompts[1], max_new_tokens = steps, eos = false, length = 8 } --! length is 8, and
 
--- Matrices that stand side by side on a device are the model's own: who puts another one there gets its tokens, and state is as it was.
+-- Matrices that stand side by side on a device are the model's own: state is as it was, and who puts another one there, or changes one in
+-- place, gets its tokens. They stay the tensors that they were for an optimiser, and gradients go to them.
 do
-  local there = vectors.load("llama", { device = "sim:0" })
+  local there, here = vectors.load("llama", { device = "sim:0" }), vectors.load "llama"
   local o = { ids = { prompts[1] }, max_new_tokens = 17, eos = false }
+  local function told(m) return table.concat(m:generate(o):totable()[1], " ") end
+  local function attention(m) return m:base().layers[1].self_attn end
+  local opt = { there = tessera.optim.SGD(there:parameters(), { lr = 0.01 }), here = tessera.optim.SGD(here:parameters(), { lr = 0.01 }) }
   local before = there:state_dict()
-  local was = there:generate(o):totable()
-  local after, names = there:state_dict(), 0
-  for name, t in pairs(before) do
-    assert(vectors.same(t:to "cpu", after[name]:to "cpu"), name)
-    names = names + (rawequal(t, after[name]) and 0 or 1)
+  local copies = {}
+  for name, t in pairs(before) do copies[name] = t:detach():to("cpu"):clone() end
+  local was = told(there)
+  assert(rawget(attention(there), "_side"), "nothing stands side by side")
+  assert(was == told(here))
+  for name, t in pairs(there:state_dict()) do
+    assert(rawequal(t, before[name]) and vectors.same(t:to "cpu", copies[name]), name)
   end
-  assert(names > 0, "nothing stands side by side")
-  local attention = there:base().layers[1].self_attn
-  attention.k_proj.weight = attention.k_proj.weight * -3
-  local here = vectors.load "llama"
-  local own = here:base().layers[1].self_attn
-  own.k_proj.weight = own.k_proj.weight * -3
-  local want = here:generate(o):totable()
-  assert(table.concat(want[1], " ") ~= table.concat(was[1], " "))
-  assert(table.concat(there:generate(o):totable()[1], " ") == table.concat(want[1], " "), "an old matrix was used")
+
+  local function learn(m, by)
+    local ids = tessera.tensor({ prompts[1] }, { dtype = "i64", device = attention(m).k_proj.weight.device })
+    m { ids = ids, cache = m:cache { length = 8, batch = 1 } }:square():mean():backward()
+    by:step()
+    return attention(m).k_proj.weight:to("cpu"):hash()
+  end
+  assert(learn(there, opt.there) == learn(here, opt.here), "gradients of matrices side by side")
+  assert(told(there) == told(here), "what was learned is not used")
+  for _, m in ipairs { there, here } do attention(m).k_proj.weight = attention(m).k_proj.weight:detach() * -3 end
+  local after = told(here)
+  assert(after ~= was and told(there) == after, "an old matrix was used")
 end

@@ -52,6 +52,20 @@ local Narrow = nn.Module:extend "Narrow"
 function Narrow:init() self.w, self.config = op.ones { 2 }, { vocab_size = 2 } end
 function Narrow:forward() return op.ones { 1, 2 } end
 hf.generate(Narrow(), { ids = { 1 } }) --! gives f32[1,2] of tokens i64[1,1], and has to give logits [1,1,2], config.vocab_size being 2
+hf.generate(own) --! ids is not given
+hf.generate(own, { ids = tessera.tensor(1) }) --! have to be [texts, positions] or [positions]
+hf.generate(own, { ids = op.ones({ 1, 1, 1 }, { dtype = "i64" }) }) --! tokens are i64[1,1,1], and have to be [texts, positions]
+-- A model without tensors is the CPU's; what an encoder has to give, and where texts begin.
+local Constant = nn.Module:extend "Constant"
+function Constant:init(given, start) self.given, self.config = given, { vocab_size = 3, decoder_start_token_id = start } end
+function Constant:forward(o)
+  return op.arange(3):cast("f32"):broadcast_to { (o.ids or o.decoder_ids).shape[1], (o.ids or o.decoder_ids).shape[2], 3 }
+end
+hf.generate(Constant(), { ids = { 1 }, max_new_tokens = 2 }):totable()[1] --> {2, 2}
+local Encoding = Constant:extend "Encoding"
+function Encoding:encode() return self.given end
+hf.generate(Encoding(nil, 1), { ids = { 1 } }) --! m:encode gives nothing, and has to give a tensor [texts, ..]
+hf.generate(Encoding(op.ones { 1, 2 }, 3), { ids = { 1 } }) --! config.decoder_start_token_id is 3, and has to be a whole number from 0 to 2
 local plain = nn.Sequential(nn.Embedding(4, 8), nn.Linear(8, 4))
 plain.config = { vocab_size = 4 }
 hf.generate(plain, { ids = { 1 } }) --! the model is called as m{ids = tokens}, and takes that table for a tensor

@@ -146,6 +146,41 @@ add("derivatives of derivatives", function()
   return { run = function() return hashes(slope(a, b)) end }
 end)
 
+-- Products that read matrices of which little is there: entries, blocks of experts; on the tape and captured.
+local function with_slopes(name, f, ...)
+  local args, n = { ... }, select("#", ...)
+  add("eager " .. name, function()
+    local a = args[1]:clone()
+    a.requires_grad = true
+    return { run = function()
+      a.grad = nil
+      local y = f(a, unpack(args, 2, n))
+      y:square():sum():backward()
+      return hashes(y, a.grad)
+    end }
+  end)
+  add("captured " .. name, function()
+    local both = graph.value_and_grad(function(...) return f(...):square():sum() end)
+    return { run = function() return hashes(both(unpack(args, 1, n))) end }
+  end)
+end
+local row, column = op.randint({ 40 }, { low = 0, high = 9, seed = 3 }), op.randint({ 40 }, { low = -7, high = 7, seed = 4 })
+with_slopes("product of entries", function(v, r, c, m) return op.spmm_coo(v, r, c, m, { rows = 9 }) end, normal { 40 }, row, column, normal({ 7, 5 }, 2))
+with_slopes("entries of a product", op.sddmm, normal({ 9, 5 }, 1), normal({ 5, 7 }, 2), row, column, normal({ 40 }, 3))
+with_slopes("experts in blocks", op.experts_linear, normal { 6, 64 }, normal({ 3, 8, 64 }, 2):cast "mxfp4",
+  op.randint({ 6, 2 }, { low = -1, high = 3, seed = 5 }), normal({ 3, 8 }, 4))
+
+add("constants of a captured function", function()
+  local slope = graph.grad(function(a)
+    local t = { a }
+    tessera.no_grad(function() t[2], t[3] = a:exp(), { a * 2 } return t end)
+    local given = tessera.no_grad(function() return { a:exp(), t } end)
+    return (a * given[1] * given[2][3][1]):sum()
+  end)
+  local a = normal { 9 }
+  return { run = function() return hashes(slope(a)) end }
+end)
+
 add("update of captured state", function()
   local mean, count = op.zeros { 40 }, op.zeros { 1 }
   local f = graph.module("state", function(a)

@@ -389,3 +389,19 @@ void ts_tensor_exchange(TsTensor *to, TsTensor *from) {
   a->valid = b->valid = (uint16_t)(1u << d);
   if (d) drop_host(a), drop_host(b);
 }
+
+bool ts_tensor_moves(const TsTensor *t) {
+  const TsStorage *s = t->storage;
+  return s->refs == 1 && !t->origin && !t->recorded && !s->symbolic && !s->pending &&
+         !s->away && !s->raw && !s->snapped && !s->held && t->meta.device != TS_DEVICE_MESH;
+}
+
+void ts_tensor_move(TsTensor *t, TsTensor *at) {
+  TsTensor was = *t;
+  t->storage = at->storage, t->offset = at->offset, t->contiguous = at->contiguous;
+  memcpy(t->stride, at->stride, sizeof t->stride);
+  at->storage = was.storage, at->offset = was.offset, at->contiguous = was.contiguous;
+  memcpy(at->stride, was.stride, sizeof at->stride);
+  t->storage->leaf |= at->storage->leaf;
+  t->storage->version++;
+}

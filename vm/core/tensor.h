@@ -39,12 +39,13 @@ typedef struct TsStorage {
   uint8_t raw : 1;  /* of bools that the program writes by address: any byte may stand there */
   uint8_t leaf : 1; /* of a tensor whose requires_grad was set */
   uint8_t computed : 1; /* a record of the tape has made what it holds, or some of it */
-  uint8_t taped : 1; /* and what it holds as a whole is known to the tape (vm/tape_write.c) */
+  uint8_t taped : 1;   /* and what it holds as a whole is known to the tape (vm/tape_write.c) */
   uint8_t pending : 1; /* of calls that are put off: no bytes yet (vm/core/defer.h) */
-  uint8_t away : 1; /* another process has what it holds (vm/mesh/away.h) */
-  uint8_t lent : 1; /* its bytes lie on another device than its copy says (ts_tensor_lent) */
-  uint8_t snapped : 1; /* a snapshot will read it: whoever writes asks first (vm/core/snapshot.h) */
-  uint16_t held;     /* calls put off read it: whoever writes asks first (vm/core/defer.h) */
+  uint8_t away : 1;    /* another process has what it holds (vm/mesh/away.h) */
+  uint8_t lent : 1;    /* its bytes lie on another device than its copy says (ts_tensor_lent) */
+  uint8_t
+      snapped : 1; /* a snapshot will read it: whoever writes asks first (vm/core/snapshot.h) */
+  uint16_t held;   /* calls put off read it: whoever writes asks first (vm/core/defer.h) */
 } TsStorage;
 
 /* Fields stand in the order of use, so that small tensors touch few cache lines. */
@@ -140,6 +141,12 @@ bool ts_tensor_exchanges(const TsTensor *to, const TsTensor *from);
 /* Does so; `from` holds what `to` had. Of tensors of which that was true, and behind ts_defer_touch
  * of `to`. It cannot fail. */
 void ts_tensor_exchange(TsTensor *to, TsTensor *from);
+
+/* Whether t can lie elsewhere: nothing but t itself sees its memory. */
+bool ts_tensor_moves(const TsTensor *t);
+/* t lies where `at` does, a view of its type, where that was true; `at` has the memory of t from then
+ * on. It cannot fail. */
+void ts_tensor_move(TsTensor *t, TsTensor *at);
 
 static inline int64_t ts_tensor_numel(const TsTensor *t) { return ts_meta_numel(&t->meta); }
 static inline TsDtype ts_tensor_dtype(const TsTensor *t) { return (TsDtype)t->meta.dtype; }

@@ -40,7 +40,7 @@ local function read(what, model, given)
   end
   local o = read_options[what](given)
   for _, name in ipairs { "length", "chunk", "cache_dtype", "draft" } do
-    if not model.cache and given[name] ~= nil then
+    if not model.cache and given and given[name] ~= nil then
       core.fail(("%s: option '%s' is of models that keep keys and values, and this one has no m:cache"):format(what, name))
     end
   end

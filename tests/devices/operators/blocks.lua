@@ -13,6 +13,10 @@ tessera.no_grad(function()
     local w = op.normal({ n, k }, { seed = 3 }):cast(d)
     local there, before = w:to(device), tessera.jit.device().fallback
     for _, to in ipairs { "f32", "bf16", "f16" } do same(w:cast(to), there:cast(to), d .. " to " .. to) end
+    for _, more in ipairs { 1, 3, 71 } do -- one kernel, whatever there was first
+      local wide = op.normal({ more, 1024 }, { seed = more }):cast(d)
+      same(wide:cast "f32", wide:to(device):cast "f32", d .. " of other sizes")
+    end
     for _, m in ipairs { 1, 3, 20 } do
       for _, dtype in ipairs { "f32", "bf16" } do
         local x, bias = op.normal({ m, k }, { seed = m }):cast(dtype), op.normal({ n }, { seed = 9 }):cast(dtype)

@@ -13,7 +13,12 @@ function prompts.hint(v)
   return type(v) == "string" and "ids = tok:encode \"..\", where tok = hf.tokenizer(path)" or nil
 end
 
-local function rows_of(x) return core.is_tensor(x) and (x.ndim == 1 and x:unsqueeze(0) or x):totable() or { x } end
+local function rows_of(x)
+  if core.is_tensor(x) and x.ndim ~= 1 and x.ndim ~= 2 then
+    core.fail(("m:generate: tokens are %s, and have to be [texts, positions] or [positions]"):format(core.type_text(x)))
+  end
+  return core.is_tensor(x) and (x.ndim == 1 and x:unsqueeze(0) or x):totable() or { x }
+end
 local function is_encoding(v) return type(v) == "table" and not core.is_tensor(v) and v.ids ~= nil end
 
 -- The texts of an encoding behind those of the list. What is padding is no token of a text.
@@ -153,8 +158,13 @@ local function begin_pair(model, o)
   if o.features then memory = model:encode(o.features) else
     memory = model:encode(matrix_of(o.ids or core.fail "m:generate: ids, or features, are not given", device_of(model)), { mask = o.mask })
   end
+  if not core.is_tensor(memory) or memory.ndim == 0 then
+    core.fail(("m:generate: m:encode gives %s, and has to give a tensor [texts, ..]"):format(core.is_tensor(memory) and core.type_text(memory)
+      or memory == nil and "nothing" or "a " .. type(memory)))
+  end
   local batch, start = memory.shape[1], c.decoder_start_token_id or c.pad_token_id or 0
   local mask, texts, device = not o.features and o.mask or nil, {}, memory.device
+  prompts.check("m:generate", "config.decoder_start_token_id", { start }, c.vocab_size or math.huge)
   for i = 1, batch do texts[i] = { start } end
   local s
   if model.cache then

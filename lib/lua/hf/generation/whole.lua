@@ -20,7 +20,7 @@ local function check(model, y, ids)
   local v = model.config.vocab_size
   if not core.is_tensor(y) or y.ndim ~= 3 or y.shape[1] ~= ids.shape[1] or y.shape[2] ~= ids.shape[2] or y.shape[3] ~= v then
     core.fail(("m:generate: the model gives %s of tokens %s, and has to give logits [%d,%d,%d], config.vocab_size being %d"):format(
-      core.is_tensor(y) and core.type_text(y) or "a " .. type(y), core.type_text(ids), ids.shape[1], ids.shape[2], v, v))
+      core.is_tensor(y) and core.type_text(y) or y == nil and "nothing" or "a " .. type(y), core.type_text(ids), ids.shape[1], ids.shape[2], v, v))
   end
 end
 
