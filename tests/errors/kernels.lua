@@ -35,7 +35,8 @@ assert(op.all(many(x):eq(x)):item())
 told(function() return many:ir "asm" end) --> jit: @k has 40 phases, compiled kernels have 1 to 16; each loop over the grid is a phase: join some, or make several kernels
 for _, target in ipairs { "avx2", "sm_80" } do told(function() return many:ir("asm", { target = target }) end) end
 local f = graph.module("f", function(x) return op.softmax(x * 2) end)
-f(op.ones { 8, 64 })
+local given = op.ones { 8, 64 } -- held: f:with runs on what f had last
+f(given)
 local own = f:ir("tile", { kernel = 0 }):match "target (%S+)"
 local other = own == "avx2" and "base" or "avx2"
 local why = told(function() f:with("tile", f:ir("tile", { kernel = 0, target = other })) end):gsub("for " .. other, "for OTHER"):gsub(own, "OWN")

@@ -29,6 +29,7 @@ end
 
 local function names(g)
   local list, had = {}, {}
+  if g:rewrites() == "no rule fired\n" then return "" end
   for name in ("\n" .. g:rewrites()):gmatch "\n([%w_]+)" do
     if not had[name] then list[#list + 1] = name end
     had[name] = true
