@@ -5,6 +5,9 @@
  * are one load of 8 bytes, of a row of codes one of 2. (Operands that jit/emit/roles/warp.c
  * reads have pairs, 8 apart: the two do not meet.)
  *
+ * Of a turned tile (jit/emit/roles/turned.c) codes are the unit's left operand, in the same order
+ * of k, and a thread has one row of bf16.
+ *
  * Four codes become four numbers by permutes of bytes, whose selectors they are: the upper
  * byte of the number, the lower one, and the sign, which the permute spreads over a byte.
  * Times the scale they are exact. */
