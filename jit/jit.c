@@ -8,6 +8,9 @@
 #include "jit/code/cache.h"
 #include "jit/device/kernel.h"
 #include "jit/compile/llvm.h"
+#include "ir/lower/channels.h"
+#include "ir/lower/lower.h"
+#include "vm/core/capture.h"
 #include "vm/fft/plan.h"
 #include "lib/clock.h"
 
@@ -109,7 +112,23 @@ void ts_jit_function_free(TsJitFunction *f) {
   *f->at = f->next;
   f->jit->stats.functions--;
   ts_build_chosen_free(f->chosen);
+  ts_capture_release(f->own);
   free(f);
+}
+
+/* The graph as the device wants its images; where there is no memory for it, as it is. */
+static void take_graph(TsJitFunction *f) {
+  TsError err = {0};
+  const char *why;
+  TsSched *s = ts_sched_open(f->g, ts_device_target(f->device, &why), 1, &err);
+  if (!s) return;
+  s->profile = f->jit->c->profile;
+  ts_lower_for(s, f->device);
+  if (!ts_lower_channels(s, f->g, &f->own, &err) && f->own) {
+    ts_capture_hold(f->own);
+    f->g = f->own;
+  }
+  ts_sched_free(s);
 }
 
 TsJitFunction *ts_jit_on(TsJitFunction *f, TsDevice *d) {
@@ -118,7 +137,7 @@ TsJitFunction *ts_jit_on(TsJitFunction *f, TsDevice *d) {
   while (*at && (*at)->device != d) at = &(*at)->there;
   if (*at || !ts_device_target(d, &why)) return *at;
   TsJitFunction *made = ts_jit_function(f->jit, f->g, f->donated);
-  if (made) made->device = d;
+  if (made) made->device = d, take_graph(made);
   return *at = made;
 }
 

@@ -52,6 +52,7 @@ struct TsJitFunction {
   TsJit *jit;
   TsJitFunction *next, **at;
   const TsGraph *g;
+  TsGraph *own; /* of a device: g, where it is another graph there, or NULL */
   const bool *donated;
   TsDevice *device;     /* NULL: the CPU */
   TsJitFunction *there; /* the same on a device, and on the next one */

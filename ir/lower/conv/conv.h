@@ -34,6 +34,8 @@ int ts_conv_chain(const TsConvWork *w, const TsSched *s, TsLayoutFn *layout, voi
                   TsSchedKernel *out, TsError *err);
 int ts_conv_unit(const TsConvWork *w, const TsSched *s, const TsSchedChoice *c,
                  TsLayoutFn *layout, void *arg, TsSchedKernel *out, TsError *err);
+bool ts_conv_unit_takes(const TsConvWork *w,
+                        const TsSched *s); /* whether the second makes it */
 int ts_conv_unit_grad(const TsConvWork *w, const TsSched *s, TsLayoutFn *layout, void *arg,
                       TsSchedKernel *out, TsError *err);
 

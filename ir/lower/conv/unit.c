@@ -230,12 +230,17 @@ static bool takes_phases(const TsConvWork *w, const TsSched *s) {
   return true;
 }
 
+bool ts_conv_unit_takes(const TsConvWork *w, const TsSched *s) {
+  TsConvUnit u;
+  return ts_conv_has_phases(w) ? takes_phases(w, s) : plan_of(&u, w, s);
+}
+
 int ts_conv_unit(const TsConvWork *w, const TsSched *s, const TsSchedChoice *c,
                  TsLayoutFn *layout, void *arg, TsSchedKernel *out, TsError *err) {
   TsConvUnit u = {.w = w};
   TsSteps x;
   bool strided = ts_conv_has_phases(w);
-  if (!(strided ? takes_phases(w, s) : plan_of(&u, w, s))) return 0;
+  if (!ts_conv_unit_takes(w, s)) return 0;
   ts_steps_begin(&x, s, layout, arg, w->n, err);
   for (int i = 0, n = strided ? ts_conv_phases(w) : 1; i < n; i++) {
     TsConvWork own = *w;
