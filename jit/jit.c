@@ -116,19 +116,17 @@ void ts_jit_function_free(TsJitFunction *f) {
   free(f);
 }
 
-/* The graph as the device wants its images; where there is no memory for it, as it is. */
-static void take_graph(TsJitFunction *f) {
+TsGraph *ts_jit_turned(const TsJitFunction *f, const TsTarget *t, const TsDevice *d) {
   TsError err = {0};
-  const char *why;
-  TsSched *s = ts_sched_open(f->g, ts_device_target(f->device, &why), 1, &err);
-  if (!s) return;
+  TsGraph *made = NULL;
+  TsSched *s = ts_sched_open(f->g, t, 1, &err);
+  if (!s) return NULL;
   s->profile = f->jit->c->profile;
-  ts_lower_for(s, f->device);
-  if (!ts_lower_channels(s, f->g, &f->own, &err) && f->own) {
-    ts_capture_hold(f->own);
-    f->g = f->own;
-  }
+  s->processors = t->processors;
+  if (d) ts_lower_for(s, d);
+  if (!ts_lower_channels(s, f->g, &made, &err) && made) ts_capture_hold(made);
   ts_sched_free(s);
+  return made;
 }
 
 TsJitFunction *ts_jit_on(TsJitFunction *f, TsDevice *d) {
@@ -137,7 +135,11 @@ TsJitFunction *ts_jit_on(TsJitFunction *f, TsDevice *d) {
   while (*at && (*at)->device != d) at = &(*at)->there;
   if (*at || !ts_device_target(d, &why)) return *at;
   TsJitFunction *made = ts_jit_function(f->jit, f->g, f->donated);
-  if (made) made->device = d, take_graph(made);
+  if (made) {
+    made->device = d;
+    made->own = ts_jit_turned(made, ts_device_target(d, &why), d);
+    if (made->own) made->g = made->own;
+  }
   return *at = made;
 }
 
