@@ -29,6 +29,7 @@ typedef struct Long {
   const TsFftPlan *p;
   const void *line;
   bool even, inner; /* reals in pairs; there is an inner axis */
+  int threads;
   V count, x, between;
   /* of the phase */
   TsTileLoop loop[3];
@@ -214,8 +215,7 @@ static Cx load_half(Long *l, V j, const TsFftTable *roots, int64_t base, int64_t
 static Cx load_at(Long *l, V j) {
   Make *m = l->m;
   V in = ts_fft_below(m, j, given_n(l));
-  if (given(l) == PLAIN)
-    return ts_fft_gather(m, l->x, place(l, j, 1, m->f->in_n, in), true);
+  if (given(l) == PLAIN) return ts_fft_gather(m, l->x, place(l, j, 1, m->f->in_n, in), true);
   bool pairs = given(l) == PAIRS;
   V at = place(l, j, 1 + pairs, m->f->in_n, in);
   V re = ts_fft_gather_real(m, l->x, at);
@@ -237,7 +237,7 @@ static void load(Long *l, Cx *v) {
     int64_t base = i * s->m;
     V j = by(l, TS_OP_mul, ts_fft_own_index(m, 2, base), n->n2);
     j = op2(l, TS_OP_add, j, mid_index(l));
-    v[i] = lies(l)           ? load_lying(l, base)
+    v[i] = lies(l)            ? load_lying(l, base)
            : given(l) == HALF ? load_half(l, j, &roots, base, s->m)
                               : load_at(l, j);
     if (m->f->inverse && given(l) == PLAIN && m->f->part != TS_FFT_back) v[i] = swapped(v[i]);
@@ -303,8 +303,7 @@ static void store_at(Long *l, V y, int64_t base, Cx x) {
   V mid = mid_index(l), in = ts_fft_below(m, mid, l->mid);
   k = op2(l, TS_OP_add, k, mid);
   in = op2(l, TS_OP_logical_and, in, ts_fft_below(m, k, wanted(l)));
-  if (l->inner)
-    in = op2(l, TS_OP_logical_and, in, ts_fft_below(m, col_index(l), m->f->inner));
+  if (l->inner) in = op2(l, TS_OP_logical_and, in, ts_fft_below(m, col_index(l), m->f->inner));
   V at = place(l, k, 1 + pairs, wanted(l) * (1 + pairs), in);
   if (!gives_reals(l)) return ts_fft_scatter(m, y, at, x);
   ts_fft_scatter_real(m, y, at, x.re);
@@ -372,20 +371,34 @@ static void close_phase(Long *l) {
   for (int i = 1 + l->inner; i >= 0; i--) ts_tile_for_end(&l->m->b, &l->loop[i], NULL, NULL);
 }
 
-static void cut(Long *l, const TsFftNode *side, int64_t inner, int64_t batch) {
+/* Steps and tiles of a phase, that has as many threads as the other where there are rows for them. */
+static void cut(Long *l, const TsFftNode *side) {
   Make *m = l->m;
+  const TsFftNode *n = l->p->root;
+  bool left = side == n->left;
+  int64_t mid = left ? n->n2 : n->n1, segment = l->inner && side->n <= SHORT ? WIDE : 0;
   m->length = side->n;
   ts_fft_passes(m, side);
   ts_fft_cut_steps(m);
-  ts_fft_choose(m, inner, batch, l->inner && side->n <= SHORT ? WIDE : TS_FFT_SEGMENT);
+  ts_fft_choose(m,
+                l->inner ? m->f->inner
+                : left   ? mid
+                         : 1,
+                l->inner ? mid : 1, segment ? segment : TS_FFT_SEGMENT);
+  while (!l->inner && !left && m->rows < TURNED && ts_fft_fits(m, 2 * m->rows * side->n))
+    m->rows *= 2;
+  for (ts_fft_set_threads(m); m->k->threads < l->threads; ts_fft_set_threads(m)) {
+    int64_t *more = l->inner ? &m->rows : left ? &m->cols : NULL;
+    if (!more || 2 * *more > mid || !ts_fft_fits(m, 2 * m->rows * m->cols * side->n)) break;
+    *more *= 2;
+  }
 }
 
 /* Columns, whose terms are multiplied by the roots of the cut. */
 static void columns(Long *l, Cx *v) {
   Make *m = l->m;
   const TsFftNode *n = l->p->root;
-  cut(l, n->left, l->inner ? m->f->inner : n->n2, l->inner ? n->n2 : 1);
-  ts_fft_set_threads(m);
+  cut(l, n->left);
   open_phase(l, n->n2, l->inner ? 0 : 3);
   load(l, v);
   ts_fft_core(m, v);
@@ -405,15 +418,9 @@ static void rows(Long *l, Cx *v) {
   static const int64_t axes[4] = {1, 2, 3, 4};
   Make *m = l->m;
   const TsFftNode *n = l->p->root;
-  int threads = m->k->threads;
-  cut(l, n->right, m->f->inner, n->n1);
-  if (!l->inner) {
-    m->rows = 1;
-    while (m->rows < TURNED && ts_fft_fits(m, 2 * m->rows * n->n2)) m->rows *= 2;
-    m->transposed = m->nstep > 1;
-  }
-  ts_fft_set_threads(m);
-  if (m->k->threads < threads) m->k->threads = threads;
+  cut(l, n->right);
+  m->transposed = !l->inner && m->nstep > 1;
+  m->k->threads = l->threads;
   open_phase(l, n->n1, 0);
   TsTileType t = ts_fft_tile_type(m, m->real);
   V zero = index_of(l, 0);
@@ -440,6 +447,10 @@ void ts_fft_long(Make *m, const TsFftPlan *p, const void *line) {
   l.count = ts_tile_emit1(&m->b, TS_TILE_dim, 0, NULL, &which, &index);
   TsTileType t = ts_fft_memory(m, 5, (int64_t[]){ts_tile_dim(0), n->n1, 1, n->n2, f->inner});
   l.between = ts_tile_alloc(&m->b, TS_SPACE_scratch, &t);
+  cut(&l, n->left);
+  int threads = m->k->threads;
+  cut(&l, n->right);
+  l.threads = m->k->threads > threads ? m->k->threads : threads;
   columns(&l, v);
   rows(&l, v);
   free(v);

@@ -330,8 +330,8 @@ static void one_phase(Make *m, const Core *c, const TsFftPlan *roots) {
   V x = input_param(m);
   V count = size_value(m);
   Grid g = open_grid(m, f->inner, count);
-  ts_fft_take_shared(m,
-              c->p->m || (f->kind == TS_FFT_r2c && even) ? m->rows * m->length * m->cols : 0);
+  ts_fft_take_shared(
+      m, c->p->m || (f->kind == TS_FFT_r2c && even) ? m->rows * m->length * m->cols : 0);
   ts_fft_first_dim(m);
   if (f->kind == TS_FFT_c2r)
     ts_fft_load_half(m, x, roots ? roots->line : NULL, v);
@@ -355,7 +355,9 @@ static void one_phase(Make *m, const Core *c, const TsFftPlan *roots) {
   free(v);
 }
 
-bool ts_fft_fits(const Make *m, int64_t length) { return length * 2 * m->size <= ts_fft_room(m); }
+bool ts_fft_fits(const Make *m, int64_t length) {
+  return length * 2 * m->size <= ts_fft_room(m);
+}
 
 static void build(Make *m, const TsFftPlan *p, const TsFftPlan *roots) {
   const TsFftForm *f = m->f;

@@ -129,7 +129,8 @@ int main(int argc, char **argv) {
   for (int kind = TS_FFT_c2c; kind <= TS_FFT_c2r; kind++)
     for (size_t i = 0; i < sizeof of_parts / sizeof *of_parts; i++)
       for (int inner = 1; inner <= 1024; inner += 1023) {
-        TsFftForm f = {.kind = kind, .n = of_parts[i], .inner = inner, .batch = 1, .scale = 0.5};
+        TsFftForm f = {
+            .kind = kind, .n = of_parts[i], .inner = inner, .batch = 1, .scale = 0.5};
         f.in_n = kind == TS_FFT_c2r ? f.n / 2 + 1 : f.n;
         f.inverse = kind == TS_FFT_c2r;
         f.type = of_parts[i] == 50000;
