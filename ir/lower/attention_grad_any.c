@@ -20,6 +20,7 @@
 #include "ir/sched/attention.h"
 
 enum { KEYS = 128, GROUP = 32, WIDEST = 256, INPUTS = 7, RESULTS = 3 };
+enum { LONGEST = 16384 }; /* elements of a sum, which are in registers: of a sink's gradient */
 
 typedef TsTileVal V;
 
@@ -34,7 +35,9 @@ typedef struct Lower {
   double scale;
   TsDtype dtype, wide;
   TsAttentionMask mask;
-  V in[5], out[3];                   /* q k v out g; dq dk dv */
+  V scores;             /* the gradient of scores, or NULL */
+  V sink, dsink, sinks; /* NULL: none; of its gradient each query's part, scratch */
+  V in[5], out[3];      /* q k v out g; dq dk dv */
   V turned_k, turned_v, u, r, delta; /* scratch */
 } Lower;
 
@@ -109,6 +112,7 @@ static void put_scratch(Lower *l) {
   l->turned_v = scratch(l, 5, (int64_t[]){m, l->kv_heads, blocks(l), l->dv, KEYS});
   V *list[3] = {&l->u, &l->r, &l->delta};
   for (int i = 0; i < 3; i++) *list[i] = scratch(l, 3, (int64_t[]){m, l->heads, l->s});
+  if (l->sink) l->sinks = scratch(l, 3, (int64_t[]){l->heads, l->batch, l->s});
 }
 
 /* A group of keys a round, those behind the last block's end too: they are zeros. */
@@ -227,6 +231,26 @@ static V base_of(Lower *l, V m) {
   return choose(l, none, full(l, 0, rows_type(l)), m);
 }
 
+/* The sink of the head as one key more: state is maximum and sum. Its probability is e / sum. */
+static V add_sink(Lower *l, const Pair *p, V *state) {
+  TsTileType one = ts_tile_scalar((TsDtype)l->sink->type.dtype), row = rows_type(l);
+  V x = wide(l, ts_tile_load(&l->b, l->sink, &p->h, &one, NULL));
+  x = x ? ts_tile_broadcast(&l->b, x, &row, NULL) : NULL;
+  V m = op2(l, TS_OP_maximum, state[0], x), base = base_of(l, m);
+  V r = ts_tile_op1(&l->b, TS_OP_exp, op2(l, TS_OP_sub, state[0], base));
+  V e = ts_tile_op1(&l->b, TS_OP_exp, op2(l, TS_OP_sub, x, base));
+  state[0] = m;
+  state[1] = op2(l, TS_OP_add, op2(l, TS_OP_mul, state[1], r), e);
+  return e;
+}
+
+static void keep_sink(Lower *l, const Pair *p, V e) {
+  V at[3] = {p->h, p->b, p->row}, own = op2(l, TS_OP_mul, e, p->r);
+  TsTileAccess a = {.edge = l->s % l->rows != 0};
+  own = op2(l, TS_OP_mul, ts_tile_op1(&l->b, TS_OP_neg, own), p->delta);
+  ts_tile_store(&l->b, l->sinks, at, own, &a);
+}
+
 static void statistics(Lower *l, Pair *p) {
   TsTileType row = rows_type(l);
   V state[2] = {full(l, -INFINITY, row), full(l, 0, row)}, lo, hi;
@@ -243,9 +267,11 @@ static void statistics(Lower *l, Pair *p) {
   V sum = op2(l, TS_OP_mul, j.carry[1], alpha);
   V next[2] = {m, op2(l, TS_OP_add, sum, reduced(l, TS_TILE_sum, e))};
   ts_tile_for_end(&l->b, &j, next, state);
+  V sunk = l->sink ? add_sink(l, p, state) : NULL;
   p->u = base_of(l, state[0]);
   V none = op2(l, TS_OP_eq, state[1], full(l, 0, row));
   p->r = choose(l, none, full(l, 0, row), op2(l, TS_OP_div, full(l, 1, row), state[1]));
+  if (sunk) keep_sink(l, p, sunk);
 }
 
 static void keep(Lower *l, const Pair *p) {
@@ -258,6 +284,21 @@ static void keep(Lower *l, const Pair *p) {
 static void load_rows(Lower *l, Pair *p) {
   p->q = wide(l, load(l, l->in[0], p->b, p->h, p->row, l->rows, l->s, l->d));
   p->g = wide(l, load(l, l->in[4], p->b, p->h, p->row, l->rows, l->s, l->dv));
+}
+
+/* The gradient of scores of a group, or zeros. */
+static void store_scores(Lower *l, const Pair *p, V group, V dt) {
+  TsTileType t = tile2(l->dtype, l->rows, GROUP);
+  V at[4] = {p->b, p->h, p->row, times(l, group, GROUP)};
+  TsTileAccess a = {.edge = l->s % l->rows || l->t % GROUP};
+  V x = dt ? ts_tile_cast(&l->b, dt, l->dtype) : full(l, 0, t);
+  ts_tile_store(&l->b, l->scores, at, x, &a);
+}
+
+static void zero_scores(Lower *l, const Pair *p, V lo, V hi) {
+  TsTileLoop j = ts_tile_for(&l->b, lo, hi, 1, false, 0, NULL);
+  store_scores(l, p, j.i, NULL);
+  ts_tile_for_end(&l->b, &j, NULL, NULL);
 }
 
 static void of_queries(Lower *l) {
@@ -273,11 +314,18 @@ static void of_queries(Lower *l) {
   keep(l, &p);
   V start = full(l, 0, tile2(l->wide, l->rows, l->d));
   keys_seen(l, &p, GROUP, &lo, &hi);
+  if (l->scores &&
+      l->window) /* windows may end before the first key, and begin behind the last */
+    zero_scores(l, &p, num(l, 0),
+                op2(l, TS_OP_minimum, lo, num(l, (l->t + GROUP - 1) / GROUP)));
+  if (l->scores && l->causal)
+    zero_scores(l, &p, op2(l, TS_OP_maximum, lo, hi), num(l, (l->t + GROUP - 1) / GROUP));
   TsTileLoop j = ts_tile_for(&l->b, lo, hi, 1, false, 1, &start);
   if (!j.carry) return;
   p.key = times(l, j.i, GROUP);
   set_sight(l, &p);
   slopes(l, &p, &prob, &dt);
+  if (l->scores && dt) store_scores(l, &p, j.i, dt);
   V k = wide(l, load(l, l->in[1], p.b, p.kv, p.key, GROUP, l->t, l->d));
   V next = product(l, dt, k, j.carry[0]);
   if (l->apart) next = choose(l, taking_part(l, &p, l->d), next, j.carry[0]);
@@ -327,13 +375,52 @@ static void of_keys(Lower *l) {
   ts_tile_for_end(&l->b, &r, NULL, NULL);
 }
 
+/* ---- the fourth phase: over all queries of a head */
+static void of_sinks(Lower *l) {
+  int64_t n = l->batch * l->s;
+  TsTileType all = ts_tile_type(l->wide, 2, (int64_t[]){l->heads, n});
+  TsTileType row = ts_tile_vector(l->wide, n), one = ts_tile_scalar(l->wide);
+  TsAttr axis = {.type = TS_ATTR_int};
+  all.space = TS_SPACE_scratch;
+  TsTileLoop h = ts_tile_for(&l->b, num(l, 0), num(l, l->heads), 1, true, 0, NULL);
+  V lines = ts_tile_emit1(&l->b, TS_TILE_view, 1, &l->sinks, NULL, &all);
+  V x = ts_tile_load(&l->b, lines, (V[]){h.i, num(l, 0)}, &row, NULL);
+  V sum = x ? ts_tile_emit1(&l->b, TS_TILE_sum, 1, &x, &axis, &one) : NULL;
+  if (sum)
+    ts_tile_store(&l->b, l->dsink, &h.i,
+                  ts_tile_cast(&l->b, sum, (TsDtype)l->dsink->type.dtype), NULL);
+  ts_tile_for_end(&l->b, &h, NULL, NULL);
+}
+
+static V heads_param(Lower *l, TsVal v, const char *name, TsLayoutFn *layout, void *arg,
+                     bool written) {
+  TsTileType t = ts_tile_vector((TsDtype)v->meta.dtype, l->heads);
+  int64_t stride[TS_MAX_RANK] = {1};
+  if (!written) ts_sched_strides(layout, arg, v, stride);
+  if (l->heads > 1 && stride[0] != 1) t.strided = true, t.stride[0] = stride[0];
+  return ts_tile_param(l->k, name, &t, written);
+}
+
+static void put_scores(Lower *l) {
+  if (!l->n->attr[3].i) return;
+  TsTileType t =
+      ts_tile_type(l->dtype, 4, (int64_t[]){ts_tile_size(l->k, "M"), l->heads, l->s, l->t});
+  l->scores = ts_tile_param(l->k, "scores", &t, true);
+}
+
 /* ---- the node */
-/* Without gradients of sinks and of scores. */
 static bool takes(const TsNode *n) {
   const TsMeta *q = &n->in[0]->meta, *v = &n->in[2]->meta;
   int nd = q->ndim;
   TsDtype d = (TsDtype)q->dtype;
-  if (n->nin != INPUTS || n->nout != RESULTS || n->in[4] || nd < 2 || nd > 4) return false;
+  TsVal sink = n->nin == INPUTS ? n->in[4] : NULL;
+  if (n->nin != INPUTS || nd < 2 || nd > 4) return false;
+  if (n->nout != RESULTS + (sink ? 1 : 0) + (n->attr[3].i ? 1 : 0)) return false;
+  if (n->attr[3].i && n->out[RESULTS].meta.dtype != d) return false;
+  if (sink && !ts_dtype_is((TsDtype)sink->meta.dtype, TS_KIND_F)) return false;
+  if (sink &&
+      (sink->node->op == TS_NODE_number || ts_dtype_in_blocks((TsDtype)sink->meta.dtype)))
+    return false;
   if (d != TS_DT_f32 && d != TS_DT_f64 && d != TS_DT_bf16 && d != TS_DT_f16) return false;
   for (int i = 0; i < 5; i++)
     if (n->in[ts_sched_attention_grad_reads[i]]->meta.dtype != d) return false;
@@ -368,23 +455,32 @@ int ts_lower_attention_grad_any(const TsSched *s, const TsGroup *group, TsLayout
   const TsNode *n = group->node[0];
   if (ts_sched_is_attention_grad(n) || !takes(n)) return 0;
   read_node(&l, n);
+  if (n->in[4] && l.batch * l.s > LONGEST) return 0;
   if (!(l.k = ts_tile_new("attention_grad"))) return ts_error_memory(err), -1;
   l.k->target = s->target->name;
   l.k->ntile = 2, l.k->tile[0] = l.rows, l.k->tile[1] = GROUP;
   ts_attention_mask_params(&l.mask, l.k, n->in[3], layout, arg,
                            (int64_t[]){l.batch, l.heads, l.s, l.t});
+  if (n->in[4]) l.sink = heads_param(&l, n->in[4], "sink", layout, arg, false);
   ts_sched_attention_grad_params(n, l.k, layout, arg, l.in, l.out);
+  put_scores(&l);
+  TsVal dsink = n->in[4] ? (TsVal)(uintptr_t)&n->out[n->nout - 1] : NULL;
+  if (dsink) l.dsink = heads_param(&l, dsink, "dsink", NULL, NULL, true);
   l.b = ts_tile_build(l.k);
   l.b.line = ts_tile_place(l.k, ts_graph_where(n));
   put_scratch(&l);
   pack(&l);
   of_queries(&l);
   of_keys(&l);
+  if (l.sink) of_sinks(&l);
   if (l.k->failed) {
     ts_tile_free(l.k);
     return ts_error_memory(err), -1;
   }
   *out = (TsSchedKernel){.tile = l.k, .dim = {l.batch}};
-  ts_sched_attention_grad_values(n, out->value + ts_attention_mask_values(&l.mask, out->value));
+  TsVal *value = out->value + ts_attention_mask_values(&l.mask, out->value);
+  if (l.sink) *value++ = n->in[4];
+  ts_sched_attention_grad_values(n, value);
+  for (int i = RESULTS; i < n->nout; i++) value[5 + i] = (TsVal)(uintptr_t)&n->out[i];
   return 1;
 }

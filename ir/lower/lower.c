@@ -161,8 +161,7 @@ static int no_gradients(const TsSched *s, const TsNode *n, TsError *err) {
   const char *why = s->target->matrix ? ts_lower_attention_grad_without(s, n) : NULL;
   return ts_error_set(err, TS_ERR_value,
                       "there is no kernel of these gradients of attention: %s%sothers take "
-                      "heads of 256 numbers at most, and make no gradients of scores or of "
-                      "a sink",
+                      "heads of 256 numbers at most, in 2 to 4 axes",
                       why ? why : "", why ? "; " : "");
 }
 

@@ -10,7 +10,8 @@ local all = os.getenv "ALL"
 local types = all and { "f32", "f64", "bf16", "f16" } or { "f32", "f64" }
 local options = {
   {}, { causal = true }, { causal = true, window = 3 }, { window = 40 }, { causal = true, upper_left = true },
-  { mask = "seen" }, { mask = "added", causal = true },
+  { mask = "seen" }, { mask = "added", causal = true }, { sink = true }, { sink = true, causal = true, window = 5, mask = "added" },
+  { scores = true, causal = true }, { scores = true, window = 9, causal = true, sink = true },
 }
 local sizes = { -- batch, heads, heads of keys, queries, keys, numbers of a head
   { 1, 2, 2, 3, 1, 16 }, { 2, 4, 2, 5, 5, 16 }, { 1, 2, 1, 64, 40, 24 }, { 1, 1, 1, 33, 130, 20 },
@@ -24,10 +25,14 @@ for _, d in ipairs(types) do
     for i, o in ipairs(options) do
       if all or d == "f32" or i % 3 == k % 3 then
         local mask = o.mask == "seen" and op.gt(random { b, 1, s, t }, 0) or o.mask and random({ 1, h, 1, t }, d) or nil
-        local given = { causal = o.causal, window = o.window, upper_left = o.upper_left }
-        local y = op.attention(q, key, v, mask, nil, given)
+        local sink = o.sink and random({ h }, i == 8 and d or "f32") or nil
+        local given = { causal = o.causal, window = o.window, upper_left = o.upper_left, scores = o.scores }
+        local y = op.attention(q, key, v, mask, sink, { causal = o.causal, window = o.window, upper_left = o.upper_left })
         check(("%s %s, options %d"):format(d, table.concat(sizes[k], "x"), i),
-          function(q, k, v, y, g, m) return op.attention_grad(q, k, v, m, nil, y, g, given) end, q, key, v, y, g, mask)
+          function(q, k, v, y, g, m, s)
+            if o.sink and not o.mask then m, s = nil, m end
+            return op.attention_grad(q, k, v, m, s, y, g, given)
+          end, q, key, v, y, g, mask or sink, mask and sink)
       end
     end
   end
