@@ -40,7 +40,7 @@ double ts_flops(TsOp op, int nin, const TsMeta *const *in, const TsMeta *out) {
   case TS_OP_sddmm: return product(a, n);
   case TS_OP_spmm_coo:
   case TS_OP_spmm_csr:
-    return 2 * (double)ts_meta_numel(a) * (out->ndim == 2 ? (double)out->dim[1] : 1);
+    return 2 * (double)ts_meta_numel(a) * (out->ndim > 1 ? (double)out->dim[out->ndim - 1] : 1);
   case TS_OP_fft:
   case TS_OP_ifft: return transforms(n, (double)out->dim[out->ndim - 1]);
   default: return ts_op_info(op)->cls == TS_CLASS_POINTWISE ? n : 0;
