@@ -11,7 +11,7 @@ local options = require "tessera.options"
 local parameters = require "tessera.optim.parameters"
 local op = core.op
 
-local LM = require("tessera.named").told("optimiser", { name = "LevenbergMarquardt" })
+local LM = require("tessera.named").told("optimiser", { name = "LevenbergMarquardt", residuals = true })
 LM.__index = LM
 LM.__tostring = function(self) return ("LevenbergMarquardt(damping = %g, %d parameters)"):format(self.damping, #self.params) end
 
