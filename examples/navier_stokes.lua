@@ -15,14 +15,14 @@ local tessera = require "tessera"
 local op, nn, optim, data, graph, rng, image = tessera.op, tessera.nn, tessera.optim, tessera.data, tessera.graph,
   tessera.rng, tessera.image
 
-local options = tessera.arguments({ re = { 100, 1000 }, by = { "lm", "lbfgs" }, form = { "momentum", "vorticity" }, steps = 100, rounds = 60, points = 1000, width = 30,
+local options = tessera.arguments({ re = { 100, 1000 }, by = { "lm", "lbfgs" }, form = { "momentum", "vorticity" }, steps = 100, rounds = 80, points = 1200, width = 30,
   seed = 1, dtype = { "f64", "f32" }, tolerance = 0.03, dp = 0, size = "laptop", device = "cpu", picture = ">.png" }, {
   laptop = {},
-  gpu = { steps = 1000, rounds = 100, points = 4096, width = 48, device = "cuda:0" },
+  gpu = { steps = 500, rounds = 80, points = 4096, width = 40, device = "cuda:0" },
 })
 local viscosity = tessera.tensor(0, { dtype = options.dtype }):to(options.device)
 local WALLS = 20 -- weight of the walls beside the equations
-local LID = 50 -- the lid's speed falls to 0 within 1 / LID of the corners
+local LID = 100 -- the lid's speed falls to 0 within 1 / LID of the corners
 
 -- U. Ghia, K. N. Ghia, C. T. Shin: High-Re solutions for incompressible flow using the Navier-Stokes equations
 -- and a multigrid method, J. Comput. Phys. 48 (1982), tables I (u at x = 1/2) and II (v at y = 1/2).
