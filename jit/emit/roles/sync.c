@@ -218,7 +218,9 @@ void ts_roles_arrive(TsRoles *m, const TsTileStmt *s) {
     arrive_here(m, at, ts_roles_int(m, 1));
   } else if (m->unit == TS_ROLES_fma || ts_tile_attr(s, "apart")->i) {
     if (m->info->cluster > 1) ts_emit_fail(m->e, "warps of a cluster that arrive apart");
-    if (m->unit == TS_ROLES_warps) plain(m, "membar.cta;"); /* what was read is in registers */
+    /* What was read is in registers: multiply-adds of large tiles have waited for it. */
+    bool few = m->unit == TS_ROLES_fma && m->layout.nrow < 8;
+    if (m->unit == TS_ROLES_warps || few) plain(m, "membar.cta;");
     plain(m, "bar.warp.sync 0xffffffff;");
     V first = LLVMBuildICmp(m->e->b, LLVMIntEQ, m->lane, ts_roles_int(m, 0), "");
     arrive_here(m, at, ts_roles_flag(m, first));
