@@ -41,6 +41,7 @@ static void statement(TsRoles *m, const TsTileStmt *s) {
   case TS_TILE_store_below: ts_roles_store(m, s); return;
   case TS_TILE_load_rows: ts_roles_load_rows(m, s); return;
   case TS_TILE_store_rows: ts_roles_put_rows(m, s); return;
+  case TS_TILE_blank: ts_roles_blank(m, s); return;
   case TS_TILE_unpack: ts_roles_unpack(m, s); return;
   case TS_TILE_cast: ts_roles_cast(m, s); return;
   case TS_TILE_part: ts_roles_part(m, s); return;

@@ -137,6 +137,9 @@ void ts_roles_copy_bulk(TsRoles *m, const TsTileStmt *s);
 void ts_roles_copy_async(TsRoles *m, const TsTileStmt *s);
 void ts_roles_store_bulk(TsRoles *m, const TsTileStmt *s);
 
+/* ---- jit/emit/roles/blank.c: rows that become zeros */
+void ts_roles_blank(TsRoles *m, const TsTileStmt *s);
+
 /* ---- jit/emit/roles/unit.c: products */
 void ts_roles_layout(TsRoles *m);            /* of the role at hand */
 bool ts_roles_is_pairs(const TsTileType *t); /* 16 bits, two columns in a register */
