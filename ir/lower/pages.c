@@ -44,7 +44,7 @@ static Pages read_node(const TsNode *n) {
 
 /* ---- where pages lie */
 static bool good_size(int64_t n) {
-  return n < TS_GPU_DECODE_KEYS ? n >= 8 && TS_GPU_DECODE_KEYS % n == 0
+  return n < TS_GPU_DECODE_KEYS ? n >= 16 && TS_GPU_DECODE_KEYS % n == 0
                                 : n % TS_GPU_DECODE_KEYS == 0 && n <= 1 << 16;
 }
 

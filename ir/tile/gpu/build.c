@@ -223,7 +223,7 @@ void ts_gpu_fetch_rows(TsTileBuild *b, V to, V from, V barrier, V slot, int at, 
   ts_gpu_say(
       b, TS_TILE_copy_bulk,
       TS_GPU_IN(to, from, barrier, slot, slot, ts_tile_index(b, at), zero, head, row, zero),
-      TS_GPU_SET({"shape", ts_gpu_list(2, shape)}, {"stream", flag(true)}), NULL);
+      TS_GPU_SET({"shape", ts_gpu_list(2, shape)}), NULL);
 }
 
 void ts_gpu_fetch_once(TsTileBuild *b, V to, V from, V barrier, V slot, V head, V row) {

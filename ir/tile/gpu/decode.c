@@ -231,7 +231,7 @@ static V fetch_split(Decode *a, V n, const Ring *q, Ring *k, Ring *v) {
 static void load_role(Decode *a) {
   TsTileBuild *b = &a->b;
   TsTileRegion *before = ts_gpu_role(b, "load", WARPS);
-  ts_gpu_registers(b, 40);
+  ts_gpu_registers(b, a->x.pages.size ? 48 : 40);
   if (a->x.last) ts_gpu_plain(b, TS_TILE_await_launch);
   V one = number(a, 1), zero = number(a, 0);
   TsGpuRepeat l = ts_gpu_repeat(b, 7, (V[]){a->block, zero, one, zero, one, zero, one});
@@ -261,7 +261,7 @@ V ts_gpu_decode_receive(Decode *a, const Ring *q) {
 static bool good_pages(const TsGpuDecode *x) {
   const TsGpuPages *p = &x->pages;
   if (!p->size) return true;
-  bool fits = p->size < KEYS ? p->size >= 8 && KEYS % p->size == 0 : p->size % KEYS == 0;
+  bool fits = p->size < KEYS ? p->size >= 16 && KEYS % p->size == 0 : p->size % KEYS == 0;
   return fits && x->last && p->heads > 0 && p->rows > 0 && p->count > 0;
 }
 

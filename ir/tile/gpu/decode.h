@@ -34,7 +34,7 @@ enum {
 
 /* Where keys and values of batches lie, if not side by side. */
 typedef struct TsGpuPages {
-  int size; /* keys of one, 8 to 128 that divide 128, or a multiple of 128; 0: side by side */
+  int size; /* keys of one, 16 to 128 that divide 128, or a multiple of 128; 0: side by side */
   int64_t heads, rows, count; /* of k and v; of the table */
 } TsGpuPages;
 

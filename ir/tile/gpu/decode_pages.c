@@ -46,18 +46,23 @@ static V row_of(Decode *a, V key, int64_t n) {
   return ts_gpu_decode_choose(a, sees, row, number(a, p->rows));
 }
 
-/* Of the table, before memory is waited for. */
+/* The first places are asked for before memory is waited for; more than a few of them have no
+ * registers. */
 void ts_gpu_decode_fetch_pages(Decode *a, V to, V from, V full, V empty,
-                               const TsGpuDecodeRing *r, V i) {
-  enum { MOST = KEYS / 8 };
+                               const TsGpuDecodeRing *r, V block) {
+  enum { FEW = 4 };
   int rows = a->x.pages.size < KEYS ? a->x.pages.size : KEYS, n = KEYS / rows;
-  V k0 = ts_gpu_decode_keys_at(a, i), row[MOST];
+  V k0 = ts_gpu_decode_keys_at(a, block), row[FEW];
   V own = op2(a, TS_OP_mul, a->batch, heads_of_batch(a)), head = op2(a, TS_OP_sub, a->head, own);
-  for (int p = 0; p < n; p++) row[p] = row_of(a, by(a, TS_OP_add, k0, p * rows), rows);
-  ts_gpu_await(&a->b, empty, r->slot, r->parity);
-  ts_gpu_expect(&a->b, full, r->slot, to);
-  for (int p = 0; p < n; p++)
-    ts_gpu_fetch_rows(&a->b, to, from, full, r->slot, p * rows, rows, head, row[p]);
+  for (int p = 0; p < n; p += FEW) {
+    int end = p + FEW < n ? p + FEW : n;
+    for (int i = p; i < end; i++)
+      row[i - p] = row_of(a, by(a, TS_OP_add, k0, i * rows), rows);
+    if (!p) ts_gpu_await(&a->b, empty, r->slot, r->parity);
+    if (!p) ts_gpu_expect(&a->b, full, r->slot, to);
+    for (int i = p; i < end; i++)
+      ts_gpu_fetch_rows(&a->b, to, from, full, r->slot, i * rows, rows, head, row[i - p]);
+  }
 }
 
 /* ---- what is not seen */

@@ -121,6 +121,12 @@ static bool is_of_rows(const TsTileStmt *s) {
          shape->n == 2 && shape->ints[0] != s->in[0]->type.dim[1];
 }
 
+int64_t ts_roles_copied_bytes(TsRoles *m, const TsTileStmt *s) {
+  const TsTileType *t = &s->in[0]->type;
+  int64_t n = ts_roles_slot_bytes(m, t);
+  return is_of_rows(s) ? n / t->dim[1] * ts_tile_attr(s, "shape")->ints[0] : n;
+}
+
 static void copied_whole(TsRoles *m, const TsTileStmt *s, const TsTileType *shared) {
   const TsAttr *shape = ts_tile_attr(s, "shape");
   bool whole = shape->type == TS_ATTR_ints && shape->n == 2 &&

@@ -134,6 +134,8 @@ void ts_roles_meet(TsRoles *m); /* all blocks of a cluster */
 
 /* ---- jit/emit/roles/copy.c */
 void ts_roles_copy_bulk(TsRoles *m, const TsTileStmt *s);
+/* What it brings: a slot, as far as it is this block's, or some rows of one. */
+int64_t ts_roles_copied_bytes(TsRoles *m, const TsTileStmt *s);
 void ts_roles_copy_async(TsRoles *m, const TsTileStmt *s);
 void ts_roles_store_bulk(TsRoles *m, const TsTileStmt *s);
 
