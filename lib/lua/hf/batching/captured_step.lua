@@ -1,6 +1,6 @@
 -- The step of all texts that want one token more as one captured function, on devices: tokens, positions, tables and places to write
 -- are tensors, pages are written in place, so a step is the same code as the one before it. One is captured for each number of rows
--- and width of tables, both powers of two, when these have come a few times. Processors make calls one by one.
+-- and width of tables, both powers of two, when these have come a few times. Processors read pages where they lie without it.
 
 local Captured = require "tessera.hf.captured"
 local core = require "tessera.core"
@@ -19,13 +19,13 @@ function Step.new(model, store)
     return model { ids = ids, cache = view, last = true }:select(1, 0)
   end
   side_by_side.model(model, store.device)
-  return setmetatable({ store = store, seen = {}, captured = Captured.new("batch_step", body) }, Step)
+  return setmetatable({ store = store, seen = {}, step = Captured.new("batch_step", body) }, Step)
 end
 
 --- Logits [B, V] of texts, a list with false for rows that are nobody's; nil if the call is one for an uncaptured step. room: as of
 --- Store:view, or 1 where it means nothing.
 function Step:call(ids, texts, starts, room)
-  if self.captured.off then return nil end
+  if self.step.off then return nil end
   local s = self.store
   local most = 0
   for _, start in ipairs(starts) do most = math.max(most, start) end
@@ -36,14 +36,14 @@ function Step:call(ids, texts, starts, room)
   if self.seen[key] <= EAGER then return nil end
   local rows, start, tables, slots = s:arguments(texts, starts)
   local tokens = core.tensor(ids, { dtype = "i64", device = s.device })
-  local ok, y = self.captured:call(tokens, rows, start, tables, slots, { k = s.k, v = s.v, ks = s.ks, vs = s.vs }, room)
+  local ok, y = self.step:call(tokens, rows, start, tables, slots, { k = s.k, v = s.v, ks = s.ks, vs = s.vs }, room)
   return ok and y or nil
 end
 
---- Why steps are made of calls one by one; nil where they are captured. step: what new gave.
-function Step.why_not(step)
-  if not step then return "processors make calls one by one" end
-  return step.captured:why_not()
+--- Why steps are made of calls one by one; nil where they are captured. own: what new gave.
+function Step.why_not(own)
+  if not own then return "processors read pages where they lie" end
+  return own.step:why_not()
 end
 
 return Step

@@ -27,7 +27,11 @@ local function lists_of(x)
   end
   return core.is_tensor(x) and (x.ndim == 1 and x:unsqueeze(0) or x):totable() or { x }
 end
-local function rows_of(x) return lists_of(need_whole(x)) end
+local function rows_of(x)
+  local rows = lists_of(x)
+  need_whole(x)
+  return rows
+end
 local function is_encoding(v) return type(v) == "table" and not core.is_tensor(v) and v.ids ~= nil end
 
 -- The texts of an encoding behind those of the list. What is padding is no token of a text.
