@@ -132,18 +132,20 @@ static V row_at(TsTileBuild *b, const Pages *p, const Place *at, V table, V insi
   return ts_tile_op3(b, TS_OP_where, inside, row, none);
 }
 
-/* @pages(pool, table, start, scale?) -> y, all of them lines. */
+/* @pages(pool, table, start, scale?) -> y, all of them lines. What lies nowhere is read as 0. */
 static TsTile *build_together(const Pages *p, int which) {
   const TsMeta *m = p->in[which], *scale = p->in[which - K + K_SCALE];
   TsTile *k = ts_tile_new("pages");
   if (!k) return NULL;
   int64_t d = m->dim[3], rows = p->key_heads * p->all * p->size;
   int64_t n = p->batch * p->key_heads * p->keys * d;
-  V pool = ts_short_param(k, "pool", (TsDtype)m->dtype, rows * d, false);
+  bool moves = (TsDtype)m->dtype == p->d && !scale;
+  TsDtype of = moves ? ts_short_bits(p->d) : (TsDtype)m->dtype;
+  V pool = ts_short_param(k, "pool", of, rows * d, false);
   V table = ts_short_param(k, "table", TS_DT_i64, p->batch * p->count, false);
   V start = ts_short_param(k, "start", TS_DT_i64, p->batch, false);
   V scales = scale ? ts_short_param(k, "scale", TS_DT_f32, rows, false) : NULL;
-  V y = ts_short_param(k, "y", p->d, n, true);
+  V y = ts_short_param(k, "y", moves ? of : p->d, n, true);
   TsTileBuild build = ts_tile_build(k), *b = &build;
   TsTileType t = ts_tile_vector(TS_DT_i64, PIECE);
   TsTileAccess edge = {.edge = true};
@@ -162,8 +164,7 @@ static TsTile *build_together(const Pages *p, int which) {
     V s = ts_short_gather(b, scales, row, true);
     x = op2(b, TS_OP_mul, ts_tile_cast(b, x, TS_DT_f32), s);
   }
-  x = x ? ts_tile_cast(b, x, p->d) : NULL;
-  if (x) x = ts_tile_op3(b, TS_OP_where, is, x, ts_tile_const(b, 0, &x->type));
+  if (x && !moves) x = ts_tile_cast(b, x, p->d);
   ts_tile_store(b, y, &l.i, x, &edge);
   ts_tile_for_end(b, &l, NULL, NULL);
   return k;
@@ -232,6 +233,40 @@ static bool make(Whole *w, const Pages *p, const TsSched *s, TsError *err) {
   return w->s->ngroup == 1;
 }
 
+/* A kernel, which is taken over, as a step; a sequence as its steps, with memory of their own. */
+static void add_all(TsSteps *x, TsTile *k, const int *arg, const int64_t *dim) {
+  enum { MOST = 16 };
+  const TsTileSequence *s = k->sequence;
+  int temp[MOST];
+  if (!s) {
+    ts_steps_add(x, k, arg, dim);
+    return;
+  }
+  for (int i = 0; i < s->ntemp && i < MOST; i++)
+    temp[i] = ts_tile_sequence_temp(x->sequence, s->temp[i].nbytes, s->temp[i].zero);
+  for (int i = 0; i < s->n; i++) {
+    const TsTileStep *p = &s->step[i];
+    int own[TS_TILE_STEP_PARAMS];
+    for (int a = 0; a < p->k->nparam; a++) {
+      own[a] = p->arg[a] < 0 ? temp[-1 - p->arg[a]] : arg[p->arg[a]];
+      own[a] = ts_steps_from(x, own[a], p->byte[a]);
+    }
+    ts_steps_add(x, ts_tile_share(p->k), own, p->dim);
+  }
+  ts_tile_free(k);
+}
+
+/* Whether its steps need nothing but memory between them. */
+static bool is_plain(const TsTile *k) {
+  const TsTileSequence *s = k->sequence;
+  for (int i = 0; s && i < s->ntemp; i++)
+    if (s->temp[i].shared || s->temp[i].data) return false;
+  for (int i = 0; s && i < s->n; i++)
+    for (int d = 0; d < s->step[i].k->ndim; d++)
+      if (s->step[i].of[d]) return false;
+  return !s || s->ntemp <= 16;
+}
+
 /* Steps behind each other, of which attention is the last. */
 static bool put(TsSteps *x, const Pages *p, const Whole *w, TsSchedKernel *k) {
   int arg[6], at[5] = {ts_steps_in(x, Q, NULL)};
@@ -256,7 +291,7 @@ static bool put(TsSteps *x, const Pages *p, const Whole *w, TsSchedKernel *k) {
     if (in == 5 && k->value[i] != w->y) return false;
     arg[i] = in < 5 ? at[in] : ts_steps_out(x, 0, NULL);
   }
-  ts_steps_add(x, k->tile, arg, k->dim);
+  add_all(x, k->tile, arg, k->dim);
   k->tile = NULL;
   return true;
 }
@@ -265,7 +300,8 @@ static int in_steps(TsSteps *x, const Pages *p, TsSchedKernel *k) {
   Whole w = {.g = NULL};
   bool made = make(&w, p, x->s, x->err) &&
               !ts_lower_group(w.s, w.s->group[0], NULL, NULL, k, x->err) && !k->nguard &&
-              !k->ndraw && k->tile->nparam <= 6 && put(x, p, &w, k);
+              !k->ndraw && k->tile->nparam <= 6 && is_plain(k->tile) && put(x, p, &w, k);
+
   if (!made && k->tile) ts_tile_free(k->tile);
   ts_sched_free(w.s);
   if (w.g) ts_graph_free(w.g);
