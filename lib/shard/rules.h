@@ -30,6 +30,6 @@ TsShardRule ts_shard_matmul, ts_shard_grouped_matmul, ts_shard_quantized_matmul,
 TsShardRule ts_shard_conv, ts_shard_conv_transpose, ts_shard_conv_weight_grad, ts_shard_images;
 /* lib/shard/nn.c: other layers, losses, steps of optimisers */
 TsShardRule ts_shard_norm, ts_shard_norm_grad, ts_shard_rope, ts_shard_attention,
-    ts_shard_attention_grad, ts_shard_lstm_grad, ts_shard_cross_entropy, ts_shard_step;
+    ts_shard_paged_attention, ts_shard_attention_grad, ts_shard_lstm_grad, ts_shard_cross_entropy, ts_shard_step;
 
 #endif
