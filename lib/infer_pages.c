@@ -4,7 +4,9 @@
 enum { Q, K, V, TABLE, START, SINK, K_SCALE, V_SCALE, INPUTS };
 enum { WINDOW, SCALE };
 
-static const TsMeta *input(const TsInfer *inf, int i) { return i < inf->nin ? inf->in[i] : NULL; }
+static const TsMeta *input(const TsInfer *inf, int i) {
+  return i < inf->nin ? inf->in[i] : NULL;
+}
 
 static int refuse(const TsInfer *inf, int a, int b, const char *what) {
   char first[TS_META_TEXT], second[TS_META_TEXT];
@@ -29,9 +31,8 @@ static int check_types(const TsInfer *inf) {
                          : ts_dtype_is((TsDtype)m->dtype, TS_KIND_F);
     char text[TS_META_TEXT];
     if (!fine)
-      return ts_error_set(inf->err, TS_ERR_dtype,
-                          "paged_attention: %s is %s, and has to be %s", name[i],
-                          ts_meta_text(m, text),
+      return ts_error_set(inf->err, TS_ERR_dtype, "paged_attention: %s is %s, and has to be %s",
+                          name[i], ts_meta_text(m, text),
                           index    ? "whole numbers"
                           : wide   ? "f32"
                           : i == Q ? "f16, bf16, f32 or f64"

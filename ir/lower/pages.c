@@ -37,8 +37,8 @@ static Pages read_node(const TsNode *n) {
   p.key_heads = k[0], p.all = k[1], p.size = k[2];
   p.count = p.in[TABLE]->dim[1], p.keys = p.count * p.size;
   p.window = n->attr[WINDOW].type == TS_ATTR_int ? n->attr[WINDOW].i : 0;
-  p.scale = n->attr[SCALE].type == TS_ATTR_f ? n->attr[SCALE].f
-                                             : 1 / sqrt((double)(q[3] ? q[3] : 1));
+  p.scale =
+      n->attr[SCALE].type == TS_ATTR_f ? n->attr[SCALE].f : 1 / sqrt((double)(q[3] ? q[3] : 1));
   return p;
 }
 
@@ -75,7 +75,8 @@ static TsTile *kernel(const Pages *p, int64_t nsm, int stages, int64_t *dim, int
   if (stages > 1 && stages < x.stages) x.stages = stages;
   *has = x.stages;
   int64_t blocks = splits.all < nsm ? splits.all : nsm;
-  int64_t all[9] = {j, each, p->keys, chunk, splits.n, splits.longs, p->heads, p->batch, blocks};
+  int64_t all[9] = {j,        each,     p->keys, chunk, splits.n, splits.longs,
+                    p->heads, p->batch, blocks};
   memcpy(dim, all, sizeof all);
   return ts_tile_gpu_decode(&x, err);
 }
@@ -211,7 +212,8 @@ static TsVal operand(TsGraph *g, TsDtype d, int n, const int64_t *dim) {
 
 static bool make(Whole *w, const Pages *p, const TsSched *s, TsError *err) {
   const int64_t *q = p->in[Q]->dim;
-  int64_t kv[4] = {p->batch, p->key_heads, p->keys, q[3]}, see[4] = {p->batch, 1, q[2], p->keys};
+  int64_t kv[4] = {p->batch, p->key_heads, p->keys, q[3]},
+          see[4] = {p->batch, 1, q[2], p->keys};
   if (!(w->g = ts_graph_new("pages", err))) return false;
   w->g->apart = true;
   w->in[0] = operand(w->g, p->d, 4, q), w->in[1] = operand(w->g, p->d, 4, kv);

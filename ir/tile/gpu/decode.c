@@ -270,7 +270,8 @@ static int legal(const TsGpuDecode *x, TsError *err) {
   bool rows = x->rows == 8 || x->rows == 16 || x->rows == 32 || x->rows == 64;
   if (half && rows && (x->d == 64 || x->d == 128) && x->queries > 0 && x->queries <= x->rows &&
       x->stages > 1 && x->stages < 9 && x->window >= 0 && x->scale > 0 && x->room > 0 &&
-      good_pages(x) && (!x->sink || x->queries == 1) && (!x->last || (x->queries == 1 && !x->mask.some)) &&
+      good_pages(x) && (!x->sink || x->queries == 1) &&
+      (!x->last || (x->queries == 1 && !x->mask.some)) &&
       (!x->mask.some || (x->mask.dim[1] == 1 && x->mask.dim[2] == 1)))
     return 0;
   return ts_error_set(err, TS_ERR_argument, "no attention of %s with %d rows of %d",

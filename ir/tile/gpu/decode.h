@@ -51,9 +51,9 @@ typedef struct TsGpuDecode {
   bool last;
   TsGpuPages pages; /* with `last` */
   double scale;     /* above 0 */
-  int stages;     /* of keys, and of values */
-  TsGpuMask mask; /* one number for each key, of all heads */
-  int64_t room;   /* chunks that there is scratch for; at least those of a run */
+  int stages;       /* of keys, and of values */
+  TsGpuMask mask;   /* one number for each key, of all heads */
+  int64_t room;     /* chunks that there is scratch for; at least those of a run */
 } TsGpuDecode;
 
 /* The usual numbers, for `rows` query rows of a key head and so many chunks. */

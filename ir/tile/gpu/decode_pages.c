@@ -53,11 +53,11 @@ void ts_gpu_decode_fetch_pages(Decode *a, V to, V from, V full, V empty,
   enum { FEW = 4 };
   int rows = a->x.pages.size < KEYS ? a->x.pages.size : KEYS, n = KEYS / rows;
   V k0 = ts_gpu_decode_keys_at(a, block), row[FEW];
-  V own = op2(a, TS_OP_mul, a->batch, heads_of_batch(a)), head = op2(a, TS_OP_sub, a->head, own);
+  V own = op2(a, TS_OP_mul, a->batch, heads_of_batch(a)),
+    head = op2(a, TS_OP_sub, a->head, own);
   for (int p = 0; p < n; p += FEW) {
     int end = p + FEW < n ? p + FEW : n;
-    for (int i = p; i < end; i++)
-      row[i - p] = row_of(a, by(a, TS_OP_add, k0, i * rows), rows);
+    for (int i = p; i < end; i++) row[i - p] = row_of(a, by(a, TS_OP_add, k0, i * rows), rows);
     if (!p) ts_gpu_await(&a->b, empty, r->slot, r->parity);
     if (!p) ts_gpu_expect(&a->b, full, r->slot, to);
     for (int i = p; i < end; i++)

@@ -15,7 +15,7 @@ typedef struct TsGpuDecoding {
   TsGpuDecode x;
   TsTileBuild b;
   TsTileVal q, k, v, table, mask, last, sink, y; /* parameters */
-  TsTileVal batch; /* of the part, with `last` */
+  TsTileVal batch;                               /* of the part, with `last` */
   TsTileVal seen; /* keys that the last query of the part sees: T, or up to `last` */
   TsTileVal j, e, t, c, n, l, h, p; /* sizes */
   TsTileVal blocks;                 /* of keys */

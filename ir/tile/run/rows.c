@@ -49,8 +49,9 @@ int ts_tile_do_blank(TsTileRun *r, const TsTileStmt *s) {
                             (long long)p->dim[0]);
   for (int64_t i = 0; i < p->dim[1]; i++)
     for (int64_t j = 0; (i < low || i >= end) && j < p->dim[2]; j++)
-      memset(p->at + (slot * p->stride[0] + i * p->stride[1] + j * p->stride[2]) * (int64_t)each, 0,
-             each);
+      memset(p->at +
+                 (slot * p->stride[0] + i * p->stride[1] + j * p->stride[2]) * (int64_t)each,
+             0, each);
   return 0;
 }
 

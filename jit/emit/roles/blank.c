@@ -25,7 +25,8 @@ void ts_roles_blank(TsRoles *m, const TsTileStmt *s) {
   const TsTileType *t = &s->in[0]->type;
   int64_t wide = t->dim[2] * ts_dtypes[t->dtype].nbytes, rows = t->dim[1];
   int64_t panel = t->swizzle && t->swizzle < wide ? t->swizzle : wide;
-  bool fits = !m->single && t->split == 0 && panel <= 128 && wide % panel == 0 && panel % 16 == 0;
+  bool fits =
+      !m->single && t->split == 0 && panel <= 128 && wide % panel == 0 && panel % 16 == 0;
   if (!fits) ts_emit_fail(m->e, "rows of patterns become zeros, by all threads of a role");
   V slot = ts_roles_slot(m, s->in[0], ts_emit_scalar(m->e, s->in[1]));
   V low = ts_emit_scalar(m->e, s->in[2]), end = ts_emit_scalar(m->e, s->in[3]);

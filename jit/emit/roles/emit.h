@@ -56,7 +56,7 @@ typedef struct TsRoles {
   int across;                        /* of unit warps: side by side, and where this one is */
   LLVMValueRef warp_row, warp_col;
   bool turned; /* a tile of 8 rows, whose columns are the unit's rows */
-  int copied; /* bytes that its rows of A, B and C are multiples of */
+  int copied;  /* bytes that its rows of A, B and C are multiples of */
   TsRolesLayout layout;
   int npending, ngroup;
   TsTileVal pending[TS_ROLES_PENDING]; /* sums of products under way */

@@ -11,7 +11,7 @@ typedef struct Case {
   TsDtype dtype;
   int d, rows, queries, window;
   bool causal, sink, mask, last; /* mask: of each key; last: which key is seen last, by batch */
-  int page;                       /* keys of one, with last; 0: none */
+  int page;                      /* keys of one, with last; 0: none */
 } Case;
 
 static const TsTarget hopper = {.name = "sm_90a", .shared_bytes = 232448};
