@@ -236,7 +236,7 @@ static int64_t bytes_here(TsRoles *m, const TsTileStmt *s) {
   int64_t all = 0, here = 0;
   for (const TsTileStmt *c = s->next; c; c = c->next) {
     if (c->op != TS_TILE_copy_bulk || c->in[2] != s->in[0]) continue;
-    int64_t n = ts_roles_slot_bytes(m, &c->in[0]->type);
+    int64_t n = ts_roles_copied_bytes(m, c);
     here += n;
     all += c->in[0]->type.split ? n * m->info->cluster : n;
   }
