@@ -355,13 +355,13 @@ INLINE void add_part(const Part *p, int part, int sides, Codes codes, F table, b
     }                                                                                          \
   }
 /* format, vectors side by side, elements, bytes; elements whose codes are made at once; whether there is a least number; codes.
- * Chains of two vectors wait for each other's steps; of four, codes of 16 elements stay in registers and those of 32 of a byte each
- * do not. Where a part takes more work, more vectors do not pay. */
+ * Chains of two vectors wait for each other's steps, those of four do not if codes of 16 elements at a time stay in registers.
+ * Where a part takes more work, or more bytes come from memory, more vectors do not pay. */
 DOTS(q4_0, 4, 32, 18, 32, false, IN_BYTES_OF(16), around)
 DOTS(q4_1, 4, 32, 20, 32, true, IN_BYTES_OF(16), from_0)
 DOTS(q5_0, 2, 32, 22, 32, false, ALONE, from_0)
 DOTS(q5_1, 2, 32, 24, 32, true, ALONE, from_0)
-DOTS(q8_0, 4, 32, 34, 16, false, ALONE, from_0)
+DOTS(q8_0, WIDE_SIDES, 32, 34, 16, false, ALONE, from_0)
 DOTS(iq4_nl, 4, 32, 18, 32, false, IN_BYTES_OF(16), iq4)
 DOTS(q4_k, 4, 256, 144, 16, true, IN_BYTES_OF(32), from_0)
 DOTS(q5_k, 2, 256, 176, 32, true, ALONE, from_0)
