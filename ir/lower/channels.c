@@ -352,6 +352,21 @@ static int settle(Pass *p, TsVal v) {
   return made ? 0 : -1;
 }
 
+/* Result i has bytes of its own where it had them: what was computed once for two is copied. */
+static int own_bytes(Pass *p, int i) {
+  const TsGraph *g = p->m.from;
+  TsVal v = g->result[i], now = ts_graph_mapped(&p->m, v);
+  bool shared = ts_node_is_view(now->node) && !ts_node_is_view(v->node);
+  for (int k = 0; k < i; k++)
+    shared |= g->result[k] != v && ts_graph_mapped(&p->m, g->result[k]) == now;
+  if (!shared) return 0;
+  p->m.to->apart = true;
+  TsVal made = ts_build1(build(p), TS_OP_clone, now);
+  p->m.to->apart = false;
+  p->m.value[at(p, v)] = made;
+  return made ? 0 : -1;
+}
+
 /* What shares its bytes with others stays as it is. */
 static bool shares(const TsGraph *g, int i) {
   if (!g->bytes) return false;
@@ -373,7 +388,8 @@ static int pass(Pass *p) {
   if (p->gained <= p->turned) return 0;
   for (int i = 0; i < g->nresult; i++)
     if (!ts_graph_mapped(&p->m, g->result[i]) && shares(g, i)) return 0;
-  for (int i = 0; i < g->nresult && !failed; i++) failed = settle(p, g->result[i]);
+  for (int i = 0; i < g->nresult && !failed; i++)
+    failed = settle(p, g->result[i]) || own_bytes(p, i);
   for (int i = 0; i < g->nupdate && !failed; i++) failed = settle(p, g->update[i].value);
   return failed || ts_graph_map_finish(&p->m) ? -1 : 1;
 }
