@@ -10,7 +10,8 @@ typedef struct Case {
 } Case;
 
 static const Case all[] = {{4, 32, 5760, 2880},   {4, 128, 2880, 2880},   {28, 32, 5760, 2880},
-                           {256, 32, 2880, 2880}, {2048, 32, 5760, 2880}, {8, 4, 96, 64}};
+                           {256, 32, 2880, 2880}, {2048, 32, 5760, 2880}, {8, 4, 96, 64},
+                           {4, 8, 128, 288},      {7, 8, 128, 320}};
 enum { CASES = sizeof all / sizeof *all };
 
 static void say(const void *of, const char *what) {
