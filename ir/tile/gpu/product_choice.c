@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "ir/tile/gpu/build.h"
+#include "ir/tile/gpu/chain_tile.h"
 
 enum { MOST = 12 /* stages; more do not help */ };
 
@@ -111,8 +112,11 @@ TsGpuProduct ts_gpu_product_for(TsDtype in, TsDtype out, bool transposed_a, bool
                                 int64_t m, int64_t n, int64_t k, int64_t batch, int nsm) {
   const Tile *best = &tile[0];
   k = k * ts_dtypes[in].nbytes / 2; /* eight bits take half as long */
-  if (ts_dtypes[in].nbytes > 2)
-    return ts_gpu_product(in, out, transposed_a, transposed_b, 0, 0);
+  if (ts_dtypes[in].nbytes > 2) {
+    int rows = 0, cols = 0;
+    ts_gpu_chain_tile(in, m, n, batch, nsm, &rows, &cols);
+    return ts_gpu_product(in, out, transposed_a, transposed_b, rows, cols);
+  }
   for (size_t i = 1; i < sizeof tile / sizeof *tile; i++)
     if (usec_of(&tile[i], m, n, k, batch, nsm) < usec_of(best, m, n, k, batch, nsm))
       best = &tile[i];
