@@ -23,6 +23,7 @@ static const Row row[] = {
     {TS_OP_matmul, TS_UNIT_mma, JOINS, ts_lower_product},
     {TS_OP_attention, TS_UNIT_roles, ALONE, ts_lower_decode},
     {TS_OP_attention, TS_UNIT_mma, ALONE, ts_lower_attention},
+    {TS_OP_paged_attention, TS_UNIT_blocks, ALONE, ts_lower_pages},
     {TS_OP_attention_grad, TS_UNIT_mma, ALONE, ts_lower_attention_grad},
     {TS_OP_attention_grad, TS_UNIT_blocks, ALONE, ts_lower_attention_grad_unit},
     {TS_OP_attention_grad, TS_UNIT_blocks, ALONE, ts_lower_attention_wide},
