@@ -1,6 +1,6 @@
 /* PTX of products of experts (ir/tile/gpu/experts.c) in the sizes of gpt-oss, of one row to
- * thousands: what they read ahead of the launch in front; assembled where ptxas is found, without
- * spills. "print i" prints the PTX of case i. */
+ * thousands: what they read ahead of the launch in front; assembled where ptxas is found,
+ * without spills. "print i" prints the PTX of case i. */
 #include "ir/tile/ahead.h"
 #include "ir/tile/gpu/experts.h"
 #include "jit/compile/llvm.h"
