@@ -9,7 +9,7 @@ end
 local function normal(shape, stream, dtype) return rng.normal(shape, { seed = 5, stream = stream }):cast(dtype or "f32") end
 local function all_formats()
   for n, format in ipairs(formats) do
-    for _, rows in ipairs { 1, 3, 37 } do
+    for _, rows in ipairs { 1, 2, 3, 37 } do
       for _, out in ipairs { 1, 13, 96 } do
         local k = 256 * (n % 3 + 1) + (format.block == 32 and 32 or 0)
         local x, w, bias = normal({ rows, k }, 1), normal({ out, k }, 2):cast(format.name), normal({ out }, 3)

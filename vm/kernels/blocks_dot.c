@@ -26,9 +26,8 @@ typedef uint8_t u8;
 #endif
 
 enum {
-  SIDES = 4,  /* vectors of rows side by side, for one row of x, at most */
-  PART = 32,  /* elements whose codes are made at once */
-  BLOCKS = 16 /* of 32 elements, whose first words are read ahead */
+  SIDES = 4, /* vectors of rows side by side, for one row of x, at most */
+  PART = 32  /* elements whose codes are made at once, at most */
 };
 
 /* How the codes of a part stand: each a byte, which may be signed; or as four bits of table's element, below and above in
@@ -44,37 +43,34 @@ typedef struct Part {
 
 #define IN_BYTES_OF(n) (!TABLES ? ALONE : (n) == 16 ? HALVES : BELOW)
 
-/* What a block of 32 has in front of its codes, lane by lane. */
-typedef struct Head {
-  uint16_t d[LANES], least[LANES];
-  uint32_t bits[LANES];
-} Head;
-
 typedef struct At {
   const u8 *s;        /* the block of lane 0 */
   const int32_t *row; /* of the lanes' rows in w, bytes */
-  const Head *head;   /* of blocks of 32; of those of 256: */
-  I q[4];             /* what their parts have in common */
+  int64_t step;       /* from row to row, */
+  bool full;          /* if none of them stands twice */
+  I q[4];             /* of blocks of 256, what their parts have in common */
   F d;
 } At;
 
 /* 16 bytes of each lane's row as four words a lane: loads and a transpose of four by four, which are
- * less work than four gathers. */
-INLINE I every_fourth(const u8 *s, const int32_t *row) {
-#define ROW(i) _mm_loadu_si128((const void *)(s + row[4 * (i)]))
+ * less work than four gathers. Where all rows are there, their distance says where, which takes no look at a list. */
+INLINE I every_fourth(const At *a, int from, int lane) {
+  const u8 *s = a->s + from;
+#define AT(i)  (a->full ? s + 4 * (i)*a->step + lane * a->step : s + a->row[4 * (i) + lane])
+#define ROW(i) _mm_loadu_si128((const void *)AT(i))
 #if defined TS_ISA_avx512
-  I a = _mm512_inserti32x4(_mm512_castsi128_si512(ROW(0)), ROW(1), 1);
-  return _mm512_inserti32x4(_mm512_inserti32x4(a, ROW(2), 2), ROW(3), 3);
+  I x = _mm512_inserti32x4(_mm512_castsi128_si512(ROW(0)), ROW(1), 1);
+  return _mm512_inserti32x4(_mm512_inserti32x4(x, ROW(2), 2), ROW(3), 3);
 #else
   return _mm256_inserti128_si256(_mm256_castsi128_si256(ROW(0)), ROW(1), 1);
 #endif
 #undef ROW
+#undef AT
 }
 
 INLINE void quads(const At *a, int from, I *q) {
-  const u8 *s = a->s + from;
-  I x = every_fourth(s, a->row), y = every_fourth(s, a->row + 1),
-    z = every_fourth(s, a->row + 2), t = every_fourth(s, a->row + 3);
+  I x = every_fourth(a, from, 0), y = every_fourth(a, from, 1), z = every_fourth(a, from, 2),
+    t = every_fourth(a, from, 3);
   I xy = ZIP(lo_epi32, x, y), zt = ZIP(lo_epi32, z, t), XY = ZIP(hi_epi32, x, y),
     ZT = ZIP(hi_epi32, z, t);
   q[0] = ZIP(lo_epi64, xy, zt), q[1] = ZIP(hi_epi64, xy, zt);
@@ -87,9 +83,9 @@ INLINE F float_of(I words, int j) { return FLOAT(AND(RIGHT(words, 8 * j), WORD(2
 /* What a code that stands in the top byte of a word is scaled by. */
 INLINE F scale_of(F d) { return MUL(d, SPLAT(0x1p-24f)); }
 
-/* The scale of a block of 32. */
-INLINE void scale_from(const At *a, Codes codes, Part *p) {
-  F d = halves(a->head->d);
+/* The scale of a block of 32, in the lower half of a word. */
+INLINE void scale_in(I word, Codes codes, Part *p) {
+  F d = half(word);
   p->by[0] = p->by[1] = codes == ALONE ? scale_of(d) : d;
 }
 
@@ -119,57 +115,73 @@ INLINE void with_fifth(Part *p, I bits, bool from_16) {
   }
 }
 
-/* ---- blocks of 32, in one part each */
-INLINE void one_part(At *a) { (void)a; }
-#define q4_0_open   one_part
-#define q4_1_open   one_part
-#define q5_0_open   one_part
-#define q5_1_open   one_part
-#define q8_0_open   one_part
-#define iq4_nl_open one_part
+/* ---- blocks of 32, in one part or two. What stands in front of codes is transposed as these are, which takes less than to
+ * bring it together number by number, and is under way with all the rest. */
+INLINE void nothing(const At *a) { (void)a; }
+#define q4_0_open   nothing
+#define q4_1_open   nothing
+#define q5_0_open   nothing
+#define q5_1_open   nothing
+#define iq4_nl_open nothing
 
 INLINE void q4_0_part(const At *a, int i, Part *p) {
   (void)i;
+  I head[4];
+  quads(a, 0, head);
   sixteen(a, 2, IN_BYTES_OF(16), p);
   if (!TABLES) from_zero(p, 8);
-  scale_from(a, IN_BYTES_OF(16), p);
+  scale_in(head[0], IN_BYTES_OF(16), p);
 }
 
 INLINE void q4_1_part(const At *a, int i, Part *p) {
   (void)i;
+  I head[4];
+  quads(a, 0, head);
   sixteen(a, 4, IN_BYTES_OF(16), p);
-  scale_from(a, IN_BYTES_OF(16), p);
-  p->from = halves(a->head->least);
+  scale_in(head[0], IN_BYTES_OF(16), p);
+  p->from = half(RIGHT(head[0], 16));
 }
 
 INLINE void q5_0_part(const At *a, int i, Part *p) {
   (void)i;
+  I head[4], bits[4];
+  quads(a, 0, head), quads(a, 2, bits);
   sixteen(a, 6, ALONE, p);
-  with_fifth(p, LOAD(a->head->bits), true);
-  scale_from(a, ALONE, p);
+  with_fifth(p, bits[0], true);
+  scale_in(head[0], ALONE, p);
 }
 
 INLINE void q5_1_part(const At *a, int i, Part *p) {
   (void)i;
+  I head[4];
+  quads(a, 0, head);
   sixteen(a, 8, ALONE, p);
-  with_fifth(p, LOAD(a->head->bits), false);
-  scale_from(a, ALONE, p);
-  p->from = halves(a->head->least);
+  with_fifth(p, head[1], false);
+  scale_in(head[0], ALONE, p);
+  p->from = half(RIGHT(head[0], 16));
 }
 
+INLINE void q8_0_open(At *a) {
+  I head[4];
+  quads(a, 0, head);
+  a->d = scale_of(half(head[0]));
+}
+
+/* Half of a block. */
 INLINE void q8_0_part(const At *a, int i, Part *p) {
-  (void)i;
-  quads(a, 2, p->code), quads(a, 18, p->code + 4);
-  scale_from(a, ALONE, p);
+  quads(a, 2 + 16 * i, p->code);
+  p->by[0] = a->d;
 }
 
 INLINE void iq4_nl_part(const At *a, int i, Part *p) {
   (void)i;
+  I head[4];
+  quads(a, 0, head);
   sixteen(a, 2, IN_BYTES_OF(16), p);
   if (!TABLES) {
     UNROLL for (int j = 0; j < 8; j++) p->code[j] = LOOK_UP(ts_block_iq4, p->code[j]);
   }
-  scale_from(a, IN_BYTES_OF(16), p);
+  scale_in(head[0], IN_BYTES_OF(16), p);
 }
 
 /* ---- blocks of 256, in eight parts */
@@ -201,9 +213,15 @@ INLINE void thirty_two(const At *a, int from, int upper, Codes codes, Part *p) {
   }
 }
 
+/* Half of what has one scale. */
 INLINE void q4_k_part(const At *a, int i, Part *p) {
-  k_scales(a, i, IN_BYTES_OF(32), p);
-  thirty_two(a, 16 + i / 2 * 32, i % 2, IN_BYTES_OF(32), p);
+  k_scales(a, i / 2, IN_BYTES_OF(32), p);
+  quads(a, 16 + i / 4 * 32 + i % 2 * 16, p->code);
+  bool upper = i / 2 % 2;
+  UNROLL for (int j = 0; j < 4; j++) {
+    if (upper) p->code[j] = RIGHT(p->code[j], 4);
+    if (IN_BYTES_OF(32) == ALONE) p->code[j] = low_four(p->code[j]);
+  }
 }
 
 INLINE void q5_k_part(const At *a, int i, Part *p) {
@@ -257,10 +275,11 @@ typedef struct Sums {
 /* next: nbytes of the rows behind those at work, which are read next and lie in a row: loads of lanes that are far from each other
  * show the processor no order that it could foresee. They are asked for one by one between steps, since it waits for as many
  * at once as it has places for what is on its way. */
-INLINE void add_part(const Part *p, int sides, Codes codes, F table, bool from, const float *x,
-                     int64_t x_step, int m, Sums *sums, const u8 *next, int64_t nbytes) {
-  UNROLL for (int k = 0; k < PART; k++) {
-    for (int64_t at = 64 * k; at < nbytes; at += 64 * PART) {
+INLINE void add_part(const Part *p, int part, int sides, Codes codes, F table, bool from,
+                     const float *x, int64_t x_step, int m, Sums *sums, const u8 *next,
+                     int64_t nbytes) {
+  UNROLL for (int k = 0; k < part; k++) {
+    for (int64_t at = 64 * k; at < nbytes; at += 64 * part) {
       _mm_prefetch((const char *)next + at, _MM_HINT_T1);
     }
     UNROLL for (int c = 0; c < sides; c++) {
@@ -273,26 +292,11 @@ INLINE void add_part(const Part *p, int sides, Codes codes, F table, bool from, 
   }
 }
 
-/* What some blocks have in front of their codes. Loads of integers do this, which have nothing else to do; a gather takes
- * the time of vectors. Below 0: there is none. */
-INLINE void read_heads(const u8 *s, const int32_t *row, int64_t blocks, int nbytes, int least,
-                       int bits, int sides, Head *to) {
-  for (int i = 0; i < LANES; i++) {
-    const u8 *at = s + row[i];
-    for (int64_t b = 0; b < blocks; b++, at += nbytes) {
-      memcpy(&to[b * sides].d[i], at, 2);
-      if (least >= 0) memcpy(&to[b * sides].least[i], at + least, 2);
-      if (bits >= 0) memcpy(&to[b * sides].bits[i], at + bits, 4);
-    }
-  }
-}
-
 /* A row of w behind the last one is the last one, and is not stored. */
-#define DOT(name, size, bytes, least, bits, from, codes, table, S, M)                          \
+#define DOT(name, size, bytes, part, from, codes, table, S, M)                                 \
   static void name##_##S##_##M(const u8 *w, int64_t step, int n, int64_t k, const float *x,    \
                                int64_t x_step, float *y, int64_t y_step) {                     \
     int32_t row[LANES];                                                                        \
-    Head heads[(size) == PART ? BLOCKS * (S) : 1];                                             \
     float out[LANES];                                                                          \
     Sums sums;                                                                                 \
     Part p[S];                                                                                 \
@@ -303,23 +307,18 @@ INLINE void read_heads(const u8 *s, const int32_t *row, int64_t blocks, int nbyt
     UNROLL for (int c = 0; c < (S); c++) UNROLL for (int i = 0; i < (M); i++) sums.of[c][i] =  \
         SPLAT(0);                                                                              \
     const u8 *next = w + (S)*LANES * step;                                                     \
-    int64_t count = k / (size);                                                                \
-    for (int64_t b = 0; b < count; b++, w += (bytes)) {                                        \
-      int64_t lot = b % BLOCKS, some = count - b < BLOCKS ? count - b : BLOCKS;                \
-      if ((size) == PART && lot == 0)                                                          \
-        for (int c = 0; c < (S); c++)                                                          \
-          read_heads(w + c * LANES * step, row, some, bytes, least, bits, S, heads + c);       \
+    for (int64_t count = k / (size); count > 0; count--, w += (bytes)) {                       \
       At at[S];                                                                                \
       UNROLL for (int c = 0; c < (S); c++) {                                                   \
-        at[c].s = w + c * LANES * step, at[c].row = row;                                       \
-        at[c].head = heads + ((size) == PART ? lot * (S) + c : 0);                             \
+        at[c].s = w + c * LANES * step, at[c].row = row, at[c].step = step,                    \
+        at[c].full = (S) > 1;                                                                  \
         name##_open(&at[c]);                                                                   \
       }                                                                                        \
-      for (int i = 0; i < (size) / PART; i++, x += PART) {                                     \
+      for (int i = 0; i < (size) / (part); i++, x += (part)) {                                 \
         UNROLL for (int c = 0; c < (S); c++) name##_part(&at[c], i, &p[c]);                    \
-        add_part(p, S, codes, in, from, x, x_step, M, &sums, next,                             \
-                 (S)*LANES *(bytes)*PART / (size));                                            \
-        next += (S)*LANES * (bytes)*PART / (size);                                             \
+        add_part(p, part, S, codes, in, from, x, x_step, M, &sums, next,                       \
+                 (S)*LANES *(bytes) * (part) / (size));                                        \
+        next += (S)*LANES * (bytes) * (part) / (size);                                         \
       }                                                                                        \
     }                                                                                          \
     UNROLL for (int c = 0; c < (S); c++) {                                                     \
@@ -332,13 +331,13 @@ INLINE void read_heads(const u8 *s, const int32_t *row, int64_t blocks, int nbyt
     }                                                                                          \
   }
 #define DOTS(...) DOTS_OF(__VA_ARGS__)
-#define DOTS_OF(name, S, size, bytes, least, bits, from, codes, table)                         \
-  DOT(name, size, bytes, least, bits, from, codes, table, S, 1)                                \
-  DOT(name, size, bytes, least, bits, from, codes, table, 1, 1)                                \
-  DOT(name, size, bytes, least, bits, from, codes, table, 2, 2)                                \
-  DOT(name, size, bytes, least, bits, from, codes, table, 1, 2)                                \
-  DOT(name, size, bytes, least, bits, from, codes, table, 1, 3)                                \
-  DOT(name, size, bytes, least, bits, from, codes, table, 1, 4)                                \
+#define DOTS_OF(name, S, size, bytes, part, from, codes, table)                                \
+  DOT(name, size, bytes, part, from, codes, table, S, 1)                                       \
+  DOT(name, size, bytes, part, from, codes, table, 1, 1)                                       \
+  DOT(name, size, bytes, part, from, codes, table, 2, 2)                                       \
+  DOT(name, size, bytes, part, from, codes, table, 1, 2)                                       \
+  DOT(name, size, bytes, part, from, codes, table, 1, 3)                                       \
+  DOT(name, size, bytes, part, from, codes, table, 1, 4)                                       \
   static void name(const void *w, int64_t step, int64_t n, int64_t k, int m, const float *x,   \
                    int64_t x_step, float *y, int64_t y_step) {                                 \
     int64_t sides = m == 1 ? (S) : m == 2 ? 2 : 1;                                             \
@@ -355,18 +354,18 @@ INLINE void read_heads(const u8 *s, const int32_t *row, int64_t blocks, int nbyt
       j += some;                                                                               \
     }                                                                                          \
   }
-/* format, vectors side by side, elements, bytes; where the least number stands and a fifth bit of codes; whether there is a
- * least number; codes. Where a part takes more
- * work, what more vectors need does not stay in registers. */
-DOTS(q4_0, 4, 32, 18, -1, -1, false, IN_BYTES_OF(16), around)
-DOTS(q4_1, 4, 32, 20, 2, -1, true, IN_BYTES_OF(16), from_0)
-DOTS(q5_0, 2, 32, 22, -1, 2, false, ALONE, from_0)
-DOTS(q5_1, 2, 32, 24, 2, 4, true, ALONE, from_0)
-DOTS(q8_0, WIDE_SIDES, 32, 34, -1, -1, false, ALONE, from_0)
-DOTS(iq4_nl, 4, 32, 18, -1, -1, false, IN_BYTES_OF(16), iq4)
-DOTS(q4_k, 2, 256, 144, -1, -1, true, IN_BYTES_OF(32), from_0)
-DOTS(q5_k, 2, 256, 176, -1, -1, true, ALONE, from_0)
-DOTS(q6_k, 2, 256, 210, -1, -1, false, ALONE, from_0)
+/* format, vectors side by side, elements, bytes; elements whose codes are made at once; whether there is a least number; codes.
+ * Chains of two vectors wait for each other's steps; of four, codes of 16 elements stay in registers and those of 32 of a byte each
+ * do not. Where a part takes more work, more vectors do not pay. */
+DOTS(q4_0, 4, 32, 18, 32, false, IN_BYTES_OF(16), around)
+DOTS(q4_1, 4, 32, 20, 32, true, IN_BYTES_OF(16), from_0)
+DOTS(q5_0, 2, 32, 22, 32, false, ALONE, from_0)
+DOTS(q5_1, 2, 32, 24, 32, true, ALONE, from_0)
+DOTS(q8_0, 4, 32, 34, 16, false, ALONE, from_0)
+DOTS(iq4_nl, 4, 32, 18, 32, false, IN_BYTES_OF(16), iq4)
+DOTS(q4_k, 4, 256, 144, 16, true, IN_BYTES_OF(32), from_0)
+DOTS(q5_k, 2, 256, 176, 32, true, ALONE, from_0)
+DOTS(q6_k, 2, 256, 210, 32, false, ALONE, from_0)
 
 void TS_ISA(ts_kernels_blocks_dot)(TsBlocksDotKernels *k) {
   *k = (TsBlocksDotKernels){.lanes = LANES,

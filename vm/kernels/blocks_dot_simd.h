@@ -6,7 +6,6 @@
 #include <stdint.h>
 
 #if defined TS_ISA_avx512
-#define WIDE_SIDES 2 /* vectors of rows side by side, of a byte an element */
 enum { LANES = 16, TABLES = 1 /* a register holds 16 floats */ };
 typedef __m512 F;
 typedef __m512i I;
@@ -43,7 +42,6 @@ static inline F halves(const uint16_t *at) {
   return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)at));
 }
 #else
-#define WIDE_SIDES      4
 enum { LANES = 8, TABLES = 0 };
 typedef __m256 F;
 typedef __m256i I;
