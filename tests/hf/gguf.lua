@@ -124,4 +124,8 @@ write(path, { ["general.architecture"] = "lama" }, { x = op.ones { 2 } })
 hf.load(path) --! there is no family for the architecture 'lama', did you mean 'llama'?
 write(path, { ["general.architecture"] = "llama" }, { ["token_embd.weight"] = op.ones { 2, 2 } })
 hf.load(path) --! the configuration lacks hidden_size, num_hidden_layers, num_attention_heads, intermediate_size
+for _, arch in ipairs { "gptneox", "gemma2", "gemma3" } do -- whose shares of heads are of two of them
+  write(path, { ["general.architecture"] = arch, [arch .. ".block_count"] = arch == "gemma3" and 62 or 46 }, { ["token_embd.weight"] = op.ones { 2, 2 } })
+  hf.load(path) --! the configuration lacks hidden_size, num_attention_heads
+end
 os.remove(path)

@@ -453,15 +453,20 @@ function run(env, list, scope, out)
   end
 end
 
+-- Whether the render before has left much garbage, which is none of the next one's.
+local heavy = false
+
 --- Renders a tree: context is variables by name. Gives the text, and {from, to} of what stood in generation blocks.
 return function(tree, context, now)
   local out = buffer()
+  if heavy then collectgarbage() end
   local held = collectgarbage "count"
   local env = setmetatable({ work = 0, stop = LOOK, memory = held + MOST_MEMORY, collect = held + MOST_MEMORY, depth = 0, line = 1, context = context, generated = {}, root = out, top = inner(nil, tree.unset), now = now }, Env)
   env.truth = truth
   local before = values.enter(env)
   local ok, why = pcall(run, env, tree, env.top, out)
   values.enter(before)
+  heavy = collectgarbage "count" > held + OFTEN
   if not ok and type(why) == "string" and why:find "stack overflow" then why = { jinja = true, message = "maximum recursion depth exceeded" } end
   if not ok then
     if type(why) == "table" and why.jinja and not why.line then why.line = env.line end

@@ -110,25 +110,11 @@ function str.rsplit(env, s, args, named)
   end
   if type(sep) ~= "string" then fail("must be str or None, not %s", values.type_name(sep)) end
   if sep == "" then fail "empty separator" end
-  -- Cut from the right: separators that overlap are found from there.
-  local parts, stop, n = {}, #s, 0
-  local at, first = #s - #sep + 1, sep:byte()
-  while at >= 1 and (most < 0 or n < most) do
-    local begins = s:byte(at) == first
-    if begins then env:spend(#sep / 16) end
-    if begins and s:sub(at, at + #sep - 1) == sep then
-      n = n + 1
-      parts[n] = s:sub(at + #sep, stop)
-      stop = at - 1
-      at = at - #sep
-    else
-      at = at - 1
-    end
-  end
+  -- Cut from the right, where separators that overlap are found from: as the text backwards is cut from the left.
   env:spend(#s / 4)
-  parts[n + 1] = s:sub(1, stop)
+  local parts = cut(env, s:reverse(), sep:reverse(), most)
   local turned = {}
-  for i = #parts, 1, -1 do turned[#turned + 1] = parts[i] end
+  for i = parts.n, 1, -1 do turned[#turned + 1] = parts[i]:reverse() end
   return pieces(env, turned)
 end
 
