@@ -143,8 +143,8 @@ typedef struct TsDriven {
     void *at; /* when it was over */
     uint64_t ticket;
   } section[TS_DRIVER_NSECTION]; /* the last ones */
-  uint64_t nsection, rejoined;   /* rejoined: the last ticket behind which the own order stands */
-  struct TsDriverLate *late;     /* blocks that sections have freed */
+  uint64_t nsection, rejoined; /* rejoined: the last ticket behind which the own order stands */
+  struct TsDriverLate *late;   /* blocks that sections have freed */
   int nlate, caplate;
   struct TsDriverPool *pool;
   struct TsDriverRecord *recording, *patching; /* devices/driver_record.c; NULL: launches run */
@@ -209,6 +209,18 @@ int64_t ts_driver_cached(const TsDevice *d);
  * handed out; else now. */
 uint64_t ts_driver_freed(const TsDevice *d);
 uint64_t ts_driver_freed_at(const TsDevice *d, const void *block);
+
+/* ---- devices/driver_cut.c */
+typedef struct TsCuts TsCuts;
+TsCuts *ts_cuts_new(void);
+/* An allocation of the driver that is free since `used` may be cut; false: the host has no memory,
+ * and it may not. */
+bool ts_cuts_add(TsCuts *s, uintptr_t at, int64_t nbytes, uint64_t used);
+/* The free piece that fits best, and since when it was free; false: there is none. */
+bool ts_cuts_take(TsCuts *s, int64_t nbytes, uintptr_t *at, uint64_t *used);
+/* Whether a block is a piece, which is free now. If with it all of its allocation is, that is
+ * whole again and none of the cuts: its address and size, else size 0. */
+bool ts_cuts_give(TsCuts *s, uintptr_t at, uint64_t now, uintptr_t *whole, int64_t *nbytes);
 
 /* ---- devices/driver_aside.c */
 int ts_driver_aside_begin(TsDevice *d, TsError *err);

@@ -5,11 +5,15 @@
  * microseconds, and giving back waits for the device, so both are rare. Small blocks (to 256
  * KiB, four classes a doubling) are places in slabs of one class; what is known of them stands
  * on the host, since the GPU's memory cannot be looked at. Large blocks are allocations of
- * their own, rounded to 1/8 of their power of two, and kept while live + cached stays below the
- * most that the program ever had live, or cached below 1/16 of the memory. What was given back
- * and is wanted again would have been worth keeping, so the limit grows by it: a program that
- * does the same again and again soon asks no more. When the driver has nothing left, launches that were
- * put off are made, all that is cached goes back and it is asked once more. */
+ * their own, rounded to 1/8 of their power of two, from 16 MiB on to 1/32 or 2 MiB, and kept while
+ * live + cached stays below the most that the program ever had live, or cached below 1/16 of the
+ * memory. What was given back and is wanted again would have been worth keeping, so the limit
+ * grows by it: a program that does the same again and again soon asks no more.
+ *
+ * When the driver has nothing left, a block that is kept and larger than what is wanted is cut
+ * (devices/driver_cut.c), from then on before the driver is asked. Where there is none, launches
+ * that were put off are made, blocks that were not used for longest go back until there are as many
+ * bytes, at last all, and the driver is asked once more. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,8 +26,11 @@ enum {
   NSMALL = 37, /* classes 512 .. 256 Ki, four a doubling */
   SLAB = 2 << 20,
   NLARGE = 240,       /* classes from SMALL_MAX on, eight a doubling */
+  FINE = 16 << 20,    /* from here on sizes are rounded to less */
   RESERVE = 64 << 20, /* this much may always stay cached, */
-  PART = 16           /* or this part of the memory */
+  PART = 16,          /* or this part of the memory */
+  SHARE = 8 /* a block is cut for what takes this part of it at least: the rest may have to
+                         wait for that as long as it lives */
 };
 
 typedef struct Slab {
@@ -49,8 +56,11 @@ typedef struct TsDriverPool {
   Kept *newest[NLARGE], *oldest[NLARGE];
   Kept *spare; /* nodes without a block, by older */
   int64_t reserve;
-  int64_t nlive;              /* blocks handed out */
-  int64_t held, cached;       /* large: bytes handed out, and kept; */
+  int64_t nlive;        /* blocks handed out */
+  int64_t held, cached; /* large: bytes handed out, and kept; */
+  int64_t pieces;       /* of these, in free pieces of what is cut */
+  TsCuts *cuts;
+  bool tight;                 /* the driver had nothing left */
   int64_t most;               /* most ever handed out, and what was given back too early */
   int32_t given_back[NLARGE]; /* blocks of a class that were dropped to stay below it */
   int64_t slabs_free;         /* bytes of free places in slabs */
@@ -63,7 +73,8 @@ typedef struct TsDriverPool {
 TsDriverPool *ts_driver_pool_new(const TsDriven *s) {
   TsDriverPool *p = calloc(1, sizeof *p);
   int64_t part = (int64_t)s->total / PART;
-  if (p) p->driver = s->driver, p->reserve = part > RESERVE ? part : RESERVE;
+  if (!p || !(p->cuts = ts_cuts_new())) return free(p), NULL;
+  p->driver = s->driver, p->reserve = part > RESERVE ? part : RESERVE;
   return p;
 }
 
@@ -94,6 +105,7 @@ static int64_t small_size(int c) { return (int64_t)(4 + c % 4) << (7 + c / 4); }
 static int64_t large_size(int64_t nbytes) {
   int top = 63 - __builtin_clzll((uint64_t)nbytes);
   int64_t step = (int64_t)1 << (top - 3);
+  if (nbytes > FINE) step = step / 4 > SLAB ? step / 4 : SLAB;
   return (nbytes + step - 1) / step * step;
 }
 
@@ -165,15 +177,22 @@ static void drop_empty_slabs(TsDriverPool *p) {
   p->nslab = kept;
 }
 
+/* For all that may use what goes back. */
+static void wait_for_work(TsDevice *d) {
+  const TsDriven *s = d->state;
+  s->driver->stream_wait(s->work);
+  s->driver->stream_wait(s->copy);
+  ts_driver_aside_wait(d);
+}
+
 void ts_driver_trim(TsDevice *d) {
   TsDriven *s = d->state;
   TsError ignored;
   if (!s->pool || ts_driver_enter(d, &ignored)) return;
-  s->driver->stream_wait(s->work);
-  s->driver->stream_wait(s->copy);
-  ts_driver_aside_wait(d);
+  wait_for_work(d);
   while (drop_oldest(s->pool) >= 0) {
   }
+  s->pool->tight = false;
   s->pool->most = s->pool->held;
   memset(s->pool->given_back, 0, sizeof s->pool->given_back);
   if (!s->pool->hold) drop_empty_slabs(s->pool);
@@ -197,13 +216,50 @@ static int out_of_memory(TsDevice *d, int64_t nbytes, TsError *err) {
                        "drop tensors that are not needed (x = nil), or keep some on the CPU");
 }
 
-static int ask(TsDevice *d, int64_t nbytes, uintptr_t *at, TsError *err) {
-  const TsDriver *v = ts_driver_of(d);
+/* A piece of a block that is kept: of one that is cut, or of the smallest that is large enough. */
+static bool cut(TsDriverPool *p, int64_t nbytes, uintptr_t *at, uint64_t *used) {
+  if (!ts_cuts_take(p->cuts, nbytes, at, used)) {
+    Kept *best = NULL;
+    for (int c = large_class(nbytes); c < NLARGE && !best; c++)
+      for (Kept *k = p->newest[c]; k; k = k->older)
+        if (k->nbytes >= nbytes && (!best || k->nbytes < best->nbytes)) best = k;
+    if (!best || best->nbytes / SHARE > nbytes) return false;
+    if (!ts_cuts_add(p->cuts, best->at, best->nbytes, best->used)) return false;
+    p->cached += best->nbytes, p->pieces += best->nbytes; /* again, behind what take does */
+    take(p, best);
+    if (!ts_cuts_take(p->cuts, nbytes, at, used)) return false;
+  }
+  p->cached -= nbytes, p->pieces -= nbytes;
+  return true;
+}
+
+/* What is not used for longest goes back, until it is as many bytes. */
+static void make_room(TsDevice *d, int64_t nbytes) {
+  TsDriverPool *p = ((TsDriven *)d->state)->pool;
+  int64_t least = p->cached - nbytes;
+  wait_for_work(d);
+  while (p->cached > least && drop_oldest(p) >= 0) {
+  }
+}
+
+/* Memory of the driver's; or, since `used`, a piece of what is kept, if that is not NULL. */
+static int ask(TsDevice *d, int64_t nbytes, uintptr_t *at, uint64_t *used, TsError *err) {
+  TsDriverPool *p = ((TsDriven *)d->state)->pool;
+  const TsDriver *v = p->driver;
   void *block = NULL;
+  if (used && p->tight && cut(p, nbytes, at, used)) return 0;
   int code = v->alloc(&block, (size_t)nbytes);
   if (code == v->full) {
+    p->tight = true;
+    if (p->most > p->held + p->cached) p->most = p->held + p->cached;
+    if (used && cut(p, nbytes, at, used)) return 0;
     if (d->let_go && d->let_go(d->holder, err)) return -1;
+    make_room(d, nbytes);
+    code = v->alloc(&block, (size_t)nbytes);
+  }
+  if (code == v->full) {
     ts_driver_trim(d);
+    p->tight = true;
     code = v->alloc(&block, (size_t)nbytes);
   }
   *at = (uintptr_t)block;
@@ -241,7 +297,7 @@ static int add_slab(TsDevice *d, int c, TsError *err) {
   }
   Slab *s = malloc(sizeof *s + (size_t)n * sizeof *s->free);
   if (!s) return out_of_host(err);
-  if (ask(d, SLAB, &s->base, err)) {
+  if (ask(d, SLAB, &s->base, NULL, err)) {
     free(s);
     return -1;
   }
@@ -283,7 +339,7 @@ static void free_small(TsDriverPool *p, uintptr_t at) {
 
 /* ---- large blocks */
 static void fit_cache(TsDriverPool *p, int64_t more) {
-  while (p->cached > p->reserve && p->held + p->cached + more > p->most) {
+  while (p->cached - p->pieces > p->reserve && p->held + p->cached + more > p->most) {
     int c = drop_oldest(p);
     if (c < 0) return;
     p->given_back[c]++;
@@ -302,8 +358,9 @@ static int alloc_large(TsDevice *d, int64_t size, uintptr_t *at, TsError *err) {
     int32_t *given_back = &p->given_back[large_class(size)];
     if (*given_back) --*given_back, p->most += size;
     fit_cache(p, size);
-    if (ask(d, size, at, err)) return -1;
-    p->last = *at, p->last_freed = 0;
+    uint64_t used = 0;
+    if (ask(d, size, at, &used, err)) return -1;
+    p->last = *at, p->last_freed = used;
   }
   p->held += size;
   if (p->held > p->most) p->most = p->held;
@@ -313,6 +370,14 @@ static int alloc_large(TsDevice *d, int64_t size, uintptr_t *at, TsError *err) {
 static void free_large(TsDriverPool *p, uintptr_t at, int64_t size) {
   if (at == p->last) p->last = 0;
   p->held -= size;
+  uintptr_t whole;
+  int64_t nbytes;
+  if (ts_cuts_give(p->cuts, at, ++p->clock, &whole, &nbytes)) {
+    p->cached += size, p->pieces += size;
+    if (!nbytes) return;
+    p->cached -= nbytes, p->pieces -= nbytes;
+    at = whole, size = nbytes;
+  }
   if (!keep(p, at, size)) p->driver->free((void *)at);
   fit_cache(p, 0);
 }

@@ -18,8 +18,8 @@ local here = debug.getinfo(1, "S").source:match "^@(.*)hrm%.lua$" or "examples/"
 package.path = here .. "reasoning/?.lua;" .. package.path
 
 local tessera = require "tessera"
-local op, nn, data, optim, rng = tessera.op, tessera.nn, tessera.data, tessera.optim, tessera.rng
-local blocks, supervision, task = require "blocks", require "supervision", require "task"
+local op, nn = tessera.op, tessera.nn
+local blocks, task = require "blocks", require "task"
 
 local o = tessera.arguments({ size = "laptop", box = 2, steps = 5000, batch = 64, width = 64, layers = 2, heads = 4, expansion = 4,
   multiple = 256, cycles = 2, segments = 4, longest = 16, explore = 0.1, rate = 1e-3, final = 0.05, decay = 0.1, warmup = 100, clues = 4,
@@ -65,38 +65,4 @@ function HRM:halt_loss(q, right, last, ahead)
   return (op.bce_with_logits(q:select(1, 0), right) + op.bce_with_logits(q:select(1, 1), goes_on)) * 0.5
 end
 
--- ---- training
-io.stdout:setvbuf "line"
-rng.seed(o.seed)
-local game, fresh, tests, answers = task.puzzles(o)
-local model = tessera.no_grad(HRM)
-if o.device ~= "cpu" then model:to(o.device) end
-local mesh = task.mesh(o.dp)
-if mesh then tessera.dist.shard_module(model, mesh, {}) end
-local optimizer = optim.AdamAtan2(model:parameters(), { lr = o.rate, betas = { 0.9, 0.95 }, weight_decay = o.decay })
-local train = supervision.trainer(model, optimizer, { batch = o.batch, cells = game.cells, segments = o.segments, explore = o.explore,
-  device = o.device, mesh = mesh,
-  schedule = optim.schedule.cosine { lr = o.rate, final = o.rate * o.final, warmup = o.warmup, steps = math.max(1, o.steps) } })
-local solve = supervision.solver(model, o.longest)
-
-print(("%d parameters, %d steps of %d puzzles, %d x %d"):format(model:num_parameters(), o.steps, o.batch, game.side, game.side))
-local bar, right = data.progress(o.steps, { label = "train", unit = "puzzle", scale = o.batch })
-for i = 1, o.steps do
-  local loss = train(fresh())
-  bar:update(i, { loss = loss })
-  if i % o.every == 0 then
-    local part, segments = supervision.tested(solve, tests, answers)
-    local told
-    told, right = train.told()
-    bar:clear()
-    print(("step %5d  loss %.4f  %s  test: %5.1f%% in %.1f segments"):format(i, loss:item(), told, 100 * part, segments))
-    if part >= o.target then break end
-  end
-end
-bar:finish()
-
-local text, part = task.report(game, model, o.longest, tests, answers)
-print(text)
-if o.box == 2 and o.steps >= 100 and right then assert(right > 0.4, "it has learned too little") end
-if o.size == "laptop" and o.steps >= 5000 then assert(part >= 0.95, "it solves too few puzzles") end
-return model:state_dict()
+return task.run(o, HRM, 5000)

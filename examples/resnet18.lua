@@ -12,8 +12,12 @@
 -- One step is one captured function: pictures are moved, mirrored and lit at random, go forward and back, and the optimiser and the
 -- running statistics of the norms move. Random numbers are a function of the seed and of how many were drawn before.
 
+local here = debug.getinfo(1, "S").source:match "^@(.*)resnet18%.lua$" or "examples/"
+package.path = here .. "shared/?.lua;" .. package.path
+
 local tessera = require "tessera"
 local op, nn, optim, data, graph, rng = tessera.op, tessera.nn, tessera.optim, tessera.data, tessera.graph, tessera.rng
+local learn = require "learn"
 
 local usual = { size = "small", steps = false, batch = false, width = false, image = false, classes = false, train = 6000, test = 1000,
   data = false, device = "cpu", dtype = "f32", lr = 3e-3, seed = 1, target = 90, picture = ">.png", save = ">.safetensors" }
@@ -170,24 +174,10 @@ local optimizer = optim.AdamW(model:parameters(), { weight_decay = 0.02 })
 local step = graph.training_step(model, augmented_loss, optimizer, { autocast = options.dtype == "bf16" and "bf16" or nil,
   schedule = optim.schedule.cosine { lr = options.lr, warmup = math.floor(options.steps / 10), steps = math.max(1, options.steps) } })
 
-local function train(images, labels)
-  local bar = data.progress(options.steps, { label = "train", unit = "picture", scale = options.batch })
-  local loss
-  while optimizer.steps < options.steps do
-    for px, py in data.batches({ images, labels }, { batch = options.batch, shuffle = true, drop_last = true, seed = optimizer.steps }) do
-      loss = step(px, py)
-      bar:update(optimizer.steps, { loss = loss })
-      if optimizer.steps >= options.steps then break end
-    end
-  end
-  bar:finish()
-  return loss
-end
-
 print(("%d pictures of %d x %d, %d classes; %d parameters, %d steps of %d, %s"):format(x.shape[1], options.image, options.image, options.classes,
   model:num_parameters(), options.steps, options.batch, options.dtype))
 local images, labels = normalised(x), y:to(options.device)
-local last = train(images, labels)
+local last = learn(step, optimizer, { images, labels }, { steps = options.steps, batch = options.batch, unit = "picture" })
 
 -- ---- inference: norms by their running statistics
 

@@ -7,8 +7,12 @@
 -- Numbers are below a million; those that are tested are none of those that were learned from, and a translation counts where all its
 -- words are right. The model is one of nn's own layers; hf.generate, which finds the words, asks it for config, encode and forward.
 
+local here = debug.getinfo(1, "S").source:match "^@(.*)seq2seq%.lua$" or "examples/"
+package.path = here .. "shared/?.lua;" .. package.path
+
 local tessera = require "tessera"
-local op, nn, optim, data, graph, hf, rng = tessera.op, tessera.nn, tessera.optim, tessera.data, tessera.graph, tessera.hf, tessera.rng
+local op, nn, optim, graph, hf, rng = tessera.op, tessera.nn, tessera.optim, tessera.graph, tessera.hf, tessera.rng
+local learn = require "learn"
 
 local options = tessera.arguments { steps = 400, batch = 64, width = 64, layers = 2, train = 8000, test = 200, beams = 4, device = "cpu", dtype = "f32",
   lr = 2e-3, seed = 1, target = 95, save = ">.safetensors" }
@@ -151,16 +155,7 @@ local step = graph.training_step(model, loss_of, optimizer, { autocast = options
 print(("%s is %s; %d pairs, %d parameters, %d steps of %d"):format(table.concat(english(21345), " "), table.concat(german(21345)), options.train,
   model:num_parameters(), options.steps, options.batch))
 source, target = source:to(options.device), target:to(options.device)
-local bar = data.progress(options.steps, { label = "train", unit = "pair", scale = options.batch })
-local loss
-while optimizer.steps < options.steps do
-  for px, py in data.batches({ source, target }, { batch = options.batch, shuffle = true, drop_last = true, seed = optimizer.steps }) do
-    loss = step(px, py)
-    bar:update(optimizer.steps, { loss = loss })
-    if optimizer.steps >= options.steps then break end
-  end
-end
-bar:finish()
+local loss = learn(step, optimizer, { source, target }, { steps = options.steps, batch = options.batch, unit = "pair" })
 
 -- ---- translation
 

@@ -9,8 +9,12 @@
 -- cosine schedule of Nichol and Dhariwal, what the net gives as in Salimans and Ho, "Progressive Distillation"; sampling as in Song et al., "Denoising Diffusion Implicit Models", in --denoise steps, by
 -- averages of the weights over training. `full` is their net for 32 x 32, 35.7 million parameters, on a GPU.
 
+local here = debug.getinfo(1, "S").source:match "^@(.*)unet%.lua$" or "examples/"
+package.path = here .. "shared/?.lua;" .. package.path
+
 local tessera = require "tessera"
-local op, nn, optim, data, graph, rng = tessera.op, tessera.nn, tessera.optim, tessera.data, tessera.graph, tessera.rng
+local op, nn, optim, graph, rng = tessera.op, tessera.nn, tessera.optim, tessera.graph, tessera.rng
+local learn = require "learn"
 
 local usual = { size = "small", steps = false, batch = false, width = false, image = false, samples = 32, denoise = 40, device = "cpu",
   dtype = "f32", lr = false, ema = false, seed = 1, target = 0.75, picture = ">.png", save = ">.safetensors" }
@@ -219,17 +223,10 @@ local step = graph.training_step(model, noisy_loss, optimizer, { ema = ema, auto
 
 print(("%d parameters, %d steps of %d pictures of %d x %d, %s"):format(model:num_parameters(), size.steps, size.batch, size.image, size.image, options.dtype))
 local images = x:to(options.device)
-local bar = data.progress(size.steps, { label = "train", unit = "picture", scale = size.batch })
-local loss, recent
-while optimizer.steps < size.steps do
-  for px in data.batches(images, { batch = size.batch, shuffle = true, drop_last = true, seed = optimizer.steps }) do
-    loss = step(px)
-    if optimizer.steps % 10 == 0 then recent = recent and recent * 0.9 + loss:item() * 0.1 or loss:item() end
-    bar:update(optimizer.steps, { loss = loss })
-    if optimizer.steps >= size.steps then break end
-  end
-end
-bar:finish()
+local recent
+local loss = learn(step, optimizer, images, { steps = size.steps, batch = size.batch, unit = "picture", each = function(loss)
+  if optimizer.steps % 10 == 0 then recent = recent and recent * 0.9 + loss:item() * 0.1 or loss:item() end
+end })
 
 -- ---- what it has learned
 

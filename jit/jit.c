@@ -8,6 +8,9 @@
 #include "jit/code/cache.h"
 #include "jit/device/kernel.h"
 #include "jit/compile/llvm.h"
+#include "ir/lower/channels.h"
+#include "ir/lower/lower.h"
+#include "vm/core/capture.h"
 #include "vm/fft/plan.h"
 #include "lib/clock.h"
 
@@ -109,7 +112,21 @@ void ts_jit_function_free(TsJitFunction *f) {
   *f->at = f->next;
   f->jit->stats.functions--;
   ts_build_chosen_free(f->chosen);
+  ts_capture_release(f->own);
   free(f);
+}
+
+TsGraph *ts_jit_turned(const TsJitFunction *f, const TsTarget *t, const TsDevice *d) {
+  TsError err = {0};
+  TsGraph *made = NULL;
+  TsSched *s = ts_sched_open(f->g, t, 1, &err);
+  if (!s) return NULL;
+  s->profile = f->jit->c->profile;
+  s->processors = t->processors;
+  if (d) ts_lower_for(s, d);
+  if (!ts_lower_channels(s, f->g, &made, &err) && made) ts_capture_hold(made);
+  ts_sched_free(s);
+  return made;
 }
 
 TsJitFunction *ts_jit_on(TsJitFunction *f, TsDevice *d) {
@@ -118,7 +135,11 @@ TsJitFunction *ts_jit_on(TsJitFunction *f, TsDevice *d) {
   while (*at && (*at)->device != d) at = &(*at)->there;
   if (*at || !ts_device_target(d, &why)) return *at;
   TsJitFunction *made = ts_jit_function(f->jit, f->g, f->donated);
-  if (made) made->device = d;
+  if (made) {
+    made->device = d;
+    made->own = ts_jit_turned(made, ts_device_target(d, &why), d);
+    if (made->own) made->g = made->own;
+  }
   return *at = made;
 }
 

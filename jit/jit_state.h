@@ -52,6 +52,7 @@ struct TsJitFunction {
   TsJit *jit;
   TsJitFunction *next, **at;
   const TsGraph *g;
+  TsGraph *own; /* of a device: g, where it is another graph there, or NULL */
   const bool *donated;
   TsDevice *device;     /* NULL: the CPU */
   TsJitFunction *there; /* the same on a device, and on the next one */
@@ -102,6 +103,9 @@ void ts_jit_say_lines(const TsJit *j, const char *text); /* that belong to the l
  * live or not. */
 TsJitFunction *ts_jit_shown(TsJitFunction *f);
 TsJitFunction *ts_jit_used(TsJitFunction *f);
+/* f's graph as a target wants its images, on that device, or NULL: as it is, also where there is no
+ * memory for another. */
+TsGraph *ts_jit_turned(const TsJitFunction *f, const TsTarget *t, const TsDevice *d);
 
 /* jit/promote.c */
 enum { TS_JIT_TRIAL = 12 };         /* calls that judge new code, in turns with the old */
@@ -125,6 +129,7 @@ TsBuildJob ts_jit_build_of(TsJitFunction *f, double spent_msec);
  * and not compiled: what is looked at. -1 with the context's error; it is closed in any case. */
 typedef struct TsJitBuild {
   TsBuildJob *b, own;
+  TsGraph *turned; /* own's graph, where it is another one than the function's */
 } TsJitBuild;
 int ts_jit_open_build(TsJitFunction *f, const TsTarget *target, TsJitBuild *x);
 void ts_jit_close_build(TsJitBuild *x);

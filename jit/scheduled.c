@@ -2,6 +2,7 @@
 #include "devices/cpu_pool.h"
 #include "jit/jit_state.h"
 #include "jit/tune/tune.h"
+#include "vm/core/capture.h"
 
 TsBuildJob ts_jit_build_of(TsJitFunction *f, double spent_msec) {
   TsJit *j = f->jit;
@@ -23,10 +24,17 @@ int ts_jit_open_build(TsJitFunction *f, const TsTarget *target, TsJitBuild *x) {
   TsError *err = &f->jit->c->err;
   *x = (TsJitBuild){.b = &f->build};
   if (f->state == LIVE && !target) return 0;
-  x->own = ts_jit_build_of(f, 0);
+  TsJitFunction there = *f;
+  if (target && ts_target_gpu(target)) x->turned = ts_jit_turned(f, target, NULL);
+  if (x->turned) there.g = x->turned;
+  x->own = ts_jit_build_of(&there, 0);
   x->b = &x->own;
   if (target) x->own.device = NULL, x->own.target = target, x->own.choose = NULL;
   return x->own.layouts ? ts_build_schedule(&x->own, err) : ts_error_memory(err);
 }
 
-void ts_jit_close_build(TsJitBuild *x) { ts_build_free(&x->own); }
+void ts_jit_close_build(TsJitBuild *x) {
+  ts_build_free(&x->own);
+  ts_capture_release(x->turned);
+  x->turned = NULL;
+}

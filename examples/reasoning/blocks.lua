@@ -40,9 +40,10 @@ function SwiGLU:init(width, o)
   self.gate_up, self.down = Linear(width, 2 * hidden, o.dtype), Linear(hidden, width, o.dtype)
 end
 
+-- Two products, and not the halves of one: the gate is made behind one of them, and multiplied behind the other.
 function SwiGLU:forward(x)
-  local gate, up = self.gate_up(x):split { size = self.down.weight.shape[2], axis = -1 }
-  return self.down(gate:silu() * up)
+  local gate, up = self.gate_up.weight:cast(self.gate_up.dtype):split { size = self.down.weight.shape[2], axis = 0 }
+  return self.down(op.linear(x, gate):silu() * op.linear(x, up))
 end
 
 -- x + attention, normed; x + MLP, normed. mixer: in place of attention an MLP over the places of a sequence of that length.

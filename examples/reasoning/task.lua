@@ -2,7 +2,7 @@
 -- grid of the test is ever learned (4 x 4: of its 288 grids one in nine is kept for the test).
 
 local tessera = require "tessera"
-local op, dist, rng = tessera.op, tessera.dist, tessera.rng
+local dist, rng, data, optim = tessera.dist, tessera.rng, tessera.data, tessera.optim
 local sudoku = require "sudoku"
 local supervision = require "supervision"
 
@@ -77,6 +77,53 @@ function task.report(game, model, segments, puzzles, answers)
   lines[#lines + 1] = game:draw({ puzzle, early, late }, { {}, wrong(early, answer), wrong(late, answer) })
   lines[#lines + 1] = game:is_solved(late) and "rows, columns and boxes have each digit once" or "rows, columns or boxes have a digit twice"
   return table.concat(lines, "\n"), part
+end
+
+-- ---- the whole: what examples/hrm.lua and examples/trm.lua do with their models
+
+--- Learns and tests a model of class Model with the options o of the examples, prints how it does, and gives its state. With o.ema what is
+--- tested, and remains, is the average of weights over the steps. Behind `enough` steps of size laptop 95 in 100 puzzles must be solved.
+function task.run(o, Model, enough)
+  io.stdout:setvbuf "line"
+  rng.seed(o.seed)
+  local game, fresh, tests, answers = task.puzzles(o)
+  local model = tessera.no_grad(Model)
+  if o.device ~= "cpu" then model:to(o.device) end
+  local mesh = task.mesh(o.dp)
+  if mesh then dist.shard_module(model, mesh, {}) end
+  local optimizer = optim.AdamAtan2(model:parameters(), { lr = o.rate, betas = { 0.9, 0.95 }, weight_decay = o.decay })
+  local ema = o.ema and optim.EMA(model:parameters(), o.ema)
+  local train = supervision.trainer(model, optimizer, { batch = o.batch, cells = game.cells, segments = o.segments, explore = o.explore,
+    device = o.device, mesh = mesh, ema = ema,
+    schedule = optim.schedule.cosine { lr = o.rate, final = o.rate * o.final, warmup = o.warmup, steps = math.max(1, o.steps) } })
+  local solve = supervision.solver(model, o.longest)
+  local function tested()
+    if ema then return ema:with(supervision.tested, solve, tests, answers) end
+    return supervision.tested(solve, tests, answers)
+  end
+
+  print(("%d parameters, %d steps of %d puzzles, %d x %d"):format(model:num_parameters(), o.steps, o.batch, game.side, game.side))
+  local bar, right = data.progress(o.steps, { label = "train", unit = "puzzle", scale = o.batch })
+  for i = 1, o.steps do
+    local loss = train(fresh())
+    bar:update(i, { loss = loss })
+    if i % o.every == 0 then
+      local part, segments = tested()
+      local told
+      told, right = train.told()
+      bar:clear()
+      print(("step %5d  loss %.4f  %s  test: %5.1f%% in %.1f segments"):format(i, loss:item(), told, 100 * part, segments))
+      if part >= o.target then break end
+    end
+  end
+  bar:finish()
+
+  if ema then ema:copy() end
+  local text, part = task.report(game, model, o.longest, tests, answers)
+  print(text)
+  if o.box == 2 and o.steps >= 100 and right then assert(right > 0.4, "it has learned too little") end
+  if o.size == "laptop" and o.steps >= enough then assert(part >= 0.95, "it solves too few puzzles") end
+  return model:state_dict()
 end
 
 return task

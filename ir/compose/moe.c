@@ -112,9 +112,9 @@ static TsVal weighted(TsBuild *b, TsVal rows, TsVal weights, TsDtype d) {
   if (weights && b->meta(b, weights)->dtype == TS_DT_f64) wide = TS_DT_f64;
   int axis = b->meta(b, rows)->ndim - 2;
   int64_t choices = b->meta(b, rows)->dim[axis];
-  if (weights)
-    weights =
-        ts_build(b, TS_OP_unsqueeze, TS_IN(weights), TS_ATTRS({"axis", ts_b_int(-1)}), NULL);
+  if (weights) /* widened all at once, where they are made */
+    weights = ts_build(b, TS_OP_unsqueeze, TS_IN(ts_build_cast(b, weights, wide)),
+                       TS_ATTRS({"axis", ts_b_int(-1)}), NULL);
   TsVal sum = b->number(b, 0);
   for (int64_t j = 0; j < choices && !b->failed; j++) {
     TsVal row = choice(b, rows, axis, j, wide);

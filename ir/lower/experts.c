@@ -110,7 +110,26 @@ static V for_all(TsTileBuild *b, const TsTileType *t, V memory, V at) {
   return ts_short_splat(b, t, ts_tile_load(b, memory, &at, &one, NULL));
 }
 
-/* How many rows before each have its expert. Sizes: R. */
+/* How many rows before each of a piece have its expert, which is `mine`. */
+static V ranks_of(TsTileBuild *b, const Experts *e, const TsTileType *t, V index, V first,
+                  V mine) {
+  V row = ts_short_positions(b, t, first), count = ts_short_int(b, t, 0);
+  V last = by(b, TS_OP_sub, ts_short_dim(b, 0), 1);
+  TsTileLoop o = ts_tile_for(b, ts_tile_index(b, 0), ts_short_dim(b, 0), IN_FLIGHT, false, 1,
+                             &count);
+  if (!o.stmt) return NULL;
+  V all = o.carry[0];
+  for (int i = 0; i < IN_FLIGHT; i++) {
+    V at = by(b, TS_OP_add, o.i, i), in = ts_tile_op2(b, TS_OP_minimum, at, last);
+    V same = ts_tile_op2(b, TS_OP_eq, chosen(b, e, for_all(b, t, index, in)), mine);
+    V before = ts_tile_op2(b, TS_OP_lt, ts_short_splat(b, t, at), row);
+    all = counted(b, both(b, same, before), all);
+  }
+  ts_tile_for_end(b, &o, &all, &count);
+  return count;
+}
+
+/* Of all rows. Sizes: R. */
 static TsTile *build_ranks(const Experts *e) {
   TsTile *k = ts_tile_new("experts_ranks");
   if (!k) return NULL;
@@ -120,22 +139,10 @@ static TsTile *build_ranks(const Experts *e) {
   TsTileBuild build = ts_tile_build(k), *b = &build;
   TsTileAccess edge = {.edge = true};
   k->threads = PIECE, k->vector = 1;
-  V zero = ts_tile_index(b, 0), last = by(b, TS_OP_sub, ts_short_dim(b, 0), 1);
+  V zero = ts_tile_index(b, 0);
   TsTileLoop l = ts_tile_for(b, zero, ts_short_dim(b, 0), PIECE, true, 0, NULL);
-  V row = ts_short_positions(b, &t, l.i), count = ts_short_int(b, &t, 0);
   V mine = chosen(b, e, ts_tile_load(b, index, &l.i, &t, &edge));
-  TsTileLoop o = ts_tile_for(b, zero, ts_short_dim(b, 0), IN_FLIGHT, false, 1, &count);
-  if (o.stmt) {
-    V all = o.carry[0];
-    for (int i = 0; i < IN_FLIGHT; i++) {
-      V at = by(b, TS_OP_add, o.i, i), in = ts_tile_op2(b, TS_OP_minimum, at, last);
-      V same = ts_tile_op2(b, TS_OP_eq, chosen(b, e, for_all(b, &t, index, in)), mine);
-      V before = ts_tile_op2(b, TS_OP_lt, ts_short_splat(b, &t, at), row);
-      all = counted(b, both(b, same, before), all);
-    }
-    ts_tile_for_end(b, &o, &all, &count);
-  }
-  ts_tile_store(b, ranks, &l.i, count, &edge);
+  ts_tile_store(b, ranks, &l.i, ranks_of(b, e, &t, index, l.i, mine), &edge);
   ts_tile_for_end(b, &l, NULL, NULL);
   return k;
 }
@@ -150,46 +157,75 @@ static V only(TsTileBuild *b, V is, V at) {
   return is && at ? ts_tile_op3(b, TS_OP_where, is, at, ts_short_int(b, &at->type, -1)) : NULL;
 }
 
+/* What is counted of a piece's rows: items before the one of a row, items in all, rows of its
+ * expert. */
+enum { C_before, C_items, C_rows, COUNTS };
+
+static void count_items(TsTileBuild *b, const Experts *e, const TsGpuExperts *p, V index,
+                        V ranks, V mine, V rank, V *out) {
+  const TsTileType *t = &mine->type;
+  V last = by(b, TS_OP_sub, ts_short_dim(b, 0), 1), none = ts_short_int(b, t, 0);
+  V first = ts_tile_op2(b, TS_OP_sub, rank, by(b, TS_OP_mod, rank, p->rows));
+  for (int i = 0; i < COUNTS; i++) out[i] = none;
+  TsTileLoop o = ts_tile_for(b, ts_tile_index(b, 0), ts_short_dim(b, 0), IN_FLIGHT, false,
+                             COUNTS, out);
+  if (!o.stmt) return;
+  V n[COUNTS] = {o.carry[C_before], o.carry[C_items], o.carry[C_rows]};
+  for (int i = 0; i < IN_FLIGHT; i++) {
+    V at = by(b, TS_OP_add, o.i, i), in = ts_tile_op2(b, TS_OP_minimum, at, last);
+    V other = chosen(b, e, for_all(b, t, index, in)), its = for_all(b, t, ranks, in);
+    V there = ts_tile_op2(b, TS_OP_eq, ts_short_splat(b, t, at), ts_short_splat(b, t, in));
+    V begins = both(b, by(b, TS_OP_eq, by(b, TS_OP_mod, its, p->rows), 0), there);
+    V same = ts_tile_op2(b, TS_OP_eq, other, mine);
+    V own = both(b, same, ts_tile_op2(b, TS_OP_lt, its, first));
+    V lower = ts_tile_op2(b, TS_OP_logical_or, ts_tile_op2(b, TS_OP_lt, other, mine), own);
+    n[C_before] = counted(b, both(b, begins, lower), n[C_before]);
+    n[C_items] = counted(b, begins, n[C_items]);
+    n[C_rows] = counted(b, both(b, same, there), n[C_rows]);
+  }
+  ts_tile_for_end(b, &o, n, out);
+}
+
 /* Places of ir/tile/gpu/experts.h. A row whose rank is a multiple of `rows` begins an item;
- * before an item stand those of lower experts and of its own. Sizes: R, I. */
-static TsTile *build_items(const Experts *e, const TsGpuExperts *p) {
+ * before an item stand those of lower experts and of its own. Where an item has fewer rows, who
+ * begins it says so. apart: ranks were
+ * counted before; else a piece has all rows, and they are counted here. Sizes: R, I. */
+static TsTile *build_items(const Experts *e, const TsGpuExperts *p, bool apart) {
   TsTile *k = ts_tile_new("experts_items");
   if (!k) return NULL;
   int64_t n = ts_tile_size(k, "R"), np = ts_tile_size(k, "I");
   TsTileType v = ts_tile_vector(TS_DT_i64, n), t = ts_tile_vector(TS_DT_i64, PIECE);
   TsTileType to = ts_tile_vector(TS_DT_i64, np);
-  V index = ts_tile_param(k, "index", &v, false), ranks = ts_tile_param(k, "ranks", &v, false);
+  V index = ts_tile_param(k, "index", &v, false), ranks = NULL, rank, out[COUNTS] = {NULL};
+  if (apart) ranks = ts_tile_param(k, "ranks", &v, false);
   V places = ts_tile_param(k, "places", &to, true);
   TsTileBuild build = ts_tile_build(k), *b = &build;
   TsTileAccess edge = {.edge = true};
   k->threads = PIECE, k->vector = 1;
-  V zero = ts_tile_index(b, 0), last = by(b, TS_OP_sub, ts_short_dim(b, 0), 1);
+  V zero = ts_tile_index(b, 0);
   TsTileLoop l = ts_tile_for(b, zero, ts_short_dim(b, 0), PIECE, true, 0, NULL);
   V row = ts_short_positions(b, &t, l.i), none = ts_short_int(b, &t, 0);
   V mine = chosen(b, e, ts_tile_load(b, index, &l.i, &t, &edge));
-  V rank = ts_tile_load(b, ranks, &l.i, &t, &edge), in_item = by(b, TS_OP_mod, rank, p->rows);
-  V first = ts_tile_op2(b, TS_OP_sub, rank, in_item), out[2] = {none, none};
-  TsTileLoop o = ts_tile_for(b, zero, ts_short_dim(b, 0), IN_FLIGHT, false, 2, out);
-  if (o.stmt) {
-    V before = o.carry[0], all = o.carry[1];
-    for (int i = 0; i < IN_FLIGHT; i++) {
-      V at = by(b, TS_OP_add, o.i, i), in = ts_tile_op2(b, TS_OP_minimum, at, last);
-      V other = chosen(b, e, for_all(b, &t, index, in)), its = for_all(b, &t, ranks, in);
-      V there = ts_tile_op2(b, TS_OP_eq, ts_short_splat(b, &t, at), ts_short_splat(b, &t, in));
-      V begins = both(b, by(b, TS_OP_eq, by(b, TS_OP_mod, its, p->rows), 0), there);
-      V own =
-          both(b, ts_tile_op2(b, TS_OP_eq, other, mine), ts_tile_op2(b, TS_OP_lt, its, first));
-      V lower = ts_tile_op2(b, TS_OP_logical_or, ts_tile_op2(b, TS_OP_lt, other, mine), own);
-      before = counted(b, both(b, begins, lower), before), all = counted(b, begins, all);
-    }
-    ts_tile_for_end(b, &o, (V[]){before, all}, out);
+  if (apart) {
+    rank = ts_tile_load(b, ranks, &l.i, &t, &edge);
+  } else {
+    rank = ranks_of(b, e, &t, index, l.i, mine);
+    ranks = ts_tile_alloc(b, TS_SPACE_shared, &t);
+    ts_tile_store(b, ranks, &zero, rank, NULL);
   }
+  if (mine && rank && ranks) count_items(b, e, p, index, ranks, mine, rank, out);
+  V in_item = by(b, TS_OP_mod, rank, p->rows);
   V is = ts_tile_op2(b, TS_OP_lt, row, ts_short_splat(b, &t, ts_short_dim(b, 0)));
-  V place = by(b, TS_OP_add, by(b, TS_OP_mul, out[0], p->rows), 1 + p->items);
+  V place = by(b, TS_OP_add, by(b, TS_OP_mul, out[C_before], p->rows), 1 + p->items);
   put(b, places, only(b, is, ts_tile_op2(b, TS_OP_add, place, in_item)), row);
   V leads = both(b, is, by(b, TS_OP_eq, in_item, 0));
-  put(b, places, only(b, leads, by(b, TS_OP_add, out[0], 1)), mine);
-  put(b, places, only(b, by(b, TS_OP_eq, row, 0), none), out[1]);
+  put(b, places, only(b, leads, by(b, TS_OP_add, out[C_before], 1)), mine);
+  put(b, places, only(b, by(b, TS_OP_eq, row, 0), none), out[C_items]);
+  V left = ts_tile_op2(b, TS_OP_sub, out[C_rows], rank), no_row = ts_short_int(b, &t, -1);
+  for (int i = 1; i < p->rows; i++) {
+    V empty = both(b, leads, by(b, TS_OP_le, left, i));
+    put(b, places, only(b, empty, by(b, TS_OP_add, place, i)), no_row);
+  }
   ts_tile_for_end(b, &l, NULL, NULL);
   return k;
 }
@@ -198,10 +234,16 @@ static int make_places(TsSteps *x, const Experts *e, const TsGpuExperts *p, int 
                        int64_t *n) {
   int64_t bytes = ts_dtypes[TS_DT_i64].nbytes;
   *n = 1 + p->items + p->items * p->rows;
-  int ranks = ts_steps_temp(x, e->rows * bytes), places = ts_steps_temp(x, *n * bytes);
-  ts_steps_fill(x, places, TS_DT_i64, *n, -1);
-  ts_steps_add(x, build_ranks(e), (int[]){index, ranks}, (int64_t[]){e->rows});
-  ts_steps_add(x, build_items(e, p), (int[]){index, ranks, places}, (int64_t[]){e->rows, *n});
+  int places = ts_steps_temp(x, *n * bytes);
+  bool apart = e->rows > PIECE;
+  int64_t dim[2] = {e->rows, *n};
+  if (!apart) {
+    ts_steps_add(x, build_items(e, p, false), (int[]){index, places}, dim);
+    return places;
+  }
+  int ranks = ts_steps_temp(x, e->rows * bytes);
+  ts_steps_add(x, build_ranks(e), (int[]){index, ranks}, dim);
+  ts_steps_add(x, build_items(e, p, true), (int[]){index, ranks, places}, dim);
   return places;
 }
 

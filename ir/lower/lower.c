@@ -96,6 +96,7 @@ static const Row row[] = {
     {TS_OP_take, TS_UNIT_blocks, ALONE, ts_lower_at_index},
     {TS_OP_index_select, TS_UNIT_blocks, ALONE, ts_lower_at_index},
     {TS_OP_scatter, TS_UNIT_blocks, ALONE, ts_lower_scatter},
+    {TS_OP_scatter_add, TS_UNIT_blocks, ALONE, ts_lower_scatter_windows},
     {TS_OP_scatter_add, TS_UNIT_blocks, ALONE, ts_lower_scatter},
     {TS_OP_index_add, TS_UNIT_blocks, ALONE, ts_lower_scatter},
     {TS_OP_segment_reduce, TS_UNIT_blocks, ALONE, ts_lower_scatter},

@@ -1,5 +1,5 @@
 /* What could be chosen for a group's kernel on a GPU: the tile of a product and the order of
- * its blocks; threads, vectors and pieces of what walks over elements. All give the same
+ * its blocks; rows of attention; threads, vectors and pieces of what walks over elements. All give the same
  * bits. */
 #include "ir/sched/sched.h"
 
@@ -78,6 +78,11 @@ static void walks(List *l) {
     add(l, (TsSchedChoice){.piece = piece});
 }
 
+/* Of queries; narrow heads alone have more than one. */
+static void attentions(List *l) {
+  for (int rows = 128; rows <= 192; rows += 64) add(l, (TsSchedChoice){.rows = rows});
+}
+
 int ts_sched_choices_gpu(const TsTarget *t, const TsGroup *g,
                          TsSchedChoice out[TS_SCHED_CHOICES]) {
   List l = {.g = g, .at = out};
@@ -89,6 +94,7 @@ int ts_sched_choices_gpu(const TsTarget *t, const TsGroup *g,
     else
       warp_products(&l);
     break;
+  case TS_GROUP_attention: attentions(&l); break;
   case TS_GROUP_map:
   case TS_GROUP_rows:
   case TS_GROUP_columns: walks(&l); break;

@@ -4,6 +4,8 @@
 
 #include "ir/sched/conv.h"
 #include "ir/sched/fuse_state.h"
+#include "ir/sched/norm_grad.h"
+#include "ir/sched/rows.h"
 #include "ir/sched/product/product.h"
 #include "ir/sched/prologue.h"
 
@@ -263,6 +265,25 @@ static bool can_share(const TsGroup *g) {
   return g->nnode && (g->kind == TS_GROUP_map || g->kind == TS_GROUP_rows);
 }
 
+/* Sums down columns, on a GPU: of what reads elements only, not what the other one sums. */
+static bool can_share_columns(const Fuse *f, const TsGroup *a, const TsGroup *b) {
+  if (!a->nnode || !b->nnode || !ts_target_gpu(f->s->target)) return false;
+  if (a->kind != TS_GROUP_columns || b->kind != TS_GROUP_columns) return false;
+  for (int k = 0; k < b->nnode; k++)
+    for (int i = 0; i < b->node[k]->nin; i++) {
+      TsVal v = b->node[k]->in[i];
+      if (v && ts_fuse_group_of(f, v) == a->index &&
+          ts_sched_extent(a, &v->meta) != TS_EXTENT_full)
+        return false;
+    }
+  for (int k = 0; k < a->nnode + b->nnode; k++) { /* norms wait for their rows */
+    const TsNode *n = k < a->nnode ? a->node[k] : b->node[k - a->nnode];
+    if (ts_sched_norm_grad(n) || (ts_sched_column(n) && ts_sched_column(n) != TS_TILE_sum))
+      return false;
+  }
+  return true;
+}
+
 /* All that b needs is there before a runs, or a makes it. */
 static bool needs_nothing_after(const Fuse *f, const TsGroup *b, int a) {
   for (int k = 0; k < b->nnode; k++)
@@ -318,7 +339,8 @@ static bool goes_behind(Fuse *f, const Users *u, TsGroup *a, const TsGroup *b) {
 }
 
 static void share(Fuse *f, const Users *u, const TsNode *n, TsGroup *a, TsGroup *b) {
-  if (!can_share(a) || !can_share(b) || b->index - a->index > NEAR) return;
+  bool both = (can_share(a) && can_share(b)) || can_share_columns(f, a, b);
+  if (!both || b->index - a->index > NEAR) return;
   if (!both_walk(a, b, &n->out[0].meta)) return;
   TsWhy w = ts_why(TS_WHY_same_input, ts_meta_nbytes(&n->out[0].meta), 0);
   w.other = n;

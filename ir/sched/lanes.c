@@ -4,7 +4,9 @@
  * i mod 256: a lane is a chain of 16 rows. A round of the first loop is one lane of one leaf
  * and all columns, or a piece of 1024: it walks the rows of its lane with the chains in
  * registers and leaves them in scratch. Where there are registers for it, it has two or four
- * lanes, of those that are added to one another first, so that less goes to scratch. So rows
+ * lanes, of those that are added to one another first, so that less goes to scratch. Of few
+ * columns, as of the channels of an image, it has several lanes side by side, whose rows lie one
+ * behind the other: else a block would be a warp with a line on its way. So rows
  * are read once, in whole lines, whatever else is computed of them on the way; gradients of
  * norms need the whole row for that. The second loop brings lanes together, a leaf and a few
  * columns a round, the third one leaves.
@@ -20,7 +22,9 @@ enum {
   WIDE = 1024, /* columns of a round */
   NARROW = 32, /* where lanes are brought together */
   LONG = 2048, /* rows from which on this is better than tiles of all rows */
-  LEAVES = 64, /* of one column */
+  LEAVES = 64, /* of one column that are added up one by one */
+  MOST_LEAVES = 1024,
+  SIDE = 1024, /* elements of a round with lanes side by side */
   FEW_LEAVES = 2,
   MOST_SUMS = 16,
   MOST_FOLD = 4,
@@ -39,6 +43,7 @@ typedef struct Lanes {
   int nsum;
   int64_t rows, width, leaves, count; /* count: lanes of a leaf */
   int64_t fold;                       /* of which a round has so many */
+  int64_t side;                       /* and so many side by side */
   TsTileVal lane, leaf;               /* scratch: rows of lanes and leaves, sum after sum */
 } Lanes;
 
@@ -78,6 +83,15 @@ static int64_t fold_of(const Lanes *p) {
   return fold;
 }
 
+/* Lanes that end with the same row. */
+static int64_t side_of(const Lanes *p) {
+  int64_t side = 1, lanes = p->count / p->fold;
+  if (has_norms(p->l)) return 1;
+  while (2 * side * p->width <= SIDE && lanes % (2 * side) == 0 && p->rows % (2 * side) == 0)
+    side *= 2;
+  return side;
+}
+
 static bool find(Lanes *p) {
   TsLower *l = p->l;
   if (l->space.naxis != 2 || !collect(p)) return false;
@@ -86,7 +100,8 @@ static bool find(Lanes *p) {
   p->leaves = (p->rows + LEAF - 1) / LEAF;
   p->count = p->rows < most ? p->rows : most;
   p->fold = fold_of(p);
-  return p->leaves <= LEAVES;
+  p->side = side_of(p);
+  return p->leaves <= MOST_LEAVES;
 }
 
 bool ts_lanes_fit(TsLower *l, bool *must) {
@@ -150,7 +165,7 @@ static int put_column(Lanes *p, const TsNode *n, TsTileVal *acc) {
   TsDtype d = ts_nodes_compute((TsDtype)n->in[0]->meta.dtype);
   TsTileVal x = ts_nodes_operand(l, n, n->in[0], d);
   if (!x) return -1;
-  *acc = op2(p, TS_OP_add, *acc, ts_nodes_spread(l, x, 1));
+  *acc = op2(p, TS_OP_add, *acc, ts_nodes_spread(l, x, p->side > 1 ? 2 : 1));
   return 0;
 }
 
@@ -240,7 +255,13 @@ static int put_loop(Lanes *p, TsTileVal first, TsTileVal steps, TsTileVal *acc) 
   return 0;
 }
 
+static TsTileVal times(Lanes *p, TsTileVal x, int64_t n) {
+  return n > 1 ? op2(p, TS_OP_mul, x, num(p, n)) : x;
+}
+
+/* The first row in scratch of round r, of a sum whose rows begin at `first`. */
 static TsTileVal row_of(Lanes *p, TsTileVal r, int64_t first) {
+  r = times(p, r, p->side);
   return first ? op2(p, TS_OP_add, r, num(p, first)) : r;
 }
 
@@ -249,21 +270,22 @@ static int put_lanes(Lanes *p) {
   TsTileBuild *b = &l->b;
   TsTileVal acc[MOST_SUMS];
   int64_t n = piece_of(p), pieces = (p->width + n - 1) / n, lanes = p->count / p->fold;
+  int64_t groups = lanes / p->side;
   TsTileAccess how = {.edge = p->width % n != 0};
   l->n = n;
   l->row = pieces == 1;
   TsTileLoop loop =
-      ts_tile_for(b, num(p, 0), num(p, p->leaves * lanes * pieces), 1, true, 0, NULL);
+      ts_tile_for(b, num(p, 0), num(p, p->leaves * groups * pieces), 1, true, 0, NULL);
   TsTileVal r = loop.i, col = num(p, 0);
   if (pieces > 1) {
     col = op2(p, TS_OP_mul, op2(p, TS_OP_mod, r, num(p, pieces)), num(p, n));
     r = op2(p, TS_OP_floordiv, r, num(p, pieces));
   }
-  TsTileVal leaf = op2(p, TS_OP_floordiv, r, num(p, lanes));
-  TsTileVal lane = op2(p, TS_OP_mod, r, num(p, lanes));
+  TsTileVal leaf = op2(p, TS_OP_floordiv, r, num(p, groups));
+  TsTileVal lane = times(p, op2(p, TS_OP_mod, r, num(p, groups)), p->side);
   TsTileVal first = op2(p, TS_OP_add, op2(p, TS_OP_mul, leaf, num(p, LEAF)), lane);
   for (int i = 0; i < p->nsum * p->fold; i++) {
-    TsTileType t = ts_tile_vector(p->sum[0].d, n);
+    TsTileType t = ts_nodes_type(l, p->sum[0].d, p->side > 1 ? 2 : 1);
     acc[i] = ts_tile_const(b, -0.0, &t);
   }
   l->at[1] = col;
@@ -280,12 +302,25 @@ static int put_lanes(Lanes *p) {
 
 /* ---- what is left */
 /* Leaves, pairwise; an unpaired one goes up as it is. */
-static TsTileVal pairwise(Lanes *p, TsTileVal *x) {
-  for (int64_t n = p->leaves; n > 1; n = (n + 1) / 2) {
+static TsTileVal pairwise(Lanes *p, TsTileVal *x, int64_t n) {
+  for (; n > 1; n = (n + 1) / 2) {
     for (int64_t i = 0; i < n / 2; i++) x[i] = op2(p, TS_OP_add, x[2 * i], x[2 * i + 1]);
     if (n % 2) x[n / 2] = x[n - 1];
   }
   return x[0];
+}
+
+/* n rows from `first` on, pairwise. */
+static TsTileVal sum_rows(Lanes *p, TsTileVal from, TsTileVal first, int64_t n) {
+  TsLower *l = p->l;
+  TsTileAccess how = {.edge = p->width % l->n != 0};
+  TsTileType line = ts_tile_vector(p->sum[0].d, l->n);
+  TsTileVal x[LEAVES];
+  for (int64_t k = 0; k < n; k++) {
+    TsTileVal row = k ? op2(p, TS_OP_add, first, num(p, k)) : first;
+    x[k] = ts_tile_load(&l->b, from, (TsTileVal[]){row, l->at[1]}, &line, &how);
+  }
+  return pairwise(p, x, n);
 }
 
 static void define(Lanes *p, const Sum *s, TsTileVal x) {
@@ -303,6 +338,7 @@ static TsTileLoop open_columns(Lanes *p, int64_t times, TsTileVal *rest) {
   int64_t n = p->width < NARROW ? p->width : NARROW, pieces = (p->width + n - 1) / n;
   l->n = n;
   l->row = false;
+  l->across = -1;
   forget(l);
   TsTileLoop loop = ts_tile_for(&l->b, num(p, 0), num(p, pieces * times), 1, true, 0, NULL);
   TsTileVal piece = times > 1 ? op2(p, TS_OP_mod, loop.i, num(p, pieces)) : loop.i;
@@ -331,30 +367,49 @@ static int put_few_leaves(Lanes *p) {
   TsTileLoop loop = open_columns(p, 1, &zero);
   for (int i = 0; i < p->nsum; i++) {
     for (int64_t k = 0; k < p->leaves; k++) x[k] = sum_lanes(p, num(p, i * p->leaves + k));
-    define(p, &p->sum[i], pairwise(p, x));
+    define(p, &p->sum[i], pairwise(p, x, p->leaves));
   }
   if (ts_nodes_put_ends(p->l)) return -1;
   ts_tile_for_end(&p->l->b, &loop, NULL, NULL);
   return 0;
 }
 
+/* Of more leaves than are added up in one piece of code: n at a time, of all sums `times` such lots
+ * from leaf `begin` on, which become as many rows of `to` from row `at` on, of `all` a sum. */
+static void put_lots(Lanes *p, TsTileVal to, int64_t begin, int64_t n, int64_t times_,
+                     int64_t at, int64_t all) {
+  TsLower *l = p->l;
+  TsTileVal lot;
+  if (!n || !times_) return;
+  TsTileLoop loop = open_columns(p, times_ * p->nsum, &lot);
+  TsTileAccess how = {.edge = p->width % l->n != 0};
+  TsTileVal sum = op2(p, TS_OP_floordiv, lot, num(p, times_));
+  lot = op2(p, TS_OP_mod, lot, num(p, times_));
+  TsTileVal first = op2(p, TS_OP_add, times(p, sum, p->leaves), times(p, lot, n));
+  first = op2(p, TS_OP_add, first, num(p, begin));
+  TsTileVal row = op2(p, TS_OP_add, op2(p, TS_OP_add, times(p, sum, all), lot), num(p, at));
+  ts_tile_store(&l->b, to, (TsTileVal[]){row, l->at[1]}, sum_rows(p, p->leaf, first, n), &how);
+  ts_tile_for_end(&l->b, &loop, NULL, NULL);
+}
+
 static int put_leaves(Lanes *p) {
   TsLower *l = p->l;
-  TsTileVal leaf, x[LEAVES];
+  TsTileVal leaf;
   if (p->leaves <= FEW_LEAVES) return put_few_leaves(p);
   TsTileLoop loop = open_columns(p, p->leaves * p->nsum, &leaf);
   TsTileAccess how = {.edge = p->width % l->n != 0};
-  TsTileType line = ts_tile_vector(p->sum[0].d, l->n);
   ts_tile_store(&l->b, p->leaf, (TsTileVal[]){leaf, l->at[1]}, sum_lanes(p, leaf), &how);
   ts_tile_for_end(&l->b, &loop, NULL, NULL);
-  loop = open_columns(p, 1, &leaf);
-  for (int i = 0; i < p->nsum; i++) {
-    for (int64_t k = 0; k < p->leaves; k++) {
-      TsTileVal at[2] = {num(p, i * p->leaves + k), l->at[1]};
-      x[k] = ts_tile_load(&l->b, p->leaf, at, &line, &how);
-    }
-    define(p, &p->sum[i], pairwise(p, x));
+  int64_t whole = p->leaves / LEAVES, rest = p->leaves % LEAVES, n = p->leaves;
+  TsTileVal from = p->leaf;
+  if (n > LEAVES) { /* a power of two at a time is how all are paired */
+    n = whole + (rest > 0);
+    from = scratch(p, p->sum[0].d, p->nsum * n);
+    put_lots(p, from, 0, LEAVES, whole, 0, n);
+    put_lots(p, from, whole * LEAVES, rest, rest > 0, whole, n);
   }
+  loop = open_columns(p, 1, &leaf);
+  for (int i = 0; i < p->nsum; i++) define(p, &p->sum[i], sum_rows(p, from, num(p, i * n), n));
   if (ts_nodes_put_ends(p->l)) return -1;
   ts_tile_for_end(&l->b, &loop, NULL, NULL);
   return 0;
@@ -363,10 +418,13 @@ static int put_leaves(Lanes *p) {
 int ts_lanes_put(TsLower *l) {
   Lanes p = {.l = l};
   if (!find(&p)) return ts_lower_refuse(l, "columns that are walked twice");
-  l->columns = false; /* tiles of a round have one axis */
-  l->across = -1;
-  l->k->ntile = 1;
-  l->k->tile[0] = piece_of(&p);
+  bool several = p.side > 1;
+  l->columns = false; /* tiles of a round have one axis, or lanes and columns */
+  l->across = several ? 0 : -1;
+  l->m = p.side;
+  l->k->ntile = 1 + several;
+  l->k->tile[0] = several ? p.side : piece_of(&p);
+  l->k->tile[1] = piece_of(&p);
   if (!l->k->vector) l->k->vector = VECTOR;
   l->b = ts_tile_build(l->k);
   if (p.nsum) p.lane = scratch(&p, p.sum[0].d, p.nsum * p.leaves * p.count / p.fold);

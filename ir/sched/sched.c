@@ -110,7 +110,7 @@ static bool handled_types(const TsNode *n) {
 static bool numbers_fit(const TsNode *n) {
   bool number = false, whole = false;
   if (n->out[0].graph->numbers_fit) return true;
-  for (int i = 0; i < n->nin; i++) {
+  for (int i = n->op == TS_OP_where; i < n->nin; i++) { /* its condition is no type for it */
     if (!n->in[i]) continue;
     number |= n->in[i]->meta.weak;
     whole |= !n->in[i]->meta.weak && !ts_dtype_is(n->in[i]->meta.dtype, TS_KIND_F);

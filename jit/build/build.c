@@ -13,6 +13,7 @@
 #include "jit/build/join.h"
 #include "jit/build/patched.h"
 #include "jit/compile/compile.h"
+#include "ir/lower/channels.h"
 #include "ir/lower/lower.h"
 #include "jit/build/device_instruction.h"
 #include "jit/build/instruction.h"
@@ -299,6 +300,15 @@ static void keep_straight(const TsBuildJob *b, const TsSched *s) {
   }
 }
 
+/* Convolutions whose readers want their channels last write them so. */
+static void turn_images(const TsBuildJob *b, const TsSched *s) {
+  for (int i = 0; i < s->ngroup; i++) {
+    TsGroup *g = s->group[i];
+    if (g->kind != TS_GROUP_vm || !ts_build_worth_on(b, g)) continue;
+    g->transposed = ts_lower_conv_turned(s, g->node[0]);
+  }
+}
+
 static int schedule(TsBuildJob *b, TsFusion *f, const TsGraph *g, TsError *err) {
   TsSched *s = ts_sched_open(g, ts_build_target(b), b->threads, err);
   if (!s) return -1;
@@ -313,7 +323,7 @@ static int schedule(TsBuildJob *b, TsFusion *f, const TsGraph *g, TsError *err) 
   ts_sched_cost(s);
   f->g = g;
   f->sched = s;
-  if (is_gpu(b)) keep_straight(b, s);
+  if (is_gpu(b)) keep_straight(b, s), turn_images(b, s);
   f->of = ts_arena_alloc(&s->arena, sizeof *f->of * ((size_t)s->ngroup + 1));
   bool whole = f->of && !transpose_layouts(b, s) && !spread_parts(b, s) &&
                (!is_gpu(b) || !ts_build_join(b, f));

@@ -100,7 +100,7 @@ static int call(int op, int nin, const TsWord *w, double number) {
   if (!fast.nbox) return 0;
   TsContext *c = fast.c;
   TsBox *y = fast.box[fast.nbox - 1];
-  void (*collect)(void *) = c->collect;
+  void (*collect)(void *, bool) = c->collect;
   c->collect = NULL;
   bool taken = c->defer->quick(c, (TsOp)op, nin, w, number, &y->word) ||
                general(y, (TsOp)op, nin, w, number);

@@ -54,9 +54,15 @@ TsTensor *ts_lua_only(lua_State *L, int most, const char *method) {
   return ts_lua_tensor(L, 1);
 }
 
-/* TsContext.collect: the collector knows nothing of how full a device is. */
-static void collect_all(void *L) {
-  if (L) lua_gc(L, LUA_GCCOLLECT, 0);
+/* TsContext.collect: the collector knows nothing of how full a device is. Traces hold what nobody
+ * else does (box.c); without them loops are slower for a while, so they go only where a
+ * collection gave back next to nothing. */
+static void collect_all(void *L, bool all) {
+  if (!L) return;
+  const TsContext *c = ts_lua_context(L);
+  int64_t live = c->live_bytes;
+  lua_gc(L, LUA_GCCOLLECT, 0);
+  if (all && c->live_bytes > live - live / 16) ts_lua_release_traces(L);
 }
 
 /* ---- properties and methods */

@@ -44,21 +44,4 @@ for _, s in ipairs { { 8192, 8192, 8192 }, { 4096, 4096, 4096 }, { 2048, 2048, 2
   collectgarbage()
 end
 
-local kind, measured, won = core.autotune_device(device), 0, 0
-for _, r in ipairs(core.autotune_records()) do
-  local best, first
-  for _, c in ipairs(r) do
-    first = first or c
-    if c.best then best = c end
-  end
-  if r.why then io.stderr:write(r.kernel, ": not measured, ", r.why, "\n") end
-  if r.differing > 0 then io.stderr:write(r.kernel, ": ", r.differing, " candidates had other bits\n") end
-  if best and best.us then
-    measured = measured + 1
-    if best ~= first and first.us > best.us * (1 + options.percent / 100) then
-      won = won + 1
-      print(('TUNED("%s", "%s", "%s", %.1f, %.1f)'):format(kind, r.kernel, best.choice, first.us, best.us))
-    end
-  end
-end
-io.stderr:write(("%d kernels measured, %d rows\n"):format(measured, won))
+dofile "scripts/bench/tuned_rows.lua"(device, options.percent)

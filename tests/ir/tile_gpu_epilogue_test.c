@@ -153,6 +153,7 @@ int main(void) {
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) one(&all[i], true), one(&all[i], false);
   all_arguments(TS_OP_gelu_erf, TS_DT_bf16);
   all_arguments(TS_OP_gelu_tanh, TS_DT_bf16);
+  all_arguments(TS_OP_silu, TS_DT_bf16);
   if (failed) printf("%d failed\n", failed);
   return failed != 0;
 }

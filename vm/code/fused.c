@@ -172,18 +172,58 @@ const TsFusion *ts_fusion_of(const TsFusion *all, const TsGraph *g) {
   return all;
 }
 
+static const int64_t *strides_of(const TsLayouts *l, const TsValue *v, int64_t *own) {
+  if (l->stride[v->node->id]) return l->stride[v->node->id];
+  ts_meta_strides(&v->meta, own);
+  return own;
+}
+
+/* A view of permuted axes; others of what lies otherwise by now are looked at when they run. */
+static int look_again(TsLayouts *l, const TsNode *n) {
+  const TsValue *x = n->in[0];
+  int64_t own[TS_MAX_RANK], stride[TS_MAX_RANK];
+  const int64_t *from = strides_of(l, x, own);
+  int nd = x->meta.ndim;
+  l->stride[n->id] = NULL;
+  if (n->op != TS_OP_permute) return 0;
+  for (int i = 0; i < nd; i++) {
+    int64_t axis = n->attr[0].ints[i];
+    stride[i] = from[axis < 0 ? axis + nd : axis];
+  }
+  if (ts_meta_row_major(&n->out[0].meta, stride)) return 0;
+  l->stride[n->id] = ts_arena_copy(&l->arena, stride, sizeof *stride * (size_t)nd);
+  return l->stride[n->id] ? 0 : -1;
+}
+
+/* All views of v. */
+static int look_at_views(TsLayouts *l, const TsGraph *g, const TsValue *v) {
+  for (int i = (int)v->node->id + 1; i < g->nnode; i++) {
+    const TsNode *n = g->node[i], *root = n;
+    if (!ts_sched_is_view(n)) continue;
+    while (ts_sched_is_view(root)) root = root->in[0]->node;
+    if (root == v->node && look_again(l, n)) return -1;
+  }
+  return 0;
+}
+
 int ts_layouts_transpose(TsLayouts *l, const TsGraph *g, const TsValue *v) {
   const TsMeta *m = &v->meta;
   int nd = m->ndim;
   int64_t stride[TS_MAX_RANK], step = 1;
   for (int i = nd; i-- > 0;) stride[i] = step, step *= m->dim[i];
-  stride[nd - 2] = m->dim[nd - 1] * m->dim[nd - 3], stride[nd - 3] = m->dim[nd - 1];
-  for (int i = 0; i < g->nnode; i++) /* its readers exchange them back */
+  bool heads = v->node->op == TS_OP_attention;
+  if (heads) {
+    stride[nd - 2] = m->dim[nd - 1] * m->dim[nd - 3], stride[nd - 3] = m->dim[nd - 1];
+  } else { /* channels last */
+    for (int i = nd; i-- > 2;) stride[i] *= m->dim[1];
+    stride[1] = 1;
+  }
+  for (int i = 0; heads && i < g->nnode; i++) /* its readers exchange them back */
     for (int k = 0; k < g->node[i]->nin; k++)
       if (g->node[i]->in[k] == v) l->stride[i] = NULL;
   int64_t *own = ts_arena_copy(&l->arena, stride, sizeof *stride * (size_t)nd);
   l->stride[v->node->id] = own;
-  return own ? 0 : -1;
+  return !own || (!heads && look_at_views(l, g, v)) ? -1 : 0;
 }
 
 int ts_layouts_set(TsLayouts *l, const TsValue *v, const int64_t *stride) {

@@ -178,28 +178,43 @@ static int group_end(const TsLowering *l, int at) {
   return end;
 }
 
-/* A register for v with its third and second last axes exchanged. */
-static uint32_t transposed_value(TsLowering *l, TsVal v, TsMeta *m) {
+/* A result that is turned lies with the axes in this order: of attention the third and the second last
+ * are exchanged, of an image the channels are last. */
+static void turned_axes(TsVal v, int64_t *perm) {
   int nd = v->meta.ndim;
+  bool heads = v->node->op == TS_OP_attention;
+  for (int i = 0; i < nd; i++) perm[i] = heads || i == 0 ? i : i == nd - 1 ? 1 : i + 1;
+  if (heads) perm[nd - 3] = nd - 2, perm[nd - 2] = nd - 3;
+}
+
+/* A register for it. */
+static uint32_t transposed_value(TsLowering *l, TsVal v, TsMeta *m) {
+  int64_t perm[TS_MAX_RANK];
+  turned_axes(v, perm);
   *m = v->meta;
-  m->dim[nd - 3] = v->meta.dim[nd - 2], m->dim[nd - 2] = v->meta.dim[nd - 3];
+  for (int i = 0; i < m->ndim; i++) m->dim[i] = v->meta.dim[perm[i]];
   return ts_code_register(l->code, m);
 }
 
 /* v looks at that register. */
 static int put_transposed(TsLowering *l, TsVal v, const TsMeta *m, uint32_t from, int line) {
   TsLoweringPlace *to = place_of(l, v);
-  TsAttr axes[2] = {{.type = TS_ATTR_int, .i = m->ndim - 3},
-                    {.type = TS_ATTR_int, .i = m->ndim - 2}};
+  int64_t perm[TS_MAX_RANK], back[TS_MAX_RANK];
+  turned_axes(v, perm);
+  for (int i = 0; i < m->ndim; i++) back[perm[i]] = i;
+  int nd = m->ndim, nattr = v->node->op == TS_OP_attention ? 2 : 1;
+  TsOp op = nattr == 2 ? TS_OP_transpose : TS_OP_permute;
+  TsAttr axes[2] = {{.type = TS_ATTR_ints, .n = nd, .ints = back}};
+  if (nattr == 2) axes[0] = ts_attr_int(nd - 3), axes[1] = ts_attr_int(nd - 2);
   TsTensor *base = ts_tensor_symbol(l->c, m, NULL);
   TsCall call = {.ctx = l->c,
-                 .op = TS_OP_transpose,
+                 .op = op,
                  .nin = 1,
                  .nout = 1,
                  .in = &base,
                  .out = &to->layout,
                  .attr = axes};
-  int failed = !base || ts_vm_handler[TS_OP_transpose](&call);
+  int failed = !base || ts_vm_handler[op](&call);
   ts_tensor_unref(base);
   if (failed) return -1;
   to->reg = ts_code_register(l->code, &v->meta);
@@ -207,7 +222,7 @@ static int put_transposed(TsLowering *l, TsVal v, const TsMeta *m, uint32_t from
     l->code->reg[to->reg].kind = TS_REG_view;
     l->code->reg[to->reg].of = from;
   }
-  ts_code_add(l->code, TS_OP_transpose, 1, &from, 2, axes, 1, &to->reg, line);
+  ts_code_add(l->code, op, 1, &from, nattr, axes, 1, &to->reg, line);
   return l->code->failed ? no_memory(l) : 0;
 }
 

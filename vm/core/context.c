@@ -41,7 +41,7 @@ bool ts_context_once_more(TsContext *c) {
   if (c->err.code != TS_ERR_memory || !c->collect) return false;
   ts_error_clear(&c->err);
   ts_snapshot_tidy();
-  c->collect(c->where_arg);
+  c->collect(c->where_arg, true);
   return true;
 }
 

@@ -74,7 +74,7 @@ typedef struct TsContext {
   bool waiting;   /* or has put off eager ones */
   int on_host; /* > 0: what runs and what it makes is on the CPU, whatever device its inputs have */
   /* For ts_context_once_more; or NULL. */
-  void (*collect)(void *where_arg);
+  void (*collect)(void *where_arg, bool all); /* all: also what only compiled Lua code holds */
   const struct TsDefer *defer; /* who puts calls off (vm/core/defer.h), or NULL */
   void *deferrer;
   struct TsSpans *spans; /* where what runs is recorded (vm/core/profile.h), or NULL */

@@ -13,7 +13,7 @@ int ts_mesh_spread(TsContext *c, TsTensor *t, const TsLayout *l) {
   }
   TsStorage *old = t->storage;
   if (old->refs > 1 && c->collect)
-    c->collect(c->where_arg); /* views that nobody has any more */
+    c->collect(c->where_arg, false); /* views that nobody has any more */
   if (old->refs > 1 || t->offset || !t->contiguous)
     return ts_error_set(&c->err, TS_ERR_layout,
                         "a tensor that shares its elements with others cannot be spread over a "

@@ -1,6 +1,7 @@
 /* conv1d .. conv3d, conv_transpose, conv_weight_grad: what a node says, and by which kernels. */
 #include "ir/lower/conv/conv.h"
 
+#include "ir/lower/channels.h"
 #include "ir/sched/conv.h"
 
 static TsVal input(const TsNode *n, int i) { return i < n->nin ? n->in[i] : NULL; }
@@ -89,17 +90,30 @@ static bool weight_grad(TsConvWork *w) {
   return true;
 }
 
+/* False: it has no kernel. */
+static bool read_node(TsConvWork *w, const TsNode *n) {
+  const TsMeta *y = &n->out[0].meta;
+  *w = (TsConvWork){.n = n, .d = (TsDtype)y->dtype};
+  if (!ts_dtype_is(w->d, TS_KIND_F) || ts_dtype_in_blocks(w->d) || !ts_meta_numel(y))
+    return false;
+  if (n->in[0]->meta.dtype != w->d || n->in[1]->meta.dtype != w->d) return false;
+  return n->op == TS_OP_conv_weight_grad ? weight_grad(w)
+         : n->op == TS_OP_conv_transpose ? transposed(w)
+                                         : forward(w);
+}
+
+bool ts_lower_conv_by_unit(const TsSched *s, const TsNode *n) {
+  TsConvWork w;
+  bool conv = n->op == TS_OP_conv1d || n->op == TS_OP_conv2d || n->op == TS_OP_conv3d ||
+              n->op == TS_OP_conv_transpose;
+  return conv && read_node(&w, n) && !w.last && ts_conv_unit_takes(&w, s);
+}
+
 int ts_lower_conv(const TsSched *s, const TsGroup *g, TsLayoutFn *layout, void *arg,
                   TsSchedKernel *out, TsError *err) {
-  const TsNode *n = g->node[0];
-  const TsMeta *y = &n->out[0].meta;
-  TsConvWork w = {.n = n, .d = (TsDtype)y->dtype};
-  if (!ts_dtype_is(w.d, TS_KIND_F) || ts_dtype_in_blocks(w.d) || !ts_meta_numel(y)) return 0;
-  if (n->in[0]->meta.dtype != w.d || n->in[1]->meta.dtype != w.d) return 0;
-  bool back = n->op == TS_OP_conv_weight_grad;
-  if (!(back ? weight_grad(&w) : n->op == TS_OP_conv_transpose ? transposed(&w) : forward(&w)))
-    return 0;
-  int made = back ? ts_conv_unit_grad(&w, s, layout, arg, out, err)
-                  : ts_conv_unit(&w, s, &g->choice, layout, arg, out, err);
+  TsConvWork w;
+  if (!read_node(&w, g->node[0])) return 0;
+  int made = w.grad ? ts_conv_unit_grad(&w, s, layout, arg, out, err)
+                    : ts_conv_unit(&w, s, &g->choice, layout, arg, out, err);
   return made ? made : ts_conv_chain(&w, s, layout, arg, out, err);
 }

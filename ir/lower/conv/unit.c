@@ -4,8 +4,10 @@
 #include "ir/lower/conv/conv.h"
 
 enum {
-  LEAST = 32, /* channels that a stage of 64 is worth */
-  ALIGN = 8,  /* numbers of 16 bytes */
+  LEAST = 32,         /* channels that a stage of 64 is worth */
+  ALIGN = 8,          /* numbers of 16 bytes */
+  LEAST_FOLDED = 16,  /* numbers of a window of fewer channels that are */
+  MOST_FOLDED = 1024, /* and that are written once more for each position */
 };
 
 /* ---- the image */
@@ -16,6 +18,9 @@ TsConvPadded ts_conv_unit_padded(const TsConvUnit *u, const TsMeta *m) {
   return r;
 }
 
+/* From the first place of the window to the last. */
+static int64_t reach(const TsConv *c, int a) { return (c->window[a] - 1) * c->dilation[a]; }
+
 /* What windows see of x. */
 static TsConvPadded padded_image(const TsConvUnit *u) {
   const TsConv *c = &u->w->c;
@@ -23,6 +28,7 @@ static TsConvPadded padded_image(const TsConvUnit *u) {
   for (int a = 3 - c->nd; a < 3; a++) {
     int i = 1 + a - (3 - c->nd);
     r.size[i] = u->q[a] * c->stride[a], r.first[i] = u->before[a];
+    if (u->folded) r.size[i] = (c->out[a] - 1) * c->stride[a] + reach(c, a) + 1;
     r.part[i] = r.size[i] - r.first[i] < c->in[a] ? r.size[i] - r.first[i] : c->in[a];
   }
   return r;
@@ -48,15 +54,62 @@ static int phases(TsConvUnit *u, int from, int64_t numel) {
   return to;
 }
 
+/* For each position what its window sees: places, then channels. Behind them are zeros. */
+static int windows(TsConvUnit *u, int from, const TsConvPadded *r) {
+  const TsConv *c = &u->w->c;
+  TsDtype d = u->w->d;
+  int64_t far[3], step = c->cg, at[3], own = u->channels, place = c->cg;
+  for (int a = 3, i = r->ndim - 1; a-- > 0;) {
+    far[a] = step, at[a] = own;
+    step *= a >= 3 - c->nd ? r->size[--i] : 1, own *= c->out[a];
+  }
+  int to = ts_steps_temp(&u->x, u->rows * u->channels * ts_dtypes[d].nbytes);
+  int64_t taps = c->window[0] * c->window[1] * c->window[2];
+  if (u->channels != c->cg * taps) ts_steps_fill(&u->x, to, d, u->rows * u->channels, 0);
+  TsStepsMove v = {.to = {.arg = to, .dtype = d}, .from = {.arg = from, .dtype = d}};
+  ts_steps_along(&v, c->batch, own, step);
+  for (int a = 3 - c->nd; a < 3; a++)
+    ts_steps_along(&v, c->out[a], at[a], far[a] * c->stride[a]);
+  for (int a = 3 - c->nd; a < 3; a++) {
+    int64_t near = place;
+    for (int b = a + 1; b < 3; b++) near *= c->window[b];
+    ts_steps_along(&v, c->window[a], near, far[a] * c->dilation[a]);
+  }
+  ts_steps_along(&v, c->cg, 1, 1);
+  ts_steps_move(&u->x, &v);
+  return to;
+}
+
 int ts_conv_unit_image(TsConvUnit *u) {
   const int64_t *stride = u->w->c.stride;
   TsConvPadded r = padded_image(u);
   int image = ts_conv_padded_in(&u->x, 0, &r);
+  if (u->folded) return windows(u, image, &r);
   bool strided = stride[0] > 1 || stride[1] > 1 || stride[2] > 1;
   return strided ? phases(u, image, ts_conv_padded_numel(&r)) : image;
 }
 
 /* ---- the product */
+/* Few channels: a window is a row of a matrix, and nothing moves. */
+static bool fold(TsConvUnit *u) {
+  const TsConvWork *w = u->w;
+  const TsConv *c = &w->c;
+  int64_t all = c->cg * c->window[0] * c->window[1] * c->window[2];
+  if (w->transposed || all < LEAST_FOLDED || all > MOST_FOLDED || u->n % ALIGN) return false;
+  for (int a = 0; a < 3; a++) {
+    u->before[a] = c->before[a], u->q[a] = c->out[a];
+    if (c->stride[a] < 1 || c->before[a] > (c->out[a] - 1) * c->stride[a] + reach(c, a))
+      return false;
+    u->k.window[a] = u->k.pitch[a] = u->k.dilation[a] = u->k.stride[a] = 1;
+  }
+  u->folded = true;
+  u->channels = (all + ALIGN - 1) / ALIGN * ALIGN;
+  u->rows = c->batch * c->out[0] * c->out[1] * c->out[2];
+  u->k.in = u->k.out = w->d, u->k.n = u->n, u->k.l = u->k.channels = u->channels;
+  u->k.bias = w->bias;
+  return u->rows > 0 && u->rows < INT32_MAX;
+}
+
 bool ts_conv_unit_plan(TsConvUnit *u, const TsConvWork *w, const TsSched *s) {
   const TsConv *c = &w->c;
   TsGpuConv *k = &u->k;
@@ -64,9 +117,10 @@ bool ts_conv_unit_plan(TsConvUnit *u, const TsConvWork *w, const TsSched *s) {
   int64_t phases = 1, pitch = 1;
   *u = (TsConvUnit){.w = w, .channels = c->cg, .n = c->og};
   if (s->profile == TS_PROFILE_strict || !narrow || c->groups != 1) return false;
-  if (u->channels < LEAST || u->channels % ALIGN || u->n % ALIGN) return false;
+  if (u->channels < LEAST) return fold(u);
+  if (u->channels % ALIGN || u->n % ALIGN) return false;
   for (int a = 3; a-- > 0;) {
-    int64_t step = c->stride[a], far = (c->window[a] - 1) * c->dilation[a];
+    int64_t step = c->stride[a], far = reach(c, a);
     if (step < 1) return false;
     u->before[a] = w->transposed ? far - c->before[a] : c->before[a];
     u->q[a] = c->out[a] + far / step;
@@ -82,7 +136,7 @@ bool ts_conv_unit_plan(TsConvUnit *u, const TsConvWork *w, const TsSched *s) {
 }
 
 int ts_conv_unit_processors(const TsConvUnit *u, const TsSched *s) {
-  const int64_t *window = u->w->c.window;
+  const int64_t *window = u->k.window;
   int64_t taps = window[0] * window[1] * window[2];
   return ts_lower_roles(s, (double)(u->rows * u->n * u->k.channels * taps));
 }
@@ -94,8 +148,31 @@ static bool round_channels(TsConvUnit *u) {
   return u->k.l == u->channels || u->k.channels == u->channels;
 }
 
+void ts_conv_unit_folded(const TsConvUnit *u, int ndim, int64_t row, int64_t *stride) {
+  const TsConvWork *w = u->w;
+  int64_t step = w->c.cg;
+  int first = w->last ? 1 : 2, nd = w->c.nd;
+  stride[0] = row, stride[w->last ? ndim - 1 : 1] = 1;
+  for (int i = nd; i-- > 0;) {
+    stride[first + i] = step;
+    step *= w->c.window[3 - nd + i];
+  }
+}
+
+static int folded_weights(TsConvUnit *u) {
+  TsStepsView own = ts_steps_in_view(&u->x, 1), to = {.dtype = own.dtype};
+  const TsMeta *m = &u->w->n->in[1]->meta;
+  int64_t numel = u->n * u->k.channels;
+  to.arg = ts_steps_temp(&u->x, numel * ts_dtypes[own.dtype].nbytes);
+  ts_conv_unit_folded(u, m->ndim, u->k.channels, to.stride);
+  ts_steps_fill(&u->x, to.arg, own.dtype, numel, 0);
+  ts_steps_copy(&u->x, m->ndim, m->dim, &to, &own);
+  return to.arg;
+}
+
 /* [out, taps, channels], with zeros behind the channels. */
 static int weights(TsConvUnit *u) {
+  if (u->folded) return folded_weights(u);
   if (u->w->in_phases) return ts_conv_phase_weights(&u->x, u->w, true, u->k.channels);
   const TsMeta *m = &u->w->n->in[1]->meta;
   TsConvPadded r = ts_conv_padded(m, u->w->last ? m->ndim - 1 : !u->w->transposed);
@@ -153,12 +230,17 @@ static bool takes_phases(const TsConvWork *w, const TsSched *s) {
   return true;
 }
 
+bool ts_conv_unit_takes(const TsConvWork *w, const TsSched *s) {
+  TsConvUnit u;
+  return ts_conv_has_phases(w) ? takes_phases(w, s) : plan_of(&u, w, s);
+}
+
 int ts_conv_unit(const TsConvWork *w, const TsSched *s, const TsSchedChoice *c,
                  TsLayoutFn *layout, void *arg, TsSchedKernel *out, TsError *err) {
   TsConvUnit u = {.w = w};
   TsSteps x;
   bool strided = ts_conv_has_phases(w);
-  if (!(strided ? takes_phases(w, s) : plan_of(&u, w, s))) return 0;
+  if (!ts_conv_unit_takes(w, s)) return 0;
   ts_steps_begin(&x, s, layout, arg, w->n, err);
   for (int i = 0, n = strided ? ts_conv_phases(w) : 1; i < n; i++) {
     TsConvWork own = *w;

@@ -72,6 +72,11 @@ static void put_weights(Grad *r, int sum) {
   TsConvPadded w = ts_conv_padded(m, u->w->last ? m->ndim - 1 : 1);
   TsStepsView own = ts_steps_out_view(&u->x, 0), to = own;
   TsStepsView from = {.arg = sum, .dtype = TS_DT_f32};
+  if (u->folded) {
+    ts_conv_unit_folded(u, m->ndim, u->channels, from.stride);
+    ts_steps_copy(&u->x, m->ndim, m->dim, &own, &from);
+    return;
+  }
   int64_t step = r->n * u->channels;
   for (int i = 0; i < w.ndim; i++) to.stride[i] = own.stride[w.order.at[i]];
   from.stride[0] = u->channels, from.stride[w.ndim - 1] = 1;
@@ -85,7 +90,7 @@ int ts_conv_unit_grad(const TsConvWork *w, const TsSched *s, TsLayoutFn *layout,
   TsConvUnit *u = &r.u;
   int nsm = ts_conv_unit_plan(u, w, s) ? ts_conv_unit_processors(u, s) : 0;
   if (!nsm) return 0;
-  r.taps = w->c.window[0] * w->c.window[1] * w->c.window[2];
+  r.taps = u->k.window[0] * u->k.window[1] * u->k.window[2];
   r.n = (u->n + ROWS - 1) / ROWS * ROWS, r.count = (u->rows + LEAF - 1) / LEAF;
   ts_steps_begin(&u->x, s, layout, arg, w->n, err);
   put_weights(&r, add_up(&r, leaves(&r, nsm)));

@@ -430,8 +430,9 @@ TsGpuAttention ts_gpu_attention_by_warps(TsDtype dtype, int d, bool causal, int6
  * blocks of 192 x 128, tiles of 128 rows 36 of 128 x 128. With a mask they have too few
  * registers. */
 void ts_gpu_attention_fit(TsGpuAttention *x, int64_t s, bool masked) {
-  enum { FEW = 1280 };
-  if (x->d == 64 && (masked || (x->causal && s <= FEW))) x->rows = 128, x->apart = false;
+  enum { FEW = 1280, LOW = 128 };
+  bool low = s <= LOW || (x->causal && s <= FEW);
+  if (x->d == 64 && (masked || low)) x->rows = LOW, x->apart = false;
 }
 
 /* Keys and values of heads that stand together are about half of the second cache. Without

@@ -13,7 +13,12 @@
  *
  * Rejected: numbers written to shared memory for the unit to read (four times the bytes of the
  * codes, there and back), and the scale in the block, 17 bytes (no copy of such rows is
- * aligned). */
+ * aligned).
+ *
+ * Tiles of up to 8 rows are turned by whoever makes code (jit/emit/roles/turned.c): half of the
+ * unit's steps. Codes and scales are what a model has learned, and which experts were chosen is
+ * often known before the launch in front: so stages come while that one runs
+ * (ir/tile/ahead.h), and rows of x are read behind it. */
 #include "ir/tile/gpu/experts.h"
 
 #include <string.h>
@@ -45,11 +50,11 @@ static int warps_of(int cols) { return cols >= 64 ? 4 : cols / 16; }
 TsGpuExperts ts_gpu_experts(int64_t rows, int64_t experts, int64_t n, int64_t k,
                             const TsGpuMachine *gpu) {
   TsGpuExperts x = {.n = n, .k = k, .times = 1, .sorted = rows > 8};
-  x.rows = rows > 16 * experts ? 32 : 16;
+  x.rows = rows > 16 * experts ? 32 : rows > 4 * experts ? 16 : 8;
   int64_t most = rows / x.rows + experts + 1; /* those of no expert are one more */
   x.items = x.sorted && rows > most ? most : rows;
   for (x.cols = 64; x.cols >= 16; x.cols /= 2) {
-    bool few = x.rows == 16 && x.items * (n / x.cols) < 2 * gpu->processors && x.cols > 32;
+    bool few = x.rows <= 16 && x.items * (n / x.cols) < 2 * gpu->processors && x.cols > 32;
     if (n % x.cols == 0 && !few) break;
   }
   if (x.cols < 16) return x.cols = 0, x;
@@ -201,18 +206,18 @@ static V x_rows(Product *p, V rows) {
   return op2(p, TS_OP_floordiv, rows, ts_tile_bits(&p->b, (uint64_t)p->x.times, &rows->type));
 }
 
-/* A block of k: its numbers, and these elements of the rows. */
-static V multiply(Product *p, V acc, V rows, V slot, V line, V stage, int i) {
+/* `deep` of k, from `at` in the stage on: their numbers, and these elements of the rows. */
+static V multiply(Product *p, V acc, V rows, V slot, V line, V stage, int64_t at, int deep) {
   TsTileBuild *b = &p->b;
-  V k = by(p, TS_OP_add, by(p, TS_OP_mul, stage, STAGE), (int64_t)i * DEEP);
-  V scale = by(p, TS_OP_add, by(p, TS_OP_mul, stage, STAGE / DEEP), i);
-  TsTileType ta = ts_gpu_fragment(TS_DT_bf16, p->x.rows, DEEP),
-             tb = ts_gpu_fragment(TS_DT_bf16, DEEP, p->x.cols);
-  V left = ts_gpu_give(b, TS_TILE_load_rows, TS_GPU_IN(p->rows, rows, k), TS_GPU_PLAIN, &ta);
-  V right =
-      ts_gpu_give(b, TS_TILE_unpack,
-                  TS_GPU_IN(p->sq, p->ss, slot, number(p, (int64_t)i * DEEP), line, scale),
-                  TS_GPU_PLAIN, &tb);
+  const TsGpuOption inside = {"inside", {.type = TS_ATTR_bool, .i = 1}};
+  V k = by(p, TS_OP_add, by(p, TS_OP_mul, stage, STAGE), at);
+  V scale = by(p, TS_OP_add, by(p, TS_OP_mul, stage, STAGE / DEEP), at / DEEP);
+  TsTileType ta = ts_gpu_fragment(TS_DT_bf16, p->x.rows, deep),
+             tb = ts_gpu_fragment(TS_DT_bf16, deep, p->x.cols);
+  V left = ts_gpu_give(b, TS_TILE_load_rows, TS_GPU_IN(p->rows, rows, k), 1, &inside, &ta);
+  V right = ts_gpu_give(b, TS_TILE_unpack,
+                        TS_GPU_IN(p->sq, p->ss, slot, number(p, at), line, scale), 1, &inside,
+                        &tb);
   if (!left || !right || !acc) return NULL;
   return ts_gpu_give(b, TS_TILE_mma, TS_GPU_IN(left, right, acc),
                      TS_GPU_SET({"unit", ts_gpu_word("mma")}), &acc->type);
@@ -223,22 +228,33 @@ static void leave(Product *p, V barrier, V slot) {
              TS_GPU_SET({"apart", (TsAttr){.type = TS_ATTR_bool, .i = 1}}), NULL);
 }
 
+/* Stages first .. behind, of each of which so much of k is there. v: sums, slot, parity. Two
+ * blocks of k at a time where rows have an even number of them: their scales are one load. */
+static void some_sums(Product *p, V first, V behind, int64_t deep, V rows, V line, V *v) {
+  TsTileBuild *b = &p->b;
+  int each = p->x.k % (2 * DEEP) ? DEEP : 2 * DEEP;
+  TsTileLoop l = ts_tile_for(b, first, behind, 1, false, 3, v);
+  if (!l.stmt) return;
+  V acc = l.carry[0], slot = l.carry[1], parity = l.carry[2];
+  ts_gpu_await(b, p->full, slot, parity);
+  for (int64_t at = 0; at < deep; at += each)
+    acc = multiply(p, acc, rows, slot, line, l.i, at, each);
+  leave(p, p->empty, slot);
+  ts_gpu_advance(b, &slot, &parity, p->x.stages);
+  ts_tile_for_end(b, &l, (V[]){acc, slot, parity}, v);
+}
+
 static V sums(Product *p, V rows, V *v) {
   TsTileBuild *b = &p->b;
   TsTileType t = ts_gpu_fragment(TS_DT_f32, p->x.rows, p->x.cols);
-  V first[3] = {ts_tile_const(b, 0, &t), v[C_slot], v[C_parity]}, out[3] = {NULL};
+  V now[3] = {ts_tile_const(b, 0, &t), v[C_slot], v[C_parity]};
+  V whole = by(p, TS_OP_minimum, p->length, p->x.k / STAGE);
   ts_gpu_await(b, p->there, v[C_line], v[C_line_parity]);
-  TsTileLoop l = ts_tile_for(b, number(p, 0), p->length, 1, false, 3, first);
-  if (!l.stmt) return NULL;
-  V acc = l.carry[0], slot = l.carry[1], parity = l.carry[2];
-  ts_gpu_await(b, p->full, slot, parity);
-  for (int i = 0; i < STAGE / DEEP; i++) acc = multiply(p, acc, rows, slot, v[C_line], l.i, i);
-  leave(p, p->empty, slot);
-  ts_gpu_advance(b, &slot, &parity, p->x.stages);
-  ts_tile_for_end(b, &l, (V[]){acc, slot, parity}, out);
+  if (p->x.k >= STAGE) some_sums(p, number(p, 0), whole, STAGE, rows, v[C_line], now);
+  if (p->x.k % STAGE) some_sums(p, whole, p->length, p->x.k % STAGE, rows, v[C_line], now);
   leave(p, p->left, v[C_line]);
-  v[C_slot] = out[1], v[C_parity] = out[2];
-  return out[0];
+  v[C_slot] = now[1], v[C_parity] = now[2];
+  return now[0];
 }
 
 static void store(Product *p, V rows, V acc) {
@@ -261,6 +277,7 @@ static void mma_role(Product *p) {
   TsTileBuild *b = &p->b;
   TsTileRegion *before = ts_gpu_role(b, "mma", p->x.warps);
   V zero = number(p, 0), v[CARRIED] = {zero, zero, zero, zero};
+  ts_gpu_plain(b, TS_TILE_await_launch);
   tiles(p);
   TsTileLoop l = ts_tile_for(b, zero, p->rounds, 1, false, CARRIED, v);
   if (!l.stmt) return;
@@ -276,7 +293,7 @@ static void mma_role(Product *p) {
 /* ---- the kernel */
 static int legal(const TsGpuExperts *x, TsError *err) {
   if (x->k % DEEP == 0 && x->cols >= 16 && x->n % x->cols == 0 && x->stages > 1 &&
-      x->rows % 16 == 0 && x->rows <= 64 && x->cols % (16 * x->warps) == 0)
+      (x->rows == 8 || x->rows % 16 == 0) && x->rows <= 64 && x->cols % (16 * x->warps) == 0)
     return 0;
   return ts_error_set(err, TS_ERR_argument, "no product of experts in tiles of %dx%d", x->rows,
                       x->cols);

@@ -38,7 +38,7 @@ bool ts_gpu_product_can_be_late(const TsGpuProduct *p) {
 void ts_gpu_product_settle(TsGpuProduct *p, int64_t k) {
   int64_t least = (int64_t)p->depth * 2 * p->cols / 64;
   p->late = false;
-  p->late = ts_gpu_product_can_be_late(p) && k > least;
+  p->late = ts_gpu_product_can_be_late(p) && k >= least;
   if (ts_dtypes[p->in].nbytes <= 2) p->stages = stages_that_fit(p);
 }
 

@@ -13,6 +13,10 @@ static int move(TsTileRun *r, const TsTileStmt *s, TsTileVal tile, bool write) {
   int64_t size = ts_tile_run_size(tile), first = ts_tile_run_scalar(r, s->in[2]);
   int64_t lo = first < 0 ? -first : 0, hi = m->dim[1] - first;
   if (hi > t->dim[1]) hi = t->dim[1];
+  if (!write && ts_tile_attr(s, "inside")->i && (lo > 0 || hi < t->dim[1]))
+    return ts_tile_run_fail(r, s, TS_ERR_index, "columns %lld to %lld of %lld",
+                            (long long)first, (long long)(first + t->dim[1]),
+                            (long long)m->dim[1]);
   if (!write) memset(t->at, 0, (size_t)(t->n * size));
   for (int64_t i = 0; i < t->dim[0] && lo < hi; i++) {
     if (row[i] < 0 || row[i] >= m->dim[0]) continue;
@@ -61,6 +65,9 @@ int ts_tile_do_unpack(TsTileRun *r, const TsTileStmt *s) {
   if (at[1] < 0 || at[1] + y->dim[0] > 2 * wide)
     return ts_tile_run_fail(r, s, TS_ERR_index, "element %lld of %lld", (long long)at[1],
                             (long long)(2 * wide));
+  if (ts_tile_attr(s, "inside")->i && at[3] + y->dim[0] / block > each)
+    return ts_tile_run_fail(r, s, TS_ERR_index, "scale %lld of %lld", (long long)at[3],
+                            (long long)each);
   for (int64_t i = 0; i < y->dim[0]; i++)
     for (int64_t j = 0; j < n; j++) {
       int64_t k = at[1] + i, of = at[3] + i / block;

@@ -55,6 +55,7 @@ typedef struct TsRoles {
   int warp_rows;                     /* of unit warps: rows of one */
   int across;                        /* of unit warps: side by side, and where this one is */
   LLVMValueRef warp_row, warp_col;
+  bool turned; /* a tile of 8 rows, whose columns are the unit's rows */
   int copied; /* bytes that its rows of A, B and C are multiples of */
   TsRolesLayout layout;
   int npending, ngroup;
@@ -94,6 +95,8 @@ int ts_roles_count(const TsRoles *m, const TsTileType *t,
                    int axis); /* registers of a fragment */
 /* Columns of a fragment that a group of warps has: all, if the groups divide its rows. */
 int ts_roles_wide(const TsRoles *m, const TsTileType *t);
+/* Of these a thread's own. */
+int ts_roles_columns(const TsRoles *m, const TsTileType *t);
 int ts_roles_registers(TsRoles *m, TsTileVal v); /* registers of a value */
 /* Bytes of the kernel's scratch, one behind the other; of as much as stands above `end`. */
 int64_t ts_roles_scratch_bytes(TsRoles *m, const TsTileStmt *end);
@@ -157,6 +160,15 @@ void ts_roles_warps_load(TsRoles *m, const TsTileStmt *s); /* an operand */
 void ts_roles_warps_product(TsRoles *m, const TsTileStmt *s);
 void ts_roles_warps_part(TsRoles *m, const TsTileStmt *s);
 void ts_roles_copy_tile(TsRoles *m, const TsTileStmt *s);
+
+/* ---- jit/emit/roles/turned.c: of unit warps, tiles of 8 rows */
+enum { TS_ROLES_TURNED = 8 };
+void ts_roles_turned_layout(TsRoles *m);
+void ts_roles_turned_product(TsRoles *m, const TsTileStmt *s);
+/* A thread's column of the tile among each 16: the first or the second of what it reads. */
+LLVMValueRef ts_roles_turned_column(TsRoles *m, int half);
+/* Two columns of 16 bits, from the order of memory to that of the thread, or back. */
+LLVMValueRef ts_roles_turned_pair(TsRoles *m, LLVMValueRef pair);
 
 /* ---- jit/emit/roles/indexed.c: of unit warps: rows by their numbers, codes as numbers */
 void ts_roles_load_numbers(TsRoles *m, const TsTileStmt *s); /* i64 along rows */

@@ -25,10 +25,6 @@ int ts_roles_register(const TsRoles *m, int ncol, int r, int c) {
   return r / 2 * 2 * ncol + c / 2 * 4 + r % 2 * 2 + c % 2;
 }
 
-static int columns(const TsRoles *m, const TsTileType *t) {
-  return ts_roles_in_blocks(m) ? ts_roles_wide(m, t) / 4 : m->layout.ncol;
-}
-
 /* ---- positions */
 static V wide(TsRoles *m, V x) {
   return LLVMBuildSExt(m->e->b, x, ts_emit_int_type(m->e, 64, 0), "");
@@ -117,15 +113,17 @@ static void load_pair(TsRoles *m, TsTileVal memory, const Line *l, int c, V *to,
   V in = column_inside(m, l, c), at = column_at(m, l, c);
   if (pairs) {
     to[0] = load_if(m, in, at, ts_roles_i32(m), 4);
+    if (m->turned) to[0] = ts_roles_turned_pair(m, to[0]);
     return;
   }
+  if (m->turned) ts_emit_fail(e, "turned tiles load 16 bits");
   V x = load_if(m, in, at, ts_emit_type(e, d, 2), 2 * ts_dtypes[d].nbytes);
   to[0] = ts_emit_lane(e, x, 0), to[1] = ts_emit_lane(e, x, 1);
 }
 
 static void load_unit(TsRoles *m, const TsTileStmt *s, int nrow, const Line *line, V *to) {
   bool pairs = ts_roles_is_pairs(&s->out[0]->type);
-  int ncol = columns(m, &s->out[0]->type), each = pairs ? 1 : 2;
+  int ncol = ts_roles_columns(m, &s->out[0]->type), each = pairs ? 1 : 2;
   for (int c = 0; c < ncol; c += 2)
     for (int r = 0; r < nrow; r++)
       load_pair(m, s->in[0], &line[r], c,
@@ -152,7 +150,7 @@ static void load_parameter(TsRoles *m, const TsTileStmt *s) {
     V row = rank == 2 ? row_of(m, ts_emit_scalar(m->e, s->in[1]), r) : NULL;
     line[r] = line_of(m, memory, NULL, row, ts_emit_scalar(m->e, s->in[rank]));
   }
-  V *to = ts_roles_define(m, y, nrow * columns(m, &y->type));
+  V *to = ts_roles_define(m, y, nrow * ts_roles_columns(m, &y->type));
   if (ts_roles_in_blocks(m))
     load_unit(m, s, nrow, line, to);
   else
@@ -192,7 +190,7 @@ static V matrix_at(TsRoles *m, V at, int j) {
 /* By threads that do not multiply: what others put there. Four 8x8 matrices at a time. */
 static void load_piece(TsRoles *m, const TsTileStmt *s) {
   TsTileVal y = s->out[0];
-  int first, ncol = columns(m, &y->type), each = m->layout.nrow / 2;
+  int first, ncol = ts_roles_columns(m, &y->type), each = m->layout.nrow / 2;
   if (!ts_roles_is_pairs(&y->type)) ts_emit_fail(m->e, "pieces that are read have 16 bits");
   V at = piece_address(m, s->in[0], s->in + 1, &y->type, &first);
   V *to = ts_roles_define(m, y, each * ncol);
@@ -217,7 +215,7 @@ static void load_slot_line(TsRoles *m, const TsTileStmt *s) {
   LLVMBuilderRef b = m->e->b;
   if (t->rank != 2 || t->dtype != TS_DT_f32 || m->unit != TS_ROLES_wgmma || m->axis[y->id] != 2)
     ts_emit_fail(m->e, "lines of shared memory are columns of f32");
-  int n = columns(m, &y->type);
+  int n = ts_roles_columns(m, &y->type);
   V *to = ts_roles_define(m, y, n),
     at = ts_roles_slot(m, s->in[0], ts_emit_scalar(m->e, s->in[1]));
   at = ts_roles_addi(m, at, ts_roles_zero(m, s->in[2]) * 4);
@@ -245,7 +243,7 @@ static bool is_operand(const TsTileRegion *r, TsTileVal x) {
 static void load_line(TsRoles *m, const TsTileStmt *s) {
   TsTileVal memory = s->in[0], y = s->out[0];
   TsDtype d = (TsDtype)memory->type.dtype;
-  int bytes = ts_dtypes[d].nbytes, ncol = columns(m, &y->type);
+  int bytes = ts_dtypes[d].nbytes, ncol = ts_roles_columns(m, &y->type);
   bool pairs = ts_roles_is_pairs(&y->type);
   if (m->unit != TS_ROLES_wgmma || m->axis[y->id] != 2 || (!pairs && d != TS_DT_f32))
     ts_emit_fail(m->e, "a line of shared memory");
@@ -331,7 +329,7 @@ static void store_singles(TsRoles *m, V at, int ncol, bool whole, V *reg) {
 static void store_piece(TsRoles *m, const TsTileStmt *s) {
   TsTileVal memory = s->in[0], x = s->in[4];
   const TsTileType *t = &memory->type;
-  int first, ncol = columns(m, &x->type);
+  int first, ncol = ts_roles_columns(m, &x->type);
   V at = piece_address(m, memory, s->in + 1, &x->type, &first);
   if (ts_dtypes[t->dtype].nbytes == 2)
     store_pairs(m, at, first, ncol, ts_emit_registers(m->e, x));
@@ -370,7 +368,7 @@ static void store_quick(TsRoles *m, V at, V *reg) {
 static void store_columns(TsRoles *m, const TsTileStmt *s) {
   TsTileVal memory = s->in[0], x = s->in[4];
   const TsTileType *t = &memory->type;
-  int ncol = columns(m, &x->type), each = PATTERN / 4 / 4; /* of a panel, in a thread */
+  int ncol = ts_roles_columns(m, &x->type), each = PATTERN / 4 / 4; /* of a panel, in a thread */
   int64_t panel = t->dim[1] * PATTERN;
   bool fits = t->dtype == TS_DT_f32 && t->swizzle == PATTERN && t->dim[1] == GROUP_ROWS &&
               t->dim[2] == x->type.dim[1] && ncol % each == 0 && !ts_roles_zero(m, s->in[2]) &&
@@ -469,7 +467,7 @@ static void store_fma(TsRoles *m, const TsTileStmt *s) {
 static void store_blocks(TsRoles *m, const TsTileStmt *s) {
   TsTileVal memory = s->in[0], x = s->in[s->nin - 1];
   bool pairs = ts_roles_is_pairs(&x->type);
-  int ncol = columns(m, &x->type);
+  int ncol = ts_roles_columns(m, &x->type);
   V *reg = ts_emit_registers(m->e, x);
   if (!pairs && x->type.dtype != TS_DT_f32 && x->type.dtype != TS_DT_i32)
     ts_emit_fail(m->e, "warps store no such fragment");
@@ -498,7 +496,9 @@ static void store_blocks(TsRoles *m, const TsTileStmt *s) {
 void ts_roles_store(TsRoles *m, const TsTileStmt *s) {
   const TsTileType *t = &s->in[0]->type;
   const TsTileType *x = &s->in[s->nin - 1]->type;
-  if (s->op == TS_TILE_store_below && (x->rank != 2 || t->rank != 2))
+  if (m->turned)
+    ts_emit_fail(m->e, "turned tiles store rows by their numbers");
+  else if (s->op == TS_TILE_store_below && (x->rank != 2 || t->rank != 2))
     ts_emit_fail(m->e, "only rows of a matrix have an end");
   else if (x->space != TS_SPACE_fragment)
     ts_roles_store_scalar(m, s);
@@ -542,7 +542,7 @@ void ts_roles_part(TsRoles *m, const TsTileStmt *s) {
 /* A scalar, or rows or columns. A quarter has one register for each row. */
 void ts_roles_broadcast(TsRoles *m, const TsTileStmt *s) {
   TsTileVal x = s->in[0], y = s->out[0];
-  int rank = x->type.rank, wide = columns(m, &y->type);
+  int rank = x->type.rank, wide = ts_roles_columns(m, &y->type);
   if (rank > 1 || ts_roles_is_pairs(&x->type))
     ts_emit_fail(m->e, "a broadcast that is not to a tile");
   V *in = ts_emit_registers(m->e, x);

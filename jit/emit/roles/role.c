@@ -53,6 +53,7 @@ static void begin_role(TsRoles *m, const TsTileStmt *s, int first) {
   m->single = ts_roles_is_single(s);
   m->npending = m->ngroup = 0;
   m->copied = 16;
+  m->turned = false;
   m->t = ts_roles_addi(m, m->tid, -(int64_t)first * WARP);
   m->group = ts_roles_shri(m, m->t, 7);
   m->lane = ts_roles_andi(m, m->t, WARP - 1);

@@ -141,10 +141,12 @@ void ts_roles_iota(TsRoles *m, const TsTileStmt *s) {
   bool cols = line ? m->axis[y->id] == 2 : ts_tile_attr(s, "axis")->i == 1;
   int n = ts_roles_count(m, &y->type, m->axis[y->id] - 1), wide = n / (line ? 1 : l->nrow);
   V *to = ts_roles_define(m, y, n);
-  if (m->single || y->type.dtype != TS_DT_i64) ts_emit_fail(m->e, "positions are of fragments");
+  if (m->single || y->type.dtype != TS_DT_i64 || (cols && m->turned))
+    ts_emit_fail(m->e, "positions are of fragments");
   V base = made_here(m, cols ? l->col_base : l->row_base);
   for (int i = 0; i < n && line; i++)
-    to[i] = ts_roles_addi(m, base, cols ? l->col[i] : l->row[i]);
+    to[i] = cols || i < l->nrow ? ts_roles_addi(m, base, cols ? l->col[i] : l->row[i])
+                                : ts_roles_shri(m, m->lane, 2); /* of a turned operand */
   for (int r = 0; r < l->nrow && !line; r++)
     for (int c = 0; c < wide; c++)
       to[ts_roles_register(m, wide, r, c)] =

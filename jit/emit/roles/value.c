@@ -137,12 +137,18 @@ int ts_roles_wide(const TsRoles *m, const TsTileType *t) {
   return (int)(few ? wide * t->dim[0] / rows : wide);
 }
 
+int ts_roles_columns(const TsRoles *m, const TsTileType *t) {
+  if (!ts_roles_in_blocks(m)) return m->layout.ncol;
+  return ts_roles_wide(m, t) / (m->turned ? 8 : 4);
+}
+
+/* Along rows of a turned tile the row of the operand comes behind those of the sums. */
 int ts_roles_count(const TsRoles *m, const TsTileType *t, int axis) {
   const TsRolesLayout *l = &m->layout;
   if (t->space != TS_SPACE_fragment) return 1;
-  int ncol = ts_roles_in_blocks(m) ? ts_roles_wide(m, t) / 4 : l->ncol;
+  int ncol = ts_roles_columns(m, t);
   bool pairs = ts_roles_is_pairs(t) && m->unit != TS_ROLES_fma;
-  if (t->rank == 1) return axis == 1 ? ncol : l->nrow;
+  if (t->rank == 1) return axis == 1 ? ncol : l->nrow + (m->turned ? 1 : 0);
   return l->nrow * ncol / (pairs ? 2 : 1);
 }
 

@@ -39,6 +39,10 @@ void ts_roles_warps_layout(TsRoles *m) {
   TsRolesLayout *l = &m->layout;
   const TsTileType *t = &m->mma->out[0]->type;
   bool whole = same_word(ts_tile_attr(m->mma, "unit"), "rows");
+  if (t->dim[0] == TS_ROLES_TURNED && !whole) {
+    ts_roles_turned_layout(m);
+    return;
+  }
   int rows = (int)t->dim[0], across = whole ? 1 : ts_gpu_warps_across(rows, m->warps);
   int down = across ? m->warps / across : 0;
   m->across = across;
@@ -171,6 +175,7 @@ static void across_k_wide(TsRoles *m, const TsTileStmt *s, bool a, int blocks, i
 
 int ts_roles_warps_count(const TsRoles *m, const TsTileType *t, bool left) {
   int steps = (int)(t->dim[left] * ts_dtypes[t->dtype].nbytes / STEP);
+  if (left && m->turned) return 2 * steps;
   return 4 * steps * (left ? m->layout.nrow / 2 : (int)t->dim[1] / (BLOCK * m->across));
 }
 
@@ -222,6 +227,10 @@ static void multiply(TsRoles *m, const char *text, bool whole, V *sum, const V *
 
 void ts_roles_warps_product(TsRoles *m, const TsTileStmt *s) {
   const TsTileType *y = &s->out[0]->type;
+  if (m->turned) {
+    ts_roles_turned_product(m, s);
+    return;
+  }
   int rows = m->layout.nrow / 2, cols = ts_roles_wide(m, y) / 8;
   int steps = (int)(s->in[0]->type.dim[1] * ts_dtypes[s->in[0]->type.dtype].nbytes / STEP);
   bool whole = y->dtype == TS_DT_i32;

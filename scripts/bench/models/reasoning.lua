@@ -1,7 +1,8 @@
 -- A step of training of the reasoning models, of their sizes for a GPU; reasoning_peer.py is the same in compiled PyTorch:
 --   tessera scripts/bench/models/reasoning.lua [DEVICE [hrm|trm [BATCH]]]
 -- The step is that of examples/hrm.lua or trm.lua. SIZE=laptop and so on, and OPTIONS, are theirs. Prints a line: milliseconds, the
--- median of rounds when steps are no longer getting faster, and FLOP/s of products; SHOW=1: what takes the time.
+-- median of rounds when steps are no longer getting faster, and FLOP/s of products; SHOW=1: what takes the time. TUNE=seconds: what could be
+-- chosen for its kernels is measured, rows of jit/tune/tuned.def are printed, and the line again.
 local tessera = require "tessera"
 io.stdout:setvbuf "line" -- whoever ends it has what was measured
 local core, op, rng = tessera.core, tessera.op, tessera.rng
@@ -44,12 +45,24 @@ local function measure(train, model, o)
     round()
     tessera.jit.wait()
   end
-  local times = {}
-  for i = 1, ROUNDS do times[i] = round() end
-  local t = median(times)
+  local function timed()
+    local times = {}
+    for i = 1, ROUNDS do times[i] = round() end
+    return median(times)
+  end
   -- One of hrm's stacks is half of its weights, and each pass is of one.
   local flops = 2 * weights_of(model) / (name == "hrm" and 2 or 1) * PASSES[name] * o.batch * o.cells
-  print(("%s\tbatch %d\t%.2f ms a step\t%.1f TFLOP/s of products\tfirst step %.1f s"):format(name, o.batch, t * 1e3, flops / t / 1e12, first))
+  local function line(t)
+    print(("%s\tbatch %d\t%.2f ms a step\t%.1f TFLOP/s of products\tfirst step %.1f s"):format(name, o.batch, t * 1e3, flops / t / 1e12, first))
+  end
+  line(timed())
+  local seconds = tonumber(os.getenv "TUNE")
+  if seconds then
+    tessera.autotune.budget { ms = 1000 * seconds, total = 1000 * seconds, candidates = 31 }
+    tessera.autotune.tune(train.step)
+    dofile "scripts/bench/tuned_rows.lua"(device, 2)
+    line(timed())
+  end
   if os.getenv "SHOW" then
     print(train.step:tiles())
     print(tessera.profile.report(function() round() end))

@@ -347,6 +347,40 @@ static void test_memory_fails(TsDevice *d) {
   CHECK(fake_blocks() == 0 && ts_driver_cached(d) == 0 && d->live == 0);
 }
 
+/* A program that nearly fills the GPU, with more sizes than fit side by side, soon asks no more, and
+ * no two of its blocks overlap. */
+static void test_cut(TsDevice *d) {
+  enum { MB = 1 << 20, MOST = 24 };
+  static const int64_t forward[] = {60, 40, 40, 30, 20, 10}, backward[] = {50, 35, 35, 25, 25, 20};
+  char *at[MOST];
+  long asked = 0;
+  d->trim(d);
+  fake_limit(256L << 20);
+  for (int round = 0; round < 12; round++) {
+    if (round == 6) asked = fake_count(NAME(alloc));
+    for (int half = 0; half < 2; half++) {
+      const int64_t *size = half ? backward : forward;
+      for (int i = 0; i < 6; i++) {
+        CHECK((at[i] = d->alloc(d, size[i] * MB, &err)) != NULL);
+        for (int k = 0; k < i; k++)
+          CHECK(at[i] + size[i] * MB <= at[k] || at[k] + size[k] * MB <= at[i]);
+      }
+      for (int i = 0; i < 6; i++) d->free(d, at[(5 * i + 2) % 6], size[(5 * i + 2) % 6] * MB);
+    }
+  }
+  CHECK(fake_count(NAME(alloc)) == asked);
+  CHECK(ts_driver_cached(d) <= 256 * MB && d->live == 0);
+  /* All of it is one again, and a piece that lives holds only its own. */
+  CHECK((at[0] = d->alloc(d, 60 * MB, &err)) && (at[1] = d->alloc(d, 50 * MB, &err)));
+  for (int i = 2; i < 6; i++) CHECK((at[i] = d->alloc(d, 5 * MB, &err)) != NULL);
+  d->free(d, at[0], 60 * MB), d->free(d, at[1], 50 * MB);
+  CHECK((at[0] = d->alloc(d, 120 * MB, &err)) != NULL);
+  d->free(d, at[0], 120 * MB);
+  for (int i = 2; i < 6; i++) d->free(d, at[i], 5 * MB);
+  d->trim(d);
+  CHECK(fake_blocks() == 0 && ts_driver_cached(d) == 0 && d->live == 0);
+}
+
 /* ---- only with a GPU */
 static void test_bandwidth(TsDevice *d) {
   const int64_t n = 1 << 30;
@@ -431,6 +465,7 @@ static void test_all(TsDevice *d, bool real) {
   if (d->run->aside_begin) test_aside(d);
   test_peer(d);
   if (!real) test_memory_fails(d);
+  if (!real) test_cut(d);
   if (!real) no_complaint();
   if (real) test_bandwidth(d);
   if (real) test_all_memory(d);

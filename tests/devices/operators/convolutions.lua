@@ -15,6 +15,11 @@ for _, d in ipairs { "bf16", "f16" } do
     { { 2, 64, 9, 8 }, { 16, 64, 1, 1 }, { stride = 2 } },
     { { 1, 64, 12, 13 }, { 8, 64, 4, 3 }, { padding = 3, stride = { 2, 1 }, dilation = { 1, 2 } } },
     { { 3, 32, 9, 7 }, { 264, 32, 1, 1 }, {} },
+    -- Few channels, with the places of the window beside them.
+    { { 2, 3, 17, 18 }, { 16, 3, 7, 7 }, { padding = 3, stride = 2 }, true },
+    { { 2, 3, 8, 6 }, { 24, 3, 3, 3 }, { padding = 1 } },
+    { { 1, 5, 9, 12 }, { 8, 5, 2, 3 }, { padding = { 0, 2 }, stride = { 1, 3 }, dilation = { 2, 1 } } },
+    { { 2, 16, 5, 5 }, { 8, 16, 1, 1 }, {} },
   } do
     local x, w, o = random(c[1], d), random(c[2], d), c[3]
     near("conv2d by the unit " .. d, function(a, b, bias)
@@ -27,7 +32,9 @@ for _, d in ipairs { "bf16", "f16" } do
   end
   for _, c in ipairs { { { 2, 32, 6, 8 }, { 16, 32, 3, 3 }, { padding = 1 } },
     { { 2, 40, 9, 8 }, { 72, 40, 3, 3 }, { padding = 1, stride = 2 } },
-    { { 1, 32, 50, 50 }, { 16, 32, 1, 1 }, {} } } do
+    { { 1, 32, 50, 50 }, { 16, 32, 1, 1 }, {} },
+    { { 2, 3, 65, 66 }, { 8, 3, 7, 7 }, { padding = 3, stride = 2 } },
+    { { 2, 5, 7, 9 }, { 8, 5, 2, 3 }, { dilation = { 2, 1 } } } } do
     local x, g = random(c[1], d), { window = { c[2][3], c[2][4] } }
     for k, v in pairs(c[3]) do g[k] = v end
     local y = random(op.conv2d(x, random(c[2], d), nil, nil, c[3]).shape, d)
@@ -38,6 +45,9 @@ for _, d in ipairs { "bf16", "f16" } do
   end
   near("conv1d by the unit " .. d, function(a, b) return op.conv1d(a, b, nil, nil, { padding = 2 }) end,
     random({ 2, 32, 40 }, d), random({ 16, 32, 5 }, d))
+  near("conv3d of few channels by the unit " .. d, function(a, b)
+    return op.conv3d(a, b, nil, nil, { padding = 1, stride = { 1, 2, 1 } })
+  end, random({ 2, 2, 4, 5, 4 }, d), random({ 8, 2, 3, 2, 3 }, d))
   near("conv3d by the unit " .. d, function(a, b) return op.conv3d(a, b, nil, nil, { padding = 1 }) end,
     random({ 1, 32, 4, 4, 4 }, d), random({ 8, 32, 3, 3, 3 }, d))
   near("conv3d of steps of all axes by the unit " .. d, function(a, b)
