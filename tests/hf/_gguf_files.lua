@@ -23,15 +23,22 @@ local function value(v)
 end
 local KIND = { f32 = 0, q8_0 = 8, q4_0 = 2, mxfp4 = 39 }
 
+local function sorted(t) -- so that a file is the same in each run
+  local names = {}
+  for name in pairs(t) do names[#names + 1] = name end
+  table.sort(names)
+  return names
+end
+
 function files.write(path, meta, tensors)
   local head, list, data, at, n = {}, {}, {}, 0, 0
-  for k, v in pairs(meta) do
-    head[#head + 1] = text(k) .. value(v)
+  for _, k in ipairs(sorted(meta)) do
+    head[#head + 1] = text(k) .. value(meta[k])
     n = n + 1
   end
   local count = 0
-  for name, t in pairs(tensors) do
-    local shape = {}
+  for _, name in ipairs(sorted(tensors)) do
+    local t, shape = tensors[name], {}
     for i = #t.shape, 1, -1 do shape[#shape + 1] = u(t.shape[i], 8) end
     list[#list + 1] = text(name) .. u(#t.shape, 4) .. table.concat(shape) .. u(KIND[t.dtype], 4) .. u(at, 8)
     local bytes = t:bytes()

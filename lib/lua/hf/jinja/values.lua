@@ -34,6 +34,10 @@ function values.room(n)
 end
 local spend = values.spend
 
+local function nothing() end
+--- An environment for texts that no template makes.
+values.UNBOUNDED = { spend = nothing, room = nothing, grows = nothing }
+
 function values.kind(v)
   local t = type(v)
   if t == "string" then return "str" elseif t == "number" then return "int" elseif t == "boolean" then return "bool" end
