@@ -380,7 +380,8 @@ static int of_entries(TsInfer *inf, int i, int j) {
 }
 
 static int of_values(TsInfer *inf, int i, int column) {
-  if (inf->in[i]->ndim != 1) return must_be(inf, i, "a vector");
+  bool blocks = inf->op == TS_OP_spmm_coo && inf->in[i]->ndim == 3;
+  if (inf->in[i]->ndim != 1 && !blocks) return must_be(inf, i, "a vector");
   if (inf->in[i]->dim[0] == inf->in[column]->dim[0]) return 0;
   return ts_infer_mismatch(inf, "one value for each entry is needed", i, column);
 }
@@ -409,11 +410,18 @@ int ts_shape_rule_csr_rows(TsInfer *inf) {
 int ts_shape_rule_spmm_coo(TsInfer *inf) {
   const TsMeta *x = inf->in[3];
   int64_t rows = inf->attr[0].i;
+  bool blocks = inf->in[0]->ndim == 3;
   if (of_entries(inf, 1, 2) || of_values(inf, 0, 2)) return -1;
-  if (x->ndim < 1 || x->ndim > 2) return must_be(inf, 3, "a matrix [k, n] or a vector [k]");
+  if (blocks && x->ndim != 3) return must_be(inf, 3, "[k, q, n], as values are blocks");
+  if (!blocks && (x->ndim < 1 || x->ndim > 2))
+    return must_be(inf, 3, "a matrix [k, n] or a vector [k]");
+  if (blocks && x->dim[1] != inf->in[0]->dim[2])
+    return ts_infer_mismatch(inf, "blocks have another width than those of x", 0, 3);
   if (rows < 0)
     return ts_error_set(inf->err, TS_ERR_value, "spmm_coo: rows = %lld", (long long)rows);
-  return with_rows(inf, x, rows, x->ndim);
+  if (with_rows(inf, x, rows, x->ndim)) return -1;
+  if (blocks) inf->out[0].dim[1] = inf->in[0]->dim[1];
+  return 0;
 }
 
 int ts_shape_rule_sddmm(TsInfer *inf) {

@@ -480,9 +480,9 @@ int ts_infer_axes(TsInfer *inf, const TsAttr *a, int ndim, bool reduced[TS_MAX_R
 }
 
 bool ts_op_is_value(TsOp op, int i) {
-  static const char *const other[] = {"index", "ids",       "mask",  "target", "cond",
-                                      "place", "positions", "sizes", "source", "clock",
-                                      "row",   "column",    "offsets",   "scales"};
+  static const char *const other[] = {
+      "index",  "ids",   "mask", "target", "cond",    "place",  "positions", "sizes",
+      "source", "clock", "row",  "column", "offsets", "scales", "table",     "start"};
   const TsOpInfo *o = &table[op];
   if (i >= o->nin) i = o->nin - 1;
   for (size_t k = 0; k < sizeof other / sizeof *other; k++)

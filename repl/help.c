@@ -130,6 +130,7 @@ static const Sentence shape_sentence[] = {
     {"filter", "the shape of x, with n elements along the last of axes"},
     {"masked_select", "a vector as long as there are true elements"},
     {"attention", "the shape of q, with the last size of v"},
+    {"paged_attention", "the shape of q, with the last size of v"},
     {"softmax_grad", "the shape of the inputs"},
     {"norm_grad", "the gradients, each in the shape of its input"},
     {"cross_entropy", "a number, or one for each target"},

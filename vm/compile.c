@@ -72,6 +72,11 @@ int ts_compile_jets(TsContext *c, TsGraph *g, int n, TsVal *v, int nx, const TsV
   return ts_jets_collapse(g, n, v, nx, x, &g->module->recognised) < 0 ? -1 : 0;
 }
 
+int ts_compile_jets_refused(TsContext *c, TsGraph *g, int n, const TsVal *v) {
+  if (c->profile == TS_PROFILE_strict) return 0;
+  return ts_jets_refused(g, n, v, &g->module->recognised);
+}
+
 int ts_compile_recognise(TsContext *c, TsGraph *g, int n, TsVal *v, int nx, const TsVal *x) {
   if (c->profile == TS_PROFILE_strict) return 0;
   TsRewriteOptions o = options(c, most_of(c), &g->module->recognised);

@@ -15,6 +15,8 @@ TsGraph *ts_compile_rewrite(TsContext *c, TsGraph *g, TsText *log);
  * (ir/jets/jets.h): v[i] becomes the new value. nx others may be differentiated by. Not in the
  * profile strict. 0, or -1 with the error. */
 int ts_compile_jets(TsContext *c, TsGraph *g, int n, TsVal *v, int nx, const TsVal *x);
+/* Notes why, if they are gradients and are about to be differentiated. 0, or -1 with the error. */
+int ts_compile_jets_refused(TsContext *c, TsGraph *g, int n, const TsVal *v);
 
 /* n values of g, to be differentiated by nx others or kept, by recognised operators
  * (ir/rules/recognise.h), while g is captured. Not in the strict profile: there a gradient is

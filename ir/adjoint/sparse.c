@@ -16,11 +16,24 @@ static TsVal product(TsBuild *b, TsVal values, TsVal row, TsVal column, TsVal x,
                   TS_ATTRS({"rows", ts_b_int(rows)}), NULL);
 }
 
+/* A block's is the product of the rows that it meets. */
+static int of_blocks(TsAdjoint *a, TsVal row) {
+  TsBuild *b = a->b;
+  TsVal g = a->grad[0], column = a->in[2], x = a->in[3];
+  if (ts_wanted(a, 0))
+    a->grad_in[0] =
+        ts_build2(b, TS_OP_matmul, rows_at(b, g, row), turned(b, rows_at(b, x, column)));
+  if (ts_wanted(a, 3))
+    a->grad_in[3] = product(b, turned(b, a->in[0]), column, row, g, b->meta(b, x)->dim[0]);
+  return b->failed ? -1 : 0;
+}
+
 static int of_entries(TsAdjoint *a, TsVal row) {
   TsBuild *b = a->b;
   TsVal g = a->grad[0], column = a->in[2], x = a->in[3];
   if (b->failed) return -1;
   TsMeta m = *b->meta(b, x);
+  if (m.ndim == 3) return of_blocks(a, row);
   if (ts_wanted(a, 0))
     a->grad_in[0] = m.ndim == 2 ? ts_build(b, TS_OP_sddmm, TS_IN(g, turned(b, x), row, column),
                                            TS_NO_ATTRS, NULL)

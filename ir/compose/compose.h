@@ -28,7 +28,4 @@
 enum { TS_LSTM_STEPS = 512 };                               /* most steps of one call */
 int ts_lstm_check(const TsMeta *const in[4], TsError *err); /* or an error, and -1 */
 
-/* What paged_attention takes, absent inputs NULL: the same. */
-int ts_paged_check(const TsMeta *const in[8], const TsAttr *attr, TsError *err);
-
 #endif

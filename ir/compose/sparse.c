@@ -28,22 +28,6 @@ static int places(TsCompose *k, int i, int64_t *n) {
   return m->ndim == 1 ? 0 : wrong(k, i, "a vector");
 }
 
-static TsVal rows_at(TsBuild *b, TsVal x, TsVal index) {
-  return ts_build(b, TS_OP_index_select, TS_IN(x, index), TS_ATTRS({"axis", ts_b_int(0)}),
-                  NULL);
-}
-
-/* The slices of src added at rows of zeros. */
-static TsVal added_at(TsBuild *b, TsVal src, TsVal row, int64_t rows) {
-  if (b->failed) return NULL;
-  TsMeta m = *b->meta(b, src);
-  m.dim[0] = rows;
-  TsVal zeros =
-      ts_build_expand(b, ts_build_cast(b, b->number(b, 0), (TsDtype)m.dtype), m.dim, m.ndim);
-  return ts_build(b, TS_OP_index_add, TS_IN(zeros, row, src), TS_ATTRS({"axis", ts_b_int(0)}),
-                  NULL);
-}
-
 static TsVal rows_of(TsBuild *b, TsVal offsets, int64_t entries) {
   return ts_build(b, TS_OP_csr_rows, TS_IN(offsets), TS_ATTRS({"entries", ts_b_int(entries)}),
                   NULL);
@@ -101,7 +85,8 @@ int ts_compose_bsmm(TsCompose *k) {
   int64_t n = x.ndim == 2 ? x.dim[1] : 1, p = w.dim[1], q = w.dim[2];
   int64_t parts[3] = {q ? x.dim[0] / q : 0, q, n}, whole[2] = {rows * p, n};
   TsVal row = rows_of(b, k->given[1], w.dim[0]);
-  TsVal at = rows_at(b, ts_build_reshape(b, k->in[3], parts, 3), k->given[2]);
-  TsVal y = added_at(b, ts_build2(b, TS_OP_matmul, k->in[0], at), row, rows);
+  TsVal y = ts_build(b, TS_OP_spmm_coo,
+                     TS_IN(k->in[0], row, k->given[2], ts_build_reshape(b, k->in[3], parts, 3)),
+                     TS_ATTRS({"rows", ts_b_int(rows)}), NULL);
   return ts_compose_finish(k, ts_build_reshape(b, y, whole, x.ndim));
 }

@@ -236,6 +236,7 @@ static TsNode *intern(TsGraph *g, TsNode *n, int nout, const TsMeta *out, bool u
   *made = *n;
   made->nout = nout;
   made->line = g->line;
+  g->reverses |= made->reversed;
   if (!made->as) made->as = g->as;
   made->id = (uint32_t)g->nnode;
   made->in = ts_arena_copy(a, n->in, sizeof *n->in * (size_t)n->nin);
@@ -288,7 +289,8 @@ TsNode *ts_graph_node(TsGraph *g, TsNodeOp op, int nin, const TsVal *in, int nre
               .nattr = nattr,
               .attr = attr,
               .ref = ref,
-              .backward = g->backward};
+              .backward = g->backward,
+              .reversed = g->backward && !g->forward};
   return intern(g, &n, nout, out, false);
 }
 
@@ -455,7 +457,8 @@ static TsNode *add_op(TsGraph *g, TsOp op, int nin, const TsVal *in, const TsAtt
               .in = in,
               .nattr = o->nattr,
               .attr = attr,
-              .backward = g->backward};
+              .backward = g->backward,
+              .reversed = g->backward && !g->forward};
   TsNode *made = NULL;
   if (o->cls != TS_CLASS_VIEW) n.choice = g->choice;
   if (!m) return no_memory(g), NULL;

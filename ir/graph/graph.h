@@ -56,6 +56,7 @@ struct TsNode {
   TsGraph **region; /* of a call: the graph called */
   double number;
   bool backward; /* the reverse pass made it: its line is that of the operator differentiated */
+  bool reversed; /* as well, and not for forward mode: it is a gradient, or a part of one */
   bool
       bytes; /* a bitcast of what was changed in place through another type: has no derivative */
   bool runs; /* although nothing may read it: its error is the program's (ir/graph/failing.h) */
@@ -129,6 +130,7 @@ struct TsGraph {
       *choice;   /* of the nodes to come: what the program chose for their kernels, or NULL */
   bool forward;  /* while forward mode is built */
   bool backward; /* as well: a reverse pass runs */
+  bool reverses; /* some node is `reversed` */
   bool replaced; /* some value has another one instead */
   bool apart;    /* nodes to come are new ones, although equal ones are there */
   int spare;     /* processors of a device that its kernels leave to what is sent beside them */

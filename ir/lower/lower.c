@@ -23,9 +23,11 @@ static const Row row[] = {
     {TS_OP_matmul, TS_UNIT_mma, JOINS, ts_lower_product},
     {TS_OP_attention, TS_UNIT_roles, ALONE, ts_lower_decode},
     {TS_OP_attention, TS_UNIT_mma, ALONE, ts_lower_attention},
+    {TS_OP_paged_attention, TS_UNIT_blocks, ALONE, ts_lower_pages},
     {TS_OP_attention_grad, TS_UNIT_mma, ALONE, ts_lower_attention_grad},
     {TS_OP_attention_grad, TS_UNIT_blocks, ALONE, ts_lower_attention_grad_unit},
     {TS_OP_attention_grad, TS_UNIT_blocks, ALONE, ts_lower_attention_wide},
+    {TS_OP_attention_grad, TS_UNIT_blocks, ALONE, ts_lower_attention_grad_any},
     {TS_OP_grouped_matmul, TS_UNIT_mma, ALONE, ts_lower_grouped},
     {TS_OP_grouped_matmul_weight_grad, TS_UNIT_mma, ALONE, ts_lower_grouped},
     {TS_OP_grouped_matmul, TS_UNIT_squares, ALONE, ts_lower_grouped},
@@ -160,8 +162,7 @@ static int no_gradients(const TsSched *s, const TsNode *n, TsError *err) {
   const char *why = s->target->matrix ? ts_lower_attention_grad_without(s, n) : NULL;
   return ts_error_set(err, TS_ERR_value,
                       "there is no kernel of these gradients of attention: %s%sothers take "
-                      "multiples of 32 queries and of 128 keys, without a mask, a window or "
-                      "a sink",
+                      "heads of 256 numbers at most, in 2 to 4 axes",
                       why ? why : "", why ? "; " : "");
 }
 

@@ -13,8 +13,9 @@ typedef int TsLowerFn(const TsSched *s, const TsGroup *g, TsLayoutFn *layout, vo
  * copy engine and the unit of four warps, and operands lie as these want them; else by warps
  * that copy and multiply (ir/tile/gpu/warp_product.h). Attention, with a few queries by
  * pieces of the keys, and its gradients, which are several kernels. */
-TsLowerFn ts_lower_product, ts_lower_decode, ts_lower_attention, ts_lower_attention_grad,
-    ts_lower_attention_grad_unit, ts_lower_attention_wide;
+TsLowerFn ts_lower_product, ts_lower_decode, ts_lower_pages, ts_lower_attention,
+    ts_lower_attention_grad, ts_lower_attention_grad_unit, ts_lower_attention_wide,
+    ts_lower_attention_grad_any;
 
 /* Families of operators, each in the file of its name. */
 TsLowerFn ts_lower_adaptive, ts_lower_at_index, ts_lower_columns, ts_lower_complex,

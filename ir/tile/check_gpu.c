@@ -264,6 +264,17 @@ int ts_tile_rule_of_store_rows(Check *c, const Stmt *s) {
              : 0;
 }
 
+int ts_tile_rule_of_blank(Check *c, const Stmt *s) {
+  const Type *t = &s->in[0]->type;
+  if (ts_tile_rule_gives_nothing(c, s) || ts_tile_rule_written(c, s)) return -1;
+  if (!c->roles) return WRONG(TS_ERR_argument, "stands in no role");
+  if (!is_of_block(t) || t->rank != 3 || t->split)
+    return WRONG(TS_ERR_shape, "no slots of rows: %s", ts_tile_shown(c, t));
+  for (int i = 1; i < 4; i++)
+    if (ts_tile_rule_index(c, s, i)) return -1;
+  return 0;
+}
+
 int ts_tile_rule_of_unpack(Check *c, const Stmt *s) {
   if (ts_tile_rule_gives_tile(c, s)) return -1;
   const Type *codes = &s->in[0]->type, *scales = &s->in[1]->type, *t = &s->out[0]->type;

@@ -498,6 +498,7 @@ static bool needs_gpu(int op) {
   case TS_TILE_own:
   case TS_TILE_load_rows:
   case TS_TILE_store_rows:
+  case TS_TILE_blank:
   case TS_TILE_unpack:
   case TS_TILE_await_launch:
   case TS_TILE_registers: return true;

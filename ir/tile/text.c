@@ -45,6 +45,7 @@ static const TsTileBrackets brackets[] = {
     {TS_TILE_arrive, 1, 0},        {TS_TILE_await, 1, ','},    {TS_TILE_pace, 1, ','},
     {TS_TILE_claim, 1, ','},       {TS_TILE_until, 1, ','},    {TS_TILE_signal, 1, ','},
     {TS_TILE_store_below, 1, '='}, {TS_TILE_load_rows, 1, 0},  {TS_TILE_store_rows, 1, '='},
+    {TS_TILE_blank, 1, 0},
 };
 
 const TsTileBrackets *ts_tile_brackets(int op) {

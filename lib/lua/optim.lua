@@ -357,6 +357,8 @@ define("Adafactor", { lr = 1e-2, decay = 0.8, eps1 = 1e-30, eps2 = 1e-3, clip_th
 
 -- Needs a closure, see there.
 optim.LBFGS = require "tessera.optim.lbfgs"
+-- Takes residuals, see there.
+optim.LevenbergMarquardt = require "tessera.optim.levenberg_marquardt"
 for name, make in pairs(require "tessera.optim.average") do optim[name] = make end
 
 -- ---- gradients

@@ -330,6 +330,9 @@ return function(graph, derivative, scalar, specialise, plan_bytes)
     if type(optimizer) ~= "table" or not optimizer.params then
       fail(("graph.training_step: an optimiser is needed, as optim.AdamW makes it, not a %s"):format(type(optimizer)))
     end
+    if optimizer.residuals then
+      fail(("graph.training_step: %s takes residuals, and not a loss\n  hint: opt:step { { f, x, y } } captures f by itself"):format(optimizer.name))
+    end
     if o.ema and not core.callable(o.ema.update) then fail "graph.training_step: ema is none, as optim.EMA makes it" end
     local sums = o.accumulate > 1 or o.scale ~= nil
     local self = setmetatable({ model = model, loss = loss, optimizer = optimizer, name = o.name, ema = o.ema,

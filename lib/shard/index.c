@@ -73,7 +73,8 @@ void ts_shard_segment(TsShard *s) {
 
 /* All entries of a row are added in their order: columns alone are split. */
 void ts_shard_spmm(TsShard *s) {
-  if (s->in[3]->ndim == 2) ts_shard_along(s, 3, 1, 0, 1);
+  int last = s->in[3]->ndim - 1;
+  if (last > 0) ts_shard_along(s, 3, last, 0, last);
 }
 
 /* Entry by entry. */

@@ -99,6 +99,20 @@ void ts_shard_attention(TsShard *s) {
   ts_shard_out(s, 0, ndim - 2, f);
 }
 
+/* Over pages [Hk,pages,P,D]: texts, and groups of heads that share keys. */
+void ts_shard_paged_attention(TsShard *s) {
+  enum { TABLE = 3, START, OF_HEADS };
+  int f = ts_shard_factor(s, TS_FACTOR_along, s->in[Q]->dim[0]);
+  ts_shard_in(s, Q, 0, f), ts_shard_in(s, TABLE, 0, f), ts_shard_in(s, START, 0, f);
+  ts_shard_out(s, 0, 0, f);
+  f = ts_shard_factor(s, TS_FACTOR_along, s->in[K]->dim[0]);
+  s->factor[f].filled = true;
+  ts_shard_in(s, Q, 1, f), ts_shard_in(s, K, 0, f), ts_shard_in(s, V, 0, f);
+  for (int i = OF_HEADS; i < s->nin; i++)
+    if (s->in[i]) ts_shard_in(s, i, 0, f);
+  ts_shard_out(s, 0, 1, f);
+}
+
 /* The gradient of sink is a sum over the batch. */
 void ts_shard_attention_grad(TsShard *s) {
   bool sums = has_sink(s), first = true;

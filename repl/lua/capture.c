@@ -297,6 +297,7 @@ static int gradient(lua_State *L) {
   TsGraph *g = ts_capture_graph(c);
   g->b.failed = false;
   if (ts_capture_use(c, ny, y)) return ts_lua_raise(L);
+  if (ts_compile_jets_refused(c, g, ny, y)) return ts_lua_raise(L);
   if (recognise(L, c, g, ny, y, nx, x, lua_istable(L, 4) ? 4 : 0)) return ts_lua_raise(L);
   if (ts_graph_gradient(g, ny, y, dy, nx, x, dx)) return ts_lua_raise(L);
   return ts_lua_push_values(L, c, nx, dx);
@@ -313,7 +314,8 @@ static int jvp(lua_State *L) {
   TsVal *dy = lua_newuserdata(L, sizeof *dy * (size_t)(ny + 1));
   TsGraph *g = ts_capture_graph(c);
   g->b.failed = false;
-  if (ts_capture_use(c, ny, y) || ts_graph_jvp(g, nx, x, v, ny, y, dy)) return ts_lua_raise(L);
+  if (ts_capture_use(c, ny, y) || ts_compile_jets_refused(c, g, ny, y)) return ts_lua_raise(L);
+  if (ts_graph_jvp(g, nx, x, v, ny, y, dy)) return ts_lua_raise(L);
   return ts_lua_push_values(L, c, ny, dy);
 }
 

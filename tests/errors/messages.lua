@@ -43,6 +43,8 @@ op.spmm_csr(x, i, i, x)                      --! spmm_csr: values must be a vect
 op.spmm_csr(T{1, 2}, i, i, x)                --! spmm_csr: one value for each entry is needed: f32[2] x i64[3]
 op.spmm_csr(T{1, 2, 3}, x, i, x)             --! spmm_csr: offsets must be integers, not f32
 op.spmm_coo(T{1, 2, 3}, i, op.arange(2), x, {rows = 3})  --! spmm_coo: one number for each entry is needed: i64[3] x i64[2]
+op.spmm_coo(op.zeros(3, 2, 2), i, i, x, {rows = 3})  --! spmm_coo: x must be [k, q, n], as values are blocks, not f32[2,3]
+op.spmm_coo(op.zeros(3, 2, 2), i, i, op.zeros(4, 3, 2), {rows = 3})  --! spmm_coo: blocks have another width than those of x: f32[3,2,2] x f32[4,3,2]
 op.spmm_coo(T{1, 2, 3}, i, i, x, {rows = -3})  --! spmm_coo: rows = -3
 op.spmm_coo(T{1, 2, 3}, i, i, x)             --! spmm_coo
 op.sddmm(x, x, i, i)                         --! sddmm: inner sizes differ: f32[2,3] x f32[2,3]

@@ -9,13 +9,13 @@ local options = {
   gpt_oss = "--steps 60 --tokens 24",
   hrm = "--size tiny --steps 120 --every 40",
   moe = "--steps 8",
-  navier_stokes = "--steps 60 --rounds 3 --points 256 --tolerance 0.9 --picture " .. name .. "4.png",
+  navier_stokes = "--steps 20 --rounds 60 --points 600 --width 20 --tolerance 0.06 --picture " .. name .. "4.png",
   resnet18 = "--steps 120 --train 2000 --test 300 --target 55 --picture " .. name .. "2.png",
   seq2seq = "--steps 200 --train 4000 --test 40 --target 80",
   unet = "--steps 120 --ema 0.95 --samples 16 --denoise 20 --target 0 --picture " .. name .. "3.png",
   pinn = "--steps 300 --rounds 2 --points 256 --tolerance 0.1 --picture " .. name .. ".png",
   spectral_moe = "--steps 300",
-  trm = "--size tiny --steps 120 --every 40",
+  trm = "--steps 400 --every 400", -- 95 in 100 puzzles
 }
 local list = io.popen("ls examples/*.lua")
 local n = 0

@@ -27,6 +27,12 @@ check("attention", { random { 0, 2 }, random { 4, 2 }, random { 4, 2 } })
 check("attention_grad", { q, k, v, random { 3, 4 }, random { 2 }, random { 1, 2, 3, 2 }, random { 1, 2, 3, 2 } },
   { causal = true, scores = true })
 
+local whole = { dtype = "i64" }
+local pages, start = core.tensor({ { 2, 0 }, { 1, -1 } }, whole), core.tensor({ 1, 3 }, whole)
+q, k, v = random { 2, 2, 2, 2 }, random { 1, 3, 3, 2 }, random { 1, 3, 3, 3 }
+check("paged_attention", { q, k, v, pages, start })
+check("paged_attention", { q, k, v, pages, start, random { 2 } }, { window = 2, scale = 0.5 })
+
 -- The definition, which stores the scores, in f64.
 local function reference(q, k, v, mask, sink, g, o)
   local nd, group = q.ndim, q.shape[q.ndim - 2] / k.shape[k.ndim - 2]

@@ -8,6 +8,7 @@ local function ints(list) return core.tensor(list, { dtype = "i64" }) end
 local row, column = ints { 2, 0, 2, 2, 0 }, ints { 1, 3, 1, 0, -1 }
 check("spmm_coo", { x(5), row, column, x(4, 3) }, { rows = 4 })
 check("spmm_coo", { x(5), row, column, x(4) }, { rows = 4 })
+check("spmm_coo", { x(5, 2, 3), row, column, x(4, 3, 2) }, { rows = 4 })
 check("sddmm", { x(3, 2), x(2, 4), row, column })
 check("sddmm", { x(3, 2), x(2, 4), row, column, x(5) })
 local offsets, index = ints { 0, 2, 2, 5 }, ints { 3, 0, 1, 2, 1 }

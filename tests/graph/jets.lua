@@ -225,3 +225,18 @@ local function chain(x)
 end
 local long = graph.module("long", operator_on(chain, { "xx", "xx" }))
 off(long(x, y), strictly(operator_on(chain, { "xx", "xx" }), x, y)) --> 0
+
+-- ---- derivatives of gradients: not jets, and it is said why; neither a gradient alone nor one of jets says so
+local function total(x) return psi(x, y):sum() end
+local function of_gradient(x) return graph.grad(function(x) return graph.grad(total)(x):sum() end)(x) end
+for _, f in ipairs { graph.module("nested", of_gradient), graph.module("hvp", function(x) return graph.hvp(total)(x, op.ones_like(x)) end) } do
+  assert(off(f(x), strictly(of_gradient, x)) < 1e-12)
+  local line = f:rewrites():match "collapsed_jets at [^:]*jets.lua:%d+: ([^\n]*)"
+  assert(line and line:find("not here: a derivative of a gradient stays nested", 1, true), f:rewrites())
+end
+local alone = graph.grad(total)
+alone(x)
+alone:rewrites():find "collapsed_jets" --> nil
+local of_jets = graph.grad(number)
+of_jets(x)
+of_jets:rewrites():find("not here", 1, true) --> nil

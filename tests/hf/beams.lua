@@ -47,8 +47,11 @@ local swapped = m(tessera.tensor({ { 5 }, { 5 }, { 5 } }, { dtype = "i64" }), { 
 local straight = m(tessera.tensor({ { 3, 4, 5 }, { 1, 2, 5 }, { 3, 4, 5 } }, { dtype = "i64" }), { last = true })
 vectors.same(swapped, straight) --> true
 
-m:generate { ids = ids, beams = 2, temperature = 1, stop = "x" } --! 'beams' goes without 'stop', 'temperature'
-m:generate { ids = ids, beams = 2, seed = 3 } --! 'beams' goes without 'seed'
+m:generate { ids = ids, beams = 2, stop = "x" } --! option 'stop' needs a tokenizer
+m:generate { ids = ids, beams = 2, draft = "ngram", logprobs = 1 } --! 'beams' goes without 'draft': guesses are of one way a text goes on; 'logprobs': a beam has the sum
+m:generate { ids = ids, beams = 2, seed = 3 } --! option 'seed' does nothing without a temperature
+m:generate { ids = ids, beams = 2, top_k = 3 } --! option 'top_k' does nothing at temperature 0
+m:generate { ids = ids, beams = 2, temperature = 1, seed = { 3 } } --! 1 seeds for 2 texts
 m:generate { ids = ids, beams = 40 } --! 40 beams need 80 tokens to choose from, and the model has 61
 m:generate { ids = ids, beams = 2, early_stopping = "always" } --! must be true, false or "never"
 m:stream { ids = ids, beams = 2 } --! known at its end

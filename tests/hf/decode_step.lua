@@ -73,6 +73,36 @@ for step in m:stream { ids = prompts[1], max_new_tokens = steps, eos = false } d
 end
 m:generate { ids = prompts[1], max_new_tokens = steps, eos = false, length = 8 } --! length is 8, and
 
+-- A model that decides by what is in tensors has calls one by one behind the first that could not be captured, with the same tokens:
+-- alone, beside texts of other lengths, drawn, and behind steps that were captured.
+for _, o in ipairs { { ids = prompts }, { ids = { prompts[1] } }, { ids = prompts, temperature = 1 } } do
+  o.max_new_tokens, o.eos = steps, false
+  local want, odd, calls = m:generate(o), vectors.load "llama", 0
+  local forward = odd.forward
+  rawset(odd, "forward", function(self, ...)
+    local y = forward(self, ...)
+    calls = calls + 1
+    assert(y:max():item() < 1e30)
+    return y
+  end)
+  made = 0
+  for _ = 1, 2 do assert(odd:generate(o):hash() == want:hash()) end
+  assert(made == 1 and calls > 2 * steps)
+  rawget(odd, "_steps")[not o.temperature]:why_not():match "values of a tensor are not known" --> values of a tensor are not known
+end
+do
+  local own = vectors.load "llama"
+  local want, n = own:generate { ids = prompts, max_new_tokens = steps, eos = false }, 0
+  local step = rawget(own, "_steps")[true]
+  local run = step.run
+  step.run = function(...)
+    n = n + 1
+    if n > 5 then error("no more", 0) end
+    return run(...)
+  end
+  assert(own:generate { ids = prompts, max_new_tokens = steps, eos = false }:hash() == want:hash() and step:why_not() == "no more")
+end
+
 -- Matrices that stand side by side on a device are the model's own: state is as it was, and who puts another one there, or changes one in
 -- place, gets its tokens. They stay the tensors that they were for an optimiser, and gradients go to them.
 do

@@ -55,6 +55,17 @@ local own = { tessera.tensor({ 7, 2 }, { dtype = "i64" }), { 11, 59, 4 } }
 assert(m:generate { ids = own, max_new_tokens = 3, eos = false }:hash() == two and tessera.is_tensor(own[1]))
 assert(m:generate { ids = prompts, max_new_tokens = 3, eos = false }:hash() == three)
 m:generate { ids = { ids = {} } } --! text 1 has no tokens
+m:generate { ids = tessera.tensor { { 7, 2 } } } --! tokens are f32[1,2], and have to be whole numbers
+m:generate { ids = { tessera.tensor { 7, 2 }, { 3 } } } --! tokens are f32[2], and have to be whole numbers
+m:generate { ids = { ids = tessera.tensor { { 7, 2 } } } } --! and have to be whole numbers
+m:generate { ids = prompts, min_new_tokens = 9, max_new_tokens = 4 } --! 'min_new_tokens' is 9, and 'max_new_tokens' 4
+do -- ends come no earlier
+  local all = { ids = prompts, max_new_tokens = 6, min_new_tokens = 4 }
+  all.eos = m:generate { ids = prompts, max_new_tokens = 6, eos = false }[0][1]:item()
+  local _, about = m:generate(all)
+  for _, a in ipairs(about) do assert(#a.tokens > 3) end
+  for i = 1, 3 do assert(about[1].tokens[i] ~= all.eos) end
+end
 local steps = {}
 for step, tokens in m:stream { ids = prompts, max_new_tokens = 4, eos = false } do steps[step] = #tokens end
 steps --> {3, 3, 3, 3}

@@ -144,6 +144,7 @@ int main(void) {
         {TS_DT_f32, TS_DT_f32, 70, 132, 85, 1, 64, 128, 1, 2, ta, tb, false, 0, USUAL},
         {TS_DT_f32, TS_DT_f32, 68, 172, 16, 2, 32, 128, 1, 0, ta, tb, true, 0, USUAL},
         {TS_DT_f64, TS_DT_f64, 40, 70, 21, 3, 32, 64, 1, 3, ta, tb, false, 0, USUAL},
+        {TS_DT_f32, TS_DT_f32, 70, 132, 85, 3, 32, 64, 1, 2, ta, tb, false, 0, USUAL},
     };
     for (size_t k = 0; k < sizeof all / sizeof *all; k++) one(&all[k]);
   }

@@ -132,6 +132,22 @@ local of_experts = tessera.op.experts_linear(spread, dist.replicate(three, meshe
 note("experts_linear", { of_experts })
 of_experts:hash() == tessera.op.experts_linear(few, three, at):hash() --> true
 
+-- Pages are whole, or split by heads; texts are not, nor their tables.
+do
+  local op, mesh = tessera.op, meshes[2]
+  local q, keys, values = op.normal { 4, 4, 1, 8 }, op.normal { 2, 3, 4, 8 }, op.normal { 2, 3, 4, 8 }
+  local tables = tessera.tensor({ { 2, 0 }, { 1, 2 }, { 0, 1 }, { 1, 1 } }, { dtype = "i64" })
+  local start = tessera.tensor({ 6, 3, 0, 7 }, { dtype = "i64" })
+  local want = op.paged_attention(q, keys, values, tables, start):hash()
+  local function whole_of(x) return dist.replicate(x, mesh) end
+  local texts = op.paged_attention(dist.shard(q, mesh, { "c" }), whole_of(keys), whole_of(values), whole_of(tables), whole_of(start))
+  local heads = op.paged_attention(dist.shard(q, mesh, { nil, "c" }), dist.shard(keys, mesh, { "c" }), dist.shard(values, mesh, { "c" }),
+    whole_of(tables), whole_of(start))
+  note("paged_attention", { texts })
+  note("paged_attention", { heads })
+  assert(texts:hash() == want and heads:hash() == want)
+end
+
 -- What no case has reached, and what is never split in any.
 local unreached, whole = {}, 0
 for _, o in ipairs(core.operators()) do

@@ -98,3 +98,20 @@ op.spmm_csr(v, whole { 0, 4 }, whole { 0, 0, 7, 0 }, x:cast "f32") --! spmm_csr:
 op.spmm_coo(v, whole { 0, 4, 0, 0 }, whole { 0, 0, 6, 0 }, x:cast "f32", { rows = 4 }) --! spmm_coo: index 4 is out of range
 op.sddmm(a, b, whole { 9 }, whole { 0 }) --! sddmm: index 9 is out of range
 op.sddmm(a, b, whole { 0 }, whole { 7 }) --! sddmm: index 7 is out of range
+
+-- Blocks in any order: those of bsmm where they stand by rows, and the product of the whole matrix.
+do
+  local rng = require "tessera".rng
+  local entries, p, q, n = 30, 13, 40, 37
+  local blocks, x = rng.normal { entries, p, q }, rng.normal { 6, q, n }
+  local row, column = (rng.uniform { entries } * 5):cast "i64", (rng.uniform { entries } * 6):cast "i64"
+  local y = op.spmm_coo(blocks, row, column, x, { rows = 5 })
+  local order = op.argsort(row)
+  local sorted = op.spmm_coo(blocks:index_select(order), row:index_select(order), column:index_select(order), x, { rows = 5 })
+  assert(y:hash() == sorted:hash())
+  local offsets = op.concat { op.zeros({ 1 }, { dtype = "i64" }), op.bincount(row, { length = 5 }):cumsum() }
+  local by_rows = op.bsmm(blocks:index_select(order), offsets, column:index_select(order), x:reshape(6 * q, n))
+  assert(by_rows:reshape(5, p, n):hash() == y:hash())
+  local sum = op.index_add(op.zeros { 5, p, n }, row, op.matmul(blocks, x:index_select(column)), { axis = 0 })
+  assert(sum:hash() == y:hash())
+end

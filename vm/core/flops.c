@@ -13,6 +13,11 @@ static double attention(const TsMeta *q, const TsMeta *k, int products) {
   return 2.0 * products * (double)ts_meta_numel(q) * keys;
 }
 
+/* k in pages [Hk, pages, P, D], so many of a text. */
+static double paged(const TsMeta *q, const TsMeta *k, const TsMeta *table) {
+  return 4 * (double)ts_meta_numel(q) * (double)(table->dim[1] * k->dim[2]);
+}
+
 /* Of all axes that are transformed, of which the last stands for one of them. */
 static double transforms(double elements, double length) {
   return length > 1 ? 5 * elements * log2(length) : 0;
@@ -37,10 +42,11 @@ double ts_flops(TsOp op, int nin, const TsMeta *const *in, const TsMeta *out) {
   case TS_OP_conv_weight_grad: return 2 * (double)ts_meta_numel(b) * n / (double)out->dim[0];
   case TS_OP_attention: return attention(a, b, 2);
   case TS_OP_attention_grad: return attention(a, b, 5);
+  case TS_OP_paged_attention: return paged(a, b, in[3]);
   case TS_OP_sddmm: return product(a, n);
   case TS_OP_spmm_coo:
   case TS_OP_spmm_csr:
-    return 2 * (double)ts_meta_numel(a) * (out->ndim == 2 ? (double)out->dim[1] : 1);
+    return 2 * (double)ts_meta_numel(a) * (out->ndim > 1 ? (double)out->dim[out->ndim - 1] : 1);
   case TS_OP_fft:
   case TS_OP_ifft: return transforms(n, (double)out->dim[out->ndim - 1]);
   default: return ts_op_info(op)->cls == TS_CLASS_POINTWISE ? n : 0;

@@ -25,6 +25,7 @@ static int axis_of(const TsNode *n) {
   if (n->op == TS_OP_moe_places) return TS_INDEX_EXPERT;
   if (n->op == TS_OP_segment_reduce) return TS_INDEX_SEGMENT;
   if (n->op == TS_OP_embedding) return 0;
+  if (n->op == TS_OP_paged_attention) return 1;
   if (is_loss(n->op)) return nd - 1;
   return (int)(n->attr[0].i < 0 ? n->attr[0].i + nd : n->attr[0].i);
 }
@@ -38,7 +39,8 @@ static const TsMeta *sparse(const TsNode *n, int input) {
 TsGuard ts_guard_of(const TsNode *n, int input, const char *function) {
   TsGuard g = {.as = n->as, .op = (TsOp)n->op};
   bool entries = n->op == TS_OP_spmm_coo || n->op == TS_OP_sddmm;
-  g.x = entries ? *sparse(n, input) : n->in[0]->meta;
+  bool paged = n->op == TS_OP_paged_attention; /* places in pages of keys */
+  g.x = entries ? *sparse(n, input) : n->in[paged ? 1 : 0]->meta;
   g.axis = entries ? n->op == TS_OP_sddmm && input == 3 : axis_of(n);
   g.size = g.axis >= 0               ? g.x.dim[g.axis]
            : g.axis == TS_INDEX_FLAT ? ts_meta_numel(&g.x)

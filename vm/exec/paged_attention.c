@@ -1,9 +1,7 @@
-/* paged_attention of calls that run at once: the definition (ir/compose/pages.c) by the driver
- * of attention, which reads pages where they lie. */
+/* paged_attention: tensors to the driver of attention, which reads pages where they lie. */
 #include <math.h>
 #include <string.h>
 
-#include "ir/compose/compose.h"
 #include "vm/core/exec.h"
 #include "vm/core/scratch.h"
 #include "vm/drive/attention.h"
@@ -19,32 +17,33 @@ typedef struct Operands {
   int64_t *q_at;
 } Operands;
 
-bool ts_fits_paged_attention(TsCall *call, TsMeta *out) {
-  const TsMeta *in[INPUTS] = {NULL};
-  TsError unsaid = {0};
-  for (int i = 0; i < call->nin; i++) in[i] = call->in[i] ? &call->in[i]->meta : NULL;
-  if (ts_paged_check(in, call->attr, &unsaid)) return false;
-  TsDtype d = (TsDtype)in[Q]->dtype;
-  if (d != TS_DT_f32 && d != TS_DT_f64 && d != TS_DT_f16 && d != TS_DT_bf16) return false;
-  if (in[K]->dtype != in[V]->dtype || (in[SINK] && in[SINK]->ndim != 1)) return false;
-  if (!call->in[K]->contiguous || !call->in[V]->contiguous) return false;
-  call->compute = d;
-  call->nout = 1;
-  out[0] = *in[Q];
-  out[0].dim[3] = in[V]->dim[3];
-  return !ts_meta_check_size(&out[0], "paged_attention", &unsaid);
+/* Pages as numbers of q's type, a copy: of k and v that differ in type. */
+static TsTensor *numbers(TsContext *c, TsTensor *x, TsTensor *scale, TsDtype d) {
+  if (!scale) return ts_tensor_cast(c, x, d);
+  TsAttr axis = {.type = TS_ATTR_int, .i = 3};
+  TsTensor *f = ts_tensor_cast(c, x, TS_DT_f32);
+  TsTensor *s = f ? ts_vm_call1(c, TS_OP_unsqueeze, 1, &scale, &axis) : NULL;
+  TsTensor *y = s ? ts_vm_call1(c, TS_OP_mul, 2, (TsTensor *[]){f, s}, NULL) : NULL;
+  TsTensor *z = y ? ts_tensor_cast(c, y, d) : NULL;
+  ts_tensor_unref(f), ts_tensor_unref(s), ts_tensor_unref(y);
+  return z;
 }
 
 /* All in row-major order, those that are computed with in their types. */
 static int open(TsCall *call, Operands *o, TsDtype wide) {
   TsContext *c = call->ctx;
+  bool alike = ts_tensor_dtype(call->in[K]) == ts_tensor_dtype(call->in[V]);
+  TsDtype d = ts_tensor_dtype(call->out[0]);
   for (int i = 0; i < call->nin; i++) {
     TsTensor *x = call->in[i];
-    if (!x || i == TABLE) continue;
-    o->in[i] = i == Q       ? ts_attention_adjacent(c, x)
-               : i == START ? ts_tensor_cast(c, x, TS_DT_i64)
-               : i == SINK  ? ts_tensor_cast(c, x, wide)
-                            : ts_tensor_contiguous(c, x);
+    bool pages = i == K || i == V, scale = i == K_SCALE || i == V_SCALE;
+    if (!x || i == TABLE || (scale && !alike)) continue;
+    int of = i - K + K_SCALE;
+    o->in[i] = i == Q            ? ts_attention_adjacent(c, x)
+               : pages && !alike ? numbers(c, x, of < call->nin ? call->in[of] : NULL, d)
+               : i == START      ? ts_tensor_cast(c, x, TS_DT_i64)
+               : i == SINK       ? ts_tensor_cast(c, x, wide)
+                                 : ts_tensor_contiguous(c, x);
     if (!o->in[i] || !ts_tensor_read(o->in[i])) return -1;
   }
   const TsMeta *k = &call->in[K]->meta;
@@ -52,7 +51,9 @@ static int open(TsCall *call, Operands *o, TsDtype wide) {
   lead.ndim = 2;
   o->q_at = ts_attention_offsets(o->in[Q], &lead, lead.dim[0] * lead.dim[1]);
   if (!o->q_at) return ts_scratch_failed(call);
-  return ts_index_open(call, TABLE, 1, k->dim[1], &o->table);
+  TsCall of_pages = *call; /* whose message is of k */
+  of_pages.in = call->in + K;
+  return ts_index_open(&of_pages, TABLE - K, 1, k->dim[1], &o->table);
 }
 
 static void close(Operands *o) {

@@ -1,6 +1,6 @@
 /* spmm_coo, and spmm_csr where nobody asks for the steps of its definition: a row of the result is
  * summed in registers over the entries of its row, in their order, so nothing of entries x columns is
- * made. Entries in another order than that of rows are sorted by row first, by a count of each, which
+ * made. Rows of blocks are summed a tile at a time, each block's product being one. Entries in another order than that of rows are sorted by row first, by a count of each, which
  * keeps the order within rows. */
 #include <string.h>
 
@@ -11,14 +11,17 @@
 #include "vm/exec/sparse.h"
 
 enum { VALUES, ROW, COLUMN, X };
-enum { GRAIN = 1 << 15 }; /* products of a thread */
+enum { GRAIN = 1 << 15, TILE = 1 << 13 }; /* products of a thread, bytes of a tile of blocks */
 
 typedef struct Job {
   TsSparseRowFn *row;
   const int64_t *first, *column;
+  const int64_t *entry; /* of blocks: which stand there, NULL: in this order */
   const char *values, *x;
   char *y;
   int64_t rows, n, size;
+  const TsGemmAcc *acc; /* of blocks [p, q]; else NULL */
+  int64_t p, q;
 } Job;
 
 static int64_t rows_of(const TsCall *call) {
@@ -43,6 +46,41 @@ bool ts_fits_spmm_csr(TsCall *call, TsMeta *out) {
   return true;
 }
 
+/* y += x, of n elements. */
+static void add(bool wide, int64_t n, void *y, const void *x) {
+  if (wide)
+    for (int64_t i = 0; i < n; i++) ((double *)y)[i] += ((const double *)x)[i];
+  else
+    for (int64_t i = 0; i < n; i++) ((float *)y)[i] += ((const float *)x)[i];
+}
+
+/* A tile of a row of blocks, whose first row and column these are. */
+static void tile_of_blocks(const Job *j, int64_t i, int64_t row, int64_t col) {
+  _Alignas(64) char product[TILE];
+  const TsGemmAcc *acc = j->acc;
+  int64_t rows = j->p - row < acc->mr ? j->p - row : acc->mr;
+  int64_t cols = j->n - col < acc->nr ? j->n - col : acc->nr;
+  char *y = j->y + ((i * j->p + row) * j->n + col) * j->size;
+  for (int64_t r = 0; r < rows; r++)
+    memset(y + r * j->n * j->size, 0, (size_t)(cols * j->size));
+  for (int64_t at = j->first[i]; at < j->first[i + 1] && j->q; at++) {
+    int64_t e = j->entry ? j->entry[at] : at;
+    const char *a = j->values + (e * j->p + row) * j->q * j->size;
+    const char *b = j->x + (j->column[e] * j->q * j->n + col) * j->size;
+    acc->tile((int)rows, (int)cols, j->q, a, j->q, 1, b, j->n, product, acc->nr, false);
+    for (int64_t r = 0; r < rows; r++)
+      add(j->size == 8, cols, y + r * j->n * j->size, product + r * acc->nr * j->size);
+  }
+}
+
+static void some_blocks(void *arg, int64_t lo, int64_t hi, int worker) {
+  const Job *j = arg;
+  (void)worker;
+  TS_CPU_LOOKING(i, lo, hi)
+  for (int64_t col = 0; col < j->n; col += j->acc->nr) /* columns of x stay in the cache */
+    for (int64_t row = 0; row < j->p; row += j->acc->mr) tile_of_blocks(j, i, row, col);
+}
+
 static void some_rows(void *arg, int64_t lo, int64_t hi, int worker) {
   const Job *j = arg;
   (void)worker;
@@ -55,7 +93,9 @@ static void some_rows(void *arg, int64_t lo, int64_t hi, int worker) {
 
 static void run(const Job *j) {
   int64_t each = j->rows ? j->first[j->rows] / j->rows * j->n + 1 : 1;
-  if (j->n) ts_cpu_parallel(j->rows, GRAIN / each + 1, some_rows, (void *)j);
+  if (j->acc) each *= j->p * j->q + 1;
+  if (j->n)
+    ts_cpu_parallel(j->rows, GRAIN / each + 1, j->acc ? some_blocks : some_rows, (void *)j);
 }
 
 /* What the definition says of offsets or an index that is wrong; it has the words for it. */
@@ -78,7 +118,7 @@ static bool ascend(const int64_t *first, int64_t rows, int64_t entries) {
 }
 
 /* Entries by rows: where those of each row begin, and, unless they stand so, columns and values in
- * that order. `own` is room for them. */
+ * that order, of blocks only which they are. `own` is room for them. */
 static void by_rows(Job *j, const int64_t *row, int64_t entries, int64_t *own) {
   int64_t *first = own, *at = first + j->rows + 1, *column = at + j->rows;
   char *values = (char *)(column + entries);
@@ -91,6 +131,11 @@ static void by_rows(Job *j, const int64_t *row, int64_t entries, int64_t *own) {
   for (int64_t i = 0; i < j->rows; i++) first[i + 1] += first[i], at[i] = first[i];
   j->first = first;
   if (sorted) return;
+  for (int64_t e = 0; e < entries && j->acc; e++) column[at[row[e]]++] = e;
+  if (j->acc) {
+    j->entry = column;
+    return;
+  }
   for (int64_t e = 0; e < entries; e++) {
     int64_t to = at[row[e]]++;
     column[to] = j->column[e];
@@ -106,9 +151,15 @@ static int multiply(TsCall *call, TsTensor *v, TsTensor *x, const int64_t *colum
   Job j = {.row = call->ctx->k->sparse.row[m->dtype == TS_DT_f64],
            .column = column,
            .rows = rows_of(call),
-           .n = m->ndim == 2 ? m->dim[1] : 1,
+           .n = m->ndim > 1 ? m->dim[m->ndim - 1] : 1,
            .size = ts_dtypes[m->dtype].nbytes};
   int64_t entries = v->meta.dim[0];
+  if (m->ndim == 3) {
+    const TsGemmKernels *k = &call->ctx->k->gemm;
+    j.acc = m->dtype == TS_DT_f64 ? k->f64 : k->f32;
+    j.p = v->meta.dim[1], j.q = v->meta.dim[2];
+    TS_ASSERT(j.acc->mr * j.acc->nr * j.size <= TILE);
+  }
   TsIndex row = {NULL};
   TsTensor *offsets = NULL;
   int64_t *own = NULL;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "devices/device.h"
+#include "vm/core/defer.h"
 #include "vm/core/offload.h"
 #include "vm/core/vm.h"
 #include "vm/mesh/collective.h"
@@ -82,13 +83,26 @@ static int fetch_box(Move *v, Box *box) {
   return 0;
 }
 
+/* From another device a storage is read whole, so what is a part of one is made one. */
+static int pack(Move *v, Box *box) {
+  TsTensor *x = box->from;
+  if (x->meta.device == box->into->meta.device || ts_tensor_is_away(x) ||
+      ts_meta_nbytes(&x->meta) >= x->storage->nbytes)
+    return 0;
+  TsTensor *packed = ts_tensor_copy(v->c, x);
+  if (!packed) return -1;
+  box->from = packed;
+  ts_tensor_unref(x);
+  return 0;
+}
+
 static int copy_boxes(Move *v) {
   int done = v->wire.failed ? -1 : exchange(v), failed = done < 0;
   if (done) return failed ? -1 : 0;
   for (int i = 0; i < v->n && !failed; i++) failed = fetch_box(v, &v->box[i]);
   failed = failed || ts_wire_flush(&v->wire);
   for (int i = 0; i < v->n && !failed; i++)
-    failed = ts_vm_assign(v->c, v->box[i].into, v->box[i].from);
+    failed = pack(v, &v->box[i]) || ts_vm_assign(v->c, v->box[i].into, v->box[i].from);
   return failed;
 }
 
@@ -154,13 +168,20 @@ static int fill(Move *v, int d, int64_t *want, int64_t *at, int64_t *size) {
   return 0;
 }
 
+/* Not where a part is still read from the device that has the whole (dealt). */
+static bool lies_on(const TsTensor *part, int device) {
+  if (part->meta.device == device || ts_tensor_is_away(part)) return true;
+  return ts_device_at(part->meta.device)->host_memory && ts_device_at(device)->host_memory;
+}
+
 /* A part whose elements one old part has in one piece, in the same memory, is a view of that. */
 static TsTensor *as_view(Move *v, const TsMeta *m, bool *failed) {
   int64_t want[TS_MAX_RANK], size[TS_MAX_RANK], start, count;
   const TsParts *f = v->from;
   for (int k = 0; k < f->n; k++) {
     int q = (v->p + k) % f->n;
-    bool all = f->part[q] && ts_wire_same_memory(v->new->mesh, v->p, v->old->mesh, q);
+    bool all = f->part[q] && ts_wire_same_memory(v->new->mesh, v->p, v->old->mesh, q) &&
+               lies_on(f->part[q], m->device);
     for (int d = 0; d < m->ndim && all; d++) {
       all = ts_layout_run(v->new, d, f->meta.dim[d], v->p, 0, &want[d], &size[d]) &&
             !(v->new->block[d] && v->new->naxis[d]) &&
@@ -213,23 +234,21 @@ static TsTensor *away(TsContext *c, const TsTensor *t) {
   return ts_tensor_new(c, &m);
 }
 
-/* A tensor of one device as if it were on all of the mesh: each process has its own. */
+/* A tensor of one device on all of the mesh: each process has its own. */
 static TsTensor *copied(TsContext *c, TsTensor *t, const TsLayout *l, bool share) {
-  const TsLayout *all = ts_layout_replicated(l->mesh, t->meta.ndim, &c->err);
-  TsTensor **part = all ? calloc((size_t)l->mesh->n, sizeof *part) : NULL, *made = NULL;
-  if (!part) return all ? (ts_error_memory(&c->err), NULL) : NULL;
+  TsTensor **part = calloc((size_t)l->mesh->n, sizeof *part), *made = NULL;
+  if (!part) return ts_error_memory(&c->err), NULL;
   int failed = 0;
   for (int p = 0; p < l->mesh->n && !failed; p++) {
     int device = l->mesh->device[p];
     TsTensor *there =
         ts_mesh_away(l->mesh, p) ? away(c, t) : ts_tensor_to(c, t, device < 0 ? 0 : device);
-    bool own = there && !share && all == l;
-    part[p] = own ? ts_tensor_copy(c, there) : there;
-    if (own) ts_tensor_unref(there);
+    part[p] = there && !share ? ts_tensor_copy(c, there) : there;
+    if (there && !share) ts_tensor_unref(there);
     failed = !part[p];
   }
   TsMeta m = t->meta;
-  m.layout = all->id;
+  m.layout = l->id;
   if (failed)
     for (int p = 0; p < l->mesh->n; p++) ts_tensor_unref(part[p]);
   else
@@ -297,6 +316,22 @@ static TsTensor *same_summands(TsContext *c, TsTensor *t, bool share) {
   return made;
 }
 
+/* A tensor of one device, cut: parts are read where it lies, so no device gets all of it. */
+static TsTensor *dealt(TsContext *c, TsTensor *t, const TsLayout *l, const TsLayout *all) {
+  int n = l->mesh->n, failed = ts_defer_force(t);
+  TsParts *from = calloc(1, sizeof *from + sizeof from->part[0] * (size_t)n);
+  if (!from) return ts_error_memory(&c->err), NULL;
+  from->meta = t->meta, from->meta.layout = all->id, from->n = n;
+  for (int p = 0; p < n && !failed; p++) {
+    from->part[p] = ts_mesh_away(l->mesh, p) ? away(c, t) : ts_tensor_ref(t);
+    failed = !from->part[p];
+  }
+  TsTensor *y = failed ? NULL : ts_mesh_moved_parts(c, from, l, TS_MESH_SHARE_none);
+  for (int p = 0; p < n; p++) ts_tensor_unref(from->part[p]);
+  free(from);
+  return y;
+}
+
 static TsTensor *brought(TsContext *c, TsTensor *t, const TsLayout *l, TsMeshShare share) {
   if (l->partial && ts_layout_of(&t->meta) != l) return no_summands(c);
   if (l->partial && !ts_mesh_plans(c, 1, &t)) return same_summands(c, t, share);
@@ -310,11 +345,9 @@ static TsTensor *brought(TsContext *c, TsTensor *t, const TsLayout *l, TsMeshSha
       return NULL;
     }
   if (!ts_mesh_is(t)) {
-    TsTensor *all = copied(c, t, l, share);
-    if (!all || all->meta.layout == l->id) return all;
-    TsTensor *y = moved(c, all, l, false);
-    ts_tensor_unref(all);
-    return y;
+    const TsLayout *all = ts_layout_replicated(l->mesh, t->meta.ndim, &c->err);
+    if (!all) return NULL;
+    return all == l ? copied(c, t, l, share) : dealt(c, t, l, all);
   }
   const TsLayout *old = ts_layout_of(&t->meta);
   const TsLayout *after = old->partial ? ts_layout_summed(old, &c->err) : old;

@@ -13,18 +13,34 @@ static int64_t about(int64_t batch) {
   return n;
 }
 
-void ts_fft_step(TsSteps *x, TsFftForm f, TsStepsAxis a, int in, int out) {
-  f.shared = x->s->target->shared_bytes;
+static void part(TsSteps *x, const TsFftForm *f, int64_t outer, int in, int out) {
   TsFftTile t = {.tile = NULL};
   int arg[TS_FFT_TABLES + 2] = {in}, table = 0;
-  f.in_n = a.n, f.inner = a.inner, f.batch = about(a.outer);
-  if (!x->failed && !ts_fft_tile(&f, &t, x->err) && t.ntable)
+  if (!x->failed && !ts_fft_tile(f, &t, x->err) && t.ntable)
     table = ts_steps_table(x, t.table, (int64_t)t.nbytes);
   for (int i = 0; i < t.ntable; i++) arg[1 + i] = ts_steps_from(x, table, (int64_t)t.offset[i]);
   arg[1 + t.ntable] = out;
-  int64_t parts = f.type == TS_FFT_f64 && f.kind == TS_FFT_c2r ? 2 : 1;
-  ts_steps_add(x, t.tile, arg, (int64_t[]){a.outer, a.outer * a.n * a.inner * parts});
+  int64_t each = outer * f->inner;
+  ts_steps_add(x, t.tile, arg, (int64_t[]){outer, each * t.in, each * t.to});
   free(t.table);
+}
+
+void ts_fft_step(TsSteps *x, TsFftForm f, TsStepsAxis a, int in, int out) {
+  int64_t n = 0, size = f.type == TS_FFT_f64 ? 16 : 8;
+  int parts[3], from = in, count;
+  f.shared = x->s->target->shared_bytes;
+  f.in_n = a.n, f.inner = a.inner, f.batch = about(a.outer);
+  count = x->failed ? 0 : ts_fft_parts(&f, parts, &n, x->err);
+  if (count <= 0) return part(x, &f, a.outer, in, out);
+  for (int i = 0; i < count; i++) {
+    int to = out;
+    f.part = parts[i];
+    /* Between parts lie the elements of Bluestein's, or the packed spectrum. */
+    if (i + 1 < count)
+      to = ts_steps_temp(x, a.outer * a.inner * size * (f.part == TS_FFT_there ? n : f.n / 2));
+    part(x, &f, a.outer, from, to);
+    from = to;
+  }
 }
 
 /* ---- the operators */

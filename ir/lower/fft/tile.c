@@ -1,5 +1,5 @@
 /* Kernels of whole transforms: how many threads and elements, what comes before and behind the
- * passes (real transforms, Bluestein), and transforms that need two phases. See
+ * passes (real transforms, Bluestein), and which parts longer ones take. See
  * ir/lower/fft/tile.h. */
 #include "ir/lower/fft/tile.h"
 
@@ -17,7 +17,6 @@ enum {
   LOCAL_f64 = 16,
   LOCAL_LONE = 64, /* where a processor has room for one block */
   LOCAL = 16,      /* elements of a thread, where a step has fewer */
-  SEGMENT = 64,    /* bytes side by side that a block takes */
   SHARED = 160 << 10,
   THREADS = 512,
 };
@@ -28,7 +27,7 @@ static int refuse(TsError *err, const char *why) {
 
 /* ---- steps and threads */
 /* Passes that follow one another, as long as a thread has room for them. */
-static void cut_steps(Make *m) {
+void ts_fft_cut_steps(Make *m) {
   bool lone = m->f->inner > 1 && m->length > 2048;
   int64_t room = m->wide ? LOCAL_f64 : lone ? LOCAL_LONE : LOCAL_f32, done = 1;
   m->nstep = 0;
@@ -52,23 +51,16 @@ static int64_t widest(const Make *m) {
   return e;
 }
 
-static int64_t pow2_below(int64_t n) {
-  int64_t p = 1;
-  while (2 * p <= n) p *= 2;
-  return p;
-}
-
-/* Bytes of a block, some of which stand between. */
-static int64_t room_of(const Make *m) {
+int64_t ts_fft_room(const Make *m) {
   int64_t has = m->f->shared;
   return (has && has < SHARED ? has : SHARED) / 5 * 4;
 }
 
 /* Columns that lie side by side, rows so that a group has a warp at least. */
-static void choose(Make *m, int64_t inner, int64_t batch) {
+void ts_fft_choose(Make *m, int64_t inner, int64_t batch, int64_t segment) {
   int64_t each = 2 * m->size, length = m->length ? m->length : 1;
-  int64_t most = room_of(m) / each / length;
-  m->cols = inner > 1 ? SEGMENT / each : 1;
+  int64_t most = ts_fft_room(m) / each / length;
+  m->cols = inner > 1 ? segment / each : 1;
   while (m->cols > 1 && (m->cols > most || m->cols / 2 >= inner)) m->cols /= 2;
   m->rows = 1;
   while (m->rows < 32 && 2 * m->rows <= batch && 2 * m->rows * m->cols <= most &&
@@ -76,7 +68,7 @@ static void choose(Make *m, int64_t inner, int64_t batch) {
     m->rows *= 2;
 }
 
-static void set_threads(Make *m) {
+void ts_fft_set_threads(Make *m) {
   int64_t most = widest(m), local = m->length > 2048 ? LOCAL : most;
   int64_t n = m->rows * m->cols * m->length / (local > most ? local : most);
   int64_t threads = 32;
@@ -295,7 +287,7 @@ static V size_value(Make *m) {
   return ts_tile_emit1(&m->b, TS_TILE_dim, 0, NULL, &which, &index);
 }
 
-static void take_shared(Make *m, int64_t least) {
+void ts_fft_take_shared(Make *m, int64_t least) {
   int64_t n = ts_fft_exchange_room(m);
   if (least > n) n = least;
   TsTileType t = ts_tile_vector(m->wide ? TS_DT_f64 : TS_DT_i64, n);
@@ -338,8 +330,8 @@ static void one_phase(Make *m, const Core *c, const TsFftPlan *roots) {
   V x = input_param(m);
   V count = size_value(m);
   Grid g = open_grid(m, f->inner, count);
-  take_shared(m,
-              c->p->m || (f->kind == TS_FFT_r2c && even) ? m->rows * m->length * m->cols : 0);
+  ts_fft_take_shared(
+      m, c->p->m || (f->kind == TS_FFT_r2c && even) ? m->rows * m->length * m->cols : 0);
   ts_fft_first_dim(m);
   if (f->kind == TS_FFT_c2r)
     ts_fft_load_half(m, x, roots ? roots->line : NULL, v);
@@ -363,123 +355,41 @@ static void one_phase(Make *m, const Core *c, const TsFftPlan *roots) {
   free(v);
 }
 
-/* ---- long transforms: columns of the matrix [n1, n2] with the roots of the cut, then rows */
-static void put_scratch(Make *m, V memory, const TsFftNode *n, const Cx *v) {
-  static const int64_t axes[2] = {1, 3};
-  const TsFftStep *s = &m->step[m->nstep - 1];
-  int64_t dim[2] = {s->d, m->cols};
-  TsFftTable table = ts_fft_table(m, 1, n->n1, n->n2);
-  int lanes = 64 / m->size;
-  for (int64_t k = 0; k < n->n1; k++)
-    for (int64_t j = 0; j < n->n2; j++) {
-      const char *w = n->twist + k * n->step + j / lanes * TS_FFT_ROW + j % lanes * m->size;
-      ts_fft_table_set(m, &table, k * n->n2 + j, w, w + 64);
-    }
-  V zero = index_of(m, 0);
-  TsTileType part = ts_tile_type(m->real, 2, dim), all = ts_fft_tile_type(m, m->real);
-  for (int64_t i = 0; i < s->e; i++) {
-    V row = index_of(m, i * s->d), at[4] = {m->at_row, row, zero, m->at_col};
-    V from[3] = {zero, row, m->at_col};
-    Cx w = ts_fft_load(m, table.memory, from, &part, NULL, m->edge_col);
-    w = (Cx){ts_tile_broadcast(&m->b, w.re, &all, axes),
-             ts_tile_broadcast(&m->b, w.im, &all, axes)};
-    ts_fft_store(m, memory, at, ts_fft_cmul(m, v[i], w.re, w.im), NULL, m->edge_col);
-  }
+bool ts_fft_fits(const Make *m, int64_t length) {
+  return length * 2 * m->size <= ts_fft_room(m);
 }
 
-static void two_phases(Make *m, const TsFftNode *n) {
-  static const int64_t axes[2] = {1, 3};
+static void build(Make *m, const TsFftPlan *p, const TsFftPlan *roots) {
   const TsFftForm *f = m->f;
-  int64_t B = batch_dim(m), whole[4] = {B, 1, n->n1, n->n2}, kept[4] = {B, n->n1, 1, n->n2};
-  Cx *v = calloc(TS_FFT_LOCAL, sizeof *v);
-  if (!v) return m->k->failed = true, (void)0;
-  ts_tile_size(m->k, "N");
-  V zero, count = size_value(m);
-  TsTileType in = ts_fft_memory(m, 4, whole), scratch = ts_fft_memory(m, 4, kept);
-  V x = parameter(m, &in, false), between = ts_tile_alloc(&m->b, TS_SPACE_scratch, &scratch);
-  m->length = n->n1;
-  ts_fft_passes(m, n->left);
-  cut_steps(m);
-  choose(m, n->n2, 1);
-  int64_t rows = m->rows, threads;
-  Grid g = open_grid(m, n->n2, count);
-  take_shared(m, 0);
-  ts_fft_first_dim(m);
-  set_threads(m);
-  threads = m->k->threads;
-  zero = index_of(m, 0);
-  TsTileType t = ts_fft_tile_type(m, m->real);
-  for (int64_t i = 0; i < m->step[0].e; i++) {
-    V at[4] = {m->at_row, zero, index_of(m, i * m->step[0].m), m->at_col};
-    v[i] = ts_fft_load(m, x, at, &t, NULL, m->edge_col);
-    if (f->inverse) v[i] = swapped(v[i]);
-  }
-  ts_fft_core(m, v);
-  put_scratch(m, between, n, v);
-  close_grid(m, &g);
-
-  m->length = n->n2;
-  ts_fft_passes(m, n->right);
-  cut_steps(m);
-  m->cols = 1, m->transposed = true;
-  m->rows = pow2_below(room_of(m) / (2 * m->size) / n->n2);
-  if (m->rows > 8) m->rows = 8;
-  rows = m->rows;
-  TsTileLoop outer = ts_tile_for(&m->b, index_of(m, 0), count, 1, true, 0, NULL);
-  TsTileLoop inner =
-      ts_tile_for(&m->b, index_of(m, 0), index_of(m, n->n1), rows, true, 0, NULL);
-  m->at_row = outer.i, m->at_col = inner.i;
-  bool edge = n->n1 % rows != 0;
-  take_shared(m, 0);
-  ts_fft_first_dim(m);
-  set_threads(m);
-  if (m->k->threads < threads) m->k->threads = (int)threads;
-  zero = index_of(m, 0);
-  int64_t dim[2] = {rows, m->step[0].m};
-  TsTileType part = ts_tile_type(m->real, 2, dim);
-  for (int64_t i = 0; i < m->step[0].e; i++) {
-    V at[4] = {m->at_row, m->at_col, zero, index_of(m, i * m->step[0].m)};
-    t = ts_fft_tile_type(m, m->real);
-    Cx w = ts_fft_load(m, between, at, &part, axes, edge);
-    v[i] = (Cx){ts_tile_emit1(&m->b, TS_TILE_reshape, 1, &w.re, NULL, &t),
-                ts_tile_emit1(&m->b, TS_TILE_reshape, 1, &w.im, NULL, &t)};
-  }
-  ts_fft_core(m, v);
-  int64_t final[4] = {B, n->n2, 1, n->n1};
-  TsTileType out = ts_fft_memory(m, 4, final);
-  V y = parameter(m, &out, true);
-  const TsFftStep *s = &m->step[m->nstep - 1];
-  zero = index_of(m, 0);
-  for (int64_t i = 0; i < s->e; i++) {
-    V at[4] = {m->at_row, index_of(m, i * s->d), zero, m->at_col};
-    ts_fft_store(m, y, at, ts_fft_scaled(m, f->inverse ? swapped(v[i]) : v[i]), NULL, edge);
-  }
-  ts_tile_for_end(&m->b, &inner, NULL, NULL);
-  ts_tile_for_end(&m->b, &outer, NULL, NULL);
-  free(v);
-}
-
-static bool fits(const Make *m, int64_t length) { return length * 2 * m->size <= room_of(m); }
-
-static int build(Make *m, const TsFftPlan *p, const TsFftPlan *roots, TsError *err) {
-  const TsFftForm *f = m->f;
-  const TsFftNode *n = p->root;
-  m->length = p->m ? p->m : p->n;
-  if (!fits(m, m->length)) {
-    bool plain = f->kind == TS_FFT_c2c && !f->real && f->inner == 1 && f->in_n == f->n && !p->m;
-    if (!plain || !n->left || !fits(m, n->n1) || !fits(m, 2 * n->n2))
-      return refuse(err, "a transform of this length and form");
-    two_phases(m, n);
-    return 0;
-  }
   Core c = {.p = (TsFftPlan *)(uintptr_t)p,
             .guarded = f->kind != TS_FFT_c2r && f->in_n <= f->n};
-  ts_fft_passes(m, n);
-  cut_steps(m);
-  choose(m, f->inner, f->batch);
-  set_threads(m);
+  ts_fft_passes(m, p->root);
+  ts_fft_cut_steps(m);
+  ts_fft_choose(m, f->inner, f->batch, TS_FFT_SEGMENT);
+  ts_fft_set_threads(m);
   one_phase(m, &c, roots);
-  return 0;
+}
+
+/* What is made of plans, which are given back. */
+static int made(Make *m, TsFftPlan *p, TsFftPlan *roots, TsError *err) {
+  const TsFftForm *f = m->f;
+  bool even = f->kind != TS_FFT_c2c && f->n % 2 == 0;
+  m->k = m->out->tile = p && (roots || !even) ? ts_tile_new("fft") : NULL;
+  if (!m->k) return ts_error_memory(err);
+  m->k->target = ts_target_with(TS_UNIT_mma)->name;
+  m->b = ts_tile_build(m->k);
+  m->length = p->m ? p->m : p->n;
+  m->out->in = f->in_n * (m->wide && f->kind == TS_FFT_c2r ? 2 : 1);
+  if (f->part == TS_FFT_split)
+    ts_fft_split_kernel(m, roots->line);
+  else if (f->part)
+    ts_fft_long(m, p, roots ? roots->line : NULL);
+  else if (ts_fft_fits(m, m->length))
+    build(m, p, roots);
+  else
+    return refuse(err, "a transform of this length in one part");
+  if (!m->k->failed) return 0;
+  return m->crowded ? refuse(err, "too many tables of roots") : ts_error_memory(err);
 }
 
 int ts_fft_tile(const TsFftForm *f, TsFftTile *t, TsError *err) {
@@ -493,21 +403,29 @@ int ts_fft_tile(const TsFftForm *f, TsFftTile *t, TsError *err) {
   TsFftPlan *roots = even_real ? ts_fft_plans_take(f->type, TS_FFT_ROOTS, f->n) : NULL;
   Make m = {.f = f, .out = t, .wide = f->type == TS_FFT_f64};
   m.real = m.wide ? TS_DT_f64 : TS_DT_f32, m.size = m.wide ? 8 : 4;
-  m.k = t->tile = p && (roots || !even_real) ? ts_tile_new("fft") : NULL;
-  int failed = -1;
-  if (!m.k) {
-    ts_error_memory(err);
-  } else {
-    m.k->target = ts_target_with(TS_UNIT_mma)->name;
-    m.b = ts_tile_build(m.k);
-    failed = build(&m, p, roots, err);
-    if (m.k->failed)
-      failed = m.crowded ? refuse(err, "too many tables of roots") : ts_error_memory(err);
-  }
+  int failed = made(&m, p, roots, err);
   ts_fft_plans_give(p), ts_fft_plans_give(roots);
   if (!failed) return 0;
   ts_tile_free(t->tile);
   free(t->table);
   *t = (TsFftTile){.tile = NULL};
   return -1;
+}
+
+int ts_fft_parts(const TsFftForm *f, int part[3], int64_t *length, TsError *err) {
+  bool even_real = f->kind != TS_FFT_c2c && f->n % 2 == 0;
+  TsFftPlan *p = ts_fft_plans_take(f->type, TS_FFT_TREE, even_real ? f->n / 2 : f->n);
+  Make m = {.f = f, .size = f->type == TS_FFT_f64 ? 8 : 4};
+  if (!p) return ts_error_memory(err);
+  *length = p->m ? p->m : p->n;
+  int n = 0;
+  bool whole = ts_fft_fits(&m, *length), chirp = p->m;
+  bool fits = whole || ts_fft_long_fits(&m, p->root);
+  ts_fft_plans_give(p);
+  if (!fits) return refuse(err, "a transform of this length");
+  if (whole) return part[0] = TS_FFT_whole, 1;
+  part[n++] = chirp ? TS_FFT_there : TS_FFT_both;
+  if (chirp) part[n++] = TS_FFT_back;
+  if (f->kind == TS_FFT_r2c && even_real) part[n++] = TS_FFT_split;
+  return n;
 }

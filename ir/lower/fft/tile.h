@@ -10,12 +10,21 @@
  * there are E of them. Between steps everything goes through shared memory [R, D, M, C],
  * with room behind M so that neighbouring threads meet different banks. Roots come from
  * plans (ir/lower/fft/plans.h): where they differ from element to element of a tile, they
- * are tables [E, D, M]. */
+ * are tables [E, D, M].
+ *
+ * A transform for which a block has no room is cut as its plan cuts it first, into columns and
+ * rows of a matrix (ir/lower/fft/long.c), and takes several kernels where more than that is
+ * done to it: its parts. */
 #ifndef TS_IR_LOWER_FFT_TILE_H
 #define TS_IR_LOWER_FFT_TILE_H
 
 #include "ir/tile/sequence.h"
 #include "lib/fft.h"
+
+/* both: all but the split; there, back: the two transforms of Bluestein's convolution, between
+ * which elements of the longer transform lie in memory; split: the half spectrum out of the
+ * packed one. */
+enum { TS_FFT_whole, TS_FFT_both, TS_FFT_there, TS_FFT_back, TS_FFT_split };
 
 typedef struct TsFftForm {
   int kind, type;         /* TS_FFT_c2c, r2c, c2r; TS_FFT_f32, f64 */
@@ -23,14 +32,17 @@ typedef struct TsFftForm {
   int64_t n, in_n, inner; /* transform; elements along the axis; elements side by side */
   int64_t batch;          /* about how many: chooses rows of a block only */
   int64_t shared;         /* bytes of memory that a block has; 0: as many as are of use */
+  int part;               /* which kernel of them (ts_fft_parts) */
   double scale;
 } TsFftForm;
 
 enum { TS_FFT_TABLES = TS_TILE_STEP_PARAMS - 2 };
 
-/* Parameters: x, the tables, y. Sizes: transforms, elements of x along all axes. */
+/* Parameters: x, the tables, y. Sizes: transforms, elements of x, and of y, each of them by the
+ * number of those of one transform: of inner `in` and `to`. */
 typedef struct TsFftTile {
   TsTile *tile;
+  int64_t in, to;
   char *table; /* of all tables, freed by the caller */
   size_t nbytes;
   int ntable;
@@ -39,6 +51,9 @@ typedef struct TsFftTile {
 
 /* -1 with the error: no kernel for this form. */
 int ts_fft_tile(const TsFftForm *f, TsFftTile *t, TsError *err);
+/* The parts that a form takes, how many; length: of the complex transform inside. -1 with the error:
+ * no kernels for it. */
+int ts_fft_parts(const TsFftForm *f, int part[3], int64_t *length, TsError *err);
 
 /* ---- of this folder */
 enum { TS_FFT_LOCAL = 64, TS_FFT_PASSES = 40 };
@@ -92,6 +107,28 @@ typedef struct TsFftMake {
   bool crowded; /* more tables than a kernel has parameters */
 } TsFftMake;
 
+/* ---- long.c, split.c. root: of the tree; line: w(n, k), k <= n/2. */
+bool ts_fft_long_fits(const TsFftMake *m, const TsFftNode *root);
+void ts_fft_long(TsFftMake *m, const TsFftPlan *p, const void *line);
+void ts_fft_split_kernel(TsFftMake *m, const void *line);
+
+/* ---- real.c. Of terms k and h - k, k < h - k, with w(n, k): both terms of the packed spectrum, re
+ * and im exchanged, of the half one (merge), and the other way (split). */
+typedef struct TsFftPair {
+  TsFftCx lower, upper;
+} TsFftPair;
+TsFftPair ts_fft_merge_pair(TsFftMake *m, TsFftCx a, TsFftCx b, TsFftCx w);
+TsFftPair ts_fft_split_pair(TsFftMake *m, TsFftCx a, TsFftCx b, TsFftCx w);
+/* Of 2 k = h, and of k = 0, beside which lies term h. */
+TsFftCx ts_fft_merge_middle(TsFftMake *m, TsFftCx x);
+TsFftCx ts_fft_merge_ends(TsFftMake *m, TsFftCx first, TsFftCx last);
+TsFftCx ts_fft_conj(TsFftMake *m, TsFftCx x);
+/* Elements of complex (real) memory of rank 1 at positions; zeros, and nothing, outside. */
+TsFftCx ts_fft_gather(TsFftMake *m, TsTileVal memory, TsTileVal at, bool edge);
+void ts_fft_scatter(TsFftMake *m, TsTileVal memory, TsTileVal at, TsFftCx x);
+TsTileVal ts_fft_gather_real(TsFftMake *m, TsTileVal memory, TsTileVal at);
+void ts_fft_scatter_real(TsFftMake *m, TsTileVal memory, TsTileVal at, TsTileVal x);
+
 /* ---- real.c. roots: w(n, k), k <= n/2. The packed spectrum of a half one, with re and im
  * exchanged, as the inverse transform takes it; and the half spectrum out of the packed one,
  * which lies in shared memory meanwhile. table: of the last step's roots. */
@@ -99,6 +136,15 @@ void ts_fft_load_half(TsFftMake *m, TsTileVal x, const void *roots, TsFftCx *v);
 void ts_fft_store_split(TsFftMake *m, TsTileVal y, const TsFftTable *table, TsFftCx *v);
 
 /* ---- tile.c */
+enum { TS_FFT_SEGMENT = 64 }; /* bytes side by side that a block takes */
+/* Of m->length, whose passes are listed: steps, then rows and columns of a block of which there
+ * are about batch and inner, then threads. */
+void ts_fft_cut_steps(TsFftMake *m);
+void ts_fft_choose(TsFftMake *m, int64_t inner, int64_t batch, int64_t segment);
+void ts_fft_set_threads(TsFftMake *m);
+void ts_fft_take_shared(TsFftMake *m, int64_t least); /* elements */
+int64_t ts_fft_room(const TsFftMake *m);              /* bytes of a block, some stand between */
+bool ts_fft_fits(const TsFftMake *m, int64_t length);
 /* base and up along an axis of the tile; whether x < n. */
 TsTileVal ts_fft_own_index(TsFftMake *m, int axis, int64_t base);
 TsTileVal ts_fft_below(TsFftMake *m, TsTileVal x, int64_t n);

@@ -3,6 +3,7 @@
  * unless they stand so; of elements of a product each is the sum of a row that is gathered where it
  * is used. */
 #include "ir/lower/index/scatter.h"
+#include "ir/lower/index/sparse.h"
 
 typedef TsTileVal V;
 
@@ -19,6 +20,7 @@ typedef struct Sparse {
   TsDtype row, column;   /* of places */
   int64_t size, columns; /* slices of x, or rows of a; columns of x, or of b */
   int64_t n, rows;       /* of sddmm: elements of a sum, sums of a round */
+  int64_t p, q;          /* of blocks; 0: there are none */
   bool sorted, scaled;   /* entries stand by rows; sums are multiplied by values */
 } Sparse;
 
@@ -132,7 +134,11 @@ static void add_product(TsSteps *x, const Sparse *s, int64_t rows, int64_t entri
   list[n++] = ts_steps_in_as(x, 3, NULL, s->acc);
   list[n++] = ts_steps_out(x, 0, NULL);
   int64_t dim[4] = {rows + 1, entries, s->size * s->columns, rows * s->columns};
-  ts_steps_add(x, product(s), list, dim);
+  TsSparseBlocks of_blocks = {.d = s->d, .acc = s->acc, .column = s->column, .size = s->size};
+  of_blocks.p = s->p, of_blocks.q = s->q, of_blocks.n = s->columns,
+  of_blocks.sorted = s->sorted;
+  if (s->q) dim[2] = rows;
+  ts_steps_add(x, s->q ? ts_sparse_blocks(&of_blocks) : product(s), list, dim);
 }
 
 /* ---- elements of a product */
@@ -235,7 +241,8 @@ int ts_lower_spmm(const TsSched *sched, const TsGroup *g, TsLayoutFn *layout, vo
   const TsNode *n = g->node[0];
   const TsMeta *x = &n->in[3]->meta;
   Sparse s = read_node(n, 1);
-  s.size = x->dim[0], s.columns = x->ndim == 2 ? x->dim[1] : 1;
+  s.size = x->dim[0], s.columns = x->ndim > 1 ? x->dim[x->ndim - 1] : 1;
+  if (x->ndim == 3) s.p = n->in[0]->meta.dim[1], s.q = x->dim[1];
   s.sorted = n->in[1]->node->op == TS_OP_csr_rows;
   if (!takes(n, &s, 1)) return 0;
   TsSteps steps;

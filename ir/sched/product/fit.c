@@ -67,7 +67,7 @@ bool ts_sched_is_any_product(const TsTarget *t, const TsNode *n) {
   if (n->op != TS_OP_matmul || n->nin < 2 || !(good_types(n) || is_of_squares(t, n)))
     return false;
   const TsMeta *a = &n->in[0]->meta, *b = &n->in[1]->meta;
-  return a->ndim > 0 && b->ndim > 0 && ts_meta_numel(a) > 0 && ts_meta_numel(b) > 0;
+  return a->ndim > 0 && b->ndim > 0 && ts_meta_numel(&n->out[0].meta) > 0;
 }
 
 double ts_sched_product_steps(const TsNode *n) {

@@ -55,7 +55,8 @@ static bool factor_of(const TsTarget *t, TsProfile profile, TsDtype d, TsDtype *
 const char *ts_product_square_unit(TsProductLower *l) {
   const TsTarget *t = l->s->target;
   TsDtype factor;
-  if (type_of(l, 1) != type_of(l, 0) || !factor_of(t, l->s->profile, type_of(l, 0), &factor))
+  if (!l->k || type_of(l, 1) != type_of(l, 0) ||
+      !factor_of(t, l->s->profile, type_of(l, 0), &factor))
     return NULL;
   for (int side = 0; side < 2; side++) {
     const TsProductAccess *a = &l->access[side];

@@ -208,6 +208,24 @@ int64_t ts_gpu_slot_bytes(V memory) {
   return t->dim[1] * t->dim[2] * ts_dtypes[t->dtype].nbytes;
 }
 
+void ts_gpu_expect(TsTileBuild *b, V barrier, V slot, V memory) {
+  if (!memory) return;
+  ts_gpu_say(b, TS_TILE_expect, TS_GPU_IN(barrier, slot),
+             TS_GPU_SET({"bytes", ts_gpu_whole(ts_gpu_slot_bytes(memory))}), NULL);
+  ts_gpu_arrive(b, barrier, slot);
+}
+
+void ts_gpu_fetch_rows(TsTileBuild *b, V to, V from, V barrier, V slot, int at, int rows,
+                       V head, V row) {
+  V zero = ts_tile_index(b, 0);
+  if (!to) return;
+  int64_t shape[2] = {rows, to->type.dim[2]};
+  ts_gpu_say(
+      b, TS_TILE_copy_bulk,
+      TS_GPU_IN(to, from, barrier, slot, slot, ts_tile_index(b, at), zero, head, row, zero),
+      TS_GPU_SET({"shape", ts_gpu_list(2, shape)}), NULL);
+}
+
 void ts_gpu_fetch_once(TsTileBuild *b, V to, V from, V barrier, V slot, V head, V row) {
   V zero = ts_tile_index(b, 0);
   if (!to) return;

@@ -86,6 +86,8 @@ TsTileRegion *ts_gpu_role(TsTileBuild *b, const char *name, int warps);
 TsTileRegion *ts_gpu_role_with_lanes(TsTileBuild *b, const char *name, int warps);
 /* Bytes of one slot. */
 int64_t ts_gpu_slot_bytes(TsTileVal memory);
+/* The arrival of one thread at a barrier that also waits for a slot of that memory. */
+void ts_gpu_expect(TsTileBuild *b, TsTileVal barrier, TsTileVal slot, TsTileVal memory);
 /* Whole slots from rank 4 parameters, or rank 3 ones without a batch: one copy each, counted by
  * the barrier's slot. */
 void ts_gpu_fetch(TsTileBuild *b, TsTileVal to, TsTileVal from, TsTileVal barrier,
@@ -93,6 +95,10 @@ void ts_gpu_fetch(TsTileBuild *b, TsTileVal to, TsTileVal from, TsTileVal barrie
 /* Of rank 3, what nobody reads again. */
 void ts_gpu_fetch_once(TsTileBuild *b, TsTileVal to, TsTileVal from, TsTileVal barrier,
                        TsTileVal slot, TsTileVal head, TsTileVal row);
+
+/* The same of as many rows of the slot, from `at` on. */
+void ts_gpu_fetch_rows(TsTileBuild *b, TsTileVal to, TsTileVal from, TsTileVal barrier,
+                       TsTileVal slot, int at, int rows, TsTileVal head, TsTileVal row);
 
 /* The slot behind s of n, and the parity of its turn. */
 void ts_gpu_advance(TsTileBuild *b, TsTileVal *s, TsTileVal *parity, int n);

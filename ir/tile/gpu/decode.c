@@ -42,9 +42,15 @@ static void params(Decode *a) {
   for (int i = 0; i < 7; i++) size[i] = ts_tile_size(k, names[i]);
   if (a->x.last) batches = ts_tile_size(k, "B");
   ts_tile_size(k, "P"); /* the last one: of the grid */
+  const TsGpuPages *p = &a->x.pages;
+  int64_t heads = p->size ? p->heads : size[0], rows = p->size ? p->rows : size[2];
   a->q = matrix(a, "q", size[0], size[1], false);
-  a->k = matrix(a, "k", size[0], size[2], false);
-  a->v = matrix(a, "v", size[0], size[2], false);
+  a->k = matrix(a, "k", heads, rows, false);
+  a->v = matrix(a, "v", heads, rows, false);
+  if (p->size) {
+    TsTileType t = ts_tile_type(TS_DT_i64, 2, (int64_t[]){batches, p->count});
+    a->table = ts_tile_param(k, "table", &t, false);
+  }
   TsTileType line = ts_tile_vector(TS_DT_f32, size[6]);
   if (a->x.mask.some) a->mask = ts_gpu_mask_param(k, &a->x.mask, a->x.dtype);
   if (a->x.last) {
@@ -141,26 +147,29 @@ V ts_gpu_decode_own_place(Decode *a, V slot) {
 }
 
 /* ---- role load */
-static void expect(Decode *a, V barrier, V slot, V memory) {
-  if (!memory) return;
-  ts_gpu_say(&a->b, TS_TILE_expect, TS_GPU_IN(barrier, slot),
-             TS_GPU_SET({"bytes", ts_gpu_whole(ts_gpu_slot_bytes(memory))}), NULL);
-  ts_gpu_arrive(&a->b, barrier, slot);
-}
-
 static void fetch(Decode *a, V to, V from, V full, V empty, Ring *r, V row) {
   ts_gpu_await(&a->b, empty, r->slot, r->parity);
-  expect(a, full, r->slot, to);
+  ts_gpu_expect(&a->b, full, r->slot, to);
   ts_gpu_fetch_once(&a->b, to, from, full, r->slot, a->head, row);
   ts_gpu_decode_advance(a, r, a->x.stages);
 }
 
+/* A block of keys or of values. */
+static void fetch_block(Decode *a, V to, V from, V full, V empty, Ring *r, V i) {
+  if (a->x.pages.size) {
+    ts_gpu_decode_fetch_pages(a, to, from, full, empty, r, i);
+    ts_gpu_decode_advance(a, r, a->x.stages);
+    return;
+  }
+  fetch(a, to, from, full, empty, r, ts_gpu_decode_keys_at(a, i));
+}
+
 static void fetch_keys(Decode *a, Ring *r, V i) {
-  fetch(a, a->sk, a->k, a->full_k, a->empty_k, r, ts_gpu_decode_keys_at(a, i));
+  fetch_block(a, a->sk, a->k, a->full_k, a->empty_k, r, i);
 }
 
 static void fetch_values(Decode *a, Ring *r, V i) {
-  fetch(a, a->sv, a->v, a->full_v, a->empty_v, r, ts_gpu_decode_keys_at(a, i));
+  fetch_block(a, a->sv, a->v, a->full_v, a->empty_v, r, i);
 }
 
 static void post(Decode *a, V slot, V n) { ts_tile_store(&a->b, a->box, (V[]){slot}, n, NULL); }
@@ -203,7 +212,7 @@ static V fetch_split(Decode *a, V n, const Ring *q, Ring *k, Ring *v) {
   V out[4];
   ts_gpu_await(b, a->empty_q, q->slot, q->parity);
   post(a, q->slot, n);
-  expect(a, a->full_q, q->slot, a->sq);
+  ts_gpu_expect(b, a->full_q, q->slot, a->sq);
   ts_gpu_fetch(b, a->sq, a->q, a->full_q, q->slot, NULL, a->head, number(a, 0));
   fetch_keys(a, k, number(a, 0));
   V first[4] = {k->slot, k->parity, v->slot, v->parity};
@@ -222,13 +231,14 @@ static V fetch_split(Decode *a, V n, const Ring *q, Ring *k, Ring *v) {
 static void load_role(Decode *a) {
   TsTileBuild *b = &a->b;
   TsTileRegion *before = ts_gpu_role(b, "load", WARPS);
-  ts_gpu_registers(b, 40);
+  ts_gpu_registers(b, a->x.pages.size ? 48 : 40);
   if (a->x.last) ts_gpu_plain(b, TS_TILE_await_launch);
   V one = number(a, 1), zero = number(a, 0);
   TsGpuRepeat l = ts_gpu_repeat(b, 7, (V[]){a->block, zero, one, zero, one, zero, one});
   if (!l.stmt) return;
   Ring q = {l.carry[1], l.carry[2]}, k = {l.carry[3], l.carry[4]}, v = {l.carry[5], l.carry[6]};
   ts_gpu_decode_split_of(a, l.carry[0]);
+  if (a->x.pages.size) ts_gpu_decode_text_of(a);
   V next = fetch_split(a, l.carry[0], &q, &k, &v);
   ts_gpu_decode_advance(a, &q, SLOTS);
   ts_gpu_repeat_end(b, &l, op2(a, TS_OP_lt, next, a->total),
@@ -248,12 +258,20 @@ V ts_gpu_decode_receive(Decode *a, const Ring *q) {
 }
 
 /* ---- the kernel */
+static bool good_pages(const TsGpuDecode *x) {
+  const TsGpuPages *p = &x->pages;
+  if (!p->size) return true;
+  bool fits = p->size < KEYS ? p->size >= 16 && KEYS % p->size == 0 : p->size % KEYS == 0;
+  return fits && x->last && p->heads > 0 && p->rows > 0 && p->count > 0;
+}
+
 static int legal(const TsGpuDecode *x, TsError *err) {
   bool half = x->dtype == TS_DT_bf16 || x->dtype == TS_DT_f16;
   bool rows = x->rows == 8 || x->rows == 16 || x->rows == 32 || x->rows == 64;
   if (half && rows && (x->d == 64 || x->d == 128) && x->queries > 0 && x->queries <= x->rows &&
       x->stages > 1 && x->stages < 9 && x->window >= 0 && x->scale > 0 && x->room > 0 &&
-      (!x->sink || x->queries == 1) && (!x->last || (x->queries == 1 && !x->mask.some)) &&
+      good_pages(x) && (!x->sink || x->queries == 1) &&
+      (!x->last || (x->queries == 1 && !x->mask.some)) &&
       (!x->mask.some || (x->mask.dim[1] == 1 && x->mask.dim[2] == 1)))
     return 0;
   return ts_error_set(err, TS_ERR_argument, "no attention of %s with %d rows of %d",

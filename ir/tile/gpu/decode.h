@@ -13,7 +13,13 @@
  * time, at most the number of parts (ts_gpu_decode_splits); with `last` B batches before P.
  * Parameters: q [J,E,D], k [J,T,D], v [J,T,D], with a mask that, the last keys of batches if they
  * are known later, [J E / H], with a sink that [H] in f32;
- * y [J,E,D]. */
+ * y [J,E,D].
+ *
+ * With pages k and v are [heads,rows,D], heads of a batch and rows of all pages, and behind them
+ * stands a table i64 [B,count]: which page has each stretch of a batch's keys. A page is fetched
+ * by itself, and only if the query sees something of it. What lies beside what is seen in such a
+ * page may be anything: scores of it are hidden, and its values are made zeros in the memory of
+ * the block. */
 #ifndef TS_IR_TILE_GPU_DECODE_H
 #define TS_IR_TILE_GPU_DECODE_H
 
@@ -26,6 +32,12 @@ enum {
   TS_GPU_DECODE_BLOCKS = 256 /* most that run at a time */
 };
 
+/* Where keys and values of batches lie, if not side by side. */
+typedef struct TsGpuPages {
+  int size; /* keys of one, 16 to 128 that divide 128, or a multiple of 128; 0: side by side */
+  int64_t heads, rows, count; /* of k and v; of the table */
+} TsGpuPages;
+
 typedef struct TsGpuDecode {
   TsDtype dtype;  /* bf16, f16 */
   int d;          /* 64, 128 */
@@ -37,10 +49,11 @@ typedef struct TsGpuDecode {
   /* One query a head, which sees keys up to a position that is known when the kernel runs: of each batch
    * one, i64, behind the mask. */
   bool last;
-  double scale;   /* above 0 */
-  int stages;     /* of keys, and of values */
-  TsGpuMask mask; /* one number for each key, of all heads */
-  int64_t room;   /* chunks that there is scratch for; at least those of a run */
+  TsGpuPages pages; /* with `last` */
+  double scale;     /* above 0 */
+  int stages;       /* of keys, and of values */
+  TsGpuMask mask;   /* one number for each key, of all heads */
+  int64_t room;     /* chunks that there is scratch for; at least those of a run */
 } TsGpuDecode;
 
 /* The usual numbers, for `rows` query rows of a key head and so many chunks. */

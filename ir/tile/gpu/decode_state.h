@@ -14,7 +14,8 @@ enum {
 typedef struct TsGpuDecoding {
   TsGpuDecode x;
   TsTileBuild b;
-  TsTileVal q, k, v, mask, last, sink, y; /* parameters */
+  TsTileVal q, k, v, table, mask, last, sink, y; /* parameters */
+  TsTileVal batch;                               /* of the part, with `last` */
   TsTileVal seen; /* keys that the last query of the part sees: T, or up to `last` */
   TsTileVal j, e, t, c, n, l, h, p; /* sizes */
   TsTileVal blocks;                 /* of keys */
@@ -36,6 +37,8 @@ typedef struct TsGpuDecodeRing {
 
 /* The part of number n: the long ones of all heads come first, then the short ones. */
 void ts_gpu_decode_split_of(TsGpuDecoding *a, TsTileVal n);
+/* Whose keys the part is of, and how many of them its query sees: T, or as its batch says. */
+void ts_gpu_decode_text_of(TsGpuDecoding *a);
 /* The number of the next part, behind whose barrier the queries are too. */
 TsTileVal ts_gpu_decode_receive(TsGpuDecoding *a, const TsGpuDecodeRing *q);
 /* Of a chunk that is folded: of this block. */
@@ -43,6 +46,15 @@ TsTileVal ts_gpu_decode_own_place(TsGpuDecoding *a, TsTileVal slot);
 /* Sums, and the exponent they are relative to, to a place of scratch. */
 void ts_gpu_decode_leave(TsGpuDecoding *a, TsTileVal place, TsTileVal o, TsTileVal exponent,
                          TsTileVal sum);
+
+/* Of pages: fetches block i of the part's keys or values into a slot, page by page. */
+void ts_gpu_decode_fetch_pages(TsGpuDecoding *a, TsTileVal to, TsTileVal from, TsTileVal full,
+                               TsTileVal empty, const TsGpuDecodeRing *r, TsTileVal i);
+/* Values of block i, which are there, that the query does not see become zeros, if some are. */
+void ts_gpu_decode_blank(TsGpuDecoding *a, TsTileVal slot, TsTileVal i);
+
+/* Whether some row does not see the whole block that begins at key k0. */
+TsTileVal ts_gpu_decode_is_partial(TsGpuDecoding *a, TsTileVal k0);
 
 /* Add a role. */
 void ts_gpu_decode_mma(TsGpuDecoding *a);

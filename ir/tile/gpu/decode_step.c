@@ -72,8 +72,7 @@ static V visible(Decode *a, V k0) {
   return op2(a, TS_OP_logical_and, seen, op2(a, TS_OP_gt, col, low));
 }
 
-/* Whether some row does not see the whole block. */
-static V is_partial(Decode *a, V k0) {
+V ts_gpu_decode_is_partial(Decode *a, V k0) {
   int hidden = a->x.causal ? a->x.queries - 1 : 0;
   V end = by(a, TS_OP_sub, a->seen, hidden);
   V partial = op2(a, TS_OP_gt, by(a, TS_OP_add, k0, KEYS), end);
@@ -82,22 +81,16 @@ static V is_partial(Decode *a, V k0) {
   return op2(a, TS_OP_logical_or, partial, op2(a, TS_OP_le, k0, low));
 }
 
-/* That the key head is of. */
-static V batch_of(Decode *a) {
-  V of = op2(a, TS_OP_floordiv, by(a, TS_OP_mul, a->h, a->x.queries), a->e);
-  return op2(a, TS_OP_floordiv, a->head, of);
-}
-
 /* One number for each key of the batch. */
 static V with_mask(Decode *a, V x, V k0) {
-  V zero = number(a, 0), batch = batch_of(a);
+  V zero = number(a, 0), batch = a->batch;
   return ts_gpu_mask_add(&a->b, &a->x.mask, a->mask, batch, zero, zero, k0, 1, x,
                          scales_first(a) ? a->x.scale : 1);
 }
 
 static V masked(Decode *a, V x, V i) {
   TsTileBuild *b = &a->b;
-  V k0 = ts_gpu_decode_keys_at(a, i), partial = is_partial(a, k0);
+  V k0 = ts_gpu_decode_keys_at(a, i), partial = ts_gpu_decode_is_partial(a, k0);
   if (a->x.mask.some) x = with_mask(a, x, k0);
   if (!x || !partial) return NULL;
   TsTileStmt *s = ts_tile_emit(b, TS_TILE_if, 1, &partial, NULL, 1, &x->type);
@@ -264,6 +257,10 @@ static V next_block(Decode *a, State *s, V p, V i, const Ring *q, Ring *k, Ring 
   V at = op2(a, TS_OP_mod, op2(a, TS_OP_add, a->first, i), a->c);
   V begins = by(a, TS_OP_eq, at, 0);
   ts_gpu_await(b, a->full_k, k->slot, k->parity);
+  if (a->x.pages.size) { /* before products are under way, that a branch would end */
+    ts_gpu_await(b, a->full_v, v->slot, v->parity);
+    ts_gpu_decode_blank(a, v->slot, by(a, TS_OP_sub, i, 1));
+  }
   V x = scores(a, q, k);
   ts_gpu_await(b, a->full_v, v->slot, v->parity);
   s->o = add_values(a, p, s->o, v);
@@ -303,6 +300,7 @@ static void all_blocks(Decode *a, const Ring *q, Ring *k, Ring *v, Ring *done) {
   s = (State){out[0], out[1], out[2]};
   *k = (Ring){out[4], out[5]}, *v = (Ring){out[6], out[7]}, *done = (Ring){out[8], out[9]};
   ts_gpu_await(b, a->full_v, v->slot, v->parity);
+  ts_gpu_decode_blank(a, v->slot, by(a, TS_OP_sub, a->count, 1));
   s.o = add_values(a, out[3], s.o, v);
   ts_gpu_wait(b, TS_GPU_PRODUCTS, 0);
   ts_gpu_arrive(b, a->empty_v, v->slot);
@@ -328,12 +326,7 @@ void ts_gpu_decode_mma(Decode *a) {
   q = (Ring){l.carry[1], l.carry[2]}, k = (Ring){l.carry[3], l.carry[4]};
   v = (Ring){l.carry[5], l.carry[6]}, done = (Ring){l.carry[7], l.carry[8]};
   ts_gpu_decode_split_of(a, n);
-  a->seen = a->t;
-  if (a->x.last) {
-    TsTileType scalar = ts_tile_scalar(TS_DT_i64);
-    V batch = batch_of(a), last = ts_tile_load(&a->b, a->last, &batch, &scalar, NULL);
-    a->seen = ts_gpu_named(by(a, TS_OP_add, last, 1), "seen");
-  }
+  ts_gpu_decode_text_of(a);
   all_blocks(a, &q, &k, &v, &done);
   ts_gpu_decode_advance(a, &q, TS_GPU_DECODE_SLOTS);
   V next = ts_gpu_decode_receive(a, &q);

@@ -24,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/tile/gpu/chain_tile.h"
 #include "ir/tile/gpu/product_state.h"
 
 enum { LOAD_WARPS = 4 };
@@ -442,9 +443,8 @@ static int legal(const TsGpuProduct *x, bool unit, TsError *err) {
                          x->rows <= 3 * TS_GPU_GROUP_ROWS && x->cols % 64 == 0 &&
                          x->cols <= 256 && x->depth * bytes == TS_GPU_PATTERN && out &&
                          (x->buffers == 1 || x->buffers == 2)
-                   : wide && x->out == x->in && x->rows % TS_GPU_WARP_ROWS == 0 &&
-                         x->cols % ts_gpu_sums_cols(x->in) == 0 && x->depth * bytes == 64 &&
-                         x->cluster == 1;
+                   : wide && x->out == x->in && x->depth * bytes == 64 && x->cluster == 1 &&
+                         ts_gpu_chain_fits(x->in, x->rows, x->cols);
   if (x->batch) fits = fits && !x->epilogue && !x->bias && !x->residual && !x->limit;
   if (x->batch) fits = fits && x->a.row && x->b.row;
   if (x->ragged) fits = fits && ragged_fits(x);

@@ -6,7 +6,6 @@
 #include "ir/tile/gpu/product.h"
 
 enum {
-  TS_GPU_WARP_ROWS = 32, /* of unit "fma" */
   TS_GPU_LATE_COLS = 32, /* of a piece, that follow one stage's products */
   TS_GPU_LATE_STEPS = 2, /* stages beside which a piece is done */
 };
@@ -53,7 +52,6 @@ static inline int ts_gpu_product_pieces(const TsGpuProductState *p) {
 void ts_gpu_product_corner(TsGpuProductState *p, TsTileVal t); /* of tile number t */
 
 /* ---- ir/tile/gpu/product_sums.c: stages multiplied */
-int ts_gpu_sums_cols(TsDtype d); /* of a warp of unit "fma" */
 int ts_gpu_sums_warps(const TsGpuProductState *p);
 TsTileVal ts_gpu_sums_fragment(TsGpuProductState *p, TsDtype d, int64_t m, int64_t n,
                                TsTileVal memory, const TsTileVal *at, const int64_t *axes);

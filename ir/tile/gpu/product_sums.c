@@ -1,5 +1,6 @@
 /* Stages of a product multiplied: by the matrix unit, by fused multiply-adds, and the rest of
  * k. See ir/tile/gpu/product.c. */
+#include "ir/tile/gpu/chain_tile.h"
 #include "ir/tile/gpu/product_state.h"
 
 typedef TsTileVal V;
@@ -9,13 +10,9 @@ static V number(Product *p, int64_t i) { return ts_tile_index(&p->b, i); }
 static V op2(Product *p, int op, V x, V y) { return ts_tile_op2(&p->b, op, x, y); }
 static V by(Product *p, int op, V x, int64_t y) { return ts_gpu_by(&p->b, op, x, y); }
 
-/* 8 x 64 bytes of a thread, 4 x 8 threads of a warp. */
-int ts_gpu_sums_cols(TsDtype d) { return 512 / ts_dtypes[d].nbytes; }
-
 int ts_gpu_sums_warps(const Product *p) {
   const TsGpuProduct *x = &p->x;
-  return p->unit ? x->rows / 16
-                 : x->rows / TS_GPU_WARP_ROWS * (x->cols / ts_gpu_sums_cols(x->in));
+  return p->unit ? x->rows / 16 : ts_gpu_chain_warps(x->in, x->rows, x->cols);
 }
 
 V ts_gpu_sums_fragment(Product *p, TsDtype d, int64_t m, int64_t n, V memory, const V *at,

@@ -1,5 +1,6 @@
 /* Which tile, how many warps and stages: the numbers of a product for warps. */
 #include "ir/tile/gpu/build.h"
+#include "ir/tile/gpu/chain_tile.h"
 #include "ir/tile/gpu/warp_product.h"
 
 enum {
@@ -68,12 +69,10 @@ static TsGpuWarpProduct of_unit(TsDtype in, TsDtype out, TsGpuWarpUnit unit, boo
                             .bytes = 16};
 }
 
-/* Threads of multiply-adds have 128 sums, or 64 of f64 (jit/emit/roles/unit.c). */
 static void chains(TsGpuWarpProduct *p, int rows, int cols, const TsGpuMachine *gpu) {
-  int wide = p->in == TS_DT_f64 ? 64 : 128;
-  p->rows = rows ? rows : 128, p->cols = cols ? cols : 2 * wide;
-  p->warps = p->rows / 32 * (p->cols / wide);
-  p->stages = stages_that_fit(p, gpu, 1, USUAL);
+  p->rows = rows ? rows : 128, p->cols = cols ? cols : p->in == TS_DT_f64 ? 128 : 256;
+  p->warps = ts_gpu_chain_warps(p->in == TS_DT_f64 ? TS_DT_f64 : TS_DT_f32, p->rows, p->cols);
+  p->stages = stages_that_fit(p, gpu, 1, p->rows * p->cols < 128 * 128 ? ALONE : USUAL);
 }
 
 TsGpuWarpProduct ts_gpu_warp_product(TsDtype in, TsDtype out, TsGpuWarpUnit unit,
@@ -118,7 +117,11 @@ TsGpuWarpProduct ts_gpu_warp_product_for(TsDtype in, TsDtype out, TsGpuWarpUnit 
                                          int64_t n, const TsGpuMachine *gpu) {
   TsGpuWarpProduct best = of_unit(in, out, unit, transposed_a, transposed_b);
   double least = 0;
-  if (unit == TS_GPU_UNIT_fma) return chains(&best, 0, 0, gpu), best;
+  if (unit == TS_GPU_UNIT_fma) {
+    int rows = 0, cols = 0;
+    ts_gpu_chain_tile(in == TS_DT_f64 ? in : TS_DT_f32, m, n, 1, gpu->processors, &rows, &cols);
+    return chains(&best, rows, cols, gpu), best;
+  }
   for (int i = 0; i < NTILE; i++) {
     TsGpuWarpProduct p = ts_gpu_warp_product(in, out, unit, transposed_a, transposed_b,
                                              tile[i].rows, tile[i].cols, gpu);

@@ -164,6 +164,7 @@ static Stage stage_of(Known *k, const TsTileStmt *s) {
   case TS_TILE_store:
   case TS_TILE_store_below:
   case TS_TILE_store_rows:
+  case TS_TILE_blank:
   case TS_TILE_scatter:
     return of_device(s->in[0]) ? (Stage){TS_STAGE_store, NULL} : (Stage){WITHIN, NULL};
   case TS_TILE_store_bulk:

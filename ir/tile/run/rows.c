@@ -37,6 +37,24 @@ int ts_tile_do_store_rows(TsTileRun *r, const TsTileStmt *s) {
   return move(r, s, s->in[3], true);
 }
 
+/* ---- blank */
+int ts_tile_do_blank(TsTileRun *r, const TsTileStmt *s) {
+  TsTileRunPlace *p = ts_tile_run_place(r, s->in[0]);
+  int64_t slot = ts_tile_run_scalar(r, s->in[1]), low = ts_tile_run_scalar(r, s->in[2]);
+  int64_t end = ts_tile_run_scalar(r, s->in[3]);
+  size_t each = ts_dtypes[s->in[0]->type.dtype].nbytes;
+  if (!p) return -1;
+  if (slot < 0 || slot >= p->dim[0])
+    return ts_tile_run_fail(r, s, TS_ERR_index, "slot %lld of %lld", (long long)slot,
+                            (long long)p->dim[0]);
+  for (int64_t i = 0; i < p->dim[1]; i++)
+    for (int64_t j = 0; (i < low || i >= end) && j < p->dim[2]; j++)
+      memset(p->at +
+                 (slot * p->stride[0] + i * p->stride[1] + j * p->stride[2]) * (int64_t)each,
+             0, each);
+  return 0;
+}
+
 /* ---- unpack */
 static float number(uint8_t code, uint8_t scale) {
   static const float e2m1[8] = {0, .5F, 1, 1.5F, 2, 3, 4, 6};

@@ -84,6 +84,49 @@ static void share(TsRoles *m, Boxes *x) {
   if (x->panel / n % TS_ROLES_SWIZZLED) ts_emit_fail(m->e, "a part of a pattern");
 }
 
+/* Some rows of a slot, which begin where the pattern does: of a parameter of heads, panel by panel. */
+static void copy_rows(TsRoles *m, const TsTileStmt *s) {
+  const TsTileType *t = &s->in[0]->type, *from = &s->in[1]->type;
+  const TsAttr *shape = ts_tile_attr(s, "shape");
+  TsTileVal whole[3] = {s->in[4], s->in[6], s->in[6]};
+  int64_t first = ts_roles_zero(m, s->in[5]);
+  bool fits = from->rank == 3 && t->swizzle && t->split == 0 && m->info->cluster == 1 &&
+              shape->n == 2 && shape->ints[1] == t->dim[2] && shape->ints[0] % 8 == 0 &&
+              first % 8 == 0;
+  if (!fits) ts_emit_fail(m->e, "copies are of whole slots, or of rows of heads");
+  Boxes x = boxes_of(m, s->in[0], s->in[1], whole, s->in + 7);
+  int64_t row = (int64_t)x.cols * ts_dtypes[t->dtype].nbytes;
+  V barrier = ts_roles_slot(m, s->in[2], ts_emit_scalar(m->e, s->in[3]));
+  int panels = x.panels;
+  x.rows = (int)shape->ints[0], x.panels = 1;
+  V map = view(m, &x);
+  for (int i = 0; i < panels; i++) {
+    V in[7] = {ts_roles_addi(m, x.at, i * x.panel + first * row),
+               map,
+               ts_roles_int(m, 0),
+               x.row,
+               ts_roles_int(m, i),
+               x.head,
+               barrier};
+    ts_roles_asm(m, NULL,
+                 "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 " [$0], [$1, {$2, $3, $4, $5}], [$6];",
+                 "r,l,r,r,r,r,r,~{memory}", 7, in, true);
+  }
+}
+
+static bool is_of_rows(const TsTileStmt *s) {
+  const TsAttr *shape = ts_tile_attr(s, "shape");
+  return s->in[0]->type.rank == 3 && s->nin == 10 && shape->type == TS_ATTR_ints &&
+         shape->n == 2 && shape->ints[0] != s->in[0]->type.dim[1];
+}
+
+int64_t ts_roles_copied_bytes(TsRoles *m, const TsTileStmt *s) {
+  const TsTileType *t = &s->in[0]->type;
+  int64_t n = ts_roles_slot_bytes(m, t);
+  return is_of_rows(s) ? n / t->dim[1] * ts_tile_attr(s, "shape")->ints[0] : n;
+}
+
 static void copied_whole(TsRoles *m, const TsTileStmt *s, const TsTileType *shared) {
   const TsAttr *shape = ts_tile_attr(s, "shape");
   bool whole = shape->type == TS_ATTR_ints && shape->n == 2 &&
@@ -157,6 +200,10 @@ void ts_roles_copy_bulk(TsRoles *m, const TsTileStmt *s) {
   }
   if (s->in[0]->type.space != TS_SPACE_shared || s->nin != 7 + rank || !m->single)
     ts_emit_fail(m->e, "one thread copies to shared memory");
+  if (is_of_rows(s)) {
+    copy_rows(m, s);
+    return;
+  }
   copied_whole(m, s, &s->in[0]->type);
   Boxes x = boxes_of(m, s->in[0], s->in[1], s->in + 4, s->in + 7);
   share(m, &x);

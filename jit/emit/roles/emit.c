@@ -41,6 +41,7 @@ static void statement(TsRoles *m, const TsTileStmt *s) {
   case TS_TILE_store_below: ts_roles_store(m, s); return;
   case TS_TILE_load_rows: ts_roles_load_rows(m, s); return;
   case TS_TILE_store_rows: ts_roles_put_rows(m, s); return;
+  case TS_TILE_blank: ts_roles_blank(m, s); return;
   case TS_TILE_unpack: ts_roles_unpack(m, s); return;
   case TS_TILE_cast: ts_roles_cast(m, s); return;
   case TS_TILE_part: ts_roles_part(m, s); return;
@@ -205,7 +206,8 @@ static const TsTileStmt *grid_of(TsRoles *m) {
   }
   if (!grid || !ts_roles_find(grid->region[0], TS_TILE_role)) ts_emit_fail(m->e, "no roles");
   if (!is_last_size(m, grid->in[1]))
-    ts_emit_fail(m->e, "the grid's rounds are not the last size, which launches take them from");
+    ts_emit_fail(m->e,
+                 "the grid's rounds are not the last size, which launches take them from");
   return grid;
 }
 
@@ -268,8 +270,8 @@ static const TsTileStmt *body(TsRoles *m, int nmap) {
 void ts_roles_module(TsEmit *e, TsGpuRoles *info) {
   TsRoles m = {.e = e, .info = info};
   int nmap = begin(&m);
-  info->dependent =
-      ts_roles_find(e->k->body, TS_TILE_await_launch) && ts_target_has(e->target, TS_UNIT_early);
+  info->dependent = ts_roles_find(e->k->body, TS_TILE_await_launch) &&
+                    ts_target_has(e->target, TS_UNIT_early);
   function(&m, nmap);
   body(&m, nmap);
   if (info->cluster > 1) ts_roles_meet(&m); /* others still write into this block's memory */
@@ -287,8 +289,7 @@ static void map_word(TsRoles *m, int i, int words) {
   m->map[i] = LLVMBuildIntToPtr(b, at, LLVMPointerTypeInContext(m->e->ctx, 0), "");
 }
 
-int64_t ts_roles_task(TsEmit *e, TsGpuRoles *info, const char *name, int threads,
-                      int part) {
+int64_t ts_roles_task(TsEmit *e, TsGpuRoles *info, const char *name, int threads, int part) {
   TsRoles m = {.e = e, .info = info, .task = threads, .part = part};
   const TsTile *k = e->k;
   int nmap = begin(&m), nscratch = 0;

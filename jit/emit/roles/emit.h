@@ -56,7 +56,7 @@ typedef struct TsRoles {
   int across;                        /* of unit warps: side by side, and where this one is */
   LLVMValueRef warp_row, warp_col;
   bool turned; /* a tile of 8 rows, whose columns are the unit's rows */
-  int copied; /* bytes that its rows of A, B and C are multiples of */
+  int copied;  /* bytes that its rows of A, B and C are multiples of */
   TsRolesLayout layout;
   int npending, ngroup;
   TsTileVal pending[TS_ROLES_PENDING]; /* sums of products under way */
@@ -137,8 +137,13 @@ void ts_roles_meet(TsRoles *m); /* all blocks of a cluster */
 
 /* ---- jit/emit/roles/copy.c */
 void ts_roles_copy_bulk(TsRoles *m, const TsTileStmt *s);
+/* What it brings: a slot, as far as it is this block's, or some rows of one. */
+int64_t ts_roles_copied_bytes(TsRoles *m, const TsTileStmt *s);
 void ts_roles_copy_async(TsRoles *m, const TsTileStmt *s);
 void ts_roles_store_bulk(TsRoles *m, const TsTileStmt *s);
+
+/* ---- jit/emit/roles/blank.c: rows that become zeros */
+void ts_roles_blank(TsRoles *m, const TsTileStmt *s);
 
 /* ---- jit/emit/roles/unit.c: products */
 void ts_roles_layout(TsRoles *m);            /* of the role at hand */

@@ -196,7 +196,8 @@ static V address_in(TsRoles *m, TsTileVal memory, V index, int64_t each) {
                        &wide, 1, "");
 }
 
-/* Of memory of one axis. Numbers of 64 bits are positions, of which 32 bits are kept. */
+/* Of memory of one axis, or a table of positions. Numbers of 64 bits are positions, of which 32
+ * bits are kept. */
 void ts_roles_load_scalar(TsRoles *m, const TsTileStmt *s) {
   TsTileVal memory = s->in[0];
   V *to = ts_roles_define(m, s->out[0], 1);
@@ -207,9 +208,14 @@ void ts_roles_load_scalar(TsRoles *m, const TsTileStmt *s) {
     LLVMSetAlignment(*to, 4);
     return;
   }
-  if (memory->type.rank != 1 || s->out[0]->type.rank)
+  bool table = memory->type.rank == 2 && memory->type.space == TS_SPACE_global &&
+               d == TS_DT_i64 && !memory->type.strided && !ts_tile_dim_is(memory->type.dim[1]);
+  if ((memory->type.rank != 1 && !table) || s->out[0]->type.rank)
     ts_emit_fail(m->e, "a load of no fragment");
   V at = ts_emit_scalar(m->e, s->in[1]);
+  if (table)
+    at = ts_roles_add(m, ts_roles_muli(m, at, memory->type.dim[1]),
+                      ts_emit_scalar(m->e, s->in[2]));
   if (memory->type.space == TS_SPACE_shared && d == TS_DT_i64) {
     V from = ts_roles_slot(m, memory, at);
     *to = ts_roles_asm(m, ts_roles_i32(m), "ld.shared.b32 $0, [$1];", "=r,r,~{memory}", 1,

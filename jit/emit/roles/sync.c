@@ -218,7 +218,9 @@ void ts_roles_arrive(TsRoles *m, const TsTileStmt *s) {
     arrive_here(m, at, ts_roles_int(m, 1));
   } else if (m->unit == TS_ROLES_fma || ts_tile_attr(s, "apart")->i) {
     if (m->info->cluster > 1) ts_emit_fail(m->e, "warps of a cluster that arrive apart");
-    if (m->unit == TS_ROLES_warps) plain(m, "membar.cta;"); /* what was read is in registers */
+    /* What was read is in registers: multiply-adds of large tiles have waited for it. */
+    bool few = m->unit == TS_ROLES_fma && m->layout.nrow < 8;
+    if (m->unit == TS_ROLES_warps || few) plain(m, "membar.cta;");
     plain(m, "bar.warp.sync 0xffffffff;");
     V first = LLVMBuildICmp(m->e->b, LLVMIntEQ, m->lane, ts_roles_int(m, 0), "");
     arrive_here(m, at, ts_roles_flag(m, first));
@@ -234,7 +236,7 @@ static int64_t bytes_here(TsRoles *m, const TsTileStmt *s) {
   int64_t all = 0, here = 0;
   for (const TsTileStmt *c = s->next; c; c = c->next) {
     if (c->op != TS_TILE_copy_bulk || c->in[2] != s->in[0]) continue;
-    int64_t n = ts_roles_slot_bytes(m, &c->in[0]->type);
+    int64_t n = ts_roles_copied_bytes(m, c);
     here += n;
     all += c->in[0]->type.split ? n * m->info->cluster : n;
   }

@@ -5,12 +5,13 @@
  * in two rows: registers 4j .. 4j+3 are (r, 8j), (r, 8j+1), (r+8, 8j), (r+8, 8j+1), with its
  * own r and column offset.
  *
- * fma: a warp has 32 x 128 elements, a thread 8 x 16 (f64: 64 and 8). Which ones depends on how
+ * fma: a warp has 32 x 128 elements, a thread 8 x 16 (f64: 64 and 8), of smaller tiles 8 x 8 or 4 x 4
+ * (ir/tile/gpu/chain_tile.c). Which ones depends on how
  * an operand lies in memory, so that a thread's loads are of 16 bytes and those of a warp fall
  * into different banks: along k, four (eight) neighbouring threads read neighbouring rows,
  * which the pattern of 64 bytes puts apart; across k, they read neighbouring 16 bytes.
  *
- * When a alone lies along k, warps and threads are turned: 128 x 32 and 16 x 8. Registers have
+ * When a alone lies along k, warps and threads are turned: 128 x 32 and 16 x 8, and so on. Registers have
  * two banks, the even and the odd ones, and a multiply-add whose three operands are of one bank
  * takes longer; loads of 16 bytes tie the bank of a to k and that of b to the column (or both
  * to k), sums are left to differ from both. The side with 8 across k and the one with 16 along
@@ -94,12 +95,14 @@ static void fma_layout(TsRoles *m) {
   TsRolesLayout *l = &m->layout;
   const TsTileType *t = &m->mma->out[0]->type;
   bool tall = is_tall(m);
-  int many = 64 / ts_dtypes[t->dtype].nbytes, few = FEW;
+  int each = (int)(t->dim[0] * t->dim[1] / ((int64_t)m->warps * WARP));
+  int few = each < FEW * FEW ? FEW / 2 : FEW, many = each / few;
   int lanes_down = tall ? MANY_LANES : FEW_LANES, lanes_across = WARP / lanes_down;
   l->nrow = tall ? many : few, l->ncol = tall ? few : many;
   int high = l->nrow * lanes_down, wide = l->ncol * lanes_across;
   int down = (int)t->dim[0] / high, across = (int)t->dim[1] / wide;
-  if (down * across != m->warps || t->dim[0] % high || t->dim[1] % wide)
+  bool fits = many % 4 == 0 && many <= MOST && few * many == each;
+  if (!fits || down * across != m->warps || t->dim[0] % high || t->dim[1] % wide)
     ts_emit_fail(m->e, "%d warps for the tile", m->warps);
   V number = ts_roles_shri(m, m->t, 5);
   V wm = LLVMBuildURem(m->e->b, number, ts_roles_int(m, down), "");

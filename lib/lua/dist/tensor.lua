@@ -220,7 +220,8 @@ function tensor.shard_module(module, mesh, specs)
     end
   end
   return Module.replace(module, function(x, name)
-    return core.mesh_move(x, spec.layout(mesh, chosen[name], x.ndim, name), "shard")
+    local layout = spec.layout(mesh, chosen[name], x.ndim, name)
+    return core.mesh_layout_of(x) == layout and x or core.mesh_move(x, layout, "shard")
   end)
 end
 

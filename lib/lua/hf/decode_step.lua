@@ -7,8 +7,9 @@
 -- writes, unless their widths differ.
 
 local Cache = require "tessera.hf.cache"
+local Captured = require "tessera.hf.captured"
 local core = require "tessera.core"
-local graph = require "tessera.graph"
+local sampling = require "tessera.hf.sampling"
 local side_by_side = require "tessera.hf.side_by_side"
 local op = core.op
 
@@ -81,15 +82,16 @@ local function body(model, greedy)
   return function(tokens, rows, kv, room)
     local cache = setmetatable({ rows = rows, kv = { unpack(kv) }, first = places_of(kv), length = kv[1].shape[4], room = room, places = {} }, ROW)
     local y = model { ids = tokens, cache = cache, last = true }:select(1, 0)
-    local next_ = greedy and y:cast "f32":argmax { axis = -1, keepdims = true } or nil
+    local next_ = greedy and sampling.greatest(y:cast "f32") or nil
     return next_ or y, rows + 1, cache.kv
   end
 end
 
---- Whether a model's steps can be captured: its cache is made of keys and values that calls append to, without scales, and Lua decides nothing
---- by what is in tensors.
-function Step.can(model, cache)
-  return not model.encode and getmetatable(cache) == Cache and next(cache.mk) == nil and not cache.ks
+--- Whether a model's steps can be captured: its cache is made of keys and values that calls append to, without scales, and none of its
+--- steps was found to be no function of tensors alone.
+function Step.can(model, cache, greedy)
+  local own = rawget(model, "_steps")
+  return not (own and own[greedy] and own[greedy].off) and not model.encode and getmetatable(cache) == Cache and next(cache.mk) == nil and not cache.ks
 end
 
 --- Whole numbers, one for each text, as a tensor [B, 1].
@@ -106,7 +108,7 @@ local function captured(model, greedy)
     own = {}
     rawset(model, "_steps", own)
   end
-  own[greedy] = own[greedy] or graph.module("decode_step", body(model, greedy), { donate = { 3 } })
+  own[greedy] = own[greedy] or Captured.new("decode_step", body(model, greedy), { donate = { 3 } })
   return own[greedy]
 end
 
@@ -159,16 +161,42 @@ function Step:resize(length)
   collectgarbage()
 end
 
+-- Keys and values as a cache has them, whose calls append to it: those of the lists' tensors back in places of their own.
+function Step:give_back()
+  local cache, first = self.cache, places_of(self.kv)
+  for i, n in ipairs(first) do
+    local pair = self.kv[n].shape[1] == 2
+    for at, name in ipairs { "k", "v" } do
+      local own = pair and self.kv[n]:select(0, at - 1) or self.kv[n + at - 1]:select(0, 0)
+      local b, h, _, d = unpack(own.shape)
+      local all = op.zeros({ b, h, cache.room, d }, { dtype = own.dtype, device = own.device })
+      all:narrow(2, 0, self.most):copy_(own:narrow(2, 0, self.most))
+      cache[name][i] = all
+    end
+  end
+  self.kv = {}
+  cache.length, cache.lengths = self.most, nil
+  local lengths, even = self.rows:reshape(-1):totable(), true
+  for _, n in ipairs(lengths) do even = even and n == lengths[1] end
+  if not even then cache:set_lengths(lengths) end
+end
+
 --- Whether there is room for one position more.
 function Step:has_room() return self.most < self.room end
 
---- One step: tokens i64 [B, 1] on the device.
+--- One step: tokens i64 [B, 1] on the device. nil: it cannot be captured, and the cache is as it was before the steps.
 function Step:__call(tokens)
-  local y
+  if self.over then return nil end
   self.cache.length, self.cache.lengths = self.most, nil
   self.cache:need(self.cache.batch, 1)
   if self.most == self.kv[1].shape[4] then self:resize(math.min(fitting(self.most), self.room)) end
-  y, self.rows, self.kv = self.run(tokens, self.rows, self.kv, self.known_room)
+  local ok, y, rows, kv = self.run:call(tokens, self.rows, self.kv, self.known_room)
+  if not ok then
+    self:give_back()
+    self.over = true
+    return nil
+  end
+  self.rows, self.kv = rows, kv
   self.most = self.most + 1
   return y
 end
@@ -190,12 +218,18 @@ end
 --- instead: then the next step is under way already when they are read. count: how many steps there are.
 function Step.steps(model, cache, device, greedy, count)
   local n, step, ahead = 0, nil, nil
-  local captures = count >= WORTH and Step.can(model, cache)
+  greedy = greedy and true or false
+  local captures = count >= WORTH and Step.can(model, cache, greedy)
+  local function one_by_one(tokens) return model({ ids = Step.column(tokens, device), cache = cache, last = true }):select(1, 0) end
   return function(tokens, more)
     n = n + 1
     if n == EAGER + 1 and captures then step = Step.new(model, cache, positions_of(cache), greedy) end
-    if not step then return model({ ids = Step.column(tokens, device), cache = cache, last = true }):select(1, 0) end
+    if not step then return one_by_one(tokens) end
     local now = ahead or step(Step.column(tokens, device))
+    if not now then
+      step = nil
+      return one_by_one(tokens)
+    end
     if not greedy then return now end
     ahead = more and step:has_room() and step(now) or nil
     local ids = now:totable()

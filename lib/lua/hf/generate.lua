@@ -139,7 +139,7 @@ end
 local function of_beams(model, o)
   local about = {}
   for i, list in ipairs(require("tessera.hf.generation.beams").search(model, o)) do
-    about[i] = { tokens = list[1].tokens, reason = list[1].reason, score = list[1].score, beams = list }
+    about[i] = { tokens = list[1].tokens, reason = list[1].reason, text = list[1].text, score = list[1].score, beams = list }
   end
   return about
 end

@@ -43,17 +43,40 @@ local function numbers(seeds, positions)
   return op.concat(rows, { axis = 0 })
 end
 
+local NAN, NONE = -1, -2 -- in place of a token
+
+--- The places of the greatest logits [B, V], i64 [B, 1]; below 0 where there is none (sampling.need).
+function sampling.greatest(logits)
+  local top = logits:max { axis = -1, keepdims = true }
+  local id = op.where(top:gt(-math.huge), logits:argmax { axis = -1, keepdims = true }, NONE)
+  return op.where(top:eq(top), id, NAN)
+end
+
+--- An error where id stands for logits by which no token can be chosen: the n-th new one of a text.
+function sampling.need(id, n, name)
+  if id >= 0 then return id end
+  local text = name or "the text"
+  if id == NONE then
+    core.fail(("token %d of %s: all logits are -inf, so no token can come\n  hint: {logit_bias = ..}, {min_new_tokens = ..} or a grammar leaves none"):format(n, text))
+  end
+  core.fail(("token %d of %s: the logits are no numbers (NaN, or infinite where one is drawn), so no token can be chosen\n  hint: weights, or sums of what is read, have left the range of their type: {dtype = \"f32\"} of hf.load has more"):format(
+    n, text))
+end
+
 --- Tokens [B] of logits [B, V]: the greatest where temperature is 0, else the one at which the running sum of probabilities passes a
---- random number. seeds, positions: lists by row.
+--- random number; below 0 where there is none (sampling.need). seeds, positions: lists by row.
 function sampling.choose(logits, o, seeds, positions)
   logits = logits:cast "f32"
-  if o.temperature == 0 then return logits:argmax { axis = -1 } end
+  if o.temperature == 0 then return sampling.greatest(logits):reshape(-1) end
+  local greatest = logits:max { axis = -1 }
   logits = sampling.filter(logits, o)
   local sum = op.cumsum(op.softmax(logits:cast "f64"))
   local most = sum:narrow(-1, sum.shape[2] - 1, 1)
   local u = numbers(seeds, positions):to(logits.device) * most
   -- The first whose sum is above; a probability of 0 is never it.
-  return sum:gt(u):cast("i64"):argmax { axis = -1 }
+  local id = sum:gt(u):cast("i64"):argmax { axis = -1 }
+  id = op.where(greatest:abs():lt(math.huge), id, NAN)
+  return op.where(greatest:eq(-math.huge), NONE, id)
 end
 
 -- The rows of logits, as each chooser changes them, of choosers that filter alike.
@@ -91,6 +114,7 @@ function sampling.choose_all(choosers, logits, greatest)
     local chosen = not known and sampling.choose(rows_of(g, logits), g.o, seeds, positions):totable()
     for i, r in ipairs(g) do
       local id = known and greatest[r.row] or chosen[i]
+      sampling.need(id, r.chooser.count + 1, #choosers > 1 and "text " .. r.row or nil)
       ids[r.row] = r.chooser:accept(id, (r.chooser.logprobs or r.chooser.logits) and logits:narrow(0, r.row - 1, 1))
     end
   end

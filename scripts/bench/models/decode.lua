@@ -4,15 +4,15 @@
 -- of the same run, launches a step and how many of them begin before the one in front ends; whether texts have the same tokens
 -- in all batches; for SHOW=1 what takes a step's time. VARIANTS="record ahead overlap" measures launches of a record that wait for
 -- the one in front, that begin before it ends (as they do by default), and that wait for those alone that they need. PREFILL=8192
--- adds a prompt of so many tokens, beside a product of 8192 cubed. Steps are timed as users meet them, in the loop of
--- m:stream, when they are no longer getting faster.
+-- adds a prompt of so many tokens, beside a product of 8192 cubed; PROMPT and STEPS are what a text has, and gets. Steps are
+-- timed as users meet them, in the loop of m:stream, when they are no longer getting faster.
 local T = require "tessera"
 local core, op, graph = T.core, T.op, T.graph
 local ffi = require "ffi"
 ffi.cdef "typedef struct { long s, n; } decode_time; int clock_gettime(int, decode_time *);"
 
 local device = arg[1] or "cuda:0"
-local PROMPT, BATCHES = 16, {}
+local PROMPT, BATCHES = tonumber(os.getenv "PROMPT") or 16, {}
 for n in (os.getenv "BATCHES" or "1 7 64"):gmatch "%d+" do BATCHES[#BATCHES + 1] = tonumber(n) end
 local STEPS = tonumber(os.getenv "STEPS") or 200
 
@@ -112,6 +112,8 @@ end
 local function decode(name, model, read, bandwidth, first)
   for _, batch in ipairs(BATCHES) do
     local best, texts, usual, each, same = math.huge, nil, nil, nil, math.huge
+    generate(model, batch, STEPS) -- its kernels are compiled beside it, and some steps may end before they are there
+    T.jit.wait()
     for _ = 1, 4 do -- until no faster
       local t
       texts, t, each = generate(model, batch, STEPS)

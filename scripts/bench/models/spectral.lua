@@ -1,7 +1,8 @@
 -- The mixture over frequencies (examples/spectral_moe.lua) and the graph network of the size of a GPU: the transform of
 -- signals and back, a step of training of the mixture and of a dense network of equal work, and a step over edges.
 --   bin/tessera scripts/bench/models/spectral.lua [cuda:0] [transforms|steps|edges]
--- Environment: SIZES: lengths of signals; WIDTH: channels; DTYPE: bf16 or f32; NODES: members. spectral_peer.py is PyTorch's side.
+-- Environment: SIZES: lengths of signals; WIDTH: channels; DTYPE: bf16 or f32; NODES: members; PROF=1: what takes the
+-- time of a step over edges. spectral_peer.py is PyTorch's side.
 local T = require "tessera"
 io.stdout:setvbuf "line" -- whoever ends it has what was measured
 local op, graph = T.op, T.graph
@@ -92,4 +93,5 @@ if not what or what == "edges" then
   local edges = made.sender.numel
   print(("graph network, %d members, %d edges, width 128: %.2f ms, %.0f million edges/s; calls that the CPU ran: %d"):format(nodes, edges,
     took * 1e3, edges / took / 1e6, after.fallback - before.fallback))
+  if os.getenv "PROF" then print(T.profile.report(function() found[1](made.features, index, target) end)) end
 end

@@ -24,6 +24,19 @@ for _, d in ipairs { "f32", "f64", "bf16", "f16" } do
   end
 end
 
+-- Blocks: of one row and column and of more than a tile has.
+for i, c in ipairs { { 2, 3, 2 }, { 16, 16, 70 }, { 33, 130, 37 }, { 1, 1, 1 } } do
+  local p, q, n = unpack(c)
+  for _, d in ipairs(i == 1 and { "f32", "f64", "bf16", "f16" } or { "f32" }) do
+    local first = op.concat { op.zeros({ 1 }, { dtype = "i64" }), (rng.uniform { 10 } * 4):cast("i64"):cumsum() }
+    local entries = first[-1]:item()
+    local blocks, row = random({ entries, p, q }, d), (rng.uniform { entries } * 10):cast "i64"
+    local column = (rng.uniform { entries } * 12):cast "i32" - 6
+    check("bsmm " .. d, op.bsmm, blocks, first, column, random({ 6 * q, n }, d))
+    check("blocks in no order " .. d, function(b, r, c, x) return op.spmm_coo(b, r, c, x, { rows = 10 }) end, blocks, row, column, random({ 6, q, n }, d))
+  end
+end
+
 -- Entries that stand by rows, in a function and in its gradients.
 local offsets = op.concat { op.zeros({ 1 }, { dtype = "i64" }), op.bincount(places(ROWS - 1), { length = ROWS }):cumsum() }
 local column, by = places(INNER), random { ROWS, 33 }

@@ -32,8 +32,45 @@ for _, d in ipairs { "f32", "f64" } do
 end
 check("fft2", op.fft2, op.fft(random { 3, 20, 24 }))
 check("ifftn", op.ifftn, op.fft(random { 6, 10, 8 }))
-check("fft in two phases", op.fft, op.fft(random { 1, 32768 }))
-check("ifft in two phases", op.ifft, op.fft(random({ 2, 18000 }, "f64")))
+
+-- ---- those for which a block has no room, in two phases; the last ones of each type by a convolution
+local long = { f32 = { 17010, 8209, 32768, 16418 }, f64 = { 9000, 4099, 8192 * 3 } }
+for d, all in pairs(long) do
+  for i = 1, os.getenv "ALL" and #all or 2 do
+    local n = all[i]
+    for _, inner in ipairs(os.getenv "ALL" and { 1, 3, 20 } or { 1, 20 - 17 * (i % 2) }) do
+      local axis = inner == 1 and 1 or 0
+      local x = random(inner == 1 and { 2, n } or { n, inner }, d)
+      local function along(row, length) return function(y) return op[row](y, { axis = axis, n = length, norm = "ortho" }) end end
+      local z, h = along("fft", n)(x), along("rfft", n)(x)
+      local what = (" %d beside %d %s"):format(n, inner, d)
+      check("fft" .. what, along("fft", n), z)
+      check("ifft" .. what, along("ifft", n), z)
+      check("fft of reals" .. what, along("fft", n), x)
+      check("fft padded" .. what, along("fft", n + 2), z)
+      check("fft cut" .. what, along("fft", n - 2), z)
+      for length = n - 2, n + 2 do
+        if inner == 1 or length == n or length == n + 1 then
+          check("rfft to " .. length .. what, along("rfft", length), x)
+          check("irfft to " .. length .. what, along("irfft", length), h)
+        end
+      end
+    end
+  end
+end
+check("fft2 of long rows", op.fft2, op.fft(random { 6, 17010 }))
+check("dct of long rows", op.dct, random { 1, 33000 })
+check("idct of long columns", function(y) return op.idct(y, { axis = 0 }) end, random { 33000, 1 })
+do
+  local x = random({ 17010, 3 })
+  local function slope(y)
+    local leaf = op.clone(y)
+    leaf.requires_grad = true
+    op.rfft(leaf, { axis = 0 }):real():square():sum():backward()
+    return leaf.grad
+  end
+  check("gradient of a long rfft", slope, x)
+end
 
 -- ---- operands that lie otherwise, or have other lengths than the transform wants
 for _, d in ipairs { "f32", "f64" } do

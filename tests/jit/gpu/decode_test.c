@@ -11,6 +11,7 @@ typedef struct Case {
   TsDtype dtype;
   int d, rows, queries, window;
   bool causal, sink, mask, last; /* mask: of each key; last: which key is seen last, by batch */
+  int page;                      /* keys of one, with last; 0: none */
 } Case;
 
 static const TsTarget hopper = {.name = "sm_90a", .shared_bytes = 232448};
@@ -20,6 +21,7 @@ static TsTile *kernel(const Case *c) {
   TsGpuDecode x = ts_gpu_decode(c->dtype, c->d, c->rows, 512);
   x.queries = c->queries, x.window = c->window, x.causal = c->causal, x.sink = c->sink;
   x.last = c->last;
+  if (c->page) x.pages = (TsGpuPages){c->page, 2, 100 * c->page, 30};
   TsGpuMaskFrom from = {TS_DT_bool, {2, 1, 1, 500}, {0}};
   if (c->mask) x.mask = ts_gpu_mask(&from, 1, 500, c->rows, false);
   TsTile *k = ts_tile_gpu_decode(&x, &err);
@@ -39,15 +41,19 @@ static void one(const Case *c, bool ptxas) {
 }
 
 static const Case all[] = {
-    {TS_DT_bf16, 128, 8, 1, 0, true, false, false, false},
-    {TS_DT_bf16, 64, 8, 1, 0, true, false, false, false},
-    {TS_DT_f16, 128, 16, 1, 100, true, true, false, false},
-    {TS_DT_f16, 64, 32, 4, 0, true, false, false, false},
-    {TS_DT_bf16, 128, 64, 8, 100, true, false, false, false},
-    {TS_DT_bf16, 128, 16, 1, 0, false, true, true, false},
-    {TS_DT_f16, 64, 64, 8, 100, true, false, true, false},
-    {TS_DT_bf16, 128, 8, 1, 0, false, false, false, true},
-    {TS_DT_bf16, 64, 8, 1, 100, false, true, false, true},
+    {TS_DT_bf16, 128, 8, 1, 0, true, false, false, false, 0},
+    {TS_DT_bf16, 64, 8, 1, 0, true, false, false, false, 0},
+    {TS_DT_f16, 128, 16, 1, 100, true, true, false, false, 0},
+    {TS_DT_f16, 64, 32, 4, 0, true, false, false, false, 0},
+    {TS_DT_bf16, 128, 64, 8, 100, true, false, false, false, 0},
+    {TS_DT_bf16, 128, 16, 1, 0, false, true, true, false, 0},
+    {TS_DT_f16, 64, 64, 8, 100, true, false, true, false, 0},
+    {TS_DT_bf16, 128, 8, 1, 0, false, false, false, true, 0},
+    {TS_DT_bf16, 64, 8, 1, 100, false, true, false, true, 0},
+    {TS_DT_bf16, 64, 8, 1, 0, true, false, false, true, 32},
+    {TS_DT_bf16, 128, 8, 1, 0, true, false, false, true, 32},
+    {TS_DT_f16, 128, 16, 1, 100, true, true, false, true, 16},
+    {TS_DT_bf16, 64, 64, 1, 100, true, false, false, true, 256},
 };
 
 /* Launches take the grid from the last size, so rounds by another one have no code. */

@@ -1,6 +1,6 @@
 /* Kernels of Fourier transforms for GPUs: legal, their text reads back, and PTX of each is
- * taken by ptxas where there is one. "print n kind inner batch" prints the PTX of one, "tile
- * ..." its Tile IR. PTXAS=1 prints registers. Bits are compared by tests/devices/agree.lua. */
+ * taken by ptxas where there is one. "print n kind inner batch [type part]" prints the PTX of
+ * one, "tile ..." its Tile IR. PTXAS=1 prints registers. Bits are compared by tests/devices/agree.lua. */
 #include "ir/lower/fft/tile.h"
 #include "ir/tile/text.h"
 #include "jit/compile/llvm.h"
@@ -62,6 +62,15 @@ static void one(const TsFftForm *f, bool ptxas) {
   free(t.table);
 }
 
+static void all_parts(TsFftForm *f, bool ptxas) {
+  int part[3];
+  int64_t length;
+  TsError err = {0};
+  int n = ts_fft_parts(f, part, &length, &err);
+  if (n < 0) failed++, say(f, err.message);
+  for (int i = 0; i < n; i++) f->part = part[i], one(f, ptxas);
+}
+
 /* 64 numbers a thread: 96 registers, which a few loads are content with, spill. */
 static void columns_have_registers(void) {
   TsFftForm f = {.n = 4096, .in_n = 4096, .inner = 4096, .batch = 1, .scale = 1};
@@ -80,6 +89,7 @@ static void columns_have_registers(void) {
 
 int main(int argc, char **argv) {
   static const int64_t length[] = {1, 8, 60, 61, 67, 1000, 1024, 4096, 16384};
+  static const int64_t of_parts[] = {50000, 60013, 1 << 20}; /* one of them prime */
   ts_fft_plan_serve(&ts_kernels_use(NULL)->fft);
   if (argc > 5) {
     TsFftForm f = {.kind = atoi(argv[3]),
@@ -93,6 +103,7 @@ int main(int argc, char **argv) {
     f.in_n = f.kind == TS_FFT_c2r ? f.n / 2 + 1 : f.n;
     f.inverse = f.kind == TS_FFT_c2r;
     f.type = argc > 6 && !strcmp(argv[6], "f64");
+    f.part = argc > 7 ? atoi(argv[7]) : 0;
     if (!strcmp(argv[1], "one")) return setenv("PTXAS", "1", 1), one(&f, has_ptxas()), failed;
     if (!made(&f, &t)) return 1;
     if (!strcmp(argv[1], "tile"))
@@ -115,9 +126,16 @@ int main(int argc, char **argv) {
         f.type = i % 3 == 2;
         one(&f, ptxas && (inner == 1 || getenv("PTXAS")));
       }
-  TsFftForm large = {
-      .kind = TS_FFT_c2c, .n = 1 << 20, .in_n = 1 << 20, .inner = 1, .batch = 1, .scale = 1};
-  one(&large, ptxas);
+  for (int kind = TS_FFT_c2c; kind <= TS_FFT_c2r; kind++)
+    for (size_t i = 0; i < sizeof of_parts / sizeof *of_parts; i++)
+      for (int inner = 1; inner <= 1024; inner += 1023) {
+        TsFftForm f = {
+            .kind = kind, .n = of_parts[i], .inner = inner, .batch = 1, .scale = 0.5};
+        f.in_n = kind == TS_FFT_c2r ? f.n / 2 + 1 : f.n;
+        f.inverse = kind == TS_FFT_c2r;
+        f.type = of_parts[i] == 50000;
+        all_parts(&f, ptxas && of_parts[i] == 1 << 20);
+      }
   columns_have_registers();
   return failed != 0;
 }

@@ -9,7 +9,8 @@
 local core = require "tessera.core"
 local beside = require "tessera.hf.generation.beside"
 local blocks = require "tessera.hf.blocks"
-local Captured = require "tessera.hf.batching.captured"
+local Captured = require "tessera.hf.captured"
+local CapturedStep = require "tessera.hf.batching.captured_step"
 local chosen = require "tessera.hf.generation.options"
 local fp8 = require "tessera.hf.fp8"
 local named = require "tessera.named"
@@ -54,7 +55,7 @@ function Batch.new(model, given)
   local self = setmetatable({ model = model, options = o, length = s.length, chunk = s.chunk, max_batch = o.max_batch, tokenizer = o.tokenizer or false,
     queue = {}, active = {}, serial = 0, torn = false }, Batch)
   self.store = core.no_grad(Store.new, model, s)
-  self.captured = Captured.new(model, self.store) or false
+  self.captured = CapturedStep.new(model, self.store) or false
   local groups = {}
   for g, group in ipairs(self.store.groups) do groups[g] = { window = group.window, count = self.store.counts[g], most = self.store.most[g] } end
   local store = self.store
@@ -332,7 +333,7 @@ end
 function Batch:statistics()
   local s = self.pages:statistics()
   s.active, s.waiting, s.nbytes, s.dtype = #self.active, #self.queue, self.store.nbytes, self.store.dtype
-  s.uncaptured = Captured.why_not(self.captured)
+  s.uncaptured = CapturedStep.why_not(self.captured)
   s.captured = s.uncaptured == nil
   return s
 end

@@ -96,6 +96,14 @@ local function begin(self, logits)
   end
   if o.frequency_penalty ~= 0 or o.presence_penalty ~= 0 then self.counts = zeros "f32" end
   if self.grammar then self.place = self.grammar:place(self.tokenizer, n) end
+  if o.min_new_tokens > 0 then
+    self.bars = zeros "bool"
+    for _, set in ipairs { self.ends, self.stop_ids } do
+      for id in pairs(set) do
+        if id >= 0 and id < n then self.bars:narrow(1, id, 1):copy_(true) end
+      end
+    end
+  end
   if o.logit_bias then
     self.bias = zeros "f32"
     for id, x in pairs(o.logit_bias) do
@@ -106,7 +114,7 @@ local function begin(self, logits)
 end
 
 --- Logits [1, V] in f32 with penalties, bias and what the grammar forbids, before temperature: the penalty of all tokens of the text,
---- those of the tokens that it chose, bias, grammar.
+--- those of the tokens that it chose, bias, ends that come too early, grammar.
 function Chooser:adjusted(logits)
   local o = self.options
   logits = one_row(logits):cast "f32"
@@ -120,8 +128,23 @@ function Chooser:adjusted(logits)
     if o.presence_penalty ~= 0 then logits = op.where(self.counts:gt(0), logits - o.presence_penalty, logits) end
   end
   if self.bias then logits = logits + self.bias end
+  if self.bars and self.count < o.min_new_tokens then logits = op.where(self.bars, -math.huge, logits) end
   if self.place then logits = op.where(self.place:mask(self.ends, logits.device), logits, -math.huge) end
   return logits
+end
+
+--- Another one of the same text so far, which goes its own way: of beams, which have no stop texts and keep no logarithms here.
+function Chooser:fork()
+  local new = setmetatable({}, Chooser)
+  for name, v in pairs(self) do new[name] = v end
+  new.tokens = { unpack(self.tokens) }
+  for _, name in ipairs { "seen", "counts" } do new[name] = self[name] and op.clone(self[name]) end
+  if self.place then
+    local place = {}
+    for name, v in pairs(self.place) do place[name] = v end
+    new.place = setmetatable(place, getmetatable(self.place))
+  end
+  return new
 end
 
 --- Two choosers with the same words here filter alike.

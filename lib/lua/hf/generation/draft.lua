@@ -68,6 +68,7 @@ function Guesser:guess(tokens, n)
   for k = 1, math.min(n, self.cache.room - self.cache.length - #new + 1) do
     local logits = self.model { ids = prompts.row(new, self.device), cache = self.cache, last = true }
     local id = sampling.choose(logits:select(1, 0), self.options, { self.options.seed }, { #tokens + k - 1 }):item()
+    if id < 0 then return list end -- no number: the text's own model chooses
     list[k], new = id, { id }
   end
   return list

@@ -33,14 +33,14 @@ local TOKENIZER = options.kind("a tokenizer, as hf.tokenizer gives it", function
   function(v) return type(v) == "string" and ("hf.tokenizer \"%s\""):format(core.shown(v, 60)) end)
 
 own.kinds = {
-  max_new_tokens = COUNT, eos = END, stop = STOP, tokenizer = TOKENIZER,
+  max_new_tokens = COUNT, min_new_tokens = options.whole { least = 0 }, eos = END, stop = STOP, tokenizer = TOKENIZER,
   temperature = options.number { least = 0 }, top_k = COUNT, top_p = SHARE, min_p = SHARE, seed = options.whole(),
   repetition_penalty = options.number { above = 0 }, frequency_penalty = options.number(), presence_penalty = options.number(),
   logit_bias = BIAS, logprobs = options.whole { least = 0 }, logits = options.flag,
   json = options.flag, json_schema = SCHEMA, grammar = options.text, regex = options.text,
 }
 
-own.defaults = { max_new_tokens = 20, temperature = 0, repetition_penalty = 1, frequency_penalty = 0, presence_penalty = 0, seed = 0,
+own.defaults = { max_new_tokens = 20, min_new_tokens = 0, temperature = 0, repetition_penalty = 1, frequency_penalty = 0, presence_penalty = 0, seed = 0,
   logits = false, json = false }
 
 --- Those of a table that are a chooser's, with the seed of a text of several.
@@ -77,10 +77,13 @@ function own.check(what, given, o, vocabulary)
     end
   end
   for _, name in ipairs(DRAWS) do
-    if given[name] ~= nil and given.temperature == nil and not o.beams then
+    if given[name] ~= nil and given.temperature == nil then
       core.fail(("%s: option '%s' does nothing at temperature 0, where the greatest logit is taken\n  hint: {temperature = 1, %s = %s}, or {temperature = 0} as well"):format(
         what, name, name, tostring(given[name])))
     end
+  end
+  if o.min_new_tokens > (o.max_new_tokens or math.huge) then
+    core.fail(("%s: option 'min_new_tokens' is %d, and 'max_new_tokens' %d"):format(what, o.min_new_tokens, o.max_new_tokens))
   end
   local held = {}
   for _, kind in ipairs { "json", "json_schema", "grammar", "regex" } do held[#held + 1] = o[kind] and kind or nil end
@@ -91,9 +94,9 @@ function own.check(what, given, o, vocabulary)
   end
 end
 
---- Whether the logits are changed before a token is chosen: by penalties, a bias, a grammar.
+--- Whether the logits are changed before a token is chosen: by penalties, a bias, a grammar, ends that may not come yet.
 function own.changes(o)
-  return o.repetition_penalty ~= 1 or o.frequency_penalty ~= 0 or o.presence_penalty ~= 0 or o.logit_bias ~= nil or o.json or
+  return o.min_new_tokens > 0 or o.repetition_penalty ~= 1 or o.frequency_penalty ~= 0 or o.presence_penalty ~= 0 or o.logit_bias ~= nil or o.json or
     o.json_schema ~= nil or o.grammar ~= nil or o.regex ~= nil
 end
 

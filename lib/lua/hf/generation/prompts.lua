@@ -13,17 +13,30 @@ function prompts.hint(v)
   return type(v) == "string" and "ids = tok:encode \"..\", where tok = hf.tokenizer(path)" or nil
 end
 
-local function rows_of(x)
+-- Tokens are whole numbers.
+local function need_whole(x)
+  if core.is_tensor(x) and not x.dtype:find "^[iu]%d" then
+    core.fail(("m:generate: tokens are %s, and have to be whole numbers\n  hint: ids:cast \"i64\""):format(core.type_text(x)))
+  end
+  return x
+end
+
+local function lists_of(x)
   if core.is_tensor(x) and x.ndim ~= 1 and x.ndim ~= 2 then
     core.fail(("m:generate: tokens are %s, and have to be [texts, positions] or [positions]"):format(core.type_text(x)))
   end
   return core.is_tensor(x) and (x.ndim == 1 and x:unsqueeze(0) or x):totable() or { x }
 end
+local function rows_of(x)
+  local rows = lists_of(x)
+  need_whole(x)
+  return rows
+end
 local function is_encoding(v) return type(v) == "table" and not core.is_tensor(v) and v.ids ~= nil end
 
 -- The texts of an encoding behind those of the list. What is padding is no token of a text.
 local function add_encoding(list, e)
-  local masks = e.mask ~= nil and rows_of(e.mask) or {}
+  local masks = e.mask ~= nil and lists_of(e.mask) or {}
   for i, row in ipairs(rows_of(e.ids)) do
     local own = {}
     for k, id in ipairs(row) do
@@ -39,7 +52,7 @@ local function prompts_of(ids)
   if core.is_tensor(ids) or type(ids[1]) == "number" then ids = rows_of(ids) end
   local list = {}
   for _, row in ipairs(ids) do
-    if is_encoding(row) then add_encoding(list, row) else list[#list + 1] = core.is_tensor(row) and row:totable() or row end
+    if is_encoding(row) then add_encoding(list, row) else list[#list + 1] = core.is_tensor(row) and need_whole(row):totable() or row end
   end
   for i, row in ipairs(list) do
     if type(row) == "string" then core.fail(("m:generate: text %d is a string\n  hint: ids = tok:encode_batch{..}, where tok = hf.tokenizer(path)"):format(i)) end
@@ -60,7 +73,7 @@ end
 
 -- The same as a tensor, of texts that are read all at once.
 local function matrix_of(ids, device)
-  if core.is_tensor(ids) then return ids end
+  if core.is_tensor(ids) then return need_whole(ids) end
   local rows = prompts_of(ids)
   for i, row in ipairs(rows) do
     if #row ~= #rows[1] then

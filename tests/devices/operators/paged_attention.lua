@@ -1,0 +1,82 @@
+-- Attention over pages on a device: one query a text of 16 bits by the kernel that fetches pages where they lie, with the bits of keys
+-- side by side of each text alone; all else in steps. Pages hold NaN where nobody looks, and lie in no order.
+package.path = "tests/devices/?.lua;" .. package.path
+local tessera = require "tessera"
+local core, op = tessera.core, tessera.op
+local device = require "_device"
+local name = device.name
+if not name then return print(device.skipped) end
+
+local seed, passed, failed = 0, 0, 0
+local function draw(shape, dtype)
+  seed = seed + 1
+  return op.normal(shape, { seed = 5, stream = seed }):cast(dtype or "f32")
+end
+local function there(x) return x and x:to(name) end
+
+-- Keys [B][K,T,D] in pages of `size`, of which page 0 is nobody's.
+local function pages_of(texts, size)
+  local count = 1
+  for _, k in ipairs(texts) do count = count + math.ceil(k.shape[2] / size) end
+  local pool = op.full({ texts[1].shape[1], count, size, texts[1].shape[3] }, 0 / 0):cast(texts[1].dtype)
+  local tables, longest, free = {}, 0, count - 1
+  for b, k in ipairs(texts) do
+    tables[b] = {}
+    for at = 0, k.shape[2] - 1, size do
+      local n = math.min(size, k.shape[2] - at)
+      pool:select(1, free):narrow(1, 0, n):copy_(k:narrow(1, at, n))
+      tables[b][#tables[b] + 1], free = free, free - 1
+    end
+    longest = math.max(longest, #tables[b])
+  end
+  for _, t in ipairs(tables) do
+    while #t < longest + 1 do t[#t + 1] = 0 end
+  end
+  return pool, tables
+end
+
+local function check(o)
+  local k, v, start, want, n = {}, {}, {}, {}, o.queries or 1
+  local q, sink = draw({ #o.lengths, o.heads, n, o.d }, o.dtype), o.sink and draw { o.heads } or nil
+  for b, t in ipairs(o.lengths) do
+    k[b], v[b], start[b] = draw({ o.kv, t, o.d }, o.dtype), draw({ o.kv, t, o.d }, o.dtype), t - n
+    want[b] = op.attention(there(q:narrow(0, b - 1, 1)), there(k[b]:unsqueeze(0)), there(v[b]:unsqueeze(0)), nil, there(sink),
+      { causal = true, window = o.window }):to "cpu"
+  end
+  local keys, tables = pages_of(k, o.size)
+  local values = pages_of(v, o.size)
+  if o.wraps then tables[1][1] = tables[1][1] - keys.shape[2] end
+  local before = core.jit_device().fallback
+  local y = op.paged_attention(there(q), there(keys), there(values), there(tessera.tensor(tables, { dtype = "i64" })),
+    there(tessera.tensor(start, { dtype = o.index or "i64" })), there(sink), { window = o.window })
+  want = op.concat(want, { axis = 0 })
+  local same = op.all(op.eq(y:to "cpu", want)):item()
+  if not same and not o.exact then same = op.max(op.abs(y:to "cpu":cast "f32" - want:cast "f32")):item() <= 2 ^ -6 end
+  local good = same and y.device == name and core.jit_device().fallback == before
+  passed, failed = passed + (good and 1 or 0), failed + (good and 0 or 1)
+  if not good then print(("FAILED page %d, heads of %d, %d queries, window %s"):format(o.size, o.d, n, tostring(o.window))) end
+end
+
+for _, size in ipairs { 16, 32, 128, 256 } do
+  for _, d in ipairs { 64, 128 } do
+    check { heads = 4, kv = 1, d = d, lengths = { 1, 130, 400, 17 }, size = size, dtype = "bf16", exact = true, wraps = true }
+    check { heads = 4, kv = 2, d = d, lengths = { 1, 640 }, size = size, dtype = "f16", window = 150, sink = true, exact = true }
+  end
+end
+check { heads = 4, kv = 2, d = 64, lengths = { 700, 130 }, size = 32, dtype = "bf16", window = 40, exact = true, index = "i32" }
+-- What the kernel does not take.
+check { heads = 4, kv = 2, d = 64, lengths = { 1, 130, 300 }, size = 48, dtype = "bf16", window = 150, sink = true }
+check { heads = 4, kv = 2, d = 64, lengths = { 40, 300 }, queries = 33, size = 32, dtype = "bf16" }
+check { heads = 4, kv = 2, d = 24, lengths = { 40, 30 }, queries = 3, size = 8, dtype = "f32" }
+
+local q, k = there(draw({ 2, 4, 1, 64 }, "bf16")), there(draw({ 2, 5, 32, 64 }, "bf16"))
+local ok, why = pcall(function()
+  return op.paged_attention(q, k, k, there(tessera.tensor({ { 1, 2 }, { 5, 0 } }, { dtype = "i64" })),
+    there(tessera.tensor({ 40, 20 }, { dtype = "i64" }))):totable()
+end)
+if ok or not tostring(why):find("index 5 is out of range for axis 1 of bf16[2,5,32,64]", 1, true) then
+  failed = failed + 1
+  print("FAILED a page that is not there: " .. tostring(why))
+end
+print(("%d passed, %d failed"):format(passed, failed))
+assert(failed == 0, failed .. " failed")
