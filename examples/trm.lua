@@ -23,7 +23,7 @@ local blocks, task = require "blocks", require "task"
 local o = tessera.arguments({ size = "laptop", box = 2, steps = 1000, batch = 64, width = 64, layers = 2, heads = 4, expansion = 4,
   multiple = 256, cycles = 2, inner = 3, segments = 4, longest = 16, explore = 0.1, mixer = 1, ema = 0.99, rate = 1e-3, final = 0.05,
   decay = 0.1, warmup = 100, clues = 4, most = 8, pool = 0, test = 256, every = 100, dtype = "f32", device = "cpu", dp = 0, seed = 1,
-  target = 0.97 }, {
+  target = 0.99 }, {
   laptop = {},
   tiny = { width = 16, layers = 1, heads = 2, multiple = 16, batch = 16, test = 16, steps = 8, every = 4 },
   gpu = { box = 3, segments = 16, decay = 1, width = 512, heads = 8, cycles = 3, inner = 6, ema = 0.999, batch = 768,
@@ -65,4 +65,4 @@ function TRM:sure(q) return q:select(1, 0):gt(3) end
 
 function TRM:halt_loss(q, right) return op.bce_with_logits(q:select(1, 0), right) * 0.5 end
 
-return task.run(o, TRM, 1000)
+return task.run(o, TRM, 400)

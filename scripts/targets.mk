@@ -114,19 +114,20 @@ test-long: $(BIN) $(CTEST_BIN) layers
 	@LONG=1 KILLS=200 $(BIN) scripts/check.lua --c $(CTEST_LONG) $(FUSED) -- $(ONLY)
 
 # Whole programs, generated, run in every way: an hour, or FUZZ_SECONDS or FUZZ_COUNT of them from
-# FUZZ_SEED on; DEV=cuda:0: on that device beside the CPU (tests/fuzz/programs).
+# FUZZ_SEED on; DEV=cuda:0: on that device beside the CPU (tests/fuzz/programs). Then files of models.
 fuzz: $(BIN)
 	@$(BIN) tests/fuzz/programs/_main.lua
+	@$(MAKE) --no-print-directory fuzz-models
 
 # Tokenizers with the package tokenizers (make python): a million random strings for each of 77 vocabularies,
 # or FUZZ_COUNT from FUZZ_SEED on; VOCABULARIES=folder: tokenizer.json files and GGUF vocabularies too.
 fuzz-text: $(BIN)
 	@FUZZ_COUNT=$${FUZZ_COUNT:-1000000} $(BIN) scripts/run_test.lua tests/text/long.lua
 
-# Files and texts of models, damaged: safetensors, GGUF, tokenizer.json, chat templates, GBNF, expressions, JSON schemas; a million, or
-# FUZZ_COUNT from FUZZ_SEED on, FUZZ_FORMAT=word for some. Texts of random schemas with the package jsonschema (make python).
+# Files and texts of models, damaged: safetensors, GGUF, tokenizer.json, chat templates, GBNF, expressions, JSON schemas; a million of
+# each, or FUZZ_COUNT from FUZZ_SEED on, FUZZ_FORMAT=word for some. Texts of random schemas with the package jsonschema (make python).
 fuzz-models: $(BIN)
-	@FUZZ_COUNT=$${FUZZ_COUNT:-1000000} $(BIN) scripts/run_test.lua tests/fuzz/models.lua
+	@FUZZ_SHOW=1 FUZZ_COUNT=$${FUZZ_COUNT:-1000000} $(BIN) scripts/run_test.lua tests/fuzz/models.lua
 	@FUZZ_COUNT=$$(($${FUZZ_COUNT:-1000000} / 50)) $(BIN) scripts/run_test.lua tests/hf/grammar/long.lua
 
 # What tests expect, rewritten to what comes out: read the difference. Of ONLY, or of all; what
@@ -196,8 +197,8 @@ help:
 	@echo "make test       the tests without installing anything (ONLY=word for some)"
 	@echo "                DEV=cuda: those in tests/devices on a GPU, else on a simulated one"
 	@echo "                TIMES=1: seconds of processors by folder; SLOW=30: and of the 30 slowest tests"
-	@echo "make fuzz       generated programs in every way for an hour (FUZZ_SECONDS, FUZZ_COUNT, FUZZ_SEED, DEV)"
-	@echo "make fuzz-models  files, templates, grammars and schemas of models, damaged: a million (FUZZ_COUNT, FUZZ_FORMAT)"
+	@echo "make fuzz       generated programs in every way for an hour, then fuzz-models (FUZZ_SECONDS, FUZZ_COUNT, FUZZ_SEED, DEV)"
+	@echo "make fuzz-models  files, templates, grammars and schemas of models, damaged: a million each (FUZZ_COUNT, FUZZ_FORMAT)"
 	@echo "make fuzz-text  tokenizers with the package tokenizers: a million strings each (FUZZ_COUNT, VOCABULARIES)"
 	@echo "make upsets     memory that runs out, and Ctrl-C, at every point of many scenarios (FUZZ_COUNT, UPSET)"
 	@echo "make golden     rewrite what tests expect to what comes out (ONLY=word); then git diff"

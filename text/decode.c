@@ -144,7 +144,7 @@ static void wordpiece(const TsDecode *k, const TsStrings *s, TsStrings *to) {
   for (uint32_t i = 0; i < s->n; i++) {
     String t = nth(s, i);
     TsText one = {0};
-    bool continues = t.n >= k->ntext && !memcmp(t.s, k->text, k->ntext);
+    bool continues = t.n >= k->ntext && (!k->ntext || !memcmp(t.s, k->text, k->ntext));
     if (i && continues)
       t.s += k->ntext, t.n -= k->ntext;
     else if (i)
@@ -287,7 +287,7 @@ int ts_decode_apply(const TsDecodes *all, TsStrings *s, TsError *err) {
 
 /* ---- one token alone */
 static void token_bytes(const TsDecode *k, String t, TsText *to) {
-  bool continues = t.n >= k->ntext && !memcmp(t.s, k->text, k->ntext);
+  bool continues = t.n >= k->ntext && (!k->ntext || !memcmp(t.s, k->text, k->ntext));
   int byte = k->kind == TS_DECODE_ByteFallback ? byte_of(t) : -1;
   size_t at = 0;
   uint32_t len;

@@ -58,11 +58,14 @@ static TsVal first_of(Pass *p, TsVal v) {
   return made;
 }
 
-/* One number everywhere, as wide as it is wanted. */
+/* One number everywhere, as wide as it is wanted; numbers that repeat along some axes, as of the gradient of
+ * a mean, once for each element: columns of them would not lie evenly. */
 static TsVal spread_of(Pass *p, TsVal v) {
   const TsNode *n = v->node;
-  if (n->op != TS_OP_broadcast_to || ts_meta_numel(&n->in[0]->meta) != 1) return NULL;
   TsMeta t = turned(&v->meta);
+  if (n->op != TS_OP_broadcast_to) return NULL;
+  if (ts_meta_numel(&n->in[0]->meta) != 1)
+    return ts_build1(build(p), TS_OP_clone, turn(p, first_of(p, v), t.ndim, from_first));
   TsVal one = ts_build_reshape(build(p), first_of(p, n->in[0]), NULL, 0);
   return ts_build_expand(build(p), one, t.dim, t.ndim);
 }
@@ -104,6 +107,13 @@ static TsVal put(Pass *p, const TsNode *n, const TsVal *in, const TsAttr *attr,
   return made ? &made->out[0] : NULL;
 }
 
+/* What is chosen by a mask is a gradient, which is summed by channel next: numbers that repeat along
+ * positions, as the gradient of a mean has them, would make no even columns. */
+static TsVal everywhere(Pass *p, TsVal v, const TsMeta *y) {
+  if (!v || ts_meta_same_shape(&v->meta, y)) return v;
+  return ts_build1(build(p), TS_OP_clone, ts_build_expand(build(p), v, y->dim, y->ndim));
+}
+
 static TsVal pointwise(Pass *p, const TsNode *n) {
   const TsMeta *y = &n->out[0].meta;
   TsMeta out = turned(y);
@@ -113,6 +123,8 @@ static TsVal pointwise(Pass *p, const TsNode *n) {
     in[i] = !v || !v->meta.ndim ? first_of(p, v)
             : is_full(v, y)     ? last_of(p, v)
                                 : beside(p, v, y->ndim);
+    if (n->op == TS_OP_where && v && v->meta.ndim && ts_meta_numel(&v->meta) > y->dim[1])
+      in[i] = everywhere(p, in[i], &out);
     if (v && !in[i]) return NULL;
   }
   return put(p, n, in, NULL, &out);
@@ -352,6 +364,21 @@ static int settle(Pass *p, TsVal v) {
   return made ? 0 : -1;
 }
 
+/* Result i has bytes of its own where it had them: what was computed once for two is copied. */
+static int own_bytes(Pass *p, int i) {
+  const TsGraph *g = p->m.from;
+  TsVal v = g->result[i], now = ts_graph_mapped(&p->m, v);
+  bool shared = ts_node_is_view(now->node) && !ts_node_is_view(v->node);
+  for (int k = 0; k < i; k++)
+    shared |= g->result[k] != v && ts_graph_mapped(&p->m, g->result[k]) == now;
+  if (!shared) return 0;
+  p->m.to->apart = true;
+  TsVal made = ts_build1(build(p), TS_OP_clone, now);
+  p->m.to->apart = false;
+  p->m.value[at(p, v)] = made;
+  return made ? 0 : -1;
+}
+
 /* What shares its bytes with others stays as it is. */
 static bool shares(const TsGraph *g, int i) {
   if (!g->bytes) return false;
@@ -373,7 +400,8 @@ static int pass(Pass *p) {
   if (p->gained <= p->turned) return 0;
   for (int i = 0; i < g->nresult; i++)
     if (!ts_graph_mapped(&p->m, g->result[i]) && shares(g, i)) return 0;
-  for (int i = 0; i < g->nresult && !failed; i++) failed = settle(p, g->result[i]);
+  for (int i = 0; i < g->nresult && !failed; i++)
+    failed = settle(p, g->result[i]) || own_bytes(p, i);
   for (int i = 0; i < g->nupdate && !failed; i++) failed = settle(p, g->update[i].value);
   return failed || ts_graph_map_finish(&p->m) ? -1 : 1;
 }

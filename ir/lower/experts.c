@@ -115,8 +115,8 @@ static V ranks_of(TsTileBuild *b, const Experts *e, const TsTileType *t, V index
                   V mine) {
   V row = ts_short_positions(b, t, first), count = ts_short_int(b, t, 0);
   V last = by(b, TS_OP_sub, ts_short_dim(b, 0), 1);
-  TsTileLoop o = ts_tile_for(b, ts_tile_index(b, 0), ts_short_dim(b, 0), IN_FLIGHT, false, 1,
-                             &count);
+  TsTileLoop o =
+      ts_tile_for(b, ts_tile_index(b, 0), ts_short_dim(b, 0), IN_FLIGHT, false, 1, &count);
   if (!o.stmt) return NULL;
   V all = o.carry[0];
   for (int i = 0; i < IN_FLIGHT; i++) {
@@ -167,8 +167,8 @@ static void count_items(TsTileBuild *b, const Experts *e, const TsGpuExperts *p,
   V last = by(b, TS_OP_sub, ts_short_dim(b, 0), 1), none = ts_short_int(b, t, 0);
   V first = ts_tile_op2(b, TS_OP_sub, rank, by(b, TS_OP_mod, rank, p->rows));
   for (int i = 0; i < COUNTS; i++) out[i] = none;
-  TsTileLoop o = ts_tile_for(b, ts_tile_index(b, 0), ts_short_dim(b, 0), IN_FLIGHT, false,
-                             COUNTS, out);
+  TsTileLoop o =
+      ts_tile_for(b, ts_tile_index(b, 0), ts_short_dim(b, 0), IN_FLIGHT, false, COUNTS, out);
   if (!o.stmt) return;
   V n[COUNTS] = {o.carry[C_before], o.carry[C_items], o.carry[C_rows]};
   for (int i = 0; i < IN_FLIGHT; i++) {

@@ -190,8 +190,8 @@ static int64_t mean_rows(const Grouped *g) { return (g->rows + g->groups - 1) / 
 static void by_roles(Grouped *g) {
   TsSteps *s = &g->steps;
   int64_t m = g->depth ? g->m : mean_rows(g), k = g->depth ? mean_rows(g) : g->k;
-  TsGpuProduct x =
-      ts_gpu_product_for(g->in, g->out, g->depth, g->transposed, m, g->n, k, g->groups, g->nsm);
+  TsGpuProduct x = ts_gpu_product_for(g->in, g->out, g->depth, g->transposed, m, g->n, k,
+                                      g->groups, g->nsm, false);
   x = ts_gpu_product(g->in, g->out, g->depth, g->transposed, x.rows, x.cols);
   x.cluster = 1;
   x.ragged = g->depth ? TS_GPU_RAGGED_depth : TS_GPU_RAGGED_rows;

@@ -44,6 +44,7 @@ static const Row row[] = {
     {TS_OP_count_nonzero, TS_UNIT_blocks, ALONE, ts_lower_reduce},
     {TS_OP_var, TS_UNIT_blocks, ALONE, ts_lower_reduce},
     {TS_OP_std, TS_UNIT_blocks, ALONE, ts_lower_reduce},
+    {TS_OP_norm, TS_UNIT_blocks, ALONE, ts_lower_long_row},
     {TS_OP_norm, TS_UNIT_blocks, ALONE, ts_lower_reduce},
     {TS_OP_logsumexp, TS_UNIT_blocks, ALONE, ts_lower_reduce},
     {TS_OP_cumsum, TS_UNIT_blocks, ALONE, ts_lower_scan},

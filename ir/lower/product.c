@@ -418,6 +418,25 @@ static bool wants_warps(const Problem *p, bool roles, TsProfile profile, TsGpuWa
   return !roles || exact || (tf32 && !along_k(p)) || !in_whole_rows(p);
 }
 
+/* Whether a node behind the product reads a matrix, which comes while the tile is there. */
+static bool reads_matrix(const TsGroup *g, const TsNode *product) {
+  const TsMeta *y = &product->out[0].meta;
+  for (int i = 0; i < g->nnode; i++)
+    for (int k = 0; g->node[i] != product && k < g->node[i]->nin; k++) {
+      TsVal v = g->node[i]->in[k];
+      bool own = false;
+      for (int j = 0; v && j < g->nnode; j++) own = own || v->node == g->node[j];
+      if (v && !own && ts_meta_same_shape(&v->meta, y)) return true;
+    }
+  return false;
+}
+
+static bool can_be_late(const Problem *p, const TsGroup *g) {
+  bool light = !p->activation || p->activation == TS_OP_relu;
+  return !p->batch && !p->residual && light && ts_dtypes[p->n->out[0].meta.dtype].nbytes == 2 &&
+         !reads_matrix(g, p->n);
+}
+
 static bool multiply(Problem *p, const TsSched *s, const TsGroup *group, int nsm,
                      TsSchedKernel *out, TsError *err) {
   TsGpuWarpUnit unit;
@@ -434,7 +453,7 @@ static bool multiply(Problem *p, const TsSched *s, const TsGroup *group, int nsm
   if (tf32 && is_apart(p)) return false;
   TsGpuProduct x = tf32 ? ts_gpu_product_tf32(p->rows, p->cols, p->k, nsm)
                         : ts_gpu_product_for(in, y, p->transposed[0], p->transposed[1], p->rows,
-                                             p->cols, p->k, count, nsm);
+                                             p->cols, p->k, count, nsm, can_be_late(p, group));
   if (ts_dtypes[in].nbytes <= 2) x = chosen(x, &group->choice);
   x.batch = p->batch, x.a = p->operand[0], x.b = p->operand[1];
   if (!made(p, &(Chosen){.x = &x}, alone, s, group, out, err)) return false;

@@ -20,9 +20,9 @@ TsLowerFn ts_lower_product, ts_lower_decode, ts_lower_pages, ts_lower_attention,
 /* Families of operators, each in the file of its name. */
 TsLowerFn ts_lower_adaptive, ts_lower_at_index, ts_lower_columns, ts_lower_complex,
     ts_lower_conv, ts_lower_dct, ts_lower_draw, ts_lower_fft, ts_lower_grouped,
-    ts_lower_histogram, ts_lower_interpolate, ts_lower_interpolate_grad, ts_lower_optim,
-    ts_lower_places, ts_lower_pool, ts_lower_pool_grad, ts_lower_quantile, ts_lower_reduce,
-    ts_lower_rope, ts_lower_scan, ts_lower_blocks_cast, ts_lower_blocks_rows,
+    ts_lower_histogram, ts_lower_long_row, ts_lower_interpolate, ts_lower_interpolate_grad,
+    ts_lower_optim, ts_lower_places, ts_lower_pool, ts_lower_pool_grad, ts_lower_quantile,
+    ts_lower_reduce, ts_lower_rope, ts_lower_scan, ts_lower_blocks_cast, ts_lower_blocks_rows,
     ts_lower_blocks_product, ts_lower_scatter, ts_lower_scatter_windows, ts_lower_experts,
     ts_lower_sort, ts_lower_transpose, ts_lower_spmm, ts_lower_sddmm, ts_lower_moe_places,
     ts_lower_csr_rows;

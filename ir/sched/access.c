@@ -31,7 +31,8 @@ bool ts_access_again(const TsLower *l, const TsNode *n) {
 }
 
 static TsSpaceAxes axes_of(const TsLower *l) {
-  TsSpaceAxes a = {.naxis = l->g->naxis, .nrow = l->g->nrow, .columns = l->columns};
+  TsSpaceAxes a = {.naxis = l->g->naxis, .nrow = l->g->nrow};
+  a.columns = l->g->kind == TS_GROUP_columns; /* whatever a round of it has */
   memcpy(a.axis, l->g->axis, sizeof a.axis);
   return a;
 }

@@ -300,7 +300,7 @@ static bool try_join(Fuse *f, TsGroup *from, TsGroup *to, TsWhy *w) {
   for (int i = 0; i < from->nnode && !f->failed; i++) ts_fuse_add(f, to, from->node[i]);
   set_space(to, &a);
   ts_fuse_sort(to);
-  if (all_fit(f, to, &a, w)) {
+  if (all_fit(f, to, &a, w) && !ts_fuse_walks_far(f, to, w)) {
     if (from->kind != TS_GROUP_map) to->kind = from->kind;
     return true;
   }

@@ -160,6 +160,16 @@ static int64_t column_length(const TsSpaceAxes *a) {
   return n;
 }
 
+bool ts_fuse_walks_far(const Fuse *f, const TsGroup *g, TsWhy *w) {
+  TsSpaceAxes a = ts_fuse_space(g);
+  for (int k = 0; k < g->nnode; k++)
+    if (walks_again(f, g, g->node[k]) && column_length(&a) > MOST_TWICE) {
+      *w = ts_why(TS_WHY_again, column_length(&a), MOST_TWICE);
+      return true;
+    }
+  return false;
+}
+
 bool ts_fuse_bare(const Fuse *f, const TsGroup *g) {
   return g->kind == TS_GROUP_matmul && ts_target_gpu(f->s->target);
 }

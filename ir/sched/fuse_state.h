@@ -48,6 +48,8 @@ bool ts_fuse_joined_space(const TsGroup *g, const TsNode *n, TsSpaceAxes *out, T
 /* Whether n's operand v does in the space: what g itself makes must be aligned with that. */
 bool ts_fuse_operand_fits(const Fuse *f, const TsGroup *g, const TsSpaceAxes *a,
                           const TsNode *n, TsVal v, TsWhy *w);
+/* g goes over long columns again, with what it reduced them to. */
+bool ts_fuse_walks_far(const Fuse *f, const TsGroup *g, TsWhy *w);
 /* False: n reduces what a group with a head makes. */
 bool ts_fuse_reduces_tiles(const Fuse *f, const TsGroup *g, const TsNode *n, TsWhy *w);
 /* Whether n can join g, which is the last that it reads. */

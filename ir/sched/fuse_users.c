@@ -10,7 +10,7 @@
 #include "ir/sched/prologue.h"
 
 /* Groups further apart would keep what one of them makes, or reads, for long. */
-enum { NEAR = 8 };
+enum { NEAR = 8, SOME = 4 /* readers behind one that are looked at with it */ };
 
 /* ---- nodes that only one later group needs move there
  *
@@ -338,8 +338,8 @@ static bool goes_behind(Fuse *f, const Users *u, TsGroup *a, const TsGroup *b) {
   return true;
 }
 
-static void share(Fuse *f, const Users *u, const TsNode *n, TsGroup *a, TsGroup *b) {
-  bool both = (can_share(a) && can_share(b)) || can_share_columns(f, a, b);
+static void share(Fuse *f, const Users *u, const TsNode *n, TsGroup *a, TsGroup *b, bool next) {
+  bool both = (next && can_share(a) && can_share(b)) || can_share_columns(f, a, b);
   if (!both || b->index - a->index > NEAR) return;
   if (!both_walk(a, b, &n->out[0].meta)) return;
   TsWhy w = ts_why(TS_WHY_same_input, ts_meta_nbytes(&n->out[0].meta), 0);
@@ -357,12 +357,13 @@ void ts_fuse_siblings(Fuse *f) {
   find_users(f, &u);
   for (int i = 0; i < f->g->nnode && !f->failed; i++) {
     const TsNode *n = f->g->node[i];
-    for (int k = u.start[i]; n->nout == 1 && k + 1 < u.start[i + 1] && !f->failed; k++) {
-      int x = u.at[k] < 0 ? -1 : f->s->of[u.at[k]];
-      int y = u.at[k + 1] < 0 ? -1 : f->s->of[u.at[k + 1]];
-      if (x < 0 || y < 0 || x == y) continue;
-      share(f, &u, n, f->s->group[x < y ? x : y], f->s->group[x < y ? y : x]);
-    }
+    for (int k = u.start[i]; n->nout == 1 && k + 1 < u.start[i + 1] && !f->failed; k++)
+      for (int m = k + 1; m <= k + SOME && m < u.start[i + 1]; m++) {
+        int x = u.at[k] < 0 ? -1 : f->s->of[u.at[k]];
+        int y = u.at[m] < 0 ? -1 : f->s->of[u.at[m]];
+        if (x < 0 || y < 0 || x == y) continue;
+        share(f, &u, n, f->s->group[x < y ? x : y], f->s->group[x < y ? y : x], m == k + 1);
+      }
   }
   free(u.start);
   free(u.at);

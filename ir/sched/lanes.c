@@ -77,7 +77,8 @@ static bool collect(Lanes *p) {
 static int64_t fold_of(const Lanes *p) {
   const TsLower *l = p->l;
   int64_t fold = MOST_FOLD;
-  if (p->rows % LEAF || p->nsum > 1 || has_norms(l)) return 1;
+  if (p->rows % LEAF || has_norms(l)) return 1;
+  if (p->nsum > 1) return p->nsum <= MOST_FOLD && p->width * MOST_FOLD <= SIDE ? fold : 1;
   for (int k = 0; k < l->g->nnode; k++)
     if (!ts_sched_column(l->g->node[k]) && l->g->node[k]->op != TS_OP_cast) fold = 2;
   return fold;
@@ -86,8 +87,9 @@ static int64_t fold_of(const Lanes *p) {
 /* Lanes that end with the same row. */
 static int64_t side_of(const Lanes *p) {
   int64_t side = 1, lanes = p->count / p->fold;
+  int64_t most = p->nsum > 1 ? SIDE / p->fold : SIDE; /* registers of all sums */
   if (has_norms(p->l)) return 1;
-  while (2 * side * p->width <= SIDE && lanes % (2 * side) == 0 && p->rows % (2 * side) == 0)
+  while (2 * side * p->width <= most && lanes % (2 * side) == 0 && p->rows % (2 * side) == 0)
     side *= 2;
   return side;
 }

@@ -13,7 +13,7 @@ if not name then return print(device.skipped) end
 local usual, known = {}, {}
 for _, o in ipairs(core.operators()) do usual[o.name] = o.class == "pointwise" and 2 or 0 end
 for row, n in ([[
- abs=4 adafactor_step=20 all=12 angle=4 any=12 attention=57 attention_grad=84 batch_norm=4 bce=14
+ abs=4 adafactor_step=20 all=12 angle=4 any=12 attention=57 attention_grad=4 batch_norm=4 bce=14
  bce_with_logits=14 beta=2 bincount=1 bsmm=14 cast=49 categorical=7 cdist=4 celu=4 cholesky=48 clamp=5
  clip=4 cofactor=30 conv1d=6 conv2d=12 conv3d=2 conv_fft=12 conv_transpose=16 conv_weight_grad=19
  cos=4 cosh=4 cosine_similarity=4 count_nonzero=12 cross=7 cross_entropy=18 cross_entropy_grad=13
@@ -25,7 +25,7 @@ for row, n in ([[
  index_select=6 interpolate_grad=61 inv=24 irfft=4 isfinite=4 isinf=4 isnan=4 kl_divergence=4 kron=4
  l1=10 laplacian=4 layernorm=10 layernorm_grad=23 leaky_relu=4 lgamma=2 linear_scan=12 log=4
  log_softmax=7 log_softmax_grad=7 logcumsumexp=28 logical_and=4 logical_not=4 logical_or=4
- logical_xor=4 logsumexp=1 lstm=4 lstm_grad=20 lstsq=43 lu=36 masked_fill=8 masked_scatter=2 matmul=68 matrix_exp=26
+ logical_xor=4 logsumexp=1 lstm=4 lstm_grad=20 lstsq=43 lu=36 masked_fill=8 masked_scatter=2 matmul=64 matrix_exp=26
  max=14 mean=44 median_indices=4 min=14 moe=21 moe_combine=28 moe_dispatch=32
  moe_places=8 mse=10 multinomial=5 nan_to_num=4 nanmean=11 nansum=11 nll=8
  norm=7 normal=5 one_hot=2 pad=9 permutation=4 pinv=44 poisson=2 pow=4 prelu=4 prod=54 qkv_projection=4 qr=70 quantize=37

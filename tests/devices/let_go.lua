@@ -26,11 +26,17 @@ local function often(n)
   end
 end
 often(8)
-tessera.jit.wait() -- kernels are made beside what runs
-often(8)
+tessera.jit.wait() -- kernels are made beside what runs, and take less
+often(16)
+local function replays() return tessera.core.jit_device().replays end
+local before = replays()
+before > 0 --> true
 -- While they are put off, and while they are not, as nothing matches what came before.
 local full = { op.zeros({ 1250000 }, { device = "sim:0" }), op.zeros({ 1250000 }, { device = "sim:1" }) }
-often(8)
+often(4)
+replays() == before --> true
+-- What was cut for want of memory is put off again when there is some.
 full = nil
 collectgarbage()
-often(8)
+often(12)
+replays() > before --> true

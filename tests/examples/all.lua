@@ -15,7 +15,7 @@ local options = {
   unet = "--steps 120 --ema 0.95 --samples 16 --denoise 20 --target 0 --picture " .. name .. "3.png",
   pinn = "--steps 300 --rounds 2 --points 256 --tolerance 0.1 --picture " .. name .. ".png",
   spectral_moe = "--steps 300",
-  trm = "--size tiny --steps 120 --every 40",
+  trm = "--steps 400 --every 400", -- 95 in 100 puzzles
 }
 local list = io.popen("ls examples/*.lua")
 local n = 0

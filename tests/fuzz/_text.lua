@@ -12,6 +12,7 @@ local state, trace
 function M.open(prefix, count, seed)
   local function number(what) return tonumber(os.getenv(prefix .. "_" .. what) or "") end
   state = number "SEED" or seed or 2463534242
+  M.first = state
   trace = os.getenv(prefix .. "_TRACE")
   return number "COUNT" or count
 end

@@ -53,7 +53,8 @@ m:generate { ids = ids, length = 4, max_new_tokens = 2 } --! length is 4, and 3 
 m:generate { ids = ids, max_new_tokens = 1e12 } --! are left
 m:stream { ids = ids, top_k = 2 } --! m:stream: option 'top_k' does nothing
 m:generate({ ids = ids, top_p = 0.9, temperature = 0, max_new_tokens = 1 }).shape --> {1, 1}
-m:generate({ ids = tessera.tensor { ids }, max_new_tokens = 2 }):totable()[1][1] == m:generate({ ids = ids, max_new_tokens = 1 }):item() --> true
+m:generate { ids = tessera.tensor { ids } } --! tokens are f32[1,3], and have to be whole numbers
+m:generate({ ids = tessera.tensor({ ids }, { dtype = "i64" }), max_new_tokens = 2 }):totable()[1][1] == m:generate({ ids = ids, max_new_tokens = 1 }):item() --> true
 
 m "a text" --! hint: ids = tok:encode("..", {tensors = true}).ids
 m { ids = ids, mask = ids, types = ids, special = ids } --! hint: m{ids = e.ids, mask = e.mask}

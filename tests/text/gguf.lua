@@ -14,7 +14,7 @@ end
 local function text(s) return u(8, #s) .. s end
 local function f32(v) return tessera.tensor({ v }, { dtype = "f32" }):bytes() end
 
--- A file with metadata alone: strings, numbers, truth values, lists of strings, {f32 = ..} and {i32 = ..}.
+-- A file with metadata alone: strings, numbers, truth values, lists of strings or of lists of one, {f32 = ..} and {i32 = ..}.
 local function file(meta)
   local rows = {}
   for name, v in pairs(meta) do
@@ -28,8 +28,9 @@ local function file(meta)
       out = u(4, 9) .. u(4, v.f32 and 6 or 5) .. u(8, #list) .. table.concat(list)
     else
       local list = {}
-      for i, s in ipairs(v) do list[i] = text(s) end
-      out = u(4, 9) .. u(4, 8) .. u(8, #v) .. table.concat(list)
+      local deep = type(v[1]) == "table"
+      for i, s in ipairs(v) do list[i] = deep and u(4, 8) .. u(8, #s) .. text(s[1]) or text(s) end
+      out = u(4, 9) .. u(4, deep and 9 or 8) .. u(8, #v) .. table.concat(list)
     end
     rows[#rows + 1] = text("tokenizer.ggml." .. name) .. out
   end
@@ -75,4 +76,11 @@ hf.tokenizer(file { model = "rwkv", tokens = { "a" } }) --! vocabularies of 'rwk
 hf.tokenizer(file { model = "llama" }) --! it has no vocabulary (tokenizer.ggml.tokens)
 hf.tokenizer(file { model = "llama", tokens = { "a" }, scores = { f32 = { 1, 2 } } }) --! tokenizer.ggml.scores has 2 entries for 1 tokens
 hf.tokenizer(file { model = "llama", tokens = { "a" }, scores = { f32 = { 1 } }, bos_token_id = 7 }) --! tokenizer.ggml.bos_token_id is no token
+-- Entries of another kind than theirs.
+hf.tokenizer(file { model = "llama", tokens = { "a" }, scores = 1 }) --! tokenizer.ggml.scores is no list of numbers
+hf.tokenizer(file { model = "llama", tokens = { "a" }, scores = { "x" } }) --! tokenizer.ggml.scores is no list of numbers
+hf.tokenizer(file { model = "llama", tokens = { "a" }, scores = { f32 = { 1 } }, unknown_token_id = "a" }) --! tokenizer.ggml.unknown_token_id is no number
+hf.tokenizer(file { model = "bert", tokens = { "a" }, unknown_token_id = { "a" } }) --! tokenizer.ggml.unknown_token_id is no number
+hf.tokenizer(file { model = "gpt2", pre = "gpt-2", tokens = list, merges = { i32 = { 1 } } }) --! tokenizer.ggml.merges is missing, or no list of texts
+hf.tokenizer(file { model = "llama", tokens = { { "a" } }, scores = { f32 = { 1 } } }) --! tokenizer.ggml.tokens has an entry that is no text, number 0
 os.remove(path)

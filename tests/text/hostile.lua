@@ -26,6 +26,7 @@ of_json(model ',"decoder":{"type":"Bytes"}') --! decoder: there is no decoder 'B
 of_json(model ',"post_processor":{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"x","type_id":0}}],"pair":[]}') --! post_processor: 'x' of the template is none of 'special_tokens'
 of_json(model(',"normalizer":' .. ('{"type":"Sequence","normalizers":['):rep(600) .. ("]}"):rep(600))) --! arrays and objects stand too deep
 
+of_json(model(',"decoder":{"type":"Fuse"}')):bytes_of(0) --> a
 -- Little text that becomes much, and much text.
 local grows = of_json(model(',"normalizer":{"type":"Sequence","normalizers":[' .. ('{"type":"Replace","pattern":{"String":"a"},"content":"aaaaaaaaaa"},'):rep(12) .. '{"type":"NFC"}]}'))
 grows:encode "a" --! the text becomes longer than

@@ -78,7 +78,7 @@ typedef struct TsConvUnit {
   const TsConvWork *w;
   TsSteps x;
   int64_t channels, n;     /* in, out */
-  bool folded;             /* all places of the window stand beside the channels */
+  bool folded;             /* windows are rows of a matrix */
   int64_t q[3], before[3]; /* positions of the result with the window's; of padding */
   int64_t rows;            /* of all images */
   TsGpuConv k;
@@ -87,12 +87,15 @@ typedef struct TsConvUnit {
 /* Sizes of what the kernels read; false: it is not for them. */
 bool ts_conv_unit_plan(TsConvUnit *u, const TsConvWork *w, const TsSched *s);
 int ts_conv_unit_processors(const TsConvUnit *u, const TsSched *s); /* 0: none for this */
-/* The image, channels last and positions of a stride side by side; folded: what each window sees. */
+/* The image, channels last and positions of a stride side by side, or rows of windows. */
 int ts_conv_unit_image(TsConvUnit *u);
-/* Of weights as rows of so many numbers, [out, places, channels]: how far a place of an axis of the
- * window and a channel are from the next. By axis of the value. */
-void ts_conv_unit_folded(const TsConvUnit *u, int ndim, int64_t row, int64_t *stride);
 /* Of m [batch, .. ], an operand or the result, with q positions. */
 TsConvPadded ts_conv_unit_padded(const TsConvUnit *u, const TsMeta *m);
+
+/* ---- ir/lower/conv/folded.c: those of few channels. What each window sees; weights as such rows, and
+ * how far apart they lie there along each axis of the value, in rows of so many numbers. */
+int ts_conv_folded_image(TsConvUnit *u);
+int ts_conv_folded_weights(TsConvUnit *u);
+void ts_conv_folded_strides(const TsConvUnit *u, int ndim, int64_t row, int64_t *stride);
 
 #endif

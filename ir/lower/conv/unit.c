@@ -28,7 +28,6 @@ static TsConvPadded padded_image(const TsConvUnit *u) {
   for (int a = 3 - c->nd; a < 3; a++) {
     int i = 1 + a - (3 - c->nd);
     r.size[i] = u->q[a] * c->stride[a], r.first[i] = u->before[a];
-    if (u->folded) r.size[i] = (c->out[a] - 1) * c->stride[a] + reach(c, a) + 1;
     r.part[i] = r.size[i] - r.first[i] < c->in[a] ? r.size[i] - r.first[i] : c->in[a];
   }
   return r;
@@ -54,37 +53,11 @@ static int phases(TsConvUnit *u, int from, int64_t numel) {
   return to;
 }
 
-/* For each position what its window sees: places, then channels. Behind them are zeros. */
-static int windows(TsConvUnit *u, int from, const TsConvPadded *r) {
-  const TsConv *c = &u->w->c;
-  TsDtype d = u->w->d;
-  int64_t far[3], step = c->cg, at[3], own = u->channels, place = c->cg;
-  for (int a = 3, i = r->ndim - 1; a-- > 0;) {
-    far[a] = step, at[a] = own;
-    step *= a >= 3 - c->nd ? r->size[--i] : 1, own *= c->out[a];
-  }
-  int to = ts_steps_temp(&u->x, u->rows * u->channels * ts_dtypes[d].nbytes);
-  int64_t taps = c->window[0] * c->window[1] * c->window[2];
-  if (u->channels != c->cg * taps) ts_steps_fill(&u->x, to, d, u->rows * u->channels, 0);
-  TsStepsMove v = {.to = {.arg = to, .dtype = d}, .from = {.arg = from, .dtype = d}};
-  ts_steps_along(&v, c->batch, own, step);
-  for (int a = 3 - c->nd; a < 3; a++)
-    ts_steps_along(&v, c->out[a], at[a], far[a] * c->stride[a]);
-  for (int a = 3 - c->nd; a < 3; a++) {
-    int64_t near = place;
-    for (int b = a + 1; b < 3; b++) near *= c->window[b];
-    ts_steps_along(&v, c->window[a], near, far[a] * c->dilation[a]);
-  }
-  ts_steps_along(&v, c->cg, 1, 1);
-  ts_steps_move(&u->x, &v);
-  return to;
-}
-
 int ts_conv_unit_image(TsConvUnit *u) {
   const int64_t *stride = u->w->c.stride;
+  if (u->folded) return ts_conv_folded_image(u);
   TsConvPadded r = padded_image(u);
   int image = ts_conv_padded_in(&u->x, 0, &r);
-  if (u->folded) return windows(u, image, &r);
   bool strided = stride[0] > 1 || stride[1] > 1 || stride[2] > 1;
   return strided ? phases(u, image, ts_conv_padded_numel(&r)) : image;
 }
@@ -148,31 +121,9 @@ static bool round_channels(TsConvUnit *u) {
   return u->k.l == u->channels || u->k.channels == u->channels;
 }
 
-void ts_conv_unit_folded(const TsConvUnit *u, int ndim, int64_t row, int64_t *stride) {
-  const TsConvWork *w = u->w;
-  int64_t step = w->c.cg;
-  int first = w->last ? 1 : 2, nd = w->c.nd;
-  stride[0] = row, stride[w->last ? ndim - 1 : 1] = 1;
-  for (int i = nd; i-- > 0;) {
-    stride[first + i] = step;
-    step *= w->c.window[3 - nd + i];
-  }
-}
-
-static int folded_weights(TsConvUnit *u) {
-  TsStepsView own = ts_steps_in_view(&u->x, 1), to = {.dtype = own.dtype};
-  const TsMeta *m = &u->w->n->in[1]->meta;
-  int64_t numel = u->n * u->k.channels;
-  to.arg = ts_steps_temp(&u->x, numel * ts_dtypes[own.dtype].nbytes);
-  ts_conv_unit_folded(u, m->ndim, u->k.channels, to.stride);
-  ts_steps_fill(&u->x, to.arg, own.dtype, numel, 0);
-  ts_steps_copy(&u->x, m->ndim, m->dim, &to, &own);
-  return to.arg;
-}
-
 /* [out, taps, channels], with zeros behind the channels. */
 static int weights(TsConvUnit *u) {
-  if (u->folded) return folded_weights(u);
+  if (u->folded) return ts_conv_folded_weights(u);
   if (u->w->in_phases) return ts_conv_phase_weights(&u->x, u->w, true, u->k.channels);
   const TsMeta *m = &u->w->n->in[1]->meta;
   TsConvPadded r = ts_conv_padded(m, u->w->last ? m->ndim - 1 : !u->w->transposed);

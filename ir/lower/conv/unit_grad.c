@@ -73,7 +73,7 @@ static void put_weights(Grad *r, int sum) {
   TsStepsView own = ts_steps_out_view(&u->x, 0), to = own;
   TsStepsView from = {.arg = sum, .dtype = TS_DT_f32};
   if (u->folded) {
-    ts_conv_unit_folded(u, m->ndim, u->channels, from.stride);
+    ts_conv_folded_strides(u, m->ndim, u->channels, from.stride);
     ts_steps_copy(&u->x, m->ndim, m->dim, &own, &from);
     return;
   }

@@ -215,9 +215,9 @@ static V multiply(Product *p, V acc, V rows, V slot, V line, V stage, int64_t at
   TsTileType ta = ts_gpu_fragment(TS_DT_bf16, p->x.rows, deep),
              tb = ts_gpu_fragment(TS_DT_bf16, deep, p->x.cols);
   V left = ts_gpu_give(b, TS_TILE_load_rows, TS_GPU_IN(p->rows, rows, k), 1, &inside, &ta);
-  V right = ts_gpu_give(b, TS_TILE_unpack,
-                        TS_GPU_IN(p->sq, p->ss, slot, number(p, at), line, scale), 1, &inside,
-                        &tb);
+  V right =
+      ts_gpu_give(b, TS_TILE_unpack, TS_GPU_IN(p->sq, p->ss, slot, number(p, at), line, scale),
+                  1, &inside, &tb);
   if (!left || !right || !acc) return NULL;
   return ts_gpu_give(b, TS_TILE_mma, TS_GPU_IN(left, right, acc),
                      TS_GPU_SET({"unit", ts_gpu_word("mma")}), &acc->type);

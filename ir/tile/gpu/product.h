@@ -49,9 +49,10 @@ typedef struct TsGpuProduct {
 TsGpuProduct ts_gpu_product(TsDtype in, TsDtype out, bool transposed_a, bool transposed_b,
                             int rows, int cols);
 /* For these sizes, and so many matrices, on a GPU with so many multiprocessors: the tile whose
- * time is least by what was measured. */
+ * time is least by what was measured. late: what follows can be, in tiles for which it is. */
 TsGpuProduct ts_gpu_product_for(TsDtype in, TsDtype out, bool transposed_a, bool transposed_b,
-                                int64_t m, int64_t n, int64_t k, int64_t batch, int nsm);
+                                int64_t m, int64_t n, int64_t k, int64_t batch, int nsm,
+                                bool late);
 /* f32 as tf32; A as it lies, B transposed. */
 TsGpuProduct ts_gpu_product_tf32(int64_t m, int64_t n, int64_t k, int nsm);
 /* When bias and activation are known: whether they are late, and how many stages fit then. */

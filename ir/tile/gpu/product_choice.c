@@ -26,10 +26,17 @@ static bool reads_matrix(const TsGpuEpilogue *f) {
   return false;
 }
 
+/* Stages enough for what is left of the tile before: ir/tile/gpu/product_late.c. */
+static int64_t least_depth(int depth, int cols) { return (int64_t)depth * 2 * cols / 64; }
+
+static bool fits_late(int rows, int cols) {
+  return rows <= 2 * TS_GPU_GROUP_ROWS || cols <= 128;
+}
+
 bool ts_gpu_product_can_be_late(const TsGpuProduct *p) {
   const TsGpuEpilogue *f = p->epilogue;
   bool light = !p->activation || p->activation == TS_OP_relu;
-  bool fits = p->rows <= 2 * TS_GPU_GROUP_ROWS || p->cols <= 128;
+  bool fits = fits_late(p->rows, p->cols);
   if (ts_dtypes[p->in].nbytes > 2 || ts_dtypes[p->out].nbytes != 2 || !fits) return false;
   if (p->batch || p->residual || !light) return false;
   return !f || (f->narrow && (TsDtype)f->narrow->type.dtype == p->out &&
@@ -37,9 +44,8 @@ bool ts_gpu_product_can_be_late(const TsGpuProduct *p) {
 }
 
 void ts_gpu_product_settle(TsGpuProduct *p, int64_t k) {
-  int64_t least = (int64_t)p->depth * 2 * p->cols / 64;
   p->late = false;
-  p->late = ts_gpu_product_can_be_late(p) && k >= least;
+  p->late = ts_gpu_product_can_be_late(p) && k >= least_depth(p->depth, p->cols);
   if (ts_dtypes[p->in].nbytes <= 2) p->stages = stages_that_fit(p);
 }
 
@@ -82,13 +88,25 @@ static const Tile tile[] = {
     {128, 64, 2, 0.74, 3.7},   {128, 64, 1, 0.79, 3.0},   {64, 64, 1, 0.5, 3.0},
 };
 
-static double usec_of(const Tile *t, int64_t m, int64_t n, int64_t k, int64_t batch, int nsm) {
+/* What holds up a tile that is not late, in usec: its pieces, one after the other. A tile's speed was
+ * measured where it has DEEP numbers along k, and includes them there. */
+static double end_of(const Tile *t, int64_t k, bool late) {
+  enum { DEEP = 4096, DEPTH = 64 };
+  const double piece = 0.3;
+  if (k >= DEEP || (late && fits_late(t->rows, t->cols) && k >= least_depth(DEPTH, t->cols)))
+    return 0;
+  return piece * t->cols / 64 * (1 - (double)k / DEEP);
+}
+
+static double usec_of(const Tile *t, int64_t m, int64_t n, int64_t k, int64_t batch, int nsm,
+                      bool late) {
   const double flop = 6.15e6, memory = 4.0e6; /* of one multiprocessor, of all, in a usec */
   int64_t rows = (int64_t)t->rows * t->cluster, at_a_time = nsm / t->cluster;
   if (!at_a_time) return HUGE_VAL; /* fewer multiprocessors than a cluster has */
   int64_t tiles = ((m + rows - 1) / rows) * ((n + t->cols - 1) / t->cols) * batch;
   int64_t rounds = (tiles + at_a_time - 1) / at_a_time;
   double work = (double)rounds * (double)k * 2.0 * t->rows * t->cols / (flop * t->speed);
+  work += (double)rounds * end_of(t, k, late);
   double full = (double)tiles / (double)(rounds * at_a_time);
   double bytes = 2.0 * (double)batch *
                  ((double)m * (double)k + (double)k * (double)n + (double)m * (double)n);
@@ -109,7 +127,8 @@ static bool drifts(const Tile *t, int64_t m, int64_t n, int64_t k, int nsm) {
 }
 
 TsGpuProduct ts_gpu_product_for(TsDtype in, TsDtype out, bool transposed_a, bool transposed_b,
-                                int64_t m, int64_t n, int64_t k, int64_t batch, int nsm) {
+                                int64_t m, int64_t n, int64_t k, int64_t batch, int nsm,
+                                bool late) {
   const Tile *best = &tile[0];
   k = k * ts_dtypes[in].nbytes / 2; /* eight bits take half as long */
   if (ts_dtypes[in].nbytes > 2) {
@@ -118,7 +137,7 @@ TsGpuProduct ts_gpu_product_for(TsDtype in, TsDtype out, bool transposed_a, bool
     return ts_gpu_product(in, out, transposed_a, transposed_b, rows, cols);
   }
   for (size_t i = 1; i < sizeof tile / sizeof *tile; i++)
-    if (usec_of(&tile[i], m, n, k, batch, nsm) < usec_of(best, m, n, k, batch, nsm))
+    if (usec_of(&tile[i], m, n, k, batch, nsm, late) < usec_of(best, m, n, k, batch, nsm, late))
       best = &tile[i];
   TsGpuProduct p = ts_gpu_product(in, out, transposed_a, transposed_b, best->rows, best->cols);
   p.cluster = best->cluster;
@@ -128,7 +147,8 @@ TsGpuProduct ts_gpu_product_for(TsDtype in, TsDtype out, bool transposed_a, bool
 
 /* Bytes of a stage, and its time, are those of twice as many numbers of 16 bits. */
 TsGpuProduct ts_gpu_product_tf32(int64_t m, int64_t n, int64_t k, int nsm) {
-  TsGpuProduct p = ts_gpu_product_for(TS_DT_bf16, TS_DT_f32, false, true, m, n, 2 * k, 1, nsm);
+  TsGpuProduct p =
+      ts_gpu_product_for(TS_DT_bf16, TS_DT_f32, false, true, m, n, 2 * k, 1, nsm, false);
   p.in = TS_DT_f32;
   p.depth /= 2;
   p.tf32 = true;

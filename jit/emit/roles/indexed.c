@@ -5,8 +5,8 @@
  * are one load of 8 bytes, of a row of codes one of 2. (Operands that jit/emit/roles/warp.c
  * reads have pairs, 8 apart: the two do not meet.)
  *
- * Of a turned tile (jit/emit/roles/turned.c) codes are the unit's left operand, in the same order
- * of k, and a thread has one row of bf16.
+ * Of a turned tile (jit/emit/roles/turned.c) codes are the unit's left operand, in the same
+ * order of k, and a thread has one row of bf16.
  *
  * Four codes become four numbers by permutes of bytes, whose selectors they are: the upper
  * byte of the number, the lower one, and the sign, which the permute spreads over a byte.
@@ -111,13 +111,13 @@ void ts_roles_load_rows(TsRoles *m, const TsTileStmt *s) {
       V at = LLVMBuildGEP2(m->e->b, ts_emit_int_type(m->e, 8, 0), start, &by, 1, "");
       V in = there, four[2];
       if (left)
-        in = LLVMBuildAnd(m->e->b, in,
-                          LLVMBuildICmp(m->e->b, LLVMIntSGT, left,
-                                        ts_roles_int(m, (int64_t)k * STEP), ""),
-                          "");
+        in = LLVMBuildAnd(
+            m->e->b, in,
+            LLVMBuildICmp(m->e->b, LLVMIntSGT, left, ts_roles_int(m, (int64_t)k * STEP), ""),
+            "");
       load_four(m, at, in, four);
-      V *mine = m->turned ? to + (ptrdiff_t)2 * k
-                          : to + (ptrdiff_t)4 * (r / 2 * steps + k) + r % 2;
+      V *mine =
+          m->turned ? to + (ptrdiff_t)2 * k : to + (ptrdiff_t)4 * (r / 2 * steps + k) + r % 2;
       mine[0] = four[0], mine[m->turned ? 1 : 2] = four[1];
     }
   }

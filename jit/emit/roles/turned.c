@@ -1,14 +1,14 @@
-/* Products of warps of a tile of 8 rows: the unit takes 16 rows of its left operand and 8 columns
- * of its right one, so the two change places: columns of the tile are rows of the unit. A row
- * costs half of the unit's steps that way, and the rows' numbers are two registers a step, as one
- * load of 8 bytes brings them.
+/* Products of warps of a tile of 8 rows: the unit takes 16 rows of its left operand and 8
+ * columns of its right one, so the two change places: columns of the tile are rows of the unit.
+ * A row costs half of the unit's steps that way, and the rows' numbers are two registers a
+ * step, as one load of 8 bytes brings them.
  *
- * Of sums a thread has two neighbouring columns of each 16 in two neighbouring rows. Which of the
- * two columns is the unit's row g and which is row g + 8 differs between the upper and lower half
- * of the threads: so the eight rows of shared memory that a warp reads at a time are all different
- * modulo 8, as its banks want it. Fragments keep that order; pairs are exchanged where they come from
- * memory and go there. The chain of an element is the same: the unit adds 16 products,
- * whichever factor comes first. */
+ * Of sums a thread has two neighbouring columns of each 16 in two neighbouring rows. Which of
+ * the two columns is the unit's row g and which is row g + 8 differs between the upper and
+ * lower half of the threads: so the eight rows of shared memory that a warp reads at a time are
+ * all different modulo 8, as its banks want it. Fragments keep that order; pairs are exchanged
+ * where they come from memory and go there. The chain of an element is the same: the unit adds
+ * 16 products, whichever factor comes first. */
 #include "jit/emit/roles/emit.h"
 
 typedef LLVMValueRef V;
@@ -58,8 +58,7 @@ static void multiply(TsRoles *m, V *sum, const V *codes, const V *rows) {
                        "{$4, $5, $6, $7}, {$8, $9}, {$0, $1, $2, $3};",
                        "=f,=f,=f,=f,r,r,r,r,r,r,0,1,2,3", 10, in, false);
   static const int at[4] = {0, 2, 1, 3}; /* the unit has a column's two rows side by side */
-  for (int i = 0; i < 4; i++)
-    sum[at[i]] = LLVMBuildExtractValue(m->e->b, all, (unsigned)i, "");
+  for (int i = 0; i < 4; i++) sum[at[i]] = LLVMBuildExtractValue(m->e->b, all, (unsigned)i, "");
 }
 
 void ts_roles_turned_product(TsRoles *m, const TsTileStmt *s) {

@@ -31,6 +31,9 @@ local INNER = {
 local SANDWICH = { ["ffn_norm"] = "pre_feedforward_layernorm", ["post_attention_norm"] = "post_attention_layernorm",
   ["post_ffw_norm"] = "post_feedforward_layernorm" }
 
+-- A head's share of the stream, where the file says both; what it lacks is said later, all at once.
+local function of_heads(c) return c.hidden_size and c.num_attention_heads and c.hidden_size / c.num_attention_heads end
+
 -- Other names of an architecture, and what its configuration has beside the keys: more(c, value).
 local function layers(text) return function(i) return text .. "." .. i .. "." end end
 local ARCHITECTURE = {}
@@ -63,7 +66,7 @@ function ARCHITECTURE.gemma(c) c.model_type, c.norm_weights_whole = "gemma", tru
 local function gemma(kind, largest)
   return function(c)
     c.model_type, c.norm_weights_whole = kind, true
-    c.query_pre_attn_scalar = c.num_hidden_layers == largest and c.hidden_size / c.num_attention_heads or c.head_dim
+    c.query_pre_attn_scalar = c.num_hidden_layers == largest and of_heads(c) or c.head_dim
     return { inner = SANDWICH }
   end
 end
@@ -103,7 +106,7 @@ end
 function ARCHITECTURE.gptneox(c, m)
   c.model_type, c.layer_norm_eps, c.qkv_whole = "gpt_neox", m.number "attention.layer_norm_epsilon", true
   c.use_parallel_residual = m.meta["gptneox.use_parallel_residual"]
-  c.partial_rotary_factor = (m.number "rope.dimension_count" or 0) / (c.hidden_size / c.num_attention_heads)
+  c.partial_rotary_factor = (m.number "rope.dimension_count" or 0) / (of_heads(c) or 1)
   return { layer = layers "gpt_neox.layers",
     outer = { ["token_embd.weight"] = "gpt_neox.embed_in.weight", ["output_norm.weight"] = "gpt_neox.final_layer_norm.weight",
       ["output_norm.bias"] = "gpt_neox.final_layer_norm.bias", ["output.weight"] = "embed_out.weight" },

@@ -12,13 +12,30 @@ local MARK = "\226\150\129" -- ▁, which stands for a space
 
 local function fail(path, what, ...) core.fail(("%s: %s"):format(shown(path), what:format(...))) end
 
+local function entry(meta, name) return meta["tokenizer.ggml." .. name] end
+
 -- A list of numbers, or nil.
-local function numbers(v)
+local function numbers(path, meta, name)
+  local v = entry(meta, name)
   if v == nil then return nil end
-  return core.is_tensor(v) and v:reshape(-1):totable() or v
+  if not core.is_tensor(v) then fail(path, "tokenizer.ggml.%s is no list of numbers", name) end
+  return v:reshape(-1):totable()
 end
 
-local function entry(meta, name) return meta["tokenizer.ggml." .. name] end
+-- The id of a token, or of which one it is where the file does not say.
+local function id_of(path, meta, name, default)
+  local id = entry(meta, name)
+  if id == nil then return default end
+  if type(id) ~= "number" then fail(path, "tokenizer.ggml.%s is no number", name) end
+  return id
+end
+
+-- A list of texts.
+local function need_texts(path, name, list)
+  for i, s in ipairs(list) do
+    if type(s) ~= "string" then fail(path, "tokenizer.ggml.%s has an entry that is no text, number %d", name, i - 1) end
+  end
+end
 
 local function split(regex)
   return { type = "Split", pattern = { Regex = regex }, behavior = "Isolated", invert = false }
@@ -91,7 +108,8 @@ function kinds.gpt2(path, meta, tokens, types)
   for i, regex in ipairs(row.list) do steps[i] = split(regex) end
   local t = { model = { type = "BPE", vocab = vocabulary(tokens), merges = entry(meta, "merges"), ignore_merges = row.whole or false },
     added_tokens = added(tokens, types), post_processor = template(path, meta, tokens, row.bos and "bos_token_id") }
-  if type(t.model.merges) ~= "table" then fail(path, "tokenizer.ggml.merges is missing") end
+  if type(t.model.merges) ~= "table" or core.is_tensor(t.model.merges) then fail(path, "tokenizer.ggml.merges is missing, or no list of texts") end
+  need_texts(path, "merges", t.model.merges)
   if row.marked then
     t.model.byte_fallback = true
     t.normalizer = { type = "Replace", pattern = { String = " " }, content = MARK }
@@ -108,7 +126,7 @@ kinds.gemma4 = kinds.gpt2
 function kinds.llama(path, meta, tokens, types, scores)
   if not scores then fail(path, "tokenizer.ggml.scores is missing") end
   local prefix = entry(meta, "add_space_prefix") ~= false
-  local unk = entry(meta, "unknown_token_id") or 0
+  local unk = id_of(path, meta, "unknown_token_id", 0)
   local spaces = { type = "Replace", pattern = { String = " " }, content = MARK }
   local back = { { type = "Replace", pattern = { String = MARK }, content = " " }, { type = "ByteFallback" }, { type = "Fuse" } }
   if prefix then back[#back + 1] = { type = "Strip", content = " ", start = 1, stop = 0 } end
@@ -126,7 +144,7 @@ function kinds.bert(path, meta, tokens, types)
     elseif s:sub(1, #MARK) == MARK then named[i] = s:sub(#MARK + 1)
     else named[i] = "##" .. s end
   end
-  local unk = entry(meta, "unknown_token_id") or 100
+  local unk = id_of(path, meta, "unknown_token_id", 100)
   local lower = true
   for i, s in ipairs(named) do
     if s:find "^%u%l+$" then lower = false break end
@@ -167,7 +185,7 @@ function kinds.t5(path, meta, tokens, types, scores)
     steps[#steps + 1] = { type = "Replace", pattern = { Regex = " {2,}" }, content = " " }
   end
   local prepend = entry(meta, "add_space_prefix") == false and "never" or "always"
-  return { model = { type = "Unigram", vocab = vocab, unk_id = entry(meta, "unknown_token_id") or 2 },
+  return { model = { type = "Unigram", vocab = vocab, unk_id = id_of(path, meta, "unknown_token_id", 2) },
     normalizer = steps[1] and sequence("normalizers", steps), added_tokens = added(tokens, types),
     pre_tokenizer = { type = "Metaspace", replacement = MARK, prepend_scheme = prepend, split = true },
     decoder = { type = "Metaspace", replacement = MARK, prepend_scheme = prepend, split = true },
@@ -182,7 +200,8 @@ function tokenizer_gguf.json(path, meta)
   if not make then
     fail(path, "vocabularies of '%s' are not read\n  hint: of bert, gemma4, gpt2, llama and t5 they are", shown(tostring(name)))
   end
-  local types, scores = numbers(entry(meta, "token_type")), numbers(entry(meta, "scores"))
+  need_texts(path, "tokens", tokens)
+  local types, scores = numbers(path, meta, "token_type"), numbers(path, meta, "scores")
   for what, list in pairs { token_type = types, scores = scores } do
     if #list ~= #tokens then fail(path, "tokenizer.ggml.%s has %d entries for %d tokens", what, #list, #tokens) end
   end

@@ -60,6 +60,7 @@ local function measure(train, model, o)
   if seconds then
     tessera.autotune.budget { ms = 1000 * seconds, total = 1000 * seconds, candidates = 31 }
     tessera.autotune.tune(train.step)
+    io.stderr:write(tessera.autotune.report(), "\n")
     dofile "scripts/bench/tuned_rows.lua"(device, 2)
     line(timed())
   end

@@ -45,7 +45,7 @@ typedef struct Plan {
 static Loaded load(const Plan *x, const int64_t *size) {
   int nsm = gpu->processors;
   TsGpuProduct p = ts_gpu_product_for(TS_DT_bf16, TS_DT_bf16, false, true, size[0], size[1],
-                                      size[2], 1, nsm);
+                                      size[2], 1, nsm, true);
   if (x->rows) {
     p = ts_gpu_product(TS_DT_bf16, TS_DT_bf16, false, true, x->rows, x->cols);
     p.cluster = x->cluster;

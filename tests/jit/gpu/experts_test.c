@@ -1,6 +1,7 @@
 /* PTX of products of experts (ir/tile/gpu/experts.c) in the sizes of gpt-oss, of one row to
- * thousands: assembled where ptxas is found, without spills. "print i" prints the PTX of case
- * i. */
+ * thousands: what they read ahead of the launch in front; assembled where ptxas is found,
+ * without spills. "print i" prints the PTX of case i. */
+#include "ir/tile/ahead.h"
 #include "ir/tile/gpu/experts.h"
 #include "jit/compile/llvm.h"
 #include "tests/jit/gpu/ptxas.h"
@@ -10,8 +11,9 @@ typedef struct Case {
 } Case;
 
 static const Case all[] = {{4, 32, 5760, 2880},   {4, 128, 2880, 2880},   {28, 32, 5760, 2880},
-                           {256, 32, 2880, 2880}, {2048, 32, 5760, 2880}, {8, 4, 96, 64}};
-enum { CASES = sizeof all / sizeof *all };
+                           {256, 32, 2880, 2880}, {2048, 32, 5760, 2880}, {8, 4, 96, 64},
+                           {4, 8, 128, 288},      {7, 8, 128, 320}};
+enum { CASES = sizeof all / sizeof *all, AHEAD = 1 << 1 | 1 << 2 | 1 << 3 };
 
 static void say(const void *of, const char *what) {
   const Case *c = of;
@@ -40,6 +42,8 @@ int main(int argc, char **argv) {
       ts_tile_free(k);
       continue;
     }
+    if (ts_tile_ahead(k) != AHEAD)
+      failed++, say(&all[i], "other parameters are read ahead than codes, scales and places");
     if (argc > 2 && atoi(argv[2]) == i) { /* alone */
       TsGpuRoles info;
       TsText ptx = {0};

@@ -441,7 +441,7 @@ typedef struct Plan {
 static TsGpuProduct plan_of(const Plan *x, const Shape *s) {
   int nsm = gpu->processors;
   TsDtype out = ts_dtypes[s->d].nbytes == 1 ? TS_DT_bf16 : s->d;
-  TsGpuProduct p = ts_gpu_product_for(s->d, out, s->ta, s->tb, s->m, s->n, s->k, 1, nsm);
+  TsGpuProduct p = ts_gpu_product_for(s->d, out, s->ta, s->tb, s->m, s->n, s->k, 1, nsm, true);
   if (x->rows) p = ts_gpu_product(s->d, out, s->ta, s->tb, x->rows, x->cols);
   if (x->cluster) p.cluster = x->cluster;
   if (x->late >= 0) ts_gpu_product_settle(&p, s->k);

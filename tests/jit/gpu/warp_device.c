@@ -122,7 +122,7 @@ static TsGpuProduct roles_of(TsGpuWarpUnit unit, TsDtype in, TsDtype out, int la
                              int64_t n, int64_t k) {
   bool ta = layout & 1, tb = layout & 2;
   if (unit == TS_GPU_UNIT_tf32) return ts_gpu_product_tf32(m, n, k, machine.processors);
-  return ts_gpu_product_for(in, out, ta, tb, m, n, k, 1, machine.processors);
+  return ts_gpu_product_for(in, out, ta, tb, m, n, k, 1, machine.processors, true);
 }
 
 static void by_roles(Problem *p, TsGpuWarpUnit unit, int layout) {

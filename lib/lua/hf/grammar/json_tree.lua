@@ -80,7 +80,7 @@ end
 function tree.text(v)
   if v == tree.NULL then return "null" end
   if type(v) == "string" then
-    return require("tessera.hf.jinja.json").write({ spend = function() end }, v, {})
+    return require("tessera.hf.jinja.json").write(require("tessera.hf.jinja.values").UNBOUNDED, v, {})
   end
   if type(v) == "number" then
     if v % 1 == 0 and math.abs(v) < 1e15 then return ("%.0f"):format(v) end

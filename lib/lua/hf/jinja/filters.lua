@@ -87,7 +87,8 @@ end
 -- The number a text is, as Python reads it, or nil.
 local function read_float(s)
   s = strings.strip(s):gsub("(%d)_(%d)", "%1%2")
-  if s:find "^[-+]?%.?%d[%d.]*[eE]?[-+]?%d*$" then return strings.number((s:gsub("^%+", ""))) end
+  local behind = s:match "^[-+]?%.?%d[%d.]*()" -- of one pattern for all, every digit would be tried in two places
+  if behind and s:find("^[eE]?[-+]?%d*$", behind) then return strings.number((s:gsub("^%+", ""))) end
   local sign, word = s:lower():match "^([-+]?)(%a+)$"
   if word == "inf" or word == "infinity" then return sign == "-" and -math.huge or math.huge end
   if word == "nan" then return 0 / 0 end
@@ -172,7 +173,8 @@ function filters.indent(env, v, args, named)
   end
   if type(values.defined(v)) ~= "string" then fail("'%s' object cannot be indented: it is no text", values.type_name(v)) end
   local lines = strings.lines(v .. "\n")
-  env:room(#lines * #step)
+  env:spend(#lines)
+  env:room(#lines * #step + #v)
   local out = {}
   for i, line in ipairs(lines) do
     out[i] = (i > 1 and (line ~= "" or values.truth(given(blank, false)))) and step .. line or line
@@ -217,9 +219,9 @@ function filters.wordcount(env, v)
 end
 
 function filters.escape(env, v)
-  local s = require("tessera.hf.jinja.markup").escape(str(v, env))
-  env:room(#s)
-  return s
+  local s = str(v, env)
+  env:grows(s, "[&<>'\"]", 4)
+  return require("tessera.hf.jinja.markup").escape(s)
 end
 filters.e, filters.forceescape = filters.escape, filters.escape
 
@@ -232,8 +234,9 @@ function filters.attr(env, v, args)
 end
 
 function filters.urlencode(env, v)
-  local operators = str(v, env)
-  return (operators:gsub("[^%w_.%-~/]", function(c) return ("%%%02X"):format(c:byte()) end))
+  local s = str(v, env)
+  env:grows(s, "[^%w_.%-~/]", 2)
+  return (s:gsub("[^%w_.%-~/]", function(c) return ("%%%02X"):format(c:byte()) end))
 end
 
 require "tessera.hf.jinja.list_filters"(filters)

@@ -25,9 +25,24 @@ local function whole(text)
   return n
 end
 
+-- Pieces of a text, whose length is known before it is made.
+local function pieces(env)
+  local out, n, size = {}, 0, 0
+  local function put(s)
+    n, size = n + 1, size + #s
+    out[n] = s
+    env:spend(1)
+  end
+  return put, function()
+    env:room(size)
+    return table.concat(out)
+  end
+end
+
 --- text % values: args a tuple; is_tuple: whether it was one; map: a dictionary, for %(name)s.
 function format.percent(env, text, args, is_tuple, map)
-  local out, at, used = {}, 1, 0
+  local put, whole_text = pieces(env)
+  local at, used = 1, 0
   local function take()
     used = used + 1
     if used > args.n then fail "not enough arguments for format string" end
@@ -36,13 +51,13 @@ function format.percent(env, text, args, is_tuple, map)
   while true do
     local i = text:find("%", at, true)
     if not i then break end
-    out[#out + 1] = text:sub(at, i - 1)
+    put(text:sub(at, i - 1))
     local name, from = text:match("^%%%(([^)]*)%)()", i)
     local flags, width, precision, conv, stop = text:match("^([-+ #0]*)(%d*)(%.?%d*)[hlL]?(.)()", from or i + 1)
     if not conv then fail "incomplete format" end
     at = stop
     if conv == "%" then
-      out[#out + 1] = "%"
+      put("%")
     else
       local v
       if name then
@@ -83,16 +98,14 @@ function format.percent(env, text, args, is_tuple, map)
       else
         fail("unsupported format character '%s' (0x%x) at index %d", conv, conv:byte(), stop - 2)
       end
-      out[#out + 1] = s
+      put(s)
     end
   end
-  out[#out + 1] = text:sub(at)
+  put(text:sub(at))
   -- A list stands for a mapping as well, of which nothing need be taken.
   if not is_tuple and args.n == 1 and values.kind(args[1]) == "list" then map = args[1] end
   if not map and used < args.n then fail "not all arguments converted during string formatting" end
-  local all = table.concat(out)
-  env:room(#all)
-  return all
+  return whole_text()
 end
 
 local function grouped(digits)
@@ -150,15 +163,16 @@ end
 --- str.format
 function format.braces(env, text, args, named)
   local operators = require "tessera.hf.jinja.operators"
-  local by_name, auto, out, at = {}, 0, {}, 1
+  local put, whole_text = pieces(env)
+  local by_name, auto, at = {}, 0, 1
   for _, p in ipairs(named) do by_name[p[1]] = p[2] end
   while true do
     local i = text:find("[{}]", at)
     if not i then break end
-    out[#out + 1] = text:sub(at, i - 1)
+    put(text:sub(at, i - 1))
     local c, two = text:sub(i, i), text:sub(i, i + 1)
     if two == "{{" or two == "}}" then
-      out[#out + 1] = c
+      put(c)
       at = i + 2
     elseif c == "}" then
       fail "Single '}' encountered in format string"
@@ -183,17 +197,16 @@ function format.braces(env, text, args, named)
         if item ~= "" then v = operators.item(env, v, tonumber(item) or item) end
       end
       if conv == "!r" then v = print_.repr(v, env) elseif conv == "!s" then v = print_.str(v, env) end
-      out[#out + 1] = one(env, v, spec)
+      put(one(env, v, spec))
     end
   end
-  out[#out + 1] = text:sub(at)
-  local all = table.concat(out)
-  env:room(#all)
-  return all
+  put(text:sub(at))
+  return whole_text()
 end
 
 --- The time of the render, as strftime has it.
 function format.time(env, form)
+  env:grows(form, "%%.", 64)
   local known = "aAbBcdDeFgGhHIjklmMnpPrRsSTtuUVwWxXyYzZ%"
   local text = form:gsub("%%(%-?)(.)", function(minus, c)
     if c == "f" then return "000000" end

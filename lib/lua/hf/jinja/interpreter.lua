@@ -1,5 +1,5 @@
 -- Runs the tree of a template. An environment bounds what a template may do: work, in which every node and every 16 bytes of text
--- count, calls in calls, and bytes of text.
+-- count, calls in calls, bytes of a text, and memory: while the work goes on, what Lua holds is looked at.
 
 local values = require "tessera.hf.jinja.values"
 local operators = require "tessera.hf.jinja.operators"
@@ -15,17 +15,46 @@ Env.__index = Env
 
 local MOST_WORK = 30e6
 local MOST_BYTES = 64 * 1024 * 1024
+local MOST_MEMORY = 160 * 1024 -- KiB beside what was there
 local DEEPEST = 150 -- calls of macros in calls of macros
+local LOOK = 50000 -- steps from look to look
+local OFTEN = 32 * 1024 -- KiB between collections of garbage
+
+-- Whether there is room for so many KiB more. Garbage is collected where it seems to be little.
+local function look(self, kib)
+  local held = collectgarbage "count" + kib
+  if held < self.collect then return end
+  collectgarbage()
+  held = collectgarbage "count" + kib
+  if held > self.memory then fail("the template takes more than %d MiB", MOST_MEMORY / 1024) end
+  self.collect = math.max(self.memory, held + OFTEN)
+end
+
+-- Work has come to where something is looked at.
+local function reached(self)
+  if self.work > MOST_WORK then fail("the template takes more than %d million steps", MOST_WORK / 1e6) end
+  look(self, 0)
+  self.stop = math.min(self.work + LOOK, MOST_WORK)
+end
 
 function Env:spend(n)
   self.work = self.work + n
-  if self.work > MOST_WORK then fail("the template takes more than %d million steps", MOST_WORK / 1e6) end
+  if self.work > self.stop then reached(self) end
+  if n > LOOK then look(self, n / 64) end -- a list of so many items
 end
 
 --- Before a text of n bytes is made.
 function Env:room(n)
   if n > MOST_BYTES then fail("a text of %.0f bytes is made, %d MiB are the most", n, MOST_BYTES / 2 ^ 20) end
   self:spend(n / 16)
+  if n > 2 ^ 20 then look(self, n / 1024) end
+end
+
+--- Before signs of a text that the pattern has become `more` bytes longer each.
+function Env:grows(s, pattern, more)
+  if #s < 2 ^ 16 then return self:spend(#s / 16) end
+  local _, n = s:gsub(pattern, "")
+  self:room(#s + n * more)
 end
 
 -- ---- scopes: variables by name, and the scope around
@@ -62,7 +91,10 @@ local function write(env, out, text)
   env:spend(#text / 16)
 end
 
-local function text_of(out) return table.concat(out, "", 1, out.n) end
+local function text_of(out)
+  values.room(out.bytes)
+  return table.concat(out, "", 1, out.n)
+end
 
 -- ---- expressions
 local E = {} -- by kind of node: value
@@ -70,7 +102,7 @@ local run -- statements
 
 local function eval(env, node, scope)
   env.work = env.work + 1
-  if env.work > MOST_WORK then fail("the template takes more than %d million steps", MOST_WORK / 1e6) end
+  if env.work > env.stop then reached(env) end
   local line = env.line
   env.line = node.line or line
   local v = E[node.t](env, node, scope)
@@ -200,6 +232,7 @@ end
 function Env:filter(name, v, args, named)
   local f = require("tessera.hf.jinja.filters")[name]
   if not f then fail("No filter named '%s'.", name) end
+  if type(v) == "string" then self:spend(#v / 16) end
   return markup.filter(name, f, self, v, args, named, print_.str)
 end
 function Env:test(name, v, args, named)
@@ -413,18 +446,28 @@ function run(env, list, scope, out)
   for i = 1, #list do
     local node = list[i]
     env.work = env.work + 1
+    if env.work > env.stop then reached(env) end
     env.line = node.line or env.line
     local leave = S[node.t](env, node, scope, out)
     if leave then return leave end
   end
 end
 
+-- Whether the render before has left much garbage, which is none of the next one's.
+local heavy = false
+
 --- Renders a tree: context is variables by name. Gives the text, and {from, to} of what stood in generation blocks.
 return function(tree, context, now)
   local out = buffer()
-  local env = setmetatable({ work = 0, depth = 0, line = 1, context = context, generated = {}, root = out, top = inner(nil, tree.unset), now = now }, Env)
+  if heavy then collectgarbage() end
+  local held = collectgarbage "count"
+  local env = setmetatable({ work = 0, stop = LOOK, memory = held + MOST_MEMORY, collect = held + MOST_MEMORY, depth = 0, line = 1, context = context, generated = {}, root = out, top = inner(nil, tree.unset), now = now }, Env)
   env.truth = truth
+  local before = values.enter(env)
   local ok, why = pcall(run, env, tree, env.top, out)
+  values.enter(before)
+  heavy = collectgarbage "count" > held + OFTEN
+  if not ok and type(why) == "string" and why:find "stack overflow" then why = { jinja = true, message = "maximum recursion depth exceeded" } end
   if not ok then
     if type(why) == "table" and why.jinja and not why.line then why.line = env.line end
     error(why, 0)

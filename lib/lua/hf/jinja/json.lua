@@ -40,15 +40,22 @@ end
 
 --- o: {ascii, indent (text of one step), item (between items), colon, sort}
 function json.write(env, v, o)
-  local out, n = {}, 0
+  local out, n, size = {}, 0, 0
   local function put(s)
     n = n + 1
     out[n] = s
+    size = size + #s
     env:spend(1 + #s / 16)
+    if size > 2 ^ 20 and n % 256 == 1 then env:room(size) end
+  end
+  local function text(s)
+    env:grows(s, o.ascii and '[%c"\\\127-\255]' or '[%c"\\]', 5)
+    return quoted(s, o.ascii)
   end
   local write
   local function group(open, close, count, depth, each)
     if count == 0 then return put(open .. close) end
+    if o.indent then env:room(#o.indent * depth) end
     local line = o.indent and "\n" .. o.indent:rep(depth) or ""
     put(open)
     put(line)
@@ -65,7 +72,7 @@ function json.write(env, v, o)
   function write(x, depth)
     if depth > DEEPEST then fail "maximum recursion depth exceeded while encoding a JSON object" end
     local k = values.kind(x)
-    if k == "str" or k == "markup" then put(quoted(k == "str" and x or x.s, o.ascii))
+    if k == "str" or k == "markup" then put(text(k == "str" and x or x.s))
     elseif k == "int" then put(("%.0f"):format(x))
     elseif k == "bool" then put(x and "true" or "false")
     elseif k == "none" then put "null"
@@ -74,10 +81,11 @@ function json.write(env, v, o)
       group("[", "]", x.n, depth, function(i) write(x[i], depth + 1) end)
     elseif k == "dict" then
       local keys = {}
+      env:spend(x.n)
       for i = 1, x.n do keys[i] = x.keys[i] end
       if o.sort then table.sort(keys, function(a, b) return values.less(a, b) end) end
       group("{", "}", x.n, depth, function(i)
-        put(quoted(name_of(keys[i]), o.ascii))
+        put(text(name_of(keys[i])))
         put(o.colon)
         write(values.get(x, keys[i]), depth + 1)
       end)
@@ -86,6 +94,7 @@ function json.write(env, v, o)
     end
   end
   write(v, 1)
+  env:room(size)
   return table.concat(out)
 end
 

@@ -43,18 +43,17 @@ end
 
 -- Sorts stably; table.sort is not.
 local function sorted(env, list, key, reverse)
-  local rows = {}
-  for i = 1, list.n do rows[i] = { key(list[i]), i, list[i] } end
+  local keys, order, out = {}, {}, { n = list.n }
   env:spend(list.n * 8)
+  for i = 1, list.n do keys[i], order[i] = key(list[i]), i end
   local function less(a, b)
-    local x, y = a[1], b[1]
+    local x, y = keys[a], keys[b]
     if values.less(x, y, "<") then return not reverse end
     if values.less(y, x, "<") then return reverse or false end
-    return a[2] < b[2]
+    return a < b
   end
-  if #rows == 2 or #rows > 1 then table.sort(rows, less) end
-  local out = { n = list.n }
-  for i, row in ipairs(rows) do out[i] = row[3] end
+  if list.n > 1 then table.sort(order, less) end
+  for i, at in ipairs(order) do out[i] = list[at] end
   return values.list(out)
 end
 
@@ -92,7 +91,8 @@ return function(filters)
     for i = 1, list.n do
       parts[i] = print_.str(get(list[i]), env)
       size = size + #parts[i] + #sep
-      if size > 2 ^ 20 then env:room(size) end
+      env:spend(1)
+      if size > 2 ^ 20 and i % 4096 == 1 then env:room(size) end
     end
     env:room(size)
     return table.concat(parts, sep)
@@ -107,6 +107,7 @@ return function(filters)
     end
     local list = values.items(v, env)
     local out = { n = list.n }
+    env:spend(list.n)
     for i = 1, list.n do out[i] = list[list.n - i + 1] end
     return values.list(out, "generator")
   end
@@ -149,6 +150,7 @@ return function(filters)
   function filters.unique(env, v, args, named)
     local sensitive, attribute = read("unique", args, named, { "case_sensitive", "attribute" })
     local list, seen, out, n = values.items(v, env), {}, {}, 0
+    env:spend(list.n)
     local key = getter(env, attribute, not is(sensitive) and lowered or nil)
     for i = 1, list.n do
       local k = values.key_of(key(list[i]))
@@ -183,6 +185,7 @@ return function(filters)
     local attribute, start = read("sum", args, named, { "attribute", "start" })
     local list, get = values.items(v, env), getter(env, attribute)
     local total = given(start, 0)
+    env:spend(list.n)
     for i = 1, list.n do total = operators.binary(env, "+", total, get(list[i])) end
     return total
   end
@@ -191,6 +194,7 @@ return function(filters)
     local size, fill = read("batch", args, named, { "linecount", "fill_with" }, 1)
     local n = number(size) or fail "a size is a number"
     local list, out, row = values.items(v, env), {}, nil
+    env:spend(list.n)
     for i = 1, list.n do
       if not row or row.n == n then
         row = values.list { n = 0 }
@@ -213,7 +217,7 @@ return function(filters)
     local count, fill = read("slice", args, named, { "slices", "fill_with" }, 1)
     local list, n = values.items(v, env), number(count)
     if not n or n < 1 then fail "integer division or modulo by zero" end
-    env:spend(n)
+    env:spend(n + list.n)
     local each, more, at, out = math.floor(list.n / n), list.n % n, 0, {}
     for i = 1, n do
       local row = values.list { n = each + (i <= more and 1 or 0) }
@@ -270,6 +274,7 @@ return function(filters)
     end
     local list = values.items(v, env)
     local out = { n = list.n }
+    env:spend(list.n)
     for i = 1, list.n do out[i] = each(list[i]) end
     return values.list(out, "generator")
   end

@@ -22,17 +22,25 @@ function markup.escape(v, str)
   return ((str and str(v) or v):gsub("[&<>'\"]", HTML))
 end
 
+local DEEPEST = 200
+
 -- A value whose text is escaped; numbers and the like have nothing to escape.
-local function escaped(v)
-  if type(v) == "string" then return markup.escape(v) end
+local function escaped(v, depth)
+  depth = (depth or 0) + 1
+  if depth > DEEPEST then values.fail "maximum recursion depth exceeded" end
+  if type(v) == "string" then
+    values.room(#v * 5)
+    return markup.escape(v)
+  end
+  values.spend(1 + (type(v) == "table" and v.n or 0))
   if type(v) == "table" and (v.kind == "list" or v.kind == "tuple") then
     local out = { n = v.n }
-    for i = 1, v.n do out[i] = escaped(v[i]) end
+    for i = 1, v.n do out[i] = escaped(v[i], depth) end
     return values.list(out, v.kind)
   end
   if type(v) == "table" and v.kind == "dict" then
     local d = values.dict()
-    for i = 1, v.n do values.set(d, v.keys[i], escaped(values.get(v, v.keys[i]))) end
+    for i = 1, v.n do values.set(d, v.keys[i], escaped(values.get(v, v.keys[i]), depth)) end
     return d
   end
   return markup.text(v)

@@ -47,9 +47,10 @@ end
 local function cut(env, s, sep, most)
   local parts, at, n = {}, 1, 0
   while most < 0 or n < most do
-    local i, e = s:find(sep, at, true)
+    local i, e = strings.find(s, sep, at)
     if not i then break end
     n = n + 1
+    env:spend(1)
     parts[n] = s:sub(at, i - 1)
     at = e + 1
   end
@@ -100,31 +101,20 @@ function str.rsplit(env, s, args, named)
     if most < 0 or all.n <= most + 1 then return all end
     local parts, rest = {}, strings.rstrip(s)
     for i = all.n, all.n - most + 1, -1 do
-      table.insert(parts, 1, all[i])
+      env:spend(#rest / 16)
+      parts[most - all.n + i + 1] = all[i]
       rest = strings.rstrip(rest:sub(1, #rest - #all[i]))
     end
-    table.insert(parts, 1, rest)
+    parts[1] = rest
     return pieces(env, parts)
   end
   if type(sep) ~= "string" then fail("must be str or None, not %s", values.type_name(sep)) end
   if sep == "" then fail "empty separator" end
-  -- Cut from the right: separators that overlap are found from there.
-  local parts, stop, n = {}, #s, 0
-  local at = #s - #sep + 1
-  while at >= 1 and (most < 0 or n < most) do
-    if s:sub(at, at + #sep - 1) == sep then
-      n = n + 1
-      parts[n] = s:sub(at + #sep, stop)
-      stop = at - 1
-      at = at - #sep
-    else
-      at = at - 1
-    end
-  end
+  -- Cut from the right, where separators that overlap are found from: as the text backwards is cut from the left.
   env:spend(#s / 4)
-  parts[n + 1] = s:sub(1, stop)
+  local parts = cut(env, s:reverse(), sep:reverse(), most)
   local turned = {}
-  for i = #parts, 1, -1 do turned[#turned + 1] = parts[i] end
+  for i = parts.n, 1, -1 do turned[#turned + 1] = parts[i]:reverse() end
   return pieces(env, turned)
 end
 
@@ -172,6 +162,7 @@ end
 local function replace(env, s, old, new, most)
   if old == "" then
     local out, n = {}, 0
+    env:spend(#s)
     for c in s:gmatch "[%z\1-\127\194-\244][\128-\191]*" do
       if most < 0 or n < most then
         out[#out + 1] = new
@@ -185,11 +176,12 @@ local function replace(env, s, old, new, most)
   end
   local out, at, n, size = {}, 1, 0, 0
   while most < 0 or n < most do
-    local i, e = s:find(old, at, true)
+    local i, e = strings.find(s, old, at)
     if not i then break end
     n = n + 1
     size = size + i - at + #new
-    if size > 2 ^ 20 then env:room(size) end
+    env:spend(1)
+    if size > 2 ^ 20 and n % 4096 == 1 then env:room(size) end
     out[#out + 1] = s:sub(at, i - 1)
     out[#out + 1] = new
     at = e + 1
@@ -210,8 +202,8 @@ function str.join(env, s, args)
   for i = 1, items.n do
     if type(items[i]) ~= "string" then fail("sequence item %d: expected str instance, %s found", i - 1, values.type_name(items[i])) end
     size = size + #items[i] + #s
-    if size > 2 ^ 20 then env:room(size) end
   end
+  env:spend(items.n)
   env:room(size)
   return table.concat(items, s, 1, items.n)
 end
@@ -227,10 +219,11 @@ local function find(s, args, name, last)
   local from, to = place(args[2], 0), math.min(place(args[3], n), n)
   if from > to then return -1 end
   local part = strings.slice(s, from, to, 1)
-  local at = part:find(what, 1, true)
+  local at = strings.find(part, what)
   while last and at do
-    local more = part:find(what, at + 1, true)
+    local more = strings.find(part, what, at + 1)
     if not more then break end
+    values.spend(1)
     at = more
   end
   if not at then return -1 end
@@ -254,8 +247,9 @@ function str.count(_, s, args)
   if what == "" then return strings.length(s) + 1 end
   local n, at = 0, 1
   while true do
-    local i, e = s:find(what, at, true)
+    local i, e = strings.find(s, what, at)
     if not i then return n end
+    values.spend(1)
     n, at = n + 1, e + 1
   end
 end
@@ -263,10 +257,11 @@ end
 local function parted(s, args, last)
   local sep = text("partition", args[1] == nil and NONE or args[1])
   if sep == "" then fail "empty separator" end
-  local i, e = s:find(sep, 1, true)
+  local i, e = strings.find(s, sep)
   while last and i do
-    local a, b = s:find(sep, i + 1, true)
+    local a, b = strings.find(s, sep, i + 1)
     if not a then break end
+    values.spend(1)
     i, e = a, b
   end
   if not i then return last and values.tuple("", "", s) or values.tuple(s, "", "") end

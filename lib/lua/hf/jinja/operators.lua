@@ -102,7 +102,8 @@ function operators.contains(env, item, of)
   local k = kind(of)
   if k == "str" then
     if type(item) ~= "string" then fail("'in <string>' requires string as left operand, not %s", values.type_name(item)) end
-    return of:find(item, 1, true) ~= nil
+    env:spend(#of / 16)
+    return strings.find(of, item) ~= nil
   elseif k == "dict" then return values.get(of, item) ~= nil
   elseif k == "undefined" then
     return false
@@ -147,7 +148,13 @@ local function method(env, v, name)
   if UNSAFE[k] and UNSAFE[k][name] then return unsafe(v, name) end
   local methods = require("tessera.hf.jinja.methods")[k]
   local call = methods and methods[name]
-  return call and { kind = "method", name = name, call = function(e, args, named) return call(e, v, args, named) end }
+  return call and { kind = "method", name = name, call = function(e, args, named)
+    if k == "str" then e:spend(#v / 16) end
+    for i = 1, args.n do
+      if type(args[i]) == "string" then e:spend(#args[i] / 16) end
+    end
+    return call(e, v, args, named)
+  end }
 end
 
 local function entry(env, v, name)
@@ -205,10 +212,10 @@ function operators.item(env, v, key)
     local found = not unhashable and values.get(v, key)
     if found ~= nil and not unhashable then return found end
   elseif k == "str" and i and not float then
+    env:spend(#v / 16)
     local n = strings.length(v)
     local at = index_of(i, n)
     if at then
-      env:spend(#v / 16)
       return strings.slice(v, at, at + 1, 1)
     end
   elseif (k == "list" or k == "tuple" or k == "range") and i and not float then
@@ -252,13 +259,13 @@ function operators.slice(env, v, from, to, step)
     env:spend(#v / 8)
     return (strings.slice(v, from, to, s))
   end
+  env:spend(math.max(0, (to - from) / s))
   local out, i, count = {}, from, 0
   while (s > 0 and i < to) or (s < 0 and i > to) do
     count = count + 1
     out[count] = v[i + 1]
     i = i + s
   end
-  env:spend(count)
   out.n = count
   if k == "range" then
     out.start, out.stop, out.step = v.start + from * v.step, v.start + to * v.step, v.step * s

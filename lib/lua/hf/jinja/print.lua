@@ -62,12 +62,19 @@ end
 
 local repr
 
+local function concat(parts)
+  local size = 0
+  for _, s in ipairs(parts) do size = size + #s + 2 end
+  values.room(size)
+  return table.concat(parts, ", ")
+end
+
 local function joined(v, env, depth)
   local parts = {}
   for i = 1, v.n do
     parts[i] = repr(v[i], env, depth)
   end
-  return table.concat(parts, ", ")
+  return concat(parts)
 end
 
 function repr(v, env, depth)
@@ -76,7 +83,7 @@ function repr(v, env, depth)
   if env then env:spend(1) end
   local k = kind(v)
   if k == "str" then
-    if env then env:spend(#v / 16) end
+    if env then env:grows(v, "[%c\\'\127-\255]", 3) end
     return print_.quoted(v)
   end
   if k == "markup" then return "Markup(" .. repr(v.s, env, depth) .. ")" end
@@ -90,7 +97,7 @@ function repr(v, env, depth)
   if k == "dict" then
     local parts = {}
     for i = 1, v.n do parts[i] = repr(v.keys[i], env, depth) .. ": " .. repr(values.get(v, v.keys[i]), env, depth) end
-    return "{" .. table.concat(parts, ", ") .. "}"
+    return "{" .. concat(parts) .. "}"
   end
   if k == "dict_keys" or k == "dict_values" or k == "dict_items" then return k .. "([" .. joined(v, env, depth) .. "])" end
   if k == "range" then

@@ -1,8 +1,11 @@
 -- Text by code points, as Python counts it: text that is ASCII alone takes the short way.
 
+local ffi = require "ffi"
 local core = require "tessera.core"
 local values = require "tessera.hf.jinja.values"
 local strings = {}
+
+ffi.cdef "void *memmem(const void *in, size_t nin, const void *what, size_t nwhat);"
 
 local CHAR = "[%z\1-\127\194-\244][\128-\191]*"
 
@@ -88,6 +91,18 @@ end
 function strings.strip(s, chars) return strings.rstrip(strings.lstrip(s, chars), chars) end
 strings.last = last
 
+--- Where a text stands in another, from byte `at` on: its first and last byte, or nothing. string.find compares all of a long text at each place.
+function strings.find(s, what, at)
+  at = at or 1
+  if #what < 32 then return s:find(what, at, true) end
+  if at > #s then return nil end
+  local from = ffi.cast("const char *", s)
+  local found = ffi.C.memmem(from + at - 1, #s - at + 1, what, #what)
+  if found == nil then return nil end
+  local i = tonumber(ffi.cast("const char *", found) - from) + 1
+  return i, i + #what - 1
+end
+
 -- ---- cases
 function strings.lower(s) return is_ascii(s) and s:lower() or core.text_case(s, "lower") end
 function strings.upper(s) return is_ascii(s) and s:upper() or core.text_case(s, "upper") end
@@ -132,6 +147,7 @@ end
 --- From code point `from` (0 on) to before `to`, in steps: `index` of a list of characters.
 function strings.slice(s, from, to, step, n)
   if step == 1 and is_ascii(s) then return s:sub(from + 1, math.max(to, from)) end
+  values.spend(#s)
   local out, chars = {}, strings.chars(s)
   local i = from
   while (step > 0 and i < to) or (step < 0 and i > to) do

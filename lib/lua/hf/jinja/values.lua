@@ -14,6 +14,30 @@ local fail = values.fail
 local NAMES = { none = "NoneType", undefined = "Undefined", namespace = "Namespace", loop = "LoopContext", macro = "Macro",
   dict_class = "TemplateDict", method = "builtin_function_or_method", markup = "Markup" }
 
+-- ---- work: what comparing, copying and finding takes counts for the template that is rendered
+local current
+
+--- The environment (interpreter.lua) whose work it is from now on, or nil; gives the one before.
+function values.enter(env)
+  local before = current
+  current = env
+  return before
+end
+
+function values.spend(n)
+  if current then current:spend(n) end
+end
+
+--- Before a text of n bytes is made.
+function values.room(n)
+  if current then current:room(n) end
+end
+local spend = values.spend
+
+local function nothing() end
+--- An environment for texts that no template makes.
+values.UNBOUNDED = { spend = nothing, room = nothing, grows = nothing }
+
 function values.kind(v)
   local t = type(v)
   if t == "string" then return "str" elseif t == "number" then return "int" elseif t == "boolean" then return "bool" end
@@ -60,19 +84,28 @@ local number = values.number
 -- ---- dictionaries: keys in their order, and a map by what is equal
 function values.dict() return { kind = "dict", keys = {}, map = {}, n = 0 } end
 
-local function key_of(k)
+local DEEPEST = 200
+
+-- A tuple's parts have their lengths in front, so that no other tuple has the same text.
+local function key_of(k, depth)
   if type(k) == "table" and k.kind == "markup" then k = k.s end
   if type(k) == "string" then return k end
   local n = number(k)
   if n then return n == n and n or k end
   if k.kind == "list" or k.kind == "dict" then fail("unhashable type: '%s'", k.kind) end
   if k.kind == "tuple" then
-    local parts = { "\0tuple" }
+    depth = (depth or 0) + 1
+    if depth > DEEPEST then fail("maximum recursion depth exceeded while calling a Python object") end
+    local parts, size = { "\0tuple" }, 0
+    spend(k.n)
     for i = 1, k.n do
-      local p = key_of(k[i])
-      parts[#parts + 1] = type(p) .. ":" .. tostring(p):gsub(",", ",,")
+      local p = key_of(k[i], depth)
+      local s = tostring(p)
+      parts[i + 1] = type(p) .. #s .. ":" .. s
+      size = size + #parts[i + 1]
     end
-    return table.concat(parts, ",")
+    values.room(size)
+    return table.concat(parts)
   end
   return k
 end
@@ -101,8 +134,6 @@ function values.truth(v)
   return true
 end
 
-local DEEPEST = 200
-
 -- Safe text is compared as text.
 local function plain(v) return type(v) == "table" and v.kind == "markup" and v.s or v end
 
@@ -111,6 +142,7 @@ function values.equal(a, b, depth)
   if a == b and not (type(a) == "table" and a.kind == "float") then return true end
   depth = (depth or 0) + 1
   if depth > DEEPEST then fail("maximum recursion depth exceeded in comparison") end
+  spend(1)
   local x, y = number(a), number(b)
   if x and y then return x == y end
   if type(a) ~= "table" or type(b) ~= "table" then return false end
@@ -137,6 +169,7 @@ end
 --- Whether a < b; op is what the message says.
 function values.less(a, b, op, depth)
   op, depth = op or "<", (depth or 0) + 1
+  spend(1)
   if depth > DEEPEST then fail("maximum recursion depth exceeded in comparison") end
   a, b = plain(values.defined(a)), plain(values.defined(b))
   local x, y = number(a), number(b)
@@ -145,8 +178,12 @@ function values.less(a, b, op, depth)
     -- Bytes of UTF-8 are in the order of code points; `<` of Lua follows the locale.
     for i = 1, math.min(#a, #b) do
       local p, q = a:byte(i), b:byte(i)
-      if p ~= q then return p < q end
+      if p ~= q then
+        spend(i / 16)
+        return p < q
+      end
     end
+    spend(math.min(#a, #b) / 16)
     return #a < #b
   end
   local k = kind(a)
@@ -193,6 +230,7 @@ function values.items(v, env)
     end
     if SEQUENCE[k] then return v end
     if k == "dict" then
+      spend(v.n)
       local keys = { n = v.n }
       for i = 1, v.n do keys[i] = v.keys[i] end
       return values.list(keys)
