@@ -7,7 +7,7 @@ local tessera = require "tessera"
 local op, nn, optim, data, graph, rng = tessera.op, tessera.nn, tessera.optim, tessera.data, tessera.graph,
   tessera.rng
 
-local options = tessera.arguments { steps = 1500, train = 16000, test = 2000, seed = 1, target = 97 }
+local options = tessera.arguments { steps = 1500, train = 16000, test = 2000, seed = 1, target = "97%" }
 local SIZE, BATCH = 20, 64
 
 -- ---- the pictures

@@ -9,7 +9,7 @@ local tessera = require "tessera"
 local op, nn, optim, data, graph, rng = tessera.op, tessera.nn, tessera.optim, tessera.data, tessera.graph,
   tessera.rng
 
-local options = tessera.arguments { steps = 1500, seed = 1, target = 98 }
+local options = tessera.arguments { steps = 1500, seed = 1, target = "98%" }
 
 -- Two arms of two turns each, with noise: points [2n, 2] and classes 0 and 1.
 local function spirals(n)

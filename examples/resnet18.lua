@@ -20,7 +20,7 @@ local op, nn, optim, data, graph, rng = tessera.op, tessera.nn, tessera.optim, t
 local learn = require "learn"
 
 local usual = { size = "small", steps = false, batch = false, width = false, image = false, classes = false, train = 6000, test = 1000,
-  data = false, device = "cpu", dtype = "f32", lr = 3e-3, seed = 1, target = 90, picture = ">.png", save = ">.safetensors" }
+  data = false, device = "cpu", dtype = "f32", lr = 3e-3, seed = 1, target = "90%", picture = ">.png", save = ">.safetensors" }
 
 local sizes = {
   small = { steps = 300, batch = 32, width = 16, image = 32, classes = 10 },

@@ -15,7 +15,7 @@ local op, nn, optim, graph, hf, rng = tessera.op, tessera.nn, tessera.optim, tes
 local learn = require "learn"
 
 local options = tessera.arguments { steps = 400, batch = 64, width = 64, layers = 2, train = 8000, test = 200, beams = 4, device = "cpu", dtype = "f32",
-  lr = 2e-3, seed = 1, target = 95, save = ">.safetensors" }
+  lr = 2e-3, seed = 1, target = "95%", save = ">.safetensors" }
 
 -- ---- the two languages: lists of words
 

@@ -401,7 +401,8 @@ int ts_shape_rule_attention(TsInfer *inf) {
   if (nd > 2 && (k->dim[nd - 3] < 1 || q->dim[nd - 3] % k->dim[nd - 3]))
     return attention_mismatch(inf, "heads do not fit");
   if (window->type == TS_ATTR_int && window->i < 1)
-    return ts_error_set(inf->err, TS_ERR_value, "attention: window = %lld",
+    return ts_error_set(inf->err, TS_ERR_value,
+                        "attention: option 'window' must be >= 1, not %lld",
                         (long long)window->i);
   TsMeta *m = like_first(inf), scores = *q;
   m->dim[nd - 1] = v->dim[nd - 1];

@@ -71,7 +71,8 @@ int ts_shape_rule_paged_attention(TsInfer *inf) {
     return refuse(inf, SINK, Q, "sink has a number for each head");
   const TsAttr *window = &inf->attr[WINDOW];
   if (window->type == TS_ATTR_int && window->i < 1)
-    return ts_error_set(inf->err, TS_ERR_value, "paged_attention: window = %lld",
+    return ts_error_set(inf->err, TS_ERR_value,
+                        "paged_attention: option 'window' must be >= 1, not %lld",
                         (long long)window->i);
   TsMeta *m = &inf->out[0];
   uint8_t dtype = m->dtype;

@@ -141,7 +141,9 @@ static int set_command(TsOptions *o, Id id, const char *path) {
   if (o->command) return wrong("--%s is a command already, and there is one", o->command);
   for (int i = 0; i < OPTIONS; i++)
     if (options[i].id == id) o->command = options[i].word;
-  o->model = path;
+  bool help = !strcmp(path, "--help") || !strcmp(path, "-h"); /* which needs no model */
+  if (help) o->word[o->nwords++] = (TsStep){'o', path};
+  o->model = help ? "" : path;
   return -1;
 }
 

@@ -156,11 +156,11 @@ local parts = { nn = "tessera.nn", optim = "tessera.optim", data = "tessera.data
   autotune = "tessera.autotune", profile = "tessera.profile", debug = "tessera.debug.kernel" }
 
 -- arguments(usual [, sizes]): the options of a script from its command line, --steps 10 or --steps=10, over those of --size, which are
--- over the usual ones: {steps = 100, device = "cpu"}. A value is what its usual one is: a number, not below 0 where that is whole; a text;
--- one of a list, of which the first is usual, {"f32", "bf16"}, or of {false, true} a word that stands alone, --resume; false is
--- a text that need not be given, or a number where a size has one; ">.png" one that is a file's name, which has to be one that can be
--- written. sizes: options by the words of --size; usual.size is the one that nobody
--- has to name. --help shows the comment with which the script begins, and its options. What is wrong, a device that is
+-- over the usual ones: {steps = 100, device = "cpu"}. A value is what its usual one is: a number; a whole one not below 0 where that is whole
+-- and above 0; "97%" a number from 0 to 100; a text; one of a list, of which the first is usual,
+-- {"f32", "bf16"}, or of {false, true} a word that stands alone, --resume; false is a text that need not be given, or a number where a
+-- size has one; ">.png" one that is a file's name, which has to be one that can be written. sizes: options by the words of --size;
+-- usual.size is the one that nobody has to name. --help shows the comment with which the script begins, and its options. What is wrong, a device that is
 -- not there as well, is told before anything else is done.
 --   local o = tessera.arguments({size = "small", steps = 100, device = "cpu"},
 --     {small = {}, gpu = {steps = 1000, device = "cuda:0"}})

@@ -65,12 +65,16 @@ end
 options.operator = kind("the name of an operator", function(v) return type(v) == "string" and rawget(core.op, v) ~= nil end)
 
 local dtypes
-options.dtype = kind("the name of a dtype", function(v)
+local function known_dtypes()
   if not dtypes then
     dtypes = {}
-    for _, d in ipairs(core.dtypes()) do dtypes[d.name] = true end
+    for i, d in ipairs(core.dtypes()) do dtypes[d.name], dtypes[i] = true, d.name end
   end
-  return dtypes[v] == true
+  return dtypes
+end
+options.dtype = kind("the name of a dtype", function(v) return type(v) == "string" and known_dtypes()[v] == true end, function(v)
+  local guess = type(v) == "string" and core.suggest(v, known_dtypes())
+  return guess and ("did you mean '%s'?"):format(guess) or type(v) == "string" and "? dtypes lists them" or nil
 end)
 
 local function plural(k)
@@ -106,11 +110,16 @@ local function shown(v)
   return v == nil and "nothing" or core.is_tensor(v) and "a tensor" or "a " .. type(v)
 end
 
-local function wrong(what, name, k, v, default)
+--- What is right instead of a value that a kind does not hold, or nil.
+function options.better(k, v)
   local guess = k.words and type(v) == "string" and core.suggest(v, k.words)
-  local better = k.hint and k.hint(v)
+  return k.hint and k.hint(v) or guess and ("did you mean '%s'?"):format(guess) or nil
+end
+
+local function wrong(what, name, k, v, default)
+  local better = options.better(k, v)
   core.fail(("%s: %s must be %s, not %s%s"):format(what, name, k.text, shown(v),
-    better and "\n  hint: " .. better or guess and ("\n  hint: did you mean '%s'?"):format(guess) or default ~= nil and ("\n  hint: %s if it is not given"):format(type(default) == "table" and "{" .. table.concat(default, ", ") .. "}" or
+    better and "\n  hint: " .. better or default ~= nil and ("\n  hint: %s if it is not given"):format(type(default) == "table" and "{" .. table.concat(default, ", ") .. "}" or
       tostring(default)) or ""))
 end
 
@@ -121,13 +130,13 @@ local function names_of(kinds)
   return words
 end
 
--- What is here for an option of another library, by its row in repl/lua/elsewhere.def: the first of the words
--- that the function has, or the sentence.
-local function known_elsewhere(name, kinds)
+--- What is here for an option of another library, by its row in repl/lua/elsewhere.def: the first of the words
+-- that the function has, as spelt(word) or as it is, or the sentence.
+function options.elsewhere(name, kinds, spelt)
   local row = type(name) == "string" and core.elsewhere("option", name)
   for part in (row or ""):gmatch "[^|]+" do
     if part:find " " then return part end
-    if kinds[part] then return ("it is '%s' here"):format(part) end
+    if kinds[part] then return ("it is '%s' here"):format(spelt and spelt(part) or part) end
   end
 end
 
@@ -145,7 +154,7 @@ local function unknown(what, name, kinds)
   if type(name) == "number" and words[1] then
     core.fail(("%s: value %s has no name\n  hint: options stand by name, as {%s = ...}"):format(what, core.shown(tostring(name), 60), example_of(kinds)))
   end
-  local known = known_elsewhere(name, kinds)
+  local known = options.elsewhere(name, kinds)
   local guess = not known and type(name) == "string" and core.suggest(name, words)
   local list = #words == 0 and "it has no options" or "options are " .. table.concat(words, ", ")
   core.fail(("%s: unknown option '%s'\n  hint: %s"):format(what, core.shown(tostring(name), 60),

@@ -93,6 +93,14 @@ run "--genrate {L}" --> tessera: unknown option '--genrate'
 -->   hint: did you mean '--generate'?
 --> exit 1
 run "--generate {L} --help":match "^[^\n]*" --> usage: tessera --generate PATH [options] ["text"]
+run "--generate --help" == run "--generate {L} --help" --> true
+run "--chat=-h" == run "--chat {L} -h" --> true
+run "--generate {L} abc --num-beams=2" --> tessera: --generate: unknown option '--num-beams'
+-->   hint: it is '--beams' here
+--> exit 1
+run "--generate {L} abc --cache-dtype=bf17" --> tessera: --generate: option '--cache-dtype' must be one of 'f64', 'f32', 'bf16', 'f16', 'fp8_e4m3', 'fp8_e5m2', not 'bf17'
+-->   hint: did you mean 'bf16'?
+--> exit 1
 run "--generate {L} --help":match "%-%-max%-new%-tokens +([^\n]*)" --> a whole number >= 1; 200 if not given
 run "--generate {L} abc > /dev/full":match "cannot write standard output" --> cannot write standard output
 

@@ -10,7 +10,8 @@ file:write [[
 
 local tessera = require "tessera"
 local o = tessera.arguments({ size = "small", steps = 100, device = "cpu", save = false, picture = ">.png", batch = false, resume = { false, true },
-  dtype = { "f32", "bf16" }, target = 0.5, stop = math.huge }, { small = { batch = 4 }, gpu = { steps = 1000, batch = 64, device = "cuda:99" } })
+  dtype = { "f32", "bf16" }, target = 0.5, share = "90%",
+  stop = math.huge }, { small = { batch = 4 }, gpu = { steps = 1000, batch = 64, device = "cuda:99" } })
 local names = {}
 for name, value in pairs(o) do names[#names + 1] = name .. "=" .. tostring(value) end
 table.sort(names)
@@ -25,9 +26,9 @@ local function run(words)
   return (out:gsub("exit 0\n$", ""):gsub("\n$", ""))
 end
 
-run() --> batch=4 device=cpu dtype=f32 picture=false resume=false save=false size=small steps=100 stop=inf target=0.5
-run "--steps=3 --resume --save x.npy --target -9 --dtype bf16 --batch 2" --> batch=2 device=cpu dtype=bf16 picture=false resume=true save=x.npy size=small steps=3 stop=inf target=-9
-run "--size gpu --device sim:0" --> batch=64 device=sim:0 dtype=f32 picture=false resume=false save=false size=gpu steps=1000 stop=inf target=0.5
+run() --> batch=4 device=cpu dtype=f32 picture=false resume=false save=false share=90 size=small steps=100 stop=inf target=0.5
+run "--share 97.5 --steps=3 --resume --save x.npy --target -9 --dtype bf16 --batch 2" --> batch=2 device=cpu dtype=bf16 picture=false resume=true save=x.npy share=97.5 size=small steps=3 stop=inf target=-9
+run "--size gpu --device sim:0" --> batch=64 device=sim:0 dtype=f32 picture=false resume=false save=false share=90 size=gpu steps=1000 stop=inf target=0.5
 
 -- An error is a line and a hint, without the library's places.
 local function wrong(words)
@@ -36,14 +37,16 @@ local function wrong(words)
   return out:match "^tessera: SCRIPT: ([^\n]*)", out:match "\n  hint: ([^\n]*)"
 end
 wrong "--stpes 3" --> unknown option '--stpes', did you mean '--steps'?
-wrong "--steps abc" --> option '--steps' must be a number >= 0, not 'abc', nil
-wrong "--steps -1" --> option '--steps' must be a number >= 0, not '-1', nil
-wrong "--steps nan" --> option '--steps' must be a number >= 0, not 'nan', nil
-wrong "--steps" --> option '--steps' needs a value: a number >= 0, nil
-wrong "--steps --resume" --> option '--steps' must be a number >= 0, not '--resume', nil
-wrong "--batch many" --> option '--batch' must be a number >= 0, not 'many', nil
+wrong "--steps abc" --> option '--steps' must be a whole number >= 0, not 'abc', nil
+wrong "--steps -1" --> option '--steps' must be a whole number >= 0, not '-1', nil
+wrong "--steps 2.5" --> option '--steps' must be a whole number >= 0, not '2.5', nil
+wrong "--steps nan" --> option '--steps' must be a whole number >= 0, not 'nan', nil
+wrong "--steps" --> option '--steps' needs a value: a whole number >= 0, nil
+wrong "--steps --resume" --> option '--steps' must be a whole number >= 0, not '--resume', nil
+wrong "--batch many" --> option '--batch' must be a whole number >= 0, not 'many', nil
 wrong "--size huge" --> option '--size' must be one of 'gpu', 'small', not 'huge', nil
-wrong "--dtype f16" --> option '--dtype' must be one of 'f32', 'bf16', not 'f16', nil
+wrong "--share 101" --> option '--share' must be a number in [0, 100], not '101', nil
+wrong "--dtype f16" --> option '--dtype' must be one of 'f32', 'bf16', not 'f16', did you mean 'bf16'?
 wrong "--steps 1 --steps 2" --> option '--steps' is given twice, nil
 wrong "here" --> 'here' belongs to no option, options are --name value; with --help it lists them
 select(2, wrong "--device foo:0"):match "[^;]*$" -->  --device cpu is always there
@@ -59,7 +62,7 @@ io.open(path .. ".png") == nil --> true
 -- --help: how the file begins, and options with what they are for the size that is named.
 local help = run "--help --size gpu"
 help:match "^(.-)\n\noptions" == "What the script does.\n\n  usage" --> true
-help:match "%-%-batch +([^\n]*)" --> a number >= 0; 64 if not given
+help:match "%-%-batch +([^\n]*)" --> a whole number >= 0; 64 if not given
 help:match "%-%-save +([^\n]*)" --> a string
 help:match "%-%-dtype +([^\n]*)" --> one of 'f32', 'bf16'; f32 if not given
 

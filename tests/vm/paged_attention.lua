@@ -91,4 +91,4 @@ op.paged_attention(q, k, k, tables, start:narrow(0, 0, 1)) --! start has a numbe
 op.paged_attention(q, k, draw { 2, 4, 8, 8 }, tables, start) --! pages of k and v differ
 op.paged_attention(draw { 2, 3, 1, 8 }, k, k, tables, start) --! heads do not fit
 op.paged_attention(q, k, k, tables:cast "f32", start) --! table is f32[2,2], and has to be whole numbers
-op.paged_attention(q, k, k, tables, start, { window = 0 }) --! window = 0
+op.paged_attention(q, k, k, tables, start, { window = 0 }) --! paged_attention: option 'window' must be >= 1, not 0

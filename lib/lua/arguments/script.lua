@@ -34,17 +34,24 @@ local function need_writable(name, path, fail)
   if not was then os.remove(path) end
 end
 
--- false stands for "nothing, if it is not given": a text, or a number where a size has one. Whole numbers are counts, not below 0.
+-- "97%": a percentage, of which the number is usual.
+local function percentage(v) return type(v) == "string" and tonumber((v:match "^(%d+%.?%d*)%%$")) or nil end
+
+-- false stands for "nothing, if it is not given": a text, or a number where a size has one. Whole numbers are counts, not below 0; what is 0, "none",
+-- may be any part as well.
 local function kind_of(name, usual, sizes)
   if type(usual[name]) == "table" then
     if usual[name][1] == false then return options.flag end
     return options.one_of(unpack(usual[name]))
   end
-  local is_number, is_count = false, true
+  local is_number, is_count, most = false, true, 0
   for _, v in ipairs(known_values(name, usual, sizes)) do
-    if type(v) == "number" then is_number, is_count = true, is_count and v >= 0 and (v == math.huge or v % 1 == 0) end
+    if type(v) == "number" then
+      is_number, is_count, most = true, is_count and v >= 0 and (v == math.huge or v % 1 == 0), math.max(most, v)
+    end
   end
-  if is_number then return options.number { least = is_count and 0 or nil } end
+  if is_number then return is_count and most > 0 and options.whole { least = 0 } or options.number { least = is_count and 0 or nil } end
+  if percentage(usual[name]) then return options.number { least = 0, most = 100 } end
   if type(usual[name]) == "string" and usual[name]:sub(1, 1) == ">" then return written(usual[name]:sub(2)) end
   if name == "dtype" then return options.dtype end
   return options.text
@@ -121,6 +128,7 @@ return function(usual, sizes, given, source)
   for name, v in pairs(usual) do
     if type(v) == "table" then v = v[1] end
     if kinds[name].is_written then v = false end
+    v = percentage(v) or v
     if size[name] ~= nil then v = size[name] end
     defaults[name] = v
   end

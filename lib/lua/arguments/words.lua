@@ -3,6 +3,7 @@
 -- takes first.
 
 local core = require "tessera.core"
+local options = require "tessera.options"
 
 local words = {}
 
@@ -53,14 +54,15 @@ local function unknown(word, kinds, others)
   for _, name in ipairs(others) do list[#list + 1] = "--" .. name end
   table.sort(list)
   local guess = #word > 3 and core.suggest(word, list)
-  return ("unknown option '%s'\n  hint: %s"):format(core.shown(word, 60), guess and ("did you mean '%s'?"):format(guess) or "with --help it lists its options")
+  local known = options.elsewhere(word:gsub("^%-+", ""):gsub("%-", "_"), kinds, words.spelt)
+  return ("unknown option '%s'\n  hint: %s"):format(core.shown(word, 60), known or guess and ("did you mean '%s'?"):format(guess) or "with --help it lists its options")
 end
 
 --- read(given, kinds, {many, others, files, fail}): given are pairs {is_option, word}; gives options by name, and the texts that are no options.
 --- many: names that may stand several times, which then are a list; files: those that are a file's text behind "@"; others: options of
 --- the program, which may have been meant; fail: what tells the user, core.fail otherwise.
 function words.read(given, kinds, rules)
-  local options, texts, i, fail = {}, {}, 1, rules.fail or core.fail
+  local found, texts, i, fail = {}, {}, 1, rules.fail or core.fail
   while given[i] do
     local is_option, word = given[i][1], given[i][2]
     if not is_option then
@@ -82,19 +84,21 @@ function words.read(given, kinds, rules)
         v = value_of(kind, file and core.read_file(file, words.spelt(own)) or value)
       end
       if not kind.holds(v) then
-        fail(("option '%s' must be %s, not '%s'"):format(words.spelt(own), kind.text, core.shown(tostring(v), 60)))
+        local better = options.better(kind, v)
+        fail(("option '%s' must be %s, not '%s'%s"):format(words.spelt(own), kind.text, core.shown(tostring(v), 60),
+          better and "\n  hint: " .. better or ""))
       end
-      if options[own] ~= nil and not (rules.many and rules.many[own]) then fail(("option '%s' is given twice"):format(words.spelt(own))) end
-      if options[own] == nil then
-        options[own] = v
+      if found[own] ~= nil and not (rules.many and rules.many[own]) then fail(("option '%s' is given twice"):format(words.spelt(own))) end
+      if found[own] == nil then
+        found[own] = v
       else
-        if type(options[own]) ~= "table" then options[own] = { options[own] } end
-        table.insert(options[own], v)
+        if type(found[own]) ~= "table" then found[own] = { found[own] } end
+        table.insert(found[own], v)
       end
     end
     i = i + 1
   end
-  return options, texts
+  return found, texts
 end
 
 --- The options as lines of help, in the order of the alphabet.
