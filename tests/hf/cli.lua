@@ -95,6 +95,14 @@ run "--genrate {L}" --> tessera: unknown option '--genrate'
 run "--generate {L} --help":match "^[^\n]*" --> usage: tessera --generate PATH [options] ["text"]
 run "--generate --help" == run "--generate {L} --help" --> true
 run "--chat=-h" == run "--chat {L} -h" --> true
+run "--generate {L} abc --top-k 5" --> tessera: --generate: option '--top-k' does nothing at temperature 0, where the greatest logit is taken
+-->   hint: --temperature 1 --top-k 5, or --temperature 0 as well
+--> exit 1
+run "--generate {L} abc --min-new-tokens=6 --max-new-tokens=4" --> tessera: --generate: option '--min-new-tokens' is 6, and '--max-new-tokens' 4
+--> exit 1
+run "--generate {L} abc --early-stopping never" --> tessera: --generate: option '--early-stopping' does nothing without '--beams'
+-->   hint: leave it out, or give --beams ..
+--> exit 1
 run "--generate {L} abc --num-beams=2" --> tessera: --generate: unknown option '--num-beams'
 -->   hint: it is '--beams' here
 --> exit 1

@@ -29,6 +29,7 @@ os.remove(file)
 local m = vectors.load "llama"
 local ids, V = { 1, 2, 3 }, m.config.vocab_size
 m:generate { ids = "a text" } --! hint: ids = tok:encode
+m:generate("a text", { beams = 2 }) --! hint: m, tok = hf.load ".."; m:generate{ids = tok:encode ".."}
 m:generate { ids = { "a text" } } --! text 1 is a string
 m:generate { ids = {} } --! not an empty table
 m:generate { ids = { 1, -1 } } --! token 2 of text 1 is -1, and has to be a whole number

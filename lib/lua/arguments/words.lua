@@ -10,6 +10,23 @@ local words = {}
 --- The name of an option as a word.
 function words.spelt(name) return "--" .. name:gsub("_", "-") end
 
+-- {top_k = 5} as --top-k 5; nil where it is something else.
+local function table_as_words(text, kinds)
+  local list = {}
+  for part in (text:sub(2, -2) .. ","):gmatch "([^,]*)," do
+    local name, value = part:match "^%s*([%a_]+) = ([^%s{}]+)%s*$"
+    if not name or not kinds[name] then return nil end
+    list[#list + 1] = words.spelt(name) .. " " .. value
+  end
+  return table.concat(list, " ")
+end
+
+--- What a function of the library says of its options, as whoever gave them as words knows them.
+function words.told(text, kinds)
+  text = text:gsub("'([%a_]+)'", function(name) return kinds[name] and "'" .. words.spelt(name) .. "'" or nil end)
+  return (text:gsub("%b{}", function(t) return table_as_words(t, kinds) end))
+end
+
 local function numbers(text)
   local list = {}
   for part in (text .. ","):gmatch "([^,]*)," do
@@ -46,7 +63,8 @@ local function value_of(kind, text)
   return text
 end
 
-local function is_needy(kind) return not kind.holds(true) end
+-- Flags alone stand without a value: of what may be true among others it would be a guess whether the next word belongs to it.
+local function is_needy(kind) return kind ~= options.flag end
 
 local function unknown(word, kinds, others)
   local list = {}

@@ -38,6 +38,9 @@ local function read(what, model, given)
   if type(given) == "table" and not core.is_tensor(given) and given.ids ~= nil and given.special ~= nil and given.types ~= nil then
     core.fail(("%s: what tok:encode gives stands by name\n  hint: %s{ids = tok:encode \"..\"}"):format(what, what))
   end
+  if type(given) == "string" then
+    core.fail(("%s: a text goes on as the ids of its tokens\n  hint: m, tok = hf.load \"..\"; %s{ids = tok:encode \"..\"}"):format(what, what))
+  end
   local o = read_options[what](given)
   for _, name in ipairs { "length", "chunk", "cache_dtype", "draft" } do
     if not model.cache and given and given[name] ~= nil then

@@ -5,8 +5,12 @@ local words = require "tessera.arguments.words"
 
 local command = {}
 
--- The message of an error without the place in the library, where it has one.
-local function told(why) return (tostring(why):gsub("^%S-:%d+: ", "")) end
+-- The message of an error as the shell's: without the place in the library and the method there, and options as words.
+local function told(name, why)
+  local text = tostring(why):gsub("^%S-:%d+: ", ""):gsub("^m:%a+: ", "")
+  local known, kinds = pcall(function() return (require("tessera.hf.cli." .. name).kinds()) end)
+  return known and words.told(text, kinds) or text
+end
 
 local function is_interrupt(why) return tostring(why):find "interrupted" ~= nil end
 
@@ -16,7 +20,7 @@ local function try(name, f, ...)
   if got[1] then return unpack(got, 2, 3) end
   if is_interrupt(got[2]) then error(got[2], 0) end
   io.stdout:flush()
-  io.stderr:write("tessera: --", name, ": ", told(got[2]), "\n")
+  io.stderr:write("tessera: --", name, ": ", told(name, got[2]), "\n")
   return 1
 end
 
