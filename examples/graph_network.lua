@@ -12,6 +12,9 @@ local op, nn, optim, data, graph, rng = tessera.op, tessera.nn, tessera.optim, t
 
 local options = tessera.arguments { steps = 150, nodes = 2000, degree = 8, groups = 5, features = 16, width = 32, told = 20, device = "cpu" }
 local NODES, GROUPS, FEATURES, WIDTH = options.nodes, options.groups, options.features, options.width
+assert(options.degree % 2 == 0, "--degree must be even: half of the edges are begun by a member, half by others")
+assert(GROUPS > 0 and options.told * GROUPS <= NODES, "--told members of each of --groups groups are more than --nodes, or none")
+assert(GROUPS <= FEATURES, "--features must be as many as --groups: one says which group it is")
 local KIN = 0.7 -- of the edges that a member begins, so many stay in its group
 
 -- ---- the network of members, as rows of edges: offsets [NODES + 1], and the other ends in order (CSR)

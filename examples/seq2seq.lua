@@ -17,6 +17,8 @@ local learn = require "learn"
 local options = tessera.arguments { steps = 400, batch = 64, width = 64, layers = 2, train = 8000, test = 200, beams = 4, device = "cpu", dtype = "f32",
   lr = 2e-3, seed = 1, target = "95%", save = ">.safetensors" }
 
+assert(options.width % 4 == 0, "--width must be a multiple of 4, the heads of attention")
+
 -- ---- the two languages: lists of words
 
 local function words(text)

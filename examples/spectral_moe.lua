@@ -29,6 +29,7 @@ local HOME = places[1]
 local MESH = { dp = math.max(1, options.dp), ep = math.max(1, options.ep) }
 
 local B, N, D, HIDDEN, EXPERTS, BANDS = options.batch, options.n, options.width, options.hidden, options.experts, options.bands
+assert(N % 2 == 0, "--n must be even: n / 2 + 1 frequencies")
 local DEPTH, CHOSEN = 3, 2
 local F, W = N / 2 + 1, 2 * D -- tokens of a signal, and numbers of each
 

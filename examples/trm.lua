@@ -20,8 +20,8 @@ local tessera = require "tessera"
 local op, nn = tessera.op, tessera.nn
 local blocks, task = require "blocks", require "task"
 
-local o = tessera.arguments({ size = "laptop", box = 2, steps = 1000, batch = 64, width = 64, layers = 2, heads = 4, expansion = 4,
-  multiple = 256, cycles = 2, inner = 3, segments = 4, longest = 16, explore = 0.1, mixer = 1, ema = 0.99, rate = 1e-3, final = 0.05,
+local o = tessera.arguments({ size = "laptop", box = { 2, 3 }, steps = 1000, batch = 64, width = 64, layers = 2, heads = 4, expansion = 4,
+  multiple = 256, cycles = 2, inner = 3, segments = 4, longest = 16, explore = 0.1, mixer = { 1, 0 }, ema = 0.99, rate = 1e-3, final = 0.05,
   decay = 0.1, warmup = 100, clues = 4, most = 8, pool = 0, test = 256, every = 100, dtype = "f32", device = "cpu", dp = 0, seed = 1,
   target = 0.99 }, {
   laptop = {},

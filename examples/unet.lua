@@ -27,6 +27,8 @@ local sizes = {
 local options = tessera.arguments(usual, sizes)
 local size = sizes[options.size]
 for name in pairs(size) do size[name] = options[name] or size[name] end
+assert(size.width % size.groups == 0, ("--width must be a multiple of %d, the groups of its norms"):format(size.groups))
+assert(size.image % 2 ^ (#size.times - 1) == 0, ("--image must be a multiple of %d: it is halved %d times"):format(2 ^ (#size.times - 1), #size.times - 1))
 
 -- ---- the net
 

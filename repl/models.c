@@ -72,6 +72,8 @@ static int converse(lua_State *L, int turn) {
     perror("tessera: --chat");
     return TS_EXIT_ERROR;
   }
+  if (ts_edit_interactive(edit))
+    printf("/help lists commands; Ctrl-C ends an answer, Ctrl-D the conversation\n");
   int code = -1, worst = TS_EXIT_OK;
   while (code < 0) {
     if (terminal) ts_edit_hold_interrupts(true);

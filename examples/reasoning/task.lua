@@ -85,6 +85,8 @@ end
 --- tested, and remains, is the average of weights over the steps. Behind `enough` steps of size laptop 95 in 100 puzzles must be solved.
 function task.run(o, Model, enough)
   io.stdout:setvbuf "line"
+  assert(o.clues <= o.most and o.most <= o.box ^ 4, ("--clues to --most are %d to %d of %d cells"):format(o.clues, o.most, o.box ^ 4))
+  assert(o.target <= 1, ("--target %g is the part of the test at which training ends, 1 at most"):format(o.target))
   rng.seed(o.seed)
   local game, fresh, tests, answers = task.puzzles(o)
   local model = tessera.no_grad(Model)

@@ -38,7 +38,7 @@ m:generate { ids = { V } } --! and has to be a whole number from 0 to
 m:generate { prompt = "a text" } --! hint: ids = tok:encode
 m:generate { ids = ids, temp = 1 } --! it is 'temperature' here
 m:generate { ids, max_new_tokens = 1 } --! hint: options stand by name, as {ids = ...}
-m:generate "a text" --! as {ids = ...}
+m:generate "a text" --! hint: m, tok = hf.load
 m.generate { ids = ids } --! it is called without the model
 m:generate { ids = ids, top_p = 0.9 } --! option 'top_p' does nothing at temperature 0
 m:generate { ids = ids, length_penalty = 2 } --! option 'length_penalty' does nothing without 'beams'
