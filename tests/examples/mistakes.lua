@@ -5,7 +5,7 @@ local function wrong(words)
   local out = p:read "*a"
   p:close()
   assert(out:find "exit 1\n$" and not out:find "traceback", out)
-  return (out:match "^[^\n]*":gsub("^tessera: ", ""):gsub("^examples/[%w/]+%.lua:%d*:? ?", ""))
+  return (out:match "^[^\n]*":gsub("^tessera: ", ""):gsub("^examples/[%w_/]+%.lua:%d*:? ?", ""))
 end
 wrong "trm.lua --mixer 2" --> option '--mixer' must be one of '1', '0', not '2'
 wrong "hrm.lua --box 5" --> option '--box' must be one of '2', '3', not '5'
