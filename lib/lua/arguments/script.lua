@@ -34,6 +34,8 @@ local function need_writable(name, path, fail)
   if not was then os.remove(path) end
 end
 
+local FLOAT = options.one_of("f64", "f32", "bf16", "f16") -- a model's numbers
+
 -- "97%": a percentage, of which the number is usual.
 local function percentage(v) return type(v) == "string" and tonumber((v:match "^(%d+%.?%d*)%%$")) or nil end
 
@@ -53,7 +55,7 @@ local function kind_of(name, usual, sizes)
   if is_number then return is_count and most > 0 and options.whole { least = 0 } or options.number { least = is_count and 0 or nil } end
   if percentage(usual[name]) then return options.number { least = 0, most = 100 } end
   if type(usual[name]) == "string" and usual[name]:sub(1, 1) == ">" then return written(usual[name]:sub(2)) end
-  if name == "dtype" then return options.dtype end
+  if name == "dtype" then return FLOAT.holds(usual.dtype) and FLOAT or options.dtype end
   return options.text
 end
 
