@@ -9,6 +9,7 @@ local op, nn, optim, data, graph, rng = tessera.op, tessera.nn, tessera.optim, t
 
 local options = tessera.arguments { steps = 1500, train = 16000, test = 2000, seed = 1, target = "97%" }
 local SIZE, BATCH = 20, 64
+assert(options.train >= BATCH, ("--train %d is less than a batch of %d"):format(options.train, BATCH))
 
 -- ---- the pictures
 local FONT = {

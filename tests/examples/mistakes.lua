@@ -20,6 +20,7 @@ wrong "unet.lua --width 5" --> --width must be a multiple of 8, the groups of it
 wrong "unet.lua --image 7" --> --image must be a multiple of 4: it is halved 2 times
 wrong "seq2seq.lua --width 5" --> --width must be a multiple of 4, the heads of attention
 wrong "resnet18.lua --train 10 --steps 1" --> --batch 32, and there are 10 samples to learn from
+wrong "cnn.lua --train 10" --> --train 10 is less than a batch of 64
 wrong "seq2seq.lua --batch 0" --> --batch 0, and there are 8000 samples to learn from
 wrong "resnet18.lua --dtype i32" --> option '--dtype' must be one of 'f64', 'f32', 'bf16', 'f16', not 'i32'
 wrong "resnet18.lua --target 101" --> option '--target' must be a number in [0, 100], not '101'

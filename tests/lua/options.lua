@@ -10,6 +10,8 @@ optim.AdamW({ p }, { lr = 0 / 0 }) --! must be a number >= 0, not
 optim.AdamW({ p }, { lr = "x" }) --! hint: 0.001 if it is not given
 optim.AdamW({ p }, { weight_deacy = 0 }) --! hint: did you mean 'weight_decay'?
 optim.AdamW({ p }, { betas = { 0.9 } }) --! option 'betas' must be a list of 2 numbers in [0, 1), not a table
+nn.Linear(2, 2, { dtype = "float32" }) --! hint: it is 'f32' here
+nn.Linear(2, 2, { dtype = "bf17" }) --! hint: did you mean 'bf16'?
 optim.SGD({ p }, { 0.1 }) --! SGD: option 'lr' must be a number >= 0, not a table
 optim.SGD({ p }, 0.1, 0.9, 0, 0, true, 7) --! SGD: too many arguments; by place are lr, momentum, dampening, weight_decay, nesterov
 optim.SGD({ p, 1 }) --! SGD: parameter 2 is 1, not a tensor
