@@ -9,8 +9,7 @@ enum {
   TS_GPU_DECODE_WARPS = 4,
   TS_GPU_DECODE_SLOTS = 2,  /* slots of queries */
   TS_GPU_DECODE_UNREAD = 3, /* sums of chunks or parts that may be unread */
-  TS_GPU_DECODE_SPARED =
-      8 /* registers of `join` that places of pages want: a block has no more */
+  TS_GPU_DECODE_SPARED = 8  /* registers of `join` for places of pages: a block has no more */
 };
 
 typedef struct TsGpuDecoding {
