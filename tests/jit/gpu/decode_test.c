@@ -102,6 +102,20 @@ static void refuses_too_many_registers(void) {
   ts_tile_free(k);
 }
 
+/* A window that 32 bits would make one of no keys. */
+static void refuses_wide_positions(void) {
+  TsError err = {0};
+  TsText text = {0};
+  TsGpuRoles info;
+  TsGpuDecode x = ts_gpu_decode(TS_DT_bf16, 64, 8, 512);
+  x.queries = 1, x.causal = true, x.window = (int64_t)1 << 32;
+  TsTile *k = ts_tile_gpu_decode(&x, &err);
+  bool made = !k || !ts_gpu_roles_text(k, false, &info, &text, &err);
+  if (made || !strstr(err.message, "32 bits")) failed++, printf("window: %s\n", err.message);
+  ts_text_free(&text);
+  ts_tile_free(k);
+}
+
 int main(int argc, char **argv) {
   int n = sizeof all / sizeof *all;
   if (argc > 2) {
@@ -115,6 +129,7 @@ int main(int argc, char **argv) {
   for (int i = 0; i < n; i++) one(&all[i], ptxas);
   refuses_other_grids();
   refuses_too_many_registers();
+  refuses_wide_positions();
   if (failed) printf("%d failed\n", failed);
   return failed != 0;
 }
