@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ir/lower/fft/plans.h"
+#include "ir/lower/short.h"
 
 typedef TsTileVal V;
 typedef TsFftCx Cx;
@@ -79,7 +80,6 @@ void ts_fft_set_threads(Make *m) {
 
 /* ---- positions */
 static V index_of(Make *m, int64_t i) { return ts_tile_index(&m->b, i); }
-static Cx swapped(Cx x) { return (Cx){x.im, x.re}; }
 
 Cx ts_fft_scaled(Make *m, Cx x) {
   if (m->f->scale == 1) return x;
@@ -128,7 +128,7 @@ static void bluestein_between(Make *m, const TsFftPlan *p, Cx *v) {
   for (int64_t i = 0; i < last->e; i++) {
     Cx w = ts_fft_table_row(m, &kernel, i);
     V at[4] = {zero, index_of(m, i * last->d), zero, zero};
-    ts_fft_put(m, view, at, swapped(ts_fft_cmul(m, v[i], w.re, w.im)), false);
+    ts_fft_put(m, view, at, ts_fft_swapped(ts_fft_cmul(m, v[i], w.re, w.im)), false);
   }
   ts_fft_views(m, 4, in, view);
   ts_fft_first_dim(m);
@@ -158,7 +158,7 @@ static void core(Make *m, const Core *c, Cx *v) {
   TsFftTable back = ts_fft_line_table(m, p->chirp, last->e, last->d, 1, p->n, 0);
   for (int64_t i = 0; i < last->e; i++) {
     Cx w = ts_fft_table_row(m, &back, i);
-    v[i] = ts_fft_cmul(m, swapped(v[i]), w.re, w.im);
+    v[i] = ts_fft_cmul(m, ts_fft_swapped(v[i]), w.re, w.im);
   }
 }
 
@@ -217,7 +217,7 @@ static void load_plain(Make *m, V x, Cx *v) {
     } else {
       v[i] = ts_fft_load(m, x, at, &t, NULL, edge);
     }
-    if (f->inverse) v[i] = swapped(v[i]);
+    if (f->inverse) v[i] = ts_fft_swapped(v[i]);
   }
 }
 
@@ -246,7 +246,7 @@ static void store_complex(Make *m, V y, int64_t bins, const Cx *v) {
   V zero = index_of(m, 0);
   for (int64_t i = 0; i < s->e && i * s->d < bins; i++) {
     V at[4] = {m->at_row, index_of(m, i * s->d), zero, m->at_col};
-    Cx x = ts_fft_scaled(m, m->f->inverse ? swapped(v[i]) : v[i]);
+    Cx x = ts_fft_scaled(m, m->f->inverse ? ts_fft_swapped(v[i]) : v[i]);
     ts_fft_store(m, y, at, x, NULL, ts_fft_edge(m, (i + 1) * s->d, bins));
   }
 }
@@ -266,7 +266,7 @@ static void store_reals(Make *m, V y, const Cx *v) {
   for (int64_t i = 0; i < s->e && i * s->d < n; i++) {
     V j = index_of(m, i * s->d), at[4] = {m->at_row, j, zero, m->at_col};
     bool edge = ts_fft_edge(m, (i + 1) * s->d, n);
-    Cx x = ts_fft_scaled(m, swapped(v[i]));
+    Cx x = ts_fft_scaled(m, ts_fft_swapped(v[i]));
     if (!even) {
       store_real(m, y, at, x.re, NULL, edge);
     } else if (f->inner == 1) {
@@ -281,12 +281,6 @@ static void store_reals(Make *m, V y, const Cx *v) {
 }
 
 /* ---- a kernel of one phase */
-static V size_value(Make *m) {
-  TsTileType index = ts_tile_scalar(TS_DT_i64);
-  TsAttr which = {.type = TS_ATTR_int};
-  return ts_tile_emit1(&m->b, TS_TILE_dim, 0, NULL, &which, &index);
-}
-
 void ts_fft_take_shared(Make *m, int64_t least) {
   int64_t n = ts_fft_exchange_room(m);
   if (least > n) n = least;
@@ -328,7 +322,7 @@ static void one_phase(Make *m, const Core *c, const TsFftPlan *roots) {
   bool even = f->n % 2 == 0;
   if (!v) return m->k->failed = true, (void)0;
   V x = input_param(m);
-  V count = size_value(m);
+  V count = ts_short_dim(&m->b, 0);
   Grid g = open_grid(m, f->inner, count);
   ts_fft_take_shared(
       m, c->p->m || (f->kind == TS_FFT_r2c && even) ? m->rows * m->length * m->cols : 0);
