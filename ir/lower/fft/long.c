@@ -41,6 +41,7 @@ typedef struct Long {
 } Long;
 
 static V index_of(Long *l, int64_t i) { return ts_tile_index(&l->m->b, i); }
+static Cx swapped(Cx x) { return (Cx){x.im, x.re}; }
 static V op2(Long *l, int op, V x, V y) { return ts_fft_op(l->m, op, x, y); }
 static V ints(Long *l, int64_t v) { return ts_fft_ints(l->m, v); }
 static V by(Long *l, int op, V x, int64_t y) { return op2(l, op, x, ints(l, y)); }
@@ -193,7 +194,7 @@ static Cx load_half(Long *l, V j, const TsFftTable *roots, int64_t base, int64_t
     Cx a = ts_fft_gather(m, l->x, place(l, k, 1, h + 1, in), true);
     a = ts_fft_where(m, upper, ts_fft_conj(m, a), a);
     a.im = ts_tile_op3(&m->b, TS_OP_where, first, none.im, a.im);
-    return ts_fft_swapped(ts_fft_where(m, in, a, none));
+    return swapped(ts_fft_where(m, in, a, none));
   }
   Cx own = ts_fft_gather(m, l->x, place(l, j, 1, h + 1, in), true);
   Cx other = ts_fft_gather(m, l->x, place(l, mirror, 1, h + 1, in), true);
@@ -235,8 +236,7 @@ static void load(Long *l, Cx *v) {
     v[i] = lies(l)            ? load_lying(l, base)
            : given(l) == HALF ? load_half(l, j, &roots, base, s->m)
                               : load_at(l, j);
-    if (m->f->inverse && given(l) == PLAIN && m->f->part != TS_FFT_back)
-      v[i] = ts_fft_swapped(v[i]);
+    if (m->f->inverse && given(l) == PLAIN && m->f->part != TS_FFT_back) v[i] = swapped(v[i]);
     if (!chirps) continue;
     Cx w = factor(l, &chirp, 2, base, s->m);
     v[i] = ts_fft_cmul(m, v[i], w.re, w.im);
@@ -311,13 +311,13 @@ static void store_at(Long *l, V y, int64_t base, Cx x) {
 /* What follows the transform: a product of Bluestein's, or what is wanted, scaled. */
 static Cx finished(Long *l, const TsFftTable *w, int64_t base, int64_t count, Cx x) {
   const TsFftForm *f = l->m->f;
-  if (f->part == TS_FFT_back) x = ts_fft_swapped(x);
+  if (f->part == TS_FFT_back) x = swapped(x);
   if (w->memory) {
     Cx c = factor(l, w, 1, base, count);
     x = ts_fft_cmul(l->m, x, c.re, c.im);
   }
-  if (f->part == TS_FFT_there) return ts_fft_swapped(x);
-  if (f->inverse || f->kind == TS_FFT_c2r) x = ts_fft_swapped(x);
+  if (f->part == TS_FFT_there) return swapped(x);
+  if (f->inverse || f->kind == TS_FFT_c2r) x = swapped(x);
   return f->kind == TS_FFT_r2c && l->even ? x : ts_fft_scaled(l->m, x);
 }
 

@@ -6,6 +6,7 @@ typedef TsTileVal V;
 typedef TsFftCx Cx;
 typedef TsFftMake Make;
 
+static Cx swapped(Cx x) { return (Cx){x.im, x.re}; }
 static V index_of(Make *m, int64_t i) { return ts_tile_index(&m->b, i); }
 static V mul_by(Make *m, V x, int64_t by) {
   return ts_fft_op(m, TS_OP_mul, x, ts_fft_ints(m, by));
@@ -107,7 +108,7 @@ void ts_fft_load_half(Make *m, V x, const void *roots, Cx *v) {
       Cx a = ts_fft_gather(m, x, flat_place(m, bins, at), edge);
       a = ts_fft_pick_below(m, 2, base, s->m, h + 1, a, ts_fft_conj(m, a));
       if (!i) a.im = ts_tile_op3(&m->b, TS_OP_where, ts_fft_below(m, j, 1), all0, a.im);
-      v[i] = ts_fft_swapped(a);
+      v[i] = swapped(a);
       continue;
     }
     V jj = ts_fft_op(m, TS_OP_minimum, j, ts_fft_ints(m, h));

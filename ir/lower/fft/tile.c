@@ -81,6 +81,7 @@ void ts_fft_set_threads(Make *m) {
 /* ---- positions */
 static V index_of(Make *m, int64_t i) { return ts_tile_index(&m->b, i); }
 
+static Cx swapped(Cx x) { return (Cx){x.im, x.re}; }
 Cx ts_fft_scaled(Make *m, Cx x) {
   if (m->f->scale == 1) return x;
   V s = ts_fft_all(m, m->wide ? m->f->scale : (double)(float)m->f->scale);
@@ -128,7 +129,7 @@ static void bluestein_between(Make *m, const TsFftPlan *p, Cx *v) {
   for (int64_t i = 0; i < last->e; i++) {
     Cx w = ts_fft_table_row(m, &kernel, i);
     V at[4] = {zero, index_of(m, i * last->d), zero, zero};
-    ts_fft_put(m, view, at, ts_fft_swapped(ts_fft_cmul(m, v[i], w.re, w.im)), false);
+    ts_fft_put(m, view, at, swapped(ts_fft_cmul(m, v[i], w.re, w.im)), false);
   }
   ts_fft_views(m, 4, in, view);
   ts_fft_first_dim(m);
@@ -158,7 +159,7 @@ static void core(Make *m, const Core *c, Cx *v) {
   TsFftTable back = ts_fft_line_table(m, p->chirp, last->e, last->d, 1, p->n, 0);
   for (int64_t i = 0; i < last->e; i++) {
     Cx w = ts_fft_table_row(m, &back, i);
-    v[i] = ts_fft_cmul(m, ts_fft_swapped(v[i]), w.re, w.im);
+    v[i] = ts_fft_cmul(m, swapped(v[i]), w.re, w.im);
   }
 }
 
@@ -217,7 +218,7 @@ static void load_plain(Make *m, V x, Cx *v) {
     } else {
       v[i] = ts_fft_load(m, x, at, &t, NULL, edge);
     }
-    if (f->inverse) v[i] = ts_fft_swapped(v[i]);
+    if (f->inverse) v[i] = swapped(v[i]);
   }
 }
 
@@ -246,7 +247,7 @@ static void store_complex(Make *m, V y, int64_t bins, const Cx *v) {
   V zero = index_of(m, 0);
   for (int64_t i = 0; i < s->e && i * s->d < bins; i++) {
     V at[4] = {m->at_row, index_of(m, i * s->d), zero, m->at_col};
-    Cx x = ts_fft_scaled(m, m->f->inverse ? ts_fft_swapped(v[i]) : v[i]);
+    Cx x = ts_fft_scaled(m, m->f->inverse ? swapped(v[i]) : v[i]);
     ts_fft_store(m, y, at, x, NULL, ts_fft_edge(m, (i + 1) * s->d, bins));
   }
 }
@@ -266,7 +267,7 @@ static void store_reals(Make *m, V y, const Cx *v) {
   for (int64_t i = 0; i < s->e && i * s->d < n; i++) {
     V j = index_of(m, i * s->d), at[4] = {m->at_row, j, zero, m->at_col};
     bool edge = ts_fft_edge(m, (i + 1) * s->d, n);
-    Cx x = ts_fft_scaled(m, ts_fft_swapped(v[i]));
+    Cx x = ts_fft_scaled(m, swapped(v[i]));
     if (!even) {
       store_real(m, y, at, x.re, NULL, edge);
     } else if (f->inner == 1) {

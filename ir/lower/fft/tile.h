@@ -169,8 +169,6 @@ TsTileVal ts_fft_ints(TsFftMake *m, int64_t v); /* i64 */
 TsTileVal ts_fft_iota(TsFftMake *m, int axis);
 TsFftCx ts_fft_cmul(TsFftMake *m, TsFftCx a, TsTileVal wr, TsTileVal wi);
 TsFftCx ts_fft_where(TsFftMake *m, TsTileVal c, TsFftCx a, TsFftCx b);
-/* Re and im exchanged: an inverse transform is a forward one between two of these. */
-static inline TsFftCx ts_fft_swapped(TsFftCx x) { return (TsFftCx){x.im, x.re}; }
 /* A position all over a tile. */
 TsTileVal ts_fft_splat(TsFftMake *m, TsTileVal scalar);
 static inline TsTileVal ts_fft_op(TsFftMake *m, int op, TsTileVal x, TsTileVal y) {
