@@ -80,8 +80,8 @@ void ts_fft_set_threads(Make *m) {
 
 /* ---- positions */
 static V index_of(Make *m, int64_t i) { return ts_tile_index(&m->b, i); }
-
 static Cx swapped(Cx x) { return (Cx){x.im, x.re}; }
+
 Cx ts_fft_scaled(Make *m, Cx x) {
   if (m->f->scale == 1) return x;
   V s = ts_fft_all(m, m->wide ? m->f->scale : (double)(float)m->f->scale);
