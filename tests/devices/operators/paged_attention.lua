@@ -13,27 +13,7 @@ local function draw(shape, dtype)
   return op.normal(shape, { seed = 5, stream = seed }):cast(dtype or "f32")
 end
 local function there(x) return x and x:to(name) end
-
--- Keys [B][K,T,D] in pages of `size`, of which page 0 is nobody's.
-local function pages_of(texts, size)
-  local count = 1
-  for _, k in ipairs(texts) do count = count + math.ceil(k.shape[2] / size) end
-  local pool = op.full({ texts[1].shape[1], count, size, texts[1].shape[3] }, 0 / 0):cast(texts[1].dtype)
-  local tables, longest, free = {}, 0, count - 1
-  for b, k in ipairs(texts) do
-    tables[b] = {}
-    for at = 0, k.shape[2] - 1, size do
-      local n = math.min(size, k.shape[2] - at)
-      pool:select(1, free):narrow(1, 0, n):copy_(k:narrow(1, at, n))
-      tables[b][#tables[b] + 1], free = free, free - 1
-    end
-    longest = math.max(longest, #tables[b])
-  end
-  for _, t in ipairs(tables) do
-    while #t < longest + 1 do t[#t + 1] = 0 end
-  end
-  return pool, tables
-end
+local pages_of = dofile "tests/vm/_pages.lua"
 
 local function check(o)
   local k, v, start, want, n = {}, {}, {}, {}, o.queries or 1
