@@ -1,7 +1,7 @@
 /* Allocations of the driver that are cut into pieces, where it has no more of the size that is
  * wanted: the piece that fits best is handed out, what is left of it stays, and neighbours that
- * are free become one. So a program that nearly fills a GPU meets the driver, which waits for all
- * work when it gets memory back, only until its sizes have found their places. */
+ * are free become one. So a program that nearly fills a GPU meets the driver, which waits for
+ * all work when it gets memory back, only until its sizes have found their places. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,15 +5,15 @@
  * microseconds, and giving back waits for the device, so both are rare. Small blocks (to 256
  * KiB, four classes a doubling) are places in slabs of one class; what is known of them stands
  * on the host, since the GPU's memory cannot be looked at. Large blocks are allocations of
- * their own, rounded to 1/8 of their power of two, from 16 MiB on to 1/32 or 2 MiB, and kept while
- * live + cached stays below the most that the program ever had live, or cached below 1/16 of the
- * memory. What was given back and is wanted again would have been worth keeping, so the limit
- * grows by it: a program that does the same again and again soon asks no more.
+ * their own, rounded to 1/8 of their power of two, from 16 MiB on to 1/32 or 2 MiB, and kept
+ * while live + cached stays below the most that the program ever had live, or cached below 1/16
+ * of the memory. What was given back and is wanted again would have been worth keeping, so the
+ * limit grows by it: a program that does the same again and again soon asks no more.
  *
  * When the driver has nothing left, a block that is kept and larger than what is wanted is cut
- * (devices/driver_cut.c), from then on before the driver is asked. Where there is none, launches
- * that were put off are made, blocks that were not used for longest go back until there are as many
- * bytes, at last all, and the driver is asked once more. */
+ * (devices/driver_cut.c), from then on before the driver is asked. Where there is none,
+ * launches that were put off are made, blocks that were not used for longest go back until
+ * there are as many bytes, at last all, and the driver is asked once more. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,8 +29,9 @@ enum {
   FINE = 16 << 20,    /* from here on sizes are rounded to less */
   RESERVE = 64 << 20, /* this much may always stay cached, */
   PART = 16,          /* or this part of the memory */
-  SHARE = 8 /* a block is cut for what takes this part of it at least: the rest may have to
-                         wait for that as long as it lives */
+  /* A block is cut for what takes this part of it at least: the rest may have to wait for that
+   * as long as it lives. */
+  SHARE = 8
 };
 
 typedef struct Slab {
@@ -216,7 +217,8 @@ static int out_of_memory(TsDevice *d, int64_t nbytes, TsError *err) {
                        "drop tensors that are not needed (x = nil), or keep some on the CPU");
 }
 
-/* A piece of a block that is kept: of one that is cut, or of the smallest that is large enough. */
+/* A piece of a block that is kept: of one that is cut, or of the smallest that is large
+ * enough. */
 static bool cut(TsDriverPool *p, int64_t nbytes, uintptr_t *at, uint64_t *used) {
   if (!ts_cuts_take(p->cuts, nbytes, at, used)) {
     Kept *best = NULL;

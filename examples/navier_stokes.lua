@@ -1,7 +1,7 @@
 -- The lid-driven cavity from the Navier-Stokes equations alone, beside Ghia's table.
 --
 --   tessera examples/navier_stokes.lua [--re 100|1000] [--by lm|lbfgs] [--form momentum|vorticity] [--steps N] [--rounds N]
---     [--points N] [--width N] [--dtype f64] [--dp N] [--size gpu] [--picture cavity.png]
+--     [--points N] [--width N] [--dtype f32] [--dp N] [--size gpu] [--picture cavity.png]
 --
 -- A network maps (x, y) to a stream function psi and the pressure p: u = psi_y and v = -psi_x
 -- cannot diverge. It is asked for the speed of the walls and of the lid, and to satisfy the steady

@@ -147,7 +147,7 @@ end
 rng.seed(options.seed)
 local source, target = pairs_of(draw(options.train, false))
 local test_numbers = draw(options.test, true)
-local test_source, test_target = pairs_of(test_numbers)
+local test_source = pairs_of(test_numbers)
 local model = tessera.no_grad(Translator, options)
 model:to(options.device)
 local optimizer = optim.AdamW(model:parameters(), { betas = { 0.9, 0.98 }, weight_decay = 0.01, clip = 1 })

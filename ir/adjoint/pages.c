@@ -9,8 +9,8 @@ enum { WINDOW, SCALE };
 
 typedef struct Texts {
   TsBuild *b;
-  TsVal table, keys, first, low,
-      end; /* positions: keys [T]; of texts [B,1]: query 0, of keys .. */
+  TsVal table;
+  TsVal keys, first, low, end; /* positions: keys [T]; of texts [B,1]: query 0, of keys .. */
   int64_t batch, queries, count;
 } Texts;
 

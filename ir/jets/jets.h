@@ -25,8 +25,8 @@
  * log (may be NULL) gets a line. It rounds in another order than nested derivatives do. */
 int ts_jets_collapse(TsGraph *g, int n, TsVal *v, int nx, const TsVal *x, TsText *log);
 
-/* Whether n values are gradients, of which another derivative is about to be made: that is no jet, and log gets a line
- * that says why, once. -1 with the error. */
+/* Whether n values are gradients, of which another derivative is about to be made: that is no
+ * jet, and log gets a line that says why, once. -1 with the error. */
 int ts_jets_refused(const TsGraph *g, int n, const TsVal *v, TsText *log);
 
 /* ---- inside */

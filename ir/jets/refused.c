@@ -1,11 +1,13 @@
-/* Derivatives that are not jets, and why: what `f:rewrites()` says of gradients of gradients. */
+/* Derivatives that are not jets, and why: what `f:rewrites()` says of gradients of
+ * gradients. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "ir/jets/jets.h"
 
-/* A gradient of a sum over rows is the derivative of each row only if no row depends on another one,
- * which the program does not say; a derivative along a direction is one whatever rows do. */
+/* A gradient of a sum over rows is the derivative of each row only if no row depends on another
+ * one, which the program does not say; a derivative along a direction is one whatever rows
+ * do. */
 static const char why[] = "a derivative of a gradient stays nested, since rows may depend on each "
                           "other; graph.jvp of graph.jvp along directions becomes jets";
 

@@ -1,16 +1,16 @@
 /* The gradients of attention of any numbers of queries and keys, with masks and windows: the
- * definition of vm/drive/attention_grad.c in block form, so that the bits are the VM's. What has
- * kernels of its own (ir/sched/attention_grad.c, those of matrix units) does not come here.
+ * definition of vm/drive/attention_grad.c in block form, so that the bits are the VM's. What
+ * has kernels of its own (ir/sched/attention_grad.c, those of matrix units) does not come here.
  *
- * Three phases. The first lays keys and values of each block of 128 out as [d, key], in the wide
- * type, zeros behind the last one. In the second a round is a block of query rows of one head: it
- * makes the rows' u, r and delta, leaves them in memory, and walks groups of keys for dq. In the
- * third a round is a group of keys of one kv head, which walks the query heads and rows upwards
- * and carries dk and dv.
+ * Three phases. The first lays keys and values of each block of 128 out as [d, key], in the
+ * wide type, zeros behind the last one. In the second a round is a block of query rows of one
+ * head: it makes the rows' u, r and delta, leaves them in memory, and walks groups of keys for
+ * dq. In the third a round is a group of keys of one kv head, which walks the query heads and
+ * rows upwards and carries dk and dv.
  *
- * A row and a key meet where the row sees something of the key's group of 32. Where rows of a block
- * differ in that, those that see nothing keep their dq, and are zeros where dk and dv take them in,
- * as the product of two zeros changes no sum. */
+ * A row and a key meet where the row sees something of the key's group of 32. Where rows of a
+ * block differ in that, those that see nothing keep their dq, and are zeros where dk and dv
+ * take them in, as the product of two zeros changes no sum. */
 #include "ir/lower/row.h"
 
 #include <math.h>
@@ -231,7 +231,8 @@ static V base_of(Lower *l, V m) {
   return choose(l, none, full(l, 0, rows_type(l)), m);
 }
 
-/* The sink of the head as one key more: state is maximum and sum. Its probability is e / sum. */
+/* The sink of the head as one key more: state is maximum and sum. Its probability is e /
+ * sum. */
 static V add_sink(Lower *l, const Pair *p, V *state) {
   TsTileType one = ts_tile_scalar((TsDtype)l->sink->type.dtype), row = rows_type(l);
   V x = wide(l, ts_tile_load(&l->b, l->sink, &p->h, &one, NULL));

@@ -1,5 +1,6 @@
-/* See ir/lower/channels.h. A value of the original has a form with channels last (`last`), or one with
- * channels first (`m.value`), or both; the one that is lacking is a view of the other. */
+/* See ir/lower/channels.h. A value of the original has a form with channels last (`last`), or
+ * one with channels first (`m.value`), or both; the one that is lacking is a view of the
+ * other. */
 #include "ir/lower/channels.h"
 
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 
 enum { MOST_AGAIN = 12 }; /* nodes that are computed once more */
 
-/* A reduction by channel that was made; op, axes and correction are those of n. */
+/* A reduction by channel that was made, of a value of the original. */
 typedef struct Reduced {
   TsOp op;
   TsVal of, made;
@@ -20,9 +21,8 @@ typedef struct Reduced {
 typedef struct Pass {
   const TsSched *s;
   TsGraphMap m;
-  TsVal *last, *view; /* by value as m.value; view: of what has none of its own */
-  unsigned char
-      *again; /* by node: how many nodes it takes to compute it once more, 0: it is kept */
+  TsVal *last, *view;   /* by value as m.value; view: of what has none of its own */
+  unsigned char *again; /* by node: of how many it is computed once more; 0: it is kept */
   Reduced *reduced;
   int nreduced;
   int gained, turned; /* walks that go with the lines of memory now; those that go across */
@@ -58,8 +58,9 @@ static TsVal first_of(Pass *p, TsVal v) {
   return made;
 }
 
-/* One number everywhere, as wide as it is wanted; numbers that repeat along some axes, as of the gradient of
- * a mean, once for each element: columns of them would not lie evenly. */
+/* One number everywhere, as wide as it is wanted; numbers that repeat along some axes, as of
+ * the gradient of a mean, once for each element: columns of them would not lie evenly. NULL: v
+ * is no such value. */
 static TsVal spread_of(Pass *p, TsVal v) {
   const TsNode *n = v->node;
   TsMeta t = turned(&v->meta);
@@ -107,8 +108,8 @@ static TsVal put(Pass *p, const TsNode *n, const TsVal *in, const TsAttr *attr,
   return made ? &made->out[0] : NULL;
 }
 
-/* What is chosen by a mask is a gradient, which is summed by channel next: numbers that repeat along
- * positions, as the gradient of a mean has them, would make no even columns. */
+/* What is chosen by a mask is a gradient, which is summed by channel next: numbers that repeat
+ * along positions, as the gradient of a mean has them, would make no even columns. */
 static TsVal everywhere(Pass *p, TsVal v, const TsMeta *y) {
   if (!v || ts_meta_same_shape(&v->meta, y)) return v;
   return ts_build1(build(p), TS_OP_clone, ts_build_expand(build(p), v, y->dim, y->ndim));
@@ -170,11 +171,8 @@ static int nodes_again(const Pass *p, const TsNode *n) {
 }
 
 /* ---- reductions */
-typedef enum Axes {
-  OTHERS,
-  CHANNELS,
-  SPACE
-} Axes; /* what is left: channels, or images as well */
+/* What is left: channels, or images as well. */
+typedef enum Axes { OTHERS, CHANNELS, SPACE } Axes;
 
 static Axes axes_of(const TsNode *n) {
   const TsAttr *a = &n->attr[0];
@@ -186,7 +184,8 @@ static Axes axes_of(const TsNode *n) {
   return gone == (space | 1u) ? CHANNELS : gone == space ? SPACE : OTHERS;
 }
 
-/* op of x, which has its channels last, over the axes before them, but for the images if they stay. */
+/* op of x, which has its channels last, over the axes before them, but for the images if they
+ * stay. */
 static TsVal reduce(Pass *p, TsOp op, TsVal x, bool space) {
   int64_t axis[TS_MAX_RANK];
   int n = 0;
@@ -207,14 +206,15 @@ static TsVal reduced(Pass *p, TsOp op, TsVal of, bool space) {
 
 static TsVal number(Pass *p, double v) { return build(p)->number(build(p), v); }
 
-/* Squares of distances from the mean of x, which is times(x), divided by count. */
+/* The sum of squares of x's distances from its mean, divided by count. */
 static TsVal squares(Pass *p, TsVal x, TsVal mean, double count) {
   TsVal d = ts_build_sub(build(p), x, mean);
   TsVal sum = reduce(p, TS_OP_sum, ts_build_mul(build(p), d, d), false);
   return ts_build_div(build(p), sum, number(p, count));
 }
 
-/* As ir/lower/reduce.c and vm/rows/reduce.h have it. */
+/* As ir/lower/reduce.c and vm/rows/reduce.h have it: of small elements where the first sum is
+ * not finite. */
 static TsVal variance(Pass *p, TsVal x, double count) {
   TsBuild *b = build(p);
   double by = ts_reduce_small((TsDtype)x->meta.dtype);
@@ -438,7 +438,7 @@ int ts_lower_channels(const TsSched *s, const TsGraph *from, TsGraph **out, TsEr
   Pass p = {.s = s};
   *out = NULL;
   if (!has_convolutions(s, from)) return 0;
-  if (ts_graph_map_open(&p.m, NULL, from)) return -1;
+  if (ts_graph_map_open(&p.m, NULL, from)) return ts_error_memory(err);
   int nvalue = 1, made = -1;
   for (int i = 0; i < from->nnode; i++)
     nvalue += from->node[i]->nout > 0 ? from->node[i]->nout : 1;

@@ -1,5 +1,6 @@
-/* Norms of order 2 of one long row, as of the gradients of a matrix: leaves of the canonical order by blocks
- * of their own, then in pairs. By itself a row is one block (ir/lower/reduce.c, which has the definition). */
+/* Norms of order 2 of one long row, as of the gradients of a matrix: leaves of the canonical
+ * order by blocks of their own, then in pairs. By itself a row is one block (ir/lower/reduce.c,
+ * which has the definition). */
 #include "ir/lower/short.h"
 #include "ir/lower/steps.h"
 #include "lib/reduce.h"

@@ -1,6 +1,6 @@
 /* What could be chosen for a group's kernel on a GPU: the tile of a product and the order of
- * its blocks; rows of attention; threads, vectors and pieces of what walks over elements. All give the same
- * bits. */
+ * its blocks; rows of attention; threads, vectors and pieces of what walks over elements. All
+ * give the same bits. */
 #include "ir/sched/sched.h"
 
 enum { MATRIX_BYTES = 2 /* of elements that the matrix unit takes, at most */ };

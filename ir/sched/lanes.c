@@ -1,18 +1,18 @@
 /* The loops of a group of columns for a GPU, whose blocks take whole rows.
  *
- * The canonical sum of a column goes by leaves of 4096 rows, of which row i belongs to lane
- * i mod 256: a lane is a chain of 16 rows. A round of the first loop is one lane of one leaf
- * and all columns, or a piece of 1024: it walks the rows of its lane with the chains in
- * registers and leaves them in scratch. Where there are registers for it, it has two or four
- * lanes, of those that are added to one another first, so that less goes to scratch. Of few
- * columns, as of the channels of an image, it has several lanes side by side, whose rows lie one
- * behind the other: else a block would be a warp with a line on its way. So rows
- * are read once, in whole lines, whatever else is computed of them on the way; gradients of
- * norms need the whole row for that. The second loop brings lanes together, a leaf and a few
- * columns a round, the third one leaves.
+ * The canonical sum of a column goes by leaves of 4096 rows, of which row i belongs to lane i
+ * mod 256: a lane is a chain of 16 rows. A round of the first loop is one lane of one leaf and
+ * all columns, or a piece of 1024: it walks the rows of its lane with the chains in registers
+ * and leaves them in scratch. Where there are registers for it, it has two or four lanes, of
+ * those that are added to one another first, so that less goes to scratch. Of few columns, as
+ * of the channels of an image, it has several lanes side by side, whose rows lie one behind the
+ * other: else a block would be a warp with a line on its way. So rows are read once, in whole
+ * lines, whatever else is computed of them on the way; gradients of norms need the whole row
+ * for that. The second loop brings lanes together, a leaf and a few columns a round, the third
+ * one leaves.
  *
- * Rejected: a leaf of 64 columns a round, as on CPUs. It makes a tenth of the blocks, and
- * rows would be read once for their statistics and once more for their sums. */
+ * Rejected: a leaf of 64 columns a round, as on CPUs. It makes a tenth of the blocks, and rows
+ * would be read once for their statistics and once more for their sums. */
 #include "ir/sched/lower.h"
 #include "ir/sched/norm_grad.h"
 #include "ir/sched/rows.h"
@@ -257,13 +257,13 @@ static int put_loop(Lanes *p, TsTileVal first, TsTileVal steps, TsTileVal *acc) 
   return 0;
 }
 
-static TsTileVal times(Lanes *p, TsTileVal x, int64_t n) {
+static TsTileVal mul(Lanes *p, TsTileVal x, int64_t n) {
   return n > 1 ? op2(p, TS_OP_mul, x, num(p, n)) : x;
 }
 
 /* The first row in scratch of round r, of a sum whose rows begin at `first`. */
 static TsTileVal row_of(Lanes *p, TsTileVal r, int64_t first) {
-  r = times(p, r, p->side);
+  r = mul(p, r, p->side);
   return first ? op2(p, TS_OP_add, r, num(p, first)) : r;
 }
 
@@ -284,7 +284,7 @@ static int put_lanes(Lanes *p) {
     r = op2(p, TS_OP_floordiv, r, num(p, pieces));
   }
   TsTileVal leaf = op2(p, TS_OP_floordiv, r, num(p, groups));
-  TsTileVal lane = times(p, op2(p, TS_OP_mod, r, num(p, groups)), p->side);
+  TsTileVal lane = mul(p, op2(p, TS_OP_mod, r, num(p, groups)), p->side);
   TsTileVal first = op2(p, TS_OP_add, op2(p, TS_OP_mul, leaf, num(p, LEAF)), lane);
   for (int i = 0; i < p->nsum * p->fold; i++) {
     TsTileType t = ts_nodes_type(l, p->sum[0].d, p->side > 1 ? 2 : 1);
@@ -376,20 +376,21 @@ static int put_few_leaves(Lanes *p) {
   return 0;
 }
 
-/* Of more leaves than are added up in one piece of code: n at a time, of all sums `times` such lots
- * from leaf `begin` on, which become as many rows of `to` from row `at` on, of `all` a sum. */
-static void put_lots(Lanes *p, TsTileVal to, int64_t begin, int64_t n, int64_t times_,
+/* Of more leaves than are added up in one piece of code: n at a time, of all sums `times` such
+ * lots from leaf `begin` on, which become as many rows of `to` from row `at` on, of `all` a
+ * sum. */
+static void put_lots(Lanes *p, TsTileVal to, int64_t begin, int64_t n, int64_t times,
                      int64_t at, int64_t all) {
   TsLower *l = p->l;
   TsTileVal lot;
-  if (!n || !times_) return;
-  TsTileLoop loop = open_columns(p, times_ * p->nsum, &lot);
+  if (!n || !times) return;
+  TsTileLoop loop = open_columns(p, times * p->nsum, &lot);
   TsTileAccess how = {.edge = p->width % l->n != 0};
-  TsTileVal sum = op2(p, TS_OP_floordiv, lot, num(p, times_));
-  lot = op2(p, TS_OP_mod, lot, num(p, times_));
-  TsTileVal first = op2(p, TS_OP_add, times(p, sum, p->leaves), times(p, lot, n));
+  TsTileVal sum = op2(p, TS_OP_floordiv, lot, num(p, times));
+  lot = op2(p, TS_OP_mod, lot, num(p, times));
+  TsTileVal first = op2(p, TS_OP_add, mul(p, sum, p->leaves), mul(p, lot, n));
   first = op2(p, TS_OP_add, first, num(p, begin));
-  TsTileVal row = op2(p, TS_OP_add, op2(p, TS_OP_add, times(p, sum, all), lot), num(p, at));
+  TsTileVal row = op2(p, TS_OP_add, op2(p, TS_OP_add, mul(p, sum, all), lot), num(p, at));
   ts_tile_store(&l->b, to, (TsTileVal[]){row, l->at[1]}, sum_rows(p, p->leaf, first, n), &how);
   ts_tile_for_end(&l->b, &loop, NULL, NULL);
 }

@@ -1,7 +1,8 @@
-/* See jit/mesh/record.h. Copies, events and second orders of devices are no launches: what was put off goes
- * before them, and the rest of the run goes call by call; so it is where memory is short. Where runs are
- * cut so again and again, pieces keep records of their own instead, for some runs, then for twice as many:
- * memory may be there meanwhile, or the pieces' kernels, which take less of it. */
+/* See jit/mesh/record.h. Copies, events and second orders of devices are no launches: what was
+ * put off goes before them, and the rest of the run goes call by call; so it is where memory is
+ * short. Where runs are cut so again and again, pieces keep records of their own instead, for
+ * some runs, then for twice as many: memory may be there meanwhile, or the pieces' kernels,
+ * which take less of it. */
 #include "jit/mesh/record.h"
 
 #include "devices/device.h"

@@ -27,8 +27,8 @@ struct TsMeshRun {
   TsTensor **slot;     /* while it runs: by slot, place, device, micro-batch; */
   TsPending **pending; /* by join and device; */
   unsigned char *told; /* by join: what of it was noted; */
-  uint64_t
-      *flight; /* by join and micro-batch: the ticket of its start (devices/aside.h), or 0; */
+  /* By join and micro-batch: the ticket of its start (devices/aside.h), or 0; */
+  uint64_t *flight;
   uint64_t latest; /* the last ticket that is not rejoined; 0: nothing is on its way */
   uint64_t stream; /* the stream at which it began */
   struct TsReplayGroup *records; /* of its launches (record.h), or NULL */

@@ -3,8 +3,10 @@
 -- where it can be no other way: anything else is an error that says what and where.
 
 local core = require "tessera.core"
+local little = require "tessera.little_endian"
 local options = require "tessera.options"
 local io_ = {}
+local number_of, bytes_of = little.number, little.bytes
 
 local json -- opened when first needed
 local function get_json()
@@ -31,21 +33,6 @@ local unsigned = { u2 = "i32", u4 = "i64", u8 = "i64", U16 = "i32", U32 = "i64",
 local width = { U16 = 2, U32 = 4, U64 = 8 }
 
 local MAX_HEADER = 100 * 1024 * 1024 -- the format's own limit
-
-local function number_of(s)
-  local v = 0
-  for i = #s, 1, -1 do v = v * 256 + s:byte(i) end
-  return v
-end
-
-local function bytes_of(v, n)
-  local out = {}
-  for i = 1, n do
-    out[i] = string.char(v % 256)
-    v = math.floor(v / 256)
-  end
-  return table.concat(out)
-end
 
 -- The tensor, or an error that names the file and the entry.
 local function tensor_of(path, what, map, method, ...)

@@ -8,7 +8,7 @@
 TsShardRule ts_shard_whole;     /* chosen: each device does all of it */
 TsShardRule ts_shard_pointwise; /* every axis of the result, and what is broadcast to it */
 TsShardRule ts_shard_others; /* all axes but the one that `axis` names, of inputs and results of
-                                   the rank of the first input */
+                                 the rank of the first input */
 TsShardRule ts_shard_reshard; /* as the option says */
 TsShardRule ts_shard_besides; /* all axes but those of the list `axis` or `axes`; none: all */
 TsShardRule ts_shard_kept;    /* axes of the first input that the result has, of equal size */
@@ -21,8 +21,8 @@ TsShardRule ts_shard_one_hot, ts_shard_gather, ts_shard_scatter, ts_shard_take,
     ts_shard_index_select, ts_shard_index_add, ts_shard_embedding, ts_shard_segment,
     ts_shard_dropout, ts_shard_categorical, ts_shard_route_rows, ts_shard_spmm, ts_shard_sddmm;
 /* lib/shard/reduce.c */
-TsShardRule
-    ts_shard_reduce; /* by `axis`, of those that are reduced the first is summed in parts */
+/* by `axis`, of those that are reduced the first is summed in parts */
+TsShardRule ts_shard_reduce;
 /* lib/shard/linalg.c */
 TsShardRule ts_shard_matmul, ts_shard_grouped_matmul, ts_shard_quantized_matmul,
     ts_shard_experts_linear, ts_shard_grouped_matmul_weight_grad, ts_shard_matrices,

@@ -54,8 +54,8 @@ TsTensor *ts_lua_only(lua_State *L, int most, const char *method) {
   return ts_lua_tensor(L, 1);
 }
 
-/* TsContext.collect: the collector knows nothing of how full a device is. Traces hold what nobody
- * else does (box.c); without them loops are slower for a while, so they go only where a
+/* TsContext.collect: the collector knows nothing of how full a device is. Traces hold what
+ * nobody else does (box.c); without them loops are slower for a while, so they go only where a
  * collection gave back next to nothing. */
 static void collect_all(void *L, bool all) {
   if (!L) return;

@@ -10,15 +10,8 @@ function M.by(other) random, pick = other.random, other.pick end
 local WIDTH = { [0] = 1, 1, 2, 2, 4, 4, 4, 1, [10] = 8, [11] = 8, [12] = 8 }
 local STRING, ARRAY, U32 = 8, 9, 4
 
-local function u(n, v)
-  if type(v) == "string" then return v end
-  local out = {}
-  for i = 1, n do
-    out[i] = string.char(v % 256)
-    v = math.floor(v / 256)
-  end
-  return table.concat(out)
-end
+local little = require "tessera.little_endian"
+local function u(n, v) return type(v) == "string" and v or little.bytes(v, n) end
 M.u = u
 
 -- ---- reading

@@ -106,12 +106,7 @@ local function repaired(s)
   if #s < 9 then return s end
   local header = s:find("}}", 9, true)
   local len = header and header + 1 - 8 or #s - 8
-  local out = {}
-  for i = 1, 8 do
-    out[i] = string.char(len % 256)
-    len = math.floor(len / 256)
-  end
-  return table.concat(out) .. s:sub(9)
+  return require("tessera.little_endian").bytes(len, 8) .. s:sub(9)
 end
 
 local function try(path, bytes)

@@ -6,14 +6,7 @@ local files = {}
 files.all = require("tessera.io").load_json "tests/hf/vectors/gguf_names.json"
 
 -- ---- a writer
-local function u(v, n)
-  local out = {}
-  for i = 1, n do
-    out[i] = string.char(v % 256)
-    v = math.floor(v / 256)
-  end
-  return table.concat(out)
-end
+local u = require("tessera.little_endian").bytes
 local function text(s) return u(#s, 8) .. s end
 local function value(v)
   if type(v) == "string" then return u(8, 4) .. text(v) end

@@ -57,11 +57,7 @@ end)
 
 -- Entries with a right hash, which anybody can write: whatever is no whole object is compiled again.
 local HEAD, LENGTH, HASH = 88, 16, 56
-local function little(n, bytes)
-  local out = {}
-  for i = 1, bytes do out[i], n = string.char(n % 256), math.floor(n / 256) end
-  return table.concat(out)
-end
+local little = require("tessera.little_endian").bytes
 local function forge(path, change)
   local file = assert(io.open(path, "rb"))
   local head, object = file:read(HEAD), file:read "*a"

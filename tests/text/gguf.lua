@@ -3,14 +3,8 @@ local tessera = require "tessera"
 local hf = tessera.hf
 
 local path = os.tmpname() .. ".gguf"
-local function u(n, v)
-  local out = {}
-  for i = 1, n do
-    out[i] = string.char(v % 256)
-    v = math.floor(v / 256)
-  end
-  return table.concat(out)
-end
+local little = require "tessera.little_endian"
+local function u(n, v) return little.bytes(v, n) end
 local function text(s) return u(8, #s) .. s end
 local function f32(v) return tessera.tensor({ v }, { dtype = "f32" }):bytes() end
 

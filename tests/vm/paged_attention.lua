@@ -3,35 +3,14 @@
 local tessera = require "tessera"
 local op = tessera.op
 
+local pages_of = dofile "tests/vm/_pages.lua"
+
 local seed = 0
 local function draw(shape, dtype)
   seed = seed + 1
   return op.normal(shape, { seed = 5, stream = seed }):cast(dtype or "f32")
 end
 local function same(a, b) return op.all(op.eq(a, b)):item() and table.concat(a.shape, ",") == table.concat(b.shape, ",") end
-
--- Keys [B][K,T,D] in pages of `size` that lie in no order; those that are in no text hold NaN.
-local function pages_of(texts, size)
-  local count = 1
-  for _, k in ipairs(texts) do count = count + math.ceil(k.shape[2] / size) end
-  local heads, d = texts[1].shape[1], texts[1].shape[3]
-  local pool = op.full({ heads, count, size, d }, 0 / 0):cast(texts[1].dtype)
-  local tables, longest, free = {}, 0, count - 1
-  for b, k in ipairs(texts) do
-    tables[b] = {}
-    for at = 0, k.shape[2] - 1, size do
-      local n = math.min(size, k.shape[2] - at)
-      pool:select(1, free):narrow(1, 0, n):copy_(k:narrow(1, at, n))
-      tables[b][#tables[b] + 1], free = free, free - 1
-    end
-    longest = math.max(longest, #tables[b])
-  end
-  for _, t in ipairs(tables) do
-    while #t < longest + 1 do t[#t + 1] = 0 end
-  end
-  return pool, tessera.tensor(tables, { dtype = "i64" })
-end
-
 
 local function check(o)
   local heads, kv, d, e, dtype = o.heads, o.kv, o.d, o.e or o.d, o.dtype or "f32"
@@ -42,8 +21,9 @@ local function check(o)
     k[b], v[b], start[b] = draw({ kv, n, d }, dtype), draw({ kv, n, e }, dtype), n - o.queries
     want[b] = op.attention(q:narrow(0, b - 1, 1), k[b]:unsqueeze(0), v[b]:unsqueeze(0), nil, sink, { causal = true, window = o.window })
   end
-  local pool, tables = pages_of(k, o.size)
+  local pool, lists = pages_of(k, o.size)
   local values = pages_of(v, o.size)
+  local tables = tessera.tensor(lists, { dtype = "i64" })
   local from = tessera.tensor(start, { dtype = "i64" })
   want = op.concat(want, { axis = 0 })
   local y = op.paged_attention(q, pool, values, tables, from, sink, { window = o.window })

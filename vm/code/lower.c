@@ -178,8 +178,8 @@ static int group_end(const TsLowering *l, int at) {
   return end;
 }
 
-/* A result that is turned lies with the axes in this order: of attention the third and the second last
- * are exchanged, of an image the channels are last. */
+/* A result that is turned lies with the axes in this order: of attention the third and the
+ * second last are exchanged, of an image the channels are last. */
 static void turned_axes(TsVal v, int64_t *perm) {
   int nd = v->meta.ndim;
   bool heads = v->node->op == TS_OP_attention;

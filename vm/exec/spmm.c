@@ -1,6 +1,7 @@
-/* spmm_coo, and spmm_csr where nobody asks for the steps of its definition: a row of the result is
- * summed in registers over the entries of its row, in their order, so nothing of entries x columns is
- * made. Rows of blocks are summed a tile at a time, each block's product being one. Entries in another order than that of rows are sorted by row first, by a count of each, which
+/* spmm_coo, and spmm_csr where nobody asks for the steps of its definition: a row of the result
+ * is summed in registers over the entries of its row, in their order, so nothing of entries x
+ * columns is made. Rows of blocks are summed a tile at a time, each block's product being one.
+ * Entries in another order than that of rows are sorted by row first, by a count of each, which
  * keeps the order within rows. */
 #include <string.h>
 

@@ -1,6 +1,6 @@
-/* Convolutions of few channels, whose windows are rows of a matrix: channel after channel, of each all
- * places, as weights have them. What a number of a window adds to where the window begins is a
- * table, so that a row takes one addition a number; the image is padded before. */
+/* Convolutions of few channels, whose windows are rows of a matrix: channel after channel, of
+ * each all places, as weights have them. What a number of a window adds to where the window
+ * begins is a table, so that a row takes one addition a number; the image is padded before. */
 #include "ir/lower/conv/conv.h"
 
 #include <stdlib.h>

@@ -24,6 +24,11 @@ V ts_fft_all(Make *m, double v) {
   return ts_tile_const(&m->b, v, &t);
 }
 
+V ts_fft_splat(Make *m, V scalar) {
+  TsTileType t = ts_fft_tile_type(m, TS_DT_i64);
+  return ts_tile_broadcast(&m->b, scalar, &t, NULL);
+}
+
 V ts_fft_ints(Make *m, int64_t v) {
   TsTileType t = ts_fft_tile_type(m, TS_DT_i64);
   return ts_tile_bits(&m->b, (uint64_t)v, &t);

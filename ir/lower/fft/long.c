@@ -1,15 +1,16 @@
-/* Transforms for which a block has no room, cut as the plan cuts its length first: columns of the
- * matrix [n1, n2] with the roots of the cut, then rows, between which the matrix lies in device
- * memory. Two phases of a kernel, with the butterflies and roots of the whole dataflow, so that
- * the bits are those of any other order of it.
+/* Transforms for which a block has no room, cut as the plan cuts its length first: columns of
+ * the matrix [n1, n2] with the roots of the cut, then rows, between which the matrix lies in
+ * device memory. Two phases of a kernel, with the butterflies and roots of the whole dataflow,
+ * so that the bits are those of any other order of it.
  *
- * An element has a number x * n2 + y, where the first phase transforms along x, which becomes k1,
- * and the second one along y, which becomes k2, of frequency k1 + n1 * k2. A block has elements
- * that lie side by side: of the batch's inner axis, along axis 3 of its tiles, and beside them
- * some of the axis that it does not transform (the middle one) along axis 0. A batch without an
- * inner axis has the middle one in its place; the second phase then turns its tiles in its last
- * exchange. */
+ * An element has a number x * n2 + y, where the first phase transforms along x, which becomes
+ * k1, and the second one along y, which becomes k2, of frequency k1 + n1 * k2. A block has
+ * elements that lie side by side: of the batch's inner axis, along axis 3 of its tiles, and
+ * beside them some of the axis that it does not transform (the middle one) along axis 0. A
+ * batch without an inner axis has the middle one in its place; the second phase then turns its
+ * tiles in its last exchange. */
 #include "ir/lower/fft/tile.h"
+#include "ir/lower/short.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -50,32 +51,27 @@ bool ts_fft_long_fits(const Make *m, const TsFftNode *root) {
 }
 
 /* ---- where elements are */
-/* Axes of memory [B, 1 or n, n or 1, middle, I] for those of the tile; `pairs`: of [.., 2, I]. The
- * transformed axis of the tile is the one that has more than one element. */
+/* Axes of memory [B, 1 or n, n or 1, middle, I] for those of the tile; `pairs`: of [.., 2, I].
+ * The transformed axis of the tile is the one that has more than one element. */
 static const int64_t *axes_of(const Long *l, bool pairs) {
   static const int64_t with[2][4] = {{3, 1, 2, 4}, {3, 1, 2, 5}};
   static const int64_t without[4] = {0, 1, 2, 3};
   return l->mid_axis == 0 ? with[pairs] : without;
 }
 
-static V splat(Long *l, V scalar) {
-  TsTileType t = ts_fft_tile_type(l->m, TS_DT_i64);
-  return ts_tile_broadcast(&l->m->b, scalar, &t, NULL);
-}
-
 static V mid_index(Long *l) {
-  return op2(l, TS_OP_add, ts_fft_iota(l->m, l->mid_axis), splat(l, l->at_mid));
+  return op2(l, TS_OP_add, ts_fft_iota(l->m, l->mid_axis), ts_fft_splat(l->m, l->at_mid));
 }
 
 static V col_index(Long *l) {
   if (!l->inner) return ints(l, 0);
-  return op2(l, TS_OP_add, ts_fft_iota(l->m, 3), splat(l, l->m->at_col));
+  return op2(l, TS_OP_add, ts_fft_iota(l->m, 3), ts_fft_splat(l->m, l->m->at_col));
 }
 
 /* Positions of elements at `j` of n along the axis, `each` of them an element of the transform;
  * -1, which is nowhere, where not `in`. */
 static V place(Long *l, V j, int64_t each, int64_t n, V in) {
-  V row = by(l, TS_OP_mul, splat(l, l->m->at_row), n);
+  V row = by(l, TS_OP_mul, ts_fft_splat(l->m, l->m->at_row), n);
   V at = op2(l, TS_OP_add, row, each == 1 ? j : by(l, TS_OP_mul, j, each));
   if (l->m->f->inner > 1) at = by(l, TS_OP_mul, at, l->m->f->inner);
   if (l->inner) at = op2(l, TS_OP_add, at, col_index(l));
@@ -371,7 +367,8 @@ static void close_phase(Long *l) {
   for (int i = 1 + l->inner; i >= 0; i--) ts_tile_for_end(&l->m->b, &l->loop[i], NULL, NULL);
 }
 
-/* Steps and tiles of a phase, that has as many threads as the other where there are rows for them. */
+/* Steps and tiles of a phase, that has as many threads as the other where there are rows for
+ * them. */
 static void cut(Long *l, const TsFftNode *side) {
   Make *m = l->m;
   const TsFftNode *n = l->p->root;
@@ -442,9 +439,7 @@ void ts_fft_long(Make *m, const TsFftPlan *p, const void *line) {
   Cx *v = calloc(TS_FFT_LOCAL, sizeof *v);
   if (!v) return m->k->failed = true, (void)0;
   l.x = input_param(&l);
-  TsTileType index = ts_tile_scalar(TS_DT_i64);
-  TsAttr which = {.type = TS_ATTR_int};
-  l.count = ts_tile_emit1(&m->b, TS_TILE_dim, 0, NULL, &which, &index);
+  l.count = ts_short_dim(&m->b, 0);
   TsTileType t = ts_fft_memory(m, 5, (int64_t[]){ts_tile_dim(0), n->n1, 1, n->n2, f->inner});
   l.between = ts_tile_alloc(&m->b, TS_SPACE_scratch, &t);
   cut(&l, n->left);

@@ -12,15 +12,10 @@ static V mul_by(Make *m, V x, int64_t by) {
   return ts_fft_op(m, TS_OP_mul, x, ts_fft_ints(m, by));
 }
 
-static V splat(Make *m, V scalar) {
-  TsTileType t = ts_fft_tile_type(m, TS_DT_i64);
-  return ts_tile_broadcast(&m->b, scalar, &t, NULL);
-}
-
 /* (row * n + j) * inner + column of elements j = base + step * axis. */
 static V flat_place(Make *m, int64_t n, V j) {
-  V row = ts_fft_op(m, TS_OP_add, ts_fft_iota(m, 0), splat(m, m->at_row));
-  V col = ts_fft_op(m, TS_OP_add, ts_fft_iota(m, 3), splat(m, m->at_col));
+  V row = ts_fft_op(m, TS_OP_add, ts_fft_iota(m, 0), ts_fft_splat(m, m->at_row));
+  V col = ts_fft_op(m, TS_OP_add, ts_fft_iota(m, 3), ts_fft_splat(m, m->at_col));
   V at = ts_fft_op(m, TS_OP_add, mul_by(m, row, n), j);
   return ts_fft_op(m, TS_OP_add, mul_by(m, at, m->f->inner), col);
 }

@@ -1,6 +1,7 @@
 /* The half spectrum out of the packed one, where that lies in memory: section 5 of
  * vm/kernels/fft/fft.h, a pair of terms at a time, so that each is read once. */
 #include "ir/lower/fft/tile.h"
+#include "ir/lower/short.h"
 
 typedef TsTileVal V;
 typedef TsFftCx Cx;
@@ -17,10 +18,6 @@ typedef struct Split {
 
 static V op2(Split *s, int op, V x, V y) { return ts_fft_op(s->m, op, x, y); }
 static V scalar(Split *s, int64_t i) { return ts_tile_index(&s->m->b, i); }
-static V splat(Split *s, V x) {
-  TsTileType t = ts_fft_tile_type(s->m, TS_DT_i64);
-  return ts_tile_broadcast(&s->m->b, x, &t, NULL);
-}
 static V where(Split *s, V c, V x, V y) { return ts_tile_op3(&s->m->b, TS_OP_where, c, x, y); }
 
 /* Of terms k0 + i, or h - k0 - i, of rows of n. */
@@ -28,7 +25,7 @@ static V place(Split *s, int64_t n, bool mirrored) {
   V k = mirrored ? op2(s, TS_OP_sub, scalar(s, s->h), s->k0) : s->k0;
   V at = op2(s, TS_OP_add, op2(s, TS_OP_mul, s->b, scalar(s, n)), k);
   at = op2(s, TS_OP_mul, at, scalar(s, s->m->f->inner));
-  at = splat(s, op2(s, TS_OP_add, at, s->c0));
+  at = ts_fft_splat(s->m, op2(s, TS_OP_add, at, s->c0));
   return op2(s, TS_OP_add, op2(s, mirrored ? TS_OP_sub : TS_OP_add, at, s->down), s->col);
 }
 
@@ -47,12 +44,12 @@ static void terms(Split *s, V x, V y, const TsFftTable *table) {
   int64_t h = s->h, I = m->f->inner;
   s->col = ts_fft_iota(m, 3);
   s->down = ts_fft_iota(m, 1);
-  V k = op2(s, TS_OP_add, splat(s, s->k0), s->down), none = ts_fft_ints(m, -1);
+  V k = op2(s, TS_OP_add, ts_fft_splat(s->m, s->k0), s->down), none = ts_fft_ints(m, -1);
   if (I > 1) s->down = op2(s, TS_OP_mul, s->down, ts_fft_ints(m, I));
   V in = ts_fft_below(m, k, h / 2 + 1), first = ts_fft_below(m, k, 1);
   if (I % s->wide)
     in = op2(s, TS_OP_logical_and, in,
-             ts_fft_below(m, op2(s, TS_OP_add, s->col, splat(s, s->c0)), I));
+             ts_fft_below(m, op2(s, TS_OP_add, s->col, ts_fft_splat(s->m, s->c0)), I));
   V from = place(s, h, false), mirror = place(s, h, true);
   Cx own = ts_fft_gather(m, x, where(s, in, from, none), true);
   Cx other = ts_fft_gather(m, x, where(s, in, where(s, first, from, mirror), none), true);
@@ -88,9 +85,7 @@ void ts_fft_split_kernel(Make *m, const void *line) {
   m->out->in = h * parts, m->out->to = (h + 1) * parts;
   ts_tile_size(m->k, "B");
   V x = flat(m, "N", false);
-  TsTileType index = ts_tile_scalar(TS_DT_i64);
-  TsAttr which = {.type = TS_ATTR_int};
-  V count = ts_tile_emit1(&m->b, TS_TILE_dim, 0, NULL, &which, &index);
+  V count = ts_short_dim(&m->b, 0);
   int64_t rounded = (own + deep - 1) / deep * deep;
   TsFftTable table = ts_fft_line_table(m, line, 1, 1, rounded, own, 0);
   V y = flat(m, "Y", true);

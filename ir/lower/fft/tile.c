@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ir/lower/fft/plans.h"
+#include "ir/lower/short.h"
 
 typedef TsTileVal V;
 typedef TsFftCx Cx;
@@ -281,12 +282,6 @@ static void store_reals(Make *m, V y, const Cx *v) {
 }
 
 /* ---- a kernel of one phase */
-static V size_value(Make *m) {
-  TsTileType index = ts_tile_scalar(TS_DT_i64);
-  TsAttr which = {.type = TS_ATTR_int};
-  return ts_tile_emit1(&m->b, TS_TILE_dim, 0, NULL, &which, &index);
-}
-
 void ts_fft_take_shared(Make *m, int64_t least) {
   int64_t n = ts_fft_exchange_room(m);
   if (least > n) n = least;
@@ -328,7 +323,7 @@ static void one_phase(Make *m, const Core *c, const TsFftPlan *roots) {
   bool even = f->n % 2 == 0;
   if (!v) return m->k->failed = true, (void)0;
   V x = input_param(m);
-  V count = size_value(m);
+  V count = ts_short_dim(&m->b, 0);
   Grid g = open_grid(m, f->inner, count);
   ts_fft_take_shared(
       m, c->p->m || (f->kind == TS_FFT_r2c && even) ? m->rows * m->length * m->cols : 0);

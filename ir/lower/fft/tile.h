@@ -51,8 +51,8 @@ typedef struct TsFftTile {
 
 /* -1 with the error: no kernel for this form. */
 int ts_fft_tile(const TsFftForm *f, TsFftTile *t, TsError *err);
-/* The parts that a form takes, how many; length: of the complex transform inside. -1 with the error:
- * no kernels for it. */
+/* The parts that a form takes, how many; length: of the complex transform inside. -1 with the
+ * error: no kernels for it. */
 int ts_fft_parts(const TsFftForm *f, int part[3], int64_t *length, TsError *err);
 
 /* ---- of this folder */
@@ -169,6 +169,8 @@ TsTileVal ts_fft_ints(TsFftMake *m, int64_t v); /* i64 */
 TsTileVal ts_fft_iota(TsFftMake *m, int axis);
 TsFftCx ts_fft_cmul(TsFftMake *m, TsFftCx a, TsTileVal wr, TsTileVal wi);
 TsFftCx ts_fft_where(TsFftMake *m, TsTileVal c, TsFftCx a, TsFftCx b);
+/* A position all over a tile. */
+TsTileVal ts_fft_splat(TsFftMake *m, TsTileVal scalar);
 static inline TsTileVal ts_fft_op(TsFftMake *m, int op, TsTileVal x, TsTileVal y) {
   return ts_tile_op2(&m->b, op, x, y);
 }

@@ -11,8 +11,8 @@ typedef struct TsSparseBlocks {
   bool sorted; /* entries stand by rows */
 } TsSparseBlocks;
 
-/* Parameters start (i32[rows + 1]), place (i32[N], unless sorted), values, column, x, y [rows, p, n].
- * Sizes: rows + 1, N, rows. NULL: out of memory. */
+/* Parameters start (i32[rows + 1]), place (i32[N], unless sorted), values, column, x, y [rows,
+ * p, n]. Sizes: rows + 1, N, rows. NULL: out of memory. */
 TsTile *ts_sparse_blocks(const TsSparseBlocks *s);
 
 #endif

@@ -1,6 +1,7 @@
 /* spmm_coo of blocks on a device: a round is a tile of a row of blocks, which walks the row's
  * entries and adds up their products, so nothing of blocks x columns is in memory. */
 #include "ir/lower/index/sparse.h"
+#include "ir/lower/short.h"
 
 typedef TsTileVal V;
 
@@ -94,9 +95,7 @@ TsTile *ts_sparse_blocks(const TsSparseBlocks *s) {
   V y = ts_tile_param(k, "y", &t, true);
   m.b = ts_tile_build(k);
   k->ntile = 2, k->tile[0] = m.rows, k->tile[1] = m.cols;
-  TsAttr which = {.type = TS_ATTR_int, .i = 2};
-  TsTileType index = ts_tile_scalar(TS_DT_i64);
-  V count = ts_tile_emit1(&m.b, TS_TILE_dim, 0, NULL, &which, &index);
+  V count = ts_short_dim(&m.b, 2);
   TsTileLoop i = ts_tile_for(&m.b, num(&m, 0), count, 1, true, 0, NULL);
   TsTileLoop r = ts_tile_for(&m.b, num(&m, 0), num(&m, s->p), m.rows, true, 0, NULL);
   TsTileLoop c = ts_tile_for(&m.b, num(&m, 0), num(&m, s->n), m.cols, true, 0, NULL);

@@ -1,6 +1,6 @@
-/* scatter_add at the places that max_pool_index found, as the gradient of a maximum has it. A place lies in
- * a few windows, whose indices an element of the result looks at, in their order: the same sums as
- * element by element, of all places side by side and without sorting. */
+/* scatter_add at the places that max_pool_index found, as the gradient of a maximum has it. A
+ * place lies in a few windows, whose indices an element of the result looks at, in their order:
+ * the same sums as element by element, of all places side by side and without sorting. */
 #include "ir/lower/index/scatter.h"
 #include "ir/lower/pool_window.h"
 
@@ -18,7 +18,8 @@ typedef struct Windows {
   int64_t tile[2]; /* positions along the last axis, and channels where they are last */
 } Windows;
 
-/* A round is a part of a line of an image: what all of it says of the other axes is computed once. */
+/* A round is a part of a line of an image: what all of it says of the other axes is computed
+ * once. */
 typedef struct Make {
   const Windows *s;
   TsTileBuild b;
@@ -41,7 +42,8 @@ static int64_t windows_of(const TsPoolWindow *w, int a) {
   return (w->window[a] + w->stride[a] - 1) / w->stride[a];
 }
 
-/* Window number j along an axis of those that may have the position; *in: it is one, and has it. */
+/* Window number j along an axis of those that may have the position; *in: it is one, and has
+ * it. */
 static V window_at(Make *m, int a, V position, int64_t j, V *in) {
   const TsPoolWindow *w = &m->s->w;
   V at = by(m, TS_OP_add, position, w->padding[a]);
@@ -70,7 +72,8 @@ static void open_line(Make *m, V r) {
   m->c = op2(m, TS_OP_add, ts_short_iota(b, &m->t, 1), ts_short_splat(b, &m->t, m->c0));
 }
 
-/* With what window number j of the place brings. Of one that is none the index is behind the end. */
+/* With what window number j of the place brings. Of one that is none the index is behind the
+ * end. */
 static V add(Make *m, int64_t j, V place, V acc) {
   const Windows *s = m->s;
   const TsPoolWindow *w = &s->w;

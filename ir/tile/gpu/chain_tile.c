@@ -1,14 +1,15 @@
 /* Which tile a product by fused multiply-adds has: ir/tile/gpu/chain_tile.h.
  *
  * A chain cannot be cut, so a product of few rows and columns and a long k (the gradient of a
- * layer's weights over all rows of a batch) is as slow as one chain, and the machine is filled by
- * small tiles only: 256 x 256 sums are two of the large tiles, on 2 of 132 multiprocessors. */
+ * layer's weights over all rows of a batch) is as slow as one chain, and the machine is filled
+ * by small tiles only: 256 x 256 sums are two of the large tiles, on 2 of 132
+ * multiprocessors. */
 #include "ir/tile/gpu/chain_tile.h"
 
 enum { WARP = 32, SMALL = 16, MIDDLE = 64 };
 
-/* steps: cycles of a multiprocessor for one step of k, 128 multiply-adds in each and what reading
- * its operands leaves of them. */
+/* steps: cycles of a multiprocessor for one step of k, 128 multiply-adds in each and what
+ * reading its operands leaves of them. */
 typedef struct Tile {
   int rows, cols;
   double steps;

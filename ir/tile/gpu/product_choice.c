@@ -88,8 +88,8 @@ static const Tile tile[] = {
     {128, 64, 2, 0.74, 3.7},   {128, 64, 1, 0.79, 3.0},   {64, 64, 1, 0.5, 3.0},
 };
 
-/* What holds up a tile that is not late, in usec: its pieces, one after the other. A tile's speed was
- * measured where it has DEEP numbers along k, and includes them there. */
+/* What holds up a tile that is not late, in usec: its pieces, one after the other. A tile's
+ * speed was measured where it has DEEP numbers along k, and includes them there. */
 static double end_of(const Tile *t, int64_t k, bool late) {
   enum { DEEP = 4096, DEPTH = 64 };
   const double piece = 0.3;

@@ -2,18 +2,18 @@
  *
  * There are 65536 arguments, so what is quick can be known to be right: the polynomials are fit
  * to the intervals that round to the right result, for all arguments at once, and the least
- * room that is left is twelve times what the processor's 2^x and the roundings on the way
- * can be off by. tests/ir/tile_gpu_epilogue_test.c goes through all arguments.
+ * room that is left is twelve times what the processor's 2^x and the roundings on the way can
+ * be off by. tests/ir/tile_gpu_epilogue_test.c goes through all arguments.
  *
  * gelu(x) = max(x, 0) - a Phi(-a), a = |x|; 2^12 Phi(-a) = 2^p(b), b = -a 2^-12: without the
  * factors small results would be lost on the way. p(0) = 11 exactly, so that denormals are
  * halved exactly. From 13.5 on the result is x or -0.
  *
- * silu(x) = max(x, 0) - a s(a), s(a) = e / (1 + e), e = 2^(-a log2 e). The logarithm is 16 bits,
- * with which a has an exact product, and a rest, which multiplies what comes out. Its results lie
- * closer to where rounding turns than f32 can tell, so a is taken 7e-7 too large in front of s: the
- * four nearest of them lie above. The least room that is left is three times what the
- * processor's functions can be off by. 2^16 keeps e a normal number to the end, 97.5.
+ * silu(x) = max(x, 0) - a s(a), s(a) = e / (1 + e), e = 2^(-a log2 e). The logarithm is 16
+ * bits, with which a has an exact product, and a rest, which multiplies what comes out. Its
+ * results lie closer to where rounding turns than f32 can tell, so a is taken 7e-7 too large in
+ * front of s: the four nearest of them lie above. The least room that is left is three times
+ * what the processor's functions can be off by. 2^16 keeps e a normal number to the end, 97.5.
  *
  * Other gates have their definition, with the processor's functions. */
 #include "ir/tile/gpu/quick.h"

@@ -5,17 +5,18 @@
  * in two rows: registers 4j .. 4j+3 are (r, 8j), (r, 8j+1), (r+8, 8j), (r+8, 8j+1), with its
  * own r and column offset.
  *
- * fma: a warp has 32 x 128 elements, a thread 8 x 16 (f64: 64 and 8), of smaller tiles 8 x 8 or 4 x 4
- * (ir/tile/gpu/chain_tile.c). Which ones depends on how
- * an operand lies in memory, so that a thread's loads are of 16 bytes and those of a warp fall
- * into different banks: along k, four (eight) neighbouring threads read neighbouring rows,
- * which the pattern of 64 bytes puts apart; across k, they read neighbouring 16 bytes.
+ * fma: a warp has 32 x 128 elements, a thread 8 x 16 (f64: 64 and 8), of smaller tiles 8 x 8 or
+ * 4 x 4 (ir/tile/gpu/chain_tile.c). Which ones depends on how an operand lies in memory, so
+ * that a thread's loads are of 16 bytes and those of a warp fall into different banks: along k,
+ * four (eight) neighbouring threads read neighbouring rows, which the pattern of 64 bytes puts
+ * apart; across k, they read neighbouring 16 bytes.
  *
- * When a alone lies along k, warps and threads are turned: 128 x 32 and 16 x 8, and so on. Registers have
- * two banks, the even and the odd ones, and a multiply-add whose three operands are of one bank
- * takes longer; loads of 16 bytes tie the bank of a to k and that of b to the column (or both
- * to k), sums are left to differ from both. The side with 8 across k and the one with 16 along
- * k leave most room: 3 collisions in 1024 multiply-adds, the other way round 167. */
+ * When a alone lies along k, warps and threads are turned: 128 x 32 and 16 x 8, and so on.
+ * Registers have two banks, the even and the odd ones, and a multiply-add whose three operands
+ * are of one bank takes longer; loads of 16 bytes tie the bank of a to k and that of b to the
+ * column (or both to k), sums are left to differ from both. The side with 8 across k and the
+ * one with 16 along k leave most room: 3 collisions in 1024 multiply-adds, the other way round
+ * 167. */
 #include <stdio.h>
 #include <string.h>
 

@@ -9,6 +9,7 @@
 
 local boxes = require "tessera.dist.boxes"
 local core = require "tessera.core"
+local little = require "tessera.little_endian"
 local manifest = require "tessera.dist.manifest"
 local named = require "tessera.named"
 local nested = require "tessera.nested"
@@ -118,9 +119,7 @@ local function write_header(f, name)
   end
   local text = '{"__metadata__":{' .. table.concat(meta, ",") .. "}," .. table.concat(entries, ",") .. "}"
   text = text .. (" "):rep(-(#text + 8) % ALIGN)
-  local length, n = {}, #text
-  for i = 1, 8 do length[i], n = string.char(n % 256), math.floor(n / 256) end
-  f.header = table.concat(length) .. text
+  f.header = little.bytes(#text, 8) .. text
   for _, p in ipairs(f.parts) do p.offset = p.offset + #f.header end
   f.bytes = at + #f.header
 end

@@ -37,14 +37,7 @@ end
 
 local function failed(path, why, ...) core.fail(("%s: %s"):format(shown(path), why:format(...))) end
 
-local function whole(v, nbytes)
-  local bytes = {}
-  for i = 1, nbytes do
-    bytes[i] = string.char(v % 256)
-    v = math.floor(v / 256)
-  end
-  return table.concat(bytes)
-end
+local whole = require("tessera.little_endian").bytes
 local function text(s) return whole(#s, 8) .. s end
 local function bytes_of(v, dtype) return core.tensor({ v }, { dtype = dtype }):bytes() end
 

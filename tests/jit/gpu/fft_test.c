@@ -1,6 +1,7 @@
 /* Kernels of Fourier transforms for GPUs: legal, their text reads back, and PTX of each is
  * taken by ptxas where there is one. "print n kind inner batch [type part]" prints the PTX of
- * one, "tile ..." its Tile IR. PTXAS=1 prints registers. Bits are compared by tests/devices/agree.lua. */
+ * one, "tile ..." its Tile IR. PTXAS=1 prints registers. Bits are compared by
+ * tests/devices/agree.lua. */
 #include "ir/lower/fft/tile.h"
 #include "ir/tile/text.h"
 #include "jit/compile/llvm.h"
