@@ -140,8 +140,8 @@ check("attention", { random { 2, 3, 4 }, random { 2, 3, 4 }, random { 2, 3, 4 },
 -- Queries behind the last key's window see nothing and add nothing: gradients of keys are those of the queries in front of them.
 do
   local function part(x, n) return x:narrow(2, 0, n):contiguous() end
-  local q, g = rng.normal { 2, 2, 300, 8 }, rng.normal { 2, 2, 300, 8 }
-  local k, v = rng.normal { 2, 1, 40, 8 }, rng.normal { 2, 1, 40, 8 }
+  local q, g = random { 2, 2, 300, 8 }, random { 2, 2, 300, 8 }
+  local k, v = random { 2, 1, 40, 8 }, random { 2, 1, 40, 8 }
   local o = { causal = true, window = 5, upper_left = true }
   local y = op.attention(q, k, v, nil, nil, o)
   local _, dk, dv = op.attention_grad(q, k, v, nil, nil, y, g, o)
