@@ -155,7 +155,7 @@ local list = io.popen "ls examples/*.lua"
 for path in list:lines() do
   local file = path:match "([%w_]+)%.lua"
   local source = instrumented(text_of(path), file)
-  if source:find("CHECK", 1, true) then strict(source, file .. ".lua", options[file] or {}) end
+  if source:find("CHECK", 1, true) then strict(source, path, options[file] or {}) end
 end
 list:close()
 if os.getenv "VERBOSE" then

@@ -30,7 +30,9 @@ local TITLE, HINT = "LevenbergMarquardt:step", "opt:step { { f, x, y }, { g, z, 
 -- like params, or have an axis of n rows in front, so that each row has slopes of its own. The loss, which step returns as it
 -- is afterwards, is the sum over terms of weight times the mean square of each residual. It has no groups.
 --   local w = op.zeros({1, 1}, {dtype = "f64"})
---   local function line(weights, x, y) return op.matmul(x:unsqueeze(1), weights[1]):squeeze(1) - y end
+--   local function line(weights, x, y)
+--     return op.matmul(x:unsqueeze(1), weights[1]):squeeze(1) - y
+--   end
 --   local opt = optim.LevenbergMarquardt({w})
 --   local x = op.arange(1, 5):cast("f64"):reshape(4, 1)
 --   for _ = 1, 10 do opt:step{{line, x, x * 3}} end     -- w is 3 now
