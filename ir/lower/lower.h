@@ -23,6 +23,11 @@ void ts_lower_settle_none(TsSched *s, TsGroup *g); /* where there is no kernel *
 /* Why attention or its gradients have a kernel that leaves the target's unit of squares alone; NULL:
  * they use it, or there is none. */
 const char *ts_lower_without(const TsSched *s, const TsGroup *g);
+/* Whether attention over pages reads them in place on GPUs that can; off at first. on: of what is
+ * lowered from then on, -1 as it is. Gives what it was. */
+bool ts_lower_pages_in_place(int on);
+/* Of a group that is attention over pages: why they are brought together; NULL: read in place. */
+const char *ts_lower_pages_together(const TsSched *s, const TsGroup *g);
 /* Whether a node that is a group by itself may have a kernel there that functions launch; steps of
  * optimisers, which stand together, are launched by their calls. */
 bool ts_lower_has(const TsTarget *t, const TsNode *n);

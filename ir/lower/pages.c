@@ -1,7 +1,8 @@
 /* Attention over pages on a device.
  *
  * One query a text, of 16 bits, has a kernel that fetches pages where they lie
- * (ir/tile/gpu/decode.h). All else is done in steps: keys and values are brought together, as
+ * (ir/tile/gpu/decode.h), if that is asked for: no card has run it yet, so it is off at first.
+ * All else is done in steps: keys and values are brought together, as
  * numbers of q's type, with zeros where no query looks; then it is attention with a mask. That is
  * the definition, so bits are those of attention of keys side by side. */
 #include <math.h>
@@ -48,15 +49,49 @@ static bool good_size(int64_t n) {
                                 : n % TS_GPU_DECODE_KEYS == 0 && n <= 1 << 16;
 }
 
-static bool reads_pages(const TsSched *s, const Pages *p) {
+static _Atomic bool in_place; /* builds ask beside the thread that says so */
+
+bool ts_lower_pages_in_place(int on) {
+  bool was = in_place;
+  if (on >= 0) in_place = on;
+  return was;
+}
+
+static double work_of(const Pages *p) {
+  return (double)(p->batch * p->heads * p->keys * p->in[Q]->dim[3]);
+}
+
+/* Of operands alone. */
+static const char *not_taken(const Pages *p) {
   int64_t d = p->in[Q]->dim[3], each = p->heads / p->key_heads;
-  if (p->d != TS_DT_bf16 && p->d != TS_DT_f16) return false;
+  if (p->d != TS_DT_bf16 && p->d != TS_DT_f16) return "its numbers have no 16 bits";
   if (p->in[K]->dtype != p->d || p->in[VALUES]->dtype != p->d || p->in[K_SCALE] ||
       p->in[V_SCALE])
-    return false;
-  return s->profile != TS_PROFILE_strict && !s->plain && p->queries == 1 && p->scale > 0 &&
-         (d == 64 || d == 128) && p->in[VALUES]->dim[3] == d && each <= TS_GPU_DECODE_ROWS &&
-         good_size(p->size) && p->all * p->size < INT32_MAX && p->keys < INT32_MAX;
+    return "pages are of another type than queries";
+  if (p->queries != 1) return "there is more than one query a text";
+  if ((d != 64 && d != 128) || p->in[VALUES]->dim[3] != d)
+    return "heads are not of 64 or 128 numbers";
+  if (each > TS_GPU_DECODE_ROWS) return "more than 64 heads share keys";
+  if (!good_size(p->size)) return "pages are not of 16, 32, 64 or multiples of 128 positions";
+  if (p->all * p->size >= INT32_MAX || p->keys >= INT32_MAX || p->window > INT32_MAX / 2)
+    return "positions have more than 31 bits";
+  return p->scale > 0 ? NULL : "its scale is not above 0";
+}
+
+/* Why pages are brought together; NULL: the kernel reads them in place. */
+static const char *together_as(const TsSched *s, const Pages *p) {
+  const char *why = not_taken(p);
+  if (!ts_target_has(s->target, TS_UNIT_roles)) return "the target has no copy engine";
+  if (why) return why;
+  if (s->profile == TS_PROFILE_strict) return "sums are those of the CPU in profile strict";
+  if (s->plain) return "this kernel is the one that is compiled soonest";
+  if (!ts_lower_roles(s, work_of(p))) return "no device is known that would do so much";
+  return in_place ? NULL : "tessera.jit.pages is off";
+}
+
+const char *ts_lower_pages_together(const TsSched *s, const TsGroup *g) {
+  Pages p = read_node(g->node[0]);
+  return together_as(s, &p);
 }
 
 /* The kernel over pages; NULL with the error. dim: its sizes. */
@@ -315,8 +350,7 @@ int ts_lower_pages(const TsSched *s, const TsGroup *group, TsLayoutFn *layout, v
   const TsNode *n = group->node[0];
   Pages p = read_node(n);
   if (!ts_meta_numel(&n->out[0].meta) || !p.keys || !ts_meta_numel(p.in[K])) return 0;
-  double work = (double)(p.batch * p.heads * p.keys * p.in[Q]->dim[3]);
-  int64_t nsm = reads_pages(s, &p) ? ts_lower_roles(s, work) : 0;
+  int64_t nsm = together_as(s, &p) ? 0 : ts_lower_roles(s, work_of(&p));
   TsSteps x;
   TsSchedKernel k = {.tile = NULL};
   int stages = group->choice.stages;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "devices/device.h"
+#include "ir/lower/lower.h"
 #include "jit/jit.h"
 #include "jit/level.h"
 #include "jit/code/texts.h"
@@ -64,6 +65,16 @@ static int jit_persistent(lua_State *L) {
   lua_pushboolean(L, before);
   lua_pushnumber(L, (double)ts_persistent_count());
   return 2;
+}
+
+/* jit_pages([on]): whether attention over pages reads them in place on GPUs; what it was. What was
+ * lowered before is forgotten. */
+static int jit_pages(lua_State *L) {
+  int on = lua_isnoneornil(L, 1) ? -1 : check_on(L, "jit.pages");
+  bool was = ts_lower_pages_in_place(on);
+  if (on >= 0 && was != on) ts_jit_flush(jit_of(L));
+  lua_pushboolean(L, was);
+  return 1;
 }
 
 /* jit_shuffle(on): functions on a device that is simulated launch in another order; for
@@ -574,6 +585,7 @@ void ts_lua_open_jit(lua_State *L) {
                                        {"jit_overlap", jit_overlap},
                                        {"jit_ahead", jit_ahead},
                                        {"jit_persistent", jit_persistent},
+                                       {"jit_pages", jit_pages},
                                        {"jit_shuffle", jit_shuffle},
                                        {"jit_profile", jit_profile},
                                        {"jit_marks", jit_marks},

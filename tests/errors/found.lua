@@ -53,6 +53,7 @@ tessera.jit.overlap("off") --! jit.overlap takes true or false, not string
 tessera.jit.ahead("off") --! jit.ahead takes true or false, not string
 tessera.jit.overlap() --! jit.overlap takes true or false, not no value
 tessera.jit.persistent("on") --! jit.persistent takes true or false, not string
+tessera.jit.pages("on") --! jit.pages takes true or false, not string
 tessera.jit.later(3) --! jit.later takes true or false, not number
 tessera.jit.eager(1) --! jit.eager takes true or false, not number
 tessera.jit.traces("on") --! jit.traces takes true or false

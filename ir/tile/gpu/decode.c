@@ -231,7 +231,7 @@ static V fetch_split(Decode *a, V n, const Ring *q, Ring *k, Ring *v) {
 static void load_role(Decode *a) {
   TsTileBuild *b = &a->b;
   TsTileRegion *before = ts_gpu_role(b, "load", WARPS);
-  ts_gpu_registers(b, a->x.pages.size ? 48 : 40);
+  ts_gpu_registers(b, a->x.pages.size ? TS_GPU_DECODE_SPARED + 40 : 40);
   if (a->x.last) ts_gpu_plain(b, TS_TILE_await_launch);
   V one = number(a, 1), zero = number(a, 0);
   TsGpuRepeat l = ts_gpu_repeat(b, 7, (V[]){a->block, zero, one, zero, one, zero, one});

@@ -174,7 +174,7 @@ static V is_last(Decode *a, V head) {
 void ts_gpu_decode_join(Decode *a) {
   TsTileBuild *b = &a->b;
   TsTileRegion *before = ts_gpu_role_with_lanes(b, "join", TS_GPU_DECODE_WARPS);
-  ts_gpu_registers(b, 232);
+  ts_gpu_registers(b, a->x.pages.size ? 232 - TS_GPU_DECODE_SPARED : 232);
   if (a->x.last) ts_gpu_plain(b, TS_TILE_await_launch);
   V zero = number(a, 0);
   Ring q = {zero, zero}, done;

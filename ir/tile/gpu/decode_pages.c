@@ -24,6 +24,9 @@ void ts_gpu_decode_text_of(Decode *a) {
   if (!a->x.last) return;
   V last = load(a, a->last, &a->batch);
   a->seen = ts_gpu_named(by(a, TS_OP_add, last, 1), "seen");
+  if (!a->x.pages.size) return;
+  if (a->x.window) a->low = ts_gpu_named(by(a, TS_OP_sub, a->seen, a->x.window), "low");
+  a->seen = ts_gpu_named(op2(a, TS_OP_minimum, a->seen, a->t), "there");
 }
 
 /* ---- fetching */
@@ -34,10 +37,8 @@ static V row_of(Decode *a, V key, int64_t n) {
   V index = by(a, TS_OP_floordiv, key, p->size);
   V sees = op2(a, TS_OP_lt, key, a->seen);
   sees = op2(a, TS_OP_logical_and, sees, by(a, TS_OP_lt, index, p->count));
-  if (a->x.window) {
-    V low = by(a, TS_OP_sub, a->seen, a->x.window);
-    sees = op2(a, TS_OP_logical_and, sees, op2(a, TS_OP_gt, by(a, TS_OP_add, key, n), low));
-  }
+  if (a->low)
+    sees = op2(a, TS_OP_logical_and, sees, op2(a, TS_OP_gt, by(a, TS_OP_add, key, n), a->low));
   V page = load(a, a->table, (V[]){a->batch, by(a, TS_OP_minimum, index, p->count - 1)});
   V wraps = by(a, TS_OP_add, page, p->rows / p->size);
   page = ts_gpu_decode_choose(a, by(a, TS_OP_lt, page, 0), wraps, page);
@@ -72,7 +73,7 @@ void ts_gpu_decode_blank(Decode *a, V slot, V i) {
   V k0 = ts_gpu_decode_keys_at(a, i), low = number(a, 0);
   TsTileRegion *before = ts_gpu_when(&a->b, ts_gpu_decode_is_partial(a, k0));
   V end = op2(a, TS_OP_sub, a->seen, k0);
-  if (a->x.window) low = by(a, TS_OP_sub, end, a->x.window);
+  if (a->low) low = op2(a, TS_OP_sub, a->low, k0);
   ts_gpu_say(&a->b, TS_TILE_blank, TS_GPU_IN(a->sv, slot, low, end), TS_GPU_PLAIN, NULL);
   ts_gpu_async_fence(&a->b);
   ts_gpu_plain(&a->b, TS_TILE_sync);

@@ -7,8 +7,9 @@
 
 enum {
   TS_GPU_DECODE_WARPS = 4,
-  TS_GPU_DECODE_SLOTS = 2, /* slots of queries */
-  TS_GPU_DECODE_UNREAD = 3 /* sums of chunks or parts that may be unread */
+  TS_GPU_DECODE_SLOTS = 2,  /* slots of queries */
+  TS_GPU_DECODE_UNREAD = 3, /* sums of chunks or parts that may be unread */
+  TS_GPU_DECODE_SPARED = 8  /* registers of `join` for places of pages: a block has no more */
 };
 
 typedef struct TsGpuDecoding {
@@ -17,6 +18,8 @@ typedef struct TsGpuDecoding {
   TsTileVal q, k, v, table, mask, last, sink, y; /* parameters */
   TsTileVal batch;                               /* of the part, with `last` */
   TsTileVal seen; /* keys that the last query of the part sees: T, or up to `last` */
+  /* Of pages with a window: the first key in it. The query may stand behind all keys. */
+  TsTileVal low;
   TsTileVal j, e, t, c, n, l, h, p; /* sizes */
   TsTileVal blocks;                 /* of keys */
   TsTileVal from, chunks, total;    /* the first chunk, how many; all parts */
@@ -37,7 +40,7 @@ typedef struct TsGpuDecodeRing {
 
 /* The part of number n: the long ones of all heads come first, then the short ones. */
 void ts_gpu_decode_split_of(TsGpuDecoding *a, TsTileVal n);
-/* Whose keys the part is of, and how many of them its query sees: T, or as its batch says. */
+/* Whose keys the part is of, and which of them its query sees: all T, or as its batch says. */
 void ts_gpu_decode_text_of(TsGpuDecoding *a);
 /* The number of the next part, behind whose barrier the queries are too. */
 TsTileVal ts_gpu_decode_receive(TsGpuDecoding *a, const TsGpuDecodeRing *q);

@@ -67,8 +67,10 @@ static V visible(Decode *a, V k0) {
   }
   V seen = op2(a, TS_OP_le, col, whole(a, last, 0));
   if (!a->x.window) return seen;
-  V window = spread_index(a, number(a, a->x.window), at);
-  V low = whole(a, op2(a, TS_OP_sub, at, window), 0);
+  V window = a->low ? NULL : spread_index(a, number(a, a->x.window), at);
+  V below = a->low ? spread_index(a, by(a, TS_OP_sub, op2(a, TS_OP_sub, a->low, k0), 1), at)
+                   : op2(a, TS_OP_sub, at, window);
+  V low = whole(a, below, 0);
   return op2(a, TS_OP_logical_and, seen, op2(a, TS_OP_gt, col, low));
 }
 
@@ -77,7 +79,7 @@ V ts_gpu_decode_is_partial(Decode *a, V k0) {
   V end = by(a, TS_OP_sub, a->seen, hidden);
   V partial = op2(a, TS_OP_gt, by(a, TS_OP_add, k0, KEYS), end);
   if (!a->x.window) return partial;
-  V low = by(a, TS_OP_sub, a->seen, a->x.window + 1);
+  V low = a->low ? by(a, TS_OP_sub, a->low, 1) : by(a, TS_OP_sub, a->seen, a->x.window + 1);
   return op2(a, TS_OP_logical_or, partial, op2(a, TS_OP_le, k0, low));
 }
 

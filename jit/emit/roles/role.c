@@ -96,10 +96,26 @@ static bool is_of_part(const TsRoles *m, int first, int behind) {
   return first < (m->part + 1) * GROUP_WARPS && behind > m->part * GROUP_WARPS;
 }
 
+/* A role that asks for more than the others gave back waits for ever. */
+static void check_registers(TsRoles *m, const TsTileStmt *s) {
+  int64_t begun = 65536 / m->info->threads / 8 * 8, all = 0;
+  int count;
+  while (!m->task && s && s->op == TS_TILE_role) {
+    const TsTileStmt *own = ts_roles_find(s->region[0], TS_TILE_registers);
+    int warps = together(s, &count);
+    all += (own ? ts_tile_attr(own, "count")->i : begun) * warps * WARP;
+    for (; count > 0; count--) s = s->next;
+  }
+  if (all > begun * m->info->threads)
+    ts_emit_fail(m->e, "roles want %d registers, a block of %d threads has %d", (int)all,
+                 m->info->threads, (int)(begun * m->info->threads));
+}
+
 void ts_roles_emit(TsRoles *m, const TsTileStmt *s, LLVMBasicBlockRef end) {
   LLVMBuilderRef b = m->e->b;
   V warp = ts_roles_shri(m, m->tid, 5);
   int first = 0, count;
+  check_registers(m, s);
   while (s && s->op == TS_TILE_role) {
     int behind = first + together(s, &count);
     if (m->task && m->part >= 0 && !is_of_part(m, first, behind)) {

@@ -161,6 +161,8 @@ int ts_roles_registers(TsRoles *m, TsTileVal v) {
 static V one_constant(TsRoles *m, const TsTileStmt *s, TsDtype d) {
   if (s->op == TS_TILE_const) {
     double v = ts_tile_attr(s, "value")->f;
+    if (d == TS_DT_i64 && (v < INT32_MIN || v > INT32_MAX))
+      ts_emit_fail(m->e, "positions have 32 bits, not %g", v);
     return d == TS_DT_i64 ? ts_roles_int(m, (int64_t)v) : ts_emit_number(m->e, d, 0, v);
   }
   LLVMTypeRef t = ts_emit_elem(m->e, d);

@@ -1,5 +1,5 @@
--- Attention over pages on a device: one query a text of 16 bits by the kernel that fetches pages where they lie, with the bits of keys
--- side by side of each text alone; all else in steps. Pages hold NaN where nobody looks, and lie in no order.
+-- Attention over pages on a device: one query a text of 16 bits by the kernel that fetches pages where they lie, if that is on, with the
+-- bits of keys side by side of each text alone; all else in steps. Pages hold NaN where nobody looks, and lie in no order.
 package.path = "tests/devices/?.lua;" .. package.path
 local tessera = require "tessera"
 local core, op = tessera.core, tessera.op
@@ -57,6 +57,7 @@ local function check(o)
   if not good then print(("FAILED page %d, heads of %d, %d queries, window %s"):format(o.size, o.d, n, tostring(o.window))) end
 end
 
+assert(tessera.jit.pages(true) == false and tessera.jit.pages())
 for _, size in ipairs { 16, 32, 128, 256 } do
   for _, d in ipairs { 64, 128 } do
     check { heads = 4, kv = 1, d = d, lengths = { 1, 130, 400, 17 }, size = size, dtype = "bf16", exact = true, wraps = true }
@@ -68,15 +69,57 @@ check { heads = 4, kv = 2, d = 64, lengths = { 700, 130 }, size = 32, dtype = "b
 check { heads = 4, kv = 2, d = 64, lengths = { 1, 130, 300 }, size = 48, dtype = "bf16", window = 150, sink = true }
 check { heads = 4, kv = 2, d = 64, lengths = { 40, 300 }, queries = 33, size = 32, dtype = "bf16" }
 check { heads = 4, kv = 2, d = 24, lengths = { 40, 30 }, queries = 3, size = 8, dtype = "f32" }
+tessera.jit.pages(false)
+for _, size in ipairs { 16, 256 } do
+  check { heads = 4, kv = 1, d = 64, lengths = { 1, 130, 400, 17 }, size = size, dtype = "bf16", exact = true, wraps = true }
+  check { heads = 4, kv = 2, d = 128, lengths = { 1, 640 }, size = size, dtype = "f16", window = 150, sink = true, exact = true }
+end
+
+-- Queries behind all keys of their table, and before them: of any way the CPU's.
+local function beside_the_table(window)
+  local q, k, v = draw({ 5, 2, 1, 64 }, "bf16"), draw({ 1, 3, 32, 64 }, "bf16"), draw({ 1, 3, 32, 64 }, "bf16")
+  local pages = tessera.tensor({ { 2, 1 }, { 2, 1 }, { 1, 0 }, { 1, 2 }, { 0, 1 } }, { dtype = "i64" })
+  local start = tessera.tensor({ 63, 64, 100, 200, -3 }, { dtype = "i64" })
+  local want = op.paged_attention(q, k, v, pages, start, { window = window }):cast "f32"
+  for _, on in ipairs { true, false } do
+    tessera.jit.pages(on)
+    local y = op.paged_attention(there(q), there(k), there(v), there(pages), there(start), { window = window })
+    local good = op.max(op.abs(y:to "cpu":cast "f32" - want)):item() <= 2 ^ -6
+    passed, failed = passed + (good and 1 or 0), failed + (good and 0 or 1)
+    if not good then print(("FAILED beside the table, in place %s, window %s"):format(tostring(on), tostring(window))) end
+  end
+end
+beside_the_table()
+beside_the_table(50)
+
+-- Which of both it is, from when on, and why.
+local f = tessera.graph.module("paged", function(q, k, t, start) return op.paged_attention(q, k, k, t, start) end)
+local function told(size, d)
+  f(op.zeros({ 2, 4, 1, d }):cast "bf16", op.zeros({ 2, 5, size, d }):cast "bf16", op.zeros({ 2, 3 }):cast "i64", op.zeros(2):cast "i64")
+  return f:ir("why", { target = "sm_90a" }):match "pages are [^\n]*"
+end
+local function is(good, what)
+  passed, failed = passed + (good and 1 or 0), failed + (good and 0 or 1)
+  if not good then print("FAILED " .. what) end
+end
+is(told(32, 64):find("together: tessera.jit.pages is off", 1, true), "why it is off")
+tessera.jit.pages(true)
+is(told(32, 64):find("read in place", 1, true), "why it is on")
+is(told(40, 64):find("together: pages are not of 16, 32, 64", 1, true), "why, with pages of 40")
+is(told(32, 96):find("together: heads are not of 64 or 128", 1, true), "why, with heads of 96")
 
 local q, k = there(draw({ 2, 4, 1, 64 }, "bf16")), there(draw({ 2, 5, 32, 64 }, "bf16"))
-local ok, why = pcall(function()
-  return op.paged_attention(q, k, k, there(tessera.tensor({ { 1, 2 }, { 5, 0 } }, { dtype = "i64" })),
-    there(tessera.tensor({ 40, 20 }, { dtype = "i64" }))):totable()
-end)
-if ok or not tostring(why):find("index 5 is out of range for axis 1 of bf16[2,5,32,64]", 1, true) then
-  failed = failed + 1
-  print("FAILED a page that is not there: " .. tostring(why))
+local function call(pages)
+  return op.paged_attention(q, k, k, there(tessera.tensor(pages, { dtype = "i64" })), there(tessera.tensor({ 40, 20 }, { dtype = "i64" })))
+end
+for _, on in ipairs { true, false } do
+  tessera.jit.pages(on)
+  if name == "sim:0" then
+    local text = tessera.jit.ir("tile", call, { { 1, 2 }, { 3, 0 } })
+    is((text:find("blank", 1, true) ~= nil) == on, "what runs")
+  end
+  local ok, why = pcall(function() return call({ { 1, 2 }, { 5, 0 } }):totable() end)
+  is(not ok and tostring(why):find("index 5 is out of range for axis 1 of bf16[2,5,32,64]", 1, true), "a page that is not there: " .. tostring(why))
 end
 print(("%d passed, %d failed"):format(passed, failed))
 assert(failed == 0, failed .. " failed")

@@ -1,6 +1,7 @@
 /* PTX of attention of few queries (ir/tile/gpu/decode.c): made for every head size, number of
  * rows, mask and type, and assembled where ptxas is found, which must not spill, serialise
  * products, or refuse. "print i" prints the PTX of case i, "llvm i" its LLVM IR. */
+#include "ir/tile/find.h"
 #include "ir/tile/gpu/decode.h"
 #include "jit/compile/llvm.h"
 #include "tests/jit/gpu/ptxas.h"
@@ -76,6 +77,45 @@ static void refuses_other_grids(void) {
   ts_tile_free(k);
 }
 
+static TsTileStmt *registers_of(const TsTileStmt *role) {
+  return (TsTileStmt *)(uintptr_t)ts_tile_find(role->region[0], TS_TILE_registers);
+}
+
+/* On a card a role would wait for registers that nobody gives back. */
+static void refuses_too_many_registers(void) {
+  TsError err = {0};
+  TsText text = {0};
+  TsGpuRoles info;
+  TsTile *k = kernel(&all[10]);
+  TsTileStmt *s = k ? (TsTileStmt *)(uintptr_t)ts_tile_find(k->body, TS_TILE_role) : NULL;
+  TsTileStmt *own = s ? registers_of(s) : NULL;
+  if (!own) {
+    failed++;
+  } else {
+    TsAttr more = own->attr[0];
+    more.i += 8, own->attr = &more;
+    bool made = !ts_gpu_roles_text(k, false, &info, &text, &err);
+    if (made || !strstr(err.message, "roles want"))
+      failed++, printf("registers: %s\n", err.message);
+  }
+  ts_text_free(&text);
+  ts_tile_free(k);
+}
+
+/* A window that 32 bits would make one of no keys. */
+static void refuses_wide_positions(void) {
+  TsError err = {0};
+  TsText text = {0};
+  TsGpuRoles info;
+  TsGpuDecode x = ts_gpu_decode(TS_DT_bf16, 64, 8, 512);
+  x.queries = 1, x.causal = true, x.window = (int64_t)1 << 32;
+  TsTile *k = ts_tile_gpu_decode(&x, &err);
+  bool made = !k || !ts_gpu_roles_text(k, false, &info, &text, &err);
+  if (made || !strstr(err.message, "32 bits")) failed++, printf("window: %s\n", err.message);
+  ts_text_free(&text);
+  ts_tile_free(k);
+}
+
 int main(int argc, char **argv) {
   int n = sizeof all / sizeof *all;
   if (argc > 2) {
@@ -88,6 +128,8 @@ int main(int argc, char **argv) {
   bool ptxas = has_ptxas();
   for (int i = 0; i < n; i++) one(&all[i], ptxas);
   refuses_other_grids();
+  refuses_too_many_registers();
+  refuses_wide_positions();
   if (failed) printf("%d failed\n", failed);
   return failed != 0;
 }
