@@ -221,8 +221,10 @@ static void slopes(Lower *l, const Pair *p, V *prob, V *dt) {
   e = op2(l, TS_OP_mul, e, over(l, p->r, GROUP));
   V dp = product(l, p->g, load_turned(l, l->turned_v, p, l->dv, GROUP), full(l, 0, t));
   *dt = op2(l, TS_OP_mul, e, op2(l, TS_OP_sub, dp, over(l, p->delta, GROUP)));
-  *prob = see ? choose(l, see, e, zero) : e;
-  if (see) *dt = choose(l, see, *dt, zero);
+  /* Of a row whose sum is 0 both are zeros, whatever delta is. */
+  V some = over(l, op2(l, TS_OP_ne, p->r, full(l, 0, rows_type(l))), GROUP);
+  see = see ? op2(l, TS_OP_logical_and, see, some) : some;
+  *prob = choose(l, see, e, zero), *dt = choose(l, see, *dt, zero);
 }
 
 /* ---- the second phase */

@@ -48,6 +48,22 @@ math.abs(w:item() - 3) < 1e-12, loss < 1e-20 --> true, true
 local was = w:hash()
 for _ = 1, 2 do lm:step { { line, x, x * w } } end
 w:hash() == was --> true
+-- Damping does not grow without end where steps are below rounding: what comes then moves them.
+for _ = 1, 100 do lm:step { { line, x, x * w } } end
+lm.damping <= 1 --> true
+for _ = 1, 6 do loss = lm:step { { line, x, x * 7 } } end
+math.abs(w:item() - 7) < 1e-9 --> true
+-- A function that is written anew for each step is let go.
+local seen = setmetatable({}, { __mode = "k" })
+for _ = 1, 60 do
+  local function own(...) return line(...) end
+  seen[own] = true
+  lm:step { { own, x, x * 5 } }
+end
+for _ = 1, 4 do collectgarbage() end
+local held = 0
+for _ in pairs(seen) do held = held + 1 end
+held < 30 --> true
 -- What is saved in the middle goes on with the same bits.
 local function run(cut)
   local p = start()
@@ -79,6 +95,7 @@ o:step { { one } } --! LevenbergMarquardt:step: term 1 has no function in front
 o:step { { valley, one, wieght = 2 } } --! LevenbergMarquardt:step: term 1: unknown option 'wieght'
 o:step { { valley, one, weight = -1 } } --! weight of term 1 must be a number > 0, not -1
 o:step { { function(w) return w[1]:reshape(-1, 2) end, one } } --! LevenbergMarquardt:step: residual 1 is f64[1,2], and has to be [n] or [n, 1] of floats
+o:step { { function(w, x) return x:reshape(-1):narrow(0, 0, 0) end, one } } --! LevenbergMarquardt:step: residual 1 is f64[0], without a row
 o:step { { function() end, one } } --! LevenbergMarquardt:step: a function gives no residual
 o:step { { function(w, x) return (w[1]:reshape(-1, 2):narrow(1, 0, 1) * x):log() end, one } } --! LevenbergMarquardt:step: the loss is nan at the parameters as they are
 o:step { { function(w, x) error "stop" end, one } } --! stop

@@ -260,6 +260,17 @@ return function(add, hashes)
     end, weights = function() return { w } end }
   end)
 
+  add("learning: step of LevenbergMarquardt", function()
+    local w, y = op.ones({ 5, 1 }, { dtype = "f64" }), x:narrow(1, 0, 1):cast "f64"
+    local opt = optim.LevenbergMarquardt { w }
+    local function residual(weights, at, to)
+      local p = weights[1]:reshape(-1, 5)
+      return (at:cast "f64" * p):sum { axis = 1, keepdims = true }:tanh() - to
+    end
+    return { run = function() return ("%.17g"):format(opt:step { { residual, x, y } }) end,
+      weights = function() return { w, opt.damping, opt.steps } end }
+  end)
+
   -- ---- files and batches
   local path = os.tmpname()
   os.remove(path)

@@ -200,8 +200,10 @@ static void open_rows(Item *t) {
   memset(t->dq, 0, (size_t)(t->rows * a->d * j->wide));
 }
 
-/* Groups of keys in which row i sees something: [from, to). */
-static int64_t group_from(const Item *t, int i) { return t->lo[i] / GROUP; }
+/* Groups of keys in which row i sees something: [from, to); if none, [INT64_MAX, 0). */
+static int64_t group_from(const Item *t, int i) {
+  return t->lo[i] < t->hi[i] ? t->lo[i] / GROUP : INT64_MAX;
+}
 static int64_t group_to(const Item *t, int i) {
   return t->lo[i] < t->hi[i] ? (t->hi[i] + GROUP - 1) / GROUP : 0;
 }

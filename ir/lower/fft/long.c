@@ -236,7 +236,8 @@ static void load(Long *l, Cx *v) {
     v[i] = lies(l)            ? load_lying(l, base)
            : given(l) == HALF ? load_half(l, j, &roots, base, s->m)
                               : load_at(l, j);
-    if (m->f->inverse && given(l) == PLAIN && m->f->part != TS_FFT_back) v[i] = swapped(v[i]);
+    bool whole = given(l) == PLAIN || given(l) == REALS; /* half spectra come exchanged */
+    if (m->f->inverse && whole && m->f->part != TS_FFT_back) v[i] = swapped(v[i]);
     if (!chirps) continue;
     Cx w = factor(l, &chirp, 2, base, s->m);
     v[i] = ts_fft_cmul(m, v[i], w.re, w.im);

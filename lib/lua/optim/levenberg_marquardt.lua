@@ -37,7 +37,7 @@ local TITLE, HINT = "LevenbergMarquardt:step", "opt:step { { f, x, y }, { g, z, 
 --   local x = op.arange(1, 5):cast("f64"):reshape(4, 1)
 --   for _ = 1, 10 do opt:step{{line, x, x * 3}} end     -- w is 3 now
 local function new(params, ...)
-  local self = setmetatable({ params = {}, steps = 0, revision = 0, captured = setmetatable({}, { __mode = "k" }) }, LM)
+  local self = setmetatable({ params = {}, steps = 0, revision = 0, captured = {} }, LM)
   for k, v in pairs(read(...)) do self[k] = v end
   if type(params) == "table" and type(params[1]) == "table" and not core.is_tensor(params[1]) then
     core.fail "LevenbergMarquardt: it has no groups of parameters: one list is needed, optim.LevenbergMarquardt(model:parameters(), ...)"
@@ -71,18 +71,28 @@ local function columns(results)
       core.fail(("%s: residual %d is %s, and has to be [n] or [n, 1] of floats\n  hint: %s"):format(TITLE, i,
         core.is_tensor(r) and core.type_text(r) or "a " .. type(r), HINT))
     end
+    if r.numel == 0 then core.fail(("%s: residual %d is %s, without a row"):format(TITLE, i, core.type_text(r))) end
   end
   if #results == 0 then core.fail(("%s: a function gives no residual\n  hint: %s"):format(TITLE, HINT)) end
   return results
 end
 
+-- What was captured of a function that no step has taken for so long is let go: a program may write
+-- a new one for each step.
+local KEPT_STEPS = 16
+
 -- Of f: its residuals, and for each of them the function that gives its slopes by parameters that differ by row.
 local function captured_of(self, f)
-  local made = self.captured[f]
-  if made then return made end
-  local graph = require "tessera.graph"
-  made = { residuals = graph.module("residuals", function(...) return unpack(columns { f(...) }) end), slopes = {} }
-  self.captured[f] = made
+  local made, all = self.captured[f], self.captured
+  if not made then
+    for other, m in pairs(all) do
+      if m.used < self.steps - KEPT_STEPS then all[other] = nil end
+    end
+    local graph = require "tessera.graph"
+    made = { residuals = graph.module("residuals", function(...) return unpack(columns { f(...) }) end), slopes = {} }
+    all[f] = made
+  end
+  made.used = self.steps
   return made
 end
 
@@ -142,14 +152,17 @@ local function solved(gram, unit, slope, damping)
   if not tostring(factor):find "positive definite" then error(factor, 0) end
 end
 
+-- False where the step is below rounding: nothing moves.
 local function move(self, from, step)
-  local places, at = {}, 0
+  local places, at, moved = {}, 0, false
   for i, p in ipairs(self.params) do
     local own = step:narrow(0, at, p.numel):reshape(p.shape)
     places[i] = self:is_moving(i) and (from[i]:cast "f64" - own):cast(p.dtype) or from[i]
+    moved = moved or op.any(op.ne(places[i], from[i])):item()
     at = at + p.numel
   end
   core.assign_all(self.params, places)
+  return moved
 end
 
 local function descend(self, terms)
@@ -159,10 +172,14 @@ local function descend(self, terms)
   local gram, slope = lower_gram(slopes), slopes:T():matmul(r:unsqueeze(1))
   local unit, places, before = op.eye(self.numel, { dtype = "f64" }):to(gram.device), {}, self.damping
   for i, p in ipairs(self.params) do places[i] = p:clone() end
-  for _ = 1, self.trials do
+  local behind = before * self.rise
+  for trial = 1, self.trials do
     local step = solved(gram, unit, slope, self.damping)
     if step then
-      move(self, places, step)
+      if not move(self, places, step) then -- more damping would not be seen either, and less is for other batches
+        behind = trial == 1 and math.max(before / self.fall, self.least) or before
+        break
+      end
       local _, there = residuals_at(self, terms)
       if there < now then
         self.damping = math.max(self.damping / self.fall, self.least)
@@ -172,7 +189,7 @@ local function descend(self, terms)
     self.damping = self.damping * self.rise
   end
   core.assign_all(self.params, places) -- the lowest point that rounding lets one see
-  self.damping = before * self.rise
+  self.damping = behind
   return now
 end
 

@@ -46,3 +46,16 @@ do
   local y = op.attention(q, k, v, nil, nil, o)
   check("a NaN that few rows see", function(q, k, v, y, g) return op.attention_grad(q, k, v, nil, nil, y, g, o) end, q, k, v, y, g)
 end
+
+-- Rows that see nothing, by a mask or behind the last window, give nothing, be their g no number.
+for _, d in ipairs { "f32", "f64" } do
+  local q, k, v = random({ 1, 1, 40, 8 }, d) / 8, random({ 1, 1, 3, 8 }, d) / 8, random({ 1, 1, 3, 8 }, d)
+  local g = op.concat({ random({ 1, 1, 39, 8 }, d), op.full({ 1, 1, 1, 8 }, 1 / 0):cast(d) }, { axis = 2 })
+  local mask = op.concat({ op.ones { 1, 1, 20, 3 }, op.zeros { 1, 1, 20, 3 } }, { axis = 2 }):cast "bool"
+  local options = { { scores = true }, { causal = true, window = 5, upper_left = true, scores = true } }
+  for i, o in ipairs(options) do
+    local m = i == 1 and mask or nil
+    local y = op.attention(q, k, v, m, nil, { causal = o.causal, window = o.window, upper_left = o.upper_left })
+    check("rows that see nothing " .. i, function(q, k, v, y, g, m) return op.attention_grad(q, k, v, m, nil, y, g, o) end, q, k, v, y, g, m)
+  end
+end

@@ -47,6 +47,7 @@ for d, all in pairs(long) do
       check("fft" .. what, along("fft", n), z)
       check("ifft" .. what, along("ifft", n), z)
       check("fft of reals" .. what, along("fft", n), x)
+      check("ifft of reals" .. what, along("ifft", n), x)
       check("fft padded" .. what, along("fft", n + 2), z)
       check("fft cut" .. what, along("fft", n - 2), z)
       for length = n - 2, n + 2 do
