@@ -15,6 +15,7 @@
 local core = require "tessera.core"
 local function_name = require "tessera.function_name"
 local options = require "tessera.options"
+local same_shape = require "tessera.same_shape"
 
 local read_load = options.of("load_state_dict", { strict = options.flag }, { strict = true })
 
@@ -217,14 +218,6 @@ local function list_some(names)
   table.sort(names)
   local text = table.concat(names, ", ", 1, math.min(#names, 5))
   return #names > 5 and ("%s and %d more"):format(text, #names - 5) or text
-end
-
-local function same_shape(a, b)
-  if #a ~= #b then return false end
-  for i = 1, #a do
-    if a[i] ~= b[i] then return false end
-  end
-  return true
 end
 
 -- Copies values in by path, and gives {missing, unknown}. With {strict = false} names may be missing or unknown; shapes

@@ -6,6 +6,7 @@ local grid = require "tessera.dist.grid"
 local options = require "tessera.options"
 
 local pipeline = require "tessera.dist.pipeline"
+local same_shape = require "tessera.same_shape"
 
 local read_plan = options.of("graph.training_step: plan", { zero = options.whole { least = 0, most = 3 },
   micro = options.whole { least = 1, most = 4096 }, pp = options.table }, { zero = 0 })
@@ -65,14 +66,6 @@ local function is_split(l)
   return false
 end
 
-local function same_shape(a, b)
-  if #a.shape ~= #b.shape then return false end
-  for i = 1, #a.shape do
-    if a.shape[i] ~= b.shape[i] then return false end
-  end
-  return true
-end
-
 -- Tensors that lie on the mesh: {tensor, parameter that it is the state of, or nil}.
 local function tensors_of(model, optimizer)
   local list = {}
@@ -83,7 +76,7 @@ local function tensors_of(model, optimizer)
   optimizer:prepare()
   for i, p in ipairs(optimizer.params) do
     for _, t in pairs(optimizer.state and optimizer.state[i] or {}) do -- L-BFGS has vectors of all
-      if core.is_tensor(t) and same_shape(t, p) then list[#list + 1] = { t, p, i } end
+      if core.is_tensor(t) and same_shape(t.shape, p.shape) then list[#list + 1] = { t, p, i } end
     end
   end
   return list

@@ -8,6 +8,7 @@ local files = require "tessera.hf.files"
 local fp8 = require "tessera.hf.fp8"
 local Mxfp4 = require "tessera.hf.mxfp4"
 local options = require "tessera.options"
+local same_shape = require "tessera.same_shape"
 
 local load = {}
 
@@ -62,14 +63,6 @@ local function wanted(model, prefix, bare)
   return list
 end
 
-local function same(a, b)
-  if #a ~= #b then return false end
-  for i = 1, #a do
-    if a[i] ~= b[i] then return false end
-  end
-  return true
-end
-
 local function shape_text(shape)
   local sizes = {}
   for i, d in ipairs(shape) do sizes[i] = type(d) == "number" and ("%.14g"):format(d) or "?" end
@@ -101,7 +94,7 @@ local function faults(list, tensors, family, strict)
       used[name] = true
       if not t then
         add(missing, name)
-      elseif not same(t.shape, shape) then
+      elseif not same_shape(t.shape, shape) then
         add(wrong, name, (" is %s, and %s is wanted"):format(shape_text(t.shape), shape_text(shape)))
       end
     end

@@ -3,6 +3,7 @@
 
 local core = require "tessera.core"
 local named = require "tessera.named"
+local same_shape = require "tessera.same_shape"
 
 local Value, Memory = {}, {}
 
@@ -45,14 +46,6 @@ local function parse_type(t, text, what)
   local shape = {}
   for word in sizes:gmatch "[^,%s]+" do shape[#shape + 1] = size_text(t, tonumber(word) or word, what) end
   return { dtype = dtype, shape = shape }
-end
-
-local function same_shape(a, b)
-  if #a ~= #b then return false end
-  for i = 1, #a do
-    if a[i] ~= b[i] then return false end
-  end
-  return true
 end
 
 -- ---- lines of text

@@ -4,6 +4,7 @@
 local core = require "tessera.core"
 local options = require "tessera.options"
 local Module = require "tessera.module"
+local same_shape = require "tessera.same_shape"
 local parameters = {}
 
 -- Whether params may come behind those of self.
@@ -26,13 +27,11 @@ end
 
 local function is_float(t) return t.dtype:match "^b?f" ~= nil end
 
-local function same_shape(a, b) return table.concat(a.shape, ",") == table.concat(b.shape, ",") end
-
 -- A step by operators would round integers, leave imaginary parts out and spread a gradient of another shape.
 function parameters.check_gradient(name, p, g)
   if not is_float(p) then core.fail(("%s: a parameter is %s, and only floats move"):format(name, core.type_text(p))) end
   if not core.is_tensor(g) then core.fail(("%s: a gradient is a %s, not a tensor"):format(name, type(g))) end
-  if g.dtype:match "^c" or not same_shape(p, g) then
+  if g.dtype:match "^c" or not same_shape(p.shape, g.shape) then
     core.fail(("%s: the gradient %s does not fit the parameter %s"):format(name, core.type_text(g), core.type_text(p)))
   end
 end
@@ -40,7 +39,7 @@ end
 -- given: what a state has for t.
 function parameters.check_state(what, key, t, given)
   if not core.is_tensor(given) then core.fail(("%s: '%s' is a %s, not a tensor"):format(what, key, type(given))) end
-  if not same_shape(t, given) or not is_float(given) then
+  if not same_shape(t.shape, given.shape) or not is_float(given) then
     core.fail(("%s: '%s' is %s, and has to be %s"):format(what, key, core.type_text(given), core.type_text(t)))
   end
 end
