@@ -1,14 +1,7 @@
 -- Tensors on GPUs of a driver made of host memory (fake_cuda.c), which fails when told to.
 package.path = "tests/devices/?.lua;" .. package.path
-local fake, dir = require "_fake"()
+local fake, dir, another = require "_fake"()
 if not fake then return print "skipped: no C compiler" end
-local tessera_program = arg[-1] or "bin/tessera"
-local function another(environment, code)
-  local p = io.popen(("TESSERA_LIBCUDA=%s/fake.so %s %s -e '%s' 2>&1"):format(dir, environment, tessera_program, code))
-  local out = p:read "*a"
-  p:close()
-  return (out:gsub("\n$", ""))
-end
 
 -- Drivers that are of no use: a sentence, and everything else works.
 local show = [[local t = require "tessera"; print(t.devices().missing.cuda, (t.op.ones(3) + 1):sum():item())]]

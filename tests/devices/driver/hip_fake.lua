@@ -1,15 +1,8 @@
 -- Tensors on GPUs of AMD's driver made of host memory (fake_hip.c): what is said of drivers that are of no use, bytes, memory,
 -- failures. Kernels run in tests/devices/driver/_hip.lua.
 package.path = "tests/devices/?.lua;" .. package.path
-local fake, dir = require "_fake" "hip"
+local fake, dir, another = require "_fake" "hip"
 if not fake then return print "skipped: no C compiler" end
-local program = arg[-1] or "bin/tessera"
-local function another(environment, code)
-  local p = io.popen(("TESSERA_LIBHIP=%s/fake.so %s %s -e '%s' 2>&1"):format(dir, environment, program, code))
-  local out = p:read "*a"
-  p:close()
-  return (out:gsub("\n$", ""))
-end
 
 local show = [[local t = require "tessera"; print(t.devices().missing.hip, (t.op.ones(3) + 1):sum():item())]]
 another("FAKE_INIT=100", show) --> no AMD GPU: hipInit: hipErrorNoDevice (100): no ROCm-capable device is detected	6
