@@ -263,45 +263,9 @@ static bool make(Whole *w, const Pages *p, const TsSched *s, TsError *err) {
   for (int i = 0; i < (p->in[SINK] ? 5 : 4); i++)
     if (!w->in[i]) return false;
   if (!ts_graph_emit(w->g, TS_OP_attention, p->in[SINK] ? 5 : 4, w->in, attr, &w->y, &nout) ||
-      ts_graph_results(w->g, 1, &w->y) || !(w->s = ts_sched_new(w->g, s->target, 1, err)))
+      ts_graph_results(w->g, 1, &w->y))
     return false;
-  w->s->profile = s->profile, w->s->processors = s->processors, w->s->plain = s->plain;
-  w->s->simulated = s->simulated, w->s->most_work = s->most_work;
-  return w->s->ngroup == 1;
-}
-
-/* A kernel, which is taken over, as a step; a sequence as its steps, with memory of their own. */
-static void add_all(TsSteps *x, TsTile *k, const int *arg, const int64_t *dim) {
-  enum { MOST = 16 };
-  const TsTileSequence *s = k->sequence;
-  int temp[MOST];
-  if (!s) {
-    ts_steps_add(x, k, arg, dim);
-    return;
-  }
-  for (int i = 0; i < s->ntemp && i < MOST; i++)
-    temp[i] = ts_tile_sequence_temp(x->sequence, s->temp[i].nbytes, s->temp[i].zero);
-  for (int i = 0; i < s->n; i++) {
-    const TsTileStep *p = &s->step[i];
-    int own[TS_TILE_STEP_PARAMS];
-    for (int a = 0; a < p->k->nparam; a++) {
-      own[a] = p->arg[a] < 0 ? temp[-1 - p->arg[a]] : arg[p->arg[a]];
-      own[a] = ts_steps_from(x, own[a], p->byte[a]);
-    }
-    ts_steps_add(x, ts_tile_share(p->k), own, p->dim);
-  }
-  ts_tile_free(k);
-}
-
-/* Whether its steps need nothing but memory between them. */
-static bool is_plain(const TsTile *k) {
-  const TsTileSequence *s = k->sequence;
-  for (int i = 0; s && i < s->ntemp; i++)
-    if (s->temp[i].shared || s->temp[i].data) return false;
-  for (int i = 0; s && i < s->n; i++)
-    for (int d = 0; d < s->step[i].k->ndim; d++)
-      if (s->step[i].of[d]) return false;
-  return !s || s->ntemp <= 16;
+  return (w->s = ts_steps_schedule(s, w->g, err)) != NULL;
 }
 
 /* Steps behind each other, of which attention is the last. */
@@ -328,7 +292,7 @@ static bool put(TsSteps *x, const Pages *p, const Whole *w, TsSchedKernel *k) {
     if (in == 5 && k->value[i] != w->y) return false;
     arg[i] = in < 5 ? at[in] : ts_steps_out(x, 0, NULL);
   }
-  add_all(x, k->tile, arg, k->dim);
+  ts_steps_add_kernel(x, k->tile, arg, k->dim);
   k->tile = NULL;
   return true;
 }
@@ -337,7 +301,7 @@ static int in_steps(TsSteps *x, const Pages *p, TsSchedKernel *k) {
   Whole w = {.g = NULL};
   bool made = make(&w, p, x->s, x->err) &&
               !ts_lower_group(w.s, w.s->group[0], NULL, NULL, k, x->err) && !k->nguard &&
-              !k->ndraw && k->tile->nparam <= 6 && is_plain(k->tile) && put(x, p, &w, k);
+              k->tile->nparam <= 6 && ts_steps_takes(k) && put(x, p, &w, k);
 
   if (!made && k->tile) ts_tile_free(k->tile);
   ts_sched_free(w.s);

@@ -80,6 +80,14 @@ int ts_steps_from(TsSteps *x, int arg, int64_t byte);
 /* The next step, which takes k over. arg: one a parameter of k; dim: its sizes. */
 void ts_steps_add(TsSteps *x, TsTile *k, const int *arg, const int64_t *dim);
 
+/* ---- the kernel of another graph as steps (ir/lower/steps_kernel.c) */
+/* A schedule of g, which is one group, for what runs s. NULL with the error. */
+TsSched *ts_steps_schedule(const TsSched *s, const TsGraph *g, TsError *err);
+/* Whether a kernel needs nothing but its arguments and memory between its steps. */
+bool ts_steps_takes(const TsSchedKernel *k);
+/* Such a kernel, which is taken over, as a step; a sequence as its steps. */
+void ts_steps_add_kernel(TsSteps *x, TsTile *k, const int *arg, const int64_t *dim);
+
 /* ---- common steps */
 /* Elements of an argument as somebody sees them, strides in elements. */
 typedef struct TsStepsView {

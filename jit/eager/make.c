@@ -159,6 +159,7 @@ static bool has_twin(const Making *m) {
   const Form *f = m->f;
   const TsMeta *a = &f->in[0].meta;
   if (!m->roles || f->op != TS_OP_matmul || f->profile == TS_PROFILE_fast) return false;
+  if (f->in[1].meta.dtype != a->dtype) return false; /* each is copied first, in both */
   double work = (double)ts_meta_numel(&f->out[0].meta) * (double)a->dim[a->ndim - 1];
   return is_half(f) ? work > large : ts_dtypes[a->dtype].nbytes >= 4 && work <= large;
 }
