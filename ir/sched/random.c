@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/narrow.h"
+
 enum { GROUP = 64 }; /* elements whose bits are made together */
 
 /* Bits of 32 make f32 and what is rounded from it. */
@@ -31,7 +33,7 @@ bool ts_sched_draws(const TsNode *n) {
   case TS_OP_dropout: return placed(n) && narrow(d) && probability(n->attr[0].f);
   case TS_OP_bernoulli: return placed(n) && probability(n->attr[1].f);
   case TS_OP_uniform:
-    return placed(n) && d == TS_DT_f32 && n->attr[1].f <= n->attr[2].f &&
+    return placed(n) && narrow(d) && n->attr[1].f <= n->attr[2].f &&
            isfinite((double)((float)n->attr[2].f - (float)n->attr[1].f));
   default: return false;
   }
@@ -151,14 +153,14 @@ static TsTileVal dropout(TsLower *l, const TsNode *n, TsTileVal bits) {
 
 static TsTileVal uniform(TsLower *l, const TsNode *n, TsTileVal bits) {
   double low = n->attr[1].f, high = n->attr[2].f;
-  float width = (float)high - (float)low, top = (float)high;
-  if (low < high && (double)top >= high) top = nextafterf(top, -INFINITY);
+  float width = (float)high - (float)low;
+  double top = low < high ? ts_narrow_below((TsDtype)n->out[0].meta.dtype, high) : high;
   TsTileVal u = unit(l, bits);
   if (!u) return NULL;
   TsTileType t = u->type;
   u = ts_tile_op2(&l->b, TS_OP_mul, constant(l, (double)width, &t), u);
   u = ts_tile_op2(&l->b, TS_OP_add, constant(l, low, &t), u);
-  TsTileVal most = constant(l, (double)top, &t);
+  TsTileVal most = constant(l, top, &t);
   return ts_tile_op3(&l->b, TS_OP_where, ts_tile_op2(&l->b, TS_OP_lt, u, most), u, most);
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "devices/cpu_pool.h"
+#include "lib/narrow.h"
 #include "vm/core/exec.h"
 
 enum { BLOCK = 1024, GRAIN = 32 }; /* elements staged at once; blocks a thread takes */
@@ -198,30 +199,6 @@ static int float_only(TsContext *c, Job *j, TsDtype d) {
   return 0;
 }
 
-/* The largest number of a narrow float type below x: patterns of one sign are in
- * order, so its neighbour is one pattern away. */
-static double narrow_below(const TsKernels *k, TsDtype d, double x) {
-  int bits = ts_dtypes[d].nbytes * 8;
-  uint16_t pattern = 0, sign = (uint16_t)(1u << (bits - 1));
-  double back;
-  k->convert.convert[TS_DT_f64][d](1, &pattern, &x);
-  k->convert.convert[d][TS_DT_f64](1, &back, &pattern);
-  if (back < x) return back;
-  if (!(pattern & ~sign))
-    pattern = sign + 1;
-  else
-    pattern = pattern & sign ? (uint16_t)(pattern + 1) : (uint16_t)(pattern - 1);
-  k->convert.convert[d][TS_DT_f64](1, &back, &pattern);
-  return back;
-}
-
-static double number_below(const TsKernels *k, TsDtype d, double x) {
-  if (d == TS_DT_f64) return nextafter(x, -INFINITY);
-  if (d != TS_DT_f32) return narrow_below(k, d, x);
-  float f = (float)x;
-  return (double)f < x ? (double)f : (double)nextafterf(f, -INFINITY);
-}
-
 static int set_uniform(TsContext *c, Job *j, const TsAttr *attr, TsDtype d) {
   double low = attr[1].f, high = attr[2].f;
   if (float_only(c, j, d)) return -1;
@@ -229,7 +206,7 @@ static int set_uniform(TsContext *c, Job *j, const TsAttr *attr, TsDtype d) {
   if (!isfinite(width) || low > high)
     return bad(c, j->op, "there is no interval from %g to %g", low, high);
   j->low = low, j->width = width;
-  j->top = low < high ? number_below(j->k, d, high) : high;
+  j->top = low < high ? ts_narrow_below(d, high) : high;
   return 0;
 }
 
