@@ -116,6 +116,7 @@ static const Row row[] = {
     {TS_OP_tril, TS_UNIT_blocks, ALONE, ts_lower_places},
     {TS_OP_triu, TS_UNIT_blocks, ALONE, ts_lower_places},
     {TS_OP_slice_update, TS_UNIT_blocks, ALONE, ts_lower_places},
+    {TS_OP_slice_add, TS_UNIT_blocks, ALONE, ts_lower_places},
     {TS_OP_eye, TS_UNIT_blocks, ALONE, ts_lower_places},
     {TS_OP_arange, TS_UNIT_blocks, ALONE, ts_lower_places},
     {TS_OP_linspace, TS_UNIT_blocks, ALONE, ts_lower_places},

@@ -1,6 +1,6 @@
 /* Reductions that schedules have no kernels for: argmin, argmax, any, all, count_nonzero,
- * var, std, norm, logsumexp, sums and extremes of whole numbers, and sums, products, means and
- * extremes of floats along axes between which others lie, as a batch's by channel. The reduced
+ * var, std, norm, logsumexp, sums, products, means and extremes of whole numbers, and those of
+ * floats along axes between which others lie, as a batch's by channel. The reduced
  * axes come last, as a copy where they do not lie so; then a round of the kernel is a row, or
  * some short ones. What is computed stands in vm/rows/reduce.c. */
 #include "ir/lower/short.h"
@@ -187,9 +187,10 @@ static TsStepsOrder reduced_last(const TsMeta *m, const TsAttr *axes, int64_t *n
 /* The type in which a row is computed. */
 static TsDtype working(TsOp op, TsDtype d) {
   if (ts_dtype_is(d, TS_KIND_F)) return (TsDtype)ts_dtypes[d].accum;
-  if (op == TS_OP_var || op == TS_OP_std || op == TS_OP_norm) return TS_DT_f64;
+  if (op == TS_OP_mean || op == TS_OP_var || op == TS_OP_std || op == TS_OP_norm)
+    return TS_DT_f64;
   if (op == TS_OP_logsumexp) return TS_DT_f32;
-  if (op == TS_OP_sum) return TS_DT_i64;
+  if (op == TS_OP_sum || op == TS_OP_prod) return TS_DT_i64;
   if ((op == TS_OP_min || op == TS_OP_max) && ts_dtypes[d].nbytes < 4) return TS_DT_i32;
   return d == TS_DT_bool ? TS_DT_i32 : d;
 }
@@ -251,7 +252,6 @@ int ts_lower_reduce(const TsSched *sched, const TsGroup *g, TsLayoutFn *layout, 
   TsDtype d = (TsDtype)m->dtype;
   if (ts_dtype_is(d, TS_KIND_C) || ts_dtype_in_blocks(d)) return 0;
   bool whole = ts_dtype_is(d, TS_KIND_B | TS_KIND_U | TS_KIND_I);
-  if (is_plain(op) && whole && !is_whole(op)) return 0;
   int64_t count = ts_meta_numel(y);
   if (!ts_meta_numel(m) || !count) return 0;
   Rows s = {.op = op, .in = d, .acc = working(op, d), .out = (TsDtype)y->dtype, .rows = 1};

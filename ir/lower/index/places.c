@@ -1,6 +1,6 @@
 /* Operators whose elements are another tensor's at a place that follows from their own, and
- * numbers in order: pad, roll, repeat_interleave, tril, triu, slice_update, eye, arange,
- * linspace. A kernel goes over the result by pieces; each axis says where its coordinate comes
+ * numbers in order: pad, roll, repeat_interleave, tril, triu, slice_update, slice_add, eye,
+ * arange, linspace. A kernel goes over the result by pieces; each axis says where its coordinate comes
  * from, and whether there is anything. */
 #include "ir/lower/short.h"
 #include "ir/lower/steps.h"
@@ -117,7 +117,23 @@ static V moved(Make *m, V x) {
   return in ? sel(m, in, y, fill(m)) : y;
 }
 
-/* x with src at start, start + step, .. */
+static bool writes(TsOp op) { return op == TS_OP_slice_update || op == TS_OP_slice_add; }
+
+/* Of an element's bits its number, in the type in which it is added. */
+static V number_of(Make *m, V x) {
+  const Places *p = m->p;
+  if (p->of != p->d) x = ts_tile_bitcast(&m->b, x, p->of);
+  return ts_tile_cast(&m->b, x, (TsDtype)ts_dtypes[p->of].compute);
+}
+
+static V sum(Make *m, V x, V y) {
+  const Places *p = m->p;
+  V s = op2(m, TS_OP_add, number_of(m, x), number_of(m, y));
+  s = ts_tile_cast(&m->b, s, p->of);
+  return p->of == p->d ? s : ts_tile_bitcast(&m->b, s, p->d);
+}
+
+/* x with src at start, start + step, .., or added there */
 static V updated(Make *m, V x, V src) {
   const Places *p = m->p;
   V at = ts_short_int(&m->b, &m->t, 0), in = by(m, TS_OP_lt, m->i, ts_meta_numel(&p->y));
@@ -137,7 +153,9 @@ static V updated(Make *m, V x, V src) {
     stride *= size;
   }
   V y = ts_short_gather(&m->b, src, sel(m, in, at, none), true);
-  return sel(m, in, y, ts_short_gather(&m->b, x, from, true));
+  V own = ts_short_gather(&m->b, x, from, true);
+  if (p->op == TS_OP_slice_add) y = sum(m, own, y);
+  return sel(m, in, y, own);
 }
 
 static V numbers(Make *m) {
@@ -170,7 +188,7 @@ static TsTile *build(const Places *p) {
   if (!k) return NULL;
   Make m = {.p = p, .t = ts_tile_vector(TS_DT_i64, PIECE)};
   int64_t n = ts_meta_numel(&p->y), nx = ts_meta_numel(&p->x), ns = ts_meta_numel(&p->src);
-  bool update = p->op == TS_OP_slice_update;
+  bool update = writes(p->op);
   TsTileType tx = ts_tile_vector(p->d, update ? n : nx), ty = ts_tile_vector(p->d, n);
   TsTileType ts = ts_tile_vector(p->d, ns);
   V x = makes(p->op) ? NULL : ts_tile_param(k, "x", &tx, false);
@@ -271,7 +289,8 @@ static bool set(Places *p, const TsNode *n) {
   case TS_OP_repeat_interleave: return set_repeat(p, n);
   case TS_OP_tril:
   case TS_OP_triu: p->mode = n->attr[0].i; return p->y.ndim >= 2;
-  case TS_OP_slice_update: return set_slice(p, n);
+  case TS_OP_slice_update:
+  case TS_OP_slice_add: return set_slice(p, n);
   case TS_OP_eye:
   case TS_OP_arange:
   case TS_OP_linspace: return set_numbers(p, n);
@@ -283,6 +302,7 @@ static bool set(Places *p, const TsNode *n) {
 static bool takes(const TsNode *n, int i, TsDtype d) {
   TsDtype own = (TsDtype)n->in[i]->meta.dtype;
   if (i == 0 || own == d) return own == d;
+  if (n->op == TS_OP_slice_add) return false; /* added in the wider one of both */
   bool parts = ts_dtype_is(own, TS_KIND_C) && !ts_dtype_is(d, TS_KIND_C);
   return ts_dtypes[own].nbytes <= 8 && !ts_dtype_in_blocks(own) && !parts;
 }
@@ -292,12 +312,12 @@ int ts_lower_places(const TsSched *sched, const TsGroup *g, TsLayoutFn *layout, 
   const TsNode *n = g->node[0];
   const TsMeta *y = &n->out[0].meta;
   TsDtype d = (TsDtype)y->dtype;
-  bool numbers = makes((TsOp)n->op);
-  int nin = numbers ? 0 : n->op == TS_OP_slice_update ? 2 : 1;
+  bool numbers = makes((TsOp)n->op), adds = n->op == TS_OP_slice_add;
+  int nin = numbers ? 0 : writes((TsOp)n->op) ? 2 : 1;
   Places p = {.op = (TsOp)n->op, .y = *y, .of = d, .d = numbers ? d : ts_short_bits(d)};
   if (ts_dtypes[d].nbytes > 8 || ts_dtype_in_blocks(d) || !ts_meta_numel(y) || !y->ndim)
     return 0;
-  if (numbers && ts_dtype_is(d, TS_KIND_C)) return 0;
+  if ((numbers || adds) && ts_dtype_is(d, TS_KIND_C)) return 0;
   for (int i = 0; i < nin; i++)
     if (!takes(n, i, d)) return 0;
   if (nin) p.x = n->in[0]->meta;

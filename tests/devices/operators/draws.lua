@@ -41,21 +41,35 @@ local function drawn(what, f)
   assert(got:hash() == f():hash(), what .. " differs")
 end
 for _, n in ipairs { 5, 64, 5003 } do
-  drawn("uniform", function()
-    return op.uniform({ n }) + op.uniform({ n }, { low = -2, high = 3 })
-  end)
-  for _, d in ipairs { "f32", "bf16", "f16" } do
+  for _, d in ipairs { "f32", "f64", "bf16", "f16" } do
+    local function own(o)
+      o.dtype = d
+      return o
+    end
+    drawn("uniform " .. d, function() return op.uniform({ n }, own {}) + op.uniform({ n }, own { low = -2, high = 3 }) end)
+    -- The number below the upper limit is one of its type.
+    drawn("narrow uniform " .. d, function()
+      return op.uniform({ n }, own { low = 1, high = 1.001 }) + op.uniform({ n }, own { low = -1, high = 0 })
+    end)
     drawn("normal " .. d, function()
-      local x = op.normal({ n }, { dtype = d })
-      return x + op.normal({ n }, { dtype = d, mean = 1, std = 3, seed = 5 })
+      local x = op.normal({ n }, own {})
+      return x + op.normal({ n }, own { mean = 1, std = 3, seed = 5 })
     end)
     drawn("dropout " .. d, function()
-      local x = op.ones({ n }, { dtype = d })
+      local x = op.ones({ n }, own {})
       return op.dropout(x, 0.3) + op.dropout(x, { p = 0.5 })
     end)
+    drawn("exponential " .. d, function() return op.exponential({ n }, own {}) end)
+    drawn("whole numbers " .. d, function() return op.randint({ n }, own { low = -5, high = 100 }) end)
   end
   for _, d in ipairs { "bool", "f32", "i64" } do
     drawn("bernoulli " .. d, function() return op.bernoulli({ n }, { p = 0.3, dtype = d }) end)
+  end
+  for _, d in ipairs { "bool", "u8", "i32", "i64" } do
+    drawn("whole numbers " .. d, function() return op.randint({ n }, { low = 0, high = 2, dtype = d }) end)
+  end
+  for _, r in ipairs { { -2 ^ 62, 2 ^ 62 }, { -2 ^ 40, 2 ^ 40 + 12345 }, { 0, 2 ^ 31 } } do
+    drawn("a wide range", function() return op.randint({ n }, { low = r[1], high = r[2] }) end)
   end
 end
 

@@ -40,6 +40,18 @@ do
   assert(tessera.core.jit_device().fallback == before, "the CPU reduced axes of one element")
 end
 
+-- ---- means, added up in f64, and products of whole numbers and of what is true or false
+for _, d in ipairs { "bool", "u8", "i16", "i32", "i64" } do
+  local wide = d == "i64" and 2 ^ 62 or 2
+  local x = op.randint({ 7, 3, 1500 }, { low = d == "i64" and -wide or 0, high = wide, dtype = d })
+  for _, row in ipairs { "mean", "prod" } do
+    for _, axis in ipairs { 0, 1, 2 } do
+      check(row .. " of " .. d, function(y) return op[row](y, { axis = axis }) end, x)
+    end
+    check(row .. " of all of " .. d, function(y) return op[row](y) end, x)
+  end
+end
+
 -- ---- sums down columns: leaves of 4096, short ones, edges, neighbours that are one axis
 for _, c in ipairs { { { 64, 32 }, { 0 } }, { { 129, 33 }, { 0 } }, { { 3, 200, 70 }, { 1 } },
   { { 5000, 37 }, { 0 } }, { { 2, 4097, 40 }, { 1 } }, { { 8192, 64 }, { 0 } },

@@ -58,6 +58,15 @@ local half = tessera.tensor(0.5, { dtype = "f64" }):to(name)
 local g = graph.grad(function(t) return op.sum(op.einsum("ii->", t) * half) end)(x)
 assert(g:hash() == (op.eye(5, { dtype = "f64" }) * 0.5):hash(), tostring(g))
 
+-- added to a part
+for _, d in ipairs { "f32", "f64", "bf16", "f16", "i64", "i16", "u8" } do
+  local function some(shape) return op.randint(shape, { low = 0, high = 100, dtype = d }) end
+  for _, o in ipairs { { start = { 1, 0 }, stop = { 5, 6 }, step = { 2, 2 } }, { start = { 4, 5 }, stop = { 0, 0 }, step = { -2, -2 } } } do
+    on.check("slice_add " .. d, function(y, w) return op.slice_add(y, w, o) end, some { 5, 6 }, some { 2, 3 })
+    on.check("slice_add of a row " .. d, function(y, w) return op.slice_add(y, w, o) end, some { 5, 6 }, some { 3 })
+  end
+end
+
 -- several axes, some not named, in every kind of type
 for _, d in ipairs { "f32", "bf16", "i8", "complex64" } do
   local z = d:find "c" and op.fft(on.random { 4, 6, 5 }) or on.random({ 4, 6, 5 }, d)
