@@ -46,6 +46,8 @@ static void tell_kernel(const TsFusion *f, const TsGroup *g, const char *is, TsT
   const char *why = ts_lower_without(f->sched, g);
   ts_text_format(text, "%s of %d operator%s", is, g->nnode, g->nnode == 1 ? "" : "s");
   if (why) ts_text_format(text, ", without the matrix unit: %s", why);
+  why = ts_lower_factors_become(g);
+  if (why) ts_text_format(text, ", factors become %s first", why);
   if (g->node[0]->op != TS_OP_paged_attention) return;
   why = ts_lower_pages_together(f->sched, g);
   ts_text_str(text, why ? ", pages are brought together: " : ", pages are read in place");

@@ -28,6 +28,9 @@ const char *ts_lower_without(const TsSched *s, const TsGroup *g);
 bool ts_lower_pages_in_place(int on);
 /* Of a group that is attention over pages: why they are brought together; NULL: read in place. */
 const char *ts_lower_pages_together(const TsSched *s, const TsGroup *g);
+/* Of a product whose factors are of other types than that in which it multiplies them: its name. Its
+ * kernel copies them first. NULL: they are read as they are. */
+const char *ts_lower_factors_become(const TsGroup *g);
 /* Whether a node that is a group by itself may have a kernel there that functions launch; steps of
  * optimisers, which stand together, are launched by their calls. */
 bool ts_lower_has(const TsTarget *t, const TsNode *n);

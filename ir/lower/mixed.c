@@ -122,6 +122,14 @@ static int in_steps(Mixed *m, const TsSched *s, const TsGroup *group, TsLayoutFn
   return done;
 }
 
+const char *ts_lower_factors_become(const TsGroup *g) {
+  Mixed m = {.n = g->node[0]};
+  int op = m.n->op;
+  bool product = op == TS_OP_matmul || op == TS_OP_grouped_matmul ||
+                 op == TS_OP_grouped_matmul_weight_grad;
+  return g->nnode == 1 && product && takes(&m) ? ts_dtypes[m.d].name : NULL;
+}
+
 int ts_lower_mixed(const TsSched *s, const TsGroup *group, TsLayoutFn *layout, void *arg,
                    TsSchedKernel *out, TsError *err) {
   Mixed m = {.n = group->node[0]};
