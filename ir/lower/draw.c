@@ -1,6 +1,7 @@
-/* uniform, normal, bernoulli, dropout, randint on a device: an element's bits follow from seed, stream
+/* uniform, normal, bernoulli, dropout, randint, permutation on a device: an element's bits follow from seed, stream
  * and its index (row `random` of ir/tile/tile.def), and its number from them as
  * vm/kernels/random_float.inc says. */
+#include "ir/graph/graph.h"
 #include "ir/lower/short.h"
 #include "ir/lower/steps.h"
 
@@ -176,6 +177,15 @@ static V integer(Make *m, Words w) {
   return ts_short_by(b, TS_OP_add, over, m->s->low);
 }
 
+/* A key of permutation, whose order as a number with a sign is that of its bits without one. */
+static V key(Make *m, Words w) {
+  enum { WORD = 32 };
+  TsTileBuild *b = &m->b;
+  V high = ts_short_by(b, TS_OP_bitwise_xor, ts_tile_cast(b, w.high, TS_DT_i64), INT32_MIN);
+  high = ts_short_by(b, TS_OP_mul, high, (int64_t)1 << WORD);
+  return op2(m, TS_OP_add, high, unsigned32(m, w.low));
+}
+
 /* The 64 bits of element 16 p + r are the 32 of 32 p + r, low, and of 32 p + 16 + r. */
 static void put_wide(Make *m, V bits, V first) {
   V at[2];
@@ -185,6 +195,7 @@ static void put_wide(Make *m, V bits, V first) {
   switch (m->s->op) {
   case TS_OP_uniform: put(m, e, uniform(m, w)); break;
   case TS_OP_dropout: put_dropout(m, w, first); break;
+  case TS_OP_permutation: put(m, e, key(m, w)); break;
   default: put(m, e, integer(m, w)); break;
   }
 }
@@ -253,10 +264,20 @@ static bool whole(Draw *s, int64_t low, int64_t high) {
   return true;
 }
 
+static bool counts_to(const TsNode *n, int64_t most) {
+  int64_t low, high = INT64_MAX;
+  TsDtype d = (TsDtype)n->out[0].meta.dtype;
+  bool exact = ts_dtype_is(d, TS_KIND_B | TS_KIND_U | TS_KIND_I);
+  if (ts_dtype_in_blocks(d) || (!exact && !is_float(d))) return false;
+  if (exact) ts_dtype_int_range(d, &low, &high);
+  return most <= high;
+}
+
 /* What is wrong with the numbers, the VM says. */
 static bool set(Draw *s, const TsNode *n) {
   const TsAttr *a = n->attr;
-  s->wide = s->op == TS_OP_randint || (s->d == TS_DT_f64 && s->op != TS_OP_bernoulli);
+  bool words = s->op == TS_OP_randint || s->op == TS_OP_permutation;
+  s->wide = words || (s->d == TS_DT_f64 && s->op != TS_OP_bernoulli);
   s->made = s->wide ? TS_DT_f64 : TS_DT_f32;
   switch (s->op) {
   case TS_OP_uniform:
@@ -273,8 +294,40 @@ static bool set(Draw *s, const TsNode *n) {
     s->a = a[0].f;
     return is_float(s->d) && s->a >= 0 && s->a < 1 && n->in[0]->meta.dtype == s->d;
   case TS_OP_randint: return whole(s, a[1].i, a[2].i);
+  case TS_OP_permutation:
+    s->d = TS_DT_i64;
+    return counts_to(n, ts_meta_numel(&n->out[0].meta) - 1);
   default: return false;
   }
+}
+
+/* ---- permutation: the order of n keys, equal ones as they stand */
+static void put_order(TsSteps *x, const TsSched *sched, const TsNode *n, int keys) {
+  TsMeta m = n->out[0].meta;
+  TsGraph *g = ts_graph_new("permutation", x->err);
+  TsSched *s = NULL;
+  TsSchedKernel k = {.tile = NULL};
+  TsAttr attr[TS_MAX_ATTR];
+  TsVal key = NULL, y = NULL;
+  TsStepsView from = {.dtype = TS_DT_i64, .stride = {1}}, to = ts_steps_out_view(x, 0);
+  int nout = 0;
+  m.dtype = TS_DT_i64;
+  ts_op_defaults(TS_OP_argsort, attr);
+  if (g) g->apart = true, key = ts_graph_param(g, &m, NULL, NULL);
+  bool made = key && ts_graph_emit(g, TS_OP_argsort, 1, &key, attr, &y, &nout) &&
+              !ts_graph_results(g, 1, &y) && (s = ts_steps_schedule(sched, g, x->err)) &&
+              !ts_lower_group(s, s->group[0], NULL, NULL, &k, x->err);
+  if (made && ts_steps_takes(&k)) {
+    bool straight = n->out[0].meta.dtype == TS_DT_i64;
+    from.arg = straight ? ts_steps_out(x, 0, NULL) : ts_steps_temp(x, ts_meta_nbytes(&m));
+    ts_steps_add_kernel(x, k.tile, (int[]){keys, from.arg}, k.dim);
+    if (!straight) ts_steps_copy(x, 1, m.dim, &to, &from);
+  } else {
+    ts_tile_free(k.tile);
+    x->failed = true;
+  }
+  ts_sched_free(s);
+  if (g) ts_graph_free(g);
 }
 
 int ts_lower_draw(const TsSched *sched, const TsGroup *g, TsLayoutFn *layout, void *arg,
@@ -288,9 +341,11 @@ int ts_lower_draw(const TsSched *sched, const TsGroup *g, TsLayoutFn *layout, vo
   ts_steps_begin(&x, sched, layout, arg, n, err);
   int list[2], count = 0;
   if (s.op == TS_OP_dropout) list[count++] = ts_steps_in(&x, 0, NULL);
-  list[count++] = ts_steps_out(&x, 0, NULL);
+  bool keys = s.op == TS_OP_permutation;
+  list[count++] = keys ? ts_steps_temp(&x, 8 * dim[0]) : ts_steps_out(&x, 0, NULL);
   ts_steps_add(&x, build(&s), list, dim);
   int seed = ts_steps_draw(&x);
   ts_steps_bind(&x, 1, seed), ts_steps_bind(&x, 2, seed + 1);
+  if (keys) put_order(&x, sched, n, list[0]);
   return ts_steps_end(&x, out);
 }

@@ -65,6 +65,7 @@ static const Row row[] = {
     {TS_OP_bernoulli, TS_UNIT_blocks, ALONE, ts_lower_draw},
     {TS_OP_randint, TS_UNIT_blocks, ALONE, ts_lower_draw},
     {TS_OP_dropout, TS_UNIT_blocks, ALONE, ts_lower_draw},
+    {TS_OP_permutation, TS_UNIT_blocks, ALONE, ts_lower_draw},
     {TS_OP_add, TS_UNIT_blocks, ALONE, ts_lower_complex},
     {TS_OP_sub, TS_UNIT_blocks, ALONE, ts_lower_complex},
     {TS_OP_mul, TS_UNIT_blocks, ALONE, ts_lower_complex},
@@ -135,6 +136,7 @@ static const Row row[] = {
     {TS_OP_adaptive_avg_pool_grad, TS_UNIT_blocks, ALONE, ts_lower_adaptive},
     {TS_OP_interpolate, TS_UNIT_blocks, ALONE, ts_lower_interpolate},
     {TS_OP_interpolate_grad, TS_UNIT_blocks, ALONE, ts_lower_interpolate_grad},
+    {TS_OP_interpolate_grad, TS_UNIT_blocks, ALONE, ts_lower_interpolate_back},
 };
 enum { ROWS = sizeof row / sizeof *row };
 

@@ -25,7 +25,7 @@ TsLowerFn ts_lower_adaptive, ts_lower_at_index, ts_lower_columns, ts_lower_compl
     ts_lower_reduce, ts_lower_rope, ts_lower_scan, ts_lower_blocks_cast, ts_lower_blocks_rows,
     ts_lower_blocks_product, ts_lower_scatter, ts_lower_scatter_windows, ts_lower_experts,
     ts_lower_sort, ts_lower_transpose, ts_lower_spmm, ts_lower_sddmm, ts_lower_moe_places,
-    ts_lower_csr_rows, ts_lower_mixed;
+    ts_lower_csr_rows, ts_lower_mixed, ts_lower_interpolate_back;
 
 /* Why gradients of attention are not made by a unit of squares (ir/tile/square.h); NULL: they are. */
 const char *ts_lower_attention_grad_without(const TsSched *s, const TsNode *n);

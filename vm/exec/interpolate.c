@@ -8,15 +8,15 @@
  * cubic convolution with a = -3/4 (Keys 1981), indices limited to the image; weights are
  * rounded to the type of the sums, f32 or f64. Axes are resampled from the first to the
  * last, each as w0 x0, then fma(w, x, sum) for the taps in increasing order. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "devices/cpu_pool.h"
+#include "lib/resample.h"
 #include "vm/core/exec.h"
 #include "vm/core/scratch.h"
 
-enum { NEAREST, LINEAR, CUBIC, NEAREST_EXACT, MOST_TAPS = 4 };
+enum { MOST_TAPS = TS_RESAMPLE_TAPS };
 
 /* Taps of one axis: tap t of output o is element at[t*out + o] with weight w[t*out + o]. */
 typedef struct Axis {
@@ -39,50 +39,18 @@ static double weight(const Job *j, const Axis *a, int tap, int64_t o) {
   return j->wide ? ((double *)a->w)[i] : (double)((float *)a->w)[i];
 }
 
-static void cubic_weights(double t, double w[4]) {
-  const double a = -0.75;
-  double u = 1 - t, far0 = t + 1, far1 = u + 1;
-  w[0] = ((a * far0 - 5 * a) * far0 + 8 * a) * far0 - 4 * a;
-  w[1] = ((a + 2) * t - (a + 3)) * t * t + 1;
-  w[2] = ((a + 2) * u - (a + 3)) * u * u + 1;
-  w[3] = ((a * far1 - 5 * a) * far1 + 8 * a) * far1 - 4 * a;
-}
-
-static double position(const Axis *a, int64_t o, double scale, bool corners, bool limit) {
-  double p;
-  if (corners) return a->out > 1 ? (double)o * (double)(a->in - 1) / (double)(a->out - 1) : 0;
-  double r = scale > 0 ? 1 / scale : (double)a->in / (double)a->out;
-  p = ((double)o + 0.5) * r - 0.5;
-  return limit && p < 0 ? 0 : p;
-}
-
-static int64_t nearest(const Axis *a, int64_t o, double scale, bool exact) {
-  double place = exact ? (double)o + 0.5 : (double)o;
-  int64_t halves = exact ? 2 * o + 1 : 2 * o;
-  int64_t i = scale > 0 ? (int64_t)floor(place / scale) : halves * a->in / (2 * a->out);
-  return i < a->in ? i : a->in - 1;
-}
-
 static int make_axis(const Job *j, Axis *a, int mode, double scale, bool corners) {
+  TsResample r = {mode, corners, a->in, a->out, scale};
   a->at = ts_work_take((j->taps * a->out + 1) * 8);
   a->w = ts_work_take((j->taps * a->out + 1) * 8);
   if (!a->at || !a->w) return -1;
   for (int64_t o = 0; o < a->out; o++) {
-    double w[MOST_TAPS] = {1};
-    int64_t first = 0;
-    if (mode == NEAREST || mode == NEAREST_EXACT) {
-      first = nearest(a, o, scale, mode == NEAREST_EXACT);
-    } else {
-      double p = position(a, o, scale, corners, mode == LINEAR), i = floor(p);
-      first = (int64_t)i - (mode == CUBIC);
-      if (mode == CUBIC)
-        cubic_weights(p - i, w);
-      else
-        w[1] = p - i, w[0] = 1 - w[1];
-    }
+    int64_t from[TS_RESAMPLE_TAPS];
+    double w[TS_RESAMPLE_TAPS];
+    ts_resample_at(&r, o, from, w);
     for (int t = 0; t < j->taps; t++) {
-      int64_t i = first + t, at = t * a->out + o;
-      a->at[at] = i < 0 ? 0 : i >= a->in ? a->in - 1 : i;
+      int64_t at = t * a->out + o;
+      a->at[at] = from[t];
       if (j->wide)
         ((double *)a->w)[at] = w[t];
       else
@@ -146,10 +114,9 @@ static void rows(void *arg, int64_t lo, int64_t hi, int worker) {
 }
 
 static int make_axes(TsCall *call, Job *j, const TsMeta *x, const TsMeta *y) {
-  static const int taps[] = {1, 2, 4, 1};
   const TsAttr *scale = &call->attr[1];
   int nd = x->ndim - 2, mode = (int)call->attr[2].i;
-  j->taps = taps[mode];
+  j->taps = ts_resample_taps(mode);
   for (int i = 0; i < 3; i++) {
     int at = i - (3 - nd);
     Axis *a = &j->axis[i];

@@ -68,6 +68,9 @@ for _, n in ipairs { 5, 64, 5003 } do
   for _, d in ipairs { "bool", "u8", "i32", "i64" } do
     drawn("whole numbers " .. d, function() return op.randint({ n }, { low = 0, high = 2, dtype = d }) end)
   end
+  for _, d in ipairs { "i64", "i32", "f32" } do
+    drawn("permutation " .. d, function() return op.permutation(n, { dtype = d }) end)
+  end
   for _, r in ipairs { { -2 ^ 62, 2 ^ 62 }, { -2 ^ 40, 2 ^ 40 + 12345 }, { 0, 2 ^ 31 } } do
     drawn("a wide range", function() return op.randint({ n }, { low = r[1], high = r[2] }) end)
   end
