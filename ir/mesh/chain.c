@@ -58,7 +58,7 @@ enum { NOT_MET = -1, NEVER = -2 };
 
 typedef struct Walk {
   const TsSlots *a;
-  int to, first; /* ids: of the product, and from where on nodes are looked at */
+  int to, first, nchunk; /* ids: of the product, and from where on nodes are looked at */
   int axis[TS_CHAIN_MOST]; /* by id - first */
   bool in[TS_CHAIN_MOST];
 } Walk;
@@ -105,12 +105,49 @@ static bool is_kept(const Walk *w, const TsNode *n) {
   return is_result(g, n);
 }
 
-static bool fits(const Walk *w, const TsNode *n, int nchunk) {
+static bool cuts(const Walk *w, const TsNode *n, int axis) {
   const TsChainNode *c = &w->a->chains->node[n->id], *to = &w->a->chains->node[w->to];
-  int axis = w->axis[n->id - w->first];
-  return w->a->chains->live[n->id] && n->op < TS_OP_COUNT && axis >= 0 && c->can && !c->of &&
-         c->out[axis] >= 0 && c->phase == to->phase && c->chunk == to->chunk &&
-         ts_chain_divides(w->a, c->layout, &n->out[0].meta, axis, nchunk) && is_own(w, n);
+  return n->op < TS_OP_COUNT && axis >= 0 && c->can && !c->of && c->out[axis] >= 0 &&
+         c->phase == to->phase && c->chunk == to->chunk &&
+         ts_chain_divides(w->a, c->layout, &n->out[0].meta, axis, w->nchunk);
+}
+
+/* The axis of what n makes of the rows of `of`, cut along `axis`; -1: it reads them in another way. */
+static int axis_behind(const Walk *w, const TsNode *n, const TsNode *of, int axis) {
+  const TsChainNode *c = &w->a->chains->node[n->id];
+  int f = -1;
+  for (int i = 0; i < n->nin && i < TS_CHAIN_IN; i++) {
+    if (!n->in[i] || n->in[i]->node != of) continue;
+    if (!c->home[i] || c->in[i][axis] < 0 || (f >= 0 && f != c->in[i][axis])) return -1;
+    f = c->in[i][axis];
+  }
+  for (int d = 0; f >= 0 && d < n->out[0].meta.ndim; d++)
+    if (c->out[d] == f) return d;
+  return -1;
+}
+
+/* Who reads it before the product is made, and is no part of that, becomes one, if it stays with rows: it is
+ * wanted later then. */
+static bool adopts(Walk *w, const TsNode *n, int axis) {
+  const TsGraph *g = w->a->p->g;
+  for (int i = w->to - 1; i > (int)n->id; i--) {
+    int at = i - w->first;
+    if (!w->a->chains->live[i] || w->in[at] || !reads(g->node[i], n)) continue;
+    int own = axis_behind(w, g->node[i], n, axis);
+    if (own < 0 || !cuts(w, g->node[i], own) || !adopts(w, g->node[i], own))
+      return false;
+    w->in[at] = true, w->axis[at] = own;
+    follow(w, g->node[i], own);
+  }
+  return is_own(w, n);
+}
+
+static bool fits(Walk *w, const TsNode *n) {
+  if (!w->a->chains->live[n->id] || !cuts(w, n, w->axis[n->id - w->first])) return false;
+  Walk before = *w;
+  bool fine = adopts(w, n, w->axis[n->id - w->first]) && w->axis[n->id - w->first] >= 0;
+  if (!fine) *w = before;
+  return fine;
 }
 
 /* What no product stands in front of is made in chunks only if that costs nothing: nobody else wants it. What
@@ -141,7 +178,7 @@ static int taken(const TsSlots *a, int to, int *id) {
 
 int ts_chain_find(const TsSlots *a, const TsNodeCall *k, int axis, int nchunk, int *id) {
   const TsGraph *g = a->p->g;
-  Walk w = {.a = a, .to = (int)k->n->id};
+  Walk w = {.a = a, .to = (int)k->n->id, .nchunk = nchunk};
   int n = 0, products = 0;
   if (!a->chains || axis < 0) return 0;
   if (a->chunked && a->chunked[w.to]) return taken(a, w.to, id);
@@ -149,7 +186,7 @@ int ts_chain_find(const TsSlots *a, const TsNodeCall *k, int axis, int nchunk, i
   for (int i = 0; i < TS_CHAIN_MOST; i++) w.axis[i] = NOT_MET;
   follow(&w, k->n, axis);
   for (int i = w.to; i-- > w.first;)
-    if ((w.in[i - w.first] = fits(&w, g->node[i], nchunk)))
+    if ((w.in[i - w.first] = fits(&w, g->node[i])))
       follow(&w, g->node[i], w.axis[i - w.first]);
   while (drop_some(&w)) {}
   for (int i = w.first; i < w.to; i++) {
