@@ -20,7 +20,7 @@ static double parts_of(const TsSlots *a, const TsShard *s, int f) {
 }
 
 static bool is_whole(const TsSlots *a, const TsNodeCall *k, const TsMeta *out) {
-  bool of_rows = !k->s.local || k->n->op == TS_OP_matmul; /* no option of it knows how many rows */
+  bool of_rows = !k->s.local || k->n->op == TS_OP_matmul; /* its options know no rows */
   if (k->s.nout != 1 || k->s.nin > TS_CHAIN_IN || !out->ndim || k->micro || !of_rows)
     return false;
   if (k->n->op >= TS_OP_COUNT || ts_op_info(k->s.op)->cls == TS_CLASS_RANDOM) return false;
@@ -58,7 +58,7 @@ enum { NOT_MET = -1, NEVER = -2 };
 
 typedef struct Walk {
   const TsSlots *a;
-  int to, first, nchunk; /* ids: of the product, and from where on nodes are looked at */
+  int to, first, nchunk;   /* ids: of the product, and from where on nodes are looked at */
   int axis[TS_CHAIN_MOST]; /* by id - first */
   bool in[TS_CHAIN_MOST];
 } Walk;
@@ -112,7 +112,8 @@ static bool cuts(const Walk *w, const TsNode *n, int axis) {
          ts_chain_divides(w->a, c->layout, &n->out[0].meta, axis, w->nchunk);
 }
 
-/* The axis of what n makes of the rows of `of`, cut along `axis`; -1: it reads them in another way. */
+/* The axis of what n makes of the rows of `of`, cut along `axis`; -1: it reads them in another
+ * way. */
 static int axis_behind(const Walk *w, const TsNode *n, const TsNode *of, int axis) {
   const TsChainNode *c = &w->a->chains->node[n->id];
   int f = -1;
@@ -126,16 +127,15 @@ static int axis_behind(const Walk *w, const TsNode *n, const TsNode *of, int axi
   return -1;
 }
 
-/* Who reads it before the product is made, and is no part of that, becomes one, if it stays with rows: it is
- * wanted later then. */
+/* Who reads it before the product is made, and is no part of that, becomes one, if it stays
+ * with rows: it is wanted later then. */
 static bool adopts(Walk *w, const TsNode *n, int axis) {
   const TsGraph *g = w->a->p->g;
   for (int i = w->to - 1; i > (int)n->id; i--) {
     int at = i - w->first;
     if (!w->a->chains->live[i] || w->in[at] || !reads(g->node[i], n)) continue;
     int own = axis_behind(w, g->node[i], n, axis);
-    if (own < 0 || !cuts(w, g->node[i], own) || !adopts(w, g->node[i], own))
-      return false;
+    if (own < 0 || !cuts(w, g->node[i], own) || !adopts(w, g->node[i], own)) return false;
     w->in[at] = true, w->axis[at] = own;
     follow(w, g->node[i], own);
   }
@@ -150,8 +150,8 @@ static bool fits(Walk *w, const TsNode *n) {
   return fine;
 }
 
-/* What no product stands in front of is made in chunks only if that costs nothing: nobody else wants it. What
- * read a node that is none any more is none either. */
+/* What no product stands in front of is made in chunks only if that costs nothing: nobody else
+ * wants it. What read a node that is none any more is none either. */
 static bool drop_some(Walk *w) {
   const TsGraph *g = w->a->p->g;
   bool any = false, work[TS_CHAIN_MOST] = {false};
@@ -186,9 +186,9 @@ int ts_chain_find(const TsSlots *a, const TsNodeCall *k, int axis, int nchunk, i
   for (int i = 0; i < TS_CHAIN_MOST; i++) w.axis[i] = NOT_MET;
   follow(&w, k->n, axis);
   for (int i = w.to; i-- > w.first;)
-    if ((w.in[i - w.first] = fits(&w, g->node[i])))
-      follow(&w, g->node[i], w.axis[i - w.first]);
-  while (drop_some(&w)) {}
+    if ((w.in[i - w.first] = fits(&w, g->node[i]))) follow(&w, g->node[i], w.axis[i - w.first]);
+  while (drop_some(&w)) {
+  }
   for (int i = w.first; i < w.to; i++) {
     if (!w.in[i - w.first]) continue;
     id[n++] = i, products += a->chains->node[i].product;

@@ -12,8 +12,8 @@ static int pieces_of(const TsSlots *a, const TsFactor *f) {
   return n;
 }
 
-/* A parameter, as it is or converted. What a product with one gives is wanted at once; the gradient of
- * one is wanted at the end. */
+/* A parameter, as it is or converted. What a product with one gives is wanted at once; the
+ * gradient of one is wanted at the end. */
 static bool is_parameter(const TsGraph *g, TsVal v) {
   while (v && v->node->op < TS_OP_COUNT &&
          (ts_node_is_view(v->node) || v->node->op == TS_OP_cast))
@@ -54,8 +54,8 @@ typedef struct Way {
   double usec;
 } Way;
 
-/* Kernels of products fill the processors with tiles, wave by wave: how much longer n chunks take than all
- * rows at once. */
+/* Kernels of products fill the processors with tiles, wave by wave: how much longer n chunks
+ * take than all rows at once. */
 static double stretch(const TsOverlap *o, const TsChainNode *c, int n) {
   if (!c->product || c->rows <= 0) return 1;
   double across = ceil(c->columns / TS_OVERLAP_COLUMNS);
@@ -64,8 +64,8 @@ static double stretch(const TsOverlap *o, const TsChainNode *c, int n) {
   return n * each / all;
 }
 
-/* What one device takes for the product, its sum, and the nodes of `all`, of which those of the way are cut. A
- * meeting is on the way of the sum. */
+/* What one device takes for the product, its sum, and the nodes of `all`, of which those of
+ * the way are cut. A meeting is on the way of the sum. */
 static double takes(const TsSlots *a, const TsNodeCall *k, const TsMeta *out, const Way *w,
                     const Way *all) {
   const TsOverlap *o = &a->p->overlap;
@@ -74,7 +74,8 @@ static double takes(const TsSlots *a, const TsNodeCall *k, const TsMeta *out, co
   m.layout = c->layout->id;
   TsMeta part = ts_layout_part(c->layout, &m, 0);
   double group = pieces_of(a, &k->s.factor[k->f]);
-  double sum = 2 * (group - 1) / group * 4 * (double)ts_meta_numel(&part) / o->link; /* in f32 */
+  double sum =
+      2 * (group - 1) / group * 4 * (double)ts_meta_numel(&part) / o->link; /* in f32 */
   double made = c->usec * stretch(o, c, w->n), before = 0, together = w->n > 1 ? c->bytes : 0;
   for (int i = 0; i < all->nnode; i++) before += a->chains->node[all->node[i]].usec;
   for (int i = 0; i < w->nnode; i++) {
@@ -100,7 +101,8 @@ static void note(TsSlots *a, const TsNodeCall *k, const Way *w, double usec, int
   else
     ts_text_str(t, "as one");
   if (products)
-    ts_text_format(t, ", each behind its rows of %d product%s", products, products > 1 ? "s" : "");
+    ts_text_format(t, ", each behind its rows of %d product%s", products,
+                   products > 1 ? "s" : "");
   ts_text_format(t, ": about %.3g us by costs, %.3g ", usec, others);
   if (other > 1)
     ts_text_format(t, "in %d chunks\n", other);

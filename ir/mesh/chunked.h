@@ -1,10 +1,10 @@
 /* Products whose sum over devices is sent in chunks of rows.
  *
- * A product that sums over a split axis gives summands, and who reads the sum waits for all of it. In
- * chunks of rows the sum of one is on its way while the next is computed, with what it is made of as far as
- * rows stay rows (chain.h); the order in which an element is added up is the same, so no bit depends on it. It
- * costs a launch and a meeting for each, and the chunks are put together where they are read; so costs
- * say whether it is done, and into how many. */
+ * A product that sums over a split axis gives summands, and who reads the sum waits for all of
+ * it. In chunks of rows the sum of one is on its way while the next is computed, with what it
+ * is made of as far as rows stay rows (chain.h); the order in which an element is added up is
+ * the same, so no bit depends on it. It costs a launch and a meeting for each, and the chunks
+ * are put together where they are read; so costs say whether it is done, and into how many. */
 #ifndef TS_IR_MESH_CHUNKED_H
 #define TS_IR_MESH_CHUNKED_H
 
@@ -31,11 +31,11 @@ typedef struct TsNodeCall {
 void ts_node_call_free(TsNodeCall *k);
 
 /* Into how many; 1: it is none, it does not pay, or nobody has looked yet who reads the sum
- * (TsSlots.chunked). Why is noted in the plan. id: the nodes that are made with it, as many as TS_CHAIN_MOST
- * at most, by rising number. */
+ * (TsSlots.chunked). Why is noted in the plan. id: the nodes that are made with it, as many as
+ * TS_CHAIN_MOST at most, by rising number. */
 int ts_chunked_count(TsSlots *a, TsNodeCall *k, const TsMeta *out, int *id, int *nid);
-/* Of those that might be sent in chunks the others go, whose sum somebody cuts: that is added up piece by
- * piece (slots.c), which sends less. How many are left. */
+/* Of those that might be sent in chunks the others go, whose sum somebody cuts: that is added
+ * up piece by piece (slots.c), which sends less. How many are left. */
 int ts_chunked_settle(TsSlots *a);
 /* The operands of a part become those of the chunk. */
 void ts_chunked_operands(TsNodeCall *k, TsMeshPiece *piece, TsShardPart *of);

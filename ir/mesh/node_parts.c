@@ -55,7 +55,8 @@ static void run_part(TsSlots *a, Call *k, int part, const int *slot, int (*sum)[
   for (int i = 0; i < k->s.nin && !a->failed; i++)
     k->operand[i] = k->in[i] == -1 ? NULL
                     : k->in[i] < 0 ? ts_graph_number(piece->g, k->n->in[i]->node->number)
-                                   : ts_slots_local(a, k->rows[i] < 0 ? k->in[i] : k->rows[i], k->group, part);
+                                   : ts_slots_local(a, k->rows[i] < 0 ? k->in[i] : k->rows[i],
+                                                    k->group, part);
   if (a->failed || ts_shard_part(&k->s, a->p->space.mesh, part, &of)) {
     a->failed = true;
     return;
@@ -114,8 +115,8 @@ static TsMeshJoin *new_sum(TsSlots *a, const Call *k, TsMeshJoinKind kind, int l
   return j;
 }
 
-/* Summands are results of their group. Those of micro-batches are added as they come, as far as one
- * device has neighbours in the tree; the sum of devices is there behind that. */
+/* Summands are results of their group. Those of micro-batches are added as they come, as far
+ * as one device has neighbours in the tree; the sum of devices is there behind that. */
 static void join_sums(TsSlots *a, Call *k, const int *slot, int (*sum)[TS_LEAF_SUMS]) {
   const TsFactor *f = k->f >= 0 ? &k->s.factor[k->f] : NULL;
   int level = k->group >= 0 ? a->p->group[k->group].level + 1 : 0;
@@ -144,8 +145,8 @@ static void join_sums(TsSlots *a, Call *k, const int *slot, int (*sum)[TS_LEAF_S
 }
 
 /* ---- nodes */
-/* What is drawn depends on where a part lies in the whole, which no graph of one device says: such a
- * call is made between groups. */
+/* What is drawn depends on where a part lies in the whole, which no graph of one device says:
+ * such a call is made between groups. */
 static bool draws_in_parts(const TsSlots *a, const Call *k) {
   const TsLayout *l;
   if (ts_op_info(k->s.op)->cls != TS_CLASS_RANDOM || k->n->nin != 1 || k->n->nout != 1)
@@ -218,8 +219,8 @@ static void operands(TsSlots *a, Call *k) {
   k->level = level, k->group = -1;
 }
 
-/* Micro-batch number i of a device does the same as the first one: on as many elements, with the same
- * options, in a whole subtree of as many leaves. */
+/* Micro-batch number i of a device does the same as the first one: on as many elements, with
+ * the same options, in a whole subtree of as many leaves. */
 static bool same_part(const TsSlots *a, const Call *k, int first, int i) {
   TsShardPart x, y;
   const TsMesh *mesh = a->p->space.mesh;
@@ -302,8 +303,9 @@ static void run_chunk(TsSlots *a, Call *k, const Call *last) {
   k->made[k->chunk] = slot[0];
 }
 
-/* Each chunk in a group behind the one before, with its rows of what the product is made of, so that its sum
- * is sent beside the next. What is wanted later of those is put together beside the last sum. */
+/* Each chunk in a group behind the one before, with its rows of what the product is made of,
+ * so that its sum is sent beside the next. What is wanted later of those is put together
+ * beside the last sum. */
 static void run_chunks(TsSlots *a, Call *k, const int *id, int nid) {
   bool kept = false;
   for (int i = 0; i < nid; i++) {

@@ -11,7 +11,7 @@ static const struct {
   int64_t engines;
   int spare, tiles;
 } rows[] = {
-#define ROW(kind, meets, link, flops, memory, beside, engines, spare, tiles)                        \
+#define ROW(kind, meets, link, flops, memory, beside, engines, spare, tiles)                   \
   {kind, meets, link, flops, memory, beside, engines, spare, tiles},
 #include "ir/mesh/overlap.def"
 #undef ROW

@@ -25,7 +25,7 @@ typedef struct TsOverlap {
   double least; /* microseconds of computing beside which it is worth to start early */
 } TsOverlap;
 
-enum { TS_CHUNKS_MOST = 8 }; /* of one product */
+enum { TS_CHUNKS_MOST = 8 };                              /* of one product */
 enum { TS_OVERLAP_ROWS = 128, TS_OVERLAP_COLUMNS = 256 }; /* of such a tile */
 
 /* For devices of a kind. */
