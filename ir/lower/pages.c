@@ -1,8 +1,7 @@
 /* Attention over pages on a device.
  *
  * One query a text, of 16 bits, has a kernel that fetches pages where they lie
- * (ir/tile/gpu/decode.h), if that is asked for: no card has run it yet, so it is off at first.
- * All else is done in steps: keys and values are brought together, as
+ * (ir/tile/gpu/decode.h). All else is done in steps: keys and values are brought together, as
  * numbers of q's type, with zeros where no query looks; then it is attention with a mask. That is
  * the definition, so bits are those of attention of keys side by side. */
 #include <math.h>
@@ -49,7 +48,7 @@ static bool good_size(int64_t n) {
                                 : n % TS_GPU_DECODE_KEYS == 0 && n <= 1 << 16;
 }
 
-static _Atomic bool in_place; /* builds ask beside the thread that says so */
+static _Atomic bool in_place = true; /* builds ask beside the thread that says so */
 
 bool ts_lower_pages_in_place(int on) {
   bool was = in_place;

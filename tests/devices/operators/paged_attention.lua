@@ -37,7 +37,7 @@ local function check(o)
   if not good then print(("FAILED page %d, heads of %d, %d queries, window %s"):format(o.size, o.d, n, tostring(o.window))) end
 end
 
-assert(tessera.jit.pages(true) == false and tessera.jit.pages())
+assert(tessera.jit.pages() and tessera.jit.pages(true))
 for _, size in ipairs { 16, 32, 128, 256 } do
   for _, d in ipairs { 64, 128 } do
     check { heads = 4, kv = 1, d = d, lengths = { 1, 130, 400, 17 }, size = size, dtype = "bf16", exact = true, wraps = true }
@@ -82,6 +82,7 @@ local function is(good, what)
   passed, failed = passed + (good and 1 or 0), failed + (good and 0 or 1)
   if not good then print("FAILED " .. what) end
 end
+tessera.jit.pages(false)
 is(told(32, 64):find("together: tessera.jit.pages is off", 1, true), "why it is off")
 tessera.jit.pages(true)
 is(told(32, 64):find("read in place", 1, true), "why it is on")
