@@ -355,7 +355,7 @@ int ts_lower_pages(const TsSched *s, const TsGroup *group, TsLayoutFn *layout, v
   TsSchedKernel k = {.tile = NULL};
   int stages = group->choice.stages;
   ts_steps_begin(&x, s, layout, arg, n, err);
-  ts_steps_guard(&x, TABLE);
+  ts_steps_guard(&x, TABLE), ts_steps_guard(&x, START);
   int failed = nsm ? where_they_lie(&x, &p, nsm, stages, &stages) : in_steps(&x, &p, &k);
   int done = ts_steps_end(&x, out);
   if (done == 1 && failed) {
