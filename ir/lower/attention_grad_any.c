@@ -444,7 +444,7 @@ static void read_node(Lower *l, const TsNode *n) {
   l->dv = n->in[2]->meta.dim[nd - 1];
   l->dtype = (TsDtype)q->dtype, l->wide = (TsDtype)ts_dtypes[q->dtype].accum;
   l->causal = n->attr[0].i;
-  l->window = n->attr[1].type == TS_ATTR_int ? n->attr[1].i : 0;
+  l->window = ts_sched_attention_window(n);
   l->scale = n->attr[2].type == TS_ATTR_f ? n->attr[2].f : 1 / sqrt((double)l->d);
   if (l->wide == TS_DT_f32) l->scale = (double)(float)l->scale;
   l->place = n->attr[4].i ? 0 : l->t - l->s;

@@ -490,7 +490,7 @@ static void read_node(Lower *l, const TsNode *n) {
   l->s = q->dim[nd - 2], l->t = k->dim[nd - 2], l->d = q->dim[nd - 1];
   l->dv = n->in[2]->meta.dim[nd - 1];
   l->causal = n->attr[0].i;
-  l->window = n->attr[1].type == TS_ATTR_int ? n->attr[1].i : 0;
+  l->window = ts_sched_attention_window(n);
   l->scale = n->attr[2].type == TS_ATTR_f ? n->attr[2].f : 1 / sqrt((double)l->d);
   l->scale = (double)(float)l->scale;
   l->wide = l->d > NARROW || l->dv > NARROW;

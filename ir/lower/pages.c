@@ -11,6 +11,7 @@
 #include "ir/graph/graph.h"
 #include "ir/lower/short.h"
 #include "ir/lower/steps.h"
+#include "ir/sched/attention.h"
 #include "ir/tile/gpu/decode.h"
 
 typedef TsTileVal V;
@@ -37,7 +38,7 @@ static Pages read_node(const TsNode *n) {
   p.batch = q[0], p.heads = q[1], p.queries = q[2];
   p.key_heads = k[0], p.all = k[1], p.size = k[2];
   p.count = p.in[TABLE]->dim[1], p.keys = p.count * p.size;
-  p.window = n->attr[WINDOW].type == TS_ATTR_int ? n->attr[WINDOW].i : 0;
+  p.window = ts_sched_window(&n->attr[WINDOW], p.keys);
   p.scale =
       n->attr[SCALE].type == TS_ATTR_f ? n->attr[SCALE].f : 1 / sqrt((double)(q[3] ? q[3] : 1));
   return p;

@@ -399,6 +399,17 @@ static void set_all(Operand *o, TsVal v) {
   for (int i = 0; i < 4; i++) o->moves[i] = true;
 }
 
+int64_t ts_sched_window(const TsAttr *option, int64_t positions) {
+  int64_t w = option->type == TS_ATTR_int ? option->i : 0;
+  return w > INT32_MAX / 2 && w >= positions ? 0 : w;
+}
+
+int64_t ts_sched_attention_window(const TsNode *n) {
+  const TsMeta *q = &n->in[0]->meta, *k = &n->in[1]->meta;
+  int64_t s = q->dim[q->ndim - 2], t = k->dim[k->ndim - 2];
+  return ts_sched_window(&n->attr[1], s > t ? s : t);
+}
+
 static void read_node(Lower *l, const TsNode *n) {
   const TsMeta *q = &n->in[0]->meta, *k = &n->in[1]->meta;
   int nd = q->ndim;
@@ -408,7 +419,7 @@ static void read_node(Lower *l, const TsNode *n) {
   l->dv = n->in[2]->meta.dim[nd - 1];
   l->dtype = (TsDtype)q->dtype, l->wide = (TsDtype)ts_dtypes[q->dtype].accum;
   l->causal = n->attr[0].i;
-  l->window = n->attr[1].type == TS_ATTR_int ? n->attr[1].i : 0;
+  l->window = ts_sched_attention_window(n);
   l->scale = n->attr[2].type == TS_ATTR_f ? n->attr[2].f : 1 / sqrt((double)l->d);
   set_all(&l->q, n->in[0]), set_all(&l->key, n->in[1]), set_all(&l->val, n->in[2]);
   if (n->nin > 3) set_moves(&l->mask, n->in[3]);
@@ -551,7 +562,7 @@ static bool is_wide(const TsNode *n) {
 /* A lane of a wave of 32 has twice as many scores and sums, and registers for fewer keys; of wide
  * heads for fewer still beside a mask, or sums that rows which take no part keep. */
 int64_t ts_sched_attention_keys(const TsTarget *t, const TsNode *n) {
-  bool window = n->attr[1].type == TS_ATTR_int && n->attr[1].i;
+  bool window = ts_sched_attention_window(n) != 0;
   if (t->lanes >= 64) return UNIT_KEYS;
   if (t->matrix == TS_MATRIX_dpas)
     return UNIT_KEYS / 2; /* with as many registers as two threads have */

@@ -311,7 +311,7 @@ bool ts_sched_is_attention_grad(const TsNode *n) {
   if (n->op != TS_OP_attention_grad || n->nin != 7 || n->nout != 3) return false;
   const TsMeta *q = &n->in[0]->meta, *k = &n->in[1]->meta, *v = &n->in[2]->meta;
   int nd = q->ndim;
-  if (nd < 2 || nd > 4 || n->in[3] || n->in[4] || n->attr[1].type == TS_ATTR_int) return false;
+  if (nd < 2 || nd > 4 || n->in[3] || n->in[4] || ts_sched_attention_window(n)) return false;
   for (int i = 0; i < 7; i++)
     if (n->in[i] && n->in[i]->meta.dtype != TS_DT_f32) return false;
   int64_t s = q->dim[nd - 2], t = k->dim[nd - 2];
