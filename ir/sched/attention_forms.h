@@ -1,5 +1,6 @@
-/* Short forms over a builder, for the kernels of attention and of its gradients: positions, tiles of
- * two axes, and numbers that each of their rows has. What is given NULL, out of memory, gives NULL. */
+/* Short forms over a builder, for the kernels of attention and of its gradients: positions,
+ * tiles of two axes, and numbers that each of their rows has. What is given NULL, out of
+ * memory, gives NULL. */
 #ifndef TS_IR_SCHED_ATTENTION_FORMS_H
 #define TS_IR_SCHED_ATTENTION_FORMS_H
 
