@@ -10,6 +10,7 @@
 #include "ir/graph/graph.h"
 #include "ir/lower/short.h"
 #include "ir/lower/steps.h"
+#include "ir/sched/attention.h"
 #include "ir/tile/gpu/decode.h"
 
 typedef TsTileVal V;
@@ -36,7 +37,7 @@ static Pages read_node(const TsNode *n) {
   p.batch = q[0], p.heads = q[1], p.queries = q[2];
   p.key_heads = k[0], p.all = k[1], p.size = k[2];
   p.count = p.in[TABLE]->dim[1], p.keys = p.count * p.size;
-  p.window = n->attr[WINDOW].type == TS_ATTR_int ? n->attr[WINDOW].i : 0;
+  p.window = ts_sched_window(&n->attr[WINDOW], p.keys);
   p.scale =
       n->attr[SCALE].type == TS_ATTR_f ? n->attr[SCALE].f : 1 / sqrt((double)(q[3] ? q[3] : 1));
   return p;
@@ -354,7 +355,7 @@ int ts_lower_pages(const TsSched *s, const TsGroup *group, TsLayoutFn *layout, v
   TsSchedKernel k = {.tile = NULL};
   int stages = group->choice.stages;
   ts_steps_begin(&x, s, layout, arg, n, err);
-  ts_steps_guard(&x, TABLE);
+  ts_steps_guard(&x, TABLE), ts_steps_guard(&x, START);
   int failed = nsm ? where_they_lie(&x, &p, nsm, stages, &stages) : in_steps(&x, &p, &k);
   int done = ts_steps_end(&x, out);
   if (done == 1 && failed) {
