@@ -1,6 +1,7 @@
 /* Moves by kernels that meet: see jit/collective/collective.h. A box is brought to the form of a
  * kernel: runs of neighbours, at equal distances. What has no such form goes the other way, as do
  * boxes of one device that differ in theirs. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,6 +40,7 @@ typedef struct Plan {
   TsFlags *flags;
   TsDeviceKernel *kernel[MOST];
   bool refused;
+  char why[sizeof((TsError *)0)->message];
 } Plan;
 
 static Plan *plan[MOST_PLANS];
@@ -112,27 +114,30 @@ static int by_index(const void *a, const void *b) {
   return ((const Pusher *)a)->device->index - ((const Pusher *)b)->device->index;
 }
 
-/* Who writes what; false: not for kernels. */
-static bool deal(int n, const TsMeshBox *box, int *npusher, Pusher *list) {
+/* Who writes what. NULL; or why it is not for kernels, "": nothing goes to another device. */
+static const char *deal(int n, const TsMeshBox *box, int *npusher, Pusher *list) {
   bool crosses = false;
   *npusher = 0;
   for (int i = 0; i < n; i++) {
     TsDevice *d = gpu_of(box[i].from), *to = gpu_of(box[i].into);
     Form f, first;
-    if (!d || !to || !form_of(&box[i], &f)) return false;
+    if (!d || !to) return "kernels meet on GPUs of NVIDIA alone";
+    if (!form_of(&box[i], &f)) return "a box is not runs of neighbours at equal distances";
     crosses |= d != to;
     (void)pusher_of(npusher, list, to);
     Pusher *p = pusher_of(npusher, list, d);
-    if (p->nbox == TS_PUSH_MOST) return false;
+    if (p->nbox == TS_PUSH_MOST) return "a device sends too many boxes";
     p->box[p->nbox++] = i;
     if (p->nbox == 1) set_form(p, &f);
-    if (!form_of(&box[p->box[0]], &first) || memcmp(&f, &first, sizeof f)) return false;
+    if (!form_of(&box[p->box[0]], &first) || memcmp(&f, &first, sizeof f))
+      return "boxes of a device are not of one form";
   }
   qsort(list, (size_t)*npusher, sizeof *list, by_index);
   for (int i = 0; i < *npusher && crosses; i++)
     for (int k = 0; k < *npusher; k++)
-      if (k != i && !ts_device_reaches(list[i].device, list[k].device)) return false;
-  return crosses;
+      if (k != i && !ts_device_reaches(list[i].device, list[k].device))
+        return "devices do not reach each other's memory";
+  return crosses ? NULL : "";
 }
 
 static int64_t tiles_of(const Pusher *p) {
@@ -186,7 +191,7 @@ static Plan *plan_of(TsContext *c, int n, const Pusher *list) {
     c->err = err;
     return NULL;
   }
-  if (p->refused) ts_collective_refused(&err);
+  snprintf(p->why, sizeof p->why, "%s", err.message);
   plan[nplan++] = p;
   return p;
 }
@@ -222,15 +227,19 @@ static int addresses(int n, const TsMeshBox *box, void **from, void **to) {
 }
 
 int ts_collective_exchange(TsContext *c, int n, const TsMeshBox *box) {
-  enum { BOXES = 64 };
+  enum { BOXES = MOST * TS_PUSH_MOST };
   Pusher list[MOST];
   void *from[BOXES], *to[BOXES];
   TsLaunches *l = ts_launches(c);
   int npusher = 0;
   if (ts_collective_off() || l->prepares || ts_marks_collecting() || ts_world_size() > 1)
     return 0;
-  if (n < 2 || n > BOXES || !deal(n, box, &npusher, list)) return 0;
+  if (n < 2) return 0;
+  const char *why = n > BOXES ? "there are too many boxes" : deal(n, box, &npusher, list);
+  if (why && *why) ts_collective_apart(why);
+  if (why) return 0;
   int done = addresses(n, box, from, to);
+  if (!done) ts_collective_apart("a box does not begin at a multiple of 16 bytes");
   if (done != 1) return done;
   int64_t most = 0;
   for (int i = 0; i < npusher; i++)
@@ -246,7 +255,7 @@ int ts_collective_exchange(TsContext *c, int n, const TsMeshBox *box) {
   }
   Plan *p = plan_of(c, npusher, list);
   if (!p) return -1;
-  if (p->refused) return 0;
+  if (p->refused) return ts_collective_apart(p->why), 0;
   bool there = p->flags->words[0];
   if (!there && ts_launch_flush(c)) return -1;
   if (!there && !ts_flags_of(p->n, p->device, p->lane, &c->err)) return -1;

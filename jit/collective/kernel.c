@@ -42,7 +42,7 @@ V ts_collective_size(TsTileBuild *b, int index) {
 }
 
 void ts_collective_meet(TsTileBuild *b, int n, const V *words, V rank, V slot) {
-  V in[TS_SUM_MOST + 2];
+  V in[TS_MAX_DEVICES + 2];
   TsAttr patience = {.type = TS_ATTR_int, .i = ts_flags_patience(0)};
   for (int i = 0; i < n; i++) in[i] = words[i];
   in[n] = rank, in[n + 1] = slot;
@@ -60,8 +60,8 @@ int ts_sum_params(const TsSumKernel *s) {
 
 /* ---- what a kernel is given */
 typedef struct Given {
-  V from[TS_SUM_MOST], to[TS_SUM_MOST], words[TS_SUM_MOST], room[TS_SUM_MOST], own_room,
-      own_words, dim[TS_SUM_NDIM];
+  V from[TS_SUM_PARAMS], to[TS_MAX_DEVICES], words[TS_MAX_DEVICES], room[TS_MAX_DEVICES],
+      own_room, own_words, dim[TS_SUM_NDIM];
   int nfrom;
 } Given;
 
@@ -215,7 +215,7 @@ static void build(Sum *x, TsTile *k) {
 }
 
 TsTile *ts_sum_kernel(const TsSumKernel *s, const char *target, TsError *err) {
-  TS_ASSERT(ts_sum_params(s) <= TS_SUM_MOST && s->nsum <= TS_SUM_MOST);
+  TS_ASSERT(ts_sum_params(s) <= TS_SUM_PARAMS && s->nsum <= TS_SUM_MOST);
   TS_ASSERT(!s->pushes || ts_sum_rounds(s) > 0);
   TsTile *k = ts_tile_new(s->name);
   if (!k) return ts_error_memory(err), NULL;

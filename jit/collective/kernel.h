@@ -7,7 +7,8 @@
 #include "vm/mesh/leaves.h"
 
 enum {
-  TS_SUM_MOST = 64,     /* summands, and devices, of a kernel */
+  TS_SUM_MOST = 64,     /* summands of a kernel */
+  TS_SUM_PARAMS = 112,  /* and parameters: eight devices with eight summands each by reading */
   TS_SUM_THREADS = 512, /* of a block */
   TS_SUM_TILE = 4096,   /* elements that a block adds up at a time */
 };

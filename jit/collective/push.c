@@ -52,7 +52,7 @@ static void params(TsTile *k, const char *name, int n, const TsTileType *t, bool
 
 static void build(TsTile *k, const TsPushKernel *p) {
   static const char *const size[] = {"outer", "from", "to", "inner", "blocks", "rank", "go"};
-  V from[TS_PUSH_MOST], to[TS_PUSH_MOST], words[TS_SUM_MOST], dim[TS_PUSH_NDIM];
+  V from[TS_PUSH_MOST], to[TS_PUSH_MOST], words[TS_MAX_DEVICES], dim[TS_PUSH_NDIM];
   int64_t code[TS_PUSH_NDIM];
   for (int i = 0; i < TS_PUSH_NDIM; i++) code[i] = ts_tile_size(k, size[i]);
   TsTileType in =
@@ -76,7 +76,7 @@ static void build(TsTile *k, const TsPushKernel *p) {
 }
 
 TsTile *ts_push_kernel(const TsPushKernel *p, const char *target, TsError *err) {
-  TS_ASSERT(p->nout <= TS_PUSH_MOST && p->n <= TS_SUM_MOST);
+  TS_ASSERT(p->nout <= TS_PUSH_MOST && p->n <= TS_MAX_DEVICES);
   TsTile *k = ts_tile_new("push");
   if (!k) return ts_error_memory(err), NULL;
   k->target = target;

@@ -8,9 +8,9 @@
 /* An operation of so many meetings was given to all devices of f: of those that are noted, that with
  * n - 1 - nth behind it (vm/mesh/collective.h). */
 void ts_collective_queued(TsFlags *f, int64_t meetings, int nth, int n);
-void ts_collective_refused(const TsError *err); /* for ts_collective_why */
-bool ts_collective_off(void);                   /* by ts_collective_use */
-extern int64_t ts_collectives;                  /* that were queued */
+void ts_collective_apart(const char *why); /* for ts_collective_why; kept until plans go */
+bool ts_collective_off(void);              /* by ts_collective_use */
+extern int64_t ts_collectives;             /* that were queued */
 
 /* ---- jit/collective/kernel.c: symbolic size number `index`; a meeting */
 TsTileVal ts_collective_size(TsTileBuild *b, int index);

@@ -9,7 +9,7 @@
 #include "devices/sim.h"
 #include "ir/tile/find.h"
 
-enum { MOST_ARGS = 96, MOST = TS_MAX_DEVICES };
+enum { MOST_ARGS = 128, MOST = TS_MAX_DEVICES };
 
 typedef struct Launch {
   TsDevice *d;

@@ -304,7 +304,7 @@ static int sim_fail(lua_State *L) {
 }
 
 /* meets([on]): whether GPUs add up by kernels that meet, else step by step; how many such sums were
- * queued, why the last one that could not be opened was not, and how many sections devices had beside
+ * queued, why the last one that went step by step did so, and how many sections devices had beside
  * their own work. */
 static int meets(lua_State *L) {
   if (!lua_isnone(L, 1)) ts_collective_use(lua_toboolean(L, 1));

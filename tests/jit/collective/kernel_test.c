@@ -114,9 +114,30 @@ static void check_sums(void) {
           check(what, ts_sum_kernel(&s, "sm_80", &err), 2, &err);
           s.pushes = true, s.nown = leaves_of(n, s.leaves), s.apart = shares;
           strcat(what, ", pushed");
-          if (ts_sum_params(&s) <= TS_SUM_MOST && ts_sum_rounds(&s))
+          if (ts_sum_params(&s) <= TS_SUM_PARAMS && ts_sum_rounds(&s))
             check(what, ts_sum_kernel(&s, "sm_80", &err), 1 + shares, &err);
         }
+}
+
+/* As many as there may be, of trees in which devices have several subtrees each. */
+static void check_many(void) {
+  static const int list[][2] = {{8, 56}, {8, 100}, {12, 100}, {16, 16}};
+  for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+    for (int shares = 0; shares < 2; shares++) {
+      int n = list[i][0];
+      char what[80];
+      TsError err = {0};
+      TsSumKernel s =
+          sum_of(n, list[i][1], shares ? n : 1, 8, TS_DT_f32, shares ? TS_DT_bf16 : TS_DT_f32);
+      s.tile = TS_SUM_TILE / 2;
+      snprintf(what, sizeof what, "%d devices, %d leaves, %d summands, %s", n, s.leaves, s.nsum,
+               shares ? "shares" : "whole");
+      check(what, ts_sum_kernel(&s, "sm_80", &err), 2, &err);
+      s.pushes = true, s.nown = leaves_of(n, s.leaves), s.apart = shares;
+      strcat(what, ", pushed");
+      if (ts_sum_params(&s) <= TS_SUM_PARAMS && ts_sum_rounds(&s))
+        check(what, ts_sum_kernel(&s, "sm_80", &err), 1 + shares, &err);
+    }
 }
 
 static void check_pushes(void) {
@@ -150,6 +171,7 @@ int main(int argc, char **argv) {
   prints = argc > 1 && !strcmp(argv[1], "print");
   ptxas = has_ptxas();
   check_sums();
+  check_many();
   check_pushes();
   check_alone();
   return failed != 0;
