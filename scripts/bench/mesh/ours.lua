@@ -1,6 +1,6 @@
 -- A mesh of the GPUs of one machine, or of virtual CPUs: `tessera scripts/bench/mesh/ours.lua KIND N [SECTION..]`. A line a
--- row: its name, a number, its unit. Sections: bits, small, sums, moves, mlp, gpt, large, seven, oss, scale. Times are medians of rounds of
--- repeated calls, between two waits for all devices. Virtual CPUs get small models, and rows say so.
+-- row: its name, a number, its unit. Sections: bits, small, sums, moves, mlp, gpt, large, seven, oss, scale; sums:4096 and moves:4096 end at
+-- so many KiB. Times are medians of rounds of repeated calls, between two waits for all devices. Virtual CPUs get small models, and rows say so.
 
 local T = require "tessera"
 local op, dist, graph, rng, nn, optim = T.op, T.dist, T.graph, T.rng, T.nn, T.optim
@@ -9,8 +9,11 @@ ffi.cdef "typedef struct { long s, n; } mesh_bench_time; int clock_gettime(int, 
 
 local kind, n = arg[1] or "cpu", tonumber(arg[2] or 2)
 local large = kind ~= "cpu"
-local wanted = {}
-for i = 3, #arg do wanted[arg[i]] = true end
+local wanted, most = {}, {} -- sections; KiB
+for i = 3, #arg do
+  local name, kib = arg[i]:match "^(%w+):(%d+)$"
+  wanted[name or arg[i]], most[name or arg[i]] = true, tonumber(kib)
+end
 
 local time = ffi.new "mesh_bench_time"
 local function now()
@@ -74,6 +77,13 @@ end
 
 -- ---- collectives
 local sizes = large and { 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576 } or { 16, 256, 4096 }
+local function up_to(kib)
+  local list = {}
+  for _, size in ipairs(sizes) do
+    if size <= (kib or math.huge) then list[#list + 1] = size end
+  end
+  return list
+end
 local function repeats_of(kib) return kib > 65536 and 5 or kib > 4096 and 20 or 100 end
 
 -- Twenty of them in one captured function, which is one record a device, as NCCL's are timed in a graph; and as single calls. make():
@@ -106,7 +116,7 @@ end
 -- Of tensors whose parts are summands, so that nothing else is computed.
 function sections.sums()
   local mesh = mesh_of({ "dp" }, { n })
-  for _, kib in ipairs(sizes) do
+  for _, kib in ipairs(up_to(most.sums)) do
     local function make() return dist.tensor { shape = { kib * 256 }, dtype = "f32", mesh = mesh, layout = { reduce = "sum", over = { "dp" } } } end
     collective("all-reduce f32", kib, make, function(x) return x:reshard {} end)
     collective("reduce-scatter f32", kib, make, function(x) return x:reshard { "dp" } end)
@@ -115,7 +125,7 @@ end
 
 function sections.moves()
   local mesh = mesh_of({ "dp" }, { n })
-  for _, kib in ipairs(sizes) do
+  for _, kib in ipairs(up_to(most.moves)) do
     local function rows() return dist.shard(op.ones({ n, kib * 512 / n }, { dtype = "bf16" }), mesh, { "dp" }) end
     collective("all-gather bf16", kib, rows, function(x) return x:reshard {} end)
     local function texts() return dist.shard(op.ones({ n, kib * 512 }, { dtype = "bf16" }), mesh, { "dp" }) end
