@@ -21,6 +21,10 @@ static struct {
   Operation last[TS_FLAGS_RECENT];
 } recent[GROUPS];
 
+static int64_t queued;
+
+int64_t ts_collective_meetings(void) { return queued; }
+
 static int place_of(const TsFlags *f) {
   int i = 0;
   while (i < GROUPS - 1 && recent[i].of && recent[i].of != f) i++;
@@ -35,6 +39,7 @@ void ts_collective_queued(TsFlags *f, int64_t meetings, int nth, int n) {
   for (int k = 0; k < f->n; k++) /* words of a lane are of one order of a device alone */
     if (ts_device_aside_on(f->device[k]) != (f->lane != 0))
       TS_BUG("%s meets others in the wrong order of its work", f->device[k]->name);
+  queued += meetings;
   f->used = true, f->done += (uint64_t)meetings;
   if (!begin) memset(recent[i].last, 0, sizeof recent[i].last); /* words are new */
   recent[i].last[recent[i].next++ % TS_FLAGS_RECENT] =
