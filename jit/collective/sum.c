@@ -35,8 +35,9 @@ typedef struct Group {
   int n, part[PARTS];
   int nsum, from[TS_SUM_MOST], nth[TS_SUM_MOST]; /* summands: part, and which of its */
   TsWay way;
-  bool pushes;
-  int width, tile;
+  bool pushes, once;
+  int width;
+  TsWayTile tile;
 } Group;
 
 typedef struct Plan {
@@ -189,8 +190,10 @@ static TsSumKernel kernel_of(const TsMeshSum *s, const Group *g, int nown) {
                    .nout = g->way == TS_WAY_share ? g->n : 1,
                    .leaves = s->leaves,
                    .width = g->width,
-                   .tile = g->tile,
+                   .tile = g->tile.elements,
+                   .threads = g->tile.threads,
                    .pushes = g->pushes,
+                   .once = g->once,
                    .apart = g->way != TS_WAY_whole,
                    .nown = nown,
                    .op = ts_factor_operator(s->kind),
@@ -225,9 +228,8 @@ static int64_t make_sizes(const TsMeshSum *s, Plan *p, const Group *g) {
 
 /* Alike on all. Of a share that is a row short the one before the last row of all is read as well: the
  * last share is as long as any. */
-static void make_rounds(Plan *p, const Group *g, const TsWayRow *row, int64_t most,
-                        int64_t fit) {
-  int64_t by = g->tile / g->width, tiles = (most + by - 1) / by;
+static void make_rounds(Plan *p, Group *g, const TsWayRow *row, int64_t most, int64_t fit) {
+  int64_t by = g->tile.elements / g->width, tiles = (most + by - 1) / by;
   int64_t at_once = ts_way_blocks(row, tiles), rounds = (tiles + at_once - 1) / at_once;
   int64_t chunks = g->pushes && rounds > fit ? (rounds + fit - 1) / fit : 1;
   rounds = rounds ? (rounds + chunks - 1) / chunks : 1;
@@ -237,6 +239,7 @@ static void make_rounds(Plan *p, const Group *g, const TsWayRow *row, int64_t mo
     d->dim[TS_SUM_blocks] = blocks, d->dim[TS_SUM_rounds] = rounds;
     d->dim[TS_SUM_reads] = most, d->dim[TS_SUM_chunks] = chunks;
   }
+  g->once = g->pushes && chunks == 1 && rounds == 1;
   TS_ASSERT(blocks * rounds * chunks >= tiles); /* every element is added up */
 }
 
@@ -282,10 +285,9 @@ static int open_group(const TsMeshSum *s, Plan *p, Group *g, TsError *err) {
   TsError none = {0};
   g->width = width_of(s, g);
   g->way = row->way == TS_WAY_share && g->width == 1 ? TS_WAY_whole : row->way;
-  g->tile = TS_SUM_TILE;
   if (!(g->flags = ts_flags_of(g->n, g->list, ts_flags_lane(), err))) return -1;
   int64_t most = make_sizes(s, p, g);
-  g->tile = ts_way_tile(row, most * g->width);
+  g->tile = ts_way_tile(row, most * g->width, ts_dtypes[first_of(s)->meta.dtype].nbytes);
   g->pushes = row->pushes && can_push(s, g) && !ts_flags_make_room(g->flags, &none);
   TsSumKernel first = kernel_of(s, g, p->device[g->part[0]].nown);
   make_rounds(p, g, row, most, ts_sum_rounds(&first));
@@ -434,7 +436,8 @@ static int prepare(TsContext *c, const TsMeshSum *s, Plan *p, void *(*arg)[MOST_
       const Device *d = &p->device[g->part[r]];
       bool shares = g->way == TS_WAY_share;
       void **a = next[d->p];
-      if (g->pushes) *a++ = g->flags->room[r], *a++ = g->flags->words[r];
+      if (g->pushes) *a++ = g->flags->room[r];
+      *a++ = g->flags->words[r];
       for (int k = 0; k < g->n && shares; k++) *a++ = out[k] + d->out_first;
       if (!shares) *a++ = out[r];
       for (int k = 0; k < g->n && g->pushes; k++) *a++ = g->flags->room[k];

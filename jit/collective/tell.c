@@ -20,6 +20,10 @@ typedef struct Recent {
   Operation last[TS_FLAGS_RECENT];
 } Recent;
 
+static int64_t queued;
+
+int64_t ts_collective_meetings(void) { return queued; }
+
 static Recent **recent;
 static int nrecent;
 
@@ -43,6 +47,7 @@ void ts_collective_queued(TsFlags *f, int64_t meetings, int nth, int n) {
   for (int k = 0; k < f->n; k++) /* words of a lane are of one order of a device alone */
     if (ts_device_aside_on(f->device[k]) != (f->lane != 0))
       TS_BUG("%s meets others in the wrong order of its work", f->device[k]->name);
+  queued += meetings;
   f->used = true, f->done += (uint64_t)meetings;
   if (!r) return;
   if (!begin) memset(r->last, 0, sizeof r->last); /* words are new */

@@ -1,7 +1,7 @@
 -- A mesh of the GPUs of one machine, or of virtual CPUs: `tessera scripts/bench/mesh/ours.lua KIND N [SECTION..]`. A line a
 -- row: its name, a number, its unit. Sections: bits, small, sums, moves, mlp, gpt, large, seven, oss, scale; bits:8 and small:8, over
--- eight devices alone, instead of 1, 2, 4 .. of them. Times are medians of rounds of repeated calls, between two waits for all
--- devices. Virtual CPUs get small models, and rows say so.
+-- eight devices alone, instead of 1, 2, 4 .. of them; sums:4096 and moves:4096 end at so many KiB. Times are medians of rounds of
+-- repeated calls, between two waits for all devices. Virtual CPUs get small models, and rows say so.
 
 local T = require "tessera"
 local op, dist, graph, rng, nn, optim = T.op, T.dist, T.graph, T.rng, T.nn, T.optim
@@ -78,6 +78,13 @@ end
 
 -- ---- collectives
 local sizes = large and { 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576 } or { 16, 256, 4096 }
+local function up_to(kib)
+  local list = {}
+  for _, size in ipairs(sizes) do
+    if size <= (kib or math.huge) then list[#list + 1] = size end
+  end
+  return list
+end
 local function repeats_of(kib) return kib > 65536 and 5 or kib > 4096 and 20 or 100 end
 
 -- A collective as devices do it: COUNT calls are queued behind a product of some milliseconds, which is time enough for the host, so that
@@ -115,7 +122,7 @@ end
 -- Of tensors whose parts are summands, so that nothing else is computed.
 function sections.sums()
   local mesh = mesh_of({ "dp" }, { n })
-  for _, kib in ipairs(sizes) do
+  for _, kib in ipairs(up_to(limit.sums)) do
     local x = dist.tensor { shape = { kib * 256 }, dtype = "f32", mesh = mesh, layout = { reduce = "sum", over = { "dp" } } }
     collective("all-reduce f32", kib, x, function(t) return t:reshard {} end)
     collective("reduce-scatter f32", kib, x, function(t) return t:reshard { "dp" } end)
@@ -124,7 +131,7 @@ end
 
 function sections.moves()
   local mesh = mesh_of({ "dp" }, { n })
-  for _, kib in ipairs(sizes) do
+  for _, kib in ipairs(up_to(limit.moves)) do
     local x = dist.shard(op.ones({ n, kib * 512 / n }, { dtype = "bf16" }), mesh, { "dp" })
     collective("all-gather bf16", kib, x, function(t) return t:reshard {} end)
     local y = dist.shard(op.ones({ n, kib * 512 }, { dtype = "bf16" }), mesh, { "dp" })
