@@ -22,7 +22,7 @@ enum {
   MOST_PLANS = 256,
   MOST_ARGS = 5 * TS_PUSH_MOST + MOST + 1,
   MOST_PARAMS = 64, /* of a kernel */
-  BOXES = 64
+  BOXES = MOST * TS_PUSH_MOST
 };
 
 /* Bytes: of a run, and from one to the next. */
