@@ -56,7 +56,7 @@ for _ = 1, 2 do
       if math.floor(mask / 2 ^ i) % 2 == 1 then some[#some + 1] = "sim:" .. i end
     end
     if #some == 2 or #some == 3 then
-      local y = rng.normal { 4 * #some, 16 }
+      local y = rng.normal { 4 * #some + 1, 16 } -- uneven, so that they need no room
       local ys = dist.shard(y, line(some), { "tp" })
       local n, same = met(function() return ys:reshard {} end, y)
       apart, other = apart + (n == 0 and 1 or 0), other + (same and 0 or 1)
