@@ -193,7 +193,8 @@ static void give(Push *x, TsTile *k) {
 
 static void build(Push *x, TsTile *k) {
   give(x, k);
-  TsTileLoop block = ts_tile_for(&x->b, number(x, 0), x->dim[TS_PUSH_blocks], 1, true, 0, NULL);
+  TsTileLoop block =
+      ts_tile_for(&x->b, number(x, 0), x->dim[TS_PUSH_blocks], 1, true, 0, NULL);
   TsTileLoop go = ts_tile_for(&x->b, number(x, 0), x->dim[TS_PUSH_go], 1, false, 0, NULL);
   (x->p->rooms ? by_rooms : copy)(x, block.i);
   ts_tile_for_end(&x->b, &go, NULL, NULL);

@@ -271,19 +271,15 @@ static int front_of(const TsReplayOrder *o, bool ordered, int i) {
   return o->first[i + 1] - o->first[i] == 1 ? o->wait[o->first[i]] : -1;
 }
 
-/* Whether launch i of a record may begin before the one in front of it ends. One in which devices
- * meet may if it reads nothing before that: it then waits on processors that are free, and for nobody
- * who waits for these, since all of the one in front is there. */
+/* Whether launch i of a record may begin before the one in front of it ends. */
 static bool may_begin(const Sequence *s, int front, int i) {
   const Launch *l = &s->launch[i];
-  const int64_t *dim = s->word + l->at + l->nparam;
   void *arg[MOST_ARGS];
-  if (front < 0 || l->runs > 1) return false;
-  arguments(s, i, arg);
-  if (l->meets) return !ts_device_kernel_ahead(l->kernel, arg, dim);
-  if (s->launch[front].meets) return false;
+  if (front < 0 || l->runs > 1 || l->meets || s->launch[front].meets) return false;
   TsAccesses before = accesses_of(s, front), a = accesses_of(s, i);
-  return ts_dependent_may(&before, &a, &(TsDependentRun){l->kernel, arg, dim});
+  arguments(s, i, arg);
+  return ts_dependent_may(&before, &a,
+                          &(TsDependentRun){l->kernel, arg, s->word + l->at + l->nparam});
 }
 
 static int launch_ordered(TsReplay *r, TsError *err) {
