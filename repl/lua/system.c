@@ -304,14 +304,15 @@ static int sim_fail(lua_State *L) {
 }
 
 /* meets([on]): whether GPUs add up by kernels that meet, else step by step; how many such sums were
- * queued, why the last one that could not be opened was not, and how many sections devices had beside
- * their own work. */
+ * queued, why the last one that went step by step did so, how many sections devices had beside
+ * their own work, and how many meetings there were. */
 static int meets(lua_State *L) {
   if (!lua_isnone(L, 1)) ts_collective_use(lua_toboolean(L, 1));
   lua_pushnumber(L, (double)ts_collective_count());
   lua_pushstring(L, ts_collective_why());
   lua_pushnumber(L, (double)ts_device_aside_count());
-  return 3;
+  lua_pushnumber(L, (double)ts_collective_meetings());
+  return 4;
 }
 
 /* interrupt_after(n): Ctrl-C at the n-th allocation from now; interrupt_after(n, "instructions"):
