@@ -44,7 +44,8 @@ typedef struct Move {
   const TsMeshBox *box;
   void *from[BOXES], *to[BOXES];
   Form form[BOXES];
-  int to_rank[BOXES], seat[BOXES]; /* of those that are far: who gets it, and which it is there */
+  int to_rank[BOXES],
+      seat[BOXES]; /* of those that are far: who gets it, and which it is there */
   int npusher;
   Pusher pusher[MOST];
   bool rooms;

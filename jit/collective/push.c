@@ -193,8 +193,7 @@ static void give(Push *x, TsTile *k) {
 
 static void build(Push *x, TsTile *k) {
   give(x, k);
-  TsTileLoop block =
-      ts_tile_for(&x->b, number(x, 0), x->dim[TS_PUSH_blocks], 1, true, 0, NULL);
+  TsTileLoop block = ts_tile_for(&x->b, number(x, 0), x->dim[TS_PUSH_blocks], 1, true, 0, NULL);
   TsTileLoop go = ts_tile_for(&x->b, number(x, 0), x->dim[TS_PUSH_go], 1, false, 0, NULL);
   (x->p->rooms ? by_rooms : copy)(x, block.i);
   ts_tile_for_end(&x->b, &go, NULL, NULL);
@@ -202,7 +201,8 @@ static void build(Push *x, TsTile *k) {
 }
 
 TsTile *ts_push_kernel(const TsPushKernel *p, const char *target, TsError *err) {
-  TS_ASSERT(p->nout + p->nfar <= TS_PUSH_MOST && p->nget <= TS_PUSH_MOST && p->n <= TS_SUM_MOST);
+  TS_ASSERT(p->nout + p->nfar <= TS_PUSH_MOST && p->nget <= TS_PUSH_MOST &&
+            p->n <= TS_SUM_MOST);
   TsTile *k = ts_tile_new("push");
   if (!k) return ts_error_memory(err), NULL;
   Push x = {.p = p};
