@@ -20,17 +20,16 @@ struct TsSlots {
   struct TsKnown *known;
   struct TsLocal *local; /* by hash of slot, group and part */
   int nlocal, caplocal;
-  int latest;              /* level of groups that read pieces brought together late; */
-  int64_t late_bytes;      /* of those of that level */
-  int updates;             /* the first level of the update */
-  bool timed;              /* there are micro-batches, or a pipeline */
+  int latest;         /* level of groups that read pieces brought together late; */
+  int64_t late_bytes; /* of those of that level */
+  int updates;        /* the first level of the update */
+  bool timed;         /* there are micro-batches, or a pipeline */
   struct TsDelays *delays; /* of nodes, as they are found; or NULL */
   const int *least;        /* by node: a level that it does not come before; or NULL */
-  double *rest;            /* by node: microseconds of the backward pass behind it; or NULL */
-  bool *
-      chunked; /* by node: products whose sum may be sent in chunks; or NULL: they are looked for */
-  bool *could; /* by node: such that might, once it is known who reads their sums */
-  bool unlike; /* micro-batches turned out to need pieces of their own */
+  double *rest; /* by node: microseconds of the backward pass behind it; or NULL */
+  bool *chunked;      /* by node: products whose sum may be sent in chunks; or NULL: they are looked for */
+  bool *could;        /* by node: such that might, once it is known who reads their sums */
+  bool unlike;        /* micro-batches turned out to need pieces of their own */
   bool failed;
   TsError *err;
 };
