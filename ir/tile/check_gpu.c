@@ -218,8 +218,8 @@ int ts_tile_rule_of_meet(Check *c, const Stmt *s) {
       return WRONG(TS_ERR_argument, "operand %d is no parameter that is written", i);
   }
   return ts_tile_rule_index(c, s, n) || ts_tile_rule_index(c, s, n + 1) ||
-                 ts_tile_rule_index(c, s, n + 2) || ts_tile_rule_block_only(c, s) || within(c, s, "patience", 1, 3600000, 1) ||
-                 ts_tile_rule_gives_nothing(c, s)
+                 ts_tile_rule_index(c, s, n + 2) || ts_tile_rule_block_only(c, s) ||
+                 within(c, s, "patience", 1, 3600000, 1) || ts_tile_rule_gives_nothing(c, s)
              ? -1
              : 0;
 }

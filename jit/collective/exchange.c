@@ -45,7 +45,8 @@ typedef struct Move {
   const TsMeshBox *box;
   void *from[BOXES], *to[BOXES];
   Form form[BOXES];
-  int to_rank[BOXES], seat[BOXES]; /* of those that are far: who gets it, and which it is there */
+  int to_rank[BOXES],
+      seat[BOXES]; /* of those that are far: who gets it, and which it is there */
   int npusher;
   Pusher pusher[MOST];
   bool rooms;
@@ -186,12 +187,14 @@ static int64_t most_bytes(const Move *m) {
 }
 
 /* By rooms all boxes have runs of the same size, and as many; those that come to a device lie there
- * alike. */
+ * alike. All send something and get something: what one deals out to some, once, is not worth the
+ * memory of rooms of theirs. */
 static bool is_alike(const Move *m) {
   for (int i = 1; i < m->n; i++)
     if (m->form[i].outer != m->form[0].outer || m->form[i].run != m->form[0].run) return false;
   for (int i = 0; i < m->npusher; i++) {
     const Pusher *p = &m->pusher[i];
+    if (!p->nget || p->nbox == p->nown) return false;
     int first = p->nown ? p->box[0] : p->nget ? p->get[0] : 0;
     for (int k = 0; k < p->nget; k++)
       if (m->form[p->get[k]].to != m->form[first].to) return false;

@@ -290,7 +290,8 @@ static int fail_after(lua_State *L) {
  * and all behind it; 0: it works again. "upload", "download", "copy", "open" (kernels, from the n-th on) likewise; "miss": of those that meet other devices, it never comes. Gives what is left of the number
  * before. sim_fail("link", off): simulated GPUs do not reach each other's memory, if nobody has asked yet. */
 static int sim_fail(lua_State *L) {
-  static const char *const calls[] = {"launch", "upload", "download", "copy", "open", "miss", NULL};
+  static const char *const calls[] = {"launch", "upload", "download", "copy",
+                                      "open",   "miss",   NULL};
   TsContext *c = ts_lua_context(L);
   const char *name = luaL_checkstring(L, 1);
   if (!strcmp(name, "link")) return ts_sim_link(!lua_toboolean(L, 2)), 0;

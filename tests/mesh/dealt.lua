@@ -10,7 +10,6 @@ local cases = {
   { { 64, 4096 }, { "tp" } }, { { 64, 4096 }, { nil, "tp" } }, { { 8, 32, 1024 }, { nil, nil, "tp" } }, { { 30, 4000 }, { "tp" } },
   { { 64, 4096 }, { "tp", block = 2 } }, { { 64, 4096 }, { nil, "tp", block = 8 } }, { { 3, 4096 }, { "tp" } },
 }
-dist.shard(rng.normal { 64, 64 }:to "sim:0", mesh, { "tp" }) -- rooms of what they send each other are there
 for _, from in ipairs { "sim:0", "sim:2", "cpu:0" } do
   for i, case in ipairs(cases) do
     local x = rng.normal(case[1]):to(from)

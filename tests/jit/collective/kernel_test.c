@@ -152,15 +152,22 @@ static void check_pushes(void) {
   static const struct {
     int n, nin, nout, width, across;
     TsDtype word;
-  } list[] = {{2, 1, 2, 4, 1, TS_DT_i32}, {2, 2, 2, 4, 64, TS_DT_i32}, {3, 3, 3, 1, 8, TS_DT_i32},
-              {4, 1, 4, 1, 1, TS_DT_u8},  {2, 0, 0, 1, 1, TS_DT_i32},  {8, 8, 8, 4, 1024, TS_DT_i32}};
+  } list[] = {{2, 1, 2, 4, 1, TS_DT_i32}, {2, 2, 2, 4, 64, TS_DT_i32},
+              {3, 3, 3, 1, 8, TS_DT_i32}, {4, 1, 4, 1, 1, TS_DT_u8},
+              {2, 0, 0, 1, 1, TS_DT_i32}, {8, 8, 8, 4, 1024, TS_DT_i32}};
   for (size_t i = 0; i < sizeof list / sizeof *list; i++)
     for (int way = 0; way < 3; way++) {
       char what[40];
       TsError err = {0};
-      TsPushKernel p = {.n = list[i].n, .nin = list[i].nin, .nout = list[i].nout,
-                        .width = list[i].width, .across = list[i].across, .word = list[i].word,
-                        .tile = TS_SUM_TILE, .threads = TS_SUM_THREADS, .rooms = way > 0};
+      TsPushKernel p = {.n = list[i].n,
+                        .nin = list[i].nin,
+                        .nout = list[i].nout,
+                        .width = list[i].width,
+                        .across = list[i].across,
+                        .word = list[i].word,
+                        .tile = TS_SUM_TILE,
+                        .threads = TS_SUM_THREADS,
+                        .rooms = way > 0};
       if (way && p.nout) p.nfar = p.nget = p.nout - 1, p.nout = 1;
       if (way == 2) p.once = true;
       if (way == 2 && p.across < 512) p.threads = 128, p.tile = 512;
