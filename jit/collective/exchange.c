@@ -26,6 +26,7 @@ typedef struct Form {
 /* Of one device. */
 typedef struct Pusher {
   TsDevice *device;
+  Form form; /* of its boxes */
   TsPushKernel k;
   int64_t dim[TS_PUSH_NDIM];
   int nbox, box[TS_PUSH_MOST];
@@ -97,7 +98,8 @@ static void set_form(Pusher *p, const Form *f) {
 static TsDevice *gpu_of(const TsTensor *t) {
   if (t->meta.device >= ts_device_count()) return NULL;
   TsDevice *d = ts_device_at(t->meta.device);
-  const TsTarget *target = d->host_memory || !d->runs_kernels ? NULL : ts_target_of(d);
+  if (d->host_memory || !d->runs_kernels) return NULL;
+  const TsTarget *target = d->simulated ? ts_target_of(d) : d->target; /* of the same maker */
   return target && target->maker == TS_MAKER_nvidia ? d : NULL;
 }
 
@@ -118,15 +120,15 @@ static bool deal(int n, const TsMeshBox *box, int *npusher, Pusher *list) {
   *npusher = 0;
   for (int i = 0; i < n; i++) {
     TsDevice *d = gpu_of(box[i].from), *to = gpu_of(box[i].into);
-    Form f, first;
+    Form f;
     if (!d || !to || !form_of(&box[i], &f)) return false;
     crosses |= d != to;
     (void)pusher_of(npusher, list, to);
     Pusher *p = pusher_of(npusher, list, d);
     if (p->nbox == TS_PUSH_MOST) return false;
     p->box[p->nbox++] = i;
-    if (p->nbox == 1) set_form(p, &f);
-    if (!form_of(&box[p->box[0]], &first) || memcmp(&f, &first, sizeof f)) return false;
+    if (p->nbox == 1) p->form = f, set_form(p, &f);
+    if (memcmp(&f, &p->form, sizeof f)) return false;
   }
   qsort(list, (size_t)*npusher, sizeof *list, by_index);
   for (int i = 0; i < *npusher && crosses; i++)

@@ -521,7 +521,7 @@ int ts_shard_infer(TsInfer *inf) {
                .want = inf->want,
                .settles = inf->settles,
                .err = inf->err};
-  memset(in_axis, TS_WHOLE, sizeof in_axis);
+  memset(in_axis, TS_WHOLE, sizeof *in_axis * (size_t)inf->nin);
   memset(s.out_axis, TS_WHOLE, sizeof s.out_axis);
   ts_op_info(inf->op)->shard(&s);
   if (ts_shard_solve(&s, m)) return -1;

@@ -31,6 +31,8 @@ typedef struct Move {
   TsTensor *to;              /* which is this one */
   TsMeshShare share;
   TsTensor **part; /* of the result, as far as they are made */
+  int *first; /* of each old part, the first one with its elements, or -1: it has none */
+  int *seen, *source, nsource; /* those that are read for part p */
   TsWire wire;
   Box *box; /* of all parts: copied when all that is sent is there */
   int n, cap;
@@ -112,10 +114,8 @@ static void drop_boxes(Move *v) {
     ts_tensor_unref(v->box[i].from);
   }
   free(v->box);
+  free(v->first);
 }
-
-/* Whose copy of an element is read: the own one, else that of the next part. */
-static int distance(int p, int q, int n) { return (q - p % n + n) % n; }
 
 /* Part q has what is wanted of the run [start, start + count) of axis d, or some of it. */
 static bool meets(const Move *v, int q, int d, int64_t start, int64_t count) {
@@ -141,17 +141,32 @@ static int cut_boxes(Move *v, int q, int d, const int64_t *want, const int64_t *
   return 0;
 }
 
-/* One wanted box, of those parts that have something of it; of equal ones of the nearest. */
-static int fill_box(Move *v, const int64_t *want, const int64_t *at, const int64_t *size) {
+/* Whose copy of an element is read: the own one, else that of the next part. */
+static int find_sources(Move *v) {
   int n = v->from->n;
+  if (!v->first) {
+    if (!(v->first = calloc(3 * (size_t)n, sizeof *v->first))) return ts_error_memory(&v->c->err);
+    v->seen = v->first + n, v->source = v->seen + n;
+    for (int q = 0; q < n; q++)
+      v->first[q] = ts_layout_has(v->old, q) ? ts_layout_first(v->old, q) : -1;
+  }
+  v->nsource = 0;
+  for (int k = 0; k < n; k++) {
+    int q = (v->p + k) % n;
+    if (v->first[q] < 0 || v->seen[v->first[q]] == v->p + 1) continue;
+    v->seen[v->first[q]] = v->p + 1;
+    v->source[v->nsource++] = q;
+  }
+  return 0;
+}
+
+/* One wanted box, of those parts that have something of it. */
+static int fill_box(Move *v, const int64_t *want, const int64_t *at, const int64_t *size) {
   int64_t src[TS_MAX_RANK], dst[TS_MAX_RANK], count[TS_MAX_RANK];
-  for (int q = 0; q < n; q++) {
-    bool has = ts_layout_has(v->old, q);
+  for (int k = 0; k < v->nsource; k++) {
+    int q = v->source[k];
+    bool has = true;
     for (int d = 0; d < v->from->meta.ndim && has; d++) has = meets(v, q, d, want[d], size[d]);
-    for (int r = 0; r < n && has; r++)
-      has = !ts_layout_has(v->old, r) ||
-            ts_layout_first(v->old, r) != ts_layout_first(v->old, q) ||
-            distance(v->p, q, n) <= distance(v->p, r, n);
     if (has && cut_boxes(v, q, 0, want, at, size, src, dst, count)) return -1;
   }
   return 0;
@@ -221,7 +236,7 @@ static TsTensor *made_part(Move *v) {
   TsTensor *view = any ? as_view(v, &m, &failed) : NULL;
   if (view || failed || (view = as_other(v, &m))) return view;
   v->to = ts_tensor_new(v->c, &m);
-  if (v->to && any && fill(v, 0, want, at, size)) {
+  if (v->to && any && (find_sources(v) || fill(v, 0, want, at, size))) {
     ts_tensor_unref(v->to);
     v->to = NULL;
   }
@@ -316,6 +331,15 @@ static TsTensor *same_summands(TsContext *c, TsTensor *t, bool share) {
   return made;
 }
 
+/* No part of a sum lies in the memory of a summand, as the sum of a single one may. */
+static bool is_apart(TsTensor *sum, TsTensor *of) {
+  const TsParts *a = ts_mesh_parts(sum), *b = ts_mesh_parts(of);
+  for (int p = 0; a && b && p < a->n; p++)
+    for (int q = 0; q < b->n && a->part[p]; q++)
+      if (b->part[q] && a->part[p]->storage == b->part[q]->storage) return false;
+  return a && b;
+}
+
 /* A tensor of one device, cut: parts are read where it lies, so no device gets all of it. */
 static TsTensor *dealt(TsContext *c, TsTensor *t, const TsLayout *l, const TsLayout *all) {
   int n = l->mesh->n, failed = ts_defer_force(t);
@@ -355,7 +379,8 @@ static TsTensor *brought(TsContext *c, TsTensor *t, const TsLayout *l, TsMeshSha
   if (old->partial && ts_layout_scatters(after, old->partial, l))
     return ts_mesh_summed_into(c, ts_mesh_parts(t), l);
   TsTensor *sum = old->partial ? ts_mesh_summed(c, t) : ts_tensor_ref(t);
-  TsTensor *y = sum ? moved(c, sum, l, share) : NULL;
+  bool lies = sum && old->partial && sum->meta.layout == l->id && is_apart(sum, t);
+  TsTensor *y = lies ? ts_tensor_ref(sum) : sum ? moved(c, sum, l, share) : NULL;
   ts_tensor_unref(sum);
   return y;
 }
