@@ -459,6 +459,8 @@ int ts_shard_leaf(const TsShard *s, const TsShardPart *part, int f, int leaves, 
 int ts_shard_part(const TsShard *s, const TsMesh *m, int p, TsShardPart *part) {
   for (int i = 0; i < s->nfactor; i++) {
     const TsFactor *f = &s->factor[i];
+    part->start[i] = 0, part->count[i] = f->size;
+    if (!f->naxis) continue;
     TsLayout l = {.mesh = m, .ndim = 1, .naxis = {f->naxis}, .leaves = f->leaves};
     memcpy(l.axis[0], f->axis, f->naxis);
     int pieces = ts_layout_pieces(&l, 0), k = ts_layout_piece(&l, p, 0);

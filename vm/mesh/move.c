@@ -17,6 +17,10 @@
 #include "vm/mesh/times.h"
 #include "vm/mesh/wire.h"
 
+typedef struct Run {
+  int64_t start, count;
+} Run;
+
 /* Elements of part q, and where they go in part p. */
 typedef struct Box {
   TsTensor *from, *into;
@@ -33,6 +37,7 @@ typedef struct Move {
   TsTensor **part; /* of the result, as far as they are made */
   int *first; /* of each old part, the first one with its elements, or -1: it has none */
   int *seen, *source, nsource; /* those that are read for part p */
+  Run *run;                    /* of each old part by axis; NULL: axes are dealt out in blocks */
   TsWire wire;
   Box *box; /* of all parts: copied when all that is sent is there */
   int n, cap;
@@ -115,6 +120,7 @@ static void drop_boxes(Move *v) {
   }
   free(v->box);
   free(v->first);
+  free(v->run);
 }
 
 /* Part q has what is wanted of the run [start, start + count) of axis d, or some of it. */
@@ -141,15 +147,30 @@ static int cut_boxes(Move *v, int q, int d, const int64_t *want, const int64_t *
   return 0;
 }
 
+/* What is asked of old parts for each new one. */
+static int look_at_old(Move *v) {
+  const TsMeta *m = &v->from->meta;
+  int n = v->from->n;
+  bool blocks = false;
+  for (int d = 0; d < m->ndim; d++) blocks |= v->old->naxis[d] && v->old->block[d];
+  v->first = calloc(3 * (size_t)n, sizeof *v->first);
+  v->run = blocks ? NULL : calloc((size_t)n * m->ndim + 1, sizeof *v->run);
+  if (!v->first || (!v->run && !blocks)) return ts_error_memory(&v->c->err);
+  v->seen = v->first + n, v->source = v->seen + n;
+  for (int q = 0; q < n; q++) {
+    v->first[q] = ts_layout_has(v->old, q) ? ts_layout_first(v->old, q) : -1;
+    for (int d = 0; d < m->ndim && v->run; d++) {
+      Run *r = &v->run[q * m->ndim + d];
+      if (!ts_layout_run(v->old, d, m->dim[d], q, 0, &r->start, &r->count)) r->count = 0;
+    }
+  }
+  return 0;
+}
+
 /* Whose copy of an element is read: the own one, else that of the next part. */
 static int find_sources(Move *v) {
   int n = v->from->n;
-  if (!v->first) {
-    if (!(v->first = calloc(3 * (size_t)n, sizeof *v->first))) return ts_error_memory(&v->c->err);
-    v->seen = v->first + n, v->source = v->seen + n;
-    for (int q = 0; q < n; q++)
-      v->first[q] = ts_layout_has(v->old, q) ? ts_layout_first(v->old, q) : -1;
-  }
+  if (!v->first && look_at_old(v)) return -1;
   v->nsource = 0;
   for (int k = 0; k < n; k++) {
     int q = (v->p + k) % n;
@@ -160,12 +181,31 @@ static int find_sources(Move *v) {
   return 0;
 }
 
+/* As cut_boxes, of a part that has one run of each axis. */
+static int cut_box(Move *v, int q, const int64_t *want, const int64_t *at,
+                   const int64_t *size) {
+  int64_t src[TS_MAX_RANK], dst[TS_MAX_RANK], n[TS_MAX_RANK];
+  const Run *run = &v->run[q * v->from->meta.ndim];
+  for (int d = 0; d < v->from->meta.ndim; d++) {
+    int64_t s = run[d].start, end = s + run[d].count;
+    int64_t from = s > want[d] ? s : want[d];
+    int64_t to = end < want[d] + size[d] ? end : want[d] + size[d];
+    if (from >= to) return 0;
+    src[d] = from - s, dst[d] = at[d] + from - want[d], n[d] = to - from;
+  }
+  return note_box(v, q, src, dst, n);
+}
+
 /* One wanted box, of those parts that have something of it. */
 static int fill_box(Move *v, const int64_t *want, const int64_t *at, const int64_t *size) {
   int64_t src[TS_MAX_RANK], dst[TS_MAX_RANK], count[TS_MAX_RANK];
   for (int k = 0; k < v->nsource; k++) {
     int q = v->source[k];
     bool has = true;
+    if (v->run) {
+      if (cut_box(v, q, want, at, size)) return -1;
+      continue;
+    }
     for (int d = 0; d < v->from->meta.ndim && has; d++) has = meets(v, q, d, want[d], size[d]);
     if (has && cut_boxes(v, q, 0, want, at, size, src, dst, count)) return -1;
   }
@@ -452,16 +492,22 @@ TsTensor *ts_mesh_summed(TsContext *c, TsTensor *t) {
   return of ? ts_mesh_summed_parts(c, of) : NULL;
 }
 
+/* Number k of the first axis. */
+static TsTensor *summand_of(TsTensor *part, int k) {
+  TsMeta m = part->meta;
+  memmove(m.dim, m.dim + 1, sizeof *m.dim * --m.ndim);
+  return ts_tensor_view(part, &m, part->stride + 1,
+                        part->offset + ts_dtype_nbytes((TsDtype)m.dtype, k * part->stride[0]));
+}
+
 /* The sums that part p has, of its first axis. */
-static int sums_of_part(TsContext *c, const TsParts *of, int p, TsLeafSum *sum, int *nsum) {
+static int sums_of_part(const TsParts *of, int p, TsLeafSum *sum, int *nsum) {
   const TsLayout *l = ts_layout_of(&of->meta);
   int pieces, k = place_of(l, p, &pieces), leaves = leaves_of(l), failed = 0;
   int n = ts_leaves_sums(leaves, (int)((int64_t)k * leaves / pieces),
                          (int)((int64_t)(k + 1) * leaves / pieces), sum);
   for (*nsum = 0; *nsum < n && !failed; *nsum += !failed) {
-    TsAttr a[] = {ts_attr_int(0), ts_attr_int(*nsum)};
-    TsTensor *part = of->part[p];
-    failed = !(sum[*nsum].value = ts_vm_call1(c, TS_OP_select, 1, &part, a));
+    failed = !(sum[*nsum].value = summand_of(of->part[p], *nsum));
   }
   return failed;
 }
@@ -479,7 +525,7 @@ TsTensor *ts_mesh_summed_into(TsContext *c, const TsParts *of, const TsLayout *t
   int *nsum = made ? calloc(n, sizeof *nsum) : NULL;
   int failed = made && !(part && all && sum && nsum) ? ts_error_memory(&c->err) : !made;
   for (int p = 0; p < of->n && !failed; p++)
-    failed = sums_of_part(c, of, p, sum[p] = all + p * TS_LEAF_SUMS, &nsum[p]);
+    failed = sums_of_part(of, p, sum[p] = all + p * TS_LEAF_SUMS, &nsum[p]);
   TsMeta m = of->meta;
   if (!failed) m.layout = to ? to->id : made->id;
   TsMeshSum job = {.whole = &m,
