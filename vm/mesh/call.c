@@ -273,7 +273,7 @@ static int run(MeshCall *m, const TsMeta *out) {
   Part *made = calloc((size_t)m->mesh->n, sizeof *made);
   TsMeta whole;
   size_t nsum = m->f >= 0 ? (size_t)m->mesh->n * (size_t)call->nout : 0;
-  TsLeafSum(*sum)[TS_LEAF_SUMS] = nsum ? calloc(nsum, sizeof *sum) : NULL;
+  TsLeafSum(*sum)[TS_LEAF_SUMS] = nsum ? malloc(nsum * sizeof *sum) : NULL;
   int failed = made && (sum || !nsum) ? 0 : ts_error_memory(&m->c->err), ndone = 0;
   for (int p = 0; p < m->mesh->n && !failed; p++) {
     if (sum) made[p].sum = sum + p * call->nout;
