@@ -1,22 +1,23 @@
 -- Models of the mesh's benchmark, with every projection a matrix of its own, so that heads and hidden numbers split over an axis
--- "tp": a decoder as Llama's, dense or with mixtures of experts.
+-- "tp": a decoder as Llama's, dense or with mixtures of experts. All weights are of one type (o.dtype, or f32).
 
 local tessera = require "tessera"
 local op, nn = tessera.op, tessera.nn
 
 local Block, Decoder = nn.Module:extend "Block", nn.Module:extend "Decoder"
 
-local function linear(inputs, outputs) return nn.Linear(inputs, outputs, { bias = false }) end
+local function linear(inputs, outputs, dtype) return nn.Linear(inputs, outputs, { bias = false, dtype = dtype }) end
 
 function Block:init(o)
   self.heads, self.head = o.heads, o.head or o.width / o.heads
   local all, few = o.heads * self.head, (o.key_heads or o.heads) * self.head
-  self.norm1, self.norm2 = nn.RMSNorm(o.width), nn.RMSNorm(o.width)
-  self.q, self.k, self.v, self.o = linear(o.width, all), linear(o.width, few), linear(o.width, few), linear(all, o.width)
+  self.norm1, self.norm2 = nn.RMSNorm(o.width, { dtype = o.dtype }), nn.RMSNorm(o.width, { dtype = o.dtype })
+  self.q, self.k, self.v = linear(o.width, all, o.dtype), linear(o.width, few, o.dtype), linear(o.width, few, o.dtype)
+  self.o = linear(all, o.width, o.dtype)
   if o.experts then
     self.moe = nn.MoE(o.width, o.hidden, { experts = o.experts, k = o.k or 2, activation = o.activation or "swiglu", bias = false, dtype = o.dtype })
   else
-    self.gate, self.up, self.down = linear(o.width, o.hidden), linear(o.width, o.hidden), linear(o.hidden, o.width)
+    self.gate, self.up, self.down = linear(o.width, o.hidden, o.dtype), linear(o.width, o.hidden, o.dtype), linear(o.hidden, o.width, o.dtype)
   end
 end
 
@@ -35,7 +36,8 @@ function Block:forward(x)
 end
 
 function Decoder:init(o)
-  self.token, self.norm, self.head = nn.Embedding(o.vocabulary, o.width), nn.RMSNorm(o.width), linear(o.width, o.vocabulary)
+  self.token, self.norm = nn.Embedding(o.vocabulary, o.width, { dtype = o.dtype }), nn.RMSNorm(o.width, { dtype = o.dtype })
+  self.head = linear(o.width, o.vocabulary, o.dtype)
   self.token.weight:copy_(op.normal(self.token.weight.shape, { std = 0.02 }))
   self.blocks = nn.List()
   for i = 1, o.layers do
