@@ -54,8 +54,8 @@ typedef struct Kept {
 
 typedef struct TsDriverPool {
   const TsDriver *driver;
-  Slab *partial[NSMALL];
-  Slab **slab; /* all, by address */
+  Slab *partial[NSMALL]; /* with free places, by address */
+  Slab **slab;           /* all, by address */
   int nslab, room;
   Kept *newest[NLARGE], *oldest[NLARGE];
   Kept *spare; /* nodes without a block, by older */
@@ -174,11 +174,14 @@ static void drop_empty_slabs(TsDriverPool *p) {
       continue;
     }
     p->slab[kept++] = s;
+  }
+  p->nslab = kept;
+  for (int i = kept; i-- > 0;) { /* the lowest ones first */
+    Slab *s = p->slab[i];
     if (!s->nfree) continue;
     s->next = p->partial[s->cls];
     p->partial[s->cls] = s;
   }
-  p->nslab = kept;
 }
 
 /* For all that may use what goes back. */

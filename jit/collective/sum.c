@@ -26,8 +26,9 @@ typedef struct Device {
   int64_t dim[TS_SUM_NDIM];
   int64_t first;     /* bytes of a summand and ... */
   int64_t out_first; /* .. of the sum before its share */
-  TsMeta sum;                                    /* what it gets, */
-  int64_t skip[TS_MAX_RANK], count[TS_MAX_RANK]; /* and of a summand: elements before, and of it */
+  TsMeta sum;        /* what it gets, */
+  int64_t skip[TS_MAX_RANK],
+      count[TS_MAX_RANK]; /* and of a summand: elements before, and of it */
 } Device;
 
 typedef struct Group {

@@ -35,9 +35,9 @@ typedef struct Move {
   TsTensor *to;              /* which is this one */
   TsMeshShare share;
   TsTensor **part; /* of the result, as far as they are made */
-  int *first; /* of each old part, the first one with its elements, or -1: it has none */
+  int *first;      /* of each old part, the first one with its elements, or -1: it has none */
   int *seen, *source, nsource; /* those that are read for part p */
-  Run *run;                    /* of each old part by axis; NULL: axes are dealt out in blocks */
+  Run *run; /* of each old part by axis; NULL: axes are dealt out in blocks */
   TsWire wire;
   Box *box; /* of all parts: copied when all that is sent is there */
   int n, cap;
