@@ -32,6 +32,8 @@ typedef struct Index {
   bool adds;
   TsDtype d;
   int64_t outer, size, inner, count, times; /* times: indices for each slice; 0: just one */
+  bool part;     /* x has the slices from `first` on alone, and others have the rest */
+  int64_t first;
   TsTileVal x, index, src, y;
 } Index;
 
@@ -64,7 +66,7 @@ static bool read_node(const TsNode *n, Index *x) {
   for (int i = x->times ? axis : 0; i < m->ndim && n->op != TS_OP_take; i++)
     *(i < axis ? &x->outer : i == axis ? &x->size : &x->inner) *= m->dim[i];
   if (!ts_meta_numel(&n->out[0].meta) || !x->count || !x->size || axis < 0) return false;
-  if (x->times && (n->attr[1].i || n->attr[2].type == TS_ATTR_int)) return false;
+  if (x->times) x->first = n->attr[1].i, x->part = n->attr[2].type == TS_ATTR_int;
   return (TsDtype)m->dtype == x->d && whole((TsDtype)n->in[1]->meta.dtype);
 }
 
@@ -102,29 +104,43 @@ static TsTileVal positive(Index *x, TsTileVal i) {
   return ts_tile_op3(&x->b, TS_OP_where, below, op2(x, TS_OP_add, i, like(x, i, x->size)), i);
 }
 
+/* The slice of route_rows that an index means, counted from the first that x has. */
+static TsTileVal row_of(Index *x, TsTileVal i) {
+  i = ts_tile_cast(&x->b, i, TS_DT_i64);
+  if (i && x->times > 1) i = op2(x, TS_OP_floordiv, i, like(x, i, x->times));
+  return i && x->first ? op2(x, TS_OP_sub, i, like(x, i, x->first)) : i;
+}
+
 /* And 0 where there is no such slice. */
 static TsTileVal safe(Index *x, TsTileVal i) {
-  if (x->times > 1) {
-    i = ts_tile_cast(&x->b, i, TS_DT_i64);
-    if (i) i = op2(x, TS_OP_floordiv, i, like(x, i, x->times));
-  }
-  if (!(i = positive(x, i))) return NULL;
+  if (!(i = x->times ? row_of(x, i) : positive(x, i))) return NULL;
   TsTileVal in = op2(x, TS_TILE_ult, i, like(x, i, x->size));
   return ts_tile_op3(&x->b, TS_OP_where, in, i, like(x, i, 0));
 }
 
-/* v, or zeros where the index says that nothing comes there. */
+/* v, or where `is`, of one slice or of each element, the number with these bits. */
+static TsTileVal unless(Index *x, TsTileVal is, uint64_t bits, TsTileVal v) {
+  TsTileType t = v ? v->type : (TsTileType){0};
+  t.dtype = TS_DT_bool;
+  if (!is || !v) return NULL;
+  if (!is->type.rank && v->type.rank) is = ts_tile_broadcast(&x->b, is, &t, NULL);
+  return ts_tile_op3(&x->b, TS_OP_where, is, ts_tile_bits(&x->b, bits, &v->type), v);
+}
+
+/* v, or zeros where the index says that nothing comes there, and -0 where another has what comes. */
 static TsTileVal unless_absent(Index *x, TsTileVal index, TsTileVal v) {
   if (!x->times || !index || !v || !(index = ts_tile_cast(&x->b, index, TS_DT_i64))) return v;
-  TsTileVal none = op2(x, TS_OP_lt, index, like(x, index, 0));
   TsDtype d = (TsDtype)v->type.dtype;
-  bool narrow = ts_dtype_is(d, TS_KIND_F) && ts_dtypes[d].nbytes < 4; /* which are only moved */
-  TsTileType t = v->type;
-  t.dtype = TS_DT_bool;
-  if (narrow) v = ts_tile_bitcast(&x->b, v, ts_dtypes[d].nbytes == 2 ? TS_DT_i16 : TS_DT_u8);
-  if (!v) return NULL;
-  if (!index->type.rank && v->type.rank) none = ts_tile_broadcast(&x->b, none, &t, NULL);
-  v = ts_tile_op3(&x->b, TS_OP_where, none, ts_tile_const(&x->b, 0, &v->type), v);
+  int nbytes = ts_dtypes[d].nbytes;
+  bool real = ts_dtype_is(d, TS_KIND_F), narrow = real && nbytes < 4; /* which are only moved */
+  if (narrow) v = ts_tile_bitcast(&x->b, v, nbytes == 2 ? TS_DT_i16 : TS_DT_u8);
+  if (x->part) {
+    TsTileVal row = row_of(x, index);
+    TsTileVal there = row ? op2(x, TS_TILE_ult, row, like(x, row, x->size)) : NULL;
+    TsTileVal elsewhere = there ? ts_tile_op1(&x->b, TS_OP_logical_not, there) : NULL;
+    v = unless(x, elsewhere, real ? UINT64_C(1) << (8 * nbytes - 1) : 0, v);
+  }
+  v = unless(x, op2(x, TS_OP_lt, index, like(x, index, 0)), 0, v);
   return narrow && v ? ts_tile_bitcast(&x->b, v, d) : v;
 }
 

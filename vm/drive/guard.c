@@ -48,7 +48,9 @@ TsGuard ts_guard_of(const TsNode *n, int input, const char *function) {
   if (is_grouped(n->op)) g.size++; /* all rows may be one group's */
   if (n->op == TS_OP_csr_rows) g.size = n->attr[0].i;
   if (n->op == TS_OP_route_rows)
-    g.size = ts_meta_numel(&n->in[2]->meta); /* rows, as often as each goes somewhere */
+    g.size = n->attr[2].type == TS_ATTR_int /* rows, as often as each goes somewhere */
+                 ? n->attr[0].i * n->attr[2].i
+                 : ts_meta_numel(&n->in[2]->meta);
   if (is_loss(n->op)) g.ignored = n->attr[1].i;
   snprintf(g.function, sizeof g.function, "%s", function);
   snprintf(g.place, sizeof g.place, "%s", ts_graph_where(n));

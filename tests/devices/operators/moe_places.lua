@@ -36,6 +36,19 @@ for _, d in ipairs { "f32", "bf16", "f16", "f64", "i64", "u8" } do
   end
 end
 
+-- Rows of which each device of a mesh has a part: -0 where another has what comes.
+local place, none = tessera.tensor({ 3, -1, 23, 0, 7, 11, 1, -5, 12, 8, 22 }, { dtype = "i64" }), op.full({ 12, 2 }, -1):cast "i64"
+for _, d in ipairs { "f32", "bf16", "f16", "f64", "i32", "i64", "u8", "bool" } do
+  for _, n in ipairs { 1, 5, 64, 300, 5000 } do
+    local rows = (rng.normal({ 12, n }, { seed = 3, stream = n }) * 9):abs():cast(d)
+    for _, part in ipairs { { 0, 4 }, { 4, 5 }, { 9, 3 }, { 0, 12 } } do
+      local first, m = unpack(part)
+      on.check(("rows %d to %d of %s"):format(first, first + m, d), function(x, p, s) return op.route_rows(x, p, s, { times = 2, first = first, of = 12 }) end,
+        rows:narrow(0, first, m), place, none:narrow(0, first, m))
+    end
+  end
+end
+
 -- A mixture in one function.
 local x, logits = rng.normal({ 33, 16 }, { seed = 1, stream = 1 }), rng.normal({ 33, 6 }, { seed = 1, stream = 2 })
 local up, down = rng.normal({ 6, 16, 24 }, { seed = 1, stream = 3 }), rng.normal({ 6, 24, 16 }, { seed = 1, stream = 4 })
@@ -58,3 +71,12 @@ local function wrong(v, dtype)
 end
 wrong(3, "i64") --> moe_places: expert 3 is out of range for 3 experts
 wrong(-1, "i32") --> moe_places: expert -1 is out of range for 3 experts
+local function beyond(first)
+  local _, why = pcall(function()
+    local x, p, s = op.zeros { 4, 64 }, place + 1, none:narrow(0, 0, 4):contiguous()
+    return op.route_rows(x:to(name), p:to(name), s:to(name), { times = 2, first = first, of = 12 }):sum():item()
+  end)
+  return tostring(why):match "(route_rows: [^\n]*)"
+end
+beyond(0) --> route_rows: place 24 is out of range for 24 rows
+beyond(8) --> route_rows: place 24 is out of range for 24 rows
