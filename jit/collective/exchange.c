@@ -123,7 +123,8 @@ static int64_t divides(const Form *f) { return f->run | (f->outer > 1 ? f->from 
 static TsDevice *gpu_of(const TsTensor *t) {
   if (t->meta.device >= ts_device_count()) return NULL;
   TsDevice *d = ts_device_at(t->meta.device);
-  const TsTarget *target = d->host_memory || !d->runs_kernels ? NULL : ts_target_of(d);
+  if (d->host_memory || !d->runs_kernels) return NULL;
+  const TsTarget *target = d->simulated ? ts_target_of(d) : d->target; /* of the same maker */
   return target && target->maker == TS_MAKER_nvidia ? d : NULL;
 }
 

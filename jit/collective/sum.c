@@ -27,6 +27,9 @@ typedef struct Device {
   int64_t dim[TS_SUM_NDIM];
   int64_t first;     /* bytes of a summand and ... */
   int64_t out_first; /* .. of the sum before its share */
+  TsMeta sum;        /* what it gets, */
+  int64_t skip[TS_MAX_RANK],
+      count[TS_MAX_RANK]; /* and of a summand: elements before, and of it */
 } Device;
 
 typedef struct Group {
@@ -312,6 +315,17 @@ static int open_group(const TsMeshSum *s, Plan *p, Group *g, TsError *err) {
   return 0;
 }
 
+static void place_piece(const TsMeshSum *s, int p, Device *d) {
+  const TsLayout *to = ts_layout_of(s->whole);
+  d->sum = ts_layout_part(is_whole(s) ? s->from : to, s->whole, p);
+  for (int i = 0; i < s->whole->ndim; i++) {
+    int64_t have = 0, all = 0, want = 0;
+    ts_layout_run(s->from, i, s->whole->dim[i], p, 0, &have, &all);
+    if (!ts_layout_run(to, i, s->whole->dim[i], p, 0, &want, &d->count[i])) want = have;
+    d->skip[i] = want - have;
+  }
+}
+
 /* 1: it is not for us. */
 static int open_plan(const TsMeshSum *s, Plan *p, TsError *err) {
   const TsMesh *m = s->from->mesh;
@@ -325,7 +339,10 @@ static int open_plan(const TsMeshSum *s, Plan *p, TsError *err) {
     if (seen[f]) continue;
     Group *g = &p->group[p->ngroup++];
     if (make_group(s, f, g, err)) return 1;
-    for (int i = 0; i < g->n; i++) seen[g->part[i]] = true;
+    for (int i = 0; i < g->n; i++) {
+      seen[g->part[i]] = true;
+      place_piece(s, g->part[i], &p->device[g->part[i]]);
+    }
     int failed = open_group(s, p, g, err);
     if (failed) return failed;
   }
@@ -369,19 +386,13 @@ static Plan *plan_of(TsContext *c, const TsMeshSum *s) {
 }
 
 /* ---- a call */
-/* The first byte of what part p takes of a summand, or NULL: it does not lie in one piece. */
-static char *address(const TsMeshSum *s, int p, TsTensor *x) {
-  int64_t dim[TS_MAX_RANK], by = 0;
+/* The first byte of what a part takes of a summand, or NULL: it does not lie in one piece. */
+static char *address(const TsMeshSum *s, const Device *part, TsTensor *x) {
+  int64_t by = 0;
   bool whole = is_whole(s);
-  const TsLayout *to = ts_layout_of(s->whole);
   if (whole && !x->contiguous) return NULL;
-  for (int d = 0; d < x->meta.ndim && !whole; d++) {
-    int64_t have = 0, all = 0, want = 0;
-    ts_layout_run(s->from, d, s->whole->dim[d], p, 0, &have, &all);
-    if (!ts_layout_run(to, d, s->whole->dim[d], p, 0, &want, &dim[d])) want = have, dim[d] = 0;
-    by += (want - have) * x->stride[d];
-  }
-  if (!whole && !ts_shape_row_major(x->meta.ndim, dim, x->stride)) return NULL;
+  for (int d = 0; d < x->meta.ndim && !whole; d++) by += part->skip[d] * x->stride[d];
+  if (!whole && !ts_shape_row_major(x->meta.ndim, part->count, x->stride)) return NULL;
   char *at = ts_tensor_read_on(x, x->meta.device);
   return at ? at + by * ts_dtypes[x->meta.dtype].nbytes : NULL;
 }
@@ -391,7 +402,7 @@ static char *summand(const TsMeshSum *s, const Plan *p, const Group *g, int k, i
   TsTensor *x = s->sum[g->from[k]][g->nth[k]].value;
   const Device *d = &p->device[g->part[to]];
   bool there = x->meta.device == g->list[0]->index || !ts_tensor_is_away(x);
-  char *at = there ? address(s, d->p, x) : NULL;
+  char *at = there ? address(s, d, x) : NULL;
   return at ? at + d->first : NULL;
 }
 
@@ -420,10 +431,8 @@ static int prepare(TsContext *c, const TsMeshSum *s, Plan *p, void *(*arg)[MOST_
       if (!(next[g->part[r]] = give_summands(s, p, g, r, arg[g->part[r]])))
         return c->err.code ? -1 : 0;
   }
-  for (int q = 0; q < s->from->mesh->n; q++) {
-    TsMeta m = ts_layout_part(is_whole(s) ? s->from : ts_layout_of(s->whole), s->whole, q);
-    if (!(s->out[q] = ts_tensor_new(c, &m))) return -1;
-  }
+  for (int q = 0; q < s->from->mesh->n; q++)
+    if (!(s->out[q] = ts_tensor_new(c, &p->device[q].sum))) return -1;
   for (int i = 0; i < p->ngroup; i++) {
     const Group *g = &p->group[i];
     char *out[PARTS];
