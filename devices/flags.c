@@ -6,10 +6,11 @@
 
 #include "devices/aside.h"
 
-enum { MOST = 64 };
+enum { MOST = 64 }; /* groups that have words, which may have much room */
 
-static TsFlags *group[MOST];
-static int ngroup, turned;
+static TsFlags **group;
+static int ngroup, cap, turned;
+static uint64_t asked; /* how often anyone asked for a group */
 
 void ts_flags_turn(int lane) { turned = lane; }
 int ts_flags_lane(void) { return turned; }
@@ -65,17 +66,43 @@ static TsFlags *find(int n, TsDevice *const *list, int lane) {
   return NULL;
 }
 
+static TsFlags *add(int n, TsDevice *const *list, int lane, TsError *err) {
+  if (ngroup == cap) {
+    int more = cap ? 2 * cap : MOST;
+    TsFlags **all = realloc(group, sizeof *all * (size_t)more);
+    if (!all) return ts_error_memory(err), NULL;
+    group = all, cap = more;
+  }
+  TsFlags *f = calloc(1, sizeof *f);
+  if (!f) return ts_error_memory(err), NULL;
+  f->n = n, f->lane = lane;
+  memcpy(f->device, list, sizeof *list * (size_t)n);
+  return group[ngroup++] = f;
+}
+
+/* Where as many have words as may, that nobody has asked for the longest time loses its own: of those
+ * that were looked at since they were used, so that nobody who is missing is forgotten. */
+static int make_place(TsError *err) {
+  TsFlags *oldest = NULL;
+  int n = 0;
+  for (int i = 0; i < ngroup; i++) {
+    TsFlags *f = group[i];
+    if (!f->words[0]) continue;
+    n++;
+    if (!f->used && (!oldest || f->asked < oldest->asked)) oldest = f;
+  }
+  if (n < MOST) return 0;
+  if (!oldest)
+    return ts_error_set(err, TS_ERR_device, "more than %d groups of devices at work", MOST);
+  ts_flags_drop(oldest);
+  return 0;
+}
+
 TsFlags *ts_flags_of(int n, TsDevice *const *list, int lane, TsError *err) {
   TsFlags *f = find(n, list, lane);
-  if (!f && ngroup == MOST)
-    return ts_error_set(err, TS_ERR_device, "more than %d groups of devices", MOST), NULL;
-  if (!f) {
-    if (!(f = calloc(1, sizeof *f))) return ts_error_memory(err), NULL;
-    f->n = n, f->lane = lane;
-    memcpy(f->device, list, sizeof *list * (size_t)n);
-    group[ngroup++] = f;
-  }
-  return f->words[0] || !make_words(f, err) ? f : NULL;
+  if (!f && !(f = add(n, list, lane, err))) return NULL;
+  f->asked = ++asked;
+  return f->words[0] || (!make_place(err) && !make_words(f, err)) ? f : NULL;
 }
 
 int ts_flags_make_room(TsFlags *f, TsError *err) {

@@ -26,11 +26,13 @@ typedef struct TsFlags {
   void *room[TS_MAX_DEVICES];       /* on it, or NULL: nobody has asked for it */
   bool used;                        /* since it was looked at last */
   uint64_t done;                    /* meetings in slot 0 of what all have been given */
+  uint64_t asked;                   /* when ts_flags_of last gave it, as a number */
 } TsFlags;
 
 static inline int64_t ts_flags_words(int n) { return 1 + (int64_t)TS_FLAGS_SLOTS * (n + 1); }
 /* Those of a group, made by its first operation; all devices reach each other (devices/meet.h), and
- * none is there twice. NULL with the error. */
+ * none is there twice. Another group may lose its words for them, one that nobody has asked for lately:
+ * so nothing that uses any is put off. NULL with the error. */
 TsFlags *ts_flags_of(int n, TsDevice *const *list, int lane, TsError *err);
 /* They get their room, where they have none: -1 with the error. */
 int ts_flags_make_room(TsFlags *f, TsError *err);

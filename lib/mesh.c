@@ -94,6 +94,7 @@ const TsMesh *ts_mesh_of(const TsMesh *of, int naxis, const char *const *axis, c
 const TsMesh *ts_mesh_at(int id) { return id >= 0 && id < nmesh ? mesh[id] : NULL; }
 
 int ts_mesh_coordinate(const TsMesh *m, int p, int a) {
+  if (m->naxis == 1) return p;
   for (int i = m->naxis; --i > a;) p /= m->size[i];
   return p % m->size[a];
 }
@@ -224,14 +225,15 @@ int ts_layout_piece(const TsLayout *l, int p, int d) {
 }
 
 int64_t ts_layout_cut(int64_t n, int pieces, int leaves, int i) {
-  int64_t g = leaves ? leaves : pieces, leaf = i * g / pieces;
+  int64_t g = leaves ? leaves : pieces, leaf = g == pieces ? i : i * g / pieces;
   return n / g * leaf + n % g * leaf / g; /* floor(leaf n / g) without a product of both */
 }
 
 bool ts_layout_run(const TsLayout *l, int d, int64_t n, int p, int i, int64_t *start,
                    int64_t *count) {
-  int pieces = ts_layout_pieces(l, d), k = ts_layout_piece(l, p, d);
   if (!ts_layout_has(l, p)) return false;
+  if (!l->naxis[d]) return *start = 0, *count = n, !i && n > 0;
+  int pieces = ts_layout_pieces(l, d), k = ts_layout_piece(l, p, d);
   if (l->block[d]) {
     *start = (i * (int64_t)pieces + k) * l->block[d];
     if (*start >= n) return false;

@@ -74,6 +74,11 @@ local function finish(test, out)
   end
 end
 
+if #tests == 0 then
+  io.stderr:write("no test has a name that contains ", table.concat(filters, " or "), "\n")
+  os.exit(1)
+end
+
 -- Who is done says its number, and the next begins: a long one holds up no other. What a test said
 -- stands in a file meanwhile, so none waits until it is read.
 local place = io.popen("mktemp -d"):read "*l"

@@ -4,7 +4,9 @@
  * everything on a device is in the order of its work stream. Asking the driver costs
  * microseconds, and giving back waits for the device, so both are rare. Small blocks (to 256
  * KiB, four classes a doubling) are places in slabs of one class; what is known of them stands
- * on the host, since the GPU's memory cannot be looked at. Large blocks are allocations of
+ * on the host, since the GPU's memory cannot be looked at. Of what is free the lowest address is
+ * taken, so that who does the same again, with all given back in between, gets the same
+ * addresses, and records of launches fit as they are. Large blocks are allocations of
  * their own, rounded to 1/8 of their power of two, from 16 MiB on to 1/32 or 2 MiB, and kept
  * while live + cached stays below the most that the program ever had live, or cached below 1/16
  * of the memory. What was given back and is wanted again would have been worth keeping, so the
@@ -38,7 +40,8 @@ typedef struct Slab {
   struct Slab *next; /* of its class, while it has free places */
   uintptr_t base;
   int cls, n, nfree;
-  uint16_t free[]; /* a stack of places */
+  int first;       /* no word before it has a bit */
+  uint64_t free[]; /* bits of places */
 } Slab;
 
 /* A large block that is kept. */
@@ -51,8 +54,8 @@ typedef struct Kept {
 
 typedef struct TsDriverPool {
   const TsDriver *driver;
-  Slab *partial[NSMALL];
-  Slab **slab; /* all, by address */
+  Slab *partial[NSMALL]; /* with free places, by address */
+  Slab **slab;           /* all, by address */
   int nslab, room;
   Kept *newest[NLARGE], *oldest[NLARGE];
   Kept *spare; /* nodes without a block, by older */
@@ -171,11 +174,14 @@ static void drop_empty_slabs(TsDriverPool *p) {
       continue;
     }
     p->slab[kept++] = s;
+  }
+  p->nslab = kept;
+  for (int i = kept; i-- > 0;) { /* the lowest ones first */
+    Slab *s = p->slab[i];
     if (!s->nfree) continue;
     s->next = p->partial[s->cls];
     p->partial[s->cls] = s;
   }
-  p->nslab = kept;
 }
 
 /* For all that may use what goes back. */
@@ -288,6 +294,13 @@ static int out_of_host(TsError *err) {
   return ts_error_set(err, TS_ERR_memory, "out of memory: host memory for the GPU's allocator");
 }
 
+static void put_partial(TsDriverPool *p, Slab *s) {
+  Slab **at = &p->partial[s->cls];
+  while (*at && (*at)->base < s->base) at = &(*at)->next;
+  s->next = *at;
+  *at = s;
+}
+
 static int add_slab(TsDevice *d, int c, TsError *err) {
   TsDriverPool *p = ((TsDriven *)d->state)->pool;
   int n = (int)(SLAB / small_size(c));
@@ -297,20 +310,21 @@ static int add_slab(TsDevice *d, int c, TsError *err) {
     if (!more) return out_of_host(err);
     p->slab = more, p->room = room;
   }
-  Slab *s = malloc(sizeof *s + (size_t)n * sizeof *s->free);
+  size_t nword = (size_t)(n + 63) / 64;
+  Slab *s = malloc(sizeof *s + nword * sizeof *s->free);
   if (!s) return out_of_host(err);
   if (ask(d, SLAB, &s->base, NULL, err)) {
     free(s);
     return -1;
   }
-  s->cls = c, s->n = s->nfree = n;
-  for (int i = 0; i < n; i++) s->free[i] = (uint16_t)(n - 1 - i);
+  s->cls = c, s->n = s->nfree = n, s->first = 0;
+  memset(s->free, 0xff, nword * sizeof *s->free);
+  if (n % 64) s->free[nword - 1] = (UINT64_C(1) << n % 64) - 1;
   int at = slabs_before(p, s->base);
   memmove(p->slab + at + 1, p->slab + at, (size_t)(p->nslab - at) * sizeof *p->slab);
   p->slab[at] = s;
   p->nslab++;
-  s->next = p->partial[c];
-  p->partial[c] = s;
+  put_partial(p, s);
   p->slabs_free += n * small_size(c);
   return 0;
 }
@@ -321,8 +335,11 @@ static int alloc_small(TsDevice *d, int64_t nbytes, uintptr_t *at, TsError *err)
   if (!p->partial[c] && add_slab(d, c, err)) return -1;
   p->last = 0;
   Slab *s = p->partial[c];
-  *at = s->base + (uintptr_t)(s->free[--s->nfree] * small_size(c));
-  if (!s->nfree) p->partial[c] = s->next;
+  while (!s->free[s->first]) s->first++;
+  int bit = __builtin_ctzll(s->free[s->first]);
+  s->free[s->first] &= s->free[s->first] - 1;
+  *at = s->base + (uintptr_t)((64 * s->first + bit) * small_size(c));
+  if (!--s->nfree) p->partial[c] = s->next;
   p->slabs_free -= small_size(c);
   return 0;
 }
@@ -332,11 +349,11 @@ static void free_small(TsDriverPool *p, uintptr_t at) {
   if (i < 0 || at >= p->slab[i]->base + SLAB)
     TS_BUG("the GPU's block %llx is of no slab", (unsigned long long)at);
   Slab *s = p->slab[i];
-  s->free[s->nfree++] = (uint16_t)((int64_t)(at - s->base) / small_size(s->cls));
+  int place = (int)((int64_t)(at - s->base) / small_size(s->cls));
+  s->free[place / 64] |= UINT64_C(1) << place % 64;
+  if (place / 64 < s->first) s->first = place / 64;
   p->slabs_free += small_size(s->cls);
-  if (s->nfree > 1) return;
-  s->next = p->partial[s->cls];
-  p->partial[s->cls] = s;
+  if (!s->nfree++) put_partial(p, s);
 }
 
 /* ---- large blocks */
@@ -350,8 +367,9 @@ static void fit_cache(TsDriverPool *p, int64_t more) {
 
 static int alloc_large(TsDevice *d, int64_t size, uintptr_t *at, TsError *err) {
   TsDriverPool *p = ((TsDriven *)d->state)->pool;
-  Kept *k = p->newest[large_class(size)];
-  while (k && k->nbytes != size) k = k->older;
+  Kept *k = NULL;
+  for (Kept *i = p->newest[large_class(size)]; i; i = i->older)
+    if (i->nbytes == size && (!k || i->at < k->at)) k = i;
   if (k) {
     *at = p->last = k->at;
     p->last_freed = k->used;

@@ -10,6 +10,7 @@
 #include "ir/lower/heads.h"
 #include "ir/lower/mask.h"
 #include "ir/lower/row.h"
+#include "ir/sched/attention.h"
 
 typedef struct Problem {
   const TsNode *n;
@@ -44,7 +45,7 @@ static bool describe(Problem *p, TsLayoutFn *layout, void *arg) {
   const TsNode *n = p->n;
   if (!find_sizes(p, layout, arg) || !good_types(n)) return false;
   p->causal = n->attr[0].i;
-  p->window = n->attr[1].type == TS_ATTR_int ? n->attr[1].i : 0;
+  p->window = ts_sched_attention_window(n);
   p->scale = n->attr[2].type == TS_ATTR_f ? n->attr[2].f : 1 / sqrt((double)p->q.dim[3]);
   p->mask = n->nin > 3 ? n->in[3] : NULL, p->sink = n->nin > 4 ? n->in[4] : NULL;
   if (p->mask &&

@@ -14,6 +14,7 @@
 #include "ir/lower/heads.h"
 #include "ir/lower/mask.h"
 #include "ir/lower/row.h"
+#include "ir/sched/attention.h"
 
 enum { Q, K, V, Y, G, DQ, DK, DV, OPERANDS, SINK = OPERANDS, DSINK, MASK, ALL };
 
@@ -80,7 +81,7 @@ static bool describe(Problem *p, TsLayoutFn *layout, void *arg) {
   if (d != TS_DT_bf16 && d != TS_DT_f16) return false;
   const int64_t *q = p->of[Q].dim, *k = p->of[K].dim;
   bool causal = attr[0].i;
-  int64_t window = attr[1].type == TS_ATTR_int ? attr[1].i : 0;
+  int64_t window = ts_sched_attention_window(p->n);
   p->x = ts_gpu_attention_grad(d, (int)q[3], causal, window);
   p->x.scale = attr[2].type == TS_ATTR_f ? attr[2].f : 1 / sqrt((double)q[3]);
   return p->x.scale > 0 && !(attr[4].i && k[2] != q[2]) &&

@@ -18,6 +18,7 @@
 #include "ir/graph/graph.h"
 #include "ir/lower/attention_mask.h"
 #include "ir/sched/attention.h"
+#include "ir/sched/attention_forms.h"
 
 enum { KEYS = 128, GROUP = 32, WIDEST = 256, INPUTS = 7, RESULTS = 3 };
 enum { LONGEST = 16384 }; /* elements of a sum, which are in registers: of a sink's gradient */
@@ -27,7 +28,7 @@ typedef TsTileVal V;
 typedef struct Lower {
   const TsNode *n;
   TsTile *k;
-  TsTileBuild b;
+  TsTileBuild *b;
   int64_t batch, heads, kv_heads, s, t, d, dv;
   int64_t place, window; /* of the first query among the keys; 0: none */
   int64_t rows;          /* of a block */
@@ -49,53 +50,22 @@ typedef struct Pair {
 } Pair;
 
 /* ---- short forms */
-static V num(Lower *l, int64_t i) { return ts_tile_index(&l->b, i); }
-static V op2(Lower *l, int op, V x, V y) { return ts_tile_op2(&l->b, op, x, y); }
-static V times(Lower *l, V x, int64_t i) { return op2(l, TS_OP_mul, x, num(l, i)); }
-static V plus(Lower *l, V x, int64_t i) { return i ? op2(l, TS_OP_add, x, num(l, i)) : x; }
-static V by(Lower *l, V x, int64_t i) { return op2(l, TS_OP_floordiv, x, num(l, i)); }
-static TsTileType tile2(TsDtype d, int64_t m, int64_t n) {
-  return ts_tile_type(d, 2, (int64_t[]){m, n});
-}
 static TsTileType rows_type(Lower *l) { return ts_tile_vector(l->wide, l->rows); }
-static V full(Lower *l, double v, TsTileType t) { return ts_tile_const(&l->b, v, &t); }
-static V choose(Lower *l, V c, V x, V y) { return ts_tile_op3(&l->b, TS_OP_where, c, x, y); }
-static V wide(Lower *l, V x) { return ts_tile_cast(&l->b, x, l->wide); }
-
-/* A number for each row over a tile of n columns. */
-static V over(Lower *l, V x, int64_t n) {
-  if (!x) return NULL;
-  TsTileType t = tile2((TsDtype)x->type.dtype, l->rows, n);
-  return ts_tile_broadcast(&l->b, x, &t, (int64_t[]){0});
-}
-
-static V reduced(Lower *l, int op, V x) {
-  TsTileType t = rows_type(l);
-  TsAttr axis = {.type = TS_ATTR_int, .i = 1};
-  return x ? ts_tile_emit1(&l->b, op, 1, &x, &axis, &t) : NULL;
-}
-
-static V product(Lower *l, V a, V b, V acc) {
-  V in[3] = {a, b, acc};
-  TsAttr unit = {.type = TS_ATTR_none};
-  return a && b && acc ? ts_tile_emit1(&l->b, TS_TILE_mma, 3, in, &unit, &acc->type) : NULL;
-}
+static V wide(Lower *l, V x) { return ts_tile_cast(l->b, x, l->wide); }
 
 static V load(Lower *l, V m, V b, V h, V row, int64_t nrow, int64_t of, int64_t ncol) {
-  V at[4] = {b, h, row, num(l, 0)};
+  V at[4] = {b, h, row, num(l->b, 0)};
   TsTileType t = tile2(l->dtype, nrow, ncol);
   TsTileAccess a = {.edge = of % KEYS != 0 || of % nrow != 0};
-  return ts_tile_load(&l->b, m, at, &t, &a);
+  return ts_tile_load(l->b, m, at, &t, &a);
 }
 
 /* x scale + 0, as the result has it. */
 static void store(Lower *l, V m, V b, V h, V row, int64_t of, V x, double scale) {
   if (!x) return;
-  V at[4] = {b, h, row, num(l, 0)};
+  V at[4] = {b, h, row, num(l->b, 0)};
   TsTileAccess a = {.edge = of % x->type.dim[0] != 0};
-  if (scale != 1) x = op2(l, TS_OP_mul, x, full(l, scale, x->type));
-  x = op2(l, TS_OP_add, x, full(l, 0, x->type));
-  ts_tile_store(&l->b, m, at, ts_tile_cast(&l->b, x, l->dtype), &a);
+  ts_tile_store(l->b, m, at, ts_tile_cast(l->b, ended(l->b, x, scale), l->dtype), &a);
 }
 
 /* ---- the first phase */
@@ -103,7 +73,7 @@ static int64_t blocks(const Lower *l) { return (l->t + KEYS - 1) / KEYS; }
 
 static V scratch(Lower *l, int rank, const int64_t *dim) {
   TsTileType t = ts_tile_type(l->wide, rank, dim);
-  return ts_tile_alloc(&l->b, TS_SPACE_scratch, &t);
+  return ts_tile_alloc(l->b, TS_SPACE_scratch, &t);
 }
 
 static void put_scratch(Lower *l) {
@@ -117,29 +87,29 @@ static void put_scratch(Lower *l) {
 
 /* A group of keys a round, those behind the last block's end too: they are zeros. */
 static void turn(Lower *l, V from, V to, const V *at, int64_t width) {
-  V row = times(l, at[2], GROUP);
-  V x = ts_tile_transposed(&l->b, load(l, from, at[0], at[1], row, GROUP, l->t, width));
-  V col = op2(l, TS_OP_mod, row, num(l, KEYS));
-  V place[5] = {at[0], at[1], by(l, row, KEYS), num(l, 0), col};
-  ts_tile_store(&l->b, to, place, wide(l, x), NULL);
+  V row = times(l->b, at[2], GROUP);
+  V x = ts_tile_transposed(l->b, load(l, from, at[0], at[1], row, GROUP, l->t, width));
+  V col = op2(l->b, TS_OP_mod, row, num(l->b, KEYS));
+  V place[5] = {at[0], at[1], by(l->b, row, KEYS), num(l->b, 0), col};
+  ts_tile_store(l->b, to, place, wide(l, x), NULL);
 }
 
 static void pack(Lower *l) {
   V at[3];
-  TsTileLoop r = ts_sched_attention_rounds(&l->b, l->kv_heads, blocks(l) * (KEYS / GROUP), at);
+  TsTileLoop r = ts_sched_attention_rounds(l->b, l->kv_heads, blocks(l) * (KEYS / GROUP), at);
   turn(l, l->in[1], l->turned_k, at, l->d);
   turn(l, l->in[2], l->turned_v, at, l->dv);
-  ts_tile_for_end(&l->b, &r, NULL, NULL);
+  ts_tile_for_end(l->b, &r, NULL, NULL);
 }
 
 /* ---- what rows see */
 /* For each row, its position among the keys, less the first key, plus i. */
 static V position(Lower *l, const Pair *p, int64_t i) {
   TsTileType t = ts_tile_vector(TS_DT_i32, l->rows);
-  V at = op2(l, TS_OP_sub, plus(l, p->row, l->place + i), p->key);
-  V lane = ts_tile_emit1(&l->b, TS_TILE_iota, 0, NULL, NULL, &t);
-  at = ts_tile_broadcast(&l->b, ts_tile_cast(&l->b, at, TS_DT_i32), &t, NULL);
-  return op2(l, TS_OP_add, lane, at);
+  V at = op2(l->b, TS_OP_sub, plus(l->b, p->row, l->place + i), p->key);
+  V lane = ts_tile_emit1(l->b, TS_TILE_iota, 0, NULL, NULL, &t);
+  at = ts_tile_broadcast(l->b, ts_tile_cast(l->b, at, TS_DT_i32), &t, NULL);
+  return op2(l->b, TS_OP_add, lane, at);
 }
 
 static void set_sight(Lower *l, Pair *p) {
@@ -147,9 +117,9 @@ static void set_sight(Lower *l, Pair *p) {
   p->lo = p->hi = NULL;
   if (l->causal) p->hi = position(l, p, 1);
   if (l->t % KEYS) {
-    V left = ts_tile_cast(&l->b, op2(l, TS_OP_sub, num(l, l->t), p->key), TS_DT_i32);
-    left = ts_tile_broadcast(&l->b, left, &t, NULL);
-    p->hi = p->hi ? op2(l, TS_OP_minimum, p->hi, left) : left;
+    V left = ts_tile_cast(l->b, op2(l->b, TS_OP_sub, num(l->b, l->t), p->key), TS_DT_i32);
+    left = ts_tile_broadcast(l->b, left, &t, NULL);
+    p->hi = p->hi ? op2(l->b, TS_OP_minimum, p->hi, left) : left;
   }
   if (l->window) p->lo = position(l, p, 1 - l->window);
 }
@@ -158,122 +128,122 @@ static void set_sight(Lower *l, Pair *p) {
 static V seen(Lower *l, const Pair *p, int64_t n) {
   TsTileType t = tile2(TS_DT_i32, l->rows, n);
   TsAttr axis = {.type = TS_ATTR_int, .i = 1};
-  V key = p->lo || p->hi ? ts_tile_emit1(&l->b, TS_TILE_iota, 0, NULL, &axis, &t) : NULL;
-  V below = p->hi ? op2(l, TS_OP_lt, key, over(l, p->hi, n)) : NULL;
-  V from = p->lo ? op2(l, TS_OP_ge, key, over(l, p->lo, n)) : NULL;
-  return below && from ? op2(l, TS_OP_logical_and, below, from) : below ? below : from;
+  V key = p->lo || p->hi ? ts_tile_emit1(l->b, TS_TILE_iota, 0, NULL, &axis, &t) : NULL;
+  V below = p->hi ? op2(l->b, TS_OP_lt, key, over(l->b, p->hi, n)) : NULL;
+  V from = p->lo ? op2(l->b, TS_OP_ge, key, over(l->b, p->lo, n)) : NULL;
+  return below && from ? op2(l->b, TS_OP_logical_and, below, from) : below ? below : from;
 }
 
 /* Rows that see something of the group, over n columns. */
 static V taking_part(Lower *l, const Pair *p, int64_t n) {
   TsTileType t = ts_tile_vector(TS_DT_i32, l->rows);
-  V zero = full(l, 0, t), end = full(l, GROUP, t);
-  V hi = p->hi ? op2(l, TS_OP_minimum, p->hi, end) : end;
-  V lo = p->lo ? op2(l, TS_OP_maximum, p->lo, zero) : zero;
-  return over(l, op2(l, TS_OP_lt, lo, hi), n);
+  V zero = full(l->b, 0, t), end = full(l->b, GROUP, t);
+  V hi = p->hi ? op2(l->b, TS_OP_minimum, p->hi, end) : end;
+  V lo = p->lo ? op2(l->b, TS_OP_maximum, p->lo, zero) : zero;
+  return over(l->b, op2(l->b, TS_OP_lt, lo, hi), n);
 }
 
 /* Groups, or blocks, of n keys that a block of rows sees: [*lo, *hi). */
 static void keys_seen(Lower *l, const Pair *p, int64_t n, V *lo, V *hi) {
-  *lo = num(l, 0), *hi = num(l, (l->t + n - 1) / n);
+  *lo = num(l->b, 0), *hi = num(l->b, (l->t + n - 1) / n);
   if (l->window) {
-    V first = by(l, plus(l, p->row, l->place - l->window + 1), n);
-    *lo = op2(l, TS_OP_maximum, *lo, first);
+    V first = by(l->b, plus(l->b, p->row, l->place - l->window + 1), n);
+    *lo = op2(l->b, TS_OP_maximum, *lo, first);
   }
   if (!l->causal) return;
-  V end = plus(l, by(l, plus(l, p->row, l->place + l->rows - 1), n), 1);
-  *hi = op2(l, TS_OP_maximum, op2(l, TS_OP_minimum, *hi, end), num(l, 0));
+  V end = plus(l->b, by(l->b, plus(l->b, p->row, l->place + l->rows - 1), n), 1);
+  *hi = op2(l->b, TS_OP_maximum, op2(l->b, TS_OP_minimum, *hi, end), num(l->b, 0));
 }
 
 /* Blocks of rows that see a group of keys. */
 static void rows_seeing(Lower *l, const Pair *p, V *lo, V *hi) {
-  *lo = num(l, 0), *hi = num(l, (l->s + l->rows - 1) / l->rows);
-  if (l->causal) *lo = op2(l, TS_OP_maximum, *lo, by(l, plus(l, p->key, -l->place), l->rows));
+  *lo = num(l->b, 0), *hi = num(l->b, (l->s + l->rows - 1) / l->rows);
+  if (l->causal)
+    *lo = op2(l->b, TS_OP_maximum, *lo, by(l->b, plus(l->b, p->key, -l->place), l->rows));
   if (!l->window) return;
-  V last = plus(l, p->key, GROUP - 1 - l->place + l->window - 1);
-  *hi = op2(l, TS_OP_minimum, *hi, plus(l, by(l, last, l->rows), 1));
+  V last = plus(l->b, p->key, GROUP - 1 - l->place + l->window - 1);
+  *hi = op2(l->b, TS_OP_minimum, *hi, plus(l->b, by(l->b, last, l->rows), 1));
 }
 
 /* ---- scores */
 /* The n keys from p->key on, of memory with blocks of [width, 128]. */
 static V load_turned(Lower *l, V m, const Pair *p, int64_t width, int64_t n) {
-  V col = n == KEYS ? num(l, 0) : op2(l, TS_OP_mod, p->key, num(l, KEYS));
-  V at[5] = {p->b, p->kv, by(l, p->key, KEYS), num(l, 0), col};
+  V col = n == KEYS ? num(l->b, 0) : op2(l->b, TS_OP_mod, p->key, num(l->b, KEYS));
+  V at[5] = {p->b, p->kv, by(l->b, p->key, KEYS), num(l->b, 0), col};
   TsTileType t = tile2(l->wide, width, n);
-  return ts_tile_load(&l->b, m, at, &t, NULL);
+  return ts_tile_load(l->b, m, at, &t, NULL);
 }
 
 static V scores(Lower *l, const Pair *p, int64_t n) {
   TsTileType t = tile2(l->wide, l->rows, n);
-  V x = product(l, p->q, load_turned(l, l->turned_k, p, l->d, n), full(l, 0, t));
+  V x = product(l->b, NULL, p->q, load_turned(l, l->turned_k, p, l->d, n), full(l->b, 0, t));
   if (!x) return NULL;
   TsMaskBlock at = {.b = p->b, .h = p->h, .query = p->row, .key = p->key};
   at.queries = l->rows, at.keys = n;
-  x = op2(l, TS_OP_mul, x, full(l, l->scale, t));
-  return ts_attention_mask_apply(&l->mask, &l->b, &at, x);
+  x = op2(l->b, TS_OP_mul, x, full(l->b, l->scale, t));
+  return ts_attention_mask_apply(&l->mask, l->b, &at, x);
 }
 
 /* p and dt of the rows and a group of keys. */
 static void slopes(Lower *l, const Pair *p, V *prob, V *dt) {
   TsTileType t = tile2(l->wide, l->rows, GROUP);
-  V x = scores(l, p, GROUP), see = seen(l, p, GROUP), zero = full(l, 0, t);
-  V e = ts_tile_op1(&l->b, TS_OP_exp, op2(l, TS_OP_sub, x, over(l, p->u, GROUP)));
-  e = op2(l, TS_OP_mul, e, over(l, p->r, GROUP));
-  V dp = product(l, p->g, load_turned(l, l->turned_v, p, l->dv, GROUP), full(l, 0, t));
-  *dt = op2(l, TS_OP_mul, e, op2(l, TS_OP_sub, dp, over(l, p->delta, GROUP)));
+  V x = scores(l, p, GROUP), see = seen(l, p, GROUP), zero = full(l->b, 0, t);
+  V e = exp_of(l->b, x, over(l->b, p->u, GROUP));
+  e = op2(l->b, TS_OP_mul, e, over(l->b, p->r, GROUP));
+  V dp =
+      product(l->b, NULL, p->g, load_turned(l, l->turned_v, p, l->dv, GROUP), full(l->b, 0, t));
+  *dt = op2(l->b, TS_OP_mul, e, op2(l->b, TS_OP_sub, dp, over(l->b, p->delta, GROUP)));
   /* Of a row whose sum is 0 both are zeros, whatever delta is. */
-  V some = over(l, op2(l, TS_OP_ne, p->r, full(l, 0, rows_type(l))), GROUP);
-  see = see ? op2(l, TS_OP_logical_and, see, some) : some;
-  *prob = choose(l, see, e, zero), *dt = choose(l, see, *dt, zero);
+  V some = over(l->b, op2(l->b, TS_OP_ne, p->r, full(l->b, 0, rows_type(l))), GROUP);
+  see = see ? op2(l->b, TS_OP_logical_and, see, some) : some;
+  *prob = choose(l->b, see, e, zero), *dt = choose(l->b, see, *dt, zero);
 }
 
 /* ---- the second phase */
-static V base_of(Lower *l, V m) {
-  V none = op2(l, TS_OP_eq, m, full(l, -INFINITY, rows_type(l)));
-  return choose(l, none, full(l, 0, rows_type(l)), m);
-}
 
 /* The sink of the head as one key more: state is maximum and sum. Its probability is e /
  * sum. */
 static V add_sink(Lower *l, const Pair *p, V *state) {
   TsTileType one = ts_tile_scalar((TsDtype)l->sink->type.dtype), row = rows_type(l);
-  V x = wide(l, ts_tile_load(&l->b, l->sink, &p->h, &one, NULL));
-  x = x ? ts_tile_broadcast(&l->b, x, &row, NULL) : NULL;
-  V m = op2(l, TS_OP_maximum, state[0], x), base = base_of(l, m);
-  V r = ts_tile_op1(&l->b, TS_OP_exp, op2(l, TS_OP_sub, state[0], base));
-  V e = ts_tile_op1(&l->b, TS_OP_exp, op2(l, TS_OP_sub, x, base));
+  V x = wide(l, ts_tile_load(l->b, l->sink, &p->h, &one, NULL));
+  x = x ? ts_tile_broadcast(l->b, x, &row, NULL) : NULL;
+  V m = op2(l->b, TS_OP_maximum, state[0], x), base = base_of(l->b, m);
+  V r = exp_of(l->b, state[0], base);
+  V e = exp_of(l->b, x, base);
   state[0] = m;
-  state[1] = op2(l, TS_OP_add, op2(l, TS_OP_mul, state[1], r), e);
+  state[1] = op2(l->b, TS_OP_add, op2(l->b, TS_OP_mul, state[1], r), e);
   return e;
 }
 
 static void keep_sink(Lower *l, const Pair *p, V e) {
-  V at[3] = {p->h, p->b, p->row}, own = op2(l, TS_OP_mul, e, p->r);
+  V at[3] = {p->h, p->b, p->row}, own = op2(l->b, TS_OP_mul, e, p->r);
   TsTileAccess a = {.edge = l->s % l->rows != 0};
-  own = op2(l, TS_OP_mul, ts_tile_op1(&l->b, TS_OP_neg, own), p->delta);
-  ts_tile_store(&l->b, l->sinks, at, own, &a);
+  own = op2(l->b, TS_OP_mul, ts_tile_op1(l->b, TS_OP_neg, own), p->delta);
+  ts_tile_store(l->b, l->sinks, at, own, &a);
 }
 
 static void statistics(Lower *l, Pair *p) {
   TsTileType row = rows_type(l);
-  V state[2] = {full(l, -INFINITY, row), full(l, 0, row)}, lo, hi;
+  V state[2] = {full(l->b, -INFINITY, row), full(l->b, 0, row)}, lo, hi;
   keys_seen(l, p, KEYS, &lo, &hi);
-  TsTileLoop j = ts_tile_for(&l->b, lo, hi, 1, false, 2, state);
+  TsTileLoop j = ts_tile_for(l->b, lo, hi, 1, false, 2, state);
   if (!j.carry) return;
-  p->key = times(l, j.i, KEYS);
+  p->key = times(l->b, j.i, KEYS);
   set_sight(l, p);
   V x = scores(l, p, KEYS), see = seen(l, p, KEYS);
-  if (x && see) x = choose(l, see, x, full(l, -INFINITY, x->type));
-  V m = op2(l, TS_OP_maximum, j.carry[0], reduced(l, TS_TILE_max, x)), base = base_of(l, m);
-  V alpha = ts_tile_op1(&l->b, TS_OP_exp, op2(l, TS_OP_sub, j.carry[0], base));
-  V e = ts_tile_op1(&l->b, TS_OP_exp, op2(l, TS_OP_sub, x, over(l, base, KEYS)));
-  V sum = op2(l, TS_OP_mul, j.carry[1], alpha);
-  V next[2] = {m, op2(l, TS_OP_add, sum, reduced(l, TS_TILE_sum, e))};
-  ts_tile_for_end(&l->b, &j, next, state);
+  if (x && see) x = choose(l->b, see, x, full(l->b, -INFINITY, x->type));
+  V m = op2(l->b, TS_OP_maximum, j.carry[0], reduced(l->b, TS_TILE_max, x)),
+    base = base_of(l->b, m);
+  V alpha = exp_of(l->b, j.carry[0], base);
+  V e = exp_of(l->b, x, over(l->b, base, KEYS));
+  V sum = op2(l->b, TS_OP_mul, j.carry[1], alpha);
+  V next[2] = {m, op2(l->b, TS_OP_add, sum, reduced(l->b, TS_TILE_sum, e))};
+  ts_tile_for_end(l->b, &j, next, state);
   V sunk = l->sink ? add_sink(l, p, state) : NULL;
-  p->u = base_of(l, state[0]);
-  V none = op2(l, TS_OP_eq, state[1], full(l, 0, row));
-  p->r = choose(l, none, full(l, 0, row), op2(l, TS_OP_div, full(l, 1, row), state[1]));
+  p->u = base_of(l->b, state[0]);
+  V none = op2(l->b, TS_OP_eq, state[1], full(l->b, 0, row));
+  p->r = choose(l->b, none, full(l->b, 0, row),
+                op2(l->b, TS_OP_div, full(l->b, 1, row), state[1]));
   if (sunk) keep_sink(l, p, sunk);
 }
 
@@ -281,7 +251,7 @@ static void keep(Lower *l, const Pair *p) {
   V at[3] = {p->b, p->h, p->row}, list[3] = {p->u, p->r, p->delta};
   V to[3] = {l->u, l->r, l->delta};
   TsTileAccess a = {.edge = l->s % l->rows != 0};
-  for (int i = 0; i < 3; i++) ts_tile_store(&l->b, to[i], at, list[i], &a);
+  for (int i = 0; i < 3; i++) ts_tile_store(l->b, to[i], at, list[i], &a);
 }
 
 static void load_rows(Lower *l, Pair *p) {
@@ -292,49 +262,49 @@ static void load_rows(Lower *l, Pair *p) {
 /* The gradient of scores of a group, or zeros. */
 static void store_scores(Lower *l, const Pair *p, V group, V dt) {
   TsTileType t = tile2(l->dtype, l->rows, GROUP);
-  V at[4] = {p->b, p->h, p->row, times(l, group, GROUP)};
+  V at[4] = {p->b, p->h, p->row, times(l->b, group, GROUP)};
   TsTileAccess a = {.edge = l->s % l->rows || l->t % GROUP};
-  V x = dt ? ts_tile_cast(&l->b, dt, l->dtype) : full(l, 0, t);
-  ts_tile_store(&l->b, l->scores, at, x, &a);
+  V x = dt ? ts_tile_cast(l->b, dt, l->dtype) : full(l->b, 0, t);
+  ts_tile_store(l->b, l->scores, at, x, &a);
 }
 
 static void zero_scores(Lower *l, const Pair *p, V lo, V hi) {
-  TsTileLoop j = ts_tile_for(&l->b, lo, hi, 1, false, 0, NULL);
+  TsTileLoop j = ts_tile_for(l->b, lo, hi, 1, false, 0, NULL);
   store_scores(l, p, j.i, NULL);
-  ts_tile_for_end(&l->b, &j, NULL, NULL);
+  ts_tile_for_end(l->b, &j, NULL, NULL);
 }
 
 static void of_queries(Lower *l) {
   V at[3], prob, dt, dq = NULL, lo, hi;
   int64_t group = l->heads / l->kv_heads;
-  TsTileLoop r = ts_sched_attention_rounds(&l->b, l->heads, (l->s + l->rows - 1) / l->rows, at);
-  Pair p = {.b = at[0], .h = at[1], .kv = at[1], .row = times(l, at[2], l->rows)};
-  if (group > 1) p.kv = by(l, at[1], group);
+  TsTileLoop r = ts_sched_attention_rounds(l->b, l->heads, (l->s + l->rows - 1) / l->rows, at);
+  Pair p = {.b = at[0], .h = at[1], .kv = at[1], .row = times(l->b, at[2], l->rows)};
+  if (group > 1) p.kv = by(l->b, at[1], group);
   load_rows(l, &p);
   V out = wide(l, load(l, l->in[3], p.b, p.h, p.row, l->rows, l->s, l->dv));
-  p.delta = reduced(l, TS_TILE_sum, op2(l, TS_OP_mul, p.g, out));
+  p.delta = reduced(l->b, TS_TILE_sum, op2(l->b, TS_OP_mul, p.g, out));
   statistics(l, &p);
   keep(l, &p);
-  V start = full(l, 0, tile2(l->wide, l->rows, l->d));
+  V start = full(l->b, 0, tile2(l->wide, l->rows, l->d));
   keys_seen(l, &p, GROUP, &lo, &hi);
   if (l->scores &&
       l->window) /* windows may end before the first key, and begin behind the last */
-    zero_scores(l, &p, num(l, 0),
-                op2(l, TS_OP_minimum, lo, num(l, (l->t + GROUP - 1) / GROUP)));
+    zero_scores(l, &p, num(l->b, 0),
+                op2(l->b, TS_OP_minimum, lo, num(l->b, (l->t + GROUP - 1) / GROUP)));
   if (l->scores && l->causal)
-    zero_scores(l, &p, op2(l, TS_OP_maximum, lo, hi), num(l, (l->t + GROUP - 1) / GROUP));
-  TsTileLoop j = ts_tile_for(&l->b, lo, hi, 1, false, 1, &start);
+    zero_scores(l, &p, op2(l->b, TS_OP_maximum, lo, hi), num(l->b, (l->t + GROUP - 1) / GROUP));
+  TsTileLoop j = ts_tile_for(l->b, lo, hi, 1, false, 1, &start);
   if (!j.carry) return;
-  p.key = times(l, j.i, GROUP);
+  p.key = times(l->b, j.i, GROUP);
   set_sight(l, &p);
   slopes(l, &p, &prob, &dt);
   if (l->scores && dt) store_scores(l, &p, j.i, dt);
   V k = wide(l, load(l, l->in[1], p.b, p.kv, p.key, GROUP, l->t, l->d));
-  V next = product(l, dt, k, j.carry[0]);
-  if (l->apart) next = choose(l, taking_part(l, &p, l->d), next, j.carry[0]);
-  ts_tile_for_end(&l->b, &j, &next, &dq);
+  V next = product(l->b, NULL, dt, k, j.carry[0]);
+  if (l->apart) next = choose(l->b, taking_part(l, &p, l->d), next, j.carry[0]);
+  ts_tile_for_end(l->b, &j, &next, &dq);
   store(l, l->out[0], p.b, p.h, p.row, l->s, dq, l->scale);
-  ts_tile_for_end(&l->b, &r, NULL, NULL);
+  ts_tile_for_end(l->b, &r, NULL, NULL);
 }
 
 /* ---- the third phase */
@@ -342,23 +312,23 @@ static V load_numbers(Lower *l, V m, const Pair *p) {
   V at[3] = {p->b, p->h, p->row};
   TsTileType t = rows_type(l);
   TsTileAccess a = {.edge = l->s % l->rows != 0};
-  return ts_tile_load(&l->b, m, at, &t, &a);
+  return ts_tile_load(l->b, m, at, &t, &a);
 }
 
 static void of_keys(Lower *l) {
   V at[3], sums[2], prob, dt, lo, hi;
   int64_t group = l->heads / l->kv_heads;
-  TsTileLoop r = ts_sched_attention_rounds(&l->b, l->kv_heads, (l->t + GROUP - 1) / GROUP, at);
-  Pair p = {.b = at[0], .kv = at[1], .key = times(l, at[2], GROUP)};
-  sums[0] = full(l, 0, tile2(l->wide, GROUP, l->d));
-  sums[1] = full(l, 0, tile2(l->wide, GROUP, l->dv));
+  TsTileLoop r = ts_sched_attention_rounds(l->b, l->kv_heads, (l->t + GROUP - 1) / GROUP, at);
+  Pair p = {.b = at[0], .kv = at[1], .key = times(l->b, at[2], GROUP)};
+  sums[0] = full(l->b, 0, tile2(l->wide, GROUP, l->d));
+  sums[1] = full(l->b, 0, tile2(l->wide, GROUP, l->dv));
   rows_seeing(l, &p, &lo, &hi);
-  TsTileLoop h = ts_tile_for(&l->b, num(l, 0), num(l, group), 1, false, 2, sums);
+  TsTileLoop h = ts_tile_for(l->b, num(l->b, 0), num(l->b, group), 1, false, 2, sums);
   if (!h.carry) return;
-  p.h = group > 1 ? op2(l, TS_OP_add, times(l, at[1], group), h.i) : at[1];
-  TsTileLoop j = ts_tile_for(&l->b, lo, hi, 1, false, 2, h.carry);
+  p.h = group > 1 ? op2(l->b, TS_OP_add, times(l->b, at[1], group), h.i) : at[1];
+  TsTileLoop j = ts_tile_for(l->b, lo, hi, 1, false, 2, h.carry);
   if (!j.carry) return;
-  p.row = times(l, j.i, l->rows);
+  p.row = times(l->b, j.i, l->rows);
   set_sight(l, &p);
   load_rows(l, &p);
   p.u = load_numbers(l, l->u, &p), p.r = load_numbers(l, l->r, &p);
@@ -366,16 +336,16 @@ static void of_keys(Lower *l) {
   slopes(l, &p, &prob, &dt);
   V q = p.q, g = p.g;
   if (l->apart && q && g) {
-    q = choose(l, taking_part(l, &p, l->d), q, full(l, 0, q->type));
-    g = choose(l, taking_part(l, &p, l->dv), g, full(l, 0, g->type));
+    q = choose(l->b, taking_part(l, &p, l->d), q, full(l->b, 0, q->type));
+    g = choose(l->b, taking_part(l, &p, l->dv), g, full(l->b, 0, g->type));
   }
-  V next[2] = {product(l, ts_tile_transposed(&l->b, dt), q, j.carry[0]),
-               product(l, ts_tile_transposed(&l->b, prob), g, j.carry[1])};
-  ts_tile_for_end(&l->b, &j, next, sums);
-  ts_tile_for_end(&l->b, &h, sums, sums);
+  V next[2] = {product(l->b, NULL, ts_tile_transposed(l->b, dt), q, j.carry[0]),
+               product(l->b, NULL, ts_tile_transposed(l->b, prob), g, j.carry[1])};
+  ts_tile_for_end(l->b, &j, next, sums);
+  ts_tile_for_end(l->b, &h, sums, sums);
   store(l, l->out[1], p.b, p.kv, p.key, l->t, sums[0], l->scale);
   store(l, l->out[2], p.b, p.kv, p.key, l->t, sums[1], 1);
-  ts_tile_for_end(&l->b, &r, NULL, NULL);
+  ts_tile_for_end(l->b, &r, NULL, NULL);
 }
 
 /* ---- the fourth phase: over all queries of a head */
@@ -385,14 +355,14 @@ static void of_sinks(Lower *l) {
   TsTileType row = ts_tile_vector(l->wide, n), one = ts_tile_scalar(l->wide);
   TsAttr axis = {.type = TS_ATTR_int};
   all.space = TS_SPACE_scratch;
-  TsTileLoop h = ts_tile_for(&l->b, num(l, 0), num(l, l->heads), 1, true, 0, NULL);
-  V lines = ts_tile_emit1(&l->b, TS_TILE_view, 1, &l->sinks, NULL, &all);
-  V x = ts_tile_load(&l->b, lines, (V[]){h.i, num(l, 0)}, &row, NULL);
-  V sum = x ? ts_tile_emit1(&l->b, TS_TILE_sum, 1, &x, &axis, &one) : NULL;
+  TsTileLoop h = ts_tile_for(l->b, num(l->b, 0), num(l->b, l->heads), 1, true, 0, NULL);
+  V lines = ts_tile_emit1(l->b, TS_TILE_view, 1, &l->sinks, NULL, &all);
+  V x = ts_tile_load(l->b, lines, (V[]){h.i, num(l->b, 0)}, &row, NULL);
+  V sum = x ? ts_tile_emit1(l->b, TS_TILE_sum, 1, &x, &axis, &one) : NULL;
   if (sum)
-    ts_tile_store(&l->b, l->dsink, &h.i,
-                  ts_tile_cast(&l->b, sum, (TsDtype)l->dsink->type.dtype), NULL);
-  ts_tile_for_end(&l->b, &h, NULL, NULL);
+    ts_tile_store(l->b, l->dsink, &h.i, ts_tile_cast(l->b, sum, (TsDtype)l->dsink->type.dtype),
+                  NULL);
+  ts_tile_for_end(l->b, &h, NULL, NULL);
 }
 
 static V heads_param(Lower *l, TsVal v, const char *name, TsLayoutFn *layout, void *arg,
@@ -444,7 +414,7 @@ static void read_node(Lower *l, const TsNode *n) {
   l->dv = n->in[2]->meta.dim[nd - 1];
   l->dtype = (TsDtype)q->dtype, l->wide = (TsDtype)ts_dtypes[q->dtype].accum;
   l->causal = n->attr[0].i;
-  l->window = n->attr[1].type == TS_ATTR_int ? n->attr[1].i : 0;
+  l->window = ts_sched_attention_window(n);
   l->scale = n->attr[2].type == TS_ATTR_f ? n->attr[2].f : 1 / sqrt((double)l->d);
   if (l->wide == TS_DT_f32) l->scale = (double)(float)l->scale;
   l->place = n->attr[4].i ? 0 : l->t - l->s;
@@ -469,8 +439,9 @@ int ts_lower_attention_grad_any(const TsSched *s, const TsGroup *group, TsLayout
   put_scores(&l);
   TsVal dsink = n->in[4] ? (TsVal)(uintptr_t)&n->out[n->nout - 1] : NULL;
   if (dsink) l.dsink = heads_param(&l, dsink, "dsink", NULL, NULL, true);
-  l.b = ts_tile_build(l.k);
-  l.b.line = ts_tile_place(l.k, ts_graph_where(n));
+  TsTileBuild b = ts_tile_build(l.k);
+  l.b = &b;
+  b.line = ts_tile_place(l.k, ts_graph_where(n));
   put_scratch(&l);
   pack(&l);
   of_queries(&l);

@@ -26,6 +26,7 @@
 #include "ir/lower/attention_mask.h"
 #include "ir/lower/row.h"
 #include "ir/sched/attention.h"
+#include "ir/sched/attention_forms.h"
 
 typedef TsTileVal V;
 
@@ -43,7 +44,7 @@ enum {
 typedef struct Lower {
   const TsNode *n;
   TsTile *k;
-  TsTileBuild b;
+  TsTileBuild *b;
   int64_t batch, heads, kv_heads, s, t, d, dv, window;
   int64_t own, step; /* of a phase: rows of a round, and of what goes by, queries or keys */
   bool wide, causal;
@@ -59,47 +60,11 @@ typedef struct Lower {
 } Lower;
 
 /* ---- short forms */
-static V num(Lower *l, int64_t i) { return ts_tile_index(&l->b, i); }
-static V op2(Lower *l, int op, V x, V y) { return ts_tile_op2(&l->b, op, x, y); }
-static V times(Lower *l, V x, int64_t i) { return op2(l, TS_OP_mul, x, num(l, i)); }
-static V plus(Lower *l, V x, int64_t i) { return i ? op2(l, TS_OP_add, x, num(l, i)) : x; }
-static V full(Lower *l, double value, TsTileType t) { return ts_tile_const(&l->b, value, &t); }
-static TsTileType tile2(TsDtype d, int64_t m, int64_t n) {
-  return ts_tile_type(d, 2, (int64_t[]){m, n});
-}
-static V choose(Lower *l, V cond, V x, V y) {
-  return ts_tile_op3(&l->b, TS_OP_where, cond, x, y);
-}
-
-/* A number for each row (axis 0) or column over the shape of `like`. */
-static V over(Lower *l, V x, const TsTileType *like, int64_t axis) {
-  TsTileType t = *like;
-  if (!x) return NULL;
-  t.dtype = x->type.dtype;
-  return ts_tile_broadcast(&l->b, x, &t, &axis);
-}
-
-static V reduced(Lower *l, int op, V x) {
-  TsAttr axis = {.type = TS_ATTR_int, .i = 1};
-  TsTileType t = ts_tile_vector(TS_DT_f32, x ? x->type.dim[0] : 0);
-  return x ? ts_tile_emit1(&l->b, op, 1, &x, &axis, &t) : NULL;
-}
-
-static V product(Lower *l, V a, V b, V acc) {
-  V in[3] = {a, b, acc};
-  TsAttr unit = {.type = TS_ATTR_str, .str = l->unit};
-  return a && b && acc ? ts_tile_emit1(&l->b, TS_TILE_mma, 3, in, &unit, &acc->type) : NULL;
-}
-
-static V exp_of(Lower *l, V x, V base) {
-  return ts_tile_op1(&l->b, TS_OP_exp, op2(l, TS_OP_sub, x, base));
-}
-
-static V narrow(Lower *l, V x) { return ts_tile_cast(&l->b, x, l->dtype); }
+static V narrow(Lower *l, V x) { return ts_tile_cast(l->b, x, l->dtype); }
 
 static V iota(Lower *l, int64_t axis, TsTileType t) {
   TsAttr a = {.type = TS_ATTR_int, .i = axis};
-  return ts_tile_emit1(&l->b, TS_TILE_iota, 0, NULL, &a, &t);
+  return ts_tile_emit1(l->b, TS_TILE_iota, 0, NULL, &a, &t);
 }
 
 /* ---- memory */
@@ -109,7 +74,7 @@ static void put_scratch(Lower *l) {
   int64_t dim[] = {ts_tile_dim(0), l->heads, blocks(l->s, OWN) * OWN};
   TsTileType t = ts_tile_type(TS_DT_f32, 3, dim);
   V *list[3] = {&l->u, &l->r, &l->delta};
-  for (int i = 0; i < 3; i++) *list[i] = ts_tile_alloc(&l->b, TS_SPACE_scratch, &t);
+  for (int i = 0; i < 3; i++) *list[i] = ts_tile_alloc(l->b, TS_SPACE_scratch, &t);
 }
 
 /* In front of what is written. */
@@ -144,11 +109,11 @@ static void put_all_slopes(Lower *l) {
 
 /* Behind the last row are zeros. */
 static V load(Lower *l, V m, V h, V row, int64_t nrow, int64_t ncol) {
-  V at[4] = {l->at_b, h, row, num(l, 0)};
+  V at[4] = {l->at_b, h, row, num(l->b, 0)};
   bool keys = m == l->in[1] || m == l->in[2];
   TsTileType t = tile2(l->dtype, nrow, ncol);
   TsTileAccess a = {.edge = keys ? l->t % nrow != 0 : l->s % (nrow == SUMS ? OWN : nrow) != 0};
-  return ts_tile_load(&l->b, m, at, &t, &a);
+  return ts_tile_load(l->b, m, at, &t, &a);
 }
 
 static V load_queries(Lower *l, V row, int64_t n) {
@@ -167,22 +132,19 @@ static V load_values(Lower *l, V key, int64_t n) {
 static V load_numbers(Lower *l, V m, V row, int64_t n) {
   V at[3] = {l->at_b, l->at_h, row};
   TsTileType t = ts_tile_vector(TS_DT_f32, n);
-  return ts_tile_load(&l->b, m, at, &t, NULL);
+  return ts_tile_load(l->b, m, at, &t, NULL);
 }
 
 static void store_numbers(Lower *l, V m, V row, V x) {
   V at[3] = {l->at_b, l->at_h, row};
-  if (x) ts_tile_store(&l->b, m, at, x, NULL);
+  if (x) ts_tile_store(l->b, m, at, x, NULL);
 }
 
 /* x scale + 0 */
 static void store(Lower *l, V m, V h, V row, V x, double scale) {
-  V at[4] = {l->at_b, h, row, num(l, 0)};
+  V at[4] = {l->at_b, h, row, num(l->b, 0)};
   TsTileAccess a = {.edge = (m == l->out[0] ? l->s : l->t) % l->own != 0};
-  if (!x) return;
-  if (scale != 1) x = op2(l, TS_OP_mul, x, full(l, scale, x->type));
-  x = narrow(l, op2(l, TS_OP_add, x, full(l, 0, x->type)));
-  ts_tile_store(&l->b, m, at, x, &a);
+  ts_tile_store(l->b, m, at, narrow(l, ended(l->b, x, scale)), &a);
 }
 
 /* ---- what is seen */
@@ -194,22 +156,22 @@ typedef struct Sight {
 /* For each row of a round: first + i. */
 static V numbered(Lower *l, V first) {
   TsTileType t = ts_tile_vector(TS_DT_i32, l->own);
-  TsTileVal x = ts_tile_broadcast(&l->b, ts_tile_cast(&l->b, first, TS_DT_i32), &t, NULL);
-  return op2(l, TS_OP_add, x, iota(l, 0, t));
+  TsTileVal x = ts_tile_broadcast(l->b, ts_tile_cast(l->b, first, TS_DT_i32), &t, NULL);
+  return op2(l->b, TS_OP_add, x, iota(l, 0, t));
 }
 
-static V least(Lower *l, V x, V y) { return x ? op2(l, TS_OP_minimum, x, y) : y; }
+static V least(Lower *l, V x, V y) { return x ? op2(l->b, TS_OP_minimum, x, y) : y; }
 
 /* Of rows that are queries: keys of the block. */
 static Sight of_query(Lower *l, V row, V key) {
   Sight s = {NULL, NULL};
-  V at = op2(l, TS_OP_sub, plus(l, row, l->t - l->s), key);
+  V at = op2(l->b, TS_OP_sub, plus(l->b, row, l->t - l->s), key);
   TsTileType t = ts_tile_vector(TS_DT_i32, l->own);
-  if (l->causal) s.hi = numbered(l, plus(l, at, 1));
-  if (l->window) s.lo = numbered(l, plus(l, at, 1 - l->window));
+  if (l->causal) s.hi = numbered(l, plus(l->b, at, 1));
+  if (l->window) s.lo = numbered(l, plus(l->b, at, 1 - l->window));
   if (l->t % l->step) {
-    V left = ts_tile_cast(&l->b, op2(l, TS_OP_sub, num(l, l->t), key), TS_DT_i32);
-    s.hi = least(l, s.hi, ts_tile_broadcast(&l->b, left, &t, NULL));
+    V left = ts_tile_cast(l->b, op2(l->b, TS_OP_sub, num(l->b, l->t), key), TS_DT_i32);
+    s.hi = least(l, s.hi, ts_tile_broadcast(l->b, left, &t, NULL));
   }
   return s;
 }
@@ -217,18 +179,18 @@ static Sight of_query(Lower *l, V row, V key) {
 /* Of rows that are keys: queries of the block. Those behind the last one are zeros. */
 static Sight of_key(Lower *l, V key, V row) {
   Sight s = {NULL, NULL};
-  V at = op2(l, TS_OP_sub, plus(l, key, l->s - l->t), row);
+  V at = op2(l->b, TS_OP_sub, plus(l->b, key, l->s - l->t), row);
   if (l->causal) s.lo = numbered(l, at);
-  if (l->window) s.hi = numbered(l, plus(l, at, l->window));
+  if (l->window) s.hi = numbered(l, plus(l->b, at, l->window));
   return s;
 }
 
 static V shown(Lower *l, const Sight *s, V x, double hidden) {
   TsTileType t = tile2(TS_DT_i32, l->own, l->step);
   if (!x || (!s->lo && !s->hi)) return x;
-  V i = iota(l, 1, t), none = full(l, hidden, x->type);
-  if (s->hi) x = choose(l, op2(l, TS_OP_lt, i, over(l, s->hi, &t, 0)), x, none);
-  if (s->lo) x = choose(l, op2(l, TS_OP_ge, i, over(l, s->lo, &t, 0)), x, none);
+  V i = iota(l, 1, t), none = full(l->b, hidden, x->type);
+  if (s->hi) x = choose(l->b, op2(l->b, TS_OP_lt, i, over_like(l->b, s->hi, &t, 0)), x, none);
+  if (s->lo) x = choose(l->b, op2(l->b, TS_OP_ge, i, over_like(l->b, s->lo, &t, 0)), x, none);
   return x;
 }
 
@@ -236,39 +198,41 @@ static V shown(Lower *l, const Sight *s, V x, double hidden) {
 static V taken(Lower *l, const Sight *s, V now, V before) {
   TsTileType t = ts_tile_vector(TS_DT_i32, l->own);
   if (!now || (!l->causal && !l->window)) return now;
-  V zero = full(l, 0, t), end = full(l, l->step, t);
-  V hi = least(l, s->hi, end), lo = s->lo ? op2(l, TS_OP_maximum, s->lo, zero) : zero;
-  return choose(l, over(l, op2(l, TS_OP_lt, lo, hi), &now->type, 0), now, before);
+  V zero = full(l->b, 0, t), end = full(l->b, l->step, t);
+  V hi = least(l, s->hi, end), lo = s->lo ? op2(l->b, TS_OP_maximum, s->lo, zero) : zero;
+  return choose(l->b, over_like(l->b, op2(l->b, TS_OP_lt, lo, hi), &now->type, 0), now, before);
 }
 
 /* Blocks of keys that some query of a round sees, or all: [*lo, *hi). */
 static void keys_seen(Lower *l, V row, bool all, V *lo, V *hi) {
-  *lo = num(l, 0), *hi = num(l, blocks(l->t, l->step));
+  *lo = num(l->b, 0), *hi = num(l->b, blocks(l->t, l->step));
   if (all) return;
   if (l->window) {
-    V first = plus(l, row, l->t - l->s - l->window + 1);
-    *lo = op2(l, TS_OP_maximum, *lo, op2(l, TS_OP_floordiv, first, num(l, l->step)));
+    V first = plus(l->b, row, l->t - l->s - l->window + 1);
+    *lo = op2(l->b, TS_OP_maximum, *lo, op2(l->b, TS_OP_floordiv, first, num(l->b, l->step)));
   }
   if (!l->causal) return;
-  V last = plus(l, row, l->own - 1 + l->t - l->s);
-  last = plus(l, op2(l, TS_OP_floordiv, last, num(l, l->step)), 1);
-  *hi = op2(l, TS_OP_minimum, *hi, last);
+  V last = plus(l->b, row, l->own - 1 + l->t - l->s);
+  last = plus(l->b, op2(l->b, TS_OP_floordiv, last, num(l->b, l->step)), 1);
+  *hi = op2(l->b, TS_OP_minimum, *hi, last);
 }
 
 /* Blocks of queries that see some key of a round. */
 static void queries_seen(Lower *l, V key, V *lo, V *hi) {
-  *lo = num(l, 0), *hi = num(l, blocks(l->s, l->step));
-  V at = plus(l, key, l->s - l->t);
-  if (l->causal) *lo = op2(l, TS_OP_maximum, *lo, op2(l, TS_OP_floordiv, at, num(l, l->step)));
+  *lo = num(l->b, 0), *hi = num(l->b, blocks(l->s, l->step));
+  V at = plus(l->b, key, l->s - l->t);
+  if (l->causal)
+    *lo = op2(l->b, TS_OP_maximum, *lo, op2(l->b, TS_OP_floordiv, at, num(l->b, l->step)));
   if (!l->window) return;
-  V last = op2(l, TS_OP_floordiv, plus(l, at, l->own + l->window - 2), num(l, l->step));
-  *hi = op2(l, TS_OP_minimum, *hi, plus(l, last, 1));
+  V last =
+      op2(l->b, TS_OP_floordiv, plus(l->b, at, l->own + l->window - 2), num(l->b, l->step));
+  *hi = op2(l->b, TS_OP_minimum, *hi, plus(l->b, last, 1));
 }
 
 /* ---- the first phase */
 /* Rounds of a phase: of blocks of queries or keys of each head. */
 static TsTileLoop open(Lower *l, int64_t heads, int64_t rows, V at[3]) {
-  TsTileLoop r = ts_sched_attention_rounds(&l->b, heads, blocks(rows, l->own), at);
+  TsTileLoop r = ts_sched_attention_rounds(l->b, heads, blocks(rows, l->own), at);
   l->at_b = at[0], l->at_h = at[1];
   return r;
 }
@@ -276,7 +240,7 @@ static TsTileLoop open(Lower *l, int64_t heads, int64_t rows, V at[3]) {
 static TsTileLoop open_queries(Lower *l, int64_t rows, V at[3]) {
   TsTileLoop r = open(l, l->heads, rows, at);
   int64_t group = l->heads / l->kv_heads;
-  l->at_kv = group > 1 ? op2(l, TS_OP_floordiv, at[1], num(l, group)) : at[1];
+  l->at_kv = group > 1 ? op2(l->b, TS_OP_floordiv, at[1], num(l->b, group)) : at[1];
   return r;
 }
 
@@ -286,69 +250,66 @@ static int64_t padded(const Lower *l) { return blocks(l->s, OWN) * OWN; }
 static void deltas(Lower *l) {
   V at[3];
   TsTileLoop r = open_queries(l, padded(l), at);
-  V row = times(l, at[2], l->own), g = load_slopes(l, row, l->own);
+  V row = times(l->b, at[2], l->own), g = load_slopes(l, row, l->own);
   V out = load(l, l->in[3], l->at_h, row, l->own, l->dv);
-  g = ts_tile_cast(&l->b, g, TS_DT_f32), out = ts_tile_cast(&l->b, out, TS_DT_f32);
-  store_numbers(l, l->delta, row, reduced(l, TS_TILE_sum, op2(l, TS_OP_mul, g, out)));
-  ts_tile_for_end(&l->b, &r, NULL, NULL);
+  g = ts_tile_cast(l->b, g, TS_DT_f32), out = ts_tile_cast(l->b, out, TS_DT_f32);
+  store_numbers(l, l->delta, row, reduced(l->b, TS_TILE_sum, op2(l->b, TS_OP_mul, g, out)));
+  ts_tile_for_end(l->b, &r, NULL, NULL);
 }
 
 /* ---- the second phase */
 static V scores(Lower *l, V a, V b, const TsMaskBlock *at) {
   TsTileType t = tile2(TS_DT_f32, l->own, l->step);
-  V x = product(l, a, ts_tile_transposed(&l->b, b), full(l, 0, t));
-  x = x ? op2(l, TS_OP_mul, x, full(l, l->scale, t)) : NULL;
-  return ts_attention_mask_apply(&l->mask, &l->b, at, x);
+  V x = product(l->b, l->unit, a, ts_tile_transposed(l->b, b), full(l->b, 0, t));
+  x = x ? op2(l->b, TS_OP_mul, x, full(l->b, l->scale, t)) : NULL;
+  return ts_attention_mask_apply(&l->mask, l->b, at, x);
 }
 
 static TsMaskBlock of_rows(const Lower *l, V row, V key) {
   return (TsMaskBlock){l->at_b, l->at_h, row, key, l->own, l->step, false};
 }
 
-static V base_of(Lower *l, V m) {
-  TsTileType t = ts_tile_vector(TS_DT_f32, l->own);
-  return choose(l, op2(l, TS_OP_eq, m, full(l, -INFINITY, t)), full(l, 0, t), m);
-}
-
 /* The head's, for each of a round's rows. */
 static V sink_of(Lower *l) {
   TsTileType one = ts_tile_scalar((TsDtype)l->sink->type.dtype),
              t = ts_tile_vector(TS_DT_f32, l->own);
-  V x = ts_tile_load(&l->b, l->sink, &l->at_h, &one, NULL);
-  return ts_tile_broadcast(&l->b, ts_tile_cast(&l->b, x, TS_DT_f32), &t, NULL);
+  V x = ts_tile_load(l->b, l->sink, &l->at_h, &one, NULL);
+  return ts_tile_broadcast(l->b, ts_tile_cast(l->b, x, TS_DT_f32), &t, NULL);
 }
 
 /* As of one more key, which comes last. state: maximum, sum */
 static void add_sink(Lower *l, V state[2]) {
-  V x = sink_of(l), m = op2(l, TS_OP_maximum, state[0], x), base = base_of(l, m);
-  V sum = op2(l, TS_OP_mul, state[1], exp_of(l, state[0], base));
-  state[0] = m, state[1] = op2(l, TS_OP_add, sum, exp_of(l, x, base));
+  V x = sink_of(l), m = op2(l->b, TS_OP_maximum, state[0], x), base = base_of(l->b, m);
+  V sum = op2(l->b, TS_OP_mul, state[1], exp_of(l->b, state[0], base));
+  state[0] = m, state[1] = op2(l->b, TS_OP_add, sum, exp_of(l->b, x, base));
 }
 
 static void statistics(Lower *l) {
   V at[3], lo, hi;
   TsTileLoop round = open_queries(l, padded(l), at);
   TsTileType t = ts_tile_vector(TS_DT_f32, l->own);
-  V state[2] = {full(l, -INFINITY, t), full(l, 0, t)}, row = times(l, at[2], l->own);
+  V state[2] = {full(l->b, -INFINITY, t), full(l->b, 0, t)}, row = times(l->b, at[2], l->own);
   V q = load_queries(l, row, l->own);
   keys_seen(l, row, false, &lo, &hi);
-  TsTileLoop j = ts_tile_for(&l->b, lo, hi, 1, false, 2, state);
+  TsTileLoop j = ts_tile_for(l->b, lo, hi, 1, false, 2, state);
   if (!j.carry) return;
-  V key = times(l, j.i, l->step);
+  V key = times(l->b, j.i, l->step);
   Sight s = of_query(l, row, key);
   TsMaskBlock at_mask = of_rows(l, row, key);
   V x = shown(l, &s, scores(l, q, load_keys(l, key, l->step), &at_mask), -INFINITY);
-  V m = op2(l, TS_OP_maximum, j.carry[0], reduced(l, TS_TILE_max, x)), base = base_of(l, m);
+  V m = op2(l->b, TS_OP_maximum, j.carry[0], reduced(l->b, TS_TILE_max, x)),
+    base = base_of(l->b, m);
   if (!x || !base) return;
-  V alpha = exp_of(l, j.carry[0], base), e = exp_of(l, x, over(l, base, &x->type, 0));
-  V sum = op2(l, TS_OP_mul, j.carry[1], alpha);
-  V next[2] = {m, op2(l, TS_OP_add, sum, reduced(l, TS_TILE_sum, e))};
-  ts_tile_for_end(&l->b, &j, next, state);
+  V alpha = exp_of(l->b, j.carry[0], base),
+    e = exp_of(l->b, x, over_like(l->b, base, &x->type, 0));
+  V sum = op2(l->b, TS_OP_mul, j.carry[1], alpha);
+  V next[2] = {m, op2(l->b, TS_OP_add, sum, reduced(l->b, TS_TILE_sum, e))};
+  ts_tile_for_end(l->b, &j, next, state);
   if (l->sink) add_sink(l, state);
-  V none = op2(l, TS_OP_eq, state[1], full(l, 0, t)), one = full(l, 1, t);
-  V r = choose(l, none, full(l, 0, t), op2(l, TS_OP_div, one, state[1]));
-  store_numbers(l, l->u, row, base_of(l, state[0])), store_numbers(l, l->r, row, r);
-  ts_tile_for_end(&l->b, &round, NULL, NULL);
+  V none = op2(l->b, TS_OP_eq, state[1], full(l->b, 0, t)), one = full(l->b, 1, t);
+  V r = choose(l->b, none, full(l->b, 0, t), op2(l->b, TS_OP_div, one, state[1]));
+  store_numbers(l, l->u, row, base_of(l->b, state[0])), store_numbers(l, l->r, row, r);
+  ts_tile_for_end(l->b, &round, NULL, NULL);
 }
 
 /* ---- the third phase */
@@ -361,12 +322,12 @@ typedef struct Numbers {
 /* p of scores x, and dt with dp, or NULL */
 static void slopes(Lower *l, const Numbers *n, const Sight *s, V x, V dp, V *p, V *dt) {
   if (!x) return;
-  V e = exp_of(l, x, over(l, n->u, &x->type, n->axis));
-  e = op2(l, TS_OP_mul, e, over(l, n->r, &x->type, n->axis));
+  V e = exp_of(l->b, x, over_like(l->b, n->u, &x->type, n->axis));
+  e = op2(l->b, TS_OP_mul, e, over_like(l->b, n->r, &x->type, n->axis));
   *p = narrow(l, shown(l, s, e, 0));
   if (!dp) return;
-  V by = op2(l, TS_OP_sub, dp, over(l, n->delta, &x->type, n->axis));
-  *dt = narrow(l, shown(l, s, op2(l, TS_OP_mul, e, by), 0));
+  V by = op2(l->b, TS_OP_sub, dp, over_like(l->b, n->delta, &x->type, n->axis));
+  *dt = narrow(l, shown(l, s, op2(l->b, TS_OP_mul, e, by), 0));
 }
 
 static Numbers numbers(Lower *l, V row, int64_t n, int64_t axis) {
@@ -377,31 +338,31 @@ static Numbers numbers(Lower *l, V row, int64_t n, int64_t axis) {
 static void store_slopes(Lower *l, V row, V key, V dt) {
   V at[4] = {l->at_b, l->at_h, row, key};
   TsTileAccess a = {.edge = l->s % l->own || l->t % l->step};
-  ts_tile_store(&l->b, l->scores, at, dt, &a);
+  ts_tile_store(l->b, l->scores, at, dt, &a);
 }
 
 static void of_queries(Lower *l) {
   V at[3], lo, hi, p = NULL, dt = NULL, dq = NULL;
   TsTileLoop round = open_queries(l, l->s, at);
-  V row = times(l, at[2], l->own), q = load_queries(l, row, l->own);
-  V g = load_slopes(l, row, l->own), start = full(l, 0, tile2(TS_DT_f32, l->own, l->d));
+  V row = times(l->b, at[2], l->own), q = load_queries(l, row, l->own);
+  V g = load_slopes(l, row, l->own), start = full(l->b, 0, tile2(TS_DT_f32, l->own, l->d));
   Numbers n = numbers(l, row, l->own, 0);
   keys_seen(l, row, l->scores != NULL, &lo, &hi);
-  TsTileLoop j = ts_tile_for(&l->b, lo, hi, 1, false, 1, &start);
+  TsTileLoop j = ts_tile_for(l->b, lo, hi, 1, false, 1, &start);
   if (!j.carry) return;
-  V key = times(l, j.i, l->step), k = load_keys(l, key, l->step);
+  V key = times(l->b, j.i, l->step), k = load_keys(l, key, l->step);
   V v = load_values(l, key, l->step);
   Sight s = of_query(l, row, key);
   TsTileType t = tile2(TS_DT_f32, l->own, l->step);
   TsMaskBlock at_mask = of_rows(l, row, key);
   V x = scores(l, q, k, &at_mask),
-    dp = product(l, g, ts_tile_transposed(&l->b, v), full(l, 0, t));
+    dp = product(l->b, l->unit, g, ts_tile_transposed(l->b, v), full(l->b, 0, t));
   slopes(l, &n, &s, x, dp, &p, &dt);
   if (l->scores && dt) store_slopes(l, row, key, dt);
-  V next = taken(l, &s, product(l, dt, k, j.carry[0]), j.carry[0]);
-  ts_tile_for_end(&l->b, &j, &next, &dq);
+  V next = taken(l, &s, product(l->b, l->unit, dt, k, j.carry[0]), j.carry[0]);
+  ts_tile_for_end(l->b, &j, &next, &dq);
   store(l, l->out[0], at[1], row, dq, l->scale);
-  ts_tile_for_end(&l->b, &round, NULL, NULL);
+  ts_tile_for_end(l->b, &round, NULL, NULL);
 }
 
 /* ---- the fourth phase */
@@ -418,39 +379,39 @@ static void step(Lower *l, const Keys *o, V row, V *sum) {
   TsTileType t = tile2(TS_DT_f32, l->own, l->step);
   TsMaskBlock at_mask = {l->at_b, l->at_h, row, o->key, l->step, l->own, true};
   V x = scores(l, o->k, q, &at_mask), dp = NULL;
-  if (o->dk) dp = product(l, o->v, ts_tile_transposed(&l->b, g), full(l, 0, t));
+  if (o->dk) dp = product(l->b, l->unit, o->v, ts_tile_transposed(l->b, g), full(l->b, 0, t));
   slopes(l, &n, &s, x, dp, &p, &dt);
-  if (o->dv) sum[o->dk] = taken(l, &s, product(l, p, g, sum[o->dk]), sum[o->dk]);
-  if (o->dk) sum[0] = taken(l, &s, product(l, dt, q, sum[0]), sum[0]);
+  if (o->dv) sum[o->dk] = taken(l, &s, product(l->b, l->unit, p, g, sum[o->dk]), sum[o->dk]);
+  if (o->dk) sum[0] = taken(l, &s, product(l->b, l->unit, dt, q, sum[0]), sum[0]);
 }
 
 /* One loop over all blocks of all query heads, so that keys and values go to shared memory
  * once; where it is, it carries. */
 static void of_keys(Lower *l, bool dk, bool dv) {
-  V at[3], lo, hi, now[4], zero = num(l, 0);
+  V at[3], lo, hi, now[4], zero = num(l->b, 0);
   int n = dk + dv;
   TsTileLoop round = open(l, l->kv_heads, l->t, at);
   l->at_kv = at[1];
   int64_t group = l->heads / l->kv_heads;
-  Keys o = {.key = times(l, at[2], l->own), .dk = dk, .dv = dv};
+  Keys o = {.key = times(l->b, at[2], l->own), .dk = dk, .dv = dv};
   o.k = load_keys(l, o.key, l->own), o.v = dk ? load_values(l, o.key, l->own) : NULL;
   queries_seen(l, o.key, &lo, &hi);
-  V each = op2(l, TS_OP_maximum, op2(l, TS_OP_sub, hi, lo), zero);
-  if (dk) now[0] = full(l, 0, tile2(TS_DT_f32, l->own, l->d));
-  if (dv) now[dk] = full(l, 0, tile2(TS_DT_f32, l->own, l->dv));
-  now[n] = times(l, at[1], group), now[n + 1] = lo;
-  TsTileLoop j = ts_tile_for(&l->b, zero, times(l, each, group), 1, false, n + 2, now);
+  V each = op2(l->b, TS_OP_maximum, op2(l->b, TS_OP_sub, hi, lo), zero);
+  if (dk) now[0] = full(l->b, 0, tile2(TS_DT_f32, l->own, l->d));
+  if (dv) now[dk] = full(l->b, 0, tile2(TS_DT_f32, l->own, l->dv));
+  now[n] = times(l->b, at[1], group), now[n + 1] = lo;
+  TsTileLoop j = ts_tile_for(l->b, zero, times(l->b, each, group), 1, false, n + 2, now);
   if (!j.carry) return;
   memcpy(now, j.carry, sizeof *now * (size_t)(n + 2));
   l->at_h = now[n];
-  step(l, &o, times(l, now[n + 1], l->step), now);
-  V next = plus(l, now[n + 1], 1), ends = op2(l, TS_OP_ge, next, hi);
-  now[n] = choose(l, ends, plus(l, now[n], 1), now[n]);
-  now[n + 1] = choose(l, ends, lo, next);
-  ts_tile_for_end(&l->b, &j, now, now);
+  step(l, &o, times(l->b, now[n + 1], l->step), now);
+  V next = plus(l->b, now[n + 1], 1), ends = op2(l->b, TS_OP_ge, next, hi);
+  now[n] = choose(l->b, ends, plus(l->b, now[n], 1), now[n]);
+  now[n + 1] = choose(l->b, ends, lo, next);
+  ts_tile_for_end(l->b, &j, now, now);
   if (dk) store(l, l->out[1], at[1], o.key, now[0], l->scale);
   if (dv) store(l, l->out[2], at[1], o.key, now[dk], 1);
-  ts_tile_for_end(&l->b, &round, NULL, NULL);
+  ts_tile_for_end(l->b, &round, NULL, NULL);
 }
 
 /* ---- the fifth phase */
@@ -459,25 +420,25 @@ static void of_keys(Lower *l, bool dk, bool dv) {
 static void of_sinks(Lower *l) {
   int64_t each = padded(l) / l->own;
   TsTileType t = ts_tile_vector(TS_DT_f32, l->own);
-  V start = full(l, 0, t), sum = NULL;
-  TsTileLoop round = ts_tile_for(&l->b, num(l, 0), num(l, l->heads), 1, true, 0, NULL);
+  V start = full(l->b, 0, t), sum = NULL;
+  TsTileLoop round = ts_tile_for(l->b, num(l->b, 0), num(l->b, l->heads), 1, true, 0, NULL);
   l->at_h = round.i;
   V x = sink_of(l);
   TsAttr first = {.type = TS_ATTR_int, .i = 0};
   TsTileType index = ts_tile_scalar(TS_DT_i64), one = ts_tile_scalar(TS_DT_f32);
-  V batch = ts_tile_emit1(&l->b, TS_TILE_dim, 0, NULL, &first, &index);
-  TsTileLoop j = ts_tile_for(&l->b, num(l, 0), times(l, batch, each), 1, false, 1, &start);
+  V batch = ts_tile_emit1(l->b, TS_TILE_dim, 0, NULL, &first, &index);
+  TsTileLoop j = ts_tile_for(l->b, num(l->b, 0), times(l->b, batch, each), 1, false, 1, &start);
   if (!j.carry) return;
-  l->at_b = op2(l, TS_OP_floordiv, j.i, num(l, each));
-  V row = times(l, op2(l, TS_OP_mod, j.i, num(l, each)), l->own);
+  l->at_b = op2(l->b, TS_OP_floordiv, j.i, num(l->b, each));
+  V row = times(l->b, op2(l->b, TS_OP_mod, j.i, num(l->b, each)), l->own);
   Numbers n = numbers(l, row, l->own, 0);
-  V p = op2(l, TS_OP_mul, exp_of(l, x, n.u), n.r);
-  V next = op2(l, TS_OP_sub, j.carry[0], op2(l, TS_OP_mul, p, n.delta));
-  ts_tile_for_end(&l->b, &j, &next, &sum);
-  sum = sum ? ts_tile_emit1(&l->b, TS_TILE_sum, 1, &sum, &first, &one) : NULL;
-  sum = ts_tile_cast(&l->b, sum, (TsDtype)l->dsink->type.dtype);
-  if (sum) ts_tile_store(&l->b, l->dsink, &round.i, sum, NULL);
-  ts_tile_for_end(&l->b, &round, NULL, NULL);
+  V p = op2(l->b, TS_OP_mul, exp_of(l->b, x, n.u), n.r);
+  V next = op2(l->b, TS_OP_sub, j.carry[0], op2(l->b, TS_OP_mul, p, n.delta));
+  ts_tile_for_end(l->b, &j, &next, &sum);
+  sum = sum ? ts_tile_emit1(l->b, TS_TILE_sum, 1, &sum, &first, &one) : NULL;
+  sum = ts_tile_cast(l->b, sum, (TsDtype)l->dsink->type.dtype);
+  if (sum) ts_tile_store(l->b, l->dsink, &round.i, sum, NULL);
+  ts_tile_for_end(l->b, &round, NULL, NULL);
 }
 
 /* ---- the node */
@@ -490,7 +451,7 @@ static void read_node(Lower *l, const TsNode *n) {
   l->s = q->dim[nd - 2], l->t = k->dim[nd - 2], l->d = q->dim[nd - 1];
   l->dv = n->in[2]->meta.dim[nd - 1];
   l->causal = n->attr[0].i;
-  l->window = n->attr[1].type == TS_ATTR_int ? n->attr[1].i : 0;
+  l->window = ts_sched_attention_window(n);
   l->scale = n->attr[2].type == TS_ATTR_f ? n->attr[2].f : 1 / sqrt((double)l->d);
   l->scale = (double)(float)l->scale;
   l->wide = l->d > NARROW || l->dv > NARROW;
@@ -539,8 +500,9 @@ int ts_lower_attention_grad_unit(const TsSched *s, const TsGroup *group, TsLayou
   ts_sched_attention_grad_params(l.n, l.k, layout, arg, l.in, l.out);
   put_all_slopes(&l);
   put_sink_slope(&l);
-  l.b = ts_tile_build(l.k);
-  l.b.line = ts_tile_place(l.k, ts_graph_where(l.n));
+  TsTileBuild b = ts_tile_build(l.k);
+  l.b = &b;
+  b.line = ts_tile_place(l.k, ts_graph_where(l.n));
   put_scratch(&l);
   l.own = SUMS, deltas(&l);
   l.own = OWN, l.step = ts_sched_attention_keys(s->target, l.n), statistics(&l);

@@ -8,6 +8,7 @@
 #include "ir/tile/sequence.h"
 #include "ir/lower/mask.h"
 #include "ir/lower/row.h"
+#include "ir/sched/attention.h"
 
 typedef struct Problem {
   const TsNode *n;
@@ -87,6 +88,7 @@ static bool find_last(Problem *p, TsLayoutFn *layout, void *arg) {
     if (less->op != TS_OP_sub || less->in[1]->node->op != TS_NODE_number) return false;
     window = (int64_t)less->in[1]->node->number, low = under_views(less->in[0]);
     if (window < 1 || (double)window != less->in[1]->node->number) return false;
+    if (window > INT32_MAX / 2) return false; /* of positions that are not known to be small */
   } else {
     low = NULL;
   }
@@ -113,7 +115,7 @@ static bool describe(Problem *p, TsLayoutFn *layout, void *arg) {
   const TsNode *n = p->n;
   if (!find_sizes(p) || (n->attr[4].i && p->s != p->t)) return false;
   p->causal = n->attr[0].i;
-  p->window = n->attr[1].type == TS_ATTR_int ? n->attr[1].i : 0;
+  p->window = ts_sched_attention_window(n);
   p->scale = n->attr[2].type == TS_ATTR_f ? n->attr[2].f : 1 / sqrt((double)p->d);
   p->sink = n->nin > 4 ? n->in[4] : NULL;
   if (p->sink && (p->sink->meta.dtype != TS_DT_f32 || p->sink->meta.weak ||

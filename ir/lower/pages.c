@@ -1,8 +1,7 @@
 /* Attention over pages on a device.
  *
  * One query a text, of 16 bits, has a kernel that fetches pages where they lie
- * (ir/tile/gpu/decode.h), if that is asked for: no card has run it yet, so it is off at first.
- * All else is done in steps: keys and values are brought together, as
+ * (ir/tile/gpu/decode.h). All else is done in steps: keys and values are brought together, as
  * numbers of q's type, with zeros where no query looks; then it is attention with a mask. That is
  * the definition, so bits are those of attention of keys side by side. */
 #include <math.h>
@@ -11,6 +10,7 @@
 #include "ir/graph/graph.h"
 #include "ir/lower/short.h"
 #include "ir/lower/steps.h"
+#include "ir/sched/attention.h"
 #include "ir/tile/gpu/decode.h"
 
 typedef TsTileVal V;
@@ -37,7 +37,7 @@ static Pages read_node(const TsNode *n) {
   p.batch = q[0], p.heads = q[1], p.queries = q[2];
   p.key_heads = k[0], p.all = k[1], p.size = k[2];
   p.count = p.in[TABLE]->dim[1], p.keys = p.count * p.size;
-  p.window = n->attr[WINDOW].type == TS_ATTR_int ? n->attr[WINDOW].i : 0;
+  p.window = ts_sched_window(&n->attr[WINDOW], p.keys);
   p.scale =
       n->attr[SCALE].type == TS_ATTR_f ? n->attr[SCALE].f : 1 / sqrt((double)(q[3] ? q[3] : 1));
   return p;
@@ -49,7 +49,7 @@ static bool good_size(int64_t n) {
                                 : n % TS_GPU_DECODE_KEYS == 0 && n <= 1 << 16;
 }
 
-static _Atomic bool in_place; /* builds ask beside the thread that says so */
+static _Atomic bool in_place = true; /* builds ask beside the thread that says so */
 
 bool ts_lower_pages_in_place(int on) {
   bool was = in_place;
@@ -355,7 +355,7 @@ int ts_lower_pages(const TsSched *s, const TsGroup *group, TsLayoutFn *layout, v
   TsSchedKernel k = {.tile = NULL};
   int stages = group->choice.stages;
   ts_steps_begin(&x, s, layout, arg, n, err);
-  ts_steps_guard(&x, TABLE);
+  ts_steps_guard(&x, TABLE), ts_steps_guard(&x, START);
   int failed = nsm ? where_they_lie(&x, &p, nsm, stages, &stages) : in_steps(&x, &p, &k);
   int done = ts_steps_end(&x, out);
   if (done == 1 && failed) {

@@ -6,6 +6,7 @@
 
 #include "ir/graph/copy.h"
 #include "ir/mesh/buckets.h"
+#include "ir/mesh/chain.h"
 #include "ir/mesh/chunked.h"
 #include "ir/mesh/delays.h"
 #include "ir/mesh/leaves.h"
@@ -54,7 +55,8 @@ static void run_part(TsSlots *a, Call *k, int part, const int *slot, int (*sum)[
   for (int i = 0; i < k->s.nin && !a->failed; i++)
     k->operand[i] = k->in[i] == -1 ? NULL
                     : k->in[i] < 0 ? ts_graph_number(piece->g, k->n->in[i]->node->number)
-                                   : ts_slots_local(a, k->in[i], k->group, part);
+                                   : ts_slots_local(a, k->rows[i] < 0 ? k->in[i] : k->rows[i],
+                                                    k->group, part);
   if (a->failed || ts_shard_part(&k->s, a->p->space.mesh, part, &of)) {
     a->failed = true;
     return;
@@ -113,8 +115,8 @@ static TsMeshJoin *new_sum(TsSlots *a, const Call *k, TsMeshJoinKind kind, int l
   return j;
 }
 
-/* Summands are results of their group. Those of micro-batches are added as they come, as far as one
- * device has neighbours in the tree; the sum of devices is there behind that. */
+/* Summands are results of their group. Those of micro-batches are added as they come, as far
+ * as one device has neighbours in the tree; the sum of devices is there behind that. */
 static void join_sums(TsSlots *a, Call *k, const int *slot, int (*sum)[TS_LEAF_SUMS]) {
   const TsFactor *f = k->f >= 0 ? &k->s.factor[k->f] : NULL;
   int level = k->group >= 0 ? a->p->group[k->group].level + 1 : 0;
@@ -143,8 +145,8 @@ static void join_sums(TsSlots *a, Call *k, const int *slot, int (*sum)[TS_LEAF_S
 }
 
 /* ---- nodes */
-/* What is drawn depends on where a part lies in the whole, which no graph of one device says: such a
- * call is made between groups. */
+/* What is drawn depends on where a part lies in the whole, which no graph of one device says:
+ * such a call is made between groups. */
 static bool draws_in_parts(const TsSlots *a, const Call *k) {
   const TsLayout *l;
   if (ts_op_info(k->s.op)->cls != TS_CLASS_RANDOM || k->n->nin != 1 || k->n->nout != 1)
@@ -217,8 +219,8 @@ static void operands(TsSlots *a, Call *k) {
   k->level = level, k->group = -1;
 }
 
-/* Micro-batch number i of a device does the same as the first one: on as many elements, with the same
- * options, in a whole subtree of as many leaves. */
+/* Micro-batch number i of a device does the same as the first one: on as many elements, with
+ * the same options, in a whole subtree of as many leaves. */
 static bool same_part(const TsSlots *a, const Call *k, int first, int i) {
   TsShardPart x, y;
   const TsMesh *mesh = a->p->space.mesh;
@@ -273,64 +275,136 @@ static void run_parts(TsSlots *a, Call *k, TsMeta *out, int *slot) {
   if (!a->failed) join_sums(a, k, slot, sum);
 }
 
-/* In chunks of rows, each in a group behind the one before, so that its sum is sent beside the next. */
-static void run_chunks(TsSlots *a, Call *k, const TsMeta *out) {
-  int slot[TS_MAX_OUT], made[TS_CHUNKS_MOST];
-  for (k->chunk = 0; k->chunk < k->nchunk && !a->failed; k->chunk++) {
-    TsMeta m = *out;
-    m.dim[k->axis] /= k->nchunk;
-    run_parts(a, k, &m, slot);
-    made[k->chunk] = slot[0];
-    if (!a->failed && k->chunk + 1 < k->nchunk) a->p->group[k->group].closed = true;
+/* ---- in chunks of rows */
+/* Where all chunks lie together: known from here on, made by whoever puts them together. */
+static void new_whole(TsSlots *a, Call *k) {
+  const TsLayout *l = ts_shard_gives(&k->s, a->p->space.mesh, 0);
+  TsMeta m = k->out[0];
+  if (!l) {
+    a->failed = true;
+    return;
   }
-  if (!a->failed) ts_chunked_join(a, k, out, made);
+  m.layout = l->id;
+  k->whole = ts_slots_new(a, &m, -1, -1, k->r.place);
+  ts_slots_know(a, (TsVal)&k->n->out[0], k->whole);
 }
 
-static void run_all(TsSlots *a, Call *k, TsMeta *out) {
+static void run_chunk(TsSlots *a, Call *k, const Call *last) {
   int slot[TS_MAX_OUT];
+  TsMeta m = k->out[0];
+  k->nchunk = last->nchunk, k->chunk = last->chunk, k->level = last->level;
+  m.dim[k->axis] /= k->nchunk;
+  for (int i = 0; i < k->n->nin; i++) {
+    int of = k->in[i] >= 0 ? (int)k->n->in[i]->node->id : -1;
+    bool own = of >= 0 && a->chains->node[of].of == (int)last->n->id + 1;
+    k->rows[i] = own ? a->held[of]->made[k->chunk] : -1;
+  }
+  run_parts(a, k, &m, slot);
+  k->made[k->chunk] = slot[0];
+}
+
+/* Each chunk in a group behind the one before, with its rows of what the product is made of,
+ * so that its sum is sent beside the next. What is wanted later of those is put together
+ * beside the last sum. */
+static void run_chunks(TsSlots *a, Call *k, const int *id, int nid) {
+  bool kept = false;
+  for (int i = 0; i < nid; i++) {
+    Call *c = a->held[id[i]];
+    c->axis = a->chains->node[id[i]].axis;
+    if (c->level > k->level) k->level = c->level;
+    kept |= a->chains->node[id[i]].kept;
+  }
+  for (k->chunk = 0; k->chunk < k->nchunk && !a->failed; k->chunk++) {
+    for (int i = 0; i < nid && !a->failed; i++) run_chunk(a, a->held[id[i]], k);
+    if (!a->failed) run_chunk(a, k, k);
+    if (!a->failed && (kept || k->chunk + 1 < k->nchunk)) a->p->group[k->group].closed = true;
+  }
+  for (int i = 0; i < nid && !a->failed; i++) {
+    Call *c = a->held[id[i]];
+    if (a->chains->node[id[i]].kept)
+      ts_chunked_join(a, c, ts_slots_group(a, &c->r, c->micro, k->level));
+  }
+  if (a->failed) return;
+  new_whole(a, k);
+  ts_chunked_join(a, k, ts_slots_group(a, &k->r, k->micro, k->level + 1));
+}
+
+static void run_all(TsSlots *a, Call *k) {
+  int slot[TS_MAX_OUT], id[TS_CHAIN_MOST], nid = 0;
   if (k->micro && a->p->alike && !all_alike(a, k)) a->unlike = true;
   if (a->unlike) return;
-  if ((k->nchunk = ts_chunked_count(a, k, out)) > 1)
-    run_chunks(a, k, out);
+  ts_chain_look(a, k, k->out);
+  if ((k->nchunk = ts_chunked_count(a, k, k->out, id, &nid)) > 1)
+    run_chunks(a, k, id, nid);
   else
-    run_parts(a, k, out, slot);
+    run_parts(a, k, k->out, slot);
+}
+
+void ts_node_call_free(TsNodeCall *k) {
+  if (!k) return;
+  free(k->meta);
+  free(k->type);
+  free(k->in);
+  free(k->rows);
+  free(k->operand);
+  free(k->s.in_axis);
+  free(k);
+}
+
+static Call *new_call(TsSlots *a, const TsNode *n, const TsSlotReader *r) {
+  Call *k = calloc(1, sizeof *k);
+  size_t some = (size_t)n->nin + 1;
+  if (!k) return ts_slots_fail(a), NULL;
+  k->n = n, k->r = *r, k->whole = -1;
+  k->meta = calloc(some, sizeof *k->meta);
+  k->type = calloc(some, sizeof *k->type);
+  k->in = calloc(some, sizeof *k->in);
+  k->rows = malloc(some * sizeof *k->rows);
+  k->operand = calloc(some, sizeof *k->operand);
+  k->s.in_axis = malloc(sizeof *k->s.in_axis * some);
+  if (k->meta && k->type && k->in && k->rows && k->operand && k->s.in_axis) {
+    memset(k->rows, 0xff, some * sizeof *k->rows);
+    return k;
+  }
+  ts_node_call_free(k);
+  return ts_slots_fail(a), NULL;
+}
+
+static void solve(TsSlots *a, Call *k) {
+  const TsMesh *mesh = a->p->space.mesh;
+  const TsNode *n = k->n;
+  for (int i = 0; i < n->nin; i++) {
+    int home = n->in[i] ? ts_slots_home(a, n->in[i]) : -1;
+    k->meta[i] = home >= 0 ? &k->type[i] : n->in[i] ? &n->in[i]->meta : NULL;
+    if (home >= 0) k->type[i] = a->p->slot[home].meta;
+  }
+  for (int o = 0; o < n->nout; o++) k->out[o] = n->out[o].meta;
+  k->s.op = (TsOp)n->op, k->s.nin = n->nin, k->s.nout = n->nout;
+  k->s.in = k->meta, k->s.out = k->out;
+  k->s.attr = n->attr, k->s.err = a->err, k->s.settles = n->as || n->backward;
+  k->s.turns = a->p->space.micro >= 0 ? (uint8_t)(1u << a->p->space.micro) : 0;
+  memset(k->s.in_axis, TS_WHOLE, sizeof *k->s.in_axis * (size_t)n->nin);
+  memset(k->s.out_axis, TS_WHOLE, sizeof k->s.out_axis);
+  ts_op_info(k->s.op)->shard(&k->s);
+  a->failed |= ts_shard_solve(&k->s, mesh) != 0;
+  k->leaves = ts_shard_leaves(&k->s, mesh, a->leaves, &k->f);
+  a->failed |= k->leaves < 0;
 }
 
 void ts_node_parts(TsSlots *a, const TsNode *n, const TsSlotReader *r) {
-  const TsMesh *mesh = a->p->space.mesh;
-  const TsMeta **meta = calloc((size_t)n->nin + 1, sizeof *meta);
-  Call k = {.n = n, .r = *r};
-  TsMeta out[TS_MAX_OUT], *type = calloc((size_t)n->nin + 1, sizeof *type);
-  k.in = calloc((size_t)n->nin + 1, sizeof *k.in);
-  k.operand = calloc((size_t)n->nin + 1, sizeof *k.operand);
-  k.s.in_axis = malloc(sizeof *k.s.in_axis * ((size_t)n->nin + 1));
-  if (!meta || !type || !k.in || !k.operand || !k.s.in_axis) {
-    ts_slots_fail(a);
-  } else {
-    for (int i = 0; i < n->nin; i++) {
-      int home = n->in[i] ? ts_slots_home(a, n->in[i]) : -1;
-      meta[i] = home >= 0 ? &type[i] : n->in[i] ? &n->in[i]->meta : NULL;
-      if (home >= 0) type[i] = a->p->slot[home].meta;
-    }
-    for (int o = 0; o < n->nout; o++) out[o] = n->out[o].meta;
-    k.s.op = (TsOp)n->op, k.s.nin = n->nin, k.s.nout = n->nout, k.s.in = meta, k.s.out = out;
-    k.s.attr = n->attr, k.s.err = a->err, k.s.settles = n->as || n->backward;
-    k.s.turns = a->p->space.micro >= 0 ? (uint8_t)(1u << a->p->space.micro) : 0;
-    memset(k.s.in_axis, TS_WHOLE, sizeof *k.s.in_axis * (size_t)n->nin);
-    memset(k.s.out_axis, TS_WHOLE, sizeof k.s.out_axis);
-    ts_op_info(k.s.op)->shard(&k.s);
-    a->failed |= ts_shard_solve(&k.s, mesh) != 0;
-    k.leaves = ts_shard_leaves(&k.s, mesh, a->leaves, &k.f);
-    a->failed |= k.leaves < 0;
+  Call *k = new_call(a, n, r);
+  if (!k) return;
+  solve(a, k);
+  if (!a->failed) operands(a, k);
+  bool holds = !a->failed && a->held && ts_chain_holds(a, n);
+  if (holds) {
+    new_whole(a, k);
+    a->held[n->id] = k;
+    return;
   }
-  if (!a->failed) operands(a, &k);
-  if (!a->failed && draws_in_parts(a, &k))
-    add_draw(a, &k);
+  if (!a->failed && draws_in_parts(a, k))
+    add_draw(a, k);
   else if (!a->failed)
-    run_all(a, &k, out);
-  free(meta);
-  free(type);
-  free(k.in);
-  free(k.operand);
-  free(k.s.in_axis);
+    run_all(a, k);
+  ts_node_call_free(k);
 }

@@ -9,10 +9,10 @@ static const struct {
   double meets, link, flops, memory;
   bool beside;
   int64_t engines;
-  int spare;
+  int spare, tiles;
 } rows[] = {
-#define ROW(kind, meets, link, flops, memory, beside, engines, spare)                          \
-  {kind, meets, link, flops, memory, beside, engines, spare},
+#define ROW(kind, meets, link, flops, memory, beside, engines, spare, tiles)                   \
+  {kind, meets, link, flops, memory, beside, engines, spare, tiles},
 #include "ir/mesh/overlap.def"
 #undef ROW
 };
@@ -35,7 +35,7 @@ TsOverlap ts_overlap_of(const char *kind, const TsOverlapAsked *asked) {
   o.ahead = asked->ahead ? asked->ahead : AHEAD;
   o.chunks = asked->chunks;
   o.engines = asked->engines ? asked->engines : rows[at].engines;
-  o.spare = rows[at].spare;
+  o.spare = rows[at].spare, o.tiles = rows[at].tiles;
   o.least = asked->on > 0 ? 0 : o.meets;
   return o;
 }

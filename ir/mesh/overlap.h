@@ -20,11 +20,13 @@ typedef struct TsOverlap {
   int64_t bucket, ahead, engines;    /* engines 0: kernels bring all */
   int chunks;                        /* that were asked for, 0: as costs say */
   int spare;                         /* processors that what is computed leaves alone */
+  int tiles;                         /* of products, that are computed at a time */
   double meets, link, flops, memory; /* of the row (overlap.def) */
   double least; /* microseconds of computing beside which it is worth to start early */
 } TsOverlap;
 
-enum { TS_CHUNKS_MOST = 8 }; /* of one product */
+enum { TS_CHUNKS_MOST = 8 };                              /* of one product */
+enum { TS_OVERLAP_ROWS = 128, TS_OVERLAP_COLUMNS = 256 }; /* of such a tile */
 
 /* For devices of a kind. */
 TsOverlap ts_overlap_of(const char *kind, const TsOverlapAsked *asked);

@@ -8,6 +8,7 @@
 #include "ir/graph/copy.h"
 #include "ir/mesh/arguments.h"
 #include "ir/mesh/buckets.h"
+#include "ir/mesh/chain.h"
 #include "ir/mesh/chunked.h"
 #include "ir/mesh/delays.h"
 #include "ir/mesh/node_parts.h"
@@ -168,9 +169,18 @@ typedef struct Way {
   TsDelays *delays;
   const int *least;
   const TsOverlap *overlap;
+  TsChains chains;
   bool *could, *chunked; /* by node: products of the first try, and of the second (chunked.h) */
   int ncould;
 } Way;
+
+static int open_chains(TsSlots *a, const unsigned char *live) {
+  size_t n = (size_t)a->p->g->nnode + 1;
+  a->chains->live = live;
+  if (!a->chunked) memset(a->chains->node, 0, n * sizeof *a->chains->node);
+  if (!a->chunked) memset(a->could, 0, n * sizeof *a->could);
+  return (a->held = calloc(n, sizeof *a->held)) ? 0 : ts_slots_fail(a);
+}
 
 static TsMeshPlan *partition(const TsGraph *g, const TsMesh *mesh, int leaves,
                              const TsMeshHow *how, Way *way, TsError *err) {
@@ -182,6 +192,7 @@ static TsMeshPlan *partition(const TsGraph *g, const TsMesh *mesh, int leaves,
                .delays = way->delays,
                .could = way->could,
                .chunked = way->chunked,
+               .chains = way->could ? &way->chains : NULL,
                .least = way->least};
   TsChunks c = {NULL, NULL, NULL};
   unsigned char *live = ts_graph_live(g);
@@ -192,6 +203,7 @@ static TsMeshPlan *partition(const TsGraph *g, const TsMesh *mesh, int leaves,
     a.failed = true;
   if (!a.failed) p->alike = way->alike, p->chunk = c.param, c.param = NULL;
   if (!a.failed) a.failed = ts_buckets_open(&a, live) != 0;
+  if (!a.failed && a.chains) a.failed = open_chains(&a, live) != 0;
   if (!a.failed) ts_arguments_add(&a);
   if (!a.failed) add_nodes(&a, live, &c);
   for (int i = 0; i < g->nresult && !a.failed && !a.unlike; i++)
@@ -204,6 +216,8 @@ static TsMeshPlan *partition(const TsGraph *g, const TsMesh *mesh, int leaves,
   if (!a.failed) end_pieces(&a);
   if (!a.failed && p->njoin) qsort(p->join, (size_t)p->njoin, sizeof *p->join, by_level);
   if (!a.failed) a.failed = ts_mesh_order(p, err) != 0;
+  for (int i = 0; a.held && i < g->nnode; i++) ts_node_call_free(a.held[i]);
+  free(a.held);
   free(live);
   ts_chunks_free(&c);
   ts_buckets_close(&a);
@@ -265,11 +279,19 @@ TsMeshPlan *ts_mesh_partition(const TsGraph *g, int leaves, const TsMeshHow *how
   for (int i = 0; i < g->nnode; i++)
     if (!mesh || !runs_in_parts(g->node[i])) return whole(g, g->node[i], how, &implied, err);
   Way way = {.alike = how && how->micro > 1, .overlap = overlap};
-  if (overlap && overlap->on && !(way.could = calloc((size_t)g->nnode + 1, 1)))
-    return ts_error_memory(err), NULL;
-  TsMeshPlan *p = how || stores(g) ? in_time(g, mesh, leaves, how, &way, err)
-                                   : as_late(g, mesh, leaves, &way, err);
+  bool looks = overlap && overlap->on;
+  if (looks) {
+    way.could = calloc((size_t)g->nnode + 1, sizeof *way.could);
+    way.chains.node = calloc((size_t)g->nnode + 1, sizeof *way.chains.node);
+  }
+  TsMeshPlan *p = NULL;
+  if (looks && (!way.could || !way.chains.node))
+    ts_error_memory(err);
+  else
+    p = how || stores(g) ? in_time(g, mesh, leaves, how, &way, err)
+                         : as_late(g, mesh, leaves, &way, err);
   free(way.could);
+  free(way.chains.node);
   return p;
 }
 

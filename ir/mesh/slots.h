@@ -29,6 +29,8 @@ struct TsSlots {
   double *rest; /* by node: microseconds of the backward pass behind it; or NULL */
   bool *chunked;      /* by node: products whose sum may be sent in chunks; or NULL: they are looked for */
   bool *could;        /* by node: such that might, once it is known who reads their sums */
+  struct TsChains *chains; /* what is made with such products; or NULL */
+  struct TsNodeCall **held; /* by node: those that wait for the product behind them; or NULL */
   bool unlike;        /* micro-batches turned out to need pieces of their own */
   bool failed;
   TsError *err;

@@ -19,6 +19,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "ir/sched/attention_forms.h"
+
 enum {
   KEYS = 128,       /* of a block: the definition's */
   ROWS = 32,        /* query rows of a round; by a unit: */
@@ -41,7 +43,7 @@ typedef struct Lower {
   TsLayoutFn *layout;
   void *arg;
   TsTile *k;
-  TsTileBuild b;
+  TsTileBuild *b;
   int64_t batch, heads, kv_heads, s, t, d, dv;
   int64_t keys;         /* of a block */
   int64_t rows, nq, nb; /* rows of a round, rounds of a head, blocks of keys */
@@ -57,50 +59,6 @@ typedef struct Lower {
   /* of a round */
   TsTileVal at_b, at_h, at_kv, q0;
 } Lower;
-
-/* ---- short forms */
-static TsTileVal num(Lower *l, int64_t i) { return ts_tile_index(&l->b, i); }
-static TsTileVal op2(Lower *l, int op, TsTileVal x, TsTileVal y) {
-  return ts_tile_op2(&l->b, op, x, y);
-}
-static TsTileVal plus(Lower *l, TsTileVal x, int64_t i) {
-  return i ? op2(l, TS_OP_add, x, num(l, i)) : x;
-}
-static TsTileVal times(Lower *l, TsTileVal x, int64_t i) {
-  return op2(l, TS_OP_mul, x, num(l, i));
-}
-
-static TsTileType tile2(TsDtype d, int64_t m, int64_t n) {
-  return ts_tile_type(d, 2, (int64_t[]){m, n});
-}
-
-static TsTileVal full(Lower *l, double value, TsTileType t) {
-  return ts_tile_const(&l->b, value, &t);
-}
-
-/* A number, or a number for each row, over the shape of `like`. */
-static TsTileVal over(Lower *l, TsTileVal x, const TsTileType *like) {
-  TsTileType t = *like;
-  if (!x) return NULL;
-  t.dtype = x->type.dtype;
-  return ts_tile_broadcast(&l->b, x, &t, (int64_t[]){0});
-}
-
-static TsTileVal choose(Lower *l, TsTileVal cond, TsTileVal x, TsTileVal y) {
-  return ts_tile_op3(&l->b, TS_OP_where, cond, x, y);
-}
-
-static TsTileVal reduced(Lower *l, int op, TsTileVal x) {
-  TsTileType t = ts_tile_vector(l->wide, l->rows);
-  TsAttr axis = {.type = TS_ATTR_int, .i = 1};
-  return ts_tile_emit1(&l->b, op, 1, &x, &axis, &t);
-}
-
-static TsTileVal product(Lower *l, TsTileVal a, TsTileVal b, TsTileVal acc) {
-  TsTileVal in[3] = {a, b, acc};
-  TsAttr unit = {.type = l->unit ? TS_ATTR_str : TS_ATTR_none, .str = l->unit};
-  return acc ? ts_tile_emit1(&l->b, TS_TILE_mma, 3, in, &unit, &acc->type) : NULL;
-}
 
 /* ---- parameters */
 /* Strides of v along batch, head, row, column: 0 where it does not move. */
@@ -157,17 +115,17 @@ TsTileLoop ts_sched_attention_rounds(TsTileBuild *b, int64_t outer, int64_t inne
 
 static TsTileVal load_rows(Lower *l, const Operand *o, TsTileVal b, TsTileVal h, TsTileVal row,
                            int64_t nrow, int64_t ncol, bool edge) {
-  TsTileVal at[4] = {b, h, row, num(l, 0)};
+  TsTileVal at[4] = {b, h, row, num(l->b, 0)};
   TsTileType t = tile2(l->dtype, nrow, ncol);
   TsTileAccess a = {.edge = edge};
-  return ts_tile_load(&l->b, o->param, at, &t, &a);
+  return ts_tile_load(l->b, o->param, at, &t, &a);
 }
 
 /* ---- the first phase */
 static TsTileVal scratch(Lower *l, int64_t nrow, int64_t ncol) {
   int64_t dim[5] = {ts_tile_dim(0), l->kv_heads, l->nb, nrow, ncol};
   TsTileType t = ts_tile_type(l->wide, 5, dim);
-  return ts_tile_alloc(&l->b, TS_SPACE_scratch, &t);
+  return ts_tile_alloc(l->b, TS_SPACE_scratch, &t);
 }
 
 static void pack(Lower *l) {
@@ -175,18 +133,19 @@ static void pack(Lower *l) {
   bool edge = l->t % l->keys != 0;
   l->packed_k = scratch(l, l->d, l->keys);
   if (edge || l->dtype != l->wide) l->packed_v = scratch(l, l->keys, l->dv);
-  TsTileLoop r = ts_sched_attention_rounds(&l->b, l->kv_heads, l->nb, at);
-  TsTileVal row = times(l, at[2], l->keys), to[5] = {at[0], at[1], at[2], num(l, 0), num(l, 0)};
+  TsTileLoop r = ts_sched_attention_rounds(l->b, l->kv_heads, l->nb, at);
+  TsTileVal row = times(l->b, at[2], l->keys),
+            to[5] = {at[0], at[1], at[2], num(l->b, 0), num(l->b, 0)};
   TsTileVal x = load_rows(l, &l->key, at[0], at[1], row, l->keys, l->d, edge);
-  if (!l->gpu) x = ts_tile_cast(&l->b, x, l->wide);
-  x = ts_tile_transposed(&l->b, x);
-  if (l->gpu) x = ts_tile_cast(&l->b, x, l->wide); /* what is turned lies in shared memory */
-  ts_tile_store(&l->b, l->packed_k, to, x, NULL);
+  if (!l->gpu) x = ts_tile_cast(l->b, x, l->wide);
+  x = ts_tile_transposed(l->b, x);
+  if (l->gpu) x = ts_tile_cast(l->b, x, l->wide); /* what is turned lies in shared memory */
+  ts_tile_store(l->b, l->packed_k, to, x, NULL);
   if (l->packed_v) {
     x = load_rows(l, &l->val, at[0], at[1], row, l->keys, l->dv, edge);
-    ts_tile_store(&l->b, l->packed_v, to, ts_tile_cast(&l->b, x, l->wide), NULL);
+    ts_tile_store(l->b, l->packed_v, to, ts_tile_cast(l->b, x, l->wide), NULL);
   }
-  ts_tile_for_end(&l->b, &r, NULL, NULL);
+  ts_tile_for_end(l->b, &r, NULL, NULL);
 }
 
 /* ---- what a row sees of a block that begins at key */
@@ -197,9 +156,9 @@ static bool aligned(const Lower *l) {
 /* For each row: its position among the keys, less that of the block, plus i. */
 static TsTileVal place(Lower *l, TsTileVal key, int64_t i) {
   TsTileType t = ts_tile_vector(TS_DT_i32, l->rows);
-  TsTileVal at = op2(l, TS_OP_sub, plus(l, l->q0, l->t - l->s + i), key);
-  TsTileVal lane = ts_tile_emit1(&l->b, TS_TILE_iota, 0, NULL, NULL, &t);
-  return op2(l, TS_OP_add, lane, over(l, ts_tile_cast(&l->b, at, TS_DT_i32), &t));
+  TsTileVal at = op2(l->b, TS_OP_sub, plus(l->b, l->q0, l->t - l->s + i), key);
+  TsTileVal lane = ts_tile_emit1(l->b, TS_TILE_iota, 0, NULL, NULL, &t);
+  return op2(l->b, TS_OP_add, lane, over_like(l->b, ts_tile_cast(l->b, at, TS_DT_i32), &t, 0));
 }
 
 /* Numbers of keys, [lo, hi) of the block, that each row sees by position; NULL: no limit. */
@@ -212,9 +171,9 @@ static Sight sight(Lower *l, TsTileVal key) {
   TsTileType t = ts_tile_vector(TS_DT_i32, l->rows);
   if (l->causal) s.hi = place(l, key, 1);
   if (l->t % l->keys) {
-    TsTileVal left = ts_tile_cast(&l->b, op2(l, TS_OP_sub, num(l, l->t), key), TS_DT_i32);
-    left = over(l, left, &t);
-    s.hi = s.hi ? op2(l, TS_OP_minimum, s.hi, left) : left;
+    TsTileVal left = ts_tile_cast(l->b, op2(l->b, TS_OP_sub, num(l->b, l->t), key), TS_DT_i32);
+    left = over_like(l->b, left, &t, 0);
+    s.hi = s.hi ? op2(l->b, TS_OP_minimum, s.hi, left) : left;
   }
   if (l->window) s.lo = place(l, key, 1 - l->window);
   return s;
@@ -223,21 +182,23 @@ static Sight sight(Lower *l, TsTileVal key) {
 static TsTileVal hide(Lower *l, const Sight *s, TsTileVal x) {
   TsTileType t = tile2(TS_DT_i32, l->rows, l->keys);
   TsAttr axis = {.type = TS_ATTR_int, .i = 1};
-  TsTileVal least = full(l, -INFINITY, x->type);
+  TsTileVal least = full(l->b, -INFINITY, x->type);
   if (!s->lo && !s->hi) return x;
-  TsTileVal key = ts_tile_emit1(&l->b, TS_TILE_iota, 0, NULL, &axis, &t);
-  if (s->hi) x = choose(l, op2(l, TS_OP_lt, key, over(l, s->hi, &t)), x, least);
-  if (s->lo) x = choose(l, op2(l, TS_OP_ge, key, over(l, s->lo, &t)), x, least);
+  TsTileVal key = ts_tile_emit1(l->b, TS_TILE_iota, 0, NULL, &axis, &t);
+  if (s->hi)
+    x = choose(l->b, op2(l->b, TS_OP_lt, key, over_like(l->b, s->hi, &t, 0)), x, least);
+  if (s->lo)
+    x = choose(l->b, op2(l->b, TS_OP_ge, key, over_like(l->b, s->lo, &t, 0)), x, least);
   return x;
 }
 
 /* Rows that see something of the block by position. */
 static TsTileVal taking_part(Lower *l, const Sight *s) {
   TsTileType t = ts_tile_vector(TS_DT_i32, l->rows);
-  TsTileVal zero = full(l, 0, t), end = full(l, l->keys, t);
-  TsTileVal hi = s->hi ? op2(l, TS_OP_minimum, s->hi, end) : end;
-  TsTileVal lo = s->lo ? op2(l, TS_OP_maximum, s->lo, zero) : zero;
-  return op2(l, TS_OP_lt, lo, hi);
+  TsTileVal zero = full(l->b, 0, t), end = full(l->b, l->keys, t);
+  TsTileVal hi = s->hi ? op2(l->b, TS_OP_minimum, s->hi, end) : end;
+  TsTileVal lo = s->lo ? op2(l->b, TS_OP_maximum, s->lo, zero) : zero;
+  return op2(l->b, TS_OP_lt, lo, hi);
 }
 
 static TsTileVal load_mask(Lower *l, TsTileVal key) {
@@ -253,138 +214,131 @@ static TsTileVal load_mask(Lower *l, TsTileVal key) {
   if (o->moves[3]) axes[t.rank] = 1, t.dim[t.rank++] = l->keys;
   bool edge = (o->moves[2] && l->s % l->rows) || (o->moves[3] && l->t % l->keys);
   TsTileAccess a = {.edge = edge};
-  TsTileVal x = ts_tile_load(&l->b, o->param, at, &t, &a);
+  TsTileVal x = ts_tile_load(l->b, o->param, at, &t, &a);
   if (!x) return NULL;
   bool seen = x->type.dtype == TS_DT_bool;
-  if (!seen) x = ts_tile_cast(&l->b, x, l->wide);
+  if (!seen) x = ts_tile_cast(l->b, x, l->wide);
   if (seen) whole.dtype = TS_DT_bool;
-  return t.rank == 2 ? x : ts_tile_broadcast(&l->b, x, &whole, axes);
+  return t.rank == 2 ? x : ts_tile_broadcast(l->b, x, &whole, axes);
 }
 
 /* Of the block, as [d, key]. */
 static TsTileVal load_keys(Lower *l, TsTileVal block, TsTileVal key) {
   TsTileType t = tile2(l->wide, l->d, l->keys);
-  TsTileVal at[5] = {l->at_b, l->at_kv, block, num(l, 0), num(l, 0)};
-  if (!l->unit) return ts_tile_load(&l->b, l->packed_k, at, &t, NULL);
+  TsTileVal at[5] = {l->at_b, l->at_kv, block, num(l->b, 0), num(l->b, 0)};
+  if (!l->unit) return ts_tile_load(l->b, l->packed_k, at, &t, NULL);
   bool edge = l->t % l->keys != 0;
-  return ts_tile_transposed(&l->b,
+  return ts_tile_transposed(l->b,
                             load_rows(l, &l->key, l->at_b, l->at_kv, key, l->keys, l->d, edge));
 }
 
 /* Scores of the block: scaled, with the mask, -inf where hidden. */
 static TsTileVal scores(Lower *l, TsTileVal q, TsTileVal k, TsTileVal key, const Sight *s) {
   TsTileType t = tile2(l->wide, l->rows, l->keys);
-  TsTileVal x = product(l, q, k, full(l, 0, t));
-  x = op2(l, TS_OP_mul, x, full(l, l->scale, t));
+  TsTileVal x = product(l->b, l->unit, q, k, full(l->b, 0, t));
+  x = op2(l->b, TS_OP_mul, x, full(l->b, l->scale, t));
   if (l->mask.v) {
     TsTileVal m = load_mask(l, key);
     if (m && m->type.dtype == TS_DT_bool)
-      x = choose(l, m, x, full(l, -INFINITY, t));
+      x = choose(l->b, m, x, full(l->b, -INFINITY, t));
     else
-      x = op2(l, TS_OP_add, x, m);
+      x = op2(l->b, TS_OP_add, x, m);
   }
   return x ? hide(l, s, x) : NULL;
 }
 
 static TsTileVal load_values(Lower *l, TsTileVal block, TsTileVal key) {
-  TsTileVal at[5] = {l->at_b, l->at_kv, block, num(l, 0), num(l, 0)};
+  TsTileVal at[5] = {l->at_b, l->at_kv, block, num(l->b, 0), num(l->b, 0)};
   TsTileType t = tile2(l->wide, l->keys, l->dv);
-  if (l->packed_v) return ts_tile_load(&l->b, l->packed_v, at, &t, NULL);
+  if (l->packed_v) return ts_tile_load(l->b, l->packed_v, at, &t, NULL);
   return load_rows(l, &l->val, l->at_b, l->at_kv, key, l->keys, l->dv,
                    l->unit && l->t % l->keys != 0);
 }
 
-/* What is subtracted before exp: nothing while no key was seen. */
-static TsTileVal base_of(Lower *l, TsTileVal m) {
-  TsTileVal none = op2(l, TS_OP_eq, m, full(l, -INFINITY, m->type));
-  return choose(l, none, full(l, 0, m->type), m);
-}
-
-static TsTileVal exp_of(Lower *l, TsTileVal x, TsTileVal base) {
-  return ts_tile_op1(&l->b, TS_OP_exp, op2(l, TS_OP_sub, x, base));
-}
-
 /* state: maximum, sum, result */
 static void step(Lower *l, TsTileVal q, TsTileVal block, TsTileVal *state) {
-  TsTileVal key = times(l, block, l->keys), m = state[0], o = state[2];
+  TsTileVal key = times(l->b, block, l->keys), m = state[0], o = state[2];
   Sight s = sight(l, key);
   TsTileVal k = load_keys(l, block, key);
   TsTileVal early =
       l->unit && l->early ? load_values(l, block, key) : NULL; /* on its way meanwhile */
   TsTileVal t = scores(l, q, k, key, &s);
   if (!t || !m || !o) return;
-  TsTileVal top = op2(l, TS_OP_maximum, m, reduced(l, TS_TILE_max, t)), base = base_of(l, top);
-  TsTileVal alpha = exp_of(l, m, base), p = exp_of(l, t, over(l, base, &t->type));
-  TsTileVal sum = op2(l, TS_OP_mul, state[1], alpha);
+  TsTileVal top = op2(l->b, TS_OP_maximum, m, reduced(l->b, TS_TILE_max, t)),
+            base = base_of(l->b, top);
+  TsTileVal alpha = exp_of(l->b, m, base),
+            p = exp_of(l->b, t, over_like(l->b, base, &t->type, 0));
+  TsTileVal sum = op2(l->b, TS_OP_mul, state[1], alpha);
   state[0] = top;
-  state[1] = op2(l, TS_OP_add, sum, reduced(l, TS_TILE_sum, p));
+  state[1] = op2(l->b, TS_OP_add, sum, reduced(l->b, TS_TILE_sum, p));
   TsTileVal v = early ? early : load_values(l, block, key);
-  if (l->unit) p = ts_tile_cast(&l->b, p, l->dtype);
-  TsTileVal scaled = op2(l, TS_OP_mul, o, over(l, alpha, &o->type));
-  state[2] = product(l, p, v, scaled);
+  if (l->unit) p = ts_tile_cast(l->b, p, l->dtype);
+  TsTileVal scaled = op2(l->b, TS_OP_mul, o, over_like(l->b, alpha, &o->type, 0));
+  state[2] = product(l->b, l->unit, p, v, scaled);
   if (!aligned(l) && state[2])
-    state[2] = choose(l, over(l, taking_part(l, &s), &o->type), state[2], o);
+    state[2] = choose(l->b, over_like(l->b, taking_part(l, &s), &o->type, 0), state[2], o);
 }
 
 /* ---- the end of the rows */
 static void add_sink(Lower *l, TsTileVal *state) {
   TsTileVal at[1] = {l->at_h}, m = state[0], o = state[2];
   TsTileType one = ts_tile_scalar((TsDtype)l->sink.v->meta.dtype);
-  TsTileVal x = ts_tile_load(&l->b, l->sink.param, l->sink.moves[1] ? at : NULL, &one, NULL);
+  TsTileVal x = ts_tile_load(l->b, l->sink.param, l->sink.moves[1] ? at : NULL, &one, NULL);
   if (!m || !o || !x) return;
-  x = over(l, ts_tile_cast(&l->b, x, l->wide), &m->type);
-  TsTileVal base = base_of(l, op2(l, TS_OP_maximum, m, x)), r = exp_of(l, m, base);
-  TsTileVal sum = op2(l, TS_OP_mul, state[1], r);
-  state[1] = op2(l, TS_OP_add, sum, exp_of(l, x, base));
-  state[2] = op2(l, TS_OP_mul, o, over(l, r, &o->type));
+  x = over_like(l->b, ts_tile_cast(l->b, x, l->wide), &m->type, 0);
+  TsTileVal base = base_of(l->b, op2(l->b, TS_OP_maximum, m, x)), r = exp_of(l->b, m, base);
+  TsTileVal sum = op2(l->b, TS_OP_mul, state[1], r);
+  state[1] = op2(l->b, TS_OP_add, sum, exp_of(l->b, x, base));
+  state[2] = op2(l->b, TS_OP_mul, o, over_like(l->b, r, &o->type, 0));
 }
 
 static void finish(Lower *l, TsTileVal *state) {
   if (l->sink.v) add_sink(l, state);
   TsTileVal sum = state[1], o = state[2];
   if (!sum || !o) return;
-  TsTileVal none = op2(l, TS_OP_eq, sum, full(l, 0, sum->type));
-  TsTileVal r = op2(l, TS_OP_div, full(l, 1, sum->type), sum);
-  TsTileVal y = op2(l, TS_OP_mul, o, over(l, r, &o->type)), zero = full(l, 0, o->type);
-  y = choose(l, over(l, none, &o->type), zero, op2(l, TS_OP_add, y, zero));
-  TsTileVal at[4] = {l->at_b, l->at_h, l->q0, num(l, 0)};
+  TsTileVal none = op2(l->b, TS_OP_eq, sum, full(l->b, 0, sum->type));
+  TsTileVal r = op2(l->b, TS_OP_div, full(l->b, 1, sum->type), sum);
+  TsTileVal y = op2(l->b, TS_OP_mul, o, over_like(l->b, r, &o->type, 0)),
+            zero = full(l->b, 0, o->type);
+  y = choose(l->b, over_like(l->b, none, &o->type, 0), zero, op2(l->b, TS_OP_add, y, zero));
+  TsTileVal at[4] = {l->at_b, l->at_h, l->q0, num(l->b, 0)};
   TsTileAccess a = {.edge = l->s % l->rows != 0};
-  ts_tile_store(&l->b, l->y.param, at, ts_tile_cast(&l->b, y, l->dtype), &a);
+  ts_tile_store(l->b, l->y.param, at, ts_tile_cast(l->b, y, l->dtype), &a);
 }
 
 /* Blocks of keys that the round's rows see: [*lo, *hi). */
 static void bounds(Lower *l, TsTileVal *lo, TsTileVal *hi) {
-  *lo = num(l, 0), *hi = num(l, l->nb);
+  *lo = num(l->b, 0), *hi = num(l->b, l->nb);
   if (l->window) {
-    TsTileVal first = plus(l, l->q0, l->t - l->s - l->window + 1);
-    *lo = op2(l, TS_OP_maximum, *lo, op2(l, TS_OP_floordiv, first, num(l, l->keys)));
+    TsTileVal first = plus(l->b, l->q0, l->t - l->s - l->window + 1);
+    *lo = op2(l->b, TS_OP_maximum, *lo, op2(l->b, TS_OP_floordiv, first, num(l->b, l->keys)));
   }
   if (!l->causal) return;
-  TsTileVal last = plus(l, l->q0, l->rows - 1 + l->t - l->s);
-  last = plus(l, op2(l, TS_OP_floordiv, last, num(l, l->keys)), 1);
-  *hi = op2(l, TS_OP_minimum, *hi, last);
+  TsTileVal last = plus(l->b, l->q0, l->rows - 1 + l->t - l->s);
+  last = plus(l->b, op2(l->b, TS_OP_floordiv, last, num(l->b, l->keys)), 1);
+  *hi = op2(l->b, TS_OP_minimum, *hi, last);
 }
 
 static void attend(Lower *l) {
   TsTileVal at[3], lo, hi;
-  TsTileLoop r = ts_sched_attention_rounds(&l->b, l->heads, l->nq, at);
+  TsTileLoop r = ts_sched_attention_rounds(l->b, l->heads, l->nq, at);
   l->at_b = at[0], l->at_h = at[1];
   int64_t group = l->heads / l->kv_heads;
-  l->at_kv = group > 1 ? op2(l, TS_OP_floordiv, at[1], num(l, group)) : at[1];
-  l->q0 = times(l, at[2], l->rows);
+  l->at_kv = group > 1 ? op2(l->b, TS_OP_floordiv, at[1], num(l->b, group)) : at[1];
+  l->q0 = times(l->b, at[2], l->rows);
   TsTileVal q = load_rows(l, &l->q, at[0], at[1], l->q0, l->rows, l->d, l->s % l->rows != 0);
-  if (!l->unit) q = ts_tile_cast(&l->b, q, l->wide);
+  if (!l->unit) q = ts_tile_cast(l->b, q, l->wide);
   TsTileType row = ts_tile_vector(l->wide, l->rows);
-  TsTileVal state[3] = {full(l, -INFINITY, row), full(l, 0, row),
-                        full(l, 0, tile2(l->wide, l->rows, l->dv))};
+  TsTileVal state[3] = {full(l->b, -INFINITY, row), full(l->b, 0, row),
+                        full(l->b, 0, tile2(l->wide, l->rows, l->dv))};
   bounds(l, &lo, &hi);
-  TsTileLoop j = ts_tile_for(&l->b, lo, hi, 1, false, 3, state);
+  TsTileLoop j = ts_tile_for(l->b, lo, hi, 1, false, 3, state);
   if (!j.carry) return;
   memcpy(state, j.carry, sizeof state);
   step(l, q, j.i, state);
-  ts_tile_for_end(&l->b, &j, state, state);
+  ts_tile_for_end(l->b, &j, state, state);
   finish(l, state);
-  ts_tile_for_end(&l->b, &r, NULL, NULL);
+  ts_tile_for_end(l->b, &r, NULL, NULL);
 }
 
 /* ---- the node */
@@ -399,6 +353,17 @@ static void set_all(Operand *o, TsVal v) {
   for (int i = 0; i < 4; i++) o->moves[i] = true;
 }
 
+int64_t ts_sched_window(const TsAttr *option, int64_t positions) {
+  int64_t w = option->type == TS_ATTR_int ? option->i : 0;
+  return w > INT32_MAX / 2 && w >= positions ? 0 : w;
+}
+
+int64_t ts_sched_attention_window(const TsNode *n) {
+  const TsMeta *q = &n->in[0]->meta, *k = &n->in[1]->meta;
+  int64_t s = q->dim[q->ndim - 2], t = k->dim[k->ndim - 2];
+  return ts_sched_window(&n->attr[1], s > t ? s : t);
+}
+
 static void read_node(Lower *l, const TsNode *n) {
   const TsMeta *q = &n->in[0]->meta, *k = &n->in[1]->meta;
   int nd = q->ndim;
@@ -408,7 +373,7 @@ static void read_node(Lower *l, const TsNode *n) {
   l->dv = n->in[2]->meta.dim[nd - 1];
   l->dtype = (TsDtype)q->dtype, l->wide = (TsDtype)ts_dtypes[q->dtype].accum;
   l->causal = n->attr[0].i;
-  l->window = n->attr[1].type == TS_ATTR_int ? n->attr[1].i : 0;
+  l->window = ts_sched_attention_window(n);
   l->scale = n->attr[2].type == TS_ATTR_f ? n->attr[2].f : 1 / sqrt((double)l->d);
   set_all(&l->q, n->in[0]), set_all(&l->key, n->in[1]), set_all(&l->val, n->in[2]);
   if (n->nin > 3) set_moves(&l->mask, n->in[3]);
@@ -551,7 +516,7 @@ static bool is_wide(const TsNode *n) {
 /* A lane of a wave of 32 has twice as many scores and sums, and registers for fewer keys; of wide
  * heads for fewer still beside a mask, or sums that rows which take no part keep. */
 int64_t ts_sched_attention_keys(const TsTarget *t, const TsNode *n) {
-  bool window = n->attr[1].type == TS_ATTR_int && n->attr[1].i;
+  bool window = ts_sched_attention_window(n) != 0;
   if (t->lanes >= 64) return UNIT_KEYS;
   if (t->matrix == TS_MATRIX_dpas)
     return UNIT_KEYS / 2; /* with as many registers as two threads have */
@@ -584,8 +549,9 @@ int ts_sched_lower_attention(const TsSched *s, const TsGroup *group, TsLayoutFn 
   ts_sched_choice_head(&group->choice, l.k);
   if (l.unit) l.k->threads = threads_of(s->target, l.n);
   put_params(&l);
-  l.b = ts_tile_build(l.k);
-  l.b.line = ts_tile_place(l.k, ts_graph_where(l.n));
+  TsTileBuild b = ts_tile_build(l.k);
+  l.b = &b;
+  b.line = ts_tile_place(l.k, ts_graph_where(l.n));
   if (!l.unit) pack(&l);
   attend(&l);
   if (!l.k->failed) return give(&l, out);

@@ -14,6 +14,13 @@ bool ts_sched_is_decode(const TsNode *n);
  * the VM's with the copy behind it. */
 bool ts_sched_transposed(const TsSched *s, const unsigned char *live, const TsNode *n);
 
+/* The window that option says, 0: none, of queries and keys whose positions are below the given
+ * number. One that holds all of these and needs 31 bits is none, as kernels add it to positions
+ * of 32 bits. Smaller ones stay, so that a kernel is the same for fewer keys than its window. */
+int64_t ts_sched_window(const TsAttr *option, int64_t positions);
+/* The same of attention n or its gradients. */
+int64_t ts_sched_attention_window(const TsNode *n);
+
 /* Why attention is not multiplied by the target's unit of squares; NULL: it is. */
 const char *ts_sched_attention_without(const TsSched *s, const TsNode *n);
 /* Keys of a block that the unit makes scores of, over which sums of rows are made in turn, for

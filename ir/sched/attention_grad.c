@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "ir/sched/attention.h"
+#include "ir/sched/attention_forms.h"
 
 enum { KEYS = 128, GROUP = 32 };
 
@@ -24,7 +25,7 @@ const int ts_sched_attention_grad_reads[5] = {0, 1, 2, 5, 6};
 typedef struct Lower {
   const TsNode *n;
   TsTile *k;
-  TsTileBuild b;
+  TsTileBuild *b;
   int64_t batch, heads, kv_heads, s, t, d, dv;
   bool causal;
   double scale;
@@ -39,62 +40,18 @@ typedef struct Pair {
 } Pair;
 
 /* ---- short forms */
-static TsTileVal num(Lower *l, int64_t i) { return ts_tile_index(&l->b, i); }
-static TsTileVal op2(Lower *l, int op, TsTileVal x, TsTileVal y) {
-  return ts_tile_op2(&l->b, op, x, y);
-}
-static TsTileVal times(Lower *l, TsTileVal x, int64_t i) {
-  return op2(l, TS_OP_mul, x, num(l, i));
-}
-static TsTileVal plus(Lower *l, TsTileVal x, int64_t i) {
-  return i ? op2(l, TS_OP_add, x, num(l, i)) : x;
-}
-static TsTileType tile2(int64_t m, int64_t n) {
-  return ts_tile_type(TS_DT_f32, 2, (int64_t[]){m, n});
-}
 static TsTileType rows_type(void) { return ts_tile_vector(TS_DT_f32, GROUP); }
-static TsTileVal full(Lower *l, double v, TsTileType t) { return ts_tile_const(&l->b, v, &t); }
-
-/* A number for each row over a tile of n columns. */
-static TsTileVal over(Lower *l, TsTileVal x, int64_t n) {
-  TsTileType t = tile2(GROUP, n);
-  if (x) t.dtype = x->type.dtype;
-  return x ? ts_tile_broadcast(&l->b, x, &t, (int64_t[]){0}) : NULL;
-}
-
-static TsTileVal choose(Lower *l, TsTileVal cond, TsTileVal x, TsTileVal y) {
-  return ts_tile_op3(&l->b, TS_OP_where, cond, x, y);
-}
-
-static TsTileVal reduced(Lower *l, int op, TsTileVal x) {
-  TsTileType t = rows_type();
-  TsAttr axis = {.type = TS_ATTR_int, .i = 1};
-  return x ? ts_tile_emit1(&l->b, op, 1, &x, &axis, &t) : NULL;
-}
-
-static TsTileVal product(Lower *l, TsTileVal a, TsTileVal b, TsTileVal acc) {
-  TsTileVal in[3] = {a, b, acc};
-  TsAttr unit = {.type = TS_ATTR_none};
-  return a && b && acc ? ts_tile_emit1(&l->b, TS_TILE_mma, 3, in, &unit, &acc->type) : NULL;
-}
 
 static TsTileVal load(Lower *l, TsTileVal m, TsTileVal b, TsTileVal h, TsTileVal row,
                       int64_t nrow, int64_t ncol) {
-  TsTileVal at[4] = {b, h, row, num(l, 0)};
-  TsTileType t = tile2(nrow, ncol);
-  return ts_tile_load(&l->b, m, at, &t, NULL);
+  TsTileVal at[4] = {b, h, row, num(l->b, 0)};
+  TsTileType t = tile2(TS_DT_f32, nrow, ncol);
+  return ts_tile_load(l->b, m, at, &t, NULL);
 }
 
 static void store(Lower *l, TsTileVal m, TsTileVal b, TsTileVal h, TsTileVal row, TsTileVal x) {
-  TsTileVal at[4] = {b, h, row, num(l, 0)};
-  ts_tile_store(&l->b, m, at, x, NULL);
-}
-
-/* x scale + 0 */
-static TsTileVal ended(Lower *l, TsTileVal x, double scale) {
-  if (!x) return NULL;
-  if (scale != 1) x = op2(l, TS_OP_mul, x, full(l, scale, x->type));
-  return op2(l, TS_OP_add, x, full(l, 0, x->type));
+  TsTileVal at[4] = {b, h, row, num(l->b, 0)};
+  ts_tile_store(l->b, m, at, x, NULL);
 }
 
 /* ---- parameters */
@@ -134,7 +91,7 @@ void ts_sched_attention_grad_values(const TsNode *n, TsVal value[8]) {
 
 static TsTileVal scratch(Lower *l, int rank, const int64_t *dim) {
   TsTileType t = ts_tile_type(TS_DT_f32, rank, dim);
-  return ts_tile_alloc(&l->b, TS_SPACE_scratch, &t);
+  return ts_tile_alloc(l->b, TS_SPACE_scratch, &t);
 }
 
 static void put_scratch(Lower *l) {
@@ -148,24 +105,25 @@ static void put_scratch(Lower *l) {
 /* ---- the first phase */
 static void pack(Lower *l) {
   TsTileVal at[3];
-  TsTileLoop r = ts_sched_attention_rounds(&l->b, l->kv_heads, l->t / KEYS, at);
-  TsTileVal row = times(l, at[2], KEYS), to[5] = {at[0], at[1], at[2], num(l, 0), num(l, 0)};
+  TsTileLoop r = ts_sched_attention_rounds(l->b, l->kv_heads, l->t / KEYS, at);
+  TsTileVal row = times(l->b, at[2], KEYS),
+            to[5] = {at[0], at[1], at[2], num(l->b, 0), num(l->b, 0)};
   TsTileVal k = load(l, l->in[1], at[0], at[1], row, KEYS, l->d);
-  ts_tile_store(&l->b, l->transposed_k, to, ts_tile_transposed(&l->b, k), NULL);
+  ts_tile_store(l->b, l->transposed_k, to, ts_tile_transposed(l->b, k), NULL);
   TsTileVal v = load(l, l->in[2], at[0], at[1], row, KEYS, l->dv);
-  ts_tile_store(&l->b, l->transposed_v, to, ts_tile_transposed(&l->b, v), NULL);
-  ts_tile_for_end(&l->b, &r, NULL, NULL);
+  ts_tile_store(l->b, l->transposed_v, to, ts_tile_transposed(l->b, v), NULL);
+  ts_tile_for_end(l->b, &r, NULL, NULL);
 }
 
 /* ---- scores */
 /* The n keys from `key` on, of memory with blocks of [width, 128]. */
 static TsTileVal load_transposed(Lower *l, TsTileVal m, const Pair *p, TsTileVal key,
                                  int64_t width, int64_t n) {
-  TsTileVal block = op2(l, TS_OP_floordiv, key, num(l, KEYS));
-  TsTileVal col = n == KEYS ? num(l, 0) : op2(l, TS_OP_mod, key, num(l, KEYS));
-  TsTileVal at[5] = {p->b, p->kv, block, num(l, 0), col};
-  TsTileType t = tile2(width, n);
-  return ts_tile_load(&l->b, m, at, &t, NULL);
+  TsTileVal block = op2(l->b, TS_OP_floordiv, key, num(l->b, KEYS));
+  TsTileVal col = n == KEYS ? num(l->b, 0) : op2(l->b, TS_OP_mod, key, num(l->b, KEYS));
+  TsTileVal at[5] = {p->b, p->kv, block, num(l->b, 0), col};
+  TsTileType t = tile2(TS_DT_f32, width, n);
+  return ts_tile_load(l->b, m, at, &t, NULL);
 }
 
 /* Which of n keys from `key` on each row sees; NULL: all. */
@@ -174,73 +132,69 @@ static TsTileVal seen(Lower *l, const Pair *p, TsTileVal key, int64_t n) {
   TsTileType row = ts_tile_vector(TS_DT_i32, GROUP),
              t = ts_tile_type(TS_DT_i32, 2, (int64_t[]){GROUP, n});
   TsAttr axis[2] = {{.type = TS_ATTR_int, .i = 0}, {.type = TS_ATTR_int, .i = 1}};
-  TsTileVal last = op2(l, TS_OP_sub, plus(l, p->row, l->t - l->s), key);
-  last = ts_tile_broadcast(&l->b, ts_tile_cast(&l->b, last, TS_DT_i32), &row, NULL);
-  last = op2(l, TS_OP_add, last, ts_tile_emit1(&l->b, TS_TILE_iota, 0, NULL, &axis[0], &row));
-  TsTileVal i = ts_tile_emit1(&l->b, TS_TILE_iota, 0, NULL, &axis[1], &t);
-  return op2(l, TS_OP_le, i, over(l, last, n));
+  TsTileVal last = op2(l->b, TS_OP_sub, plus(l->b, p->row, l->t - l->s), key);
+  last = ts_tile_broadcast(l->b, ts_tile_cast(l->b, last, TS_DT_i32), &row, NULL);
+  last = op2(l->b, TS_OP_add, last, ts_tile_emit1(l->b, TS_TILE_iota, 0, NULL, &axis[0], &row));
+  TsTileVal i = ts_tile_emit1(l->b, TS_TILE_iota, 0, NULL, &axis[1], &t);
+  return op2(l->b, TS_OP_le, i, over(l->b, last, n));
 }
 
 static TsTileVal scores(Lower *l, const Pair *p, TsTileVal key, int64_t n) {
-  TsTileType t = tile2(GROUP, n);
-  TsTileVal x =
-      product(l, p->q, load_transposed(l, l->transposed_k, p, key, l->d, n), full(l, 0, t));
-  return x ? op2(l, TS_OP_mul, x, full(l, l->scale, t)) : NULL;
+  TsTileType t = tile2(TS_DT_f32, GROUP, n);
+  TsTileVal x = product(l->b, NULL, p->q, load_transposed(l, l->transposed_k, p, key, l->d, n),
+                        full(l->b, 0, t));
+  return x ? op2(l->b, TS_OP_mul, x, full(l->b, l->scale, t)) : NULL;
 }
 
 /* p and dt of the rows and the 32 keys from p->key on. */
 static void slopes(Lower *l, const Pair *p, TsTileVal *prob, TsTileVal *dt) {
-  TsTileType t = tile2(GROUP, GROUP);
+  TsTileType t = tile2(TS_DT_f32, GROUP, GROUP);
   TsTileVal x = scores(l, p, p->key, GROUP), see = seen(l, p, p->key, GROUP),
-            zero = full(l, 0, t);
-  TsTileVal e = ts_tile_op1(&l->b, TS_OP_exp, op2(l, TS_OP_sub, x, over(l, p->u, GROUP)));
-  e = op2(l, TS_OP_mul, e, over(l, p->r, GROUP));
+            zero = full(l->b, 0, t);
+  TsTileVal e = exp_of(l->b, x, over(l->b, p->u, GROUP));
+  e = op2(l->b, TS_OP_mul, e, over(l->b, p->r, GROUP));
   TsTileVal v = load_transposed(l, l->transposed_v, p, p->key, l->dv, GROUP);
-  TsTileVal dp = product(l, p->g, v, full(l, 0, t));
-  *dt = op2(l, TS_OP_mul, e, op2(l, TS_OP_sub, dp, over(l, p->delta, GROUP)));
-  if (see) *dt = choose(l, see, *dt, zero), e = choose(l, see, e, zero);
+  TsTileVal dp = product(l->b, NULL, p->g, v, full(l->b, 0, t));
+  *dt = op2(l->b, TS_OP_mul, e, op2(l->b, TS_OP_sub, dp, over(l->b, p->delta, GROUP)));
+  if (see) *dt = choose(l->b, see, *dt, zero), e = choose(l->b, see, e, zero);
   *prob = e;
 }
 
 /* ---- the second phase */
 /* Groups of n keys that a block of rows sees: [0, ..). */
 static TsTileVal groups_seen(Lower *l, const Pair *p, int64_t n) {
-  if (!l->causal) return num(l, l->t / n);
-  TsTileVal end = plus(l, p->row, l->t - l->s + GROUP + n - 1);
-  return op2(l, TS_OP_maximum, op2(l, TS_OP_floordiv, end, num(l, n)), num(l, 0));
-}
-
-static TsTileVal base_of(Lower *l, TsTileVal m) {
-  TsTileVal none = op2(l, TS_OP_eq, m, full(l, -INFINITY, rows_type()));
-  return choose(l, none, full(l, 0, rows_type()), m);
+  if (!l->causal) return num(l->b, l->t / n);
+  TsTileVal end = plus(l->b, p->row, l->t - l->s + GROUP + n - 1);
+  return op2(l->b, TS_OP_maximum, op2(l->b, TS_OP_floordiv, end, num(l->b, n)), num(l->b, 0));
 }
 
 /* u and r */
 static void statistics(Lower *l, Pair *p) {
   TsTileType row = rows_type();
-  TsTileVal state[2] = {full(l, -INFINITY, row), full(l, 0, row)};
-  TsTileLoop j = ts_tile_for(&l->b, num(l, 0), groups_seen(l, p, KEYS), 1, false, 2, state);
+  TsTileVal state[2] = {full(l->b, -INFINITY, row), full(l->b, 0, row)};
+  TsTileLoop j = ts_tile_for(l->b, num(l->b, 0), groups_seen(l, p, KEYS), 1, false, 2, state);
   if (!j.carry) return;
-  TsTileVal key = times(l, j.i, KEYS), x = scores(l, p, key, KEYS), see = seen(l, p, key, KEYS);
-  if (x && see) x = choose(l, see, x, full(l, -INFINITY, x->type));
-  TsTileVal m = op2(l, TS_OP_maximum, j.carry[0], reduced(l, TS_TILE_max, x)),
-            base = base_of(l, m);
-  TsTileVal alpha = ts_tile_op1(&l->b, TS_OP_exp, op2(l, TS_OP_sub, j.carry[0], base));
-  TsTileVal e = ts_tile_op1(&l->b, TS_OP_exp, op2(l, TS_OP_sub, x, over(l, base, KEYS)));
-  TsTileVal sum = op2(l, TS_OP_mul, j.carry[1], alpha);
-  TsTileVal next[2] = {m, op2(l, TS_OP_add, sum, reduced(l, TS_TILE_sum, e))};
-  ts_tile_for_end(&l->b, &j, next, state);
-  p->u = base_of(l, state[0]);
-  TsTileVal none = op2(l, TS_OP_eq, state[1], full(l, 0, row));
-  TsTileVal r = op2(l, TS_OP_div, full(l, 1, row), state[1]);
-  p->r = choose(l, none, full(l, 0, row), r);
+  TsTileVal key = times(l->b, j.i, KEYS), x = scores(l, p, key, KEYS),
+            see = seen(l, p, key, KEYS);
+  if (x && see) x = choose(l->b, see, x, full(l->b, -INFINITY, x->type));
+  TsTileVal m = op2(l->b, TS_OP_maximum, j.carry[0], reduced(l->b, TS_TILE_max, x)),
+            base = base_of(l->b, m);
+  TsTileVal alpha = exp_of(l->b, j.carry[0], base);
+  TsTileVal e = exp_of(l->b, x, over(l->b, base, KEYS));
+  TsTileVal sum = op2(l->b, TS_OP_mul, j.carry[1], alpha);
+  TsTileVal next[2] = {m, op2(l->b, TS_OP_add, sum, reduced(l->b, TS_TILE_sum, e))};
+  ts_tile_for_end(l->b, &j, next, state);
+  p->u = base_of(l->b, state[0]);
+  TsTileVal none = op2(l->b, TS_OP_eq, state[1], full(l->b, 0, row));
+  TsTileVal r = op2(l->b, TS_OP_div, full(l->b, 1, row), state[1]);
+  p->r = choose(l->b, none, full(l->b, 0, row), r);
 }
 
 static void keep(Lower *l, const Pair *p) {
   TsTileVal at[3] = {p->b, p->h, p->row};
-  ts_tile_store(&l->b, l->u, at, p->u, NULL);
-  ts_tile_store(&l->b, l->r, at, p->r, NULL);
-  ts_tile_store(&l->b, l->delta, at, p->delta, NULL);
+  ts_tile_store(l->b, l->u, at, p->u, NULL);
+  ts_tile_store(l->b, l->r, at, p->r, NULL);
+  ts_tile_store(l->b, l->delta, at, p->delta, NULL);
 }
 
 static void load_rows(Lower *l, Pair *p) {
@@ -250,60 +204,62 @@ static void load_rows(Lower *l, Pair *p) {
 
 static void of_queries(Lower *l) {
   TsTileVal at[3], prob, dt, dq = NULL;
-  TsTileLoop r = ts_sched_attention_rounds(&l->b, l->heads, l->s / GROUP, at);
+  TsTileLoop r = ts_sched_attention_rounds(l->b, l->heads, l->s / GROUP, at);
   int64_t group = l->heads / l->kv_heads;
-  Pair p = {.b = at[0], .h = at[1], .kv = at[1], .row = times(l, at[2], GROUP)};
-  if (group > 1) p.kv = op2(l, TS_OP_floordiv, at[1], num(l, group));
+  Pair p = {.b = at[0], .h = at[1], .kv = at[1], .row = times(l->b, at[2], GROUP)};
+  if (group > 1) p.kv = op2(l->b, TS_OP_floordiv, at[1], num(l->b, group));
   load_rows(l, &p);
   TsTileVal out = load(l, l->in[3], p.b, p.h, p.row, GROUP, l->dv);
-  p.delta = reduced(l, TS_TILE_sum, op2(l, TS_OP_mul, p.g, out));
+  p.delta = reduced(l->b, TS_TILE_sum, op2(l->b, TS_OP_mul, p.g, out));
   statistics(l, &p);
   keep(l, &p);
-  TsTileVal start = full(l, 0, tile2(GROUP, l->d));
-  TsTileLoop j = ts_tile_for(&l->b, num(l, 0), groups_seen(l, &p, GROUP), 1, false, 1, &start);
+  TsTileVal start = full(l->b, 0, tile2(TS_DT_f32, GROUP, l->d));
+  TsTileLoop j =
+      ts_tile_for(l->b, num(l->b, 0), groups_seen(l, &p, GROUP), 1, false, 1, &start);
   if (!j.carry) return;
-  p.key = times(l, j.i, GROUP);
+  p.key = times(l->b, j.i, GROUP);
   slopes(l, &p, &prob, &dt);
   TsTileVal k = load(l, l->in[1], p.b, p.kv, p.key, GROUP, l->d);
-  TsTileVal next = product(l, dt, k, j.carry[0]);
-  ts_tile_for_end(&l->b, &j, &next, &dq);
-  store(l, l->out[0], p.b, p.h, p.row, ended(l, dq, l->scale));
-  ts_tile_for_end(&l->b, &r, NULL, NULL);
+  TsTileVal next = product(l->b, NULL, dt, k, j.carry[0]);
+  ts_tile_for_end(l->b, &j, &next, &dq);
+  store(l, l->out[0], p.b, p.h, p.row, ended(l->b, dq, l->scale));
+  ts_tile_for_end(l->b, &r, NULL, NULL);
 }
 
 /* ---- the third phase */
 static TsTileVal load_numbers(Lower *l, TsTileVal m, const Pair *p) {
   TsTileVal at[3] = {p->b, p->h, p->row};
   TsTileType t = rows_type();
-  return ts_tile_load(&l->b, m, at, &t, NULL);
+  return ts_tile_load(l->b, m, at, &t, NULL);
 }
 
 static void of_keys(Lower *l) {
   TsTileVal at[3], sums[2], prob, dt;
-  TsTileLoop r = ts_sched_attention_rounds(&l->b, l->kv_heads, l->t / GROUP, at);
+  TsTileLoop r = ts_sched_attention_rounds(l->b, l->kv_heads, l->t / GROUP, at);
   int64_t group = l->heads / l->kv_heads, nrow = l->s / GROUP;
-  Pair p = {.b = at[0], .kv = at[1], .key = times(l, at[2], GROUP)};
-  TsTileVal first = num(l, 0);
+  Pair p = {.b = at[0], .kv = at[1], .key = times(l->b, at[2], GROUP)};
+  TsTileVal first = num(l->b, 0);
   if (l->causal) /* the block of rows whose last one sees the first key */
-    first = op2(l, TS_OP_maximum, first, plus(l, at[2], -(l->t - l->s) / GROUP));
-  sums[0] = full(l, 0, tile2(GROUP, l->d)), sums[1] = full(l, 0, tile2(GROUP, l->dv));
-  TsTileLoop h = ts_tile_for(&l->b, num(l, 0), num(l, group), 1, false, 2, sums);
+    first = op2(l->b, TS_OP_maximum, first, plus(l->b, at[2], -(l->t - l->s) / GROUP));
+  sums[0] = full(l->b, 0, tile2(TS_DT_f32, GROUP, l->d)),
+  sums[1] = full(l->b, 0, tile2(TS_DT_f32, GROUP, l->dv));
+  TsTileLoop h = ts_tile_for(l->b, num(l->b, 0), num(l->b, group), 1, false, 2, sums);
   if (!h.carry) return;
-  p.h = group > 1 ? op2(l, TS_OP_add, times(l, at[1], group), h.i) : at[1];
-  TsTileLoop j = ts_tile_for(&l->b, first, num(l, nrow), 1, false, 2, h.carry);
+  p.h = group > 1 ? op2(l->b, TS_OP_add, times(l->b, at[1], group), h.i) : at[1];
+  TsTileLoop j = ts_tile_for(l->b, first, num(l->b, nrow), 1, false, 2, h.carry);
   if (!j.carry) return;
-  p.row = times(l, j.i, GROUP);
+  p.row = times(l->b, j.i, GROUP);
   load_rows(l, &p);
   p.u = load_numbers(l, l->u, &p), p.r = load_numbers(l, l->r, &p);
   p.delta = load_numbers(l, l->delta, &p);
   slopes(l, &p, &prob, &dt);
-  TsTileVal next[2] = {product(l, ts_tile_transposed(&l->b, dt), p.q, j.carry[0]),
-                       product(l, ts_tile_transposed(&l->b, prob), p.g, j.carry[1])};
-  ts_tile_for_end(&l->b, &j, next, sums);
-  ts_tile_for_end(&l->b, &h, sums, sums);
-  store(l, l->out[1], p.b, p.kv, p.key, ended(l, sums[0], l->scale));
-  store(l, l->out[2], p.b, p.kv, p.key, ended(l, sums[1], 1));
-  ts_tile_for_end(&l->b, &r, NULL, NULL);
+  TsTileVal next[2] = {product(l->b, NULL, ts_tile_transposed(l->b, dt), p.q, j.carry[0]),
+                       product(l->b, NULL, ts_tile_transposed(l->b, prob), p.g, j.carry[1])};
+  ts_tile_for_end(l->b, &j, next, sums);
+  ts_tile_for_end(l->b, &h, sums, sums);
+  store(l, l->out[1], p.b, p.kv, p.key, ended(l->b, sums[0], l->scale));
+  store(l, l->out[2], p.b, p.kv, p.key, ended(l->b, sums[1], 1));
+  ts_tile_for_end(l->b, &r, NULL, NULL);
 }
 
 /* ---- the node */
@@ -311,7 +267,7 @@ bool ts_sched_is_attention_grad(const TsNode *n) {
   if (n->op != TS_OP_attention_grad || n->nin != 7 || n->nout != 3) return false;
   const TsMeta *q = &n->in[0]->meta, *k = &n->in[1]->meta, *v = &n->in[2]->meta;
   int nd = q->ndim;
-  if (nd < 2 || nd > 4 || n->in[3] || n->in[4] || n->attr[1].type == TS_ATTR_int) return false;
+  if (nd < 2 || nd > 4 || n->in[3] || n->in[4] || ts_sched_attention_window(n)) return false;
   for (int i = 0; i < 7; i++)
     if (n->in[i] && n->in[i]->meta.dtype != TS_DT_f32) return false;
   int64_t s = q->dim[nd - 2], t = k->dim[nd - 2];
@@ -343,8 +299,9 @@ int ts_sched_lower_attention_grad(const TsSched *s, const TsGroup *group, TsLayo
   l.k->ntile = 2, l.k->tile[0] = GROUP, l.k->tile[1] = GROUP;
   ts_sched_choice_head(&group->choice, l.k);
   ts_sched_attention_grad_params(l.n, l.k, layout, arg, l.in, l.out);
-  l.b = ts_tile_build(l.k);
-  l.b.line = ts_tile_place(l.k, ts_graph_where(l.n));
+  TsTileBuild b = ts_tile_build(l.k);
+  l.b = &b;
+  b.line = ts_tile_place(l.k, ts_graph_where(l.n));
   put_scratch(&l);
   pack(&l);
   of_queries(&l);

@@ -207,7 +207,7 @@ int ts_tile_rule_of_signal(Check *c, const Stmt *s) {
 /* Words of all devices are alike, and a slot has one for each of them and a counter. */
 int ts_tile_rule_of_meet(Check *c, const Stmt *s) {
   const Type *t = &s->in[0]->type;
-  int n = s->nin - 2;
+  int n = s->nin - 3;
   if (t->dtype != TS_DT_i32 || t->rank != 1 || t->space != TS_SPACE_global ||
       ts_tile_dim_is(t->dim[0]) || t->dim[0] < n + 2 || (t->dim[0] - 1) % (n + 1))
     return WRONG(TS_ERR_shape, "words of %d devices are i32[1 + slots * %d], not %s", n, n + 1,
@@ -218,8 +218,8 @@ int ts_tile_rule_of_meet(Check *c, const Stmt *s) {
       return WRONG(TS_ERR_argument, "operand %d is no parameter that is written", i);
   }
   return ts_tile_rule_index(c, s, n) || ts_tile_rule_index(c, s, n + 1) ||
-                 ts_tile_rule_block_only(c, s) || within(c, s, "patience", 1, 3600000, 1) ||
-                 ts_tile_rule_gives_nothing(c, s)
+                 ts_tile_rule_index(c, s, n + 2) || ts_tile_rule_block_only(c, s) ||
+                 within(c, s, "patience", 1, 3600000, 1) || ts_tile_rule_gives_nothing(c, s)
              ? -1
              : 0;
 }

@@ -105,7 +105,7 @@ int ts_tile_rule_block_only(Check *c, const Stmt *s) {
 /* ---- memory */
 static bool is_memory_slot(const Stmt *s, int i) {
   const TsTileBrackets *b = ts_tile_brackets(s->op);
-  if (s->op == TS_TILE_meet) return i < s->nin - 2;
+  if (s->op == TS_TILE_meet) return i < s->nin - 3;
   if (s->op == TS_TILE_unpack) return i < 2;
   return s->op == TS_TILE_view || s->op == TS_TILE_aligned || (b && i < b->memories);
 }

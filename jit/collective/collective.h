@@ -15,8 +15,9 @@ int ts_collective_exchange(TsContext *c, int n, const TsMeshBox *box);
 int ts_collective_tell(TsContext *c);
 /* For tests: whether they are used; as they are at first. */
 void ts_collective_use(bool on);
-int64_t ts_collective_count(void); /* that were queued */
-/* Why the last one that could not be opened went the other way; "": all could. */
+int64_t ts_collective_count(void);    /* that were queued */
+int64_t ts_collective_meetings(void); /* of these, in slot 0 */
+/* Why the last one that did not meet went the other way; "": all did. */
 const char *ts_collective_why(void);
 void ts_collective_close(void); /* kernels and plans go */
 

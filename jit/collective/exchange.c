@@ -1,6 +1,7 @@
 /* Moves by kernels that meet: see jit/collective/collective.h. A box is brought to the form of a
  * kernel: runs of neighbours, at equal distances. What has no such form goes the other way, as do
  * boxes of one device that differ in theirs. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +17,13 @@
 #include "net/world.h"
 #include "vm/core/context.h"
 
-enum { MOST = TS_MAX_DEVICES, MOST_PLANS = 256, MOST_ARGS = 2 * TS_PUSH_MOST + MOST };
+enum {
+  MOST = TS_MAX_DEVICES,
+  MOST_PLANS = 256,
+  MOST_ARGS = 5 * TS_PUSH_MOST + MOST + 1,
+  MOST_PARAMS = 64, /* of a kernel */
+  BOXES = MOST * TS_PUSH_MOST
+};
 
 /* Bytes: of a run, and from one to the next. */
 typedef struct Form {
@@ -28,8 +35,23 @@ typedef struct Pusher {
   TsDevice *device;
   TsPushKernel k;
   int64_t dim[TS_PUSH_NDIM];
-  int nbox, box[TS_PUSH_MOST];
+  int nbox, nown, box[TS_PUSH_MOST]; /* that it has: those that stay first */
+  int nget, get[TS_PUSH_MOST];       /* that come to it */
 } Pusher;
+
+/* A move. */
+typedef struct Move {
+  int n; /* boxes */
+  const TsMeshBox *box;
+  void *from[BOXES], *to[BOXES];
+  Form form[BOXES];
+  int to_rank[BOXES],
+      seat[BOXES]; /* of those that are far: who gets it, and which it is there */
+  int npusher;
+  Pusher pusher[MOST];
+  bool rooms;
+  int64_t room; /* bytes that a box has of the room of a block */
+} Move;
 
 typedef struct Plan {
   int n, lane;
@@ -39,6 +61,7 @@ typedef struct Plan {
   TsFlags *flags;
   TsDeviceKernel *kernel[MOST];
   bool refused;
+  char why[sizeof((TsError *)0)->message];
 } Plan;
 
 static Plan *plan[MOST_PLANS];
@@ -75,8 +98,9 @@ static bool form_of(const TsMeshBox *box, Form *f) {
   return f->from >= f->run && f->to >= f->run;
 }
 
-static void set_form(Pusher *p, const Form *f) {
-  int64_t all = f->run | (f->outer > 1 ? f->from | f->to : 0);
+/* Boxes that pusher p has are of form f; all: what rows of words divide, or'ed. */
+static void set_form(Pusher *p, const Form *f, int64_t all, TsWayTile tile) {
+  p->k.tile = tile.elements, p->k.threads = tile.threads;
   p->k.word = all % 4 ? TS_DT_u8 : TS_DT_i32;
   p->k.width = all % 16 ? 1 : 4;
   if (p->k.word == TS_DT_u8) p->k.width = 1;
@@ -87,17 +111,20 @@ static void set_form(Pusher *p, const Form *f) {
     p->dim[TS_PUSH_from] = p->dim[TS_PUSH_to] = p->dim[TS_PUSH_inner] = 1;
     return;
   }
-  while (rows % (2 * p->k.across) == 0 && 2 * p->k.across * p->k.width <= TS_SUM_TILE)
+  while (rows % (2 * p->k.across) == 0 && 2 * p->k.across * p->k.width <= tile.elements)
     p->k.across *= 2;
   p->dim[TS_PUSH_outer] = f->outer;
   p->dim[TS_PUSH_from] = f->from / row, p->dim[TS_PUSH_to] = f->to / row;
   p->dim[TS_PUSH_inner] = rows / p->k.across;
 }
 
+static int64_t divides(const Form *f) { return f->run | (f->outer > 1 ? f->from | f->to : 0); }
+
 static TsDevice *gpu_of(const TsTensor *t) {
   if (t->meta.device >= ts_device_count()) return NULL;
   TsDevice *d = ts_device_at(t->meta.device);
-  const TsTarget *target = d->host_memory || !d->runs_kernels ? NULL : ts_target_of(d);
+  if (d->host_memory || !d->runs_kernels) return NULL;
+  const TsTarget *target = d->simulated ? ts_target_of(d) : d->target; /* of the same maker */
   return target && target->maker == TS_MAKER_nvidia ? d : NULL;
 }
 
@@ -112,32 +139,123 @@ static int by_index(const void *a, const void *b) {
   return ((const Pusher *)a)->device->index - ((const Pusher *)b)->device->index;
 }
 
-/* Who writes what; false: not for kernels. */
-static bool deal(int n, const TsMeshBox *box, int *npusher, Pusher *list) {
-  bool crosses = false;
-  *npusher = 0;
-  for (int i = 0; i < n; i++) {
-    TsDevice *d = gpu_of(box[i].from), *to = gpu_of(box[i].into);
-    Form f, first;
-    if (!d || !to || !form_of(&box[i], &f)) return false;
-    crosses |= d != to;
-    (void)pusher_of(npusher, list, to);
-    Pusher *p = pusher_of(npusher, list, d);
-    if (p->nbox == TS_PUSH_MOST) return false;
-    p->box[p->nbox++] = i;
-    if (p->nbox == 1) set_form(p, &f);
-    if (!form_of(&box[p->box[0]], &first) || memcmp(&f, &first, sizeof f)) return false;
-  }
-  qsort(list, (size_t)*npusher, sizeof *list, by_index);
-  for (int i = 0; i < *npusher && crosses; i++)
-    for (int k = 0; k < *npusher; k++)
-      if (k != i && !ts_device_reaches(list[i].device, list[k].device)) return false;
-  return crosses;
+static void add_box(Pusher *p, int i, bool stays) {
+  p->box[p->nbox++] = i;
+  if (!stays) return;
+  p->box[p->nbox - 1] = p->box[p->nown];
+  p->box[p->nown++] = i;
 }
 
-static int64_t tiles_of(const Pusher *p) {
-  int64_t runs = p->nbox ? TS_SUM_TILE / (p->k.width * p->k.across) : 1;
-  return p->nbox ? (p->dim[TS_PUSH_outer] + runs - 1) / runs * p->dim[TS_PUSH_inner] : 0;
+/* Who writes what. NULL; or why it is not for kernels, "": nothing goes to another device. */
+static const char *deal(Move *m) {
+  bool crosses = false;
+  for (int i = 0; i < m->n; i++) {
+    TsDevice *d = gpu_of(m->box[i].from), *to = gpu_of(m->box[i].into);
+    if (!d || !to) return "kernels meet on GPUs of NVIDIA alone";
+    if (!form_of(&m->box[i], &m->form[i]))
+      return "a box is not runs of neighbours at equal distances";
+    crosses |= d != to;
+    Pusher *q = pusher_of(&m->npusher, m->pusher, to), *p;
+    if (d != to && q->nget == TS_PUSH_MOST) return "a device gets too many boxes";
+    if (d != to) q->get[q->nget++] = i;
+    p = pusher_of(&m->npusher, m->pusher, d);
+    if (p->nbox == TS_PUSH_MOST) return "a device sends too many boxes";
+    add_box(p, i, d == to);
+    if (memcmp(&m->form[i], &m->form[p->box[0]], sizeof *m->form))
+      return "boxes of a device are not of one form";
+  }
+  Pusher *list = m->pusher;
+  qsort(list, (size_t)m->npusher, sizeof *list, by_index);
+  for (int i = 0; i < m->npusher && crosses; i++)
+    for (int k = 0; k < m->npusher; k++)
+      if (k != i && !ts_device_reaches(list[i].device, list[k].device))
+        return "devices do not reach each other's memory";
+  return crosses ? NULL : "";
+}
+
+/* ---- which way */
+static int64_t most_bytes(const Move *m) {
+  int64_t most = 0;
+  for (int i = 0; i < m->npusher; i++) {
+    int64_t bytes = 0;
+    for (int k = 0; k < m->pusher[i].nget; k++) {
+      const Form *f = &m->form[m->pusher[i].get[k]];
+      bytes += f->outer * f->run;
+    }
+    if (bytes > most) most = bytes;
+  }
+  return most;
+}
+
+/* By rooms all boxes have runs of the same size, and as many; those that come to a device lie there
+ * alike. All send something and get something: what one deals out to some, once, is not worth the
+ * memory of rooms of theirs. */
+static bool is_alike(const Move *m) {
+  for (int i = 1; i < m->n; i++)
+    if (m->form[i].outer != m->form[0].outer || m->form[i].run != m->form[0].run) return false;
+  for (int i = 0; i < m->npusher; i++) {
+    const Pusher *p = &m->pusher[i];
+    if (!p->nget || p->nbox == p->nown) return false;
+    int first = p->nown ? p->box[0] : p->nget ? p->get[0] : 0;
+    for (int k = 0; k < p->nget; k++)
+      if (m->form[p->get[k]].to != m->form[first].to) return false;
+  }
+  return true;
+}
+
+static void set_forms(Move *m, TsWayTile tile) {
+  int64_t all = 0;
+  for (int i = 0; i < m->n; i++) all |= divides(&m->form[i]);
+  for (int i = 0; i < m->npusher; i++) {
+    Pusher *p = &m->pusher[i];
+    Form f = m->form[p->nbox ? p->box[0] : p->nget ? p->get[0] : 0];
+    if (m->rooms && p->nget) f.to = m->form[p->get[0]].to;
+    set_form(p, &f, m->rooms ? all : divides(&f), tile);
+    p->k.n = m->npusher, p->k.rooms = m->rooms;
+    p->k.nout = m->rooms ? p->nown : p->nbox, p->k.nfar = m->rooms ? p->nbox - p->nown : 0;
+    p->k.nget = m->rooms ? p->nget : 0;
+    bool one = p->nbox > 0;
+    for (int b = 1; b < p->nbox; b++) one &= m->from[p->box[b]] == m->from[p->box[0]];
+    p->k.nin = one ? 1 : p->nbox;
+    p->dim[TS_PUSH_rank] = i, p->dim[TS_PUSH_go] = 1;
+  }
+}
+
+/* Blocks, alike on all; whether what comes to a block fits into its room. */
+static bool set_blocks(Move *m, const TsWayRow *row) {
+  int64_t most = 0, boxes = 0, bytes = 0;
+  for (int i = 0; i < m->npusher; i++) {
+    const Pusher *p = &m->pusher[i];
+    int64_t tiles = p->nbox || m->rooms ? ts_push_tiles(&p->k, p->dim) : 0;
+    if (tiles > most) most = tiles;
+    if (p->nget > boxes) boxes = p->nget;
+    bytes = (int64_t)p->k.tile * ts_dtypes[p->k.word].nbytes;
+  }
+  int64_t blocks = ts_way_blocks(row, most), rounds = (most + blocks - 1) / blocks;
+  m->room = rounds * bytes;
+  for (int i = 0; i < m->npusher; i++) {
+    m->pusher[i].dim[TS_PUSH_blocks] = blocks;
+    m->pusher[i].k.once = m->rooms && rounds <= 1;
+    if (ts_push_params(&m->pusher[i].k) > MOST_PARAMS) return false;
+  }
+  return m->room * boxes <= TS_FLAGS_ROOM / 2;
+}
+
+static void choose(Move *m, bool rooms) {
+  const TsWayRow *row = ts_way_of_move(most_bytes(m));
+  int64_t elements = 0;
+  for (int i = 0; i < m->n; i++) {
+    int64_t words = m->form[i].outer * m->form[i].run / 4;
+    if (words > elements) elements = words;
+  }
+  TsWayTile tile = ts_way_tile(row, elements, 4);
+  for (m->rooms = rooms && row->way == TS_WAY_room && is_alike(m);; m->rooms = false) {
+    set_forms(m, tile);
+    if (set_blocks(m, row) || !m->rooms) break;
+  }
+  for (int i = 0; i < m->npusher; i++)
+    for (int k = 0; k < m->pusher[i].nget; k++)
+      m->to_rank[m->pusher[i].get[k]] = i, m->seat[m->pusher[i].get[k]] = k;
 }
 
 /* ---- plans */
@@ -155,6 +273,7 @@ static Plan *find(int n, const Pusher *list) {
 
 static int open_plan(Plan *p, TsError *err) {
   if (!(p->flags = ts_flags_of(p->n, p->device, p->lane, err))) return -1;
+  if (p->k[0].rooms && ts_flags_make_room(p->flags, err)) return -1;
   for (int i = 0; i < p->n; i++) {
     TsTile *k = ts_push_kernel(&p->k[i], ts_target_of(p->device[i])->name, err);
     if (k) p->kernel[i] = ts_device_kernel_open(p->device[i], k, err);
@@ -186,71 +305,88 @@ static Plan *plan_of(TsContext *c, int n, const Pusher *list) {
     c->err = err;
     return NULL;
   }
-  if (p->refused) ts_collective_refused(&err);
+  snprintf(p->why, sizeof p->why, "%s", err.message);
   plan[nplan++] = p;
   return p;
 }
 
 /* ---- a call */
-static int launch(TsContext *c, Plan *p, Pusher *list, void *const *from, void *const *to) {
-  void *arg[MOST][MOST_ARGS];
-  TsReplayMeeting m[MOST];
-  for (int i = 0; i < p->n; i++) {
-    const Pusher *d = &list[i];
-    int k = 0;
-    for (int b = 0; b < d->k.nin; b++) arg[i][k++] = from[d->box[b]];
-    for (int b = 0; b < d->nbox; b++) arg[i][k++] = to[d->box[b]];
-    for (int q = 0; q < p->n; q++) arg[i][k++] = p->flags->words[q];
-    m[i] = (TsReplayMeeting){p->kernel[i], k, TS_PUSH_NDIM, arg[i], d->dim};
+static void **give_rooms(const Move *m, const Plan *p, const Pusher *d, void **arg) {
+  for (int b = d->k.nout; b < d->nbox; b++) {
+    int i = d->box[b];
+    *arg++ = (char *)p->flags->room[m->to_rank[i]] + m->seat[i] * m->room;
   }
-  if (ts_launch_meet(c, p->n, m)) return ts_flags_drop(p->flags), -1;
-  ts_collective_queued(p->flags, 2, 0, 1);
+  return arg;
+}
+
+static int launch(TsContext *c, Plan *p, const Move *m) {
+  void *arg[MOST][MOST_ARGS];
+  TsReplayMeeting meeting[MOST];
+  for (int i = 0; i < p->n; i++) {
+    const Pusher *d = &m->pusher[i];
+    void **a = arg[i];
+    for (int b = 0; b < d->k.nin; b++) *a++ = m->from[d->box[b]];
+    *a++ = p->flags->words[i];
+    for (int b = 0; b < d->k.nget; b++) *a++ = (char *)p->flags->room[i] + b * m->room;
+    for (int b = 0; b < d->k.nout; b++) *a++ = m->to[d->box[b]];
+    for (int b = 0; b < d->k.nget; b++) *a++ = m->to[d->get[b]];
+    a = give_rooms(m, p, d, a);
+    for (int q = 0; q < p->n; q++) *a++ = p->flags->words[q];
+    int k = (int)(a - arg[i]);
+    TS_ASSERT(k == ts_push_params(&d->k));
+    meeting[i] = (TsReplayMeeting){p->kernel[i], k, TS_PUSH_NDIM, arg[i], d->dim};
+  }
+  if (ts_launch_meet(c, p->n, meeting)) return ts_flags_drop(p->flags), -1;
+  ts_collective_queued(p->flags, m->rooms ? 1 : 2, 0, 1);
   return 1;
 }
 
-static int addresses(int n, const TsMeshBox *box, void **from, void **to) {
+static int addresses(Move *m) {
   uintptr_t low = 0;
-  for (int i = 0; i < n; i++) {
-    TsTensor *y = box[i].into;
+  for (int i = 0; i < m->n; i++) {
+    TsTensor *x = m->box[i].from, *y = m->box[i].into;
     bool whole = y->contiguous && ts_meta_nbytes(&y->meta) == y->storage->nbytes;
-    from[i] = ts_tensor_read_on(box[i].from, box[i].from->meta.device);
-    to[i] = from[i] ? ts_tensor_write_on(y, y->meta.device, whole) : NULL;
-    if (!to[i]) return -1;
-    low |= (uintptr_t)from[i] | (uintptr_t)to[i];
+    m->from[i] = ts_tensor_read_on(x, x->meta.device);
+    m->to[i] = m->from[i] ? ts_tensor_write_on(y, y->meta.device, whole) : NULL;
+    if (!m->to[i]) return -1;
+    low |= (uintptr_t)m->from[i] | (uintptr_t)m->to[i];
   }
   return low % 16 == 0;
 }
 
+/* Words, and rooms, that were dropped are made again. */
+static int words_there(TsContext *c, Plan *p) {
+  bool rooms = p->k[0].rooms;
+  if (p->flags->words[0] && (!rooms || p->flags->room[0])) return 0;
+  if (ts_launch_flush(c)) return -1;
+  if (!ts_flags_of(p->n, p->device, p->lane, &c->err)) return -1;
+  return rooms ? ts_flags_make_room(p->flags, &c->err) : 0;
+}
+
 int ts_collective_exchange(TsContext *c, int n, const TsMeshBox *box) {
-  enum { BOXES = 64 };
-  Pusher list[MOST];
-  void *from[BOXES], *to[BOXES];
   TsLaunches *l = ts_launches(c);
-  int npusher = 0;
   if (ts_collective_off() || l->prepares || ts_marks_collecting() || ts_world_size() > 1)
     return 0;
-  if (n < 2 || n > BOXES || !deal(n, box, &npusher, list)) return 0;
-  int done = addresses(n, box, from, to);
+  if (n < 2) return 0;
+  Move m;
+  m.n = n, m.box = box, m.npusher = 0;
+  const char *why = n > BOXES ? "there are too many boxes" : deal(&m);
+  if (why && *why) ts_collective_apart(why);
+  if (why) return 0;
+  int done = addresses(&m);
+  if (!done) ts_collective_apart("a box does not begin at a multiple of 16 bytes");
   if (done != 1) return done;
-  int64_t most = 0;
-  for (int i = 0; i < npusher; i++)
-    if (tiles_of(&list[i]) > most) most = tiles_of(&list[i]);
-  for (int i = 0; i < npusher; i++) {
-    Pusher *p = &list[i];
-    bool one = p->nbox > 0;
-    for (int b = 1; b < p->nbox; b++) one &= from[p->box[b]] == from[p->box[0]];
-    p->k.n = npusher, p->k.nout = p->nbox, p->k.nin = one ? 1 : p->nbox;
-    if (!p->nbox) p->k.word = TS_DT_i32, p->k.width = p->k.across = 1;
-    p->dim[TS_PUSH_blocks] = ts_way_blocks(ts_way_of_move(), most);
-    p->dim[TS_PUSH_rank] = i, p->dim[TS_PUSH_go] = 1;
+  choose(&m, true);
+  Plan *p = plan_of(c, m.npusher, m.pusher);
+  if (!p && m.rooms && c->err.code == TS_ERR_memory) { /* rooms are not needed */
+    ts_error_clear(&c->err);
+    choose(&m, false);
+    p = plan_of(c, m.npusher, m.pusher);
   }
-  Plan *p = plan_of(c, npusher, list);
   if (!p) return -1;
-  if (p->refused) return 0;
-  bool there = p->flags->words[0];
-  if (!there && ts_launch_flush(c)) return -1;
-  if (!there && !ts_flags_of(p->n, p->device, p->lane, &c->err)) return -1;
-  done = launch(c, p, list, from, to);
+  if (p->refused) return ts_collective_apart(p->why), 0;
+  if (words_there(c, p)) return -1;
+  done = launch(c, p, &m);
   if (done == 1) ts_collectives++, l->guarded = c->waiting = true;
   return done;
 }

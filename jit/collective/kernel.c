@@ -41,12 +41,20 @@ V ts_collective_size(TsTileBuild *b, int index) {
   return ts_tile_emit1(b, TS_TILE_dim, 0, NULL, &a, &t);
 }
 
-void ts_collective_meet(TsTileBuild *b, int n, const V *words, V rank, V slot) {
-  V in[TS_SUM_MOST + 2];
+V ts_collective_met(TsTileBuild *b, int n, V own_words, V slot) {
+  TsTileAccess inside = {.edge = false};
+  TsTileType one = ts_tile_scalar(TS_DT_i32);
+  V first = ts_tile_op2(b, TS_OP_mul, slot, ts_tile_index(b, n + 1));
+  V at[1] = {ts_tile_op2(b, TS_OP_add, first, ts_tile_index(b, 1 + n))};
+  return ts_tile_cast(b, ts_tile_load(b, own_words, at, &one, &inside), TS_DT_i64);
+}
+
+void ts_collective_meet(TsTileBuild *b, int n, const V *words, V rank, V slot, V met) {
+  V in[TS_MAX_DEVICES + 3];
   TsAttr patience = {.type = TS_ATTR_int, .i = ts_flags_patience(0)};
   for (int i = 0; i < n; i++) in[i] = words[i];
-  in[n] = rank, in[n + 1] = slot;
-  ts_tile_emit(b, TS_TILE_meet, n + 2, in, &patience, 0, NULL);
+  in[n] = rank, in[n + 1] = slot, in[n + 2] = met;
+  ts_tile_emit(b, TS_TILE_meet, n + 3, in, &patience, 0, NULL);
 }
 
 int64_t ts_sum_rounds(const TsSumKernel *s) {
@@ -55,13 +63,13 @@ int64_t ts_sum_rounds(const TsSumKernel *s) {
 
 int ts_sum_params(const TsSumKernel *s) {
   return s->pushes ? s->nown * (s->apart ? s->n : 1) + s->nout + 2 * s->n + 2
-                   : s->nsum + s->nout + s->n;
+                   : s->nsum + s->nout + s->n + 1;
 }
 
 /* ---- what a kernel is given */
 typedef struct Given {
-  V from[TS_SUM_MOST], to[TS_SUM_MOST], words[TS_SUM_MOST], room[TS_SUM_MOST], own_room,
-      own_words, dim[TS_SUM_NDIM];
+  V from[TS_SUM_PARAMS], to[TS_MAX_DEVICES], words[TS_MAX_DEVICES], room[TS_MAX_DEVICES],
+      own_room, own_words, dim[TS_SUM_NDIM];
   int nfrom;
 } Given;
 
@@ -90,7 +98,7 @@ static void give(Sum *x, TsTile *k, Given *g) {
   g->nfrom = !s->pushes ? s->nsum : s->nown * (s->apart ? s->n : 1);
   params(k, "x", g->nfrom, &in, false, g->from);
   if (s->pushes) params(k, "own_room", 1, &between, false, &g->own_room);
-  if (s->pushes) params(k, "own_words", 1, &word, false, &g->own_words);
+  params(k, "own_words", 1, &word, false, &g->own_words);
   params(k, "y", s->nout, &out, true, g->to);
   if (s->pushes) params(k, "room", s->n, &between, true, g->room);
   params(k, "words", s->n, &word, true, g->words);
@@ -116,6 +124,10 @@ static void add_up(Sum *x, const Given *g, const V *at) {
   for (int i = 0; i < s->nout; i++) ts_tile_store(&x->b, g->to[i], at, sum, &edge);
 }
 
+static void meet(Sum *x, const Given *g, V block, V met) {
+  ts_collective_meet(&x->b, x->s->n, g->words, g->dim[TS_SUM_rank], block, met);
+}
+
 /* Where tile number t begins. */
 static V row_of(Sum *x, V t) { return mul(x, t, number(x, x->s->tile / x->s->width)); }
 
@@ -124,14 +136,15 @@ static void pull(Sum *x, const Given *g, V block) {
   TsTileBuild *b = &x->b;
   TsTileAccess edge = {.edge = true};
   TsTileType tile = tile_of(s);
-  ts_collective_meet(b, s->n, g->words, g->dim[TS_SUM_rank], block);
+  V met = ts_collective_met(b, s->n, g->own_words, block);
+  meet(x, g, block, met);
   TsTileLoop round = ts_tile_for(b, number(x, 0), g->dim[TS_SUM_rounds], 1, false, 0, NULL);
   V t = add(x, mul(x, round.i, g->dim[TS_SUM_blocks]), block);
   V at[2] = {row_of(x, t), number(x, 0)};
   for (int i = 0; i < s->nsum; i++) x->value[i] = ts_tile_load(b, g->from[i], at, &tile, &edge);
   add_up(x, g, at);
   ts_tile_for_end(b, &round, NULL, NULL);
-  ts_collective_meet(b, s->n, g->words, g->dim[TS_SUM_rank], block);
+  meet(x, g, block, add(x, met, number(x, 1)));
 }
 
 /* ---- by way of the room */
@@ -144,63 +157,104 @@ static V place_of(Sum *x, V block, V half, V i, V round) {
   return add(x, mul(x, side, number(x, TS_FLAGS_ROOM / 2 / row)), row_of(x, tile));
 }
 
-/* Rounds of chunk c; the tile of this round. */
-static TsTileLoop rounds_of(Sum *x, const Given *g, V c, V block, V *t) {
-  TsTileLoop round = ts_tile_for(&x->b, number(x, 0), g->dim[TS_SUM_rounds], 1, false, 0, NULL);
-  V all = add(x, mul(x, c, g->dim[TS_SUM_rounds]), round.i);
-  *t = add(x, mul(x, all, g->dim[TS_SUM_blocks]), block);
-  return round;
+/* A round of a chunk: its loop, where there are more than one, its number, and its tile. */
+typedef struct Round {
+  TsTileLoop loop;
+  V i, tile;
+} Round;
+
+static Round round_of(Sum *x, const Given *g, V chunk, V block) {
+  Round r = {.i = number(x, 0), .tile = block};
+  if (x->s->once) return r;
+  r.loop = ts_tile_for(&x->b, r.i, g->dim[TS_SUM_rounds], 1, false, 0, NULL);
+  r.i = r.loop.i;
+  V all = add(x, mul(x, chunk, g->dim[TS_SUM_rounds]), r.i);
+  r.tile = add(x, mul(x, all, g->dim[TS_SUM_blocks]), block);
+  return r;
 }
 
-static void push_chunk(Sum *x, const Given *g, V c, V block, V half) {
+static void round_end(Sum *x, Round *r) {
+  if (!x->s->once) ts_tile_for_end(&x->b, &r->loop, NULL, NULL);
+}
+
+/* What goes to device q of own summand i. */
+static V own_tile(Sum *x, const Given *g, int i, int q, V tile) {
   const TsSumKernel *s = x->s;
-  TsTileAccess edge = {.edge = true}, inside = {.edge = false};
-  TsTileType tile = tile_of(s);
-  V t, value = NULL;
-  TsTileLoop round = rounds_of(x, g, c, block, &t);
-  V at[2] = {row_of(x, t), number(x, 0)};
+  TsTileAccess edge = {.edge = true};
+  TsTileType type = tile_of(s);
+  V at[2] = {row_of(x, tile), number(x, 0)};
+  return ts_tile_load(&x->b, g->from[s->apart ? i * s->n + q : i], at, &type, &edge);
+}
+
+/* ahead: NULL, or tiles that were read before. */
+static void push_tiles(Sum *x, const Given *g, const Round *r, V block, V half,
+                       const V *ahead) {
+  const TsSumKernel *s = x->s;
+  TsTileAccess inside = {.edge = false};
+  V value = NULL;
   for (int i = 0; i < s->nown; i++) {
     V which = add(x, g->dim[TS_SUM_first], number(x, i));
-    V there[2] = {place_of(x, block, half, which, round.i), number(x, 0)};
+    V there[2] = {place_of(x, block, half, which, r->i), number(x, 0)};
     for (int q = 0; q < s->n; q++) {
-      int from = s->apart ? i * s->n + q : i;
-      if (!q || s->apart) value = ts_tile_load(&x->b, g->from[from], at, &tile, &edge);
+      if (!q || s->apart)
+        value = ahead ? ahead[s->apart ? i * s->n + q : i] : own_tile(x, g, i, q, r->tile);
       ts_tile_store(&x->b, g->room[q], there, value, &inside);
     }
   }
-  ts_tile_for_end(&x->b, &round, NULL, NULL);
 }
 
-static void add_chunk(Sum *x, const Given *g, V c, V block, V half) {
+static void push_chunk(Sum *x, const Given *g, V chunk, V block, V half) {
+  Round r = round_of(x, g, chunk, block);
+  push_tiles(x, g, &r, block, half, NULL);
+  round_end(x, &r);
+}
+
+static void add_chunk(Sum *x, const Given *g, V chunk, V block, V half) {
   const TsSumKernel *s = x->s;
   TsTileAccess inside = {.edge = false};
   TsTileType tile = tile_of(s);
-  V t;
-  TsTileLoop round = rounds_of(x, g, c, block, &t);
-  V at[2] = {row_of(x, t), number(x, 0)};
+  Round r = round_of(x, g, chunk, block);
+  V at[2] = {row_of(x, r.tile), number(x, 0)};
   for (int i = 0; i < s->nsum; i++) {
-    V here[2] = {place_of(x, block, half, number(x, i), round.i), number(x, 0)};
+    V here[2] = {place_of(x, block, half, number(x, i), r.i), number(x, 0)};
     x->value[i] = ts_tile_load(&x->b, g->own_room, here, &tile, &inside);
   }
   add_up(x, g, at);
-  ts_tile_for_end(&x->b, &round, NULL, NULL);
+  round_end(x, &r);
+}
+
+static V half_of(Sum *x, V met) { return ts_tile_op2(&x->b, TS_OP_mod, met, number(x, 2)); }
+
+static void push_chunks(Sum *x, const Given *g, V block) {
+  TsTileBuild *b = &x->b;
+  V met = ts_collective_met(b, x->s->n, g->own_words, block);
+  TsTileLoop chunk = ts_tile_for(b, number(x, 0), g->dim[TS_SUM_chunks], 1, false, 0, NULL);
+  V now = add(x, met, chunk.i), half = half_of(x, now);
+  push_chunk(x, g, chunk.i, block, half);
+  meet(x, g, block, now);
+  add_chunk(x, g, chunk.i, block, half);
+  ts_tile_for_end(b, &chunk, NULL, NULL);
+  if (x->s->nout > 1) meet(x, g, block, add(x, met, g->dim[TS_SUM_chunks]));
+}
+
+/* A tile a block. What it has is read while the number of meetings comes, which says where it goes. */
+static void push_once(Sum *x, const Given *g, V block) {
+  enum { AHEAD = 8 };
+  V ahead[AHEAD], none = number(x, 0);
+  bool all = g->nfrom <= AHEAD;
+  Round r = round_of(x, g, none, block);
+  for (int i = 0; i < g->nfrom && all; i++)
+    ahead[i] = own_tile(x, g, x->s->apart ? i / x->s->n : i, i % x->s->n, block);
+  V met = ts_collective_met(&x->b, x->s->n, g->own_words, block), half = half_of(x, met);
+  push_tiles(x, g, &r, block, half, all ? ahead : NULL);
+  meet(x, g, block, met);
+  add_chunk(x, g, none, block, half);
+  if (x->s->nout > 1) meet(x, g, block, add(x, met, number(x, 1)));
 }
 
 /* What others write into their results has to be seen by those: a meeting at the end. */
 static void push(Sum *x, const Given *g, V block) {
-  const TsSumKernel *s = x->s;
-  TsTileBuild *b = &x->b;
-  TsTileAccess inside = {.edge = false};
-  TsTileType one = ts_tile_scalar(TS_DT_i32);
-  V slot = mul(x, block, number(x, s->n + 1)), at[1] = {add(x, slot, number(x, 1 + s->n))};
-  V met = ts_tile_cast(b, ts_tile_load(b, g->own_words, at, &one, &inside), TS_DT_i64);
-  TsTileLoop chunk = ts_tile_for(b, number(x, 0), g->dim[TS_SUM_chunks], 1, false, 0, NULL);
-  V half = ts_tile_op2(b, TS_OP_mod, add(x, met, chunk.i), number(x, 2));
-  push_chunk(x, g, chunk.i, block, half);
-  ts_collective_meet(b, s->n, g->words, g->dim[TS_SUM_rank], block);
-  add_chunk(x, g, chunk.i, block, half);
-  ts_tile_for_end(b, &chunk, NULL, NULL);
-  if (s->nout > 1) ts_collective_meet(b, s->n, g->words, g->dim[TS_SUM_rank], block);
+  (x->s->once ? push_once : push_chunks)(x, g, block);
 }
 
 static void build(Sum *x, TsTile *k) {
@@ -215,13 +269,13 @@ static void build(Sum *x, TsTile *k) {
 }
 
 TsTile *ts_sum_kernel(const TsSumKernel *s, const char *target, TsError *err) {
-  TS_ASSERT(ts_sum_params(s) <= TS_SUM_MOST && s->nsum <= TS_SUM_MOST);
+  TS_ASSERT(ts_sum_params(s) <= TS_SUM_PARAMS && s->nsum <= TS_SUM_MOST);
   TS_ASSERT(!s->pushes || ts_sum_rounds(s) > 0);
   TsTile *k = ts_tile_new(s->name);
   if (!k) return ts_error_memory(err), NULL;
   Sum x = {.s = s};
   k->target = target;
-  k->threads = TS_SUM_THREADS;
+  k->threads = s->threads;
   build(&x, k);
   if (!k->failed) return k;
   ts_tile_free(k);

@@ -7,8 +7,9 @@
 #include "vm/mesh/leaves.h"
 
 enum {
-  TS_SUM_MOST = 64,     /* summands, and devices, of a kernel */
-  TS_SUM_THREADS = 512, /* of a block */
+  TS_SUM_MOST = 64,     /* summands of a kernel */
+  TS_SUM_PARAMS = 112,  /* and parameters: eight devices with eight summands each by reading */
+  TS_SUM_THREADS = 512, /* of a block, at most */
   TS_SUM_TILE = 4096,   /* elements that a block adds up at a time */
 };
 
@@ -32,20 +33,21 @@ typedef enum TsSumDim {
  * `tile` elements at a time.
  *
  * One that pulls reads all summands where they lie, between two meetings. Parameters: the summands;
- * where it goes; the words of all devices.
+ * the own words; where it goes; the words of all devices.
  *
  * One that pushes (nown of the summands are its own) writes what it has to where it is added up, into
  * the room of devices/flags.h, as links carry writes faster than reads; meets the others; adds up
  * what has come to it. With one chunk and one memory that is one meeting in all. Of more chunks one is
  * added up while the others may write the next, into the other half of the room of this block: who has
  * come to the next meeting has done with the chunk before. Which half it is says the number
- * of meetings so far, so that a launch may be replayed. Parameters: for each own summand what each
+ * of meetings so far, so that a launch may be replayed. `once`: of one chunk of one round, without
+ * loops around them. Parameters: for each own summand what each
  * device is to get of it (`apart`), or the summand; the own room and the own words; where it goes; the
  * room of all devices; the words of all. */
 typedef struct TsSumKernel {
   const char *name;
-  int n, nsum, nout, leaves, width, tile;
-  bool pushes, apart;
+  int n, nsum, nout, leaves, width, tile, threads;
+  bool pushes, apart, once;
   int nown;
   TsOp op;
   TsDtype of, to;

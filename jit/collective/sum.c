@@ -17,7 +17,8 @@
 #include "vm/core/context.h"
 #include "vm/mesh/wire.h"
 
-enum { WORDS = 48, BUCKETS = 256, MOST_PLANS = 1024, PARTS = 64, MOST_PARAMS = 64 };
+enum { WORDS = 48, BUCKETS = 256, MOST_PLANS = 1024, PARTS = 64, MOST_PARAMS = TS_SUM_PARAMS };
+enum { WHY = sizeof((TsError *)0)->message };
 
 /* Of one part. */
 typedef struct Device {
@@ -26,6 +27,9 @@ typedef struct Device {
   int64_t dim[TS_SUM_NDIM];
   int64_t first;     /* bytes of a summand and ... */
   int64_t out_first; /* .. of the sum before its share */
+  TsMeta sum;        /* what it gets, */
+  int64_t skip[TS_MAX_RANK],
+      count[TS_MAX_RANK]; /* and of a summand: elements before, and of it */
 } Device;
 
 typedef struct Group {
@@ -34,14 +38,16 @@ typedef struct Group {
   int n, part[PARTS];
   int nsum, from[TS_SUM_MOST], nth[TS_SUM_MOST]; /* summands: part, and which of its */
   TsWay way;
-  bool pushes;
-  int width, tile;
+  bool pushes, once;
+  int width;
+  TsWayTile tile;
 } Group;
 
 typedef struct Plan {
   struct Plan *next;
   uint64_t hash;
   bool refused;
+  char why[WHY]; /* it is refused */
   int ngroup;
   Group *group;
   Device device[PARTS];
@@ -55,11 +61,9 @@ static bool off;
 int64_t ts_collectives;
 
 void ts_collective_use(bool on) { off = !on; }
-static char why[sizeof((TsError *)0)->message];
+static const char *why = "";
 const char *ts_collective_why(void) { return why; }
-void ts_collective_refused(const TsError *err) {
-  snprintf(why, sizeof why, "%s", err->message);
-}
+void ts_collective_apart(const char *text) { why = text; }
 bool ts_collective_off(void) { return off; }
 int64_t ts_collective_count(void) { return ts_collectives; }
 
@@ -72,7 +76,7 @@ static void free_plan(Plan *p) {
 void ts_collective_close(void) {
   for (int i = 0; i < BUCKETS; i++)
     for (Plan *p = bucket[i], *next; (bucket[i] = p); p = next) next = p->next, free_plan(p);
-  nplan = 0;
+  nplan = 0, why = "";
   ts_exchange_close();
 }
 
@@ -125,22 +129,30 @@ static bool takes(TsDtype of, TsDtype to, TsFactorKind kind) {
   return (floats && known) || whole;
 }
 
-/* GPUs of this process, each once in its group, that reach each other, and whose kernels meet. */
-static bool has_devices(const TsMeshSum *s) {
+/* Not for kernels, for this reason: 1. */
+static int no(TsError *err, const char *text) {
+  ts_error_set(err, TS_ERR_device, "%s", text);
+  return 1;
+}
+
+/* 0: GPUs of this process, each once in its group, that reach each other, and whose kernels meet. */
+static int find_devices(const TsMeshSum *s, TsError *err) {
   const TsMesh *m = s->from->mesh;
-  if (ts_world_size() > 1) return false;
+  if (ts_world_size() > 1) return no(err, "there are several processes");
   for (int p = 0; p < m->n; p++) {
     TsWireEnd end = ts_wire_end_of(m, p);
     TsDevice *d = end.host || m->device[p] < 0 ? NULL : ts_device_at(m->device[p]);
     const TsTarget *t = d ? ts_target_of(d) : NULL;
-    if (!d || !d->runs_kernels || !t || t->maker != TS_MAKER_nvidia) return false;
-    for (int q = 0; q < m->n; q++)
-      if (q != p && ts_mesh_sum_joins(s, p, q) &&
-          (m->device[q] < 0 || m->device[q] == m->device[p] ||
-           !ts_device_reaches(d, ts_device_at(m->device[q]))))
-        return false;
+    if (!d || !d->runs_kernels || !t || t->maker != TS_MAKER_nvidia)
+      return no(err, "kernels meet on GPUs of NVIDIA alone");
+    for (int q = 0; q < m->n; q++) {
+      if (q == p || !ts_mesh_sum_joins(s, p, q)) continue;
+      if (m->device[q] == m->device[p]) return no(err, "a device has several of the parts");
+      if (m->device[q] < 0 || !ts_device_reaches(d, ts_device_at(m->device[q])))
+        return no(err, "devices do not reach each other's memory");
+    }
   }
-  return true;
+  return 0;
 }
 
 static int64_t elements_of(const TsMeshSum *s, int p) {
@@ -149,18 +161,21 @@ static int64_t elements_of(const TsMeshSum *s, int p) {
 }
 
 /* ---- plans */
-static int make_group(const TsMeshSum *s, int first, Group *g) {
+static int make_group(const TsMeshSum *s, int first, Group *g, TsError *err) {
   const TsMesh *m = s->from->mesh;
   for (int q = first; q < m->n; q++) {
     if (!ts_mesh_sum_joins(s, first, q)) continue;
     g->list[g->n] = ts_device_at(m->device[q]);
     g->part[g->n++] = q;
     for (int i = 0; i < s->nsum[q]; i++) {
-      if (g->nsum == TS_SUM_MOST) return -1;
+      if (g->nsum == TS_SUM_MOST) {
+        ts_error_set(err, TS_ERR_device, "more than %d summands", TS_SUM_MOST);
+        return 1;
+      }
       g->from[g->nsum] = q, g->nth[g->nsum++] = i;
     }
   }
-  return g->n > 1 && g->nsum && g->n <= TS_MAX_DEVICES ? 0 : -1;
+  return g->n > 1 && g->nsum ? 0 : no(err, "");
 }
 
 /* Rows of `width` elements, so that a vector never crosses what a device has. */
@@ -178,8 +193,10 @@ static TsSumKernel kernel_of(const TsMeshSum *s, const Group *g, int nown) {
                    .nout = g->way == TS_WAY_share ? g->n : 1,
                    .leaves = s->leaves,
                    .width = g->width,
-                   .tile = g->tile,
+                   .tile = g->tile.elements,
+                   .threads = g->tile.threads,
                    .pushes = g->pushes,
+                   .once = g->once,
                    .apart = g->way != TS_WAY_whole,
                    .nown = nown,
                    .op = ts_factor_operator(s->kind),
@@ -214,9 +231,8 @@ static int64_t make_sizes(const TsMeshSum *s, Plan *p, const Group *g) {
 
 /* Alike on all. Of a share that is a row short the one before the last row of all is read as well: the
  * last share is as long as any. */
-static void make_rounds(Plan *p, const Group *g, const TsWayRow *row, int64_t most,
-                        int64_t fit) {
-  int64_t by = g->tile / g->width, tiles = (most + by - 1) / by;
+static void make_rounds(Plan *p, Group *g, const TsWayRow *row, int64_t most, int64_t fit) {
+  int64_t by = g->tile.elements / g->width, tiles = (most + by - 1) / by;
   int64_t at_once = ts_way_blocks(row, tiles), rounds = (tiles + at_once - 1) / at_once;
   int64_t chunks = g->pushes && rounds > fit ? (rounds + fit - 1) / fit : 1;
   rounds = rounds ? (rounds + chunks - 1) / chunks : 1;
@@ -226,6 +242,7 @@ static void make_rounds(Plan *p, const Group *g, const TsWayRow *row, int64_t mo
     d->dim[TS_SUM_blocks] = blocks, d->dim[TS_SUM_rounds] = rounds;
     d->dim[TS_SUM_reads] = most, d->dim[TS_SUM_chunks] = chunks;
   }
+  g->once = g->pushes && chunks == 1 && rounds == 1;
   TS_ASSERT(blocks * rounds * chunks >= tiles); /* every element is added up */
 }
 
@@ -271,17 +288,20 @@ static int open_group(const TsMeshSum *s, Plan *p, Group *g, TsError *err) {
   TsError none = {0};
   g->width = width_of(s, g);
   g->way = row->way == TS_WAY_share && g->width == 1 ? TS_WAY_whole : row->way;
-  g->tile = TS_SUM_TILE;
   if (!(g->flags = ts_flags_of(g->n, g->list, ts_flags_lane(), err))) return -1;
   int64_t most = make_sizes(s, p, g);
-  g->tile = ts_way_tile(row, most * g->width);
+  g->tile = ts_way_tile(row, most * g->width, ts_dtypes[first_of(s)->meta.dtype].nbytes);
   g->pushes = row->pushes && can_push(s, g) && !ts_flags_make_room(g->flags, &none);
   TsSumKernel first = kernel_of(s, g, p->device[g->part[0]].nown);
   make_rounds(p, g, row, most, ts_sum_rounds(&first));
   for (int i = 0; i < g->n; i++) {
     Device *d = &p->device[g->part[i]];
     TsSumKernel k = kernel_of(s, g, d->nown);
-    if (ts_sum_params(&k) > MOST_PARAMS) return 1;
+    if (ts_sum_params(&k) > MOST_PARAMS) {
+      ts_error_set(err, TS_ERR_device, "%d summands of %d devices are too many for one kernel",
+                   g->nsum, g->n);
+      return 1;
+    }
     TsTile *t = ts_sum_kernel(&k, ts_target_of(g->list[i])->name, err);
     if (t) d->kernel = ts_device_kernel_open(g->list[i], t, err);
     d->nparam = ts_sum_params(&k);
@@ -295,19 +315,34 @@ static int open_group(const TsMeshSum *s, Plan *p, Group *g, TsError *err) {
   return 0;
 }
 
+static void place_piece(const TsMeshSum *s, int p, Device *d) {
+  const TsLayout *to = ts_layout_of(s->whole);
+  d->sum = ts_layout_part(is_whole(s) ? s->from : to, s->whole, p);
+  for (int i = 0; i < s->whole->ndim; i++) {
+    int64_t have = 0, all = 0, want = 0;
+    ts_layout_run(s->from, i, s->whole->dim[i], p, 0, &have, &all);
+    if (!ts_layout_run(to, i, s->whole->dim[i], p, 0, &want, &d->count[i])) want = have;
+    d->skip[i] = want - have;
+  }
+}
+
 /* 1: it is not for us. */
 static int open_plan(const TsMeshSum *s, Plan *p, TsError *err) {
   const TsMesh *m = s->from->mesh;
   const TsTensor *x = first_of(s);
   bool seen[PARTS] = {false};
-  if (!takes(ts_tensor_dtype(x), (TsDtype)s->whole->dtype, s->kind) || !has_devices(s))
-    return 1;
+  if (!takes(ts_tensor_dtype(x), (TsDtype)s->whole->dtype, s->kind))
+    return no(err, "kernels that meet have no such type or operator");
+  if (find_devices(s, err)) return 1;
   if (!(p->group = calloc((unsigned)m->n, sizeof *p->group))) return ts_error_memory(err);
   for (int f = 0; f < m->n; f++) {
     if (seen[f]) continue;
     Group *g = &p->group[p->ngroup++];
-    if (make_group(s, f, g)) return 1;
-    for (int i = 0; i < g->n; i++) seen[g->part[i]] = true;
+    if (make_group(s, f, g, err)) return 1;
+    for (int i = 0; i < g->n; i++) {
+      seen[g->part[i]] = true;
+      place_piece(s, g->part[i], &p->device[g->part[i]]);
+    }
     int failed = open_group(s, p, g, err);
     if (failed) return failed;
   }
@@ -328,8 +363,8 @@ static Plan *make_plan(TsContext *c, const TsMeshSum *s, uint64_t hash, const in
     c->err = err;
     return NULL;
   }
-  if (failed < 0) ts_collective_refused(&err);
   p->refused = failed;
+  snprintf(p->why, sizeof p->why, "%s", err.message);
   p->hash = hash, p->nword = nword;
   memcpy(p->word, word, sizeof *word * (size_t)nword);
   p->next = bucket[hash % BUCKETS];
@@ -341,7 +376,7 @@ static Plan *make_plan(TsContext *c, const TsMeshSum *s, uint64_t hash, const in
 static Plan *plan_of(TsContext *c, const TsMeshSum *s) {
   int64_t word[WORDS];
   int n;
-  static Plan none = {.refused = true};
+  static Plan none = {.refused = true, .why = "the mesh has too many parts, or no summands"};
   if (!words_of(s, word, &n)) return &none;
   uint64_t hash = hash_of(word, n);
   for (Plan *p = bucket[hash % BUCKETS]; p; p = p->next)
@@ -351,19 +386,13 @@ static Plan *plan_of(TsContext *c, const TsMeshSum *s) {
 }
 
 /* ---- a call */
-/* The first byte of what part p takes of a summand, or NULL: it does not lie in one piece. */
-static char *address(const TsMeshSum *s, int p, TsTensor *x) {
-  int64_t dim[TS_MAX_RANK], by = 0;
+/* The first byte of what a part takes of a summand, or NULL: it does not lie in one piece. */
+static char *address(const TsMeshSum *s, const Device *part, TsTensor *x) {
+  int64_t by = 0;
   bool whole = is_whole(s);
-  const TsLayout *to = ts_layout_of(s->whole);
   if (whole && !x->contiguous) return NULL;
-  for (int d = 0; d < x->meta.ndim && !whole; d++) {
-    int64_t have = 0, all = 0, want = 0;
-    ts_layout_run(s->from, d, s->whole->dim[d], p, 0, &have, &all);
-    if (!ts_layout_run(to, d, s->whole->dim[d], p, 0, &want, &dim[d])) want = have, dim[d] = 0;
-    by += (want - have) * x->stride[d];
-  }
-  if (!whole && !ts_shape_row_major(x->meta.ndim, dim, x->stride)) return NULL;
+  for (int d = 0; d < x->meta.ndim && !whole; d++) by += part->skip[d] * x->stride[d];
+  if (!whole && !ts_shape_row_major(x->meta.ndim, part->count, x->stride)) return NULL;
   char *at = ts_tensor_read_on(x, x->meta.device);
   return at ? at + by * ts_dtypes[x->meta.dtype].nbytes : NULL;
 }
@@ -373,7 +402,7 @@ static char *summand(const TsMeshSum *s, const Plan *p, const Group *g, int k, i
   TsTensor *x = s->sum[g->from[k]][g->nth[k]].value;
   const Device *d = &p->device[g->part[to]];
   bool there = x->meta.device == g->list[0]->index || !ts_tensor_is_away(x);
-  char *at = there ? address(s, d->p, x) : NULL;
+  char *at = there ? address(s, d, x) : NULL;
   return at ? at + d->first : NULL;
 }
 
@@ -402,10 +431,8 @@ static int prepare(TsContext *c, const TsMeshSum *s, Plan *p, void *(*arg)[MOST_
       if (!(next[g->part[r]] = give_summands(s, p, g, r, arg[g->part[r]])))
         return c->err.code ? -1 : 0;
   }
-  for (int q = 0; q < s->from->mesh->n; q++) {
-    TsMeta m = ts_layout_part(is_whole(s) ? s->from : ts_layout_of(s->whole), s->whole, q);
-    if (!(s->out[q] = ts_tensor_new(c, &m))) return -1;
-  }
+  for (int q = 0; q < s->from->mesh->n; q++)
+    if (!(s->out[q] = ts_tensor_new(c, &p->device[q].sum))) return -1;
   for (int i = 0; i < p->ngroup; i++) {
     const Group *g = &p->group[i];
     char *out[PARTS];
@@ -418,7 +445,8 @@ static int prepare(TsContext *c, const TsMeshSum *s, Plan *p, void *(*arg)[MOST_
       const Device *d = &p->device[g->part[r]];
       bool shares = g->way == TS_WAY_share;
       void **a = next[d->p];
-      if (g->pushes) *a++ = g->flags->room[r], *a++ = g->flags->words[r];
+      if (g->pushes) *a++ = g->flags->room[r];
+      *a++ = g->flags->words[r];
       for (int k = 0; k < g->n && shares; k++) *a++ = out[k] + d->out_first;
       if (!shares) *a++ = out[r];
       for (int k = 0; k < g->n && g->pushes; k++) *a++ = g->flags->room[k];
@@ -448,16 +476,24 @@ static int launch(TsContext *c, Plan *p, void *(*arg)[MOST_PARAMS], int nth, int
   return failed;
 }
 
-/* Words that were dropped are made again, behind what was put off: that may still use their memory. */
+/* Words that were dropped are made again, behind what was put off: that may still use their memory. Those
+ * that are there are asked for first, so that none of them goes for the others. */
 static int words_there(TsContext *c, Plan *p) {
+  bool all = true;
   for (int i = 0; i < p->ngroup; i++) {
-    Group *g = &p->group[i];
-    bool there = g->flags->words[0] && (!g->pushes || g->flags->room[0]);
-    if (there) continue;
-    if (ts_launch_flush(c)) return -1;
-    if (!g->flags->words[0] && !ts_flags_of(g->n, g->list, g->flags->lane, &c->err)) return -1;
-    if (g->pushes && ts_flags_make_room(g->flags, &c->err)) return -1;
+    const TsFlags *f = p->group[i].flags;
+    all &= f->words[0] && (!p->group[i].pushes || f->room[0]);
   }
+  if (all) return 0;
+  if (ts_launch_flush(c)) return -1;
+  for (int there = 1; there >= 0; there--)
+    for (int i = 0; i < p->ngroup; i++) {
+      const Group *g = &p->group[i];
+      if (!there == !g->flags->words[0] && !ts_flags_of(g->n, g->list, g->flags->lane, &c->err))
+        return -1;
+    }
+  for (int i = 0; i < p->ngroup; i++)
+    if (p->group[i].pushes && ts_flags_make_room(p->group[i].flags, &c->err)) return -1;
   return 0;
 }
 
@@ -467,9 +503,12 @@ int ts_collective_sum(TsContext *c, const TsMeshSum *s, int nth, int n) {
   if (off || l->prepares || ts_marks_collecting()) return 0;
   Plan *p = plan_of(c, s);
   if (!p) return -1;
+  if (p->refused && *p->why) ts_collective_apart(p->why); /* else nothing is sent */
   if (p->refused) return 0;
   if (words_there(c, p)) return -1;
   int done = prepare(c, s, p, arg);
+  if (!done)
+    ts_collective_apart("summands do not lie in a row, from a multiple of 16 bytes on");
   if (done == 1 && launch(c, p, arg, nth, n)) done = -1;
   if (done == 1) ts_collectives++, l->guarded = c->waiting = true;
   for (int q = 0; q < s->from->mesh->n && done != 1; q++) {

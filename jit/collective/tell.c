@@ -1,4 +1,5 @@
 /* Who was waited for in vain, and in what. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "devices/aside.h"
@@ -7,46 +8,58 @@
 #include "vm/core/context.h"
 #include "vm/mesh/collective.h"
 
-enum { GROUPS = 64 };
-
 /* The last operations of each group: their meetings, begin < number <= end, and which they are of those
  * that were noted. */
 typedef struct Operation {
   uint64_t begin, end, noted;
 } Operation;
 
-static struct {
+typedef struct Recent {
   const TsFlags *of;
   int next;
   Operation last[TS_FLAGS_RECENT];
-} recent[GROUPS];
+} Recent;
 
-static int place_of(const TsFlags *f) {
+static int64_t queued;
+
+int64_t ts_collective_meetings(void) { return queued; }
+
+static Recent **recent;
+static int nrecent;
+
+/* NULL: there is no memory, and an error will not say in what somebody was missing. */
+static Recent *recent_of(const TsFlags *f) {
   int i = 0;
-  while (i < GROUPS - 1 && recent[i].of && recent[i].of != f) i++;
-  recent[i].of = f;
-  return i;
+  while (i < nrecent && recent[i]->of != f) i++;
+  if (i < nrecent) return recent[i];
+  Recent **all = realloc(recent, sizeof *all * (size_t)(nrecent + 1));
+  if (all) recent = all;
+  Recent *r = all ? calloc(1, sizeof *r) : NULL;
+  if (!r) return NULL;
+  r->of = f;
+  return recent[nrecent++] = r;
 }
 
 void ts_collective_queued(TsFlags *f, int64_t meetings, int nth, int n) {
   uint64_t total = 0, begin = f->done;
-  int i = place_of(f);
+  Recent *r = recent_of(f);
   ts_collective_noted(0, &total);
   for (int k = 0; k < f->n; k++) /* words of a lane are of one order of a device alone */
     if (ts_device_aside_on(f->device[k]) != (f->lane != 0))
       TS_BUG("%s meets others in the wrong order of its work", f->device[k]->name);
+  queued += meetings;
   f->used = true, f->done += (uint64_t)meetings;
-  if (!begin) memset(recent[i].last, 0, sizeof recent[i].last); /* words are new */
-  recent[i].last[recent[i].next++ % TS_FLAGS_RECENT] =
-      (Operation){begin, f->done, total - (uint64_t)(n - 1 - nth)};
-  recent[i].next %= TS_FLAGS_RECENT;
+  if (!r) return;
+  if (!begin) memset(r->last, 0, sizeof r->last); /* words are new */
+  r->last[r->next] = (Operation){begin, f->done, total - (uint64_t)(n - 1 - nth)};
+  r->next = (r->next + 1) % TS_FLAGS_RECENT;
 }
 
 static const TsCollective *what(const TsFlags *f, uint64_t which) {
   uint64_t total = 0, number = 0;
-  const Operation *last = recent[place_of(f)].last;
-  for (int i = 0; i < TS_FLAGS_RECENT; i++)
-    if (last[i].begin < which && which <= last[i].end) number = last[i].noted;
+  const Recent *r = recent_of(f);
+  for (int i = 0; i < TS_FLAGS_RECENT && r; i++)
+    if (r->last[i].begin < which && which <= r->last[i].end) number = r->last[i].noted;
   ts_collective_noted(0, &total);
   return number && number <= total ? ts_collective_noted((int)(total - number), &total) : NULL;
 }

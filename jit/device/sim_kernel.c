@@ -17,7 +17,7 @@
 /* Kernels of several phases leave something in memory of the device that they take for it.
  * Each simulated one does, so that whoever gives it the memory of somebody else is seen. A
  * simulated launch has few runs, so that tests have several. */
-enum { SCRATCH = 512, MOST_RUNS = 5, MOST_PARAMS = 64 };
+enum { SCRATCH = 512, MOST_RUNS = 5, MOST_PARAMS = 128 };
 
 typedef struct Simulated {
   TsDevice *d;

@@ -9,7 +9,7 @@
 #include "devices/sim.h"
 #include "ir/tile/find.h"
 
-enum { MOST_ARGS = 96, MOST = TS_MAX_DEVICES };
+enum { MOST_ARGS = 128, MOST = TS_MAX_DEVICES };
 
 typedef struct Launch {
   TsDevice *d;
@@ -135,7 +135,7 @@ static int run_group(int n, Launch **list, TsError *err) {
 static bool same_words(const Launch *a, const Launch *b) {
   const TsTileStmt *s = a->meeting, *t = b->meeting;
   if (s->nin != t->nin) return false;
-  for (int i = 0; i < s->nin - 2; i++)
+  for (int i = 0; i < s->nin - 3; i++)
     if (a->arg[s->in[i]->index] != b->arg[t->in[i]->index]) return false;
   return true;
 }
@@ -178,7 +178,7 @@ int ts_sim_meet_launch(TsDevice *d, const TsTile *k, const TsTileStmt *meeting,
   memcpy(l->dim, dim, sizeof *dim * (size_t)k->ndim);
   waiting[d->index] = l;
   ts_sim_on_use(ts_sim_meet_end);
-  return come_to(l) < meeting->nin - 2 ? 0 : run_with(l, err);
+  return come_to(l) < meeting->nin - 3 ? 0 : run_with(l, err);
 }
 
 /* What failed of it its words say. */

@@ -29,8 +29,11 @@ static double rest(const TsTensor *t, int axis) {
   return d > 0 ? numel(t) / d : 0;
 }
 
-static double keys_of(const TsTensor *k) {
-  return k->meta.ndim > 1 ? (double)k->meta.dim[k->meta.ndim - 2] : 1;
+/* Of each query: of pages, those of its list. */
+static double keys_of(const TsCall *c) {
+  const TsTensor *k = c->in[1];
+  double lists = c->op == TS_OP_paged_attention ? rest(c->in[3], 0) : 1;
+  return k->meta.ndim > 1 ? lists * (double)k->meta.dim[k->meta.ndim - 2] : 1;
 }
 
 /* Multiply-adds of a call; 0: it has none. */
@@ -42,8 +45,9 @@ static double products_of(const TsCall *c) {
   case TS_OP_grouped_matmul: return numel(c->out[0]) * (double)a->meta.dim[a->meta.ndim - 1];
   case TS_OP_grouped_matmul_weight_grad:
     return numel(a) * (double)b->meta.dim[b->meta.ndim - 1];
-  case TS_OP_attention: return 2 * numel(a) * keys_of(b);
-  case TS_OP_attention_grad: return 7 * numel(a) * keys_of(b);
+  case TS_OP_attention:
+  case TS_OP_paged_attention: return 2 * numel(a) * keys_of(c);
+  case TS_OP_attention_grad: return 7 * numel(a) * keys_of(c);
   case TS_OP_conv1d:
   case TS_OP_conv2d:
   case TS_OP_conv3d: return numel(c->out[0]) * rest(b, 0);
@@ -96,9 +100,10 @@ bool ts_offload_unhurried(const TsOffloader *o) {
   if (!ts_offload_defers(o) || o->launches.prepares || o->launches.replay || !c ||
       !is_narrow_call(c))
     return false;
-  bool attends = c->op == TS_OP_attention || c->op == TS_OP_attention_grad;
+  bool attends = c->op == TS_OP_attention || c->op == TS_OP_attention_grad ||
+                 c->op == TS_OP_paged_attention;
   double products = products_of(c), ns = products * UNIT_NS;
-  if (attends) ns += rest(c->in[0], c->in[0]->meta.ndim - 1) * keys_of(c->in[1]) * SCORE_NS;
+  if (attends) ns += rest(c->in[0], c->in[0]->meta.ndim - 1) * keys_of(c) * SCORE_NS;
   for (int i = 0; i < c->nin + c->nout; i++)
     ns += numel(i < c->nin ? c->in[i] : c->out[i - c->nin]) * TILE_NS;
   return products && ns < (attends ? STAND_ATTENTION_NS : STAND_NS);

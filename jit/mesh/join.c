@@ -95,6 +95,15 @@ static TsCollective collective_of(const TsMeshRun *r, const TsMeshJoin *j) {
   return sent;
 }
 
+/* Found out once: it depends on the plan alone. */
+static TsCollective known_of(TsMeshRun *r, int join) {
+  TsMeshSent *s = &r->sent[join];
+  TsErrorCode before = r->c->err.code;
+  if (!s->known) s->what = collective_of(r, &r->plan->join[join]);
+  s->known = r->c->err.code == before;
+  return s->what;
+}
+
 bool ts_mesh_run_sent(const TsMeshRun *r, int join, TsCollective *sent) {
   const TsMeshJoin *j = &r->plan->join[join];
   if (j->kind == TS_JOIN_call || j->kind == TS_JOIN_fold) return false;
@@ -117,7 +126,7 @@ int ts_mesh_tell_join(TsMeshRun *r, const TsMeshStep *s) {
   if (j->kind == TS_JOIN_call || j->kind == TS_JOIN_fold || r->told[s->at] & once) return 0;
   r->told[s->at] |= once;
   if (j->row) return 0; /* with the first one all of them are told */
-  TsCollective sent = collective_of(r, j);
+  TsCollective sent = known_of(r, s->at);
   if (j->nrow) {
     sent.bytes *= j->nrow;
     sent.before.dim[j->along] *= j->nrow, sent.meta.dim[j->along] *= j->nrow;
@@ -187,10 +196,10 @@ static void drop_sum(Sum *s) {
 static int take_sum(View *v, Sum *s, TsMeshSum *job) {
   const TsMeshJoin *j = v->j;
   size_t n = (size_t)v->mesh->n;
-  s->all = calloc(n * TS_LEAF_SUMS, sizeof *s->all);
-  s->sum = calloc(n, sizeof *s->sum);
+  s->all = malloc(n * TS_LEAF_SUMS * sizeof *s->all);
+  s->sum = malloc(n * sizeof *s->sum);
   s->out = calloc(n, sizeof *s->out);
-  s->nsum = calloc(n, sizeof *s->nsum);
+  s->nsum = malloc(n * sizeof *s->nsum);
   if (!s->all || !s->sum || !s->out || !s->nsum) return ts_error_memory(&v->r->c->err);
   for (int p = 0; p < v->mesh->n; p++) {
     int lo, hi;

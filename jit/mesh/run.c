@@ -42,8 +42,9 @@ TsMeshRun *ts_mesh_run_new(TsContext *c, const TsGraph *g, const TsMeshHow *how)
   r->slot = calloc((size_t)(plan->nslot * s->nplace) * n + 1, sizeof *r->slot);
   r->pending = calloc((size_t)(plan->njoin * s->n) + 1, sizeof *r->pending);
   r->told = calloc((size_t)plan->njoin + 1, 1);
+  r->sent = calloc((size_t)plan->njoin + 1, sizeof *r->sent);
   r->flight = calloc((size_t)(plan->njoin * s->nmicro) + 1, sizeof *r->flight);
-  if (r->piece && r->slot && r->pending && r->told && r->flight) return r;
+  if (r->piece && r->slot && r->pending && r->told && r->sent && r->flight) return r;
   ts_mesh_run_free(r);
   ts_error_memory(&c->err);
   return NULL;
@@ -60,6 +61,7 @@ void ts_mesh_run_free(TsMeshRun *r) {
   free(r->slot);
   free(r->pending);
   free(r->told);
+  free(r->sent);
   free(r->flight);
   ts_mesh_record_free(r);
   ts_mesh_plan_free(r->plan);

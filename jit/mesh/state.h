@@ -17,6 +17,11 @@ typedef struct TsPending {
   TsLeafSum sum[2 * TS_LEAF_SUMS];
 } TsPending;
 
+typedef struct TsMeshSent {
+  bool known;
+  TsCollective what;
+} TsMeshSent;
+
 struct TsReplayGroup;
 struct TsMeshRun {
   TsContext *c;
@@ -27,6 +32,7 @@ struct TsMeshRun {
   TsTensor **slot;     /* while it runs: by slot, place, device, micro-batch; */
   TsPending **pending; /* by join and device; */
   unsigned char *told; /* by join: what of it was noted; */
+  TsMeshSent *sent;    /* and what that is, once it was told */
   /* By join and micro-batch: the ticket of its start (devices/aside.h), or 0; */
   uint64_t *flight;
   uint64_t latest; /* the last ticket that is not rejoined; 0: nothing is on its way */

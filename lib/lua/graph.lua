@@ -130,6 +130,9 @@ end
 --- For the library: what runs it, for the sizes of its last call.
 function Function:_runs() return runs(self) end
 
+--- For the library: how many of its captures have failed. A call behind which there is one more has run nothing.
+function Function:_failed_captures() return self.unmade end
+
 --- The text of a level: "captured", before rewriting; "graph", with symbols for sizes that
 --- have differed; "concrete", the graph for the sizes of the last call; "schedule", which
 --- nodes are one kernel; "tile", "explicit", "llvm", "asm", the kernels; "bytecode", of the
@@ -331,7 +334,7 @@ function graph.module(name, f, given)
     name = ("line%d"):format(info.linedefined)
   end
   return core.keep_line(setmetatable({ name = name, body = f, params = specialise.parameter_names(f, 16), cache = {}, order = {},
-    families = {}, history = {}, roots = roots, looks = {}, nlook = 0, donate = read_module(given).donate }, Function))
+    families = {}, history = {}, roots = roots, looks = {}, nlook = 0, unmade = 0, donate = read_module(given).donate }, Function))
 end
 
 -- For step:fits: what the device with the most has at most, which it is, and what it begins with.

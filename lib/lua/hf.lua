@@ -67,9 +67,9 @@ function hf.stream(model, options) return require("tessera.hf.generate").of_own(
 -- request:read(); b:step() brings every text one token further and reads `chunk` tokens of prompts, false if there is none; b:run()
 -- steps until all have ended; b:cancel(request); b:statistics(). Keys and values lie in up to `pages` of `page` positions, by
 -- default enough for max_batch texts of `length`, which a CPU makes as they are needed; texts that begin alike share pages
--- (share), layers with a window keep their window. Where pages are short, texts wait. Devices bring pages together; NVIDIA GPUs
--- read them in place if tessera.jit.pages(true) says so (not yet measured on a card). cache_dtype: "f32", "bf16", "f16", "f64",
--- "fp8_e4m3", "fp8_e5m2", by default the type of the weights.
+-- (share), layers with a window keep their window. Where pages are short, texts wait. CPUs and NVIDIA GPUs
+-- read pages where they lie, the latter of 16 bits (tessera.jit.pages); others bring them together. cache_dtype: "f32", "bf16",
+-- "f16", "f64", "fp8_e4m3", "fp8_e5m2", by default the type of the weights.
 --   local m = tessera.hf.load "SmolLM2"
 --   local b = tessera.hf.batch(m, {max_batch = 16, length = 4096})
 --   local request = b:submit{ids = {1, 2, 3}, max_new_tokens = 20}

@@ -78,8 +78,8 @@ function jit.persistent(on) return (core.jit_persistent(on)) end
 
 -- pages([on]): whether op.paged_attention reads pages where they lie on an NVIDIA GPU with a copy engine, each next token in 16
 -- bits; else pages are brought together first, as for other types and sizes. f:why() says which, and why. Holds for what is compiled
--- from then on: what was compiled is forgotten. Off at first: not yet measured on a card. Gives what it was.
---   tessera.jit.pages(true)
+-- from then on: what was compiled is forgotten. The bits are the same. On at first. Gives what it was.
+--   tessera.jit.pages(false)
 jit.pages = core.jit_pages
 
 -- later(on): the CPU runs small calls on a GPU (meanwhile) until their kernels are compiled, with the same bits; on at

@@ -459,6 +459,8 @@ int ts_shard_leaf(const TsShard *s, const TsShardPart *part, int f, int leaves, 
 int ts_shard_part(const TsShard *s, const TsMesh *m, int p, TsShardPart *part) {
   for (int i = 0; i < s->nfactor; i++) {
     const TsFactor *f = &s->factor[i];
+    part->start[i] = 0, part->count[i] = f->size;
+    if (!f->naxis) continue;
     TsLayout l = {.mesh = m, .ndim = 1, .naxis = {f->naxis}, .leaves = f->leaves};
     memcpy(l.axis[0], f->axis, f->naxis);
     int pieces = ts_layout_pieces(&l, 0), k = ts_layout_piece(&l, p, 0);
@@ -521,7 +523,7 @@ int ts_shard_infer(TsInfer *inf) {
                .want = inf->want,
                .settles = inf->settles,
                .err = inf->err};
-  memset(in_axis, TS_WHOLE, sizeof in_axis);
+  memset(in_axis, TS_WHOLE, sizeof *in_axis * (size_t)inf->nin);
   memset(s.out_axis, TS_WHOLE, sizeof s.out_axis);
   ts_op_info(inf->op)->shard(&s);
   if (ts_shard_solve(&s, m)) return -1;

@@ -57,9 +57,12 @@ TsTensor *ts_lua_tensor(lua_State *L, int index) {
  * little alive the floor rules: 4 MiB, or more while collections of a large Lua heap
  * would take over an eighth of the time. Memory of devices is another: nothing but
  * tensors wants it, a program that fills it collects (ts_tensor_room), and what runs
- * there waits for nobody, so its floor is higher. */
+ * there waits for nobody, so its floor is higher, and what counts is by how much more is
+ * alive than there was at least: a step of training, or a sum over several devices, makes as many
+ * bytes as it frees itself, and leaves no garbage. */
 typedef struct Charge {
   int64_t allocated, allowance; /* at the last collection; until the next one */
+  int64_t alive;                /* there: the least since */
   int64_t floor, least, most;
 } Charge;
 
@@ -73,13 +76,18 @@ static bool is_due(const Charge *c, int64_t allocated) {
   return allocated - c->allocated >= c->allowance;
 }
 
+static bool has_grown(Charge *c, int64_t live) {
+  if (live < c->alive) c->alive = live;
+  return live - c->alive >= c->allowance;
+}
+
 static void grow(Charge *c, double share) {
   if (share > 0.125 && c->floor < c->most) c->floor *= 2;
   if (share < 0.03 && c->floor > c->least) c->floor /= 2;
 }
 
 static void begin(Charge *c, int64_t allocated, int64_t live) {
-  c->allocated = allocated;
+  c->allocated = allocated, c->alive = live;
   c->allowance = live / 7 > c->floor ? live / 7 : c->floor;
 }
 
@@ -119,7 +127,7 @@ static void collect(lua_State *L, TsContext *c) {
 }
 
 bool ts_lua_box_is_due(const TsContext *c) {
-  return is_due(&here, made_here(c)) || is_due(&there, c->allocated_there);
+  return is_due(&here, made_here(c)) || has_grown(&there, c->live_there);
 }
 
 /* ---- the allocator */

@@ -290,7 +290,8 @@ static int fail_after(lua_State *L) {
  * and all behind it; 0: it works again. "upload", "download", "copy", "open" (kernels, from the n-th on) likewise; "miss": of those that meet other devices, it never comes. Gives what is left of the number
  * before. sim_fail("link", off): simulated GPUs do not reach each other's memory, if nobody has asked yet. */
 static int sim_fail(lua_State *L) {
-  static const char *const calls[] = {"launch", "upload", "download", "copy", "open", "miss", NULL};
+  static const char *const calls[] = {"launch", "upload", "download", "copy",
+                                      "open",   "miss",   NULL};
   TsContext *c = ts_lua_context(L);
   const char *name = luaL_checkstring(L, 1);
   if (!strcmp(name, "link")) return ts_sim_link(!lua_toboolean(L, 2)), 0;
@@ -304,14 +305,15 @@ static int sim_fail(lua_State *L) {
 }
 
 /* meets([on]): whether GPUs add up by kernels that meet, else step by step; how many such sums were
- * queued, why the last one that could not be opened was not, and how many sections devices had beside
- * their own work. */
+ * queued, why the last one that went step by step did so, how many sections devices had beside
+ * their own work, and how many meetings there were. */
 static int meets(lua_State *L) {
   if (!lua_isnone(L, 1)) ts_collective_use(lua_toboolean(L, 1));
   lua_pushnumber(L, (double)ts_collective_count());
   lua_pushstring(L, ts_collective_why());
   lua_pushnumber(L, (double)ts_device_aside_count());
-  return 3;
+  lua_pushnumber(L, (double)ts_collective_meetings());
+  return 4;
 }
 
 /* interrupt_after(n): Ctrl-C at the n-th allocation from now; interrupt_after(n, "instructions"):

@@ -1,7 +1,8 @@
 #!/bin/sh
 # The mesh beside its peers, on the devices of this machine: scripts/bench/mesh.sh [KIND [N [SECTION..]]]. KIND is cuda, or cpu for
-# virtual ones; N is how many (all GPUs). Sections: bits small sums moves mlp gpt large seven oss scale killed (all). A table of both, with
-# ratios: above 1 we are ahead. TESSERA_PEERS_PYTHON: a python3 that has PyTorch.
+# virtual ones; N is how many (all GPUs). Sections: bits small sums moves mlp gpt large seven oss scale killed (all); sums:1024 and
+# moves:1024 are those of at most so many KiB, bits:8 and small:8 those over eight devices alone. A table of both, with ratios: above 1 we
+# are ahead. TESSERA_PEERS_PYTHON: a python3 that has PyTorch.
 set -e
 cd "$(dirname "$0")/../.."
 kind=${1:-cuda}

@@ -60,6 +60,10 @@ end
 local h = op.zeros({ 512, 512 }, { dtype = "bf16", device = gpu })
 jit.wait()
 waits("bf16", function() return h:matmul(h) end)
+local query, pages = op.zeros({ 64, 32, 1, 64 }, { dtype = "f16", device = gpu }), op.zeros({ 1, 5, 32, 64 }, { dtype = "f16", device = gpu })
+local lists, from = op.zeros({ 64, 128 }, { dtype = "i64", device = gpu }), op.zeros({ 64 }, { dtype = "i64", device = gpu })
+jit.wait()
+waits("pages of 16 bits", function() return op.paged_attention(query, pages, pages, lists, from) end)
 local big = op.zeros({ 1024, 4096 }, { device = gpu })
 waits("many bytes", function() return op.tanh(big) end)
 

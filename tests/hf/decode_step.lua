@@ -1,6 +1,7 @@
 -- Steps of text that goes on are captured behind the first ones: with the tokens of calls one by one, alone and in a batch, also where
 -- texts have several lengths, across the lengths for which a step is captured, and with draws.
 local tessera = require "tessera"
+local op = tessera.op
 local vectors = dofile "tests/hf/_vectors.lua"
 local Step = require "tessera.hf.decode_step"
 
@@ -94,13 +95,26 @@ do
   local own = vectors.load "llama"
   local want, n = own:generate { ids = prompts, max_new_tokens = steps, eos = false }, 0
   local step = rawget(own, "_steps")[true]
-  local run = step.run
-  step.run = function(...)
+  local call = step.call
+  function step:call(...)
     n = n + 1
-    if n > 5 then error("no more", 0) end
-    return run(...)
+    if n == 6 then self.run = tessera.graph.module(function() error("no more", 0) end, { donate = { 3 } }) end
+    return call(self, ...)
   end
   assert(own:generate { ids = prompts, max_new_tokens = steps, eos = false }:hash() == want:hash() and step:why_not() == "no more")
+end
+
+-- What fails while a captured step runs is no reason to go on without: the caches that were given to it may be gone.
+do
+  local Captured = require "tessera.hf.captured"
+  local x, at = op.ones { 4 }, tessera.tensor({ 1 }, { dtype = "i64" })
+  local step = Captured.new("picks", function(x, at) return op.index_select(x, at) end)
+  assert(step:call(x, at))
+  local ok, why = pcall(step.call, step, x, at + 8)
+  assert(not ok and why:find("index 9 is out of range", 1, true) and not step:why_not(), why)
+  assert(step:call(x, at))
+  local odd = Captured.new("decides", function(x) return x:sum():item() > 0 and x or -x end)
+  assert(not odd:call(x) and not odd:call(x) and odd:why_not():find("values of a tensor are not known", 1, true))
 end
 
 -- Matrices that stand side by side on a device are the model's own: state is as it was, and who puts another one there, or changes one in

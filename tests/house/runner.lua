@@ -62,6 +62,8 @@ check "'echo skipped: no-such-script'" --> skipped: no-such-script: echo skipped
 check "'sh -c \"echo checks 2 failed 0; echo skipped: half; true no-such-script\"'":match "skipped: half" --> skipped: half
 check("'false no-such-script'", "'true no-such-script'"):match "%d passed, %d failed\n.*" --> 1 passed, 1 failed
 --> exit 1
+check "'true other'" --> no test has a name that contains no-such-script
+--> exit 1
 local folder = name .. ".d"
 sh("mkdir -p " .. folder .. "/tests && ln -s $PWD/scripts " .. folder .. " && ln -s $(realpath " .. tessera .. ") " .. folder .. "/tessera")
 sh("echo 'os.exit(0, true)' > " .. folder .. "/tests/early.lua; echo '1 -" .. "-> 1' > " .. folder .. "/tests/fine.lua")

@@ -108,13 +108,58 @@ end
 table.concat(wrong, "; ") -->
 gone.rows, gone.columns, gone.turn, gone.back --> 12, 12, 12, 12
 
+-- Small ones go by the room of who gets them: one meeting. Large ones, and boxes of several sizes, are written where they belong, between
+-- two. So are small sums, and pieces, one meeting.
+local function meetings(f)
+  local before = select(4, core.meets())
+  f()
+  return select(4, core.meets()) - before
+end
+local four = line(4)
+local function move(rows, columns, from, to)
+  local t = dist.shard(rng.normal { rows, columns }, four, from)
+  return meetings(function() t:reshard(to) end)
+end
+move(8, 64, { "tp" }, {}), move(8, 64, { nil, "tp" }, {}), move(8, 64, { "tp" }, { nil, "tp" }), move(8, 64, { nil, "tp" }, { "tp" }) --> 1, 1, 1, 1
+move(8, 4096, { "tp" }, {}), move(8, 65536, { "tp" }, {}), move(7, 64, { "tp" }, {}) --> 1, 2, 2
+local function sum(size, out)
+  local t = dist.shard(rng.normal { 4, size }, four, { "tp" })
+  return meetings(function() op.sum(t, { axis = 0, out = out }) end)
+end
+sum(4096), sum(65536), sum(131072), sum(4096, { "tp" }), sum(131072, { "tp" }) --> 1, 1, 2, 1, 1
+
+-- Of any numbers of blocks behind each other: a slot's room has two halves, whatever came before in it.
+local mixed = graph.module("mixed", function(p, q)
+  local y = op.sum(p, { axis = 0 })
+  for k = 1, 4 do
+    q = (q:reshard { nil, "tp" } * 0.99):reshard { "tp" }
+    y = op.sum(p * y, { axis = 0 }) * 0.5 + op.sum(q:reshard {})
+    if k % 2 == 0 then p = (p:reshard {} + y):reshard { "tp" } end
+  end
+  return y, q
+end)
+for _, size in ipairs { { 512, 16384 }, { 30000, 64 }, { 4096, 4096 } } do
+  local p, q = dist.shard(rng.normal { 4, size[1] }, four, { "tp" }), dist.shard(rng.normal { 8, size[2] }, four, { "tp" })
+  local function go()
+    local y, z = mixed(p, q)
+    return y:gather():hash() .. z:gather():hash()
+  end
+  core.meets(false)
+  local want = go()
+  core.meets(true)
+  for k = 1, 8 do
+    if go() ~= want then wrong[#wrong + 1] = ("mixed %d, call %d"):format(size[1], k) end
+  end
+end
+table.concat(wrong, "; ") -->
+
 -- One that never comes.
 local two = line(2)
 local xs, ws = dist.shard(a, two, { nil, "tp" }), dist.shard(b, two, { "tp" })
 local good = op.matmul(xs, ws):gather():hash()
 core.sim_fail("sim:1", "miss", 1)
 local y = op.matmul(xs, ws)
-y:gather():hash() --! sim:1 did not come to all_reduce of matmul: f32[16,24] -> f32[16,24] (tests/mesh/meet.lua:116): sim:0 waited
+y:gather():hash() --! sim:1 did not come to all_reduce of matmul: f32[16,24] -> f32[16,24] (tests/mesh/meet.lua:161): sim:0 waited
 core.sim_fail("sim:1", "miss", 0)
 op.matmul(xs, ws):gather():hash() == good --> true
 

@@ -67,6 +67,26 @@ end
 local q, k = draw { 2, 4, 1, 8 }, draw { 2, 4, 16, 8 }
 op.paged_attention(q, k, k, tessera.tensor({ { 4 }, { 0 } }, { dtype = "i64" }), start) --! index 4 is out of range
 op.paged_attention(q, k, k, tables:narrow(0, 0, 1), start) --! table has a row for each text
+-- The last query stands in the pages of its table, the first one not before them: here, on a device, and captured.
+do
+  local some = draw { 2, 4, 3, 8 }
+  local captured = tessera.graph.module("starts", function(...) return op.paged_attention(...) end)
+  for _, device in ipairs { "cpu", "sim:0" } do
+    local function run(f, first)
+      local from = tessera.tensor({ 4, first }, { dtype = "i64" }):to(device)
+      return pcall(function() return f(some:to(device), k:to(device), k:to(device), tables:to(device), from):totable() end)
+    end
+    for _, f in ipairs { op.paged_attention, captured } do
+      for _, first in ipairs { 0, 29 } do assert(run(f, first)) end
+      for _, first in ipairs { 30, 31, 1000, -1 } do
+        local ok, why = run(f, first)
+        assert(not ok and why:find(("paged_attention: start %d: the queries of f32[2,4,3,8] do not lie"):format(first), 1, true), why)
+        assert(why:find("they go from 0 to 29", 1, true), why)
+      end
+    end
+  end
+end
+op.paged_attention(draw { 2, 4, 40, 8 }, k, k, tables, start) --! a row of the table has fewer positions than there are queries
 op.paged_attention(q, k, k, tables, start:narrow(0, 0, 1)) --! start has a number for each text
 op.paged_attention(q, k, draw { 2, 4, 8, 8 }, tables, start) --! pages of k and v differ
 op.paged_attention(draw { 2, 3, 1, 8 }, k, k, tables, start) --! heads do not fit

@@ -16,7 +16,9 @@ static bool is_grouped(int op) {
   return op == TS_OP_grouped_matmul || op == TS_OP_grouped_matmul_weight_grad;
 }
 
-static int axis_of(const TsNode *n) {
+enum { TABLE = 3, START }; /* operands of paged_attention */
+
+static int axis_of(const TsNode *n, int input) {
   int nd = n->in[0]->meta.ndim;
   if (n->op == TS_OP_route_rows || n->op == TS_OP_csr_rows) return 0;
   if (is_grouped(n->op)) return nd - 2;
@@ -25,7 +27,7 @@ static int axis_of(const TsNode *n) {
   if (n->op == TS_OP_moe_places) return TS_INDEX_EXPERT;
   if (n->op == TS_OP_segment_reduce) return TS_INDEX_SEGMENT;
   if (n->op == TS_OP_embedding) return 0;
-  if (n->op == TS_OP_paged_attention) return 1;
+  if (n->op == TS_OP_paged_attention) return input == START ? TS_INDEX_START : 1;
   if (is_loss(n->op)) return nd - 1;
   return (int)(n->attr[0].i < 0 ? n->attr[0].i + nd : n->attr[0].i);
 }
@@ -39,12 +41,14 @@ static const TsMeta *sparse(const TsNode *n, int input) {
 TsGuard ts_guard_of(const TsNode *n, int input, const char *function) {
   TsGuard g = {.as = n->as, .op = (TsOp)n->op};
   bool entries = n->op == TS_OP_spmm_coo || n->op == TS_OP_sddmm;
-  bool paged = n->op == TS_OP_paged_attention; /* places in pages of keys */
+  bool paged = n->op == TS_OP_paged_attention && input == TABLE; /* places in pages of keys */
   g.x = entries ? *sparse(n, input) : n->in[paged ? 1 : 0]->meta;
-  g.axis = entries ? n->op == TS_OP_sddmm && input == 3 : axis_of(n);
+  g.axis = entries ? n->op == TS_OP_sddmm && input == 3 : axis_of(n, input);
   g.size = g.axis >= 0               ? g.x.dim[g.axis]
            : g.axis == TS_INDEX_FLAT ? ts_meta_numel(&g.x)
                                      : n->attr[0].i;
+  if (g.axis == TS_INDEX_START)
+    g.size = ts_index_starts(n->in[TABLE]->meta.dim[1] * n->in[1]->meta.dim[2], g.x.dim[2]);
   if (is_grouped(n->op)) g.size++; /* all rows may be one group's */
   if (n->op == TS_OP_csr_rows) g.size = n->attr[0].i;
   if (n->op == TS_OP_route_rows)

@@ -53,6 +53,10 @@ int ts_index_wrong(TsCall *call, int axis, int64_t size, int64_t v) {
   else if (axis == TS_INDEX_EXPERT)
     ts_error_set(e, TS_ERR_index, "%s: expert %lld is out of range for %lld experts", name,
                  (long long)v, (long long)size);
+  else if (axis == TS_INDEX_START)
+    ts_error_set(e, TS_ERR_index,
+                 "%s: start %lld: the queries of %s do not lie in the pages of their table",
+                 name, (long long)v, text);
   else if (axis == TS_INDEX_FLAT)
     ts_error_set(e, TS_ERR_index, "%s: index %lld is out of range for the %lld elements of %s",
                  name, (long long)v, (long long)size, text);
@@ -60,6 +64,8 @@ int ts_index_wrong(TsCall *call, int axis, int64_t size, int64_t v) {
     ts_error_set(e, TS_ERR_index,
                  "%s: index %lld is out of range for axis %d of %s, of size %lld", name,
                  (long long)v, axis, text, (long long)size);
+  if (size == 0 && axis == TS_INDEX_START)
+    return ts_error_hint(e, "a row of the table has fewer positions than there are queries");
   if (size == 0) return -1;
   if (axis < TS_INDEX_FLAT)
     return ts_error_hint(e, "they go from 0 to %lld", (long long)size - 1);

@@ -34,8 +34,21 @@ typedef struct TsIndex {
 } TsIndex;
 
 /* What the numbers stand for, beside an axis (>= 0) of call->in[0]. Negative ones count
- * from the end, but those of a class, a segment or an expert are errors. */
-enum { TS_INDEX_FLAT = -1, TS_INDEX_CLASS = -2, TS_INDEX_SEGMENT = -3, TS_INDEX_EXPERT = -4 };
+ * from the end, but those of a class, a segment, an expert or a start are errors. */
+enum {
+  TS_INDEX_FLAT = -1,
+  TS_INDEX_CLASS = -2,
+  TS_INDEX_SEGMENT = -3,
+  TS_INDEX_EXPERT = -4,
+  TS_INDEX_START =
+      -5, /* the position of the first query of call->in[0], [B,H,S,D], in a table */
+};
+
+/* How many positions the first of `queries` has in a table of so many keys: the last one stands
+ * in the table as well. */
+static inline int64_t ts_index_starts(int64_t keys, int64_t queries) {
+  return queries <= keys ? keys - queries + 1 : 0;
+}
 
 /* Opens call->in[input], numbers below size. The error names the number, the axis and
  * its size; after it ix is empty. */

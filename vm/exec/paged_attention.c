@@ -13,7 +13,7 @@ enum { WINDOW, SCALE };
 
 typedef struct Operands {
   TsTensor *in[INPUTS];
-  TsIndex table;
+  TsIndex table, start;
   int64_t *q_at;
 } Operands;
 
@@ -37,11 +37,10 @@ static int open(TsCall *call, Operands *o, TsDtype wide) {
   for (int i = 0; i < call->nin; i++) {
     TsTensor *x = call->in[i];
     bool pages = i == K || i == V, scale = i == K_SCALE || i == V_SCALE;
-    if (!x || i == TABLE || (scale && !alike)) continue;
+    if (!x || i == TABLE || i == START || (scale && !alike)) continue;
     int of = i - K + K_SCALE;
     o->in[i] = i == Q            ? ts_attention_adjacent(c, x)
                : pages && !alike ? numbers(c, x, of < call->nin ? call->in[of] : NULL, d)
-               : i == START      ? ts_tensor_cast(c, x, TS_DT_i64)
                : i == SINK       ? ts_tensor_cast(c, x, wide)
                                  : ts_tensor_contiguous(c, x);
     if (!o->in[i] || !ts_tensor_read(o->in[i])) return -1;
@@ -53,13 +52,18 @@ static int open(TsCall *call, Operands *o, TsDtype wide) {
   if (!o->q_at) return ts_scratch_failed(call);
   TsCall of_pages = *call; /* whose message is of k */
   of_pages.in = call->in + K;
-  return ts_index_open(&of_pages, TABLE - K, 1, k->dim[1], &o->table);
+  int64_t keys = call->in[TABLE]->meta.dim[1] * k->dim[2];
+  int64_t starts = ts_index_starts(keys, call->in[Q]->meta.dim[2]);
+  return ts_index_open(&of_pages, TABLE - K, 1, k->dim[1], &o->table) ||
+                 ts_index_open(call, START, TS_INDEX_START, starts, &o->start)
+             ? -1
+             : 0;
 }
 
 static void close(Operands *o) {
   for (int i = 0; i < INPUTS; i++) ts_tensor_unref(o->in[i]);
   ts_work_give(o->q_at);
-  ts_index_close(&o->table);
+  ts_index_close(&o->table), ts_index_close(&o->start);
 }
 
 static int run(TsCall *call, const Operands *o) {
@@ -67,7 +71,7 @@ static int run(TsCall *call, const Operands *o) {
   const TsMeta *q = &in[Q]->meta, *k = &in[K]->meta;
   TsAttentionPages p = {.dtype = (TsDtype)k->dtype, .table = o->table.at};
   p.count = call->in[TABLE]->meta.dim[1], p.size = k->dim[2], p.all = k->dim[1];
-  p.start = ts_tensor_read(in[START]);
+  p.start = o->start.at;
   p.scale[0] = in[K_SCALE] ? ts_tensor_read(in[K_SCALE]) : NULL;
   p.scale[1] = in[V_SCALE] ? ts_tensor_read(in[V_SCALE]) : NULL;
   TsAttention a = {.dtype = (TsDtype)q->dtype, .batch = q->dim[0], .heads = q->dim[1]};
@@ -79,7 +83,7 @@ static int run(TsCall *call, const Operands *o) {
   a.window = call->attr[WINDOW].type == TS_ATTR_int ? call->attr[WINDOW].i : 0;
   a.scale = call->attr[SCALE].type == TS_ATTR_f ? call->attr[SCALE].f
                                                 : 1 / sqrt((double)(a.d ? a.d : 1));
-  if (!a.q || !a.k || !a.v || !p.start || !(a.y = ts_tensor_write(call->out[0]))) return -1;
+  if (!a.q || !a.k || !a.v || !(a.y = ts_tensor_write(call->out[0]))) return -1;
   return ts_attention(&a, call->ctx->k) ? ts_scratch_failed(call) : 0;
 }
 

@@ -25,6 +25,7 @@ typedef struct MeshCall {
   TsMeta *was;         /* types of the operands before they move */
   const TsMeta **meta; /* each of these, or NULL */
   TsShard s;
+  const TsLayout *gives[TS_MAX_OUT]; /* how results lie, when their summands are added up */
   TsAttr pinned[TS_MAX_ATTR];
   int declared;  /* leaves, by the program */
   int leaves, f; /* of the factor that results are summed over, or -1 */
@@ -97,6 +98,8 @@ static int split(MeshCall *m, const TsMeta *out) {
   memset(s->out_axis, TS_WHOLE, sizeof s->out_axis);
   ts_op_info(call->op)->shard(s);
   if (ts_shard_solve(s, m->mesh)) return -1;
+  for (int o = 0; o < s->nout; o++)
+    if (!(m->gives[o] = ts_shard_gives(s, m->mesh, o))) return -1;
   m->scatters = ts_collective_scatters(s, m->mesh, 0, s->want);
   m->leaves = ts_shard_leaves(s, m->mesh, m->declared, &m->f);
   return m->leaves < 0 ? -1 : 0;
@@ -155,7 +158,7 @@ static int run_part(MeshCall *m, int p, Part *made, int nout) {
                            (int)((k + 1) * m->leaves / pieces), in, made->out, made->sum,
                            &made->nsum);
   } else if (!failed) {
-    TsRandomBox box = {ts_shard_gives(&m->s, m->mesh, 0), &m->s.out[0], p};
+    TsRandomBox box = {m->gives[0], &m->s.out[0], p};
     if (ts_op_info(call->op)->cls == TS_CLASS_RANDOM) c->box = &box;
     failed = ts_vm_call(c, call->op, call->nin, in, call->attr ? part.attr : NULL, nout, &n,
                         made->out);
@@ -183,8 +186,7 @@ static int combine(MeshCall *m, Part *made, int o) {
   ts_shard_combines(&m->s, o, &axes);
   if (!sum || !out || !nsum) failed = ts_error_memory(&m->c->err);
   for (int p = 0; p < n && !failed; p++) sum[p] = made[p].sum[o], nsum[p] = made[p].nsum;
-  const TsLayout *from = ts_shard_gives(&m->s, m->mesh, o);
-  failed = failed || !from;
+  const TsLayout *from = m->gives[o];
   if (!failed) {
     whole.layout = m->scatters && !o ? m->s.want->id : from->id;
     TsMeshSum job = {.whole = &whole,
@@ -205,7 +207,7 @@ static int combine(MeshCall *m, Part *made, int o) {
 }
 
 static const TsLayout *result_layout(MeshCall *m, int o) {
-  return m->scatters && !o ? m->s.want : ts_shard_gives(&m->s, m->mesh, o);
+  return m->scatters && !o ? m->s.want : m->gives[o];
 }
 
 static const TsMeta *result_type(MeshCall *m, TsMeta *whole) {
@@ -244,6 +246,9 @@ static void note_views(MeshCall *m) {
 }
 
 static void note_sum(MeshCall *m, int o) {
+  uint8_t axes;
+  ts_shard_combines(&m->s, o, &axes);
+  if (!axes) return; /* parts give parts */
   TsCollective sent = ts_collective_of_sum(&m->s, m->mesh, o);
   ts_collective_note(m->c, &sent);
 }
@@ -268,7 +273,7 @@ static int run(MeshCall *m, const TsMeta *out) {
   Part *made = calloc((size_t)m->mesh->n, sizeof *made);
   TsMeta whole;
   size_t nsum = m->f >= 0 ? (size_t)m->mesh->n * (size_t)call->nout : 0;
-  TsLeafSum(*sum)[TS_LEAF_SUMS] = nsum ? calloc(nsum, sizeof *sum) : NULL;
+  TsLeafSum(*sum)[TS_LEAF_SUMS] = nsum ? malloc(nsum * sizeof *sum) : NULL;
   int failed = made && (sum || !nsum) ? 0 : ts_error_memory(&m->c->err), ndone = 0;
   for (int p = 0; p < m->mesh->n && !failed; p++) {
     if (sum) made[p].sum = sum + p * call->nout;

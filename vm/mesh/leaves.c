@@ -124,7 +124,9 @@ static TsTensor *operand(const Run *r, int i, TsTensor *t) {
   for (int d = 0; cut && s->in[i] && d < s->in[i]->ndim; d++) {
     if (s->in_axis[i][d] != r->f) continue;
     int64_t times = s->in[i]->dim[d] / s->factor[r->f].size;
-    TsTensor *next = narrowed(r->c, cut, d, r->before * times, r->part.count[r->f] * times);
+    int64_t start = r->before * times, count = r->part.count[r->f] * times;
+    if (!start && count == cut->meta.dim[d]) continue; /* the only leaf */
+    TsTensor *next = narrowed(r->c, cut, d, start, count);
     ts_tensor_unref(cut);
     cut = next;
   }

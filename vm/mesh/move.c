@@ -17,6 +17,10 @@
 #include "vm/mesh/times.h"
 #include "vm/mesh/wire.h"
 
+typedef struct Run {
+  int64_t start, count;
+} Run;
+
 /* Elements of part q, and where they go in part p. */
 typedef struct Box {
   TsTensor *from, *into;
@@ -31,6 +35,9 @@ typedef struct Move {
   TsTensor *to;              /* which is this one */
   TsMeshShare share;
   TsTensor **part; /* of the result, as far as they are made */
+  int *first;      /* of each old part, the first one with its elements, or -1: it has none */
+  int *seen, *source, nsource; /* those that are read for part p */
+  Run *run; /* of each old part by axis; NULL: axes are dealt out in blocks */
   TsWire wire;
   Box *box; /* of all parts: copied when all that is sent is there */
   int n, cap;
@@ -112,10 +119,9 @@ static void drop_boxes(Move *v) {
     ts_tensor_unref(v->box[i].from);
   }
   free(v->box);
+  free(v->first);
+  free(v->run);
 }
-
-/* Whose copy of an element is read: the own one, else that of the next part. */
-static int distance(int p, int q, int n) { return (q - p % n + n) % n; }
 
 /* Part q has what is wanted of the run [start, start + count) of axis d, or some of it. */
 static bool meets(const Move *v, int q, int d, int64_t start, int64_t count) {
@@ -141,17 +147,66 @@ static int cut_boxes(Move *v, int q, int d, const int64_t *want, const int64_t *
   return 0;
 }
 
-/* One wanted box, of those parts that have something of it; of equal ones of the nearest. */
-static int fill_box(Move *v, const int64_t *want, const int64_t *at, const int64_t *size) {
+/* What is asked of old parts for each new one. */
+static int look_at_old(Move *v) {
+  const TsMeta *m = &v->from->meta;
   int n = v->from->n;
-  int64_t src[TS_MAX_RANK], dst[TS_MAX_RANK], count[TS_MAX_RANK];
+  bool blocks = false;
+  for (int d = 0; d < m->ndim; d++) blocks |= v->old->naxis[d] && v->old->block[d];
+  v->first = calloc(3 * (size_t)n, sizeof *v->first);
+  v->run = blocks ? NULL : calloc((size_t)n * m->ndim + 1, sizeof *v->run);
+  if (!v->first || (!v->run && !blocks)) return ts_error_memory(&v->c->err);
+  v->seen = v->first + n, v->source = v->seen + n;
   for (int q = 0; q < n; q++) {
-    bool has = ts_layout_has(v->old, q);
+    v->first[q] = ts_layout_has(v->old, q) ? ts_layout_first(v->old, q) : -1;
+    for (int d = 0; d < m->ndim && v->run; d++) {
+      Run *r = &v->run[q * m->ndim + d];
+      if (!ts_layout_run(v->old, d, m->dim[d], q, 0, &r->start, &r->count)) r->count = 0;
+    }
+  }
+  return 0;
+}
+
+/* Whose copy of an element is read: the own one, else that of the next part. */
+static int find_sources(Move *v) {
+  int n = v->from->n;
+  if (!v->first && look_at_old(v)) return -1;
+  v->nsource = 0;
+  for (int k = 0; k < n; k++) {
+    int q = (v->p + k) % n;
+    if (v->first[q] < 0 || v->seen[v->first[q]] == v->p + 1) continue;
+    v->seen[v->first[q]] = v->p + 1;
+    v->source[v->nsource++] = q;
+  }
+  return 0;
+}
+
+/* As cut_boxes, of a part that has one run of each axis. */
+static int cut_box(Move *v, int q, const int64_t *want, const int64_t *at,
+                   const int64_t *size) {
+  int64_t src[TS_MAX_RANK], dst[TS_MAX_RANK], n[TS_MAX_RANK];
+  const Run *run = &v->run[q * v->from->meta.ndim];
+  for (int d = 0; d < v->from->meta.ndim; d++) {
+    int64_t s = run[d].start, end = s + run[d].count;
+    int64_t from = s > want[d] ? s : want[d];
+    int64_t to = end < want[d] + size[d] ? end : want[d] + size[d];
+    if (from >= to) return 0;
+    src[d] = from - s, dst[d] = at[d] + from - want[d], n[d] = to - from;
+  }
+  return note_box(v, q, src, dst, n);
+}
+
+/* One wanted box, of those parts that have something of it. */
+static int fill_box(Move *v, const int64_t *want, const int64_t *at, const int64_t *size) {
+  int64_t src[TS_MAX_RANK], dst[TS_MAX_RANK], count[TS_MAX_RANK];
+  for (int k = 0; k < v->nsource; k++) {
+    int q = v->source[k];
+    bool has = true;
+    if (v->run) {
+      if (cut_box(v, q, want, at, size)) return -1;
+      continue;
+    }
     for (int d = 0; d < v->from->meta.ndim && has; d++) has = meets(v, q, d, want[d], size[d]);
-    for (int r = 0; r < n && has; r++)
-      has = !ts_layout_has(v->old, r) ||
-            ts_layout_first(v->old, r) != ts_layout_first(v->old, q) ||
-            distance(v->p, q, n) <= distance(v->p, r, n);
     if (has && cut_boxes(v, q, 0, want, at, size, src, dst, count)) return -1;
   }
   return 0;
@@ -221,7 +276,7 @@ static TsTensor *made_part(Move *v) {
   TsTensor *view = any ? as_view(v, &m, &failed) : NULL;
   if (view || failed || (view = as_other(v, &m))) return view;
   v->to = ts_tensor_new(v->c, &m);
-  if (v->to && any && fill(v, 0, want, at, size)) {
+  if (v->to && any && (find_sources(v) || fill(v, 0, want, at, size))) {
     ts_tensor_unref(v->to);
     v->to = NULL;
   }
@@ -316,6 +371,15 @@ static TsTensor *same_summands(TsContext *c, TsTensor *t, bool share) {
   return made;
 }
 
+/* No part of a sum lies in the memory of a summand, as the sum of a single one may. */
+static bool is_apart(TsTensor *sum, TsTensor *of) {
+  const TsParts *a = ts_mesh_parts(sum), *b = ts_mesh_parts(of);
+  for (int p = 0; a && b && p < a->n; p++)
+    for (int q = 0; q < b->n && a->part[p]; q++)
+      if (b->part[q] && a->part[p]->storage == b->part[q]->storage) return false;
+  return a && b;
+}
+
 /* A tensor of one device, cut: parts are read where it lies, so no device gets all of it. */
 static TsTensor *dealt(TsContext *c, TsTensor *t, const TsLayout *l, const TsLayout *all) {
   int n = l->mesh->n, failed = ts_defer_force(t);
@@ -355,7 +419,8 @@ static TsTensor *brought(TsContext *c, TsTensor *t, const TsLayout *l, TsMeshSha
   if (old->partial && ts_layout_scatters(after, old->partial, l))
     return ts_mesh_summed_into(c, ts_mesh_parts(t), l);
   TsTensor *sum = old->partial ? ts_mesh_summed(c, t) : ts_tensor_ref(t);
-  TsTensor *y = sum ? moved(c, sum, l, share) : NULL;
+  bool lies = sum && old->partial && sum->meta.layout == l->id && is_apart(sum, t);
+  TsTensor *y = lies ? ts_tensor_ref(sum) : sum ? moved(c, sum, l, share) : NULL;
   ts_tensor_unref(sum);
   return y;
 }
@@ -427,16 +492,22 @@ TsTensor *ts_mesh_summed(TsContext *c, TsTensor *t) {
   return of ? ts_mesh_summed_parts(c, of) : NULL;
 }
 
+/* Number k of the first axis. */
+static TsTensor *summand_of(TsTensor *part, int k) {
+  TsMeta m = part->meta;
+  memmove(m.dim, m.dim + 1, sizeof *m.dim * --m.ndim);
+  return ts_tensor_view(part, &m, part->stride + 1,
+                        part->offset + ts_dtype_nbytes((TsDtype)m.dtype, k * part->stride[0]));
+}
+
 /* The sums that part p has, of its first axis. */
-static int sums_of_part(TsContext *c, const TsParts *of, int p, TsLeafSum *sum, int *nsum) {
+static int sums_of_part(const TsParts *of, int p, TsLeafSum *sum, int *nsum) {
   const TsLayout *l = ts_layout_of(&of->meta);
   int pieces, k = place_of(l, p, &pieces), leaves = leaves_of(l), failed = 0;
   int n = ts_leaves_sums(leaves, (int)((int64_t)k * leaves / pieces),
                          (int)((int64_t)(k + 1) * leaves / pieces), sum);
   for (*nsum = 0; *nsum < n && !failed; *nsum += !failed) {
-    TsAttr a[] = {ts_attr_int(0), ts_attr_int(*nsum)};
-    TsTensor *part = of->part[p];
-    failed = !(sum[*nsum].value = ts_vm_call1(c, TS_OP_select, 1, &part, a));
+    failed = !(sum[*nsum].value = summand_of(of->part[p], *nsum));
   }
   return failed;
 }
@@ -454,7 +525,7 @@ TsTensor *ts_mesh_summed_into(TsContext *c, const TsParts *of, const TsLayout *t
   int *nsum = made ? calloc(n, sizeof *nsum) : NULL;
   int failed = made && !(part && all && sum && nsum) ? ts_error_memory(&c->err) : !made;
   for (int p = 0; p < of->n && !failed; p++)
-    failed = sums_of_part(c, of, p, sum[p] = all + p * TS_LEAF_SUMS, &nsum[p]);
+    failed = sums_of_part(of, p, sum[p] = all + p * TS_LEAF_SUMS, &nsum[p]);
   TsMeta m = of->meta;
   if (!failed) m.layout = to ? to->id : made->id;
   TsMeshSum job = {.whole = &m,

@@ -365,7 +365,7 @@ int ts_tile_do_pace(TsTileRun *r, const TsTileStmt *s) {
 int ts_tile_do_meet(TsTileRun *r, const TsTileStmt *s) {
   enum { MOST = 128 };
   int32_t *word[MOST];
-  int n = s->nin - 2;
+  int n = s->nin - 3;
   int64_t rank = ts_tile_run_scalar(r, s->in[n]), slot = ts_tile_run_scalar(r, s->in[n + 1]);
   if (n > MOST) return ts_tile_run_fail(r, s, TS_ERR_value, "more than %d devices", MOST);
   if (rank < 0 || rank >= n)
@@ -379,6 +379,11 @@ int ts_tile_do_meet(TsTileRun *r, const TsTileStmt *s) {
     if (!p) return -1;
     word[i] = (int32_t *)(void *)p->at;
   }
+  int32_t met = word[rank][1 + slot * (n + 1) + n];
+  int64_t says = ts_tile_run_scalar(r, s->in[n + 2]);
+  if ((int32_t)says != met)
+    return ts_tile_run_fail(r, s, TS_ERR_value, "meeting %lld of a slot that has had %d",
+                            (long long)says + 1, met);
   if (!r->as.meet && n > 1)
     return ts_tile_run_fail(r, s, TS_ERR_argument, "the other %d devices do not run", n - 1);
   if (!r->as.meet || !r->as.meet(r->as.meeting, n, word, (int)rank, slot, r->err))

@@ -68,15 +68,16 @@ static void program(TsGpuEmit *g, const TsTileStmt *s) {
 }
 
 static void meet(TsGpuEmit *g, const TsTileStmt *s) {
-  int n = s->nin - 2;
+  int n = s->nin - 3;
   if (!g->maker->meet)
     ts_emit_fail(g->e, "meet: kernels of %s see no words of other devices", g->e->target->name);
   if (n > g->threads)
     ts_emit_fail(g->e, "meet: %d devices, and blocks of %d threads", n, g->threads);
   V *word = ts_emit_take(g->e, sizeof *word * (size_t)n);
   for (int i = 0; i < n; i++) word[i] = g->memory[s->in[i]->id][0];
-  g->maker->meet(g, n, word, ts_gpu_scalar(g, s->in[n]), ts_gpu_scalar(g, s->in[n + 1]),
-                 ts_tile_attr(s, "patience")->i);
+  V where[3];
+  for (int i = 0; i < 3; i++) where[i] = ts_gpu_scalar(g, s->in[n + i]);
+  g->maker->meet(g, n, word, where, ts_tile_attr(s, "patience")->i);
 }
 
 static void put_loop(TsGpuEmit *g, const TsTileStmt *s);

@@ -42,9 +42,10 @@ typedef struct TsGpuMaker {
   LLVMValueRef (*vote)(struct TsGpuEmit *g, LLVMValueRef is);
   LLVMValueRef (*equals)(struct TsGpuEmit *g, LLVMValueRef x);
   /* Until this meeting of a slot is one of all n devices (`meet` of ir/tile/tile.def), whose words
-   * these are; NULL: no word is seen by another device while kernels run. */
-  void (*meet)(struct TsGpuEmit *g, int n, const LLVMValueRef *word, LLVMValueRef rank,
-               LLVMValueRef slot, int64_t patience);
+   * these are; where: rank, slot, and how many it has had. NULL: no word is seen by another
+   * device while kernels run. */
+  void (*meet)(struct TsGpuEmit *g, int n, const LLVMValueRef *word, const LLVMValueRef *where,
+               int64_t patience);
   /* Launches that begin before the one in front of them ends: at the begin of a phase, and where
    * it has to have ended. */
   void (*order)(struct TsGpuEmit *g);

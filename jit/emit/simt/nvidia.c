@@ -118,7 +118,11 @@ static void sync(TsGpuEmit *g) {
  * Thread q of a block tells device q, and waits for what device q tells this one: a word each, and
  * the number of the meeting, which the slot counts, so that a launch that is replayed has a number
  * of its own. All threads of the block meet before and behind it: a release of one is behind what
- * the others wrote, an acquire before what they read then (PTX, causality order). */
+ * the others wrote, an acquire before what they read then (PTX, causality order).
+ *
+ * Nothing else is done before it is found that the others are there: the kernel has read the number long
+ * before, the counter is written while one waits, and what tells of a failure, which takes as long to
+ * read as the word, is looked at once in so many times. */
 static V word_at(TsGpuEmit *g, V words, V i) {
   return LLVMBuildInBoundsGEP2(g->e->b, i32(g), words, &i, 1, "");
 }
@@ -132,46 +136,46 @@ static V chosen(TsGpuEmit *g, int n, const V *of, V i) {
   return x;
 }
 
-static void tell_and_wait(TsGpuEmit *g, V to, V from, V count, V failed, int64_t patience) {
-  V who = ts_gpu_add(g, g->tid64, ts_gpu_i64(g, 1));
-  V in[5] = {to, from, count, failed, LLVMBuildTrunc(g->e->b, who, i32(g), "")};
+/* in: the word to write, that to look at, the number, the first word of all, 1 + who is waited for. */
+static void tell_and_wait(TsGpuEmit *g, V *in, int64_t patience) {
   char text[900];
   snprintf(text, sizeof text,
-           "{ .reg .pred p; .reg .b32 c, v; .reg .b64 s, t;\n"
-           "ld.volatile.global.b32 c, [$2]; add.s32 c, c, 1;\n"
-           "st.release.sys.global.b32 [$0], c; mov.u64 s, %%globaltimer;\n"
-           "again_${:uid}: ld.acquire.sys.global.b32 v, [$1]; sub.s32 v, v, c;\n"
+           "{ .reg .pred p; .reg .b32 v, k; .reg .b64 s, t;\n"
+           "st.release.sys.global.b32 [$0], $2; mov.b32 k, 0; mov.b64 s, 0;\n"
+           "again_${:uid}: ld.acquire.sys.global.b32 v, [$1]; sub.s32 v, v, $2;\n"
            "setp.ge.s32 p, v, 0; @p bra there_${:uid};\n"
+           "add.s32 k, k, 1; and.b32 v, k, 63; setp.ne.s32 p, v, 0; @p bra again_${:uid};\n"
            "ld.volatile.global.b32 v, [$3]; setp.ne.s32 p, v, 0; @p bra there_${:uid};\n"
-           "mov.u64 t, %%globaltimer; sub.s64 t, t, s; setp.lt.s64 p, t, %lld;\n"
-           "@p bra again_${:uid}; st.volatile.global.b32 [$3], $4;\n"
+           "mov.u64 t, %%globaltimer; setp.eq.s64 p, s, 0; selp.b64 s, t, s, p;\n"
+           "sub.s64 t, t, s; setp.lt.s64 p, t, %lld; @p bra again_${:uid};\n"
+           "st.volatile.global.b32 [$3], $4;\n"
            "there_${:uid}: mov.b32 v, 0; }",
            (long long)patience * 1000000);
-  meet(g, text, "l,l,l,l,r,~{memory}", 5, in);
+  meet(g, text, "l,l,r,l,r,~{memory}", 5, in);
 }
 
-static void count_on(TsGpuEmit *g, V count) {
-  meet(g,
-       "{ .reg .b32 c; ld.volatile.global.b32 c, [$0]; add.s32 c, c, 1;\n"
-       "st.volatile.global.b32 [$0], c; }",
-       "l,~{memory}", 1, &count);
+static void count_on(TsGpuEmit *g, V count, V number) {
+  V in[2] = {count, number};
+  LLVMBasicBlockRef after =
+      ts_gpu_if(g, LLVMBuildICmp(g->e->b, LLVMIntEQ, g->tid64, ts_gpu_i64(g, 0), ""));
+  meet(g, "st.volatile.global.b32 [$0], $1;", "l,r,~{memory}", 2, in);
+  ts_gpu_if_end(g, after);
 }
 
-static void meet_devices(TsGpuEmit *g, int n, const V *word, V rank, V slot, int64_t patience) {
-  LLVMBuilderRef b = g->e->b;
-  V first = ts_gpu_add(g, ts_gpu_mul(g, slot, n + 1), ts_gpu_i64(g, 1));
-  V own = chosen(g, n, word, rank),
-    count = word_at(g, own, ts_gpu_add(g, first, ts_gpu_i64(g, n)));
-  ts_gpu_sync(g);
-  V asks = ts_gpu_below(g, g->tid64, ts_gpu_i64(g, n));
-  LLVMBasicBlockRef after = ts_gpu_if(g, asks);
+static void meet_devices(TsGpuEmit *g, int n, const V *word, const V *where, int64_t patience) {
+  V rank = where[0], first = ts_gpu_add(g, ts_gpu_mul(g, where[1], n + 1), ts_gpu_i64(g, 1));
+  V number = LLVMBuildTrunc(g->e->b, ts_gpu_add(g, where[2], ts_gpu_i64(g, 1)), i32(g), "");
+  V own = chosen(g, n, word, rank);
+  V count = word_at(g, own, ts_gpu_add(g, first, ts_gpu_i64(g, n)));
   V to = word_at(g, chosen(g, n, word, g->tid64), ts_gpu_add(g, first, rank));
-  tell_and_wait(g, to, word_at(g, own, ts_gpu_add(g, first, g->tid64)), count, own, patience);
+  V from = word_at(g, own, ts_gpu_add(g, first, g->tid64));
+  V who = LLVMBuildTrunc(g->e->b, ts_gpu_add(g, g->tid64, ts_gpu_i64(g, 1)), i32(g), "");
+  ts_gpu_sync(g);
+  LLVMBasicBlockRef after = ts_gpu_if(g, ts_gpu_below(g, g->tid64, ts_gpu_i64(g, n)));
+  tell_and_wait(g, (V[]){to, from, number, own, who}, patience);
   ts_gpu_if_end(g, after);
   ts_gpu_sync(g);
-  after = ts_gpu_if(g, LLVMBuildICmp(b, LLVMIntEQ, g->tid64, ts_gpu_i64(g, 0), ""));
-  count_on(g, count);
-  ts_gpu_if_end(g, after);
+  count_on(g, count, number);
 }
 
 static V shuffle(TsGpuEmit *g, V x, int mask) {

@@ -135,17 +135,28 @@ function spec.ShardSpec(given)
   return s
 end
 
--- Layouts of lists of names alone, {"dp", nil, "tp"}, by what they say: they are asked for once more with each call.
+-- Layouts of lists of names alone, {"dp", nil, "tp"}, by mesh, number of axes, leaves and names, a table below the other: they are
+-- asked for once more with each call.
 local known = {}
 
-local function key_of(mesh, given, ndim)
-  if type(given) ~= "table" or getmetatable(given) or ndim > 8 then return nil end
-  for k, v in pairs(given) do
+local function below(t, key)
+  local next = t[key]
+  if not next then
+    next = {}
+    t[key] = next
+  end
+  return next
+end
+
+-- Where the layout stands, at 0; nil: it is more than a list of names.
+local function place_of(mesh, given, ndim)
+  if given ~= nil and (type(given) ~= "table" or getmetatable(given)) then return nil end
+  for k, v in pairs(given or {}) do
     if type(k) ~= "number" or k < 1 or k > ndim or k % 1 ~= 0 or type(v) ~= "string" then return nil end
   end
-  local key = mesh.id .. "\0" .. ndim .. "\0" .. core.mesh_leaves()
-  for i = 1, ndim do key = key .. "\0" .. (given[i] or "") end
-  return key
+  local t = below(below(below(known, mesh.id), ndim), core.mesh_leaves())
+  for i = 1, ndim do t = below(t, given and given[i] or false) end
+  return t
 end
 
 local function found(mesh, given, ndim, what)
@@ -184,10 +195,10 @@ end
 
 --- The layout, a number, of a tensor of ndim axes over the mesh. what: who asks, for messages.
 function spec.layout(mesh, given, ndim, what)
-  local key = key_of(mesh, given, ndim)
-  local id = key and known[key] or found(mesh, given, ndim, what)
-  if key then known[key] = id end
-  return id
+  local at = place_of(mesh, given, ndim)
+  if not at then return found(mesh, given, ndim, what) end
+  at[0] = at[0] or found(mesh, given, ndim, what)
+  return at[0]
 end
 
 --- The spec of a layout, and its mesh.
@@ -208,9 +219,19 @@ function spec.of_layout(l)
   return setmetatable(s, ShardSpec), mesh
 end
 
---- The word of op.reshard that brings a tensor from one layout of a mesh to another, "dp,,tp*pp/4", or "dp;12" with
---- other leaves; nil where a word does not say it: of summands, of what lies at a place, or to no leaves.
-function spec.words(from, to)
+local meshes = {} -- by layout
+
+--- The mesh of a layout.
+function spec.mesh_of_layout(l)
+  local m = meshes[l]
+  if not m then
+    m = grid.mesh_at((core.mesh_layout_facts(l)))
+    meshes[l] = m
+  end
+  return m
+end
+
+local function word_of(from, to)
   local a, b = spec.of_layout(from), spec.of_layout(to)
   local _, axes = core.mesh_layout_facts(to)
   if a.over[1] or b.over[1] or next(a.at) or next(b.at) or (a.leaves and not b.leaves) then return nil end
@@ -220,6 +241,16 @@ function spec.words(from, to)
     parts[d] = names and table.concat(names, "*") .. (b.block and "/" .. b.block or "") or ""
   end
   return table.concat(parts, ",") .. (a.leaves ~= b.leaves and ";" .. b.leaves or "")
+end
+
+local said = {} -- words by both layouts; false: none
+
+--- The word of op.reshard that brings a tensor from one layout of a mesh to another, "dp,,tp*pp/4", or "dp;12" with
+--- other leaves; nil where a word does not say it: of summands, of what lies at a place, or to no leaves.
+function spec.words(from, to)
+  local at = below(said, from)
+  if at[to] == nil then at[to] = word_of(from, to) or false end
+  return at[to] or nil
 end
 
 return spec

@@ -93,7 +93,7 @@ end
 -- mesh_of(x): the mesh that x is spread over, or nil.
 function tensor.mesh_of(x)
   local l = core.mesh_layout_of(check(x, "dist.mesh_of"))
-  return l and grid.mesh_at((core.mesh_layout_facts(l))) or nil
+  return l and spec.mesh_of_layout(l) or nil
 end
 
 -- spec_of(x): the ShardSpec by which x is spread, which prints as it is written; nil of a tensor on one device.

@@ -241,9 +241,11 @@ local function new_member(self, n, specs, list, names, keys, look)
     core.jit_tell("sized", self.name, place(self), ("(%s), of the graph with symbols, in %.2f ms"):format(
       table.concat(keys, ", "), core.jit_now() - began))
   else
+    self.unmade = self.unmade + 1 -- until it is there: captures that failed are those that still count
     special = captured.with_parameters(self.name, self.derives or self.body, n, function()
       return capture(self.name, self.body, specs, list, names, n)
     end)
+    self.unmade = self.unmade - 1
     local own = look and look:settle() or {}
     if own[1] then tell_own(self, own) end
     family.reads = family.reads or special.graph:reads_sizes()

@@ -4,45 +4,25 @@
 
 local core = require "tessera.core"
 local blocks = require "tessera.hf.blocks"
+local heads = require "tessera.nn.heads"
 local side_by_side = require "tessera.hf.side_by_side"
 local op = core.op
 
 local attention = {}
 
 --- [B, S, H D] as heads [B, H, S, D], and back.
-function attention.split(x, heads)
-  return x:reshape { x.shape[1], x.shape[2], heads, x.shape[3] / heads }:permute(0, 2, 1, 3)
-end
-function attention.join(y)
-  y = y:permute(0, 2, 1, 3)
-  return y:reshape { y.shape[1], y.shape[2], y.shape[3] * y.shape[4] }
-end
-
-local function repeated(x, heads)
-  local b, kv, t, d = unpack(x.shape)
-  if kv == heads then return x end
-  return x:unsqueeze(2):broadcast_to { b, kv, heads / kv, t, d }:reshape { b, heads, t, d }
-end
-
--- Which keys [S, T] queries see, or nil: all.
-local function seen_keys(s, t, o, device)
-  if not o.causal then return nil end
-  local keys, rows = op.arange(t), (op.arange(s) + (t - s)):unsqueeze(1)
-  local seen = keys:le(rows)
-  if o.window then seen = seen:logical_and(keys:gt(rows - o.window)) end
-  return device and device ~= seen.device and seen:to(device) or seen
-end
+attention.split, attention.join = heads.split, heads.join
 
 local function composed(q, k, v, o)
-  local heads = q.shape[2]
+  local n = q.shape[2]
   local wide = q.dtype == "f64" and "f64" or "f32"
-  local scores = op.matmul(q, repeated(k, heads):T()):cast(wide) * o.scale
+  local scores = op.matmul(q, heads.repeated(k, n):T()):cast(wide) * o.scale
   if o.softcap then scores = op.tanh(scores / o.softcap) * o.softcap end
-  local seen, mask = seen_keys(q.shape[3], k.shape[3], o, q.device), o.mask
+  local seen, mask = heads.seen(q.shape[3], k.shape[3], o, q.device), o.mask
   if mask and mask.dtype == "bool" then seen = seen and seen:logical_and(mask) or mask end
   if mask and mask.dtype ~= "bool" then scores = scores + mask:cast(wide) end
   if seen then scores = op.where(seen, scores, -math.huge) end
-  return op.matmul(op.softmax(scores):cast(v.dtype), repeated(v, heads))
+  return op.matmul(op.softmax(scores):cast(v.dtype), heads.repeated(v, n))
 end
 
 --- attend(q, k, v, {causal, window, scale, softcap, mask, sink}): heads q [B, H, S, D], k [B, K, T, D], v [B, K, T, E] ->

@@ -2,6 +2,7 @@
 -- decoders. Loaded by nn, whose classes these become.
 
 local core = require "tessera.core"
+local heads = require "tessera.nn.heads"
 local Module = require "tessera.module"
 local options = require "tessera.options"
 local op, rng = core.op, core.op
@@ -40,28 +41,11 @@ end
 
 -- ---- attention whose probabilities are there: to drop some of them, or to see them
 
--- Which keys a row sees by causal and window, [S, T], or nil: all.
-local function triangle(s, t, o)
-  if not (o.causal or o.window) then return nil end
-  local keys, rows = op.arange(t), (op.arange(s) + (o.upper_left and 0 or t - s)):unsqueeze(1)
-  local seen = o.causal and keys:le(rows)
-  local near = o.window and keys:gt(rows - o.window)
-  return seen and near and seen:logical_and(near) or seen or near
-end
-
--- Heads of keys or values for as many query heads.
-local function repeated(x, heads)
-  local b, kv, t, d = unpack(x.shape)
-  if kv == heads then return x end
-  return x:unsqueeze(2):broadcast_to { b, kv, heads / kv, t, d }:reshape { b, heads, t, d }
-end
-
 -- y and the probabilities [B, H, S, T]. o: options of op.attention, and dropout.
 local function attend_openly(q, k, v, o)
-  local s, t, heads = q.shape[3], k.shape[3], q.shape[2]
-  local scores = op.matmul(q, repeated(k, heads):T()) * (1 / math.sqrt(q.shape[4]))
-  local seen, mask = triangle(s, t, o), o.mask
-  if seen and seen.device ~= q.device then seen = seen:to(q.device) end
+  local n = q.shape[2]
+  local scores = op.matmul(q, heads.repeated(k, n):T()) * (1 / math.sqrt(q.shape[4]))
+  local seen, mask = heads.seen(q.shape[3], k.shape[3], o, q.device), o.mask
   if mask and mask.dtype == "bool" then
     seen = seen and seen:logical_and(mask) or mask
   elseif mask then
@@ -70,7 +54,7 @@ local function attend_openly(q, k, v, o)
   if seen then scores = scores:masked_fill(seen:logical_not(), { value = -math.huge }) end
   local p = op.softmax(scores)
   if o.dropout > 0 then p = op.dropout(p, { p = o.dropout }) end
-  return op.matmul(p, repeated(v, heads)), p
+  return op.matmul(p, heads.repeated(v, n)), p
 end
 
 -- Attention of heads [B, H, S, D]; where nobody asks for probabilities, one operator.
@@ -78,10 +62,6 @@ local function attend(q, k, v, o)
   if o.dropout > 0 or o.weights then return attend_openly(q, k, v, o) end
   return op.attention(q, k, v, { mask = o.mask, causal = o.causal, window = o.window, upper_left = o.upper_left })
 end
-
--- [B, S, H D] as heads, and back.
-local function split_heads(x, heads) return x:reshape { x.shape[1], x.shape[2], heads, x.shape[3] / heads }:permute(0, 2, 1, 3) end
-local function join_heads(y) return y:permute(0, 2, 1, 3):flatten(2, 3) end
 
 -- ---- self-attention of language models
 
@@ -130,7 +110,7 @@ function MultiHeadAttention:forward(x, o)
     q, k = op.rope(q, r), op.rope(k, r)
   end
   if o.cache then k, v = o.cache:append(k, v) end
-  return self.out(join_heads((attend(q, k, v, { mask = o.mask, causal = self.causal, window = self.window,
+  return self.out(heads.join((attend(q, k, v, { mask = o.mask, causal = self.causal, window = self.window,
     dropout = self.training and self.attention_dropout or 0 }))))
 end
 
@@ -184,7 +164,7 @@ local function project(self, q, k, v)
   local own, out = { self.q_proj_weight, self.k_proj_weight, self.v_proj_weight }, {}
   for i, x in ipairs { q, k, v } do
     local rows = w and w:narrow(0, (i - 1) * n, n) or own[i]
-    out[i] = split_heads(op.linear(x, rows, b and b:narrow(0, (i - 1) * n, n)), self.heads)
+    out[i] = heads.split(op.linear(x, rows, b and b:narrow(0, (i - 1) * n, n)), self.heads)
   end
   return unpack(out)
 end
@@ -228,7 +208,7 @@ function MultiheadAttention:forward(q, k, v, o)
   q, k, v = project(self, q, k, v)
   local y, p = attend(q, k, v, { mask = mask, causal = o.causal, upper_left = o.upper_left, weights = o.weights,
     dropout = self.training and self.dropout or 0 })
-  y = self.out_proj(join_heads(y))
+  y = self.out_proj(heads.join(y))
   if single then y = y:squeeze(0) elseif turned then y = y:permute(1, 0, 2) end
   if not o.weights then return y end
   p = p:mean { axis = 1 }

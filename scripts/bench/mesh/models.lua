@@ -64,7 +64,19 @@ M.tp = { ["*q.weight"] = { "tp" }, ["*k.weight"] = { "tp" }, ["*v.weight"] = { "
 -- Of mixtures heads and the rows of all experts.
 M.tp_experts = { ["*q.weight"] = { "tp" }, ["*k.weight"] = { "tp" }, ["*v.weight"] = { "tp" }, ["*o.weight"] = { nil, "tp" },
   ["*experts.up"] = { nil, nil, "tp" }, ["*experts.down"] = { nil, "tp" } }
-M.ep = { ["*experts.*"] = { "ep" } }
+M.ep = { ["*experts.up"] = { "ep" }, ["*experts.down"] = { "ep" } }
+
+-- Layouts of several axes of a mesh as one: what any of them splits is split.
+function M.together(...)
+  local all = {}
+  for _, specs in ipairs { ... } do
+    for pattern, spec in pairs(specs) do
+      all[pattern] = all[pattern] or {}
+      for d, axis in pairs(spec) do all[pattern][d] = axis end
+    end
+  end
+  return all
+end
 
 function M.loss(m, x, y)
   local logits, cost = m(x)

@@ -1,5 +1,6 @@
 -- A mesh of the GPUs of one machine, or of virtual CPUs: `tessera scripts/bench/mesh/ours.lua KIND N [SECTION..]`. A line a
--- row: its name, a number, its unit. Sections: bits, small, sums, moves, mlp, gpt, large, seven, oss, scale. Times are medians of rounds of
+-- row: its name, a number, its unit. Sections: bits, small, sums, moves, mlp, gpt, large, seven, oss, scale; bits:8 and small:8, over
+-- eight devices alone, instead of 1, 2, 4 .. of them; sums:4096 and moves:4096 end at so many KiB. Times are medians of rounds of
 -- repeated calls, between two waits for all devices. Virtual CPUs get small models, and rows say so.
 
 local T = require "tessera"
@@ -9,8 +10,11 @@ ffi.cdef "typedef struct { long s, n; } mesh_bench_time; int clock_gettime(int, 
 
 local kind, n = arg[1] or "cpu", tonumber(arg[2] or 2)
 local large = kind ~= "cpu"
-local wanted = {}
-for i = 3, #arg do wanted[arg[i]] = true end
+local wanted, limit = {}, {}
+for i = 3, #arg do
+  local name, number = arg[i]:match "^(%a+):(%d+)$"
+  wanted[name or arg[i]], limit[name or arg[i]] = true, tonumber(number)
+end
 
 local time = ffi.new "mesh_bench_time"
 local function now()
@@ -64,16 +68,23 @@ local models = dofile "scripts/bench/mesh/models.lua"
 local function loss_of(m, x, y) return op.cross_entropy(m(x), y) end
 
 function sections.bits()
-  dofile "scripts/bench/mesh/bits.lua"(devices, large, function(name, equal) row(name, equal, "of 1") end)
+  dofile "scripts/bench/mesh/bits.lua"(devices, large, limit.bits, function(name, equal) row(name, equal, "of 1") end)
 end
 
 -- The same of models that take a second, on whatever devices there are.
 function sections.small()
-  dofile "scripts/bench/mesh/bits.lua"(devices, false, function(name, equal) row("small, " .. name, equal, "of 1") end)
+  dofile "scripts/bench/mesh/bits.lua"(devices, false, limit.small, function(name, equal) row("small, " .. name, equal, "of 1") end)
 end
 
 -- ---- collectives
 local sizes = large and { 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576 } or { 16, 256, 4096 }
+local function up_to(kib)
+  local list = {}
+  for _, size in ipairs(sizes) do
+    if size <= (kib or math.huge) then list[#list + 1] = size end
+  end
+  return list
+end
 local function repeats_of(kib) return kib > 65536 and 5 or kib > 4096 and 20 or 100 end
 
 -- A collective as devices do it: COUNT calls are queued behind a product of some milliseconds, which is time enough for the host, so that
@@ -111,7 +122,7 @@ end
 -- Of tensors whose parts are summands, so that nothing else is computed.
 function sections.sums()
   local mesh = mesh_of({ "dp" }, { n })
-  for _, kib in ipairs(sizes) do
+  for _, kib in ipairs(up_to(limit.sums)) do
     local x = dist.tensor { shape = { kib * 256 }, dtype = "f32", mesh = mesh, layout = { reduce = "sum", over = { "dp" } } }
     collective("all-reduce f32", kib, x, function(t) return t:reshard {} end)
     collective("reduce-scatter f32", kib, x, function(t) return t:reshard { "dp" } end)
@@ -120,7 +131,7 @@ end
 
 function sections.moves()
   local mesh = mesh_of({ "dp" }, { n })
-  for _, kib in ipairs(sizes) do
+  for _, kib in ipairs(up_to(limit.moves)) do
     local x = dist.shard(op.ones({ n, kib * 512 / n }, { dtype = "bf16" }), mesh, { "dp" })
     collective("all-gather bf16", kib, x, function(t) return t:reshard {} end)
     local y = dist.shard(op.ones({ n, kib * 512 }, { dtype = "bf16" }), mesh, { "dp" })
@@ -211,29 +222,33 @@ local SEVEN = large and { layers = 32, width = 4096, heads = 32, hidden = 11008,
 function sections.seven()
   if large and n < 4 then return end
   local context, batch = large and 2048 or 16, large and 4 or 2
-  for _, kind in ipairs { { "ZeRO-3 over", "dp", { zero = 3 }, {}, batch * n }, { "tp", "tp", {}, models.tp, batch } } do
-    local mesh = mesh_of({ kind[2] }, { n })
+  local list = { { ("ZeRO-3 over %d"):format(n), { "dp" }, { n }, { zero = 3 }, {}, batch * n }, { ("tp %d"):format(n), { "tp" }, { n }, {}, models.tp, batch } }
+  if n % 2 == 0 and n > 2 then
+    list[3] = { ("ZeRO-3 over %d, tp 2"):format(n / 2), { "dp", "tp" }, { n / 2, 2 }, { zero = 3 }, models.tp, batch * n / 2 }
+  end
+  for _, kind in ipairs(list) do
+    local mesh = mesh_of(kind[2], kind[3])
     local model = models.Decoder(SEVEN)
-    if next(kind[4]) then dist.shard_module(model, mesh, kind[4]) end
-    tokens_a_second { name = ("%s, %s %d, %d x %d tokens"):format(large and "7B" or "small decoder", kind[1], n, kind[5], context), model = model, loss = models.loss,
-      mesh = mesh, plan = kind[3], batch = kind[5], context = context, vocabulary = SEVEN.vocabulary, repeats = 3 }
+    if next(kind[5]) then dist.shard_module(model, mesh, kind[5]) end
+    tokens_a_second { name = ("%s, %s, %d x %d tokens"):format(large and "7B" or "small decoder", kind[1], kind[6], context), model = model, loss = models.loss,
+      mesh = mesh, plan = kind[4], batch = kind[6], context = context, vocabulary = SEVEN.vocabulary, repeats = 3 }
     collectgarbage()
   end
 end
 
 -- The shape of gpt-oss-120b, without windows and sinks: what it makes of texts, with heads and rows of experts split by tp, or experts
--- spread over ep. One device has no room for all layers in bf16, so tokens are compared of some, of sums with as many leaves as devices.
+-- spread over ep, or both. One device has no room for all layers in bf16, so tokens are compared of some, of sums with as many leaves as
+-- devices.
 local OSS = large and { layers = 36, some = 8, width = 2880, heads = 64, key_heads = 8, head = 64, hidden = 2880, experts = 128, k = 4, vocabulary = 201088 }
   or { layers = 3, some = 2, width = 32, heads = 8, key_heads = 4, head = 8, hidden = 32, experts = 8, k = 2, vocabulary = 97 }
 
 function sections.oss()
   OSS.activation, OSS.dtype = "clamped_swiglu", "bf16"
   local context, batch = large and 2048 or 16, large and 4 or 2
-  local function model_of(layers, axis)
+  local function model_of(layers, how)
     rng.seed(1)
     local o = setmetatable({ layers = layers }, { __index = OSS })
-    local mesh = axis and mesh_of({ axis }, { n })
-    local specs = axis == "tp" and models.tp_experts or models.ep
+    local mesh, specs = how and mesh_of(how[2], how[3]), how and how[4]
     if mesh then
       function o.spread(block)
         dist.shard_module(block, mesh, specs)
@@ -252,16 +267,20 @@ function sections.oss()
     collectgarbage()
     collectgarbage()
   end
-  local function some(axis)
-    local tokens = dist.leaves(n, function() return model_of(OSS.some, axis)():gather():hash() end)
+  local function some(how)
+    local tokens = dist.leaves(n, function() return model_of(OSS.some, how)():gather():hash() end)
     drop()
     return tokens
   end
   local want = some()
-  for _, axis in ipairs { "tp", "ep" } do
-    row(("gpt-oss-120b shape, %d layers, tokens equal, %s%d"):format(OSS.some, axis, n), some(axis) == want and 1 or 0, "of 1")
-    local f = model_of(OSS.layers, axis)
-    row(("gpt-oss-120b shape, %d x %d tokens read, %s%d"):format(batch, context, axis, n), batch * context / median(f, 3, 3), "tokens/s")
+  local list = { { ("tp%d"):format(n), { "tp" }, { n }, models.tp_experts }, { ("ep%d"):format(n), { "ep" }, { n }, models.ep } }
+  if n % 2 == 0 and n > 2 then
+    list[3] = { ("tp%d ep2"):format(n / 2), { "tp", "ep" }, { n / 2, 2 }, models.together(models.tp_experts, models.ep) }
+  end
+  for _, how in ipairs(list) do
+    row(("gpt-oss-120b shape, %d layers, tokens equal, %s"):format(OSS.some, how[1]), some(how) == want and 1 or 0, "of 1")
+    local f = model_of(OSS.layers, how)
+    row(("gpt-oss-120b shape, %d x %d tokens read, %s"):format(batch, context, how[1]), batch * context / median(f, 3, 3), "tokens/s")
     f = nil
     drop()
   end

@@ -71,8 +71,10 @@ class GPT(nn.Module):
         return self.head(self.norm(x))
 
 
-def collectives(say, n, which):
+def collectives(say, n, which, most):
     for kib in (16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576):
+        if kib > most:
+            break
         dtype, size = (torch.float32, kib * 256) if which == "sums" else (torch.bfloat16, kib * 512)
         x = torch.ones(size, device="cuda", dtype=dtype)
         piece, name = torch.empty(size // n, device="cuda", dtype=dtype), {torch.float32: "f32", torch.bfloat16: "bf16"}[dtype]
@@ -214,11 +216,12 @@ def run(rank, n, wanted, port):
             print(f"{name}\t{value:.6g}\t{unit}", flush=True)
 
     torch.manual_seed(0)
+    wanted = {name: int(kib or 1 << 30) for name, _, kib in (section.partition(":") for section in wanted)}
     for section in ("sums", "moves", "mlp", "gpt", "large", "seven"):
         if wanted and section not in wanted:
             continue
         if section in ("sums", "moves"):
-            collectives(say, n, section)
+            collectives(say, n, section, wanted.get(section, 1 << 30))
         else:
             {"mlp": lambda: mlp(say, n), "gpt": lambda: gpt(say, n, rank), "large": lambda: large(say, n),
              "seven": lambda: seven(say, n)}[section]()

@@ -37,7 +37,7 @@ local function check(o)
   if not good then print(("FAILED page %d, heads of %d, %d queries, window %s"):format(o.size, o.d, n, tostring(o.window))) end
 end
 
-assert(tessera.jit.pages(true) == false and tessera.jit.pages())
+assert(tessera.jit.pages() and tessera.jit.pages(true))
 for _, size in ipairs { 16, 32, 128, 256 } do
   for _, d in ipairs { 64, 128 } do
     check { heads = 4, kv = 1, d = d, lengths = { 1, 130, 400, 17 }, size = size, dtype = "bf16", exact = true, wraps = true }
@@ -55,22 +55,32 @@ for _, size in ipairs { 16, 256 } do
   check { heads = 4, kv = 2, d = 128, lengths = { 1, 640 }, size = size, dtype = "f16", window = 150, sink = true, exact = true }
 end
 
--- Queries behind all keys of their table, and before them: of any way the CPU's.
-local function beside_the_table(window)
+-- Queries at the ends of their tables, and behind and before them, which is an error, also of starts that only the device has.
+local function ends_of_the_table(window)
   local q, k, v = draw({ 5, 2, 1, 64 }, "bf16"), draw({ 1, 3, 32, 64 }, "bf16"), draw({ 1, 3, 32, 64 }, "bf16")
   local pages = tessera.tensor({ { 2, 1 }, { 2, 1 }, { 1, 0 }, { 1, 2 }, { 0, 1 } }, { dtype = "i64" })
-  local start = tessera.tensor({ 63, 64, 100, 200, -3 }, { dtype = "i64" })
+  local start = tessera.tensor({ 63, 0, 32, 31, 62 }, { dtype = "i64" })
   local want = op.paged_attention(q, k, v, pages, start, { window = window }):cast "f32"
   for _, on in ipairs { true, false } do
     tessera.jit.pages(on)
     local y = op.paged_attention(there(q), there(k), there(v), there(pages), there(start), { window = window })
     local good = op.max(op.abs(y:to "cpu":cast "f32" - want)):item() <= 2 ^ -6
     passed, failed = passed + (good and 1 or 0), failed + (good and 0 or 1)
-    if not good then print(("FAILED beside the table, in place %s, window %s"):format(tostring(on), tostring(window))) end
+    if not good then print(("FAILED at ends of the table, in place %s, window %s"):format(tostring(on), tostring(window))) end
+    for _, far in ipairs { 64, 100, -3 } do
+      for _, made in ipairs { false, true } do
+        local other = tessera.tensor({ 63, 0, made and far - 1 or far, 31, 62 }, { dtype = "i64" })
+        other = made and there(other) + there(tessera.tensor({ 0, 0, 1, 0, 0 }, { dtype = "i64" })) or there(other)
+        local ok, why = pcall(function() return op.paged_attention(there(q), there(k), there(v), there(pages), other, { window = window }):totable() end)
+        good = not ok and tostring(why):find(("start %d: the queries of bf16[5,2,1,64] do not lie"):format(far), 1, true)
+        passed, failed = passed + (good and 1 or 0), failed + (good and 0 or 1)
+        if not good then print(("FAILED start %d, in place %s: %s"):format(far, tostring(on), tostring(why))) end
+      end
+    end
   end
 end
-beside_the_table()
-beside_the_table(50)
+ends_of_the_table()
+ends_of_the_table(50)
 
 -- Which of both it is, from when on, and why.
 local f = tessera.graph.module("paged", function(q, k, t, start) return op.paged_attention(q, k, k, t, start) end)
@@ -82,6 +92,7 @@ local function is(good, what)
   passed, failed = passed + (good and 1 or 0), failed + (good and 0 or 1)
   if not good then print("FAILED " .. what) end
 end
+tessera.jit.pages(false)
 is(told(32, 64):find("together: tessera.jit.pages is off", 1, true), "why it is off")
 tessera.jit.pages(true)
 is(told(32, 64):find("read in place", 1, true), "why it is on")
