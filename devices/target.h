@@ -103,6 +103,10 @@ typedef struct TsTarget {
   unsigned factors; /* of TsTargetFactor */
 } TsTarget;
 
+/* A parameter of this name in a kernel of SPIR-V: threads of Intel's GPUs are to have 256
+ * registers, half as many of them at a time, which a driver is told beside the module. */
+#define TS_TARGET_LARGE "large_registers"
+
 /* The row of this name; NULL: there is none. */
 const TsTarget *ts_target(const char *name);
 /* The first row that has these units: of kernels that are for no other target. */

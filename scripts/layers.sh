@@ -1,11 +1,13 @@
 #!/bin/sh
 # Checks the include direction. Folders: lib <- devices <- text <- net <- ir <- vm <- jit <- repl; rooms of a folder as
 # they stand in `rooms`, a line of which may include itself and the lines above it. Only repl
-# includes LuaJIT, only jit LLVM, only devices/ names a driver's API.
+# includes LuaJIT, only jit LLVM, only devices/driver names a driver's API, and nobody else includes
+# from there.
 set -eu
 cd "$(dirname "$0")/.."
 rooms="lib/elem lib/ops lib/lua lib lib/shard
 devices
+devices/driver
 text
 net/http
 net
@@ -68,13 +70,14 @@ for from in lib devices text net ir vm jit repl; do
     echo "layers: only jit includes LLVM" >&2
     bad=1
   fi
-  if [ "$from" != devices ] && grep -rnE --include='*.[ch]' '<(cuda|hip/|level_zero/)|"devices/cuda' "$from" >&2; then
-    echo "layers: only devices names a driver" >&2
+  if grep -rnE --include='*.[ch]' '<(cuda|hip/|level_zero/|CL/)|"devices/driver/' "$from" |
+      grep -v '^devices/driver/' >&2; then
+    echo "layers: only devices/driver names a driver" >&2
     bad=1
   fi
   if grep -rnE --include='*.[ch]' '\bcu(Init|Mem|Ctx|Stream|Event|Launch|Module|Device|Func)[A-Z][A-Za-z]*\(' \
-      "$from" | grep -v '^devices/cuda' >&2; then
-    echo "layers: only devices/cuda*.c calls CUDA's driver" >&2
+      "$from" | grep -v '^devices/driver/cuda' >&2; then
+    echo "layers: only devices/driver/cuda*.c calls CUDA's driver" >&2
     bad=1
   fi
 done

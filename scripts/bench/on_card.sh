@@ -27,7 +27,7 @@ for section in head products attention copies element-wise steps; do
   rc=0
   "$program" scripts/bench/on_card.lua "$name" "$section" || rc=$?
   [ "$rc" -lt 128 ] || echo "| $section | the driver ended the process by signal $((rc - 128)) | | | |"
-  # OpenCL's compilers are said by TESSERA_OPENCL_OPTIONS not to optimise (devices/opencl_run.c says where that is usual).
+  # OpenCL's compilers are said by TESSERA_OPENCL_OPTIONS not to optimise (devices/driver/opencl_run.c says where that is usual).
   if [ "$rc" -ge 128 ] && [ -z "${TESSERA_OPENCL_OPTIONS:-}" ]; then
     case $name in opencl*)
       rc=0

@@ -136,7 +136,7 @@ local function intel_row(target, text)
   if output "command -v ocloc" == "" then return nil, "no ocloc: install intel-opencl-icd" end
   local said = output(("%s --target-env spv1.2 %s/k.spvasm -o %s/k.spv"):format(as, dir, dir))
   if said ~= "" then return nil, "spirv-as: " .. said:match "[^\n]*" end
-  local large = text:find "large_registers" -- threads are to have 256 of them (devices/spirv.h)
+  local large = text:find "large_registers" -- threads are to have 256 of them (devices/target.h)
   said = output(("cd %s && ocloc compile -file k.spv -spirv_input -device %s -output k -options '%s'"):format(dir, target,
     large and "-cl-intel-256-GRF-per-thread" or ""))
   if not said:find "Build succeeded" then return nil, "ocloc: " .. said:match "[^\n]*" end

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "devices/spirv.h"
 #include "jit/emit/simt/intel.h"
 
 typedef LLVMValueRef V;
@@ -69,7 +68,7 @@ static void say(TsGpuEmit *g, const char *what, int n, const int *value) {
 static void ask_for_registers(TsGpuEmit *g) {
   bool was = LLVMContextShouldDiscardValueNames(g->e->ctx);
   LLVMContextSetDiscardValueNames(g->e->ctx, false);
-  LLVMSetValueName2(LLVMGetParam(g->e->fn, 0), TS_SPIRV_LARGE, strlen(TS_SPIRV_LARGE));
+  LLVMSetValueName2(LLVMGetParam(g->e->fn, 0), TS_TARGET_LARGE, strlen(TS_TARGET_LARGE));
   LLVMContextSetDiscardValueNames(g->e->ctx, was);
 }
 

@@ -1,4 +1,4 @@
-/* What holds for GPUs of every maker whose driver works like CUDA's (devices/driver.h):
+/* What holds for GPUs of every maker whose driver works like CUDA's (devices/driver/driver.h):
  * allocator, copies, streams, events, launches, over a driver of the test's own, whose calls
  * also fail on demand, or a real one. Who includes it says before what it is called: KIND,
  * OTHER_DEVICE, FIND_CALL, LOAD_CALL, what a block too large is (BLOCK_TEXT), the codes FATAL
@@ -11,7 +11,7 @@
 #include <time.h>
 
 #include "devices/aside.h"
-#include "devices/driver.h"
+#include "devices/driver/driver.h"
 
 #define NAME(member) ts_driver_of(d)->name.member
 

@@ -1,7 +1,7 @@
 /* The device layer of NVIDIA's GPUs (cases.h). Without arguments over a driver of the
  * test's own (fake_cuda.c); with "real" on the first GPU of this machine, where bandwidths are
  * printed. */
-#include "devices/cuda_api.h"
+#include "devices/driver/cuda_api.h"
 #include "tests/skip.h"
 
 #define KIND         "cuda"

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "devices/driver.h"
+#include "devices/driver/driver.h"
 
 enum { NDEVICE = 2, MOST = 4096 };
 

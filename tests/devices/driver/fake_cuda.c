@@ -1,11 +1,11 @@
-/* A driver of NVIDIA's without a GPU (fake_driver.h): the functions that devices/cuda*.c uses.
+/* A driver of NVIDIA's without a GPU (fake_driver.h): what devices/driver/cuda*.c uses.
  * It knows one kernel, "triple"; after fake_any() it takes all, and runs none. */
 #define FAKE_SYMBOL(cuda, version, hip) #cuda version
 #define FAKE_NAME(cuda, hip)            #cuda
 enum { FAKE_VERSION = 13000, FAKE_FIRST = 0 };
 #include "tests/devices/driver/fake_driver.h"
 
-#include "devices/cuda_api.h"
+#include "devices/driver/cuda_api.h"
 
 long fake_early(void); /* launches that may begin before the last one ends */
 long fake_ahead(void); /* those of the record that was made last */

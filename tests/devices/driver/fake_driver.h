@@ -1,5 +1,5 @@
 /* A driver without a GPU (fake_base.h) that works like CUDA's: what fake_cuda.c and fake_hip.c
- * have in common, the calls of devices/driver.h.
+ * have in common, the calls of devices/driver/driver.h.
  *
  * Who includes it says before what its symbols are called, FAKE_SYMBOL(cuda, version, hip) and
  * FAKE_NAME(cuda, hip), FAKE_VERSION and FAKE_FIRST; and behind it what its devices are

@@ -1,4 +1,4 @@
-/* A driver of AMD's without a GPU (fake_driver.h): the functions that devices/hip*.c uses. It
+/* A driver of AMD's without a GPU (fake_driver.h): what devices/driver/hip*.c uses. It
  * looks at the code objects that it is given: for this processor, kernels by name, what they
  * take; of a launch, that a block is no larger than its kernel allows, and that each address is
  * memory that lives, of this device or of one that was opened to it. What code does is
@@ -8,7 +8,7 @@
 enum { FAKE_VERSION = 60342131, FAKE_FIRST = 1 };
 #include "tests/devices/driver/fake_driver.h"
 
-#include "devices/hip_api.h"
+#include "devices/driver/hip_api.h"
 #include "tests/devices/driver/code_object.h"
 #include "tests/devices/driver/fake_hip.h"
 

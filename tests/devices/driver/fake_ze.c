@@ -1,4 +1,4 @@
-/* A driver of Level Zero without a GPU (fake_base.h): the functions that devices/level_zero*.c
+/* A driver of Level Zero without a GPU (fake_base.h): what devices/driver/level_zero*.c
  * uses, for two devices of one context. Commands of an immediate list run when they are appended,
  * those of another one when a queue executes it, closed; an event is signalled once and has to be
  * reset, and nobody may wait for one that nobody signals, or that its device does not see.
@@ -14,7 +14,7 @@ enum {
 };
 #include "tests/devices/driver/fake_base.h"
 
-#include "devices/level_zero_api.h"
+#include "devices/driver/level_zero_api.h"
 #include "tests/devices/driver/fake_ze.h"
 
 #define CALL(name, args) ZeResult fake_##name args __asm__(#name);

@@ -1,7 +1,7 @@
 /* The device layer of AMD's GPUs (cases.h). Without arguments over a driver of the
  * test's own (fake_hip.c), which reads the code object of a kernel and runs what it does here;
  * with "real" on the first GPU of this machine. */
-#include "devices/hip_api.h"
+#include "devices/driver/hip_api.h"
 #include "jit/compile/llvm.h"
 #include "jit/gpu/gpu.h"
 #include "tests/devices/driver/fake_hip.h"

@@ -3,7 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "devices/level_zero_api.h"
+#include "devices/driver/level_zero_api.h"
 
 #define KIND         "level_zero"
 #define OTHER_DEVICE "level_zero:1"

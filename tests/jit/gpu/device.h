@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "devices/cuda_api.h"
+#include "devices/driver/cuda_api.h"
 #include "jit/gpu/roles.h"
 
 static int failed;

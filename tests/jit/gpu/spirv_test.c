@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "devices/spirv.h"
+#include "devices/driver/spirv.h"
 #include "jit/compile/llvm.h"
 #include "jit/compile/spirv.h"
 #include "jit/gpu/gpu.h"
