@@ -80,7 +80,7 @@ TsTileVal ts_nodes_spread(TsLower *l, TsTileVal x, int rank);
 TsTileType ts_nodes_type(const TsLower *l, TsDtype d, int rank);
 TsDtype ts_nodes_compute(TsDtype d);
 /* A bound that is none is the end of an integer's range, as in clamp without it. */
-double ts_nodes_in_range(double v, TsDtype d);
+TsTileVal ts_nodes_number(TsTileBuild *b, double v, TsDtype d);
 /* A reduction along the first axis of x. */
 TsTileVal ts_nodes_reduce(TsLower *l, int op, TsTileVal x);
 

@@ -71,11 +71,16 @@ int ts_nodes_infer(const TsNode *n, TsDtype *out, TsError *err) {
   return 0;
 }
 
-double ts_nodes_in_range(double v, TsDtype d) {
+TsTileVal ts_nodes_number(TsTileBuild *b, double v, TsDtype d) {
+  static const double MOST_EXACT = 9007199254740992.0; /* 2^53, of constants */
+  TsTileType t = ts_tile_scalar(d);
   int64_t lo, hi;
-  if (!isinf(v) || !ts_dtype_is(d, TS_KIND_I | TS_KIND_U)) return v;
+  if (!ts_dtype_is(d, TS_KIND_I | TS_KIND_U)) return ts_tile_const(b, v, &t);
   ts_dtype_int_range(d, &lo, &hi);
-  return (double)(v < 0 ? lo : hi);
+  int64_t i = v >= (double)hi ? hi : v <= (double)lo ? lo : (int64_t)v;
+  if (v > (double)lo && v < (double)hi && v != (double)i) return ts_tile_const(b, v, &t);
+  if (fabs((double)i) <= MOST_EXACT) return ts_tile_const(b, (double)i, &t);
+  return ts_tile_bits(b, (uint64_t)i, &t);
 }
 
 /* An operand of a row that computes in type, by a kernel that does in d. */
@@ -104,11 +109,10 @@ static int put_pointwise(TsLower *l, const TsNode *n) {
     count++;
   }
   for (int i = 0; i < o->npar; i++) {
-    TsTileType t = ts_tile_scalar(d);
     const TsAttr *a = &n->attr[i];
     double v = a->type == TS_ATTR_f ? a->f : (double)a->i;
     if (ts_op_info((TsOp)n->op)->picks) v = ts_dtype_stored(type, v);
-    in[count++] = ts_tile_const(&l->b, ts_nodes_in_range(v, d), &t);
+    in[count++] = ts_nodes_number(&l->b, v, d);
   }
   for (int i = 0; i < count; i++) in[i] = ts_nodes_spread(l, in[i], rank);
   TsTileType t = ts_nodes_type(l, made, rank);

@@ -143,10 +143,8 @@ static int put_pointwise(TsProductLower *l, const TsNode *n, TsTileVal *out) {
     if (!(in[count++] = operand(l, n, n->in[i], condition ? TS_DT_bool : d))) return -1;
   }
   for (int i = 0; i < o->npar; i++) {
-    TsTileType t = ts_tile_scalar(d);
     const TsAttr *a = &n->attr[i];
-    double v = a->type == TS_ATTR_f ? a->f : (double)a->i;
-    in[count++] = ts_tile_const(&l->b, ts_nodes_in_range(v, d), &t);
+    in[count++] = ts_nodes_number(&l->b, a->type == TS_ATTR_f ? a->f : (double)a->i, d);
   }
   for (int i = 0; i < count; i++) in[i] = spread(l, in[i], NULL);
   TsTileType t = block_type(l, compute_of((TsDtype)n->out[0].meta.dtype));
