@@ -124,6 +124,15 @@ void ts_flags_drop(TsFlags *f) {
   drop_words(f);
 }
 
+void ts_flags_close(void) {
+  for (int i = 0; i < ngroup; i++) {
+    if (group[i]->words[0]) ts_flags_drop(group[i]);
+    free(group[i]);
+  }
+  free(group);
+  group = NULL, ngroup = cap = 0;
+}
+
 /* The first word says who was missed, and slot 0, in which every operation meets, how many
  * meetings a device has been through. */
 int ts_flags_look(TsFlags *f, int *who, int *missing, uint64_t *which, TsError *err) {

@@ -41,6 +41,8 @@ int ts_flags_make_room(TsFlags *f, TsError *err);
 int ts_flags_look(TsFlags *f, int *who, int *missing, uint64_t *which, TsError *err);
 /* The group begins anew, as an operation was not given to all of them. */
 void ts_flags_drop(TsFlags *f);
+/* All groups end, behind all work, with their memory; nothing that holds one is used again. */
+void ts_flags_close(void);
 /* What is launched from now on is in this lane: who gives devices a second order, beside the first one,
  * says so, and 0 at its end. */
 void ts_flags_turn(int lane);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "devices/flags.h"
 #include "jit/code/cache.h"
 #include "jit/device/kernel.h"
 #include "jit/compile/llvm.h"
@@ -267,5 +268,6 @@ void ts_jit_close(TsJit *j) {
   ts_jit_free_jobs(j);
   ts_offload_close(j->offloader);
   ts_tuner_close(j->tuner);
+  ts_flags_close();
   free(j);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "devices/flags.h"
 #include "jit/jit.h"
 #include "lib/text.h"
 #include "repl/compare.h"
@@ -65,8 +66,10 @@ static int leave(lua_State *L) {
   TsJit *jit = ts_lua_context(L)->jit;
   int code = lua_isboolean(L, 1) ? (lua_toboolean(L, 1) ? EXIT_SUCCESS : EXIT_FAILURE)
                                  : (int)luaL_optinteger(L, 1, EXIT_SUCCESS);
-  if (lua_toboolean(L, 2)) lua_close(L);
+  bool close = lua_toboolean(L, 2);
+  if (close) lua_close(L);
   ts_jit_stop(jit);
+  if (close) ts_flags_close();
   exit(code);
 }
 

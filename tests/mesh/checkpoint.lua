@@ -216,7 +216,8 @@ shell("ls -A " .. dir .. "/full") -->
 -- The end of a program waits for what is written.
 run "checkpoint.save(dir, {w = op.ones{1000, 1000}}, {async = true})" -->
 names(dir .. "/full") --> 1
-run "checkpoint.save(dir, {w = op.ones{1000, 1000}}, {async = true}) os.exit(3)" --> exit 3
+-- What an open state refers to is hidden from a search for leaks.
+run("checkpoint.save(dir, {w = op.ones{1000, 1000}}, {async = true}) os.exit(3)", "ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 ") --> exit 3
 names(dir .. "/full") --> 1 2
 run "checkpoint.save(dir, {w = op.ones{1000, 1000}}, {async = true}) error 'over'":match "exit 1" --> exit 1
 names(dir .. "/full") --> 1 2 3
