@@ -64,19 +64,19 @@ void ts_shape_strides(int n, const int64_t *dim, int64_t *stride) {
 }
 
 bool ts_shape_row_major(int n, const int64_t *dim, const int64_t *stride) {
-  int64_t step = 1;
+  uint64_t step = 1; /* as in ts_shape_settle */
   for (int i = n; i-- > 0;) {
     if (dim[i] == 0) return true;
-    if (dim[i] != 1 && stride[i] != step) return false;
-    step *= dim[i];
+    if (dim[i] != 1 && stride[i] != (int64_t)step) return false;
+    step *= (uint64_t)dim[i];
   }
   return true;
 }
 
 void ts_shape_settle(int n, const int64_t *dim, int64_t *stride) {
-  int64_t step = 1;
-  for (int i = n; i-- > 0; step *= dim[i])
-    if (dim[i] == 1) stride[i] = step;
+  uint64_t step = 1; /* wraps around behind sizes of Tile IR that are known at the launch only */
+  for (int i = n; i-- > 0; step *= (uint64_t)dim[i])
+    if (dim[i] == 1) stride[i] = (int64_t)step;
 }
 
 /* Sizes of an empty tensor count as if the others were alone: it has no bytes, but sizes are

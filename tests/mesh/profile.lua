@@ -2,7 +2,7 @@
 -- whom; in the text, as a table, in files, and in those of whole programs.
 local tessera = require "tessera"
 local core, dist, op, rng, graph, nn, optim = tessera.core, tessera.dist, tessera.op, tessera.rng, tessera.graph, tessera.nn, tessera.optim
-local profile = tessera.profile
+local profile, program = tessera.profile, arg[-1] or "bin/tessera"
 local folder = os.tmpname()
 os.remove(folder)
 os.execute("mkdir -p " .. folder)
@@ -157,7 +157,7 @@ local a, b = unpack(r.collectives[1].waits)
 print(a.device, a.waits_for, a.time_ns >= late * 1e9, b.device, b.waits_for, b.time_ns)
 ]]
 script:close()
-local p = io.popen(("bin/tessera --devices=cpu:2 %s/late.lua 2>&1"):format(folder))
+local p = io.popen(("%s --devices=cpu:2 %s/late.lua 2>&1"):format(program, folder))
 (p:read "*a":gsub("%s+", " ")):match "^(.*) $" --> cpu:0 cpu:1 true cpu:1 nil 0
 p:close()
 
@@ -170,7 +170,7 @@ local x = dist.shard(op.ones { 30, 4 }, mesh, { "tp" })
 for _ = 1, 5 do x:sum { axis = 0 } end
 ]]
 script:close()
-os.execute(("bin/tessera -p --profile-to %s/p.json --devices=cpu:3 %s/p.lua 2> %s/p.txt"):format(folder, folder, folder))
+os.execute(("%s -p --profile-to %s/p.json --devices=cpu:3 %s/p.lua 2> %s/p.txt"):format(program, folder, folder, folder))
 local text = read "p.txt"
 text:match "all_reduce of sum over tp at [^\n]*p.lua:4\n    waited: " ~= nil or text --> true
 text:match "sent between devices" --> sent between devices

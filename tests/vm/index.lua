@@ -95,3 +95,8 @@ list(op.fold(op.ones({3, 2}), 0, 4)) --> 1 2 2 1
 list(op.fold(op.ones({2, 2}), 0, 6, 3)) --> 1 1 0 1 1 0
 op.fold(op.ones({3, 2}), 0, 5) --! windows
 op.fold(op.ones({3}), 0, 3) --! has no axis of windows
+
+-- Rows of a few small elements are copied whole, from wherever the first of them lies.
+local inner = op.arange(9):cast("bf16"):slice({1}, {9}):reshape(2, 4)
+list(op.index_select(inner, I({1, 0}))) --> 5 6 7 8 1 2 3 4
+list(op.index_select(op.arange(9, {dtype = "f32"}):slice({1}, {9}):reshape(2, 4), I({1, 0}))) --> 5 6 7 8 1 2 3 4

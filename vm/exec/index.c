@@ -88,11 +88,10 @@ typedef struct Slices {
 
 static void short_slices(const Slices *s, const char *x, const int64_t *index, char *y,
                          int64_t n) {
-  switch (s->nbytes) {
+  switch (s->nbytes) { /* of several elements: aligned as one of them is */
 #define CASE(bytes, U)                                                                         \
   case bytes:                                                                                  \
-    for (int64_t i = 0; i < n; i++)                                                            \
-      ((U *)(void *)y)[i] = ((const U *)(const void *)x)[index[i]];                            \
+    for (int64_t i = 0; i < n; i++) memcpy(y + i * bytes, x + index[i] * bytes, bytes);        \
     break;
     TS_INDEX_WIDTHS(CASE)
 #undef CASE
