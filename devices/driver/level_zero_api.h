@@ -220,8 +220,8 @@ extern const TsDriver ts_ze_driver;
 /* NULL, or the sentence that says why there is none. */
 const char *ts_ze_load(void);
 
-/* A call of ours is several of theirs: which one of this thread gave a code that comes back from
- * ours. Those whose code nobody is told are called plainly. */
+/* A call of ours is several of theirs: which one of this thread gave a code that comes back
+ * from ours. Those whose code nobody is told are called plainly. */
 typedef struct TsZeFailed {
   const char *call;
   ZeResult code;
