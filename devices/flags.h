@@ -33,8 +33,8 @@ typedef struct TsFlags {
 static inline int64_t ts_flags_words(int n) { return 1 + (int64_t)TS_FLAGS_SLOTS * (n + 1); }
 /* Those of a group, made by its first operation; all devices reach each other (devices/meet.h),
  * and none is there twice. Another group may lose its words for them, one that nobody has asked
- * for lately: who asks for a group without words has nothing put off that uses others. NULL with
- * the error. */
+ * for lately: who asks for a group without words has nothing put off that uses others. NULL
+ * with the error. */
 TsFlags *ts_flags_of(int n, TsDevice *const *list, int lane, TsError *err);
 /* They get their room, where they have none: -1 with the error. */
 int ts_flags_make_room(TsFlags *f, TsError *err);

@@ -12,8 +12,8 @@
 
 struct TsDevice;
 
-/* -1 with the error: why there is no kernel. A caller that runs kernels where it can neither draw
- * nor look at indices before refuses those that want it. */
+/* -1 with the error: why there is no kernel. A caller that runs kernels where it can neither
+ * draw nor look at indices before refuses those that want it. */
 int ts_lower_group(const TsSched *s, const TsGroup *g, TsLayoutFn *layout, void *arg,
                    TsSchedKernel *out, TsError *err);
 /* Of a group that the program chose for (TsGroup.want, pinned): its choice becomes the nearest

@@ -110,8 +110,8 @@ static Way way_of(const TsSlots *a, const TsNodeCall *k, const TsMeta *out, int 
   return w;
 }
 
-/* The best of all that there are, by costs; n 0: there is none. Nodes of a chain have notes of the
- * way that was looked at last: who takes one looks at it again. */
+/* The best of all that there are, by costs; n 0: there is none. Nodes of a chain have notes of
+ * the way that was looked at last: who takes one looks at it again. */
 static Way best_of(const TsSlots *a, const TsNodeCall *k, const TsMeta *out, Way *all) {
   Way best = {0};
   for (int n = 2; n <= TS_CHUNKS_MOST; n *= 2) {

@@ -22,8 +22,8 @@ typedef struct TsGpuMaker {
   const char *thread, *block; /* intrinsics: the number of either along the first axis; NULL: */
   LLVMValueRef (*place)(struct TsGpuEmit *g, bool of_block); /* the same, i32 */
 
-  /* ---- threads. begin: the function of a phase, up to g->tid, g->block, g->shared; most makers
-   * have ts_gpu_begin for it, and `kernel` for what it says of the kernel. */
+  /* ---- threads. begin: the function of a phase, up to g->tid, g->block, g->shared; most
+   * makers have ts_gpu_begin for it, and `kernel` for what it says of the kernel. */
   void (*begin)(struct TsGpuEmit *g, const char *name);
   void (*kernel)(struct TsGpuEmit *g);
   /* Shared memory that is the code's own, and of how many bytes it is, once they are known;
@@ -88,8 +88,9 @@ typedef struct TsGpuMaker {
   LLVMValueRef (*extreme_two)(struct TsGpuEmit *g, bool min, LLVMValueRef x, LLVMValueRef y);
   /* ex2, lg2, inv: the processor's own, near to the value. */
   LLVMValueRef (*function)(struct TsGpuEmit *g, int op, LLVMValueRef x);
-  /* ---- profile marks, not of text: cycles of the processor, i64, of which the target says how many
-   * bits count; ticks of a clock that all processors share, i64; which processor this is, i32. */
+  /* ---- profile marks, not of text: cycles of the processor, i64, of which the target says
+   * how many bits count; ticks of a clock that all processors share, i64; which processor this
+   * is, i32. */
   LLVMValueRef (*cycles)(struct TsGpuEmit *g);
   LLVMValueRef (*steady)(struct TsGpuEmit *g);
   LLVMValueRef (*processor)(struct TsGpuEmit *g);

@@ -40,11 +40,11 @@ static V word(TsGpuEmit *g, V i) {
 
 /* ---- the order of launches
  *
- * Kernels on sm_90 and newer may begin while the launch before still runs. A phase behind another
- * one of its kernel waits before it reads; addresses come out of the waiting, so that no load is
- * moved before it. A first phase of many blocks reads at once and waits before it writes
- * (TsLaunch.dependent); one of few, which is over in a moment, waits first, so that it may begin
- * early whatever it reads.
+ * Kernels on sm_90 and newer may begin while the launch before still runs. A phase behind
+ * another one of its kernel waits before it reads; addresses come out of the waiting, so that
+ * no load is moved before it. A first phase of many blocks reads at once and waits before it
+ * writes (TsLaunch.dependent); one of few, which is over in a moment, waits first, so that it
+ * may begin early whatever it reads.
  * Blocks say that the next launch may come: before phases of their own kernel at their begin,
  * others when they have waited, since that launch relies on all before this one being over. */
 
