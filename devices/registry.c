@@ -181,7 +181,8 @@ static int no_number(const char *full, TsError *err) {
   if (number >= most)
     ts_error_hint(err, "%.3s:%d is the last one that there can be", full, most - 1);
   else if (cpu)
-    ts_error_hint(err, "tessera --devices=cpu:%d makes it; cpu:0 may stand in a mesh several times",
+    ts_error_hint(err,
+                  "tessera --devices=cpu:%d makes it; cpu:0 may stand in a mesh several times",
                   number + 1);
   else
     ts_error_hint(err, "there are %d devices already, and a process has %d at most", count,

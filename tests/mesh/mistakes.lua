@@ -11,3 +11,4 @@ local many = {}
 for i = 1, 16 do many[i] = false end
 dist.shard(op.ones { 32 }, dist.Mesh { axes = { "dp" }, devices = many }, { "dp" }) --! a process has 15 devices at most
 dist.Mesh { axes = { "dp" }, devices = { "cpu:0", "cpu:1" } } --! hint: tessera --devices=cpu:2 makes it
+tessera.device(mesh) --! hint: over a mesh op.ones({2}, {device = mesh}) makes copies
