@@ -4,13 +4,14 @@
  * everything on a device is in the order of its work stream. Asking the driver costs
  * microseconds, and giving back waits for the device, so both are rare. Small blocks (to 256
  * KiB, four classes a doubling) are places in slabs of one class; what is known of them stands
- * on the host, since the GPU's memory cannot be looked at. Of what is free the lowest address is
- * taken, so that who does the same again, with all given back in between, gets the same
- * addresses, and records of launches fit as they are. Large blocks are allocations of
- * their own, rounded to 1/8 of their power of two, from 16 MiB on to 1/32 or 2 MiB, and kept
- * while live + cached stays below the most that the program ever had live, or cached below 1/16
- * of the memory. What was given back and is wanted again would have been worth keeping, so the
- * limit grows by it: a program that does the same again and again soon asks no more.
+ * on the host, since the GPU's memory cannot be looked at. Of what is free the lowest address
+ * is taken, of large blocks that of the last ones, so that who does the same again, with all
+ * given back in between, gets the same addresses, and records of launches fit as they are.
+ * Large blocks are allocations of their own, rounded to 1/8 of their power of two, from 16 MiB
+ * on to 1/32 or 2 MiB, and kept while live + cached stays below the most that the program ever
+ * had live, or cached below 1/16 of the memory. What was given back and is wanted again would
+ * have been worth keeping, so the limit grows by it: a program that does the same again and
+ * again soon asks no more.
  *
  * When the driver has nothing left, a block that is kept and larger than what is wanted is cut
  * (devices/driver/cut.c), from then on before the driver is asked. Where there is none,
@@ -31,6 +32,7 @@ enum {
   FINE = 16 << 20,    /* from here on sizes are rounded to less */
   RESERVE = 64 << 20, /* this much may always stay cached, */
   PART = 16,          /* or this part of the memory */
+  LOOKS = 64,         /* so many kept blocks are compared: there may be thousands */
   /* A block is cut for what takes this part of it at least: the rest may have to wait for that
    * as long as it lives. */
   SHARE = 8
@@ -368,7 +370,8 @@ static void fit_cache(TsDriverPool *p, int64_t more) {
 static int alloc_large(TsDevice *d, int64_t size, uintptr_t *at, TsError *err) {
   TsDriverPool *p = ((TsDriven *)d->state)->pool;
   Kept *k = NULL;
-  for (Kept *i = p->newest[large_class(size)]; i; i = i->older)
+  int looks = LOOKS;
+  for (Kept *i = p->newest[large_class(size)]; i && (looks-- > 0 || !k); i = i->older)
     if (i->nbytes == size && (!k || i->at < k->at)) k = i;
   if (k) {
     *at = p->last = k->at;
