@@ -14,3 +14,13 @@ said "cpu 2 summs" --> there is no section summs; there are bits, small, sums, m
 said "cpu 2 sums:x" --> section sums:x: behind the colon stands a whole number from 1
 said "cpu 2 mlp:3" --> section mlp:3: it takes no number
 said "cpu 2 bits:4" --> section bits:4: there are 2 devices
+
+local function killed(words)
+  local p = io.popen(("sh scripts/bench/mesh/killed.sh %s 2>&1"):format(words))
+  local line = p:read "*l"
+  p:close()
+  return line
+end
+killed "cqu 2" --> section killed: processes have devices of cuda or cpu, not 'cqu'
+killed "cpu 1" --> section killed: it takes two processes or more, not '1'
+killed "cpu x" --> section killed: it takes two processes or more, not 'x'
