@@ -189,7 +189,8 @@ TsDevice *ts_device_at(int index);
 /* What kernels of d are made for now; NULL: none are. TESSERA_GPU=sm_80 makes newer GPUs of
  * its maker run the code of that one, and simulated ones that of any, for tests of it. */
 const TsTarget *ts_target_of(const TsDevice *d);
-/* Kinds that could be here and are not: 0.. gives kind and sentence; NULL: no more. */
+/* Kinds that could be here and are not, or not with all of their devices: 0.. gives kind and
+ * sentence; NULL: no more. */
 const char *ts_device_missing(int i, const char **why);
 /* Opens the device, if that was not done. */
 int ts_device_use(TsDevice *d, TsError *err);

@@ -80,8 +80,9 @@ static TsFlags *add(int n, TsDevice *const *list, int lane, TsError *err) {
   return group[ngroup++] = f;
 }
 
-/* Where as many have words as may, that nobody has asked for the longest time loses its own: of those
- * that were looked at since they were used, so that nobody who is missing is forgotten. */
+/* Where as many groups have words as may, the one that nobody has asked for the longest loses
+ * its own: of those that were looked at since they were used, so that nobody who is missing is
+ * forgotten. */
 static int make_place(TsError *err) {
   TsFlags *oldest = NULL;
   int n = 0;

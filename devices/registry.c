@@ -40,7 +40,8 @@ static struct {
    * them, and what they are has names of its own, or is the CPU. */
   bool only_named;
   bool asked;
-  const char *none; /* why there are none */
+  const char *none; /* why there are none, or not all */
+  char some[96];    /* room for the latter */
 } driver[] = {
     {.kind = "cuda", .count = ts_cuda_count, .fill = ts_cuda_device},
     {.kind = "hip", .count = ts_hip_count, .fill = ts_hip_device},
@@ -52,8 +53,14 @@ enum { NDRIVER = sizeof driver / sizeof *driver };
 static void probe(int k) {
   if (driver[k].asked) return;
   driver[k].asked = true;
-  int n = driver[k].count(&driver[k].none);
-  for (int i = 0; i < n && count < TS_DEVICE_MESH; i++) add(driver[k].kind, i, driver[k].fill);
+  int n = driver[k].count(&driver[k].none), made = 0;
+  while (made < n && count < TS_DEVICE_MESH) add(driver[k].kind, made++, driver[k].fill);
+  if (made == n) return;
+  char *text = driver[k].some;
+  snprintf(text, sizeof driver[k].some,
+           "%d GPUs are here, of which this process has %d: %d devices are the most of one", n,
+           made, TS_DEVICE_MESH);
+  driver[k].none = text;
 }
 
 static void probe_all(void) {
@@ -62,13 +69,13 @@ static void probe_all(void) {
 }
 
 /* Two of them, for tests, on no list before one is named; a higher number makes more. */
+enum { MOST_SIMULATED = 8 };
 static void simulate(const char *name) {
-  enum { MOST = 8 };
   static int made;
   if (strncmp(name, "sim:", 4) || !isdigit((unsigned char)name[4]) || name[5]) return;
   int want = name[4] - '0' + 1;
   if (want < 2) want = 2;
-  if (want > MOST || count + want - made > TS_DEVICE_MESH) return;
+  if (want > MOST_SIMULATED || count + want - made > TS_DEVICE_MESH) return;
   while (made < want) add("sim", made++, ts_sim_device);
 }
 
@@ -163,6 +170,26 @@ static int kind_meant(const char *name, const char *lower) {
   return -1;
 }
 
+/* The hint for a number that virtual devices of a kind do not reach. */
+static int no_number(const char *full, TsError *err) {
+  bool cpu = !strncmp(full, "cpu:", 4);
+  const char *digits = full + 4;
+  size_t n = strspn(digits, "0123456789");
+  if (!cpu && strncmp(full, "sim:", 4)) return 0;
+  if (!n || n > 4 || digits[n] || (*digits == '0' && n > 1)) return 0;
+  int number = atoi(digits), most = cpu ? TS_DEVICE_MESH - 1 : MOST_SIMULATED;
+  if (number >= most)
+    ts_error_hint(err, "%.3s:%d is the last one that there can be", full, most - 1);
+  else if (cpu)
+    ts_error_hint(err,
+                  "tessera --devices=cpu:%d makes it; cpu:0 may stand in a mesh several times",
+                  number + 1);
+  else
+    ts_error_hint(err, "there are %d devices already, and a process has %d at most", count,
+                  TS_DEVICE_MESH);
+  return 1;
+}
+
 static int no_device(const char *name, const char *full, TsError *err) {
   char lower[sizeof device->name], text[60], known[TS_MAX_DEVICES * 26] = "";
   int all = count + (by_name(simulated[0]) ? 0 : 2);
@@ -179,6 +206,9 @@ static int no_device(const char *name, const char *full, TsError *err) {
   if (other) why = NULL;
   ts_error_set(err, TS_ERR_device, "there is no device '%s'%s%s",
                ts_text_shown(name, text, sizeof text), why ? ": " : "", why ? why : "");
+  if (no_number(full, err)) return -1;
+  if (meant >= 0 && why == driver[meant].some)
+    return ts_error_hint(err, "known devices: %s", known);
   if (why) return ts_error_hint(err, "sim:0 simulates one; known devices: %s", known);
   if (meant >= 0 && (other || is_kind(name, "gpu") || !guess)) guess = gpu;
   if (!guess) return ts_error_hint(err, "known devices: %s", known);
@@ -202,8 +232,9 @@ TsDevice *ts_device_find(const char *name, TsError *err) {
 
 int ts_device_configure(const char *spec, TsError *err) {
   start();
-  int n = 0;
-  if (sscanf(spec, "cpu:%d", &n) != 1 || n < 1 || count + n - 1 > TS_DEVICE_MESH) {
+  int n = 0, end = 0;
+  bool read = sscanf(spec, "cpu:%d%n", &n, &end) == 1 && !spec[end];
+  if (!read || n < 1 || count + n - 1 > TS_DEVICE_MESH) {
     ts_error_set(err, TS_ERR_device, "cannot make the devices '%s'", spec);
     return ts_error_hint(err, "cpu:N makes N virtual CPU devices, N <= %d", TS_DEVICE_MESH - 1);
   }

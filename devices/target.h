@@ -19,8 +19,8 @@ typedef enum TsTargetUnit {
   TS_UNIT_roles = TS_UNIT_wgmma | TS_UNIT_copy,
 } TsTargetUnit;
 
-/* Of AMD's and Intel's: squares of 16 x 16 sums. How they lie in registers: jit/emit/simt/amd_matrix.c,
- * intel_matrix.c; or nobody says, cooperative.c. */
+/* Of AMD's and Intel's: squares of 16 x 16 sums. How they lie in registers:
+ * jit/emit/simt/amd_matrix.c, intel_matrix.c; or nobody says, cooperative.c. */
 typedef enum TsTargetMatrix {
   TS_MATRIX_none,
   TS_MATRIX_mfma2, /* CDNA 2, 3, 4: one chain */
@@ -29,8 +29,8 @@ typedef enum TsTargetMatrix {
   TS_MATRIX_wmma3, /* RDNA 3, 4: 16 steps of k, added up before they come to the sum */
   TS_MATRIX_wmma4,
   TS_MATRIX_dpas, /* Intel's, of sub-groups of 16: 16 steps of k, two by two */
-  /* SPV_KHR_cooperative_matrix, of sub-groups of 16: in an order that is the driver's own, so floats
-   * are multiplied in the profile "fast" alone. */
+  /* SPV_KHR_cooperative_matrix, of sub-groups of 16: in an order that is the driver's own, so
+   * floats are multiplied in the profile "fast" alone. */
   TS_MATRIX_cooperative,
 } TsTargetMatrix;
 
@@ -89,8 +89,8 @@ typedef struct TsTarget {
   int threads;   /* that a block has at most; 0: 1024 */
   int processors;       /* of the usual one: where no device says how many it has */
   int64_t shared_bytes; /* of a block */
-  /* Floating-point operations that a processor does in a cycle, at most: of f32 and f64, and of a
-   * matrix unit with operands of 16 bits and sums in f32. As its maker publishes them. */
+  /* Floating-point operations that a processor does in a cycle, at most: of f32 and f64, and of
+   * a matrix unit with operands of 16 bits and sums in f32. As its maker publishes them. */
   int flops, flops64, flops16;
   unsigned units; /* of TsTargetUnit */
   TsTargetMatrix matrix;
@@ -98,7 +98,8 @@ typedef struct TsTarget {
   int clock_bits; /* of the counter of cycles that code reads; 0: 64 */
   int direct; /* bytes that a lane copies past its registers into shared memory at most; 0: none */
   bool turns; /* reads tiles of 16 bits turned from shared memory */
-  /* Waves of a SIMD that take turns, one multiplies while the other loads; 0: they go as they come. */
+  /* Waves of a SIMD that take turns, one multiplies while the other loads; 0: they go as they
+   * come. */
   int paired;
   unsigned factors; /* of TsTargetFactor */
 } TsTarget;

@@ -1,5 +1,5 @@
-/* What became of the groups of a function, and why: facts for commands and scripts, as JSON. Text for
- * people is made of them in lib/lua/explain. */
+/* What became of the groups of a function, and why: facts for commands and scripts, as JSON.
+ * Text for people is made of them in lib/lua/explain. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -173,7 +173,8 @@ static void put_head(const TsGroup *g, TsText *text) {
     ts_facts_none(text, "where", "it comes from no line of the program");
 }
 
-/* What was chosen for its kernel, and what of the program's wishes could not be had, a line each. */
+/* What was chosen for its kernel, and what of the program's wishes could not be had, a line
+ * each. */
 static void put_choice(const TsBuildJob *b, const TsFusion *f, const TsGroup *g, TsText *text) {
   TsText choice = {0}, remarks = {0};
   if (ts_build_is_patched(b, f, g)) {

@@ -259,8 +259,8 @@ TsMeta ts_layout_part(const TsLayout *l, const TsMeta *m, int p) {
   return part;
 }
 
-/* Coordinates along axes that split nothing and hold no summands do not matter. Of those that have
- * nothing there is no other one. */
+/* Coordinates along axes that split nothing and hold no summands do not matter. Of those that
+ * have nothing there is no other one. */
 int ts_layout_first(const TsLayout *l, int p) {
   const TsMesh *m = l->mesh;
   unsigned matters = l->partial;

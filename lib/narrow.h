@@ -1,4 +1,5 @@
-/* Numbers of floats narrower than f64, one by one: what kernels ask of a type when they are made. */
+/* Numbers of floats narrower than f64, one by one: what kernels ask of a type when they are
+ * made. */
 #ifndef TS_LIB_NARROW_H
 #define TS_LIB_NARROW_H
 

@@ -1,5 +1,5 @@
-/* Where an output of interpolate takes its elements from along one axis: the definition that the VM
- * (vm/exec/interpolate.c, which says it in words) and tables of kernels share. */
+/* Where an output of interpolate takes its elements from along one axis: the definition that
+ * the VM (vm/exec/interpolate.c, which says it in words) and tables of kernels share. */
 #ifndef TS_LIB_RESAMPLE_H
 #define TS_LIB_RESAMPLE_H
 

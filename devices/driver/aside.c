@@ -1,13 +1,14 @@
-/* The second order of a GPU (devices/aside.h): a stream that takes the place of the work stream for a
- * while. It is made by its first use, and of a higher priority, so that its few blocks find a place as soon
- * as a block of the other stream ends. Events of the last sections are kept; who rejoins an older one
- * waits for the oldest of these, which comes behind it. */
+/* The second order of a GPU (devices/aside.h): a stream that takes the place of the work stream
+ * for a while. It is made by its first use, and of a higher priority, so that its few blocks
+ * find a place as soon as a block of the other stream ends. Events of the last sections are
+ * kept; who rejoins an older one waits for the oldest of these, which comes behind it. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "devices/driver/driver.h"
 
-/* A block that a section has freed: work of the device's own order may have it behind the section. */
+/* A block that a section has freed: work of the device's own order may have it behind the
+ * section. */
 typedef struct TsDriverLate {
   void *block;
   int64_t nbytes;

@@ -13,7 +13,7 @@ int ts_cuda_count(const char **why) {
   *why = ts_cuda_load();
   if (*why) return 0;
   int n = 0, code = ts_cuda_driver.count(&n);
-  if (!code && n > 0) return n < TS_MAX_DEVICES ? n : TS_MAX_DEVICES;
+  if (!code && n > 0) return n;
   snprintf(none, sizeof none,
            "the NVIDIA driver works, but shows no GPU (cuDeviceGetCount: %d)", code);
   *why = none;

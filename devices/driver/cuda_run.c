@@ -110,8 +110,8 @@ static CUkernelNodeParams params_of(const TsLaunch *l) {
                               .kernelParams = l->args};
 }
 
-/* The edge leaves from where all blocks have said that the next launch may come, or have ended, and
- * code behind it waits for the rest. */
+/* The edge leaves from where all blocks have said that the next launch may come, or have ended,
+ * and code behind it waits for the rest. */
 static int begin_early(TsDevice *d, void *graph, void *front, void *node, TsError *err) {
   CUgraphEdgeData edge = {.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
                           .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC};

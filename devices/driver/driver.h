@@ -182,7 +182,8 @@ static inline int ts_driver_enter(TsDevice *d, TsError *err) {
   return ts_driver_current == d->state ? 0 : ts_driver_switch(d, err);
 }
 
-/* Something goes into the device's order: true if it may go ahead of the end of the last one. */
+/* Something goes into the device's order: true if it may go ahead of the end of the last
+ * one. */
 static inline bool ts_driver_queue(TsDevice *d) {
   bool dependent = d->dependent;
   d->queued++;
@@ -213,8 +214,8 @@ uint64_t ts_driver_freed_at(const TsDevice *d, const void *block);
 /* ---- devices/driver/cut.c */
 typedef struct TsCuts TsCuts;
 TsCuts *ts_cuts_new(void);
-/* An allocation of the driver that is free since `used` may be cut; false: the host has no memory,
- * and it may not. */
+/* An allocation of the driver that is free since `used` may be cut; false: the host has no
+ * memory, and it may not. */
 bool ts_cuts_add(TsCuts *s, uintptr_t at, int64_t nbytes, uint64_t used);
 /* The free piece that fits best, and since when it was free; false: there is none. */
 bool ts_cuts_take(TsCuts *s, int64_t nbytes, uintptr_t *at, uint64_t *used);

@@ -13,7 +13,7 @@ int ts_hip_count(const char **why) {
   *why = ts_hip_load();
   if (*why) return 0;
   int n = 0, code = ts_hip_driver.count(&n);
-  if (!code && n > 0) return n < TS_MAX_DEVICES ? n : TS_MAX_DEVICES;
+  if (!code && n > 0) return n;
   snprintf(none, sizeof none, "the AMD driver works, but shows no GPU (hipGetDeviceCount: %d)",
            code);
   *why = none;

@@ -100,7 +100,8 @@ static bool has_extension(void *driver, const char *name) {
   return has;
 }
 
-/* Which matrices, and of which sizes, no query tells: whether the compiler takes those that kernels have. */
+/* Which matrices, and of which sizes, no query tells: whether the compiler takes those that
+ * kernels have. */
 static bool takes_probe(TsZe *s) {
   uint32_t word[TS_SPIRV_PROBE_WORDS];
   void *module = NULL, *log = NULL;

@@ -51,7 +51,7 @@ enum {
   ZE_TYPE_MODULE_DESC = 0x1b,
   ZE_TYPE_KERNEL_DESC = 0x1d,
   ZE_TYPE_LARGE_ALLOC_DESC = 0x20001,
-  ZE_TYPE_DOT_PRODUCTS = 0x30013, /* of the extension ZE_DOT_PRODUCTS, of Intel's driver from 2024 on */
+  ZE_TYPE_DOT_PRODUCTS = 0x30013, /* ZE_DOT_PRODUCTS, in Intel's driver from 2024 on */
 };
 
 typedef struct ZeDriverProperties {
@@ -220,8 +220,8 @@ extern const TsDriver ts_ze_driver;
 /* NULL, or the sentence that says why there is none. */
 const char *ts_ze_load(void);
 
-/* A call of ours is several of theirs: which one of this thread gave a code that comes back from
- * ours. Those whose code nobody is told are called plainly. */
+/* A call of ours is several of theirs: which one of this thread gave a code that comes back
+ * from ours. Those whose code nobody is told are called plainly. */
 typedef struct TsZeFailed {
   const char *call;
   ZeResult code;

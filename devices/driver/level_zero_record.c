@@ -3,9 +3,9 @@
  *
  * The queue waits for an event that the device's own list signals, and that list for one which
  * the queue's signals, so that the launches stand in its order; both are reset on the way. One
- * launch comes behind another only where it was said that it does: there is a barrier in front of
- * it then, if there is none since that other one. A closed list has its kernels' arguments in it,
- * so one of which an argument changes is made anew with the next launch. */
+ * launch comes behind another only where it was said that it does: there is a barrier in front
+ * of it then, if there is none since that other one. A closed list has its kernels' arguments
+ * in it, so one of which an argument changes is made anew with the next launch. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -166,7 +166,8 @@ static bool takes_capability(cl_device_id d, cl_uint capability) {
   return takes;
 }
 
-/* Which sizes it multiplies no query of OpenCL's tells: whether its compiler takes those that kernels have. */
+/* Which sizes it multiplies no query of OpenCL's tells: whether its compiler takes those that
+ * kernels have. */
 static bool takes_probe(const TsCl *s) {
   uint32_t word[TS_SPIRV_PROBE_WORDS];
   cl_int code = 0;

@@ -133,11 +133,12 @@ static cl_int link_with(TsCl *s, const char *text, const char *options, cl_progr
   return failed;
 }
 
-/* Intel's compiler for CPUs, of 2026, is wrong about kernels in which threads meet: values known before
- * are 0 behind it, or the process ends (its pass sycl-kernel-reduce-cross-barrier-values, and others
- * of its optimiser, on the gradient of layernorm). Without the optimiser, and with such values in
- * memory (jit/compile/gpu.c), it is right, and takes a tenth of the time. Sub-groups, which nobody asks
- * a CPU for but tests, are made by it. */
+/* Intel's compiler for CPUs, of 2026, is wrong about kernels in which threads meet: values
+ * known before are 0 behind it, or the process ends (its pass
+ * sycl-kernel-reduce-cross-barrier-values, and others of its optimiser, on the gradient of
+ * layernorm). Without the optimiser, and with such values in memory (jit/compile/gpu.c), it is
+ * right, and takes a tenth of the time. Sub-groups, which nobody asks a CPU for but tests, are
+ * made by it. */
 static const char *options_of(TsDevice *d, bool large) {
   const TsCl *s = d->state;
   const char *own = getenv("TESSERA_OPENCL_OPTIONS"); /* for tests */

@@ -1,7 +1,7 @@
 /* Launches that are made again and again, as one: graphs of the driver. They are built node by
  * node, each after the one before, which needs no capture of a stream and no rules about what
- * may happen meanwhile; and a node's arguments can be changed. A node behind one other may begin
- * before that one ends, as launches in the device's order may. */
+ * may happen meanwhile; and a node's arguments can be changed. A node behind one other may
+ * begin before that one ends, as launches in the device's order may. */
 #include <stdlib.h>
 #include <string.h>
 

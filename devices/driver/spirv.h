@@ -1,5 +1,5 @@
-/* What drivers that take SPIR-V, Level Zero's and OpenCL's, are given: which code a device runs, by what
- * it says of itself, and what a module wants. */
+/* What drivers that take SPIR-V, Level Zero's and OpenCL's, are given: which code a device
+ * runs, by what it says of itself, and what a module wants. */
 #ifndef TS_DEVICES_DRIVER_SPIRV_H
 #define TS_DEVICES_DRIVER_SPIRV_H
 
@@ -16,7 +16,8 @@ typedef struct TsSpirvDevice {
   int64_t shared, threads; /* of a block, at most: bytes of memory, threads */
 } TsSpirvDevice;
 
-/* The best row whose needs it has, so that a GPU that nobody listed runs as well; NULL: none. */
+/* The best row whose needs it has, so that a GPU that nobody listed runs as well; NULL:
+ * none. */
 const TsTarget *ts_spirv_target(const TsSpirvDevice *d);
 bool ts_spirv_wants_f64(const void *module, size_t nbytes);
 /* Whether it has TS_TARGET_LARGE. */

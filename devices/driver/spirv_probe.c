@@ -1,7 +1,7 @@
-/* A module that multiplies one cooperative matrix of each type, as kernels do it (jit/emit/simt/cooperative.c): no
- * query of OpenCL's or Level Zero's tells which sizes a driver has, so it is asked to make code of this one
- * before a device is given such kernels. Numbers are those of the specification of SPIR-V and its
- * extensions. */
+/* A module that multiplies one cooperative matrix of each type, as kernels do it
+ * (jit/emit/simt/cooperative.c): no query of OpenCL's or Level Zero's tells which sizes a
+ * driver has, so it is asked to make code of this one before a device is given such kernels.
+ * Numbers are those of the specification of SPIR-V and its extensions. */
 #include "devices/driver/spirv.h"
 
 #include "lib/error.h"

@@ -134,8 +134,9 @@ static TsTileVal result_of(const Problem *p, const TsTile *k) {
   return k->param[3 + (p->mask != NULL) + (p->sink != NULL)];
 }
 
-/* Of rows the nearest that a kernel has: with roles 128, and of narrow heads without a mask 192;
- * by warps 64 or 128. With roles blocks of keys and of values have stages, as many as fit. */
+/* Of rows the nearest that a kernel has: with roles 128, and of narrow heads without a mask
+ * 192; by warps 64 or 128. With roles blocks of keys and of values have stages, as many as
+ * fit. */
 static void choose(TsGpuAttention *x, const TsSchedChoice *c, bool masked) {
   enum { ROLE_ROWS = 128, MOST_ROWS = 192, WARP_ROWS = 64, MOST_STAGES = 4, KEPT = 2048 };
   bool large = c->rows >= (ROLE_ROWS + MOST_ROWS) / 2;

@@ -10,16 +10,16 @@
  * upwards and carries dk and dv. There tiles have keys as their rows, so p and dt are operands
  * as they are made. Each element is one chain of one round, and what a row does not see adds
  * +0, so that no bit depends on how blocks are cut; on the blocks of keys over which l is
- * summed alone, which the target and the heads decide. Where dt is wanted as the gradient of the
- * scores, the third phase walks all keys and leaves it. With a sink a fifth phase has a round for each
- * head, which adds up what all rows give.
+ * summed alone, which the target and the heads decide. Where dt is wanted as the gradient of
+ * the scores, the third phase walks all keys and leaves it. With a sink a fifth phase has a
+ * round for each head, which adds up what all rows give.
  *
  * Operands that a loop does not change (queries and their gradients, keys and values) lie in
  * shared memory before it. Rounds have so many rows that these and what a step adds fit in 64
  * KiB. Rows of the second phase are whole ones of a wave; those of later phases are shared by
- * two waves where heads are wide or waves narrow, since a lane has half as many sums then. Of "dpas" a
- * sub-group of 16 lanes has whole rows in all phases (jit/emit/simt/intel_rows.c), 16 of them, of the
- * second 32. */
+ * two waves where heads are wide or waves narrow, since a lane has half as many sums then. Of
+ * "dpas" a sub-group of 16 lanes has whole rows in all phases (jit/emit/simt/intel_rows.c), 16
+ * of them, of the second 32. */
 #include <math.h>
 #include <string.h>
 

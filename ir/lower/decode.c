@@ -55,7 +55,8 @@ static bool are_few(const Problem *p) {
   return p->all / p->key_heads * p->s <= TS_GPU_DECODE_ROWS && (!p->sink || p->s == 1);
 }
 
-/* ---- masks that are comparisons with positions, as those of steps that go on: not looked at, but done again */
+/* ---- masks that are comparisons with positions, as those of steps that go on: not looked at,
+ * but done again */
 static TsVal under_views(TsVal v) {
   while (ts_sched_is_view(v->node)) v = v->node->in[0];
   return v;

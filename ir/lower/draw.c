@@ -1,6 +1,6 @@
-/* uniform, normal, bernoulli, dropout, randint, permutation on a device: an element's bits follow from seed, stream
- * and its index (row `random` of ir/tile/tile.def), and its number from them as
- * vm/kernels/random_float.inc says. */
+/* uniform, normal, bernoulli, dropout, randint, permutation on a device: an element's bits
+ * follow from seed, stream and its index (row `random` of ir/tile/tile.def), and its number
+ * from them as vm/kernels/random_float.inc says. */
 #include "ir/graph/graph.h"
 #include "ir/lower/short.h"
 #include "ir/lower/steps.h"

@@ -1,8 +1,8 @@
-/* The gradient of interpolate in any mode: its transpose, axis after axis, the first one first. Along an
- * axis an element is the chain of fma(weight, g, sum) from +0 over the outputs, and the taps of each,
- * that point to it, in increasing order, as in vm/exec/interpolate.c. Which those are is known when the
- * kernel is made, and comes as tables. Whole factors of repeated elements have a kernel without any
- * (ir/lower/interpolate_grad.c). */
+/* The gradient of interpolate in any mode: its transpose, axis after axis, the first one first.
+ * Along an axis an element is the chain of fma(weight, g, sum) from +0 over the outputs, and
+ * the taps of each, that point to it, in increasing order, as in vm/exec/interpolate.c. Which
+ * those are is known when the kernel is made, and comes as tables. Whole factors of repeated
+ * elements have a kernel without any (ir/lower/interpolate_grad.c). */
 #include "ir/lower/short.h"
 #include "ir/lower/steps.h"
 

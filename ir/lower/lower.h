@@ -12,27 +12,28 @@
 
 struct TsDevice;
 
-/* -1 with the error: why there is no kernel. A caller that runs kernels where it can neither draw
- * nor look at indices before refuses those that want it. */
+/* -1 with the error: why there is no kernel. A caller that runs kernels where it can neither
+ * draw nor look at indices before refuses those that want it. */
 int ts_lower_group(const TsSched *s, const TsGroup *g, TsLayoutFn *layout, void *arg,
                    TsSchedKernel *out, TsError *err);
-/* Of a group that the program chose for (TsGroup.want, pinned): its choice becomes the nearest that
- * its kernel has, and what of it could not be had is told in its remarks. */
+/* Of a group that the program chose for (TsGroup.want, pinned): its choice becomes the nearest
+ * that its kernel has, and what of it could not be had is told in its remarks. */
 void ts_lower_settle(TsSched *s, TsGroup *g, TsLayoutFn *layout, void *arg);
 void ts_lower_settle_none(TsSched *s, TsGroup *g); /* where there is no kernel */
-/* Why attention or its gradients have a kernel that leaves the target's unit of squares alone; NULL:
- * they use it, or there is none. */
+/* Why attention or its gradients have a kernel that leaves the target's unit of squares alone;
+ * NULL: they use it, or there is none. */
 const char *ts_lower_without(const TsSched *s, const TsGroup *g);
-/* Whether attention over pages reads them in place on GPUs that can; off at first. on: of what is
- * lowered from then on, -1 as it is. Gives what it was. */
+/* Whether attention over pages reads them in place on GPUs that can; it does at first. on: of
+ * what is lowered from then on, -1 as it is. Gives what it was. */
 bool ts_lower_pages_in_place(int on);
-/* Of a group that is attention over pages: why they are brought together; NULL: read in place. */
+/* Of a group that is attention over pages: why they are brought together; NULL: read in
+ * place. */
 const char *ts_lower_pages_together(const TsSched *s, const TsGroup *g);
-/* Of a product whose factors are of other types than that in which it multiplies them: its name. Its
- * kernel copies them first. NULL: they are read as they are. */
+/* Of a product whose factors are of other types than that in which it multiplies them: its
+ * name. Its kernel copies them first. NULL: they are read as they are. */
 const char *ts_lower_factors_become(const TsGroup *g);
-/* Whether a node that is a group by itself may have a kernel there that functions launch; steps of
- * optimisers, which stand together, are launched by their calls. */
+/* Whether a node that is a group by itself may have a kernel there that functions launch; steps
+ * of optimisers, which stand together, are launched by their calls. */
 bool ts_lower_has(const TsTarget *t, const TsNode *n);
 /* What runs the kernels of s. */
 void ts_lower_for(TsSched *s, const struct TsDevice *d);

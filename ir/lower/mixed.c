@@ -1,7 +1,7 @@
-/* Products whose factors are not of the type in which the VM multiplies them: two float types, whole
- * numbers beside floats, or sums in f64 of what is narrower. As there, each such factor becomes that
- * type first, a copy in the order in which it lies, and what follows is the kernel of the product
- * of one type. The copies are steps of the kernel.
+/* Products whose factors are not of the type in which the VM multiplies them: two float types,
+ * whole numbers beside floats, or sums in f64 of what is narrower. As there, each such factor
+ * becomes that type first, a copy in the order in which it lies, and what follows is the kernel
+ * of the product of one type. The copies are steps of the kernel.
  *
  * Rejected: widening where a kernel loads. Products with roles and of warps copy tiles past
  * registers, as they lie; the copies cost what reading a factor costs, which its product hides

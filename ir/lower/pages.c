@@ -2,8 +2,8 @@
  *
  * One query a text, of 16 bits, has a kernel that fetches pages where they lie
  * (ir/tile/gpu/decode.h). All else is done in steps: keys and values are brought together, as
- * numbers of q's type, with zeros where no query looks; then it is attention with a mask. That is
- * the definition, so bits are those of attention of keys side by side. */
+ * numbers of q's type, with zeros where no query looks; then it is attention with a mask. That
+ * is the definition, so bits are those of attention of keys side by side. */
 #include <math.h>
 #include <string.h>
 
@@ -168,7 +168,8 @@ static V row_at(TsTileBuild *b, const Pages *p, const Place *at, V table, V insi
   return ts_tile_op3(b, TS_OP_where, inside, row, none);
 }
 
-/* @pages(pool, table, start, scale?) -> y, all of them lines. What lies nowhere is read as 0. */
+/* @pages(pool, table, start, scale?) -> y, all of them lines. What lies nowhere is read as
+ * 0. */
 static TsTile *build_together(const Pages *p, int which) {
   const TsMeta *m = p->in[which], *scale = p->in[which - K + K_SCALE];
   TsTile *k = ts_tile_new("pages");

@@ -203,7 +203,8 @@ static bool is_plain(TsOp op) {
 
 static bool is_whole(TsOp op) { return op == TS_OP_sum || op == TS_OP_min || op == TS_OP_max; }
 
-/* Whether other elements lie between those of a row, the last axes of the order with n elements. */
+/* Whether other elements lie between those of a row, the last axes of the order with n
+ * elements. */
 static bool is_apart(const TsMeta *m, const TsStepsOrder *o, int64_t n, const int64_t *stride) {
   int64_t next = 0; /* how far the axis before has to step */
   for (int i = m->ndim; i-- > 0 && n > 1;) {

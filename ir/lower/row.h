@@ -27,7 +27,8 @@ TsLowerFn ts_lower_adaptive, ts_lower_at_index, ts_lower_columns, ts_lower_compl
     ts_lower_sort, ts_lower_transpose, ts_lower_spmm, ts_lower_sddmm, ts_lower_moe_places,
     ts_lower_csr_rows, ts_lower_mixed, ts_lower_interpolate_back;
 
-/* Why gradients of attention are not made by a unit of squares (ir/tile/square.h); NULL: they are. */
+/* Why gradients of attention are not made by a unit of squares (ir/tile/square.h); NULL: they
+ * are. */
 const char *ts_lower_attention_grad_without(const TsSched *s, const TsNode *n);
 
 /* What a generator refused: 0, or -1 where memory ran out. */

@@ -111,7 +111,8 @@ void ts_steps_along(TsStepsMove *m, int64_t dim, int64_t to, int64_t from);
 void ts_steps_move(TsSteps *x, const TsStepsMove *m);
 /* Operand i row-major in type d. */
 int ts_steps_in_as(TsSteps *x, int i, const TsStepsOrder *order, TsDtype d);
-/* Operand i, which is of type d or a bare number, broadcast to the axes of `like`, row-major. */
+/* Operand i, which is of type d or a bare number, broadcast to the axes of `like`,
+ * row-major. */
 int ts_steps_in_spread(TsSteps *x, int i, const TsMeta *like, TsDtype d);
 /* n elements become v. */
 void ts_steps_fill(TsSteps *x, int arg, TsDtype d, int64_t n, double v);

@@ -12,19 +12,19 @@ bool ts_chain_divides(const TsSlots *a, const TsLayout *l, const TsMeta *m, int 
   return true;
 }
 
-static double parts_of(const TsSlots *a, const TsShard *s, int f) {
-  double n = 1;
-  for (int i = 0; i < s->factor[f].naxis; i++)
-    n *= a->p->space.mesh->size[s->factor[f].axis[i]];
+int ts_chain_pieces(const TsSlots *a, const TsFactor *f) {
+  int n = 1;
+  for (int i = 0; i < f->naxis; i++) n *= a->p->space.mesh->size[f->axis[i]];
   return n;
 }
 
-static bool is_whole(const TsSlots *a, const TsNodeCall *k, const TsMeta *out) {
-  bool of_rows = !k->s.local || k->n->op == TS_OP_matmul; /* its options know no rows */
-  if (k->s.nout != 1 || k->s.nin > TS_CHAIN_IN || !out->ndim || k->micro || !of_rows)
+/* It has one result, of rows that are no summands and of which each is made alike. */
+static bool is_of_rows(const TsSlots *a, const TsNodeCall *k, const TsMeta *out) {
+  bool alike = !k->s.local || k->n->op == TS_OP_matmul; /* its options know no rows */
+  if (k->s.nout != 1 || k->s.nin > TS_CHAIN_IN || !out->ndim || k->micro || !alike)
     return false;
   if (k->n->op >= TS_OP_COUNT || ts_op_info(k->s.op)->cls == TS_CLASS_RANDOM) return false;
-  return k->f < 0 || parts_of(a, &k->s, k->f) < 2;
+  return k->f < 0 || ts_chain_pieces(a, &k->s.factor[k->f]) < 2;
 }
 
 void ts_chain_look(TsSlots *a, const TsNodeCall *k, const TsMeta *out) {
@@ -34,11 +34,11 @@ void ts_chain_look(TsSlots *a, const TsNodeCall *k, const TsMeta *out) {
   *c = (TsChainNode){.phase = k->r.phase, .chunk = k->r.chunk};
   c->layout = ts_shard_gives(&k->s, a->p->space.mesh, 0);
   if (!c->layout || k->s.nin > TS_CHAIN_IN) return;
-  c->can = is_whole(a, k, out);
+  c->can = is_of_rows(a, k, out);
   c->product = k->n->op == TS_OP_matmul && out->ndim >= 2;
   memcpy(c->out, k->s.out_axis[0], sizeof c->out);
   double parts = 1;
-  for (int f = 0; f < k->s.nfactor; f++) parts *= parts_of(a, &k->s, f);
+  for (int f = 0; f < k->s.nfactor; f++) parts *= ts_chain_pieces(a, &k->s.factor[f]);
   for (int i = 0; i < k->s.nin; i++) {
     memcpy(c->in[i], k->s.in_axis[i], sizeof c->in[i]);
     c->home[i] = k->in[i] >= 0 && ts_slots_home(a, k->n->in[i]) == k->in[i];

@@ -33,6 +33,8 @@ typedef struct TsChains {
   const unsigned char *live;
 } TsChains;
 
+/* Into how many pieces the mesh cuts what a factor counts. */
+int ts_chain_pieces(const TsSlots *a, const TsFactor *f);
 /* Rows of l's parts along axis d can be cut into n chunks that are alike. */
 bool ts_chain_divides(const TsSlots *a, const TsLayout *l, const TsMeta *m, int d, int n);
 /* Of a first plan: notes what the node is. */

@@ -6,12 +6,6 @@
 
 #include "ir/mesh/chain.h"
 
-static int pieces_of(const TsSlots *a, const TsFactor *f) {
-  int n = 1;
-  for (int i = 0; i < f->naxis; i++) n *= a->p->space.mesh->size[f->axis[i]];
-  return n;
-}
-
 /* A parameter, as it is or converted. What a product with one gives is wanted at once; the
  * gradient of one is wanted at the end. */
 static bool is_parameter(const TsGraph *g, TsVal v) {
@@ -33,7 +27,7 @@ static bool is_product(const TsSlots *a, const TsNodeCall *k, const TsMeta *out)
   if (n->op != TS_OP_matmul || n->nin != 2 || n->nout != 1 || k->f < 0 || out->ndim < 2)
     return false;
   const TsFactor *f = &k->s.factor[k->f];
-  if (f->kind != TS_FACTOR_sum || pieces_of(a, f) < 2) return false;
+  if (f->kind != TS_FACTOR_sum || ts_chain_pieces(a, f) < 2) return false;
   if (ts_shard_axis(&k->s, 0, k->f) >= 0) return false; /* it is no sum */
   if (a->p->space.micro >= 0 && memchr(f->axis, a->p->space.micro, f->naxis)) return false;
   bool weight = is_parameter(a->p->g, n->in[0]) || is_parameter(a->p->g, n->in[1]);
@@ -73,7 +67,7 @@ static double takes(const TsSlots *a, const TsNodeCall *k, const TsMeta *out, co
   TsMeta m = *out;
   m.layout = c->layout->id;
   TsMeta part = ts_layout_part(c->layout, &m, 0);
-  double group = pieces_of(a, &k->s.factor[k->f]);
+  double group = ts_chain_pieces(a, &k->s.factor[k->f]);
   double sum =
       2 * (group - 1) / group * 4 * (double)ts_meta_numel(&part) / o->link; /* in f32 */
   double made = c->usec * stretch(o, c, w->n), before = 0, together = w->n > 1 ? c->bytes : 0;
@@ -116,7 +110,8 @@ static Way way_of(const TsSlots *a, const TsNodeCall *k, const TsMeta *out, int 
   return w;
 }
 
-/* The best of all that there are, by costs; n 0: there is none. */
+/* The best of all that there are, by costs; n 0: there is none. Nodes of a chain have notes of
+ * the way that was looked at last: who takes one looks at it again. */
 static Way best_of(const TsSlots *a, const TsNodeCall *k, const TsMeta *out, Way *all) {
   Way best = {0};
   for (int n = 2; n <= TS_CHUNKS_MOST; n *= 2) {

@@ -22,8 +22,8 @@ enum {
   AHEAD = 64 << 20, /* twice what is brought together at once (slots.c) */
 };
 
-/* Whoever asks for it on devices without a row wants to see what a plan would be on those that have
- * one. */
+/* Whoever asks for it on devices without a row wants to see what a plan would be on those that
+ * have one. */
 TsOverlap ts_overlap_of(const char *kind, const TsOverlapAsked *asked) {
   size_t n = sizeof rows / sizeof *rows, at = 0;
   while (at < n && strcmp(rows[at].kind, kind)) at++;

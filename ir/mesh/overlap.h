@@ -1,4 +1,5 @@
-/* What is sent beside what is computed: what it is worth, and what the program says about it. */
+/* What is sent beside what is computed: what it is worth, and what the program says about
+ * it. */
 #ifndef TS_IR_MESH_OVERLAP_H
 #define TS_IR_MESH_OVERLAP_H
 

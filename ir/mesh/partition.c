@@ -1,5 +1,6 @@
-/* See ir/mesh/partition.h. Nodes are taken in their order, those of the update last; each becomes,
- * for every part, nodes of the graph of that part in its group (ir/mesh/node_parts.c). */
+/* See ir/mesh/partition.h. Nodes are taken in their order, those of the update last; each
+ * becomes, for every part, nodes of the graph of that part in its group
+ * (ir/mesh/node_parts.c). */
 #include "ir/mesh/partition.h"
 
 #include <stdlib.h>
@@ -149,8 +150,8 @@ static bool pinned_axis(const TsGraph *g, TsMeshHow *how) {
   return false;
 }
 
-/* Such a node needs whole values: without a plan calls follow each other, but nobody may think that
- * what he asked for is done. */
+/* Such a node needs whole values: without a plan calls follow each other, but nobody may think
+ * that what he asked for is done. */
 static TsMeshPlan *whole(const TsGraph *g, const TsNode *n, const TsMeshHow *how,
                          const TsMeshHow *implied, TsError *err) {
   if (err->code || !how || how == implied) return NULL;

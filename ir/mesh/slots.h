@@ -27,7 +27,7 @@ struct TsSlots {
   struct TsDelays *delays; /* of nodes, as they are found; or NULL */
   const int *least;        /* by node: a level that it does not come before; or NULL */
   double *rest; /* by node: microseconds of the backward pass behind it; or NULL */
-  bool *chunked;      /* by node: products whose sum may be sent in chunks; or NULL: they are looked for */
+  bool *chunked;      /* by node: products whose sum may be sent in chunks; NULL: not known */
   bool *could;        /* by node: such that might, once it is known who reads their sums */
   struct TsChains *chains; /* what is made with such products; or NULL */
   struct TsNodeCall **held; /* by node: those that wait for the product behind them; or NULL */

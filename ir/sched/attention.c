@@ -1,10 +1,10 @@
 /* Attention as a kernel of Tile IR in block form.
  *
- * Two phases. The first transposes the keys of each block of 128 to [d, key] in scratch, so that a
- * product reads vectors of keys; values go beside them where they are narrow or their last block
- * is short. In the second a round is a block of query rows of one head: it walks the blocks of
- * keys that some of its rows see, in order, and carries the rows' maximum, sum and result. Scores
- * of a round and a block are all that there is of the score matrix.
+ * Two phases. The first transposes the keys of each block of 128 to [d, key] in scratch, so
+ * that a product reads vectors of keys; values go beside them where they are narrow or their
+ * last block is short. In the second a round is a block of query rows of one head: it walks the
+ * blocks of keys that some of its rows see, in order, and carries the rows' maximum, sum and
+ * result. Scores of a round and a block are all that there is of the score matrix.
  *
  * Every operation is the one that vm/drive/attention.c defines, in its order. Where a row
  * does not take part in a block that its neighbours see, all of its scores there are -inf:
@@ -12,8 +12,8 @@
  * that only the result has to be kept by a choice, against a NaN in a hidden value. Where
  * blocks of rows and of keys are cut at the same positions there are no such rows.
  *
- * On a matrix unit that makes squares (ir/tile/square.h) keys and values of 16 bits are multiplied as
- * they lie, p rounded to their type, so there is one phase. */
+ * On a matrix unit that makes squares (ir/tile/square.h) keys and values of 16 bits are
+ * multiplied as they lie, p rounded to their type, so there is one phase. */
 #include "ir/sched/attention.h"
 
 #include <math.h>
@@ -452,9 +452,10 @@ static bool wanted_in_order(const TsGraph *g, const unsigned char *live, TsVal v
   return false;
 }
 
-/* Measured against the VM and a copy, f32: 1.0 to 1.2 times as fast on AVX-512 and 1.15 to 1.4 on
- * AVX2 for heads up to 64, 0.96 on AVX-512 for 128; bf16 and f64 0.9 to 1.1 on AVX-512. Without
- * fma products call functions. Kernels of a GPU write 16 bits wherever they are to lie. */
+/* Measured against the VM and a copy, f32: 1.0 to 1.2 times as fast on AVX-512 and 1.15 to 1.4
+ * on AVX2 for heads up to 64, 0.96 on AVX-512 for 128; bf16 and f64 0.9 to 1.1 on AVX-512.
+ * Without fma products call functions. Kernels of a GPU write 16 bits wherever they are to
+ * lie. */
 static bool pays(const TsTarget *t, const TsNode *n) {
   const TsMeta *q = &n->in[0]->meta;
   if (ts_target_gpu(t)) return ts_dtypes[q->dtype].nbytes == 2;
@@ -513,8 +514,8 @@ static bool is_wide(const TsNode *n) {
   return q->dim[q->ndim - 1] > UNIT_NARROW || v->dim[v->ndim - 1] > UNIT_NARROW;
 }
 
-/* A lane of a wave of 32 has twice as many scores and sums, and registers for fewer keys; of wide
- * heads for fewer still beside a mask, or sums that rows which take no part keep. */
+/* A lane of a wave of 32 has twice as many scores and sums, and registers for fewer keys; of
+ * wide heads for fewer still beside a mask, or sums that rows which take no part keep. */
 int64_t ts_sched_attention_keys(const TsTarget *t, const TsNode *n) {
   bool window = ts_sched_attention_window(n) != 0;
   if (t->lanes >= 64) return UNIT_KEYS;
@@ -523,8 +524,8 @@ int64_t ts_sched_attention_keys(const TsTarget *t, const TsNode *n) {
   return is_wide(n) && (window || (n->nin > 3 && n->in[3])) ? UNIT_KEYS / 4 : UNIT_KEYS / 2;
 }
 
-/* Sub-groups of 16 lanes have 16 rows, or 32 where their registers have room: what is read of keys and
- * values is used twice then. */
+/* Sub-groups of 16 lanes have 16 rows, or 32 where their registers have room: what is read of
+ * keys and values is used twice then. */
 static int threads_of(const TsTarget *t, const TsNode *n) {
   bool twice = !is_wide(n) && !(n->nin > 3 && n->in[3]);
   return UNIT_WAVES * (t->matrix != TS_MATRIX_dpas ? t->lanes

@@ -16,7 +16,8 @@ bool ts_sched_transposed(const TsSched *s, const unsigned char *live, const TsNo
 
 /* The window that option says, 0: none, of queries and keys whose positions are below the given
  * number. One that holds all of these and needs 31 bits is none, as kernels add it to positions
- * of 32 bits. Smaller ones stay, so that a kernel is the same for fewer keys than its window. */
+ * of 32 bits. Smaller ones stay, so that a kernel is the same for fewer keys than its
+ * window. */
 int64_t ts_sched_window(const TsAttr *option, int64_t positions);
 /* The same of attention n or its gradients. */
 int64_t ts_sched_attention_window(const TsNode *n);
@@ -30,8 +31,8 @@ int64_t ts_sched_attention_keys(const TsTarget *t, const TsNode *n);
 /* Whether n is a gradient of attention of sizes and options that the kernel is made for. */
 bool ts_sched_is_attention_grad(const TsNode *n);
 /* Parameters of k, which is to make the gradients n: q, k, v, out and its gradient, where the
- * layout has them, and dq, dk, dv, row-major; all [M, heads, rows, numbers]. And the values that
- * they are, in their order; which of the node's operands are read. */
+ * layout has them, and dq, dk, dv, row-major; all [M, heads, rows, numbers]. And the values
+ * that they are, in their order; which of the node's operands are read. */
 void ts_sched_attention_grad_params(const TsNode *n, TsTile *k, TsLayoutFn *layout, void *arg,
                                     TsTileVal in[5], TsTileVal out[3]);
 void ts_sched_attention_grad_values(const TsNode *n, TsVal value[8]);

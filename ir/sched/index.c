@@ -32,7 +32,7 @@ typedef struct Index {
   bool adds;
   TsDtype d;
   int64_t outer, size, inner, count, times; /* times: indices for each slice; 0: just one */
-  bool part;     /* x has the slices from `first` on alone, and others have the rest */
+  bool part; /* x has the slices from `first` on alone, and others have the rest */
   int64_t first;
   TsTileVal x, index, src, y;
 } Index;
@@ -127,7 +127,8 @@ static TsTileVal unless(Index *x, TsTileVal is, uint64_t bits, TsTileVal v) {
   return ts_tile_op3(&x->b, TS_OP_where, is, ts_tile_bits(&x->b, bits, &v->type), v);
 }
 
-/* v, or zeros where the index says that nothing comes there, and -0 where another has what comes. */
+/* v, or zeros where the index says that nothing comes there, and -0 where another has what
+ * comes. */
 static TsTileVal unless_absent(Index *x, TsTileVal index, TsTileVal v) {
   if (!x->times || !index || !v || !(index = ts_tile_cast(&x->b, index, TS_DT_i64))) return v;
   TsDtype d = (TsDtype)v->type.dtype;

@@ -22,8 +22,8 @@ typedef struct TsAccess {
   TsTileVal tile; /* once loaded */
 } TsAccess;
 
-/* Tiles of a round are [m, n], [n] or numbers; groups of columns have m, and maps of a GPU whose
- * last axis is short. */
+/* Tiles of a round are [m, n], [n] or numbers; groups of columns have m, and maps of a GPU
+ * whose last axis is short. */
 typedef struct TsLower {
   const TsSched *s;
   const TsGroup *g;

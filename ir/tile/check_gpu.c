@@ -47,8 +47,8 @@ static int copied(Check *c, const Stmt *s, Type *tile) {
   return 0;
 }
 
-/* first: where positions begin; in what is written there may be none. edge, behind: the tile may be larger
- * than what is written, than what is read. */
+/* first: where positions begin; in what is written there may be none. edge, behind: the tile
+ * may be larger than what is written, than what is read. */
 static int copy(Check *c, const Stmt *s, int first, bool edge, bool behind) {
   const Type *to = &s->in[0]->type, *from = &s->in[1]->type;
   Type tile;

@@ -1,6 +1,6 @@
-/* Moves by kernels that meet: see jit/collective/collective.h. A box is brought to the form of a
- * kernel: runs of neighbours, at equal distances. What has no such form goes the other way, as do
- * boxes of one device that differ in theirs. */
+/* Moves by kernels that meet: see jit/collective/collective.h. A box is brought to the form of
+ * a kernel: runs of neighbours, at equal distances. What has no such form goes the other way,
+ * as do boxes of one device that differ in theirs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -187,16 +187,16 @@ static int64_t most_bytes(const Move *m) {
   return most;
 }
 
-/* By rooms all boxes have runs of the same size, and as many; those that come to a device lie there
- * alike. All send something and get something: what one deals out to some, once, is not worth the
- * memory of rooms of theirs. */
+/* By rooms all boxes have runs of the same size, and as many; those that come to a device lie
+ * there alike. All send something and get something: what one deals out to some, once, is not
+ * worth the memory of rooms of theirs. */
 static bool is_alike(const Move *m) {
   for (int i = 1; i < m->n; i++)
     if (m->form[i].outer != m->form[0].outer || m->form[i].run != m->form[0].run) return false;
   for (int i = 0; i < m->npusher; i++) {
     const Pusher *p = &m->pusher[i];
     if (!p->nget || p->nbox == p->nown) return false;
-    int first = p->nown ? p->box[0] : p->nget ? p->get[0] : 0;
+    int first = p->nown ? p->box[0] : p->get[0];
     for (int k = 0; k < p->nget; k++)
       if (m->form[p->get[k]].to != m->form[first].to) return false;
   }
@@ -208,7 +208,7 @@ static void set_forms(Move *m, TsWayTile tile) {
   for (int i = 0; i < m->n; i++) all |= divides(&m->form[i]);
   for (int i = 0; i < m->npusher; i++) {
     Pusher *p = &m->pusher[i];
-    Form f = m->form[p->nbox ? p->box[0] : p->nget ? p->get[0] : 0];
+    Form f = m->form[p->nbox ? p->box[0] : p->get[0]];
     if (m->rooms && p->nget) f.to = m->form[p->get[0]].to;
     set_form(p, &f, m->rooms ? all : divides(&f), tile);
     p->k.n = m->npusher, p->k.rooms = m->rooms;

@@ -237,7 +237,8 @@ static void push_chunks(Sum *x, const Given *g, V block) {
   if (x->s->nout > 1) meet(x, g, block, add(x, met, g->dim[TS_SUM_chunks]));
 }
 
-/* A tile a block. What it has is read while the number of meetings comes, which says where it goes. */
+/* A tile a block. What it has is read while the number of meetings comes, which says where it
+ * goes. */
 static void push_once(Sum *x, const Given *g, V block) {
   enum { AHEAD = 8 };
   V ahead[AHEAD], none = number(x, 0);

@@ -1,6 +1,6 @@
-/* See jit/collective/policy.h. Measured on four GPUs of one host that all reach each other: a meeting
- * takes 2.9 us, a kernel 1.4; 16 blocks of 512 threads are near to what links carry, and more do no
- * harm. */
+/* See jit/collective/policy.h. Measured on four GPUs of one host that all reach each other: a
+ * meeting takes 2.9 us, a kernel 1.4; 16 blocks of 512 threads are near to what links carry,
+ * and more do no harm. */
 #include "jit/collective/policy.h"
 
 #include "devices/flags.h"
@@ -26,9 +26,9 @@ static const TsWayRow moves[] = {
     {0, 0, false, TS_WAY_share, true, 128, "who has it writes it where it belongs"},
 };
 
-/* Beside other kernels few blocks, since each takes a processor from these or lives in those that are left to it
- * (ir/mesh/overlap.def), and by reading, which 8 blocks do as fast as all; pushing by 8 takes 1.6 times as
- * long. */
+/* Beside other kernels few blocks, since each takes a processor from these or lives in those
+ * that are left to it (ir/mesh/overlap.def), and by reading, which 8 blocks do as fast as all;
+ * pushing by 8 takes 1.6 times as long. */
 enum { BESIDE = 8 };
 static const TsWayRow beside[] = {
     {0, 0, false, TS_WAY_share, false, BESIDE, "8 blocks read as fast as all could"},
@@ -64,8 +64,8 @@ int64_t ts_way_blocks(const TsWayRow *row, int64_t tiles) {
   return tiles < 1 ? 1 : tiles < most ? tiles : most;
 }
 
-/* A vector of 16 bytes a thread, as long as blocks are few. Of little many small blocks are sooner done
- * than few large ones, whose threads also meet each other. */
+/* A vector of 16 bytes a thread, as long as blocks are few. Of little many small blocks are
+ * sooner done than few large ones, whose threads also meet each other. */
 TsWayTile ts_way_tile(const TsWayRow *row, int64_t elements, int nbytes) {
   enum { VECTOR = 16, LITTLE = 16 << 10, SOME = 64 << 10 };
   int64_t bytes = elements * nbytes;

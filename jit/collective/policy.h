@@ -1,5 +1,5 @@
-/* By which way a collective goes: one table, for its size and the number of devices. No way changes a
- * bit. */
+/* By which way a collective goes: one table, for its size and the number of devices. No way
+ * changes a bit. */
 #ifndef TS_JIT_COLLECTIVE_POLICY_H
 #define TS_JIT_COLLECTIVE_POLICY_H
 
@@ -30,8 +30,8 @@ const TsWayRow *ts_way_of_pieces(void);
 const TsWayRow *ts_way_of_move(int64_t bytes);
 /* Of tiles that a device has to do, at most: so many blocks, alike on all. */
 int64_t ts_way_blocks(const TsWayRow *row, int64_t tiles);
-/* A block, and the elements of so many bytes that it does at a time, where a device has so many of them
- * to do. */
+/* A block, and the elements of so many bytes that it does at a time, where a device has so many
+ * of them to do. */
 typedef struct TsWayTile {
   int threads, elements;
 } TsWayTile;

@@ -124,8 +124,8 @@ static void send_tiles(Push *x, V block, V half, const Round *r, const V *ahead)
   }
 }
 
-/* Where there is a tile a block, what it has is read while the number of meetings comes, which says
- * where it goes. */
+/* Where there is a tile a block, what it has is read while the number of meetings comes, which
+ * says where it goes. */
 static void send(Push *x, V block, V *met, V *half) {
   enum { AHEAD = 8 };
   const TsPushKernel *p = x->p;
@@ -193,8 +193,7 @@ static void give(Push *x, TsTile *k) {
 
 static void build(Push *x, TsTile *k) {
   give(x, k);
-  TsTileLoop block =
-      ts_tile_for(&x->b, number(x, 0), x->dim[TS_PUSH_blocks], 1, true, 0, NULL);
+  TsTileLoop block = ts_tile_for(&x->b, number(x, 0), x->dim[TS_PUSH_blocks], 1, true, 0, NULL);
   TsTileLoop go = ts_tile_for(&x->b, number(x, 0), x->dim[TS_PUSH_go], 1, false, 0, NULL);
   (x->p->rooms ? by_rooms : copy)(x, block.i);
   ts_tile_for_end(&x->b, &go, NULL, NULL);

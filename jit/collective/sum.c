@@ -1,5 +1,6 @@
-/* See jit/collective/collective.h. What a sum is, by its layouts, is found out once and kept: a plan
- * has groups of devices, kernels, and sizes. A call looks it up, makes the results and launches. */
+/* See jit/collective/collective.h. What a sum is, by its layouts, is found out once and kept: a
+ * plan has groups of devices, kernels, and sizes. A call looks it up, makes the results and
+ * launches. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,7 +136,8 @@ static int no(TsError *err, const char *text) {
   return 1;
 }
 
-/* 0: GPUs of this process, each once in its group, that reach each other, and whose kernels meet. */
+/* 0: GPUs of this process, each once in its group, that reach each other, and whose kernels
+ * meet. */
 static int find_devices(const TsMeshSum *s, TsError *err) {
   const TsMesh *m = s->from->mesh;
   if (ts_world_size() > 1) return no(err, "there are several processes");
@@ -229,8 +231,8 @@ static int64_t make_sizes(const TsMeshSum *s, Plan *p, const Group *g) {
   return most;
 }
 
-/* Alike on all. Of a share that is a row short the one before the last row of all is read as well: the
- * last share is as long as any. */
+/* Alike on all. Of a share that is a row short the one before the last row of all is read as
+ * well: the last share is as long as any. */
 static void make_rounds(Plan *p, Group *g, const TsWayRow *row, int64_t most, int64_t fit) {
   int64_t by = g->tile.elements / g->width, tiles = (most + by - 1) / by;
   int64_t at_once = ts_way_blocks(row, tiles), rounds = (tiles + at_once - 1) / at_once;
@@ -251,8 +253,8 @@ static int64_t meetings_of(const Plan *p, const Group *g) {
   return g->pushes ? chunks + (g->way == TS_WAY_share) : 2;
 }
 
-/* The driver may load code with the first launch, and wait for all devices for it: so there is one
- * that does nothing, before any device waits for another. */
+/* The driver may load code with the first launch, and wait for all devices for it: so there is
+ * one that does nothing, before any device waits for another. */
 static int warm(const Group *g, const Device *d, const int64_t *dim, int nparam, TsError *err) {
   void *arg[MOST_PARAMS];
   int64_t none[TS_SUM_NDIM];
@@ -263,8 +265,8 @@ static int warm(const Group *g, const Device *d, const int64_t *dim, int nparam,
   return ts_device_kernel_run(d->kernel, arg, none, err);
 }
 
-/* Whether what it has goes into the rooms of others: pieces are of one size, and there is room for
- * one tile of each summand. */
+/* Whether what it has goes into the rooms of others: pieces are of one size, and there is room
+ * for one tile of each summand. */
 static bool can_push(const TsMeshSum *s, const Group *g) {
   for (int i = 0; i < g->n; i++) {
     TsSumKernel k = kernel_of(s, g, s->nsum[g->part[i]]);
@@ -349,7 +351,8 @@ static int open_plan(const TsMeshSum *s, Plan *p, TsError *err) {
   return 0;
 }
 
-/* What cannot be opened goes the other way. No memory is an error: it may be there the next time. */
+/* What cannot be opened goes the other way. No memory is an error: it may be there the next
+ * time. */
 static Plan *make_plan(TsContext *c, const TsMeshSum *s, uint64_t hash, const int64_t *word,
                        int nword) {
   TsError err = {0};
@@ -476,8 +479,9 @@ static int launch(TsContext *c, Plan *p, void *(*arg)[MOST_PARAMS], int nth, int
   return failed;
 }
 
-/* Words that were dropped are made again, behind what was put off: that may still use their memory. Those
- * that are there are asked for first, so that none of them goes for the others. */
+/* Words that were dropped are made again, behind what was put off: that may still use their
+ * memory. Those that are there are asked for first, so that none of them goes for the
+ * others. */
 static int words_there(TsContext *c, Plan *p) {
   bool all = true;
   for (int i = 0; i < p->ngroup; i++) {

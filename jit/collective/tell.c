@@ -8,8 +8,8 @@
 #include "vm/core/context.h"
 #include "vm/mesh/collective.h"
 
-/* The last operations of each group: their meetings, begin < number <= end, and which they are of those
- * that were noted. */
+/* The last operations of each group: their meetings, begin < number <= end, and which they are
+ * of those that were noted. */
 typedef struct Operation {
   uint64_t begin, end, noted;
 } Operation;

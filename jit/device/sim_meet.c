@@ -105,7 +105,8 @@ static void *run_member(void *of) {
   return NULL;
 }
 
-/* Threads that wait look again when another one has ended: it may have been the last that ran. */
+/* Threads that wait look again when another one has ended: it may have been the last that
+ * ran. */
 static int run_group(int n, Launch **list, TsError *err) {
   Group g = {.lock = PTHREAD_MUTEX_INITIALIZER, .news = PTHREAD_COND_INITIALIZER, .alive = n};
   Member m[MOST];

@@ -4,10 +4,9 @@
  * compiler, and what a call waits for is not its kernel but its result. Where both have the
  * same bits and the CPU needs a fraction of that time, it runs the call, over fetched bytes, as
  * it runs what has no kernel. Each such call costs at most BUDGET_NS more than its kernel
- * would, and they end when the kernel is there. The steps of a kernel that is several are compiled
- * side by side. Rejected: a
- * second, quicker kernel for each operator (the driver needs 5 to 13 ms for one that is empty, and
- * there would be twice as many to test). */
+ * would, and they end when the kernel is there. The steps of a kernel that is several are
+ * compiled side by side. Rejected: a second, quicker kernel for each operator (the driver needs
+ * 5 to 13 ms for one that is empty, and there would be twice as many to test). */
 #include "jit/eager/state.h"
 #include "jit/launch/profile.h"
 

@@ -1,5 +1,6 @@
-/* What devices send each other between pieces. Of what each micro-batch has for itself, a join is run
- * on that alone: on cells, devices that have the same rows of it. See jit/mesh/state.h. */
+/* What devices send each other between pieces. Of what each micro-batch has for itself, a join
+ * is run on that alone: on cells, devices that have the same rows of it. See
+ * jit/mesh/state.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,8 +12,8 @@
 #include "vm/mesh/parts.h"
 #include "vm/mesh/wire.h"
 
-/* A step's join as mesh functions see it: a mesh, devices of the place that are its parts, and the
- * tensor before and behind it. */
+/* A step's join as mesh functions see it: a mesh, devices of the place that are its parts, and
+ * the tensor before and behind it. */
 typedef struct View {
   TsMeshRun *r;
   const TsMeshJoin *j;
@@ -156,7 +157,8 @@ static int take_parts(const View *v, TsTensor *whole) {
   return parts ? 0 : -1;
 }
 
-/* What pieces alone read may be one tensor on devices of one memory; what is handed out is not. */
+/* What pieces alone read may be one tensor on devices of one memory; what is handed out is
+ * not. */
 static TsMeshShare may_share(const View *v) {
   const TsMeshPlan *p = v->r->plan;
   for (int i = 0; i < p->g->nresult + p->g->nupdate; i++)

@@ -1,5 +1,5 @@
-/* See jit/mesh/run.h. The steps of the plan are done in their order; on devices that work while the host
- * goes on those that need nothing of each other run side by side. */
+/* See jit/mesh/run.h. The steps of the plan are done in their order; on devices that work while
+ * the host goes on those that need nothing of each other run side by side. */
 #include "jit/mesh/run.h"
 
 #include <stdio.h>
@@ -293,8 +293,8 @@ static int open_times(TsMeshRun *r, int n, const TsMeshStep *s) {
   return ts_times_open(r->c, NULL, NULL);
 }
 
-/* In a profile what is sent stands beside the instructions of the pieces: n joins that are done at
- * once are one. */
+/* In a profile what is sent stands beside the instructions of the pieces: n joins that are done
+ * at once are one. */
 static void span_of_joins(const TsMeshRun *r, int n, const TsMeshStep *s, int64_t start) {
   TsSpan span = {
       .start = start, .end = ts_clock_nsec(), .phase = -1, .depth = r->c->spans->depth};
@@ -383,8 +383,8 @@ static int give_results(TsMeshRun *r, TsTensor *const *args, TsTensor **results)
   return 0;
 }
 
-/* Whether somebody besides the parts of the slot holds one of them, or bytes of it. each: references of
- * every part, which its slot and its whole have. */
+/* Whether somebody besides the parts of the slot holds one of them, or bytes of it. each:
+ * references of every part, which its slot and its whole have. */
 static bool is_shared(TsMeshRun *r, int slot, int each) {
   const TsMeshSpace *s = &r->plan->space;
   int n = s->n * s->nplace;
@@ -405,8 +405,8 @@ static bool is_shared(TsMeshRun *r, int slot, int each) {
   return false;
 }
 
-/* The new value of update u, which nobody else reads: one that is an argument's parts is copied, since
- * these may be written before it is read. */
+/* The new value of update u, which nobody else reads: one that is an argument's parts is
+ * copied, since these may be written before it is read. */
 static TsTensor *new_value(TsMeshRun *r, int u) {
   TsTensor *value = whole_of(r, r->plan->update[u]);
   if (!value || !is_shared(r, r->plan->update[u], 2)) return value;

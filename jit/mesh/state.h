@@ -46,7 +46,8 @@ struct TsMeshRun {
 TsTensor **ts_mesh_slot(TsMeshRun *r, int slot, int place, int part, int k);
 /* How many of these steps, of which the first is a join, are done at once with it. */
 int ts_mesh_run_at_once(const TsMeshRun *r, const TsMeshStep *s, int most);
-/* A step that is a join, and of the n from there on those that are done at once with it: how many; -1. */
+/* A step that is a join, and of the n from there on those that are done at once with it: how
+ * many; -1. */
 int ts_mesh_run_joins(TsMeshRun *r, const TsMeshStep *s, int n);
 /* Notes what it sends, once a run. */
 int ts_mesh_tell_join(TsMeshRun *r, const TsMeshStep *s);

@@ -36,6 +36,9 @@ tessera.synchronize = core.synchronize
 -- the default: the CPU, and what gets hot moves to a GPU where that pays.
 --   local y = tessera.device("sim:0", function() return op.ones{2} end)
 function tessera.device(name, f, ...)
+  if type(name) == "table" then
+    core.fail "tessera.device: the name of one device is needed, not a table\n  hint: over a mesh op.ones({2}, {device = mesh}) makes copies, dist.shard(x, mesh, spec) pieces"
+  end
   if f == nil then return core.default_device(name) end
   core.need_function(f, "tessera.device")
   local before = core.default_device()

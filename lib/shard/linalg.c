@@ -14,7 +14,7 @@ static void batch(TsShard *s, int nin, const int *own, int out_own) {
 }
 
 /* Summands of 16 bits are those of the matrix unit, before they are rounded. */
-static int local_matmul(const TsShard *s, TsShardPart *part) {
+static int local_product(const TsShard *s, TsShardPart *part) {
   TsAttr *a = ts_shard_own(s, part, "accumulate");
   bool narrow =
       ts_dtype_is((TsDtype)s->in[0]->dtype, TS_KIND_F) && ts_dtypes[s->in[0]->dtype].nbytes < 4;
@@ -42,7 +42,7 @@ void ts_shard_matmul(TsShard *s) {
   int k = ts_shard_factor(s, TS_FACTOR_sum, s->in[0]->dim[s->in[0]->ndim - 1]);
   ts_shard_in(s, 0, -1, k);
   ts_shard_in(s, 1, column ? 0 : -2, k);
-  s->local = local_matmul;
+  s->local = local_product;
 }
 
 /* Rows of x; blocks are whole. */
@@ -77,7 +77,7 @@ void ts_shard_grouped_matmul(TsShard *s) {
   int k = ts_shard_factor(s, TS_FACTOR_sum, s->in[1]->dim[1]);
   ts_shard_in(s, 0, -1, k);
   ts_shard_in(s, 1, 1, k);
-  s->widens = true;
+  s->local = local_product;
 }
 
 void ts_shard_grouped_matmul_weight_grad(TsShard *s) {

@@ -1,4 +1,5 @@
-/* See lib/shard/shard.h: what rules are made of, and which axes of a mesh split which factor. */
+/* See lib/shard/shard.h: what rules are made of, and which axes of a mesh split which
+ * factor. */
 #include "lib/shard/shard.h"
 #include "lib/shard/rules.h"
 
@@ -168,7 +169,8 @@ static bool goes_on(const Proposal *a, const Proposal *b) {
          !memcmp(a->axis, b->axis, b->naxis);
 }
 
-/* Operands split a factor that is summed over by an axis of q: the sum is scattered along it. */
+/* Operands split a factor that is summed over by an axis of q: the sum is scattered along
+ * it. */
 static bool is_summed(const TsShard *s, const Proposal *q) {
   for (int i = 0; i < s->nin; i++) {
     const TsLayout *l = s->in[i] ? ts_layout_of(s->in[i]) : NULL;
@@ -203,7 +205,8 @@ static int wanted(const TsShard *s, const TsMesh *m, Proposal *p) {
   return n;
 }
 
-/* Blocks are not split, so the rules of rows that read them leave those whole; other rows move them. */
+/* Blocks are not split, so the rules of rows that read them leave those whole; other rows move
+ * them. */
 static bool has_blocks(const TsShard *s) {
   bool any = false;
   for (int i = 0; i < s->nin && !ts_op_info(s->op)->stored; i++)
@@ -212,7 +215,8 @@ static bool has_blocks(const TsShard *s) {
   return any;
 }
 
-/* A step of an optimiser is done where its parameter and states are stored, wherever the gradient is. */
+/* A step of an optimiser is done where its parameter and states are stored, wherever the
+ * gradient is. */
 static bool is_update(const TsShard *s) { return ts_op_info(s->op)->shard == ts_shard_step; }
 
 /* Room for what collect finds at most. */
@@ -222,7 +226,8 @@ static Proposal *room_for_all(const TsShard *s) {
   return malloc(sizeof(Proposal) * n);
 }
 
-/* Axes of the mesh that split what is needed whole go on splitting the factor of which the rule says so. */
+/* Axes of the mesh that split what is needed whole go on splitting the factor of which the rule
+ * says so. */
 static int spilled(const TsShard *s, const TsMesh *m, Proposal *p) {
   int i = s->spilled, f = s->spill - 1, pieces = 1;
   const TsLayout *l = s->in[i] ? ts_layout_of(s->in[i]) : NULL;
@@ -312,8 +317,8 @@ static int heaviest(const Proposal *p, int n) {
   return best;
 }
 
-/* What lies at one place of an axis of the mesh stays there where nothing else is needed; sums and
- * draws are those of all devices. */
+/* What lies at one place of an axis of the mesh stays there where nothing else is needed; sums
+ * and draws are those of all devices. */
 static const TsLayout *pinned(const TsShard *s) {
   const TsLayout *pin = NULL;
   bool all = ts_op_info(s->op)->cls != TS_CLASS_RANDOM && !s->forced;
@@ -327,7 +332,8 @@ static const TsLayout *pinned(const TsShard *s) {
   return all && pin && ts_layout_pinned(pin) ? pin : NULL;
 }
 
-/* What is stored in pieces is brought together as what it is cast to, if that has fewer bytes. */
+/* What is stored in pieces is brought together as what it is cast to, if that has fewer
+ * bytes. */
 static const TsLayout *stays_stored(const TsShard *s) {
   const TsLayout *l = s->op == TS_OP_cast && s->in[0] ? ts_layout_of(s->in[0]) : NULL;
   bool smaller = l && ts_meta_nbytes(&s->out[0]) < ts_meta_nbytes(s->in[0]);

@@ -58,11 +58,12 @@ TsTensor *ts_lua_tensor(lua_State *L, int index) {
  * would take over an eighth of the time. Memory of devices is another: nothing but
  * tensors wants it, a program that fills it collects (ts_tensor_room), and what runs
  * there waits for nobody, so its floor is higher, and what counts is by how much more is
- * alive than there was at least: a step of training, or a sum over several devices, makes as many
- * bytes as it frees itself, and leaves no garbage. */
+ * alive than the least since the last collection: a step of training, or a sum over
+ * several devices, makes as many bytes as it frees itself, and leaves no garbage. */
 typedef struct Charge {
-  int64_t allocated, allowance; /* at the last collection; until the next one */
-  int64_t alive;                /* there: the least since */
+  int64_t allocated; /* of the host: at the last collection */
+  int64_t alive;     /* of devices: the least since then */
+  int64_t allowance; /* bytes until the next one */
   int64_t floor, least, most;
 } Charge;
 
@@ -150,9 +151,10 @@ static bool take_back(void *at) {
   return true;
 }
 
-/* What Lua asks for itself. Code that LuaJIT has compiled does not survive being refused, so it is
- * given a little more, from what was kept for that, and the program gets its error at the next
- * instruction that is interpreted. Whoever is refused gets LuaJIT's error at once, and no other. */
+/* What Lua asks for itself. Code that LuaJIT has compiled does not survive being refused, so it
+ * is given a little more, from what was kept for that, and the program gets its error at the
+ * next instruction that is interpreted. Whoever is refused gets LuaJIT's error at once, and no
+ * other. */
 enum { KEPT = 1 << 20, LENIENCE = 16 << 20, LITTLE = 1 << 20, AHEAD = 64 << 10 };
 
 static struct {

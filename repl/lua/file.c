@@ -369,15 +369,21 @@ static int decode_json(lua_State *L) {
   return 3;
 }
 
-static int call_json(lua_State *L) {
-  int n = lua_gettop(L);
-  lua_pushvalue(L, lua_upvalueindex(1));
-  lua_insert(L, 1);
+/* What is below its n arguments is called, with what the library may need. As lua_pcall. */
+static int run_json(lua_State *L, int n) {
   json.L = L, json.beyond = 0;
   TsRefusal *before = ts_memory_on_refusal(json_refused);
   int status = lua_pcall(L, n, LUA_MULTRET, 0);
   ts_memory_on_refusal(before);
   if (!status && json.beyond) return luaL_error(L, "out of memory");
+  return status;
+}
+
+static int call_json(lua_State *L) {
+  int n = lua_gettop(L);
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  int status = run_json(L, n);
   bool raises = lua_toboolean(L, lua_upvalueindex(2));
   return status || (raises && lua_isnil(L, 1)) ? lua_error(L) : lua_gettop(L);
 }
@@ -385,7 +391,9 @@ static int call_json(lua_State *L) {
 /* {encode, decode} */
 static int open_json(lua_State *L) {
   lua_settop(L, 0);
-  luaopen_cjson_safe(L);
+  lua_pushcfunction(L, luaopen_cjson_safe);
+  if (run_json(L, 0)) return lua_error(L);
+  lua_settop(L, 1);
   lua_getfield(L, 1, "encode_keep_buffer");
   lua_pushboolean(L, 0);
   lua_call(L, 1, 0);

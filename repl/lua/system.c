@@ -208,8 +208,8 @@ static int keep_line(lua_State *L) {
   return 1;
 }
 
-/* keep_method(class, name, value): class[name] = value; a function of the library keeps the line of
- * its call. */
+/* keep_method(class, name, value): class[name] = value; a function of the library keeps the
+ * line of its call. */
 static int keep_method(lua_State *L) {
   lua_Debug ar;
   lua_settop(L, 3);
@@ -274,8 +274,8 @@ static int trim(lua_State *L) {
 }
 
 /* fail_after(n): the n-th allocation from now fails; 0: none. Gives what is left of the number
- * before, -1 if it has come. fail_after(n, "on"): and all behind it; "elsewhere": of the threads
- * that compile; "lua": of Lua's own. */
+ * before, -1 if it has come. fail_after(n, "on"): and all behind it; "elsewhere": of the
+ * threads that compile; "lua": of Lua's own. */
 static int fail_after(lua_State *L) {
   static const char *const how[] = {"once", "on", "elsewhere", "lua", NULL};
   int64_t n = (int64_t)luaL_checknumber(L, 1);
@@ -286,9 +286,11 @@ static int fail_after(lua_State *L) {
   return 1;
 }
 
-/* sim_fail("sim:1", "launch", n [, "lost"]): the n-th of these calls from now fails on a simulated GPU; lost:
- * and all behind it; 0: it works again. "upload", "download", "copy", "open" (kernels, from the n-th on) likewise; "miss": of those that meet other devices, it never comes. Gives what is left of the number
- * before. sim_fail("link", off): simulated GPUs do not reach each other's memory, if nobody has asked yet. */
+/* sim_fail("sim:1", "launch", n [, "lost"]): the n-th of these calls from now fails on a
+ * simulated GPU; lost: and all behind it; 0: it works again. "upload", "download", "copy",
+ * "open" (kernels, from the n-th on) likewise; "miss": of those that meet other devices, it
+ * never comes. Gives what is left of the number before. sim_fail("link", off): simulated GPUs
+ * do not reach each other's memory, if nobody has asked yet. */
 static int sim_fail(lua_State *L) {
   static const char *const calls[] = {"launch", "upload", "download", "copy",
                                       "open",   "miss",   NULL};
@@ -304,9 +306,9 @@ static int sim_fail(lua_State *L) {
   return 1;
 }
 
-/* meets([on]): whether GPUs add up by kernels that meet, else step by step; how many such sums were
- * queued, why the last one that went step by step did so, how many sections devices had beside
- * their own work, and how many meetings there were. */
+/* meets([on]): whether GPUs add up by kernels that meet, else step by step; how many such sums
+ * were queued, why the last one that went step by step did so, how many sections devices had
+ * beside their own work, and how many meetings there were. */
 static int meets(lua_State *L) {
   if (!lua_isnone(L, 1)) ts_collective_use(lua_toboolean(L, 1));
   lua_pushnumber(L, (double)ts_collective_count());
@@ -316,9 +318,10 @@ static int meets(lua_State *L) {
   return 4;
 }
 
-/* interrupt_after(n): Ctrl-C at the n-th allocation from now; interrupt_after(n, "instructions"):
- * at that of Lua's; "looks": at the n-th time that an operator looks for one; 0: none, and the one
- * that was is over. Gives what is left of the number before, of that kind, <= 0 if it has come. */
+/* interrupt_after(n): Ctrl-C at the n-th allocation from now; interrupt_after(n,
+ * "instructions"): at that of Lua's; "looks": at the n-th time that an operator looks for one;
+ * 0: none, and the one that was is over. Gives what is left of the number before, of that kind,
+ * <= 0 if it has come. */
 static int interrupt_after(lua_State *L) {
   static const char *const kinds[] = {"allocations", "instructions", "looks", NULL};
   enum { ALLOCATIONS, INSTRUCTIONS, LOOKS };
@@ -353,8 +356,8 @@ static int poison(lua_State *L) {
   return 0;
 }
 
-/* Of a GPU: the row of its code (devices/target.h), whether it has the matrix unit for which all of 16
- * bits is made, and whether launches are of many runs. */
+/* Of a GPU: the row of its code (devices/target.h), whether it has the matrix unit for which
+ * all of 16 bits is made, and whether launches are of many runs. */
 static void put_target(lua_State *L, const TsTarget *t) {
   if (!ts_target_gpu(t)) return;
   lua_pushstring(L, t->name), lua_setfield(L, -2, "target");

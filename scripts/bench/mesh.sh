@@ -5,8 +5,15 @@
 # are ahead. TESSERA_PEERS_PYTHON: a python3 that has PyTorch.
 set -e
 cd "$(dirname "$0")/../.."
+case ${1:-} in
+  -h | --help) exec sed -n '2,/^set/{/^#/s/^# *//p;}' scripts/bench/mesh.sh ;;
+esac
 kind=${1:-cuda}
 count=${2:-$(nvidia-smi -L 2> /dev/null | grep -c '^GPU' || true)}
+[ "$count" != 0 ] || [ $# -gt 1 ] || {
+  echo "nvidia-smi lists no GPU: 'scripts/bench/mesh.sh cpu 4' takes virtual devices" >&2
+  exit 2
+}
 [ $# -gt 2 ] && shift 2 || shift $#
 [ $# -gt 0 ] || set -- bits small sums moves mlp gpt large seven oss scale killed
 killed='' sections='' # what kills processes is a program of its own

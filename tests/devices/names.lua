@@ -11,7 +11,10 @@ end
 said "nosuch:0":match "hint: known devices: cpu:0, null:0.*sim:0, sim:1" ~= nil --> true
 said "simm:0":match "did you mean 'sim:0'%?" --> did you mean 'sim:0'?
 said "CPU":match "did you mean 'cpu:0'%?" --> did you mean 'cpu:0'?
-said "cpu:7":match "did you mean 'cpu:0'%?" --> did you mean 'cpu:0'?
+said "cpu:7":match "hint: (.-);" --> tessera --devices=cpu:8 makes it
+said "cpu:14":match "hint: (.*)" --> cpu:13 is the last one that there can be
+said "sim:8":match "hint: (.*)" --> sim:7 is the last one that there can be
+said "cpu:x":match "did you mean 'cpu:0'%?" --> did you mean 'cpu:0'?
 said(("x"):rep(500)):match "hint: known devices: cpu:0" --> hint: known devices: cpu:0
 said "a\27[2J":match "\27" --> nil
 for _, name in ipairs { "gpu", "GPU:0", "cdua:0", "cuda0" } do

@@ -76,3 +76,12 @@ options.known "tessera.hf.batch".max_batch ~= nil --> true
 
 -- Layers that are alike stand once.
 tostring(m):match "0 to %d+: %d+ x Layer%(" ~= nil --> true
+
+-- Batches.
+tessera.hf.batch "folder" --! hint: hf.batch(hf.load "folder")
+local b = tessera.hf.batch(m, { max_batch = 2, length = 16 })
+b.step() --! b:step: it is called without the batch
+b.submit { ids = ids } --! hint: b:submit, with a colon
+b:submit { ids = ids, beams = 2 } --! hint: m:generate{beams = ..} takes it
+b:submit { ids = ids, length = 2 } --! hint: hf.batch(m, {length = ..}) takes it
+b:submit { ids = ids, pad = 2 } --! unknown option 'pad'

@@ -130,3 +130,14 @@ op.route_rows(dist.shard(minus, two, { "ep" }), place, source):hash() == op.rout
 -- A layout of leaves in a word of the operator.
 local spread = dist.leaves(12, dist.shard, op.ones { 7, 2 }, two, { "ep" })
 dist.leaves(12, function() return dist.replicate(op.ones { 7, 2 }, two):reshard { "ep" } + spread end):sum():item() --> 28
+
+-- Summands of an expert's product of 16 bits are those of the matrix unit, before they are rounded: no factor is widened.
+local halves = dist.Mesh { axes = { "tp" }, devices = { "sim:0", "sim:1" } }
+local rows, w = op.normal({ 40, 64 }, { seed = 1 }):cast "bf16", op.normal({ 3, 64, 32 }, { seed = 2 }):cast "bf16"
+local sizes = tessera.tensor({ 9, 0, 20 }, { dtype = "i64" })
+local product = graph.module("product", op.grouped_matmul)
+local a, b, c = dist.shard(rows, halves, { nil, "tp" }), dist.shard(w, halves, { nil, "tp" }), dist.replicate(sizes, halves)
+product(a, b, c)
+product:plan("steps"):match "grouped_matmul [^\n]*" --> grouped_matmul %0, %1, %2 {accumulate=f32} : f32[40,32]
+local function one() return op.grouped_matmul(rows:to "sim:0", w:to "sim:0", sizes:to "sim:0"):hash() end
+dist.leaves(2, function() return one() == op.grouped_matmul(a, b, c):gather():hash() end) --> true

@@ -112,6 +112,7 @@ run "--isa=mmx" --> tessera: --isa: this CPU has no instruction set 'mmx'
 run "--devices=gpu" --> tessera: --devices: cannot make the devices 'gpu'
 -->   hint: cpu:N makes N virtual CPU devices, N <= 14
 --> exit 1
+run "--devices=cpu:4x":match "[^\n]+" --> tessera: --devices: cannot make the devices 'cpu:4x'
 run "-jnosuch" --> tessera: -jnosuch: LuaJIT has no module 'jit.nosuch'
 --> exit 1
 run "{F}/nosuch.lua" --> tessera: cannot open {F}/nosuch.lua: No such file or directory

@@ -1,6 +1,6 @@
-/* See vm/mesh/call.h. The rule of the row says which axes hang together (lib/shard/shard.h), the layouts
- * of the operands which of them are split; operands that lie otherwise are moved, each device
- * does the call on its parts, and summands are combined. */
+/* See vm/mesh/call.h. The rule of the row says which axes hang together (lib/shard/shard.h),
+ * the layouts of the operands which of them are split; operands that lie otherwise are moved,
+ * each device does the call on its parts, and summands are combined. */
 #include "vm/mesh/call.h"
 
 #include <stdlib.h>

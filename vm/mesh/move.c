@@ -1,6 +1,6 @@
-/* From one layout to another: every part of the result is put together of boxes of the old parts.
- * All gathers, scatters and exchanges are this; how they are called is told from their layouts
- * (vm/mesh/collective.h). */
+/* From one layout to another: every part of the result is put together of boxes of the old
+ * parts. All gathers, scatters and exchanges are this; how they are called is told from their
+ * layouts (vm/mesh/collective.h). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -229,7 +229,8 @@ static bool lies_on(const TsTensor *part, int device) {
   return ts_device_at(part->meta.device)->host_memory && ts_device_at(device)->host_memory;
 }
 
-/* A part whose elements one old part has in one piece, in the same memory, is a view of that. */
+/* A part whose elements one old part has in one piece, in the same memory, is a view of
+ * that. */
 static TsTensor *as_view(Move *v, const TsMeta *m, bool *failed) {
   int64_t want[TS_MAX_RANK], size[TS_MAX_RANK], start, count;
   const TsParts *f = v->from;

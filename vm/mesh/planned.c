@@ -47,10 +47,15 @@ int ts_mesh_there(TsContext *c, const TsMesh *m) {
     ts_error_set(&c->err, TS_ERR_device,
                  "the mesh has %d devices that are only planned with: nothing can lie on them",
                  m->n);
+    const char *const planned =
+        "dist.tensor{..., abstract = true} has a type and a layout alone";
+    if (m->n < TS_DEVICE_MESH)
+      return ts_error_hint(
+          &c->err, "%s; tessera --devices=cpu:%d makes as many virtual devices", planned, m->n);
     return ts_error_hint(&c->err,
-                         "dist.tensor{..., abstract = true} has a type and a layout alone; "
-                         "tessera --devices=cpu:%d makes as many virtual devices",
-                         m->n < TS_DEVICE_MESH ? m->n : TS_DEVICE_MESH - 1);
+                         "%s; a process has %d devices at most, of which a mesh may name "
+                         "one several times: {\"cpu:0\", \"cpu:0\", ..}",
+                         planned, TS_DEVICE_MESH);
   }
   return 0;
 }

@@ -1,7 +1,7 @@
 /* Operators whose elements are another tensor's at a place that follows from their own, and
  * numbers in order: pad, roll, repeat_interleave, tril, triu, slice_update, slice_add, eye,
- * arange, linspace. A kernel goes over the result by pieces; each axis says where its coordinate comes
- * from, and whether there is anything. */
+ * arange, linspace. A kernel goes over the result by pieces; each axis says where its
+ * coordinate comes from, and whether there is anything. */
 #include "ir/lower/short.h"
 #include "ir/lower/steps.h"
 

@@ -1,5 +1,5 @@
-/* Nodes of a group with a product as tiles of a round: what makes its operands, the product with its epilogue,
- * what follows it. See ir/sched/product/state.h. */
+/* Nodes of a group with a product as tiles of a round: what makes its operands, the product
+ * with its epilogue, what follows it. See ir/sched/product/state.h. */
 #include "ir/sched/product/state.h"
 
 #include <string.h>

@@ -169,8 +169,8 @@ static Scope enter(TsGpuEmit *g, const TsTileStmt *s) {
   return (Scope){g->homes, g->shared_used, g->shared_most, g->meetings, g->staged, g->rows};
 }
 
-/* Stages that take turns are all that threads share: what one writes nobody reads that has not met
- * the others since. */
+/* Stages that take turns are all that threads share: what one writes nobody reads that has not
+ * met the others since. */
 static bool takes_turns(const TsGpuEmit *g, const Scope *s) {
   int n = g->staged - s->staged;
   return n && g->meetings - s->meetings == n && !g->wrote && !g->read && g->homes == s->homes;

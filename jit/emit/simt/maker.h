@@ -1,6 +1,6 @@
-/* What makers of GPUs have in ways of their own, and what stands for it on the host: a row each,
- * in a file each. Who emits asks g->maker and never which one it is. A member that is NULL is an
- * instruction that this maker has not: the form that all have is emitted then. */
+/* What makers of GPUs have in ways of their own, and what stands for it on the host: a row
+ * each, in a file each. Who emits asks g->maker and never which one it is. A member that is
+ * NULL is an instruction that this maker has not: the form that all have is emitted then. */
 #ifndef TS_JIT_EMIT_GPU_MAKER_H
 #define TS_JIT_EMIT_GPU_MAKER_H
 
@@ -14,23 +14,23 @@ struct TsGpuEmit;
 enum { TS_GPU_WARP = 32 /* lanes that shuffle and vote, on every GPU: half of a wave of 64 */ };
 
 typedef struct TsGpuMaker {
-  /* Numbers of LLVM's: address spaces, and the calling convention of kernels. `table`: of a table
-   * that stands among the arguments, beside the attribute that says so. */
+  /* Numbers of LLVM's: address spaces, and the calling convention of kernels. `table`: of a
+   * table that stands among the arguments, beside the attribute that says so. */
   int global, shared, table, constants;
   unsigned call;
   const char *by;
   const char *thread, *block; /* intrinsics: the number of either along the first axis; NULL: */
   LLVMValueRef (*place)(struct TsGpuEmit *g, bool of_block); /* the same, i32 */
 
-  /* ---- threads. begin: the function of a phase, up to g->tid, g->block, g->shared; most makers
-   * have ts_gpu_begin for it, and `kernel` for what it says of the kernel. */
+  /* ---- threads. begin: the function of a phase, up to g->tid, g->block, g->shared; most
+   * makers have ts_gpu_begin for it, and `kernel` for what it says of the kernel. */
   void (*begin)(struct TsGpuEmit *g, const char *name);
   void (*kernel)(struct TsGpuEmit *g);
-  /* Shared memory that is the code's own, and of how many bytes it is, once they are known; NULL:
-   * as much as a launch says. */
+  /* Shared memory that is the code's own, and of how many bytes it is, once they are known;
+   * NULL: as much as a launch says. */
   LLVMValueRef (*memory)(struct TsGpuEmit *g);
-  /* Where it begins, i32, as a number that no pass joins with others: then what is known of an address
-   * stands in instructions. NULL: pointers do as well. */
+  /* Where it begins, i32, as a number that no pass joins with others: then what is known of an
+   * address stands in instructions. NULL: pointers do as well. */
   LLVMValueRef (*memory_at)(struct TsGpuEmit *g);
   void (*close_memory)(struct TsGpuEmit *g, LLVMValueRef was, int64_t nbytes);
   LLVMValueRef (*scratch)(struct TsGpuEmit *g, int i);
@@ -41,13 +41,13 @@ typedef struct TsGpuMaker {
   /* Bits of lanes of whom it is true; or at once who has the same x. */
   LLVMValueRef (*vote)(struct TsGpuEmit *g, LLVMValueRef is);
   LLVMValueRef (*equals)(struct TsGpuEmit *g, LLVMValueRef x);
-  /* Until this meeting of a slot is one of all n devices (`meet` of ir/tile/tile.def), whose words
-   * these are; where: rank, slot, and how many it has had. NULL: no word is seen by another
-   * device while kernels run. */
+  /* Until this meeting of a slot is one of all n devices (`meet` of ir/tile/tile.def), whose
+   * words these are; where: rank, slot, and how many it has had. NULL: no word is seen by
+   * another device while kernels run. */
   void (*meet)(struct TsGpuEmit *g, int n, const LLVMValueRef *word, const LLVMValueRef *where,
                int64_t patience);
-  /* Launches that begin before the one in front of them ends: at the begin of a phase, and where
-   * it has to have ended. */
+  /* Launches that begin before the one in front of them ends: at the begin of a phase, and
+   * where it has to have ended. */
   void (*order)(struct TsGpuEmit *g);
   void (*await_last)(struct TsGpuEmit *g);
 
@@ -62,9 +62,9 @@ typedef struct TsGpuMaker {
   /* 16 bytes to shared memory meanwhile, and until they have come; both or none. */
   void (*copy)(struct TsGpuEmit *g, LLVMValueRef to, LLVMValueRef from);
   void (*wait_copies)(struct TsGpuEmit *g);
-  /* So many bytes of each lane past its registers: from a pointer that all lanes have, its own and all
-   * lanes' bytes behind it (i32; below 0: zeros come) to where the wave's begin; until at most so many of
-   * a thread are under way; all or none. */
+  /* So many bytes of each lane past its registers: from a pointer that all lanes have, its own
+   * and all lanes' bytes behind it (i32; below 0: zeros come) to where the wave's begin; until
+   * at most so many of a thread are under way; all or none. */
   void (*direct)(struct TsGpuEmit *g, LLVMValueRef to, LLVMValueRef from, LLVMValueRef own,
                  LLVMValueRef by, int bytes);
   void (*wait_direct)(struct TsGpuEmit *g, int pending);
@@ -88,8 +88,9 @@ typedef struct TsGpuMaker {
   LLVMValueRef (*extreme_two)(struct TsGpuEmit *g, bool min, LLVMValueRef x, LLVMValueRef y);
   /* ex2, lg2, inv: the processor's own, near to the value. */
   LLVMValueRef (*function)(struct TsGpuEmit *g, int op, LLVMValueRef x);
-  /* ---- profile marks, not of text: cycles of the processor, i64, of which the target says how many
-   * bits count; ticks of a clock that all processors share, i64; which processor this is, i32. */
+  /* ---- profile marks, not of text: cycles of the processor, i64, of which the target says
+   * how many bits count; ticks of a clock that all processors share, i64; which processor this
+   * is, i32. */
   LLVMValueRef (*cycles)(struct TsGpuEmit *g);
   LLVMValueRef (*steady)(struct TsGpuEmit *g);
   LLVMValueRef (*processor)(struct TsGpuEmit *g);
@@ -98,11 +99,12 @@ typedef struct TsGpuMaker {
                         unsigned which);
   /* What multiplies tiles of d; gives NULL where the target has no such unit. */
   const TsGpuMatrix *(*matrix)(const struct TsGpuEmit *g, TsDtype d);
-  /* Or, of a unit that lays out its operands in another way, what matrix.h has of these names. */
+  /* Or, of a unit that lays out its operands in another way, what matrix.h has of these
+   * names. */
   struct TsGpuFrame *(*matrix_frame)(struct TsGpuEmit *g, const TsTileType *t);
   bool (*matrix_product)(struct TsGpuEmit *g, const TsTileStmt *s);
-  /* Of a unit of which nobody says how sums lie: vectors of lanes as what loops carry, which stays
-   * as it is where it is no other; and back. Both or none. */
+  /* Of a unit of which nobody says how sums lie: vectors of lanes as what loops carry, which
+   * stays as it is where it is no other; and back. Both or none. */
   void (*matrix_join)(struct TsGpuEmit *g, int n, LLVMValueRef *x);
   void (*matrix_split)(struct TsGpuEmit *g, LLVMTypeRef number, int n, const LLVMValueRef *x,
                        LLVMValueRef *out);
@@ -110,7 +112,8 @@ typedef struct TsGpuMaker {
 
 extern const TsGpuMaker ts_gpu_nvidia, ts_gpu_amd, ts_gpu_spirv, ts_gpu_host;
 
-/* For rows of devices: a kernel with pointers and sizes as its parameters; that of a scratch. */
+/* For rows of devices: a kernel with pointers and sizes as its parameters; that of a
+ * scratch. */
 void ts_gpu_begin(struct TsGpuEmit *g, const char *name);
 LLVMValueRef ts_gpu_shared_memory(struct TsGpuEmit *g); /* as much as a launch says */
 /* Whether a launch of this code says where its records are. */

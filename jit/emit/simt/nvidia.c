@@ -40,16 +40,16 @@ static V word(TsGpuEmit *g, V i) {
 
 /* ---- the order of launches
  *
- * Kernels on sm_90 and newer may begin while the launch before still runs. A phase behind another
- * one of its kernel waits before it reads; addresses come out of the waiting, so that no load is
- * moved before it. A first phase of many blocks reads at once and waits before it writes
- * (TsLaunch.dependent); one of few, which is over in a moment, waits first, so that it may begin
- * early whatever it reads.
+ * Kernels on sm_90 and newer may begin while the launch before still runs. A phase behind
+ * another one of its kernel waits before it reads; addresses come out of the waiting, so that
+ * no load is moved before it. A first phase of many blocks reads at once and waits before it
+ * writes (TsLaunch.dependent); one of few, which is over in a moment, waits first, so that it
+ * may begin early whatever it reads.
  * Blocks say that the next launch may come: before phases of their own kernel at their begin,
  * others when they have waited, since that launch relies on all before this one being over. */
 
-/* By the last blocks alone: to say it takes 1.2 ns a block, whichever processor it is on, and those
- * before have ended by then, which says the same. */
+/* By the last blocks alone: to say it takes 1.2 ns a block, whichever processor it is on, and
+ * those before have ended by then, which says the same. */
 static void say_next(TsGpuEmit *g) {
   enum { LAST = 2048 }; /* as many as run at a time */
   LLVMBuilderRef b = g->e->b;
@@ -60,7 +60,8 @@ static void say_next(TsGpuEmit *g) {
   text_of(g, "@$0 griddepcontrol.launch_dependents;", "b,~{memory}", true, nothing(g), 1, &in);
 }
 
-/* Gives 0 behind the wait, for addresses. What waits first lets the next launch come at once. */
+/* Gives 0 behind the wait, for addresses. What waits first lets the next launch come at
+ * once. */
 static V wait_if_few(TsGpuEmit *g) {
   V all = ts_emit_call(g->e, "llvm.nvvm.read.ptx.sreg.nctaid.x", 0, NULL, 0, NULL);
   V many = ts_emit_int(g->e, i32(g), TS_GPU_MANY_BLOCKS);
@@ -115,14 +116,14 @@ static void sync(TsGpuEmit *g) {
 
 /* ---- meeting of devices
  *
- * Thread q of a block tells device q, and waits for what device q tells this one: a word each, and
- * the number of the meeting, which the slot counts, so that a launch that is replayed has a number
- * of its own. All threads of the block meet before and behind it: a release of one is behind what
- * the others wrote, an acquire before what they read then (PTX, causality order).
+ * Thread q of a block tells device q, and waits for what device q tells this one: a word each,
+ * and the number of the meeting, which the slot counts, so that a launch that is replayed has a
+ * number of its own. All threads of the block meet before and behind it: a release of one is
+ * behind what the others wrote, an acquire before what they read then (PTX, causality order).
  *
- * Nothing else is done before it is found that the others are there: the kernel has read the number long
- * before, the counter is written while one waits, and what tells of a failure, which takes as long to
- * read as the word, is looked at once in so many times. */
+ * Nothing else is done before it is found that the others are there: the kernel has read the
+ * number long before, the counter is written while one waits, and what tells of a failure,
+ * which takes as long to read as the word, is looked at once in so many times. */
 static V word_at(TsGpuEmit *g, V words, V i) {
   return LLVMBuildInBoundsGEP2(g->e->b, i32(g), words, &i, 1, "");
 }
@@ -136,7 +137,8 @@ static V chosen(TsGpuEmit *g, int n, const V *of, V i) {
   return x;
 }
 
-/* in: the word to write, that to look at, the number, the first word of all, 1 + who is waited for. */
+/* in: the word to write, that to look at, the number, the first word of all, 1 + who is waited
+ * for. */
 static void tell_and_wait(TsGpuEmit *g, V *in, int64_t patience) {
   char text[900];
   snprintf(text, sizeof text,
@@ -266,8 +268,8 @@ static V scale_by_two(TsGpuEmit *g, V x, V k) {
   return text_of(g, text, "=f,f,r", false, LLVMTypeOf(x), 2, (V[]){x, k});
 }
 
-/* What the driver's compiler makes of 1 / x, without the branch that finds out whether x is large
- * or small. */
+/* What the driver's compiler makes of 1 / x, without the branch that finds out whether x is
+ * large or small. */
 static V inverse(TsGpuEmit *g, V x) {
   static const char text[] = "{ .reg .f32 n, r, e; neg.f32 n, $1; rcp.approx.ftz.f32 r, $1;"
                              " fma.rn.f32 e, n, r, 0f3F800000; fma.rn.f32 $0, r, e, r; }";

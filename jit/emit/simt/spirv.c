@@ -3,7 +3,8 @@
  * kernel asks for; where a device has none of that size (lanes below 32) the threads of a
  * block meet for each shuffle and tell one another by shared memory. Shared memory is a
  * variable of the kernel, so a launch says nothing of it. A phase that multiplies by the matrix
- * unit (intel_matrix.c) has sub-groups of the unit's size, and the rest of it does as without. */
+ * unit (intel_matrix.c) has sub-groups of the unit's size, and the rest of it does as
+ * without. */
 #include <stdio.h>
 #include <string.h>
 
@@ -186,8 +187,8 @@ static V bits(TsGpuEmit *g, V x) {
   return LLVMBuildBitCast(g->e->b, x, wide ? i64(g) : i32(g), "");
 }
 
-/* Neither 0 nor NaN: what equals it has its bits, and no order of it and another number is undefined but
- * by that one. */
+/* Neither 0 nor NaN: what equals it has its bits, and no order of it and another number is
+ * undefined but by that one. */
 static bool is_plain_number(V x) {
   LLVMBool lost;
   double v = LLVMIsAConstantFP(x) ? LLVMConstRealGetDouble(x, &lost) : 0;

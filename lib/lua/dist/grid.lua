@@ -1,6 +1,7 @@
 -- Meshes: grids of devices whose axes have names. lib/mesh.h keeps them, by number; objects are made once for each.
 
 local core = require "tessera.core"
+local named = require "tessera.named"
 local options = require "tessera.options"
 
 local grid = {}
@@ -50,7 +51,11 @@ local function list_of(devices)
 end
 
 local Mesh = {}
-Mesh.__index = Mesh
+function Mesh.__index(_, name)
+  local own = rawget(Mesh, name)
+  if own == nil then error(named.missing("a mesh", name, Mesh, { axes = 1, shape = 1, devices = 1 }), 2) end
+  return own
+end
 local meshes = {} -- by number
 
 local function sizes_text(m, between)

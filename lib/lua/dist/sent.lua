@@ -33,6 +33,7 @@ function sent.planned(spread) return setmetatable(spread and core.mesh_plan() or
 -- place}, which print as a table. bytes are what all devices receive from others together.
 --   print(dist.sent(3))
 function sent.sent(n)
+  if n ~= nil and (type(n) ~= "number" or n % 1 ~= 0 or n < 0) then core.fail "dist.sent: it takes a number of collectives, the last ones" end
   local total = core.mesh_sent()
   local _, rows = core.mesh_sent(n and math.max(total - n, 0) or 0)
   return setmetatable(rows, Rows)

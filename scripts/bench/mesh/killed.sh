@@ -5,6 +5,13 @@
 set -eu
 cd "$(dirname "$0")/../../.."
 kind=$1 n=$2
+case $kind in
+  cuda | cpu) ;;
+  *) echo "section killed: processes have devices of cuda or cpu, not '$kind'" >&2; exit 2 ;;
+esac
+case $n in
+  '' | 0* | 1 | *[!0-9]*) echo "section killed: it takes two processes or more, not '$n'" >&2; exit 2 ;;
+esac
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 export TESSERA_FLIGHT="$folder"

@@ -8,12 +8,35 @@ local op, dist, graph, rng, nn, optim = T.op, T.dist, T.graph, T.rng, T.nn, T.op
 local ffi = require "ffi"
 ffi.cdef "typedef struct { long s, n; } mesh_bench_time; int clock_gettime(int, mesh_bench_time *);"
 
+local order = { "bits", "small", "sums", "moves", "mlp", "gpt", "large", "seven", "oss", "scale" }
+local limited = { bits = true, small = true, sums = true, moves = true }
+
+local function refuse(...)
+  io.stderr:write(string.format(...), "\n")
+  os.exit(2)
+end
+
 local kind, n = arg[1] or "cpu", tonumber(arg[2] or 2)
 local large = kind ~= "cpu"
+if not n or n < 1 or n % 1 ~= 0 then refuse("the number of devices is a whole one from 1, not '%s'", arg[2]) end
+for _, number in ipairs { 0, large and n - 1 or 0 } do
+  local ok, why = pcall(T.synchronize, ("%s:%d"):format(kind, number))
+  if not ok then refuse("%s", tostring(why):gsub("^%S+:%d+: ", "")) end
+end
 local wanted, limit = {}, {}
 for i = 3, #arg do
-  local name, number = arg[i]:match "^(%a+):(%d+)$"
-  wanted[name or arg[i]], limit[name or arg[i]] = true, tonumber(number)
+  local name, number = arg[i]:match "^(%a+):([1-9]%d*)$"
+  name, number = name or arg[i], tonumber(number)
+  local known = ("; there are %s, and killed of mesh.sh"):format(table.concat(order, ", "))
+  local section = name:match "^[^:]*"
+  local is = false
+  for _, each in ipairs(order) do is = is or each == section end
+  if not is then refuse("there is no section %s%s", name, known) end
+  if name ~= section or (number and not limited[name]) then
+    refuse("section %s: %s", arg[i], limited[section] and "behind the colon stands a whole number from 1" or "it takes no number")
+  end
+  if number and (name == "bits" or name == "small") and number > n then refuse("section %s: there are %d devices", arg[i], n) end
+  wanted[name], limit[name] = true, number
 end
 
 local time = ffi.new "mesh_bench_time"
@@ -95,6 +118,7 @@ local GATE = large and 12288 or 64
 local gate
 local function collective(name, kib, x, send)
   local count = kib > 65536 and COUNT / 10 or COUNT
+  local first = not gate
   gate = gate or dist.replicate(op.ones({ GATE, GATE }, { dtype = "bf16" }), dist.mesh_of(x))
   local function queue(k)
     collectgarbage()
@@ -105,7 +129,7 @@ local function collective(name, kib, x, send)
     wait()
     return now() - begin, host
   end
-  for _ = 1, 3 do queue(count) end
+  for _ = 1, first and 20 or 3 do queue(count) end -- clocks rise first
   local all, late = {}, 0
   for r = 1, 9 do
     local alone = queue(0)
@@ -286,13 +310,6 @@ function sections.oss()
   end
 end
 
-local order = { "bits", "small", "sums", "moves", "mlp", "gpt", "large", "seven", "oss", "scale" }
-for name in pairs(wanted) do
-  if not sections[name] then
-    io.stderr:write(("there is no section %s; there are %s\n"):format(name, table.concat(order, ", ")))
-    os.exit(2)
-  end
-end
 for _, name in ipairs(order) do
   if not next(wanted) or wanted[name] then sections[name]() end
 end

@@ -44,7 +44,8 @@ end
 function Batch.new(model, given)
   local o = read(given)
   if type(model) ~= "table" or type(model.cache_windows) ~= "function" then
-    core.fail "hf.batch: the first argument must be a model that reads text from left to right, as hf.load gives it"
+    core.fail("hf.batch: the first argument must be a model that reads text from left to right, as hf.load gives it" ..
+      (type(model) == "string" and ("\n  hint: hf.batch(hf.load \"%s\")"):format(core.shown(model, 60)) or ""))
   end
   local s = store_options(model, o)
   local bytes = Store.nbytes(model, s)
@@ -63,7 +64,23 @@ function Batch.new(model, given)
   return self
 end
 
+local function need_batch(self, what)
+  if getmetatable(self) ~= Batch then core.fail(("b:%s: it is called without the batch\n  hint: b:%s, with a colon"):format(what, what)) end
+end
+
 -- ---- texts come and go
+
+-- Options of m:generate that a text among others has not, and who takes them.
+local OF_CALLS = { beams = "m:generate{beams = ..}", draft = "m:generate{draft = ..}", length = "hf.batch(m, {length = ..})",
+  chunk = "hf.batch(m, {chunk = ..})" }
+
+local function need_own_options(given)
+  for name, taken in pairs(OF_CALLS) do
+    if type(given) == "table" and given[name] ~= nil then
+      core.fail(("b:submit: option '%s' is of all texts together\n  hint: %s takes it"):format(name, taken))
+    end
+  end
+end
 
 local function prompt_of(self, ids)
   local list = prompts.of { ids = ids }
@@ -94,6 +111,8 @@ end
 -- "length", "stop", "cancelled", or "error", of which request.error has the words. request:read() gives what is new.
 --   local request = b:submit{ids = tok:encode "The capital of France is", max_new_tokens = 8}
 function Batch:submit(given)
+  need_batch(self, "submit")
+  need_own_options(given)
   local o = read_request(given)
   chosen.check("b:submit", given, o, self.model.config.vocab_size)
   local prompt = prompt_of(self, o.ids)
@@ -128,6 +147,7 @@ end
 -- cancel(request): it ends with what it has; its pages are free. One that has ended stays as it is.
 --   b:cancel(request)
 function Batch:cancel(r)
+  need_batch(self, "cancel")
   if getmetatable(r) ~= Request.meta then core.fail "b:cancel: the argument must be a request, as b:submit gives it" end
   if not r.done then finish(self, r, "cancelled") end
 end
@@ -312,6 +332,7 @@ end
 -- interrupt does, loses nothing: the next step goes on.
 --   while b:step() do print(request.text) end
 function Batch:step()
+  need_batch(self, "step")
   if #self.active == 0 and #self.queue == 0 then return false end
   core.no_grad(step, self)
   return true
@@ -320,6 +341,7 @@ end
 -- run(): steps until all texts have ended; gives the batch.
 --   b:run()
 function Batch:run()
+  need_batch(self, "run")
   while self:step() do end
   return self
 end
@@ -331,6 +353,7 @@ end
 -- again; whether steps are captured functions, and if not, why.
 --   print(b:statistics().reused)
 function Batch:statistics()
+  need_batch(self, "statistics")
   local s = self.pages:statistics()
   s.active, s.waiting, s.nbytes, s.dtype = #self.active, #self.queue, self.store.nbytes, self.store.dtype
   s.uncaptured = CapturedStep.why_not(self.captured)
