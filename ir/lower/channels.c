@@ -229,9 +229,11 @@ static TsVal variance(Pass *p, TsVal x, double count) {
 
 /* NULL: not here, or a failure. */
 static TsVal reduction(Pass *p, const TsNode *n) {
+  bool known = n->op == TS_OP_sum || n->op == TS_OP_mean || n->op == TS_OP_var;
+  if (!known) return NULL; /* others need not have inputs, nor axes */
   TsVal x = n->in[0], y = NULL;
   const TsMeta *m = &n->out[0].meta;
-  Axes axes = n->nin == 1 && is_last(p, x) ? axes_of(n) : OTHERS;
+  Axes axes = is_last(p, x) ? axes_of(n) : OTHERS;
   if (axes == OTHERS || !ts_dtype_is(x->meta.dtype, TS_KIND_F)) return NULL;
   switch (n->op) {
   case TS_OP_sum:
