@@ -17,7 +17,7 @@ end
 
 local function refuse(...)
   io.stderr:write("on_card: ", table.concat { ... }, "\n")
-  os.exit(2)
+  os.exit(2, true)
 end
 
 -- ---- which device
@@ -60,7 +60,7 @@ local section = arg[2] or "head"
 local name = find(arg[1] or "")
 if section == "name" then
   print(name)
-  os.exit(0)
+  os.exit(0, true)
 end
 local is_cpu = name:find "^cpu" ~= nil
 core.jit_later(false) -- kernels are measured, not the CPU meanwhile
@@ -281,4 +281,4 @@ sections[section]()
 if #left_out > 0 then
   for _, what in ipairs(left_out) do say(("| %s | a call would take more than %g s | | |"):format(what, MOST)) end
 end
-if failed then os.exit(1) end
+if failed then os.exit(1, true) end
