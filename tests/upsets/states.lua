@@ -149,19 +149,20 @@ most <= 1 or most --> true
 told --> 40
 
 -- ---- what Ctrl-C ends says where
+local GO = 'io.stderr:write "GO\\n" '
 local function interrupted(code, seconds)
-  local out, status = tiers.shell(("sh tests/stop.sh %s %s -e 'io.stderr:write \"GO\\n\" %s'"):format(seconds, tiers.program, code))
+  local out, status = tiers.shell(("sh tests/stop.sh %s %s -e '%s'"):format(seconds, tiers.program, code))
   return status, ((out:match "^%s*(.-)\n" or out):gsub("%(command line%)", ""))
 end
-interrupted([[os.execute "sleep 60"]], 0.5) --> 130, :1: os.execute: interrupted
-interrupted([[local op = require "tessera".op op.svd(op.normal({3500, 3500}, {seed = 1}))]], 1) --> 130, :1: svd: interrupted
-local status, said = interrupted([[local op = require "tessera".op local function loop() while true do op.ones(9) end end error(select(2, xpcall(loop, function(e) for i = 1, 50 do tostring(i) end return e end)), 0)]], 0.5)
+interrupted(GO .. [[os.execute "sleep 60"]], 0.5) --> 130, :1: os.execute: interrupted
+interrupted([[local op = require "tessera".op local x = op.normal({3500, 3500}, {seed = 1}) ]] .. GO .. [[op.svd(x)]], 1) --> 130, :1: svd: interrupted
+local status, said = interrupted(GO .. [[local op = require "tessera".op local function loop() while true do op.ones(9) end end error(select(2, xpcall(loop, function(e) for i = 1, 50 do tostring(i) end return e end)), 0)]], 0.5)
 status --> 130
 said:match "^:1: .*interrupted$" ~= nil --> true
 local training = [[local t = require "tessera" local m = t.nn.Linear(4, 2)
 local step = t.graph.training_step(m, function(m, x) return m(x):square():sum() end, t.optim.Adam(m:parameters()))
 local x = t.op.ones { 3, 4 } while true do step(x) end]]
-status, said = interrupted(training, 0.7)
+status, said = interrupted(GO .. training, 0.7)
 status --> 130
 said:match "^:3: .*interrupted$" ~= nil --> true
 tiers.run [[print(os.execute("exit 3"), os.execute(), os.execute("true"))]] --> 768	1	0
