@@ -120,14 +120,6 @@ static void set_form(Pusher *p, const Form *f, int64_t all, TsWayTile tile) {
 
 static int64_t divides(const Form *f) { return f->run | (f->outer > 1 ? f->from | f->to : 0); }
 
-static TsDevice *gpu_of(const TsTensor *t) {
-  if (t->meta.device >= ts_device_count()) return NULL;
-  TsDevice *d = ts_device_at(t->meta.device);
-  if (d->host_memory || !d->runs_kernels) return NULL;
-  const TsTarget *target = d->simulated ? ts_target_of(d) : d->target; /* of the same maker */
-  return target && target->maker == TS_MAKER_nvidia ? d : NULL;
-}
-
 static Pusher *pusher_of(int *n, Pusher *list, TsDevice *d) {
   int i = 0;
   while (i < *n && list[i].device != d) i++;
@@ -150,7 +142,8 @@ static void add_box(Pusher *p, int i, bool stays) {
 static const char *deal(Move *m) {
   bool crosses = false;
   for (int i = 0; i < m->n; i++) {
-    TsDevice *d = gpu_of(m->box[i].from), *to = gpu_of(m->box[i].into);
+    TsDevice *d = ts_collective_gpu(m->box[i].from->meta.device),
+             *to = ts_collective_gpu(m->box[i].into->meta.device);
     if (!d || !to) return "kernels meet on GPUs of NVIDIA alone";
     if (!form_of(&m->box[i], &m->form[i]))
       return "a box is not runs of neighbours at equal distances";
@@ -363,6 +356,13 @@ static int words_there(TsContext *c, Plan *p) {
   return rooms ? ts_flags_make_room(p->flags, &c->err) : 0;
 }
 
+/* The plan of the move by rooms or without, with all that its kernels meet by. NULL with the error. */
+static Plan *ready(TsContext *c, Move *m, bool rooms) {
+  choose(m, rooms);
+  Plan *p = plan_of(c, m->npusher, m->pusher);
+  return p && !p->refused && words_there(c, p) ? NULL : p;
+}
+
 int ts_collective_exchange(TsContext *c, int n, const TsMeshBox *box) {
   TsLaunches *l = ts_launches(c);
   if (ts_collective_off() || l->prepares || ts_marks_collecting() || ts_world_size() > 1)
@@ -376,16 +376,13 @@ int ts_collective_exchange(TsContext *c, int n, const TsMeshBox *box) {
   int done = addresses(&m);
   if (!done) ts_collective_apart("a box does not begin at a multiple of 16 bytes");
   if (done != 1) return done;
-  choose(&m, true);
-  Plan *p = plan_of(c, m.npusher, m.pusher);
+  Plan *p = ready(c, &m, true);
   if (!p && m.rooms && c->err.code == TS_ERR_memory) { /* rooms are not needed */
     ts_error_clear(&c->err);
-    choose(&m, false);
-    p = plan_of(c, m.npusher, m.pusher);
+    p = ready(c, &m, false);
   }
   if (!p) return -1;
   if (p->refused) return ts_collective_apart(p->why), 0;
-  if (words_there(c, p)) return -1;
   done = launch(c, p, &m);
   if (done == 1) ts_collectives++, l->guarded = c->waiting = true;
   return done;

@@ -12,6 +12,9 @@ void ts_collective_apart(const char *why); /* for ts_collective_why; kept until 
 bool ts_collective_off(void);              /* by ts_collective_use */
 extern int64_t ts_collectives;             /* that were queued */
 
+/* ---- jit/collective/sum.c: device number `index`, if it is a GPU whose kernels meet; or NULL */
+TsDevice *ts_collective_gpu(int index);
+
 /* ---- jit/collective/kernel.c: symbolic size number `index`; how many meetings of n devices a
  * slot has had, by the own words; the next one */
 TsTileVal ts_collective_size(TsTileBuild *b, int index);

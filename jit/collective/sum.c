@@ -136,17 +136,22 @@ static int no(TsError *err, const char *text) {
   return 1;
 }
 
+TsDevice *ts_collective_gpu(int index) {
+  if (index < 0 || index >= ts_device_count()) return NULL;
+  TsDevice *d = ts_device_at(index);
+  if (d->host_memory || !d->runs_kernels) return NULL;
+  const TsTarget *target = d->simulated ? ts_target_of(d) : d->target; /* of the same maker */
+  return target && target->maker == TS_MAKER_nvidia ? d : NULL;
+}
+
 /* 0: GPUs of this process, each once in its group, that reach each other, and whose kernels
  * meet. */
 static int find_devices(const TsMeshSum *s, TsError *err) {
   const TsMesh *m = s->from->mesh;
   if (ts_world_size() > 1) return no(err, "there are several processes");
   for (int p = 0; p < m->n; p++) {
-    TsWireEnd end = ts_wire_end_of(m, p);
-    TsDevice *d = end.host || m->device[p] < 0 ? NULL : ts_device_at(m->device[p]);
-    const TsTarget *t = d ? ts_target_of(d) : NULL;
-    if (!d || !d->runs_kernels || !t || t->maker != TS_MAKER_nvidia)
-      return no(err, "kernels meet on GPUs of NVIDIA alone");
+    TsDevice *d = ts_wire_end_of(m, p).host ? NULL : ts_collective_gpu(m->device[p]);
+    if (!d) return no(err, "kernels meet on GPUs of NVIDIA alone");
     for (int q = 0; q < m->n; q++) {
       if (q == p || !ts_mesh_sum_joins(s, p, q)) continue;
       if (m->device[q] == m->device[p]) return no(err, "a device has several of the parts");

@@ -147,13 +147,7 @@ local function doubles(x)
 end
 M.doubles = doubles
 
-function M.same_shape(a, b)
-  if #a ~= #b then return false end
-  for i = 1, #a do
-    if a[i] ~= b[i] then return false end
-  end
-  return true
-end
+M.same_shape = require "tessera.same_shape"
 
 local function shape_text(x) return x.dtype .. "[" .. table.concat(x.shape, ",") .. "]" end
 
